@@ -1,0 +1,78 @@
+# The one way to build, lint and test. `make` lists the targets.
+
+# Go does not ask git for the version: the clone may belong to another user.
+export GOFLAGS := $(strip $(shell go env GOFLAGS) -buildvcs=false)
+
+VERSION  ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),devel)
+PKG      ?= ./...
+ARGS     ?=
+FUZZTIME ?= 30s
+MINUTES  ?= 3
+
+TOOL    := go tool -modfile=tools/go.mod
+LINT    := $(TOOL) golangci-lint
+SERVERS := go run ./dialect/dbtest/withservers
+DIST    := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+
+# $(call timed,NAME,COMMAND) runs the command and prints how long it took.
+timed = @echo "== $(1)"; from=$$(date +%s); $(2) && echo "== $(1): $$(($$(date +%s) - from)) s"
+
+.PHONY: help fmt fmt-check lint cross deps test golden faults bench fuzz check dist hooks up
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+fmt: ## format the code and sort the imports
+	$(LINT) fmt
+
+fmt-check: ## fail if fmt would change something
+	@$(LINT) fmt --diff
+
+lint: ## linters, formatting, import arrows, go.mod
+	$(call timed,lint,$(LINT) run ./... && go mod tidy -diff)
+
+cross: ## compile for the other platforms
+	$(call timed,cross,for os in linux/arm64 darwin/arm64 windows/amd64; do \
+		GOOS=$${os%/*} GOARCH=$${os#*/} CGO_ENABLED=0 go build -o /dev/null ./cmd/dbcron || exit 1; done)
+
+deps: ## install what the tests need (Debian, root), or say what is missing
+	$(call timed,deps,tools/test-deps)
+
+test: deps ## all tests on PostgreSQL, MariaDB and SQLite; PKG=./lock ARGS='-v -run Renew'
+	@$(SERVERS) -- go test -race -timeout 20m $(ARGS) $(PKG)
+
+golden: ## rewrite the golden files; read the diff before you commit it
+	@$(SERVERS) -- go test ./dialect ./sqlschema ./cmd/dbcron -run 'Golden|CLI' -update
+
+faults: ## processes killed, paused and cut off, for MINUTES=3
+	@$(SERVERS) -durable -- go test -count=1 -timeout 60m -v ./faults -minutes $(MINUTES)
+
+bench: ## side by side with other libraries
+	@$(SERVERS) -durable -- go -C bench test -run '^$$' -bench . -timeout 60m $(ARGS) ./...
+
+fuzz: ## each fuzz test for FUZZTIME=30s
+	@grep -rEo --include='*_test.go' --exclude-dir=bench '^func Fuzz[A-Za-z0-9_]*' . | \
+	sed 's#/[^/]*:func # #' | while read -r dir name; do \
+		echo "== $$dir $$name"; \
+		go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) "$$dir" || exit 1; done
+
+check: ## all that CI runs
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory cross
+	@$(MAKE) --no-print-directory test
+
+dist: ## release binaries and their sha256 sums, in dist/
+	@rm -rf dist && mkdir dist
+	@for os in $(DIST); do \
+		echo "dbcron $(VERSION) $$os"; \
+		GOOS=$${os%/*} GOARCH=$${os#*/} CGO_ENABLED=0 go build -trimpath \
+			-ldflags "-s -w -X main.version=$(VERSION)" \
+			-o "dist/dbcron-$(VERSION)-$${os%/*}-$${os#*/}" ./cmd/dbcron || exit 1; done
+	@cd dist && { command -v sha256sum >/dev/null && sha256sum dbcron-* || shasum -a 256 dbcron-*; } >SHA256SUMS
+	@cat dist/SHA256SUMS
+
+hooks: ## lint before each commit
+	git config core.hooksPath .githooks
+
+up: ## servers to work with: prints their URLs, runs until Ctrl-C
+	@$(SERVERS)

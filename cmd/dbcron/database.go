@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/sqlschema"
+)
+
+// databaseFlags say which database, for all commands.
+type databaseFlags struct {
+	url            string
+	prefix, schema string
+	connectTimeout time.Duration
+}
+
+func (f *databaseFlags) register(root *cobra.Command) {
+	flags := root.PersistentFlags()
+	flags.StringVar(&f.url, "url", "", "database URL; for one with a password use DBCRON_DATABASE_URL, which ps does not show")
+	flags.StringVar(&f.prefix, "prefix", "dbcron_", "what the names of all tables begin with")
+	flags.StringVar(&f.schema, "schema", "", "PostgreSQL: the schema of the tables (default: the first of the search_path)")
+	flags.DurationVar(&f.connectTimeout, "connect-timeout", 30*time.Second, "how long to try while the database does not answer")
+}
+
+// databaseURL finds the URL: flag, environment, then the embedded default.
+func (p *program) databaseURL() (string, error) {
+	if p.url != "" {
+		if u, err := url.Parse(p.url); err == nil && u.User != nil {
+			if _, has := u.User.Password(); has {
+				fmt.Fprintln(p.err, "dbcron: warning: everybody on this host can read a password in --url (ps shows it); use DBCRON_DATABASE_URL or DBCRON_DATABASE_URL_FILE")
+			}
+		}
+		return p.url, nil
+	}
+	if u := p.getenv("DBCRON_DATABASE_URL"); u != "" {
+		return u, nil
+	}
+	if file := p.getenv("DBCRON_DATABASE_URL_FILE"); file != "" {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return "", fmt.Errorf("DBCRON_DATABASE_URL_FILE: %w", err)
+		}
+		if u := strings.TrimSpace(string(text)); u != "" {
+			return u, nil
+		}
+		return "", fmt.Errorf("DBCRON_DATABASE_URL_FILE: %s is empty", file)
+	}
+	if u := p.getenv("DATABASE_URL"); u != "" {
+		return u, nil
+	}
+	return "sqlite:dbcron.db", nil
+}
+
+func (p *program) getenv(name string) string {
+	for _, pair := range p.environ {
+		if value, ok := strings.CutPrefix(pair, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+func (p *program) options() dialect.Options {
+	return dialect.Options{Prefix: p.prefix, Schema: p.schema, ApplicationName: "dbcron"}
+}
+
+// open connects, and waits for a database that does not answer yet.
+func (p *program) open(ctx context.Context) (*dialect.DB, error) {
+	return p.connect(ctx, dialect.Open)
+}
+
+func (p *program) connect(ctx context.Context, open func(context.Context, string, dialect.Options) (*dialect.DB, error)) (*dialect.DB, error) {
+	rawURL, err := p.databaseURL()
+	if err != nil {
+		return nil, err
+	}
+	told := false
+	wait := backoff.NewExponentialBackOff()
+	wait.InitialInterval, wait.MaxInterval = 200*time.Millisecond, 3*time.Second
+	db, err := backoff.Retry(ctx, func() (*dialect.DB, error) {
+		// One attempt must not take all the time: a host may drop packets.
+		attempt, cancel := context.WithTimeout(ctx, min(max(p.connectTimeout, time.Second), 10*time.Second))
+		defer cancel()
+		db, err := open(attempt, rawURL, p.options())
+		if err != nil && !dialect.Unavailable(err) {
+			return nil, backoff.Permanent(err)
+		}
+		if err != nil && !told && p.connectTimeout > 0 {
+			told = true
+			fmt.Fprintf(p.err, "dbcron: the database does not answer; trying for %v (--connect-timeout): %v\n", p.connectTimeout, err)
+		}
+		return db, err
+	}, backoff.WithBackOff(wait), backoff.WithMaxElapsedTime(max(p.connectTimeout, time.Nanosecond)))
+	if err != nil && dialect.Unavailable(err) {
+		err = fmt.Errorf("gave up after %v (--connect-timeout): %w", p.connectTimeout, err)
+	}
+	return db, err
+}
+
+// with opens the database, checks that its tables are the right ones, and
+// closes it when f is done.
+func (p *program) with(ctx context.Context, f func(db *dialect.DB) error) (err error) {
+	db, err := p.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := sqlschema.Check(ctx, db); err != nil {
+		return err
+	}
+	return f(db)
+}

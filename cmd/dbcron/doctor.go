@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/sqlschema"
+)
+
+// errDoctor is the exit of a doctor that found something.
+var errDoctor = errors.New("something needs attention")
+
+type checkRow struct {
+	Check  string `json:"check"`
+	Status string `json:"status"` // ok, warning or failed
+	Detail string `json:"detail"`
+	Advice string `json:"what_to_do"`
+}
+
+func (p *program) doctor() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check the database, and say what to do about what is wrong",
+		RunE: func(c *cobra.Command, _ []string) error {
+			rows := p.examine(c.Context())
+			if err := write(p.out, output, rows); err != nil {
+				return err
+			}
+			for _, r := range rows {
+				if r.Status == "failed" {
+					return errDoctor
+				}
+			}
+			return nil
+		},
+	}
+	outputFlag(c, &output)
+	return c
+}
+
+func (p *program) examine(ctx context.Context) []checkRow {
+	rawURL, err := p.databaseURL()
+	if err != nil {
+		return []checkRow{{"url", "failed", err.Error(), "set DBCRON_DATABASE_URL"}}
+	}
+	db, err := p.connect(ctx, dialect.Connect)
+	if err != nil {
+		return []checkRow{{"reachable", "failed", err.Error(), "start the database, or correct the URL; " +
+			"then look at firewall, user and password"}}
+	}
+	defer db.Close() //nolint:errcheck // it was only looked at
+	rows := []checkRow{{"reachable", "ok", dialect.Redact(rawURL), ""}}
+	found, err := db.Findings(ctx)
+	if err != nil {
+		rows = append(rows, checkRow{"settings", "failed", err.Error(), "let this user read the server's settings"})
+	}
+	for _, f := range found {
+		row := checkRow{f.Subject, "ok", f.Detail, ""}
+		if !f.OK {
+			row.Status, row.Advice = "failed", f.Advice
+		}
+		rows = append(rows, row)
+	}
+	return append(rows, examineSchema(ctx, db), examineClock(ctx, db))
+}
+
+func examineSchema(ctx context.Context, db *dialect.DB) checkRow {
+	latest := sqlschema.Latest(db.Dialect)
+	version, err := sqlschema.Version(ctx, db)
+	row := checkRow{"schema", "ok", fmt.Sprintf("version %d of %d", version, latest), ""}
+	switch {
+	case err != nil:
+		row.Status, row.Detail, row.Advice = "failed", err.Error(), "let this user read the tables: docs/grants.md"
+	case version < latest:
+		row.Status, row.Advice = "failed", "run dbcron migrate up"
+	case version > latest:
+		row.Status, row.Advice = "failed", fmt.Sprintf("use a dbcron that knows version %d", version)
+	}
+	return row
+}
+
+// examineClock compares the clocks. The database's decides; the host's is only
+// what people see beside it.
+func examineClock(ctx context.Context, db *dialect.DB) checkRow {
+	before := hostNow()
+	now, err := scheduler.Clock(ctx, db)
+	if err != nil {
+		return checkRow{"clock", "failed", err.Error(), "see above"}
+	}
+	took := hostNow().Sub(before)
+	skew := now.Sub(before.Add(took / 2))
+	row := checkRow{"clock", "ok", fmt.Sprintf("the database's is %v ahead of this host's (asked in %v)",
+		skew.Round(time.Millisecond), took.Round(time.Microsecond)), ""}
+	if skew.Abs() > time.Second+took {
+		row.Status = "warning"
+		row.Advice = "runs start by the database's clock: let NTP set both"
+	}
+	return row
+}
+
+// hostNow is this host's clock, for what people compare and nothing else.
+func hostNow() time.Time { return time.Now() } //nolint:forbidigo // shown beside the database's, never stored

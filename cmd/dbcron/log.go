@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+// newLogger logs for people, or as JSON.
+func newLogger(w io.Writer, format string) (*slog.Logger, error) {
+	file, isFile := w.(*os.File)
+	switch {
+	case format == "text", format == "auto" && isFile && term.IsTerminal(int(file.Fd())):
+		return slog.New(&lines{w: w, mu: &sync.Mutex{}}), nil
+	case format == "json", format == "auto":
+		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: jsonAttr})), nil
+	}
+	return nil, usagef("log format %q is not known: use text, json or auto", format)
+}
+
+// jsonAttr writes durations as seconds.
+func jsonAttr(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		return slog.Float64(a.Key+"_seconds", a.Value.Duration().Seconds())
+	}
+	return a
+}
+
+// lines is a slog.Handler for people: a line for each record.
+type lines struct {
+	mu    *sync.Mutex
+	w     io.Writer
+	attrs []slog.Attr
+}
+
+// Enabled tells that debugging is not for people.
+func (*lines) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
+
+// WithGroup ignores groups: nothing here uses them.
+func (h *lines) WithGroup(string) slog.Handler { return h }
+
+// WithAttrs returns a handler that adds attrs to each line.
+func (h *lines) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &lines{h.mu, h.w, append(h.attrs[:len(h.attrs):len(h.attrs)], attrs...)}
+}
+
+// Handle writes a line.
+func (h *lines) Handle(_ context.Context, r slog.Record) error {
+	attrs := h.attrs
+	r.Attrs(func(a slog.Attr) bool { attrs = append(attrs[:len(attrs):len(attrs)], a); return true })
+	text := r.Message
+	if r.Level >= slog.LevelWarn {
+		text = r.Level.String() + " " + text
+	}
+	if r.Message == "run" {
+		text = runLine(attrs)
+	} else {
+		for _, a := range attrs {
+			text += fmt.Sprintf("  %s=%v", a.Key, a.Value)
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, err := fmt.Fprintf(h.w, "%s %s\n", r.Time.Format(time.TimeOnly), oneLine(text, 400))
+	return err
+}
+
+// runLine tells a run: state, schedule, slot, and what came of it.
+func runLine(attrs []slog.Attr) string {
+	v := map[string]slog.Value{}
+	for _, a := range attrs {
+		v[a.Key] = a.Value
+	}
+	due, _ := v["due"].Any().(time.Time)
+	text := fmt.Sprintf("%-7s %s  due %s", v["state"], v["schedule"], due.Local().Format(time.TimeOnly))
+	if n := v["attempt"].Int64(); n > 1 {
+		text += fmt.Sprintf(" attempt %d", n)
+	}
+	text += fmt.Sprintf("  took %v", v["took"].Duration().Round(time.Millisecond))
+	if why := v["error"].String(); why != "" {
+		text += "  " + why
+	}
+	if output, ok := v["output"].Any().(scheduler.Output); ok && strings.TrimSpace(string(output)) != "" {
+		text += "  | " + oneLine(string(output), 100)
+	}
+	return text
+}

@@ -1,0 +1,142 @@
+// The dbcron command: the daemon, and the tools around its tables.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/scheduler/cronspec"
+)
+
+// version is set by the linker: see `make dist`.
+var version = "devel"
+
+func main() {
+	ctx, signals := signalContext()
+	os.Exit(run(ctx, &program{
+		in: os.Stdin, out: os.Stdout, err: os.Stderr, signals: signals, environ: os.Environ(),
+	}, os.Args[1:]))
+}
+
+// A program is what the commands share: where they read and write, and the
+// flags that all of them have.
+type program struct {
+	in       io.Reader
+	out, err io.Writer
+	signals  *signals
+	environ  []string
+
+	databaseFlags
+}
+
+// The exit codes, which scripts may rely on.
+const (
+	exitOK = iota
+	exitFailure
+	exitUsage
+	exitNotFound
+	exitConflict
+)
+
+// errUsage marks errors of the command line.
+var errUsage = errors.New("usage")
+
+func usagef(format string, args ...any) error {
+	return fmt.Errorf("%w%w", errSilent{errUsage}, fmt.Errorf(format, args...))
+}
+
+// errSilent is an error that can be told by errors.Is and adds no text.
+type errSilent struct{ error }
+
+func (errSilent) Error() string   { return "" }
+func (e errSilent) Unwrap() error { return e.error }
+
+// run runs a command line and returns its exit code.
+func run(ctx context.Context, p *program, args []string) int {
+	root := p.root()
+	root.SetArgs(args)
+	root.SetIn(p.in)
+	root.SetOut(p.out)
+	root.SetErr(p.err)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintln(p.err, "dbcron: "+strings.TrimSpace(err.Error()))
+	switch {
+	case errors.Is(err, errUsage), errors.Is(err, scheduler.ErrInvalid), errors.Is(err, cronspec.ErrInvalid):
+		return exitUsage
+	case errors.Is(err, scheduler.ErrNotFound):
+		return exitNotFound
+	case errors.Is(err, scheduler.ErrExists):
+		return exitConflict
+	}
+	return exitFailure
+}
+
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "dbcron",
+		Short: "Run a thing once, on time, or later, with the database you have",
+		Long: `dbcron runs commands on time, on any number of hosts, from tables in the
+PostgreSQL, MySQL, MariaDB or SQLite database that you have.
+
+The database is named by --url, or by the first of these that is set:
+DBCRON_DATABASE_URL, DBCRON_DATABASE_URL_FILE (a file that holds the URL),
+DATABASE_URL. Without any it is sqlite:dbcron.db, a file in this folder.
+
+    postgres://user:password@host:5432/database
+    mysql://user:password@host:3306/database      (mariadb:// is the same)
+    sqlite:file.db
+
+Exit codes: 0 done, 1 failure, 2 wrong usage or input, 3 not found, 4 conflict.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
+	p.databaseFlags.register(root)
+	root.AddCommand(p.serve(), p.schedule(), p.migrate(), p.doctor(), p.version())
+	strictArgs(root)
+	return root
+}
+
+// strictArgs makes wrong arguments an error of usage, everywhere, and a
+// command that only has subcommands refuse words that are none of them.
+func strictArgs(c *cobra.Command) {
+	check := c.Args
+	if check == nil {
+		check = cobra.NoArgs
+	}
+	c.Args = func(c *cobra.Command, args []string) error {
+		if err := check(c, args); err != nil {
+			return usagef("%s: %v", c.CommandPath(), err)
+		}
+		return nil
+	}
+	if c.RunE == nil && c.HasSubCommands() {
+		c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	}
+	for _, sub := range c.Commands() {
+		strictArgs(sub)
+	}
+}
+
+func (p *program) version() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(p.out, "dbcron "+version)
+			return err
+		},
+	}
+}

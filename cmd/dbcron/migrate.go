@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/sqlschema"
+)
+
+func (p *program) migrate() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "migrate",
+		Short: "Make and change the tables",
+		Long: `Make and change dbcron's tables. Any number of processes may migrate at once:
+one works, the others wait. docs/grants.md lists the rights that it takes.`,
+	}
+	var output string
+	status := &cobra.Command{
+		Use:   "status",
+		Short: "List the migrations, and which have been run",
+		RunE: func(c *cobra.Command, _ []string) error {
+			return p.migrating(c.Context(), func(db *dialect.DB) error { return p.migrateStatus(c.Context(), db, output) })
+		},
+	}
+	outputFlag(status, &output)
+	c.AddCommand(
+		&cobra.Command{
+			Use:   "up",
+			Short: "Run all migrations that have not been run",
+			RunE:  func(c *cobra.Command, _ []string) error { return p.migrateTo(c.Context(), sqlschema.Migrate) },
+		},
+		&cobra.Command{
+			Use:   "down",
+			Short: "Take back the newest migration; tables that it made are dropped with their rows",
+			RunE:  func(c *cobra.Command, _ []string) error { return p.migrateTo(c.Context(), sqlschema.Down) },
+		},
+		&cobra.Command{
+			Use:   "to VERSION",
+			Short: "Bring the tables to a version, up or down; 0 has no tables",
+			Args:  cobra.ExactArgs(1),
+			RunE: func(c *cobra.Command, args []string) error {
+				to, err := strconv.ParseInt(args[0], 10, 64)
+				if err != nil {
+					return usagef("version %q is not a number", args[0])
+				}
+				return p.migrateTo(c.Context(), func(ctx context.Context, db *dialect.DB) error { return sqlschema.To(ctx, db, to) })
+			},
+		},
+		status, p.migrateSQL())
+	return c
+}
+
+func (p *program) migrating(ctx context.Context, f func(*dialect.DB) error) (err error) {
+	db, err := p.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return f(db)
+}
+
+func (p *program) migrateTo(ctx context.Context, f func(context.Context, *dialect.DB) error) error {
+	return p.migrating(ctx, func(db *dialect.DB) error {
+		before, err := sqlschema.Version(ctx, db)
+		if err != nil {
+			return err
+		}
+		if err := f(ctx, db); err != nil {
+			return err
+		}
+		after, err := sqlschema.Version(ctx, db)
+		if err != nil {
+			return err
+		}
+		if before == after {
+			_, err = fmt.Fprintf(p.out, "nothing to do: version %d\n", after)
+		} else {
+			_, err = fmt.Fprintf(p.out, "migrated from version %d to %d\n", before, after)
+		}
+		return err
+	})
+}
+
+func (p *program) migrateStatus(ctx context.Context, db *dialect.DB, output string) error {
+	all, err := sqlschema.Status(ctx, db)
+	if err != nil {
+		return err
+	}
+	rows := make([]migrationRow, len(all))
+	for i, m := range all {
+		rows[i] = migrationRow(m)
+	}
+	if err := write(p.out, output, rows); err != nil {
+		return err
+	}
+	if err := sqlschema.Check(ctx, db); errors.Is(err, sqlschema.ErrNewer) {
+		return err
+	}
+	return nil
+}
+
+type migrationRow struct {
+	Version int64  `json:"version"`
+	Name    string `json:"name"`
+	Applied bool   `json:"applied"`
+}
+
+func (p *program) migrateSQL() *cobra.Command {
+	var from int64
+	c := &cobra.Command{
+		Use:   "sql",
+		Short: "Print the SQL of the migrations, to be run by hand",
+		Long: `Print the statements that bring the tables from a version to the newest,
+bookkeeping included. The database is not opened; its URL says which engine.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			rawURL, err := p.databaseURL()
+			if err != nil {
+				return err
+			}
+			d, err := engineOf(rawURL)
+			if err != nil {
+				return err
+			}
+			return sqlschema.SQL(c.Context(), p.out, d, p.options(), from)
+		},
+	}
+	c.Flags().Int64Var(&from, "from", 0, "the version that the tables are at")
+	return c
+}
+
+func engineOf(rawURL string) (*dialect.Dialect, error) {
+	u, err := url.Parse(rawURL)
+	if err == nil {
+		for _, d := range dialect.Engines {
+			if slices.Contains(d.Schemes, u.Scheme) {
+				return d, nil
+			}
+		}
+	}
+	return nil, usagef("%s names no engine: use postgres://…, mysql://… or sqlite:…", dialect.Redact(rawURL))
+}

@@ -1,0 +1,239 @@
+package dialect
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+// A DB is a database that dbcron's tables are in. It is safe for concurrent use.
+type DB struct {
+	Session // statements outside of a transaction
+
+	pool  *sql.DB
+	opt   Options
+	owned bool // opened by Open, so Close closes it
+}
+
+// An Execer runs statements: *sql.DB, *sql.Conn, *sql.Tx.
+type Execer interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// A Session runs statements on a pool or in a transaction.
+type Session struct {
+	Dialect *Dialect
+
+	on       Execer
+	prefix   string
+	timeout  time.Duration
+	compiled *sync.Map // *Stmt to []node; of all sessions of a DB
+	retry    bool      // each statement is a transaction of its own, and is run again as one
+}
+
+var prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,23}$`)
+
+// newDB has defaults filled in and names checked, since they become part of
+// statements as they are.
+func newDB(d *Dialect, pool *sql.DB, opt Options) (*DB, error) {
+	opt.Prefix = cmp.Or(opt.Prefix, "dbcron_")
+	opt.StatementTimeout = cmp.Or(opt.StatementTimeout, 30*time.Second)
+	if !prefixes.MatchString(opt.Prefix) {
+		return nil, fmt.Errorf("table prefix %q: use up to 24 of a-z, 0-9 and _, and no digit first", opt.Prefix)
+	}
+	prefix := opt.Prefix
+	if opt.Schema != "" {
+		if !d.Schema {
+			return nil, fmt.Errorf("schema %q: this engine has none beside the database; name the database in the URL", opt.Schema)
+		}
+		if !prefixes.MatchString(opt.Schema) {
+			return nil, fmt.Errorf("schema %q: use up to 24 of a-z, 0-9 and _, and no digit first", opt.Schema)
+		}
+		prefix = opt.Schema + "." + prefix
+	}
+	db := &DB{pool: pool, opt: opt}
+	db.Session = Session{Dialect: d, on: pool, prefix: prefix, timeout: opt.StatementTimeout, compiled: &sync.Map{}, retry: true}
+	return db, nil
+}
+
+// Pool returns the pool, for what a DB does not offer.
+func (db *DB) Pool() *sql.DB { return db.pool }
+
+// Options returns the options with the defaults filled in.
+func (db *DB) Options() Options { return db.opt }
+
+// Prefix returns what stands before each table's name in SQL: schema and prefix.
+func (db *DB) Prefix() string { return db.prefix }
+
+// WithNow returns db with another clock: an SQL expression of the column type.
+// For tests, which move time instead of waiting for it.
+func (db *DB) WithNow(now string) *DB {
+	d, other := *db.Dialect, *db
+	d.Now = now
+	other.Dialect, other.compiled = &d, &sync.Map{}
+	return &other
+}
+
+// Close closes the pool if Open made it, and leaves a caller's pool alone.
+func (db *DB) Close() error {
+	var err error
+	if db.owned {
+		err = db.pool.Close()
+	}
+	return err
+}
+
+// On returns a session in a transaction or on a connection of the caller's.
+// Nothing is retried there: the caller's whole transaction would have to be.
+func (db *DB) On(x Execer) *Session {
+	s := db.Session
+	s.on, s.retry = x, false
+	return &s
+}
+
+// Exec runs a statement and tells how many rows it changed or, for an UPDATE
+// through Open, matched.
+func (s *Session) Exec(ctx context.Context, stmt *Stmt, args Args) (int64, error) {
+	var n int64
+	err := s.run(ctx, stmt, args, func(ctx context.Context, query string, values []any) error {
+		r, err := s.on.ExecContext(ctx, query, values...)
+		if err != nil {
+			return err
+		}
+		n, err = r.RowsAffected()
+		return err
+	})
+	return n, err
+}
+
+// Get runs a query and scans its first row, or returns sql.ErrNoRows.
+func (s *Session) Get(ctx context.Context, stmt *Stmt, args Args, dest ...any) error {
+	return s.run(ctx, stmt, args, func(ctx context.Context, query string, values []any) error {
+		rows, err := s.on.QueryContext(ctx, query, values...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close() //nolint:errcheck // rows.Err tells
+		if !rows.Next() {
+			return cmp.Or(rows.Err(), sql.ErrNoRows)
+		}
+		if err := rows.Scan(dest...); err != nil {
+			return err
+		}
+		return rows.Close()
+	})
+}
+
+// Select runs a query and reads each row with scan.
+func Select[T any](ctx context.Context, s *Session, stmt *Stmt, args Args, scan func(*sql.Rows) (T, error)) ([]T, error) {
+	var all []T
+	err := s.run(ctx, stmt, args, func(ctx context.Context, query string, values []any) error {
+		all = nil
+		rows, err := s.on.QueryContext(ctx, query, values...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close() //nolint:errcheck // rows.Err tells
+		for rows.Next() {
+			one, err := scan(rows)
+			if err != nil {
+				return err
+			}
+			all = append(all, one)
+		}
+		return rows.Err()
+	})
+	return all, err
+}
+
+// run renders a statement, bounds its time, and names it in its error.
+func (s *Session) run(ctx context.Context, stmt *Stmt, args Args, call func(context.Context, string, []any) error) error {
+	query, values, err := s.render(stmt, args)
+	if err != nil {
+		return fmt.Errorf("%s: %w", stmt.Name, err)
+	}
+	once := func() error {
+		bounded, cancel := context.WithTimeout(ctx, s.timeout)
+		defer cancel()
+		err := call(bounded, query, values)
+		if err != nil && bounded.Err() != nil && !errors.Is(err, bounded.Err()) {
+			err = fmt.Errorf("%w: %w", bounded.Err(), err) // engines call it what they like
+		}
+		return err
+	}
+	if s.retry {
+		err = s.retrying(ctx, once)
+	} else {
+		err = once()
+	}
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("%s: %w", stmt.Name, err)
+	}
+	return err
+}
+
+func (s *Session) render(stmt *Stmt, args Args) (string, []any, error) {
+	nodes, ok := s.compiled.Load(stmt)
+	if !ok {
+		parts, err := compile(stmt.shape(s.Dialect), s.Dialect, s.prefix)
+		if err != nil {
+			return "", nil, err
+		}
+		nodes, _ = s.compiled.LoadOrStore(stmt, parts)
+	}
+	w := writer{d: s.Dialect}
+	if err := w.write(nodes.([]node), args, nil); err != nil {
+		return "", nil, err
+	}
+	return w.text.String(), w.values, nil
+}
+
+// Tx runs f in a transaction at READ COMMITTED and commits it. On a deadlock,
+// a serialization failure or a lock that could not be had in time it rolls
+// back (a lock timeout on MySQL leaves the transaction open, with its earlier
+// writes) and runs the whole again, so f must not change anything outside of
+// it before it returns. An error of f rolls back, and a panic too.
+//
+// An error of the commit itself, such as a cut connection, leaves open whether
+// it happened.
+func (db *DB) Tx(ctx context.Context, f func(ctx context.Context, tx *Session) error) error {
+	return db.retrying(ctx, func() error { return db.once(ctx, f) })
+}
+
+func (db *DB) once(ctx context.Context, f func(context.Context, *Session) error) error {
+	tx, err := db.pool.BeginTx(ctx, &sql.TxOptions{Isolation: db.Dialect.Isolation})
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer tx.Rollback() //nolint:errcheck // after a commit it does nothing; before, the error that led here says more
+	if err := f(ctx, db.On(tx)); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
+
+// retrying runs f again while the engine says that this helps: ten times at
+// the most, which took contention of tests never more than four of.
+func (s *Session) retrying(ctx context.Context, f func() error) error {
+	wait := backoff.NewExponentialBackOff()
+	wait.InitialInterval, wait.MaxInterval = 5*time.Millisecond, time.Second
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		err := f()
+		if err != nil && !s.Dialect.Retryable(err) {
+			err = backoff.Permanent(err)
+		}
+		return struct{}{}, err
+	}, backoff.WithBackOff(wait), backoff.WithMaxTries(10))
+	return err
+}

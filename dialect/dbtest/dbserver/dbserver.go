@@ -1,0 +1,177 @@
+// Package dbserver starts real database servers for tests: private ones, on
+// free ports of 127.0.0.1, from the binaries that the machine has.
+//
+// A server ends with the process that started it, however that process ends,
+// and its data folder goes with it. A second process, the keeper, sees to
+// that: see keeper.go.
+//
+// The settings are chosen to make mistakes show: the server's time zone is not
+// UTC, and PostgreSQL sorts text by language unless a column says otherwise.
+package dbserver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+)
+
+// ErrMissing means that the machine has no binaries for the server. The whole
+// message says what to install.
+var ErrMissing = errors.New("dbserver: server not installed")
+
+// ErrStopped means that the server was stopped for good.
+var ErrStopped = errors.New("dbserver: server is stopped")
+
+// Options adjusts a server. The zero value is a fast one.
+type Options struct {
+	Durable bool // what is committed survives Kill; slower
+}
+
+// StartPostgres starts a PostgreSQL server and waits until it answers. If ctx
+// ends first, nothing is left behind.
+func StartPostgres(ctx context.Context, opt Options) (*Server, error) {
+	bin, err := findPostgres(postgresFolders())
+	if err != nil {
+		return nil, err
+	}
+	return start(ctx, order{Do: doStart, Engine: "postgres", Bin: bin, Durable: opt.Durable})
+}
+
+// StartMariaDB starts a MariaDB server and waits until it answers. If ctx ends
+// first, nothing is left behind.
+func StartMariaDB(ctx context.Context, opt Options) (*Server, error) {
+	bin, err := findMariaDB(mariadbFolders())
+	if err != nil {
+		return nil, err
+	}
+	return start(ctx, order{Do: doStart, Engine: "mariadb", Bin: bin, Durable: opt.Durable})
+}
+
+// A Server is a database server that belongs to this process. Its methods may
+// be called from several goroutines.
+type Server struct {
+	url string
+	dir string
+
+	mu      sync.Mutex
+	keeper  *exec.Cmd
+	orders  io.WriteCloser
+	answers *json.Decoder
+	stopped bool
+}
+
+// URL returns the address of the server, as postgres://… or mysql://…, with
+// the name and password of a user who may do everything, and an empty database
+// (postgres, test). It stays the same after Restart.
+func (s *Server) URL() string { return s.url }
+
+// Stop stops the server at once and removes its data. After the first call it
+// does nothing.
+func (s *Server) Stop() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return nil
+	}
+	return s.stop()
+}
+
+// Kill ends all processes of the server with SIGKILL, as a crash does. The
+// data stay.
+func (s *Server) Kill() error {
+	_, err := s.send(context.Background(), order{Do: doKill})
+	return err
+}
+
+// Restart starts the server again after Kill, with the same data and port, and
+// waits until it answers. A server that runs is killed first. If ctx ends
+// before that, the server is stopped for good.
+func (s *Server) Restart(ctx context.Context) error {
+	_, err := s.send(ctx, order{Do: doRestart})
+	return err
+}
+
+// start starts a keeper and has it carry out the first order.
+func start(ctx context.Context, first order) (*Server, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	// The keeper outlives ctx; it ends at the end of its standard input.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), exe)
+	cmd.Args = []string{keeperName}
+	cmd.Dir = os.TempDir()
+	cmd.SysProcAttr = ownSession()
+	// Stderr stays closed: a keeper that held the test's would make go test
+	// wait for it.
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	s := &Server{keeper: cmd, orders: in, answers: json.NewDecoder(out)}
+	a, err := s.send(ctx, first)
+	if err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	s.url, s.dir = a.URL, a.Dir
+	return s, nil
+}
+
+func (s *Server) send(ctx context.Context, o order) (answer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return answer{}, ErrStopped
+	}
+	defer context.AfterFunc(ctx, func() { s.orders.Close() })()
+
+	var a answer
+	err := json.NewEncoder(s.orders).Encode(o)
+	if err == nil {
+		err = s.answers.Decode(&a)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return a, errors.Join(context.Cause(ctx), s.stop())
+	case err != nil:
+		return a, errors.Join(fmt.Errorf("dbserver: the server's keeper is gone: %w", err), s.stop())
+	case a.Err != "":
+		return a, errors.New("dbserver: " + a.Err)
+	}
+	return a, nil
+}
+
+// stop tells the keeper to stop the server, by closing its input, and waits
+// for its last answer. It needs s.mu.
+func (s *Server) stop() error {
+	s.stopped = true
+	s.orders.Close()
+	var last answer
+	for {
+		var a answer
+		if s.answers.Decode(&a) != nil {
+			break
+		}
+		last = a
+	}
+	err := s.keeper.Wait()
+	if last.Err != "" {
+		err = errors.New("dbserver: " + last.Err)
+	}
+	if s.dir != "" { // in case the keeper was killed
+		err = errors.Join(err, os.RemoveAll(s.dir))
+	}
+	return err
+}

@@ -1,0 +1,91 @@
+package dbserver
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// binaries are the absolute names of the two programs that an engine needs.
+type binaries struct {
+	Server string
+	SetUp  string // makes the data folder
+}
+
+// findPostgres takes both programs from the first folder that has both, since
+// their versions must be the same.
+func findPostgres(folders []string) (binaries, error) {
+	for _, dir := range folders {
+		b := binaries{Server: program(dir, "postgres"), SetUp: program(dir, "initdb")}
+		if b.Server != "" && b.SetUp != "" {
+			return b, nil
+		}
+	}
+	return binaries{}, fmt.Errorf("%w: found no folder with the programs postgres and initdb: "+
+		"on Debian, apt-get install postgresql; or set DBCRON_TEST_POSTGRES to the URL of a server", ErrMissing)
+}
+
+func findMariaDB(folders []string) (binaries, error) {
+	var b binaries
+	for _, dir := range folders {
+		b.Server = cmp.Or(b.Server, program(dir, "mariadbd"), program(dir, "mysqld"))
+		b.SetUp = cmp.Or(b.SetUp, program(dir, "mariadb-install-db"))
+	}
+	if b.Server == "" || b.SetUp == "" {
+		return binaries{}, fmt.Errorf("%w: did not find the programs mariadbd and mariadb-install-db: "+
+			"on Debian, apt-get install mariadb-server-core mariadb-client-core; "+
+			"or set DBCRON_TEST_MYSQL to the URL of a server", ErrMissing)
+	}
+	return b, nil
+}
+
+// postgresFolders returns where to look for PostgreSQL, best first. Debian
+// does not put its programs into PATH.
+func postgresFolders() []string {
+	var versions []string
+	for _, pattern := range []string{
+		"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/usr/local/pgsql*/bin",
+		"/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin",
+	} {
+		found, _ := filepath.Glob(pattern) // fails on a bad pattern only
+		slices.SortFunc(found, func(a, b string) int { return cmp.Compare(number(b), number(a)) })
+		versions = append(versions, found...)
+	}
+	return append(pathFolders(), versions...)
+}
+
+func mariadbFolders() []string {
+	return append(
+		pathFolders(), "/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin", "/usr/libexec",
+		"/usr/local/mysql/bin", "/usr/local/mysql/scripts", "/opt/homebrew/bin",
+	)
+}
+
+func pathFolders() []string { return filepath.SplitList(os.Getenv("PATH")) }
+
+// program returns the absolute name of a program in dir, or "".
+func program(dir, name string) string {
+	path, err := filepath.Abs(filepath.Join(dir, name))
+	if err != nil {
+		return ""
+	}
+	if path, err = exec.LookPath(path); err != nil {
+		return ""
+	}
+	return path
+}
+
+// number returns the first number in a path: 15 for /usr/lib/postgresql/15/bin.
+func number(path string) int {
+	notDigit := func(r rune) bool { return r < '0' || r > '9' }
+	n := 0
+	if runs := strings.FieldsFunc(path, notDigit); len(runs) > 0 {
+		n, _ = strconv.Atoi(runs[0])
+	}
+	return n
+}

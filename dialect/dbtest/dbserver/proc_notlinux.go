@@ -1,0 +1,7 @@
+//go:build unix && !linux
+
+package dbserver
+
+import "syscall"
+
+func dieWithKeeper(*syscall.SysProcAttr, syscall.Signal) {}

@@ -1,0 +1,256 @@
+// Package dbtest gives tests a real database: a fresh one, with dbcron's
+// tables, for each test and each engine.
+//
+//	func TestClaim(t *testing.T) {
+//		dbtest.Each(t, func(t *testing.T, db *dbtest.DB) { … })
+//	}
+//
+// It connects to the servers that DBCRON_TEST_POSTGRES and DBCRON_TEST_MYSQL
+// name (URLs of users who may create databases), or starts private ones from
+// the binaries on the machine. An engine that is not to be had is skipped,
+// with a message that says what to install; with CI=true that is a failure.
+package dbtest
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
+	"github.com/dbcron/dbcron/sqlschema"
+)
+
+// A DB is a database of a test's own.
+type DB struct {
+	*dialect.DB
+	URL string // for further connections, and for child processes
+
+	options dialect.Options
+}
+
+// Each runs f in a subtest for each engine, with an empty database that has
+// dbcron's tables. The clock is the server's.
+func Each(t *testing.T, f func(t *testing.T, db *DB)) {
+	t.Helper()
+	EachEmpty(t, func(t *testing.T, db *DB) {
+		if err := sqlschema.Migrate(t.Context(), db.DB); err != nil {
+			t.Fatal(err)
+		}
+		f(t, db)
+	})
+}
+
+// EachClock is Each with a clock that only moves when told, by Advance. All
+// sessions made from db see the same clock.
+func EachClock(t *testing.T, f func(t *testing.T, db *DB)) {
+	t.Helper()
+	Each(t, func(t *testing.T, db *DB) {
+		db.stopClock(t)
+		f(t, db)
+	})
+}
+
+// EachEmpty is Each without any table.
+func EachEmpty(t *testing.T, f func(t *testing.T, db *DB)) {
+	t.Helper()
+	for _, e := range engines {
+		t.Run(e.dialect.Name, func(t *testing.T) { f(t, Open(t, e.fresh(t), dialect.Options{})) })
+	}
+}
+
+// Open connects a test to a database, and closes the connections at its end.
+func Open(t *testing.T, databaseURL string, opt dialect.Options) *DB {
+	t.Helper()
+	db, err := dialect.Open(t.Context(), databaseURL, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &DB{DB: db, URL: databaseURL, options: opt}
+}
+
+// Do runs a statement of the test's own, with {prefix} and the other fragments
+// and with args, and fails the test if it fails.
+func (db *DB) Do(t *testing.T, text string, args dialect.Args) int64 {
+	t.Helper()
+	n, err := db.Exec(t.Context(), dialect.Unlisted(text), args)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return n
+}
+
+// Scan runs a query of the test's own and scans its first row.
+func (db *DB) Scan(t *testing.T, text string, args dialect.Args, dest ...any) {
+	t.Helper()
+	if err := db.Get(t.Context(), dialect.Unlisted(text), args, dest...); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+}
+
+// List runs a query of the test's own and returns its rows as text, columns
+// between blanks.
+func (db *DB) List(t *testing.T, text string, args dialect.Args) []string {
+	t.Helper()
+	lines, err := dialect.Select(t.Context(), &db.Session, dialect.Unlisted(text), args, scanText)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return lines
+}
+
+func scanText(rows *sql.Rows) (string, error) {
+	columns, err := rows.Columns()
+	if err != nil {
+		return "", err
+	}
+	values, dest := make([]sql.NullString, len(columns)), make([]any, len(columns))
+	for i := range values {
+		dest[i] = &values[i]
+	}
+	if err := rows.Scan(dest...); err != nil {
+		return "", err
+	}
+	words := make([]string, len(values))
+	for i, v := range values {
+		words[i] = v.String
+		if !v.Valid {
+			words[i] = "NULL"
+		}
+	}
+	return strings.Join(words, " "), nil
+}
+
+// stopClock replaces the clock by a row, set to a moment with an even second.
+func (db *DB) stopClock(t *testing.T) {
+	t.Helper()
+	db.Do(t, `CREATE TABLE {prefix}test_clock AS SELECT {time :us} AS now`, dialect.Args{"us": Start.UnixMicro()})
+	db.DB = db.WithNow("(SELECT now FROM " + db.Prefix() + "test_clock)")
+}
+
+// Start is the moment at which a clock stands that EachClock stopped.
+var Start = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+
+// Advance moves the clock of an EachClock database.
+func (db *DB) Advance(t *testing.T, d time.Duration) {
+	t.Helper()
+	db.Do(t, `UPDATE {prefix}test_clock SET now = {now + :us}`, dialect.Args{"us": d.Microseconds()})
+}
+
+// An engine is a dialect and a way to get fresh databases of it. A further
+// engine is a further line here.
+type engine struct {
+	dialect *dialect.Dialect
+	server  func() (adminURL string, err error)
+	create  func(ctx context.Context, admin *sql.DB, name string) error
+}
+
+var engines = []*engine{
+	{
+		dialect: dialect.Postgres,
+		server:  server("DBCRON_TEST_POSTGRES", dbserver.StartPostgres),
+		create: func(ctx context.Context, admin *sql.DB, name string) error {
+			_, err := admin.ExecContext(ctx, "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING 'UTF8'")
+			return err
+		},
+	},
+	{
+		dialect: dialect.MySQL,
+		server:  server("DBCRON_TEST_MYSQL", dbserver.StartMariaDB),
+		create: func(ctx context.Context, admin *sql.DB, name string) error {
+			_, err := admin.ExecContext(ctx, "CREATE DATABASE "+name)
+			return err
+		},
+	},
+	{dialect: dialect.SQLite},
+}
+
+// running holds on to the servers, which end with this process, or when
+// nobody refers to them.
+var running sync.Map
+
+// server returns the URL that variable holds, or that of a server that is
+// started when first asked for and shared by all tests of this program.
+func server(variable string, start func(context.Context, dbserver.Options) (*dbserver.Server, error)) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		if u := os.Getenv(variable); u != "" {
+			return u, nil
+		}
+		s, err := start(context.Background(), dbserver.Options{})
+		if err != nil {
+			return "", err
+		}
+		running.Store(variable, s)
+		return s.URL(), nil
+	})
+}
+
+// fresh makes an empty database and returns its URL. It is dropped at the end
+// of the test.
+func (e *engine) fresh(t *testing.T) string {
+	t.Helper()
+	if e.server == nil {
+		return "sqlite:" + filepath.Join(t.TempDir(), "test.db")
+	}
+	adminURL, err := e.server()
+	if err != nil {
+		Missing(t, err)
+	}
+	admin, err := dialect.Connect(t.Context(), adminURL, dialect.Options{MaxConns: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close() //nolint:errcheck // a pool for one statement
+	name := "dbcron_" + strings.ToLower(rand.Text()[:12])
+	if err := e.create(t.Context(), admin.Pool(), name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { drop(t, adminURL, name) })
+	u, err := url.Parse(adminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+func drop(t *testing.T, adminURL, name string) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	admin, err := dialect.Connect(ctx, adminURL, dialect.Options{MaxConns: 1})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer admin.Close() //nolint:errcheck // a pool for one statement
+	// A connection that was just closed may still be seen by the server.
+	query := "DROP DATABASE " + name
+	if admin.Dialect.Schema {
+		query += " WITH (FORCE)"
+	}
+	if _, err := admin.Pool().ExecContext(ctx, query); err != nil {
+		t.Error(err)
+	}
+}
+
+// Missing skips a test whose engine is not to be had, or fails it with CI=true.
+func Missing(t *testing.T, err error) {
+	t.Helper()
+	if os.Getenv("CI") == "true" || !errors.Is(err, dbserver.ErrMissing) {
+		t.Fatal(err)
+	}
+	t.Skip(err)
+}

@@ -1,0 +1,62 @@
+package dbtest
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"net/url"
+	"sync/atomic"
+	"testing"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// ErrBroken is what a call that a Fault breaks returns.
+var ErrBroken = dialect.ErrCut
+
+// A Fault cuts the connection at one round trip to the server.
+type Fault struct {
+	Call  int  // which one, counted from 1 over all connections
+	After bool // the server still does the work, and its answer is lost
+
+	calls atomic.Int64
+}
+
+// Reached tells whether the call was made, and broken.
+func (f *Fault) Reached() bool { return f.calls.Load() >= int64(f.Call) }
+
+// Broken connects to the same database, with the same clock, through a driver
+// that has the fault. Checks at opening are not counted.
+func (db *DB) Broken(t *testing.T, f *Fault) *DB {
+	t.Helper()
+	u, err := url.Parse(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := db.Dialect.Connector(u, dialect.Options{ApplicationName: "dbcron"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var armed atomic.Bool
+	pool := sql.OpenDB(dialect.Intercept(base, func(context.Context, driver.Conn) (dialect.Around, error) {
+		return func(_ context.Context, op string, call func() error) error {
+			if op == "rollback" || !armed.Load() || f.calls.Add(1) != int64(f.Call) {
+				return call()
+			}
+			var err error
+			if f.After {
+				err = call()
+			}
+			// The pool closes the connection, and what was not committed ends with it.
+			return errors.Join(ErrBroken, err)
+		}, nil
+	}))
+	t.Cleanup(func() { _ = pool.Close() })
+	broken, err := dialect.Wrap(t.Context(), pool, db.options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	armed.Store(true)
+	return &DB{DB: broken.WithNow(db.Dialect.Now), URL: db.URL, options: db.options}
+}

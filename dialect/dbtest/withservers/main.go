@@ -1,0 +1,118 @@
+// Withservers runs a command with real database servers to test against:
+//
+//	go run ./dialect/dbtest/withservers [-durable] -- go test ./...
+//
+// It starts a PostgreSQL and a MariaDB server, sets DBCRON_TEST_POSTGRES and
+// DBCRON_TEST_MYSQL for the command, and stops the servers when the command
+// ends. A variable that is already set keeps its value, and no server is
+// started for it. A server that is not installed is left out, except in CI.
+//
+// Without a command it prints the variables and keeps the servers until
+// Ctrl-C.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
+)
+
+type engine struct {
+	variable string
+	start    func(context.Context, dbserver.Options) (*dbserver.Server, error)
+}
+
+var engines = []engine{
+	{"DBCRON_TEST_POSTGRES", dbserver.StartPostgres},
+	{"DBCRON_TEST_MYSQL", dbserver.StartMariaDB},
+}
+
+func main() {
+	durable := flag.Bool("durable", false, "what is committed survives a crash of the server; slower")
+	flag.Parse()
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go watchParent(signals)
+
+	started := make([]*dbserver.Server, len(engines))
+	var each sync.WaitGroup
+	for i, e := range engines {
+		each.Go(func() { started[i] = e.setUp(dbserver.Options{Durable: *durable}) })
+	}
+	each.Wait()
+	code := runCommand(signals, flag.Args())
+	for _, s := range started {
+		if s != nil {
+			each.Go(func() { _ = s.Stop() })
+		}
+	}
+	each.Wait()
+	os.Exit(code)
+}
+
+// setUp starts a server if the variable is not set, and sets it.
+func (e engine) setUp(opt dbserver.Options) *dbserver.Server {
+	if os.Getenv(e.variable) != "" {
+		return nil
+	}
+	s, err := e.start(context.Background(), opt)
+	switch {
+	case errors.Is(err, dbserver.ErrMissing) && os.Getenv("CI") != "true":
+		fmt.Fprintf(os.Stderr, "%v\n  Until then, the tests on this engine are skipped.\n", err)
+		return nil
+	case err != nil:
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Setenv(e.variable, s.URL())
+	return s
+}
+
+// runCommand passes signals on to the command and returns its exit code.
+// Without a command it waits for a signal.
+func runCommand(signals <-chan os.Signal, command []string) int {
+	if len(command) == 0 {
+		for _, e := range engines {
+			fmt.Printf("export %s='%s'\n", e.variable, os.Getenv(e.variable))
+		}
+		<-signals
+		return 0
+	}
+	cmd := exec.CommandContext(context.Background(), command[0], command[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := cmd.Start(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 127
+	}
+	go func() {
+		for s := range signals {
+			_ = cmd.Process.Signal(s) // it may have ended just now
+		}
+	}()
+	_ = cmd.Wait() // the exit code tells
+	if code := cmd.ProcessState.ExitCode(); code >= 0 {
+		return code
+	}
+	return 1 // a signal ended it
+}
+
+// watchParent sends a signal when the process that started this one has ended:
+// go run, when it is killed, tells nobody.
+func watchParent(signals chan<- os.Signal) {
+	parent := os.Getppid()
+	for range time.Tick(time.Second) {
+		if os.Getppid() != parent {
+			signals <- syscall.SIGTERM
+			return
+		}
+	}
+}

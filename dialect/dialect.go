@@ -1,0 +1,71 @@
+// Package dialect holds everything that differs from one database engine to
+// the next, and nothing else: how a connection is opened and what it must
+// promise, the few fragments of SQL that are spelled differently, and which
+// errors mean what. All other packages write each statement once, with the
+// fragments and named arguments described at [SQL], and run it through a [DB].
+//
+// Time is the database's. Instants stand in native UTC columns that a person
+// can read at the SQL prompt; Go sees only microseconds since 1970, converted
+// inside the statements. No clock of a host, no time zone of a session and no
+// parsing flag of a driver takes part.
+package dialect
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"net/url"
+	"time"
+)
+
+// A Dialect holds everything that differs from one engine to the next.
+// Each engine has one file, with the fields in the order given here. Code asks
+// what an engine can do (a field), never what it is called.
+type Dialect struct {
+	Name    string   // names the folder of migrations and the subtests: postgres, mysql, sqlite
+	Goose   string   // goose's name for the engine
+	Schemes []string // of the URLs that Open takes
+
+	Placeholder func(n int) string // n counts from 1
+	Now         string             // the server's clock as the statement began, UTC, in the column type
+	Add         func(t, us string) string
+	FromMicros  func(us string) string // µs since 1970 to the column type; ToMicros is its inverse
+	ToMicros    func(t string) string
+	BigInt      string // a CAST's target for 64-bit integers
+
+	SkipLocked      string                               // ends a SELECT that locks its rows and passes over locked ones; "" where writers are alone anyway
+	IgnoreDuplicate func(column string) string           // ends an INSERT that leaves rows alone whose key exists
+	UpdateFrom      func(table, set, pick string) string // update the rows of table whose id pick selects; set sees pick's columns as picked.x
+
+	Isolation sql.IsolationLevel // of every transaction of ours
+
+	Duplicate   func(error) bool // a unique key already holds the value
+	Missing     func(error) bool // a table does not exist
+	Retryable   func(error) bool // run the transaction again
+	Unavailable func(error) bool // the server cannot be reached or does not serve yet: try to connect again
+
+	// Connector prepares connections with all that the SQL relies on.
+	Connector func(u *url.URL, opt Options) (driver.Connector, error)
+
+	// Check looks at a pool, ours or a caller's, for what the SQL relies on.
+	Check func(ctx context.Context, pool *sql.DB) ([]Finding, error)
+
+	// Exclusive waits for a lock that ends with the process that holds it, at
+	// the latest, and that needs no table of ours: for migrations.
+	Exclusive func(ctx context.Context, db *DB, name string) (unlock func(), err error)
+
+	// Schema tells whether tables can be put into a schema of their own.
+	Schema bool
+}
+
+// Engines lists the dialects. A further engine is a further file and a line here.
+var Engines = []*Dialect{Postgres, MySQL, SQLite}
+
+// Options adjusts a DB. The zero value is ready to use.
+type Options struct {
+	Prefix           string        // of all table names; default: dbcron_
+	Schema           string        // PostgreSQL: where the tables are; default: the search_path's first
+	StatementTimeout time.Duration // the longest that a statement may take; default: 30s
+	ApplicationName  string        // what the server's list of connections shows; default: dbcron
+	MaxConns         int           // the pool's size; default: 10. Not for Wrap and WrapPgx.
+}

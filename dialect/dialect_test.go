@@ -1,0 +1,284 @@
+package dialect_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+func TestInstantsComeBackToTheMillisecond(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		for _, us := range []int64{0, 1_000, 1_700_000_000_999_000, 4_102_444_800_000_000, 253_402_300_799_999_000, -1_000_000} {
+			var back, later int64
+			db.Scan(t, `SELECT {us {time :us}}`, dialect.Args{"us": us}, &back)
+			if back != us {
+				t.Errorf("%d µs came back as %d", us, back)
+			}
+			if us == 253_402_300_799_999_000 {
+				continue // a second later is past the calendar of some engines
+			}
+			db.Do(t, `CREATE TABLE x AS SELECT {time :us} AS at`, dialect.Args{"us": us})
+			db.Scan(t, `SELECT `+db.Dialect.ToMicros(db.Dialect.Add("at", "1234000"))+` FROM x`, nil, &later)
+			if later != us+1234000 {
+				t.Errorf("%d µs and 1.234 s make %d", us, later)
+			}
+			db.Do(t, `DROP TABLE x`, nil)
+		}
+	})
+}
+
+// The servers of the suite have a time zone that is not UTC, so a clock of the
+// session would be hours off.
+func TestNowIsUTC(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		var now int64
+		db.Scan(t, `SELECT {us {now}}`, nil, &now)
+		here := time.Now().UnixMicro() //nolint:forbidigo // the test compares the two clocks of one host
+		if d := time.Duration(now-here) * time.Microsecond; d.Abs() > time.Minute {
+			t.Errorf("the database's clock is %v off this host's", d)
+		}
+	})
+}
+
+func TestAClockThatATestMoves(t *testing.T) {
+	dbtest.EachClock(t, func(t *testing.T, db *dbtest.DB) {
+		read := func() (us int64) {
+			db.Scan(t, `SELECT {us {now}}`, nil, &us)
+			return us
+		}
+		if got := read(); got != dbtest.Start.UnixMicro() {
+			t.Errorf("the clock stands at %d, want %d", got, dbtest.Start.UnixMicro())
+		}
+		db.Advance(t, 90*time.Second)
+		if got := read(); got != dbtest.Start.Add(90*time.Second).UnixMicro() {
+			t.Errorf("the clock stands at %d after 90 s", got)
+		}
+	})
+}
+
+func TestArgumentsListsAndRows(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		db.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY, name VARCHAR(20))`, nil)
+		db.Do(t, `INSERT INTO x (id, name) VALUES {values rows: (:id, :name)}`, dialect.Args{
+			"name": "shared",
+			"rows": []dialect.Args{{"id": 1}, {"id": 2, "name": "it's :id"}, {"id": 3}},
+		})
+		got := strings.Join(db.List(t, `SELECT id, name, ':id' FROM x WHERE id IN (:ids) AND name <> :none ORDER BY id`,
+			dialect.Args{"ids": []int64{1, 2}, "none": ""}), "; ")
+		if want := "1 shared :id; 2 it's :id :id"; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if got := db.List(t, `SELECT id FROM x WHERE id IN (:ids)`, dialect.Args{"ids": []int64{}}); len(got) != 0 {
+			t.Errorf("an empty list selects %v", got)
+		}
+		changed := db.Do(t, db.Dialect.UpdateFrom("x", "name = picked.new",
+			`{union rows: SELECT {int :id} AS id, :name AS new}`), dialect.Args{
+			"rows": []dialect.Args{{"id": 1, "name": "one"}, {"id": 3, "name": "three"}, {"id": 9, "name": "none"}},
+		})
+		if changed != 2 {
+			t.Errorf("%d rows changed, want 2", changed)
+		}
+		if _, err := db.Exec(t.Context(), dialect.Unlisted(`SELECT :x`), nil); err == nil || !strings.Contains(err.Error(), ":x has no value") {
+			t.Errorf("a missing argument gives %v", err)
+		}
+	})
+}
+
+func TestIgnoreDuplicateKeepsTheFirst(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		db.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY, name VARCHAR(5))`, nil)
+		insert := dialect.Unlisted(`INSERT INTO x (id, name) VALUES (:id, :name) {ignore_duplicate id}`)
+		plain := dialect.Unlisted(`INSERT INTO x (id, name) VALUES (:id, :name)`)
+		for _, name := range []string{"first", "late"} {
+			if _, err := db.Exec(t.Context(), insert, dialect.Args{"id": 1, "name": name}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := db.List(t, `SELECT name FROM x`, nil); len(got) != 1 || got[0] != "first" {
+			t.Errorf("got %v, want first", got)
+		}
+		_, err := db.Exec(t.Context(), plain, dialect.Args{"id": 1, "name": "late"})
+		if !db.Dialect.Duplicate(err) {
+			t.Errorf("a duplicate is reported as %v", err)
+		}
+		_, err = db.Exec(t.Context(), dialect.Unlisted(`SELECT 1 FROM no_such_table`), nil)
+		if !db.Dialect.Missing(err) {
+			t.Errorf("a missing table is reported as %v", err)
+		}
+	})
+}
+
+// Two transactions that each read a counter, then write it one higher, must
+// not both succeed at once: whichever way the engine sees to that, Tx runs the
+// loser again.
+func TestTxRetriesTheWhole(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		db.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY, n INTEGER)`, nil)
+		db.Do(t, `INSERT INTO x VALUES (1, 0), (2, 0)`, nil)
+		add := dialect.Unlisted(`UPDATE x SET n = n + 1 WHERE id = :id`)
+		const workers, rounds = 6, 10
+		errs := make(chan error, workers)
+		for w := range workers {
+			go func() {
+				for range rounds {
+					first, second := int64(1+w%2), int64(2-w%2) // opposite orders: deadlocks
+					err := db.Tx(context.Background(), func(ctx context.Context, tx *dialect.Session) error {
+						_, err := tx.Exec(ctx, add, dialect.Args{"id": first})
+						if err == nil {
+							_, err = tx.Exec(ctx, add, dialect.Args{"id": second})
+						}
+						return err
+					})
+					if err != nil {
+						errs <- err
+						return
+					}
+				}
+				errs <- nil
+			}()
+		}
+		for range workers {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+		if got := strings.Join(db.List(t, `SELECT n FROM x ORDER BY id`, nil), " "); got != "60 60" {
+			t.Errorf("the counters are %s, want 60 60", got)
+		}
+	})
+}
+
+func TestTxRollsBack(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		db.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY)`, nil)
+		insert := dialect.Unlisted(`INSERT INTO x VALUES (1)`)
+		failure := errors.New("no")
+		err := db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+			if _, err := tx.Exec(ctx, insert, nil); err != nil {
+				return err
+			}
+			return failure
+		})
+		if !errors.Is(err, failure) {
+			t.Errorf("got %v, want the function's own error", err)
+		}
+		func() {
+			defer func() { _ = recover() }()
+			_ = db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+				if _, err := tx.Exec(ctx, insert, nil); err != nil {
+					return err
+				}
+				panic("no")
+			})
+		}()
+		if got := db.List(t, `SELECT id FROM x`, nil); len(got) != 0 {
+			t.Errorf("rows were left: %v", got)
+		}
+	})
+}
+
+// A statement whose context ends must end in the server too: what it waited
+// for must not be granted to nobody.
+func TestACancelledStatementLeavesNoGhost(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		db.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY, n INTEGER)`, nil)
+		db.Do(t, `INSERT INTO x VALUES (1, 0)`, nil)
+		update := dialect.Unlisted(`UPDATE x SET n = n + 1 WHERE id = 1`)
+		holder, err := db.Pool().BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.On(holder).Exec(t.Context(), update, nil); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		if _, err := db.Exec(ctx, update, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want the deadline", err)
+		}
+		if err := holder.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		db.Do(t, `UPDATE x SET n = n + 10 WHERE id = 1`, nil)
+		if got := db.List(t, `SELECT n FROM x`, nil); got[0] != "11" {
+			t.Errorf("n = %s: the cancelled statement did its work", got[0])
+		}
+	})
+}
+
+func TestEachCallCanBeBroken(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		db.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY)`, nil)
+		insert := dialect.Unlisted(`INSERT INTO x VALUES (:id)`)
+		write := func(db *dbtest.DB, id int) error {
+			return db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+				_, err := tx.Exec(ctx, insert, dialect.Args{"id": id})
+				return err
+			})
+		}
+		id, commits := 0, 0
+		for call := 1; ; call++ {
+			var err error
+			for _, after := range []bool{false, true} {
+				fault := &dbtest.Fault{Call: call, After: after}
+				id++
+				err = write(db.Broken(t, fault), id)
+				if !fault.Reached() {
+					if err != nil {
+						t.Errorf("call %d was not reached, and yet: %v", call, err)
+					}
+					break
+				}
+				if !errors.Is(err, dbtest.ErrBroken) {
+					t.Errorf("call %d: got %v, want ErrBroken", call, err)
+				}
+				var there int
+				db.Scan(t, `SELECT COUNT(*) FROM x WHERE id = :id`, dialect.Args{"id": id}, &there)
+				commits += there
+				if there == 1 && !after {
+					t.Errorf("call %d was broken before the server saw it, and yet the row is there", call)
+				}
+			}
+			if err == nil {
+				break
+			}
+		}
+		if commits != 1 {
+			t.Errorf("%d of the broken transactions are there, want one: that whose commit's answer was lost", commits)
+		}
+	})
+}
+
+func TestUnlistedPoolsAreRecognized(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		wrapped, err := dialect.Wrap(t.Context(), db.Pool(), dialect.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wrapped.Dialect != db.Dialect {
+			t.Errorf("recognized as %s", wrapped.Dialect.Name)
+		}
+		if err := wrapped.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := db.Pool().PingContext(t.Context()); err != nil {
+			t.Errorf("Close closed the caller's pool: %v", err)
+		}
+	})
+}
+
+func TestGetWithoutARow(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		var n int
+		err := db.Get(t.Context(), dialect.Unlisted(`SELECT 1 FROM (SELECT 1 AS one) AS x WHERE one = 2`), nil, &n)
+		if !errors.Is(err, sql.ErrNoRows) {
+			t.Errorf("got %v, want sql.ErrNoRows", err)
+		}
+	})
+}

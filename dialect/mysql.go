@@ -1,0 +1,218 @@
+package dialect
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// MySQL is MySQL from 8.0 on and MariaDB from 10.6 on: the SQL that both take.
+var MySQL = &Dialect{
+	Name:    "mysql",
+	Goose:   "mysql",
+	Schemes: []string{"mysql", "mariadb"},
+
+	Placeholder: func(int) string { return "?" },
+	Now:         "UTC_TIMESTAMP(6)",
+	Add:         func(t, us string) string { return "TIMESTAMPADD(MICROSECOND, " + us + ", " + t + ")" },
+	FromMicros: func(us string) string {
+		return "TIMESTAMPADD(MICROSECOND, " + us + ", TIMESTAMP'1970-01-01 00:00:00')"
+	},
+	ToMicros: func(t string) string { return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', " + t + ")" },
+	BigInt:   "SIGNED",
+
+	SkipLocked: "FOR UPDATE SKIP LOCKED",
+	// Not INSERT IGNORE, which would also hide a value that does not fit.
+	IgnoreDuplicate: func(column string) string { return "ON DUPLICATE KEY UPDATE " + column + " = " + column },
+	UpdateFrom: func(table, set, pick string) string {
+		// JOIN, because with IN the outer scan waits for rows that pick skips.
+		return "UPDATE " + table + " JOIN (" + pick + ") AS picked ON picked.id = " + table + ".id SET " + set
+	},
+
+	Isolation: sql.LevelReadCommitted,
+
+	Duplicate:   mysqlError(1062),
+	Missing:     mysqlError(1146),
+	Retryable:   mysqlError(1205, 1213, 1020),
+	Unavailable: func(err error) bool { return networkError(err) || mysqlError(1040, 1053, 1047)(err) },
+
+	Connector: mysqlConnector,
+	Check:     mysqlCheck,
+	Exclusive: mysqlExclusive,
+}
+
+func mysqlError(numbers ...uint16) func(error) bool {
+	return func(err error) bool {
+		var e *mysql.MySQLError
+		return errors.As(err, &e) && slices.Contains(numbers, e.Number)
+	}
+}
+
+const mysqlMode = "STRICT_TRANS_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+
+func mysqlConnector(u *url.URL, opt Options) (driver.Connector, error) {
+	cfg, err := mysql.ParseDSN("/?" + u.RawQuery)
+	if err != nil {
+		return nil, err
+	}
+	cfg.DBName = strings.TrimPrefix(u.Path, "/")
+	if cfg.DBName == "" {
+		return nil, errors.New("the URL names no database: mysql://user:password@host:3306/database")
+	}
+	cfg.User = u.User.Username()
+	cfg.Passwd, _ = u.User.Password()
+	cfg.Net, cfg.Addr = "tcp", net.JoinHostPort(cmp.Or(u.Hostname(), "127.0.0.1"), cmp.Or(u.Port(), "3306"))
+	if socket := cfg.Params["socket"]; socket != "" {
+		cfg.Net, cfg.Addr = "unix", socket
+		delete(cfg.Params, "socket")
+	}
+	// What the SQL relies on: matched rows are counted, not changed ones; one
+	// round trip a statement; instants never parsed by the driver.
+	cfg.ClientFoundRows, cfg.InterpolateParams = true, true
+	cfg.ParseTime, cfg.MultiStatements = false, false
+	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
+	cfg.ConnectionAttributes = cmp.Or(cfg.ConnectionAttributes, "program_name:"+opt.ApplicationName)
+	if cfg.Params == nil {
+		cfg.Params = map[string]string{}
+	}
+	cfg.Params["time_zone"] = "'+00:00'"
+	cfg.Params["sql_mode"] = "'" + mysqlMode + "'"
+	// A statement whose client has gone must not wait for a lock, get it, and
+	// hold it: the ghost of a cancelled claim.
+	cfg.Params["innodb_lock_wait_timeout"] = "5"
+	base, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return Intercept(base, func(ctx context.Context, c driver.Conn) (Around, error) { return mysqlSession(ctx, c, base) }), nil
+}
+
+// mysqlSession sets what a DSN cannot (no variable for isolation is known to
+// both MySQL and MariaDB), and sees to it that a cancelled statement ends in
+// the server too: the driver alone only closes its end of the connection.
+func mysqlSession(ctx context.Context, c driver.Conn, base driver.Connector) (Around, error) {
+	if err := connExec(ctx, c, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
+		return nil, err
+	}
+	id, err := connInt(ctx, c, "SELECT CONNECTION_ID()")
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, _ string, call func() error) error {
+		err := call()
+		if err != nil && ctx.Err() != nil {
+			mysqlKill(base, id)
+		}
+		return err
+	}, nil
+}
+
+// mysqlKill ends a connection in the server, with a second of time: it is a
+// courtesy, and innodb_lock_wait_timeout ends what it does not reach.
+func mysqlKill(base driver.Connector, id int64) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	c, err := base.Connect(ctx)
+	if err != nil {
+		return
+	}
+	defer c.Close() //nolint:errcheck // nothing was left to say on it
+	_ = connExec(ctx, c, "KILL "+strconv.FormatInt(id, 10))
+}
+
+func mysqlCheck(ctx context.Context, pool *sql.DB) ([]Finding, error) {
+	v, err := mysqlVariables(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	major, minor := versionNumbers(v["version"])
+	modern := major >= 8
+	product := "MySQL"
+	if strings.Contains(v["version"], "MariaDB") {
+		product, modern = "MariaDB", major > 10 || major == 10 && minor >= 6
+	}
+	readOnly := v["read_only"] == "ON" || v["super_read_only"] == "ON" || v["innodb_read_only"] == "ON"
+	strict := strings.Contains(v["sql_mode"], "STRICT_TRANS_TABLES") || strings.Contains(v["sql_mode"], "STRICT_ALL_TABLES")
+	return []Finding{
+		{
+			Subject: "version", OK: modern, Detail: product + " " + v["version"],
+			Advice: "use MySQL 8.0 or MariaDB 10.6, or later",
+		},
+		{
+			Subject: "writable", OK: !readOnly, Detail: "read_only = " + v["read_only"],
+			Advice: "connect to the primary, not to a replica",
+		},
+		{
+			Subject: "binlog", OK: v["log_bin"] != "ON" || v["binlog_format"] != "STATEMENT",
+			Detail: fmt.Sprintf("log_bin = %s, binlog_format = %s", v["log_bin"], v["binlog_format"]),
+			Advice: "set binlog_format = ROW: with STATEMENT every write at READ COMMITTED fails (error 1665)",
+		},
+		{
+			Subject: "sql_mode", OK: strict, Detail: "sql_mode = " + v["sql_mode"],
+			Advice: "add STRICT_TRANS_TABLES to this pool's sql_mode: values that do not fit must be refused, not cut",
+		},
+		{
+			Subject: "charset", OK: v["character_set_client"] == "utf8mb4" && v["character_set_connection"] == "utf8mb4",
+			Detail: "character_set_client = " + v["character_set_client"],
+			Advice: "add charset=utf8mb4 to this pool's DSN",
+		},
+		{
+			Subject: "isolation", OK: true,
+			Detail: fmt.Sprintf("session default %q; dbcron's transactions ask for READ-COMMITTED themselves",
+				v["tx_isolation"]+v["transaction_isolation"]),
+		},
+	}, nil
+}
+
+// mysqlVariables asks with SHOW, because @@name of a variable that this
+// version does not have is an error.
+func mysqlVariables(ctx context.Context, pool *sql.DB) (map[string]string, error) {
+	rows, err := pool.QueryContext(ctx, `SHOW VARIABLES WHERE Variable_name IN ('version', 'read_only', 'super_read_only',
+		'innodb_read_only', 'log_bin', 'binlog_format', 'sql_mode', 'character_set_client', 'character_set_connection',
+		'tx_isolation', 'transaction_isolation')`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close() //nolint:errcheck // rows.Err tells
+	found := map[string]string{}
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return nil, err
+		}
+		if strings.HasSuffix(name, "read_only") && value == "NO_LOCK" { // MariaDB 12 has further values than ON
+			value = "ON"
+		}
+		found[name] = value
+	}
+	return found, rows.Err()
+}
+
+// mysqlExclusive hashes the name, because GET_LOCK takes 64 characters and its
+// rules on case differ, and puts the database into it, because the lock is the
+// server's. Galera has these locks per node only: run migrations at one node.
+func mysqlExclusive(ctx context.Context, db *DB, name string) (func(), error) {
+	const key = "CONCAT('dbcron:', LEFT(SHA1(CONCAT(DATABASE(), '/', ?)), 40))"
+	return pinned(ctx, db, name,
+		func(ctx context.Context, c *sql.Conn) (bool, error) {
+			var got sql.NullInt64
+			err := c.QueryRowContext(ctx, "SELECT GET_LOCK("+key+", 0)", name).Scan(&got)
+			return got.Int64 == 1, err
+		},
+		func(ctx context.Context, c *sql.Conn) (bool, error) {
+			var freed sql.NullInt64
+			err := c.QueryRowContext(ctx, "SELECT RELEASE_LOCK("+key+")", name).Scan(&freed)
+			return freed.Int64 == 1, err
+		})
+}

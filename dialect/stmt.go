@@ -1,0 +1,317 @@
+package dialect
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// A Stmt is one statement, written once for all engines.
+type Stmt struct {
+	Name  string // package.verb, as in testdata/statements.golden
+	shape func(*Dialect) string
+}
+
+// SQL makes a statement from its text. In the text stand named arguments and
+// fragments, which Exec and the others fill in for the engine at hand:
+//
+//	:name              an argument; a slice becomes a list, for IN (:ids)
+//	{prefix}           before every table's name: the prefix, and the schema if there is one
+//	{now}              the server's clock when the statement began
+//	{now + :ttl}       a moment later; the argument is in µs
+//	{us expire_at}     an instant as µs since 1970
+//	{time :due}        µs since 1970 as an instant
+//	{int :id}          an argument's type, where the server cannot infer it
+//	{skip_locked}      at the end of a SELECT in a transaction: lock the rows, pass over locked ones
+//	{ignore_duplicate column}  at the end of an INSERT: leave rows alone whose key exists
+//	{values rows: (:a, {time :b})}   one tuple for each of the Args in the slice Args["rows"], with commas between
+//	{union rows: SELECT :a AS a}     the same with UNION ALL between
+func SQL(name, text string) *Stmt {
+	return PerDialect(name, func(*Dialect) string { return text })
+}
+
+// PerDialect makes a statement whose shape differs between engines: shape asks
+// the dialect for it. The text has arguments and fragments as with SQL.
+func PerDialect(name string, shape func(*Dialect) string) *Stmt {
+	s := &Stmt{Name: name, shape: shape}
+	registry.Lock()
+	defer registry.Unlock()
+	registry.statements = append(registry.statements, s)
+	return s
+}
+
+// Unlisted makes a statement that is not listed among a program's own: for
+// tests.
+func Unlisted(text string) *Stmt {
+	return &Stmt{Name: "statement", shape: func(*Dialect) string { return text }}
+}
+
+var registry struct {
+	sync.Mutex
+	statements []*Stmt
+}
+
+// Statements lists all statements of the packages that the program imports,
+// by name.
+func Statements() []*Stmt {
+	registry.Lock()
+	defer registry.Unlock()
+	all := slices.Clone(registry.statements)
+	slices.SortFunc(all, func(a, b *Stmt) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// Args gives a statement's arguments their values: integers (durations and
+// instants in µs), strings, nil, slices of those for lists, and []Args for
+// {values} and {union}.
+type Args map[string]any
+
+// Text renders the statement for reading: each list and each row once.
+func (s *Stmt) Text(d *Dialect) string {
+	nodes, err := compile(s.shape(d), d, "dbcron_")
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	w := writer{d: d, sample: true}
+	if err := w.write(nodes, nil, nil); err != nil {
+		return "error: " + err.Error()
+	}
+	return w.text.String()
+}
+
+// A node is a part of a compiled statement: plain text, an argument, or a
+// template that is repeated for each row.
+type node struct {
+	text string // plain text
+	arg  string // or an argument's name
+	rows string // or the name of the rows to repeat body for
+	sep  string
+	body []node
+}
+
+// compile expands the fragments, then takes the text apart at its arguments.
+func compile(text string, d *Dialect, prefix string) ([]node, error) {
+	e := expander{d: d, prefix: prefix}
+	text, err := e.expand(dedent(text))
+	if err != nil {
+		return nil, err
+	}
+	return e.split(text)
+}
+
+type expander struct {
+	d      *Dialect
+	prefix string
+	rows   []node // templates met so far; the text refers to them as \x00 and index
+}
+
+func (e *expander) expand(text string) (string, error) {
+	var out strings.Builder
+	for {
+		open := strings.IndexByte(text, '{')
+		if open < 0 {
+			out.WriteString(text)
+			return out.String(), nil
+		}
+		out.WriteString(text[:open])
+		end, depth := open, 0
+		for ; end < len(text); end++ {
+			switch text[end] {
+			case '{':
+				depth++
+			case '}':
+				depth--
+			}
+			if depth == 0 {
+				break
+			}
+		}
+		if depth != 0 {
+			return "", fmt.Errorf("unclosed { in %q", text[open:])
+		}
+		fragment, err := e.fragment(text[open+1 : end])
+		if err != nil {
+			return "", err
+		}
+		out.WriteString(fragment)
+		text = text[end+1:]
+	}
+}
+
+func (e *expander) fragment(f string) (string, error) {
+	word, rest, _ := strings.Cut(f, " ")
+	if word == "values" || word == "union" {
+		return e.template(word, rest)
+	}
+	rest, err := e.expand(rest)
+	if err != nil {
+		return "", err
+	}
+	switch word {
+	case "prefix":
+		return e.prefix, nil
+	case "now":
+		if us, later := strings.CutPrefix(rest, "+ "); later {
+			return e.d.Add(e.d.Now, us), nil
+		}
+		return e.d.Now, nil
+	case "us":
+		return e.d.ToMicros(rest), nil
+	case "time":
+		return e.d.FromMicros(rest), nil
+	case "int":
+		return "CAST(" + rest + " AS " + e.d.BigInt + ")", nil
+	case "skip_locked":
+		return e.d.SkipLocked, nil
+	case "ignore_duplicate":
+		return e.d.IgnoreDuplicate(rest), nil
+	}
+	return "", fmt.Errorf("unknown fragment {%s}", f)
+}
+
+func (e *expander) template(word, rest string) (string, error) {
+	rows, body, ok := strings.Cut(rest, ":")
+	if !ok {
+		return "", fmt.Errorf("{%s %s} names no rows", word, rest)
+	}
+	body, err := e.expand(strings.TrimSpace(body))
+	if err != nil {
+		return "", err
+	}
+	parts, err := e.split(body)
+	if err != nil {
+		return "", err
+	}
+	sep := ",\n\t"
+	if word == "union" {
+		sep = "\nUNION ALL "
+	}
+	e.rows = append(e.rows, node{rows: rows, sep: sep, body: parts})
+	return fmt.Sprintf("\x00%d\x00", len(e.rows)-1), nil
+}
+
+// split takes text apart at :name and at templates, outside of quotes.
+func (e *expander) split(text string) ([]node, error) {
+	var nodes []node
+	start, quoted := 0, false
+	plain := func(end int) {
+		if end > start {
+			nodes = append(nodes, node{text: text[start:end]})
+		}
+	}
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\'':
+			quoted = !quoted
+		case quoted:
+		case c == 0:
+			plain(i)
+			end := i + 1 + strings.IndexByte(text[i+1:], 0)
+			var index int
+			if _, err := fmt.Sscan(text[i+1:end], &index); err != nil {
+				return nil, err
+			}
+			nodes = append(nodes, e.rows[index])
+			i, start = end, end+1
+		case c == ':' && i+1 < len(text) && letter(text[i+1]):
+			plain(i)
+			end := i + 1
+			for end < len(text) && letter(text[end]) {
+				end++
+			}
+			nodes = append(nodes, node{arg: text[i+1 : end]})
+			i, start = end-1, end
+		}
+	}
+	plain(len(text))
+	return nodes, nil
+}
+
+func letter(c byte) bool {
+	return c == '_' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
+}
+
+// dedent takes the indentation of Go source off the statement.
+func dedent(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimLeft(lines[i], "\t")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// A writer renders nodes with arguments into text and positional values.
+type writer struct {
+	d      *Dialect
+	sample bool // each list and each row once, without arguments
+	text   strings.Builder
+	values []any
+}
+
+func (w *writer) write(nodes []node, args, row Args) error {
+	for _, n := range nodes {
+		switch {
+		case n.rows != "":
+			if err := w.repeat(n, args); err != nil {
+				return err
+			}
+		case n.arg != "":
+			value, ok := row[n.arg]
+			if !ok {
+				value, ok = args[n.arg]
+			}
+			if !ok && !w.sample {
+				return fmt.Errorf("argument :%s has no value", n.arg)
+			}
+			w.argument(value)
+		default:
+			w.text.WriteString(n.text)
+		}
+	}
+	return nil
+}
+
+func (w *writer) repeat(n node, args Args) error {
+	rows, ok := args[n.rows].([]Args)
+	if w.sample {
+		rows, ok = []Args{nil}, true
+	}
+	if !ok || len(rows) == 0 {
+		return fmt.Errorf("no rows in argument %s", n.rows)
+	}
+	for i, row := range rows {
+		if i > 0 {
+			w.text.WriteString(n.sep)
+		}
+		if err := w.write(n.body, args, row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *writer) argument(value any) {
+	switch list := value.(type) {
+	case []int64:
+		w.list(len(list), func(i int) any { return list[i] })
+	case []string:
+		w.list(len(list), func(i int) any { return list[i] })
+	default:
+		w.values = append(w.values, value)
+		w.text.WriteString(w.d.Placeholder(len(w.values)))
+	}
+}
+
+// list writes an empty list as NULL: IN (NULL) holds for no row.
+func (w *writer) list(n int, at func(int) any) {
+	if n == 0 {
+		w.text.WriteString("NULL")
+	}
+	for i := range n {
+		if i > 0 {
+			w.text.WriteString(", ")
+		}
+		w.argument(at(i))
+	}
+}

@@ -1,0 +1,5 @@
+package guardian
+
+import "golang.org/x/sys/unix"
+
+const clock = unix.CLOCK_BOOTTIME

@@ -1,0 +1,14 @@
+//go:build unix
+
+package guardian
+
+import "golang.org/x/sys/unix"
+
+// Now returns the present instant.
+func Now() Instant {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(clock, &ts); err != nil {
+		panic("guardian: clock_gettime: " + err.Error()) // a kernel older than Go supports
+	}
+	return Instant(ts.Nano())
+}

@@ -1,0 +1,169 @@
+// Package guardian runs commands that must not outlive a lease, whatever
+// happens to the process that started them.
+//
+// Start does not run the command itself. It runs this program a second time,
+// as a guardian in a session of its own, and the guardian runs the command in
+// a process group of its own. A pipe leads from the caller to the guardian.
+// The guardian ends the command, and all that the command has started, when
+//
+//   - the pipe ends, because the caller has died;
+//   - the deadline, which the caller keeps extending, is reached;
+//   - the caller asks for it.
+//
+// So a caller that is killed or stopped leaves no orphan, and no command runs
+// on past its deadline, as long as the guardian itself is scheduled. When the
+// whole host is suspended nothing can act; a fence in the data is the only
+// protection there.
+//
+// # The second start
+//
+// A program that imports this package needs to do nothing for it: an init
+// function looks whether argv[0] is "dbcron-guardian", and if so, the program
+// is a guardian and never reaches main. The package depends on little, so that
+// this happens before most other packages are initialised. Everything about
+// the command (arguments, environment, input) goes through the pipe: ps shows
+// a guardian's name and nothing else, and its environment is empty.
+//
+// # Ending a command
+//
+// The command gets SIGTERM, and SIGKILL after its grace. When it is the
+// deadline that ends it, SIGTERM comes early enough for the SIGKILL to come
+// before the deadline: a grace before it, but never more than a third of the
+// time that the last extension gave. With 30 seconds per extension and a grace
+// of 20, SIGTERM comes after 20 seconds without a new one. A SIGTERM is not
+// taken back by an extension that comes after it.
+//
+// When a command ends by itself, what it has left running in the background
+// may end as well for one second, and is then killed. On Linux this includes
+// processes that moved to a session of their own; elsewhere only the process
+// group is found. A service that is to stay must be started by the init
+// system, not as a child of the command.
+package guardian
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+var (
+	// ErrPast means that the deadline had passed before the command was
+	// started. It has not run.
+	ErrPast = errors.New("guardian: the deadline has passed")
+
+	// ErrLost means that the guardian died before the command's end was
+	// known. The command was killed.
+	ErrLost = errors.New("guardian: the guardian died")
+)
+
+// An Instant is a reading of a clock that all processes of a host share and
+// that nobody sets. On Linux it also counts the time a host is suspended.
+//
+// A caller takes Now before it asks the database for a lease, and passes that
+// plus the lease's length less a margin.
+type Instant int64
+
+// Add returns the instant d later.
+func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
+
+// Sub returns the time from j to i.
+func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
+
+// A Command says what to run. Only Argv is required.
+type Command struct {
+	Name  string        // shown by ps beside dbcron-guardian
+	Argv  []string      // Argv[0] is looked up in Env's PATH if it has no slash
+	Env   []string      // the whole environment: nothing is inherited
+	Dir   string        // default: the caller's
+	Input string        // the text on stdin; default: none
+	Grace time.Duration // from SIGTERM to SIGKILL; default: 10s, negative: none
+
+	// MaxOutput is the number of bytes of output to keep, half of them from
+	// the start and half from the end; default: 64 KiB.
+	MaxOutput int
+
+	// The command uses these files instead, if set. It has no controlling
+	// terminal even so: Ctrl-C reaches the caller only.
+	Stdin, Stdout, Stderr *os.File
+}
+
+// A Cause says why a command ended.
+type Cause string
+
+// The causes of an end.
+const (
+	Exited     Cause = "exited"      // by itself, or by a stranger's signal
+	Deadline   Cause = "deadline"    // not extended in time
+	Stopped    Cause = "stopped"     // Stop, or SIGTERM to the guardian
+	Killed     Cause = "killed"      // Kill
+	Lost       Cause = "lost"        // the guardian died: see ErrLost
+	NotStarted Cause = "not started" // see Result.Err
+
+	orphaned Cause = "orphaned" // the caller died, so nobody gets to see this
+)
+
+// A Result is what became of a command.
+type Result struct {
+	Cause Cause
+
+	// ExitCode is what a shell would say: the command's own, 128+n after
+	// signal n, 127 for a command that is not found, 126 for one that cannot
+	// be run; -1 if there is none.
+	ExitCode int
+	Signal   syscall.Signal // that ended the command; 0: none
+
+	// Output is stdout and stderr as they came, in valid UTF-8 without NUL.
+	// Where Omitted bytes are left out of the middle, a line says so.
+	Output  string
+	Omitted int64
+
+	Took       time.Duration // from the command's start to its own end
+	LeftBehind bool          // it ended by itself, but others had to be killed
+	Survivors  []int         // processes that SIGKILL did not end in 5s
+
+	// Err is set if the command did not start, the guardian was lost or there
+	// are survivors; it is nil if the command ran and is gone.
+	Err error
+}
+
+const (
+	argv0     = "dbcron-guardian"
+	killLead  = 200 * time.Millisecond // SIGKILL comes this long before the deadline
+	linger    = time.Second            // for what the command leaves behind
+	giveUp    = 5 * time.Second        // after SIGKILL
+	longSleep = time.Second            // timers do not run in suspend: look at the clock again
+)
+
+// withDefaults returns c with its zero values filled in, or what is wrong.
+func (c Command) withDefaults() (Command, error) {
+	if len(c.Argv) == 0 || c.Argv[0] == "" {
+		return c, errors.New("guardian: no command")
+	}
+	for _, s := range append(append([]string{c.Dir}, c.Argv...), c.Env...) {
+		if strings.ContainsRune(s, 0) {
+			return c, errors.New("guardian: NUL in the arguments, the environment or the directory")
+		}
+	}
+	if c.Input != "" && c.Stdin != nil {
+		return c, errors.New("guardian: both Input and Stdin are set")
+	}
+	c.Name = strings.Map(printable, c.Name)
+	c.Grace = max(0, cmp.Or(c.Grace, 10*time.Second))
+	if c.MaxOutput <= 0 {
+		c.MaxOutput = 64 << 10
+	}
+	return c, nil
+}
+
+func printable(r rune) rune {
+	if r < ' ' || r == 0x7f {
+		return ' '
+	}
+	return r
+}
+
+func lostError(how fmt.Stringer) error { return fmt.Errorf("%w: %v", ErrLost, how) }

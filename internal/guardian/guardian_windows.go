@@ -1,0 +1,33 @@
+package guardian
+
+import (
+	"errors"
+
+	"golang.org/x/sys/windows"
+)
+
+// Now returns the present instant.
+func Now() Instant { return Instant(windows.DurationSinceBoot()) }
+
+// A Process is a command under guard. There are none on Windows.
+type Process struct{}
+
+// Start returns an error: Windows has neither sessions nor process groups.
+func Start(Command, Instant) (*Process, error) {
+	return nil, errors.New("guardian: running commands is not supported on Windows")
+}
+
+// Extend does nothing.
+func (p *Process) Extend(Instant) {}
+
+// Stop does nothing.
+func (p *Process) Stop() {}
+
+// Kill does nothing.
+func (p *Process) Kill() {}
+
+// Done returns nil.
+func (p *Process) Done() <-chan struct{} { return nil }
+
+// Wait returns an empty result.
+func (p *Process) Wait() Result { return Result{} }

@@ -1,0 +1,108 @@
+package guardian
+
+import (
+	"fmt"
+	"unicode/utf8"
+)
+
+// output keeps the first and the last bytes that are written to it, in memory
+// that does not grow with what comes in between.
+type output struct {
+	half  int // the room for each of head and tail
+	head  []byte
+	tail  []byte // longer than half at times: text cuts it
+	total int64
+}
+
+func newOutput(limit int) *output { return &output{half: limit / 2} }
+
+func (o *output) Write(p []byte) (int, error) {
+	n := len(p)
+	o.total += int64(n)
+	room := min(o.half-len(o.head), n)
+	o.head = append(o.head, p[:room]...)
+	p = p[room:]
+	if len(p) >= o.half {
+		o.tail = append(o.tail[:0], p[len(p)-o.half:]...)
+		return n, nil
+	}
+	o.tail = append(o.tail, p...)
+	if len(o.tail) > 2*o.half { // move seldom, so that a byte costs the same at any limit
+		o.tail = o.tail[:copy(o.tail, o.tail[len(o.tail)-o.half:])]
+	}
+	return n, nil
+}
+
+// text returns what was kept as text, and how many bytes it leaves out.
+// Clean text can be longer than the bytes were, so it may keep fewer of them.
+func (o *output) text() (string, int64) {
+	head, tail := o.head, o.tail
+	whole := int64(len(head)+len(tail)) == o.total
+	if whole {
+		all := append(append([]byte(nil), head...), tail...)
+		if s, read := clean(all, 2*o.half, true); read == len(all) {
+			return s, 0
+		}
+		head = all // a rune may lie across the two
+	}
+	first, read := clean(head, o.half, false)
+	if whole {
+		tail = head[read:]
+	} else {
+		tail = tail[continuation(tail):]
+	}
+	last, readBack := cleanBack(tail, o.half)
+	omitted := o.total - int64(read+readBack)
+	return fmt.Sprintf("%s\n[… %d bytes left out …]\n%s", first, omitted, last), omitted
+}
+
+// clean turns b into valid UTF-8 without NUL, which PostgreSQL refuses, until
+// it has room bytes. It also says how much of b it has read. Unless b is the
+// whole text, half a rune at its end is left alone.
+func clean(b []byte, room int, whole bool) (string, int) {
+	out := make([]byte, 0, min(room, len(b)))
+	read := 0
+	for read < len(b) {
+		r, size := utf8.DecodeRune(b[read:])
+		if r == utf8.RuneError && !whole && !utf8.FullRune(b[read:]) {
+			break
+		}
+		if r = visible(r); len(out)+utf8.RuneLen(r) > room {
+			break
+		}
+		out = utf8.AppendRune(out, r)
+		read += size
+	}
+	return string(out), read
+}
+
+// cleanBack is clean from the end of b.
+func cleanBack(b []byte, room int) (string, int) {
+	start := len(b)
+	for used := 0; start > 0; {
+		r, size := utf8.DecodeLastRune(b[:start])
+		if used += utf8.RuneLen(visible(r)); used > room {
+			break
+		}
+		start -= size
+	}
+	s, _ := clean(b[start:], room, true)
+	return s, len(b) - start
+}
+
+func visible(r rune) rune {
+	if r == 0 {
+		return utf8.RuneError
+	}
+	return r
+}
+
+// continuation counts the bytes at the start of b that end a rune whose start
+// is missing.
+func continuation(b []byte) int {
+	n := 0
+	for n < min(len(b), utf8.UTFMax-1) && !utf8.RuneStart(b[n]) {
+		n++
+	}
+	return n
+}

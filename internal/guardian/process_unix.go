@@ -1,0 +1,275 @@
+//go:build unix
+
+package guardian
+
+import (
+	"cmp"
+	"encoding/gob"
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A Process is a command under guard.
+type Process struct {
+	guardian *os.Process
+	grace    time.Duration
+	orders   *os.File
+	wake     chan struct{} // something is new in next
+	ended    chan struct{} // the result is known, or never will be
+	done     chan struct{}
+	helpers  sync.WaitGroup
+	result   Result // once done is closed
+
+	mu               sync.Mutex
+	next             order
+	group            int // 0: not yet known
+	stopAt, killedAt Instant
+	forced           Cause // why the caller did the guardian's work
+}
+
+// Start runs the command under a guardian. It returns as soon as the guardian
+// is on its way: what is wrong with the command itself, the Result says. It
+// returns ErrPast if the deadline has passed.
+//
+// A Process needs no closing. All that it holds is gone when Done is closed.
+func Start(c Command, deadline Instant) (*Process, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if Now() >= deadline {
+		return nil, ErrPast
+	}
+	guardian, orders, reports, err := launch(c)
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{
+		guardian: guardian,
+		grace:    c.Grace,
+		orders:   orders,
+		wake:     make(chan struct{}, 1),
+		ended:    make(chan struct{}),
+		done:     make(chan struct{}),
+		next:     order{Deadline: deadline},
+	}
+	p.helpers.Go(func() { p.send(newSpec(c)) })
+	p.helpers.Go(p.watch)
+	go p.listen(reports)
+	return p, nil
+}
+
+func newSpec(c Command) *spec {
+	return &spec{
+		Argv: c.Argv, Env: c.Env, Dir: c.Dir, Input: c.Input,
+		Grace: c.Grace, MaxOutput: c.MaxOutput,
+		OwnIn: c.Stdin != nil, OwnOut: c.Stdout != nil, OwnErr: c.Stderr != nil,
+	}
+}
+
+// launch starts a guardian, and returns the caller's ends of its two pipes.
+func launch(c Command) (guardian *os.Process, orders, reports *os.File, err error) {
+	self, err := program()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer null.Close()
+	theirOrders, orders, err := os.Pipe()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer theirOrders.Close()
+	reports, theirReports, err := os.Pipe()
+	if err != nil {
+		orders.Close()
+		return nil, nil, nil, err
+	}
+	defer theirReports.Close()
+	guardian, err = os.StartProcess(self, []string{argv0, c.Name}, &os.ProcAttr{
+		Env: []string{}, // nil would pass on the caller's
+		Files: []*os.File{
+			cmp.Or(c.Stdin, null), cmp.Or(c.Stdout, null), cmp.Or(c.Stderr, null),
+			theirOrders, theirReports,
+		},
+		Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		orders.Close()
+		reports.Close()
+		return nil, nil, nil, err
+	}
+	return guardian, orders, reports, nil
+}
+
+// Extend moves the deadline to a later instant; an earlier one changes
+// nothing. It never blocks.
+func (p *Process) Extend(deadline Instant) {
+	p.order(func() { p.next.Deadline = max(p.next.Deadline, deadline) })
+}
+
+// Stop sends SIGTERM to the command, and SIGKILL after its grace.
+func (p *Process) Stop() {
+	p.order(func() { p.next.Stop, p.stopAt = true, cmp.Or(p.stopAt, Now()) })
+}
+
+// Kill sends SIGKILL to the command.
+func (p *Process) Kill() {
+	p.order(func() { p.next.Kill, p.killedAt = true, cmp.Or(p.killedAt, Now()) })
+}
+
+// Done is closed when the command and all that it started are gone.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Wait waits for Done and returns what became of the command.
+func (p *Process) Wait() Result {
+	<-p.done
+	return p.result
+}
+
+func (p *Process) order(change func()) {
+	p.mu.Lock()
+	change()
+	p.mu.Unlock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// send passes orders on. It alone blocks if the guardian does not read.
+func (p *Process) send(first *spec) {
+	enc := gob.NewEncoder(p.orders)
+	for spec := first; ; spec = nil {
+		p.mu.Lock()
+		o := p.next
+		p.mu.Unlock()
+		o.Spec = spec
+		if enc.Encode(o) != nil {
+			return // the guardian is gone, or listen has closed the pipe
+		}
+		select {
+		case <-p.wake:
+		case <-p.ended:
+			return
+		}
+	}
+}
+
+// watch does the guardian's work if the guardian does not: if it is stopped,
+// for instance. It never acts on a guardian that does its work in time.
+func (p *Process) watch() {
+	const patience = giveUp + 5*time.Second
+	for {
+		p.mu.Lock()
+		limit, cause := p.limit()
+		late, group := Now().Sub(limit), p.group
+		if late >= 0 {
+			p.forced = cause
+		}
+		p.mu.Unlock()
+		if late >= 0 {
+			_ = p.guardian.Signal(syscall.SIGCONT)
+			signalTree(p.guardian.Pid, group, syscall.SIGKILL)
+		}
+		if late >= patience {
+			_ = p.guardian.Kill()
+		}
+		timer := time.NewTimer(min(longSleep, max(-late, longSleep/10)))
+		select {
+		case <-timer.C:
+		case <-p.ended:
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// limit returns when the command must be gone, and why.
+func (p *Process) limit() (Instant, Cause) {
+	limit, cause := p.next.Deadline, Deadline
+	if p.stopAt != 0 {
+		if t := p.stopAt.Add(p.grace + time.Second); t < limit {
+			limit, cause = t, Stopped
+		}
+	}
+	if p.killedAt != 0 {
+		if t := p.killedAt.Add(time.Second); t < limit {
+			limit, cause = t, Killed
+		}
+	}
+	return limit, cause
+}
+
+// listen waits for the result, cleans up, and publishes it.
+func (p *Process) listen(reports *os.File) {
+	defer close(p.done)
+	result, err := p.read(reports)
+	reports.Close()
+	close(p.ended)
+	p.orders.Close()
+	p.helpers.Wait()
+	if err != nil {
+		p.sweep()
+	}
+	// Its work is done: it must not be able to keep Wait waiting.
+	timer := time.AfterFunc(time.Second, func() { _ = p.guardian.Kill() })
+	state, waitErr := p.guardian.Wait()
+	timer.Stop()
+	switch {
+	case err == nil:
+		p.result = result
+	case waitErr != nil:
+		p.result = Result{Cause: Lost, ExitCode: -1, Err: errors.Join(ErrLost, waitErr)}
+	default:
+		p.result = Result{Cause: Lost, ExitCode: -1, Err: lostError(state)}
+	}
+	if p.forced != "" && result.Cause == Exited && result.Signal == syscall.SIGKILL {
+		p.result.Cause = p.forced
+	}
+}
+
+// read returns the result, or an error if the guardian dies without one.
+func (p *Process) read(reports io.Reader) (Result, error) {
+	dec := gob.NewDecoder(reports)
+	for {
+		var r report
+		if err := dec.Decode(&r); err != nil {
+			return Result{}, err
+		}
+		if r.Result == nil {
+			p.mu.Lock()
+			p.group = r.Pid
+			p.mu.Unlock()
+			continue
+		}
+		switch r.Err {
+		case "":
+		case ErrPast.Error():
+			r.Result.Err = ErrPast
+		default:
+			r.Result.Err = errors.New(r.Err)
+		}
+		return *r.Result, nil
+	}
+}
+
+// sweep kills what a dead guardian has left. The guardian is not reaped yet,
+// so its number, which is that of the session, still belongs to it.
+func (p *Process) sweep() {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for range 50 { // what forks at this moment may escape the first look
+		if len(signalTree(p.guardian.Pid, p.group, syscall.SIGKILL)) == 0 {
+			return
+		}
+		<-tick.C
+	}
+}

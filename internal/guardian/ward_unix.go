@@ -1,0 +1,380 @@
+//go:build unix
+
+package guardian
+
+import (
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func init() {
+	if len(os.Args) > 0 && os.Args[0] == argv0 {
+		// The command dies with the thread that starts it: this is the main
+		// thread, which ends with the process only.
+		runtime.LockOSThread()
+		// Not os.Exit: the hooks there are the program's (coverage, the race
+		// detector with its second of sleep), and the caller waits.
+		syscall.Exit(guard())
+	}
+}
+
+// guard is the guardian's main.
+func guard() int {
+	orders, reports := pipeEnd(3), pipeEnd(4)
+	if orders == nil || reports == nil {
+		fmt.Fprintln(os.Stderr, argv0+" is started by dbcron, not by hand")
+		return 2
+	}
+	closeInherited()
+	becomeSubreaper()
+	signals := make(chan os.Signal, 8)
+	// Not signal.Ignore: the command would inherit that.
+	signal.Notify(signals, unix.SIGTERM,
+		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2)
+
+	dec, enc := gob.NewDecoder(orders), gob.NewEncoder(reports)
+	var first order
+	if dec.Decode(&first) != nil || first.Spec == nil {
+		return 0 // the caller died
+	}
+	w := &ward{spec: *first.Spec, out: newOutput(first.Spec.MaxOutput)}
+	w.obey(first)
+	if code, err := w.start(); err != nil {
+		w.result = Result{Cause: NotStarted, ExitCode: code, Err: err}
+	} else {
+		_ = enc.Encode(report{Pid: w.pid})
+		w.run(receive(dec), signals)
+	}
+	last := report{Result: &w.result}
+	if w.result.Err != nil {
+		last.Err, w.result.Err = w.result.Err.Error(), nil
+	}
+	_ = enc.Encode(last) // waits for a caller that is stopped, not for one that is dead
+	return 0
+}
+
+// pipeEnd returns the inherited pipe fd, or nil.
+func pipeEnd(fd int) *os.File {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+		return nil
+	}
+	unix.CloseOnExec(fd)
+	_ = unix.SetNonblock(fd, true) // for a goroutine to wait on it, not a thread
+	return os.NewFile(uintptr(fd), "pipe")
+}
+
+// closeInherited closes what the caller itself has inherited from a careless
+// parent. All that Go opens is marked close-on-exec.
+func closeInherited() {
+	names, _ := os.ReadDir("/dev/fd")
+	for _, name := range names {
+		fd, err := strconv.Atoi(name.Name())
+		if err != nil || fd < 3 {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// receive delivers orders until the pipe ends.
+func receive(dec *gob.Decoder) <-chan order {
+	orders := make(chan order)
+	go func() {
+		defer close(orders)
+		for {
+			var o order
+			if dec.Decode(&o) != nil {
+				return
+			}
+			orders <- o
+		}
+	}()
+	return orders
+}
+
+// A ward is the command, as its guardian sees it.
+type ward struct {
+	spec     spec
+	out      *output
+	pid      int
+	eof      chan struct{} // nothing writes to out any more
+	pipe     *os.File      // the reading end of the command's output
+	deadline Instant
+	span     time.Duration // from the last extension to the deadline
+
+	cause     Cause // why it is being ended; "": it is not
+	killNow   bool
+	startedAt Instant
+	termAt    Instant // zero: has not happened, as for all of these
+	exitAt    Instant // of the command itself
+	goneAt    Instant // of all its processes
+	killAt    Instant // SIGKILL since then
+	result    Result
+}
+
+// start starts the command, or returns an exit code as a shell would.
+func (w *ward) start() (int, error) {
+	if w.spec.Dir != "" {
+		if err := os.Chdir(w.spec.Dir); err != nil {
+			return 126, err
+		}
+	}
+	path, code, err := lookPath(w.spec.Argv[0], w.spec.Env)
+	if err != nil {
+		return code, err
+	}
+	files, err := w.files()
+	if err != nil {
+		return 126, err
+	}
+	fds := make([]uintptr, len(files))
+	for i, f := range files {
+		fds[i] = f.Fd() // blocking, as programs expect
+	}
+	w.startedAt = Now()
+	switch {
+	case w.cause != "":
+		return -1, errors.New("guardian: stopped before the command was started")
+	case w.startedAt >= w.killTime():
+		return -1, ErrPast
+	}
+	w.pid, err = syscall.ForkExec(path, w.spec.Argv, &syscall.ProcAttr{
+		Env: append([]string{}, w.spec.Env...), Files: fds, Sys: commandAttr(),
+	})
+	for _, f := range files { // the command's end must be the end of its files
+		f.Close()
+	}
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return 126, fmt.Errorf("%s: its interpreter is not found", path)
+	case err != nil:
+		return 126, fmt.Errorf("%s: %w", path, err)
+	}
+	return 0, nil
+}
+
+// files returns what the command gets as stdin, stdout and stderr, and starts
+// to feed the one and to read the others.
+func (w *ward) files() ([]*os.File, error) {
+	files := []*os.File{os.Stdin, os.Stdout, os.Stderr} // the caller's, or /dev/null
+	if w.spec.Input != "" {
+		r, in, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		files[0] = r
+		go func() {
+			_, _ = io.WriteString(in, w.spec.Input) // EPIPE: the command has read enough
+			in.Close()
+		}()
+	}
+	w.eof = make(chan struct{})
+	if w.spec.OwnOut && w.spec.OwnErr {
+		close(w.eof)
+		return files, nil
+	}
+	r, out, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	w.pipe = r
+	if !w.spec.OwnOut {
+		files[1] = out
+	}
+	if !w.spec.OwnErr {
+		files[2] = out
+	}
+	go func() {
+		defer close(w.eof)
+		_, _ = io.Copy(w.out, r)
+	}()
+	return files, nil
+}
+
+// reap waits for the command and for the orphans that the guardian inherits.
+// It delivers the command's status, and ends when there is no child left.
+func reap(pid int) <-chan syscall.WaitStatus {
+	deaths := make(chan syscall.WaitStatus, 1)
+	go func() {
+		defer close(deaths)
+		for {
+			var status syscall.WaitStatus
+			switch dead, err := syscall.Wait4(-1, &status, 0, nil); {
+			case dead == pid:
+				deaths <- status
+			case errors.Is(err, unix.ECHILD):
+				return
+			}
+		}
+	}()
+	return deaths
+}
+
+// run guards the command until it is gone, or cannot be killed.
+func (w *ward) run(orders <-chan order, signals <-chan os.Signal) {
+	deaths := reap(w.pid)
+	timer := time.NewTimer(0)
+	for eof := w.eof; ; {
+		now := Now()
+		timer.Reset(w.act(now))
+		if w.over(now, deaths == nil, eof == nil) {
+			break
+		}
+		select {
+		case o, ok := <-orders:
+			if !ok {
+				orders = nil
+				w.terminate(orphaned)
+			}
+			w.obey(o)
+		case s := <-signals:
+			if s == unix.SIGTERM {
+				w.terminate(Stopped)
+			}
+		case status, ok := <-deaths:
+			if ok {
+				w.exited(status)
+			} else {
+				deaths = nil
+			}
+		case <-eof:
+			eof = nil
+		case <-timer.C:
+		}
+	}
+	w.finish()
+}
+
+// obey does what the order says. Orders are repeated.
+func (w *ward) obey(o order) {
+	if o.Deadline > w.deadline {
+		w.deadline, w.span = o.Deadline, o.Deadline.Sub(Now())
+	}
+	if o.Stop {
+		w.terminate(Stopped)
+	}
+	if o.Kill {
+		w.killNow = true
+		if w.exitAt == 0 {
+			w.cause = Killed
+		}
+	}
+}
+
+// act does what is due, and returns how long nothing else will be.
+func (w *ward) act(now Instant) time.Duration {
+	kill, term := w.killTime(), w.termTime()
+	switch {
+	case w.goneAt != 0:
+		return linger
+	case now >= kill:
+		if w.killAt == 0 {
+			w.killAt = now
+			w.result.LeftBehind = w.exitAt != 0 && w.cause == ""
+		}
+		if w.cause == "" && w.exitAt == 0 {
+			w.cause = Deadline
+		}
+		signalTree(os.Getpid(), w.pid, unix.SIGKILL)
+		return min(max(now.Sub(w.killAt)/4, 5*time.Millisecond), longSleep/2)
+	case w.cause == "" && w.exitAt == 0 && now >= term:
+		w.terminate(Deadline)
+		kill = w.killTime()
+	}
+	next := kill
+	if w.cause == "" && w.exitAt == 0 {
+		next = min(next, term)
+	}
+	if !subreaper && w.exitAt != 0 { // only asking tells whether the group is empty
+		return 20 * time.Millisecond
+	}
+	return min(next.Sub(now), longSleep)
+}
+
+// terminate sends SIGTERM, once. SIGCONT, for a process that is stopped takes
+// no other signal.
+func (w *ward) terminate(cause Cause) {
+	if w.cause != "" || w.exitAt != 0 {
+		return
+	}
+	w.cause, w.termAt = cause, Now()
+	if w.pid != 0 && w.spec.Grace > 0 {
+		signalTree(os.Getpid(), w.pid, unix.SIGTERM, unix.SIGCONT)
+	}
+}
+
+func (w *ward) killTime() Instant {
+	t := w.deadline.Add(-min(killLead, w.span/10))
+	if w.killNow {
+		return 0
+	}
+	if w.termAt != 0 {
+		t = min(t, w.termAt.Add(w.spec.Grace))
+	}
+	if w.exitAt != 0 {
+		t = min(t, w.exitAt.Add(linger))
+	}
+	return t
+}
+
+func (w *ward) termTime() Instant {
+	return w.killTime().Add(-min(w.spec.Grace, w.span/3))
+}
+
+func (w *ward) exited(status syscall.WaitStatus) {
+	w.exitAt = Now()
+	w.result.Took = w.exitAt.Sub(w.startedAt)
+	w.result.ExitCode = status.ExitStatus()
+	if status.Signaled() {
+		w.result.Signal = status.Signal()
+		w.result.ExitCode = 128 + int(w.result.Signal)
+	}
+}
+
+// over says whether there is nothing left to wait for: the processes are gone,
+// and so is the output, but for what a stranger may still write.
+func (w *ward) over(now Instant, childless, eof bool) bool {
+	if w.goneAt == 0 && childless && (subreaper || unix.Kill(-w.pid, 0) != nil) {
+		w.goneAt = now
+	}
+	if w.goneAt != 0 {
+		return eof || now >= w.goneAt.Add(linger)
+	}
+	return w.killAt != 0 && now >= w.killAt.Add(giveUp)
+}
+
+// finish completes the result.
+func (w *ward) finish() {
+	if w.pipe != nil {
+		w.pipe.Close()
+		<-w.eof
+	}
+	r := &w.result
+	r.Cause = Exited
+	if w.cause != "" {
+		r.Cause = w.cause
+	}
+	r.Output, r.Omitted = w.out.text()
+	if w.exitAt == 0 {
+		r.ExitCode = -1
+	}
+	if w.goneAt == 0 {
+		for _, other := range family(os.Getpid()) {
+			r.Survivors = append(r.Survivors, other.pid)
+		}
+		r.Err = fmt.Errorf("guardian: not dead %v after SIGKILL: processes %v", giveUp, r.Survivors)
+	}
+}

@@ -1,0 +1,69 @@
+//go:build unix
+
+package guardian
+
+import (
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// An order goes from the caller to the guardian, as gob, which unlike JSON
+// carries arguments that are not UTF-8. Each one says all that holds now, so
+// that those which were not sent in time can be left out. The first has a
+// spec.
+type order struct {
+	Spec       *spec
+	Deadline   Instant
+	Stop, Kill bool
+}
+
+type spec struct {
+	Argv, Env             []string
+	Dir, Input            string
+	Grace                 time.Duration
+	MaxOutput             int
+	OwnIn, OwnOut, OwnErr bool // the guardian's 0, 1, 2 are the command's
+}
+
+// A report goes from the guardian to the caller: when the command has started,
+// and when all is over.
+type report struct {
+	Pid    int     // of the command, and of its process group
+	Result *Result // its Err is in Err: gob carries no errors
+	Err    string
+}
+
+// A relative is one of the command's processes.
+type relative struct{ pid, group int }
+
+// signalTree sends the signals to the command's process group and, where they
+// can be found, to the processes that have left it. It returns the latter and
+// those that it found of the former.
+func signalTree(guardian, group int, signals ...syscall.Signal) []relative {
+	for _, sig := range signals {
+		signalGroup(guardian, group, sig)
+	}
+	found := family(guardian)
+	for _, r := range found {
+		for _, sig := range signals {
+			if r.group != group {
+				_ = unix.Kill(r.pid, sig)
+			}
+		}
+	}
+	return found
+}
+
+// signalGroup signals the process group, unless its number has passed to
+// strangers: the command's leader is in the guardian's session for life.
+func signalGroup(guardian, group int, sig syscall.Signal) {
+	if group <= 1 {
+		return
+	}
+	if sid, err := unix.Getsid(group); err == nil && sid != guardian {
+		return
+	}
+	_ = unix.Kill(-group, sig)
+}

@@ -1,0 +1,238 @@
+// Package cronspec says what a cron spec means: which instants it names, in
+// which time zone, and what happens when the clocks change.
+//
+// Everything here is a pure function of its arguments. Nothing reads the clock.
+//
+// A spec has the five fields of crontab(5): minute, hour, day of month, month
+// and day of week. There are no seconds. Or it is one of @hourly, @daily,
+// @midnight, @weekly, @monthly, @yearly, @annually, or "@every DURATION".
+//
+// Days follow cron(8): a field that begins with "*" is a star, and so is "*/2".
+// If the day of month or the day of week is a star, a day must match both
+// fields; else it is enough that it matches one.
+package cronspec
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+// ErrInvalid means that a spec, a zone or a DST rule is refused. The error that
+// wraps it is one line, which says what is wrong, where, and what to do.
+var ErrInvalid = errors.New("invalid schedule")
+
+const (
+	maxLength = 256
+	maxEvery  = 366 * 24 * time.Hour
+
+	// 29 February on a given weekday can be 40 years away, across 2100.
+	searchYears = 40
+
+	// The top bit tells robfig/cron that a day field is a star.
+	starBit = 1 << 63
+)
+
+var macros = map[string]string{
+	"@hourly":   "0 * * * *",
+	"@daily":    "0 0 * * *",
+	"@midnight": "0 0 * * *",
+	"@weekly":   "0 0 * * 0",
+	"@monthly":  "0 0 1 * *",
+	"@yearly":   "0 0 1 1 *",
+	"@annually": "0 0 1 1 *",
+}
+
+// A Spec is a cron spec that was checked. It knows wall time only: no zone.
+type Spec struct {
+	text  string
+	every time.Duration      // of an @every spec, else 0
+	cron  *cron.SpecSchedule // of all others; its zone is UTC, so it is a calendar and no more
+	fixed bool               // neither minute nor hour begins with *: a time of day, not a rhythm
+}
+
+// Parse checks a spec, and refuses what cannot fire within 40 years, such as
+// 30 February. Its errors wrap ErrInvalid.
+//
+// Blanks around the spec are ignored. A step must not be larger than the number
+// of values that it steps over: "*/60" is a legal minute, "*/61" is not. "5/10"
+// means "5-59/10". Sunday is 0 or 7, also as the end of a range: 5-7, fri-sun.
+// "@every" takes whole seconds, from 1s to 366 days, as Go writes durations.
+func Parse(text string) (Spec, error) {
+	spec, err := parse(text)
+	switch {
+	case err == nil:
+		return spec, nil
+	case len(text) > maxLength:
+		return Spec{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return Spec{}, fmt.Errorf("%w: spec %+q: %w", ErrInvalid, text, err)
+}
+
+// String returns the spec as it was written, with single spaces.
+func (s Spec) String() string { return s.text }
+
+// Every returns the interval of an @every spec, and 0 for all others.
+func (s Spec) Every() time.Duration { return s.every }
+
+func parse(text string) (Spec, error) {
+	if err := checkText(text); err != nil {
+		return Spec{}, err
+	}
+	words := strings.Fields(text)
+	if len(words) == 0 {
+		return Spec{}, errors.New("it is empty; write five fields such as 0 9 * * 1-5, or a macro such as @daily")
+	}
+	spec := Spec{text: strings.Join(words, " ")}
+	upper := strings.ToUpper(words[0])
+	switch {
+	case strings.HasPrefix(upper, "TZ=") || strings.HasPrefix(upper, "CRON_TZ="):
+		return Spec{}, fmt.Errorf("%q does not belong in a spec; the zone is set separately, with --tz or time_zone",
+			words[0])
+	case words[0][0] == '@':
+		fields, every, err := macro(words)
+		if err != nil {
+			return Spec{}, err
+		}
+		if every > 0 {
+			spec.every = every
+			return spec, nil
+		}
+		words = fields
+	}
+	if len(words) != len(fields) {
+		return Spec{}, fmt.Errorf("%d fields; write five: minute, hour, day of month, month, day of week (no seconds, no year)",
+			len(words))
+	}
+	return spec.withFields(words)
+}
+
+func checkText(text string) error {
+	if len(text) > maxLength {
+		return fmt.Errorf("the spec has %d bytes; use at most %d", len(text), maxLength)
+	}
+	for _, r := range text {
+		switch {
+		case r == '\t':
+		case r < ' ' || r == 0x7f:
+			return fmt.Errorf("it holds the control character %+q; use plain text on one line", r)
+		case r > 0x7f:
+			return fmt.Errorf("it holds %+q, which is not ASCII; use digits, English names, * , - and /", r)
+		}
+	}
+	return nil
+}
+
+// macro returns the fields that a macro stands for, or the interval of @every.
+func macro(words []string) (fields []string, every time.Duration, err error) {
+	name := strings.ToLower(words[0])
+	switch fields := macros[name]; {
+	case name == "@every":
+		every, err = interval(words[1:])
+		return nil, every, err
+	case name == "@reboot":
+		return nil, 0, errors.New(
+			"@reboot is not supported: a scheduler of many processes has no moment of reboot; use a time or @every")
+	case fields == "":
+		return nil, 0, fmt.Errorf("unknown macro %q; use @hourly, @daily, @midnight, @weekly, @monthly, @yearly, "+
+			"@annually or @every", words[0])
+	case len(words) > 1:
+		return nil, 0, fmt.Errorf("%q follows %s; a macro stands alone", words[1], words[0])
+	default:
+		return strings.Fields(fields), 0, nil
+	}
+}
+
+func interval(words []string) (time.Duration, error) {
+	if len(words) != 1 {
+		return 0, errors.New("@every takes one duration; write for example @every 1h30m")
+	}
+	d, err := time.ParseDuration(words[0])
+	switch {
+	case err != nil || strings.ContainsAny(words[0], "+-"):
+		return 0, fmt.Errorf("@every: %q is not a duration; write for example 90s, 15m or 1h30m (units h, m, s; no sign)",
+			words[0])
+	case d < time.Second || d > maxEvery:
+		return 0, fmt.Errorf("@every: %q is out of range; use 1s to 8784h (366 days)", words[0])
+	case d%time.Second != 0:
+		return 0, fmt.Errorf("@every: %q has a fraction of a second; use whole seconds", words[0])
+	}
+	return d, nil
+}
+
+// withFields gives the library fields that were checked and written out, and
+// then says itself which day field is a star: for the library "*/2" is none.
+func (s Spec) withFields(words []string) (Spec, error) {
+	plain := make([]string, len(fields))
+	for i := range fields {
+		var err error
+		if plain[i], err = fields[i].parse(words[i]); err != nil {
+			return Spec{}, err
+		}
+	}
+	parsed, err := parseRobfig(strings.Join(plain, " "))
+	if err != nil {
+		return Spec{}, err
+	}
+	for _, mask := range []*uint64{&parsed.Minute, &parsed.Hour, &parsed.Dom, &parsed.Month, &parsed.Dow} {
+		*mask &^= starBit
+		if *mask == 0 {
+			return Spec{}, errors.New("a field has no value; write * for all values")
+		}
+	}
+	if words[2][0] == '*' {
+		parsed.Dom |= starBit
+	}
+	if words[4][0] == '*' {
+		parsed.Dow |= starBit
+	}
+	s.cron = parsed
+	s.fixed = words[0][0] != '*' && words[1][0] != '*'
+	if _, ok := s.next(probeFrom); !ok {
+		return Spec{}, fmt.Errorf("it never fires: no day matches %s %s %s (day of month, month, day of week); correct these fields",
+			words[2], words[3], words[4])
+	}
+	return s, nil
+}
+
+// parseRobfig calls the parser, which panics on some input.
+func parseRobfig(text string) (parsed *cron.SpecSchedule, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			parsed, err = nil, fmt.Errorf("the parser stopped: %q; simplify the spec", fmt.Sprint(p))
+		}
+	}()
+	parser := cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+	schedule, err := parser.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("the parser says %q; simplify the spec", err.Error())
+	}
+	parsed, ok := schedule.(*cron.SpecSchedule)
+	if !ok {
+		return nil, errors.New("not five fields; simplify the spec")
+	}
+	parsed.Location = time.UTC
+	return parsed, nil
+}
+
+// next returns the first wall time after the given one that matches. Wall times
+// are labelled UTC, where each day has 24 hours. The library gives up after
+// five years, hence the loop.
+func (s Spec) next(wall time.Time) (found time.Time, ok bool) {
+	defer func() {
+		if recover() != nil {
+			found, ok = time.Time{}, false
+		}
+	}()
+	last := wall.Year() + searchYears
+	for wall.Year() <= last {
+		if found := s.cron.Next(wall); !found.IsZero() {
+			return found, found.Year() <= last
+		}
+		wall = time.Date(wall.Year()+6, time.January, 1, 0, 0, 0, 0, time.UTC).Add(-time.Nanosecond)
+	}
+	return time.Time{}, false
+}

@@ -1,0 +1,258 @@
+// Package crontab reads files in the format of crontab(5), as Debian's cron
+// does. It takes text and returns entries: it runs nothing and reads no clock.
+//
+// A line is blank, a comment (its first character that is not a blank is #), a
+// setting NAME=VALUE, or an entry: five fields or a macro (see cronspec), then
+// a command. Settings hold for the entries below them.
+//
+// What differs from Debian's cron:
+//
+//   - CRON_TZ is the zone of the specs below it. TZ is a variable like others.
+//   - A comment "# name: NAME" directly above an entry names it.
+//   - The last line needs no newline; CRLF and a byte order mark are accepted.
+//   - "NAME=" is an empty value, as NAME="" is.
+//   - @reboot is refused, and "@every DURATION" is accepted.
+//
+// The system's crontabs, /etc/crontab and /etc/cron.d, have a column with the
+// user. They are not in this format, and nothing tells them apart: the user
+// would be taken for the command. Remove that column first.
+package crontab
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/dbcron/dbcron/scheduler/cronspec"
+)
+
+const (
+	maxFile     = 16 << 20 // bytes
+	maxLine     = 64 << 10 // bytes
+	maxName     = 200      // characters
+	maxSettings = 1000     // each entry has all of them
+
+	blanks = " \t"
+)
+
+// An Entry is one line of a crontab that says when to run what.
+type Entry struct {
+	Line int    // where it stands in the file; the first line is 1
+	Name string // from the comment "# name: NAME" above it; "" if there is none
+
+	// Key tells the entry from others in the file, and is the same when the file
+	// is read again after changes elsewhere. It is "name:NAME", or else "line:"
+	// and a hash of spec and command, with "#2", "#3" where they repeat.
+	Key string
+
+	Spec    string // with single spaces between the fields
+	Zone    string // the value of CRON_TZ; "" if there is none
+	Command string // up to the first %, with \% replaced by %
+
+	// Stdin is the command's input: what follows the first %, with further ones
+	// replaced by newlines and \% by %. As with cron, it ends with a newline,
+	// unless it is empty.
+	Stdin string
+
+	// Env has the settings in force, "NAME=VALUE", in the order of the file. A
+	// name is there once, with its last value. CRON_TZ is not among them. Entries
+	// share it: do not change it.
+	Env []string
+}
+
+// Parse reads a crontab. The file's name is for messages only.
+//
+// It returns all entries or an error, which joins the errors of all lines. Each
+// is one line, "file:line: what is wrong; what to do".
+func Parse(file string, data []byte) ([]Entry, error) {
+	p := parser{named: map[string]int{}, repeats: map[string]int{}}
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	if len(data) > maxFile {
+		return nil, fmt.Errorf("%s:1: the file has %d bytes; use at most %d", file, len(data), maxFile)
+	}
+	for line := range bytes.Lines(data) {
+		p.line++
+		line = bytes.TrimSuffix(line, []byte("\n"))
+		line = bytes.TrimSuffix(line, []byte("\r"))
+		p.readLine(string(line))
+	}
+	p.dropName()
+	if len(p.problems) == 0 {
+		return p.entries, nil
+	}
+	slices.SortStableFunc(p.problems, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
+	var errs []error
+	for _, problem := range p.problems {
+		errs = append(errs, fmt.Errorf("%s:%d: %w", file, problem.line, problem.err))
+	}
+	return nil, errors.Join(errs...)
+}
+
+type parser struct {
+	line     int // of what is being read
+	entries  []Entry
+	problems []problem
+
+	env  []string // replaced, never changed: entries hold it
+	zone string
+
+	name     string // from a comment, for the next entry
+	nameLine int    // 0: no comment is waiting for its entry
+	named    map[string]int
+	repeats  map[string]int
+}
+
+type problem struct {
+	line int
+	err  error
+}
+
+func (p *parser) fail(err error) { p.problems = append(p.problems, problem{p.line, err}) }
+
+func (p *parser) readLine(line string) {
+	text := strings.TrimLeft(line, blanks)
+	switch {
+	case len(line) > maxLine:
+		p.fail(fmt.Errorf("the line has %d bytes; use at most %d, or call a script", len(line), maxLine))
+		p.nameLine = 0
+	case !utf8.ValidString(line):
+		p.fail(errors.New("the line is not UTF-8; save the file as UTF-8"))
+		p.nameLine = 0
+	case strings.ContainsRune(line, 0):
+		p.fail(errors.New("the line holds a NUL; remove it"))
+		p.nameLine = 0
+	case text == "":
+		p.dropName()
+	case text[0] == '#':
+		p.readComment(text)
+	case isSetting(text):
+		p.dropName()
+		p.readSetting(text)
+	default:
+		p.readEntry(text)
+	}
+}
+
+func (p *parser) readComment(text string) {
+	name, ok := strings.CutPrefix(strings.TrimLeft(text[1:], blanks), "name:")
+	if !ok {
+		return
+	}
+	p.dropName()
+	name = strings.Trim(name, blanks)
+	switch {
+	case name == "":
+		p.fail(errors.New("the name is empty; write # name: NAME"))
+	case utf8.RuneCountInString(name) > maxName:
+		p.fail(fmt.Errorf("the name has %d characters; use at most %d", utf8.RuneCountInString(name), maxName))
+	case strings.ContainsFunc(name, unicode.IsControl):
+		p.fail(fmt.Errorf("the name %q holds a control character; remove it", name))
+	case strings.TrimSpace(name) != name:
+		p.fail(fmt.Errorf("the name %+q begins or ends with a space; remove it", name))
+	default:
+		p.name, p.nameLine = name, p.line
+	}
+}
+
+// dropName reports a name that no entry follows: to ignore it would leave the
+// entry that its author meant without a name.
+func (p *parser) dropName() {
+	if p.nameLine > 0 {
+		err := fmt.Errorf("the name %q belongs to no entry; put it directly above one", p.name)
+		p.problems = append(p.problems, problem{p.nameLine, err})
+	}
+	p.nameLine = 0
+}
+
+func (p *parser) readEntry(text string) {
+	entry := Entry{Line: p.line, Zone: p.zone, Env: p.env}
+	if p.nameLine > 0 {
+		entry.Name = p.name
+		p.nameLine = 0
+	}
+	count := 5
+	if text[0] == '@' {
+		count = 1
+		if word, _ := cutWord(text); strings.EqualFold(word, "@every") {
+			count = 2
+		}
+	}
+	var words []string
+	for range count {
+		var word string
+		if word, text = cutWord(text); word != "" {
+			words = append(words, word)
+		}
+	}
+	entry.Spec = strings.Join(words, " ")
+	if _, err := cronspec.New(entry.Spec, entry.Zone, ""); err != nil {
+		p.fail(err)
+	} else if entry.Command, entry.Stdin = splitCommand(text); strings.Trim(entry.Command, blanks) == "" {
+		p.fail(fmt.Errorf("no command follows %q; write one after the spec", entry.Spec))
+	}
+	entry.Key = p.key(&entry, text)
+	p.entries = append(p.entries, entry)
+}
+
+// key also checks that names are different. Text is the command as written.
+func (p *parser) key(entry *Entry, text string) string {
+	if entry.Name != "" {
+		if first, ok := p.named[entry.Name]; ok {
+			p.fail(fmt.Errorf("the name %q is taken by the entry on line %d; choose another", entry.Name, first))
+		} else {
+			p.named[entry.Name] = entry.Line
+		}
+		return "name:" + entry.Name
+	}
+	sum := sha256.Sum256([]byte(entry.Spec + "\n" + text))
+	key := fmt.Sprintf("line:%x", sum[:16])
+	p.repeats[key]++
+	if n := p.repeats[key]; n > 1 {
+		return fmt.Sprintf("%s#%d", key, n)
+	}
+	return key
+}
+
+// cutWord returns the text before the first blank, and what follows the blanks.
+func cutWord(text string) (word, rest string) {
+	end := strings.IndexAny(text, blanks)
+	if end < 0 {
+		return text, ""
+	}
+	return text[:end], strings.TrimLeft(text[end:], blanks)
+}
+
+// splitCommand divides a command from its input at the first % that no
+// backslash precedes. Only \% loses its backslash; \\ keeps both, and escapes
+// nothing that follows.
+func splitCommand(text string) (command, stdin string) {
+	var parts [2]strings.Builder
+	part := &parts[0]
+	for i := 0; i < len(text); i++ {
+		switch {
+		case text[i] == '\\' && i+1 < len(text):
+			i++
+			if text[i] != '%' {
+				part.WriteByte('\\')
+			}
+			part.WriteByte(text[i])
+		case text[i] != '%':
+			part.WriteByte(text[i])
+		case part == &parts[0]:
+			part = &parts[1]
+		default:
+			part.WriteByte('\n')
+		}
+	}
+	stdin = parts[1].String()
+	if stdin != "" && !strings.HasSuffix(stdin, "\n") {
+		stdin += "\n"
+	}
+	return parts[0].String(), stdin
+}

@@ -1,0 +1,90 @@
+package crontab
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dbcron/dbcron/scheduler/cronspec"
+)
+
+// reserved begins the names of the variables that every command is given.
+const reserved = "DBCRON_"
+
+// isSetting says whether a line is NAME=VALUE rather than an entry: a quote,
+// which no spec begins with, or one word and an equals sign.
+func isSetting(text string) bool {
+	if text[0] == '"' || text[0] == '\'' {
+		return true
+	}
+	end := strings.IndexAny(text, blanks+"=")
+	return end >= 0 && strings.HasPrefix(strings.TrimLeft(text[end:], blanks), "=")
+}
+
+func (p *parser) readSetting(text string) {
+	name, value, err := splitSetting(text)
+	switch {
+	case err != nil:
+		p.fail(err)
+	case name == "":
+		p.fail(errors.New("the name before = is empty; write NAME=VALUE"))
+	case strings.Contains(name, "="):
+		p.fail(fmt.Errorf("the name %q holds an equals sign; choose another", name))
+	case strings.HasPrefix(name, reserved):
+		p.fail(fmt.Errorf("the name %q is reserved, as all that begin with %s; choose another", name, reserved))
+	case name == "CRON_TZ":
+		if _, err := cronspec.New("@daily", value, ""); err != nil {
+			p.fail(err)
+			value = "" // the entries below have no fault of their own
+		}
+		p.zone = value
+	default:
+		p.set(name, value)
+	}
+}
+
+func (p *parser) set(name, value string) {
+	env := slices.DeleteFunc(slices.Clone(p.env), func(other string) bool {
+		return strings.HasPrefix(other, name+"=")
+	})
+	if len(env) == maxSettings {
+		p.fail(fmt.Errorf("more than %d settings; set them in a script", maxSettings))
+		return
+	}
+	p.env = slices.Clip(append(env, name+"="+value))
+}
+
+// splitSetting takes quotes off name and value, and blanks from around both
+// where there are no quotes. Nothing in a value is replaced, neither $ nor \.
+func splitSetting(text string) (name, value string, err error) {
+	if text[0] == '"' || text[0] == '\'' {
+		if name, text, err = cutQuoted(text); err != nil {
+			return "", "", err
+		}
+	} else {
+		end := strings.IndexAny(text, blanks+"=")
+		name, text = text[:end], text[end:]
+	}
+	value, ok := strings.CutPrefix(strings.TrimLeft(text, blanks), "=")
+	if !ok {
+		return "", "", fmt.Errorf("no = follows the name %q; write NAME=VALUE, or begin with a spec", name)
+	}
+	value = strings.Trim(value, blanks)
+	if value == "" || value[0] != '"' && value[0] != '\'' {
+		return name, value, nil
+	}
+	value, rest, err := cutQuoted(value)
+	if err == nil && rest != "" {
+		err = fmt.Errorf("%q follows the closing quote; put the quotes around the whole value", rest)
+	}
+	return name, value, err
+}
+
+func cutQuoted(text string) (inside, rest string, err error) {
+	inside, rest, ok := strings.Cut(text[1:], text[:1])
+	if !ok {
+		return "", "", fmt.Errorf("the quote %s is not closed; add one, or quote the quote with the other kind", text[:1])
+	}
+	return inside, rest, nil
+}

@@ -1,0 +1,265 @@
+// Package scheduler runs commands on time, from a table that any number of
+// daemons share.
+//
+// A schedule is a row of the table schedule: a cron spec, a time zone, and a
+// command. When a slot comes, one daemon claims it: in one transaction the
+// schedule moves to its next slot, and a row of the table run says who runs
+// this one. That there is one run for each schedule, slot and attempt is
+// enforced by a unique key, not by the daemons. All times are the database's,
+// so the clocks of the hosts need not agree.
+//
+// A run has a lease, which its daemon renews while the command runs. When the
+// daemon dies, the lease runs out, another daemon records the run as lost and
+// begins the next attempt. The command of a daemon that was killed, stopped or
+// cut off is killed before its lease can end: see internal/guardian. So a slot
+// is run at least once, and not twice at a time while hosts and guardians are
+// scheduled.
+//
+// Of slots that passed while no daemon ran, the newest is run, and the others
+// are recorded as missed. A slot that comes while the run before is still under
+// way is recorded as skipped.
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/sqlschema"
+)
+
+// Options adjusts a Scheduler. The zero value is ready to use.
+type Options struct {
+	// Node is the readable part of the name under which runs are recorded; a
+	// random part is added. Default: "scheduler". At most 100 characters.
+	Node string
+
+	Lease       time.Duration // how long a dead daemon's run stays its own; default: 30s, at least 3s
+	Poll        time.Duration // the longest that a change of the tables may go unseen; default: 1s
+	MaxRuns     int           // that this daemon executes at a time; default: 64
+	MaxAttempts int           // at a slot whose daemon died; default: 3
+
+	Grace     time.Duration // that running commands get when ctx ends; default: 30s, negative: none
+	KillGrace time.Duration // from SIGTERM to SIGKILL; default: 5s
+	MaxOutput int           // bytes of a command's output that are kept; default: 64 KiB
+
+	Env    []string     // every command's environment, to which its schedule adds; default: PATH=/usr/bin:/bin
+	Dir    string       // where commands start; default: /
+	Logger *slog.Logger // default: slog.Default
+
+	// Owner is the name with its random part; New fills it in.
+	Owner string
+}
+
+// A Scheduler is one of the daemons that run what is due in a database.
+type Scheduler struct {
+	db  *dialect.DB
+	opt Options
+
+	mu      sync.Mutex
+	running map[int64]*execution // by the run's id; until its outcome is recorded
+	aborted chan struct{}
+	freed   chan struct{} // a place among MaxRuns came free
+	runs    sync.WaitGroup
+	abort   sync.Once
+}
+
+// batch is how many rows one statement claims or renews at the most.
+const batch = 100
+
+// New returns a Scheduler. It does not touch the database.
+func New(db *dialect.DB, opt Options) (*Scheduler, error) {
+	opt.Node = cmp.Or(opt.Node, "scheduler")
+	if len(opt.Node) > 100 {
+		return nil, errors.New("the node's name is longer than 100 bytes")
+	}
+	opt.Owner = opt.Node + ":" + strings.ToLower(rand.Text()[:8])
+	opt.Lease = cmp.Or(opt.Lease, 30*time.Second)
+	if opt.Lease < 3*time.Second {
+		return nil, errors.New("a lease shorter than 3s could not be renewed in time")
+	}
+	opt.Poll = cmp.Or(opt.Poll, time.Second)
+	opt.MaxRuns = cmp.Or(opt.MaxRuns, 64)
+	opt.MaxAttempts = cmp.Or(opt.MaxAttempts, 3)
+	opt.Grace = cmp.Or(opt.Grace, 30*time.Second)
+	opt.KillGrace = cmp.Or(opt.KillGrace, 5*time.Second)
+	opt.Dir = cmp.Or(opt.Dir, "/")
+	if opt.Env == nil {
+		opt.Env = []string{"PATH=/usr/bin:/bin"}
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.Default()
+	}
+	return &Scheduler{
+		db: db, opt: opt, running: map[int64]*execution{},
+		aborted: make(chan struct{}), freed: make(chan struct{}, 1),
+	}, nil
+}
+
+// Run executes what is due until ctx ends. Then it claims no more, gives
+// running commands their grace to end, ends those that do not, hands their runs
+// back to the other daemons, and returns nil. It returns an error only if the
+// tables are not those that this program needs. A database that cannot be
+// reached is waited for.
+func (s *Scheduler) Run(ctx context.Context) error {
+	if err := sqlschema.Check(ctx, s.db); err != nil {
+		return err
+	}
+	// What has begun is finished and recorded after ctx has ended.
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var keeper sync.WaitGroup
+	keeper.Go(func() { s.keep(working) })
+	s.poll(ctx, working)
+	s.drain(stop)
+	stop()
+	keeper.Wait()
+	return nil
+}
+
+// Owner returns the name under which this daemon's runs are recorded.
+func (s *Scheduler) Owner() string { return s.opt.Owner }
+
+// Abort ends all running commands at once and hands their runs back. Run, whose
+// ctx should have ended, then returns soon.
+func (s *Scheduler) Abort() { s.abort.Do(func() { close(s.aborted) }) }
+
+// poll claims and starts what is due until ctx ends.
+func (s *Scheduler) poll(ctx, working context.Context) {
+	trouble := trouble{log: s.opt.Logger, what: "looking for what is due"}
+	for ctx.Err() == nil {
+		wait, err := s.step(ctx, working)
+		if ctx.Err() != nil {
+			return
+		}
+		wait = trouble.wait(err, wait)
+		select {
+		case <-ctx.Done():
+		case <-s.freed:
+		case <-time.After(wait):
+		}
+	}
+}
+
+// step does what there is to do now, and tells how long there is nothing to do.
+func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
+	room := min(batch, s.opt.MaxRuns-s.busy())
+	if room <= 0 {
+		return s.opt.Poll, nil // or until a run ends
+	}
+	var now, unplanned int64
+	var schedules, runs sql.NullInt64
+	if err := s.db.Get(ctx, probe, nil, &now, &schedules, &runs, &unplanned); err != nil {
+		return 0, err
+	}
+	if unplanned > 0 {
+		return 0, s.plan(ctx)
+	}
+	done := 0
+	for _, due := range []struct {
+		at   sql.NullInt64
+		take func(context.Context, int) ([]run, int, error)
+	}{{runs, s.takeOver}, {schedules, s.claim}} {
+		if !due.at.Valid || due.at.Int64 > now || room <= 0 {
+			continue
+		}
+		claimed, n, err := due.take(ctx, room)
+		s.start(working, claimed)
+		if err != nil {
+			return 0, err
+		}
+		room, done = room-len(claimed), done+n
+	}
+	if done > 0 {
+		return 0, nil
+	}
+	return s.until(now, schedules, runs), nil
+}
+
+// until tells how long to sleep. What is due already is in the hands of another
+// daemon, or will be free in a moment.
+func (s *Scheduler) until(now int64, times ...sql.NullInt64) time.Duration {
+	next := int64(math.MaxInt64)
+	for _, t := range times {
+		if t.Valid {
+			next = min(next, t.Int64)
+		}
+	}
+	if next <= now {
+		return 20 * time.Millisecond
+	}
+	return min(s.opt.Poll, time.Duration(min(next-now, s.opt.Poll.Microseconds())+500)*time.Microsecond)
+}
+
+func (s *Scheduler) busy() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.running)
+}
+
+// drain waits for the running commands as long as their grace, then ends them.
+// stop gives up on recording outcomes in a database that does not answer.
+func (s *Scheduler) drain(stop context.CancelFunc) {
+	ended := make(chan struct{})
+	go func() { s.runs.Wait(); close(ended) }()
+	select {
+	case <-ended:
+		return
+	case <-s.aborted:
+		s.each((*execution).kill)
+	case <-time.After(max(0, s.opt.Grace)):
+		s.each((*execution).end)
+		select {
+		case <-ended:
+			return
+		case <-s.aborted:
+			s.each((*execution).kill)
+		case <-time.After(s.opt.KillGrace + time.Second):
+		}
+	}
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		stop()
+		<-ended
+	}
+}
+
+func (s *Scheduler) each(f func(*execution)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.running {
+		f(e)
+	}
+}
+
+// A trouble logs when something begins to fail and when it works again, not
+// every failure, and spaces out the attempts.
+type trouble struct {
+	log   *slog.Logger
+	what  string
+	since int
+}
+
+// wait returns how long to wait after an attempt that ended with err.
+func (t *trouble) wait(err error, normally time.Duration) time.Duration {
+	switch {
+	case err == nil && t.since > 0:
+		t.log.Info(t.what + ": works again")
+		t.since = 0
+	case err != nil:
+		if t.since == 0 {
+			t.log.Warn(t.what+" failed; will go on trying", "err", err)
+		}
+		t.since = min(t.since+1, 5)
+		return time.Duration(100<<t.since) * time.Millisecond
+	}
+	return normally
+}

@@ -1,0 +1,305 @@
+// Package sqlschema makes and changes dbcron's tables: numbered migrations,
+// the same numbers and names for each engine, embedded in the program and run
+// by goose.
+//
+// The table {prefix}migration records what has been run. Any number of
+// processes may call [Migrate] at once: one works, the others wait, then find
+// nothing left to do.
+package sqlschema
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+//go:embed migrations
+var migrations embed.FS
+
+var (
+	// ErrNewer means that a newer dbcron has migrated the database: this one
+	// must not touch it.
+	ErrNewer = errors.New("the database's schema is newer than this dbcron")
+
+	// ErrOutdated means that migrations have yet to be run.
+	ErrOutdated = errors.New("the database's schema is not up to date: run dbcron migrate up")
+)
+
+// A Migration is one step of the schema.
+type Migration struct {
+	Version int64
+	Name    string
+	Applied bool
+}
+
+var current = dialect.SQL("sqlschema.current", `SELECT COALESCE(MAX(version_id), 0) FROM {prefix}migration`)
+
+// Version returns the database's version: 0 where there are no tables. It
+// needs no right but to read.
+func Version(ctx context.Context, db *dialect.DB) (version int64, err error) {
+	err = db.Get(ctx, current, nil, &version)
+	if db.Dialect.Missing(err) {
+		return 0, nil
+	}
+	return version, err
+}
+
+// Latest returns the version that this program needs.
+func Latest(d *dialect.Dialect) int64 {
+	all, err := files(d, "", "")
+	if err != nil {
+		panic(err) // the embedded files are wrong, which every test shows
+	}
+	return all[len(all)-1].Version
+}
+
+// Check returns nil if the schema is the one that this program needs, ErrNewer
+// or ErrOutdated if not. It needs no right but to read.
+func Check(ctx context.Context, db *dialect.DB) error {
+	version, err := Version(ctx, db)
+	if err != nil {
+		return err
+	}
+	latest := Latest(db.Dialect)
+	if version > latest {
+		return fmt.Errorf("%w: it is at version %d, and this program knows up to %d; use a dbcron that knows version %d",
+			ErrNewer, version, latest, version)
+	}
+	if version < latest {
+		return fmt.Errorf("%w (it is at version %d, and version %d is needed)", ErrOutdated, version, latest)
+	}
+	return nil
+}
+
+// Status lists all migrations, and which of them have been run.
+func Status(ctx context.Context, db *dialect.DB) ([]Migration, error) {
+	version, err := Version(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	all, err := files(db.Dialect, "", "")
+	if err != nil {
+		return nil, err
+	}
+	status := make([]Migration, 0, len(all))
+	for _, m := range all {
+		status = append(status, Migration{m.Version, m.Name, m.Version <= version})
+	}
+	return status, nil
+}
+
+// Migrate runs all migrations that have not been run. It returns ErrNewer if
+// the database is ahead of this program. A migration that fails on MySQL, where
+// each DDL statement is committed by itself, can be run again.
+func Migrate(ctx context.Context, db *dialect.DB) error {
+	if err := Check(ctx, db); !errors.Is(err, ErrOutdated) {
+		return err
+	}
+	return To(ctx, db, Latest(db.Dialect))
+}
+
+// Down takes back the newest migration. The tables that it made are dropped,
+// with what is in them.
+func Down(ctx context.Context, db *dialect.DB) error {
+	version, err := Version(ctx, db)
+	if err != nil || version == 0 {
+		return err
+	}
+	return To(ctx, db, version-1)
+}
+
+// To brings the schema to a version, up or down. Version 0 has no tables.
+func To(ctx context.Context, db *dialect.DB, version int64) error {
+	latest := Latest(db.Dialect)
+	if version < 0 || version > latest {
+		return fmt.Errorf("there is no version %d: this program knows 0 to %d", version, latest)
+	}
+	// A pool of one could not both hold the lock and migrate.
+	if db.Pool().Stats().MaxOpenConnections == 1 {
+		return errors.New("migrating needs a pool of two connections at least: raise SetMaxOpenConns")
+	}
+	unlock, err := db.Dialect.Exclusive(ctx, db, "migrate "+db.Prefix())
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	at, err := Version(ctx, db) // again: another process may have migrated while we waited
+	switch {
+	case err != nil:
+		return err
+	case at > latest:
+		return Check(ctx, db)
+	case at == version:
+		return nil
+	}
+	p, err := provider(ctx, db)
+	if err != nil {
+		return err
+	}
+	if at < version {
+		_, err = p.UpTo(ctx, version)
+	} else {
+		_, err = p.DownTo(ctx, version)
+	}
+	if err != nil {
+		return fmt.Errorf("migrate from version %d to %d: %w", at, version, err)
+	}
+	return nil
+}
+
+func provider(ctx context.Context, db *dialect.DB) (*goose.Provider, error) {
+	if schema := db.Options().Schema; schema != "" {
+		// The name was checked when the DB was made.
+		if _, err := db.Pool().ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+schema); err != nil {
+			return nil, fmt.Errorf("schema %s: %w", schema, err)
+		}
+	}
+	folder, err := fs.Sub(migrations, path.Join("migrations", db.Dialect.Name))
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(goose.Dialect(db.Dialect.Goose), db.Pool(), filled{folder, names(db.Prefix(), db.Options().Prefix)},
+		goose.WithTableName(db.Prefix()+"migration"), goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
+}
+
+type file struct {
+	Version int64
+	Name    string
+	text    string
+}
+
+// names fills in {prefix} (of tables, with the schema) and {name} (of indexes,
+// which have none).
+func names(prefix, name string) *strings.Replacer {
+	return strings.NewReplacer("{prefix}", prefix, "{name}", name)
+}
+
+// filled is a file system whose files have their names filled in.
+type filled struct {
+	fs.FS
+	names *strings.Replacer
+}
+
+func (f filled) Open(name string) (fs.File, error) {
+	opened, err := f.FS.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := opened.Stat(); err != nil || info.IsDir() {
+		return opened, err
+	}
+	text, err := io.ReadAll(opened)
+	if err != nil {
+		return nil, errors.Join(err, opened.Close())
+	}
+	return filledFile{opened, strings.NewReader(f.names.Replace(string(text)))}, nil
+}
+
+type filledFile struct {
+	fs.File
+	text *strings.Reader
+}
+
+func (f filledFile) Read(p []byte) (int, error) { return f.text.Read(p) }
+
+// files reads an engine's migrations in order, with their names filled in.
+func files(d *dialect.Dialect, prefix, name string) ([]file, error) {
+	folder := path.Join("migrations", d.Name)
+	entries, err := fs.ReadDir(migrations, folder)
+	if err != nil {
+		return nil, err
+	}
+	var all []file
+	for _, e := range entries {
+		text, err := fs.ReadFile(migrations, path.Join(folder, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		number, rest, _ := strings.Cut(strings.TrimSuffix(e.Name(), ".sql"), "_")
+		version, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", e.Name(), err)
+		}
+		all = append(all, file{version, rest, names(prefix, name).Replace(string(text))})
+	}
+	return all, nil
+}
+
+// SQL writes the statements that bring the schema from a version to the
+// latest, the bookkeeping included, for someone who runs them by hand.
+func SQL(ctx context.Context, w io.Writer, d *dialect.Dialect, opt dialect.Options, from int64) error {
+	name := opt.Prefix
+	if name == "" {
+		name = "dbcron_"
+	}
+	prefix := name
+	if opt.Schema != "" {
+		prefix = opt.Schema + "." + name
+	}
+	all, err := files(d, prefix, name)
+	if err != nil {
+		return err
+	}
+	var out strings.Builder
+	if from == 0 {
+		if opt.Schema != "" {
+			fmt.Fprintf(&out, "CREATE SCHEMA IF NOT EXISTS %s;\n", opt.Schema)
+		}
+		table, err := versionTable(ctx, d, prefix+"migration")
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&out, "%s;\nINSERT INTO %smigration (version_id, is_applied) VALUES (0, TRUE);\n", table, prefix)
+	}
+	for _, m := range all {
+		if m.Version <= from {
+			continue
+		}
+		_, up, _ := strings.Cut(m.text, "-- +goose Up\n")
+		up, _, _ = strings.Cut(up, "-- +goose Down")
+		fmt.Fprintf(&out, "\n-- %05d %s\n%s\nINSERT INTO %smigration (version_id, is_applied) VALUES (%d, TRUE);\n",
+			m.Version, m.Name, strings.TrimSpace(up), prefix, m.Version)
+	}
+	_, err = io.WriteString(w, out.String())
+	return err
+}
+
+// versionTable asks goose for the statement that makes its table, by letting
+// it make one where nothing is listening.
+func versionTable(ctx context.Context, d *dialect.Dialect, name string) (string, error) {
+	store, err := database.NewStore(goose.Dialect(d.Goose), name)
+	if err != nil {
+		return "", err
+	}
+	r := &recorder{}
+	if err := store.CreateVersionTable(ctx, r); err != nil {
+		return "", err
+	}
+	lines := strings.Split(r.query, "\n")
+	for i := range lines {
+		lines[i] = strings.Replace(strings.TrimLeft(lines[i], "\t"), "\t", "    ", 1)
+	}
+	return strings.Join(lines, "\n"), nil
+}
+
+type recorder struct {
+	database.DBTxConn
+	query string
+}
+
+func (r *recorder) ExecContext(_ context.Context, query string, _ ...any) (sql.Result, error) {
+	r.query = query
+	return nil, nil
+}
