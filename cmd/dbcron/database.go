@@ -96,7 +96,7 @@ func (p *program) connect(ctx context.Context, open func(context.Context, string
 		}
 		if err != nil && !told && p.connectTimeout > 0 {
 			told = true
-			fmt.Fprintf(p.err, "dbcron: the database does not answer; trying for %v (--connect-timeout): %v\n", p.connectTimeout, err)
+			fmt.Fprintf(p.err, "dbcron: the database does not answer; trying for %v (--connect-timeout): %s\n", p.connectTimeout, flat(err.Error()))
 		}
 		return db, err
 	}, backoff.WithBackOff(wait), backoff.WithMaxElapsedTime(max(p.connectTimeout, time.Nanosecond)))

@@ -30,7 +30,7 @@ func (p *program) doctor() *cobra.Command {
 		Short: "Check the database, and say what to do about what is wrong",
 		RunE: func(c *cobra.Command, _ []string) error {
 			rows := p.examine(c.Context())
-			if err := write(p.out, output, rows); err != nil {
+			if err := p.writeChecks(output, rows); err != nil {
 				return err
 			}
 			for _, r := range rows {
@@ -43,6 +43,23 @@ func (p *program) doctor() *cobra.Command {
 	}
 	outputFlag(c, &output)
 	return c
+}
+
+// writeChecks prints a line for each check, whole: advice is not to be cut.
+func (p *program) writeChecks(output string, rows []checkRow) error {
+	if output != "table" {
+		return write(p.out, output, rows)
+	}
+	for _, r := range rows {
+		line := fmt.Sprintf("%-8s %-13s %s", r.Status, r.Check, flat(r.Detail))
+		if r.Advice != "" {
+			line += "\n         what to do:   " + r.Advice
+		}
+		if _, err := fmt.Fprintln(p.out, line); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *program) examine(ctx context.Context) []checkRow {

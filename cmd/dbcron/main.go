@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/scheduler"
-	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
 // version is set by the linker: see `make dist`.
@@ -71,7 +70,7 @@ func run(ctx context.Context, p *program, args []string) int {
 	}
 	fmt.Fprintln(p.err, "dbcron: "+strings.TrimSpace(err.Error()))
 	switch {
-	case errors.Is(err, errUsage), errors.Is(err, scheduler.ErrInvalid), errors.Is(err, cronspec.ErrInvalid):
+	case errors.Is(err, errUsage), errors.Is(err, scheduler.ErrInvalid):
 		return exitUsage
 	case errors.Is(err, scheduler.ErrNotFound):
 		return exitNotFound

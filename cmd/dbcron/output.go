@@ -129,6 +129,9 @@ func oneLine(s string, width int) string {
 	return line
 }
 
+// flat makes one line of the several that drivers write.
+func flat(s string) string { return strings.Join(strings.Fields(s), " ") }
+
 // optional is nil for the zero time.
 func optional(t time.Time) *time.Time {
 	if t.IsZero() {

@@ -80,11 +80,14 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 		return err
 	}
 	db, err := p.open(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		err = errors.Join(p.serveOn(ctx, db, f, given, log), db.Close())
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	return p.serveOn(ctx, db, f, given, log)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = nil // asked to stop before it had begun
+	}
+	log.Info("stopped")
+	return err
 }
 
 func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, given []scheduler.Schedule, log *slog.Logger) error {
@@ -106,9 +109,7 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, giv
 	defer close(ended)
 	go p.obey(ctx, s, db, f, log, ended)
 	log.Info("serving", "database", db.Dialect.Name, "node", s.Owner(), "version", version)
-	err = s.Run(ctx)
-	log.Info("stopped")
-	return err
+	return s.Run(ctx)
 }
 
 // obey follows signals until the daemon has ended.
