@@ -85,6 +85,9 @@ the daemon, and an environment of its own: see docs/operations.md.`,
   dbcron schedule add poll --expr "@every 90s" -- /usr/local/bin/poll --quick`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := needExpr(c); err != nil {
+				return err
+			}
 			if c.ArgsLenAtDash() > 1 {
 				return usagef("one name goes before --, and %d words are there", c.ArgsLenAtDash())
 			}
@@ -105,10 +108,15 @@ the daemon, and an environment of its own: see docs/operations.md.`,
 	flags.StringVar(&s.DST, "dst", "vixie", "when clocks change: vixie (fixed times run once) or wall")
 	flags.StringVar(&s.Stdin, "stdin", "", "text for the command's standard input")
 	flags.StringArrayVar(&env, "env", nil, "NAME=VALUE for the command's environment; may be repeated")
-	if err := c.MarkFlagRequired("expr"); err != nil {
-		panic(err) // the flag is defined above
-	}
 	return c
+}
+
+// needExpr is what cobra's required flags are, with our exit code.
+func needExpr(c *cobra.Command) error {
+	if !c.Flags().Changed("expr") {
+		return usagef("%s needs --expr, such as --expr '*/5 * * * *'", c.CommandPath())
+	}
+	return nil
 }
 
 // shellLine makes one line for the shell: several words are quoted.
@@ -141,7 +149,10 @@ func (p *program) scheduleNext() *cobra.Command {
 		Use:     "next --expr SPEC",
 		Short:   "Print the next slots of a spec; no database is opened",
 		Example: `  dbcron schedule next --expr "30 2 * * *" --tz Europe/Berlin --from 2026-03-28T00:00:00Z -n 3 -o json`,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := needExpr(c); err != nil {
+				return err
+			}
 			plan, err := cronspec.New(expr, zone, dst)
 			if err != nil {
 				return err
@@ -165,9 +176,6 @@ func (p *program) scheduleNext() *cobra.Command {
 	flags.IntVarP(&n, "count", "n", 5, "how many slots")
 	flags.StringVar(&dst, "dst", "vixie", "when clocks change: vixie (fixed times run once) or wall")
 	outputFlag(c, &output)
-	if err := c.MarkFlagRequired("expr"); err != nil {
-		panic(err) // the flag is defined above
-	}
 	return c
 }
 
