@@ -214,6 +214,11 @@ func (db *DB) once(ctx context.Context, f func(context.Context, *Session) error)
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // after a commit it does nothing; before, the error that led here says more
+	if db.Dialect.OnBegin != "" {
+		if _, err := tx.ExecContext(ctx, db.Dialect.OnBegin); err != nil {
+			return fmt.Errorf("begin: %w", err)
+		}
+	}
 	if err := f(ctx, db.On(tx)); err != nil {
 		return err
 	}

@@ -38,6 +38,7 @@ type Dialect struct {
 	UpdateFrom      func(table, set, pick string) string // update the rows of table whose id pick selects; set sees pick's columns as picked.x
 
 	Isolation sql.IsolationLevel // of every transaction of ours
+	OnBegin   string             // run first in every transaction of ours; "" for nothing
 
 	Duplicate   func(error) bool // a unique key already holds the value
 	Missing     func(error) bool // a table does not exist

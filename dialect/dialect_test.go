@@ -282,3 +282,35 @@ func TestGetWithoutARow(t *testing.T) {
 		}
 	})
 }
+
+// The process that holds a lock is stopped: its transaction must not go on
+// holding it for as long as the process stays stopped.
+func TestAnIdleTransactionIsEnded(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.SkipLocked == "" {
+			return // the writer's lock is the file's: it ends with the process
+		}
+		db.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY, n INTEGER)`, nil)
+		db.Do(t, `INSERT INTO x VALUES (1, 0)`, nil)
+		update := dialect.Unlisted(`UPDATE x SET n = n + 1 WHERE id = 1`)
+		err := db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+			if _, err := tx.Exec(ctx, update, nil); err != nil {
+				return err
+			}
+			// Others wait for the row, and get it while this transaction idles.
+			for {
+				if _, err := db.Exec(ctx, update, nil); err == nil {
+					return nil
+				} else if ctx.Err() != nil {
+					return ctx.Err()
+				}
+			}
+		})
+		if err == nil {
+			t.Error("the transaction was committed after it had been ended")
+		}
+		if got := db.List(t, `SELECT n FROM x`, nil); got[0] != "1" {
+			t.Errorf("n = %s, want 1: only the other's change", got[0])
+		}
+	})
+}

@@ -81,6 +81,7 @@ func mysqlConnector(u *url.URL, opt Options) (driver.Connector, error) {
 	// round trip a statement; instants never parsed by the driver.
 	cfg.ClientFoundRows, cfg.InterpolateParams = true, true
 	cfg.ParseTime, cfg.MultiStatements = false, false
+	cfg.Logger = &mysql.NopLogger{} // what it would print comes back as errors, too
 	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
 	cfg.ConnectionAttributes = cmp.Or(cfg.ConnectionAttributes, "program_name:"+opt.ApplicationName)
 	if cfg.Params == nil {
@@ -103,6 +104,11 @@ func mysqlConnector(u *url.URL, opt Options) (driver.Connector, error) {
 // the server too: the driver alone only closes its end of the connection.
 func mysqlSession(ctx context.Context, c driver.Conn, base driver.Connector) (Around, error) {
 	if err := connExec(ctx, c, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
+		return nil, err
+	}
+	// A process that is stopped in the middle of a transaction must not keep its
+	// locks. MariaDB can see to that; MySQL does not know the variable.
+	if err := connExec(ctx, c, "SET SESSION idle_transaction_timeout = 5"); err != nil && !mysqlError(1193)(err) {
 		return nil, err
 	}
 	id, err := connInt(ctx, c, "SELECT CONNECTION_ID()")

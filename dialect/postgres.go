@@ -48,6 +48,9 @@ var Postgres = &Dialect{
 	},
 
 	Isolation: sql.LevelReadCommitted,
+	// A process that is stopped in the middle of a transaction must not keep its
+	// locks. LOCAL, because a pooler may give the session to somebody else next.
+	OnBegin: "SET LOCAL idle_in_transaction_session_timeout = '5s'",
 
 	Duplicate:   sqlState("23505"),
 	Missing:     sqlState("42P01"),

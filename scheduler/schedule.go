@@ -22,8 +22,9 @@ var (
 	// ErrNotFound means that no schedule has that name.
 	ErrNotFound = errors.New("no schedule with this name")
 
-	// ErrInvalid means that a schedule is refused. The text says why.
-	ErrInvalid = errors.New("invalid schedule")
+	// ErrInvalid means that a schedule is refused, for its spec or anything
+	// else. The text says why.
+	ErrInvalid = cronspec.ErrInvalid
 )
 
 // A Schedule says what runs when. Who can write one can run commands with the
@@ -106,7 +107,7 @@ func CheckName(name string) error {
 func (s *Schedule) args(now time.Time) (dialect.Args, error) {
 	slots, err := s.Slots()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, s.Name, err)
+		return nil, fmt.Errorf("%s: %w", s.Name, err)
 	}
 	first, ok := slots.Next(now)
 	if !ok {
