@@ -170,7 +170,7 @@ func connInt(ctx context.Context, c driver.Conn, query string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer rows.Close() //nolint:errcheck // one row was all
+	defer rows.Close()
 	row := make([]driver.Value, 1)
 	if err := rows.Next(row); err != nil {
 		return 0, err

@@ -121,7 +121,7 @@ func (s *Session) Get(ctx context.Context, stmt *Stmt, args Args, dest ...any) e
 		if err != nil {
 			return err
 		}
-		defer rows.Close() //nolint:errcheck // rows.Err tells
+		defer rows.Close()
 		if !rows.Next() {
 			return cmp.Or(rows.Err(), sql.ErrNoRows)
 		}
@@ -141,7 +141,7 @@ func Select[T any](ctx context.Context, s *Session, stmt *Stmt, args Args, scan 
 		if err != nil {
 			return err
 		}
-		defer rows.Close() //nolint:errcheck // rows.Err tells
+		defer rows.Close()
 		for rows.Next() {
 			one, err := scan(rows)
 			if err != nil {

@@ -133,7 +133,7 @@ func mysqlKill(base driver.Connector, id int64) {
 	if err != nil {
 		return
 	}
-	defer c.Close() //nolint:errcheck // nothing was left to say on it
+	defer c.Close()
 	_ = connExec(ctx, c, "KILL "+strconv.FormatInt(id, 10))
 }
 
@@ -190,7 +190,7 @@ func mysqlVariables(ctx context.Context, pool *sql.DB) (map[string]string, error
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close() //nolint:errcheck // rows.Err tells
+	defer rows.Close()
 	found := map[string]string{}
 	for rows.Next() {
 		var name, value string

@@ -126,7 +126,7 @@ func sqliteCheck(ctx context.Context, pool *sql.DB) (found []Finding, err error)
 	if err != nil {
 		return nil, err
 	}
-	defer c.Close() //nolint:errcheck // goes back to the pool
+	defer c.Close()
 	var version, journal string
 	var busy int
 	err = errors.Join(

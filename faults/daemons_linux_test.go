@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -201,7 +200,6 @@ type daemon struct {
 	log  strings.Builder
 	done chan struct{}
 
-	mu   sync.Mutex
 	seen map[int]bool // guardians that it has started
 }
 

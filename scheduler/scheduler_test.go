@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
@@ -25,22 +24,6 @@ func add(t *testing.T, db *dbtest.DB, name, spec string) {
 	if err := Add(t.Context(), db.DB, Schedule{Name: name, Spec: spec, Command: "echo " + name}); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// runs lists all runs as text: schedule, minute and second due, attempt, state,
-// slots.
-func runs(t *testing.T, db *dbtest.DB) []string {
-	t.Helper()
-	all, err := dialect.Select(t.Context(), &db.Session, historyOfAll, dialect.Args{"limit": 100000}, scanRun)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var lines []string
-	for i := range all {
-		r := all[len(all)-1-i]
-		lines = append(lines, r.Schedule+" "+r.Due.Format("04:05")+" "+r.State)
-	}
-	return lines
 }
 
 func TestASlotRunsWhenItIsDue(t *testing.T) {

@@ -130,4 +130,3 @@ func (c Changes) String() string {
 	}
 	return strings.Join(append(parts, fmt.Sprintf("%d unchanged", c.Unchanged)), ", ")
 }
-

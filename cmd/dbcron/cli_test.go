@@ -128,8 +128,7 @@ func signalTo(ts *testscript.TestScript, neg bool, args []string) {
 // TestHelp sees to it that every command explains itself.
 func TestHelp(t *testing.T) {
 	p := &program{out: &bytes.Buffer{}, err: &bytes.Buffer{}}
-	var visit func(words []string)
-	visit = func(words []string) {
+	visit := func(words []string) {
 		var out bytes.Buffer
 		p := &program{in: strings.NewReader(""), out: &out, err: &out}
 		if code := run(t.Context(), p, append(words, "--help")); code != 0 {

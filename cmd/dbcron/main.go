@@ -102,7 +102,7 @@ Exit codes: 0 done, 1 failure, 2 wrong usage or input, 3 not found, 4 conflict.`
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
-	p.databaseFlags.register(root)
+	p.register(root)
 	root.AddCommand(p.serve(), p.schedule(), p.migrate(), p.doctor(), p.version())
 	strictArgs(root)
 	return root

@@ -213,7 +213,7 @@ func (e *engine) fresh(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer admin.Close() //nolint:errcheck // a pool for one statement
+	defer admin.Close()
 	name := "dbcron_" + strings.ToLower(rand.Text()[:12])
 	if err := e.create(t.Context(), admin.Pool(), name); err != nil {
 		t.Fatal(err)
@@ -235,7 +235,7 @@ func drop(t *testing.T, adminURL, name string) {
 		t.Error(err)
 		return
 	}
-	defer admin.Close() //nolint:errcheck // a pool for one statement
+	defer admin.Close()
 	// A connection that was just closed may still be seen by the server.
 	query := "DROP DATABASE " + name
 	if admin.Dialect.Schema {

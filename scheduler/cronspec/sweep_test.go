@@ -25,7 +25,7 @@ var zoneNames = sync.OnceValues(func() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer files.Close() //nolint:errcheck // only read
+	defer files.Close()
 	var names []string
 	seen := map[uint32]bool{}
 	for _, f := range files.File {
