@@ -20,6 +20,8 @@ type run struct {
 	claim    string // token of the claim's transaction
 	command  work
 
+	handedBack bool // by a daemon that could not go on with it; not one that died
+
 	// deadline is when the lease ends, by this host's clock: counted from
 	// before the claim was sent, so that it is never later than the database's.
 	deadline guardian.Instant
@@ -264,8 +266,9 @@ func (s *Scheduler) takeOver(ctx context.Context, limit int) (runs []run, ended 
 		runs, ended = nil, 0
 		lost, err := dialect.Select(ctx, tx, expired, dialect.Args{"limit": limit}, func(rows *sql.Rows) (r run, err error) {
 			var due int64
-			err = rows.Scan(&r.id, &r.schedule, &due, &r.attempt)
-			r.due = instantOf(due)
+			var state string
+			err = rows.Scan(&r.id, &r.schedule, &due, &r.attempt, &state)
+			r.due, r.handedBack = instantOf(due), state == "retry"
 			return r, err
 		})
 		if err != nil || len(lost) == 0 {
@@ -290,8 +293,9 @@ func (s *Scheduler) takeOverLocked(ctx context.Context, tx *dialect.Session, los
 	var again, over []int64
 	var begins []dialect.Args
 	for _, r := range lost {
-		if r.attempt >= s.opt.MaxAttempts {
+		if r.attempt >= s.opt.MaxAttempts && !r.handedBack {
 			// A command that takes its host down must not take all of them down.
+			// Daemons that are stopped, for an upgrade say, are no sign of that.
 			over = append(over, r.id)
 			continue
 		}

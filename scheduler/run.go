@@ -152,15 +152,15 @@ func outcome(e *execution, r guardian.Result) (state, why string, back bool) {
 		return "failed", fmt.Sprintf("exit code %d", r.ExitCode), false
 	case guardian.NotStarted:
 		if e.stopped.Load() {
-			return "lost", "handed back: the daemon was stopped", true
+			return "retry", "handed back: the daemon was stopped", true
 		}
 		return "failed", r.Err.Error(), false
 	case guardian.Deadline:
-		return "lost", "killed: the lease could not be renewed in time", true
+		return "retry", "killed: the lease could not be renewed in time", true
 	case guardian.Stopped, guardian.Killed:
-		return "lost", "handed back: the daemon was stopped", true
+		return "retry", "handed back: the daemon was stopped", true
 	default:
-		return "lost", "killed: " + r.Err.Error(), true
+		return "retry", "killed: " + r.Err.Error(), true
 	}
 }
 

@@ -81,7 +81,7 @@ var (
 
 	// expired locks the runs whose lease has ended.
 	expired = dialect.SQL("scheduler.expired", `
-		SELECT id, schedule, {us due_at}, attempt FROM {prefix}run
+		SELECT id, schedule, {us due_at}, attempt, state FROM {prefix}run
 		WHERE next_exec <= {now}
 		ORDER BY next_exec LIMIT :limit {skip_locked}`)
 
@@ -95,7 +95,7 @@ var (
 		UPDATE {prefix}run
 		SET state = :state, finished_at = {now}, next_exec = NULL, claim = NULL,
 			error = CASE WHEN error = '' THEN :error ELSE error END
-		WHERE id IN (:ids) AND state = 'running'`)
+		WHERE id IN (:ids) AND state IN ('running', 'retry')`)
 
 	// renew holds on to runs. One whose lease has ended is not taken back,
 	// even if nobody has claimed it yet. The counter makes every renewal a
@@ -115,12 +115,12 @@ var (
 	// handBack ends the lease of a run that this daemon will not finish, so
 	// that the next poll of any daemon takes it over.
 	handBack = dialect.SQL("scheduler.hand-back", `
-		UPDATE {prefix}run SET next_exec = {now}, error = :error, output = :output
+		UPDATE {prefix}run SET state = 'retry', next_exec = {now}, error = :error, output = :output
 		WHERE id = :id AND claim = :claim AND state = 'running'`)
 
 	// forget is handBack for a claim whose commit may or may not have happened.
 	forget = dialect.SQL("scheduler.forget", `
-		UPDATE {prefix}run SET next_exec = {now}, error = 'the answer to the claim was lost'
+		UPDATE {prefix}run SET state = 'retry', next_exec = {now}, error = 'the answer to the claim was lost'
 		WHERE claim = :claim AND state = 'running'`)
 
 	// instant reads the clock, to plan from.
