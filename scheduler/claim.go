@@ -230,7 +230,7 @@ func (s *Scheduler) begin(ctx context.Context, tx *dialect.Session, begins []dia
 		return nil, nil
 	}
 	deadline := s.deadline()
-	args := dialect.Args{"rows": begins, "owner": s.opt.Owner, "claim": token, "lease": s.opt.Lease.Microseconds()}
+	args := dialect.Args{"rows": begins, "owner": s.owner, "claim": token, "lease": s.opt.Lease.Microseconds()}
 	if _, err := tx.Exec(ctx, begin, args); err != nil {
 		return nil, err
 	}

@@ -230,7 +230,7 @@ func (s *Scheduler) renewed(ctx context.Context, part []*execution) (bool, error
 	ctx, cancel := context.WithTimeout(ctx, s.opt.Lease/3)
 	defer cancel()
 	deadline := s.deadline()
-	n, err := s.db.Exec(ctx, renew, dialect.Args{"ids": ids, "owner": s.opt.Owner, "lease": s.opt.Lease.Microseconds()})
+	n, err := s.db.Exec(ctx, renew, dialect.Args{"ids": ids, "owner": s.owner, "lease": s.opt.Lease.Microseconds()})
 	if err != nil {
 		return false, err
 	}

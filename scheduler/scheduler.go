@@ -31,6 +31,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/sqlschema"
@@ -54,15 +56,13 @@ type Options struct {
 	Env    []string     // every command's environment, to which its schedule adds; default: PATH=/usr/bin:/bin
 	Dir    string       // where commands start; default: /
 	Logger *slog.Logger // default: slog.Default
-
-	// Owner is the name with its random part; New fills it in.
-	Owner string
 }
 
 // A Scheduler is one of the daemons that run what is due in a database.
 type Scheduler struct {
-	db  *dialect.DB
-	opt Options
+	db    *dialect.DB
+	opt   Options
+	owner string // the node's name, and a random part
 
 	mu      sync.Mutex
 	running map[int64]*execution // by the run's id; until its outcome is recorded
@@ -75,31 +75,52 @@ type Scheduler struct {
 // batch is how many rows one statement claims or renews at the most.
 const batch = 100
 
+// Check returns what is wrong with the options, if anything: for programs that
+// want to know before they connect. New checks them too.
+func (o Options) Check() error {
+	_, err := o.filled()
+	return err
+}
+
+// filled returns the options with the defaults filled in.
+func (o Options) filled() (Options, error) {
+	o.Node = cmp.Or(o.Node, "scheduler")
+	o.Lease = cmp.Or(o.Lease, 30*time.Second)
+	o.Poll = cmp.Or(o.Poll, time.Second)
+	o.MaxRuns = cmp.Or(o.MaxRuns, 64)
+	o.MaxAttempts = cmp.Or(o.MaxAttempts, 3)
+	o.Grace = cmp.Or(o.Grace, 30*time.Second)
+	o.KillGrace = cmp.Or(o.KillGrace, 5*time.Second)
+	o.Dir = cmp.Or(o.Dir, "/")
+	if o.Env == nil {
+		o.Env = []string{"PATH=/usr/bin:/bin"}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	switch {
+	case len(o.Node) > 100:
+		return o, errors.New("the node's name is longer than 100 bytes")
+	case !utf8.ValidString(o.Node) || strings.ContainsFunc(o.Node, unicode.IsControl):
+		return o, errors.New("the node's name is not plain text")
+	case o.Lease < 3*time.Second:
+		return o, errors.New("a lease shorter than 3s could not be renewed in time")
+	case o.Poll < 10*time.Millisecond:
+		return o, errors.New("polling more often than every 10ms would only load the database")
+	case o.MaxRuns < 1 || o.MaxAttempts < 1:
+		return o, errors.New("there must be at least one run at a time, and one attempt")
+	}
+	return o, nil
+}
+
 // New returns a Scheduler. It does not touch the database.
 func New(db *dialect.DB, opt Options) (*Scheduler, error) {
-	opt.Node = cmp.Or(opt.Node, "scheduler")
-	if len(opt.Node) > 100 {
-		return nil, errors.New("the node's name is longer than 100 bytes")
-	}
-	opt.Owner = opt.Node + ":" + strings.ToLower(rand.Text()[:8])
-	opt.Lease = cmp.Or(opt.Lease, 30*time.Second)
-	if opt.Lease < 3*time.Second {
-		return nil, errors.New("a lease shorter than 3s could not be renewed in time")
-	}
-	opt.Poll = cmp.Or(opt.Poll, time.Second)
-	opt.MaxRuns = cmp.Or(opt.MaxRuns, 64)
-	opt.MaxAttempts = cmp.Or(opt.MaxAttempts, 3)
-	opt.Grace = cmp.Or(opt.Grace, 30*time.Second)
-	opt.KillGrace = cmp.Or(opt.KillGrace, 5*time.Second)
-	opt.Dir = cmp.Or(opt.Dir, "/")
-	if opt.Env == nil {
-		opt.Env = []string{"PATH=/usr/bin:/bin"}
-	}
-	if opt.Logger == nil {
-		opt.Logger = slog.Default()
+	opt, err := opt.filled()
+	if err != nil {
+		return nil, err
 	}
 	return &Scheduler{
-		db: db, opt: opt, running: map[int64]*execution{},
+		db: db, opt: opt, owner: opt.Node + ":" + strings.ToLower(rand.Text()[:8]), running: map[int64]*execution{},
 		aborted: make(chan struct{}), freed: make(chan struct{}, 1),
 	}, nil
 }
@@ -125,7 +146,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 }
 
 // Owner returns the name under which this daemon's runs are recorded.
-func (s *Scheduler) Owner() string { return s.opt.Owner }
+func (s *Scheduler) Owner() string { return s.owner }
 
 // Abort ends all running commands at once and hands their runs back. Run, whose
 // ctx should have ended, then returns soon.

@@ -46,6 +46,10 @@ func readCrontab(file, zone string) ([]scheduler.Schedule, error) {
 			name, value, _ := strings.Cut(pair, "=")
 			given[i].Env[name] = value
 		}
+		// The parser has checked the rest, but does not know the zone from outside.
+		if _, err := given[i].Slots(); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", file, e.Line, err)
+		}
 	}
 	return given, nil
 }

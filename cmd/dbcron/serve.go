@@ -79,18 +79,23 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	options := p.schedulerOptions(f, log)
+	if err := options.Check(); err != nil {
+		return usagef("%v", err)
+	}
 	db, err := p.open(ctx)
 	if err == nil {
-		err = errors.Join(p.serveOn(ctx, db, f, given, log), db.Close())
+		err = errors.Join(p.serveOn(ctx, db, f, given, options), db.Close())
 	}
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		err = nil // asked to stop before it had begun
+	if ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())) {
+		log.Info("stopped")
+		return nil
 	}
-	log.Info("stopped")
 	return err
 }
 
-func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, given []scheduler.Schedule, log *slog.Logger) error {
+func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, given []scheduler.Schedule, options scheduler.Options) error {
+	log := options.Logger
 	if !f.noMigrate {
 		if err := sqlschema.Migrate(ctx, db); err != nil {
 			return err
@@ -101,9 +106,9 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, giv
 			return err
 		}
 	}
-	s, err := scheduler.New(db, p.schedulerOptions(f, log))
+	s, err := scheduler.New(db, options)
 	if err != nil {
-		return usagef("%v", err)
+		return err
 	}
 	ended := make(chan struct{})
 	defer close(ended)
