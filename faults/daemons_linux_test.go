@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,15 +22,15 @@ var minutes = flag.Int("minutes", 0, "how long each test of daemons takes; 0: as
 type plan struct {
 	daemons int
 	lease   time.Duration
-	kill    time.Duration // SIGKILL of the first
-	stop    time.Duration // SIGSTOP of the second
-	resume  time.Duration // SIGCONT of the second
+	kill    time.Duration // SIGKILL of the busiest
+	stop    time.Duration // SIGSTOP of the busiest that is left
+	resume  time.Duration // SIGCONT of that one
 	end     time.Duration
 }
 
 func planned(daemons int) plan {
 	if *minutes == 0 {
-		return plan{daemons, 4 * time.Second, 6 * time.Second, 8 * time.Second, 16 * time.Second, 24 * time.Second}
+		return plan{daemons, 4 * time.Second, 6 * time.Second, 14 * time.Second, 22 * time.Second, 28 * time.Second}
 	}
 	end := time.Duration(*minutes) * time.Minute
 	return plan{daemons, 30 * time.Second, end / 6, end / 4, end/4 + 90*time.Second, end}
@@ -89,6 +90,10 @@ func (r *rig) crontab() string {
 				work = fmt.Sprintf("sleep %d", i+1) // at 1s and 2s: slots come while it runs
 			case 3:
 				work = "trap '' TERM; setsid sleep 1000 & sleep 0.2"
+			case 4, 5, 6:
+				// Longer than a lease, so that some run when their daemon is killed or
+				// stopped, and would go on.
+				work = fmt.Sprintf("test $DBCRON_ATTEMPT -gt 1 || sleep %.0f", r.plan.lease.Seconds()*2.5)
 			}
 			fmt.Fprintf(&text, "# name: s%d-%d\n%s exec 9>$DIR/$DBCRON_SCHEDULE.lock; flock -n 9 || echo $DBCRON_SCHEDULE >>$DIR/overlap; %s\n",
 				i, n, spec, work)
@@ -107,10 +112,6 @@ func (r *rig) run() {
 	for i := range r.plan.daemons {
 		daemons = append(daemons, r.start(fmt.Sprintf("d%d", i), file))
 	}
-	first, second, last := daemons[0], daemons[1], daemons[len(daemons)-1]
-	if r.plan.daemons == 2 {
-		second = first // it is stopped, resumed, and then killed
-	}
 	begun := time.Now() //nolint:forbidigo // the test's own timetable
 	at := func(d time.Duration) {
 		select {
@@ -118,35 +119,35 @@ func (r *rig) run() {
 		case <-t.Context().Done():
 		}
 	}
-	steps := []func(){
-		func() {
-			at(r.plan.kill)
-			first.signal(syscall.SIGKILL)
-			first.wait()
-			r.gone(first, "after its daemon was killed", 5*time.Second)
-		},
-		func() {
-			at(r.plan.stop)
-			second.signal(syscall.SIGSTOP)
-			r.gone(second, "after the lease of its stopped daemon", r.plan.lease+time.Second)
-			at(r.plan.resume)
-			second.signal(syscall.SIGCONT)
-		},
+	kill := func(d *daemon) {
+		d.signal(syscall.SIGKILL)
+		<-d.done
+		r.gone(d, "after its daemon was killed", 10*time.Second)
 	}
-	if second == first {
-		steps[0], steps[1] = steps[1], func() { first.signal(syscall.SIGKILL); first.wait() }
+	stop := func(d *daemon) {
+		d.signal(syscall.SIGSTOP)
+		r.gone(d, "after the lease of its stopped daemon", r.plan.lease+time.Second)
+		at(r.plan.resume)
+		d.signal(syscall.SIGCONT)
 	}
-	for _, step := range steps {
-		step()
+	alive := daemons
+	if r.plan.daemons > 2 {
+		at(r.plan.kill)
+		alive = r.harm(alive, kill)
+		at(r.plan.stop)
+		r.harm(alive, stop)
+	} else { // the one is stopped, goes on, and is killed: the other must be left
+		at(r.plan.kill)
+		alive = r.harm(alive, func(d *daemon) {
+			stop(d)
+			kill(d)
+		})
 	}
 	at(r.plan.end)
 	r.settle()
-	for _, d := range daemons {
-		if d != first && d != last {
-			d.stop()
-		}
+	for _, d := range alive {
+		d.stop()
 	}
-	last.stop()
 	r.account()
 	if left := processes(r.mark); len(left) > 0 {
 		t.Errorf("processes are left: %v", left)
@@ -159,14 +160,29 @@ func (r *rig) run() {
 	}
 }
 
+// harm does something to the daemon that has the most commands running, and
+// returns the others.
+func (r *rig) harm(daemons []*daemon, how func(*daemon)) []*daemon {
+	r.t.Helper()
+	most, commands := 0, 0
+	for i, d := range daemons {
+		if n := len(descendants(children(d.cmd.Process.Pid), r.mark)); n > commands {
+			most, commands = i, n
+		}
+	}
+	if commands == 0 {
+		r.t.Error("no daemon has anything to lose: the test shows nothing")
+	}
+	how(daemons[most])
+	return slices.Delete(slices.Clone(daemons), most, most+1)
+}
+
 // settle waits until no run of a dead daemon waits for its lease to end.
 func (r *rig) settle() {
 	r.eventually("runs of dead daemons are taken over", 2*r.plan.lease+10*time.Second, func() bool {
 		var waiting int
-		r.db.Scan(r.t, `SELECT COUNT(*) FROM {prefix}run WHERE next_exec < {now + :us}`, map[string]any{"us": int64(0)}, &waiting)
-		var dead int
-		r.db.Scan(r.t, `SELECT COUNT(*) FROM {prefix}run WHERE state = 'running' AND exec_by LIKE 'd0:%'`, nil, &dead)
-		return waiting == 0 && dead == 0
+		r.db.Scan(r.t, `SELECT COUNT(*) FROM {prefix}run WHERE next_exec < {now}`, nil, &waiting)
+		return waiting == 0
 	})
 }
 
@@ -203,11 +219,15 @@ type daemon struct {
 	seen map[int]bool // guardians that it has started
 }
 
+// grace is as long as the longest command, so that all that the last daemon has
+// begun ends well.
+func (r *rig) grace() time.Duration { return 3 * r.plan.lease }
+
 func (r *rig) start(node, crontab string) *daemon {
 	r.t.Helper()
 	d := &daemon{rig: r, node: node, done: make(chan struct{}), seen: map[int]bool{}}
 	d.cmd = exec.CommandContext(context.Background(), r.binary, "serve", "--crontab", crontab, "--node", node,
-		"--lease", r.plan.lease.String(), "--grace", "10s", "--log-format", "json")
+		"--lease", r.plan.lease.String(), "--grace", r.grace().String(), "--log-format", "json")
 	d.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "DBCRON_DATABASE_URL=" + r.db.URL}
 	d.cmd.Stderr = &d.log
 	if err := d.cmd.Start(); err != nil {
@@ -238,16 +258,14 @@ func (d *daemon) mine() []int {
 	return append(pids, children(d.cmd.Process.Pid)...)
 }
 
-func (d *daemon) wait() { <-d.done }
-
 // stop ends a daemon as an operator does, and expects it to end well.
 func (d *daemon) stop() {
 	d.rig.t.Helper()
 	d.signal(syscall.SIGTERM)
 	select {
 	case <-d.done:
-	case <-time.After(30 * time.Second):
-		d.rig.t.Errorf("%s did not end within 30 s of SIGTERM", d.node)
+	case <-time.After(d.rig.grace() + 20*time.Second):
+		d.rig.t.Errorf("%s did not end after SIGTERM", d.node)
 		_ = d.cmd.Process.Kill()
 		<-d.done
 	}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
+	"math"
+	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -51,6 +54,9 @@ func scanCandidate(rows *sql.Rows) (c candidate, err error) {
 	if c.Env, c.bad = parseEnv(env); c.bad == nil {
 		c.bad = c.check()
 	}
+	if due == 0 && c.bad == nil {
+		c.bad = errors.New("due_at and next_exec are not instants")
+	}
 	return c, nil
 }
 
@@ -65,7 +71,9 @@ type slots struct {
 	exhausted bool // there is no further slot
 }
 
-// missedLimit bounds the counting of missed slots, not their recording.
+// missedLimit is how far missed slots are counted. A stretch of more says so
+// many: counting the minutes of years would hold up the claim. The stretch's
+// ends are right all the same.
 const missedLimit = 10_000
 
 // sort decides about the slots from c.Due to c.now: the newest runs, and the
@@ -81,7 +89,11 @@ func (c *candidate) sort() (s slots, err error) {
 		if last, ok := plan.Latest(c.Due, latest.Add(-time.Microsecond)); ok {
 			s.to = last
 		}
-		s.missed = 1 + int64(plan.Count(c.Due, s.to, missedLimit))
+		limit := missedLimit - 1
+		if plan.Spec().Every() > 0 {
+			limit = math.MaxInt // a division
+		}
+		s.missed = 1 + int64(plan.Count(c.Due, s.to, limit))
 	}
 	next, ok := plan.Next(s.runs)
 	s.next, s.exhausted = next, !ok
@@ -152,6 +164,16 @@ func (s *Scheduler) claimLocked(ctx context.Context, tx *dialect.Session, locked
 	return s.begin(ctx, tx, begins, works, token)
 }
 
+// reason is an error's text as it can be stored, whatever somebody has written
+// into a row that the error quotes.
+func reason(err error) string {
+	text := strings.ReplaceAll(strings.ToValidUTF8(err.Error(), "\uFFFD"), "\x00", "\uFFFD")
+	if len(text) > 4000 {
+		text = strings.ToValidUTF8(text[:4000], "") + " …"
+	}
+	return text
+}
+
 func firstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
@@ -219,7 +241,7 @@ func moveAll(ctx context.Context, tx *dialect.Session, moves []dialect.Args) err
 
 func (s *Scheduler) disable(ctx context.Context, tx *dialect.Session, c candidate, why error) error {
 	s.opt.Logger.Warn("schedule failed", "schedule", c.Name, "reason", why)
-	_, err := tx.Exec(ctx, disable, dialect.Args{"id": c.ID, "reason": why.Error()})
+	_, err := tx.Exec(ctx, disable, dialect.Args{"id": c.ID, "reason": reason(why)})
 	return err
 }
 
@@ -334,13 +356,15 @@ func worksOf(ctx context.Context, tx *dialect.Session, runs []run) (map[string]w
 	return works, err
 }
 
-// plan gives rows that were inserted by hand their first slot.
-func (s *Scheduler) plan(ctx context.Context) error {
-	return s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+// plan gives rows that were inserted by hand their first slot. It returns how
+// many it has dealt with.
+func (s *Scheduler) plan(ctx context.Context) (planned int, err error) {
+	err = s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		locked, err := dialect.Select(ctx, tx, unplanned, dialect.Args{"limit": batch}, scanCandidate)
 		if err != nil {
 			return err
 		}
+		planned = len(locked)
 		var moves []dialect.Args
 		for _, c := range locked {
 			args, err := c.args(c.now)
@@ -354,4 +378,5 @@ func (s *Scheduler) plan(ctx context.Context) error {
 		}
 		return moveAll(ctx, tx, moves)
 	})
+	return planned, err
 }

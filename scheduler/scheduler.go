@@ -113,6 +113,9 @@ func (o Options) filled() (Options, error) {
 	return o, nil
 }
 
+// soon is when to look again for what somebody else holds locked.
+const soon = 20 * time.Millisecond
+
 // New returns a Scheduler. It does not touch the database.
 func New(db *dialect.DB, opt Options) (*Scheduler, error) {
 	opt, err := opt.filled()
@@ -131,7 +134,7 @@ func New(db *dialect.DB, opt Options) (*Scheduler, error) {
 // tables are not those that this program needs. A database that cannot be
 // reached is waited for.
 func (s *Scheduler) Run(ctx context.Context) error {
-	if err := sqlschema.Check(ctx, s.db); err != nil {
+	if err := s.check(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
 	// What has begun is finished and recorded after ctx has ended.
@@ -142,6 +145,23 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	s.drain(stop)
 	stop()
 	keeper.Wait()
+	return nil
+}
+
+// check waits for the database, and tells whether the tables are those that
+// this program needs.
+func (s *Scheduler) check(ctx context.Context) error {
+	trouble := trouble{log: s.opt.Logger, what: "looking at the tables"}
+	for ctx.Err() == nil {
+		err := sqlschema.Check(ctx, s.db)
+		if err == nil || errors.Is(err, sqlschema.ErrNewer) || errors.Is(err, sqlschema.ErrOutdated) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(trouble.wait(err, 0)):
+		}
+	}
 	return nil
 }
 
@@ -180,10 +200,14 @@ func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
 	if err := s.db.Get(ctx, probe, nil, &now, &schedules, &runs, &unplanned); err != nil {
 		return 0, err
 	}
-	if unplanned > 0 {
-		return 0, s.plan(ctx)
-	}
 	done := 0
+	if unplanned > 0 {
+		n, err := s.plan(ctx)
+		if err != nil {
+			return 0, err
+		}
+		done = n // none, if somebody holds the rows
+	}
 	for _, due := range []struct {
 		at   sql.NullInt64
 		take func(context.Context, int) ([]run, int, error)
@@ -201,7 +225,11 @@ func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
 	if done > 0 {
 		return 0, nil
 	}
-	return s.until(now, schedules, runs), nil
+	wait := s.until(now, schedules, runs)
+	if unplanned > 0 {
+		wait = min(wait, soon)
+	}
+	return wait, nil
 }
 
 // until tells how long to sleep. What is due already is in the hands of another
@@ -214,7 +242,7 @@ func (s *Scheduler) until(now int64, times ...sql.NullInt64) time.Duration {
 		}
 	}
 	if next <= now {
-		return 20 * time.Millisecond
+		return soon
 	}
 	return min(s.opt.Poll, time.Duration(min(next-now, s.opt.Poll.Microseconds())+500)*time.Microsecond)
 }

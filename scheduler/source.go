@@ -21,13 +21,15 @@ type Changes struct {
 // and leaves all others alone. A schedule is recognized by its Key in the
 // source: one that is there already is changed where it differs, and keeps its
 // next slot unless its times changed; one that is not given any more is
-// removed, and its runs stay in the history. All of it happens, or nothing.
+// removed, and its runs stay in the history. One that has another name now is
+// removed and added. All of it happens, or nothing.
 //
 // Two processes may import the same source at once.
 func Import(ctx context.Context, db *dialect.DB, source string, given []Schedule) (Changes, error) {
 	if source == "" {
 		return Changes{}, fmt.Errorf("%w: the source has no name", ErrInvalid)
 	}
+	given = slices.Clone(given)
 	names, keys := map[string]bool{}, map[string]bool{}
 	for i := range given {
 		given[i].Source = source
@@ -60,16 +62,18 @@ func importOnce(ctx context.Context, db *dialect.DB, source string, given []Sche
 		if err != nil {
 			return err
 		}
-		old := map[string]*Schedule{}
-		for i := range stored {
-			old[stored[i].Key] = &stored[i]
+		old, kept := map[string]*Schedule{}, map[[2]string]bool{}
+		for _, s := range given {
+			kept[[2]string{s.Key, s.Name}] = true
 		}
 		var gone []int64
-		for _, s := range stored {
-			if !slices.ContainsFunc(given, func(g Schedule) bool { return g.Key == s.Key }) {
+		for i, s := range stored {
+			if !kept[[2]string{s.Key, s.Name}] {
 				gone = append(gone, s.ID)
 				c.Removed = append(c.Removed, s.Name)
+				continue
 			}
+			old[s.Key] = &stored[i]
 		}
 		// Before anything is added: a name may pass from one key to another.
 		if len(gone) > 0 {

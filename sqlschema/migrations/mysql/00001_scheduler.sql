@@ -2,7 +2,7 @@
 -- MySQL commits each CREATE TABLE at once. IF NOT EXISTS lets a migration that
 -- died half way be run again.
 CREATE TABLE IF NOT EXISTS {prefix}schedule (
-    id          BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+    id          BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY COMMENT 'Grows with each schedule that is made',
     name        VARCHAR(200) NOT NULL COMMENT 'Compared by bytes; in the history of runs too',
     source      VARCHAR(255) COMMENT 'The file that the schedule comes from, which alone changes or removes it; NULL: made by hand',
     source_key  VARCHAR(255) COMMENT 'What the schedule is recognized by in its source',
@@ -16,8 +16,8 @@ CREATE TABLE IF NOT EXISTS {prefix}schedule (
     reason      TEXT NOT NULL DEFAULT ('') COMMENT 'Why it is paused or failed',
     due_at      DATETIME(6) COMMENT 'The next slot',
     next_exec   DATETIME(6) COMMENT 'When a daemon may claim that slot',
-    insert_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
-    update_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+    insert_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the schedule was made',
+    update_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row last changed',
     UNIQUE KEY {name}schedule_name (name),
     UNIQUE KEY {name}schedule_source (source, source_key),
     KEY {name}schedule_next (state, next_exec)
@@ -25,19 +25,19 @@ CREATE TABLE IF NOT EXISTS {prefix}schedule (
   COMMENT 'What runs when. A row with next_exec NULL and state active is planned by the next daemon';
 
 CREATE TABLE IF NOT EXISTS {prefix}run (
-    id          BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,
+    id          BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY COMMENT 'Grows with each row, in the order of the claims',
     schedule    VARCHAR(200) NOT NULL COMMENT 'Name of the schedule; the row stays when the schedule goes',
     due_at      DATETIME(6) NOT NULL COMMENT 'The slot',
     attempt     INT NOT NULL COMMENT '1, or more after a crash',
     state       VARCHAR(16) NOT NULL COMMENT 'running, retry, ok, failed, timeout, lost (its daemon died), cancelled, skipped (by policy), missed (no daemon ran)' CHECK (state IN ('running', 'retry', 'ok', 'failed', 'timeout', 'lost', 'cancelled', 'skipped', 'missed')),
     due_to      DATETIME(6) COMMENT 'skipped and missed: the last slot of the stretch that due_at begins',
-    slots       BIGINT NOT NULL DEFAULT 1 COMMENT 'skipped and missed: how many slots the stretch has',
+    slots       BIGINT NOT NULL DEFAULT 1 COMMENT 'skipped and missed: how many slots the stretch has; 10000 is that many or more',
     exec_by     VARCHAR(128) NOT NULL DEFAULT '' COMMENT 'The daemon: host:pid:random',
     claim       VARCHAR(32) COMMENT 'Token of the transaction that claimed the run; NULL once it has ended',
     next_exec   DATETIME(6) COMMENT 'running: the end of its lease, when another daemon takes over; NULL once it has ended',
     renewals    BIGINT NOT NULL DEFAULT 0 COMMENT 'How often the lease was renewed',
-    started_at  DATETIME(6),
-    finished_at DATETIME(6),
+    started_at  DATETIME(6) COMMENT 'When the attempt began',
+    finished_at DATETIME(6) COMMENT 'When it ended, or was given up',
     exit_code   INT COMMENT 'Of the command; 128 + signal if a signal ended it',
     error       TEXT NOT NULL DEFAULT ('') COMMENT 'Why it did not end well',
     output      MEDIUMTEXT NOT NULL DEFAULT ('') COMMENT 'Standard output and error, head and tail',

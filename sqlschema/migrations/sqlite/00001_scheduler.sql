@@ -1,6 +1,6 @@
 -- +goose Up
 CREATE TABLE {prefix}schedule ( -- What runs when. A row with next_exec NULL and state active is planned by the next daemon
-    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    id          INTEGER PRIMARY KEY AUTOINCREMENT, -- Grows with each schedule that is made
     name        TEXT NOT NULL, -- Compared by bytes; in the history of runs too
     source      TEXT, -- The file that the schedule comes from, which alone changes or removes it; NULL: made by hand
     source_key  TEXT, -- What the schedule is recognized by in its source
@@ -14,8 +14,8 @@ CREATE TABLE {prefix}schedule ( -- What runs when. A row with next_exec NULL and
     reason      TEXT NOT NULL DEFAULT '', -- Why it is paused or failed
     due_at      TEXT, -- The next slot
     next_exec   TEXT, -- When a daemon may claim that slot
-    insert_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
-    update_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')),
+    insert_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the schedule was made
+    update_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
     CONSTRAINT {name}schedule_name UNIQUE (name),
     CONSTRAINT {name}schedule_source UNIQUE (source, source_key)
 );
@@ -23,19 +23,19 @@ CREATE TABLE {prefix}schedule ( -- What runs when. A row with next_exec NULL and
 CREATE INDEX {name}schedule_next ON {prefix}schedule (state, next_exec);
 
 CREATE TABLE {prefix}run ( -- What became of each slot: one row for each attempt, or for a stretch of slots that did not run
-    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    id          INTEGER PRIMARY KEY AUTOINCREMENT, -- Grows with each row, in the order of the claims
     schedule    TEXT NOT NULL, -- Name of the schedule; the row stays when the schedule goes
     due_at      TEXT NOT NULL, -- The slot
     attempt     INTEGER NOT NULL, -- 1, or more after a crash
     state       TEXT NOT NULL CHECK (state IN ('running', 'retry', 'ok', 'failed', 'timeout', 'lost', 'cancelled', 'skipped', 'missed')), -- running, retry, ok, failed, timeout, lost (its daemon died), cancelled, skipped (by policy), missed (no daemon ran)
     due_to      TEXT, -- skipped and missed: the last slot of the stretch that due_at begins
-    slots       INTEGER NOT NULL DEFAULT 1, -- skipped and missed: how many slots the stretch has
+    slots       INTEGER NOT NULL DEFAULT 1, -- skipped and missed: how many slots the stretch has; 10000 is that many or more
     exec_by     TEXT NOT NULL DEFAULT '', -- The daemon: host:pid:random
     claim       TEXT, -- Token of the transaction that claimed the run; NULL once it has ended
     next_exec   TEXT, -- running: the end of its lease, when another daemon takes over; NULL once it has ended
     renewals    INTEGER NOT NULL DEFAULT 0, -- How often the lease was renewed
-    started_at  TEXT,
-    finished_at TEXT,
+    started_at  TEXT, -- When the attempt began
+    finished_at TEXT, -- When it ended, or was given up
     exit_code   INTEGER, -- Of the command; 128 + signal if a signal ended it
     error       TEXT NOT NULL DEFAULT '', -- Why it did not end well
     output      TEXT NOT NULL DEFAULT '', -- Standard output and error, head and tail
