@@ -32,7 +32,7 @@ lint: ## linters, formatting, import arrows, go.mod
 	$(call timed,lint,$(LINT) run ./... && go mod tidy -diff)
 
 cross: ## compile for the other platforms
-	$(call timed,cross,for os in linux/arm64 darwin/arm64 windows/amd64; do \
+	$(call timed,cross,for os in darwin/arm64 windows/amd64; do \
 		GOOS=$${os%/*} GOARCH=$${os#*/} CGO_ENABLED=0 go build -o /dev/null ./cmd/dbcron || exit 1; done)
 
 deps: ## install what the tests need (Debian, root), or say what is missing
