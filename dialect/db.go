@@ -22,7 +22,7 @@ type DB struct {
 	owned bool // opened by Open, so Close closes it
 }
 
-// An Execer runs statements: *sql.DB, *sql.Conn, *sql.Tx.
+// An Execer runs statements: a *sql.DB, *sql.Conn or *sql.Tx.
 type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -228,8 +228,8 @@ func (db *DB) once(ctx context.Context, f func(context.Context, *Session) error)
 	return nil
 }
 
-// retrying runs f again while the engine says that this helps: ten times at
-// the most, which took contention of tests never more than four of.
+// retrying runs f again while the engine says that this helps, ten times at
+// the most: contention in tests never took more than four.
 func (s *Session) retrying(ctx context.Context, f func() error) error {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = 5*time.Millisecond, time.Second

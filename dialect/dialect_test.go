@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +31,22 @@ func TestInstantsComeBackToTheMillisecond(t *testing.T) {
 				t.Errorf("%d µs and 1.234 s make %d", us, later)
 			}
 			db.Do(t, `DROP TABLE x`, nil)
+		}
+	})
+}
+
+// A fragment is one operand, whatever it stands beside.
+func TestFragmentsStandInExpressions(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		var us, rest int64
+		d := db.Dialect
+		db.Scan(t, `SELECT 5000000 - {us {time :a}}, 7000 % {us {time :b}}`, dialect.Args{"a": 1_000_000, "b": 4_000}, &us, &rest)
+		if us != 4_000_000 || rest != 3000 {
+			t.Errorf("5 s - 1 s make %d µs, and 7 %% 4 ms %d µs", us, rest)
+		}
+		db.Scan(t, `SELECT `+d.ToMicros(d.Add(d.FromMicros("1000000"), "2000000")), nil, &us)
+		if us != 3_000_000 {
+			t.Errorf("1 s and 2 s make %d µs", us)
 		}
 	})
 }
@@ -114,42 +132,61 @@ func TestIgnoreDuplicateKeepsTheFirst(t *testing.T) {
 	})
 }
 
-// Two transactions that each read a counter, then write it one higher, must
-// not both succeed at once: whichever way the engine sees to that, Tx runs the
-// loser again.
+// Two transactions take two rows in opposite orders, and neither takes its
+// second before both have their first: a deadlock, where rows are locked. Tx
+// runs the loser again, whole.
 func TestTxRetriesTheWhole(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY, n INTEGER)`, nil)
 		db.Do(t, `INSERT INTO x VALUES (1, 0), (2, 0)`, nil)
 		add := dialect.Unlisted(`UPDATE x SET n = n + 1 WHERE id = :id`)
-		const workers, rounds = 6, 10
-		errs := make(chan error, workers)
-		for w := range workers {
-			go func() {
-				for range rounds {
-					first, second := int64(1+w%2), int64(2-w%2) // opposite orders: deadlocks
-					err := db.Tx(context.Background(), func(ctx context.Context, tx *dialect.Session) error {
-						_, err := tx.Exec(ctx, add, dialect.Args{"id": first})
-						if err == nil {
-							_, err = tx.Exec(ctx, add, dialect.Args{"id": second})
-						}
-						return err
-					})
-					if err != nil {
-						errs <- err
-						return
-					}
+		locked := [2]chan struct{}{make(chan struct{}), make(chan struct{})}
+		var attempts atomic.Int32
+		together(t, 2, func(i int) error {
+			once := sync.OnceFunc(func() { close(locked[i]) })
+			return db.Tx(context.Background(), func(ctx context.Context, tx *dialect.Session) error {
+				attempts.Add(1)
+				if _, err := tx.Exec(ctx, add, dialect.Args{"id": 1 + i}); err != nil {
+					return err
 				}
-				errs <- nil
-			}()
+				once()
+				select {
+				case <-locked[1-i]:
+				case <-time.After(300 * time.Millisecond): // the other waits for this one to end
+				}
+				_, err := tx.Exec(ctx, add, dialect.Args{"id": 2 - i})
+				return err
+			})
+		})
+		if got := strings.Join(db.List(t, `SELECT n FROM x ORDER BY id`, nil), " "); got != "2 2" {
+			t.Errorf("the counters are %s, want 2 2", got)
 		}
-		for range workers {
-			if err := <-errs; err != nil {
-				t.Error(err)
+		if db.Dialect.SkipLocked != "" && attempts.Load() != 3 {
+			t.Errorf("%d attempts, want 3: there was no deadlock", attempts.Load())
+		}
+	})
+}
+
+// Who meets with more contention than one deadlock gets through, too.
+func TestTxUnderContention(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		db.Do(t, `CREATE TABLE x (n INTEGER)`, nil)
+		db.Do(t, `INSERT INTO x VALUES (0)`, nil)
+		add := dialect.Unlisted(`UPDATE x SET n = n + 1`)
+		together(t, 8, func(int) error {
+			for range 10 {
+				err := db.Tx(context.Background(), func(ctx context.Context, tx *dialect.Session) error {
+					_, err := tx.Exec(ctx, add, nil)
+					return err
+				})
+				if err != nil {
+					return err
+				}
 			}
-		}
-		if got := strings.Join(db.List(t, `SELECT n FROM x ORDER BY id`, nil), " "); got != "60 60" {
-			t.Errorf("the counters are %s, want 60 60", got)
+			return nil
+		})
+		if got := db.List(t, `SELECT n FROM x`, nil)[0]; got != "80" {
+			t.Errorf("n = %s, want 80", got)
 		}
 	})
 }
@@ -255,7 +292,7 @@ func TestEachCallCanBeBroken(t *testing.T) {
 	})
 }
 
-func TestUnlistedPoolsAreRecognized(t *testing.T) {
+func TestWrapRecognizesEngines(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		wrapped, err := dialect.Wrap(t.Context(), db.Pool(), dialect.Options{})
 		if err != nil {

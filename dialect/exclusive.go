@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"time"
@@ -20,28 +19,24 @@ func pinned(ctx context.Context, db *DB, name string, try, free attempt) (func()
 	return pinnedOn(ctx, db.pool, name, try, free)
 }
 
-// pinnedOn tries until the lock is had or ctx ends. The connection goes back
-// to the pool only after the server has said that the lock is free; in doubt
-// it is closed, which ends its session and with it the lock.
+// pinnedOn tries until the lock is had or ctx ends. Who waits holds no
+// connection meanwhile: the holder may need it, if it shares the pool. The
+// holder's connection goes back to the pool only after the server has said
+// that the lock is free; in doubt it is closed, which ends its session and with
+// it the lock.
 func pinnedOn(ctx context.Context, pool *sql.DB, name string, try, free attempt) (unlock func(), err error) {
-	c, err := pool.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = 20*time.Millisecond, 500*time.Millisecond
-	for {
-		got, err := try(ctx, c)
-		if err != nil {
-			discard(c)
+	var c *sql.Conn
+	for c == nil {
+		if c, err = tryOn(ctx, pool, try); err != nil {
 			return nil, fmt.Errorf("lock %s: %w", name, err)
 		}
-		if got {
+		if c != nil {
 			break
 		}
 		select {
 		case <-ctx.Done():
-			discard(c)
 			return nil, fmt.Errorf("lock %s: another process holds it: %w", name, context.Cause(ctx))
 		case <-time.After(wait.NextBackOff()):
 		}
@@ -57,12 +52,27 @@ func pinnedOn(ctx context.Context, pool *sql.DB, name string, try, free attempt)
 	}, nil
 }
 
+// tryOn returns the connection that has the lock, or nil if another has it.
+func tryOn(ctx context.Context, pool *sql.DB, try attempt) (*sql.Conn, error) {
+	c, err := pool.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	got, err := try(ctx, c)
+	switch {
+	case err != nil:
+		discard(c) // it may have the lock
+		return nil, err
+	case !got:
+		return nil, c.Close()
+	}
+	return c, nil
+}
+
 // discard closes the connection itself instead of handing it back.
 func discard(c *sql.Conn) {
 	_ = c.Raw(func(any) error { return driver.ErrBadConn })
-	if err := c.Close(); err != nil && !errors.Is(err, sql.ErrConnDone) {
-		return // it is gone either way
-	}
+	_ = c.Close() // it is gone already
 }
 
 // lockKey hashes a name to the 64 bits that PostgreSQL's advisory locks take.

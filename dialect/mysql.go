@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,16 +37,19 @@ var MySQL = &Dialect{
 	// Not INSERT IGNORE, which would also hide a value that does not fit.
 	IgnoreDuplicate: func(column string) string { return "ON DUPLICATE KEY UPDATE " + column + " = " + column },
 	UpdateFrom: func(table, set, pick string) string {
-		// JOIN, because with IN the outer scan waits for rows that pick skips.
-		return "UPDATE " + table + " JOIN (" + pick + ") AS picked ON picked.id = " + table + ".id SET " + set
+		// Not IN, whose outer scan waits for rows that pick skips; and in this
+		// order and by this index, because a small table would be scanned as well.
+		return "UPDATE (" + pick + ") AS picked STRAIGHT_JOIN " + table + " FORCE INDEX (PRIMARY) ON " + table + ".id = picked.id SET " + set
 	},
 
 	Isolation: sql.LevelReadCommitted,
 
-	Duplicate:   mysqlError(1062),
-	Missing:     mysqlError(1146),
-	Retryable:   mysqlError(1205, 1213, 1020),
-	Unavailable: func(err error) bool { return networkError(err) || mysqlError(1040, 1053, 1047)(err) },
+	Duplicate: mysqlError(1062),
+	Missing:   mysqlError(1146),
+	Retryable: mysqlError(1205, 1213, 1020),
+	Unavailable: func(err error) bool {
+		return networkError(err) || errors.Is(err, mysql.ErrInvalidConn) || mysqlError(1040, 1053, 1047)(err)
+	},
 
 	Connector: mysqlConnector,
 	Check:     mysqlCheck,
@@ -62,7 +66,29 @@ func mysqlError(numbers ...uint16) func(error) bool {
 const mysqlMode = "STRICT_TRANS_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 
 func mysqlConnector(u *url.URL, opt Options) (driver.Connector, error) {
-	cfg, err := mysql.ParseDSN("/?" + u.RawQuery)
+	cfg, err := mysqlConfig(u, opt)
+	if err != nil {
+		return nil, err
+	}
+	base, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return Intercept(base, func(ctx context.Context, c driver.Conn) (Around, error) { return mysqlSession(ctx, c, base) }), nil
+}
+
+func mysqlConfig(u *url.URL, opt Options) (*mysql.Config, error) {
+	socket, parameters, err := mysqlParameters(u.RawQuery)
+	if err != nil {
+		return nil, err
+	}
+	address := "tcp(" + net.JoinHostPort(cmp.Or(u.Hostname(), "127.0.0.1"), cmp.Or(u.Port(), "3306")) + ")"
+	if socket != "" {
+		address = "unix(" + socket + ")"
+	}
+	// With the address, because the driver takes from it the name that the
+	// server's certificate must have.
+	cfg, err := mysql.ParseDSN(address + "/?" + parameters)
 	if err != nil {
 		return nil, err
 	}
@@ -72,11 +98,6 @@ func mysqlConnector(u *url.URL, opt Options) (driver.Connector, error) {
 	}
 	cfg.User = u.User.Username()
 	cfg.Passwd, _ = u.User.Password()
-	cfg.Net, cfg.Addr = "tcp", net.JoinHostPort(cmp.Or(u.Hostname(), "127.0.0.1"), cmp.Or(u.Port(), "3306"))
-	if socket := cfg.Params["socket"]; socket != "" {
-		cfg.Net, cfg.Addr = "unix", socket
-		delete(cfg.Params, "socket")
-	}
 	// What the SQL relies on: matched rows are counted, not changed ones; one
 	// round trip a statement; instants never parsed by the driver.
 	cfg.ClientFoundRows, cfg.InterpolateParams = true, true
@@ -92,11 +113,41 @@ func mysqlConnector(u *url.URL, opt Options) (driver.Connector, error) {
 	// A statement whose client has gone must not wait for a lock, get it, and
 	// hold it: the ghost of a cancelled claim.
 	cfg.Params["innodb_lock_wait_timeout"] = "5"
-	base, err := mysql.NewConnector(cfg)
-	if err != nil {
-		return nil, err
+	return cfg, nil
+}
+
+var mysqlVariable = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+
+// mysqlParameters takes the socket, which is ours, out of a URL's parameters.
+// What the driver does not know it sends as SET name = value, so that any
+// variable of the server is a parameter, and the server refuses what is none.
+// But SET password would change it, and the driver panics at strict.
+func mysqlParameters(rawQuery string) (socket, rest string, err error) {
+	var kept []string
+	for pair := range strings.SplitSeq(rawQuery, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		switch {
+		case pair == "":
+			continue
+		case name == "socket":
+			if socket, err = url.PathUnescape(value); err != nil {
+				return "", "", fmt.Errorf("parameter socket: %w", err)
+			}
+			continue
+		case slices.Contains(mysqlDriverParameters, name):
+		case name == "password" || name == "strict" || !mysqlVariable.MatchString(name):
+			return "", "", fmt.Errorf("parameter %q is unknown: use those of go-sql-driver/mysql, socket, or a variable of the server", name)
+		}
+		kept = append(kept, pair)
 	}
-	return Intercept(base, func(ctx context.Context, c driver.Conn) (Around, error) { return mysqlSession(ctx, c, base) }), nil
+	return socket, strings.Join(kept, "&"), nil
+}
+
+// mysqlDriverParameters are those whose names could not be a variable's.
+var mysqlDriverParameters = []string{
+	"allowAllFiles", "allowCleartextPasswords", "allowFallbackToPlaintext", "allowNativePasswords", "checkConnLiveness",
+	"clientFoundRows", "columnsWithAlias", "connectionAttributes", "interpolateParams", "maxAllowedPacket",
+	"multiStatements", "parseTime", "readTimeout", "rejectReadOnly", "serverPubKey", "timeTruncate", "writeTimeout",
 }
 
 // mysqlSession sets what a DSN cannot (no variable for isolation is known to
@@ -142,13 +193,24 @@ func mysqlCheck(ctx context.Context, pool *sql.DB) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
+	return mysqlFindings(v), nil
+}
+
+// mysqlFindings judges the values of the variables that mysqlVariables asks for.
+func mysqlFindings(v map[string]string) []Finding {
 	major, minor := versionNumbers(v["version"])
 	modern := major >= 8
 	product := "MySQL"
 	if strings.Contains(v["version"], "MariaDB") {
 		product, modern = "MariaDB", major > 10 || major == 10 && minor >= 6
 	}
-	readOnly := v["read_only"] == "ON" || v["super_read_only"] == "ON" || v["innodb_read_only"] == "ON"
+	// MariaDB 12 has further values than OFF and ON, and they are read-only too.
+	var readOnly []string
+	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only"} {
+		if value, has := v[name]; has && value != "OFF" && value != "0" {
+			readOnly = append(readOnly, name+" = "+value)
+		}
+	}
 	strict := strings.Contains(v["sql_mode"], "STRICT_TRANS_TABLES") || strings.Contains(v["sql_mode"], "STRICT_ALL_TABLES")
 	return []Finding{
 		{
@@ -156,7 +218,7 @@ func mysqlCheck(ctx context.Context, pool *sql.DB) ([]Finding, error) {
 			Advice: "use MySQL 8.0 or MariaDB 10.6, or later",
 		},
 		{
-			Subject: "writable", OK: !readOnly, Detail: "read_only = " + v["read_only"],
+			Subject: "writable", OK: len(readOnly) == 0, Detail: cmp.Or(strings.Join(readOnly, ", "), "the server takes writes"),
 			Advice: "connect to the primary, not to a replica",
 		},
 		{
@@ -170,15 +232,16 @@ func mysqlCheck(ctx context.Context, pool *sql.DB) ([]Finding, error) {
 		},
 		{
 			Subject: "charset", OK: v["character_set_client"] == "utf8mb4" && v["character_set_connection"] == "utf8mb4",
-			Detail: "character_set_client = " + v["character_set_client"],
+			Detail: fmt.Sprintf("character_set_client = %s, character_set_connection = %s",
+				v["character_set_client"], v["character_set_connection"]),
 			Advice: "add charset=utf8mb4 to this pool's DSN",
 		},
 		{
 			Subject: "isolation", OK: true,
 			Detail: fmt.Sprintf("session default %q; dbcron's transactions ask for READ-COMMITTED themselves",
-				v["tx_isolation"]+v["transaction_isolation"]),
+				cmp.Or(v["transaction_isolation"], v["tx_isolation"])),
 		},
-	}, nil
+	}
 }
 
 // mysqlVariables asks with SHOW, because @@name of a variable that this
@@ -196,9 +259,6 @@ func mysqlVariables(ctx context.Context, pool *sql.DB) (map[string]string, error
 		var name, value string
 		if err := rows.Scan(&name, &value); err != nil {
 			return nil, err
-		}
-		if strings.HasSuffix(name, "read_only") && value == "NO_LOCK" { // MariaDB 12 has further values than ON
-			value = "ON"
 		}
 		found[name] = value
 	}

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"regexp"
@@ -60,6 +62,9 @@ func Connect(ctx context.Context, rawURL string, opt Options) (*DB, error) {
 	}
 	db.owned = true
 	if err := pool.PingContext(ctx); err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("%w: %w", errNoAnswer, err)
+		}
 		return nil, errors.Join(fmt.Errorf("%s: %w", Redact(rawURL), err), pool.Close())
 	}
 	return db, nil
@@ -68,6 +73,10 @@ func Connect(ctx context.Context, rawURL string, opt Options) (*DB, error) {
 // Wrap takes a pool that the program already has. The pool stays the
 // caller's: Close does not close it. Drivers: pgx's stdlib or another for
 // PostgreSQL whose errors have SQLState, go-sql-driver/mysql, modernc.org/sqlite.
+//
+// What Open sets on its connections, and a caller's pool may lack: on MySQL a
+// cancelled statement goes on in the server until it is done, or until
+// innodb_lock_wait_timeout if it waits for a lock.
 func Wrap(ctx context.Context, pool *sql.DB, opt Options) (*DB, error) {
 	d, err := recognize(ctx, pool)
 	if err != nil {
@@ -77,7 +86,10 @@ func Wrap(ctx context.Context, pool *sql.DB, opt Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return db, db.check(ctx)
+	if err := db.check(ctx); err != nil {
+		return nil, err
+	}
+	return db, nil
 }
 
 // WrapPgx is Wrap for a pool of pgx's own kind.
@@ -97,30 +109,37 @@ func recognize(ctx context.Context, pool *sql.DB) (*Dialect, error) {
 	if err := pool.PingContext(ctx); err != nil {
 		return nil, err
 	}
+	var refused []error
 	for _, probe := range []struct {
 		dialect *Dialect
 		query   string
 	}{
-		{SQLite, "SELECT 1 FROM (SELECT sqlite_version()) AS v"},
-		{MySQL, "SELECT 1 FROM (SELECT CONNECTION_ID()) AS v"},
 		{Postgres, "SELECT 1 FROM (SELECT pg_backend_pid()) AS v"},
+		{MySQL, "SELECT 1 FROM (SELECT CONNECTION_ID()) AS v"},
+		{SQLite, "SELECT 1 FROM (SELECT sqlite_version()) AS v"},
 	} {
 		var one int
-		if err := pool.QueryRowContext(ctx, probe.query).Scan(&one); err == nil {
+		err := pool.QueryRowContext(ctx, probe.query).Scan(&one)
+		if err == nil {
 			return probe.dialect, recognizeErrors(ctx, pool, probe.dialect)
 		}
+		if ctx.Err() != nil || Unavailable(err) { // not an answer
+			return nil, err
+		}
+		refused = append(refused, err)
 	}
-	return nil, fmt.Errorf("%w: it is not PostgreSQL, MySQL, MariaDB or SQLite", ErrUnfit)
+	return nil, fmt.Errorf("%w: it is not PostgreSQL, MySQL, MariaDB or SQLite: %w", ErrUnfit, errors.Join(refused...))
 }
 
 // recognizeErrors refuses drivers whose errors we cannot tell apart, by
 // provoking one: each engine reports a syntax error with its own type.
 func recognizeErrors(ctx context.Context, pool *sql.DB, d *Dialect) error {
 	_, err := pool.ExecContext(ctx, "THIS IS NOT SQL")
-	if err == nil || slices.Contains([]bool{
-		sqlState("42601")(err), mysqlError(1064)(err), sqliteError(1)(err),
-	}, true) {
+	if sqlState("42601")(err) || mysqlError(1064)(err) || sqliteError(1)(err) {
 		return nil
+	}
+	if ctx.Err() != nil || Unavailable(err) {
+		return err
 	}
 	return fmt.Errorf("%w: the driver's errors (%T) are not known; use pgx, go-sql-driver/mysql or modernc.org/sqlite for %s",
 		ErrUnfit, err, d.Name)
@@ -176,12 +195,23 @@ func (db *DB) check(ctx context.Context) error {
 	return errors.Join(unfit...)
 }
 
+// ForURL returns the dialect of the engine that a URL names, without a look at
+// the database.
+func ForURL(rawURL string) (*Dialect, error) {
+	_, d, err := parse(rawURL)
+	return d, err
+}
+
 func parse(rawURL string) (*url.URL, *Dialect, error) {
 	const known = "use postgres://user:password@host/database, mysql://user:password@host/database or sqlite:file.db"
+	const escaping = "in user, password and file names write %25 for %, %2F for /, %40 for @, %23 for #, %3F for ?"
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		// The error of url.Parse repeats the URL, password included.
-		return nil, nil, fmt.Errorf("database URL %s cannot be read (a %%, / or @ in the password must be escaped): %s", Redact(rawURL), known)
+		return nil, nil, fmt.Errorf("database URL %s cannot be read: %s; %s", Redact(rawURL), known, escaping)
+	}
+	if u.Fragment != "" {
+		return nil, nil, fmt.Errorf("database URL %s has a # in it: %s", Redact(rawURL), escaping)
 	}
 	for _, d := range Engines {
 		if slices.Contains(d.Schemes, u.Scheme) {
@@ -191,19 +221,32 @@ func parse(rawURL string) (*url.URL, *Dialect, error) {
 	return nil, nil, fmt.Errorf("database URL %s: unknown kind %q: %s", Redact(rawURL), u.Scheme, known)
 }
 
-var (
-	userInfo = regexp.MustCompile(`://[^/]*@`)
-	secrets  = regexp.MustCompile(`(?i)(password|passwd|pwd|sslpassword)=[^&\s]*`)
-)
+// secrets finds parameters with a password: by their name, or because the name
+// is disguised by escapes.
+var secrets = regexp.MustCompile(`(?i)([^?&=\s]*(?:pass|pwd|%)[^?&=\s]*\s*=)[^&]*`)
 
-// Redact takes what may be a password out of a URL, also out of one that
-// cannot be parsed.
+// Redact takes what may be a password out of a URL. In doubt it takes out
+// more: all of a URL that cannot be parsed, because where its password ends is
+// unknown, and what is between the first : and the last @ of any other.
 func Redact(rawURL string) string {
-	rawURL = userInfo.ReplaceAllStringFunc(rawURL, func(s string) string {
-		user, _, _ := strings.Cut(strings.TrimPrefix(s, "://"), ":")
-		return "://" + strings.TrimSuffix(user, "@") + "@"
-	})
-	return secrets.ReplaceAllString(rawURL, "$1=…")
+	scheme, rest, found := strings.Cut(rawURL, "://")
+	if found {
+		scheme += "://"
+	} else {
+		scheme, rest = "", rawURL
+	}
+	if scheme == "" && strings.HasPrefix(rawURL, "sqlite:") {
+		return rawURL // a file's name, and no more
+	}
+	if _, err := url.Parse(rawURL); err != nil {
+		return scheme + "…"
+	}
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		if user, _, found := strings.Cut(rest[:at], ":"); found {
+			rest = user + ":…" + rest[at:]
+		}
+	}
+	return scheme + secrets.ReplaceAllString(rest, "$1…")
 }
 
 // Unavailable tells whether err means that the server cannot be reached or
@@ -217,11 +260,29 @@ func Unavailable(err error) bool {
 	return false
 }
 
+// errNoAnswer tells a server that does not answer from a statement that took
+// too long: both are context.DeadlineExceeded.
+var errNoAnswer = errors.New("no answer")
+
+// networkError tells whether a connection could not be made, or was cut. If a
+// server said something, that counts, and not that another address of the same
+// host did not answer: a refused password is not to be tried again.
 func networkError(err error) bool {
+	var said interface{ SQLState() string }
+	if errors.As(err, &said) {
+		return false
+	}
 	var op *net.OpError
 	var dns *net.DNSError
-	return errors.As(err, &op) || errors.As(err, &dns) || errors.Is(err, context.DeadlineExceeded) ||
-		errors.Is(err, net.ErrClosed)
+	if errors.As(err, &op) || errors.As(err, &dns) {
+		return true
+	}
+	for _, cut := range []error{errNoAnswer, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
+		if errors.Is(err, cut) {
+			return true
+		}
+	}
+	return false
 }
 
 // versionNumbers reads the first two numbers of a version such as 10.11.19-MariaDB.

@@ -28,13 +28,13 @@ var Postgres = &Dialect{
 	// which is volatile, so that a range on it could not use an index.
 	Now: "statement_timestamp()",
 	Add: func(t, us string) string {
-		return t + " + CAST(" + us + " AS BIGINT) * INTERVAL '1 microsecond'"
+		return "(" + t + " + CAST(" + us + " AS BIGINT) * INTERVAL '1 microsecond')"
 	},
 	// Seconds and µs apart: µs alone times an interval is computed in floating
 	// point, and is one off in far years.
 	FromMicros: func(us string) string {
 		us = "CAST(" + us + " AS BIGINT)"
-		return "TIMESTAMPTZ 'epoch' + " + us + " / 1000000 * INTERVAL '1 second' + " + us + " % 1000000 * INTERVAL '1 microsecond'"
+		return "(TIMESTAMPTZ 'epoch' + " + us + " / 1000000 * INTERVAL '1 second' + " + us + " % 1000000 * INTERVAL '1 microsecond')"
 	},
 	ToMicros: func(t string) string { return "CAST(EXTRACT(EPOCH FROM " + t + ") * 1000000 AS BIGINT)" },
 	BigInt:   "BIGINT",
@@ -52,10 +52,13 @@ var Postgres = &Dialect{
 	// locks. LOCAL, because a pooler may give the session to somebody else next.
 	OnBegin: "SET LOCAL idle_in_transaction_session_timeout = '5s'",
 
-	Duplicate:   sqlState("23505"),
-	Missing:     sqlState("42P01"),
-	Retryable:   sqlState("40001", "40P01"),
-	Unavailable: func(err error) bool { return networkError(err) || sqlState("57P01", "57P02", "57P03", "53300")(err) },
+	Duplicate: sqlState("23505"),
+	Missing:   sqlState("42P01"),
+	Retryable: sqlState("40001", "40P01"),
+	Unavailable: func(err error) bool {
+		return networkError(err) || sqlState("57P01", "57P02", "57P03", "53300")(err) ||
+			sqlState("08000", "08001", "08003", "08004", "08006", "08P01")(err) // poolers use these
+	},
 
 	Connector: postgresConnector,
 	Check:     postgresCheck,

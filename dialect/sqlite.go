@@ -32,7 +32,7 @@ var SQLite = &Dialect{
 		return "strftime('%Y-%m-%d %H:%M:%f', (" + us + ") / 1000000.0, 'unixepoch')"
 	},
 	// Rounded to the milliseconds that the column has.
-	ToMicros: func(t string) string { return "CAST(ROUND(unixepoch(" + t + ", 'subsec') * 1000) AS INTEGER) * 1000" },
+	ToMicros: func(t string) string { return "(CAST(ROUND(unixepoch(" + t + ", 'subsec') * 1000) AS INTEGER) * 1000)" },
 	BigInt:   "INTEGER",
 
 	// Transactions begin as writers (_txlock=immediate): nobody else's row can be locked.
@@ -104,10 +104,7 @@ func sqliteUsable(path string) error {
 	if err == nil && info.IsDir() {
 		return fmt.Errorf("%s is a folder, not a database file", path)
 	}
-	if err := networkFileSystem(dir); err != nil {
-		return err
-	}
-	return nil
+	return networkFileSystem(dir)
 }
 
 func sqlitePath(u *url.URL) string {
@@ -138,12 +135,7 @@ func sqliteCheck(ctx context.Context, pool *sql.DB) (found []Finding, err error)
 	}
 	major, minor := versionNumbers(version)
 	writable := Finding{Subject: "writable", OK: true, Detail: "the file takes writes", Advice: "check the rights on the file and its folder"}
-	if _, err := c.ExecContext(ctx, "BEGIN IMMEDIATE"); err == nil {
-		_, err = c.ExecContext(ctx, "ROLLBACK")
-		if err != nil {
-			return nil, err
-		}
-	} else if !sqliteBusy(err) { // busy: somebody writes, so one can
+	if err := sqliteWrite(ctx, c); err != nil && !sqliteBusy(err) { // busy: somebody writes, so one can
 		writable.OK, writable.Detail = false, err.Error()
 	}
 	return []Finding{
@@ -161,6 +153,20 @@ func sqliteCheck(ctx context.Context, pool *sql.DB) (found []Finding, err error)
 			Advice: "add _pragma=busy_timeout(10000) to this pool's DSN: a second writer must wait, not fail",
 		},
 	}, nil
+}
+
+// sqliteWrite writes something and takes it back. BEGIN IMMEDIATE alone is
+// granted on a file that cannot be written, too.
+func sqliteWrite(ctx context.Context, c *sql.Conn) error {
+	if _, err := c.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	_, err := c.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS dbcron_writable (x INTEGER)")
+	_, rollback := c.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+	if rollback != nil {
+		discard(c)
+	}
+	return errors.Join(err, rollback)
 }
 
 // sqliteExclusive holds BEGIN EXCLUSIVE on an empty database beside the real

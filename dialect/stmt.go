@@ -92,6 +92,9 @@ type node struct {
 
 // compile expands the fragments, then takes the text apart at its arguments.
 func compile(text string, d *Dialect, prefix string) ([]node, error) {
+	if strings.IndexByte(text, 0) >= 0 {
+		return nil, fmt.Errorf("a NUL in %q", text) // the expander marks templates with it
+	}
 	e := expander{d: d, prefix: prefix}
 	text, err := e.expand(dedent(text))
 	if err != nil {
@@ -148,22 +151,28 @@ func (e *expander) fragment(f string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if rest == "" {
+		switch word {
+		case "prefix":
+			return e.prefix, nil
+		case "now":
+			return e.d.Now, nil
+		case "skip_locked":
+			return e.d.SkipLocked, nil
+		}
+		return "", fmt.Errorf("unknown fragment {%s}", f)
+	}
 	switch word {
-	case "prefix":
-		return e.prefix, nil
 	case "now":
 		if us, later := strings.CutPrefix(rest, "+ "); later {
 			return e.d.Add(e.d.Now, us), nil
 		}
-		return e.d.Now, nil
 	case "us":
 		return e.d.ToMicros(rest), nil
 	case "time":
 		return e.d.FromMicros(rest), nil
 	case "int":
 		return "CAST(" + rest + " AS " + e.d.BigInt + ")", nil
-	case "skip_locked":
-		return e.d.SkipLocked, nil
 	case "ignore_duplicate":
 		return e.d.IgnoreDuplicate(rest), nil
 	}
@@ -172,7 +181,7 @@ func (e *expander) fragment(f string) (string, error) {
 
 func (e *expander) template(word, rest string) (string, error) {
 	rows, body, ok := strings.Cut(rest, ":")
-	if !ok {
+	if !ok || strings.Trim(rows, letters) != "" || rows == "" {
 		return "", fmt.Errorf("{%s %s} names no rows", word, rest)
 	}
 	body, err := e.expand(strings.TrimSpace(body))
@@ -204,7 +213,11 @@ func (e *expander) split(text string) ([]node, error) {
 		switch c := text[i]; {
 		case c == '\'':
 			quoted = !quoted
+		case quoted && c == 0:
+			return nil, fmt.Errorf("rows within quotes in %q", text)
 		case quoted:
+		case c == ':' && i+1 < len(text) && text[i+1] == ':':
+			i++ // a PostgreSQL cast, not an argument
 		case c == 0:
 			plain(i)
 			end := i + 1 + strings.IndexByte(text[i+1:], 0)
@@ -228,9 +241,10 @@ func (e *expander) split(text string) ([]node, error) {
 	return nodes, nil
 }
 
-func letter(c byte) bool {
-	return c == '_' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
-}
+// letters are what an argument's name is made of.
+const letters = "abcdefghijklmnopqrstuvwxyz0123456789_"
+
+func letter(c byte) bool { return strings.IndexByte(letters, c) >= 0 }
 
 // dedent takes the indentation of Go source off the statement.
 func dedent(text string) string {

@@ -44,7 +44,16 @@ type Migration struct {
 	Applied bool
 }
 
-var current = dialect.SQL("sqlschema.current", `SELECT COALESCE(MAX(version_id), 0) FROM {prefix}migration`)
+var (
+	current = dialect.SQL("sqlschema.current", `SELECT COALESCE(MAX(version_id), 0) FROM {prefix}migration`)
+
+	// first writes the row that goose expects in its table and does not find
+	// there if it died between making the table and filling it, where these are
+	// not one transaction. Whoever runs it holds the lock.
+	first = dialect.SQL("sqlschema.first", `
+		INSERT INTO {prefix}migration (version_id, is_applied)
+		SELECT 0, TRUE FROM (SELECT COUNT(*) AS n FROM {prefix}migration) AS counted WHERE n = 0`)
+)
 
 // Version returns the database's version: 0 where there are no tables. It
 // needs no right but to read.
@@ -128,7 +137,7 @@ func To(ctx context.Context, db *dialect.DB, version int64) error {
 	}
 	// A pool of one could not both hold the lock and migrate.
 	if db.Pool().Stats().MaxOpenConnections == 1 {
-		return errors.New("migrating needs a pool of two connections at least: raise SetMaxOpenConns")
+		return errors.New("migrating needs a pool of two connections at least: raise MaxConns or SetMaxOpenConns")
 	}
 	unlock, err := db.Dialect.Exclusive(ctx, db, "migrate "+db.Prefix())
 	if err != nil {
@@ -143,6 +152,9 @@ func To(ctx context.Context, db *dialect.DB, version int64) error {
 		return Check(ctx, db)
 	case at == version:
 		return nil
+	}
+	if _, err := db.Exec(ctx, first, nil); err != nil && !db.Dialect.Missing(err) {
+		return err
 	}
 	p, err := provider(ctx, db)
 	if err != nil {
@@ -160,11 +172,8 @@ func To(ctx context.Context, db *dialect.DB, version int64) error {
 }
 
 func provider(ctx context.Context, db *dialect.DB) (*goose.Provider, error) {
-	if schema := db.Options().Schema; schema != "" {
-		// The name was checked when the DB was made.
-		if _, err := db.Pool().ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+schema); err != nil {
-			return nil, fmt.Errorf("schema %s: %w", schema, err)
-		}
+	if err := makeSchema(ctx, db, db.Options().Schema); err != nil {
+		return nil, err
 	}
 	folder, err := fs.Sub(migrations, path.Join("migrations", db.Dialect.Name))
 	if err != nil {
@@ -172,6 +181,24 @@ func provider(ctx context.Context, db *dialect.DB) (*goose.Provider, error) {
 	}
 	return goose.NewProvider(goose.Dialect(db.Dialect.Goose), db.Pool(), filled{folder, names(db.Prefix(), db.Options().Prefix)},
 		goose.WithTableName(db.Prefix()+"migration"), goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
+}
+
+// makeSchema makes the schema of the tables, if they are to be in one. It looks
+// first: IF NOT EXISTS alone takes the right to create one even if it is there.
+func makeSchema(ctx context.Context, db *dialect.DB, schema string) error {
+	if schema == "" {
+		return nil
+	}
+	var there int
+	err := db.Pool().QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = "+
+		db.Dialect.Placeholder(1), schema).Scan(&there)
+	if err == nil && there == 0 {
+		_, err = db.Pool().ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+schema) // the name was checked when db was made
+	}
+	if err != nil {
+		return fmt.Errorf("schema %s: %w", schema, err)
+	}
+	return nil
 }
 
 type file struct {
@@ -287,11 +314,7 @@ func versionTable(ctx context.Context, d *dialect.Dialect, name string) (string,
 	if err := store.CreateVersionTable(ctx, r); err != nil {
 		return "", err
 	}
-	lines := strings.Split(r.query, "\n")
-	for i := range lines {
-		lines[i] = strings.Replace(strings.TrimLeft(lines[i], "\t"), "\t", "    ", 1)
-	}
-	return strings.Join(lines, "\n"), nil
+	return strings.NewReplacer("\n\t\t", "\n    ", "\n\t", "\n").Replace(r.query), nil // indented as in goose's source
 }
 
 type recorder struct {

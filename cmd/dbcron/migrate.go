@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -124,25 +122,13 @@ bookkeeping included. The database is not opened; its URL says which engine.`,
 			if err != nil {
 				return err
 			}
-			d, err := engineOf(rawURL)
+			d, err := dialect.ForURL(rawURL)
 			if err != nil {
-				return err
+				return usagef("%v", err)
 			}
 			return sqlschema.SQL(c.Context(), p.out, d, p.options(), from)
 		},
 	}
 	c.Flags().Int64Var(&from, "from", 0, "the version that the tables are at")
 	return c
-}
-
-func engineOf(rawURL string) (*dialect.Dialect, error) {
-	u, err := url.Parse(rawURL)
-	if err == nil {
-		for _, d := range dialect.Engines {
-			if slices.Contains(d.Schemes, u.Scheme) {
-				return d, nil
-			}
-		}
-	}
-	return nil, usagef("%s names no engine: use postgres://…, mysql://… or sqlite:…", dialect.Redact(rawURL))
 }

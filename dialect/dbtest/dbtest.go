@@ -67,6 +67,24 @@ func EachEmpty(t *testing.T, f func(t *testing.T, db *DB)) {
 	}
 }
 
+// One is EachEmpty on one engine, for tests of what is in that engine's file.
+func One(t *testing.T, d *dialect.Dialect, f func(t *testing.T, db *DB)) {
+	t.Helper()
+	f(t, Fresh(t, d))
+}
+
+// Fresh returns a further database, without any table.
+func Fresh(t *testing.T, d *dialect.Dialect) *DB {
+	t.Helper()
+	for _, e := range engines {
+		if e.dialect.Name == d.Name { // a test may have changed its clock
+			return Open(t, e.fresh(t), dialect.Options{})
+		}
+	}
+	t.Fatalf("no such engine: %s", d.Name)
+	return nil
+}
+
 // Open connects a test to a database, and closes the connections at its end.
 func Open(t *testing.T, databaseURL string, opt dialect.Options) *DB {
 	t.Helper()

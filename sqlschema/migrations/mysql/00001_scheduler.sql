@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS {prefix}schedule (
   COMMENT 'What runs when. A row with next_exec NULL and state active is planned by the next daemon';
 
 CREATE TABLE IF NOT EXISTS {prefix}run (
-    id          BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY COMMENT 'Grows with each row, in the order of the claims',
+    id          BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY COMMENT 'Grows with each row',
     schedule    VARCHAR(200) NOT NULL COMMENT 'Name of the schedule; the row stays when the schedule goes',
     due_at      DATETIME(6) NOT NULL COMMENT 'The slot',
     attempt     INT NOT NULL COMMENT '1, or more after a crash',

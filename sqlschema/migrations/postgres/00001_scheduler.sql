@@ -64,7 +64,7 @@ CREATE INDEX {name}run_next ON {prefix}run (next_exec) WHERE next_exec IS NOT NU
 CREATE INDEX {name}run_claim ON {prefix}run (claim) WHERE claim IS NOT NULL;
 
 COMMENT ON TABLE {prefix}run IS 'What became of each slot: one row for each attempt, or for a stretch of slots that did not run';
-COMMENT ON COLUMN {prefix}run.id IS 'Grows with each row, in the order of the claims';
+COMMENT ON COLUMN {prefix}run.id IS 'Grows with each row';
 COMMENT ON COLUMN {prefix}run.schedule IS 'Name of the schedule; the row stays when the schedule goes';
 COMMENT ON COLUMN {prefix}run.due_at IS 'The slot';
 COMMENT ON COLUMN {prefix}run.attempt IS '1, or more after a crash';

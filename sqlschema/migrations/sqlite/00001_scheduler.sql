@@ -23,7 +23,7 @@ CREATE TABLE {prefix}schedule ( -- What runs when. A row with next_exec NULL and
 CREATE INDEX {name}schedule_next ON {prefix}schedule (state, next_exec);
 
 CREATE TABLE {prefix}run ( -- What became of each slot: one row for each attempt, or for a stretch of slots that did not run
-    id          INTEGER PRIMARY KEY AUTOINCREMENT, -- Grows with each row, in the order of the claims
+    id          INTEGER PRIMARY KEY AUTOINCREMENT, -- Grows with each row
     schedule    TEXT NOT NULL, -- Name of the schedule; the row stays when the schedule goes
     due_at      TEXT NOT NULL, -- The slot
     attempt     INTEGER NOT NULL, -- 1, or more after a crash

@@ -1,0 +1,91 @@
+package dialect_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+func TestStatementTimeout(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		short := dbtest.Open(t, db.URL, dialect.Options{StatementTimeout: 200 * time.Millisecond})
+		began := time.Now() //nolint:forbidigo // measures how long it takes
+		_, err := short.Exec(t.Context(), dialect.Unlisted(sleep(short.DB)), nil)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || dialect.Unavailable(err) {
+			t.Errorf("got %v, want the deadline; and the server is there", err)
+		}
+		if got := short.List(t, `SELECT 1`, nil); got[0] != "1" {
+			t.Errorf("after it: %v", got)
+		}
+		err = short.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+			_, err := tx.Exec(ctx, dialect.Unlisted(sleep(short.DB)), nil)
+			return err
+		})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("in a transaction: got %v, want the deadline", err)
+		}
+	})
+}
+
+func TestErrorsNameTheStatement(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		broken := dialect.Unlisted(`SELEC 1`)
+		broken.Name = "test.broken"
+		var n int
+		_, exec := db.Exec(t.Context(), broken, nil)
+		_, list := dialect.Select(t.Context(), &db.Session, broken, nil, func(*sql.Rows) (int, error) { return 0, nil })
+		tx := db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error { return tx.Get(ctx, broken, nil, &n) })
+		unclear := dialect.Unlisted(`SELECT {soon}`)
+		unclear.Name = "test.broken"
+		_, compile := db.Exec(t.Context(), unclear, nil)
+		for _, err := range []error{exec, list, tx, db.Get(t.Context(), broken, nil, &n), compile} {
+			if err == nil || !strings.HasPrefix(err.Error(), "test.broken: ") {
+				t.Errorf("got %v, want it to begin with the statement's name", err)
+			}
+		}
+	})
+}
+
+// A cancelled statement, and with it its connection and its locks, must end in
+// the server, although the driver only closes its own end.
+func TestACancelledStatementsConnectionIsKilled(t *testing.T) {
+	dbtest.One(t, dialect.MySQL, func(t *testing.T, db *dbtest.DB) {
+		other := dbtest.Open(t, db.URL, dialect.Options{MaxConns: 1})
+		var id int64
+		other.Scan(t, `SELECT CONNECTION_ID()`, nil, &id)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := other.Exec(ctx, dialect.Unlisted(sleep(other.DB)), nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("got %v, want the deadline", err)
+		}
+		// KILL returns before the other thread has heard of it.
+		waitFor(t, "the connection to end", func() bool {
+			return len(db.List(t, `SELECT id FROM information_schema.processlist WHERE id = :id`, dialect.Args{"id": id})) == 0
+		})
+	})
+}
+
+// waitFor waits until what is true, and fails the test after ten seconds.
+func waitFor(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waited 10 s for %s", what)
+		case <-tick.C:
+		}
+	}
+}

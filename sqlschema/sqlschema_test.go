@@ -1,0 +1,516 @@
+package sqlschema_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/sqlschema"
+)
+
+// The test binary is also the processes that migrate, and that are killed.
+func TestMain(m *testing.M) {
+	if job := os.Getenv("SQLSCHEMA_TEST_CHILD"); job != "" {
+		if err := child(job, os.Getenv("SQLSCHEMA_TEST_URL")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// child migrates, or holds the lock of those who migrate until it is killed.
+func child(job, databaseURL string) error {
+	ctx := context.Background()
+	db, err := dialect.Open(ctx, databaseURL, dialect.Options{})
+	if err != nil {
+		return err
+	}
+	if job == "migrate" {
+		return errors.Join(sqlschema.Migrate(ctx, db), db.Close())
+	}
+	if _, err := db.Dialect.Exclusive(ctx, db, "migrate "+db.Prefix()); err != nil {
+		return err
+	}
+	fmt.Println("held")
+	select {}
+}
+
+func start(t *testing.T, job, databaseURL string) (*exec.Cmd, io.Reader, *bytes.Buffer) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe)
+	cmd.Env = append(os.Environ(), "SQLSCHEMA_TEST_CHILD="+job, "SQLSCHEMA_TEST_URL="+databaseURL)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, out, &stderr
+}
+
+// versions lists what the version table says.
+func versions(t *testing.T, db *dbtest.DB) string {
+	t.Helper()
+	return strings.Join(db.List(t, `SELECT version_id FROM {prefix}migration ORDER BY id`, nil), " ")
+}
+
+// all is what the version table says when all migrations have been run.
+func all(d *dialect.Dialect) string {
+	words := []string{}
+	for v := range sqlschema.Latest(d) + 1 {
+		words = append(words, fmt.Sprint(v))
+	}
+	return strings.Join(words, " ")
+}
+
+func migrate(t *testing.T, db *dbtest.DB) {
+	t.Helper()
+	if err := sqlschema.Migrate(t.Context(), db.DB); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// with connects to the same database with other options.
+func with(t *testing.T, db *dbtest.DB, opt dialect.Options) *dbtest.DB {
+	t.Helper()
+	return dbtest.Open(t, db.URL, opt)
+}
+
+func TestUpDownUp(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		empty := tables(t, db)
+		migrate(t, db)
+		full := tables(t, db)
+		migrate(t, db)
+		if got := versions(t, db); got != all(db.Dialect) || tables(t, db) != full {
+			t.Errorf("a second Migrate: versions %s", got)
+		}
+		latest := sqlschema.Latest(db.Dialect)
+		for v := latest; v > 0; v-- {
+			if err := sqlschema.Down(t.Context(), db.DB); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := sqlschema.Version(t.Context(), db.DB); got != v-1 || err != nil {
+				t.Errorf("one down from %d: version %d, %v", v, got, err)
+			}
+		}
+		if err := sqlschema.Down(t.Context(), db.DB); err != nil {
+			t.Errorf("down from 0: %v", err)
+		}
+		left := strings.Split(tables(t, db), "\n")
+		if len(left) != 1 || !strings.HasSuffix(left[0], "migration") || empty != "" {
+			t.Errorf("after all the way down there are %q", left)
+		}
+		migrate(t, db)
+		if got := tables(t, db); got != full {
+			t.Errorf("up again makes %s\nwant %s", got, full)
+		}
+	})
+}
+
+func TestTo(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		latest := sqlschema.Latest(db.Dialect)
+		for _, to := range []int64{latest, latest, 0, 0, 1} {
+			if err := sqlschema.To(t.Context(), db.DB, to); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := sqlschema.Version(t.Context(), db.DB); got != to || err != nil {
+				t.Errorf("to %d: version %d, %v", to, got, err)
+			}
+		}
+		for _, to := range []int64{-1, latest + 1} {
+			err := sqlschema.To(t.Context(), db.DB, to)
+			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("there is no version %d", to)) {
+				t.Errorf("to %d: %v", to, err)
+			}
+		}
+	})
+}
+
+func TestStatus(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		for _, applied := range []bool{false, true} {
+			if applied {
+				migrate(t, db)
+			}
+			got, err := sqlschema.Status(t.Context(), db.DB)
+			if err != nil || int64(len(got)) != sqlschema.Latest(db.Dialect) {
+				t.Fatalf("got %v, %v", got, err)
+			}
+			for i, m := range got {
+				if m.Version != int64(i+1) || m.Name == "" || m.Applied != applied {
+					t.Errorf("got %+v", m)
+				}
+			}
+			if got[0].Name != "scheduler" {
+				t.Errorf("the first is %s", got[0].Name)
+			}
+		}
+	})
+}
+
+func TestCheck(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		check := func() error { return sqlschema.Check(t.Context(), db.DB) }
+		if err := check(); !errors.Is(err, sqlschema.ErrOutdated) {
+			t.Errorf("an empty database: %v", err)
+		}
+		migrate(t, db)
+		if err := check(); err != nil {
+			t.Error(err)
+		}
+		before := tables(t, db)
+		db.Do(t, `INSERT INTO {prefix}migration (version_id, is_applied) VALUES (99, TRUE)`, nil)
+		for name, err := range map[string]error{
+			"Check": check(), "Migrate": sqlschema.Migrate(t.Context(), db.DB),
+			"To": sqlschema.To(t.Context(), db.DB, 1), "To 0": sqlschema.To(t.Context(), db.DB, 0),
+		} {
+			if !errors.Is(err, sqlschema.ErrNewer) || !strings.Contains(err.Error(), "at version 99") {
+				t.Errorf("%s of a newer database: %v", name, err)
+			}
+		}
+		if got := versions(t, db); got != all(db.Dialect)+" 99" || tables(t, db) != before {
+			t.Errorf("the newer database was changed: versions %s", got)
+		}
+	})
+}
+
+func TestTenMigrateAtOnce(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		pools := make([]*dbtest.DB, 10)
+		for i := range pools {
+			pools[i] = with(t, db, dialect.Options{MaxConns: 2})
+		}
+		together(t, pools)
+		if got := versions(t, db); got != all(db.Dialect) {
+			t.Errorf("ten pools: versions %s", got)
+		}
+		if err := sqlschema.To(t.Context(), db.DB, 0); err != nil {
+			t.Fatal(err)
+		}
+		same := make([]*dbtest.DB, 10)
+		for i := range same {
+			same[i] = pools[0] // of two connections
+		}
+		together(t, same)
+		if got := versions(t, db); got != all(db.Dialect) {
+			t.Errorf("ten goroutines: versions %s", got)
+		}
+	})
+}
+
+func together(t *testing.T, dbs []*dbtest.DB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	errs := make(chan error, len(dbs))
+	for _, db := range dbs {
+		go func() { errs <- sqlschema.Migrate(ctx, db.DB) }()
+	}
+	for range dbs {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestFiveProcessesMigrateAtOnce(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		var wait []func() error
+		for range 5 {
+			cmd, _, stderr := start(t, "migrate", db.URL)
+			wait = append(wait, func() error {
+				if err := cmd.Wait(); err != nil {
+					return fmt.Errorf("%w: %s", err, stderr)
+				}
+				return nil
+			})
+		}
+		for _, w := range wait {
+			if err := w(); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := versions(t, db); got != all(db.Dialect) {
+			t.Errorf("versions %s", got)
+		}
+	})
+}
+
+// A process that migrates can be killed: the lock ends with it. Until then,
+// who waits for it goes by its own context.
+func TestAKilledMigrator(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		cmd, out, stderr := start(t, "hold", db.URL)
+		if line := make([]byte, 5); true {
+			if _, err := io.ReadFull(out, line); err != nil || string(line) != "held\n" {
+				t.Fatalf("the child says %q, %v: %s", line, err, stderr)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		began := time.Now() //nolint:forbidigo // measures how long it takes
+		err := sqlschema.Migrate(ctx, db.DB)
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("it waited %v", took)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || tables(t, db) != "" {
+			t.Errorf("while another holds the lock: %v, and tables %q", err, tables(t, db))
+		}
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // killed
+		ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if err := sqlschema.Migrate(ctx, db.DB); err != nil {
+			t.Errorf("after the holder was killed: %v", err)
+		}
+	})
+}
+
+// Where DDL is committed by each statement, a migration can be cut at any: it
+// must run again from its start.
+func TestAMigrationThatDiedHalfWay(t *testing.T) {
+	dbtest.One(t, dialect.MySQL, func(t *testing.T, db *dbtest.DB) {
+		var script strings.Builder
+		if err := sqlschema.SQL(t.Context(), &script, db.Dialect, dialect.Options{}, 0); err != nil {
+			t.Fatal(err)
+		}
+		steps := statements(script.String())
+		for n := 1; n < len(steps); n++ {
+			byHand(t, db, steps[:n])
+			if err := sqlschema.Migrate(t.Context(), db.DB); err != nil {
+				t.Fatalf("after %d of its %d statements: %v", n, len(steps), err)
+			}
+			if got := versions(t, db); got != all(db.Dialect) {
+				t.Errorf("after %d of %d statements: versions %s", n, len(steps), got)
+			}
+			if err := sqlschema.To(t.Context(), db.DB, 0); err != nil {
+				t.Fatal(err)
+			}
+			db.Do(t, `DROP TABLE {prefix}migration`, nil)
+		}
+	})
+}
+
+// statements takes a script apart, as a person's client does.
+func statements(script string) []string {
+	var all []string
+	for s := range strings.SplitSeq(script, ";\n") {
+		if s = strings.TrimSpace(s); s != "" {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// byHand runs a script's statements as they are.
+func byHand(t *testing.T, db *dbtest.DB, script []string) {
+	t.Helper()
+	for _, s := range script {
+		if _, err := db.Pool().ExecContext(t.Context(), s); err != nil {
+			t.Fatalf("%v in\n%s", err, s)
+		}
+	}
+}
+
+func TestSQLMakesTheSameSchema(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		migrate(t, db)
+		other := dbtest.Fresh(t, db.Dialect)
+		var script strings.Builder
+		if err := sqlschema.SQL(t.Context(), &script, db.Dialect, dialect.Options{}, 0); err != nil {
+			t.Fatal(err)
+		}
+		byHand(t, other, statements(script.String()))
+		if got, want := schema(t, other), schema(t, db); got != want {
+			t.Errorf("by hand it becomes\n%s\nwant\n%s", got, want)
+		}
+		if err := sqlschema.Check(t.Context(), other.DB); err != nil {
+			t.Errorf("by hand: %v", err)
+		}
+		migrate(t, other)
+		if got := versions(t, other); got != all(db.Dialect) {
+			t.Errorf("by hand, and then Migrate: versions %s", got)
+		}
+		var rest strings.Builder
+		err := sqlschema.SQL(t.Context(), &rest, db.Dialect, dialect.Options{}, sqlschema.Latest(db.Dialect))
+		if err != nil || rest.String() != "" {
+			t.Errorf("from the latest on there is %q, %v", rest.String(), err)
+		}
+	})
+}
+
+func TestTwoPrefixesSideBySide(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		other := with(t, db, dialect.Options{Prefix: "other_"})
+		migrate(t, other)
+		if err := sqlschema.Check(t.Context(), db.DB); !errors.Is(err, sqlschema.ErrOutdated) {
+			t.Errorf("the other prefix counts: %v", err)
+		}
+		migrate(t, db)
+		if err := sqlschema.To(t.Context(), other.DB, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := sqlschema.Check(t.Context(), db.DB); err != nil {
+			t.Errorf("taking back the other prefix: %v", err)
+		}
+		for name := range strings.SplitSeq(tables(t, db), "\n") {
+			if strings.HasPrefix(name, "other_") && name != "other_migration" {
+				t.Errorf("%s is left", name)
+			}
+		}
+		migrate(t, other)
+		if got, want := strings.Count(tables(t, db), "other_"), strings.Count(tables(t, db), "dbcron_"); got != want {
+			t.Errorf("%d tables and indexes of one prefix, %d of the other", got, want)
+		}
+	})
+}
+
+func TestASchemaOfItsOwn(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		if !db.Dialect.Schema {
+			return // refused at opening
+		}
+		ops := with(t, db, dialect.Options{Schema: "ops"})
+		if v, err := sqlschema.Version(t.Context(), ops.DB); v != 0 || err != nil {
+			t.Errorf("without the schema: version %d, %v", v, err)
+		}
+		migrate(t, ops)
+		migrate(t, db)
+		migrate(t, with(t, db, dialect.Options{Schema: "ops", Prefix: "other_"}))
+		got := db.List(t, `SELECT table_schema, COUNT(*) FROM information_schema.tables
+			WHERE table_schema IN ('ops', 'public') GROUP BY 1 ORDER BY 1`, nil)
+		if strings.Join(got, " ") != "ops 6 public 3" {
+			t.Errorf("the tables are in %v", got)
+		}
+		if err := sqlschema.To(t.Context(), ops.DB, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := sqlschema.Check(t.Context(), db.DB); err != nil {
+			t.Errorf("taking back the schema's tables: %v", err)
+		}
+
+		// As docs/grants.md has it: an administrator makes the schema, and its
+		// owner may not make another.
+		owner := role(t, db)
+		db.Do(t, `CREATE SCHEMA owned AUTHORIZATION `+owner.User.Username(), nil)
+		migrate(t, dbtest.Open(t, owner.String(), dialect.Options{Schema: "owned"}))
+		err := sqlschema.Migrate(t.Context(), dbtest.Open(t, owner.String(), dialect.Options{Schema: "new"}).DB)
+		if err == nil || !strings.Contains(err.Error(), "schema new: ") {
+			t.Errorf("a schema that it may not make: %v", err)
+		}
+
+		var script strings.Builder
+		if err := sqlschema.SQL(t.Context(), &script, db.Dialect, dialect.Options{Schema: "hand"}, 0); err != nil {
+			t.Fatal(err)
+		}
+		byHand(t, db, statements(script.String()))
+		if err := sqlschema.Check(t.Context(), with(t, db, dialect.Options{Schema: "hand"}).DB); err != nil {
+			t.Errorf("by hand: %v", err)
+		}
+	})
+}
+
+// role makes a role without rights, and returns the URL to connect as it.
+func role(t *testing.T, db *dbtest.DB) *url.URL {
+	t.Helper()
+	u, err := url.Parse(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.TrimPrefix(u.Path, "/")[:15] // random, and short enough for all
+	u.User = url.UserPassword(name, "x")
+	create, remove := `CREATE ROLE `+name+` LOGIN PASSWORD 'x'`, []string{`DROP OWNED BY ` + name + ` CASCADE`, `DROP ROLE ` + name}
+	if db.Dialect == dialect.MySQL {
+		create, remove = `CREATE USER `+name+`@'%' IDENTIFIED BY 'x'`, []string{`DROP USER ` + name + `@'%'`}
+	}
+	db.Do(t, create, nil)
+	t.Cleanup(func() {
+		for _, s := range remove {
+			if _, err := db.Pool().ExecContext(context.Background(), s); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return u
+}
+
+func TestLookingTakesNoMoreThanSELECT(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.SkipLocked == "" {
+			return // files have no roles
+		}
+		reader := role(t, db)
+		name := reader.User.Username()
+		look := func(want error) {
+			t.Helper()
+			own := dbtest.Open(t, reader.String(), dialect.Options{})
+			if err := sqlschema.Check(t.Context(), own.DB); !errors.Is(err, want) {
+				t.Errorf("Check: %v, want %v", err, want)
+			}
+			if _, err := sqlschema.Status(t.Context(), own.DB); err != nil {
+				t.Error(err)
+			}
+			err := sqlschema.Migrate(t.Context(), own.DB)
+			if (want == nil) != (err == nil) {
+				t.Errorf("Migrate: %v", err)
+			}
+		}
+		if db.Dialect.Schema {
+			look(sqlschema.ErrOutdated)
+			migrate(t, db)
+			db.Do(t, `GRANT SELECT ON ALL TABLES IN SCHEMA public TO `+name, nil)
+		} else {
+			db.Do(t, `GRANT SELECT ON `+strings.TrimPrefix(reader.Path, "/")+`.* TO `+name+`@'%'`, nil)
+			look(sqlschema.ErrOutdated)
+			migrate(t, db)
+		}
+		look(nil)
+		if got := versions(t, db); got != all(db.Dialect) {
+			t.Errorf("versions %s", got)
+		}
+	})
+}
+
+func TestAPoolOfOneConnection(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		db.Pool().SetMaxOpenConns(1)
+		own, err := dialect.Wrap(t.Context(), db.Pool(), dialect.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sqlschema.Migrate(t.Context(), own); err == nil || !strings.Contains(err.Error(), "two connections") {
+			t.Errorf("got %v, want to be told", err)
+		}
+		db.Pool().SetMaxOpenConns(2)
+		if err := sqlschema.Migrate(t.Context(), own); err != nil {
+			t.Error(err)
+		}
+		db.Pool().SetMaxOpenConns(1)
+		if err := sqlschema.Migrate(t.Context(), own); err != nil {
+			t.Errorf("with nothing to do: %v", err)
+		}
+	})
+}
