@@ -41,23 +41,31 @@ type Session struct {
 
 var prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,23}$`)
 
-// newDB has defaults filled in and names checked, since they become part of
-// statements as they are.
-func newDB(d *Dialect, pool *sql.DB, opt Options) (*DB, error) {
-	opt.Prefix = cmp.Or(opt.Prefix, "dbcron_")
-	opt.StatementTimeout = cmp.Or(opt.StatementTimeout, 30*time.Second)
-	if !prefixes.MatchString(opt.Prefix) {
-		return nil, fmt.Errorf("table prefix %q: use up to 24 of a-z, 0-9 and _, and no digit first", opt.Prefix)
+// Filled returns the options with the defaults filled in, and what stands
+// before each table's name in SQL: schema and prefix. It refuses names that are
+// none, since they become part of statements as they are.
+func (o Options) Filled(d *Dialect) (filled Options, prefix string, err error) {
+	o.Prefix = cmp.Or(o.Prefix, "dbcron_")
+	o.StatementTimeout = cmp.Or(o.StatementTimeout, 30*time.Second)
+	if !prefixes.MatchString(o.Prefix) {
+		return o, "", fmt.Errorf("table prefix %q: use up to 24 of a-z, 0-9 and _, and no digit first", o.Prefix)
 	}
-	prefix := opt.Prefix
-	if opt.Schema != "" {
-		if !d.Schema {
-			return nil, fmt.Errorf("schema %q: this engine has none beside the database; name the database in the URL", opt.Schema)
-		}
-		if !prefixes.MatchString(opt.Schema) {
-			return nil, fmt.Errorf("schema %q: use up to 24 of a-z, 0-9 and _, and no digit first", opt.Schema)
-		}
-		prefix = opt.Schema + "." + prefix
+	if o.Schema == "" {
+		return o, o.Prefix, nil
+	}
+	if !d.Schema {
+		return o, "", fmt.Errorf("schema %q: this engine has none beside the database; name the database in the URL", o.Schema)
+	}
+	if !prefixes.MatchString(o.Schema) {
+		return o, "", fmt.Errorf("schema %q: use up to 24 of a-z, 0-9 and _, and no digit first", o.Schema)
+	}
+	return o, o.Schema + "." + o.Prefix, nil
+}
+
+func newDB(d *Dialect, pool *sql.DB, opt Options) (*DB, error) {
+	opt, prefix, err := opt.Filled(d)
+	if err != nil {
+		return nil, err
 	}
 	db := &DB{pool: pool, opt: opt}
 	db.Session = Session{Dialect: d, on: pool, prefix: prefix, timeout: opt.StatementTimeout, compiled: &sync.Map{}, retry: true}

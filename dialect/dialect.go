@@ -55,6 +55,9 @@ type Dialect struct {
 	// the latest, and that needs no table of ours: for migrations.
 	Exclusive func(ctx context.Context, db *DB, name string) (unlock func(), err error)
 
+	// DDLInTx tells whether a transaction can hold statements that change tables.
+	DDLInTx bool
+
 	// Schema tells whether tables can be put into a schema of their own.
 	Schema bool
 }
@@ -68,5 +71,6 @@ type Options struct {
 	Schema           string        // PostgreSQL: where the tables are; default: the search_path's first
 	StatementTimeout time.Duration // the longest that a statement may take; default: 30s
 	ApplicationName  string        // what the server's list of connections shows; default: dbcron
+	Existing         bool          // SQLite: do not make the file if there is none
 	MaxConns         int           // the pool's size; default: 10. Not for Wrap and WrapPgx.
 }

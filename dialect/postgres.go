@@ -63,6 +63,7 @@ var Postgres = &Dialect{
 	Connector: postgresConnector,
 	Check:     postgresCheck,
 	Exclusive: postgresExclusive,
+	DDLInTx:   true,
 	Schema:    true,
 }
 

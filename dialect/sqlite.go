@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -55,6 +56,7 @@ var SQLite = &Dialect{
 	Connector: sqliteConnector,
 	Check:     sqliteCheck,
 	Exclusive: sqliteExclusive,
+	DDLInTx:   true,
 }
 
 var sqliteBusy = sqliteError(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY, sqlite3.SQLITE_BUSY_SNAPSHOT,
@@ -75,7 +77,7 @@ func sqliteDSN(path string) string {
 	return "file:" + path + "?_txlock=immediate&_pragma=busy_timeout(1000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
 }
 
-func sqliteConnector(u *url.URL, _ Options) (driver.Connector, error) {
+func sqliteConnector(u *url.URL, opt Options) (driver.Connector, error) {
 	path := sqlitePath(u)
 	switch {
 	case path == "":
@@ -85,7 +87,7 @@ func sqliteConnector(u *url.URL, _ Options) (driver.Connector, error) {
 	case u.RawQuery != "":
 		return nil, fmt.Errorf("parameters after a file's name are not known: ?%s", u.RawQuery)
 	}
-	if err := sqliteUsable(path); err != nil {
+	if err := sqliteUsable(path, opt.Existing); err != nil {
 		return nil, err
 	}
 	return sqlite.NewConnector(sqliteDSN(path))
@@ -93,7 +95,7 @@ func sqliteConnector(u *url.URL, _ Options) (driver.Connector, error) {
 
 // sqliteUsable says in plain words what the driver would call "unable to open
 // database file".
-func sqliteUsable(path string) error {
+func sqliteUsable(path string, existing bool) error {
 	dir := filepath.Dir(path)
 	if info, err := os.Stat(dir); err != nil {
 		return fmt.Errorf("the folder of the database file: %w", err)
@@ -103,6 +105,9 @@ func sqliteUsable(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
 		return fmt.Errorf("%s is a folder, not a database file", path)
+	}
+	if errors.Is(err, fs.ErrNotExist) && existing {
+		return fmt.Errorf("there is no file %s: dbcron serve or dbcron migrate up makes it; --url names another database", path)
 	}
 	return networkFileSystem(dir)
 }

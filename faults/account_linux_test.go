@@ -86,7 +86,7 @@ func covered(s scheduler.Schedule, runs []scheduler.Run) (int64, error) {
 				if i+1 == len(runs) || !runs[i+1].Due.Equal(run.Due) {
 					break
 				}
-				if runs[i].State != "lost" {
+				if runs[i].State != "lost" && runs[i].State != "retry" {
 					return slots, fmt.Errorf("%v: attempt %d is %s, and yet there is another", run.Due, attempt, runs[i].State)
 				}
 				i++

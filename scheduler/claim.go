@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
 // A claimed run is this daemon's to execute while its lease lasts.
@@ -85,19 +86,26 @@ func (c *candidate) sort() (s slots, err error) {
 	}
 	s.runs = c.Due
 	if latest, ok := plan.Latest(c.Due, c.now); ok {
-		s.runs, s.from, s.to = latest, c.Due, c.Due
-		if last, ok := plan.Latest(c.Due, latest.Add(-time.Microsecond)); ok {
-			s.to = last
-		}
-		limit := missedLimit - 1
-		if plan.Spec().Every() > 0 {
-			limit = math.MaxInt // a division
-		}
-		s.missed = 1 + int64(plan.Count(c.Due, s.to, limit))
+		s.runs, s.from = latest, c.Due
+		s.to, s.missed = stretch(plan, c.Due, latest.Add(-time.Microsecond))
 	}
 	next, ok := plan.Next(s.runs)
 	s.next, s.exhausted = next, !ok
 	return s, nil
+}
+
+// stretch returns the last slot of those from a slot on, until a time, and how
+// many they are.
+func stretch(plan *cronspec.Schedule, from, until time.Time) (to time.Time, n int64) {
+	to = from
+	if last, ok := plan.Latest(from, until); ok {
+		to = last
+	}
+	limit := missedLimit - 1
+	if plan.Spec().Every() > 0 {
+		limit = math.MaxInt - 1 // a division
+	}
+	return to, 1 + int64(plan.Count(from, to, limit))
 }
 
 // claim takes up to limit due schedules: each moves to its next slot, and the
@@ -137,13 +145,17 @@ func (s *Scheduler) claimLocked(ctx context.Context, tx *dialect.Session, locked
 			}
 			continue
 		}
+		state, why := "missed", "no daemon was there, and free, to run it"
+		if busy[c.Name] {
+			state, why = "skipped", "the run before was still under way"
+		}
 		if sorted.missed > 0 {
-			if err := passOver(ctx, tx, c.Name, "missed", "no daemon ran", sorted.from, sorted.to, sorted.missed); err != nil {
+			if err := passOver(ctx, tx, c.Name, state, why, sorted.from, sorted.to, sorted.missed); err != nil {
 				return nil, err
 			}
 		}
 		if busy[c.Name] {
-			if err := passOver(ctx, tx, c.Name, "skipped", "the run before was still under way", sorted.runs, sorted.runs, 1); err != nil {
+			if err := passOver(ctx, tx, c.Name, state, why, sorted.runs, sorted.runs, 1); err != nil {
 				return nil, err
 			}
 		} else {
@@ -312,32 +324,47 @@ func (s *Scheduler) takeOverLocked(ctx context.Context, tx *dialect.Session, los
 	if err != nil {
 		return nil, err
 	}
-	var again, over []int64
+	ends := map[string][]int64{}
 	var begins []dialect.Args
 	for _, r := range lost {
-		if r.attempt >= s.opt.MaxAttempts && !r.handedBack {
-			// A command that takes its host down must not take all of them down.
-			// Daemons that are stopped, for an upgrade say, are no sign of that.
-			over = append(over, r.id)
-			continue
+		state, err := s.ended(ctx, tx, r)
+		if err != nil {
+			return nil, err
 		}
-		again = append(again, r.id)
-		if _, wanted := works[r.schedule]; wanted { // else it was removed, paused or failed meanwhile
+		ends[state] = append(ends[state], r.id)
+		if _, wanted := works[r.schedule]; wanted && state != "failed" { // else it was removed, paused or failed meanwhile
 			begins = append(begins, dialect.Args{"schedule": r.schedule, "due": r.due.UnixMicro(), "attempt": r.attempt + 1})
 		}
 	}
-	for _, end := range []dialect.Args{
-		{"ids": again, "state": "lost", "error": "its lease ran out: the daemon died or was cut off"},
-		{"ids": over, "state": "failed", "error": fmt.Sprintf("its lease ran out, at attempt %d of %d", s.opt.MaxAttempts, s.opt.MaxAttempts)},
-	} {
-		if len(end["ids"].([]int64)) == 0 {
-			continue
-		}
-		if _, err := tx.Exec(ctx, lose, end); err != nil {
+	why := map[string]string{
+		"lost":   "its lease ran out: the daemon died or was cut off",
+		"failed": fmt.Sprintf("its lease ran out, as that of %d daemons did before: no more attempts", s.opt.MaxAttempts-1),
+		"retry":  "handed back", // the daemon has said more
+	}
+	for state, ids := range ends {
+		if _, err := tx.Exec(ctx, lose, dialect.Args{"ids": ids, "state": state, "error": why[state]}); err != nil {
 			return nil, err
 		}
 	}
 	return s.begin(ctx, tx, begins, works, token)
+}
+
+// ended tells in which state a run ends that is taken over. A command that takes
+// its daemon or host down must not take all of them down, so attempts that died
+// are counted. Daemons that were stopped, for an upgrade say, are no sign of that.
+func (s *Scheduler) ended(ctx context.Context, tx *dialect.Session, r run) (state string, err error) {
+	if r.handedBack {
+		return "retry", nil
+	}
+	if r.attempt < s.opt.MaxAttempts {
+		return "lost", nil
+	}
+	died := 0
+	err = tx.Get(ctx, deaths, dialect.Args{"schedule": r.schedule, "due": r.due.UnixMicro()}, &died)
+	if died+1 >= s.opt.MaxAttempts {
+		return "failed", err
+	}
+	return "lost", err
 }
 
 // worksOf reads what is to be run for the schedules of runs, by name.

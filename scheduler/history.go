@@ -14,7 +14,7 @@ type Run struct {
 	Schedule string
 	Due      time.Time // the slot
 	Attempt  int       // 1, or more after a crash
-	State    string    // running, retry (the next daemon takes it over), ok, failed, lost, skipped or missed
+	State    string    // running, ok, failed, lost and retry (tried again), cancelled, skipped or missed
 
 	To    time.Time // skipped and missed: the last slot of the stretch that Due begins
 	Slots int64     // how many slots the stretch has

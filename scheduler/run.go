@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -115,7 +116,11 @@ func (s *Scheduler) record(working context.Context, e *execution, r guardian.Res
 		stmt = handBack
 	}
 	args := dialect.Args{
-		"id": e.id, "claim": e.claim, "state": state, "error": why, "output": r.Output, "exit_code": exitCode(r),
+		"id": e.id, "claim": e.claim, "state": state, "left": "running",
+		"error": why, "output": r.Output, "exit_code": exitCode(r),
+	}
+	if state == "retry" {
+		args["left"] = "retry"
 	}
 	trouble := trouble{log: s.opt.Logger, what: "recording a run"}
 	for !e.lost.Load() {
@@ -139,7 +144,8 @@ func (s *Scheduler) record(working context.Context, e *execution, r guardian.Res
 }
 
 // outcome says what a result makes of a run, and whether another daemon should
-// take it over.
+// take it over: retry, if it was handed back; lost, like that of a daemon that
+// died, if the command may have been the reason.
 func outcome(e *execution, r guardian.Result) (state, why string, back bool) {
 	switch r.Cause {
 	case guardian.Exited:
@@ -154,13 +160,19 @@ func outcome(e *execution, r guardian.Result) (state, why string, back bool) {
 		if e.stopped.Load() {
 			return "retry", "handed back: the daemon was stopped", true
 		}
-		return "failed", r.Err.Error(), false
+		if errors.Is(r.Err, guardian.ErrPast) {
+			return "retry", "handed back: the lease had ended before the command was started", true
+		}
+		return "failed", reason(r.Err), false
 	case guardian.Deadline:
-		return "retry", "killed: the lease could not be renewed in time", true
+		return "lost", "killed: the lease could not be renewed in time", true
 	case guardian.Stopped, guardian.Killed:
+		if !e.stopped.Load() { // somebody wants this command to end, not to begin again
+			return "cancelled", "stopped by a signal to its guardian", false
+		}
 		return "retry", "handed back: the daemon was stopped", true
 	default:
-		return "retry", "killed: " + r.Err.Error(), true
+		return "lost", "killed: " + reason(r.Err), true
 	}
 }
 

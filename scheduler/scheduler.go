@@ -142,6 +142,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	var keeper sync.WaitGroup
 	keeper.Go(func() { s.keep(working) })
 	s.poll(ctx, working)
+	if n := s.busy(); n > 0 {
+		s.opt.Logger.Info("stopping", "running", n, "grace", max(0, s.opt.Grace))
+	}
 	s.drain(stop)
 	stop()
 	keeper.Wait()

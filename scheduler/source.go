@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,29 +27,65 @@ type Changes struct {
 //
 // Two processes may import the same source at once.
 func Import(ctx context.Context, db *dialect.DB, source string, given []Schedule) (Changes, error) {
-	if source == "" {
-		return Changes{}, fmt.Errorf("%w: the source has no name", ErrInvalid)
-	}
-	given = slices.Clone(given)
-	names, keys := map[string]bool{}, map[string]bool{}
-	for i := range given {
-		given[i].Source = source
-		if err := given[i].check(); err != nil {
-			return Changes{}, err
-		}
-		if names[given[i].Name] || keys[given[i].Key] {
-			return Changes{}, fmt.Errorf("%w: %s is given twice", ErrInvalid, given[i].Name)
-		}
-		names[given[i].Name], keys[given[i].Key] = true, true
+	if err := CheckImport(source, given); err != nil {
+		return Changes{}, err
 	}
 	for try := 1; ; try++ {
 		changes, err := importOnce(ctx, db, source, given)
 		// A duplicate may be another process's import of the same source, which
 		// the next look will show as done. What stays one has a name that is taken.
-		if !db.Dialect.Duplicate(err) || try == 5 {
-			return changes, err
+		if again := db.Dialect.Duplicate(err) || errors.Is(err, errMoved); !again || try == 10 {
+			return changes, nameTaken(ctx, db, err)
 		}
 	}
+}
+
+// CheckImport returns what Import would refuse, without a look at the database.
+func CheckImport(source string, given []Schedule) error {
+	if source == "" {
+		return fmt.Errorf("%w: the source has no name", ErrInvalid)
+	}
+	names, keys := map[string]bool{}, map[string]bool{}
+	for _, s := range given {
+		s.Source = source
+		if err := s.check(); err != nil {
+			return err
+		}
+		if _, err := s.Slots(); err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
+		if names[s.Name] || keys[s.Key] {
+			return fmt.Errorf("%w: %s is given twice", ErrInvalid, s.Name)
+		}
+		names[s.Name], keys[s.Key] = true, true
+	}
+	return nil
+}
+
+// errMoved means that a daemon has claimed a schedule while it was changed.
+var errMoved = errors.New("the schedule has moved meanwhile")
+
+// A takenError says of a name that another schedule has it.
+type takenError struct {
+	name  string
+	cause error
+}
+
+func (e *takenError) Error() string   { return e.name + ": " + e.cause.Error() }
+func (e *takenError) Unwrap() error   { return e.cause }
+func (*takenError) Is(err error) bool { return err == ErrExists } //nolint:errorlint // the target of errors.Is itself
+
+// nameTaken puts into words who has the name.
+func nameTaken(ctx context.Context, db *dialect.DB, err error) error {
+	var taken *takenError
+	if !errors.As(err, &taken) {
+		return err
+	}
+	from := "made by hand"
+	if other, err := Get(ctx, db, taken.name); err == nil && other.Source != "" {
+		from = "from " + other.Source
+	}
+	return fmt.Errorf("%w: %s, %s", ErrExists, taken.name, from)
 }
 
 func importOnce(ctx context.Context, db *dialect.DB, source string, given []Schedule) (c Changes, err error) {
@@ -76,12 +113,13 @@ func importOnce(ctx context.Context, db *dialect.DB, source string, given []Sche
 			old[s.Key] = &stored[i]
 		}
 		// Before anything is added: a name may pass from one key to another.
-		if len(gone) > 0 {
-			if _, err := tx.Exec(ctx, removeOfSource, dialect.Args{"ids": gone, "source": source}); err != nil {
+		for part := range slices.Chunk(gone, 1000) {
+			if _, err := tx.Exec(ctx, removeOfSource, dialect.Args{"ids": part, "source": source}); err != nil {
 				return err
 			}
 		}
 		for _, s := range given {
+			s.Source = source
 			if err := importOne(ctx, db, tx, s, old[s.Key], now, &c); err != nil {
 				return err
 			}
@@ -99,7 +137,7 @@ func importOne(ctx context.Context, db *dialect.DB, tx *dialect.Session, s Sched
 	if old == nil {
 		c.Added = append(c.Added, s.Name)
 		if _, err = tx.Exec(ctx, insert, args); db.Dialect.Duplicate(err) {
-			err = fmt.Errorf("%w: %s (from elsewhere: %w)", ErrExists, s.Name, err)
+			err = &takenError{s.Name, err}
 		}
 		return err
 	}
@@ -108,7 +146,7 @@ func importOne(ctx context.Context, db *dialect.DB, tx *dialect.Session, s Sched
 	switch {
 	case !sameTimes:
 		c.Changed = append(c.Changed, s.Name)
-		_, err = tx.Exec(ctx, replan, args)
+		err = replanOne(ctx, tx, args, old, now)
 	case s.Command != old.Command || s.Stdin != old.Stdin || !maps.Equal(s.Env, old.Env):
 		c.Changed = append(c.Changed, s.Name)
 		_, err = tx.Exec(ctx, update, args)
@@ -116,6 +154,25 @@ func importOne(ctx context.Context, db *dialect.DB, tx *dialect.Session, s Sched
 		c.Unchanged++
 	}
 	return err
+}
+
+// replanOne gives a schedule other times. Slots that have come and have not been
+// run are recorded as missed: nobody would look for them any more.
+func replanOne(ctx context.Context, tx *dialect.Session, args dialect.Args, old *Schedule, now time.Time) error {
+	args["seen"] = int64(0)
+	if !old.Due.IsZero() {
+		args["seen"] = old.Due.UnixMicro()
+	}
+	n, err := tx.Exec(ctx, replan, args)
+	if err == nil && n == 0 {
+		err = errMoved
+	}
+	plan, bad := old.Slots()
+	if err != nil || bad != nil || old.State != "active" || old.Due.IsZero() || old.Due.After(now) {
+		return err
+	}
+	to, missed := stretch(plan, old.Due, now)
+	return passOver(ctx, tx, old.Name, "missed", "the schedule's times were changed before it ran", old.Due, to, missed)
 }
 
 // String tells the changes in one line, for people.

@@ -12,16 +12,17 @@ import "github.com/dbcron/dbcron/dialect"
 // state that they found in their WHERE, and go by the number of rows changed.
 var (
 	// probe tells how long there is nothing to do: three index probes, the
-	// same for any number of schedules.
+	// same for any number of schedules. What is no instant has been written by
+	// hand; it counts as due, for the claim to deal with.
 	probe = dialect.SQL("scheduler.probe", `
 		SELECT {us {now}},
-			(SELECT {us next_exec} FROM {prefix}schedule WHERE state = 'active' AND next_exec IS NOT NULL ORDER BY next_exec LIMIT 1),
-			(SELECT {us next_exec} FROM {prefix}run WHERE next_exec IS NOT NULL ORDER BY next_exec LIMIT 1),
+			(SELECT COALESCE({us next_exec}, 0) FROM {prefix}schedule WHERE state = 'active' AND next_exec IS NOT NULL ORDER BY next_exec LIMIT 1),
+			(SELECT COALESCE({us next_exec}, 0) FROM {prefix}run WHERE next_exec IS NOT NULL ORDER BY next_exec LIMIT 1),
 			(SELECT COUNT(*) FROM (SELECT id FROM {prefix}schedule WHERE state = 'active' AND next_exec IS NULL LIMIT 1) AS unplanned)`)
 
 	// due locks the schedules whose slot has come, oldest first.
 	due = dialect.SQL("scheduler.due", `
-		SELECT id, name, spec, time_zone, dst, command, stdin, env, {us COALESCE(due_at, next_exec)}, {us {now}}
+		SELECT id, name, spec, time_zone, dst, command, stdin, env, COALESCE({us due_at}, {us next_exec}, 0), {us {now}}
 		FROM {prefix}schedule
 		WHERE state = 'active' AND next_exec <= {now}
 		ORDER BY next_exec LIMIT :limit {skip_locked}`)
@@ -48,8 +49,14 @@ var (
 	// active tells which of the schedules still have a run under way. The
 	// schedules are locked, so no run of theirs can begin meanwhile; one that
 	// ends meanwhile is taken to be under way, and its successor is skipped.
+	//
+	// Few runs are under way, and the index by next_exec has only them. COALESCE
+	// keeps engines from the index by schedule, which has the whole history. Of a
+	// range with two ends PostgreSQL expects few rows, even without statistics;
+	// of IS NOT NULL it would expect all, and read the table.
 	active = dialect.SQL("scheduler.active", `
-		SELECT schedule FROM {prefix}run WHERE next_exec IS NOT NULL AND schedule IN (:names)`)
+		SELECT schedule FROM {prefix}run
+		WHERE next_exec > {time 0} AND next_exec < {time 253402300799000000} AND COALESCE(schedule, '') IN (:names)`)
 
 	// begin writes the runs of a claim. One whose slot and attempt exist
 	// already is left as it is: the key decides, not the claim.
@@ -85,6 +92,11 @@ var (
 		WHERE next_exec <= {now}
 		ORDER BY next_exec LIMIT :limit {skip_locked}`)
 
+	// deaths counts the attempts at a slot whose daemon died. The slot's last run
+	// is locked, so no attempt can be added meanwhile.
+	deaths = dialect.SQL("scheduler.deaths", `
+		SELECT COUNT(*) FROM {prefix}run WHERE schedule = :schedule AND due_at = {time :due} AND state = 'lost'`)
+
 	// byName reads what is to be run for schedules that need not be due.
 	byName = dialect.SQL("scheduler.by-name", `
 		SELECT id, name, spec, time_zone, dst, command, stdin, env, {us {now}}, {us {now}}
@@ -113,9 +125,10 @@ var (
 		WHERE id = :id AND claim = :claim AND state = 'running'`)
 
 	// handBack ends the lease of a run that this daemon will not finish, so
-	// that the next poll of any daemon takes it over.
+	// that the next poll of any daemon takes it over: as one that was handed
+	// back if it is left in the state retry, and like a crash if in running.
 	handBack = dialect.SQL("scheduler.hand-back", `
-		UPDATE {prefix}run SET state = 'retry', next_exec = {now}, error = :error, output = :output
+		UPDATE {prefix}run SET state = :left, next_exec = {now}, error = :error, output = :output
 		WHERE id = :id AND claim = :claim AND state = 'running'`)
 
 	// forget is handBack for a claim whose commit may or may not have happened.
@@ -147,7 +160,8 @@ var (
 			state, reason, COALESCE({us due_at}, 0)
 		FROM {prefix}schedule WHERE source = :source`)
 
-	// update and replan change a schedule of a source, and no other.
+	// update and replan change a schedule of a source, and no other; replan only
+	// if no daemon has moved it to another slot since it was read.
 	update = dialect.SQL("scheduler.update", `
 		UPDATE {prefix}schedule SET command = :command, stdin = :stdin, env = :env, update_time = {now}
 		WHERE id = :id AND source = :source`)
@@ -157,7 +171,7 @@ var (
 		SET command = :command, stdin = :stdin, env = :env, spec = :spec, time_zone = :zone, dst = :dst,
 			due_at = {time :due}, next_exec = {time :due}, update_time = {now}, reason = '',
 			state = CASE WHEN state = 'failed' THEN 'active' ELSE state END
-		WHERE id = :id AND source = :source`)
+		WHERE id = :id AND source = :source AND COALESCE({us due_at}, 0) = :seen`)
 
 	removeOfSource = dialect.SQL("scheduler.remove-of-source", `
 		DELETE FROM {prefix}schedule WHERE id IN (:ids) AND source = :source`)

@@ -33,6 +33,9 @@ var (
 	// must not touch it.
 	ErrNewer = errors.New("the database's schema is newer than this dbcron")
 
+	// ErrNoVersion means that a version was asked for that there is not.
+	ErrNoVersion = errors.New("there is no version")
+
 	// ErrOutdated means that migrations have yet to be run.
 	ErrOutdated = errors.New("the database's schema is not up to date: run dbcron migrate up")
 )
@@ -122,6 +125,9 @@ func Migrate(ctx context.Context, db *dialect.DB) error {
 // Down takes back the newest migration. The tables that it made are dropped,
 // with what is in them.
 func Down(ctx context.Context, db *dialect.DB) error {
+	if err := Check(ctx, db); err != nil && !errors.Is(err, ErrOutdated) {
+		return err
+	}
 	version, err := Version(ctx, db)
 	if err != nil || version == 0 {
 		return err
@@ -133,7 +139,7 @@ func Down(ctx context.Context, db *dialect.DB) error {
 func To(ctx context.Context, db *dialect.DB, version int64) error {
 	latest := Latest(db.Dialect)
 	if version < 0 || version > latest {
-		return fmt.Errorf("there is no version %d: this program knows 0 to %d", version, latest)
+		return noVersion(version, latest)
 	}
 	// A pool of one could not both hold the lock and migrate.
 	if db.Pool().Stats().MaxOpenConnections == 1 {
@@ -267,19 +273,21 @@ func files(d *dialect.Dialect, prefix, name string) ([]file, error) {
 // SQL writes the statements that bring the schema from a version to the
 // latest, the bookkeeping included, for someone who runs them by hand.
 func SQL(ctx context.Context, w io.Writer, d *dialect.Dialect, opt dialect.Options, from int64) error {
-	name := opt.Prefix
-	if name == "" {
-		name = "dbcron_"
-	}
-	prefix := name
-	if opt.Schema != "" {
-		prefix = opt.Schema + "." + name
-	}
-	all, err := files(d, prefix, name)
+	opt, prefix, err := opt.Filled(d)
 	if err != nil {
 		return err
 	}
+	all, err := files(d, prefix, opt.Prefix)
+	if err != nil {
+		return err
+	}
+	if latest := Latest(d); from < 0 || from > latest {
+		return noVersion(from, latest)
+	}
 	var out strings.Builder
+	if d.DDLInTx && from < Latest(d) {
+		out.WriteString("BEGIN;\n")
+	}
 	if from == 0 {
 		if opt.Schema != "" {
 			fmt.Fprintf(&out, "CREATE SCHEMA IF NOT EXISTS %s;\n", opt.Schema)
@@ -299,8 +307,15 @@ func SQL(ctx context.Context, w io.Writer, d *dialect.Dialect, opt dialect.Optio
 		fmt.Fprintf(&out, "\n-- %05d %s\n%s\nINSERT INTO %smigration (version_id, is_applied) VALUES (%d, TRUE);\n",
 			m.Version, m.Name, strings.TrimSpace(up), prefix, m.Version)
 	}
+	if d.DDLInTx && from < Latest(d) {
+		out.WriteString("COMMIT;\n")
+	}
 	_, err = io.WriteString(w, out.String())
 	return err
+}
+
+func noVersion(version, latest int64) error {
+	return fmt.Errorf("%w %d: this program knows 0 to %d", ErrNoVersion, version, latest)
 }
 
 // versionTable asks goose for the statement that makes its table, by letting

@@ -4,54 +4,51 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
 
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/scheduler/cronspec"
 	"github.com/dbcron/dbcron/scheduler/crontab"
 )
 
-// crontabSource is how the schedules of a file know it: by its whole path, so
-// that daemons on several hosts that have the same file at the same place
-// import one set of schedules.
-func crontabSource(file string) (string, error) {
-	whole, err := filepath.Abs(file)
-	return "crontab:" + whole, err
-}
-
-// readCrontab returns a file's schedules, or all that is wrong with it.
-func readCrontab(file, zone string) ([]scheduler.Schedule, error) {
-	data, err := os.ReadFile(file)
+// readCrontab returns the schedules of the file that the flags name, or all that
+// is wrong with it. It fills in the source: schedules are known by the file's
+// whole path, so that daemons on several hosts that have the same file at the
+// same place import one set of schedules.
+func readCrontab(f *serveFlags) ([]scheduler.Schedule, error) {
+	if _, err := cronspec.New("@daily", f.zone, ""); err != nil {
+		return nil, usagef("--tz: %v", err)
+	}
+	data, err := os.ReadFile(f.crontab)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := crontab.Parse(file, data)
+	entries, err := crontab.Parse(f.crontab, data)
 	if err != nil {
-		return nil, fmt.Errorf("%w%w", errSilent{errUsage}, err)
+		return nil, usagef("%w", err)
 	}
-	source, err := crontabSource(file)
-	if err != nil {
-		return nil, err
+	if f.source == "" {
+		whole, err := filepath.Abs(f.crontab)
+		if err != nil {
+			return nil, err
+		}
+		f.source = "crontab:" + whole
 	}
 	given := make([]scheduler.Schedule, len(entries))
 	for i, e := range entries {
 		given[i] = scheduler.Schedule{
-			Name: cmp.Or(e.Name, lineName(source, e)), Key: e.Key,
-			Spec: e.Spec, Zone: cmp.Or(e.Zone, zone), Command: e.Command, Stdin: e.Stdin, Env: map[string]string{},
+			Name: cmp.Or(e.Name, lineName(f.source, e)), Key: e.Key,
+			Spec: e.Spec, Zone: cmp.Or(e.Zone, f.zone), Command: e.Command, Stdin: e.Stdin, Env: map[string]string{},
 		}
 		for _, pair := range e.Env {
 			name, value, _ := strings.Cut(pair, "=")
 			given[i].Env[name] = value
 		}
-		// The parser has checked the rest, but does not know the zone from outside.
-		if _, err := given[i].Slots(); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", file, e.Line, err)
-		}
 	}
-	return given, nil
+	return given, scheduler.CheckImport(f.source, given)
 }
 
 // lineName names a line that has no name: by the command's first word, and a
@@ -68,7 +65,7 @@ func lineName(source string, e crontab.Entry) string {
 		word = word[:40]
 	}
 	sum := sha256.Sum256([]byte(source + "\n" + e.Key))
-	return cmp.Or(word, "line") + "-" + hex.EncodeToString(sum[:4])
+	return cmp.Or(word, "line") + "-" + hex.EncodeToString(sum[:6])
 }
 
 // hostZone finds the name of this host's time zone, or UTC. Go knows the zone

@@ -75,13 +75,28 @@ func (p *program) options() dialect.Options {
 
 // open connects, and waits for a database that does not answer yet.
 func (p *program) open(ctx context.Context) (*dialect.DB, error) {
-	return p.connect(ctx, dialect.Open)
+	return p.connect(ctx, p.options(), dialect.Open)
 }
 
-func (p *program) connect(ctx context.Context, open func(context.Context, string, dialect.Options) (*dialect.DB, error)) (*dialect.DB, error) {
+// existing is options for commands that make no database: a file's name that is
+// mistyped must not become an empty database.
+func (p *program) existing() dialect.Options {
+	o := p.options()
+	o.Existing = true
+	return o
+}
+
+func (p *program) connect(ctx context.Context, opt dialect.Options, open func(context.Context, string, dialect.Options) (*dialect.DB, error)) (*dialect.DB, error) {
 	rawURL, err := p.databaseURL()
 	if err != nil {
 		return nil, err
+	}
+	d, err := dialect.ForURL(rawURL)
+	if err != nil {
+		return nil, usagef("%v", err)
+	}
+	if _, _, err := opt.Filled(d); err != nil {
+		return nil, usagef("%v", err)
 	}
 	told := false
 	wait := backoff.NewExponentialBackOff()
@@ -90,7 +105,7 @@ func (p *program) connect(ctx context.Context, open func(context.Context, string
 		// One attempt must not take all the time: a host may drop packets.
 		attempt, cancel := context.WithTimeout(ctx, min(max(p.connectTimeout, time.Second), 10*time.Second))
 		defer cancel()
-		db, err := open(attempt, rawURL, p.options())
+		db, err := open(attempt, rawURL, opt)
 		if err != nil && !dialect.Unavailable(err) {
 			return nil, backoff.Permanent(err)
 		}
@@ -109,7 +124,7 @@ func (p *program) connect(ctx context.Context, open func(context.Context, string
 // with opens the database, checks that its tables are the right ones, and
 // closes it when f is done.
 func (p *program) with(ctx context.Context, f func(db *dialect.DB) error) (err error) {
-	db, err := p.open(ctx)
+	db, err := p.connect(ctx, p.existing(), dialect.Open)
 	if err != nil {
 		return err
 	}

@@ -67,10 +67,10 @@ func (p *program) examine(ctx context.Context) []checkRow {
 	if err != nil {
 		return []checkRow{{"url", "failed", err.Error(), "set DBCRON_DATABASE_URL"}}
 	}
-	db, err := p.connect(ctx, dialect.Connect)
+	db, err := p.connect(ctx, p.existing(), dialect.Connect)
 	if err != nil {
 		return []checkRow{{"reachable", "failed", err.Error(), "start the database, or correct the URL; " +
-			"then look at firewall, user and password"}}
+			"then look at user and password, firewall, and the rights on files"}}
 	}
 	defer db.Close()
 	rows := []checkRow{{"reachable", "ok", dialect.Redact(rawURL), ""}}
@@ -85,7 +85,7 @@ func (p *program) examine(ctx context.Context) []checkRow {
 		}
 		rows = append(rows, row)
 	}
-	return append(rows, examineSchema(ctx, db), examineClock(ctx, db))
+	return append(rows, examineSchema(ctx, db), examineTables(ctx, db), examineClock(ctx, db))
 }
 
 func examineSchema(ctx context.Context, db *dialect.DB) checkRow {
@@ -101,6 +101,22 @@ func examineSchema(ctx context.Context, db *dialect.DB) checkRow {
 		row.Status, row.Advice = "failed", fmt.Sprintf("use a dbcron that knows version %d", version)
 	}
 	return row
+}
+
+// examineTables reads from them: a version table alone makes no schema.
+func examineTables(ctx context.Context, db *dialect.DB) checkRow {
+	_, err := scheduler.List(ctx, db, "", 1)
+	if err == nil {
+		_, err = scheduler.History(ctx, db, "", 1)
+	}
+	switch {
+	case err == nil:
+		return checkRow{"tables", "ok", "they can be read", ""}
+	case db.Dialect.Missing(err):
+		return checkRow{"tables", "failed", err.Error(), "run dbcron migrate up; if that finds nothing to do, the tables were " +
+			"dropped by hand: dbcron migrate to 0, then up"}
+	}
+	return checkRow{"tables", "failed", err.Error(), "give this user the rights in docs/grants.md"}
 }
 
 // examineClock compares the clocks. The database's decides; the host's is only

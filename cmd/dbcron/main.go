@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/sqlschema"
 )
 
 // version is set by the linker: see `make dist`.
@@ -68,9 +69,10 @@ func run(ctx context.Context, p *program, args []string) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintln(p.err, "dbcron: "+strings.TrimSpace(err.Error()))
+	// Drivers indent the lines of one message; separate errors begin their lines.
+	fmt.Fprintln(p.err, "dbcron: "+strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n\t", " "))
 	switch {
-	case errors.Is(err, errUsage), errors.Is(err, scheduler.ErrInvalid):
+	case errors.Is(err, errUsage), errors.Is(err, scheduler.ErrInvalid), errors.Is(err, sqlschema.ErrNoVersion):
 		return exitUsage
 	case errors.Is(err, scheduler.ErrNotFound):
 		return exitNotFound
@@ -117,7 +119,7 @@ func strictArgs(c *cobra.Command) {
 	}
 	c.Args = func(c *cobra.Command, args []string) error {
 		if err := check(c, args); err != nil {
-			return usagef("%s: %v", c.CommandPath(), err)
+			return usagef("%v", err)
 		}
 		return nil
 	}

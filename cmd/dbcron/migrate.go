@@ -126,7 +126,10 @@ bookkeeping included. The database is not opened; its URL says which engine.`,
 			if err != nil {
 				return usagef("%v", err)
 			}
-			return sqlschema.SQL(c.Context(), p.out, d, p.options(), from)
+			if err := sqlschema.SQL(c.Context(), p.out, d, p.options(), from); err != nil {
+				return usagef("%v", err)
+			}
+			return nil
 		},
 	}
 	c.Flags().Int64Var(&from, "from", 0, "the version that the tables are at")

@@ -88,8 +88,8 @@ the daemon, and an environment of its own: see docs/operations.md.`,
 			if err := needExpr(c); err != nil {
 				return err
 			}
-			if c.ArgsLenAtDash() > 1 {
-				return usagef("one name goes before --, and %d words are there", c.ArgsLenAtDash())
+			if c.ArgsLenAtDash() != 1 {
+				return usagef("one name goes before --, and the command after it: %s", c.Use)
 			}
 			s.Name, s.Command, s.Env = args[0], shellLine(args[1:]), map[string]string{}
 			for _, pair := range env {
@@ -163,6 +163,9 @@ func (p *program) scheduleNext() *cobra.Command {
 					return usagef("--from %q is not a time as in RFC 3339, such as 2026-03-28T00:00:00Z", from)
 				}
 			}
+			if at.Year() < 2 {
+				return usagef("--from %s: slots are known from the year 2 on", from)
+			}
 			if n < 1 || n > 10_000 {
 				return usagef("-n %d: from 1 to 10000 slots can be had", n)
 			}
@@ -186,7 +189,7 @@ func (p *program) printSlots(plan *cronspec.Schedule, at time.Time, n int, outpu
 		if !ok {
 			break
 		}
-		times = append(times, next.In(plan.Location()).Format(time.RFC3339))
+		times = append(times, shown(next, plan.Location()))
 		at = next
 	}
 	if output == "json" {
@@ -204,6 +207,16 @@ func (p *program) printSlots(plan *cronspec.Schedule, at time.Time, n int, outpu
 		}
 	}
 	return nil
+}
+
+// shown is an instant with its wall time, or in UTC where the zone's offset has
+// seconds, as local mean times have: RFC 3339 cannot write these.
+func shown(t time.Time, zone *time.Location) string {
+	local := t.In(zone)
+	if _, offset := local.Zone(); offset%60 != 0 {
+		local = t.UTC()
+	}
+	return local.Format(time.RFC3339)
 }
 
 type runRow struct {

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"os/user"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,10 +20,10 @@ import (
 )
 
 type serveFlags struct {
-	crontab, zone string
-	check         bool
-	noMigrate     bool
-	node, logs    string
+	crontab, source, zone string
+	check                 bool
+	noMigrate             bool
+	node, logs            string
 
 	options scheduler.Options
 }
@@ -46,7 +49,8 @@ this daemon: see docs/grants.md.`,
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.crontab, "crontab", "", "file in the format of crontab(5) to import")
-	flags.StringVar(&f.zone, "tz", "", "time zone of the crontab where it has no CRON_TZ (default: this host's, as with cron)")
+	flags.StringVar(&f.source, "source", "", "what the crontab's schedules are known by (default: its whole path)")
+	flags.StringVar(&f.zone, "tz", "", "time zone of the crontab where it has no CRON_TZ (default: UTC)")
 	flags.BoolVar(&f.check, "check", false, "only check the crontab, and exit")
 	flags.BoolVar(&f.noMigrate, "no-migrate", false, "leave the tables as they are; fail if they are not up to date")
 	flags.StringVar(&f.node, "node", "", "name of this daemon in the history (default: host name and process id)")
@@ -59,15 +63,15 @@ this daemon: see docs/grants.md.`,
 }
 
 func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
-	if f.zone == "" {
-		f.zone = hostZone()
-	}
 	if f.check && f.crontab == "" {
 		return usagef("--check needs --crontab")
 	}
+	if f.options.Lease <= 0 || f.options.Poll <= 0 || f.options.MaxRuns <= 0 {
+		return usagef("--lease, --poll and --max-runs must be more than 0")
+	}
 	var given []scheduler.Schedule
 	if f.crontab != "" {
-		if given, err = readCrontab(f.crontab, f.zone); err != nil {
+		if given, err = readCrontab(&f); err != nil {
 			return err
 		}
 	}
@@ -102,7 +106,7 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, giv
 		}
 	}
 	if f.crontab != "" {
-		if err := importCrontab(ctx, db, f.crontab, given, log); err != nil {
+		if err := importCrontab(ctx, db, &f, given, log); err != nil {
 			return err
 		}
 	}
@@ -111,8 +115,10 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, giv
 		return err
 	}
 	ended := make(chan struct{})
+	var obeying sync.WaitGroup
+	defer obeying.Wait()
 	defer close(ended)
-	go p.obey(ctx, s, db, f, log, ended)
+	obeying.Go(func() { p.obey(ctx, s, db, f, log, ended) })
 	log.Info("serving", "database", db.Dialect.Name, "node", s.Owner(), "version", version)
 	return s.Run(ctx)
 }
@@ -133,27 +139,33 @@ func (p *program) obey(ctx context.Context, s *scheduler.Scheduler, db *dialect.
 				log.Info("SIGHUP: there is no --crontab to import again")
 				continue
 			}
-			given, err := readCrontab(f.crontab, f.zone)
+			given, err := readCrontab(&f)
 			if err == nil {
-				err = importCrontab(ctx, db, f.crontab, given, log)
+				err = importCrontab(ctx, db, &f, given, log)
 			}
-			if err != nil {
+			if err != nil && ctx.Err() == nil {
 				log.Error("the crontab was not imported; the schedules stay as they were", "err", err)
 			}
 		}
 	}
 }
 
-func importCrontab(ctx context.Context, db *dialect.DB, file string, given []scheduler.Schedule, log *slog.Logger) error {
-	source, err := crontabSource(file)
-	if err != nil {
-		return err
+func importCrontab(ctx context.Context, db *dialect.DB, f *serveFlags, given []scheduler.Schedule, log *slog.Logger) error {
+	changes, err := scheduler.Import(ctx, db, f.source, given)
+	if errors.Is(err, scheduler.ErrExists) {
+		return fmt.Errorf("%s: %w; give one of the two another name, or delete the other (if this file was moved: --source keeps what it was known by)",
+			f.crontab, err)
 	}
-	changes, err := scheduler.Import(ctx, db, source, given)
 	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+		return fmt.Errorf("%s: %w", f.crontab, err)
 	}
-	log.Info("crontab "+file, "schedules", changes.String())
+	log.Info("crontab "+f.crontab, "schedules", changes.String())
+	if len(given) == 0 && len(changes.Removed) > 0 {
+		log.Warn("the crontab is empty: all its schedules were removed", "removed", len(changes.Removed))
+	}
+	if zone := hostZone(); f.zone == "" && zone != "UTC" && zone != "Etc/UTC" && len(given) > 0 {
+		log.Info("times without CRON_TZ are read as UTC, the same on every host; --tz or CRON_TZ names another zone", "this host's", zone)
+	}
 	return nil
 }
 
@@ -173,15 +185,15 @@ func (p *program) schedulerOptions(f serveFlags, log *slog.Logger) scheduler.Opt
 	if o.Grace <= 0 {
 		o.Grace = -1 // none, where 0 would be the default
 	}
-	home := p.getenv("HOME")
+	// As cron does: the user's own, also where the environment has neither.
+	home, name := p.getenv("HOME"), p.getenv("LOGNAME")
+	if self, err := user.Current(); err == nil {
+		home, name = cmp.Or(home, self.HomeDir), cmp.Or(name, self.Username)
+	}
 	if info, err := os.Stat(home); err != nil || !info.IsDir() || !filepath.IsAbs(home) {
 		home = "/"
 	}
-	user := p.getenv("USER")
-	if user == "" {
-		user = p.getenv("LOGNAME")
-	}
 	o.Dir = home
-	o.Env = []string{"HOME=" + home, "PATH=/usr/local/bin:/usr/bin:/bin", "SHELL=/bin/sh", "LOGNAME=" + user, "USER=" + user}
+	o.Env = []string{"HOME=" + home, "PATH=/usr/local/bin:/usr/bin:/bin", "SHELL=/bin/sh", "LOGNAME=" + name, "USER=" + name}
 	return o
 }

@@ -26,7 +26,12 @@ CREATE TABLE dbcron_run (
   PRIMARY KEY (id),
   UNIQUE KEY dbcron_run_slot (schedule,due_at,attempt),
   KEY dbcron_run_next (next_exec),
-  KEY dbcron_run_claim (claim)
+  KEY dbcron_run_claim (claim),
+  CONSTRAINT dbcron_run_due_at CHECK (due_at between '1971-01-01' and '9999-12-30'),
+  CONSTRAINT dbcron_run_due_to CHECK (due_to between '1971-01-01' and '9999-12-30'),
+  CONSTRAINT dbcron_run_next_exec CHECK (next_exec between '1971-01-01' and '9999-12-30'),
+  CONSTRAINT dbcron_run_started_at CHECK (started_at between '1971-01-01' and '9999-12-30'),
+  CONSTRAINT dbcron_run_finished_at CHECK (finished_at between '1971-01-01' and '9999-12-30')
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What became of each slot: one row for each attempt, or for a stretch of slots that did not run';
 
 CREATE TABLE dbcron_schedule (
@@ -49,5 +54,9 @@ CREATE TABLE dbcron_schedule (
   PRIMARY KEY (id),
   UNIQUE KEY dbcron_schedule_name (name),
   UNIQUE KEY dbcron_schedule_source (source,source_key),
-  KEY dbcron_schedule_next (state,next_exec)
+  KEY dbcron_schedule_next (state,next_exec),
+  CONSTRAINT dbcron_schedule_due_at CHECK (due_at between '1971-01-01' and '9999-12-30'),
+  CONSTRAINT dbcron_schedule_next_exec CHECK (next_exec between '1971-01-01' and '9999-12-30'),
+  CONSTRAINT dbcron_schedule_order CHECK (due_at <= next_exec),
+  CONSTRAINT dbcron_schedule_named CHECK (name <> '')
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What runs when. A row with next_exec NULL and state active is planned by the next daemon';

@@ -23,8 +23,13 @@ CREATE TABLE dbcron_run (
     exit_code integer -- Of the command; 128 + signal if a signal ended it
     error text NOT NULL DEFAULT ''::text -- Why it did not end well
     output text NOT NULL DEFAULT ''::text -- Standard output and error, head and tail
+    CONSTRAINT dbcron_run_due_at CHECK (((due_at >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (due_at <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
+    CONSTRAINT dbcron_run_due_to CHECK (((due_to >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (due_to <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
+    CONSTRAINT dbcron_run_finished_at CHECK (((finished_at >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (finished_at <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
+    CONSTRAINT dbcron_run_next_exec CHECK (((next_exec >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (next_exec <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
     CONSTRAINT dbcron_run_pkey PRIMARY KEY (id)
     CONSTRAINT dbcron_run_slot UNIQUE (schedule, due_at, attempt)
+    CONSTRAINT dbcron_run_started_at CHECK (((started_at >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (started_at <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
     CONSTRAINT dbcron_run_state_check CHECK (((state)::text = ANY ((ARRAY['running'::character varying, 'retry'::character varying, 'ok'::character varying, 'failed'::character varying, 'timeout'::character varying, 'lost'::character varying, 'cancelled'::character varying, 'skipped'::character varying, 'missed'::character varying])::text[])))
 ) WITH (autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_cost_delay=0); -- What became of each slot: one row for each attempt, or for a stretch of slots that did not run
 CREATE INDEX dbcron_run_claim ON public.dbcron_run USING btree (claim) WHERE (claim IS NOT NULL);
@@ -47,7 +52,11 @@ CREATE TABLE dbcron_schedule (
     next_exec timestamp(6) with time zone -- When a daemon may claim that slot
     insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the schedule was made
     update_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row last changed
+    CONSTRAINT dbcron_schedule_due_at CHECK (((due_at >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (due_at <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
     CONSTRAINT dbcron_schedule_name UNIQUE (name)
+    CONSTRAINT dbcron_schedule_named CHECK (((name)::text <> ''::text))
+    CONSTRAINT dbcron_schedule_next_exec CHECK (((next_exec >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (next_exec <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
+    CONSTRAINT dbcron_schedule_order CHECK ((due_at <= next_exec))
     CONSTRAINT dbcron_schedule_pkey PRIMARY KEY (id)
     CONSTRAINT dbcron_schedule_source UNIQUE (source, source_key)
     CONSTRAINT dbcron_schedule_state_check CHECK (((state)::text = ANY ((ARRAY['active'::character varying, 'paused'::character varying, 'failed'::character varying])::text[])))

@@ -22,7 +22,12 @@ CREATE TABLE dbcron_run ( -- What became of each slot: one row for each attempt,
     exit_code   INTEGER, -- Of the command; 128 + signal if a signal ended it
     error       TEXT NOT NULL DEFAULT '', -- Why it did not end well
     output      TEXT NOT NULL DEFAULT '', -- Standard output and error, head and tail
-    CONSTRAINT dbcron_run_slot UNIQUE (schedule, due_at, attempt)
+    CONSTRAINT dbcron_run_slot UNIQUE (schedule, due_at, attempt),
+    CONSTRAINT dbcron_run_due_at CHECK (due_at BETWEEN '1971-01-01' AND '9999-12-30' AND due_at IS strftime('%Y-%m-%d %H:%M:%f', due_at)),
+    CONSTRAINT dbcron_run_due_to CHECK (due_to BETWEEN '1971-01-01' AND '9999-12-30' AND due_to IS strftime('%Y-%m-%d %H:%M:%f', due_to)),
+    CONSTRAINT dbcron_run_next_exec CHECK (next_exec BETWEEN '1971-01-01' AND '9999-12-30' AND next_exec IS strftime('%Y-%m-%d %H:%M:%f', next_exec)),
+    CONSTRAINT dbcron_run_started_at CHECK (started_at BETWEEN '1971-01-01' AND '9999-12-30' AND started_at IS strftime('%Y-%m-%d %H:%M:%f', started_at)),
+    CONSTRAINT dbcron_run_finished_at CHECK (finished_at BETWEEN '1971-01-01' AND '9999-12-30' AND finished_at IS strftime('%Y-%m-%d %H:%M:%f', finished_at))
 );
 
 CREATE INDEX dbcron_run_claim ON dbcron_run (claim) WHERE claim IS NOT NULL;
@@ -47,7 +52,11 @@ CREATE TABLE dbcron_schedule ( -- What runs when. A row with next_exec NULL and 
     insert_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the schedule was made
     update_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
     CONSTRAINT dbcron_schedule_name UNIQUE (name),
-    CONSTRAINT dbcron_schedule_source UNIQUE (source, source_key)
+    CONSTRAINT dbcron_schedule_source UNIQUE (source, source_key),
+    CONSTRAINT dbcron_schedule_due_at CHECK (due_at BETWEEN '1971-01-01' AND '9999-12-30' AND due_at IS strftime('%Y-%m-%d %H:%M:%f', due_at)),
+    CONSTRAINT dbcron_schedule_next_exec CHECK (next_exec BETWEEN '1971-01-01' AND '9999-12-30' AND next_exec IS strftime('%Y-%m-%d %H:%M:%f', next_exec)),
+    CONSTRAINT dbcron_schedule_order CHECK (due_at <= next_exec),
+    CONSTRAINT dbcron_schedule_named CHECK (name <> '')
 );
 
 CREATE INDEX dbcron_schedule_next ON dbcron_schedule (state, next_exec);

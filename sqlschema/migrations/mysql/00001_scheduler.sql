@@ -1,4 +1,6 @@
 -- +goose Up
+-- What is no instant (zero dates, infinity, text) is refused here: a poll asks
+-- for the smallest next_exec, and must be able to read it.
 -- MySQL commits each CREATE TABLE at once. IF NOT EXISTS lets a migration that
 -- died half way be run again.
 CREATE TABLE IF NOT EXISTS {prefix}schedule (
@@ -20,7 +22,11 @@ CREATE TABLE IF NOT EXISTS {prefix}schedule (
     update_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row last changed',
     UNIQUE KEY {name}schedule_name (name),
     UNIQUE KEY {name}schedule_source (source, source_key),
-    KEY {name}schedule_next (state, next_exec)
+    KEY {name}schedule_next (state, next_exec),
+    CONSTRAINT {name}schedule_due_at CHECK (due_at BETWEEN '1971-01-01' AND '9999-12-30'),
+    CONSTRAINT {name}schedule_next_exec CHECK (next_exec BETWEEN '1971-01-01' AND '9999-12-30'),
+    CONSTRAINT {name}schedule_order CHECK (due_at <= next_exec),
+    CONSTRAINT {name}schedule_named CHECK (name <> '')
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
   COMMENT 'What runs when. A row with next_exec NULL and state active is planned by the next daemon';
 
@@ -43,7 +49,12 @@ CREATE TABLE IF NOT EXISTS {prefix}run (
     output      MEDIUMTEXT NOT NULL DEFAULT ('') COMMENT 'Standard output and error, head and tail',
     UNIQUE KEY {name}run_slot (schedule, due_at, attempt),
     KEY {name}run_next (next_exec),
-    KEY {name}run_claim (claim)
+    KEY {name}run_claim (claim),
+    CONSTRAINT {name}run_due_at CHECK (due_at BETWEEN '1971-01-01' AND '9999-12-30'),
+    CONSTRAINT {name}run_due_to CHECK (due_to BETWEEN '1971-01-01' AND '9999-12-30'),
+    CONSTRAINT {name}run_next_exec CHECK (next_exec BETWEEN '1971-01-01' AND '9999-12-30'),
+    CONSTRAINT {name}run_started_at CHECK (started_at BETWEEN '1971-01-01' AND '9999-12-30'),
+    CONSTRAINT {name}run_finished_at CHECK (finished_at BETWEEN '1971-01-01' AND '9999-12-30')
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
   COMMENT 'What became of each slot: one row for each attempt, or for a stretch of slots that did not run';
 

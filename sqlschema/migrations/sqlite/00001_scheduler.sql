@@ -1,4 +1,6 @@
 -- +goose Up
+-- What is no instant (zero dates, infinity, text) is refused here: a poll asks
+-- for the smallest next_exec, and must be able to read it.
 CREATE TABLE {prefix}schedule ( -- What runs when. A row with next_exec NULL and state active is planned by the next daemon
     id          INTEGER PRIMARY KEY AUTOINCREMENT, -- Grows with each schedule that is made
     name        TEXT NOT NULL, -- Compared by bytes; in the history of runs too
@@ -17,7 +19,11 @@ CREATE TABLE {prefix}schedule ( -- What runs when. A row with next_exec NULL and
     insert_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the schedule was made
     update_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
     CONSTRAINT {name}schedule_name UNIQUE (name),
-    CONSTRAINT {name}schedule_source UNIQUE (source, source_key)
+    CONSTRAINT {name}schedule_source UNIQUE (source, source_key),
+    CONSTRAINT {name}schedule_due_at CHECK (due_at BETWEEN '1971-01-01' AND '9999-12-30' AND due_at IS strftime('%Y-%m-%d %H:%M:%f', due_at)),
+    CONSTRAINT {name}schedule_next_exec CHECK (next_exec BETWEEN '1971-01-01' AND '9999-12-30' AND next_exec IS strftime('%Y-%m-%d %H:%M:%f', next_exec)),
+    CONSTRAINT {name}schedule_order CHECK (due_at <= next_exec),
+    CONSTRAINT {name}schedule_named CHECK (name <> '')
 );
 
 CREATE INDEX {name}schedule_next ON {prefix}schedule (state, next_exec);
@@ -39,7 +45,12 @@ CREATE TABLE {prefix}run ( -- What became of each slot: one row for each attempt
     exit_code   INTEGER, -- Of the command; 128 + signal if a signal ended it
     error       TEXT NOT NULL DEFAULT '', -- Why it did not end well
     output      TEXT NOT NULL DEFAULT '', -- Standard output and error, head and tail
-    CONSTRAINT {name}run_slot UNIQUE (schedule, due_at, attempt)
+    CONSTRAINT {name}run_slot UNIQUE (schedule, due_at, attempt),
+    CONSTRAINT {name}run_due_at CHECK (due_at BETWEEN '1971-01-01' AND '9999-12-30' AND due_at IS strftime('%Y-%m-%d %H:%M:%f', due_at)),
+    CONSTRAINT {name}run_due_to CHECK (due_to BETWEEN '1971-01-01' AND '9999-12-30' AND due_to IS strftime('%Y-%m-%d %H:%M:%f', due_to)),
+    CONSTRAINT {name}run_next_exec CHECK (next_exec BETWEEN '1971-01-01' AND '9999-12-30' AND next_exec IS strftime('%Y-%m-%d %H:%M:%f', next_exec)),
+    CONSTRAINT {name}run_started_at CHECK (started_at BETWEEN '1971-01-01' AND '9999-12-30' AND started_at IS strftime('%Y-%m-%d %H:%M:%f', started_at)),
+    CONSTRAINT {name}run_finished_at CHECK (finished_at BETWEEN '1971-01-01' AND '9999-12-30' AND finished_at IS strftime('%Y-%m-%d %H:%M:%f', finished_at))
 );
 
 CREATE INDEX {name}run_next ON {prefix}run (next_exec) WHERE next_exec IS NOT NULL;

@@ -1,0 +1,241 @@
+package scheduler
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+// An explainer asks for the plan of each query instead of its answer.
+type explainer struct{ *sql.Conn }
+
+func (x explainer) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	rows, err := x.Conn.QueryContext(ctx, "EXPLAIN QUERY PLAN "+query, args...)
+	if err != nil { // most engines do without the two words
+		rows, err = x.Conn.QueryContext(ctx, "EXPLAIN "+query, args...)
+	}
+	return rows, err
+}
+
+// A line of a plan, by the names of its columns.
+type planLine map[string]string
+
+func scanPlan(rows *sql.Rows) (planLine, error) {
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	values, dest := make([]sql.NullString, len(columns)), make([]any, len(columns))
+	for i := range values {
+		dest[i] = &values[i]
+	}
+	line := planLine{}
+	err = rows.Scan(dest...)
+	for i, name := range columns {
+		line[name] = values[i].String
+	}
+	return line, err
+}
+
+// The ways in which engines say that they read a whole table, or a whole index.
+// An index of what is running, and nothing else, is small.
+var (
+	scansTable = regexp.MustCompile(`Seq Scan on \S*_(schedule|run)\b|SCAN \S*_(schedule|run)\b`)
+	scansSmall = regexp.MustCompile(`SCAN \S*_run USING (COVERING )?INDEX \S*run_next\b`)
+)
+
+// wrong tells whether a line of a plan is bad. Engines that say how many rows
+// are read do not count in that a LIMIT ends it, if nothing has to be sorted.
+func (l planLine) wrong(limited bool) bool {
+	for _, text := range l {
+		if scansTable.MatchString(text) && !scansSmall.MatchString(text) {
+			return true
+		}
+	}
+	kind, ok := l["type"]
+	if table := l["table"]; !ok || !strings.HasSuffix(table, "schedule") && !strings.HasSuffix(table, "run") {
+		return false
+	}
+	sorted := strings.Contains(l["Extra"], "filesort") || strings.Contains(l["Extra"], "temporary")
+	rows, err := strconv.Atoi(l["rows"])
+	many := err == nil && rows > 20*batch
+	return kind == "ALL" || kind == "index" || many && (sorted || !limited)
+}
+
+// hot lists the statements that daemons execute again and again, with
+// arguments for the tables of grow.
+func hot(ids []int64, names []string) map[*dialect.Stmt]dialect.Args {
+	moves := make([]dialect.Args, len(ids))
+	for i, id := range ids {
+		moves[i] = dialect.Args{"id": id, "due": at(0).UnixMicro()}
+	}
+	return map[*dialect.Stmt]dialect.Args{
+		probe:     {},
+		due:       {"limit": len(ids)},
+		unplanned: {"limit": len(ids)},
+		expired:   {"limit": len(ids)},
+		active:    {"names": names},
+		byName:    {"names": names},
+		begun:     {"claim": "nobody's"},
+		move:      {"rows": moves},
+		disable:   {"id": ids[0], "reason": ""},
+		newest:    {"schedule": names[0], "from": at(0).UnixMicro()},
+		lengthen:  {"id": ids[0], "state": "missed", "to": at(0).UnixMicro(), "slots": 1},
+		lose:      {"ids": ids, "state": "lost", "error": ""},
+		renew:     {"ids": ids, "owner": "nobody", "lease": 1},
+		finish:    {"id": ids[0], "claim": "nobody's", "state": "ok", "exit_code": 0, "error": "", "output": ""},
+		handBack:  {"id": ids[0], "claim": "nobody's", "left": "retry", "error": "", "output": ""},
+		forget:    {"claim": "nobody's"},
+		history:   {"schedule": names[0], "limit": 10},
+		get:       {"name": names[0]},
+		list:      {"after": names[0], "limit": 10},
+		ofSource:  {"source": "no such file"},
+		remove:    {"name": "no such name"},
+	}
+}
+
+// grow fills the tables: schedules that are due in an hour, and a long history
+// of some of them.
+func grow(t *testing.T, db *dbtest.DB) {
+	t.Helper()
+	var now int64
+	if err := db.Get(t.Context(), instant, nil, &now); err != nil {
+		t.Fatal(err)
+	}
+	size := 64_000
+	if db.Dialect.SkipLocked == "" {
+		size = 4_000 // embedded: its planner does not look at the size, and this process does all the work
+	}
+	addMany(t, db, 1000, "@every 1h", instantOf(now+3600_000_000))
+	for n := 1000; n < size; n *= 2 {
+		db.Do(t, `INSERT INTO {prefix}schedule (name, spec, command, due_at, next_exec)
+			SELECT CONCAT(name, CAST(:more AS CHAR(8))), spec, command, due_at, next_exec FROM {prefix}schedule`, dialect.Args{"more": fmt.Sprintf("-%d", n)})
+	}
+	db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at)
+		SELECT name, due_at, 1, 'ok', due_at, due_at FROM {prefix}schedule ORDER BY id LIMIT 1000`, nil)
+	for n := 1000; n < size; n *= 2 {
+		db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at)
+			SELECT schedule, due_at, attempt + :more, state, started_at, finished_at FROM {prefix}run`, dialect.Args{"more": n})
+	}
+}
+
+// analyze gathers statistics, in the words of whichever engine it is.
+func analyze(t *testing.T, db *dbtest.DB) {
+	t.Helper()
+	for _, table := range []string{"schedule", "run"} {
+		if _, err := db.Exec(t.Context(), dialect.Unlisted("ANALYZE {prefix}"+table), nil); err == nil {
+			continue
+		}
+		db.List(t, "ANALYZE TABLE {prefix}"+table, nil)
+	}
+}
+
+// some is a batch of ids and names of schedules.
+func some() (ids []int64, names []string) {
+	for i := range batch {
+		ids, names = append(ids, int64(100*i+1)), append(names, fmt.Sprintf("s%05d", 10*i))
+	}
+	return ids, names
+}
+
+// No statement that a daemon executes again and again reads a whole table: with
+// and without statistics, whether anything is due, running and expired or not.
+func TestPlans(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c, err := db.Pool().Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		check := func(when string) {
+			t.Helper()
+			ids, names := some()
+			for stmt, args := range hot(ids, names) {
+				plan, err := dialect.Select(t.Context(), db.On(explainer{c}), stmt, args, scanPlan)
+				if err != nil || len(plan) == 0 {
+					t.Errorf("%s, %s: %v", stmt.Name, when, err)
+				}
+				limited := strings.Contains(stmt.Text(db.Dialect), "LIMIT")
+				for _, line := range plan {
+					if line.wrong(limited) {
+						t.Errorf("%s, %s: %.300s", stmt.Name, when, fmt.Sprint(line))
+					}
+				}
+				if stmt == active && !strings.Contains(fmt.Sprint(plan), "run_next") {
+					t.Errorf("%s, %s: reads the whole history of schedules: %.300s", stmt.Name, when, fmt.Sprint(plan))
+				}
+			}
+		}
+		grow(t, db)
+		check("nothing due, no statistics")
+		analyze(t, db)
+		check("nothing due, with statistics")
+		db.Do(t, `UPDATE {prefix}schedule SET due_at = {time :due}, next_exec = {time :due} WHERE id % 100 = 0`, dialect.Args{"due": at(0).UnixMicro()})
+		db.Do(t, `UPDATE {prefix}schedule SET next_exec = NULL WHERE id % 100 = 1`, nil)
+		db.Do(t, `UPDATE {prefix}run SET state = 'running', claim = 'c', exec_by = 'o', next_exec = {time :due} WHERE id % 100 = 2`, dialect.Args{"due": at(0).UnixMicro()})
+		check("some due, old statistics")
+		analyze(t, db)
+		check("some due, with statistics")
+	})
+}
+
+// A plan that was made for an empty table must do for a full one.
+func TestPlansOfAnEmptyTable(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		const scans = `SELECT SUM(seq_scan) FROM pg_stat_xact_user_tables WHERE relname LIKE '%dbcron_schedule' OR relname LIKE '%dbcron_run'`
+		c, err := db.Pool().Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		var before, after int64
+		if c.QueryRowContext(t.Context(), scans).Scan(&before) != nil {
+			t.Skip("plans are not kept here: the engine has no counters of scans as those do that keep them")
+		}
+		ids, names := some()
+		execute := func(stmt *dialect.Stmt, args dialect.Args) {
+			tx, err := c.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tx.Rollback() //nolint:errcheck // nothing is to stay
+			if err := tx.QueryRowContext(t.Context(), scans).Scan(&before); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := dialect.Select(t.Context(), db.On(tx), stmt, args, scanPlan); err != nil {
+				t.Fatal(err)
+			}
+			if err := tx.QueryRowContext(t.Context(), scans).Scan(&after); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 10 { // more often than an engine needs to settle on a plan
+			for stmt, args := range hot(ids, names) {
+				execute(stmt, args)
+			}
+		}
+		grow(t, db)
+		check := func(when string, except *dialect.Stmt) {
+			for stmt, args := range hot(ids, names) {
+				if stmt == except {
+					continue
+				}
+				if execute(stmt, args); after > before {
+					t.Errorf("%s, %s: reads the whole table", stmt.Name, when)
+				}
+			}
+		}
+		// This one joins a batch with a table that was smaller than the batch. The
+		// next statistics end such plans.
+		check("no statistics", move)
+		analyze(t, db)
+		check("with statistics", nil)
+	})
+}
