@@ -73,7 +73,7 @@ type takenError struct {
 
 func (e *takenError) Error() string   { return e.name + ": " + e.cause.Error() }
 func (e *takenError) Unwrap() error   { return e.cause }
-func (*takenError) Is(err error) bool { return err == ErrExists } //nolint:errorlint // the target of errors.Is itself
+func (*takenError) Is(err error) bool { return err == ErrExists }
 
 // nameTaken puts into words who has the name.
 func nameTaken(ctx context.Context, db *dialect.DB, err error) error {
