@@ -97,19 +97,19 @@ func TestALostRunIsKilled(t *testing.T) {
 		command, pids := sleeper(t, true)
 		addCommand(t, db, "job", "@every 1h", command)
 		db.Advance(t, time.Hour)
-		old := daemon(t, db, Options{})
+		old := daemon(t, db, Options{Lease: time.Hour}) // not its end kills the command
 		running := started(t, old, pids)
 		if err := old.renew(t.Context()); err != nil || !alive(running[0]) {
 			t.Fatalf("after a renewal: alive %t, %v", alive(running[0]), err)
 		}
-		db.Advance(t, time.Minute)
+		db.Advance(t, time.Hour)
 		other := daemon(t, db, Options{})
 		taken := takenOver(t, other, 10)
 		if err := old.renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		old.runs.Wait()
 		wantGone(t, running)
+		old.runs.Wait()
 		wantRows(t, db, "job", "3600 1 lost", "3600 2 running")
 		if r := allRuns(t, db, "job")[0]; !strings.Contains(r.Error, "lease") || r.ExitCode != -1 || r.Output != "" {
 			t.Errorf("the lost run is %+v", r)
