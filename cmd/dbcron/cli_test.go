@@ -44,6 +44,7 @@ func TestCLI(t *testing.T) {
 						env.Setenv("DBCRON_DATABASE_URL", db.URL)
 						env.Setenv("HOME", env.WorkDir)
 						env.Setenv("TZ", "UTC")
+						env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command lasts a second longer
 						return nil
 					},
 					Cmds: map[string]func(*testscript.TestScript, bool, []string){
