@@ -82,7 +82,7 @@ func TestFaultsInClaim(t *testing.T) {
 			}
 			db.Advance(t, 150*time.Minute)
 		}
-		faults(t, db, prepare, func(broken *dbtest.DB, _ string) {
+		faults(t, db, prepare, func(broken *dbtest.DB, what string) {
 			s := daemon(t, broken, Options{})
 			runs, _, err := s.claim(t.Context(), 10)
 			if err == nil {
@@ -91,6 +91,11 @@ func TestFaultsInClaim(t *testing.T) {
 				}
 			} else if !errors.Is(err, dbtest.ErrBroken) {
 				t.Error(err)
+			}
+			for _, r := range allRuns(t, db, "") {
+				if err != nil && r.By == s.Owner() && r.State == "running" {
+					t.Errorf("%s: what a failed claim has taken is not given back: %+v", what, r)
+				}
 			}
 			// 3 slots each: one ran, one was missed, and one ran or was skipped.
 			db.Do(t, `UPDATE {prefix}run SET state = 'ok', next_exec = NULL WHERE schedule = 'busy' AND state = 'running'`, nil)

@@ -47,7 +47,7 @@ func scanPlan(rows *sql.Rows) (planLine, error) {
 // The ways in which engines say that they read a whole table, or a whole index.
 // An index of what is running, and nothing else, is small.
 var (
-	scansTable = regexp.MustCompile(`Seq Scan on \S*_(schedule|run)\b|SCAN \S*_(schedule|run)\b`)
+	scansTable = regexp.MustCompile(`Seq Scan on \S*_(schedule|run)\b|SCAN \S*_(schedule|run)\b|Filter: .*next_exec.*<=`)
 	scansSmall = regexp.MustCompile(`SCAN \S*_run USING (COVERING )?INDEX \S*run_next\b`)
 )
 
@@ -162,7 +162,7 @@ func TestPlans(t *testing.T) {
 				if err != nil || len(plan) == 0 {
 					t.Errorf("%s, %s: %v", stmt.Name, when, err)
 				}
-				limited := strings.Contains(stmt.Text(db.Dialect), "LIMIT")
+				limited := stmt == probe || stmt == list || stmt == history // read in order until it ends
 				for _, line := range plan {
 					if line.wrong(limited) {
 						t.Errorf("%s, %s: %.300s", stmt.Name, when, fmt.Sprint(line))
