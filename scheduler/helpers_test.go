@@ -174,7 +174,7 @@ func takenOver(t *testing.T, s *Scheduler, limit int) []*execution {
 func settle(t *testing.T, s *Scheduler) {
 	t.Helper()
 	eventually(t, "nothing is due", func() bool {
-		for {
+		for range 1000 {
 			if _, err := s.plan(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -225,7 +225,7 @@ func TestCommands(t *testing.T) {
 		if _, err := s.step(t.Context(), context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		s.runs.Wait()
+		eventually(t, "all outcomes are recorded", func() bool { return s.busy() == 0 })
 		for name, c := range cases {
 			got := allRuns(t, db, name)
 			if len(got) != 1 {
