@@ -33,8 +33,9 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
-	// A database takes longer than memory, and mostly it is waited for.
-	for name, value := range map[string]string{"rapid.checks": "20", "rapid.steps": "40", "test.parallel": "6"} {
+	// A database takes longer than memory, and mostly it is waited for. The seed
+	// is printed; files of failures would be committed by mistake.
+	for name, value := range map[string]string{"rapid.checks": "20", "rapid.steps": "40", "rapid.nofailfile": "true", "test.parallel": "6"} {
 		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
 			_ = f.Value.Set(value)
 		}
