@@ -122,6 +122,33 @@ func (s *Session) Exec(ctx context.Context, stmt *Stmt, args Args) (int64, error
 	return n, err
 }
 
+// Next runs an UPDATE of one row at the most that has {next column} in its SET
+// and ends in {returning column}. It tells the column's new value in one round
+// trip, and whether there was such a row.
+func (s *Session) Next(ctx context.Context, stmt *Stmt, args Args) (value int64, found bool, err error) {
+	if s.Dialect.Returning != nil {
+		err = s.Get(ctx, stmt, args, &value)
+		if errors.Is(err, sql.ErrNoRows) {
+			return 0, false, nil
+		}
+		return value, err == nil, err
+	}
+	err = s.run(ctx, stmt, args, func(ctx context.Context, query string, values []any) error {
+		r, err := s.on.ExecContext(ctx, query, values...)
+		if err != nil {
+			return err
+		}
+		n, err := r.RowsAffected()
+		if err != nil || n == 0 {
+			return err
+		}
+		found = true
+		value, err = r.LastInsertId()
+		return err
+	})
+	return value, found, err
+}
+
 // Get runs a query and scans its first row, or returns sql.ErrNoRows.
 func (s *Session) Get(ctx context.Context, stmt *Stmt, args Args, dest ...any) error {
 	return s.run(ctx, stmt, args, func(ctx context.Context, query string, values []any) error {

@@ -33,9 +33,19 @@ type Dialect struct {
 	ToMicros    func(t string) string
 	BigInt      string // a CAST's target for 64-bit integers
 
-	SkipLocked      string                               // ends a SELECT that locks its rows and passes over locked ones; "" where writers are alone anyway
-	IgnoreDuplicate func(column string) string           // ends an INSERT that leaves rows alone whose key exists
-	UpdateFrom      func(table, set, pick string) string // update the rows of table whose id pick selects; set sees pick's columns as picked.x
+	SkipLocked      string                     // ends a SELECT that locks its rows and passes over locked ones; "" where writers are alone anyway
+	ShareLocked     string                     // ends a SELECT whose rows must not change until the transaction ends; "" likewise
+	IgnoreDuplicate func(column string) string // ends an INSERT that leaves rows alone whose key exists
+
+	// UpdateFrom updates the rows of table that pick selects by the columns of
+	// key; set sees pick's columns as picked.x.
+	UpdateFrom func(table string, key []string, set, pick string) string
+
+	// Next is a column's part in an UPDATE's SET that adds one to it, for a
+	// statement of one row that Session.Next runs. Returning ends such a
+	// statement; nil where the new value comes back by other means.
+	Next      func(column string) string
+	Returning func(column string) string
 
 	Isolation sql.IsolationLevel // of every transaction of ours
 	OnBegin   string             // run first in every transaction of ours; "" for nothing
@@ -54,6 +64,16 @@ type Dialect struct {
 	// Exclusive waits for a lock that ends with the process that holds it, at
 	// the latest, and that needs no table of ours: for migrations.
 	Exclusive func(ctx context.Context, db *DB, name string) (unlock func(), err error)
+
+	// Session is how a lock is held by a connection; nil where there is no such
+	// thing. See DB.SessionLock.
+	Session *SessionLocks
+
+	// Notify is an expression that, in a statement that is committed, sends
+	// payload to those who Listen on the channel; both are nil where there is no
+	// such thing.
+	Notify func(channel, payload string) string
+	Listen func(ctx context.Context, driverConn any, channel string, ready func(), heard func(payload string)) error
 
 	// DDLInTx tells whether a transaction can hold statements that change tables.
 	DDLInTx bool

@@ -33,14 +33,18 @@ var MySQL = &Dialect{
 	ToMicros: func(t string) string { return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', " + t + ")" },
 	BigInt:   "SIGNED",
 
-	SkipLocked: "FOR UPDATE SKIP LOCKED",
+	SkipLocked:  "FOR UPDATE SKIP LOCKED",
+	ShareLocked: "LOCK IN SHARE MODE",
 	// Not INSERT IGNORE, which would also hide a value that does not fit.
 	IgnoreDuplicate: func(column string) string { return "ON DUPLICATE KEY UPDATE " + column + " = " + column },
-	UpdateFrom: func(table, set, pick string) string {
+	UpdateFrom: func(table string, key []string, set, pick string) string {
 		// Not IN, whose outer scan waits for rows that pick skips; and in this
 		// order and by this index, because a small table would be scanned as well.
-		return "UPDATE (" + pick + ") AS picked STRAIGHT_JOIN " + table + " FORCE INDEX (PRIMARY) ON " + table + ".id = picked.id SET " + set
+		return "UPDATE (" + pick + ") AS picked STRAIGHT_JOIN " + table + " FORCE INDEX (PRIMARY) ON " + sameKey(table, key) + " SET " + set
 	},
+
+	// The connection remembers the value, and the answer carries it.
+	Next: func(column string) string { return column + " = LAST_INSERT_ID(" + column + " + 1)" },
 
 	Isolation: sql.LevelReadCommitted,
 
@@ -54,6 +58,7 @@ var MySQL = &Dialect{
 	Connector: mysqlConnector,
 	Check:     mysqlCheck,
 	Exclusive: mysqlExclusive,
+	Session:   mysqlSessionLocks,
 }
 
 func mysqlError(numbers ...uint16) func(error) bool {
@@ -265,20 +270,47 @@ func mysqlVariables(ctx context.Context, pool *sql.DB) (map[string]string, error
 	return found, rows.Err()
 }
 
-// mysqlExclusive hashes the name, because GET_LOCK takes 64 characters and its
-// rules on case differ, and puts the database into it, because the lock is the
-// server's. Galera has these locks per node only: run migrations at one node.
 func mysqlExclusive(ctx context.Context, db *DB, name string) (func(), error) {
-	const key = "CONCAT('dbcron:', LEFT(SHA1(CONCAT(DATABASE(), '/', ?)), 40))"
-	return pinned(ctx, db, name,
-		func(ctx context.Context, c *sql.Conn) (bool, error) {
-			var got sql.NullInt64
-			err := c.QueryRowContext(ctx, "SELECT GET_LOCK("+key+", 0)", name).Scan(&got)
-			return got.Int64 == 1, err
-		},
-		func(ctx context.Context, c *sql.Conn) (bool, error) {
-			var freed sql.NullInt64
-			err := c.QueryRowContext(ctx, "SELECT RELEASE_LOCK("+key+")", name).Scan(&freed)
-			return freed.Int64 == 1, err
-		})
+	locks := *mysqlSessionLocks
+	locks.Refuse = func(context.Context, *sql.Conn) error { return nil } // Galera: run migrations at one node
+	return exclusive(ctx, db.pool, &locks, name)
+}
+
+// mysqlKey hashes the name, because GET_LOCK takes 64 characters and its rules
+// on case differ, and puts the database into it, because the lock is the
+// server's.
+const mysqlKey = "CONCAT('dbcron:', LEFT(SHA1(CONCAT(DATABASE(), '/', ?)), 40))"
+
+var mysqlSessionLocks = &SessionLocks{
+	Refuse: mysqlNoSession,
+	Try: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
+		return sessionBool(ctx, c, "SELECT GET_LOCK("+mysqlKey+", 0)", name)
+	},
+	Held: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
+		return sessionBool(ctx, c, "SELECT @@global.read_only = 0 AND IS_USED_LOCK("+mysqlKey+") = CONNECTION_ID()", name)
+	},
+	Free: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
+		return sessionBool(ctx, c, "SELECT RELEASE_LOCK("+mysqlKey+")", name)
+	},
+}
+
+// mysqlNoSession refuses nodes of a Galera cluster, each of which has such
+// locks of its own, and replicas.
+func mysqlNoSession(ctx context.Context, c *sql.Conn) error {
+	var readOnly bool
+	if err := c.QueryRowContext(ctx, "SELECT @@global.read_only").Scan(&readOnly); err != nil {
+		return err
+	}
+	if readOnly {
+		return fmt.Errorf("%w: the server is read-only, and its primary does not know its locks; connect to the primary", ErrNoSessions)
+	}
+	var name, value string
+	err := c.QueryRowContext(ctx, "SHOW VARIABLES LIKE 'wsrep_on'").Scan(&name, &value)
+	if err == nil && value == "ON" {
+		return fmt.Errorf("%w: the nodes of a Galera cluster do not know each other's", ErrNoSessions)
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	return err
 }

@@ -277,7 +277,7 @@ func networkError(err error) bool {
 	if errors.As(err, &op) || errors.As(err, &dns) {
 		return true
 	}
-	for _, cut := range []error{errNoAnswer, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
+	for _, cut := range []error{errNoAnswer, ErrCut, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
 		if errors.Is(err, cut) {
 			return true
 		}

@@ -40,12 +40,16 @@ var Postgres = &Dialect{
 	BigInt:   "BIGINT",
 
 	SkipLocked:      "FOR UPDATE SKIP LOCKED",
+	ShareLocked:     "FOR SHARE",
 	IgnoreDuplicate: func(string) string { return "ON CONFLICT DO NOTHING" },
-	UpdateFrom: func(table, set, pick string) string {
+	UpdateFrom: func(table string, key []string, set, pick string) string {
 		// MATERIALIZED, because a LIMIT in a plain subquery can be run again.
 		return "WITH picked AS MATERIALIZED (" + pick + ")\nUPDATE " + table + " SET " + set +
-			" FROM picked WHERE " + table + ".id = picked.id"
+			" FROM picked WHERE " + sameKey(table, key)
 	},
+
+	Next:      func(column string) string { return column + " = " + column + " + 1" },
+	Returning: func(column string) string { return "RETURNING " + column },
 
 	Isolation: sql.LevelReadCommitted,
 	// A process that is stopped in the middle of a transaction must not keep its
@@ -63,6 +67,9 @@ var Postgres = &Dialect{
 	Connector: postgresConnector,
 	Check:     postgresCheck,
 	Exclusive: postgresExclusive,
+	Session:   postgresSession,
+	Notify:    func(channel, payload string) string { return "pg_notify(" + channel + ", " + payload + ")" },
+	Listen:    postgresListen,
 	DDLInTx:   true,
 	Schema:    true,
 }
@@ -127,13 +134,69 @@ func postgresCheck(ctx context.Context, pool *sql.DB) ([]Finding, error) {
 // postgresExclusive waits by asking again, because a statement that blocks on
 // the lock would hold a snapshot, and be ended by the statement timeout.
 func postgresExclusive(ctx context.Context, db *DB, name string) (func(), error) {
-	return pinned(ctx, db, name,
-		func(ctx context.Context, c *sql.Conn) (got bool, err error) {
-			err = c.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", lockKey(name)).Scan(&got)
-			return got, err
-		},
-		func(ctx context.Context, c *sql.Conn) (freed bool, err error) {
-			err = c.QueryRowContext(ctx, "SELECT pg_advisory_unlock($1)", lockKey(name)).Scan(&freed)
-			return freed, err
-		})
+	locks := *postgresSession
+	locks.Refuse = func(context.Context, *sql.Conn) error { return nil } // migrating behind a pooler is the caller's risk
+	return exclusive(ctx, db.pool, &locks, name)
+}
+
+var postgresSession = &SessionLocks{
+	Refuse: postgresNoSession,
+	Try: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
+		return sessionBool(ctx, c, "SELECT pg_try_advisory_lock($1)", sessionKey(name))
+	},
+	// Asked of the list of locks, because a session that is another's by now,
+	// behind a pooler, answers as well.
+	Held: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
+		return sessionBool(ctx, c, `SELECT NOT pg_is_in_recovery() AND EXISTS (
+			SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted AND objsubid = 1
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+			AND classid = CAST(($1::bigint >> 32) & 4294967295 AS oid) AND objid = CAST($1::bigint & 4294967295 AS oid))`, sessionKey(name))
+	},
+	Free: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
+		return sessionBool(ctx, c, "SELECT pg_advisory_unlock($1)", sessionKey(name))
+	},
+}
+
+// postgresNoSession tells a pooler by the process number that it made up for
+// the client: that of the server's process is another.
+func postgresNoSession(ctx context.Context, c *sql.Conn) error {
+	var pid uint32
+	var standby bool
+	if err := c.QueryRowContext(ctx, "SELECT pg_backend_pid(), pg_is_in_recovery()").Scan(&pid, &standby); err != nil {
+		return err
+	}
+	if standby {
+		return fmt.Errorf("%w: the server is a standby, whose locks its primary does not know; connect to the primary", ErrNoSessions)
+	}
+	return c.Raw(func(driverConn any) error {
+		own, ok := Unwrap(driverConn).(*stdlib.Conn)
+		if ok && own.Conn().PgConn().PID() != pid {
+			return fmt.Errorf("%w: a pooler is between this program and the server, and may give the session to others; connect directly", ErrNoSessions)
+		}
+		return nil
+	})
+}
+
+func postgresListen(ctx context.Context, driverConn any, channel string, ready func(), heard func(string)) error {
+	own, ok := driverConn.(*stdlib.Conn)
+	if !ok {
+		return fmt.Errorf("notifications through driver %T: %w", driverConn, errors.ErrUnsupported)
+	}
+	c := own.Conn()
+	if _, err := c.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+		return err
+	}
+	// Waiting with ctx would end a second late: cancelling asks the server to
+	// end a statement first, and there is none.
+	defer context.AfterFunc(ctx, func() { _ = c.PgConn().Conn().Close() })()
+	ready()
+	for {
+		n, err := c.WaitForNotification(context.WithoutCancel(ctx))
+		if err != nil {
+			return err
+		}
+		if n.Channel == channel {
+			heard(n.Payload)
+		}
+	}
 }

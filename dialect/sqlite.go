@@ -38,11 +38,15 @@ var SQLite = &Dialect{
 
 	// Transactions begin as writers (_txlock=immediate): nobody else's row can be locked.
 	SkipLocked:      "",
+	ShareLocked:     "",
 	IgnoreDuplicate: func(string) string { return "ON CONFLICT DO NOTHING" },
-	UpdateFrom: func(table, set, pick string) string {
+	UpdateFrom: func(table string, key []string, set, pick string) string {
 		return "WITH picked AS MATERIALIZED (" + pick + ")\nUPDATE " + table + " SET " + set +
-			" FROM picked WHERE " + table + ".id = picked.id"
+			" FROM picked WHERE " + sameKey(table, key)
 	},
+
+	Next:      func(column string) string { return column + " = " + column + " + 1" },
+	Returning: func(column string) string { return "RETURNING " + column },
 
 	Isolation: sql.LevelDefault,
 
@@ -188,18 +192,7 @@ func sqliteExclusive(ctx context.Context, db *DB, name string) (func(), error) {
 	}
 	pool := sql.OpenDB(connector)
 	pool.SetMaxOpenConns(1)
-	unlock, err := pinnedOn(ctx, pool, name,
-		func(ctx context.Context, c *sql.Conn) (bool, error) {
-			_, err := c.ExecContext(ctx, "BEGIN EXCLUSIVE")
-			if sqliteBusy(err) {
-				return false, nil
-			}
-			return err == nil, err
-		},
-		func(ctx context.Context, c *sql.Conn) (bool, error) {
-			_, err := c.ExecContext(ctx, "ROLLBACK")
-			return err == nil, err
-		})
+	unlock, err := exclusive(ctx, pool, sqliteMutex, name)
 	if err != nil {
 		return nil, errors.Join(err, pool.Close())
 	}
@@ -207,6 +200,21 @@ func sqliteExclusive(ctx context.Context, db *DB, name string) (func(), error) {
 		unlock()
 		_ = pool.Close() // the lock went with unlock; nothing was written
 	}, nil
+}
+
+var sqliteMutex = &SessionLocks{
+	Refuse: func(context.Context, *sql.Conn) error { return nil },
+	Try: func(ctx context.Context, c *sql.Conn, _ string) (bool, error) {
+		_, err := c.ExecContext(ctx, "BEGIN EXCLUSIVE")
+		if sqliteBusy(err) {
+			return false, nil
+		}
+		return err == nil, err
+	},
+	Free: func(ctx context.Context, c *sql.Conn, _ string) (bool, error) {
+		_, err := c.ExecContext(ctx, "ROLLBACK")
+		return err == nil, err
+	},
 }
 
 func sqliteFile(ctx context.Context, db *DB) (string, error) {

@@ -24,6 +24,9 @@ type Stmt struct {
 //	{time :due}        µs since 1970 as an instant
 //	{int :id}          an argument's type, where the server cannot infer it
 //	{skip_locked}      at the end of a SELECT in a transaction: lock the rows, pass over locked ones
+//	{share_locked}     at the end of a SELECT in a transaction: keep others from changing the rows
+//	{next fence}       in the SET of an UPDATE of one row for Session.Next: the column plus one
+//	{returning fence}  at the end of such an UPDATE
 //	{ignore_duplicate column}  at the end of an INSERT: leave rows alone whose key exists
 //	{values rows: (:a, {time :b})}   one tuple for each of the Args in the slice Args["rows"], with commas between
 //	{union rows: SELECT :a AS a}     the same with UNION ALL between
@@ -39,6 +42,15 @@ func PerDialect(name string, shape func(*Dialect) string) *Stmt {
 	defer registry.Unlock()
 	registry.statements = append(registry.statements, s)
 	return s
+}
+
+// sameKey compares the key columns of table with those of picked.
+func sameKey(table string, key []string) string {
+	same := make([]string, len(key))
+	for i, column := range key {
+		same[i] = table + "." + column + " = picked." + column
+	}
+	return strings.Join(same, " AND ")
 }
 
 // Unlisted makes a statement that is not listed among a program's own: for
@@ -159,6 +171,8 @@ func (e *expander) fragment(f string) (string, error) {
 			return e.d.Now, nil
 		case "skip_locked":
 			return e.d.SkipLocked, nil
+		case "share_locked":
+			return e.d.ShareLocked, nil
 		}
 		return "", fmt.Errorf("unknown fragment {%s}", f)
 	}
@@ -171,6 +185,13 @@ func (e *expander) fragment(f string) (string, error) {
 		return e.d.ToMicros(rest), nil
 	case "time":
 		return e.d.FromMicros(rest), nil
+	case "next":
+		return e.d.Next(rest), nil
+	case "returning":
+		if e.d.Returning == nil {
+			return "", nil
+		}
+		return e.d.Returning(rest), nil
 	case "int":
 		return "CAST(" + rest + " AS " + e.d.BigInt + ")", nil
 	case "ignore_duplicate":

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
@@ -28,7 +28,7 @@ type run struct {
 
 	// deadline is when the lease ends, by this host's clock: counted from
 	// before the claim was sent, so that it is never later than the database's.
-	deadline guardian.Instant
+	deadline instant.Instant
 }
 
 // A work is what a schedule has to be run.
@@ -279,8 +279,8 @@ func (s *Scheduler) begin(ctx context.Context, tx *dialect.Session, begins []dia
 
 // deadline is the end of a lease that is asked for now, less a margin in which
 // the command is gone and the loss noticed.
-func (s *Scheduler) deadline() guardian.Instant {
-	return guardian.Now().Add(s.opt.Lease - s.opt.Lease/10)
+func (s *Scheduler) deadline() instant.Instant {
+	return instant.Now().Add(s.opt.Lease - s.opt.Lease/10)
 }
 
 // forget gives back what a claim may have taken whose commit's answer was

@@ -106,7 +106,7 @@ func hot(ids []int64, names []string) map[*dialect.Stmt]dialect.Args {
 func grow(t *testing.T, db *dbtest.DB) {
 	t.Helper()
 	var now int64
-	if err := db.Get(t.Context(), instant, nil, &now); err != nil {
+	if err := db.Get(t.Context(), readClock, nil, &now); err != nil {
 		t.Fatal(err)
 	}
 	size := 64_000

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -84,23 +83,10 @@ func (s *Schedule) check() error {
 
 // CheckName returns ErrInvalid for what cannot name a schedule.
 func CheckName(name string) error {
-	wrong := ""
-	switch {
-	case name == "":
-		wrong = "it is empty"
-	case !utf8.ValidString(name):
-		wrong = "it is not UTF-8"
-	case utf8.RuneCountInString(name) > 200:
-		wrong = "it has more than 200 characters"
-	case strings.TrimSpace(name) != name:
-		// MySQL ignores trailing blanks when it compares.
-		wrong = "it begins or ends with a blank"
-	case strings.ContainsFunc(name, unicode.IsControl):
-		wrong = "it has control characters"
-	default:
-		return nil
+	if err := dialect.CheckName(name); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return fmt.Errorf("%w: name %q: %s", ErrInvalid, name, wrong)
+	return nil
 }
 
 // args gives a schedule's columns, and the first slot after now.
@@ -192,7 +178,7 @@ func Clock(ctx context.Context, db *dialect.DB) (time.Time, error) { return cloc
 
 func clock(ctx context.Context, s *dialect.Session) (time.Time, error) {
 	var us int64
-	err := s.Get(ctx, instant, nil, &us)
+	err := s.Get(ctx, readClock, nil, &us)
 	return time.UnixMicro(us).UTC(), err
 }
 

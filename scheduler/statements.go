@@ -36,7 +36,7 @@ var (
 
 	// move gives locked schedules their next slot.
 	move = dialect.PerDialect("scheduler.move", func(d *dialect.Dialect) string {
-		return d.UpdateFrom("{prefix}schedule",
+		return d.UpdateFrom("{prefix}schedule", []string{"id"},
 			`due_at = picked.new_due, next_exec = picked.new_due, update_time = {now}`,
 			`{union rows: SELECT {int :id} AS id, {time :due} AS new_due}`)
 	})
@@ -136,8 +136,8 @@ var (
 		UPDATE {prefix}run SET state = 'retry', next_exec = {now}, error = 'the answer to the claim was lost'
 		WHERE claim = :claim AND state = 'running'`)
 
-	// instant reads the clock, to plan from.
-	instant = dialect.SQL("scheduler.instant", `SELECT {us {now}}`)
+	// readClock reads the clock, to plan from.
+	readClock = dialect.SQL("scheduler.instant", `SELECT {us {now}}`)
 
 	insert = dialect.SQL("scheduler.insert", `
 		INSERT INTO {prefix}schedule (name, source, source_key, spec, time_zone, dst, command, stdin, env,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/instant"
 )
 
 // When a daemon dies, its lease runs out, another daemon records the run as
@@ -182,7 +183,7 @@ func TestAClaimThatTookTooLong(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		runs[0].deadline = guardian.Now().Add(-time.Second)
+		runs[0].deadline = instant.Now().Add(-time.Second)
 		s.start(context.Background(), runs)
 		s.runs.Wait()
 		wantRows(t, db, "job", "3600 1 retry")

@@ -80,7 +80,7 @@ func TestEverythingHasAComment(t *testing.T) {
 		case dialect.SQLite:
 			for _, sql := range db.List(t, `SELECT sql FROM sqlite_schema WHERE type = 'table' AND name LIKE 'dbcron%' AND name <> 'dbcron_migration'`, nil) {
 				for line := range strings.SplitSeq(sql, "\n") {
-					if !strings.Contains(line, " -- ") && !strings.Contains(line, "CONSTRAINT ") && line != ")" {
+					if !strings.Contains(line, " -- ") && !strings.Contains(line, "CONSTRAINT ") && !strings.HasPrefix(line, ")") {
 						without = append(without, line)
 					}
 				}

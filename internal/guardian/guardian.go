@@ -60,19 +60,6 @@ var (
 	ErrLost = errors.New("guardian: the guardian died")
 )
 
-// An Instant is a reading of a clock that all processes of a host share and
-// that nobody sets. On Linux it also counts the time a host is suspended.
-//
-// A caller takes Now before it asks the database for a lease, and passes that
-// plus the lease's length less a margin.
-type Instant int64
-
-// Add returns the instant d later.
-func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
-
-// Sub returns the time from j to i.
-func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
-
 // A Command says what to run. Only Argv is required.
 type Command struct {
 	Name  string        // shown by ps beside dbcron-guardian

@@ -19,6 +19,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/dbcron/dbcron/internal/instant"
 )
 
 func TestMain(m *testing.M) {
@@ -42,7 +44,7 @@ func sh(script string, args ...string) Command {
 
 func start(t *testing.T, c Command, life time.Duration) *Process {
 	t.Helper()
-	p, err := Start(c, Now().Add(life))
+	p, err := Start(c, instant.Now().Add(life))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,8 +77,8 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for limit := Now().Add(patience); !condition(); <-tick.C {
-		if Now() > limit {
+	for limit := instant.Now().Add(patience); !condition(); <-tick.C {
+		if instant.Now() > limit {
 			t.Fatal("never happened: ", what)
 		}
 	}
@@ -176,11 +178,11 @@ func TestStartRefuses(t *testing.T) {
 		"NUL in dir":     {Argv: []string{"true"}, Dir: "/\x00"},
 		"input and file": {Argv: []string{"true"}, Input: "x", Stdin: os.Stdin},
 	} {
-		if _, err := Start(c, Now().Add(time.Minute)); err == nil {
+		if _, err := Start(c, instant.Now().Add(time.Minute)); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if _, err := Start(sh("true"), Now()); !errors.Is(err, ErrPast) {
+	if _, err := Start(sh("true"), instant.Now()); !errors.Is(err, ErrPast) {
 		t.Errorf("got %v, want ErrPast", err)
 	}
 }
@@ -286,10 +288,10 @@ func TestStop(t *testing.T) {
 		ready := filepath.Join(t.TempDir(), "ready")
 		p := start(t, sh(`echo $$ > "$1"; kill -STOP $$; sleep 60`, ready), time.Minute)
 		pid := pidIn(t, ready)
-		begin := Now()
+		begin := instant.Now()
 		p.Stop()
-		if r := wait(t, p); r.Signal != syscall.SIGTERM || Now().Sub(begin) > 4*time.Second {
-			t.Errorf("got %+v after %v", r, Now().Sub(begin))
+		if r := wait(t, p); r.Signal != syscall.SIGTERM || instant.Now().Sub(begin) > 4*time.Second {
+			t.Errorf("got %+v after %v", r, instant.Now().Sub(begin))
 		}
 		gone(t, pid)
 	})
@@ -299,13 +301,13 @@ func TestStop(t *testing.T) {
 		c.Grace = 300 * time.Millisecond
 		p := start(t, c, time.Minute)
 		pid := pidIn(t, ready)
-		begin := Now()
+		begin := instant.Now()
 		p.Stop()
 		r := wait(t, p)
 		if r.Cause != Stopped || r.Signal != syscall.SIGKILL || r.ExitCode != 137 {
 			t.Errorf("got %+v", r)
 		}
-		if took := Now().Sub(begin); took < c.Grace || p.forced != "" {
+		if took := instant.Now().Sub(begin); took < c.Grace || p.forced != "" {
 			t.Errorf("killed after %v, with a grace of %v (by the caller: %q)", took, c.Grace, p.forced)
 		}
 		gone(t, pid)
@@ -334,20 +336,20 @@ func TestKill(t *testing.T) {
 	ready := filepath.Join(t.TempDir(), "ready")
 	p := start(t, sh(`trap '' TERM; echo $$ > "$1"; echo said; while :; do sleep 0.05; done`, ready), time.Minute)
 	pid := pidIn(t, ready)
-	begin := Now()
+	begin := instant.Now()
 	p.Stop()
 	p.Kill()
 	r := wait(t, p)
 	if r.Cause != Killed || r.Signal != syscall.SIGKILL || r.Output != "said\n" {
 		t.Errorf("got %+v", r)
 	}
-	if took := Now().Sub(begin); took > 4*time.Second || p.forced != "" {
+	if took := instant.Now().Sub(begin); took > 4*time.Second || p.forced != "" {
 		t.Errorf("took %v: it waited for the grace, or for the caller to act (%q)", took, p.forced)
 	}
 	gone(t, pid)
 	p.Kill() // and all that comes later is harmless
 	p.Stop()
-	p.Extend(Now().Add(time.Hour))
+	p.Extend(instant.Now().Add(time.Hour))
 }
 
 func TestDeadlineEndsTheCommand(t *testing.T) {
@@ -383,17 +385,17 @@ func TestExtendKeepsTheCommandAlive(t *testing.T) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	begin := Now()
+	begin := instant.Now()
 	p := start(t, sh(`read x < "$1"; echo "$x"`, fifo), time.Second)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for Now().Sub(begin) < 2*time.Second {
-		p.Extend(Now().Add(time.Second))
+	for instant.Now().Sub(begin) < 2*time.Second {
+		p.Extend(instant.Now().Add(time.Second))
 		<-tick.C
 	}
-	p.Extend(Now().Add(time.Minute))
+	p.Extend(instant.Now().Add(time.Minute))
 	p.Extend(begin) // changes nothing
-	for Now().Sub(begin) < 3500*time.Millisecond {
+	for instant.Now().Sub(begin) < 3500*time.Millisecond {
 		<-tick.C
 	}
 	select {
@@ -411,9 +413,9 @@ func TestExtendKeepsTheCommandAlive(t *testing.T) {
 
 func TestDeadlinePassesBeforeTheStart(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "mark")
-	p, err := Start(sh(`echo > "$1"`, mark), Now().Add(time.Millisecond)) // the guardian takes longer
+	p, err := Start(sh(`echo > "$1"`, mark), instant.Now().Add(time.Millisecond)) // the guardian takes longer
 	for errors.Is(err, ErrPast) {
-		p, err = Start(sh(`echo > "$1"`, mark), Now().Add(time.Millisecond))
+		p, err = Start(sh(`echo > "$1"`, mark), instant.Now().Add(time.Millisecond))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -429,12 +431,12 @@ func TestDeadlinePassesBeforeTheStart(t *testing.T) {
 
 func TestWhatIsLeftBehindIsKilled(t *testing.T) {
 	ready := filepath.Join(t.TempDir(), "ready")
-	begin := Now()
+	begin := instant.Now()
 	r := run(t, sh(`trap '' TERM; sleep 60 & echo $! > "$1"; echo main; exit 5`, ready))
 	if r.Cause != Exited || r.ExitCode != 5 || r.Output != "main\n" || !r.LeftBehind || r.Err != nil {
 		t.Errorf("got %+v", r)
 	}
-	if took := Now().Sub(begin); took > 10*time.Second || r.Took > time.Second {
+	if took := instant.Now().Sub(begin); took > 10*time.Second || r.Took > time.Second {
 		t.Errorf("took %v, of which the command %v", took, r.Took)
 	}
 	gone(t, pidIn(t, ready))
@@ -463,7 +465,7 @@ func TestGuardianIsKilled(t *testing.T) {
 
 func TestGuardianIsStopped(t *testing.T) {
 	ready := filepath.Join(t.TempDir(), "ready")
-	deadline := Now().Add(2 * time.Second)
+	deadline := instant.Now().Add(2 * time.Second)
 	p, err := Start(sh(`echo $$ > "$1"; echo said; exec sleep 60`, ready), deadline)
 	if err != nil {
 		t.Fatal(err)
@@ -472,18 +474,18 @@ func TestGuardianIsStopped(t *testing.T) {
 	if err := p.guardian.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	begin := Now()
+	begin := instant.Now()
 	for range 20_000 { // far more than the pipe holds
 		p.Extend(deadline)
 	}
-	if took := Now().Sub(begin); took > time.Second {
+	if took := instant.Now().Sub(begin); took > time.Second {
 		t.Errorf("Extend blocked: %v", took)
 	}
 	r := wait(t, p) // the caller sees to it, then
 	if r.Cause != Deadline || r.Output != "said\n" {
 		t.Errorf("got %+v", r)
 	}
-	if took := Now().Sub(deadline); took > 5*time.Second {
+	if took := instant.Now().Sub(deadline); took > 5*time.Second {
 		t.Errorf("the end came %v after the deadline", took)
 	}
 	gone(t, pid)
@@ -508,11 +510,11 @@ func TestExtendDoesNotBlockOnAFullPipe(t *testing.T) {
 	c.Input = strings.Repeat("x", 8<<20) // the order with the spec fills the pipe by itself
 	p := start(t, c, time.Minute)
 	_ = p.guardian.Signal(syscall.SIGSTOP)
-	begin := Now()
+	begin := instant.Now()
 	for range 10_000 {
-		p.Extend(Now().Add(time.Minute))
+		p.Extend(instant.Now().Add(time.Minute))
 	}
-	if took := Now().Sub(begin); took > time.Second {
+	if took := instant.Now().Sub(begin); took > time.Second {
 		t.Errorf("Extend blocked: %v", took)
 	}
 	_ = p.guardian.Signal(syscall.SIGCONT)
@@ -529,7 +531,7 @@ func callerMain(script string) {
 	}
 	c := sh(script)
 	c.Grace = 300 * time.Millisecond
-	p, err := Start(c, Now().Add(life))
+	p, err := Start(c, instant.Now().Add(life))
 	if err != nil {
 		panic(err)
 	}
@@ -570,19 +572,19 @@ func TestCallerIsKilled(t *testing.T) {
 func TestCallerIsStopped(t *testing.T) {
 	dir := t.TempDir()
 	script := fmt.Sprintf(`trap '' TERM; sleep 60 & echo $! > %[1]s/child; echo $$ > %[1]s/ready; wait`, dir)
-	begin := Now()
+	begin := instant.Now()
 	const life = 3 * time.Second
 	caller := startCaller(t, script, life)
 	child, pid := pidIn(t, dir+"/child"), pidIn(t, dir+"/ready")
 	if err := caller.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	started := Now() // after Start's own reading of the clock
+	started := instant.Now() // after Start's own reading of the clock
 	gone(t, pid, child)
-	if took := Now().Sub(started); took > life+time.Second { // to see it, on a slow machine
+	if took := instant.Now().Sub(started); took > life+time.Second { // to see it, on a slow machine
 		t.Errorf("%v passed, which is past the deadline", took)
 	}
-	if took := Now().Sub(begin); took < life/2 {
+	if took := instant.Now().Sub(begin); took < life/2 {
 		t.Errorf("only %v passed", took)
 	}
 	if out, err := exec.CommandContext(t.Context(), "ps", "-o", "stat=", "-p", strconv.Itoa(caller.Process.Pid)).Output(); err != nil || out[0] != 'T' {
@@ -596,7 +598,7 @@ func TestManyAtOnce(t *testing.T) {
 		all.Go(func() {
 			c := sh(`cat; echo " $1"; exit "$1"`, strconv.Itoa(i))
 			c.Input = "in"
-			p, err := Start(c, Now().Add(time.Minute))
+			p, err := Start(c, instant.Now().Add(time.Minute))
 			if err != nil {
 				t.Error(err)
 				return
@@ -615,7 +617,7 @@ func TestManyAtOnce(t *testing.T) {
 
 func BenchmarkGuarded(b *testing.B) {
 	for b.Loop() {
-		p, err := Start(Command{Argv: []string{"/bin/true"}}, Now().Add(time.Minute))
+		p, err := Start(Command{Argv: []string{"/bin/true"}}, instant.Now().Add(time.Minute))
 		if err != nil {
 			b.Fatal(err)
 		}

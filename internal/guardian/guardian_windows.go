@@ -3,22 +3,19 @@ package guardian
 import (
 	"errors"
 
-	"golang.org/x/sys/windows"
+	"github.com/dbcron/dbcron/internal/instant"
 )
-
-// Now returns the present instant.
-func Now() Instant { return Instant(windows.DurationSinceBoot()) }
 
 // A Process is a command under guard. There are none on Windows.
 type Process struct{}
 
 // Start returns an error: Windows has neither sessions nor process groups.
-func Start(Command, Instant) (*Process, error) {
+func Start(Command, instant.Instant) (*Process, error) {
 	return nil, errors.New("guardian: running commands is not supported on Windows")
 }
 
 // Extend does nothing.
-func (p *Process) Extend(Instant) {}
+func (p *Process) Extend(instant.Instant) {}
 
 // Stop does nothing.
 func (p *Process) Stop() {}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
 )
 
 // A Process is a command under guard.
@@ -27,7 +29,7 @@ type Process struct {
 	mu               sync.Mutex
 	next             order
 	group            int // 0: not yet known
-	stopAt, killedAt Instant
+	stopAt, killedAt instant.Instant
 	forced           Cause // why the caller did the guardian's work
 }
 
@@ -36,12 +38,12 @@ type Process struct {
 // returns ErrPast if the deadline has passed.
 //
 // A Process needs no closing. All that it holds is gone when Done is closed.
-func Start(c Command, deadline Instant) (*Process, error) {
+func Start(c Command, deadline instant.Instant) (*Process, error) {
 	c, err := c.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if Now() >= deadline {
+	if instant.Now() >= deadline {
 		return nil, ErrPast
 	}
 	guardian, orders, reports, err := launch(c)
@@ -111,18 +113,18 @@ func launch(c Command) (guardian *os.Process, orders, reports *os.File, err erro
 
 // Extend moves the deadline to a later instant; an earlier one changes
 // nothing. It never blocks.
-func (p *Process) Extend(deadline Instant) {
+func (p *Process) Extend(deadline instant.Instant) {
 	p.order(func() { p.next.Deadline = max(p.next.Deadline, deadline) })
 }
 
 // Stop sends SIGTERM to the command, and SIGKILL after its grace.
 func (p *Process) Stop() {
-	p.order(func() { p.next.Stop, p.stopAt = true, cmp.Or(p.stopAt, Now()) })
+	p.order(func() { p.next.Stop, p.stopAt = true, cmp.Or(p.stopAt, instant.Now()) })
 }
 
 // Kill sends SIGKILL to the command.
 func (p *Process) Kill() {
-	p.order(func() { p.next.Kill, p.killedAt = true, cmp.Or(p.killedAt, Now()) })
+	p.order(func() { p.next.Kill, p.killedAt = true, cmp.Or(p.killedAt, instant.Now()) })
 }
 
 // Done is closed when the command and all that it started are gone.
@@ -170,7 +172,7 @@ func (p *Process) watch() {
 	for {
 		p.mu.Lock()
 		limit, cause := p.limit()
-		late, group := Now().Sub(limit), p.group
+		late, group := instant.Now().Sub(limit), p.group
 		if late >= 0 {
 			p.forced = cause
 		}
@@ -193,7 +195,7 @@ func (p *Process) watch() {
 }
 
 // limit returns when the command must be gone, and why.
-func (p *Process) limit() (Instant, Cause) {
+func (p *Process) limit() (instant.Instant, Cause) {
 	limit, cause := p.next.Deadline, Deadline
 	if p.stopAt != 0 {
 		if t := p.stopAt.Add(p.grace + time.Second); t < limit {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/dbcron/dbcron/internal/instant"
 )
 
 func init() {
@@ -112,16 +114,16 @@ type ward struct {
 	pid      int
 	eof      chan struct{} // nothing writes to out any more
 	pipe     *os.File      // the reading end of the command's output
-	deadline Instant
+	deadline instant.Instant
 	span     time.Duration // from the last extension to the deadline
 
 	cause     Cause // why it is being ended; "": it is not
 	killNow   bool
-	startedAt Instant
-	termAt    Instant // zero: has not happened, as for all of these
-	exitAt    Instant // of the command itself
-	goneAt    Instant // of all its processes
-	killAt    Instant // SIGKILL since then
+	startedAt instant.Instant
+	termAt    instant.Instant // zero: has not happened, as for all of these
+	exitAt    instant.Instant // of the command itself
+	goneAt    instant.Instant // of all its processes
+	killAt    instant.Instant // SIGKILL since then
 	result    Result
 }
 
@@ -144,7 +146,7 @@ func (w *ward) start() (int, error) {
 	for i, f := range files {
 		fds[i] = f.Fd() // blocking, as programs expect
 	}
-	w.startedAt = Now()
+	w.startedAt = instant.Now()
 	switch {
 	case w.cause != "":
 		return -1, errors.New("guardian: stopped before the command was started")
@@ -228,7 +230,7 @@ func (w *ward) run(orders <-chan order, signals <-chan os.Signal) {
 	deaths := reap(w.pid)
 	timer := time.NewTimer(0)
 	for eof := w.eof; ; {
-		now := Now()
+		now := instant.Now()
 		timer.Reset(w.act(now))
 		if w.over(now, deaths == nil, eof == nil) {
 			break
@@ -261,7 +263,7 @@ func (w *ward) run(orders <-chan order, signals <-chan os.Signal) {
 // obey does what the order says. Orders are repeated.
 func (w *ward) obey(o order) {
 	if o.Deadline > w.deadline {
-		w.deadline, w.span = o.Deadline, o.Deadline.Sub(Now())
+		w.deadline, w.span = o.Deadline, o.Deadline.Sub(instant.Now())
 	}
 	if o.Stop {
 		w.terminate(Stopped)
@@ -275,7 +277,7 @@ func (w *ward) obey(o order) {
 }
 
 // act does what is due, and returns how long nothing else will be.
-func (w *ward) act(now Instant) time.Duration {
+func (w *ward) act(now instant.Instant) time.Duration {
 	kill, term := w.killTime(), w.termTime()
 	switch {
 	case w.goneAt != 0:
@@ -310,13 +312,13 @@ func (w *ward) terminate(cause Cause) {
 	if w.cause != "" || w.exitAt != 0 {
 		return
 	}
-	w.cause, w.termAt = cause, Now()
+	w.cause, w.termAt = cause, instant.Now()
 	if w.pid != 0 && w.spec.Grace > 0 {
 		signalTree(os.Getpid(), w.pid, unix.SIGTERM, unix.SIGCONT)
 	}
 }
 
-func (w *ward) killTime() Instant {
+func (w *ward) killTime() instant.Instant {
 	t := w.deadline.Add(-min(killLead, w.span/10))
 	if w.killNow {
 		return 0
@@ -330,12 +332,12 @@ func (w *ward) killTime() Instant {
 	return t
 }
 
-func (w *ward) termTime() Instant {
+func (w *ward) termTime() instant.Instant {
 	return w.killTime().Add(-min(w.spec.Grace, w.span/3))
 }
 
 func (w *ward) exited(status syscall.WaitStatus) {
-	w.exitAt = Now()
+	w.exitAt = instant.Now()
 	w.result.Took = w.exitAt.Sub(w.startedAt)
 	w.result.ExitCode = status.ExitStatus()
 	if status.Signaled() {
@@ -346,7 +348,7 @@ func (w *ward) exited(status syscall.WaitStatus) {
 
 // over says whether there is nothing left to wait for: the processes are gone,
 // and so is the output, but for what a stranger may still write.
-func (w *ward) over(now Instant, childless, eof bool) bool {
+func (w *ward) over(now instant.Instant, childless, eof bool) bool {
 	if w.goneAt == 0 && childless && (subreaper || unix.Kill(-w.pid, 0) != nil) {
 		w.goneAt = now
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/dbcron/dbcron/internal/instant"
 )
 
 // An order goes from the caller to the guardian, as gob, which unlike JSON
@@ -15,7 +17,7 @@ import (
 // spec.
 type order struct {
 	Spec       *spec
-	Deadline   Instant
+	Deadline   instant.Instant
 	Stop, Kill bool
 }
 

@@ -1,3 +1,38 @@
+CREATE TABLE dbcron_lock (
+  name varchar(200) NOT NULL COMMENT 'Compared by bytes',
+  slot int NOT NULL DEFAULT 0 COMMENT '0: a lock, or the head of a pool; from 1 on: a slot of the pool',
+  state varchar(8) NOT NULL DEFAULT 'FREE' COMMENT 'FREE, LOCK (taken), EXTEND (taken and renewed since), POOL (head of a pool), CLOSED (slot that the pool no longer has)' CHECK (state in ('FREE','LOCK','EXTEND','POOL','CLOSED')),
+  lock_by varchar(128) NOT NULL DEFAULT '' COMMENT 'Its holder, also the last one: host:pid:random',
+  lock_at datetime(6) DEFAULT NULL COMMENT 'When it was last taken',
+  expire_at datetime(6) DEFAULT NULL COMMENT 'When others may take it, in LOCK and EXTEND',
+  released_at datetime(6) DEFAULT NULL COMMENT 'When its holder gave it up; NULL: not, so it is held or has expired',
+  fence bigint NOT NULL DEFAULT 0 COMMENT 'Rises whenever it is taken, and never falls',
+  extends bigint NOT NULL DEFAULT 0 COMMENT 'How often its holder has renewed it',
+  takeovers bigint NOT NULL DEFAULT 0 COMMENT 'How often it was taken because a lease had run out',
+  meta text NOT NULL DEFAULT '' COMMENT 'What its holder says about itself',
+  session varchar(32) NOT NULL DEFAULT '' COMMENT 'Elections: the session lock that its holder has as well',
+  forced_by varchar(128) NOT NULL DEFAULT '' COMMENT 'Who last released it by force',
+  forced_at datetime(6) DEFAULT NULL COMMENT 'When',
+  forced_why text NOT NULL DEFAULT '' COMMENT 'Why, and whose it was',
+  insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
+  update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
+  PRIMARY KEY (name,slot),
+  CONSTRAINT dbcron_lock_lock_at CHECK (lock_at between '1971-01-01' and '9999-12-30'),
+  CONSTRAINT dbcron_lock_expire_at CHECK (expire_at between '1971-01-01' and '9999-12-30'),
+  CONSTRAINT dbcron_lock_released_at CHECK (released_at between '1971-01-01' and '9999-12-30'),
+  CONSTRAINT dbcron_lock_forced_at CHECK (forced_at between '1971-01-01' and '9999-12-30'),
+  CONSTRAINT dbcron_lock_ends CHECK (state not in ('LOCK','EXTEND') or expire_at is not null),
+  CONSTRAINT dbcron_lock_named CHECK (name <> '')
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Who may work: a row for each lock and each slot of a pool. Rows are made on first use';
+
+CREATE TABLE dbcron_lock_fence (
+  name varchar(200) NOT NULL COMMENT 'Of the lock; the empty name stands for all locks whose rows were purged',
+  slot int NOT NULL DEFAULT 0 COMMENT 'Of the lock',
+  fence bigint NOT NULL DEFAULT 0 COMMENT 'The highest that has guarded a transaction, or, of the empty name, that was purged',
+  guards bigint NOT NULL DEFAULT 0 COMMENT 'How often the row was used',
+  PRIMARY KEY (name,slot)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What keeps late holders out of guarded transactions; apart from the locks, so that a long transaction does not keep its own lease from being renewed';
+
 CREATE TABLE dbcron_migration (
   id bigint unsigned NOT NULL AUTO_INCREMENT,
   version_id bigint NOT NULL,

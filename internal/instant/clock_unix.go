@@ -1,6 +1,6 @@
 //go:build unix
 
-package guardian
+package instant
 
 import "golang.org/x/sys/unix"
 
@@ -8,7 +8,7 @@ import "golang.org/x/sys/unix"
 func Now() Instant {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(clock, &ts); err != nil {
-		panic("guardian: clock_gettime: " + err.Error()) // a kernel older than Go supports
+		panic("instant: clock_gettime: " + err.Error()) // a kernel older than Go supports
 	}
 	return Instant(ts.Nano())
 }

@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package guardian
+package instant
 
 import "golang.org/x/sys/unix"
 

@@ -1,4 +1,4 @@
-package guardian
+package instant
 
 import "golang.org/x/sys/unix"
 

@@ -1,0 +1,223 @@
+package lock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// A State is what a lock, or a slot of a pool, is at the moment.
+type State string
+
+// The states. In the table, where a lease's end is a time and not an event,
+// there are fewer: FREE, LOCK or EXTEND, POOL, CLOSED.
+const (
+	Free    State = "free"
+	Held    State = "held"
+	Expired State = "expired" // its holder has neither renewed nor released it
+	Kept    State = "kept"    // released, and taken until its minimum hold is over
+	Head    State = "pool"    // stands for a pool, whose slots follow
+	Closed  State = "closed"  // a slot that its pool no longer has
+)
+
+// Info is what the table says about a lock or a slot. Times are the database's;
+// those that have not been are zero.
+type Info struct {
+	Name      string
+	Slot      int // 0: a lock, or the head of a pool
+	State     State
+	By        string // the holder, also the last one
+	Since     time.Time
+	Until     time.Time
+	Released  time.Time
+	Left      time.Duration // from the answer to Until; 0 if it is past
+	Fence     int64
+	Extends   int64 // how often the holder has renewed it
+	Takeovers int64 // how often it was taken because a lease had run out
+	Meta      string
+	ForcedBy  string // who last released it by force, when and why
+	Forced    time.Time
+	ForcedWhy string
+	Changed   time.Time
+
+	session string
+}
+
+// Get reads one lock, and the slots if it is a pool. It returns ErrNotFound if
+// nobody has ever used it.
+func (l *Locker) Get(ctx context.Context, name string) ([]Info, error) {
+	if err := l.check(context.Background(), name); err != nil {
+		return nil, err
+	}
+	rows, err := l.peek(ctx, name)
+	if err == nil && len(rows) == 0 {
+		err = fmt.Errorf("%w: %s", ErrNotFound, name)
+	}
+	return rows, err
+}
+
+// List reads up to limit locks and slots, in the order of their names' bytes
+// and slots, from the first after the one given.
+func (l *Locker) List(ctx context.Context, after string, slot, limit int) ([]Info, error) {
+	return dialect.Select(ctx, &l.db.Session, list, dialect.Args{"after": after, "slot": slot, "limit": limit}, scanInfo)
+}
+
+func (l *Locker) peek(ctx context.Context, name string) ([]Info, error) {
+	return dialect.Select(ctx, &l.db.Session, peek, dialect.Args{"name": name}, scanInfo)
+}
+
+func scanInfo(rows *sql.Rows) (i Info, err error) {
+	var state string
+	var since, until, released, forced, changed, now int64
+	err = rows.Scan(&i.Name, &i.Slot, &state, &i.By, &since, &until, &released, &i.Fence, &i.Extends, &i.Takeovers,
+		&i.Meta, &i.session, &i.ForcedBy, &forced, &i.ForcedWhy, &changed, &now)
+	i.Since, i.Until, i.Released = instantOf(since), instantOf(until), instantOf(released)
+	i.Forced, i.Changed = instantOf(forced), instantOf(changed)
+	i.Left = max(0, time.Duration(until-now)*time.Microsecond)
+	switch {
+	case state == "POOL":
+		i.State = Head
+	case state == "CLOSED":
+		i.State = Closed
+	case state == "FREE", released != 0 && until <= now:
+		i.State = Free
+	case until <= now:
+		i.State = Expired
+	case released != 0:
+		i.State = Kept
+	default:
+		i.State = Held
+	}
+	return i, err
+}
+
+func instantOf(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+func scanNext(rows *sql.Rows) (next string, err error) {
+	var notified sql.NullString
+	err = rows.Scan(&next, &notified)
+	return next, err
+}
+
+// heldBy says whose a lock is, or returns nil if it can be taken.
+func heldBy(i *Info) *HeldError {
+	if i.State != Held && i.State != Kept {
+		return nil
+	}
+	return &HeldError{
+		Name: i.Name, By: i.By, Since: i.Since, Until: i.Until, Left: i.Left, Fence: i.Fence, Meta: i.Meta,
+		session: i.session != "",
+	}
+}
+
+// ForceRelease frees a lock, or a slot of a pool, whoever holds it, and records
+// who did that, when and why. It returns what it was. The holder learns of it
+// when it next renews its lease, and goes on until then while others may begin:
+// make sure that it is dead or stopped. Fenced work of its is refused at once.
+//
+// It returns ErrNotFound if there is no such lock, and nothing happens if nobody
+// holds it: then the State returned is not Held, Kept or Expired.
+func (l *Locker) ForceRelease(ctx context.Context, name string, slot int, by, why string) (Info, error) {
+	switch {
+	case by == "" || len(by) > 128 || !plain(by):
+		return Info{}, fmt.Errorf("%w: who releases %s by force must be said, in 128 bytes of plain text at the most", ErrInvalid, name)
+	case why == "" || len(why) > 1000 || !utf8.ValidString(why) || strings.ContainsRune(why, 0):
+		return Info{}, fmt.Errorf("%w: why %s is released by force must be said, in 1000 bytes of UTF-8 at the most", ErrInvalid, name)
+	}
+	for {
+		rows, err := l.Get(ctx, name)
+		if err != nil {
+			return Info{}, err
+		}
+		was, err := pick(rows, slot)
+		if err != nil || was.State != Held && was.State != Kept && was.State != Expired {
+			return was, err
+		}
+		found, _, err := l.notifying(ctx, force, dialect.Args{
+			"name": name, "slot": slot, "owner": was.By, "fence": was.Fence, "by": by, "why": why + " (it was " + was.By + ")",
+		})
+		if err != nil {
+			return was, err
+		}
+		if found {
+			l.ring(name)
+			return was, nil
+		} // it was released, or taken by another, meanwhile: look again
+	}
+}
+
+func pick(rows []Info, slot int) (Info, error) {
+	for _, i := range rows {
+		if i.Slot == slot {
+			if i.State == Head {
+				return i, fmt.Errorf("%w: %s has slots; say which", ErrPool, i.Name)
+			}
+			return i, nil
+		}
+	}
+	return Info{}, fmt.Errorf("%w: %s has no slot %d", ErrNotFound, rows[0].Name, slot)
+}
+
+// Purge removes locks, not pools, that have been free and unused for longer
+// than the time given, a minute at least, and returns how many. Their fences go
+// on rising if they are used again. Programs that make up names need it from
+// time to time; locks with a name of their own can stay for ever.
+func (l *Locker) Purge(ctx context.Context, unused time.Duration) (int, error) {
+	const batch = 500
+	if unused < time.Minute {
+		return 0, fmt.Errorf("%w: purging locks unused for %v; a minute at least", ErrInvalid, unused)
+	}
+	purged, after := 0, ""
+	for {
+		n := 0
+		last := after
+		err := l.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+			n = 0
+			// The floor's lock comes first, as in createRows, so that neither waits
+			// for the other's second.
+			if _, err := tx.Exec(ctx, raise, dialect.Args{"fence": 0}); err != nil {
+				return err
+			}
+			var names []string
+			var highest int64
+			_, err := dialect.Select(ctx, tx, idle, dialect.Args{"after": after, "ago": -unused.Microseconds(), "limit": batch},
+				func(rows *sql.Rows) (struct{}, error) {
+					var name string
+					var fence int64
+					err := rows.Scan(&name, &fence)
+					names, highest = append(names, name), max(highest, fence)
+					return struct{}{}, err
+				})
+			if err != nil || len(names) == 0 {
+				return err
+			}
+			n, last = len(names), names[len(names)-1]
+			if _, err := tx.Exec(ctx, raise, dialect.Args{"fence": highest}); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, purge, dialect.Args{"names": names}); err != nil {
+				return err
+			}
+			_, err = tx.Exec(ctx, purgeFence, dialect.Args{"names": names})
+			return err
+		})
+		purged += n
+		if err != nil || n < batch {
+			return purged, err
+		}
+		after = last
+	}
+}
+
+func noRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }

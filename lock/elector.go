@@ -1,0 +1,254 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// An Election says what to do with leadership. Functions may be nil but Lead.
+type Election struct {
+	// Lead is called when this process has become the leader, and works as one
+	// until its context ends, which is before another can lead. The fence of the
+	// lease is the term: it rises with each leader. If Lead returns before its
+	// context has ended, the leader resigns, and Run returns Lead's error.
+	Lead func(ctx context.Context, lease *Lease) error
+
+	// Follow is called when this process sees that another leads, once for each
+	// term.
+	Follow func(leader *HeldError)
+}
+
+// An Elector takes part in elections: of the processes that run one for the
+// same name, one leads at a time.
+//
+// Leadership is a lease. Where the engine has session locks, the leader holds
+// one as well. When it dies, the server frees that at once, and a standby that
+// gets it takes the lease over after half a second, without waiting for its end
+// (a leader that lives, and whose connection alone was cut, learns of it in less
+// than that). Otherwise, and when a leader hangs with its connections open, a
+// standby waits until the lease has run out. As with every lease, what the
+// leader does is safe in any case only if it is fenced, by the term.
+type Elector struct {
+	l    *Locker
+	name string
+	e    Election
+
+	followed  int64           // the term that Follow was called for
+	freeSince instant.Instant // how long nobody has led while another had the session lock; 0: it is not so
+	noSession bool            // and that was logged
+}
+
+const (
+	campaignEvery = 200 * time.Millisecond // by those who try to get the session lock
+	usurpAfter    = 500 * time.Millisecond // more than a leader takes to find out that its session has ended
+)
+
+// NewElector returns an Elector for the name, which has a lock of its own.
+func (l *Locker) NewElector(name string, e Election) (*Elector, error) {
+	if err := l.check(context.Background(), name); err != nil {
+		return nil, err
+	}
+	if e.Lead == nil {
+		return nil, fmt.Errorf("%w: an election for %s without Lead", ErrInvalid, name)
+	}
+	return &Elector{l: l, name: name, e: e}, nil
+}
+
+// Leader tells who leads, by name and term, or returns ErrNotFound.
+func (l *Locker) Leader(ctx context.Context, name string) (*HeldError, error) {
+	rows, err := l.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if leader := heldBy(&rows[0]); leader != nil {
+		return leader, nil
+	}
+	return nil, fmt.Errorf("%w: nobody leads %s", ErrNotFound, name)
+}
+
+// Run stands for election, leads when elected, and stands again when leadership
+// is lost, until ctx ends; then it resigns, so that another can lead at once,
+// and returns nil. It returns what Lead returns while it leads, and errors that
+// waiting does not mend. A database that cannot be reached is waited for. Run
+// is not to be called twice at a time.
+func (e *Elector) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		lease, session, err := e.campaign(ctx)
+		if err != nil {
+			return err
+		}
+		if lease == nil {
+			return nil // ctx has ended
+		}
+		resigned, err := e.lead(ctx, lease, session)
+		if resigned || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// campaign returns when this process is elected, or ctx has ended. The session
+// is nil if it leads by its lease alone.
+func (e *Elector) campaign(ctx context.Context) (*Lease, *Session, error) {
+	var session *Session
+	var begun instant.Instant // of the session
+	elected := false
+	defer func() {
+		if session != nil && !elected {
+			_ = session.Release()
+		}
+	}()
+	for ctx.Err() == nil {
+		if session != nil && session.Check() != nil {
+			_ = session.Release()
+			session = nil
+		}
+		if session == nil {
+			var err error
+			session, err = e.session(ctx)
+			if err != nil {
+				return nil, nil, err
+			}
+			begun = instant.Now()
+		}
+		lease, err := e.stand(ctx, session, begun)
+		if lease != nil {
+			elected = true
+			return lease, session, nil
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(jittered(campaignEvery)):
+		}
+	}
+	return nil, nil, nil
+}
+
+// session tries to get the session lock; nil if another has it, or there are
+// none.
+func (e *Elector) session(ctx context.Context) (*Session, error) {
+	s, err := e.l.TrySession(ctx, e.name)
+	switch {
+	case errors.Is(err, ErrHeld):
+		e.noSession = false
+		return nil, nil //nolint:nilnil // no session, which is no error
+	case errors.Is(err, ErrNoSessions):
+		if !e.noSession {
+			e.noSession = true
+			e.l.opt.Logger.Info("electing a leader by leases alone", "lock", e.name, "why", err)
+		}
+		return nil, nil //nolint:nilnil // the same
+	case err != nil && (unknown(err) || ctx.Err() != nil):
+		e.l.opt.Logger.Warn("standing for election while the database cannot be reached", "lock", e.name, "err", err)
+		return nil, nil //nolint:nilnil // the same
+	}
+	return s, err
+}
+
+// stand tries to become the leader, once.
+func (e *Elector) stand(ctx context.Context, session *Session, begun instant.Instant) (*Lease, error) {
+	if session == nil && !e.noSession && !e.mayLeadWithout(ctx) {
+		return nil, nil //nolint:nilnil // whoever has the session lock is to lead
+	}
+	lease, err := e.take(ctx, session, nil)
+	var leader *HeldError
+	if errors.As(err, &leader) {
+		err = nil
+		if e.followed != leader.Fence && e.e.Follow != nil {
+			e.followed = leader.Fence
+			e.e.Follow(leader)
+		}
+		if session != nil && leader.session && instant.Now().Sub(begun) >= usurpAfter && session.Check() == nil {
+			lease, err = e.take(ctx, session, leader)
+			if errors.Is(err, ErrHeld) {
+				err = nil
+			}
+		}
+	}
+	if err != nil && (unknown(err) || ctx.Err() != nil) {
+		e.l.opt.Logger.Warn("standing for election while the database cannot be reached", "lock", e.name, "err", err)
+		err = nil
+	}
+	return lease, err
+}
+
+// mayLeadWithout tells whether a process that has not got the session lock may
+// lead. The one that has it is preferred, and given the time of a lease to take
+// what is free; but a leader whose lease has run out hangs, or is cut off, and
+// the server may keep its session for hours.
+func (e *Elector) mayLeadWithout(ctx context.Context) bool {
+	rows, err := e.l.peek(ctx, e.name)
+	if err == nil && len(rows) > 0 && rows[0].State == Expired {
+		return true
+	}
+	if err != nil || len(rows) > 0 && rows[0].State != Free {
+		e.freeSince = 0
+		return err == nil // to see who leads
+	}
+	now := instant.Now()
+	if e.freeSince == 0 {
+		e.freeSince = now
+	}
+	return now.Sub(e.freeSince) > e.l.opt.TTL
+}
+
+// take tries to get the lease: as any other, or from the leader that is given,
+// whose session lock this process has by now.
+func (e *Elector) take(ctx context.Context, session *Session, from *HeldError) (*Lease, error) {
+	return e.l.try(ctx, &seatOfLeader{single{e.l, e.name}, session, from})
+}
+
+// A seatOfLeader is a lock whose row says that its holder has a session lock.
+type seatOfLeader struct {
+	single
+	session *Session
+	from    *HeldError
+}
+
+func (s *seatOfLeader) grant(ctx context.Context, args dialect.Args) (slot int, fence int64, found bool, err error) {
+	if s.session != nil {
+		args["session"] = "held"
+	}
+	if s.from == nil {
+		return s.single.grant(ctx, args)
+	}
+	args["seen"], args["seen_fence"] = s.from.By, s.from.Fence
+	fence, found, err = s.l.db.Next(ctx, usurp, args)
+	if err == nil && !found { // it has come free meanwhile, or has another leader
+		return s.single.grant(ctx, args)
+	}
+	return 0, fence, found, err
+}
+
+// lead calls Lead, and sees to it that leadership ends with the lease, with the
+// session if there is one, and with ctx.
+func (e *Elector) lead(ctx context.Context, lease *Lease, session *Session) (resigned bool, err error) {
+	e.freeSince = 0
+	work, stop := lease.Bind(ctx)
+	defer stop()
+	if session != nil {
+		defer session.Release() //nolint:errcheck // the lease says how it ended
+		defer context.AfterFunc(session.ctx, func() {
+			lease.finish(fmt.Errorf("%w: leadership of %s: %w", ErrLost, e.name, context.Cause(session.ctx)))
+		})()
+	}
+	defer func() {
+		if lost := lease.Release(ctx); lost != nil && !errors.Is(lost, ErrReleased) {
+			e.l.opt.Logger.Warn("no longer the leader", "lock", e.name, "term", lease.fence, "why", lost)
+		}
+	}()
+	err = e.e.Lead(work, lease)
+	if work.Err() != nil {
+		return false, nil // an end that was asked for; what Lead makes of it is not an error
+	}
+	return true, err
+}

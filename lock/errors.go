@@ -1,0 +1,76 @@
+package lock
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+var (
+	// ErrHeld means that somebody else has the lock, or all slots of the pool.
+	// The error is a *HeldError, which says who.
+	ErrHeld = errors.New("lock: held")
+
+	// ErrHeldByCaller means that the caller's context comes from a holder of the
+	// same lock, so that waiting for it would be waiting for oneself. It is an
+	// ErrHeld, too.
+	ErrHeldByCaller = fmt.Errorf("%w by the caller itself", ErrHeld)
+
+	// ErrLost means that the lease ended while it was wanted: it was not renewed
+	// in time, or somebody released it by force. Another holder may have begun.
+	ErrLost = errors.New("lock: lease lost")
+
+	// ErrReleased means that the holder has released the lease before.
+	ErrReleased = errors.New("lock: released")
+
+	// ErrStalled is an ErrLost, because Progress was not called in time. See
+	// Options.Stall.
+	ErrStalled = fmt.Errorf("%w: no progress", ErrLost)
+
+	// ErrMaxHold is an ErrLost, after Options.MaxHold.
+	ErrMaxHold = fmt.Errorf("%w: held for too long", ErrLost)
+
+	// ErrInvalid means that a name, an option or a size cannot be.
+	ErrInvalid = errors.New("lock: invalid")
+
+	// ErrNotFound means that there is no such lock.
+	ErrNotFound = errors.New("lock: not found")
+
+	// ErrPool means that the name is that of a pool where a lock is wanted, or
+	// of a lock in use where a pool is, or that the pool's size is another.
+	ErrPool = errors.New("lock: pool")
+
+	// ErrInUse means that a pool cannot shrink below the number of its slots
+	// that are held.
+	ErrInUse = errors.New("lock: pool is in use")
+)
+
+// A HeldError says whose a lock is. It is an ErrHeld.
+type HeldError struct {
+	Name  string
+	By    string        // the holder; of a pool, the one whose lease ends first
+	Since time.Time     // by the database's clock, as Until
+	Until time.Time     // unless the holder renews or releases it
+	Left  time.Duration // from the answer to Until
+	Fence int64
+	Meta  string
+	Slots int // of a pool: how many there are, all of them held; of a lock: 0
+
+	session bool
+}
+
+// Error names the holder, since when and until when.
+func (e *HeldError) Error() string {
+	what := fmt.Sprintf("lock: %s is held", e.Name)
+	if e.Slots > 0 {
+		what = fmt.Sprintf("lock: all %d slots of %s are held, the first", e.Slots, e.Name)
+	}
+	if e.By == "" {
+		return what
+	}
+	return fmt.Sprintf("%s by %s since %s, until %s unless renewed", what, e.By,
+		e.Since.UTC().Format(time.RFC3339), e.Until.UTC().Format(time.RFC3339))
+}
+
+// Is makes every HeldError an ErrHeld.
+func (e *HeldError) Is(target error) bool { return target == ErrHeld }

@@ -1,0 +1,109 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// longSleep is how long a lease is left without a look at the clock: timers do
+// not run while a host is suspended.
+const longSleep = time.Second
+
+// deadline returns when the lease's context is to end. le.mu is held.
+func (le *Lease) deadline() instant.Instant { return le.sent.At.Add(le.opt.TTL - le.opt.Margin) }
+
+// verdict tells whether the lease is over and why, or how long it has until
+// there is something to look at. le.mu is held.
+func (le *Lease) verdict() (time.Duration, error) {
+	if le.end != nil {
+		return 0, le.end
+	}
+	now := instant.Now()
+	wait := min(longSleep, le.deadline().Sub(now))
+	if wait <= 0 {
+		return 0, fmt.Errorf("%w: %s: it was not renewed in time", ErrLost, le.name)
+	}
+	// A virtual machine that was paused does not know; its wall clock may have
+	// been set since.
+	if jump := le.sent.Jump(); jump > le.opt.Margin/2 {
+		return 0, fmt.Errorf("%w: %s: the host was paused, or its clock was set, by %v", ErrLost, le.name, jump)
+	}
+	if le.opt.Stall > 0 {
+		left := le.progressed.Add(le.opt.Stall).Sub(now)
+		if left <= 0 {
+			return 0, fmt.Errorf("%w for %v: %s", ErrStalled, le.opt.Stall, le.name)
+		}
+		wait = min(wait, left)
+	}
+	if le.opt.MaxHold > 0 {
+		left := le.begun.Add(le.opt.MaxHold).Sub(now)
+		if left <= 0 {
+			return 0, fmt.Errorf("%w: %s: %v", ErrMaxHold, le.name, le.opt.MaxHold)
+		}
+		wait = min(wait, left)
+	}
+	return wait, nil
+}
+
+// finish ends the lease here, if it has not ended.
+func (le *Lease) finish(why error) {
+	le.mu.Lock()
+	defer le.mu.Unlock()
+	if le.end == nil {
+		le.end = why
+		le.cancel(why)
+		close(le.done)
+	}
+}
+
+// lose is finish for what a statement has found out. It returns why the lease
+// has ended.
+func (le *Lease) lose() error {
+	le.finish(fmt.Errorf("%w: %s: it expired, or somebody else has released or taken it", ErrLost, le.name))
+	return le.Check()
+}
+
+// watch ends the lease's context in time, whatever the database's driver does
+// meanwhile.
+func (le *Lease) watch() {
+	for {
+		le.mu.Lock()
+		wait, end := le.verdict()
+		le.mu.Unlock()
+		if end != nil {
+			le.finish(end)
+			return
+		}
+		select {
+		case <-le.done:
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// keep renews the lease until it is over. A renewal that fails is tried again
+// soon; the lease has a third of its time for that.
+func (le *Lease) keep() {
+	wait := le.opt.Heartbeat
+	for {
+		select {
+		case <-le.done:
+			return
+		case <-time.After(wait):
+		}
+		// Without the lease's end: a release must not cut off a renewal under way.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), max(le.opt.Heartbeat, minTTL/2))
+		err := le.Extend(ctx)
+		cancel()
+		wait = le.opt.Heartbeat
+		if err != nil && !errors.Is(err, ErrLost) && !errors.Is(err, ErrReleased) {
+			le.opt.Logger.Warn("a lock was not renewed", "lock", le.name, "left", le.Left(), "err", err)
+			wait = le.opt.Heartbeat / 5
+		}
+	}
+}

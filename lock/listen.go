@@ -1,0 +1,112 @@
+package lock
+
+import (
+	"context"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// An ear listens for notifications to this process, on one connection for all
+// lines, as long as anybody waits and a little longer. Guarded by waiting.mu.
+type ear struct {
+	users int
+	stop  context.CancelFunc // nil: it is not listening
+	hears bool               // it has heard itself
+}
+
+// linger is how long an ear goes on when nobody waits.
+const linger = 500 * time.Millisecond
+
+// hear sees to it that the process listens, and tells whether it does by now.
+// A pool that is small is not deprived of a connection.
+func (c *contender) hear() bool {
+	w := c.l.waiting
+	if limit := w.db.Pool().Stats().MaxOpenConnections; w.db.Dialect.Notify == nil || limit > 0 && limit < 4 {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !c.hearing {
+		c.hearing = true
+		w.ear.users++
+	}
+	if w.ear.stop == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		w.ear.stop = cancel
+		go w.listen(ctx)
+	}
+	return w.ear.hears
+}
+
+func (w *waiting) unhear() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ear.users--
+	if w.ear.users == 0 {
+		time.AfterFunc(linger, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if w.ear.users == 0 && w.ear.stop != nil {
+				w.ear.stop()
+			}
+		})
+	}
+}
+
+// listen rings the bells of the lines that it is told of. It pings itself
+// first: through a pooler it would hear nothing, and must not be relied on.
+func (w *waiting) listen(ctx context.Context) {
+	ready := func() {
+		go func() {
+			ctx, cancel := context.WithTimeout(ctx, patience)
+			defer cancel()
+			_, _ = w.db.Exec(ctx, ping, dialect.Args{"channel": channel + w.me}) // unheard, it is not relied on
+		}()
+	}
+	err := w.db.Listen(ctx, channel+w.me, ready, func(name string) {
+		if name != "" {
+			w.ring(name)
+			return
+		}
+		w.mu.Lock()
+		w.ear.hears = true
+		w.mu.Unlock()
+	})
+	w.mu.Lock()
+	w.ear.hears = false
+	w.mu.Unlock()
+	if ctx.Err() == nil && err != nil { // whoever waits polls meanwhile
+		select {
+		case <-ctx.Done():
+		case <-time.After(patience):
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ear.stop()
+	w.ear.stop = nil
+	for _, ln := range w.lines {
+		ln.ring()
+	}
+}
+
+// enqueue puts this process into the queue of a lock that is held.
+func (l *Locker) enqueue(ctx context.Context, name string) (queued bool, err error) {
+	n, err := l.db.Exec(ctx, enqueue, dialect.Args{"name": name, "me": l.me, "patience": (3 * patience).Microseconds()})
+	return n > 0, err
+}
+
+// notifying runs a statement that notifyNext has made: found tells whether it
+// has updated a row, and next who was told.
+func (l *Locker) notifying(ctx context.Context, stmt *dialect.Stmt, args dialect.Args) (found bool, next string, err error) {
+	if l.db.Dialect.Notify == nil {
+		n, err := l.db.Exec(ctx, stmt, args)
+		return n > 0, "", err
+	}
+	rows, err := dialect.Select(ctx, &l.db.Session, stmt, args, scanNext)
+	if err != nil || len(rows) == 0 {
+		return false, "", err
+	}
+	return true, rows[0], nil
+}

@@ -1,0 +1,231 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// MaxSlots is how large a pool can be.
+const MaxSlots = 1000
+
+// A Pool is N slots under one name, each of which one holder can have: a
+// semaphore over all processes. It is safe for concurrent use.
+type Pool struct {
+	l     *Locker
+	name  string
+	size  int
+	ready atomic.Bool // it has been seen, with its size
+}
+
+// Pool returns the pool called name. A size above 0 makes it, with so many
+// slots, if there is none; of one that has another size ErrPool is returned when
+// the Pool is first used. With size 0 it must be there. Names are shared with locks: one
+// cannot be both.
+func (l *Locker) Pool(name string, size int) (*Pool, error) {
+	if err := l.check(context.Background(), name); err != nil {
+		return nil, err
+	}
+	if size < 0 || size > MaxSlots {
+		return nil, fmt.Errorf("%w: pool %s of %d slots; from 1 to %d can be had", ErrInvalid, name, size, MaxSlots)
+	}
+	return &Pool{l: l, name: name, size: size}, nil
+}
+
+// TryAcquire takes a slot if one is free. If not, it returns a *HeldError.
+func (p *Pool) TryAcquire(ctx context.Context) (*Lease, error) {
+	if err := p.prepare(ctx); err != nil {
+		return nil, err
+	}
+	return p.l.try(ctx, p)
+}
+
+// Acquire takes a slot, and waits for one as Locker.Acquire does. Where the
+// database can notify, pools poll nevertheless.
+func (p *Pool) Acquire(ctx context.Context) (*Lease, error) {
+	if err := p.prepare(ctx); err != nil {
+		return nil, err
+	}
+	return p.l.acquire(ctx, p)
+}
+
+// Do takes a slot, runs f, and gives the slot up: see Locker.Do.
+func (p *Pool) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
+	if err := p.prepare(ctx); err != nil {
+		return err
+	}
+	return p.l.do(ctx, p, f)
+}
+
+// prepare makes the pool if there is none, and checks its size, once.
+func (p *Pool) prepare(ctx context.Context) error {
+	if err := p.l.check(ctx, p.name); err != nil || p.ready.Load() {
+		return err
+	}
+	size, err := p.Size(ctx)
+	if errors.Is(err, ErrNotFound) && p.size > 0 {
+		if err = p.resize(ctx, p.size, true); err == nil {
+			size, err = p.Size(ctx) // another may have been quicker, with another size
+		}
+	}
+	if err == nil && p.size > 0 && p.size != size {
+		err = fmt.Errorf("%w: %s has %d slots, not %d: resize it, or ask for as many", ErrPool, p.name, size, p.size)
+	}
+	p.ready.Store(err == nil)
+	return err
+}
+
+// Size returns how many slots there are. It returns ErrNotFound if there is no
+// such pool, and ErrPool if there is a lock of its name.
+func (p *Pool) Size(ctx context.Context) (int, error) {
+	rows, err := p.l.peek(ctx, p.name)
+	if err != nil {
+		return 0, err
+	}
+	if len(rows) > 0 && rows[0].State != Head && heldBy(&rows[0]) != nil {
+		return 0, fmt.Errorf("%w: %s is a lock, which %s holds", ErrPool, p.name, rows[0].By)
+	}
+	if len(rows) == 0 || rows[0].State != Head {
+		return 0, fmt.Errorf("%w: pool %s", ErrNotFound, p.name)
+	}
+	return len(slots(rows, func(i Info) bool { return i.State != Closed })), nil
+}
+
+// Resize changes how many slots there are, and makes the pool if there is none.
+// At no time are there more holders than slots: ErrInUse is returned, and
+// nothing is changed, if more slots are held than are to stay. Programs that
+// still ask for the old size are refused.
+func (p *Pool) Resize(ctx context.Context, size int) error {
+	if size < 1 || size > MaxSlots {
+		return fmt.Errorf("%w: pool %s of %d slots; from 1 to %d can be had", ErrInvalid, p.name, size, MaxSlots)
+	}
+	return p.resize(ctx, size, false)
+}
+
+// resize makes the pool, and unless it is there already and that is enough,
+// gives it its size.
+func (p *Pool) resize(ctx context.Context, size int, makeOnly bool) error {
+	err := p.l.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		if err := createRows(ctx, tx, dialect.Args{"name": p.name, "slot": 0, "state": "POOL"}); err != nil {
+			return err
+		}
+		n, err := tx.Exec(ctx, pool, dialect.Args{"name": p.name})
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return fmt.Errorf("%w: %s is a lock that is held", ErrPool, p.name)
+		}
+		// From here on this transaction alone changes which slots there are.
+		for {
+			rows, err := dialect.Select(ctx, tx, peek, dialect.Args{"name": p.name}, scanInfo)
+			if err != nil {
+				return err
+			}
+			opened := slots(rows, func(i Info) bool { return i.State != Closed })
+			if makeOnly && len(opened) > 0 || len(opened) == size {
+				return nil
+			}
+			if len(opened) < size {
+				err = p.grow(ctx, tx, rows, size-len(opened))
+			} else {
+				err = p.shrink(ctx, tx, rows, len(opened)-size)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	})
+	p.l.ring(p.name)
+	return err
+}
+
+func (p *Pool) grow(ctx context.Context, tx *dialect.Session, rows []Info, n int) error {
+	closed := slots(rows, func(i Info) bool { return i.State == Closed })
+	if len(closed) > 0 {
+		_, err := tx.Exec(ctx, open, dialect.Args{"name": p.name, "slots": closed[:min(n, len(closed))]})
+		return err
+	}
+	first := rows[len(rows)-1].Slot + 1
+	fresh := make([]dialect.Args, n)
+	for i := range fresh {
+		fresh[i] = dialect.Args{"name": p.name, "slot": first + i, "state": "FREE"}
+	}
+	return createRows(ctx, tx, fresh...)
+}
+
+// shrink closes up to n slots that are nobody's, the last ones first. One that
+// is taken meanwhile is not closed, and the next round looks again.
+func (p *Pool) shrink(ctx context.Context, tx *dialect.Session, rows []Info, n int) error {
+	unused := slots(rows, func(i Info) bool { return i.State != Closed && heldBy(&i) == nil })
+	if len(unused) < n {
+		held := slots(rows, func(i Info) bool { return heldBy(&i) != nil })
+		return fmt.Errorf("%w: %d slots of %s are held", ErrInUse, len(held), p.name)
+	}
+	slices.Reverse(unused)
+	_, err := tx.Exec(ctx, closeSlots, dialect.Args{"name": p.name, "slots": unused[:n]})
+	return err
+}
+
+// slots lists the slots of a pool that are wanted, in order.
+func slots(rows []Info, wanted func(Info) bool) []int64 {
+	var found []int64
+	for _, i := range rows {
+		if i.Slot > 0 && wanted(i) {
+			found = append(found, int64(i.Slot))
+		}
+	}
+	return found
+}
+
+func (p *Pool) key() string { return p.name }
+
+// grant is marking, then selecting, where the mark does not come back by itself.
+func (p *Pool) grant(ctx context.Context, args dialect.Args) (slot int, fence int64, found bool, err error) {
+	read := takeSlot
+	if p.l.db.Dialect.Returning == nil {
+		n, err := p.l.db.Exec(ctx, takeSlot, args)
+		if err != nil || n == 0 {
+			return 0, 0, false, err
+		}
+		read = slotOf
+	}
+	err = p.l.db.Get(ctx, read, args, &slot, &fence)
+	if noRows(err) {
+		return 0, 0, false, nil
+	}
+	return slot, fence, err == nil, err
+}
+
+// holder answers that the pool is full only after it has seen no free slot: a
+// slot may have been passed over that another contender has only looked at.
+func (p *Pool) holder(ctx context.Context) (*HeldError, error) {
+	rows, err := p.l.peek(ctx, p.name)
+	if err != nil {
+		return nil, err
+	}
+	var first *HeldError
+	held := 0
+	for i := range rows {
+		if rows[i].Slot == 0 || rows[i].State == Closed {
+			continue
+		}
+		h := heldBy(&rows[i])
+		if h == nil {
+			return nil, nil //nolint:nilnil // a slot is free
+		}
+		held++
+		if first == nil || h.Left < first.Left {
+			first = h
+		}
+	}
+	if first == nil {
+		return nil, fmt.Errorf("%w: pool %s", ErrNotFound, p.name)
+	}
+	first.Slots = held
+	return first, nil
+}

@@ -1,0 +1,342 @@
+package lock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	mathrand "math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// Who waits for a lock stands in a line with the others of this process; the
+// first in line alone asks the database. While the lock is held by this process
+// it need not even do that. Otherwise, where the database can notify, it puts
+// the process into the queue of the lock's row and sleeps until it is told,
+// until the lease that it saw ends, or for patience. Elsewhere it polls.
+
+const (
+	pollFirst = 5 * time.Millisecond // doubled while the same lease is seen
+	pollMost  = 250 * time.Millisecond
+	patience  = time.Second // how long to rely on being told
+
+	// Whoever has just released a lock leaves it to the process that was told
+	// for as long as that takes to come. Where nobody is told, a process that has
+	// passed the lock around among its own for stint leaves it to the others for
+	// long enough that one that polls finds it.
+	courtesy = 5 * time.Millisecond
+	stint    = 100 * time.Millisecond
+	gap      = 20 * time.Millisecond
+)
+
+// waiting is what the Lockers of a database share: the lines.
+type waiting struct {
+	db *dialect.DB
+	me string // names this process in queues
+
+	mu    sync.Mutex
+	lines map[string]*line
+	ear   ear
+}
+
+func newWaiting(db *dialect.DB) *waiting {
+	return &waiting{db: db, me: strings.ToLower(rand.Text()[:12]), lines: map[string]*line{}}
+}
+
+func (w *waiting) same(other *waiting) bool {
+	return w.db.Pool() == other.db.Pool() && w.db.Prefix() == other.db.Prefix()
+}
+
+// A line is the goroutines of this process that want one name. Its fields are
+// guarded by waiting.mu, except those that say otherwise.
+type line struct {
+	turn *semaphore.Weighted // first come, first served; safe for concurrent use
+	bell chan struct{}       // heard by whoever has the turn; holds one ring
+
+	waiters int
+	held    *HeldError // as last seen
+	local   *Lease     // of this process, if one has it
+	since   instant.Instant
+	freed   instant.Instant
+	rest    instant.Instant // until then the lock is left to other processes
+}
+
+// line returns the line of a name. waiting.mu is held.
+func (w *waiting) line(name string) *line {
+	ln := w.lines[name]
+	if ln == nil {
+		ln = &line{turn: semaphore.NewWeighted(1), bell: make(chan struct{}, 1)}
+		w.lines[name] = ln
+	}
+	return ln
+}
+
+// tidy forgets a line that nobody needs, now or when its rest is over.
+// waiting.mu is held.
+func (w *waiting) tidy(name string, ln *line) {
+	if ln.waiters > 0 || ln.local != nil {
+		return
+	}
+	delete(w.lines, name)
+}
+
+// acquire waits for a seat.
+func (l *Locker) acquire(ctx context.Context, s seat) (*Lease, error) {
+	if err := l.check(ctx, s.key()); err != nil {
+		return nil, err
+	}
+	if l.opt.Tries > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(l.opt.Tries)*l.opt.Every, errGaveUp)
+		defer cancel()
+	}
+	l.mu.Lock()
+	ln := l.line(s.key())
+	ln.waiters++
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		ln.waiters--
+		l.tidy(s.key(), ln)
+	}()
+	if err := ln.turn.Acquire(ctx, 1); err != nil {
+		return nil, l.refusal(ctx, s, ln)
+	}
+	defer ln.turn.Release(1)
+	c := contender{l: l, seat: s, line: ln}
+	defer c.stop()
+	return c.run(ctx)
+}
+
+// errGaveUp is the cause of waits that Options.Tries has ended: the HeldError
+// says all.
+var errGaveUp = errors.New("gave up")
+
+// refusal is what a wait returns that ctx has ended.
+func (l *Locker) refusal(ctx context.Context, s seat, ln *line) error {
+	l.mu.Lock()
+	held := ln.held
+	if held == nil {
+		held = &HeldError{Name: s.key()}
+	}
+	l.mu.Unlock()
+	if cause := context.Cause(ctx); cause != errGaveUp { //nolint:errorlint // identity: it is never wrapped
+		return errors.Join(held, cause)
+	}
+	return held
+}
+
+// A contender is whoever has the turn of a line.
+type contender struct {
+	l    *Locker
+	seat seat
+	line *line
+
+	poll    time.Duration
+	fence   int64
+	trouble error // of the last attempt: the database cannot be reached
+	queued  bool  // in the row's queue
+	missed  bool  // the row had no place for it
+	hearing bool  // this process listens, or begins to
+}
+
+func (c *contender) run(ctx context.Context) (*Lease, error) {
+	told := true // the first time nothing is known
+	for {
+		if rest := c.l.rest(c.line); rest > 0 {
+			told = c.sleep(ctx, rest) || told
+		} else {
+			lease, wait, err := c.ask(ctx, told)
+			if lease != nil || err != nil {
+				return lease, err
+			}
+			told = c.sleep(ctx, wait)
+		}
+		if ctx.Err() != nil {
+			err := c.l.refusal(ctx, c.seat, c.line)
+			if c.trouble != nil {
+				err = errors.Join(err, c.trouble)
+			}
+			return nil, err
+		}
+	}
+}
+
+// ask tries to get the lease, or looks whether that makes sense, and tells how
+// long to wait until the next time.
+func (c *contender) ask(ctx context.Context, told bool) (*Lease, time.Duration, error) {
+	if !told && !c.queued {
+		held, err := c.seat.holder(ctx)
+		if err != nil || held != nil {
+			return c.refused(ctx, held, err)
+		}
+	}
+	lease, err := c.l.try(ctx, c.seat)
+	if err == nil {
+		c.queued = false // taking has seen to it
+		c.l.took(c.seat, c.line, lease)
+		return lease, 0, nil
+	}
+	var held *HeldError
+	if errors.As(err, &held) {
+		err = nil
+	}
+	return c.refused(ctx, held, err)
+}
+
+// refused tells how long to wait after the answer that was given.
+func (c *contender) refused(ctx context.Context, held *HeldError, err error) (*Lease, time.Duration, error) {
+	if ctx.Err() != nil {
+		return nil, 0, nil
+	}
+	if err != nil {
+		if !unknown(err) {
+			return nil, 0, err
+		}
+		if c.trouble == nil {
+			c.l.opt.Logger.Warn("waiting for a lock while the database cannot be reached", "lock", c.seat.key(), "err", err)
+		}
+		c.trouble, c.queued = err, false
+		return nil, jittered(pollMost), nil
+	}
+	c.trouble = nil
+	c.l.mu.Lock()
+	c.line.held = held
+	c.l.mu.Unlock()
+	wait := c.pollAfter(held)
+	if _, isLock := c.seat.(*single); isLock && c.l.opt.Every == 0 && c.hear() {
+		queued, err := c.l.enqueue(ctx, c.seat.key())
+		c.queued = err == nil && queued
+		switch {
+		case c.queued:
+			wait, c.missed = jittered(patience), false
+		case err == nil && !c.missed: // it has come free meanwhile, or the queue is full
+			wait, c.missed = 0, true
+		}
+	}
+	// Not before its end, but then at once; and not all at once.
+	return nil, min(wait, held.Left+jittered(pollFirst)), nil
+}
+
+// pollAfter is how long to wait where nobody tells.
+func (c *contender) pollAfter(held *HeldError) time.Duration {
+	if c.l.opt.Every > 0 {
+		return jittered(c.l.opt.Every)
+	}
+	if held.Fence != c.fence {
+		c.fence, c.poll = held.Fence, pollFirst
+	} else {
+		c.poll = min(2*c.poll, pollMost)
+	}
+	return jittered(c.poll)
+}
+
+// sleep waits, and tells whether the bell has rung.
+func (c *contender) sleep(ctx context.Context, wait time.Duration) (told bool) {
+	if wait <= 0 {
+		return true
+	}
+	select {
+	case <-c.line.bell:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-time.After(min(wait, longSleep)):
+		return false
+	}
+}
+
+// stop leaves the row's queue, and has the next one told if this one was.
+func (c *contender) stop() {
+	if c.queued {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		// If this fails, the next one finds out when its patience ends.
+		_, _, _ = c.l.notifying(ctx, dequeue, dialect.Args{"name": c.seat.key(), "me": c.l.me})
+	}
+	if c.hearing {
+		c.l.unhear()
+	}
+}
+
+// jittered is d on average, so that those who wait do not all ask at once.
+func jittered(d time.Duration) time.Duration { return d/2 + mathrand.N(max(d, 1)) }
+
+// rest tells how long the first in line has to wait without asking: this
+// process has the lock, or leaves it to others.
+func (w *waiting) rest(ln *line) time.Duration {
+	w.mu.Lock()
+	local, rest := ln.local, ln.rest
+	w.mu.Unlock()
+	if local != nil && local.Check() == nil {
+		return longSleep
+	}
+	return rest.Sub(instant.Now())
+}
+
+// took notes that this process has the lock.
+func (w *waiting) took(s seat, ln *line, le *Lease) {
+	if _, isLock := s.(*single); !isLock {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now := instant.Now(); now.Sub(ln.freed) > gap {
+		ln.since = now
+	}
+	ln.local, ln.held = le, nil
+}
+
+// freed notes that a lease of this process has been released, and that next was
+// told of it, if anybody.
+func (w *waiting) freed(le *Lease, next string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ln := w.lines[le.name]
+	if ln == nil {
+		return
+	}
+	now := instant.Now()
+	if ln.local == le {
+		ln.local, ln.freed = nil, now
+	}
+	switch {
+	case next != "" && next != w.me:
+		ln.rest = now.Add(courtesy)
+	case w.db.Dialect.Notify == nil && now.Sub(ln.since) > stint:
+		ln.rest = now.Add(gap)
+	}
+	ln.ring()
+	if rest := ln.rest.Sub(now); rest > 0 && ln.waiters == 0 {
+		time.AfterFunc(rest, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.tidy(le.name, ln)
+		})
+		return
+	}
+	w.tidy(le.name, ln)
+}
+
+// ring wakes whoever is the first in line for a name.
+func (w *waiting) ring(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ln := w.lines[name]; ln != nil {
+		ln.ring()
+	}
+}
+
+func (ln *line) ring() {
+	select {
+	case ln.bell <- struct{}{}:
+	default: // it rings already
+	}
+}
