@@ -276,21 +276,23 @@ func mysqlExclusive(ctx context.Context, db *DB, name string) (func(), error) {
 	return exclusive(ctx, db.pool, &locks, name)
 }
 
-// mysqlKey hashes the name, because GET_LOCK takes 64 characters and its rules
-// on case differ, and puts the database into it, because the lock is the
+// mysqlKey takes a hashed name, because GET_LOCK takes 64 characters and its
+// rules on case differ, and puts the database into it, because the lock is the
 // server's.
-const mysqlKey = "CONCAT('dbcron:', LEFT(SHA1(CONCAT(DATABASE(), '/', ?)), 40))"
+const mysqlKey = "CONCAT('dbcron:', SHA1(CONCAT(DATABASE(), '/', ?)))"
+
+func mysqlHash(name string) string { return strconv.FormatUint(uint64(sessionKey(name)), 16) }
 
 var mysqlSessionLocks = &SessionLocks{
 	Refuse: mysqlNoSession,
 	Try: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
-		return sessionBool(ctx, c, "SELECT GET_LOCK("+mysqlKey+", 0)", name)
+		return sessionBool(ctx, c, "SELECT GET_LOCK("+mysqlKey+", 0)", mysqlHash(name))
 	},
 	Held: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
-		return sessionBool(ctx, c, "SELECT @@global.read_only = 0 AND IS_USED_LOCK("+mysqlKey+") = CONNECTION_ID()", name)
+		return sessionBool(ctx, c, "SELECT @@global.read_only = 0 AND IS_USED_LOCK("+mysqlKey+") = CONNECTION_ID()", mysqlHash(name))
 	},
 	Free: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
-		return sessionBool(ctx, c, "SELECT RELEASE_LOCK("+mysqlKey+")", name)
+		return sessionBool(ctx, c, "SELECT RELEASE_LOCK("+mysqlKey+")", mysqlHash(name))
 	},
 }
 

@@ -59,6 +59,19 @@ func Unlisted(text string) *Stmt {
 	return &Stmt{Name: "statement", shape: func(*Dialect) string { return text }}
 }
 
+// Mutate changes a statement's text on all engines, for tests that see whether
+// other tests notice. It panics if old is not a part of it on any.
+func (s *Stmt) Mutate(old, changed string) {
+	shape, found := s.shape, false
+	for _, d := range Engines {
+		found = found || strings.Contains(shape(d), old)
+	}
+	if !found {
+		panic(fmt.Sprintf("%s has no %q", s.Name, old))
+	}
+	s.shape = func(d *Dialect) string { return strings.ReplaceAll(shape(d), old, changed) }
+}
+
 var registry struct {
 	sync.Mutex
 	statements []*Stmt

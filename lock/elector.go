@@ -156,10 +156,7 @@ func (e *Elector) session(ctx context.Context) (*Session, error) {
 
 // stand tries to become the leader, once.
 func (e *Elector) stand(ctx context.Context, session *Session, begun instant.Instant) (*Lease, error) {
-	if session == nil && !e.noSession && !e.mayLeadWithout(ctx) {
-		return nil, nil //nolint:nilnil // whoever has the session lock is to lead
-	}
-	lease, err := e.take(ctx, session, nil)
+	lease, err := e.elect(ctx, session)
 	var leader *HeldError
 	if errors.As(err, &leader) {
 		err = nil
@@ -181,24 +178,34 @@ func (e *Elector) stand(ctx context.Context, session *Session, begun instant.Ins
 	return lease, err
 }
 
-// mayLeadWithout tells whether a process that has not got the session lock may
-// lead. The one that has it is preferred, and given the time of a lease to take
-// what is free; but a leader whose lease has run out hangs, or is cut off, and
-// the server may keep its session for hours.
-func (e *Elector) mayLeadWithout(ctx context.Context) bool {
-	rows, err := e.l.peek(ctx, e.name)
-	if err == nil && len(rows) > 0 && rows[0].State == Expired {
-		return true
+// elect takes the lease if it can be had, and this process may. One that has
+// not got the session lock leaves what is free to the one that has, for the time
+// of a lease. But a leader whose lease has run out hangs, or is cut off, and the
+// server may keep its session for hours.
+func (e *Elector) elect(ctx context.Context, session *Session) (*Lease, error) {
+	if session != nil || e.noSession {
+		return e.take(ctx, session, nil)
 	}
-	if err != nil || len(rows) > 0 && rows[0].State != Free {
+	rows, err := e.l.peek(ctx, e.name)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) > 0 && rows[0].State != Free && rows[0].State != Expired {
 		e.freeSince = 0
-		return err == nil // to see who leads
+		if held := heldBy(&rows[0]); held != nil {
+			return nil, held
+		}
+		return e.take(ctx, nil, nil) // to hear what is wrong
 	}
 	now := instant.Now()
 	if e.freeSince == 0 {
 		e.freeSince = now
 	}
-	return now.Sub(e.freeSince) > e.l.opt.TTL
+	expired := len(rows) > 0 && rows[0].State == Expired
+	if !expired && now.Sub(e.freeSince) < e.l.opt.TTL {
+		return nil, nil //nolint:nilnil // not yet
+	}
+	return e.take(ctx, nil, nil)
 }
 
 // take tries to get the lease: as any other, or from the leader that is given,

@@ -254,36 +254,56 @@ func (le *Lease) Release(ctx context.Context) error {
 	return nil
 }
 
-// free sends the release until it is answered. A repetition that finds the row
-// changed, while nobody else could have changed it, finds what an earlier one
-// has done whose answer was lost.
+// free sends the release until it is answered.
 func (le *Lease) free(ctx context.Context, left time.Duration, keeping bool) (freed bool, err error) {
 	expiry := instant.Now().Add(left)
-	args := le.args()
-	args["min"] = le.opt.MinHold.Microseconds()
+	repeated := false
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		found, next := false, ""
-		answer := err
-		if keeping {
-			var n int64
-			n, err = le.l.db.Exec(ctx, keep, args)
-			found = n > 0
-		} else {
-			found, next, err = le.l.notifying(ctx, release, args)
+		freed, err = le.freeOnce(ctx, keeping)
+		if err == nil && !freed && repeated && instant.Now() < expiry {
+			// Its time is not over, so an earlier request has freed it, whose answer
+			// was lost, unless somebody has done so by force.
+			freed, err = le.notForced(ctx)
 		}
-		if err == nil {
-			le.l.freed(le, next)
-			return found || answer != nil && instant.Now() < expiry, nil
+		if err == nil || errors.Is(err, errUnclear) || instant.Now().Add(wait) >= expiry {
+			return freed, err // other errors: it runs out
 		}
-		if instant.Now().Add(wait) >= expiry {
-			return false, err // it has run out
-		}
+		repeated = true
 		select {
 		case <-ctx.Done():
 			return false, errors.Join(context.Cause(ctx), err)
 		case <-time.After(wait):
 		}
 	}
+}
+
+// errUnclear is an ErrLost, to be on the safe side.
+var errUnclear = fmt.Errorf("%w, or released: the answer was lost, and a later lease was ended by force", ErrLost)
+
+// notForced tells whether the lease was not ended by force.
+func (le *Lease) notForced(ctx context.Context) (bool, error) {
+	var last int64
+	err := le.l.db.Get(ctx, forced, le.args(), &last)
+	if err == nil && last > le.fence {
+		err = errUnclear
+	}
+	return err == nil && last < le.fence, err
+}
+
+func (le *Lease) freeOnce(ctx context.Context, keeping bool) (freed bool, err error) {
+	args, next := le.args(), ""
+	if keeping {
+		args["min"] = le.opt.MinHold.Microseconds()
+		var n int64
+		n, err = le.l.db.Exec(ctx, keep, args)
+		freed = n > 0
+	} else {
+		freed, next, err = le.l.notifying(ctx, release, args)
+	}
+	if err == nil {
+		le.l.freed(le, next)
+	}
+	return freed, err
 }
 
 // lingering returns a context that goes on after ctx has ended, until it is

@@ -69,7 +69,7 @@ type Options struct {
 	Owner string
 
 	TTL    time.Duration // how long a lease lasts if it is not renewed; default: 30s, at least 500ms
-	Margin time.Duration // how long before that its context ends; default: a tenth of TTL, at most half of it
+	Margin time.Duration // how long before that its context ends; default: a tenth of TTL; a fiftieth to half of it
 
 	// Heartbeat is how often a lease is renewed in the background; default: a
 	// third of TTL. Negative: never, only by Extend.
@@ -119,8 +119,8 @@ func (o Options) filled() (Options, error) {
 		wrong = fmt.Sprintf("a TTL of %v could not be renewed in time; use %v or more", o.TTL, minTTL)
 	case o.TTL > 365*24*time.Hour || o.MinHold > 365*24*time.Hour:
 		wrong = "TTL and MinHold are a year at the most"
-	case o.Margin < 0 || o.Margin > o.TTL/2:
-		wrong = fmt.Sprintf("Margin is %v; it must be from 0 to half of TTL", o.Margin)
+	case o.Margin < o.TTL/50 || o.Margin > o.TTL/2:
+		wrong = fmt.Sprintf("Margin is %v; it must be from a fiftieth of TTL to half of it", o.Margin)
 	case o.Heartbeat > (o.TTL-o.Margin)*2/3:
 		wrong = fmt.Sprintf("a Heartbeat of %v leaves no time for a second try before a lease of %v ends", o.Heartbeat, o.TTL)
 	case o.Heartbeat >= 0 && o.Heartbeat < 50*time.Millisecond:
@@ -345,7 +345,7 @@ func (l *Locker) abandon(name, owner string) {
 	if freed {
 		return
 	}
-	go func() {
+	l.leftovers.Go(func() {
 		for wait := 100 * time.Millisecond; instant.Now() < end; wait = min(2*wait, time.Second) {
 			answered := err == nil
 			<-time.After(wait)
@@ -353,7 +353,7 @@ func (l *Locker) abandon(name, owner string) {
 				return
 			}
 		}
-	}()
+	})
 }
 
 // create makes the rows of a lock that nobody has used before.

@@ -87,6 +87,10 @@ var (
 		UPDATE {prefix}lock SET state = 'FREE', released_at = {now}, update_time = {now}
 		WHERE name = :name AND lock_by = :owner AND state IN ('LOCK', 'EXTEND')`)
 
+	// forced tells which lease was the last that was ended by force; 0 if none.
+	forced = dialect.SQL("lock.forced", `
+		SELECT COALESCE(forced_fence, 0) FROM {prefix}lock WHERE name = :name AND slot = :slot`)
+
 	// describe changes what a holder says about itself.
 	describe = dialect.SQL("lock.describe", `
 		UPDATE {prefix}lock SET meta = :meta, update_time = {now}, extends = extends + 1
@@ -150,7 +154,7 @@ var (
 	force = dialect.PerDialect("lock.force", func(d *dialect.Dialect) string {
 		return notifyNext(d, `
 		UPDATE {prefix}lock SET state = 'FREE', released_at = {now}, update_time = {now},
-			forced_by = :by, forced_at = {now}, forced_why = :why
+			forced_by = :by, forced_fence = fence, forced_at = {now}, forced_why = :why
 		WHERE name = :name AND slot = :slot AND lock_by = :owner AND fence = :fence
 			AND state IN ('LOCK', 'EXTEND')`)
 	})

@@ -4,12 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	mathrand "math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
@@ -43,6 +43,8 @@ type waiting struct {
 	mu    sync.Mutex
 	lines map[string]*line
 	ear   ear
+
+	leftovers sync.WaitGroup // what is done after an answer was lost; nobody waits for it but tests
 }
 
 func newWaiting(db *dialect.DB) *waiting {
@@ -54,36 +56,53 @@ func (w *waiting) same(other *waiting) bool {
 }
 
 // A line is the goroutines of this process that want one name. Its fields are
-// guarded by waiting.mu, except those that say otherwise.
+// guarded by waiting.mu.
 type line struct {
-	turn *semaphore.Weighted // first come, first served; safe for concurrent use
-	bell chan struct{}       // heard by whoever has the turn; holds one ring
+	queue []chan struct{} // in the order in which they came; the first has its turn when its channel is closed
+	bell  chan struct{}   // heard by whoever has the turn; holds one ring
 
-	waiters int
-	held    *HeldError // as last seen
-	local   *Lease     // of this process, if one has it
-	since   instant.Instant
-	freed   instant.Instant
-	rest    instant.Instant // until then the lock is left to other processes
+	held  *HeldError // as last seen
+	local *Lease     // of this process, if one has it
+	since instant.Instant
+	freed instant.Instant
+	rest  instant.Instant // until then the lock is left to other processes
 }
 
-// line returns the line of a name. waiting.mu is held.
-func (w *waiting) line(name string) *line {
-	ln := w.lines[name]
+// join puts the caller into the line of a name. turn is closed when it is the
+// first.
+func (w *waiting) join(name string) (ln *line, turn chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ln, turn = w.lines[name], make(chan struct{})
 	if ln == nil {
-		ln = &line{turn: semaphore.NewWeighted(1), bell: make(chan struct{}, 1)}
+		ln = &line{bell: make(chan struct{}, 1)}
 		w.lines[name] = ln
 	}
-	return ln
+	ln.queue = append(ln.queue, turn)
+	if len(ln.queue) == 1 {
+		close(turn)
+	}
+	return ln, turn
+}
+
+// leave takes the caller out of the line, wherever it stands.
+func (w *waiting) leave(name string, ln *line, turn chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := slices.Index(ln.queue, turn)
+	ln.queue = slices.Delete(ln.queue, at, at+1)
+	if at == 0 && len(ln.queue) > 0 {
+		close(ln.queue[0])
+	}
+	w.tidy(name, ln)
 }
 
 // tidy forgets a line that nobody needs, now or when its rest is over.
 // waiting.mu is held.
 func (w *waiting) tidy(name string, ln *line) {
-	if ln.waiters > 0 || ln.local != nil {
-		return
+	if len(ln.queue) == 0 && ln.local == nil && w.lines[name] == ln {
+		delete(w.lines, name)
 	}
-	delete(w.lines, name)
 }
 
 // acquire waits for a seat.
@@ -96,20 +115,13 @@ func (l *Locker) acquire(ctx context.Context, s seat) (*Lease, error) {
 		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(l.opt.Tries)*l.opt.Every, errGaveUp)
 		defer cancel()
 	}
-	l.mu.Lock()
-	ln := l.line(s.key())
-	ln.waiters++
-	l.mu.Unlock()
-	defer func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		ln.waiters--
-		l.tidy(s.key(), ln)
-	}()
-	if err := ln.turn.Acquire(ctx, 1); err != nil {
+	ln, turn := l.join(s.key())
+	defer l.leave(s.key(), ln, turn)
+	select {
+	case <-turn:
+	case <-ctx.Done():
 		return nil, l.refusal(ctx, s, ln)
 	}
-	defer ln.turn.Release(1)
 	c := contender{l: l, seat: s, line: ln}
 	defer c.stop()
 	return c.run(ctx)
@@ -123,14 +135,17 @@ var errGaveUp = errors.New("gave up")
 func (l *Locker) refusal(ctx context.Context, s seat, ln *line) error {
 	l.mu.Lock()
 	held := ln.held
-	if held == nil {
-		held = &HeldError{Name: s.key()}
-	}
 	l.mu.Unlock()
-	if cause := context.Cause(ctx); cause != errGaveUp { //nolint:errorlint // identity: it is never wrapped
-		return errors.Join(held, cause)
+	cause := context.Cause(ctx)
+	switch {
+	case held == nil && cause == errGaveUp: //nolint:errorlint // identity: it is never wrapped
+		return fmt.Errorf("%w: %s", ErrHeld, s.key()) // by others of this process
+	case held == nil:
+		return fmt.Errorf("lock %s: %w", s.key(), cause)
+	case cause == errGaveUp: //nolint:errorlint // the same
+		return held
 	}
-	return held
+	return errors.Join(held, cause)
 }
 
 // A contender is whoever has the turn of a line.
@@ -314,7 +329,7 @@ func (w *waiting) freed(le *Lease, next string) {
 		ln.rest = now.Add(gap)
 	}
 	ln.ring()
-	if rest := ln.rest.Sub(now); rest > 0 && ln.waiters == 0 {
+	if rest := ln.rest.Sub(now); rest > 0 && len(ln.queue) == 0 {
 		time.AfterFunc(rest, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()

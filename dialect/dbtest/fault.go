@@ -20,11 +20,23 @@ type Fault struct {
 	Call  int  // which one, counted from 1 over all connections
 	After bool // the server still does the work, and its answer is lost
 
+	// Random, if set, is asked at each round trip instead, whatever was said
+	// above. It must be safe for concurrent use.
+	Random func() (broken, after bool)
+
 	calls atomic.Int64
 }
 
 // Reached tells whether the call was made, and broken.
 func (f *Fault) Reached() bool { return f.calls.Load() >= int64(f.Call) }
+
+// next tells what to do with a round trip.
+func (f *Fault) next() (broken, after bool) {
+	if f.Random != nil {
+		return f.Random()
+	}
+	return f.calls.Add(1) == int64(f.Call), f.After
+}
 
 // Broken connects to the same database, with the same clock, through a driver
 // that has the fault. Checks at opening are not counted.
@@ -41,11 +53,15 @@ func (db *DB) Broken(t *testing.T, f *Fault) *DB {
 	var armed atomic.Bool
 	pool := sql.OpenDB(dialect.Intercept(base, func(context.Context, driver.Conn) (dialect.Around, error) {
 		return func(_ context.Context, op string, call func() error) error {
-			if op == "rollback" || !armed.Load() || f.calls.Add(1) != int64(f.Call) {
+			if op == "rollback" || !armed.Load() {
+				return call()
+			}
+			broken, after := f.next()
+			if !broken {
 				return call()
 			}
 			var err error
-			if f.After {
+			if after {
 				err = call()
 			}
 			// The pool closes the connection, and what was not committed ends with it.

@@ -36,3 +36,6 @@ func (m Mark) Jump() time.Duration {
 	now := MarkNow()
 	return now.wall.Sub(m.wall) - now.At.Sub(m.At)
 }
+
+// Back returns a moment that is earlier by so much on each clock, for tests.
+func (m Mark) Back(at, wall time.Duration) Mark { return Mark{m.At.Add(-at), m.wall.Add(-wall)} }

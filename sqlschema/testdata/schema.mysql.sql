@@ -12,6 +12,7 @@ CREATE TABLE dbcron_lock (
   meta text NOT NULL DEFAULT '' COMMENT 'What its holder says about itself',
   session varchar(32) NOT NULL DEFAULT '' COMMENT 'Elections: the session lock that its holder has as well',
   forced_by varchar(128) NOT NULL DEFAULT '' COMMENT 'Who last released it by force',
+  forced_fence bigint DEFAULT NULL COMMENT 'The fence of the lease that was ended so',
   forced_at datetime(6) DEFAULT NULL COMMENT 'When',
   forced_why text NOT NULL DEFAULT '' COMMENT 'Why, and whose it was',
   insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',

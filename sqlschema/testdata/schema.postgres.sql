@@ -14,6 +14,7 @@ CREATE TABLE dbcron_lock (
     waiters character varying(16)[] COLLATE "C" NOT NULL DEFAULT '{}'::character varying[] -- Whom to notify, one after the other, when it is released
     waiting_until timestamp(6) with time zone -- Until when the waiters have said that they wait
     forced_by character varying(128) COLLATE "C" NOT NULL DEFAULT ''::character varying -- Who last released it by force
+    forced_fence bigint -- The fence of the lease that was ended so
     forced_at timestamp(6) with time zone -- When
     forced_why text NOT NULL DEFAULT ''::text -- Why, and whose it was
     insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made

@@ -12,6 +12,7 @@ CREATE TABLE dbcron_lock ( -- Who may work: a row for each lock and each slot of
     meta          TEXT NOT NULL DEFAULT '', -- What its holder says about itself
     session       TEXT NOT NULL DEFAULT '', -- Elections: the session lock that its holder has as well
     forced_by     TEXT NOT NULL DEFAULT '', -- Who last released it by force
+    forced_fence  INTEGER, -- The fence of the lease that was ended so
     forced_at     TEXT, -- When
     forced_why    TEXT NOT NULL DEFAULT '', -- Why, and whose it was
     insert_time   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made

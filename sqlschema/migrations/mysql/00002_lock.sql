@@ -14,6 +14,7 @@ CREATE TABLE IF NOT EXISTS {prefix}lock (
     meta          TEXT NOT NULL DEFAULT ('') COMMENT 'What its holder says about itself',
     session       VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'Elections: the session lock that its holder has as well',
     forced_by     VARCHAR(128) NOT NULL DEFAULT '' COMMENT 'Who last released it by force',
+    forced_fence  BIGINT COMMENT 'The fence of the lease that was ended so',
     forced_at     DATETIME(6) COMMENT 'When',
     forced_why    TEXT NOT NULL DEFAULT ('') COMMENT 'Why, and whose it was',
     insert_time   DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row was made',

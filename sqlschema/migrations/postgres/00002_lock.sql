@@ -15,6 +15,7 @@ CREATE TABLE {prefix}lock (
     waiters       VARCHAR(16)[] COLLATE "C" NOT NULL DEFAULT '{}',
     waiting_until TIMESTAMPTZ(6),
     forced_by     VARCHAR(128) COLLATE "C" NOT NULL DEFAULT '',
+    forced_fence  BIGINT,
     forced_at     TIMESTAMPTZ(6),
     forced_why    TEXT NOT NULL DEFAULT '',
     insert_time   TIMESTAMPTZ(6) NOT NULL DEFAULT statement_timestamp(),
@@ -44,6 +45,7 @@ COMMENT ON COLUMN {prefix}lock.session IS 'Elections: the session lock that its 
 COMMENT ON COLUMN {prefix}lock.waiters IS 'Whom to notify, one after the other, when it is released';
 COMMENT ON COLUMN {prefix}lock.waiting_until IS 'Until when the waiters have said that they wait';
 COMMENT ON COLUMN {prefix}lock.forced_by IS 'Who last released it by force';
+COMMENT ON COLUMN {prefix}lock.forced_fence IS 'The fence of the lease that was ended so';
 COMMENT ON COLUMN {prefix}lock.forced_at IS 'When';
 COMMENT ON COLUMN {prefix}lock.forced_why IS 'Why, and whose it was';
 COMMENT ON COLUMN {prefix}lock.insert_time IS 'When the row was made';

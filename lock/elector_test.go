@@ -1,0 +1,226 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+func TestSession(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		a, b := locker(t, db, Options{}), locker(t, db, Options{})
+		first, err := a.TrySession(t.Context(), "x")
+		if db.Dialect.Session == nil {
+			want(t, "without session locks", err, ErrNoSessions)
+			return
+		}
+		must(t, err)
+		_, err = b.TrySession(t.Context(), "x")
+		want(t, "while it is held", err, ErrHeld)
+		_, err = a.TrySession(t.Context(), "x")
+		want(t, "by the same program", err, ErrHeld)
+		for _, other := range []string{"X", "x'", "𝕏"} {
+			s, err := b.TrySession(t.Context(), other)
+			must(t, err)
+			must(t, s.Release())
+		}
+		must(t, first.Check())
+		must(t, first.Release())
+		want(t, "twice", first.Release(), ErrReleased)
+		want(t, "its context", ended(t, first.Context()), ErrReleased)
+		second, err := b.TrySession(t.Context(), "x")
+		must(t, err)
+		cut(t, db)
+		want(t, "cut off", ended(t, second.Context()), ErrLost)
+		want(t, "release then", second.Release(), ErrLost)
+		eventually(t, "it can be had again, through a new connection", func() bool {
+			third, err := a.TrySession(t.Context(), "x")
+			return err == nil && third.Release() == nil
+		})
+	})
+}
+
+// cut ends all sessions with this database but the one that says so.
+func cut(t *testing.T, db *dbtest.DB) {
+	t.Helper()
+	if db.Dialect.Notify != nil {
+		db.List(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND pid <> pg_backend_pid()`, nil)
+		return
+	}
+	for _, id := range db.List(t, `SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()`, nil) {
+		db.Do(t, `KILL `+id, nil)
+	}
+}
+
+// A candidate is an Elector in a goroutine, with what became of it.
+type candidate struct {
+	l      *Locker
+	leads  atomic.Int64 // its term; 0: it does not lead
+	lost   chan error
+	follow atomic.Int64 // the term of the leader that it has seen
+	resign context.CancelFunc
+	done   chan error
+}
+
+func stands(t *testing.T, db *dbtest.DB, opt Options) *candidate {
+	t.Helper()
+	c := &candidate{l: locker(t, db, opt), lost: make(chan error, 10), done: make(chan error, 1)}
+	e, err := c.l.NewElector("leader", Election{
+		Lead: func(ctx context.Context, lease *Lease) error {
+			c.leads.Store(lease.Fence())
+			<-ctx.Done()
+			c.leads.Store(0)
+			c.lost <- context.Cause(ctx)
+			return errors.New("not to be seen")
+		},
+		Follow: func(leader *HeldError) { c.follow.Store(leader.Fence) },
+	})
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	c.resign = cancel
+	go func() { c.done <- e.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-c.done; err != nil {
+			t.Error(err)
+		}
+		c.done <- nil
+	})
+	return c
+}
+
+func TestElection(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		opt := Options{TTL: 10 * time.Second, Heartbeat: time.Second}
+		a := stands(t, db, opt)
+		eventually(t, "a leads", func() bool { return a.leads.Load() == 1 })
+		b := stands(t, db, opt)
+		eventually(t, "b follows", func() bool { return b.follow.Load() == 1 })
+		if leader, err := b.l.Leader(t.Context(), "leader"); err != nil || leader.Fence != 1 {
+			t.Errorf("the leader is %v, %v", leader, err)
+		}
+		a.resign()
+		eventually(t, "b leads when a resigns", func() bool { return b.leads.Load() == 2 })
+		want(t, "a", result(t, a.lost), context.Canceled)
+		if a.leads.Load() != 0 {
+			t.Error("a leads as well")
+		}
+	})
+}
+
+// A leader whose session is cut, and which lives, ceases to lead before another
+// begins. Its lease would have lasted for an hour.
+func TestElectionAfterACutSession(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.Session == nil {
+			t.Skip("this engine has no session locks")
+		}
+		opt := Options{TTL: time.Hour}
+		var both atomic.Bool
+		candidates := []*candidate{stands(t, db, opt), stands(t, db, opt), stands(t, db, opt)}
+		leader := func() *candidate {
+			var found *candidate
+			for _, c := range candidates {
+				if c.leads.Load() == 0 {
+					continue
+				}
+				if found != nil {
+					both.Store(true)
+				}
+				found = c
+			}
+			return found
+		}
+		term := int64(0)
+		for range 3 {
+			eventually(t, "somebody leads, in a new term", func() bool { c := leader(); return c != nil && c.leads.Load() > term })
+			now := leader()
+			term = now.leads.Load()
+			cut(t, db)
+			want(t, "the old leader", result(t, now.lost), ErrLost)
+		}
+		if both.Load() {
+			t.Error("two led at a time")
+		}
+	})
+}
+
+// Where the session lock of a leader is held on for ever, or there are none,
+// its lease runs out.
+func TestElectionAfterAHang(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		hung := locker(t, db, Options{TTL: 700 * time.Millisecond})
+		if db.Dialect.Session != nil {
+			s, err := hung.TrySession(t.Context(), "leader")
+			must(t, err)
+			defer s.Release() //nolint:errcheck // it is only to be held
+		}
+		e, err := hung.NewElector("leader", Election{Lead: func(context.Context, *Lease) error { return nil }})
+		must(t, err)
+		lease, err := e.take(t.Context(), &Session{}, nil)
+		granted(t, lease, err)
+		c := stands(t, db, Options{TTL: time.Minute})
+		eventually(t, "another leads", func() bool { return c.leads.Load() > lease.Fence() })
+		want(t, "the one that hung", lease.Check(), ErrLost)
+	})
+}
+
+// Whoever has got the session lock of a leader that leads by its lease alone
+// waits for that lease.
+func TestNoUsurpingOfALeaderWithoutASession(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.Session == nil {
+			t.Skip("this engine has no session locks")
+		}
+		l := locker(t, db, Options{TTL: time.Hour})
+		lease := l.mustTake(t, "leader")
+		c := stands(t, db, Options{TTL: time.Minute})
+		eventually(t, "it follows", func() bool { return c.follow.Load() == lease.Fence() })
+		eventually(t, "it has the session lock", func() bool {
+			s, err := l.TrySession(t.Context(), "leader")
+			if err == nil {
+				must(t, s.Release())
+			}
+			return errors.Is(err, ErrHeld)
+		})
+		e, err := l.NewElector("leader", Election{Lead: func(context.Context, *Lease) error { return nil }})
+		must(t, err)
+		_, err = e.take(t.Context(), &Session{}, &HeldError{By: lease.Owner(), Fence: lease.Fence()})
+		want(t, "usurping it", err, ErrHeld)
+		db.Do(t, `UPDATE {prefix}lock SET session = 'held'`, nil)
+		for _, seen := range []HeldError{{By: "another", Fence: lease.Fence()}, {By: lease.Owner(), Fence: lease.Fence() + 1}} {
+			_, err = e.take(t.Context(), &Session{}, &seen)
+			want(t, "usurping it from another than was seen", err, ErrHeld)
+		}
+		db.Do(t, `UPDATE {prefix}lock SET session = ''`, nil)
+		must(t, lease.Extend(t.Context()))
+		must(t, lease.Release(t.Context()))
+		eventually(t, "it leads", func() bool { return c.leads.Load() > lease.Fence() })
+	})
+}
+
+func TestLeadReturns(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		l := locker(t, db, Options{})
+		boom := errors.New("boom")
+		for _, outcome := range []error{boom, nil} {
+			e, err := l.NewElector("leader", Election{Lead: func(context.Context, *Lease) error { return outcome }})
+			must(t, err)
+			if err := e.Run(t.Context()); !errors.Is(err, outcome) {
+				t.Errorf("Run returns %v", err)
+			}
+			if got := state(t, l, "leader"); got.State != Free {
+				t.Errorf("then it is %s", got.State)
+			}
+		}
+		_, err := l.NewElector("leader", Election{})
+		want(t, "without Lead", err, ErrInvalid)
+		_, err = l.Leader(t.Context(), "leader")
+		want(t, "nobody leads", err, ErrNotFound)
+	})
+}

@@ -1,0 +1,168 @@
+package lock
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+// guarded runs f in a transaction that the lease guards.
+func guarded(t *testing.T, db *dbtest.DB, le *Lease, level sql.IsolationLevel, f func(tx *sql.Tx) error) error {
+	t.Helper()
+	tx, err := db.Pool().BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
+	if err := le.Guard(t.Context(), tx); err != nil {
+		return err
+	}
+	if err := f(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+func nothing(*sql.Tx) error { return nil }
+
+func TestGuard(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		l := locker(t, db, Options{TTL: time.Minute})
+		first := l.mustTake(t, "x")
+		must(t, guarded(t, db, first, sql.LevelDefault, nothing))
+		must(t, guarded(t, db, first, sql.LevelDefault, nothing)) // as often as it likes
+		db.Advance(t, time.Minute)
+		second := l.mustTake(t, "x")
+		want(t, "once another has it", guarded(t, db, first, sql.LevelDefault, nothing), ErrLost)
+		want(t, "its context, too", ended(t, first.Context()), ErrLost)
+		must(t, guarded(t, db, second, sql.LevelDefault, nothing))
+		must(t, second.Release(t.Context()))
+		want(t, "after release", guarded(t, db, second, sql.LevelDefault, nothing), ErrReleased)
+	})
+}
+
+// Even one who believes that it still has the lease, and whose transaction sees
+// the lock's row as it was then, is refused once a later one has passed.
+func TestGuardOfAStaleSnapshot(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		l := locker(t, db, Options{TTL: time.Minute})
+		first := l.mustTake(t, "x")
+		db.Advance(t, time.Minute)
+		second := l.mustTake(t, "x")
+		must(t, guarded(t, db, second, sql.LevelDefault, nothing))
+		// The row says again what it said when the first one had it.
+		db.Do(t, `UPDATE {prefix}lock SET lock_by = :by, fence = :fence, expire_at = {now + :us}`,
+			dialect.Args{"by": first.Owner(), "fence": first.Fence(), "us": time.Hour.Microseconds()})
+		want(t, "a late one", guarded(t, db, first, sql.LevelDefault, nothing), ErrLost)
+	})
+}
+
+// A transaction does not keep its own lease from being renewed, nor others from
+// seeing whose it is.
+func TestGuardDoesNotStopTheHeartbeat(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.SkipLocked == "" {
+			t.Skip("one writer at a time, whatever it writes")
+		}
+		for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead} {
+			l := locker(t, db, Options{})
+			le := l.mustTake(t, "x")
+			must(t, guarded(t, db, le, level, func(*sql.Tx) error {
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				_, err := l.TryAcquire(context.WithoutCancel(ctx), "x")
+				want(t, "another's try", err, ErrHeld)
+				return le.Extend(ctx)
+			}))
+			must(t, le.Release(t.Context()))
+		}
+	})
+}
+
+// The transactions of one lock come one after the other, whatever their level,
+// and each sees what those before it have done: a counter that is read and
+// written in them loses nothing, though several hold "the" lease.
+func TestGuardedTransactionsAreSerial(t *testing.T) {
+	for name, level := range map[string]sql.IsolationLevel{
+		"default": sql.LevelDefault, "repeatable read": sql.LevelRepeatableRead, "serializable": sql.LevelSerializable,
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, db *dbtest.DB) {
+				if db.Dialect.SkipLocked == "" && level == sql.LevelRepeatableRead {
+					t.Skip("this engine has no such level")
+				}
+				db.Do(t, `CREATE TABLE counter (n INTEGER)`, nil)
+				db.Do(t, `INSERT INTO counter (n) VALUES (0)`, nil)
+				le := locker(t, db, Options{}).mustTake(t, "x")
+				const each = 10
+				var group sync.WaitGroup
+				for range 4 {
+					group.Go(func() {
+						for range each {
+							for {
+								err := guarded(t, db, le, level, func(tx *sql.Tx) error {
+									var n int
+									s := db.On(tx)
+									err := s.Get(t.Context(), dialect.Unlisted(`SELECT n FROM counter`), nil, &n)
+									if err == nil {
+										_, err = s.Exec(t.Context(), dialect.Unlisted(`UPDATE counter SET n = :n`), dialect.Args{"n": n + 1})
+									}
+									return err
+								})
+								if err == nil {
+									break
+								}
+								if !db.Dialect.Retryable(err) {
+									t.Error(err)
+									return
+								}
+							}
+						}
+					})
+				}
+				group.Wait()
+				if got := db.List(t, `SELECT n FROM counter`, nil); strings.Join(got, "") != "40" {
+					t.Errorf("counted to %v", got)
+				}
+			})
+		})
+	}
+}
+
+// A next holder's transaction waits for one of the last holder's that has
+// passed, and sees its effect.
+func TestGuardWaitsForTheHolderBefore(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.SkipLocked == "" {
+			t.Skip("one writer at a time: the clock of the test cannot be moved meanwhile")
+		}
+		l := locker(t, db, Options{TTL: time.Minute})
+		db.Do(t, `CREATE TABLE effects (fence INTEGER)`, nil)
+		first := l.mustTake(t, "x")
+		done := make(chan error, 1)
+		must(t, guarded(t, db, first, sql.LevelDefault, func(tx *sql.Tx) error {
+			db.Advance(t, time.Minute)
+			second := l.mustTake(t, "x")
+			go func() {
+				done <- guarded(t, db, second, sql.LevelDefault, func(tx *sql.Tx) error {
+					var n int
+					err := db.On(tx).Get(t.Context(), dialect.Unlisted(`SELECT COUNT(*) FROM effects`), nil, &n)
+					if err == nil && n != 1 {
+						err = errors.New("it does not see the effect of the one before")
+					}
+					return err
+				})
+			}()
+			_, err := db.On(tx).Exec(t.Context(), dialect.Unlisted(`INSERT INTO effects (fence) VALUES (1)`), nil)
+			return err
+		}))
+		must(t, result(t, done))
+	})
+}

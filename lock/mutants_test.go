@@ -1,0 +1,97 @@
+package lock
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+// A mutant is a statement that lacks a guard, and the test that finds that out.
+type mutant struct {
+	stmt         *dialect.Stmt
+	old, changed string
+	test         string // to run
+}
+
+const (
+	sqlite    = "/.*sqlite"
+	free      = "(state = 'FREE' OR state IN ('LOCK', 'EXTEND') AND expire_at <= {now})"
+	ofOwner   = "lock_by = :owner AND "
+	ofFence   = " AND fence = :fence"
+	unexpired = " AND expire_at > {now}"
+	unended   = " AND released_at IS NULL"
+	inUse     = "state IN ('LOCK', 'EXTEND') AND "
+)
+
+var mutants = []mutant{
+	{take, free, "state <> 'POOL'", "TestALeaseExcludesOthersUntilItEnds" + sqlite},
+	{take, "expire_at <= {now}", "expire_at <= {now + 1000}", "TestALeaseExcludesOthersUntilItEnds" + sqlite},
+	{take, "{next fence}", "fence = fence", "TestALeaseExcludesOthersUntilItEnds" + sqlite},
+	{take, "(state = 'FREE' OR ", "(state IN ('FREE', 'POOL') OR ", "TestALockIsNoPool" + sqlite},
+	{take, "AND released_at IS NULL THEN 1", "THEN 1", "TestMinHold" + sqlite},
+	{extend, ofOwner, "", "TestOnlyItsOwn/lock_by" + sqlite},
+	{extend, ofFence, "", "TestOnlyItsOwn/fence" + sqlite},
+	{extend, unexpired, "", "TestOnlyItsOwn/expire_at" + sqlite},
+	{extend, unended, "", "TestOnlyItsOwn/released_at" + sqlite},
+	{extend, inUse, "", "TestOnlyItsOwn/state" + sqlite},
+	{extend, "WHEN expire_at > {now + :ttl} THEN", "WHEN expire_at IS NULL THEN", "TestExtend" + sqlite},
+	{release, ofOwner, "", "TestOnlyItsOwn/lock_by" + sqlite},
+	{release, ofFence, "", "TestOnlyItsOwn/fence" + sqlite},
+	{release, unexpired, "", "TestOnlyItsOwn/expire_at" + sqlite},
+	{release, unended, "", "TestOnlyItsOwn/released_at" + sqlite},
+	{keep, ofOwner, "", "TestOnlyItsOwn/lock_by" + sqlite},
+	{keep, unexpired, "", "TestOnlyItsOwn/expire_at" + sqlite},
+	{keep, "+ :min}", "+ :min - 1000}", "TestMinHold" + sqlite},
+	{describe, ofOwner, "", "TestOnlyItsOwn/lock_by" + sqlite},
+	{abandon, " AND lock_by = :owner", "", "TestAbandon" + sqlite},
+	{guard, " AND fence <= :fence", "", "TestGuardOfAStaleSnapshot" + sqlite},
+	{current, unexpired, "", "TestOnlyItsOwn/expire_at" + sqlite},
+	{current, ofOwner, "", "TestOnlyItsOwn/lock_by" + sqlite},
+	{takeSlot, free, "state <> 'CLOSED'", "TestPool" + sqlite},
+	{takeSlot, "(state = 'FREE' OR ", "(state IN ('FREE', 'CLOSED') OR ", "TestResize" + sqlite},
+	{takeSlot, "{skip_locked}", "", "TestEightTakeEight/postgres"}, // the UPDATE itself does not look again
+	{closeSlots, free, "1 = 1", "TestResize" + sqlite},
+	{pool, "state IN ('POOL', 'FREE') OR", "1 = 1 OR", "TestALockIsNoPool" + sqlite},
+	{idle, " AND state = 'FREE'", "", "TestPurge$" + sqlite},
+	{raise, "WHEN fence < :fence THEN :fence", "WHEN fence < :fence THEN fence", "TestPurge$" + sqlite},
+	{forced, "forced_fence", "NULL", "TestARepeatedRelease" + sqlite},
+	{usurp, " AND session <> ''", "", "TestNoUsurpingOfALeaderWithoutASession/postgres"},
+	{usurp, "AND lock_by = :seen", "", "TestNoUsurpingOfALeaderWithoutASession/postgres"},
+	{usurp, " AND fence = :seen_fence", "", "TestNoUsurpingOfALeaderWithoutASession/postgres"},
+	{enqueue, "AND state IN ('LOCK', 'EXTEND') AND expire_at > {now}", "", "TestQueuePassesOn/postgres"},
+	{dequeue, "waiting_until > {now}", "1 = 0", "TestQueuePassesOn/postgres"},
+}
+
+const mutantVariable = "DBCRON_LOCK_MUTANT"
+
+// mutate makes this process one of a mutant.
+func mutate(number string) {
+	if i, err := strconv.Atoi(number); err == nil {
+		mutants[i].stmt.Mutate(mutants[i].old, mutants[i].changed)
+	}
+}
+
+// Each guard that a statement has is there because something breaks without it.
+func TestMutants(t *testing.T) {
+	if os.Getenv(mutantVariable) != "" {
+		t.Skip("this is one of them")
+	}
+	t.Parallel()
+	server := dbtest.Fresh(t, dialect.Postgres).URL
+	for i, m := range mutants {
+		t.Run(fmt.Sprintf("%s %s", m.stmt.Name, m.old), func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+m.test, "-test.timeout", "2m")
+			cmd.Env = append(os.Environ(), mutantVariable+"="+strconv.Itoa(i), "DBCRON_TEST_POSTGRES="+server)
+			out, err := cmd.CombinedOutput()
+			if name, _, _ := strings.Cut(m.test, "/"); err == nil || !strings.Contains(string(out), "--- FAIL: "+strings.TrimSuffix(name, "$")) {
+				t.Errorf("%s does not notice (%v):\n%s", m.test, err, out)
+			}
+		})
+	}
+}

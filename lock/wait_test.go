@@ -1,0 +1,266 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+// waits starts an Acquire and returns when it stands in line.
+func (l *Locker) waits(t *testing.T, ctx context.Context, name string) <-chan error {
+	t.Helper()
+	l.mu.Lock()
+	before := 0
+	if ln := l.lines[name]; ln != nil {
+		before = len(ln.queue)
+	}
+	l.mu.Unlock()
+	done := make(chan error, 1)
+	go func() {
+		le, err := l.Acquire(ctx, name)
+		if err == nil {
+			err = le.Release(context.WithoutCancel(ctx))
+		}
+		done <- err
+	}()
+	eventually(t, "it stands in line", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		ln := l.lines[name]
+		return ln != nil && len(ln.queue) > before && (before > 0 || ln.held != nil || ln.local != nil)
+	})
+	return done
+}
+
+func TestAcquireWaitsForTheRelease(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		for what, l := range map[string]*Locker{"another process": locker(t, db, Options{}), "this process": nil} {
+			holder := locker(t, db, Options{})
+			if l == nil {
+				l = holder
+			}
+			le, err := holder.Acquire(t.Context(), what)
+			must(t, err)
+			done := l.waits(t, t.Context(), what)
+			must(t, le.Release(t.Context()))
+			must(t, result(t, done))
+		}
+	})
+}
+
+// It waits for a lease to run out, and not longer.
+func TestAcquireWaitsForTheEnd(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		dead := locker(t, db, Options{TTL: 700 * time.Millisecond})
+		first := dead.mustTake(t, "x")
+		second, err := locker(t, db, Options{}).Acquire(t.Context(), "x")
+		must(t, err)
+		want(t, "the dead one, by then", first.Check(), ErrLost)
+		if got := state(t, dead, "x"); got.Takeovers != 1 || got.Fence != second.Fence() {
+			t.Errorf("got %+v", got)
+		}
+		must(t, second.Release(t.Context()))
+	})
+}
+
+func TestAcquireEndsWithItsContext(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		holder, l := locker(t, db, Options{}), locker(t, db, Options{})
+		le := holder.mustTake(t, "x")
+		boom := errors.New("boom")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		first := l.waits(t, ctx, "x")
+		second := l.waits(t, ctx, "x") // behind the other
+		cancel(boom)
+		for _, done := range []<-chan error{first, second} {
+			err := result(t, done)
+			want(t, "the cause", err, boom)
+			want(t, "the reason", err, ErrHeld)
+			var held *HeldError
+			if !errors.As(err, &held) || held.By != le.Owner() {
+				t.Errorf("got %v", err)
+			}
+		}
+		must(t, le.Release(t.Context()))
+		l.mu.Lock()
+		if n := len(l.lines); n != 0 {
+			t.Errorf("%d lines are left", n)
+		}
+		l.mu.Unlock()
+		if got := db.List(t, `SELECT name FROM {prefix}lock WHERE state <> 'FREE'`, nil); len(got) != 0 {
+			t.Errorf("held are %v", got)
+		}
+	})
+}
+
+func TestTries(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		le := locker(t, db, Options{}).mustTake(t, "x")
+		l := locker(t, db, Options{Tries: 3, Every: 20 * time.Millisecond})
+		err := l.Do(t.Context(), "x", func(context.Context, *Lease) error { return nil })
+		var held *HeldError
+		if !errors.As(err, &held) || held.By != le.Owner() || held.Until.IsZero() || held.Since.IsZero() {
+			t.Errorf("got %v", err)
+		}
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errGaveUp) {
+			t.Errorf("the way it gave up shows: %v", err)
+		}
+	})
+}
+
+// Those of one process get it in the order in which they came, and each other
+// process has its turn, too.
+func TestFirstComeFirstServed(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		holder, l := locker(t, db, Options{}), locker(t, db, Options{})
+		le := holder.mustTake(t, "x")
+		var mu sync.Mutex
+		var order []int
+		var group sync.WaitGroup
+		for i := range 10 {
+			group.Go(func() {
+				must(t, l.Do(t.Context(), "x", func(context.Context, *Lease) error {
+					mu.Lock()
+					defer mu.Unlock()
+					order = append(order, i)
+					return nil
+				}))
+			})
+			eventually(t, "it stands in line", func() bool {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				return l.lines["x"] != nil && len(l.lines["x"].queue) == i+1
+			})
+		}
+		must(t, le.Release(t.Context()))
+		group.Wait()
+		if !slices.IsSorted(order) {
+			t.Errorf("served in the order %v", order)
+		}
+	})
+}
+
+// Two processes that never pause both get the lock again and again.
+func TestNobodyStarves(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		ctx, cancel := context.WithTimeout(t.Context(), longWait)
+		defer cancel()
+		var group sync.WaitGroup
+		for range 3 {
+			l := locker(t, db, Options{})
+			for range 2 {
+				group.Go(func() {
+					for range 25 {
+						if err := l.Do(ctx, "x", func(context.Context, *Lease) error { return nil }); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+		}
+		group.Wait()
+	})
+}
+
+// The queue of a row, where the database can notify.
+func TestQueue(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.Notify == nil {
+			t.Skip("this engine cannot notify")
+		}
+		queue := func() string {
+			return strings.Join(db.List(t, `SELECT array_to_string(waiters, ' ') FROM {prefix}lock WHERE name = 'x'`, nil), " ")
+		}
+		inLine := func(ls ...*Locker) func() bool {
+			return func() bool {
+				var me []string
+				for _, l := range ls {
+					me = append(me, l.me)
+				}
+				return queue() == strings.Join(me, " ")
+			}
+		}
+		holder, a, b, c := locker(t, db, Options{}), locker(t, db, Options{}), locker(t, db, Options{}), locker(t, db, Options{})
+		le := holder.mustTake(t, "x")
+		if queue() != "" {
+			t.Errorf("nobody waits, and the queue is %s", queue())
+		}
+		first := a.waits(t, t.Context(), "x")
+		eventually(t, "a waits", inLine(a))
+		ctx, cancel := context.WithCancel(t.Context())
+		second := b.waits(t, ctx, "x")
+		eventually(t, "b waits", inLine(a, b))
+		third := c.waits(t, t.Context(), "x")
+		eventually(t, "c waits", inLine(a, b, c))
+		cancel()
+		want(t, "b gives up", result(t, second), context.Canceled)
+		if !inLine(a, c)() {
+			t.Errorf("then the queue is %s", queue())
+		}
+		must(t, le.Release(t.Context()))
+		must(t, result(t, first))
+		must(t, result(t, third))
+	})
+}
+
+// Whoever was told of a release and gives up at that moment passes it on.
+func TestQueuePassesOn(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.Notify == nil {
+			t.Skip("this engine cannot notify")
+		}
+		l := locker(t, db, Options{})
+		le := l.mustTake(t, "x")
+		for _, who := range []string{"first", "second"} {
+			n, err := l.db.Exec(t.Context(), enqueue, dialect.Args{"name": "x", "me": who, "patience": int64(60e6)})
+			if n != 1 || err != nil {
+				t.Fatalf("%d, %v", n, err)
+			}
+		}
+		_, next, err := l.notifying(t.Context(), release, le.args())
+		if next != "first" || err != nil {
+			t.Fatalf("told was %q, %v", next, err)
+		}
+		_, next, err = l.notifying(t.Context(), dequeue, dialect.Args{"name": "x", "me": "first"})
+		if next != "second" || err != nil {
+			t.Errorf("then %q, %v", next, err)
+		}
+		if n, err := l.db.Exec(t.Context(), enqueue, dialect.Args{"name": "x", "me": "third", "patience": int64(60e6)}); n != 0 || err != nil {
+			t.Errorf("the lock is free, and one joins the queue: %d, %v", n, err)
+		}
+		// Whoever takes it without having waited drops the one that was told.
+		again := l.mustTake(t, "x")
+		if _, next, _ := l.notifying(t.Context(), release, again.args()); next != "" {
+			t.Errorf("%q is told", next)
+		}
+	})
+}
+
+// Those who wait hold no connection: more of them than the pool has do not keep
+// the holder from releasing.
+func TestMoreWaitersThanConnections(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		for _, size := range []int{1, 2, 5} {
+			small := dbtest.Open(t, db.URL, dialect.Options{MaxConns: size})
+			l := lockerOn(t, small, Options{})
+			var group sync.WaitGroup
+			for i := range 30 {
+				group.Go(func() {
+					if err := l.Do(t.Context(), fmt.Sprint("x", i%3), func(context.Context, *Lease) error { return nil }); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			group.Wait()
+		}
+	})
+}
