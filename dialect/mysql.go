@@ -211,7 +211,7 @@ func mysqlFindings(v map[string]string) []Finding {
 	}
 	// MariaDB 12 has further values than OFF and ON, and they are read-only too.
 	var readOnly []string
-	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only"} {
+	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only", "tx_read_only", "transaction_read_only"} {
 		if value, has := v[name]; has && value != "OFF" && value != "0" {
 			readOnly = append(readOnly, name+" = "+value)
 		}
@@ -224,7 +224,7 @@ func mysqlFindings(v map[string]string) []Finding {
 		},
 		{
 			Subject: "writable", OK: len(readOnly) == 0, Detail: cmp.Or(strings.Join(readOnly, ", "), "the server takes writes"),
-			Advice: "connect to the primary, not to a replica",
+			Advice: "connect to the primary, not to a replica, and set nothing read-only",
 		},
 		{
 			Subject: "binlog", OK: v["log_bin"] != "ON" || v["binlog_format"] != "STATEMENT",
@@ -254,7 +254,7 @@ func mysqlFindings(v map[string]string) []Finding {
 func mysqlVariables(ctx context.Context, pool *sql.DB) (map[string]string, error) {
 	rows, err := pool.QueryContext(ctx, `SHOW VARIABLES WHERE Variable_name IN ('version', 'read_only', 'super_read_only',
 		'innodb_read_only', 'log_bin', 'binlog_format', 'sql_mode', 'character_set_client', 'character_set_connection',
-		'tx_isolation', 'transaction_isolation')`)
+		'tx_isolation', 'transaction_isolation', 'tx_read_only', 'transaction_read_only')`)
 	if err != nil {
 		return nil, err
 	}

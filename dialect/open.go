@@ -159,7 +159,8 @@ func (db *DB) Findings(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(found, db.timeFinding(ctx)), nil
+	f, err := db.timeFinding(ctx)
+	return append(found, f), err
 }
 
 // The last microsecond of 2100-02-28: past 2038, and rounded by nothing that
@@ -170,15 +171,18 @@ var timeProbe = SQL("dialect.time", `SELECT {us {time :us}}`)
 
 // timeFinding sends an instant through the engine and back, so that a time
 // zone, a rounding or a driver's flag that would shift it shows at the start.
-func (db *DB) timeFinding(ctx context.Context) Finding {
+func (db *DB) timeFinding(ctx context.Context) (Finding, error) {
 	f := Finding{Subject: "time", Advice: "report this as a bug, with the settings of the pool and the server"}
 	var back int64
 	if err := db.Get(ctx, timeProbe, Args{"us": int64(probeMicros)}, &back); err != nil {
 		f.Detail = err.Error()
-		return f
+		if ctx.Err() != nil || Unavailable(err) { // not an answer
+			return f, err
+		}
+		return f, nil
 	}
 	f.OK, f.Detail = back == probeMicros, fmt.Sprintf("an instant comes back %d µs off", back-probeMicros)
-	return f
+	return f, nil
 }
 
 func (db *DB) check(ctx context.Context) error {

@@ -59,11 +59,10 @@ func trySession(ctx context.Context, pool *sql.DB, locks *SessionLocks, name str
 	if err != nil {
 		return nil, err
 	}
-	if err := locks.Refuse(ctx, c); err != nil {
-		discard(c)
-		return nil, err
-	}
 	got, err := locks.Try(ctx, c, name)
+	if err == nil && got {
+		err = locks.Refuse(ctx, c)
+	}
 	switch {
 	case err != nil:
 		discard(c) // it may have the lock

@@ -117,7 +117,7 @@ func heldBy(i *Info) *HeldError {
 	}
 	return &HeldError{
 		Name: i.Name, By: i.By, Since: i.Since, Until: i.Until, Left: i.Left, Fence: i.Fence, Meta: i.Meta,
-		session: i.session != "",
+		session: i.session != "", kept: i.State == Kept,
 	}
 }
 

@@ -37,7 +37,7 @@ var (
 	ErrNotFound = errors.New("lock: not found")
 
 	// ErrPool means that the name is that of a pool where a lock is wanted, or
-	// of a lock in use where a pool is, or that the pool's size is another.
+	// the other way round, or that the pool's size is another.
 	ErrPool = errors.New("lock: pool")
 
 	// ErrInUse means that a pool cannot shrink below the number of its slots
@@ -57,6 +57,7 @@ type HeldError struct {
 	Slots int // of a pool: how many there are, all of them held; of a lock: 0
 
 	session bool
+	kept    bool // released, until its minimum hold is over
 }
 
 // Error names the holder, since when and until when.
@@ -68,8 +69,12 @@ func (e *HeldError) Error() string {
 	if e.By == "" {
 		return what
 	}
-	return fmt.Sprintf("%s by %s since %s, until %s unless renewed", what, e.By,
+	text := fmt.Sprintf("%s by %s since %s, until %s", what, e.By,
 		e.Since.UTC().Format(time.RFC3339), e.Until.UTC().Format(time.RFC3339))
+	if e.kept {
+		return text + ": it has a minimum hold"
+	}
+	return text + " unless renewed"
 }
 
 // Is makes every HeldError an ErrHeld.

@@ -86,8 +86,8 @@ func (le *Lease) watch() {
 	}
 }
 
-// keep renews the lease until it is over. A renewal that fails is tried again
-// soon; the lease has a third of its time for that.
+// keep renews the lease until it is over. A renewal that fails, or is not
+// answered, is tried again soon: twice at least before the time is over.
 func (le *Lease) keep() {
 	wait := le.opt.Heartbeat
 	for {
@@ -97,13 +97,13 @@ func (le *Lease) keep() {
 		case <-time.After(wait):
 		}
 		// Without the lease's end: a release must not cut off a renewal under way.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), max(le.opt.Heartbeat, minTTL/2))
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), max(le.opt.Heartbeat/2, minTTL/4))
 		err := le.Extend(ctx)
 		cancel()
 		wait = le.opt.Heartbeat
 		if err != nil && !errors.Is(err, ErrLost) && !errors.Is(err, ErrReleased) {
 			le.opt.Logger.Warn("a lock was not renewed", "lock", le.name, "left", le.Left(), "err", err)
-			wait = le.opt.Heartbeat / 5
+			wait = le.opt.Heartbeat / 10
 		}
 	}
 }

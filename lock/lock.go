@@ -326,6 +326,13 @@ func unknown(err error) bool {
 	return dialect.Unavailable(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
+// passing tells whether an error is worth waiting for its end: no answer, a
+// lock on the row or the file that somebody holds for long, or a grant that came
+// too late.
+func (l *Locker) passing(err error) bool {
+	return unknown(err) || l.db.Dialect.Retryable(err) || errors.Is(err, ErrLost)
+}
+
 // abandon frees what an acquisition may have got whose answer was lost: now if
 // it can, or else in the background while the lease lasts. A request that the
 // server has yet to deal with is looked for once more; what it may still get

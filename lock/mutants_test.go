@@ -57,7 +57,7 @@ var mutants = []mutant{
 	{takeSlot, "(state = 'FREE' OR ", "(state IN ('FREE', 'CLOSED') OR ", "TestResize" + sqlite},
 	{takeSlot, "{skip_locked}", "", "TestEightTakeEight/postgres"}, // the UPDATE itself does not look again
 	{closeSlots, free, "1 = 1", "TestResize" + sqlite},
-	{pool, "state IN ('POOL', 'FREE') OR", "1 = 1 OR", "TestALockIsNoPool" + sqlite},
+	{pool, " AND state = 'POOL'", "", "TestALockIsNoPool" + sqlite},
 	{idle, " AND state = 'FREE'", "", "TestPurge$" + sqlite},
 	{raise, "WHEN fence < :fence THEN :fence", "WHEN fence < :fence THEN fence", "TestPurge$" + sqlite},
 	{forced, "forced_fence", "NULL", "TestARepeatedRelease" + sqlite},

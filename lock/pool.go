@@ -80,19 +80,23 @@ func (p *Pool) prepare(ctx context.Context) error {
 }
 
 // Size returns how many slots there are. It returns ErrNotFound if there is no
-// such pool, and ErrPool if there is a lock of its name.
+// such pool, and ErrPool if its name is a lock's.
 func (p *Pool) Size(ctx context.Context) (int, error) {
 	rows, err := p.l.peek(ctx, p.name)
 	if err != nil {
 		return 0, err
 	}
-	if len(rows) > 0 && rows[0].State != Head && heldBy(&rows[0]) != nil {
-		return 0, fmt.Errorf("%w: %s is a lock, which %s holds", ErrPool, p.name, rows[0].By)
-	}
-	if len(rows) == 0 || rows[0].State != Head {
+	if len(rows) == 0 {
 		return 0, fmt.Errorf("%w: pool %s", ErrNotFound, p.name)
 	}
+	if rows[0].State != Head {
+		return 0, isLock(p.name)
+	}
 	return len(slots(rows, func(i Info) bool { return i.State != Closed })), nil
+}
+
+func isLock(name string) error {
+	return fmt.Errorf("%w: %s is a lock, not a pool; use another name, or purge it when it is not needed any more", ErrPool, name)
 }
 
 // Resize changes how many slots there are, and makes the pool if there is none.
@@ -118,7 +122,7 @@ func (p *Pool) resize(ctx context.Context, size int, makeOnly bool) error {
 			return err
 		}
 		if n == 0 {
-			return fmt.Errorf("%w: %s is a lock that is held", ErrPool, p.name)
+			return isLock(p.name)
 		}
 		// From here on this transaction alone changes which slots there are.
 		for {

@@ -145,7 +145,12 @@ func TestALockIsNoPool(t *testing.T) {
 		want(t, "a pool of a lock that is held", err, ErrPool)
 		want(t, "a pool of a lock that is held", l.mustPool(t, "x", 2).Resize(t.Context(), 2), ErrPool)
 		must(t, le.Release(t.Context()))
-		l.mustPool(t, "x", 2).mustTake(t) // what nobody holds can become one
+		_, err = l.mustPool(t, "x", 2).TryAcquire(t.Context())
+		want(t, "a pool of a lock that is free", err, ErrPool)
+		db.Advance(t, time.Hour)
+		_, err = l.Purge(t.Context(), time.Minute)
+		must(t, err)
+		l.mustPool(t, "x", 2).mustTake(t)
 		for range 2 {
 			if _, err = l.TryAcquire(t.Context(), "x"); !errors.Is(err, ErrPool) {
 				t.Fatalf("a lock of a pool: got %v", err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
 )
 
 // ErrNoSessions means that session locks are not to be had: the engine has
@@ -15,8 +16,12 @@ import (
 var ErrNoSessions = dialect.ErrNoSessions
 
 const (
-	probeEvery = 200 * time.Millisecond
-	probeLimit = 2 * time.Second // an answer that takes longer is none
+	probeEvery = 150 * time.Millisecond
+
+	// trust is how old the last probe may be that was answered, from when it was
+	// sent. Then the session counts as lost, since the server may have ended it
+	// without a word getting through.
+	trust = 600 * time.Millisecond
 )
 
 // A Session is a lock that a connection to the database holds: it is free the
@@ -32,6 +37,7 @@ type Session struct {
 
 	mu       sync.Mutex
 	lock     *dialect.SessionLock
+	probed   instant.Instant // before the last probe that was answered
 	released bool
 }
 
@@ -40,11 +46,13 @@ type Session struct {
 // and ErrNoSessions on SQLite, behind a connection pooler, on a standby and in a
 // Galera cluster. It keeps a connection of the pool until it is released.
 //
-// The connection is asked five times a second whether it still has the lock.
+// The connection is asked several times a second whether it still has the lock.
+// When no answer is younger than 600ms, the lock counts as lost.
 func (l *Locker) TrySession(ctx context.Context, name string) (*Session, error) {
 	if err := l.check(ctx, name); err != nil {
 		return nil, err
 	}
+	asked := instant.Now()
 	held, err := l.db.SessionLock(ctx, "lock "+name)
 	if errors.Is(err, dialect.ErrSessionHeld) {
 		return nil, fmt.Errorf("%w: session lock %s", ErrHeld, name)
@@ -52,9 +60,10 @@ func (l *Locker) TrySession(ctx context.Context, name string) (*Session, error) 
 	if err != nil {
 		return nil, fmt.Errorf("session lock %s: %w", name, err)
 	}
-	s := &Session{name: name, lock: held, done: make(chan struct{})}
+	s := &Session{name: name, lock: held, probed: asked, done: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	go s.probe()
+	go s.watch()
 	return s, nil
 }
 
@@ -76,10 +85,10 @@ func (s *Session) Release() error {
 		return fmt.Errorf("%w: session lock %s", ErrReleased, s.name)
 	}
 	s.cancel(fmt.Errorf("%w: session lock %s", ErrReleased, s.name))
-	<-s.done
 	if err := s.Check(); errors.Is(err, ErrLost) {
-		return err
+		return err // the prober closes the connection
 	}
+	<-s.done
 	s.lock.Free()
 	return nil
 }
@@ -91,18 +100,46 @@ func (s *Session) probe() {
 	for {
 		select {
 		case <-s.ctx.Done():
-			return
-		case <-time.After(probeEvery):
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), probeLimit)
-		err := s.lock.Probe(ctx)
-		cancel()
-		if err != nil {
-			s.cancel(fmt.Errorf("%w: session lock %s: %w", ErrLost, s.name, err))
-			if errors.Is(s.Check(), ErrLost) { // and not released meanwhile
+			if errors.Is(s.Check(), ErrLost) {
 				s.lock.Drop()
 			}
 			return
+		case <-time.After(probeEvery):
+		}
+		sent := instant.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), trust)
+		err := s.lock.Probe(ctx)
+		cancel()
+		if err != nil {
+			s.lose(err)
+			continue
+		}
+		s.mu.Lock()
+		s.probed = sent
+		s.mu.Unlock()
+	}
+}
+
+// watch ends the context when there has been no answer for too long, whatever
+// the database's driver does meanwhile.
+func (s *Session) watch() {
+	for {
+		s.mu.Lock()
+		left := s.probed.Add(trust).Sub(instant.Now())
+		s.mu.Unlock()
+		if left <= 0 {
+			s.lose(fmt.Errorf("no answer for %v", trust))
+			return
+		}
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-time.After(left):
 		}
 	}
+}
+
+// lose ends the context, if it has not ended.
+func (s *Session) lose(why error) {
+	s.cancel(fmt.Errorf("%w: session lock %s: %w", ErrLost, s.name, why))
 }

@@ -117,7 +117,7 @@ var (
 
 	// list pages through all locks by their key.
 	list = dialect.SQL("lock.list", columns+`
-		WHERE name > :after OR name = :after AND slot > :slot ORDER BY name, slot LIMIT :limit`)
+		WHERE name >= :after AND (name > :after OR slot > :slot) ORDER BY name, slot LIMIT :limit`)
 
 	// floor reads the highest fence of all rows that were purged, and keeps a
 	// purge from raising it before this transaction ends.
@@ -133,12 +133,11 @@ var (
 		INSERT INTO {prefix}lock_fence (name, slot, fence) VALUES {values rows: (:name, :slot, :fence)}
 		{ignore_duplicate slot}`)
 
-	// pool makes a free lock the head of a pool. Whoever changes a pool's size
-	// does this first, and so one does it after the other.
+	// pool locks the head of a pool. Whoever changes a pool's size does this
+	// first, and so one does it after the other.
 	pool = dialect.SQL("lock.pool", `
-		UPDATE {prefix}lock SET state = 'POOL', update_time = {now}, extends = extends + 1
-		WHERE name = :name AND slot = 0
-			AND (state IN ('POOL', 'FREE') OR state IN ('LOCK', 'EXTEND') AND expire_at <= {now})`)
+		UPDATE {prefix}lock SET update_time = {now}, extends = extends + 1
+		WHERE name = :name AND slot = 0 AND state = 'POOL'`)
 
 	// open and close change which slots a pool has. Only a slot that is nobody's
 	// can be closed, so that never more are held than there are.

@@ -22,7 +22,7 @@ import (
 // until the lease that it saw ends, or for patience. Elsewhere it polls.
 
 const (
-	pollFirst = 5 * time.Millisecond // doubled while the same lease is seen
+	pollFirst = 10 * time.Millisecond // doubled while the same lease is seen
 	pollMost  = 250 * time.Millisecond
 	patience  = time.Second // how long to rely on being told
 
@@ -212,11 +212,11 @@ func (c *contender) refused(ctx context.Context, held *HeldError, err error) (*L
 		return nil, 0, nil
 	}
 	if err != nil {
-		if !unknown(err) {
+		if !c.l.passing(err) {
 			return nil, 0, err
 		}
 		if c.trouble == nil {
-			c.l.opt.Logger.Warn("waiting for a lock while the database cannot be reached", "lock", c.seat.key(), "err", err)
+			c.l.opt.Logger.Warn("waiting for a lock while the database does not answer", "lock", c.seat.key(), "err", err)
 		}
 		c.trouble, c.queued = err, false
 		return nil, jittered(pollMost), nil
@@ -329,15 +329,13 @@ func (w *waiting) freed(le *Lease, next string) {
 		ln.rest = now.Add(gap)
 	}
 	ln.ring()
-	if rest := ln.rest.Sub(now); rest > 0 && len(ln.queue) == 0 {
-		time.AfterFunc(rest, func() {
+	if len(ln.queue) == 0 { // remembered, for one who takes it again at once
+		time.AfterFunc(2*gap, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.tidy(le.name, ln)
 		})
-		return
 	}
-	w.tidy(le.name, ln)
 }
 
 // ring wakes whoever is the first in line for a name.

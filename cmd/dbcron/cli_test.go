@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,13 +19,14 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
 var updateGolden = flag.Bool("update", false, "rewrite what the command lines print in testdata/cli")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"dbcron": main})
+	testscript.Main(m, map[string]func(){"dbcron": main, "psql": psql})
 }
 
 // TestCLI runs the command lines of testdata/cli, each file on each engine,
@@ -48,7 +51,7 @@ func TestCLI(t *testing.T) {
 						return nil
 					},
 					Cmds: map[string]func(*testscript.TestScript, bool, []string){
-						"exits": exits, "eventually": eventually, "signal": signalTo,
+						"exits": exits, "passes": passes, "eventually": eventually, "signal": signalTo, "documented": documented,
 					},
 				})
 			})
@@ -64,12 +67,73 @@ func root(t *testing.T) string {
 	return dir
 }
 
+// psql URL -c STATEMENT is that much of the real one, for any engine.
+func psql() {
+	n, err := func() (int64, error) {
+		if len(os.Args) != 4 || os.Args[2] != "-c" {
+			return 0, errors.New("usage: psql URL -c STATEMENT")
+		}
+		ctx := context.Background()
+		db, err := dialect.Open(ctx, os.Args[1], dialect.Options{})
+		if err != nil {
+			return 0, err
+		}
+		defer db.Close()
+		return db.Exec(ctx, dialect.Unlisted(os.Args[3]), nil)
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "psql:", err)
+		os.Exit(1)
+	}
+	fmt.Println(strings.Fields(os.Args[3])[0], n)
+}
+
+// documented PAGE FILE… sees to it that the sh blocks of a page in docs are the
+// files, so that the script runs all of them.
+func documented(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: documented PAGE FILE…")
+	}
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", args[0]))
+	ts.Check(err)
+	var files, blocks []string
+	for _, name := range args[1:] {
+		files = append(files, ts.ReadFile(name))
+	}
+	for _, m := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(string(page), -1) {
+		blocks = append(blocks, m[1])
+	}
+	for i := range max(len(blocks), len(files)) {
+		if i >= len(blocks) || i >= len(files) || blocks[i] != files[i] {
+			ts.Fatalf("%d sh blocks in %s and %d files differ from the %dth on", len(blocks), args[0], len(files), i+1)
+		}
+	}
+}
+
 // exits CODE COMMAND… runs a command and checks its exit code, and that it says
 // at least one line on stderr if the code is not 0.
 func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: exits CODE COMMAND…")
 	}
+	if code := exitCode(ts, args); code != 0 && strings.TrimSpace(ts.ReadFile("stderr")) == "" {
+		ts.Fatalf("exit code %d, and not a word on stderr", code)
+	}
+}
+
+// passes CODE COMMAND… is exits for a code that is passed on from another
+// command: dbcron says nothing of its own.
+func passes(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: passes CODE COMMAND…")
+	}
+	if exitCode(ts, args); strings.Contains(ts.ReadFile("stderr"), "dbcron:") {
+		ts.Fatalf("dbcron says something about it")
+	}
+}
+
+// exitCode runs CODE COMMAND… and checks the exit code, which it returns.
+func exitCode(ts *testscript.TestScript, args []string) int {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	got := 0
@@ -82,9 +146,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
 	}
-	if want != 0 && strings.TrimSpace(ts.ReadFile("stderr")) == "" {
-		ts.Fatalf("exit code %d, and not a word on stderr", got)
-	}
+	return got
 }
 
 // eventually PATTERN COMMAND… runs a command again and again until its output
@@ -119,7 +181,9 @@ func signalTo(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	for _, cmd := range ts.BackgroundCmds() {
 		if slices.Contains(cmd.Args, args[1]) {
-			ts.Check(cmd.Process.Signal(signals[args[0]]))
+			if err := cmd.Process.Signal(signals[args[0]]); !errors.Is(err, os.ErrProcessDone) {
+				ts.Check(err)
+			}
 			return
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -70,13 +71,18 @@ func run(ctx context.Context, p *program, args []string) int {
 		return exitOK
 	}
 	// Drivers indent the lines of one message; separate errors begin their lines.
-	fmt.Fprintln(p.err, "dbcron: "+strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n\t", " "))
+	if text := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n\t", " "); text != "" {
+		fmt.Fprintln(p.err, "dbcron: "+text)
+	}
+	var exit exitError
 	switch {
-	case errors.Is(err, errUsage), errors.Is(err, scheduler.ErrInvalid), errors.Is(err, sqlschema.ErrNoVersion):
+	case errors.As(err, &exit):
+		return exit.code
+	case errors.Is(err, errUsage), errors.Is(err, scheduler.ErrInvalid), errors.Is(err, lock.ErrInvalid), errors.Is(err, sqlschema.ErrNoVersion):
 		return exitUsage
-	case errors.Is(err, scheduler.ErrNotFound):
+	case errors.Is(err, scheduler.ErrNotFound), errors.Is(err, lock.ErrNotFound):
 		return exitNotFound
-	case errors.Is(err, scheduler.ErrExists):
+	case errors.Is(err, scheduler.ErrExists), errors.Is(err, lock.ErrPool), errors.Is(err, lock.ErrInUse):
 		return exitConflict
 	}
 	return exitFailure
@@ -97,7 +103,9 @@ DATABASE_URL. Without any it is sqlite:dbcron.db, a file in this folder.
     mysql://user:password@host:3306/database      (mariadb:// is the same)
     sqlite:file.db
 
-Exit codes: 0 done, 1 failure, 2 wrong usage or input, 3 not found, 4 conflict.`,
+Exit codes: 0 done, 1 failure, 2 wrong usage or input, 3 not found, 4 conflict.
+dbcron lock run has the exit code of the command that it runs, and also 75, the lock
+was not acquired, and 76, it was lost.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
@@ -105,7 +113,7 @@ Exit codes: 0 done, 1 failure, 2 wrong usage or input, 3 not found, 4 conflict.`
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	p.register(root)
-	root.AddCommand(p.serve(), p.schedule(), p.migrate(), p.doctor(), p.version())
+	root.AddCommand(p.serve(), p.schedule(), p.lock(), p.migrate(), p.doctor(), p.version())
 	strictArgs(root)
 	return root
 }

@@ -1,0 +1,347 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/lock"
+)
+
+// The exit codes of `dbcron lock run`, beside those of the command that it runs.
+const (
+	exitNotAcquired = 75 // EX_TEMPFAIL
+	exitLost        = 76
+	exitSignal      = 128 + int(syscall.SIGTERM)
+)
+
+// An exitError ends the program with a code of its own, and without a word if
+// there is no error in it.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e exitError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e exitError) Unwrap() error { return e.err }
+
+// errWaited is the cause of waits that --wait has ended.
+var errWaited = errors.New("waited for long enough")
+
+// nohup tells that SIGHUP was ignored when the program began. It has to be asked
+// before main, which catches the signal.
+var nohup = signal.Ignored(syscall.SIGHUP)
+
+type lockRunFlags struct {
+	options  lock.Options
+	wait     time.Duration
+	noWait   bool
+	conflict int
+	slots    int
+	grace    time.Duration
+	line     string
+}
+
+func (p *program) lockRun() *cobra.Command {
+	var f lockRunFlags
+	c := &cobra.Command{
+		Use:   "run NAME [flags] -- COMMAND [ARG…]",
+		Short: "Run a command while holding a lock, as flock(1) does",
+		Long: `Run a command while holding a lock, as flock(1) does, but on all hosts that share
+the database. Locks are exclusive: there are no shared ones. With --slots so many
+commands may run at a time.
+
+The lock's lease is renewed while the command runs. If it cannot be, or somebody
+has freed the lock by force, the command gets SIGTERM, and SIGKILL before another
+can have the lock. When the command ends, what it has left running is killed.
+
+The command has this one's environment, folder, stdin, stdout and stderr, and
+DBCRON_LOCK_NAME, DBCRON_LOCK_FENCE (a number that rises with each holder),
+DBCRON_LOCK_DEADLINE (when it has to be done unless the lease is renewed) and, of
+a pool, DBCRON_LOCK_SLOT. It has no terminal of its own: see docs/lock-run.md.
+
+SIGTERM, SIGINT and SIGHUP are passed on as SIGTERM; a second SIGTERM or SIGINT
+kills the command.
+
+Exit codes: the command's; 128+n if signal n ended it; 126 it cannot be run, 127
+it is not found; 75 (or -E) the lock was not acquired; 76 the lock was lost; 143
+ended by a signal before it had the lock; 1 failure; 2 wrong usage or input; 4
+there is a pool where a lock is wanted, or the other way round, or one of another
+size.`,
+		Example: `  dbcron lock run backup -n -- /usr/local/bin/backup --full
+  dbcron lock run export --slots 3 -- export-customer 4711
+  dbcron lock run report -w 5m -c 'make-report | mail -s report boss'`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			argv, err := f.command(c, args)
+			if err != nil {
+				return err
+			}
+			if err := f.check(c); err != nil {
+				return err
+			}
+			return p.runLocked(c.Context(), &f, args[0], argv)
+		},
+	}
+	flags := c.Flags()
+	flags.DurationVar(&f.options.TTL, "ttl", 30*time.Second, "how long a dead holder's lock stays taken")
+	flags.DurationVarP(&f.wait, "wait", "w", 0, "give up if the lock is not free in time (default: wait for ever)")
+	flags.BoolVarP(&f.noWait, "no-wait", "n", false, "give up at once if the lock is not free")
+	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitNotAcquired, "`code` to exit with when giving up")
+	flags.IntVar(&f.slots, "slots", 0, "take one of `N` slots; the pool is made if there is none")
+	flags.DurationVar(&f.options.MinHold, "min-hold", 0, "the lock stays taken so long from its start, even if the command is quicker")
+	flags.DurationVar(&f.options.MaxHold, "max-hold", 0, "end a command that has run for so long")
+	flags.StringVar(&f.options.Meta, "meta", "", "`text` that others see in dbcron lock list")
+	flags.DurationVar(&f.grace, "kill-grace", 10*time.Second, "time from SIGTERM to SIGKILL")
+	flags.StringVarP(&f.line, "command", "c", "", "a `line` for /bin/sh, instead of a command after --")
+	return c
+}
+
+// command is what to run.
+func (f *lockRunFlags) command(c *cobra.Command, args []string) ([]string, error) {
+	dash := c.ArgsLenAtDash()
+	if c.Flags().Changed("command") {
+		if dash >= 0 || len(args) > 1 {
+			return nil, usagef("-c is given a whole line: nothing goes after it but flags")
+		}
+		return []string{"/bin/sh", "-c", f.line}, nil
+	}
+	if dash != 1 || len(args) < 2 || args[1] == "" {
+		return nil, usagef("one name goes before --, and the command after it: %s", c.UseLine())
+	}
+	return args[1:], nil
+}
+
+func (f *lockRunFlags) check(c *cobra.Command) error {
+	changed := c.Flags().Changed
+	switch {
+	case f.noWait && changed("wait"):
+		return usagef("--wait and --no-wait exclude each other")
+	case f.wait < 0 || f.grace < 0:
+		return usagef("--wait and --kill-grace cannot be negative")
+	case f.conflict < 0 || f.conflict > 255:
+		return usagef("-E %d: exit codes are from 0 to 255", f.conflict)
+	case changed("slots") && f.slots < 1:
+		return usagef("--slots %d: a pool has one slot at least", f.slots)
+	case changed("max-hold") && f.options.MaxHold <= 0, changed("ttl") && f.options.TTL <= 0:
+		return usagef("--ttl and --max-hold must be more than 0")
+	}
+	// Twice as often as usual, because the guardian needs the last third of a lease
+	// to end the command: a renewal that is not answered can be tried again before.
+	f.options.Heartbeat = f.options.TTL / 6
+	f.noWait = f.noWait || changed("wait") && f.wait == 0 // as flock has it
+	if f.grace == 0 {
+		f.grace = -1 // none, where 0 would be the default
+	}
+	return nil
+}
+
+// runLocked runs the command under the lock, and returns how the program ends.
+func (p *program) runLocked(ctx context.Context, f *lockRunFlags, name string, argv []string) error {
+	ctx, stop := p.untilHangup(ctx)
+	defer stop()
+	log, err := newLogger(p.err, "text")
+	if err != nil {
+		return err
+	}
+	f.options.Logger = log
+	had := false
+	err = p.withLocks(ctx, f.options, func(l *lock.Locker) error {
+		lease, err := f.acquire(ctx, l, name)
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return errors.Join(ctx.Err(), lease.Release(ctx))
+		}
+		had = true
+		return p.underLease(ctx, lease, f, argv)
+	})
+	switch {
+	case had:
+		return err
+	case ctx.Err() != nil:
+		return exitError{exitSignal, fmt.Errorf("ended by a signal before it had the lock %s; nothing was run", name)}
+	case errors.Is(err, lock.ErrHeld):
+		return exitError{f.conflict, err}
+	case errors.Is(err, lock.ErrPool) && f.slots > 0:
+		return fmt.Errorf("%w (dbcron lock list shows what there is; dbcron lock resize changes a pool)", err)
+	case errors.Is(err, lock.ErrPool):
+		return fmt.Errorf("%w with --slots, or use another name", err)
+	}
+	return err
+}
+
+// untilHangup returns a context that SIGHUP ends as well. A program that was
+// started by nohup goes on.
+func (p *program) untilHangup(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	if !nohup {
+		go func() {
+			select {
+			case <-p.signals.reload:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return ctx, cancel
+}
+
+// acquire takes the lock or a slot. It waits only after it has seen that it is
+// held, so that a short --wait gets a lock that is free, and whoever gives up
+// knows because of whom.
+func (f *lockRunFlags) acquire(ctx context.Context, l *lock.Locker, name string) (*lock.Lease, error) {
+	try := func(ctx context.Context) (*lock.Lease, error) { return l.TryAcquire(ctx, name) }
+	wait := func(ctx context.Context) (*lock.Lease, error) { return l.Acquire(ctx, name) }
+	if f.slots > 0 {
+		pool, err := l.Pool(name, f.slots)
+		if err != nil {
+			return nil, err
+		}
+		try, wait = pool.TryAcquire, pool.Acquire
+	}
+	lease, err := try(ctx)
+	var held *lock.HeldError
+	if f.noWait || !errors.As(err, &held) {
+		return lease, err
+	}
+	if f.wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, f.wait, errWaited)
+		defer cancel()
+	}
+	lease, err = wait(ctx)
+	if errors.Is(err, errWaited) {
+		errors.As(err, &held) // who was seen last
+		return nil, fmt.Errorf("gave up after %v (--wait): %w", f.wait, held)
+	}
+	return lease, err
+}
+
+// underLease runs the command, releases the lock, and returns what became of
+// both.
+func (p *program) underLease(ctx context.Context, lease *lock.Lease, f *lockRunFlags, argv []string) error {
+	result, err := p.guarded(ctx, lease, f, argv)
+	released := lease.Release(ctx)
+	if errors.Is(err, guardian.ErrPast) {
+		result = guardian.Result{Cause: guardian.NotStarted, ExitCode: -1, Err: err}
+	} else if err != nil {
+		return errors.Join(err, released)
+	}
+	switch {
+	case errors.Is(released, lock.ErrLost):
+		return exitError{exitLost, fmt.Errorf("%w; %s", released, ending(result))}
+	case result.Cause == guardian.Deadline, errors.Is(result.Err, guardian.ErrPast):
+		return exitError{exitLost, fmt.Errorf("%w: %s: it was not renewed in time; %s", lock.ErrLost, lease.Name(), ending(result))}
+	case released != nil:
+		// The command's end does not hang on it: no lease outlasts this one's.
+		fmt.Fprintf(p.err, "dbcron: warning: the lock stays taken until its lease runs out: %s\n", flat(released.Error()))
+	}
+	switch {
+	case result.Cause == guardian.NotStarted && ctx.Err() != nil:
+		return exitError{exitSignal, errors.New("ended by a signal before the command was started")}
+	case result.ExitCode < 0:
+		return exitError{exitFailure, result.Err}
+	case result.ExitCode != 0:
+		return exitError{result.ExitCode, result.Err}
+	}
+	return result.Err
+}
+
+// ending tells how the command ended when its lock was lost.
+func ending(r guardian.Result) string {
+	switch {
+	case r.Cause == guardian.NotStarted:
+		return "the command was not started"
+	case r.Cause == guardian.Exited:
+		return fmt.Sprintf("the command had ended by itself (exit code %d), but another may have begun before", r.ExitCode)
+	case r.Err != nil:
+		return fmt.Sprintf("the command was ended: %v", r.Err)
+	}
+	return fmt.Sprintf("the command was ended (exit code %d)", r.ExitCode)
+}
+
+// guarded runs the command until it ends, its lease does, or a signal comes.
+func (p *program) guarded(ctx context.Context, lease *lock.Lease, f *lockRunFlags, argv []string) (guardian.Result, error) {
+	command := guardian.Command{
+		Name: lease.Name(), Argv: argv, Env: lockEnv(p.environ, lease), Grace: f.grace,
+		Stdin: fileOf(p.in), Stdout: fileOf(p.out), Stderr: fileOf(p.err),
+	}
+	// In this order, here and below: a process that is stopped between the two
+	// gets a deadline that is too early, never one that is too late.
+	now := instant.Now()
+	deadline := now.Add(lease.Left())
+	process, err := guardian.Start(command, deadline)
+	if err != nil {
+		return guardian.Result{}, err
+	}
+	tick := time.NewTicker(min(f.options.TTL/50, time.Second)) // soon after a renewal
+	defer tick.Stop()
+	asked, again, lost := ctx.Done(), p.signals.again, lease.Context().Done()
+	for {
+		select {
+		case <-process.Done():
+			result := process.Wait()
+			if result.LeftBehind {
+				fmt.Fprintln(p.err, "dbcron: warning: what the command had left running was killed: it would have gone on without the lock")
+			}
+			return result, nil
+		case <-tick.C:
+			now := instant.Now()
+			// Only after a renewal: the guardian takes the time from an extension to
+			// its deadline for the time that one gives, and divides it.
+			if next := now.Add(lease.Left()); next.Sub(deadline) > f.options.TTL/100 {
+				deadline = next
+				process.Extend(deadline)
+			}
+		case <-lost:
+			lost = nil
+			process.Stop()
+		case <-asked:
+			asked = nil
+			process.Stop()
+		case <-again:
+			again = nil
+			process.Kill()
+		}
+	}
+}
+
+// fileOf returns what the command can use as it is.
+func fileOf(stream any) *os.File {
+	file, _ := stream.(*os.File)
+	return file
+}
+
+// lockEnv is the caller's environment and what there is to know about the lease.
+// Within another lock's command the variables are the inner lock's.
+func lockEnv(environ []string, lease *lock.Lease) []string {
+	env := slices.DeleteFunc(slices.Clone(environ), func(pair string) bool { return strings.HasPrefix(pair, "DBCRON_LOCK_") })
+	now := hostNow() // first, as for the guardian
+	deadline := now.Add(lease.Left()).UTC()
+	env = append(env,
+		"DBCRON_LOCK_NAME="+lease.Name(),
+		fmt.Sprintf("DBCRON_LOCK_FENCE=%d", lease.Fence()),
+		"DBCRON_LOCK_DEADLINE="+deadline.Format("2006-01-02T15:04:05.000000Z07:00"))
+	if lease.Slot() > 0 {
+		env = append(env, fmt.Sprintf("DBCRON_LOCK_SLOT=%d", lease.Slot()))
+	}
+	return env
+}

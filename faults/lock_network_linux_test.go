@@ -1,0 +1,222 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/lock"
+)
+
+// A wire forwards connections to a server. It can be frozen in each direction:
+// nothing comes through any more, and no end sees a connection close.
+type wire struct {
+	url              string // of the server, through the wire
+	server           string
+	toServer, toHere sync.RWMutex // locked while frozen
+
+	listener net.Listener
+	work     sync.WaitGroup
+	mu       sync.Mutex
+	ends     []net.Conn
+	cut      bool
+}
+
+func newWire(t *testing.T, rawURL string) *wire {
+	t.Helper()
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{server: u.Host}
+	if w.listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	u.Host = w.listener.Addr().String()
+	w.url = u.String()
+	w.work.Go(w.accept)
+	t.Cleanup(w.close)
+	return w
+}
+
+func (w *wire) accept() {
+	for {
+		near, err := w.listener.Accept()
+		if err != nil {
+			return
+		}
+		far, err := new(net.Dialer).DialContext(context.Background(), "tcp4", w.server)
+		if err != nil {
+			near.Close()
+			continue
+		}
+		w.mu.Lock()
+		w.ends = append(w.ends, near, far)
+		if w.cut {
+			near.Close()
+			far.Close()
+		}
+		w.mu.Unlock()
+		w.work.Go(func() { forward(far, near, &w.toServer) })
+		w.work.Go(func() { forward(near, far, &w.toHere) })
+	}
+}
+
+func forward(to, from net.Conn, open *sync.RWMutex) {
+	defer to.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		open.RLock()
+		_, lost := to.Write(buf[:n])
+		open.RUnlock()
+		if err != nil || lost != nil {
+			return
+		}
+	}
+}
+
+// close ends all connections. Nothing may be frozen any more.
+func (w *wire) close() {
+	w.listener.Close()
+	w.mu.Lock()
+	w.cut = true
+	for _, c := range w.ends {
+		c.Close()
+	}
+	w.mu.Unlock()
+	w.work.Wait()
+}
+
+// The network to a holder freezes. Before a rival is granted the lock, the
+// holder's context has ended: both read one clock, that of this host.
+func TestLockNetworkFrozen(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		if u, err := url.Parse(db.URL); err != nil || u.Host == "" {
+			t.Skip("there is no network to this database")
+		}
+		for _, way := range []struct {
+			name   string
+			frozen func(*wire) []*sync.RWMutex
+		}{
+			{"both ways", func(w *wire) []*sync.RWMutex { return []*sync.RWMutex{&w.toServer, &w.toHere} }},
+			{"requests", func(w *wire) []*sync.RWMutex { return []*sync.RWMutex{&w.toServer} }},
+			{"answers", func(w *wire) []*sync.RWMutex { return []*sync.RWMutex{&w.toHere} }},
+		} {
+			t.Run(way.name, func(t *testing.T) {
+				t.Parallel()
+				w := newWire(t, db.URL)
+				p := part{URL: db.URL, Name: "frozen " + way.name, TTL: 2 * time.Second, Margin: 500 * time.Millisecond}
+				behind := p
+				behind.URL = w.url
+				holder, rival := start(t, "holder", behind), start(t, "holder", p)
+				holder.tell("acquire")
+				fence := holder.hear("granted").number(t, 0)
+				holder.tell("extend")
+				holder.hear("extended")
+				rival.tell("acquire")
+				for _, direction := range way.frozen(w) {
+					direction.Lock()
+					defer direction.Unlock()
+				}
+				lost := holder.hear("lost").number(t, 0)
+				granted := rival.hear("granted")
+				if at := granted.number(t, 1); at <= lost {
+					t.Errorf("the rival was granted the lock %v before the holder's context ended", time.Duration(lost-at))
+				} else {
+					t.Logf("the holder's context ended %v before the rival was granted the lock", time.Duration(at-lost))
+				}
+				if next := granted.number(t, 0); next <= fence {
+					t.Errorf("fence %d comes after %d", next, fence)
+				}
+			})
+		}
+	})
+}
+
+// An answer is lost, or a request, at each round trip of a lock's life in turn.
+// Whatever it was, the next one gets the lock at the latest when the lease has
+// run out, and not while the first one relies on it.
+func TestLockAnswersLost(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
+		opt := lock.Options{TTL: time.Second, Margin: 300 * time.Millisecond, Heartbeat: -1, Logger: slog.New(slog.DiscardHandler)}
+		rivals, err := lock.New(db.DB, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, after := range []bool{false, true} {
+			for call, reached := 1, true; reached; call++ {
+				fault := &dbtest.Fault{Call: call, After: after}
+				l, err := lock.New(db.Broken(t, fault).DB, opt)
+				if err != nil {
+					t.Fatal(err)
+				}
+				name := fmt.Sprintf("answer %d %v", call, after)
+				if err := brokenLife(t, l, rivals, name); err != nil {
+					t.Errorf("call %d is broken, after the work: %v: %v", call, after, err)
+				}
+				reached = fault.Reached()
+				if !reached && call < 4 {
+					t.Errorf("a lock's life takes %d round trips: the test shows nothing", call)
+				}
+			}
+		}
+	})
+}
+
+// brokenLife takes a lock twice, with a rival in between that waits from the
+// moment on at which the first may have it.
+func brokenLife(t *testing.T, l, rivals *lock.Locker, name string) error {
+	ctx := t.Context()
+	first, err := l.TryAcquire(ctx, name)
+	if err != nil && !errors.Is(err, dbtest.ErrBroken) {
+		return err
+	}
+	granted := make(chan error, 1)
+	go func() {
+		rival, err := rivals.Acquire(ctx, name)
+		if err != nil {
+			granted <- err
+			return
+		}
+		if first != nil {
+			if end := first.Check(); end == nil {
+				err = fmt.Errorf("the rival has the lock, and the first has it, too")
+			}
+			if rival.Fence() <= first.Fence() {
+				err = errors.Join(err, fmt.Errorf("fence %d comes after %d", rival.Fence(), first.Fence()))
+			}
+		}
+		granted <- errors.Join(err, rival.Release(ctx))
+	}()
+	if first != nil {
+		if err := first.Extend(ctx); err != nil && !errors.Is(err, dbtest.ErrBroken) {
+			return err
+		}
+		if err := first.Release(ctx); err != nil {
+			return err
+		}
+	}
+	if err := <-granted; err != nil {
+		return err
+	}
+	last, err := l.Acquire(ctx, name) // the fault is over
+	if err != nil {
+		return err
+	}
+	rows, err := rivals.Get(ctx, name)
+	if err == nil && rows[0].Fence != last.Fence() {
+		err = fmt.Errorf("the row has fence %d, and the last holder %d", rows[0].Fence, last.Fence())
+	}
+	return errors.Join(err, last.Release(ctx))
+}

@@ -1,0 +1,130 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
+	"github.com/dbcron/dbcron/sqlschema"
+)
+
+// servers are those that can be restarted, and how each is asked to end while
+// clients are connected.
+var servers = []struct {
+	name  string
+	start func(context.Context, dbserver.Options) (*dbserver.Server, error)
+	end   syscall.Signal
+}{
+	{"postgres", dbserver.StartPostgres, syscall.SIGINT},
+	{"mariadb", dbserver.StartMariaDB, syscall.SIGTERM},
+}
+
+// The server is killed, and shut down, and starts again. A lease that is long
+// enough outlives that, and who waits for the lock goes on waiting.
+func TestLockServerRestarted(t *testing.T) {
+	t.Parallel()
+	for _, s := range servers {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			server, err := s.start(t.Context(), dbserver.Options{Durable: true})
+			if err != nil {
+				dbtest.Missing(t, err)
+			}
+			t.Cleanup(func() {
+				if err := server.Stop(); err != nil {
+					t.Error(err)
+				}
+			})
+			db := dbtest.Open(t, server.URL(), dialect.Options{})
+			if err := sqlschema.Migrate(t.Context(), db.DB); err != nil {
+				t.Fatal(err)
+			}
+			p := part{URL: server.URL(), Name: "restart", TTL: time.Minute, Heartbeat: time.Second}
+			holder, waiter := start(t, "holder", p), start(t, "holder", p)
+			holder.tell("acquire")
+			fence := holder.hear("granted").number(t, 0)
+			waiter.tell("acquire")
+
+			for range 2 {
+				if err := server.Kill(); err != nil {
+					t.Fatal(err)
+				}
+				restart(t, server)
+				holder.tell("extend")
+				if now := holder.hear("extended").number(t, 0); now != fence {
+					t.Errorf("fence %d was %d before the server was killed", now, fence)
+				}
+			}
+			pid := serverProcess(t, server.URL())
+			if err := syscall.Kill(pid, s.end); err != nil {
+				t.Fatal(err)
+			}
+			gone(t, pid)
+			restart(t, server)
+			holder.tell("extend")
+			holder.hear("extended")
+
+			holder.tell("release")
+			released := holder.hear("released")
+			if released[1] != "<nil>" {
+				t.Errorf("release: %v", released)
+			}
+			granted := waiter.hear("granted")
+			if next := granted.number(t, 0); next != fence+1 {
+				t.Errorf("the waiter has fence %d, want the one after %d", next, fence)
+			}
+			if granted.number(t, 1) < released.number(t, 0) {
+				t.Error("the waiter was granted the lock before its holder released it")
+			}
+		})
+	}
+}
+
+func restart(t *testing.T, server *dbserver.Server) {
+	t.Helper()
+	if err := server.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// serverProcess finds the process of a server that this program has started:
+// its keeper is a child of ours, and its port is among its arguments.
+func serverProcess(t *testing.T, rawURL string) int {
+	t.Helper()
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, keeper := range children(os.Getpid()) {
+		for _, pid := range children(keeper) {
+			args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			if strings.Contains(string(args), "port="+u.Port()) {
+				return pid
+			}
+		}
+	}
+	t.Fatal("the server has no process")
+	return 0
+}
+
+// gone waits until there is no such process.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.After(patience); syscall.Kill(pid, 0) == nil; {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("process %d does not end", pid)
+		}
+	}
+}
