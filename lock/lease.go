@@ -243,6 +243,9 @@ func (le *Lease) Release(ctx context.Context) error {
 	ctx, stop := lingering(ctx, 5*time.Second)
 	defer stop()
 	freed, err := le.free(ctx, left, kept > 0)
+	if err != nil {
+		le.l.freed(le, "") // as far as anybody here can tell
+	}
 	switch {
 	case lost != nil:
 		return lost
@@ -275,6 +278,15 @@ func (le *Lease) free(ctx context.Context, left time.Duration, keeping bool) (fr
 		case <-time.After(wait):
 		}
 	}
+}
+
+// occupies tells whether those of this process who wait for the lock need not
+// ask for it: it is held, or its release is under way, after which they are told.
+func (le *Lease) occupies() bool {
+	le.mu.Lock()
+	released := le.released
+	le.mu.Unlock()
+	return released || le.Check() == nil
 }
 
 // errUnclear is an ErrLost, to be on the safe side.

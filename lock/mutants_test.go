@@ -64,7 +64,8 @@ var mutants = []mutant{
 	{usurp, " AND session <> ''", "", "TestNoUsurpingOfALeaderWithoutASession/postgres"},
 	{usurp, "AND lock_by = :seen", "", "TestNoUsurpingOfALeaderWithoutASession/postgres"},
 	{usurp, " AND fence = :seen_fence", "", "TestNoUsurpingOfALeaderWithoutASession/postgres"},
-	{enqueue, "AND state IN ('LOCK', 'EXTEND') AND expire_at > {now}", "", "TestQueuePassesOn/postgres"},
+	{enqueue, "AND waiters[1] <> :me", "", "TestQueuePassesOn/postgres"},
+	{enqueue, "AND {now + -50000} < released_at", "", "TestQueuePassesOn/postgres"},
 	{dequeue, "waiting_until > {now}", "1 = 0", "TestQueuePassesOn/postgres"},
 }
 

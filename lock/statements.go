@@ -173,15 +173,19 @@ var (
 	purge      = dialect.SQL("lock.purge", `DELETE FROM {prefix}lock WHERE name IN (:names) AND slot = 0 AND state = 'FREE'`)
 	purgeFence = dialect.SQL("lock.purge-fence", `DELETE FROM {prefix}lock_fence WHERE name IN (:names) AND slot = 0`)
 
-	// enqueue puts this process into the row's queue while the lock is held, and
-	// says until when it will wait for a notification. Queues of processes that
-	// have gone are dropped. It returns how long the lease has still to go.
+	// enqueue puts this process into the row's queue while the lock is held, or
+	// has just been left to the first of the queue, and says until when it will
+	// wait for a notification. Queues of processes that have gone are dropped.
+	// Its commit does not wait for the disk: a crash that loses it loses what
+	// only they knew who wait.
 	enqueue = dialect.PerDialect("lock.enqueue", whereNotified(`
 		UPDATE {prefix}lock SET waiting_until = {now + :patience},
 			waiters = CASE WHEN waiting_until IS NULL OR waiting_until <= {now} THEN ARRAY[CAST(:me AS VARCHAR)]
 				WHEN :me = ANY (waiters) THEN waiters ELSE array_append(waiters, CAST(:me AS VARCHAR)) END
 		WHERE name = :name AND slot = 0 AND cardinality(waiters) < 200
-			AND state IN ('LOCK', 'EXTEND') AND expire_at > {now}`))
+			AND (state IN ('LOCK', 'EXTEND') AND expire_at > {now}
+				OR state = 'FREE' AND waiters[1] <> :me AND waiting_until > {now} AND {now + -50000} < released_at)
+		RETURNING set_config('synchronous_commit', 'off', true)`))
 
 	// dequeue takes this process out of the queue. If the lock came free
 	// meanwhile, and this process was to be told, the next one is.

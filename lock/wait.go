@@ -290,7 +290,7 @@ func (w *waiting) rest(ln *line) time.Duration {
 	w.mu.Lock()
 	local, rest := ln.local, ln.rest
 	w.mu.Unlock()
-	if local != nil && local.Check() == nil {
+	if local != nil && local.occupies() {
 		return longSleep
 	}
 	return rest.Sub(instant.Now())

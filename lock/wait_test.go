@@ -234,8 +234,17 @@ func TestQueuePassesOn(t *testing.T) {
 		if next != "second" || err != nil {
 			t.Errorf("then %q, %v", next, err)
 		}
-		if n, err := l.db.Exec(t.Context(), enqueue, dialect.Args{"name": "x", "me": "third", "patience": int64(60e6)}); n != 0 || err != nil {
-			t.Errorf("the lock is free, and one joins the queue: %d, %v", n, err)
+		join := func(who string) int64 {
+			n, err := l.db.Exec(t.Context(), enqueue, dialect.Args{"name": "x", "me": who, "patience": int64(60e6)})
+			must(t, err)
+			return n
+		}
+		if join("second") != 0 {
+			t.Error("the lock is free, and the one that was told goes on waiting")
+		}
+		db.Do(t, `UPDATE {prefix}lock SET released_at = {now + :us}`, dialect.Args{"us": -time.Second.Microseconds()})
+		if join("third") != 0 {
+			t.Error("the lock has been free for long, and one joins the queue")
 		}
 		// Whoever takes it without having waited drops the one that was told.
 		again := l.mustTake(t, "x")

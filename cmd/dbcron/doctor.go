@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -109,6 +110,9 @@ func examineTables(ctx context.Context, db *dialect.DB) checkRow {
 	if err == nil {
 		_, err = scheduler.History(ctx, db, "", 1)
 	}
+	if err == nil {
+		err = examineLocks(ctx, db)
+	}
 	switch {
 	case err == nil:
 		return checkRow{"tables", "ok", "they can be read", ""}
@@ -117,6 +121,14 @@ func examineTables(ctx context.Context, db *dialect.DB) checkRow {
 			"dropped by hand: dbcron migrate to 0, then up"}
 	}
 	return checkRow{"tables", "failed", err.Error(), "give this user the rights in docs/grants.md"}
+}
+
+func examineLocks(ctx context.Context, db *dialect.DB) error {
+	l, err := lock.New(db, lock.Options{})
+	if err == nil {
+		_, err = l.List(ctx, "", 0, 1)
+	}
+	return err
 }
 
 // examineClock compares the clocks. The database's decides; the host's is only
