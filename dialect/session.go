@@ -49,6 +49,9 @@ func (db *DB) SessionLock(ctx context.Context, name string) (*SessionLock, error
 	if locks == nil {
 		return nil, fmt.Errorf("%w: %s has none", ErrNoSessions, db.Dialect.Name)
 	}
+	if db.pool.Stats().MaxOpenConnections == 1 {
+		return nil, fmt.Errorf("%w: the pool's only connection would be taken; raise MaxConns or SetMaxOpenConns", ErrNoSessions)
+	}
 	ctx, cancel := context.WithTimeout(ctx, db.timeout)
 	defer cancel()
 	return trySession(ctx, db.pool, locks, db.prefix+" "+name)

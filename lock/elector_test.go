@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
@@ -41,6 +42,26 @@ func TestSession(t *testing.T) {
 			third, err := a.TrySession(t.Context(), "x")
 			return err == nil && third.Release() == nil
 		})
+	})
+}
+
+// A session would take the only connection of a pool; an election does without.
+func TestElectionOnOneConnection(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		small := dbtest.Open(t, db.URL, dialect.Options{MaxConns: 1})
+		l := lockerOn(t, small, Options{})
+		_, err := l.TrySession(t.Context(), "leader")
+		want(t, "a session lock", err, ErrNoSessions)
+		led := false
+		e, err := l.NewElector("leader", Election{Lead: func(ctx context.Context, lease *Lease) error {
+			led = true
+			return lease.Extend(ctx)
+		}})
+		must(t, err)
+		must(t, e.Run(t.Context()))
+		if !led {
+			t.Error("it has not led")
+		}
 	})
 }
 
