@@ -1,8 +1,6 @@
 package scheduler
 
 import (
-	"context"
-	"database/sql"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -13,37 +11,6 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
-// An explainer asks for the plan of each query instead of its answer.
-type explainer struct{ *sql.Conn }
-
-func (x explainer) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	rows, err := x.Conn.QueryContext(ctx, "EXPLAIN QUERY PLAN "+query, args...)
-	if err != nil { // most engines do without the two words
-		rows, err = x.Conn.QueryContext(ctx, "EXPLAIN "+query, args...)
-	}
-	return rows, err
-}
-
-// A line of a plan, by the names of its columns.
-type planLine map[string]string
-
-func scanPlan(rows *sql.Rows) (planLine, error) {
-	columns, err := rows.Columns()
-	if err != nil {
-		return nil, err
-	}
-	values, dest := make([]sql.NullString, len(columns)), make([]any, len(columns))
-	for i := range values {
-		dest[i] = &values[i]
-	}
-	line := planLine{}
-	err = rows.Scan(dest...)
-	for i, name := range columns {
-		line[name] = values[i].String
-	}
-	return line, err
-}
-
 // The ways in which engines say that they read a whole table, or a whole index.
 // An index of what is running, and nothing else, is small.
 var (
@@ -53,7 +20,7 @@ var (
 
 // wrong tells whether a line of a plan is bad. Engines that say how many rows
 // are read do not count in that a LIMIT ends it, if nothing has to be sorted.
-func (l planLine) wrong(limited bool) bool {
+func wrong(l dbtest.PlanLine, limited bool) bool {
 	for _, text := range l {
 		if scansTable.MatchString(text) && !scansSmall.MatchString(text) {
 			return true
@@ -126,17 +93,6 @@ func grow(t *testing.T, db *dbtest.DB) {
 	}
 }
 
-// analyze gathers statistics, in the words of whichever engine it is.
-func analyze(t *testing.T, db *dbtest.DB) {
-	t.Helper()
-	for _, table := range []string{"schedule", "run"} {
-		if _, err := db.Exec(t.Context(), dialect.Unlisted("ANALYZE {prefix}"+table), nil); err == nil {
-			continue
-		}
-		db.List(t, "ANALYZE TABLE {prefix}"+table, nil)
-	}
-}
-
 // some is a batch of ids and names of schedules.
 func some() (ids []int64, names []string) {
 	for i := range batch {
@@ -158,13 +114,10 @@ func TestPlans(t *testing.T) {
 			t.Helper()
 			ids, names := some()
 			for stmt, args := range hot(ids, names) {
-				plan, err := dialect.Select(t.Context(), db.On(explainer{c}), stmt, args, scanPlan)
-				if err != nil || len(plan) == 0 {
-					t.Errorf("%s, %s: %v", stmt.Name, when, err)
-				}
+				plan := db.Plan(t, c, stmt, args)
 				limited := stmt == probe || stmt == list || stmt == history // read in order until it ends
 				for _, line := range plan {
-					if line.wrong(limited) {
+					if wrong(line, limited) {
 						t.Errorf("%s, %s: %.300s", stmt.Name, when, fmt.Sprint(line))
 					}
 				}
@@ -175,13 +128,13 @@ func TestPlans(t *testing.T) {
 		}
 		grow(t, db)
 		check("nothing due, no statistics")
-		analyze(t, db)
+		db.Analyze(t, "schedule", "run")
 		check("nothing due, with statistics")
 		db.Do(t, `UPDATE {prefix}schedule SET due_at = {time :due}, next_exec = {time :due} WHERE id % 100 = 0`, dialect.Args{"due": at(0).UnixMicro()})
 		db.Do(t, `UPDATE {prefix}schedule SET next_exec = NULL WHERE id % 100 = 1`, nil)
 		db.Do(t, `UPDATE {prefix}run SET state = 'running', claim = 'c', exec_by = 'o', next_exec = {time :due} WHERE id % 100 = 2`, dialect.Args{"due": at(0).UnixMicro()})
 		check("some due, old statistics")
-		analyze(t, db)
+		db.Analyze(t, "schedule", "run")
 		check("some due, with statistics")
 	})
 }
@@ -209,7 +162,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 			if err := tx.QueryRowContext(t.Context(), scans).Scan(&before); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := dialect.Select(t.Context(), db.On(tx), stmt, args, scanPlan); err != nil {
+			if _, err := dialect.Select(t.Context(), db.On(tx), stmt, args, dbtest.ScanPlan); err != nil {
 				t.Fatal(err)
 			}
 			if err := tx.QueryRowContext(t.Context(), scans).Scan(&after); err != nil {
@@ -235,7 +188,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 		// This one joins a batch with a table that was smaller than the batch. The
 		// next statistics end such plans.
 		check("no statistics", move)
-		analyze(t, db)
+		db.Analyze(t, "schedule", "run")
 		check("with statistics", nil)
 	})
 }

@@ -1,0 +1,78 @@
+package dbtest
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// A PlanLine is a line of a query plan, by the names of its columns.
+type PlanLine map[string]string
+
+// String is the line for messages, as name=value.
+func (l PlanLine) String() string {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(l)) {
+		if l[name] != "" {
+			words = append(words, name+"="+l[name])
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// Plan asks for the plan of a statement instead of running it, on a connection,
+// which remembers the plans that it has made.
+func (db *DB) Plan(t *testing.T, c *sql.Conn, stmt *dialect.Stmt, args dialect.Args) []PlanLine {
+	t.Helper()
+	plan, err := dialect.Select(t.Context(), db.On(explainer{c}), stmt, args, ScanPlan)
+	if err != nil || len(plan) == 0 {
+		t.Errorf("%s has no plan: %v", stmt.Name, err)
+	}
+	return plan
+}
+
+// Analyze gathers statistics, in the words of whichever engine it is.
+func (db *DB) Analyze(t *testing.T, tables ...string) {
+	t.Helper()
+	for _, table := range tables {
+		if _, err := db.Exec(t.Context(), dialect.Unlisted("ANALYZE {prefix}"+table), nil); err == nil {
+			continue
+		}
+		db.List(t, "ANALYZE TABLE {prefix}"+table, nil)
+	}
+}
+
+// An explainer asks for the plan of each query instead of its answer.
+type explainer struct{ *sql.Conn }
+
+func (x explainer) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	rows, err := x.Conn.QueryContext(ctx, "EXPLAIN QUERY PLAN "+query, args...)
+	if err != nil { // most engines do without the two words
+		rows, err = x.Conn.QueryContext(ctx, "EXPLAIN "+query, args...)
+	}
+	return rows, err
+}
+
+// ScanPlan reads a row, whatever its columns.
+func ScanPlan(rows *sql.Rows) (PlanLine, error) {
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, fmt.Errorf("columns: %w", err)
+	}
+	values, dest := make([]sql.NullString, len(columns)), make([]any, len(columns))
+	for i := range values {
+		dest[i] = &values[i]
+	}
+	err = rows.Scan(dest...)
+	line := PlanLine{}
+	for i, name := range columns {
+		line[name] = values[i].String
+	}
+	return line, err
+}
