@@ -1,7 +1,7 @@
 CREATE TABLE dbcron_lock (
   name varchar(200) NOT NULL COMMENT 'Compared by bytes',
   slot int NOT NULL DEFAULT 0 COMMENT '0: a lock, or the head of a pool; from 1 on: a slot of the pool',
-  state varchar(8) NOT NULL DEFAULT 'FREE' COMMENT 'FREE, LOCK (taken), EXTEND (taken and renewed since), POOL (head of a pool), CLOSED (slot that the pool no longer has)' CHECK (state in ('FREE','LOCK','EXTEND','POOL','CLOSED')),
+  state varchar(8) NOT NULL DEFAULT 'FREE' COMMENT 'FREE, LOCK (taken), EXTEND (taken and renewed since), POOL (head of a pool), CLOSED (slot that the pool no longer has)',
   lock_by varchar(128) NOT NULL DEFAULT '' COMMENT 'Its holder, also the last one: host:pid:random',
   lock_at datetime(6) DEFAULT NULL COMMENT 'When it was last taken',
   expire_at datetime(6) DEFAULT NULL COMMENT 'When others may take it, in LOCK and EXTEND',
@@ -17,13 +17,7 @@ CREATE TABLE dbcron_lock (
   forced_why text NOT NULL DEFAULT '' COMMENT 'Why, and whose it was',
   insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
   update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
-  PRIMARY KEY (name,slot),
-  CONSTRAINT dbcron_lock_lock_at CHECK (lock_at between '1971-01-01' and '9999-12-30'),
-  CONSTRAINT dbcron_lock_expire_at CHECK (expire_at between '1971-01-01' and '9999-12-30'),
-  CONSTRAINT dbcron_lock_released_at CHECK (released_at between '1971-01-01' and '9999-12-30'),
-  CONSTRAINT dbcron_lock_forced_at CHECK (forced_at between '1971-01-01' and '9999-12-30'),
-  CONSTRAINT dbcron_lock_ends CHECK (state not in ('LOCK','EXTEND') or expire_at is not null),
-  CONSTRAINT dbcron_lock_named CHECK (name <> '')
+  PRIMARY KEY (name,slot)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Who may work: a row for each lock and each slot of a pool. Rows are made on first use';
 
 CREATE TABLE dbcron_lock_fence (

@@ -19,14 +19,7 @@ CREATE TABLE dbcron_lock (
     forced_why text NOT NULL DEFAULT ''::text -- Why, and whose it was
     insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made
     update_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row last changed
-    CONSTRAINT dbcron_lock_ends CHECK ((((state)::text <> ALL ((ARRAY['LOCK'::character varying, 'EXTEND'::character varying])::text[])) OR (expire_at IS NOT NULL)))
-    CONSTRAINT dbcron_lock_expire_at CHECK (((expire_at >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (expire_at <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
-    CONSTRAINT dbcron_lock_forced_at CHECK (((forced_at >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (forced_at <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
     CONSTRAINT dbcron_lock_key PRIMARY KEY (name, slot)
-    CONSTRAINT dbcron_lock_lock_at CHECK (((lock_at >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (lock_at <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
-    CONSTRAINT dbcron_lock_named CHECK (((name)::text <> ''::text))
-    CONSTRAINT dbcron_lock_released_at CHECK (((released_at >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (released_at <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
-    CONSTRAINT dbcron_lock_state_check CHECK (((state)::text = ANY ((ARRAY['FREE'::character varying, 'LOCK'::character varying, 'EXTEND'::character varying, 'POOL'::character varying, 'CLOSED'::character varying])::text[])))
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- Who may work: a row for each lock and each slot of a pool. Rows are made on first use
 
 CREATE TABLE dbcron_lock_fence (

@@ -1,9 +1,9 @@
 -- +goose Up
--- IF NOT EXISTS, and a row that may be there: see 00001.
+-- IF NOT EXISTS, and a row that may be there: see 00001. No CHECKs: see postgres.
 CREATE TABLE IF NOT EXISTS {prefix}lock (
     name          VARCHAR(200) NOT NULL COMMENT 'Compared by bytes',
     slot          INT NOT NULL DEFAULT 0 COMMENT '0: a lock, or the head of a pool; from 1 on: a slot of the pool',
-    state         VARCHAR(8) NOT NULL DEFAULT 'FREE' COMMENT 'FREE, LOCK (taken), EXTEND (taken and renewed since), POOL (head of a pool), CLOSED (slot that the pool no longer has)' CHECK (state IN ('FREE', 'LOCK', 'EXTEND', 'POOL', 'CLOSED')),
+    state         VARCHAR(8) NOT NULL DEFAULT 'FREE' COMMENT 'FREE, LOCK (taken), EXTEND (taken and renewed since), POOL (head of a pool), CLOSED (slot that the pool no longer has)',
     lock_by       VARCHAR(128) NOT NULL DEFAULT '' COMMENT 'Its holder, also the last one: host:pid:random',
     lock_at       DATETIME(6) COMMENT 'When it was last taken',
     expire_at     DATETIME(6) COMMENT 'When others may take it, in LOCK and EXTEND',
@@ -19,13 +19,7 @@ CREATE TABLE IF NOT EXISTS {prefix}lock (
     forced_why    TEXT NOT NULL DEFAULT ('') COMMENT 'Why, and whose it was',
     insert_time   DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row was made',
     update_time   DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row last changed',
-    PRIMARY KEY (name, slot),
-    CONSTRAINT {name}lock_lock_at CHECK (lock_at BETWEEN '1971-01-01' AND '9999-12-30'),
-    CONSTRAINT {name}lock_expire_at CHECK (expire_at BETWEEN '1971-01-01' AND '9999-12-30'),
-    CONSTRAINT {name}lock_released_at CHECK (released_at BETWEEN '1971-01-01' AND '9999-12-30'),
-    CONSTRAINT {name}lock_forced_at CHECK (forced_at BETWEEN '1971-01-01' AND '9999-12-30'),
-    CONSTRAINT {name}lock_ends CHECK (state NOT IN ('LOCK', 'EXTEND') OR expire_at IS NOT NULL),
-    CONSTRAINT {name}lock_named CHECK (name <> '')
+    PRIMARY KEY (name, slot)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
   COMMENT 'Who may work: a row for each lock and each slot of a pool. Rows are made on first use';
 

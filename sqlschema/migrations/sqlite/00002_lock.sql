@@ -1,8 +1,9 @@
 -- +goose Up
+-- No CHECKs: see postgres.
 CREATE TABLE {prefix}lock ( -- Who may work: a row for each lock and each slot of a pool. Rows are made on first use
     name          TEXT NOT NULL, -- Compared by bytes
     slot          INTEGER NOT NULL DEFAULT 0, -- 0: a lock, or the head of a pool; from 1 on: a slot of the pool
-    state         TEXT NOT NULL DEFAULT 'FREE' CHECK (state IN ('FREE', 'LOCK', 'EXTEND', 'POOL', 'CLOSED')), -- FREE, LOCK (taken), EXTEND (taken and renewed since), POOL (head of a pool), CLOSED (slot that the pool no longer has)
+    state         TEXT NOT NULL DEFAULT 'FREE', -- FREE, LOCK (taken), EXTEND (taken and renewed since), POOL (head of a pool), CLOSED (slot that the pool no longer has)
     lock_by       TEXT NOT NULL DEFAULT '', -- Its holder, also the last one: host:pid:random
     lock_at       TEXT, -- When it was last taken
     expire_at     TEXT, -- When others may take it, in LOCK and EXTEND
@@ -18,13 +19,7 @@ CREATE TABLE {prefix}lock ( -- Who may work: a row for each lock and each slot o
     forced_why    TEXT NOT NULL DEFAULT '', -- Why, and whose it was
     insert_time   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
     update_time   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
-    CONSTRAINT {name}lock_key PRIMARY KEY (name, slot),
-    CONSTRAINT {name}lock_lock_at CHECK (lock_at BETWEEN '1971-01-01' AND '9999-12-30' AND lock_at IS strftime('%Y-%m-%d %H:%M:%f', lock_at)),
-    CONSTRAINT {name}lock_expire_at CHECK (expire_at BETWEEN '1971-01-01' AND '9999-12-30' AND expire_at IS strftime('%Y-%m-%d %H:%M:%f', expire_at)),
-    CONSTRAINT {name}lock_released_at CHECK (released_at BETWEEN '1971-01-01' AND '9999-12-30' AND released_at IS strftime('%Y-%m-%d %H:%M:%f', released_at)),
-    CONSTRAINT {name}lock_forced_at CHECK (forced_at BETWEEN '1971-01-01' AND '9999-12-30' AND forced_at IS strftime('%Y-%m-%d %H:%M:%f', forced_at)),
-    CONSTRAINT {name}lock_ends CHECK (state NOT IN ('LOCK', 'EXTEND') OR expire_at IS NOT NULL),
-    CONSTRAINT {name}lock_named CHECK (name <> '')
+    CONSTRAINT {name}lock_key PRIMARY KEY (name, slot)
 ) WITHOUT ROWID;
 
 CREATE TABLE {prefix}lock_fence ( -- What keeps late holders out of guarded transactions; apart from the locks, so that a long transaction does not keep its own lease from being renewed
