@@ -104,12 +104,6 @@ func instantOf(us int64) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-func scanNext(rows *sql.Rows) (next string, err error) {
-	var notified sql.NullString
-	err = rows.Scan(&next, &notified)
-	return next, err
-}
-
 // heldBy says whose a lock is, or returns nil if it can be taken.
 func heldBy(i *Info) *HeldError {
 	if i.State != Held && i.State != Kept {

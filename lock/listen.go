@@ -104,9 +104,9 @@ func (l *Locker) notifying(ctx context.Context, stmt *dialect.Stmt, args dialect
 		n, err := l.db.Exec(ctx, stmt, args)
 		return n > 0, "", err
 	}
-	rows, err := dialect.Select(ctx, &l.db.Session, stmt, args, scanNext)
-	if err != nil || len(rows) == 0 {
-		return false, "", err
+	err = l.db.Get(ctx, stmt, args, &next)
+	if noRows(err) {
+		return false, "", nil
 	}
-	return true, rows[0], nil
+	return err == nil, next, err
 }

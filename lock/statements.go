@@ -231,15 +231,14 @@ func queueWithout(d *dialect.Dialect) string {
 }
 
 // notifyNext adds to an UPDATE of one row that the first of its queue is told
-// if the lock is free. The result has a row if one was updated, with the name
-// of who was told.
+// if the lock is free. It returns the name of who was told, or nothing.
 func notifyNext(d *dialect.Dialect, update string) string {
 	if d.Notify == nil {
 		return update
 	}
-	return `WITH freed AS (` + update + `
-		RETURNING name, CASE WHEN state = 'FREE' AND waiting_until > {now} THEN COALESCE(waiters[1], '') ELSE '' END AS next)
-		SELECT next, CASE WHEN next <> '' THEN CAST(` + d.Notify("'"+channel+"' || next", "name") + ` AS TEXT) END FROM freed`
+	return update + `
+		RETURNING CASE WHEN state = 'FREE' AND waiting_until > {now} AND cardinality(waiters) > 0
+			THEN waiters[1] || CAST(` + d.Notify("'"+channel+"' || waiters[1]", "name") + ` AS TEXT) ELSE '' END`
 }
 
 // whereNotified is a statement that is needed only where there are
