@@ -48,8 +48,8 @@ golden: ## rewrite the golden files; read the diff before you commit it
 faults: ## processes killed, paused and cut off, for MINUTES=3
 	@$(SERVERS) -durable -- go test -count=1 -timeout 60m -v ./faults -minutes $(MINUTES)
 
-bench: ## side by side with other libraries
-	@$(SERVERS) -durable -- go -C bench test -run '^$$' -bench . -timeout 60m $(ARGS) ./...
+bench: ## measurements behind docs/benchmarks.md and decisions; ARGS='-run LockPairs'
+	@$(SERVERS) -durable -- go -C bench test -count=1 -v -timeout 60m $(ARGS) ./...
 
 fuzz: ## each fuzz test for FUZZTIME=30s
 	@grep -rEo --include='*_test.go' --exclude-dir=bench '^func Fuzz[A-Za-z0-9_]*' . | \
