@@ -35,7 +35,7 @@ type Session struct {
 	on       Execer
 	prefix   string
 	timeout  time.Duration
-	compiled *sync.Map // *Stmt to []node; of all sessions of a DB
+	compiled *sync.Map // *Stmt to *compiled; of all sessions of a DB
 	retry    bool      // each statement is a transaction of its own, and is run again as one
 }
 
@@ -216,19 +216,15 @@ func (s *Session) run(ctx context.Context, stmt *Stmt, args Args, call func(cont
 }
 
 func (s *Session) render(stmt *Stmt, args Args) (string, []any, error) {
-	nodes, ok := s.compiled.Load(stmt)
+	found, ok := s.compiled.Load(stmt)
 	if !ok {
-		parts, err := compile(stmt.shape(s.Dialect), s.Dialect, s.prefix)
+		fresh, err := newCompiled(stmt, s.Dialect, s.prefix)
 		if err != nil {
 			return "", nil, err
 		}
-		nodes, _ = s.compiled.LoadOrStore(stmt, parts)
+		found, _ = s.compiled.LoadOrStore(stmt, fresh)
 	}
-	w := writer{d: s.Dialect}
-	if err := w.write(nodes.([]node), args, nil); err != nil {
-		return "", nil, err
-	}
-	return w.text.String(), w.values, nil
+	return found.(*compiled).render(s.Dialect, args)
 }
 
 // Tx runs f in a transaction at READ COMMITTED and commits it. On a deadlock,

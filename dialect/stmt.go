@@ -115,6 +115,61 @@ type node struct {
 	body []node
 }
 
+// A compiled statement is one for an engine and a prefix.
+type compiled struct {
+	nodes []node
+	text  string // if all arguments are scalars; "" if it repeats rows
+}
+
+func newCompiled(stmt *Stmt, d *Dialect, prefix string) (*compiled, error) {
+	nodes, err := compile(stmt.shape(d), d, prefix)
+	if err != nil {
+		return nil, err
+	}
+	c := &compiled{nodes: nodes}
+	if slices.ContainsFunc(nodes, func(n node) bool { return n.rows != "" }) {
+		return c, nil
+	}
+	w := writer{d: d, sample: true}
+	err = w.write(nodes, nil, nil)
+	c.text = w.text.String()
+	return c, err
+}
+
+// render returns the text and its positional values.
+func (c *compiled) render(d *Dialect, args Args) (string, []any, error) {
+	if values, ok := c.scalars(args); ok {
+		return c.text, values, nil
+	}
+	w := writer{d: d}
+	if err := w.write(c.nodes, args, nil); err != nil {
+		return "", nil, err
+	}
+	return w.text.String(), w.values, nil
+}
+
+// scalars returns the values in order, if each argument is there and no list.
+func (c *compiled) scalars(args Args) (values []any, ok bool) {
+	if c.text == "" {
+		return nil, false
+	}
+	for _, n := range c.nodes {
+		if n.arg == "" {
+			continue
+		}
+		value, found := args[n.arg]
+		switch value.(type) {
+		case []int64, []string:
+			return nil, false
+		}
+		if !found {
+			return nil, false
+		}
+		values = append(values, value)
+	}
+	return values, true
+}
+
 // compile expands the fragments, then takes the text apart at its arguments.
 func compile(text string, d *Dialect, prefix string) ([]node, error) {
 	if strings.IndexByte(text, 0) >= 0 {

@@ -55,6 +55,11 @@ func (le *Lease) finish(why error) {
 	defer le.mu.Unlock()
 	if le.end == nil {
 		le.end = why
+		for _, timer := range []*time.Timer{le.watcher, le.keeper} {
+			if timer != nil {
+				timer.Stop()
+			}
+		}
 		le.cancel(why)
 		close(le.done)
 	}
@@ -89,21 +94,20 @@ func (le *Lease) watch() {
 // keep renews the lease until it is over. A renewal that fails, or is not
 // answered, is tried again soon: twice at least before the time is over.
 func (le *Lease) keep() {
-	wait := le.opt.Heartbeat
 	for {
-		select {
-		case <-le.done:
-			return
-		case <-time.After(wait):
-		}
 		// Without the lease's end: a release must not cut off a renewal under way.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), max(le.opt.Heartbeat/2, minTTL/4))
 		err := le.Extend(ctx)
 		cancel()
-		wait = le.opt.Heartbeat
+		wait := le.opt.Heartbeat
 		if err != nil && !errors.Is(err, ErrLost) && !errors.Is(err, ErrReleased) {
 			le.opt.Logger.Warn("a lock was not renewed", "lock", le.name, "left", le.Left(), "err", err)
 			wait = le.opt.Heartbeat / 10
+		}
+		select {
+		case <-le.done:
+			return
+		case <-time.After(wait):
 		}
 	}
 }

@@ -27,6 +27,8 @@ type Lease struct {
 	done   chan struct{} // closed when released or lost
 
 	mu         sync.Mutex
+	watcher    *time.Timer // start watch and keep: most leases are over before
+	keeper     *time.Timer
 	begun      instant.Instant
 	sent       instant.Mark // before the request that gave the lease its present end
 	progressed instant.Instant
@@ -66,15 +68,19 @@ func (le *Lease) args() dialect.Args {
 // moment given, unless its time is over already.
 func (le *Lease) begin(sent instant.Mark) error {
 	le.sent, le.begun, le.progressed = sent, sent.At, sent.At
-	if _, end := le.verdict(); end != nil {
+	le.mu.Lock()
+	wait, end := le.verdict()
+	if end == nil {
+		le.watcher = time.AfterFunc(wait, le.watch)
+		if le.opt.Heartbeat > 0 {
+			le.keeper = time.AfterFunc(le.opt.Heartbeat, le.keep)
+		}
+	}
+	le.mu.Unlock()
+	if end != nil {
 		le.finish(end)
-		return end
 	}
-	go le.watch()
-	if le.opt.Heartbeat > 0 {
-		go le.keep()
-	}
-	return nil
+	return end
 }
 
 // Name returns the lock's name.
