@@ -215,6 +215,7 @@ func TestNeverMoreHoldersThanSlots(t *testing.T) {
 			if int64(size) > limit.Load() {
 				limit.Store(int64(size))
 			}
+			<-time.After(2 * time.Millisecond) // others want to write, too
 			err := admin.Resize(t.Context(), size)
 			switch {
 			case err == nil:
