@@ -110,42 +110,24 @@ func (l *Locker) acquire(ctx context.Context, s seat) (*Lease, error) {
 	if err := l.check(ctx, s.key()); err != nil {
 		return nil, err
 	}
-	if l.opt.Tries > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(l.opt.Tries)*l.opt.Every, errGaveUp)
-		defer cancel()
+	var until instant.Instant
+	var limit <-chan time.Time
+	if l.opt.Tries > 0 { // not by ctx, which would cut off the last try
+		span := time.Duration(l.opt.Tries) * l.opt.Every
+		until, limit = instant.Now().Add(span), time.After(span)
 	}
 	ln, turn := l.join(s.key())
 	defer l.leave(s.key(), ln, turn)
+	c := contender{l: l, seat: s, line: ln, until: until}
 	select {
 	case <-turn:
 	case <-ctx.Done():
-		return nil, l.refusal(ctx, s, ln)
+		return nil, c.refusal(ctx)
+	case <-limit:
+		return nil, c.refusal(ctx)
 	}
-	c := contender{l: l, seat: s, line: ln}
 	defer c.stop()
 	return c.run(ctx)
-}
-
-// errGaveUp is the cause of waits that Options.Tries has ended: the HeldError
-// says all.
-var errGaveUp = errors.New("gave up")
-
-// refusal is what a wait returns that ctx has ended.
-func (l *Locker) refusal(ctx context.Context, s seat, ln *line) error {
-	l.mu.Lock()
-	held := ln.held
-	l.mu.Unlock()
-	cause := context.Cause(ctx)
-	switch {
-	case held == nil && cause == errGaveUp: //nolint:errorlint // identity: it is never wrapped
-		return fmt.Errorf("%w: %s", ErrHeld, s.key()) // by others of this process
-	case held == nil:
-		return fmt.Errorf("lock %s: %w", s.key(), cause)
-	case cause == errGaveUp: //nolint:errorlint // the same
-		return held
-	}
-	return errors.Join(held, cause)
 }
 
 // A contender is whoever has the turn of a line.
@@ -154,6 +136,7 @@ type contender struct {
 	seat seat
 	line *line
 
+	until   instant.Instant // when it gives up; 0: never
 	poll    time.Duration
 	fence   int64
 	trouble error // of the last attempt: the database cannot be reached
@@ -174,14 +157,31 @@ func (c *contender) run(ctx context.Context) (*Lease, error) {
 			}
 			told = c.sleep(ctx, wait)
 		}
-		if ctx.Err() != nil {
-			err := c.l.refusal(ctx, c.seat, c.line)
-			if c.trouble != nil {
-				err = errors.Join(err, c.trouble)
-			}
-			return nil, err
+		if ctx.Err() != nil || c.until > 0 && instant.Now() >= c.until {
+			return nil, c.refusal(ctx)
 		}
 	}
+}
+
+// refusal is what a wait returns that has ended without a lease: who has the
+// lock, and why else it ended.
+func (c *contender) refusal(ctx context.Context) error {
+	c.l.mu.Lock()
+	held := c.line.held
+	c.l.mu.Unlock()
+	if held == nil && ctx.Err() == nil && c.trouble == nil {
+		held, c.trouble = c.seat.holder(ctx) // all the time it was others of this process
+	}
+	why := errors.Join(c.trouble, context.Cause(ctx))
+	switch {
+	case held == nil && why == nil:
+		return fmt.Errorf("%w: %s", ErrHeld, c.seat.key())
+	case held == nil:
+		return fmt.Errorf("lock %s: %w", c.seat.key(), why)
+	case why == nil:
+		return held
+	}
+	return errors.Join(held, why)
 }
 
 // ask tries to get the lease, or looks whether that makes sense, and tells how
@@ -255,6 +255,9 @@ func (c *contender) pollAfter(held *HeldError) time.Duration {
 
 // sleep waits, and tells whether the bell has rung.
 func (c *contender) sleep(ctx context.Context, wait time.Duration) (told bool) {
+	if c.until > 0 {
+		wait = min(wait, c.until.Sub(instant.Now()))
+	}
 	if wait <= 0 {
 		return true
 	}
