@@ -52,7 +52,7 @@ func (le *Lease) verdict() (time.Duration, error) {
 // finish ends the lease here, if it has not ended.
 func (le *Lease) finish(why error) {
 	le.mu.Lock()
-	defer le.mu.Unlock()
+	lost := le.end == nil && !le.released
 	if le.end == nil {
 		le.end = why
 		for _, timer := range []*time.Timer{le.watcher, le.keeper} {
@@ -62,6 +62,10 @@ func (le *Lease) finish(why error) {
 		}
 		le.cancel(why)
 		close(le.done)
+	}
+	le.mu.Unlock()
+	if lost {
+		le.l.lost(le)
 	}
 }
 

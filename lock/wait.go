@@ -341,6 +341,17 @@ func (w *waiting) freed(le *Lease, next string) {
 	}
 }
 
+// lost notes that a lease of this process is over, and was not released.
+func (w *waiting) lost(le *Lease) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if ln := w.lines[le.name]; ln != nil && ln.local == le {
+		ln.local = nil
+		ln.ring()
+		w.tidy(le.name, ln)
+	}
+}
+
 // ring wakes whoever is the first in line for a name.
 func (w *waiting) ring(name string) {
 	w.mu.Lock()

@@ -61,9 +61,18 @@ func TestAcquireWaitsForTheEnd(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		dead := locker(t, db, Options{TTL: 700 * time.Millisecond})
 		first := dead.mustTake(t, "x")
+		own, err := dead.Acquire(t.Context(), "own")
+		must(t, err)
 		second, err := locker(t, db, Options{}).Acquire(t.Context(), "x")
 		must(t, err)
 		want(t, "the dead one, by then", first.Check(), ErrLost)
+		// One that is lost, and never released, leaves no trace in its process.
+		want(t, "another", ended(t, own.Context()), ErrLost)
+		eventually(t, "its line is forgotten", func() bool {
+			dead.mu.Lock()
+			defer dead.mu.Unlock()
+			return len(dead.lines) == 0
+		})
 		if got := state(t, dead, "x"); got.Takeovers != 1 || got.Fence != second.Fence() {
 			t.Errorf("got %+v", got)
 		}
