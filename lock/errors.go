@@ -8,7 +8,8 @@ import (
 
 var (
 	// ErrHeld means that somebody else has the lock, or all slots of the pool.
-	// The error is a *HeldError, which says who.
+	// What TryAcquire, Acquire and Do return is a *HeldError, which says who,
+	// unless it is an ErrHeldByCaller.
 	ErrHeld = errors.New("lock: held")
 
 	// ErrHeldByCaller means that the caller's context comes from a holder of the
@@ -68,6 +69,9 @@ func (e *HeldError) Error() string {
 	}
 	if e.By == "" {
 		return what
+	}
+	if e.Until.IsZero() {
+		return what + " by " + e.By
 	}
 	text := fmt.Sprintf("%s by %s since %s, until %s", what, e.By,
 		e.Since.UTC().Format(time.RFC3339), e.Until.UTC().Format(time.RFC3339))

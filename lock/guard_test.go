@@ -44,6 +44,8 @@ func TestGuard(t *testing.T) {
 		want(t, "its context, too", ended(t, first.Context()), ErrLost)
 		must(t, guarded(t, db, second, sql.LevelDefault, nothing))
 		must(t, second.Release(t.Context()))
+		want(t, "without a transaction", second.Guard(t.Context(), db.Pool()), ErrInvalid)
+		want(t, "without anything", second.Guard(t.Context(), nil), ErrInvalid)
 		want(t, "after release", guarded(t, db, second, sql.LevelDefault, nothing), ErrReleased)
 	})
 }

@@ -2,8 +2,10 @@ package lock
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -175,8 +177,8 @@ func (le *Lease) Extend(ctx context.Context) error {
 // SetMeta changes what the holder says about itself, for others to see. It
 // returns ErrLost or ErrReleased if the lease is over.
 func (le *Lease) SetMeta(ctx context.Context, meta string) error {
-	if len(meta) > 10_000 || !utf8.ValidString(meta) {
-		return fmt.Errorf("%w: meta must be UTF-8, of 10 000 bytes at the most", ErrInvalid)
+	if len(meta) > 10_000 || !utf8.ValidString(meta) || strings.ContainsRune(meta, 0) {
+		return fmt.Errorf("%w: meta must be UTF-8 without NUL, of 10 000 bytes at the most", ErrInvalid)
 	}
 	if err := le.Check(); err != nil {
 		return err
@@ -205,6 +207,9 @@ func (le *Lease) SetMeta(ctx context.Context, meta string) error {
 // At REPEATABLE READ and above, PostgreSQL reports a conflict between two of
 // them as a serialization failure (40001): run the transaction again.
 func (le *Lease) Guard(ctx context.Context, tx dialect.Execer) error {
+	if _, isPool := tx.(*sql.DB); isPool || tx == nil {
+		return fmt.Errorf("%w: Guard by lock %s outside of a transaction protects nothing", ErrInvalid, le.name)
+	}
 	if err := le.Check(); err != nil {
 		return err
 	}
@@ -239,8 +244,8 @@ func (le *Lease) Release(ctx context.Context) error {
 		le.mu.Unlock()
 		return fmt.Errorf("%w: %s", ErrReleased, le.name)
 	}
+	_, lost := le.verdict()
 	le.released = true
-	lost := le.end
 	left := le.sent.At.Add(le.opt.TTL).Sub(instant.Now())
 	kept := le.begun.Add(le.opt.MinHold).Sub(instant.Now())
 	le.mu.Unlock()
@@ -269,9 +274,9 @@ func (le *Lease) free(ctx context.Context, left time.Duration, keeping bool) (fr
 	repeated := false
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		freed, err = le.freeOnce(ctx, keeping)
-		if err == nil && !freed && repeated && instant.Now() < expiry {
-			// Its time is not over, so an earlier request has freed it, whose answer
-			// was lost, unless somebody has done so by force.
+		if err == nil && !freed && (repeated || instant.Now() >= expiry) {
+			// An earlier request has freed it, whose answer was lost, or it has run out
+			// since the work was over: unless somebody has ended it by force.
 			freed, err = le.notForced(ctx)
 		}
 		if err == nil || errors.Is(err, errUnclear) || instant.Now().Add(wait) >= expiry {
@@ -309,6 +314,8 @@ func (le *Lease) notForced(ctx context.Context) (bool, error) {
 }
 
 func (le *Lease) freeOnce(ctx context.Context, keeping bool) (freed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, le.opt.TTL/3)
+	defer cancel()
 	args, next := le.args(), ""
 	if keeping {
 		args["min"] = le.opt.MinHold.Microseconds()

@@ -144,8 +144,8 @@ func TestRenewalsThatFail(t *testing.T) {
 // A host that was suspended, or a virtual machine that was paused, finds that
 // its wall clock has jumped.
 func TestAPausedHost(t *testing.T) {
-	dbtest.One(t, dialect.SQLite, func(t *testing.T, _ *dbtest.DB) {
-		le := newLease(t.Context(), lockerOn(t, &dbtest.DB{}, Options{TTL: time.Minute}), "x")
+	dbtest.One(t, dialect.SQLite, func(t *testing.T, db *dbtest.DB) {
+		le := newLease(t.Context(), lockerOn(t, db, Options{TTL: time.Minute}), "x")
 		le.begun = instant.Now()
 		le.sent = instant.MarkNow().Back(2*time.Second, 2*time.Second)
 		if _, err := le.verdict(); err != nil {

@@ -127,6 +127,8 @@ func (o Options) filled() (Options, error) {
 		wrong = "a Heartbeat of less than 50ms would only load the database"
 	case o.Stall < 0 || o.MaxHold < 0 || o.MinHold < 0 || o.Tries < 0 || o.Every < 0:
 		wrong = "Stall, MaxHold, MinHold, Tries and Every cannot be negative"
+	case o.Tries > 1_000_000 || o.Every > 365*24*time.Hour/1_000_000 && o.Tries > 0 && o.Every > 365*24*time.Hour/time.Duration(o.Tries):
+		wrong = "Tries × Every is a year at the most, and Tries a million"
 	case o.Every > 0 && o.Every < time.Millisecond:
 		wrong = "Every is 1ms at least"
 	case len(o.Meta) > 10_000 || !utf8.ValidString(o.Meta) || strings.ContainsRune(o.Meta, 0):
@@ -154,6 +156,9 @@ type Locker struct {
 // like one.
 func New(db *dialect.DB, opt Options) (*Locker, error) {
 	opt, err := opt.filled()
+	if err == nil && db == nil {
+		err = fmt.Errorf("%w: there is no database; look at the error of dialect.Open or Wrap", ErrInvalid)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -273,8 +278,11 @@ func (s *single) holder(ctx context.Context) (*HeldError, error) {
 
 // try makes one attempt, repeated only while the reason to refuse is gone by
 // the time one looks at it.
+//
+// It may be that somebody else has the row locked for a while, and that nobody
+// holds what it stands for: then it soon says that others have it.
 func (l *Locker) try(ctx context.Context, s seat) (*Lease, error) {
-	for {
+	for round := 0; ; round++ {
 		lease, err := l.attempt(ctx, s)
 		if lease != nil || err != nil {
 			return lease, err
@@ -286,8 +294,16 @@ func (l *Locker) try(ctx context.Context, s seat) (*Lease, error) {
 		if held != nil {
 			return nil, held
 		}
-		if ctx.Err() != nil {
+		if round > 25 {
+			return nil, &HeldError{Name: s.key()}
+		}
+		if round < 2 {
+			continue
+		}
+		select {
+		case <-ctx.Done():
 			return nil, context.Cause(ctx)
+		case <-time.After(jittered(time.Millisecond << min(round, 6))):
 		}
 	}
 }

@@ -321,15 +321,18 @@ func TestOptions(t *testing.T) {
 		"meta":           {Meta: strings.Repeat("x", 10_001)},
 		"binary meta":    {Meta: "\xff"},
 		"tries":          {Tries: -1},
+		"many tries":     {Tries: 1 << 62},
 		"busy every":     {Every: time.Microsecond},
 	} {
-		if _, err := New(nil, o); !errors.Is(err, ErrInvalid) {
+		if _, err := o.filled(); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: got %v", what, err)
 		}
 	}
-	l, err := New(nil, Options{})
+	_, err := New(nil, Options{})
+	want(t, "without a database", err, ErrInvalid)
+	o, err := Options{}.filled()
 	must(t, err)
-	if o := l.opt; o.TTL != 30*time.Second || o.Margin != 3*time.Second || o.Heartbeat != 10*time.Second || o.Owner == "" {
+	if o.TTL != 30*time.Second || o.Margin != 3*time.Second || o.Heartbeat != 10*time.Second || o.Owner == "" {
 		t.Errorf("got %+v", o)
 	}
 }
@@ -429,11 +432,14 @@ func TestPurge(t *testing.T) {
 			must(t, le.Release(t.Context()))
 		}
 		l.mustTake(t, "held")
+		dead, err := l.With(Options{TTL: time.Second, Heartbeat: -1})
+		must(t, err)
+		dead.mustTake(t, "of a dead holder")
 		must(t, l.mustPool(t, "pool", 2).Resize(t.Context(), 2))
 		db.Advance(t, 2*time.Minute)
 		must(t, l.mustTake(t, "young").Release(t.Context()))
 		n, err := l.Purge(t.Context(), time.Minute)
-		if n != 1 || err != nil {
+		if n != 2 || err != nil {
 			t.Errorf("purged %d, %v", n, err)
 		}
 		if got := strings.Join(db.List(t, `SELECT name, slot FROM {prefix}lock ORDER BY 1, 2`, nil), ", "); got != "held 0, pool 0, pool 1, pool 2, young 0" {

@@ -58,7 +58,7 @@ var mutants = []mutant{
 	{takeSlot, "{skip_locked}", "", "TestEightTakeEight/postgres"}, // the UPDATE itself does not look again
 	{closeSlots, free, "1 = 1", "TestResize" + sqlite},
 	{pool, " AND state = 'POOL'", "", "TestALockIsNoPool" + sqlite},
-	{idle, " AND state = 'FREE'", "", "TestPurge$" + sqlite},
+	{idle, "expire_at < {now + :ago}", "1 = 1", "TestPurge$" + sqlite},
 	{raise, "WHEN fence < :fence THEN :fence", "WHEN fence < :fence THEN fence", "TestPurge$" + sqlite},
 	{forced, "forced_fence", "NULL", "TestARepeatedRelease" + sqlite},
 	{usurp, " AND session <> ''", "", "TestNoUsurpingOfALeaderWithoutASession/postgres"},

@@ -166,11 +166,12 @@ var (
 	// idle locks rows that nobody has used for long. Pools stay.
 	idle = dialect.SQL("lock.idle", `
 		SELECT name, fence FROM {prefix}lock
-		WHERE name > :after AND slot = 0 AND state = 'FREE' AND update_time < {now + :ago}
+		WHERE name > :after AND slot = 0 AND (state = 'FREE' OR state IN ('LOCK', 'EXTEND') AND expire_at < {now + :ago})
+			AND update_time < {now + :ago}
 		ORDER BY name LIMIT :limit {skip_locked}`)
 
 	// purge and purgeFence remove rows that idle has locked.
-	purge      = dialect.SQL("lock.purge", `DELETE FROM {prefix}lock WHERE name IN (:names) AND slot = 0 AND state = 'FREE'`)
+	purge      = dialect.SQL("lock.purge", `DELETE FROM {prefix}lock WHERE name IN (:names) AND slot = 0 AND (state = 'FREE' OR expire_at <= {now})`)
 	purgeFence = dialect.SQL("lock.purge-fence", `DELETE FROM {prefix}lock_fence WHERE name IN (:names) AND slot = 0`)
 
 	// enqueue puts this process into the row's queue while the lock is held, or

@@ -167,8 +167,11 @@ func (c *contender) run(ctx context.Context) (*Lease, error) {
 // lock, and why else it ended.
 func (c *contender) refusal(ctx context.Context) error {
 	c.l.mu.Lock()
-	held := c.line.held
+	held, local := c.line.held, c.line.local
 	c.l.mu.Unlock()
+	if held == nil && local != nil {
+		held = &HeldError{Name: local.name, By: local.owner, Fence: local.fence, Left: local.Left(), Meta: local.opt.Meta}
+	}
 	if held == nil && ctx.Err() == nil && c.trouble == nil {
 		held, c.trouble = c.seat.holder(ctx) // all the time it was others of this process
 	}
