@@ -279,8 +279,8 @@ func (s *single) holder(ctx context.Context) (*HeldError, error) {
 // try makes one attempt, repeated only while the reason to refuse is gone by
 // the time one looks at it.
 //
-// It may be that somebody else has the row locked for a while, and that nobody
-// holds what it stands for: then it soon says that others have it.
+// It may be that somebody has the row of a free slot locked for a while, which
+// is passed over: then it soon says that others have it.
 func (l *Locker) try(ctx context.Context, s seat) (*Lease, error) {
 	for round := 0; ; round++ {
 		lease, err := l.attempt(ctx, s)
@@ -294,11 +294,14 @@ func (l *Locker) try(ctx context.Context, s seat) (*Lease, error) {
 		if held != nil {
 			return nil, held
 		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if _, isPool := s.(*Pool); !isPool || round < 2 {
+			continue
+		}
 		if round > 25 {
 			return nil, &HeldError{Name: s.key()}
-		}
-		if round < 2 {
-			continue
 		}
 		select {
 		case <-ctx.Done():
