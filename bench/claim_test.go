@@ -35,18 +35,18 @@ var ways = []struct {
 var (
 	lockDue = dialect.SQL("bench.lock-due", `
 		SELECT id, {us due_at} FROM {prefix}schedule
-		WHERE state = 'active' AND next_exec <= {now} ORDER BY next_exec LIMIT :limit {skip_locked}`)
+		WHERE state = 'active' AND lane = 'default' AND next_exec <= {now} ORDER BY next_exec LIMIT :limit {skip_locked}`)
 	move = dialect.PerDialect("bench.move", func(d *dialect.Dialect) string {
-		return d.UpdateFrom("{prefix}schedule", []string{"id"}, `due_at = picked.new_due, next_exec = picked.new_due`,
+		return d.UpdateFrom("{prefix}schedule", []string{"id"}, `due_at = picked.new_due, next_exec = picked.new_due`, "",
 			`{union rows: SELECT {int :id} AS id, {time :due} AS new_due}`)
 	})
 	moveMarked = dialect.PerDialect("bench.move-marked", func(d *dialect.Dialect) string {
-		return d.UpdateFrom("{prefix}schedule", []string{"id"}, `due_at = picked.new_due, next_exec = picked.new_due, claim = NULL`,
+		return d.UpdateFrom("{prefix}schedule", []string{"id"}, `due_at = picked.new_due, next_exec = picked.new_due, claim = NULL`, "",
 			`{union rows: SELECT {int :id} AS id, {time :due} AS new_due}`)
 	})
 	mark = dialect.PerDialect("bench.mark", func(d *dialect.Dialect) string {
-		s := d.UpdateFrom("{prefix}schedule", []string{"id"}, `claim = :token`, `
-			SELECT id FROM {prefix}schedule WHERE state = 'active' AND next_exec <= {now}
+		s := d.UpdateFrom("{prefix}schedule", []string{"id"}, `claim = :token`, "", `
+			SELECT id FROM {prefix}schedule WHERE state = 'active' AND lane = 'default' AND next_exec <= {now}
 			ORDER BY next_exec LIMIT :limit {skip_locked}`)
 		if returning(d) {
 			s += " RETURNING {prefix}schedule.id, {us due_at}"

@@ -122,6 +122,16 @@ func (s *Session) Exec(ctx context.Context, stmt *Stmt, args Args) (int64, error
 	return n, err
 }
 
+// ExecText runs a statement that a user wrote, as it is, and tells how many rows
+// it changed. Nothing but ctx limits its time.
+func (s *Session) ExecText(ctx context.Context, text string) (int64, error) {
+	r, err := s.on.ExecContext(ctx, text)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
 // Next runs an UPDATE of one row at the most that has {next column} in its SET
 // and ends in {returning column}. It tells the column's new value in one round
 // trip, and whether there was such a row.

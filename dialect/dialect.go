@@ -18,6 +18,9 @@ import (
 	"time"
 )
 
+// A Column is one of a table of records: an int or a text.
+type Column struct{ Name, Kind string }
+
 // A Dialect holds everything that differs from one engine to the next.
 // Each engine has one file, with the fields in the order given here. Code asks
 // what an engine can do (a field), never what it is called.
@@ -34,12 +37,17 @@ type Dialect struct {
 	BigInt      string // a CAST's target for 64-bit integers
 
 	SkipLocked      string                     // ends a SELECT that locks its rows and passes over locked ones; "" where writers are alone anyway
+	Locked          string                     // ends a SELECT that locks its rows, and waits for locked ones; "" likewise
 	ShareLocked     string                     // ends a SELECT whose rows must not change until the transaction ends; "" likewise
 	IgnoreDuplicate func(column string) string // ends an INSERT that leaves rows alone whose key exists
 
+	// Records is the table, called record, of the objects in a JSON array.
+	Records func(array string, columns []Column) string
+
 	// UpdateFrom updates the rows of table that pick selects by the columns of
-	// key; set sees pick's columns as picked.x.
-	UpdateFrom func(table string, key []string, set, pick string) string
+	// key and for which a further condition holds, "" for none; set and the
+	// condition see pick's columns as picked.x.
+	UpdateFrom func(table string, key []string, set, condition, pick string) string
 
 	// Next is a column's part in an UPDATE's SET that adds one to it, for a
 	// statement of one row that Session.Next runs. Returning ends such a

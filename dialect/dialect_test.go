@@ -95,7 +95,7 @@ func TestArgumentsListsAndRows(t *testing.T) {
 		if got := db.List(t, `SELECT id FROM x WHERE id IN (:ids)`, dialect.Args{"ids": []int64{}}); len(got) != 0 {
 			t.Errorf("an empty list selects %v", got)
 		}
-		changed := db.Do(t, db.Dialect.UpdateFrom("x", []string{"id"}, "name = picked.new",
+		changed := db.Do(t, db.Dialect.UpdateFrom("x", []string{"id"}, "name = picked.new", "",
 			`{union rows: SELECT {int :id} AS id, :name AS new}`), dialect.Args{
 			"rows": []dialect.Args{{"id": 1, "name": "one"}, {"id": 3, "name": "three"}, {"id": 9, "name": "none"}},
 		})

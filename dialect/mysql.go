@@ -34,13 +34,20 @@ var MySQL = &Dialect{
 	BigInt:   "SIGNED",
 
 	SkipLocked:  "FOR UPDATE SKIP LOCKED",
+	Locked:      "FOR UPDATE",
 	ShareLocked: "LOCK IN SHARE MODE",
 	// Not INSERT IGNORE, which would also hide a value that does not fit.
 	IgnoreDuplicate: func(column string) string { return "ON DUPLICATE KEY UPDATE " + column + " = " + column },
-	UpdateFrom: func(table string, key []string, set, pick string) string {
+	Records: func(array string, columns []Column) string {
+		types := map[string]string{"int": "BIGINT", "text": "LONGTEXT CHARACTER SET utf8mb4"}
+		return "JSON_TABLE(" + array + ", '$[*]' COLUMNS (" +
+			listed(columns, func(c Column) string { return c.Name + " " + types[c.Kind] + " PATH '$." + c.Name + "'" }) + ")) AS record"
+	},
+	UpdateFrom: func(table string, key []string, set, condition, pick string) string {
 		// Not IN, whose outer scan waits for rows that pick skips; and in this
 		// order and by this index, because a small table would be scanned as well.
-		return "UPDATE (" + pick + ") AS picked STRAIGHT_JOIN " + table + " FORCE INDEX (PRIMARY) ON " + sameKey(table, key) + " SET " + set
+		return "UPDATE (" + pick + ") AS picked STRAIGHT_JOIN " + table + " FORCE INDEX (PRIMARY) ON " + sameKey(table, key) + " SET " + set +
+			also(" WHERE ", condition)
 	},
 
 	// The connection remembers the value, and the answer carries it.

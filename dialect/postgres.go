@@ -40,12 +40,18 @@ var Postgres = &Dialect{
 	BigInt:   "BIGINT",
 
 	SkipLocked:      "FOR UPDATE SKIP LOCKED",
+	Locked:          "FOR UPDATE",
 	ShareLocked:     "FOR SHARE",
 	IgnoreDuplicate: func(string) string { return "ON CONFLICT DO NOTHING" },
-	UpdateFrom: func(table string, key []string, set, pick string) string {
+	Records: func(array string, columns []Column) string {
+		types := map[string]string{"int": "BIGINT", "text": "TEXT"}
+		return "json_to_recordset(CAST(" + array + " AS JSON)) AS record (" +
+			listed(columns, func(c Column) string { return c.Name + " " + types[c.Kind] }) + ")"
+	},
+	UpdateFrom: func(table string, key []string, set, condition, pick string) string {
 		// MATERIALIZED, because a LIMIT in a plain subquery can be run again.
 		return "WITH picked AS MATERIALIZED (" + pick + ")\nUPDATE " + table + " SET " + set +
-			" FROM picked WHERE " + sameKey(table, key)
+			" FROM picked WHERE " + sameKey(table, key) + also(" AND ", condition)
 	},
 
 	Next:      func(column string) string { return column + " = " + column + " + 1" },
@@ -54,7 +60,9 @@ var Postgres = &Dialect{
 	Isolation: sql.LevelReadCommitted,
 	// A process that is stopped in the middle of a transaction must not keep its
 	// locks. LOCAL, because a pooler may give the session to somebody else next.
-	OnBegin: "SET LOCAL idle_in_transaction_session_timeout = '5s'",
+	// And a plan that was made for an empty table, of a statement with a long
+	// list, would read all of one that has grown since.
+	OnBegin: "SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('plan_cache_mode', 'force_custom_plan', true)",
 
 	Duplicate: sqlState("23505"),
 	Missing:   sqlState("42P01"),

@@ -38,11 +38,16 @@ var SQLite = &Dialect{
 
 	// Transactions begin as writers (_txlock=immediate): nobody else's row can be locked.
 	SkipLocked:      "",
+	Locked:          "",
 	ShareLocked:     "",
 	IgnoreDuplicate: func(string) string { return "ON CONFLICT DO NOTHING" },
-	UpdateFrom: func(table string, key []string, set, pick string) string {
+	Records: func(array string, columns []Column) string {
+		return "(SELECT " + listed(columns, func(c Column) string { return "json_extract(value, '$." + c.Name + "') AS " + c.Name }) +
+			" FROM json_each(" + array + ")) AS record"
+	},
+	UpdateFrom: func(table string, key []string, set, condition, pick string) string {
 		return "WITH picked AS MATERIALIZED (" + pick + ")\nUPDATE " + table + " SET " + set +
-			" FROM picked WHERE " + sameKey(table, key)
+			" FROM picked WHERE " + sameKey(table, key) + also(" AND ", condition)
 	},
 
 	Next:      func(column string) string { return column + " = " + column + " + 1" },

@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"strings"
 	"sync"
@@ -24,12 +25,15 @@ type Stmt struct {
 //	{time :due}        µs since 1970 as an instant
 //	{int :id}          an argument's type, where the server cannot infer it
 //	{skip_locked}      at the end of a SELECT in a transaction: lock the rows, pass over locked ones
+//	{locked}           the same, waiting for locked ones
 //	{share_locked}     at the end of a SELECT in a transaction: keep others from changing the rows
 //	{next fence}       in the SET of an UPDATE of one row for Session.Next: the column plus one
 //	{returning fence}  at the end of such an UPDATE
 //	{ignore_duplicate column}  at the end of an INSERT: leave rows alone whose key exists
 //	{values rows: (:a, {time :b})}   one tuple for each of the Args in the slice Args["rows"], with commas between
 //	{union rows: SELECT :a AS a}     the same with UNION ALL between
+//	{records rows: a int, b text}    those Args as a table called record, after FROM; they are sent as one
+//	                   argument, so that the text is the same for any number, and quick to plan
 func SQL(name, text string) *Stmt {
 	return PerDialect(name, func(*Dialect) string { return text })
 }
@@ -51,6 +55,14 @@ func sameKey(table string, key []string) string {
 		same[i] = table + "." + column + " = picked." + column
 	}
 	return strings.Join(same, " AND ")
+}
+
+// also adds a condition, if there is one.
+func also(word, condition string) string {
+	if condition == "" {
+		return ""
+	}
+	return word + condition
 }
 
 // Unlisted makes a statement that is not listed among a program's own: for
@@ -158,9 +170,11 @@ func (c *compiled) scalars(args Args) (values []any, ok bool) {
 			continue
 		}
 		value, found := args[n.arg]
-		switch value.(type) {
+		switch v := value.(type) {
 		case []int64, []string:
 			return nil, false
+		case []Args:
+			value = recordsOf(v)
 		}
 		if !found {
 			return nil, false
@@ -224,8 +238,11 @@ func (e *expander) expand(text string) (string, error) {
 
 func (e *expander) fragment(f string) (string, error) {
 	word, rest, _ := strings.Cut(f, " ")
-	if word == "values" || word == "union" {
+	switch word {
+	case "values", "union":
 		return e.template(word, rest)
+	case "records":
+		return e.records(rest)
 	}
 	rest, err := e.expand(rest)
 	if err != nil {
@@ -239,6 +256,8 @@ func (e *expander) fragment(f string) (string, error) {
 			return e.d.Now, nil
 		case "skip_locked":
 			return e.d.SkipLocked, nil
+		case "locked":
+			return e.d.Locked, nil
 		case "share_locked":
 			return e.d.ShareLocked, nil
 		}
@@ -266,6 +285,32 @@ func (e *expander) fragment(f string) (string, error) {
 		return e.d.IgnoreDuplicate(rest), nil
 	}
 	return "", fmt.Errorf("unknown fragment {%s}", f)
+}
+
+// records is a table of Args.
+func (e *expander) records(rest string) (string, error) {
+	rows, body, ok := strings.Cut(rest, ":")
+	if !ok || strings.Trim(rows, letters) != "" || rows == "" {
+		return "", fmt.Errorf("{records %s} names no rows", rest)
+	}
+	var columns []Column
+	for part := range strings.SplitSeq(body, ",") {
+		words := strings.Fields(part)
+		if len(words) != 2 || words[1] != "int" && words[1] != "text" {
+			return "", fmt.Errorf("{records %s}: %q is not a name, and int or text", rest, part)
+		}
+		columns = append(columns, Column{words[0], words[1]})
+	}
+	return e.d.Records(":"+rows, columns), nil
+}
+
+// listed joins what columns become.
+func listed(columns []Column, as func(Column) string) string {
+	parts := make([]string, len(columns))
+	for i, c := range columns {
+		parts[i] = as(c)
+	}
+	return strings.Join(parts, ", ")
 }
 
 func (e *expander) template(word, rest string) (string, error) {
@@ -400,21 +445,25 @@ func (w *writer) argument(value any) {
 		w.list(len(list), func(i int) any { return list[i] })
 	case []string:
 		w.list(len(list), func(i int) any { return list[i] })
+	case []Args:
+		w.argument(recordsOf(list))
 	default:
 		w.values = append(w.values, value)
 		w.text.WriteString(w.d.Placeholder(len(w.values)))
 	}
 }
 
-// list writes an empty list as NULL: IN (NULL) holds for no row.
+// list writes an empty list as NULL: IN (NULL) holds for no row. It repeats the
+// last value up to a power of two: so there are few texts to prepare.
 func (w *writer) list(n int, at func(int) any) {
 	if n == 0 {
 		w.text.WriteString("NULL")
+		return
 	}
-	for i := range n {
+	for i := range 1 << bits.Len(uint(n-1)) {
 		if i > 0 {
 			w.text.WriteString(", ")
 		}
-		w.argument(at(i))
+		w.argument(at(min(i, n-1)))
 	}
 }

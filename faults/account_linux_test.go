@@ -1,108 +1,573 @@
 package faults
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
 	"time"
 
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// account goes through the tables and fails the test unless each slot, from the
-// first of each schedule to the one that is next, has exactly one outcome: a
-// chain of attempts of which only the last may have ended by itself, or a place
-// in one stretch of slots that did not run.
-func (r *rig) account() {
-	t := r.t
-	all, err := scheduler.History(t.Context(), r.db.DB, "", 1_000_000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	byName := map[string][]scheduler.Run{}
-	states, slots := map[string]int64{}, int64(0)
-	for _, run := range all {
-		byName[run.Schedule] = append(byName[run.Schedule], run)
-		states[run.State] += max(1, run.Slots)
-	}
-	schedules, err := scheduler.List(t.Context(), r.db.DB, "", 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(schedules) != 50 {
-		t.Errorf("there are %d schedules, want 50", len(schedules))
-	}
-	for _, s := range schedules {
-		n, err := covered(s, byName[s.Name])
-		slots += n
-		if err != nil {
-			t.Errorf("%s: %v", s.Name, err)
-		}
-	}
-	if slots == 0 || states["ok"] == 0 {
-		t.Error("nothing has run")
-	}
-	var table strings.Builder
-	fmt.Fprintf(&table, "%d daemons, %d schedules, %v: %d slots, each accounted for once;", r.plan.daemons, len(schedules), r.plan.end, slots)
-	for _, state := range slices.Sorted(maps.Keys(states)) {
-		fmt.Fprintf(&table, " %s %d", state, states[state])
-	}
-	t.Log(table.String())
+// A tally is what became of the slots of a chaos.
+type tally struct {
+	slots                int64
+	states               map[string]int64
+	begun                int // commands
+	holes                int // slots without an outcome
+	duplicates, overlaps int
+	left                 int // runs that have not ended
+
+	afterLease, afterKill []time.Duration // how long it took until what was cut off began again
 }
 
-// covered returns how many slots a schedule has had, and what is wrong with
-// what the runs say of them.
-func covered(s scheduler.Schedule, runs []scheduler.Run) (int64, error) {
-	plan, err := s.Slots()
+// A book is the history of a schedule.
+type book struct {
+	*given
+	scheduler.Schedule
+	runs  []scheduler.Run // in the order of their slots and attempts
+	slots [][]scheduler.Run
+}
+
+// account goes through the tables, and through what commands, statements and
+// requests have left behind, and fails the test unless it all adds up.
+func (c *chaos) account() *tally {
+	t := c.t
+	sum := &tally{states: map[string]int64{}}
+	books, byID := c.books(sum)
+	problems := 0
+	wrong := func(name string, err error) {
+		if problems++; problems <= 20 {
+			t.Errorf("%s: %v%s", name, err, books[name].text())
+		}
+	}
+	for name, b := range books {
+		for _, check := range []func(*tally) error{b.covered, b.tried, b.inOrder, b.allowed} {
+			if err := check(sum); err != nil {
+				wrong(name, err)
+			}
+		}
+		if err := b.followed(books); err != nil {
+			wrong(name, err)
+		}
+	}
+	for _, check := range []func(map[string]*book, map[int64]scheduler.Run, *tally) error{c.began, c.effects, c.requested, c.promised} {
+		if err := check(books, byID, sum); err != nil {
+			wrong("chaos", err)
+		}
+	}
+	for _, words := range c.lines("overlap") {
+		sum.overlaps++
+		wrong(words[0], fmt.Errorf("run %s overlaps another one", words[1]))
+	}
+	c.takeovers(byID, sum)
+	if sum.slots == 0 || sum.states["ok"] == 0 || sum.states["lost"] == 0 {
+		t.Error("the test shows nothing")
+	}
+	if problems > 0 {
+		t.Errorf("%d problems", problems)
+	}
+	return sum
+}
+
+// books reads the history.
+func (c *chaos) books(sum *tally) (map[string]*book, map[int64]scheduler.Run) {
+	t := c.t
+	books, byID := map[string]*book{}, map[int64]scheduler.Run{}
+	stored, err := scheduler.List(t.Context(), c.db.DB, "", 10_000)
 	if err != nil {
-		return 0, err
+		t.Fatal(err)
 	}
-	slices.SortFunc(runs, func(a, b scheduler.Run) int {
-		if c := a.Due.Compare(b.Due); c != 0 {
-			return c
+	for _, s := range stored {
+		books[s.Name] = &book{Schedule: s}
+	}
+	for _, g := range c.schedules {
+		if books[g.Name] == nil {
+			t.Fatalf("%s is gone", g.Name)
 		}
-		return a.Attempt - b.Attempt
-	})
-	var slots int64
-	var next time.Time // the slot that the following run must be about
-	for i := 0; i < len(runs); i++ {
-		run := runs[i]
-		if !next.IsZero() && !run.Due.Equal(next) {
-			return slots, fmt.Errorf("after slot %d comes %v, want %v", slots, run.Due, next)
+		books[g.Name].given = g
+	}
+	if len(stored) != len(c.schedules) {
+		t.Errorf("there are %d schedules, want %d", len(stored), len(c.schedules))
+	}
+	all, err := scheduler.History(t.Context(), c.db.DB, "", 10_000_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range all {
+		b := books[run.Schedule]
+		if b == nil {
+			t.Fatalf("%s has a run, and does not exist", run.Schedule)
 		}
-		last := run.Due
-		switch run.State {
-		case "skipped", "missed":
-			if n := 1 + int64(plan.Count(run.Due, run.To, 1_000_000)); n != run.Slots {
-				return slots, fmt.Errorf("the stretch from %v to %v has %d slots, and says %d", run.Due, run.To, n, run.Slots)
+		b.runs = append(b.runs, run)
+		byID[run.ID] = run
+		sum.states[run.State] += max(1, run.Slots)
+		if !run.Next.IsZero() {
+			sum.left++
+		}
+	}
+	for _, b := range books {
+		slices.SortFunc(b.runs, func(x, y scheduler.Run) int {
+			if order := x.Due.Compare(y.Due); order != 0 {
+				return order
 			}
-			last, slots = run.To, slots+run.Slots
+			return x.Attempt - y.Attempt
+		})
+		for i, run := range b.runs {
+			if i > 0 && run.Due.Equal(b.runs[i-1].Due) {
+				last := len(b.slots) - 1
+				b.slots[last] = append(b.slots[last], run)
+				continue
+			}
+			b.slots = append(b.slots, []scheduler.Run{run})
+		}
+	}
+	return books, byID
+}
+
+// text is the end of a schedule's history, for people.
+func (b *book) text() string {
+	if b == nil {
+		return ""
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "\n%s, tag %s, %s, next %v", b.Spec, b.Tag, b.State, b.Due)
+	for _, r := range b.runs[max(0, len(b.runs)-20):] {
+		fmt.Fprintf(&text, "\n  %d: %s %v to %s (%d), attempt %d, %s, fence %d, from %s to %s, exit code %d, %s", r.ID, r.Cause,
+			r.Due.Format(instants), r.To.Format(instants), r.Slots, r.Attempt, r.State, r.Fence,
+			r.Started.Format(instants), r.Finished.Format(instants), r.ExitCode, r.Error)
+	}
+	return text.String()
+}
+
+const instants = "15:04:05.000"
+
+func passed(state string) bool { return state == "skipped" || state == "missed" }
+
+// covered goes from the first slot to the one that is next: each is the slot of
+// a run, or in a stretch of those that did not run.
+func (b *book) covered(sum *tally) error {
+	plan, err := b.Slots()
+	if err != nil {
+		return err
+	}
+	next, errs := b.first, []error(nil)
+	slots := b.slots
+	if b.pruned {
+		slots = b.newest()
+		next = time.Time{}
+	}
+	for _, runs := range slots {
+		run := runs[0]
+		if run.Cause == "hand" || run.Cause != "slot" && !run.Due.Equal(next) {
+			continue // beside the slots, or again in a stretch
+		}
+		if !next.IsZero() && !run.Due.Equal(next) && !b.resumedAt(next, run.Due) {
+			n := 1
+			if run.Due.After(next) {
+				n += plan.Count(next, run.Due.Add(-time.Second), 10_000)
+			}
+			sum.holes += n
+			errs = append(errs, fmt.Errorf("slot %v should come, and %v comes: %d have no outcome", next, run.Due, n))
+		}
+		last, n := run.Due, int64(1)
+		if passed(run.State) {
+			last, n = run.To, 1+int64(plan.Count(run.Due, run.To, 1_000_000))
+			if n != run.Slots && !b.paused { // @every may have counted anew in between
+				errs = append(errs, fmt.Errorf("the stretch from %v to %v has %d slots, and says %d", run.Due, run.To, n, run.Slots))
+			}
+		}
+		sum.slots += n
+		next, _ = plan.Next(last)
+	}
+	switch {
+	case next.IsZero():
+	case b.State == "ended":
+		if !next.After(b.Ends) {
+			errs = append(errs, fmt.Errorf("it has ended, and slot %v has no outcome", next))
+		}
+	case !next.Equal(b.Due) && !b.resumedAt(next, b.Due):
+		sum.holes++
+		errs = append(errs, fmt.Errorf("slot %v should be next, and %v is", next, b.Due))
+	}
+	return errors.Join(errs...)
+}
+
+// newest returns the slots that a schedule's history must have.
+func (b *book) newest() [][]scheduler.Run {
+	if len(b.runs) <= b.KeepRuns {
+		return b.slots
+	}
+	oldest := b.runs[len(b.runs)-1-b.KeepRuns].Due
+	i := slices.IndexFunc(b.slots, func(runs []scheduler.Run) bool { return !runs[0].Due.Before(oldest) })
+	return b.slots[i:]
+}
+
+// resumedAt tells whether a slot comes in the place of another one because the
+// schedule was resumed, from when on @every counts: perhaps several times, each
+// before the slot that was next.
+func (b *book) resumedAt(instead, slot time.Time) bool {
+	const planned = 10 * time.Second // so much later at the most
+	every, err := time.ParseDuration(strings.TrimPrefix(b.Spec, "@every "))
+	if err != nil {
+		return false
+	}
+	for _, at := range b.resumed {
+		if !at.After(instead) {
+			instead = later(instead, at.Add(planned+every))
+		}
+	}
+	return !instead.Before(slot)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// tried looks at the attempts at each slot: they are counted, each is followed
+// by another one only if it was cut off or may be repeated, and the last one
+// has ended.
+func (b *book) tried(sum *tally) error {
+	var errs []error
+	for _, runs := range b.slots {
+		failures := 0
+		for i, run := range runs {
+			if run.Attempt != i+1 && (i > 0 || !b.pruned) {
+				if i > 0 && run.Attempt == runs[i-1].Attempt {
+					sum.duplicates++
+				}
+				errs = append(errs, fmt.Errorf("%v: attempt %d comes in place %d", run.Due, run.Attempt, i+1))
+				break
+			}
+			if i+1 == len(runs) {
+				if problem := b.last(run); problem != "" {
+					errs = append(errs, fmt.Errorf("%v: attempt %d is the last, and %s (%s): %s", run.Due, run.Attempt, run.State, run.Error, problem))
+				}
+				break
+			}
+			if run.State == "failed" || run.State == "timeout" {
+				failures++
+			}
+			if problem := b.repeated(run, runs[i+1], failures); problem != "" {
+				errs = append(errs, fmt.Errorf("%v: attempt %d is %s (%s), and there is another: %s", run.Due, run.Attempt, run.State, run.Error, problem))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// last tells what is wrong with the last attempt at a slot.
+func (b *book) last(run scheduler.Run) string {
+	switch run.State {
+	case "ok", "failed", "timeout", "cancelled", "skipped", "missed":
+		return ""
+	case "lost":
+		if b.paused || b.State != "active" {
+			return ""
+		}
+		return "nobody has taken it over"
+	}
+	return "it has not ended"
+}
+
+// repeated tells what is wrong with there being an attempt after a run.
+func (b *book) repeated(run, next scheduler.Run, failures int) string {
+	switch {
+	case run.State == "lost", run.State == "retry":
+		return ""
+	case next.Cause == "backfill" && run.State != "ok":
+		return ""
+	case run.State != "failed" && run.State != "timeout":
+		return "this is no reason"
+	case failures >= b.MaxAttempts:
+		return fmt.Sprintf("max_attempts is %d", b.MaxAttempts)
+	case (b.Kind == "shell" || b.Kind == "argv") && (run.ExitCode == 126 || run.ExitCode == 127):
+		return "that exit code is final"
+	}
+	return ""
+}
+
+// inOrder looks at the fences: no two runs have the same, and those that must
+// not overlap ended before the one with the next fence began.
+func (b *book) inOrder(sum *tally) error {
+	var errs []error
+	runs := slices.DeleteFunc(slices.Clone(b.runs), func(r scheduler.Run) bool { return r.Fence == 0 })
+	slices.SortFunc(runs, func(x, y scheduler.Run) int { return int(x.Fence - y.Fence) })
+	for i := 1; i < len(runs); i++ {
+		before, run := runs[i-1], runs[i]
+		if before.Fence == run.Fence {
+			sum.duplicates++
+			errs = append(errs, fmt.Errorf("runs %d and %d have the same fence, %d", before.ID, run.ID, run.Fence))
+		}
+		if b.Overlap != "allow" && run.Started.Before(before.Finished) {
+			sum.overlaps++
+			errs = append(errs, fmt.Errorf("run %d began at %v, and run %d ended at %v", run.ID, run.Started, before.ID, before.Finished))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// allowed looks whether what became of the runs is what the schedule's policies
+// and its work allow.
+func (b *book) allowed(*tally) error {
+	var errs []error
+	for _, runs := range b.slots {
+		lost := 0
+		for _, run := range runs {
+			if problem := b.mustNot(run, lost); problem != "" {
+				errs = append(errs, fmt.Errorf("%v: attempt %d is %s (%s): %s", run.Due, run.Attempt, run.State, run.Error, problem))
+			}
+			if run.State == "lost" {
+				lost++
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// crashes is how many attempts at a slot may be lost, as daemons have it.
+const crashes = 3
+
+// mustNot tells why a run must not have become what it is. So many attempts at
+// its slot were lost before.
+func (b *book) mustNot(run scheduler.Run, lost int) string {
+	switch run.State {
+	case "ok":
+		if b.bad {
+			return "it cannot be"
+		}
+	case "failed":
+		if b.good && lost < crashes-1 {
+			return "its work never fails"
+		}
+	case "timeout":
+		if b.Timeout == 0 {
+			return "it has no timeout"
+		}
+	case "missed":
+		if b.Missed == "all" {
+			return "all slots are to be run"
+		}
+	case "skipped":
+		inactive := run.Error == "the schedule was not active" && b.paused
+		if !inactive && b.Overlap != "forbid" && !strings.HasPrefix(run.Error, "100 runs") {
+			return "its policy is " + b.Overlap
+		}
+	case "cancelled":
+		switch wish := cmp.Or(run.Cancel, run.Error); {
+		case wish == cancelledBy, strings.HasPrefix(wish, cancelledBy+";"):
+		case strings.HasPrefix(wish, "replaced by") && b.Overlap == "replace":
+		case strings.HasSuffix(run.Error, " meanwhile") && (b.paused || b.State != "active"):
 		default:
-			for attempt := 1; ; attempt++ {
-				if runs[i].Attempt != attempt {
-					return slots, fmt.Errorf("%v: attempt %d comes in place %d", run.Due, runs[i].Attempt, attempt)
-				}
-				if i+1 == len(runs) || !runs[i+1].Due.Equal(run.Due) {
-					break
-				}
-				if runs[i].State != "lost" && runs[i].State != "retry" {
-					return slots, fmt.Errorf("%v: attempt %d is %s, and yet there is another", run.Due, attempt, runs[i].State)
-				}
-				i++
-			}
-			if state := runs[i].State; state != "ok" {
-				return slots, fmt.Errorf("%v: attempt %d, the last one, is %s (%s)", run.Due, runs[i].Attempt, state, runs[i].Error)
-			}
-			slots++
-		}
-		var ok bool
-		if next, ok = plan.Next(last); !ok {
-			return slots, fmt.Errorf("no slot after %v", last)
+			return "nobody has asked for that"
 		}
 	}
-	if !next.IsZero() && !next.Equal(s.Due) {
-		return slots, fmt.Errorf("the last run is before %v, and the next slot is %v", next, s.Due)
+	return ""
+}
+
+// followed looks whether each slot that calls for a run of another schedule has
+// one there.
+func (b *book) followed(books map[string]*book) error {
+	var errs []error
+	for _, runs := range b.slots {
+		name, last := "", runs[len(runs)-1]
+		switch last.State {
+		case "ok":
+			name = b.OnSuccess
+		case "failed", "timeout":
+			name = b.OnFailure
+		}
+		if name != "" && !slices.ContainsFunc(books[name].runs, func(r scheduler.Run) bool { return r.Due.Equal(last.Due) }) {
+			errs = append(errs, fmt.Errorf("%v is %s, and %s has not followed", last.Due, last.State, name))
+		}
 	}
-	return slots, nil
+	return errors.Join(errs...)
+}
+
+// began looks at what commands have written down when they began: each was
+// begun once, those that ended well were begun at all, and where runs must not
+// overlap, fences rise.
+func (c *chaos) began(books map[string]*book, byID map[int64]scheduler.Run, sum *tally) error {
+	var errs []error
+	seen, fences := map[int64]bool{}, map[string]int64{}
+	for _, words := range c.lines("begun") {
+		name := words[0]
+		id, _ := strconv.ParseInt(words[1], 10, 64)
+		fence, _ := strconv.ParseInt(words[2], 10, 64)
+		sum.begun++
+		if seen[id] {
+			sum.duplicates++
+			errs = append(errs, fmt.Errorf("%s: run %d was begun twice", name, id))
+		}
+		seen[id] = true
+		b := books[name]
+		if run, ok := byID[id]; !ok && !b.pruned || ok && (run.Schedule != name || run.Fence != fence) {
+			errs = append(errs, fmt.Errorf("%s: run %d had fence %d, and the history says %v", name, id, fence, run))
+		}
+		if b.Overlap != "allow" && fence <= fences[name] {
+			errs = append(errs, fmt.Errorf("%s: fence %d was begun after %d", name, fence, fences[name]))
+		}
+		fences[name] = fence
+	}
+	for id, run := range byID {
+		kind := books[run.Schedule].Kind
+		if run.State == "ok" && (kind == "shell" || kind == "argv") && !seen[id] {
+			errs = append(errs, fmt.Errorf("%s: run %d is ok, and was not begun", run.Schedule, id))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// effects expects of each statement that it had its effect once for each run
+// that is ok.
+func (c *chaos) effects(books map[string]*book, _ map[int64]scheduler.Run, sum *tally) error {
+	had := map[string]int{}
+	for _, line := range c.db.List(c.t, `SELECT schedule, COUNT(*) FROM effect GROUP BY schedule`, nil) {
+		name, n, _ := strings.Cut(line, " ")
+		had[name], _ = strconv.Atoi(n)
+	}
+	var errs []error
+	for name, b := range books {
+		ok := 0
+		for _, run := range b.runs {
+			if run.State == "ok" {
+				ok++
+			}
+		}
+		if b.Kind == "sql" && had[name] != ok {
+			sum.duplicates += max(0, had[name]-ok)
+			errs = append(errs, fmt.Errorf("%s: %d runs are ok, and the statement had its effect %d times", name, ok, had[name]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// requested looks at the requests that have come: each attempt once, and those
+// that are ok at all.
+func (c *chaos) requested(books map[string]*book, _ map[int64]scheduler.Run, sum *tally) error {
+	var errs []error
+	known := map[string]bool{}
+	for name, b := range books {
+		for _, run := range b.runs {
+			key := strconv.Quote(fmt.Sprintf("%s/%d", name, run.Due.UnixMicro()))
+			known[key] = true
+			if b.Kind == "http" && run.State == "ok" && !slices.Contains(c.requests[key], strconv.Itoa(run.Attempt)) {
+				errs = append(errs, fmt.Errorf("%s: run %d is ok, and there was no request", name, run.ID))
+			}
+		}
+	}
+	for key, attempts := range c.requests {
+		if !known[key] {
+			errs = append(errs, fmt.Errorf("%s was requested, and there is no such run", key))
+		}
+		slices.Sort(attempts)
+		if twice := len(attempts) - len(slices.Compact(slices.Clone(attempts))); twice > 0 {
+			sum.duplicates += twice
+			errs = append(errs, fmt.Errorf("%s was requested by attempts %v", key, attempts))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// promised expects that what was started by hand has run, or was cancelled.
+func (c *chaos) promised(books map[string]*book, _ map[int64]scheduler.Run, _ *tally) error {
+	var errs []error
+	for _, run := range c.byHand {
+		if b := books[run.Schedule]; !b.pruned && !slices.ContainsFunc(b.runs, func(r scheduler.Run) bool {
+			return r.Due.Equal(run.Due) && r.Cause == "hand"
+		}) {
+			errs = append(errs, fmt.Errorf("%s was started by hand at %v, and has no such run", run.Schedule, run.Due))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// takeovers measures how long it took until the next attempt began of what was
+// cut off, and fails the test if that is more than a poll at the middle.
+func (c *chaos) takeovers(byID map[int64]scheduler.Run, sum *tally) {
+	began := map[string]time.Time{}
+	key := func(r scheduler.Run, attempt int) string {
+		return fmt.Sprintf("%s %d %d", r.Schedule, r.Due.UnixMicro(), attempt)
+	}
+	for _, run := range byID {
+		began[key(run, run.Attempt)] = run.Started
+	}
+	for id, lease := range c.leases {
+		run := byID[id]
+		next := began[key(run, run.Attempt+1)]
+		if run.State != "lost" || next.IsZero() || c.down(lease.at, next) {
+			continue // its end was recorded after all, nobody was to take it over, or nobody could
+		}
+		sum.afterLease = append(sum.afterLease, next.Sub(lease.end))
+		sum.afterKill = append(sum.afterKill, next.Sub(lease.at))
+	}
+	slices.Sort(sum.afterLease)
+	slices.Sort(sum.afterKill)
+	// What the machine may add.
+	const slack = time.Second
+	if p50, _ := middle(sum.afterLease); p50 > c.poll+slack {
+		c.t.Errorf("takeovers take %v after the end of the lease, want a poll of %v", p50, c.poll)
+	}
+	if p50, _ := middle(sum.afterKill); p50 > c.lease+c.poll+slack {
+		c.t.Errorf("takeovers take %v, want a lease of %v and a poll of %v", p50, c.lease, c.poll)
+	}
+}
+
+func middle(sorted []time.Duration) (p50, last time.Duration) {
+	if len(sorted) == 0 {
+		return 0, 0
+	}
+	return sorted[len(sorted)/2], sorted[len(sorted)-1]
+}
+
+// down tells whether the database took no writes at a time from one to another.
+func (c *chaos) down(from, to time.Time) bool {
+	return slices.ContainsFunc(c.outages, func(o [2]time.Time) bool { return from.Before(o[1]) && to.After(o[0]) })
+}
+
+// tables prints what became of the slots, a line for each engine.
+type tables struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (all *tables) add(engine string, c *chaos, sum *tally) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	s := sum.states
+	p50, last := middle(sum.afterLease)
+	p50Kill, lastKill := middle(sum.afterKill)
+	all.lines = append(all.lines, strings.ReplaceAll(fmt.Sprint(
+		engine, "|", len(c.schedules), "|", sum.slots, "|", s["ok"], "|", s["failed"], "|", s["timeout"], "|", s["lost"], "|", s["retry"],
+		"|", s["skipped"], "|", s["missed"], "|", s["cancelled"], "|", sum.left, "|", sum.holes, "|", sum.duplicates, "|", sum.overlaps,
+		"|", round(p50), "|", round(last), "|", round(p50Kill), "|", round(lastKill), "|", len(sum.afterLease),
+		"|", c.kills, "|", c.stops, "|", c.restarts, "|", c.exits, "|", sum.begun, "|"), "|", "\t"))
+}
+
+func round(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
+
+func (all *tables) log(t *testing.T) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, strings.Join([]string{
+		"", "schedules", "slots", "ok", "failed", "timeout", "lost", "retry", "skipped", "missed", "cancelled", "left",
+		"no outcome", "duplicates", "overlaps", "after lease p50", "max", "after kill p50", "max", "takeovers",
+		"kills", "stops", "restarts", "exits", "commands", "",
+	}, "\t"))
+	for _, line := range all.lines {
+		fmt.Fprintln(w, line)
+	}
+	_ = w.Flush()
+	t.Logf("%v of chaos\n%s", planned().end, text.String())
 }

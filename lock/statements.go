@@ -39,7 +39,7 @@ var (
 	// takeSlot grants a slot of a pool, passing over slots that others are just
 	// taking, so that as many can be taken at once as are free.
 	takeSlot = dialect.PerDialect("lock.take-slot", func(d *dialect.Dialect) string {
-		s := d.UpdateFrom("{prefix}lock", []string{"name", "slot"}, grant, `
+		s := d.UpdateFrom("{prefix}lock", []string{"name", "slot"}, grant, "", `
 			SELECT name, slot FROM {prefix}lock
 			WHERE name = :name AND slot > 0 AND (state = 'FREE' OR state IN ('LOCK', 'EXTEND') AND expire_at <= {now})
 			ORDER BY slot LIMIT 1 {skip_locked}`)

@@ -1,12 +1,12 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,217 +21,366 @@ type run struct {
 	schedule string
 	due      time.Time
 	attempt  int
+	cause    string // slot, hand, backfill or chain
+	failures int    // attempts at the slot that failed before
+	crashes  int    // and that were lost
+	fence    int64
 	claim    string // token of the claim's transaction
-	command  work
+	what     *Schedule
 
-	handedBack bool // by a daemon that could not go on with it; not one that died
+	crowded bool // others of the schedule waited when it began
 
 	// deadline is when the lease ends, by this host's clock: counted from
 	// before the claim was sent, so that it is never later than the database's.
 	deadline instant.Instant
 }
 
-// A work is what a schedule has to be run.
-type work struct {
-	command, stdin string
-	env            map[string]string
+// asked tells whether somebody has asked for the run, so that it is made even
+// if the schedule is paused or has ended.
+func (r *run) asked() bool { return r.cause == "hand" || r.cause == "backfill" }
+
+// args are the columns of a run that is yet to begin.
+func (r *run) args(lane string) dialect.Args {
+	return dialect.Args{
+		"name": r.schedule, "path": lane, "due": r.due.UnixMicro(), "nth": r.attempt,
+		"why": r.cause, "failed": r.failures, "crashed": r.crashes, "number": r.fence,
+	}
 }
 
 // A candidate is a locked schedule.
 type candidate struct {
 	Schedule
-	now time.Time // the database's, when the schedule was locked
-	bad error     // why it cannot be run
+	nextExec time.Time
+	fence    int64
+	lane     string
+	now      time.Time // the database's, when the schedule was locked
+	plan     *cronspec.Schedule
+	bad      error // why it cannot be run
 }
 
 func scanCandidate(rows *sql.Rows) (c candidate, err error) {
-	var env string
-	var due, now int64
-	err = rows.Scan(&c.ID, &c.Name, &c.Spec, &c.Zone, &c.DST, &c.Command, &c.Stdin, &env, &due, &now)
-	if err != nil {
-		return c, err
-	}
-	c.Due, c.now = instantOf(due), instantOf(now)
-	if c.Env, c.bad = parseEnv(env); c.bad == nil {
-		c.bad = c.check()
-	}
-	if due == 0 && c.bad == nil {
-		c.bad = errors.New("due_at and next_exec are not instants")
-	}
-	return c, nil
+	var next, now int64
+	c.bad, err = c.scan(rows, &next, &c.fence, &c.lane, &now)
+	c.nextExec, c.now = instantOf(next), instantOf(now)
+	return c, err
 }
 
-func (c *candidate) work() work { return work{c.Command, c.Stdin, c.Env} }
+// stopped tells whether somebody, or its failures, have stopped the schedule.
+// One that has ended still finishes its last slots.
+func (c *candidate) stopped() bool { return c.State == "paused" || c.State == "failed" }
 
-// A slots says what a due schedule does with the slots that have come.
-type slots struct {
-	runs      time.Time // the newest slot that has come: it runs
-	from, to  time.Time // the slots before it, if any: they do not
-	missed    int64
-	next      time.Time
-	exhausted bool // there is no further slot
+// load checks what a person may have written, and finds the plan.
+func (c *candidate) load() error {
+	if c.bad != nil {
+		return c.bad
+	}
+	if c.bad = c.check(); c.bad == nil {
+		c.plan, c.bad = plans.get(&c.Schedule)
+	}
+	return c.bad
 }
 
-// missedLimit is how far missed slots are counted. A stretch of more says so
-// many: counting the minutes of years would hold up the claim. The stretch's
-// ends are right all the same.
-const missedLimit = 10_000
-
-// sort decides about the slots from c.Due to c.now: the newest runs, and the
-// others were missed.
-func (c *candidate) sort() (s slots, err error) {
-	plan, err := c.Slots()
-	if err != nil {
-		return s, err
-	}
-	s.runs = c.Due
-	if latest, ok := plan.Latest(c.Due, c.now); ok {
-		s.runs, s.from = latest, c.Due
-		s.to, s.missed = stretch(plan, c.Due, latest.Add(-time.Microsecond))
-	}
-	next, ok := plan.Next(s.runs)
-	s.next, s.exhausted = next, !ok
-	return s, nil
+// An open run is one that has not ended.
+type openRun struct {
+	id       int64
+	schedule string
+	due      time.Time
+	attempt  int
+	state    string // waiting, running, or retry: about to be begun again
+	failures int
 }
 
-// stretch returns the last slot of those from a slot on, until a time, and how
-// many they are.
-func stretch(plan *cronspec.Schedule, from, until time.Time) (to time.Time, n int64) {
-	to = from
-	if last, ok := plan.Latest(from, until); ok {
-		to = last
+// openRuns lists the runs of locked schedules that have not ended, by name, in
+// the order of their slots.
+func openRuns(ctx context.Context, tx *dialect.Session, locked []candidate) (map[string][]openRun, error) {
+	names := make([]string, len(locked))
+	for i := range locked {
+		names[i] = locked[i].Name
 	}
-	limit := missedLimit - 1
-	if plan.Spec().Every() > 0 {
-		limit = math.MaxInt - 1 // a division
+	found, err := dialect.Select(ctx, tx, open, dialect.Args{"names": names}, func(rows *sql.Rows) (o openRun, err error) {
+		var due int64
+		err = rows.Scan(&o.id, &o.schedule, &due, &o.attempt, &o.state, &o.failures)
+		o.due = instantOf(due)
+		return o, err
+	})
+	byName := map[string][]openRun{}
+	for _, o := range found {
+		byName[o.schedule] = append(byName[o.schedule], o)
 	}
-	return to, 1 + int64(plan.Count(from, to, limit))
+	return byName, err
 }
 
-// claim takes up to limit due schedules: each moves to its next slot, and the
-// slot that has come becomes a run of this daemon, all in one transaction. It
-// returns the runs to start, and how many schedules it has moved.
-func (s *Scheduler) claim(ctx context.Context, limit int) (runs []run, moved int, err error) {
-	token := rand.Text()
+// Claims are what one transaction of a daemon does with schedules that it has
+// locked, gathered to be written at once.
+type claims struct {
+	token  string
+	begins []dialect.Args
+	waits  []dialect.Args
+	moves  []dialect.Args
+	what   map[string]*candidate // by name, of all that begin
+	crowd  map[string]bool
+
+	resumes bool // runs that waited have begun as well
+}
+
+func newClaims() *claims {
+	return &claims{token: rand.Text(), what: map[string]*candidate{}, crowd: map[string]bool{}}
+}
+
+// begin lets a run of a locked schedule begin here.
+func (b *claims) begin(c *candidate, r run) {
+	c.fence++
+	r.fence = c.fence
+	b.begins = append(b.begins, r.args(c.lane))
+	b.what[c.Name] = c
+}
+
+// wait lets a run of a schedule wait for its turn.
+func (b *claims) wait(c *candidate, r run, after time.Duration) {
+	args := r.args(c.lane)
+	args["after_us"] = after.Microseconds()
+	b.waits = append(b.waits, args)
+	b.crowd[c.Name] = true
+}
+
+// claim takes up to limit due schedules of a lane: each moves to its next slot,
+// and the slot that has come becomes a run, all in one transaction. It returns
+// the runs to start here, and how many schedules it has moved.
+func (s *Scheduler) claim(ctx context.Context, lane string, limit int) (runs []run, moved int, err error) {
+	var b *claims
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		b = newClaims()
 		runs, moved = nil, 0
-		locked, err := dialect.Select(ctx, tx, due, dialect.Args{"limit": limit}, scanCandidate)
+		args := dialect.Args{"lane": lane, "limit": limit, "since": s.floor()}
+		locked, err := dialect.Select(ctx, tx, due, args, scanCandidate)
 		if err != nil || len(locked) == 0 {
 			return err
 		}
 		moved = len(locked)
-		runs, err = s.claimLocked(ctx, tx, locked, token)
+		open, err := openRuns(ctx, tx, locked)
+		if err != nil {
+			return err
+		}
+		for i := range locked {
+			c := &locked[i]
+			if err := s.claimOne(ctx, tx, b, c, open[c.Name]); err != nil {
+				return err
+			}
+		}
+		runs, err = s.write(ctx, tx, b)
 		return err
 	})
 	if err != nil {
-		s.forget(ctx, token)
+		s.forget(ctx, b)
 		return nil, 0, err
 	}
 	return runs, moved, nil
 }
 
-func (s *Scheduler) claimLocked(ctx context.Context, tx *dialect.Session, locked []candidate, token string) ([]run, error) {
-	busy, err := busySchedules(ctx, tx, locked)
-	if err != nil {
-		return nil, err
+// claimOne decides about one schedule whose time has come.
+func (s *Scheduler) claimOne(ctx context.Context, tx *dialect.Session, b *claims, c *candidate, open []openRun) error {
+	if c.Due.IsZero() && c.bad == nil { // written by hand: next_exec alone
+		c.Due = c.nextExec
 	}
-	var moves, begins []dialect.Args
-	works := map[string]work{}
-	for _, c := range locked {
-		sorted, err := c.sort()
-		if c.bad != nil || err != nil {
-			if err := s.disable(ctx, tx, c, firstError(c.bad, err)); err != nil {
-				return nil, err
-			}
-			continue
+	if err := c.load(); err != nil {
+		return s.close(ctx, tx, c, "failed", err.Error())
+	}
+	t := c.turn()
+	for _, m := range t.missed {
+		state := "missed"
+		if len(open) > 0 && c.Overlap == "forbid" {
+			state, m.why = "skipped", whyBusy
 		}
-		state, why := "missed", "no daemon was there, and free, to run it"
-		if busy[c.Name] {
-			state, why = "skipped", "the run before was still under way"
+		if err := passOver(ctx, tx, c, state, m); err != nil {
+			return err
 		}
-		if sorted.missed > 0 {
-			if err := passOver(ctx, tx, c.Name, state, why, sorted.from, sorted.to, sorted.missed); err != nil {
-				return nil, err
-			}
+	}
+	before := c.fence
+	if err := s.place(ctx, tx, b, c, t.runs, open); err != nil {
+		return err
+	}
+	begun := c.fence - before
+	if t.ended != "" {
+		return s.closeAfter(ctx, tx, c, "ended", t.ended, begun)
+	}
+	b.moves = append(b.moves, dialect.Args{"id": c.ID, "due": micros(t.due), "next": micros(t.next), "begun": begun})
+	return nil
+}
+
+const (
+	whyInactive = "the schedule was not active"
+
+	whyBusy    = "the run before was still under way"
+	whyFull    = "100 runs of the schedule wait already"
+	whyReplace = "replaced by the next slot"
+)
+
+// place lets slots begin or wait, or passes over them, as the overlap policy
+// says.
+func (s *Scheduler) place(ctx context.Context, tx *dialect.Session, b *claims, c *candidate, slots []time.Time, open []openRun) error {
+	slot := func(due time.Time) run { return run{schedule: c.Name, due: due, attempt: 1, cause: "slot"} }
+	switch {
+	case len(slots) == 0:
+		return nil
+	case len(open) == 0 || c.Overlap == "allow":
+		b.begin(c, slot(slots[0]))
+		slots = slots[1:]
+	case c.Overlap == "forbid":
+		m := c.stretch(slots[0], slots[len(slots)-1], whyBusy)
+		return passOver(ctx, tx, c, "skipped", m)
+	case c.Overlap == "replace":
+		if err := s.replace(ctx, tx, c, open); err != nil {
+			return err
 		}
-		if busy[c.Name] {
-			if err := passOver(ctx, tx, c.Name, state, why, sorted.runs, sorted.runs, 1); err != nil {
-				return nil, err
-			}
+	}
+	after := s.turnAfter()
+	if c.Overlap == "allow" {
+		after = 0
+	}
+	waiting := 0
+	for _, o := range open {
+		if o.state == "waiting" {
+			waiting++
+		}
+	}
+	for i, due := range slots {
+		if waiting+i >= catchUpLimit {
+			m := c.stretch(due, slots[len(slots)-1], whyFull)
+			return passOver(ctx, tx, c, "skipped", m)
+		}
+		b.wait(c, slot(due), after)
+	}
+	return nil
+}
+
+// turnAfter is when a run that waits for its turn is looked at again, should
+// nobody release it: whoever should have may have died.
+func (s *Scheduler) turnAfter() time.Duration { return min(s.opt.Lease, 5*time.Second) }
+
+// replace ends what is under way: what waits at once, and what runs by asking
+// its daemon.
+func (s *Scheduler) replace(ctx context.Context, tx *dialect.Session, c *candidate, open []openRun) error {
+	var waiting, running []int64
+	for _, o := range open {
+		if o.state == "waiting" {
+			waiting = append(waiting, o.id)
 		} else {
-			begins = append(begins, dialect.Args{"schedule": c.Name, "due": sorted.runs.UnixMicro(), "attempt": 1})
-			works[c.Name] = c.work()
+			running = append(running, o.id)
 		}
-		if sorted.exhausted {
-			if err := s.disable(ctx, tx, c, fmt.Errorf("%q has no slot after %s", c.Spec, sorted.runs.Format(time.DateTime))); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		moves = append(moves, dialect.Args{"id": c.ID, "due": sorted.next.UnixMicro()})
 	}
-	if err := moveAll(ctx, tx, moves); err != nil {
+	if len(waiting) > 0 {
+		args := dialect.Args{"ids": waiting, "state": "cancelled", "error": whyReplace, "more": 1, "keep": keepOf(&c.Schedule)}
+		if _, err := tx.Exec(ctx, lose, args); err != nil {
+			return err
+		}
+	}
+	if len(running) == 0 {
+		return nil
+	}
+	_, err := tx.Exec(ctx, dismiss, dialect.Args{"ids": running, "why": whyReplace})
+	return err
+}
+
+// write carries out claims, and returns the runs that have begun: all that
+// were to, but for slots that have a run already.
+func (s *Scheduler) write(ctx context.Context, tx *dialect.Session, b *claims) ([]run, error) {
+	if err := moveAll(ctx, tx, b.moves); err != nil {
 		return nil, err
 	}
-	return s.begin(ctx, tx, begins, works, token)
+	if len(b.waits) > 0 {
+		if _, err := tx.Exec(ctx, wait, dialect.Args{"rows": b.waits}); err != nil {
+			return nil, err
+		}
+	}
+	if len(b.what) == 0 {
+		return nil, nil
+	}
+	deadline := s.deadline()
+	names := make([]string, 0, len(b.what))
+	for name := range b.what {
+		names = append(names, name)
+	}
+	args := dialect.Args{"rows": b.begins, "owner": s.owner, "claim": b.token, "lease": s.opt.Lease.Microseconds(), "names": names}
+	scan := func(rows *sql.Rows) (r run, err error) {
+		var due int64
+		err = rows.Scan(&r.id, &r.schedule, &due, &r.attempt, &r.cause, &r.failures, &r.crashes, &r.fence)
+		r.due, r.claim, r.deadline = instantOf(due), b.token, deadline
+		r.what, r.crowded = &b.what[r.schedule].Schedule, b.crowd[r.schedule]
+		return r, err
+	}
+	var all []run
+	var err error
+	tells := tx.Dialect.Returning != nil // which runs it has written
+	switch {
+	case len(b.begins) > 0 && tells:
+		all, err = dialect.Select(ctx, tx, begin, args, scan)
+	case len(b.begins) > 0:
+		_, err = tx.Exec(ctx, begin, args)
+	}
+	if err == nil && (b.resumes || !tells) {
+		all, err = dialect.Select(ctx, tx, begun, args, scan)
+	}
+	slices.SortFunc(all, func(a, b run) int { return cmp.Compare(a.id, b.id) })
+	return all, err
 }
 
 // reason is an error's text as it can be stored, whatever somebody has written
 // into a row that the error quotes.
-func reason(err error) string {
-	text := strings.ReplaceAll(strings.ToValidUTF8(err.Error(), "\uFFFD"), "\x00", "\uFFFD")
+func reason(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 	if len(text) > 4000 {
 		text = strings.ToValidUTF8(text[:4000], "") + " …"
 	}
 	return text
 }
 
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
+// keepOf is how long a schedule's runs stay in the history, in µs; -1: for ever.
+func keepOf(s *Schedule) int64 {
+	if s.KeepFor < 0 {
+		return -1
+	}
+	return cmp.Or(s.KeepFor, defaultKeepFor).Microseconds()
+}
+
+// passOver records slots that do not run. Those that have a run already, because
+// somebody has asked for it, are left out: so it may become several stretches.
+func passOver(ctx context.Context, tx *dialect.Session, c *candidate, state string, m stretch) error {
+	taken, err := attempts(ctx, tx, c.Name, m.from, m.to)
+	if err != nil {
+		return err
+	}
+	for _, part := range m.without(c.plan, taken) {
+		if err := passOne(ctx, tx, c, state, part); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// busySchedules tells which of the schedules have a run under way.
-func busySchedules(ctx context.Context, tx *dialect.Session, locked []candidate) (map[string]bool, error) {
-	names := make([]string, len(locked))
-	for i := range locked {
-		names[i] = locked[i].Name
-	}
-	under, err := dialect.Select(ctx, tx, active, dialect.Args{"names": names}, func(rows *sql.Rows) (name string, err error) {
-		return name, rows.Scan(&name)
-	})
-	busy := map[string]bool{}
-	for _, name := range under {
-		busy[name] = true
-	}
-	return busy, err
-}
-
-// passOver records slots that do not run: in the row of the slots just before
-// them, if that tells the same.
-func passOver(ctx context.Context, tx *dialect.Session, name, state, why string, from, to time.Time, n int64) error {
+// passOne records one stretch: in the row of the slots just before it, if that
+// tells the same.
+func passOne(ctx context.Context, tx *dialect.Session, c *candidate, state string, m stretch) error {
 	args := dialect.Args{
-		"schedule": name, "state": state, "error": why,
-		"from": from.UnixMicro(), "to": to.UnixMicro(), "slots": n,
+		"schedule": c.Name, "lane": c.lane, "state": state, "error": m.why,
+		"from": m.from.UnixMicro(), "to": m.to.UnixMicro(), "slots": m.n, "keep": keepOf(&c.Schedule),
 	}
 	type row struct {
 		id           int64
 		state, error string
+		to           int64
 	}
 	before, err := dialect.Select(ctx, tx, newest, args, func(rows *sql.Rows) (r row, err error) {
-		return r, rows.Scan(&r.id, &r.state, &r.error)
+		return r, rows.Scan(&r.id, &r.state, &r.error, &r.to)
 	})
 	if err != nil {
 		return err
 	}
-	if len(before) == 1 && before[0].state == state && before[0].error == why {
-		args["id"] = before[0].id
-		if n, err := tx.Exec(ctx, lengthen, args); err != nil || n == 1 {
-			return err
+	if len(before) == 1 && before[0].state == state && before[0].error == m.why {
+		if next, ok := c.plan.Next(instantOf(before[0].to)); ok && next.Equal(m.from) {
+			args["id"] = before[0].id
+			if n, err := tx.Exec(ctx, lengthen, args); err != nil || n == 1 {
+				return err
+			}
 		}
 	}
 	_, err = tx.Exec(ctx, pass, args)
@@ -251,30 +400,15 @@ func moveAll(ctx context.Context, tx *dialect.Session, moves []dialect.Args) err
 	return err
 }
 
-func (s *Scheduler) disable(ctx context.Context, tx *dialect.Session, c candidate, why error) error {
-	s.opt.Logger.Warn("schedule failed", "schedule", c.Name, "reason", why)
-	_, err := tx.Exec(ctx, disable, dialect.Args{"id": c.ID, "reason": reason(why)})
-	return err
+// close takes a locked schedule out of the race.
+func (s *Scheduler) close(ctx context.Context, tx *dialect.Session, c *candidate, state, why string) error {
+	return s.closeAfter(ctx, tx, c, state, why, 0)
 }
 
-// begin writes runs and returns those that are this claim's: all, but for
-// slots that have a run already.
-func (s *Scheduler) begin(ctx context.Context, tx *dialect.Session, begins []dialect.Args, works map[string]work, token string) ([]run, error) {
-	if len(begins) == 0 {
-		return nil, nil
-	}
-	deadline := s.deadline()
-	args := dialect.Args{"rows": begins, "owner": s.owner, "claim": token, "lease": s.opt.Lease.Microseconds()}
-	if _, err := tx.Exec(ctx, begin, args); err != nil {
-		return nil, err
-	}
-	return dialect.Select(ctx, tx, begun, args, func(rows *sql.Rows) (r run, err error) {
-		var due int64
-		err = rows.Scan(&r.id, &r.schedule, &due, &r.attempt)
-		r.due, r.claim, r.deadline = instantOf(due), token, deadline
-		r.command = works[r.schedule]
-		return r, err
-	})
+func (s *Scheduler) closeAfter(ctx context.Context, tx *dialect.Session, c *candidate, state, why string, begun int64) error {
+	s.opt.Logger.Warn("schedule "+state, "schedule", c.Name, "reason", why)
+	_, err := tx.Exec(ctx, disable, dialect.Args{"id": c.ID, "state": state, "reason": reason(why), "begun": begun})
+	return err
 }
 
 // deadline is the end of a lease that is asked for now, less a margin in which
@@ -285,31 +419,50 @@ func (s *Scheduler) deadline() instant.Instant {
 
 // forget gives back what a claim may have taken whose commit's answer was
 // lost. If this fails too, the lease ends it.
-func (s *Scheduler) forget(ctx context.Context, token string) {
+func (s *Scheduler) forget(ctx context.Context, b *claims) {
+	if b == nil || len(b.what) == 0 {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	_, _ = s.db.Exec(ctx, forget, dialect.Args{"claim": token})
+	names := make([]string, 0, len(b.what))
+	for name := range b.what {
+		names = append(names, name)
+	}
+	_, _ = s.db.Exec(ctx, forget, dialect.Args{"claim": b.token, "names": names})
 }
 
-// plan gives rows that were inserted by hand their first slot. It returns how
-// many it has dealt with.
-func (s *Scheduler) plan(ctx context.Context) (planned int, err error) {
+// planNew gives rows that were inserted or resumed by hand their first slot. It
+// returns how many it has dealt with.
+func (s *Scheduler) planNew(ctx context.Context, lane string) (planned int, err error) {
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
-		locked, err := dialect.Select(ctx, tx, unplanned, dialect.Args{"limit": batch}, scanCandidate)
+		locked, err := dialect.Select(ctx, tx, unplanned, dialect.Args{"lane": lane, "limit": batch}, scanCandidate)
 		if err != nil {
 			return err
 		}
 		planned = len(locked)
 		var moves []dialect.Args
-		for _, c := range locked {
-			args, err := c.args(c.now)
-			if c.bad != nil || err != nil {
-				if err := s.disable(ctx, tx, c, firstError(c.bad, err)); err != nil {
+		for i := range locked {
+			c := &locked[i]
+			if err := c.load(); err != nil {
+				if err := s.close(ctx, tx, c, "failed", err.Error()); err != nil {
 					return err
 				}
 				continue
 			}
-			moves = append(moves, dialect.Args{"id": c.ID, "due": args["due"]})
+			if !c.Due.IsZero() && !c.Due.After(c.lastMoment()) {
+				if err := passOver(ctx, tx, c, "skipped", c.stretch(c.Due, c.lastMoment(), whyInactive)); err != nil {
+					return err
+				}
+			}
+			due, next, err := c.restart()
+			if err != nil {
+				if err := s.close(ctx, tx, c, "ended", strings.TrimPrefix(err.Error(), ErrInvalid.Error()+": ")); err != nil {
+					return err
+				}
+				continue
+			}
+			moves = append(moves, dialect.Args{"id": c.ID, "due": micros(due), "next": micros(next), "begun": 0})
 		}
 		return moveAll(ctx, tx, moves)
 	})

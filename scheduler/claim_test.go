@@ -28,7 +28,7 @@ func TestClaim(t *testing.T) {
 			t.Fatalf("claimed %d runs at the slot, want 1", len(got))
 		}
 		r := got[0].run
-		if r.schedule != "report" || !r.due.Equal(at(time.Minute)) || r.attempt != 1 || r.command.command != "echo report" {
+		if r.schedule != "report" || !r.due.Equal(at(time.Minute)) || r.attempt != 1 || r.what.Command != "echo report" {
 			t.Errorf("claimed %+v", r)
 		}
 		if due := stored(t, db, "report").Due; !due.Equal(at(2 * time.Minute)) {
@@ -71,7 +71,11 @@ func TestClaimLimit(t *testing.T) {
 // slot is claimed once, and nothing is left.
 func TestClaimRace(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
-		const schedules, daemons = 300, 4
+		const daemons = 4
+		schedules := 300
+		if db.Dialect.SkipLocked == "" {
+			schedules = 100 // embedded: this process does all the work
+		}
 		addMany(t, db, schedules, "@every 1m", at(time.Minute))
 		var all []*Scheduler
 		for range daemons {
@@ -86,7 +90,7 @@ func TestClaimRace(t *testing.T) {
 			for _, s := range all {
 				each.Go(func() {
 					for {
-						runs, moved, err := s.claim(t.Context(), 40)
+						runs, moved, err := s.claim(t.Context(), "default", 40)
 						if err != nil {
 							t.Error(err)
 							return
@@ -243,23 +247,23 @@ func TestClaimDoesNotWait(t *testing.T) {
 		}
 		free := lockRow(t, db, `UPDATE {prefix}schedule SET command = 'false' WHERE name = 'a'`)
 		quickly("claim beside a locked schedule", func(ctx context.Context) error {
-			runs, _, err := s.claim(ctx, 10)
+			runs, _, err := s.claim(ctx, "default", 10)
 			hold(s, runs)
 			return errors.Join(err, wantCount(runs, 2))
 		})
 		free()
-		if got := claimed(t, s, 10); len(got) != 1 || got[0].command.command != "false" {
+		if got := claimed(t, s, 10); len(got) != 1 || got[0].what.Command != "false" {
 			t.Errorf("after the lock: claimed %d", len(got))
 		}
 		db.Advance(t, time.Minute)
 		free = lockRow(t, db, `UPDATE {prefix}run SET renewals = 1 WHERE schedule = 'a'`)
 		quickly("takeover beside a locked run", func(ctx context.Context) error {
-			runs, _, err := s.takeOver(ctx, 10)
+			runs, _, err := s.takeOver(ctx, "default", 10)
 			hold(s, runs)
 			return errors.Join(err, wantCount(runs, 2))
 		})
 		quickly("claim beside a locked run", func(ctx context.Context) error {
-			_, moved, err := s.claim(ctx, 10) // all are busy, and move on
+			_, moved, err := s.claim(ctx, "default", 10) // all are busy, and move on
 			if moved != 3 {
 				err = errors.Join(err, fmt.Errorf("%d schedules moved, want 3", moved))
 			}

@@ -84,7 +84,7 @@ func TestFaultsInClaim(t *testing.T) {
 		}
 		faults(t, db, prepare, func(broken *dbtest.DB, what string) {
 			s := daemon(t, broken, Options{})
-			runs, _, err := s.claim(t.Context(), 10)
+			runs, _, err := s.claim(t.Context(), "default", 10)
 			if err == nil {
 				for _, e := range hold(s, runs) {
 					finished(t, s, e, 0)
@@ -118,7 +118,7 @@ func TestFaultsInTakeover(t *testing.T) {
 		}
 		faults(t, db, prepare, func(broken *dbtest.DB, _ string) {
 			s := daemon(t, broken, Options{})
-			runs, _, err := s.takeOver(t.Context(), 10)
+			runs, _, err := s.takeOver(t.Context(), "default", 10)
 			if err == nil {
 				for _, e := range hold(s, runs) {
 					finished(t, s, e, 0)
@@ -146,7 +146,7 @@ func TestFaultsInRecord(t *testing.T) {
 		faults(t, db, prepare, func(broken *dbtest.DB, _ string) {
 			s.db = broken.DB
 			ended(t, s, held[0], guardian.Result{Cause: guardian.Exited, ExitCode: 3, Output: "text"})
-			held[1].stopped.Store(true)
+			held[1].stopFor(stop{cause: drained}, true)
 			ended(t, s, held[1], guardian.Result{Cause: guardian.Stopped, ExitCode: -1})
 			if err := s.renew(t.Context()); err != nil { // of nothing: no call
 				t.Error(err)
@@ -174,7 +174,7 @@ func TestFaultsInPlan(t *testing.T) {
 			byHand(t, db, map[string]string{"name": "'bad'", "spec": "'nonsense'"})
 		}
 		faults(t, db, prepare, func(broken *dbtest.DB, what string) {
-			if _, err := daemon(t, broken, Options{}).plan(t.Context()); err != nil && !errors.Is(err, dbtest.ErrBroken) {
+			if _, err := daemon(t, broken, Options{}).planNew(t.Context(), "default"); err != nil && !errors.Is(err, dbtest.ErrBroken) {
 				t.Error(err)
 			}
 			settle(t, daemon(t, db, Options{}))
@@ -224,14 +224,14 @@ func TestFaultsInImport(t *testing.T) {
 		imported(t, db, "file", given...)
 		after := state()
 		faults(t, db, func() { imported(t, db, "file", old...) }, func(broken *dbtest.DB, what string) {
-			_, err := Import(t.Context(), broken.DB, "file", given)
+			_, err := Import(t.Context(), broken.DB, "file", given, ImportOptions{})
 			if err != nil && !errors.Is(err, dbtest.ErrBroken) {
 				t.Error(err)
 			}
 			if got := state(); got != after && (got != before || err == nil) {
 				t.Errorf("%s: %v, and the schedules are %s", what, err, got)
 			}
-			if _, err := Import(t.Context(), db.DB, "file", given); err != nil {
+			if _, err := Import(t.Context(), db.DB, "file", given, ImportOptions{}); err != nil {
 				t.Errorf("%s: a second import: %v", what, err)
 			}
 			if got := state(); got != after {

@@ -3,7 +3,6 @@ package scheduler
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"flag"
 	"fmt"
 	"io"
@@ -75,13 +74,13 @@ func daemon(t *testing.T, db *dbtest.DB, opt Options) *Scheduler {
 func each(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	t.Helper()
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) { t.Parallel(); f(t, db) })
+	dbtest.Each(t, f, (*testing.T).Parallel)
 }
 
 func clocked(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	t.Helper()
 	t.Parallel()
-	dbtest.EachClock(t, func(t *testing.T, db *dbtest.DB) { t.Parallel(); f(t, db) })
+	dbtest.EachClock(t, f, (*testing.T).Parallel)
 }
 
 // again connects to a test's database a second time, with the same clock.
@@ -127,7 +126,7 @@ func at(d time.Duration) time.Time { return dbtest.Start.Add(d) }
 func hold(s *Scheduler, runs []run) []*execution {
 	var held []*execution
 	for _, r := range runs {
-		e := &execution{run: r}
+		e := newExecution(r)
 		s.mu.Lock()
 		s.running[r.id] = e
 		s.mu.Unlock()
@@ -153,7 +152,7 @@ func ended(t *testing.T, s *Scheduler, e *execution, r guardian.Result) {
 // claimed claims, and fails the test if the claim fails.
 func claimed(t *testing.T, s *Scheduler, limit int) []*execution {
 	t.Helper()
-	runs, _, err := s.claim(t.Context(), limit)
+	runs, _, err := s.claim(t.Context(), "default", limit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +162,7 @@ func claimed(t *testing.T, s *Scheduler, limit int) []*execution {
 // takenOver takes over, and fails the test if that fails.
 func takenOver(t *testing.T, s *Scheduler, limit int) []*execution {
 	t.Helper()
-	runs, _, err := s.takeOver(t.Context(), limit)
+	runs, _, err := s.takeOver(t.Context(), "default", limit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,14 +175,14 @@ func settle(t *testing.T, s *Scheduler) {
 	t.Helper()
 	eventually(t, "nothing is due", func() bool {
 		for range 1000 {
-			if _, err := s.plan(t.Context()); err != nil {
+			if _, err := s.planNew(t.Context(), "default"); err != nil {
 				t.Fatal(err)
 			}
-			taken, ended, err := s.takeOver(t.Context(), batch)
+			taken, ended, err := s.takeOver(t.Context(), "default", batch)
 			if err != nil {
 				t.Fatal(err)
 			}
-			runs, moved, err := s.claim(t.Context(), batch)
+			runs, moved, err := s.claim(t.Context(), "default", batch)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -194,12 +193,12 @@ func settle(t *testing.T, s *Scheduler) {
 				break
 			}
 		}
-		var now, unplanned int64
-		var schedules, leases sql.NullInt64
-		if err := s.db.Get(t.Context(), probe, nil, &now, &schedules, &leases, &unplanned); err != nil {
+		found, err := s.probe(t.Context(), []string{"default"})
+		if err != nil {
 			t.Fatal(err)
 		}
-		return unplanned == 0 && (!schedules.Valid || schedules.Int64 > now) && (!leases.Valid || leases.Int64 > now)
+		l := found[0]
+		return l.unplanned == 0 && (!l.schedules.Valid || l.schedules.Int64 > l.now) && (!l.runs.Valid || l.runs.Int64 > l.now)
 	})
 }
 

@@ -340,9 +340,12 @@ func TestEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := run{id: 7, schedule: "job", attempt: 2, due: at(0), command: work{env: map[string]string{"B": "schedule", "DBCRON_ATTEMPT": "9"}}}
-	want := "A=option B=schedule DBCRON_ATTEMPT=2 DBCRON_DUE=2026-03-02T09:00:00Z DBCRON_RUN_ID=7 DBCRON_SCHEDULE=job PATH=/bin"
-	if got := strings.Join(s.environment(&r), " "); got != want {
+	e := newExecution(run{
+		id: 7, schedule: "job", attempt: 2, due: at(0), fence: 5,
+		what: &Schedule{Env: map[string]string{"B": "schedule", "DBCRON_ATTEMPT": "9"}},
+	})
+	want := "A=option B=schedule DBCRON_ATTEMPT=2 DBCRON_DUE=2026-03-02T09:00:00Z DBCRON_FENCE=5 DBCRON_RUN_ID=7 DBCRON_SCHEDULE=job PATH=/bin"
+	if got := strings.Join(s.environment(e), " "); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -8,7 +9,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
@@ -20,6 +20,13 @@ var (
 
 	// ErrNotFound means that no schedule has that name.
 	ErrNotFound = errors.New("no schedule with this name")
+
+	// ErrManaged means that a schedule comes from a file, and is changed there.
+	ErrManaged = errors.New("the schedule comes from a file; change it there and import that")
+
+	// ErrBusy means that a schedule has a run under way, and its policy forbids
+	// another one.
+	ErrBusy = errors.New("a run of the schedule is under way, and its overlap policy is forbid")
 
 	// ErrInvalid means that a schedule is refused, for its spec or anything
 	// else. The text says why.
@@ -36,49 +43,103 @@ type Schedule struct {
 	// recognized by there: see Import. Both are empty for one made by hand.
 	Source, Key string
 
-	Spec string // see cronspec
+	Spec string // see cronspec; @manual has no slots
 	Zone string // of the tz database; default: UTC
 	DST  string // vixie or wall; default: vixie
 
-	Command string            // for the shell
-	Stdin   string            // text for its standard input
-	Env     map[string]string // beside what Options.Env gives; SHELL names the shell
+	// Kind says what Command is:
+	//
+	//	shell  a line for the shell (default)
+	//	argv   a program and its arguments, a JSON array of strings: see Argv
+	//	http   a request, METHOD URL; 2xx is success, a redirect is not followed
+	//	sql    one statement, run in one transaction with the record of its outcome
+	//	func   the name of a Go function: see Scheduler.Handle
+	Kind    string
+	Command string
 
-	State  string    // active, paused, or failed: it cannot be planned, see Reason
-	Reason string    // why it is not active
-	Due    time.Time // the next slot, or zero
+	Stdin   string            // text for standard input; the body of a request; a function's input
+	Env     map[string]string // of a command, beside what Options.Env gives; SHELL names the shell
+	Headers map[string]string // of a request
+	Dir     string            // where a command starts; default: Options.Dir
+	User    string            // whom a command runs as, if the daemon is root; default: the daemon's
+
+	// Tag says which daemons may run it: those that are given the tag. Default:
+	// default.
+	Tag string
+
+	Policy
+
+	State    string    // active, paused, ended (its end is past), or failed: see Reason
+	Reason   string    // why it is not active
+	Due      time.Time // the next slot, or zero
+	Failures int       // slots that failed in a row
+}
+
+// Argv makes the Command of a schedule of the kind argv.
+func Argv(words ...string) string {
+	text, err := json.Marshal(words)
+	if err != nil {
+		return "" // strings can be encoded
+	}
+	return string(text)
 }
 
 // Slots returns the instants that the schedule names.
 func (s *Schedule) Slots() (*cronspec.Schedule, error) { return cronspec.New(s.Spec, s.Zone, s.DST) }
 
-// check refuses what cannot be stored or run, before anything is changed.
-func (s *Schedule) check() error {
-	if err := CheckName(s.Name); err != nil {
-		return err
+// filled returns the schedule with the defaults filled in.
+func (s Schedule) filled() Schedule {
+	s.Zone = cmp.Or(s.Zone, "UTC")
+	s.DST = cmp.Or(s.DST, string(cronspec.Vixie))
+	s.Kind = cmp.Or(s.Kind, "shell")
+	s.Tag = cmp.Or(s.Tag, "default")
+	s.Starts, s.Ends = s.Starts.Truncate(time.Millisecond), s.Ends.Truncate(time.Millisecond) // as every engine can store it
+	s.Policy = s.Policy.filled()
+	return s
+}
+
+// Problems lists all that is wrong with a schedule and would be refused by Add
+// and Import, field by field.
+func (s *Schedule) Problems() []Problem {
+	f := s.filled()
+	var all problems
+	all.wrong("name", CheckName(f.Name))
+	if len(f.Source) > 255 || len(f.Key) > 255 {
+		all.add("source", "the path of its file is longer than 255 bytes")
 	}
-	if len(s.Source) > 255 || len(s.Key) > 255 {
-		return fmt.Errorf("%w: %s: the path of its file is longer than 255 bytes", ErrInvalid, s.Name)
+	if _, err := plans.get(&f); err != nil {
+		all.wrong("spec", err)
 	}
-	if strings.TrimSpace(s.Command) == "" {
-		return fmt.Errorf("%w: %s: there is no command", ErrInvalid, s.Name)
-	}
-	texts := []string{s.Command, s.Stdin}
-	for name, value := range s.Env {
-		if name == "" || strings.ContainsAny(name, "=\x00") {
-			return fmt.Errorf("%w: %s: environment variable %q: a name has neither = nor NUL, and is not empty", ErrInvalid, s.Name, name)
-		}
-		texts = append(texts, name, value)
-	}
-	for _, text := range texts {
-		if len(text) > 1<<20 {
-			return fmt.Errorf("%w: %s: a command, its input and each variable may have 1 MiB", ErrInvalid, s.Name)
-		}
-		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-			return fmt.Errorf("%w: %s: the command, its input or environment is not UTF-8 text", ErrInvalid, s.Name)
-		}
+	all = append(all, f.workProblems()...)
+	all.wrong("tag", f.tagProblem())
+	return append(all, f.policyProblems()...)
+}
+
+func (s *Schedule) tagProblem() error {
+	if err := dialect.CheckName(s.Tag); err != nil || len(s.Tag) > 64 || strings.ContainsAny(s.Tag, ", ") {
+		return fmt.Errorf("%q is no tag; use up to 64 bytes without blanks and commas", s.Tag)
 	}
 	return nil
+}
+
+// wrong adds an error, without the words that it shares with all others.
+func (all *problems) wrong(field string, err error) {
+	if err != nil {
+		all.add(field, "%s", strings.TrimPrefix(err.Error(), ErrInvalid.Error()+": "))
+	}
+}
+
+// check refuses what cannot be stored or run, before anything is changed.
+func (s *Schedule) check() error {
+	all := s.Problems()
+	if len(all) == 0 {
+		return nil
+	}
+	texts := make([]string, len(all))
+	for i, p := range all {
+		texts[i] = p.Field + ": " + p.Text
+	}
+	return fmt.Errorf("%w: %s: %s", ErrInvalid, s.Name, strings.Join(texts, "; "))
 }
 
 // CheckName returns ErrInvalid for what cannot name a schedule.
@@ -89,31 +150,61 @@ func CheckName(name string) error {
 	return nil
 }
 
-// args gives a schedule's columns, and the first slot after now.
+// args gives a schedule's columns, and its first slot after now.
 func (s *Schedule) args(now time.Time) (dialect.Args, error) {
-	slots, err := s.Slots()
+	f := s.filled()
+	plan, err := f.Slots()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.Name, err)
+		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
-	first, ok := slots.Next(now)
-	if !ok {
-		return nil, fmt.Errorf("%w: %s: %q has no slot after %s", ErrInvalid, s.Name, s.Spec, now.Format(time.DateTime))
+	args := f.settings()
+	for name, value := range map[string]any{
+		"name": f.Name, "source": null(f.Source), "key": null(f.Key),
+		"spec": plan.Spec().String(), "zone": plan.Location().String(), "dst": f.DST,
+		"starts": micros(f.Starts), "ends": micros(f.Ends), "state": "active", "reason": "",
+	} {
+		args[name] = value
 	}
-	dst, err := cronspec.ParseDST(s.DST)
+	due, next, err := f.first(plan, now)
 	if err != nil {
 		return nil, err
 	}
-	env := []byte("{}")
-	if len(s.Env) > 0 {
-		if env, err = json.Marshal(s.Env); err != nil {
-			return nil, err
-		}
+	args["due"], args["next"] = micros(due), micros(next)
+	if f.State == "paused" {
+		args["state"], args["reason"], args["next"] = "paused", f.Reason, nil
+	}
+	return args, nil
+}
+
+// settings gives the columns that say nothing about times.
+func (s *Schedule) settings() dialect.Args {
+	past := map[bool]string{false: "no", true: "yes"}[s.RetryPastNext]
+	keep := FormatDuration(s.KeepFor)
+	if s.KeepFor < 0 {
+		keep = "forever"
 	}
 	return dialect.Args{
-		"name": s.Name, "source": null(s.Source), "key": null(s.Key),
-		"spec": slots.Spec().String(), "zone": slots.Location().String(), "dst": string(dst),
-		"command": s.Command, "stdin": s.Stdin, "env": string(env), "due": first.UnixMicro(),
-	}, nil
+		"kind": s.Kind, "command": s.Command, "stdin": s.Stdin, "env": object(s.Env), "headers": object(s.Headers),
+		"dir": s.Dir, "user": s.User, "tag": s.Tag,
+		"missed": s.Missed, "missed_window": FormatDuration(s.MissedWindow), "overlap": s.Overlap, "first_run": s.FirstRun,
+		"max_attempts": s.MaxAttempts, "retry_delay": FormatDuration(s.RetryDelay),
+		"retry_max_delay": FormatDuration(s.RetryMaxDelay), "retry_past_next": past,
+		"timeout": FormatDuration(s.Timeout), "kill_grace": FormatDuration(s.KillGrace), "jitter": FormatDuration(s.Jitter),
+		"max_failures": s.MaxFailures, "keep_runs": s.KeepRuns, "keep_for": keep,
+		"on_success": s.OnSuccess, "on_failure": s.OnFailure,
+	}
+}
+
+// object is a map as the tables have it: JSON, in the order of the names.
+func object(m map[string]string) string {
+	if len(m) == 0 {
+		return "{}"
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return "{}" // strings can be encoded
+	}
+	return string(text)
 }
 
 func null(s string) any {
@@ -123,6 +214,14 @@ func null(s string) any {
 	return s
 }
 
+// micros is an instant as an argument, NULL for the zero time.
+func micros(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixMicro()
+}
+
 // Add stores a schedule made by hand. Its first slot is the first one after
 // the database's now. It returns ErrInvalid, or ErrExists.
 func Add(ctx context.Context, db *dialect.DB, s Schedule) error {
@@ -130,19 +229,69 @@ func Add(ctx context.Context, db *dialect.DB, s Schedule) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	now, err := clock(ctx, &db.Session)
-	if err != nil {
+	return changing(ctx, db, func(ctx context.Context, tx *dialect.Session) error {
+		now, err := clock(ctx, tx)
+		if err != nil {
+			return err
+		}
+		args, err := s.args(now)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, insert, args)
+		if tx.Dialect.Duplicate(err) {
+			return fmt.Errorf("%w: %s", ErrExists, s.Name)
+		}
+		return err
+	})
+}
+
+// Edit gives a schedule that was made by hand other settings: all those of s,
+// found by its name. If its times change, slots that have come and have not been
+// run are recorded as missed. It returns ErrInvalid, ErrNotFound, or ErrManaged.
+func Edit(ctx context.Context, db *dialect.DB, s Schedule) error {
+	s.Source, s.Key = "", ""
+	if err := s.check(); err != nil {
 		return err
 	}
-	args, err := s.args(now)
-	if err != nil {
+	return changing(ctx, db, func(ctx context.Context, tx *dialect.Session) error {
+		c, err := lock(ctx, tx, s.Name)
+		if err != nil {
+			return err
+		}
+		if c.Source != "" {
+			return fmt.Errorf("%w: %s comes from %s", ErrManaged, s.Name, c.Source)
+		}
+		s.State, s.Reason = c.State, c.Reason
+		_, err = change(ctx, tx, s, &c.Schedule, c.now)
 		return err
+	})
+}
+
+// changing runs f in a transaction, and wakes the daemons afterwards.
+func changing(ctx context.Context, db *dialect.DB, f func(context.Context, *dialect.Session) error) error {
+	return db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		if err := f(ctx, tx); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, announce, dialect.Args{"channel": channel(db)})
+		return err
+	})
+}
+
+// channel is where the daemons of a set of tables listen.
+func channel(db *dialect.DB) string { return "dbcron_scheduler_" + db.Prefix() }
+
+// lock locks a schedule, and waits for it. It returns ErrNotFound.
+func lock(ctx context.Context, tx *dialect.Session, name string) (candidate, error) {
+	found, err := dialect.Select(ctx, tx, lockOne, dialect.Args{"name": name}, scanCandidate)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
-	_, err = db.Exec(ctx, insert, args)
-	if db.Dialect.Duplicate(err) {
-		return fmt.Errorf("%w: %s", ErrExists, s.Name)
+	if err != nil {
+		return candidate{}, err
 	}
-	return err
+	return found[0], nil
 }
 
 // Delete removes a schedule. Its runs stay in the history. It returns
@@ -183,18 +332,41 @@ func clock(ctx context.Context, s *dialect.Session) (time.Time, error) {
 }
 
 func scanSchedule(rows *sql.Rows) (s Schedule, err error) {
-	var env string
-	var due int64
-	err = rows.Scan(&s.ID, &s.Name, &s.Source, &s.Key, &s.Spec, &s.Zone, &s.DST, &s.Command, &s.Stdin, &env,
-		&s.State, &s.Reason, &due)
+	bad, err := s.scan(rows)
+	if bad != nil {
+		s.Reason = bad.Error() // a row that a person got wrong must not hide the others
+	}
+	return s, err
+}
+
+// scan reads columns, and then more of the row. What the columns hold that is
+// not what it should be, bad says: somebody has written it by hand.
+func (s *Schedule) scan(rows *sql.Rows, more ...any) (bad, err error) {
+	var env, headers, keepFor, retryPastNext string
+	var starts, ends, due int64
+	texts := make([]string, 6)
+	err = rows.Scan(append([]any{
+		&s.ID, &s.Name, &s.Source, &s.Key, &s.Spec, &s.Zone, &s.DST, &s.Kind, &s.Command, &s.Stdin, &env, &headers,
+		&s.Dir, &s.User, &s.Tag, &s.Missed, &texts[0], &s.Overlap, &s.FirstRun, &s.MaxAttempts, &texts[1], &texts[2],
+		&retryPastNext, &texts[3], &texts[4], &texts[5], &starts, &ends, &s.MaxFailures, &s.KeepRuns, &keepFor,
+		&s.OnSuccess, &s.OnFailure, &s.State, &s.Reason, &due, &s.Failures,
+	}, more...)...)
 	if err != nil {
-		return s, err
+		return nil, err
 	}
-	s.Due = instantOf(due)
-	if s.Env, err = parseEnv(env); err != nil {
-		s.Reason = err.Error() // a row that a person got wrong must not hide the others
+	s.Starts, s.Ends, s.Due = instantOf(starts), instantOf(ends), instantOf(due)
+	s.RetryPastNext = retryPastNext == "yes"
+	if keepFor == "forever" {
+		s.KeepFor, keepFor = -1, ""
 	}
-	return s, nil
+	for i, to := range []*time.Duration{&s.MissedWindow, &s.RetryDelay, &s.RetryMaxDelay, &s.Timeout, &s.KillGrace, &s.Jitter} {
+		*to = durationOf(texts[i], &bad)
+	}
+	if keepFor != "" {
+		s.KeepFor = durationOf(keepFor, &bad)
+	}
+	s.Env, s.Headers = textsOf("env", env, &bad), textsOf("headers", headers, &bad)
+	return bad, nil
 }
 
 // instantOf reads µs since 1970, where 0 stands for no time.
@@ -205,9 +377,22 @@ func instantOf(us int64) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-func parseEnv(text string) (env map[string]string, err error) {
-	if err := json.Unmarshal([]byte(text), &env); err != nil {
-		return nil, fmt.Errorf("env is not a JSON object of strings: %w", err)
+// durationOf reads a duration of a column, and says if it is none.
+func durationOf(text string, bad *error) time.Duration {
+	d, err := ParseDuration(text)
+	if err != nil {
+		*bad = err
 	}
-	return env, nil
+	return d
+}
+
+// textsOf reads a JSON object of strings, and says if it is none.
+func textsOf(column, text string, bad *error) (m map[string]string) {
+	if text == "{}" {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(text), &m); err != nil {
+		*bad = fmt.Errorf("%s is not a JSON object of strings: %w", column, err)
+	}
+	return m
 }

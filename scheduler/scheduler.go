@@ -15,19 +15,22 @@
 // is run at least once, and not twice at a time while hosts and guardians are
 // scheduled.
 //
-// Of slots that passed while no daemon ran, the newest is run, and the others
-// are recorded as missed. A slot that comes while the run before is still under
-// way is recorded as skipped.
+// What becomes of slots that passed while no daemon ran, and of those that come
+// while the run before is under way, a schedule's Policy says. By default the
+// newest of the former is run, and the latter are skipped; in any case the table
+// run says of each slot what has become of it.
+//
+// What is run is a command, an HTTP request, an SQL statement, or a function of
+// this program: see Schedule and Scheduler.Handle.
 package scheduler
 
 import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"errors"
 	"log/slog"
-	"math"
+	mathrand "math/rand/v2"
 	"strings"
 	"sync"
 	"time"
@@ -44,10 +47,18 @@ type Options struct {
 	// random part is added. Default: "scheduler". At most 100 characters.
 	Node string
 
-	Lease       time.Duration // how long a dead daemon's run stays its own; default: 30s, at least 3s
-	Poll        time.Duration // the longest that a change of the tables may go unseen; default: 1s
-	MaxRuns     int           // that this daemon executes at a time; default: 64
-	MaxAttempts int           // at a slot whose daemon died; default: 3
+	Lease      time.Duration // how long a dead daemon's run stays its own; default: 30s, at least 3s
+	Poll       time.Duration // the longest that a change of the tables may go unseen; default: 1s
+	MaxRuns    int           // that this daemon executes at a time; default: 64
+	MaxCrashes int           // attempts at a slot that may be lost; default: 3
+
+	// Tags of the schedules that this daemon runs. Default: default.
+	Tags []string
+
+	// FunctionsOnly leaves everything to other daemons but the functions that
+	// this one handles: a program's own scheduler need not run whatever somebody
+	// writes into the table.
+	FunctionsOnly bool
 
 	Grace     time.Duration // that running commands get when ctx ends; default: 30s, negative: none
 	KillGrace time.Duration // from SIGTERM to SIGKILL; default: 5s
@@ -64,12 +75,20 @@ type Scheduler struct {
 	opt   Options
 	owner string // the node's name, and a random part
 
-	mu      sync.Mutex
-	running map[int64]*execution // by the run's id; until its outcome is recorded
-	aborted chan struct{}
-	freed   chan struct{} // a place among MaxRuns came free
-	runs    sync.WaitGroup
-	abort   sync.Once
+	mu       sync.Mutex
+	running  map[int64]*execution // by the run's id; until its outcome is recorded
+	handlers map[string]Func
+	since    int64     // the µs from which on looks begin: see floor
+	sinceAt  time.Time // when all was last looked through
+	askedAt  time.Time // when it was last asked which runs are to end
+
+	finisher finisher
+	surplus  chan trimming
+	chance   func() float64 // from 0 to 1
+	aborted  chan struct{}
+	bell     chan struct{} // there may be something to do
+	runs     sync.WaitGroup
+	abort    sync.Once
 }
 
 // batch is how many rows one statement claims or renews at the most.
@@ -88,7 +107,10 @@ func (o Options) filled() (Options, error) {
 	o.Lease = cmp.Or(o.Lease, 30*time.Second)
 	o.Poll = cmp.Or(o.Poll, time.Second)
 	o.MaxRuns = cmp.Or(o.MaxRuns, 64)
-	o.MaxAttempts = cmp.Or(o.MaxAttempts, 3)
+	o.MaxCrashes = cmp.Or(o.MaxCrashes, 3)
+	if len(o.Tags) == 0 {
+		o.Tags = []string{"default"}
+	}
 	o.Grace = cmp.Or(o.Grace, 30*time.Second)
 	o.KillGrace = cmp.Or(o.KillGrace, 5*time.Second)
 	o.Dir = cmp.Or(o.Dir, "/")
@@ -107,14 +129,17 @@ func (o Options) filled() (Options, error) {
 		return o, errors.New("a lease shorter than 3s could not be renewed in time")
 	case o.Poll < 10*time.Millisecond:
 		return o, errors.New("polling more often than every 10ms would only load the database")
-	case o.MaxRuns < 1 || o.MaxAttempts < 1:
+	case o.MaxRuns < 1 || o.MaxCrashes < 1:
 		return o, errors.New("there must be at least one run at a time, and one attempt")
+	}
+	for _, tag := range o.Tags {
+		s := Schedule{Tag: tag}.filled()
+		if err := s.tagProblem(); err != nil {
+			return o, err
+		}
 	}
 	return o, nil
 }
-
-// soon is when to look again for what somebody else holds locked.
-const soon = 20 * time.Millisecond
 
 // New returns a Scheduler. It does not touch the database.
 func New(db *dialect.DB, opt Options) (*Scheduler, error) {
@@ -123,8 +148,10 @@ func New(db *dialect.DB, opt Options) (*Scheduler, error) {
 		return nil, err
 	}
 	return &Scheduler{
-		db: db, opt: opt, owner: opt.Node + ":" + strings.ToLower(rand.Text()[:8]), running: map[int64]*execution{},
-		aborted: make(chan struct{}), freed: make(chan struct{}, 1),
+		db: db, opt: opt, owner: opt.Node + ":" + strings.ToLower(rand.Text()[:8]),
+		running: map[int64]*execution{}, handlers: map[string]Func{},
+		surplus: make(chan trimming, 100), chance: mathrand.Float64,
+		aborted: make(chan struct{}), bell: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -133,21 +160,30 @@ func New(db *dialect.DB, opt Options) (*Scheduler, error) {
 // back to the other daemons, and returns nil. It returns an error only if the
 // tables are not those that this program needs. A database that cannot be
 // reached is waited for.
-func (s *Scheduler) Run(ctx context.Context) error {
+func (s *Scheduler) Run(ctx context.Context) error { return s.run(ctx, s.poll) }
+
+// RunOnce executes what is due, and what follows from that at once, and returns
+// when all of it has ended: for host cron and timers. What is due later, such as
+// a retry, is left to the next call. When ctx ends it stops as Run does.
+func (s *Scheduler) RunOnce(ctx context.Context) error { return s.run(ctx, s.pollOnce) }
+
+func (s *Scheduler) run(ctx context.Context, poll func(ctx, working context.Context)) error {
 	if err := s.check(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
 	// What has begun is finished and recorded after ctx has ended.
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
-	var keeper sync.WaitGroup
-	keeper.Go(func() { s.keep(working) })
-	s.poll(ctx, working)
+	var helpers sync.WaitGroup
+	for _, help := range []func(context.Context){s.keep, s.show, s.upkeep, s.listen} {
+		helpers.Go(func() { help(working) })
+	}
+	poll(ctx, working)
 	if n := s.busy(); n > 0 {
 		s.opt.Logger.Info("stopping", "running", n, "grace", max(0, s.opt.Grace))
 	}
 	s.drain(stop)
 	stop()
-	keeper.Wait()
+	helpers.Wait()
 	return nil
 }
 
@@ -174,81 +210,6 @@ func (s *Scheduler) Owner() string { return s.owner }
 // Abort ends all running commands at once and hands their runs back. Run, whose
 // ctx should have ended, then returns soon.
 func (s *Scheduler) Abort() { s.abort.Do(func() { close(s.aborted) }) }
-
-// poll claims and starts what is due until ctx ends.
-func (s *Scheduler) poll(ctx, working context.Context) {
-	trouble := trouble{log: s.opt.Logger, what: "looking for what is due"}
-	for ctx.Err() == nil {
-		wait, err := s.step(ctx, working)
-		if ctx.Err() != nil {
-			return
-		}
-		wait = trouble.wait(err, wait)
-		select {
-		case <-ctx.Done():
-		case <-s.freed:
-		case <-time.After(wait):
-		}
-	}
-}
-
-// step does what there is to do now, and tells how long there is nothing to do.
-func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
-	room := min(batch, s.opt.MaxRuns-s.busy())
-	if room <= 0 {
-		return s.opt.Poll, nil // or until a run ends
-	}
-	var now, unplanned int64
-	var schedules, runs sql.NullInt64
-	if err := s.db.Get(ctx, probe, nil, &now, &schedules, &runs, &unplanned); err != nil {
-		return 0, err
-	}
-	done := 0
-	if unplanned > 0 {
-		n, err := s.plan(ctx)
-		if err != nil {
-			return 0, err
-		}
-		done = n // none, if somebody holds the rows
-	}
-	for _, due := range []struct {
-		at   sql.NullInt64
-		take func(context.Context, int) ([]run, int, error)
-	}{{runs, s.takeOver}, {schedules, s.claim}} {
-		if !due.at.Valid || due.at.Int64 > now || room <= 0 {
-			continue
-		}
-		claimed, n, err := due.take(ctx, room)
-		s.start(working, claimed)
-		if err != nil {
-			return 0, err
-		}
-		room, done = room-len(claimed), done+n
-	}
-	if done > 0 {
-		return 0, nil
-	}
-	wait := s.until(now, schedules, runs)
-	if unplanned > 0 {
-		wait = min(wait, soon)
-	}
-	return wait, nil
-}
-
-// until tells how long to sleep. What is due already is in the hands of another
-// daemon, or will be free in a moment.
-func (s *Scheduler) until(now int64, times ...sql.NullInt64) time.Duration {
-	next := int64(math.MaxInt64)
-	for _, t := range times {
-		if t.Valid {
-			next = min(next, t.Int64)
-		}
-	}
-	if next <= now {
-		return soon
-	}
-	return min(s.opt.Poll, time.Duration(min(next-now, s.opt.Poll.Microseconds())+500)*time.Microsecond)
-}
 
 func (s *Scheduler) busy() int {
 	s.mu.Lock()

@@ -93,7 +93,7 @@ func TestNewRefuses(t *testing.T) {
 		"a short lease":          {Lease: time.Second},
 		"a negative lease":       {Lease: -time.Minute},
 		"a negative room":        {MaxRuns: -1},
-		"negative attempts":      {MaxAttempts: -1},
+		"negative attempts":      {MaxCrashes: -1},
 		"a poll without a pause": {Poll: time.Microsecond},
 	} {
 		if s, err := New(nil, opt); err == nil {

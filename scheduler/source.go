@@ -1,10 +1,10 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,20 +18,27 @@ type Changes struct {
 	Unchanged               int
 }
 
+// ImportOptions adjusts an Import.
+type ImportOptions struct {
+	Keep   bool // leave schedules of the source alone that are not given any more
+	DryRun bool // only tell what would change
+}
+
 // Import makes the schedules of a source, such as a file, those that are given,
 // and leaves all others alone. A schedule is recognized by its Key in the
 // source: one that is there already is changed where it differs, and keeps its
 // next slot unless its times changed; one that is not given any more is
 // removed, and its runs stay in the history. One that has another name now is
-// removed and added. All of it happens, or nothing.
+// removed and added. All of it happens, or nothing. A schedule that is given as
+// paused is paused, and one that is not is left as it is.
 //
 // Two processes may import the same source at once.
-func Import(ctx context.Context, db *dialect.DB, source string, given []Schedule) (Changes, error) {
+func Import(ctx context.Context, db *dialect.DB, source string, given []Schedule, opt ImportOptions) (Changes, error) {
 	if err := CheckImport(source, given); err != nil {
 		return Changes{}, err
 	}
 	for try := 1; ; try++ {
-		changes, err := importOnce(ctx, db, source, given)
+		changes, err := importOnce(ctx, db, source, given, opt)
 		// A duplicate may be another process's import of the same source, which
 		// the next look will show as done. What stays one has a name that is taken.
 		if again := db.Dialect.Duplicate(err) || errors.Is(err, errMoved); !again || try == 10 {
@@ -50,9 +57,6 @@ func CheckImport(source string, given []Schedule) error {
 		s.Source = source
 		if err := s.check(); err != nil {
 			return err
-		}
-		if _, err := s.Slots(); err != nil {
-			return fmt.Errorf("%s: %w", s.Name, err)
 		}
 		if names[s.Name] || keys[s.Key] {
 			return fmt.Errorf("%w: %s is given twice", ErrInvalid, s.Name)
@@ -88,8 +92,11 @@ func nameTaken(ctx context.Context, db *dialect.DB, err error) error {
 	return fmt.Errorf("%w: %s, %s", ErrExists, taken.name, from)
 }
 
-func importOnce(ctx context.Context, db *dialect.DB, source string, given []Schedule) (c Changes, err error) {
-	err = db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+// errDry rolls a dry run back.
+var errDry = errors.New("only a dry run")
+
+func importOnce(ctx context.Context, db *dialect.DB, source string, given []Schedule, opt ImportOptions) (c Changes, err error) {
+	err = changing(ctx, db, func(ctx context.Context, tx *dialect.Session) error {
 		c = Changes{}
 		now, err := clock(ctx, tx)
 		if err != nil {
@@ -99,61 +106,105 @@ func importOnce(ctx context.Context, db *dialect.DB, source string, given []Sche
 		if err != nil {
 			return err
 		}
-		old, kept := map[string]*Schedule{}, map[[2]string]bool{}
-		for _, s := range given {
-			kept[[2]string{s.Key, s.Name}] = true
-		}
-		var gone []int64
-		for i, s := range stored {
-			if !kept[[2]string{s.Key, s.Name}] {
-				gone = append(gone, s.ID)
-				c.Removed = append(c.Removed, s.Name)
-				continue
-			}
-			old[s.Key] = &stored[i]
-		}
-		// Before anything is added: a name may pass from one key to another.
-		for part := range slices.Chunk(gone, 1000) {
-			if _, err := tx.Exec(ctx, removeOfSource, dialect.Args{"ids": part, "source": source}); err != nil {
-				return err
-			}
+		old, err := removeOld(ctx, tx, source, stored, given, opt, &c)
+		if err != nil {
+			return err
 		}
 		for _, s := range given {
 			s.Source = source
-			if err := importOne(ctx, db, tx, s, old[s.Key], now, &c); err != nil {
+			if err := importOne(ctx, tx, s, old[s.Key], now, &c); err != nil {
 				return err
 			}
 		}
+		if opt.DryRun {
+			return errDry
+		}
 		return nil
 	})
+	if errors.Is(err, errDry) {
+		err = nil
+	}
 	return c, err
 }
 
-func importOne(ctx context.Context, db *dialect.DB, tx *dialect.Session, s Schedule, old *Schedule, now time.Time, c *Changes) error {
+// removeOld removes what is not given any more, before anything is added: a name
+// may pass from one key to another. It returns the others, by their keys.
+func removeOld(ctx context.Context, tx *dialect.Session, source string, stored, given []Schedule, opt ImportOptions, c *Changes) (map[string]*Schedule, error) {
+	old, kept, keys := map[string]*Schedule{}, map[[2]string]bool{}, map[string]bool{}
+	for _, s := range given {
+		kept[[2]string{s.Key, s.Name}], keys[s.Key] = true, true
+	}
+	var gone []int64
+	for i, s := range stored {
+		switch {
+		case kept[[2]string{s.Key, s.Name}]:
+			old[s.Key] = &stored[i]
+		case keys[s.Key] || !opt.Keep:
+			gone = append(gone, s.ID)
+			c.Removed = append(c.Removed, s.Name)
+		}
+	}
+	for part := range slices.Chunk(gone, 1000) {
+		if _, err := tx.Exec(ctx, removeOfSource, dialect.Args{"ids": part, "source": source}); err != nil {
+			return nil, err
+		}
+	}
+	return old, nil
+}
+
+func importOne(ctx context.Context, tx *dialect.Session, s Schedule, old *Schedule, now time.Time, c *Changes) error {
+	if old != nil {
+		if s.State != "paused" && old.State != "failed" {
+			s.State, s.Reason = old.State, old.Reason
+		}
+		changed, err := change(ctx, tx, s, old, now)
+		if changed {
+			c.Changed = append(c.Changed, s.Name)
+		} else {
+			c.Unchanged++
+		}
+		return err
+	}
 	args, err := s.args(now)
 	if err != nil {
 		return err
 	}
-	if old == nil {
-		c.Added = append(c.Added, s.Name)
-		if _, err = tx.Exec(ctx, insert, args); db.Dialect.Duplicate(err) {
-			err = &takenError{s.Name, err}
-		}
-		return err
-	}
-	args["id"] = old.ID
-	sameTimes := args["spec"] == old.Spec && args["zone"] == old.Zone && args["dst"] == old.DST && old.State != "failed"
-	switch {
-	case !sameTimes:
-		c.Changed = append(c.Changed, s.Name)
-		err = replanOne(ctx, tx, args, old, now)
-	case s.Command != old.Command || s.Stdin != old.Stdin || !maps.Equal(s.Env, old.Env):
-		c.Changed = append(c.Changed, s.Name)
-		_, err = tx.Exec(ctx, update, args)
-	default:
-		c.Unchanged++
+	c.Added = append(c.Added, s.Name)
+	if _, err = tx.Exec(ctx, insert, args); tx.Dialect.Duplicate(err) {
+		err = &takenError{s.Name, err}
 	}
 	return err
+}
+
+// change gives a stored schedule the settings of another one, as far as they
+// differ, and tells whether they did.
+func change(ctx context.Context, tx *dialect.Session, s Schedule, old *Schedule, now time.Time) (changed bool, err error) {
+	if s.filled().FirstRun == "now" {
+		s.FirstRun = "next" // it is not new
+	}
+	args, err := s.args(now)
+	if err != nil {
+		return false, err
+	}
+	args["first_run"] = old.FirstRun
+	args["id"], args["source"] = old.ID, null(old.Source)
+	sameTimes := args["spec"] == old.Spec && args["zone"] == old.Zone && args["dst"] == old.DST &&
+		args["starts"] == micros(old.Starts) && args["ends"] == micros(old.Ends) && s.Jitter == old.Jitter &&
+		cmp.Or(s.State, "active") == old.State
+	if !sameTimes {
+		return true, replanOne(ctx, tx, args, old, now)
+	}
+	was := old.settings()
+	same := true
+	filled := s.filled()
+	for name, value := range filled.settings() {
+		same = same && (was[name] == value || name == "first_run")
+	}
+	if same {
+		return false, nil
+	}
+	_, err = tx.Exec(ctx, update, args)
+	return true, err
 }
 
 // replanOne gives a schedule other times. Slots that have come and have not been
@@ -168,11 +219,14 @@ func replanOne(ctx context.Context, tx *dialect.Session, args dialect.Args, old 
 		err = errMoved
 	}
 	plan, bad := old.Slots()
-	if err != nil || bad != nil || old.State != "active" || old.Due.IsZero() || old.Due.After(now) {
+	if err != nil || bad != nil || old.Due.IsZero() || old.Due.After(now) {
 		return err
 	}
-	to, missed := stretch(plan, old.Due, now)
-	return passOver(ctx, tx, old.Name, "missed", "the schedule's times were changed before it ran", old.Due, to, missed)
+	c := &candidate{Schedule: *old, lane: old.lane(), plan: plan, now: now}
+	if old.State != "active" {
+		return passOver(ctx, tx, c, "skipped", c.stretch(old.Due, c.lastMoment(), whyInactive))
+	}
+	return passOver(ctx, tx, c, "missed", c.stretch(old.Due, c.lastMoment(), "the schedule's times were changed before it ran"))
 }
 
 // String tells the changes in one line, for people.

@@ -4,110 +4,157 @@ import "github.com/dbcron/dbcron/dialect"
 
 // All SQL of this package.
 //
-// What makes two daemons safe at once: a claim and a takeover are each one
-// transaction that begins with a SELECT that locks its rows and passes over
-// rows that another transaction has locked (on SQLite the transaction holds
-// the one writer's lock from its start). What they write about a slot is under
-// the unique key (schedule, due_at, attempt) of run. All other writes name the
-// state that they found in their WHERE, and go by the number of rows changed.
+// What makes two daemons safe at once: a run begins only in a transaction that
+// has locked its schedule's row, and has looked since at the schedule's runs
+// that have not ended. Claims and takeovers pass over rows that another
+// transaction has locked, and wait for none; so do not deadlock with those that
+// conclude a run, which lock the schedule first (on SQLite a transaction holds
+// the one writer's lock from its start). That there is one run for each slot and
+// attempt is enforced by the unique key (schedule, due_at, attempt). All other
+// writes name the state that they found in their WHERE, and go by the number of
+// rows changed.
 var (
-	// probe tells how long there is nothing to do: three index probes, the
-	// same for any number of schedules. What is no instant has been written by
-	// hand; it counts as due, for the claim to deal with.
+	// probe tells for each lane when there is something to do: three index
+	// probes, the same for any number of schedules. They begin at :since, so that
+	// they need not walk over entries of rows that have moved on long ago.
 	probe = dialect.SQL("scheduler.probe", `
-		SELECT {us {now}},
-			(SELECT COALESCE({us next_exec}, 0) FROM {prefix}schedule WHERE state = 'active' AND next_exec IS NOT NULL ORDER BY next_exec LIMIT 1),
-			(SELECT COALESCE({us next_exec}, 0) FROM {prefix}run WHERE next_exec IS NOT NULL ORDER BY next_exec LIMIT 1),
-			(SELECT COUNT(*) FROM (SELECT id FROM {prefix}schedule WHERE state = 'active' AND next_exec IS NULL LIMIT 1) AS unplanned)`)
+		{union rows: SELECT :lane, {us {now}},
+			(SELECT {us next_exec} FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec >= {time :since} ORDER BY next_exec LIMIT 1),
+			(SELECT {us next_exec} FROM {prefix}run WHERE lane = :lane AND next_exec >= {time :since} ORDER BY next_exec LIMIT 1),
+			(SELECT COUNT(*) FROM (SELECT id FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec IS NULL LIMIT 1) AS unplanned)}`)
 
-	// due locks the schedules whose slot has come, oldest first.
+	// due locks the schedules of a lane whose slot has come, oldest first.
 	due = dialect.SQL("scheduler.due", `
-		SELECT id, name, spec, time_zone, dst, command, stdin, env, COALESCE({us due_at}, {us next_exec}, 0), {us {now}}
-		FROM {prefix}schedule
-		WHERE state = 'active' AND next_exec <= {now}
+		SELECT `+lockedColumns+` FROM {prefix}schedule
+		WHERE state = 'active' AND lane = :lane AND next_exec >= {time :since} AND next_exec <= {now}
 		ORDER BY next_exec LIMIT :limit {skip_locked}`)
 
-	// unplanned locks rows that were inserted by hand and have no slot yet.
+	// unplanned locks rows that have no slot yet: inserted or resumed by hand.
 	unplanned = dialect.SQL("scheduler.unplanned", `
-		SELECT id, name, spec, time_zone, dst, command, stdin, env, {us {now}}, {us {now}}
-		FROM {prefix}schedule
-		WHERE state = 'active' AND next_exec IS NULL
+		SELECT `+lockedColumns+` FROM {prefix}schedule
+		WHERE state = 'active' AND lane = :lane AND next_exec IS NULL
 		LIMIT :limit {skip_locked}`)
 
-	// move gives locked schedules their next slot.
+	// lockNamed locks schedules whose runs are to begin, those that it gets.
+	lockNamed = dialect.SQL("scheduler.lock-named", `
+		SELECT `+lockedColumns+` FROM {prefix}schedule WHERE name IN (:names) {skip_locked}`)
+
+	// lockOne locks a schedule, and waits for it.
+	lockOne = dialect.SQL("scheduler.lock-one", `
+		SELECT `+lockedColumns+` FROM {prefix}schedule WHERE name = :name {locked}`)
+
+	// existing tells which schedules there are, locked or not.
+	existing = dialect.SQL("scheduler.existing", `SELECT name FROM {prefix}schedule WHERE name IN (:names)`)
+
+	// move gives locked schedules their next slot, and counts what begins.
 	move = dialect.PerDialect("scheduler.move", func(d *dialect.Dialect) string {
 		return d.UpdateFrom("{prefix}schedule", []string{"id"},
-			`due_at = picked.new_due, next_exec = picked.new_due, update_time = {now}`,
-			`{union rows: SELECT {int :id} AS id, {time :due} AS new_due}`)
+			`due_at = picked.new_due, next_exec = picked.new_next, fence = fence + picked.begun, update_time = {now}`, "",
+			`SELECT id, {time due} AS new_due, {time next} AS new_next, begun FROM {records rows: id int, due int, next int, begun int}`)
 	})
 
-	// disable takes a locked schedule that cannot be planned out of the race.
+	// disable takes a locked schedule out of the race, for good or until somebody
+	// resumes it.
 	disable = dialect.SQL("scheduler.disable", `
-		UPDATE {prefix}schedule SET state = 'failed', reason = :reason, next_exec = NULL, update_time = {now}
+		UPDATE {prefix}schedule
+		SET state = :state, reason = :reason, next_exec = NULL, fence = fence + :begun, update_time = {now}
 		WHERE id = :id AND state = 'active'`)
 
-	// active tells which of the schedules still have a run under way. The
-	// schedules are locked, so no run of theirs can begin meanwhile; one that
-	// ends meanwhile is taken to be under way, and its successor is skipped.
-	//
-	// Few runs are under way, and the index by next_exec has only them. COALESCE
-	// keeps engines from the index by schedule, which has the whole history. Of a
-	// range with two ends PostgreSQL expects few rows, even without statistics;
-	// of IS NOT NULL it would expect all, and read the table.
-	active = dialect.SQL("scheduler.active", `
-		SELECT schedule FROM {prefix}run
-		WHERE next_exec > {time 0} AND next_exec < {time 253402300799000000} AND COALESCE(schedule, '') IN (:names)`)
+	// failed counts slots that failed in a row.
+	failed = dialect.SQL("scheduler.failed", `
+		UPDATE {prefix}schedule SET failures = :failures, update_time = {now} WHERE id = :id`)
+
+	// open lists the runs of schedules that have not ended. The schedules are
+	// locked, so none of them can begin meanwhile. What ends meanwhile is taken
+	// to be under way.
+	open = dialect.SQL("scheduler.open", `
+		SELECT id, schedule, {us due_at}, attempt, state, failures FROM {prefix}run
+		WHERE schedule IN (:names) AND `+unended+` ORDER BY due_at, attempt`)
 
 	// begin writes the runs of a claim. One whose slot and attempt exist
 	// already is left as it is: the key decides, not the claim.
-	begin = dialect.SQL("scheduler.begin", `
-		INSERT INTO {prefix}run (schedule, due_at, attempt, state, exec_by, claim, next_exec, started_at)
-		VALUES {values rows: (:schedule, {time :due}, :attempt, 'running', :owner, :claim, {now + :lease}, {now})}
+	begin = dialect.PerDialect("scheduler.begin", func(d *dialect.Dialect) string {
+		text := `
+		INSERT INTO {prefix}run (schedule, lane, due_at, attempt, cause, state, failures, crashes, fence, exec_by, claim, next_exec, started_at)
+		SELECT name, path, {time due}, nth, why, 'running', failed, crashed, number, :owner, :claim, {now + :lease}, {now}
+		FROM ` + pending + `
+		WHERE nth > 0 {ignore_duplicate attempt}`
+		if d.Returning != nil {
+			text += " RETURNING " + begunColumns
+		}
+		return text
+	})
+
+	// resume begins runs that waited. Their rows are locked.
+	resume = dialect.PerDialect("scheduler.resume", func(d *dialect.Dialect) string {
+		return d.UpdateFrom("{prefix}run", []string{"id"},
+			`state = 'running', fence = picked.new_fence, exec_by = :owner, claim = :claim, next_exec = {now + :lease}, started_at = {now}`,
+			`state = 'waiting'`, `SELECT id, fence AS new_fence FROM {records rows: id int, fence int}`)
+	})
+
+	// count gives locked schedules their new fences.
+	count = dialect.PerDialect("scheduler.count", func(d *dialect.Dialect) string {
+		return d.UpdateFrom("{prefix}schedule", []string{"id"}, `fence = picked.new_fence`, "",
+			`SELECT id, fence AS new_fence FROM {records rows: id int, fence int}`)
+	})
+
+	// begun tells which runs a claim has begun, by its token, which is fresh.
+	begun = dialect.SQL("scheduler.begun", `
+		SELECT `+begunColumns+` FROM {prefix}run
+		WHERE claim = :claim AND schedule IN (:names) AND `+unended)
+
+	// wait writes runs for later: for their time, or the end of the run before.
+	// It needs no lock: what waits is looked at again before it begins.
+	wait = dialect.SQL("scheduler.wait", `
+		INSERT INTO {prefix}run (schedule, lane, due_at, attempt, cause, state, failures, crashes, next_exec)
+		SELECT name, path, {time due}, nth, why, 'waiting', failed, crashed, {now + after_us}
+		FROM `+pending+`
+		WHERE nth > 0 {ignore_duplicate attempt}`)
+
+	// chain writes a run of the schedule that another one starts.
+	chain = dialect.SQL("scheduler.chain", `
+		INSERT INTO {prefix}run (schedule, lane, due_at, attempt, cause, state, next_exec)
+		SELECT name, lane, {time :due}, 1, 'chain', 'waiting', {now} FROM {prefix}schedule WHERE name = :name
 		{ignore_duplicate attempt}`)
 
-	// begun tells which runs a claim has written, by its token.
-	begun = dialect.SQL("scheduler.begun", `
-		SELECT id, schedule, {us due_at}, attempt FROM {prefix}run WHERE claim = :claim`)
+	// postpone lets runs wait on that cannot begin yet.
+	postpone = dialect.SQL("scheduler.postpone", `
+		UPDATE {prefix}run SET next_exec = {now + :after} WHERE id IN (:ids) AND state = 'waiting'`)
+
+	// release lets a run begin whose turn has come, if it waited for that.
+	release = dialect.SQL("scheduler.release", `
+		UPDATE {prefix}run SET next_exec = {now} WHERE id = :id AND state = 'waiting' AND failures = 0 AND next_exec > {now}`)
 
 	// newest finds the stretch of slots that a further slot may belong to. The
 	// schedule is locked, so nobody else lengthens it.
 	newest = dialect.SQL("scheduler.newest", `
-		SELECT id, state, error FROM {prefix}run
+		SELECT id, state, error, COALESCE({us due_to}, 0) FROM {prefix}run
 		WHERE schedule = :schedule AND due_at < {time :from}
 		ORDER BY due_at DESC, attempt DESC LIMIT 1`)
 
 	lengthen = dialect.SQL("scheduler.lengthen", `
-		UPDATE {prefix}run SET due_to = {time :to}, slots = slots + :slots, finished_at = {now}
+		UPDATE {prefix}run SET due_to = {time :to}, slots = slots + :slots, finished_at = {now}, `+purgeAt+`
 		WHERE id = :id AND state = :state`)
 
 	// pass writes slots that do not run, and why.
 	pass = dialect.SQL("scheduler.pass", `
-		INSERT INTO {prefix}run (schedule, due_at, attempt, state, due_to, slots, finished_at, error)
-		VALUES (:schedule, {time :from}, 1, :state, {time :to}, :slots, {now}, :error)
+		INSERT INTO {prefix}run (schedule, lane, due_at, attempt, state, due_to, slots, finished_at, error, purge_at)
+		VALUES (:schedule, :lane, {time :from}, 1, :state, {time :to}, :slots, {now}, :error, CASE WHEN {int :keep} < 0 THEN NULL ELSE {now + :keep} END)
 		{ignore_duplicate attempt}`)
 
-	// expired locks the runs whose lease has ended.
+	// expired locks the runs of a lane whose lease has ended or whose time to
+	// begin has come.
 	expired = dialect.SQL("scheduler.expired", `
-		SELECT id, schedule, {us due_at}, attempt, state FROM {prefix}run
-		WHERE next_exec <= {now}
+		SELECT id, schedule, {us due_at}, attempt, cause, state, failures, crashes, COALESCE(cancel, '') FROM {prefix}run
+		WHERE lane = :lane AND next_exec >= {time :since} AND next_exec <= {now}
 		ORDER BY next_exec LIMIT :limit {skip_locked}`)
 
-	// deaths counts the attempts at a slot whose daemon died. The slot's last run
-	// is locked, so no attempt can be added meanwhile.
-	deaths = dialect.SQL("scheduler.deaths", `
-		SELECT COUNT(*) FROM {prefix}run WHERE schedule = :schedule AND due_at = {time :due} AND state = 'lost'`)
-
-	// byName reads what is to be run for schedules that need not be due.
-	byName = dialect.SQL("scheduler.by-name", `
-		SELECT id, name, spec, time_zone, dst, command, stdin, env, {us {now}}, {us {now}}
-		FROM {prefix}schedule WHERE state = 'active' AND name IN (:names)`)
-
-	// lose ends a locked run whose daemon no longer answers for it.
+	// lose ends locked runs that nobody will finish any more.
 	lose = dialect.SQL("scheduler.lose", `
 		UPDATE {prefix}run
-		SET state = :state, finished_at = {now}, next_exec = NULL, claim = NULL,
-			error = CASE WHEN error = '' THEN :error ELSE error END
-		WHERE id IN (:ids) AND state IN ('running', 'retry')`)
+		SET state = :state, finished_at = {now}, next_exec = NULL, claim = NULL, `+purgeAt+`,
+			error = CASE WHEN error = '' THEN :error WHEN :more = 1 THEN CONCAT(error, '; ', COALESCE(:error, '')) ELSE error END
+		WHERE id IN (:ids) AND state IN ('waiting', 'running', 'retry')`)
 
 	// renew holds on to runs. One whose lease has ended is not taken back,
 	// even if nobody has claimed it yet. The counter makes every renewal a
@@ -116,13 +163,17 @@ var (
 		UPDATE {prefix}run SET next_exec = {now + :lease}, renewals = renewals + 1
 		WHERE id IN (:ids) AND exec_by = :owner AND state = 'running' AND next_exec > {now}`)
 
-	// finish writes a run's outcome, unless it was lost meanwhile: then the
+	// finish writes outcomes, but not of runs that were lost meanwhile: their
 	// state is no longer running, and the token is gone.
-	finish = dialect.SQL("scheduler.finish", `
-		UPDATE {prefix}run
-		SET state = :state, finished_at = {now}, exit_code = :exit_code, error = :error, output = :output,
-			next_exec = NULL, claim = NULL
-		WHERE id = :id AND claim = :claim AND state = 'running'`)
+	finish = dialect.PerDialect("scheduler.finish", func(d *dialect.Dialect) string {
+		return d.UpdateFrom("{prefix}run", []string{"id"}, `
+			state = picked.outcome, finished_at = {now}, exit_code = picked.code, error = picked.why, output = picked.said,
+			next_exec = NULL, claim = NULL, cancel = NULL,
+			purge_at = CASE WHEN picked.keep < 0 THEN NULL ELSE {now + picked.keep} END`,
+			`claim = picked.token AND state = 'running'`, `
+			SELECT id, claim AS token, outcome, exit_status AS code, why, said, keep
+			FROM {records rows: id int, claim text, outcome text, exit_status int, why text, said text, keep int}`)
+	})
 
 	// handBack ends the lease of a run that this daemon will not finish, so
 	// that the next poll of any daemon takes it over: as one that was handed
@@ -134,44 +185,83 @@ var (
 	// forget is handBack for a claim whose commit may or may not have happened.
 	forget = dialect.SQL("scheduler.forget", `
 		UPDATE {prefix}run SET state = 'retry', next_exec = {now}, error = 'the answer to the claim was lost'
-		WHERE claim = :claim AND state = 'running'`)
+		WHERE claim = :claim AND schedule IN (:names) AND state = 'running' AND `+unended)
+
+	// publish shows the output of a run that goes on.
+	publish = dialect.SQL("scheduler.publish", `
+		UPDATE {prefix}run SET output = :output WHERE id = :id AND claim = :claim AND state = 'running'`)
+
+	// unwanted tells which runs somebody wants to end.
+	unwanted = dialect.SQL("scheduler.unwanted", `
+		SELECT id, cancel FROM {prefix}run WHERE id IN (:ids) AND cancel IS NOT NULL`)
+
+	// dismiss asks the daemons of running runs to end them.
+	dismiss = dialect.SQL("scheduler.dismiss", `
+		UPDATE {prefix}run SET cancel = :why WHERE id IN (:ids) AND state IN ('running', 'retry')`)
+
+	// outdated locks runs whose time in the history is over; surplus those of a
+	// schedule that are more than it keeps.
+	outdated = dialect.SQL("scheduler.outdated", `
+		SELECT id FROM {prefix}run WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit {skip_locked}`)
+
+	surplus = dialect.SQL("scheduler.surplus", `
+		SELECT id FROM {prefix}run
+		WHERE schedule = :schedule AND next_exec IS NULL AND due_at <= (
+			SELECT due_at FROM {prefix}run WHERE schedule = :schedule ORDER BY due_at DESC LIMIT 1 OFFSET :keep)
+		ORDER BY due_at LIMIT :limit {skip_locked}`)
+
+	purge = dialect.SQL("scheduler.purge", `DELETE FROM {prefix}run WHERE id IN (:ids) AND next_exec IS NULL`)
+
+	// announce wakes the daemons, once the transaction is committed.
+	announce = dialect.PerDialect("scheduler.announce", func(d *dialect.Dialect) string {
+		if d.Notify == nil {
+			return "SELECT 1"
+		}
+		return "SELECT " + d.Notify("CAST(:channel AS TEXT)", "''")
+	})
 
 	// readClock reads the clock, to plan from.
 	readClock = dialect.SQL("scheduler.instant", `SELECT {us {now}}`)
 
 	insert = dialect.SQL("scheduler.insert", `
-		INSERT INTO {prefix}schedule (name, source, source_key, spec, time_zone, dst, command, stdin, env,
-			due_at, next_exec, insert_time, update_time)
-		VALUES (:name, :source, :key, :spec, :zone, :dst, :command, :stdin, :env,
-			{time :due}, {time :due}, {now}, {now})`)
+		INSERT INTO {prefix}schedule (name, source, source_key, spec, time_zone, dst, kind, command, stdin, env, headers, dir, run_as, tag,
+			missed, missed_window, overlap, first_run, max_attempts, retry_delay, retry_max_delay, retry_past_next,
+			timeout, kill_grace, jitter, starts_at, ends_at, max_failures, keep_runs, keep_for, on_success, on_failure,
+			state, reason, due_at, next_exec, insert_time, update_time)
+		VALUES (:name, :source, :key, :spec, :zone, :dst, :kind, :command, :stdin, :env, :headers, :dir, :user, :tag,
+			:missed, :missed_window, :overlap, :first_run, :max_attempts, :retry_delay, :retry_max_delay, :retry_past_next,
+			:timeout, :kill_grace, :jitter, {time :starts}, {time :ends}, :max_failures, :keep_runs, :keep_for, :on_success, :on_failure,
+			:state, :reason, {time :due}, {time :next}, {now}, {now})`)
 
 	list = dialect.SQL("scheduler.list", `
-		SELECT id, name, COALESCE(source, ''), COALESCE(source_key, ''), spec, time_zone, dst, command, stdin, env,
-			state, reason, COALESCE({us due_at}, 0)
-		FROM {prefix}schedule WHERE name > :after ORDER BY name LIMIT :limit`)
+		SELECT `+columns+` FROM {prefix}schedule WHERE name > :after ORDER BY name LIMIT :limit`)
 
 	get = dialect.SQL("scheduler.get", `
-		SELECT id, name, COALESCE(source, ''), COALESCE(source_key, ''), spec, time_zone, dst, command, stdin, env,
-			state, reason, COALESCE({us due_at}, 0)
-		FROM {prefix}schedule WHERE name = :name`)
+		SELECT `+columns+` FROM {prefix}schedule WHERE name = :name`)
 
 	ofSource = dialect.SQL("scheduler.of-source", `
-		SELECT id, name, COALESCE(source, ''), COALESCE(source_key, ''), spec, time_zone, dst, command, stdin, env,
-			state, reason, COALESCE({us due_at}, 0)
-		FROM {prefix}schedule WHERE source = :source`)
+		SELECT `+columns+` FROM {prefix}schedule WHERE source = :source`)
 
-	// update and replan change a schedule of a source, and no other; replan only
-	// if no daemon has moved it to another slot since it was read.
+	// update and replan change a schedule that was read in the same transaction;
+	// replan only if no daemon has moved it to another slot since.
 	update = dialect.SQL("scheduler.update", `
-		UPDATE {prefix}schedule SET command = :command, stdin = :stdin, env = :env, update_time = {now}
-		WHERE id = :id AND source = :source`)
+		UPDATE {prefix}schedule SET `+settings+`, update_time = {now}
+		WHERE id = :id AND COALESCE(source, '') = COALESCE(:source, '')`)
 
 	replan = dialect.SQL("scheduler.replan", `
 		UPDATE {prefix}schedule
-		SET command = :command, stdin = :stdin, env = :env, spec = :spec, time_zone = :zone, dst = :dst,
-			due_at = {time :due}, next_exec = {time :due}, update_time = {now}, reason = '',
-			state = CASE WHEN state = 'failed' THEN 'active' ELSE state END
-		WHERE id = :id AND source = :source AND COALESCE({us due_at}, 0) = :seen`)
+		SET `+settings+`, spec = :spec, time_zone = :zone, dst = :dst, starts_at = {time :starts}, ends_at = {time :ends},
+			due_at = {time :due}, next_exec = {time :next}, update_time = {now}, state = :state, reason = :reason
+		WHERE id = :id AND COALESCE(source, '') = COALESCE(:source, '') AND COALESCE({us due_at}, 0) = :seen`)
+
+	// pause and unpause go by the state that they find.
+	pause = dialect.SQL("scheduler.pause", `
+		UPDATE {prefix}schedule SET state = 'paused', reason = :reason, next_exec = NULL, update_time = {now}
+		WHERE name = :name AND state = 'active'`)
+
+	unpause = dialect.SQL("scheduler.unpause", `
+		UPDATE {prefix}schedule SET state = 'active', reason = '', failures = 0, next_exec = NULL, update_time = {now}
+		WHERE name = :name AND state <> 'active'`)
 
 	removeOfSource = dialect.SQL("scheduler.remove-of-source", `
 		DELETE FROM {prefix}schedule WHERE id IN (:ids) AND source = :source`)
@@ -179,13 +269,52 @@ var (
 	remove = dialect.SQL("scheduler.remove", `DELETE FROM {prefix}schedule WHERE name = :name`)
 
 	history = dialect.SQL("scheduler.history", `
-		SELECT id, schedule, {us due_at}, attempt, state, COALESCE({us due_to}, 0), slots, exec_by,
-			COALESCE({us started_at}, 0), COALESCE({us finished_at}, 0), COALESCE(exit_code, -1), error, output
-		FROM {prefix}run WHERE schedule = :schedule
+		SELECT `+runColumns+` FROM {prefix}run WHERE schedule = :schedule
 		ORDER BY due_at DESC, attempt DESC LIMIT :limit`)
 
 	historyOfAll = dialect.SQL("scheduler.history-of-all", `
-		SELECT id, schedule, {us due_at}, attempt, state, COALESCE({us due_to}, 0), slots, exec_by,
-			COALESCE({us started_at}, 0), COALESCE({us finished_at}, 0), COALESCE(exit_code, -1), error, output
-		FROM {prefix}run ORDER BY id DESC LIMIT :limit`)
+		SELECT `+runColumns+` FROM {prefix}run ORDER BY id DESC LIMIT :limit`)
+
+	getRun = dialect.SQL("scheduler.get-run", `
+		SELECT `+runColumns+` FROM {prefix}run WHERE id = :id {locked}`)
+
+	// attemptsAt tells of slots from one to another what was tried last.
+	attemptsAt = dialect.SQL("scheduler.attempts-at", `
+		SELECT {us due_at}, attempt, state, next_exec IS NOT NULL FROM {prefix}run
+		WHERE schedule = :schedule AND due_at >= {time :from} AND due_at <= {time :to} ORDER BY due_at, attempt`)
+
+	runOf = dialect.SQL("scheduler.run-of", `
+		SELECT `+runColumns+` FROM {prefix}run WHERE schedule = :schedule AND due_at = {time :due} AND attempt = 1`)
 )
+
+// unended selects runs that have not ended: few, and in an index of their own. Of
+// a range with two ends PostgreSQL expects few rows even without statistics; of
+// IS NOT NULL it would expect all, and read the table.
+const unended = `next_exec > {time 0} AND next_exec < {time 253402300799000000}`
+
+// pending are the runs that are to be written. No column has a name that the
+// table of runs has, and the condition that follows it is always true: both for
+// the parsers of engines that would mix up what comes after.
+const pending = `{records rows: name text, path text, due int, nth int, why text, failed int, crashed int, number int, after_us int}`
+
+const begunColumns = `id, schedule, {us due_at}, attempt, cause, failures, crashes, fence`
+
+// purgeAt sets when a run that has ended leaves the history; :keep < 0 is never.
+const purgeAt = `purge_at = CASE WHEN {int :keep} < 0 THEN NULL ELSE {now + :keep} END`
+
+const settings = `kind = :kind, command = :command, stdin = :stdin, env = :env, headers = :headers, dir = :dir, run_as = :user, tag = :tag,
+			missed = :missed, missed_window = :missed_window, overlap = :overlap, first_run = :first_run,
+			max_attempts = :max_attempts, retry_delay = :retry_delay, retry_max_delay = :retry_max_delay, retry_past_next = :retry_past_next,
+			timeout = :timeout, kill_grace = :kill_grace, jitter = :jitter, max_failures = :max_failures,
+			keep_runs = :keep_runs, keep_for = :keep_for, on_success = :on_success, on_failure = :on_failure`
+
+const columns = `id, name, COALESCE(source, ''), COALESCE(source_key, ''), spec, time_zone, dst, kind, command, stdin, env, headers, dir, run_as, tag,
+			missed, missed_window, overlap, first_run, max_attempts, retry_delay, retry_max_delay, retry_past_next,
+			timeout, kill_grace, jitter, COALESCE({us starts_at}, 0), COALESCE({us ends_at}, 0), max_failures,
+			keep_runs, keep_for, on_success, on_failure, state, reason, COALESCE({us due_at}, 0), failures`
+
+// lockedColumns are those of a schedule that a daemon has locked.
+const lockedColumns = columns + `, COALESCE({us next_exec}, 0), fence, lane, {us {now}}`
+
+const runColumns = `id, schedule, {us due_at}, attempt, cause, state, COALESCE({us due_to}, 0), slots, exec_by, fence, COALESCE({us next_exec}, 0),
+			COALESCE({us started_at}, 0), COALESCE({us finished_at}, 0), COALESCE(exit_code, -1), error, output, COALESCE(cancel, '')`

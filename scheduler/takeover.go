@@ -2,101 +2,280 @@ package scheduler
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// takeOver ends up to limit runs whose lease has ended, and begins the next
-// attempt of each here. It returns the attempts to start, and how many runs it
-// has ended.
-func (s *Scheduler) takeOver(ctx context.Context, limit int) (runs []run, ended int, err error) {
-	token := rand.Text()
+// An expiredRun is a run whose lease has ended, or that has waited and whose
+// time has come.
+type expiredRun struct {
+	run
+	state  string
+	cancel string // why somebody wants it to end
+}
+
+func scanExpired(rows *sql.Rows) (r expiredRun, err error) {
+	var due int64
+	err = rows.Scan(&r.id, &r.schedule, &due, &r.attempt, &r.cause, &r.state, &r.failures, &r.crashes, &r.cancel)
+	r.due = instantOf(due)
+	return r, err
+}
+
+// takeOver deals with up to limit runs of a lane whose time has come: those
+// that waited begin here, and those whose lease has ended are ended, and their
+// next attempt begins here. It returns what to start, and how many runs it has
+// dealt with.
+func (s *Scheduler) takeOver(ctx context.Context, lane string, limit int) (runs []run, done int, err error) {
+	var b *claims
 	err = s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
-		runs, ended = nil, 0
-		lost, err := dialect.Select(ctx, tx, expired, dialect.Args{"limit": limit}, func(rows *sql.Rows) (r run, err error) {
-			var due int64
-			var state string
-			err = rows.Scan(&r.id, &r.schedule, &due, &r.attempt, &state)
-			r.due, r.handedBack = instantOf(due), state == "retry"
-			return r, err
-		})
-		if err != nil || len(lost) == 0 {
+		b = newClaims()
+		runs, done = nil, 0
+		args := dialect.Args{"lane": lane, "limit": limit, "since": s.floor()}
+		found, err := dialect.Select(ctx, tx, expired, args, scanExpired)
+		if err != nil || len(found) == 0 {
 			return err
 		}
-		ended = len(lost)
-		runs, err = s.takeOverLocked(ctx, tx, lost, token)
+		t := &takeover{s: s, tx: tx, b: b, postponed: map[time.Duration][]int64{}, ends: map[ending][]int64{}}
+		if err := t.lock(ctx, found); err != nil {
+			return err
+		}
+		for _, r := range found {
+			if t.held[r.schedule] {
+				continue // another transaction has the schedule: at the next look
+			}
+			done++
+			t.one(r)
+		}
+		runs, err = t.write(ctx)
 		return err
 	})
 	if err != nil {
-		s.forget(ctx, token)
+		s.forget(ctx, b)
 		return nil, 0, err
 	}
-	return runs, ended, nil
+	return runs, done, nil
 }
 
-func (s *Scheduler) takeOverLocked(ctx context.Context, tx *dialect.Session, lost []run, token string) ([]run, error) {
-	works, err := worksOf(ctx, tx, lost)
+// A takeover is one transaction of takeOver.
+type takeover struct {
+	s  *Scheduler
+	tx *dialect.Session
+	b  *claims
+
+	schedules map[string]*candidate // locked
+	held      map[string]bool       // locked by somebody else
+	open      map[string][]openRun
+
+	resumes   []run
+	postponed map[time.Duration][]int64
+	ends      map[ending][]int64
+	after     []aftermath
+}
+
+// An ending is how some runs end.
+type ending struct {
+	state, why string
+	keep       int64
+}
+
+// An aftermath is what the end of a run entails, once it is written.
+type aftermath struct {
+	c     *candidate
+	r     run
+	state string
+}
+
+// lock locks the schedules of runs as far as they are free, and reads what else
+// is open of them.
+func (t *takeover) lock(ctx context.Context, found []expiredRun) error {
+	names := make([]string, 0, len(found))
+	for _, r := range found {
+		if !slices.Contains(names, r.schedule) {
+			names = append(names, r.schedule)
+		}
+	}
+	slices.Sort(names)
+	locked, err := dialect.Select(ctx, t.tx, lockNamed, dialect.Args{"names": names}, scanCandidate)
 	if err != nil {
+		return err
+	}
+	t.schedules, t.held = map[string]*candidate{}, map[string]bool{}
+	for i := range locked {
+		_ = locked[i].load() // what is bad, one tells
+		t.schedules[locked[i].Name] = &locked[i]
+	}
+	if len(locked) < len(names) {
+		there, err := dialect.Select(ctx, t.tx, existing, dialect.Args{"names": names}, func(rows *sql.Rows) (name string, err error) {
+			return name, rows.Scan(&name)
+		})
+		if err != nil {
+			return err
+		}
+		for _, name := range there {
+			t.held[name] = t.schedules[name] == nil
+		}
+	}
+	t.open, err = openRuns(ctx, t.tx, locked)
+	return err
+}
+
+// end notes that a run ends.
+func (t *takeover) end(c *candidate, r expiredRun, state, why string) {
+	keep := defaultKeepFor.Microseconds()
+	if c != nil {
+		keep = keepOf(&c.Schedule)
+		t.open[c.Name] = slices.DeleteFunc(t.open[c.Name], func(o openRun) bool { return o.id == r.id })
+		t.after = append(t.after, aftermath{c, r.run, state})
+	}
+	e := ending{state, why, keep}
+	t.ends[e] = append(t.ends[e], r.id)
+}
+
+// one deals with one run.
+func (t *takeover) one(r expiredRun) {
+	c := t.schedules[r.schedule]
+	switch {
+	case c == nil && r.state == "waiting":
+		t.end(nil, r, "cancelled", "the schedule was removed before it began")
+	case c == nil:
+		t.end(nil, r, "lost", "its lease ran out; the schedule was removed, so it is not tried again")
+	case r.cancel != "":
+		t.end(c, r, "cancelled", r.cancel)
+	case c.bad != nil:
+		t.end(c, r, "failed", "the schedule cannot be run: "+reason(c.bad.Error()))
+	case c.stopped() && !r.asked() && r.state == "running":
+		t.end(c, r, "lost", "its lease ran out; the schedule is "+c.State+", so it is not tried again")
+	case c.stopped() && !r.asked():
+		t.end(c, r, "cancelled", "the schedule is "+c.State)
+	case r.state == "waiting":
+		t.begin(c, r)
+	default:
+		t.again(c, r)
+	}
+}
+
+// begin lets a run begin that waited, if it is its turn.
+func (t *takeover) begin(c *candidate, r expiredRun) {
+	if after := t.notYet(c, r); after > 0 {
+		t.postponed[after] = append(t.postponed[after], r.id)
+		return
+	}
+	c.fence++
+	r.fence = c.fence
+	t.resumes = append(t.resumes, r.run)
+	t.b.resumes = true
+	t.b.what[c.Name] = c
+	t.b.crowd[c.Name] = len(t.open[c.Name]) > 1
+	t.mark(c.Name, r.id, "running")
+}
+
+// notYet returns when to look again at a run that has to wait on: while another
+// one of the schedule runs, or waits before it.
+func (t *takeover) notYet(c *candidate, r expiredRun) time.Duration {
+	if c.Overlap == "allow" {
+		return 0
+	}
+	open := t.open[c.Name]
+	if slices.ContainsFunc(open, func(o openRun) bool { return o.state != "waiting" }) {
+		return t.s.turnAfter()
+	}
+	if open[0].id != r.id {
+		return t.s.opt.Lease
+	}
+	return 0
+}
+
+// mark notes what has become of an open run in this transaction.
+func (t *takeover) mark(name string, id int64, state string) {
+	for i := range t.open[name] {
+		if t.open[name][i].id == id {
+			t.open[name][i].state = state
+		}
+	}
+}
+
+// again ends a run that was handed back or lost, and begins the next attempt.
+// A command that takes its daemon or host down must not take all of them down,
+// so attempts that were lost are counted. Daemons that were stopped, for an
+// upgrade say, are no sign of that.
+func (t *takeover) again(c *candidate, r expiredRun) {
+	next := r.run
+	next.attempt++
+	state, why := "retry", "handed back"
+	if r.state == "running" {
+		next.crashes++
+		state, why = "lost", "its lease ran out: the daemon died or was cut off"
+	}
+	if next.crashes >= t.s.opt.MaxCrashes {
+		t.end(c, r, "failed", fmt.Sprintf("its lease ran out, as that of %d daemons did before: no more attempts", next.crashes-1))
+		return
+	}
+	crowded := len(t.open[c.Name]) > 1
+	e := ending{state, why, keepOf(&c.Schedule)}
+	t.ends[e] = append(t.ends[e], r.id)
+	t.b.begin(c, next)
+	t.b.crowd[c.Name] = crowded
+}
+
+// write carries all of it out.
+func (t *takeover) write(ctx context.Context) ([]run, error) {
+	for e, ids := range t.ends {
+		slices.Sort(ids)
+		more := 1 // but for what a daemon has said itself of a run that goes on
+		if e.state == "retry" || e.state == "lost" {
+			more = 0
+		}
+		args := dialect.Args{"ids": ids, "state": e.state, "error": e.why, "more": more, "keep": e.keep}
+		if _, err := t.tx.Exec(ctx, lose, args); err != nil {
+			return nil, err
+		}
+	}
+	for after, ids := range t.postponed {
+		slices.Sort(ids)
+		if _, err := t.tx.Exec(ctx, postpone, dialect.Args{"ids": ids, "after": after.Microseconds()}); err != nil {
+			return nil, err
+		}
+	}
+	if err := t.resume(ctx); err != nil {
 		return nil, err
 	}
-	ends := map[string][]int64{}
-	var begins []dialect.Args
-	for _, r := range lost {
-		state, err := s.ended(ctx, tx, r)
+	for _, a := range t.after {
+		if err := t.s.entail(ctx, t.tx, a.c, &a.r, a.state); err != nil {
+			return nil, err
+		}
+	}
+	return t.s.write(ctx, t.tx, t.b)
+}
+
+// resume begins the runs that waited, and gives the schedules of all that begin
+// their new fences.
+func (t *takeover) resume(ctx context.Context) error {
+	if len(t.resumes) > 0 {
+		rows := make([]dialect.Args, len(t.resumes))
+		for i, r := range t.resumes {
+			rows[i] = dialect.Args{"id": r.id, "fence": r.fence}
+		}
+		n, err := t.tx.Exec(ctx, resume, dialect.Args{
+			"rows": rows, "owner": t.s.owner, "claim": t.b.token, "lease": t.s.opt.Lease.Microseconds(),
+		})
+		if err == nil && n != int64(len(rows)) {
+			err = fmt.Errorf("%d of %d locked runs that waited have begun", n, len(rows))
+		}
 		if err != nil {
-			return nil, err
-		}
-		ends[state] = append(ends[state], r.id)
-		if _, wanted := works[r.schedule]; wanted && state != "failed" { // else it was removed, paused or failed meanwhile
-			begins = append(begins, dialect.Args{"schedule": r.schedule, "due": r.due.UnixMicro(), "attempt": r.attempt + 1})
+			return err
 		}
 	}
-	why := map[string]string{
-		"lost":   "its lease ran out: the daemon died or was cut off",
-		"failed": fmt.Sprintf("its lease ran out, as that of %d daemons did before: no more attempts", s.opt.MaxAttempts-1),
-		"retry":  "handed back", // the daemon has said more
+	var rows []dialect.Args
+	for _, c := range t.b.what {
+		rows = append(rows, dialect.Args{"id": c.ID, "fence": c.fence})
 	}
-	for state, ids := range ends {
-		if _, err := tx.Exec(ctx, lose, dialect.Args{"ids": ids, "state": state, "error": why[state]}); err != nil {
-			return nil, err
-		}
+	if len(rows) == 0 {
+		return nil
 	}
-	return s.begin(ctx, tx, begins, works, token)
-}
-
-// ended tells in which state a run ends that is taken over. A command that takes
-// its daemon or host down must not take all of them down, so attempts that died
-// are counted. Daemons that were stopped, for an upgrade say, are no sign of that.
-func (s *Scheduler) ended(ctx context.Context, tx *dialect.Session, r run) (state string, err error) {
-	if r.handedBack {
-		return "retry", nil
-	}
-	if r.attempt < s.opt.MaxAttempts {
-		return "lost", nil
-	}
-	died := 0
-	err = tx.Get(ctx, deaths, dialect.Args{"schedule": r.schedule, "due": r.due.UnixMicro()}, &died)
-	if died+1 >= s.opt.MaxAttempts {
-		return "failed", err
-	}
-	return "lost", err
-}
-
-// worksOf reads what is to be run for the schedules of runs, by name.
-func worksOf(ctx context.Context, tx *dialect.Session, runs []run) (map[string]work, error) {
-	names := make([]string, len(runs))
-	for i, r := range runs {
-		names[i] = r.schedule
-	}
-	found, err := dialect.Select(ctx, tx, byName, dialect.Args{"names": names}, scanCandidate)
-	works := map[string]work{}
-	for _, c := range found {
-		if c.bad == nil {
-			works[c.Name] = c.work()
-		}
-	}
-	return works, err
+	_, err := t.tx.Exec(ctx, count, dialect.Args{"rows": rows})
+	return err
 }

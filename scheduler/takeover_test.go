@@ -28,7 +28,7 @@ func TestTakeover(t *testing.T) {
 		if len(second) != 1 {
 			t.Fatalf("%d runs taken over, want 1", len(second))
 		}
-		if r := second[0].run; r.attempt != 2 || !r.due.Equal(first[0].due) || r.command.command != "echo job" || r.id == first[0].id {
+		if r := second[0].run; r.attempt != 2 || !r.due.Equal(first[0].due) || r.what.Command != "echo job" || r.id == first[0].id {
 			t.Errorf("the next attempt is %+v", r)
 		}
 		finished(t, dead, first[0], 1)
@@ -69,8 +69,8 @@ func TestRenew(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, e := range held {
-			if e.lost.Load() != (i == 1) {
-				t.Errorf("run %d: lost is %t", i, e.lost.Load())
+			if e.isLost() != (i == 1) {
+				t.Errorf("run %d: lost is %t", i, e.isLost())
 			}
 		}
 		db.Advance(t, 20*time.Second)
@@ -82,7 +82,7 @@ func TestRenew(t *testing.T) {
 		if err := s.renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if !held[0].lost.Load() || !held[2].lost.Load() {
+		if !held[0].isLost() || !held[2].isLost() {
 			t.Error("a run was renewed after its lease had ended")
 		}
 		if got := takenOver(t, other, 10); len(got) != 2 {
@@ -104,7 +104,7 @@ func TestRenewAfterTrouble(t *testing.T) {
 			if s.renew(t.Context()) != nil {
 				failures++
 			}
-			if held[0].lost.Load() {
+			if held[0].isLost() {
 				t.Fatal("lost within its lease")
 			}
 		}
@@ -116,7 +116,7 @@ func TestRenewAfterTrouble(t *testing.T) {
 	})
 }
 
-// A slot whose daemons keep dying fails after MaxAttempts; one that is handed
+// A slot whose daemons keep dying fails after MaxCrashes; one that is handed
 // back by daemons that are stopped does not.
 func TestAttemptsAreCapped(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
@@ -135,7 +135,7 @@ func TestAttemptsAreCapped(t *testing.T) {
 		db.Advance(t, time.Hour)
 		held := claimed(t, daemon(t, db, Options{}), 1)
 		for range 5 {
-			held[0].stopped.Store(true)
+			held[0].stopFor(stop{cause: drained}, true)
 			ended(t, daemon(t, db, Options{}), held[0], guardian.Result{Cause: guardian.Stopped, ExitCode: 143, Output: "half"})
 			if r := allRuns(t, db, "job"); r[len(r)-1].State != "retry" || r[len(r)-1].Output != "half" {
 				t.Errorf("handed back: %+v", r[len(r)-1])
@@ -179,7 +179,7 @@ func TestAClaimThatTookTooLong(t *testing.T) {
 		add(t, db, "job", "@every 1h")
 		db.Advance(t, time.Hour)
 		s := daemon(t, db, Options{})
-		runs, _, err := s.claim(t.Context(), 1)
+		runs, _, err := s.claim(t.Context(), "default", 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +237,7 @@ func TestTakeoverRace(t *testing.T) {
 			s := daemon(t, again(t, db), Options{})
 			each.Go(func() {
 				for {
-					runs, ended, err := s.takeOver(t.Context(), 7)
+					runs, ended, err := s.takeOver(t.Context(), "default", 7)
 					if err != nil {
 						t.Error(err)
 					}

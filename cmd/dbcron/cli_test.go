@@ -211,6 +211,58 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// TestUsage runs command lines that are refused before a database is opened: here
+// there is none.
+func TestUsage(t *testing.T) {
+	for _, c := range []struct{ line, want string }{
+		{"schedule add  -- true", "needs --expr"},
+		{"schedule add x --expr @daily", "there is nothing to run; give a command after --, or --http, --sql or --func"},
+		{"schedule add x --expr @daily -- ", "there is no command"},
+		{"schedule add x y --expr @daily -- true", "one name goes before --"},
+		{"schedule add x --expr @daily --env novalue -- true", `--env: "novalue" is not NAME=VALUE`},
+		{"schedule add x --expr @daily --header novalue --http https://example.org/", `--header: "novalue" is not 'Name: value'`},
+		{"schedule add x --expr @daily --http ftp://example.org/", "--http: "},
+		{"schedule add x --expr @daily --sql x --http https://example.org/ --timeout 5", "only one of a command after --, --http, --sql and --func"},
+		{"schedule add x --expr @daily --tz Europe/Berlin --ends 2027-03-28T02:30 -- true", "--ends: the clocks of Europe/Berlin show 2027-03-28 02:30:00 never"},
+		{"schedule add x --expr @daily --ends 2027-03-28 -- true", "has no time of day"},
+		{"schedule add x --expr @daily --body x -- true", "--body: is for requests"},
+		{"schedule edit x", "nothing to change"},
+		{"schedule edit x --connect-timeout 1s", "nothing to change"},
+		{"schedule edit x --first-run now", "unknown flag"},
+		{"schedule next x --tz UTC", "--tz is for a spec"},
+		{"schedule next x -n 0", "-n 0"},
+		{"schedule history -n 0", "-n 0"},
+		{"schedule explain x -n 0", "-n 0"},
+		{"schedule show x -o yaml", "yaml"},
+		{"schedule output first", "is not a run's id"},
+		{"schedule cancel 0", "is not a run's id"},
+		{"schedule backfill x --from 2025-01-01", "needs --from and --to"},
+		{"schedule apply", "needs -f"},
+		{"schedule apply -f -", "need --source"},
+		{"schedule import", "needs --crontab"},
+		{"schedule import --crontab /dev/null --tz Mars", "--tz"},
+		{"schedule export -o xml", "use yaml or crontab"},
+		{"schedule export --skip", "--skip is for crontabs"},
+		{"serve --check", "--check needs --crontab or --schedules"},
+		{"serve --schedules -", "cannot be standard input"},
+		{"serve --log-format loud", "loud"},
+		{"serve --lease 1s", "lease"},
+		{"serve --poll 1us", "polling"},
+		{"serve --max-runs -1", "--max-runs"},
+		{"serve --max-crashes 0", "--max-crashes"},
+		{"serve --tag a,b", "is no tag"},
+	} {
+		var out, errs bytes.Buffer
+		p := &program{in: strings.NewReader(""), out: &out, err: &errs, environ: []string{"DBCRON_DATABASE_URL=postgres://nobody@127.0.0.1:1/none"}}
+		if code := run(t.Context(), p, strings.Split(c.line, " ")); code != exitUsage {
+			t.Errorf("%s: exit code %d", c.line, code)
+		}
+		if out.Len() > 0 || !strings.Contains(errs.String(), c.want) {
+			t.Errorf("%s: prints %q and says %q, want %q", c.line, &out, &errs, c.want)
+		}
+	}
+}
+
 func TestPasswordsAreNotShown(t *testing.T) {
 	for _, args := range [][]string{
 		{"doctor", "--url", "postgres://me:hunter2@127.0.0.1:1/x", "--connect-timeout", "1ms"},
@@ -245,8 +297,8 @@ func TestShellLine(t *testing.T) {
 			t.Errorf("got %q, want %q", out, want)
 		}
 	}
-	if got := shellLine([]string{"a | b"}); got != "a | b" {
-		t.Errorf("one word became %q", got)
+	if got := shellLine([]string{"/bin/ls", "-l", "a | b"}); got != "/bin/ls -l 'a | b'" {
+		t.Errorf("got %s", got)
 	}
 }
 

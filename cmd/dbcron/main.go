@@ -72,7 +72,7 @@ func run(ctx context.Context, p *program, args []string) int {
 	}
 	// Drivers indent the lines of one message; separate errors begin their lines.
 	if text := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n\t", " "); text != "" {
-		fmt.Fprintln(p.err, "dbcron: "+text)
+		fmt.Fprintln(p.err, "dbcron: "+harmless(text))
 	}
 	var exit exitError
 	switch {
@@ -80,9 +80,10 @@ func run(ctx context.Context, p *program, args []string) int {
 		return exit.code
 	case errors.Is(err, errUsage), errors.Is(err, scheduler.ErrInvalid), errors.Is(err, lock.ErrInvalid), errors.Is(err, sqlschema.ErrNoVersion):
 		return exitUsage
-	case errors.Is(err, scheduler.ErrNotFound), errors.Is(err, lock.ErrNotFound):
+	case errors.Is(err, scheduler.ErrNotFound), errors.Is(err, scheduler.ErrNoRun), errors.Is(err, lock.ErrNotFound):
 		return exitNotFound
-	case errors.Is(err, scheduler.ErrExists), errors.Is(err, lock.ErrPool), errors.Is(err, lock.ErrInUse):
+	case errors.Is(err, scheduler.ErrExists), errors.Is(err, scheduler.ErrManaged), errors.Is(err, scheduler.ErrBusy),
+		errors.Is(err, scheduler.ErrNotRunning), errors.Is(err, lock.ErrPool), errors.Is(err, lock.ErrInUse):
 		return exitConflict
 	}
 	return exitFailure

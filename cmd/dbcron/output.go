@@ -30,8 +30,9 @@ func outputFlag(c *cobra.Command, to *string) {
 	}
 }
 
-// write prints rows, which are structs: their json tags name the columns, and a
-// tag `table:"-"` keeps a field out of the table.
+// write prints rows, which are structs: their json tags name the columns. A tag
+// `table:"-"` keeps a field out of the table, `table:"name"` gives it another
+// name there, and `table:",rare"` shows it only if a row has something in it.
 func write[T any](w io.Writer, output string, rows []T) error {
 	switch output {
 	case "json":
@@ -56,6 +57,7 @@ func encode(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
+// writeTable leaves out columns in which there is nothing: see write.
 func writeTable[T any](w io.Writer, rows []T) error {
 	t := table.NewWriter()
 	style := table.StyleDefault
@@ -63,30 +65,48 @@ func writeTable[T any](w io.Writer, rows []T) error {
 	style.Format.Header = text.FormatUpper
 	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
 	t.SetStyle(style)
-	var header table.Row
-	var shown []int
+	header := table.Row{}
+	lines := make([]table.Row, len(rows))
 	for i := range reflect.TypeFor[T]().NumField() {
-		f := reflect.TypeFor[T]().Field(i)
-		if f.Tag.Get("table") == "-" {
+		name, rare, ok := column(reflect.TypeFor[T]().Field(i))
+		if !ok {
 			continue
 		}
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		header, shown = append(header, strings.ReplaceAll(name, "_", " ")), append(shown, i)
+		cells, filled := make([]string, len(rows)), !rare
+		for j, row := range rows {
+			cells[j] = cell(reflect.ValueOf(row).Field(i).Interface())
+			filled = filled || cells[j] != ""
+		}
+		if !filled {
+			continue
+		}
+		header = append(header, name)
+		for j := range rows {
+			lines[j] = append(lines[j], cells[j])
+		}
 	}
 	t.AppendHeader(header)
-	for _, row := range rows {
-		var cells table.Row
-		for _, i := range shown {
-			cells = append(cells, cell(reflect.ValueOf(row).Field(i).Interface()))
-		}
-		t.AppendRow(cells)
-	}
+	t.AppendRows(lines)
 	for line := range strings.Lines(t.Render()) {
 		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// column tells how a field is called in a table, and whether it is there only
+// if it says something. ok tells whether it is there at all.
+func column(f reflect.StructField) (name string, rare, ok bool) {
+	tag := f.Tag.Get("table")
+	if tag == "-" {
+		return "", false, false
+	}
+	name, _, _ = strings.Cut(f.Tag.Get("json"), ",")
+	if other := strings.TrimSuffix(tag, ",rare"); other != "" {
+		name = other
+	}
+	return strings.ReplaceAll(name, "_", " "), strings.HasSuffix(tag, ",rare"), true
 }
 
 // cell is a value as one line of text that does nothing to a terminal.
@@ -114,12 +134,7 @@ func cell(v any) string {
 // oneLine cuts text to its first line and to a width, without control characters.
 func oneLine(s string, width int) string {
 	line, rest, more := strings.Cut(strings.TrimSpace(s), "\n")
-	line = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return ' '
-		}
-		return r
-	}, line)
+	line = strings.ReplaceAll(harmless(line), "\t", " ")
 	if runes := []rune(line); len(runes) > width {
 		return string(runes[:width-1]) + "…"
 	}
@@ -127,6 +142,34 @@ func oneLine(s string, width int) string {
 		line += " …"
 	}
 	return line
+}
+
+// harmless is text that does nothing to a terminal but fill its lines.
+func harmless(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// A fact is a line of a description: what it is about, and what there is to say.
+type fact struct{ about, text string }
+
+// writeFacts prints facts of one line or more, and leaves out empty ones.
+func writeFacts(w io.Writer, facts []fact) error {
+	for _, f := range facts {
+		text := strings.TrimRight(harmless(f.text), "\n")
+		if text == "" {
+			continue
+		}
+		text = strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", 17))
+		if _, err := fmt.Fprintf(w, "%-16s %s\n", f.about, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // flat makes one line of the several that drivers write.

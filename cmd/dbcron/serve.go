@@ -20,10 +20,11 @@ import (
 )
 
 type serveFlags struct {
-	crontab, source, zone string
-	check                 bool
-	noMigrate             bool
-	node, logs            string
+	crontab, source, zone      string
+	schedules, schedulesSource string
+	check, once                bool
+	noMigrate                  bool
+	node, logs                 string
 
 	options scheduler.Options
 }
@@ -36,48 +37,65 @@ func (p *program) serve() *cobra.Command {
 		Long: `Run what is due. Any number of daemons may share a database: each slot runs
 once, on one of them.
 
-With --crontab the file is imported first, and again at SIGHUP: its schedules
-become those of the file, and others stay as they are. Without it the table's
-schedules run.
+With --crontab or --schedules, or both, the files are imported first, and again at
+SIGHUP: their schedules become those of the files, and others stay as they are.
+Without them the table's schedules run.
+
+With --tag only schedules that have one of these tags run here; default is the tag
+of those that were given none.
+
+With --once what is due is run, and what follows from it at once; then the exit code
+is 0, whatever came of it. What is due later, such as another attempt, is left to
+the next call: for host cron and timers.
 
 The first SIGTERM or SIGINT lets running commands end (--grace), then stops them
 and hands their runs to other daemons; the second stops them at once.
 
 Whoever can write to the table of schedules can run commands with the rights of
 this daemon: see docs/grants.md.`,
+		Example: `  dbcron serve --schedules /etc/dbcron/schedules.yaml --tag default --tag reports
+  dbcron serve --crontab /etc/dbcron/crontab --check
+  dbcron serve --once --grace 10m`,
 		RunE: func(c *cobra.Command, _ []string) error { return p.runServe(c.Context(), f) },
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.crontab, "crontab", "", "file in the format of crontab(5) to import")
+	flags.StringVar(&f.schedules, "schedules", "", "YAML `file` of schedules to import: see dbcron schedule apply")
+	flags.StringVar(&f.schedulesSource, "schedules-source", "", "what that file's schedules are known by (default: its whole path)")
+	flags.StringVar(&f.crontab, "crontab", "", "`file` in the format of crontab(5) to import")
 	flags.StringVar(&f.source, "source", "", "what the crontab's schedules are known by (default: its whole path)")
 	flags.StringVar(&f.zone, "tz", "", "time zone of the crontab where it has no CRON_TZ (default: UTC)")
-	flags.BoolVar(&f.check, "check", false, "only check the crontab, and exit")
+	flags.BoolVar(&f.check, "check", false, "only check the files, and exit")
+	flags.BoolVar(&f.once, "once", false, "run what is due, and exit when all of it has ended")
+	flags.StringArrayVar(&f.options.Tags, "tag", nil, "run schedules that have this `tag`; may be repeated (default: default)")
 	flags.BoolVar(&f.noMigrate, "no-migrate", false, "leave the tables as they are; fail if they are not up to date")
 	flags.StringVar(&f.node, "node", "", "name of this daemon in the history (default: host name and process id)")
 	flags.StringVar(&f.logs, "log-format", "auto", "text, json, or auto: text on a terminal")
 	flags.DurationVar(&f.options.Lease, "lease", 30*time.Second, "how long a dead daemon's run waits for another one")
 	flags.DurationVar(&f.options.Poll, "poll", time.Second, "the longest that a change of the tables may go unseen")
 	flags.IntVar(&f.options.MaxRuns, "max-runs", 64, "how many commands run at a time")
+	flags.IntVar(&f.options.MaxCrashes, "max-crashes", 3, "after how many attempts at a slot that took their daemon down no more are made")
 	flags.DurationVar(&f.options.Grace, "grace", 30*time.Second, "how long running commands may go on after SIGTERM")
 	return c
 }
 
 func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
-	if f.check && f.crontab == "" {
-		return usagef("--check needs --crontab")
+	if f.options.Lease <= 0 || f.options.Poll <= 0 || f.options.MaxRuns <= 0 || f.options.MaxCrashes <= 0 {
+		return usagef("--lease, --poll, --max-runs and --max-crashes must be more than 0")
 	}
-	if f.options.Lease <= 0 || f.options.Poll <= 0 || f.options.MaxRuns <= 0 {
-		return usagef("--lease, --poll and --max-runs must be more than 0")
+	files, err := f.files()
+	if err == nil {
+		err = loadAll(files)
 	}
-	var given []scheduler.Schedule
-	if f.crontab != "" {
-		if given, err = readCrontab(&f); err != nil {
-			return err
-		}
+	if err != nil {
+		return err
 	}
 	if f.check {
-		_, err = fmt.Fprintf(p.out, "%s: %d schedules, all good\n", f.crontab, len(given))
-		return err
+		for _, file := range files {
+			if _, err := fmt.Fprintf(p.out, "%s: %s, all good\n", file.path, counted(len(file.given), "schedule", "schedules")); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	log, err := newLogger(p.err, f.logs)
 	if err != nil {
@@ -89,24 +107,63 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 	}
 	db, err := p.open(ctx)
 	if err == nil {
-		err = errors.Join(p.serveOn(ctx, db, f, given, options), db.Close())
+		err = errors.Join(p.serveOn(ctx, db, f, files, options), db.Close())
 	}
 	if ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())) {
 		log.Info("stopped")
+		if f.once {
+			return errors.New("ended by a signal before all was done; the rest is left to the next call")
+		}
 		return nil
 	}
 	return err
 }
 
-func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, given []scheduler.Schedule, options scheduler.Options) error {
+// files are those that the flags name.
+func (f *serveFlags) files() (files []*scheduleFile, err error) {
+	if f.crontab == "-" || f.schedules == "-" {
+		return nil, usagef("serve reads its files again at SIGHUP, so they cannot be standard input; use dbcron schedule apply -f -")
+	}
+	if f.crontab != "" {
+		files = append(files, &scheduleFile{kind: "crontab", path: f.crontab, source: f.source, zone: f.zone})
+	}
+	if f.schedules != "" {
+		files = append(files, &scheduleFile{kind: "file", path: f.schedules, source: f.schedulesSource})
+	}
+	if f.check && len(files) == 0 {
+		return nil, usagef("--check needs --crontab or --schedules")
+	}
+	return files, nil
+}
+
+// loadAll reads the files, and tells all that is wrong with any of them.
+func loadAll(files []*scheduleFile) error {
+	var errs []error
+	in := map[string]string{}
+	for _, file := range files {
+		if err := file.load(nil); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, s := range file.given {
+			if other, ok := in[s.Name]; ok {
+				errs = append(errs, usagef("%s: the schedule %s is in %s too; give one of the two another name", file.path, s.Name, other))
+			}
+			in[s.Name] = file.path
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, files []*scheduleFile, options scheduler.Options) error {
 	log := options.Logger
 	if !f.noMigrate {
 		if err := sqlschema.Migrate(ctx, db); err != nil {
 			return err
 		}
 	}
-	if f.crontab != "" {
-		if err := importCrontab(ctx, db, &f, given, log); err != nil {
+	for _, file := range files {
+		if err := file.importLogged(ctx, db, log); err != nil {
 			return err
 		}
 	}
@@ -118,13 +175,16 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, giv
 	var obeying sync.WaitGroup
 	defer obeying.Wait()
 	defer close(ended)
-	obeying.Go(func() { p.obey(ctx, s, db, f, log, ended) })
+	obeying.Go(func() { p.obey(ctx, s, db, files, log, ended) })
 	log.Info("serving", "database", db.Dialect.Name, "node", s.Owner(), "version", version)
+	if f.once {
+		return s.RunOnce(ctx)
+	}
 	return s.Run(ctx)
 }
 
 // obey follows signals until the daemon has ended.
-func (p *program) obey(ctx context.Context, s *scheduler.Scheduler, db *dialect.DB, f serveFlags, log *slog.Logger, ended <-chan struct{}) {
+func (p *program) obey(ctx context.Context, s *scheduler.Scheduler, db *dialect.DB, files []*scheduleFile, log *slog.Logger, ended <-chan struct{}) {
 	for {
 		select {
 		case <-ended:
@@ -135,38 +195,50 @@ func (p *program) obey(ctx context.Context, s *scheduler.Scheduler, db *dialect.
 			<-ended
 			return
 		case <-p.signals.reload:
-			if f.crontab == "" {
-				log.Info("SIGHUP: there is no --crontab to import again")
-				continue
-			}
-			given, err := readCrontab(&f)
-			if err == nil {
-				err = importCrontab(ctx, db, &f, given, log)
-			}
-			if err != nil && ctx.Err() == nil {
-				log.Error("the crontab was not imported; the schedules stay as they were", "err", err)
-			}
+			reload(ctx, db, files, log)
 		}
 	}
 }
 
-func importCrontab(ctx context.Context, db *dialect.DB, f *serveFlags, given []scheduler.Schedule, log *slog.Logger) error {
-	changes, err := scheduler.Import(ctx, db, f.source, given)
-	if errors.Is(err, scheduler.ErrExists) {
-		return fmt.Errorf("%s: %w; give one of the two another name, or delete the other (if this file was moved: --source keeps what it was known by)",
-			f.crontab, err)
+// reload imports the files again, if all of them are good.
+func reload(ctx context.Context, db *dialect.DB, files []*scheduleFile, log *slog.Logger) {
+	if len(files) == 0 {
+		log.Info("SIGHUP: there is no --crontab and no --schedules to import again")
+		return
 	}
+	err := loadAll(files)
+	for _, file := range files {
+		if err == nil {
+			err = file.importLogged(ctx, db, log)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		log.Error("not imported; its schedules stay as they were", "err", err)
+	}
+}
+
+// importLogged makes the schedules of the file's source those that were loaded,
+// and removes others.
+func (f *scheduleFile) importLogged(ctx context.Context, db *dialect.DB, log *slog.Logger) error {
+	changes, err := f.importInto(ctx, db, scheduler.ImportOptions{})
 	if err != nil {
-		return fmt.Errorf("%s: %w", f.crontab, err)
+		return err
 	}
-	log.Info("crontab "+f.crontab, "schedules", changes.String())
-	if len(given) == 0 && len(changes.Removed) > 0 {
-		log.Warn("the crontab is empty: all its schedules were removed", "removed", len(changes.Removed))
+	log.Info(f.title()+" "+f.path, "schedules", changes.String())
+	if len(f.given) == 0 && len(changes.Removed) > 0 {
+		log.Warn("the "+f.title()+" is empty: all its schedules were removed", "removed", len(changes.Removed))
 	}
-	if zone := hostZone(); f.zone == "" && zone != "UTC" && zone != "Etc/UTC" && len(given) > 0 {
+	if zone := hostZone(); f.kind == "crontab" && f.zone == "" && zone != "UTC" && zone != "Etc/UTC" && len(f.given) > 0 {
 		log.Info("times without CRON_TZ are read as UTC, the same on every host; --tz or CRON_TZ names another zone", "this host's", zone)
 	}
 	return nil
+}
+
+func (f *scheduleFile) title() string {
+	if f.kind == "crontab" {
+		return "crontab"
+	}
+	return "schedules"
 }
 
 // schedulerOptions gives commands what cron gives them: a short environment, and
@@ -185,10 +257,11 @@ func (p *program) schedulerOptions(f serveFlags, log *slog.Logger) scheduler.Opt
 	if o.Grace <= 0 {
 		o.Grace = -1 // none, where 0 would be the default
 	}
-	// As cron does: the user's own, also where the environment has neither.
+	// The user's own, as cron does. The environment may be that of whoever started
+	// the daemon: supervisord and su keep root's.
 	home, name := p.getenv("HOME"), p.getenv("LOGNAME")
 	if self, err := user.Current(); err == nil {
-		home, name = cmp.Or(home, self.HomeDir), cmp.Or(name, self.Username)
+		home, name = cmp.Or(self.HomeDir, home), cmp.Or(self.Username, name)
 	}
 	if info, err := os.Stat(home); err != nil || !info.IsDir() || !filepath.IsAbs(home) {
 		home = "/"

@@ -38,32 +38,39 @@ type DB struct {
 }
 
 // Each runs f in a subtest for each engine, with an empty database that has
-// dbcron's tables. The clock is the server's.
-func Each(t *testing.T, f func(t *testing.T, db *DB)) {
+// dbcron's tables. The clock is the server's. What is to come before the database
+// is made, such as (*testing.T).Parallel, is given as first: tests that wait for
+// their turn need no connection.
+func Each(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
 	EachEmpty(t, func(t *testing.T, db *DB) {
 		if err := sqlschema.Migrate(t.Context(), db.DB); err != nil {
 			t.Fatal(err)
 		}
 		f(t, db)
-	})
+	}, first...)
 }
 
 // EachClock is Each with a clock that only moves when told, by Advance. All
 // sessions made from db see the same clock.
-func EachClock(t *testing.T, f func(t *testing.T, db *DB)) {
+func EachClock(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
 	Each(t, func(t *testing.T, db *DB) {
 		db.stopClock(t)
 		f(t, db)
-	})
+	}, first...)
 }
 
 // EachEmpty is Each without any table.
-func EachEmpty(t *testing.T, f func(t *testing.T, db *DB)) {
+func EachEmpty(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
 	for _, e := range engines {
-		t.Run(e.dialect.Name, func(t *testing.T) { f(t, Open(t, e.fresh(t), dialect.Options{})) })
+		t.Run(e.dialect.Name, func(t *testing.T) {
+			for _, do := range first {
+				do(t)
+			}
+			f(t, Open(t, e.fresh(t), dialect.Options{}))
+		})
 	}
 }
 

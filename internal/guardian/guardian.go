@@ -38,6 +38,13 @@
 // processes that moved to a session of their own; elsewhere only the process
 // group is found. A service that is to stay must be started by the init
 // system, not as a child of the command.
+//
+// # Output
+//
+// The guardian keeps the first and the last of the output, and sends it with
+// the result. While the command runs, it sends what it has once per second, if
+// there is news. It never waits for the caller to read: a caller that is
+// stopped misses some of this, but neither a deadline nor the result.
 package guardian
 
 import (
@@ -65,9 +72,19 @@ type Command struct {
 	Name  string        // shown by ps beside dbcron-guardian
 	Argv  []string      // Argv[0] is looked up in Env's PATH if it has no slash
 	Env   []string      // the whole environment: nothing is inherited
-	Dir   string        // default: the caller's
+	Dir   string        // default: the caller's; see User
 	Input string        // the text on stdin; default: none
 	Grace time.Duration // from SIGTERM to SIGKILL; default: 10s, negative: none
+
+	// User runs the command: a name or a uid of the passwd database, which is
+	// /etc/passwd alone in a program built without cgo. Only root can name
+	// another user; the caller's own name changes nothing, and is the default.
+	//
+	// The command has that user's groups and no others, and does not start if
+	// the user cannot enter Dir. It is not a login: HOME and the like are for
+	// Env to set, and the limits, the umask and a Dir that is not set are the
+	// caller's.
+	User string
 
 	// MaxOutput is the number of bytes of output to keep, half of them from
 	// the start and half from the end; default: 64 KiB.
@@ -123,6 +140,9 @@ const (
 	linger    = time.Second            // for what the command leaves behind
 	giveUp    = 5 * time.Second        // after SIGKILL
 	longSleep = time.Second            // timers do not run in suspend: look at the clock again
+	newsEvery = time.Second            // so often a caller sees new output
+
+	defaultOutput = 64 << 10
 )
 
 // withDefaults returns c with its zero values filled in, or what is wrong.
@@ -130,9 +150,9 @@ func (c Command) withDefaults() (Command, error) {
 	if len(c.Argv) == 0 || c.Argv[0] == "" {
 		return c, errors.New("guardian: no command")
 	}
-	for _, s := range append(append([]string{c.Dir}, c.Argv...), c.Env...) {
+	for _, s := range append(append([]string{c.Dir, c.User}, c.Argv...), c.Env...) {
 		if strings.ContainsRune(s, 0) {
-			return c, errors.New("guardian: NUL in the arguments, the environment or the directory")
+			return c, errors.New("guardian: NUL in the arguments, the environment, the directory or the user")
 		}
 	}
 	if c.Input != "" && c.Stdin != nil {
@@ -141,7 +161,7 @@ func (c Command) withDefaults() (Command, error) {
 	c.Name = strings.Map(printable, c.Name)
 	c.Grace = max(0, cmp.Or(c.Grace, 10*time.Second))
 	if c.MaxOutput <= 0 {
-		c.MaxOutput = 64 << 10
+		c.MaxOutput = defaultOutput
 	}
 	return c, nil
 }

@@ -4,6 +4,7 @@ package guardian
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -176,6 +177,7 @@ func TestStartRefuses(t *testing.T) {
 		"NUL":            {Argv: []string{"true", "a\x00b"}},
 		"NUL in env":     {Argv: []string{"true"}, Env: []string{"A=\x00"}},
 		"NUL in dir":     {Argv: []string{"true"}, Dir: "/\x00"},
+		"NUL in user":    {Argv: []string{"true"}, User: "root\x00"},
 		"input and file": {Argv: []string{"true"}, Input: "x", Stdin: os.Stdin},
 	} {
 		if _, err := Start(c, instant.Now().Add(time.Minute)); err == nil {
@@ -523,31 +525,44 @@ func TestExtendDoesNotBlockOnAFullPipe(t *testing.T) {
 }
 
 // callerMain is a caller in a process of its own. It runs the script, never
-// extends the deadline, and waits for its own death.
+// extends the deadline, and prints what became of it.
 func callerMain(script string) {
 	life, err := time.ParseDuration(os.Getenv("GUARDIAN_TEST_LIFE"))
 	if err != nil {
 		panic(err)
 	}
 	c := sh(script)
+	c.User = os.Getenv("GUARDIAN_TEST_USER")
 	c.Grace = 300 * time.Millisecond
 	p, err := Start(c, instant.Now().Add(life))
 	if err != nil {
 		panic(err)
 	}
-	p.Wait()
-	select {}
+	r := p.Wait()
+	if err := json.NewEncoder(os.Stdout).Encode(printed{r.Cause, r.Output, fmt.Sprint(r.Err)}); err != nil {
+		panic(err)
+	}
+	os.Exit(0)
 }
 
-func startCaller(t *testing.T, script string, life time.Duration) *exec.Cmd {
+// printed is what a caller prints of a result.
+type printed struct {
+	Cause       Cause
+	Output, Err string
+}
+
+func startCaller(t *testing.T, script string, life time.Duration, change ...func(*exec.Cmd)) *exec.Cmd {
 	t.Helper()
-	self, err := os.Executable()
+	self, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
 	caller := exec.CommandContext(t.Context(), self)
 	caller.Env = append(os.Environ(), "GUARDIAN_TEST_CALLER="+script, "GUARDIAN_TEST_LIFE="+life.String())
 	caller.Stderr = os.Stderr
+	for _, f := range change {
+		f(caller)
+	}
 	if err := caller.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -587,6 +602,11 @@ func TestCallerIsStopped(t *testing.T) {
 	if took := instant.Now().Sub(begin); took < life/2 {
 		t.Errorf("only %v passed", took)
 	}
+	isStopped(t, caller)
+}
+
+func isStopped(t *testing.T, caller *exec.Cmd) {
+	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), "ps", "-o", "stat=", "-p", strconv.Itoa(caller.Process.Pid)).Output(); err != nil || out[0] != 'T' {
 		t.Errorf("the caller is not stopped: %q, %v", out, err)
 	}

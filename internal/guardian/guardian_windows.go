@@ -23,6 +23,9 @@ func (p *Process) Stop() {}
 // Kill does nothing.
 func (p *Process) Kill() {}
 
+// Output returns nothing.
+func (p *Process) Output() (text string, snapshots int) { return "", 0 }
+
 // Done returns nil.
 func (p *Process) Done() <-chan struct{} { return nil }
 

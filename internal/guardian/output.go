@@ -2,21 +2,28 @@ package guardian
 
 import (
 	"fmt"
+	"sync"
+	"time"
 	"unicode/utf8"
 )
 
 // output keeps the first and the last bytes that are written to it, in memory
 // that does not grow with what comes in between.
 type output struct {
-	half  int // the room for each of head and tail
+	half int // the room for each of head and tail
+
+	mu    sync.Mutex
 	head  []byte
 	tail  []byte // longer than half at times: text cuts it
 	total int64
+	told  int64 // total at the last news
 }
 
 func newOutput(limit int) *output { return &output{half: limit / 2} }
 
 func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	n := len(p)
 	o.total += int64(n)
 	room := min(o.half-len(o.head), n)
@@ -33,9 +40,40 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, nil
 }
 
+// follow sends the text once per second, if there is news, until that fails.
+// While send blocks, news is not queued: the next text has all of it.
+func (o *output) follow(send func(text string) error) {
+	tick := time.NewTicker(newsEvery)
+	defer tick.Stop()
+	for range tick.C {
+		if text, ok := o.news(); ok && send(text) != nil {
+			return
+		}
+	}
+}
+
+// news returns the text, if something was written since the last time.
+func (o *output) news() (string, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.total == o.told {
+		return "", false
+	}
+	o.told = o.total
+	text, _ := o.joined()
+	return text, true
+}
+
 // text returns what was kept as text, and how many bytes it leaves out.
-// Clean text can be longer than the bytes were, so it may keep fewer of them.
 func (o *output) text() (string, int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.joined()
+}
+
+// joined is text for who holds the lock. Clean text can be longer than the
+// bytes were, so it may keep fewer of them.
+func (o *output) joined() (string, int64) {
 	head, tail := o.head, o.tail
 	whole := int64(len(head)+len(tail)) == o.total
 	if whole {

@@ -2,8 +2,12 @@ package guardian
 
 import (
 	"bytes"
+	"errors"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	"pgregory.net/rapid"
@@ -85,8 +89,83 @@ func TestOutputIsCleanWhateverComes(t *testing.T) {
 	})
 }
 
-func write(t interface{ Fatal(...any) }, o *output, p []byte) {
+func write(t interface{ Error(...any) }, o *output, p []byte) {
 	if n, err := o.Write(p); n != len(p) || err != nil {
-		t.Fatal(n, err)
+		t.Error(n, err)
+	}
+}
+
+func TestFollowSendsNewsAndNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, sent, gone := newOutput(100), make(chan string), make(chan struct{})
+		var follower sync.WaitGroup
+		follower.Go(func() {
+			o.follow(func(text string) error {
+				select {
+				case sent <- text:
+					return nil
+				case <-gone:
+					return errors.New("gone")
+				}
+			})
+		})
+		want := func(text string) {
+			t.Helper()
+			select {
+			case got := <-sent:
+				if got != text {
+					t.Errorf("got %q, want %q", got, text)
+				}
+			case <-time.After(2 * newsEvery):
+				t.Errorf("got nothing, want %q", text)
+			}
+		}
+		silence := func() {
+			t.Helper()
+			select {
+			case got := <-sent:
+				t.Errorf("got %q, want nothing", got)
+			case <-time.After(41 * newsEvery / 4): // and never at the same time as a tick
+			}
+		}
+		silence()
+		write(t, o, []byte("a"))
+		write(t, o, []byte("b"))
+		want("ab")
+		silence()
+		write(t, o, []byte("c"))
+		for range 10 { // while nobody takes abc
+			<-time.After(newsEvery)
+			write(t, o, []byte("d"))
+		}
+		want("abc")
+		want("abcdddddddddd")
+		silence()
+		write(t, o, []byte("e"))
+		close(gone)
+		follower.Wait() // it ends with its reader
+	})
+}
+
+func TestOutputIsReadWhileItIsWritten(t *testing.T) { // for the race detector: nobody hears it in a guardian
+	o := newOutput(10)
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		for range 1000 {
+			write(t, o, []byte("0123456"))
+		}
+	}()
+	for more := true; more; {
+		select {
+		case <-written:
+			more = false
+		default:
+		}
+		o.news()
+		o.text()
+	}
+	if got, omitted := o.text(); got != "01234\n[… 6990 bytes left out …]\n23456" || omitted != 6990 {
+		t.Errorf("got %q", got)
 	}
 }

@@ -31,11 +31,14 @@ type Process struct {
 	group            int // 0: not yet known
 	stopAt, killedAt instant.Instant
 	forced           Cause // why the caller did the guardian's work
+	output           string
+	snapshots        int // that have come, of output
 }
 
 // Start runs the command under a guardian. It returns as soon as the guardian
-// is on its way: what is wrong with the command itself, the Result says. It
-// returns ErrPast if the deadline has passed.
+// is on its way: what is wrong with the command itself, the Result says, also
+// of a User who is unknown or whom the caller may not name. It returns ErrPast
+// if the deadline has passed.
 //
 // A Process needs no closing. All that it holds is gone when Done is closed.
 func Start(c Command, deadline instant.Instant) (*Process, error) {
@@ -43,8 +46,12 @@ func Start(c Command, deadline instant.Instant) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	credential, userErr := credentialOf(c.User) // may take its time, where a server knows the users
 	if instant.Now() >= deadline {
 		return nil, ErrPast
+	}
+	if userErr != nil {
+		return refused(userErr), nil
 	}
 	guardian, orders, reports, err := launch(c)
 	if err != nil {
@@ -59,15 +66,23 @@ func Start(c Command, deadline instant.Instant) (*Process, error) {
 		done:     make(chan struct{}),
 		next:     order{Deadline: deadline},
 	}
-	p.helpers.Go(func() { p.send(newSpec(c)) })
+	p.helpers.Go(func() { p.send(newSpec(c, credential)) })
 	p.helpers.Go(p.watch)
 	go p.listen(reports)
 	return p, nil
 }
 
-func newSpec(c Command) *spec {
+// refused is a Process that was over before it began.
+func refused(err error) *Process {
+	p := &Process{done: make(chan struct{}), result: Result{Cause: NotStarted, ExitCode: 126, Err: err}}
+	close(p.done)
+	return p
+}
+
+func newSpec(c Command, credential *syscall.Credential) *spec {
 	return &spec{
 		Argv: c.Argv, Env: c.Env, Dir: c.Dir, Input: c.Input,
+		User: c.User, Credential: credential,
 		Grace: c.Grace, MaxOutput: c.MaxOutput,
 		OwnIn: c.Stdin != nil, OwnOut: c.Stdout != nil, OwnErr: c.Stderr != nil,
 	}
@@ -127,6 +142,21 @@ func (p *Process) Kill() {
 	p.order(func() { p.next.Kill, p.killedAt = true, cmp.Or(p.killedAt, instant.Now()) })
 }
 
+// Output returns the newest snapshot of the output of a command that runs, in
+// the form of Result.Output, and how many there have been: if that number is
+// the same as before, then so is the text. The first comes a second after the
+// start, and another with each second that brings output; there is none, and
+// the text is empty, for a command that is silent or ends sooner. The Result
+// does not wait for a last one: once the command is done, only it has all. If
+// the guardian was Lost, the Result has none, and this is what is left.
+//
+// Output costs nothing and never blocks.
+func (p *Process) Output() (text string, snapshots int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.output, p.snapshots
+}
+
 // Done is closed when the command and all that it started are gone.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
@@ -169,10 +199,12 @@ func (p *Process) send(first *spec) {
 // for instance. It never acts on a guardian that does its work in time.
 func (p *Process) watch() {
 	const patience = giveUp + 5*time.Second
+	var noticed instant.Instant // that it is late: a result may wait for a caller that was stopped
 	for {
+		now := instant.Now()
 		p.mu.Lock()
 		limit, cause := p.limit()
-		late, group := instant.Now().Sub(limit), p.group
+		late, group := now.Sub(limit), p.group
 		if late >= 0 {
 			p.forced = cause
 		}
@@ -181,7 +213,12 @@ func (p *Process) watch() {
 			_ = p.guardian.Signal(syscall.SIGCONT)
 			signalTree(p.guardian.Pid, group, syscall.SIGKILL)
 		}
-		if late >= patience {
+		switch {
+		case late < 0:
+			noticed = 0
+		case noticed == 0:
+			noticed = now
+		case now.Sub(noticed) >= patience:
 			_ = p.guardian.Kill()
 		}
 		timer := time.NewTimer(min(longSleep, max(-late, longSleep/10)))
@@ -238,7 +275,8 @@ func (p *Process) listen(reports *os.File) {
 	}
 }
 
-// read returns the result, or an error if the guardian dies without one.
+// read takes what the guardian reports. It returns the result, or an error if
+// the guardian dies without one.
 func (p *Process) read(reports io.Reader) (Result, error) {
 	dec := gob.NewDecoder(reports)
 	for {
@@ -247,9 +285,7 @@ func (p *Process) read(reports io.Reader) (Result, error) {
 			return Result{}, err
 		}
 		if r.Result == nil {
-			p.mu.Lock()
-			p.group = r.Pid
-			p.mu.Unlock()
+			p.note(r)
 			continue
 		}
 		switch r.Err {
@@ -261,6 +297,17 @@ func (p *Process) read(reports io.Reader) (Result, error) {
 		}
 		return *r.Result, nil
 	}
+}
+
+// note keeps what is known before the result is.
+func (p *Process) note(r report) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.Pid != 0 {
+		p.group = r.Pid
+		return
+	}
+	p.output, p.snapshots = r.Output, p.snapshots+1
 }
 
 // sweep kills what a dead guardian has left. The guardian is not reaped yet,

@@ -6,7 +6,6 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"runtime"
@@ -55,6 +54,9 @@ func guard() int {
 		w.result = Result{Cause: NotStarted, ExitCode: code, Err: err}
 	} else {
 		_ = enc.Encode(report{Pid: w.pid})
+		// This may wait for the caller, so the work goes on beside it. The encoder
+		// sends one report after the other, and who has the last reads no more.
+		go w.out.follow(func(text string) error { return enc.Encode(report{Output: text}) })
 		w.run(receive(dec), signals)
 	}
 	last := report{Result: &w.result}
@@ -125,85 +127,6 @@ type ward struct {
 	goneAt    instant.Instant // of all its processes
 	killAt    instant.Instant // SIGKILL since then
 	result    Result
-}
-
-// start starts the command, or returns an exit code as a shell would.
-func (w *ward) start() (int, error) {
-	if w.spec.Dir != "" {
-		if err := os.Chdir(w.spec.Dir); err != nil {
-			return 126, err
-		}
-	}
-	path, code, err := lookPath(w.spec.Argv[0], w.spec.Env)
-	if err != nil {
-		return code, err
-	}
-	files, err := w.files()
-	if err != nil {
-		return 126, err
-	}
-	fds := make([]uintptr, len(files))
-	for i, f := range files {
-		fds[i] = f.Fd() // blocking, as programs expect
-	}
-	w.startedAt = instant.Now()
-	switch {
-	case w.cause != "":
-		return -1, errors.New("guardian: stopped before the command was started")
-	case w.startedAt >= w.killTime():
-		return -1, ErrPast
-	}
-	w.pid, err = syscall.ForkExec(path, w.spec.Argv, &syscall.ProcAttr{
-		Env: append([]string{}, w.spec.Env...), Files: fds, Sys: commandAttr(),
-	})
-	for _, f := range files { // the command's end must be the end of its files
-		f.Close()
-	}
-	switch {
-	case errors.Is(err, unix.ENOENT):
-		return 126, fmt.Errorf("%s: its interpreter is not found", path)
-	case err != nil:
-		return 126, fmt.Errorf("%s: %w", path, err)
-	}
-	return 0, nil
-}
-
-// files returns what the command gets as stdin, stdout and stderr, and starts
-// to feed the one and to read the others.
-func (w *ward) files() ([]*os.File, error) {
-	files := []*os.File{os.Stdin, os.Stdout, os.Stderr} // the caller's, or /dev/null
-	if w.spec.Input != "" {
-		r, in, err := os.Pipe()
-		if err != nil {
-			return nil, err
-		}
-		files[0] = r
-		go func() {
-			_, _ = io.WriteString(in, w.spec.Input) // EPIPE: the command has read enough
-			in.Close()
-		}()
-	}
-	w.eof = make(chan struct{})
-	if w.spec.OwnOut && w.spec.OwnErr {
-		close(w.eof)
-		return files, nil
-	}
-	r, out, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	w.pipe = r
-	if !w.spec.OwnOut {
-		files[1] = out
-	}
-	if !w.spec.OwnErr {
-		files[2] = out
-	}
-	go func() {
-		defer close(w.eof)
-		_, _ = io.Copy(w.out, r)
-	}()
-	return files, nil
 }
 
 // reap waits for the command and for the orphans that the guardian inherits.

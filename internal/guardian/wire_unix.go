@@ -24,17 +24,20 @@ type order struct {
 type spec struct {
 	Argv, Env             []string
 	Dir, Input            string
+	User                  string
+	Credential            *syscall.Credential // User's; nil: the guardian's own
 	Grace                 time.Duration
 	MaxOutput             int
 	OwnIn, OwnOut, OwnErr bool // the guardian's 0, 1, 2 are the command's
 }
 
-// A report goes from the guardian to the caller: when the command has started,
-// and when all is over.
+// A report goes from the guardian to the caller, and has one of the three: Pid
+// when the command has started, Output while it runs, Result when all is over.
 type report struct {
-	Pid    int     // of the command, and of its process group
-	Result *Result // its Err is in Err: gob carries no errors
-	Err    string
+	Pid    int // of the command, and of its process group
+	Output string
+	Result *Result
+	Err    string // of the result: gob carries no errors
 }
 
 // A relative is one of the command's processes.

@@ -45,7 +45,7 @@ func New(spec, zone, dst string) (*Schedule, error) {
 		return nil, err
 	}
 	s := &Schedule{spec: parsed, zone: zone, loc: loc, dst: rule}
-	if _, ok := s.Next(probeFrom); !ok {
+	if _, ok := s.Next(probeFrom); !ok && !parsed.never {
 		return nil, fmt.Errorf("%w: spec %q never fires in %s under the rule %s: "+
 			"the clocks skip its times; use another time or the rule vixie", ErrInvalid, parsed.text, zone, rule)
 	}
@@ -75,6 +75,9 @@ func (s *Schedule) Next(after time.Time) (time.Time, bool) {
 	}
 	var slot time.Time
 	ok := true
+	if s.spec.never {
+		return slot, false
+	}
 	if s.spec.every > 0 {
 		slot = after.Truncate(time.Second).Add(s.spec.every)
 	} else {

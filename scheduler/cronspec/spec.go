@@ -46,10 +46,14 @@ var macros = map[string]string{
 	"@annually": "0 0 1 1 *",
 }
 
+// manual is the spec of what runs only when somebody asks for it.
+const manual = "@manual"
+
 // A Spec is a cron spec that was checked. It knows wall time only: no zone.
 type Spec struct {
 	text  string
 	every time.Duration      // of an @every spec, else 0
+	never bool               // @manual
 	cron  *cron.SpecSchedule // of all others; its zone is UTC, so it is a calendar and no more
 	fixed bool               // neither minute nor hour begins with *: a time of day, not a rhythm
 }
@@ -75,6 +79,9 @@ func Parse(text string) (Spec, error) {
 // String returns the spec as it was written, with single spaces.
 func (s Spec) String() string { return s.text }
 
+// Manual tells whether the spec is @manual: it has no slots.
+func (s Spec) Manual() bool { return s.never }
+
 // Every returns the interval of an @every spec, and 0 for all others.
 func (s Spec) Every() time.Duration { return s.every }
 
@@ -92,6 +99,8 @@ func parse(text string) (Spec, error) {
 	case strings.HasPrefix(upper, "TZ=") || strings.HasPrefix(upper, "CRON_TZ="):
 		return Spec{}, fmt.Errorf("%q does not belong in a spec; the zone is set separately, with --tz or time_zone",
 			words[0])
+	case len(words) == 1 && strings.EqualFold(words[0], manual):
+		return Spec{text: manual, never: true}, nil
 	case words[0][0] == '@':
 		fields, every, err := macro(words)
 		if err != nil {
@@ -138,7 +147,7 @@ func macro(words []string) (fields []string, every time.Duration, err error) {
 			"@reboot is not supported: a scheduler of many processes has no moment of reboot; use a time or @every")
 	case fields == "":
 		return nil, 0, fmt.Errorf("unknown macro %q; use @hourly, @daily, @midnight, @weekly, @monthly, @yearly, "+
-			"@annually or @every", words[0])
+			"@annually, @every or @manual", words[0])
 	case len(words) > 1:
 		return nil, 0, fmt.Errorf("%q follows %s; a macro stands alone", words[1], words[0])
 	default:

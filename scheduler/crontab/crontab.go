@@ -1,5 +1,6 @@
-// Package crontab reads files in the format of crontab(5), as Debian's cron
-// does. It takes text and returns entries: it runs nothing and reads no clock.
+// Package crontab reads and writes files in the format of crontab(5), as
+// Debian's cron reads them. It turns text into entries and back: it runs nothing
+// and reads no clock.
 //
 // A line is blank, a comment (its first character that is not a blank is #), a
 // setting NAME=VALUE, or an entry: five fields or a macro (see cronspec), then
@@ -8,14 +9,21 @@
 // What differs from Debian's cron:
 //
 //   - CRON_TZ is the zone of the specs below it. TZ is a variable like others.
+//   - LOGNAME cannot be set: cron reads such a line and ignores it.
+//   - MAILTO is a variable like others: nothing here sends mail.
 //   - A comment "# name: NAME" directly above an entry names it.
 //   - The last line needs no newline; CRLF and a byte order mark are accepted.
-//   - "NAME=" is an empty value, as NAME="" is.
+//   - Lines may have 64 KiB. Cron refuses commands of 999 bytes, and cuts
+//     settings there.
+//   - "NAME=" is an empty value, as NAME="" is. Quotes keep blanks on both sides.
 //   - @reboot is refused, and "@every DURATION" is accepted.
+//   - What cron takes for another spec or never runs is refused: 0~30, *-5, 5-1,
+//     30 February. So is a step larger than its range, such as */61.
 //
 // The system's crontabs, /etc/crontab and /etc/cron.d, have a column with the
-// user. They are not in this format, and nothing tells them apart: the user
-// would be taken for the command. Remove that column first.
+// user. They are not in this format, and no line tells that they are not: the
+// user would be taken for the command. Parse refuses them where they stand;
+// remove that column from a copy.
 package crontab
 
 import (
@@ -24,6 +32,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -39,6 +48,7 @@ const (
 	maxSettings = 1000     // each entry has all of them
 
 	blanks = " \t"
+	mark   = "\ufeff" // the byte order mark
 )
 
 // An Entry is one line of a crontab that says when to run what.
@@ -48,12 +58,12 @@ type Entry struct {
 
 	// Key tells the entry from others in the file, and is the same when the file
 	// is read again after changes elsewhere. It is "name:NAME", or else "line:"
-	// and a hash of spec and command, with "#2", "#3" where they repeat.
+	// and a hash of spec, command and input, with "#2", "#3" where they repeat.
 	Key string
 
 	Spec    string // with single spaces between the fields
 	Zone    string // the value of CRON_TZ; "" if there is none
-	Command string // up to the first %, with \% replaced by %
+	Command string // up to the first %, with \% replaced by % and \\ by \
 
 	// Stdin is the command's input: what follows the first %, with further ones
 	// replaced by newlines and \% by %. As with cron, it ends with a newline,
@@ -66,16 +76,20 @@ type Entry struct {
 	Env []string
 }
 
-// Parse reads a crontab. The file's name is for messages only.
+// Parse reads a crontab. The file's name is for messages, and to refuse the
+// system's crontabs.
 //
 // It returns all entries or an error, which joins the errors of all lines. Each
 // is one line, "file:line: what is wrong; what to do".
 func Parse(file string, data []byte) ([]Entry, error) {
-	p := parser{named: map[string]int{}, repeats: map[string]int{}}
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	if len(data) > maxFile {
+	data = bytes.TrimPrefix(data, []byte(mark))
+	switch {
+	case isSystem(file):
+		return nil, fmt.Errorf("%s:1: a crontab of the system has a column with the user; remove it from a copy, and use that", file)
+	case len(data) > maxFile:
 		return nil, fmt.Errorf("%s:1: the file has %d bytes; use at most %d", file, len(data), maxFile)
 	}
+	p := newParser()
 	for line := range bytes.Lines(data) {
 		p.line++
 		line = bytes.TrimSuffix(line, []byte("\n"))
@@ -92,6 +106,13 @@ func Parse(file string, data []byte) ([]Entry, error) {
 		errs = append(errs, fmt.Errorf("%s:%d: %w", file, problem.line, problem.err))
 	}
 	return nil, errors.Join(errs...)
+}
+
+// isSystem goes by the path alone: in such a file, "17 * * * * root run-parts"
+// is a good line with the command root.
+func isSystem(file string) bool {
+	file = path.Clean(file)
+	return file == "/etc/crontab" || path.Dir(file) == "/etc/cron.d"
 }
 
 type parser struct {
@@ -112,6 +133,8 @@ type problem struct {
 	line int
 	err  error
 }
+
+func newParser() *parser { return &parser{named: map[string]int{}, repeats: map[string]int{}} }
 
 func (p *parser) fail(err error) { p.problems = append(p.problems, problem{p.line, err}) }
 
@@ -196,12 +219,12 @@ func (p *parser) readEntry(text string) {
 	} else if entry.Command, entry.Stdin = splitCommand(text); strings.Trim(entry.Command, blanks) == "" {
 		p.fail(fmt.Errorf("no command follows %q; write one after the spec", entry.Spec))
 	}
-	entry.Key = p.key(&entry, text)
+	entry.Key = p.key(&entry)
 	p.entries = append(p.entries, entry)
 }
 
-// key also checks that names are different. Text is the command as written.
-func (p *parser) key(entry *Entry, text string) string {
+// key also checks that names are different.
+func (p *parser) key(entry *Entry) string {
 	if entry.Name != "" {
 		if first, ok := p.named[entry.Name]; ok {
 			p.fail(fmt.Errorf("the name %q is taken by the entry on line %d; choose another", entry.Name, first))
@@ -210,7 +233,8 @@ func (p *parser) key(entry *Entry, text string) string {
 		}
 		return "name:" + entry.Name
 	}
-	sum := sha256.Sum256([]byte(entry.Spec + "\n" + text))
+	// Not of the line as it was written, which is lost where Format writes it.
+	sum := sha256.Sum256([]byte(entry.Spec + "\n" + joinCommand(entry.Command, entry.Stdin)))
 	key := fmt.Sprintf("line:%x", sum[:16])
 	p.repeats[key]++
 	if n := p.repeats[key]; n > 1 {
@@ -228,31 +252,52 @@ func cutWord(text string) (word, rest string) {
 	return text[:end], strings.TrimLeft(text[end:], blanks)
 }
 
-// splitCommand divides a command from its input at the first % that no
-// backslash precedes. Only \% loses its backslash; \\ keeps both, and escapes
-// nothing that follows.
+// splitCommand divides a command from its input at the first % that is not
+// escaped. The manual page does not say what other backslashes mean; this is
+// what Debian's cron 3.0pl1-162 was seen to do. In the command, \\ is a
+// backslash, so that "a\\%b" has an input. In the input, \% is a percent sign
+// whatever stands before it. All other backslashes are themselves.
 func splitCommand(text string) (command, stdin string) {
-	var parts [2]strings.Builder
-	part := &parts[0]
-	for i := 0; i < len(text); i++ {
-		switch {
-		case text[i] == '\\' && i+1 < len(text):
-			i++
-			if text[i] != '%' {
-				part.WriteByte('\\')
-			}
-			part.WriteByte(text[i])
-		case text[i] != '%':
-			part.WriteByte(text[i])
-		case part == &parts[0]:
-			part = &parts[1]
-		default:
-			part.WriteByte('\n')
+	var b strings.Builder
+	for text != "" && text[0] != '%' {
+		if strings.HasPrefix(text, `\\`) || strings.HasPrefix(text, `\%`) {
+			text = text[1:]
 		}
+		b.WriteByte(text[0])
+		text = text[1:]
 	}
-	stdin = parts[1].String()
+	if text != "" {
+		stdin = unescapeStdin.Replace(text[1:])
+	}
 	if stdin != "" && !strings.HasSuffix(stdin, "\n") {
 		stdin += "\n"
 	}
-	return parts[0].String(), stdin
+	return b.String(), stdin
 }
+
+// joinCommand is the inverse of splitCommand. It writes no backslash and no %
+// that could be left out, so that there is one text for each command and input.
+// There is none for an input with a backslash before a newline, except before
+// the last one, or without a newline at its end.
+func joinCommand(command, stdin string) string {
+	var b strings.Builder
+	for i := range len(command) {
+		switch rest := command[i:]; {
+		case rest[0] == '%', strings.HasPrefix(rest, `\\`), strings.HasPrefix(rest, `\%`), rest == `\` && stdin != "":
+			b.WriteByte('\\')
+		}
+		b.WriteByte(command[i])
+	}
+	if stdin == "" {
+		return b.String()
+	}
+	if !strings.HasSuffix("\n"+stdin, "\n\n") {
+		stdin = strings.TrimSuffix(stdin, "\n") // splitCommand adds it
+	}
+	return b.String() + "%" + escapeStdin.Replace(stdin)
+}
+
+var (
+	unescapeStdin = strings.NewReplacer(`\%`, "%", "%", "\n")
+	escapeStdin   = strings.NewReplacer("%", `\%`, "\n", "%")
+)

@@ -101,10 +101,20 @@ func TestCommand(t *testing.T) {
 		{"cat%a%b%", "cat", "a\nb\n"},
 		{"cat%%", "cat", "\n"},
 		{"cat %100\\%%a\\b", "cat ", "100%\na\\b\n"},
-		{`printf 'a\nb\\'`, `printf 'a\nb\\'`, ""},
-		{`echo a\\%b`, `echo a\\`, "b\n"},
-		{`echo a\`, `echo a\`, ""},
-		{`echo a%b\`, `echo a`, "b\\\n"},
+		// These are what Debian's cron 3.0pl1-162 passed on.
+		{`x\\%y%z`, `x\`, "y\nz\n"},
+		{`x\%y`, `x%y`, ""},
+		{`x\\`, `x\`, ""},
+		{`x\n\\n`, `x\n\n`, ""},
+		{`x\`, `x\`, ""},
+		{`x\\\%y%z`, `x\%y`, "z\n"},
+		{`x%in\\%in2%in3`, `x`, "in\\%in2\nin3\n"},
+		{`x%in\`, `x`, "in\\\n"},
+		{`x%in\n\\n`, `x`, "in\\n\\\\n\n"},
+		{`x%in\\\%in2%in3`, `x`, "in\\\\%in2\nin3\n"},
+		{`x%in\\`, `x`, "in\\\\\n"},
+		{`x%in\\\\%in2`, `x`, "in\\\\\\%in2\n"},
+		{`x%%%x`, `x`, "\n\nx\n"},
 		{"FOO=bar run", "FOO=bar run", ""},
 	} {
 		got := parse(t, "* * * * * "+c.text)[0]
@@ -157,6 +167,23 @@ func TestKeysStay(t *testing.T) {
 	}
 	if other := parse(t, "0 1 * * * a%y"); other[0].Key == before[0].Key {
 		t.Error("another input has the same key")
+	}
+	if same := parse(t, "0 1 * * * a%x%"); same[0].Key != before[0].Key {
+		t.Error("the same input, written otherwise, has another key")
+	}
+}
+
+// TestKeyIsFixed: schedules are recognized by their keys, also after an update.
+func TestKeyIsFixed(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"0 1 * * *  a -b":      "line:0b7a7f4d91f05151746c4f8fbf14d9c5",
+		`@daily	date +\%F%a%b`: "line:af13103598179334b0c39c54cade72af",
+		"# name: x\n@daily y":  "name:x",
+	} {
+		if got := parse(t, text)[0].Key; got != want {
+			t.Errorf("%q: got %s, want %s", text, got, want)
+		}
 	}
 }
 

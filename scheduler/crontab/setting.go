@@ -9,8 +9,13 @@ import (
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
-// reserved begins the names of the variables that every command is given.
-const reserved = "DBCRON_"
+const (
+	// reserved begins the names of the variables that every command is given.
+	reserved = "DBCRON_"
+
+	// zoneName is the setting that is the zone of specs, and no variable.
+	zoneName = "CRON_TZ"
+)
 
 // isSetting says whether a line is NAME=VALUE rather than an entry: a quote,
 // which no spec begins with, or one word and an equals sign.
@@ -33,7 +38,12 @@ func (p *parser) readSetting(text string) {
 		p.fail(fmt.Errorf("the name %q holds an equals sign; choose another", name))
 	case strings.HasPrefix(name, reserved):
 		p.fail(fmt.Errorf("the name %q is reserved, as all that begin with %s; choose another", name, reserved))
-	case name == "CRON_TZ":
+	case name == "LOGNAME":
+		p.fail(errors.New("LOGNAME is the user that runs the commands, and cron ignores such a line; remove it"))
+	case (name == zoneName || name == "TZ") && strings.ContainsAny(value, blanks):
+		// Other crons take the rest of such a line for an entry.
+		p.fail(fmt.Errorf("the zone %q holds blanks; write %s=ZONE on a line of its own, above the entry", value, zoneName))
+	case name == zoneName:
 		if _, err := cronspec.New("@daily", value, ""); err != nil {
 			p.fail(err)
 			value = "" // the entries below have no fault of their own
@@ -87,4 +97,36 @@ func cutQuoted(text string) (inside, rest string, err error) {
 		return "", "", fmt.Errorf("the quote %s is not closed; add one, or quote the quote with the other kind", text[:1])
 	}
 	return inside, rest, nil
+}
+
+// joinSetting is the inverse of splitSetting. It writes quotes only where they
+// are needed, and around an empty value, which cron refuses without them.
+func joinSetting(name, value string) (string, error) {
+	if strings.Contains(name+value, "\n") {
+		return "", fmt.Errorf("the setting %q holds a newline; set it in a script", name)
+	}
+	quotedName, ok := name, true
+	if name == "" || strings.ContainsAny(name, blanks+"=") || strings.ContainsAny(name[:1], `"'#`) {
+		quotedName, ok = quote(name)
+	}
+	if !ok {
+		return "", fmt.Errorf("the name %q needs quotes and holds both kinds; choose another", name)
+	}
+	if value == "" || strings.Trim(value, blanks) != value || strings.ContainsAny(value[:1], `"'`) {
+		value, ok = quote(value)
+	}
+	if !ok {
+		return "", fmt.Errorf("the value of %q needs quotes and holds both kinds; set it in a script", name)
+	}
+	return quotedName + "=" + value, nil
+}
+
+// quote puts text between quotes that it does not hold.
+func quote(text string) (quoted string, ok bool) {
+	for _, mark := range []string{`"`, `'`} {
+		if !strings.Contains(text, mark) {
+			return mark + text + mark, true
+		}
+	}
+	return "", false
 }

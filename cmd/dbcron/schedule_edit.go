@@ -1,0 +1,222 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+func (p *program) scheduleAdd() *cobra.Command {
+	var f scheduleFlags
+	c := &cobra.Command{
+		Use:   "add NAME --expr SPEC [flags] -- COMMAND [ARG…]",
+		Short: "Add a schedule",
+		Long: `Add a schedule. Its first run is at the next slot.
+
+One word after -- is a line for the shell (/bin/sh, or what --env SHELL=… says);
+several are a program and its arguments, which no shell reads. The command runs
+with the rights of the daemon, and an environment of its own: see
+docs/operations.md. Instead of a command there may be --http, --sql or --func.
+
+Durations are such as 90s, 1h30m or 30d. Times are read in the schedule's zone, if
+they do not say otherwise (2026-12-31T18:00, or 2026-12-31T18:00:00Z).`,
+		Example: `  dbcron schedule add backup --expr "30 3 * * *" --tz Europe/Berlin -- "pg_dump shop | gzip > /backup/shop.gz"
+  dbcron schedule add poll --expr "@every 90s" --timeout 1m --max-attempts 3 -- /usr/local/bin/poll --quick
+  dbcron schedule add report --expr @hourly --http "POST https://example.org/report" --header 'X-Key: 4711' --body '{}'
+  dbcron schedule add purge --expr @daily --sql "DELETE FROM session WHERE expires < CURRENT_TIMESTAMP"`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			name, err := f.split(c, args)
+			if err != nil {
+				return err
+			}
+			if !c.Flags().Changed("expr") {
+				return usagef("%s needs --expr, such as --expr '*/5 * * * *'", c.CommandPath())
+			}
+			s := scheduler.Schedule{Name: name}
+			if err := f.apply(&s); err != nil {
+				return err
+			}
+			return p.with(c.Context(), func(db *dialect.DB) error {
+				if err := scheduler.Add(c.Context(), db, s); err != nil {
+					return err
+				}
+				return p.warnOfMissing(c.Context(), db, []scheduler.Schedule{s})
+			})
+		},
+	}
+	f.register(c)
+	return c
+}
+
+func (p *program) scheduleEdit() *cobra.Command {
+	f := scheduleFlags{edit: true}
+	c := &cobra.Command{
+		Use:   "edit NAME [flags] [-- COMMAND [ARG…]]",
+		Short: "Change a schedule; what is not given stays",
+		Long: `Change a schedule that was made by hand. What is not given stays as it is, and an
+empty text takes a setting back: --timeout ''. --env and --header set one variable
+or header; without a value they take it away: --env NAME.
+
+If its times change, its next slot is planned anew from now on. A schedule that
+comes from a file is changed there: exit code 4.`,
+		Example: `  dbcron schedule edit backup --expr "0 4 * * *" --timeout 2h --env PGHOST=db2
+  dbcron schedule edit backup -- /usr/local/bin/backup --full`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			name, err := f.split(c, args)
+			if err != nil {
+				return err
+			}
+			if !f.any() {
+				return usagef("there is nothing to change; name with flags what is to be: %s", c.Use)
+			}
+			return p.with(c.Context(), func(db *dialect.DB) error { return p.editSchedule(c.Context(), db, name, &f) })
+		},
+	}
+	f.register(c)
+	return c
+}
+
+func (p *program) editSchedule(ctx context.Context, db *dialect.DB, name string, f *scheduleFlags) error {
+	s, err := scheduler.Get(ctx, db, name)
+	if err != nil {
+		return err
+	}
+	if s.Source != "" { // before all that may be wrong with the flags
+		return fmt.Errorf("%w: %s comes from %s", scheduler.ErrManaged, name, s.Source)
+	}
+	if err := f.apply(&s); err != nil {
+		return err
+	}
+	if err := scheduler.Edit(ctx, db, s); err != nil {
+		return err
+	}
+	if s, err = scheduler.Get(ctx, db, name); err != nil {
+		return err
+	}
+	if s.State != "active" {
+		fmt.Fprintf(p.err, "dbcron: it does not run yet: it is %s; dbcron schedule resume lets it run again\n", standing(&s))
+	}
+	return p.warnOfMissing(ctx, db, []scheduler.Schedule{s})
+}
+
+// warnOfMissing warns of schedules that others are to start and that do not exist:
+// they may come later.
+func (p *program) warnOfMissing(ctx context.Context, db *dialect.DB, given []scheduler.Schedule) error {
+	known := map[string]bool{"": true}
+	for _, s := range given {
+		known[s.Name] = true
+	}
+	for _, s := range given {
+		for _, next := range []struct{ column, name string }{{"on_success", s.OnSuccess}, {"on_failure", s.OnFailure}} {
+			if known[next.name] {
+				continue
+			}
+			known[next.name] = true
+			missing, err := isMissing(ctx, db, next.name)
+			if err != nil {
+				return err
+			}
+			if missing {
+				fmt.Fprintf(p.err, "dbcron: warning: %s of %s: there is no schedule %s yet\n", next.column, oneLine(s.Name, 200), oneLine(next.name, 200))
+			}
+		}
+	}
+	return nil
+}
+
+func isMissing(ctx context.Context, db *dialect.DB, name string) (bool, error) {
+	_, err := scheduler.Get(ctx, db, name)
+	if errors.Is(err, scheduler.ErrNotFound) {
+		return true, nil
+	}
+	return false, err
+}
+
+func (p *program) scheduleDelete() *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete NAME",
+		Short: "Delete a schedule; its history stays",
+		Long: `Delete a schedule. Its history stays, a run under way goes on, and runs that wait
+are cancelled. One that comes from a file is there again after the next import, if
+the file still has it.`,
+		Example: `  dbcron schedule delete backup`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.with(c.Context(), func(db *dialect.DB) error { return p.deleteSchedule(c.Context(), db, args[0]) })
+		},
+	}
+}
+
+func (p *program) deleteSchedule(ctx context.Context, db *dialect.DB, name string) error {
+	s, err := scheduler.Get(ctx, db, name)
+	if err == nil {
+		err = scheduler.Delete(ctx, db, name)
+	}
+	if err == nil && s.Source != "" {
+		fmt.Fprintf(p.err, "dbcron: it came from %s, and will be there again when that is imported, unless it is deleted there too\n", oneLine(s.Source, 300))
+	}
+	return err
+}
+
+func (p *program) schedulePause() *cobra.Command {
+	var why string
+	c := &cobra.Command{
+		Use:   "pause NAME",
+		Short: "Keep a schedule from running until it is resumed",
+		Long: `Keep a schedule from running until it is resumed. A run under way goes on; runs that
+wait are cancelled when their turn comes. It can still be run by hand.
+
+One that comes from a file stays paused when the file is imported again.`,
+		Example: `  dbcron schedule pause backup --reason "disk is full, ticket 4711"`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.with(c.Context(), func(db *dialect.DB) error {
+				return p.changeState(c.Context(), db, args[0], "paused", func() error {
+					return scheduler.Pause(c.Context(), db, args[0], cmp.Or(why, "paused by "+whoami()))
+				})
+			})
+		},
+	}
+	c.Flags().StringVar(&why, "reason", "", "`text` for others to read later (default: who paused it)")
+	return c
+}
+
+func (p *program) scheduleResume() *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume NAME",
+		Short: "Let a schedule run again that was paused, has failed or has ended",
+		Long: `Let a schedule run again that was paused, has failed or has ended, from its next
+slot on. Slots that have come meanwhile are recorded as skipped. A daemon plans it,
+or finds again what is wrong with it.`,
+		Example: `  dbcron schedule resume backup`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.with(c.Context(), func(db *dialect.DB) error {
+				return p.changeState(c.Context(), db, args[0], "active", func() error {
+					return scheduler.Resume(c.Context(), db, args[0])
+				})
+			})
+		},
+	}
+}
+
+// changeState says so where there was nothing to change.
+func (p *program) changeState(ctx context.Context, db *dialect.DB, name, to string, change func() error) error {
+	s, err := scheduler.Get(ctx, db, name)
+	if err != nil {
+		return err
+	}
+	if s.State == to || to == "paused" && s.State != "active" {
+		fmt.Fprintf(p.err, "dbcron: nothing to do: %s is %s\n", oneLine(name, 200), standing(&s))
+		return nil
+	}
+	return change()
+}

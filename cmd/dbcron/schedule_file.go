@@ -1,0 +1,149 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/scheduler/cronspec"
+	"github.com/dbcron/dbcron/scheduler/crontab"
+	"github.com/dbcron/dbcron/scheduler/manifest"
+)
+
+// A scheduleFile is a file whose schedules are imported, and what they are known
+// by. Without a name of its own that is the file's whole path, so that daemons on
+// several hosts that have the same file at the same place import one set of
+// schedules.
+type scheduleFile struct {
+	kind   string // crontab, or file: what sources begin with
+	path   string
+	source string
+	zone   string // of a crontab where it has no CRON_TZ
+	given  []scheduler.Schedule
+}
+
+// load reads the schedules of the file, or returns all that is wrong with it.
+func (f *scheduleFile) load(stdin io.Reader) (err error) {
+	var data []byte
+	if f.path == "-" {
+		data, err = io.ReadAll(stdin)
+	} else {
+		data, err = os.ReadFile(f.path)
+	}
+	if err != nil {
+		return err
+	}
+	if err := f.nameSource(); err != nil {
+		return err
+	}
+	read := f.readYAML
+	if f.kind == "crontab" {
+		read = f.readCrontab
+	}
+	given, err := read(data)
+	if err == nil {
+		err = scheduler.CheckImport(f.source, given)
+	}
+	if err == nil {
+		f.given = given
+	}
+	return err
+}
+
+func (f *scheduleFile) nameSource() error {
+	if f.source != "" {
+		return nil
+	}
+	if f.path == "-" {
+		return usagef("schedules from standard input need --source NAME, by which they are known when they are given again")
+	}
+	whole, err := filepath.Abs(f.path)
+	f.source = f.kind + ":" + whole
+	return err
+}
+
+func (f *scheduleFile) readYAML(data []byte) ([]scheduler.Schedule, error) {
+	given, err := manifest.Parse(f.path, data)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return given, nil
+}
+
+func (f *scheduleFile) readCrontab(data []byte) ([]scheduler.Schedule, error) {
+	if _, err := cronspec.New("@daily", f.zone, ""); err != nil {
+		return nil, usagef("--tz: %v", err)
+	}
+	entries, err := crontab.Parse(f.path, data)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	given := make([]scheduler.Schedule, len(entries))
+	for i, e := range entries {
+		given[i] = scheduler.Schedule{
+			Name: cmp.Or(e.Name, lineName(f.source, e)), Key: e.Key,
+			Spec: e.Spec, Zone: cmp.Or(e.Zone, f.zone), Command: e.Command, Stdin: e.Stdin, Env: map[string]string{},
+		}
+		for _, pair := range e.Env {
+			name, value, _ := strings.Cut(pair, "=")
+			given[i].Env[name] = value
+		}
+	}
+	return given, nil
+}
+
+// importInto makes the schedules of the file's source those that were loaded.
+func (f *scheduleFile) importInto(ctx context.Context, db *dialect.DB, opt scheduler.ImportOptions) (scheduler.Changes, error) {
+	changes, err := scheduler.Import(ctx, db, f.source, f.given, opt)
+	if errors.Is(err, scheduler.ErrExists) {
+		err = fmt.Errorf("%w; give one of the two another name, or delete the other (if this file was moved: --source keeps what it was known by)", err)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", f.path, err)
+	}
+	return changes, err
+}
+
+// lineName names a line that has no name: by the command's first word, and a
+// hash that tells it from other lines and other files.
+func lineName(source string, e crontab.Entry) string {
+	word, _, _ := strings.Cut(strings.TrimSpace(e.Command), " ")
+	word = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
+			return r
+		}
+		return -1
+	}, path.Base(word))
+	if len(word) > 40 {
+		word = word[:40]
+	}
+	sum := sha256.Sum256([]byte(source + "\n" + e.Key))
+	return cmp.Or(word, "line") + "-" + hex.EncodeToString(sum[:6])
+}
+
+// hostZone finds the name of this host's time zone, or UTC. Go knows the zone
+// itself as "Local", which means nothing on another host.
+func hostZone() string {
+	if zone := strings.TrimPrefix(os.Getenv("TZ"), ":"); zone != "" && !filepath.IsAbs(zone) {
+		return zone
+	}
+	if link, err := filepath.EvalSymlinks("/etc/localtime"); err == nil {
+		if _, zone, ok := strings.Cut(link, "/zoneinfo/"); ok {
+			return zone
+		}
+	}
+	if text, err := os.ReadFile("/etc/timezone"); err == nil && len(strings.Fields(string(text))) == 1 {
+		return strings.TrimSpace(string(text))
+	}
+	return "UTC"
+}

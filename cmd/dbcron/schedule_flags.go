@@ -1,0 +1,237 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+// The flags of add and edit that are no settings: when, and what is run.
+type scheduleFlags struct {
+	expr          string
+	http, sql, fn string
+	stdin, body   string
+	env, headers  []string
+	words         []string // the command after --
+
+	edit    bool // a schedule that exists: see merge
+	changed func(flag string) bool
+	text    func(flag string) string
+	wrong   []scheduler.Problem
+}
+
+func (f *scheduleFlags) register(c *cobra.Command) {
+	flags := c.Flags()
+	f.changed = flags.Changed
+	f.text = func(flag string) string { return flags.Lookup(flag).Value.String() }
+	flags.SortFlags = false // what, when, and then the policies in their order
+	flags.StringVar(&f.expr, "expr", "", "`spec`: five cron fields, or @daily, @every 90s, @manual, …")
+	flags.StringVar(&f.http, "http", "", "run a `request` such as \"POST https://example.org/report\"")
+	flags.StringArrayVar(&f.headers, "header", nil, "of the request, such as `'Name: value'`; may be repeated")
+	flags.StringVar(&f.body, "body", "", "`text` of the request")
+	flags.StringVar(&f.sql, "sql", "", "run a `statement` in the database of the schedules")
+	flags.StringVar(&f.fn, "func", "", "run the Go function that a program handles under this `name`")
+	flags.StringVar(&f.stdin, "stdin", "", "`text` for the command's standard input, or the function's input")
+	flags.StringArrayVar(&f.env, "env", nil, "`NAME=VALUE` for the command's environment; may be repeated")
+	for _, s := range settings {
+		if !f.edit || s.name != "first_run" { // it is not new
+			s.register(c)
+		}
+	}
+}
+
+// any tells whether anything is given beside the name.
+func (f *scheduleFlags) any() bool {
+	given := len(f.words) > 0
+	for _, flag := range []string{"expr", "http", "header", "body", "sql", "func", "stdin", "env"} {
+		given = given || f.changed(flag)
+	}
+	for _, s := range settings {
+		given = given || f.changed(s.flag())
+	}
+	return given
+}
+
+func (f *scheduleFlags) fail(field, format string, args ...any) {
+	f.wrong = append(f.wrong, scheduler.Problem{Field: field, Text: fmt.Sprintf(format, args...)})
+}
+
+// split divides the arguments into the name and the command after --.
+func (f *scheduleFlags) split(c *cobra.Command, args []string) (name string, err error) {
+	dash := c.ArgsLenAtDash()
+	if dash < 0 {
+		dash = len(args)
+	}
+	if dash != 1 {
+		return "", usagef("one name goes before --, and the command after it: %s", c.Use)
+	}
+	f.words = args[1:]
+	return args[0], nil
+}
+
+// apply changes a schedule as the flags say, and returns all that is wrong with
+// the result as one error.
+func (f *scheduleFlags) apply(s *scheduler.Schedule) error {
+	f.wrong = nil
+	f.work(s)
+	if f.changed("expr") {
+		s.Spec = f.expr
+	}
+	s.Env = f.merge("env", s.Env, f.env, "=", "NAME=VALUE")
+	s.Headers = f.merge("headers", s.Headers, f.headers, ":", "'Name: value'")
+	f.input(s)
+	for _, set := range settings {
+		if !f.changed(set.flag()) {
+			continue
+		}
+		if err := set.set(s, f.text(set.flag())); err != nil {
+			f.fail(set.name, "%v", err)
+		}
+	}
+	return f.refuse(s)
+}
+
+// work says what is run.
+func (f *scheduleFlags) work(s *scheduler.Schedule) {
+	given := 0
+	for _, w := range []struct {
+		flag, kind, command string
+		is                  bool
+	}{
+		{"", "shell", strings.Join(f.words, ""), len(f.words) == 1},
+		{"", "argv", scheduler.Argv(f.words...), len(f.words) > 1},
+		{"http", "http", f.http, f.changed("http")},
+		{"sql", "sql", f.sql, f.changed("sql")},
+		{"func", "func", f.fn, f.changed("func")},
+	} {
+		if w.is {
+			given++
+			s.Kind, s.Command = w.kind, w.command
+		}
+	}
+	if s.Kind == "http" && strings.Contains(s.Command, "://") && !strings.Contains(s.Command, " ") {
+		s.Command = "GET " + s.Command
+	}
+	switch {
+	case given > 1:
+		f.fail("work", "only one of a command after --, --http, --sql and --func can be run; keep one of them")
+	case given == 0 && !f.edit:
+		f.fail("work", "there is nothing to run; give a command after --, or --http, --sql or --func")
+	}
+}
+
+// merge sets pairs in a map, and takes them away that have no value.
+func (f *scheduleFlags) merge(field string, old map[string]string, given []string, between, shape string) map[string]string {
+	merged := maps.Clone(old)
+	if merged == nil {
+		merged = map[string]string{}
+	}
+	for _, pair := range given {
+		name, value, ok := strings.Cut(pair, between)
+		if between == ":" {
+			name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		}
+		switch {
+		case ok:
+			merged[name] = value
+		case f.edit:
+			delete(merged, name)
+		default:
+			f.fail(field, "%q is not %s", pair, shape)
+		}
+	}
+	return merged
+}
+
+// input says what the work reads: one column, with two flags.
+func (f *scheduleFlags) input(s *scheduler.Schedule) {
+	stdin, body := f.changed("stdin"), f.changed("body")
+	switch {
+	case stdin && s.Kind == "http":
+		f.fail("stdin", "is for commands and functions; the text of a request is --body")
+	case body && s.Kind != "http":
+		f.fail("body", "is for requests (--http); the input of a command or a function is --stdin")
+	case stdin:
+		s.Stdin = f.stdin
+	case body:
+		s.Stdin = f.body
+	}
+}
+
+// refuse puts all that is wrong into one error, which names the flags.
+func (f *scheduleFlags) refuse(s *scheduler.Schedule) error {
+	told := map[string]bool{}
+	for _, p := range f.wrong {
+		told[p.Field] = true
+	}
+	told["command"] = told["work"]
+	for _, p := range s.Problems() {
+		switch {
+		case told[p.Field]:
+		case p.Field == "spec":
+			f.wrong = append(f.wrong, timeProblems(s, p)...)
+		default:
+			f.wrong = append(f.wrong, p)
+		}
+	}
+	lines := make([]string, len(f.wrong))
+	for i, p := range f.wrong {
+		lines[i] = strings.TrimPrefix(flagOf(p.Field, s.Kind)+": ", ": ") + oneLine(p.Text, 1000)
+	}
+	switch len(lines) {
+	case 0:
+		return nil
+	case 1:
+		return usagef("%s", lines[0])
+	}
+	return usagef("there are %d things to correct, and nothing was changed:\n  %s", len(lines), strings.Join(lines, "\n  "))
+}
+
+// timeProblems divides what is wrong with spec, zone and rule, of which the
+// scheduler tells one.
+func timeProblems(s *scheduler.Schedule, together scheduler.Problem) (all []scheduler.Problem) {
+	for _, part := range []struct {
+		field string
+		only  scheduler.Schedule
+	}{
+		{"spec", scheduler.Schedule{Spec: s.Spec}},
+		{"time_zone", scheduler.Schedule{Spec: "@daily", Zone: s.Zone}},
+		{"dst", scheduler.Schedule{Spec: "@daily", DST: s.DST}},
+	} {
+		if _, err := part.only.Slots(); err != nil {
+			text := strings.TrimPrefix(err.Error(), scheduler.ErrInvalid.Error()+": ")
+			all = append(all, scheduler.Problem{Field: part.field, Text: text})
+		}
+	}
+	if len(all) == 0 {
+		all = append(all, together) // each is right, but not with the others
+	}
+	return all
+}
+
+// flagOf names the flag that sets a column; none where the text says what it is
+// about.
+func flagOf(field, kind string) string {
+	switch field {
+	case "work", "spec", "name", "source":
+		return ""
+	case "command":
+		if kind == "http" || kind == "sql" || kind == "func" {
+			return "--" + kind
+		}
+		return "the command"
+	case "headers":
+		return "--header"
+	case "stdin":
+		if kind == "http" {
+			return "--body"
+		}
+	case "time_zone":
+		return "--tz"
+	}
+	return "--" + strings.ReplaceAll(field, "_", "-")
+}

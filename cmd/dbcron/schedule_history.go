@@ -1,0 +1,305 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+type runRow struct {
+	ID       string     `json:"id"` // a string: JSON readers round large numbers
+	Schedule string     `json:"schedule"`
+	Due      *time.Time `json:"due"`
+	To       *time.Time `json:"to" table:"-"`
+	Slots    int64      `json:"slots"`
+	Attempt  int        `json:"attempt"`
+	Cause    string     `json:"cause"`
+	State    string     `json:"state"`
+	Exit     *int       `json:"exit_code"`
+	Seconds  string     `json:"seconds"`
+	By       string     `json:"by" table:"-"`
+	Fence    string     `json:"fence" table:"-"`
+	Next     *time.Time `json:"next" table:"-"`
+	Started  *time.Time `json:"started" table:"-"`
+	Finished *time.Time `json:"finished" table:"-"`
+	Cancel   string     `json:"cancel" table:"-"`
+	Error    string     `json:"error"`
+	Output   string     `json:"output"`
+}
+
+func newRunRow(r *scheduler.Run) runRow {
+	row := runRow{
+		ID: fmt.Sprint(r.ID), Schedule: r.Schedule, Due: optional(r.Due), To: optional(r.To), Slots: r.Slots,
+		Attempt: r.Attempt, Cause: r.Cause, State: r.State, Seconds: "-", By: r.By, Fence: fmt.Sprint(r.Fence),
+		Next: optional(r.Next), Started: optional(r.Started), Finished: optional(r.Finished),
+		Cancel: r.Cancel, Error: r.Error, Output: r.Output,
+	}
+	if r.ExitCode >= 0 {
+		row.Exit = &r.ExitCode
+	}
+	if !r.Started.IsZero() && !r.Finished.IsZero() {
+		row.Seconds = fmt.Sprintf("%.3f", r.Finished.Sub(r.Started).Seconds())
+	}
+	return row
+}
+
+func (p *program) scheduleHistory() *cobra.Command {
+	var output string
+	var n int
+	c := &cobra.Command{
+		Use:   "history [NAME]",
+		Short: "List the newest runs, with what became of them",
+		Long: `List the newest runs, with what became of them: of one schedule by slot, or of all
+in the order in which they were made. Runs of schedules that were deleted are
+there too. The states:
+
+    waiting     for its time, for the end of the run before, or for a daemon
+    running     its daemon holds a lease on it
+    ok          it ended well
+    failed      it did not; ERROR says why
+    timeout     it took longer than its --timeout, and was ended
+    cancelled   somebody, or the overlap policy, ended it
+    lost        its daemon died or was cut off; another attempt follows
+    retry       its daemon was stopped and gave it back; another attempt follows
+    skipped     the slot did not run, because of a policy
+    missed      the slot did not run, because no daemon was there in time
+
+CAUSE is why it ran: slot, hand (schedule run), backfill, or chain (--on-success or
+--on-failure of another). Only the beginning of ERROR and OUTPUT is shown: see
+dbcron schedule output, or use -o json.`,
+		Example: `  dbcron schedule history
+  dbcron schedule history backup -n 5 -o json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if n < 1 || n > 100_000 {
+				return usagef("-n %d: from 1 to 100000 runs can be had", n)
+			}
+			name := strings.Join(args, "")
+			return p.with(c.Context(), func(db *dialect.DB) error { return p.listRuns(c.Context(), db, name, n, output) })
+		},
+	}
+	c.Flags().IntVarP(&n, "count", "n", 20, "how many runs")
+	outputFlag(c, &output)
+	return c
+}
+
+func (p *program) listRuns(ctx context.Context, db *dialect.DB, name string, n int, output string) error {
+	found, err := scheduler.History(ctx, db, name, n)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 && name != "" {
+		// No runs yet is an empty list; a name that nobody knows is an error.
+		if _, err := scheduler.Get(ctx, db, name); err != nil {
+			return err
+		}
+	}
+	rows := make([]runRow, len(found))
+	for i := range found {
+		rows[i] = newRunRow(&found[i])
+	}
+	return write(p.out, output, rows)
+}
+
+func (p *program) scheduleOutput() *cobra.Command {
+	var follow bool
+	c := &cobra.Command{
+		Use:   "output RUN_ID",
+		Short: "Print what a run has written, also while it runs",
+		Long: `Print what a run has written to standard output and standard error: all that was
+kept of it, which is the first and the last 32 KiB. While it runs, its daemon
+brings the table up to date every 3 seconds.
+
+The run's id is in dbcron schedule history, and in the run's environment as
+DBCRON_RUN_ID.`,
+		Example: `  dbcron schedule output 4711
+  dbcron schedule output 4711 --follow`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			id, err := runID(args[0])
+			if err != nil {
+				return err
+			}
+			return p.with(c.Context(), func(db *dialect.DB) error { return p.printOutput(c.Context(), db, id, follow) })
+		},
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the run has ended")
+	return c
+}
+
+func runID(text string) (int64, error) {
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id < 1 {
+		return 0, usagef("%q is not a run's id; dbcron schedule history shows them", text)
+	}
+	return id, nil
+}
+
+func (p *program) printOutput(ctx context.Context, db *dialect.DB, id int64, follow bool) error {
+	look := func(ctx context.Context) ([]scheduler.Run, error) {
+		found, err := selectRuns(ctx, db, runWithID, dialect.Args{"id": id})
+		if err == nil && len(found) == 0 {
+			err = fmt.Errorf("%w: %d", scheduler.ErrNoRun, id)
+		}
+		return found, err
+	}
+	if !follow {
+		found, err := look(ctx)
+		if err != nil {
+			return err
+		}
+		return (&printer{out: p.out}).print(found[0].Output)
+	}
+	r, err := p.follow(ctx, look)
+	if err == nil {
+		fmt.Fprintln(p.err, "dbcron: "+r.State+": "+result(r))
+	}
+	return err
+}
+
+// follow prints what runs write, as it grows, until the last of them has ended.
+// It returns that one.
+func (p *program) follow(ctx context.Context, look func(context.Context) ([]scheduler.Run, error)) (*scheduler.Run, error) {
+	printers := map[int64]*printer{}
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	var told string
+	for looks := 0; ; looks++ {
+		found, err := look(ctx)
+		if ctx.Err() != nil {
+			return nil, errors.New("ended by a signal; the run goes on: dbcron schedule output --follow shows more of it")
+		}
+		if err != nil {
+			return nil, err
+		}
+		for i := range found {
+			r := &found[i]
+			if printers[r.ID] == nil {
+				printers[r.ID] = &printer{out: p.out}
+			}
+			if err := printers[r.ID].print(r.Output); err != nil {
+				return nil, err
+			}
+		}
+		if len(found) > 0 {
+			last := &found[len(found)-1]
+			if ended(last) {
+				return last, nil
+			}
+			if news := fmt.Sprintf("attempt %d, run %d, is %s", last.Attempt, last.ID, last.State); news != told {
+				told, looks = news, 0
+				fmt.Fprintln(p.err, "dbcron: "+news)
+			}
+			if last.State == "waiting" && looks == 20 {
+				fmt.Fprintln(p.err, "dbcron: it still waits; dbcron schedule explain tells for what")
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+// A printer prints a text that grows, each part once.
+type printer struct {
+	out   io.Writer
+	shown string
+}
+
+// print prints what is new. Of a long text only head and tail are kept, so that
+// the part that was shown last may be gone, or stand after another one.
+func (pr *printer) print(text string) error {
+	const enough = 256 // bytes by which a place is recognized
+	rest, ok := strings.CutPrefix(text, pr.shown)
+	if !ok {
+		end := pr.shown[max(0, len(pr.shown)-enough):]
+		if at := strings.LastIndex(text, end); at >= 0 {
+			rest = text[at+len(end):]
+		} else {
+			same := 0
+			for same < min(len(text), len(pr.shown)) && text[same] == pr.shown[same] {
+				same++
+			}
+			rest = text[same:]
+		}
+	}
+	pr.shown = text
+	if file, isFile := pr.out.(*os.File); isFile && term.IsTerminal(int(file.Fd())) {
+		rest = harmless(rest)
+	}
+	_, err := io.WriteString(pr.out, rest)
+	return err
+}
+
+// result tells in plain words what became of a run.
+func result(r *scheduler.Run) string {
+	var parts []string
+	if r.State == "skipped" || r.State == "missed" {
+		if r.Slots > 1 {
+			parts = append(parts, fmt.Sprintf("%d slots", r.Slots))
+		}
+		return strings.Join(append(parts, oneLine(r.Error, 1000)), ": ")
+	}
+	if r.Error != "" {
+		parts = append(parts, oneLine(r.Error, 1000))
+	}
+	if !r.Started.IsZero() && !r.Finished.IsZero() {
+		parts = append(parts, "took "+r.Finished.Sub(r.Started).Round(time.Millisecond).String())
+	}
+	parts = append(parts, fmt.Sprintf("run %d", r.ID))
+	if r.By != "" {
+		parts = append(parts, "on "+oneLine(r.By, 200))
+	}
+	if why := causes[r.Cause]; why != "" {
+		parts = append(parts, why)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// causes tells why runs were made that no slot has made.
+var causes = map[string]string{
+	"hand":     "started by hand",
+	"backfill": "a backfill",
+	"chain":    "started by another schedule",
+}
+
+// underWay tells what a run does that has not ended.
+func underWay(r *scheduler.Run, s *scheduler.Schedule) string {
+	text := fmt.Sprintf("run %d, slot %s", r.ID, inZone(r.Due, s))
+	if r.Attempt > 1 {
+		text += fmt.Sprintf(", attempt %d", r.Attempt)
+	}
+	if why := causes[r.Cause]; why != "" {
+		text += ", " + why
+	}
+	if r.State != "waiting" {
+		text += ", since " + inZone(r.Started, s) + " on " + oneLine(r.By, 200)
+	}
+	if r.Cancel != "" {
+		text += "; its daemon has been asked to end it: " + oneLine(r.Cancel, 200)
+	}
+	return text
+}
+
+// pairs are lines, in the order of the names.
+func pairs(m map[string]string, between string) string {
+	var lines []string
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		lines = append(lines, name+between+oneLine(m[name], 1000))
+	}
+	return strings.Join(lines, "\n")
+}

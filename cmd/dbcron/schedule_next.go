@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/scheduler/cronspec"
+)
+
+func (p *program) scheduleNext() *cobra.Command {
+	var expr, zone, from, dst, output string
+	var n int
+	c := &cobra.Command{
+		Use:   "next NAME | --expr SPEC",
+		Short: "Print the next slots of a schedule, or of a spec",
+		Long: `Print the next slots of a schedule, or of a spec. For a spec no database is opened,
+so that it can be tried before it is used.`,
+		Example: `  dbcron schedule next backup
+  dbcron schedule next --expr "30 2 * * *" --tz Europe/Berlin --from 2026-03-28T00:00:00Z -n 3 -o json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if n < 1 || n > 10_000 {
+				return usagef("-n %d: from 1 to 10000 slots can be had", n)
+			}
+			if len(args) == 1 {
+				for _, name := range []string{"expr", "tz", "dst", "from"} {
+					if c.Flags().Changed(name) {
+						return usagef("--%s is for a spec; leave it out, or the name %q", name, args[0])
+					}
+				}
+				return p.with(c.Context(), func(db *dialect.DB) error { return p.nextOf(c.Context(), db, args[0], n, output) })
+			}
+			if !c.Flags().Changed("expr") {
+				return usagef("%s needs the name of a schedule, or --expr, such as --expr '*/5 * * * *'", c.CommandPath())
+			}
+			plan, err := cronspec.New(expr, zone, dst)
+			if err != nil {
+				return err
+			}
+			return p.nextAfter(plan, from, n, output)
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&expr, "expr", "", "when: five cron fields, or @daily, @every 90s, …")
+	flags.StringVar(&zone, "tz", "UTC", "time zone of the spec")
+	flags.StringVar(&from, "from", "", "print slots strictly after this time (RFC 3339; default: now)")
+	flags.IntVarP(&n, "count", "n", 5, "how many slots")
+	flags.StringVar(&dst, "dst", "vixie", "when clocks change: vixie (fixed times run once) or wall")
+	outputFlag(c, &output)
+	return c
+}
+
+// nextAfter prints the slots after a time, or from now on.
+func (p *program) nextAfter(plan *cronspec.Schedule, from string, n int, output string) (err error) {
+	at := hostNow()
+	if from != "" {
+		if at, err = time.Parse(time.RFC3339, from); err != nil {
+			return usagef("--from %q is not a time as in RFC 3339, such as 2026-03-28T00:00:00Z", from)
+		}
+	}
+	if at.Year() < 2 {
+		return usagef("--from %s: slots are known from the year 2 on", from)
+	}
+	var slots []time.Time
+	for slot, ok := plan.Next(at); ok && len(slots) < n; slot, ok = plan.Next(slot) {
+		slots = append(slots, slot)
+	}
+	return p.printSlots(slots, plan.Location(), output)
+}
+
+func (p *program) nextOf(ctx context.Context, db *dialect.DB, name string, n int, output string) error {
+	s, at, err := lookUp(ctx, db, name)
+	if err != nil {
+		return err
+	}
+	plan, err := s.Slots()
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	slots := nextSlots(&s, at, n)
+	if len(slots) == 0 {
+		why := standing(&s)
+		if s.State == "active" {
+			why = "its spec is " + s.Spec
+		}
+		fmt.Fprintf(p.err, "dbcron: %s has no slots to come: %s\n", oneLine(name, 200), why)
+	}
+	return p.printSlots(slots, plan.Location(), output)
+}
+
+func (p *program) printSlots(slots []time.Time, zone *time.Location, output string) error {
+	times := make([]string, len(slots))
+	for i, slot := range slots {
+		times[i] = shown(slot, zone)
+	}
+	if output == "json" {
+		return encode(p.out, struct {
+			Times []string `json:"times"`
+		}{times})
+	}
+	for _, t := range times {
+		line := t
+		if output == "jsonl" {
+			line = `"` + t + `"`
+		}
+		if _, err := fmt.Fprintln(p.out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shown is an instant with its wall time, or in UTC where the zone's offset has
+// seconds, as local mean times have: RFC 3339 cannot write these.
+func shown(t time.Time, zone *time.Location) string {
+	local := t.In(zone)
+	if _, offset := local.Zone(); offset%60 != 0 {
+		local = t.UTC()
+	}
+	return local.Format(time.RFC3339)
+}
+
+// nextSlots returns up to n slots that are to come of a schedule, none of one
+// that is not active.
+func nextSlots(s *scheduler.Schedule, at planned, n int) (slots []time.Time) {
+	plan, err := s.Slots()
+	if err != nil || s.State != "active" {
+		return nil
+	}
+	slot, ok := s.Due, !s.Due.IsZero()
+	if at.next.IsZero() { // then Due is from before it was paused
+		now := at.now
+		if before := s.Starts.Add(-time.Microsecond); before.After(now) {
+			now = before
+		}
+		slot, ok = plan.Next(now)
+	}
+	for ; ok && len(slots) < n && (s.Ends.IsZero() || !slot.After(s.Ends)); slot, ok = plan.Next(slot) {
+		slots = append(slots, slot)
+	}
+	return slots
+}
+
+// inZone is an instant as the clocks of the schedule's zone show it.
+func inZone(t time.Time, s *scheduler.Schedule) string {
+	plan, err := cronspec.New("@daily", s.Zone, "")
+	if err != nil {
+		return shown(t, time.UTC)
+	}
+	return shown(t, plan.Location())
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/scheduler/cronspec"
+)
+
+func (p *program) scheduleRun() *cobra.Command {
+	var wait bool
+	c := &cobra.Command{
+		Use:   "run NAME",
+		Short: "Let the daemons run a schedule now",
+		Long: `Let the daemons run a schedule now, also one that is paused, and print the run's id.
+Its next slot stays what it is. While a run is under way, another one waits for its
+end or, with --overlap forbid, is refused: exit code 4.
+
+With --wait follow it until it has ended, print what it writes, and exit with 0 if
+it ended well, else with 1. A signal ends the waiting, not the run.`,
+		Example: `  dbcron schedule run backup --wait
+  id=$(dbcron schedule run backup) && dbcron schedule output "$id" --follow`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.with(c.Context(), func(db *dialect.DB) error { return p.runSchedule(c.Context(), db, args[0], wait) })
+		},
+	}
+	c.Flags().BoolVarP(&wait, "wait", "w", false, "follow the run, and exit by what becomes of it")
+	return c
+}
+
+func (p *program) runSchedule(ctx context.Context, db *dialect.DB, name string, wait bool) error {
+	started, err := scheduler.Start(ctx, db, name)
+	if errors.Is(err, scheduler.ErrBusy) {
+		return fmt.Errorf("%w; dbcron schedule show tells which run it is", err)
+	}
+	if err != nil {
+		return err
+	}
+	if !wait {
+		_, err = fmt.Fprintln(p.out, started.ID)
+		return err
+	}
+	last, err := p.follow(ctx, func(ctx context.Context) ([]scheduler.Run, error) {
+		return selectRuns(ctx, db, runsOfSlot, dialect.Args{"name": name, "due": started.Due.UnixMicro()})
+	})
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("%s: %s", last.State, result(last))
+	if last.State != "ok" {
+		return errors.New(text)
+	}
+	fmt.Fprintln(p.err, "dbcron: "+text)
+	return nil
+}
+
+func (p *program) scheduleCancel() *cobra.Command {
+	var why string
+	c := &cobra.Command{
+		Use:   "cancel RUN_ID",
+		Short: "End a run that waits or is under way",
+		Long: `End a run: one that waits at once, and one that is under way by asking its daemon,
+which looks once per --poll and then sends SIGTERM. It is not tried again. Exit code
+4: it has ended already.`,
+		Example: `  dbcron schedule cancel 4711 --reason "wrong month"`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			id, err := runID(args[0])
+			if err != nil {
+				return err
+			}
+			return p.with(c.Context(), func(db *dialect.DB) error {
+				r, err := scheduler.Cancel(c.Context(), db, id, cmp.Or(why, "cancelled by "+whoami()))
+				if err != nil {
+					return err
+				}
+				done := "was cancelled: it had not begun"
+				if r.State != "waiting" {
+					done = "is to be ended by its daemon, " + oneLine(r.By, 200)
+				}
+				fmt.Fprintf(p.err, "dbcron: run %d of %s %s\n", r.ID, oneLine(r.Schedule, 200), done)
+				return nil
+			})
+		},
+	}
+	c.Flags().StringVar(&why, "reason", "", "`text` for the history (default: who cancelled it)")
+	return c
+}
+
+type backfillFlags struct {
+	from, to string
+	dryRun   bool
+}
+
+func (p *program) scheduleBackfill() *cobra.Command {
+	var f backfillFlags
+	c := &cobra.Command{
+		Use:   "backfill NAME --from TIME --to TIME",
+		Short: "Run slots of the past that have no good run",
+		Long: `Run the slots of a schedule from one time to another, both included, as far as they
+have no run that is ok or has not ended: oldest first, and one after another unless
+--overlap is allow. The command finds its slot in DBCRON_DUE.
+
+A time is RFC 3339, or a date with or without a time of day, read in the schedule's
+zone. A date alone is the whole day, today as far as it is past.`,
+		Example: `  dbcron schedule backfill report --from 2026-11-20 --to 2026-11-22 --dry-run
+  dbcron schedule backfill report --from 2026-11-20T10:00 --to 2026-11-20T18:00:00Z`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if f.from == "" || f.to == "" {
+				return usagef("%s needs --from and --to, such as --from 2026-11-20T10:00", c.CommandPath())
+			}
+			return p.with(c.Context(), func(db *dialect.DB) error { return p.backfill(c.Context(), db, args[0], f) })
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.from, "from", "", "`time` of the first slot")
+	flags.StringVar(&f.to, "to", "", "`time` of the last slot")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "only print what would be run")
+	return c
+}
+
+func (p *program) backfill(ctx context.Context, db *dialect.DB, name string, f backfillFlags) error {
+	s, err := scheduler.Get(ctx, db, name)
+	if err != nil {
+		return err
+	}
+	from, to, err := f.window(ctx, db, &s)
+	if err != nil {
+		return err
+	}
+	done, err := scheduler.Backfill(ctx, db, name, from, to, f.dryRun)
+	if err != nil {
+		return err
+	}
+	text := counted(len(done.Slots), "slot", "slots")
+	if n := len(done.Slots); n > 0 {
+		text += fmt.Sprintf(", from %s to %s,", inZone(done.Slots[0], &s), inZone(done.Slots[n-1], &s))
+	}
+	switch {
+	case f.dryRun:
+		text += " would be run (dry run: nothing was changed)"
+	default:
+		text += " will be run"
+	}
+	_, err = fmt.Fprintf(p.out, "%s; %d left alone\n", text, done.Left)
+	return err
+}
+
+// window reads from and to in the schedule's zone.
+func (f *backfillFlags) window(ctx context.Context, db *dialect.DB, s *scheduler.Schedule) (from, to time.Time, err error) {
+	plan, err := cronspec.New("@daily", s.Zone, "")
+	if err != nil {
+		return from, to, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	from, _, err = parseTime(f.from, plan.Location())
+	if err != nil {
+		return from, to, usagef("--from: %v", err)
+	}
+	to, day, err := parseTime(f.to, plan.Location())
+	if err != nil {
+		return from, to, usagef("--to: %v", err)
+	}
+	if !day {
+		return from, to, nil
+	}
+	next := to.In(plan.Location()).AddDate(0, 0, 1)
+	now, err := scheduler.Clock(ctx, db)
+	if last := next.Add(-time.Microsecond); last.Before(now) {
+		return from, last, err
+	}
+	if to.Before(now) {
+		return from, now, err
+	}
+	return from, to, err
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+// A scheduleDetail is all that there is to know of one schedule.
+type scheduleDetail struct {
+	scheduleRow
+	Slots []string `json:"next_slots"`
+	Open  []runRow `json:"under_way"`
+	Last  *runRow  `json:"last"`
+
+	s    scheduler.Schedule
+	open []scheduler.Run
+	last *scheduler.Run
+}
+
+func (p *program) scheduleShow() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show all of one schedule: settings, next slots, what runs, and the last result",
+		Long: `Show all of one schedule: its settings, as far as they are not the usual ones (with
+-o json: all), the next three slots, what runs or waits now, and the last result.`,
+		Example: `  dbcron schedule show backup
+  dbcron schedule show backup -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.with(c.Context(), func(db *dialect.DB) error { return p.showSchedule(c.Context(), db, args[0], output) })
+		},
+	}
+	outputFlag(c, &output)
+	return c
+}
+
+func (p *program) showSchedule(ctx context.Context, db *dialect.DB, name, output string) error {
+	d, err := detail(ctx, db, name)
+	if err != nil {
+		return err
+	}
+	if output != "table" {
+		return encode(p.out, d)
+	}
+	return writeFacts(p.out, d.facts())
+}
+
+// openLimit is how many runs are shown that run or wait.
+const openLimit = 20
+
+func detail(ctx context.Context, db *dialect.DB, name string) (*scheduleDetail, error) {
+	s, at, err := lookUp(ctx, db, name)
+	if err != nil {
+		return nil, err
+	}
+	d := &scheduleDetail{scheduleRow: newScheduleRow(&s), Slots: []string{}, Open: []runRow{}, s: s}
+	for _, slot := range nextSlots(&s, at, 3) {
+		d.Slots = append(d.Slots, inZone(slot, &s))
+	}
+	if d.open, err = selectRuns(ctx, db, openRuns, dialect.Args{"name": name, "limit": openLimit}); err != nil {
+		return nil, err
+	}
+	for i := range d.open {
+		d.Open = append(d.Open, newRunRow(&d.open[i]))
+	}
+	newest, err := selectRuns(ctx, db, newestRuns, dialect.Args{"name": name, "limit": 200})
+	for i := range newest {
+		if d.last == nil && ended(&newest[i]) {
+			d.last = &newest[i]
+			row := newRunRow(d.last)
+			d.Last = &row
+		}
+	}
+	return d, err
+}
+
+func (d *scheduleDetail) facts() []fact {
+	from := "made by hand"
+	if d.s.Source != "" {
+		from = "from " + d.s.Source
+	}
+	facts := []fact{
+		{"name", d.s.Name},
+		{"source", from},
+		{"state", standing(&d.s)},
+		{"spec", d.s.Spec},
+		{"time zone", d.s.Zone},
+		{d.s.Kind, what(&d.s)},
+		{"stdin", d.s.Stdin},
+		{"env", pairs(d.s.Env, "=")},
+		{"headers", pairs(d.s.Headers, ": ")},
+	}
+	for _, set := range settings {
+		if set.name != "time_zone" && !set.ordinary(&d.s) {
+			facts = append(facts, fact{strings.ReplaceAll(set.name, "_", " "), set.get(&d.s)})
+		}
+	}
+	facts = append(facts, fact{"next slots", strings.Join(d.Slots, "\n")})
+	for i := range d.open {
+		facts = append(facts, fact{d.open[i].State, underWay(&d.open[i], &d.s)})
+	}
+	if d.last != nil {
+		facts = append(facts, fact{"last", d.last.State + ", slot " + inZone(d.last.Due, &d.s) + ", " + result(d.last)})
+	}
+	return facts
+}
+
+// standing tells the state of a schedule, and why it is not active.
+func standing(s *scheduler.Schedule) string {
+	text := s.State
+	if s.State == "active" && s.Failures > 0 {
+		text += ", but " + counted(s.Failures, "slot in a row has failed", "slots in a row have failed")
+	}
+	if s.Reason != "" {
+		text += ": " + oneLine(s.Reason, 1000)
+	}
+	return text
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+// TestSettings sees to it that each field of a schedule has its setting, or is
+// one of those that have a flag of their own or none, and that all are shown.
+func TestSettings(t *testing.T) {
+	apart := []string{
+		"ID", "Name", "Source", "Key", "Spec", "Kind", "Command", "Stdin", "Env", "Headers", "State", "Reason", "Due", "Failures", "Policy",
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[scheduler.Schedule]()) {
+		if slices.Contains(apart, f.Name) {
+			continue
+		}
+		var s scheduler.Schedule
+		field := reflect.ValueOf(&s).Elem().FieldByIndex(f.Index)
+		switch field.Interface().(type) {
+		case string:
+			field.SetString("word")
+		case int, time.Duration:
+			field.SetInt(int64(7 * time.Hour))
+		case bool:
+			field.SetBool(true)
+		case time.Time:
+			field.Set(reflect.ValueOf(time.Date(2026, 11, 20, 1, 2, 3, 4e6, time.UTC)))
+		}
+		var of []setting
+		for _, set := range settings {
+			if !set.ordinary(&s) {
+				of = append(of, set)
+			}
+		}
+		if len(of) != 1 {
+			t.Errorf("%s: it has %d settings", f.Name, len(of))
+			continue
+		}
+		set, want := of[0], s
+		text := set.get(&s)
+		if text == "yes" {
+			text = "true"
+		}
+		if err := set.set(&s, ""); err != nil || !reflect.DeepEqual(s, scheduler.Schedule{}) {
+			t.Errorf("%s: %s is not taken back", f.Name, set.name)
+		}
+		if err := set.set(&s, text); err != nil || !reflect.DeepEqual(s, want) {
+			t.Errorf("%s: %q is read as %+v, %v", f.Name, text, s, err)
+		}
+		row, err := json.Marshal(newScheduleRow(&want))
+		if err != nil || !strings.Contains(string(row), `"`+set.name+`":`) {
+			t.Errorf("%s is not in %s", set.name, row)
+		}
+	}
+}
+
+func TestSettingWords(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"keep_runs", "all", "all"},
+		{"keep_runs", "", ""},
+		{"keep_for", "forever", "forever"},
+		{"keep_for", "1w", "7d"},
+		{"timeout", "none", ""},
+		{"timeout", "0s", ""},
+		{"timeout", "1h30m", "1h30m"},
+		{"max_failures", "never", ""},
+		{"max_failures", "0", ""},
+		{"starts", "2026-11-20T10:00", "2026-11-20T09:00:00Z"},
+		{"starts", "", ""},
+		{"keep_runs", "0", "error"},
+		{"keep_runs", "-1", "error"},
+		{"keep_for", "0s", "error"},
+		{"retry_delay", "0s", "error"},
+		{"max_attempts", "many", "error"},
+		{"ends", "2026-11-20", "error"},
+		{"ends", "2026-10-25T02:30", "error"}, // the clocks show it twice
+	} {
+		s := scheduler.Schedule{Zone: "Europe/Berlin"}
+		set := settings[slices.IndexFunc(settings, func(set setting) bool { return set.name == c.name })]
+		err := set.set(&s, c.text)
+		if got := set.get(&s); err == nil && got != c.want || err != nil && c.want != "error" {
+			t.Errorf("%s %q: got %q, %v; want %q", c.name, c.text, got, err, c.want)
+		}
+	}
+}
+
+// TestPrinter lets a text grow as a run's output does: of a long one the middle
+// is left out, more of it each time.
+func TestPrinter(t *testing.T) {
+	head, more := strings.Repeat("head\n", 100), ""
+	for i := range 500 {
+		more += fmt.Sprintln("line", i)
+	}
+	for _, c := range []struct {
+		name, want string
+		texts      []string
+	}{
+		{"grows", "abcdef", []string{"", "abc", "abc", "abcdef"}},
+		{"is cut", head + more[:2000], []string{head + more[:1000], head + "[…]" + more[600:2000]}},
+		{"is cut again", head + more[:3000], []string{head + more[:1000], head + "[…]" + more[600:2000], head + "[……]" + more[1500:3000]}},
+		{"leaps", head + "[…]" + more[4000:], []string{head, head + "[…]" + more[4000:]}},
+		{"leaps again", head + "[…]" + more[:100] + "2]" + more[4000:], []string{head + "[…]" + more[:100], head + "[…2]" + more[4000:]}},
+	} {
+		var out strings.Builder
+		pr := &printer{out: &out}
+		for _, text := range c.texts {
+			if err := pr.print(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if out.String() != c.want {
+			t.Errorf("%s: got %q", c.name, out.String())
+		}
+	}
+}

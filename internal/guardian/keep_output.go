@@ -1,0 +1,32 @@
+package guardian
+
+// An Output keeps the head and the tail of what is written to it, as the output
+// of a command is kept, for work that is no command. It is safe for concurrent
+// use.
+type Output struct{ kept *output }
+
+// NewOutput returns an Output that keeps so many bytes; 0 is 64 KiB.
+func NewOutput(limit int) *Output {
+	if limit <= 0 {
+		limit = defaultOutput
+	}
+	return &Output{newOutput(limit)}
+}
+
+// Write never fails.
+func (o *Output) Write(p []byte) (int, error) { return o.kept.Write(p) }
+
+// Text returns what was kept, in the form of Result.Output.
+func (o *Output) Text() string {
+	text, _ := o.Snapshot()
+	return text
+}
+
+// Snapshot returns the text, and a number that is the same as before only if
+// nothing was written since.
+func (o *Output) Snapshot() (text string, total int) {
+	o.kept.mu.Lock()
+	defer o.kept.mu.Unlock()
+	text, _ = o.kept.joined()
+	return text, int(o.kept.total)
+}

@@ -1,0 +1,121 @@
+//go:build unix
+
+package guardian
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// start starts the command, or returns an exit code as a shell would.
+func (w *ward) start() (int, error) {
+	dir, err := w.enter()
+	if err != nil {
+		return 126, err
+	}
+	path, code, err := lookPath(w.spec.Argv[0], w.spec.Env)
+	if err != nil {
+		return code, err
+	}
+	files, err := w.files()
+	if err != nil {
+		return 126, err
+	}
+	fds := make([]uintptr, len(files))
+	for i, f := range files {
+		fds[i] = f.Fd() // blocking, as programs expect
+	}
+	w.startedAt = instant.Now()
+	switch {
+	case w.cause != "":
+		return -1, errors.New("guardian: stopped before the command was started")
+	case w.startedAt >= w.killTime():
+		return -1, ErrPast
+	}
+	attr := commandAttr()
+	attr.Credential = w.spec.Credential
+	w.pid, err = syscall.ForkExec(path, w.spec.Argv, &syscall.ProcAttr{
+		Dir: dir, Env: append([]string{}, w.spec.Env...), Files: fds, Sys: attr,
+	})
+	for _, f := range files { // the command's end must be the end of its files
+		f.Close()
+	}
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return 126, fmt.Errorf("%s: its interpreter is not found", path)
+	case err != nil && attr.Credential != nil: // any of the three can be the reason
+		return 126, fmt.Errorf("%s as user %s in %s: %w", path, w.spec.User, cmp.Or(dir, "the caller's directory"), err)
+	case err != nil:
+		return 126, fmt.Errorf("%s: %w", path, err)
+	}
+	return 0, nil
+}
+
+// enter goes to the command's directory, for what is relative to it. If the
+// command has a user, it returns where the command itself must go once more:
+// with the rights of the user, who may not be able to.
+func (w *ward) enter() (string, error) {
+	if w.spec.Dir == "" {
+		return "", nil
+	}
+	if err := os.Chdir(w.spec.Dir); err != nil || w.spec.Credential == nil {
+		return "", err
+	}
+	return os.Getwd()
+}
+
+// files returns what the command gets as stdin, stdout and stderr, and starts
+// to feed the one and to read the others.
+func (w *ward) files() ([]*os.File, error) {
+	files := []*os.File{os.Stdin, os.Stdout, os.Stderr} // the caller's, or /dev/null
+	if w.spec.Input != "" {
+		r, in, err := w.newPipe()
+		if err != nil {
+			return nil, err
+		}
+		files[0] = r
+		go func() {
+			_, _ = io.WriteString(in, w.spec.Input) // EPIPE: the command has read enough
+			in.Close()
+		}()
+	}
+	w.eof = make(chan struct{})
+	if w.spec.OwnOut && w.spec.OwnErr {
+		close(w.eof)
+		return files, nil
+	}
+	r, out, err := w.newPipe()
+	if err != nil {
+		return nil, err
+	}
+	w.pipe = r
+	if !w.spec.OwnOut {
+		files[1] = out
+	}
+	if !w.spec.OwnErr {
+		files[2] = out
+	}
+	go func() {
+		defer close(w.eof)
+		_, _ = io.Copy(w.out, r)
+	}()
+	return files, nil
+}
+
+// newPipe returns a pipe that also the command's user can open: as /dev/stdout,
+// for instance. Where pipes have no owner to change, everybody can.
+func (w *ward) newPipe() (reader, writer *os.File, err error) {
+	reader, writer, err = os.Pipe()
+	if c := w.spec.Credential; c != nil && err == nil {
+		_ = reader.Chown(int(c.Uid), -1)
+	}
+	return reader, writer, err
+}

@@ -1,0 +1,143 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/sqlschema"
+)
+
+// open makes a database with dbcron's tables. A program that has a *sql.DB or a
+// pgxpool.Pool uses dialect.Wrap or dialect.WrapPgx.
+func open(ctx context.Context) (db *dialect.DB, done func()) {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	db, err = dialect.Open(ctx, "sqlite:"+filepath.Join(dir, "app.db"), dialect.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := sqlschema.Migrate(ctx, db); err != nil {
+		log.Fatal(err)
+	}
+	return db, func() {
+		_ = db.Close()
+		_ = os.RemoveAll(dir)
+	}
+}
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// A program runs its own functions on time: of all its processes, one for each
+// slot.
+func Example() {
+	ctx, stop := context.WithCancel(context.Background())
+	db, done := open(ctx)
+	defer done()
+
+	s, err := scheduler.New(db, scheduler.Options{Node: "shop", FunctionsOnly: true, Logger: quiet})
+	if err != nil {
+		panic(err)
+	}
+	err = s.Handle("clean up", func(ctx context.Context, run *scheduler.Running) error {
+		fmt.Println("cleaning up, attempt", run.Attempt, "of", run.Input)
+		stop() // a program would run until it is told to end
+		return ctx.Err()
+	})
+	if err != nil {
+		panic(err)
+	}
+	err = scheduler.Add(ctx, db, scheduler.Schedule{
+		Name: "nightly", Spec: "30 2 * * *", Zone: "Europe/Berlin", Kind: "func", Command: "clean up", Stdin: "old carts",
+		Policy: scheduler.Policy{FirstRun: "now", Timeout: time.Hour},
+	})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(s.Run(ctx))
+	// Output:
+	// cleaning up, attempt 1 of old carts
+	// <nil>
+}
+
+// A schedule says what becomes of slots when not all goes as planned.
+func ExampleAdd() {
+	ctx := context.Background()
+	db, done := open(ctx)
+	defer done()
+	err := scheduler.Add(ctx, db, scheduler.Schedule{
+		Name: "report", Spec: "0 6 * * 1-5", Zone: "America/New_York",
+		Kind: "argv", Command: scheduler.Argv("/usr/bin/report", "--format", "two words"), Env: map[string]string{"LANG": "C.UTF-8"},
+		Policy: scheduler.Policy{
+			Missed:  "all",   // what was missed is made up for, oldest first,
+			Overlap: "queue", // one after another
+
+			MaxAttempts: 3, RetryDelay: time.Minute,
+			Timeout:   30 * time.Minute,
+			OnFailure: "call somebody",
+		},
+	})
+	fmt.Println(err)
+	err = scheduler.Add(ctx, db, scheduler.Schedule{Name: "call somebody", Spec: "@manual", Kind: "http", Command: "POST https://example.org/alarm"})
+	fmt.Println(err)
+	all, err := scheduler.List(ctx, db, "", 10)
+	for _, s := range all {
+		fmt.Println(s.Name, s.State, s.Kind, s.Command)
+	}
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// <nil>
+	// call somebody active http POST https://example.org/alarm
+	// report active argv ["/usr/bin/report","--format","two words"]
+	// <nil>
+}
+
+func ExampleSchedule_Problems() {
+	s := scheduler.Schedule{Name: "report", Spec: "@daily", Kind: "sql", Command: "DELETE FROM cart", Dir: "/tmp", Policy: scheduler.Policy{Missed: "most"}}
+	for _, p := range s.Problems() {
+		fmt.Println(p.Field+":", p.Text)
+	}
+	// Output:
+	// dir: is for commands, not for the kind sql
+	// missed: "most" is not known; use skip, once, all
+}
+
+// Host cron or a timer can run what is due, instead of a daemon.
+func ExampleScheduler_RunOnce() {
+	ctx := context.Background()
+	db, done := open(ctx)
+	defer done()
+	if err := scheduler.Add(ctx, db, scheduler.Schedule{Name: "hello", Spec: "@manual", Command: `echo "hello, attempt $DBCRON_ATTEMPT"`}); err != nil {
+		panic(err)
+	}
+	if _, err := scheduler.Start(ctx, db, "hello"); err != nil {
+		panic(err)
+	}
+	_, err := scheduler.Start(ctx, db, "hello")
+	fmt.Println("a second time:", errors.Is(err, scheduler.ErrBusy))
+	s, err := scheduler.New(db, scheduler.Options{Logger: quiet})
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(s.RunOnce(ctx))
+	runs, err := scheduler.History(ctx, db, "hello", 1)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Print(runs[0].State, ": ", runs[0].Output)
+	// Output:
+	// a second time: true
+	// <nil>
+	// ok: hello, attempt 1
+}

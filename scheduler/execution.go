@@ -1,0 +1,220 @@
+package scheduler
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// An effort is work under way: a guarded process, or a task of this one.
+type effort interface {
+	Extend(deadline instant.Instant)
+	Stop() // ask it to end; it is killed after its grace
+	Kill()
+	Output() (text string, snapshot int)
+	Wait() guardian.Result
+}
+
+// An execution is a run that this daemon has begun.
+type execution struct {
+	run
+	mu       sync.Mutex
+	effort   effort
+	stopped  stop // why we have ended it
+	lost     bool // the row is somebody else's: nothing is to be written
+	recorded bool // the outcome was written with the work
+	shown    int  // the snapshot of the output that was published
+	until    instant.Instant
+}
+
+func newExecution(r run) *execution { return &execution{run: r, until: r.deadline} }
+
+// A stop is a reason for which the daemon ends work.
+type stop struct {
+	cause stopCause
+	why   string
+}
+
+type stopCause int
+
+const (
+	notStopped stopCause = iota
+	drained              // the daemon stops: the run is handed back
+	timedOut
+	cancelled
+	abandoned // the lease was lost, or the function did not return
+)
+
+// stopFor ends the work, gently or at once. The first reason counts.
+func (e *execution) stopFor(s stop, kill bool) {
+	e.mu.Lock()
+	if e.stopped.cause == notStopped {
+		e.stopped = s
+	}
+	work := e.effort
+	e.mu.Unlock()
+	switch {
+	case work == nil: // attach does it
+	case kill:
+		work.Kill()
+	default:
+		work.Stop()
+	}
+}
+
+// end asks the work to stop, and kills it after its grace; kill does at once.
+func (e *execution) end()  { e.stopFor(stop{cause: drained}, false) }
+func (e *execution) kill() { e.stopFor(stop{cause: drained}, true) }
+
+// attach makes work that has started known, unless it was stopped meanwhile.
+func (e *execution) attach(work effort) {
+	e.mu.Lock()
+	e.effort = work
+	stopped, deadline := e.stopped.cause != notStopped, e.until
+	e.mu.Unlock()
+	work.Extend(deadline)
+	if stopped {
+		work.Kill()
+	}
+}
+
+// extend moves the deadline of the work.
+func (e *execution) extend(deadline instant.Instant) {
+	e.mu.Lock()
+	e.until = max(e.until, deadline)
+	work := e.effort
+	e.mu.Unlock()
+	if work != nil {
+		work.Extend(deadline)
+	}
+}
+
+// lose gives up a run that is somebody else's.
+func (e *execution) lose() {
+	e.mu.Lock()
+	e.lost = true
+	e.mu.Unlock()
+	e.stopFor(stop{cause: abandoned}, true)
+}
+
+func (e *execution) isLost() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.lost
+}
+
+func (e *execution) isRecorded() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.recorded
+}
+
+func (e *execution) why() stop {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.stopped
+}
+
+// execute does the work and waits for its end.
+func (s *Scheduler) execute(e *execution) guardian.Result {
+	work, err := s.begin(e)
+	if err != nil {
+		return guardian.Result{Cause: guardian.NotStarted, ExitCode: -1, Err: err}
+	}
+	if t := e.what.Timeout; t > 0 {
+		timer := time.AfterFunc(t, func() {
+			e.stopFor(stop{timedOut, "it took longer than " + FormatDuration(t)}, false)
+		})
+		defer timer.Stop()
+	}
+	e.attach(work)
+	return work.Wait()
+}
+
+// begin starts what a schedule has to be run.
+func (s *Scheduler) begin(e *execution) (effort, error) {
+	switch e.what.Kind {
+	case "http":
+		return s.request(e)
+	case "sql":
+		return s.statement(e), nil
+	case "func":
+		return s.call(e)
+	}
+	return s.command(e)
+}
+
+// command starts a process under a guardian.
+func (s *Scheduler) command(e *execution) (effort, error) {
+	env := s.environment(e)
+	argv := []string{value(env, "SHELL", "/bin/sh"), "-c", e.what.Command}
+	if e.what.Kind == "argv" {
+		var err error
+		if argv, err = parseArgv(e.what.Command); err != nil {
+			return nil, err
+		}
+	}
+	dir, grace := s.opt.Dir, s.opt.KillGrace
+	if e.what.Dir != "" {
+		dir = e.what.Dir
+	}
+	if e.what.KillGrace > 0 {
+		grace = e.what.KillGrace
+	}
+	return guardian.Start(guardian.Command{
+		Name: e.schedule, Argv: argv, Env: env, User: e.what.User,
+		Dir: dir, Input: e.what.Stdin, Grace: grace, MaxOutput: s.opt.MaxOutput,
+	}, e.deadline)
+}
+
+// environment is what the daemon gives every command, with what the schedule
+// sets, and what tells the command about its run.
+func (s *Scheduler) environment(e *execution) []string {
+	set := map[string]string{}
+	for _, pair := range s.opt.Env {
+		name, value, _ := strings.Cut(pair, "=")
+		set[name] = value
+	}
+	if e.what.User != "" {
+		maps.Copy(set, home(e.what.User))
+	}
+	maps.Copy(set, e.what.Env)
+	maps.Copy(set, map[string]string{
+		"DBCRON_SCHEDULE": e.schedule,
+		"DBCRON_RUN_ID":   strconv.FormatInt(e.id, 10),
+		"DBCRON_DUE":      e.due.Format(time.RFC3339),
+		"DBCRON_ATTEMPT":  strconv.Itoa(e.attempt),
+		"DBCRON_FENCE":    strconv.FormatInt(e.fence, 10),
+	})
+	env := make([]string, 0, len(set))
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		env = append(env, name+"="+set[name])
+	}
+	return env
+}
+
+func value(env []string, name, otherwise string) string {
+	for _, pair := range env {
+		if v, ok := strings.CutPrefix(pair, name+"="); ok && v != "" {
+			return v
+		}
+	}
+	return otherwise
+}
+
+// Output is the output of a run as a log handler gets it: a handler for people
+// shows some of it, and others should not, since it may hold secrets.
+type Output string
+
+// String is what handlers show that do not know the type.
+func (o Output) String() string { return fmt.Sprintf("%d bytes", len(o)) }
+
+// MarshalText is String for handlers that encode.
+func (o Output) MarshalText() ([]byte, error) { return []byte(o.String()), nil }

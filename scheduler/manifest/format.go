@@ -1,0 +1,270 @@
+package manifest
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+// Format writes schedules as a file that Parse reads back to equal schedules,
+// in the order given. What most of them have in common becomes defaults.
+//
+// What a file does not hold is left out: ID, Source, Due, Failures, Reason, and
+// all states but paused. Key becomes that of Parse. It refuses schedules with
+// Problems, and two of one name.
+func Format(schedules []scheduler.Schedule) ([]byte, error) {
+	var errs []error
+	all := make([][]pair, len(schedules))
+	names := map[string]bool{}
+	for i := range schedules {
+		s := &schedules[i]
+		pairs, err := pairsOf(s)
+		if names[s.Name] {
+			err = errors.New("its name is given twice")
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("schedule %q: %w", clip(s.Name, 60), err))
+		}
+		all[i], names[s.Name] = pairs, true
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	data := write(all)
+	if err := check(data, schedules); err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+// check reads what was written: an export that cannot be applied is worse than
+// none.
+func check(data []byte, schedules []scheduler.Schedule) error {
+	again, err := Parse("written", data)
+	if err != nil {
+		return fmt.Errorf("the schedules do not fit into a file: %w", err)
+	}
+	for i := range schedules {
+		if !reflect.DeepEqual(inFile(again[i]), inFile(schedules[i])) {
+			return fmt.Errorf("schedule %q cannot be written so that it is read back the same", clip(schedules[i].Name, 60))
+		}
+	}
+	return nil
+}
+
+// inFile returns what a file holds of a schedule, in one form.
+func inFile(s schedule) schedule {
+	s.ID, s.Source, s.Key, s.Reason, s.Failures, s.Due = 0, "", keyOf(s.Name), "", 0, time.Time{}
+	s.Starts, s.Ends = s.Starts.UTC(), s.Ends.UTC()
+	s.Kind = cmp.Or(s.Kind, "shell")
+	if s.Kind == "argv" {
+		s.Command = scheduler.Argv(wordsOf(s.Command)...)
+	}
+	if s.State != "paused" {
+		s.State = ""
+	}
+	if len(s.Env) == 0 {
+		s.Env = nil
+	}
+	if len(s.Headers) == 0 {
+		s.Headers = nil
+	}
+	s.KeepFor = max(s.KeepFor, -1)
+	return s
+}
+
+// wordsOf returns the words of a command of the kind argv.
+func wordsOf(command string) (words []string) {
+	if err := json.Unmarshal([]byte(command), &words); err != nil {
+		return nil // Problems has refused it
+	}
+	return words
+}
+
+// A pair is a key with its value in YAML. Nothing is written without a value.
+type pair struct{ key, text string }
+
+func pairsOf(s *schedule) ([]pair, error) {
+	if wrong := s.Problems(); len(wrong) > 0 {
+		texts := make([]string, len(wrong))
+		for i, p := range wrong {
+			texts[i] = p.Field + ": " + p.Text
+		}
+		return nil, errors.New(strings.Join(texts, "; "))
+	}
+	var pairs []pair
+	for _, k := range keys {
+		pairs = append(pairs, pair{k.name, k.write(s)})
+		if k.name == "spec" {
+			pairs = append(pairs, writeWork(s)...)
+		}
+	}
+	return slices.DeleteFunc(pairs, func(p pair) bool { return p.text == "" }), nil
+}
+
+func write(all [][]pair) []byte {
+	var b bytes.Buffer
+	defaults := common(all)
+	if len(defaults) > 0 {
+		fmt.Fprintf(&b, "defaults:%s\n\n", indented(writeMapping(defaults), "  "))
+	}
+	if len(all) == 0 {
+		b.WriteString("schedules: []\n")
+		return b.Bytes()
+	}
+	b.WriteString("schedules:\n")
+	for i, pairs := range all {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		pairs = slices.DeleteFunc(pairs, func(p pair) bool { return slices.Contains(defaults, p) })
+		item := strings.TrimPrefix(writeMapping(pairs), "\n")
+		fmt.Fprintf(&b, "  - %s\n", indented(item, "    "))
+	}
+	return b.Bytes()
+}
+
+// common returns what becomes defaults: of the keys that all schedules have, the
+// most frequent value, if more than one has it. A key that one of them does not
+// have cannot: the default would hold for that one too.
+func common(all [][]pair) (defaults []pair) {
+	for _, k := range keys {
+		if k.use != general || slices.Contains([]string{"spec", "starts", "ends", "paused"}, k.name) {
+			continue
+		}
+		counts := map[string]int{}
+		best, having := pair{}, 0
+		for _, pairs := range all {
+			i := slices.IndexFunc(pairs, func(p pair) bool { return p.key == k.name })
+			if i < 0 {
+				break
+			}
+			having++
+			if counts[pairs[i].text]++; counts[pairs[i].text] > counts[best.text] {
+				best = pairs[i]
+			}
+		}
+		if having == len(all) && counts[best.text] > 1 {
+			defaults = append(defaults, best)
+		}
+	}
+	return defaults
+}
+
+// writeMapping begins with a newline, as what stands below its key.
+func writeMapping(pairs []pair) string {
+	var b strings.Builder
+	for _, p := range pairs {
+		if p.text == "" {
+			continue
+		}
+		b.WriteString("\n" + p.key + ":")
+		if p.text[0] != '\n' {
+			b.WriteString(" ")
+		}
+		b.WriteString(indented(p.text, "  "))
+	}
+	return b.String()
+}
+
+// indented moves all lines but the first to the right.
+func indented(text, by string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if i > 0 && line != "" {
+			lines[i] = by + line
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func writeFlag(is bool) string {
+	if is {
+		return "true"
+	}
+	return ""
+}
+
+func writeNumber(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+// writeText writes a text as people would: without quotes where these are not
+// needed. Go's escapes are YAML's.
+func writeText(text string) string {
+	switch {
+	case text == "" || plain(text):
+		return text
+	case strings.ContainsAny(text, `"\`) && !strings.ContainsFunc(text, unprintable):
+		return "'" + strings.ReplaceAll(text, "'", "''") + "'"
+	}
+	return strconv.Quote(text)
+}
+
+func unprintable(char rune) bool { return !unicode.IsPrint(char) }
+
+// Some versions of YAML read numbers where others do not: 12:30, 1_000, 0o7.
+var likeNumber = regexp.MustCompile(`^[-+.]?[0-9][0-9a-fA-FoOxX_:.,+-]*$`)
+
+// option is what may begin with -, which begins an item of a list too.
+var option = regexp.MustCompile(`^--?[A-Za-z]`)
+
+// plain tells whether a text needs no quotes: a little less than YAML allows.
+func plain(text string) bool {
+	first, _ := utf8.DecodeRuneInString(text)
+	begins := unicode.IsLetter(first) || unicode.IsDigit(first) || strings.ContainsRune("/$(._+~", first) || option.MatchString(text)
+	node := yaml.Node{Kind: yaml.ScalarNode, Value: text}
+	return begins && !strings.ContainsFunc(text, unprintable) &&
+		!strings.Contains(text, ": ") && !strings.Contains(text, " #") &&
+		!strings.HasSuffix(text, ":") && !strings.HasSuffix(text, " ") &&
+		node.ShortTag() == "!!str" && !truth(&node) && !likeNumber.MatchString(text)
+}
+
+var plainInFlow = regexp.MustCompile(`^[A-Za-z0-9/._=+@%-]+$`)
+
+// writeInFlow writes a text that stands within [ ], where more needs quotes.
+func writeInFlow(text string) string {
+	if plain(text) && plainInFlow.MatchString(text) {
+		return text
+	}
+	if written := writeText(text); written != text {
+		return written
+	}
+	return strconv.Quote(text)
+}
+
+// writeLines writes a text of several lines as a block, if all that matters of
+// it can be seen.
+func writeLines(text string) string {
+	body, ended := strings.CutSuffix(text, "\n")
+	lines := strings.Split(body, "\n")
+	for _, line := range lines {
+		if strings.TrimRight(line, " \t") != line || strings.ContainsFunc(strings.ReplaceAll(line, "\t", ""), unprintable) {
+			return writeText(text)
+		}
+	}
+	if !strings.Contains(text, "\n") || lines[0] == "" || strings.ContainsAny(lines[0][:1], " \t") || lines[len(lines)-1] == "" {
+		return writeText(text)
+	}
+	if ended {
+		return "|\n" + body
+	}
+	return "|-\n" + body
+}

@@ -1,0 +1,199 @@
+package manifest
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+// An item is a schedule while it is read.
+type item struct {
+	*reader
+	schedule
+	line int
+
+	given map[string]entry
+	bad   map[string]bool  // keys and fields of which all is told
+	at    map[string]entry // where the fields command, headers and stdin come from
+}
+
+func (r *reader) newItem(line int, given []entry) *item {
+	it := &item{
+		reader: r, line: line,
+		given: map[string]entry{}, bad: map[string]bool{}, at: map[string]entry{},
+	}
+	for _, e := range given {
+		it.given[e.key] = e
+	}
+	return it
+}
+
+// readDefaults reads what holds for all schedules. To check it, it is tried on
+// a schedule with which nothing else is wrong.
+func (r *reader) readDefaults(v value) {
+	given, ok := r.mapping("defaults", v)
+	if !ok {
+		return
+	}
+	given = slices.DeleteFunc(given, func(e entry) bool {
+		if slices.Contains(defaultKeys, e.key) {
+			return false
+		}
+		if slices.Contains(scheduleKeys, e.key) {
+			r.fail(e.line, "%s is of one schedule, and cannot be a default; move it there", e.key)
+		} else {
+			r.tellUnknown(e, suggest(e.key, defaultKeys, elsewhere))
+		}
+		return true
+	})
+	it := r.newItem(v.line, given)
+	it.schedule = schedule{Name: "defaults", Spec: "@daily", Kind: "shell", Command: "true"}
+	it.readKeys()
+	it.tellProblems()
+	for _, e := range given {
+		r.defaults[e.key] = e
+	}
+	for _, p := range it.wrong() {
+		r.ofDefaults[p] = true
+	}
+}
+
+// readSchedule reads one schedule of the list.
+func (r *reader) readSchedule(v value) (schedule, bool) {
+	before := r.failures
+	given, ok := r.mapping("the schedule", v)
+	if !ok {
+		return schedule{}, false
+	}
+	it := r.newItem(v.line, given)
+	for _, e := range given {
+		if !slices.Contains(scheduleKeys, e.key) {
+			r.tellUnknown(e, suggest(e.key, scheduleKeys, elsewhere))
+		}
+	}
+	it.tellMissing("name", "name: NAME")
+	it.tellMissing("spec", `spec: "30 3 * * *"`)
+	it.readWork(given)
+	it.readInput()
+	it.readKeys()
+	it.Key = keyOf(it.Name)
+	it.tellProblems()
+	it.checkName()
+	return it.schedule, r.failures == before
+}
+
+func keyOf(name string) string { return "name:" + name }
+
+func (it *item) tellMissing(name, example string) {
+	_, given := it.given[name]
+	if _, byDefault := it.defaults[name]; !given && !byDefault {
+		it.fail(it.line, "the schedule has no %s; add %s", name, example)
+		it.bad[name] = true
+	}
+}
+
+// checkName refuses a name that another schedule of the file has.
+func (it *item) checkName() {
+	if it.bad["name"] {
+		return
+	}
+	line := it.given["name"].line
+	if first := it.names[it.Name]; first > 0 {
+		it.fail(line, "the name %s is taken by the schedule on line %d; choose another", quoted(it.Name), first)
+		return
+	}
+	it.names[it.Name] = line
+}
+
+// readKeys reads each key twice, the default first: the second overrides it, or
+// adds to it.
+func (it *item) readKeys() {
+	for _, k := range keys {
+		if e, ok := it.defaults[k.name]; ok && it.takes(k, e) {
+			it.weigh(e.value)
+			it.readKey(k, e)
+		}
+		if e, ok := it.given[k.name]; ok {
+			it.readKey(k, e)
+		}
+	}
+}
+
+func (it *item) readKey(k key, e entry) {
+	if !k.read(it, e) {
+		it.bad[k.name] = true
+	}
+}
+
+// takes tells whether a default holds for the schedule.
+func (it *item) takes(k key, e entry) bool {
+	switch k.use {
+	case commands:
+		return it.runsCommand()
+	case follow:
+		return !e.value.is(it.Name) // or an alarm that fails would be its own alarm
+	}
+	return true
+}
+
+func (it *item) runsCommand() bool { return it.Kind == "shell" || it.Kind == "argv" }
+
+// tellProblems tells what the scheduler would refuse, where it stands in the
+// file. What a default does wrong by itself is told there, once.
+func (it *item) tellProblems() {
+	for _, p := range it.wrong() {
+		e, given := it.at[p.Field]
+		if !given {
+			e, given = it.given[p.Field]
+		}
+		switch {
+		case given:
+			it.fail(e.line, "%s: %s", e.key, p.Text)
+		case !it.ofDefaults[p]:
+			it.fail(it.line, "%s: %s", p.Field, p.Text)
+		}
+	}
+}
+
+// wrong returns the problems of the schedule, without those that follow from
+// what is told already.
+func (it *item) wrong() (all []scheduler.Problem) {
+	times := false
+	for _, p := range it.Problems() {
+		switch p.Field {
+		case "spec", "time_zone", "dst":
+			if !times {
+				all = append(all, it.timeProblems(p)...)
+			}
+			times = true
+		case "source": // which is not given, so it is the key
+			all = append(all, scheduler.Problem{Field: "name", Text: "it is too long for a schedule from a file; shorten it"})
+		default:
+			all = append(all, p)
+		}
+	}
+	return slices.DeleteFunc(all, func(p scheduler.Problem) bool { return it.bad[p.Field] })
+}
+
+// timeProblems divides what is wrong with spec, zone and rule, of which the
+// scheduler tells one.
+func (it *item) timeProblems(together scheduler.Problem) (all []scheduler.Problem) {
+	for _, part := range []struct {
+		field string
+		only  schedule
+	}{
+		{"spec", schedule{Spec: it.Spec}},
+		{"time_zone", schedule{Spec: "@daily", Zone: it.Zone}},
+		{"dst", schedule{Spec: "@daily", DST: it.DST}},
+	} {
+		if _, err := part.only.Slots(); err != nil {
+			text := strings.TrimPrefix(err.Error(), scheduler.ErrInvalid.Error()+": ")
+			all = append(all, scheduler.Problem{Field: part.field, Text: text})
+		}
+	}
+	if len(all) == 0 {
+		all = append(all, together) // each is right, but not with the others
+	}
+	return all
+}

@@ -1,0 +1,195 @@
+package manifest
+
+import (
+	"maps"
+	"strconv"
+	"time"
+
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+type schedule = scheduler.Schedule
+
+// A key of a schedule, other than those that say what is run: see work.go.
+type key struct {
+	name string
+	use  use
+
+	// read sets what an entry of the file says, or tells what is wrong.
+	read func(*item, entry) bool
+
+	// write returns what stands in the file, or "" for nothing.
+	write func(*schedule) string
+}
+
+type use int
+
+const (
+	general  use = iota
+	own          // cannot be a default
+	commands     // a default holds for commands only
+	follow       // a default does not hold for the schedule that it names
+)
+
+// keys are in the order in which they are read and written: time_zone comes
+// before starts and ends, which need it.
+var keys = []key{
+	text.key("name", own, func(s *schedule) *string { return &s.Name }),
+	spec.key("spec", general, func(s *schedule) *string { return &s.Spec }),
+	text.key("time_zone", general, func(s *schedule) *string { return &s.Zone }),
+	text.key("dst", general, func(s *schedule) *string { return &s.DST }),
+	variables.key("env", commands, func(s *schedule) *map[string]string { return &s.Env }),
+	text.key("dir", commands, func(s *schedule) *string { return &s.Dir }),
+	text.key("user", commands, func(s *schedule) *string { return &s.User }),
+	text.key("tag", general, func(s *schedule) *string { return &s.Tag }),
+	text.key("missed", general, func(s *schedule) *string { return &s.Missed }),
+	duration.key("missed_window", general, func(s *schedule) *time.Duration { return &s.MissedWindow }),
+	text.key("overlap", general, func(s *schedule) *string { return &s.Overlap }),
+	text.key("first_run", general, func(s *schedule) *string { return &s.FirstRun }),
+	number.key("max_attempts", general, func(s *schedule) *int { return &s.MaxAttempts }),
+	duration.key("retry_delay", general, func(s *schedule) *time.Duration { return &s.RetryDelay }),
+	duration.key("retry_max_delay", general, func(s *schedule) *time.Duration { return &s.RetryMaxDelay }),
+	flag.key("retry_past_next", general, func(s *schedule) *bool { return &s.RetryPastNext }),
+	durationOrNone.key("timeout", general, func(s *schedule) *time.Duration { return &s.Timeout }),
+	duration.key("kill_grace", commands, func(s *schedule) *time.Duration { return &s.KillGrace }),
+	durationOrNone.key("jitter", general, func(s *schedule) *time.Duration { return &s.Jitter }),
+	instant.key("starts", general, func(s *schedule) *time.Time { return &s.Starts }),
+	instant.key("ends", general, func(s *schedule) *time.Time { return &s.Ends }),
+	numberOrNone.key("max_failures", general, func(s *schedule) *int { return &s.MaxFailures }),
+	numberOrAll.key("keep_runs", general, func(s *schedule) *int { return &s.KeepRuns }),
+	durationOrForever.key("keep_for", general, func(s *schedule) *time.Duration { return &s.KeepFor }),
+	text.key("on_success", follow, func(s *schedule) *string { return &s.OnSuccess }),
+	text.key("on_failure", follow, func(s *schedule) *string { return &s.OnFailure }),
+	pause.key("paused", general, func(s *schedule) *string { return &s.State }),
+}
+
+var (
+	workKeys  = []string{"shell", "argv", "http", "sql", "func"}
+	inputKeys = []string{"stdin", "input"}
+	httpKeys  = []string{"method", "url", "headers", "body"}
+
+	// What a schedule and what defaults may hold.
+	scheduleKeys, defaultKeys = keyNames()
+)
+
+func keyNames() (ofSchedule, ofDefaults []string) {
+	for _, k := range keys {
+		ofSchedule = append(ofSchedule, k.name)
+		if k.name == "spec" {
+			ofSchedule = append(append(ofSchedule, workKeys...), inputKeys...)
+		}
+		if k.use != own {
+			ofDefaults = append(ofDefaults, k.name)
+		}
+	}
+	return ofSchedule, ofDefaults
+}
+
+// A kind of value says how it is read and written.
+type kind[T any] struct {
+	read  func(*item, entry) (T, bool)
+	write func(T) string
+}
+
+func (kind kind[T]) key(name string, use use, field func(*schedule) *T) key {
+	return key{
+		name, use,
+		func(it *item, e entry) bool {
+			got, ok := kind.read(it, e)
+			*field(&it.schedule) = got
+			return ok
+		},
+		func(s *schedule) string { return kind.write(*field(s)) },
+	}
+}
+
+// Words for what negative numbers stand for.
+const (
+	forever = "forever"
+	all     = "all"
+)
+
+var (
+	text = kind[string]{(*item).readText, writeText}
+
+	// In quotes, even where YAML needs none: who copies it gets it right.
+	spec = kind[string]{(*item).readText, strconv.Quote}
+
+	flag = kind[bool]{(*item).readFlag, writeFlag}
+
+	pause = kind[string]{
+		func(it *item, e entry) (string, bool) {
+			is, ok := it.readFlag(e)
+			if is {
+				return "paused", ok
+			}
+			return "active", ok // so that a pause can be taken back
+		},
+		func(state string) string { return writeFlag(state == "paused") },
+	}
+
+	// 0 stands for the default, which no reader would expect.
+	duration       = kind[time.Duration]{(*item).readSomeDuration, scheduler.FormatDuration}
+	durationOrNone = kind[time.Duration]{(*item).readDuration, scheduler.FormatDuration}
+
+	durationOrForever = kind[time.Duration]{
+		func(it *item, e entry) (time.Duration, bool) {
+			if e.value.is(forever) {
+				return -1, true
+			}
+			return it.readSomeDuration(e)
+		},
+		func(d time.Duration) string {
+			if d < 0 {
+				return forever
+			}
+			return scheduler.FormatDuration(d)
+		},
+	}
+
+	number       = kind[int]{(*item).readSomeNumber, writeNumber}
+	numberOrNone = kind[int]{(*item).readNumber, writeNumber}
+
+	numberOrAll = kind[int]{
+		func(it *item, e entry) (int, bool) {
+			if e.value.is(all) {
+				return -1, true
+			}
+			n, ok := it.readSomeNumber(e)
+			if ok && n < 0 {
+				it.fail(e.line, "%s: %d is less than nothing; write %s if you mean that", e.key, n, all)
+			}
+			return n, ok && n >= 0
+		},
+		func(n int) string {
+			if n < 0 {
+				return all
+			}
+			return writeNumber(n)
+		},
+	}
+
+	instant = kind[time.Time]{
+		(*item).readInstant,
+		func(at time.Time) string {
+			if at.IsZero() {
+				return ""
+			}
+			return at.UTC().Format(time.RFC3339Nano)
+		},
+	}
+
+	// Variables are added to those of the defaults.
+	variables = kind[map[string]string]{
+		func(it *item, e entry) (map[string]string, bool) {
+			more, ok := it.readTexts(e)
+			both := maps.Clone(it.Env)
+			if both == nil {
+				return more, ok
+			}
+			maps.Copy(both, more)
+			return both, ok
+		},
+		writeTexts,
+	}
+)

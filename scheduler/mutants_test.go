@@ -1,0 +1,444 @@
+package scheduler
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+// A mutant is a statement that lacks a guard, and the test that finds that out.
+type mutant struct {
+	stmt         *dialect.Stmt
+	old, changed string
+	test         string // to run
+}
+
+const (
+	onSQLite   = "/sqlite"
+	onPostgres = "/postgres"
+)
+
+var mutants = []mutant{
+	{due, "state = 'active' AND ", "", "TestGuards" + onSQLite + "/due"},
+	{due, "lane = :lane AND ", "", "TestGuards" + onSQLite + "/due"},
+	{due, "AND next_exec <= {now}", "", "TestClaim" + onSQLite},
+	{due, "{skip_locked}", "", "TestClaimDoesNotWait" + onPostgres},
+	{unplanned, "state = 'active' AND ", "", "TestRowsByHandArePlanned" + onSQLite},
+	{unplanned, "AND next_exec IS NULL", "", "TestGuards" + onSQLite + "/unplanned"},
+	{lockNamed, "{skip_locked}", "", "TestGuards" + onPostgres + "/locks"},
+	{lockOne, "{locked}", "", "TestGuards" + onPostgres + "/lock"},
+	{expired, "lane = :lane AND ", "", "TestGuards" + onSQLite + "/expired"},
+	{expired, "AND next_exec <= {now}", "", "TestTakeover" + onSQLite},
+	{expired, "{skip_locked}", "", "TestClaimDoesNotWait" + onPostgres},
+	{open, unended, "1 = 1", "TestMissedSlots" + onSQLite},
+	{move, "fence = fence + picked.begun, ", "", "TestRetries" + onSQLite},
+	{count, "fence = picked.new_fence", "fence = fence", "TestQueue" + onSQLite},
+	{disable, " AND state = 'active'", "", "TestGuards" + onSQLite + "/disable"},
+	{begin, "{ignore_duplicate attempt}", "", "TestASlotThatHasARunIsLeftAlone" + onSQLite},
+	{wait, "{ignore_duplicate attempt}", "", "TestGuards" + onSQLite + "/wait"},
+	{chain, "{ignore_duplicate attempt}", "", "TestGuards" + onSQLite + "/chain"},
+	{resume, "state = 'waiting'", "", "TestGuards" + onSQLite + "/resume"},
+	{postpone, " AND state = 'waiting'", "", "TestGuards" + onSQLite + "/postpone"},
+	{release, " AND state = 'waiting'", "", "TestGuards" + onSQLite + "/release"},
+	{release, " AND failures = 0", "", "TestARetryIsNotReleasedEarly" + onSQLite},
+	{begun, "claim = :claim AND ", "", "TestAllow" + onSQLite},
+	{newest, "AND due_at < {time :from}", "", "TestGuards" + onSQLite + "/newest"},
+	{lengthen, " AND state = :state", "", "TestGuards" + onSQLite + "/lengthen"},
+	{lose, " AND state IN ('waiting', 'running', 'retry')", "", "TestGuards" + onSQLite + "/lose"},
+	{renew, " AND exec_by = :owner", "", "TestGuards" + onSQLite + "/renew"},
+	{renew, " AND state = 'running'", "", "TestGuards" + onSQLite + "/renew"},
+	{renew, " AND next_exec > {now}", "", "TestRenew" + onSQLite},
+	{finish, "claim = picked.token AND ", "", "TestGuards" + onSQLite + "/finish"},
+	{finish, " AND state = 'running'", "", "TestGuards" + onSQLite + "/finish"},
+	{handBack, " AND claim = :claim", "", "TestGuards" + onSQLite + "/handback"},
+	{handBack, " AND state = 'running'", "", "TestGuards" + onSQLite + "/handback"},
+	{forget, "claim = :claim AND ", "", "TestGuards" + onSQLite + "/forget"},
+	{forget, "state = 'running' AND ", "", "TestGuards" + onSQLite + "/forget"},
+	{publish, " AND claim = :claim", "", "TestGuards" + onSQLite + "/publish"},
+	{publish, " AND state = 'running'", "", "TestGuards" + onSQLite + "/publish"},
+	{unwanted, " AND cancel IS NOT NULL", "", "TestReplaceRetries" + onSQLite},
+	{dismiss, " AND state IN ('running', 'retry')", "", "TestGuards" + onSQLite + "/dismiss"},
+	{purge, " AND next_exec IS NULL", "", "TestGuards" + onSQLite + "/purge"},
+	{surplus, " AND next_exec IS NULL", "", "TestGuards" + onSQLite + "/surplus"},
+	{surplus, "AND due_at <= (", "AND due_at < (", "TestGuards" + onSQLite + "/surplus"},
+	{outdated, "purge_at <= {now}", "purge_at IS NOT NULL", "TestGuards" + onSQLite + "/surplus"},
+	{pause, " AND state = 'active'", "", "TestGuards" + onSQLite + "/pause"},
+	{unpause, " AND state <> 'active'", "", "TestGuards" + onSQLite + "/pause"},
+	{update, " AND COALESCE(source, '') = COALESCE(:source, '')", "", "TestGuards" + onSQLite + "/replan"},
+	{replan, " AND COALESCE(source, '') = COALESCE(:source, '')", "", "TestGuards" + onSQLite + "/replan"},
+	{removeOfSource, " AND source = :source", "", "TestGuards" + onSQLite + "/replan"},
+	{replan, " AND COALESCE({us due_at}, 0) = :seen", "", "TestGuards" + onSQLite + "/replan"},
+}
+
+const mutantVariable = "DBCRON_SCHEDULER_MUTANT"
+
+// In the environment of this program, the variable makes it one of a mutant:
+// before TestMain, which other tests share.
+func init() {
+	if i, err := strconv.Atoi(os.Getenv(mutantVariable)); err == nil {
+		mutants[i].stmt.Mutate(mutants[i].old, mutants[i].changed)
+	}
+}
+
+// Each guard that a statement has is there because something breaks without it.
+func TestMutants(t *testing.T) {
+	if os.Getenv(mutantVariable) != "" {
+		t.Skip("this is one of them")
+	}
+	if testing.Short() {
+		t.Skip("this starts a program for each")
+	}
+	t.Parallel()
+	server := sync.OnceValue(func() string { return dbtest.Fresh(t, dialect.Postgres).URL })
+	for i, m := range mutants {
+		t.Run(fmt.Sprintf("%s %s", m.stmt.Name, m.old), func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+strings.ReplaceAll(m.test, "/", "$/^")+"$", "-test.timeout", "2m")
+			cmd.Env = append(os.Environ(), mutantVariable+"="+strconv.Itoa(i))
+			if strings.Contains(m.test, onPostgres) {
+				cmd.Env = append(cmd.Env, "DBCRON_TEST_POSTGRES="+server())
+			}
+			out, err := cmd.CombinedOutput()
+			name, _, _ := strings.Cut(m.test, "/")
+			if err == nil || !strings.Contains(string(out), "--- FAIL: "+name) {
+				t.Errorf("%s does not notice (%v):\n%s", m.test, err, out)
+			}
+		})
+	}
+}
+
+// putRun inserts a run as a person would, with an SQL value for each column, and
+// returns its id.
+func putRun(t *testing.T, db *dbtest.DB, columns map[string]string) (id int64) {
+	t.Helper()
+	names, values := "attempt", "1"
+	for name, value := range columns {
+		names, values = names+", "+name, values+", "+value
+	}
+	db.Do(t, `INSERT INTO {prefix}run (`+names+`) VALUES (`+values+`)`, nil)
+	db.Scan(t, `SELECT MAX(id) FROM {prefix}run`, nil, &id)
+	return id
+}
+
+// states are those of runs; the first three have not ended.
+var states = []string{"waiting", "running", "retry", "ok", "failed", "timeout", "lost", "cancelled", "skipped", "missed"}
+
+// Each statement changes, and finds, what its WHERE says, and nothing else.
+func TestGuards(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		// A run in each state, of the daemon me, with a token, also where there is none mostly.
+		byState := func(t *testing.T, more map[string]string) map[string]int64 {
+			ids := map[string]int64{}
+			for i, state := range states {
+				columns := map[string]string{
+					"schedule": "'job'", "state": "'" + state + "'", "claim": "'token'", "exec_by": "'me'",
+					"due_at": fmt.Sprintf("{now + %d000000}", i), "next_exec": "NULL",
+				}
+				if i < 3 {
+					columns["next_exec"] = "{now + 1000000}"
+				}
+				maps.Copy(columns, more)
+				ids[state] = putRun(t, db, columns)
+			}
+			return ids
+		}
+		picture := func(t *testing.T) map[string]string {
+			all := map[string]string{}
+			for _, line := range db.List(t, `SELECT id, state, COALESCE({us next_exec}, 0), error, output, COALESCE(cancel, ''), slots FROM {prefix}run`, nil) {
+				id, rest, _ := strings.Cut(line, " ")
+				all[id] = rest
+			}
+			return all
+		}
+		// changes tells the states of the runs that f changes.
+		changes := func(t *testing.T, ids map[string]int64, f func()) string {
+			before := picture(t)
+			f()
+			after, changed := picture(t), []string{}
+			for _, state := range states {
+				if id := fmt.Sprint(ids[state]); before[id] != after[id] {
+					changed = append(changed, state)
+				}
+			}
+			return strings.Join(changed, " ")
+		}
+		want := func(t *testing.T, what, got, want string) {
+			t.Helper()
+			if got != want {
+				t.Errorf("%s: %q, want %q", what, got, want)
+			}
+		}
+		run := func(t *testing.T, stmt *dialect.Stmt, args dialect.Args) int64 {
+			t.Helper()
+			n, err := db.Exec(t.Context(), stmt, args)
+			if err != nil {
+				t.Fatal(stmt.Name, err)
+			}
+			return n
+		}
+		allOf := func(ids map[string]int64) []int64 { return slices.Sorted(maps.Values(ids)) }
+		s := daemon(t, db, Options{})
+		s.owner = "me"
+		for _, test := range []struct {
+			name string
+			f    func(*testing.T)
+		}{
+			{"due", func(t *testing.T) {
+				for name, more := range map[string][2]string{"due": {"state", "'active'"}, "paused": {"state", "'paused'"}, "tagged": {"tag", "'other'"}} {
+					byHand(t, db, map[string]string{"name": "'" + name + "'", "spec": "'@every 1m'", "due_at": "{now}", "next_exec": "{now}", more[0]: more[1]})
+				}
+				if e := one(t, claimed(t, s, 10)); e.schedule != "due" {
+					t.Errorf("claimed %s", e.schedule)
+				}
+			}},
+			{"unplanned", func(t *testing.T) {
+				byHand(t, db, map[string]string{"name": "'new'", "spec": "'@every 1m'"})
+				byHand(t, db, map[string]string{"name": "'planned'", "spec": "'@every 1m'", "due_at": "{now + 1000000}", "next_exec": "{now + 1000000}"})
+				if n, err := s.planNew(t.Context(), "default"); n != 1 || err != nil {
+					t.Errorf("planned %d, %v", n, err)
+				}
+			}},
+			{"locks", func(t *testing.T) {
+				if db.Dialect.SkipLocked == "" {
+					t.Skip("one writer at a time")
+				}
+				add(t, db, "job", "@manual")
+				putRun(t, db, map[string]string{"schedule": "'job'", "due_at": "{now}", "state": "'waiting'", "next_exec": "{now}"})
+				free := lockRow(t, db, `UPDATE {prefix}schedule SET command = 'false' WHERE name = 'job'`)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				runs, _, err := s.takeOver(ctx, "default", 10)
+				if err != nil {
+					t.Fatal(err)
+				}
+				none(t, hold(s, runs))
+				free()
+				if e := one(t, takenOver(t, s, 10)); e.what.Command != "false" {
+					t.Error("begun with the old command")
+				}
+			}},
+			{"lock", func(t *testing.T) {
+				if db.Dialect.SkipLocked == "" {
+					t.Skip("one writer at a time")
+				}
+				add(t, db, "job", "@manual")
+				free := lockRow(t, db, `UPDATE {prefix}schedule SET command = 'false' WHERE name = 'job'`)
+				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				defer cancel()
+				if r, err := Start(ctx, db.DB, "job"); err == nil {
+					t.Errorf("started %+v beside a transaction that has the schedule", r)
+				}
+				free()
+			}},
+			{"expired", func(t *testing.T) {
+				add(t, db, "job", "@manual")
+				putRun(t, db, map[string]string{"schedule": "'job'", "due_at": "{now}", "state": "'waiting'", "next_exec": "{now}", "lane": "'other'"})
+				none(t, takenOver(t, s, 10))
+			}},
+			{"disable", func(t *testing.T) {
+				add(t, db, "job", "@manual")
+				if err := Pause(t.Context(), db.DB, "job", "because"); err != nil {
+					t.Fatal(err)
+				}
+				run(t, disable, dialect.Args{"id": stored(t, db, "job").ID, "state": "failed", "reason": "", "begun": 0})
+				want(t, "a paused schedule", stored(t, db, "job").State, "paused")
+			}},
+			{"wait", func(t *testing.T) {
+				addWith(t, db, "job", "@every 1m", Policy{Missed: "all"})
+				putRun(t, db, map[string]string{"schedule": "'job'", "due_at": "{now + 120000000}", "state": "'ok'"})
+				db.Advance(t, 3*time.Minute)
+				claimed(t, s, 1)
+				states := []string{}
+				for _, r := range allRuns(t, db, "job") {
+					states = append(states, r.State)
+				}
+				want(t, "three slots", strings.Join(states, " "), "running ok waiting")
+			}},
+			{"chain", func(t *testing.T) {
+				add(t, db, "job", "@manual")
+				for range 2 {
+					run(t, chain, dialect.Args{"name": "job", "due": at(0).UnixMicro()})
+				}
+				wantRows(t, db, "job", "0 1 waiting")
+			}},
+			{"resume", func(t *testing.T) {
+				ids := byState(t, nil)
+				var rows []dialect.Args
+				for _, id := range allOf(ids) {
+					rows = append(rows, dialect.Args{"id": id, "fence": 7})
+				}
+				want(t, "begun", changes(t, ids, func() {
+					run(t, resume, dialect.Args{"rows": rows, "owner": "me", "claim": "new", "lease": int64(30e6)})
+				}), "waiting")
+			}},
+			{"postpone", func(t *testing.T) {
+				ids := byState(t, nil)
+				want(t, "later", changes(t, ids, func() { run(t, postpone, dialect.Args{"ids": allOf(ids), "after": int64(5e6)}) }), "waiting")
+			}},
+			{"release", func(t *testing.T) {
+				ids := byState(t, nil)
+				want(t, "now", changes(t, ids, func() {
+					for _, id := range allOf(ids) {
+						run(t, release, dialect.Args{"id": id})
+					}
+				}), "waiting")
+			}},
+			{"newest", func(t *testing.T) {
+				putRun(t, db, map[string]string{"schedule": "'job'", "due_at": "{now}", "state": "'missed'", "error": "'first'"})
+				putRun(t, db, map[string]string{"schedule": "'job'", "due_at": "{now + 60000000}", "state": "'missed'", "error": "'second'"})
+				var id int64
+				var state, text string
+				var to int64
+				args := dialect.Args{"schedule": "job", "from": nowOf(t, db).Add(time.Minute).UnixMicro()}
+				if err := db.Get(t.Context(), newest, args, &id, &state, &text, &to); err != nil || text != "first" {
+					t.Errorf("before the second slot is the %s, %v", text, err)
+				}
+			}},
+			{"lengthen", func(t *testing.T) {
+				ids := byState(t, nil)
+				want(t, "lengthened", changes(t, ids, func() {
+					for _, id := range allOf(ids) {
+						run(t, lengthen, dialect.Args{"id": id, "state": "missed", "to": nowOf(t, db).UnixMicro(), "slots": 3, "keep": 1})
+					}
+				}), "missed")
+			}},
+			{"lose", func(t *testing.T) {
+				ids := byState(t, nil)
+				want(t, "lost", changes(t, ids, func() {
+					run(t, lose, dialect.Args{"ids": allOf(ids), "state": "cancelled", "error": "why", "more": 1, "keep": 1})
+				}), "waiting running retry")
+			}},
+			{"renew", func(t *testing.T) {
+				ids := byState(t, nil)
+				renewAll := func() { run(t, renew, dialect.Args{"ids": allOf(ids), "owner": "me", "lease": int64(30e6)}) }
+				want(t, "renewed", changes(t, ids, renewAll), "running")
+				db.Do(t, `UPDATE {prefix}run SET exec_by = 'you', next_exec = {now + 1000} WHERE state = 'running'`, nil)
+				want(t, "of another daemon", changes(t, ids, renewAll), "")
+			}},
+			{"finish", func(t *testing.T) {
+				ids := byState(t, nil)
+				finishAll := func() {
+					var rows []dialect.Args
+					for _, id := range allOf(ids) {
+						rows = append(rows, dialect.Args{"id": id, "claim": "token", "outcome": "ok", "why": "done", "said": "", "exit": 0, "keep": 1})
+					}
+					run(t, finish, dialect.Args{"rows": rows})
+				}
+				db.Do(t, `UPDATE {prefix}run SET claim = 'other' WHERE state = 'running'`, nil)
+				want(t, "of another claim", changes(t, ids, finishAll), "")
+				db.Do(t, `UPDATE {prefix}run SET claim = 'token' WHERE state = 'running'`, nil)
+				want(t, "finished", changes(t, ids, finishAll), "running")
+			}},
+			{"handback", func(t *testing.T) { wantOfClaim(t, db, byState(t, nil), changes, handBack) }},
+			{"publish", func(t *testing.T) { wantOfClaim(t, db, byState(t, nil), changes, publish) }},
+			{"forget", func(t *testing.T) {
+				ids := byState(t, nil)
+				forgetAll := func() { run(t, forget, dialect.Args{"claim": "token", "names": []string{"job"}}) }
+				db.Do(t, `UPDATE {prefix}run SET claim = 'other' WHERE state = 'running'`, nil)
+				want(t, "of another claim", changes(t, ids, forgetAll), "")
+				db.Do(t, `UPDATE {prefix}run SET claim = 'token' WHERE state = 'running'`, nil)
+				want(t, "forgotten", changes(t, ids, forgetAll), "running")
+			}},
+			{"dismiss", func(t *testing.T) {
+				ids := byState(t, nil)
+				want(t, "asked to end", changes(t, ids, func() { run(t, dismiss, dialect.Args{"ids": allOf(ids), "why": "why"}) }), "running retry")
+			}},
+			{"purge", func(t *testing.T) {
+				ids := byState(t, map[string]string{"purge_at": "{now}"})
+				if n := run(t, purge, dialect.Args{"ids": allOf(ids)}); n != 7 {
+					t.Errorf("%d rows were removed, want the 7 that have ended", n)
+				}
+			}},
+			{"surplus", func(t *testing.T) {
+				byState(t, map[string]string{"purge_at": "{now + 1000000}"})
+				for stmt, n := range map[*dialect.Stmt]int{surplus: 4, outdated: 0} { // of 10 the newest 3 stay, and what has not ended
+					ids, err := dialect.Select(t.Context(), &db.Session, stmt, dialect.Args{"schedule": "job", "keep": 3, "limit": 100}, func(rows *sql.Rows) (id int64, err error) {
+						return id, rows.Scan(&id)
+					})
+					if err != nil || len(ids) != n {
+						t.Errorf("%s: %d rows, %v, want %d", stmt.Name, len(ids), err, n)
+					}
+				}
+			}},
+			{"pause", func(t *testing.T) {
+				add(t, db, "job", "@every 1m")
+				due := stored(t, db, "job").Due
+				db.Advance(t, time.Second)
+				if err := Resume(t.Context(), db.DB, "job"); err != nil {
+					t.Fatal(err)
+				}
+				if n, err := s.planNew(t.Context(), "default"); n != 0 || err != nil || !stored(t, db, "job").Due.Equal(due) {
+					t.Errorf("an active schedule was resumed, and planned anew: %d, %v", n, err)
+				}
+				db.Do(t, `UPDATE {prefix}schedule SET state = 'failed', reason = 'why'`, nil)
+				if err := Pause(t.Context(), db.DB, "job", "because"); err != nil {
+					t.Fatal(err)
+				}
+				want(t, "a schedule that has failed, and is paused", stored(t, db, "job").Reason, "why")
+			}},
+			{"replan", func(t *testing.T) {
+				imported(t, db, "file", entry("job", "@every 1m", "true"))
+				job := stored(t, db, "job")
+				args, err := job.args(nowOf(t, db))
+				if err != nil {
+					t.Fatal(err)
+				}
+				args["id"], args["source"], args["seen"] = job.ID, "file", job.Due.UnixMicro()
+				args["ids"] = []int64{job.ID}
+				for _, c := range []struct {
+					stmt  *dialect.Stmt
+					name  string
+					value any
+				}{{update, "source", "other"}, {replan, "source", "other"}, {replan, "seen", job.Due.UnixMicro() - 1}, {removeOfSource, "source", "other"}} {
+					other := maps.Clone(args)
+					other[c.name] = c.value
+					if n := run(t, c.stmt, other); n != 0 {
+						t.Errorf("%s with another %s: %d rows", c.stmt.Name, c.name, n)
+					}
+				}
+				for _, stmt := range []*dialect.Stmt{update, replan, removeOfSource} {
+					if n := run(t, stmt, args); n != 1 {
+						t.Errorf("%s: %d rows", stmt.Name, n)
+					}
+				}
+			}},
+		} {
+			t.Run(test.name, func(t *testing.T) {
+				db.Do(t, `DELETE FROM {prefix}schedule`, nil)
+				db.Do(t, `DELETE FROM {prefix}run`, nil)
+				test.f(t)
+			})
+		}
+	})
+}
+
+// wantOfClaim checks a statement that is for running runs of a claim.
+func wantOfClaim(t *testing.T, db *dbtest.DB, ids map[string]int64, changes func(*testing.T, map[string]int64, func()) string, stmt *dialect.Stmt) {
+	t.Helper()
+	for _, c := range [][2]string{{"other", ""}, {"token", "running"}} {
+		claim, want := c[0], c[1]
+		got := changes(t, ids, func() {
+			for _, id := range ids {
+				args := dialect.Args{"id": id, "claim": claim, "left": "retry", "error": "why", "output": "text"}
+				if _, err := db.Exec(t.Context(), stmt, args); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+		if got != want {
+			t.Errorf("%s, by the claim %s: %q, want %q", stmt.Name, claim, got, want)
+		}
+	}
+}

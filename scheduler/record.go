@@ -1,0 +1,368 @@
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/guardian"
+)
+
+// start executes runs in goroutines of their own.
+func (s *Scheduler) start(working context.Context, runs []run) {
+	for _, r := range runs {
+		e := newExecution(r)
+		s.mu.Lock()
+		s.running[r.id] = e
+		s.mu.Unlock()
+		s.runs.Go(func() {
+			s.record(working, e, s.execute(e))
+			s.mu.Lock()
+			delete(s.running, r.id)
+			s.mu.Unlock()
+			s.wake()
+		})
+	}
+}
+
+// An outcome is what has become of a run.
+type outcome struct {
+	state string
+	why   string
+	back  bool // another daemon should take it over: see handBack
+	none  bool // nothing is to be written: the lease ends it
+}
+
+// outcomeOf says what a result makes of a run.
+func outcomeOf(e *execution, r guardian.Result) outcome {
+	s := e.why()
+	if errors.Is(r.Err, errUnfinished) && (s.cause == drained || s.cause == notStopped) {
+		return outcome{state: "lost", why: r.Err.Error(), none: true}
+	}
+	switch r.Cause {
+	case guardian.Exited:
+		switch {
+		case r.Err != nil:
+			return outcome{state: "failed", why: reason(r.Err.Error())}
+		case r.Signal != 0:
+			return outcome{state: "failed", why: fmt.Sprintf("ended by signal %d (%s)", r.Signal, r.Signal)}
+		case r.ExitCode > 0 && e.what.Kind != "http":
+			return outcome{state: "failed", why: fmt.Sprintf("exit code %d", r.ExitCode)}
+		}
+		return outcome{state: "ok"}
+	case guardian.NotStarted:
+		switch {
+		case s.cause != notStopped:
+			return stoppedOutcome(s, r)
+		case errors.Is(r.Err, guardian.ErrPast):
+			return outcome{state: "retry", why: "handed back: the lease had ended before the command was started", back: true}
+		}
+		return outcome{state: "failed", why: reason(r.Err.Error())}
+	case guardian.Deadline:
+		return outcome{state: "lost", why: "killed: the lease could not be renewed in time", back: true}
+	case guardian.Stopped, guardian.Killed:
+		return stoppedOutcome(s, r)
+	}
+	return outcome{state: "lost", why: "killed: " + reason(r.Err.Error()), back: true}
+}
+
+// stoppedOutcome says what becomes of a run that somebody has ended.
+func stoppedOutcome(s stop, r guardian.Result) outcome {
+	if errors.Is(r.Err, errUnfinished) {
+		s.why += "; " + errUnfinished.Error()
+	}
+	switch s.cause {
+	case timedOut:
+		return outcome{state: "timeout", why: s.why}
+	case cancelled:
+		return outcome{state: "cancelled", why: s.why}
+	case drained:
+		return outcome{state: "retry", why: "handed back: the daemon was stopped", back: true}
+	case abandoned:
+		return outcome{state: "lost", none: true}
+	}
+	return outcome{state: "cancelled", why: "stopped by a signal to its guardian"}
+}
+
+// record writes what became of a run. It tries until the database takes it,
+// and meanwhile the run is renewed, so that nobody does the work again.
+func (s *Scheduler) record(working context.Context, e *execution, r guardian.Result) {
+	if len(r.Survivors) > 0 {
+		s.opt.Logger.Error("processes could not be killed", "schedule", e.schedule, "pids", r.Survivors)
+	}
+	o := outcomeOf(e, r)
+	trouble := trouble{log: s.opt.Logger, what: "recording a run"}
+	for !o.none && !e.isLost() {
+		mine, err := s.writeOutcome(working, e, o, r)
+		if err == nil && !mine {
+			e.lose()
+		}
+		if err == nil {
+			break
+		}
+		select {
+		case <-working.Done():
+			s.opt.Logger.Error("a run's outcome was not recorded", "schedule", e.schedule, "due", e.due, "state", o.state, "err", err)
+			return
+		case <-time.After(trouble.wait(err, 0)):
+		}
+	}
+	if e.isLost() {
+		o.state, o.why = "lost", "the lease had ended; another daemon has the run"
+	}
+	s.opt.Logger.Info("run", "schedule", e.schedule, "state", o.state, "due", e.due, "attempt", e.attempt,
+		"id", e.id, "took", r.Took, "exit_code", r.ExitCode, "error", o.why, "output", Output(r.Output))
+	s.trim(e)
+}
+
+// writeOutcome writes an outcome in the cheapest way that does, and tells
+// whether the run was still this daemon's.
+func (s *Scheduler) writeOutcome(ctx context.Context, e *execution, o outcome, r guardian.Result) (mine bool, err error) {
+	switch {
+	case e.isRecorded():
+		return true, nil
+	case o.back:
+		left := "running"
+		if o.state == "retry" {
+			left = "retry"
+		}
+		n, err := s.db.Exec(ctx, handBack, dialect.Args{
+			"id": e.id, "claim": e.claim, "left": left, "error": o.why, "output": r.Output,
+		})
+		return n == 1, err
+	case e.entailsNothing(o):
+		return s.finisher.finish(ctx, s.db, finishArgs(e, o, r))
+	}
+	err = s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		mine, err = s.conclude(ctx, tx, e, o, r)
+		return err
+	})
+	return mine, err
+}
+
+func finishArgs(e *execution, o outcome, r guardian.Result) dialect.Args {
+	return dialect.Args{
+		"id": e.id, "claim": e.claim, "outcome": o.state, "why": o.why, "said": r.Output,
+		"exit_status": exitCode(r), "keep": keepOf(e.what),
+	}
+}
+
+func exitCode(r guardian.Result) any {
+	if r.ExitCode < 0 {
+		return nil
+	}
+	return r.ExitCode
+}
+
+// entailsNothing tells whether a run's end changes nothing but its own row, as
+// far as was known when it began. Who waits without its knowing looks again by
+// itself.
+func (e *execution) entailsNothing(o outcome) bool {
+	w := e.what
+	good := o.state == "ok"
+	switch {
+	case e.crowded, w.Overlap == "queue", w.Overlap == "replace":
+		return false
+	case w.MaxFailures > 0, good && w.OnSuccess != "":
+		return false
+	case !good && (w.OnFailure != "" || w.MaxAttempts > 1):
+		return false
+	}
+	return true
+}
+
+// conclude writes an outcome and all that it entails: the next attempt, or the
+// count of failures, the schedule that follows, and the run that waited for
+// this one. It tells whether the run was still this daemon's.
+func (s *Scheduler) conclude(ctx context.Context, tx *dialect.Session, e *execution, o outcome, r guardian.Result) (mine bool, err error) {
+	c, err := lock(ctx, tx, e.schedule)
+	gone := errors.Is(err, ErrNotFound)
+	if err != nil && !gone {
+		return false, err
+	}
+	var after time.Duration
+	again := false
+	if failure := o.state == "failed" || o.state == "timeout"; failure && !gone {
+		var why string
+		after, again, why = c.retryAfter(e, r)
+		o.why += why
+	}
+	n, err := tx.Exec(ctx, finish, dialect.Args{"rows": []dialect.Args{finishArgs(e, o, r)}})
+	if err != nil || n == 0 || gone {
+		return n == 1, err
+	}
+	if again {
+		next := e.run
+		next.attempt++
+		next.failures++
+		args := next.args(c.lane)
+		args["after_us"] = after.Microseconds()
+		_, err = tx.Exec(ctx, wait, dialect.Args{"rows": []dialect.Args{args}})
+		return true, err
+	}
+	return true, s.entail(ctx, tx, &c, &e.run, o.state)
+}
+
+// entail does what the end of a slot's last attempt entails. The schedule is
+// locked.
+func (s *Scheduler) entail(ctx context.Context, tx *dialect.Session, c *candidate, r *run, state string) error {
+	next := ""
+	switch state {
+	case "ok":
+		next = c.OnSuccess
+		if c.Failures > 0 {
+			if _, err := tx.Exec(ctx, failed, dialect.Args{"id": c.ID, "failures": 0}); err != nil {
+				return err
+			}
+		}
+	case "failed", "timeout":
+		next = c.OnFailure
+		if err := s.countFailure(ctx, tx, c); err != nil {
+			return err
+		}
+	}
+	if next != "" {
+		if err := s.follow(ctx, tx, next, r); err != nil {
+			return err
+		}
+	}
+	if c.Overlap == "allow" {
+		return nil
+	}
+	open, err := openRuns(ctx, tx, []candidate{*c})
+	if err != nil {
+		return err
+	}
+	for _, o := range open[c.Name] {
+		if o.state != "waiting" {
+			return nil
+		}
+	}
+	if line := open[c.Name]; len(line) > 0 {
+		_, err = tx.Exec(ctx, release, dialect.Args{"id": line[0].id})
+	}
+	return err
+}
+
+// countFailure counts a slot that failed, and gives the schedule up that has
+// failed too often.
+func (s *Scheduler) countFailure(ctx context.Context, tx *dialect.Session, c *candidate) error {
+	if c.MaxFailures == 0 {
+		return nil
+	}
+	c.Failures++
+	if _, err := tx.Exec(ctx, failed, dialect.Args{"id": c.ID, "failures": c.Failures}); err != nil {
+		return err
+	}
+	if c.Failures < c.MaxFailures || c.State != "active" {
+		return nil
+	}
+	return s.close(ctx, tx, c, "failed", fmt.Sprintf("%d slots in a row have failed", c.Failures))
+}
+
+// follow starts the schedule that comes after a run. Its slot is that of the
+// run: so a chain starts each schedule once for a slot, also one that leads
+// back to its start.
+func (s *Scheduler) follow(ctx context.Context, tx *dialect.Session, name string, r *run) error {
+	n, err := tx.Exec(ctx, chain, dialect.Args{"name": name, "due": r.due.UnixMicro()})
+	if err == nil && n == 0 {
+		s.opt.Logger.Warn("a schedule was not started by another: it does not exist, or has a run for that slot",
+			"schedule", name, "by", r.schedule, "due", r.due)
+	}
+	return err
+}
+
+// A finisher writes outcomes: while one statement is under way, those that come
+// meanwhile gather for the next. So one alone waits for nobody, and many cost
+// little each.
+type finisher struct {
+	mu      sync.Mutex
+	waiting []*finishing
+	writing bool
+}
+
+type finishing struct {
+	args dialect.Args
+	ctx  context.Context
+	mine bool
+	err  error
+	done chan struct{}
+}
+
+// finish writes one outcome, and tells whether the run was still this daemon's.
+func (f *finisher) finish(ctx context.Context, db *dialect.DB, args dialect.Args) (mine bool, err error) {
+	one := &finishing{args: args, ctx: ctx, done: make(chan struct{})}
+	f.mu.Lock()
+	f.waiting = append(f.waiting, one)
+	if !f.writing {
+		f.writing = true
+		go f.write(db)
+	}
+	f.mu.Unlock()
+	<-one.done
+	return one.mine, one.err
+}
+
+func (f *finisher) write(db *dialect.DB) {
+	for {
+		runtime.Gosched() // who is about to come, comes along
+		f.mu.Lock()
+		part := f.waiting[:min(batch, len(f.waiting))]
+		f.waiting = f.waiting[len(part):]
+		f.writing = len(part) > 0
+		f.mu.Unlock()
+		if len(part) == 0 {
+			return
+		}
+		f.writePart(db, part)
+		for _, one := range part {
+			close(one.done)
+		}
+	}
+}
+
+// errMixed rolls back: not all runs of a part were this daemon's.
+var errMixed = errors.New("some runs were lost")
+
+// writePart writes outcomes at once or, if that does not reach all of them, one
+// by one, to know which.
+func (f *finisher) writePart(db *dialect.DB, part []*finishing) {
+	rows := make([]dialect.Args, len(part))
+	for i, one := range part {
+		rows[i] = one.args
+	}
+	ctx := part[0].ctx
+	err := db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		n, err := tx.Exec(ctx, finish, dialect.Args{"rows": rows})
+		if err == nil && n != int64(len(part)) {
+			err = errMixed
+		}
+		return err
+	})
+	for _, one := range part {
+		one.mine, one.err = err == nil, err
+		if err != nil && (errors.Is(err, errMixed) || len(part) > 1) {
+			var n int64
+			n, one.err = db.Exec(one.ctx, finish, dialect.Args{"rows": []dialect.Args{one.args}})
+			one.mine = n == 1
+		}
+	}
+}
+
+// trim removes what is too much of a schedule's history, seldom enough to cost
+// little: on the average when it has grown by a tenth.
+func (s *Scheduler) trim(e *execution) {
+	keep := cmp.Or(e.what.KeepRuns, defaultKeepRuns)
+	if keep < 0 || s.chance() > 10/float64(max(10, keep)) {
+		return
+	}
+	select {
+	case s.surplus <- trimming{e.schedule, keep}:
+	default: // the next one will do
+	}
+}

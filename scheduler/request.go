@@ -1,0 +1,81 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/guardian"
+)
+
+// requestTimeout ends requests of schedules that have no timeout.
+const requestTimeout = 5 * time.Minute
+
+// client sends the requests of all schedules. A redirect is a failure: the
+// endpoint that the schedule names has not done the work.
+var client = &http.Client{
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	Transport: &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		ForceAttemptHTTP2:   true,
+		MaxIdleConnsPerHost: 16,
+		IdleConnTimeout:     time.Minute,
+		TLSHandshakeTimeout: 10 * time.Second,
+	},
+}
+
+// request sends a request. The endpoint gets the same Idempotency-Key with each
+// attempt at a slot.
+func (s *Scheduler) request(e *execution) (effort, error) {
+	method, target, err := parseRequest(e.what.Command)
+	if err != nil {
+		return nil, err
+	}
+	return start(e.deadline, s.opt.KillGrace, s.opt.MaxOutput, func(ctx context.Context, out *guardian.Output) guardian.Result {
+		if e.what.Timeout == 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, requestTimeout)
+			defer cancel()
+		}
+		r := guardian.Result{Cause: guardian.Exited, ExitCode: -1}
+		r.ExitCode, r.Err = s.send(ctx, e, method, target, out)
+		return r
+	}), nil
+}
+
+func (s *Scheduler) send(ctx context.Context, e *execution, method, target string, out io.Writer) (status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, method, target, strings.NewReader(e.what.Stdin))
+	if err != nil {
+		return -1, err
+	}
+	req.Header.Set("User-Agent", "dbcron")
+	req.Header.Set("Idempotency-Key", strconv.QuoteToASCII(fmt.Sprintf("%s/%d", e.schedule, e.due.UnixMicro())))
+	req.Header.Set("Dbcron-Schedule", strconv.QuoteToASCII(e.schedule))
+	req.Header.Set("Dbcron-Run-Id", strconv.FormatInt(e.id, 10))
+	req.Header.Set("Dbcron-Due", e.due.Format(time.RFC3339))
+	req.Header.Set("Dbcron-Attempt", strconv.Itoa(e.attempt))
+	req.Header.Set("Dbcron-Fence", strconv.FormatInt(e.fence, 10))
+	for name, value := range e.what.Headers {
+		req.Header.Set(name, value)
+		if http.CanonicalHeaderKey(name) == "Host" {
+			req.Host = value
+		}
+	}
+	answer, err := client.Do(req)
+	if err != nil {
+		return -1, err
+	}
+	defer answer.Body.Close()
+	_, err = io.Copy(out, answer.Body)
+	switch {
+	case answer.StatusCode/100 == 3:
+		err = fmt.Errorf("status %s, to %s: redirects are not followed", answer.Status, answer.Header.Get("Location"))
+	case answer.StatusCode/100 != 2:
+		err = fmt.Errorf("status %s", answer.Status)
+	}
+	return answer.StatusCode, err
+}

@@ -1,0 +1,267 @@
+package scheduler
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"time"
+
+	"github.com/dbcron/dbcron/scheduler/cronspec"
+)
+
+// never is the next_exec of a schedule that has no slots: it runs when somebody
+// asks for it.
+var never = time.Date(9999, time.December, 29, 0, 0, 0, 0, time.UTC)
+
+// first returns a new schedule's first slot after now, and when it may be
+// claimed.
+func (s *Schedule) first(plan *cronspec.Schedule, now time.Time) (due, next time.Time, err error) {
+	early := s.Starts.After(now)
+	switch {
+	case s.FirstRun == "now" && !early && !s.over(now):
+		due = now.Truncate(time.Millisecond)
+		return due, due, nil
+	case plan.Spec().Manual():
+		return time.Time{}, never, nil
+	}
+	if early {
+		now = s.Starts.Add(-time.Microsecond)
+	}
+	due, ok := plan.Next(now)
+	if every := plan.Spec().Every(); early && every > 0 { // it counts from its start
+		due = s.Starts.Add(time.Second - 1).Truncate(time.Second)
+	}
+	if !ok || s.over(due) {
+		return due, next, fmt.Errorf("%w: %s: %q has no slot after %s%s", ErrInvalid, s.Name, s.Spec, now.Format(time.DateTime), s.until())
+	}
+	return due, due.Add(s.delay(plan, due)), nil
+}
+
+// restart returns the slot from which a schedule goes on that had none: the first
+// one, if it is new. One that was interrupted keeps the distance from slot to
+// slot.
+func (c *candidate) restart() (due, next time.Time, err error) {
+	s := c.Schedule
+	if c.fence > 0 || !s.Due.IsZero() {
+		s.FirstRun = "next" // it is not new
+	}
+	now := c.now
+	every := c.plan.Spec().Every()
+	switch {
+	case every == 0 || s.Due.IsZero() || s.Due.After(now.Add(every)):
+	case s.Due.After(now):
+		now = s.Due.Add(-every)
+	default:
+		now = stretchOf(c.plan, s.Due, now).to
+	}
+	return s.first(c.plan, now)
+}
+
+// over tells whether an instant is past the schedule's end.
+func (s *Schedule) over(t time.Time) bool { return !s.Ends.IsZero() && t.After(s.Ends) }
+
+func (s *Schedule) until() string {
+	if s.Ends.IsZero() {
+		return ""
+	}
+	return " and before its end, " + s.Ends.Format(time.DateTime)
+}
+
+// delay returns a slot's jitter: the same for a name and a slot wherever it is
+// computed, and less than the time to the next slot.
+func (s *Schedule) delay(plan *cronspec.Schedule, due time.Time) time.Duration {
+	if s.Jitter <= 0 {
+		return 0
+	}
+	limit := s.Jitter
+	if next, ok := plan.Next(due); ok {
+		limit = min(limit, next.Sub(due)-1)
+	}
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s\n%d", s.Name, due.Unix())
+	sum := h.Sum64()
+	sum ^= sum >> 29 // FNV's last bytes move its low bits only
+	return time.Duration(sum*0x9e3779b97f4a7c15>>1%uint64(max(1, limit/time.Millisecond))) * time.Millisecond
+}
+
+// A stretch is slots, one after another, that do not run.
+type stretch struct {
+	from, to time.Time
+	n        int64
+	why      string // why they do not
+}
+
+// A turn says what a schedule whose time has come does: which slots run, which
+// have come and do not, and which is next.
+type turn struct {
+	runs      []time.Time
+	missed    []stretch
+	due, next time.Time // the next slot, and when it may be claimed
+	ended     string    // or why there is none
+}
+
+// missedLimit is how far missed slots are counted. A stretch of more says so
+// many: counting the minutes of years would hold up the claim. The stretch's
+// ends are right all the same.
+const missedLimit = 10_000
+
+const (
+	whyNobody = "no daemon was there, and free, to run it"
+	whyLate   = "it was too late to run it: see missed_window"
+	whyPolicy = "no daemon was there, and free, to run it; the policy is to skip it"
+	whyMany   = "no daemon was there, and free, to run it; the newest 100 are run"
+)
+
+// turn decides about the slots from Due to now.
+func (c *candidate) turn() (t turn) {
+	last := c.latest()
+	switch next, ok := c.plan.Next(last); {
+	case ok && !c.over(next):
+		t.due, t.next = next, next.Add(c.delay(c.plan, next))
+	case ok:
+		t.ended = "its end is past: " + c.Ends.Format(time.RFC3339)
+	case c.plan.Spec().Manual():
+		t.next = never
+	default:
+		t.ended = fmt.Sprintf("%q has no slot after %s", c.Spec, last.Format(time.DateTime))
+	}
+	if c.over(last) { // the end was moved to before what was the next slot
+		return t
+	}
+	from := c.Due
+	if bound := c.bound(); bound.After(from) { // some are too late
+		why := whyLate
+		if c.Missed == "skip" && c.MissedWindow == 0 {
+			why = whyPolicy
+		}
+		if bound.After(last) {
+			t.missed = append(t.missed, c.stretch(from, last, why))
+			return t
+		}
+		before := bound.Add(-time.Microsecond)
+		t.missed = append(t.missed, c.stretch(from, before, why))
+		from, _ = c.plan.Next(before)
+		if c.plan.Spec().Every() > 0 { // it counts from a slot
+			from, _ = c.plan.Next(t.missed[0].to)
+		}
+	}
+	t.runs = []time.Time{last}
+	why := whyNobody
+	if c.Missed == "all" {
+		t.runs, why = c.lastOf(from, last), whyMany
+	}
+	if oldest := t.runs[0]; from.Before(oldest) {
+		t.missed = append(t.missed, c.stretch(from, oldest.Add(-time.Microsecond), why))
+	}
+	return t
+}
+
+// latest returns the newest slot whose time, with its jitter, has come.
+func (c *candidate) latest() time.Time {
+	last, ok := c.plan.Latest(c.Due, c.lastMoment())
+	if !ok {
+		return c.Due
+	}
+	if last.Add(c.delay(c.plan, last)).After(c.now) {
+		if last, ok = c.plan.Latest(c.Due, last.Add(-time.Microsecond)); !ok {
+			return c.Due
+		}
+	}
+	return last
+}
+
+// bound returns the oldest instant at which a slot that runs now may have been.
+func (c *candidate) bound() time.Time {
+	window := c.MissedWindow
+	if c.Missed == "skip" && window == 0 {
+		window = skipWindow
+	}
+	if window == 0 {
+		return time.Time{}
+	}
+	return c.now.Add(-window - c.Jitter)
+}
+
+// lastOf returns the last slots of those from one slot to another, in order: as
+// many as may be caught up.
+func (c *candidate) lastOf(from, to time.Time) []time.Time {
+	start := from
+	if every := c.plan.Spec().Every(); every > 0 {
+		if n := int64(to.Sub(from) / every); n >= catchUpLimit {
+			start = from.Add(time.Duration(n-catchUpLimit+1) * every)
+		}
+	} else {
+		for back := time.Hour; ; back *= 2 {
+			start = to.Add(-back)
+			if back > 100*365*24*time.Hour || !start.After(from) {
+				start = from
+				break
+			}
+			if c.plan.Count(start, to, catchUpLimit) == catchUpLimit {
+				start, _ = c.plan.Next(start)
+				break
+			}
+		}
+	}
+	var all []time.Time
+	for slot, ok := start, true; ok && !slot.After(to); slot, ok = c.plan.Next(slot) {
+		all = append(all, slot)
+	}
+	return all[max(0, len(all)-catchUpLimit):]
+}
+
+// stretch returns the slots from a slot on, until a time.
+func (c *candidate) stretch(from, until time.Time, why string) stretch {
+	s := stretchOf(c.plan, from, until)
+	s.why = why
+	return s
+}
+
+// lastMoment is now, or the schedule's end if that is earlier.
+func (c *candidate) lastMoment() time.Time {
+	if c.over(c.now) {
+		return c.Ends
+	}
+	return c.now
+}
+
+// without returns what is left of a stretch without some slots, which come in
+// order.
+func (m stretch) without(plan *cronspec.Schedule, taken []attemptAt) (parts []stretch) {
+	if len(taken) == 0 {
+		return []stretch{m}
+	}
+	from, more := m.from, true
+	for _, t := range taken {
+		if !more || from.After(m.to) {
+			return parts
+		}
+		if t.due.After(from) {
+			part := stretchOf(plan, from, t.due.Add(-time.Microsecond))
+			part.why = m.why
+			parts = append(parts, part)
+			from, more = plan.Next(part.to)
+		}
+		if t.due.Equal(from) {
+			from, more = plan.Next(from)
+		}
+	}
+	if more && !from.After(m.to) {
+		part := stretchOf(plan, from, m.to)
+		part.why = m.why
+		parts = append(parts, part)
+	}
+	return parts
+}
+
+func stretchOf(plan *cronspec.Schedule, from, until time.Time) stretch {
+	to := from
+	if last, ok := plan.Latest(from, until); ok {
+		to = last
+	}
+	limit := missedLimit - 1
+	if plan.Spec().Every() > 0 {
+		limit = math.MaxInt - 1 // a division
+	}
+	return stretch{from: from, to: to, n: 1 + int64(plan.Count(from, to, limit))}
+}

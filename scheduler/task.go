@@ -1,0 +1,161 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/user"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// errUnfinished means that work of this process was told to end and has not.
+var errUnfinished = errors.New("it was told to end, and had not returned when its grace was over; it may still be going on")
+
+// A task is work that this process does itself: a request, a statement or a
+// function. It is told to end by its context, and cannot be forced to.
+type task struct {
+	out    *guardian.Output
+	grace  time.Duration
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	ended  chan struct{} // its grace is over
+	giveUp func()        // closes ended
+	result guardian.Result
+
+	mu       sync.Mutex
+	deadline instant.Instant
+	cause    guardian.Cause // why it was told to end; "": it was not
+	timer    *time.Timer
+}
+
+// taskWatch is how long a timer may sleep: timers do not run in suspend.
+const taskWatch = time.Second
+
+// start lets f work until it returns. Its context ends with the deadline.
+func start(deadline instant.Instant, grace time.Duration, maxOutput int, f func(ctx context.Context, out *guardian.Output) guardian.Result) *task {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	t := &task{
+		out: guardian.NewOutput(maxOutput), grace: grace, cancel: cancel,
+		done: make(chan struct{}), ended: make(chan struct{}), deadline: deadline,
+	}
+	t.giveUp = sync.OnceFunc(func() { close(t.ended) })
+	t.mu.Lock()
+	t.timer = time.AfterFunc(t.sleep(), t.watch)
+	t.mu.Unlock()
+	begun := instant.Now()
+	go protect(t.out, func() guardian.Result { return f(ctx, t.out) }, func(r guardian.Result) {
+		r.Took = instant.Now().Sub(begun)
+		if r.Output == "" {
+			r.Output = t.out.Text()
+		}
+		t.finish(r)
+	})
+	return t
+}
+
+// protect turns a panic, or the end of the goroutine, into a failure.
+func protect(out io.Writer, f func() guardian.Result, done func(guardian.Result)) {
+	r := guardian.Result{Cause: guardian.Exited, ExitCode: -1, Err: errors.New("its goroutine was ended")}
+	defer func() {
+		if p := recover(); p != nil {
+			r.Err = fmt.Errorf("panic: %v", p)
+			_, _ = fmt.Fprintf(out, "\npanic: %v\n\n%s", p, debug.Stack())
+		}
+		done(r)
+	}()
+	r = f()
+}
+
+// finish publishes the result.
+func (t *task) finish(r guardian.Result) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.timer.Stop()
+	if t.cause != "" && r.Err != nil {
+		r.Cause = t.cause
+	}
+	t.result = r
+	t.cancel(nil)
+	close(t.done)
+}
+
+func (t *task) sleep() time.Duration {
+	return max(0, min(taskWatch, t.deadline.Sub(instant.Now())))
+}
+
+// watch ends the task at its deadline.
+func (t *task) watch() {
+	t.mu.Lock()
+	late := instant.Now() >= t.deadline
+	if !late {
+		t.timer.Reset(t.sleep())
+	}
+	t.mu.Unlock()
+	if late {
+		t.end(guardian.Deadline, 0)
+	}
+}
+
+// end tells the task to end. The first cause counts; a shorter grace does too.
+func (t *task) end(cause guardian.Cause, grace time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.cause == "" {
+		t.cause = cause
+		t.timer.Stop()
+		t.cancel(fmt.Errorf("the run is ended: %s", cause))
+	}
+	time.AfterFunc(grace, t.giveUp)
+}
+
+// Extend moves the deadline to a later instant.
+func (t *task) Extend(deadline instant.Instant) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.deadline = max(t.deadline, deadline)
+}
+
+// Stop tells the task to end.
+func (t *task) Stop() { t.end(guardian.Stopped, t.grace) }
+
+// Kill is Stop, and waits for a moment only.
+func (t *task) Kill() { t.end(guardian.Killed, min(t.grace, time.Second)) }
+
+// Output returns the newest output, and its length as the number of the
+// snapshot.
+func (t *task) Output() (text string, snapshot int) { return t.out.Snapshot() }
+
+// Wait waits until the task has returned, or its grace is over.
+func (t *task) Wait() guardian.Result {
+	select {
+	case <-t.done:
+		return t.result
+	case <-t.ended:
+	}
+	select {
+	case <-t.done:
+		return t.result
+	default:
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		return guardian.Result{Cause: t.cause, ExitCode: -1, Output: t.out.Text(), Err: errUnfinished}
+	}
+}
+
+// home is the environment of a user at login.
+func home(name string) map[string]string {
+	u, err := user.Lookup(name)
+	if err != nil {
+		u, err = user.LookupId(name)
+	}
+	if err != nil {
+		return nil // the guardian says so
+	}
+	return map[string]string{"HOME": u.HomeDir, "LOGNAME": u.Username, "USER": u.Username}
+}

@@ -1,0 +1,68 @@
+package scheduler
+
+import (
+	"context"
+	"database/sql"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// A trimming is a schedule whose history may have grown too long.
+type trimming struct {
+	schedule string
+	keep     int
+}
+
+const (
+	purgeEvery = time.Minute
+	purgeBatch = 500 // rows in one transaction: more would hold up others
+)
+
+// upkeep removes from the history what is too old or too much, until ctx ends.
+// Every daemon takes part: each passes over the rows that another one removes.
+func (s *Scheduler) upkeep(ctx context.Context) {
+	trouble := trouble{log: s.opt.Logger, what: "removing old history"}
+	wait := time.Duration(rand.Int64N(int64(purgeEvery)))
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return
+		case t := <-s.surplus:
+			err = s.purgeAll(ctx, surplus, dialect.Args{"schedule": t.schedule, "keep": t.keep})
+		case <-timer.C:
+			err = s.purgeAll(ctx, outdated, nil)
+			timer.Reset(purgeEvery/2 + time.Duration(rand.Int64N(int64(purgeEvery))))
+		}
+		if ctx.Err() == nil {
+			trouble.wait(err, 0)
+		}
+	}
+}
+
+// purgeAll removes the rows that a statement selects, batch by batch.
+func (s *Scheduler) purgeAll(ctx context.Context, which *dialect.Stmt, args dialect.Args) error {
+	with := dialect.Args{"limit": purgeBatch}
+	for name, value := range args {
+		with[name] = value
+	}
+	for {
+		var n int64
+		err := s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+			ids, err := dialect.Select(ctx, tx, which, with, func(rows *sql.Rows) (id int64, err error) { return id, rows.Scan(&id) })
+			if err != nil || len(ids) == 0 {
+				n = 0
+				return err
+			}
+			n, err = tx.Exec(ctx, purge, dialect.Args{"ids": ids})
+			return err
+		})
+		if err != nil || n < purgeBatch {
+			return err
+		}
+	}
+}
