@@ -28,8 +28,8 @@ func TestParseDuration(t *testing.T) {
 	}
 }
 
-// FAULT (left failing): weeks and days together overflow, and a negative
-// duration comes out, which for keep_for means for ever.
+// Weeks and days together may be more than a Duration can hold; a negative one
+// would mean for ever for keep_for.
 func TestParseDurationOfTooManyWeeksAndDays(t *testing.T) {
 	for _, text := range []string{"9999w99999d", "9999w99999d1h", "9000w99000d"} {
 		if got, err := ParseDuration(text); err == nil {

@@ -10,13 +10,17 @@ import (
 	"github.com/dbcron/dbcron/internal/guardian"
 )
 
-// faults runs f with each round trip to the server cut in turn, before and
-// after the server did its work, until f makes no more calls. Before each, the
-// tables are emptied and prepared.
+// faults runs f with each round trip to the server cut in turn, after the server
+// did its work, until f makes no more calls. Each third is also cut before: what
+// was not done has fewer ways to go wrong. Before each, the tables are emptied and
+// prepared.
 func faults(t *testing.T, db *dbtest.DB, prepare func(), f func(broken *dbtest.DB, what string)) {
 	t.Helper()
 	for n := 1; ; n++ {
 		for _, after := range []bool{false, true} {
+			if !after && n%3 != 1 {
+				continue
+			}
 			db.Do(t, `DELETE FROM {prefix}schedule`, nil)
 			db.Do(t, `DELETE FROM {prefix}run`, nil)
 			prepare()

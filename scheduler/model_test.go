@@ -382,8 +382,8 @@ func accountAll(r *rapid.T, all []Run, lives []life) {
 func TestModel(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		left, failed := 1_000_000, false
-		if flag.Lookup("rapid.checks").Value.String() == "20" { // what TestMain sets: each takes a second
-			left = 8
+		if flag.Lookup("rapid.checks").Value.String() == "20" { // what TestMain sets: each takes a while
+			left = 4
 		}
 		rapid.Check(t, func(r *rapid.T) {
 			if left--; left < 0 && !failed {

@@ -106,7 +106,7 @@ func grow(t *testing.T, db *dbtest.DB) {
 	}
 	size := 64_000
 	if db.Dialect.SkipLocked == "" {
-		size = 16_000 // embedded: this process does all the work
+		size = 4000 // embedded: this process does all the work
 	}
 	addMany(t, db, 1000, "@every 1h", instantOf(now+3600_000_000))
 	for n := 1000; n < size; n *= 2 {

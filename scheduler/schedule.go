@@ -166,13 +166,17 @@ func (s *Schedule) args(now time.Time) (dialect.Args, error) {
 		args[name] = value
 	}
 	due, next, err := f.first(plan, now)
-	if err != nil {
+	switch {
+	case f.State == "paused":
+		args["state"], args["reason"] = f.State, f.Reason
+		next = time.Time{}
+	case f.over(now):
+		args["state"], args["reason"] = "ended", f.pastEnd()
+		due, next = time.Time{}, time.Time{}
+	case err != nil:
 		return nil, err
 	}
 	args["due"], args["next"] = micros(due), micros(next)
-	if f.State == "paused" {
-		args["state"], args["reason"], args["next"] = "paused", f.Reason, nil
-	}
 	return args, nil
 }
 
@@ -235,6 +239,9 @@ func Add(ctx context.Context, db *dialect.DB, s Schedule) error {
 			return err
 		}
 		args, err := s.args(now)
+		if err == nil && s.over(now) {
+			err = fmt.Errorf("%w: %s: %s", ErrInvalid, s.Name, s.pastEnd())
+		}
 		if err != nil {
 			return err
 		}

@@ -60,6 +60,8 @@ func (c *candidate) restart() (due, next time.Time, err error) {
 // over tells whether an instant is past the schedule's end.
 func (s *Schedule) over(t time.Time) bool { return !s.Ends.IsZero() && t.After(s.Ends) }
 
+func (s *Schedule) pastEnd() string { return "its end is past: " + s.Ends.Format(time.RFC3339) }
+
 func (s *Schedule) until() string {
 	if s.Ends.IsZero() {
 		return ""
@@ -119,7 +121,7 @@ func (c *candidate) turn() (t turn) {
 	case ok && !c.over(next):
 		t.due, t.next = next, next.Add(c.delay(c.plan, next))
 	case ok:
-		t.ended = "its end is past: " + c.Ends.Format(time.RFC3339)
+		t.ended = c.pastEnd()
 	case c.plan.Spec().Manual():
 		t.next = never
 	default:

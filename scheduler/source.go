@@ -30,7 +30,8 @@ type ImportOptions struct {
 // next slot unless its times changed; one that is not given any more is
 // removed, and its runs stay in the history. One that has another name now is
 // removed and added. All of it happens, or nothing. A schedule that is given as
-// paused is paused, and one that is not is left as it is.
+// paused is paused, one that is given as active is resumed, and of others the state
+// is left as it is, but for those that could not be planned.
 //
 // Two processes may import the same source at once.
 func Import(ctx context.Context, db *dialect.DB, source string, given []Schedule, opt ImportOptions) (Changes, error) {
@@ -154,7 +155,9 @@ func removeOld(ctx context.Context, tx *dialect.Session, source string, stored, 
 
 func importOne(ctx context.Context, tx *dialect.Session, s Schedule, old *Schedule, now time.Time, c *Changes) error {
 	if old != nil {
-		if s.State != "paused" && old.State != "failed" {
+		// What a file does not say stays: paused by hand, given up, ended. But what
+		// could not be planned is tried again.
+		if s.State == "" && (old.State != "failed" || old.Failures > 0) {
 			s.State, s.Reason = old.State, old.Reason
 		}
 		changed, err := change(ctx, tx, s, old, now)
@@ -188,14 +191,19 @@ func change(ctx context.Context, tx *dialect.Session, s Schedule, old *Schedule,
 	}
 	args["first_run"] = old.FirstRun
 	args["id"], args["source"] = old.ID, null(old.Source)
-	sameTimes := args["spec"] == old.Spec && args["zone"] == old.Zone && args["dst"] == old.DST &&
-		args["starts"] == micros(old.Starts) && args["ends"] == micros(old.Ends) && s.Jitter == old.Jitter &&
-		cmp.Or(s.State, "active") == old.State
-	if !sameTimes {
+	same := args["spec"] == old.Spec && args["zone"] == old.Zone && args["dst"] == old.DST &&
+		args["starts"] == micros(old.Starts) && args["ends"] == micros(old.Ends) && s.Jitter == old.Jitter
+	if !same && (s.State == "failed" || s.State == "ended") { // its new times begin anew
+		s.State = ""
+		if args, err = s.args(now); err != nil {
+			return false, err
+		}
+		args["first_run"], args["id"], args["source"] = old.FirstRun, old.ID, null(old.Source)
+	}
+	if !same || cmp.Or(s.State, "active") != old.State {
 		return true, replanOne(ctx, tx, args, old, now)
 	}
 	was := old.settings()
-	same := true
 	filled := s.filled()
 	for name, value := range filled.settings() {
 		same = same && (was[name] == value || name == "first_run")
@@ -232,6 +240,9 @@ func replanOne(ctx context.Context, tx *dialect.Session, args dialect.Args, old 
 // String tells the changes in one line, for people.
 func (c Changes) String() string {
 	if len(c.Added)+len(c.Changed)+len(c.Removed) == 0 {
+		if c.Unchanged == 1 {
+			return "1 schedule, nothing changed"
+		}
 		return fmt.Sprintf("%d schedules, nothing changed", c.Unchanged)
 	}
 	var parts []string

@@ -251,7 +251,7 @@ var (
 	replan = dialect.SQL("scheduler.replan", `
 		UPDATE {prefix}schedule
 		SET `+settings+`, spec = :spec, time_zone = :zone, dst = :dst, starts_at = {time :starts}, ends_at = {time :ends},
-			due_at = {time :due}, next_exec = {time :next}, update_time = {now}, state = :state, reason = :reason
+			due_at = {time :due}, next_exec = {time :next}, update_time = {now}, state = :state, reason = :reason, failures = 0
 		WHERE id = :id AND COALESCE(source, '') = COALESCE(:source, '') AND COALESCE({us due_at}, 0) = :seen`)
 
 	// pause and unpause go by the state that they find.

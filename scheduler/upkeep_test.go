@@ -96,7 +96,7 @@ func runsByHand(t *testing.T, db *dbtest.DB, name string, n int, more string) {
 // runs or waits goes.
 func TestPurgeInBatches(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
-		runsByHand(t, db, "old", 2*purgeBatch+7, `'ok', {now}, {now + :ago}, NULL`)
+		runsByHand(t, db, "old", purgeBatch+7, `'ok', {now}, {now + :ago}, NULL`)
 		runsByHand(t, db, "new", 10, `'ok', {now}, {now + :later}, NULL`)
 		runsByHand(t, db, "kept", 10, `'ok', {now}, NULL, NULL`)
 		runsByHand(t, db, "open", 3, `'waiting', NULL, NULL, {now + :later}`)

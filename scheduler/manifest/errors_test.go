@@ -477,6 +477,7 @@ func TestSyntax(t *testing.T) {
 		head + "spec: @daily\n  shell: x":                   `3: a text cannot begin with @, % or ` + "`" + ` unless it is in quotes; write spec: "@daily"`,
 		"schedules:\n- {name: a,\n spec: @daily, shell: x}": `3: a text cannot begin with @, % or ` + "`" + ` unless it is in quotes; write spec: "@daily, shell: x}"`,
 		head + "shell: `date`":                              "3: a text cannot begin with @, % or ` unless",
+		head + "shell: @" + strings.Repeat("x", 90):         "3: a text cannot begin with @, % or ` unless it is in quotes; put the text in quotes",
 		head + "shell: %x":                                  "3: a text cannot begin with @, % or ` unless",
 		head + "shell: | sort":                              `3: a text cannot begin with | or > on the same line unless it is in quotes; write shell: "| sort"`,
 		head + "shell: > /tmp/x":                            `3: a text cannot begin with | or >`,
@@ -521,7 +522,7 @@ func TestAllAtOnce(t *testing.T) {
 // TestBombs would not end, or not fit into memory, without limits.
 func TestBombs(t *testing.T) {
 	t.Parallel()
-	big := strings.Repeat("x", 1<<20)
+	big := strings.Repeat("x", 1<<20-1)
 	merges := "x-0: &a0 {tag: a}\n"
 	for i := range 60 {
 		merges += fmt.Sprintf("x-%d: &a%d {<<: [%s]}\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 9))
@@ -529,7 +530,7 @@ func TestBombs(t *testing.T) {
 	for name, text := range map[string]string{
 		"merges":   merges + "schedules: [{<<: *a60}]",
 		"env":      "x-e: &e {A: " + big + "}\nschedules:\n" + strings.Repeat("- {env: *e}\n", 1000),
-		"defaults": "defaults: {tag: " + big + "}\nschedules:\n" + strings.Repeat("- {}\n", 1000),
+		"defaults": "defaults: {dir: /" + big + "}\nschedules:\n" + strings.Repeat("- {shell: x}\n", 1000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -238,6 +238,46 @@ schedules:
 	}
 }
 
+// TestTexts shows how texts are written: as people would, and so that no other
+// reader of YAML takes them for something else.
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"ls -l | wc > /tmp/x && y; z": "ls -l | wc > /tmp/x && y; z", "4時": "4時", "$HOME/bin/x": "$HOME/bin/x", "a:b#c": "a:b#c", "-x": "-x", "--all": "--all",
+		`echo "a"`: `echo "a"`, `"a" b`: `'"a" b'`, `"it's"`: `'"it''s"'`, `\d`: `'\d'`, "'a'": `"'a'"`, "a: b": `"a: b"`, "a #b": `"a #b"`, "#a": `"#a"`, "a:": `"a:"`,
+		"yes": `"yes"`, "N": `"N"`, "null": `"null"`, "~": `"~"`, "5": `"5"`, "1e3": `"1e3"`, "12:30": `"12:30"`, "1_000": `"1_000"`, "0o7": `"0o7"`, "2026-01-01": `"2026-01-01"`,
+		"- a": `"- a"`, "-": `"-"`, "---": `"---"`, "*": `"*"`, "@x": `"@x"`, "[a]": `"[a]"`, "! a": `"! a"`, " a": `" a"`, "a ": `"a "`, "a\u2028": `"a\u2028"`, "a\tb": `"a\tb"`,
+		"a\nb": "|-\n      a\n      b", "a\n\n\tb\n": "|\n      a\n\n      \tb", "a\nb\n\n": `"a\nb\n\n"`, " a\nb": `" a\nb"`, "a \nb": `"a \nb"`, "\na": `"\na"`, "a\r\nb": `"a\r\nb"`,
+	} {
+		got := string(format(t, []scheduler.Schedule{{Name: "a", Spec: "@daily", Kind: "shell", Command: text}}))
+		if want := "schedules:\n  - name: a\n    spec: \"@daily\"\n    shell: " + want + "\n"; got != want {
+			t.Errorf("%q: got\n%s\nwant\n%s", text, got, want)
+		}
+	}
+}
+
+// TestWhatIsNoDefault shows keys that all schedules have, but that are not made
+// defaults: one schedule has nothing in common with others, commands may be
+// joined by others, and an alarm is not its own.
+func TestWhatIsNoDefault(t *testing.T) {
+	t.Parallel()
+	one := scheduler.Schedule{
+		Name: "a", Spec: "@daily", Kind: "shell", Command: "x", Dir: "/x", State: "paused", Tag: "t",
+		Policy: scheduler.Policy{OnFailure: "a", Ends: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
+	}
+	const rest = "\n    spec: \"@daily\"\n    shell: x\n    dir: /x\n"
+	const end = "    ends: 2026-01-01T00:00:00Z\n    on_failure: a\n    paused: true\n"
+	if got, want := string(format(t, []scheduler.Schedule{one})), "schedules:\n  - name: a"+rest+"    tag: t\n"+end; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	two := one
+	two.Name = "b"
+	want := "defaults:\n  tag: t\n\nschedules:\n  - name: a" + rest + end + "\n  - name: b" + rest + end
+	if got := string(format(t, []scheduler.Schedule{one, two})); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
 func TestFormatRefuses(t *testing.T) {
 	t.Parallel()
 	good := scheduler.Schedule{Name: "a", Spec: "@daily", Command: "x"}
