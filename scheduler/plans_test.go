@@ -85,6 +85,7 @@ func hot(ids []int64, names []string) map[*dialect.Stmt]dialect.Args {
 		chain:      {"name": names[0], "due": at(0).UnixMicro()},
 		history:    {"schedule": names[0], "limit": 10},
 		getRun:     {"id": ids[0]},
+		relane:     {"schedule": names[0], "lane": "x"},
 		runOf:      {"schedule": names[0], "due": at(0).UnixMicro()},
 		attemptsAt: {"schedule": names[0], "from": at(0).UnixMicro(), "to": at(0).UnixMicro()},
 		get:        {"name": names[0]},

@@ -52,7 +52,8 @@ type Schedule struct {
 	//	shell  a line for the shell (default)
 	//	argv   a program and its arguments, a JSON array of strings: see Argv
 	//	http   a request, METHOD URL; 2xx is success, a redirect is not followed
-	//	sql    one statement, run in one transaction with the record of its outcome
+	//	sql    one statement, run in one transaction with the record of its outcome;
+	//	       what commits by itself, as DDL does on MySQL, is not bound to that
 	//	func   the name of a Go function: see Scheduler.Handle
 	Kind    string
 	Command string

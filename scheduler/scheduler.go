@@ -234,7 +234,7 @@ func (s *Scheduler) drain(stop context.CancelFunc) {
 			return
 		case <-s.aborted:
 			s.each((*execution).kill)
-		case <-time.After(s.opt.KillGrace + time.Second):
+		case <-time.After(s.longestGrace() + time.Second):
 		}
 	}
 	select {
@@ -243,6 +243,13 @@ func (s *Scheduler) drain(stop context.CancelFunc) {
 		stop()
 		<-ended
 	}
+}
+
+// longestGrace is how long what runs may take from SIGTERM to SIGKILL.
+func (s *Scheduler) longestGrace() time.Duration {
+	longest := s.opt.KillGrace
+	s.each(func(e *execution) { longest = max(longest, e.what.KillGrace) })
+	return longest
 }
 
 func (s *Scheduler) each(f func(*execution)) {

@@ -200,11 +200,16 @@ func change(ctx context.Context, tx *dialect.Session, s Schedule, old *Schedule,
 		}
 		args["first_run"], args["id"], args["source"] = old.FirstRun, old.ID, null(old.Source)
 	}
+	filled := s.filled()
+	if lane := filled.lane(); lane != old.lane() {
+		if _, err := tx.Exec(ctx, relane, dialect.Args{"schedule": old.Name, "lane": lane}); err != nil {
+			return false, err
+		}
+	}
 	if !same || cmp.Or(s.State, "active") != old.State {
 		return true, replanOne(ctx, tx, args, old, now)
 	}
 	was := old.settings()
-	filled := s.filled()
 	for name, value := range filled.settings() {
 		same = same && (was[name] == value || name == "first_run")
 	}

@@ -254,6 +254,10 @@ var (
 			due_at = {time :due}, next_exec = {time :next}, update_time = {now}, state = :state, reason = :reason, failures = 0
 		WHERE id = :id AND COALESCE(source, '') = COALESCE(:source, '') AND COALESCE({us due_at}, 0) = :seen`)
 
+	// relane moves runs that wait to the daemons that may run the schedule now.
+	relane = dialect.SQL("scheduler.relane", `
+		UPDATE {prefix}run SET lane = :lane WHERE schedule = :schedule AND state = 'waiting' AND `+unended)
+
 	// pause and unpause go by the state that they find.
 	pause = dialect.SQL("scheduler.pause", `
 		UPDATE {prefix}schedule SET state = 'paused', reason = :reason, next_exec = NULL, update_time = {now}

@@ -37,6 +37,10 @@ type task struct {
 // taskWatch is how long a timer may sleep: timers do not run in suspend.
 const taskWatch = time.Second
 
+// deadlineGrace is how long a task may take to return at its deadline, which is
+// a tenth of a lease, 300ms at least, before the lease's end.
+const deadlineGrace = 200 * time.Millisecond
+
 // start lets f work until it returns. Its context ends with the deadline.
 func start(deadline instant.Instant, grace time.Duration, maxOutput int, f func(ctx context.Context, out *guardian.Output) guardian.Result) *task {
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -98,7 +102,7 @@ func (t *task) watch() {
 	}
 	t.mu.Unlock()
 	if late {
-		t.end(guardian.Deadline, 0)
+		t.end(guardian.Deadline, deadlineGrace)
 	}
 }
 
