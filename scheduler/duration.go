@@ -31,6 +31,7 @@ func ParseDuration(text string) (time.Duration, error) {
 		if err != nil {
 			return 0, notDuration(text)
 		}
+		n = min(n, uint64(2*longest/unit.is)) // more is too much in any case
 		total, rest = total+time.Duration(n)*unit.is, after
 	}
 	if rest != "" {

@@ -31,7 +31,7 @@ func TestParseDuration(t *testing.T) {
 // Weeks and days together may be more than a Duration can hold; a negative one
 // would mean for ever for keep_for.
 func TestParseDurationOfTooManyWeeksAndDays(t *testing.T) {
-	for _, text := range []string{"9999w99999d", "9999w99999d1h", "9000w99000d"} {
+	for _, text := range []string{"9999w99999d", "9999w99999d1h", "9000w99000d", "30501w", "15300w", "65535d"} {
 		if got, err := ParseDuration(text); err == nil {
 			t.Errorf("%q: got %v, want an error", text, got)
 		}

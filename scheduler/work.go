@@ -59,7 +59,13 @@ func (s *Schedule) workProblems() (all problems) {
 			all.add("env", "variable %q: names that begin with DBCRON_ are reserved", name)
 		}
 	}
+	seen := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(s.Headers)) {
+		if key := http.CanonicalHeaderKey(name); seen[key] {
+			all.add("headers", "%q is there twice; names are the same in capital and small letters", name)
+		} else {
+			seen[key] = true
+		}
 		if !token(name) || strings.ContainsFunc(s.Headers[name], func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
 			all.add("headers", "%q is no header", name)
 		}
