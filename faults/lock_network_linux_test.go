@@ -149,7 +149,7 @@ func TestLockAnswersLost(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
-		opt := lock.Options{TTL: time.Second, Margin: 300 * time.Millisecond, Heartbeat: -1, Logger: slog.New(slog.DiscardHandler)}
+		opt := lock.Options{TTL: 2 * time.Second, Margin: 600 * time.Millisecond, Heartbeat: -1, Logger: slog.New(slog.DiscardHandler)}
 		rivals, err := lock.New(db.DB, opt)
 		if err != nil {
 			t.Fatal(err)

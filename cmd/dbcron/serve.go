@@ -257,11 +257,16 @@ func (p *program) schedulerOptions(f serveFlags, log *slog.Logger) scheduler.Opt
 	if o.Grace <= 0 {
 		o.Grace = -1 // none, where 0 would be the default
 	}
-	// The user's own, as cron does. The environment may be that of whoever started
-	// the daemon: supervisord and su keep root's.
+	// The user's own, as cron does, also where the environment has neither, or is
+	// that of whoever started the daemon: supervisord and su keep root's HOME.
 	home, name := p.getenv("HOME"), p.getenv("LOGNAME")
 	if self, err := user.Current(); err == nil {
-		home, name = cmp.Or(self.HomeDir, home), cmp.Or(self.Username, name)
+		if dir, err := os.Open(home); err == nil {
+			dir.Close()
+		} else {
+			home, name = self.HomeDir, self.Username
+		}
+		home, name = cmp.Or(home, self.HomeDir), cmp.Or(name, self.Username)
 	}
 	if info, err := os.Stat(home); err != nil || !info.IsDir() || !filepath.IsAbs(home) {
 		home = "/"
