@@ -27,6 +27,7 @@ type model struct {
 	open     map[int64]life   // plans of schedules that exist, by their id
 	recorded map[int64]string // outcomes that were written, by the run's id
 	fences   map[int64]int64  // the last of each schedule, by its id
+	cut      bool             // a was deleted, so that a run of it that ended later started nothing
 }
 
 // policies are those of the schedules that people make; a's runs start m.
@@ -261,6 +262,7 @@ func (m *model) actions() map[string]func(*rapid.T) {
 		"delete": func(r *rapid.T) {
 			n := name(r)
 			m.changed(func() { _ = Delete(m.t.Context(), m.db.DB, n) }) // there may be none
+			m.cut = m.cut || n == "a"
 		},
 		"import": func(r *rapid.T) {
 			var given []Schedule
@@ -297,7 +299,7 @@ func (m *model) check(r *rapid.T) {
 		}
 	}
 	all := allRuns(m.t, m.db, "")
-	accountAll(r, all, lives)
+	accountAll(r, all, lives, m.cut)
 	ends := 0
 	for _, run := range all {
 		if want, wrote := m.recorded[run.ID]; wrote && run.State != want {
@@ -317,7 +319,7 @@ func (m *model) check(r *rapid.T) {
 // accountAll is account for all policies: a slot may have further attempts after
 // failures, and be run again by a person; and there are runs at no slot, which
 // a person or another schedule has started.
-func accountAll(r *rapid.T, all []Run, lives []life) {
+func accountAll(r *rapid.T, all []Run, lives []life, cut bool) {
 	covered := map[string]map[int64]int{}
 	for _, l := range lives {
 		if covered[l.name] == nil {
@@ -370,6 +372,9 @@ func accountAll(r *rapid.T, all []Run, lives []life) {
 				r.Errorf("%s: slot %v is covered %d times", name, instantOf(slot), n)
 			}
 		}
+	}
+	if cut {
+		maps.DeleteFunc(well, func(due int64, _ int) bool { return started[due] == 0 })
 	}
 	if !maps.Equal(well, started) {
 		r.Errorf("runs of a were ok at %v, and m was started for %v", well, started)
