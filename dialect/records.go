@@ -3,8 +3,35 @@ package dialect
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
+
+// records is a table of Args.
+func (e *expander) records(rest string) (string, error) {
+	rows, body, ok := strings.Cut(rest, ":")
+	if !ok || strings.Trim(rows, letters) != "" || rows == "" {
+		return "", fmt.Errorf("{records %s} names no rows", rest)
+	}
+	var columns []Column
+	for part := range strings.SplitSeq(body, ",") {
+		words := strings.Fields(part)
+		if len(words) != 2 || words[1] != "int" && words[1] != "text" {
+			return "", fmt.Errorf("{records %s}: %q is not a name, and int or text", rest, part)
+		}
+		columns = append(columns, Column{words[0], words[1]})
+	}
+	return e.d.Records(":"+rows, columns), nil
+}
+
+// listed joins what columns become.
+func listed(columns []Column, as func(Column) string) string {
+	parts := make([]string, len(columns))
+	for i, c := range columns {
+		parts[i] = as(c)
+	}
+	return strings.Join(parts, ", ")
+}
 
 // recordsOf writes rows as a JSON array of objects, for {records}. It does so by
 // hand: for a batch of a hundred, reflection would take longer than the database.

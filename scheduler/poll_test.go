@@ -138,9 +138,7 @@ func TestRunOnceSeesWhatFollows(t *testing.T) {
 		release := make(chan struct{})
 		look := sync.OnceFunc(func() {
 			close(release)
-			for s.busy() > 0 { // until it is recorded
-				time.Sleep(time.Millisecond) //nolint:forbidigo // it is waited for, and tells nobody
-			}
+			eventually(t, "the run is recorded", func() bool { return s.busy() == 0 })
 		})
 		hooked := around(t, db, func(_ context.Context, op string, call func() error) error {
 			err := call()
