@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"regexp"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -20,6 +21,8 @@ type DB struct {
 	pool  *sql.DB
 	opt   Options
 	owned bool // opened by Open, so Close closes it
+
+	copies *atomic.Int32 // never: the driver cannot copy
 }
 
 // An Execer runs statements: a *sql.DB, *sql.Conn or *sql.Tx.
@@ -35,8 +38,9 @@ type Session struct {
 	on       Execer
 	prefix   string
 	timeout  time.Duration
-	compiled *sync.Map // *Stmt to *compiled; of all sessions of a DB
-	retry    bool      // each statement is a transaction of its own, and is run again as one
+	compiled *sync.Map     // *Stmt to *compiled; of all sessions of a DB
+	turn     chan struct{} // where there is one writer: who may write; nil elsewhere
+	retry    bool          // each statement is a transaction of its own, and is run again as one
 }
 
 var prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,23}$`)
@@ -67,9 +71,39 @@ func newDB(d *Dialect, pool *sql.DB, opt Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{pool: pool, opt: opt}
+	db := &DB{pool: pool, opt: opt, copies: &atomic.Int32{}}
 	db.Session = Session{Dialect: d, on: pool, prefix: prefix, timeout: opt.StatementTimeout, compiled: &sync.Map{}, retry: true}
+	if d.SkipLocked == "" {
+		db.turn = make(chan struct{}, 1)
+	}
 	return db, nil
+}
+
+// patience is how long a writer of this process waits for the others before it tries
+// its luck with the engine, which knows no order: long enough for each to have its turn,
+// and an end for one that waits for itself.
+const patience = 5 * time.Second
+
+// write waits for its turn to write, where there is one writer: the engine lets those
+// wait who come at once, and then lets anybody go first.
+func (s *Session) write(ctx context.Context) (done func()) {
+	if s.turn == nil {
+		return func() {}
+	}
+	select {
+	case s.turn <- struct{}{}:
+		return func() { <-s.turn }
+	default:
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case s.turn <- struct{}{}:
+		return func() { <-s.turn }
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	return func() {}
 }
 
 // Pool returns the pool, for what a DB does not offer.
@@ -103,15 +137,20 @@ func (db *DB) Close() error {
 // Nothing is retried there: the caller's whole transaction would have to be.
 func (db *DB) On(x Execer) *Session {
 	s := db.Session
-	s.on, s.retry = x, false
+	s.on, s.retry, s.turn = x, false, nil
 	return &s
 }
+
+// Execer returns what the session runs statements on: in a transaction, the
+// transaction.
+func (s *Session) Execer() Execer { return s.on }
 
 // Exec runs a statement and tells how many rows it changed or, for an UPDATE
 // through Open, matched.
 func (s *Session) Exec(ctx context.Context, stmt *Stmt, args Args) (int64, error) {
 	var n int64
 	err := s.run(ctx, stmt, args, func(ctx context.Context, query string, values []any) error {
+		defer s.write(ctx)()
 		r, err := s.on.ExecContext(ctx, query, values...)
 		if err != nil {
 			return err
@@ -250,6 +289,7 @@ func (db *DB) Tx(ctx context.Context, f func(ctx context.Context, tx *Session) e
 }
 
 func (db *DB) once(ctx context.Context, f func(context.Context, *Session) error) error {
+	defer db.write(ctx)()
 	tx, err := db.pool.BeginTx(ctx, &sql.TxOptions{Isolation: db.Dialect.Isolation})
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
@@ -264,9 +304,23 @@ func (db *DB) once(ctx context.Context, f func(context.Context, *Session) error)
 		return err
 	}
 	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("commit: %w", err)
+		return &commitError{err}
 	}
 	return nil
+}
+
+// A commitError is one of a commit.
+type commitError struct{ error }
+
+func (e *commitError) Error() string { return "commit: " + e.error.Error() }
+func (e *commitError) Unwrap() error { return e.error }
+
+// Uncertain tells whether err of a statement or transaction that was to be committed
+// leaves open whether it was.
+func (d *Dialect) Uncertain(err error) bool {
+	var commit *commitError
+	return err != nil && !d.Retryable(err) && (d.Unavailable(err) || errors.As(err, &commit) || errors.Is(err, ErrCut) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 }
 
 // retrying runs f again while the engine says that this helps, ten times at

@@ -41,8 +41,27 @@ type Dialect struct {
 	ShareLocked     string                     // ends a SELECT whose rows must not change until the transaction ends; "" likewise
 	IgnoreDuplicate func(column string) string // ends an INSERT that leaves rows alone whose key exists
 
-	// Records is the table, called record, of the objects in a JSON array.
-	Records func(array string, columns []Column) string
+	// Records is the table, called record, of some rows: of the argument :rows,
+	// a JSON array of objects, or of :rows.column, an array for each column.
+	Records func(rows string, columns []Column) string
+
+	// JoinByKey joins a table, "name alias", to records, each of which names a row by
+	// the primary key: the engine is to look for those, and not to read or lock more.
+	JoinByKey func(tableAndAlias string) string
+
+	// Ranges tells whether several ranges of a key that are joined by OR are read in
+	// its order, and no further than a LIMIT; elsewhere they are read by a UNION.
+	Ranges bool
+
+	// ArrayRows tells whether Records makes rows of arrays, so that it is the
+	// best source of an INSERT of many rows. Elsewhere {values} is.
+	ArrayRows bool
+
+	// In compares a column with the list in an argument such as :ids; :ids.list is
+	// the list as one argument, an array, and :ids.json as JSON. Only ends a DELETE or UPDATE
+	// that is not to scan more rows than so many, "" where none does.
+	In   func(column, list string) string
+	Only func(columnAndCount string) string
 
 	// UpdateFrom updates the rows of table that pick selects by the columns of
 	// key and for which a further condition holds, "" for none; set and the
@@ -60,6 +79,7 @@ type Dialect struct {
 
 	Duplicate   func(error) bool // a unique key already holds the value
 	Missing     func(error) bool // a table does not exist
+	Denied      func(error) bool // the user lacks a right
 	Retryable   func(error) bool // run the transaction again
 	Unavailable func(error) bool // the server cannot be reached or does not serve yet: try to connect again
 
@@ -83,8 +103,24 @@ type Dialect struct {
 	Notify func(channel, payload string) string
 	Listen func(ctx context.Context, driverConn any, channel string, ready func(), heard func(payload string)) error
 
+	// PipelineWithout are the settings that are off in pipelines, so that plans that
+	// are kept are good ones.
+	PipelineWithout []string
+
+	// Pipeline runs statements in one round trip on a driver's connection, and
+	// tells which of them an error is of; Copy loads rows in bulk. They are nil
+	// where there is no such thing, and return errors.ErrUnsupported for drivers
+	// that have none.
+	Pipeline func(ctx context.Context, driverConn any, texts []string, values [][]any, steps []*Step) (at int, err error)
+	Copy     func(ctx context.Context, driverConn any, table string, columns []string, rows CopyRows) error
+
 	// DDLInTx tells whether a transaction can hold statements that change tables.
 	DDLInTx bool
+
+	// Routines tells whether there are functions or procedures in the database, and
+	// Delimiter whether the engine's client at the command line has to be told where one
+	// ends.
+	Routines, Delimiter bool
 
 	// Schema tells whether tables can be put into a schema of their own.
 	Schema bool

@@ -12,6 +12,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	// All packages that have statements.
 	_ "github.com/dbcron/dbcron/lock"
+	_ "github.com/dbcron/dbcron/queue"
 	_ "github.com/dbcron/dbcron/scheduler"
 	_ "github.com/dbcron/dbcron/sqlschema"
 )

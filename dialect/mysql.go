@@ -38,10 +38,18 @@ var MySQL = &Dialect{
 	ShareLocked: "LOCK IN SHARE MODE",
 	// Not INSERT IGNORE, which would also hide a value that does not fit.
 	IgnoreDuplicate: func(column string) string { return "ON DUPLICATE KEY UPDATE " + column + " = " + column },
-	Records: func(array string, columns []Column) string {
+	Records: func(rows string, columns []Column) string {
 		types := map[string]string{"int": "BIGINT", "text": "LONGTEXT CHARACTER SET utf8mb4"}
-		return "JSON_TABLE(" + array + ", '$[*]' COLUMNS (" +
+		return "JSON_TABLE(" + rows + ", '$[*]' COLUMNS (" +
 			listed(columns, func(c Column) string { return c.Name + " " + types[c.Kind] + " PATH '$." + c.Name + "'" }) + ")) AS record"
+	},
+	// In this order and by this index, because a small table would be scanned.
+	JoinByKey: func(table string) string { return "STRAIGHT_JOIN " + table + " FORCE INDEX (PRIMARY)" },
+	Ranges:    true,
+	In:        func(column, list string) string { return column + " IN (" + list + ")" },
+	Only: func(columnAndCount string) string {
+		column, count, _ := strings.Cut(columnAndCount, " ")
+		return "ORDER BY " + column + " LIMIT " + count
 	},
 	UpdateFrom: func(table string, key []string, set, condition, pick string) string {
 		// Not IN, whose outer scan waits for rows that pick skips; and in this
@@ -57,6 +65,7 @@ var MySQL = &Dialect{
 
 	Duplicate: mysqlError(1062),
 	Missing:   mysqlError(1146),
+	Denied:    mysqlError(1044, 1142, 1227, 1370, 1419),
 	Retryable: mysqlError(1205, 1213, 1020),
 	Unavailable: func(err error) bool {
 		return networkError(err) || errors.Is(err, mysql.ErrInvalidConn) || mysqlError(1040, 1053, 1047)(err)
@@ -66,6 +75,9 @@ var MySQL = &Dialect{
 	Check:     mysqlCheck,
 	Exclusive: mysqlExclusive,
 	Session:   mysqlSessionLocks,
+
+	Routines:  true,
+	Delimiter: true,
 }
 
 func mysqlError(numbers ...uint16) func(error) bool {

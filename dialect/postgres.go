@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -43,11 +45,18 @@ var Postgres = &Dialect{
 	Locked:          "FOR UPDATE",
 	ShareLocked:     "FOR SHARE",
 	IgnoreDuplicate: func(string) string { return "ON CONFLICT DO NOTHING" },
-	Records: func(array string, columns []Column) string {
-		types := map[string]string{"int": "BIGINT", "text": "TEXT"}
-		return "json_to_recordset(CAST(" + array + " AS JSON)) AS record (" +
-			listed(columns, func(c Column) string { return c.Name + " " + types[c.Kind] }) + ")"
+	// Arrays, which the server reads several times as fast as JSON.
+	Records: func(rows string, columns []Column) string {
+		types := map[string]string{"int": "BIGINT[]", "text": "TEXT[]"}
+		return "unnest(" + listed(columns, func(c Column) string { return "CAST(" + rows + "." + c.Name + " AS " + types[c.Kind] + ")" }) +
+			") AS record (" + listed(columns, func(c Column) string { return c.Name }) + ")"
 	},
+	JoinByKey: func(table string) string { return "JOIN " + table },
+
+	PipelineWithout: pipelineWithout,
+	ArrayRows:       true,
+	In:              func(column, list string) string { return column + " = ANY (CAST(" + list + ".list AS BIGINT[]))" },
+	Only:            func(string) string { return "" },
 	UpdateFrom: func(table string, key []string, set, condition, pick string) string {
 		// MATERIALIZED, because a LIMIT in a plain subquery can be run again.
 		return "WITH picked AS MATERIALIZED (" + pick + ")\nUPDATE " + table + " SET " + set +
@@ -61,11 +70,14 @@ var Postgres = &Dialect{
 	// A process that is stopped in the middle of a transaction must not keep its
 	// locks. LOCAL, because a pooler may give the session to somebody else next.
 	// And a plan that was made for an empty table, of a statement with a long
-	// list, would read all of one that has grown since.
-	OnBegin: "SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('plan_cache_mode', 'force_custom_plan', true)",
+	// list, would read all of one that has grown since; so would a new one, if the
+	// statistics say that the table is empty. See pipelineWithout.
+	OnBegin: "SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('plan_cache_mode', 'force_custom_plan', true), " +
+		"set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)",
 
 	Duplicate: sqlState("23505"),
 	Missing:   sqlState("42P01"),
+	Denied:    sqlState("42501"),
 	Retryable: sqlState("40001", "40P01"),
 	Unavailable: func(err error) bool {
 		return networkError(err) || sqlState("57P01", "57P02", "57P03", "53300")(err) ||
@@ -78,7 +90,10 @@ var Postgres = &Dialect{
 	Session:   postgresSession,
 	Notify:    func(channel, payload string) string { return "pg_notify(" + channel + ", " + payload + ")" },
 	Listen:    postgresListen,
+	Pipeline:  postgresPipeline,
+	Copy:      postgresCopy,
 	DDLInTx:   true,
+	Routines:  true,
 	Schema:    true,
 }
 
@@ -183,6 +198,89 @@ func postgresNoSession(ctx context.Context, c *sql.Conn) error {
 		}
 		return nil
 	})
+}
+
+// pipelineWithout is what the server is not to use in pipelines. A plan that was made
+// while a table was empty is kept for a minute and longer, and would read all of what has
+// come since, or all of one block to sort it: so there is to be an index in it, read in
+// its order. Where that cannot be, it would seem so dear as to be worth compiling.
+var pipelineWithout = []string{"enable_seqscan", "enable_bitmapscan", "enable_sort", "jit"}
+
+var postgresPipelineWithout = "SELECT set_config('" + strings.Join(pipelineWithout, "', 'off', true), set_config('") + "', 'off', true)"
+
+// postgresPipeline is a transaction: the server commits at its end.
+func postgresPipeline(ctx context.Context, driverConn any, texts []string, values [][]any, steps []*Step) (at int, err error) {
+	own, ok := driverConn.(*stdlib.Conn)
+	if !ok {
+		return len(steps), errors.ErrUnsupported
+	}
+	var batch pgx.Batch
+	batch.Queue(postgresPipelineWithout)
+	for i, text := range texts {
+		batch.Queue(text, values[i]...)
+	}
+	results := own.Conn().SendBatch(ctx, &batch)
+	if _, err := results.Exec(); err != nil {
+		_ = results.Close() // it would say the same
+		return 0, err
+	}
+	for i, step := range steps {
+		if err := postgresStep(results, step); err != nil {
+			_ = results.Close() // it would say the same
+			return i, err
+		}
+	}
+	return len(steps), results.Close()
+}
+
+func postgresStep(results pgx.BatchResults, step *Step) error {
+	if step.Scan == nil {
+		tag, err := results.Exec()
+		step.Changed = tag.RowsAffected()
+		return err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var row Row
+	for rows.Next() {
+		if row.binary == nil {
+			for _, f := range rows.FieldDescriptions() {
+				row.binary = append(row.binary, f.Format == pgx.BinaryFormatCode)
+			}
+		}
+		row.raw = rows.RawValues()
+		if err := step.Scan(&row); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// postgresCopy sends rows in binary.
+func postgresCopy(ctx context.Context, driverConn any, table string, columns []string, rows CopyRows) error {
+	own, ok := driverConn.(*stdlib.Conn)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	at := -1
+	var values []any
+	source := pgx.CopyFromFunc(func() ([]any, error) {
+		if at++; at >= rows.Len() {
+			return nil, nil
+		}
+		values = rows.Values(at, values[:0])
+		for i, v := range values {
+			if text, ok := v.(JSON); ok {
+				values[i] = json.RawMessage(text)
+			}
+		}
+		return values, nil
+	})
+	_, err := own.Conn().CopyFrom(ctx, pgx.Identifier(strings.Split(table, ".")), columns, source)
+	return err
 }
 
 func postgresListen(ctx context.Context, driverConn any, channel string, ready func(), heard func(string)) error {

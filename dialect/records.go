@@ -1,13 +1,46 @@
 package dialect
 
 import (
+	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 )
 
-// records is a table of Args.
+// Rows are the rows of {values} and {records}, for callers to whom a map for each
+// would be too dear. []Args are such rows, too.
+type Rows interface {
+	Len() int
+	Value(row int, column string) (value any, ok bool) // nil: NULL; not ok: there is no such column
+}
+
+// IntRows are Rows that tell numbers without making values of them first, which costs
+// more than all the rest. It is not ok where Value is to be asked.
+type IntRows interface {
+	Rows
+	Int(row int, column string) (n int64, ok bool)
+}
+
+type argRows []Args
+
+func (a argRows) Len() int { return len(a) }
+
+func (a argRows) Value(row int, column string) (any, bool) {
+	value, ok := a[row][column]
+	return value, ok
+}
+
+// rowsOf returns the rows that an argument is, if it is any.
+func rowsOf(value any) (Rows, bool) {
+	if list, ok := value.([]Args); ok {
+		return argRows(list), true
+	}
+	rows, ok := value.(Rows)
+	return rows, ok
+}
+
+// records is a table of rows.
 func (e *expander) records(rest string) (string, error) {
 	rows, body, ok := strings.Cut(rest, ":")
 	if !ok || strings.Trim(rows, letters) != "" || rows == "" {
@@ -21,7 +54,71 @@ func (e *expander) records(rest string) (string, error) {
 		}
 		columns = append(columns, Column{words[0], words[1]})
 	}
+	for _, c := range columns {
+		e.columns = append(e.columns, column{rows, c.Name})
+	}
 	return e.d.Records(":"+rows, columns), nil
+}
+
+// A column is one of the rows in an argument.
+type column struct{ rows, name string }
+
+// records is the argument that rows become.
+func (n *node) records(rows Rows) string {
+	if n.of != "" {
+		return arrayOf(rows, n.of)
+	}
+	return recordsOf(rows, n.columns)
+}
+
+// arrayOf writes a column of rows as PostgreSQL writes an array, which any driver
+// sends as the text that it is.
+func arrayOf(rows Rows, column string) string {
+	b := make([]byte, 0, 24*rows.Len()+2)
+	b = append(b, '{')
+	ints, _ := rows.(IntRows)
+	for i := range rows.Len() {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if ints != nil {
+			if n, ok := ints.Int(i, column); ok {
+				b = strconv.AppendInt(b, n, 10)
+				continue
+			}
+		}
+		value, _ := rows.Value(i, column)
+		switch v := value.(type) {
+		case nil:
+			b = append(b, "NULL"...)
+		case int:
+			b = strconv.AppendInt(b, int64(v), 10)
+		case int64:
+			b = strconv.AppendInt(b, v, 10)
+		case string:
+			b = appendElement(b, v)
+		case Bytes:
+			b = append(hex.AppendEncode(append(b, `"\\x`...), v), '"')
+		default:
+			b = appendElement(b, fmt.Sprint(v))
+		}
+	}
+	return string(append(b, '}'))
+}
+
+// appendElement writes an element of an array. What is not UTF-8 becomes U+FFFD,
+// as in appendText.
+func appendElement(b []byte, text string) []byte {
+	text = strings.ToValidUTF8(text, "\ufffd")
+	b = append(b, '"')
+	start := 0
+	for i := range len(text) {
+		if text[i] == '"' || text[i] == '\\' {
+			b = append(append(b, text[start:i]...), '\\')
+			start = i
+		}
+	}
+	return append(append(b, text[start:]...), '"')
 }
 
 // listed joins what columns become.
@@ -35,20 +132,19 @@ func listed(columns []Column, as func(Column) string) string {
 
 // recordsOf writes rows as a JSON array of objects, for {records}. It does so by
 // hand: for a batch of a hundred, reflection would take longer than the database.
-func recordsOf(rows []Args) string {
-	b := make([]byte, 0, 256*len(rows)+2)
+func recordsOf(rows Rows, columns []string) string {
+	b := make([]byte, 0, 256*rows.Len()+2)
 	b = append(b, '[')
-	for i, row := range rows {
+	for i := range rows.Len() {
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b = append(b, '{')
-		first := true
-		for name, value := range row {
-			if !first {
+		for j, name := range columns {
+			if j > 0 {
 				b = append(b, ',')
 			}
-			first = false
+			value, _ := rows.Value(i, name)
 			b = append(appendText(b, name), ':')
 			b = appendValue(b, value)
 		}
@@ -99,4 +195,30 @@ func appendText(b []byte, text string) []byte {
 		start = i
 	}
 	return append(append(b, text[start:]...), '"')
+}
+
+// list writes numbers as one argument: as PostgreSQL writes an array, or in JSON.
+func (n *node) list(list []int64) string {
+	brackets := "{}"
+	if n.of == "json" {
+		brackets = "[]"
+	}
+	b := make([]byte, 0, 20*len(list)+2)
+	b = append(b, brackets[0])
+	for i, n := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, n, 10)
+	}
+	return string(append(b, brackets[1]))
+}
+
+// in compares a column with a list of numbers.
+func (e *expander) in(rest string) (string, error) {
+	column, list, ok := strings.Cut(rest, " :")
+	if !ok || list == "" || strings.Trim(list, letters) != "" {
+		return "", fmt.Errorf("{in %s} is not a column and a list", rest)
+	}
+	return e.d.In(column, ":"+list), nil
 }

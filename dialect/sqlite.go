@@ -41,10 +41,15 @@ var SQLite = &Dialect{
 	Locked:          "",
 	ShareLocked:     "",
 	IgnoreDuplicate: func(string) string { return "ON CONFLICT DO NOTHING" },
-	Records: func(array string, columns []Column) string {
+	Records: func(rows string, columns []Column) string {
 		return "(SELECT " + listed(columns, func(c Column) string { return "json_extract(value, '$." + c.Name + "') AS " + c.Name }) +
-			" FROM json_each(" + array + ")) AS record"
+			" FROM json_each(" + rows + ")) AS record"
 	},
+	JoinByKey: func(table string) string { return "CROSS JOIN " + table }, // which it does not turn round
+	In: func(column, list string) string {
+		return column + " IN (SELECT value FROM json_each(" + list + ".json))"
+	},
+	Only: func(string) string { return "" },
 	UpdateFrom: func(table string, key []string, set, condition, pick string) string {
 		return "WITH picked AS MATERIALIZED (" + pick + ")\nUPDATE " + table + " SET " + set +
 			" FROM picked WHERE " + sameKey(table, key) + also(" AND ", condition)
@@ -59,6 +64,7 @@ var SQLite = &Dialect{
 	Missing: func(err error) bool {
 		return sqliteError(sqlite3.SQLITE_ERROR)(err) && strings.Contains(err.Error(), "no such table")
 	},
+	Denied:      func(error) bool { return false }, // there are no rights but those on the file
 	Retryable:   sqliteBusy,
 	Unavailable: func(error) bool { return false },
 

@@ -30,10 +30,14 @@ type Stmt struct {
 //	{next fence}       in the SET of an UPDATE of one row for Session.Next: the column plus one
 //	{returning fence}  at the end of such an UPDATE
 //	{ignore_duplicate column}  at the end of an INSERT: leave rows alone whose key exists
+//	{in id :ids}       compares a column with a list of numbers, that is sent as one argument where that is possible
+//	{only id :n}       at the end of a DELETE or UPDATE: :n rows at the most, in the order of a column; to keep
+//	                   an engine from locking what it would scan
 //	{values rows: (:a, {time :b})}   one tuple for each of the Args in the slice Args["rows"], with commas between
 //	{union rows: SELECT :a AS a}     the same with UNION ALL between
 //	{records rows: a int, b text}    those Args as a table called record, after FROM; they are sent as one
-//	                   argument, so that the text is the same for any number, and quick to plan
+//	                   argument, or one for each column, so that the text is the same for any number, and quick to plan
+//	{join_by_key {prefix}x AS y}     after {records}, before ON: joins a table's rows that the records name by its primary key
 func SQL(name, text string) *Stmt {
 	return PerDialect(name, func(*Dialect) string { return text })
 }
@@ -100,8 +104,8 @@ func Statements() []*Stmt {
 }
 
 // Args gives a statement's arguments their values: integers (durations and
-// instants in µs), strings, nil, slices of those for lists, and []Args for
-// {values} and {union}.
+// instants in µs), strings, nil, slices of those for lists, and []Args or Rows
+// for {values}, {union} and {records}.
 type Args map[string]any
 
 // Text renders the statement for reading: each list and each row once.
@@ -111,7 +115,7 @@ func (s *Stmt) Text(d *Dialect) string {
 		return "error: " + err.Error()
 	}
 	w := writer{d: d, sample: true}
-	if err := w.write(nodes, nil, nil); err != nil {
+	if err := w.write(nodes, nil, row{}); err != nil {
 		return "error: " + err.Error()
 	}
 	return w.text.String()
@@ -120,11 +124,13 @@ func (s *Stmt) Text(d *Dialect) string {
 // A node is a part of a compiled statement: plain text, an argument, or a
 // template that is repeated for each row.
 type node struct {
-	text string // plain text
-	arg  string // or an argument's name
-	rows string // or the name of the rows to repeat body for
-	sep  string
-	body []node
+	text    string   // plain text
+	arg     string   // or an argument's name
+	of      string   // and of rows, the column
+	columns []string // and of rows as one argument, all
+	rows    string   // or the name of the rows to repeat body for
+	sep     string
+	body    []node
 }
 
 // A compiled statement is one for an engine and a prefix.
@@ -143,7 +149,7 @@ func newCompiled(stmt *Stmt, d *Dialect, prefix string) (*compiled, error) {
 		return c, nil
 	}
 	w := writer{d: d, sample: true}
-	err = w.write(nodes, nil, nil)
+	err = w.write(nodes, nil, row{})
 	c.text = w.text.String()
 	return c, err
 }
@@ -154,7 +160,7 @@ func (c *compiled) render(d *Dialect, args Args) (string, []any, error) {
 		return c.text, values, nil
 	}
 	w := writer{d: d}
-	if err := w.write(c.nodes, args, nil); err != nil {
+	if err := w.write(c.nodes, args, row{}); err != nil {
 		return "", nil, err
 	}
 	return w.text.String(), w.values, nil
@@ -171,10 +177,17 @@ func (c *compiled) scalars(args Args) (values []any, ok bool) {
 		}
 		value, found := args[n.arg]
 		switch v := value.(type) {
-		case []int64, []string:
+		case []int64:
+			if n.of == "" {
+				return nil, false
+			}
+			value = n.list(v)
+		case []string:
 			return nil, false
-		case []Args:
-			value = recordsOf(v)
+		default:
+			if rows, ok := rowsOf(v); ok {
+				value = n.records(rows)
+			}
 		}
 		if !found {
 			return nil, false
@@ -201,6 +214,8 @@ type expander struct {
 	d      *Dialect
 	prefix string
 	rows   []node // templates met so far; the text refers to them as \x00 and index
+
+	columns []column // of records
 }
 
 func (e *expander) expand(text string) (string, error) {
@@ -243,6 +258,8 @@ func (e *expander) fragment(f string) (string, error) {
 		return e.template(word, rest)
 	case "records":
 		return e.records(rest)
+	case "in":
+		return e.in(rest)
 	}
 	rest, err := e.expand(rest)
 	if err != nil {
@@ -281,6 +298,10 @@ func (e *expander) fragment(f string) (string, error) {
 		return e.d.Returning(rest), nil
 	case "int":
 		return "CAST(" + rest + " AS " + e.d.BigInt + ")", nil
+	case "only":
+		return e.d.Only(rest), nil
+	case "join_by_key":
+		return e.d.JoinByKey(rest), nil
 	case "ignore_duplicate":
 		return e.d.IgnoreDuplicate(rest), nil
 	}
@@ -341,7 +362,20 @@ func (e *expander) split(text string) ([]node, error) {
 			for end < len(text) && letter(text[end]) {
 				end++
 			}
-			nodes = append(nodes, node{arg: text[i+1 : end]})
+			n := node{arg: text[i+1 : end]}
+			if end+1 < len(text) && text[end] == '.' && letter(text[end+1]) {
+				column := end + 1
+				for end = column; end < len(text) && letter(text[end]); {
+					end++
+				}
+				n.of = text[column:end]
+			}
+			for _, c := range e.columns {
+				if c.rows == n.arg {
+					n.columns = append(n.columns, c.name)
+				}
+			}
+			nodes = append(nodes, n)
 			i, start = end-1, end
 		}
 	}
@@ -371,7 +405,13 @@ type writer struct {
 	values []any
 }
 
-func (w *writer) write(nodes []node, args, row Args) error {
+// A row is one of those that a template is repeated for; the zero row is none.
+type row struct {
+	rows Rows
+	at   int
+}
+
+func (w *writer) write(nodes []node, args Args, row row) error {
 	for _, n := range nodes {
 		switch {
 		case n.rows != "":
@@ -379,12 +419,20 @@ func (w *writer) write(nodes []node, args, row Args) error {
 				return err
 			}
 		case n.arg != "":
-			value, ok := row[n.arg]
-			if !ok {
-				value, ok = args[n.arg]
+			value, ok := args[n.arg]
+			if row.rows != nil {
+				if own, has := row.rows.Value(row.at, n.arg); has {
+					value, ok = own, true
+				}
 			}
 			if !ok && !w.sample {
 				return fmt.Errorf("argument :%s has no value", n.arg)
+			}
+			if rows, ok := rowsOf(value); ok {
+				value = n.records(rows)
+			}
+			if list, ok := value.([]int64); ok && n.of != "" {
+				value = n.list(list)
 			}
 			w.argument(value)
 		default:
@@ -395,18 +443,18 @@ func (w *writer) write(nodes []node, args, row Args) error {
 }
 
 func (w *writer) repeat(n node, args Args) error {
-	rows, ok := args[n.rows].([]Args)
+	rows, ok := rowsOf(args[n.rows])
 	if w.sample {
-		rows, ok = []Args{nil}, true
+		rows, ok = argRows{nil}, true
 	}
-	if !ok || len(rows) == 0 {
+	if !ok || rows.Len() == 0 {
 		return fmt.Errorf("no rows in argument %s", n.rows)
 	}
-	for i, row := range rows {
+	for i := range rows.Len() {
 		if i > 0 {
 			w.text.WriteString(n.sep)
 		}
-		if err := w.write(n.body, args, row); err != nil {
+		if err := w.write(n.body, args, row{rows, i}); err != nil {
 			return err
 		}
 	}
@@ -419,8 +467,8 @@ func (w *writer) argument(value any) {
 		w.list(len(list), func(i int) any { return list[i] })
 	case []string:
 		w.list(len(list), func(i int) any { return list[i] })
-	case []Args:
-		w.argument(recordsOf(list))
+	case Bytes:
+		w.argument([]byte(list))
 	default:
 		w.values = append(w.values, value)
 		w.text.WriteString(w.d.Placeholder(len(w.values)))

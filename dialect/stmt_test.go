@@ -90,6 +90,6 @@ func render(text string) (string, error) {
 		return "", err
 	}
 	w := writer{d: d, sample: true}
-	err = w.write(nodes, nil, nil)
+	err = w.write(nodes, nil, row{})
 	return w.text.String(), err
 }

@@ -29,7 +29,7 @@ import (
 // and ends when its standard input does.
 
 // patience is for what must happen, on a slow machine.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 const roleVariable = "FAULTS_LOCK_ROLE"
 
@@ -59,6 +59,7 @@ func TestMain(m *testing.M) {
 type part struct {
 	URL, Name, File        string
 	TTL, Margin, Heartbeat time.Duration
+	Concurrency            int
 }
 
 func (p part) options() lock.Options {

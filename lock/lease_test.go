@@ -50,7 +50,10 @@ func TestALateAnswerIsNoGrant(t *testing.T) {
 			return false, false
 		}})
 		l := lockerOn(t, held, Options{TTL: 500 * time.Millisecond})
-		must(t, l.mustTake(t, "x").Release(t.Context()))
+		eventually(t, "it is granted in time once", func() bool { // which a slow machine may not manage at first
+			le, err := l.TryAcquire(t.Context(), "x")
+			return err == nil && le.Release(t.Context()) == nil
+		})
 		slow.Store(true)
 		time.AfterFunc(600*time.Millisecond, func() { close(gate) })
 		_, err := l.TryAcquire(t.Context(), "x")

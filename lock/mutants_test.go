@@ -85,9 +85,10 @@ func TestMutants(t *testing.T) {
 	}
 	t.Parallel()
 	server := dbtest.Fresh(t, dialect.Postgres).URL
+	program := dbtest.Program(t)
 	for i, m := range mutants {
 		t.Run(fmt.Sprintf("%s %s", m.stmt.Name, m.old), func(t *testing.T) {
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+m.test, "-test.timeout", "2m")
+			cmd := exec.CommandContext(t.Context(), program, "-test.run", "^"+m.test, "-test.timeout", "2m")
 			cmd.Env = append(os.Environ(), mutantVariable+"="+strconv.Itoa(i), "DBCRON_TEST_POSTGRES="+server)
 			out, err := cmd.CombinedOutput()
 			if name, _, _ := strings.Cut(m.test, "/"); err == nil || !strings.Contains(string(out), "--- FAIL: "+strings.TrimSuffix(name, "$")) {

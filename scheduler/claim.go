@@ -69,6 +69,15 @@ func scanCandidate(rows *sql.Rows) (c candidate, err error) {
 // One that has ended still finishes its last slots.
 func (c *candidate) stopped() bool { return c.State == "paused" || c.State == "failed" }
 
+// overlap is the policy that counts: no run that enqueues a job is under way while
+// another one begins.
+func (c *candidate) overlap() string {
+	if c.Kind == "job" {
+		return "allow"
+	}
+	return c.Overlap
+}
+
 // load checks what a person may have written, and finds the plan.
 func (c *candidate) load() error {
 	if c.bad != nil {
@@ -121,6 +130,9 @@ type claims struct {
 	crowd  map[string]bool
 
 	resumes bool // runs that waited have begun as well
+
+	made  []made   // runs that have enqueued a job, or could not
+	wakes []func() // tell workers of the jobs, after the commit
 }
 
 func newClaims() *claims {
@@ -147,9 +159,7 @@ func (b *claims) wait(c *candidate, r run, after time.Duration) {
 // and the slot that has come becomes a run, all in one transaction. It returns
 // the runs to start here, and how many schedules it has moved.
 func (s *Scheduler) claim(ctx context.Context, lane string, limit int) (runs []run, moved int, err error) {
-	var b *claims
-	err = s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
-		b = newClaims()
+	b, err := s.claimTx(ctx, func(ctx context.Context, tx *dialect.Session, b *claims) error {
 		runs, moved = nil, 0
 		args := dialect.Args{"lane": lane, "limit": limit, "since": s.floor()}
 		locked, err := dialect.Select(ctx, tx, due, args, scanCandidate)
@@ -171,10 +181,31 @@ func (s *Scheduler) claim(ctx context.Context, lane string, limit int) (runs []r
 		return err
 	})
 	if err != nil {
-		s.forget(ctx, b)
 		return nil, 0, err
 	}
+	s.tell(b)
 	return runs, moved, nil
+}
+
+// claimTx runs f in a transaction that claims. If its commit's answer is lost, what it
+// may have begun is given back; jobs that it may have enqueued are not, and need not be:
+// their runs have ended with them.
+func (s *Scheduler) claimTx(ctx context.Context, f func(context.Context, *dialect.Session, *claims) error) (b *claims, err error) {
+	for tries := 0; ; tries++ {
+		err = s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+			b = newClaims()
+			return f(ctx, tx, b)
+		})
+		// Of the ids of jobs one in thousands is another process's too: then all of it
+		// is done again, with others.
+		if err == nil || !s.db.Dialect.Duplicate(err) || tries == 3 {
+			break
+		}
+	}
+	if err != nil {
+		s.forget(ctx, b)
+	}
+	return b, err
 }
 
 // claimOne decides about one schedule whose time has come.
@@ -188,7 +219,7 @@ func (s *Scheduler) claimOne(ctx context.Context, tx *dialect.Session, b *claims
 	t := c.turn()
 	for _, m := range t.missed {
 		state := "missed"
-		if len(open) > 0 && c.Overlap == "forbid" {
+		if len(open) > 0 && c.overlap() == "forbid" {
 			state, m.why = "skipped", whyBusy
 		}
 		if err := passOver(ctx, tx, c, state, m); err != nil {
@@ -221,6 +252,11 @@ func (s *Scheduler) place(ctx context.Context, tx *dialect.Session, b *claims, c
 	slot := func(due time.Time) run { return run{schedule: c.Name, due: due, attempt: 1, cause: "slot"} }
 	switch {
 	case len(slots) == 0:
+		return nil
+	case c.Kind == "job": // all at once: their runs end in this transaction
+		for _, due := range slots {
+			b.begin(c, slot(due))
+		}
 		return nil
 	case len(open) == 0 || c.Overlap == "allow":
 		b.begin(c, slot(slots[0]))
@@ -282,7 +318,8 @@ func (s *Scheduler) replace(ctx context.Context, tx *dialect.Session, c *candida
 }
 
 // write carries out claims, and returns the runs that have begun: all that
-// were to, but for slots that have a run already.
+// were to, but for slots that have a run already, and for those that enqueue a
+// job, which have ended.
 func (s *Scheduler) write(ctx context.Context, tx *dialect.Session, b *claims) ([]run, error) {
 	if err := moveAll(ctx, tx, b.moves); err != nil {
 		return nil, err
@@ -320,8 +357,11 @@ func (s *Scheduler) write(ctx context.Context, tx *dialect.Session, b *claims) (
 	if err == nil && (b.resumes || !tells) {
 		all, err = dialect.Select(ctx, tx, begun, args, scan)
 	}
+	if err != nil {
+		return nil, err
+	}
 	slices.SortFunc(all, func(a, b run) int { return cmp.Compare(a.id, b.id) })
-	return all, err
+	return s.enqueueAll(ctx, tx, b, all)
 }
 
 // reason is an error's text as it can be stored, whatever somebody has written
@@ -385,41 +425,4 @@ func (s *Scheduler) forget(ctx context.Context, b *claims) {
 		names = append(names, name)
 	}
 	_, _ = s.db.Exec(ctx, forget, dialect.Args{"claim": b.token, "names": names})
-}
-
-// planNew gives rows that were inserted or resumed by hand their first slot. It
-// returns how many it has dealt with.
-func (s *Scheduler) planNew(ctx context.Context, lane string) (planned int, err error) {
-	err = s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
-		locked, err := dialect.Select(ctx, tx, unplanned, dialect.Args{"lane": lane, "limit": batch}, scanCandidate)
-		if err != nil {
-			return err
-		}
-		planned = len(locked)
-		var moves []dialect.Args
-		for i := range locked {
-			c := &locked[i]
-			if err := c.load(); err != nil {
-				if err := s.close(ctx, tx, c, "failed", err.Error()); err != nil {
-					return err
-				}
-				continue
-			}
-			if !c.Due.IsZero() && !c.Due.After(c.lastMoment()) {
-				if err := passOver(ctx, tx, c, "skipped", c.stretch(c.Due, c.lastMoment(), whyInactive)); err != nil {
-					return err
-				}
-			}
-			due, next, err := c.restart()
-			if err != nil {
-				if err := s.close(ctx, tx, c, "ended", strings.TrimPrefix(err.Error(), ErrInvalid.Error()+": ")); err != nil {
-					return err
-				}
-				continue
-			}
-			moves = append(moves, dialect.Args{"id": c.ID, "due": micros(due), "next": micros(next), "begun": 0})
-		}
-		return moveAll(ctx, tx, moves)
-	})
-	return planned, err
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/guardian"
 	"github.com/dbcron/dbcron/internal/instant"
 )
@@ -130,7 +131,7 @@ func (s *Scheduler) execute(e *execution) guardian.Result {
 	}
 	if t := e.what.Timeout; t > 0 {
 		timer := time.AfterFunc(t, func() {
-			e.stopFor(stop{timedOut, "it took longer than " + FormatDuration(t)}, false)
+			e.stopFor(stop{timedOut, "it took longer than " + duration.Format(t)}, false)
 		})
 		defer timer.Stop()
 	}

@@ -102,10 +102,11 @@ func TestMutants(t *testing.T) {
 	}
 	t.Parallel()
 	server := sync.OnceValue(func() string { return dbtest.Fresh(t, dialect.Postgres).URL })
+	program := dbtest.Program(t)
 	for i, m := range mutants {
 		t.Run(fmt.Sprintf("%s %s", m.stmt.Name, m.old), func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+strings.ReplaceAll(m.test, "/", "$/^")+"$", "-test.timeout", "2m")
+			cmd := exec.CommandContext(t.Context(), program, "-test.run", "^"+strings.ReplaceAll(m.test, "/", "$/^")+"$", "-test.timeout", "2m")
 			cmd.Env = append(os.Environ(), mutantVariable+"="+strconv.Itoa(i))
 			if strings.Contains(m.test, onPostgres) {
 				cmd.Env = append(cmd.Env, "DBCRON_TEST_POSTGRES="+server())

@@ -51,7 +51,7 @@ func Start(ctx context.Context, db *dialect.DB, name string) (started Run, err e
 		if err != nil {
 			return err
 		}
-		if len(open[name]) > 0 && c.Overlap == "forbid" {
+		if len(open[name]) > 0 && c.overlap() == "forbid" {
 			return fmt.Errorf("%w: %s", ErrBusy, name)
 		}
 		r := run{schedule: name, due: c.now, attempt: 1, cause: "hand"}

@@ -1,8 +1,11 @@
 package scheduler
 
 import (
+	"context"
+	"strings"
 	"sync"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
@@ -37,4 +40,41 @@ func (p *planCache) get(s *Schedule) (*cronspec.Schedule, error) {
 	}
 	p.read[key] = plan
 	return plan, nil
+}
+
+// planNew gives rows that were inserted or resumed by hand their first slot. It
+// returns how many it has dealt with.
+func (s *Scheduler) planNew(ctx context.Context, lane string) (planned int, err error) {
+	err = s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		locked, err := dialect.Select(ctx, tx, unplanned, dialect.Args{"lane": lane, "limit": batch}, scanCandidate)
+		if err != nil {
+			return err
+		}
+		planned = len(locked)
+		var moves []dialect.Args
+		for i := range locked {
+			c := &locked[i]
+			if err := c.load(); err != nil {
+				if err := s.close(ctx, tx, c, "failed", err.Error()); err != nil {
+					return err
+				}
+				continue
+			}
+			if !c.Due.IsZero() && !c.Due.After(c.lastMoment()) {
+				if err := passOver(ctx, tx, c, "skipped", c.stretch(c.Due, c.lastMoment(), whyInactive)); err != nil {
+					return err
+				}
+			}
+			due, next, err := c.restart()
+			if err != nil {
+				if err := s.close(ctx, tx, c, "ended", strings.TrimPrefix(err.Error(), ErrInvalid.Error()+": ")); err != nil {
+					return err
+				}
+				continue
+			}
+			moves = append(moves, dialect.Args{"id": c.ID, "due": micros(due), "next": micros(next), "begun": 0})
+		}
+		return moveAll(ctx, tx, moves)
+	})
+	return planned, err
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/dbcron/dbcron/internal/duration"
 )
 
 // A Policy says what becomes of slots when not all goes as planned, and how
@@ -109,7 +111,7 @@ func (p *Policy) policyProblems() (all problems) {
 		switch {
 		case d.value < 0 && d.field != "keep_for":
 			all.add(d.field, "%v is less than nothing", d.value)
-		case d.value > longest:
+		case d.value > duration.Longest:
 			all.add(d.field, "%v is longer than 100 years", d.value)
 		case d.value > 0 && d.value < time.Millisecond:
 			all.add(d.field, "%v is less than a millisecond", d.value)

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -91,7 +92,7 @@ func (s *Scheduler) lanes() []string {
 	defer s.mu.Unlock()
 	for _, tag := range s.opt.Tags {
 		if !s.opt.FunctionsOnly {
-			lanes = append(lanes, tag)
+			lanes = append(lanes, tag, (&Schedule{Tag: tag, Kind: "job"}).lane())
 		}
 		for name := range s.handlers {
 			lanes = append(lanes, (&Schedule{Tag: tag, Kind: "func", Command: name}).lane())
@@ -103,10 +104,20 @@ func (s *Scheduler) lanes() []string {
 
 // lane is the column of that name, as the table computes it.
 func (s *Schedule) lane() string {
-	if s.Kind == "func" {
+	switch s.Kind {
+	case "func":
 		return s.Tag + " func " + s.Command
+	case "job":
+		return s.Tag + " job"
 	}
 	return s.Tag
+}
+
+// ofJobs tells whether the schedules of a lane enqueue jobs, which takes no place of
+// those that a daemon has for what it executes.
+func ofJobs(lane string) bool {
+	_, rest, _ := strings.Cut(lane, " ") // a tag has no blank
+	return rest == "job"
 }
 
 // soon is when to look again for what somebody else holds locked.
@@ -197,7 +208,11 @@ func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
 		}
 	}
 	lanes := s.lanes()
-	if s.room() <= 0 || len(lanes) == 0 {
+	full := s.room() <= 0
+	if full {
+		lanes = slices.DeleteFunc(lanes, func(lane string) bool { return !ofJobs(lane) })
+	}
+	if len(lanes) == 0 {
 		return s.opt.Poll, nil // or until a run ends
 	}
 	s.look()
@@ -205,24 +220,34 @@ func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	done, held, next := 0, false, int64(math.MaxInt64)
+	done, jobs, held, next := 0, 0, false, int64(math.MaxInt64)
 	var now int64
+	var failed error
 	slices.SortFunc(found, func(a, b lookout) int { return cmp.Compare(a.first(), b.first()) }) // no lane starves
 	for _, l := range found {
 		now = l.now
 		n, err := s.stepIn(ctx, working, l)
-		if err != nil {
+		switch {
+		case err != nil && !ofJobs(l.lane):
 			return 0, err
+		case err != nil:
+			failed = err // which may be of the queue alone: what else is due goes on
+		case ofJobs(l.lane):
+			jobs += n
 		}
 		done += n
 		held = held || l.unplanned > 0 && n == 0
 		next = min(next, l.first())
 	}
-	s.seen(now, next)
+	if !full { // else what comes first was not looked for
+		s.seen(now, next)
+	}
 	switch {
-	case done > 0 && s.room() > 0:
+	case failed != nil:
+		return 0, failed
+	case jobs > 0 || done > 0 && s.room() > 0:
 		return 0, nil
-	case done > 0:
+	case full || done > 0:
 		return s.opt.Poll, nil
 	case held || next <= now:
 		return soon, nil // it is in the hands of another daemon, or will be free in a moment
@@ -242,6 +267,9 @@ func (s *Scheduler) stepIn(ctx, working context.Context, l lookout) (done int, e
 		take func(context.Context, string, int) ([]run, int, error)
 	}{{l.runs, s.takeOver}, {l.schedules, s.claim}} {
 		limit := s.share()
+		if ofJobs(l.lane) {
+			limit = batch
+		}
 		if !due.at.Valid || due.at.Int64 > l.now || limit <= 0 {
 			continue
 		}

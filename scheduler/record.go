@@ -117,7 +117,7 @@ func (s *Scheduler) record(working context.Context, e *execution, r guardian.Res
 	}
 	s.opt.Logger.Info("run", "schedule", e.schedule, "state", o.state, "due", e.due, "attempt", e.attempt,
 		"id", e.id, "took", r.Took, "exit_code", r.ExitCode, "error", o.why, "output", Output(r.Output))
-	s.trim(e)
+	s.trim(&e.run)
 }
 
 // writeOutcome writes an outcome in the cheapest way that does, and tells
@@ -216,6 +216,7 @@ func (s *Scheduler) entail(ctx context.Context, tx *dialect.Session, c *candidat
 	case "ok":
 		next = c.OnSuccess
 		if c.Failures > 0 {
+			c.Failures = 0
 			if _, err := tx.Exec(ctx, failed, dialect.Args{"id": c.ID, "failures": 0}); err != nil {
 				return err
 			}
@@ -231,7 +232,7 @@ func (s *Scheduler) entail(ctx context.Context, tx *dialect.Session, c *candidat
 			return err
 		}
 	}
-	if c.Overlap == "allow" {
+	if c.overlap() == "allow" {
 		return nil
 	}
 	open, err := openRuns(ctx, tx, []candidate{*c})
@@ -356,13 +357,13 @@ func (f *finisher) writePart(db *dialect.DB, part []*finishing) {
 
 // trim removes what is too much of a schedule's history, seldom enough to cost
 // little: on the average when it has grown by a tenth.
-func (s *Scheduler) trim(e *execution) {
-	keep := cmp.Or(e.what.KeepRuns, defaultKeepRuns)
+func (s *Scheduler) trim(r *run) {
+	keep := cmp.Or(r.what.KeepRuns, defaultKeepRuns)
 	if keep < 0 || s.chance() > 10/float64(max(10, keep)) {
 		return
 	}
 	select {
-	case s.surplus <- trimming{e.schedule, keep}:
+	case s.surplus <- trimming{r.schedule, keep}:
 	default: // the next one will do
 	}
 }

@@ -4,18 +4,14 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/backoff"
 	"github.com/dbcron/dbcron/internal/guardian"
 )
 
 // backoff returns how long to wait before the attempt that follows so many that
-// failed: exponential, with "equal jitter", so that it is never short and many
-// that failed together do not come back together. random is in [0, 1).
+// failed. random is in [0, 1).
 func (p *Policy) backoff(failures int, random float64) time.Duration {
-	delay := p.RetryDelay
-	for doublings := failures - 1; doublings > 0 && delay < p.RetryMaxDelay; doublings-- {
-		delay = min(2*delay, p.RetryMaxDelay) // both are at most a hundred years
-	}
-	return delay/2 + time.Duration(random*float64(delay/2))
+	return backoff.Delay(p.RetryDelay, p.RetryMaxDelay, failures, random)
 }
 
 // final tells whether trying again cannot help: the command is not there, or

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
@@ -55,14 +56,16 @@ type Schedule struct {
 	//	sql    one statement, run in one transaction with the record of its outcome;
 	//	       what commits by itself, as DDL does on MySQL, is not bound to that
 	//	func   the name of a Go function: see Scheduler.Handle
+	//	job    the kind of a job that is enqueued: see JobOptions
 	Kind    string
 	Command string
 
-	Stdin   string            // text for standard input; the body of a request; a function's input
+	Stdin   string            // text for standard input; the body of a request; a function's input; a job's payload
 	Env     map[string]string // of a command, beside what Options.Env gives; SHELL names the shell
 	Headers map[string]string // of a request
 	Dir     string            // where a command starts; default: Options.Dir
 	User    string            // whom a command runs as, if the daemon is root; default: the daemon's
+	Job     JobOptions        // of a job
 
 	// Tag says which daemons may run it: those that are given the tag. Default:
 	// default.
@@ -94,6 +97,7 @@ func (s Schedule) filled() Schedule {
 	s.DST = cmp.Or(s.DST, string(cronspec.Vixie))
 	s.Kind = cmp.Or(s.Kind, "shell")
 	s.Tag = cmp.Or(s.Tag, "default")
+	s.Job = s.Job.filled()
 	s.Starts, s.Ends = s.Starts.Truncate(time.Millisecond), s.Ends.Truncate(time.Millisecond) // as every engine can store it
 	s.Policy = s.Policy.filled()
 	return s
@@ -184,17 +188,19 @@ func (s *Schedule) args(now time.Time) (dialect.Args, error) {
 // settings gives the columns that say nothing about times.
 func (s *Schedule) settings() dialect.Args {
 	past := map[bool]string{false: "no", true: "yes"}[s.RetryPastNext]
-	keep := FormatDuration(s.KeepFor)
+	keep := duration.Format(s.KeepFor)
 	if s.KeepFor < 0 {
 		keep = "forever"
 	}
 	return dialect.Args{
 		"kind": s.Kind, "command": s.Command, "stdin": s.Stdin, "env": object(s.Env), "headers": object(s.Headers),
 		"dir": s.Dir, "user": s.User, "tag": s.Tag,
-		"missed": s.Missed, "missed_window": FormatDuration(s.MissedWindow), "overlap": s.Overlap, "first_run": s.FirstRun,
-		"max_attempts": s.MaxAttempts, "retry_delay": FormatDuration(s.RetryDelay),
-		"retry_max_delay": FormatDuration(s.RetryMaxDelay), "retry_past_next": past,
-		"timeout": FormatDuration(s.Timeout), "kill_grace": FormatDuration(s.KillGrace), "jitter": FormatDuration(s.Jitter),
+		"job_queue": s.Job.Queue, "job_key": s.Job.Key, "job_priority": s.Job.Priority,
+		"job_max_attempts": s.Job.MaxAttempts, "job_timeout": duration.Format(s.Job.Timeout),
+		"missed": s.Missed, "missed_window": duration.Format(s.MissedWindow), "overlap": s.Overlap, "first_run": s.FirstRun,
+		"max_attempts": s.MaxAttempts, "retry_delay": duration.Format(s.RetryDelay),
+		"retry_max_delay": duration.Format(s.RetryMaxDelay), "retry_past_next": past,
+		"timeout": duration.Format(s.Timeout), "kill_grace": duration.Format(s.KillGrace), "jitter": duration.Format(s.Jitter),
 		"max_failures": s.MaxFailures, "keep_runs": s.KeepRuns, "keep_for": keep,
 		"on_success": s.OnSuccess, "on_failure": s.OnFailure,
 	}
@@ -352,12 +358,13 @@ func scanSchedule(rows *sql.Rows) (s Schedule, err error) {
 func (s *Schedule) scan(rows *sql.Rows, more ...any) (bad, err error) {
 	var env, headers, keepFor, retryPastNext string
 	var starts, ends, due int64
-	texts := make([]string, 6)
+	texts := make([]string, 7)
 	err = rows.Scan(append([]any{
 		&s.ID, &s.Name, &s.Source, &s.Key, &s.Spec, &s.Zone, &s.DST, &s.Kind, &s.Command, &s.Stdin, &env, &headers,
 		&s.Dir, &s.User, &s.Tag, &s.Missed, &texts[0], &s.Overlap, &s.FirstRun, &s.MaxAttempts, &texts[1], &texts[2],
 		&retryPastNext, &texts[3], &texts[4], &texts[5], &starts, &ends, &s.MaxFailures, &s.KeepRuns, &keepFor,
 		&s.OnSuccess, &s.OnFailure, &s.State, &s.Reason, &due, &s.Failures,
+		&s.Job.Queue, &s.Job.Key, &s.Job.Priority, &s.Job.MaxAttempts, &texts[6],
 	}, more...)...)
 	if err != nil {
 		return nil, err
@@ -367,7 +374,7 @@ func (s *Schedule) scan(rows *sql.Rows, more ...any) (bad, err error) {
 	if keepFor == "forever" {
 		s.KeepFor, keepFor = -1, ""
 	}
-	for i, to := range []*time.Duration{&s.MissedWindow, &s.RetryDelay, &s.RetryMaxDelay, &s.Timeout, &s.KillGrace, &s.Jitter} {
+	for i, to := range []*time.Duration{&s.MissedWindow, &s.RetryDelay, &s.RetryMaxDelay, &s.Timeout, &s.KillGrace, &s.Jitter, &s.Job.Timeout} {
 		*to = durationOf(texts[i], &bad)
 	}
 	if keepFor != "" {
@@ -387,7 +394,7 @@ func instantOf(us int64) time.Time {
 
 // durationOf reads a duration of a column, and says if it is none.
 func durationOf(text string, bad *error) time.Duration {
-	d, err := ParseDuration(text)
+	d, err := duration.Parse(text)
 	if err != nil {
 		*bad = err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/duration"
 )
 
 // fieldsOf lists the fields of problems, each once, in order.
@@ -27,7 +28,7 @@ func fieldsOf(all []Problem) []string {
 // good is a schedule that has no problems, of a kind.
 func good(kind string) Schedule {
 	commands := map[string]string{
-		"": "true", "shell": "true", "argv": Argv("true"), "http": "GET http://localhost/", "sql": "SELECT 1", "func": "work",
+		"": "true", "shell": "true", "argv": Argv("true"), "http": "GET http://localhost/", "sql": "SELECT 1", "func": "work", "job": "work",
 	}
 	return Schedule{Name: "job", Spec: "@daily", Kind: kind, Command: commands[kind]}
 }
@@ -107,7 +108,7 @@ func TestProblems(t *testing.T) {
 		{"", "overlap", []func(*Schedule){func(s *Schedule) { s.Overlap = "no" }}, []func(*Schedule){func(s *Schedule) { s.Overlap = "replace" }}},
 		{"", "first_run", []func(*Schedule){func(s *Schedule) { s.FirstRun = "soon" }}, []func(*Schedule){func(s *Schedule) { s.FirstRun = "now" }}},
 		{"", "missed_window", durations(func(s *Schedule) *time.Duration { return &s.MissedWindow }), nil},
-		{"", "retry_delay", durations(func(s *Schedule) *time.Duration { s.RetryMaxDelay = longest; return &s.RetryDelay })[:1], nil},
+		{"", "retry_delay", durations(func(s *Schedule) *time.Duration { s.RetryMaxDelay = duration.Longest; return &s.RetryDelay })[:1], nil},
 		{
 			"", "retry_max_delay",
 			append(durations(func(s *Schedule) *time.Duration { return &s.RetryMaxDelay }), func(s *Schedule) { s.RetryDelay, s.RetryMaxDelay = time.Hour, time.Minute }),
@@ -173,7 +174,7 @@ func TestProblems(t *testing.T) {
 
 // durations are bad durations of a field: less than nothing, too small, too long.
 func durations(of func(*Schedule) *time.Duration) (bad []func(*Schedule)) {
-	for _, d := range []time.Duration{-time.Second, time.Microsecond, longest + 1} {
+	for _, d := range []time.Duration{-time.Second, time.Microsecond, duration.Longest + 1} {
 		bad = append(bad, func(s *Schedule) { *of(s) = d })
 	}
 	return bad

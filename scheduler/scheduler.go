@@ -21,7 +21,8 @@
 // run says of each slot what has become of it.
 //
 // What is run is a command, an HTTP request, an SQL statement, or a function of
-// this program: see Schedule and Scheduler.Handle.
+// this program: see Schedule and Scheduler.Handle. Or a job of a queue is enqueued,
+// in the transaction that claims the slot: one job for each slot, whatever crashes.
 package scheduler
 
 import (
@@ -38,6 +39,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -82,6 +84,7 @@ type Scheduler struct {
 	sinceAt  time.Time // when all was last looked through
 	askedAt  time.Time // when it was last asked which runs are to end
 
+	jobs     *queue.Client
 	finisher finisher
 	surplus  chan trimming
 	chance   func() float64 // from 0 to 1
@@ -147,8 +150,12 @@ func New(db *dialect.DB, opt Options) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
+	jobs, err := queue.New(db, queue.Options{Node: "scheduler", Logger: opt.Logger})
+	if err != nil {
+		return nil, err
+	}
 	return &Scheduler{
-		db: db, opt: opt, owner: opt.Node + ":" + strings.ToLower(rand.Text()[:8]),
+		db: db, opt: opt, jobs: jobs, owner: opt.Node + ":" + strings.ToLower(rand.Text()[:8]),
 		running: map[int64]*execution{}, handlers: map[string]Func{},
 		surplus: make(chan trimming, 100), chance: mathrand.Float64,
 		aborted: make(chan struct{}), bell: make(chan struct{}, 1),
@@ -184,6 +191,7 @@ func (s *Scheduler) run(ctx context.Context, poll func(ctx, working context.Cont
 	s.drain(stop)
 	stop()
 	helpers.Wait()
+	s.flush(ctx)
 	return nil
 }
 

@@ -12,7 +12,9 @@ import "github.com/dbcron/dbcron/dialect"
 // the one writer's lock from its start). That there is one run for each slot and
 // attempt is enforced by the unique key (schedule, due_at, attempt). All other
 // writes name the state that they found in their WHERE, and go by the number of
-// rows changed.
+// rows changed. A job that a schedule enqueues is inserted by the transaction that
+// writes the run of the slot and ends it, after the key has let that run in: both
+// are there, or neither.
 var (
 	// probe tells for each lane when there is something to do: three index
 	// probes, the same for any number of schedules. They begin at :since, so that
@@ -225,10 +227,12 @@ var (
 
 	insert = dialect.SQL("scheduler.insert", `
 		INSERT INTO {prefix}schedule (name, source, source_key, spec, time_zone, dst, kind, command, stdin, env, headers, dir, run_as, tag,
+			job_queue, job_key, job_priority, job_max_attempts, job_timeout,
 			missed, missed_window, overlap, first_run, max_attempts, retry_delay, retry_max_delay, retry_past_next,
 			timeout, kill_grace, jitter, starts_at, ends_at, max_failures, keep_runs, keep_for, on_success, on_failure,
 			state, reason, due_at, next_exec, insert_time, update_time)
 		VALUES (:name, :source, :key, :spec, :zone, :dst, :kind, :command, :stdin, :env, :headers, :dir, :user, :tag,
+			:job_queue, :job_key, :job_priority, :job_max_attempts, :job_timeout,
 			:missed, :missed_window, :overlap, :first_run, :max_attempts, :retry_delay, :retry_max_delay, :retry_past_next,
 			:timeout, :kill_grace, :jitter, {time :starts}, {time :ends}, :max_failures, :keep_runs, :keep_for, :on_success, :on_failure,
 			:state, :reason, {time :due}, {time :next}, {now}, {now})`)
@@ -307,6 +311,7 @@ const begunColumns = `id, schedule, {us due_at}, attempt, cause, failures, crash
 const purgeAt = `purge_at = CASE WHEN {int :keep} < 0 THEN NULL ELSE {now + :keep} END`
 
 const settings = `kind = :kind, command = :command, stdin = :stdin, env = :env, headers = :headers, dir = :dir, run_as = :user, tag = :tag,
+			job_queue = :job_queue, job_key = :job_key, job_priority = :job_priority, job_max_attempts = :job_max_attempts, job_timeout = :job_timeout,
 			missed = :missed, missed_window = :missed_window, overlap = :overlap, first_run = :first_run,
 			max_attempts = :max_attempts, retry_delay = :retry_delay, retry_max_delay = :retry_max_delay, retry_past_next = :retry_past_next,
 			timeout = :timeout, kill_grace = :kill_grace, jitter = :jitter, max_failures = :max_failures,
@@ -315,7 +320,8 @@ const settings = `kind = :kind, command = :command, stdin = :stdin, env = :env, 
 const columns = `id, name, COALESCE(source, ''), COALESCE(source_key, ''), spec, time_zone, dst, kind, command, stdin, env, headers, dir, run_as, tag,
 			missed, missed_window, overlap, first_run, max_attempts, retry_delay, retry_max_delay, retry_past_next,
 			timeout, kill_grace, jitter, COALESCE({us starts_at}, 0), COALESCE({us ends_at}, 0), max_failures,
-			keep_runs, keep_for, on_success, on_failure, state, reason, COALESCE({us due_at}, 0), failures`
+			keep_runs, keep_for, on_success, on_failure, state, reason, COALESCE({us due_at}, 0), failures,
+			job_queue, job_key, job_priority, job_max_attempts, job_timeout`
 
 // lockedColumns are those of a schedule that a daemon has locked.
 const lockedColumns = columns + `, COALESCE({us next_exec}, 0), fence, lane, {us {now}}`

@@ -30,9 +30,7 @@ func scanExpired(rows *sql.Rows) (r expiredRun, err error) {
 // next attempt begins here. It returns what to start, and how many runs it has
 // dealt with.
 func (s *Scheduler) takeOver(ctx context.Context, lane string, limit int) (runs []run, done int, err error) {
-	var b *claims
-	err = s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
-		b = newClaims()
+	b, err := s.claimTx(ctx, func(ctx context.Context, tx *dialect.Session, b *claims) error {
 		runs, done = nil, 0
 		args := dialect.Args{"lane": lane, "limit": limit, "since": s.floor()}
 		found, err := dialect.Select(ctx, tx, expired, args, scanExpired)
@@ -54,9 +52,9 @@ func (s *Scheduler) takeOver(ctx context.Context, lane string, limit int) (runs 
 		return err
 	})
 	if err != nil {
-		s.forget(ctx, b)
 		return nil, 0, err
 	}
+	s.tell(b)
 	return runs, done, nil
 }
 
@@ -176,7 +174,7 @@ func (t *takeover) begin(c *candidate, r expiredRun) {
 // notYet returns when to look again at a run that has to wait on: while another
 // one of the schedule runs, or waits before it.
 func (t *takeover) notYet(c *candidate, r expiredRun) time.Duration {
-	if c.Overlap == "allow" {
+	if c.overlap() == "allow" {
 		return 0
 	}
 	open := t.open[c.Name]

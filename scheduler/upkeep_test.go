@@ -162,7 +162,7 @@ func TestTrimIsSeldom(t *testing.T) {
 		i := 0
 		s.chance = func() float64 { i++; return (float64(i) - 0.5) / 1000 }
 		for range 1000 {
-			s.trim(&execution{run: run{schedule: "job", what: &Schedule{Policy: Policy{KeepRuns: c.keep}}}})
+			s.trim(&run{schedule: "job", what: &Schedule{Policy: Policy{KeepRuns: c.keep}}})
 		}
 		if n := len(s.surplus); n != c.of1000 {
 			t.Errorf("keep %d: cut %d times of 1000, want %d", c.keep, n, c.of1000)

@@ -16,7 +16,7 @@ import (
 )
 
 // kinds are the kinds of work: see Schedule.Kind.
-var kinds = []string{"shell", "argv", "http", "sql", "func"}
+var kinds = []string{"shell", "argv", "http", "sql", "func", "job"}
 
 // maxText is how long a command, its input and each variable may be, in bytes.
 const maxText = 1 << 20
@@ -36,7 +36,7 @@ func (s *Schedule) workProblems() (all problems) {
 		{"user", s.User != "", command, "commands"},
 		{"kill_grace", s.KillGrace != 0, command, "commands"},
 		{"headers", len(s.Headers) > 0, s.Kind == "http", "requests"},
-		{"stdin", s.Stdin != "", s.Kind != "sql", "commands, requests and functions"},
+		{"stdin", s.Stdin != "", s.Kind != "sql", "commands, requests, functions and jobs"},
 	} {
 		if only.set && !only.for_ {
 			all.add(only.field, "is for %s, not for the kind %s", only.what, s.Kind)
@@ -45,6 +45,7 @@ func (s *Schedule) workProblems() (all problems) {
 	if err := s.commandProblem(); err != nil {
 		all.add("command", "%v", err)
 	}
+	all = append(all, s.jobProblems()...)
 	if s.Dir != "" && !filepath.IsAbs(s.Dir) {
 		all.add("dir", "%q does not begin with /", s.Dir)
 	}
@@ -108,6 +109,10 @@ func (s *Schedule) commandProblem() error {
 	case "func":
 		if err := dialect.CheckName(s.Command); err != nil {
 			return fmt.Errorf("is no function's name: %w", err)
+		}
+	case "job":
+		if err := dialect.CheckName(s.Command); err != nil {
+			return fmt.Errorf("is no kind of job: %w", err)
 		}
 	}
 	return nil

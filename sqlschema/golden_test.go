@@ -67,14 +67,14 @@ func TestEverythingHasAComment(t *testing.T) {
 		case dialect.Postgres:
 			without = db.List(t, `
 				SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
-				WHERE c.relkind = 'r' AND c.relname LIKE 'dbcron%' AND c.relname <> 'dbcron_migration'
+				WHERE c.relkind = 'r' AND c.relname LIKE 'dbcron%' AND c.relname <> 'dbcron_migration' AND NOT a.attisdropped
 					AND (a.attnum > 0 AND col_description(c.oid, a.attnum) IS NULL OR obj_description(c.oid) IS NULL)
 				ORDER BY 1, 2`, nil)
 		case dialect.MySQL:
 			without = db.List(t, `
 				SELECT c.table_name, c.column_name FROM information_schema.columns c
 				JOIN information_schema.tables t ON t.table_schema = c.table_schema AND t.table_name = c.table_name
-				WHERE c.table_schema = DATABASE() AND c.table_name <> 'dbcron_migration'
+				WHERE c.table_schema = DATABASE() AND c.table_name <> 'dbcron_migration' AND t.table_type = 'BASE TABLE'
 					AND (c.column_comment = '' OR t.table_comment = '')
 				ORDER BY 1, 2`, nil)
 		case dialect.SQLite:
@@ -95,12 +95,12 @@ func TestEverythingHasAComment(t *testing.T) {
 // tables lists tables and indexes by name, a line for each.
 func tables(t *testing.T, db *dbtest.DB) string {
 	t.Helper()
-	query := `SELECT name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' ORDER BY name`
+	query := `SELECT name FROM sqlite_schema WHERE type <> 'view' AND name NOT LIKE 'sqlite_%' ORDER BY name`
 	switch db.Dialect {
 	case dialect.Postgres:
 		query = `SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace ORDER BY 1`
 	case dialect.MySQL:
-		query = `SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() ORDER BY 1`
+		query = `SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' ORDER BY 1`
 	}
 	return strings.Join(db.List(t, query, nil), "\n")
 }
@@ -114,7 +114,7 @@ func schema(t *testing.T, db *dbtest.DB) string {
 	case dialect.MySQL:
 		return mysqlSchema(t, db)
 	}
-	text := strings.Join(db.List(t, `SELECT sql || ';' FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY tbl_name, type DESC, name`, nil), "\n\n")
+	text := strings.Join(db.List(t, `SELECT sql || ';' FROM sqlite_schema WHERE sql IS NOT NULL AND type <> 'view' AND name NOT LIKE 'sqlite_%' ORDER BY tbl_name, type DESC, name`, nil), "\n\n")
 	return strings.NewReplacer("\n\t\t", "\n    ", "\n\t", "\n").Replace(text) // goose's is indented as in its source
 }
 

@@ -166,10 +166,14 @@ func To(ctx context.Context, db *dialect.DB, version int64) error {
 	if err != nil {
 		return err
 	}
+	step := p.DownTo
 	if at < version {
-		_, err = p.UpTo(ctx, version)
-	} else {
-		_, err = p.DownTo(ctx, version)
+		step = p.UpTo
+	}
+	if _, err = step(ctx, version); leftOut(db.Dialect, err) {
+		if _, err = db.Exec(ctx, notes[at < version], dialect.Args{"version": promptVersion}); err == nil {
+			_, err = step(ctx, version)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("migrate from version %d to %d: %w", at, version, err)
@@ -177,7 +181,7 @@ func To(ctx context.Context, db *dialect.DB, version int64) error {
 	return nil
 }
 
-func provider(ctx context.Context, db *dialect.DB) (*goose.Provider, error) {
+func provider(ctx context.Context, db *dialect.DB, opts ...goose.ProviderOption) (*goose.Provider, error) {
 	if err := makeSchema(ctx, db, db.Options().Schema); err != nil {
 		return nil, err
 	}
@@ -185,8 +189,8 @@ func provider(ctx context.Context, db *dialect.DB) (*goose.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return goose.NewProvider(goose.Dialect(db.Dialect.Goose), db.Pool(), filled{folder, names(db.Prefix(), db.Options().Prefix)},
-		goose.WithTableName(db.Prefix()+"migration"), goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
+	opts = append(opts, goose.WithTableName(db.Prefix()+"migration"), goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
+	return goose.NewProvider(goose.Dialect(db.Dialect.Goose), db.Pool(), filled{folder, names(db.Prefix(), db.Options().Prefix)}, opts...)
 }
 
 // makeSchema makes the schema of the tables, if they are to be in one. It looks
@@ -304,6 +308,7 @@ func SQL(ctx context.Context, w io.Writer, d *dialect.Dialect, opt dialect.Optio
 		}
 		_, up, _ := strings.Cut(m.text, "-- +goose Up\n")
 		up, _, _ = strings.Cut(up, "-- +goose Down")
+		up = delimited(d, up)
 		fmt.Fprintf(&out, "\n-- %05d %s\n%s\nINSERT INTO %smigration (version_id, is_applied) VALUES (%d, TRUE);\n",
 			m.Version, m.Name, strings.TrimSpace(up), prefix, m.Version)
 	}

@@ -36,6 +36,12 @@ func TestCLI(t *testing.T) {
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
+	// A program without the race detector, which takes most of the time of one that
+	// ends at once: races are looked for in the packages' own tests.
+	bin := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "dbcron"), ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
 	for _, script := range scripts {
 		t.Run(filepath.Base(script), func(t *testing.T) {
 			dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
@@ -47,6 +53,7 @@ func TestCLI(t *testing.T) {
 						env.Setenv("DBCRON_DATABASE_URL", db.URL)
 						env.Setenv("HOME", env.WorkDir)
 						env.Setenv("TZ", "UTC")
+						env.Setenv("PATH", bin+string(filepath.ListSeparator)+env.Getenv("PATH"))
 						env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command lasts a second longer
 						return nil
 					},
@@ -216,13 +223,13 @@ func TestHelp(t *testing.T) {
 func TestUsage(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"schedule add  -- true", "needs --expr"},
-		{"schedule add x --expr @daily", "there is nothing to run; give a command after --, or --http, --sql or --func"},
+		{"schedule add x --expr @daily", "there is nothing to run; give a command after --, or --http, --sql, --func or --job"},
 		{"schedule add x --expr @daily -- ", "there is no command"},
 		{"schedule add x y --expr @daily -- true", "one name goes before --"},
 		{"schedule add x --expr @daily --env novalue -- true", `--env: "novalue" is not NAME=VALUE`},
 		{"schedule add x --expr @daily --header novalue --http https://example.org/", `--header: "novalue" is not 'Name: value'`},
 		{"schedule add x --expr @daily --http ftp://example.org/", "--http: "},
-		{"schedule add x --expr @daily --sql x --http https://example.org/ --timeout 5", "only one of a command after --, --http, --sql and --func"},
+		{"schedule add x --expr @daily --sql x --http https://example.org/ --timeout 5", "only one of a command after --, --http, --sql, --func and --job"},
 		{"schedule add x --expr @daily --tz Europe/Berlin --ends 2027-03-28T02:30 -- true", "--ends: the clocks of Europe/Berlin show 2027-03-28 02:30:00 never"},
 		{"schedule add x --expr @daily --ends 2027-03-28 -- true", "has no time of day"},
 		{"schedule add x --expr @daily --body x -- true", "--body: is for requests"},
@@ -243,6 +250,8 @@ func TestUsage(t *testing.T) {
 		{"schedule import --crontab /dev/null --tz Mars", "--tz"},
 		{"schedule export -o xml", "use yaml or crontab"},
 		{"schedule export --skip", "--skip is for crontabs"},
+		{"worker exec true", "the command goes after --"},
+		{"worker exec --lease 10ms -- true", "--lease"},
 		{"serve --check", "--check needs --crontab or --schedules"},
 		{"serve --schedules -", "cannot be standard input"},
 		{"serve --log-format loud", "loud"},

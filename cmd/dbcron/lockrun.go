@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/signal"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/internal/guardian"
-	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/lock"
 )
 
@@ -280,54 +278,21 @@ func ending(r guardian.Result) string {
 
 // guarded runs the command until it ends, its lease does, or a signal comes.
 func (p *program) guarded(ctx context.Context, lease *lock.Lease, f *lockRunFlags, argv []string) (guardian.Result, error) {
-	command := guardian.Command{
-		Name: lease.Name(), Argv: argv, Env: lockEnv(p.environ, lease), Grace: f.grace,
-		Stdin: fileOf(p.in), Stdout: fileOf(p.out), Stderr: fileOf(p.err),
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(lease.Context(), stop)()
+	g := guarded{
+		Command: guardian.Command{
+			Name: lease.Name(), Argv: argv, Env: lockEnv(p.environ, lease), Grace: f.grace,
+			Stdin: fileOf(p.in), Stdout: fileOf(p.out), Stderr: fileOf(p.err),
+		},
+		ttl: f.options.TTL, left: lease.Left, stop: ctx.Done(), kill: p.signals.again,
 	}
-	// In this order, here and below: a process that is stopped between the two
-	// gets a deadline that is too early, never one that is too late.
-	now := instant.Now()
-	deadline := now.Add(lease.Left())
-	process, err := guardian.Start(command, deadline)
-	if err != nil {
-		return guardian.Result{}, err
+	result, err := g.run()
+	if result.LeftBehind {
+		fmt.Fprintln(p.err, "dbcron: warning: what the command had left running was killed: it would have gone on without the lock")
 	}
-	tick := time.NewTicker(min(f.options.TTL/50, time.Second)) // soon after a renewal
-	defer tick.Stop()
-	asked, again, lost := ctx.Done(), p.signals.again, lease.Context().Done()
-	for {
-		select {
-		case <-process.Done():
-			result := process.Wait()
-			if result.LeftBehind {
-				fmt.Fprintln(p.err, "dbcron: warning: what the command had left running was killed: it would have gone on without the lock")
-			}
-			return result, nil
-		case <-tick.C:
-			now := instant.Now()
-			// Only after a renewal: the guardian takes the time from an extension to
-			// its deadline for the time that one gives, and divides it.
-			if next := now.Add(lease.Left()); next.Sub(deadline) > f.options.TTL/100 {
-				deadline = next
-				process.Extend(deadline)
-			}
-		case <-lost:
-			lost = nil
-			process.Stop()
-		case <-asked:
-			asked = nil
-			process.Stop()
-		case <-again:
-			again = nil
-			process.Kill()
-		}
-	}
-}
-
-// fileOf returns what the command can use as it is.
-func fileOf(stream any) *os.File {
-	file, _ := stream.(*os.File)
-	return file
+	return result, err
 }
 
 // lockEnv is the caller's environment and what there is to know about the lease.

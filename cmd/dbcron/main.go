@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/lock"
+	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -78,12 +79,13 @@ func run(ctx context.Context, p *program, args []string) int {
 	switch {
 	case errors.As(err, &exit):
 		return exit.code
-	case errors.Is(err, errUsage), errors.Is(err, scheduler.ErrInvalid), errors.Is(err, lock.ErrInvalid), errors.Is(err, sqlschema.ErrNoVersion):
+	case errors.Is(err, errUsage), errors.Is(err, scheduler.ErrInvalid), errors.Is(err, lock.ErrInvalid), errors.Is(err, queue.ErrInvalid), errors.Is(err, sqlschema.ErrNoVersion):
 		return exitUsage
-	case errors.Is(err, scheduler.ErrNotFound), errors.Is(err, scheduler.ErrNoRun), errors.Is(err, lock.ErrNotFound):
+	case errors.Is(err, scheduler.ErrNotFound), errors.Is(err, scheduler.ErrNoRun), errors.Is(err, lock.ErrNotFound), errors.Is(err, queue.ErrNotFound):
 		return exitNotFound
 	case errors.Is(err, scheduler.ErrExists), errors.Is(err, scheduler.ErrManaged), errors.Is(err, scheduler.ErrBusy),
-		errors.Is(err, scheduler.ErrNotRunning), errors.Is(err, lock.ErrPool), errors.Is(err, lock.ErrInUse):
+		errors.Is(err, scheduler.ErrNotRunning), errors.Is(err, lock.ErrPool), errors.Is(err, lock.ErrInUse),
+		errors.Is(err, queue.ErrDeleted), errors.Is(err, queue.ErrState):
 		return exitConflict
 	}
 	return exitFailure
@@ -106,7 +108,8 @@ DATABASE_URL. Without any it is sqlite:dbcron.db, a file in this folder.
 
 Exit codes: 0 done, 1 failure, 2 wrong usage or input, 3 not found, 4 conflict.
 dbcron lock run has the exit code of the command that it runs, and also 75, the lock
-was not acquired, and 76, it was lost.`,
+was not acquired, and 76, it was lost. dbcron worker exec has 126 and 127 if its
+command cannot be run.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
@@ -114,7 +117,7 @@ was not acquired, and 76, it was lost.`,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	p.register(root)
-	root.AddCommand(p.serve(), p.schedule(), p.lock(), p.migrate(), p.doctor(), p.version())
+	root.AddCommand(p.serve(), p.schedule(), p.queue(), p.job(), p.worker(), p.lock(), p.migrate(), p.doctor(), p.version())
 	strictArgs(root)
 	return root
 }

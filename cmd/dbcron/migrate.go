@@ -51,6 +51,17 @@ one works, the others wait. docs/grants.md lists the rights that it takes.`,
 				return p.migrateTo(c.Context(), func(ctx context.Context, db *dialect.DB) error { return sqlschema.To(ctx, db, to) })
 			},
 		},
+		&cobra.Command{
+			Use:   "prompt",
+			Short: "Make the views and routines for the SQL prompt, also if they are there",
+			Long: `Make the views dbcron_v_job and dbcron_v_queue and the routine dbcron_enqueue, also
+if they are there: docs/queue-sql.md. The migrations make them too, but leave them out
+where the user may not; and some dumps do not have them. On MySQL the rights to call
+the procedure have to be granted again.`,
+			RunE: func(c *cobra.Command, _ []string) error {
+				return p.migrating(c.Context(), func(db *dialect.DB) error { return sqlschema.Prompt(c.Context(), db) })
+			},
+		},
 		status, p.migrateSQL())
 	return c
 }
@@ -82,8 +93,22 @@ func (p *program) migrateTo(ctx context.Context, f func(context.Context, *dialec
 		} else {
 			_, err = fmt.Fprintf(p.out, "migrated from version %d to %d\n", before, after)
 		}
+		if err == nil && after == sqlschema.Latest(db.Dialect) {
+			err = p.missPrompt(ctx, db)
+		}
 		return err
 	})
+}
+
+// missPrompt tells if the views and routines are not there that the migrations leave out
+// for want of rights.
+func (p *program) missPrompt(ctx context.Context, db *dialect.DB) error {
+	there, err := sqlschema.HasPrompt(ctx, db)
+	if err == nil && !there {
+		fmt.Fprintln(p.err, "dbcron: the views and the routine for the SQL prompt are not there; nothing else needs them."+
+			" To have them, grant the rights (docs/grants.md), then run dbcron migrate prompt")
+	}
+	return err
 }
 
 func (p *program) migrateStatus(ctx context.Context, db *dialect.DB, output string) error {

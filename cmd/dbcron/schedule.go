@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -47,7 +48,17 @@ type scheduleRow struct {
 	Source  string            `json:"source,omitempty" table:"-"`
 	Reason  string            `json:"reason"`
 
-	policyRow `table:"-"`
+	policyRow  `table:"-"`
+	jobColumns `table:"-"`
+}
+
+// jobColumns are those of a schedule that enqueues a job.
+type jobColumns struct {
+	Queue       string `json:"job_queue,omitempty"`
+	Key         string `json:"job_key,omitempty"`
+	Priority    int    `json:"job_priority,omitempty"`
+	MaxAttempts int    `json:"job_max_attempts,omitempty"`
+	Timeout     string `json:"job_timeout,omitempty"`
 }
 
 // A policyRow has its columns as the table has them: durations as 1h30m, -1 for
@@ -88,7 +99,7 @@ func (t tagName) String() string {
 }
 
 func newScheduleRow(s *scheduler.Schedule) scheduleRow {
-	keep := scheduler.FormatDuration(s.KeepFor)
+	keep := duration.Format(s.KeepFor)
 	if s.KeepFor < 0 {
 		keep = "forever"
 	}
@@ -96,20 +107,28 @@ func newScheduleRow(s *scheduler.Schedule) scheduleRow {
 	if s.State == "active" { // else nothing comes of it
 		due = optional(s.Due)
 	}
+	var job jobColumns
+	if s.Kind == "job" {
+		job = jobColumns{s.Job.Queue, s.Job.Key, s.Job.Priority, s.Job.MaxAttempts, duration.Format(s.Job.Timeout)}
+	}
 	return scheduleRow{
 		s.Name, s.Spec, s.Zone, s.State, due, tagName(s.Tag), s.Kind, what(s), s.Command, s.Stdin, s.Env, s.Headers,
 		s.Source, s.Reason,
 		policyRow{
-			s.DST, s.Dir, s.User, s.Missed, scheduler.FormatDuration(s.MissedWindow), s.Overlap, s.FirstRun, s.MaxAttempts,
-			scheduler.FormatDuration(s.RetryDelay), scheduler.FormatDuration(s.RetryMaxDelay), s.RetryPastNext,
-			scheduler.FormatDuration(s.Timeout), scheduler.FormatDuration(s.KillGrace), scheduler.FormatDuration(s.Jitter),
+			s.DST, s.Dir, s.User, s.Missed, duration.Format(s.MissedWindow), s.Overlap, s.FirstRun, s.MaxAttempts,
+			duration.Format(s.RetryDelay), duration.Format(s.RetryMaxDelay), s.RetryPastNext,
+			duration.Format(s.Timeout), duration.Format(s.KillGrace), duration.Format(s.Jitter),
 			optional(s.Starts), optional(s.Ends), s.MaxFailures, s.KeepRuns, keep, s.OnSuccess, s.OnFailure, s.Failures,
 		},
+		job,
 	}
 }
 
 // what is what a schedule runs, for people to read.
 func what(s *scheduler.Schedule) string {
+	if s.Kind == "job" {
+		return s.Command + " in queue " + s.Job.Queue
+	}
 	var argv []string
 	if s.Kind != "argv" || json.Unmarshal([]byte(s.Command), &argv) != nil {
 		return s.Command

@@ -22,14 +22,19 @@ func (p *program) scheduleAdd() *cobra.Command {
 One word after -- is a line for the shell (/bin/sh, or what --env SHELL=… says);
 several are a program and its arguments, which no shell reads. The command runs
 with the rights of the daemon, and an environment of its own: see
-docs/operations.md. Instead of a command there may be --http, --sql or --func.
+docs/operations.md. Instead of a command there may be --http, --sql, --func or --job.
+
+--job enqueues a job: one for each slot, in the transaction that claims it. Its queue
+tries it again and ends it; --max-attempts, --timeout and --overlap have nothing to do
+with that, but there are --job-max-attempts and --job-timeout.
 
 Durations are such as 90s, 1h30m or 30d. Times are read in the schedule's zone, if
 they do not say otherwise (2026-12-31T18:00, or 2026-12-31T18:00:00Z).`,
 		Example: `  dbcron schedule add backup --expr "30 3 * * *" --tz Europe/Berlin -- "pg_dump shop | gzip > /backup/shop.gz"
   dbcron schedule add poll --expr "@every 90s" --timeout 1m --max-attempts 3 -- /usr/local/bin/poll --quick
   dbcron schedule add report --expr @hourly --http "POST https://example.org/report" --header 'X-Key: 4711' --body '{}'
-  dbcron schedule add purge --expr @daily --sql "DELETE FROM session WHERE expires < CURRENT_TIMESTAMP"`,
+  dbcron schedule add purge --expr @daily --sql "DELETE FROM session WHERE expires < CURRENT_TIMESTAMP"
+  dbcron schedule add digest --expr @daily --job digest --job-queue mail --payload '{"to": "ada@example.org"}'`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			name, err := f.split(c, args)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -137,7 +138,7 @@ func newestSlots(ctx context.Context, db *dialect.DB, name string, n int) (runs 
 // newSlotRow folds the attempts at a slot, of which the last comes first.
 func newSlotRow(attempts []scheduler.Run) slotRow {
 	last := &attempts[0]
-	why := result(last)
+	why := withJob(last)
 	if last.Attempt > 1 {
 		why += fmt.Sprintf("; attempt %d", last.Attempt)
 	}
@@ -291,7 +292,7 @@ func (e *explanation) write(p *program) error {
 			text += ", in " + left.Round(time.Second).String()
 		}
 		if e.s.Jitter > 0 {
-			text += ", and up to " + scheduler.FormatDuration(e.s.Jitter) + " later"
+			text += ", and up to " + duration.Format(e.s.Jitter) + " later"
 		}
 		facts = append(facts, fact{"next slot", text})
 	}

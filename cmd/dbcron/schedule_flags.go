@@ -14,7 +14,9 @@ import (
 type scheduleFlags struct {
 	expr          string
 	http, sql, fn string
+	job           string
 	stdin, body   string
+	payload       string
 	env, headers  []string
 	words         []string // the command after --
 
@@ -35,6 +37,8 @@ func (f *scheduleFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.body, "body", "", "`text` of the request")
 	flags.StringVar(&f.sql, "sql", "", "run a `statement` in the database of the schedules")
 	flags.StringVar(&f.fn, "func", "", "run the Go function that a program handles under this `name`")
+	flags.StringVar(&f.job, "job", "", "enqueue a job of this `kind`")
+	flags.StringVar(&f.payload, "payload", "", "of the job, as `JSON` (default: schedule, due and run_id of the slot)")
 	flags.StringVar(&f.stdin, "stdin", "", "`text` for the command's standard input, or the function's input")
 	flags.StringArrayVar(&f.env, "env", nil, "`NAME=VALUE` for the command's environment; may be repeated")
 	for _, s := range settings {
@@ -47,7 +51,7 @@ func (f *scheduleFlags) register(c *cobra.Command) {
 // any tells whether anything is given beside the name.
 func (f *scheduleFlags) any() bool {
 	given := len(f.words) > 0
-	for _, flag := range []string{"expr", "http", "header", "body", "sql", "func", "stdin", "env"} {
+	for _, flag := range []string{"expr", "http", "header", "body", "sql", "func", "job", "payload", "stdin", "env"} {
 		given = given || f.changed(flag)
 	}
 	for _, s := range settings {
@@ -107,6 +111,7 @@ func (f *scheduleFlags) work(s *scheduler.Schedule) {
 		{"http", "http", f.http, f.changed("http")},
 		{"sql", "sql", f.sql, f.changed("sql")},
 		{"func", "func", f.fn, f.changed("func")},
+		{"job", "job", f.job, f.changed("job")},
 	} {
 		if w.is {
 			given++
@@ -118,9 +123,9 @@ func (f *scheduleFlags) work(s *scheduler.Schedule) {
 	}
 	switch {
 	case given > 1:
-		f.fail("work", "only one of a command after --, --http, --sql and --func can be run; keep one of them")
+		f.fail("work", "only one of a command after --, --http, --sql, --func and --job can be run; keep one of them")
 	case given == 0 && !f.edit:
-		f.fail("work", "there is nothing to run; give a command after --, or --http, --sql or --func")
+		f.fail("work", "there is nothing to run; give a command after --, or --http, --sql, --func or --job")
 	}
 }
 
@@ -147,19 +152,28 @@ func (f *scheduleFlags) merge(field string, old map[string]string, given []strin
 	return merged
 }
 
-// input says what the work reads: one column, with two flags.
+// input says what the work reads: one column, with three flags.
 func (f *scheduleFlags) input(s *scheduler.Schedule) {
-	stdin, body := f.changed("stdin"), f.changed("body")
-	switch {
-	case stdin && s.Kind == "http":
-		f.fail("stdin", "is for commands and functions; the text of a request is --body")
-	case body && s.Kind != "http":
-		f.fail("body", "is for requests (--http); the input of a command or a function is --stdin")
-	case stdin:
-		s.Stdin = f.stdin
-	case body:
-		s.Stdin = f.body
+	for _, in := range []struct{ flag, text, what string }{
+		{"stdin", f.stdin, "commands and functions"}, {"body", f.body, "requests"}, {"payload", f.payload, "jobs"},
+	} {
+		if right := inputFlag(s.Kind); f.changed(in.flag) && in.flag != right {
+			f.fail("input", "--%s: is for %s; here it is --%s", in.flag, in.what, right)
+		} else if f.changed(in.flag) {
+			s.Stdin = in.text
+		}
 	}
+}
+
+// inputFlag names the flag that sets the column stdin.
+func inputFlag(kind string) string {
+	switch kind {
+	case "http":
+		return "body"
+	case "job":
+		return "payload"
+	}
+	return "stdin"
 }
 
 // refuse puts all that is wrong into one error, which names the flags.
@@ -217,19 +231,19 @@ func timeProblems(s *scheduler.Schedule, together scheduler.Problem) (all []sche
 // about.
 func flagOf(field, kind string) string {
 	switch field {
-	case "work", "spec", "name", "source":
+	case "work", "input", "spec", "name", "source":
 		return ""
 	case "command":
-		if kind == "http" || kind == "sql" || kind == "func" {
+		if kind == "http" || kind == "sql" || kind == "func" || kind == "job" {
 			return "--" + kind
 		}
 		return "the command"
 	case "headers":
 		return "--header"
 	case "stdin":
-		if kind == "http" {
-			return "--body"
-		}
+		return "--" + inputFlag(kind)
+	case "job": // of several flags
+		return "--job-…"
 	case "time_zone":
 		return "--tz"
 	}

@@ -270,6 +270,14 @@ func result(r *scheduler.Run) string {
 	return strings.Join(parts, ", ")
 }
 
+// withJob is result, and begins with the job that a run of newestRuns has enqueued.
+func withJob(r *scheduler.Run) string {
+	if r.Output == "" {
+		return result(r)
+	}
+	return oneLine(strings.TrimSpace(r.Output), 300) + ", " + result(r)
+}
+
 // causes tells why runs were made that no slot has made.
 var causes = map[string]string{
 	"hand":     "started by hand",

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
@@ -33,6 +35,11 @@ var settings = []setting{
 	words("dst", "vixie|wall", "vixie", "when clocks change: vixie runs fixed times once, wall as the clock shows", func(s *schedule) *string { return &s.DST }),
 	words("dir", "folder", "", "where the command starts (default: the home of the daemon's user)", func(s *schedule) *string { return &s.Dir }),
 	words("user", "name", "", "whom the command runs as, if the daemon is root", func(s *schedule) *string { return &s.User }),
+	words("job_queue", "name", "default", "queue of the job, which is made if there is none", func(s *schedule) *string { return &s.Job.Queue }),
+	words("job_key", "name", "", "what the job is about: jobs of one key are done in order", func(s *schedule) *string { return &s.Job.Key }),
+	urgency("job_priority", "of the job", func(s *schedule) *int { return &s.Job.Priority }),
+	count("job_max_attempts", "", "of the job, after which it is dead (default: the queue's)", func(s *schedule) *int { return &s.Job.MaxAttempts }),
+	span("job_timeout", "", "after which an attempt at the job has failed (default: the queue's)", func(s *schedule) *time.Duration { return &s.Job.Timeout }),
 	words("tag", "tag", "default", "only daemons that have this tag run it: dbcron serve --tag", func(s *schedule) *string { return &s.Tag }),
 	words("missed", "skip|once|all", "once", "slots that passed while no daemon ran: once runs the newest", func(s *schedule) *string { return &s.Missed }),
 	span("missed_window", "", "how late a slot may still run (default: 1m with --missed skip, else any time)", func(s *schedule) *time.Duration { return &s.MissedWindow }),
@@ -110,14 +117,14 @@ func spanOr(word string, means time.Duration, name, usual, usage string, field f
 			if d := *field(s); d < 0 {
 				return word
 			}
-			return scheduler.FormatDuration(*field(s))
+			return duration.Format(*field(s))
 		},
 		func(s *schedule, text string) error {
 			if text != "" && text == word {
 				*field(s) = means
 				return nil
 			}
-			d, err := scheduler.ParseDuration(text)
+			d, err := duration.Parse(text)
 			if err == nil && d == 0 && text != "" && (word == "" || means != 0) {
 				err = errors.New("is 0; use at least 1ms")
 			}
@@ -168,6 +175,21 @@ func orShape(word string) string {
 		return ""
 	}
 	return "|" + word
+}
+
+// urgency is a job's priority, in words.
+func urgency(name, usage string, field func(*schedule) *int) setting {
+	return setting{
+		name, "urgent|normal|low|idle", "normal", usage,
+		func(s *schedule) string { return queue.PriorityName(*field(s)) },
+		func(s *schedule, text string) (err error) {
+			*field(s) = 0
+			if text != "" {
+				*field(s), err = queue.ParsePriority(text)
+			}
+			return err
+		},
+	}
 }
 
 func yesNo(name, usage string, field func(*schedule) *bool) setting {

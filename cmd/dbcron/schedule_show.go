@@ -85,6 +85,10 @@ func (d *scheduleDetail) facts() []fact {
 	if d.s.Source != "" {
 		from = "from " + d.s.Source
 	}
+	input := "stdin"
+	if d.s.Kind == "job" {
+		input = "payload"
+	}
 	facts := []fact{
 		{"name", d.s.Name},
 		{"source", from},
@@ -92,7 +96,7 @@ func (d *scheduleDetail) facts() []fact {
 		{"spec", d.s.Spec},
 		{"time zone", d.s.Zone},
 		{d.s.Kind, what(&d.s)},
-		{"stdin", d.s.Stdin},
+		{input, d.s.Stdin},
 		{"env", pairs(d.s.Env, "=")},
 		{"headers", pairs(d.s.Headers, ": ")},
 	}
@@ -106,7 +110,7 @@ func (d *scheduleDetail) facts() []fact {
 		facts = append(facts, fact{d.open[i].State, underWay(&d.open[i], &d.s)})
 	}
 	if d.last != nil {
-		facts = append(facts, fact{"last", d.last.State + ", slot " + inZone(d.last.Due, &d.s) + ", " + result(d.last)})
+		facts = append(facts, fact{"last", d.last.State + ", slot " + inZone(d.last.Due, &d.s) + ", " + withJob(d.last)})
 	}
 	return facts
 }

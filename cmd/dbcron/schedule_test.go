@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -16,9 +17,15 @@ import (
 // one of those that have a flag of their own or none, and that all are shown.
 func TestSettings(t *testing.T) {
 	apart := []string{
-		"ID", "Name", "Source", "Key", "Spec", "Kind", "Command", "Stdin", "Env", "Headers", "State", "Reason", "Due", "Failures", "Policy",
+		"ID", "Name", "Source", "Key", "Spec", "Kind", "Command", "Stdin", "Env", "Headers", "State", "Reason", "Due", "Failures", "Policy", "Job",
 	}
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[scheduler.Schedule]()) {
+	fields := reflect.VisibleFields(reflect.TypeFor[scheduler.Schedule]())
+	job, _ := reflect.TypeFor[scheduler.Schedule]().FieldByName("Job")
+	for _, f := range reflect.VisibleFields(job.Type) {
+		f.Index, f.Name = append(slices.Clone(job.Index), f.Index...), "Job."+f.Name
+		fields = append(fields, f)
+	}
+	for _, f := range fields {
 		if slices.Contains(apart, f.Name) {
 			continue
 		}
@@ -33,6 +40,9 @@ func TestSettings(t *testing.T) {
 			field.SetBool(true)
 		case time.Time:
 			field.Set(reflect.ValueOf(time.Date(2026, 11, 20, 1, 2, 3, 4e6, time.UTC)))
+		}
+		if f.Name == "Job.Priority" {
+			s.Job.Priority = queue.Low // there are four
 		}
 		var of []setting
 		for _, set := range settings {
@@ -54,6 +64,9 @@ func TestSettings(t *testing.T) {
 		}
 		if err := set.set(&s, text); err != nil || !reflect.DeepEqual(s, want) {
 			t.Errorf("%s: %q is read as %+v, %v", f.Name, text, s, err)
+		}
+		if strings.HasPrefix(f.Name, "Job.") {
+			want.Kind = "job" // others do not show them
 		}
 		row, err := json.Marshal(newScheduleRow(&want))
 		if err != nil || !strings.Contains(string(row), `"`+set.name+`":`) {

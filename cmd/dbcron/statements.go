@@ -22,9 +22,10 @@ var (
 		SELECT `+runColumns+`, output FROM {prefix}run
 		WHERE schedule = :name AND due_at = {time :due} ORDER BY attempt`)
 
-	// newestRuns and openRuns are without output, which may be long.
+	// newestRuns and openRuns are without output, which may be long, but for runs that
+	// have enqueued a job: it says which.
 	newestRuns = dialect.SQL("dbcron.newest-runs", `
-		SELECT `+runColumns+`, '' FROM {prefix}run
+		SELECT `+runColumns+`, CASE WHEN lane LIKE '% job' THEN output ELSE '' END FROM {prefix}run
 		WHERE schedule = :name ORDER BY due_at DESC, attempt DESC LIMIT :limit`)
 
 	// The range has two ends for the reason that is told in package scheduler.

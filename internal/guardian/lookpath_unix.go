@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lookPath finds the file to run as a shell does: in the command's own PATH,
+// LookPath finds the file to run as a shell does: in the command's own PATH,
 // which is /usr/bin:/bin if it has none. With an error it returns the exit
 // code, 126 or 127.
-func lookPath(name string, env []string) (string, int, error) {
+func LookPath(name string, env []string) (string, int, error) {
 	if strings.Contains(name, "/") {
 		code, err := runnable(name)
 		return name, code, err

@@ -21,7 +21,7 @@ func (w *ward) start() (int, error) {
 	if err != nil {
 		return 126, err
 	}
-	path, code, err := lookPath(w.spec.Argv[0], w.spec.Env)
+	path, code, err := LookPath(w.spec.Argv[0], w.spec.Env)
 	if err != nil {
 		return code, err
 	}

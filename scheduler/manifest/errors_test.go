@@ -70,7 +70,7 @@ func base(key, value string) string {
 	switch {
 	case has("input"):
 		lines = append(lines, "    func: x")
-	case !has("shell", "argv", "http", "sql", "func"):
+	case !has("shell", "argv", "http", "sql", "func", "job"):
 		lines = append(lines, "    shell: x")
 	}
 	return strings.Join(lines, "\n") + "\n"
@@ -233,6 +233,16 @@ func TestEveryKey(t *testing.T) {
 			"{url: http://a, url: http://b}":     `the key "url" is on line 5 already`,
 			`{url: http://a, body: "\0"}`:        "body: is not UTF-8 text without NUL",
 		},
+		"job": {
+			"x": `is the text "x", not a mapping`, "[a]": "is a list, not a mapping", "{}": "job has no kind", "{queue: mail}": "job has no kind, which picks its handler; add kind: KIND",
+			`{kind: ""}`: "kind: there is no command", "{kind: 5}": "kind is the number 5, not a text", `{kind: " x"}`: "kind: is no kind of job: ",
+			`{kind: x, queue: "mail "}`: "queue: name \"mail \": it begins or ends with a blank", `{kind: x, key: " k"}`: "key: ",
+			"{kind: x, payload: 'no'}": "payload: is not JSON: invalid character 'o' in literal null", "{kind: x, payload: {a: 1}}": "payload is a mapping, not a text",
+			"{kind: x, priority: high}": `priority: "high" is not known; use urgent, normal, low, idle`, "{kind: x, priority: 1}": "priority is the number 1, not a text",
+			"{kind: x, max_attempts: 0}": "max_attempts is 0; use at least 1", "{kind: x, max_attempts: -1}": "max_attempts: -1 is not 0 to 1000000",
+			"{kind: x, timeout: 5}": "timeout is the number 5; write a duration", "{kind: x, timeout: 0s}": "timeout is 0",
+			"{kind: x, queu: x}": `unknown key "queu" in job; did you mean queue?`, "{kind: x, kind: y}": `the key "kind" is on line 5 already`,
+		},
 		"stdin": text(map[string]string{`"\0"`: "stdin: is not UTF-8 text without NUL"}),
 		"input": text(map[string]string{`"\0"`: "input: is not UTF-8 text without NUL"}),
 		"env": some(notTexts, nil, map[string]string{
@@ -294,6 +304,7 @@ func TestGoodValues(t *testing.T) {
 		"sql":             {"SELECT 1"},
 		"func":            {"f"},
 		"argv":            {"[a]", "[a, ]", "\n    - a\n    - 'b c'\n"},
+		"job":             {"{kind: x}", "{kind: x, queue: q, payload: '[1]', key: k, priority: idle, max_attempts: 1, timeout: 1s}", `{kind: x, queue: "", priority: ""}`},
 		"http":            {"{url: http://a}", "{url: 'https://a/?b=c', method: M-SEARCH, headers: {}, body: ''}"},
 		"stdin":           {"x", `""`, "|\n      a\n"},
 		"input":           {"x", `""`},
@@ -337,7 +348,7 @@ func TestUnknownKeys(t *testing.T) {
 		"retry-delay": "did you mean retry_delay?", "stdinn": "did you mean stdin?", "maxattempts": "did you mean max_attempts?",
 		"cron": "write spec", "timezone": "write time_zone", "command": "write shell, or argv", "comand": "did you mean shell, or argv",
 		"url": "write http: {url", "run_as": "write user", "retries": "write max_attempts", "Enabled": "write paused",
-		"x-note": "use one of name, spec, shell, argv, http, sql, func", "qqq": "use one of name", "id": "use one of name", `""`: `unknown key ""; use one of`,
+		"x-note": "use one of name, spec, shell, argv, http, sql, func, job", "qqq": "use one of name", "id": "use one of name", `""`: `unknown key ""; use one of`,
 		`"a\nb"`: `unknown key "a\nb"`, `"<<"`: `unknown key "<<"`,
 	} {
 		check(t, base(key, "x"), "5: unknown key ")
@@ -392,7 +403,7 @@ func TestSchedule(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{
 		"- tag: a": {
-			"2: the schedule has no name; add name: NAME", "2: the schedule has no spec; add spec:", "2: the schedule has nothing to run; add one of the keys shell, argv, http, sql, func",
+			"2: the schedule has no name; add name: NAME", "2: the schedule has no spec; add spec:", "2: the schedule has nothing to run; add one of the keys shell, argv, http, sql, func, job",
 		},
 		"- {}": {"2: the schedule has no name", "2: the schedule has no spec", "2: the schedule has nothing to run"},
 		"- name: a\n  spec: '@daily'\n  shell: a\n  sql: b\n  func: c": {
@@ -409,7 +420,13 @@ func TestSchedule(t *testing.T) {
 		"- {name: a, spec: '@daily', shell: f,\n  input: x}":              {"3: input is not for shell; write stdin"},
 		"- {name: a, spec: '@daily', argv: [f],\n  input: x}":             {"3: input is not for argv; write stdin"},
 		"- {name: a, spec: '@daily', http: {url: http://a},\n  stdin: x}": {"3: stdin is not for http; write body within http"},
-		"- {name: a, spec: '@daily', shell: f,\n  headers: {A: b}}":       {`3: unknown key "headers"; write http: {headers: ...}`},
+		"- {name: a, spec: '@daily', job: {kind: k},\n  input: x}":        {"3: input is not for job; write payload within job"},
+		"- {name: a, spec: '@daily', shell: f,\n  queue: mail}":           {`3: unknown key "queue"; write job: {queue: ...}`},
+		"- {name: a, spec: '@daily', shell: f,\n  job: {kind: k}}":        {"3: job: the schedule runs shell already, on line 2; keep one of them"},
+		"- {name: a, spec: '@daily', job: {kind: k},\n  max_attempts: 3,\n  timeout: 1h}": {
+			"3: max_attempts: is not for jobs, which their queue tries again; say it of the job", "4: timeout: is not for jobs, which their queue ends; say it of the job",
+		},
+		"- {name: a, spec: '@daily', shell: f,\n  headers: {A: b}}": {`3: unknown key "headers"; write http: {headers: ...}`},
 		"- name: a\n  shell: x\n  spec: '61 * * * *'\n  time_zone: Mars\n  dst: x\n  starts: 2026-01-01 00:00": {
 			"4: spec: spec \"61 * * * *\"", "5: time_zone: time zone \"Mars\" is unknown", "6: dst: DST rule",
 		},

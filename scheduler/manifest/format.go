@@ -77,6 +77,11 @@ func inFile(s schedule) schedule {
 	if s.State != "paused" {
 		s.State = ""
 	}
+	if s.Kind == "job" {
+		s.MaxAttempts = 0
+	} else {
+		s.Job = scheduler.JobOptions{}
+	}
 	if len(s.Env) == 0 {
 		s.Env = nil
 	}
@@ -108,7 +113,9 @@ func pairsOf(s *schedule) ([]pair, error) {
 	}
 	var pairs []pair
 	for _, k := range keys {
-		pairs = append(pairs, pair{k.name, k.write(s)})
+		if k.use != efforts || s.Kind != "job" {
+			pairs = append(pairs, pair{k.name, k.write(s)})
+		}
 		if k.name == "spec" {
 			pairs = append(pairs, writeWork(s)...)
 		}
@@ -143,7 +150,7 @@ func write(all [][]pair) []byte {
 // have cannot: the default would hold for that one too.
 func common(all [][]pair) (defaults []pair) {
 	for _, k := range keys {
-		if k.use != general || slices.Contains([]string{"spec", "starts", "ends", "paused"}, k.name) {
+		if k.use != general && k.use != efforts || slices.Contains([]string{"spec", "starts", "ends", "paused"}, k.name) {
 			continue
 		}
 		counts := map[string]int{}

@@ -3,8 +3,10 @@ package manifest_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,7 +76,7 @@ func drawSchedule(t *rapid.T, name string) scheduler.Schedule {
 		Name: name, Key: "name:" + name,
 		Spec: word("spec", "30 3 * * *", "*/5 * * * *", "@every 15m", "@manual"),
 		Zone: word("zone", "UTC", "Europe/Berlin"), DST: word("dst", "vixie", "wall"),
-		Kind:  rapid.SampledFrom([]string{"shell", "argv", "http", "sql", "func"}).Draw(t, "kind"),
+		Kind:  rapid.SampledFrom([]string{"shell", "argv", "http", "sql", "func", "job"}).Draw(t, "kind"),
 		Tag:   word("tag", "default", "yes", "a:b"),
 		State: word("state", "paused"),
 		Policy: scheduler.Policy{
@@ -93,12 +95,15 @@ func drawSchedule(t *rapid.T, name string) scheduler.Schedule {
 	if s.RetryDelay > 0 && maybe("max") {
 		s.RetryMaxDelay = s.RetryDelay + duration("more")
 	}
-	if s.Kind != "sql" && maybe("stdin") {
+	if s.Kind != "sql" && s.Kind != "job" && maybe("stdin") {
 		s.Stdin = fits("stdin", "stdin", func(s *scheduler.Schedule, text string) { s.Stdin = text })
 	}
 	texts := func(label, field string, set func(*scheduler.Schedule, map[string]string)) (all map[string]string) {
 		for i := range rapid.IntRange(0, 3).Draw(t, label+"s") {
 			key := fits(fmt.Sprint(label, i), field, func(s *scheduler.Schedule, text string) { set(s, map[string]string{text: ""}) })
+			if slices.ContainsFunc(slices.Collect(maps.Keys(all)), func(k string) bool { return strings.EqualFold(k, key) }) {
+				continue // names of headers are the same in capital and small letters
+			}
 			value := fits(fmt.Sprint(label, " value", i), field, func(s *scheduler.Schedule, text string) { set(s, map[string]string{"A": text}) })
 			if all == nil {
 				all = map[string]string{}
@@ -129,6 +134,14 @@ func drawSchedule(t *rapid.T, name string) scheduler.Schedule {
 		return s
 	}
 	kind := s.Kind
+	if kind == "job" {
+		s.MaxAttempts, s.Timeout = 0, 0
+		s.Stdin = word("payload", `{"a":  [1, "ü"]}`, "[\n  1\n]\n", "5")
+		s.Job = scheduler.JobOptions{
+			Queue: word("queue", "default", "yes"), Key: word("key", "k: l"), Priority: number("priority", 1, 4),
+			MaxAttempts: number("tries", 1, 1000), Timeout: duration("attempt"),
+		}
+	}
 	s.Command = fits("command", "command", func(s *scheduler.Schedule, text string) { s.Kind, s.Command = kind, text })
 	return s
 }

@@ -131,6 +131,8 @@ func (it *item) takes(k key, e entry) bool {
 	switch k.use {
 	case commands:
 		return it.runsCommand()
+	case efforts:
+		return it.Kind != "job"
 	case follow:
 		return !e.value.is(it.Name) // or an alarm that fails would be its own alarm
 	}

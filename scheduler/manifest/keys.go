@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -28,6 +29,7 @@ const (
 	general  use = iota
 	own          // cannot be a default
 	commands     // a default holds for commands only
+	efforts      // a default does not hold for jobs, which their queue tries again
 	follow       // a default does not hold for the schedule that it names
 )
 
@@ -43,15 +45,15 @@ var keys = []key{
 	text.key("user", commands, func(s *schedule) *string { return &s.User }),
 	text.key("tag", general, func(s *schedule) *string { return &s.Tag }),
 	text.key("missed", general, func(s *schedule) *string { return &s.Missed }),
-	duration.key("missed_window", general, func(s *schedule) *time.Duration { return &s.MissedWindow }),
+	someDuration.key("missed_window", general, func(s *schedule) *time.Duration { return &s.MissedWindow }),
 	text.key("overlap", general, func(s *schedule) *string { return &s.Overlap }),
 	text.key("first_run", general, func(s *schedule) *string { return &s.FirstRun }),
-	number.key("max_attempts", general, func(s *schedule) *int { return &s.MaxAttempts }),
-	duration.key("retry_delay", general, func(s *schedule) *time.Duration { return &s.RetryDelay }),
-	duration.key("retry_max_delay", general, func(s *schedule) *time.Duration { return &s.RetryMaxDelay }),
+	number.key("max_attempts", efforts, func(s *schedule) *int { return &s.MaxAttempts }),
+	someDuration.key("retry_delay", general, func(s *schedule) *time.Duration { return &s.RetryDelay }),
+	someDuration.key("retry_max_delay", general, func(s *schedule) *time.Duration { return &s.RetryMaxDelay }),
 	flag.key("retry_past_next", general, func(s *schedule) *bool { return &s.RetryPastNext }),
-	durationOrNone.key("timeout", general, func(s *schedule) *time.Duration { return &s.Timeout }),
-	duration.key("kill_grace", commands, func(s *schedule) *time.Duration { return &s.KillGrace }),
+	durationOrNone.key("timeout", efforts, func(s *schedule) *time.Duration { return &s.Timeout }),
+	someDuration.key("kill_grace", commands, func(s *schedule) *time.Duration { return &s.KillGrace }),
 	durationOrNone.key("jitter", general, func(s *schedule) *time.Duration { return &s.Jitter }),
 	instant.key("starts", general, func(s *schedule) *time.Time { return &s.Starts }),
 	instant.key("ends", general, func(s *schedule) *time.Time { return &s.Ends }),
@@ -64,9 +66,10 @@ var keys = []key{
 }
 
 var (
-	workKeys  = []string{"shell", "argv", "http", "sql", "func"}
+	workKeys  = []string{"shell", "argv", "http", "sql", "func", "job"}
 	inputKeys = []string{"stdin", "input"}
 	httpKeys  = []string{"method", "url", "headers", "body"}
+	jobKeys   = []string{"kind", "queue", "payload", "key", "priority", "max_attempts", "timeout"}
 
 	// What a schedule and what defaults may hold.
 	scheduleKeys, defaultKeys = keyNames()
@@ -129,8 +132,8 @@ var (
 	}
 
 	// 0 stands for the default, which no reader would expect.
-	duration       = kind[time.Duration]{(*item).readSomeDuration, scheduler.FormatDuration}
-	durationOrNone = kind[time.Duration]{(*item).readDuration, scheduler.FormatDuration}
+	someDuration   = kind[time.Duration]{(*item).readSomeDuration, duration.Format}
+	durationOrNone = kind[time.Duration]{(*item).readDuration, duration.Format}
 
 	durationOrForever = kind[time.Duration]{
 		func(it *item, e entry) (time.Duration, bool) {
@@ -143,7 +146,7 @@ var (
 			if d < 0 {
 				return forever
 			}
-			return scheduler.FormatDuration(d)
+			return duration.Format(d)
 		},
 	}
 

@@ -12,7 +12,7 @@
 //	  - {name: ping, spec: "@every 15m", http: {url: https://example.org/ping}}
 //
 // The keys of a schedule are named for the fields of scheduler.Schedule. What is
-// run is one of the keys shell, argv, http, sql and func. See
+// run is one of the keys shell, argv, http, sql, func and job. See
 // examples/schedules for all keys.
 //
 // Schedules are a list, not a mapping by name. So their order means something,

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
@@ -56,7 +56,7 @@ func (r *reader) readDuration(e entry) (time.Duration, bool) {
 		r.fail(v.line, "%s is %s; write a duration with its unit, such as 90s, 1h30m or 30d", e.key, describe(v.node))
 		return 0, false
 	}
-	d, err := scheduler.ParseDuration(v.node.Value)
+	d, err := duration.Parse(v.node.Value)
 	switch {
 	case err != nil:
 		r.fail(v.line, "%s: %s", e.key, advised(err, "use a shorter one"))

@@ -34,6 +34,8 @@ func (it *item) readWork(given []entry) {
 		ok = it.readArgv(first)
 	case "http":
 		ok = it.readHTTP(first)
+	case "job":
+		ok = it.readJob(first)
 	default:
 		it.Command, ok = it.readText(first)
 	}
@@ -113,6 +115,8 @@ func (it *item) readInput() {
 			right = "input"
 		case "http":
 			right = "body within http"
+		case "job":
+			right = "payload within job"
 		case "sql":
 			it.fail(e.line, "%s: a statement has no input; remove it", name)
 			continue
@@ -164,6 +168,8 @@ func writeWork(s *schedule) (all []pair) {
 			{"headers", writeTexts(s.Headers)},
 			{"body", writeLines(s.Stdin)},
 		})})
+	case "job":
+		return append(all, pair{"job", writeJob(s)})
 	default:
 		if s.Kind == "func" {
 			input = "input"

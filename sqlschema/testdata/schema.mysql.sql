@@ -1,3 +1,100 @@
+CREATE TABLE dbcron_job (
+  queue_id int NOT NULL COMMENT 'The queue',
+  divided int NOT NULL COMMENT 'The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls',
+  priority smallint(6) NOT NULL COMMENT '1 (urgent), 2 (normal), 3 (low) or 4 (idle)',
+  id bigint NOT NULL COMMENT 'Grows with time: µs since 2020 times 4096, and 12 random bits',
+  kind varchar(200) NOT NULL COMMENT 'What the job is, which picks the handler',
+  job_key varchar(200) DEFAULT NULL COMMENT 'Jobs of one key are done one after the other, in order',
+  payload longtext DEFAULT NULL COMMENT 'What the job is about, JSON as it was given',
+  payload_bin longblob DEFAULT NULL COMMENT 'The same in another codec',
+  max_attempts int DEFAULT NULL COMMENT 'After so many failed attempts the job is dead; NULL: the queue says',
+  timeout bigint DEFAULT NULL COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
+  trace varchar(512) DEFAULT NULL COMMENT 'The trace that the job belongs to, a W3C traceparent',
+  unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
+  PRIMARY KEY (queue_id,divided,priority,id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that are ready. A row is inserted, and deleted when the job is done; never updated';
+
+CREATE TABLE dbcron_job_dead (
+  queue_id int NOT NULL COMMENT 'The queue',
+  id bigint NOT NULL COMMENT 'As in dbcron_job',
+  divided int NOT NULL COMMENT 'Its block',
+  priority smallint(6) NOT NULL DEFAULT 2 COMMENT '1 (urgent), 2 (normal), 3 (low) or 4 (idle)',
+  attempt int NOT NULL DEFAULT 0 COMMENT 'How many attempts there were',
+  crashes int NOT NULL DEFAULT 0 COMMENT 'How many workers died with it',
+  error text NOT NULL DEFAULT '' COMMENT 'Why',
+  detail text NOT NULL DEFAULT '' COMMENT 'The stack of a panic, or what the worker said',
+  died_at datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When it was given up',
+  purge_at datetime(6) DEFAULT NULL COMMENT 'When it is removed; NULL: never',
+  kind varchar(200) NOT NULL COMMENT 'What the job is, which picks the handler',
+  job_key varchar(200) DEFAULT NULL COMMENT 'Jobs of one key are done one after the other, in order',
+  payload longtext DEFAULT NULL COMMENT 'What the job is about, JSON as it was given',
+  payload_bin longblob DEFAULT NULL COMMENT 'The same in another codec',
+  max_attempts int DEFAULT NULL COMMENT 'After so many failed attempts the job is dead; NULL: the queue says',
+  timeout bigint DEFAULT NULL COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
+  trace varchar(512) DEFAULT NULL COMMENT 'The trace that the job belongs to, a W3C traceparent',
+  unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
+  PRIMARY KEY (queue_id,id),
+  KEY dbcron_job_dead_purge (purge_at)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that were given up';
+
+CREATE TABLE dbcron_job_delayed (
+  queue_id int NOT NULL COMMENT 'The queue',
+  divided int NOT NULL COMMENT 'The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls',
+  id bigint NOT NULL COMMENT 'As in dbcron_job',
+  run_at datetime(6) NOT NULL COMMENT 'When it is due',
+  priority smallint(6) NOT NULL DEFAULT 2 COMMENT '1 (urgent), 2 (normal), 3 (low) or 4 (idle)',
+  attempt int NOT NULL DEFAULT 0 COMMENT 'How many attempts there were',
+  crashes int NOT NULL DEFAULT 0 COMMENT 'How many workers died with it',
+  hold_key varchar(200) DEFAULT NULL COMMENT 'The key whose other jobs wait for this one',
+  error text NOT NULL DEFAULT '' COMMENT 'Why it failed last',
+  kind varchar(200) NOT NULL COMMENT 'What the job is, which picks the handler',
+  job_key varchar(200) DEFAULT NULL COMMENT 'Jobs of one key are done one after the other, in order',
+  payload longtext DEFAULT NULL COMMENT 'What the job is about, JSON as it was given',
+  payload_bin longblob DEFAULT NULL COMMENT 'The same in another codec',
+  max_attempts int DEFAULT NULL COMMENT 'After so many failed attempts the job is dead; NULL: the queue says',
+  timeout bigint DEFAULT NULL COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
+  trace varchar(512) DEFAULT NULL COMMENT 'The trace that the job belongs to, a W3C traceparent',
+  unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
+  PRIMARY KEY (queue_id,divided,id),
+  KEY dbcron_job_delayed_due (queue_id,divided,run_at,id),
+  KEY dbcron_job_delayed_hold (queue_id,divided,hold_key)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs whose time has yet to come, and failed ones that wait for their retry';
+
+CREATE TABLE dbcron_job_running (
+  queue_id int NOT NULL COMMENT 'The queue',
+  divided int NOT NULL COMMENT 'The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls',
+  id bigint NOT NULL COMMENT 'As in dbcron_job',
+  priority smallint(6) NOT NULL DEFAULT 2 COMMENT '1 (urgent), 2 (normal), 3 (low) or 4 (idle)',
+  attempt int NOT NULL DEFAULT 0 COMMENT 'How many attempts there were',
+  crashes int NOT NULL DEFAULT 0 COMMENT 'How many workers died with it',
+  state varchar(16) NOT NULL DEFAULT 'running' COMMENT 'running, or handed (its worker has ended and left it to others)',
+  lock_by varchar(128) NOT NULL COMMENT 'The worker that runs it',
+  fence bigint NOT NULL DEFAULT 0 COMMENT 'Of the block, when it was taken',
+  started_at datetime(6) DEFAULT NULL COMMENT 'When the attempt began',
+  expire_at datetime(6) DEFAULT NULL COMMENT 'When others may take it; NULL: when its worker is lost',
+  error text NOT NULL DEFAULT '' COMMENT 'Why it failed last',
+  kind varchar(200) NOT NULL COMMENT 'What the job is, which picks the handler',
+  job_key varchar(200) DEFAULT NULL COMMENT 'Jobs of one key are done one after the other, in order',
+  payload longtext DEFAULT NULL COMMENT 'What the job is about, JSON as it was given',
+  payload_bin longblob DEFAULT NULL COMMENT 'The same in another codec',
+  max_attempts int DEFAULT NULL COMMENT 'After so many failed attempts the job is dead; NULL: the queue says',
+  timeout bigint DEFAULT NULL COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
+  trace varchar(512) DEFAULT NULL COMMENT 'The trace that the job belongs to, a W3C traceparent',
+  unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
+  PRIMARY KEY (queue_id,divided,id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that have been running for longer than a second, or that may have ended their worker';
+
+CREATE TABLE dbcron_job_unique (
+  queue_id int NOT NULL COMMENT 'The queue',
+  unique_key varchar(200) NOT NULL COMMENT 'Compared by bytes',
+  job bigint NOT NULL COMMENT 'The id of the job that has it',
+  pending varchar(3) NOT NULL DEFAULT 'yes' COMMENT 'Whether that job has yet to end: yes or no',
+  free_at datetime(6) DEFAULT NULL COMMENT 'Until when it is in use in any case; NULL: until the job has ended',
+  PRIMARY KEY (queue_id,unique_key),
+  KEY dbcron_job_unique_job (queue_id,job),
+  KEY dbcron_job_unique_free (free_at)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Keys that are in use: a job is not enqueued whose key another one of its queue has';
+
 CREATE TABLE dbcron_lock (
   name varchar(200) NOT NULL COMMENT 'Compared by bytes',
   slot int NOT NULL DEFAULT 0 COMMENT '0: a lock, or the head of a pool; from 1 on: a slot of the pool',
@@ -35,6 +132,58 @@ CREATE TABLE dbcron_migration (
   tstamp datetime DEFAULT current_timestamp(),
   PRIMARY KEY (id)
 ) ENGINE=InnoDB;
+
+CREATE TABLE dbcron_node (
+  name varchar(128) NOT NULL COMMENT 'host:pid:random',
+  state varchar(16) NOT NULL DEFAULT 'live' COMMENT 'live, lost (it was not heard of until expire_at) or gone (it has ended)',
+  expire_at datetime(6) DEFAULT NULL COMMENT 'When others may take what it has, unless it is heard of before',
+  heartbeats bigint NOT NULL DEFAULT 0 COMMENT 'How often it was heard of',
+  started_at datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When it started',
+  PRIMARY KEY (name)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='The processes that take part. What a worker holds is its own for as long as its row says live';
+
+CREATE TABLE dbcron_queue (
+  queue_id int NOT NULL AUTO_INCREMENT COMMENT 'Grows with each queue',
+  name varchar(200) NOT NULL COMMENT 'Compared by bytes',
+  state varchar(16) NOT NULL DEFAULT 'active' COMMENT 'active, paused (jobs are taken, and wait) or deleted',
+  reason text NOT NULL DEFAULT '' COMMENT 'Why it is paused, and by whom',
+  ordered varchar(3) NOT NULL DEFAULT 'no' COMMENT 'Whether it has had jobs with keys: yes or no',
+  key_retry varchar(16) NOT NULL DEFAULT 'hold' COMMENT 'When a job of a key waits for its retry, the next ones of the key hold or pass',
+  max_attempts int NOT NULL DEFAULT 10 COMMENT 'After so many failed attempts a job is dead',
+  max_crashes int NOT NULL DEFAULT 3 COMMENT 'After so many workers died with a job it is dead',
+  retry_delay varchar(32) NOT NULL DEFAULT '10s' COMMENT 'Before the second attempt; doubles with each further one',
+  retry_max_delay varchar(32) NOT NULL DEFAULT '1h' COMMENT 'Between two attempts at the most',
+  timeout varchar(32) NOT NULL DEFAULT '' COMMENT 'How long an attempt may take; empty: as long as it likes',
+  max_payload int NOT NULL DEFAULT 1048576 COMMENT 'How many bytes a payload may have',
+  keep_dead varchar(32) NOT NULL DEFAULT '90d' COMMENT 'How long dead jobs are kept; forever: always',
+  poll_min varchar(32) NOT NULL DEFAULT '2ms' COMMENT 'How soon it is looked again after there was something, where nobody is notified',
+  poll_max varchar(32) NOT NULL DEFAULT '250ms' COMMENT 'How long it is waited between two looks at the most',
+  insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
+  update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
+  PRIMARY KEY (queue_id),
+  UNIQUE KEY dbcron_queue_name (name)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='The queues and what is set for each. Rows are made on first use and never removed';
+
+CREATE TABLE dbcron_queue_block (
+  queue_id int NOT NULL COMMENT 'The queue',
+  divided int NOT NULL COMMENT 'The block',
+  generation int NOT NULL DEFAULT 1 COMMENT 'Grows when the number of blocks is changed; new jobs go to the newest',
+  state varchar(16) NOT NULL DEFAULT 'FREE' COMMENT 'FREE or LEASED',
+  lock_by varchar(128) NOT NULL DEFAULT '' COMMENT 'The worker that has it, or had it last: host:pid:random, see dbcron_node',
+  lock_at datetime(6) DEFAULT NULL COMMENT 'When it was last taken',
+  fence bigint NOT NULL DEFAULT 0 COMMENT 'Rises whenever it is taken',
+  batch int NOT NULL DEFAULT 100 COMMENT 'How many jobs its worker reads at a time: so many may have ended it',
+  suspects int NOT NULL DEFAULT 0 COMMENT 'How often in a row its worker died with it',
+  insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
+  PRIMARY KEY (queue_id,divided)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Which worker has which block of a queue''s jobs. Their number is that of the newest generation''s rows';
+
+CREATE TABLE dbcron_queue_worker (
+  queue_id int NOT NULL COMMENT 'The queue',
+  node varchar(128) NOT NULL COMMENT 'The process',
+  busy smallint(6) NOT NULL DEFAULT 0 COMMENT '1: all that it may do at a time are jobs that take long; it leaves blocks to others',
+  PRIMARY KEY (queue_id,node)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Which processes work on which queue, to share its blocks';
 
 CREATE TABLE dbcron_run (
   id bigint NOT NULL AUTO_INCREMENT COMMENT 'Grows with each row',
@@ -81,7 +230,7 @@ CREATE TABLE dbcron_schedule (
   time_zone varchar(64) NOT NULL DEFAULT 'UTC' COMMENT 'Zone of the tz database that the spec is read in',
   dst varchar(8) NOT NULL DEFAULT 'vixie' COMMENT 'When clocks change: vixie (fixed times run once) or wall (as the wall clock shows)',
   command mediumtext NOT NULL COMMENT 'What is run, with the rights of the daemon; kind says how it is read',
-  stdin mediumtext NOT NULL DEFAULT '' COMMENT 'Text for a command''s standard input, the body of a request, or the input of a function',
+  stdin mediumtext NOT NULL DEFAULT '' COMMENT 'Text for a command''s standard input, the body of a request, the input of a function, or the payload of a job (JSON; empty: which slot it is)',
   env mediumtext NOT NULL DEFAULT '{}' COMMENT 'Its environment beside the defaults, a JSON object of strings; SHELL names the shell',
   state varchar(16) NOT NULL DEFAULT 'active' COMMENT 'active, paused, ended (its end is past), or failed (see reason)' CHECK (state in ('active','paused','ended','failed')),
   reason text NOT NULL DEFAULT '' COMMENT 'Why it is paused or failed',
@@ -89,7 +238,7 @@ CREATE TABLE dbcron_schedule (
   next_exec datetime(6) DEFAULT NULL COMMENT 'When a daemon may claim that slot',
   insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the schedule was made',
   update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
-  kind varchar(8) NOT NULL DEFAULT 'shell' COMMENT 'What command is: shell (a line), argv (a JSON array of words), http (METHOD URL), sql (a statement), func (the name of a Go function)' CHECK (kind in ('shell','argv','http','sql','func')),
+  kind varchar(8) NOT NULL DEFAULT 'shell' COMMENT 'What command is: shell (a line), argv (a JSON array of words), http (METHOD URL), sql (a statement), func (the name of a Go function), job (the kind of a job that is enqueued)' CHECK (kind in ('shell','argv','http','sql','func','job')),
   headers text NOT NULL DEFAULT '{}' COMMENT 'Of a request, a JSON object of strings',
   dir text NOT NULL DEFAULT '' COMMENT 'Where a command starts; empty: the daemon says',
   run_as varchar(64) NOT NULL DEFAULT '' COMMENT 'The user a command runs as, if the daemon is root; empty: the daemon''s',
@@ -114,7 +263,12 @@ CREATE TABLE dbcron_schedule (
   on_failure varchar(200) NOT NULL DEFAULT '' COMMENT 'The schedule that starts when a slot of this one has failed for good',
   failures int NOT NULL DEFAULT 0 COMMENT 'Slots that failed in a row',
   fence bigint NOT NULL DEFAULT 0 COMMENT 'Grows with each attempt that begins',
-  lane varchar(300) GENERATED ALWAYS AS (case when kind = 'func' then concat(tag,' func ',left(command,200)) else tag end) STORED COMMENT 'Which daemons may claim it: the tag and, for a function, its name',
+  job_queue varchar(200) NOT NULL DEFAULT 'default' COMMENT 'Of a job: its queue, which is made if there is none',
+  job_key varchar(200) NOT NULL DEFAULT '' COMMENT 'Of a job: jobs of one key are done one after the other, in order; empty: it waits for nobody',
+  job_priority smallint(6) NOT NULL DEFAULT 2 COMMENT 'Of a job: 1 (urgent), 2 (normal), 3 (low) or 4 (idle)',
+  job_max_attempts int NOT NULL DEFAULT 0 COMMENT 'Of a job: after so many failed attempts it is dead; 0: the queue says',
+  job_timeout varchar(32) NOT NULL DEFAULT '' COMMENT 'Of a job: how long an attempt may take; empty: the queue says',
+  lane varchar(300) GENERATED ALWAYS AS (case when kind = 'func' then concat(tag,' func ',left(command,200)) when kind = 'job' then concat(tag,' job') else tag end) STORED COMMENT 'Which daemons may claim it: the tag and, for a function, its name, or that it is a job',
   PRIMARY KEY (id),
   UNIQUE KEY dbcron_schedule_name (name),
   UNIQUE KEY dbcron_schedule_source (source,source_key),

@@ -1,3 +1,100 @@
+CREATE TABLE dbcron_job (
+    queue_id integer NOT NULL -- The queue
+    divided integer NOT NULL -- The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls
+    priority smallint NOT NULL -- 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
+    id bigint NOT NULL -- Grows with time: µs since 2020 times 4096, and 12 random bits
+    kind character varying(200) COLLATE "C" NOT NULL -- What the job is, which picks the handler
+    job_key character varying(200) COLLATE "C" -- Jobs of one key are done one after the other, in order
+    payload json -- What the job is about, JSON as it was given
+    payload_bin bytea -- The same in another codec
+    max_attempts integer -- After so many failed attempts the job is dead; NULL: the queue says
+    timeout bigint -- How long an attempt may take, in µs; NULL: the queue says
+    trace character varying(512) -- The trace that the job belongs to, a W3C traceparent
+    unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    CONSTRAINT dbcron_job_key PRIMARY KEY (queue_id, divided, priority, id)
+) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that are ready. A row is inserted, and deleted when the job is done; never updated
+
+CREATE TABLE dbcron_job_dead (
+    queue_id integer NOT NULL -- The queue
+    id bigint NOT NULL -- As in dbcron_job
+    divided integer NOT NULL -- Its block
+    priority smallint NOT NULL DEFAULT 2 -- 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
+    attempt integer NOT NULL DEFAULT 0 -- How many attempts there were
+    crashes integer NOT NULL DEFAULT 0 -- How many workers died with it
+    error text NOT NULL DEFAULT ''::text -- Why
+    detail text NOT NULL DEFAULT ''::text -- The stack of a panic, or what the worker said
+    died_at timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When it was given up
+    purge_at timestamp(6) with time zone -- When it is removed; NULL: never
+    kind character varying(200) COLLATE "C" NOT NULL -- What the job is, which picks the handler
+    job_key character varying(200) COLLATE "C" -- Jobs of one key are done one after the other, in order
+    payload json -- What the job is about, JSON as it was given
+    payload_bin bytea -- The same in another codec
+    max_attempts integer -- After so many failed attempts the job is dead; NULL: the queue says
+    timeout bigint -- How long an attempt may take, in µs; NULL: the queue says
+    trace character varying(512) -- The trace that the job belongs to, a W3C traceparent
+    unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    CONSTRAINT dbcron_job_dead_key PRIMARY KEY (queue_id, id)
+) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that were given up
+CREATE INDEX dbcron_job_dead_purge ON public.dbcron_job_dead USING btree (purge_at);
+
+CREATE TABLE dbcron_job_delayed (
+    queue_id integer NOT NULL -- The queue
+    divided integer NOT NULL -- The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls
+    id bigint NOT NULL -- As in dbcron_job
+    run_at timestamp(6) with time zone NOT NULL -- When it is due
+    priority smallint NOT NULL DEFAULT 2 -- 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
+    attempt integer NOT NULL DEFAULT 0 -- How many attempts there were
+    crashes integer NOT NULL DEFAULT 0 -- How many workers died with it
+    hold_key character varying(200) COLLATE "C" -- The key whose other jobs wait for this one
+    error text NOT NULL DEFAULT ''::text -- Why it failed last
+    kind character varying(200) COLLATE "C" NOT NULL -- What the job is, which picks the handler
+    job_key character varying(200) COLLATE "C" -- Jobs of one key are done one after the other, in order
+    payload json -- What the job is about, JSON as it was given
+    payload_bin bytea -- The same in another codec
+    max_attempts integer -- After so many failed attempts the job is dead; NULL: the queue says
+    timeout bigint -- How long an attempt may take, in µs; NULL: the queue says
+    trace character varying(512) -- The trace that the job belongs to, a W3C traceparent
+    unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    CONSTRAINT dbcron_job_delayed_key PRIMARY KEY (queue_id, divided, id)
+) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs whose time has yet to come, and failed ones that wait for their retry
+CREATE INDEX dbcron_job_delayed_due ON public.dbcron_job_delayed USING btree (queue_id, divided, run_at, id);
+CREATE INDEX dbcron_job_delayed_hold ON public.dbcron_job_delayed USING btree (queue_id, divided, hold_key) WHERE (hold_key IS NOT NULL);
+
+CREATE TABLE dbcron_job_running (
+    queue_id integer NOT NULL -- The queue
+    divided integer NOT NULL -- The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls
+    id bigint NOT NULL -- As in dbcron_job
+    priority smallint NOT NULL DEFAULT 2 -- 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
+    attempt integer NOT NULL DEFAULT 0 -- How many attempts there were
+    crashes integer NOT NULL DEFAULT 0 -- How many workers died with it
+    state character varying(16) NOT NULL DEFAULT 'running'::character varying -- running, or handed (its worker has ended and left it to others)
+    lock_by character varying(128) COLLATE "C" NOT NULL -- The worker that runs it
+    fence bigint NOT NULL DEFAULT 0 -- Of the block, when it was taken
+    started_at timestamp(6) with time zone -- When the attempt began
+    expire_at timestamp(6) with time zone -- When others may take it; NULL: when its worker is lost
+    error text NOT NULL DEFAULT ''::text -- Why it failed last
+    kind character varying(200) COLLATE "C" NOT NULL -- What the job is, which picks the handler
+    job_key character varying(200) COLLATE "C" -- Jobs of one key are done one after the other, in order
+    payload json -- What the job is about, JSON as it was given
+    payload_bin bytea -- The same in another codec
+    max_attempts integer -- After so many failed attempts the job is dead; NULL: the queue says
+    timeout bigint -- How long an attempt may take, in µs; NULL: the queue says
+    trace character varying(512) -- The trace that the job belongs to, a W3C traceparent
+    unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    CONSTRAINT dbcron_job_running_key PRIMARY KEY (queue_id, divided, id)
+) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that have been running for longer than a second, or that may have ended their worker
+
+CREATE TABLE dbcron_job_unique (
+    queue_id integer NOT NULL -- The queue
+    unique_key character varying(200) COLLATE "C" NOT NULL -- Compared by bytes
+    job bigint NOT NULL -- The id of the job that has it
+    pending character varying(3) NOT NULL DEFAULT 'yes'::character varying -- Whether that job has yet to end: yes or no
+    free_at timestamp(6) with time zone -- Until when it is in use in any case; NULL: until the job has ended
+    CONSTRAINT dbcron_job_unique_key PRIMARY KEY (queue_id, unique_key)
+) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Keys that are in use: a job is not enqueued whose key another one of its queue has
+CREATE INDEX dbcron_job_unique_free ON public.dbcron_job_unique USING btree (free_at) WHERE (free_at IS NOT NULL);
+CREATE INDEX dbcron_job_unique_job ON public.dbcron_job_unique USING btree (queue_id, job);
+
 CREATE TABLE dbcron_lock (
     name character varying(200) COLLATE "C" NOT NULL -- Compared by bytes
     slot integer NOT NULL DEFAULT 0 -- 0: a lock, or the head of a pool; from 1 on: a slot of the pool
@@ -37,6 +134,58 @@ CREATE TABLE dbcron_migration (
     tstamp timestamp without time zone NOT NULL DEFAULT now()
     CONSTRAINT dbcron_migration_pkey PRIMARY KEY (id)
 );
+
+CREATE TABLE dbcron_node (
+    name character varying(128) COLLATE "C" NOT NULL -- host:pid:random
+    state character varying(16) NOT NULL DEFAULT 'live'::character varying -- live, lost (it was not heard of until expire_at) or gone (it has ended)
+    expire_at timestamp(6) with time zone -- When others may take what it has, unless it is heard of before
+    heartbeats bigint NOT NULL DEFAULT 0 -- How often it was heard of
+    started_at timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When it started
+    CONSTRAINT dbcron_node_key PRIMARY KEY (name)
+) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- The processes that take part. What a worker holds is its own for as long as its row says live
+
+CREATE TABLE dbcron_queue (
+    queue_id integer NOT NULL GENERATED BY DEFAULT AS IDENTITY -- Grows with each queue
+    name character varying(200) COLLATE "C" NOT NULL -- Compared by bytes
+    state character varying(16) NOT NULL DEFAULT 'active'::character varying -- active, paused (jobs are taken, and wait) or deleted
+    reason text NOT NULL DEFAULT ''::text -- Why it is paused, and by whom
+    ordered character varying(3) NOT NULL DEFAULT 'no'::character varying -- Whether it has had jobs with keys: yes or no
+    key_retry character varying(16) NOT NULL DEFAULT 'hold'::character varying -- When a job of a key waits for its retry, the next ones of the key hold or pass
+    max_attempts integer NOT NULL DEFAULT 10 -- After so many failed attempts a job is dead
+    max_crashes integer NOT NULL DEFAULT 3 -- After so many workers died with a job it is dead
+    retry_delay character varying(32) NOT NULL DEFAULT '10s'::character varying -- Before the second attempt; doubles with each further one
+    retry_max_delay character varying(32) NOT NULL DEFAULT '1h'::character varying -- Between two attempts at the most
+    timeout character varying(32) NOT NULL DEFAULT ''::character varying -- How long an attempt may take; empty: as long as it likes
+    max_payload integer NOT NULL DEFAULT 1048576 -- How many bytes a payload may have
+    keep_dead character varying(32) NOT NULL DEFAULT '90d'::character varying -- How long dead jobs are kept; forever: always
+    poll_min character varying(32) NOT NULL DEFAULT '2ms'::character varying -- How soon it is looked again after there was something, where nobody is notified
+    poll_max character varying(32) NOT NULL DEFAULT '250ms'::character varying -- How long it is waited between two looks at the most
+    insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made
+    update_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row last changed
+    CONSTRAINT dbcron_queue_key PRIMARY KEY (queue_id)
+    CONSTRAINT dbcron_queue_name UNIQUE (name)
+) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- The queues and what is set for each. Rows are made on first use and never removed
+
+CREATE TABLE dbcron_queue_block (
+    queue_id integer NOT NULL -- The queue
+    divided integer NOT NULL -- The block
+    generation integer NOT NULL DEFAULT 1 -- Grows when the number of blocks is changed; new jobs go to the newest
+    state character varying(16) NOT NULL DEFAULT 'FREE'::character varying -- FREE or LEASED
+    lock_by character varying(128) COLLATE "C" NOT NULL DEFAULT ''::character varying -- The worker that has it, or had it last: host:pid:random, see dbcron_node
+    lock_at timestamp(6) with time zone -- When it was last taken
+    fence bigint NOT NULL DEFAULT 0 -- Rises whenever it is taken
+    batch integer NOT NULL DEFAULT 100 -- How many jobs its worker reads at a time: so many may have ended it
+    suspects integer NOT NULL DEFAULT 0 -- How often in a row its worker died with it
+    insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made
+    CONSTRAINT dbcron_queue_block_key PRIMARY KEY (queue_id, divided)
+) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- Which worker has which block of a queue's jobs. Their number is that of the newest generation's rows
+
+CREATE TABLE dbcron_queue_worker (
+    queue_id integer NOT NULL -- The queue
+    node character varying(128) COLLATE "C" NOT NULL -- The process
+    busy smallint NOT NULL DEFAULT 0 -- 1: all that it may do at a time are jobs that take long; it leaves blocks to others
+    CONSTRAINT dbcron_queue_worker_key PRIMARY KEY (queue_id, node)
+) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- Which processes work on which queue, to share its blocks
 
 CREATE TABLE dbcron_run (
     id bigint NOT NULL GENERATED BY DEFAULT AS IDENTITY -- Grows with each row
@@ -84,7 +233,7 @@ CREATE TABLE dbcron_schedule (
     time_zone character varying(64) NOT NULL DEFAULT 'UTC'::character varying -- Zone of the tz database that the spec is read in
     dst character varying(8) NOT NULL DEFAULT 'vixie'::character varying -- When clocks change: vixie (fixed times run once) or wall (as the wall clock shows)
     command text NOT NULL -- What is run, with the rights of the daemon; kind says how it is read
-    stdin text NOT NULL DEFAULT ''::text -- Text for a command's standard input, the body of a request, or the input of a function
+    stdin text NOT NULL DEFAULT ''::text -- Text for a command's standard input, the body of a request, the input of a function, or the payload of a job (JSON; empty: which slot it is)
     env text NOT NULL DEFAULT '{}'::text -- Its environment beside the defaults, a JSON object of strings; SHELL names the shell
     state character varying(16) NOT NULL DEFAULT 'active'::character varying -- active, paused, ended (its end is past), or failed (see reason)
     reason text NOT NULL DEFAULT ''::text -- Why it is paused or failed
@@ -92,7 +241,7 @@ CREATE TABLE dbcron_schedule (
     next_exec timestamp(6) with time zone -- When a daemon may claim that slot
     insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the schedule was made
     update_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row last changed
-    kind character varying(8) NOT NULL DEFAULT 'shell'::character varying -- What command is: shell (a line), argv (a JSON array of words), http (METHOD URL), sql (a statement), func (the name of a Go function)
+    kind character varying(8) NOT NULL DEFAULT 'shell'::character varying -- What command is: shell (a line), argv (a JSON array of words), http (METHOD URL), sql (a statement), func (the name of a Go function), job (the kind of a job that is enqueued)
     headers text NOT NULL DEFAULT '{}'::text -- Of a request, a JSON object of strings
     dir text NOT NULL DEFAULT ''::text -- Where a command starts; empty: the daemon says
     run_as character varying(64) NOT NULL DEFAULT ''::character varying -- The user a command runs as, if the daemon is root; empty: the daemon's
@@ -117,13 +266,19 @@ CREATE TABLE dbcron_schedule (
     on_failure character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- The schedule that starts when a slot of this one has failed for good
     failures integer NOT NULL DEFAULT 0 -- Slots that failed in a row
     fence bigint NOT NULL DEFAULT 0 -- Grows with each attempt that begins
+    job_queue character varying(200) COLLATE "C" NOT NULL DEFAULT 'default'::character varying -- Of a job: its queue, which is made if there is none
+    job_key character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- Of a job: jobs of one key are done one after the other, in order; empty: it waits for nobody
+    job_priority smallint NOT NULL DEFAULT 2 -- Of a job: 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
+    job_max_attempts integer NOT NULL DEFAULT 0 -- Of a job: after so many failed attempts it is dead; 0: the queue says
+    job_timeout character varying(32) NOT NULL DEFAULT ''::character varying -- Of a job: how long an attempt may take; empty: the queue says
     lane character varying(300) COLLATE "C" DEFAULT 
 CASE
     WHEN ((kind)::text = 'func'::text) THEN ((((tag)::text || ' func '::text) || "left"(command, 200)))::character varying
+    WHEN ((kind)::text = 'job'::text) THEN (((tag)::text || ' job'::text))::character varying
     ELSE tag
-END -- Which daemons may claim it: the tag and, for a function, its name
+END -- Which daemons may claim it: the tag and, for a function, its name, or that it is a job
     CONSTRAINT dbcron_schedule_due_at CHECK (((due_at >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (due_at <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
-    CONSTRAINT dbcron_schedule_kind_check CHECK (((kind)::text = ANY ((ARRAY['shell'::character varying, 'argv'::character varying, 'http'::character varying, 'sql'::character varying, 'func'::character varying])::text[])))
+    CONSTRAINT dbcron_schedule_kind_check CHECK (((kind)::text = ANY ((ARRAY['shell'::character varying, 'argv'::character varying, 'http'::character varying, 'sql'::character varying, 'func'::character varying, 'job'::character varying])::text[])))
     CONSTRAINT dbcron_schedule_name UNIQUE (name)
     CONSTRAINT dbcron_schedule_named CHECK (((name)::text <> ''::text))
     CONSTRAINT dbcron_schedule_next_exec CHECK (((next_exec >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (next_exec <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))

@@ -1,3 +1,105 @@
+CREATE TABLE dbcron_job ( -- Jobs that are ready. A row is inserted, and deleted when the job is done; never updated
+    queue_id        INTEGER NOT NULL, -- The queue
+    divided         INTEGER NOT NULL, -- The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls
+    priority        INTEGER NOT NULL, -- 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
+    id              INTEGER NOT NULL, -- Grows with time: µs since 2020 times 4096, and 12 random bits
+    kind            TEXT NOT NULL, -- What the job is, which picks the handler
+    job_key         TEXT, -- Jobs of one key are done one after the other, in order
+    payload         TEXT CHECK (json_valid(payload)), -- What the job is about, JSON as it was given
+    payload_bin     BLOB, -- The same in another codec
+    max_attempts    INTEGER, -- After so many failed attempts the job is dead; NULL: the queue says
+    timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
+    trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
+    unique_key      TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    CONSTRAINT dbcron_job_key PRIMARY KEY (queue_id, divided, priority, id)
+) WITHOUT ROWID;
+
+CREATE TABLE dbcron_job_dead ( -- Jobs that were given up
+    queue_id        INTEGER NOT NULL, -- The queue
+    id              INTEGER NOT NULL, -- As in dbcron_job
+    divided         INTEGER NOT NULL, -- Its block
+    priority        INTEGER NOT NULL DEFAULT 2, -- 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
+    attempt         INTEGER NOT NULL DEFAULT 0, -- How many attempts there were
+    crashes         INTEGER NOT NULL DEFAULT 0, -- How many workers died with it
+    error           TEXT NOT NULL DEFAULT '', -- Why
+    detail          TEXT NOT NULL DEFAULT '', -- The stack of a panic, or what the worker said
+    died_at         TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When it was given up
+    purge_at        TEXT, -- When it is removed; NULL: never
+    kind            TEXT NOT NULL, -- What the job is, which picks the handler
+    job_key         TEXT, -- Jobs of one key are done one after the other, in order
+    payload         TEXT CHECK (json_valid(payload)), -- What the job is about, JSON as it was given
+    payload_bin     BLOB, -- The same in another codec
+    max_attempts    INTEGER, -- After so many failed attempts the job is dead; NULL: the queue says
+    timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
+    trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
+    unique_key      TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    CONSTRAINT dbcron_job_dead_key PRIMARY KEY (queue_id, id)
+) WITHOUT ROWID;
+
+CREATE INDEX dbcron_job_dead_purge ON dbcron_job_dead (purge_at);
+
+CREATE TABLE dbcron_job_delayed ( -- Jobs whose time has yet to come, and failed ones that wait for their retry
+    queue_id        INTEGER NOT NULL, -- The queue
+    divided         INTEGER NOT NULL, -- The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls
+    id              INTEGER NOT NULL, -- As in dbcron_job
+    run_at          TEXT NOT NULL, -- When it is due
+    priority        INTEGER NOT NULL DEFAULT 2, -- 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
+    attempt         INTEGER NOT NULL DEFAULT 0, -- How many attempts there were
+    crashes         INTEGER NOT NULL DEFAULT 0, -- How many workers died with it
+    hold_key        TEXT, -- The key whose other jobs wait for this one
+    error           TEXT NOT NULL DEFAULT '', -- Why it failed last
+    kind            TEXT NOT NULL, -- What the job is, which picks the handler
+    job_key         TEXT, -- Jobs of one key are done one after the other, in order
+    payload         TEXT CHECK (json_valid(payload)), -- What the job is about, JSON as it was given
+    payload_bin     BLOB, -- The same in another codec
+    max_attempts    INTEGER, -- After so many failed attempts the job is dead; NULL: the queue says
+    timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
+    trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
+    unique_key      TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    CONSTRAINT dbcron_job_delayed_key PRIMARY KEY (queue_id, divided, id)
+) WITHOUT ROWID;
+
+CREATE INDEX dbcron_job_delayed_due ON dbcron_job_delayed (queue_id, divided, run_at, id);
+
+CREATE INDEX dbcron_job_delayed_hold ON dbcron_job_delayed (queue_id, divided, hold_key) WHERE hold_key IS NOT NULL;
+
+CREATE TABLE dbcron_job_running ( -- Jobs that have been running for longer than a second, or that may have ended their worker
+    queue_id        INTEGER NOT NULL, -- The queue
+    divided         INTEGER NOT NULL, -- The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls
+    id              INTEGER NOT NULL, -- As in dbcron_job
+    priority        INTEGER NOT NULL DEFAULT 2, -- 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
+    attempt         INTEGER NOT NULL DEFAULT 0, -- How many attempts there were
+    crashes         INTEGER NOT NULL DEFAULT 0, -- How many workers died with it
+    state           TEXT NOT NULL DEFAULT 'running', -- running, or handed (its worker has ended and left it to others)
+    lock_by         TEXT NOT NULL, -- The worker that runs it
+    fence           INTEGER NOT NULL DEFAULT 0, -- Of the block, when it was taken
+    started_at      TEXT, -- When the attempt began
+    expire_at       TEXT, -- When others may take it; NULL: when its worker is lost
+    error           TEXT NOT NULL DEFAULT '', -- Why it failed last
+    kind            TEXT NOT NULL, -- What the job is, which picks the handler
+    job_key         TEXT, -- Jobs of one key are done one after the other, in order
+    payload         TEXT CHECK (json_valid(payload)), -- What the job is about, JSON as it was given
+    payload_bin     BLOB, -- The same in another codec
+    max_attempts    INTEGER, -- After so many failed attempts the job is dead; NULL: the queue says
+    timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
+    trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
+    unique_key      TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    CONSTRAINT dbcron_job_running_key PRIMARY KEY (queue_id, divided, id)
+) WITHOUT ROWID;
+
+CREATE TABLE dbcron_job_unique ( -- Keys that are in use: a job is not enqueued whose key another one of its queue has
+    queue_id        INTEGER NOT NULL, -- The queue
+    unique_key      TEXT NOT NULL, -- Compared by bytes
+    job             INTEGER NOT NULL, -- The id of the job that has it
+    pending         TEXT NOT NULL DEFAULT 'yes', -- Whether that job has yet to end: yes or no
+    free_at         TEXT, -- Until when it is in use in any case; NULL: until the job has ended
+    CONSTRAINT dbcron_job_unique_key PRIMARY KEY (queue_id, unique_key)
+) WITHOUT ROWID;
+
+CREATE INDEX dbcron_job_unique_free ON dbcron_job_unique (free_at) WHERE free_at IS NOT NULL;
+
+CREATE INDEX dbcron_job_unique_job ON dbcron_job_unique (queue_id, job);
+
 CREATE TABLE dbcron_lock ( -- Who may work: a row for each lock and each slot of a pool. Rows are made on first use
     name          TEXT NOT NULL, -- Compared by bytes
     slot          INTEGER NOT NULL DEFAULT 0, -- 0: a lock, or the head of a pool; from 1 on: a slot of the pool
@@ -34,6 +136,57 @@ CREATE TABLE dbcron_migration (
     is_applied INTEGER NOT NULL,
     tstamp TIMESTAMP DEFAULT (datetime('now'))
 );
+
+CREATE TABLE dbcron_node ( -- The processes that take part. What a worker holds is its own for as long as its row says live
+    name            TEXT NOT NULL, -- host:pid:random
+    state           TEXT NOT NULL DEFAULT 'live', -- live, lost (it was not heard of until expire_at) or gone (it has ended)
+    expire_at       TEXT, -- When others may take what it has, unless it is heard of before
+    heartbeats      INTEGER NOT NULL DEFAULT 0, -- How often it was heard of
+    started_at      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When it started
+    CONSTRAINT dbcron_node_key PRIMARY KEY (name)
+) WITHOUT ROWID;
+
+CREATE TABLE dbcron_queue ( -- The queues and what is set for each. Rows are made on first use and never removed
+    queue_id        INTEGER PRIMARY KEY AUTOINCREMENT, -- Grows with each queue
+    name            TEXT NOT NULL, -- Compared by bytes
+    state           TEXT NOT NULL DEFAULT 'active', -- active, paused (jobs are taken, and wait) or deleted
+    reason          TEXT NOT NULL DEFAULT '', -- Why it is paused, and by whom
+    ordered         TEXT NOT NULL DEFAULT 'no', -- Whether it has had jobs with keys: yes or no
+    key_retry       TEXT NOT NULL DEFAULT 'hold', -- When a job of a key waits for its retry, the next ones of the key hold or pass
+    max_attempts    INTEGER NOT NULL DEFAULT 10, -- After so many failed attempts a job is dead
+    max_crashes     INTEGER NOT NULL DEFAULT 3, -- After so many workers died with a job it is dead
+    retry_delay     TEXT NOT NULL DEFAULT '10s', -- Before the second attempt; doubles with each further one
+    retry_max_delay TEXT NOT NULL DEFAULT '1h', -- Between two attempts at the most
+    timeout         TEXT NOT NULL DEFAULT '', -- How long an attempt may take; empty: as long as it likes
+    max_payload     INTEGER NOT NULL DEFAULT 1048576, -- How many bytes a payload may have
+    keep_dead       TEXT NOT NULL DEFAULT '90d', -- How long dead jobs are kept; forever: always
+    poll_min        TEXT NOT NULL DEFAULT '2ms', -- How soon it is looked again after there was something, where nobody is notified
+    poll_max        TEXT NOT NULL DEFAULT '250ms', -- How long it is waited between two looks at the most
+    insert_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
+    update_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
+    CONSTRAINT dbcron_queue_name UNIQUE (name)
+);
+
+CREATE TABLE dbcron_queue_block ( -- Which worker has which block of a queue's jobs. Their number is that of the newest generation's rows
+    queue_id        INTEGER NOT NULL, -- The queue
+    divided         INTEGER NOT NULL, -- The block
+    generation      INTEGER NOT NULL DEFAULT 1, -- Grows when the number of blocks is changed; new jobs go to the newest
+    state           TEXT NOT NULL DEFAULT 'FREE', -- FREE or LEASED
+    lock_by         TEXT NOT NULL DEFAULT '', -- The worker that has it, or had it last: host:pid:random, see dbcron_node
+    lock_at         TEXT, -- When it was last taken
+    fence           INTEGER NOT NULL DEFAULT 0, -- Rises whenever it is taken
+    batch           INTEGER NOT NULL DEFAULT 100, -- How many jobs its worker reads at a time: so many may have ended it
+    suspects        INTEGER NOT NULL DEFAULT 0, -- How often in a row its worker died with it
+    insert_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
+    CONSTRAINT dbcron_queue_block_key PRIMARY KEY (queue_id, divided)
+) WITHOUT ROWID;
+
+CREATE TABLE dbcron_queue_worker ( -- Which processes work on which queue, to share its blocks
+    queue_id        INTEGER NOT NULL, -- The queue
+    node            TEXT NOT NULL, -- The process
+    busy            INTEGER NOT NULL DEFAULT 0, -- 1: all that it may do at a time are jobs that take long; it leaves blocks to others
+    CONSTRAINT dbcron_queue_worker_key PRIMARY KEY (queue_id, node)
+) WITHOUT ROWID;
 
 CREATE TABLE "dbcron_run" ( -- What became of each slot: one row for each attempt, or for a stretch of slots that did not run
     id          INTEGER PRIMARY KEY AUTOINCREMENT, -- Grows with each row
@@ -82,7 +235,7 @@ CREATE TABLE "dbcron_schedule" ( -- What runs when. A row with next_exec NULL an
     time_zone   TEXT NOT NULL DEFAULT 'UTC', -- Zone of the tz database that the spec is read in
     dst         TEXT NOT NULL DEFAULT 'vixie', -- When clocks change: vixie (fixed times run once) or wall (as the wall clock shows)
     command     TEXT NOT NULL, -- What is run, with the rights of the daemon; kind says how it is read
-    stdin       TEXT NOT NULL DEFAULT '', -- Text for a command's standard input, the body of a request, or the input of a function
+    stdin       TEXT NOT NULL DEFAULT '', -- Text for a command's standard input, the body of a request, the input of a function, or the payload of a job (JSON; empty: which slot it is)
     env         TEXT NOT NULL DEFAULT '{}', -- Its environment beside the defaults, a JSON object of strings; SHELL names the shell
     state       TEXT NOT NULL DEFAULT 'active' CHECK (state IN ('active', 'paused', 'ended', 'failed')), -- active, paused, ended (its end is past), or failed (see reason)
     reason      TEXT NOT NULL DEFAULT '', -- Why it is paused or failed
@@ -90,7 +243,7 @@ CREATE TABLE "dbcron_schedule" ( -- What runs when. A row with next_exec NULL an
     next_exec   TEXT, -- When a daemon may claim that slot
     insert_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the schedule was made
     update_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
-    kind            TEXT NOT NULL DEFAULT 'shell' CHECK (kind IN ('shell', 'argv', 'http', 'sql', 'func')), -- What command is: shell (a line), argv (a JSON array of words), http (METHOD URL), sql (a statement), func (the name of a Go function)
+    kind            TEXT NOT NULL DEFAULT 'shell' CHECK (kind IN ('shell', 'argv', 'http', 'sql', 'func', 'job')), -- What command is: shell (a line), argv (a JSON array of words), http (METHOD URL), sql (a statement), func (the name of a Go function), job (the kind of a job that is enqueued)
     headers         TEXT NOT NULL DEFAULT '{}', -- Of a request, a JSON object of strings
     dir             TEXT NOT NULL DEFAULT '', -- Where a command starts; empty: the daemon says
     run_as          TEXT NOT NULL DEFAULT '', -- The user a command runs as, if the daemon is root; empty: the daemon's
@@ -115,7 +268,12 @@ CREATE TABLE "dbcron_schedule" ( -- What runs when. A row with next_exec NULL an
     on_failure      TEXT NOT NULL DEFAULT '', -- The schedule that starts when a slot of this one has failed for good
     failures        INTEGER NOT NULL DEFAULT 0, -- Slots that failed in a row
     fence           INTEGER NOT NULL DEFAULT 0, -- Grows with each attempt that begins
-    lane            TEXT GENERATED ALWAYS AS (CASE WHEN kind = 'func' THEN tag || ' func ' || substr(command, 1, 200) ELSE tag END) STORED, -- Which daemons may claim it: the tag and, for a function, its name
+    job_queue       TEXT NOT NULL DEFAULT 'default', -- Of a job: its queue, which is made if there is none
+    job_key         TEXT NOT NULL DEFAULT '', -- Of a job: jobs of one key are done one after the other, in order; empty: it waits for nobody
+    job_priority    INTEGER NOT NULL DEFAULT 2, -- Of a job: 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
+    job_max_attempts INTEGER NOT NULL DEFAULT 0, -- Of a job: after so many failed attempts it is dead; 0: the queue says
+    job_timeout     TEXT NOT NULL DEFAULT '', -- Of a job: how long an attempt may take; empty: the queue says
+    lane            TEXT GENERATED ALWAYS AS (CASE WHEN kind = 'func' THEN tag || ' func ' || substr(command, 1, 200) WHEN kind = 'job' THEN tag || ' job' ELSE tag END) STORED, -- Which daemons may claim it: the tag and, for a function, its name, or that it is a job
     CONSTRAINT dbcron_schedule_name UNIQUE (name),
     CONSTRAINT dbcron_schedule_source UNIQUE (source, source_key),
     CONSTRAINT dbcron_schedule_due_at CHECK (due_at BETWEEN '1971-01-01' AND '9999-12-30' AND due_at IS strftime('%Y-%m-%d %H:%M:%f', due_at)),

@@ -1,4 +1,4 @@
-package scheduler
+package duration
 
 import (
 	"testing"
@@ -7,14 +7,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestParseDuration(t *testing.T) {
+func TestParse(t *testing.T) {
 	const day = 24 * time.Hour
 	for text, want := range map[string]time.Duration{
 		"": 0, "0": 0, "0s": 0, "500ms": 500 * time.Millisecond, "1.5h": 90 * time.Minute, "90s": 90 * time.Second,
 		"1h30m": 90 * time.Minute, "30d": 30 * day, "1w": 7 * day, "1w2d": 9 * day, "2d12h": 60 * time.Hour, "1w1h": 169 * time.Hour,
 		"0d": 0, "36500d": 36500 * day, "5214w2d": 36500 * day, "876000h": 36500 * day, "7µs": 7 * time.Microsecond, "7us": 7 * time.Microsecond,
 	} {
-		if got, err := ParseDuration(text); err != nil || got != want {
+		if got, err := Parse(text); err != nil || got != want {
 			t.Errorf("%q: got %v, %v, want %v", text, got, err, want)
 		}
 	}
@@ -22,7 +22,7 @@ func TestParseDuration(t *testing.T) {
 		"1", "x", "-1s", "+1s", " 1s", "1s ", "1 s", "d", "1d2w", "1.5d", "1d1", "1h1d", "1D", "1m2d", "١s",
 		"36501d", "876001h", "36500d1ns", "99999w", "100000d", "9999999999h", "1w" + "99999999999999999999s",
 	} {
-		if got, err := ParseDuration(text); err == nil {
+		if got, err := Parse(text); err == nil {
 			t.Errorf("%q: got %v, want an error", text, got)
 		}
 	}
@@ -30,22 +30,22 @@ func TestParseDuration(t *testing.T) {
 
 // Weeks and days together may be more than a Duration can hold; a negative one
 // would mean for ever for keep_for.
-func TestParseDurationOfTooManyWeeksAndDays(t *testing.T) {
+func TestParseOfTooManyWeeksAndDays(t *testing.T) {
 	for _, text := range []string{"9999w99999d", "9999w99999d1h", "9000w99000d", "30501w", "15300w", "65535d"} {
-		if got, err := ParseDuration(text); err == nil {
+		if got, err := Parse(text); err == nil {
 			t.Errorf("%q: got %v, want an error", text, got)
 		}
 	}
 }
 
-// What FormatDuration writes, ParseDuration reads, for all that a schedule may
+// What Format writes, Parse reads, for all that a schedule may
 // hold; and what it reads is never negative nor longer than 100 years.
 func TestDurations(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		unit := rapid.SampledFrom([]time.Duration{1, time.Microsecond, time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour}).Draw(r, "unit")
-		d := min(longest, unit*time.Duration(rapid.Int64Range(0, int64(longest/unit)).Draw(r, "n")))
-		text := FormatDuration(d)
-		if got, err := ParseDuration(text); err != nil || got != d {
+		d := min(Longest, unit*time.Duration(rapid.Int64Range(0, int64(Longest/unit)).Draw(r, "n")))
+		text := Format(d)
+		if got, err := Parse(text); err != nil || got != d {
 			r.Errorf("%v is written %q, and read as %v, %v", d, text, got, err)
 		}
 		if (text == "") != (d == 0) || len(text) > 32 {
@@ -54,19 +54,19 @@ func TestDurations(t *testing.T) {
 	})
 	rapid.Check(t, func(r *rapid.T) {
 		text := rapid.StringMatching(`([0-9]{1,3}w)?([0-9]{1,5}d)?([0-9]{1,7}h)?([0-9]{1,5}m)?([0-9]{0,3}(s|ms)?)?`).Draw(r, "text")
-		if got, err := ParseDuration(text); err == nil && (got < 0 || got > longest) {
+		if got, err := Parse(text); err == nil && (got < 0 || got > Longest) {
 			r.Errorf("%q is %v", text, got)
 		}
 	})
 }
 
-func TestFormatDuration(t *testing.T) {
+func TestFormat(t *testing.T) {
 	const day = 24 * time.Hour
 	for d, want := range map[time.Duration]string{
 		0: "", -1: "", 30 * day: "30d", 90 * time.Minute: "1h30m", 90 * time.Second: "1m30s", time.Hour: "1h", 10 * time.Minute: "10m",
 		20 * time.Hour: "20h", day + time.Minute: "1d1m", 25 * time.Hour: "1d1h", time.Hour + 5*time.Second: "1h0m5s", 1500 * time.Millisecond: "1.5s",
 	} {
-		if got := FormatDuration(d); got != want {
+		if got := Format(d); got != want {
 			t.Errorf("%v: got %q, want %q", int64(d), got, want)
 		}
 	}

@@ -1,4 +1,6 @@
-package scheduler
+// Package duration reads and writes durations as people write them into tables,
+// files and flags.
+package duration
 
 import (
 	"fmt"
@@ -7,13 +9,13 @@ import (
 	"time"
 )
 
-// longest is the longest duration that anything of a schedule may last.
-const longest = 100 * 365 * 24 * time.Hour
+// Longest is the longest duration that is read.
+const Longest = 100 * 365 * 24 * time.Hour
 
-// ParseDuration reads a duration as schedules write them: like Go's, without a
+// Parse reads a duration: like Go's, without a
 // sign, and with days of 24 hours and weeks of 7 days: 500ms, 90s, 1h30m, 30d,
 // 1w. The empty text is 0.
-func ParseDuration(text string) (time.Duration, error) {
+func Parse(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
 	}
@@ -31,7 +33,7 @@ func ParseDuration(text string) (time.Duration, error) {
 		if err != nil {
 			return 0, notDuration(text)
 		}
-		n = min(n, uint64(2*longest/unit.is)) // more is too much in any case
+		n = min(n, uint64(2*Longest/unit.is)) // more is too much in any case
 		total, rest = total+time.Duration(n)*unit.is, after
 	}
 	if rest != "" {
@@ -39,9 +41,9 @@ func ParseDuration(text string) (time.Duration, error) {
 		if err != nil || rest[0] == '+' || rest[0] == '-' {
 			return 0, notDuration(text)
 		}
-		total += min(d, 2*longest)
+		total += min(d, 2*Longest)
 	}
-	if total > longest {
+	if total > Longest {
 		return 0, fmt.Errorf("%q is longer than 100 years", text)
 	}
 	return total, nil
@@ -51,9 +53,9 @@ func notDuration(text string) error {
 	return fmt.Errorf("%q is not a duration; write for example 500ms, 90s, 1h30m or 30d", text)
 }
 
-// FormatDuration writes what ParseDuration reads, in few characters: 30d, 1h30m,
+// Format writes what Parse reads, in few characters: 30d, 1h30m,
 // 90s is 1m30s. 0 is the empty text.
-func FormatDuration(d time.Duration) string {
+func Format(d time.Duration) string {
 	if d <= 0 {
 		return ""
 	}

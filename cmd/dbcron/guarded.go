@@ -1,0 +1,57 @@
+package main
+
+import (
+	"os"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// A guarded is a command that must not outlive a lease.
+type guarded struct {
+	guardian.Command
+	ttl        time.Duration        // what a renewal of the lease gives it, about
+	left       func() time.Duration // how long the lease lasts if it is not renewed
+	stop, kill <-chan struct{}      // the command gets SIGTERM, or SIGKILL
+}
+
+// run runs the command until it ends, its lease does, or it is stopped.
+func (g *guarded) run() (guardian.Result, error) {
+	// In this order, here and below: a process that is stopped between the two
+	// gets a deadline that is too early, never one that is too late.
+	now := instant.Now()
+	deadline := now.Add(g.left())
+	process, err := guardian.Start(g.Command, deadline)
+	if err != nil {
+		return guardian.Result{}, err
+	}
+	tick := time.NewTicker(min(g.ttl/50, time.Second)) // soon after a renewal
+	defer tick.Stop()
+	for {
+		select {
+		case <-process.Done():
+			return process.Wait(), nil
+		case <-tick.C:
+			now := instant.Now()
+			// Only after a renewal: the guardian takes the time from an extension to
+			// its deadline for the time that one gives, and divides it.
+			if next := now.Add(g.left()); next.Sub(deadline) > g.ttl/100 {
+				deadline = next
+				process.Extend(deadline)
+			}
+		case <-g.stop:
+			g.stop = nil
+			process.Stop()
+		case <-g.kill:
+			g.kill = nil
+			process.Kill()
+		}
+	}
+}
+
+// fileOf returns what the command can use as it is.
+func fileOf(stream any) *os.File {
+	file, _ := stream.(*os.File)
+	return file
+}

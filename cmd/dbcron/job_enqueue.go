@@ -1,0 +1,274 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue"
+)
+
+// A jobText is a job as flags and lines of JSON have it: its values are text, and
+// empty if they were not given.
+type jobText struct {
+	queue, kind, key, priority  string
+	delay, runAt                string
+	maxAttempts, timeout, trace string
+	unique, uniqueFor           string
+
+	payload []byte
+	binary  bool
+}
+
+// flagNames are how flags call what is wrong.
+func flagNames(field string) string {
+	if field == "kind" || field == "payload" {
+		return "the " + field
+	}
+	return "--" + strings.ReplaceAll(field, "_", "-")
+}
+
+// lineNames are how the fields of a line are called.
+func lineNames(field string) string { return field }
+
+func (p *program) jobEnqueue() *cobra.Command {
+	var t jobText
+	var lines bool
+	c := &cobra.Command{
+		Use:   "enqueue KIND [PAYLOAD|-]",
+		Short: "Enqueue a job, or many, and print the ids",
+		Long: `Enqueue a job and print its id. KIND says which handler does it. PAYLOAD is what it
+is about, as JSON; - reads it from standard input, and --binary takes anything, byte
+for byte. When the command ends with exit code 0, nothing loses the job.
+
+Jobs of one queue with the same --key are done one after the other, in the order in
+which they were enqueued.
+
+With --jsonl standard input has a job on each line, up to 100000 of them, and all or
+none are enqueued. A line is a JSON object with any of kind, payload, payload_base64,
+queue, key, unique, unique_for, priority, delay, run_at, max_attempts, timeout and trace.
+What a line does not have is as KIND and the flags say.
+
+With --unique the job is enqueued unless one of the queue has that unique key already;
+then the id of that one is printed. The key is free again when its job has ended, and
+with --unique-for not before so long after it was enqueued: enqueueing again does no harm
+then when nobody knows whether the first time worked.
+
+Durations are such as 500ms, 90s, 1h30m or 30d.`,
+		Example: `  dbcron job enqueue welcome '{"to": "ada@example.org"}' --queue mail --max-attempts 5
+  make-thumbnail | dbcron job enqueue upload - --binary --delay 10m
+  dbcron job enqueue --jsonl --queue mail welcome <welcome.jsonl`,
+		Args: cobra.MaximumNArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			if c.Flags().Changed("key") && t.key == "" {
+				return usagef("--key is empty; leave it out if the job waits for nobody")
+			}
+			if lines {
+				return p.enqueueLines(c.Context(), t, args)
+			}
+			return p.enqueueOne(c.Context(), t, args)
+		},
+	}
+	t.register(c)
+	c.Flags().BoolVar(&lines, "jsonl", false, "read jobs from standard input, one JSON object on each line")
+	return c
+}
+
+func (t *jobText) register(c *cobra.Command) {
+	flags := c.Flags()
+	flags.SortFlags = false
+	queueFlag(c, &t.queue)
+	flags.Lookup("queue").Usage = "`name` of the queue, which is made if there is none"
+	flags.StringVar(&t.key, "key", "", "`name` of what the job is about: jobs of one key are done in order")
+	flags.StringVar(&t.unique, "unique", "", "`name` that keeps other jobs out that have the same one")
+	flags.StringVar(&t.uniqueFor, "unique-for", "", "a `duration` for which it does so at least")
+	flags.StringVar(&t.priority, "priority", "", "`word`: urgent, normal, low or idle (default: normal)")
+	flags.StringVar(&t.delay, "delay", "", "a `duration` before which it is not done")
+	flags.StringVar(&t.runAt, "run-at", "", "a `time` before which it is not done, such as 2026-12-31T18:00:00Z")
+	flags.StringVar(&t.maxAttempts, "max-attempts", "", "a `number` of failed attempts after which it is dead (default: the queue's)")
+	flags.StringVar(&t.timeout, "timeout", "", "a `duration` after which an attempt has failed (default: the queue's)")
+	flags.StringVar(&t.trace, "trace", "", "the `traceparent` of the trace that it belongs to")
+	flags.BoolVar(&t.binary, "binary", false, "the payload is not JSON but anything")
+}
+
+func (p *program) enqueueOne(ctx context.Context, t jobText, args []string) error {
+	if len(args) == 0 {
+		return usagef("what kind of job? dbcron job enqueue KIND [PAYLOAD|-]")
+	}
+	t.kind = args[0]
+	if len(args) == 1 && t.binary {
+		return usagef("--binary is about a payload, and there is none")
+	}
+	if len(args) == 2 {
+		payload, err := p.readPayload(args[1], t.binary)
+		if err != nil {
+			return err
+		}
+		t.payload = payload
+	}
+	job, err := t.job(flagNames)
+	if err != nil {
+		return usagef("%v", err)
+	}
+	return p.withQueues(ctx, func(c *queue.Client) error {
+		made, err := fits(ctx, c, []queue.Job{job}, func(int) string { return "" })
+		if err != nil {
+			return err
+		}
+		e, err := c.Enqueue(ctx, job)
+		if errors.Is(err, queue.ErrUnknownOutcome) && e.ID > 0 {
+			return fmt.Errorf("%w; if it was enqueued and is not done yet, dbcron job get %d shows it", err, e.ID)
+		}
+		if err != nil {
+			return err
+		}
+		return p.tellEnqueued([]queue.Enqueued{e}, made)
+	})
+}
+
+// readPayload returns what PAYLOAD stands for. JSON is read without the line feed
+// that echo writes after it.
+func (p *program) readPayload(arg string, binary bool) ([]byte, error) {
+	payload, from := []byte(arg), "the payload"
+	if arg == "-" {
+		const most = 1 << 30 // no queue takes more
+		var err error
+		payload, err = io.ReadAll(io.LimitReader(p.in, most+1))
+		if err != nil {
+			return nil, fmt.Errorf("standard input: %w", err)
+		}
+		if from = "standard input"; len(payload) > most {
+			return nil, usagef("standard input is longer than 1 GiB")
+		}
+	}
+	if binary {
+		return payload, nil
+	}
+	payload = bytes.TrimSpace(payload)
+	if len(payload) == 0 {
+		return nil, usagef("%s is empty; leave PAYLOAD out if there is none", from)
+	}
+	return payload, nil
+}
+
+// job reads the texts. names says how the fields are called whose texts are wrong.
+func (t *jobText) job(names func(field string) string) (j queue.Job, err error) {
+	j = queue.Job{Queue: t.queue, Kind: t.kind, Key: t.key, Payload: t.payload, Binary: t.binary, Trace: t.trace, Unique: t.unique}
+	for _, field := range []struct {
+		name, text string
+		read       func(text string) error
+	}{
+		{"kind", t.kind, dialect.CheckName},
+		{"queue", t.queue, dialect.CheckName},
+		{"key", t.key, dialect.CheckName},
+		{"unique", t.unique, dialect.CheckName},
+		{"unique_for", t.uniqueFor, func(text string) (err error) { j.UniqueFor, err = notNegative(text); return err }},
+		{"payload", string(t.payload), func(string) error { return t.checkPayload() }},
+		{"priority", t.priority, func(text string) (err error) { j.Priority, err = queue.ParsePriority(text); return err }},
+		{"delay", t.delay, func(text string) (err error) { j.Delay, err = notNegative(text); return err }},
+		{"run_at", t.runAt, func(text string) (err error) { j.RunAt, err = readRunAt(text); return err }},
+		{"max_attempts", t.maxAttempts, func(text string) (err error) { j.MaxAttempts, err = readAttempts(text); return err }},
+		{"timeout", t.timeout, func(text string) (err error) { j.Timeout, err = readTimeout(text); return err }},
+	} {
+		if field.text == "" && field.name != "kind" && field.name != "queue" {
+			continue
+		}
+		if err := field.read(field.text); err != nil {
+			return j, fmt.Errorf("%s: %w", names(field.name), err)
+		}
+	}
+	if t.delay != "" && t.runAt != "" {
+		return j, fmt.Errorf("there are both %s and %s; keep one of them", names("delay"), names("run_at"))
+	}
+	return j, nil
+}
+
+func (t *jobText) checkPayload() error {
+	if t.binary {
+		return nil
+	}
+	if !utf8.Valid(t.payload) {
+		return errors.New("it is not UTF-8, as JSON is")
+	}
+	var any json.RawMessage
+	err := json.Unmarshal(t.payload, &any)
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return fmt.Errorf("it is not JSON: %w, at byte %d (a text needs quotes of its own: '\"text\"')", err, syntax.Offset)
+	}
+	return err
+}
+
+// readRunAt takes no time without a zone: nobody knows whose clocks are meant.
+func readRunAt(text string) (time.Time, error) {
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, fmt.Errorf("%q is not a time with its zone, such as 2026-12-31T18:00:00Z or 2026-12-31T18:00:00+01:00", text)
+	}
+	return at, nil
+}
+
+func readAttempts(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > 1_000_000 {
+		return 0, fmt.Errorf("%q is not a number from 1 to 1000000", text)
+	}
+	return n, nil
+}
+
+func readTimeout(text string) (time.Duration, error) {
+	d, err := notNegative(text)
+	if err == nil && d < time.Millisecond {
+		err = fmt.Errorf("%q is less than 1ms; leave it out for the queue's", text)
+	}
+	return d, err
+}
+
+// fits checks that the queues take the jobs, before one of them is made, and
+// returns those that will be.
+func fits(ctx context.Context, c *queue.Client, jobs []queue.Job, where func(i int) string) (made []string, err error) {
+	queues := map[string]queue.Queue{}
+	for i := range jobs {
+		j := &jobs[i]
+		q, known := queues[j.Queue]
+		if !known {
+			var isNew bool
+			if q, isNew, err = orUsual(ctx, c, j.Queue); err != nil {
+				return nil, err
+			}
+			if queues[j.Queue] = q; isNew {
+				made = append(made, j.Queue)
+			}
+		}
+		if len(j.Payload) > q.MaxPayload {
+			return nil, usagef("%sthe payload has %d bytes, and the queue %s takes %d; store it elsewhere and enqueue its name, or raise --max-payload with dbcron queue set",
+				where(i), len(j.Payload), oneLine(j.Queue, 200), q.MaxPayload)
+		}
+	}
+	return made, nil
+}
+
+func (p *program) tellEnqueued(all []queue.Enqueued, made []string) error {
+	for _, name := range made {
+		p.tellMade(name)
+	}
+	var text strings.Builder
+	for _, e := range all {
+		fmt.Fprintln(&text, e.ID)
+		if e.Existed {
+			fmt.Fprintf(p.err, "dbcron: job %d has that unique key already; nothing was enqueued\n", e.ID)
+		}
+	}
+	_, err := io.WriteString(p.out, text.String())
+	return err
+}

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/queue"
+)
+
+// A jobRow is a job. Its names are those that dbcron job enqueue --jsonl reads, as
+// far as there are such.
+type jobRow struct {
+	ID          string          `json:"id"` // a string: JSON readers round large numbers
+	Queue       string          `json:"queue" table:"-"`
+	State       queue.State     `json:"state" table:"-"`
+	Kind        string          `json:"kind"`
+	Key         string          `json:"key" table:",rare"`
+	Priority    priority        `json:"priority" table:",rare"`
+	Enqueued    *time.Time      `json:"enqueued"`
+	At          *time.Time      `json:"at" table:"-"`
+	When        string          `json:"-" table:"at,rare"`
+	Attempts    int             `json:"attempts" table:"-"`
+	Tried       string          `json:"-" table:"attempts,rare"`
+	Crashes     int             `json:"crashes" table:"-"`
+	MaxAttempts int             `json:"max_attempts,omitempty" table:"-"`
+	Timeout     string          `json:"timeout,omitempty" table:"-"`
+	Trace       string          `json:"trace,omitempty" table:"-"`
+	Unique      string          `json:"unique,omitempty" table:"-"`
+	Worker      string          `json:"worker,omitempty" table:",rare"`
+	Block       int             `json:"block" table:"-"`
+	Error       string          `json:"error" table:",rare"`
+	Detail      string          `json:"detail,omitempty" table:"-"`
+	Payload     json.RawMessage `json:"payload,omitempty" table:"-"`
+	Binary      []byte          `json:"payload_base64,omitempty" table:"-"`
+	What        string          `json:"-" table:"payload,rare"`
+}
+
+func newJobRow(i *queue.Info) jobRow {
+	row := jobRow{
+		ID: fmt.Sprint(i.ID), Queue: i.Queue, State: i.State, Kind: i.Kind, Key: i.Key, Priority: priority(i.Priority),
+		Enqueued: optional(i.Enqueued), At: optional(i.At), Attempts: i.Attempts, Crashes: i.Crashes,
+		MaxAttempts: i.MaxAttempts, Timeout: duration.Format(i.Timeout), Trace: i.Trace, Unique: i.Unique,
+		Worker: i.Worker, Block: i.Block, Error: i.Error, Detail: i.Detail, What: payloadText(i),
+	}
+	if i.State != queue.StateReady {
+		row.When, row.Tried = shown(i.At, time.UTC), strconv.Itoa(i.Attempts)
+	}
+	if i.Binary || !json.Valid(i.Payload) {
+		row.Binary = i.Payload
+	} else {
+		row.Payload = i.Payload
+	}
+	return row
+}
+
+// payloadText is a payload for people to read.
+func payloadText(i *queue.Info) string {
+	if i.Binary {
+		return counted(len(i.Payload), "byte", "bytes") + ", binary"
+	}
+	return string(i.Payload)
+}
+
+func (p *program) jobGet() *cobra.Command {
+	var name, output string
+	var payload bool
+	c := &cobra.Command{
+		Use:   "get ID",
+		Short: "Show one job, wherever it stands",
+		Long: `Show one job, wherever it stands, and the beginning of its payload. With --payload
+print only the payload, all of it and byte for byte. A job that is done is not found:
+exit code 3.`,
+		Example: `  dbcron job get 4711 --queue mail
+  dbcron job get 4711 --queue mail --payload | jq .`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			id, err := jobID(args[0])
+			if err != nil {
+				return err
+			}
+			return p.withQueues(c.Context(), func(q *queue.Client) error {
+				i, err := q.Job(c.Context(), name, id)
+				if err != nil {
+					return err
+				}
+				return p.printJob(&i, output, payload)
+			}, name)
+		},
+	}
+	queueFlag(c, &name)
+	c.Flags().BoolVar(&payload, "payload", false, "print only the payload")
+	outputFlag(c, &output)
+	return c
+}
+
+func (p *program) printJob(i *queue.Info, output string, payload bool) error {
+	switch {
+	case payload:
+		return (&printer{out: p.out}).print(string(i.Payload))
+	case output != "table":
+		return encode(p.out, newJobRow(i))
+	}
+	return writeFacts(p.out, jobFacts(i))
+}
+
+func jobFacts(i *queue.Info) []fact {
+	facts := []fact{
+		{"id", fmt.Sprint(i.ID)},
+		{"queue", i.Queue},
+		{"state", string(i.State)},
+		{"kind", i.Kind},
+		{"key", i.Key},
+		{"priority", priority(i.Priority).String()},
+		{"enqueued", shown(i.Enqueued, time.UTC)},
+	}
+	if i.State != queue.StateReady {
+		about := map[queue.State]string{queue.StateDelayed: "due", queue.StateRunning: "since", queue.StateDead: "died"}
+		facts = append(facts, fact{about[i.State], shown(i.At, time.UTC)}, fact{"attempts", fmt.Sprint(i.Attempts)})
+	}
+	if i.Crashes > 0 {
+		facts = append(facts, fact{"crashes", counted(i.Crashes, "worker died with it", "workers died with it")})
+	}
+	if i.MaxAttempts > 0 {
+		facts = append(facts, fact{"max attempts", fmt.Sprint(i.MaxAttempts)})
+	}
+	return append(facts,
+		fact{"timeout", duration.Format(i.Timeout)}, fact{"trace", i.Trace}, fact{"unique key", i.Unique}, fact{"worker", i.Worker},
+		fact{"block", fmt.Sprint(i.Block)}, fact{"error", i.Error}, fact{"detail", i.Detail}, fact{"payload", beginning(payloadText(i))})
+}
+
+// beginning cuts a long text, and tells how long it is.
+func beginning(text string) string {
+	const enough = 4000
+	runes := []rune(text[:min(len(text), 4*enough)]) // a character has up to four bytes
+	if len(runes) <= enough && len(text) <= 4*enough {
+		return text
+	}
+	return string(runes[:min(len(runes), enough)]) + fmt.Sprintf("…\n(%d bytes; --payload prints all)", len(text))
+}
+
+type jobListFlags struct {
+	filter queue.Filter
+	state  string
+	after  string
+	ids    bool
+	output string
+}
+
+func (p *program) jobList() *cobra.Command {
+	var f jobListFlags
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the jobs of a queue that are in one state",
+		Long: `List the jobs of a queue that are in one state, the oldest first:
+
+    ready      they wait for a worker, or have been running for less than a second
+    delayed    they wait for their time (AT), or for their next attempt
+    running    they have been running for longer, since AT
+    dead       they failed too often, and were given up AT
+
+--where takes a condition on the payload: a path, and what it is compared with by =
+!= < <= > or >=, which is JSON; a path alone has to be there. Jobs that have no such
+path are not listed.
+
+With --kind, --key or --where not all of a long queue is looked at: then stderr says where to
+go on with --after. Only the beginning of ERROR and PAYLOAD is shown: see dbcron job
+get, or use -o json.`,
+		Example: `  dbcron job list --queue mail --state dead
+  dbcron job list --queue mail --kind welcome -n 1000 -o jsonl
+  dbcron job list --queue mail --state dead --where '$.user.id = 42'
+  dbcron job list --queue mail --where '$.to[1]'`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := f.read(); err != nil {
+				return err
+			}
+			return p.withQueues(c.Context(), func(q *queue.Client) error { return p.listJobs(c.Context(), q, f) }, f.filter.Queue)
+		},
+	}
+	queueFlag(c, &f.filter.Queue)
+	flags := c.Flags()
+	flags.StringVar(&f.state, "state", "ready", "`state` that they are in: ready, delayed, running or dead")
+	flags.StringVar(&f.filter.Kind, "kind", "", "only those of this `kind`")
+	flags.StringVar(&f.filter.Key, "key", "", "only those of this ordering `key`")
+	flags.StringVar(&f.filter.Where, "where", "", "only those whose payload fulfils this `condition`")
+	flags.StringVar(&f.after, "after", "", "only those with greater ids than this `id`")
+	flags.IntVarP(&f.filter.Limit, "count", "n", 20, "how many jobs")
+	flags.BoolVar(&f.ids, "ids", false, "print only the ids, for xargs")
+	outputFlag(c, &f.output)
+	return c
+}
+
+// read checks what can be checked without a database.
+func (f *jobListFlags) read() (err error) {
+	f.filter.State = queue.State(f.state)
+	if !slices.Contains([]queue.State{queue.StateReady, queue.StateDelayed, queue.StateRunning, queue.StateDead}, f.filter.State) {
+		return usagef("--state: %q is not known; use ready, delayed, running or dead", f.state)
+	}
+	if f.filter.Limit < 1 || f.filter.Limit > 10_000 {
+		return usagef("-n %d: from 1 to 10000 jobs can be had", f.filter.Limit)
+	}
+	if f.after != "" {
+		f.filter.After, err = jobID(f.after)
+	}
+	return err
+}
+
+func (p *program) listJobs(ctx context.Context, c *queue.Client, f jobListFlags) error {
+	jobs, more, err := c.Jobs(ctx, f.filter)
+	if err != nil {
+		return err
+	}
+	if f.ids {
+		for i := range jobs {
+			if _, err := fmt.Fprintln(p.out, jobs[i].ID); err != nil {
+				return err
+			}
+		}
+	} else if err := p.writeJobs(jobs, f.output); err != nil {
+		return err
+	}
+	if more > 0 {
+		fmt.Fprintf(p.err, "dbcron: there may be more: --after %d\n", more)
+	}
+	return nil
+}
+
+func (p *program) writeJobs(jobs []queue.Info, output string) error {
+	rows := make([]jobRow, len(jobs))
+	for i := range jobs {
+		rows[i] = newJobRow(&jobs[i])
+	}
+	return write(p.out, output, rows)
+}
+
+func (p *program) queuePeek() *cobra.Command {
+	var n int
+	var output string
+	c := &cobra.Command{
+		Use:   "peek NAME",
+		Short: "Show the jobs that have been ready for longest",
+		Long: `Show the jobs of a queue that have been ready for longest, without taking them. They
+are about to be done, unless more urgent ones come first. For delayed, running and
+dead ones see dbcron job list.`,
+		Example: `  dbcron queue peek mail -n 3`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if n < 1 || n > 10_000 {
+				return usagef("-n %d: from 1 to 10000 jobs can be had", n)
+			}
+			return p.withQueues(c.Context(), func(q *queue.Client) error {
+				jobs, _, err := q.Jobs(c.Context(), queue.Filter{Queue: args[0], Limit: n})
+				if err != nil {
+					return err
+				}
+				return p.writeJobs(jobs, output)
+			}, args[0])
+		},
+	}
+	c.Flags().IntVarP(&n, "count", "n", 10, "how many jobs")
+	outputFlag(c, &output)
+	return c
+}
+
+// A priority is a number in JSON, and in tables a word, if it is not the usual one.
+type priority int
+
+func (p priority) String() string {
+	if p == queue.Normal {
+		return ""
+	}
+	return queue.PriorityName(int(p))
+}

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue"
+)
+
+func (p *program) queue() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "queue",
+		Short: "See and change the queues of jobs",
+		Long: `See and change the queues of jobs, which programs do with the Go package queue.
+A queue is made by the first job in it, or by dbcron queue set. What is in it is
+seen and changed with dbcron job. docs/queue-cli.md has examples.`,
+	}
+	c.AddCommand(
+		p.queueList(), p.queueShow(), p.queuePeek(),
+		p.queueSet(), p.queuePause(), p.queueResume(), p.queueResize())
+	return c
+}
+
+// withQueues opens the database for a command about queues, whose names are checked
+// before: engines differ in what they make of odd ones.
+func (p *program) withQueues(ctx context.Context, f func(c *queue.Client) error, names ...string) error {
+	for _, name := range names {
+		if err := dialect.CheckName(name); err != nil {
+			return usagef("the queue's %v", err)
+		}
+	}
+	return p.with(ctx, func(db *dialect.DB) error {
+		c, err := queue.New(db, queue.Options{})
+		if err != nil {
+			return err
+		}
+		if err := f(c); err != nil {
+			return err
+		}
+		return c.Flush(ctx)
+	})
+}
+
+// countLimit is how far jobs are counted: nobody waits for millions.
+const countLimit = 10_000
+
+// A tally is a number of jobs, and in tables one for people.
+type tally int
+
+func (t tally) String() string {
+	if t >= countLimit {
+		return strconv.Itoa(countLimit) + "+"
+	}
+	return strconv.Itoa(int(t))
+}
+
+type queueRow struct {
+	Name    string `json:"name"`
+	State   string `json:"state"`
+	Ready   tally  `json:"ready"`
+	Delayed tally  `json:"delayed"`
+	Running tally  `json:"running"`
+	Dead    tally  `json:"dead"`
+	Counted int    `json:"counted_to" table:"-"`
+	Workers int    `json:"workers"`
+	Blocks  int    `json:"blocks"`
+	Reason  string `json:"reason" table:",rare"`
+
+	queueSettingsRow `table:"-"`
+}
+
+func (p *program) queueList() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the queues, and how many jobs are in them",
+		Long: `List the queues, and how many jobs are in each. No more than 10000 of a state are
+counted: 10000+ is that many or more. The states of a job:
+
+    ready      it waits for a worker, or has been running for less than a second
+    delayed    it waits for its time, or for its next attempt
+    running    it has been running for longer
+    dead       it failed too often, and is kept for somebody to look at
+
+WORKERS are the processes that do its jobs now. BLOCKS is how many could share it:
+dbcron queue resize.`,
+		Example: `  dbcron queue list
+  dbcron queue list -o jsonl | jq -r 'select(.dead > 0) | .name'`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return p.withQueues(c.Context(), func(q *queue.Client) error { return p.listQueues(c.Context(), q, output) })
+		},
+	}
+	outputFlag(c, &output)
+	return c
+}
+
+// listQueues reads page by page: programs may make up names.
+func (p *program) listQueues(ctx context.Context, c *queue.Client, output string) error {
+	const page = 1000
+	var rows []queueRow
+	for after := ""; ; {
+		found, err := c.Queues(ctx, after, page)
+		if err != nil {
+			return err
+		}
+		for i := range found {
+			row, _, err := newQueueRow(ctx, c, &found[i])
+			if err != nil {
+				return err
+			}
+			rows = append(rows, row)
+		}
+		if len(found) < page {
+			return write(p.out, output, rows)
+		}
+		after = found[page-1].Name
+	}
+}
+
+// newQueueRow counts a queue's jobs, and reads who has its blocks.
+func newQueueRow(ctx context.Context, c *queue.Client, q *queue.Queue) (queueRow, []queue.Block, error) {
+	n, err := c.Count(ctx, q.Name, countLimit)
+	var blocks []queue.Block
+	if err == nil {
+		blocks, err = c.Blocks(ctx, q.Name)
+	}
+	if errors.Is(err, queue.ErrNotFound) { // it was written by hand, and has had no job yet
+		err = nil
+	}
+	return queueRow{
+		q.Name, q.State, tally(n.Ready), tally(n.Delayed), tally(n.Running), tally(n.Dead), countLimit,
+		len(holders(blocks)), q.Blocks, q.Reason, newQueueSettingsRow(q),
+	}, blocks, err
+}
+
+// holders are the workers that have blocks.
+func holders(blocks []queue.Block) map[string]bool {
+	has := map[string]bool{}
+	for _, b := range blocks {
+		if b.Leased && b.Live {
+			has[b.Worker] = true
+		}
+	}
+	return has
+}
+
+func (p *program) queuePause() *cobra.Command {
+	var why string
+	c := &cobra.Command{
+		Use:   "pause NAME",
+		Short: "Let a queue's jobs wait until it is resumed",
+		Long: `Let a queue's jobs wait until it is resumed. What runs goes on, and jobs can still be
+enqueued. Workers notice within seconds.`,
+		Example: `  dbcron queue pause mail --reason "the relay is down, ticket 4711"`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.changeQueueState(c.Context(), args[0], "paused", func(q *queue.Client) error {
+				return q.Pause(c.Context(), args[0], cmp.Or(why, "paused by "+whoami()))
+			})
+		},
+	}
+	c.Flags().StringVar(&why, "reason", "", "`text` for others to read later (default: who paused it)")
+	return c
+}
+
+func (p *program) queueResume() *cobra.Command {
+	return &cobra.Command{
+		Use:     "resume NAME",
+		Short:   "Let the jobs of a paused queue go again",
+		Example: `  dbcron queue resume mail`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.changeQueueState(c.Context(), args[0], "active", func(q *queue.Client) error {
+				return q.Resume(c.Context(), args[0])
+			})
+		},
+	}
+}
+
+// changeQueueState says so where there was nothing to change.
+func (p *program) changeQueueState(ctx context.Context, name, to string, change func(*queue.Client) error) error {
+	return p.withQueues(ctx, func(c *queue.Client) error {
+		q, err := c.Queue(ctx, name)
+		switch {
+		case err != nil:
+			return err
+		case q.State == "deleted": // which a pause or its end must not take back
+			return fmt.Errorf("%w: %s", queue.ErrDeleted, name)
+		case q.State == to:
+			fmt.Fprintf(p.err, "dbcron: nothing to do: %s is %s\n", oneLine(name, 200), queueStanding(&q))
+			return nil
+		}
+		return change(c)
+	}, name)
+}
+
+// queueStanding tells the state of a queue, and why it is not active.
+func queueStanding(q *queue.Queue) string {
+	if q.Reason == "" {
+		return q.State
+	}
+	return q.State + ": " + oneLine(q.Reason, 1000)
+}
+
+func (p *program) queueResize() *cobra.Command {
+	return &cobra.Command{
+		Use:   "resize NAME N",
+		Short: "Change how many workers can share a queue",
+		Long: `Change the number of a queue's blocks, from 1 to 1000. A worker has whole blocks, so
+this is how many workers can share the queue. Jobs that are enqueued after a few
+seconds, when all who enqueue know of it, go to new blocks, delayed ones follow, and the
+old blocks go when they are empty. If jobs have keys, the new blocks wait for that, so
+that no key's order is broken. No job is lost.`,
+		Example: `  dbcron queue resize mail 64`,
+		Args:    cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			n, err := strconv.Atoi(args[1])
+			if err != nil || n < 1 || n > 1000 {
+				return usagef("%q is not a number of blocks, from 1 to 1000", args[1])
+			}
+			return p.withQueues(c.Context(), func(q *queue.Client) error { return p.resizeQueue(c.Context(), q, args[0], n) }, args[0])
+		},
+	}
+}
+
+func (p *program) resizeQueue(ctx context.Context, c *queue.Client, name string, n int) error {
+	before, err := c.Queue(ctx, name)
+	if err != nil {
+		return err
+	}
+	if before.Blocks == n {
+		fmt.Fprintf(p.err, "dbcron: nothing to do: %s has %s\n", oneLine(name, 200), counted(n, "block", "blocks"))
+		return nil
+	}
+	if err := c.Resize(ctx, name, n); err != nil {
+		return err
+	}
+	fmt.Fprintf(p.err, "dbcron: new jobs of %s go to %s in a few seconds; the old ones, %d, go when they are empty\n",
+		oneLine(name, 200), counted(n, "new block", "new blocks"), before.Blocks)
+	return nil
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/queue"
+)
+
+func (p *program) queueSet() *cobra.Command {
+	var c *cobra.Command
+	c = &cobra.Command{
+		Use:   "set NAME [flags]",
+		Short: "Change the settings of a queue, or make it",
+		Long: `Change the settings of a queue, or make it. What is not given stays as it is, and an
+empty text takes a setting back: --timeout ''. Producers and workers go by the new
+settings within seconds.
+
+Durations are such as 500ms, 90s, 1h30m or 30d, and sizes 65536, 64KiB or 4MiB. A
+job can have a number of attempts and a timeout of its own.`,
+		Example: `  dbcron queue set mail --max-attempts 5 --retry-delay 30s --retry-max-delay 10m
+  dbcron queue set import --timeout 2h --keep-dead forever`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			given, err := givenQueueSettings(c)
+			if err != nil {
+				return err
+			}
+			return p.withQueues(c.Context(), func(q *queue.Client) error {
+				return p.setQueue(c.Context(), q, args[0], given)
+			}, args[0])
+		},
+	}
+	c.Flags().SortFlags = false
+	for _, s := range queueSettings {
+		s.register(c)
+	}
+	return c
+}
+
+// givenQueueSettings returns what the flags say, in a function that does it. All
+// that is wrong is told together.
+func givenQueueSettings(c *cobra.Command) (func(*queue.Queue), error) {
+	var wrong []string
+	var given []func(*queue.Queue)
+	for _, s := range queueSettings {
+		flag := c.Flags().Lookup(s.flag())
+		if !flag.Changed {
+			continue
+		}
+		text := flag.Value.String()
+		if err := s.put(&queue.Queue{}, text); err != nil {
+			wrong = append(wrong, fmt.Sprintf("--%s: %v", s.flag(), err))
+			continue
+		}
+		given = append(given, func(q *queue.Queue) { _ = s.put(q, text) }) // it was read before
+	}
+	if err := refused(wrong); err != nil {
+		return nil, err
+	}
+	if len(given) == 0 {
+		return nil, usagef("there is nothing to change; name with flags what is to be: %s", c.Use)
+	}
+	return func(q *queue.Queue) {
+		for _, change := range given {
+			change(q)
+		}
+	}, nil
+}
+
+// refused puts all that is wrong into one error.
+func refused(wrong []string) error {
+	switch len(wrong) {
+	case 0:
+		return nil
+	case 1:
+		return usagef("%s", wrong[0])
+	}
+	return usagef("there are %d things to correct, and nothing was changed:\n  %s", len(wrong), strings.Join(wrong, "\n  "))
+}
+
+func (p *program) setQueue(ctx context.Context, c *queue.Client, name string, change func(*queue.Queue)) error {
+	q, made, err := orUsual(ctx, c, name)
+	if err != nil {
+		return err
+	}
+	change(&q)
+	if err := refused(mismatches(&q)); err != nil { // before the queue is made
+		return err
+	}
+	q, err = c.Edit(ctx, name, change)
+	if err != nil {
+		return err
+	}
+	if made {
+		p.tellMade(name)
+	}
+	if q.State != "active" {
+		fmt.Fprintf(p.err, "dbcron: its jobs wait: it is %s\n", queueStanding(&q))
+	}
+	return nil
+}
+
+// mismatches tells which settings are right, but not together.
+func mismatches(q *queue.Queue) (wrong []string) {
+	if q.RetryMaxDelay < q.RetryDelay {
+		wrong = append(wrong, fmt.Sprintf("--retry-max-delay, %s, is less than --retry-delay, %s", spanText(q.RetryMaxDelay, "none", 0), spanText(q.RetryDelay, "none", 0)))
+	}
+	if q.PollMax < q.PollMin {
+		wrong = append(wrong, fmt.Sprintf("--poll-max, %s, is less than --poll-min, %s", spanText(q.PollMax, "", 0), spanText(q.PollMin, "", 0)))
+	}
+	return wrong
+}
+
+// orUsual returns a queue's settings, or those that it will have when it is made.
+func orUsual(ctx context.Context, c *queue.Client, name string) (q queue.Queue, isNew bool, err error) {
+	q, err = c.Queue(ctx, name)
+	if errors.Is(err, queue.ErrNotFound) {
+		return usualQueue(name), true, nil
+	}
+	return q, false, err
+}
+
+// tellMade tells of a new queue: its name may be a mistyped one.
+func (p *program) tellMade(name string) {
+	fmt.Fprintf(p.err, "dbcron: there was no queue %s; it was made\n", oneLine(name, 200))
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/queue"
+)
+
+// A queueSetting is a column of a queue that has a flag of its own. Its value is
+// text here: flags that are wrong are told together, before a database is opened.
+type queueSetting struct {
+	name  string // of the column
+	shape string // of the value, for the help
+	usual string // what it is if nobody says otherwise
+	usage string
+	get   func(*queue.Queue) string
+	set   func(*queue.Queue, string) error
+}
+
+// queueSettings are in the order in which they are shown.
+var queueSettings = []queueSetting{
+	queueNumber("max_attempts", "10", "after so many failed attempts a job is dead", func(q *queue.Queue) *int { return &q.MaxAttempts }),
+	queueSpan("retry_delay", "none", 0, 0, "10s", "time before the second attempt; doubles with each further one", func(q *queue.Queue) *time.Duration { return &q.RetryDelay }),
+	queueSpan("retry_max_delay", "none", 0, 0, "1h", "time between two attempts at the most", func(q *queue.Queue) *time.Duration { return &q.RetryMaxDelay }),
+	queueKeyRetry(),
+	queueSpan("timeout", "none", 0, 0, "none", "time after which an attempt has failed", func(q *queue.Queue) *time.Duration { return &q.Timeout }),
+	queueNumber("max_crashes", "3", "after so many workers died with a job it is dead", func(q *queue.Queue) *int { return &q.MaxCrashes }),
+	queueSpan("keep_dead", "forever", -1, 0, "90d", "how long dead jobs are kept", func(q *queue.Queue) *time.Duration { return &q.KeepDead }),
+	queueSize("max_payload", "1MiB", "how large a job's payload may be", func(q *queue.Queue) *int { return &q.MaxPayload }),
+	queueSpan("poll_min", "", 0, time.Millisecond, "2ms", "how soon workers look again after there was something, where nobody notifies them", func(q *queue.Queue) *time.Duration { return &q.PollMin }),
+	queueSpan("poll_max", "", 0, time.Millisecond, "250ms", "how long workers wait between two looks at the most", func(q *queue.Queue) *time.Duration { return &q.PollMax }),
+}
+
+func (s queueSetting) flag() string { return strings.ReplaceAll(s.name, "_", "-") }
+
+// register adds the setting's flag. It has no default: so it is known what was
+// given, and the empty text takes a setting back.
+func (s queueSetting) register(c *cobra.Command) {
+	c.Flags().Var(&rawText{shape: s.shape}, s.flag(), fmt.Sprintf("%s (default: %s)", s.usage, s.usual))
+}
+
+// put changes a queue as a flag's text says.
+func (s queueSetting) put(q *queue.Queue, text string) error {
+	if text == "" {
+		text = s.usual
+	}
+	return s.set(q, text)
+}
+
+// usualQueue is a queue for which nobody has said anything.
+func usualQueue(name string) (q queue.Queue) {
+	q.Name, q.State = name, "active"
+	for _, s := range queueSettings {
+		_ = s.set(&q, s.usual) // a test sees to it that they can be read
+	}
+	return q
+}
+
+func queueKeyRetry() queueSetting {
+	return queueSetting{
+		"key_retry", "hold|pass", "hold", "the jobs of a key of which one waits for its next attempt: hold lets them wait, too",
+		func(q *queue.Queue) string { return q.KeyRetry },
+		func(q *queue.Queue, text string) error {
+			if text != "hold" && text != "pass" {
+				return fmt.Errorf("%q is not known; use hold or pass", text)
+			}
+			q.KeyRetry = text
+			return nil
+		},
+	}
+}
+
+func queueNumber(name, usual, usage string, field func(*queue.Queue) *int) queueSetting {
+	return queueSetting{
+		name, "number", usual, usage,
+		func(q *queue.Queue) string { return strconv.Itoa(*field(q)) },
+		func(q *queue.Queue, text string) error {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 1 || n > 1_000_000 {
+				return fmt.Errorf("%q is not a number from 1 to 1000000", text)
+			}
+			*field(q) = n
+			return nil
+		},
+	}
+}
+
+// queueSpan is a duration from least on, for which a word may stand.
+func queueSpan(name, word string, means, least time.Duration, usual, usage string, field func(*queue.Queue) *time.Duration) queueSetting {
+	return queueSetting{
+		name, "duration" + orShape(word), usual, usage,
+		func(q *queue.Queue) string { return spanText(*field(q), word, means) },
+		func(q *queue.Queue, text string) error {
+			if word != "" && text == word {
+				*field(q) = means
+				return nil
+			}
+			d, err := notNegative(text)
+			switch {
+			case err != nil:
+				return err
+			case d < least:
+				return fmt.Errorf("%q is less than %v", text, least)
+			}
+			*field(q) = d
+			return nil
+		},
+	}
+}
+
+func spanText(d time.Duration, word string, means time.Duration) string {
+	if word != "" && (d == means || d < 0) {
+		return word
+	}
+	if d == 0 {
+		return "0s"
+	}
+	return duration.Format(d)
+}
+
+// notNegative reads a duration, and tells of a sign what is wrong with it.
+func notNegative(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, errors.New("is empty")
+	}
+	if strings.HasPrefix(text, "-") {
+		return 0, fmt.Errorf("%q is negative", text)
+	}
+	return duration.Parse(text)
+}
+
+// The units of sizes, the largest first.
+var sizeUnits = []struct {
+	name string
+	is   int
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
+
+func queueSize(name, usual, usage string, field func(*queue.Queue) *int) queueSetting {
+	return queueSetting{
+		name, "size", usual, usage,
+		func(q *queue.Queue) string { return sizeText(*field(q)) },
+		func(q *queue.Queue, text string) error {
+			n, err := readSize(text)
+			if err == nil {
+				*field(q) = n
+			}
+			return err
+		},
+	}
+}
+
+func sizeText(n int) string {
+	for _, unit := range sizeUnits {
+		if n >= unit.is && n%unit.is == 0 {
+			return strconv.Itoa(n/unit.is) + unit.name
+		}
+	}
+	return strconv.Itoa(n)
+}
+
+func readSize(text string) (int, error) {
+	const most = 1 << 30
+	count, times := text, 1
+	for _, unit := range sizeUnits {
+		if before, found := strings.CutSuffix(text, unit.name); found {
+			count, times = before, unit.is
+		}
+	}
+	n, err := strconv.Atoi(count)
+	if err != nil || n < 1 || n > most/times {
+		return 0, fmt.Errorf("%q is not a size from 1 byte to 1GiB; write for example 65536, 64KiB or 4MiB", text)
+	}
+	return n * times, nil
+}
+
+// A queueSettingsRow has the settings as the flags of dbcron queue set take them.
+type queueSettingsRow struct {
+	MaxAttempts   int    `json:"max_attempts"`
+	RetryDelay    string `json:"retry_delay"`
+	RetryMaxDelay string `json:"retry_max_delay"`
+	KeyRetry      string `json:"key_retry"`
+	Timeout       string `json:"timeout"`
+	MaxCrashes    int    `json:"max_crashes"`
+	KeepDead      string `json:"keep_dead"`
+	MaxPayload    int    `json:"max_payload"`
+	PollMin       string `json:"poll_min"`
+	PollMax       string `json:"poll_max"`
+}
+
+func newQueueSettingsRow(q *queue.Queue) queueSettingsRow {
+	text := map[string]string{}
+	for _, s := range queueSettings {
+		text[s.name] = s.get(q)
+	}
+	return queueSettingsRow{
+		q.MaxAttempts, text["retry_delay"], text["retry_max_delay"], text["key_retry"], text["timeout"],
+		q.MaxCrashes, text["keep_dead"], q.MaxPayload, text["poll_min"], text["poll_max"],
+	}
+}

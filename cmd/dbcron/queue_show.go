@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/queue"
+)
+
+// A queueDetail is all that there is to know of one queue.
+type queueDetail struct {
+	queueRow
+	Has []blockRow `json:"has"`
+
+	q      queue.Queue
+	blocks []queue.Block
+}
+
+// A blockRow is a block of a queue, and who has it.
+type blockRow struct {
+	Block      int        `json:"block"`
+	Generation int        `json:"generation"`
+	State      string     `json:"state"`
+	Worker     string     `json:"worker"` // that has it, or had it last
+	Since      *time.Time `json:"since"`
+	Fence      string     `json:"fence"` // a string: JSON readers round large numbers
+	Crashes    int        `json:"crashes"`
+}
+
+func newBlockRow(b queue.Block) blockRow {
+	return blockRow{b.Number, b.Generation, blockState(b), b.Worker, optional(b.Since), fmt.Sprint(b.Fence), b.Crashes}
+}
+
+func blockState(b queue.Block) string {
+	switch {
+	case !b.Leased:
+		return "free"
+	case !b.Live:
+		return "lost"
+	}
+	return "held"
+}
+
+func (p *program) queueShow() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show all of one queue: settings, how many jobs it has, and who does them",
+		Long: `Show all of one queue: its settings, how many jobs of each state it has (10000+ is
+that many or more), and which worker has which blocks. A block is a part of the
+queue's jobs, which one worker has at a time.`,
+		Example: `  dbcron queue show mail
+  dbcron queue show mail -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.withQueues(c.Context(), func(q *queue.Client) error { return p.showQueue(c.Context(), q, args[0], output) }, args[0])
+		},
+	}
+	outputFlag(c, &output)
+	return c
+}
+
+func (p *program) showQueue(ctx context.Context, c *queue.Client, name, output string) error {
+	q, err := c.Queue(ctx, name)
+	if err != nil {
+		return err
+	}
+	row, blocks, err := newQueueRow(ctx, c, &q)
+	if err != nil {
+		return err
+	}
+	d := queueDetail{queueRow: row, Has: make([]blockRow, len(blocks)), q: q, blocks: blocks}
+	for i, b := range blocks {
+		d.Has[i] = newBlockRow(b)
+	}
+	if output != "table" {
+		return encode(p.out, d)
+	}
+	return writeFacts(p.out, d.facts())
+}
+
+func (d *queueDetail) facts() []fact {
+	facts := []fact{
+		{"name", d.Name},
+		{"state", queueStanding(&d.q)},
+		{"ready", d.Ready.String()},
+		{"delayed", d.Delayed.String()},
+		{"running", d.Running.String()},
+		{"dead", d.Dead.String()},
+	}
+	for _, s := range queueSettings {
+		facts = append(facts, fact{strings.ReplaceAll(s.name, "_", " "), s.get(&d.q)})
+	}
+	return append(facts, fact{"workers", fmt.Sprint(d.Workers)}, fact{"blocks", d.whose()})
+}
+
+// whose tells of the blocks who has them, a line for those in a row that have the
+// same to say.
+func (d *queueDetail) whose() string {
+	lines := []string{fmt.Sprint(d.Blocks)}
+	for i := 0; i < len(d.blocks); {
+		n := 1
+		for i+n < len(d.blocks) && d.story(i+n) == d.story(i) {
+			n++
+		}
+		numbers := fmt.Sprint(d.blocks[i].Number)
+		if n > 1 {
+			numbers += fmt.Sprintf("-%d", d.blocks[i+n-1].Number)
+		}
+		lines = append(lines, numbers+": "+d.story(i))
+		i += n
+	}
+	return strings.Join(lines, "\n")
+}
+
+// story tells of a block who has it and what is odd about it.
+func (d *queueDetail) story(i int) string {
+	b := d.blocks[i]
+	text := "free"
+	switch blockState(b) {
+	case "held":
+		text = oneLine(b.Worker, 200) + " since " + shown(b.Since, time.UTC)
+	case "lost":
+		text = "of " + oneLine(b.Worker, 200) + ", which was not heard of in time; another worker takes it"
+	}
+	if b.Crashes > 0 {
+		text += ", after " + counted(b.Crashes, "worker died", "workers in a row died")
+	}
+	if b.Generation < d.blocks[len(d.blocks)-1].Generation {
+		text += ", from before the resize: it goes when it is empty"
+	}
+	return text
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/dbcron/dbcron/queue"
+)
+
+// TestQueueUsage runs command lines that are refused before a database is opened:
+// here there is none.
+func TestQueueUsage(t *testing.T) {
+	for _, c := range []struct{ line, want string }{
+		{"queue show", "accepts 1 arg"},
+		{"queue show x -o yaml", "yaml"},
+		{"queue set x", "nothing to change"},
+		{"queue set x --max-attempts 0 --timeout soon", "2 things to correct"},
+		{"queue resize x 0", "number of blocks"},
+		{"queue peek x -n 0", "-n 0"},
+		{"job enqueue", "what kind of job"},
+		{"job enqueue x nothing", "not JSON"},
+		{"job enqueue x 1 --delay -1s", "negative"},
+		{"job enqueue x 1 --priority high", "urgent, normal, low, idle"},
+		{"job enqueue x -", "empty"},
+		{"job get x", "is not a job's id"},
+		{"job list --state done", "done"},
+		{"job retry 1 x", "is not a job's id"},
+		{"job cancel 1 --queue ", "it is empty"},
+	} {
+		var out, errs bytes.Buffer
+		p := &program{in: strings.NewReader(""), out: &out, err: &errs, environ: []string{"DBCRON_DATABASE_URL=postgres://nobody@127.0.0.1:1/none"}}
+		if code := run(t.Context(), p, strings.Split(c.line, " ")); code != exitUsage {
+			t.Errorf("%s: exit code %d", c.line, code)
+		}
+		if out.Len() > 0 || !strings.Contains(errs.String(), c.want) {
+			t.Errorf("%s: prints %q and says %q, want %q", c.line, &out, &errs, c.want)
+		}
+	}
+}
+
+// TestUsualQueue sees to it that what is said to be usual can be read.
+func TestUsualQueue(t *testing.T) {
+	q := usualQueue("x")
+	for _, s := range queueSettings {
+		if err := s.set(&queue.Queue{}, s.usual); err != nil || s.get(&q) != s.usual {
+			t.Errorf("%s: %q becomes %q, %v", s.name, s.usual, s.get(&q), err)
+		}
+	}
+}

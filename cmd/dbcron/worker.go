@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/queue"
+)
+
+func (p *program) worker() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "worker",
+		Short: "Do jobs with a command",
+		Long: `Do jobs with a command, in whatever language. Programs in Go do them with the
+package queue. docs/queue-cli.md has examples.`,
+	}
+	c.AddCommand(p.workerExec())
+	return c
+}
+
+type workerFlags struct {
+	options   queue.WorkerOptions
+	timeout   time.Duration
+	killGrace time.Duration
+	drain     bool
+	logs      string
+}
+
+func (p *program) workerExec() *cobra.Command {
+	var f workerFlags
+	c := &cobra.Command{
+		Use:   "exec [flags] -- COMMAND [ARG…]",
+		Short: "Run a command for each job of a queue",
+		Long: `Run a command for each job of a queue, of whatever kind. Any number of workers may
+share a queue.
+
+The command finds the job's payload on stdin, byte for byte, and beside this one's
+environment DBCRON_JOB_ID, DBCRON_QUEUE, DBCRON_KIND, DBCRON_KEY (empty if it has
+none), DBCRON_ATTEMPT (from 1), DBCRON_MAX_ATTEMPTS and, if the job has one,
+TRACEPARENT. Its exit code says what becomes of the job:
+
+    0      it is done
+    100    it is discarded: it is not tried again, and leaves no trace but the log
+    other  it has failed, and is tried again as the queue's settings say; the end of
+           what the command has written is kept as the error (dbcron job get)
+
+A command that was told to end has not done its job, whatever its exit code: one that
+took too long has failed; one that was ended because the worker stops, or has lost the
+job, is done again. When the command ends, what it has left running is killed.
+
+With --drain it ends when none of the queue's jobs is ready or due, but for those that
+wait for another of their key, and those of a paused queue. What other workers have
+begun to run for long is not waited for; retries are left to the next call.
+
+The first SIGTERM, SIGINT or SIGHUP starts no more jobs and lets those that run end
+(--grace); then they get SIGTERM, after a second SIGKILL, and are handed over. A
+second SIGTERM or SIGINT kills them at once.
+
+Exit codes: 0 ended by a signal, or (--drain) nothing is left, whatever came of the
+jobs; 126 the command cannot be run, 127 it is not found: no job is begun then; 1
+failure, also ended by a signal with --drain; 2 wrong usage or input.`,
+		Example: `  dbcron worker exec --queue mail --concurrency 4 -- /usr/local/bin/send-mail
+  dbcron worker exec --queue photos --drain --timeout 5m -- sh -c 'convert - "thumb/$DBCRON_JOB_ID.png"'`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			if c.ArgsLenAtDash() != 0 || len(args) == 0 || args[0] == "" {
+				return usagef("the command goes after --: %s", c.UseLine())
+			}
+			if err := f.check(c); err != nil {
+				return err
+			}
+			return p.runWorker(c.Context(), &f, args)
+		},
+	}
+	flags := c.Flags()
+	flags.StringArrayVar(&f.options.Queues, "queue", []string{"default"}, "`name` of the jobs' queue; may be repeated")
+	flags.IntVar(&f.options.Concurrency, "concurrency", 1, "how many jobs are done at a time")
+	flags.BoolVar(&f.drain, "drain", false, "end when nothing is ready or due")
+	flags.DurationVar(&f.timeout, "timeout", 0, "how long an attempt may take, if the job and the queue do not say less (default: no limit)")
+	flags.DurationVar(&f.options.Lease, "lease", 30*time.Second, "how long a dead worker's jobs wait for another one")
+	flags.DurationVar(&f.options.Grace, "grace", 30*time.Second, "how long running commands may go on when the worker is stopped")
+	flags.DurationVar(&f.killGrace, "kill-grace", 10*time.Second, "time from SIGTERM to SIGKILL")
+	flags.StringVar(&f.logs, "log-format", "auto", "text, json, or auto: text on a terminal")
+	return c
+}
+
+func (f *workerFlags) check(c *cobra.Command) error {
+	for _, name := range f.options.Queues {
+		if err := dialect.CheckName(name); err != nil {
+			return usagef("the queue's %v", err)
+		}
+	}
+	switch {
+	case f.options.Concurrency < 1:
+		return usagef("--concurrency %d: it does one job at a time at least", f.options.Concurrency)
+	case f.options.Lease < time.Second:
+		return usagef("--lease %v: it is a second at least", f.options.Lease)
+	case f.options.Grace < 0 || f.killGrace < 0:
+		return usagef("--grace and --kill-grace cannot be negative")
+	case c.Flags().Changed("timeout") && f.timeout <= 0:
+		return usagef("--timeout must be more than 0")
+	}
+	// None, where 0 would be the default.
+	if f.options.Grace == 0 {
+		f.options.Grace = -1
+	}
+	if f.killGrace == 0 {
+		f.killGrace = -1
+	}
+	// Commands take their time: a crash repeats those that ran, and few jobs come
+	// under suspicion with them.
+	f.options.AckEach = true
+	f.options.Batch = min(100, 10+2*f.options.Concurrency)
+	return nil
+}
+
+func (p *program) runWorker(ctx context.Context, f *workerFlags, argv []string) error {
+	log, err := newLogger(p.err, f.logs)
+	if err != nil {
+		return err
+	}
+	if _, code, err := guardian.LookPath(argv[0], p.environ); err != nil {
+		return exitError{code, err}
+	}
+	ctx, stop := p.untilHangup(ctx)
+	defer stop()
+	var failed error
+	err = p.with(ctx, func(db *dialect.DB) error {
+		c, err := queue.New(db, queue.Options{Logger: log})
+		if err == nil {
+			err = p.tellNew(ctx, c, f.options.Queues)
+		}
+		if err != nil {
+			return err
+		}
+		failed, err = p.work(ctx, c, f, argv, log)
+		return errors.Join(err, c.Flush(context.WithoutCancel(ctx)))
+	})
+	switch {
+	case failed != nil:
+		return failed
+	case ctx.Err() != nil && (err == nil || errors.Is(err, ctx.Err())):
+		log.Info("stopped")
+		if f.drain {
+			return errors.New("ended by a signal before all was done; the rest is left to the next call")
+		}
+		return nil
+	}
+	return err
+}
+
+// tellNew says which queues there are not yet: their names may have been mistyped.
+func (p *program) tellNew(ctx context.Context, c *queue.Client, names []string) error {
+	for _, name := range names {
+		switch _, err := c.Queue(ctx, name); {
+		case errors.Is(err, queue.ErrNotFound):
+			fmt.Fprintf(p.err, "dbcron: there was no queue %s yet; it is made now\n", name)
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// work runs the worker. It returns apart why the command cannot be run any more.
+func (p *program) work(ctx context.Context, c *queue.Client, f *workerFlags, argv []string, log *slog.Logger) (failed, err error) {
+	w, err := c.Worker(f.options)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	x := executor{p: p, c: c, flags: f, argv: argv, log: log, cancel: cancel, stopping: ctx}
+	if err := w.HandleOthers(x.do); err != nil {
+		return nil, err
+	}
+	log.Info("working", "queues", f.options.Queues, "concurrency", f.options.Concurrency, "version", version)
+	run := w.Run
+	if f.drain {
+		run = w.RunOnce
+	}
+	err = run(ctx)
+	var exit exitError
+	if errors.As(context.Cause(ctx), &exit) {
+		return exit, err
+	}
+	return nil, err
+}

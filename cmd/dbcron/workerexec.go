@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/queue"
+)
+
+// exitDiscard is the exit code of a command that wants its job discarded.
+const exitDiscard = 100
+
+const (
+	keepOutput = 16 << 10 // of a command, so that its end is among it
+	keepError  = 3000     // of that, in the job's error
+)
+
+// handOverKill is how long a command may take that is ended because its worker stops:
+// the worker waits for two seconds before the job is others'.
+const handOverKill = time.Second
+
+// An executor does jobs with a command.
+type executor struct {
+	p        *program
+	c        *queue.Client
+	flags    *workerFlags
+	argv     []string
+	log      *slog.Logger
+	stopping context.Context // ends when no more jobs are begun
+	cancel   context.CancelCauseFunc
+}
+
+// do is the handler of all kinds.
+func (x *executor) do(ctx context.Context, d *queue.Delivery) error {
+	if limit := x.flags.timeout; limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %v (--timeout)", limit))
+		defer cancel()
+	}
+	killed, kill := context.WithCancel(context.Background())
+	defer kill()
+	defer context.AfterFunc(ctx, func() {
+		if x.stopping.Err() != nil {
+			time.AfterFunc(handOverKill, kill)
+		}
+	})()
+	again := make(chan struct{}) // ends the goroutine
+	defer close(again)
+	go func() {
+		select {
+		case <-x.p.signals.again:
+			kill()
+		case <-again:
+		}
+	}()
+	g := guarded{
+		Command: guardian.Command{
+			Name: d.Queue + " " + d.Kind, Argv: x.argv, Env: x.environment(ctx, d), Input: string(d.Payload),
+			Grace: x.flags.killGrace, MaxOutput: keepOutput,
+		},
+		ttl: x.flags.options.Lease, left: d.Left, stop: ctx.Done(), kill: killed.Done(),
+	}
+	result, err := g.run()
+	if err == nil {
+		err = result.Err
+	}
+	if result.LeftBehind {
+		x.log.Warn("what the command had left running was killed", "queue", d.Queue, "kind", d.Kind, "id", d.ID)
+	}
+	return x.outcome(ctx, d, result, err)
+}
+
+// outcome says what has become of the job.
+func (x *executor) outcome(ctx context.Context, d *queue.Delivery, r guardian.Result, err error) error {
+	text := fmt.Sprintf("exit code %d", r.ExitCode)
+	if r.Signal != 0 {
+		text = fmt.Sprintf("ended by signal %d, %v", r.Signal, r.Signal)
+	}
+	if output := strings.TrimSpace(r.Output); output != "" {
+		text += ": " + tailOf(output, keepError)
+	}
+	failure := errors.New(text)
+	switch {
+	case errors.Is(err, guardian.ErrPast):
+		return queue.Snooze(0) // it has not been begun
+	case r.Cause == guardian.NotStarted && (r.ExitCode == 126 || r.ExitCode == 127):
+		x.cancel(exitError{r.ExitCode, fmt.Errorf("the command cannot be run any more; the worker ends: %w", err)})
+		return queue.Snooze(0)
+	case err != nil:
+		return fmt.Errorf("%w: %w", err, failure)
+	case r.Cause != guardian.Exited && ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", context.Cause(ctx), failure)
+	case r.Cause != guardian.Exited: // a second signal, or the lease has ended
+		return queue.Snooze(0)
+	case r.ExitCode == 0:
+		x.log.Info("job done", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "took", r.Took)
+		return nil
+	case r.ExitCode == exitDiscard && r.Signal == 0:
+		return queue.Discard(failure)
+	}
+	return failure
+}
+
+// tailOf is the end of a text, of so many bytes at the most.
+func tailOf(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	start := len(text) - limit
+	for start < len(text) && !utf8.RuneStart(text[start]) {
+		start++
+	}
+	return "… " + text[start:]
+}
+
+// environment is the caller's and what there is to know about the job. Within another
+// job's command the variables are the inner one's.
+func (x *executor) environment(ctx context.Context, d *queue.Delivery) []string {
+	limit := d.MaxAttempts
+	if limit == 0 {
+		q, err := x.c.Queue(ctx, d.Queue) // it may have been changed
+		if err != nil {
+			x.log.Warn("the queue's settings could not be read; DBCRON_MAX_ATTEMPTS is empty", "queue", d.Queue, "err", err)
+		}
+		limit = q.MaxAttempts
+	}
+	set := []string{
+		"DBCRON_JOB_ID=" + strconv.FormatInt(d.ID, 10), "DBCRON_QUEUE=" + d.Queue, "DBCRON_KIND=" + d.Kind, "DBCRON_KEY=" + d.Key,
+		"DBCRON_ATTEMPT=" + strconv.Itoa(d.Attempt), "DBCRON_MAX_ATTEMPTS=", "TRACEPARENT=",
+	}
+	env := slices.DeleteFunc(slices.Clone(x.p.environ), func(pair string) bool {
+		return slices.ContainsFunc(set, func(of string) bool {
+			name, _, _ := strings.Cut(of, "=")
+			return strings.HasPrefix(pair, name+"=")
+		})
+	})
+	if limit > 0 {
+		set[5] += strconv.Itoa(limit)
+	}
+	if d.Trace == "" {
+		return append(env, set[:6]...)
+	}
+	set[6] += d.Trace
+	return append(env, set...)
+}

@@ -1,0 +1,200 @@
+package dialect
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// A Step is one statement of a pipeline.
+type Step struct {
+	Stmt *Stmt
+	Args Args
+	Scan func(*Row) error // reads each row; nil: it is no query
+
+	Changed int64 // how many rows it changed, once it has run
+}
+
+// A Row is one that a query of a pipeline returned. It is valid until the function
+// returns that was given it.
+type Row struct {
+	raw    [][]byte
+	binary []bool // numbers as PostgreSQL sends them; else in decimal digits
+}
+
+// Null tells whether column i is NULL.
+func (r *Row) Null(i int) bool { return r.raw[i] == nil }
+
+// Bytes returns column i, a text or bytes. It must be copied to be kept.
+func (r *Row) Bytes(i int) []byte { return r.raw[i] }
+
+// Int returns column i, a number; 0 if it is NULL.
+func (r *Row) Int(i int) int64 {
+	b := r.raw[i]
+	switch {
+	case len(b) == 0:
+		return 0
+	case r.binary == nil || !r.binary[i]:
+		n, _ := strconv.ParseInt(string(b), 10, 64) // our own columns of numbers
+		return n
+	case len(b) == 8:
+		return int64(binary.BigEndian.Uint64(b))
+	case len(b) == 4:
+		return int64(int32(binary.BigEndian.Uint32(b)))
+	case len(b) == 2:
+		return int64(int16(binary.BigEndian.Uint16(b)))
+	}
+	return 0
+}
+
+// Pipeline runs statements one after the other, in one round trip and one
+// transaction where the driver can, else each by itself.
+func (db *DB) Pipeline(ctx context.Context, steps ...*Step) error {
+	if db.Dialect.Pipeline != nil {
+		err := db.retrying(ctx, func() error { return db.pipeline(ctx, steps) })
+		if !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+	}
+	for _, step := range steps {
+		if err := db.step(ctx, step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pipeline sends all steps at once.
+func (db *DB) pipeline(ctx context.Context, steps []*Step) error {
+	texts, values := make([]string, len(steps)), make([][]any, len(steps))
+	for i, step := range steps {
+		var err error
+		if texts[i], values[i], err = db.render(step.Stmt, step.Args); err != nil {
+			return fmt.Errorf("%s: %w", step.Stmt.Name, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, db.timeout)
+	defer cancel()
+	c, err := db.pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Raw(func(driverConn any) error {
+		return through(ctx, driverConn, strings.Join(texts, ";\n"), func(own any) error {
+			at, err := db.Dialect.Pipeline(ctx, own, texts, values, steps)
+			if err != nil && at < len(steps) {
+				err = fmt.Errorf("%s: %w", steps[at].Stmt.Name, err)
+			}
+			return err
+		})
+	})
+}
+
+// through calls f with the driver's own connection, by way of those who want to
+// know of each round trip.
+func through(ctx context.Context, driverConn any, op string, f func(own any) error) error {
+	c, ok := driverConn.(*conn)
+	if !ok {
+		return f(driverConn)
+	}
+	return c.call(ctx, op, func() error { return through(ctx, c.Conn, op, f) })
+}
+
+// step runs one statement.
+func (s *Session) step(ctx context.Context, step *Step) (err error) {
+	if step.Scan == nil {
+		step.Changed, err = s.Exec(ctx, step.Stmt, step.Args)
+		return err
+	}
+	return s.run(ctx, step.Stmt, step.Args, func(ctx context.Context, query string, values []any) error {
+		rows, err := s.on.QueryContext(ctx, query, values...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		columns, err := rows.Columns()
+		if err != nil {
+			return err
+		}
+		cells, dest := make([]sql.RawBytes, len(columns)), make([]any, len(columns))
+		row := Row{raw: make([][]byte, len(columns))}
+		for i := range cells {
+			dest[i] = &cells[i]
+		}
+		for rows.Next() {
+			if err := rows.Scan(dest...); err != nil {
+				return err
+			}
+			for i, cell := range cells {
+				row.raw[i] = cell
+			}
+			if err := step.Scan(&row); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+}
+
+// Bytes are bytes as a value of rows.
+type Bytes []byte
+
+// JSON is a JSON text as a value of rows that are copied.
+type JSON []byte
+
+// CopyRows are rows of a bulk load.
+type CopyRows interface {
+	Len() int
+	Values(row int, to []any) []any // appends the row's values
+}
+
+// CanCopy tells whether there is a bulk load that is faster than INSERT.
+func (db *DB) CanCopy() bool { return db.Dialect.Copy != nil && db.copies.Load() != never }
+
+// Copy loads rows into a table in one statement, all or none. Where it cannot be,
+// it returns errors.ErrUnsupported, and CanCopy says so from then on.
+func (db *DB) Copy(ctx context.Context, table string, columns []string, rows CopyRows) error {
+	if !db.CanCopy() {
+		return errors.ErrUnsupported
+	}
+	ctx, cancel := context.WithTimeout(ctx, db.timeout)
+	defer cancel()
+	c, err := db.pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	err = c.Raw(func(driverConn any) error {
+		return through(ctx, driverConn, "COPY "+table, func(own any) error {
+			return db.Dialect.Copy(ctx, own, db.prefix+table, columns, rows)
+		})
+	})
+	if errors.Is(err, errors.ErrUnsupported) {
+		db.copies.Store(never)
+	}
+	if err != nil {
+		return fmt.Errorf("copy into %s: %w", table, err)
+	}
+	return nil
+}
+
+const never = -1
+
+// CleanText makes a text that all engines store: UTF-8 without NUL, of so many bytes
+// at the most.
+func CleanText(text string, limit int) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd")
+	if len(text) <= limit {
+		return text
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return text[:limit] + " …"
+}

@@ -1,0 +1,204 @@
+package faults
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue"
+)
+
+// A workshop is a queue, the processes that work on it, and their diary.
+type workshop struct {
+	t    *testing.T
+	db   *dbtest.DB
+	c    *queue.Client
+	file string
+}
+
+func newWorkshop(t *testing.T, db *dbtest.DB) *workshop {
+	t.Helper()
+	c, err := queue.New(db.DB, queue.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "diary")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return &workshop{t, db, c, file}
+}
+
+func (w *workshop) begin() *child {
+	w.t.Helper()
+	return start(w.t, "queue worker", part{URL: w.db.URL, Name: "work", File: w.file, TTL: 2 * time.Second})
+}
+
+func (w *workshop) enqueue(jobs ...queue.Job) (ids []int64) {
+	w.t.Helper()
+	for i := range jobs {
+		jobs[i].Queue = "work"
+	}
+	all, err := w.c.EnqueueMany(w.t.Context(), jobs)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, e := range all {
+		ids = append(ids, e.ID)
+	}
+	return ids
+}
+
+// lines returns those that say something of a job.
+func (w *workshop) lines(what string, id int64) []line {
+	w.t.Helper()
+	all, err := readDiary(w.file)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return slices.DeleteFunc(all, func(l line) bool { return l.what != what || l.id != id })
+}
+
+// until waits until something holds.
+func (w *workshop) until(what string, ok func() bool) {
+	w.t.Helper()
+	for begun := instant.Now(); !ok(); {
+		if wait(w.t.Context(), 50*time.Millisecond) != nil || instant.Now().Sub(begun) > patience {
+			w.t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+func (w *workshop) ended(ids ...int64) func() bool {
+	return func() bool {
+		return !slices.ContainsFunc(ids, func(id int64) bool { return len(w.lines("end", id)) == 0 })
+	}
+}
+
+func plain(n int) []queue.Job {
+	jobs := make([]queue.Job, n)
+	for i := range jobs {
+		jobs[i] = queue.Job{Kind: "plain", Priority: queue.Urgent + i%4}
+	}
+	return jobs
+}
+
+// A job that ends the process that runs it is dead after as many processes as its
+// queue allows, and takes no other with it.
+func TestQueuePoison(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		w := newWorkshop(t, db)
+		others := w.enqueue(plain(40)...)
+		poison := w.enqueue(queue.Job{Kind: "poison"})[0]
+		others = append(others, w.enqueue(plain(40)...)...)
+		dead := func() bool {
+			job, err := w.c.Job(t.Context(), "work", poison)
+			return err == nil && job.State == queue.StateDead
+		}
+		deaths := 0
+		for worker := w.begin(); ; {
+			select {
+			case <-worker.done:
+				deaths++
+				worker = w.begin()
+				continue
+			default:
+			}
+			if dead() || deaths > 10 {
+				break
+			}
+			_ = wait(t.Context(), 20*time.Millisecond)
+		}
+		w.until("all other jobs have ended", w.ended(others...))
+		job, err := w.c.Job(t.Context(), "work", poison)
+		if starts := len(w.lines("start", poison)); err != nil || starts != 3 || deaths != 3 || job.Crashes != 3 {
+			t.Errorf("the job began %d times, ended %d processes, and is %+v, %v", starts, deaths, job, err)
+		}
+		if dead := db.List(t, `SELECT id FROM {prefix}job_dead`, nil); len(dead) != 1 {
+			t.Errorf("dead: %v", dead)
+		}
+	}, (*testing.T).Parallel)
+}
+
+// A job that runs for long keeps its key, and nothing else: its block goes to others.
+// When its process dies, another one does it again, before the others of its key.
+func TestQueueLongJob(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		w := newWorkshop(t, db)
+		first := w.begin()
+		long := w.enqueue(queue.Job{Kind: "long", Key: "k"})[0]
+		running := func() bool {
+			job, err := w.c.Job(t.Context(), "work", long)
+			return err == nil && job.State == queue.StateRunning
+		}
+		w.until("the long job is checked out", running)
+		next := w.enqueue(queue.Job{Kind: "plain", Key: "k"})[0]
+		others := w.enqueue(plain(60)...)
+		second := w.begin()
+		w.until("all other jobs have ended", w.ended(others...))
+		if !running() || len(w.lines("start", next)) > 0 {
+			t.Error("the next job of the key has begun")
+		}
+		first.kill()
+		w.until("the long job begins again", func() bool { return len(w.lines("start", long)) == 2 })
+		if again := w.lines("start", long)[1]; again.pid != second.cmd.Process.Pid || len(w.lines("start", next)) > 0 {
+			t.Errorf("it began in process %d, or the next one of its key did", again.pid)
+		}
+		if err := w.c.Cancel(t.Context(), "work", long); err != nil {
+			t.Error(err)
+		}
+		w.until("the next job of the key has ended", w.ended(next))
+		if lost := w.lines("lost", long); len(lost) != 1 {
+			t.Errorf("the context of the cancelled job ended %d times", len(lost))
+		}
+	}, (*testing.T).Parallel)
+}
+
+// A worker that was stopped for longer than its lease starts nothing of what others
+// have taken over meanwhile, and the contexts of its jobs end.
+func TestQueueStopped(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		w := newWorkshop(t, db)
+		first := w.begin()
+		slow := w.enqueue(queue.Job{Kind: "slow"})[0]
+		w.until("the slow job has begun", func() bool { return len(w.lines("start", slow)) == 1 })
+		others := w.enqueue(plain(80)...) // which the first worker reads, and does not begin: it does one at a time
+		w.until("the first worker has read them", func() bool { return first.reads() })
+		first.signal(syscall.SIGSTOP)
+		second := w.begin()
+		w.until("all jobs have ended", w.ended(append(others, slow)...))
+		begun := map[int64]bool{}
+		all, err := readDiary(w.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range all {
+			begun[l.id] = true
+		}
+		first.signal(syscall.SIGCONT)
+		w.until("the stopped worker has noticed", func() bool { return len(w.lines("lost", slow)) == 1 || len(w.lines("end", slow)) == 2 })
+		after := w.enqueue(plain(20)...)
+		w.until("later jobs have ended", w.ended(after...))
+		later, err := readDiary(w.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range later[len(all):] {
+			if l.what == "start" && begun[l.id] {
+				t.Errorf("job %d was begun again by process %d: %s", l.id, l.pid, fmt.Sprint(first.cmd.Process.Pid, second.cmd.Process.Pid))
+			}
+		}
+	}, (*testing.T).Parallel)
+}
+
+// reads gives a worker the time to read what was enqueued.
+func (c *child) reads() bool {
+	_ = wait(c.t.Context(), 200*time.Millisecond)
+	return true
+}

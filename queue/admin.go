@@ -1,0 +1,189 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// Queue returns a queue's settings, or ErrNotFound.
+func (c *Client) Queue(ctx context.Context, name string) (Queue, error) {
+	q, err := c.read(ctx, name)
+	if err != nil {
+		return Queue{}, err
+	}
+	return *q, nil
+}
+
+// Queues lists queues by name, those after a name.
+func (c *Client) Queues(ctx context.Context, after string, limit int) ([]Queue, error) {
+	found, err := selectQueues(ctx, &c.db.Session, listQueues, dialect.Args{"after": after, "limit": limit})
+	all := make([]Queue, len(found))
+	for i, q := range found {
+		all[i] = *q
+	}
+	return all, err
+}
+
+// Edit changes a queue's settings, and makes the queue if there is none. Workers and
+// producers go by them within seconds. Name and Blocks are not changed by it: see
+// [Client.Resize].
+func (c *Client) Edit(ctx context.Context, name string, change func(*Queue)) (Queue, error) {
+	if _, err := c.read(ctx, name); errors.Is(err, ErrNotFound) {
+		fresh := defaults(name)
+		change(&fresh)
+		if err := fresh.check(); err != nil {
+			return Queue{}, err
+		}
+	} else if err != nil {
+		return Queue{}, err
+	}
+	if _, err := c.queue(ctx, name); err != nil {
+		return Queue{}, err
+	}
+	var after Queue
+	err := c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		var id, n int
+		if err := tx.Get(ctx, lockQueue, dialect.Args{"name": name}, &id, &n); err != nil {
+			return err
+		}
+		found, err := selectQueues(ctx, tx, getQueue, dialect.Args{"name": name})
+		if err != nil || len(found) == 0 {
+			return orNone(err, name)
+		}
+		after = *found[0]
+		change(&after)
+		if err := after.check(); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, setQueue, after.args())
+		return err
+	})
+	if err != nil {
+		return Queue{}, err
+	}
+	if _, err := c.read(ctx, name); err != nil {
+		return Queue{}, err
+	}
+	c.bells.announce()
+	return after, nil
+}
+
+func orNone(err error, name string) error {
+	if err == nil || errors.Is(err, sql.ErrNoRows) {
+		err = fmt.Errorf("%w: queue %q", ErrNotFound, name)
+	}
+	return err
+}
+
+// Pause lets a queue's jobs wait; what runs goes on. Resume lets them go again.
+func (c *Client) Pause(ctx context.Context, name, reason string) error {
+	return c.setState(ctx, name, "paused", reason)
+}
+
+// Resume ends a pause.
+func (c *Client) Resume(ctx context.Context, name string) error {
+	return c.setState(ctx, name, "active", "")
+}
+
+func (c *Client) setState(ctx context.Context, name, state, reason string) error {
+	if q, err := c.read(ctx, name); err != nil { // not made by that
+		return err
+	} else if q.State == "deleted" {
+		return fmt.Errorf("%w: %q", ErrDeleted, name)
+	}
+	_, err := c.Edit(ctx, name, func(q *Queue) { q.State, q.Reason = state, dialect.CleanText(reason, 1000) })
+	return err
+}
+
+// Resize changes the number of a queue's blocks, which is how many workers can share
+// it. Jobs that are enqueued four seconds later or more go to new blocks, and delayed
+// ones are moved there. In a queue with
+// ordering keys the new blocks are read when the old ones are empty, so that no key's
+// order is broken: jobs are held back meanwhile, also for a retry that holds its key.
+// No job is lost.
+func (c *Client) Resize(ctx context.Context, name string, n int) error {
+	if n < 1 || n > 1000 {
+		return invalid("blocks", "%d is not 1 to 1000", n)
+	}
+	q, err := c.read(ctx, name)
+	if err != nil || q.Blocks == n {
+		return err
+	}
+	err = c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		var id, there int
+		if err := tx.Get(ctx, lockQueue, dialect.Args{"name": name}, &id, &there); err != nil {
+			return orNone(err, name)
+		}
+		found, err := selectQueues(ctx, tx, getQueue, dialect.Args{"name": name})
+		if err != nil || len(found) == 0 || found[0].Blocks == n {
+			return err
+		}
+		last := found[0].newest()
+		return newBlocks(ctx, tx, id, last.first+last.blocks, n, last.number+1)
+	})
+	if err != nil {
+		return err
+	}
+	_, err = c.read(ctx, name)
+	c.bells.announce()
+	return err
+}
+
+// Counts are how many jobs of a queue are in each state, each counted up to a limit.
+type Counts struct {
+	Ready, Delayed, Running, Dead int
+	Limit                         int // a count that is this is that or more
+}
+
+// Count counts a queue's jobs, up to a limit of each state. Ready jobs are also those
+// that workers have read, and those that run for less than a second.
+func (c *Client) Count(ctx context.Context, queue string, limit int) (Counts, error) {
+	q, err := c.read(ctx, cmpName(queue))
+	if err != nil {
+		return Counts{}, err
+	}
+	counts := Counts{Limit: limit}
+	for _, of := range []struct {
+		stmt *dialect.Stmt
+		n    *int
+	}{{countReady, &counts.Ready}, {countDelayed, &counts.Delayed}, {countRunning, &counts.Running}, {countDead, &counts.Dead}} {
+		var least int64
+		if err := c.db.Get(ctx, of.stmt, dialect.Args{"queue": q.id, "limit": limit}, of.n, &least); err != nil {
+			return counts, err
+		}
+	}
+	return counts, nil
+}
+
+// A Block is a part of a queue's jobs, which one worker has at a time.
+type Block struct {
+	Number, Generation int
+	Leased             bool
+	Worker             string // that has it, or had it last
+	Since              time.Time
+	Fence              int64
+	Live               bool // its worker was heard of in time
+	Crashes            int  // how often in a row its worker died
+}
+
+// Blocks lists a queue's blocks.
+func (c *Client) Blocks(ctx context.Context, queue string) (all []Block, err error) {
+	q, err := c.read(ctx, cmpName(queue))
+	if err != nil {
+		return nil, err
+	}
+	rows, err := c.blocks(ctx, q)
+	for _, r := range rows {
+		b := Block{Number: r.divided, Generation: r.generation, Leased: r.state == "LEASED", Worker: r.lockBy, Fence: r.fence, Live: r.live && r.inTime, Crashes: r.suspects}
+		if r.lockAt > 0 {
+			b.Since = time.UnixMicro(r.lockAt).UTC()
+		}
+		all = append(all, b)
+	}
+	return all, err
+}

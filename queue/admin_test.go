@@ -1,0 +1,336 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/duration"
+)
+
+// Settings come back as they were set, and none that cannot be is stored.
+func TestEdit(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c, far := client(t, db, Options{Blocks: 3}), other(t, db)
+		_, err := c.Queue(t.Context(), "q")
+		want(t, "none", err, ErrNotFound)
+		want(t, "pausing none", c.Pause(t.Context(), "q", ""), ErrNotFound)
+		want(t, "resuming none", c.Resume(t.Context(), "q"), ErrNotFound)
+		if all, err := c.Queues(t.Context(), "", 10); err != nil || len(all) != 0 {
+			t.Errorf("queues: %v, %v", all, err)
+		}
+		for name, bad := range map[string]func(*Queue){
+			"state":            func(q *Queue) { q.State = "Active" },
+			"no state":         func(q *Queue) { q.State = "" },
+			"key_retry":        func(q *Queue) { q.KeyRetry = "" },
+			"attempts":         func(q *Queue) { q.MaxAttempts = 0 },
+			"many attempts":    func(q *Queue) { q.MaxAttempts = 1_000_001 },
+			"crashes":          func(q *Queue) { q.MaxCrashes = 0 },
+			"payload":          func(q *Queue) { q.MaxPayload = 0 },
+			"large payload":    func(q *Queue) { q.MaxPayload = 1<<30 + 1 },
+			"delay":            func(q *Queue) { q.RetryDelay = -1 },
+			"long delay":       func(q *Queue) { q.RetryDelay, q.RetryMaxDelay = duration.Longest+1, duration.Longest+1 },
+			"max below delay":  func(q *Queue) { q.RetryDelay, q.RetryMaxDelay = 2, 1 },
+			"timeout":          func(q *Queue) { q.Timeout = -1 },
+			"long timeout":     func(q *Queue) { q.Timeout = duration.Longest + 1 },
+			"keep":             func(q *Queue) { q.KeepDead = duration.Longest + 1 },
+			"poll_min":         func(q *Queue) { q.PollMin = 0 },
+			"poll_max":         func(q *Queue) { q.PollMax = q.PollMin - 1 },
+			"poll_max, a year": func(q *Queue) { q.PollMax = 365 * 24 * time.Hour },
+		} {
+			_, err := c.Edit(t.Context(), "q", bad)
+			want(t, name, err, ErrInvalid)
+		}
+		_, err = c.Edit(t.Context(), "q ", impatient)
+		want(t, "a name with a blank", err, ErrInvalid)
+		_, err = c.Queue(t.Context(), "q")
+		want(t, "made by that", err, ErrNotFound)
+		was, err := c.Edit(t.Context(), "q", func(*Queue) {})
+		must(t, err)
+		if was.State != "active" || was.MaxAttempts != 10 || was.Blocks != 3 || was.KeepDead != 90*24*time.Hour {
+			t.Errorf("as it is made: %+v", was)
+		}
+		for _, set := range []func(*Queue){
+			func(q *Queue) {
+				q.State, q.Reason, q.KeyRetry, q.MaxAttempts, q.MaxCrashes, q.MaxPayload = "paused", "it's \\ \"so\" 😀", "pass", 7, 8, 9
+				q.RetryDelay, q.RetryMaxDelay, q.Timeout, q.KeepDead = 1, duration.Longest, time.Hour+time.Nanosecond, 0
+				q.PollMin, q.PollMax = time.Millisecond, time.Hour
+			},
+			func(q *Queue) { q.RetryDelay, q.RetryMaxDelay, q.Timeout, q.KeepDead = 0, 0, 0, -1 },
+			func(q *Queue) { q.KeepDead, q.State, q.Reason = 25*time.Hour+time.Second, "deleted", "" },
+			func(q *Queue) { q.State = "active" },
+		} {
+			expect := was
+			set(&expect)
+			got, err := c.Edit(t.Context(), "q", set)
+			must(t, err)
+			read, err := far.Queue(t.Context(), "q")
+			must(t, err)
+			was = read
+			expect.at, got.at, read.at = 0, 0, 0
+			if !reflect.DeepEqual(got, expect) || !reflect.DeepEqual(read, expect) {
+				t.Errorf("set   %+v\ngot   %+v\nthere %+v", expect, got, read)
+			}
+		}
+		for _, name := range []string{"b", "ä", "a", "B"} {
+			_, err := c.Edit(t.Context(), name, impatient)
+			must(t, err)
+		}
+		var names []string
+		for after := ""; ; {
+			part, err := c.Queues(t.Context(), after, 2)
+			must(t, err)
+			for _, q := range part {
+				names = append(names, q.Name)
+			}
+			if len(part) < 2 {
+				break
+			}
+			after = names[len(names)-1]
+		}
+		if !slices.Equal(names, []string{"B", "a", "b", "q", "ä"}) { // by bytes
+			t.Errorf("queues: %q", names)
+		}
+	})
+}
+
+// Paging through the jobs of each state shows each once, whatever their priorities
+// and blocks.
+func TestJobs(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{Blocks: 2})
+		_, _, err := c.Jobs(t.Context(), Filter{})
+		want(t, "no queue", err, ErrNotFound)
+		var jobs []Job
+		for i := range 60 {
+			j := Job{Kind: fmt.Sprint("kind ", i%3), Priority: Low, Key: []string{"", "a", "b"}[i/5%3], Payload: fmt.Append(nil, i)}
+			if i >= 15 {
+				j.Priority = Urgent + i%2
+			}
+			jobs = append(jobs, j)
+		}
+		ids := enqueueMany(t, c, jobs)
+		for i := range jobs {
+			jobs[i].Delay = time.Hour
+		}
+		delayed := enqueueMany(t, c, jobs)
+		list := func(f Filter) (all []int64) {
+			t.Helper()
+			for range 200 {
+				part, more, err := c.Jobs(t.Context(), f)
+				must(t, err)
+				for _, i := range part {
+					all = append(all, i.ID)
+					if i.Queue != defaultQueue || len(i.Payload) == 0 || f.State != "" && i.State != f.State {
+						t.Errorf("%+v: listed %+v", f, i)
+					}
+				}
+				if more == 0 {
+					return all
+				}
+				f.After = more
+			}
+			t.Fatalf("%+v: there is no end", f)
+			return nil
+		}
+		for _, limit := range []int{1, 2, 7, 60, 100} {
+			if got := list(Filter{Limit: limit}); !slices.Equal(got, ids) {
+				t.Errorf("limit %d: listed %d of %d: %v", limit, len(got), len(ids), got)
+			}
+			if got := list(Filter{Limit: limit, State: StateDelayed}); !slices.Equal(got, delayed) {
+				t.Errorf("limit %d: delayed: %v", limit, got)
+			}
+			if got := list(Filter{Limit: limit, Kind: "kind 1"}); len(got) != 20 {
+				t.Errorf("limit %d: by kind: %v", limit, got)
+			}
+			if got := list(Filter{Limit: limit, Key: "a", Kind: "kind 1"}); len(got) == 0 || len(got) >= 20 {
+				t.Errorf("limit %d: by key and kind: %v", limit, got)
+			}
+		}
+		if got := list(Filter{State: StateDead}); got != nil {
+			t.Errorf("dead: %v", got)
+		}
+		for _, f := range []Filter{{Limit: -1}, {Limit: 10_001}, {State: "done"}} {
+			_, _, err := c.Jobs(t.Context(), f)
+			want(t, fmt.Sprintf("%+v", f), err, ErrInvalid)
+		}
+		for _, limit := range []int{1, 60, 61} {
+			n, err := c.Count(t.Context(), "", limit)
+			must(t, err)
+			if n != (Counts{Ready: min(limit, 60), Delayed: min(limit, 60), Limit: limit}) {
+				t.Errorf("counted %+v", n)
+			}
+		}
+	})
+}
+
+// Each state of a job: how it gets there, and what can be done with it there.
+func TestStates(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		_, err := c.Job(t.Context(), "", 7)
+		want(t, "no queue", err, ErrNotFound)
+		goOn := make(chan bool)
+		defer close(goOn)
+		w := worker(t, other(t, db), WorkerOptions{Grace: -1})
+		handle(t, w, "waits", func(ctx context.Context, _ *Delivery) error {
+			select {
+			case <-goOn:
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		})
+		handle(t, w, "dies", func(context.Context, *Delivery) error { return Bury(errTest) })
+		running := enqueue(t, c, Job{Kind: "waits", Trace: "t"})
+		dead := enqueue(t, c, Job{Kind: "dies", Payload: []byte("1")})
+		stop := start(t, w)
+		if i := becomes(t, c, running, StateRunning); i.Worker != w.node || i.Attempts != 1 || i.Trace != "t" || i.At.Before(i.Enqueued) {
+			t.Errorf("%+v", i)
+		}
+		if i := becomes(t, c, dead, StateDead); i.Error == "" || i.Attempts != 1 || string(i.Payload) != "1" || i.At.Before(i.Enqueued) {
+			t.Errorf("%+v", i)
+		}
+		for _, f := range []State{StateRunning, StateDead} {
+			if all, _, err := c.Jobs(t.Context(), Filter{State: f}); err != nil || len(all) != 1 || f == StateRunning && all[0].Worker != w.node {
+				t.Errorf("%s: %+v, %v", f, all, err)
+			}
+		}
+		at := dbtest.Start.AddDate(100, 0, 0)
+		delayed := enqueue(t, c, Job{Kind: "waits", RunAt: at})
+		if i := info(t, c, delayed, StateDelayed); !i.At.Equal(at) || i.Attempts != 0 {
+			t.Errorf("%+v", i)
+		}
+		must(t, c.Pause(t.Context(), defaultQueue, ""))
+		knows(t, w, "paused")
+		ready := enqueue(t, c, Job{Kind: "none", Priority: Idle})
+		if i := info(t, c, ready, StateReady); i.Priority != Idle || i.Attempts != 0 || !i.Enqueued.Equal(TimeOf(ready)) {
+			t.Errorf("%+v", i)
+		}
+		if n, err := c.Count(t.Context(), "", 10); err != nil || n != (Counts{1, 1, 1, 1, 10}) {
+			t.Errorf("%+v, %v", n, err)
+		}
+		type do = func(context.Context, string, int64) error
+		for what, try := range map[string]struct {
+			do   do
+			id   int64
+			want error
+		}{
+			"cancel a dead one": {c.Cancel, dead, ErrState}, "delete a ready one": {c.Delete, ready, ErrState}, "delete a delayed one": {c.Delete, delayed, ErrState},
+			"delete a running one": {c.Delete, running, ErrState}, "retry a ready one": {c.Retry, ready, ErrState}, "retry a running one": {c.Retry, running, ErrState},
+			"cancel none": {c.Cancel, 7, ErrNotFound}, "delete none": {c.Delete, 7, ErrNotFound}, "retry none": {c.Retry, 7, ErrNotFound},
+		} {
+			want(t, what, try.do(t.Context(), "", try.id), try.want)
+			want(t, what+" in no queue", try.do(t.Context(), "no", try.id), ErrNotFound)
+		}
+		for _, id := range []int64{ready, delayed, running} {
+			must(t, c.Cancel(t.Context(), "", id))
+			want(t, "twice", c.Cancel(t.Context(), "", id), ErrNotFound)
+		}
+		must(t, c.Delete(t.Context(), "", dead))
+		want(t, "twice", c.Delete(t.Context(), "", dead), ErrNotFound)
+		stop()
+		if n := rowsOf(t, db); n > 0 {
+			t.Errorf("%d rows are left", n)
+		}
+	})
+}
+
+// A dead job that is retried is done soon, with all its attempts before it, however
+// old it is; one that waits is done at once.
+func TestRetry(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		var r record
+		crew(t, db, 1, WorkerOptions{}, func(_ context.Context, d *Delivery) error {
+			r.add("%d %s %d %d", d.ID, d.Key, d.Attempt, d.Crashes)
+			if d.ID > 1<<20 && d.Attempt == 1 {
+				return RetryAfter(time.Hour, errTest)
+			}
+			return nil
+		})
+		later := enqueue(t, c, Job{Kind: "x", Key: "k"})
+		r.wants(t, fmt.Sprintf("%d k 1 0", later))
+		becomes(t, c, later, StateDelayed)
+		db.Do(t, `INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, attempt, crashes, kind, job_key, error) VALUES ((SELECT MIN(queue_id) FROM {prefix}queue), 900, 5, 2, 10, 3, 'x', 'k2', 'old')`, nil)
+		must(t, c.Retry(t.Context(), "", 5))
+		want(t, "twice", orErr(c.Retry(t.Context(), "", 5)), ErrState)
+		r.wants(t, fmt.Sprintf("%d k 1 0", later), "5 k2 1 0")
+		must(t, c.Retry(t.Context(), "", later))
+		r.wants(t, fmt.Sprintf("%d k 1 0", later), "5 k2 1 0", fmt.Sprintf("%d k 2 0", later))
+		empty(t, db)
+	})
+}
+
+// orErr makes what is as good into an ErrState: the job is done, or delayed and due.
+func orErr(err error) error {
+	if err == nil || errors.Is(err, ErrNotFound) {
+		return ErrState
+	}
+	return err
+}
+
+// A job that waits in a worker's memory, and is cancelled, is not done.
+func TestCancelWhatWaits(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{Blocks: 1})
+		began, goOn := make(chan bool), make(chan bool)
+		var r record
+		crew(t, db, 1, WorkerOptions{Concurrency: 1}, func(_ context.Context, d *Delivery) error {
+			if string(d.Payload) == "0" {
+				began <- true
+				<-goOn
+			}
+			r.add("%s", d.Payload)
+			return nil
+		})
+		first := enqueue(t, c, Job{Kind: "x", Key: "k", Payload: []byte("0")})
+		received(t, "the first begins", began)
+		ids := enqueueMany(t, c, []Job{{Kind: "x", Key: "k", Payload: []byte("1")}, {Kind: "x", Payload: []byte("2")}, {Kind: "x", Key: "k", Payload: []byte("3")}})
+		becomes(t, c, first, StateRunning) // a second later
+		must(t, c.Cancel(t.Context(), "", ids[0]))
+		must(t, c.Cancel(t.Context(), "", ids[1]))
+		eventually(t, "the worker has looked", func() bool {
+			var us int64
+			db.Scan(t, `SELECT {us {now}}`, nil, &us)
+			return time.UnixMicro(us).Sub(TimeOf(ids[2])) > 4*time.Second
+		})
+		close(goOn)
+		eventually(t, "the last is done", func() bool { return slices.Contains(r.all(), "3") })
+		if got := strings.Join(r.all(), " "); got != "0 3" {
+			t.Errorf("done: %s", got)
+		}
+	})
+}
+
+// What died long ago is removed, unless the queue keeps it for ever.
+func TestPurge(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		for name, keep := range map[string]time.Duration{"soon": 0, "ever": -1, "later": time.Hour} {
+			_, err := c.Edit(t.Context(), name, func(q *Queue) { q.KeepDead = keep })
+			must(t, err)
+			enqueue(t, c, Job{Queue: name, Kind: "unknown"})
+		}
+		stop := start(t, worker(t, c, WorkerOptions{Queues: []string{"soon", "ever", "later"}}))
+		empty(t, db)
+		stop()
+		start(t, worker(t, c, WorkerOptions{Queues: []string{"later"}})) // sweeps when it starts
+		eventually(t, "one is gone", func() bool {
+			var n int
+			db.Scan(t, `SELECT COUNT(*) FROM {prefix}job_dead`, dialect.Args{}, &n)
+			return n == 2
+		})
+		for name, n := range map[string]int{"soon": 0, "ever": 1, "later": 1} {
+			if counts, err := c.Count(t.Context(), name, 9); err != nil || counts.Dead != n {
+				t.Errorf("%s: %+v, %v", name, counts, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,181 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// bells tell workers which blocks have new jobs: those of this process at once,
+// those of others by a notification where there is such a thing. A bell that is not
+// heard costs time, not jobs: workers look by themselves, too.
+//
+// Notifications are sent apart from the inserts, since PostgreSQL lets only one
+// transaction at a time commit that has one; and while one is under way, what is to
+// be told gathers for the next.
+type bells struct {
+	client *Client
+
+	mu      sync.Mutex
+	workers map[*Worker]bool
+	pending map[int]map[int]bool // blocks by queue
+	telling bool
+}
+
+// A notification is put off for so long after the one before: longer while there is
+// always one more.
+const (
+	pace    = time.Millisecond
+	maxPace = 5 * time.Millisecond
+)
+
+// tell does not wait for the disk, which would keep inserts waiting for it.
+var tell = dialect.PerDialect("queue.tell", func(d *dialect.Dialect) string {
+	if d.Notify == nil {
+		return "SELECT 1"
+	}
+	return "SELECT set_config('synchronous_commit', 'off', true) || CAST(" + d.Notify("CAST(:channel AS TEXT)", "CAST(:payload AS TEXT)") + " AS TEXT)"
+})
+
+func (b *bells) init(c *Client) {
+	b.client, b.workers, b.pending = c, map[*Worker]bool{}, map[int]map[int]bool{}
+}
+
+// channel is where the processes of this database and prefix tell each other.
+func (b *bells) channel() string { return b.client.db.Prefix() + "queue" }
+
+func (b *bells) add(w *Worker) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.workers[w] = true
+}
+
+func (b *bells) remove(w *Worker) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.workers, w)
+}
+
+// ring tells that jobs were committed.
+func (b *bells) ring(rows []jobRow) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for w := range b.workers {
+		w.ringRows(rows)
+	}
+	if b.client.db.Dialect.Notify == nil {
+		return
+	}
+	last := -1
+	for i := range rows {
+		r := &rows[i]
+		if i > 0 && r.divided == last && r.queue == rows[i-1].queue {
+			continue
+		}
+		last = r.divided
+		if b.pending[r.queue] == nil {
+			b.pending[r.queue] = map[int]bool{}
+		}
+		b.pending[r.queue][r.divided] = true
+	}
+	if !b.telling {
+		b.telling = true
+		go b.tellOthers()
+	}
+}
+
+// flush waits until what was rung has been told.
+func (b *bells) flush(ctx context.Context) error {
+	for {
+		b.mu.Lock()
+		telling := b.telling
+		b.mu.Unlock()
+		if !telling {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pace):
+		}
+	}
+}
+
+func (b *bells) tellOthers() {
+	for wait := pace; ; wait = min(2*wait, maxPace) {
+		b.mu.Lock()
+		payload := b.payload()
+		b.telling = payload != ""
+		b.mu.Unlock()
+		if payload == "" {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		_, err := dialect.Select(ctx, &b.client.db.Session, tell, dialect.Args{"channel": b.channel(), "payload": payload}, skipRow)
+		cancel()
+		if err != nil {
+			b.client.opt.Logger.Debug("telling others of new jobs failed; they will look by themselves", "err", err)
+		}
+		<-time.After(wait)
+	}
+}
+
+// announce tells other workers that there may be something to share.
+func (b *bells) announce() { b.say("share") }
+
+// ping has whoever listens here hear something.
+func (b *bells) ping() { b.say("ping") }
+
+func (b *bells) say(payload string) {
+	if b.client.db.Dialect.Notify == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	// Unheard, others look by themselves.
+	_, _ = dialect.Select(ctx, &b.client.db.Session, tell, dialect.Args{"channel": b.channel(), "payload": payload}, skipRow)
+}
+
+// payload takes what is to be told: the queues, each with its blocks. mu is held.
+func (b *bells) payload() string {
+	var text strings.Builder
+	for queue, blocks := range b.pending {
+		if text.Len() > 6000 {
+			break // 8000 bytes are the most; the rest comes next
+		}
+		delete(b.pending, queue)
+		fmt.Fprintf(&text, "%d:", queue)
+		if len(blocks) <= 100 { // else all
+			for divided := range blocks {
+				fmt.Fprintf(&text, "%d,", divided)
+			}
+		}
+		text.WriteByte(';')
+	}
+	return text.String()
+}
+
+// heard rings the bells of a worker that a notification is about.
+func (w *Worker) heard(payload string) {
+	for part := range strings.SplitSeq(payload, ";") {
+		id, list, ok := strings.Cut(part, ":")
+		queue, err := strconv.Atoi(id)
+		if !ok || err != nil {
+			continue
+		}
+		if list == "" {
+			w.ringAll(queue)
+			continue
+		}
+		for block := range strings.SplitSeq(list, ",") {
+			if divided, err := strconv.Atoi(block); err == nil {
+				w.ring(queue, divided)
+			}
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package queue
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// A block is a part of a queue's jobs that this worker has leased: what it has read
+// of them, and what has become of that. Nobody else reads it meanwhile, so its jobs
+// are neither locked nor marked. It is guarded by its worker's mu.
+//
+// Ids are older than their commits. So what was read is not only what is below the
+// cursor: jobs that were committed late are found by reading again from some time
+// back (the window), and seen tells what was read already. An id stays in seen until
+// a read has returned that was sent after its row's deletion was committed: an older
+// snapshot would show the row again. A block that is crowded is not read, and forgets
+// without: one pump at a time is at a block, so no older read is under way.
+type block struct {
+	q       *workQueue
+	divided int
+	fence   int64
+	since   int64 // µs: when it was taken, by the database's clock
+
+	seen   map[int64]*Delivery
+	ready  [Idle + 1][]*Delivery // by priority; may start
+	lines  map[string]*line      // of keys that have jobs here
+	count  int                   // in ready, or under suspicion: read, and not started
+	active int                   // started, and not finished
+
+	cursor  [Idle + 1]int64 // the highest id read, by priority
+	delayed int64           // the latest run_at read, in µs
+	due     int64           // when the next delayed job is due, in µs; 0: none is known
+	ripe    bool            // some may be due
+
+	dirty  bool            // there may be something new
+	rung   bool            // since the last read began
+	late   bool            // and it is not certain that it is above the cursor
+	news   instant.Instant // when there was something new
+	full   bool            // the last read was cut off: there is more
+	window instant.Instant // when it was last read from some time back
+	whole  instant.Instant // and from the beginning
+
+	checked instant.Instant // when it was last looked whether what waits here is still there
+
+	acks    []*Delivery // finished, to be deleted
+	moves   []move
+	forget  []int64 // deleted; to be forgotten once a later read has returned
+	keyed   bool    // its queue has had jobs with keys
+	suspect int     // so many jobs may have ended the worker before; see suspect.go
+	doubted []*Delivery
+	accused int // of the row: how often in a row its worker died
+
+	serving  bool // a pump is at it
+	queued   bool // or will be
+	listed   bool // in the worker's list of blocks with ready jobs
+	leaving  bool // to be handed over: nothing is started any more
+	gone     bool // lost or handed over
+	failures int  // of reads or writes, in a row
+}
+
+// add takes in a job that was read. It returns false if it was read before.
+func (b *block) add(d *Delivery) bool {
+	if _, ok := b.seen[d.ID]; ok {
+		return false
+	}
+	b.seen[d.ID] = d
+	if d.Key == "" {
+		b.admit(d)
+		return true
+	}
+	b.wait(d)
+	return true
+}
+
+// admit lets a job start, unless it must be checked out before.
+func (b *block) admit(d *Delivery) {
+	b.count++
+	if b.suspect > 0 && d.from != tableRunning && TimeOf(d.ID).UnixMicro() <= b.since {
+		b.suspect--
+		b.doubted = append(b.doubted, d)
+		return
+	}
+	b.ready[d.Priority] = append(b.ready[d.Priority], d)
+}
+
+// pop takes the most urgent job that may start.
+func (b *block) pop() *Delivery {
+	for p := range b.ready {
+		if list := b.ready[p]; len(list) > 0 {
+			d := list[0]
+			b.ready[p] = list[1:]
+			b.count--
+			if d.from != tableRunning {
+				b.active++
+				d.counted = true
+			}
+			return d
+		}
+	}
+	return nil
+}
+
+func (b *block) hasReady() bool {
+	for p := range b.ready {
+		if len(b.ready[p]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// idle tells that nothing of the block is under way or yet to be written.
+func (b *block) idle() bool {
+	if b.q.w.opt.AtMostOnce && len(b.seen) > 0 {
+		return false // their rows are gone already
+	}
+	return b.active == 0 && len(b.acks) == 0 && len(b.moves) == 0 && !b.serving
+}
+
+// room tells whether more is to be read of what may start. The jobs that wait for
+// others of their keys do not count: one that they wait for is still to be read.
+func (b *block) room() bool { return b.count < max(1, b.q.w.opt.Batch/2) }
+
+// crowded tells that so many jobs wait for others of their keys that no more are
+// read that would.
+func (b *block) crowded() bool { return len(b.seen) >= 100*b.q.w.opt.Batch }
+
+const (
+	// Window is how far back workers look for jobs that were committed late: how
+	// long the transactions may last in which jobs are enqueued, so that jobs are
+	// found at once, and those of a key in their order. Later ones are found too, but
+	// later.
+	Window = 2 * time.Second
+
+	windowEvery = time.Second
+	wholeEvery  = time.Minute
+)
+
+// A reading is a fetch that is to be made.
+type reading struct {
+	after [Idle + 1]int64
+	limit int
+}
+
+// plan says from where to read, if there is reason to. now is µs of the database's
+// clock.
+func (b *block) plan(at instant.Instant, now int64) (r reading, ok bool) {
+	if !b.open() || !b.room() || b.crowded() {
+		return r, false
+	}
+	windowDue := b.windowDue(at)
+	if !b.dirty && !b.full && !windowDue {
+		return r, false
+	}
+	r.limit = b.q.w.opt.Batch
+	r.after = b.cursor
+	switch {
+	case b.whole == 0 || at.Sub(b.whole) >= wholeEvery:
+		b.whole, b.window = at, at
+		r.after = [Idle + 1]int64{}
+		r.limit += b.seenAfter(r.after) // which come first
+	case b.late || windowDue || b.keyed:
+		b.window = at
+		back := tickOf(now-Window.Microseconds()) - 1
+		for p := range r.after {
+			r.after[p] = min(r.after[p], back)
+		}
+		r.limit += b.seenAfter(r.after)
+	}
+	return r, true
+}
+
+// open tells whether jobs of the block may be read.
+func (b *block) open() bool { return !b.gone && !b.leaving && b.q.set.State == "active" }
+
+// startable tells whether what was read may be started: also of a block that is to go,
+// if the rows are gone already.
+func (b *block) startable() bool { return b.open() || b.q.w.opt.AtMostOnce && !b.gone }
+
+// seenAfter counts what a read from there will find that was read before.
+func (b *block) seenAfter(after [Idle + 1]int64) (n int) {
+	for id, d := range b.seen {
+		if id > after[d.Priority] {
+			n++
+		}
+	}
+	return n
+}
+
+// took notes what a read has returned: n rows, of which so many are new.
+func (b *block) took(r reading, n, fresh int) {
+	b.failures = 0
+	b.full = n >= r.limit
+	switch {
+	case b.full || fresh > 0:
+		b.dirty, b.late, b.news = true, false, instant.Now()
+	case r.after == b.cursor && !b.late: // dry: look a little back before it is left alone
+		b.dirty, b.late = true, true
+	default:
+		b.dirty, b.late = b.rung, b.rung
+	}
+}
+
+// noteRead raises the cursor over a job that was read.
+func (b *block) noteRead(d *Delivery) {
+	if d.from == tableReady {
+		b.cursor[d.Priority] = max(b.cursor[d.Priority], d.ID)
+	}
+}
+
+// wants tells whether a pump has something to do here.
+func (b *block) wants(at instant.Instant) bool {
+	if len(b.acks) > 0 || len(b.moves) > 0 {
+		return true
+	}
+	if !b.open() || !b.room() {
+		return false
+	}
+	return b.ripe || !b.crowded() && (b.dirty || b.full || b.windowDue(at)) || b.checkDue(at)
+}
+
+// checkDue tells whether to look if jobs that wait here are still there.
+func (b *block) checkDue(at instant.Instant) bool {
+	return at.Sub(b.checked) >= windowEvery && (b.count > 0 || len(b.lines) > 0)
+}
+
+// waits lists jobs that were read and not started, but for those that are checked out:
+// of each list the ones that are soon to start, since there may be very many.
+func (b *block) waits() (all []*Delivery) {
+	look := func(list []*Delivery, most int) {
+		for _, d := range list[:min(most, len(list), chunk-len(all))] {
+			if d.began == 0 && !d.ended && !d.moving && d.from != tableRunning {
+				all = append(all, d)
+			}
+		}
+	}
+	for _, list := range b.ready {
+		look(list, b.q.w.opt.Batch)
+	}
+	look(b.doubted, b.q.w.opt.Batch)
+	for _, l := range b.lines {
+		look(l.waiting, 10)
+	}
+	return all
+}
+
+// remove takes out a job that waits here, and whose row is gone.
+func (b *block) remove(d *Delivery) {
+	same := func(o *Delivery) bool { return o == d }
+	n := len(b.ready[d.Priority]) + len(b.doubted)
+	b.ready[d.Priority] = slices.DeleteFunc(b.ready[d.Priority], same)
+	b.doubted = slices.DeleteFunc(b.doubted, same)
+	b.count -= n - len(b.ready[d.Priority]) - len(b.doubted)
+	if l := b.lines[d.Key]; d.Key != "" && l != nil {
+		l.waiting = slices.DeleteFunc(l.waiting, same)
+	}
+	d.ended = true
+	b.forget = append(b.forget, d.ID)
+	b.release(d.Key, d.ID)
+}
+
+// windowDue tells whether to look back: now and then while there is something
+// going on. A block that is quiet is left to the bell and to the poller.
+func (b *block) windowDue(at instant.Instant) bool {
+	return at.Sub(b.window) >= windowEvery && at.Sub(b.news) < 2*Window || at.Sub(b.whole) >= wholeEvery
+}

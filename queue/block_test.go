@@ -1,0 +1,424 @@
+package queue
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// newBlock returns a block as a worker would have it that has just taken it.
+func newBlock(batch int) *block {
+	w := &Worker{opt: WorkerOptions{Batch: batch}}
+	q := &workQueue{w: w, set: &Queue{State: "active"}}
+	return &block{q: q, seen: map[int64]*Delivery{}, lines: map[string]*line{}, dirty: true, ripe: true}
+}
+
+func ready(id int64, key string) *Delivery {
+	return &Delivery{Job: Job{Key: key, Priority: Normal}, ID: id, order: id}
+}
+
+// The most urgent jobs go first, and those of one priority in their order.
+func TestPop(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := newBlock(100)
+		var all []*Delivery
+		for i, p := range rapid.SliceOfN(rapid.IntRange(Urgent, Idle), 0, 30).Draw(t, "priorities") {
+			d := ready(int64(i+1), "")
+			d.Priority = p
+			all = append(all, d)
+			if !b.add(d) || b.add(d) {
+				t.Fatalf("%d was not taken in once", d.ID)
+			}
+		}
+		slices.SortStableFunc(all, func(a, b *Delivery) int { return cmp.Compare(a.Priority, b.Priority) })
+		for i, want := range all {
+			if b.count != len(all)-i || !b.hasReady() {
+				t.Fatalf("%d are left, and it says %d", len(all)-i, b.count)
+			}
+			if d := b.pop(); d != want {
+				t.Fatalf("popped %d, not %d", d.ID, want.ID)
+			}
+		}
+		if b.pop() != nil || b.hasReady() || b.count != 0 || b.active != len(all) || b.idle() != (len(all) == 0) {
+			t.Fatalf("count %d, active %d", b.count, b.active)
+		}
+	})
+}
+
+// A linesModel is what a block should say of keys: jobs come in any order, of a key one
+// at a time is under way, and the others follow in order, whatever holds them.
+type linesModel struct {
+	b       *block
+	next    int64
+	waiting map[string][]int64  // read and not popped, by key
+	under   map[string]int64    // popped, by key
+	foreign map[string]int64    // held by a job that is not here
+	away    map[string][]int64  // and then by these
+	running map[int64]*Delivery // popped
+}
+
+// ended notes that the turn of a key's job is over.
+func (m *linesModel) ended(key string, id int64) {
+	delete(m.foreign, key)
+	if next := m.away[key]; len(next) > 0 {
+		m.foreign[key], m.away[key] = next[0], next[1:]
+	}
+	m.b.release(key, id)
+	m.b.release(key, id) // once more does nothing
+}
+
+func (m *linesModel) check(t *rapid.T) {
+	for key, l := range m.b.lines {
+		if l.holder == 0 {
+			t.Fatalf("key %s: %d wait for nobody", key, len(l.waiting))
+		}
+		if id, ok := m.foreign[key]; ok != l.foreign || ok && l.holder != id {
+			t.Fatalf("key %s is held by %d (foreign %v), and should be by %d", key, l.holder, l.foreign, id)
+		}
+	}
+	for key, ids := range m.waiting {
+		if len(ids) > 0 && m.b.lines[key] == nil {
+			t.Fatalf("key %s has no line", key)
+		}
+	}
+}
+
+// Of a key one job is under way at a time, and they go in their order; none stays
+// behind when nothing is under way any more.
+func TestLines(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		keys := []string{"a", "b"}
+		m := &linesModel{b: newBlock(100), waiting: map[string][]int64{}, under: map[string]int64{}, foreign: map[string]int64{}, away: map[string][]int64{}, running: map[int64]*Delivery{}}
+		last := map[string]int64{}
+		popped := func(d *Delivery) {
+			if id := m.under[d.Key]; id != 0 {
+				t.Fatalf("key %s: %d goes while %d does", d.Key, d.ID, id)
+			}
+			if _, held := m.foreign[d.Key]; held {
+				t.Fatalf("key %s: %d goes, and the key is held", d.Key, d.ID)
+			}
+			if d.ID < last[d.Key] {
+				t.Fatalf("key %s: %d goes after %d", d.Key, d.ID, last[d.Key])
+			}
+			last[d.Key], m.under[d.Key], m.running[d.ID] = d.ID, d.ID, d
+			m.waiting[d.Key] = slices.DeleteFunc(m.waiting[d.Key], func(id int64) bool { return id == d.ID })
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"": m.check,
+			"read": func(t *rapid.T) { // a batch, whose jobs come in any order
+				var batch []*Delivery
+				for range rapid.IntRange(1, 5).Draw(t, "n") {
+					m.next++
+					batch = append(batch, ready(m.next, rapid.SampledFrom(keys).Draw(t, "key")))
+				}
+				for _, d := range rapid.Permutation(batch).Draw(t, "order") {
+					m.b.add(d)
+					m.waiting[d.Key] = append(m.waiting[d.Key], d.ID)
+				}
+				m.b.settle()
+			},
+			"start": func(*rapid.T) {
+				if d := m.b.pop(); d != nil {
+					popped(d)
+				}
+			},
+			"end": func(t *rapid.T) {
+				if len(m.running) == 0 {
+					return
+				}
+				id := rapid.SampledFrom(slices.Sorted(maps.Keys(m.running))).Draw(t, "id")
+				key := m.running[id].Key
+				delete(m.running, id)
+				delete(m.under, key)
+				m.ended(key, id)
+			},
+			"hold": func(t *rapid.T) { // as when a block is taken
+				key := rapid.SampledFrom(keys).Draw(t, "key")
+				m.next++
+				if m.b.lines[key] == nil {
+					m.foreign[key] = m.next
+				} else {
+					m.away[key] = append(m.away[key], m.next)
+				}
+				if its := m.foreign[key] == m.next; m.b.turnOf(key, m.next) != its {
+					t.Fatalf("key %s: it is the turn of %d: %v", key, m.next, !its)
+				}
+				m.b.hold(key, m.next) // once more does nothing
+			},
+			"let go": func(t *rapid.T) {
+				key := rapid.SampledFrom(keys).Draw(t, "key")
+				m.b.release(key, 1<<40) // another job's end: not that key's business
+				if id, ok := m.foreign[key]; ok {
+					m.ended(key, id)
+				}
+			},
+			"the retry comes": func(t *rapid.T) {
+				key := rapid.SampledFrom(keys).Draw(t, "key")
+				id, ok := m.foreign[key]
+				if !ok {
+					return
+				}
+				delete(m.foreign, key)
+				before := last[key]
+				last[key] = 0 // it has its turn, whatever its id
+				m.b.add(ready(id, key))
+				for d := m.b.pop(); d != nil; d = m.b.pop() {
+					popped(d)
+				}
+				last[key] = before
+				if m.under[key] != id {
+					t.Fatalf("key %s: the retry %d does not go", key, id)
+				}
+			},
+		})
+		// All end: all get their turn.
+		for _, key := range keys {
+			for m.foreign[key] != 0 {
+				m.ended(key, m.foreign[key])
+			}
+		}
+		for len(m.running) > 0 || m.b.hasReady() {
+			for d := m.b.pop(); d != nil; d = m.b.pop() {
+				popped(d)
+			}
+			for id, d := range m.running {
+				delete(m.running, id)
+				delete(m.under, d.Key)
+				for m.ended(d.Key, id); m.foreign[d.Key] != 0; {
+					m.ended(d.Key, m.foreign[d.Key])
+				}
+			}
+		}
+		if len(m.b.lines) > 0 || m.b.count > 0 {
+			t.Fatalf("%d lines and %d jobs are left", len(m.b.lines), m.b.count)
+		}
+	})
+}
+
+// Of several retries of a key, one that was read before its turn waits for that, and
+// goes before jobs that are no retries.
+func TestLineOfRetries(t *testing.T) {
+	b := newBlock(100)
+	for id := range int64(3) {
+		b.hold("k", id+1)
+	}
+	for _, id := range []int64{4, 3, 5} {
+		b.add(ready(id, "k"))
+	}
+	for id := range int64(5) {
+		b.settle()
+		if d := b.pop(); (d == nil) != (id < 2) || d != nil && d.ID != id+1 {
+			t.Fatalf("popped %+v in the turn of %d", d, id+1)
+		}
+		b.release("k", id+1)
+	}
+	if len(b.lines) > 0 {
+		t.Fatalf("left: %+v", b.lines["k"])
+	}
+}
+
+// Jobs that are equal in order, such as delayed ones that are due at the same time,
+// go by their ids.
+func TestLineOfEquals(t *testing.T) {
+	b := newBlock(100)
+	for id := range int64(5) {
+		d := ready(id+1, "k")
+		d.order = 7
+		b.add(d)
+	}
+	b.settle()
+	for id := range int64(5) {
+		d := b.pop()
+		if d == nil || d.ID != id+1 {
+			t.Fatalf("popped %+v, not %d", d, id+1)
+		}
+		b.release("k", d.ID)
+	}
+}
+
+// Jobs of one key that wait for their turn do not keep the others from being read,
+// nor the retry that they wait for.
+func TestLinesDoNotStopReading(t *testing.T) {
+	b := newBlock(4)
+	b.hold("k", 1)
+	for id := range int64(50) {
+		b.add(ready(id+2, "k"))
+	}
+	b.settle()
+	b.ripe, b.dirty = true, true
+	if now := instant.Now(); !b.wants(now) {
+		t.Error("neither other jobs nor the retry is read")
+	}
+}
+
+// A readModel is what the database has of a block: rows, of which a read sees those
+// that were committed when it was sent.
+type readModel struct {
+	b    *block
+	w    *Worker
+	rows map[int64]bool // committed
+	late []int64        // inserted with an id, not committed yet
+	done map[int64]int
+}
+
+// modelNow is when the model's jobs are a second old.
+var modelNow = Epoch.Add(time.Hour).UnixMicro()
+
+// read makes a turn as a pump does, with what happens in between.
+func (m *readModel) read(t *rapid.T, meanwhile func()) bool {
+	at := instant.Now()
+	plan, ok := m.b.plan(at, modelNow)
+	if !ok {
+		return false
+	}
+	m.b.queued, m.b.serving = false, true
+	m.w.serve = nil
+	forgotten := slices.Clone(m.b.forget)
+	var found []int64
+	for _, id := range slices.Sorted(maps.Keys(m.rows)) {
+		if id > plan.after[Normal] && len(found) < plan.limit {
+			found = append(found, id)
+		}
+	}
+	meanwhile()
+	m.b.serving = false
+	for _, id := range forgotten {
+		delete(m.b.seen, id)
+	}
+	m.b.forget = m.b.forget[len(forgotten):]
+	fresh := 0
+	for _, id := range found {
+		d := ready(id, "")
+		m.b.noteRead(d)
+		if m.b.add(d) {
+			fresh++
+			if m.done[id] > 0 {
+				t.Fatalf("%d is read again after it was done", id)
+			}
+		}
+	}
+	m.b.settle()
+	m.b.took(plan, len(found), fresh)
+	return true
+}
+
+// Whatever is committed while a block is read: as long as there is something above
+// the cursor, or it was rung for since the read was sent, the block wants to be read
+// or has something to do. And no job is read twice.
+func TestReading(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		batch := rapid.IntRange(1, 6).Draw(t, "batch")
+		m := &readModel{b: newBlock(batch), rows: map[int64]bool{}, done: map[int64]int{}}
+		m.b.keyed, m.b.ripe = rapid.Bool().Draw(t, "keyed"), false
+		m.w = m.b.q.w
+		m.w.chores.L = &m.w.mu
+		m.w.queues = []*workQueue{m.b.q}
+		next := tickOf(modelNow - time.Second.Microseconds())
+		commit := func(id int64) {
+			m.rows[id] = true
+			m.w.rouse(m.b)
+		}
+		insert := func() int64 {
+			next++
+			return next
+		}
+		var rung bool
+		awake := func() {
+			if rung && m.b.count < max(1, batch/2) && !m.b.wants(instant.Now()) {
+				t.Fatal("it was rung for, and sleeps")
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"insert": func(*rapid.T) { commit(insert()); rung = true; awake() },
+			"insert and commit later": func(*rapid.T) {
+				m.late = append(m.late, insert())
+			},
+			"commit what is late": func(*rapid.T) {
+				if len(m.late) > 0 {
+					commit(m.late[0])
+					m.late, rung = m.late[1:], true
+					awake()
+				}
+			},
+			"read": func(t *rapid.T) {
+				n := rapid.IntRange(0, 2).Draw(t, "inserted meanwhile")
+				if m.read(t, func() {
+					rung = false
+					for range n {
+						commit(insert())
+						rung = true
+					}
+				}) {
+					awake()
+				}
+			},
+			"do": func(*rapid.T) {
+				if d := m.b.pop(); d != nil {
+					m.b.active--
+					m.done[d.ID]++
+					delete(m.rows, d.ID)
+					m.b.forget = append(m.b.forget, d.ID)
+				}
+			},
+		})
+		for _, id := range m.late {
+			commit(id)
+		}
+		for i := 0; len(m.rows) > 0; i++ {
+			if i > 1000 {
+				t.Fatalf("never read: %v, cursor %d", slices.Sorted(maps.Keys(m.rows)), m.b.cursor[Normal])
+			}
+			m.read(t, func() {})
+			for d := m.b.pop(); d != nil; d = m.b.pop() {
+				m.done[d.ID]++
+				delete(m.rows, d.ID)
+				m.b.forget = append(m.b.forget, d.ID)
+			}
+		}
+		for id, n := range m.done {
+			if n != 1 {
+				t.Fatalf("%d was done %d times", id, n)
+			}
+		}
+	})
+}
+
+// A worker that was late in renewing its lease, and has it again, goes on with what
+// it has read.
+func TestReadyAfterALateRenewal(t *testing.T) {
+	b := newBlock(100)
+	w := b.q.w
+	w.chores.L, w.work.L = &w.mu, &w.mu
+	w.queues = []*workQueue{b.q}
+	b.add(ready(1, ""))
+	w.offer(b, 1)
+	if d := w.popReady(); d != nil {
+		t.Fatalf("%d begins, and the lease is over", d.ID)
+	}
+	w.deadline = instant.Now().Add(time.Hour)
+	if d := w.popReady(); d == nil {
+		t.Error("the job is not offered any more")
+	}
+}
+
+// A failure of a job that has a row of its own is written, although the block that it
+// came from was lost.
+func TestMovesOutliveTheBlock(t *testing.T) {
+	b := newBlock(100)
+	w := b.q.w
+	w.chores.L, w.work.L, w.log = &w.mu, &w.mu, quiet()
+	own, of := ready(1, ""), ready(2, "")
+	own.from, own.b, of.b = tableRunning, b, b
+	own.ended, of.ended = true, true
+	w.apply(&turn{b: b, moves: []move{{d: own, what: failed}, {d: of, what: failed}}}, errBlockLost)
+	if len(b.moves) != 1 || b.moves[0].d != own {
+		t.Errorf("to be written: %s", fmt.Sprint(b.moves))
+	}
+}

@@ -1,0 +1,206 @@
+package queue
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// A table is where a job's row stands.
+type table uint8
+
+const (
+	tableReady table = iota
+	tableDelayed
+	tableRunning
+)
+
+// A Delivery is a job that a worker has been given to do.
+type Delivery struct {
+	Job
+	ID      int64
+	Attempt int // from 1
+	Crashes int // how many workers died with it
+
+	b       *block
+	order   int64 // its place among the jobs of its key
+	from    table
+	runAt   int64 // µs; of a row of delayed jobs
+	holding bool  // the jobs of its key wait for it, by its row
+	began   instant.Instant
+	over    instant.Instant // when its time is over; 0: never
+	counted bool            // among its block's active ones
+	moving  bool            // it is being checked out
+	ending  *ending         // its outcome, which came meanwhile
+	loose   bool            // it is of no table: see Worker.attempt
+	pinned  bool            // it is being completed in a transaction of the handler's, and stays where it is
+	weight  int             // how much of the worker's doubt it takes up
+	ended   bool            // it has its outcome
+	settled bool            // and that is committed, or given up
+	acked   chan struct{}   // closed when its outcome is committed, for those who wait for that
+	err     error           // what became of the outcome
+	ctx     jobContext
+}
+
+// An ending is an outcome that waits for a check-out to be over.
+type ending struct {
+	err    error
+	detail string
+}
+
+func (d *Delivery) hasKey() bool { return d.Key != "" }
+
+// Enqueued returns when the job was enqueued, by the database's clock.
+func (d *Delivery) Enqueued() time.Time { return TimeOf(d.ID) }
+
+// Decode decodes the payload, which is JSON, into v. An error of it is one that no
+// further attempt would cure: handlers may return it as it is.
+func (d *Delivery) Decode(v any) error {
+	if err := json.Unmarshal(d.Payload, v); err != nil {
+		return Bury(invalid("payload", "%v", err))
+	}
+	return nil
+}
+
+// Extend gives the job more time: its timeout begins anew, and is d.
+func (d *Delivery) Extend(more time.Duration) {
+	w := d.b.q.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d.over = instant.Now().Add(more)
+}
+
+// Left returns for how long the job is this worker's in any case, even if no word of
+// the worker reaches the database any more: what the job has begun outside of this
+// process should have ended by then. It grows again each time the worker's lease is
+// renewed, about every third of it, and is 0 when the job was lost.
+func (d *Delivery) Left() time.Duration {
+	w := d.b.q.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case d.loose:
+		return w.opt.Lease
+	case errors.Is(d.ctx.cause, ErrLost), d.b.gone && d.from != tableRunning:
+		return 0
+	}
+	return max(0, w.deadline.Sub(instant.Now()))
+}
+
+// CompleteTx completes the job in a transaction of the handler's, on the same
+// database: what the transaction does happens exactly once, if and when it commits.
+// tx is as for [Client.EnqueueTx]. After an [ErrLost] the transaction must be rolled
+// back: the job has been done elsewhere. The handler commits, and returns nil.
+func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
+	w, b := d.b.q.w, d.b
+	if w.opt.AtMostOnce {
+		return invalid("complete", "a worker that removes jobs before they are done cannot complete them")
+	}
+	if d.loose {
+		d.pinned = true
+		return nil
+	}
+	if err := w.pin(ctx, d); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	from, node := d.from, w.node
+	if d.ended || d.ctx.over {
+		from = tableRunning
+		node = ""
+	}
+	w.mu.Unlock()
+	args := listArgs(b.q.id, b.divided, d.Priority, []int64{d.ID})
+	args["node"] = node
+	n, err := w.db.On(tx).Exec(ctx, ackStatements[from], args)
+	if err == nil && n == 0 && from != tableRunning {
+		// It may have been checked out, or be about to: see pin.
+		n, err = w.db.On(tx).Exec(ctx, ackRunning, args)
+	}
+	if err == nil && n == 0 {
+		err = fmt.Errorf("%w: job %d", ErrLost, d.ID)
+	}
+	if err == nil && d.Unique != "" {
+		err = freeUnique(ctx, w.db.On(tx), b.q.id, []int64{d.ID})
+	}
+	return err
+}
+
+// pin has a job stay in its table. A check-out under way is waited for, but not where
+// there is one writer at a time, which is the handler's transaction.
+func (w *Worker) pin(ctx context.Context, d *Delivery) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d.pinned = true
+	w.keepIn(d)
+	for d.moving && w.db.Dialect.SkipLocked != "" {
+		w.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Millisecond):
+		}
+		w.mu.Lock()
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A jobContext is a job's context. Most handlers of small jobs never look at it,
+// so what a context costs is spent when it is first used.
+type jobContext struct {
+	base context.Context
+
+	mu     sync.Mutex
+	std    context.Context
+	cancel context.CancelCauseFunc
+	cause  error
+	over   bool
+}
+
+// real returns the context that does the work.
+func (c *jobContext) real() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.std == nil {
+		c.std, c.cancel = context.WithCancelCause(c.base)
+		if c.over {
+			c.cancel(c.cause)
+		}
+	}
+	return c.std
+}
+
+// end cancels the context, at the latest when the handler has returned.
+func (c *jobContext) end(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return
+	}
+	c.over, c.cause = true, cause
+	if c.cancel != nil {
+		c.cancel(cause)
+	}
+}
+
+func (c *jobContext) Deadline() (time.Time, bool) { return c.base.Deadline() }
+func (c *jobContext) Done() <-chan struct{}       { return c.real().Done() }
+func (c *jobContext) Value(key any) any           { return c.real().Value(key) }
+
+func (c *jobContext) Err() error {
+	c.mu.Lock()
+	if c.std == nil && !c.over {
+		c.mu.Unlock()
+		return c.base.Err()
+	}
+	c.mu.Unlock()
+	return c.real().Err()
+}

@@ -1,0 +1,361 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// handleJobs does one job, or batch, after the other.
+func (w *Worker) handleJobs(slot int) {
+	var buffer [1]*Delivery
+	var unit []*Delivery
+	inside := false
+	w.mu.Lock()
+	defer func() {
+		if !inside {
+			w.mu.Unlock()
+			return
+		}
+		// The handler has ended its goroutine, this one. Another goes on.
+		for _, d := range unit {
+			w.finish(d, errors.New("the handler ended its goroutine"), "")
+		}
+		w.mu.Lock()
+		w.slots[slot] = nil
+		w.mu.Unlock()
+		w.group.Go(func() { w.handleJobs(slot) })
+	}()
+	for {
+		unit = w.next(buffer[:0])
+		if unit == nil {
+			return
+		}
+		w.slots[slot] = unit
+		w.mu.Unlock()
+		inside = true
+		w.do(unit)
+		inside = false
+		w.mu.Lock()
+		w.slots[slot] = nil
+		if unit[0].from == tableRunning && w.wasBusy() {
+			w.nudge() // it is not any more
+		}
+		if w.opt.AckEach {
+			w.mu.Unlock()
+			for _, d := range unit {
+				<-d.acked
+			}
+			w.mu.Lock()
+		}
+	}
+}
+
+// wasBusy tells whether the others were told that this worker is busy. mu is held.
+func (w *Worker) wasBusy() bool {
+	return slices.ContainsFunc(w.queues, func(q *workQueue) bool { return q.busy })
+}
+
+// next waits for the next job, or batch, and returns nil when there is no more. mu
+// is held.
+func (w *Worker) next(unit []*Delivery) []*Delivery {
+	for {
+		if w.stopped || w.closing && !w.claims() {
+			return nil
+		}
+		if unit := w.take(unit); len(unit) > 0 {
+			return unit
+		}
+		w.idle++
+		w.work.Wait()
+		w.idle--
+	}
+}
+
+// claims tells whether there are jobs whose rows are gone, or may be: a worker that is
+// being stopped does them first. mu is held.
+func (w *Worker) claims() bool {
+	if !w.opt.AtMostOnce {
+		return false
+	}
+	for _, q := range w.queues {
+		for _, b := range q.blocks {
+			if len(b.seen) > 0 || b.serving {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// take takes the next job, or batch, if there is one. mu is held.
+func (w *Worker) take(unit []*Delivery) []*Delivery {
+	for {
+		d := w.popReady()
+		if d == nil {
+			return w.ripeBatch()
+		}
+		h := w.handlerOf(d.Kind)
+		if h == nil || h.many == nil {
+			return append(unit, d)
+		}
+		if len(h.gathered) == 0 {
+			h.since = instant.Now()
+			if h.batch.Wait > 0 {
+				time.AfterFunc(h.batch.Wait, w.work.Broadcast)
+			}
+		}
+		h.gathered = append(h.gathered, d)
+		if len(h.gathered) >= h.batch.Max {
+			if batch := w.gather(h); len(batch) > 0 {
+				return batch
+			}
+		}
+	}
+}
+
+// gather takes what has gathered, but for jobs that were lost meanwhile.
+func (w *Worker) gather(h *kindHandler) (batch []*Delivery) {
+	late := instant.Now() >= w.deadline
+	for _, d := range h.gathered {
+		if !late && !d.b.gone && !d.ctx.over {
+			batch = append(batch, d)
+		}
+	}
+	h.gathered = nil
+	return batch
+}
+
+// ripeBatch returns a batch that is not full and has waited long enough.
+func (w *Worker) ripeBatch() []*Delivery {
+	for _, h := range w.handlers {
+		if len(h.gathered) > 0 && instant.Now().Sub(h.since) >= h.batch.Wait {
+			if batch := w.gather(h); len(batch) > 0 {
+				return batch
+			}
+		}
+	}
+	return nil
+}
+
+// popReady takes a job of one block after the other. It marks the job as started: a
+// worker whose lease is over starts none.
+func (w *Worker) popReady() *Delivery {
+	for len(w.runnable) > 0 {
+		at := instant.Now()
+		if at >= w.deadline {
+			return nil
+		}
+		b := w.runnable[0]
+		w.runnable = w.runnable[1:]
+		b.listed = false
+		if !b.startable() {
+			continue
+		}
+		d := b.pop()
+		if d == nil {
+			continue
+		}
+		if b.hasReady() {
+			b.listed = true
+			w.runnable = append(w.runnable, b)
+		}
+		if b.room() {
+			w.enlist(b)
+		}
+		d.began = at
+		if limit := b.timeout(d); limit > 0 {
+			d.over = at.Add(limit)
+		}
+		if w.opt.AckEach {
+			d.acked = make(chan struct{})
+		}
+		return d
+	}
+	return nil
+}
+
+func (b *block) timeout(d *Delivery) time.Duration { return cmp.Or(d.Timeout, b.q.set.Timeout) }
+
+// A tried is what the handler has made of a job.
+type tried struct {
+	err   error
+	stack string
+}
+
+// do runs the handler of a unit, and notes the outcomes.
+func (w *Worker) do(unit []*Delivery) {
+	for i, out := range w.try(unit) {
+		w.finish(unit[i], out.err, out.stack)
+	}
+}
+
+// try runs the handler of a unit.
+func (w *Worker) try(unit []*Delivery) []tried {
+	first := unit[0]
+	h := w.handlerOf(first.Kind)
+	switch {
+	case h == nil:
+		return []tried{{err: Bury(fmt.Errorf("no handler for kind %q in this worker", first.Kind))}}
+	case h.one != nil:
+		stack, err := protect(func() error { return h.one(&first.ctx, first) })
+		return []tried{{err, stack}}
+	}
+	ctx, cancel := context.WithCancelCause(first.ctx.base)
+	stops := make([]func() bool, len(unit))
+	for i, d := range unit { // one that is lost ends the batch
+		stops[i] = context.AfterFunc(&d.ctx, func() { cancel(context.Cause(&d.ctx)) })
+	}
+	stack, err := protect(func() error { return h.many(ctx, unit) })
+	for _, stop := range stops {
+		stop()
+	}
+	cancel(nil)
+	var each Results
+	if errors.As(err, &each) && len(each) != len(unit) {
+		err = fmt.Errorf("the handler returned %d results for %d jobs: %w", len(each), len(unit), err)
+		each = nil
+	}
+	all := make([]tried, len(unit))
+	for i := range unit {
+		if each != nil {
+			err = each[i]
+		}
+		all[i] = tried{err, stack}
+	}
+	return all
+}
+
+// protect turns a panic into an error.
+func protect(f func() error) (stack string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err, stack = fmt.Errorf("panic: %v", p), string(debug.Stack())
+		}
+	}()
+	err = f()
+	return "", err
+}
+
+// finish notes what has become of a job.
+func (w *Worker) finish(d *Delivery, err error, detail string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d.ctx.end(nil)
+	w.end(d, err, detail)
+}
+
+// end is finish with mu held. The first outcome counts.
+func (w *Worker) end(d *Delivery, err error, detail string) {
+	switch {
+	case d.ended:
+		return
+	case d.moving:
+		d.ending = &ending{err, detail}
+		return
+	}
+	d.ended = true
+	b := d.b
+	if d.counted {
+		b.active--
+	}
+	delete(w.out, d.ID)
+	w.trustMore(d)
+	err = d.explained(err)
+	what, after := w.verdict(d, err)
+	switch {
+	case b.gone && d.from != tableRunning && what != done && what != discard:
+		// Whoever has the block now does the job again.
+		w.settled(d, ErrLost)
+		return
+	case what == lost || what == handed:
+		w.settled(d, ErrLost)
+		if what == handed && d.from == tableRunning {
+			w.toHand = append(w.toHand, d)
+		}
+		if !b.gone && what == lost {
+			b.forget = append(b.forget, d.ID)
+			w.release(d)
+		}
+		return
+	case what == done, what == discard:
+		if what == discard {
+			w.log.Info("job discarded", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
+		}
+		if w.opt.AtMostOnce && d.from != tableRunning {
+			delete(b.seen, d.ID)
+			w.settled(d, nil)
+		} else {
+			b.acks = append(b.acks, d)
+		}
+		w.release(d)
+	case w.opt.AtMostOnce && d.from != tableRunning:
+		w.log.Warn("job failed, and is not tried again", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
+		delete(b.seen, d.ID)
+		w.settled(d, nil)
+		w.release(d)
+	default:
+		b.moves = append(b.moves, w.moveFor(d, what, after, err, detail))
+	}
+	w.enlist(b)
+	w.tellClosing()
+}
+
+// explained is an error with the timeout that may have brought it about.
+func (d *Delivery) explained(err error) error {
+	if err != nil && errors.Is(d.ctx.cause, ErrTimeout) && !errors.Is(err, ErrTimeout) {
+		return fmt.Errorf("%w: %w", d.ctx.cause, err)
+	}
+	return err
+}
+
+// tellClosing has handlers look again whether they are done with. mu is held.
+func (w *Worker) tellClosing() {
+	if w.closing {
+		w.work.Broadcast()
+	}
+}
+
+// release lets the next job of a key go. mu is held.
+func (w *Worker) release(d *Delivery) {
+	if d.Key == "" || d.b.gone {
+		return
+	}
+	d.b.release(d.Key, d.ID)
+	w.offer(d.b, 1)
+}
+
+// settled tells who waits that a job's outcome is committed, or is not to be. mu is
+// held.
+func (w *Worker) settled(d *Delivery, err error) {
+	if d.settled {
+		return
+	}
+	d.settled, d.err = true, err
+	delete(w.rows, d.ID)
+	if d.acked != nil {
+		close(d.acked)
+	}
+}
+
+// verdict says what a handler's error makes of a job.
+func (w *Worker) verdict(d *Delivery, err error) (verdict, time.Duration) {
+	var r *result
+	switch {
+	case err == nil:
+		return done, 0
+	case errors.As(err, &r):
+		return r.what, r.after
+	case d.ctx.cause != nil && errors.Is(d.ctx.cause, ErrLost):
+		return lost, 0
+	case d.ctx.cause != nil && errors.Is(d.ctx.cause, errHandedOver):
+		return handed, 0
+	}
+	return failed, 0
+}

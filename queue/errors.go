@@ -1,0 +1,116 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+var (
+	// ErrInvalid means that a job or a setting cannot be: the error's text says
+	// what is wrong with which field. Nothing was written.
+	ErrInvalid = errors.New("queue: invalid")
+
+	// ErrTooLarge means that a payload is larger than its queue takes. It is an
+	// ErrInvalid, too.
+	ErrTooLarge = fmt.Errorf("%w: too large", ErrInvalid)
+
+	// ErrUnknownOutcome means that jobs may or may not have been enqueued, because
+	// the answer to the commit was lost. Looking for the id tells.
+	ErrUnknownOutcome = errors.New("queue: the outcome is unknown")
+
+	// ErrNotFound means that there is no such queue or job.
+	ErrNotFound = errors.New("queue: not found")
+
+	// ErrDeleted means that a queue is marked as deleted, and takes no jobs.
+	ErrDeleted = errors.New("queue: the queue is deleted")
+
+	// ErrState means that a job's state does not allow what was asked: only a dead job
+	// can be deleted, and one that is ready or runs cannot be retried.
+	ErrState = errors.New("queue: the job's state does not allow that")
+
+	// ErrLost means that a job is not this worker's any more: it has been finished
+	// or taken over elsewhere, or cancelled.
+	ErrLost = errors.New("queue: the job is not this worker's any more")
+
+	// ErrClosed means that a worker has stopped.
+	ErrClosed = errors.New("queue: closed")
+)
+
+// invalid makes an ErrInvalid about a field.
+func invalid(field, format string, args ...any) error {
+	return fmt.Errorf("%w: %s: %s", ErrInvalid, field, fmt.Sprintf(format, args...))
+}
+
+// A result is what a handler makes of a job by returning an error.
+type result struct {
+	error
+	what  verdict
+	after time.Duration
+}
+
+func (r *result) Unwrap() error { return r.error }
+
+// A verdict is what becomes of a job after an attempt.
+type verdict uint8
+
+const (
+	done    verdict = iota
+	failed          // by the retry policy
+	retryIn         // after the handler's own time
+	snoozed         // as retryIn, and the attempt does not count
+	discard         // done, though it was not
+	buried          // no further attempts
+	lost            // nothing is written: somebody else has it
+	handed          // left to whoever takes the block next
+)
+
+// RetryAfter makes an attempt fail with err, and has the next one wait for d. It
+// counts as an attempt.
+func RetryAfter(d time.Duration, err error) error {
+	return &result{orText(err, "retry"), retryIn, max(0, d)}
+}
+
+// Snooze ends an attempt that does not count: the job comes back after d, however
+// often.
+func Snooze(d time.Duration) error {
+	return &result{errors.New("snoozed"), snoozed, max(0, d)}
+}
+
+// Discard ends a job without a further attempt, and without a trace but the log.
+func Discard(err error) error { return &result{orText(err, "discarded"), discard, 0} }
+
+// Bury ends a job without a further attempt: it becomes a dead letter, with err as
+// the reason.
+func Bury(err error) error { return &result{orText(err, "buried"), buried, 0} }
+
+func orText(err error, text string) error {
+	if err == nil {
+		return errors.New(text)
+	}
+	return err
+}
+
+// Results are what a handler of batches returns when not all of a batch have the
+// same outcome: an error, or nil, for each job of the batch in its order.
+type Results []error
+
+func (r Results) Error() string {
+	n := 0
+	for _, err := range r {
+		if err != nil {
+			n++
+		}
+	}
+	return fmt.Sprintf("%d of %d jobs failed", n, len(r))
+}
+
+// Unwrap returns those that are errors.
+func (r Results) Unwrap() (errs []error) {
+	for _, err := range r {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}

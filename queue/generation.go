@@ -1,0 +1,200 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// What becomes of a queue's blocks when their number is changed: jobs that are enqueued
+// from some moment on go to blocks of a new generation, and those of the old ones go
+// when they are empty. All producers know of that moment before it comes, so a job's id
+// says which generation it belongs to, whoever enqueues it: of two jobs of a key the
+// earlier one is never in the later generation.
+
+// A generation is the blocks that a queue had from some moment on.
+type generation struct {
+	number int
+	first  int   // the number of its first block
+	blocks int   // how many there are
+	from   int64 // µs since 1970, by the database's clock; of the first one nothing
+}
+
+// resizeAfter is how long after its blocks were made a generation begins: longer than
+// it takes a producer to read settings that are too old, and to number jobs by them.
+const resizeAfter = 2 * settingsAge
+
+// newest returns the generation that was made last, which may not have begun.
+func (q *Queue) newest() generation { return q.generations[len(q.generations)-1] }
+
+// block returns the block of a job.
+func (q *Queue) block(key string, id int64) int {
+	if len(q.generations) == 1 {
+		return q.generations[0].block(key, id)
+	}
+	return q.generationAt(TimeOf(id).UnixMicro()).block(key, id)
+}
+
+// generationAt returns the generation that jobs of a moment belong to.
+func (q *Queue) generationAt(us int64) generation {
+	i := len(q.generations) - 1
+	for i > 0 && q.generations[i].from > us {
+		i--
+	}
+	return q.generations[i]
+}
+
+func (g generation) block(key string, id int64) int { return g.first + Divided(key, id, g.blocks) }
+
+// stale tells whether rows were given their blocks by settings so old that a generation
+// may have begun that they do not tell of.
+func stale(rows []jobRow) bool {
+	for i := range rows {
+		if q := rows[i].of; (i == 0 || rows[i-1].of != q) && since(q.at) > resizeAfter-settingsAge/4 {
+			return true
+		}
+	}
+	return false
+}
+
+// current returns the blocks that are to be worked on: all of them, but in a queue
+// with keys those of the oldest generation only. It retires a generation that has no
+// jobs left and gets none any more: producers have known of the next one for so long.
+func (w *Worker) current(ctx context.Context, q *workQueue, rows []blockRow) ([]blockRow, error) {
+	if len(rows) == 0 {
+		return rows, nil
+	}
+	oldest := slices.MinFunc(rows, func(a, b blockRow) int { return cmp.Compare(a.generation, b.generation) }).generation
+	old := slices.DeleteFunc(slices.Clone(rows), func(r blockRow) bool { return r.generation != oldest })
+	if len(old) == len(rows) {
+		return rows, nil
+	}
+	// Read now, after the blocks: a queue has keys before it has a job with one.
+	set, err := w.c.read(ctx, q.name)
+	if err != nil {
+		return nil, err
+	}
+	var empty bool
+	var age int64
+	args := dialect.Args{"queue": q.id, "generation": oldest, "first": old[0].divided, "last": old[len(old)-1].divided}
+	if err := w.db.Get(ctx, drained, args, &empty, &age); err != nil {
+		return nil, err
+	}
+	if empty && time.Duration(age)*time.Microsecond > resizeAfter+2*Window {
+		if _, err := w.db.Exec(ctx, retire, args); err != nil {
+			return nil, err
+		}
+		w.mu.Lock()
+		for _, r := range old {
+			if b := q.blocks[r.divided]; b != nil {
+				w.drop(b, ErrLost)
+			}
+		}
+		w.mu.Unlock()
+		rows = slices.DeleteFunc(rows, func(r blockRow) bool { return r.generation == oldest })
+		return w.current(ctx, q, rows)
+	}
+	if now := set.generationAt(w.c.clock.now()); now.number > oldest {
+		if err := w.forward(ctx, q, now, old); err != nil {
+			return nil, err
+		}
+	}
+	if set.ordered {
+		return old, nil
+	}
+	return rows, nil
+}
+
+// forward moves delayed jobs of this worker's blocks of an old generation to where
+// they would be enqueued now: nobody is to wait for one that is due in a year. It
+// leaves those that are due soon, and retries that hold their keys: the other jobs of
+// these are still here.
+func (w *Worker) forward(ctx context.Context, q *workQueue, to generation, old []blockRow) error {
+	for _, r := range old {
+		w.mu.Lock()
+		b, node := q.blocks[r.divided], w.node
+		w.mu.Unlock()
+		if b == nil || node == "" {
+			continue
+		}
+		for moved := chunk; moved == chunk && ctx.Err() == nil; {
+			err := w.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
+				moved, err = w.forwardSome(ctx, tx, b, to, node)
+				return err
+			})
+			if err != nil && !errors.Is(err, errBlockLost) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (w *Worker) forwardSome(ctx context.Context, tx *dialect.Session, b *block, to generation, node string) (int, error) {
+	args := dialect.Args{"queue": b.q.id, "divided": b.divided, "fence": b.fence, "node": node, "soon": Window.Microseconds(), "limit": chunk}
+	var ids []int64
+	rows, err := dialect.Select(ctx, tx, lockLater, args, func(rows *sql.Rows) (row dialect.Args, err error) {
+		var id int64
+		var key sql.NullString
+		err = rows.Scan(&id, &key)
+		ids = append(ids, id)
+		return dialect.Args{"queue": b.q.id, "block": b.divided, "job": id, "target": to.block(key.String, id)}, err
+	})
+	if err != nil || len(rows) == 0 {
+		return 0, err
+	}
+	if _, err := tx.Exec(ctx, divideAnew, dialect.Args{"rows": rows}); err != nil {
+		return 0, err
+	}
+	if n, err := tx.Exec(ctx, ackDelayed, listArgs(b.q.id, b.divided, 0, ids)); err != nil || n != int64(len(ids)) {
+		return 0, orShort(err, n, len(ids))
+	}
+	return len(rows), w.holds(ctx, tx, b, node)
+}
+
+// recall makes blocks again for jobs that came to one that was retired: their
+// producer was asleep for long.
+func (w *Worker) recall(ctx context.Context, q *workQueue) error {
+	rows, err := w.c.blocks(ctx, q.set)
+	if err != nil {
+		return err
+	}
+	var gaps []dialect.Args
+	last := -1
+	for _, r := range rows {
+		if r.divided > last+1 {
+			gaps = append(gaps, dialect.Args{"above": last, "below": r.divided})
+		}
+		last = r.divided
+	}
+	if len(gaps) == 0 {
+		return nil
+	}
+	found := map[int]bool{}
+	err = w.db.Pipeline(ctx, &dialect.Step{ // for the sake of its plans
+		Stmt: strays, Args: dialect.Args{"queue": q.id, "gaps": gaps},
+		Scan: func(row *dialect.Row) error {
+			for column := range 2 {
+				if !row.Null(column) {
+					found[int(row.Int(column))] = true
+				}
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	for divided := range found {
+		_, err = w.db.Exec(ctx, createBlocks, dialect.Args{"rows": []dialect.Args{{"queue": q.id, "divided": divided, "generation": 0}}})
+		if err != nil && !w.db.Dialect.Duplicate(err) { // another worker may have been first
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,824 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+// The world of these tests, made by SQL: queue 1, called q, with its block 3 leased
+// by me and its block 5 free, and three jobs in each table, of which statements are
+// told about the first and the third. Ids begin with 7, and differ by table.
+const (
+	inReady   = 0
+	inDelayed = 10
+	inRunning = 20
+	inDead    = 30
+)
+
+// byHand runs statements as a person would.
+func byHand(t *testing.T, db *dbtest.DB, statements ...string) {
+	t.Helper()
+	for _, text := range statements {
+		db.Do(t, text, nil)
+	}
+}
+
+// void removes all rows.
+func void(t *testing.T, db *dbtest.DB) {
+	t.Helper()
+	for _, table := range []string{"queue", "queue_block", "node", "queue_worker", "job", "job_delayed", "job_running", "job_dead"} {
+		byHand(t, db, "DELETE FROM {prefix}"+table)
+	}
+}
+
+const (
+	ago   = "{now + -7200000000}" // two hours
+	ahead = "{now + 3600000000}"
+)
+
+func world(t *testing.T, db *dbtest.DB) {
+	t.Helper()
+	void(t, db)
+	epoch := fmt.Sprintf("{time %d}", Epoch.UnixMicro())
+	byHand(
+		t, db,
+		`INSERT INTO {prefix}queue (queue_id, name) VALUES (1, 'q')`,
+		`INSERT INTO {prefix}queue_block (queue_id, divided, state, lock_by, fence) VALUES (1, 3, 'LEASED', 'me', 5), (1, 5, 'FREE', '', 5)`,
+		`INSERT INTO {prefix}node (name, state, expire_at) VALUES ('me', 'live', `+ahead+`), ('left', 'gone', `+ahead+`)`,
+		`INSERT INTO {prefix}queue_worker (queue_id, node) VALUES (1, 'me'), (1, 'left')`,
+		`INSERT INTO {prefix}job (queue_id, divided, priority, id, kind) VALUES (1, 3, 2, 7, 'x'), (1, 3, 2, 8, 'x'), (1, 3, 2, 9, 'x')`,
+		`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at, hold_key) VALUES
+			(1, 3, 17, 'x', `+epoch+`, 'k'), (1, 3, 18, 'x', `+epoch+`, NULL), (1, 3, 19, 'x', `+epoch+`, 'l'), (1, 3, 20, 'x', `+ahead+`, NULL)`,
+		`INSERT INTO {prefix}job_running (queue_id, divided, id, kind, lock_by) VALUES (1, 3, 27, 'x', 'me'), (1, 3, 28, 'x', 'me'), (1, 3, 29, 'x', 'me'), (1, 3, 30, 'x', 'nobody')`,
+		`INSERT INTO {prefix}job_dead (queue_id, divided, id, kind, purge_at) VALUES (1, 3, 37, 'x', `+ago+`), (1, 3, 38, 'x', `+ahead+`), (1, 3, 39, 'x', NULL)`,
+	)
+}
+
+// told are the arguments that name what there is in the world.
+func told(at int) dialect.Args {
+	first := int64(at + 7)
+	args := dialect.Args{
+		"queue": 1, "name": "q", "divided": 3, "generation": 1, "priority": 2, "id": first, "ids": []int64{first, first + 2}, "n": 2, "least": first, "most": first + 2, "places": places{1, 3, 2, []int64{first, first + 2}},
+		"node": "me", "from": "nobody", "fence": 5, "batch": 100, "left": 0, "busy": 1, "lease": 1, "keep": 1, "soon": 0, "limit": 100, "since": Epoch.UnixMicro(), "rows": moving(first, Normal),
+	}
+	maps.Copy(args, past(first-1))
+	return args
+}
+
+// moving are the rows of a move of the first and the third job.
+func moving(first int64, priority int) (rows []dialect.Args) {
+	for _, id := range []int64{first, first + 2} {
+		rows = append(rows, dialect.Args{
+			"queue": 1, "block": 3, "job": id, "urgency": priority, "tries": 1, "died": 0, "why": "", "more": "", "later": 0, "holds": nil, "target": 5,
+			"divided": 3, "priority": priority, "after1": first - 1, "after2": first - 1, "after3": first - 1, "after4": first - 1,
+		})
+	}
+	return rows
+}
+
+// past are cursors behind a job.
+func past(id int64) dialect.Args {
+	return dialect.Args{"after": id, "after1": id, "after2": id, "after3": id, "after4": id}
+}
+
+// mistold are arguments of which one names what there is not.
+func mistold(at int, name string) dialect.Args {
+	args, first := told(at), int64(at+7)
+	rows := args["rows"].([]dialect.Args)
+	for key, value := range map[string]any{
+		"queue": 2, "name": "r", "divided": 4, "generation": 2, "priority": 3, "id": first - 2, "ids": []int64{first - 2, first + 4},
+		"node": "you", "from": "you", "fence": 6, "since": Epoch.UnixMicro() + 1000,
+	} {
+		if key == name {
+			args[key] = value
+			if key == "queue" {
+				delete(rows[0], key) // a row would be heard first
+				delete(rows[1], key)
+			}
+			return args
+		}
+	}
+	switch name {
+	case "after", "after2":
+		maps.Copy(args, past(first+3))
+	case "row's after":
+		for _, row := range rows {
+			maps.Copy(row, past(first+3))
+		}
+	case "row's block":
+		for _, row := range rows {
+			row["divided"], row["block"] = 4, 4
+		}
+	case "row's id":
+		args["rows"] = moving(first-2, Normal)[:1]
+	case "row's priority":
+		args["rows"] = moving(first, Low)
+	case "place's queue":
+		args["places"] = places{2, 3, 2, []int64{first, first + 2}}
+	case "place's block":
+		args["places"] = places{1, 4, 2, []int64{first, first + 2}}
+	case "place's priority":
+		args["places"] = places{1, 3, 3, []int64{first, first + 2}}
+	case "place's id":
+		args["places"] = places{1, 3, 2, []int64{first - 2, first + 4}}
+	case "row's queue":
+		rows[0]["queue"], rows[1]["queue"] = 2, 2
+	default:
+		panic(name)
+	}
+	return args
+}
+
+// reached runs a statement and tells how many rows it changes or finds.
+func reached(t *testing.T, db *dbtest.DB, stmt *dialect.Stmt, args dialect.Args) int {
+	t.Helper()
+	if !strings.HasPrefix(stmt.Text(db.Dialect), "SELECT") {
+		n, err := db.Exec(t.Context(), stmt, args)
+		must(t, err)
+		return int(n)
+	}
+	counts := strings.HasPrefix(stmt.Name, "queue.count-")
+	rows, err := dialect.Select(t.Context(), &db.Session, stmt, args, func(rows *sql.Rows) (n int, err error) {
+		if counts {
+			var least int64
+			return n, rows.Scan(&n, &least)
+		}
+		return 1, nil
+	})
+	must(t, err)
+	n := 0
+	for _, one := range rows {
+		n += one
+	}
+	return n
+}
+
+// reaches says how many rows of the world statements reach, and which arguments name
+// them.
+var reaches = []struct {
+	stmt  *dialect.Stmt
+	at    int
+	n     int
+	named string
+	with  dialect.Args // where other things than the first are named
+}{
+	{getQueue, 0, 1, "name", nil},
+	{lockQueue, 0, 1, "name", nil},
+	{setOrdered, 0, 1, "queue", nil},
+	{setQueue, 0, 1, "queue", (&Queue{id: 1, State: "active", KeyRetry: "hold"}).args()},
+	{setBusy, 0, 1, "queue, node", nil},
+	{workers, 0, 1, "queue", nil},
+	{blocks, 0, 2, "queue", nil},
+	{take, 0, 1, "queue, divided, fence", dialect.Args{"divided": 5}},
+	{handOver, 0, 1, "queue, divided, fence, node", nil},
+	{trust, 0, 1, "queue, divided, fence, node", nil},
+	{stillMine, 0, 1, "queue, divided, fence, node", nil},
+	{retire, 0, 2, "queue, generation", nil},
+	{fetch, inReady, 3, "queue, divided, after2", nil},
+	{readyByID, inReady, 3, "queue, divided, after2", nil},
+	{lookFor, inReady, 2, "queue, row's block, row's after", nil},
+	{lookForAny, inReady, 1, "queue", dialect.Args{}},
+	{ack, inReady, 2, "queue, divided, priority, ids", nil},
+	{present, inReady, 2, "queue, divided, priority, ids", nil},
+	{lockJobs, inReady, 2, "place's queue, place's block, place's priority, place's id", nil},
+	{findReady, inReady, 2, "queue, id, row's block, row's priority", nil},
+	{removeReady, inReady, 1, "queue, divided, priority, id", nil},
+	{countReady, inReady, 3, "queue", nil},
+	{delayReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
+	{buryReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
+	{checkOutReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
+	{fetchDelayed, inDelayed, 3, "queue, divided, since", nil},
+	{held, inDelayed, 2, "queue, divided", nil},
+	{presentDelayed, inDelayed, 2, "queue, divided, ids", nil},
+	{ackDelayed, inDelayed, 2, "queue, divided, ids", nil},
+	{lockDelayed, inDelayed, 2, "place's queue, place's block, place's id", nil},
+	{redelay, inDelayed, 2, "queue, divided, row's id", nil},
+	{delayedByID, inDelayed, 4, "queue, divided, after", nil},
+	{findDelayed, inDelayed, 2, "queue, id, row's block", nil},
+	{removeDelayed, inDelayed, 1, "queue, divided, id", nil},
+	{countDelayed, inDelayed, 4, "queue", nil},
+	{hasten, inDelayed, 1, "queue, divided, id", dialect.Args{"id": 20}},
+	{buryDelayed, inDelayed, 2, "row's queue, row's block, row's id", nil},
+	{checkOutDelayed, inDelayed, 2, "row's queue, row's block, row's id", nil},
+	{divideAnew, inDelayed, 2, "row's queue, row's block, row's id", nil},
+	{lockLater, inDelayed, 1, "queue, divided", nil},
+	{runningJobs, inRunning, 4, "queue", nil},
+	{adopt, inRunning, 1, "queue, divided, id, from", dialect.Args{"id": 30}},
+	{getRunning, inRunning, 1, "queue, divided, id, node", nil},
+	{ackRunning, inRunning, 2, "queue, divided, ids, node", nil},
+	{lockRunning, inRunning, 2, "place's queue, place's block, place's id, node", nil},
+	{handRunning, inRunning, 2, "queue, divided, ids, node", nil},
+	{listRunning, inRunning, 4, "queue, divided, after", nil},
+	{findRunning, inRunning, 2, "queue, id, row's block", nil},
+	{removeRunning, inRunning, 1, "queue, divided, id", nil},
+	{countRunning, inRunning, 4, "queue", nil},
+	{delayRunning, inRunning, 2, "row's queue, row's block, row's id", nil},
+	{buryRunning, inRunning, 2, "row's queue, row's block, row's id", nil},
+	{presentDead, inDead, 2, "queue, ids", nil},
+	{listDead, inDead, 3, "queue, after", nil},
+	{findDead, inDead, 1, "queue, id", nil},
+	{removeDead, inDead, 1, "queue, id", nil},
+	{countDead, inDead, 3, "queue", nil},
+	{lockDead, inDead, 1, "queue, id", nil},
+	{revive, inDead, 1, "queue, id", nil},
+	{purgeDead, inDead, 2, "queue, ids", nil},
+}
+
+// Each statement reaches the rows that all its arguments name, and none if one of
+// them names another queue, block, job or worker.
+func TestReach(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		for _, test := range reaches {
+			t.Run(test.stmt.Name, func(t *testing.T) {
+				world(t, db)
+				for name := range strings.SplitSeq(test.named, ", ") {
+					args := mistold(test.at, name)
+					for key, value := range test.with {
+						if key != name {
+							args[key] = value
+						}
+					}
+					if n := reached(t, db, test.stmt, args); n != 0 {
+						t.Errorf("with another %s it reaches %d rows", name, n)
+					}
+				}
+				args := told(test.at)
+				maps.Copy(args, test.with)
+				if n := reached(t, db, test.stmt, args); n != test.n {
+					t.Errorf("it reaches %d rows, not %d", n, test.n)
+				}
+			})
+		}
+	})
+}
+
+// holders are what the last worker that had something may be: live, live and late,
+// lost, lost before its time was over (the clock was set back), gone, or forgotten.
+func holders(t *testing.T, db *dbtest.DB) []string {
+	t.Helper()
+	byHand(t, db, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('live', 'live', `+ahead+`), ('late', 'live', `+ago+`),
+		('lost', 'lost', `+ago+`), ('lost early', 'lost', `+ahead+`), ('gone', 'gone', `+ago+`), ('gone early', 'gone', `+ahead+`)`)
+	return []string{"live", "late", "lost", "lost early", "gone", "gone early", "forgotten"}
+}
+
+// wantRows compares what there is, an SQL query's rows, with what should be.
+func wantRows(t *testing.T, db *dbtest.DB, what, query string, want ...string) {
+	t.Helper()
+	if got := db.List(t, query, nil); !slices.Equal(got, want) {
+		t.Errorf("%s:\ngot  %q\nwant %q", what, got, want)
+	}
+}
+
+// Only a process that is live and in time stays so, only one that is live and late is
+// lost, and none comes back. What is left of those that ended long ago is removed.
+func TestNodes(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		for _, test := range []struct {
+			stmt *dialect.Stmt
+			want []string
+		}{{heartbeat, []string{"live"}}, {expel, []string{"late"}}, {leave, []string{"live", "late"}}} {
+			t.Run(test.stmt.Name, func(t *testing.T) {
+				void(t, db)
+				var changed []string
+				for _, name := range holders(t, db) {
+					n, err := db.Exec(t.Context(), test.stmt, dialect.Args{"node": name, "lease": int64(3600e6)})
+					must(t, err)
+					if n > 1 {
+						t.Errorf("it reaches %d processes", n)
+					}
+					if n > 0 {
+						changed = append(changed, name)
+					}
+				}
+				if !slices.Equal(changed, test.want) {
+					t.Errorf("changed %q, not %q", changed, test.want)
+				}
+			})
+		}
+		t.Run("lease", func(t *testing.T) {
+			void(t, db)
+			for name, lease := range map[string]int64{"me": 3600e6, "you": 60e6, "they": 60e6} {
+				must(t, orExec(db, join, dialect.Args{"node": name, "lease": lease}))
+			}
+			must(t, orExec(db, heartbeat, dialect.Args{"node": "you", "lease": int64(3600e6)}))
+			wantRows(t, db, "live for an hour", `SELECT name FROM {prefix}node WHERE state = 'live' AND expire_at > {now + 1800000000} ORDER BY name`, "me", "you")
+		})
+		t.Run("forget", func(t *testing.T) {
+			void(t, db)
+			for _, name := range holders(t, db) {
+				must(t, orExec(db, register, dialect.Args{"queue": 1, "node": name, "busy": 0}))
+			}
+			long := dialect.Args{"since": int64(-3600e6)}
+			must(t, orExec(db, expelIdle, long))
+			states := []string{"gone gone", "gone early gone", "late lost", "live live", "lost lost", "lost early lost"}
+			wantRows(t, db, "states", `SELECT name, state FROM {prefix}node ORDER BY name`, states...)
+			byHand(t, db, `UPDATE {prefix}node SET state = 'live' WHERE name = 'late'`) // whom somebody has to declare lost first
+			must(t, orExec(db, forgetNodes, long))
+			must(t, orExec(db, forgetWorkers, nil))
+			left := []string{"gone early", "late", "live", "lost early"}
+			wantRows(t, db, "processes", `SELECT name FROM {prefix}node ORDER BY name`, left...)
+			wantRows(t, db, "workers", `SELECT node FROM {prefix}queue_worker ORDER BY node`, left...)
+		})
+	})
+}
+
+func orExec(db *dbtest.DB, stmt *dialect.Stmt, args dialect.Args) error {
+	_, err := db.Exec(context.Background(), stmt, args)
+	return err
+}
+
+// A block is taken that is free or whose holder is not live, once. Its jobs come under
+// suspicion if the holder died.
+func TestTake(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		byHand(t, db, `INSERT INTO {prefix}queue_block (queue_id, divided, state, lock_by, fence, suspects) VALUES (1, 9, 'FREE', 'live', 5, 3)`)
+		for i, name := range holders(t, db) {
+			byHand(t, db, fmt.Sprintf(`INSERT INTO {prefix}queue_block (queue_id, divided, state, lock_by, fence, suspects) VALUES (1, %d, 'LEASED', '%s', 5, 3)`, i, name))
+		}
+		for range 2 { // the second time the fence is another
+			for divided := range 10 {
+				left := 0
+				if divided == 4 || divided == 5 {
+					left = 1
+				}
+				must(t, orExec(db, take, dialect.Args{"queue": 1, "divided": divided, "fence": 5, "node": "me", "batch": 7, "left": left}))
+			}
+		}
+		wantRows(t, db, "blocks", `SELECT divided, state, lock_by, fence, suspects, batch FROM {prefix}queue_block ORDER BY divided`,
+			"0 LEASED live 5 3 100", "1 LEASED late 5 3 100", "2 LEASED me 6 4 7", "3 LEASED me 6 4 7", "4 LEASED me 6 0 7", "5 LEASED me 6 0 7", "6 LEASED me 6 4 7",
+			"9 LEASED me 6 0 7")
+	})
+}
+
+// A checked out job is taken over that was handed over or whose worker is not live,
+// and has crashed if it was not handed over.
+func TestAdopt(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		all := holders(t, db)
+		for i, name := range all {
+			byHand(t, db, fmt.Sprintf(`INSERT INTO {prefix}job_running (queue_id, divided, id, kind, state, lock_by, crashes)
+				VALUES (1, 3, %d, 'x', 'running', '%s', 3), (1, 3, %d, 'x', 'handed', '%[2]s', 3)`, i, name, 10+i))
+		}
+		byHand(t, db, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('me', 'live', `+ahead+`)`)
+		for range 2 {
+			for id := range 20 {
+				if id%10 < len(all) {
+					must(t, orExec(db, adopt, dialect.Args{"queue": 1, "divided": 3, "id": id, "from": all[id%10], "node": "me", "fence": 6}))
+				}
+			}
+		}
+		wantRows(t, db, "jobs", `SELECT id, state, lock_by, fence, crashes FROM {prefix}job_running ORDER BY id`,
+			"0 running live 0 3", "1 running late 0 3", "2 running me 6 4", "3 running me 6 4", "4 running me 6 4", "5 running me 6 4", "6 running me 6 4",
+			"10 running me 6 3", "11 running me 6 3", "12 running me 6 3", "13 running me 6 3", "14 running me 6 3", "15 running me 6 3", "16 running me 6 3")
+	})
+}
+
+// Whoever looks at blocks, workers and running jobs sees whose holders are live, in
+// time and gone, also of those that are forgotten; and blocks in their order, by
+// which generations are told apart.
+func TestWhoIsLive(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		all := holders(t, db)
+		for i := range all {
+			name := all[len(all)-1-i]
+			byHand(
+				t, db,
+				fmt.Sprintf(`INSERT INTO {prefix}queue_block (queue_id, divided, state, lock_by) VALUES (1, %d, 'LEASED', '%s')`, len(all)-1-i, name),
+				fmt.Sprintf(`INSERT INTO {prefix}job_running (queue_id, divided, id, kind, lock_by) VALUES (1, 3, %d, 'x', '%s')`, len(all)-1-i, name),
+				fmt.Sprintf(`INSERT INTO {prefix}queue_worker (queue_id, node) VALUES (1, '%s')`, name),
+			)
+		}
+		c := client(t, db, Options{})
+		rows, err := c.blocks(t.Context(), &Queue{id: 1})
+		must(t, err)
+		w := worker(t, c, WorkerOptions{})
+		running, err := w.readRunning(t.Context(), &workQueue{w: w, id: 1})
+		must(t, err)
+		if len(rows) != len(all) || len(running) != len(all) {
+			t.Fatalf("%d blocks and %d jobs", len(rows), len(running))
+		}
+		for i, name := range all {
+			live, inTime, left := i < 2, name == "live" || strings.HasSuffix(name, "early"), strings.HasPrefix(name, "gone")
+			if r := rows[i]; r.divided != i || r.lockBy != name || r.live != live || r.inTime != inTime || r.left != left {
+				t.Errorf("block %d of the %s one: %+v", i, name, r)
+			}
+			if r := running[i]; r.lockBy != name || r.live != live || r.inTime != inTime {
+				t.Errorf("job of the %s one: %+v", name, r)
+			}
+		}
+		on, err := dialect.Select(t.Context(), &db.Session, workers, dialect.Args{"queue": 1}, func(rows *sql.Rows) (r workerRow, err error) {
+			return r, rows.Scan(&r.node, &r.busy, &r.inTime)
+		})
+		must(t, err)
+		if got := fmt.Sprint(on); got != "[{late false false} {live false true}]" {
+			t.Errorf("workers are %s", got)
+		}
+	})
+}
+
+// What is done already is not done again, and is no error: by one of several who come
+// at once.
+func TestOnce(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		world(t, db)
+		for _, test := range []struct {
+			stmt *dialect.Stmt
+			args dialect.Args
+		}{
+			{createQueue, dialect.Args{"name": "r"}},
+			{register, dialect.Args{"queue": 1, "node": "you", "busy": 0}},
+		} {
+			must(t, orExec(db, test.stmt, test.args))
+			if err := orExec(db, test.stmt, test.args); err != nil {
+				t.Errorf("%s: %v", test.stmt.Name, err)
+			}
+		}
+		for _, stmt := range []*dialect.Stmt{setOrdered, take, adopt, hasten} {
+			args := told(inDelayed)
+			args["id"] = 20
+			switch stmt {
+			case take:
+				args["divided"] = 5
+			case adopt:
+				args["id"] = 30
+			}
+			if first, second := reached(t, db, stmt, args), reached(t, db, stmt, args); first != 1 || second != 0 {
+				t.Errorf("%s: %d rows, and then %d", stmt.Name, first, second)
+			}
+		}
+	})
+}
+
+// What is to be moved, and whose block that is, stays as it is until the transaction
+// ends; what others have locked is not waited for when old jobs are removed.
+func TestLocks(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.SkipLocked == "" {
+			t.Skip("one writer at a time")
+		}
+		world(t, db)
+		for _, test := range []struct {
+			stmt *dialect.Stmt
+			at   int
+			free string // which are still to be had
+			want []string
+		}{
+			{lockQueue, 0, `SELECT queue_id FROM {prefix}queue`, nil},
+			{stillMine, 0, `SELECT divided FROM {prefix}queue_block WHERE queue_id = 1 AND divided = 3`, nil},
+			{lockJobs, inReady, `SELECT id FROM {prefix}job WHERE queue_id = 1 AND divided = 3 AND priority = 2 ORDER BY id`, []string{"8"}},
+			{lockDelayed, inDelayed, `SELECT id FROM {prefix}job_delayed WHERE queue_id = 1 AND divided = 3 AND id < 20 ORDER BY id`, []string{"18"}},
+			{lockLater, inDelayed, `SELECT id FROM {prefix}job_delayed WHERE queue_id = 1 AND divided = 3 ORDER BY id`, []string{"17", "18", "19"}},
+			{lockRunning, inRunning, `SELECT id FROM {prefix}job_running WHERE queue_id = 1 AND divided = 3 AND id < 30 ORDER BY id`, []string{"28"}},
+			{lockDead, inDead, `SELECT id FROM {prefix}job_dead WHERE queue_id = 1 AND id IN (37, 38) ORDER BY id`, []string{"38"}},
+		} {
+			must(t, db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+				if _, err := dialect.Select(ctx, tx, test.stmt, told(test.at), func(*sql.Rows) (none struct{}, err error) { return none, nil }); err != nil {
+					return err
+				}
+				wantRows(t, db, test.stmt.Name, test.free+" {skip_locked}", test.want...)
+				if test.stmt == lockDead {
+					if n := reached(t, db, outdated, dialect.Args{"limit": 9}); n != 0 {
+						t.Errorf("%d jobs are to be removed that somebody else has locked", n)
+					}
+				}
+				return nil
+			}))
+		}
+	})
+}
+
+// A worker moves jobs of a block that it still has, by its name and by the fence; else
+// all stays as it was.
+func TestMovesOfALostBlock(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		w := worker(t, client(t, db, Options{}), WorkerOptions{})
+		for holder, lost := range map[string]bool{"lock_by = 'you'": true, "fence = 6": true, "divided = 4": true, "fence = 5": false} {
+			world(t, db)
+			byHand(t, db, `UPDATE {prefix}queue_block SET `+holder+` WHERE divided = 3`)
+			b := &block{q: &workQueue{w: w, id: 1, set: &Queue{}}, divided: 3, fence: 5}
+			var moves []move
+			for i, what := range []verdict{failed, buried} {
+				for from, id := range map[table]int64{tableReady: 7, tableDelayed: 17} {
+					d := &Delivery{Job: Job{Priority: Normal}, ID: id + 2*int64(i), b: b, from: from, runAt: Epoch.UnixMicro()}
+					moves = append(moves, move{d: d, what: what, tries: 1})
+				}
+			}
+			err := w.carry(t.Context(), b, "me", moves)
+			if errors.Is(err, errBlockLost) != lost || !lost && err != nil {
+				t.Errorf("%s: %v", holder, err)
+			}
+			want := []string{"job 7", "job 8", "job 9", "delayed 17 0", "delayed 18 0", "delayed 19 0", "delayed 20 0", "dead 37", "dead 38", "dead 39"}
+			if !lost {
+				want = []string{"job 8", "delayed 7 1", "delayed 17 1", "delayed 18 0", "delayed 20 0", "dead 9", "dead 19", "dead 37", "dead 38", "dead 39"}
+			}
+			got := db.List(t, `SELECT 'job', id FROM {prefix}job ORDER BY id`, nil)
+			got = append(got, db.List(t, `SELECT 'delayed', id, attempt FROM {prefix}job_delayed ORDER BY id`, nil)...)
+			got = append(got, db.List(t, `SELECT 'dead', id FROM {prefix}job_dead ORDER BY id`, nil)...)
+			if !slices.Equal(got, want) {
+				t.Errorf("%s:\ngot  %q\nwant %q", holder, got, want)
+			}
+		}
+	})
+}
+
+// Of the delayed jobs of an old block those go where they would be now that are not
+// due soon and hold no key, if the block is still this worker's.
+func TestForward(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		w := worker(t, client(t, db, Options{}), WorkerOptions{})
+		to := generation{number: 2, first: 5, blocks: 1}
+		for holder, n := range map[string]int{"fence = 5": 1, "fence = 6": 0} {
+			world(t, db)
+			byHand(t, db, `UPDATE {prefix}queue_block SET `+holder+` WHERE divided = 3`,
+				`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at, hold_key) VALUES (1, 3, 21, 'x', `+ahead+`, 'm')`)
+			b := &block{q: &workQueue{w: w, id: 1}, divided: 3, fence: 5}
+			err := db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+				moved, err := w.forwardSome(ctx, tx, b, to, "me")
+				if moved != 1 {
+					t.Errorf("%s: %d jobs", holder, moved)
+				}
+				return err
+			})
+			if lost := n == 0; errors.Is(err, errBlockLost) != lost || !lost && err != nil {
+				t.Errorf("%s: %v", holder, err)
+			}
+			wantRows(t, db, holder, `SELECT divided, id, kind FROM {prefix}job_delayed WHERE divided > 3 OR id > 19 ORDER BY id`, fmt.Sprintf("%d 20 x", 3+2*n), "3 21 x")
+		}
+	})
+}
+
+// Moves whose answer was lost, though they were committed, are made again, and change
+// nothing more; and the jobs are known to be where they were to go.
+func TestMovesMadeTwice(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		w := worker(t, client(t, db, Options{}), WorkerOptions{})
+		b := &block{q: &workQueue{w: w, id: 1, set: &Queue{}}, divided: 3, fence: 5}
+		all := func() []string {
+			return db.List(t, `SELECT 'job', id, 0, 0, '' FROM {prefix}job UNION ALL SELECT 'delayed', id, attempt, 0, '' FROM {prefix}job_delayed
+				UNION ALL SELECT 'running', id, attempt, 0, lock_by FROM {prefix}job_running UNION ALL SELECT 'dead', id, attempt, 0, detail FROM {prefix}job_dead ORDER BY 2`, nil)
+		}
+		for from, id := range map[table]int64{tableReady: 7, tableDelayed: 17, tableRunning: 27} {
+			for _, to := range []move{{what: failed}, {what: buried}, {out: true}} {
+				if to.out && from == tableRunning {
+					continue
+				}
+				world(t, db)
+				what := fmt.Sprintf("job %d, verdict %d, checked out %v", id, to.what, to.out)
+				to.d = &Delivery{Job: Job{Priority: Normal}, ID: id, b: b, from: from, runAt: Epoch.UnixMicro()}
+				to.tries = 1
+				moves := []move{to}
+				var after [2][]string
+				for i := range after {
+					if err := w.carry(t.Context(), b, "me", moves); err != nil {
+						t.Errorf("%s, time %d: %v", what, i+1, err)
+					}
+					if !moves[0].here {
+						t.Errorf("%s, time %d: it is taken for removed", what, i+1)
+					}
+					after[i] = all()
+				}
+				if !slices.Equal(after[0], after[1]) {
+					t.Errorf("%s:\nonce  %q\ntwice %q", what, after[0], after[1])
+				}
+			}
+		}
+	})
+}
+
+// Each priority is read from its own cursor on, in order, the most urgent jobs first.
+func TestFetch(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		for id := 9; id > 0; id-- { // not in their order, as they come late
+			byHand(t, db, fmt.Sprintf(`INSERT INTO {prefix}job (queue_id, divided, priority, id, kind) VALUES (1, 3, %d, %d, 'x')`, Idle-id%4, id))
+		}
+		for limit, want := range map[int]string{9: "[3 7 6 5 9 8]", 2: "[3 7]"} {
+			for _, stmt := range []*dialect.Stmt{fetch, readyByID} {
+				var ids []int64
+				must(t, db.Pipeline(t.Context(), &dialect.Step{
+					Stmt: stmt, Args: dialect.Args{"queue": 1, "divided": 3, "limit": limit, "after1": 2, "after2": 3, "after3": 1, "after4": 4},
+					Scan: func(row *dialect.Row) error { ids = append(ids, row.Int(0)); return nil },
+				}))
+				if got := fmt.Sprint(ids); got != want && (stmt == fetch || limit == 9) {
+					t.Errorf("%s, limit %d: %s, not %s", stmt.Name, limit, got, want)
+				}
+			}
+		}
+	})
+}
+
+// Delayed jobs are read from a time on, in the order of their times, when they are due;
+// and of each block it is known when the next one is.
+func TestDue(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		at := func(seconds int64) int64 { return Epoch.UnixMicro() + seconds*1e6 }
+		put := func(queue, divided, id int, run string) {
+			byHand(t, db, fmt.Sprintf(`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at) VALUES (%d, %d, %d, 'x', %s)`, queue, divided, id, run))
+		}
+		for id, seconds := range []int64{10, 40, 30, 20, 20} {
+			put(1, 3, id, fmt.Sprintf("{time %d}", at(seconds)))
+		}
+		put(1, 3, 9, ahead)
+		put(1, 4, 7, fmt.Sprintf("{time %d}", at(25)))
+		put(2, 3, 8, fmt.Sprintf("{time %d}", at(22)))
+		for limit, want := range map[int]string{9: "[3 4 2 1]", 3: "[3 4 2]"} {
+			var ids []int64
+			must(t, db.Pipeline(t.Context(), &dialect.Step{
+				Stmt: fetchDelayed, Args: dialect.Args{"queue": 1, "divided": 3, "limit": limit, "since": at(20)},
+				Scan: func(row *dialect.Row) error { ids = append(ids, row.Int(0)); return nil },
+			}))
+			if got := fmt.Sprint(ids); got != want {
+				t.Errorf("limit %d: due are %s, not %s", limit, got, want)
+			}
+		}
+		rows := []dialect.Args{{"block": 3, "since": at(21)}, {"block": 4, "since": at(0)}, {"block": 5, "since": at(0)}}
+		found, err := dialect.Select(t.Context(), &db.Session, nextDelayed, dialect.Args{"queue": 1, "rows": rows}, func(rows *sql.Rows) (text string, err error) {
+			var divided int
+			var now, us sql.NullInt64
+			err = rows.Scan(&divided, &now, &us)
+			if us.Valid {
+				us.Int64 -= Epoch.UnixMicro()
+			}
+			return fmt.Sprint(divided, us.Valid, us.Int64/1e6), err
+		})
+		must(t, err)
+		if got := fmt.Sprint(found); got != "[3 true 30 4 true 25 5 false 0]" {
+			t.Errorf("next are %s", got)
+		}
+	})
+}
+
+// Blocks are drained when none of their jobs is left in any state, and their age is
+// that of what came after them. Jobs of blocks that are no more are found.
+func TestDrained(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		put := func(table string, queue, divided int) {
+			byHand(t, db, fmt.Sprintf(map[string]string{
+				"job":         `INSERT INTO {prefix}job (queue_id, divided, priority, id, kind) VALUES (%d, %d, 2, 7, 'x')`,
+				"job_delayed": `INSERT INTO {prefix}job_delayed (queue_id, divided, run_at, id, kind) VALUES (%d, %d, {now}, 7, 'x')`,
+				"job_running": `INSERT INTO {prefix}job_running (queue_id, divided, id, kind, lock_by) VALUES (%d, %d, 7, 'x', 'me')`,
+			}[table], queue, divided))
+		}
+		for _, table := range []string{"job", "job_delayed", "job_running"} {
+			for _, where := range [][2]int{{1, 2}, {1, 3}, {1, 4}, {1, 5}, {2, 2}, {2, 3}} {
+				void(t, db)
+				put(table, where[0], where[1])
+				within := where == [2]int{1, 3} || where == [2]int{1, 4}
+				var empty bool
+				var age sql.NullInt64
+				must(t, db.Get(t.Context(), drained, dialect.Args{"queue": 1, "first": 3, "last": 4, "generation": 1}, &empty, &age))
+				if empty == within {
+					t.Errorf("with a %s of queue and block %v it says that it is empty: %v", table, where, empty)
+				}
+				var stray, later sql.NullInt64
+				must(t, db.Get(t.Context(), strays, dialect.Args{"queue": 1, "gaps": []dialect.Args{{"above": 2, "below": 4}}}, &stray, &later))
+				if found := stray.Valid || later.Valid; found != (where == [2]int{1, 3} && table != "job_running") {
+					t.Errorf("with a %s of queue and block %v it finds %v %v", table, where, stray, later)
+				}
+			}
+		}
+		void(t, db)
+		for _, block := range []string{"1, 0, 1, {now + -9000000000}", "1, 1, 2, {now + -5400000000}", "1, 2, 3, {now}", "2, 0, 2, {now + -7200000000}"} {
+			byHand(t, db, `INSERT INTO {prefix}queue_block (queue_id, divided, generation, insert_time) VALUES (`+block+`)`)
+		}
+		var empty bool
+		var age int64
+		must(t, db.Get(t.Context(), drained, dialect.Args{"queue": 1, "first": 0, "last": 0, "generation": 1}, &empty, &age))
+		if age < 5400e6 || age >= 7200e6 {
+			t.Errorf("the next generation is %d µs old", age)
+		}
+	})
+}
+
+// Blocks that are no more are made again for all jobs that came to them, also while one
+// of them has jobs that are not due for long.
+func TestRecall(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		world(t, db)
+		byHand(
+			t, db,
+			`DELETE FROM {prefix}job`,
+			`DELETE FROM {prefix}job_delayed`,
+			`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at) VALUES (1, 0, 1, 'x', `+ahead+`), (1, 1, 2, 'x', `+ago+`), (1, 2, 3, 'x', `+ago+`), (1, 3, 4, 'x', `+ago+`)`,
+			`INSERT INTO {prefix}job (queue_id, divided, priority, id, kind) VALUES (1, 2, 2, 5, 'x'), (1, 3, 2, 6, 'x'), (1, 9, 2, 7, 'x')`,
+			`INSERT INTO {prefix}queue_block (queue_id, divided) VALUES (2, 1), (2, 2)`,
+		)
+		w := worker(t, client(t, db, Options{}), WorkerOptions{})
+		for range 4 {
+			must(t, w.recall(t.Context(), &workQueue{w: w, id: 1, name: "q", set: &Queue{id: 1}}))
+		}
+		wantRows(t, db, "blocks", `SELECT divided, generation, fence FROM {prefix}queue_block WHERE queue_id = 1 ORDER BY divided`, "0 0 0", "1 0 0", "2 0 0", "3 1 5", "5 1 5")
+	})
+}
+
+// The settings of a queue tell of its own blocks, each generation once, and each queue
+// gets blocks of its own.
+func TestBlocksOfQueues(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{Blocks: 2})
+		for _, name := range []string{"a", "b", "c"} {
+			enqueue(t, c, Job{Queue: name, Kind: "x"})
+			if name == "c" {
+				continue
+			}
+			must(t, c.Resize(t.Context(), name, 3))
+			must(t, c.Resize(t.Context(), name, 4))
+			must(t, c.Pause(t.Context(), name, ""))
+		}
+		must(t, c.Resize(t.Context(), "b", 5))
+		var got []string
+		all, err := c.Queues(t.Context(), "", 9)
+		must(t, err)
+		for _, name := range []string{"a", "b", "c"} {
+			q, err := c.Queue(t.Context(), name)
+			must(t, err)
+			all = append(all, q)
+		}
+		for _, q := range all {
+			text := fmt.Sprint(q.Name, " ", q.State, " ", q.Blocks)
+			for i, g := range q.generations {
+				text += fmt.Sprintf(" %d: %d+%d", g.number, g.first, g.blocks)
+				if i > 0 && g.from < q.generations[i-1].from {
+					text += " too early"
+				}
+			}
+			got = append(got, text)
+		}
+		one := []string{"a paused 4 1: 0+2 2: 2+3 3: 5+4", "b paused 5 1: 0+2 2: 2+3 3: 5+4 4: 9+5", "c active 2 1: 0+2"}
+		if want := slices.Concat(one, one); !slices.Equal(got, want) {
+			t.Errorf("queues are %q, not %q", got, want)
+		}
+	})
+}
+
+// A dead job is kept for as long as was said when it died, or always.
+func TestKept(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		w := worker(t, client(t, db, Options{}), WorkerOptions{})
+		for keep, left := range map[int64][]string{0: {"8"}, 3600e6: {"7", "8", "9"}, -1: {"7", "8", "9"}} {
+			world(t, db)
+			byHand(t, db, `DELETE FROM {prefix}job_dead`)
+			for _, stmt := range []*dialect.Stmt{lockJobs, buryReady, ack} {
+				args := told(inReady)
+				args["keep"] = keep
+				reached(t, db, stmt, args)
+			}
+			must(t, w.purge(t.Context(), outdated, purgeDead))
+			wantRows(t, db, fmt.Sprint("kept for ", keep), `SELECT id FROM {prefix}job UNION ALL SELECT id FROM {prefix}job_dead ORDER BY id`, left...)
+		}
+	})
+}
+
+// A job that is ready or due could begin, but not one of another queue, nor one behind
+// another of its key that runs or waits for its retry.
+func TestPending(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		ready := func(place, id, key string) string {
+			return "INSERT INTO {prefix}job (queue_id, divided, priority, id, kind, job_key) VALUES (" + place + ", 2, " + id + ", 'x', " + key + ")"
+		}
+		delayed := func(place, id, key, at, hold string) string {
+			return "INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, job_key, run_at, hold_key) VALUES (" + place + ", " + id + ", 'x', " + key + ", " + at + ", " + hold + ")"
+		}
+		running := func(place, id, key string) string {
+			return "INSERT INTO {prefix}job_running (queue_id, divided, id, kind, job_key, lock_by) VALUES (" + place + ", " + id + ", 'x', " + key + ", 'me')"
+		}
+		const here, there, elsewhere = "1, 3", "1, 5", "2, 3"
+		for i, test := range []struct {
+			want bool
+			rows []string
+		}{
+			{false, nil},
+			{true, []string{ready(here, "1", "NULL")}},
+			{true, []string{ready(there, "1", "'k'")}},
+			{false, []string{ready("1, 4", "1", "NULL")}}, // a block that there is not: see strays
+			{false, []string{ready(elsewhere, "1", "NULL"), delayed(elsewhere, "2", "NULL", ago, "NULL")}},
+			{false, []string{delayed(here, "1", "NULL", ahead, "NULL"), running(here, "2", "'k'")}},
+			{true, []string{delayed(there, "1", "NULL", ago, "NULL")}},
+			{false, []string{delayed(here, "1", "'k'", ahead, "'k'"), ready(here, "2", "'k'"), delayed(here, "3", "'k'", ago, "NULL")}},
+			{true, []string{delayed(here, "1", "'k'", ahead, "'k'"), ready(here, "2", "'l'")}},
+			{true, []string{delayed(here, "1", "'k'", ahead, "'k'"), ready(there, "2", "'k'")}},
+			{true, []string{delayed(elsewhere, "1", "'k'", ahead, "'k'"), ready(here, "2", "'k'")}},
+			{true, []string{delayed(here, "1", "'k'", ago, "'k'"), ready(here, "2", "'k'")}},
+			{true, []string{delayed(here, "1", "'k'", ago, "'k'"), delayed(here, "2", "'k'", ago, "'k'")}},
+			{false, []string{running(here, "1", "'k'"), ready(here, "2", "'k'"), delayed(here, "3", "'k'", ago, "NULL")}},
+			{true, []string{running(here, "1", "'k'"), ready(here, "2", "'l'")}},
+			{true, []string{running(there, "1", "'k'"), ready(here, "2", "'k'")}},
+			{true, []string{running(elsewhere, "1", "'k'"), ready(here, "2", "'k'")}},
+		} {
+			void(t, db)
+			byHand(t, db, `INSERT INTO {prefix}queue_block (queue_id, divided) VALUES (1, 3), (1, 5), (2, 3)`)
+			byHand(t, db, test.rows...)
+			if n := reached(t, db, pending, dialect.Args{"queue": 1}); (n > 0) != test.want {
+				t.Errorf("case %d: %d blocks, want %t", i, n, test.want)
+			}
+		}
+	})
+}

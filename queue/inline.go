@@ -1,0 +1,289 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/rig"
+)
+
+// What package queuetest does with workers: their jobs are done in the caller's
+// goroutine, by the same code and with the same outcomes as otherwise.
+func init() {
+	rig.Attempt = func(ctx context.Context, worker, jobs any, number int) ([]rig.Outcome, error) {
+		return worker.(*Worker).attempt(ctx, jobs.([]Job), number)
+	}
+	rig.Drain = func(ctx context.Context, worker any, done func([]rig.Outcome) bool) error {
+		w, err := worker.(*Worker).twin()
+		if err != nil {
+			return err
+		}
+		return w.inline(ctx, done)
+	}
+	rig.Advance = func(ctx context.Context, client any, by time.Duration) (int64, error) {
+		c := client.(*Client)
+		n, err := c.db.Exec(ctx, advance, dialect.Args{"by": -by.Microseconds()})
+		c.bells.announce()
+		return n, err
+	}
+}
+
+// attempt tries jobs that are in no table.
+func (w *Worker) attempt(ctx context.Context, jobs []Job, number int) (all []rig.Outcome, err error) {
+	var unit []*Delivery
+	for i := range jobs {
+		j := jobs[i]
+		if err := j.check(); err != nil {
+			return nil, ofMany(i, len(jobs), err)
+		}
+		set := defaults(j.Queue)
+		// The host's clock: there is no other, and nothing is compared with it.
+		id := tickOf(time.Now().UnixMicro()) + int64(i) //nolint:forbidigo // see above
+		d := &Delivery{
+			Job: j, ID: id, Attempt: number, order: id, began: instant.Now(), loose: true,
+			b: &block{q: &workQueue{w: w, name: j.Queue, set: &set}},
+		}
+		d.ctx.base = ctx
+		if j.Timeout > 0 {
+			d.over = d.began.Add(j.Timeout)
+			defer w.endInTime(d)()
+		}
+		unit = append(unit, d)
+	}
+	h := w.handlerOf(jobs[0].Kind)
+	size := 1
+	if h != nil && h.many != nil {
+		size = len(unit)
+		if size > h.batch.Max {
+			return nil, invalid("batch", "the handler takes up to %d jobs at a time, not %d", h.batch.Max, size)
+		}
+	}
+	for ; len(unit) > 0; unit = unit[size:] {
+		all = append(all, w.outcomes(unit[:size], w.try(unit[:size]))...)
+		for _, d := range unit[:size] {
+			d.ctx.end(nil)
+		}
+	}
+	return all, nil
+}
+
+// endInTime ends the context of a job that is in no table when its time is over.
+func (w *Worker) endInTime(d *Delivery) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		tick := time.NewTicker(watchEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			w.mu.Lock()
+			w.look(d, instant.Now())
+			w.mu.Unlock()
+		}
+	}()
+	return cancel
+}
+
+// outcomes tells what becomes of jobs.
+func (w *Worker) outcomes(unit []*Delivery, results []tried) []rig.Outcome {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := make([]rig.Outcome, len(unit))
+	for i, d := range unit {
+		err := d.explained(results[i].err)
+		what, after := w.verdict(d, err)
+		if (what == failed || what == retryIn) && d.Attempt >= w.policy(d).MaxAttempts {
+			what, after = buried, 0
+		}
+		all[i] = rig.Outcome{Delivery: d, Verdict: words[what], Err: err, After: after, Stack: results[i].stack, Completed: d.pinned}
+	}
+	return all
+}
+
+// words for verdicts. One that is lost, or handed over, has not failed: it is tried
+// again.
+var words = [...]string{
+	done: "done", failed: "failed", retryIn: "retry", snoozed: "snoozed", discard: "discarded", buried: "dead",
+	lost: "failed", handed: "failed",
+}
+
+// twin returns a worker with the same handlers that has not begun.
+func (w *Worker) twin() (*Worker, error) {
+	t, err := w.c.Worker(w.opt)
+	if err != nil {
+		return nil, err
+	}
+	for kind, h := range w.handlers {
+		t.handlers[kind], t.kinds[kind] = &kindHandler{one: h.one, many: h.many, batch: h.batch, retry: h.retry}, kind
+		t.handlers[kind].batch.Wait = 0 // nobody else brings more
+	}
+	t.others = w.others
+	return t, nil
+}
+
+// inline does what is ready or due, one job, or batch, after the other. Whatever ends
+// it hands over what it has: also a handler that ends its goroutine, this one.
+func (w *Worker) inline(ctx context.Context, done func([]rig.Outcome) bool) error {
+	base, cancelJobs := context.WithCancelCause(ctx)
+	defer cancelJobs(nil)
+	w.mu.Lock()
+	w.started, w.base, w.slots = true, base, make([][]*Delivery, 1)
+	w.mu.Unlock()
+	if err := w.tryBegin(ctx); err != nil {
+		return err
+	}
+	w.c.bells.add(w)
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var helpers sync.WaitGroup
+	helpers.Go(func() { w.keep(working) })
+	helpers.Go(func() { w.watch(working) })
+	defer func() {
+		w.c.bells.remove(w)
+		w.leaveInline(working)
+		stop()
+		helpers.Wait()
+	}()
+	for {
+		n, err := w.doDue(ctx, done)
+		if err != nil || n < 0 {
+			return err
+		}
+		if n > 0 {
+			continue // there may be more by now
+		}
+		left, err := w.left(ctx)
+		if err != nil || !left {
+			return err
+		}
+		w.lookAnew()
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("jobs are left that another worker has: %w", context.Cause(ctx))
+		case <-time.After(10 * time.Millisecond): // it, or its lease, may end
+		}
+	}
+}
+
+// doDue does what it finds, and says how many units that were; -1: no more are wanted.
+func (w *Worker) doDue(ctx context.Context, done func([]rig.Outcome) bool) (n int, err error) {
+	for _, q := range w.queues {
+		if err := w.shareQueue(ctx, q, w.node); err != nil {
+			return n, err
+		}
+	}
+	for ; ; n++ {
+		if err := w.serveAll(ctx); err != nil {
+			return n, err
+		}
+		w.mu.Lock()
+		w.sortReady()
+		unit := w.take(nil)
+		w.slots[0] = unit
+		w.mu.Unlock()
+		if len(unit) == 0 {
+			return n, nil
+		}
+		outcomes := w.doInline(unit)
+		if err := w.serveAll(ctx); err != nil {
+			return n, err
+		}
+		if !done(outcomes) {
+			return -1, nil
+		}
+	}
+}
+
+// sortReady has jobs begin in one order, over all blocks: by priority, and then by when
+// they were enqueued, or are due. What is not read yet of a block comes after what is.
+// mu is held.
+func (w *Worker) sortReady() {
+	for _, b := range w.runnable {
+		for p := range b.ready {
+			slices.SortFunc(b.ready[p], inOrder)
+		}
+	}
+	slices.SortFunc(w.runnable, func(a, b *block) int {
+		for p := range a.ready {
+			x, y := a.ready[p], b.ready[p]
+			switch {
+			case len(x) > 0 && len(y) > 0:
+				return inOrder(x[0], y[0])
+			case len(x)+len(y) > 0:
+				return len(y) - len(x)
+			}
+		}
+		return 0
+	})
+}
+
+func (w *Worker) doInline(unit []*Delivery) (all []rig.Outcome) {
+	results := make([]tried, len(unit))
+	for i := range results {
+		results[i].err = errors.New("the handler ended its goroutine") // unless it returns
+	}
+	defer func() {
+		all = w.outcomes(unit, results)
+		for i, d := range unit {
+			w.finish(d, results[i].err, results[i].stack)
+		}
+		w.mu.Lock()
+		w.slots[0] = nil
+		w.mu.Unlock()
+	}()
+	results = w.try(unit)
+	return nil
+}
+
+// serveAll reads and writes what there is to be read and written.
+func (w *Worker) serveAll(ctx context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.serve) > 0 {
+		// A block that failed is tried again after a moment, if that makes sense.
+		if err := w.serveNext(ctx); err != nil && !w.db.Dialect.Retryable(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookAnew has all blocks read from the beginning.
+func (w *Worker) lookAnew() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, q := range w.queues {
+		for _, b := range q.blocks {
+			b.whole, b.dirty, b.ripe = 0, true, true
+			w.enlist(b)
+		}
+	}
+}
+
+// leaveInline hands over what is left.
+func (w *Worker) leaveInline(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	w.mu.Lock()
+	w.closing = true
+	w.ungather()
+	for _, q := range w.queues {
+		for _, b := range q.blocks {
+			w.leave(b)
+		}
+	}
+	w.mu.Unlock()
+	if err := w.serveAll(ctx); err != nil {
+		w.log.Warn("what was done could not be written; it will be done again", "err", err)
+	}
+	w.handOverAll(ctx)
+	w.abandon(ctx)
+}

@@ -1,0 +1,257 @@
+package queue
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/duration"
+)
+
+// Priorities of a job. Those of a block that are more urgent are read first.
+const (
+	Urgent = 1
+	Normal = 2 // the default
+	Low    = 3
+	Idle   = 4
+)
+
+// priorityNames are the words for priorities, each at its number.
+var priorityNames = []string{"", "urgent", "normal", "low", "idle"}
+
+// PriorityName returns the word for a priority, or "" if there is none.
+func PriorityName(n int) string {
+	if n < 0 || n >= len(priorityNames) {
+		return ""
+	}
+	return priorityNames[n]
+}
+
+// ParsePriority reads the word for a priority, or its number.
+func ParsePriority(text string) (int, error) {
+	for n := Urgent; n <= Idle; n++ {
+		if text == priorityNames[n] || text == strconv.Itoa(n) {
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("%q is not known; use %s, or 1 to 4", text, strings.Join(priorityNames[1:], ", "))
+}
+
+// A Job is something to be done later.
+type Job struct {
+	Queue   string // default: default
+	Kind    string // what the job is, which picks the handler
+	Payload []byte // what the job is about: JSON, kept byte for byte
+	Binary  bool   // Payload is not JSON but anything; an empty one is neither
+
+	// Key orders jobs: those of one queue and key are done one after the other, in
+	// the order in which they were enqueued. Empty: the job waits for nobody.
+	Key string
+
+	// Unique keeps other jobs of the queue out that have the same one: they are not
+	// enqueued, and [Enqueued] tells of the one that is there. It is free again when
+	// the job has ended, done or dead, and if UniqueFor is set not before so long after
+	// it was enqueued, a year at the most. So enqueueing again does no harm when nobody
+	// knows whether it was done.
+	Unique    string
+	UniqueFor time.Duration
+
+	Priority    int           // Urgent to Idle; of one key it should be the same
+	Delay       time.Duration // not before so long from now
+	RunAt       time.Time     // or not before this, by the database's clock
+	MaxAttempts int           // after so many failed ones it is dead; 0: the queue says
+	Timeout     time.Duration // of an attempt; 0: the queue says
+	Trace       string        // a W3C traceparent, handed on to the handler
+
+	err error // why its payload could not be encoded
+}
+
+// A Kind is a kind of jobs whose payload is a T, as JSON.
+type Kind[T any] struct {
+	Name  string
+	Queue string // default: default
+}
+
+// Job returns a job with args as its payload. If they cannot be encoded, enqueueing
+// it says so.
+func (k Kind[T]) Job(args T) Job {
+	payload, err := json.Marshal(args)
+	if err != nil {
+		err = invalid("payload", "%v", err)
+	}
+	return Job{Queue: k.Queue, Kind: k.Name, Payload: payload, err: err}
+}
+
+// defaultQueue is where jobs go that name none.
+const defaultQueue = "default"
+
+// latest is the last moment that a job can be put off to: what all engines can store.
+var latest = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Check returns an [ErrInvalid] for what no queue would take, without a look at the
+// database.
+func (j Job) Check() error { return j.check() }
+
+// check gives the job its defaults, or returns an ErrInvalid.
+func (j *Job) check() error {
+	if j.err != nil {
+		return j.err
+	}
+	if j.Queue == "" {
+		j.Queue = defaultQueue
+	}
+	if j.Priority == 0 {
+		j.Priority = Normal
+	}
+	for _, name := range []struct{ field, is string }{{"queue", j.Queue}, {"kind", j.Kind}, {"key", j.Key}, {"unique", j.Unique}} {
+		if (name.field == "key" || name.field == "unique") && name.is == "" {
+			continue
+		}
+		if len(name.is) > 2000 {
+			return invalid(name.field, "it has %d bytes; a name has up to 200 characters", len(name.is))
+		}
+		if err := dialect.CheckName(name.is); err != nil {
+			return invalid(name.field, "%v", err)
+		}
+	}
+	j.Binary = j.Binary && len(j.Payload) > 0
+	switch {
+	case j.Priority < Urgent || j.Priority > Idle:
+		return invalid("priority", "%d is not 1 (urgent) to 4 (idle)", j.Priority)
+	case j.Delay < 0:
+		return invalid("delay", "%v is negative", j.Delay)
+	case j.Delay > duration.Longest:
+		return invalid("delay", "%v is longer than 100 years", j.Delay)
+	case j.Delay > 0 && !j.RunAt.IsZero():
+		return invalid("delay", "there is a time to run at as well; give one of them")
+	case !j.RunAt.IsZero() && j.RunAt.After(latest):
+		return invalid("run_at", "%s is after the year 9998", j.RunAt.UTC().Format(time.RFC3339))
+	case j.UniqueFor < 0 || j.UniqueFor > longestUnique:
+		return invalid("unique_for", "%v is not 0 to %v", j.UniqueFor, longestUnique)
+	case j.UniqueFor > 0 && j.Unique == "":
+		return invalid("unique_for", "there is no unique key that it is about")
+	case j.MaxAttempts < 0 || j.MaxAttempts > 1_000_000:
+		return invalid("max_attempts", "%d is not 0 to 1000000", j.MaxAttempts)
+	case j.Timeout < 0 || j.Timeout > duration.Longest:
+		return invalid("timeout", "%v is not 0 to 100 years", j.Timeout)
+	case len(j.Trace) > 512 || strings.ContainsFunc(j.Trace, func(r rune) bool { return r < ' ' || r > '~' }):
+		return invalid("trace", "it is not up to 512 printable ASCII characters")
+	case !j.Binary && len(j.Payload) > 0 && !utf8.Valid(j.Payload):
+		return invalid("payload", "it is not UTF-8; set Binary for what is not JSON")
+	case !j.Binary && len(j.Payload) > 0 && !json.Valid(j.Payload):
+		return invalid("payload", "it is not JSON; set Binary for what is not")
+	case !j.Binary && tooDeep(j.Payload):
+		return invalid("payload", "it is nested more than %d levels deep, which not all databases can read", deepest)
+	}
+	return nil
+}
+
+// deepest is how deep JSON may be nested: SQLite reads no more.
+const deepest = 1000
+
+// tooDeep tells whether valid JSON is nested too deep.
+func tooDeep(text []byte) bool {
+	if bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) <= deepest {
+		return false
+	}
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			if depth++; depth > deepest {
+				return true
+			}
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return false
+}
+
+// A jobRow is a job as it is written.
+type jobRow struct {
+	*Job
+	of             *Queue
+	queue, divided int
+	id             int64
+	runAt          int64 // µs since 1970; 0: it is ready
+	holder         int64 // the job that has its unique key, so that this one is not written; 0: there is none
+}
+
+// jobRows are rows of an INSERT.
+type jobRows []jobRow
+
+func (r jobRows) Len() int { return len(r) }
+
+func (r jobRows) Value(i int, column string) (any, bool) {
+	j := &r[i]
+	switch column {
+	case "queue":
+		return j.queue, true
+	case "block":
+		return j.divided, true
+	case "urgency":
+		return j.Priority, true
+	case "job":
+		return j.id, true
+	case "name":
+		return j.Kind, true
+	case "line":
+		return orNull(j.Key), true
+	case "words":
+		if j.Binary || len(j.Payload) == 0 {
+			return nil, true
+		}
+		return string(j.Payload), true
+	case "bytes":
+		if !j.Binary {
+			return nil, true
+		}
+		return dialect.Bytes(j.Payload), true
+	case "tries":
+		return orNull(j.MaxAttempts), true
+	case "lasts":
+		return orNull(j.Timeout.Microseconds()), true
+	case "trace_of":
+		return orNull(j.Trace), true
+	case "once":
+		return orNull(j.Unique), true
+	case "run_us":
+		return j.runAt, true
+	}
+	return nil, false
+}
+
+// Int spares Value the numbers that each job has.
+func (r jobRows) Int(i int, column string) (int64, bool) {
+	switch j := &r[i]; column {
+	case "queue":
+		return int64(j.queue), true
+	case "block":
+		return int64(j.divided), true
+	case "urgency":
+		return int64(j.Priority), true
+	case "job":
+		return j.id, true
+	}
+	return 0, false
+}
+
+// orNull is nil for a zero value.
+func orNull[T comparable](v T) any {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return v
+}

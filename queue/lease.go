@@ -1,0 +1,341 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// errHandedOver is why a job's context ends whose worker is being stopped.
+var errHandedOver = errors.New("queue: the worker is being stopped")
+
+// since returns how long ago an instant was.
+func since(at instant.Instant) time.Duration { return instant.Now().Sub(at) }
+
+// begin waits for the database, reads the settings of the queues, making those that
+// there are not, and joins the others.
+func (w *Worker) begin(ctx context.Context) error {
+	trouble := trouble{log: w.log, what: "joining the other workers"}
+	for {
+		err := w.tryBegin(ctx)
+		if err == nil || w.db.Dialect.Missing(err) || errors.Is(err, ErrInvalid) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Duration(100<<min(trouble.note(err), 5)) * time.Millisecond):
+		}
+	}
+}
+
+func (w *Worker) tryBegin(ctx context.Context) error {
+	if err := w.c.clock.sync(ctx, &w.db.Session, instant.Now()); err != nil {
+		return err
+	}
+	var queues []*workQueue
+	for _, name := range w.opt.Queues {
+		set, err := w.c.queue(ctx, name)
+		if err != nil {
+			return err
+		}
+		queues = append(queues, &workQueue{w: w, id: set.id, name: set.Name, set: set, blocks: map[int]*block{}})
+	}
+	if err := w.enter(ctx); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queues = queues
+	return nil
+}
+
+// enter joins under a new name. What a process has is its own from then on for as
+// long as it is heard of in time.
+func (w *Worker) enter(ctx context.Context) error {
+	name, before := w.c.nodeName(), instant.Now()
+	if _, err := w.db.Exec(ctx, join, dialect.Args{"node": name, "lease": w.opt.Lease.Microseconds()}); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.node, w.deadline = name, w.until(before)
+	for _, q := range w.queues {
+		q.known = false
+	}
+	return nil
+}
+
+// until is when a lease ends that was asked for at an instant, less a margin in
+// which the loss is noticed.
+func (w *Worker) until(asked instant.Instant) instant.Instant {
+	return asked.Add(w.opt.Lease - w.opt.Lease/10)
+}
+
+// keep holds on to what this process has.
+func (w *Worker) keep(ctx context.Context) {
+	trouble := trouble{log: w.log, what: "renewing the lease"}
+	wait := w.opt.Lease / 3
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(min(wait, time.Second)): // timers sleep while the host is suspended
+		}
+		w.mu.Lock()
+		name, left := w.node, w.deadline.Sub(instant.Now())
+		w.mu.Unlock()
+		if name == "" {
+			wait = w.reenter(ctx, &trouble)
+			continue
+		}
+		if left > 0 && left > w.opt.Lease-w.opt.Lease/10-w.opt.Lease/3 {
+			wait = w.opt.Lease / 10
+			continue
+		}
+		before := instant.Now()
+		n, err := w.db.Exec(ctx, heartbeat, dialect.Args{"node": name, "lease": w.opt.Lease.Microseconds()})
+		trouble.note(err)
+		switch {
+		case err != nil:
+			wait = min(w.opt.Lease/20, 500*time.Millisecond)
+			if left <= 0 {
+				w.lose("the database could not be reached in time")
+			}
+		case n == 0:
+			w.lose("the lease had ended")
+			wait = 0
+		default:
+			w.mu.Lock()
+			w.deadline = w.until(before)
+			w.mu.Unlock()
+			wait = w.opt.Lease / 10
+		}
+	}
+}
+
+// reenter joins again after a loss.
+func (w *Worker) reenter(ctx context.Context, trouble *trouble) time.Duration {
+	err := w.enter(ctx)
+	trouble.note(err)
+	if err != nil {
+		return min(w.opt.Lease/20, 500*time.Millisecond)
+	}
+	w.nudge()
+	return w.opt.Lease / 10
+}
+
+// lose gives up all that this process had: others may have it by now.
+func (w *Worker) lose(why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.node == "" {
+		return
+	}
+	w.log.Warn("the lease was lost; running jobs are cancelled, and done again by others", "node", w.node, "reason", why)
+	w.node, w.deadline = "", 0
+	cause := fmt.Errorf("%w: %s", ErrLost, why)
+	for _, q := range w.queues {
+		for _, b := range q.blocks {
+			w.drop(b, cause)
+		}
+	}
+	for id, d := range w.out {
+		d.ctx.end(cause)
+		delete(w.out, id)
+	}
+	clear(w.rows)
+}
+
+// forgo gives up a checked out job that has not been started. mu is held.
+func (w *Worker) forgo(d *Delivery) {
+	d.ended = true
+	delete(w.out, d.ID)
+	delete(w.rows, d.ID)
+	w.trustMore(d)
+}
+
+// drop forgets a block that is not this worker's any more. mu is held.
+func (w *Worker) drop(b *block, cause error) {
+	if b.gone {
+		return
+	}
+	b.gone = true
+	delete(b.q.blocks, b.divided)
+	for _, list := range b.ready { // checked out, and not started: whoever finds the row begins it
+		for _, d := range list {
+			if d.from == tableRunning {
+				w.forgo(d)
+			}
+		}
+	}
+	for _, d := range b.seen {
+		if d.from == tableRunning || d.ended {
+			continue
+		}
+		d.ctx.end(cause)
+		if d.began == 0 && !d.moving {
+			w.trustMore(d)
+		}
+	}
+	var kept []move
+	for _, m := range b.moves {
+		if m.d.from == tableRunning {
+			kept = append(kept, m)
+			continue
+		}
+		w.undone([]move{m})
+	}
+	b.moves, b.doubted, b.count = kept, nil, 0
+	b.ready = [Idle + 1][]*Delivery{}
+	b.lines = map[string]*line{}
+	w.enlist(b)
+}
+
+// drain ends the worker's work: see Run.
+func (w *Worker) drain(ctx context.Context) {
+	w.mu.Lock()
+	w.closing = true
+	w.work.Broadcast()
+	w.ungather()
+	for _, q := range w.queues {
+		for _, b := range q.blocks {
+			w.leave(b)
+		}
+	}
+	w.mu.Unlock()
+	close(w.stopping)
+	w.handOverAll(ctx)
+	over := make(chan struct{})
+	go func() { w.group.Wait(); close(over) }()
+	grace := time.After(max(0, w.opt.Grace))
+	every := time.NewTicker(20 * time.Millisecond)
+	defer every.Stop()
+	last := instant.Instant(0) // when it is given up; 0: it is waited for
+	for waiting := true; waiting; {
+		select {
+		case <-over:
+			over = nil
+		case <-grace:
+			grace = nil
+			w.cancelAll()
+			last = instant.Now().Add(2 * time.Second)
+		case <-w.tick:
+		case <-every.C:
+		}
+		w.handOverAll(ctx)
+		w.mu.Lock()
+		waiting = over != nil || w.sharing() || w.unwritten()
+		w.mu.Unlock()
+		if last != 0 && instant.Now() >= last {
+			break
+		}
+	}
+	w.abandon(ctx)
+}
+
+// ungather gives up batches that wait for more: others do their jobs. mu is held.
+func (w *Worker) ungather() {
+	if w.opt.AtMostOnce {
+		return // their rows are gone, so they are done now
+	}
+	for _, h := range w.handlers {
+		for _, d := range h.gathered {
+			if d.ended {
+				continue
+			}
+			d.ended = true
+			if d.counted {
+				d.counted = false
+				d.b.active--
+			}
+			if d.from == tableRunning {
+				delete(w.out, d.ID)
+				w.toHand = append(w.toHand, d)
+			}
+		}
+		h.gathered = nil
+	}
+}
+
+// sharing tells whether blocks may still be taken.
+func (w *Worker) sharing() bool {
+	select {
+	case <-w.shared:
+		return false
+	default:
+		return true
+	}
+}
+
+// unwritten tells whether outcomes are still to be written, or blocks to be handed
+// over. mu is held.
+func (w *Worker) unwritten() bool {
+	if w.node == "" {
+		return false
+	}
+	for _, q := range w.queues {
+		if len(q.blocks) > 0 {
+			return true
+		}
+	}
+	return len(w.rows) > 0
+}
+
+// cancelAll ends the jobs that go on when the grace is over.
+func (w *Worker) cancelAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, unit := range w.slots {
+		for _, d := range unit {
+			d.ctx.end(errHandedOver)
+			n++
+		}
+	}
+	for d := range w.taken {
+		d.ctx.end(errHandedOver)
+		n++
+	}
+	if n > 0 {
+		w.log.Warn("the grace is over; jobs that still run are cancelled", "jobs", n)
+	}
+}
+
+// abandon leaves what is left to the others, and leaves.
+func (w *Worker) abandon(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	w.mu.Lock()
+	node := w.node
+	hand := map[*block][]int64{}
+	for id, d := range w.out {
+		hand[d.b] = append(hand[d.b], id)
+	}
+	for _, d := range w.toHand {
+		hand[d.b] = append(hand[d.b], d.ID)
+	}
+	for _, d := range w.out { // and whoever waits for what can't be written
+		w.settled(d, ErrUnknownOutcome)
+		d.ended = true
+	}
+	w.mu.Unlock()
+	if node == "" {
+		return
+	}
+	for b, ids := range hand {
+		args := listArgs(b.q.id, b.divided, 0, ids)
+		args["node"] = node
+		if _, err := w.db.Exec(ctx, handRunning, args); err != nil {
+			w.log.Warn("running jobs could not be handed over; others take them as crashed", "err", err)
+		}
+	}
+	if _, err := w.db.Exec(ctx, leave, dialect.Args{"node": node}); err != nil {
+		w.log.Warn("leaving failed; others take over when the lease has ended", "err", err)
+	}
+	w.c.bells.announce()
+}

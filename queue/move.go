@@ -1,0 +1,340 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/backoff"
+)
+
+// A move takes a job from the table where it stands to another: to the delayed
+// ones, the dead ones, or the running ones, where it has a lease of its own.
+type move struct {
+	d     *Delivery
+	what  verdict
+	out   bool // to the running ones
+	tries int
+	died  int
+	later time.Duration
+	holds bool // its key waits for it
+	why   string
+	more  string
+	here  bool  // its row was there
+	keep  int64 // how long it is kept if it is dead
+}
+
+// limitText keeps what is written about a failure within bounds, and storable.
+func limitText(text string, limit int) string { return dialect.CleanText(text, limit) }
+
+// moveFor says where a job goes that is not done.
+func (w *Worker) moveFor(d *Delivery, what verdict, after time.Duration, err error, detail string) move {
+	q := d.b.q.set
+	m := move{d: d, what: what, keep: keepOf(q), tries: d.Attempt, died: d.Crashes, later: after, why: limitText(err.Error(), 4000), more: limitText(detail, 32000)}
+	p := w.policy(d)
+	switch what {
+	case snoozed:
+		m.tries--
+	case failed, retryIn:
+		if d.Attempt >= p.MaxAttempts {
+			m.what = buried
+		} else if what == failed {
+			m.later = backoff.Delay(p.Delay, p.MaxDelay, d.Attempt, rand.Float64())
+		}
+	}
+	m.holds = m.what != buried && d.Key != "" && q.KeyRetry == "hold"
+	return m
+}
+
+// policy is how a job is tried again.
+func (w *Worker) policy(d *Delivery) RetryPolicy {
+	q := d.b.q.set
+	p := RetryPolicy{MaxAttempts: q.MaxAttempts, Delay: q.RetryDelay, MaxDelay: q.RetryMaxDelay}
+	if h := w.handlerOf(d.Kind); h != nil {
+		p = h.retry.over(p)
+	}
+	if d.MaxAttempts > 0 {
+		p.MaxAttempts = d.MaxAttempts
+	}
+	return p
+}
+
+// over returns the policy p with the fields that are set here.
+func (r RetryPolicy) over(p RetryPolicy) RetryPolicy {
+	if r.MaxAttempts > 0 {
+		p.MaxAttempts = r.MaxAttempts
+	}
+	if r.Delay > 0 {
+		p.Delay = r.Delay
+		p.MaxDelay = max(p.MaxDelay, r.Delay)
+	}
+	if r.MaxDelay > 0 {
+		p.MaxDelay = max(r.MaxDelay, p.Delay)
+	}
+	return p
+}
+
+// errBlockLost rolls a move back: somebody else has the block.
+var errBlockLost = errors.New("somebody else has the block")
+
+// A flight is the moves of one transaction from one table to another.
+type flight struct {
+	from     table
+	priority int // of ready jobs
+	dead     bool
+	out      bool
+	moves    []*move
+}
+
+// flights groups moves by what statements they take.
+func flights(moves []move) []*flight {
+	var all []*flight
+	for i := range moves {
+		m := &moves[i]
+		f := &flight{from: m.d.from, dead: m.what == buried && !m.out, out: m.out}
+		if f.from == tableReady {
+			f.priority = m.d.Priority
+		}
+		at := slices.IndexFunc(all, func(o *flight) bool {
+			return o.from == f.from && o.priority == f.priority && o.dead == f.dead && o.out == f.out
+		})
+		if at < 0 {
+			all = append(all, f)
+			at = len(all) - 1
+		}
+		all[at].moves = append(all[at].moves, m)
+	}
+	return all
+}
+
+// carry carries moves of a block out, in one transaction. What is not there any more
+// is left out: somebody else has finished it.
+func (w *Worker) carry(ctx context.Context, b *block, node string, moves []move) error {
+	all := flights(moves)
+	needsBlock := slices.ContainsFunc(all, func(f *flight) bool { return f.from != tableRunning })
+	return w.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		for _, f := range all {
+			if err := w.fly(ctx, tx, b, node, f); err != nil {
+				return err
+			}
+		}
+		if !needsBlock {
+			return nil // the rows themselves say whose they are
+		}
+		return w.holds(ctx, tx, b, node)
+	})
+}
+
+// holds returns errBlockLost unless a block is still this worker's, until the end of
+// the transaction.
+func (w *Worker) holds(ctx context.Context, tx *dialect.Session, b *block, node string) error {
+	var fence int64
+	err := tx.Get(ctx, stillMine, dialect.Args{"queue": b.q.id, "divided": b.divided, "fence": b.fence, "node": node}, &fence)
+	if errors.Is(err, sql.ErrNoRows) {
+		return errBlockLost
+	}
+	return err
+}
+
+var (
+	lockStatements = map[table]*dialect.Stmt{tableReady: lockJobs, tableDelayed: lockDelayed, tableRunning: lockRunning}
+	ackStatements  = map[table]*dialect.Stmt{tableReady: ack, tableDelayed: ackDelayed, tableRunning: ackRunning}
+)
+
+func (w *Worker) fly(ctx context.Context, tx *dialect.Session, b *block, node string, f *flight) error {
+	ids := make([]int64, len(f.moves))
+	for i, m := range f.moves {
+		ids[i] = m.d.ID
+	}
+	args := listArgs(b.q.id, b.divided, f.priority, ids)
+	args["node"] = node
+	here, err := dialect.Select(ctx, tx, lockStatements[f.from], args, scanID)
+	if err != nil {
+		return err
+	}
+	var arrived []int64
+	if len(here) < len(ids) {
+		// Moved already, by this transaction before, if its answer was lost: the job
+		// is this worker's all the same, and its key waits for it.
+		if arrived, err = dialect.Select(ctx, tx, arrivals(f), args, scanID); err != nil {
+			return err
+		}
+	}
+	rows := make([]dialect.Args, 0, len(here))
+	for _, m := range f.moves {
+		m.here = slices.Contains(arrived, m.d.ID)
+		if _, ok := slices.BinarySearch(here, m.d.ID); !ok {
+			continue
+		}
+		m.here = true
+		row := dialect.Args{
+			"queue": b.q.id, "block": b.divided, "job": m.d.ID, "urgency": m.d.Priority, "tries": m.tries, "died": m.died, "why": m.why, "more": m.more,
+			"later": m.later.Microseconds(), "holds": nil,
+		}
+		if m.holds {
+			row["holds"] = m.d.Key
+		}
+		rows = append(rows, row)
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	to := dialect.Args{"queue": b.q.id, "divided": b.divided, "rows": rows, "node": node, "fence": b.fence, "keep": f.moves[0].keep}
+	if f.from == tableDelayed && !f.dead && !f.out { // it stays in its table
+		n, err := tx.Exec(ctx, redelay, to)
+		return orShort(err, n, len(rows))
+	}
+	if n, err := tx.Exec(ctx, destination(f), to); err != nil || n != int64(len(rows)) {
+		return orShort(err, n, len(rows))
+	}
+	args = listArgs(b.q.id, b.divided, f.priority, here)
+	args["node"] = node
+	n, err := tx.Exec(ctx, ackStatements[f.from], args)
+	if err != nil || n != int64(len(here)) || !f.dead {
+		return orShort(err, n, len(here))
+	}
+	var dead []*Delivery
+	for _, m := range f.moves {
+		dead = append(dead, m.d)
+	}
+	return freeUnique(ctx, tx, b.q.id, uniqueOf(dead, func(id int64) bool { return slices.Contains(here, id) }))
+}
+
+// orShort makes an error of a statement that did not reach all rows, which are
+// locked.
+func orShort(err error, n int64, want int) error {
+	if err == nil && n != int64(want) {
+		err = errors.New("not all locked jobs were moved")
+	}
+	return err
+}
+
+func destination(f *flight) *dialect.Stmt {
+	switch {
+	case f.out && f.from == tableReady:
+		return checkOutReady
+	case f.out:
+		return checkOutDelayed
+	case f.dead:
+		return map[table]*dialect.Stmt{tableReady: buryReady, tableDelayed: buryDelayed, tableRunning: buryRunning}[f.from]
+	case f.from == tableReady:
+		return delayReady
+	}
+	return delayRunning
+}
+
+// arrivals tells which jobs stand where a flight takes them.
+func arrivals(f *flight) *dialect.Stmt {
+	switch {
+	case f.out:
+		return lockRunning
+	case f.dead:
+		return presentDead
+	}
+	return presentDelayed
+}
+
+// keepOf is how long a queue's dead jobs are kept, in µs; -1: always.
+func keepOf(q *Queue) int64 {
+	if q.KeepDead < 0 {
+		return -1
+	}
+	return q.KeepDead.Microseconds()
+}
+
+// listArgs are the arguments of statements about some jobs of a block, ready ones of
+// one priority.
+func listArgs(queue, divided, priority int, ids []int64) dialect.Args {
+	slices.Sort(ids)
+	return dialect.Args{
+		"queue": queue, "divided": divided, "priority": priority, "ids": ids, "n": len(ids),
+		"least": ids[0], "most": ids[len(ids)-1], "places": places{queue, divided, priority, ids},
+	}
+}
+
+// places are those jobs as records.
+type places struct {
+	queue, divided, priority int
+	ids                      []int64
+}
+
+func (p places) Len() int { return len(p.ids) }
+
+func (p places) Value(row int, column string) (any, bool) {
+	switch column {
+	case "queue":
+		return p.queue, true
+	case "block":
+		return p.divided, true
+	case "urgency":
+		return p.priority, true
+	case "job":
+		return p.ids[row], true
+	}
+	return nil, false
+}
+
+// moved takes in that a move was committed. mu is held.
+func (w *Worker) moved(m *move) {
+	d, b := m.d, m.d.b
+	if m.out {
+		w.checkedOut(m)
+		return
+	}
+	if !m.here {
+		w.settled(d, ErrLost)
+	} else {
+		w.settled(d, nil)
+	}
+	level := w.log.Info
+	if m.what == buried {
+		level = w.log.Warn
+	}
+	level("job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead", m.what == buried, "again_in", m.later, "error", m.why)
+	if b.gone {
+		return
+	}
+	if d.from != tableRunning {
+		b.forget = append(b.forget, d.ID)
+		b.dirty = true // so that it is forgotten
+	}
+	if m.here && m.what != buried {
+		w.setDue(b, w.c.clock.now()+m.later.Microseconds())
+		if m.holds {
+			b.part(d.Key, d.ID)
+			return
+		}
+	}
+	w.release(d)
+}
+
+// setDue lets a block's delayed jobs be looked at when one is due. mu is held.
+func (w *Worker) setDue(b *block, us int64) {
+	now := w.c.clock.now()
+	if b.due > now && b.due <= us {
+		return
+	}
+	b.due = us
+	time.AfterFunc(max(0, time.Duration(us-now)*time.Microsecond)+time.Millisecond, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !b.gone {
+			b.ripe = true
+			b.dirty = b.dirty || len(b.forget) > 0 // so that it is forgotten there
+			w.enlist(b)
+		}
+	})
+}
+
+// tookDelayed notes what a read of delayed jobs has returned. mu is held.
+func (w *Worker) tookDelayed(t *turn) {
+	b := t.b
+	b.ripe = t.m >= t.limit
+	for _, d := range t.ripe {
+		b.delayed = max(b.delayed, d.runAt)
+	}
+}

@@ -1,0 +1,302 @@
+package queue
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+// A mutant is a statement that lacks a guard, and the test that finds that out.
+type mutant struct {
+	stmt         *dialect.Stmt
+	old, changed string
+	test         string // to run; default: what TestReach says of the statement
+}
+
+const (
+	onSQLite   = "/sqlite"
+	onPostgres = "/postgres"
+	onMySQL    = "/mysql"
+)
+
+// What the statements have in common.
+const (
+	always = "1 = 1"
+
+	ofNode     = "lock_by = :node"
+	ofFence    = "fence = :fence"
+	ofQueue    = "queue_id = :queue AND "
+	ofState    = " AND state = 'live'"
+	ofItsNode  = "n.name = lock_by AND "
+	ifLive     = " AND n.state = 'live'"
+	dead       = "NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live')"
+	suspicious = "suspects = CASE WHEN state = 'FREE' OR {int :left} = 1 THEN 0 ELSE suspects + 1 END"
+	crashed    = "crashes = crashes + CASE WHEN state = 'running' THEN 1 ELSE 0 END"
+	movedQueue = "j.queue_id = record.queue AND "
+	movedBlock = "j.divided = record.block AND "
+	movedPrio  = "j.priority = record.urgency"
+	movedID    = "j.id = record.job"
+	delayedRow = "{prefix}job_delayed."
+)
+
+var mutants = append(deaf(), []mutant{
+	// Queues.
+	{getQueue, "b.queue_id = q.queue_id", always, "TestBlocksOfQueues" + onSQLite},
+	{getQueue, "MIN(b.divided)", "MAX(b.divided)", "TestBlocksOfQueues" + onSQLite},
+	{getQueue, ", b.generation ORDER BY q.name, b.generation", ", b.generation ORDER BY b.generation DESC", "TestBlocksOfQueues" + onSQLite},
+	{listQueues, "name > :after", "name >= :after", "TestEdit" + onSQLite},
+	{lockQueue, "b.queue_id = q.queue_id", always, "TestBlocksOfQueues" + onSQLite},
+	{lockQueue, "{locked}", "", "TestLocks" + onPostgres},
+	{createQueue, "{ignore_duplicate name}", "", "TestOnce" + onSQLite},
+	{setOrdered, " AND ordered <> 'yes'", "", "TestOnce" + onSQLite},
+
+	// Nodes.
+	{heartbeat, "name = :node AND ", "", "TestNodes" + onSQLite + "/queue.heartbeat"},
+	{heartbeat, ofState, "", "TestNodes" + onSQLite + "/queue.heartbeat"},
+	{heartbeat, " AND expire_at > {now}", "", "TestNodes" + onSQLite + "/queue.heartbeat"},
+	{expel, "name = :node AND ", "", "TestNodes" + onSQLite + "/queue.expel"},
+	{expel, ofState, "", "TestNodes" + onSQLite + "/queue.expel"},
+	{expel, " AND expire_at <= {now}", "", "TestNodes" + onSQLite + "/queue.expel"},
+	{leave, "name = :node AND ", "", "TestNodes" + onSQLite + "/queue.leave"},
+	{leave, ofState, "", "TestNodes" + onSQLite + "/queue.leave"},
+	{join, "{now + :lease}", "{now}", "TestNodes" + onSQLite + "/lease"},
+	{heartbeat, "expire_at = {now + :lease}, ", "", "TestNodes" + onSQLite + "/lease"},
+	{expelIdle, "state = 'live' AND ", "", "TestNodes" + onSQLite + "/forget"},
+	{expelIdle, " AND expire_at < {now + :since}", "", "TestNodes" + onSQLite + "/forget"},
+	{forgetNodes, "state <> 'live' AND ", "", "TestNodes" + onSQLite + "/forget"},
+	{forgetNodes, " AND expire_at < {now + :since}", "", "TestNodes" + onSQLite + "/forget"},
+	{forgetWorkers, "NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = node)", always, "TestNodes" + onSQLite + "/forget"},
+	{forgetWorkers, " WHERE n.name = node", "", "TestNodes" + onSQLite + "/forget"},
+	{register, "{ignore_duplicate node}", "", "TestOnce" + onSQLite},
+	{workers, ifLive, "", ""},
+	{workers, "n.expire_at > {now}", always, "TestWhoIsLive" + onSQLite},
+	{workers, "ORDER BY w.node", "ORDER BY w.node DESC", "TestWhoIsLive" + onSQLite},
+
+	// Blocks.
+	{blocks, "LEFT JOIN", "JOIN", ""},
+	{blocks, "n.state = 'live'", always, "TestWhoIsLive" + onSQLite},
+	{blocks, "n.expire_at > {now}", always, "TestWhoIsLive" + onSQLite},
+	{blocks, "n.state = 'gone'", always, "TestWhoIsLive" + onSQLite},
+	{blocks, "ORDER BY b.divided", "ORDER BY b.divided DESC", "TestWhoIsLive" + onSQLite},
+	{take, "(state = 'FREE' OR " + dead + ")", always, "TestTake" + onSQLite},
+	{take, "state = 'FREE' OR NOT", "NOT", "TestTake" + onSQLite},
+	{take, dead, "1 = 0", "TestTake" + onSQLite},
+	{take, ofItsNode, "", "TestTake" + onSQLite},
+	{take, ifLive, "", "TestTake" + onSQLite},
+	{take, "fence = fence + 1", "fence = fence", "TestTake" + onSQLite},
+	{take, "state = 'FREE' OR {int", "{int", "TestTake" + onSQLite},
+	{take, " OR {int :left} = 1", "", "TestTake" + onSQLite},
+	{take, "suspects + 1", "suspects", "TestTake" + onSQLite},
+	{take, suspicious + ", state = 'LEASED'", "state = 'LEASED', " + suspicious, "TestTake" + onMySQL}, // assigns in this order
+	{stillMine, ofFence, always, "TestMovesOfALostBlock" + onSQLite},
+	{stillMine, ofNode, always, "TestMovesOfALostBlock" + onSQLite},
+	{stillMine, "{share_locked}", "", "TestLocks" + onPostgres},
+	{drained, "{prefix}job WHERE", "{prefix}job WHERE 1 = 0 AND", "TestDrained" + onSQLite},
+	{drained, "{prefix}job_delayed WHERE", "{prefix}job_delayed WHERE 1 = 0 AND", "TestDrained" + onSQLite},
+	{drained, "{prefix}job_running WHERE", "{prefix}job_running WHERE 1 = 0 AND", "TestDrained" + onSQLite},
+	{drained, ofQueue + "divided", "divided", "TestDrained" + onSQLite},
+	{drained, " AND divided >= :first", "", "TestDrained" + onSQLite},
+	{drained, " AND divided <= :last", "", "TestDrained" + onSQLite},
+	{drained, ofQueue + "generation", "generation", "TestDrained" + onSQLite},
+	{drained, " AND generation > :generation", "", "TestDrained" + onSQLite},
+	{drained, "MIN(insert_time)", "MAX(insert_time)", "TestDrained" + onSQLite},
+	{strays, "queue_id = {int :queue} AND ", "", "TestDrained" + onSQLite},
+	{strays, " AND divided > above", "", "TestDrained" + onSQLite},
+	{strays, " AND divided < below", "", "TestDrained" + onSQLite},
+
+	// Ready jobs.
+	{fetch, "priority = 3 AND ", "", "TestFetch" + onSQLite},
+	{fetch, " AND id > :after4", "", "TestFetch" + onSQLite},
+	{fetch, "ORDER BY id", "ORDER BY id DESC", "TestFetch" + onSQLite},
+	{lookFor, "divided = block AND ", "", ""},
+	{lookFor, " AND id > after2", "", ""},
+	{lockJobs, "{locked}", "", "TestLocks" + onPostgres},
+	{lockJobs, movedQueue, "", ""},
+	{lockJobs, movedBlock, "", ""},
+	{lockJobs, movedPrio, always, ""},
+	{lockJobs, movedID, always, ""},
+
+	// Delayed jobs.
+	{fetchDelayed, " AND run_at >= {time :since}", "", "TestDue" + onSQLite},
+	{fetchDelayed, " AND run_at <= {now}", "", "TestDue" + onSQLite},
+	{fetchDelayed, "ORDER BY run_at, id", "ORDER BY id", "TestDue" + onSQLite},
+	{nextDelayed, "queue_id = {int :queue} AND ", "", "TestDue" + onSQLite},
+	{nextDelayed, "divided = block AND ", "", "TestDue" + onSQLite},
+	{nextDelayed, " AND run_at >= {time since}", "", "TestDue" + onSQLite},
+	{nextDelayed, "ORDER BY run_at", "ORDER BY id", "TestDue" + onSQLite},
+	{lockDelayed, "{locked}", "", "TestLocks" + onPostgres},
+	{lockDelayed, movedQueue, "", ""},
+	{lockDelayed, movedBlock, "", ""},
+	{lockDelayed, movedID, always, ""},
+	{held, " AND hold_key > ''", "", ""},
+
+	// Running jobs.
+	{runningJobs, "LEFT JOIN", "JOIN", ""},
+	{runningJobs, "n.state = 'live'", always, "TestWhoIsLive" + onSQLite},
+	{runningJobs, "n.expire_at > {now}", always, "TestWhoIsLive" + onSQLite},
+	{adopt, "(state = 'handed' OR " + dead + ")", always, "TestAdopt" + onSQLite},
+	{adopt, "state = 'handed' OR ", "", "TestAdopt" + onSQLite},
+	{adopt, dead, "1 = 0", "TestAdopt" + onSQLite},
+	{adopt, ofItsNode, "", "TestAdopt" + onSQLite},
+	{adopt, ifLive, "", "TestAdopt" + onSQLite},
+	{adopt, "CASE WHEN state = 'running' THEN 1 ELSE 0 END", "1", "TestAdopt" + onSQLite},
+	{adopt, "CASE WHEN state = 'running' THEN 1 ELSE 0 END", "0", "TestAdopt" + onSQLite},
+	{adopt, crashed + ", state = 'running'", "state = 'running', " + crashed, "TestAdopt" + onMySQL},
+	{adopt, ", state = 'running', lock_by", ", lock_by", "TestAdopt" + onSQLite},
+	{lockRunning, "{locked}", "", "TestLocks" + onPostgres},
+	{lockRunning, movedQueue, "", ""},
+	{lockRunning, movedBlock, "", ""},
+	{lockRunning, movedID, always, ""},
+
+	// Moves.
+	{delayReady, movedPrio, always, ""},
+	{delayReady, movedID, always, ""},
+	{delayReady, movedQueue, "", ""},
+	{delayReady, movedBlock, "", ""},
+	{delayRunning, movedID, always, ""},
+	{delayRunning, movedQueue, "", ""},
+	{delayRunning, movedBlock, "", ""},
+	{redelay, delayedRow + "queue_id = picked.queue_id AND ", "", ""},
+	{redelay, delayedRow + "divided = picked.divided AND ", "", ""},
+	{redelay, " AND " + delayedRow + "id = picked.id", "", ""},
+	{divideAnew, movedQueue, "", ""},
+	{divideAnew, movedBlock, "", ""},
+	{divideAnew, movedID, always, ""},
+	{lockLater, " AND run_at > {now + :soon}", "", ""},
+	{lockLater, " AND hold_key IS NULL", "", "TestForward" + onSQLite},
+	{lockLater, "{locked}", "", "TestLocks" + onPostgres},
+	{buryReady, movedPrio, always, ""},
+	{buryReady, movedID, always, ""},
+	{buryReady, movedQueue, "", ""},
+	{buryReady, movedBlock, "", ""},
+	{buryReady, "CASE WHEN {int :keep} < 0 THEN NULL ELSE {now + :keep} END", "{now + :keep}", "TestKept" + onSQLite},
+	{buryDelayed, movedID, always, ""},
+	{buryDelayed, movedQueue, "", ""},
+	{buryDelayed, movedBlock, "", ""},
+	{buryRunning, movedID, always, ""},
+	{buryRunning, movedQueue, "", ""},
+	{buryRunning, movedBlock, "", ""},
+	{checkOutReady, movedPrio, always, ""},
+	{checkOutReady, movedID, always, ""},
+	{checkOutReady, movedQueue, "", ""},
+	{checkOutReady, movedBlock, "", ""},
+	{checkOutDelayed, movedID, always, ""},
+	{checkOutDelayed, movedQueue, "", ""},
+	{checkOutDelayed, movedBlock, "", ""},
+
+	// Unique keys.
+	{takeKeys, "{ignore_duplicate job}", "", "TestUnique" + onSQLite},
+	{keyHolders, "u.queue_id = record.queue AND ", "", "TestKeyStatements" + onSQLite},
+	{keyHolders, "u.pending = 'no' AND ", "", "TestUniqueFor" + onSQLite},
+	{keyHolders, " AND u.free_at <= {now}", "", "TestKeyStatements" + onSQLite},
+	{keyHolders, "{share_locked}", "", "TestUniqueOfOldSnapshots" + onMySQL},
+	{takeOverKey, "queue_id = :queue AND ", "", "TestKeyStatements" + onSQLite},
+	{takeOverKey, " AND unique_key = :once", "", "TestKeyStatements" + onSQLite},
+	{takeOverKey, " AND job = :holder", "", "TestKeyStatements" + onSQLite},
+	{takeOverKey, " AND pending = 'no'", "", "TestKeyStatements" + onSQLite},
+	{takeOverKey, " AND free_at <= {now}", "", "TestKeyStatements" + onSQLite},
+	{freeKeys, "queue_id = :queue AND ", "", "TestKeyStatements" + onSQLite},
+	{freeKeys, "{in job :ids}", always, "TestKeyStatements" + onSQLite},
+	{freeKeys, " OR free_at <= {now}", "", "TestKeyStatements" + onSQLite},
+	{freeKeys, " AND (free_at IS NULL OR free_at <= {now})", "", "TestKeyStatements" + onSQLite},
+	{parting, "queue_id = :queue AND ", "", "TestKeyStatements" + onSQLite},
+	{parting, "{in job :ids}", always, "TestKeyStatements" + onSQLite},
+	{keepKey, "queue_id = :queue AND ", "", "TestKeyStatements" + onSQLite},
+	{keepKey, " AND job = :id", "", "TestKeyStatements" + onSQLite},
+	{oldKeys, "pending = 'no' AND ", "", "TestKeyStatements" + onSQLite},
+	{oldKeys, "free_at <= {now}", "free_at IS NOT NULL", "TestKeyStatements" + onSQLite},
+	{purgeKeys, "queue_id = :queue AND ", "", "TestKeyStatements" + onSQLite},
+	{purgeKeys, "{in job :ids}", always, "TestKeyStatements" + onSQLite},
+	{purgeKeys, " AND pending = 'no'", "", "TestKeyStatements" + onSQLite},
+	{purgeKeys, " AND free_at <= {now}", "", "TestKeyStatements" + onSQLite},
+
+	// What people and programs ask.
+	{findReady, ":divided", "3", ""},
+	{findReady, ":priority", "2", ""},
+	{hasten, " AND run_at > {now}", "", "TestOnce" + onSQLite},
+	{pending, "b.queue_id = :queue", always, "TestPending" + onSQLite},
+	{pending, "j.queue_id = b.queue_id", always, "TestPending" + onSQLite},
+	{pending, "j.divided = b.divided", always, "TestPending" + onSQLite},
+	{pending, " AND j.run_at <= {now}", "", "TestPending" + onSQLite},
+	{pending, " AND h.run_at > {now}", "", "TestPending" + onSQLite},
+	{pending, "h.queue_id = j.queue_id", always, "TestPending" + onSQLite},
+	{pending, "h.divided = j.divided", always, "TestPending" + onSQLite},
+	{pending, "h.hold_key = j.job_key", always, "TestPending" + onSQLite},
+	{pending, "r.queue_id = j.queue_id", always, "TestPending" + onSQLite},
+	{pending, "r.divided = j.divided", always, "TestPending" + onSQLite},
+	{pending, "r.job_key = j.job_key", always, "TestPending" + onSQLite},
+	{lockDead, "{locked}", "", "TestLocks" + onPostgres},
+	{outdated, "purge_at <= {now}", "purge_at IS NOT NULL", "TestKept" + onSQLite},
+	{outdated, "{skip_locked}", "", "TestLocks" + onPostgres},
+}...)
+
+// deaf are mutants that do not listen to one of the arguments of TestReach: its value
+// stands in its place.
+func deaf() (all []mutant) {
+	for _, r := range reaches {
+		values := told(r.at)
+		maps.Copy(values, r.with)
+		for name := range strings.SplitSeq(r.named, ", ") {
+			old, changed := ":"+name, fmt.Sprint(values[name])
+			switch name {
+			case "name", "node", "from":
+				changed = "'" + changed + "'"
+			case "ids":
+				old, changed = "{in id :ids}", always
+			}
+			if !strings.Contains(name, "'s ") { // see above
+				all = append(all, mutant{r.stmt, old, changed, ""})
+			}
+		}
+	}
+	return all
+}
+
+const mutantVariable = "DBCRON_QUEUE_MUTANT"
+
+// mutate makes this process one of a mutant.
+func mutate(number string) {
+	if i, err := strconv.Atoi(number); err == nil {
+		mutants[i].stmt.Mutate(mutants[i].old, mutants[i].changed)
+	}
+}
+
+// Each guard that a statement has is there because something breaks without it.
+func TestMutants(t *testing.T) {
+	if os.Getenv(mutantVariable) != "" {
+		t.Skip("this is one of them")
+	}
+	if testing.Short() {
+		t.Skip("this starts a program for each")
+	}
+	t.Parallel()
+	program := dbtest.Program(t)
+	for i, m := range mutants {
+		t.Run(fmt.Sprintf("%s %s", m.stmt.Name, m.old), func(t *testing.T) {
+			test := cmp.Or(m.test, "TestReach"+onSQLite+"/"+m.stmt.Name)
+			name, _, _ := strings.Cut(test, "/")
+			cmd := exec.CommandContext(t.Context(), program, "-test.run", "^"+strings.ReplaceAll(test, "/", "$/^")+"$", "-test.timeout", "2m")
+			cmd.Env = append(os.Environ(), mutantVariable+"="+strconv.Itoa(i))
+			for on, server := range map[string]struct {
+				engine   *dialect.Dialect
+				variable string
+			}{onPostgres: {dialect.Postgres, "DBCRON_TEST_POSTGRES"}, onMySQL: {dialect.MySQL, "DBCRON_TEST_MYSQL"}} {
+				if strings.Contains(test, on) {
+					cmd.Env = append(cmd.Env, server.variable+"="+dbtest.Fresh(t, server.engine).URL)
+				}
+			}
+			out, err := cmd.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), "--- FAIL: "+name) {
+				t.Errorf("%s does not notice (%v):\n%s", test, err, out)
+			}
+		})
+	}
+}

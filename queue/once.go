@@ -1,0 +1,109 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// RunOnce does what there is to do, and ends when nothing is left of its queues that
+// could begin: no job is ready or due, but for those that wait for another of their
+// key that runs elsewhere or waits for its retry, and those of queues that are not
+// active. What other workers have is waited for until they have begun or finished it,
+// and taken over if they die. Jobs that come later, or are due later, are left to the
+// next call. When ctx ends it stops as [Worker.Run] does.
+func (w *Worker) RunOnce(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	defer stop()
+	waiting.Go(func() {
+		defer stop()
+		w.untilQuiet(ctx)
+	})
+	return w.Run(ctx)
+}
+
+// quietEvery is how often it is looked whether anything is left.
+const quietEvery = 50 * time.Millisecond
+
+// untilQuiet waits until nothing is left, and has nothing more begun then.
+func (w *Worker) untilQuiet(ctx context.Context) {
+	select {
+	case <-w.joined:
+	case <-ctx.Done():
+		return
+	}
+	trouble := trouble{log: w.log, what: "looking whether jobs are left"}
+	tick := time.NewTicker(quietEvery)
+	defer tick.Stop()
+	for {
+		left, err := w.left(ctx)
+		if ctx.Err() == nil {
+			trouble.note(err)
+		}
+		if err == nil && !left && w.closeIdle() {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// closeIdle has nothing more begun, unless something is under way here.
+func (w *Worker) closeIdle() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.node == "" || w.engaged() {
+		return false
+	}
+	w.closing = true
+	return true
+}
+
+// engaged tells whether jobs run here, or something is being read or written. mu is held.
+func (w *Worker) engaged() bool {
+	for _, h := range w.handlers {
+		if len(h.gathered) > 0 {
+			return true
+		}
+	}
+	for _, q := range w.queues {
+		for _, b := range q.blocks {
+			if b.serving || b.active > 0 || len(b.acks) > 0 || len(b.moves) > 0 || w.opt.AtMostOnce && len(b.seen) > 0 {
+				return true
+			}
+		}
+	}
+	return len(w.out) > 0
+}
+
+// left tells whether the tables have a job that could begin, here or elsewhere.
+func (w *Worker) left(ctx context.Context) (bool, error) {
+	w.mu.Lock()
+	queues, name := slices.DeleteFunc(slices.Clone(w.queues), func(q *workQueue) bool { return q.set.State != "active" }), w.node
+	w.mu.Unlock()
+	for _, q := range queues {
+		var block int
+		err := w.db.Get(ctx, pending, dialect.Args{"queue": q.id}, &block)
+		if err == nil || !errors.Is(err, sql.ErrNoRows) {
+			return true, err
+		}
+		running, err := w.readRunning(ctx, q)
+		// One that is here, or whose worker has ended, so that somebody will go on with it.
+		if err != nil || slices.ContainsFunc(running, func(r runningRow) bool {
+			return r.lockBy == name || r.state == "handed" || !r.live || !r.inTime
+		}) {
+			return true, err
+		}
+	}
+	return false, nil
+}

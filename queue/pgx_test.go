@@ -1,0 +1,61 @@
+package queue
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/sqlschema"
+)
+
+// Transactions of pgx's own enqueue and complete jobs as others do.
+func TestPgxTransactions(t *testing.T) {
+	t.Parallel()
+	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+		must(t, sqlschema.Migrate(t.Context(), db.DB))
+		c := client(t, db, Options{})
+		conn, err := pgx.Connect(t.Context(), db.URL)
+		must(t, err)
+		defer conn.Close(context.WithoutCancel(t.Context()))
+		in := func(ctx context.Context, commit bool, f func(tx dialect.Execer) error) error {
+			tx, err := conn.Begin(ctx)
+			if err != nil {
+				return err
+			}
+			defer tx.Rollback(ctx) //nolint:errcheck // after a commit it does nothing
+			if err := f(dialect.Pgx(tx)); err != nil || !commit {
+				return err
+			}
+			return tx.Commit(ctx)
+		}
+		for _, commit := range []bool{false, true} {
+			for range 2 { // the first one makes the queue
+				var wake func()
+				must(t, in(t.Context(), commit, func(tx dialect.Execer) (err error) {
+					_, wake, err = c.EnqueueTx(t.Context(), tx, Job{Kind: "x", Key: "k"}, Job{Kind: "x", Priority: Idle, Payload: []byte(`{"a": "\u0000é'"}`)})
+					return err
+				}))
+				wake()
+			}
+		}
+		w := worker(t, c, WorkerOptions{Concurrency: 1})
+		edit(t, c, impatient)
+		var r record
+		handle(t, w, "x", func(ctx context.Context, d *Delivery) error {
+			r.add("%d", d.Attempt)
+			err := in(ctx, d.Attempt > 1, func(tx dialect.Execer) error { return d.CompleteTx(ctx, tx) })
+			if err == nil && d.Attempt == 1 {
+				return errTest // it was rolled back
+			}
+			return err
+		})
+		start(t, w)
+		empty(t, db)
+		if r.count("1") != 4 || r.count("2") != 4 || r.len() != 8 {
+			t.Errorf("attempts: %q", r.all())
+		}
+	})
+}

@@ -1,0 +1,434 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"flag"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+var planRows = flag.Int("plan-rows", 0, "how many ready jobs TestPlans makes; 0: some thousands")
+
+// bigTables may be large. All others are small, and may be read as a whole.
+var bigTables = []string{"job", "job_delayed", "job_dead"}
+
+// keyColumns are the keys of the big tables, for engines that tell how many bytes of
+// a key they use instead of which columns.
+var keyColumns = map[string]map[string][]keyColumn{
+	"job": {"PRIMARY": {{"queue_id", 4}, {"divided", 4}, {"priority", 2}, {"id", 8}}},
+	"job_delayed": {
+		"PRIMARY":          {{"queue_id", 4}, {"divided", 4}, {"id", 8}},
+		"job_delayed_due":  {{"queue_id", 4}, {"divided", 4}, {"run_at", 8}, {"id", 8}},
+		"job_delayed_hold": {{"queue_id", 4}, {"divided", 4}, {"hold_key", 803}},
+	},
+	"job_dead": {"PRIMARY": {{"queue_id", 4}, {"id", 8}}, "job_dead_purge": {{"purge_at", 9}}},
+}
+
+type keyColumn struct {
+	name  string
+	bytes int
+}
+
+// asked are statements that people wait for, who may wait for a block to be read, or
+// for a table. And servers are not asked lookForAny. Workers that end by themselves ask
+// pending when they have nothing else to do, and tests have few jobs to advance.
+var asked = map[*dialect.Stmt]bool{
+	delayedByID: true, listDead: true, countReady: true, countDelayed: true, countRunning: true, countDead: true, lookForAny: true,
+	pending: true, advance: true,
+}
+
+// settled are statements that are run in transactions of their own, where no plans
+// are kept.
+var settled = map[*dialect.Stmt]bool{
+	delayReady: true, delayRunning: true, redelay: true, buryReady: true, buryDelayed: true, buryRunning: true,
+	checkOutReady: true, checkOutDelayed: true, lockJobs: true, lockDelayed: true, lockRunning: true, presentDead: true,
+	outdated: true, purgeDead: true, lockDead: true, revive: true, lockQueue: true, setQueue: true, stillMine: true,
+	lockLater: true, divideAnew: true,
+}
+
+// piped are statements that are run in pipelines, in which PostgreSQL is told to use
+// an index even if the statistics say that the table is empty.
+var piped = map[*dialect.Stmt]bool{
+	ack: true, ackDelayed: true, ackRunning: true, fetch: true, fetchDelayed: true, present: true, presentDelayed: true, getRunning: true,
+	lookFor: true, nextDelayed: true, strays: true,
+	findReady: true, findDelayed: true, findRunning: true, findDead: true, readyByID: true, delayedByID: true, listRunning: true, listDead: true,
+}
+
+// A scan is what a plan does with a table that may be large.
+type scan struct {
+	table  string
+	cond   string // what it looks up in a key; "" if it reads all
+	filter string // what it looks at in each row
+}
+
+var (
+	scanText = regexp.MustCompile(`^(?:SCAN|SEARCH|.*Scan.* on) (\w+)(?:.*USING [^(]*(\(.*\))?)?`)
+	condText = regexp.MustCompile(`^(?:Index|Recheck) Cond: (.*)`)
+	sorts    = regexp.MustCompile(`Sort Key|B-TREE FOR ORDER BY|filesort`)
+	byID     = regexp.MustCompile(`\bid ?=`)
+	tight    = regexp.MustCompile(`\bid ?=|queue_id ?=.*\b(id|run_at|hold_key)\)?(::text)? ?[=<>]|\bpurge_at ?<`)
+	keyed    = regexp.MustCompile(`\b(queue_id|divided|priority|run_at|purge_at)\b`)
+)
+
+// scans reads a plan, which is text or a table.
+func scans(text string, plan []dbtest.PlanLine) (all []scan) {
+	names := map[string]string{}
+	for _, table := range bigTables {
+		names["dbcron_"+table] = table
+		if alias := regexp.MustCompile(`dbcron_` + table + ` AS (\w+)`).FindStringSubmatch(text); alias != nil {
+			names[alias[1]] = table
+		}
+	}
+	at := -1
+	for _, line := range plan {
+		if _, ok := line["type"]; ok {
+			if table := names[line["table"]]; table != "" && line["select_type"] != "INSERT" {
+				all = append(all, columnScan(text, table, line))
+			}
+			continue
+		}
+		words := strings.TrimLeft(line["QUERY PLAN"]+line["detail"], " ->")
+		if found := scanText.FindStringSubmatch(words); found != nil && !strings.HasPrefix(words, "Bitmap Index") {
+			at = -1
+			if table := names[found[1]]; table != "" {
+				at = len(all)
+				all = append(all, scan{table: table, cond: found[2]})
+			}
+		}
+		if at < 0 {
+			continue
+		}
+		if found := condText.FindStringSubmatch(words); found != nil {
+			all[at].cond += found[1]
+		} else if filter, ok := strings.CutPrefix(words, "Filter: "); ok {
+			all[at].filter = filter
+		}
+	}
+	return all
+}
+
+// columnScan is a scan of which an engine tells in columns.
+func columnScan(text, table string, line dbtest.PlanLine) scan {
+	s := scan{table: table}
+	if line["type"] == "ALL" || line["type"] == "index" {
+		return s
+	}
+	length, _ := strconv.Atoi(line["key_len"])
+	columns := keyColumns[table][strings.TrimPrefix(line["key"], "dbcron_")]
+	for i, c := range columns {
+		if length -= c.bytes; length < 0 {
+			break
+		}
+		last := i == len(columns)-1 || length < columns[i+1].bytes
+		if last && line["type"] == "range" && !regexp.MustCompile(`\bid (IN \(|= )`).MatchString(text) {
+			s.cond += c.name + " > "
+		} else {
+			s.cond += c.name + " = "
+		}
+	}
+	return s
+}
+
+// A size is how many rows a table has, a queue has in it, and a block of that.
+type size struct{ all, queue, block int }
+
+func sizes(t *testing.T, db *dbtest.DB) map[string]size {
+	t.Helper()
+	all := map[string]size{}
+	for _, table := range bigTables {
+		var s size
+		db.Scan(t, `SELECT COUNT(*), COALESCE(SUM(CASE WHEN queue_id = 1 THEN 1 ELSE 0 END), 0), COALESCE(SUM(CASE WHEN queue_id = 1 AND divided = 2 THEN 1 ELSE 0 END), 0)
+			FROM {prefix}`+table, nil, &s.all, &s.queue, &s.block)
+		all[table] = s
+	}
+	return all
+}
+
+// reads tells how many rows a scan reads, roughly: 0 if those that the statement is about.
+func (s size) reads(c scan, inOrder bool) int {
+	switch {
+	case tight.MatchString(c.cond) && (byID.MatchString(c.cond) || !keyed.MatchString(c.filter)):
+		return 0
+	case inOrder && c.cond != "" && !keyed.MatchString(c.filter):
+		return 0 // until the LIMIT ends it
+	case regexp.MustCompile(`queue_id ?=.*divided ?=`).MatchString(c.cond):
+		return s.block
+	case regexp.MustCompile(`queue_id ?=`).MatchString(c.cond):
+		return s.queue
+	}
+	return s.all
+}
+
+// wrong tells what is bad about a plan of a statement that n rows are given to; "" if
+// nothing is.
+func wrong(stmt *dialect.Stmt, d *dialect.Dialect, plan []dbtest.PlanLine, n int, tables map[string]size) string {
+	text := stmt.Text(d)
+	sorted, limited := sorts.MatchString(fmt.Sprint(plan)), strings.Contains(text, "LIMIT") && !strings.Contains(text, "NOT EXISTS")
+	most := 100 + 20*n
+	if limited && !strings.Contains(text, "DELETE") {
+		most = 1000
+	}
+	for _, s := range scans(text, plan) {
+		if tables[s.table].all < 2000 {
+			continue // it is small yet
+		}
+		reads := tables[s.table].reads(s, limited && !sorted)
+		if reads == 0 && sorted && limited && !byID.MatchString(s.cond) {
+			reads = tables[s.table].block
+		}
+		if stmt == held && strings.Contains(fmt.Sprint(plan), "job_delayed_hold") {
+			continue // where this has no others
+		}
+		if reads > most && !asked[stmt] {
+			return fmt.Sprintf("reads %d rows of %s", reads, s.table)
+		}
+	}
+	return ""
+}
+
+// planArgs has a value for each argument of every statement. n is the length of lists.
+func planArgs(stmt *dialect.Stmt, n int) dialect.Args {
+	ids, rows := make([]int64, n), make([]dialect.Args, n)
+	for i := range rows {
+		ids[i] = int64(100*i + 3)
+		rows[i] = dialect.Args{
+			"queue": 1, "divided": i % planBlocks, "generation": 1, "priority": 1 + i%Idle, "since": int64(1),
+			"after1": int64(1), "after2": int64(1), "after3": int64(1), "after4": int64(1),
+			"block": i % planBlocks, "urgency": 2, "job": -ids[i], "name": "kind", "line": nil, "words": "{}", "bytes": nil, "above": i % planBlocks, "below": i%planBlocks + 2, "target": 99,
+			"tries": 1, "lasts": nil, "trace_of": nil, "run_us": int64(1), "died": 0, "later": 1, "why": "", "more": "", "holds": nil, "at": i, "once": "k", "until_us": nil,
+		}
+	}
+	var after any = ids[0]
+	if stmt == listQueues {
+		after = "a"
+	}
+	return dialect.Args{
+		"rows": rows, "places": rows, "gaps": rows, "ids": ids, "n": n, "least": ids[0], "most": ids[n-1], "id": ids[0], "limit": 100, "after": after, "since": int64(1), "soon": 1,
+		"queue": 1, "divided": 2, "priority": 2, "first": 1, "last": 2, "generation": 1, "after1": ids[0], "after2": ids[0], "after3": ids[0], "after4": ids[0],
+		"name": "a", "node": "n1", "from": "n2", "lease": 1, "busy": 0, "fence": 1, "batch": 1, "left": 0, "keep": 1,
+		"state": "active", "reason": "", "key_retry": "hold", "max_attempts": 1, "max_crashes": 1, "retry_delay": "", "retry_max_delay": "",
+		"timeout": "", "max_payload": 1, "keep_dead": "", "poll_min": "", "poll_max": "", "channel": "c", "payload": "p", "once": "k", "job": int64(1), "holder": int64(2), "until_us": int64(1), "by": 1,
+	}
+}
+
+// planBlocks is how many blocks the queues have.
+const planBlocks = 16
+
+// planQueues makes three queues, the first of which has most of the jobs.
+func planQueues(t *testing.T, db *dbtest.DB) {
+	t.Helper()
+	c := client(t, db, Options{Blocks: planBlocks})
+	var rows []dialect.Args
+	for i := range 1024 {
+		q, err := c.queue(t.Context(), "q"+[]string{"0", "0", "0", "0", "12"[i/5%2 : i/5%2+1]}[i%5])
+		must(t, err)
+		priority := []int{Normal, Urgent, Normal, Normal, Normal, Low, Idle, Normal, Normal, Normal}[i/planBlocks%10]
+		rows = append(rows, dialect.Args{
+			"queue": q.id, "block": i % planBlocks, "urgency": priority, "job": i + 1, "name": "kind", "line": fmt.Sprintf("k%d", i),
+			"words": `{"about": "this and that"}`, "bytes": nil, "tries": nil, "lasts": nil, "trace_of": nil, "once": nil, "run_us": nil,
+		})
+	}
+	_, err := db.Exec(t.Context(), insertJobs, dialect.Args{"rows": rows})
+	must(t, err)
+}
+
+// planMore makes more of the jobs that planQueues has made, and fills the other tables
+// from them. One in seven of the delayed ones is due.
+func planMore(t *testing.T, db *dbtest.DB, size int) {
+	t.Helper()
+	for n := 1024; n < size; n *= 2 {
+		db.Do(t, `INSERT INTO {prefix}job (queue_id, divided, priority, id, kind, job_key, payload)
+			SELECT queue_id, divided, priority, id + :more, kind, job_key, payload FROM {prefix}job`, dialect.Args{"more": n})
+	}
+	for _, table := range []string{"job_delayed", "job_running", "job_dead"} {
+		db.Do(t, "DELETE FROM {prefix}"+table, nil)
+	}
+	const columns = `queue_id, divided, id, priority, kind, job_key, payload`
+	db.Do(t, `INSERT INTO {prefix}job_delayed (`+columns+`, run_at, hold_key)
+		SELECT `+columns+`, {now + CASE WHEN id % 7 = 1 THEN -1000000 ELSE 3600000000 + id * 1000 END}, CASE WHEN id % 49 = 1 THEN job_key END
+		FROM {prefix}job WHERE id % 3 = 1`, nil)
+	db.Do(t, `INSERT INTO {prefix}job_running (`+columns+`, lock_by, started_at) SELECT `+columns+`, 'n1', {now} FROM {prefix}job WHERE id <= 512`, nil)
+	db.Do(t, `INSERT INTO {prefix}job_dead (`+columns+`, purge_at)
+		SELECT `+columns+`, {now + CASE WHEN id % 101 = 1 THEN -1000000 ELSE 3600000000 + id * 1000 END} FROM {prefix}job WHERE id % 11 < 3`, nil)
+}
+
+// freeze keeps the engine from gathering statistics by itself, in its own words.
+func freeze(t *testing.T, db *dbtest.DB) {
+	t.Helper()
+	for _, table := range bigTables {
+		for _, how := range []string{"SET (autovacuum_enabled = off)", "STATS_AUTO_RECALC = 0"} {
+			_, _ = db.Exec(t.Context(), dialect.Unlisted("ALTER TABLE {prefix}"+table+" "+how), nil)
+		}
+	}
+}
+
+// A keeper asks for plans that the server has made once, for any values, and keeps.
+type keeper struct {
+	*sql.Conn
+	kept map[string]string
+}
+
+func (k keeper) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	name := k.kept[query]
+	if name == "" {
+		name = fmt.Sprintf("kept%d", len(k.kept))
+		if _, err := k.ExecContext(ctx, "PREPARE "+name+" AS "+query); err != nil {
+			return nil, err
+		}
+		k.kept[query] = name
+	}
+	if len(args) == 0 {
+		return k.Conn.QueryContext(ctx, "EXPLAIN EXECUTE "+name)
+	}
+	return k.Conn.QueryContext(ctx, "EXPLAIN EXECUTE "+name+" (NULL"+strings.Repeat(", NULL", len(args)-1)+")")
+}
+
+// TestPlans looks at the plan of every statement: none reads more of the jobs than it
+// must, whatever there is, and was when the plan was made.
+func TestPlans(t *testing.T) { testPlans(t, false) }
+
+// TestPlansOfOldStatistics is the same with statistics that were gathered when there
+// were no jobs.
+func TestPlansOfOldStatistics(t *testing.T) { testPlans(t, true) }
+
+func testPlans(t *testing.T, old bool) {
+	t.Helper()
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		rows := 64_000
+		if db.Dialect.SkipLocked == "" {
+			rows = 16_000 // embedded: this process does all the work
+		}
+		rows = cmp.Or(*planRows, rows)
+		conn, err := db.Pool().Conn(t.Context())
+		must(t, err)
+		defer conn.Close()
+		fresh := func(when string, free bool) {
+			t.Helper()
+			p := planner{db: db, when: when, free: free, tables: sizes(t, db)}
+			p.look(t, func(stmt *dialect.Stmt, args dialect.Args) []dbtest.PlanLine {
+				if db.Dialect.PipelineWithout != nil { // and transactions are without this
+					_, err := conn.ExecContext(t.Context(), "SET enable_seqscan = "+onOff(!settled[stmt]))
+					must(t, err)
+				}
+				return db.Plan(t, conn, stmt, args)
+			})
+		}
+		freeze(t, db)
+		if old {
+			db.Analyze(t, bigTables...)
+		}
+		fresh("empty", false)
+		ofEmpty := keep(t, db, old)
+		planQueues(t, db)
+		planMore(t, db, 0)
+		fresh("small", false)
+		ofSmall := keep(t, db, old)
+		planMore(t, db, 8192) // for many pages
+		for _, table := range bigTables {
+			db.Do(t, "DELETE FROM {prefix}"+table, nil)
+		}
+		if old {
+			db.Analyze(t, bigTables...)
+		}
+		ofDrained := keep(t, db, old)
+		planQueues(t, db)
+		planMore(t, db, rows)
+		fresh("large", old)
+		keep(t, db, false)("large")
+		ofEmpty("large, was empty")
+		ofSmall("large, was small")
+		ofDrained("large, was empty again")
+		db.Analyze(t, bigTables...)
+		fresh("large, with statistics", false)
+		keep(t, db, false)("large, with statistics")
+	})
+}
+
+// A planner looks at plans.
+type planner struct {
+	db     *dbtest.DB
+	when   string
+	kept   bool // plans are made once, for any values
+	free   bool // by statistics that say that tables are empty, or small
+	tables map[string]size
+}
+
+func (p *planner) look(t *testing.T, ask func(stmt *dialect.Stmt, args dialect.Args) []dbtest.PlanLine) {
+	t.Helper()
+	for _, stmt := range dialect.Statements() {
+		if !strings.HasPrefix(stmt.Name, "queue.") || strings.Contains(stmt.Text(p.db.Dialect), "VALUES (") || p.kept && settled[stmt] {
+			continue // or it looks nowhere
+		}
+		for _, n := range []int{1, planBlocks} {
+			plan := ask(stmt, planArgs(stmt, n))
+			why := wrong(stmt, p.db.Dialect, plan, n, p.tables)
+			if why == "" {
+				continue
+			}
+			report := t.Errorf
+			if p.gap(stmt) {
+				report = t.Logf
+			}
+			report("%s, %s, of %d: %s\n%s", stmt.Name, p.when, n, why, planText(plan))
+			break
+		}
+	}
+}
+
+// keep has plans made for any values, where the engine does that, and returns a
+// function that looks at what the same connection makes of the statements later.
+func keep(t *testing.T, db *dbtest.DB, free bool) (look func(when string)) {
+	t.Helper()
+	conn, err := db.Pool().Conn(t.Context())
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := conn.ExecContext(t.Context(), "SET plan_cache_mode = force_generic_plan"); err != nil {
+		return func(string) {}
+	}
+	on := db.On(keeper{conn, map[string]string{}})
+	look = func(when string) {
+		t.Helper()
+		p := planner{db: db, when: "kept, " + when, kept: true, free: free, tables: sizes(t, db)}
+		p.look(t, func(stmt *dialect.Stmt, args dialect.Args) []dbtest.PlanLine {
+			for _, what := range db.Dialect.PipelineWithout {
+				_, err := conn.ExecContext(t.Context(), "SET "+what+" = "+onOff(!piped[stmt]))
+				must(t, err)
+			}
+			plan, err := dialect.Select(t.Context(), on, stmt, args, dbtest.ScanPlan)
+			must(t, err)
+			return plan
+		})
+	}
+	look("at once")
+	return look
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+func planText(plan []dbtest.PlanLine) string {
+	var lines []string
+	for _, l := range plan {
+		lines = append(lines, l.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// gap tells whether it is known that a plan is bad: that is logged, and no error.
+func (p *planner) gap(stmt *dialect.Stmt) bool {
+	// A table costs nothing to read of which statistics say that it is empty, or small;
+	// such plans are kept until there are new ones, for a minute or so.
+	return p.free && !piped[stmt]
+}

@@ -1,0 +1,388 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// A turn is what a pump does for a block at a time: it writes what has become of
+// jobs, and reads the next ones, in one round trip where that can be.
+type turn struct {
+	b       *block
+	node    string
+	keyed   bool
+	moves   []move
+	acks    []*Delivery
+	read    reading
+	reads   bool
+	delayed bool  // reads jobs whose time has come
+	since   int64 // from there on
+	limit   int
+
+	unique  bool           // some of the acks have unique keys
+	acked   bool           // the acks are committed, whatever becomes of the rest
+	deleted map[int64]bool // where it matters: which of them were there
+
+	waits []*Delivery    // are they still there?
+	there map[int64]bool // these are
+
+	fresh []*Delivery // what was read
+	ripe  []*Delivery
+	n, m  int // how much that was
+}
+
+// pump looks after one block after the other, whichever needs it.
+func (w *Worker) pump(ctx context.Context) {
+	trouble := trouble{log: w.log, what: "reading and writing jobs"}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for {
+		for len(w.serve) == 0 && !w.stopped {
+			w.chores.Wait()
+		}
+		if w.stopped {
+			return
+		}
+		trouble.note(w.serveNext(ctx))
+		w.tellClosing()
+	}
+}
+
+// serveNext looks after the next block that needs it. mu is held, but not while the
+// database is asked.
+func (w *Worker) serveNext(ctx context.Context) error {
+	b := w.serve[0]
+	w.serve = w.serve[1:]
+	b.queued, b.serving = false, true
+	t := w.turn(b)
+	w.mu.Unlock()
+	err := w.serveTurn(ctx, t)
+	w.mu.Lock()
+	b.serving = false
+	w.apply(t, err)
+	return err
+}
+
+// turn says what there is to do for a block. mu is held.
+func (w *Worker) turn(b *block) *turn {
+	t := &turn{b: b, node: w.node, keyed: b.keyed}
+	n := min(chunk, len(b.acks))
+	t.acks, b.acks = b.acks[:n:n], b.acks[n:]
+	t.unique = slices.ContainsFunc(t.acks, func(d *Delivery) bool { return d.Unique != "" })
+	if !t.keyed || len(b.acks) == 0 {
+		t.moves, b.moves = b.moves, nil
+	}
+	at := instant.Now()
+	if at >= w.deadline {
+		return t
+	}
+	now := w.c.clock.now()
+	t.read, t.reads = b.plan(at, now)
+	if t.reads {
+		b.rung = false
+	}
+	whole := t.reads && b.whole == at
+	if b.open() && b.room() && (b.ripe || whole) {
+		t.delayed, t.limit = true, w.opt.Batch+len(b.seen)
+		if !whole {
+			t.since = max(0, b.delayed-2*Window.Microseconds())
+		}
+	}
+	if b.open() && b.checkDue(at) {
+		b.checked = at
+		t.waits = b.waits()
+	}
+	return t
+}
+
+// serveTurn does it.
+func (w *Worker) serveTurn(ctx context.Context, t *turn) error {
+	steps := w.ackSteps(t)
+	// A key's jobs leave in their order: those that are done before those that are
+	// moved, and all of them at once.
+	alone := w.exact || t.unique || t.keyed && (len(t.moves) > 0 || len(steps) > 1 && w.db.Dialect.Pipeline == nil)
+	if alone && len(steps) > 0 {
+		if err := w.ackAlone(ctx, t, steps); err != nil {
+			return err
+		}
+		t.acked, steps = true, nil
+	}
+	if len(t.moves) > 0 {
+		if err := w.carry(ctx, t.b, t.node, t.moves); err != nil {
+			return err
+		}
+	}
+	if t.reads {
+		steps = append(steps, w.fetchStep(t))
+	}
+	if t.delayed {
+		steps = append(steps, w.delayedSteps(t)...)
+	}
+	if len(t.waits) > 0 && !w.opt.AtMostOnce {
+		steps = append(steps, w.checkSteps(t)...)
+	}
+	if len(steps) == 0 {
+		return nil
+	}
+	err := w.db.Pipeline(ctx, steps...)
+	if err == nil && w.opt.AtMostOnce {
+		err = w.claim(ctx, t)
+	}
+	return err
+}
+
+// ackAlone deletes jobs that are done in a transaction, and nothing else.
+func (w *Worker) ackAlone(ctx context.Context, t *turn, steps []*dialect.Step) error {
+	if w.exact || t.unique {
+		return w.ackExactly(ctx, t, steps)
+	}
+	return w.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		for _, step := range steps {
+			if _, err := tx.Exec(ctx, step.Stmt, step.Args); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// ackExactly deletes jobs that are done, and notes which were not there. Those that were
+// give their unique keys back.
+func (w *Worker) ackExactly(ctx context.Context, t *turn, steps []*dialect.Step) error {
+	lock := map[*dialect.Stmt]*dialect.Stmt{ack: lockJobs, ackDelayed: lockDelayed, ackRunning: lockRunning}
+	return w.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		t.deleted = map[int64]bool{}
+		for _, step := range steps {
+			here, err := dialect.Select(ctx, tx, lock[step.Stmt], step.Args, scanID)
+			if err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, step.Stmt, step.Args); err != nil {
+				return err
+			}
+			for _, id := range here {
+				t.deleted[id] = true
+			}
+		}
+		return freeUnique(ctx, tx, t.b.q.id, uniqueOf(t.acks, func(id int64) bool { return t.deleted[id] }))
+	})
+}
+
+// ackSteps delete the jobs that are done.
+func (w *Worker) ackSteps(t *turn) (steps []*dialect.Step) {
+	for _, part := range byTable(t.acks) {
+		args := listArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
+		args["node"] = t.node
+		steps = append(steps, &dialect.Step{Stmt: ackStatements[part[0].from], Args: args})
+	}
+	return steps
+}
+
+// byTable divides jobs by what statements reach at once: those of one table and, of
+// ready ones, of one priority.
+func byTable(list []*Delivery) (parts [][]*Delivery) {
+	var lists [3][Idle + 1][]*Delivery
+	for _, d := range list {
+		p := 0
+		if d.from == tableReady {
+			p = d.Priority
+		}
+		lists[d.from][p] = append(lists[d.from][p], d)
+	}
+	for from := range lists {
+		for _, part := range lists[from] {
+			if len(part) > 0 {
+				parts = append(parts, part)
+			}
+		}
+	}
+	return parts
+}
+
+func idsOf(list []*Delivery) []int64 {
+	ids := make([]int64, len(list))
+	for i, d := range list {
+		ids[i] = d.ID
+	}
+	return ids
+}
+
+func (w *Worker) fetchStep(t *turn) *dialect.Step {
+	t.n, t.fresh = 0, nil
+	r := w.reader(t.b, t.read.limit)
+	return &dialect.Step{Stmt: fetch, Args: dialect.Args{
+		"queue": t.b.q.id, "divided": t.b.divided, "limit": t.read.limit,
+		"after1": t.read.after[1], "after2": t.read.after[2], "after3": t.read.after[3], "after4": t.read.after[4],
+	}, Scan: func(row *dialect.Row) error {
+		t.n++
+		if d := r.ready(row); d != nil {
+			t.fresh = append(t.fresh, d)
+		}
+		return nil
+	}}
+}
+
+// delayedSteps read jobs whose time has come, and when the next one is due.
+func (w *Worker) delayedSteps(t *turn) []*dialect.Step {
+	t.m, t.ripe = 0, nil
+	r := w.reader(t.b, 16)
+	args := dialect.Args{"queue": t.b.q.id, "divided": t.b.divided, "limit": t.limit, "since": t.since}
+	return []*dialect.Step{
+		{Stmt: fetchDelayed, Args: args, Scan: func(row *dialect.Row) error {
+			t.m++
+			t.ripe = append(t.ripe, r.delayed(row))
+			return nil
+		}},
+	}
+}
+
+// checkSteps look whether jobs that wait in memory are still there: somebody may
+// have cancelled them.
+func (w *Worker) checkSteps(t *turn) (steps []*dialect.Step) {
+	t.there = map[int64]bool{}
+	for _, part := range byTable(t.waits) {
+		args := listArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
+		stmt := present
+		if part[0].from == tableDelayed {
+			stmt = presentDelayed
+		}
+		steps = append(steps, &dialect.Step{Stmt: stmt, Args: args, Scan: func(row *dialect.Row) error {
+			t.there[row.Int(0)] = true
+			return nil
+		}})
+	}
+	return steps
+}
+
+// claim deletes jobs before they are done, and keeps those that it has deleted
+// itself.
+func (w *Worker) claim(ctx context.Context, t *turn) error {
+	mine := map[int64]bool{}
+	for _, part := range byTable(slices.Concat(t.fresh, t.ripe)) {
+		from := part[0].from
+		var got []int64
+		err := w.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
+			args := listArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
+			if got, err = dialect.Select(ctx, tx, lockStatements[from], args, scanID); err != nil || len(got) == 0 {
+				return err
+			}
+			if _, err = tx.Exec(ctx, ackStatements[from], listArgs(t.b.q.id, t.b.divided, part[0].Priority, got)); err != nil {
+				return err
+			}
+			return freeUnique(ctx, tx, t.b.q.id, uniqueOf(part, func(id int64) bool { return slices.Contains(got, id) }))
+		})
+		if err != nil {
+			return err
+		}
+		for _, id := range got {
+			mine[id] = true
+		}
+	}
+	t.fresh, t.ripe = only(t.fresh, mine), only(t.ripe, mine)
+	return nil
+}
+
+func only(list []*Delivery, ids map[int64]bool) (kept []*Delivery) {
+	for _, d := range list {
+		if ids[d.ID] {
+			kept = append(kept, d)
+		}
+	}
+	return kept
+}
+
+// apply takes in what a turn has done. mu is held.
+func (w *Worker) apply(t *turn, err error) {
+	b := t.b
+	if err == nil || t.acked {
+		for _, d := range t.acks {
+			if w.exact && !t.deleted[d.ID] {
+				w.settled(d, ErrLost)
+			} else {
+				w.settled(d, nil)
+			}
+			b.forget = append(b.forget, d.ID)
+		}
+		t.acks = nil
+	}
+	if errors.Is(err, errBlockLost) {
+		w.drop(b, ErrLost)
+		b.acks = append(t.acks, b.acks...) // deleting what is done is right in any case
+		w.undone(t.moves)
+		w.enlist(b)
+		return
+	}
+	if err != nil {
+		b.acks, b.moves = append(t.acks, b.acks...), append(t.moves, b.moves...)
+		b.failures++
+		time.AfterFunc(min(time.Duration(50<<min(b.failures, 6))*time.Millisecond, 2*time.Second), func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			b.failures = 0
+			w.enlist(b)
+		})
+		return
+	}
+	for i := range t.moves {
+		w.moved(&t.moves[i])
+	}
+	if b.gone {
+		w.enlist(b)
+		return
+	}
+	if t.reads || b.crowded() { // of which no more is read before there is room again
+		for _, id := range b.forget {
+			delete(b.seen, id)
+		}
+		b.forget = b.forget[:0]
+	}
+	if !b.keyed && t.reads && t.read.after != ([Idle + 1]int64{}) && !w.opt.AtMostOnce && slices.ContainsFunc(t.fresh, (*Delivery).hasKey) {
+		// The first keys: jobs before these may have been committed after others
+		// were read. Read again, as in a queue with keys.
+		b.keyed, b.dirty, b.late = true, true, true
+		t.fresh, t.reads = nil, false
+	}
+	if t.there != nil {
+		for _, d := range t.waits {
+			if !t.there[d.ID] && d.began == 0 && !d.ended && !d.moving && d.from != tableRunning {
+				b.remove(d)
+			}
+		}
+	}
+	fresh := 0
+	for _, list := range [][]*Delivery{t.fresh, t.ripe} {
+		for _, d := range list {
+			b.noteRead(d)
+			b.keyed = b.keyed || d.Key != ""
+			if b.add(d) {
+				fresh++
+			}
+		}
+	}
+	b.settle()
+	if t.reads {
+		b.took(t.read, t.n, fresh)
+	}
+	if t.delayed {
+		w.tookDelayed(t)
+	}
+	w.offer(b, fresh)
+	w.suspect(b)
+	w.enlist(b)
+	if b.leaving && b.idle() {
+		w.nudge()
+	}
+}
+
+// nudge has the blocks looked after at once.
+func (w *Worker) nudge() {
+	select {
+	case w.tick <- struct{}{}:
+	default:
+	}
+}

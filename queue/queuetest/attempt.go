@@ -1,0 +1,110 @@
+package queuetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/rig"
+	"github.com/dbcron/dbcron/queue"
+)
+
+// A Verdict is what becomes of a job after an attempt.
+type Verdict string
+
+// Verdicts.
+const (
+	Done      Verdict = "done"
+	Failed    Verdict = "failed"    // it is tried again when the retry policy says
+	Retry     Verdict = "retry"     // it has failed, and is tried again when the handler says: queue.RetryAfter
+	Snoozed   Verdict = "snoozed"   // it comes back, and the attempt does not count
+	Discarded Verdict = "discarded" // it is not tried again, and nothing is left of it
+	Dead      Verdict = "dead"      // by queue.Bury, or because this was its last attempt
+)
+
+// An Outcome is what has become of an attempt at a job.
+type Outcome struct {
+	queue.Job
+	ID        int64
+	Attempt   int
+	Verdict   Verdict
+	Err       error         // what the handler returned
+	After     time.Duration // of Retry and Snoozed: until it comes back
+	Stack     string        // of a panic
+	Completed bool          // the handler has called CompleteTx
+}
+
+// String is the outcome in words.
+func (o Outcome) String() string {
+	text := fmt.Sprintf("job %d of kind %q in queue %q, attempt %d: %s", o.ID, o.Kind, o.Queue, o.Attempt, o.Verdict)
+	if o.After > 0 {
+		text += fmt.Sprintf(" after %v", o.After)
+	}
+	if o.Err != nil {
+		text += fmt.Sprintf(": %v", o.Err)
+	}
+	if o.Stack != "" {
+		text += "\n" + o.Stack
+	}
+	return text
+}
+
+func outcomes(all []rig.Outcome) []Outcome {
+	list := make([]Outcome, len(all))
+	for i, o := range all {
+		d := o.Delivery.(*queue.Delivery)
+		list[i] = Outcome{
+			Job: d.Job, ID: d.ID, Attempt: d.Attempt, Verdict: Verdict(o.Verdict), Err: o.Err, After: o.After, Stack: o.Stack, Completed: o.Completed,
+		}
+	}
+	return list
+}
+
+// Worker returns a worker that has no database, to be given handlers for [Do].
+func Worker(t testing.TB) *queue.Worker {
+	t.Helper()
+	w, err := client(t, nil).Worker(queue.WorkerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// Do has the handlers of w try a job for the first time, in this goroutine, and tells
+// what would become of it. No database is asked, and CompleteTx writes nothing: that it
+// was called is told. The job's timeout counts, and of the retry policies those of the
+// job and of the handler, and else 10 attempts. A job that could not be enqueued ends
+// the test.
+func Do(t testing.TB, w *queue.Worker, job queue.Job) Outcome {
+	t.Helper()
+	return DoAttempt(t, w, 1, job)
+}
+
+// DoAttempt is [Do] for another attempt than the first.
+func DoAttempt(t testing.TB, w *queue.Worker, number int, job queue.Job) Outcome {
+	t.Helper()
+	return attempt(t, w, number, job)[0]
+}
+
+// DoBatch is [Do] for several jobs of a kind whose handler takes batches.
+func DoBatch(t testing.TB, w *queue.Worker, jobs ...queue.Job) []Outcome {
+	t.Helper()
+	for _, j := range jobs {
+		if j.Kind != jobs[0].Kind {
+			t.Fatalf("queuetest: a batch has jobs of one kind, not of %q and %q", jobs[0].Kind, j.Kind)
+		}
+	}
+	return attempt(t, w, 1, jobs...)
+}
+
+func attempt(t testing.TB, w *queue.Worker, number int, jobs ...queue.Job) []Outcome {
+	t.Helper()
+	if len(jobs) == 0 || number < 1 {
+		t.Fatalf("queuetest: %d jobs, attempt %d: there is one job at least, and attempts count from 1", len(jobs), number)
+	}
+	all, err := rig.Attempt(t.Context(), w, jobs, number)
+	if err != nil {
+		t.Fatalf("queuetest: %v", err)
+	}
+	return outcomes(all)
+}

@@ -1,0 +1,54 @@
+package queuetest
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/sqlschema"
+)
+
+// DB returns a database of the test's own, with dbcron's tables, in SQLite: a file that
+// is removed at the end of the test. Of another engine, make one with [dialect.Open] and
+// [sqlschema.Migrate].
+func DB(t testing.TB) *dialect.DB {
+	t.Helper()
+	db, err := dialect.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "queue.db"), dialect.Options{})
+	if err != nil {
+		t.Fatalf("queuetest: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Errorf("queuetest: %v", err)
+		}
+	})
+	if err := sqlschema.Migrate(t.Context(), db); err != nil {
+		t.Fatalf("queuetest: %v", err)
+	}
+	return db
+}
+
+// Client returns a client that logs to the test, and whose queues have one block, which
+// is less to read.
+func Client(t testing.TB, db *dialect.DB) *queue.Client {
+	t.Helper()
+	c := client(t, db)
+	t.Cleanup(func() {
+		if err := c.Flush(context.Background()); err != nil {
+			t.Errorf("queuetest: %v", err)
+		}
+	})
+	return c
+}
+
+func client(t testing.TB, db *dialect.DB) *queue.Client {
+	t.Helper()
+	c, err := queue.New(db, queue.Options{Blocks: 1, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatalf("queuetest: %v", err)
+	}
+	return c
+}

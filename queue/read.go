@@ -1,0 +1,86 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// A reader makes deliveries of rows, with as few allocations as can be: one for
+// many deliveries, and one for many payloads.
+type reader struct {
+	w     *Worker
+	b     *block
+	slab  []Delivery
+	arena []byte
+	limit int
+}
+
+func (w *Worker) reader(b *block, limit int) *reader { return &reader{w: w, b: b, limit: limit} }
+
+// text keeps bytes of a row.
+func (r *reader) text(b []byte) []byte {
+	if len(r.arena)+len(b) > cap(r.arena) {
+		r.arena = make([]byte, 0, max(16<<10, len(b)))
+	}
+	start := len(r.arena)
+	r.arena = append(r.arena, b...)
+	return r.arena[start:len(r.arena):len(r.arena)]
+}
+
+// body reads what all tables have: id, priority, kind, job_key, payload,
+// payload_bin, max_attempts, timeout, trace, unique_key.
+func (r *reader) body(row *dialect.Row) *Delivery {
+	if len(r.slab) == cap(r.slab) {
+		r.slab = make([]Delivery, 0, min(128, r.limit))
+	}
+	r.slab = r.slab[:len(r.slab)+1]
+	d := &r.slab[len(r.slab)-1]
+	d.b = r.b
+	d.ID, d.Priority = row.Int(0), int(row.Int(1))
+	d.Queue, d.Kind = r.b.q.name, r.w.kind(row.Bytes(2))
+	if !row.Null(3) {
+		d.Key = string(row.Bytes(3))
+	}
+	if row.Null(5) {
+		d.Payload = r.text(row.Bytes(4))
+	} else {
+		d.Payload, d.Binary = r.text(row.Bytes(5)), true
+	}
+	d.MaxAttempts = int(row.Int(6))
+	d.Timeout = time.Duration(row.Int(7)) * time.Microsecond
+	if !row.Null(8) {
+		d.Trace = string(row.Bytes(8))
+	}
+	if !row.Null(9) {
+		d.Unique = string(row.Bytes(9))
+	}
+	if d.Priority < Urgent || d.Priority > Idle { // written by hand
+		d.Priority = Normal
+	}
+	d.Attempt, d.order = 1, d.ID
+	d.ctx.base = r.w.base
+	return d
+}
+
+// ready reads a ready job.
+func (r *reader) ready(row *dialect.Row) *Delivery { return r.body(row) }
+
+// delayed reads a job with attempt, crashes, run_at and hold_key after its body.
+func (r *reader) delayed(row *dialect.Row) *Delivery {
+	d := r.body(row)
+	d.from = tableDelayed
+	d.Attempt, d.Crashes, d.runAt, d.holding = int(row.Int(bodyEnd))+1, int(row.Int(bodyEnd+1)), row.Int(bodyEnd+2), !row.Null(bodyEnd+3)
+	if !d.holding {
+		d.order = tickOf(d.runAt)
+	}
+	return d
+}
+
+// kind returns the text of a kind, the same one each time.
+func (w *Worker) kind(name []byte) string {
+	if known, ok := w.kinds[string(name)]; ok {
+		return known
+	}
+	return string(name)
+}

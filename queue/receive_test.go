@@ -1,0 +1,209 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+func receiver(t *testing.T, c *Client, opt WorkerOptions) *Receiver {
+	t.Helper()
+	r, err := c.Receiver(t.Context(), opt)
+	must(t, err)
+	t.Cleanup(func() { must(t, r.Close()) })
+	return r
+}
+
+// receive receives so many jobs that must come.
+func receive(t *testing.T, r *Receiver, n int) (all []*Delivery) {
+	t.Helper()
+	for len(all) < n {
+		got, err := r.Receive(t.Context(), n-len(all), longWait)
+		must(t, err)
+		if len(got) == 0 {
+			t.Fatalf("%d of %d jobs came; there are %v", len(all), n, left(t, r.w.db))
+		}
+		all = append(all, got...)
+	}
+	return all
+}
+
+// What was received is done when that is said, and the next of its key comes then.
+func TestReceive(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		edit(t, c, impatient)
+		r := receiver(t, c, WorkerOptions{Grace: time.Millisecond})
+		_, err := r.Receive(t.Context(), 0, 0)
+		want(t, "none", err, ErrInvalid)
+		for _, wait := range []time.Duration{-1, 0, time.Millisecond} {
+			if got, err := r.Receive(t.Context(), 1, wait); got != nil || err != nil {
+				t.Errorf("nothing is there, and came %v, %v", got, err)
+			}
+		}
+		ids := enqueueMany(t, c, []Job{{Kind: "x", Key: "k"}, {Kind: "y", Key: "k"}, {Kind: "z", Key: "k", MaxAttempts: 1}})
+		d := receive(t, r, 1)[0]
+		if d.ID != ids[0] || d.Kind != "x" || d.Attempt != 1 || d.Context().Err() != nil {
+			t.Errorf("received %+v", d.Job)
+		}
+		must(t, r.Complete(t.Context(), d))
+		if _, err := c.Job(t.Context(), "", d.ID); !errors.Is(err, ErrNotFound) {
+			t.Errorf("it is done, and there: %v", err)
+		}
+		if d.Context().Err() == nil {
+			t.Error("its context goes on")
+		}
+		want(t, "twice", r.Complete(t.Context(), d), ErrLost)
+		want(t, "and failed", r.Fail(t.Context(), d, errTest), ErrLost)
+
+		for attempt := 1; attempt <= 3; attempt++ { // fails twice
+			d = receive(t, r, 1)[0]
+			if d.ID != ids[1] || d.Attempt != attempt {
+				t.Errorf("received %d, attempt %d", d.ID, d.Attempt)
+			}
+			if attempt < 3 {
+				must(t, r.Fail(t.Context(), d, errTest))
+				if i := info(t, c, d.ID, StateDelayed); i.Attempts != attempt {
+					t.Errorf("it is %+v", i)
+				}
+				continue
+			}
+			must(t, r.Complete(t.Context(), d))
+		}
+		d = receive(t, r, 1)[0]
+		must(t, r.Fail(t.Context(), d, nil))
+		info(t, c, ids[2], StateDead)
+		empty(t, db)
+	})
+}
+
+// A job that is not finished in time has failed; Extend gives it more. One that was
+// cancelled is lost, and its context says so.
+func TestReceiveTimeout(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		r := receiver(t, c, WorkerOptions{Grace: time.Millisecond})
+		late := enqueue(t, c, Job{Kind: "x", MaxAttempts: 1, Timeout: 10 * time.Millisecond})
+		d := receive(t, r, 1)[0]
+		received(t, "its context ends", d.Context().Done())
+		want(t, "its cause", context.Cause(d.Context()), ErrTimeout)
+		if i := becomes(t, c, late, StateDead); !strings.Contains(i.Error, ErrTimeout.Error()) {
+			t.Errorf("it is %+v", i)
+		}
+		want(t, "too late", r.Complete(t.Context(), d), ErrLost)
+
+		enqueue(t, c, Job{Kind: "x", MaxAttempts: 1, Timeout: time.Second})
+		d = receive(t, r, 1)[0]
+		d.Extend(time.Hour)
+		becomes(t, c, d.ID, StateRunning) // longer than it had
+		eventually(t, "its time would be over", func() bool { return time.Since(d.Enqueued()) > 1200*time.Millisecond })
+		must(t, r.Complete(t.Context(), d))
+
+		enqueue(t, c, Job{Kind: "x"})
+		d = receive(t, r, 1)[0]
+		must(t, c.Cancel(t.Context(), "", d.ID))
+		received(t, "its context ends", d.Context().Done())
+		want(t, "its cause", context.Cause(d.Context()), ErrLost)
+		want(t, "what was cancelled", r.Complete(t.Context(), d), ErrLost)
+		empty(t, db)
+	})
+}
+
+// Those who wait get what comes, each something if there is enough.
+func TestReceiversWait(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		r := receiver(t, c, WorkerOptions{Grace: time.Millisecond})
+		type answer struct {
+			got []*Delivery
+			err error
+		}
+		for range 5 {
+			answers := make(chan answer)
+			for range 2 {
+				go func() {
+					got, err := r.Receive(t.Context(), 1, longWait)
+					answers <- answer{got, err}
+				}()
+			}
+			enqueueMany(t, c, []Job{{Kind: "x"}, {Kind: "x"}})
+			for range 2 {
+				a := received(t, "both get one", answers)
+				must(t, a.err)
+				if len(a.got) != 1 {
+					t.Fatalf("got %d", len(a.got))
+				}
+				must(t, r.Complete(t.Context(), a.got[0]))
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() {
+			_, err := r.Receive(ctx, 1, longWait)
+			ended <- err
+		}()
+		cancel()
+		want(t, "cancelled", received(t, "it ends", ended), context.Canceled)
+		go func() {
+			_, err := r.Receive(t.Context(), 1, longWait)
+			ended <- err
+		}()
+		must(t, r.Close())
+		want(t, "closed", received(t, "it ends", ended), ErrClosed)
+	})
+}
+
+// Close gives what was received its grace, and then leaves it to others, not as
+// crashed. What is said of it afterwards is not heard.
+func TestReceiverClose(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		edit(t, c, func(q *Queue) { q.MaxCrashes = 1 })
+		r := receiver(t, c, WorkerOptions{Grace: time.Hour})
+		enqueue(t, c, Job{Kind: "x"})
+		d := receive(t, r, 1)[0]
+		closed := make(chan error, 1)
+		go func() { closed <- r.Close() }()
+		eventually(t, "it is closing", func() bool {
+			_, err := r.Receive(t.Context(), 1, 0)
+			return errors.Is(err, ErrClosed)
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), longWait)
+		defer cancel()
+		must(t, r.Complete(ctx, d))
+		must(t, received(t, "it is closed", closed))
+		empty(t, db)
+
+		for _, atMostOnce := range []bool{false, true} {
+			r = receiver(t, c, WorkerOptions{Grace: -1, AtMostOnce: atMostOnce})
+			enqueueMany(t, c, []Job{{Kind: "x"}, {Kind: "x"}})
+			both := receive(t, r, 2)
+			must(t, r.Close())
+			for i, say := range []error{r.Complete(t.Context(), both[0]), r.Fail(t.Context(), both[1], errTest)} {
+				if say == nil && !atMostOnce {
+					t.Errorf("%d: what was said after the close is heard", i)
+				}
+			}
+			want(t, "twice", r.Complete(t.Context(), both[0]), ErrLost)
+			if atMostOnce {
+				break
+			}
+			r = receiver(t, c, WorkerOptions{Grace: time.Millisecond})
+			for _, d := range receive(t, r, 2) {
+				if d.Crashes != 0 || d.ID != both[0].ID && d.ID != both[1].ID {
+					t.Errorf("%d comes, which crashed %d times", d.ID, d.Crashes)
+				}
+				must(t, r.Complete(t.Context(), d))
+			}
+			must(t, r.Close())
+		}
+		empty(t, db)
+		if n, err := c.Count(t.Context(), "", 9); err != nil || n.Dead > 0 {
+			t.Errorf("%+v, %v", n, err)
+		}
+	})
+}

@@ -1,0 +1,307 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// Jobs that are checked out, by this worker and by others, and the keys that wait for
+// them.
+
+// A runningRow is a job that is checked out, by anybody.
+type runningRow struct {
+	divided            int
+	id                 int64
+	key, state, lockBy string
+	live, inTime       bool
+}
+
+func (w *Worker) readRunning(ctx context.Context, q *workQueue) ([]runningRow, error) {
+	return dialect.Select(ctx, &w.db.Session, runningJobs, dialect.Args{"queue": q.id}, func(rows *sql.Rows) (r runningRow, err error) {
+		var key sql.NullString
+		err = rows.Scan(&r.divided, &r.id, &key, &r.state, &r.lockBy, &r.live, &r.inTime)
+		r.key = key.String
+		return r, err
+	})
+}
+
+type heldKey struct {
+	id  int64
+	key string
+}
+
+func (w *Worker) readHeld(ctx context.Context, b *block) ([]heldKey, error) {
+	return dialect.Select(ctx, &w.db.Session, held, dialect.Args{"queue": b.q.id, "divided": b.divided}, func(rows *sql.Rows) (h heldKey, err error) {
+		return h, rows.Scan(&h.id, &h.key)
+	})
+}
+
+// findHeld finds the keys whose jobs have to wait: for one that runs elsewhere, or
+// for a retry. Running ones are read first: what moves to the delayed ones meanwhile
+// is seen there.
+func (w *Worker) findHeld(ctx context.Context, b *block) error {
+	running, err := w.readRunning(ctx, b.q)
+	if err != nil {
+		return err
+	}
+	keys, err := w.readHeld(ctx, b)
+	if err != nil {
+		return err
+	}
+	for _, r := range running {
+		if r.divided == b.divided && r.key != "" {
+			b.hold(r.key, r.id)
+		}
+	}
+	for _, h := range keys {
+		b.hold(h.key, h.id)
+	}
+	return nil
+}
+
+// lookAround adopts checked out jobs of this worker's blocks whose workers have
+// ended, lets keys go whose jobs were done elsewhere, and looks when the next
+// delayed job of each block is due.
+func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) error {
+	w.mu.Lock()
+	out := slices.Collect(maps.Keys(w.out))
+	foreign := map[*block]map[string]line{}
+	var dues []dialect.Args
+	var mine []*block
+	var unsuspected []*block
+	for _, b := range q.blocks {
+		if b.leaving {
+			continue
+		}
+		mine = append(mine, b)
+		for key, l := range b.lines {
+			if l.foreign {
+				if foreign[b] == nil {
+					foreign[b] = map[string]line{}
+				}
+				foreign[b][key] = *l
+			}
+		}
+		if b.accused > 0 && w.cleared(b) {
+			unsuspected = append(unsuspected, b)
+		}
+		dues = append(dues, dialect.Args{"block": b.divided, "since": max(0, b.delayed-2*Window.Microseconds())})
+	}
+	w.mu.Unlock()
+	if len(mine) == 0 && len(out) == 0 {
+		return nil
+	}
+	running, err := w.readRunning(ctx, q)
+	if err != nil {
+		return err
+	}
+	w.cancelRemoved(q, out, running)
+	if err := w.disown(ctx, q, running, name); err != nil {
+		return err
+	}
+	if len(mine) == 0 {
+		return nil
+	}
+	for _, r := range running {
+		if r.live && !r.inTime { // it may have had no blocks, and is lost all the same
+			if err := w.expelOne(ctx, r.lockBy); err != nil {
+				return err
+			}
+			r.live = false
+		}
+		if (r.state == "handed" || !r.live) && !w.leads(r.id) {
+			if err := w.adoptOne(ctx, q, r, name); err != nil {
+				return err
+			}
+		}
+	}
+	for b, keys := range foreign {
+		if err := w.letGo(ctx, b, keys, running); err != nil {
+			return err
+		}
+	}
+	for _, b := range unsuspected {
+		if _, err := w.db.Exec(ctx, trust, dialect.Args{"queue": q.id, "divided": b.divided, "fence": b.fence, "node": name}); err != nil {
+			return err
+		}
+		w.mu.Lock()
+		b.accused = 0
+		w.mu.Unlock()
+	}
+	return w.lookForDue(ctx, q, dues)
+}
+
+// cancelRemoved ends checked out jobs whose rows are gone: somebody has cancelled
+// them. out are those that were checked out before the rows were read.
+func (w *Worker) cancelRemoved(q *workQueue, out []int64, rows []runningRow) {
+	there := map[int64]bool{}
+	for _, r := range rows {
+		there[r.id] = true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range out {
+		if d := w.out[id]; d != nil && d.b.q == q && !there[id] && !d.pinned {
+			d.ctx.end(fmt.Errorf("%w: it was cancelled", ErrLost))
+		}
+	}
+}
+
+// disown hands over checked out jobs that are this worker's by their rows, and that it
+// does not know of: the answer to their check-out was lost, or their block was before
+// they began. It looks twice, since a check-out may be under way.
+func (w *Worker) disown(ctx context.Context, q *workQueue, rows []runningRow, name string) error {
+	w.mu.Lock()
+	strange := map[int64]bool{}
+	twice := map[int][]int64{}
+	for _, r := range rows {
+		if r.lockBy != name || r.state == "handed" || w.rows[r.id] != nil {
+			continue
+		}
+		strange[r.id] = true
+		if q.strange[r.id] {
+			twice[r.divided] = append(twice[r.divided], r.id)
+		}
+	}
+	q.strange = strange
+	w.mu.Unlock()
+	for divided, ids := range twice {
+		args := listArgs(q.id, divided, 0, ids)
+		args["node"] = name
+		if _, err := w.db.Exec(ctx, handRunning, args); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leads tells whether a checked out job is this worker's own.
+func (w *Worker) leads(id int64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.out[id] != nil
+}
+
+// cleared tells that no job of a block is under suspicion any more. mu is held.
+func (w *Worker) cleared(b *block) bool {
+	if len(b.doubted) > 0 || b.dirty || b.full || b.serving {
+		return false
+	}
+	for _, d := range w.out {
+		if d.b == b && d.weight > 0 {
+			return false
+		}
+	}
+	b.suspect = 0
+	return true
+}
+
+func (w *Worker) lookForDue(ctx context.Context, q *workQueue, rows []dialect.Args) error {
+	return w.db.Pipeline(ctx, &dialect.Step{ // for the sake of its plans
+		Stmt: nextDelayed, Args: dialect.Args{"rows": rows, "queue": q.id},
+		Scan: func(row *dialect.Row) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			b := q.blocks[int(row.Int(0))]
+			if now, at := row.Int(1), row.Int(2); b != nil && !row.Null(2) && at < now+10*shareEvery.Microseconds() {
+				w.setDue(b, at)
+			}
+			return nil
+		},
+	})
+}
+
+// letGo releases keys whose jobs are neither running nor waiting for a retry any
+// more. The running ones were read first; see findHeld.
+func (w *Worker) letGo(ctx context.Context, b *block, keys map[string]line, running []runningRow) error {
+	waiting, err := w.readHeld(ctx, b)
+	if err != nil {
+		return err
+	}
+	there := map[int64]bool{}
+	for _, r := range running {
+		there[r.id] = true
+	}
+	for _, h := range waiting {
+		there[h.id] = true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if b.gone {
+		return nil
+	}
+	for key, was := range keys {
+		// One that was taken in and has parted again meanwhile is looked for next time.
+		if l := b.lines[key]; l != nil && l.foreign && l.holder == was.holder && l.parted == was.parted && !there[l.holder] {
+			b.release(key, l.holder)
+			w.offer(b, 1)
+		}
+	}
+	return nil
+}
+
+// adoptOne takes a checked out job over, and counts the crash if its worker died.
+func (w *Worker) adoptOne(ctx context.Context, q *workQueue, r runningRow, name string) error {
+	crashed := r.state != "handed"
+	w.mu.Lock()
+	b := q.blocks[r.divided]
+	room := b != nil && !b.leaving && !w.closing && (!crashed || w.doubt == 0) && b.turnOf(r.key, r.id)
+	if room && crashed {
+		w.doubt += doubtful // it runs alone among those under suspicion
+	}
+	w.mu.Unlock()
+	if !room {
+		return nil
+	}
+	d, err := w.readAdopted(ctx, q, b, r, name)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d == nil || err != nil || b.gone {
+		if crashed {
+			w.doubt -= doubtful
+		}
+		return err // adopted and not begun: as crashed as before, once this process is gone
+	}
+	if crashed {
+		d.weight = doubtful
+	}
+	w.out[d.ID], w.rows[d.ID] = d, d
+	b.takeIn(d.Key, d.ID)
+	if d.Crashes >= q.set.MaxCrashes {
+		d.ended = true
+		delete(w.out, d.ID)
+		w.trustMore(d)
+		b.moves = append(b.moves, move{
+			d: d, what: buried, keep: keepOf(q.set), tries: d.Attempt, died: d.Crashes,
+			why: crashText(d.Crashes),
+		})
+		w.enlist(b)
+		return nil
+	}
+	b.count++
+	b.ready[d.Priority] = append(b.ready[d.Priority], d)
+	w.offer(b, 1)
+	return nil
+}
+
+func (w *Worker) readAdopted(ctx context.Context, q *workQueue, b *block, r runningRow, name string) (*Delivery, error) {
+	n, err := w.db.Exec(ctx, adopt, dialect.Args{"queue": q.id, "divided": r.divided, "id": r.id, "from": r.lockBy, "node": name, "fence": b.fence})
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	var d *Delivery
+	step := &dialect.Step{
+		Stmt: getRunning, Args: dialect.Args{"queue": q.id, "divided": r.divided, "id": r.id, "node": name},
+		Scan: func(row *dialect.Row) error {
+			d = w.reader(b, 1).body(row)
+			d.from, d.Attempt, d.Crashes = tableRunning, int(row.Int(bodyEnd)), int(row.Int(bodyEnd+1))
+			return nil
+		},
+	}
+	return d, w.db.Pipeline(ctx, step)
+}

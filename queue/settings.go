@@ -1,0 +1,237 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// A Queue is a queue's settings. They can be changed at any time: see
+// [Client.Edit].
+type Queue struct {
+	Name   string
+	State  string // active, paused or deleted
+	Reason string // why it is paused
+
+	// KeyRetry says what becomes of the other jobs of a key when one waits for its
+	// retry: hold (they wait too: strict order) or pass.
+	KeyRetry string
+
+	MaxAttempts   int           // after so many failed attempts a job is dead
+	MaxCrashes    int           // after so many workers died with a job it is dead
+	RetryDelay    time.Duration // before the second attempt; doubles with each further one
+	RetryMaxDelay time.Duration // between two attempts at the most
+	Timeout       time.Duration // of an attempt; 0: none
+	MaxPayload    int           // bytes
+	KeepDead      time.Duration // how long dead jobs are kept; negative: always
+	PollMin       time.Duration // how soon it is looked again after there was something, where nobody is notified
+	PollMax       time.Duration // how long it is waited between two looks at the most
+
+	Blocks int // how many blocks its jobs are divided into; see Client.Resize
+
+	id          int
+	ordered     bool
+	generations []generation    // in their order
+	at          instant.Instant // when it was read
+}
+
+func scanQueue(rows *sql.Rows) (*Queue, error) {
+	q := Queue{generations: make([]generation, 1)}
+	g := &q.generations[0]
+	var ordered, retry, most, timeout, keep, pollMin, pollMax string
+	err := rows.Scan(&q.id, &q.Name, &q.State, &q.Reason, &ordered, &q.KeyRetry, &q.MaxAttempts, &q.MaxCrashes, &retry, &most,
+		&timeout, &q.MaxPayload, &keep, &pollMin, &pollMax, &g.number, &g.first, &g.blocks, &g.from)
+	q.Blocks = g.blocks
+	g.from += resizeAfter.Microseconds()
+	q.ordered = ordered == "yes"
+	for _, d := range []struct {
+		text string
+		is   *time.Duration
+	}{{retry, &q.RetryDelay}, {most, &q.RetryMaxDelay}, {timeout, &q.Timeout}, {pollMin, &q.PollMin}, {pollMax, &q.PollMax}} {
+		if err == nil {
+			*d.is, err = duration.Parse(d.text)
+		}
+	}
+	if q.KeepDead = -1; err == nil && keep != "forever" {
+		q.KeepDead, err = duration.Parse(keep)
+	}
+	if err != nil {
+		err = fmt.Errorf("queue %q: %w", q.Name, err)
+	}
+	return &q, err
+}
+
+// selectQueues reads queues by a statement that gives a row for each generation of
+// their blocks.
+func selectQueues(ctx context.Context, db *dialect.Session, stmt *dialect.Stmt, args dialect.Args) (all []*Queue, err error) {
+	rows, err := dialect.Select(ctx, db, stmt, args, scanQueue)
+	for _, q := range rows {
+		if n := len(all); n > 0 && all[n-1].id == q.id {
+			q.generations = append(all[n-1].generations, q.generations...)
+			all[n-1] = q
+			continue
+		}
+		all = append(all, q)
+	}
+	return all, err
+}
+
+// defaults are the settings of a new queue: those of the table's columns.
+func defaults(name string) Queue {
+	return Queue{
+		Name: name, State: "active", KeyRetry: "hold", MaxAttempts: 10, MaxCrashes: 3, RetryDelay: 10 * time.Second, RetryMaxDelay: time.Hour,
+		MaxPayload: defaultMaxPayload, KeepDead: 90 * 24 * time.Hour, PollMin: 2 * time.Millisecond, PollMax: 250 * time.Millisecond,
+	}
+}
+
+// check tells what is wrong with settings.
+func (q *Queue) check() error {
+	switch {
+	case q.State != "active" && q.State != "paused" && q.State != "deleted":
+		return invalid("state", "%q is not active, paused or deleted", q.State)
+	case q.KeyRetry != "hold" && q.KeyRetry != "pass":
+		return invalid("key_retry", "%q is not hold or pass", q.KeyRetry)
+	case q.MaxAttempts < 1 || q.MaxAttempts > 1_000_000:
+		return invalid("max_attempts", "%d is not 1 to 1000000", q.MaxAttempts)
+	case q.MaxCrashes < 1 || q.MaxCrashes > 1_000_000:
+		return invalid("max_crashes", "%d is not 1 to 1000000", q.MaxCrashes)
+	case q.MaxPayload < 1 || q.MaxPayload > 1<<30:
+		return invalid("max_payload", "%d is not 1 byte to 1 GiB", q.MaxPayload)
+	case q.RetryDelay < 0 || q.RetryDelay > duration.Longest:
+		return invalid("retry_delay", "%v is not 0 to 100 years", q.RetryDelay)
+	case q.RetryMaxDelay < q.RetryDelay || q.RetryMaxDelay > duration.Longest:
+		return invalid("retry_max_delay", "%v is not retry_delay (%v) to 100 years", q.RetryMaxDelay, q.RetryDelay)
+	case q.Timeout < 0 || q.Timeout > duration.Longest:
+		return invalid("timeout", "%v is not 0 to 100 years", q.Timeout)
+	case q.KeepDead > duration.Longest:
+		return invalid("keep_dead", "%v is longer than 100 years", q.KeepDead)
+	case q.PollMin < time.Millisecond || q.PollMin > time.Hour:
+		return invalid("poll_min", "%v is not 1ms to 1h", q.PollMin)
+	case q.PollMax < q.PollMin || q.PollMax > time.Hour:
+		return invalid("poll_max", "%v is not poll_min (%v) to 1h", q.PollMax, q.PollMin)
+	}
+	return nil
+}
+
+func (q *Queue) args() dialect.Args {
+	keep := "forever"
+	if q.KeepDead >= 0 {
+		keep = duration.Format(q.KeepDead)
+	}
+	return dialect.Args{
+		"queue": q.id, "state": q.State, "reason": q.Reason, "key_retry": q.KeyRetry, "max_attempts": q.MaxAttempts, "max_crashes": q.MaxCrashes,
+		"retry_delay": duration.Format(q.RetryDelay), "retry_max_delay": duration.Format(q.RetryMaxDelay), "timeout": duration.Format(q.Timeout),
+		"max_payload": q.MaxPayload, "keep_dead": keep, "poll_min": duration.Format(q.PollMin), "poll_max": duration.Format(q.PollMax),
+	}
+}
+
+const defaultMaxPayload = 1 << 20
+
+// settingsAge is how old what a producer knows of a queue may be.
+const settingsAge = 2 * time.Second
+
+// queue returns a queue's settings, as they were a moment ago, and makes the queue
+// if there is none.
+func (c *Client) queue(ctx context.Context, name string) (*Queue, error) {
+	return c.queueAt(ctx, name, instant.Now())
+}
+
+// queueAt is queue for those who know what the time is.
+func (c *Client) queueAt(ctx context.Context, name string, at instant.Instant) (*Queue, error) {
+	c.mu.Lock()
+	q := c.queues[name]
+	c.mu.Unlock()
+	if q != nil && at.Sub(q.at) < settingsAge {
+		return q, nil
+	}
+	q, err := c.read(ctx, name)
+	if errors.Is(err, ErrNotFound) {
+		if err = c.create(ctx, name, c.opt.Blocks); err == nil {
+			q, err = c.read(ctx, name)
+		}
+	}
+	return q, err
+}
+
+// queueIn is queue in a transaction, if there is one. What is read there is not
+// remembered: the queue may have been made there, and be rolled back.
+func (c *Client) queueIn(ctx context.Context, tx *dialect.Session, name string, at instant.Instant) (*Queue, error) {
+	if tx == nil {
+		return c.queueAt(ctx, name, at)
+	}
+	q, err := c.readOn(ctx, tx, name)
+	if errors.Is(err, ErrNotFound) {
+		if err = createIn(ctx, tx, name, c.opt.Blocks); err == nil {
+			q, err = c.readOn(ctx, tx, name)
+		}
+	}
+	return q, err
+}
+
+// read reads a queue's settings, and remembers them.
+func (c *Client) read(ctx context.Context, name string) (*Queue, error) {
+	q, err := c.readOn(ctx, &c.db.Session, name)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queues[name] = q
+	return q, nil
+}
+
+func (c *Client) readOn(ctx context.Context, on *dialect.Session, name string) (*Queue, error) {
+	at := instant.Now()
+	found, err := selectQueues(ctx, on, getQueue, dialect.Args{"name": name})
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 || found[0].Blocks == 0 {
+		return nil, fmt.Errorf("%w: queue %q", ErrNotFound, name)
+	}
+	found[0].at = at
+	return found[0], nil
+}
+
+// create makes a queue with its blocks, once, whoever else does so.
+func (c *Client) create(ctx context.Context, name string, n int) error {
+	if err := dialect.CheckName(name); err != nil {
+		return invalid("queue", "%v", err)
+	}
+	return c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error { return createIn(ctx, tx, name, n) })
+}
+
+func createIn(ctx context.Context, tx *dialect.Session, name string, n int) error {
+	if _, err := tx.Exec(ctx, createQueue, dialect.Args{"name": name}); err != nil {
+		return err
+	}
+	var id, there int
+	if err := tx.Get(ctx, lockQueue, dialect.Args{"name": name}, &id, &there); err != nil || there > 0 {
+		return err
+	}
+	return newBlocks(ctx, tx, id, 0, n, 1)
+}
+
+// newBlocks makes blocks of a queue that is locked.
+func newBlocks(ctx context.Context, tx *dialect.Session, queue, first, n, generation int) error {
+	rows := make([]dialect.Args, n)
+	for i := range rows {
+		rows[i] = dialect.Args{"queue": queue, "divided": first + i, "generation": generation}
+	}
+	_, err := tx.Exec(ctx, createBlocks, dialect.Args{"rows": rows})
+	return err
+}
+
+// Options adjusts a Client. The zero value is ready to use.
+type Options struct {
+	Node   string       // the readable part of this process's name in the tables; default: the host's name
+	Blocks int          // of queues that it makes: how many workers can share one; default: 16
+	Logger *slog.Logger // default: slog.Default()
+}

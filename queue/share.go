@@ -1,0 +1,434 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// How workers share the blocks of a queue: each looks twice a second at who is
+// there and who has what, and computes from that how many blocks are its own:
+// equal shares, some having one more in turns, so that no block is for ever with the
+// worker that has most. Those that have too many hand blocks over, the ones that they
+// have had for longest, those that have too few take free ones. A worker all of whose
+// places are taken by jobs that run for long counts as busy, and leaves its share to
+// others while there are any that are not.
+
+// shareEvery is how often a worker looks.
+const shareEvery = 500 * time.Millisecond
+
+// settingsEvery is how often it looks at a queue's settings.
+const settingsEvery = 2 * time.Second
+
+// A blockRow is a block as the table has it.
+type blockRow struct {
+	divided, generation int
+	state, lockBy       string
+	fence               int64
+	batch, suspects     int
+	lockAt              int64
+	live, inTime, left  bool
+}
+
+func scanBlock(rows *sql.Rows) (r blockRow, err error) {
+	return r, rows.Scan(&r.divided, &r.generation, &r.state, &r.lockBy, &r.fence, &r.batch, &r.suspects, &r.lockAt, &r.live, &r.inTime, &r.left)
+}
+
+// free tells whether anybody may take it.
+func (r *blockRow) free() bool { return r.state == "FREE" || !r.live }
+
+type workerRow struct {
+	node         string
+	busy, inTime bool
+}
+
+// share looks after the blocks of all queues.
+func (w *Worker) share(ctx context.Context) {
+	defer close(w.shared)
+	trouble := trouble{log: w.log, what: "sharing the blocks"}
+	ticker := time.NewTicker(shareEvery)
+	defer ticker.Stop()
+	last := instant.Instant(0)
+	for {
+		w.mu.Lock()
+		queues, name, closing := w.queues, w.node, w.closing
+		w.mu.Unlock()
+		if closing {
+			return // drain does the rest
+		}
+		var err error
+		if name != "" {
+			for _, q := range queues {
+				err = errors.Join(err, w.shareQueue(ctx, q, name))
+			}
+			if err == nil && (last == 0 || since(last) > time.Minute) {
+				last = instant.Now()
+				err = w.sweep(ctx)
+			}
+		}
+		if ctx.Err() == nil {
+			trouble.note(err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.stopping:
+		case <-ticker.C:
+		case <-w.tick:
+		}
+	}
+}
+
+// sweep reads the clock and removes what is left of processes that ended long ago.
+func (w *Worker) sweep(ctx context.Context) error {
+	err := w.c.clock.sync(ctx, &w.db.Session, instant.Now())
+	long := dialect.Args{"since": -time.Hour.Microseconds()}
+	_, err1 := w.db.Exec(ctx, expelIdle, long)
+	_, err2 := w.db.Exec(ctx, forgetNodes, long)
+	_, err3 := w.db.Exec(ctx, forgetWorkers, nil)
+	err = errors.Join(err, err1, err2, err3, w.purge(ctx, outdated, purgeDead), w.purge(ctx, oldKeys, purgeKeys))
+	w.mu.Lock()
+	queues := w.queues
+	w.mu.Unlock()
+	for _, q := range queues {
+		err = errors.Join(err, w.recall(ctx, q))
+	}
+	return err
+}
+
+// purge removes what outdated finds, such as dead jobs whose time is over, by a statement
+// and in small transactions.
+func (w *Worker) purge(ctx context.Context, outdated, remove *dialect.Stmt) error {
+	for ctx.Err() == nil {
+		n := 0
+		err := w.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+			byQueue := map[int][]int64{}
+			_, err := dialect.Select(ctx, tx, outdated, dialect.Args{"limit": chunk}, func(rows *sql.Rows) (id int64, err error) {
+				var queue int
+				err = rows.Scan(&queue, &id)
+				byQueue[queue] = append(byQueue[queue], id)
+				return id, err
+			})
+			if err != nil {
+				return err
+			}
+			n = 0
+			for _, queue := range slices.Sorted(maps.Keys(byQueue)) {
+				ids := byQueue[queue]
+				n += len(ids)
+				if _, err := tx.Exec(ctx, remove, listArgs(queue, 0, 0, ids)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil || n < chunk {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) error {
+	set := q.set
+	if since(set.at) >= settingsEvery {
+		var err error
+		if set, err = w.c.read(ctx, q.name); err != nil {
+			return err
+		}
+	}
+	busy := w.meet(q, set)
+	if !q.known || busy != q.busy {
+		args := dialect.Args{"queue": set.id, "node": name, "busy": 0}
+		if busy {
+			args["busy"] = 1
+		}
+		if !q.known {
+			if _, err := w.db.Exec(ctx, register, args); err != nil {
+				return err
+			}
+		}
+		if _, err := w.db.Exec(ctx, setBusy, args); err != nil {
+			return err
+		}
+		w.mu.Lock()
+		q.known, q.busy = true, busy
+		w.mu.Unlock()
+		w.c.bells.announce()
+	}
+	others, err := dialect.Select(ctx, &w.db.Session, workers, dialect.Args{"queue": set.id}, func(rows *sql.Rows) (r workerRow, err error) {
+		return r, rows.Scan(&r.node, &r.busy, &r.inTime)
+	})
+	if err != nil {
+		return err
+	}
+	rows, err := dialect.Select(ctx, &w.db.Session, blocks, dialect.Args{"queue": set.id}, scanBlock)
+	if err != nil {
+		return err
+	}
+	if err := w.expelLate(ctx, rows); err != nil {
+		return err
+	}
+	for _, r := range w.check(q, rows, name) {
+		args := dialect.Args{"queue": set.id, "divided": r.divided, "fence": r.fence, "node": name}
+		if _, err := w.db.Exec(ctx, handOver, args); err != nil {
+			return err
+		}
+	}
+	if rows, err = w.current(ctx, q, rows); err != nil {
+		return err
+	}
+	turn := int(w.c.clock.now() / w.rotate.Microseconds())
+	mine := w.surrender(q, target(others, name, len(rows), turn))
+	if err := w.handOverIdle(ctx, q); err != nil {
+		return err
+	}
+	if err := w.takeFree(ctx, q, rows, name, target(others, name, len(rows), turn)-mine); err != nil {
+		return err
+	}
+	return w.lookAround(ctx, q, name)
+}
+
+// meet takes new settings in, and tells whether the worker is busy with long jobs.
+func (w *Worker) meet(q *workQueue, set *Queue) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	resumed := q.set.State != "active" && set.State == "active"
+	q.set = set
+	for _, b := range q.blocks {
+		b.keyed = b.keyed || set.ordered
+		if resumed {
+			w.rouse(b)
+			w.offer(b, b.count)
+		}
+	}
+	long := 0
+	for _, unit := range w.slots {
+		if len(unit) > 0 && unit[0].from == tableRunning {
+			long++
+		}
+	}
+	if q.long++; long < len(w.slots) || long == 0 {
+		q.long = 0
+	}
+	return q.long >= longTicks
+}
+
+// longTicks is how often in a row all places must be found taken by long jobs, so that
+// a worker counts as busy: those that are done soon are not worth the change.
+const longTicks = 3
+
+// rotation is how long a worker has one block more than others, before another has.
+const rotation = 10 * time.Second
+
+// target is how many of n blocks a worker should have, in a turn.
+func target(all []workerRow, name string, n, turn int) int {
+	all = slices.DeleteFunc(slices.Clone(all), func(r workerRow) bool { return !r.inTime })
+	if slices.ContainsFunc(all, func(r workerRow) bool { return !r.busy }) {
+		all = slices.DeleteFunc(all, func(r workerRow) bool { return r.busy })
+	}
+	at := slices.IndexFunc(all, func(r workerRow) bool { return r.node == name })
+	if at < 0 {
+		return 0
+	}
+	share := n / len(all)
+	if (at+turn)%len(all) < n%len(all) {
+		share++
+	}
+	return share
+}
+
+// expelLate declares processes lost whose blocks wait for that.
+func (w *Worker) expelLate(ctx context.Context, rows []blockRow) error {
+	told := map[string]bool{}
+	for i := range rows {
+		r := &rows[i]
+		if r.state == "FREE" || !r.live || r.inTime {
+			continue
+		}
+		if !told[r.lockBy] {
+			told[r.lockBy] = true
+			if err := w.expelOne(ctx, r.lockBy); err != nil {
+				return err
+			}
+		}
+		r.live = false // if it was in time after all, taking its blocks will fail
+	}
+	return nil
+}
+
+func (w *Worker) expelOne(ctx context.Context, node string) error {
+	n, err := w.db.Exec(ctx, expel, dialect.Args{"node": node})
+	if n > 0 {
+		w.log.Warn("a worker was not heard of in time; others take over what it had", "node", node)
+	}
+	return err
+}
+
+// check drops blocks that the table says are not this worker's any more. It returns
+// those that are, and that it does not know of: it may have taken them without
+// getting the answer, or not have been able to hand them over.
+func (w *Worker) check(q *workQueue, rows []blockRow, name string) (forgotten []blockRow) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	there := map[int]int64{}
+	for _, r := range rows {
+		if r.state == "LEASED" && r.lockBy == name {
+			there[r.divided] = r.fence
+			if q.blocks[r.divided] == nil {
+				forgotten = append(forgotten, r)
+			}
+		}
+	}
+	for _, b := range q.blocks {
+		if fence, ok := there[b.divided]; !ok || fence != b.fence {
+			w.log.Warn("a block was taken away", "queue", q.name, "block", b.divided)
+			w.drop(b, ErrLost)
+		}
+	}
+	return forgotten
+}
+
+// surrender marks blocks that are too many, quiet ones first, then old ones, and returns how many
+// stay.
+func (w *Worker) surrender(q *workQueue, share int) (stay int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var mine []*block
+	for _, b := range q.blocks {
+		if !b.leaving {
+			mine = append(mine, b)
+		}
+	}
+	slices.SortFunc(mine, func(a, b *block) int {
+		return cmp.Or(cmp.Compare(a.active, b.active), cmp.Compare(a.since, b.since))
+	})
+	for i := 0; i < len(mine)-share; i++ {
+		w.leave(mine[i])
+	}
+	return min(len(mine), share)
+}
+
+// leave starts nothing of a block any more, and checks out what runs of it. mu is
+// held.
+func (w *Worker) leave(b *block) {
+	b.leaving = true
+	for _, d := range b.seen {
+		if d.began != 0 && !d.ended && !d.moving && d.from != tableRunning && d.counted && !d.pinned && !w.opt.AtMostOnce {
+			w.checkOut(d, d.Crashes)
+		}
+	}
+}
+
+// handOverIdle hands over the blocks of a queue that are to go and of which nothing
+// is under way.
+func (w *Worker) handOverIdle(ctx context.Context, q *workQueue) error {
+	w.mu.Lock()
+	var idle []*block
+	unstarted := map[*block][]int64{}
+	name := w.node
+	for _, b := range q.blocks {
+		if b.leaving && b.idle() {
+			b.gone = true // nothing is read any more
+			delete(q.blocks, b.divided)
+			idle = append(idle, b)
+			for _, list := range b.ready { // checked out, and not started
+				for _, d := range list {
+					if d.from == tableRunning {
+						w.forgo(d)
+						unstarted[b] = append(unstarted[b], d.ID)
+					}
+				}
+			}
+		}
+	}
+	w.mu.Unlock()
+	var err error
+	for b, ids := range unstarted {
+		args := listArgs(b.q.id, b.divided, 0, ids)
+		args["node"] = name
+		_, e := w.db.Exec(ctx, handRunning, args)
+		err = errors.Join(err, e)
+	}
+	for _, b := range idle {
+		_, e := w.db.Exec(ctx, handOver, dialect.Args{"queue": q.id, "divided": b.divided, "fence": b.fence, "node": name})
+		err = errors.Join(err, e) // then it is taken away when the lease has ended
+	}
+	if len(idle) > 0 {
+		w.c.bells.announce()
+	}
+	return err
+}
+
+// handOverAll hands over what can be in all queues.
+func (w *Worker) handOverAll(ctx context.Context) {
+	w.mu.Lock()
+	queues := w.queues
+	w.mu.Unlock()
+	for _, q := range queues {
+		if err := w.handOverIdle(ctx, q); err != nil {
+			w.log.Warn("handing blocks over failed; others take them when the lease has ended", "err", err)
+		}
+	}
+}
+
+// takeFree takes up to n free blocks: those that have waited longest, and of those
+// that were never had, any.
+func (w *Worker) takeFree(ctx context.Context, q *workQueue, rows []blockRow, name string, n int) error {
+	free := slices.DeleteFunc(slices.Clone(rows), func(r blockRow) bool { return !r.free() })
+	rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
+	slices.SortStableFunc(free, func(a, b blockRow) int { return cmp.Compare(a.lockAt, b.lockAt) })
+	for i := 0; i < len(free) && n > 0; i++ {
+		got, err := w.takeOne(ctx, q, &free[i], name)
+		if err != nil {
+			return err
+		}
+		if got {
+			n--
+		}
+	}
+	return nil
+}
+
+func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *blockRow, name string) (bool, error) {
+	args := dialect.Args{"queue": q.id, "divided": r.divided, "fence": r.fence, "node": name, "batch": w.opt.Batch, "left": 0}
+	if r.left {
+		args["left"] = 1
+	}
+	n, err := w.db.Exec(ctx, take, args)
+	if err != nil || n == 0 {
+		return false, err
+	}
+	b := &block{
+		q: q, divided: r.divided, fence: r.fence + 1, since: w.c.clock.now(), seen: map[int64]*Delivery{}, lines: map[string]*line{},
+		dirty: true, ripe: true, keyed: q.set.ordered,
+	}
+	if r.state != "FREE" && !r.left {
+		b.accused = r.suspects + 1
+		b.suspect = suspicion(r.batch, b.accused)
+		w.log.Info("took a block over from a worker that was lost", "queue", q.name, "block", r.divided, "from", r.lockBy)
+	}
+	if err := w.findHeld(ctx, b); err != nil {
+		_, _ = w.db.Exec(ctx, handOver, dialect.Args{"queue": q.id, "divided": r.divided, "fence": b.fence, "node": name})
+		return false, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.node != name {
+		return false, nil // others take it when they see that this process is gone
+	}
+	if w.closing {
+		b.leaving = true // which drain will see
+	}
+	q.blocks[r.divided] = b
+	w.enlist(b)
+	return true, nil
+}

@@ -1,0 +1,146 @@
+package queue
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+// idleWorker returns a worker that does nothing by itself, and has the only block of
+// the default queue.
+func idleWorker(t *testing.T, db *dbtest.DB) (*Worker, *block) {
+	t.Helper()
+	c := client(t, db, Options{Blocks: 1})
+	edit(t, c, impatient)
+	w := worker(t, c, WorkerOptions{})
+	must(t, w.tryBegin(t.Context()))
+	must(t, w.shareQueue(t.Context(), w.queues[0], w.node))
+	c.bells.add(w)
+	b := w.queues[0].blocks[0]
+	if b == nil {
+		t.Fatal("the block was not taken")
+	}
+	return w, b
+}
+
+// pumpOnce does a turn of a block, and something between what is read and what is made
+// of it.
+func pumpOnce(t *testing.T, w *Worker, b *block, between func()) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.serve, b.queued, b.serving = nil, false, true
+	turn := w.turn(b)
+	w.mu.Unlock()
+	err := w.serveTurn(t.Context(), turn)
+	between()
+	w.mu.Lock()
+	b.serving = false
+	must(t, err)
+	w.apply(turn, nil)
+}
+
+// A job that is enqueued after a worker has looked, and before it waits, is not left
+// until the next look: its bell is remembered.
+func TestWakeBetweenLookingAndWaiting(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		w, b := idleWorker(t, db)
+		for toServe(w) {
+			pumpOnce(t, w, b, func() {})
+		}
+		for late := range 2 { // a worker looks twice before it waits: at its cursor, and back
+			w.ring(b.q.id, b.divided)
+			looks := 0
+			for ; toServe(w); looks++ {
+				pumpOnce(t, w, b, func() {
+					if looks == late {
+						enqueue(t, w.c, Job{Kind: "x"})
+					}
+				})
+			}
+			w.mu.Lock()
+			d := b.pop()
+			w.mu.Unlock()
+			if d == nil || looks < 3 {
+				t.Fatalf("after %d looks the worker waits, and has read %v", looks, d)
+			}
+		}
+	})
+}
+
+// When the bells of several jobs come as one, as many waiters wake as there are jobs.
+func TestWakeOfMergedBells(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{Blocks: 2})
+		t.Run("handlers", func(t *testing.T) {
+			begin, end := make(chan bool), make(chan bool)
+			w := worker(t, c, WorkerOptions{Concurrency: 4})
+			handle(t, w, "x", func(context.Context, *Delivery) error {
+				begin <- true
+				<-end
+				return nil
+			})
+			stop := start(t, w)
+			for round := range 30 {
+				n := 1 + round%4
+				eventually(t, "all handlers wait", func() bool { return waiters(w) == 4 })
+				jobs := make([]Job, n)
+				for i := range jobs {
+					jobs[i].Kind = "x"
+				}
+				enqueueMany(t, c, jobs)
+				for range n {
+					received(t, "one more begins, while the others run", begin)
+				}
+				for range n {
+					end <- true
+				}
+			}
+			stop()
+		})
+		t.Run("receivers", func(t *testing.T) {
+			r, err := c.Receiver(t.Context(), WorkerOptions{})
+			must(t, err)
+			defer r.Close()
+			for range 30 {
+				got := make(chan int, 2)
+				for range 2 {
+					go func() {
+						list, err := r.Receive(t.Context(), 1, time.Hour)
+						for _, d := range list {
+							err = r.Complete(t.Context(), d)
+						}
+						if err != nil {
+							t.Error(err)
+						}
+						got <- len(list)
+					}()
+				}
+				eventually(t, "both wait", func() bool { return waiters(r.w) == 2 })
+				enqueueMany(t, c, []Job{{Kind: "x"}, {Kind: "x"}})
+				for range 2 {
+					if n := received(t, "one more gets a job", got); n != 1 {
+						t.Errorf("got %d jobs", n)
+					}
+				}
+			}
+			must(t, r.Close())
+		})
+	})
+}
+
+// toServe tells whether a worker has a block that is to be looked after.
+func toServe(w *Worker) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.serve) > 0
+}
+
+// waiters counts who waits for jobs of a worker.
+func waiters(w *Worker) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.idle
+}

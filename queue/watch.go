@@ -1,0 +1,207 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// ErrTimeout is the cause with which the context of a job ends that takes longer
+// than it may.
+var ErrTimeout = errors.New("queue: the job took longer than it may")
+
+// watchEvery is how often running jobs are looked at, all with one timer.
+const watchEvery = 50 * time.Millisecond
+
+// watch ends jobs whose time is over, checks out those that run for long, and
+// notices when the lease has ended while nobody could renew it.
+func (w *Worker) watch(ctx context.Context) {
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		w.mu.Lock()
+		at := instant.Now()
+		late := w.node != "" && at >= w.deadline
+		for _, unit := range w.slots {
+			for _, d := range unit {
+				w.look(d, at)
+			}
+		}
+		for d := range w.taken {
+			w.look(d, at)
+		}
+		for _, q := range w.queues {
+			for _, b := range q.blocks {
+				w.enlist(b) // what is read again now and then
+			}
+		}
+		w.mu.Unlock()
+		if late {
+			w.lose("it could not be renewed in time")
+		}
+	}
+}
+
+// look looks at a running job. mu is held.
+func (w *Worker) look(d *Delivery, at instant.Instant) {
+	if d.over != 0 && at >= d.over && !d.ctx.over {
+		cause := fmt.Errorf("%w: %v", ErrTimeout, d.over.Sub(d.began))
+		d.ctx.end(cause)
+		if w.taken[d] { // nobody will return from it
+			delete(w.taken, d)
+			w.end(d, cause, "")
+		}
+	}
+	if d.pinned {
+		return
+	}
+	if at.Sub(d.began) >= w.slow && d.from != tableRunning && !d.moving && !d.ended && !d.b.gone && !w.opt.AtMostOnce {
+		w.checkOut(d, d.Crashes)
+	}
+}
+
+// listen hears of new jobs of other processes, where there are notifications.
+func (w *Worker) listen(ctx context.Context) {
+	if w.db.Dialect.Listen == nil {
+		return
+	}
+	if limit := w.db.Pool().Stats().MaxOpenConnections; limit > 0 && limit < 4 {
+		return // a pool that is small is not deprived of a connection
+	}
+	for ctx.Err() == nil {
+		ready := func() {
+			go func() { w.c.bells.ping() }() // behind a pooler nothing would be heard
+		}
+		err := w.db.Listen(ctx, w.c.bells.channel(), ready, func(payload string) {
+			w.mu.Lock()
+			w.hears = instant.Now()
+			w.mu.Unlock()
+			if payload == "share" {
+				w.nudge()
+				return
+			}
+			w.heard(payload)
+		})
+		if err != nil && errors.Is(err, errors.ErrUnsupported) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// poll looks for new jobs in all blocks at once: seldom where notifications are
+// heard, else as the queue's settings say, sooner after there was something.
+func (w *Worker) poll(ctx context.Context) {
+	trouble := trouble{log: w.log, what: "looking for jobs"}
+	wait := time.Duration(0)
+	for {
+		wait = w.pace(wait)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		found, err := w.lookForNew(ctx)
+		trouble.note(err)
+		if found > 0 {
+			wait = 0
+		}
+	}
+}
+
+// pace is how long to wait for the next look, after the last one.
+func (w *Worker) pace(last time.Duration) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.db.Dialect.Listen != nil && w.hears != 0 {
+		return time.Second
+	}
+	least, most := time.Hour, time.Hour
+	for _, q := range w.queues {
+		least, most = min(least, q.set.PollMin), min(most, q.set.PollMax)
+	}
+	if last == 0 {
+		return least
+	}
+	return min(most, last*3/2)
+}
+
+// lookFor tells which blocks have jobs above their cursors. It asks for the first
+// one by the key, and not EXISTS: see anyIn.
+var lookFor = dialect.SQL("queue.look", `
+	SELECT block FROM {records rows: block int, after1 int, after2 int, after3 int, after4 int}
+	WHERE `+above("1")+` OR `+above("2")+` OR `+above("3")+` OR `+above("4"))
+
+func above(priority string) string {
+	return `(SELECT id FROM {prefix}job WHERE queue_id = {int :queue} AND divided = block AND priority = ` + priority + ` AND id > after` + priority + ` ORDER BY id LIMIT 1) IS NOT NULL`
+}
+
+// lookForAny is a question that is cheaper to ask.
+var lookForAny = dialect.SQL("queue.look-any", `SELECT id FROM {prefix}job WHERE queue_id = :queue LIMIT 1`)
+
+// lookForNew rouses the blocks that have jobs above their cursors, and tells how
+// many those are.
+func (w *Worker) lookForNew(ctx context.Context) (found int, err error) {
+	var rows []dialect.Args
+	byQueue := map[int]*workQueue{}
+	w.mu.Lock()
+	for _, q := range w.queues {
+		byQueue[q.id] = q
+		for _, b := range q.blocks {
+			if b.dirty || b.serving || b.leaving || q.set.State != "active" {
+				continue
+			}
+			rows = append(rows, dialect.Args{
+				"queue": q.id, "block": b.divided,
+				"after1": b.cursor[1], "after2": b.cursor[2], "after3": b.cursor[3], "after4": b.cursor[4],
+			})
+		}
+	}
+	w.mu.Unlock()
+	for _, part := range byQueueID(rows) {
+		id := part[0]["queue"].(int)
+		if w.db.Dialect.SkipLocked == "" { // deleted rows cost readers nothing, so this is cheap
+			if some, err := dialect.Select(ctx, &w.db.Session, lookForAny, dialect.Args{"queue": id}, scanID); err != nil || len(some) == 0 {
+				return found, err
+			}
+		}
+		// In a pipeline, for the sake of its plans.
+		err := w.db.Pipeline(ctx, &dialect.Step{
+			Stmt: lookFor, Args: dialect.Args{"rows": part, "queue": id},
+			Scan: func(row *dialect.Row) error {
+				found++
+				w.ring(id, int(row.Int(0)))
+				return nil
+			},
+		})
+		if err != nil {
+			return found, err
+		}
+	}
+	return found, nil
+}
+
+// byQueueID divides rows by their queue. Those of one are together.
+func byQueueID(rows []dialect.Args) (parts [][]dialect.Args) {
+	for start := 0; start < len(rows); {
+		end := start + 1
+		for end < len(rows) && rows[end]["queue"] == rows[start]["queue"] {
+			end++
+		}
+		parts = append(parts, rows[start:end])
+		start = end
+	}
+	return parts
+}

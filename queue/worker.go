@@ -1,0 +1,375 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// WorkerOptions adjusts a Worker. The zero value is ready to use.
+type WorkerOptions struct {
+	Queues      []string      // default: default
+	Concurrency int           // how many jobs it does at a time; default: 16
+	Batch       int           // how many jobs of a block it reads at once; default: 100
+	Lease       time.Duration // after so long without a word from it others take its jobs; default: 30s
+	Grace       time.Duration // how long running jobs may go on when it is stopped; default: 30s; negative: none
+	Connections int           // how many connections it reads and writes with; default: 2
+
+	// AckEach has each job's end committed before its place goes to another: a crash
+	// then repeats no more jobs than Concurrency. Else the ends of many jobs share a
+	// statement, and a crash repeats what ended since the last one was sent: a few
+	// milliseconds.
+	AckEach bool
+
+	// AtMostOnce removes jobs before they are done: a crash loses those that were
+	// read and not finished, up to Batch of each block, and repeats none. So does a
+	// stop that takes longer than Grace. Failed ones are not tried again.
+	AtMostOnce bool
+
+	Logger *slog.Logger // default: the client's
+}
+
+// A Handler does a job. What it returns is the job's outcome: nil, an error, or
+// what [RetryAfter], [Snooze], [Discard] and [Bury] make. ctx ends when the job's
+// time is over, when the job is not this worker's any more, and when the worker has
+// been stopped and its grace is over; its cause says which.
+type Handler func(ctx context.Context, d *Delivery) error
+
+// A Middleware wraps handlers.
+type Middleware func(next Handler) Handler
+
+// BatchOptions adjust a handler of batches.
+type BatchOptions struct {
+	Max  int           // jobs of a batch at the most; default: 100
+	Wait time.Duration // how long a batch that is not full waits for more
+}
+
+// A BatchHandler does several jobs of a kind at once. It returns nil if all are
+// done, a [Results] with an error or nil for each, or another error, which all of
+// them then have.
+type BatchHandler func(ctx context.Context, batch []*Delivery) error
+
+// A kindHandler is what does the jobs of a kind.
+type kindHandler struct {
+	one   Handler
+	many  BatchHandler
+	batch BatchOptions
+	retry RetryPolicy
+
+	gathered []*Delivery
+	since    instant.Instant // when the first of them came
+}
+
+// A RetryPolicy overrides the queue's for a kind. Zero fields leave the queue's.
+type RetryPolicy struct {
+	MaxAttempts int
+	Delay       time.Duration
+	MaxDelay    time.Duration
+}
+
+// A Worker does the jobs of some queues: any number of processes may, and share
+// them. It is safe for concurrent use.
+type Worker struct {
+	c   *Client
+	db  *dialect.DB
+	opt WorkerOptions
+	log *slog.Logger
+
+	slow       time.Duration // after so long a job is checked out
+	rotate     time.Duration // for so long it may have a block more than others
+	handlers   map[string]*kindHandler
+	others     *kindHandler // for kinds that have none; nil: they become dead letters
+	middleware []Middleware
+
+	mu       sync.Mutex
+	work     sync.Cond // handlers wait for jobs
+	chores   sync.Cond // pumps wait for blocks
+	started  bool
+	exact    bool // it is asked of each job whether its row was there
+	closing  bool // nothing is started any more
+	stopped  bool // handlers and pumps end
+	node     string
+	deadline instant.Instant // what is leased is until then, at least
+	queues   []*workQueue
+	runnable []*block // that have ready jobs
+	serve    []*block // that pumps have something to do with
+	idle     int      // handlers that wait
+	slots    [][]*Delivery
+	out      map[int64]*Delivery // checked out
+	rows     map[int64]*Delivery // rows of running jobs that are this worker's, until they are deleted
+	toHand   []*Delivery         // checked out, and cancelled because the worker is being stopped
+	doubt    int                 // how many jobs run that may end the process
+	taken    map[*Delivery]bool  // by Receive
+	kinds    map[string]string   // names, each once
+	base     context.Context     // of jobs
+	hears    instant.Instant     // when a notification was heard last; 0: none was
+	tick     chan struct{}       // look after the blocks now
+	shared   chan struct{}       // closed when no blocks are taken any more
+	stopping chan struct{}       // closed when the worker is being stopped
+	joined   chan struct{}       // closed when it is known to the others
+	group    sync.WaitGroup      // handlers
+}
+
+// A workQueue is one of a worker's queues.
+type workQueue struct {
+	w       *Worker
+	id      int // these two never change
+	name    string
+	set     *Queue
+	blocks  map[int]*block
+	long    int            // how often in a row all places were found taken by long jobs
+	busy    bool           // as was told to the others
+	strange map[int64]bool // running jobs that are this worker's, and that it does not know of
+	known   bool           // the others know that this worker works on it
+}
+
+// Worker returns a Worker. Give it handlers, then Run it.
+func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
+	if len(opt.Queues) == 0 {
+		opt.Queues = []string{defaultQueue}
+	}
+	opt.Concurrency = cmp.Or(opt.Concurrency, 16)
+	opt.Batch = cmp.Or(opt.Batch, 100)
+	opt.Lease = cmp.Or(opt.Lease, 30*time.Second)
+	opt.Grace = cmp.Or(opt.Grace, 30*time.Second)
+	opt.Connections = cmp.Or(opt.Connections, 2)
+	if opt.Logger == nil {
+		opt.Logger = c.opt.Logger
+	}
+	switch {
+	case opt.Concurrency < 1:
+		return nil, invalid("concurrency", "%d is not at least 1", opt.Concurrency)
+	case opt.Batch < 1 || opt.Batch > 10_000:
+		return nil, invalid("batch", "%d is not 1 to 10000", opt.Batch)
+	case opt.Lease < time.Second:
+		return nil, invalid("lease", "%v is shorter than 1s, and could not be renewed in time", opt.Lease)
+	case opt.Connections < 1:
+		return nil, invalid("connections", "%d is not at least 1", opt.Connections)
+	}
+	for _, name := range opt.Queues {
+		if err := dialect.CheckName(name); err != nil {
+			return nil, invalid("queue", "%v", err)
+		}
+	}
+	w := &Worker{
+		c: c, db: c.db, opt: opt, log: opt.Logger, slow: slow, rotate: rotation,
+		handlers: map[string]*kindHandler{}, taken: map[*Delivery]bool{}, out: map[int64]*Delivery{}, rows: map[int64]*Delivery{}, kinds: map[string]string{},
+		tick: make(chan struct{}, 1), joined: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
+	}
+	w.work.L, w.chores.L = &w.mu, &w.mu
+	return w, nil
+}
+
+// Use adds middleware around all handlers that are set after it, the first
+// outermost.
+func (w *Worker) Use(m ...Middleware) { w.middleware = append(w.middleware, m...) }
+
+// Handle sets what does the jobs of a kind. It returns an error if there is a
+// handler already, or if the worker runs.
+func (w *Worker) Handle(kind string, h Handler) error { return w.HandleWith(kind, RetryPolicy{}, h) }
+
+// HandleWith is Handle with a retry policy of the kind's own.
+func (w *Worker) HandleWith(kind string, p RetryPolicy, h Handler) error {
+	return w.handle(kind, &kindHandler{one: w.wrapped(h), retry: p})
+}
+
+// HandleOthers sets what does the jobs of all kinds that have no handler of their
+// own: without it they become dead letters. It returns an error as Handle does.
+func (w *Worker) HandleOthers(h Handler) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.started:
+		return invalid("kind", "the other kinds: the worker runs already")
+	case w.others != nil:
+		return invalid("kind", "the other kinds have a handler already")
+	}
+	w.others = &kindHandler{one: w.wrapped(h)}
+	return nil
+}
+
+// wrapped is a handler with the middleware around it.
+func (w *Worker) wrapped(h Handler) Handler {
+	for i := len(w.middleware) - 1; i >= 0; i-- {
+		h = w.middleware[i](h)
+	}
+	return h
+}
+
+// handlerOf is what does the jobs of a kind; nil if nothing does.
+func (w *Worker) handlerOf(kind string) *kindHandler {
+	if h := w.handlers[kind]; h != nil {
+		return h
+	}
+	return w.others
+}
+
+// HandleBatch sets what does the jobs of a kind, several at a time. Middleware does
+// not apply to it.
+func (w *Worker) HandleBatch(kind string, opt BatchOptions, h BatchHandler) error {
+	opt.Max = cmp.Or(opt.Max, 100)
+	if opt.Max < 1 || opt.Wait < 0 {
+		return invalid("batch", "a batch has at least one job, and does not wait for less than no time")
+	}
+	return w.handle(kind, &kindHandler{many: h, batch: opt})
+}
+
+// HandleKind sets what does the jobs of a typed kind. A payload that does not fit T
+// makes the job a dead letter.
+func HandleKind[T any](w *Worker, k Kind[T], h func(ctx context.Context, args T, d *Delivery) error) error {
+	return w.Handle(k.Name, func(ctx context.Context, d *Delivery) error {
+		var args T
+		if err := d.Decode(&args); err != nil {
+			return err
+		}
+		return h(ctx, args, d)
+	})
+}
+
+func (w *Worker) handle(kind string, h *kindHandler) error {
+	if err := dialect.CheckName(kind); err != nil {
+		return invalid("kind", "%v", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.started:
+		return invalid("kind", "%q: the worker runs already", kind)
+	case w.handlers[kind] != nil:
+		return invalid("kind", "%q has a handler already", kind)
+	}
+	w.handlers[kind], w.kinds[kind] = h, kind
+	return nil
+}
+
+// Run does jobs until ctx ends. Then it starts no more, hands the blocks over in
+// which nothing runs, gives running jobs their grace, cancels those that go on, and
+// hands them over, too. It returns nil then, and an error only if it could not begin:
+// a database that cannot be reached is waited for.
+func (w *Worker) Run(ctx context.Context) error {
+	return w.run(ctx, w.opt.Concurrency)
+}
+
+func (w *Worker) run(ctx context.Context, handlers int) error {
+	w.mu.Lock()
+	if w.started {
+		w.mu.Unlock()
+		return fmt.Errorf("%w: a worker runs once", ErrClosed)
+	}
+	w.started = true
+	base, cancelJobs := context.WithCancelCause(context.WithoutCancel(ctx))
+	w.base = base
+	w.slots = make([][]*Delivery, handlers)
+	w.mu.Unlock()
+	defer cancelJobs(nil)
+
+	// What has begun is finished and written after ctx has ended.
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	if err := w.begin(ctx); err != nil {
+		return err
+	}
+	w.c.bells.add(w)
+	defer w.c.bells.remove(w)
+	var helpers sync.WaitGroup
+	for _, help := range []func(context.Context){w.keep, w.share, w.watch, w.listen, w.poll} {
+		helpers.Go(func() { help(working) })
+	}
+	for range w.opt.Connections {
+		helpers.Go(func() { w.pump(working) })
+	}
+	for i := range handlers {
+		w.group.Go(func() { w.handleJobs(i) })
+	}
+	close(w.joined)
+	<-ctx.Done()
+	w.drain(working)
+	stop()
+	w.mu.Lock()
+	w.stopped = true
+	w.chores.Broadcast()
+	w.work.Broadcast()
+	w.mu.Unlock()
+	helpers.Wait()
+	return nil
+}
+
+// ring tells that there may be something new in a block.
+func (w *Worker) ring(queue, divided int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, q := range w.queues {
+		if q.id == queue {
+			w.rouse(q.blocks[divided])
+		}
+	}
+}
+
+func (w *Worker) ringAll(queue int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, q := range w.queues {
+		if q.id == queue {
+			for _, b := range q.blocks {
+				w.rouse(b)
+			}
+		}
+	}
+}
+
+func (w *Worker) ringRows(rows []jobRow) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, q := range w.queues {
+		for i := range rows {
+			r := &rows[i]
+			if r.queue != q.id {
+				continue
+			}
+			b := q.blocks[r.divided]
+			if b != nil && r.runAt != 0 {
+				w.setDue(b, r.runAt)
+				continue
+			}
+			w.rouse(b)
+		}
+	}
+}
+
+// rouse marks a block that there may be something new in. mu is held.
+func (w *Worker) rouse(b *block) {
+	if b == nil {
+		return
+	}
+	b.dirty, b.rung = true, true
+	b.news = instant.Now()
+	w.enlist(b)
+}
+
+// enlist lets a pump look after a block, if there is something to do. mu is held.
+func (w *Worker) enlist(b *block) {
+	if b.serving || b.queued || b.failures > 0 || !b.wants(instant.Now()) {
+		return
+	}
+	b.queued = true
+	w.serve = append(w.serve, b)
+	w.chores.Signal()
+}
+
+// offer puts a block into the list of those with ready jobs, and wakes as many
+// handlers as there are jobs for. mu is held.
+func (w *Worker) offer(b *block, jobs int) {
+	if !b.listed && b.hasReady() && b.startable() {
+		b.listed = true
+		w.runnable = append(w.runnable, b)
+	}
+	for range min(jobs, w.idle) {
+		w.work.Signal()
+	}
+}

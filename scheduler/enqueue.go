@@ -1,0 +1,154 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/queue"
+)
+
+// A run that was made has ended in the transaction in which it began: its job is
+// enqueued, or cannot be.
+type made struct {
+	run
+	job     queue.Job
+	outcome outcome
+	said    string
+}
+
+// enqueueAll enqueues the jobs of runs that a claim has begun, ends those runs, and
+// returns the others. It is the last that the claim's transaction does: ids of jobs
+// are times, and should be committed soon.
+func (s *Scheduler) enqueueAll(ctx context.Context, tx *dialect.Session, b *claims, all []run) (others []run, err error) {
+	for _, r := range all {
+		if r.what.Kind != "job" {
+			others = append(others, r)
+			continue
+		}
+		b.made = append(b.made, made{run: r, job: jobOf(&r)})
+	}
+	// Jobs of one queue together: each change of the queue is a question about it.
+	slices.SortStableFunc(b.made, func(a, b made) int { return strings.Compare(a.job.Queue, b.job.Queue) })
+	for part := range parts(b.made) {
+		if err := s.enqueuePart(ctx, tx, b, part); err != nil {
+			return nil, err
+		}
+	}
+	for i := range b.made {
+		m := &b.made[i]
+		c := b.what[m.schedule]
+		if m.outcome.state == "ok" && c.OnSuccess == "" && c.Failures == 0 {
+			continue
+		}
+		if err := s.entail(ctx, tx, c, &m.run, m.outcome.state); err != nil {
+			return nil, err
+		}
+	}
+	return others, nil
+}
+
+// A statement has so many jobs at the most, and payloads of so many bytes, if it has
+// more than one: servers refuse statements that are too long.
+const (
+	partJobs  = 1000
+	partBytes = 4 << 20
+)
+
+// parts divides jobs into those that one statement can insert.
+func parts(all []made) func(yield func([]made) bool) {
+	return func(yield func([]made) bool) {
+		for from := 0; from < len(all); {
+			to, bytes := from+1, len(all[from].job.Payload)
+			for ; to < len(all) && to-from < partJobs; to++ {
+				if bytes += len(all[to].job.Payload); bytes > partBytes {
+					break
+				}
+			}
+			if !yield(all[from:to]) {
+				return
+			}
+			from = to
+		}
+	}
+}
+
+// enqueuePart enqueues some jobs and ends their runs. If a queue takes one of them
+// not, they are enqueued one by one, so that only the run of that one fails.
+func (s *Scheduler) enqueuePart(ctx context.Context, tx *dialect.Session, b *claims, part []made) error {
+	err := s.enqueue(ctx, tx, b, part)
+	if refused(err) && len(part) > 1 {
+		for i := range part {
+			if err = s.enqueue(ctx, tx, b, part[i:i+1]); err != nil && !refused(err) {
+				break
+			}
+		}
+	}
+	if err != nil && !refused(err) {
+		return err
+	}
+	rows := make([]dialect.Args, len(part))
+	for i := range part {
+		e := execution{run: part[i].run}
+		rows[i] = finishArgs(&e, part[i].outcome, guardian.Result{ExitCode: -1, Output: part[i].said})
+	}
+	n, err := tx.Exec(ctx, finish, dialect.Args{"rows": rows})
+	if err == nil && n != int64(len(part)) {
+		err = fmt.Errorf("%d of %d runs that enqueue a job were ended", n, len(part))
+	}
+	return err
+}
+
+// refused tells whether a queue does not take a job. Nothing was written then, and the
+// transaction goes on.
+func refused(err error) bool {
+	return errors.Is(err, queue.ErrInvalid) || errors.Is(err, queue.ErrDeleted)
+}
+
+// enqueue enqueues jobs, all or none, and notes what has become of each.
+func (s *Scheduler) enqueue(ctx context.Context, tx *dialect.Session, b *claims, part []made) error {
+	jobs := make([]queue.Job, len(part))
+	for i := range part {
+		jobs[i] = part[i].job
+	}
+	all, wake, err := s.jobs.EnqueueIn(ctx, tx, jobs...)
+	if err == nil {
+		b.wakes = append(b.wakes, wake)
+	}
+	for i := range part {
+		m := &part[i]
+		if err != nil {
+			m.outcome = outcome{state: "failed", why: reason(err.Error())}
+			continue
+		}
+		m.outcome, m.said = outcome{state: "ok"}, fmt.Sprintf("job %d in queue %s\n", all[i].ID, m.job.Queue)
+	}
+	return err
+}
+
+// tell does what is to be done when a claim was committed: it wakes the workers of
+// the jobs, and logs their runs as those of other kinds are.
+func (s *Scheduler) tell(b *claims) {
+	for _, wake := range b.wakes {
+		wake()
+	}
+	for i := range b.made {
+		m := &b.made[i]
+		s.opt.Logger.Info("run", "schedule", m.schedule, "state", m.outcome.state, "due", m.due, "attempt", m.attempt,
+			"id", m.id, "error", m.outcome.why, "output", Output(m.said))
+		s.trim(&m.run)
+	}
+}
+
+// flush waits until workers have been told of all jobs: a program that ends would
+// leave them to find the last ones by themselves.
+func (s *Scheduler) flush(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = s.jobs.Flush(ctx) // unheard, they look by themselves
+}

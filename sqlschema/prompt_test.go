@@ -1,0 +1,89 @@
+package sqlschema_test
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/sqlschema"
+)
+
+func hasPrompt(t *testing.T, db *dbtest.DB, want bool) {
+	t.Helper()
+	if got, err := sqlschema.HasPrompt(t.Context(), db.DB); got != want || err != nil {
+		t.Errorf("the views and the routine are there: %v, %v", got, err)
+	}
+}
+
+func TestPromptIsMadeAnew(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		hasPrompt(t, db, false)
+		if err := sqlschema.Prompt(t.Context(), db.DB); err == nil {
+			t.Error("it is made without tables")
+		}
+		migrate(t, db)
+		hasPrompt(t, db, true)
+		for range 2 {
+			if err := sqlschema.Prompt(t.Context(), db.DB); err != nil {
+				t.Fatal(err)
+			}
+			hasPrompt(t, db, true)
+			db.Do(t, `DROP VIEW {prefix}v_job`, nil)
+			hasPrompt(t, db, false)
+		}
+		if got := versions(t, db); got != all(db.Dialect) {
+			t.Errorf("versions %s", got)
+		}
+	})
+}
+
+// Who has the rights that were enough before gets the tables, and the rest when the
+// rights are there.
+func TestPromptIsLeftOutWithoutRights(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.DDLInTx {
+			t.Skip("who may make tables may make views and functions")
+		}
+		u, err := url.Parse(db.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := "owner_" + strings.TrimPrefix(u.Path, "/")[7:]
+		db.Do(t, `CREATE USER `+name+`@'%' IDENTIFIED BY 'secret'`, nil)
+		t.Cleanup(func() {
+			if _, err := db.Pool().ExecContext(context.Background(), `DROP USER `+name+`@'%'`); err != nil {
+				t.Error(err)
+			}
+		})
+		db.Do(t, `GRANT CREATE, ALTER, DROP, INDEX, REFERENCES, SELECT, INSERT, UPDATE, DELETE ON `+u.Path[1:]+`.* TO `+name+`@'%'`, nil)
+		u.User = url.UserPassword(name, "secret")
+		owner := dbtest.Open(t, u.String(), dialect.Options{})
+		for range 2 { // also back, and again
+			migrate(t, owner)
+			if err := sqlschema.Check(t.Context(), owner.DB); err != nil {
+				t.Error(err)
+			}
+			if got := versions(t, db); got != all(db.Dialect) {
+				t.Errorf("versions %s", got)
+			}
+			hasPrompt(t, owner, false)
+			if err := sqlschema.Prompt(t.Context(), owner.DB); !db.Dialect.Denied(err) {
+				t.Errorf("without the rights: %v", err)
+			}
+			if err := sqlschema.To(t.Context(), owner.DB, 0); err != nil {
+				t.Fatal(err)
+			}
+			db.Do(t, `DROP TABLE {prefix}migration`, nil)
+		}
+		migrate(t, owner)
+		db.Do(t, `GRANT CREATE VIEW, SHOW VIEW, CREATE ROUTINE, ALTER ROUTINE, EXECUTE ON `+u.Path[1:]+`.* TO `+name+`@'%'`, nil)
+		again := dbtest.Open(t, u.String(), dialect.Options{}) // a connection knows its rights from before
+		if err := sqlschema.Prompt(t.Context(), again.DB); err != nil {
+			t.Fatal(err)
+		}
+		hasPrompt(t, again, true)
+	})
+}
