@@ -492,7 +492,8 @@ func (c *chaos) promised(books map[string]*book, _ map[int64]scheduler.Run, _ *t
 }
 
 // takeovers measures how long it took until the next attempt began of what was
-// cut off, and fails the test if that is more than a poll at the middle.
+// cut off. With -minutes it fails the test if that is more than a poll at the middle;
+// without, the machine may be as slow as it likes.
 func (c *chaos) takeovers(byID map[int64]scheduler.Run, sum *tally) {
 	began := map[string]time.Time{}
 	key := func(r scheduler.Run, attempt int) string {
@@ -512,6 +513,9 @@ func (c *chaos) takeovers(byID map[int64]scheduler.Run, sum *tally) {
 	}
 	slices.Sort(sum.afterLease)
 	slices.Sort(sum.afterKill)
+	if *minutes == 0 {
+		return
+	}
 	// What the machine may add.
 	const slack = time.Second
 	if p50, _ := middle(sum.afterLease); p50 > c.poll+slack {
