@@ -177,7 +177,7 @@ func (c *Client) Blocks(ctx context.Context, queue string) (all []Block, err err
 	if err != nil {
 		return nil, err
 	}
-	rows, err := c.blocks(ctx, q)
+	rows, err := c.blocks(ctx, q.id)
 	for _, r := range rows {
 		b := Block{Number: r.divided, Generation: r.generation, Leased: r.state == "LEASED", Worker: r.lockBy, Fence: r.fence, Live: r.live && r.inTime, Crashes: r.suspects}
 		if r.lockAt > 0 {

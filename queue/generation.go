@@ -160,7 +160,7 @@ func (w *Worker) forwardSome(ctx context.Context, tx *dialect.Session, b *block,
 // recall makes blocks again for jobs that came to one that was retired: their
 // producer was asleep for long.
 func (w *Worker) recall(ctx context.Context, q *workQueue) error {
-	rows, err := w.c.blocks(ctx, q.set)
+	rows, err := w.c.blocks(ctx, q.id)
 	if err != nil {
 		return err
 	}

@@ -398,7 +398,7 @@ func TestWhoIsLive(t *testing.T) {
 			)
 		}
 		c := client(t, db, Options{})
-		rows, err := c.blocks(t.Context(), &Queue{id: 1})
+		rows, err := c.blocks(t.Context(), 1)
 		must(t, err)
 		w := worker(t, c, WorkerOptions{})
 		running, err := w.readRunning(t.Context(), &workQueue{w: w, id: 1})

@@ -130,7 +130,7 @@ func (c *Client) page(ctx context.Context, q *Queue, f Filter) (all []Info, err 
 			},
 		})
 	}
-	rows, err := c.blocks(ctx, q)
+	rows, err := c.blocks(ctx, q.id)
 	if err != nil {
 		return nil, err
 	}
@@ -165,8 +165,8 @@ func (c *Client) page(ctx context.Context, q *Queue, f Filter) (all []Info, err 
 	return all[:min(len(all), f.Limit)], nil
 }
 
-func (c *Client) blocks(ctx context.Context, q *Queue) ([]blockRow, error) {
-	return dialect.Select(ctx, &c.db.Session, blocks, dialect.Args{"queue": q.id}, scanBlock)
+func (c *Client) blocks(ctx context.Context, queue int) ([]blockRow, error) {
+	return dialect.Select(ctx, &c.db.Session, blocks, dialect.Args{"queue": queue}, scanBlock)
 }
 
 // Job returns a job, wherever it stands, or ErrNotFound: then it is done, was
@@ -217,7 +217,7 @@ func (c *Client) inDead(ctx context.Context, q *Queue, id int64) (*Info, error) 
 // findIn looks for a job in all blocks, by the keys that it would have there: which
 // one it is in, and with what priority up to the last, only its row tells.
 func (c *Client) findIn(ctx context.Context, q *Queue, id int64, stmt *dialect.Stmt, state State, last int) (*Info, error) {
-	rows, err := c.blocks(ctx, q)
+	rows, err := c.blocks(ctx, q.id)
 	if err != nil {
 		return nil, err
 	}

@@ -170,7 +170,7 @@ func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) erro
 	if err != nil {
 		return err
 	}
-	rows, err := dialect.Select(ctx, &w.db.Session, blocks, dialect.Args{"queue": set.id}, scanBlock)
+	rows, err := w.c.blocks(ctx, set.id)
 	if err != nil {
 		return err
 	}
