@@ -76,12 +76,14 @@ func TestGuardianIsKilledWhileTheCallerIsStopped(t *testing.T) {
 func TestFleeingDescendantsAreCaught(t *testing.T) {
 	dir := t.TempDir()
 	script := dir + "/flee.sh"
-	if err := os.WriteFile(script, []byte("echo $$ > $1\nsleep 0.01\nsetsid sh $0 $1 &\n"), 0o600); err != nil {
+	if err := os.WriteFile(script, []byte("echo $$ >> $1\nsleep 0.01\nsetsid sh $0 $1 &\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, sh(`sh "$1/flee.sh" "$1/pid"; sleep 60`, dir), time.Minute)
-	first := pidIn(t, dir+"/pid")
-	eventually(t, "a few generations", func() bool { return pidIn(t, dir+"/pid") > first+20 })
+	p := start(t, sh(`sh "$1/flee.sh" "$1/pids"; sleep 60`, dir), time.Minute)
+	eventually(t, "a few generations", func() bool {
+		pids, _ := os.ReadFile(dir + "/pids")
+		return bytes.Count(pids, []byte("\n")) > 10
+	})
 	p.Kill()
 	if r := wait(t, p); r.Cause != Killed || r.Err != nil {
 		t.Errorf("got %+v", r)

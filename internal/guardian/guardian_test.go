@@ -336,7 +336,9 @@ func TestStop(t *testing.T) {
 
 func TestKill(t *testing.T) {
 	ready := filepath.Join(t.TempDir(), "ready")
-	p := start(t, sh(`trap '' TERM; echo $$ > "$1"; echo said; while :; do sleep 0.05; done`, ready), time.Minute)
+	c := sh(`trap '' TERM; echo $$ > "$1"; echo said; while :; do sleep 0.05; done`, ready)
+	c.Grace = 2 * patience
+	p := start(t, c, 3*patience)
 	pid := pidIn(t, ready)
 	begin := instant.Now()
 	p.Stop()
@@ -345,7 +347,7 @@ func TestKill(t *testing.T) {
 	if r.Cause != Killed || r.Signal != syscall.SIGKILL || r.Output != "said\n" {
 		t.Errorf("got %+v", r)
 	}
-	if took := instant.Now().Sub(begin); took > 4*time.Second || p.forced != "" {
+	if took := instant.Now().Sub(begin); took > patience || p.forced != "" {
 		t.Errorf("took %v: it waited for the grace, or for the caller to act (%q)", took, p.forced)
 	}
 	gone(t, pid)
@@ -438,7 +440,7 @@ func TestWhatIsLeftBehindIsKilled(t *testing.T) {
 	if r.Cause != Exited || r.ExitCode != 5 || r.Output != "main\n" || !r.LeftBehind || r.Err != nil {
 		t.Errorf("got %+v", r)
 	}
-	if took := instant.Now().Sub(begin); took > 10*time.Second || r.Took > time.Second {
+	if took := instant.Now().Sub(begin); took > patience || r.Took > patience {
 		t.Errorf("took %v, of which the command %v", took, r.Took)
 	}
 	gone(t, pidIn(t, ready))
@@ -480,14 +482,14 @@ func TestGuardianIsStopped(t *testing.T) {
 	for range 20_000 { // far more than the pipe holds
 		p.Extend(deadline)
 	}
-	if took := instant.Now().Sub(begin); took > time.Second {
+	if took := instant.Now().Sub(begin); took > patience {
 		t.Errorf("Extend blocked: %v", took)
 	}
 	r := wait(t, p) // the caller sees to it, then
 	if r.Cause != Deadline || r.Output != "said\n" {
 		t.Errorf("got %+v", r)
 	}
-	if took := instant.Now().Sub(deadline); took > 5*time.Second {
+	if took := instant.Now().Sub(deadline); took > patience {
 		t.Errorf("the end came %v after the deadline", took)
 	}
 	gone(t, pid)
@@ -516,7 +518,7 @@ func TestExtendDoesNotBlockOnAFullPipe(t *testing.T) {
 	for range 10_000 {
 		p.Extend(instant.Now().Add(time.Minute))
 	}
-	if took := instant.Now().Sub(begin); took > time.Second {
+	if took := instant.Now().Sub(begin); took > patience {
 		t.Errorf("Extend blocked: %v", took)
 	}
 	_ = p.guardian.Signal(syscall.SIGCONT)
@@ -596,7 +598,7 @@ func TestCallerIsStopped(t *testing.T) {
 	}
 	started := instant.Now() // after Start's own reading of the clock
 	gone(t, pid, child)
-	if took := instant.Now().Sub(started); took > life+time.Second { // to see it, on a slow machine
+	if took := instant.Now().Sub(started); took > life+patience/3 { // to see it, on a slow machine
 		t.Errorf("%v passed, which is past the deadline", took)
 	}
 	if took := instant.Now().Sub(begin); took < life/2 {
