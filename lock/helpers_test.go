@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is for what must happen, on a slow machine.
-const longWait = 30 * time.Second
+const longWait = time.Minute
 
 // each is dbtest.Each, beside the other tests: most of them wait for a time.
 func each(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {

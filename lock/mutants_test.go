@@ -55,7 +55,7 @@ var mutants = []mutant{
 	{current, ofOwner, "", "TestOnlyItsOwn/lock_by" + sqlite},
 	{takeSlot, free, "state <> 'CLOSED'", "TestPool" + sqlite},
 	{takeSlot, "(state = 'FREE' OR ", "(state IN ('FREE', 'CLOSED') OR ", "TestResize" + sqlite},
-	{takeSlot, "{skip_locked}", "", "TestEightTakeEight/postgres"}, // the UPDATE itself does not look again
+	{takeSlot, "{skip_locked}", "", "TestTakersPassEachOther/postgres"}, // the UPDATE itself does not look again
 	{closeSlots, free, "1 = 1", "TestResize" + sqlite},
 	{pool, " AND state = 'POOL'", "", "TestALockIsNoPool" + sqlite},
 	{idle, "expire_at < {now + :ago}", "1 = 1", "TestPurge$" + sqlite},

@@ -81,6 +81,29 @@ func TestEightTakeEight(t *testing.T) {
 	})
 }
 
+// A slot that another is just taking is passed over, and not waited for.
+func TestTakersPassEachOther(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.SkipLocked == "" {
+			return // there is one writer at a time
+		}
+		p := locker(t, db, Options{}).mustPool(t, "p", 2)
+		must(t, p.Resize(t.Context(), 2))
+		other, err := db.Pool().BeginTx(t.Context(), nil)
+		must(t, err)
+		defer func() { must(t, other.Rollback()) }()
+		var slot int
+		must(t, db.On(other).Get(t.Context(), dialect.Unlisted(`SELECT slot FROM {prefix}lock WHERE name = 'p' AND slot = 1 FOR UPDATE`), nil, &slot))
+		ctx, cancel := context.WithTimeout(t.Context(), longWait/3)
+		defer cancel()
+		le, err := p.TryAcquire(ctx)
+		if err != nil || le.Slot() != 2 {
+			t.Fatalf("got %+v, %v", le, err)
+		}
+		must(t, le.Release(ctx))
+	})
+}
+
 func TestResize(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		l := locker(t, db, Options{TTL: time.Minute})
