@@ -65,9 +65,11 @@ func playQueueWorker(ctx context.Context, a *actor) error {
 			}
 			return nil
 		},
-		"slow": func(ctx context.Context, _ *queue.Delivery) error { return wait(ctx, 1500*time.Millisecond) },
-		"long": func(ctx context.Context, _ *queue.Delivery) error { return wait(ctx, time.Hour) },
-		"tx":   func(ctx context.Context, d *queue.Delivery) error { return effect(ctx, a.db, d) },
+		"slow":     func(ctx context.Context, _ *queue.Delivery) error { return wait(ctx, 1500*time.Millisecond) },
+		"long":     func(ctx context.Context, _ *queue.Delivery) error { return wait(ctx, time.Hour) },
+		"tx":       func(ctx context.Context, d *queue.Delivery) error { return effect(ctx, a.db, d, d.ID) },
+		"grouped":  func(_ context.Context, d *queue.Delivery) error { return d.SetResult(d.Attempt) },
+		"callback": func(ctx context.Context, d *queue.Delivery) error { return effect(ctx, a.db, d, d.Callback) },
 		"poison": func(context.Context, *queue.Delivery) error {
 			return unix.Kill(os.Getpid(), unix.SIGKILL)
 		},
@@ -110,14 +112,15 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// effect does something in the database that must happen once.
-func effect(ctx context.Context, db *dialect.DB, d *queue.Delivery) error {
+// effect does something in the database that must happen once: it writes down what that
+// was about.
+func effect(ctx context.Context, db *dialect.DB, d *queue.Delivery, about int64) error {
 	tx, err := db.Pool().BeginTx(ctx, &sql.TxOptions{Isolation: db.Dialect.Isolation})
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
-	if _, err := tx.ExecContext(ctx, "INSERT INTO effects (job) VALUES ("+strconv.FormatInt(d.ID, 10)+")"); err != nil {
+	if _, err := tx.ExecContext(ctx, "INSERT INTO effects (job) VALUES ("+strconv.FormatInt(about, 10)+")"); err != nil {
 		return err
 	}
 	if err := d.CompleteTx(ctx, tx); err != nil {

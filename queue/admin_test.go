@@ -208,7 +208,7 @@ func TestStates(t *testing.T) {
 			t.Errorf("%+v", i)
 		}
 		must(t, c.Pause(t.Context(), defaultQueue, ""))
-		knows(t, w, "paused")
+		knowsPause(t, w)
 		ready := enqueue(t, c, Job{Kind: "none", Priority: Idle})
 		if i := info(t, c, ready, StateReady); i.Priority != Idle || i.Attempts != 0 || !i.Enqueued.Equal(TimeOf(ready)) {
 			t.Errorf("%+v", i)

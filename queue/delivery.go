@@ -28,6 +28,10 @@ type Delivery struct {
 	Attempt int // from 1
 	Crashes int // how many workers died with it
 
+	// Callback is the group whose callback the job is, which has ended; 0: it is none.
+	// [Client.Results] has what its jobs have made.
+	Callback int64
+
 	b       *block
 	order   int64 // its place among the jobs of its key
 	from    table
@@ -41,6 +45,8 @@ type Delivery struct {
 	loose   bool            // it is of no table: see Worker.attempt
 	pinned  bool            // it is being completed in a transaction of the handler's, and stays where it is
 	weight  int             // how much of the worker's doubt it takes up
+	result  []byte          // of a job of a group
+	dropped bool            // it was not done, and need not be
 	ended   bool            // it has its outcome
 	settled bool            // and that is committed, or given up
 	acked   chan struct{}   // closed when its outcome is committed, for those who wait for that
@@ -126,8 +132,8 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 	if err == nil && n == 0 {
 		err = fmt.Errorf("%w: job %d", ErrLost, d.ID)
 	}
-	if err == nil && d.Unique != "" {
-		err = freeUnique(ctx, w.db.On(tx), b.q.id, []int64{d.ID})
+	if err == nil && d.tied() {
+		err = untie(ctx, w.db.On(tx), b.q.id, endedOf([]*Delivery{d}, func(int64) bool { return true }))
 	}
 	return err
 }

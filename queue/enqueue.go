@@ -16,13 +16,13 @@ import (
 // alone waits for nobody, and many cost little each.
 //
 // If ctx ends before the job was sent, it is not enqueued. An error that is an
-// [ErrUnknownOutcome] leaves open whether it was. A job with a unique key is sent by
-// itself, in a transaction of a few statements.
+// [ErrUnknownOutcome] leaves open whether it was. A job with a unique key or a
+// group is sent by itself, in a transaction of a few statements.
 func (c *Client) Enqueue(ctx context.Context, job Job) (Enqueued, error) {
 	if err := ctx.Err(); err != nil {
 		return Enqueued{}, err
 	}
-	if job.Unique != "" {
+	if job.tied() {
 		all, err := c.EnqueueMany(ctx, []Job{job})
 		if err != nil {
 			return Enqueued{}, err
@@ -114,7 +114,7 @@ func (c *Client) enqueueIn(ctx context.Context, on, alone *dialect.Session, jobs
 // write inserts rows, all or none.
 func (c *Client) write(ctx context.Context, rows []jobRow) error {
 	ready, delayed := split(rows)
-	if anyUnique(rows) {
+	if anyTied(rows) {
 		return c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error { return insertAll(ctx, tx, rows) })
 	}
 	if len(delayed) == 0 && len(ready) <= chunk {
@@ -130,7 +130,7 @@ func (c *Client) write(ctx context.Context, rows []jobRow) error {
 // insertOf is the statement that inserts ready jobs.
 func insertOf(rows []jobRow) *dialect.Stmt {
 	for i := range rows {
-		if r := &rows[i]; r.Binary || r.MaxAttempts != 0 || r.Timeout != 0 || r.Trace != "" || r.Unique != "" {
+		if r := &rows[i]; r.Binary || r.MaxAttempts != 0 || r.Timeout != 0 || r.Trace != "" || r.Unique != "" || r.Group != 0 || r.callbackOf != 0 {
 			return insertJobs
 		}
 	}
@@ -139,9 +139,15 @@ func insertOf(rows []jobRow) *dialect.Stmt {
 
 // insertAll inserts rows in a transaction, but for those whose unique keys are in use.
 func insertAll(ctx context.Context, tx *dialect.Session, rows []jobRow) error {
-	if anyUnique(rows) {
-		var err error
-		if rows, err = claimKeys(ctx, tx, rows); err != nil {
+	if anyTied(rows) {
+		err := enter(ctx, tx, rows)
+		if err == nil {
+			rows, err = claimKeys(ctx, tx, rows)
+		}
+		if err == nil {
+			err = addTo(ctx, tx, rows)
+		}
+		if err != nil {
 			return err
 		}
 	}

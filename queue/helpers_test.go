@@ -116,13 +116,13 @@ func start(t *testing.T, w *Worker) (stop func()) {
 	return stop
 }
 
-// knows waits until a worker knows of its queue's state.
-func knows(t *testing.T, w *Worker, state string) {
+// knowsPause waits until a worker knows that its queue is paused.
+func knowsPause(t *testing.T, w *Worker) {
 	t.Helper()
-	eventually(t, "the worker knows that it is "+state, func() bool {
+	eventually(t, "the worker knows that it is paused", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return w.queues[0].set.State == state
+		return w.queues[0].set.State == "paused"
 	})
 }
 

@@ -184,6 +184,9 @@ func (w *Worker) doDue(ctx context.Context, done func([]rig.Outcome) bool) (n in
 		if err := w.serveAll(ctx); err != nil {
 			return n, err
 		}
+		if err := w.concludeEnds(ctx); err != nil {
+			return n, err
+		}
 		w.mu.Lock()
 		w.sortReady()
 		unit := w.take(nil)

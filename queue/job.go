@@ -2,6 +2,7 @@ package queue
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -61,6 +62,9 @@ type Job struct {
 	Unique    string
 	UniqueFor time.Duration
 
+	// Group is the id of a group that waits for the job: see [Client.NewGroup].
+	Group int64
+
 	Priority    int           // Urgent to Idle; of one key it should be the same
 	Delay       time.Duration // not before so long from now
 	RunAt       time.Time     // or not before this, by the database's clock
@@ -68,7 +72,8 @@ type Job struct {
 	Timeout     time.Duration // of an attempt; 0: the queue says
 	Trace       string        // a W3C traceparent, handed on to the handler
 
-	err error // why its payload could not be encoded
+	err        error // why its payload could not be encoded
+	callbackOf int64 // the group whose end it tells
 }
 
 // A Kind is a kind of jobs whose payload is a T, as JSON.
@@ -135,6 +140,8 @@ func (j *Job) check() error {
 		return invalid("unique_for", "%v is not 0 to %v", j.UniqueFor, longestUnique)
 	case j.UniqueFor > 0 && j.Unique == "":
 		return invalid("unique_for", "there is no unique key that it is about")
+	case j.Group < 0:
+		return invalid("group", "%d is not the id of a group", j.Group)
 	case j.MaxAttempts < 0 || j.MaxAttempts > 1_000_000:
 		return invalid("max_attempts", "%d is not 0 to 1000000", j.MaxAttempts)
 	case j.Timeout < 0 || j.Timeout > duration.Longest:
@@ -226,6 +233,8 @@ func (r jobRows) Value(i int, column string) (any, bool) {
 		return orNull(j.Trace), true
 	case "once":
 		return orNull(j.Unique), true
+	case "crew":
+		return orNull(cmp.Or(j.Group, -j.callbackOf)), true
 	case "run_us":
 		return j.runAt, true
 	}

@@ -34,11 +34,12 @@ type Info struct {
 	Detail   string    // of a dead one: the stack of a panic
 	Worker   string    // of a running one
 	Block    int
+	Callback int64 // the group whose callback it is
 }
 
 func (c *Client) info(q *Queue, row *dialect.Row, state State, number int) Info {
 	d := (&reader{w: &Worker{}, b: &block{q: &workQueue{id: q.id, name: q.Name}}, limit: 1}).body(row)
-	i := Info{Job: d.Job, ID: d.ID, State: state, Enqueued: TimeOf(d.ID), Block: number}
+	i := Info{Job: d.Job, ID: d.ID, State: state, Enqueued: TimeOf(d.ID), Block: number, Callback: d.Callback}
 	if state == StateReady {
 		return i
 	}
@@ -311,18 +312,21 @@ func (c *Client) removing(ctx context.Context, queue string, id int64, from func
 	return fmt.Errorf("%w: job %d moves on and on; try again", ErrNotFound, id)
 }
 
-// remove deletes a job by a statement, and frees its unique key with it.
+// remove deletes a job by a statement, and unties it.
 func (c *Client) remove(ctx context.Context, q *Queue, stmt *dialect.Stmt, i *Info) (n int64, err error) {
 	args := dialect.Args{"queue": q.id, "divided": i.Block, "priority": i.Priority, "id": i.ID}
-	if i.Unique == "" || i.State == StateDead {
+	if !i.tied() || i.State == StateDead {
 		return c.db.Exec(ctx, stmt, args)
 	}
 	err = c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		if n, err = tx.Exec(ctx, stmt, args); err != nil || n == 0 {
 			return err
 		}
-		return freeUnique(ctx, tx, q.id, []int64{i.ID})
+		return untie(ctx, tx, q.id, []ended{{id: i.ID, unique: i.Unique != "", group: i.Group, state: memberCancelled}})
 	})
+	if err == nil && n > 0 && i.Group != 0 {
+		c.tryConclude(ctx, i.Group)
+	}
 	return n, err
 }
 
@@ -383,6 +387,11 @@ func (c *Client) revive(ctx context.Context, q *Queue, i *Info, block int) (n in
 		}
 		if err := reclaimKey(ctx, tx, q, i); err != nil {
 			return err
+		}
+		if i.Group != 0 {
+			if _, err := tx.Exec(ctx, reopenMember, dialect.Args{"group": i.Group, "id": i.ID}); err != nil {
+				return err
+			}
 		}
 		if _, err := tx.Exec(ctx, revive, args); err != nil {
 			return err

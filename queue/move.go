@@ -197,11 +197,13 @@ func (w *Worker) fly(ctx context.Context, tx *dialect.Session, b *block, node st
 	if err != nil || n != int64(len(here)) || !f.dead {
 		return orShort(err, n, len(here))
 	}
-	var dead []*Delivery
+	var dead []ended
 	for _, m := range f.moves {
-		dead = append(dead, m.d)
+		if m.d.tied() && slices.Contains(here, m.d.ID) {
+			dead = append(dead, ended{id: m.d.ID, unique: m.d.Unique != "", group: m.d.Group, state: memberDead, why: m.why})
+		}
 	}
-	return freeUnique(ctx, tx, b.q.id, uniqueOf(dead, func(id int64) bool { return slices.Contains(here, id) }))
+	return untie(ctx, tx, b.q.id, dead)
 }
 
 // orShort makes an error of a statement that did not reach all rows, which are
@@ -293,6 +295,7 @@ func (w *Worker) moved(m *move) {
 	level := w.log.Info
 	if m.what == buried {
 		level = w.log.Warn
+		w.noteEnd(d)
 	}
 	level("job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead", m.what == buried, "again_in", m.later, "error", m.why)
 	if b.gone {

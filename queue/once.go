@@ -43,11 +43,14 @@ func (w *Worker) untilQuiet(ctx context.Context) {
 	tick := time.NewTicker(quietEvery)
 	defer tick.Stop()
 	for {
+		w.mu.Lock()
+		engaged := w.engaged() // what that is about to enqueue is not to be seen yet
+		w.mu.Unlock()
 		left, err := w.left(ctx)
 		if ctx.Err() == nil {
 			trouble.note(err)
 		}
-		if err == nil && !left && w.closeIdle() {
+		if err == nil && !left && !engaged && w.closeIdle() {
 			return
 		}
 		select {
@@ -83,7 +86,7 @@ func (w *Worker) engaged() bool {
 			}
 		}
 	}
-	return len(w.out) > 0
+	return len(w.out) > 0 || w.ends.busy || len(w.ends.groups) > 0
 }
 
 // left tells whether the tables have a job that could begin, here or elsewhere.

@@ -24,7 +24,7 @@ type turn struct {
 	since   int64 // from there on
 	limit   int
 
-	unique  bool           // some of the acks have unique keys
+	tied    bool           // some of the acks have unique keys or groups
 	acked   bool           // the acks are committed, whatever becomes of the rest
 	deleted map[int64]bool // where it matters: which of them were there
 
@@ -73,7 +73,7 @@ func (w *Worker) turn(b *block) *turn {
 	t := &turn{b: b, node: w.node, keyed: b.keyed}
 	n := min(chunk, len(b.acks))
 	t.acks, b.acks = b.acks[:n:n], b.acks[n:]
-	t.unique = slices.ContainsFunc(t.acks, func(d *Delivery) bool { return d.Unique != "" })
+	t.tied = slices.ContainsFunc(t.acks, func(d *Delivery) bool { return d.tied() })
 	if !t.keyed || len(b.acks) == 0 {
 		t.moves, b.moves = b.moves, nil
 	}
@@ -105,7 +105,7 @@ func (w *Worker) serveTurn(ctx context.Context, t *turn) error {
 	steps := w.ackSteps(t)
 	// A key's jobs leave in their order: those that are done before those that are
 	// moved, and all of them at once.
-	alone := w.exact || t.unique || t.keyed && (len(t.moves) > 0 || len(steps) > 1 && w.db.Dialect.Pipeline == nil)
+	alone := w.exact || t.tied || t.keyed && (len(t.moves) > 0 || len(steps) > 1 && w.db.Dialect.Pipeline == nil)
 	if alone && len(steps) > 0 {
 		if err := w.ackAlone(ctx, t, steps); err != nil {
 			return err
@@ -138,7 +138,7 @@ func (w *Worker) serveTurn(ctx context.Context, t *turn) error {
 
 // ackAlone deletes jobs that are done in a transaction, and nothing else.
 func (w *Worker) ackAlone(ctx context.Context, t *turn, steps []*dialect.Step) error {
-	if w.exact || t.unique {
+	if w.exact || t.tied {
 		return w.ackExactly(ctx, t, steps)
 	}
 	return w.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
@@ -152,7 +152,7 @@ func (w *Worker) ackAlone(ctx context.Context, t *turn, steps []*dialect.Step) e
 }
 
 // ackExactly deletes jobs that are done, and notes which were not there. Those that were
-// give their unique keys back.
+// are untied.
 func (w *Worker) ackExactly(ctx context.Context, t *turn, steps []*dialect.Step) error {
 	lock := map[*dialect.Stmt]*dialect.Stmt{ack: lockJobs, ackDelayed: lockDelayed, ackRunning: lockRunning}
 	return w.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
@@ -169,7 +169,7 @@ func (w *Worker) ackExactly(ctx context.Context, t *turn, steps []*dialect.Step)
 				t.deleted[id] = true
 			}
 		}
-		return freeUnique(ctx, tx, t.b.q.id, uniqueOf(t.acks, func(id int64) bool { return t.deleted[id] }))
+		return untie(ctx, tx, t.b.q.id, endedOf(t.acks, func(id int64) bool { return t.deleted[id] }))
 	})
 }
 
@@ -274,7 +274,7 @@ func (w *Worker) claim(ctx context.Context, t *turn) error {
 			if _, err = tx.Exec(ctx, ackStatements[from], listArgs(t.b.q.id, t.b.divided, part[0].Priority, got)); err != nil {
 				return err
 			}
-			return freeUnique(ctx, tx, t.b.q.id, uniqueOf(part, func(id int64) bool { return slices.Contains(got, id) }))
+			return untie(ctx, tx, t.b.q.id, endedOf(part, func(id int64) bool { return slices.Contains(got, id) }))
 		})
 		if err != nil {
 			return err
@@ -307,6 +307,7 @@ func (w *Worker) apply(t *turn, err error) {
 				w.settled(d, nil)
 			}
 			b.forget = append(b.forget, d.ID)
+			w.noteEnd(d)
 		}
 		t.acks = nil
 	}
@@ -358,6 +359,9 @@ func (w *Worker) apply(t *turn, err error) {
 	for _, list := range [][]*Delivery{t.fresh, t.ripe} {
 		for _, d := range list {
 			b.noteRead(d)
+			if w.opt.AtMostOnce {
+				w.noteEnd(d)
+			}
 			b.keyed = b.keyed || d.Key != ""
 			if b.add(d) {
 				fresh++
@@ -380,9 +384,4 @@ func (w *Worker) apply(t *turn, err error) {
 }
 
 // nudge has the blocks looked after at once.
-func (w *Worker) nudge() {
-	select {
-	case w.tick <- struct{}{}:
-	default:
-	}
-}
+func (w *Worker) nudge() { signal(w.tick) }

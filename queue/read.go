@@ -29,7 +29,7 @@ func (r *reader) text(b []byte) []byte {
 }
 
 // body reads what all tables have: id, priority, kind, job_key, payload,
-// payload_bin, max_attempts, timeout, trace, unique_key.
+// payload_bin, max_attempts, timeout, trace, unique_key, group_id.
 func (r *reader) body(row *dialect.Row) *Delivery {
 	if len(r.slab) == cap(r.slab) {
 		r.slab = make([]Delivery, 0, min(128, r.limit))
@@ -54,6 +54,11 @@ func (r *reader) body(row *dialect.Row) *Delivery {
 	}
 	if !row.Null(9) {
 		d.Unique = string(row.Bytes(9))
+	}
+	if group := row.Int(10); group < 0 {
+		d.Callback = -group
+	} else {
+		d.Group = group
 	}
 	if d.Priority < Urgent || d.Priority > Idle { // written by hand
 		d.Priority = Normal

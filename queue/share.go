@@ -94,7 +94,7 @@ func (w *Worker) sweep(ctx context.Context) error {
 	_, err1 := w.db.Exec(ctx, expelIdle, long)
 	_, err2 := w.db.Exec(ctx, forgetNodes, long)
 	_, err3 := w.db.Exec(ctx, forgetWorkers, nil)
-	err = errors.Join(err, err1, err2, err3, w.purge(ctx, outdated, purgeDead), w.purge(ctx, oldKeys, purgeKeys))
+	err = errors.Join(err, err1, err2, err3, w.purge(ctx, outdated, purgeDead), w.purge(ctx, oldKeys, purgeKeys), w.c.purgeGroups(ctx))
 	w.mu.Lock()
 	queues := w.queues
 	w.mu.Unlock()
@@ -268,6 +268,7 @@ func (w *Worker) expelLate(ctx context.Context, rows []blockRow) error {
 func (w *Worker) expelOne(ctx context.Context, node string) error {
 	n, err := w.db.Exec(ctx, expel, dialect.Args{"node": node})
 	if n > 0 {
+		signal(w.ends.died)
 		w.log.Warn("a worker was not heard of in time; others take over what it had", "node", node)
 	}
 	return err

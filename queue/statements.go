@@ -174,7 +174,7 @@ var (
 	// fetchDelayed reads jobs whose time has come. The lower bound spares it the
 	// entries of those that were done long ago.
 	fetchDelayed = dialect.SQL("queue.fetch-delayed", `
-		SELECT id, priority, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, attempt, crashes, {us run_at}, hold_key
+		SELECT id, priority, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, attempt, crashes, {us run_at}, hold_key
 		FROM {prefix}job_delayed
 		WHERE queue_id = :queue AND divided = :divided AND run_at >= {time :since} AND run_at <= {now}
 		ORDER BY run_at, id LIMIT :limit`)
@@ -208,7 +208,7 @@ var (
 			AND (state = 'handed' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))`)
 
 	getRunning = dialect.SQL("queue.get-running", `
-		SELECT id, priority, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, attempt, crashes
+		SELECT id, priority, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, attempt, crashes
 		FROM {prefix}job_running WHERE queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :node`)
 
 	// handRunning gives a job that a worker cannot finish to whoever has its block.
@@ -368,10 +368,10 @@ func withGenerations(queues string) string {
 }
 
 // body is what a job is, wherever it stands.
-const body = `kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key`
+const body = `kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id`
 
 // bodyEnd is the number of the column after id, priority and body.
-const bodyEnd = 10
+const bodyEnd = 11
 
 func bodyOf(table string) string { return table + "." + strings.ReplaceAll(body, ", ", ", "+table+".") }
 
@@ -403,7 +403,7 @@ func selectPriorities() string {
 // What is inserted: column=what kind, where what is a field of the rows.
 const (
 	commonFields = "queue_id=queue int, divided=block int, priority=urgency int, id=job int, kind=name text, job_key=line text, payload=words json"
-	rareFields   = ", payload_bin=bytes bytes, max_attempts=tries int, timeout=lasts int, trace=trace_of text, unique_key=once text"
+	rareFields   = ", payload_bin=bytes bytes, max_attempts=tries int, timeout=lasts int, trace=trace_of text, unique_key=once text, group_id=crew int"
 )
 
 // insertInto writes jobs: from arrays where there are such, which need one text for

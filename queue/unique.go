@@ -75,10 +75,6 @@ func enqueued(rows []jobRow) []Enqueued {
 	return all
 }
 
-func anyUnique(rows []jobRow) bool {
-	return slices.ContainsFunc(rows, func(r jobRow) bool { return r.Unique != "" })
-}
-
 // claimKeys takes the unique keys of rows in a transaction, and returns the rows that
 // are to be enqueued. The others say who has their keys.
 func claimKeys(ctx context.Context, tx *dialect.Session, rows []jobRow) (fresh []jobRow, err error) {
@@ -186,7 +182,7 @@ func reclaimKey(ctx context.Context, tx *dialect.Session, q *Queue, i *Info) err
 	return err
 }
 
-// freeUnique frees the unique keys of jobs that this transaction has ended.
+// freeUnique frees the unique keys that jobs have which this transaction has ended.
 func freeUnique(ctx context.Context, tx *dialect.Session, queue int, ids []int64) error {
 	for part := range slices.Chunk(ids, chunk) {
 		args := listArgs(queue, 0, 0, part)
@@ -198,14 +194,4 @@ func freeUnique(ctx context.Context, tx *dialect.Session, queue int, ids []int64
 		}
 	}
 	return nil
-}
-
-// uniqueOf lists those of some jobs that have unique keys, and are among some ids.
-func uniqueOf(list []*Delivery, among func(id int64) bool) (ids []int64) {
-	for _, d := range list {
-		if d.Unique != "" && among(d.ID) {
-			ids = append(ids, d.ID)
-		}
-	}
-	return ids
 }

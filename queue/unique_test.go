@@ -221,7 +221,7 @@ func TestUniqueFor(t *testing.T) {
 		}
 		// One that has yet to run keeps its key for longer than it asked for.
 		must(t, c.Pause(t.Context(), defaultQueue, ""))
-		knows(t, w, "paused")
+		knowsPause(t, w)
 		waits := wantFresh(t, c, Job{Kind: "x", Unique: "w", UniqueFor: time.Nanosecond})
 		wantHolder(t, c, Job{Kind: "x", Unique: "w"}, waits)
 		db.Do(t, `UPDATE {prefix}job_unique SET free_at = `+ago, nil)

@@ -114,6 +114,7 @@ type Worker struct {
 	stopping chan struct{}       // closed when the worker is being stopped
 	joined   chan struct{}       // closed when it is known to the others
 	group    sync.WaitGroup      // handlers
+	ends     concluder
 }
 
 // A workQueue is one of a worker's queues.
@@ -160,6 +161,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 	w := &Worker{
 		c: c, db: c.db, opt: opt, log: opt.Logger, slow: slow, rotate: rotation,
 		handlers: map[string]*kindHandler{}, taken: map[*Delivery]bool{}, out: map[int64]*Delivery{}, rows: map[int64]*Delivery{}, kinds: map[string]string{},
+		ends: concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
 		tick: make(chan struct{}, 1), joined: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
 	}
 	w.work.L, w.chores.L = &w.mu, &w.mu
@@ -278,7 +280,7 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	w.c.bells.add(w)
 	defer w.c.bells.remove(w)
 	var helpers sync.WaitGroup
-	for _, help := range []func(context.Context){w.keep, w.share, w.watch, w.listen, w.poll} {
+	for _, help := range []func(context.Context){w.keep, w.share, w.watch, w.listen, w.poll, w.conclude} {
 		helpers.Go(func() { help(working) })
 	}
 	for range w.opt.Connections {
@@ -290,6 +292,7 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	close(w.joined)
 	<-ctx.Done()
 	w.drain(working)
+	w.concludeLast(working)
 	stop()
 	w.mu.Lock()
 	w.stopped = true

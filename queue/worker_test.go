@@ -297,7 +297,7 @@ func TestPause(t *testing.T) {
 		enqueueMany(t, c, jobs)
 		received(t, "the first begins", began)
 		must(t, c.Pause(t.Context(), defaultQueue, "test"))
-		knows(t, w, "paused")
+		knowsPause(t, w)
 		enqueue(t, c, Job{Kind: "x", Key: "k", Payload: []byte("9")})
 		goOn <- true
 		r.wants(t, "0")

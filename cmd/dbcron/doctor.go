@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/lock"
+	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -86,7 +88,11 @@ func (p *program) examine(ctx context.Context) []checkRow {
 		}
 		rows = append(rows, row)
 	}
-	return append(rows, examineSchema(ctx, db), examineTables(ctx, db), examineClock(ctx, db))
+	rows = append(rows, examineSchema(ctx, db), examineTables(ctx, db))
+	if row, ok := examineGroups(ctx, db); ok {
+		rows = append(rows, row)
+	}
+	return append(rows, examineClock(ctx, db))
 }
 
 func examineSchema(ctx context.Context, db *dialect.DB) checkRow {
@@ -129,6 +135,26 @@ func examineLocks(ctx context.Context, db *dialect.DB) error {
 		_, err = l.List(ctx, "", 0, 1)
 	}
 	return err
+}
+
+// examineGroups tells of groups that may never end, since nobody has sealed them: so does
+// a program that died between its first job and its last.
+func examineGroups(ctx context.Context, db *dialect.DB) (checkRow, bool) {
+	c, err := queue.New(db, queue.Options{})
+	if err != nil {
+		return checkRow{}, false
+	}
+	open, err := c.Groups(ctx, queue.GroupOpen, 0, 1)
+	if err != nil || len(open) == 0 {
+		return checkRow{}, false // what cannot be read is told elsewhere
+	}
+	now, err := scheduler.Clock(ctx, db)
+	if age := now.Sub(open[0].Created); err != nil || age < 24*time.Hour {
+		return checkRow{}, false
+	}
+	id := strconv.FormatInt(open[0].ID, 10)
+	return checkRow{"groups", "warning", "group " + id + " has been open since " + shown(open[0].Created, time.UTC), "seal it, if all of its " +
+		"jobs were enqueued, or delete it: dbcron group seal " + id + ", dbcron group list --state open"}, true
 }
 
 // examineClock compares the clocks. The database's decides; the host's is only

@@ -24,7 +24,7 @@ type jobText struct {
 	queue, kind, key, priority  string
 	delay, runAt                string
 	maxAttempts, timeout, trace string
-	unique, uniqueFor           string
+	unique, uniqueFor, group    string
 
 	payload []byte
 	binary  bool
@@ -56,8 +56,8 @@ which they were enqueued.
 
 With --jsonl standard input has a job on each line, up to 100000 of them, and all or
 none are enqueued. A line is a JSON object with any of kind, payload, payload_base64,
-queue, key, unique, unique_for, priority, delay, run_at, max_attempts, timeout and trace.
-What a line does not have is as KIND and the flags say.
+queue, key, unique, unique_for, group, priority, delay, run_at, max_attempts, timeout and
+trace. What a line does not have is as KIND and the flags say.
 
 With --unique the job is enqueued unless one of the queue has that unique key already;
 then the id of that one is printed. The key is free again when its job has ended, and
@@ -92,6 +92,7 @@ func (t *jobText) register(c *cobra.Command) {
 	flags.StringVar(&t.key, "key", "", "`name` of what the job is about: jobs of one key are done in order")
 	flags.StringVar(&t.unique, "unique", "", "`name` that keeps other jobs out that have the same one")
 	flags.StringVar(&t.uniqueFor, "unique-for", "", "a `duration` for which it does so at least")
+	flags.StringVar(&t.group, "group", "", "`id` of a group that waits for it: dbcron group")
 	flags.StringVar(&t.priority, "priority", "", "`word`: urgent, normal, low or idle (default: normal)")
 	flags.StringVar(&t.delay, "delay", "", "a `duration` before which it is not done")
 	flags.StringVar(&t.runAt, "run-at", "", "a `time` before which it is not done, such as 2026-12-31T18:00:00Z")
@@ -173,6 +174,7 @@ func (t *jobText) job(names func(field string) string) (j queue.Job, err error) 
 		{"key", t.key, dialect.CheckName},
 		{"unique", t.unique, dialect.CheckName},
 		{"unique_for", t.uniqueFor, func(text string) (err error) { j.UniqueFor, err = notNegative(text); return err }},
+		{"group", t.group, func(text string) (err error) { j.Group, err = groupID(text); return err }},
 		{"payload", string(t.payload), func(string) error { return t.checkPayload() }},
 		{"priority", t.priority, func(text string) (err error) { j.Priority, err = queue.ParsePriority(text); return err }},
 		{"delay", t.delay, func(text string) (err error) { j.Delay, err = notNegative(text); return err }},

@@ -23,6 +23,7 @@ type jobLine struct {
 	Key         *looseText      `json:"key"`
 	Unique      *looseText      `json:"unique"`
 	UniqueFor   *looseText      `json:"unique_for"`
+	Group       *looseText      `json:"group"`
 	Priority    *looseText      `json:"priority"`
 	Delay       *looseText      `json:"delay"`
 	RunAt       *looseText      `json:"run_at"`
@@ -132,6 +133,7 @@ func (l *jobLine) over(t *jobText) {
 		{l.Key, &t.key},
 		{l.Unique, &t.unique},
 		{l.UniqueFor, &t.uniqueFor},
+		{l.Group, &t.group},
 		{l.Priority, &t.priority},
 		{l.Delay, &t.delay},
 		{l.RunAt, &t.runAt},

@@ -33,6 +33,8 @@ type jobRow struct {
 	Timeout     string          `json:"timeout,omitempty" table:"-"`
 	Trace       string          `json:"trace,omitempty" table:"-"`
 	Unique      string          `json:"unique,omitempty" table:"-"`
+	Group       string          `json:"group,omitempty" table:"-"`
+	Callback    string          `json:"callback_of,omitempty" table:"-"` // the group whose callback it is
 	Worker      string          `json:"worker,omitempty" table:",rare"`
 	Block       int             `json:"block" table:"-"`
 	Error       string          `json:"error" table:",rare"`
@@ -46,7 +48,7 @@ func newJobRow(i *queue.Info) jobRow {
 	row := jobRow{
 		ID: fmt.Sprint(i.ID), Queue: i.Queue, State: i.State, Kind: i.Kind, Key: i.Key, Priority: priority(i.Priority),
 		Enqueued: optional(i.Enqueued), At: optional(i.At), Attempts: i.Attempts, Crashes: i.Crashes,
-		MaxAttempts: i.MaxAttempts, Timeout: duration.Format(i.Timeout), Trace: i.Trace, Unique: i.Unique,
+		MaxAttempts: i.MaxAttempts, Timeout: duration.Format(i.Timeout), Trace: i.Trace, Unique: i.Unique, Group: orNone(i.Group), Callback: orNone(i.Callback),
 		Worker: i.Worker, Block: i.Block, Error: i.Error, Detail: i.Detail, What: payloadText(i),
 	}
 	if i.State != queue.StateReady {
@@ -58,6 +60,14 @@ func newJobRow(i *queue.Info) jobRow {
 		row.Payload = i.Payload
 	}
 	return row
+}
+
+// orNone is an id, or "" for none.
+func orNone(id int64) string {
+	if id == 0 {
+		return ""
+	}
+	return strconv.FormatInt(id, 10)
 }
 
 // payloadText is a payload for people to read.
@@ -131,7 +141,7 @@ func jobFacts(i *queue.Info) []fact {
 		facts = append(facts, fact{"max attempts", fmt.Sprint(i.MaxAttempts)})
 	}
 	return append(facts,
-		fact{"timeout", duration.Format(i.Timeout)}, fact{"trace", i.Trace}, fact{"unique key", i.Unique}, fact{"worker", i.Worker},
+		fact{"timeout", duration.Format(i.Timeout)}, fact{"trace", i.Trace}, fact{"unique key", i.Unique}, fact{"group", orNone(i.Group)}, fact{"callback of", orNone(i.Callback)}, fact{"worker", i.Worker},
 		fact{"block", fmt.Sprint(i.Block)}, fact{"error", i.Error}, fact{"detail", i.Detail}, fact{"payload", beginning(payloadText(i))})
 }
 

@@ -43,7 +43,7 @@ share a queue.
 
 The command finds the job's payload on stdin, byte for byte, and beside this one's
 environment DBCRON_JOB_ID, DBCRON_QUEUE, DBCRON_KIND, DBCRON_KEY (empty if it has
-none), DBCRON_ATTEMPT (from 1), DBCRON_MAX_ATTEMPTS and, if the job has one,
+none), DBCRON_GROUP, DBCRON_CALLBACK_OF (the group whose end it tells), DBCRON_ATTEMPT (from 1), DBCRON_MAX_ATTEMPTS and, if the job has one,
 TRACEPARENT. Its exit code says what becomes of the job:
 
     0      it is done

@@ -134,7 +134,7 @@ func (x *executor) environment(ctx context.Context, d *queue.Delivery) []string 
 	}
 	set := []string{
 		"DBCRON_JOB_ID=" + strconv.FormatInt(d.ID, 10), "DBCRON_QUEUE=" + d.Queue, "DBCRON_KIND=" + d.Kind, "DBCRON_KEY=" + d.Key,
-		"DBCRON_ATTEMPT=" + strconv.Itoa(d.Attempt), "DBCRON_MAX_ATTEMPTS=", "TRACEPARENT=",
+		"DBCRON_GROUP=" + orNone(d.Group), "DBCRON_CALLBACK_OF=" + orNone(d.Callback), "DBCRON_ATTEMPT=" + strconv.Itoa(d.Attempt), "DBCRON_MAX_ATTEMPTS=", "TRACEPARENT=",
 	}
 	env := slices.DeleteFunc(slices.Clone(x.p.environ), func(pair string) bool {
 		return slices.ContainsFunc(set, func(of string) bool {
@@ -143,11 +143,11 @@ func (x *executor) environment(ctx context.Context, d *queue.Delivery) []string 
 		})
 	})
 	if limit > 0 {
-		set[5] += strconv.Itoa(limit)
+		set[7] += strconv.Itoa(limit)
 	}
 	if d.Trace == "" {
-		return append(env, set[:6]...)
+		return append(env, set[:8]...)
 	}
-	set[6] += d.Trace
+	set[8] += d.Trace
 	return append(env, set...)
 }

@@ -11,6 +11,7 @@ CREATE TABLE dbcron_job (
   timeout bigint DEFAULT NULL COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
   trace varchar(512) DEFAULT NULL COMMENT 'The trace that the job belongs to, a W3C traceparent',
   unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
+  group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
   PRIMARY KEY (queue_id,divided,priority,id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that are ready. A row is inserted, and deleted when the job is done; never updated';
 
@@ -33,6 +34,7 @@ CREATE TABLE dbcron_job_dead (
   timeout bigint DEFAULT NULL COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
   trace varchar(512) DEFAULT NULL COMMENT 'The trace that the job belongs to, a W3C traceparent',
   unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
+  group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
   PRIMARY KEY (queue_id,id),
   KEY dbcron_job_dead_purge (purge_at)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that were given up';
@@ -55,10 +57,38 @@ CREATE TABLE dbcron_job_delayed (
   timeout bigint DEFAULT NULL COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
   trace varchar(512) DEFAULT NULL COMMENT 'The trace that the job belongs to, a W3C traceparent',
   unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
+  group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
   PRIMARY KEY (queue_id,divided,id),
   KEY dbcron_job_delayed_due (queue_id,divided,run_at,id),
   KEY dbcron_job_delayed_hold (queue_id,divided,hold_key)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs whose time has yet to come, and failed ones that wait for their retry';
+
+CREATE TABLE dbcron_job_group (
+  id bigint NOT NULL COMMENT 'As ids in dbcron_job',
+  name varchar(200) NOT NULL DEFAULT '' COMMENT 'For people',
+  state varchar(16) NOT NULL DEFAULT 'open' COMMENT 'open (it does not end), sealed (it ends as soon as none of its jobs is pending) or done',
+  callback longtext DEFAULT NULL COMMENT 'The job that is enqueued when it ends, as JSON; NULL: none',
+  keep bigint NOT NULL DEFAULT 604800000000 COMMENT 'How long it is kept after its end, in µs; negative: always',
+  error text NOT NULL DEFAULT '' COMMENT 'Why its callback could not be enqueued',
+  created_at datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When it was made',
+  ended_at datetime(6) DEFAULT NULL COMMENT 'When it ended',
+  purge_at datetime(6) DEFAULT NULL COMMENT 'When it is removed; NULL: never, or it has not ended',
+  PRIMARY KEY (id),
+  KEY dbcron_job_group_state (state,id),
+  KEY dbcron_job_group_purge (purge_at)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Groups of jobs, and the callback of each';
+
+CREATE TABLE dbcron_job_member (
+  group_id bigint NOT NULL COMMENT 'The group',
+  job bigint NOT NULL COMMENT 'The job''s id',
+  queue_id int NOT NULL COMMENT 'The queue that it was enqueued in',
+  kind varchar(200) NOT NULL COMMENT 'What the job is',
+  state varchar(16) NOT NULL DEFAULT 'pending' COMMENT 'pending (it has yet to end), done, dead or cancelled',
+  result longtext DEFAULT NULL COMMENT 'What its handler has made of it, JSON',
+  error text NOT NULL DEFAULT '' COMMENT 'Why it is dead',
+  PRIMARY KEY (group_id,job),
+  KEY dbcron_job_member_state (group_id,state)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='The jobs of groups, and what has become of each';
 
 CREATE TABLE dbcron_job_running (
   queue_id int NOT NULL COMMENT 'The queue',
@@ -81,6 +111,7 @@ CREATE TABLE dbcron_job_running (
   timeout bigint DEFAULT NULL COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
   trace varchar(512) DEFAULT NULL COMMENT 'The trace that the job belongs to, a W3C traceparent',
   unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
+  group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
   PRIMARY KEY (queue_id,divided,id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that have been running for longer than a second, or that may have ended their worker';
 

@@ -11,6 +11,7 @@ CREATE TABLE dbcron_job (
     timeout bigint -- How long an attempt may take, in µs; NULL: the queue says
     trace character varying(512) -- The trace that the job belongs to, a W3C traceparent
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     CONSTRAINT dbcron_job_key PRIMARY KEY (queue_id, divided, priority, id)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that are ready. A row is inserted, and deleted when the job is done; never updated
 
@@ -33,6 +34,7 @@ CREATE TABLE dbcron_job_dead (
     timeout bigint -- How long an attempt may take, in µs; NULL: the queue says
     trace character varying(512) -- The trace that the job belongs to, a W3C traceparent
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     CONSTRAINT dbcron_job_dead_key PRIMARY KEY (queue_id, id)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that were given up
 CREATE INDEX dbcron_job_dead_purge ON public.dbcron_job_dead USING btree (purge_at);
@@ -55,10 +57,38 @@ CREATE TABLE dbcron_job_delayed (
     timeout bigint -- How long an attempt may take, in µs; NULL: the queue says
     trace character varying(512) -- The trace that the job belongs to, a W3C traceparent
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     CONSTRAINT dbcron_job_delayed_key PRIMARY KEY (queue_id, divided, id)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs whose time has yet to come, and failed ones that wait for their retry
 CREATE INDEX dbcron_job_delayed_due ON public.dbcron_job_delayed USING btree (queue_id, divided, run_at, id);
 CREATE INDEX dbcron_job_delayed_hold ON public.dbcron_job_delayed USING btree (queue_id, divided, hold_key) WHERE (hold_key IS NOT NULL);
+
+CREATE TABLE dbcron_job_group (
+    id bigint NOT NULL -- As ids in dbcron_job
+    name character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- For people
+    state character varying(16) NOT NULL DEFAULT 'open'::character varying -- open (it does not end), sealed (it ends as soon as none of its jobs is pending) or done
+    callback text -- The job that is enqueued when it ends, as JSON; NULL: none
+    keep bigint NOT NULL DEFAULT '604800000000'::bigint -- How long it is kept after its end, in µs; negative: always
+    error text NOT NULL DEFAULT ''::text -- Why its callback could not be enqueued
+    created_at timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When it was made
+    ended_at timestamp(6) with time zone -- When it ended
+    purge_at timestamp(6) with time zone -- When it is removed; NULL: never, or it has not ended
+    CONSTRAINT dbcron_job_group_key PRIMARY KEY (id)
+) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Groups of jobs, and the callback of each
+CREATE INDEX dbcron_job_group_purge ON public.dbcron_job_group USING btree (purge_at) WHERE (purge_at IS NOT NULL);
+CREATE INDEX dbcron_job_group_state ON public.dbcron_job_group USING btree (state, id);
+
+CREATE TABLE dbcron_job_member (
+    group_id bigint NOT NULL -- The group
+    job bigint NOT NULL -- The job's id
+    queue_id integer NOT NULL -- The queue that it was enqueued in
+    kind character varying(200) COLLATE "C" NOT NULL -- What the job is
+    state character varying(16) NOT NULL DEFAULT 'pending'::character varying -- pending (it has yet to end), done, dead or cancelled
+    result text -- What its handler has made of it, JSON
+    error text NOT NULL DEFAULT ''::text -- Why it is dead
+    CONSTRAINT dbcron_job_member_key PRIMARY KEY (group_id, job)
+) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- The jobs of groups, and what has become of each
+CREATE INDEX dbcron_job_member_state ON public.dbcron_job_member USING btree (group_id, state);
 
 CREATE TABLE dbcron_job_running (
     queue_id integer NOT NULL -- The queue
@@ -81,6 +111,7 @@ CREATE TABLE dbcron_job_running (
     timeout bigint -- How long an attempt may take, in µs; NULL: the queue says
     trace character varying(512) -- The trace that the job belongs to, a W3C traceparent
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     CONSTRAINT dbcron_job_running_key PRIMARY KEY (queue_id, divided, id)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that have been running for longer than a second, or that may have ended their worker
 

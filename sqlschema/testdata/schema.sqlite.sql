@@ -11,6 +11,7 @@ CREATE TABLE dbcron_job ( -- Jobs that are ready. A row is inserted, and deleted
     timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key      TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    group_id        INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     CONSTRAINT dbcron_job_key PRIMARY KEY (queue_id, divided, priority, id)
 ) WITHOUT ROWID;
 
@@ -33,6 +34,7 @@ CREATE TABLE dbcron_job_dead ( -- Jobs that were given up
     timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key      TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    group_id        INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     CONSTRAINT dbcron_job_dead_key PRIMARY KEY (queue_id, id)
 ) WITHOUT ROWID;
 
@@ -56,12 +58,43 @@ CREATE TABLE dbcron_job_delayed ( -- Jobs whose time has yet to come, and failed
     timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key      TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    group_id        INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     CONSTRAINT dbcron_job_delayed_key PRIMARY KEY (queue_id, divided, id)
 ) WITHOUT ROWID;
 
 CREATE INDEX dbcron_job_delayed_due ON dbcron_job_delayed (queue_id, divided, run_at, id);
 
 CREATE INDEX dbcron_job_delayed_hold ON dbcron_job_delayed (queue_id, divided, hold_key) WHERE hold_key IS NOT NULL;
+
+CREATE TABLE dbcron_job_group ( -- Groups of jobs, and the callback of each
+    id              INTEGER NOT NULL, -- As ids in dbcron_job
+    name            TEXT NOT NULL DEFAULT '', -- For people
+    state           TEXT NOT NULL DEFAULT 'open', -- open (it does not end), sealed (it ends as soon as none of its jobs is pending) or done
+    callback        TEXT, -- The job that is enqueued when it ends, as JSON; NULL: none
+    keep            INTEGER NOT NULL DEFAULT 604800000000, -- How long it is kept after its end, in µs; negative: always
+    error           TEXT NOT NULL DEFAULT '', -- Why its callback could not be enqueued
+    created_at      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When it was made
+    ended_at        TEXT, -- When it ended
+    purge_at        TEXT, -- When it is removed; NULL: never, or it has not ended
+    CONSTRAINT dbcron_job_group_key PRIMARY KEY (id)
+);
+
+CREATE INDEX dbcron_job_group_purge ON dbcron_job_group (purge_at) WHERE purge_at IS NOT NULL;
+
+CREATE INDEX dbcron_job_group_state ON dbcron_job_group (state, id);
+
+CREATE TABLE dbcron_job_member ( -- The jobs of groups, and what has become of each
+    group_id        INTEGER NOT NULL, -- The group
+    job             INTEGER NOT NULL, -- The job's id
+    queue_id        INTEGER NOT NULL, -- The queue that it was enqueued in
+    kind            TEXT NOT NULL, -- What the job is
+    state           TEXT NOT NULL DEFAULT 'pending', -- pending (it has yet to end), done, dead or cancelled
+    result          TEXT, -- What its handler has made of it, JSON
+    error           TEXT NOT NULL DEFAULT '', -- Why it is dead
+    CONSTRAINT dbcron_job_member_key PRIMARY KEY (group_id, job)
+) WITHOUT ROWID;
+
+CREATE INDEX dbcron_job_member_state ON dbcron_job_member (group_id, state);
 
 CREATE TABLE dbcron_job_running ( -- Jobs that have been running for longer than a second, or that may have ended their worker
     queue_id        INTEGER NOT NULL, -- The queue
@@ -84,6 +117,7 @@ CREATE TABLE dbcron_job_running ( -- Jobs that have been running for longer than
     timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key      TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    group_id        INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     CONSTRAINT dbcron_job_running_key PRIMARY KEY (queue_id, divided, id)
 ) WITHOUT ROWID;
 

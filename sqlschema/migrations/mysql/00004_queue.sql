@@ -70,6 +70,7 @@ CREATE TABLE IF NOT EXISTS {prefix}job (
     timeout         BIGINT COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
     trace           VARCHAR(512) COMMENT 'The trace that the job belongs to, a W3C traceparent',
     unique_key      VARCHAR(200) COMMENT 'What no other job of the queue may have meanwhile: see {prefix}job_unique',
+    group_id        BIGINT COMMENT 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is',
     PRIMARY KEY (queue_id, divided, priority, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
   COMMENT 'Jobs that are ready. A row is inserted, and deleted when the job is done; never updated';
@@ -92,6 +93,7 @@ CREATE TABLE IF NOT EXISTS {prefix}job_delayed (
     timeout         BIGINT COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
     trace           VARCHAR(512) COMMENT 'The trace that the job belongs to, a W3C traceparent',
     unique_key      VARCHAR(200) COMMENT 'What no other job of the queue may have meanwhile: see {prefix}job_unique',
+    group_id        BIGINT COMMENT 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is',
     PRIMARY KEY (queue_id, divided, id),
     KEY {name}job_delayed_due (queue_id, divided, run_at, id),
     KEY {name}job_delayed_hold (queue_id, divided, hold_key)
@@ -119,6 +121,7 @@ CREATE TABLE IF NOT EXISTS {prefix}job_running (
     timeout         BIGINT COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
     trace           VARCHAR(512) COMMENT 'The trace that the job belongs to, a W3C traceparent',
     unique_key      VARCHAR(200) COMMENT 'What no other job of the queue may have meanwhile: see {prefix}job_unique',
+    group_id        BIGINT COMMENT 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is',
     PRIMARY KEY (queue_id, divided, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
   COMMENT 'Jobs that have been running for longer than a second, or that may have ended their worker';
@@ -142,6 +145,7 @@ CREATE TABLE IF NOT EXISTS {prefix}job_dead (
     timeout         BIGINT COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
     trace           VARCHAR(512) COMMENT 'The trace that the job belongs to, a W3C traceparent',
     unique_key      VARCHAR(200) COMMENT 'What no other job of the queue may have meanwhile: see {prefix}job_unique',
+    group_id        BIGINT COMMENT 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is',
     PRIMARY KEY (queue_id, id),
     KEY {name}job_dead_purge (purge_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC

@@ -109,6 +109,7 @@ CREATE TABLE {prefix}job (
     timeout         BIGINT,
     trace           VARCHAR(512),
     unique_key      VARCHAR(200) COLLATE "C",
+    group_id        BIGINT,
     CONSTRAINT {name}job_key PRIMARY KEY (queue_id, divided, priority, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
@@ -125,6 +126,7 @@ COMMENT ON COLUMN {prefix}job.max_attempts IS 'After so many failed attempts the
 COMMENT ON COLUMN {prefix}job.timeout IS 'How long an attempt may take, in µs; NULL: the queue says';
 COMMENT ON COLUMN {prefix}job.trace IS 'The trace that the job belongs to, a W3C traceparent';
 COMMENT ON COLUMN {prefix}job.unique_key IS 'What no other job of the queue may have meanwhile: see {prefix}job_unique';
+COMMENT ON COLUMN {prefix}job.group_id IS 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is';
 
 CREATE TABLE {prefix}job_delayed (
     queue_id        INT NOT NULL,
@@ -144,6 +146,7 @@ CREATE TABLE {prefix}job_delayed (
     timeout         BIGINT,
     trace           VARCHAR(512),
     unique_key      VARCHAR(200) COLLATE "C",
+    group_id        BIGINT,
     CONSTRAINT {name}job_delayed_key PRIMARY KEY (queue_id, divided, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX {name}job_delayed_due ON {prefix}job_delayed (queue_id, divided, run_at, id);
@@ -167,6 +170,7 @@ COMMENT ON COLUMN {prefix}job_delayed.max_attempts IS 'After so many failed atte
 COMMENT ON COLUMN {prefix}job_delayed.timeout IS 'How long an attempt may take, in µs; NULL: the queue says';
 COMMENT ON COLUMN {prefix}job_delayed.trace IS 'The trace that the job belongs to, a W3C traceparent';
 COMMENT ON COLUMN {prefix}job_delayed.unique_key IS 'What no other job of the queue may have meanwhile: see {prefix}job_unique';
+COMMENT ON COLUMN {prefix}job_delayed.group_id IS 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is';
 
 CREATE TABLE {prefix}job_running (
     queue_id        INT NOT NULL,
@@ -189,6 +193,7 @@ CREATE TABLE {prefix}job_running (
     timeout         BIGINT,
     trace           VARCHAR(512),
     unique_key      VARCHAR(200) COLLATE "C",
+    group_id        BIGINT,
     CONSTRAINT {name}job_running_key PRIMARY KEY (queue_id, divided, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 
@@ -213,6 +218,7 @@ COMMENT ON COLUMN {prefix}job_running.max_attempts IS 'After so many failed atte
 COMMENT ON COLUMN {prefix}job_running.timeout IS 'How long an attempt may take, in µs; NULL: the queue says';
 COMMENT ON COLUMN {prefix}job_running.trace IS 'The trace that the job belongs to, a W3C traceparent';
 COMMENT ON COLUMN {prefix}job_running.unique_key IS 'What no other job of the queue may have meanwhile: see {prefix}job_unique';
+COMMENT ON COLUMN {prefix}job_running.group_id IS 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is';
 
 CREATE TABLE {prefix}job_dead (
     queue_id        INT NOT NULL,
@@ -233,6 +239,7 @@ CREATE TABLE {prefix}job_dead (
     timeout         BIGINT,
     trace           VARCHAR(512),
     unique_key      VARCHAR(200) COLLATE "C",
+    group_id        BIGINT,
     CONSTRAINT {name}job_dead_key PRIMARY KEY (queue_id, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX {name}job_dead_purge ON {prefix}job_dead (purge_at);
@@ -256,6 +263,7 @@ COMMENT ON COLUMN {prefix}job_dead.max_attempts IS 'After so many failed attempt
 COMMENT ON COLUMN {prefix}job_dead.timeout IS 'How long an attempt may take, in µs; NULL: the queue says';
 COMMENT ON COLUMN {prefix}job_dead.trace IS 'The trace that the job belongs to, a W3C traceparent';
 COMMENT ON COLUMN {prefix}job_dead.unique_key IS 'What no other job of the queue may have meanwhile: see {prefix}job_unique';
+COMMENT ON COLUMN {prefix}job_dead.group_id IS 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is';
 
 CREATE TABLE {prefix}job_unique (
     queue_id        INT NOT NULL,

@@ -64,6 +64,7 @@ CREATE TABLE {prefix}job ( -- Jobs that are ready. A row is inserted, and delete
     timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key      TEXT, -- What no other job of the queue may have meanwhile: see {prefix}job_unique
+    group_id        INTEGER, -- The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is
     CONSTRAINT {name}job_key PRIMARY KEY (queue_id, divided, priority, id)
 ) WITHOUT ROWID;
 
@@ -85,6 +86,7 @@ CREATE TABLE {prefix}job_delayed ( -- Jobs whose time has yet to come, and faile
     timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key      TEXT, -- What no other job of the queue may have meanwhile: see {prefix}job_unique
+    group_id        INTEGER, -- The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is
     CONSTRAINT {name}job_delayed_key PRIMARY KEY (queue_id, divided, id)
 ) WITHOUT ROWID;
 CREATE INDEX {name}job_delayed_due ON {prefix}job_delayed (queue_id, divided, run_at, id);
@@ -111,6 +113,7 @@ CREATE TABLE {prefix}job_running ( -- Jobs that have been running for longer tha
     timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key      TEXT, -- What no other job of the queue may have meanwhile: see {prefix}job_unique
+    group_id        INTEGER, -- The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is
     CONSTRAINT {name}job_running_key PRIMARY KEY (queue_id, divided, id)
 ) WITHOUT ROWID;
 
@@ -133,6 +136,7 @@ CREATE TABLE {prefix}job_dead ( -- Jobs that were given up
     timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key      TEXT, -- What no other job of the queue may have meanwhile: see {prefix}job_unique
+    group_id        INTEGER, -- The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is
     CONSTRAINT {name}job_dead_key PRIMARY KEY (queue_id, id)
 ) WITHOUT ROWID;
 CREATE INDEX {name}job_dead_purge ON {prefix}job_dead (purge_at);

@@ -1,0 +1,207 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// tryConclude does what conclude does. If that fails, workers do it a little later.
+func (c *Client) tryConclude(ctx context.Context, id int64) {
+	if err := c.conclude(ctx, id); err != nil {
+		c.opt.Logger.Warn("looking whether a group has ended failed; a worker will", "group", id, "err", err)
+	}
+}
+
+// conclude ends groups that have come to their end, and enqueues their callbacks.
+func (c *Client) conclude(ctx context.Context, ids ...int64) error {
+	var errs []error
+	for part := range slices.Chunk(ids, chunk) {
+		rows := make([]dialect.Args, len(part))
+		for i, id := range part {
+			rows[i] = dialect.Args{"crew": id}
+		}
+		ripe, err := dialect.Select(ctx, &c.db.Session, ripeGroups, dialect.Args{"rows": rows}, scanID)
+		errs = append(errs, err)
+		for _, id := range ripe {
+			errs = append(errs, c.endOne(ctx, id))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// concludeAny does so with groups that nobody looks after any more.
+func (c *Client) concludeAny(ctx context.Context) error {
+	for {
+		ripe, err := dialect.Select(ctx, &c.db.Session, ripeAny, dialect.Args{"limit": chunk}, scanID)
+		if err != nil {
+			return err
+		}
+		for _, id := range ripe {
+			if err := c.endOne(ctx, id); err != nil {
+				return err
+			}
+		}
+		if len(ripe) < chunk {
+			return nil
+		}
+	}
+}
+
+// endOne ends a group if it has come to its end, and enqueues its callback with that.
+func (c *Client) endOne(ctx context.Context, id int64) error {
+	wake := func() {}
+	err := c.inGroup(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		wake = func() {}
+		args := dialect.Args{"group": id}
+		var text sql.NullString
+		err := tx.Get(ctx, lockGroup, args, &text)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if n, err := tx.Exec(ctx, endGroup, args); err != nil || n == 0 {
+			return err
+		}
+		job, err := readCallback(text.String)
+		if err == nil && job != nil {
+			job.callbackOf = id
+			_, wake, err = c.EnqueueIn(ctx, tx, *job)
+		}
+		if errors.Is(err, ErrInvalid) || errors.Is(err, ErrDeleted) {
+			c.opt.Logger.Error("a group's callback cannot be enqueued", "group", id, "error", err)
+			args["error"] = limitText(err.Error(), 4000)
+			wake = func() {}
+			_, err = tx.Exec(ctx, accuseGroup, args)
+		}
+		return err
+	})
+	if err == nil {
+		wake()
+	}
+	return err
+}
+
+// purgeGroups removes groups whose time is over.
+func (c *Client) purgeGroups(ctx context.Context) error {
+	old, err := dialect.Select(ctx, &c.db.Session, oldGroups, dialect.Args{"limit": chunk}, scanID)
+	if err != nil {
+		return err
+	}
+	for _, id := range old {
+		for {
+			args := dialect.Args{"group": id, "limit": chunk}
+			jobs, err := dialect.Select(ctx, &c.db.Session, someMembers, args, scanID)
+			if err != nil {
+				return err
+			}
+			if len(jobs) == 0 {
+				break
+			}
+			args = dialect.Args{"group": id, "ids": jobs, "n": len(jobs)}
+			if _, err := c.db.Exec(ctx, purgeMembers, args); err != nil {
+				return err
+			}
+		}
+		if _, err := c.db.Exec(ctx, purgeGroup, dialect.Args{"group": id}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A concluder looks after the groups of the jobs that a worker has ended. The worker's
+// mutex guards it.
+type concluder struct {
+	groups map[int64]bool // whose end may have come
+	busy   bool           // some are looked at
+	wake   chan struct{}
+	died   chan struct{} // a process died, perhaps between a job's end and its group's
+}
+
+// concludeEvery is how often it is looked whether a group's end was missed, since a
+// process died between a job's end and the group's.
+const concludeEvery = time.Minute
+
+// noteEnd notes that a job has ended, and with it perhaps its group. mu is held.
+func (w *Worker) noteEnd(d *Delivery) {
+	if d.Group != 0 {
+		w.ends.groups[d.Group] = true
+		w.nudgeEnds()
+	}
+}
+
+func (w *Worker) nudgeEnds() { signal(w.ends.wake) }
+
+// signal tells a goroutine that may be busy, once.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// conclude ends groups whose jobs have ended here, and now and then others.
+func (w *Worker) conclude(ctx context.Context) {
+	trouble := trouble{log: w.log, what: "looking whether groups have ended"}
+	tick := time.NewTicker(concludeEvery)
+	defer tick.Stop()
+	any := true
+	for {
+		err := w.concludeEnds(ctx)
+		if err == nil && any {
+			err = w.c.concludeAny(ctx)
+			any = err != nil
+		}
+		if ctx.Err() == nil && trouble.note(err) > 0 {
+			time.AfterFunc(time.Second, w.nudgeEnds)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.ends.wake:
+		case <-w.ends.died:
+			any = true
+		case <-tick.C:
+			any = true
+		}
+	}
+}
+
+// concludeEnds ends groups whose jobs have ended here.
+func (w *Worker) concludeEnds(ctx context.Context) error {
+	w.mu.Lock()
+	all := slices.Sorted(maps.Keys(w.ends.groups))
+	clear(w.ends.groups)
+	w.ends.busy = len(all) > 0
+	w.mu.Unlock()
+	if len(all) == 0 {
+		return nil
+	}
+	err := w.c.conclude(ctx, all...)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ends.busy = false
+	if err != nil {
+		for _, id := range all {
+			w.ends.groups[id] = true
+		}
+	}
+	return err
+}
+
+// concludeLast ends them when the worker ends. If that fails, others do it.
+func (w *Worker) concludeLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := w.concludeEnds(ctx); err != nil {
+		w.log.Warn("looking whether groups have ended failed; another worker will", "err", err)
+	}
+}

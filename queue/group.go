@@ -1,0 +1,503 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// A group's jobs have rows in a table of its members, which are written with the jobs
+// and updated by the transactions that end them. No row is shared by those: whoever has
+// ended a job looks afterwards, when that is committed, whether it was the last one. Of
+// several who find that, the one ends the group who updates its row.
+
+type memberState string
+
+const (
+	memberPending   memberState = "pending"
+	memberDone      memberState = "done"
+	memberDead      memberState = "dead"
+	memberCancelled memberState = "cancelled"
+)
+
+// States of a group.
+const (
+	GroupOpen   = "open"   // it does not end
+	GroupSealed = "sealed" // it ends as soon as none of its jobs is pending
+	GroupDone   = "done"   // it has ended, and its callback, if it has one, was enqueued
+)
+
+// keepGroup is how long a group is kept after its end if it does not say.
+const keepGroup = 7 * 24 * time.Hour
+
+// longestResult is how many bytes a result may have.
+const longestResult = 1 << 20
+
+var (
+	createGroup = dialect.SQL("queue.create-group", `
+		INSERT INTO {prefix}job_group (id, name, state, callback, keep) VALUES (:group, :name, :state, :callback, :keep)`)
+
+	// enterGroup locks a group that jobs are added to, so that it cannot end before they
+	// are there.
+	enterGroup = dialect.SQL("queue.enter-group", `SELECT state FROM {prefix}job_group WHERE id = :group {share_locked}`)
+
+	addMembers = dialect.PerDialect("queue.add-members", func(d *dialect.Dialect) string {
+		return insertInto(d, "job_member", "group_id=crew int, job=job int, queue_id=queue int, kind=name text")
+	})
+
+	// finishMembers runs in the transaction that has ended the jobs. Whoever deletes a
+	// job's row ends it, so nobody else says what has become of it.
+	finishMembers = dialect.PerDialect("queue.finish-members", func(d *dialect.Dialect) string {
+		return d.UpdateFrom("{prefix}job_member", []string{"group_id", "job"}, `state = picked.became, result = picked.made, error = picked.why`, "",
+			`SELECT crew AS group_id, job, became, made, why FROM {records rows: crew int, job int, became text, made text, why text}`)
+	})
+
+	// reopenMember runs in the transaction that brings a dead job back.
+	reopenMember = dialect.SQL("queue.reopen-member", `
+		UPDATE {prefix}job_member SET state = 'pending', result = NULL, error = '' WHERE group_id = :group AND job = :id`)
+
+	// seal lets a group end: once, whoever else does so at the same time.
+	seal = dialect.SQL("queue.seal-group", `UPDATE {prefix}job_group SET state = 'sealed' WHERE id = :group AND state = 'open'`)
+
+	// ripeGroups tells which of some groups may have come to their end, and ripeAny
+	// which of all: whoever has ended the last job may have died before it looked.
+	ripeGroups = dialect.SQL("queue.ripe-groups", `
+		SELECT g.id FROM {records rows: crew int} {join_by_key {prefix}job_group AS g} ON g.id = record.crew
+		WHERE g.state = 'sealed' AND `+nonePending+` ORDER BY g.id`)
+	ripeAny = dialect.SQL("queue.ripe-any-groups", `
+		SELECT g.id FROM {prefix}job_group AS g WHERE g.state = 'sealed' AND `+nonePending+` ORDER BY g.id LIMIT :limit`)
+
+	// lockGroup waits for those who add jobs to a group; endGroup, run after it, sees
+	// what they have added, and ends the group once.
+	lockGroup = dialect.SQL("queue.lock-group", `SELECT callback FROM {prefix}job_group WHERE id = :group AND state = 'sealed' {locked}`)
+	endGroup  = dialect.SQL("queue.end-group", `
+		UPDATE {prefix}job_group SET state = 'done', ended_at = {now}, purge_at = CASE WHEN keep < 0 THEN NULL ELSE {now + keep} END
+		WHERE id = :group AND state = 'sealed' AND NOT EXISTS (SELECT 1 FROM {prefix}job_member AS m WHERE m.group_id = :group AND m.state = 'pending')`)
+
+	// accuseGroup notes in the transaction that ends a group why that has no callback.
+	accuseGroup = dialect.SQL("queue.accuse-group", `UPDATE {prefix}job_group SET error = :error WHERE id = :group`)
+
+	// dropGroup ends a group without its callback, and has it removed.
+	dropGroup = dialect.SQL("queue.drop-group", `
+		UPDATE {prefix}job_group SET state = 'done', ended_at = COALESCE(ended_at, {now}), purge_at = {now} WHERE id = :group`)
+
+	getGroup = dialect.SQL("queue.get-group", `SELECT `+groupColumns+` FROM {prefix}job_group WHERE id = :group`)
+
+	listGroups = dialect.SQL("queue.list-groups", `
+		SELECT `+groupColumns+` FROM {prefix}job_group WHERE state = :state AND id > :after ORDER BY id LIMIT :limit`)
+
+	countMembers = dialect.SQL("queue.count-members", `
+		SELECT state, COUNT(*) FROM {prefix}job_member WHERE group_id = :group GROUP BY state`)
+
+	listMembers = dialect.SQL("queue.list-members", `
+		SELECT m.job, COALESCE(q.name, ''), m.kind, m.state, m.result, m.error
+		FROM {prefix}job_member AS m LEFT JOIN {prefix}queue AS q ON q.queue_id = m.queue_id
+		WHERE m.group_id = :group AND m.job > :after ORDER BY m.job LIMIT :limit`)
+
+	// oldGroups finds groups whose time is over. Their members are removed first, some
+	// at a time, and then they: whoever dies in between leaves the rest to the next.
+	oldGroups = dialect.SQL("queue.old-groups", `
+		SELECT id FROM {prefix}job_group WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit`)
+	someMembers = dialect.SQL("queue.some-members", `
+		SELECT job FROM {prefix}job_member WHERE group_id = :group ORDER BY job LIMIT :limit`)
+	purgeMembers = dialect.SQL("queue.purge-members", `
+		DELETE FROM {prefix}job_member WHERE group_id = :group AND {in job :ids} {only job :n}`)
+	purgeGroup = dialect.SQL("queue.purge-group", `DELETE FROM {prefix}job_group WHERE id = :group AND purge_at <= {now}`)
+)
+
+const nonePending = `NOT EXISTS (SELECT 1 FROM {prefix}job_member AS m WHERE m.group_id = g.id AND m.state = 'pending')`
+
+const groupColumns = `id, name, state, COALESCE(callback, ''), keep, error, {us created_at}, COALESCE({us ended_at}, 0)`
+
+// A Group is jobs that belong together: it ends when all of them have, and then its
+// callback is enqueued, once.
+type Group struct {
+	Name     string        // for people; may be empty
+	Callback *Job          // enqueued when the group has ended; nil: none
+	Keep     time.Duration // for how long it and its results are kept after that; default: 7 days; negative: always
+}
+
+// GroupInfo is a group as the tables have it.
+type GroupInfo struct {
+	Group
+	ID      int64
+	State   string
+	Created time.Time
+	Ended   time.Time // zero: it has not
+	Error   string    // why its callback could not be enqueued
+
+	// What has become of its jobs, as [Client.Group] counts them. A dead one that is
+	// retried is pending again.
+	Pending, Done, Dead, Cancelled int
+}
+
+// A Result is what has become of a job of a group.
+type Result struct {
+	Job    int64
+	Queue  string // where it was enqueued
+	Kind   string
+	State  string          // pending, done, dead or cancelled
+	Result json.RawMessage // as [Delivery.SetResult] has it; nil: there is none
+	Error  string          // why it is dead
+}
+
+// NewGroup makes a group that is open: jobs are added by enqueueing them with its id as
+// their [Job.Group], by any process, and it does not end before [Client.Seal].
+func (c *Client) NewGroup(ctx context.Context, g Group) (id int64, err error) {
+	err = c.inGroup(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		id, err = c.newGroup(ctx, tx, g, GroupOpen)
+		return err
+	})
+	return id, err
+}
+
+// EnqueueGroup makes a group of jobs, all or none but for those whose unique keys are in
+// use, and seals it. A group without jobs ends at once.
+func (c *Client) EnqueueGroup(ctx context.Context, g Group, jobs ...Job) (id int64, all []Enqueued, err error) {
+	wake := func() {}
+	err = c.inGroup(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		id, all, wake, err = c.enqueueGroup(ctx, tx, tx, g, jobs)
+		return err
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	wake()
+	if !slices.ContainsFunc(all, func(e Enqueued) bool { return !e.Existed }) {
+		c.tryConclude(ctx, id)
+	}
+	return id, all, nil
+}
+
+// EnqueueGroupTx is [Client.EnqueueGroup] in a transaction of the caller's: see
+// [Client.EnqueueTx].
+func (c *Client) EnqueueGroupTx(ctx context.Context, tx dialect.Execer, g Group, jobs ...Job) (id int64, all []Enqueued, wake func(), err error) {
+	on := c.db.On(tx)
+	if c.db.Dialect.SkipLocked != "" {
+		return c.enqueueGroup(ctx, on, nil, g, jobs)
+	}
+	return c.enqueueGroup(ctx, on, on, g, jobs)
+}
+
+func (c *Client) enqueueGroup(ctx context.Context, on, alone *dialect.Session, g Group, jobs []Job) (id int64, all []Enqueued, wake func(), err error) {
+	if id, err = c.newGroup(ctx, on, g, GroupSealed); err != nil || len(jobs) == 0 {
+		return id, nil, func() {}, err
+	}
+	jobs = slices.Clone(jobs)
+	for i := range jobs {
+		if jobs[i].Group != 0 {
+			return 0, nil, nil, ofMany(i, len(jobs), invalid("group", "it is of group %d already", jobs[i].Group))
+		}
+		jobs[i].Group = id
+	}
+	all, wake, err = c.enqueueIn(ctx, on, alone, jobs)
+	return id, all, wake, err
+}
+
+// inGroup runs a transaction that makes a group, again if an id is taken.
+func (c *Client) inGroup(ctx context.Context, do func(context.Context, *dialect.Session) error) error {
+	for tries := 0; ; tries++ {
+		err := c.db.Tx(ctx, do)
+		if err == nil || !c.db.Dialect.Duplicate(err) || tries == 3 {
+			return uncertain(c.db.Dialect, err)
+		}
+	}
+}
+
+func (c *Client) newGroup(ctx context.Context, on *dialect.Session, g Group, state string) (int64, error) {
+	args := dialect.Args{"name": g.Name, "state": state, "callback": nil, "keep": keepGroup.Microseconds()}
+	if g.Name != "" {
+		if err := dialect.CheckName(g.Name); err != nil {
+			return 0, invalid("name", "%v", err)
+		}
+	}
+	switch {
+	case g.Keep > duration.Longest:
+		return 0, invalid("keep", "%v is longer than 100 years", g.Keep)
+	case g.Keep < 0:
+		args["keep"] = -1
+	case g.Keep > 0:
+		args["keep"] = g.Keep.Microseconds()
+	}
+	if g.Callback != nil {
+		text, err := writeCallback(*g.Callback)
+		if err != nil {
+			return 0, err
+		}
+		args["callback"] = text
+	}
+	if err := c.clock.sync(ctx, on, instant.Now()); err != nil {
+		return 0, err
+	}
+	tick, _ := c.clock.take(1)
+	id := idAt(tick)
+	args["group"] = id
+	_, err := on.Exec(ctx, createGroup, args)
+	return id, err
+}
+
+// A callback is a job as a group's row has it.
+type callback struct {
+	Queue       string `json:"queue"`
+	Kind        string `json:"kind"`
+	Payload     string `json:"payload,omitempty"`
+	Binary      []byte `json:"binary,omitempty"`
+	Key         string `json:"key,omitempty"`
+	Priority    int    `json:"priority"`
+	Delay       int64  `json:"delay_us,omitempty"`
+	MaxAttempts int    `json:"max_attempts,omitempty"`
+	Timeout     int64  `json:"timeout_us,omitempty"`
+	Trace       string `json:"trace,omitempty"`
+}
+
+func writeCallback(j Job) (string, error) {
+	if err := j.check(); err != nil {
+		return "", fmt.Errorf("callback: %w", err)
+	}
+	switch {
+	case j.Unique != "":
+		return "", invalid("callback", "it has a unique key, and needs none: it is enqueued once")
+	case j.Group != 0:
+		return "", invalid("callback", "it is of group %d itself, which may end before", j.Group)
+	case !j.RunAt.IsZero():
+		return "", invalid("callback", "it has a time to run at; give it a delay after the group's end, or none")
+	}
+	b := callback{
+		Queue: j.Queue, Kind: j.Kind, Key: j.Key, Priority: j.Priority, Delay: j.Delay.Microseconds(),
+		MaxAttempts: j.MaxAttempts, Timeout: j.Timeout.Microseconds(), Trace: j.Trace,
+	}
+	if j.Binary {
+		b.Binary = j.Payload
+	} else {
+		b.Payload = string(j.Payload)
+	}
+	text, err := json.Marshal(b)
+	return string(text), err
+}
+
+func readCallback(text string) (*Job, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var b callback
+	if err := json.Unmarshal([]byte(text), &b); err != nil {
+		return nil, invalid("callback", "%v", err)
+	}
+	j := &Job{
+		Queue: b.Queue, Kind: b.Kind, Payload: []byte(b.Payload), Key: b.Key, Priority: b.Priority, Delay: time.Duration(b.Delay) * time.Microsecond,
+		MaxAttempts: b.MaxAttempts, Timeout: time.Duration(b.Timeout) * time.Microsecond, Trace: b.Trace,
+	}
+	if len(b.Binary) > 0 {
+		j.Payload, j.Binary = b.Binary, true
+	}
+	return j, nil
+}
+
+// Seal lets a group end, as soon as none of its jobs is pending. Jobs can still be added
+// until then, best by its own jobs: while such a one runs the group does not end. To seal
+// it again does nothing. It returns ErrNotFound if there is no such group.
+func (c *Client) Seal(ctx context.Context, id int64) error {
+	n, err := c.db.Exec(ctx, seal, dialect.Args{"group": id})
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		if _, err := c.group(ctx, id); err != nil {
+			return err
+		}
+	}
+	c.tryConclude(ctx, id)
+	return nil
+}
+
+// DeleteGroup ends a group without its callback, and has it and its results removed. Its
+// jobs are done all the same, as if they were of none. It returns ErrNotFound if there is
+// no such group.
+func (c *Client) DeleteGroup(ctx context.Context, id int64) error {
+	n, err := c.db.Exec(ctx, dropGroup, dialect.Args{"group": id})
+	if err == nil && n == 0 {
+		err = noGroup(id)
+	}
+	return err
+}
+
+func noGroup(id int64) error { return fmt.Errorf("%w: group %d", ErrNotFound, id) }
+
+// Group returns a group and counts its jobs, which takes a while for very many. It returns
+// ErrNotFound if there is no such group, or if it ended long ago.
+func (c *Client) Group(ctx context.Context, id int64) (GroupInfo, error) {
+	g, err := c.group(ctx, id)
+	if err != nil {
+		return GroupInfo{}, err
+	}
+	counts := map[memberState]int{}
+	_, err = dialect.Select(ctx, &c.db.Session, countMembers, dialect.Args{"group": id}, func(rows *sql.Rows) (none struct{}, err error) {
+		var state memberState
+		var n int
+		err = rows.Scan(&state, &n)
+		counts[state] = n
+		return none, err
+	})
+	g.Pending, g.Done, g.Dead, g.Cancelled = counts[memberPending], counts[memberDone], counts[memberDead], counts[memberCancelled]
+	return g, err
+}
+
+func (c *Client) group(ctx context.Context, id int64) (GroupInfo, error) {
+	all, err := dialect.Select(ctx, &c.db.Session, getGroup, dialect.Args{"group": id}, scanGroup)
+	if err == nil && len(all) == 0 {
+		err = noGroup(id)
+	}
+	if err != nil {
+		return GroupInfo{}, err
+	}
+	return all[0], nil
+}
+
+func scanGroup(rows *sql.Rows) (g GroupInfo, err error) {
+	var text string
+	var keep, created, over int64
+	if err = rows.Scan(&g.ID, &g.Name, &g.State, &text, &keep, &g.Error, &created, &over); err != nil {
+		return g, err
+	}
+	g.Keep = time.Duration(keep) * time.Microsecond
+	g.Created = time.UnixMicro(created).UTC()
+	if over != 0 {
+		g.Ended = time.UnixMicro(over).UTC()
+	}
+	g.Callback, err = readCallback(text)
+	return g, err
+}
+
+// Groups lists groups in a state, by id, those after an id, up to limit. It does not
+// count their jobs.
+func (c *Client) Groups(ctx context.Context, state string, after int64, limit int) ([]GroupInfo, error) {
+	switch {
+	case state != GroupOpen && state != GroupSealed && state != GroupDone:
+		return nil, invalid("state", "%q is not open, sealed or done", state)
+	case limit < 1 || limit > 10_000:
+		return nil, invalid("limit", "%d is not 1 to 10000", limit)
+	}
+	return dialect.Select(ctx, &c.db.Session, listGroups, dialect.Args{"state": state, "after": after, "limit": limit}, scanGroup)
+}
+
+// Results goes through the jobs of a group, by their ids, and tells what has become of
+// each. It reads some at a time: break off when you like.
+func (c *Client) Results(ctx context.Context, group int64) iter.Seq2[Result, error] {
+	return func(yield func(Result, error) bool) {
+		const page = 200 // results may be long
+		for after := int64(0); ; {
+			all, err := dialect.Select(ctx, &c.db.Session, listMembers, dialect.Args{"group": group, "after": after, "limit": page}, scanResult)
+			if err != nil {
+				yield(Result{}, err)
+				return
+			}
+			for _, r := range all {
+				if !yield(r, nil) {
+					return
+				}
+				after = r.Job
+			}
+			if len(all) < page {
+				return
+			}
+		}
+	}
+}
+
+func scanResult(rows *sql.Rows) (r Result, err error) {
+	var made sql.NullString
+	err = rows.Scan(&r.Job, &r.Queue, &r.Kind, &r.State, &made, &r.Error)
+	if made.Valid {
+		r.Result = json.RawMessage(made.String)
+	}
+	return r, err
+}
+
+// SetResult sets what the job has made, as JSON, for the callback of its group: it is
+// kept when the job is done. The last call counts.
+func (d *Delivery) SetResult(v any) error {
+	if d.Group == 0 {
+		return invalid("result", "the job is of no group, so that nobody would read it")
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return invalid("result", "%v", err)
+	}
+	if len(text) > longestResult {
+		return invalid("result", "it has %d bytes, and up to %d are kept; store it elsewhere and set its name", len(text), longestResult)
+	}
+	w := d.b.q.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d.result = text
+	return nil
+}
+
+// enter locks the groups that rows are added to, in the order of their ids.
+func enter(ctx context.Context, tx *dialect.Session, rows []jobRow) error {
+	groups := map[int64]bool{}
+	for i := range rows {
+		if rows[i].Group != 0 {
+			groups[rows[i].Group] = true
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(groups)) {
+		var state string
+		switch err := tx.Get(ctx, enterGroup, dialect.Args{"group": id}, &state); {
+		case errors.Is(err, sql.ErrNoRows):
+			return noGroup(id)
+		case err != nil:
+			return err
+		case state == GroupDone:
+			return fmt.Errorf("%w: group %d has ended", ErrState, id)
+		}
+	}
+	return nil
+}
+
+// addTo adds rows to the groups that they name.
+func addTo(ctx context.Context, tx *dialect.Session, rows []jobRow) error {
+	members := make([]jobRow, 0, len(rows))
+	for i := range rows {
+		if rows[i].Group != 0 {
+			members = append(members, rows[i])
+		}
+	}
+	for part := range slices.Chunk(members, chunk) {
+		if _, err := tx.Exec(ctx, addMembers, dialect.Args{"rows": jobRows(part)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish notes what has become of jobs of groups, by statements of a few MB at the most.
+func finish(ctx context.Context, tx *dialect.Session, members []ended) error {
+	for len(members) > 0 {
+		var rows []dialect.Args
+		for size := 0; len(rows) < len(members) && len(rows) < chunk && size < 4<<20; {
+			e := &members[len(rows)]
+			size += len(e.result) + len(e.why)
+			row := dialect.Args{"crew": e.group, "job": e.id, "became": string(e.state), "made": nil, "why": e.why}
+			if e.result != nil {
+				row["made"] = string(e.result)
+			}
+			rows = append(rows, row)
+		}
+		if _, err := tx.Exec(ctx, finishMembers, dialect.Args{"rows": rows}); err != nil {
+			return err
+		}
+		members = members[len(rows):]
+	}
+	return nil
+}
