@@ -12,9 +12,9 @@ import (
 )
 
 // tryConclude does what conclude does. If that fails, workers do it a little later.
-func (c *Client) tryConclude(ctx context.Context, id int64) {
-	if err := c.conclude(ctx, id); err != nil {
-		c.opt.Logger.Warn("looking whether a group has ended failed; a worker will", "group", id, "err", err)
+func (c *Client) tryConclude(ctx context.Context, ids ...int64) {
+	if err := c.conclude(ctx, ids...); err != nil {
+		c.opt.Logger.Warn("looking whether groups have ended failed; a worker will", "groups", ids, "err", err)
 	}
 }
 

@@ -62,10 +62,6 @@ var (
 			`SELECT crew AS group_id, job, became, made, why FROM {records rows: crew int, job int, became text, made text, why text}`)
 	})
 
-	// reopenMember runs in the transaction that brings a dead job back.
-	reopenMember = dialect.SQL("queue.reopen-member", `
-		UPDATE {prefix}job_member SET state = 'pending', result = NULL, error = '' WHERE group_id = :group AND job = :id`)
-
 	// seal lets a group end: once, whoever else does so at the same time.
 	seal = dialect.SQL("queue.seal-group", `UPDATE {prefix}job_group SET state = 'sealed' WHERE id = :group AND state = 'open'`)
 
@@ -479,6 +475,28 @@ func addTo(ctx context.Context, tx *dialect.Session, rows []jobRow) error {
 		}
 	}
 	return nil
+}
+
+// reopen has groups wait again for dead jobs that this transaction brings back.
+func reopen(ctx context.Context, tx *dialect.Session, rows []jobRow) error {
+	var members []ended
+	for i := range rows {
+		if rows[i].Group != 0 {
+			members = append(members, ended{id: rows[i].id, group: rows[i].Group, state: memberPending})
+		}
+	}
+	return finish(ctx, tx, members)
+}
+
+// groupsOf are the groups of jobs, each once.
+func groupsOf(jobs []Info) []int64 {
+	all := map[int64]bool{}
+	for i := range jobs {
+		if g := jobs[i].Group; g != 0 {
+			all[g] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
 // finish notes what has become of jobs of groups, by statements of a few MB at the most.

@@ -568,8 +568,6 @@ func TestGroupStatements(t *testing.T) {
 		}{
 			{"finish", finishMembers, finished, groups, change(jobs, "1 11 pending", "1 11 dead x")},
 			{"finish in another group", finishMembers, dialect.Args{"rows": []dialect.Args{{"crew": 2, "job": 11, "became": "dead", "made": nil, "why": "x"}}}, groups, jobs},
-			{"reopen", reopenMember, dialect.Args{"group": 2, "id": 22}, groups, change(jobs, "2 22 dead", "2 22 pending")},
-			{"reopen of another", reopenMember, dialect.Args{"group": 1, "id": 22}, groups, jobs},
 			{"seal", seal, group(3), change(groups, "3 open", "3 sealed"), jobs},
 			{"seal what has ended", seal, group(4), groups, jobs},
 			{"end with one pending", endGroup, group(1), groups, jobs},

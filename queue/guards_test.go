@@ -191,7 +191,6 @@ var reaches = []struct {
 	{present, inReady, 2, "queue, divided, priority, ids", nil},
 	{lockJobs, inReady, 2, "place's queue, place's block, place's priority, place's id", nil},
 	{findReady, inReady, 2, "queue, id, row's block, row's priority", nil},
-	{removeReady, inReady, 1, "queue, divided, priority, id", nil},
 	{countReady, inReady, 3, "queue", nil},
 	{delayReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
 	{buryReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
@@ -204,9 +203,8 @@ var reaches = []struct {
 	{redelay, inDelayed, 2, "queue, divided, row's id", nil},
 	{delayedByID, inDelayed, 4, "queue, divided, after", nil},
 	{findDelayed, inDelayed, 2, "queue, id, row's block", nil},
-	{removeDelayed, inDelayed, 1, "queue, divided, id", nil},
 	{countDelayed, inDelayed, 4, "queue", nil},
-	{hasten, inDelayed, 1, "queue, divided, id", dialect.Args{"id": 20}},
+	{hasten, inDelayed + 1, 1, "place's queue, place's block, place's id", nil},
 	{buryDelayed, inDelayed, 2, "row's queue, row's block, row's id", nil},
 	{checkOutDelayed, inDelayed, 2, "row's queue, row's block, row's id", nil},
 	{divideAnew, inDelayed, 2, "row's queue, row's block, row's id", nil},
@@ -219,17 +217,17 @@ var reaches = []struct {
 	{handRunning, inRunning, 2, "queue, divided, ids, node", nil},
 	{listRunning, inRunning, 4, "queue, divided, after", nil},
 	{findRunning, inRunning, 2, "queue, id, row's block", nil},
-	{removeRunning, inRunning, 1, "queue, divided, id", nil},
+	{removeRunning, inRunning, 2, "queue, divided, ids", nil},
+	{lockOut, inRunning, 2, "place's queue, place's block, place's id", nil},
 	{countRunning, inRunning, 4, "queue", nil},
 	{delayRunning, inRunning, 2, "row's queue, row's block, row's id", nil},
 	{buryRunning, inRunning, 2, "row's queue, row's block, row's id", nil},
 	{presentDead, inDead, 2, "queue, ids", nil},
 	{listDead, inDead, 3, "queue, after", nil},
 	{findDead, inDead, 1, "queue, id", nil},
-	{removeDead, inDead, 1, "queue, id", nil},
 	{countDead, inDead, 3, "queue", nil},
-	{lockDead, inDead, 1, "queue, id", nil},
-	{revive, inDead, 1, "queue, id", nil},
+	{lockDead, inDead, 2, "place's queue, place's id", nil},
+	{revive, inDead, 2, "row's queue, row's id", nil},
 	{purgeDead, inDead, 2, "queue, ids", nil},
 }
 
@@ -450,6 +448,8 @@ func TestOnce(t *testing.T) {
 				args["divided"] = 5
 			case adopt:
 				args["id"] = 30
+			case hasten:
+				args = told(inDelayed + 1)
 			}
 			if first, second := reached(t, db, stmt, args), reached(t, db, stmt, args); first != 1 || second != 0 {
 				t.Errorf("%s: %d rows, and then %d", stmt.Name, first, second)
@@ -478,7 +478,8 @@ func TestLocks(t *testing.T) {
 			{lockDelayed, inDelayed, `SELECT id FROM {prefix}job_delayed WHERE queue_id = 1 AND divided = 3 AND id < 20 ORDER BY id`, []string{"18"}},
 			{lockLater, inDelayed, `SELECT id FROM {prefix}job_delayed WHERE queue_id = 1 AND divided = 3 ORDER BY id`, []string{"17", "18", "19"}},
 			{lockRunning, inRunning, `SELECT id FROM {prefix}job_running WHERE queue_id = 1 AND divided = 3 AND id < 30 ORDER BY id`, []string{"28"}},
-			{lockDead, inDead, `SELECT id FROM {prefix}job_dead WHERE queue_id = 1 AND id IN (37, 38) ORDER BY id`, []string{"38"}},
+			{lockOut, inRunning, `SELECT id FROM {prefix}job_running WHERE queue_id = 1 AND divided = 3 AND id < 30 ORDER BY id`, []string{"28"}},
+			{lockDead, inDead, `SELECT id FROM {prefix}job_dead WHERE queue_id = 1 ORDER BY id`, []string{"38"}},
 		} {
 			must(t, db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
 				if _, err := dialect.Select(ctx, tx, test.stmt, told(test.at), func(*sql.Rows) (none struct{}, err error) { return none, nil }); err != nil {

@@ -1,13 +1,13 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/instant"
 )
 
 // A State is where a job stands.
@@ -64,7 +64,20 @@ type Filter struct {
 	Where string
 
 	After int64 // those with greater ids
-	Limit int   // at the most; default: 100
+	Limit int   // at the most; default: 100, and all for [Client.Bulk]
+}
+
+// where reads the filter's condition; nil if there is none.
+func (f *Filter) where() (*where, error) {
+	if f.Where == "" {
+		return nil, nil
+	}
+	return parseWhere(f.Where)
+}
+
+// takes tells whether a job that is in the filter's state is one of those it selects.
+func (f *Filter) takes(i *Info, where *where) bool {
+	return (f.Kind == "" || i.Kind == f.Kind) && (f.Key == "" || i.Key == f.Key) && where.holds(&i.Job)
 }
 
 // Jobs lists jobs of a queue that are in one state, by id, those after an id. With a
@@ -84,11 +97,9 @@ func (c *Client) Jobs(ctx context.Context, f Filter) (jobs []Info, more int64, e
 	if f.Limit < 1 || f.Limit > 10_000 {
 		return nil, 0, invalid("limit", "%d is not 1 to 10000", f.Limit)
 	}
-	var where *where
-	if f.Where != "" {
-		if where, err = parseWhere(f.Where); err != nil {
-			return nil, 0, err
-		}
+	where, err := f.where()
+	if err != nil {
+		return nil, 0, err
 	}
 	q, err := c.read(ctx, f.Queue)
 	if err != nil {
@@ -102,7 +113,7 @@ func (c *Client) Jobs(ctx context.Context, f Filter) (jobs []Info, more int64, e
 		looked += len(part)
 		for i := range part {
 			f.After = part[i].ID
-			if (f.Kind == "" || part[i].Kind == f.Kind) && (f.Key == "" || part[i].Key == f.Key) && where.holds(&part[i].Job) {
+			if f.takes(&part[i], where) {
 				jobs = append(jobs, part[i])
 			}
 			if len(jobs) == f.Limit {
@@ -120,50 +131,72 @@ func (c *Client) Jobs(ctx context.Context, f Filter) (jobs []Info, more int64, e
 
 // page returns the next jobs in a state, by id.
 func (c *Client) page(ctx context.Context, q *Queue, f Filter) (all []Info, err error) {
-	if f.State == StateDead {
-		return all, c.db.Pipeline(ctx, &dialect.Step{
-			Stmt: listDead, Args: dialect.Args{"queue": q.id, "after": f.After, "limit": f.Limit},
-			Scan: func(row *dialect.Row) error {
-				i := c.info(q, row, StateDead, 0)
-				i.Detail = string(row.Bytes(bodyEnd + 4))
-				all = append(all, i)
-				return nil
-			},
-		})
-	}
-	rows, err := c.blocks(ctx, q.id)
+	places, err := c.places(ctx, q, f.State)
 	if err != nil {
 		return nil, err
 	}
-	for _, b := range rows {
-		step := &dialect.Step{Args: dialect.Args{"queue": q.id, "divided": b.divided, "after": f.After, "limit": f.Limit}}
-		switch f.State {
-		case StateReady:
-			step.Stmt = readyByID
-			for _, p := range []string{"1", "2", "3", "4"} {
-				step.Args["after"+p] = f.After
-			}
-		case StateDelayed:
-			step.Stmt = delayedByID
-		case StateRunning:
-			step.Stmt = listRunning
-		default:
-			return nil, invalid("state", "%q is not ready, delayed, running or dead", f.State)
-		}
-		step.Scan = func(row *dialect.Row) error {
-			i := c.info(q, row, f.State, b.divided)
-			if f.State == StateRunning {
-				i.Worker = string(row.Bytes(bodyEnd + 4))
-			}
-			all = append(all, i)
-			return nil
-		}
-		if err := c.db.Pipeline(ctx, step); err != nil {
+	for _, divided := range places {
+		part, err := c.part(ctx, q, f.State, divided, f.After, f.Limit)
+		if err != nil {
 			return nil, err
 		}
+		all = append(all, part...)
 	}
-	slices.SortFunc(all, func(a, b Info) int { return int(min(1, max(-1, a.ID-b.ID))) })
-	return all[:min(len(all), f.Limit)], nil
+	return oldest(all, f.Limit), nil
+}
+
+// oldest returns the first jobs by id.
+func oldest(all []Info, limit int) []Info {
+	slices.SortFunc(all, func(a, b Info) int { return cmp.Compare(a.ID, b.ID) })
+	return all[:min(len(all), limit)]
+}
+
+// places are the parts in which the jobs of a state are read: the blocks, but for dead
+// jobs, which are in none.
+func (c *Client) places(ctx context.Context, q *Queue, state State) (all []int, err error) {
+	switch state {
+	case StateDead:
+		return []int{0}, nil
+	case StateReady, StateDelayed, StateRunning:
+	default:
+		return nil, invalid("state", "%q is not ready, delayed, running or dead", state)
+	}
+	rows, err := c.blocks(ctx, q.id)
+	for _, b := range rows {
+		all = append(all, b.divided)
+	}
+	return all, err
+}
+
+// part returns the next jobs in a state that are in one place, by id.
+func (c *Client) part(ctx context.Context, q *Queue, state State, divided int, after int64, limit int) (all []Info, err error) {
+	step := &dialect.Step{Args: dialect.Args{"queue": q.id, "divided": divided, "after": after, "limit": limit}}
+	switch state {
+	case StateReady:
+		step.Stmt = readyByID
+		for _, p := range priorities {
+			step.Args["after"+p] = after
+		}
+	case StateDelayed:
+		step.Stmt = delayedByID
+	case StateRunning:
+		step.Stmt = listRunning
+	case StateDead:
+		step.Stmt = listDead
+	}
+	step.Scan = func(row *dialect.Row) error {
+		i := c.info(q, row, state, divided)
+		switch state {
+		case StateRunning:
+			i.Worker = string(row.Bytes(bodyEnd + 4))
+		case StateDead:
+			i.Detail = string(row.Bytes(bodyEnd + 4))
+		}
+		all = append(all, i)
+		return nil
+	}
+	err = c.db.Pipeline(ctx, step)
+	return oldest(all, limit), err
 }
 
 func (c *Client) blocks(ctx context.Context, queue int) ([]blockRow, error) {
@@ -265,69 +298,45 @@ func (c *Client) find(ctx context.Context, q *Queue, stmt *dialect.Stmt, args di
 // two; until then a worker that has read it may begin it all the same. It returns
 // ErrNotFound if there is no such job.
 func (c *Client) Cancel(ctx context.Context, queue string, id int64) error {
-	return c.removing(ctx, queue, id, func(i *Info) (*dialect.Stmt, error) {
-		switch i.State {
-		case StateReady:
-			return removeReady, nil
-		case StateDelayed:
-			return removeDelayed, nil
-		case StateRunning:
-			return removeRunning, nil
+	return c.removeOne(ctx, queue, id, func(i *Info) error {
+		if i.State == StateDead {
+			return fmt.Errorf("%w: job %d is dead; delete or retry it", ErrState, id)
 		}
-		return nil, fmt.Errorf("%w: job %d is dead; delete or retry it", ErrState, id)
+		return nil
 	})
 }
 
 // Delete removes a dead job. It returns ErrNotFound if there is no such job, and
 // ErrState if it is not dead: see Cancel.
 func (c *Client) Delete(ctx context.Context, queue string, id int64) error {
-	return c.removing(ctx, queue, id, func(i *Info) (*dialect.Stmt, error) {
+	return c.removeOne(ctx, queue, id, func(i *Info) error {
 		if i.State != StateDead {
-			return nil, fmt.Errorf("%w: job %d is %s, not dead; cancel it", ErrState, id, i.State)
+			return fmt.Errorf("%w: job %d is %s, not dead; cancel it", ErrState, id, i.State)
 		}
-		return removeDead, nil
+		return nil
 	})
 }
 
-// removing deletes a job from where it stands, and looks again if it has moved.
-func (c *Client) removing(ctx context.Context, queue string, id int64, from func(*Info) (*dialect.Stmt, error)) error {
+// removeOne deletes a job from where it stands, and looks again if it has moved.
+func (c *Client) removeOne(ctx context.Context, queue string, id int64, check func(*Info) error) error {
 	for range 10 {
 		i, err := c.Job(ctx, queue, id)
 		if err != nil {
 			return err
 		}
-		stmt, err := from(&i)
-		if err != nil {
+		if err := check(&i); err != nil {
 			return err
 		}
 		q, err := c.queue(ctx, i.Queue)
 		if err != nil {
 			return err
 		}
-		n, err := c.remove(ctx, q, stmt, &i)
+		n, err := c.remove(ctx, q, []Info{i})
 		if err != nil || n > 0 {
 			return err
 		}
 	}
 	return fmt.Errorf("%w: job %d moves on and on; try again", ErrNotFound, id)
-}
-
-// remove deletes a job by a statement, and unties it.
-func (c *Client) remove(ctx context.Context, q *Queue, stmt *dialect.Stmt, i *Info) (n int64, err error) {
-	args := dialect.Args{"queue": q.id, "divided": i.Block, "priority": i.Priority, "id": i.ID}
-	if !i.tied() || i.State == StateDead {
-		return c.db.Exec(ctx, stmt, args)
-	}
-	err = c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
-		if n, err = tx.Exec(ctx, stmt, args); err != nil || n == 0 {
-			return err
-		}
-		return untie(ctx, tx, q.id, []ended{{id: i.ID, unique: i.Unique != "", group: i.Group, state: memberCancelled}})
-	})
-	if err == nil && n > 0 && i.Group != 0 {
-		c.tryConclude(ctx, i.Group)
-	}
-	return n, err
 }
 
 // Retry lets a dead job be tried anew, with all its attempts before it, or one that
@@ -340,64 +349,35 @@ func (c *Client) Retry(ctx context.Context, queue string, id int64) error {
 		return err
 	}
 	q, err := c.queue(ctx, i.Queue)
-	if err == nil {
-		err = c.clock.sync(ctx, &c.db.Session, instant.Now())
-	}
 	if err != nil {
 		return err
 	}
-	block := i.Block
-	var n int64
+	n := 0
 	switch i.State {
 	case StateDelayed:
-		n, err = c.db.Exec(ctx, hasten, dialect.Args{"queue": q.id, "divided": block, "id": id})
-	case StateDead:
-		if q.State == "deleted" {
-			return fmt.Errorf("%w: %q", ErrDeleted, q.Name)
+		if n, err = c.hasten(ctx, q, []Info{i}); err != nil {
+			return err
 		}
-		block = q.generationAt(c.clock.now()).block(i.Key, id)
-		n, err = c.revive(ctx, q, &i, block)
+		if now, again := c.Job(ctx, queue, id); n == 0 && again == nil && now.State == StateDelayed {
+			if now.Block != i.Block {
+				return c.Retry(ctx, queue, id) // its queue's blocks are being changed
+			}
+			n = 1 // it is due already
+		}
+	case StateDead:
+		back, inUse, err := c.revive(ctx, q, []Info{i})
+		if err != nil {
+			return err
+		}
+		if len(inUse) > 0 {
+			return fmt.Errorf("%w: job %d: its unique key is in use by job %d", ErrState, id, inUse[0].holder)
+		}
+		n = len(back)
 	default:
 		return fmt.Errorf("%w: job %d is %s", ErrState, id, i.State)
 	}
-	if err == nil && n == 0 && i.State == StateDelayed {
-		if now, again := c.Job(ctx, queue, id); again == nil && now.State == StateDelayed && now.Block != block {
-			return c.Retry(ctx, queue, id) // its queue's blocks are being changed
-		} else if again == nil && now.State == StateDelayed {
-			return nil // it is due already
-		}
+	if n == 0 {
+		return fmt.Errorf("%w: job %d has moved on meanwhile", ErrNotFound, id)
 	}
-	if err == nil && n == 0 {
-		err = fmt.Errorf("%w: job %d has moved on meanwhile", ErrNotFound, id)
-	}
-	if err == nil {
-		c.bells.ring([]jobRow{{Job: &i.Job, queue: q.id, divided: block, id: id, runAt: c.clock.now()}})
-	}
-	return err
-}
-
-// revive moves a dead job to those that are due.
-func (c *Client) revive(ctx context.Context, q *Queue, i *Info, block int) (n int64, err error) {
-	err = c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
-		n = 0
-		args := dialect.Args{"queue": q.id, "id": i.ID, "divided": block}
-		locked, err := dialect.Select(ctx, tx, lockDead, args, scanID)
-		if err != nil || len(locked) == 0 {
-			return err
-		}
-		if err := reclaimKey(ctx, tx, q, i); err != nil {
-			return err
-		}
-		if i.Group != 0 {
-			if _, err := tx.Exec(ctx, reopenMember, dialect.Args{"group": i.Group, "id": i.ID}); err != nil {
-				return err
-			}
-		}
-		if _, err := tx.Exec(ctx, revive, args); err != nil {
-			return err
-		}
-		n, err = tx.Exec(ctx, removeDead, args)
-		return err
-	})
-	return n, err
+	return nil
 }

@@ -50,7 +50,7 @@ var asked = map[*dialect.Stmt]bool{
 var settled = map[*dialect.Stmt]bool{
 	delayReady: true, delayRunning: true, redelay: true, buryReady: true, buryDelayed: true, buryRunning: true,
 	checkOutReady: true, checkOutDelayed: true, lockJobs: true, lockDelayed: true, lockRunning: true, presentDead: true,
-	outdated: true, purgeDead: true, lockDead: true, revive: true, lockQueue: true, setQueue: true, stillMine: true,
+	outdated: true, purgeDead: true, lockDead: true, lockOut: true, revive: true, hasten: true, lockQueue: true, setQueue: true, stillMine: true,
 	lockLater: true, divideAnew: true,
 }
 

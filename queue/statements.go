@@ -164,6 +164,8 @@ var (
 	lockJobs    = dialect.SQL("queue.lock-jobs", lockIn("job", " AND j.priority = record.urgency"))
 	lockDelayed = dialect.SQL("queue.lock-delayed", lockIn("job_delayed", ""))
 	lockRunning = dialect.SQL("queue.lock-running", lockIn("job_running", " AND j.lock_by = :node"))
+	lockOut     = dialect.SQL("queue.lock-checked-out", lockIn("job_running", ""))
+	lockDead    = dialect.SQL("queue.lock-dead", lockBy("job_dead", "j.queue_id = record.queue AND j.id = record.job"))
 
 	// Delayed jobs.
 
@@ -289,29 +291,23 @@ var (
 	countDead = dialect.SQL("queue.count-dead", `
 		SELECT COUNT(*), 0 FROM (SELECT id FROM {prefix}job_dead WHERE queue_id = :queue LIMIT :limit) AS counted`)
 
-	// removeReady and its like delete one job. Whoever deletes it has ended it.
-	removeReady = dialect.SQL("queue.remove-ready", `
-		DELETE FROM {prefix}job WHERE queue_id = :queue AND divided = :divided AND priority = :priority AND id = :id`)
+	// removeRunning deletes jobs that are checked out, whoever has them: their workers see
+	// that they are gone.
+	removeRunning = dialect.SQL("queue.remove-running", `DELETE FROM {prefix}job_running WHERE `+these+` {only id :n}`)
 
-	removeDelayed = dialect.SQL("queue.remove-delayed", `
-		DELETE FROM {prefix}job_delayed WHERE queue_id = :queue AND divided = :divided AND id = :id`)
+	// hasten makes delayed jobs due. How many rows it changes says how many were not.
+	hasten = dialect.PerDialect("queue.hasten", func(d *dialect.Dialect) string {
+		return d.UpdateFrom("{prefix}job_delayed", []string{"queue_id", "divided", "id"}, `run_at = {now}`, `{prefix}job_delayed.run_at > {now}`,
+			`SELECT queue AS queue_id, block AS divided, job AS id FROM {records places: queue int, block int, job int}`)
+	})
 
-	removeRunning = dialect.SQL("queue.remove-running", `
-		DELETE FROM {prefix}job_running WHERE queue_id = :queue AND divided = :divided AND id = :id`)
-
-	removeDead = dialect.SQL("queue.remove-dead", `DELETE FROM {prefix}job_dead WHERE queue_id = :queue AND id = :id`)
-
-	// hasten makes a delayed job due.
-	hasten = dialect.SQL("queue.hasten", `
-		UPDATE {prefix}job_delayed SET run_at = {now} WHERE queue_id = :queue AND divided = :divided AND id = :id AND run_at > {now}`)
-
-	// lockDead locks a dead job; revive copies it among the delayed ones, due at once:
-	// its id is old, and workers would not look for it among the ready ones.
-	lockDead = dialect.SQL("queue.lock-dead", `SELECT id FROM {prefix}job_dead WHERE queue_id = :queue AND id = :id {locked}`)
-
+	// revive copies dead jobs, whose rows are locked, among the delayed ones, due at once:
+	// their ids are old, and workers would not look for them among the ready ones.
 	revive = dialect.SQL("queue.revive", `
 		INSERT INTO {prefix}job_delayed (queue_id, divided, run_at, priority, id, `+body+`)
-		SELECT queue_id, {int :divided}, {now}, priority, id, `+body+` FROM {prefix}job_dead WHERE queue_id = :queue AND id = :id`)
+		SELECT j.queue_id, record.target, {now}, j.priority, j.id, `+bodyOf("j")+`
+		FROM {records rows: queue int, job int, target int}
+		{join_by_key {prefix}job_dead AS j} ON j.queue_id = record.queue AND j.id = record.job`)
 
 	// pending finds a block with a job that could begin: one that is ready or due, and
 	// is not behind another of its key that runs or waits for its retry. It locks
@@ -432,10 +428,14 @@ func insertInto(d *dialect.Dialect, table, fields string) string {
 	return into + `VALUES {values rows: (` + strings.Join(tuple, ", ") + `)}`
 }
 
-// lockIn locks rows of a table.
+// lockIn locks rows of a table that has blocks.
 func lockIn(table, more string) string {
+	return lockBy(table, "j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job"+more)
+}
+
+func lockBy(table, key string) string {
 	return `SELECT j.id FROM {records places: queue int, block int, urgency int, job int}
-		{join_by_key {prefix}` + table + ` AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job` + more + `
+		{join_by_key {prefix}` + table + ` AS j} ON ` + key + `
 		ORDER BY j.id {locked}`
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -47,11 +46,11 @@ var (
 	parting = dialect.SQL("queue.parting-keys", `
 		UPDATE {prefix}job_unique SET pending = 'no' WHERE queue_id = :queue AND {in job :ids} {only job :n}`)
 
-	// keepKey takes the key of a job that comes back into use again. It is run with the
-	// key's row locked: nobody takes or removes it in between, and whoever looks afterwards
-	// finds it pending.
-	keepKey = dialect.SQL("queue.keep-key", `
-		UPDATE {prefix}job_unique SET pending = 'yes' WHERE queue_id = :queue AND job = :id`)
+	// keepKeys takes the keys of jobs that come back into use again. It is run with the
+	// keys' rows locked: nobody takes or removes them in between, and whoever looks afterwards
+	// finds them pending.
+	keepKeys = dialect.SQL("queue.keep-keys", `
+		UPDATE {prefix}job_unique SET pending = 'yes' WHERE queue_id = :queue AND {in job :ids} {only job :n}`)
 
 	// oldKeys finds keys whose jobs have ended and whose time is over.
 	oldKeys = dialect.SQL("queue.old-keys", `
@@ -166,20 +165,22 @@ func claimPart(ctx context.Context, tx *dialect.Session, rows []jobRow, part []d
 	return errors.New("unique keys change hands all the time; try again")
 }
 
-// reclaimKey takes the unique key of a job again that has ended, and is to come back.
-func reclaimKey(ctx context.Context, tx *dialect.Session, q *Queue, i *Info) error {
-	if i.Unique == "" {
-		return nil
+// reclaimKeys takes the unique keys of jobs again that have ended, and are to come back.
+// It returns those that have none, or have got theirs; the others say who has theirs.
+func reclaimKeys(ctx context.Context, tx *dialect.Session, queue int, rows []jobRow) (back []jobRow, err error) {
+	if back, err = claimKeys(ctx, tx, rows); err != nil {
+		return nil, err
 	}
-	rows := []jobRow{{Job: &i.Job, queue: q.id, id: i.ID}}
-	if _, err := claimKeys(ctx, tx, rows); err != nil {
-		return err
+	var ids []int64
+	for i := range back {
+		if back[i].Unique != "" {
+			ids = append(ids, back[i].id)
+		}
 	}
-	if holder := rows[0].holder; holder != 0 {
-		return fmt.Errorf("%w: job %d: its unique key is in use by job %d", ErrState, i.ID, holder)
+	if len(ids) > 0 {
+		_, err = tx.Exec(ctx, keepKeys, listArgs(queue, 0, 0, ids))
 	}
-	_, err := tx.Exec(ctx, keepKey, dialect.Args{"queue": q.id, "id": i.ID})
-	return err
+	return back, err
 }
 
 // freeUnique frees the unique keys that jobs have which this transaction has ended.

@@ -447,7 +447,7 @@ func TestKeyStatements(t *testing.T) {
 			{freeKeys, ids, without("1 a 7 yes", "1 c 9 no", "1 e 11 yes")},
 			{parting, ids, append(without("1 a 7 yes", "1 e 11 yes"), "1 a 7 no", "1 e 11 no")},
 			{purgeKeys, ids, without("1 c 9 no")},
-			{keepKey, dialect.Args{"queue": 1, "id": 9}, append(without("1 c 9 no"), "1 c 9 yes")},
+			{keepKeys, ids, append(without("1 c 9 no", "1 d 10 no"), "1 c 9 yes", "1 d 10 yes")},
 			{takeOverKey, take, append(without("1 c 9 no"), "1 c 99 yes")},
 			{takeOverKey, not("queue", 3), all},
 			{takeOverKey, not("holder", 8), all},

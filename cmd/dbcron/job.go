@@ -39,46 +39,78 @@ func jobID(text string) (int64, error) {
 
 func (p *program) jobRetry() *cobra.Command {
 	return p.eachJob(&cobra.Command{
-		Use:   "retry ID…",
+		Use:   "retry [ID…]",
 		Short: "Try dead jobs anew, and delayed ones at once",
 		Long: `Try dead jobs anew, with all their attempts before them, and let delayed ones go at
-once. Exit code 4: a job is ready or runs.`,
+once: those with these ids, or all that a filter selects.
+
+Exit code 4: a job with one of the ids is ready or runs, or is dead and another job has
+its unique key.`,
 		Example: `  dbcron job retry 4711 --queue mail
-  dbcron job list --queue mail --state dead --ids | xargs dbcron job retry --queue mail`,
-	}, "will be tried", func(ctx context.Context, c *queue.Client, name string, id int64) error { return c.Retry(ctx, name, id) })
+  dbcron job retry --queue mail --state dead --kind welcome --dry-run
+  dbcron job retry --queue mail --state dead --kind welcome --yes`,
+	}, queue.BulkRetry, []queue.State{queue.StateDead, queue.StateDelayed}, "will be tried", (*queue.Client).Retry)
 }
 
 func (p *program) jobCancel() *cobra.Command {
 	return p.eachJob(&cobra.Command{
-		Use:   "cancel ID…",
+		Use:   "cancel [ID…]",
 		Short: "End jobs that are not done yet",
-		Long: `End jobs that are not done yet: they are removed, and the handler of one that runs is
-told within about a second. One that a worker begins at this moment may still be
-done. Exit code 4: a job is dead already.`,
-		Example: `  dbcron job cancel 4711 --queue mail`,
-	}, "was cancelled", func(ctx context.Context, c *queue.Client, name string, id int64) error {
-		return c.Cancel(ctx, name, id)
-	})
+		Long: `End jobs that are not done yet, those with these ids or all that a filter selects: they
+are removed, and the handler of one that runs is told within about a second. One that
+a worker begins at this moment may still be done.
+
+Exit code 4: a job with one of the ids is dead already.`,
+		Example: `  dbcron job cancel 4711 --queue mail
+  dbcron job cancel --queue mail --state delayed --where '$.user.id = 42'`,
+	}, queue.BulkCancel, []queue.State{queue.StateReady, queue.StateDelayed, queue.StateRunning}, "was cancelled", (*queue.Client).Cancel)
 }
 
 func (p *program) jobDelete() *cobra.Command {
 	return p.eachJob(&cobra.Command{
-		Use:   "delete ID…",
+		Use:   "delete [ID…]",
 		Short: "Remove dead jobs",
-		Long: `Remove dead jobs before their time is over (dbcron queue set --keep-dead). Exit code
-4: a job is not dead.`,
-		Example: `  dbcron job delete 4711 --queue mail`,
-	}, "was deleted", func(ctx context.Context, c *queue.Client, name string, id int64) error {
-		return c.Delete(ctx, name, id)
-	})
+		Long: `Remove dead jobs before their time is over (dbcron queue set --keep-dead), those with
+these ids or all that a filter selects.
+
+Exit code 4: a job with one of the ids is not dead.`,
+		Example: `  dbcron job delete 4711 --queue mail
+  dbcron job delete --queue mail --kind welcome`,
+	}, queue.BulkDelete, []queue.State{queue.StateDead}, "was deleted", (*queue.Client).Delete)
 }
 
-// eachJob makes a command that does something with each job of a list.
-func (p *program) eachJob(c *cobra.Command, done string, do func(ctx context.Context, c *queue.Client, name string, id int64) error) *cobra.Command {
-	var name string
-	c.Long += "\n\nOf several jobs each is dealt with by itself: what cannot be done is told, and the\nothers are done."
-	c.Args = cobra.MinimumNArgs(1)
+// eachJob makes a command that does something with each job of a list, or with those that
+// a filter selects, which can be in some states.
+func (p *program) eachJob(c *cobra.Command, what queue.BulkAction, states []queue.State, done string,
+	one func(c *queue.Client, ctx context.Context, name string, id int64) error,
+) *cobra.Command {
+	var filter jobFilter
+	var how bulkFlags
+	c.Long += `
+
+Of several ids each is dealt with by itself: what cannot be done is told, and the others
+are done. A filter is at least one of --state, --kind, --key and --where; see dbcron
+job list. Then it asks before; --yes spares that, and --dry-run only tells how many
+there are. It deals with what is there now, in small transactions, and when it is
+interrupted it can be called again.`
+	c.Args = cobra.ArbitraryArgs
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			if err := filter.choose(c, states); err != nil {
+				return err
+			}
+			if err := how.check(p); err != nil {
+				return err
+			}
+			return p.withQueues(c.Context(), func(q *queue.Client) error {
+				return p.doBulks(c.Context(), q, []bulk{{what, filter.filter}}, how)
+			}, filter.filter.Queue)
+		}
+		for _, name := range append([]string{"dry-run", "output"}, filterNames...) {
+			if c.Flag(name).Changed {
+				return usagef("--%s goes with a filter, and there are ids as well", name)
+			}
+		}
 		ids := make([]int64, len(args))
 		for i, text := range args { // all of them before anything is done
 			var err error
@@ -87,22 +119,23 @@ func (p *program) eachJob(c *cobra.Command, done string, do func(ctx context.Con
 			}
 		}
 		return p.withQueues(c.Context(), func(q *queue.Client) error {
-			return p.doEach(c.Context(), q, name, ids, done, do)
-		}, name)
+			return p.doEach(c.Context(), q, filter.filter.Queue, ids, done, one)
+		}, filter.filter.Queue)
 	}
-	queueFlag(c, &name)
+	filter.add(c, string(states[0]), states, 0, "how many jobs at the most (default all)")
+	how.add(c)
 	return c
 }
 
 func (p *program) doEach(ctx context.Context, c *queue.Client, name string, ids []int64, done string,
-	do func(ctx context.Context, c *queue.Client, name string, id int64) error,
+	one func(c *queue.Client, ctx context.Context, name string, id int64) error,
 ) error {
 	if _, err := c.Queue(ctx, name); err != nil { // told once, and not for each job
 		return err
 	}
 	var failed []error
 	for _, id := range ids {
-		err := do(ctx, c, name, id)
+		err := one(c, ctx, name, id)
 		switch {
 		case err == nil:
 			fmt.Fprintf(p.err, "dbcron: job %d %s\n", id, done)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -155,10 +156,60 @@ func beginning(text string) string {
 	return string(runes[:min(len(runes), enough)]) + fmt.Sprintf("…\n(%d bytes; --payload prints all)", len(text))
 }
 
-type jobListFlags struct {
+// A jobFilter selects jobs by flags.
+type jobFilter struct {
 	filter queue.Filter
 	state  string
 	after  string
+}
+
+// filterNames are the flags of a jobFilter but for --queue, which goes with ids as well.
+var filterNames = []string{"state", "kind", "key", "where", "after", "count"}
+
+func (f *jobFilter) add(c *cobra.Command, state string, states []queue.State, count int, howMany string) {
+	queueFlag(c, &f.filter.Queue)
+	flags := c.Flags()
+	flags.StringVar(&f.state, "state", state, "`state` that they are in: "+orList(states))
+	flags.StringVar(&f.filter.Kind, "kind", "", "only those of this `kind`")
+	flags.StringVar(&f.filter.Key, "key", "", "only those of this ordering `key`")
+	flags.StringVar(&f.filter.Where, "where", "", "only those whose payload fulfils this `condition`")
+	flags.StringVar(&f.after, "after", "", "only those with greater ids than this `id`")
+	flags.IntVarP(&f.filter.Limit, "count", "n", count, howMany)
+}
+
+// read checks what can be checked without a database.
+func (f *jobFilter) read(c *cobra.Command, states []queue.State) (err error) {
+	f.filter.State = queue.State(f.state)
+	if !slices.Contains(states, f.filter.State) {
+		return usagef("--state: %q is not known; use %s", f.state, orList(states))
+	}
+	for _, name := range filterNames { // a variable of a script that is not set, and not all jobs
+		if flag := c.Flag(name); flag.Changed && flag.Value.String() == "" {
+			return usagef("--%s is empty; leave it out if it is not to select jobs", name)
+		}
+	}
+	if f.after != "" {
+		f.filter.After, err = jobID(f.after)
+	}
+	return err
+}
+
+// orList names states.
+func orList(states []queue.State) string {
+	names := make([]string, len(states))
+	for i, s := range states {
+		names[i] = string(s)
+	}
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " or " + names[n-1]
+	}
+	return strings.Join(names, "")
+}
+
+var allStates = []queue.State{queue.StateReady, queue.StateDelayed, queue.StateRunning, queue.StateDead}
+
+type jobListFlags struct {
+	jobFilter
 	ids    bool
 	output string
 }
@@ -187,38 +238,19 @@ get, or use -o json.`,
   dbcron job list --queue mail --state dead --where '$.user.id = 42'
   dbcron job list --queue mail --where '$.to[1]'`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := f.read(); err != nil {
+			if err := f.read(c, allStates); err != nil {
 				return err
+			}
+			if f.filter.Limit < 1 || f.filter.Limit > 10_000 {
+				return usagef("-n %d: from 1 to 10000 jobs can be had", f.filter.Limit)
 			}
 			return p.withQueues(c.Context(), func(q *queue.Client) error { return p.listJobs(c.Context(), q, f) }, f.filter.Queue)
 		},
 	}
-	queueFlag(c, &f.filter.Queue)
-	flags := c.Flags()
-	flags.StringVar(&f.state, "state", "ready", "`state` that they are in: ready, delayed, running or dead")
-	flags.StringVar(&f.filter.Kind, "kind", "", "only those of this `kind`")
-	flags.StringVar(&f.filter.Key, "key", "", "only those of this ordering `key`")
-	flags.StringVar(&f.filter.Where, "where", "", "only those whose payload fulfils this `condition`")
-	flags.StringVar(&f.after, "after", "", "only those with greater ids than this `id`")
-	flags.IntVarP(&f.filter.Limit, "count", "n", 20, "how many jobs")
-	flags.BoolVar(&f.ids, "ids", false, "print only the ids, for xargs")
+	f.add(c, "ready", allStates, 20, "how many jobs")
+	c.Flags().BoolVar(&f.ids, "ids", false, "print only the ids, for xargs")
 	outputFlag(c, &f.output)
 	return c
-}
-
-// read checks what can be checked without a database.
-func (f *jobListFlags) read() (err error) {
-	f.filter.State = queue.State(f.state)
-	if !slices.Contains([]queue.State{queue.StateReady, queue.StateDelayed, queue.StateRunning, queue.StateDead}, f.filter.State) {
-		return usagef("--state: %q is not known; use ready, delayed, running or dead", f.state)
-	}
-	if f.filter.Limit < 1 || f.filter.Limit > 10_000 {
-		return usagef("-n %d: from 1 to 10000 jobs can be had", f.filter.Limit)
-	}
-	if f.after != "" {
-		f.filter.After, err = jobID(f.after)
-	}
-	return err
 }
 
 func (p *program) listJobs(ctx context.Context, c *queue.Client, f jobListFlags) error {

@@ -5,21 +5,17 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/term"
 
 	"github.com/dbcron/dbcron/scheduler"
 )
 
 // newLogger logs for people, or as JSON.
 func newLogger(w io.Writer, format string) (*slog.Logger, error) {
-	file, isFile := w.(*os.File)
 	switch {
-	case format == "text", format == "auto" && isFile && term.IsTerminal(int(file.Fd())):
+	case format == "text", format == "auto" && isTerminal(w):
 		return slog.New(&lines{w: w, mu: &sync.Mutex{}}), nil
 	case format == "json", format == "auto":
 		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: jsonAttr})), nil

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"reflect"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 // outputFlag adds -o to a command.
@@ -170,6 +172,12 @@ func writeFacts(w io.Writer, facts []fact) error {
 		}
 	}
 	return nil
+}
+
+// isTerminal tells whether a stream is one that a person sits at.
+func isTerminal(stream any) bool {
+	file, isFile := stream.(*os.File)
+	return isFile && term.IsTerminal(int(file.Fd()))
 }
 
 // flat makes one line of the several that drivers write.

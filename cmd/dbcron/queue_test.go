@@ -27,6 +27,12 @@ func TestQueueUsage(t *testing.T) {
 		{"job list --state done", "done"},
 		{"job retry 1 x", "is not a job's id"},
 		{"job cancel 1 --queue ", "it is empty"},
+		{"job cancel --queue x", "say which jobs"},
+		{"job retry 1 --kind x", "goes with a filter"},
+		{"job delete --kind ", "--kind is empty"},
+		{"job delete --kind x", "not a terminal"},
+		{"queue purge x", "not a terminal"},
+		{"queue purge x --state running --yes", "running"},
 	} {
 		var out, errs bytes.Buffer
 		p := &program{in: strings.NewReader(""), out: &out, err: &errs, environ: []string{"DBCRON_DATABASE_URL=postgres://nobody@127.0.0.1:1/none"}}

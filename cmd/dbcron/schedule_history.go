@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/scheduler"
@@ -238,7 +236,7 @@ func (pr *printer) print(text string) error {
 		}
 	}
 	pr.shown = text
-	if file, isFile := pr.out.(*os.File); isFile && term.IsTerminal(int(file.Fd())) {
+	if isTerminal(pr.out) {
 		rest = harmless(rest)
 	}
 	_, err := io.WriteString(pr.out, rest)

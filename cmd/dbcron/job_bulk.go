@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/queue"
+)
+
+// A bulk is something to be done with all jobs that a filter selects.
+type bulk struct {
+	what   queue.BulkAction
+	filter queue.Filter
+}
+
+// bulkFlags say how bulks are done.
+type bulkFlags struct {
+	dryRun, yes bool
+	output      string
+}
+
+// A bulkRow tells what has come of a bulk, or would.
+type bulkRow struct {
+	Action  queue.BulkAction `json:"action"`
+	Queue   string           `json:"queue"`
+	State   queue.State      `json:"state"`
+	DryRun  bool             `json:"dry_run"`
+	Done    int              `json:"done"`
+	Gone    int              `json:"gone"`
+	InUse   int              `json:"in_use"`
+	Counted int              `json:"counted_to,omitempty"`
+}
+
+func (f *bulkFlags) add(c *cobra.Command) {
+	flags := c.Flags()
+	flags.BoolVar(&f.dryRun, "dry-run", false, "only tell how many jobs there are, up to 10000")
+	flags.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
+	flags.StringVarP(&f.output, "output", "o", "text", "what has been done, as text (on stderr), json or jsonl")
+}
+
+// check tells what can be told without a database.
+func (f *bulkFlags) check(p *program) error {
+	switch {
+	case f.output != "text" && f.output != "json" && f.output != "jsonl":
+		return usagef("output %q is not known: use text, json or jsonl", f.output)
+	case !f.dryRun && !f.yes && !isTerminal(p.in):
+		return usagef("nobody can be asked, since standard input is not a terminal: add --yes, or --dry-run to see how many jobs there are")
+	}
+	return nil
+}
+
+// choose reads a filter that has to select something: without one all jobs would be meant.
+func (f *jobFilter) choose(c *cobra.Command, states []queue.State) error {
+	if !slices.ContainsFunc([]string{"state", "kind", "key", "where"}, func(name string) bool { return c.Flag(name).Changed }) {
+		return usagef("say which jobs, by their ids or by at least one of --state, --kind, --key and --where")
+	}
+	if c.Flag("count").Changed && f.filter.Limit < 1 {
+		return usagef("-n %d: it is at least 1; leave it out for all", f.filter.Limit)
+	}
+	return f.read(c, states)
+}
+
+// doBulks asks and does it, or tells what it would do.
+func (p *program) doBulks(ctx context.Context, c *queue.Client, all []bulk, f bulkFlags) (err error) {
+	var rows []bulkRow
+	if f.dryRun || !f.yes {
+		if rows, err = p.countBulks(ctx, c, all); err != nil {
+			return err
+		}
+	}
+	if !f.dryRun {
+		if !f.yes && !p.confirm(rows) {
+			return errors.New("nothing was changed")
+		}
+		rows = nil
+		for _, b := range all {
+			row := bulkRow{Action: b.what, Queue: b.filter.Queue, State: b.filter.State}
+			var r queue.BulkResult
+			r, err = c.Bulk(ctx, b.what, b.filter, queue.BulkOptions{Progress: p.progress()})
+			row.Done, row.Gone, row.InUse = r.Done, r.Gone, r.InUse
+			if rows = append(rows, row); err != nil {
+				break // what was done is told all the same
+			}
+		}
+	}
+	if f.output != "text" {
+		return errors.Join(err, write(p.out, f.output, rows))
+	}
+	for _, row := range rows {
+		fmt.Fprintln(p.err, "dbcron: "+row.story())
+	}
+	return err
+}
+
+// countBulks counts the jobs that bulks would deal with.
+func (p *program) countBulks(ctx context.Context, c *queue.Client, all []bulk) (rows []bulkRow, err error) {
+	for _, b := range all {
+		if b.filter.Limit == 0 || b.filter.Limit > countLimit {
+			b.filter.Limit = countLimit
+		}
+		r, err := c.Bulk(ctx, b.what, b.filter, queue.BulkOptions{DryRun: true})
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, bulkRow{Action: b.what, Queue: b.filter.Queue, State: b.filter.State, DryRun: true, Done: r.Done, Counted: countLimit})
+	}
+	return rows, nil
+}
+
+// confirm asks at the terminal, if there is something to be done.
+func (p *program) confirm(rows []bulkRow) bool {
+	var parts []string
+	for _, row := range rows {
+		if row.Done > 0 {
+			parts = append(parts, string(row.Action)+" "+row.jobs())
+		}
+	}
+	if len(parts) == 0 {
+		return true
+	}
+	fmt.Fprintf(p.err, "dbcron: %s? [y/N] ", strings.Join(parts, ", "))
+	line, _ := bufio.NewReader(p.in).ReadString('\n') // an end without an answer is a no
+	return slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(line)))
+}
+
+// progress tells how far a bulk is, if somebody looks on.
+func (p *program) progress() func(queue.BulkResult) {
+	if !isTerminal(p.err) {
+		return nil
+	}
+	return func(r queue.BulkResult) { fmt.Fprintf(p.err, "%d done\r", r.Done) }
+}
+
+// jobs are the jobs that a row is about, in words.
+func (r *bulkRow) jobs() string {
+	n := strconv.Itoa(r.Done)
+	if r.DryRun {
+		n = tally(r.Done).String()
+	}
+	noun := "jobs"
+	if r.Done == 1 {
+		noun = "job"
+	}
+	return fmt.Sprintf("%s %s %s of %s", n, r.State, noun, oneLine(r.Queue, 200))
+}
+
+// story tells in words what has come of a bulk.
+func (r *bulkRow) story() string {
+	if r.DryRun {
+		return "would " + string(r.Action) + " " + r.jobs()
+	}
+	text := map[queue.BulkAction]string{queue.BulkRetry: "retried", queue.BulkCancel: "cancelled", queue.BulkDelete: "deleted"}[r.Action] + " " + r.jobs()
+	if r.InUse > 0 {
+		text += "; " + counted(r.InUse, "stays dead: another job has its unique key", "stay dead: other jobs have their unique keys")
+	}
+	if r.Gone > 0 {
+		text += "; " + counted(r.Gone, "had gone meanwhile", "had gone meanwhile")
+	}
+	return text
+}
+
+func (p *program) queuePurge() *cobra.Command {
+	var f bulkFlags
+	var state string
+	c := &cobra.Command{
+		Use:   "purge NAME",
+		Short: "Remove the jobs that wait in a queue, or the dead ones",
+		Long: `Remove the jobs of a queue that are ready, delayed or dead, or all of these, those that
+are there now, and free their unique keys. It asks before; --yes spares that, and
+--dry-run only tells how many there are. Running jobs are left: dbcron job cancel
+--state running ends them. One that a worker begins at this moment may still be done.
+
+They are removed in small transactions, so workers and those who enqueue go on
+meanwhile, and when it is interrupted it can be called again.`,
+		Example: `  dbcron queue purge mail --dry-run
+  dbcron queue purge mail --state all --yes`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			all, err := purges(args[0], state)
+			if err == nil {
+				err = f.check(p)
+			}
+			if err != nil {
+				return err
+			}
+			return p.withQueues(c.Context(), func(q *queue.Client) error {
+				if err := p.doBulks(c.Context(), q, all, f); err != nil {
+					return err
+				}
+				n, err := q.Count(c.Context(), args[0], countLimit)
+				if err == nil && n.Running > 0 {
+					fmt.Fprintf(p.err, "dbcron: %s running, and left\n", counted(n.Running, "job is", "jobs are"))
+				}
+				return err
+			}, args[0])
+		},
+	}
+	c.Flags().StringVar(&state, "state", "ready", "`state` of the jobs: ready, delayed, dead or all")
+	f.add(c)
+	return c
+}
+
+// purges are what removes the jobs of a queue that are in a state. Ready ones come first:
+// what becomes delayed or dead meanwhile is found there.
+func purges(name, state string) (all []bulk, err error) {
+	for _, b := range []bulk{
+		{queue.BulkCancel, queue.Filter{Queue: name, State: queue.StateReady}},
+		{queue.BulkCancel, queue.Filter{Queue: name, State: queue.StateDelayed}},
+		{queue.BulkDelete, queue.Filter{Queue: name, State: queue.StateDead}},
+	} {
+		if state == "all" || state == string(b.filter.State) {
+			all = append(all, b)
+		}
+	}
+	if all == nil {
+		err = usagef("--state: %q is not known; use ready, delayed, dead or all", state)
+	}
+	return all, err
+}

@@ -1,0 +1,300 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// A BulkAction is what [Client.Bulk] does with each job.
+type BulkAction string
+
+// What can be done with many jobs, as with one by the Client's methods of these names.
+const (
+	BulkRetry  BulkAction = "retry"  // dead ones, or delayed ones
+	BulkCancel BulkAction = "cancel" // ready, delayed or running ones
+	BulkDelete BulkAction = "delete" // dead ones
+)
+
+// bulkStates are the states that jobs can be in for an action, the usual one first.
+var bulkStates = map[BulkAction][]State{
+	BulkRetry:  {StateDead, StateDelayed},
+	BulkCancel: {StateReady, StateDelayed, StateRunning},
+	BulkDelete: {StateDead},
+}
+
+// BulkOptions configure [Client.Bulk].
+type BulkOptions struct {
+	DryRun   bool             // only count the jobs
+	Progress func(BulkResult) // is told after each batch what has been done so far
+}
+
+// A BulkResult tells what has become of the jobs that a filter selected.
+type BulkResult struct {
+	Done  int // in a dry run: it would be tried with so many
+	Gone  int // were ended, or moved on, by others meanwhile
+	InUse int // dead ones that stay so: another job has their unique key
+}
+
+// bulkBatch is how many jobs are dealt with in one transaction: so few that nobody waits
+// for it for long.
+const bulkBatch = 200
+
+// Bulk retries, cancels or deletes the jobs that a filter selects: those that are dead if
+// the filter names no state, and for BulkCancel those that are ready. It does so in small
+// transactions, each as a whole or not at all. It deals with each job that is there when it
+// begins once, so that one that is retried and dies again meanwhile stays dead. One that
+// changes its state meanwhile, or its block as the queue is resized, may be passed over.
+//
+// An error ends it, and the result tells what was done before; whether the last
+// transaction was committed may be open. Calling it again does the rest, and several
+// processes that call it at once do nothing twice.
+func (c *Client) Bulk(ctx context.Context, what BulkAction, f Filter, opt BulkOptions) (r BulkResult, err error) {
+	f.Queue = cmpName(f.Queue)
+	where, err := f.forBulk(what)
+	if err != nil {
+		return r, err
+	}
+	q, err := c.read(ctx, f.Queue)
+	if err != nil {
+		return r, err
+	}
+	places, err := c.places(ctx, q, f.State)
+	var began int64
+	if err == nil {
+		err = c.db.Get(ctx, readClock, nil, &began)
+	}
+	if err != nil {
+		return r, err
+	}
+	left := f.Limit
+	for _, divided := range places {
+		after, more := f.After, true
+		for more {
+			part, err := c.part(ctx, q, f.State, divided, after, bulkBatch)
+			if err != nil {
+				return r, err
+			}
+			if more = len(part) == bulkBatch; more {
+				after = part[bulkBatch-1].ID
+			}
+			part = slices.DeleteFunc(part, func(i Info) bool { return !f.takes(&i, where) || !wasThere(&i, what, began) })
+			if f.Limit > 0 {
+				part = part[:min(left, len(part))]
+				left -= len(part)
+			}
+			if err := c.deal(ctx, what, f, opt, part, &r); err != nil {
+				return r, err
+			}
+			if f.Limit > 0 && left == 0 {
+				return r, nil
+			}
+		}
+	}
+	return r, nil
+}
+
+// forBulk checks a filter, and gives it its state.
+func (f *Filter) forBulk(what BulkAction) (*where, error) {
+	states := bulkStates[what]
+	if states == nil {
+		return nil, invalid("action", "%q is not retry, cancel or delete", what)
+	}
+	if f.State == "" {
+		f.State = states[0]
+	}
+	if !slices.Contains(states, f.State) {
+		return nil, invalid("state", "%q is none in which jobs can be chosen to %s; use one of %v", f.State, what, states)
+	}
+	if f.Limit < 0 {
+		return nil, invalid("limit", "%d is negative", f.Limit)
+	}
+	return f.where()
+}
+
+// wasThere tells whether there is something to do about a job that was there when a
+// bulk began, by the database's clock in µs since 1970. Ids may be a little ahead of that.
+func wasThere(i *Info, what BulkAction, began int64) bool {
+	switch {
+	case i.State == StateDead:
+		return i.At.UnixMicro() <= began
+	case what == BulkRetry: // which is delayed
+		return i.At.UnixMicro() > began
+	}
+	return TimeOf(i.ID).UnixMicro() <= began+Window.Microseconds()
+}
+
+// deal does with a batch of jobs what is to be done, and counts.
+func (c *Client) deal(ctx context.Context, what BulkAction, f Filter, opt BulkOptions, part []Info, r *BulkResult) error {
+	n, inUse := len(part), []jobRow(nil)
+	if n > 0 && !opt.DryRun {
+		q, err := c.queue(ctx, f.Queue) // its blocks may have changed
+		if err != nil {
+			return err
+		}
+		switch {
+		case what != BulkRetry:
+			n, err = c.remove(ctx, q, part)
+		case f.State == StateDelayed:
+			n, err = c.hasten(ctx, q, part)
+		default:
+			var back []jobRow
+			back, inUse, err = c.revive(ctx, q, part)
+			n = len(back)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	r.Done, r.InUse, r.Gone = r.Done+n, r.InUse+len(inUse), r.Gone+len(part)-n-len(inUse)
+	if opt.Progress != nil {
+		opt.Progress(*r)
+	}
+	return nil
+}
+
+// removals are the statements that remove jobs from where they stand: the first locks
+// those that are there. Whoever deletes a job's row has ended it.
+var removals = map[State]struct{ lock, remove *dialect.Stmt }{
+	StateReady:   {lockJobs, ack},
+	StateDelayed: {lockDelayed, ackDelayed},
+	StateRunning: {lockOut, removeRunning},
+	StateDead:    {lockDead, purgeDead},
+}
+
+// remove deletes jobs of one place, and unties them. It tells how
+// many were there.
+func (c *Client) remove(ctx context.Context, q *Queue, jobs []Info) (n int, err error) {
+	by, dead := removals[jobs[0].State], jobs[0].State == StateDead
+	err = c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		n = 0
+		for priority, ids := range byPriority(jobs) {
+			if len(ids) == 0 {
+				continue
+			}
+			here, err := dialect.Select(ctx, tx, by.lock, listArgs(q.id, jobs[0].Block, priority, ids), scanID)
+			if err != nil {
+				return err
+			}
+			if len(here) == 0 {
+				continue
+			}
+			gone, err := tx.Exec(ctx, by.remove, listArgs(q.id, jobs[0].Block, priority, here))
+			if err := orShort(err, gone, len(here)); err != nil {
+				return err
+			}
+			n += len(here)
+			if dead { // its key was freed when it died
+				continue
+			}
+			var tied []ended
+			for i := range jobs {
+				if j := &jobs[i]; j.tied() && slices.Contains(here, j.ID) {
+					tied = append(tied, ended{id: j.ID, unique: j.Unique != "", group: j.Group, state: memberCancelled})
+				}
+			}
+			if err := untie(ctx, tx, q.id, tied); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil && !dead {
+		c.tryConclude(ctx, groupsOf(jobs)...)
+	}
+	return n, err
+}
+
+// byPriority lists the ids of jobs. Those of ready ones, which have their priority in
+// their key, are apart.
+func byPriority(jobs []Info) (ids [Idle + 1][]int64) {
+	for i := range jobs {
+		at := 0
+		if jobs[i].State == StateReady {
+			at = jobs[i].Priority
+		}
+		ids[at] = append(ids[at], jobs[i].ID)
+	}
+	return ids
+}
+
+// hasten lets delayed jobs of a block go at once, and tells how many there were whose
+// time had not come.
+func (c *Client) hasten(ctx context.Context, q *Queue, jobs []Info) (int, error) {
+	rows, err := c.rowsOf(ctx, q, jobs)
+	if err != nil {
+		return 0, err
+	}
+	var n int64
+	err = c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error { // where no plan is kept
+		n, err = tx.Exec(ctx, hasten, listArgs(q.id, jobs[0].Block, 0, byPriority(jobs)[0]))
+		return err
+	})
+	if err == nil {
+		c.bells.ring(rows)
+	}
+	return int(n), err
+}
+
+// revive moves dead jobs to those that are due, to the blocks that they belong to by now.
+// It returns those, and the ones that stay since others have their unique keys.
+func (c *Client) revive(ctx context.Context, q *Queue, jobs []Info) (back, inUse []jobRow, err error) {
+	if q.State == "deleted" {
+		return nil, nil, fmt.Errorf("%w: %q", ErrDeleted, q.Name)
+	}
+	all, err := c.rowsOf(ctx, q, jobs)
+	if err != nil {
+		return nil, nil, err
+	}
+	to := q.generationAt(all[0].runAt)
+	for i := range all {
+		all[i].divided = to.block(all[i].Key, all[i].id)
+	}
+	err = c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		back, inUse = nil, nil
+		here, err := dialect.Select(ctx, tx, lockDead, listArgs(q.id, 0, 0, byPriority(jobs)[0]), scanID)
+		if err != nil {
+			return err
+		}
+		rows := slices.DeleteFunc(slices.Clone(all), func(r jobRow) bool { return !slices.Contains(here, r.id) })
+		if back, err = reclaimKeys(ctx, tx, q.id, rows); err != nil {
+			return err
+		}
+		inUse = slices.DeleteFunc(rows, func(r jobRow) bool { return r.holder == 0 })
+		if len(back) == 0 {
+			return nil
+		}
+		ids, targets := make([]int64, len(back)), make([]dialect.Args, len(back))
+		for i := range back {
+			ids[i], targets[i] = back[i].id, dialect.Args{"queue": q.id, "job": back[i].id, "target": back[i].divided}
+		}
+		if err := reopen(ctx, tx, back); err != nil {
+			return err
+		}
+		n, err := tx.Exec(ctx, revive, dialect.Args{"rows": targets})
+		if err := orShort(err, n, len(back)); err != nil {
+			return err
+		}
+		n, err = tx.Exec(ctx, purgeDead, listArgs(q.id, 0, 0, ids))
+		return orShort(err, n, len(back))
+	})
+	if err == nil && len(back) > 0 {
+		c.bells.ring(back)
+	}
+	return back, inUse, err
+}
+
+// rowsOf are jobs that are to be done now, in the blocks where they stand.
+func (c *Client) rowsOf(ctx context.Context, q *Queue, jobs []Info) ([]jobRow, error) {
+	if err := c.clock.sync(ctx, &c.db.Session, instant.Now()); err != nil {
+		return nil, err
+	}
+	now, rows := c.clock.now(), make([]jobRow, len(jobs))
+	for i := range jobs {
+		rows[i] = jobRow{Job: &jobs[i].Job, queue: q.id, divided: jobs[i].Block, id: jobs[i].ID, runAt: now}
+	}
+	return rows, nil
+}

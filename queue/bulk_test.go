@@ -1,0 +1,364 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+// many are jobs of two kinds, every fifth with a key and every tenth of low priority.
+func many(n int, more func(i int, j *Job)) []Job {
+	jobs := make([]Job, n)
+	for i := range jobs {
+		jobs[i] = Job{Kind: []string{"a", "b"}[i%2], Payload: fmt.Appendf(nil, `{"n": %d}`, i)}
+		if i%5 == 0 {
+			jobs[i].Key = fmt.Sprint("key ", i%3)
+		}
+		if i%10 == 0 {
+			jobs[i].Priority = Low
+		}
+		if more != nil {
+			more(i, &jobs[i])
+		}
+	}
+	return jobs
+}
+
+// die makes all ready jobs dead, as workers would have done.
+func die(t *testing.T, db *dbtest.DB) {
+	t.Helper()
+	byHand(
+		t, db,
+		`INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, attempt, crashes, error, died_at, `+body+`)
+			SELECT queue_id, divided, id, priority, 10, 1, 'why', {now}, `+body+` FROM {prefix}job`,
+		`DELETE FROM {prefix}job`, `DELETE FROM {prefix}job_unique`,
+	)
+}
+
+// bulk does with jobs what must succeed.
+func bulk(t *testing.T, c *Client, what BulkAction, f Filter, want BulkResult) {
+	t.Helper()
+	if r, err := c.Bulk(t.Context(), what, f, BulkOptions{}); err != nil || r != want {
+		t.Errorf("%s %+v: got %+v, %v, want %+v", what, f, r, err, want)
+	}
+}
+
+// wantCounts compares how many jobs of the default queue are in each state.
+func wantCounts(t *testing.T, c *Client, ready, delayed, running, dead int) {
+	t.Helper()
+	got, err := c.Count(t.Context(), "", 10_000)
+	if want := (Counts{ready, delayed, running, dead, 10_000}); err != nil || got != want {
+		t.Errorf("there are %+v, %v, want %+v", got, err, want)
+	}
+}
+
+// Dead jobs are tried anew in batches, those that the filter selects and no others; each
+// is as a single retry has it.
+func TestBulkRetry(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		ids := enqueueMany(t, c, many(2*bulkBatch+50, nil))
+		enqueue(t, c, Job{Queue: "other", Kind: "a"})
+		die(t, db)
+		n := len(ids)
+		r, err := c.Bulk(t.Context(), BulkRetry, Filter{}, BulkOptions{DryRun: true})
+		if err != nil || r != (BulkResult{Done: n}) {
+			t.Errorf("a dry run: %+v, %v", r, err)
+		}
+		wantCounts(t, c, 0, 0, 0, n)
+		bulk(t, c, BulkRetry, Filter{Kind: "a", Limit: 10}, BulkResult{Done: 10})
+		bulk(t, c, BulkRetry, Filter{Where: "$.n = 301"}, BulkResult{Done: 1})
+		bulk(t, c, BulkRetry, Filter{Key: "key 1", After: ids[100]}, BulkResult{Done: 23})
+		bulk(t, c, BulkRetry, Filter{Kind: "none"}, BulkResult{})
+		wantCounts(t, c, 0, 34, 0, n-34)
+		var last BulkResult
+		calls := 0
+		r, err = c.Bulk(t.Context(), BulkRetry, Filter{}, BulkOptions{Progress: func(r BulkResult) {
+			if last = r; r.Done > calls*bulkBatch+bulkBatch {
+				t.Errorf("batch %d: %+v", calls, r)
+			}
+			calls++
+		}})
+		if err != nil || r != last || r.Done != n-34 || calls != 3 {
+			t.Errorf("%+v, %v, and after %d batches it was told %+v", r, err, calls, last)
+		}
+		wantCounts(t, c, 0, n, 0, 0)
+		if i := info(t, c, ids[10], StateDelayed); i.Attempts != 0 || i.Crashes != 0 || i.Error != "" || i.Key != "key 1" || i.Priority != Low || string(i.Payload) != `{"n": 10}` {
+			t.Errorf("it is %+v", i)
+		}
+		wantRows(t, db, "the other queue's", `SELECT kind FROM {prefix}job_dead`, "a")
+		var done record
+		w := worker(t, other(t, db), WorkerOptions{Concurrency: 20})
+		for _, kind := range []string{"a", "b"} {
+			handle(t, w, kind, func(_ context.Context, d *Delivery) error { done.add("%d", d.ID); return nil })
+		}
+		start(t, w)
+		empty(t, db)
+		if done.len() != n {
+			t.Errorf("%d jobs were done, of %d", done.len(), n)
+		}
+	})
+}
+
+// A delayed job is let go at once, unless it is due.
+func TestBulkRetryOfDelayed(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		enqueueMany(t, c, many(bulkBatch+50, func(_ int, j *Job) { j.Delay = time.Hour }))
+		bulk(t, c, BulkRetry, Filter{State: StateDelayed, Kind: "b"}, BulkResult{Done: bulkBatch/2 + 25})
+		bulk(t, c, BulkRetry, Filter{State: StateDelayed}, BulkResult{Done: bulkBatch/2 + 25})
+		bulk(t, c, BulkRetry, Filter{State: StateDelayed}, BulkResult{})
+		wantRows(t, db, "not due", `SELECT id FROM {prefix}job_delayed WHERE run_at > {now}`)
+	})
+}
+
+// Jobs are removed from where they stand, with their unique keys, and others are left.
+func TestBulkRemove(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		const n = bulkBatch + 50
+		unique := func(i int, j *Job) {
+			if i%4 == 0 {
+				j.Unique = fmt.Sprintf("k%s %v %d", j.Queue, j.Delay, i)
+			}
+		}
+		enqueueMany(t, c, many(n, unique))
+		enqueueMany(t, c, many(n, func(i int, j *Job) { j.Delay = time.Hour; unique(i, j) }))
+		enqueueMany(t, c, many(8, func(i int, j *Job) { j.Queue = "other"; unique(i, j) }))
+		byHand(t, db, `INSERT INTO {prefix}job_running (queue_id, divided, id, priority, lock_by, `+body+`)
+			SELECT queue_id, divided, id, priority, 'nobody', `+body+` FROM {prefix}job WHERE kind = 'b' AND priority = 2 AND queue_id = 1 AND divided = 1`)
+		byHand(t, db, `DELETE FROM {prefix}job WHERE id IN (SELECT id FROM {prefix}job_running)`)
+		before, err := c.Count(t.Context(), "", 10_000)
+		must(t, err)
+		running := before.Running
+		if running == 0 {
+			t.Fatal("none runs")
+		}
+		bulk(t, c, BulkCancel, Filter{Kind: "b"}, BulkResult{Done: n/2 - running})
+		wantCounts(t, c, n/2, n, running, 0)
+		bulk(t, c, BulkCancel, Filter{}, BulkResult{Done: n / 2})
+		bulk(t, c, BulkCancel, Filter{State: StateDelayed, Where: "$.n >= 10"}, BulkResult{Done: n - 10})
+		wantCounts(t, c, 0, 10, running, 0)
+		bulk(t, c, BulkCancel, Filter{State: StateRunning}, BulkResult{Done: running})
+		wantCounts(t, c, 0, 10, 0, 0)
+		wantRows(t, db, "keys", `SELECT unique_key FROM {prefix}job_unique ORDER BY unique_key`, "k 1h0m0s 0", "k 1h0m0s 4", "k 1h0m0s 8", "kother 0s 0", "kother 0s 4")
+		enqueueMany(t, c, many(n, nil))
+		die(t, db)
+		bulk(t, c, BulkDelete, Filter{Kind: "a"}, BulkResult{Done: n / 2})
+		bulk(t, c, BulkDelete, Filter{}, BulkResult{Done: n / 2})
+		wantCounts(t, c, 0, 10, 0, 0)
+		wantRows(t, db, "the other queue's", `SELECT COUNT(*) FROM {prefix}job_dead`, "8")
+	})
+}
+
+// What cannot be is refused before anything is done.
+func TestBulkInvalid(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		enqueue(t, c, Job{Kind: "x"})
+		enqueue(t, c, Job{Kind: "x", Delay: time.Hour})
+		for _, bad := range []struct {
+			what BulkAction
+			f    Filter
+		}{
+			{"", Filter{}},
+			{"purge", Filter{}},
+			{BulkRetry, Filter{State: StateReady}},
+			{BulkRetry, Filter{State: StateRunning}},
+			{BulkCancel, Filter{State: StateDead}},
+			{BulkCancel, Filter{State: "all"}},
+			{BulkDelete, Filter{State: StateDelayed}},
+			{BulkCancel, Filter{Where: "n = 1"}},
+			{BulkCancel, Filter{Limit: -1}},
+		} {
+			_, err := c.Bulk(t.Context(), bad.what, bad.f, BulkOptions{})
+			want(t, fmt.Sprintf("%s %+v", bad.what, bad.f), err, ErrInvalid)
+		}
+		_, err := c.Bulk(t.Context(), BulkCancel, Filter{Queue: "none"}, BulkOptions{})
+		want(t, "no queue", err, ErrNotFound)
+		wantCounts(t, c, 1, 1, 0, 0)
+		die(t, db)
+		edit(t, c, func(q *Queue) { q.State = "deleted" })
+		_, err = c.Bulk(t.Context(), BulkRetry, Filter{}, BulkOptions{})
+		want(t, "a deleted queue", err, ErrDeleted)
+		bulk(t, c, BulkDelete, Filter{}, BulkResult{Done: 1})
+		bulk(t, c, BulkCancel, Filter{State: StateDelayed}, BulkResult{Done: 1})
+	})
+}
+
+// Of dead jobs with one unique key one is tried anew, unless another job has it.
+func TestBulkRetryUnique(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		var ids []int64
+		for _, key := range []string{"twice", "twice", "taken", "free", ""} {
+			ids = append(ids, wantFresh(t, c, Job{Kind: "x", Unique: key}))
+			die(t, db)
+		}
+		holder := wantFresh(t, c, Job{Kind: "x", Unique: "taken"})
+		want(t, "one whose key is taken", c.Retry(t.Context(), "", ids[2]), ErrState)
+		bulk(t, c, BulkRetry, Filter{}, BulkResult{Done: 3, InUse: 2})
+		for i, state := range []State{StateDelayed, StateDead, StateDead, StateDelayed, StateDelayed} {
+			info(t, c, ids[i], state)
+		}
+		wantHolder(t, c, Job{Kind: "x", Unique: "twice"}, ids[0])
+		wantHolder(t, c, Job{Kind: "x", Unique: "taken"}, holder)
+		wantHolder(t, c, Job{Kind: "x", Unique: "free"}, ids[3])
+		bulk(t, c, BulkRetry, Filter{}, BulkResult{InUse: 2})
+		bulk(t, c, BulkCancel, Filter{State: StateDelayed}, BulkResult{Done: 3})
+		bulk(t, c, BulkRetry, Filter{}, BulkResult{Done: 1, InUse: 1})
+		wantHolder(t, c, Job{Kind: "x", Unique: "twice"}, ids[1])
+	})
+}
+
+// Jobs that die while others are retried are left: each has one more chance in a call.
+func TestBulkRetryOfWhatDiesAgain(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		edit(t, c, func(q *Queue) { q.MaxAttempts = 1 })
+		const n = bulkBatch + 10
+		enqueueMany(t, c, many(n, nil))
+		die(t, db)
+		var tried atomic.Int64
+		w := worker(t, other(t, db), WorkerOptions{Concurrency: 20})
+		for _, kind := range []string{"a", "b"} {
+			handle(t, w, kind, func(context.Context, *Delivery) error { tried.Add(1); return errTest })
+		}
+		start(t, w)
+		first := true
+		r, err := c.Bulk(t.Context(), BulkRetry, Filter{}, BulkOptions{Progress: func(BulkResult) {
+			if first { // what dies now has ids before and behind those that are next
+				enqueueMany(t, c, many(5, nil))
+				empty(t, db)
+			}
+			first = false
+		}})
+		must(t, err)
+		empty(t, db)
+		if r != (BulkResult{Done: n}) || tried.Load() != n+5 {
+			t.Errorf("%+v, and %d attempts", r, tried.Load())
+		}
+		wantCounts(t, c, 0, 0, 0, n+5)
+	})
+}
+
+// Several that do the same at once do it once, and tell of what the others did.
+func TestBulkAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		const n, callers = 2*bulkBatch + 30, 3
+		c := client(t, db, Options{})
+		for _, step := range []struct {
+			what BulkAction
+			f    Filter
+			left Counts
+		}{
+			{BulkRetry, Filter{}, Counts{0, n, 0, 0, 10_000}},
+			{BulkCancel, Filter{State: StateDelayed}, Counts{0, 0, 0, 0, 10_000}},
+			{BulkCancel, Filter{}, Counts{0, 0, 0, 0, 10_000}},
+			{BulkDelete, Filter{}, Counts{0, 0, 0, 0, 10_000}},
+		} {
+			if step.f.State == "" {
+				enqueueMany(t, c, many(n, func(i int, j *Job) {
+					if i%3 == 0 {
+						j.Unique = fmt.Sprint(i)
+					}
+				}))
+			}
+			if step.f.State == "" && step.what != BulkCancel {
+				die(t, db)
+			}
+			var done atomic.Int64
+			var group sync.WaitGroup
+			for range callers {
+				from := other(t, db)
+				group.Go(func() {
+					r, err := from.Bulk(t.Context(), step.what, step.f, BulkOptions{})
+					if err != nil || r.InUse > 0 {
+						t.Errorf("%s: %+v, %v", step.what, r, err)
+					}
+					done.Add(int64(r.Done))
+				})
+			}
+			group.Wait()
+			if got, err := c.Count(t.Context(), "", 10_000); err != nil || got != step.left || done.Load() != n {
+				t.Errorf("%s %s: %d done, and left are %+v, %v", step.what, step.f.State, done.Load(), got, err)
+			}
+		}
+		if k := keysOf(t, db); k != 0 {
+			t.Errorf("%d keys are in use", k)
+		}
+	})
+}
+
+// Wherever the connection breaks, each job is in one place, with its key, and calling it
+// again does the rest.
+func TestBulkFaults(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{Blocks: 1})
+		for _, step := range []struct {
+			what BulkAction
+			f    Filter
+		}{{BulkRetry, Filter{}}, {BulkCancel, Filter{}}} {
+			for call := 1; ; call++ {
+				hit := false
+				for _, after := range []bool{false, true} {
+					enqueueMany(t, c, []Job{{Kind: "x", Unique: "a"}, {Kind: "x"}, {Kind: "x", Unique: "b", Priority: Low}})
+					if step.what == BulkRetry {
+						die(t, db)
+					}
+					from := client(t, db.Broken(t, &dbtest.Fault{Call: call, After: after}), Options{})
+					r, err := from.Bulk(t.Context(), step.what, step.f, BulkOptions{})
+					hit = hit || err != nil
+					again, err2 := c.Bulk(t.Context(), step.what, step.f, BulkOptions{})
+					must(t, err2)
+					if n := r.Done + again.Done; n > 3 || n < 3 && err == nil {
+						t.Errorf("%s, call %d broken (%v): %+v, %v, and then %+v", step.what, call, after, r, err, again)
+					}
+					rows, keys := 0, 0
+					if step.what == BulkRetry {
+						rows, keys = 3, 2
+					}
+					if n, k := rowsOf(t, db), keysOf(t, db); n != rows || k != keys {
+						t.Errorf("%s, call %d broken (%v): %d jobs and %d keys are left: %v", step.what, call, after, n, k, left(t, db.DB))
+					}
+					if n := strings.Join(db.List(t, `SELECT COUNT(*) FROM {prefix}job_dead`, nil), ""); n != "0" {
+						t.Errorf("%s, call %d broken (%v): %s are dead", step.what, call, after, n)
+					}
+					_, err = c.Bulk(t.Context(), BulkCancel, Filter{State: StateDelayed}, BulkOptions{})
+					must(t, err)
+				}
+				if !hit {
+					break
+				}
+			}
+		}
+	})
+}
+
+// Whose row is removed is done by nobody, also if a worker has read it.
+func TestBulkCancelWhatWasRead(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{Blocks: 1})
+		r, err := c.Receiver(t.Context(), WorkerOptions{Grace: time.Second})
+		must(t, err)
+		ids := enqueueMany(t, c, []Job{{Kind: "x", Unique: "k"}, {Kind: "x"}})
+		got, err := r.Receive(t.Context(), 5, longWait)
+		must(t, err)
+		bulk(t, c, BulkCancel, Filter{}, BulkResult{Done: len(ids)})
+		next := wantFresh(t, c, Job{Kind: "x", Unique: "k"})
+		for _, d := range got {
+			err := db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error { return d.CompleteTx(ctx, tx.Execer()) })
+			want(t, "its end", err, ErrLost)
+		}
+		must(t, r.Close())
+		info(t, c, next, StateReady)
+		wantHolder(t, c, Job{Kind: "x", Unique: "k"}, next)
+	})
+}
