@@ -78,7 +78,7 @@ func told(at int) dialect.Args {
 func moving(first int64, priority int) (rows []dialect.Args) {
 	for _, id := range []int64{first, first + 2} {
 		rows = append(rows, dialect.Args{
-			"queue": 1, "block": 3, "job": id, "urgency": priority, "tries": 1, "died": 0, "why": "", "more": "", "later": 0, "holds": nil, "target": 5,
+			"queue": 1, "block": 3, "job": id, "urgency": priority, "tries": 1, "died": 0, "why": "", "more": "", "later": 0, "holds": nil, "target": 5, "at": 1,
 			"divided": 3, "priority": priority, "after1": first - 1, "after2": first - 1, "after3": first - 1, "after4": first - 1,
 		})
 	}
@@ -187,6 +187,10 @@ var reaches = []struct {
 	{readyByID, inReady, 3, "queue, divided, after2", nil},
 	{lookFor, inReady, 2, "queue, row's block, row's after", nil},
 	{lookForAny, inReady, 1, "queue", dialect.Args{}},
+	{statReady, inReady, 1, "queue, row's block, row's priority", nil},
+	{statDelayed, inDelayed, 1, "queue, row's block", nil},
+	{statRunning, inRunning, 1, "queue, row's block", nil},
+	{statDead, inDead, 1, "queue", nil},
 	{ack, inReady, 2, "queue, divided, priority, ids", nil},
 	{present, inReady, 2, "queue, divided, priority, ids", nil},
 	{lockJobs, inReady, 2, "place's queue, place's block, place's priority, place's id", nil},

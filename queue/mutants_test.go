@@ -243,6 +243,13 @@ var mutants = append(deaf(), []mutant{
 	{oldGroups, "purge_at <= {now}", "purge_at IS NOT NULL", "TestOldGroups" + onSQLite},
 
 	// What people and programs ask.
+	{statReady, ":divided", "3", ""},
+	{statReady, ":priority", "2", ""},
+	{statReady, "ORDER BY id", "ORDER BY id DESC", "TestStats" + onSQLite},
+	{statReady, "LIMIT :limit", "LIMIT 1000", "TestStats" + onSQLite},
+	{statDelayed, ":divided", "3", ""},
+	{statRunning, ":divided", "3", ""},
+	{statDead, "LIMIT :limit", "LIMIT 1000", "TestStats" + onSQLite},
 	{findReady, ":divided", "3", ""},
 	{findReady, ":priority", "2", ""},
 	{hasten, delayedRow + "run_at > {now}", "", "TestOnce" + onSQLite},

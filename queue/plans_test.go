@@ -42,7 +42,7 @@ type keyColumn struct {
 // pending when they have nothing else to do, and tests have few jobs to advance.
 var asked = map[*dialect.Stmt]bool{
 	delayedByID: true, listDead: true, countReady: true, countDelayed: true, countRunning: true, countDead: true, lookForAny: true,
-	pending: true, advance: true,
+	pending: true, advance: true, statReady: true, statDelayed: true, statRunning: true, statDead: true,
 }
 
 // settled are statements that are run in transactions of their own, where no plans

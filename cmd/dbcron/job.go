@@ -20,7 +20,7 @@ func (p *program) job() *cobra.Command {
 have failed. Programs do them, with the Go package queue, and commands, with dbcron
 worker exec. Of a job that is done nothing is left: its id is not found then. docs/queue-cli.md has examples.`,
 	}
-	c.AddCommand(p.jobEnqueue(), p.jobGet(), p.jobList(), p.jobRetry(), p.jobCancel(), p.jobDelete())
+	c.AddCommand(p.jobEnqueue(), p.jobGet(), p.jobList(), p.jobStats(), p.jobRetry(), p.jobCancel(), p.jobDelete())
 	return c
 }
 

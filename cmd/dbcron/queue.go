@@ -100,24 +100,28 @@ dbcron queue resize.`,
 	return c
 }
 
-// listQueues reads page by page: programs may make up names.
 func (p *program) listQueues(ctx context.Context, c *queue.Client, output string) error {
-	const page = 1000
-	var rows []queueRow
-	for after := ""; ; {
-		found, err := c.Queues(ctx, after, page)
-		if err != nil {
+	all, err := allQueues(ctx, c)
+	if err != nil {
+		return err
+	}
+	rows := make([]queueRow, len(all))
+	for i := range all {
+		if rows[i], _, err = newQueueRow(ctx, c, &all[i]); err != nil {
 			return err
 		}
-		for i := range found {
-			row, _, err := newQueueRow(ctx, c, &found[i])
-			if err != nil {
-				return err
-			}
-			rows = append(rows, row)
-		}
-		if len(found) < page {
-			return write(p.out, output, rows)
+	}
+	return write(p.out, output, rows)
+}
+
+// allQueues reads page by page: programs may make up names.
+func allQueues(ctx context.Context, c *queue.Client) (all []queue.Queue, err error) {
+	const page = 1000
+	for after := ""; ; {
+		found, err := c.Queues(ctx, after, page)
+		all = append(all, found...)
+		if err != nil || len(found) < page {
+			return all, err
 		}
 		after = found[page-1].Name
 	}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/queue"
+)
+
+// A statRow counts the jobs that have in common what is given.
+type statRow struct {
+	Queue  string      `json:"queue,omitempty" table:",rare"`
+	State  queue.State `json:"state,omitempty" table:",rare"`
+	Kind   string      `json:"kind,omitempty" table:",rare"`
+	Count  int         `json:"count" table:"-"`
+	Shown  string      `json:"-" table:"count"`
+	More   bool        `json:"more" table:"-"`
+	Oldest *time.Time  `json:"oldest"`
+}
+
+func (p *program) jobStats() *cobra.Command {
+	var name, by, output string
+	c := &cobra.Command{
+		Use:   "stats",
+		Short: "Count jobs by kind, state and queue",
+		Long: `Count jobs by kind, state and queue, and tell when the oldest of them was enqueued. OLDEST
+does not tell how long a job has been dead, or due.
+
+Of each queue and state only some 10000 jobs are looked at, those that were enqueued
+first, however many there are; of ready ones so many of each priority. If there are
+others, each count of that state is followed by a +: it is at least that, its share
+in those looked at, and kinds may be missing. Numbers without a + are exact.`,
+		Example: `  dbcron job stats
+  dbcron job stats --queue mail --by kind
+  dbcron job stats --by queue,state -o json`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			columns := strings.Split(by, ",")
+			for i, column := range columns {
+				if !slices.Contains([]string{"kind", "state", "queue"}, column) || slices.Contains(columns[:i], column) {
+					return usagef("--by: %q is not one or more of kind, state and queue, with commas between", by)
+				}
+			}
+			var names []string
+			if c.Flag("queue").Changed {
+				names = []string{name}
+			}
+			return p.withQueues(c.Context(), func(q *queue.Client) error { return p.printStats(c.Context(), q, names, columns, output) }, names...)
+		},
+	}
+	c.Flags().StringVar(&name, "queue", "", "only the jobs of the queue of this `name` (default all queues)")
+	c.Flags().StringVar(&by, "by", "kind,state", "what to count by: one or more of kind, state and `queue`, with commas between")
+	outputFlag(c, &output)
+	return c
+}
+
+// printStats counts the jobs of some queues, or of all.
+func (p *program) printStats(ctx context.Context, c *queue.Client, names, by []string, output string) error {
+	if names == nil {
+		all, err := allQueues(ctx, c)
+		if err != nil {
+			return err
+		}
+		for i := range all {
+			if all[i].Blocks > 0 { // else it was written by hand, and has had no job yet
+				names = append(names, all[i].Name)
+			}
+		}
+	}
+	rows := map[statRow]*statRow{}
+	for _, name := range names {
+		stats, err := c.Stats(ctx, name, countLimit)
+		if err != nil {
+			return err
+		}
+		for _, s := range stats {
+			key := statRow{}
+			for _, column := range by {
+				switch column {
+				case "queue":
+					key.Queue = s.Queue
+				case "state":
+					key.State = s.State
+				case "kind":
+					key.Kind = s.Kind
+				}
+			}
+			row := rows[key]
+			if row == nil {
+				row = &statRow{Queue: key.Queue, State: key.State, Kind: key.Kind, Oldest: &s.Oldest}
+				rows[key] = row
+			}
+			row.Count, row.More = row.Count+s.Count, row.More || s.More
+			if s.Oldest.Before(*row.Oldest) {
+				row.Oldest = &s.Oldest
+			}
+		}
+	}
+	all := make([]statRow, 0, len(rows))
+	for _, row := range rows {
+		row.Shown = strconv.Itoa(row.Count)
+		if row.More {
+			row.Shown += "+"
+		}
+		all = append(all, *row)
+	}
+	slices.SortFunc(all, func(a, b statRow) int {
+		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Kind, b.Kind), cmp.Compare(slices.Index(allStates, a.State), slices.Index(allStates, b.State)))
+	})
+	return write(p.out, output, all)
+}

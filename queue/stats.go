@@ -1,0 +1,116 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// statReady and its like count the first jobs of each part of a queue by kind: as many
+// of each part as they are told, since nobody waits for millions.
+var (
+	statReady = dialect.SQL("queue.stat-ready", statIn("job", " AND divided = :divided AND priority = :priority"))
+
+	statDelayed = dialect.SQL("queue.stat-delayed", statIn("job_delayed", " AND divided = :divided"))
+
+	statRunning = dialect.SQL("queue.stat-running", statIn("job_running", " AND divided = :divided"))
+
+	statDead = dialect.SQL("queue.stat-dead", statIn("job_dead", ""))
+)
+
+func statIn(table, part string) string {
+	return `
+		SELECT part, kind, COUNT(*), MIN(id) FROM (
+			{union rows: SELECT * FROM (SELECT {int :at} AS part, kind, id FROM {prefix}` + table + `
+				WHERE queue_id = :queue` + part + ` ORDER BY id LIMIT :limit) AS one}) AS counted
+		GROUP BY part, kind`
+}
+
+// A Stat tells of the jobs of a queue that are in one state and of one kind.
+type Stat struct {
+	Queue  string
+	State  State
+	Kind   string
+	Count  int
+	More   bool      // there may be more than Count, and older ones
+	Oldest time.Time // when the oldest was enqueued
+}
+
+// Stats counts a queue's jobs by state and kind. Of each state it looks at the oldest jobs
+// only, limit of them in all, spread over the queue's blocks, and as many of each priority
+// of those that are ready. If there are others, More is set for all kinds that it has seen
+// in that state, and kinds may be missing.
+func (c *Client) Stats(ctx context.Context, queue string, limit int) (all []Stat, err error) {
+	if limit < 1 || limit > 1_000_000 {
+		return nil, invalid("limit", "%d is not 1 to 1000000", limit)
+	}
+	q, err := c.read(ctx, cmpName(queue))
+	if err != nil {
+		return nil, err
+	}
+	for _, of := range []struct {
+		state State
+		stmt  *dialect.Stmt
+	}{{StateReady, statReady}, {StateDelayed, statDelayed}, {StateRunning, statRunning}, {StateDead, statDead}} {
+		stats, err := c.statsOf(ctx, q, of.state, of.stmt, limit)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, stats...)
+	}
+	return all, nil
+}
+
+// statsOf counts the jobs of a state by kind.
+func (c *Client) statsOf(ctx context.Context, q *Queue, state State, stmt *dialect.Stmt, limit int) ([]Stat, error) {
+	divided, err := c.places(ctx, q, state)
+	if err != nil {
+		return nil, err
+	}
+	each := (limit + len(divided) - 1) / max(1, len(divided))
+	var parts []dialect.Args
+	for _, d := range divided {
+		for p := Urgent; p <= Idle; p++ {
+			if p == Urgent || state == StateReady {
+				parts = append(parts, dialect.Args{"at": len(parts), "divided": d, "priority": p})
+			}
+		}
+	}
+	stats, seen, more := map[string]*Stat{}, make([]int, len(parts)), false
+	for some := range slices.Chunk(parts, 256) {
+		_, err := dialect.Select(ctx, &c.db.Session, stmt, dialect.Args{"queue": q.id, "limit": each, "rows": some}, func(rows *sql.Rows) (none struct{}, err error) {
+			var at, n int
+			var kind string
+			var id int64
+			if err := rows.Scan(&at, &kind, &n, &id); err != nil {
+				return none, err
+			}
+			seen[at] += n
+			more = more || seen[at] == each
+			s := stats[kind]
+			if s == nil {
+				s = &Stat{Queue: q.Name, State: state, Kind: kind, Oldest: TimeOf(id)}
+				stats[kind] = s
+			}
+			s.Count += n
+			if at := TimeOf(id); at.Before(s.Oldest) {
+				s.Oldest = at
+			}
+			return none, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	all := make([]Stat, 0, len(stats))
+	for _, s := range stats {
+		s.More = more
+		all = append(all, *s)
+	}
+	slices.SortFunc(all, func(a, b Stat) int { return cmp.Compare(a.Kind, b.Kind) })
+	return all, nil
+}
