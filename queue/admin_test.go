@@ -41,6 +41,8 @@ func TestEdit(t *testing.T) {
 			"timeout":          func(q *Queue) { q.Timeout = -1 },
 			"long timeout":     func(q *Queue) { q.Timeout = duration.Longest + 1 },
 			"keep":             func(q *Queue) { q.KeepDead = duration.Longest + 1 },
+			"keep max":         func(q *Queue) { q.KeepDeadMax = -1 },
+			"keep too many":    func(q *Queue) { q.KeepDeadMax = 1_000_001 },
 			"poll_min":         func(q *Queue) { q.PollMin = 0 },
 			"poll_max":         func(q *Queue) { q.PollMax = q.PollMin - 1 },
 			"poll_max, a year": func(q *Queue) { q.PollMax = 365 * 24 * time.Hour },
@@ -61,7 +63,7 @@ func TestEdit(t *testing.T) {
 			func(q *Queue) {
 				q.State, q.Reason, q.KeyRetry, q.MaxAttempts, q.MaxCrashes, q.MaxPayload = "paused", "it's \\ \"so\" 😀", "pass", 7, 8, 9
 				q.RetryDelay, q.RetryMaxDelay, q.Timeout, q.KeepDead = 1, duration.Longest, time.Hour+time.Nanosecond, 0
-				q.PollMin, q.PollMax = time.Millisecond, time.Hour
+				q.PollMin, q.PollMax, q.KeepDeadMax = time.Millisecond, time.Hour, 5
 			},
 			func(q *Queue) { q.RetryDelay, q.RetryMaxDelay, q.Timeout, q.KeepDead = 0, 0, 0, -1 },
 			func(q *Queue) { q.KeepDead, q.State, q.Reason = 25*time.Hour+time.Second, "deleted", "" },
@@ -305,6 +307,39 @@ func TestCancelWhatWaits(t *testing.T) {
 		eventually(t, "the last is done", func() bool { return slices.Contains(r.all(), "3") })
 		if got := strings.Join(r.all(), " "); got != "0 3" {
 			t.Errorf("done: %s", got)
+		}
+	})
+}
+
+// Of a queue's dead jobs so many are kept as it says, those that were enqueued last.
+func TestKeepDeadMax(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		const n = chunk + 5
+		ids := enqueueMany(t, c, many(n, nil))
+		keep := map[string]int{"all": 0, "enough": 6, "few": 2}
+		for name, most := range keep {
+			enqueueMany(t, c, many(6, func(_ int, j *Job) { j.Queue = name }))
+			_, err := c.Edit(t.Context(), name, func(q *Queue) { q.KeepDeadMax = most })
+			must(t, err)
+		}
+		die(t, db)
+		w := worker(t, c, WorkerOptions{Queues: []string{"all", "enough", "few"}})
+		q := edit(t, c, func(*Queue) {})
+		must(t, w.purgeSurplus(t.Context(), q.id, 3))
+		if left := db.List(t, `SELECT id FROM {prefix}job_dead WHERE queue_id = :queue ORDER BY id`, dialect.Args{"queue": q.id}); len(left) != 3 || left[0] != fmt.Sprint(ids[n-3]) {
+			t.Fatalf("left are %q", left)
+		}
+		start(t, w) // sweeps when it starts
+		for name, left := range map[string]int{"few": 2, "all": 6, "enough": 6} {
+			eventually(t, "the rest is removed", func() bool {
+				counts, err := c.Count(t.Context(), name, n)
+				must(t, err)
+				return counts.Dead <= left
+			})
+			if counts, err := c.Count(t.Context(), name, n); err != nil || counts.Dead != left {
+				t.Errorf("%s: %+v, %v", name, counts, err)
+			}
 		}
 	})
 }

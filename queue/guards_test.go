@@ -233,6 +233,8 @@ var reaches = []struct {
 	{lockDead, inDead, 2, "place's queue, place's id", nil},
 	{revive, inDead, 2, "row's queue, row's id", nil},
 	{purgeDead, inDead, 2, "queue, ids", nil},
+	{surplus, inDead, 1, "queue", nil},
+	{surplusDead, inDead, 3, "queue", nil},
 }
 
 // Each statement reaches the rows that all its arguments name, and none if one of
@@ -493,6 +495,9 @@ func TestLocks(t *testing.T) {
 				if test.stmt == lockDead {
 					if n := reached(t, db, outdated, dialect.Args{"limit": 9}); n != 0 {
 						t.Errorf("%d jobs are to be removed that somebody else has locked", n)
+					}
+					if n := reached(t, db, surplusDead, dialect.Args{"queue": 1, "most": 37, "limit": 9}); n != 0 {
+						t.Errorf("%d jobs are too many, and somebody else has locked them", n)
 					}
 				}
 				return nil
@@ -776,7 +781,7 @@ func TestKept(t *testing.T) {
 				args["keep"] = keep
 				reached(t, db, stmt, args)
 			}
-			must(t, w.purge(t.Context(), outdated, purgeDead))
+			must(t, w.purge(t.Context(), outdated, dialect.Args{}, purgeDead))
 			wantRows(t, db, fmt.Sprint("kept for ", keep), `SELECT id FROM {prefix}job UNION ALL SELECT id FROM {prefix}job_dead ORDER BY id`, left...)
 		}
 	})

@@ -278,6 +278,9 @@ var mutants = append(deaf(), []mutant{
 	{lockDead, movedID, always, ""},
 	{outdated, "purge_at <= {now}", "purge_at IS NOT NULL", "TestKept" + onSQLite},
 	{outdated, "{skip_locked}", "", "TestLocks" + onPostgres},
+	{surplus, "ORDER BY id DESC", "ORDER BY id", "TestKeepDeadMax" + onSQLite},
+	{surplusDead, " AND id <= :most", "", "TestKeepDeadMax" + onSQLite},
+	{surplusDead, "{skip_locked}", "", "TestLocks" + onPostgres},
 }...)
 
 // deaf are mutants that do not listen to one of the arguments of TestReach: its value

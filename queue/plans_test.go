@@ -50,7 +50,7 @@ var asked = map[*dialect.Stmt]bool{
 var settled = map[*dialect.Stmt]bool{
 	delayReady: true, delayRunning: true, redelay: true, buryReady: true, buryDelayed: true, buryRunning: true,
 	checkOutReady: true, checkOutDelayed: true, lockJobs: true, lockDelayed: true, lockRunning: true, presentDead: true,
-	outdated: true, purgeDead: true, lockDead: true, lockOut: true, revive: true, hasten: true, lockQueue: true, setQueue: true, stillMine: true,
+	outdated: true, surplusDead: true, purgeDead: true, lockDead: true, lockOut: true, revive: true, hasten: true, lockQueue: true, setQueue: true, stillMine: true,
 	lockLater: true, divideAnew: true,
 }
 
@@ -216,7 +216,7 @@ func planArgs(stmt *dialect.Stmt, n int) dialect.Args {
 		"queue": 1, "divided": 2, "priority": 2, "first": 1, "last": 2, "generation": 1, "after1": ids[0], "after2": ids[0], "after3": ids[0], "after4": ids[0],
 		"name": "a", "node": "n1", "from": "n2", "lease": 1, "busy": 0, "fence": 1, "batch": 1, "left": 0, "keep": 1,
 		"state": "active", "reason": "", "key_retry": "hold", "max_attempts": 1, "max_crashes": 1, "retry_delay": "", "retry_max_delay": "",
-		"timeout": "", "max_payload": 1, "keep_dead": "", "poll_min": "", "poll_max": "", "channel": "c", "payload": "p", "once": "k", "job": int64(1), "holder": int64(2), "until_us": int64(1), "by": 1,
+		"timeout": "", "max_payload": 1, "keep_dead": "", "keep_dead_max": 1, "poll_min": "", "poll_max": "", "channel": "c", "payload": "p", "once": "k", "job": int64(1), "holder": int64(2), "until_us": int64(1), "by": 1,
 		"group": int64(1), "callback": nil, "error": "",
 	}
 }

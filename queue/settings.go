@@ -31,6 +31,7 @@ type Queue struct {
 	Timeout       time.Duration // of an attempt; 0: none
 	MaxPayload    int           // bytes
 	KeepDead      time.Duration // how long dead jobs are kept; negative: always
+	KeepDeadMax   int           // how many dead jobs are kept, about: those that were enqueued last; 0: all
 	PollMin       time.Duration // how soon it is looked again after there was something, where nobody is notified
 	PollMax       time.Duration // how long it is waited between two looks at the most
 
@@ -47,7 +48,7 @@ func scanQueue(rows *sql.Rows) (*Queue, error) {
 	g := &q.generations[0]
 	var ordered, retry, most, timeout, keep, pollMin, pollMax string
 	err := rows.Scan(&q.id, &q.Name, &q.State, &q.Reason, &ordered, &q.KeyRetry, &q.MaxAttempts, &q.MaxCrashes, &retry, &most,
-		&timeout, &q.MaxPayload, &keep, &pollMin, &pollMax, &g.number, &g.first, &g.blocks, &g.from)
+		&timeout, &q.MaxPayload, &keep, &q.KeepDeadMax, &pollMin, &pollMax, &g.number, &g.first, &g.blocks, &g.from)
 	q.Blocks = g.blocks
 	g.from += resizeAfter.Microseconds()
 	q.ordered = ordered == "yes"
@@ -112,6 +113,8 @@ func (q *Queue) check() error {
 		return invalid("timeout", "%v is not 0 to 100 years", q.Timeout)
 	case q.KeepDead > duration.Longest:
 		return invalid("keep_dead", "%v is longer than 100 years", q.KeepDead)
+	case q.KeepDeadMax < 0 || q.KeepDeadMax > 1_000_000:
+		return invalid("keep_dead_max", "%d is not 0 to 1000000", q.KeepDeadMax)
 	case q.PollMin < time.Millisecond || q.PollMin > time.Hour:
 		return invalid("poll_min", "%v is not 1ms to 1h", q.PollMin)
 	case q.PollMax < q.PollMin || q.PollMax > time.Hour:
@@ -128,7 +131,7 @@ func (q *Queue) args() dialect.Args {
 	return dialect.Args{
 		"queue": q.id, "state": q.State, "reason": q.Reason, "key_retry": q.KeyRetry, "max_attempts": q.MaxAttempts, "max_crashes": q.MaxCrashes,
 		"retry_delay": duration.Format(q.RetryDelay), "retry_max_delay": duration.Format(q.RetryMaxDelay), "timeout": duration.Format(q.Timeout),
-		"max_payload": q.MaxPayload, "keep_dead": keep, "poll_min": duration.Format(q.PollMin), "poll_max": duration.Format(q.PollMax),
+		"max_payload": q.MaxPayload, "keep_dead": keep, "keep_dead_max": q.KeepDeadMax, "poll_min": duration.Format(q.PollMin), "poll_max": duration.Format(q.PollMax),
 	}
 }
 

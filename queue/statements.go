@@ -46,7 +46,7 @@ var (
 	setQueue = dialect.SQL("queue.set", `
 		UPDATE {prefix}queue SET state = :state, reason = :reason, key_retry = :key_retry, max_attempts = :max_attempts, max_crashes = :max_crashes,
 			retry_delay = :retry_delay, retry_max_delay = :retry_max_delay, timeout = :timeout, max_payload = :max_payload,
-			keep_dead = :keep_dead, poll_min = :poll_min, poll_max = :poll_max, update_time = {now}
+			keep_dead = :keep_dead, keep_dead_max = :keep_dead_max, poll_min = :poll_min, poll_max = :poll_max, update_time = {now}
 		WHERE queue_id = :queue`)
 
 	// Nodes.
@@ -327,6 +327,14 @@ var (
 	outdated = dialect.SQL("queue.outdated", `
 		SELECT queue_id, id FROM {prefix}job_dead WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit {skip_locked}`)
 
+	// surplus finds the newest of a queue's dead jobs that are too many, and surplusDead those
+	// up to it: jobs are counted by their ids, whose order is that of the key.
+	surplus = dialect.SQL("queue.surplus", `
+		SELECT id FROM {prefix}job_dead WHERE queue_id = :queue ORDER BY id DESC LIMIT 1 OFFSET :keep`)
+
+	surplusDead = dialect.SQL("queue.surplus-dead", `
+		SELECT queue_id, id FROM {prefix}job_dead WHERE queue_id = :queue AND id <= :most ORDER BY id LIMIT :limit {skip_locked}`)
+
 	purgeDead = dialect.SQL("queue.purge-dead", `DELETE FROM {prefix}job_dead WHERE queue_id = :queue AND {in id :ids} AND id BETWEEN :least AND :most {only id :n}`)
 )
 
@@ -352,7 +360,7 @@ func firstFree(table, due string) string {
 }
 
 const queueColumns = `q.queue_id, q.name, q.state, q.reason, q.ordered, q.key_retry, q.max_attempts, q.max_crashes, q.retry_delay, q.retry_max_delay,
-			q.timeout, q.max_payload, q.keep_dead, q.poll_min, q.poll_max`
+			q.timeout, q.max_payload, q.keep_dead, q.keep_dead_max, q.poll_min, q.poll_max`
 
 // withGenerations gives a row for each generation of blocks of some queues, and one with
 // no blocks for a queue that was written by hand and has none yet.

@@ -33,6 +33,7 @@ var queueSettings = []queueSetting{
 	queueSpan("timeout", "none", 0, 0, "none", "time after which an attempt has failed", func(q *queue.Queue) *time.Duration { return &q.Timeout }),
 	queueNumber("max_crashes", "3", "after so many workers died with a job it is dead", func(q *queue.Queue) *int { return &q.MaxCrashes }),
 	queueSpan("keep_dead", "forever", -1, 0, "90d", "how long dead jobs are kept", func(q *queue.Queue) *time.Duration { return &q.KeepDead }),
+	queueKeepDeadMax(),
 	queueSize("max_payload", "1MiB", "how large a job's payload may be", func(q *queue.Queue) *int { return &q.MaxPayload }),
 	queueSpan("poll_min", "", 0, time.Millisecond, "2ms", "how soon workers look again after there was something, where nobody notifies them", func(q *queue.Queue) *time.Duration { return &q.PollMin }),
 	queueSpan("poll_max", "", 0, time.Millisecond, "250ms", "how long workers wait between two looks at the most", func(q *queue.Queue) *time.Duration { return &q.PollMax }),
@@ -75,6 +76,27 @@ func queueKeyRetry() queueSetting {
 			return nil
 		},
 	}
+}
+
+func queueKeepDeadMax() queueSetting {
+	const all = "all"
+	number := queueNumber("keep_dead_max", all, "how many dead jobs are kept, about: those that were enqueued last", func(q *queue.Queue) *int { return &q.KeepDeadMax })
+	count := number
+	count.shape += orShape(all)
+	count.get = func(q *queue.Queue) string {
+		if q.KeepDeadMax == 0 {
+			return all
+		}
+		return number.get(q)
+	}
+	count.set = func(q *queue.Queue, text string) error {
+		if text == all {
+			q.KeepDeadMax = 0
+			return nil
+		}
+		return number.set(q, text)
+	}
+	return count
 }
 
 func queueNumber(name, usual, usage string, field func(*queue.Queue) *int) queueSetting {
@@ -189,6 +211,7 @@ type queueSettingsRow struct {
 	Timeout       string `json:"timeout"`
 	MaxCrashes    int    `json:"max_crashes"`
 	KeepDead      string `json:"keep_dead"`
+	KeepDeadMax   string `json:"keep_dead_max"`
 	MaxPayload    int    `json:"max_payload"`
 	PollMin       string `json:"poll_min"`
 	PollMax       string `json:"poll_max"`
@@ -201,6 +224,6 @@ func newQueueSettingsRow(q *queue.Queue) queueSettingsRow {
 	}
 	return queueSettingsRow{
 		q.MaxAttempts, text["retry_delay"], text["retry_max_delay"], text["key_retry"], text["timeout"],
-		q.MaxCrashes, text["keep_dead"], q.MaxPayload, text["poll_min"], text["poll_max"],
+		q.MaxCrashes, text["keep_dead"], text["keep_dead_max"], q.MaxPayload, text["poll_min"], text["poll_max"],
 	}
 }

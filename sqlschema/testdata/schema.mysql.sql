@@ -191,6 +191,7 @@ CREATE TABLE dbcron_queue (
   poll_max varchar(32) NOT NULL DEFAULT '250ms' COMMENT 'How long it is waited between two looks at the most',
   insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
   update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
+  keep_dead_max int NOT NULL DEFAULT 0 COMMENT 'How many dead jobs are kept, about; 0: all, for as long as keep_dead says',
   PRIMARY KEY (queue_id),
   UNIQUE KEY dbcron_queue_name (name)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='The queues and what is set for each. Rows are made on first use and never removed';

@@ -193,6 +193,7 @@ CREATE TABLE dbcron_queue (
     poll_max character varying(32) NOT NULL DEFAULT '250ms'::character varying -- How long it is waited between two looks at the most
     insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made
     update_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row last changed
+    keep_dead_max integer NOT NULL DEFAULT 0 -- How many dead jobs are kept, about; 0: all, for as long as keep_dead says
     CONSTRAINT dbcron_queue_key PRIMARY KEY (queue_id)
     CONSTRAINT dbcron_queue_name UNIQUE (name)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- The queues and what is set for each. Rows are made on first use and never removed

@@ -15,6 +15,7 @@ CREATE TABLE IF NOT EXISTS {prefix}queue (
     timeout         VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'How long an attempt may take; empty: as long as it likes',
     max_payload     INT NOT NULL DEFAULT 1048576 COMMENT 'How many bytes a payload may have',
     keep_dead       VARCHAR(32) NOT NULL DEFAULT '90d' COMMENT 'How long dead jobs are kept; forever: always',
+    keep_dead_max   INT NOT NULL DEFAULT 0 COMMENT 'How many dead jobs are kept, about; 0: all, for as long as keep_dead says',
     poll_min        VARCHAR(32) NOT NULL DEFAULT '2ms' COMMENT 'How soon it is looked again after there was something, where nobody is notified',
     poll_max        VARCHAR(32) NOT NULL DEFAULT '250ms' COMMENT 'How long it is waited between two looks at the most',
     insert_time     DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row was made',

@@ -15,6 +15,7 @@ CREATE TABLE {prefix}queue (
     timeout         VARCHAR(32) NOT NULL DEFAULT '',
     max_payload     INT NOT NULL DEFAULT 1048576,
     keep_dead       VARCHAR(32) NOT NULL DEFAULT '90d',
+    keep_dead_max   INT NOT NULL DEFAULT 0,
     poll_min        VARCHAR(32) NOT NULL DEFAULT '2ms',
     poll_max        VARCHAR(32) NOT NULL DEFAULT '250ms',
     insert_time     TIMESTAMPTZ(6) NOT NULL DEFAULT statement_timestamp(),
@@ -37,6 +38,7 @@ COMMENT ON COLUMN {prefix}queue.retry_max_delay IS 'Between two attempts at the 
 COMMENT ON COLUMN {prefix}queue.timeout IS 'How long an attempt may take; empty: as long as it likes';
 COMMENT ON COLUMN {prefix}queue.max_payload IS 'How many bytes a payload may have';
 COMMENT ON COLUMN {prefix}queue.keep_dead IS 'How long dead jobs are kept; forever: always';
+COMMENT ON COLUMN {prefix}queue.keep_dead_max IS 'How many dead jobs are kept, about; 0: all, for as long as keep_dead says';
 COMMENT ON COLUMN {prefix}queue.poll_min IS 'How soon it is looked again after there was something, where nobody is notified';
 COMMENT ON COLUMN {prefix}queue.poll_max IS 'How long it is waited between two looks at the most';
 COMMENT ON COLUMN {prefix}queue.insert_time IS 'When the row was made';

@@ -14,6 +14,7 @@ CREATE TABLE {prefix}queue ( -- The queues and what is set for each. Rows are ma
     timeout         TEXT NOT NULL DEFAULT '', -- How long an attempt may take; empty: as long as it likes
     max_payload     INTEGER NOT NULL DEFAULT 1048576, -- How many bytes a payload may have
     keep_dead       TEXT NOT NULL DEFAULT '90d', -- How long dead jobs are kept; forever: always
+    keep_dead_max   INTEGER NOT NULL DEFAULT 0, -- How many dead jobs are kept, about; 0: all, for as long as keep_dead says
     poll_min        TEXT NOT NULL DEFAULT '2ms', -- How soon it is looked again after there was something, where nobody is notified
     poll_max        TEXT NOT NULL DEFAULT '250ms', -- How long it is waited between two looks at the most
     insert_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
