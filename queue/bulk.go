@@ -80,6 +80,7 @@ func (c *Client) Bulk(ctx context.Context, what BulkAction, f Filter, opt BulkOp
 			}
 			if more = len(part) == bulkBatch; more {
 				after = part[bulkBatch-1].ID
+				more = after < newest(began) // so that it ends, however many jobs come meanwhile
 			}
 			part = slices.DeleteFunc(part, func(i Info) bool { return !f.takes(&i, where) || !wasThere(&i, what, began) })
 			if f.Limit > 0 {
@@ -115,16 +116,22 @@ func (f *Filter) forBulk(what BulkAction) (*where, error) {
 	return f.where()
 }
 
-// wasThere tells whether there is something to do about a job that was there when a
-// bulk began, by the database's clock in µs since 1970. Ids may be a little ahead of that.
+// newest is an id that no job had at a moment, by the database's clock in µs since 1970: ids
+// may be a little ahead of that.
+func newest(us int64) int64 { return tickOf(us + Window.Microseconds()) }
+
+// wasThere tells whether there is something to do about a job that was there when a bulk
+// began.
 func wasThere(i *Info, what BulkAction, began int64) bool {
 	switch {
+	case i.ID >= newest(began):
+		return false
 	case i.State == StateDead:
 		return i.At.UnixMicro() <= began
 	case what == BulkRetry: // which is delayed
 		return i.At.UnixMicro() > began
 	}
-	return TimeOf(i.ID).UnixMicro() <= began+Window.Microseconds()
+	return true
 }
 
 // deal does with a batch of jobs what is to be done, and counts.

@@ -119,6 +119,22 @@ func TestBulkRetryOfDelayed(t *testing.T) {
 	})
 }
 
+// What is enqueued after a bulk began is left, so that it ends.
+func TestBulkOfWhatComes(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		enqueueMany(t, c, many(4, nil))
+		enqueueMany(t, c, many(4, func(_ int, j *Job) { j.Delay = time.Hour }))
+		for _, table := range []string{"job", "job_delayed"} {
+			byHand(t, db, `UPDATE {prefix}`+table+` SET id = id + 14745600000000 WHERE kind = 'b'`) // an hour later
+		}
+		bulk(t, c, BulkRetry, Filter{State: StateDelayed}, BulkResult{Done: 2})
+		bulk(t, c, BulkCancel, Filter{State: StateDelayed}, BulkResult{Done: 2})
+		bulk(t, c, BulkCancel, Filter{}, BulkResult{Done: 2})
+		wantCounts(t, c, 2, 2, 0, 0)
+	})
+}
+
 // Jobs are removed from where they stand, with their unique keys, and others are left.
 func TestBulkRemove(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
