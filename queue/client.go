@@ -26,6 +26,7 @@ type Client struct {
 
 	mu     sync.Mutex
 	queues map[string]*Queue
+	routes *routes
 }
 
 // New returns a Client. It does not touch the database.
@@ -78,7 +79,8 @@ func (c *Client) prepare(ctx context.Context, tx *dialect.Session, jobs []Job, r
 	}
 }
 
-// address finds the jobs' queues.
+// address finds the jobs' queues. It leaves the jobs as they are: routes may change before
+// it is called again.
 func (c *Client) address(ctx context.Context, tx *dialect.Session, jobs []Job, rows []jobRow) error {
 	at := instant.Now()
 	on := &c.db.Session
@@ -89,16 +91,27 @@ func (c *Client) address(ctx context.Context, tx *dialect.Session, jobs []Job, r
 		return err
 	}
 	var q *Queue
+	var r *routes
 	for i := range jobs {
 		j := &jobs[i]
-		if q == nil || q.Name != j.Queue {
+		name := j.Queue
+		if name == "" {
+			if r == nil {
+				var err error
+				if r, err = c.routesAt(ctx, tx, at); err != nil {
+					return err
+				}
+			}
+			name = r.queue(j.Kind)
+		}
+		if q == nil || q.Name != name {
 			if len(j.Payload) > defaultMaxPayload { // it makes no queue
-				if _, err := c.readOn(ctx, on, j.Queue); errors.Is(err, ErrNotFound) {
-					return ofMany(i, len(jobs), tooLarge(j, defaultMaxPayload))
+				if _, err := c.readOn(ctx, on, name); errors.Is(err, ErrNotFound) {
+					return ofMany(i, len(jobs), tooLarge(j, name, defaultMaxPayload))
 				}
 			}
 			var err error
-			if q, err = c.queueIn(ctx, tx, j.Queue, at); err != nil {
+			if q, err = c.queueIn(ctx, tx, name, at); err != nil {
 				return ofMany(i, len(jobs), err)
 			}
 		}
@@ -117,7 +130,7 @@ func (c *Client) fits(ctx context.Context, tx *dialect.Session, q *Queue, j *Job
 	case q.State == "deleted":
 		return fmt.Errorf("%w: %q", ErrDeleted, q.Name)
 	case len(j.Payload) > q.MaxPayload:
-		return tooLarge(j, q.MaxPayload)
+		return tooLarge(j, q.Name, q.MaxPayload)
 	case j.Key != "" && !q.ordered && tx != nil:
 		_, err := tx.Exec(ctx, setOrdered, dialect.Args{"queue": q.id})
 		q.ordered = err == nil // it was read for this transaction alone
@@ -133,9 +146,9 @@ func (c *Client) fits(ctx context.Context, tx *dialect.Session, q *Queue, j *Job
 	return nil
 }
 
-func tooLarge(j *Job, limit int) error {
+func tooLarge(j *Job, queue string, limit int) error {
 	return fmt.Errorf("%w: payload: it has %d bytes, and queue %q takes %d; store it elsewhere and enqueue its name, or raise max_payload",
-		ErrTooLarge, len(j.Payload), j.Queue, limit)
+		ErrTooLarge, len(j.Payload), queue, limit)
 }
 
 // name gives rows new ids, and with them their blocks and times.

@@ -33,8 +33,9 @@ func (c *Client) Enqueue(ctx context.Context, job Job) (Enqueued, error) {
 	if err := c.prepare(ctx, nil, one.jobs[:], one.rows[:]); err != nil {
 		return Enqueued{}, err
 	}
+	name := one.rows[0].of.Name // before others write the row
 	id, err := c.out.send(ctx, one)
-	return Enqueued{ID: id}, err
+	return Enqueued{ID: id, Queue: name}, err
 }
 
 // chunk is how many jobs one statement inserts at the most.
@@ -78,13 +79,18 @@ func (c *Client) EnqueueTx(ctx context.Context, tx dialect.Execer, jobs ...Job) 
 	if len(jobs) == 0 {
 		return nil, func() {}, nil
 	}
-	// Where there is one writer, it is this transaction: nothing can be written
-	// beside it.
 	on := c.db.On(tx)
+	return c.enqueueIn(ctx, on, c.beside(on), jobs)
+}
+
+// beside is where to do what a transaction of a caller's need not see: nil for a
+// connection of its own. Where there is one writer, it is this transaction: nothing can be
+// written beside it.
+func (c *Client) beside(on *dialect.Session) *dialect.Session {
 	if c.db.Dialect.SkipLocked != "" {
-		return c.enqueueIn(ctx, on, nil, jobs)
+		return nil
 	}
-	return c.enqueueIn(ctx, on, on, jobs)
+	return on
 }
 
 // EnqueueIn is [Client.EnqueueTx] for a short transaction of [dialect.DB.Tx]: all that

@@ -148,7 +148,7 @@ func (w *Worker) forwardSome(ctx context.Context, tx *dialect.Session, b *block,
 	if err != nil || len(rows) == 0 {
 		return 0, err
 	}
-	if _, err := tx.Exec(ctx, divideAnew, dialect.Args{"rows": rows}); err != nil {
+	if _, err := tx.Exec(ctx, divideAnew, dialect.Args{"to": b.q.id, "rows": rows}); err != nil {
 		return 0, err
 	}
 	if n, err := tx.Exec(ctx, ackDelayed, listArgs(b.q.id, b.divided, 0, ids)); err != nil || n != int64(len(ids)) {

@@ -169,20 +169,22 @@ func (c *Client) EnqueueGroup(ctx context.Context, g Group, jobs ...Job) (id int
 		return 0, nil, err
 	}
 	wake()
-	if !slices.ContainsFunc(all, func(e Enqueued) bool { return !e.Existed }) {
+	c.concludeEmpty(ctx, id, all)
+	return id, all, nil
+}
+
+// concludeEmpty ends a group if it has no jobs that would do so.
+func (c *Client) concludeEmpty(ctx context.Context, id int64, all []Enqueued) {
+	if id != 0 && !slices.ContainsFunc(all, func(e Enqueued) bool { return !e.Existed }) {
 		c.tryConclude(ctx, id)
 	}
-	return id, all, nil
 }
 
 // EnqueueGroupTx is [Client.EnqueueGroup] in a transaction of the caller's: see
 // [Client.EnqueueTx].
 func (c *Client) EnqueueGroupTx(ctx context.Context, tx dialect.Execer, g Group, jobs ...Job) (id int64, all []Enqueued, wake func(), err error) {
 	on := c.db.On(tx)
-	if c.db.Dialect.SkipLocked != "" {
-		return c.enqueueGroup(ctx, on, nil, g, jobs)
-	}
-	return c.enqueueGroup(ctx, on, on, g, jobs)
+	return c.enqueueGroup(ctx, on, c.beside(on), g, jobs)
 }
 
 func (c *Client) enqueueGroup(ctx context.Context, on, alone *dialect.Session, g Group, jobs []Job) (id int64, all []Enqueued, wake func(), err error) {

@@ -67,7 +67,7 @@ func world(t *testing.T, db *dbtest.DB) {
 func told(at int) dialect.Args {
 	first := int64(at + 7)
 	args := dialect.Args{
-		"queue": 1, "name": "q", "divided": 3, "generation": 1, "priority": 2, "id": first, "ids": []int64{first, first + 2}, "n": 2, "least": first, "most": first + 2, "places": places{1, 3, 2, []int64{first, first + 2}},
+		"queue": 1, "to": 1, "name": "q", "divided": 3, "generation": 1, "priority": 2, "id": first, "ids": []int64{first, first + 2}, "n": 2, "least": first, "most": first + 2, "places": places{1, 3, 2, []int64{first, first + 2}},
 		"node": "me", "from": "nobody", "fence": 5, "batch": 100, "left": 0, "busy": 1, "lease": 1, "keep": 1, "soon": 0, "limit": 100, "since": Epoch.UnixMicro(), "rows": moving(first, Normal),
 	}
 	maps.Copy(args, past(first-1))
@@ -213,6 +213,10 @@ var reaches = []struct {
 	{checkOutDelayed, inDelayed, 2, "row's queue, row's block, row's id", nil},
 	{divideAnew, inDelayed, 2, "row's queue, row's block, row's id", nil},
 	{lockLater, inDelayed, 1, "queue, divided", nil},
+	{standReady, inReady, 3, "queue, divided, after2", nil},
+	{standDelayed, inDelayed, 4, "queue, divided, after", nil},
+	{standRunning, inRunning, 4, "queue, divided, after", nil},
+	{passReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
 	{runningJobs, inRunning, 4, "queue", nil},
 	{adopt, inRunning, 1, "queue, divided, id, from", dialect.Args{"id": 30}},
 	{getRunning, inRunning, 1, "queue, divided, id, node", nil},
@@ -423,7 +427,7 @@ func TestWhoIsLive(t *testing.T) {
 			return r, rows.Scan(&r.node, &r.busy, &r.inTime)
 		})
 		must(t, err)
-		if got := fmt.Sprint(on); got != "[{late false false} {live false true}]" {
+		if got := fmt.Sprint(on); got != "[{late 0 false} {live 0 true}]" {
 			t.Errorf("workers are %s", got)
 		}
 	})

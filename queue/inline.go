@@ -42,6 +42,7 @@ func (w *Worker) attempt(ctx context.Context, jobs []Job, number int) (all []rig
 		if err := j.check(); err != nil {
 			return nil, ofMany(i, len(jobs), err)
 		}
+		j.Queue = cmpName(j.Queue)
 		set := defaults(j.Queue)
 		// The host's clock: there is no other, and nothing is compared with it.
 		id := tickOf(time.Now().UnixMicro()) + int64(i) //nolint:forbidigo // see above

@@ -45,7 +45,7 @@ func ParsePriority(text string) (int, error) {
 
 // A Job is something to be done later.
 type Job struct {
-	Queue   string // default: default
+	Queue   string // default: as the route of its kind says: see Client.SetRoute; if there is none, default
 	Kind    string // what the job is, which picks the handler
 	Payload []byte // what the job is about: JSON, kept byte for byte
 	Binary  bool   // Payload is not JSON but anything; an empty one is neither
@@ -79,7 +79,7 @@ type Job struct {
 // A Kind is a kind of jobs whose payload is a T, as JSON.
 type Kind[T any] struct {
 	Name  string
-	Queue string // default: default
+	Queue string // as of a Job
 }
 
 // Job returns a job with args as its payload. If they cannot be encoded, enqueueing
@@ -92,7 +92,7 @@ func (k Kind[T]) Job(args T) Job {
 	return Job{Queue: k.Queue, Kind: k.Name, Payload: payload, err: err}
 }
 
-// defaultQueue is where jobs go that name none.
+// defaultQueue is where jobs go that name none and have no route.
 const defaultQueue = "default"
 
 // latest is the last moment that a job can be put off to: what all engines can store.
@@ -107,14 +107,11 @@ func (j *Job) check() error {
 	if j.err != nil {
 		return j.err
 	}
-	if j.Queue == "" {
-		j.Queue = defaultQueue
-	}
 	if j.Priority == 0 {
 		j.Priority = Normal
 	}
 	for _, name := range []struct{ field, is string }{{"queue", j.Queue}, {"kind", j.Kind}, {"key", j.Key}, {"unique", j.Unique}} {
-		if (name.field == "key" || name.field == "unique") && name.is == "" {
+		if name.field != "kind" && name.is == "" {
 			continue
 		}
 		if len(name.is) > 2000 {

@@ -41,7 +41,7 @@ type keyColumn struct {
 // for a table. And servers are not asked lookForAny. Workers that end by themselves ask
 // pending when they have nothing else to do, and tests have few jobs to advance.
 var asked = map[*dialect.Stmt]bool{
-	delayedByID: true, listDead: true, countReady: true, countDelayed: true, countRunning: true, countDead: true, lookForAny: true,
+	delayedByID: true, standDelayed: true, listDead: true, countReady: true, countDelayed: true, countRunning: true, countDead: true, lookForAny: true,
 	pending: true, advance: true, statReady: true, statDelayed: true, statRunning: true, statDead: true,
 }
 
@@ -51,7 +51,7 @@ var settled = map[*dialect.Stmt]bool{
 	delayReady: true, delayRunning: true, redelay: true, buryReady: true, buryDelayed: true, buryRunning: true,
 	checkOutReady: true, checkOutDelayed: true, lockJobs: true, lockDelayed: true, lockRunning: true, presentDead: true,
 	outdated: true, surplusDead: true, purgeDead: true, lockDead: true, lockOut: true, revive: true, hasten: true, lockQueue: true, setQueue: true, stillMine: true,
-	lockLater: true, divideAnew: true,
+	lockLater: true, divideAnew: true, passReady: true,
 }
 
 // piped are statements that are run in pipelines, in which PostgreSQL is told to use
@@ -60,6 +60,7 @@ var piped = map[*dialect.Stmt]bool{
 	ack: true, ackDelayed: true, ackRunning: true, fetch: true, fetchDelayed: true, present: true, presentDelayed: true, getRunning: true,
 	lookFor: true, nextDelayed: true, strays: true,
 	findReady: true, findDelayed: true, findRunning: true, findDead: true, readyByID: true, delayedByID: true, listRunning: true, listDead: true,
+	standReady: true, standDelayed: true, standRunning: true,
 }
 
 // A scan is what a plan does with a table that may be large.
@@ -208,12 +209,12 @@ func planArgs(stmt *dialect.Stmt, n int) dialect.Args {
 		}
 	}
 	var after any = ids[0]
-	if stmt == listQueues {
+	if stmt == listQueues || stmt == listRoutes {
 		after = "a"
 	}
 	return dialect.Args{
 		"rows": rows, "places": rows, "gaps": rows, "ids": ids, "n": n, "least": ids[0], "most": ids[n-1], "id": ids[0], "limit": 100, "after": after, "since": int64(1), "soon": 1,
-		"queue": 1, "divided": 2, "priority": 2, "first": 1, "last": 2, "generation": 1, "after1": ids[0], "after2": ids[0], "after3": ids[0], "after4": ids[0],
+		"queue": 1, "to": 1, "kind": "k", "divided": 2, "priority": 2, "first": 1, "last": 2, "generation": 1, "after1": ids[0], "after2": ids[0], "after3": ids[0], "after4": ids[0],
 		"name": "a", "node": "n1", "from": "n2", "lease": 1, "busy": 0, "fence": 1, "batch": 1, "left": 0, "keep": 1,
 		"state": "active", "reason": "", "key_retry": "hold", "max_attempts": 1, "max_crashes": 1, "retry_delay": "", "retry_max_delay": "",
 		"timeout": "", "max_payload": 1, "keep_dead": "", "keep_dead_max": 1, "poll_min": "", "poll_max": "", "channel": "c", "payload": "p", "once": "k", "job": int64(1), "holder": int64(2), "until_us": int64(1), "by": 1,

@@ -46,8 +46,9 @@ func scanBlock(rows *sql.Rows) (r blockRow, err error) {
 func (r *blockRow) free() bool { return r.state == "FREE" || !r.live }
 
 type workerRow struct {
-	node         string
-	busy, inTime bool
+	node   string
+	busy   int // 1: with jobs that run for long; or busyMoving
+	inTime bool
 }
 
 // share looks after the blocks of all queues.
@@ -188,9 +189,7 @@ func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) erro
 		w.mu.Unlock()
 		w.c.bells.announce()
 	}
-	others, err := dialect.Select(ctx, &w.db.Session, workers, dialect.Args{"queue": set.id}, func(rows *sql.Rows) (r workerRow, err error) {
-		return r, rows.Scan(&r.node, &r.busy, &r.inTime)
-	})
+	others, err := w.colleagues(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -219,6 +218,13 @@ func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) erro
 		return err
 	}
 	return w.lookAround(ctx, q, name)
+}
+
+// colleagues lists who works on a queue, with this worker.
+func (w *Worker) colleagues(ctx context.Context, q *workQueue) ([]workerRow, error) {
+	return dialect.Select(ctx, &w.db.Session, workers, dialect.Args{"queue": q.id}, func(rows *sql.Rows) (r workerRow, err error) {
+		return r, rows.Scan(&r.node, &r.busy, &r.inTime)
+	})
 }
 
 // meet takes new settings in, and tells whether the worker is busy with long jobs.
@@ -253,11 +259,15 @@ const longTicks = 3
 // rotation is how long a worker has one block more than others, before another has.
 const rotation = 10 * time.Second
 
-// target is how many of n blocks a worker should have, in a turn.
+// target is how many of n blocks a worker should have, in a turn: none while another one
+// moves jobs.
 func target(all []workerRow, name string, n, turn int) int {
 	all = slices.DeleteFunc(slices.Clone(all), func(r workerRow) bool { return !r.inTime })
-	if slices.ContainsFunc(all, func(r workerRow) bool { return !r.busy }) {
-		all = slices.DeleteFunc(all, func(r workerRow) bool { return r.busy })
+	if slices.ContainsFunc(all, func(r workerRow) bool { return r.busy == busyMoving }) {
+		return 0
+	}
+	if slices.ContainsFunc(all, func(r workerRow) bool { return r.busy == 0 }) {
+		all = slices.DeleteFunc(all, func(r workerRow) bool { return r.busy != 0 })
 	}
 	at := slices.IndexFunc(all, func(r workerRow) bool { return r.node == name })
 	if at < 0 {

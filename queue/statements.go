@@ -230,15 +230,16 @@ var (
 			FROM {records rows: job int, tries int, died int, why text, later int, holds text}`)
 	})
 
-	// lockLater and divideAnew move jobs that are not due soon to other blocks.
+	// lockLater and divideAnew move jobs that are not due soon to other blocks, which may
+	// be another queue's.
 	lockLater = dialect.SQL("queue.lock-later", `
 		SELECT id, job_key FROM {prefix}job_delayed
 		WHERE queue_id = :queue AND divided = :divided AND run_at > {now + :soon} AND hold_key IS NULL
 		ORDER BY run_at, id LIMIT :limit {locked}`)
 
 	divideAnew = dialect.SQL("queue.divide-anew", `
-		INSERT INTO {prefix}job_delayed (queue_id, divided, id, priority, `+body+`, attempt, crashes, error, run_at)
-		SELECT j.queue_id, record.target, j.id, j.priority, `+bodyOf("j")+`, j.attempt, j.crashes, j.error, j.run_at
+		INSERT INTO {prefix}job_delayed (queue_id, divided, id, priority, `+body+`, attempt, crashes, error, run_at, hold_key)
+		SELECT {int :to}, record.target, j.id, j.priority, `+bodyOf("j")+`, j.attempt, j.crashes, j.error, j.run_at, j.hold_key
 		FROM {records rows: queue int, block int, job int, target int}
 		{join_by_key {prefix}job_delayed AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job`)
 
@@ -395,10 +396,12 @@ func fetchPriorities(d *dialect.Dialect) string {
 var priorities = []string{"1", "2", "3", "4"}
 
 // selectPriorities is a SELECT for each priority.
-func selectPriorities() string {
+func selectPriorities() string { return selectReady(`id, priority, ` + body) }
+
+func selectReady(columns string) string {
 	var parts []string
 	for _, p := range priorities {
-		parts = append(parts, `SELECT * FROM (SELECT id, priority, `+body+` FROM {prefix}job
+		parts = append(parts, `SELECT * FROM (SELECT `+columns+` FROM {prefix}job
 			WHERE queue_id = :queue AND divided = :divided AND priority = `+p+` AND id > :after`+p+` ORDER BY id LIMIT :limit) AS p`+p)
 	}
 	return strings.Join(parts, "\nUNION ALL ")

@@ -62,14 +62,15 @@ var (
 // An Enqueued tells what has become of a job that was to be enqueued.
 type Enqueued struct {
 	ID      int64
-	Existed bool // another job has its unique key: ID is of that one, and nothing was enqueued
+	Queue   string // it was named, or is as the route of the kind says
+	Existed bool   // another job has its unique key: ID is of that one, and nothing was enqueued
 }
 
 // enqueued tells what has become of rows.
 func enqueued(rows []jobRow) []Enqueued {
 	all := make([]Enqueued, len(rows))
 	for i := range rows {
-		all[i] = Enqueued{ID: cmp.Or(rows[i].holder, rows[i].id), Existed: rows[i].holder != 0}
+		all[i] = Enqueued{ID: cmp.Or(rows[i].holder, rows[i].id), Queue: rows[i].of.Name, Existed: rows[i].holder != 0}
 	}
 	return all
 }

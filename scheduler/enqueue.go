@@ -126,7 +126,7 @@ func (s *Scheduler) enqueue(ctx context.Context, tx *dialect.Session, b *claims,
 			m.outcome = outcome{state: "failed", why: reason(err.Error())}
 			continue
 		}
-		m.outcome, m.said = outcome{state: "ok"}, fmt.Sprintf("job %d in queue %s\n", all[i].ID, m.job.Queue)
+		m.outcome, m.said = outcome{state: "ok"}, fmt.Sprintf("job %d in queue %s\n", all[i].ID, all[i].Queue)
 	}
 	return err
 }

@@ -112,6 +112,30 @@ func TestEnqueue(t *testing.T) {
 	})
 }
 
+// A schedule that names no queue has its jobs go where the route of their kind says.
+func TestEnqueueRoutes(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		c, err := queue.New(db.DB, queue.Options{})
+		if err == nil {
+			_, err = c.Edit(t.Context(), "mail", func(*queue.Queue) {})
+		}
+		if err == nil {
+			err = c.SetRoute(t.Context(), "welcome", "mail")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		addEnqueuing(t, db, "routed", "@every 1h")
+		addEnqueuing(t, db, "named", "@every 1h", func(s *Schedule) { s.Job.Queue = "default" })
+		db.Advance(t, time.Hour)
+		claimJobs(t, daemon(t, db, Options{}))
+		got := db.List(t, `SELECT r.schedule, q.name FROM {prefix}run AS r JOIN {prefix}queue AS q ON r.output LIKE CONCAT('job % in queue ', q.name, '%') ORDER BY 1`, nil)
+		if !slices.Equal(got, []string{"named default", "routed mail"}) {
+			t.Errorf("runs %q", got)
+		}
+	})
+}
+
 // claimAtOnce lets a daemon on each connection claim jobs until it finds none.
 func claimAtOnce(t *testing.T, all []*dbtest.DB, limit int) {
 	t.Helper()

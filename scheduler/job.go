@@ -18,7 +18,7 @@ import (
 // job takes and how often it is tried are the queue's concern: the policies of
 // overlap, timeout and attempts have nothing to do with it.
 type JobOptions struct {
-	Queue       string        // which is made if there is none; default: default
+	Queue       string        // which is made if there is none; default: as the route of its kind says: see queue.Client.SetRoute
 	Key         string        // jobs of one key are done in order; default: it waits for nobody
 	Priority    int           // queue.Urgent to queue.Idle; default: queue.Normal
 	MaxAttempts int           // after so many failed ones it is dead; 0: the queue says
@@ -34,7 +34,6 @@ type Slot struct {
 
 // filled returns the options with the defaults filled in.
 func (o JobOptions) filled() JobOptions {
-	o.Queue = cmp.Or(o.Queue, "default")
 	o.Priority = cmp.Or(o.Priority, queue.Normal)
 	return o
 }

@@ -160,7 +160,7 @@ func (p *program) showGroup(ctx context.Context, c *queue.Client, id int64, resu
 		facts = append(facts, fact{"ended", shown(g.Ended, time.UTC)})
 	}
 	if j := g.Callback; j != nil {
-		facts = append(facts, fact{"callback", j.Kind + " in " + j.Queue}, fact{"its payload", beginning(string(j.Payload))})
+		facts = append(facts, fact{"callback", j.Kind}, fact{"its queue", j.Queue}, fact{"its payload", beginning(string(j.Payload))})
 	}
 	return writeFacts(p.out, append(facts, fact{"kept", row.Keep}, fact{"error", g.Error}))
 }
@@ -219,7 +219,7 @@ job that --callback and --payload say is enqueued.`,
 	flags := c.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&t.kind, "callback", "", "`kind` of the job that is enqueued at its end")
-	flags.StringVar(&t.queue, "callback-queue", "default", "`name` of that job's queue")
+	flags.StringVar(&t.queue, "callback-queue", "", "`name` of that job's queue (default: as the route of its kind says)")
 	flags.StringVar(&payload, "payload", "", "that job's `JSON`")
 	flags.StringVar(&name, "name", "", "a `text` for people")
 	flags.StringVar(&keep, "keep", "", "a `duration` for which it is kept after its end, or forever (default: 7d)")

@@ -24,9 +24,12 @@ worker exec. Of a job that is done nothing is left: its id is not found then. do
 	return c
 }
 
+// usualQueueName is that of the queue that commands about jobs mean if none is named.
+const usualQueueName = "default"
+
 // queueFlag adds --queue to a command about jobs.
 func queueFlag(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "queue", "default", "`name` of the jobs' queue")
+	c.Flags().StringVar(to, "queue", usualQueueName, "`name` of the jobs' queue")
 }
 
 func jobID(text string) (int64, error) {

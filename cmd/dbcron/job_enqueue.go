@@ -73,6 +73,9 @@ Durations are such as 500ms, 90s, 1h30m or 30d.`,
 			if c.Flags().Changed("key") && t.key == "" {
 				return usagef("--key is empty; leave it out if the job waits for nobody")
 			}
+			if c.Flags().Changed("queue") && t.queue == "" {
+				return usagef("--queue is empty; leave it out if the job goes where its kind's route says")
+			}
 			if lines {
 				return p.enqueueLines(c.Context(), t, args)
 			}
@@ -87,8 +90,7 @@ Durations are such as 500ms, 90s, 1h30m or 30d.`,
 func (t *jobText) register(c *cobra.Command) {
 	flags := c.Flags()
 	flags.SortFlags = false
-	queueFlag(c, &t.queue)
-	flags.Lookup("queue").Usage = "`name` of the queue, which is made if there is none"
+	flags.StringVar(&t.queue, "queue", "", "`name` of the queue, which is made if there is none (default: as the kind's route says, or else default)")
 	flags.StringVar(&t.key, "key", "", "`name` of what the job is about: jobs of one key are done in order")
 	flags.StringVar(&t.unique, "unique", "", "`name` that keeps other jobs out that have the same one")
 	flags.StringVar(&t.uniqueFor, "unique-for", "", "a `duration` for which it does so at least")
@@ -122,13 +124,17 @@ func (p *program) enqueueOne(ctx context.Context, t jobText, args []string) erro
 		return usagef("%v", err)
 	}
 	return p.withQueues(ctx, func(c *queue.Client) error {
-		made, err := fits(ctx, c, []queue.Job{job}, func(int) string { return "" })
+		jobs := []queue.Job{job}
+		if err := p.routed(ctx, c, jobs); err != nil {
+			return err
+		}
+		made, err := fits(ctx, c, jobs, func(int) string { return "" })
 		if err != nil {
 			return err
 		}
-		e, err := c.Enqueue(ctx, job)
+		e, err := c.Enqueue(ctx, jobs[0])
 		if errors.Is(err, queue.ErrUnknownOutcome) && e.ID > 0 {
-			return fmt.Errorf("%w; if it was enqueued and is not done yet, dbcron job get %d shows it", err, e.ID)
+			return fmt.Errorf("%w; if it was enqueued and is not done yet, dbcron job get %d --queue %s shows it", err, e.ID, e.Queue)
 		}
 		if err != nil {
 			return err
@@ -182,7 +188,7 @@ func (t *jobText) job(names func(field string) string) (j queue.Job, err error) 
 		{"max_attempts", t.maxAttempts, func(text string) (err error) { j.MaxAttempts, err = readAttempts(text); return err }},
 		{"timeout", t.timeout, func(text string) (err error) { j.Timeout, err = readTimeout(text); return err }},
 	} {
-		if field.text == "" && field.name != "kind" && field.name != "queue" {
+		if field.text == "" && field.name != "kind" {
 			continue
 		}
 		if err := field.read(field.text); err != nil {

@@ -65,6 +65,9 @@ func (p *program) enqueueLines(ctx context.Context, t jobText, args []string) er
 		return nil
 	}
 	return p.withQueues(ctx, func(c *queue.Client) error {
+		if err := p.routed(ctx, c, jobs); err != nil {
+			return err
+		}
 		made, err := fits(ctx, c, jobs, func(i int) string { return fmt.Sprintf("line %d: ", lines[i]) })
 		if err != nil {
 			return err
@@ -114,6 +117,9 @@ func readLine(line []byte, t jobText) (queue.Job, error) {
 	}
 	if l.Payload != nil && l.Binary != nil {
 		return queue.Job{}, errors.New("there are both payload and payload_base64; keep one of them")
+	}
+	if l.Queue != nil && *l.Queue == "" {
+		return queue.Job{}, errors.New("queue is empty; leave it out if the job goes where its kind's route says")
 	}
 	l.over(&t)
 	return t.job(lineNames)

@@ -23,7 +23,7 @@ seen and changed with dbcron job. docs/queue-cli.md has examples.`,
 	}
 	c.AddCommand(
 		p.queueList(), p.queueShow(), p.queuePeek(),
-		p.queueSet(), p.queuePause(), p.queueResume(), p.queuePurge(), p.queueResize())
+		p.queueSet(), p.queuePause(), p.queueResume(), p.queuePurge(), p.queueResize(), p.queueMove())
 	return c
 }
 

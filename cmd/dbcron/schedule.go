@@ -127,6 +127,9 @@ func newScheduleRow(s *scheduler.Schedule) scheduleRow {
 // what is what a schedule runs, for people to read.
 func what(s *scheduler.Schedule) string {
 	if s.Kind == "job" {
+		if s.Job.Queue == "" {
+			return s.Command
+		}
 		return s.Command + " in queue " + s.Job.Queue
 	}
 	var argv []string

@@ -35,7 +35,7 @@ var settings = []setting{
 	words("dst", "vixie|wall", "vixie", "when clocks change: vixie runs fixed times once, wall as the clock shows", func(s *schedule) *string { return &s.DST }),
 	words("dir", "folder", "", "where the command starts (default: the home of the daemon's user)", func(s *schedule) *string { return &s.Dir }),
 	words("user", "name", "", "whom the command runs as, if the daemon is root", func(s *schedule) *string { return &s.User }),
-	words("job_queue", "name", "default", "queue of the job, which is made if there is none", func(s *schedule) *string { return &s.Job.Queue }),
+	words("job_queue", "name", "", "queue of the job, which is made if there is none (default: as its kind's route says)", func(s *schedule) *string { return &s.Job.Queue }),
 	words("job_key", "name", "", "what the job is about: jobs of one key are done in order", func(s *schedule) *string { return &s.Job.Key }),
 	urgency("job_priority", "of the job", func(s *schedule) *int { return &s.Job.Priority }),
 	count("job_max_attempts", "", "of the job, after which it is dead (default: the queue's)", func(s *schedule) *int { return &s.Job.MaxAttempts }),

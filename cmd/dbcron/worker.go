@@ -80,7 +80,7 @@ failure, also ended by a signal with --drain; 2 wrong usage or input.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringArrayVar(&f.options.Queues, "queue", []string{"default"}, "`name` of the jobs' queue; may be repeated")
+	flags.StringArrayVar(&f.options.Queues, "queue", []string{usualQueueName}, "`name` of the jobs' queue; may be repeated")
 	flags.IntVar(&f.options.Concurrency, "concurrency", 1, "how many jobs are done at a time")
 	flags.BoolVar(&f.drain, "drain", false, "end when nothing is ready or due")
 	flags.DurationVar(&f.timeout, "timeout", 0, "how long an attempt may take, if the job and the queue do not say less (default: no limit)")

@@ -49,7 +49,7 @@ func Jobs(t testing.TB, c *queue.Client, queueName string) (all []queue.Info) {
 // second.
 func Enqueued(t testing.TB, c *queue.Client, like queue.Job) queue.Info {
 	t.Helper()
-	all := Jobs(t, c, like.Queue)
+	all := Jobs(t, c, queueOf(t, c, like))
 	found := matching(t, all, like)
 	if len(found) != 1 {
 		t.Fatalf("queuetest: %d jobs are like %s, want 1%s", len(found), describe(like), others(t, c, all))
@@ -60,10 +60,23 @@ func Enqueued(t testing.TB, c *queue.Client, like queue.Job) queue.Info {
 // NotEnqueued ends the test if a job of the queue is like an example: see [Enqueued].
 func NotEnqueued(t testing.TB, c *queue.Client, like queue.Job) {
 	t.Helper()
-	all := Jobs(t, c, like.Queue)
+	all := Jobs(t, c, queueOf(t, c, like))
 	if found := matching(t, all, like); len(found) > 0 {
 		t.Fatalf("queuetest: %d jobs are like %s, want none%s", len(found), describe(like), others(t, c, all))
 	}
+}
+
+// queueOf is the queue of a job, by its route if it names none.
+func queueOf(t testing.TB, c *queue.Client, j queue.Job) string {
+	t.Helper()
+	if j.Queue != "" {
+		return j.Queue
+	}
+	name, err := c.Route(t.Context(), j.Kind)
+	if err != nil {
+		t.Fatalf("queuetest: %v", err)
+	}
+	return name
 }
 
 func matching(t testing.TB, all []queue.Info, like queue.Job) (found []queue.Info) {

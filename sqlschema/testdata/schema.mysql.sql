@@ -213,9 +213,17 @@ CREATE TABLE dbcron_queue_block (
 CREATE TABLE dbcron_queue_worker (
   queue_id int NOT NULL COMMENT 'The queue',
   node varchar(128) NOT NULL COMMENT 'The process',
-  busy smallint(6) NOT NULL DEFAULT 0 COMMENT '1: all that it may do at a time are jobs that take long; it leaves blocks to others',
+  busy smallint(6) NOT NULL DEFAULT 0 COMMENT '1: all that it may do at a time are jobs that take long; it leaves blocks to others. 2: it moves jobs to another queue; others leave it all blocks',
   PRIMARY KEY (queue_id,node)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Which processes work on which queue, to share its blocks';
+
+CREATE TABLE dbcron_route (
+  kind varchar(200) NOT NULL COMMENT 'Of the jobs, compared by bytes; *: all kinds without a row of their own',
+  queue varchar(200) NOT NULL COMMENT 'The queue''s name',
+  insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
+  update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
+  PRIMARY KEY (kind)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Where jobs go that name no queue. Those of a kind without a row: to that of *, or else to the queue default';
 
 CREATE TABLE dbcron_run (
   id bigint NOT NULL AUTO_INCREMENT COMMENT 'Grows with each row',
@@ -295,7 +303,7 @@ CREATE TABLE dbcron_schedule (
   on_failure varchar(200) NOT NULL DEFAULT '' COMMENT 'The schedule that starts when a slot of this one has failed for good',
   failures int NOT NULL DEFAULT 0 COMMENT 'Slots that failed in a row',
   fence bigint NOT NULL DEFAULT 0 COMMENT 'Grows with each attempt that begins',
-  job_queue varchar(200) NOT NULL DEFAULT 'default' COMMENT 'Of a job: its queue, which is made if there is none',
+  job_queue varchar(200) NOT NULL DEFAULT '' COMMENT 'Of a job: its queue, which is made if there is none; empty: as the route of its kind says',
   job_key varchar(200) NOT NULL DEFAULT '' COMMENT 'Of a job: jobs of one key are done one after the other, in order; empty: it waits for nobody',
   job_priority smallint(6) NOT NULL DEFAULT 2 COMMENT 'Of a job: 1 (urgent), 2 (normal), 3 (low) or 4 (idle)',
   job_max_attempts int NOT NULL DEFAULT 0 COMMENT 'Of a job: after so many failed attempts it is dead; 0: the queue says',

@@ -222,6 +222,14 @@ CREATE TABLE dbcron_queue_worker ( -- Which processes work on which queue, to sh
     CONSTRAINT dbcron_queue_worker_key PRIMARY KEY (queue_id, node)
 ) WITHOUT ROWID;
 
+CREATE TABLE dbcron_route ( -- Where jobs go that name no queue. Those of a kind without a row: to that of *, or else to the queue default
+    kind            TEXT NOT NULL, -- Of the jobs, compared by bytes; *: all kinds without a row of their own
+    queue           TEXT NOT NULL, -- The queue's name
+    insert_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
+    update_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
+    CONSTRAINT dbcron_route_key PRIMARY KEY (kind)
+) WITHOUT ROWID;
+
 CREATE TABLE "dbcron_run" ( -- What became of each slot: one row for each attempt, or for a stretch of slots that did not run
     id          INTEGER PRIMARY KEY AUTOINCREMENT, -- Grows with each row
     schedule    TEXT NOT NULL, -- Name of the schedule; the row stays when the schedule goes
@@ -302,12 +310,11 @@ CREATE TABLE "dbcron_schedule" ( -- What runs when. A row with next_exec NULL an
     on_failure      TEXT NOT NULL DEFAULT '', -- The schedule that starts when a slot of this one has failed for good
     failures        INTEGER NOT NULL DEFAULT 0, -- Slots that failed in a row
     fence           INTEGER NOT NULL DEFAULT 0, -- Grows with each attempt that begins
-    job_queue       TEXT NOT NULL DEFAULT 'default', -- Of a job: its queue, which is made if there is none
     job_key         TEXT NOT NULL DEFAULT '', -- Of a job: jobs of one key are done one after the other, in order; empty: it waits for nobody
     job_priority    INTEGER NOT NULL DEFAULT 2, -- Of a job: 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
     job_max_attempts INTEGER NOT NULL DEFAULT 0, -- Of a job: after so many failed attempts it is dead; 0: the queue says
     job_timeout     TEXT NOT NULL DEFAULT '', -- Of a job: how long an attempt may take; empty: the queue says
-    lane            TEXT GENERATED ALWAYS AS (CASE WHEN kind = 'func' THEN tag || ' func ' || substr(command, 1, 200) WHEN kind = 'job' THEN tag || ' job' ELSE tag END) STORED, -- Which daemons may claim it: the tag and, for a function, its name, or that it is a job
+    lane            TEXT GENERATED ALWAYS AS (CASE WHEN kind = 'func' THEN tag || ' func ' || substr(command, 1, 200) WHEN kind = 'job' THEN tag || ' job' ELSE tag END) STORED, job_queue TEXT NOT NULL DEFAULT '', -- Which daemons may claim it: the tag and, for a function, its name, or that it is a job
     CONSTRAINT dbcron_schedule_name UNIQUE (name),
     CONSTRAINT dbcron_schedule_source UNIQUE (source, source_key),
     CONSTRAINT dbcron_schedule_due_at CHECK (due_at BETWEEN '1971-01-01' AND '9999-12-30' AND due_at IS strftime('%Y-%m-%d %H:%M:%f', due_at)),

@@ -53,7 +53,7 @@ CREATE TABLE IF NOT EXISTS {prefix}node (
 CREATE TABLE IF NOT EXISTS {prefix}queue_worker (
     queue_id        INT NOT NULL COMMENT 'The queue',
     node            VARCHAR(128) NOT NULL COMMENT 'The process',
-    busy            SMALLINT NOT NULL DEFAULT 0 COMMENT '1: all that it may do at a time are jobs that take long; it leaves blocks to others',
+    busy            SMALLINT NOT NULL DEFAULT 0 COMMENT '1: all that it may do at a time are jobs that take long; it leaves blocks to others. 2: it moves jobs to another queue; others leave it all blocks',
     PRIMARY KEY (queue_id, node)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
   COMMENT 'Which processes work on which queue, to share its blocks';

@@ -13,7 +13,7 @@ SET @dbcron_ddl = IF((SELECT COUNT(*) = 0 FROM information_schema.columns WHERE 
     DROP COLUMN lane,
     MODIFY COLUMN kind VARCHAR(8) NOT NULL DEFAULT ''shell'' COMMENT ''What command is: shell (a line), argv (a JSON array of words), http (METHOD URL), sql (a statement), func (the name of a Go function), job (the kind of a job that is enqueued)'' CHECK (kind IN (''shell'', ''argv'', ''http'', ''sql'', ''func'', ''job'')),
     MODIFY COLUMN stdin MEDIUMTEXT NOT NULL DEFAULT ('''') COMMENT ''Text for a command''''s standard input, the body of a request, the input of a function, or the payload of a job (JSON; empty: which slot it is)'',
-    ADD COLUMN job_queue VARCHAR(200) NOT NULL DEFAULT ''default'' COMMENT ''Of a job: its queue, which is made if there is none'',
+    ADD COLUMN job_queue VARCHAR(200) NOT NULL DEFAULT '''' COMMENT ''Of a job: its queue, which is made if there is none; empty: as the route of its kind says'',
     ADD COLUMN job_key VARCHAR(200) NOT NULL DEFAULT '''' COMMENT ''Of a job: jobs of one key are done one after the other, in order; empty: it waits for nobody'',
     ADD COLUMN job_priority SMALLINT NOT NULL DEFAULT 2 COMMENT ''Of a job: 1 (urgent), 2 (normal), 3 (low) or 4 (idle)'',
     ADD COLUMN job_max_attempts INT NOT NULL DEFAULT 0 COMMENT ''Of a job: after so many failed attempts it is dead; 0: the queue says'',

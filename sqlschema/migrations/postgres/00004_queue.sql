@@ -96,7 +96,7 @@ CREATE TABLE {prefix}queue_worker (
 COMMENT ON TABLE {prefix}queue_worker IS 'Which processes work on which queue, to share its blocks';
 COMMENT ON COLUMN {prefix}queue_worker.queue_id IS 'The queue';
 COMMENT ON COLUMN {prefix}queue_worker.node IS 'The process';
-COMMENT ON COLUMN {prefix}queue_worker.busy IS '1: all that it may do at a time are jobs that take long; it leaves blocks to others';
+COMMENT ON COLUMN {prefix}queue_worker.busy IS '1: all that it may do at a time are jobs that take long; it leaves blocks to others. 2: it moves jobs to another queue; others leave it all blocks';
 
 CREATE TABLE {prefix}job (
     queue_id        INT NOT NULL,

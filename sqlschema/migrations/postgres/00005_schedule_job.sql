@@ -4,7 +4,7 @@
 ALTER TABLE {prefix}schedule
     DROP CONSTRAINT {name}schedule_kind_check,
     ADD CONSTRAINT {name}schedule_kind_check CHECK (kind IN ('shell', 'argv', 'http', 'sql', 'func', 'job')),
-    ADD COLUMN job_queue VARCHAR(200) COLLATE "C" NOT NULL DEFAULT 'default',
+    ADD COLUMN job_queue VARCHAR(200) COLLATE "C" NOT NULL DEFAULT '',
     ADD COLUMN job_key VARCHAR(200) COLLATE "C" NOT NULL DEFAULT '',
     ADD COLUMN job_priority SMALLINT NOT NULL DEFAULT 2,
     ADD COLUMN job_max_attempts INT NOT NULL DEFAULT 0,
@@ -15,7 +15,7 @@ CREATE INDEX {name}schedule_next ON {prefix}schedule (state, lane, next_exec);
 
 COMMENT ON COLUMN {prefix}schedule.kind IS 'What command is: shell (a line), argv (a JSON array of words), http (METHOD URL), sql (a statement), func (the name of a Go function), job (the kind of a job that is enqueued)';
 COMMENT ON COLUMN {prefix}schedule.stdin IS 'Text for a command''s standard input, the body of a request, the input of a function, or the payload of a job (JSON; empty: which slot it is)';
-COMMENT ON COLUMN {prefix}schedule.job_queue IS 'Of a job: its queue, which is made if there is none';
+COMMENT ON COLUMN {prefix}schedule.job_queue IS 'Of a job: its queue, which is made if there is none; empty: as the route of its kind says';
 COMMENT ON COLUMN {prefix}schedule.job_key IS 'Of a job: jobs of one key are done one after the other, in order; empty: it waits for nobody';
 COMMENT ON COLUMN {prefix}schedule.job_priority IS 'Of a job: 1 (urgent), 2 (normal), 3 (low) or 4 (idle)';
 COMMENT ON COLUMN {prefix}schedule.job_max_attempts IS 'Of a job: after so many failed attempts it is dead; 0: the queue says';

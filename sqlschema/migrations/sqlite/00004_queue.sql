@@ -48,7 +48,7 @@ CREATE TABLE {prefix}node ( -- The processes that take part. What a worker holds
 CREATE TABLE {prefix}queue_worker ( -- Which processes work on which queue, to share its blocks
     queue_id        INTEGER NOT NULL, -- The queue
     node            TEXT NOT NULL, -- The process
-    busy            INTEGER NOT NULL DEFAULT 0, -- 1: all that it may do at a time are jobs that take long; it leaves blocks to others
+    busy            INTEGER NOT NULL DEFAULT 0, -- 1: all that it may do at a time are jobs that take long; it leaves blocks to others. 2: it moves jobs to another queue; others leave it all blocks
     CONSTRAINT {name}queue_worker_key PRIMARY KEY (queue_id, node)
 ) WITHOUT ROWID;
 

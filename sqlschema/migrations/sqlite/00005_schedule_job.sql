@@ -42,7 +42,7 @@ CREATE TABLE {prefix}schedule_new ( -- What runs when. A row with next_exec NULL
     on_failure      TEXT NOT NULL DEFAULT '', -- The schedule that starts when a slot of this one has failed for good
     failures        INTEGER NOT NULL DEFAULT 0, -- Slots that failed in a row
     fence           INTEGER NOT NULL DEFAULT 0, -- Grows with each attempt that begins
-    job_queue       TEXT NOT NULL DEFAULT 'default', -- Of a job: its queue, which is made if there is none
+    job_queue       TEXT NOT NULL DEFAULT '', -- Of a job: its queue, which is made if there is none; empty: as the route of its kind says
     job_key         TEXT NOT NULL DEFAULT '', -- Of a job: jobs of one key are done one after the other, in order; empty: it waits for nobody
     job_priority    INTEGER NOT NULL DEFAULT 2, -- Of a job: 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
     job_max_attempts INTEGER NOT NULL DEFAULT 0, -- Of a job: after so many failed attempts it is dead; 0: the queue says

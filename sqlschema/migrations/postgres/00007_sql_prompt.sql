@@ -20,8 +20,9 @@ DECLARE
     hi    BIGINT; -- the hash, in halves: bigints have a sign
     lo    BIGINT;
 BEGIN
+    queue := COALESCE(NULLIF(queue, ''),
+        (SELECT r.queue FROM {prefix}route AS r WHERE r.kind = kind), (SELECT r.queue FROM {prefix}route AS r WHERE r.kind = '*'), 'default');
     -- The same checks as of queue.Job, in Go.
-    queue := COALESCE(NULLIF(queue, ''), 'default');
     key := NULLIF(key, '');
     FOR i IN 1..3 LOOP
         word := (ARRAY[queue, kind, key])[i];

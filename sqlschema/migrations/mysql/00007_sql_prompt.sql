@@ -61,8 +61,11 @@ BEGIN
     DECLARE CONTINUE HANDLER FOR 1062 SET v_taken = 1;
     DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
 
+    SET p_id = NULL, p_key = IF(LENGTH(p_key) = 0, NULL, p_key);
+    IF COALESCE(LENGTH(p_queue), 0) = 0 THEN
+        SET p_queue = COALESCE((SELECT queue FROM {prefix}route WHERE kind = p_kind), (SELECT queue FROM {prefix}route WHERE kind = '*'), 'default');
+    END IF;
     -- The same checks as of queue.Job, in Go.
-    SET p_id = NULL, p_queue = IF(COALESCE(LENGTH(p_queue), 0) = 0, 'default', p_queue), p_key = IF(LENGTH(p_key) = 0, NULL, p_key);
     SET v_blanks = _utf8mb4 X'090A0B0C0D20C285C2A0E19A80E28080E28081E28082E28083E28084E28085E28086E28087E28088E28089E2808AE280A8E280A9E280AFE2819FE38080';
     WHILE v_i < 3 DO
         SET v_i = v_i + 1, v_word = COALESCE(ELT(v_i, p_queue, p_kind, p_key), '');

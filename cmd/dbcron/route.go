@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue"
+)
+
+func (p *program) route() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "route",
+		Short: "See and change which queue kinds of jobs go to",
+		Long: `See and change which queue jobs go to that name none, by their kind. A kind without a
+route goes where the route of the kind * says, and without that to the queue default.
+Programs, schedules, dbcron job enqueue and dbcron_enqueue follow a change within two
+seconds. Jobs that were enqueued before stay where they are: dbcron queue move.`,
+	}
+	c.AddCommand(p.routeList(), p.routeSet(), p.routeDelete())
+	return c
+}
+
+type routeRow struct {
+	Kind  string `json:"kind"`
+	Queue string `json:"queue"`
+}
+
+func (p *program) routeList() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List the routes",
+		Example: `  dbcron route list -o json`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return p.withQueues(c.Context(), func(q *queue.Client) error { return p.listRoutes(c.Context(), q, output) })
+		},
+	}
+	outputFlag(c, &output)
+	return c
+}
+
+func (p *program) listRoutes(ctx context.Context, c *queue.Client, output string) error {
+	const page = 1000
+	var rows []routeRow
+	for after := ""; ; {
+		found, err := c.Routes(ctx, after, page)
+		if err != nil {
+			return err
+		}
+		for _, r := range found {
+			rows, after = append(rows, routeRow(r)), r.Kind
+		}
+		if len(found) < page {
+			return write(p.out, output, rows)
+		}
+	}
+}
+
+func (p *program) routeSet() *cobra.Command {
+	var create bool
+	c := &cobra.Command{
+		Use:   "set KIND QUEUE",
+		Short: "Have jobs of a kind go to a queue",
+		Long: `Have jobs of a kind go to a queue if they name none; KIND * is for all kinds that have
+no route of their own. Whoever enqueues follows within two seconds. Exit code 3: there is
+no such queue.`,
+		Example: `  dbcron route set thumbnail photos --create
+  dbcron route set '*' misc`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.withRoute(c.Context(), args[0], func(q *queue.Client) error {
+				return p.setRoute(c.Context(), q, args[0], args[1], create)
+			}, args[1])
+		},
+	}
+	c.Flags().BoolVar(&create, "create", false, "make the queue if there is none")
+	return c
+}
+
+func (p *program) setRoute(ctx context.Context, c *queue.Client, kind, name string, create bool) error {
+	_, isNew, err := orUsual(ctx, c, name)
+	switch {
+	case err != nil:
+		return err
+	case isNew && !create:
+		return fmt.Errorf("%w: queue %q; to make it, add --create, or use dbcron queue set", queue.ErrNotFound, name)
+	case isNew:
+		if _, err := c.Edit(ctx, name, func(*queue.Queue) {}); err != nil {
+			return err
+		}
+		p.tellMade(name)
+	}
+	return c.SetRoute(ctx, kind, name)
+}
+
+func (p *program) routeDelete() *cobra.Command {
+	return &cobra.Command{
+		Use:     "delete KIND",
+		Short:   "End a route",
+		Example: `  dbcron route delete thumbnail`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.withRoute(c.Context(), args[0], func(q *queue.Client) error { return q.DeleteRoute(c.Context(), args[0]) })
+		},
+	}
+}
+
+// withRoute is withQueues for commands about a kind.
+func (p *program) withRoute(ctx context.Context, kind string, f func(c *queue.Client) error, names ...string) error {
+	if err := dialect.CheckName(kind); err != nil {
+		return usagef("the kind's %v", err)
+	}
+	return p.withQueues(ctx, f, names...)
+}
+
+// routed names the queues of jobs that name none, and tells of those that are not the
+// usual one: commands about jobs want to know.
+func (p *program) routed(ctx context.Context, c *queue.Client, jobs []queue.Job) error {
+	queues := map[string]string{}
+	for i := range jobs {
+		j := &jobs[i]
+		if j.Queue != "" {
+			continue
+		}
+		if queues[j.Kind] == "" {
+			var err error
+			if queues[j.Kind], err = c.Route(ctx, j.Kind); err != nil {
+				return err
+			}
+			if name := queues[j.Kind]; name != usualQueueName {
+				fmt.Fprintf(p.err, "dbcron: jobs of kind %s go to queue %s: dbcron route list\n", oneLine(j.Kind, 200), oneLine(name, 200))
+			}
+		}
+		j.Queue = queues[j.Kind]
+	}
+	return nil
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/queue"
+)
+
+func (p *program) topic() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "topic",
+		Short: "See and change which queues get what is published, and publish",
+		Long: `See and change which queues get what is published to a topic. A publication is a job,
+of which each queue that has subscribed gets a copy, all in one transaction.
+docs/queue-groups.md has examples.`,
+	}
+	c.AddCommand(p.topicList(), p.topicSubscribe(), p.topicUnsubscribe(), p.topicPublish())
+	return c
+}
+
+type subscriptionRow struct {
+	Topic string `json:"topic"`
+	Queue string `json:"queue"`
+}
+
+func (p *program) topicList() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List which queues have subscribed to which topics",
+		Example: `  dbcron topic list`,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return p.withQueues(c.Context(), func(q *queue.Client) error {
+				const page = 1000
+				rows := []subscriptionRow{}
+				for after := (queue.Subscription{}); ; {
+					all, err := q.Subscriptions(c.Context(), after, page)
+					if err != nil {
+						return err
+					}
+					for _, s := range all {
+						rows = append(rows, subscriptionRow{s.Topic, s.Queue})
+						after = s
+					}
+					if len(all) < page {
+						return write(p.out, output, rows)
+					}
+				}
+			})
+		},
+	}
+	outputFlag(c, &output)
+	return c
+}
+
+func (p *program) topicSubscribe() *cobra.Command {
+	return &cobra.Command{
+		Use:     "subscribe TOPIC QUEUE",
+		Short:   "Have a queue get a copy of what is published from now on",
+		Example: `  dbcron topic subscribe order-placed mail`,
+		Args:    cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.withQueues(c.Context(), func(q *queue.Client) error { return q.Subscribe(c.Context(), args[0], args[1]) }, args[1])
+		},
+	}
+}
+
+func (p *program) topicUnsubscribe() *cobra.Command {
+	return &cobra.Command{
+		Use:     "unsubscribe TOPIC QUEUE",
+		Short:   "End that; what was enqueued is done all the same",
+		Example: `  dbcron topic unsubscribe order-placed mail`,
+		Args:    cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.withQueues(c.Context(), func(q *queue.Client) error { return q.Unsubscribe(c.Context(), args[0], args[1]) }, args[1])
+		},
+	}
+}
+
+func (p *program) topicPublish() *cobra.Command {
+	var t jobText
+	c := &cobra.Command{
+		Use:   "publish TOPIC KIND [PAYLOAD|-]",
+		Short: "Enqueue a copy of a job in each queue that has subscribed",
+		Long: `Enqueue a copy of a job in each queue that has subscribed to a topic, all or none, and
+print the id of the publication: dbcron group show tells how many copies are done. If
+nobody has subscribed, stderr tells so, and nothing is printed.`,
+		Example: `  id=$(dbcron topic publish order-placed order '{"id": 4711}')
+  dbcron group show "$id"`,
+		Args: cobra.RangeArgs(2, 3),
+		RunE: func(c *cobra.Command, args []string) error {
+			t.kind = args[1]
+			if len(args) == 3 {
+				payload, err := p.readPayload(args[2], t.binary)
+				if err != nil {
+					return err
+				}
+				t.payload = payload
+			}
+			if t.queue != "" || t.group != "" {
+				return usagef("a publication goes to the queues that have subscribed, and is a group of its own")
+			}
+			job, err := t.job(flagNames)
+			if err != nil {
+				return usagef("%v", err)
+			}
+			return p.withQueues(c.Context(), func(q *queue.Client) error {
+				made, err := q.Publish(c.Context(), args[0], job)
+				if err != nil {
+					return err
+				}
+				if made.ID == 0 {
+					fmt.Fprintf(p.err, "dbcron: no queue has subscribed to topic %s; nothing was enqueued\n", oneLine(args[0], 200))
+					return nil
+				}
+				_, err = fmt.Fprintln(p.out, made.ID)
+				return err
+			})
+		},
+	}
+	t.register(c)
+	return c
+}

@@ -1,0 +1,144 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// Routes say where jobs go that name no queue. A producer knows them as they were two
+// seconds ago or less, as it does the settings of queues, so they cost its jobs nothing.
+
+var (
+	listRoutes = dialect.SQL("queue.list-routes", `
+		SELECT kind, queue FROM {prefix}route WHERE kind > :after ORDER BY kind LIMIT :limit`)
+
+	// updateRoute and insertRoute set a route: of several who insert one the others find
+	// a duplicate, and update it.
+	updateRoute = dialect.SQL("queue.update-route", `UPDATE {prefix}route SET queue = :name, update_time = {now} WHERE kind = :kind`)
+	insertRoute = dialect.SQL("queue.insert-route", `INSERT INTO {prefix}route (kind, queue) VALUES (:kind, :name)`)
+	deleteRoute = dialect.SQL("queue.delete-route", `DELETE FROM {prefix}route WHERE kind = :kind`)
+)
+
+// OtherKinds is the kind of the route of all kinds that have none of their own.
+const OtherKinds = "*"
+
+// A Route says where the jobs of a kind go that name no queue.
+type Route struct {
+	Kind  string // or OtherKinds
+	Queue string
+}
+
+// Routes lists routes by kind, those after a kind.
+func (c *Client) Routes(ctx context.Context, after string, limit int) ([]Route, error) {
+	return routesOn(ctx, &c.db.Session, after, limit)
+}
+
+func routesOn(ctx context.Context, on *dialect.Session, after string, limit int) ([]Route, error) {
+	return dialect.Select(ctx, on, listRoutes, dialect.Args{"after": after, "limit": limit}, func(rows *sql.Rows) (r Route, err error) {
+		return r, rows.Scan(&r.Kind, &r.Queue)
+	})
+}
+
+// SetRoute has jobs of a kind that name no queue go to a queue that is there, or those of
+// [OtherKinds]. All who enqueue follow within two seconds. Jobs that were enqueued before
+// stay where they are: see [Client.Move]. It returns ErrNotFound if there is no such queue.
+func (c *Client) SetRoute(ctx context.Context, kind, queue string) error {
+	for _, name := range []struct{ field, is string }{{"kind", kind}, {"queue", queue}} {
+		if err := dialect.CheckName(name.is); err != nil {
+			return invalid(name.field, "%v", err)
+		}
+	}
+	if q, err := c.read(ctx, queue); err != nil {
+		return err
+	} else if q.State == "deleted" {
+		return fmt.Errorf("%w: %q", ErrDeleted, queue)
+	}
+	args := dialect.Args{"kind": kind, "name": queue}
+	n, err := c.db.Exec(ctx, updateRoute, args)
+	if err == nil && n == 0 {
+		if _, err = c.db.Exec(ctx, insertRoute, args); c.db.Dialect.Duplicate(err) {
+			_, err = c.db.Exec(ctx, updateRoute, args)
+		}
+	}
+	if err == nil {
+		_, err = c.readRoutes(ctx, nil)
+	}
+	return err
+}
+
+// DeleteRoute ends a route: jobs of the kind go where those of [OtherKinds] do, or else to
+// the queue default. It returns ErrNotFound if there is no such route.
+func (c *Client) DeleteRoute(ctx context.Context, kind string) error {
+	n, err := c.db.Exec(ctx, deleteRoute, dialect.Args{"kind": kind})
+	if err == nil && n == 0 {
+		err = fmt.Errorf("%w: route of kind %q", ErrNotFound, kind)
+	}
+	if err == nil {
+		_, err = c.readRoutes(ctx, nil)
+	}
+	return err
+}
+
+// Route returns the queue that jobs of a kind go to which name none.
+func (c *Client) Route(ctx context.Context, kind string) (string, error) {
+	r, err := c.readRoutes(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	return r.queue(kind), nil
+}
+
+// routes are all routes, as they were at some moment.
+type routes struct {
+	of map[string]string
+	at instant.Instant
+}
+
+func (r *routes) queue(kind string) string {
+	return cmp.Or(r.of[kind], r.of[OtherKinds], defaultQueue)
+}
+
+// routesAt returns routes that are not too old, for those who know what the time is. They
+// are read in a transaction, if there is one.
+func (c *Client) routesAt(ctx context.Context, tx *dialect.Session, at instant.Instant) (*routes, error) {
+	c.mu.Lock()
+	r := c.routes
+	c.mu.Unlock()
+	if r != nil && at.Sub(r.at) < settingsAge {
+		return r, nil
+	}
+	return c.readRoutes(ctx, tx)
+}
+
+// readRoutes reads all routes, and remembers them unless that is in a transaction, which
+// may be rolled back. Of two that were read at the same time the later one counts.
+func (c *Client) readRoutes(ctx context.Context, tx *dialect.Session) (*routes, error) {
+	on := cmp.Or(tx, &c.db.Session)
+	r := &routes{of: map[string]string{}, at: instant.Now()}
+	for after := ""; ; {
+		part, err := routesOn(ctx, on, after, chunk)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range part {
+			r.of[one.Kind], after = one.Queue, one.Kind
+		}
+		if len(part) < chunk {
+			break
+		}
+	}
+	if tx != nil {
+		return r, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.routes == nil || c.routes.at <= r.at {
+		c.routes = r
+	}
+	return r, nil
+}

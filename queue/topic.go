@@ -1,0 +1,139 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+var (
+	subscribe = dialect.SQL("queue.subscribe", `
+		INSERT INTO {prefix}topic_queue (topic, queue) VALUES (:topic, :queue) {ignore_duplicate queue}`)
+
+	unsubscribe = dialect.SQL("queue.unsubscribe", `DELETE FROM {prefix}topic_queue WHERE topic = :topic AND queue = :queue`)
+
+	// subscribed is read in the transaction that publishes: each publication goes to the
+	// queues that are subscribed at one moment, and are there.
+	subscribed = dialect.SQL("queue.subscribed", `
+		SELECT queue FROM {prefix}topic_queue AS t
+		WHERE topic = :topic AND NOT EXISTS (SELECT 1 FROM {prefix}queue AS q WHERE q.name = t.queue AND q.state = 'deleted') ORDER BY queue`)
+
+	listSubscriptions = dialect.SQL("queue.subscriptions", `
+		SELECT topic, queue FROM {prefix}topic_queue
+		WHERE topic > :topic OR topic = :topic AND queue > :queue ORDER BY topic, queue LIMIT :limit`)
+)
+
+// keepPublication is how long it can be told what became of a publication.
+const keepPublication = 24 * time.Hour
+
+// A Subscription says that a queue gets a copy of each job that is published to a topic.
+type Subscription struct {
+	Topic string
+	Queue string
+}
+
+// A Published tells what has become of a publication.
+type Published struct {
+	ID     int64      // of the group that all copies belong to: [Client.Group] tells how many are done; 0: there are none
+	Copies []Enqueued // one for each queue
+	Queues []string   // that have a copy; none: nobody has subscribed
+}
+
+// Subscribe has a queue get a copy of each job that is published to a topic from now on.
+// The queue is made if there is none. To subscribe again does nothing.
+func (c *Client) Subscribe(ctx context.Context, topic, queue string) error {
+	if err := dialect.CheckName(topic); err != nil {
+		return invalid("topic", "%v", err)
+	}
+	if queue == "" {
+		queue = defaultQueue
+	}
+	if err := dialect.CheckName(queue); err != nil {
+		return invalid("queue", "%v", err)
+	}
+	q, err := c.queue(ctx, queue)
+	if err != nil {
+		return err
+	}
+	if q.State == "deleted" {
+		return fmt.Errorf("%w: %q", ErrDeleted, queue)
+	}
+	_, err = c.db.Exec(ctx, subscribe, dialect.Args{"topic": topic, "queue": queue})
+	return err
+}
+
+// Unsubscribe ends that. Copies that were enqueued are done all the same. It returns
+// ErrNotFound if the queue has not subscribed.
+func (c *Client) Unsubscribe(ctx context.Context, topic, queue string) error {
+	n, err := c.db.Exec(ctx, unsubscribe, dialect.Args{"topic": topic, "queue": cmpName(queue)})
+	if err == nil && n == 0 {
+		err = fmt.Errorf("%w: %q has not subscribed to topic %q", ErrNotFound, cmpName(queue), topic)
+	}
+	return err
+}
+
+// Subscriptions lists who has subscribed to what, by topic and queue, those after one, up
+// to limit.
+func (c *Client) Subscriptions(ctx context.Context, after Subscription, limit int) ([]Subscription, error) {
+	if limit < 1 || limit > 10_000 {
+		return nil, invalid("limit", "%d is not 1 to 10000", limit)
+	}
+	args := dialect.Args{"topic": after.Topic, "queue": after.Queue, "limit": limit}
+	return dialect.Select(ctx, &c.db.Session, listSubscriptions, args, func(rows *sql.Rows) (s Subscription, err error) {
+		return s, rows.Scan(&s.Topic, &s.Queue)
+	})
+}
+
+// Publish enqueues a copy of a job in each queue that has subscribed to a topic, in one
+// transaction. The copies are a group, which is kept for a day after all have ended.
+// A job that names a queue or a group is refused.
+//
+// A unique key is one of each queue: where it is in use, that queue's copy is not enqueued.
+func (c *Client) Publish(ctx context.Context, topic string, job Job) (p Published, err error) {
+	wake := func() {}
+	err = c.inGroup(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		p, wake, err = c.publish(ctx, tx, tx, topic, job)
+		return err
+	})
+	if err != nil {
+		return Published{}, err
+	}
+	wake()
+	c.concludeEmpty(ctx, p.ID, p.Copies)
+	return p, nil
+}
+
+// PublishTx is [Client.Publish] in a transaction of the caller's: see [Client.EnqueueTx].
+func (c *Client) PublishTx(ctx context.Context, tx dialect.Execer, topic string, job Job) (p Published, wake func(), err error) {
+	on := c.db.On(tx)
+	return c.publish(ctx, on, c.beside(on), topic, job)
+}
+
+func (c *Client) publish(ctx context.Context, on, alone *dialect.Session, topic string, job Job) (p Published, wake func(), err error) {
+	switch {
+	case dialect.CheckName(topic) != nil:
+		return p, nil, invalid("topic", "%v", dialect.CheckName(topic))
+	case job.Queue != "":
+		return p, nil, invalid("queue", "a publication goes to the queues that have subscribed, and to no other")
+	}
+	queues, err := dialect.Select(ctx, on, subscribed, dialect.Args{"topic": topic}, func(rows *sql.Rows) (name string, err error) {
+		return name, rows.Scan(&name)
+	})
+	if err != nil || len(queues) == 0 {
+		if err == nil {
+			err = job.Check()
+		}
+		return p, func() {}, err
+	}
+	jobs := make([]Job, len(queues))
+	for i, name := range queues {
+		jobs[i] = job
+		jobs[i].Queue = name
+	}
+	p.Queues = queues
+	p.ID, p.Copies, wake, err = c.enqueueGroup(ctx, on, alone, Group{Name: topic, Keep: keepPublication}, jobs)
+	return p, wake, err
+}

@@ -1,0 +1,569 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// Jobs are moved to another queue by a process that is a worker of both queues, to which
+// the others leave all blocks: what they run they check out, and what they have read they
+// forget, as always when a block is handed over. So nobody reads the jobs that are moved,
+// here or there, and rows can go as they stand. Each transaction ends with a locking read
+// of the fences of the blocks that it reaches. If the process dies its blocks are taken
+// over like those of any worker, and some jobs have been moved, others not.
+
+// busyMoving is what a worker of that sort tells the others that it is: see target.
+const busyMoving = 2
+
+// moveLease is how long the workers of both queues wait for one that died.
+const moveLease = 10 * time.Second
+
+// handOverTime is how long workers may take to leave their blocks.
+const handOverTime = time.Minute
+
+var (
+	// standReady and its like list what is moved or stays, without the payloads.
+	standReady   = dialect.SQL("queue.stand-ready", selectReady(standing+`, 0 AS due, 0 AS holds`))
+	standDelayed = dialect.SQL("queue.stand-delayed", `
+		SELECT `+standing+`, {us run_at}, CASE WHEN hold_key IS NULL THEN 0 ELSE 1 END FROM {prefix}job_delayed
+		WHERE queue_id = :queue AND divided = :divided AND id > :after ORDER BY id LIMIT :limit`)
+	standRunning = dialect.SQL("queue.stand-running", `
+		SELECT `+standing+`, 0 AS due, 0 AS holds FROM {prefix}job_running
+		WHERE queue_id = :queue AND divided = :divided AND id > :after ORDER BY id LIMIT :limit`)
+
+	// passReady copies locked jobs into another queue. divideAnew does so with delayed
+	// ones.
+	passReady = dialect.SQL("queue.pass-ready", `
+		INSERT INTO {prefix}job (queue_id, divided, priority, id, `+body+`)
+		SELECT {int :to}, record.target, j.priority, j.id, `+bodyOf("j")+`
+		FROM {records rows: queue int, block int, urgency int, job int, target int}
+		{join_by_key {prefix}job AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.priority = record.urgency AND j.id = record.job`)
+
+	// keysUntil tells until when the unique keys of jobs are in use at least. It locks
+	// nothing: the jobs are locked, and with them their keys. passKeys gives these up at
+	// once: the jobs have them in another queue.
+	keysUntil = dialect.SQL("queue.keys-until", `
+		SELECT job, COALESCE({us free_at}, 0) FROM {prefix}job_unique WHERE queue_id = :queue AND {in job :ids}`)
+	passKeys = dialect.SQL("queue.pass-keys", `
+		DELETE FROM {prefix}job_unique WHERE queue_id = :queue AND {in job :ids} {only job :n}`)
+)
+
+// standing is what a move asks of a job, before its time, if it is delayed, and whether it
+// holds its key.
+const standing = `id, priority, kind, job_key, unique_key`
+
+// MoveOptions say what [Client.Move] moves.
+type MoveOptions struct {
+	Kinds    []string    // of the jobs; default: all
+	DryRun   bool        // only count: nothing is moved, and nobody is kept waiting
+	Progress func(Moved) // is called after each transaction
+}
+
+// Moved is what has become of the jobs that were to be moved.
+type Moved struct {
+	Jobs    int // that were moved, or would be
+	Running int // that stay, since they run
+	Behind  int // that stay, since a job of their key stays that is to be done before
+	Taken   int // that stay, since another job has their unique key there
+}
+
+// Move moves jobs that wait in a queue to another one: those that were enqueued before it
+// was called, ready ones, delayed ones and those that wait for a retry. They stay what
+// they are: id, key, time, attempts and unique key go along. What runs stays, as do the
+// later jobs of its key, and all that [Moved] tells of. Dead jobs stay, too.
+//
+// Producers go on, but the workers of both queues begin nothing until it returns, or until
+// ten seconds after its process died. It moves a thousand jobs in a transaction, those of
+// a key in their order. An error, or an end of ctx, leaves some of them moved; moving
+// again does the rest. Jobs of a key are in no order between the two queues, so let
+// producers know of the other one first: [Client.SetRoute].
+//
+// It returns ErrNotFound if one of the queues is not there, and ErrState if jobs of one
+// are being moved already, or if a worker does not leave its blocks within a minute: it
+// may be doing jobs at most once, which end first.
+func (c *Client) Move(ctx context.Context, from, to string, opt MoveOptions) (Moved, error) {
+	for _, kind := range opt.Kinds {
+		if err := dialect.CheckName(kind); err != nil {
+			return Moved{}, invalid("kind", "%v", err)
+		}
+	}
+	from, to = cmpName(from), cmpName(to)
+	if from == to {
+		return Moved{}, invalid("to", "the jobs are in queue %q already", to)
+	}
+	t := &transfer{c: c, opt: opt}
+	var err error
+	if t.from, err = c.read(ctx, from); err != nil {
+		return Moved{}, err
+	}
+	if t.to, err = c.read(ctx, to); err != nil {
+		return Moved{}, err
+	}
+	if t.to.State == "deleted" {
+		return Moved{}, fmt.Errorf("%w: %q", ErrDeleted, to)
+	}
+	if err = c.clock.sync(ctx, &c.db.Session, instant.Now()); err != nil {
+		return Moved{}, err
+	}
+	t.began, t.bound = instant.Now(), tickOf(c.clock.now())
+	if opt.DryRun {
+		err = t.walk(ctx)
+	} else {
+		err = t.run(ctx)
+	}
+	if errors.Is(err, errBlockLost) {
+		err = fmt.Errorf("%w: blocks were taken away meanwhile, and some jobs were not moved; try again", ErrState)
+	}
+	return t.sum, err
+}
+
+// A transfer moves jobs from one queue to another.
+type transfer struct {
+	c        *Client
+	opt      MoveOptions
+	from, to *Queue
+	began    instant.Instant
+	bound    int64 // ids beyond are of jobs that came later
+	sum      Moved
+
+	w    *Worker // that has the blocks; nil if it only counts
+	node string
+
+	// stay has the place in the order of the first job that stays, by key.
+	stay map[string]int64
+}
+
+// run moves the jobs.
+func (t *transfer) run(ctx context.Context) error {
+	var err error
+	t.w, err = t.c.Worker(WorkerOptions{Queues: []string{t.from.Name, t.to.Name}, Batch: 1, Lease: moveLease})
+	if err != nil {
+		return err
+	}
+	defer t.w.abandon(context.WithoutCancel(ctx)) // so that its blocks are free, without suspicion
+	if err := t.w.tryBegin(ctx); err != nil {
+		return err
+	}
+	t.node = t.w.node
+	working, stop := context.WithCancel(ctx)
+	kept := make(chan struct{})
+	go func() { t.w.keep(working); close(kept) }()
+	defer func() { stop(); <-kept }()
+	if err := t.takeAll(ctx); err != nil {
+		return err
+	}
+	// As they are now: whoever changes them waits for none of this.
+	if t.from, err = t.c.read(ctx, t.from.Name); err != nil {
+		return err
+	}
+	if t.to, err = t.c.read(ctx, t.to.Name); err != nil {
+		return err
+	}
+	if t.from.ordered { // a job of a key may have been enqueued before, and be committed yet
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(Window - since(t.began)):
+		}
+	}
+	return t.walk(ctx)
+}
+
+// takeAll takes all blocks of both queues, as soon as the others leave them.
+func (t *transfer) takeAll(ctx context.Context) error {
+	for _, q := range t.w.queues {
+		args := dialect.Args{"queue": q.id, "node": t.node, "busy": busyMoving}
+		if _, err := t.w.db.Exec(ctx, register, args); err != nil {
+			return err
+		}
+	}
+	for _, q := range t.w.queues { // all of several see each other, and give up
+		others, err := t.w.colleagues(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, r := range others {
+			if r.busy == busyMoving && r.inTime && r.node != t.node {
+				return fmt.Errorf("%w: %s moves jobs of queue %q; try again when it has ended", ErrState, r.node, q.name)
+			}
+		}
+	}
+	t.c.bells.announce()
+	for {
+		slow, err := t.takeSome(ctx)
+		if err != nil || slow == "" {
+			return err
+		}
+		if since(t.began) > handOverTime {
+			return fmt.Errorf("%w: worker %s does not leave its blocks; nothing was moved", ErrState, slow)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// takeSome takes the blocks that are free, and tells of a worker that has others.
+func (t *transfer) takeSome(ctx context.Context) (slow string, err error) {
+	for _, q := range t.w.queues {
+		rows, err := t.c.blocks(ctx, q.id)
+		if err != nil {
+			return "", err
+		}
+		if err := t.w.expelLate(ctx, rows); err != nil {
+			return "", err
+		}
+		for i := range rows {
+			r := &rows[i]
+			if r.lockBy == t.node {
+				continue
+			}
+			got := false
+			if r.free() {
+				if got, err = t.w.takeOne(ctx, q, r, t.node); err != nil {
+					return "", err
+				}
+			}
+			if !got {
+				slow = r.lockBy
+			}
+		}
+	}
+	return slow, nil
+}
+
+// A stander is a job where it stands.
+type stander struct {
+	id                int64
+	priority          int
+	kind, key, unique string
+	runAt             int64 // of a delayed one, in µs
+	holds             bool  // the others of its key wait for it
+}
+
+// order is its place among the jobs of its key, as workers see it: see Delivery.
+func (s *stander) order() int64 {
+	if s.runAt == 0 || s.holds {
+		return s.id
+	}
+	return tickOf(s.runAt)
+}
+
+// walk goes through the blocks, and moves what is to be moved. Of a key those that hold it
+// go first, then the ready ones. At last go those that are due or will be: if it ends
+// before, they are done after others that they had their place before.
+func (t *transfer) walk(ctx context.Context) error {
+	blocks, err := t.c.blocks(ctx, t.from.id)
+	if err != nil {
+		return err
+	}
+	t.stay = map[string]int64{}
+	for _, b := range blocks { // older generations of blocks come first
+		if len(t.from.generations) == 1 {
+			clear(t.stay) // a key is in one block
+		}
+		now := t.c.clock.now()
+		for _, pass := range []struct {
+			stmt *dialect.Stmt
+			from table
+			pick func(*stander) bool
+		}{
+			{standRunning, tableRunning, func(s *stander) bool {
+				if t.picks(s) {
+					t.sum.Running++
+				}
+				t.stays(s, 0)
+				return false
+			}},
+			{standDelayed, tableDelayed, func(s *stander) bool {
+				if !t.picks(s) && (s.holds || s.runAt <= now) {
+					t.stays(s, s.order())
+				}
+				return s.holds && t.goes(s)
+			}},
+			{standReady, tableReady, t.goes},
+			{standDelayed, tableDelayed, func(s *stander) bool { return !s.holds && t.picks(s) && t.goes(s) }},
+		} {
+			if err := t.pass(ctx, b.divided, pass.stmt, pass.from, pass.pick); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// picks tells whether a job is one of those that are to be moved, if it can be.
+func (t *transfer) picks(s *stander) bool {
+	return s.id <= t.bound && (len(t.opt.Kinds) == 0 || slices.Contains(t.opt.Kinds, s.kind))
+}
+
+// goes tells whether a job is moved. What is not may keep others of its key here.
+func (t *transfer) goes(s *stander) bool {
+	if !t.picks(s) {
+		t.stays(s, s.order())
+		return false
+	}
+	if first, is := t.stay[s.key]; is && first < s.order() {
+		t.sum.Behind++
+		return false
+	}
+	return true
+}
+
+// stays notes that a job stays at its place in the order.
+func (t *transfer) stays(s *stander, order int64) {
+	if s.key == "" {
+		return
+	}
+	if first, is := t.stay[s.key]; !is || order < first {
+		t.stay[s.key] = order
+	}
+}
+
+// pass goes through the jobs of a block in a table, by their ids, and moves those that are
+// picked.
+func (t *transfer) pass(ctx context.Context, divided int, stmt *dialect.Stmt, from table, pick func(*stander) bool) error {
+	for after := int64(0); ; {
+		all, err := t.page(ctx, divided, stmt, after)
+		if err != nil {
+			return err
+		}
+		last := len(all) < chunk
+		all = all[:min(chunk, len(all))]
+		var batch []*stander
+		for i := range all {
+			if pick(&all[i]) {
+				batch = append(batch, &all[i])
+			}
+		}
+		if err := t.send(ctx, divided, from, batch); err != nil || last {
+			return err
+		}
+		after = all[len(all)-1].id
+	}
+}
+
+// page lists the next jobs by their ids: those of each priority, so there may be more than
+// the chunk up to which they are all.
+func (t *transfer) page(ctx context.Context, divided int, stmt *dialect.Stmt, after int64) (all []stander, err error) {
+	args := dialect.Args{"queue": t.from.id, "divided": divided, "limit": chunk, "after": after}
+	for _, p := range priorities {
+		args["after"+p] = after
+	}
+	err = t.c.db.Pipeline(ctx, &dialect.Step{ // for the sake of its plans
+		Stmt: stmt, Args: args,
+		Scan: func(row *dialect.Row) error {
+			all = append(all, stander{
+				id: row.Int(0), priority: int(row.Int(1)), kind: string(row.Bytes(2)), key: textOf(row, 3), unique: textOf(row, 4),
+				runAt: row.Int(5), holds: row.Int(6) != 0,
+			})
+			return nil
+		},
+	})
+	slices.SortFunc(all, func(a, b stander) int { return cmp.Compare(a.id, b.id) })
+	return all, err
+}
+
+func textOf(row *dialect.Row, column int) string {
+	if row.Null(column) {
+		return ""
+	}
+	return string(row.Bytes(column))
+}
+
+// errTaken rolls a transaction back in which unique keys could not be taken.
+var errTaken = errors.New("unique keys are in use there")
+
+// send moves jobs in one transaction, but for those whose unique keys are in use there, and
+// the later ones of their ordering keys.
+func (t *transfer) send(ctx context.Context, divided int, from table, batch []*stander) error {
+	for len(batch) > 0 {
+		if t.w == nil {
+			t.sum.Jobs += len(batch)
+			return nil
+		}
+		if err := t.order(ctx, batch); err != nil {
+			return err
+		}
+		var n int
+		var taken map[int64]bool
+		err := t.c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+			n, taken = 0, map[int64]bool{}
+			return t.sendIn(ctx, tx, divided, from, batch, &n, taken)
+		})
+		if err == nil {
+			t.sum.Jobs += n
+			if t.opt.Progress != nil {
+				t.opt.Progress(t.sum)
+			}
+			return nil
+		}
+		if !errors.Is(err, errTaken) {
+			return err
+		}
+		var rest []*stander
+		for _, s := range batch {
+			if taken[s.id] {
+				t.sum.Taken++
+				t.stays(s, s.order())
+			} else if t.goes(s) {
+				rest = append(rest, s)
+			}
+		}
+		batch = rest
+	}
+	return nil
+}
+
+// order notes that the other queue has keys before it has a job with one.
+func (t *transfer) order(ctx context.Context, batch []*stander) error {
+	if t.to.ordered || !slices.ContainsFunc(batch, func(s *stander) bool { return s.key != "" }) {
+		return nil
+	}
+	_, err := t.c.db.Exec(ctx, setOrdered, dialect.Args{"queue": t.to.id})
+	if err == nil {
+		t.to, err = t.c.read(ctx, t.to.Name)
+	}
+	return err
+}
+
+// sendIn moves those of some jobs that are still there. It counts them, or says whose
+// unique keys are taken.
+func (t *transfer) sendIn(ctx context.Context, tx *dialect.Session, divided int, from table, batch []*stander, n *int, taken map[int64]bool) error {
+	var parts [Idle + 1][]*stander
+	for _, s := range batch {
+		p := 0
+		if from == tableReady {
+			p = s.priority
+		}
+		parts[p] = append(parts[p], s)
+	}
+	reached := map[int]bool{}
+	for priority, part := range parts {
+		if len(part) == 0 {
+			continue
+		}
+		ids := make([]int64, len(part))
+		for i, s := range part {
+			ids[i] = s.id
+		}
+		here, err := dialect.Select(ctx, tx, lockStatements[from], listArgs(t.from.id, divided, priority, ids), scanID)
+		if err != nil {
+			return err
+		}
+		part = slices.DeleteFunc(part, func(s *stander) bool { return !slices.Contains(here, s.id) }) // cancelled
+		if len(part) == 0 {
+			continue
+		}
+		if err := t.sendKeys(ctx, tx, part, taken); err != nil {
+			return err
+		}
+		if len(taken) > 0 {
+			continue // to know of all
+		}
+		rows := make([]dialect.Args, len(part))
+		for i, s := range part {
+			target := t.to.block(s.key, s.id)
+			reached[target] = true
+			rows[i] = dialect.Args{"queue": t.from.id, "block": divided, "urgency": priority, "job": s.id, "target": target}
+		}
+		stmt := passReady
+		if from == tableDelayed {
+			stmt = divideAnew
+		}
+		m, err := tx.Exec(ctx, stmt, dialect.Args{"to": t.to.id, "rows": rows})
+		if t.c.db.Dialect.Duplicate(err) {
+			return fmt.Errorf("%w: a job of queue %q has the id of one of queue %q", ErrState, t.to.Name, t.from.Name)
+		}
+		if err != nil || m != int64(len(here)) {
+			return orShort(err, m, len(here))
+		}
+		if m, err = tx.Exec(ctx, ackStatements[from], listArgs(t.from.id, divided, priority, here)); err != nil || m != int64(len(here)) {
+			return orShort(err, m, len(here))
+		}
+		*n += len(here)
+	}
+	if len(taken) > 0 {
+		return errTaken
+	}
+	return t.stillMine(ctx, tx, divided, reached)
+}
+
+// stillMine returns errBlockLost unless the blocks that a transaction has reached are still
+// this process's, until its end.
+func (t *transfer) stillMine(ctx context.Context, tx *dialect.Session, divided int, reached map[int]bool) error {
+	t.w.mu.Lock()
+	held := []*block{t.w.queues[0].blocks[divided]}
+	for target := range reached {
+		held = append(held, t.w.queues[1].blocks[target])
+	}
+	t.w.mu.Unlock()
+	for _, b := range held {
+		if b == nil {
+			return errBlockLost
+		}
+		if err := t.w.holds(ctx, tx, b, t.node); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sendKeys takes the unique keys of jobs in the other queue, and gives them up here. It
+// notes which are taken there.
+func (t *transfer) sendKeys(ctx context.Context, tx *dialect.Session, part []*stander, taken map[int64]bool) error {
+	var ids []int64
+	for _, s := range part {
+		if s.unique != "" {
+			ids = append(ids, s.id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	args := listArgs(t.from.id, 0, 0, ids)
+	until := map[int64]int64{}
+	_, err := dialect.Select(ctx, tx, keysUntil, args, func(rows *sql.Rows) (none struct{}, err error) {
+		var id, us int64
+		err = rows.Scan(&id, &us)
+		until[id] = us
+		return none, err
+	})
+	if err != nil {
+		return err
+	}
+	var rows []jobRow
+	for _, s := range part {
+		if s.unique == "" {
+			continue
+		}
+		j := &Job{Unique: s.unique}
+		if us := until[s.id]; us > 0 {
+			j.UniqueFor = time.UnixMicro(us).Sub(TimeOf(s.id))
+		}
+		rows = append(rows, jobRow{Job: j, queue: t.to.id, id: s.id})
+	}
+	if _, err := claimKeys(ctx, tx, rows); err != nil {
+		return err
+	}
+	for i := range rows {
+		if rows[i].holder != 0 {
+			taken[rows[i].id] = true
+		}
+	}
+	if len(taken) > 0 {
+		return nil // it is rolled back
+	}
+	_, err = tx.Exec(ctx, passKeys, args)
+	return err
+}
