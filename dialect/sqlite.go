@@ -88,8 +88,12 @@ func sqliteError(codes ...int) func(error) bool {
 // of failing, readers and a writer at once, every commit on the disk. A second
 // is as long as the driver waits deaf to the context; DB tries again after it.
 func sqliteDSN(path string) string {
+	return sqliteName(path) + "&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
+}
+
+func sqliteName(path string) string {
 	path = strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)
-	return "file:" + path + "?_txlock=immediate&_pragma=busy_timeout(1000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
+	return "file:" + path + "?_txlock=immediate&_pragma=busy_timeout(1000)"
 }
 
 func sqliteConnector(u *url.URL, opt Options) (driver.Connector, error) {
@@ -191,13 +195,14 @@ func sqliteWrite(ctx context.Context, c *sql.Conn) error {
 
 // sqliteExclusive holds BEGIN EXCLUSIVE on an empty database beside the real
 // one. Not on the real one, which the holder wants to write to through other
-// connections. The file stays: removing it would let two in at once.
+// connections. The file stays: removing it would let two in at once. Its journal is
+// left as it is: to change that takes the lock, and fails while somebody has it.
 func sqliteExclusive(ctx context.Context, db *DB, name string) (func(), error) {
 	path, err := sqliteFile(ctx, db)
 	if err != nil {
 		return nil, err
 	}
-	connector, err := sqlite.NewConnector(sqliteDSN(path + "-migrate"))
+	connector, err := sqlite.NewConnector(sqliteName(path + "-migrate"))
 	if err != nil {
 		return nil, err
 	}

@@ -252,6 +252,16 @@ var mutants = append(deaf(), []mutant{
 	{purgeGroup, " AND purge_at <= {now}", "", "TestGroupStatements" + onSQLite},
 	{oldGroups, "purge_at <= {now}", "purge_at IS NOT NULL", "TestOldGroups" + onSQLite},
 
+	// Topics.
+	{subscribe, "{ignore_duplicate queue}", "", "TestPublish" + onSQLite},
+	{unsubscribe, "topic = :topic AND ", "", "TestTopicStatements" + onSQLite},
+	{unsubscribe, " AND queue = :subscriber", "", "TestTopicStatements" + onSQLite},
+	{subscribed, "topic = :topic AND ", "", "TestPublish" + onSQLite},
+	{subscribed, " AND q.state = 'deleted'", "", "TestPublish" + onSQLite},
+	{subscribed, "q.name = t.queue AND ", "", "TestPublish" + onSQLite},
+	{listSubscriptions, "topic = :topic AND ", "", "TestPublish" + onSQLite},
+	{listSubscriptions, " AND queue > :subscriber", "", "TestPublish" + onSQLite},
+
 	// What people and programs ask.
 	{statReady, ":divided", "3", ""},
 	{statReady, ":priority", "2", ""},

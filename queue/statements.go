@@ -239,7 +239,7 @@ var (
 
 	divideAnew = dialect.SQL("queue.divide-anew", `
 		INSERT INTO {prefix}job_delayed (queue_id, divided, id, priority, `+body+`, attempt, crashes, error, run_at, hold_key)
-		SELECT {int :to}, record.target, j.id, j.priority, `+bodyOf("j")+`, j.attempt, j.crashes, j.error, j.run_at, j.hold_key
+		SELECT {int :to}, record.target, j.id, j.priority, `+bodyOfJ+`, j.attempt, j.crashes, j.error, j.run_at, j.hold_key
 		FROM {records rows: queue int, block int, job int, target int}
 		{join_by_key {prefix}job_delayed AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job`)
 
@@ -306,7 +306,7 @@ var (
 	// their ids are old, and workers would not look for them among the ready ones.
 	revive = dialect.SQL("queue.revive", `
 		INSERT INTO {prefix}job_delayed (queue_id, divided, run_at, priority, id, `+body+`)
-		SELECT j.queue_id, record.target, {now}, j.priority, j.id, `+bodyOf("j")+`
+		SELECT j.queue_id, record.target, {now}, j.priority, j.id, `+bodyOfJ+`
 		FROM {records rows: queue int, job int, target int}
 		{join_by_key {prefix}job_dead AS j} ON j.queue_id = record.queue AND j.id = record.job`)
 
@@ -378,7 +378,8 @@ const body = `kind, job_key, payload, payload_bin, max_attempts, timeout, trace,
 // bodyEnd is the number of the column after id, priority and body.
 const bodyEnd = 11
 
-func bodyOf(table string) string { return table + "." + strings.ReplaceAll(body, ", ", ", "+table+".") }
+// bodyOfJ is that of a table that is called j.
+var bodyOfJ = "j." + strings.ReplaceAll(body, ", ", ", j.")
 
 // fetchPriorities reads each priority from its cursor on, the most urgent first.
 func fetchPriorities(d *dialect.Dialect) string {
@@ -459,7 +460,7 @@ func moveTo(to, from string, ready bool) string {
 		key += " AND j.priority = record.urgency"
 	}
 	columns := "queue_id, divided, id, priority, " + body + ", attempt, crashes, error"
-	values := "j.queue_id, j.divided, j.id, j.priority, " + bodyOf("j") + ", record.tries, record.died, record.why"
+	values := "j.queue_id, j.divided, j.id, j.priority, " + bodyOfJ + ", record.tries, record.died, record.why"
 	switch to {
 	case "job_delayed":
 		columns += ", run_at, hold_key"

@@ -11,9 +11,9 @@ import (
 
 var (
 	subscribe = dialect.SQL("queue.subscribe", `
-		INSERT INTO {prefix}topic_queue (topic, queue) VALUES (:topic, :queue) {ignore_duplicate queue}`)
+		INSERT INTO {prefix}topic_queue (topic, queue) VALUES (:topic, :subscriber) {ignore_duplicate queue}`)
 
-	unsubscribe = dialect.SQL("queue.unsubscribe", `DELETE FROM {prefix}topic_queue WHERE topic = :topic AND queue = :queue`)
+	unsubscribe = dialect.SQL("queue.unsubscribe", `DELETE FROM {prefix}topic_queue WHERE topic = :topic AND queue = :subscriber`)
 
 	// subscribed is read in the transaction that publishes: each publication goes to the
 	// queues that are subscribed at one moment, and are there.
@@ -23,7 +23,7 @@ var (
 
 	listSubscriptions = dialect.SQL("queue.subscriptions", `
 		SELECT topic, queue FROM {prefix}topic_queue
-		WHERE topic > :topic OR topic = :topic AND queue > :queue ORDER BY topic, queue LIMIT :limit`)
+		WHERE topic > :topic OR topic = :topic AND queue > :subscriber ORDER BY topic, queue LIMIT :limit`)
 )
 
 // keepPublication is how long it can be told what became of a publication.
@@ -54,21 +54,24 @@ func (c *Client) Subscribe(ctx context.Context, topic, queue string) error {
 	if err := dialect.CheckName(queue); err != nil {
 		return invalid("queue", "%v", err)
 	}
-	q, err := c.queue(ctx, queue)
+	if _, err := c.queue(ctx, queue); err != nil { // which makes it
+		return err
+	}
+	q, err := c.read(ctx, queue)
 	if err != nil {
 		return err
 	}
 	if q.State == "deleted" {
 		return fmt.Errorf("%w: %q", ErrDeleted, queue)
 	}
-	_, err = c.db.Exec(ctx, subscribe, dialect.Args{"topic": topic, "queue": queue})
+	_, err = c.db.Exec(ctx, subscribe, dialect.Args{"topic": topic, "subscriber": queue})
 	return err
 }
 
 // Unsubscribe ends that. Copies that were enqueued are done all the same. It returns
 // ErrNotFound if the queue has not subscribed.
 func (c *Client) Unsubscribe(ctx context.Context, topic, queue string) error {
-	n, err := c.db.Exec(ctx, unsubscribe, dialect.Args{"topic": topic, "queue": cmpName(queue)})
+	n, err := c.db.Exec(ctx, unsubscribe, dialect.Args{"topic": topic, "subscriber": cmpName(queue)})
 	if err == nil && n == 0 {
 		err = fmt.Errorf("%w: %q has not subscribed to topic %q", ErrNotFound, cmpName(queue), topic)
 	}
@@ -81,7 +84,7 @@ func (c *Client) Subscriptions(ctx context.Context, after Subscription, limit in
 	if limit < 1 || limit > 10_000 {
 		return nil, invalid("limit", "%d is not 1 to 10000", limit)
 	}
-	args := dialect.Args{"topic": after.Topic, "queue": after.Queue, "limit": limit}
+	args := dialect.Args{"topic": after.Topic, "subscriber": after.Queue, "limit": limit}
 	return dialect.Select(ctx, &c.db.Session, listSubscriptions, args, func(rows *sql.Rows) (s Subscription, err error) {
 		return s, rows.Scan(&s.Topic, &s.Queue)
 	})

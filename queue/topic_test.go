@@ -25,6 +25,7 @@ func TestPublish(t *testing.T) {
 				must(t, c.Subscribe(t.Context(), "news", queue))
 			}
 		}
+		must(t, c.Subscribe(t.Context(), "Alpha", "z"))
 		must(t, c.Subscribe(t.Context(), "News", "c"))
 		must(t, c.Subscribe(t.Context(), "news", "gone"))
 		db.Do(t, `UPDATE {prefix}queue SET state = 'deleted' WHERE name = 'gone'`, nil)
@@ -163,5 +164,18 @@ func TestPublishUnderWay(t *testing.T) {
 			})
 		}
 		group.Wait()
+	})
+}
+
+// Whoever ends a subscription ends that one.
+func TestTopicStatements(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		for _, topic := range []string{"s", "t"} {
+			must(t, c.Subscribe(t.Context(), topic, "a"))
+			must(t, c.Subscribe(t.Context(), topic, "b"))
+		}
+		must(t, c.Unsubscribe(t.Context(), "t", "a"))
+		wantRows(t, db, "subscriptions", `SELECT topic, queue FROM {prefix}topic_queue ORDER BY topic, queue`, "s a", "s b", "t b")
 	})
 }

@@ -43,7 +43,7 @@ var (
 	// ones.
 	passReady = dialect.SQL("queue.pass-ready", `
 		INSERT INTO {prefix}job (queue_id, divided, priority, id, `+body+`)
-		SELECT {int :to}, record.target, j.priority, j.id, `+bodyOf("j")+`
+		SELECT {int :to}, record.target, j.priority, j.id, `+bodyOfJ+`
 		FROM {records rows: queue int, block int, urgency int, job int, target int}
 		{join_by_key {prefix}job AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.priority = record.urgency AND j.id = record.job`)
 

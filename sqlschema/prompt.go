@@ -14,7 +14,7 @@ import (
 // promptVersion is the migration that makes the views and routines for the SQL prompt.
 // No program needs them, and making them takes further rights: where these are missing
 // it is left out, and can be made up for by [Prompt].
-const promptVersion = 6
+const promptVersion = 7
 
 var (
 	promptViews = dialect.SQL("sqlschema.prompt-views", `

@@ -187,11 +187,11 @@ CREATE TABLE dbcron_queue (
   timeout varchar(32) NOT NULL DEFAULT '' COMMENT 'How long an attempt may take; empty: as long as it likes',
   max_payload int NOT NULL DEFAULT 1048576 COMMENT 'How many bytes a payload may have',
   keep_dead varchar(32) NOT NULL DEFAULT '90d' COMMENT 'How long dead jobs are kept; forever: always',
+  keep_dead_max int NOT NULL DEFAULT 0 COMMENT 'How many dead jobs are kept, about; 0: all, for as long as keep_dead says',
   poll_min varchar(32) NOT NULL DEFAULT '2ms' COMMENT 'How soon it is looked again after there was something, where nobody is notified',
   poll_max varchar(32) NOT NULL DEFAULT '250ms' COMMENT 'How long it is waited between two looks at the most',
   insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
   update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
-  keep_dead_max int NOT NULL DEFAULT 0 COMMENT 'How many dead jobs are kept, about; 0: all, for as long as keep_dead says',
   PRIMARY KEY (queue_id),
   UNIQUE KEY dbcron_queue_name (name)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='The queues and what is set for each. Rows are made on first use and never removed';
@@ -319,3 +319,10 @@ CREATE TABLE dbcron_schedule (
   CONSTRAINT dbcron_schedule_named CHECK (name <> ''),
   CONSTRAINT dbcron_schedule_range CHECK (starts_at between '1971-01-01' and '9999-12-30' and ends_at between '1971-01-01' and '9999-12-30')
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What runs when. A row with next_exec NULL and state active is planned by the next daemon';
+
+CREATE TABLE dbcron_topic_queue (
+  topic varchar(200) NOT NULL COMMENT 'Compared by bytes',
+  queue varchar(200) NOT NULL COMMENT 'The name of the queue',
+  insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
+  PRIMARY KEY (topic,queue)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Which queues get a copy of what is published to a topic';

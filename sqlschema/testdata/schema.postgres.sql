@@ -189,11 +189,11 @@ CREATE TABLE dbcron_queue (
     timeout character varying(32) NOT NULL DEFAULT ''::character varying -- How long an attempt may take; empty: as long as it likes
     max_payload integer NOT NULL DEFAULT 1048576 -- How many bytes a payload may have
     keep_dead character varying(32) NOT NULL DEFAULT '90d'::character varying -- How long dead jobs are kept; forever: always
+    keep_dead_max integer NOT NULL DEFAULT 0 -- How many dead jobs are kept, about; 0: all, for as long as keep_dead says
     poll_min character varying(32) NOT NULL DEFAULT '2ms'::character varying -- How soon it is looked again after there was something, where nobody is notified
     poll_max character varying(32) NOT NULL DEFAULT '250ms'::character varying -- How long it is waited between two looks at the most
     insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made
     update_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row last changed
-    keep_dead_max integer NOT NULL DEFAULT 0 -- How many dead jobs are kept, about; 0: all, for as long as keep_dead says
     CONSTRAINT dbcron_queue_key PRIMARY KEY (queue_id)
     CONSTRAINT dbcron_queue_name UNIQUE (name)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- The queues and what is set for each. Rows are made on first use and never removed
@@ -329,3 +329,10 @@ END -- Which daemons may claim it: the tag and, for a function, its name, or tha
     CONSTRAINT dbcron_schedule_state_check CHECK (((state)::text = ANY ((ARRAY['active'::character varying, 'paused'::character varying, 'ended'::character varying, 'failed'::character varying])::text[])))
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=90); -- What runs when. A row with next_exec NULL and state active is planned by the next daemon
 CREATE INDEX dbcron_schedule_next ON public.dbcron_schedule USING btree (state, lane, next_exec);
+
+CREATE TABLE dbcron_topic_queue (
+    topic character varying(200) COLLATE "C" NOT NULL -- Compared by bytes
+    queue character varying(200) COLLATE "C" NOT NULL -- The name of the queue
+    insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made
+    CONSTRAINT dbcron_topic_queue_key PRIMARY KEY (topic, queue)
+); -- Which queues get a copy of what is published to a topic

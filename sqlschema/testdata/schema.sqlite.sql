@@ -194,10 +194,11 @@ CREATE TABLE dbcron_queue ( -- The queues and what is set for each. Rows are mad
     timeout         TEXT NOT NULL DEFAULT '', -- How long an attempt may take; empty: as long as it likes
     max_payload     INTEGER NOT NULL DEFAULT 1048576, -- How many bytes a payload may have
     keep_dead       TEXT NOT NULL DEFAULT '90d', -- How long dead jobs are kept; forever: always
+    keep_dead_max   INTEGER NOT NULL DEFAULT 0, -- How many dead jobs are kept, about; 0: all, for as long as keep_dead says
     poll_min        TEXT NOT NULL DEFAULT '2ms', -- How soon it is looked again after there was something, where nobody is notified
     poll_max        TEXT NOT NULL DEFAULT '250ms', -- How long it is waited between two looks at the most
     insert_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
-    update_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), keep_dead_max INTEGER /* How many dead jobs are kept, about; 0: all, for as long as keep_dead says */ NOT NULL DEFAULT 0, -- When the row last changed
+    update_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
     CONSTRAINT dbcron_queue_name UNIQUE (name)
 );
 
@@ -218,7 +219,7 @@ CREATE TABLE dbcron_queue_block ( -- Which worker has which block of a queue's j
 CREATE TABLE dbcron_queue_worker ( -- Which processes work on which queue, to share its blocks
     queue_id        INTEGER NOT NULL, -- The queue
     node            TEXT NOT NULL, -- The process
-    busy            INTEGER NOT NULL DEFAULT 0, -- 1: all that it may do at a time are jobs that take long; it leaves blocks to others
+    busy            INTEGER NOT NULL DEFAULT 0, -- 1: all that it may do at a time are jobs that take long; it leaves blocks to others. 2: it moves jobs to another queue; others leave it all blocks
     CONSTRAINT dbcron_queue_worker_key PRIMARY KEY (queue_id, node)
 ) WITHOUT ROWID;
 
@@ -310,11 +311,12 @@ CREATE TABLE "dbcron_schedule" ( -- What runs when. A row with next_exec NULL an
     on_failure      TEXT NOT NULL DEFAULT '', -- The schedule that starts when a slot of this one has failed for good
     failures        INTEGER NOT NULL DEFAULT 0, -- Slots that failed in a row
     fence           INTEGER NOT NULL DEFAULT 0, -- Grows with each attempt that begins
+    job_queue       TEXT NOT NULL DEFAULT '', -- Of a job: its queue, which is made if there is none; empty: as the route of its kind says
     job_key         TEXT NOT NULL DEFAULT '', -- Of a job: jobs of one key are done one after the other, in order; empty: it waits for nobody
     job_priority    INTEGER NOT NULL DEFAULT 2, -- Of a job: 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
     job_max_attempts INTEGER NOT NULL DEFAULT 0, -- Of a job: after so many failed attempts it is dead; 0: the queue says
     job_timeout     TEXT NOT NULL DEFAULT '', -- Of a job: how long an attempt may take; empty: the queue says
-    lane            TEXT GENERATED ALWAYS AS (CASE WHEN kind = 'func' THEN tag || ' func ' || substr(command, 1, 200) WHEN kind = 'job' THEN tag || ' job' ELSE tag END) STORED, job_queue TEXT NOT NULL DEFAULT '', -- Which daemons may claim it: the tag and, for a function, its name, or that it is a job
+    lane            TEXT GENERATED ALWAYS AS (CASE WHEN kind = 'func' THEN tag || ' func ' || substr(command, 1, 200) WHEN kind = 'job' THEN tag || ' job' ELSE tag END) STORED, -- Which daemons may claim it: the tag and, for a function, its name, or that it is a job
     CONSTRAINT dbcron_schedule_name UNIQUE (name),
     CONSTRAINT dbcron_schedule_source UNIQUE (source, source_key),
     CONSTRAINT dbcron_schedule_due_at CHECK (due_at BETWEEN '1971-01-01' AND '9999-12-30' AND due_at IS strftime('%Y-%m-%d %H:%M:%f', due_at)),
@@ -326,3 +328,10 @@ CREATE TABLE "dbcron_schedule" ( -- What runs when. A row with next_exec NULL an
 );
 
 CREATE INDEX dbcron_schedule_next ON dbcron_schedule (state, lane, next_exec);
+
+CREATE TABLE dbcron_topic_queue ( -- Which queues get a copy of what is published to a topic
+    topic           TEXT NOT NULL, -- Compared by bytes
+    queue           TEXT NOT NULL, -- The name of the queue
+    insert_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
+    CONSTRAINT dbcron_topic_queue_key PRIMARY KEY (topic, queue)
+) WITHOUT ROWID;
