@@ -41,6 +41,10 @@ type Dialect struct {
 	ShareLocked     string                     // ends a SELECT whose rows must not change until the transaction ends; "" likewise
 	IgnoreDuplicate func(column string) string // ends an INSERT that leaves rows alone whose key exists
 
+	// AddDuplicate ends an INSERT that adds columns of the new rows to those of the rows
+	// that have the same key.
+	AddDuplicate func(table, key string, columns []string) string
+
 	// Records is the table, called record, of some rows: of the argument :rows,
 	// a JSON array of objects, or of :rows.column, an array for each column.
 	Records func(rows string, columns []Column) string

@@ -37,6 +37,13 @@ var MySQL = &Dialect{
 	Locked:      "FOR UPDATE",
 	ShareLocked: "LOCK IN SHARE MODE",
 	// Not INSERT IGNORE, which would also hide a value that does not fit.
+	AddDuplicate: func(_, _ string, columns []string) string {
+		sums := make([]string, len(columns))
+		for i, c := range columns {
+			sums[i] = c + " = " + c + " + VALUES(" + c + ")"
+		}
+		return "ON DUPLICATE KEY UPDATE " + strings.Join(sums, ", ")
+	},
 	IgnoreDuplicate: func(column string) string { return "ON DUPLICATE KEY UPDATE " + column + " = " + column },
 	Records: func(rows string, columns []Column) string {
 		types := map[string]string{"int": "BIGINT", "text": "LONGTEXT CHARACTER SET utf8mb4"}

@@ -44,6 +44,7 @@ var Postgres = &Dialect{
 	SkipLocked:      "FOR UPDATE SKIP LOCKED",
 	Locked:          "FOR UPDATE",
 	ShareLocked:     "FOR SHARE",
+	AddDuplicate:    addOnConflict,
 	IgnoreDuplicate: func(string) string { return "ON CONFLICT DO NOTHING" },
 	// Arrays, which the server reads several times as fast as JSON.
 	Records: func(rows string, columns []Column) string {
@@ -305,4 +306,13 @@ func postgresListen(ctx context.Context, driverConn any, channel string, ready f
 			heard(n.Payload)
 		}
 	}
+}
+
+// addOnConflict is AddDuplicate where there is ON CONFLICT.
+func addOnConflict(table, key string, columns []string) string {
+	sums := make([]string, len(columns))
+	for i, c := range columns {
+		sums[i] = c + " = " + table + "." + c + " + excluded." + c
+	}
+	return "ON CONFLICT (" + key + ") DO UPDATE SET " + strings.Join(sums, ", ")
 }

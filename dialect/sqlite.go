@@ -40,6 +40,7 @@ var SQLite = &Dialect{
 	SkipLocked:      "",
 	Locked:          "",
 	ShareLocked:     "",
+	AddDuplicate:    addOnConflict,
 	IgnoreDuplicate: func(string) string { return "ON CONFLICT DO NOTHING" },
 	Records: func(rows string, columns []Column) string {
 		return "(SELECT " + listed(columns, func(c Column) string { return "json_extract(value, '$." + c.Name + "') AS " + c.Name }) +

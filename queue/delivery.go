@@ -39,6 +39,7 @@ type Delivery struct {
 	holding bool  // the jobs of its key wait for it, by its row
 	began   instant.Instant
 	over    instant.Instant // when its time is over; 0: never
+	stopped instant.Instant // when its handler had ended
 	counted bool            // among its block's active ones
 	moving  bool            // it is being checked out
 	ending  *ending         // its outcome, which came meanwhile

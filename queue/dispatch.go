@@ -261,6 +261,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 		return
 	}
 	d.ended = true
+	d.stopped = instant.Now()
 	b := d.b
 	if d.counted {
 		b.active--
@@ -292,6 +293,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 		if w.opt.AtMostOnce && d.from != tableRunning {
 			delete(b.seen, d.ID)
 			w.settled(d, nil)
+			w.count(d, done)
 		} else {
 			b.acks = append(b.acks, d)
 		}
@@ -300,6 +302,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 		w.log.Warn("job failed, and is not tried again", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
 		delete(b.seen, d.ID)
 		w.settled(d, nil)
+		w.count(d, buried)
 		w.release(d)
 	default:
 		b.moves = append(b.moves, w.moveFor(d, what, after, err, detail))

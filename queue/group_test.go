@@ -512,6 +512,33 @@ func TestGroupAtMostOnce(t *testing.T) {
 	})
 }
 
+// Jobs of groups that are cancelled or retried in bulk count like any.
+func TestGroupsInBulk(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		id, _, err := c.EnqueueGroup(t.Context(), Group{Callback: &Job{Queue: "other", Kind: "end"}}, members("dead", "dead", "left", "left")...)
+		must(t, err)
+		w := worker(t, other(t, db), WorkerOptions{})
+		handle(t, w, "dead", func(context.Context, *Delivery) error { return Bury(errTest) })
+		handle(t, w, "left", func(context.Context, *Delivery) error { return Snooze(time.Hour) })
+		must(t, w.RunOnce(t.Context()))
+		if got := counts(t, c, id); got != "sealed 2 0 2 0" {
+			t.Errorf("two are dead: %s", got)
+		}
+		r, err := c.Bulk(t.Context(), BulkRetry, Filter{State: StateDead}, BulkOptions{})
+		if got := counts(t, c, id); got != "sealed 4 0 0 0" || err != nil {
+			t.Errorf("retried: %s, %+v, %v", got, r, err)
+		}
+		r, err = c.Bulk(t.Context(), BulkCancel, Filter{State: StateDelayed}, BulkOptions{})
+		if got := counts(t, c, id); got != "done 0 0 0 4" || err != nil {
+			t.Errorf("cancelled: %s, %+v, %v", got, r, err)
+		}
+		if n := rowsOf(t, db); n != 1 { // the callback
+			t.Errorf("%d jobs are left", n)
+		}
+	})
+}
+
 // In a transaction of the caller's, a group is there if and when that commits.
 func TestGroupTx(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {

@@ -68,6 +68,13 @@ func (c *clock) now() int64 {
 	return c.read + instant.Now().Sub(c.at).Microseconds()
 }
 
+// when is now for a moment of this host.
+func (c *clock) when(at instant.Instant) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.read + at.Sub(c.at).Microseconds()
+}
+
 // take returns the first of n ticks for ids, and the time in µs since 1970. Ticks rise,
 // also if the clock does not: each is the µs since [Epoch], one to an id.
 func (c *clock) take(n int) (first, now int64) {

@@ -291,13 +291,14 @@ func (w *Worker) moved(m *move) {
 		w.settled(d, ErrLost)
 	} else {
 		w.settled(d, nil)
+		w.count(d, m.what)
 	}
 	level := w.log.Info
 	if m.what == buried {
 		level = w.log.Warn
 		w.noteEnd(d)
 	}
-	level("job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead", m.what == buried, "again_in", m.later, "error", m.why)
+	level("job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead", m.what == buried, "took", d.stopped.Sub(d.began), "again_in", m.later, "error", m.why)
 	if b.gone {
 		return
 	}

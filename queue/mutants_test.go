@@ -262,6 +262,10 @@ var mutants = append(deaf(), []mutant{
 	{listSubscriptions, "topic = :topic AND ", "", "TestPublish" + onSQLite},
 	{listSubscriptions, " AND queue > :subscriber", "", "TestPublish" + onSQLite},
 
+	// Counts.
+	{sumCounts, "q.queue_id = c.queue_id", always, "TestCounts" + onSQLite},
+	{purgeCounts, " WHERE minute < {now + :since}", "", "TestCounts" + onSQLite},
+
 	// What people and programs ask.
 	{statReady, ":divided", "3", ""},
 	{statReady, ":priority", "2", ""},

@@ -205,7 +205,7 @@ func planArgs(stmt *dialect.Stmt, n int) dialect.Args {
 			"after1": int64(1), "after2": int64(1), "after3": int64(1), "after4": int64(1),
 			"block": i % planBlocks, "urgency": 2, "job": -ids[i], "name": "kind", "line": nil, "words": "{}", "bytes": nil, "above": i % planBlocks, "below": i%planBlocks + 2, "target": 99,
 			"tries": 1, "lasts": nil, "trace_of": nil, "run_us": int64(1), "died": 0, "later": 1, "why": "", "more": "", "holds": nil, "at": i, "once": "k", "until_us": nil,
-			"crew": ids[i], "became": "done", "made": nil,
+			"since_us": 1, "done": 1, "failed": 1, "dead": 1, "waited": 1, "ran": 1, "crew": ids[i], "became": "done", "made": nil,
 		}
 	}
 	var after any = ids[0]

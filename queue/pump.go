@@ -305,6 +305,7 @@ func (w *Worker) apply(t *turn, err error) {
 				w.settled(d, ErrLost)
 			} else {
 				w.settled(d, nil)
+				w.count(d, done)
 			}
 			b.forget = append(b.forget, d.ID)
 			w.noteEnd(d)

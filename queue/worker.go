@@ -33,6 +33,11 @@ type WorkerOptions struct {
 	AtMostOnce bool
 
 	Logger *slog.Logger // default: the client's
+
+	// LogDone is the level at which a line is logged for each job of a queue that is
+	// done. Queues that it does not have: debug. Failed jobs are logged as info, and dead
+	// ones as warnings.
+	LogDone map[string]slog.Level
 }
 
 // A Handler does a job. What it returns is the job's outcome: nil, an error, or
@@ -115,6 +120,7 @@ type Worker struct {
 	joined   chan struct{}       // closed when it is known to the others
 	group    sync.WaitGroup      // handlers
 	ends     concluder
+	counts   map[countKey]*count
 }
 
 // A workQueue is one of a worker's queues.
@@ -161,7 +167,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 	w := &Worker{
 		c: c, db: c.db, opt: opt, log: opt.Logger, slow: slow, rotate: rotation,
 		handlers: map[string]*kindHandler{}, taken: map[*Delivery]bool{}, out: map[int64]*Delivery{}, rows: map[int64]*Delivery{}, kinds: map[string]string{},
-		ends: concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
+		counts: map[countKey]*count{}, ends: concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
 		tick: make(chan struct{}, 1), joined: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
 	}
 	w.work.L, w.chores.L = &w.mu, &w.mu
@@ -280,7 +286,7 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	w.c.bells.add(w)
 	defer w.c.bells.remove(w)
 	var helpers sync.WaitGroup
-	for _, help := range []func(context.Context){w.keep, w.share, w.watch, w.listen, w.poll, w.conclude} {
+	for _, help := range []func(context.Context){w.keep, w.share, w.watch, w.listen, w.poll, w.conclude, w.addUp} {
 		helpers.Go(func() { help(working) })
 	}
 	for range w.opt.Connections {
@@ -293,6 +299,7 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	<-ctx.Done()
 	w.drain(working)
 	w.concludeLast(working)
+	w.addLast(working)
 	stop()
 	w.mu.Lock()
 	w.stopped = true

@@ -25,7 +25,7 @@ type statRow struct {
 }
 
 func (p *program) jobStats() *cobra.Command {
-	var name, by, output string
+	var name, by, last, output string
 	c := &cobra.Command{
 		Use:   "stats",
 		Short: "Count jobs by kind, state and queue",
@@ -35,11 +35,19 @@ does not tell how long a job has been dead, or due.
 Of each queue and state only some 10000 jobs are looked at, those that were enqueued
 first, however many there are; of ready ones so many of each priority. If there are
 others, each count of that state is followed by a +: it is at least that, its share
-in those looked at, and kinds may be missing. Numbers without a + are exact.`,
+in those looked at, and kinds may be missing. Numbers without a + are exact.
+
+With --last it tells instead what workers have done since so long ago, up to 7 days, by
+queue and kind: how many jobs are done, how many attempts have failed, how many jobs
+were given up, and on average how long they had waited and how long they took.`,
 		Example: `  dbcron job stats
   dbcron job stats --queue mail --by kind
-  dbcron job stats --by queue,state -o json`,
+  dbcron job stats --by queue,state -o json
+  dbcron job stats --last 1h`,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flag("last").Changed {
+				return p.finished(c, name, last, output)
+			}
 			columns := strings.Split(by, ",")
 			for i, column := range columns {
 				if !slices.Contains([]string{"kind", "state", "queue"}, column) || slices.Contains(columns[:i], column) {
@@ -55,8 +63,48 @@ in those looked at, and kinds may be missing. Numbers without a + are exact.`,
 	}
 	c.Flags().StringVar(&name, "queue", "", "only the jobs of the queue of this `name` (default all queues)")
 	c.Flags().StringVar(&by, "by", "kind,state", "what to count by: one or more of kind, state and `queue`, with commas between")
+	c.Flags().StringVar(&last, "last", "", "what has been done for so long: a `duration`, such as 15m")
 	outputFlag(c, &output)
 	return c
+}
+
+// A finishedRow is what workers have done.
+type finishedRow struct {
+	Queue  string  `json:"queue"`
+	Kind   string  `json:"kind"`
+	Done   int     `json:"done"`
+	Failed int     `json:"failed"`
+	Dead   int     `json:"dead"`
+	Wait   string  `json:"-" table:"waited"`
+	Took   string  `json:"-" table:"took"`
+	WaitS  float64 `json:"waited_seconds" table:"-"`
+	TookS  float64 `json:"took_seconds" table:"-"`
+}
+
+func (p *program) finished(c *cobra.Command, name, last, output string) error {
+	span, err := notNegative(last)
+	if err != nil {
+		return usagef("--last: %v", err)
+	}
+	if c.Flag("by").Changed {
+		return usagef("--by is about the jobs that are there, and --last about those that were")
+	}
+	return p.withQueues(c.Context(), func(q *queue.Client) error {
+		all, err := q.Finished(c.Context(), span)
+		if err != nil {
+			return err
+		}
+		rows := []finishedRow{}
+		for _, f := range all {
+			if name == "" || f.Queue == name {
+				rows = append(rows, finishedRow{
+					f.Queue, f.Kind, f.Done, f.Failed, f.Dead,
+					f.Wait.Round(10 * time.Microsecond).String(), f.Took.Round(10 * time.Microsecond).String(), f.Wait.Seconds(), f.Took.Seconds(),
+				})
+			}
+		}
+		return write(p.out, output, rows)
+	})
 }
 
 // printStats counts the jobs of some queues, or of all.

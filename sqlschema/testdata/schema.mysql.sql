@@ -15,6 +15,18 @@ CREATE TABLE dbcron_job (
   PRIMARY KEY (queue_id,divided,priority,id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that are ready. A row is inserted, and deleted when the job is done; never updated';
 
+CREATE TABLE dbcron_job_count (
+  minute datetime(6) NOT NULL COMMENT 'When it ended, the beginning of the minute',
+  queue_id int NOT NULL COMMENT 'The queue',
+  kind varchar(200) NOT NULL COMMENT 'What the jobs are',
+  done bigint NOT NULL DEFAULT 0 COMMENT 'Jobs that were done, or discarded',
+  failed bigint NOT NULL DEFAULT 0 COMMENT 'Attempts that failed, and were followed by another',
+  dead bigint NOT NULL DEFAULT 0 COMMENT 'Jobs that were given up',
+  wait_us bigint NOT NULL DEFAULT 0 COMMENT 'For how long they had waited, in µs, all together',
+  run_us bigint NOT NULL DEFAULT 0 COMMENT 'How long they took, in µs, all together',
+  PRIMARY KEY (minute,queue_id,kind)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What workers have done, by minute, queue and kind';
+
 CREATE TABLE dbcron_job_dead (
   queue_id int NOT NULL COMMENT 'The queue',
   id bigint NOT NULL COMMENT 'As in dbcron_job',

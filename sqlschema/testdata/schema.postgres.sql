@@ -15,6 +15,18 @@ CREATE TABLE dbcron_job (
     CONSTRAINT dbcron_job_key PRIMARY KEY (queue_id, divided, priority, id)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that are ready. A row is inserted, and deleted when the job is done; never updated
 
+CREATE TABLE dbcron_job_count (
+    minute timestamp(6) with time zone NOT NULL -- When it ended, the beginning of the minute
+    queue_id integer NOT NULL -- The queue
+    kind character varying(200) COLLATE "C" NOT NULL -- What the jobs are
+    done bigint NOT NULL DEFAULT 0 -- Jobs that were done, or discarded
+    failed bigint NOT NULL DEFAULT 0 -- Attempts that failed, and were followed by another
+    dead bigint NOT NULL DEFAULT 0 -- Jobs that were given up
+    wait_us bigint NOT NULL DEFAULT 0 -- For how long they had waited, in µs, all together
+    run_us bigint NOT NULL DEFAULT 0 -- How long they took, in µs, all together
+    CONSTRAINT dbcron_job_count_key PRIMARY KEY (minute, queue_id, kind)
+) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- What workers have done, by minute, queue and kind
+
 CREATE TABLE dbcron_job_dead (
     queue_id integer NOT NULL -- The queue
     id bigint NOT NULL -- As in dbcron_job

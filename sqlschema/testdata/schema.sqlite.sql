@@ -15,6 +15,18 @@ CREATE TABLE dbcron_job ( -- Jobs that are ready. A row is inserted, and deleted
     CONSTRAINT dbcron_job_key PRIMARY KEY (queue_id, divided, priority, id)
 ) WITHOUT ROWID;
 
+CREATE TABLE dbcron_job_count ( -- What workers have done, by minute, queue and kind
+    minute          TEXT NOT NULL, -- When it ended, the beginning of the minute
+    queue_id        INTEGER NOT NULL, -- The queue
+    kind            TEXT NOT NULL, -- What the jobs are
+    done            INTEGER NOT NULL DEFAULT 0, -- Jobs that were done, or discarded
+    failed          INTEGER NOT NULL DEFAULT 0, -- Attempts that failed, and were followed by another
+    dead            INTEGER NOT NULL DEFAULT 0, -- Jobs that were given up
+    wait_us         INTEGER NOT NULL DEFAULT 0, -- For how long they had waited, in µs, all together
+    run_us          INTEGER NOT NULL DEFAULT 0, -- How long they took, in µs, all together
+    CONSTRAINT dbcron_job_count_key PRIMARY KEY (minute, queue_id, kind)
+) WITHOUT ROWID;
+
 CREATE TABLE dbcron_job_dead ( -- Jobs that were given up
     queue_id        INTEGER NOT NULL, -- The queue
     id              INTEGER NOT NULL, -- As in dbcron_job

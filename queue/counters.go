@@ -1,0 +1,194 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// A worker counts what it has done in memory, and adds that up in a table once a second:
+// a row for each minute, queue and kind.
+
+const (
+	countEvery   = time.Second
+	longestCount = 7 * 24 * time.Hour
+)
+
+var (
+	// addCounts adds to the rows that are there, and makes the others. The rows are in the
+	// order of the key, so that no two workers wait for each other in a circle. It is
+	// approximate: what is added and not answered is added again.
+	addCounts = dialect.PerDialect("queue.add-counts", func(d *dialect.Dialect) string {
+		return insertInto(d, "job_count", "minute={time since_us} int, queue_id=queue int, kind=name text, done=done int, failed=failed int, dead=dead int, wait_us=waited int, run_us=ran int") +
+			" " + d.AddDuplicate("{prefix}job_count", "minute, queue_id, kind", []string{"done", "failed", "dead", "wait_us", "run_us"})
+	})
+
+	sumCounts = dialect.SQL("queue.sum-counts", `
+		SELECT q.name, c.kind, SUM(c.done), SUM(c.failed), SUM(c.dead), SUM(c.wait_us), SUM(c.run_us)
+		FROM {prefix}job_count AS c JOIN {prefix}queue AS q ON q.queue_id = c.queue_id
+		WHERE c.minute >= {now + :since} GROUP BY q.name, c.kind ORDER BY q.name, c.kind`)
+
+	purgeCounts = dialect.SQL("queue.purge-counts", `DELETE FROM {prefix}job_count WHERE minute < {now + :since}`)
+)
+
+// A Finished counts attempts of a queue's jobs of a kind that have ended in some time.
+type Finished struct {
+	Queue  string
+	Kind   string
+	Done   int           // discarded ones count as done
+	Failed int           // and are tried again
+	Dead   int           // given up
+	Wait   time.Duration // from when a job could begin until it did, on average
+	Took   time.Duration // on average
+}
+
+// Finished tells what workers have done since a while ago, by queue and kind; it is up to
+// date to a second or two, and to whole minutes at the beginning. What is older than 7
+// days is not known any more. The numbers are for people: a worker that is killed takes
+// its last second with it.
+func (c *Client) Finished(ctx context.Context, last time.Duration) ([]Finished, error) {
+	if last <= 0 || last > longestCount {
+		return nil, invalid("last", "%v is not more than 0 and up to %v", last, longestCount)
+	}
+	return dialect.Select(ctx, &c.db.Session, sumCounts, dialect.Args{"since": -last.Microseconds()}, func(rows *sql.Rows) (f Finished, err error) {
+		var wait, ran int64
+		err = rows.Scan(&f.Queue, &f.Kind, &f.Done, &f.Failed, &f.Dead, &wait, &ran)
+		if n := int64(f.Done + f.Failed + f.Dead); n > 0 {
+			f.Wait, f.Took = time.Duration(wait/n)*time.Microsecond, time.Duration(ran/n)*time.Microsecond
+		}
+		return f, err
+	})
+}
+
+// purgeCounts removes what is too old.
+func (c *Client) purgeCounts(ctx context.Context) error {
+	_, err := c.db.Exec(ctx, purgeCounts, dialect.Args{"since": -longestCount.Microseconds()})
+	return err
+}
+
+// A countKey is what is counted together.
+type countKey struct {
+	minute int64 // since 1970
+	queue  int
+	kind   string
+}
+
+// A count is of attempts that have ended.
+type count struct {
+	done, failed, dead int64
+	waited, ran        int64 // µs, of all of them
+}
+
+func (c *count) add(o *count) {
+	c.done, c.failed, c.dead = c.done+o.done, c.failed+o.failed, c.dead+o.dead
+	c.waited, c.ran = c.waited+o.waited, c.ran+o.ran
+}
+
+// count counts an attempt whose outcome is committed, and logs what is done. mu is held.
+func (w *Worker) count(d *Delivery, what verdict) {
+	if d.began == 0 || d.stopped == 0 || what == snoozed {
+		return
+	}
+	began, ran := w.c.clock.when(d.began), d.stopped.Sub(d.began).Microseconds()
+	waited := max(0, began-max(TimeOf(d.ID).UnixMicro(), d.runAt))
+	key := countKey{(began + ran) / time.Minute.Microseconds(), d.b.q.id, d.Kind}
+	c := w.counts[key]
+	if c == nil {
+		c = &count{}
+		w.counts[key] = c
+	}
+	c.waited, c.ran = c.waited+waited, c.ran+ran
+	switch what {
+	case buried:
+		c.dead++
+	case done, discard:
+		c.done++
+		w.logDone(d, waited, ran)
+	default:
+		c.failed++
+	}
+}
+
+func (w *Worker) logDone(d *Delivery, waited, ran int64) {
+	level, ok := w.opt.LogDone[d.Queue]
+	if !ok {
+		level = slog.LevelDebug
+	}
+	if ctx := context.Background(); w.log.Enabled(ctx, level) {
+		w.log.Log(ctx, level, "job done", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "discarded", d.dropped,
+			"waited", time.Duration(waited)*time.Microsecond, "took", time.Duration(ran)*time.Microsecond)
+	}
+}
+
+// addUp adds what was counted to the table, every second.
+func (w *Worker) addUp(ctx context.Context) {
+	trouble := trouble{log: w.log, what: "counting what was done"}
+	tick := time.NewTicker(countEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := w.addCounts(ctx); ctx.Err() == nil {
+			trouble.note(err)
+		}
+	}
+}
+
+func (w *Worker) addCounts(ctx context.Context) error {
+	w.mu.Lock()
+	counts := w.counts
+	w.counts = map[countKey]*count{}
+	w.mu.Unlock()
+	keys := slices.SortedFunc(maps.Keys(counts), func(a, b countKey) int {
+		return cmp.Or(cmp.Compare(a.minute, b.minute), cmp.Compare(a.queue, b.queue), cmp.Compare(a.kind, b.kind))
+	})
+	for part := range slices.Chunk(keys, chunk) {
+		rows := make([]dialect.Args, len(part))
+		for i, key := range part {
+			c := counts[key]
+			rows[i] = dialect.Args{
+				"since_us": key.minute * time.Minute.Microseconds(), "queue": key.queue, "name": key.kind,
+				"done": c.done, "failed": c.failed, "dead": c.dead, "waited": c.waited, "ran": c.ran,
+			}
+		}
+		if _, err := w.db.Exec(ctx, addCounts, dialect.Args{"rows": rows}); err != nil {
+			w.keepCounts(counts)
+			return err
+		}
+		for _, key := range part {
+			delete(counts, key)
+		}
+	}
+	return nil
+}
+
+// addLast does so when the worker ends.
+func (w *Worker) addLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := w.addCounts(ctx); err != nil {
+		w.log.Warn("what was done last could not be counted", "err", err)
+	}
+}
+
+// keepCounts keeps what could not be added for the next time, unless that is much.
+func (w *Worker) keepCounts(counts map[countKey]*count) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for key, c := range counts {
+		if have := w.counts[key]; have != nil {
+			have.add(c)
+		} else if len(w.counts) < 10*chunk {
+			w.counts[key] = c
+		}
+	}
+}

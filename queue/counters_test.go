@@ -1,0 +1,137 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+// finished is what has been done in an hour.
+func finished(t *testing.T, c *Client) (all []string) {
+	t.Helper()
+	list, err := c.Finished(t.Context(), time.Hour)
+	must(t, err)
+	for _, f := range list {
+		all = append(all, fmt.Sprintf("%s %s %d %d %d", f.Queue, f.Kind, f.Done, f.Failed, f.Dead))
+		if f.Took < 0 || f.Took > time.Hour || f.Wait < 0 || f.Wait > time.Hour {
+			t.Errorf("got %+v", f)
+		}
+	}
+	return all
+}
+
+// What several workers have done adds up, by queue and kind, whatever became of it.
+func TestCounts(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{Blocks: 2})
+		edit(t, c, func(q *Queue) { impatient(q); q.MaxAttempts = 2 })
+		const n = 30
+		for range n {
+			for _, kind := range []string{"done", "discarded", "retried", "dead", "nobody"} {
+				enqueue(t, c, Job{Kind: kind})
+			}
+			enqueue(t, c, Job{Queue: "other", Kind: "done", Delay: time.Millisecond})
+		}
+		var stops []func()
+		for range 3 {
+			w := worker(t, other(t, db), WorkerOptions{Queues: []string{defaultQueue, "other"}})
+			w.slow = time.Millisecond
+			handle(t, w, "done", func(context.Context, *Delivery) error { return nil })
+			handle(t, w, "discarded", func(context.Context, *Delivery) error { return Discard(errTest) })
+			handle(t, w, "retried", func(_ context.Context, d *Delivery) error {
+				if d.Attempt == 1 {
+					return errTest
+				}
+				return nil
+			})
+			handle(t, w, "dead", func(context.Context, *Delivery) error { return errTest })
+			stops = append(stops, start(t, w))
+		}
+		empty(t, db)
+		for _, stop := range stops {
+			stop()
+		}
+		sum := fmt.Sprintf("default dead 0 %[1]d %[1]d, default discarded %[1]d 0 0, default done %[1]d 0 0, default nobody 0 0 %[1]d, default retried %[1]d %[1]d 0, other done %[1]d 0 0", n)
+		if got := strings.Join(finished(t, c), ", "); got != sum {
+			t.Errorf("got  %s\nwant %s", got, sum)
+		}
+		w := worker(t, c, WorkerOptions{})
+		must(t, w.sweep(t.Context()))
+		if got := strings.Join(finished(t, c), ", "); got != sum {
+			t.Errorf("after a sweep:\ngot  %s\nwant %s", got, sum)
+		}
+		byHand(t, db, `UPDATE {prefix}job_count SET minute = {now + -700000000000} WHERE kind = 'done'`)
+		must(t, w.sweep(t.Context()))
+		wantRows(t, db, "kinds", `SELECT DISTINCT kind FROM {prefix}job_count ORDER BY kind`, "dead", "discarded", "nobody", "retried")
+		for _, bad := range []time.Duration{0, -1, 8 * 24 * time.Hour} {
+			_, err := c.Finished(t.Context(), bad)
+			want(t, fmt.Sprint(bad), err, ErrInvalid)
+		}
+	})
+}
+
+// What could not be written is added later.
+func TestCountsWithoutADatabase(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c, cut := severed(t, db)
+		enqueue(t, c, Job{Kind: "x"})
+		w := worker(t, c, WorkerOptions{})
+		key := countKey{28_000_000, 1, "x"}
+		w.counts[key] = &count{done: 2, waited: 5}
+		must(t, w.addCounts(t.Context()))
+		w.counts[key] = &count{done: 3, ran: 7}
+		cut()
+		if err := w.addCounts(t.Context()); err == nil || w.counts[key] == nil {
+			t.Fatalf("kept are %v, %v", w.counts, err)
+		}
+		w.counts[key].add(&count{failed: 1})
+		w.keepCounts(map[countKey]*count{key: {dead: 4}})
+		w.db = db.DB
+		must(t, w.addCounts(t.Context()))
+		wantRows(t, db, "counts", `SELECT queue_id, kind, done, failed, dead, wait_us, run_us FROM {prefix}job_count`, "1 x 5 1 4 5 7")
+		if len(w.counts) != 0 {
+			t.Errorf("kept are %v", w.counts)
+		}
+	})
+}
+
+// Each job that is done is logged, at its queue's level.
+func TestLogDone(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		var said lockedText
+		c := client(t, db, Options{Logger: slog.New(slog.NewTextHandler(&said, nil))})
+		enqueue(t, c, Job{Kind: "x"})
+		id := enqueue(t, c, Job{Queue: "loud", Kind: "x"})
+		w := worker(t, c, WorkerOptions{Queues: []string{defaultQueue, "loud"}, LogDone: map[string]slog.Level{"loud": slog.LevelInfo}})
+		handle(t, w, "x", func(context.Context, *Delivery) error { return nil })
+		must(t, w.RunOnce(t.Context()))
+		text := said.String()
+		if want := fmt.Sprintf(`msg="job done" queue=loud kind=x id=%d attempt=1 discarded=false waited=`, id); strings.Count(text, "job done") != 1 || !strings.Contains(text, want) {
+			t.Errorf("it said %s", text)
+		}
+	})
+}
+
+// A lockedText is written to by several goroutines.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedText) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
