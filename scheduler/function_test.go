@@ -259,7 +259,9 @@ func TestFunctionsThatDoNotReturn(t *testing.T) {
 		cancelRun(t, db, s, only(t, db, "cancel").ID, "")
 		eventually(t, "two are recorded", func() bool { return s.busy() == 1 })
 		for name, state := range map[string]string{"timeout": "timeout", "cancel": "cancelled"} {
-			if r := only(t, db, name); r.State != state || !strings.Contains(r.Error, "may still be going on") || r.Output != "busy" {
+			r := only(t, db, name)
+			said := r.Output == "busy" || r.Output == "" && name == "timeout" // its time may be over before it has said so
+			if r.State != state || !strings.Contains(r.Error, "may still be going on") || !said {
 				t.Errorf("%+v", r)
 			}
 		}
