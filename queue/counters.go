@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
 )
 
 // A worker counts what it has done in memory, and adds that up in a table once a second:
@@ -90,19 +91,31 @@ func (c *count) add(o *count) {
 	c.waited, c.ran = c.waited+o.waited, c.ran+o.ran
 }
 
-// count counts an attempt whose outcome is committed, and logs what is done. mu is held.
-func (w *Worker) count(d *Delivery, what verdict) {
-	if d.began == 0 || d.stopped == 0 || what == snoozed {
-		return
+// counter is where something is counted: most often the same as the time before. mu is
+// held.
+func (w *Worker) counter(key countKey) *count {
+	if w.counting.c != nil && w.counting.key == key {
+		return w.counting.c
 	}
-	began, ran := w.c.clock.when(d.began), d.stopped.Sub(d.began).Microseconds()
-	waited := max(0, began-max(TimeOf(d.ID).UnixMicro(), d.runAt))
-	key := countKey{(began + ran) / time.Minute.Microseconds(), d.b.q.id, d.Kind}
 	c := w.counts[key]
 	if c == nil {
 		c = &count{}
 		w.counts[key] = c
 	}
+	w.counting.key, w.counting.c = key, c
+	return c
+}
+
+// count counts an attempt whose outcome is committed, and logs what is done. skew is what
+// to add to an instant for the database's µs since 1970; at is now, for a job of which it
+// was not noted when it ended. mu is held.
+func (w *Worker) count(d *Delivery, what verdict, skew int64, at instant.Instant) {
+	if d.began == 0 || what == snoozed {
+		return
+	}
+	began, ran := skew+d.began.Sub(0).Microseconds(), cmp.Or(d.stopped, at).Sub(d.began).Microseconds()
+	waited := max(0, began-max(d.ID>>idBits+epochMicro, d.runAt))
+	c := w.counter(countKey{(began + ran) / time.Minute.Microseconds(), d.b.q.id, d.Kind})
 	c.waited, c.ran = c.waited+waited, c.ran+ran
 	switch what {
 	case buried:
@@ -146,7 +159,7 @@ func (w *Worker) addUp(ctx context.Context) {
 func (w *Worker) addCounts(ctx context.Context) error {
 	w.mu.Lock()
 	counts := w.counts
-	w.counts = map[countKey]*count{}
+	w.counts, w.counting.c = map[countKey]*count{}, nil
 	w.mu.Unlock()
 	keys := slices.SortedFunc(maps.Keys(counts), func(a, b countKey) int {
 		return cmp.Or(cmp.Compare(a.minute, b.minute), cmp.Compare(a.queue, b.queue), cmp.Compare(a.kind, b.kind))

@@ -16,6 +16,7 @@ import (
 func (w *Worker) handleJobs(slot int) {
 	var buffer [1]*Delivery
 	var unit []*Delivery
+	var last *Delivery // that has just ended: its time is told by what begins next
 	inside := false
 	w.mu.Lock()
 	defer func() {
@@ -33,11 +34,11 @@ func (w *Worker) handleJobs(slot int) {
 		w.group.Go(func() { w.handleJobs(slot) })
 	}()
 	for {
-		unit = w.next(buffer[:0])
+		unit = w.next(buffer[:0], last)
 		if unit == nil {
 			return
 		}
-		w.slots[slot] = unit
+		w.slots[slot], last = unit, unit[0]
 		w.mu.Unlock()
 		inside = true
 		w.do(unit)
@@ -62,15 +63,21 @@ func (w *Worker) wasBusy() bool {
 	return slices.ContainsFunc(w.queues, func(q *workQueue) bool { return q.busy })
 }
 
-// next waits for the next job, or batch, and returns nil when there is no more. mu
-// is held.
-func (w *Worker) next(unit []*Delivery) []*Delivery {
+// next waits for the next job, or batch, and returns nil when there is no more. It notes
+// when the last one ended: to ask for the time costs as much as all the rest. mu is held.
+func (w *Worker) next(unit []*Delivery, last *Delivery) []*Delivery {
 	for {
 		if w.stopped || w.closing && !w.claims() {
 			return nil
 		}
 		if unit := w.take(unit); len(unit) > 0 {
+			if last != nil {
+				last.stopped = max(last.began, unit[0].began)
+			}
 			return unit
+		}
+		if last != nil {
+			last.stopped, last = instant.Now(), nil
 		}
 		w.idle++
 		w.work.Wait()
@@ -261,7 +268,6 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 		return
 	}
 	d.ended = true
-	d.stopped = instant.Now()
 	b := d.b
 	if d.counted {
 		b.active--
@@ -293,7 +299,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 		if w.opt.AtMostOnce && d.from != tableRunning {
 			delete(b.seen, d.ID)
 			w.settled(d, nil)
-			w.count(d, done)
+			w.count(d, done, w.c.clock.skew(), instant.Now())
 		} else {
 			b.acks = append(b.acks, d)
 		}
@@ -302,7 +308,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 		w.log.Warn("job failed, and is not tried again", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
 		delete(b.seen, d.ID)
 		w.settled(d, nil)
-		w.count(d, buried)
+		w.count(d, buried, w.c.clock.skew(), instant.Now())
 		w.release(d)
 	default:
 		b.moves = append(b.moves, w.moveFor(d, what, after, err, detail))

@@ -15,6 +15,8 @@ import (
 // Epoch is the time that the ids of jobs count from.
 var Epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
+var epochMicro = Epoch.UnixMicro()
+
 // idBits are the random bits of an id, below its time.
 const idBits = 12
 
@@ -68,11 +70,11 @@ func (c *clock) now() int64 {
 	return c.read + instant.Now().Sub(c.at).Microseconds()
 }
 
-// when is now for a moment of this host.
-func (c *clock) when(at instant.Instant) int64 {
+// skew is what to add to an instant's µs for now at that moment.
+func (c *clock) skew() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.read + at.Sub(c.at).Microseconds()
+	return c.read - c.at.Sub(0).Microseconds()
 }
 
 // take returns the first of n ticks for ids, and the time in µs since 1970. Ticks rise,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/backoff"
+	"github.com/dbcron/dbcron/internal/instant"
 )
 
 // A move takes a job from the table where it stands to another: to the delayed
@@ -291,14 +292,14 @@ func (w *Worker) moved(m *move) {
 		w.settled(d, ErrLost)
 	} else {
 		w.settled(d, nil)
-		w.count(d, m.what)
+		w.count(d, m.what, w.c.clock.skew(), instant.Now())
 	}
 	level := w.log.Info
 	if m.what == buried {
 		level = w.log.Warn
 		w.noteEnd(d)
 	}
-	level("job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead", m.what == buried, "took", d.stopped.Sub(d.began), "again_in", m.later, "error", m.why)
+	level("job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead", m.what == buried, "again_in", m.later, "error", m.why)
 	if b.gone {
 		return
 	}

@@ -300,12 +300,13 @@ func only(list []*Delivery, ids map[int64]bool) (kept []*Delivery) {
 func (w *Worker) apply(t *turn, err error) {
 	b := t.b
 	if err == nil || t.acked {
+		skew, at := w.c.clock.skew(), instant.Now()
 		for _, d := range t.acks {
 			if w.exact && !t.deleted[d.ID] {
 				w.settled(d, ErrLost)
 			} else {
 				w.settled(d, nil)
-				w.count(d, done)
+				w.count(d, done, skew, at)
 			}
 			b.forget = append(b.forget, d.ID)
 			w.noteEnd(d)

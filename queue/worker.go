@@ -121,6 +121,10 @@ type Worker struct {
 	group    sync.WaitGroup      // handlers
 	ends     concluder
 	counts   map[countKey]*count
+	counting struct { // what was counted last
+		key countKey
+		c   *count
+	}
 }
 
 // A workQueue is one of a worker's queues.
