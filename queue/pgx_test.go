@@ -19,7 +19,7 @@ func TestPgxTransactions(t *testing.T) {
 		c := client(t, db, Options{})
 		conn, err := pgx.Connect(t.Context(), db.URL)
 		must(t, err)
-		defer conn.Close(context.WithoutCancel(t.Context()))
+		t.Cleanup(func() { must(t, conn.Close(context.Background())) }) // after the end of the worker
 		in := func(ctx context.Context, commit bool, f func(tx dialect.Execer) error) error {
 			tx, err := conn.Begin(ctx)
 			if err != nil {
