@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
@@ -158,14 +159,18 @@ func (c *Client) NewGroup(ctx context.Context, g Group) (id int64, err error) {
 }
 
 // EnqueueGroup makes a group of jobs, all or none but for those whose unique keys are in
-// use, and seals it. A group without jobs ends at once.
+// use, and seals it. A group without jobs ends at once. With an [ErrUnknownOutcome] comes the
+// id that the group has if it was made: [Client.Group] tells.
 func (c *Client) EnqueueGroup(ctx context.Context, g Group, jobs ...Job) (id int64, all []Enqueued, err error) {
 	wake := func() {}
 	err = c.inGroup(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		id, all, wake, err = c.enqueueGroup(ctx, tx, tx, g, jobs)
 		return err
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrUnknownOutcome):
+		return id, all, err
+	case err != nil:
 		return 0, nil, err
 	}
 	wake()
@@ -430,6 +435,9 @@ func (d *Delivery) SetResult(v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return invalid("result", "%v", err)
+	}
+	if !utf8.Valid(text) { // which a RawMessage may be, and would keep its end from being written
+		return invalid("result", "it is not UTF-8")
 	}
 	if len(text) > longestResult {
 		return invalid("result", "it has %d bytes, and up to %d are kept; store it elsewhere and set its name", len(text), longestResult)

@@ -477,6 +477,9 @@ func TestLargeResults(t *testing.T) {
 			if err := d.SetResult(func() {}); !errors.Is(err, ErrInvalid) {
 				t.Errorf("what is no JSON: %v", err)
 			}
+			if err := d.SetResult(json.RawMessage("\"\xff\"")); !errors.Is(err, ErrInvalid) {
+				t.Errorf("what no database takes: %v", err)
+			}
 			return d.SetResult(strings.Repeat("ä", 400_000/2))
 		})
 		id, _, err := c.EnqueueGroup(t.Context(), Group{}, members(strings.Split(strings.Repeat("x ", 29)+"x", " ")...)...)

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -101,7 +102,10 @@ func (c *Client) Publish(ctx context.Context, topic string, job Job) (p Publishe
 		p, wake, err = c.publish(ctx, tx, tx, topic, job)
 		return err
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrUnknownOutcome):
+		return p, err // for whoever looks for the group
+	case err != nil:
 		return Published{}, err
 	}
 	wake()
