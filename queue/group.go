@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -21,15 +20,6 @@ import (
 // and updated by the transactions that end them. No row is shared by those: whoever has
 // ended a job looks afterwards, when that is committed, whether it was the last one. Of
 // several who find that, the one ends the group who updates its row.
-
-type memberState string
-
-const (
-	memberPending   memberState = "pending"
-	memberDone      memberState = "done"
-	memberDead      memberState = "dead"
-	memberCancelled memberState = "cancelled"
-)
 
 // States of a group.
 const (
@@ -47,21 +37,6 @@ const longestResult = 1 << 20
 var (
 	createGroup = dialect.SQL("queue.create-group", `
 		INSERT INTO {prefix}job_group (id, name, state, callback, keep) VALUES (:group, :name, :state, :callback, :keep)`)
-
-	// enterGroup locks a group that jobs are added to, so that it cannot end before they
-	// are there.
-	enterGroup = dialect.SQL("queue.enter-group", `SELECT state FROM {prefix}job_group WHERE id = :group {share_locked}`)
-
-	addMembers = dialect.PerDialect("queue.add-members", func(d *dialect.Dialect) string {
-		return insertInto(d, "job_member", "group_id=crew int, job=job int, queue_id=queue int, kind=name text")
-	})
-
-	// finishMembers runs in the transaction that has ended the jobs. Whoever deletes a
-	// job's row ends it, so nobody else says what has become of it.
-	finishMembers = dialect.PerDialect("queue.finish-members", func(d *dialect.Dialect) string {
-		return d.UpdateFrom("{prefix}job_member", []string{"group_id", "job"}, `state = picked.became, result = picked.made, error = picked.why`, "",
-			`SELECT crew AS group_id, job, became, made, why FROM {records rows: crew int, job int, became text, made text, why text}`)
-	})
 
 	// seal lets a group end: once, whoever else does so at the same time.
 	seal = dialect.SQL("queue.seal-group", `UPDATE {prefix}job_group SET state = 'sealed' WHERE id = :group AND state = 'open'`)
@@ -249,63 +224,6 @@ func (c *Client) newGroup(ctx context.Context, on *dialect.Session, g Group, sta
 	return id, err
 }
 
-// A callback is a job as a group's row has it.
-type callback struct {
-	Queue       string `json:"queue"`
-	Kind        string `json:"kind"`
-	Payload     string `json:"payload,omitempty"`
-	Binary      []byte `json:"binary,omitempty"`
-	Key         string `json:"key,omitempty"`
-	Priority    int    `json:"priority"`
-	Delay       int64  `json:"delay_us,omitempty"`
-	MaxAttempts int    `json:"max_attempts,omitempty"`
-	Timeout     int64  `json:"timeout_us,omitempty"`
-	Trace       string `json:"trace,omitempty"`
-}
-
-func writeCallback(j Job) (string, error) {
-	if err := j.check(); err != nil {
-		return "", fmt.Errorf("callback: %w", err)
-	}
-	switch {
-	case j.Unique != "":
-		return "", invalid("callback", "it has a unique key, and needs none: it is enqueued once")
-	case j.Group != 0:
-		return "", invalid("callback", "it is of group %d itself, which may end before", j.Group)
-	case !j.RunAt.IsZero():
-		return "", invalid("callback", "it has a time to run at; give it a delay after the group's end, or none")
-	}
-	b := callback{
-		Queue: j.Queue, Kind: j.Kind, Key: j.Key, Priority: j.Priority, Delay: j.Delay.Microseconds(),
-		MaxAttempts: j.MaxAttempts, Timeout: j.Timeout.Microseconds(), Trace: j.Trace,
-	}
-	if j.Binary {
-		b.Binary = j.Payload
-	} else {
-		b.Payload = string(j.Payload)
-	}
-	text, err := json.Marshal(b)
-	return string(text), err
-}
-
-func readCallback(text string) (*Job, error) {
-	if text == "" {
-		return nil, nil
-	}
-	var b callback
-	if err := json.Unmarshal([]byte(text), &b); err != nil {
-		return nil, invalid("callback", "%v", err)
-	}
-	j := &Job{
-		Queue: b.Queue, Kind: b.Kind, Payload: []byte(b.Payload), Key: b.Key, Priority: b.Priority, Delay: time.Duration(b.Delay) * time.Microsecond,
-		MaxAttempts: b.MaxAttempts, Timeout: time.Duration(b.Timeout) * time.Microsecond, Trace: b.Trace,
-	}
-	if len(b.Binary) > 0 {
-		j.Payload, j.Binary = b.Binary, true
-	}
-	return j, nil
-}
-
 // Seal lets a group end, as soon as none of its jobs is pending. Jobs can still be added
 // until then, best by its own jobs: while such a one runs the group does not end. To seal
 // it again does nothing. It returns ErrNotFound if there is no such group.
@@ -446,86 +364,5 @@ func (d *Delivery) SetResult(v any) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d.result = text
-	return nil
-}
-
-// enter locks the groups that rows are added to, in the order of their ids.
-func enter(ctx context.Context, tx *dialect.Session, rows []jobRow) error {
-	groups := map[int64]bool{}
-	for i := range rows {
-		if rows[i].Group != 0 {
-			groups[rows[i].Group] = true
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(groups)) {
-		var state string
-		switch err := tx.Get(ctx, enterGroup, dialect.Args{"group": id}, &state); {
-		case errors.Is(err, sql.ErrNoRows):
-			return noGroup(id)
-		case err != nil:
-			return err
-		case state == GroupDone:
-			return fmt.Errorf("%w: group %d has ended", ErrState, id)
-		}
-	}
-	return nil
-}
-
-// addTo adds rows to the groups that they name.
-func addTo(ctx context.Context, tx *dialect.Session, rows []jobRow) error {
-	members := make([]jobRow, 0, len(rows))
-	for i := range rows {
-		if rows[i].Group != 0 {
-			members = append(members, rows[i])
-		}
-	}
-	for part := range slices.Chunk(members, chunk) {
-		if _, err := tx.Exec(ctx, addMembers, dialect.Args{"rows": jobRows(part)}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// reopen has groups wait again for dead jobs that this transaction brings back.
-func reopen(ctx context.Context, tx *dialect.Session, rows []jobRow) error {
-	var members []ended
-	for i := range rows {
-		if rows[i].Group != 0 {
-			members = append(members, ended{id: rows[i].id, group: rows[i].Group, state: memberPending})
-		}
-	}
-	return finish(ctx, tx, members)
-}
-
-// groupsOf are the groups of jobs, each once.
-func groupsOf(jobs []Info) []int64 {
-	all := map[int64]bool{}
-	for i := range jobs {
-		if g := jobs[i].Group; g != 0 {
-			all[g] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(all))
-}
-
-// finish notes what has become of jobs of groups, by statements of a few MB at the most.
-func finish(ctx context.Context, tx *dialect.Session, members []ended) error {
-	for len(members) > 0 {
-		var rows []dialect.Args
-		for size := 0; len(rows) < len(members) && len(rows) < chunk && size < 4<<20; {
-			e := &members[len(rows)]
-			size += len(e.result) + len(e.why)
-			row := dialect.Args{"crew": e.group, "job": e.id, "became": string(e.state), "made": nil, "why": e.why}
-			if e.result != nil {
-				row["made"] = string(e.result)
-			}
-			rows = append(rows, row)
-		}
-		if _, err := tx.Exec(ctx, finishMembers, dialect.Args{"rows": rows}); err != nil {
-			return err
-		}
-		members = members[len(rows):]
-	}
 	return nil
 }
