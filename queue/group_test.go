@@ -172,12 +172,12 @@ func TestSeal(t *testing.T) {
 		must(t, err)
 		must(t, tx.Commit())
 		wake()
-		start(t, worker2(t, db, w))
+		stop = start(t, worker2(t, db, w))
 		callbacks.wants(t, "done 0 3 0 0", "done 0 27 0 0")
+		stop()
 
 		for _, jobs := range [][]Job{nil, {{Kind: "x", Unique: "u"}}} { // those that have nothing to wait for
 			if jobs != nil {
-				must(t, c.Pause(t.Context(), defaultQueue, ""))
 				enqueue(t, c, jobs[0])
 			}
 			id, _, err := c.EnqueueGroup(t.Context(), Group{Keep: -1}, jobs...)
