@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -24,10 +26,11 @@ type block struct {
 	since   int64 // µs: when it was taken, by the database's clock
 
 	seen   map[int64]*Delivery
-	ready  [Idle + 1][]*Delivery // by priority; may start
-	lines  map[string]*line      // of keys that have jobs here
-	count  int                   // in ready, or under suspicion: read, and not started
-	active int                   // started, and not finished
+	ready  shelf            // may start
+	aside  map[*gate]*shelf // could start, but for a limit of their kind
+	lines  map[string]*line // of keys that have jobs here
+	count  int              // in ready, or under suspicion: read, and not started
+	active int              // started, and not finished
 
 	cursor  [Idle + 1]int64 // the highest id read, by priority
 	delayed int64           // the latest run_at read, in µs
@@ -82,16 +85,23 @@ func (b *block) admit(d *Delivery) {
 		b.doubted = append(b.doubted, d)
 		return
 	}
-	b.ready[d.Priority] = append(b.ready[d.Priority], d)
+	b.ready.put(d)
 }
 
-// pop takes the most urgent job that may start.
+// pop takes the most urgent job that may start, and sets those aside that their kind's
+// limit keeps back.
 func (b *block) pop() *Delivery {
 	for p := range b.ready {
-		if list := b.ready[p]; len(list) > 0 {
-			d := list[0]
-			b.ready[p] = list[1:]
+		d := b.fromAside(p)
+		for d == nil && len(b.ready[p]) > 0 {
+			d = b.ready.take(p)
 			b.count--
+			if g := b.q.gateOf(d.Kind); !g.open() {
+				b.setAside(g, d)
+				d = nil
+			}
+		}
+		if d != nil {
 			if d.from != tableRunning {
 				b.active++
 				d.counted = true
@@ -102,13 +112,53 @@ func (b *block) pop() *Delivery {
 	return nil
 }
 
+// fromAside takes a job that was set aside and may go on.
+func (b *block) fromAside(priority int) *Delivery {
+	for g, s := range b.aside {
+		if g.open() {
+			if d := s.take(priority); d != nil {
+				return d
+			}
+		}
+	}
+	return nil
+}
+
+func (b *block) setAside(g *gate, d *Delivery) {
+	if b.aside == nil {
+		b.aside = map[*gate]*shelf{}
+	}
+	if b.aside[g] == nil {
+		b.aside[g] = &shelf{}
+	}
+	b.aside[g].put(d)
+	g.closed()
+}
+
+// hasReady tells whether to ask for a job. There may be none: whether a job's kind has a
+// limit is seen when it is taken.
 func (b *block) hasReady() bool {
-	for p := range b.ready {
-		if len(b.ready[p]) > 0 {
+	for g, s := range b.aside {
+		if g.open() && s.len() > 0 {
 			return true
 		}
 	}
-	return false
+	return b.ready.len() > 0
+}
+
+// unstarted lists the jobs that could start, or could but for a limit.
+func (b *block) unstarted() iter.Seq[*Delivery] {
+	return func(yield func(*Delivery) bool) {
+		for _, s := range slices.Concat([]*shelf{&b.ready}, slices.Collect(maps.Values(b.aside))) {
+			for _, list := range s {
+				for _, d := range list {
+					if !yield(d) {
+						return
+					}
+				}
+			}
+		}
+	}
 }
 
 // idle tells that nothing of the block is under way or yet to be written.
@@ -125,7 +175,14 @@ func (b *block) room() bool { return b.count < max(1, b.q.w.opt.Batch/2) }
 
 // crowded tells that so many jobs wait for others of their keys that no more are
 // read that would.
-func (b *block) crowded() bool { return len(b.seen) >= 100*b.q.w.opt.Batch }
+func (b *block) crowded() bool {
+	for _, s := range b.aside { // or for a limit
+		if s.len() >= 20*b.q.w.opt.Batch {
+			return true
+		}
+	}
+	return len(b.seen) >= 100*b.q.w.opt.Batch
+}
 
 const (
 	// Window is how far back workers look for jobs that were committed late: how
@@ -223,7 +280,7 @@ func (b *block) wants(at instant.Instant) bool {
 
 // checkDue tells whether to look if jobs that wait here are still there.
 func (b *block) checkDue(at instant.Instant) bool {
-	return at.Sub(b.checked) >= windowEvery && (b.count > 0 || len(b.lines) > 0)
+	return at.Sub(b.checked) >= windowEvery && (b.count > 0 || len(b.lines) > 0 || len(b.aside) > 0)
 }
 
 // waits lists jobs that were read and not started, but for those that are checked out:
@@ -239,6 +296,11 @@ func (b *block) waits() (all []*Delivery) {
 	for _, list := range b.ready {
 		look(list, b.q.w.opt.Batch)
 	}
+	for _, s := range b.aside {
+		for _, list := range s {
+			look(list, b.q.w.opt.Batch)
+		}
+	}
 	look(b.doubted, b.q.w.opt.Batch)
 	for _, l := range b.lines {
 		look(l.waiting, 10)
@@ -249,10 +311,15 @@ func (b *block) waits() (all []*Delivery) {
 // remove takes out a job that waits here, and whose row is gone.
 func (b *block) remove(d *Delivery) {
 	same := func(o *Delivery) bool { return o == d }
-	n := len(b.ready[d.Priority]) + len(b.doubted)
-	b.ready[d.Priority] = slices.DeleteFunc(b.ready[d.Priority], same)
+	n := len(b.doubted)
 	b.doubted = slices.DeleteFunc(b.doubted, same)
-	b.count -= n - len(b.ready[d.Priority]) - len(b.doubted)
+	b.count -= n - len(b.doubted)
+	if b.ready.remove(d) {
+		b.count--
+	}
+	for _, s := range b.aside {
+		s.remove(d)
+	}
 	if l := b.lines[d.Key]; d.Key != "" && l != nil {
 		l.waiting = slices.DeleteFunc(l.waiting, same)
 	}

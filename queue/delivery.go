@@ -41,6 +41,7 @@ type Delivery struct {
 	over    instant.Instant // when its time is over; 0: never
 	stopped instant.Instant // when its handler had ended
 	counted bool            // among its block's active ones
+	gates   uint8           // that it has passed, and not left
 	moving  bool            // it is being checked out
 	ending  *ending         // its outcome, which came meanwhile
 	loose   bool            // it is of no table: see Worker.attempt

@@ -79,10 +79,19 @@ func (w *Worker) next(unit []*Delivery, last *Delivery) []*Delivery {
 		if last != nil {
 			last.stopped, last = instant.Now(), nil
 		}
-		w.idle++
-		w.work.Wait()
-		w.idle--
+		w.await()
 	}
+}
+
+// await waits for work. What waits for a limit may begin now, if the limit allows. mu is
+// held.
+func (w *Worker) await() {
+	if w.limited {
+		signal(w.keeper)
+	}
+	w.idle++
+	w.work.Wait()
+	w.idle--
 }
 
 // claims tells whether there are jobs whose rows are gone, or may be: a worker that is
@@ -133,6 +142,8 @@ func (w *Worker) gather(h *kindHandler) (batch []*Delivery) {
 	for _, d := range h.gathered {
 		if !late && !d.b.gone && !d.ctx.over {
 			batch = append(batch, d)
+		} else {
+			w.exit(d)
 		}
 	}
 	h.gathered = nil
@@ -165,6 +176,10 @@ func (w *Worker) popReady() *Delivery {
 		if !b.startable() {
 			continue
 		}
+		if g := b.q.own(); !g.open() {
+			g.closed()
+			continue
+		}
 		d := b.pop()
 		if d == nil {
 			continue
@@ -177,6 +192,9 @@ func (w *Worker) popReady() *Delivery {
 			w.enlist(b)
 		}
 		d.began = at
+		if b.q.gates != nil {
+			w.pass(d)
+		}
 		if limit := b.timeout(d); limit > 0 {
 			d.over = at.Add(limit)
 		}
@@ -268,6 +286,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 		return
 	}
 	d.ended = true
+	w.exit(d)
 	b := d.b
 	if d.counted {
 		b.active--

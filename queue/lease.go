@@ -43,7 +43,13 @@ func (w *Worker) tryBegin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		queues = append(queues, &workQueue{w: w, id: set.id, name: set.Name, set: set, blocks: map[int]*block{}})
+		q := &workQueue{w: w, id: set.id, name: set.Name, set: set, blocks: map[int]*block{}}
+		limits, err := readLimits(ctx, &w.db.Session, q.id, q.name)
+		if err != nil {
+			return err
+		}
+		w.meetLimits(q, limits) // before the first job
+		queues = append(queues, q)
 	}
 	if err := w.enter(ctx); err != nil {
 		return err
@@ -126,6 +132,7 @@ func (w *Worker) reenter(ctx context.Context, trouble *trouble) time.Duration {
 		return min(w.opt.Lease/20, 500*time.Millisecond)
 	}
 	w.nudge()
+	signal(w.keeper)
 	return w.opt.Lease / 10
 }
 
@@ -149,6 +156,7 @@ func (w *Worker) lose(why string) {
 		delete(w.out, id)
 	}
 	clear(w.rows)
+	w.loseLimits()
 }
 
 // forgo gives up a checked out job that has not been started. mu is held.
@@ -166,11 +174,9 @@ func (w *Worker) drop(b *block, cause error) {
 	}
 	b.gone = true
 	delete(b.q.blocks, b.divided)
-	for _, list := range b.ready { // checked out, and not started: whoever finds the row begins it
-		for _, d := range list {
-			if d.from == tableRunning {
-				w.forgo(d)
-			}
+	for d := range b.unstarted() { // checked out, and not started: whoever finds the row begins it
+		if d.from == tableRunning {
+			w.forgo(d)
 		}
 	}
 	for _, d := range b.seen {
@@ -191,7 +197,7 @@ func (w *Worker) drop(b *block, cause error) {
 		w.undone([]move{m})
 	}
 	b.moves, b.doubted, b.count = kept, nil, 0
-	b.ready = [Idle + 1][]*Delivery{}
+	b.ready, b.aside = shelf{}, nil
 	b.lines = map[string]*line{}
 	w.enlist(b)
 }
@@ -249,6 +255,7 @@ func (w *Worker) ungather() {
 				continue
 			}
 			d.ended = true
+			w.exit(d)
 			if d.counted {
 				d.counted = false
 				d.b.active--

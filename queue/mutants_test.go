@@ -61,6 +61,27 @@ var mutants = append(deaf(), []mutant{
 	{createQueue, "{ignore_duplicate name}", "", "TestOnce" + onSQLite},
 	{setOrdered, " AND ordered <> 'yes'", "", "TestOnce" + onSQLite},
 
+	// Limits.
+	{listLimits, "q.name = :after AND l.kind > :kind", "q.name = :after", "TestEditLimit" + onSQLite},
+	{listLimits, "l.queue_id AND p.kind = l.kind", "l.queue_id", "TestPermits" + onSQLite},
+	{updateLimit, " AND kind = :kind", "", "TestEditLimit" + onSQLite},
+	{deleteLimit, " AND kind = :kind", "", "TestEditLimit" + onSQLite},
+	{takePermit, " AND kind = :kind", "", "TestPermits" + onSQLite},
+	{takePermit, " AND slot = :slot", "", "TestPermits" + onSQLite},
+	{takePermit, " AND fence = :fence", "", "TestPermits" + onSQLite},
+	{takePermit, "state = 'FREE' OR ", "", "TestPermits" + onSQLite},
+	{takePermit, dead, always, "TestPermits" + onSQLite},
+	{returnPermit, " AND fence = :fence", "", "TestPermits" + onSQLite},
+	{returnPermit, " AND lock_by = :node", "", "TestPermits" + onSQLite},
+	{waitForPermit, " AND kind = :kind", "", "TestPermits" + onSQLite},
+	{waitForPermit, "waiting_until < {now + :soon}", always, "TestPermits" + onSQLite},
+	{sweepPermits, "state = 'FREE' OR " + dead, always, "TestPermits" + onSQLite},
+	{sweepPermits, " OR " + dead, "", "TestPermits" + onSQLite},
+	{sweepPermits, " AND l.kind = {prefix}queue_permit.kind", "", "TestPermits" + onSQLite},
+	{sweepPermits, "l.queue_id = {prefix}queue_permit.queue_id AND ", "", "TestPermits" + onSQLite},
+	{lockLimit, "{locked}", "", "TestDrawTogether" + onPostgres},
+	{lockLimit, " AND kind = :kind", "", "TestDrawTogether" + onSQLite},
+
 	// Nodes.
 	{heartbeat, "name = :node AND ", "", "TestNodes" + onSQLite + "/queue.heartbeat"},
 	{heartbeat, ofState, "", "TestNodes" + onSQLite + "/queue.heartbeat"},

@@ -205,11 +205,11 @@ func planArgs(stmt *dialect.Stmt, n int) dialect.Args {
 			"after1": int64(1), "after2": int64(1), "after3": int64(1), "after4": int64(1),
 			"block": i % planBlocks, "urgency": 2, "job": -ids[i], "name": "kind", "line": nil, "words": "{}", "bytes": nil, "above": i % planBlocks, "below": i%planBlocks + 2, "target": 99,
 			"tries": 1, "lasts": nil, "trace_of": nil, "run_us": int64(1), "died": 0, "later": 1, "why": "", "more": "", "holds": nil, "at": i, "once": "k", "until_us": nil,
-			"since_us": 1, "done": 1, "failed": 1, "dead": 1, "waited": 1, "ran": 1, "crew": ids[i], "became": "done", "made": nil,
+			"slot": 0, "since_us": 1, "done": 1, "failed": 1, "dead": 1, "waited": 1, "ran": 1, "crew": ids[i], "became": "done", "made": nil,
 		}
 	}
 	var after any = ids[0]
-	if stmt == listQueues || stmt == listRoutes {
+	if stmt == listQueues || stmt == listRoutes || stmt == listLimits {
 		after = "a"
 	}
 	return dialect.Args{
@@ -219,6 +219,7 @@ func planArgs(stmt *dialect.Stmt, n int) dialect.Args {
 		"state": "active", "reason": "", "key_retry": "hold", "max_attempts": 1, "max_crashes": 1, "retry_delay": "", "retry_max_delay": "",
 		"timeout": "", "max_payload": 1, "keep_dead": "", "keep_dead_max": 1, "poll_min": "", "poll_max": "", "channel": "c", "payload": "p", "once": "k", "job": int64(1), "holder": int64(2), "until_us": int64(1), "by": 1,
 		"group": int64(1), "callback": nil, "error": "", "topic": "t", "subscriber": "q",
+		"running": 1, "rate": 1, "per": "1s", "burst": 1, "slot": 0, "lasts": 1, "drawn": int64(1),
 	}
 }
 

@@ -85,9 +85,7 @@ func (r *Receiver) Receive(ctx context.Context, limit int, wait time.Duration) (
 		case over: // it has looked once more
 			return nil, nil
 		}
-		w.idle++
-		w.work.Wait()
-		w.idle--
+		w.await()
 	}
 }
 

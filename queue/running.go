@@ -284,7 +284,7 @@ func (w *Worker) adoptOne(ctx context.Context, q *workQueue, r runningRow, name 
 		return nil
 	}
 	b.count++
-	b.ready[d.Priority] = append(b.ready[d.Priority], d)
+	b.ready.put(d)
 	w.offer(b, 1)
 	return nil
 }

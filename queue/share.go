@@ -95,7 +95,8 @@ func (w *Worker) sweep(ctx context.Context) error {
 	_, err1 := w.db.Exec(ctx, expelIdle, long)
 	_, err2 := w.db.Exec(ctx, forgetNodes, long)
 	_, err3 := w.db.Exec(ctx, forgetWorkers, nil)
-	err = errors.Join(err, err1, err2, err3, w.purge(ctx, outdated, dialect.Args{}, purgeDead), w.purge(ctx, oldKeys, dialect.Args{}, purgeKeys), w.c.purgeGroups(ctx), w.c.purgeCounts(ctx))
+	_, err4 := w.db.Exec(ctx, sweepPermits, nil)
+	err = errors.Join(err, err1, err2, err3, err4, w.purge(ctx, outdated, dialect.Args{}, purgeDead), w.purge(ctx, oldKeys, dialect.Args{}, purgeKeys), w.c.purgeGroups(ctx), w.c.purgeCounts(ctx))
 	w.mu.Lock()
 	queues, keep := w.queues, map[int]int{}
 	for _, q := range queues {
@@ -169,6 +170,11 @@ func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) erro
 		if set, err = w.c.read(ctx, q.name); err != nil {
 			return err
 		}
+		limits, err := readLimits(ctx, &w.db.Session, q.id, q.name)
+		if err != nil {
+			return err
+		}
+		w.meetLimits(q, limits)
 	}
 	busy := w.meet(q, set)
 	if !q.known || busy != q.busy {
@@ -375,12 +381,10 @@ func (w *Worker) handOverIdle(ctx context.Context, q *workQueue) error {
 			b.gone = true // nothing is read any more
 			delete(q.blocks, b.divided)
 			idle = append(idle, b)
-			for _, list := range b.ready { // checked out, and not started
-				for _, d := range list {
-					if d.from == tableRunning {
-						w.forgo(d)
-						unstarted[b] = append(unstarted[b], d.ID)
-					}
+			for d := range b.unstarted() { // checked out, and not started
+				if d.from == tableRunning {
+					w.forgo(d)
+					unstarted[b] = append(unstarted[b], d.ID)
 				}
 			}
 		}

@@ -114,7 +114,7 @@ func (w *Worker) goOn(d *Delivery) {
 	case b.gone:
 		w.forgo(d)
 	default: // it was under suspicion, and may start now: it counts already
-		b.ready[d.Priority] = append(b.ready[d.Priority], d)
+		b.ready.put(d)
 		w.offer(b, 1)
 	}
 }

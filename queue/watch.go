@@ -87,6 +87,7 @@ func (w *Worker) listen(ctx context.Context) {
 			w.mu.Unlock()
 			if payload == "share" {
 				w.nudge()
+				w.askAgain()
 				return
 			}
 			w.heard(payload)

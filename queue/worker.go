@@ -92,36 +92,39 @@ type Worker struct {
 	others     *kindHandler // for kinds that have none; nil: they become dead letters
 	middleware []Middleware
 
-	mu       sync.Mutex
-	work     sync.Cond // handlers wait for jobs
-	chores   sync.Cond // pumps wait for blocks
-	started  bool
-	exact    bool // it is asked of each job whether its row was there
-	closing  bool // nothing is started any more
-	stopped  bool // handlers and pumps end
-	node     string
-	deadline instant.Instant // what is leased is until then, at least
-	queues   []*workQueue
-	runnable []*block // that have ready jobs
-	serve    []*block // that pumps have something to do with
-	idle     int      // handlers that wait
-	slots    [][]*Delivery
-	out      map[int64]*Delivery // checked out
-	rows     map[int64]*Delivery // rows of running jobs that are this worker's, until they are deleted
-	toHand   []*Delivery         // checked out, and cancelled because the worker is being stopped
-	doubt    int                 // how many jobs run that may end the process
-	taken    map[*Delivery]bool  // by Receive
-	kinds    map[string]string   // names, each once
-	base     context.Context     // of jobs
-	hears    instant.Instant     // when a notification was heard last; 0: none was
-	tick     chan struct{}       // look after the blocks now
-	shared   chan struct{}       // closed when no blocks are taken any more
-	stopping chan struct{}       // closed when the worker is being stopped
-	joined   chan struct{}       // closed when it is known to the others
-	group    sync.WaitGroup      // handlers
-	ends     concluder
-	counts   map[countKey]*count
-	counting struct { // what was counted last
+	mu        sync.Mutex
+	work      sync.Cond // handlers wait for jobs
+	chores    sync.Cond // pumps wait for blocks
+	started   bool
+	exact     bool // it is asked of each job whether its row was there
+	closing   bool // nothing is started any more
+	limited   bool // there are gates
+	unlimited bool // limits do not count
+	stopped   bool // handlers and pumps end
+	node      string
+	deadline  instant.Instant // what is leased is until then, at least
+	queues    []*workQueue
+	runnable  []*block // that have ready jobs
+	serve     []*block // that pumps have something to do with
+	idle      int      // handlers that wait
+	slots     [][]*Delivery
+	out       map[int64]*Delivery // checked out
+	rows      map[int64]*Delivery // rows of running jobs that are this worker's, until they are deleted
+	toHand    []*Delivery         // checked out, and cancelled because the worker is being stopped
+	doubt     int                 // how many jobs run that may end the process
+	taken     map[*Delivery]bool  // by Receive
+	kinds     map[string]string   // names, each once
+	base      context.Context     // of jobs
+	hears     instant.Instant     // when a notification was heard last; 0: none was
+	tick      chan struct{}       // look after the blocks now
+	keeper    chan struct{}       // look after the gates now
+	shared    chan struct{}       // closed when no blocks are taken any more
+	stopping  chan struct{}       // closed when the worker is being stopped
+	joined    chan struct{}       // closed when it is known to the others
+	group     sync.WaitGroup      // handlers
+	ends      concluder
+	counts    map[countKey]*count
+	counting  struct { // what was counted last
 		key countKey
 		c   *count
 	}
@@ -134,10 +137,11 @@ type workQueue struct {
 	name    string
 	set     *Queue
 	blocks  map[int]*block
-	long    int            // how often in a row all places were found taken by long jobs
-	busy    bool           // as was told to the others
-	strange map[int64]bool // running jobs that are this worker's, and that it does not know of
-	known   bool           // the others know that this worker works on it
+	long    int              // how often in a row all places were found taken by long jobs
+	busy    bool             // as was told to the others
+	strange map[int64]bool   // running jobs that are this worker's, and that it does not know of
+	known   bool             // the others know that this worker works on it
+	gates   map[string]*gate // by kind; nil while there were no limits
 }
 
 // Worker returns a Worker. Give it handlers, then Run it.
@@ -172,7 +176,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		c: c, db: c.db, opt: opt, log: opt.Logger, slow: slow, rotate: rotation,
 		handlers: map[string]*kindHandler{}, taken: map[*Delivery]bool{}, out: map[int64]*Delivery{}, rows: map[int64]*Delivery{}, kinds: map[string]string{},
 		counts: map[countKey]*count{}, ends: concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
-		tick: make(chan struct{}, 1), joined: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
+		tick: make(chan struct{}, 1), keeper: make(chan struct{}, 1), joined: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
 	}
 	w.work.L, w.chores.L = &w.mu, &w.mu
 	return w, nil
@@ -290,7 +294,7 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	w.c.bells.add(w)
 	defer w.c.bells.remove(w)
 	var helpers sync.WaitGroup
-	for _, help := range []func(context.Context){w.keep, w.share, w.watch, w.listen, w.poll, w.conclude, w.addUp} {
+	for _, help := range []func(context.Context){w.keep, w.share, w.watch, w.listen, w.poll, w.conclude, w.addUp, w.keepGates} {
 		helpers.Go(func() { help(working) })
 	}
 	for range w.opt.Connections {
@@ -302,6 +306,7 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	close(w.joined)
 	<-ctx.Done()
 	w.drain(working)
+	w.returnTokens(working)
 	w.concludeLast(working)
 	w.addLast(working)
 	stop()

@@ -18,6 +18,7 @@ type queueDetail struct {
 
 	q      queue.Queue
 	blocks []queue.Block
+	limits []string
 }
 
 // A blockRow is a block of a queue, and who has it.
@@ -80,6 +81,9 @@ func (p *program) showQueue(ctx context.Context, c *queue.Client, name, output s
 	if output != "table" {
 		return encode(p.out, d)
 	}
+	if d.limits, err = limitsText(ctx, c, name); err != nil {
+		return err
+	}
 	return writeFacts(p.out, d.facts())
 }
 
@@ -94,6 +98,9 @@ func (d *queueDetail) facts() []fact {
 	}
 	for _, s := range queueSettings {
 		facts = append(facts, fact{strings.ReplaceAll(s.name, "_", " "), s.get(&d.q)})
+	}
+	if len(d.limits) > 0 {
+		facts = append(facts, fact{"limits", strings.Join(d.limits, "\n")})
 	}
 	return append(facts, fact{"workers", fmt.Sprint(d.Workers)}, fact{"blocks", d.whose()})
 }

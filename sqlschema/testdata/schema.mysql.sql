@@ -222,6 +222,32 @@ CREATE TABLE dbcron_queue_block (
   PRIMARY KEY (queue_id,divided)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Which worker has which block of a queue''s jobs. Their number is that of the newest generation''s rows';
 
+CREATE TABLE dbcron_queue_limit (
+  queue_id int NOT NULL COMMENT 'The queue',
+  kind varchar(200) NOT NULL DEFAULT '' COMMENT 'Of the jobs, compared by bytes; empty: all of the queue together',
+  max_running int DEFAULT NULL COMMENT 'How many may run at a time; NULL: any number',
+  rate int DEFAULT NULL COMMENT 'How many may begin in rate_per; NULL: any number',
+  rate_per varchar(40) NOT NULL DEFAULT '1s' COMMENT 'A duration, such as 1s or 1m',
+  burst int NOT NULL DEFAULT 1 COMMENT 'How many may begin at once after a pause',
+  drawn_at datetime(6) DEFAULT NULL COMMENT 'Until when the rate has been used up; what is in the past may be used',
+  waiting_by varchar(128) NOT NULL DEFAULT '' COMMENT 'A worker that waits for a permit',
+  waiting_until datetime(6) DEFAULT NULL COMMENT 'Until when it is taken to wait',
+  insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
+  update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
+  PRIMARY KEY (queue_id,kind)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='How many jobs may run at a time, and begin in a time, over all workers';
+
+CREATE TABLE dbcron_queue_permit (
+  queue_id int NOT NULL COMMENT 'The queue',
+  kind varchar(200) NOT NULL DEFAULT '' COMMENT 'As in dbcron_queue_limit',
+  slot int NOT NULL COMMENT 'From 0',
+  state varchar(16) NOT NULL DEFAULT 'FREE' COMMENT 'FREE or LEASED',
+  lock_by varchar(128) NOT NULL DEFAULT '' COMMENT 'The worker that has it, or had it last: see dbcron_node',
+  lock_at datetime(6) DEFAULT NULL COMMENT 'When it was last taken',
+  fence bigint NOT NULL DEFAULT 0 COMMENT 'Rises whenever it is taken',
+  PRIMARY KEY (queue_id,kind,slot)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Permits to run a job that is limited: as many as the limit''s max_running, made when they are first needed';
+
 CREATE TABLE dbcron_queue_worker (
   queue_id int NOT NULL COMMENT 'The queue',
   node varchar(128) NOT NULL COMMENT 'The process',

@@ -224,6 +224,32 @@ CREATE TABLE dbcron_queue_block (
     CONSTRAINT dbcron_queue_block_key PRIMARY KEY (queue_id, divided)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- Which worker has which block of a queue's jobs. Their number is that of the newest generation's rows
 
+CREATE TABLE dbcron_queue_limit (
+    queue_id integer NOT NULL -- The queue
+    kind character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- Of the jobs, compared by bytes; empty: all of the queue together
+    max_running integer -- How many may run at a time; NULL: any number
+    rate integer -- How many may begin in rate_per; NULL: any number
+    rate_per character varying(40) NOT NULL DEFAULT '1s'::character varying -- A duration, such as 1s or 1m
+    burst integer NOT NULL DEFAULT 1 -- How many may begin at once after a pause
+    drawn_at timestamp(6) with time zone -- Until when the rate has been used up; what is in the past may be used
+    waiting_by character varying(128) COLLATE "C" NOT NULL DEFAULT ''::character varying -- A worker that waits for a permit
+    waiting_until timestamp(6) with time zone -- Until when it is taken to wait
+    insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made
+    update_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row last changed
+    CONSTRAINT dbcron_queue_limit_key PRIMARY KEY (queue_id, kind)
+) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- How many jobs may run at a time, and begin in a time, over all workers
+
+CREATE TABLE dbcron_queue_permit (
+    queue_id integer NOT NULL -- The queue
+    kind character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- As in dbcron_queue_limit
+    slot integer NOT NULL -- From 0
+    state character varying(16) NOT NULL DEFAULT 'FREE'::character varying -- FREE or LEASED
+    lock_by character varying(128) COLLATE "C" NOT NULL DEFAULT ''::character varying -- The worker that has it, or had it last: see dbcron_node
+    lock_at timestamp(6) with time zone -- When it was last taken
+    fence bigint NOT NULL DEFAULT 0 -- Rises whenever it is taken
+    CONSTRAINT dbcron_queue_permit_key PRIMARY KEY (queue_id, kind, slot)
+) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- Permits to run a job that is limited: as many as the limit's max_running, made when they are first needed
+
 CREATE TABLE dbcron_queue_worker (
     queue_id integer NOT NULL -- The queue
     node character varying(128) COLLATE "C" NOT NULL -- The process

@@ -1,0 +1,315 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// A gate is what the jobs that a limit bounds pass before they begin: those of a queue, or
+// of one of its kinds. It is open as long as there are permits that no job has, and tokens
+// of the rate. A kind's jobs that come to a closed gate are set aside, in their block, so
+// that those of other kinds go on; a block of a queue whose gate is closed is left alone.
+//
+// A gate is guarded by its worker's mu. Once made it stays, with or without a limit.
+type gate struct {
+	q     *workQueue
+	kind  string // empty: the queue's own
+	limit Limit  // with neither number set when there is none
+
+	active   int            // jobs that have passed and not ended
+	permits  map[int]permit // by slot
+	keep     int            // permits that are more than that are given back
+	room     int            // how many jobs may be active
+	quiet    instant.Instant
+	refusals int             // how often in a row permits were not to be had
+	ask      instant.Instant // for permits, not before
+	look     instant.Instant // when to look whether the permits are still there
+	doubt    bool            // whether some were taken, or given back, is not known
+
+	tokens  int // how many jobs may begin
+	drawn   instant.Instant
+	askRate instant.Instant // for tokens, not before
+}
+
+// Gates that a job has passed.
+const (
+	throughQueue = 1 << iota
+	throughKind
+)
+
+// gateOf is the gate of the jobs of a kind; nil if there is none.
+func (q *workQueue) gateOf(kind string) *gate {
+	if q.gates == nil || kind == "" {
+		return nil
+	}
+	return q.gates[kind]
+}
+
+// own is the gate of all of a queue's jobs; nil if there is none.
+func (q *workQueue) own() *gate { return q.gates[""] }
+
+// open tells whether a job may pass.
+func (g *gate) open() bool {
+	return g == nil || (g.limit.Running == 0 || g.active < g.room) && (g.limit.Rate == 0 || g.tokens > 0)
+}
+
+// free is how many may pass now.
+func (g *gate) free() int {
+	n := maxRunning
+	if g.limit.Running > 0 {
+		n = min(n, g.room-g.active)
+	}
+	if g.limit.Rate > 0 {
+		n = min(n, g.tokens)
+	}
+	return max(0, n)
+}
+
+// recount counts what the permits that are there allow.
+func (g *gate) recount() {
+	n := 0
+	for slot := range g.permits {
+		if slot < g.limit.Running {
+			n++
+		}
+	}
+	g.room = min(n, g.keep)
+}
+
+// closed tells a gate's keeper that a job has come to it in vain. mu is held.
+func (g *gate) closed() { signal(g.q.w.keeper) }
+
+// pass notes that a job has passed the gates that it has to. mu is held.
+func (w *Worker) pass(d *Delivery) {
+	q := d.b.q
+	if g := q.own(); g != nil {
+		d.gates |= throughQueue
+		g.active++
+		g.tokens = max(0, g.tokens-1)
+	}
+	if g := q.gateOf(d.Kind); g != nil {
+		d.gates |= throughKind
+		g.active++
+		g.tokens = max(0, g.tokens-1)
+	}
+}
+
+// exit notes that a job has ended that had passed gates. mu is held.
+func (w *Worker) exit(d *Delivery) {
+	if d.gates == 0 {
+		return
+	}
+	q := d.b.q
+	if d.gates&throughQueue != 0 {
+		w.vacate(q.own())
+	}
+	if d.gates&throughKind != 0 {
+		w.vacate(q.gateOf(d.Kind))
+	}
+	d.gates = 0
+}
+
+func (w *Worker) vacate(g *gate) {
+	g.active--
+	if len(g.permits) > g.keep || w.closing {
+		g.look = 0
+		g.closed()
+	}
+	if g.open() {
+		w.reopen(g, 1)
+	}
+}
+
+// reopen has n jobs go on that wait at a gate. mu is held.
+func (w *Worker) reopen(g *gate, n int) {
+	for _, b := range g.q.blocks {
+		w.offer(b, 0)
+	}
+	for range min(n, w.idle) {
+		w.work.Signal()
+	}
+}
+
+// waiting is how many jobs have been read that wait for a gate, and for no other one. mu
+// is held.
+func (g *gate) waiting() (n int) {
+	for _, b := range g.q.blocks {
+		if !b.startable() {
+			continue
+		}
+		if g.kind == "" {
+			n += b.count
+		}
+		for kind, s := range b.aside {
+			if kind == g || g.kind == "" && kind.open() {
+				n += s.len()
+			}
+		}
+	}
+	return n
+}
+
+// need is how many of them could begin if the gate were open. mu is held.
+func (g *gate) need() int {
+	w := g.q.w
+	if w.idle == 0 || w.closing && !w.opt.AtMostOnce {
+		return 0
+	}
+	if len(w.slots) == 0 { // a Receiver, which may take any number
+		return min(g.waiting(), w.opt.Batch)
+	}
+	return min(g.waiting(), w.idle)
+}
+
+// meetLimits takes in the limits of a queue as they were just read.
+func (w *Worker) meetLimits(q *workQueue, limits []limitRow) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.unlimited {
+		return
+	}
+	there := map[string]bool{}
+	for _, l := range limits {
+		there[l.Kind] = true
+		w.limit(q, l.Kind, l.Limit)
+	}
+	for kind := range q.gates {
+		if !there[kind] {
+			w.limit(q, kind, Limit{})
+		}
+	}
+}
+
+// limit sets what a gate lets pass. mu is held.
+func (w *Worker) limit(q *workQueue, kind string, l Limit) {
+	g := q.gates[kind]
+	if g == nil {
+		if q.gates == nil {
+			q.gates = map[string]*gate{}
+		}
+		g = &gate{q: q, kind: kind, permits: map[int]permit{}, keep: maxRunning}
+		q.gates[kind], w.limited = g, true
+		w.admitted(g)
+	}
+	if g.limit == l {
+		return
+	}
+	if l.Rate == 0 {
+		g.tokens = 0
+	}
+	g.limit, g.look, g.ask, g.askRate = l, 0, 0, 0
+	g.recount()
+	g.closed()
+	if n := g.free(); n > 0 {
+		w.reopen(g, n)
+	}
+}
+
+// admitted has the jobs count at a new gate that run already. mu is held.
+func (w *Worker) admitted(g *gate) {
+	bit := uint8(throughKind)
+	if g.kind == "" {
+		bit = throughQueue
+	}
+	count := func(d *Delivery) {
+		if d.b.q == g.q && (g.kind == "" || g.kind == d.Kind) && !d.ended && d.gates&bit == 0 {
+			d.gates |= bit
+			g.active++
+		}
+	}
+	for _, unit := range w.slots {
+		for _, d := range unit {
+			count(d)
+		}
+	}
+	for _, h := range w.handlers {
+		for _, d := range h.gathered {
+			count(d)
+		}
+	}
+	for d := range w.taken {
+		count(d)
+	}
+}
+
+// keepGates gets permits and tokens when jobs wait for them, and gives them back.
+func (w *Worker) keepGates(ctx context.Context) {
+	trouble := trouble{log: w.log, what: "keeping to limits"}
+	for {
+		wait, err := w.tendGates(ctx)
+		if ctx.Err() == nil {
+			trouble.note(err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.keeper:
+		case <-time.After(wait):
+		}
+	}
+}
+
+// tendGates looks after all gates, and returns when to do so again at the latest.
+func (w *Worker) tendGates(ctx context.Context) (next time.Duration, err error) {
+	next = time.Hour
+	for _, g := range w.gates() {
+		for _, tend := range []func(context.Context, *gate) (time.Duration, error){w.tendPermits, w.tendRate} {
+			wait, e := tend(ctx, g)
+			if e != nil {
+				err, wait = errors.Join(err, e), permitAgain
+			}
+			if wait > 0 {
+				next = min(next, max(wait, time.Millisecond))
+			}
+		}
+	}
+	return next, err
+}
+
+func (w *Worker) gates() (all []*gate) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, q := range w.queues {
+		all = slices.AppendSeq(all, maps.Values(q.gates))
+	}
+	return all
+}
+
+// A shelf is jobs that may start, or wait to, by their priority.
+type shelf [Idle + 1][]*Delivery
+
+func (s *shelf) put(d *Delivery) { s[d.Priority] = append(s[d.Priority], d) }
+
+// take takes the first job of a priority; nil if there is none.
+func (s *shelf) take(priority int) *Delivery {
+	list := s[priority]
+	if len(list) == 0 {
+		return nil
+	}
+	s[priority] = list[1:]
+	return list[0]
+}
+
+// len is how many jobs there are. A shelf that is not there has none.
+func (s *shelf) len() (n int) {
+	if s != nil {
+		for p := range s {
+			n += len(s[p])
+		}
+	}
+	return n
+}
+
+// remove takes a job out, and tells whether it was there.
+func (s *shelf) remove(d *Delivery) bool {
+	at := slices.Index(s[d.Priority], d)
+	if at >= 0 {
+		s[d.Priority] = slices.Delete(s[d.Priority], at, at+1)
+	}
+	return at >= 0
+}

@@ -1,0 +1,203 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/duration"
+)
+
+// Limits bound the jobs of a queue, or of one of its kinds, over all workers: how many run
+// at a time (see permit.go), and how many begin in a time (see rate.go). What waits for a
+// limit waits in the worker that has its block (see gate.go).
+
+var (
+	// limitsOf lists the limits of a queue, with whether some worker waits for a permit.
+	limitsOf = dialect.SQL("queue.limits", `
+		SELECT kind, COALESCE(max_running, 0), COALESCE(rate, 0), rate_per, burst, waiting_by, CASE WHEN waiting_until > {now} THEN 1 ELSE 0 END
+		FROM {prefix}queue_limit WHERE queue_id = :queue ORDER BY kind`)
+
+	// listLimits lists those of all queues, with how many permits workers have.
+	listLimits = dialect.SQL("queue.list-limits", `
+		SELECT q.name, l.kind, COALESCE(l.max_running, 0), COALESCE(l.rate, 0), l.rate_per, l.burst, l.waiting_by, CASE WHEN l.waiting_until > {now} THEN 1 ELSE 0 END,
+			(SELECT COUNT(*) FROM {prefix}queue_permit AS p JOIN {prefix}node AS n ON n.name = p.lock_by
+				WHERE p.queue_id = l.queue_id AND p.kind = l.kind AND p.state = 'LEASED' AND n.state = 'live')
+		FROM {prefix}queue_limit AS l JOIN {prefix}queue AS q ON q.queue_id = l.queue_id
+		WHERE q.name > :after OR q.name = :after AND l.kind > :kind ORDER BY q.name, l.kind LIMIT :limit`)
+
+	// insertLimit runs with the queue locked, as all that change limits do.
+	insertLimit = dialect.SQL("queue.insert-limit", `
+		INSERT INTO {prefix}queue_limit (queue_id, kind, max_running, rate, rate_per, burst) VALUES (:queue, :kind, :running, :rate, :per, :burst)`)
+
+	updateLimit = dialect.SQL("queue.update-limit", `
+		UPDATE {prefix}queue_limit SET max_running = :running, rate = :rate, rate_per = :per, burst = :burst, update_time = {now}
+		WHERE queue_id = :queue AND kind = :kind`)
+
+	deleteLimit = dialect.SQL("queue.delete-limit", `DELETE FROM {prefix}queue_limit WHERE queue_id = :queue AND kind = :kind`)
+)
+
+// A Limit bounds the jobs of a queue, or those of one of its kinds, over all workers.
+//
+// A job that runs counts from when its handler begins until it has returned, so never more
+// than Running handlers are at work at a time, but for those of a worker that could not
+// renew its lease: their contexts have ended by then, and they are expected to return. Each
+// attempt counts, and each job of a batch.
+//
+// Workers learn of a change within three seconds. Jobs that run by then are not stopped.
+type Limit struct {
+	Queue string
+	Kind  string // empty: all jobs of the queue together
+
+	Running int // how many may run at a time; 0: any number
+
+	Rate  int           // how many may begin in Per; 0: any number
+	Per   time.Duration // default: 1s
+	Burst int           // how many may begin at once after a pause; default, and at the least: what comes in 0.1s
+}
+
+// A LimitInfo is a limit, and what has been made of it.
+type LimitInfo struct {
+	Limit
+	Permits int  // how many permits to run a job workers have
+	Waiting bool // some worker waits for one
+}
+
+// The most that limits may be.
+const (
+	maxRunning = 10_000
+	maxRate    = 100_000
+	maxPer     = 366 * 24 * time.Hour
+)
+
+func (l *Limit) check() error {
+	if err := dialect.CheckName(l.Queue); err != nil {
+		return invalid("queue", "%v", err)
+	}
+	if err := dialect.CheckName(l.Kind); l.Kind != "" && err != nil {
+		return invalid("kind", "%v", err)
+	}
+	switch {
+	case l.Running < 0 || l.Running > maxRunning:
+		return invalid("running", "%d is not 1 to %d jobs at a time, or 0 for any number; to have none begin, pause the queue", l.Running, maxRunning)
+	case l.Rate < 0 || l.Rate > maxRate:
+		return invalid("rate", "%d is not 1 to %d jobs, or 0 for any number; to have none begin, pause the queue", l.Rate, maxRate)
+	case l.Running == 0 && l.Rate == 0:
+		return invalid("limit", "it limits nothing: say how many jobs may run at a time, or begin in a time, or delete it")
+	case l.Per < time.Millisecond || l.Per > maxPer:
+		return invalid("per", "%v is not 1ms to 366 days", l.Per)
+	case l.Burst < 1 || l.Burst > maxRate:
+		return invalid("burst", "%d is not 1 to %d", l.Burst, maxRate)
+	}
+	return nil
+}
+
+// args are what is stored.
+func (l *Limit) args(queue int) dialect.Args {
+	a := dialect.Args{"queue": queue, "kind": l.Kind, "running": nil, "rate": nil, "per": duration.Format(l.Per), "burst": l.Burst}
+	if l.Running > 0 {
+		a["running"] = l.Running
+	}
+	if l.Rate > 0 {
+		a["rate"] = l.Rate
+	}
+	return a
+}
+
+// EditLimit changes a limit of a queue that is there, or makes it. change gets the limit
+// as it is, or an empty one, and may be called more than once. It returns ErrNotFound if
+// there is no such queue, and ErrInvalid if what change makes of it limits nothing.
+func (c *Client) EditLimit(ctx context.Context, queue, kind string, change func(*Limit)) (Limit, error) {
+	var after Limit
+	err := c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		var id, n int
+		if err := tx.Get(ctx, lockQueue, dialect.Args{"name": queue}, &id, &n); err != nil {
+			return orNone(err, queue)
+		}
+		all, err := readLimits(ctx, tx, id, queue)
+		if err != nil {
+			return err
+		}
+		stmt := insertLimit
+		after = Limit{Per: time.Second, Burst: 1}
+		for _, l := range all {
+			if l.Kind == kind {
+				after, stmt = l.Limit, updateLimit
+			}
+		}
+		change(&after)
+		after.Queue, after.Kind = queue, kind
+		if err := after.check(); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, stmt, after.args(id))
+		return err
+	})
+	if err != nil {
+		return Limit{}, err
+	}
+	c.bells.announce()
+	return after, nil
+}
+
+// DeleteLimit ends a limit. It returns ErrNotFound if there is none.
+func (c *Client) DeleteLimit(ctx context.Context, queue, kind string) error {
+	err := c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		var id, n int
+		if err := tx.Get(ctx, lockQueue, dialect.Args{"name": queue}, &id, &n); err != nil {
+			return orNone(err, queue)
+		}
+		gone, err := tx.Exec(ctx, deleteLimit, dialect.Args{"queue": id, "kind": kind})
+		if err == nil && gone == 0 {
+			err = fmt.Errorf("%w: limit of queue %q and kind %q", ErrNotFound, queue, kind)
+		}
+		return err
+	})
+	if err == nil {
+		c.bells.announce()
+	}
+	return err
+}
+
+// Limits lists limits by queue and kind, those after a queue and kind.
+func (c *Client) Limits(ctx context.Context, afterQueue, afterKind string, limit int) ([]LimitInfo, error) {
+	args := dialect.Args{"after": afterQueue, "kind": afterKind, "limit": limit}
+	return dialect.Select(ctx, &c.db.Session, listLimits, args, func(rows *sql.Rows) (l LimitInfo, err error) {
+		var per, by string
+		err = rows.Scan(&l.Queue, &l.Kind, &l.Running, &l.Rate, &per, &l.Burst, &by, &l.Waiting, &l.Permits)
+		return l, errors.Join(err, l.parse(per))
+	})
+}
+
+// A limitRow is a limit as the table has it.
+type limitRow struct {
+	Limit
+	waitingBy string // who waits for a permit; "": nobody
+}
+
+func readLimits(ctx context.Context, on *dialect.Session, queue int, name string) ([]limitRow, error) {
+	return dialect.Select(ctx, on, limitsOf, dialect.Args{"queue": queue}, func(rows *sql.Rows) (l limitRow, err error) {
+		var per string
+		var waits bool
+		l.Queue = name
+		if err = rows.Scan(&l.Kind, &l.Running, &l.Rate, &per, &l.Burst, &l.waitingBy, &waits); !waits {
+			l.waitingBy = ""
+		}
+		return l, errors.Join(err, l.parse(per))
+	})
+}
+
+// parse reads rate_per, which may have been written by hand.
+func (l *Limit) parse(per string) (err error) {
+	if l.Per, err = duration.Parse(per); err == nil && l.Rate > 0 && l.Per < time.Millisecond {
+		err = invalid("rate_per", "%q is shorter than 1ms", per)
+	}
+	if err != nil {
+		err = fmt.Errorf("limit of queue %q and kind %q: %w", l.Queue, l.Kind, err)
+	}
+	l.Rate, l.Burst, l.Per = min(l.Rate, maxRate), min(max(l.Burst, 1), maxRate), min(l.Per, maxPer)
+	return err
+}

@@ -1,0 +1,570 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// limit sets a limit of the default queue.
+func limit(t *testing.T, c *Client, kind string, running int) {
+	t.Helper()
+	_, err := c.EditLimit(t.Context(), defaultQueue, kind, func(l *Limit) { l.Running = running })
+	must(t, err)
+}
+
+// A crowd counts how many are there at once.
+type crowd struct {
+	mu              sync.Mutex
+	here, most, all int
+}
+
+func (c *crowd) enter() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.here++
+	c.all++
+	c.most = max(c.most, c.here)
+}
+
+func (c *crowd) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.here--
+}
+
+func (c *crowd) counts() (here, most, all int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.here, c.most, c.all
+}
+
+// pass is a handler that takes long enough for others to begin beside it.
+func (c *crowd) pass(ctx context.Context, _ *Delivery) error {
+	c.enter()
+	defer c.leave()
+	select {
+	case <-ctx.Done():
+	case <-time.After(3 * time.Millisecond):
+	}
+	return nil
+}
+
+// What limits are is told, and what can't be one is refused.
+func TestEditLimit(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		set := func(queue, kind string, change func(l *Limit)) error {
+			_, err := c.EditLimit(t.Context(), queue, kind, change)
+			return err
+		}
+		one := func(l *Limit) { l.Running = 1 }
+		want(t, "no such queue", set("default", "", one), ErrNotFound)
+		_, err := c.Edit(t.Context(), "default", func(*Queue) {})
+		must(t, err)
+		for _, bad := range []func(l *Limit){
+			func(*Limit) {},
+			func(l *Limit) { l.Running = -1 },
+			func(l *Limit) { l.Running = 10_001 },
+			func(l *Limit) { l.Rate = -1 },
+			func(l *Limit) { l.Rate = 100_001 },
+			func(l *Limit) { l.Rate, l.Per = 1, 0 },
+			func(l *Limit) { l.Rate, l.Per = 1, 367*24*time.Hour },
+			func(l *Limit) { l.Rate, l.Burst = 1, 0 },
+			func(l *Limit) { l.Rate, l.Burst = 1, 100_001 },
+		} {
+			want(t, "a bad limit", set("default", "", bad), ErrInvalid)
+		}
+		want(t, "a bad kind", set("default", "x\n", one), ErrInvalid)
+		want(t, "none to delete", c.DeleteLimit(t.Context(), "default", ""), ErrNotFound)
+		want(t, "no such queue", c.DeleteLimit(t.Context(), "other", ""), ErrNotFound)
+
+		must(t, set("default", "", one))
+		must(t, set("default", "mail", func(l *Limit) { l.Rate, l.Per, l.Burst = 100, time.Minute, 5 }))
+		must(t, set("default", "mail", func(l *Limit) { l.Running = 7 }))
+		_, err = c.Edit(t.Context(), "another", func(*Queue) {})
+		must(t, err)
+		must(t, set("another", "Mail", one))
+		all := []Limit{
+			{Queue: "another", Kind: "Mail", Running: 1, Per: time.Second, Burst: 1},
+			{Queue: "default", Running: 1, Per: time.Second, Burst: 1},
+			{Queue: "default", Kind: "mail", Running: 7, Rate: 100, Per: time.Minute, Burst: 5},
+		}
+		page := func(queue, kind string, n int) (got []Limit) {
+			list, err := c.Limits(t.Context(), queue, kind, n)
+			must(t, err)
+			for _, l := range list {
+				got = append(got, l.Limit)
+			}
+			return got
+		}
+		for i, want := range map[int][]Limit{
+			0: page("", "", 10), 1: page("another", "Mail", 10), 2: page("default", "", 10), 3: page("default", "mail", 10),
+		} {
+			if !slices.Equal(want, all[i:]) {
+				t.Errorf("those after the first %d: %+v", i, want)
+			}
+		}
+		if got := page("", "", 1); !slices.Equal(got, all[:1]) {
+			t.Errorf("one: %+v", got)
+		}
+		must(t, c.DeleteLimit(t.Context(), "default", "mail"))
+		if got := page("", "", 10); !slices.Equal(got, all[:2]) {
+			t.Errorf("without that of mail: %+v", got)
+		}
+	})
+}
+
+// Of a queue with a limit never more jobs run at a time, however many workers there are,
+// and all of them come to their turn.
+func TestRunningLimit(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{Blocks: 6})
+		_, err := c.Edit(t.Context(), defaultQueue, func(*Queue) {})
+		must(t, err)
+		for _, most := range []int{1, 2, 5} {
+			limit(t, c, "", most)
+			var crowd crowd
+			var stops []func()
+			for range 3 {
+				w := worker(t, other(t, db), WorkerOptions{Concurrency: 8})
+				handle(t, w, "x", crowd.pass)
+				must(t, w.HandleBatch("batch", BatchOptions{Max: 3}, func(ctx context.Context, batch []*Delivery) error {
+					for range batch[1:] {
+						crowd.enter()
+						defer crowd.leave()
+					}
+					return crowd.pass(ctx, batch[0])
+				}))
+				stops = append(stops, start(t, w))
+			}
+			jobs := make([]Job, 120)
+			for i := range jobs {
+				jobs[i] = Job{Kind: []string{"x", "batch"}[i/60], Priority: i%2 + 1}
+			}
+			enqueueMany(t, c, jobs)
+			empty(t, db)
+			if _, got, all := crowd.counts(); got > most || all != len(jobs) {
+				t.Errorf("limit %d: %d at a time, %d in all", most, got, all)
+			}
+			for _, stop := range stops {
+				stop()
+			}
+		}
+	})
+}
+
+// The jobs of a kind that has reached its limit keep no others back, nor do those of a
+// queue keep another queue back.
+func TestKindLimit(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		for _, name := range []string{defaultQueue, "free"} {
+			_, err := c.Edit(t.Context(), name, func(*Queue) {})
+			must(t, err)
+		}
+		limit(t, c, "slow", 2)
+		limit(t, c, "", 5)
+		w := worker(t, other(t, db), WorkerOptions{Queues: []string{defaultQueue, "free"}, Batch: 10})
+		var slow, quick, free crowd
+		hold := make(chan struct{})
+		handle(t, w, "slow", func(context.Context, *Delivery) error {
+			slow.enter()
+			defer slow.leave()
+			<-hold
+			return nil
+		})
+		handle(t, w, "quick", quick.pass)
+		handle(t, w, "free", free.pass)
+		var jobs []Job
+		for range 100 {
+			jobs = append(jobs, Job{Kind: "slow"})
+		}
+		for range 20 {
+			jobs = append(jobs, Job{Kind: "quick"}, Job{Kind: "free", Queue: "free"})
+		}
+		enqueueMany(t, c, jobs)
+		stop := start(t, w)
+		defer stop()
+		defer func() {
+			select {
+			case <-hold:
+			default:
+				close(hold)
+			}
+		}()
+		eventually(t, "the others are done", func() bool {
+			_, _, q := quick.counts()
+			_, _, f := free.counts()
+			return q == 20 && f == 20
+		})
+		eventually(t, "two slow ones run", func() bool { here, _, _ := slow.counts(); return here == 2 })
+		close(hold)
+		empty(t, db)
+		if _, most, all := slow.counts(); most != 2 || all != 100 {
+			t.Errorf("of slow ones %d at a time, %d in all", most, all)
+		}
+		if _, most, _ := quick.counts(); most > 5 {
+			t.Errorf("of quick ones %d at a time", most)
+		}
+	})
+}
+
+// A limit may be set, changed and deleted while jobs run. Those that run then count.
+func TestLimitChanges(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		w := worker(t, other(t, db), WorkerOptions{Concurrency: 10})
+		var crowd crowd
+		next := make(chan struct{})
+		handle(t, w, "x", func(context.Context, *Delivery) error {
+			crowd.enter()
+			defer crowd.leave()
+			<-next
+			return nil
+		})
+		enqueueMany(t, c, slices.Repeat([]Job{{Kind: "x"}}, 40))
+		defer start(t, w)()
+		defer close(next)
+		run := func(n int) {
+			t.Helper()
+			eventually(t, fmt.Sprintf("%d run", n), func() bool { here, _, _ := crowd.counts(); return here == n })
+		}
+		knows := func(running int) {
+			t.Helper()
+			eventually(t, "the worker knows its limit", func() bool {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				g := w.queues[0].own()
+				return g != nil && g.limit.Running == running
+			})
+		}
+		run(10)
+		limit(t, c, "", 3)
+		knows(3)
+		for range 8 { // of those that ran already
+			next <- struct{}{}
+		}
+		run(3) // so one has begun, and not before
+		if _, _, all := crowd.counts(); all != 11 {
+			t.Errorf("%d jobs have begun", all)
+		}
+		limit(t, c, "", 6)
+		run(6)
+		limit(t, c, "", 2)
+		knows(2)
+		for range 5 {
+			next <- struct{}{}
+		}
+		run(2)
+		must(t, c.DeleteLimit(t.Context(), defaultQueue, ""))
+		run(10)
+	})
+}
+
+// What a worker had that has died is free when its lease has ended, and not before.
+func TestPermitsOfTheDead(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		_, err := c.Edit(t.Context(), defaultQueue, func(*Queue) {})
+		must(t, err)
+		limit(t, c, "x", 1)
+		lost, cut := severed(t, db)
+		w1 := worker(t, lost, WorkerOptions{Lease: 3 * time.Second, Grace: -1})
+		began, ended := make(chan struct{}), make(chan instant.Instant, 1)
+		handle(t, w1, "x", func(ctx context.Context, _ *Delivery) error {
+			close(began)
+			<-ctx.Done()
+			ended <- instant.Now()
+			return ctx.Err()
+		})
+		enqueue(t, c, Job{Kind: "x"})
+		stop := start(t, w1)
+		received(t, "the job has begun", began)
+		w2 := worker(t, other(t, db), WorkerOptions{})
+		again := make(chan instant.Instant, 2)
+		handle(t, w2, "x", func(context.Context, *Delivery) error { again <- instant.Now(); return nil })
+		defer start(t, w2)()
+		enqueueMany(t, c, []Job{{Kind: "x"}, {Kind: "x"}})
+		cut()
+		first := received(t, "the first worker has noticed", ended)
+		for range 3 {
+			if second := received(t, "another goes on", again); second < first {
+				t.Errorf("it began %v before the first had ended", first.Sub(second))
+			}
+		}
+		stop()
+		empty(t, db)
+	})
+}
+
+// Whatever statement fails, before or after the server did it: a limit holds, and all
+// jobs are done.
+func TestLimitFaults(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		_, err := c.Edit(t.Context(), defaultQueue, func(*Queue) {})
+		must(t, err)
+		limit(t, c, "", 2)
+		_, err = c.EditLimit(t.Context(), defaultQueue, "x", func(l *Limit) { l.Running, l.Rate, l.Burst = 1, 10_000, 100 })
+		must(t, err)
+		var crowd crowd
+		for i := range 2 {
+			var calls atomic.Int64
+			broken := db.Broken(t, &dbtest.Fault{Random: func() (before, after bool) {
+				n := calls.Add(1)
+				return n%23 == int64(i), n%31 == int64(i)
+			}})
+			broken.Pool().SetMaxOpenConns(5)
+			w := worker(t, client(t, broken, Options{}), WorkerOptions{Lease: 5 * time.Second})
+			handle(t, w, "x", crowd.pass)
+			handle(t, w, "y", crowd.pass)
+			defer start(t, w)()
+		}
+		for i := range 60 {
+			enqueue(t, c, Job{Kind: []string{"x", "y"}[i%2]})
+		}
+		empty(t, db)
+		if _, most, _ := crowd.counts(); most > 2 {
+			t.Errorf("%d at a time", most)
+		}
+	})
+}
+
+// So many jobs begin in a time, over all workers, and not more.
+func TestRate(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		_, err := c.Edit(t.Context(), defaultQueue, func(*Queue) {})
+		must(t, err)
+		_, err = c.EditLimit(t.Context(), defaultQueue, "x", func(l *Limit) { l.Rate, l.Per, l.Burst = 100, 2*time.Second, 10 })
+		must(t, err)
+		var x, y crowd
+		jobs := slices.Repeat([]Job{{Kind: "x"}, {Kind: "y"}}, 60)
+		enqueueMany(t, c, jobs)
+		began := instant.Now()
+		for range 2 {
+			w := worker(t, other(t, db), WorkerOptions{})
+			handle(t, w, "x", x.pass)
+			handle(t, w, "y", y.pass)
+			defer start(t, w)()
+		}
+		empty(t, db)
+		took := instant.Now().Sub(began)
+		if _, _, all := x.counts(); all != 60 || took < 900*time.Millisecond { // 50 at 50 a second, less what comes a little late
+			t.Errorf("%d jobs took %v", all, took)
+		}
+	})
+}
+
+// Of several who draw at once none gets what another one has.
+func TestDrawTogether(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		q, err := c.queue(t.Context(), defaultQueue)
+		must(t, err)
+		for _, kind := range []string{"", "x"} {
+			_, err = c.EditLimit(t.Context(), defaultQueue, kind, func(l *Limit) { l.Rate, l.Per, l.Burst = 1, time.Hour, 10 })
+			must(t, err)
+		}
+		var total atomic.Int64
+		var all sync.WaitGroup
+		for range 4 {
+			w := worker(t, other(t, db), WorkerOptions{})
+			all.Go(func() {
+				g := &gate{q: &workQueue{id: q.id, name: q.Name}, kind: "x"}
+				for range 8 {
+					got, again, err := w.drawTokens(context.Background(), g, 1)
+					if err != nil || got == 0 && again < 30*time.Minute || got == 1 && again != 0 {
+						t.Errorf("got %d, again in %v, %v", got, again, err)
+					}
+					total.Add(int64(got))
+				}
+			})
+		}
+		all.Wait()
+		if n := total.Load(); n != 10 {
+			t.Errorf("%d were drawn of 10", n)
+		}
+		w := worker(t, c, WorkerOptions{})
+		g := &gate{q: &workQueue{id: q.id, name: q.Name}, kind: "x"}
+		_, _, err = w.drawTokens(t.Context(), g, -3)
+		must(t, err)
+		if got, _, err := w.drawTokens(t.Context(), g, 5); err != nil || got != 3 {
+			t.Errorf("%d of 3 that were given back, %v", got, err)
+		}
+	})
+}
+
+// Who may take a permit, and give it back: statement by statement.
+func TestPermits(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		for _, node := range []string{"n1", "n2", "lost"} {
+			_, err := db.Exec(t.Context(), join, dialect.Args{"node": node, "lease": time.Hour.Microseconds()})
+			must(t, err)
+		}
+		db.Do(t, `UPDATE {prefix}node SET state = 'lost' WHERE name = 'lost'`, nil)
+		c := client(t, db, Options{})
+		_, err := c.Edit(t.Context(), defaultQueue, func(*Queue) {})
+		must(t, err)
+		limit(t, c, "k", 2)
+		limit(t, c, "j", 2)
+		var rows []dialect.Args
+		for _, queue := range []int{1, 2} {
+			for _, kind := range []string{"j", "k"} {
+				for slot := range 2 {
+					rows = append(rows, dialect.Args{"queue": queue, "kind": kind, "slot": slot})
+				}
+			}
+		}
+		for range 2 {
+			_, err = db.Exec(t.Context(), createPermits, dialect.Args{"rows": rows})
+			must(t, err)
+		}
+		all := func() string {
+			return fmt.Sprint(db.List(t, `SELECT queue_id, kind, slot, state, lock_by, fence FROM {prefix}queue_permit WHERE state <> 'FREE' OR fence <> 0 ORDER BY queue_id, kind, slot`, nil))
+		}
+		do := func(stmt *dialect.Stmt, node string, slot, fence int, n int64, after string) {
+			t.Helper()
+			args := dialect.Args{"queue": 1, "kind": "k", "slot": slot, "fence": fence, "node": node}
+			if got, err := db.Exec(t.Context(), stmt, args); err != nil || got != n {
+				t.Errorf("%s of %d by %s with %d: %d, %v", stmt.Name, slot, node, fence, got, err)
+			}
+			if got := all(); got != after {
+				t.Errorf("%s of %d by %s with %d: %s, not %s", stmt.Name, slot, node, fence, got, after)
+			}
+		}
+		do(takePermit, "n1", 1, 1, 0, "[]")
+		do(takePermit, "n1", 1, 0, 1, "[1 k 1 LEASED n1 1]")
+		do(takePermit, "n2", 1, 1, 0, "[1 k 1 LEASED n1 1]")
+		do(returnPermit, "n2", 1, 1, 0, "[1 k 1 LEASED n1 1]")
+		do(returnPermit, "n1", 1, 0, 0, "[1 k 1 LEASED n1 1]")
+		do(returnPermit, "n1", 1, 1, 1, "[1 k 1 FREE n1 1]")
+		do(takePermit, "lost", 1, 1, 1, "[1 k 1 LEASED lost 2]")
+		do(takePermit, "n2", 1, 2, 1, "[1 k 1 LEASED n2 3]")
+		do(takePermit, "n1", 0, 0, 1, "[1 k 0 LEASED n1 1 1 k 1 LEASED n2 3]")
+
+		wait := dialect.Args{"queue": 1, "kind": "k", "node": "n1", "lasts": time.Hour.Microseconds(), "soon": time.Minute.Microseconds()}
+		for i, want := range []int64{1, 0} {
+			if n, err := db.Exec(t.Context(), waitForPermit, wait); err != nil || n != want {
+				t.Errorf("waiting %d: %d, %v", i, n, err)
+			}
+		}
+		if got := fmt.Sprint(db.List(t, `SELECT kind, waiting_by FROM {prefix}queue_limit ORDER BY kind`, nil)); got != "[j  k n1]" {
+			t.Errorf("who waits: %s", got)
+		}
+		infos, err := c.Limits(t.Context(), "", "", 10)
+		must(t, err)
+		if len(infos) != 2 || infos[0].Permits != 0 || infos[0].Waiting || infos[1].Permits != 2 || !infos[1].Waiting {
+			t.Errorf("limits: %+v", infos)
+		}
+
+		must(t, c.DeleteLimit(t.Context(), defaultQueue, "k"))
+		do(takePermit, "lost", 0, 1, 0, "[1 k 0 LEASED n1 1 1 k 1 LEASED n2 3]")
+		do(returnPermit, "n2", 1, 3, 1, "[1 k 0 LEASED n1 1 1 k 1 FREE n2 3]")
+		_, err = db.Exec(t.Context(), sweepPermits, nil)
+		must(t, err)
+		if got := fmt.Sprint(db.List(t, `SELECT queue_id, kind, slot, state FROM {prefix}queue_permit ORDER BY queue_id, kind, slot`, nil)); got != "[1 j 0 FREE 1 j 1 FREE 1 k 0 LEASED]" {
+			t.Errorf("after the sweep: %s", got)
+		}
+		db.Do(t, `UPDATE {prefix}node SET state = 'gone' WHERE name = 'n1'`, nil)
+		_, err = db.Exec(t.Context(), sweepPermits, nil)
+		must(t, err)
+		if got := all(); got != "[]" {
+			t.Errorf("after the sweep of those of the dead: %s", got)
+		}
+	})
+}
+
+// However workers draw, a rate and its burst are kept to, and used up.
+func TestDraw(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		l := Limit{
+			Rate: rapid.IntRange(1, maxRate).Draw(r, "rate"), Burst: rapid.IntRange(1, 1000).Draw(r, "burst"),
+			Per: time.Duration(rapid.Int64Range(1, 100_000).Draw(r, "per")) * time.Millisecond,
+		}
+		start := rapid.Int64Range(1e15, 2e15).Draw(r, "now")
+		now, drawn, total := start, int64(0), int64(0)
+		most := int64(max(l.Burst, l.ahead()))
+		for range rapid.IntRange(1, 50).Draw(r, "draws") {
+			want := rapid.IntRange(1, 2*maxRate).Draw(r, "want")
+			got, until, wait := l.draw(now, drawn, want)
+			if got < 0 || got > want || int64(got) > most || until < drawn && drawn != 0 {
+				r.Fatalf("drew %d of %d, until %d after %d", got, want, until, drawn)
+			}
+			total, drawn = total+int64(got), until
+			if limit := most + 1 + (now-start)*int64(l.Rate)/l.Per.Microseconds(); total > limit {
+				r.Fatalf("%d in %dµs, and not %d", total, now-start, limit)
+			}
+			if got == want {
+				now += rapid.Int64Range(0, 1000).Draw(r, "busy")
+				continue
+			}
+			if wait < 1 {
+				r.Fatalf("drew %d of %d, and is to wait for %dµs", got, want, wait)
+			}
+			now += wait
+			if got, _, _ := l.draw(now, drawn, 1); got != 1 {
+				r.Fatalf("after %dµs there was none", wait)
+			}
+		}
+	})
+	l := Limit{Rate: 10, Per: time.Second, Burst: 1} // asked for a little late each time
+	now, drawn, total := int64(1e15), int64(0), 0
+	for now < 1e15+100e6 {
+		got, until, wait := l.draw(now, drawn, 5)
+		total, drawn, now = total+got, until, now+wait+30_000
+	}
+	if total < 990 || total > 1002 {
+		t.Errorf("%d of 1000", total)
+	}
+}
+
+func TestParseRate(t *testing.T) {
+	for text, want := range map[string]Limit{
+		"100/s": {Rate: 100, Per: time.Second}, "5/1m30s": {Rate: 5, Per: 90 * time.Second}, "1/h": {Rate: 1, Per: time.Hour},
+		"2/d": {Rate: 2, Per: 24 * time.Hour}, "7/500ms": {Rate: 7, Per: 500 * time.Millisecond}, "3/1ms": {Rate: 3, Per: time.Millisecond},
+	} {
+		n, per, err := ParseRate(text)
+		if err != nil || n != want.Rate || per != want.Per {
+			t.Errorf("%q: %d, %v, %v", text, n, per, err)
+		}
+		if n, again, err := ParseRate(FormatRate(n, per)); err != nil || n != want.Rate || again != per {
+			t.Errorf("%q again: %q", text, FormatRate(n, per))
+		}
+	}
+	for _, bad := range []string{"", "5", "/s", "5/", "0/s", "-1/s", "+1/s", "x/s", "1/x", "1/0s", "100001/s", "1/-1s", "1/2y", "1.5/s", "1/s/s", "1/9000d"} {
+		if _, _, err := ParseRate(bad); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+// FuzzParseRate: what is read is a limit, and is read again as it is written.
+func FuzzParseRate(f *testing.F) {
+	for _, text := range []string{"100/s", "5/1m30s", "1/h", "1/", "x"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		n, per, err := ParseRate(text)
+		if err != nil {
+			return
+		}
+		l := Limit{Queue: "q", Rate: n, Per: per, Burst: 1}
+		must(t, l.check())
+		if n2, per2, err := ParseRate(FormatRate(n, per)); err != nil || n2 != n || per2 != per {
+			t.Errorf("%q is %d in %v, written %q", text, n, per, FormatRate(n, per))
+		}
+	})
+}

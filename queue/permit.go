@@ -1,0 +1,385 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// Permits. How many jobs may run at a time over all workers is how many permits there are:
+// rows that workers lease as they do blocks, for as long as they are heard of in time, and
+// when they have jobs that wait for them. Those that are not needed go back after a
+// moment. A worker that gets none although it has less than its share says so in the limit's
+// row: then those that have more give theirs back as their jobs end, and where there are fewer
+// permits than workers each is had for a turn.
+
+var (
+	permits = dialect.SQL("queue.permits", `
+		SELECT p.slot, p.state, p.lock_by, p.fence, CASE WHEN n.state = 'live' THEN 1 ELSE 0 END, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END
+		FROM {prefix}queue_permit AS p LEFT JOIN {prefix}node AS n ON n.name = p.lock_by
+		WHERE p.queue_id = :queue AND p.kind = :kind ORDER BY p.slot`)
+
+	// createPermits makes the permits that a limit has and the table has not. Whoever else
+	// does so makes the same.
+	createPermits = dialect.SQL("queue.create-permits", `
+		INSERT INTO {prefix}queue_permit (queue_id, kind, slot) VALUES {values rows: (:queue, :kind, :slot)} {ignore_duplicate slot}`)
+
+	// takePermit leases a permit that is free, or whose holder is not live. The fence is what
+	// the taker saw: one of several takers finds it.
+	takePermit = dialect.SQL("queue.take-permit", `
+		UPDATE {prefix}queue_permit SET state = 'LEASED', lock_by = :node, lock_at = {now}, fence = fence + 1
+		WHERE queue_id = :queue AND kind = :kind AND slot = :slot AND fence = :fence
+			AND (state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))`)
+
+	returnPermit = dialect.SQL("queue.return-permit", `
+		UPDATE {prefix}queue_permit SET state = 'FREE' WHERE queue_id = :queue AND kind = :kind AND slot = :slot AND fence = :fence AND lock_by = :node`)
+
+	// waitForPermit says that a worker waits, unless one has said so a moment ago. Nothing
+	// depends on it but how soon that one gets a permit.
+	waitForPermit = dialect.SQL("queue.wait-for-permit", `
+		UPDATE {prefix}queue_limit SET waiting_by = :node, waiting_until = {now + :lasts}
+		WHERE queue_id = :queue AND kind = :kind AND (waiting_until IS NULL OR waiting_until < {now + :soon})`)
+
+	// sweepPermits removes those that no limit has any more, and nobody has.
+	sweepPermits = dialect.SQL("queue.sweep-permits", `
+		DELETE FROM {prefix}queue_permit
+		WHERE (state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))
+			AND NOT EXISTS (SELECT 1 FROM {prefix}queue_limit AS l WHERE l.queue_id = {prefix}queue_permit.queue_id AND l.kind = {prefix}queue_permit.kind)`)
+)
+
+const (
+	// permitsEvery is how often a worker looks whether others wait for its permits.
+	permitsEvery = 500 * time.Millisecond
+
+	// permitAgain is how soon a worker asks again that got none; up to four times that.
+	permitAgain = 100 * time.Millisecond
+
+	// permitTurn is how long a worker has permits that others wait for, when there are fewer of
+	// them than workers; and permitPause how long it leaves them to the others then.
+	permitTurn  = 2 * time.Second
+	permitPause = 300 * time.Millisecond
+
+	// waitLasts is for how long a worker is taken to wait that has said so.
+	waitLasts = 2 * time.Second
+)
+
+// A permit is one that this worker has.
+type permit struct {
+	fence int64
+	since instant.Instant
+}
+
+// A permitRow is one as the table has it.
+type permitRow struct {
+	slot          int
+	state, lockBy string
+	fence         int64
+	live, inTime  bool
+}
+
+// free tells whether anybody may take it.
+func (r *permitRow) free() bool { return r.state == "FREE" || !r.live }
+
+func (w *Worker) readPermits(ctx context.Context, g *gate) ([]permitRow, error) {
+	return dialect.Select(ctx, &w.db.Session, permits, dialect.Args{"queue": g.q.id, "kind": g.kind}, func(rows *sql.Rows) (r permitRow, err error) {
+		return r, rows.Scan(&r.slot, &r.state, &r.lockBy, &r.fence, &r.live, &r.inTime)
+	})
+}
+
+// tendPermits gets permits for the jobs that wait at a gate, and gives those back that
+// are not needed, or that others wait for. It returns when to look again; 0: when there is
+// need.
+func (w *Worker) tendPermits(ctx context.Context, g *gate) (time.Duration, error) {
+	w.mu.Lock()
+	at, node := instant.Now(), w.node
+	short := w.short(g)
+	due := (len(g.permits) > 0 || g.doubt) && at >= g.look || short > 0 && at >= g.ask
+	wait := time.Duration(0)
+	switch {
+	case short > 0 && node != "":
+		wait = max(g.ask.Sub(at), time.Millisecond)
+	case len(g.permits) > 0 || g.doubt:
+		wait = max(g.look.Sub(at), time.Millisecond)
+	}
+	w.mu.Unlock()
+	if node == "" || !due {
+		return wait, nil
+	}
+	err := w.exchangePermits(ctx, g, node)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if g.doubt = err != nil; g.doubt {
+		g.look = at.Add(permitAgain)
+	}
+	return time.Millisecond, err // then it is told when
+}
+
+// exchangePermits gives and takes.
+func (w *Worker) exchangePermits(ctx context.Context, g *gate, node string) error {
+	limits, err := readLimits(ctx, &w.db.Session, g.q.id, g.q.name)
+	if err != nil {
+		return err
+	}
+	w.meetLimits(g.q, limits)
+	rows, err := w.readPermits(ctx, g)
+	if err == nil {
+		rows, err = w.completePermits(ctx, g, rows)
+	}
+	if err == nil {
+		err = w.expelHolders(ctx, rows)
+	}
+	if err != nil {
+		return err
+	}
+	waiter := ""
+	for _, l := range limits {
+		if l.Kind == g.kind {
+			waiter = l.waitingBy
+		}
+	}
+	if err := w.givePermits(ctx, g, rows, node, waiter); err != nil {
+		return err
+	}
+	return w.takePermits(ctx, g, rows, node)
+}
+
+// short is how many permits more could be used. mu is held.
+func (w *Worker) short(g *gate) int {
+	if g.limit.Running == 0 {
+		return 0
+	}
+	return max(0, min(g.need(), g.limit.Running)-max(0, g.room-g.active))
+}
+
+// completePermits makes those that there are not yet.
+func (w *Worker) completePermits(ctx context.Context, g *gate, rows []permitRow) ([]permitRow, error) {
+	w.mu.Lock()
+	most := g.limit.Running
+	w.mu.Unlock()
+	there := map[int]bool{}
+	for _, r := range rows {
+		there[r.slot] = true
+	}
+	var missing []dialect.Args
+	for slot := range most {
+		if !there[slot] {
+			missing = append(missing, dialect.Args{"queue": g.q.id, "kind": g.kind, "slot": slot})
+		}
+	}
+	if len(missing) == 0 {
+		return rows, nil
+	}
+	for len(missing) > 0 {
+		n := min(chunk, len(missing))
+		if _, err := w.db.Exec(ctx, createPermits, dialect.Args{"rows": missing[:n]}); err != nil {
+			return nil, err
+		}
+		missing = missing[n:]
+	}
+	return w.readPermits(ctx, g)
+}
+
+// expelHolders declares processes lost whose permits wait for that.
+func (w *Worker) expelHolders(ctx context.Context, rows []permitRow) error {
+	told := map[string]bool{}
+	for i := range rows {
+		r := &rows[i]
+		if r.free() || r.inTime {
+			continue
+		}
+		if !told[r.lockBy] {
+			told[r.lockBy] = true
+			if err := w.expelOne(ctx, r.lockBy); err != nil {
+				return err
+			}
+		}
+		r.live = false // if it was in time after all, taking its permits will fail
+	}
+	return nil
+}
+
+// givePermits gives back what is too much, and what this worker has without knowing: it
+// may have taken a permit without getting the answer.
+func (w *Worker) givePermits(ctx context.Context, g *gate, rows []permitRow, node, waiter string) error {
+	back := w.surplusPermits(g, rows, node, waiter)
+	for slot, fence := range back {
+		args := dialect.Args{"queue": g.q.id, "kind": g.kind, "slot": slot, "fence": fence, "node": node}
+		if _, err := w.db.Exec(ctx, returnPermit, args); err != nil {
+			return err
+		}
+	}
+	if len(back) > 0 && waiter != "" {
+		w.c.bells.announce()
+	}
+	return nil
+}
+
+// surplusPermits takes out of a gate what is to be given back: slots and their fences. A
+// worker keeps at least as many permits as jobs of its are active, whatever has become of
+// the limit meanwhile.
+func (w *Worker) surplusPermits(g *gate, rows []permitRow, node, waiter string) map[int]int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	back := map[int]int64{}
+	there, others := map[int]bool{}, map[string]bool{}
+	for _, r := range rows {
+		switch p, ok := g.permits[r.slot]; {
+		case r.free():
+		case r.lockBy != node:
+			others[r.lockBy] = true
+		case ok && p.fence == r.fence:
+			there[r.slot] = true
+		default:
+			back[r.slot] = r.fence
+		}
+	}
+	maps.DeleteFunc(g.permits, func(slot int, _ permit) bool { return !there[slot] })
+	if waiter == node {
+		waiter = ""
+	}
+	contenders := 1 + len(others)
+	if waiter != "" && !others[waiter] {
+		contenders++
+	}
+	at := instant.Now()
+	g.keep = g.quota(at, contenders, waiter != "")
+	for _, slot := range slices.Backward(slices.Sorted(maps.Keys(g.permits))) {
+		if n := len(g.permits); n > g.active && (n > g.keep || slot >= g.limit.Running) {
+			back[slot] = g.permits[slot].fence
+			delete(g.permits, slot)
+			if waiter != "" {
+				g.ask = at.Add(permitPause + rand.N(permitPause))
+			}
+		}
+	}
+	g.recount()
+	g.look = at.Add(permitsEvery)
+	return back
+}
+
+// quota is how many permits a worker may keep of which so many workers have or want some.
+// mu is held.
+func (g *gate) quota(at instant.Instant, contenders int, waited bool) int {
+	spare := g.active + g.need()
+	if len(g.permits) <= spare {
+		g.quiet = at
+	}
+	switch share := g.limit.Running / contenders; {
+	case !waited && at.Sub(g.quiet) < time.Second && !g.q.w.closing:
+		return maxRunning
+	case !waited:
+		return spare
+	case share > 0:
+		return min(share, spare)
+	}
+	for _, p := range g.permits { // fewer permits than workers
+		if at.Sub(p.since) >= permitTurn {
+			return 0
+		}
+	}
+	return min(1, spare)
+}
+
+// takePermits takes as many as could be used, if they are to be had.
+func (w *Worker) takePermits(ctx context.Context, g *gate, rows []permitRow, node string) error {
+	w.mu.Lock()
+	at := instant.Now()
+	want, most := w.short(g), g.limit.Running
+	if at < g.ask {
+		want = 0
+	} else if most := g.keep - len(g.permits); want > most { // others are to have more
+		want, g.ask = max(0, most), at.Add(permitAgain)
+	}
+	w.mu.Unlock()
+	if want == 0 {
+		return nil
+	}
+	var free []permitRow
+	holders := map[string]bool{node: true}
+	for _, r := range rows {
+		if !r.free() {
+			holders[r.lockBy] = true
+		} else if r.slot < most {
+			free = append(free, r)
+		}
+	}
+	rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
+	got := 0
+	for i := 0; i < len(free) && got < want; i++ {
+		r := &free[i]
+		args := dialect.Args{"queue": g.q.id, "kind": g.kind, "slot": r.slot, "fence": r.fence, "node": node}
+		n, err := w.db.Exec(ctx, takePermit, args)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			w.gotPermit(g, r, node)
+			got++
+		}
+	}
+	return w.denied(ctx, g, got < want, len(holders), node)
+}
+
+func (w *Worker) gotPermit(g *gate, r *permitRow, node string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.node != node {
+		return // others take it when they see that this process is gone
+	}
+	g.permits[r.slot] = permit{r.fence + 1, instant.Now()}
+	g.recount()
+	if g.open() {
+		w.reopen(g, 1)
+	}
+}
+
+// denied says in the limit's row that this worker waits, if it has less than its share.
+func (w *Worker) denied(ctx context.Context, g *gate, is bool, holders int, node string) error {
+	w.mu.Lock()
+	if !is {
+		g.refusals, g.ask = 0, 0
+		w.mu.Unlock()
+		return nil
+	}
+	again := permitAgain << min(g.refusals, 2)
+	g.refusals++
+	g.ask = instant.Now().Add(again/2 + rand.N(again))
+	claims := len(g.permits) < max(1, g.limit.Running/holders)
+	w.mu.Unlock()
+	if !claims {
+		return nil
+	}
+	_, err := w.db.Exec(ctx, waitForPermit, dialect.Args{
+		"queue": g.q.id, "kind": g.kind, "node": node, "lasts": waitLasts.Microseconds(), "soon": waitLasts.Microseconds() / 2,
+	})
+	return err
+}
+
+// askAgain has permits asked for at once that were not to be had: some were given back.
+func (w *Worker) askAgain() {
+	for _, g := range w.gates() {
+		w.mu.Lock()
+		if g.refusals > 0 {
+			g.ask = 0
+		}
+		w.mu.Unlock()
+		signal(w.keeper)
+	}
+}
+
+// loseLimits gives up permits and tokens: others may have them by now. mu is held.
+func (w *Worker) loseLimits() {
+	for _, q := range w.queues {
+		for _, g := range q.gates {
+			clear(g.permits)
+			g.tokens = 0
+			g.recount()
+		}
+	}
+}
