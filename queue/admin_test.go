@@ -193,14 +193,14 @@ func TestStates(t *testing.T) {
 		running := enqueue(t, c, Job{Kind: "waits", Trace: "t"})
 		dead := enqueue(t, c, Job{Kind: "dies", Payload: []byte("1")})
 		stop := start(t, w)
-		if i := becomes(t, c, running, StateRunning); i.Worker != w.node || i.Attempts != 1 || i.Trace != "t" || i.At.Before(i.Enqueued) {
+		if i := becomes(t, c, running, StateRunning); i.Worker != nameOf(w) || i.Attempts != 1 || i.Trace != "t" || i.At.Before(i.Enqueued) {
 			t.Errorf("%+v", i)
 		}
 		if i := becomes(t, c, dead, StateDead); i.Error == "" || i.Attempts != 1 || string(i.Payload) != "1" || i.At.Before(i.Enqueued) {
 			t.Errorf("%+v", i)
 		}
 		for _, f := range []State{StateRunning, StateDead} {
-			if all, _, err := c.Jobs(t.Context(), Filter{State: f}); err != nil || len(all) != 1 || f == StateRunning && all[0].Worker != w.node {
+			if all, _, err := c.Jobs(t.Context(), Filter{State: f}); err != nil || len(all) != 1 || f == StateRunning && all[0].Worker != nameOf(w) {
 				t.Errorf("%s: %+v, %v", f, all, err)
 			}
 		}
@@ -284,7 +284,8 @@ func TestCancelWhatWaits(t *testing.T) {
 		c := client(t, db, Options{Blocks: 1})
 		began, goOn := make(chan bool), make(chan bool)
 		var r record
-		crew(t, db, 1, WorkerOptions{Concurrency: 1}, func(_ context.Context, d *Delivery) error {
+		w := worker(t, other(t, db), WorkerOptions{Concurrency: 1})
+		handle(t, w, "x", func(_ context.Context, d *Delivery) error {
 			if string(d.Payload) == "0" {
 				began <- true
 				<-goOn
@@ -292,23 +293,34 @@ func TestCancelWhatWaits(t *testing.T) {
 			r.add("%s", d.Payload)
 			return nil
 		})
+		start(t, w)
 		first := enqueue(t, c, Job{Kind: "x", Key: "k", Payload: []byte("0")})
 		received(t, "the first begins", began)
 		ids := enqueueMany(t, c, []Job{{Kind: "x", Key: "k", Payload: []byte("1")}, {Kind: "x", Payload: []byte("2")}, {Kind: "x", Key: "k", Payload: []byte("3")}})
 		becomes(t, c, first, StateRunning) // a second later
+		eventually(t, "all wait", func() bool { return slices.Equal(waitFor(w), ids) })
 		must(t, c.Cancel(t.Context(), "", ids[0]))
 		must(t, c.Cancel(t.Context(), "", ids[1]))
-		eventually(t, "the worker has looked", func() bool {
-			var us int64
-			db.Scan(t, `SELECT {us {now}}`, nil, &us)
-			return time.UnixMicro(us).Sub(TimeOf(ids[2])) > 4*time.Second
-		})
+		eventually(t, "the worker has looked", func() bool { return slices.Equal(waitFor(w), ids[2:]) })
 		close(goOn)
 		eventually(t, "the last is done", func() bool { return slices.Contains(r.all(), "3") })
 		if got := strings.Join(r.all(), " "); got != "0 3" {
 			t.Errorf("done: %s", got)
 		}
 	})
+}
+
+// waitFor are the jobs of a worker's first queue that it has read and not begun.
+func waitFor(w *Worker) (ids []int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, b := range w.queues[0].blocks {
+		for _, d := range b.waits() {
+			ids = append(ids, d.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // Of a queue's dead jobs so many are kept as it says, those that were enqueued last.

@@ -362,8 +362,10 @@ func TestBulkFaults(t *testing.T) {
 func TestBulkCancelWhatWasRead(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
-		r, err := c.Receiver(t.Context(), WorkerOptions{Grace: time.Second})
-		must(t, err)
+		r := receiver(t, c, WorkerOptions{Grace: time.Second})
+		r.w.mu.Lock()
+		r.w.slow = longWait // they are to stay where they are
+		r.w.mu.Unlock()
 		ids := enqueueMany(t, c, []Job{{Kind: "x", Unique: "k"}, {Kind: "x"}})
 		got, err := r.Receive(t.Context(), 5, longWait)
 		must(t, err)

@@ -22,12 +22,9 @@ func TestCompleteTxOfASlowJob(t *testing.T) {
 				w.slow = 1
 				var r record
 				handle(t, w, "x", func(ctx context.Context, d *Delivery) error {
-					r.add("attempt %d", d.Attempt)
-					tx, err := db.Pool().BeginTx(ctx, nil)
-					if err != nil {
-						return err
-					}
+					tx := begin(t, db)
 					defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
+					r.add("attempt %d", d.Attempt)
 					if _, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO %s VALUES (%d)", name, d.ID)); err != nil {
 						return err
 					}

@@ -180,8 +180,7 @@ func TestPayloads(t *testing.T) {
 				return enqueueMany(t, c, jobs)
 			},
 			"in a transaction": func(t *testing.T, jobs []Job) (ids []int64) {
-				tx, err := db.Pool().BeginTx(t.Context(), nil)
-				must(t, err)
+				tx := begin(t, db)
 				defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
 				all, wake, err := c.EnqueueTx(t.Context(), tx, jobs...)
 				must(t, err)
@@ -219,6 +218,8 @@ func TestPayloads(t *testing.T) {
 		})
 		start(t, w)
 		empty(t, db)
+		mu.Lock()
+		defer mu.Unlock()
 		if len(done) != len(enqueued) {
 			t.Errorf("%d of %d were done", len(done), len(enqueued))
 		}
@@ -239,8 +240,7 @@ func TestEnqueueTx(t *testing.T) {
 		start(t, w)
 		r.wants(t, "first")
 		for _, kind := range []string{"undone", "kept"} {
-			tx, err := db.Pool().BeginTx(t.Context(), nil)
-			must(t, err)
+			tx := begin(t, db)
 			ids, wake, err := c.EnqueueTx(t.Context(), tx, Job{Kind: kind}, Job{Kind: kind, Delay: time.Millisecond})
 			must(t, err)
 			if len(ids) != 2 || ids[0].ID >= ids[1].ID {

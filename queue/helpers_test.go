@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/instant"
 )
 
 func TestMain(m *testing.M) {
@@ -71,6 +73,36 @@ func other(t *testing.T, db *dbtest.DB) *Client {
 	return client(t, dbtest.Open(t, db.URL, dialect.Options{MaxConns: 5}), Options{})
 }
 
+// agree has clients count on the same reading of the database's clock, for long: ids of
+// theirs that are made one after the other rise.
+func agree(t *testing.T, db *dbtest.DB, first *Client, others ...*Client) {
+	t.Helper()
+	must(t, first.clock.sync(t.Context(), &db.Session, instant.Now()))
+	first.clock.mu.Lock()
+	first.clock.read, first.clock.at = first.clock.read+time.Hour.Microseconds(), first.clock.at.Add(time.Hour)
+	read, at := first.clock.read, first.clock.at
+	first.clock.mu.Unlock()
+	for _, c := range others {
+		c.clock.mu.Lock()
+		c.clock.read, c.clock.at = read, at
+		c.clock.mu.Unlock()
+	}
+}
+
+// begin begins a transaction; where there is one writer, as soon as nobody else writes.
+func begin(t *testing.T, db *dbtest.DB) (tx *sql.Tx) {
+	t.Helper()
+	eventually(t, "a transaction begins", func() bool {
+		var err error
+		tx, err = db.Pool().BeginTx(t.Context(), nil)
+		if err != nil && !db.Dialect.Retryable(err) {
+			must(t, err)
+		}
+		return err == nil
+	})
+	return tx
+}
+
 // severed is other, with a function that cuts it off from the database for good.
 func severed(t *testing.T, db *dbtest.DB) (c *Client, cut func()) {
 	t.Helper()
@@ -81,10 +113,11 @@ func severed(t *testing.T, db *dbtest.DB) (c *Client, cut func()) {
 }
 
 // worker returns a worker that does not run yet, which is not patient when it is
-// stopped.
+// stopped. Unless opt says otherwise it loses its lease on no machine, however slow.
 func worker(t *testing.T, c *Client, opt WorkerOptions) *Worker {
 	t.Helper()
 	opt.Grace = cmp.Or(opt.Grace, 2*time.Second)
+	opt.Lease = cmp.Or(opt.Lease, longWait)
 	w, err := c.Worker(opt)
 	must(t, err)
 	return w
@@ -303,6 +336,17 @@ func received[T any](t *testing.T, what string, c <-chan T) (v T) {
 		t.Fatalf("waited in vain: %s", what)
 	}
 	return v
+}
+
+// lapse has the lease of a worker that was cut off end after a while, instead of when it
+// would.
+func lapse(t *testing.T, db *dbtest.DB, w *Worker, after time.Duration) {
+	t.Helper()
+	n := db.Do(t, `UPDATE {prefix}node SET expire_at = {now + :us} WHERE name = :name AND state = 'live'`,
+		dialect.Args{"us": after.Microseconds(), "name": nameOf(w)})
+	if n != 1 {
+		t.Fatalf("%d processes were cut off", n)
+	}
 }
 
 // nameOf is the name under which others know a worker.

@@ -26,6 +26,7 @@ func once(t *testing.T, w *Worker) {
 func TestRunOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
+		edit(t, c, func(q *Queue) { q.RetryDelay = time.Hour })
 		w := worker(t, c, WorkerOptions{Concurrency: 3})
 		var r record
 		handle(t, w, "plain", func(context.Context, *Delivery) error { r.add("plain"); return nil })
@@ -85,7 +86,7 @@ func (d *Delivery) isOut() bool {
 func TestRunOnceBesideOthers(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c, cut := severed(t, db)
-		first := worker(t, c, WorkerOptions{Lease: time.Second, Concurrency: 1})
+		first := worker(t, c, WorkerOptions{Grace: -1, Concurrency: 1})
 		begun := make(chan bool, 1)
 		handle(t, first, "x", func(ctx context.Context, _ *Delivery) error {
 			begun <- true
@@ -96,6 +97,7 @@ func TestRunOnceBesideOthers(t *testing.T) {
 		stop := start(t, first)
 		received(t, "the first worker has begun", begun)
 		cut()
+		lapse(t, db, first, time.Second)
 		w := worker(t, client(t, db, Options{}), WorkerOptions{})
 		handle(t, w, "x", func(context.Context, *Delivery) error { return nil })
 		once(t, w)
@@ -161,7 +163,7 @@ func TestHandleOthers(t *testing.T) {
 func TestLeft(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c, cut := severed(t, db)
-		const lease = 2 * time.Second
+		const lease = 6 * time.Second // less would be over before the handler has asked, on a slow machine
 		w := worker(t, c, WorkerOptions{Lease: lease})
 		over := make(chan error, 1)
 		handle(t, w, "x", func(ctx context.Context, d *Delivery) error {

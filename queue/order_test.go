@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,9 +70,11 @@ func (s *sequence) done() int {
 	return s.count
 }
 
-// crew starts workers, each as in a process of its own.
+// crew starts workers, each as in a process of its own, that let their jobs end when
+// they are stopped.
 func crew(t *testing.T, db *dbtest.DB, n int, opt WorkerOptions, h Handler) (stop []func()) {
 	t.Helper()
+	opt.Grace = cmp.Or(opt.Grace, longWait)
 	for range n {
 		w := worker(t, other(t, db), opt)
 		handle(t, w, "x", h)
@@ -204,8 +207,7 @@ func TestOrderOfLateCommits(t *testing.T) {
 		}))
 		start(t, w)
 		received(t, "the first begins", blocked)
-		tx, err := db.Pool().BeginTx(t.Context(), nil)
-		must(t, err)
+		tx := begin(t, db)
 		defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
 		early := s.jobs(numbers, 4, "a", "b", "new", "new")
 		early = append(early, Job{Kind: "x", Payload: []byte("0")})
@@ -268,10 +270,9 @@ func TestOrderOfDelays(t *testing.T) {
 			return
 		}
 		away := other(t, db)
-		tx, err := db.Pool().BeginTx(t.Context(), nil)
-		must(t, err)
+		tx := begin(t, db)
 		defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
-		_, _, err = away.EnqueueTx(t.Context(), tx, Job{Kind: "x", Key: "late", Payload: []byte("0"), Delay: time.Millisecond})
+		_, _, err := away.EnqueueTx(t.Context(), tx, Job{Kind: "x", Key: "late", Payload: []byte("0"), Delay: time.Millisecond})
 		must(t, err)
 		enqueue(t, c, Job{Kind: "x", Key: "early", Payload: []byte("0"), Delay: 20 * time.Millisecond})
 		eventually(t, "the other is done", func() bool { return s.done() == 22 })
@@ -285,6 +286,7 @@ func TestOrderOfDelays(t *testing.T) {
 func TestResize(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c, c2 := client(t, db, Options{Blocks: 3}), other(t, db)
+		agree(t, db, c, c2)
 		want(t, "of no queue", c.Resize(t.Context(), defaultQueue, 5), ErrNotFound)
 		s, numbers := newSequence(), map[string]int{}
 		crew(t, db, 2, WorkerOptions{Batch: 10}, s.handler(t, never))
@@ -298,7 +300,6 @@ func TestResize(t *testing.T) {
 			n += 31
 		}
 		flow(c2)
-		c.clock.read, c.clock.at = c2.clock.read, c2.clock.at // so that they agree to the microsecond
 		year := enqueue(t, c, Job{Kind: "x", Key: "year", Delay: 365 * 24 * time.Hour})
 		must(t, c.Resize(t.Context(), defaultQueue, 5))
 		flow(c)

@@ -58,11 +58,12 @@ func TestShares(t *testing.T) {
 		}
 		shared(t, c, 4, 4) // long before the lease of the other would be over
 		severed, cut := severed(t, db)
-		w := worker(t, severed, WorkerOptions{Lease: time.Second})
+		w := worker(t, severed, WorkerOptions{Grace: -1})
 		handle(t, w, "x", nothing)
 		start(t, w)
 		shared(t, c, 2, 3, 3)
 		cut()
+		lapse(t, db, w, time.Second)
 		shared(t, c, 4, 4)
 		stops[0]()
 		stops[2]()
@@ -155,7 +156,7 @@ func TestGrace(t *testing.T) {
 		eventually(t, "all blocks are the other's", func() bool {
 			blocks, err := c.Blocks(t.Context(), "")
 			must(t, err)
-			return !slices.ContainsFunc(blocks, func(b Block) bool { return !b.Leased || b.Worker == first.node })
+			return !slices.ContainsFunc(blocks, func(b Block) bool { return !b.Leased || b.Worker == nameOf(first) })
 		})
 		enqueue(t, c, Job{Kind: "x"}) // is done meanwhile
 		cause := received(t, "the context ends", causes)
@@ -252,7 +253,7 @@ func TestBusy(t *testing.T) {
 		eventually(t, "the other has all blocks", func() bool {
 			blocks, err := c.Blocks(t.Context(), "")
 			must(t, err)
-			return !slices.ContainsFunc(blocks, func(b Block) bool { return !b.Leased || b.Worker == long.node })
+			return !slices.ContainsFunc(blocks, func(b Block) bool { return !b.Leased || b.Worker == nameOf(long) })
 		})
 		becomes(t, c, held, StateRunning)
 		becomes(t, c, cancelled, StateRunning)
@@ -296,7 +297,7 @@ func TestCrashes(t *testing.T) {
 		defer close(goOn)
 		for crashes := range 2 {
 			doomed, cut := severed(t, db)
-			w := worker(t, doomed, WorkerOptions{Lease: 1500 * time.Millisecond, Grace: -1})
+			w := worker(t, doomed, WorkerOptions{Grace: -1})
 			handle(t, w, "x", h)
 			start(t, w)
 			if got, want := received(t, "it begins", began), fmt.Sprint("1 ", crashes); got != want {
@@ -304,7 +305,10 @@ func TestCrashes(t *testing.T) {
 			}
 			becomes(t, c, id.Load(), StateRunning)
 			cut()
-			eventually(t, "its lease is over", func() bool { return len(shares(t, c)) == 0 })
+			lapse(t, db, w, 0)
+			if got := shares(t, c); len(got) > 0 {
+				t.Errorf("its lease is over, and shares are %v", got)
+			}
 		}
 		for i := range 10 {
 			enqueue(t, c, Job{Kind: "x", Payload: fmt.Append(nil, i)})

@@ -154,6 +154,7 @@ func TestPromptBlocksOfGenerations(t *testing.T) {
 				}
 			}
 		}
+		db.Do(t, `UPDATE {prefix}queue_block SET insert_time = {now + :us} WHERE generation = 2`, dialect.Args{"us": time.Hour.Microseconds()})
 		check("before the new blocks begin", 0, 3)
 		db.Do(t, `UPDATE {prefix}queue_block SET insert_time = {now + :us}`, dialect.Args{"us": -resizeAfter.Microseconds() - 1})
 		check("after that", 3, 5)

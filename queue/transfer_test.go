@@ -310,8 +310,11 @@ func TestMoveKilled(t *testing.T) {
 		if err == nil || n.Jobs != chunk {
 			t.Errorf("moved were %+v, and it ended with %v", n, err)
 		}
+		expire := `UPDATE {prefix}node SET expire_at = `
+		db.Do(t, expire+ahead, nil)
 		_, err = c.Move(t.Context(), "", "to", MoveOptions{})
 		want(t, "beside the dead one", err, ErrState)
+		db.Do(t, expire+`{now + 1000000}`, nil)
 		var done record
 		w := worker(t, other(t, db), WorkerOptions{Queues: []string{defaultQueue, "to"}})
 		handle(t, w, "x", func(_ context.Context, d *Delivery) error { done.add("%d %s", d.ID, d.Queue); return nil })

@@ -71,8 +71,7 @@ func TestUnique(t *testing.T) {
 			}
 		}
 		for _, end := range []string{"rolled back", "committed"} {
-			tx, err := db.Pool().BeginTx(t.Context(), nil)
-			must(t, err)
+			tx := begin(t, db)
 			all, wake, err := c.EnqueueTx(t.Context(), tx, Job{Kind: "x", Unique: "tx"}, uniquely("x"), Job{Kind: "x", Unique: "tx"})
 			must(t, err)
 			if all[0].Existed || !all[1].Existed || all[1].ID != first || !all[2].Existed || all[2].ID != all[0].ID {
@@ -225,7 +224,7 @@ func TestUniqueFor(t *testing.T) {
 		waits := wantFresh(t, c, Job{Kind: "x", Unique: "w", UniqueFor: time.Nanosecond})
 		wantHolder(t, c, Job{Kind: "x", Unique: "w"}, waits)
 		db.Do(t, `UPDATE {prefix}job_unique SET free_at = `+ago, nil)
-		must(t, w.sweep(t.Context()))
+		must(t, worker(t, c, WorkerOptions{}).sweep(t.Context()))
 		wantRows(t, db, "keys", `SELECT unique_key, pending FROM {prefix}job_unique`, "w yes")
 	})
 }
@@ -305,7 +304,7 @@ func TestUniqueOfTheDeadForAWhile(t *testing.T) {
 		stop()
 		must(t, c.Retry(t.Context(), "", dead))
 		db.Do(t, `UPDATE {prefix}job_unique SET free_at = `+ago, nil)
-		must(t, w.sweep(t.Context()))
+		must(t, worker(t, c, WorkerOptions{}).sweep(t.Context()))
 		wantHolder(t, c, uniquely("x"), dead)
 		must(t, c.Cancel(t.Context(), "", dead))
 		wantFresh(t, c, uniquely("x"))
@@ -361,23 +360,25 @@ func TestUniqueUnderWay(t *testing.T) {
 			return client(t, b, Options{})
 		}
 		var mu sync.Mutex
-		alive := map[string]int64{} // the job of a key that has begun, and not ended for good
+		alive := map[string]*Delivery{} // the job of a key that has begun, and not ended for good
 		var made, ended atomic.Int64
 		for range 2 {
-			w := worker(t, broken(), WorkerOptions{Lease: 2 * time.Second, Concurrency: 3, Batch: 5})
+			w := worker(t, broken(), WorkerOptions{Lease: 10 * time.Second, Concurrency: 3, Batch: 5})
 			w.slow = 5 * time.Millisecond
 			handle(t, w, "x", func(ctx context.Context, d *Delivery) error {
 				mu.Lock()
-				if id := alive[d.Unique]; id != 0 && id != d.ID && ctx.Err() == nil {
-					t.Errorf("key %s: %d runs, and so does %d", d.Unique, d.ID, id)
+				if o := alive[d.Unique]; o != nil && o.ID != d.ID && ctx.Err() == nil && o.Context().Err() == nil {
+					t.Errorf("key %s: %d runs, and so does %d", d.Unique, d.ID, o.ID)
 				}
-				alive[d.Unique] = d.ID
+				alive[d.Unique] = d
 				mu.Unlock()
 				if rand.IntN(4) == 0 {
 					<-time.After(10 * time.Millisecond) // to be checked out
 				}
 				mu.Lock()
-				delete(alive, d.Unique)
+				if alive[d.Unique] == d {
+					delete(alive, d.Unique)
+				}
 				mu.Unlock()
 				ended.Add(1)
 				switch rand.IntN(8) {

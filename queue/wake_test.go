@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/instant"
 )
 
 // idleWorker returns a worker that does nothing by itself, and has the only block of
@@ -51,6 +52,9 @@ func TestWakeBetweenLookingAndWaiting(t *testing.T) {
 			pumpOnce(t, w, b, func() {})
 		}
 		for late := range 2 { // a worker looks twice before it waits: at its cursor, and back
+			w.mu.Lock()
+			b.window = instant.Now().Add(time.Hour) // else it may be time to look back first, on a slow machine
+			w.mu.Unlock()
 			w.ring(b.q.id, b.divided)
 			looks := 0
 			for ; toServe(w); looks++ {
