@@ -76,8 +76,8 @@ func Unlisted(text string) *Stmt {
 }
 
 // Mutate changes a statement's text on all engines, for tests that see whether
-// other tests notice. It panics if old is not a part of it on any.
-func (s *Stmt) Mutate(old, changed string) {
+// other tests notice, until undo is called. It panics if old is not a part of it on any.
+func (s *Stmt) Mutate(old, changed string) (undo func()) {
 	shape, found := s.shape, false
 	for _, d := range Engines {
 		found = found || strings.Contains(shape(d), old)
@@ -86,6 +86,7 @@ func (s *Stmt) Mutate(old, changed string) {
 		panic(fmt.Sprintf("%s has no %q", s.Name, old))
 	}
 	s.shape = func(d *Dialect) string { return strings.ReplaceAll(shape(d), old, changed) }
+	return func() { s.shape = shape }
 }
 
 var registry struct {

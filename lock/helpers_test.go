@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"os"
 	"testing"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	mutate(os.Getenv(mutantVariable))
+	dbtest.MutantsMain(m, forProgram())
 	goleak.VerifyTestMain(m)
 }
 

@@ -246,6 +246,9 @@ var reaches = []struct {
 func TestReach(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		for _, test := range reaches {
+			if dbtest.Mutated != nil && dbtest.Mutated != test.stmt {
+				continue
+			}
 			t.Run(test.stmt.Name, func(t *testing.T) {
 				world(t, db)
 				for name := range strings.SplitSeq(test.named, ", ") {

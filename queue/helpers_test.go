@@ -26,7 +26,6 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	mutate(os.Getenv(mutantVariable))
 	// Mostly the database is waited for. Rapid's files of failures would be committed
 	// by mistake; it prints the seed.
 	for name, value := range map[string]string{"rapid.nofailfile": "true", "test.parallel": "6"} {
@@ -34,6 +33,7 @@ func TestMain(m *testing.M) {
 			_ = f.Value.Set(value)
 		}
 	}
+	dbtest.MutantsMain(m, forProgram())
 	code := m.Run()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 }
 
 // longWait is for what must happen, on a slow machine.
-const longWait = 2 * time.Minute
+const longWait = 5 * time.Minute
 
 // each is dbtest.Each, beside the other tests: most of the time is spent waiting.
 func each(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {

@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"os"
-	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -350,43 +347,13 @@ func deaf() (all []mutant) {
 	return all
 }
 
-const mutantVariable = "DBCRON_QUEUE_MUTANT"
-
-// mutate makes this process one of a mutant.
-func mutate(number string) {
-	if i, err := strconv.Atoi(number); err == nil {
-		mutants[i].stmt.Mutate(mutants[i].old, mutants[i].changed)
+// forProgram are the mutants for dbtest.
+func forProgram() (all []dbtest.Mutant) {
+	for _, m := range mutants {
+		all = append(all, dbtest.Mutant{Stmt: m.stmt, Old: m.old, Changed: m.changed, Test: cmp.Or(m.test, "TestReach"+onSQLite)})
 	}
+	return all
 }
 
 // Each guard that a statement has is there because something breaks without it.
-func TestMutants(t *testing.T) {
-	if os.Getenv(mutantVariable) != "" {
-		t.Skip("this is one of them")
-	}
-	if testing.Short() {
-		t.Skip("this starts a program for each")
-	}
-	t.Parallel()
-	program := dbtest.Program(t)
-	for i, m := range mutants {
-		t.Run(fmt.Sprintf("%s %s", m.stmt.Name, m.old), func(t *testing.T) {
-			test := cmp.Or(m.test, "TestReach"+onSQLite+"/"+m.stmt.Name)
-			name, _, _ := strings.Cut(test, "/")
-			cmd := exec.CommandContext(t.Context(), program, "-test.run", "^"+strings.ReplaceAll(test, "/", "$/^")+"$", "-test.timeout", "2m")
-			cmd.Env = append(os.Environ(), mutantVariable+"="+strconv.Itoa(i))
-			for on, server := range map[string]struct {
-				engine   *dialect.Dialect
-				variable string
-			}{onPostgres: {dialect.Postgres, "DBCRON_TEST_POSTGRES"}, onMySQL: {dialect.MySQL, "DBCRON_TEST_MYSQL"}} {
-				if strings.Contains(test, on) {
-					cmd.Env = append(cmd.Env, server.variable+"="+dbtest.Fresh(t, server.engine).URL)
-				}
-			}
-			out, err := cmd.CombinedOutput()
-			if err == nil || !strings.Contains(string(out), "--- FAIL: "+name) {
-				t.Errorf("%s does not notice (%v):\n%s", test, err, out)
-			}
-		})
-	}
-}
+func TestMutants(t *testing.T) { dbtest.TestMutants(t, forProgram()) }

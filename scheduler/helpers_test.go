@@ -39,6 +39,7 @@ func TestMain(m *testing.M) {
 			_ = f.Value.Set(value)
 		}
 	}
+	dbtest.MutantsMain(m, forProgram())
 	os.Exit(m.Run())
 }
 

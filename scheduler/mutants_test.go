@@ -5,12 +5,8 @@ import (
 	"database/sql"
 	"fmt"
 	"maps"
-	"os"
-	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -82,43 +78,16 @@ var mutants = []mutant{
 	{replan, " AND COALESCE({us due_at}, 0) = :seen", "", "TestGuards" + onSQLite + "/replan"},
 }
 
-const mutantVariable = "DBCRON_SCHEDULER_MUTANT"
-
-// In the environment of this program, the variable makes it one of a mutant:
-// before TestMain, which other tests share.
-func init() {
-	if i, err := strconv.Atoi(os.Getenv(mutantVariable)); err == nil {
-		mutants[i].stmt.Mutate(mutants[i].old, mutants[i].changed)
+// forProgram are the mutants for dbtest.
+func forProgram() (all []dbtest.Mutant) {
+	for _, m := range mutants {
+		all = append(all, dbtest.Mutant{Stmt: m.stmt, Old: m.old, Changed: m.changed, Test: m.test})
 	}
+	return all
 }
 
 // Each guard that a statement has is there because something breaks without it.
-func TestMutants(t *testing.T) {
-	if os.Getenv(mutantVariable) != "" {
-		t.Skip("this is one of them")
-	}
-	if testing.Short() {
-		t.Skip("this starts a program for each")
-	}
-	t.Parallel()
-	server := sync.OnceValue(func() string { return dbtest.Fresh(t, dialect.Postgres).URL })
-	program := dbtest.Program(t)
-	for i, m := range mutants {
-		t.Run(fmt.Sprintf("%s %s", m.stmt.Name, m.old), func(t *testing.T) {
-			t.Parallel()
-			cmd := exec.CommandContext(t.Context(), program, "-test.run", "^"+strings.ReplaceAll(m.test, "/", "$/^")+"$", "-test.timeout", "2m")
-			cmd.Env = append(os.Environ(), mutantVariable+"="+strconv.Itoa(i))
-			if strings.Contains(m.test, onPostgres) {
-				cmd.Env = append(cmd.Env, "DBCRON_TEST_POSTGRES="+server())
-			}
-			out, err := cmd.CombinedOutput()
-			name, _, _ := strings.Cut(m.test, "/")
-			if err == nil || !strings.Contains(string(out), "--- FAIL: "+name) {
-				t.Errorf("%s does not notice (%v):\n%s", m.test, err, out)
-			}
-		})
-	}
-}
+func TestMutants(t *testing.T) { dbtest.TestMutants(t, forProgram()) }
 
 // putRun inserts a run as a person would, with an SQL value for each column, and
 // returns its id.

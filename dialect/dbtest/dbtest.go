@@ -13,7 +13,6 @@ package dbtest
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"net/url"
@@ -26,7 +25,6 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
-	"github.com/dbcron/dbcron/sqlschema"
 )
 
 // A DB is a database of a test's own.
@@ -43,12 +41,7 @@ type DB struct {
 // their turn need no connection.
 func Each(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
-	EachEmpty(t, func(t *testing.T, db *DB) {
-		if err := sqlschema.Migrate(t.Context(), db.DB); err != nil {
-			t.Fatal(err)
-		}
-		f(t, db)
-	}, first...)
+	each(t, true, f, first...)
 }
 
 // EachClock is Each with a clock that only moves when told, by Advance. All
@@ -64,12 +57,17 @@ func EachClock(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testin
 // EachEmpty is Each without any table.
 func EachEmpty(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
+	each(t, false, f, first...)
+}
+
+func each(t *testing.T, tables bool, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
+	t.Helper()
 	for _, e := range engines {
 		t.Run(e.dialect.Name, func(t *testing.T) {
 			for _, do := range first {
 				do(t)
 			}
-			f(t, Open(t, e.fresh(t), dialect.Options{}))
+			f(t, Open(t, e.fresh(t, tables), dialect.Options{}))
 		})
 	}
 }
@@ -85,7 +83,7 @@ func Fresh(t *testing.T, d *dialect.Dialect) *DB {
 	t.Helper()
 	for _, e := range engines {
 		if e.dialect.Name == d.Name { // a test may have changed its clock
-			return Open(t, e.fresh(t), dialect.Options{})
+			return Open(t, e.fresh(t, false), dialect.Options{})
 		}
 	}
 	t.Fatalf("no such engine: %s", d.Name)
@@ -178,29 +176,42 @@ func (db *DB) Advance(t *testing.T, d time.Duration) {
 // An engine is a dialect and a way to get fresh databases of it. A further
 // engine is a further line here.
 type engine struct {
-	dialect *dialect.Dialect
-	server  func() (adminURL string, err error)
-	create  func(ctx context.Context, admin *sql.DB, name string) error
+	dialect  *dialect.Dialect
+	variable string // that has the URL of the server
+	server   func() (adminURL string, err error)
+	create   creation // of an empty one
+	tables   creation // of one with dbcron's tables
 }
+
+// A creation makes a database of a name.
+type creation func(ctx context.Context, admin *dialect.DB, adminURL, name string) error
 
 var engines = []*engine{
 	{
-		dialect: dialect.Postgres,
-		server:  server("DBCRON_TEST_POSTGRES", dbserver.StartPostgres),
-		create: func(ctx context.Context, admin *sql.DB, name string) error {
-			_, err := admin.ExecContext(ctx, "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING 'UTF8'")
-			return err
-		},
+		dialect:  dialect.Postgres,
+		variable: "DBCRON_TEST_POSTGRES",
+		server:   server("DBCRON_TEST_POSTGRES", dbserver.StartPostgres),
+		create:   createPostgres,
+		tables:   copyPostgres,
 	},
 	{
-		dialect: dialect.MySQL,
-		server:  server("DBCRON_TEST_MYSQL", dbserver.StartMariaDB),
-		create: func(ctx context.Context, admin *sql.DB, name string) error {
-			_, err := admin.ExecContext(ctx, "CREATE DATABASE "+name)
-			return err
-		},
+		dialect:  dialect.MySQL,
+		variable: "DBCRON_TEST_MYSQL",
+		server:   server("DBCRON_TEST_MYSQL", dbserver.StartMariaDB),
+		create:   createMySQL,
+		tables:   scriptMySQL,
 	},
 	{dialect: dialect.SQLite},
+}
+
+func createPostgres(ctx context.Context, admin *dialect.DB, _, name string) error {
+	_, err := admin.Pool().ExecContext(ctx, "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING 'UTF8'")
+	return err
+}
+
+func createMySQL(ctx context.Context, admin *dialect.DB, _, name string) error {
+	_, err := admin.Pool().ExecContext(ctx, "CREATE DATABASE "+name)
+	return err
 }
 
 // running holds on to the servers, which end with this process, or when
@@ -223,12 +234,16 @@ func server(variable string, start func(context.Context, dbserver.Options) (*dbs
 	})
 }
 
-// fresh makes an empty database and returns its URL. It is dropped at the end
-// of the test.
-func (e *engine) fresh(t *testing.T) string {
+// fresh makes a database, empty or with dbcron's tables, and returns its URL. It is
+// dropped at the end of the test.
+func (e *engine) fresh(t *testing.T, tables bool) string {
 	t.Helper()
 	if e.server == nil {
-		return "sqlite:" + filepath.Join(t.TempDir(), "test.db")
+		name := filepath.Join(t.TempDir(), "test.db")
+		if tables {
+			copySQLite(t, name)
+		}
+		return "sqlite:" + name
 	}
 	adminURL, err := e.server()
 	if err != nil {
@@ -239,21 +254,30 @@ func (e *engine) fresh(t *testing.T) string {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	name := "dbcron_" + strings.ToLower(rand.Text()[:12])
-	if err := e.create(t.Context(), admin.Pool(), name); err != nil {
+	create := e.create
+	if tables {
+		create = e.tables
+	}
+	name := freshName()
+	t.Cleanup(func() { drop(t, adminURL, name) })
+	if err := create(t.Context(), admin, adminURL, name); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { drop(t, adminURL, name) })
-	u, err := url.Parse(adminURL)
+	return withPath(adminURL, name)
+}
+
+// withPath is a URL with another path, which names a database.
+func withPath(rawURL, name string) string {
+	u, err := url.Parse(rawURL)
 	if err != nil {
-		t.Fatal(err)
+		return rawURL // which was used as it is
 	}
 	u.Path = "/" + name
 	return u.String()
 }
 
 func drop(t *testing.T, adminURL, name string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	admin, err := dialect.Connect(ctx, adminURL, dialect.Options{MaxConns: 1})
 	if err != nil {
@@ -262,7 +286,7 @@ func drop(t *testing.T, adminURL, name string) {
 	}
 	defer admin.Close()
 	// A connection that was just closed may still be seen by the server.
-	query := "DROP DATABASE " + name
+	query := "DROP DATABASE IF EXISTS " + name
 	if admin.Dialect.Schema {
 		query += " WITH (FORCE)"
 	}

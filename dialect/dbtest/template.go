@@ -1,0 +1,166 @@
+package dbtest
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/sqlschema"
+)
+
+// A database with dbcron's tables is a copy of one that was migrated before, or, where
+// there are no copies, what the script for people makes: sqlschema's tests show that this is
+// the same. To migrate each takes longer than most tests.
+
+// script is what makes the tables of an engine.
+func script(ctx context.Context, d *dialect.Dialect) (string, error) {
+	var text bytes.Buffer
+	err := sqlschema.SQL(ctx, &text, d, dialect.Options{}, 0)
+	return text.String(), err
+}
+
+// copyPostgres makes a database by copying one that this server keeps for these
+// migrations. Of several programs that make that at once, one is first.
+func copyPostgres(ctx context.Context, admin *dialect.DB, adminURL, name string) error {
+	text, err := script(ctx, admin.Dialect)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256([]byte(text))
+	template := "dbcron_template_" + hex.EncodeToString(sum[:8])
+	there, err := isThere(ctx, admin, template)
+	if err == nil && !there {
+		err = makeTemplate(ctx, admin, adminURL, template)
+	}
+	if err != nil {
+		return err
+	}
+	// From its files, which version 14 does in any case.
+	query := "CREATE DATABASE " + name + " TEMPLATE " + template
+	if _, err = admin.Pool().ExecContext(ctx, query+" STRATEGY FILE_COPY"); err != nil {
+		_, err = admin.Pool().ExecContext(ctx, query)
+	}
+	return err
+}
+
+// makeTemplate makes it under another name, so that nobody copies half of it.
+func makeTemplate(ctx context.Context, admin *dialect.DB, adminURL, template string) (err error) {
+	name := freshName()
+	if err := createPostgres(ctx, admin, adminURL, name); err != nil {
+		return err
+	}
+	db, err := dialect.Open(ctx, withPath(adminURL, name), dialect.Options{})
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(sqlschema.Migrate(ctx, db), db.Close()); err != nil {
+		return err
+	}
+	for _, query := range []string{
+		"ALTER DATABASE " + name + " ALLOW_CONNECTIONS false", // a copy cannot be made while somebody is there
+		"ALTER DATABASE " + name + " RENAME TO " + template,
+	} {
+		if _, err = admin.Pool().ExecContext(ctx, query); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	_, dropped := admin.Pool().ExecContext(ctx, "DROP DATABASE "+name+" WITH (FORCE)")
+	if there, looked := isThere(ctx, admin, template); looked == nil && there {
+		return dropped // another program was first
+	}
+	return errors.Join(err, dropped)
+}
+
+func isThere(ctx context.Context, admin *dialect.DB, name string) (there bool, err error) {
+	err = admin.Pool().QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pg_database WHERE datname = $1)", name).Scan(&there)
+	return there, err
+}
+
+// scriptMySQL makes a database and its tables.
+func scriptMySQL(ctx context.Context, admin *dialect.DB, adminURL, name string) error {
+	if err := createMySQL(ctx, admin, adminURL, name); err != nil {
+		return err
+	}
+	text, err := script(ctx, admin.Dialect)
+	if err != nil {
+		return err
+	}
+	db, err := dialect.Connect(ctx, withPath(adminURL, name), dialect.Options{MaxConns: 1})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	for _, query := range statements(text) {
+		if _, err := db.Pool().ExecContext(ctx, query); err != nil {
+			return fmt.Errorf("%s: %w", query, err)
+		}
+	}
+	return nil
+}
+
+// statements divides a script as the mysql program would.
+func statements(text string) (all []string) {
+	end, part := ";", ""
+	for line := range strings.Lines(text) {
+		if comment := strings.HasPrefix(line, "--"); comment && part == "" || strings.TrimSpace(line) == "" {
+			continue
+		}
+		if delimiter, is := strings.CutPrefix(line, "DELIMITER "); is {
+			end = strings.TrimSpace(delimiter)
+			continue
+		}
+		part += line
+		if query, over := strings.CutSuffix(strings.TrimSpace(part), end); over {
+			all, part = append(all, query), ""
+		}
+	}
+	return all
+}
+
+// migratedFile returns the contents of an SQLite database with dbcron's tables.
+var migratedFile = sync.OnceValues(func() ([]byte, error) {
+	folder, err := os.MkdirTemp("", "dbcron-template")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	ctx, name := context.Background(), filepath.Join(folder, "template.db")
+	db, err := dialect.Open(ctx, "sqlite:"+name, dialect.Options{})
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(sqlschema.Migrate(ctx, db), db.Close()); err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(name + "-wal"); err == nil && info.Size() > 0 {
+		return nil, errors.New("the last to close it has left a log")
+	}
+	return os.ReadFile(name)
+})
+
+// copySQLite makes a file with dbcron's tables.
+func copySQLite(t *testing.T, name string) {
+	t.Helper()
+	contents, err := migratedFile()
+	if err == nil {
+		err = os.WriteFile(name, contents, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func freshName() string { return "dbcron_" + strings.ToLower(rand.Text()[:12]) }
