@@ -34,7 +34,7 @@ func TestFaults(t *testing.T) {
 						fault := &dbtest.Fault{Call: call, After: after}
 						broken := db.Broken(t, fault)
 						broken.Pool().SetMaxOpenConns(2)
-						fence := runWithFault(t, lockerOn(t, broken, Options{TTL: 2 * time.Second}), take, after)
+						fence := runWithFault(t, lockerOn(t, broken, Options{TTL: 10 * time.Second}), take, after)
 						rival, err := locker(t, db, Options{}).acquireAny(t.Context(), take)
 						must(t, err)
 						if fence != 0 && rival.Fence() <= fence || rival.Fence() <= last {

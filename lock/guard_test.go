@@ -77,7 +77,7 @@ func TestGuardDoesNotStopTheHeartbeat(t *testing.T) {
 			l := locker(t, db, Options{})
 			le := l.mustTake(t, "x")
 			must(t, guarded(t, db, le, level, func(*sql.Tx) error {
-				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), longWait)
 				defer cancel()
 				_, err := l.TryAcquire(context.WithoutCancel(ctx), "x")
 				want(t, "another's try", err, ErrHeld)

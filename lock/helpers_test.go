@@ -1,8 +1,10 @@
 package lock
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"io"
 	"log/slog"
 	"testing"
@@ -16,29 +18,33 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		_ = f.Value.Set("6") // mostly the database is waited for
+	}
 	dbtest.MutantsMain(m, forProgram())
 	goleak.VerifyTestMain(m)
 }
 
 // patience is for what must happen, on a slow machine.
-const longWait = time.Minute
+const longWait = 5 * time.Minute
 
 // each is dbtest.Each, beside the other tests: most of them wait for a time.
 func each(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	t.Helper()
 	t.Parallel()
-	dbtest.Each(t, f)
+	dbtest.Each(t, f, (*testing.T).Parallel)
 }
 
 // clocked is dbtest.EachClock, likewise.
 func clocked(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	t.Helper()
 	t.Parallel()
-	dbtest.EachClock(t, f)
+	dbtest.EachClock(t, f, (*testing.T).Parallel)
 }
 
-// locker returns a Locker whose leases are not renewed, unless opt says so, on
-// connections of its own.
+// locker returns a Locker on connections of its own, whose leases are not renewed and
+// outlast any test, unless opt says so.
 func locker(t *testing.T, db *dbtest.DB, opt Options) *Locker {
 	t.Helper()
 	other := dbtest.Open(t, db.URL, dialect.Options{})
@@ -50,6 +56,7 @@ func lockerOn(t *testing.T, db *dbtest.DB, opt Options) *Locker {
 	if opt.Heartbeat == 0 {
 		opt.Heartbeat = -1
 	}
+	opt.TTL = cmp.Or(opt.TTL, time.Hour)
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}

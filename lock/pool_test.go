@@ -89,8 +89,7 @@ func TestTakersPassEachOther(t *testing.T) {
 		}
 		p := locker(t, db, Options{}).mustPool(t, "p", 2)
 		must(t, p.Resize(t.Context(), 2))
-		other, err := db.Pool().BeginTx(t.Context(), nil)
-		must(t, err)
+		other := db.Begin(t, nil)
 		defer func() { must(t, other.Rollback()) }()
 		var slot int
 		must(t, db.On(other).Get(t.Context(), dialect.Unlisted(`SELECT slot FROM {prefix}lock WHERE name = 'p' AND slot = 1 FOR UPDATE`), nil, &slot))

@@ -55,7 +55,7 @@ func TestSettings(t *testing.T) {
 func useAll(t *testing.T, l, rival *Locker) {
 	t.Helper()
 	le := l.mustTake(t, "x")
-	if got := state(t, rival, "x"); got.Left > 30*time.Second || got.Left < 20*time.Second {
+	if got := state(t, rival, "x"); got.Left > l.opt.TTL || got.Left < l.opt.TTL/2 {
 		t.Errorf("it has %v left", got.Left)
 	}
 	_, err := rival.TryAcquire(t.Context(), "x")

@@ -59,7 +59,7 @@ func TestAcquireWaitsForTheRelease(t *testing.T) {
 // It waits for a lease to run out, and not longer.
 func TestAcquireWaitsForTheEnd(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
-		dead := locker(t, db, Options{TTL: 700 * time.Millisecond})
+		dead := locker(t, db, Options{TTL: 3 * time.Second})
 		first := dead.mustTake(t, "x")
 		own, err := dead.Acquire(t.Context(), "own")
 		must(t, err)

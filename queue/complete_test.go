@@ -22,7 +22,7 @@ func TestCompleteTxOfASlowJob(t *testing.T) {
 				w.slow = 1
 				var r record
 				handle(t, w, "x", func(ctx context.Context, d *Delivery) error {
-					tx := begin(t, db)
+					tx := db.Begin(t, nil)
 					defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
 					r.add("attempt %d", d.Attempt)
 					if _, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO %s VALUES (%d)", name, d.ID)); err != nil {

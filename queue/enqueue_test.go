@@ -180,7 +180,7 @@ func TestPayloads(t *testing.T) {
 				return enqueueMany(t, c, jobs)
 			},
 			"in a transaction": func(t *testing.T, jobs []Job) (ids []int64) {
-				tx := begin(t, db)
+				tx := db.Begin(t, nil)
 				defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
 				all, wake, err := c.EnqueueTx(t.Context(), tx, jobs...)
 				must(t, err)
@@ -240,7 +240,7 @@ func TestEnqueueTx(t *testing.T) {
 		start(t, w)
 		r.wants(t, "first")
 		for _, kind := range []string{"undone", "kept"} {
-			tx := begin(t, db)
+			tx := db.Begin(t, nil)
 			ids, wake, err := c.EnqueueTx(t.Context(), tx, Job{Kind: kind}, Job{Kind: kind, Delay: time.Millisecond})
 			must(t, err)
 			if len(ids) != 2 || ids[0].ID >= ids[1].ID {

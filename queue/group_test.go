@@ -166,7 +166,7 @@ func TestSeal(t *testing.T) {
 		enqueueMany(t, c, []Job{{Kind: "more", Payload: []byte("10"), Group: id, Delay: time.Millisecond}, {Kind: "more", Payload: []byte("10"), Group: id, Key: "k"}})
 		must(t, c.Seal(t.Context(), id))
 		enqueue(t, c, Job{Kind: "more", Payload: []byte("0"), Group: id})
-		tx := begin(t, db)
+		tx := db.Begin(t, nil)
 		_, wake, err := c.EnqueueTx(t.Context(), tx, Job{Kind: "more", Payload: []byte("3"), Group: id})
 		must(t, err)
 		must(t, tx.Commit())
@@ -492,6 +492,9 @@ func TestLargeResults(t *testing.T) {
 		n := 0
 		for r, err := range c.Results(t.Context(), id) {
 			must(t, err)
+			if r.State != "done" {
+				t.Fatalf("job %d is %s: %s", r.Job, r.State, r.Error)
+			}
 			var text string
 			if must(t, json.Unmarshal(r.Result, &text)); len(text) != 400_000 {
 				t.Errorf("%d bytes", len(text))

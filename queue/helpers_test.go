@@ -3,7 +3,6 @@ package queue
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
@@ -87,20 +86,6 @@ func agree(t *testing.T, db *dbtest.DB, first *Client, others ...*Client) {
 		c.clock.read, c.clock.at = read, at
 		c.clock.mu.Unlock()
 	}
-}
-
-// begin begins a transaction; where there is one writer, as soon as nobody else writes.
-func begin(t *testing.T, db *dbtest.DB) (tx *sql.Tx) {
-	t.Helper()
-	eventually(t, "a transaction begins", func() bool {
-		var err error
-		tx, err = db.Pool().BeginTx(t.Context(), nil)
-		if err != nil && !db.Dialect.Retryable(err) {
-			must(t, err)
-		}
-		return err == nil
-	})
-	return tx
 }
 
 // severed is other, with a function that cuts it off from the database for good.

@@ -207,7 +207,7 @@ func TestOrderOfLateCommits(t *testing.T) {
 		}))
 		start(t, w)
 		received(t, "the first begins", blocked)
-		tx := begin(t, db)
+		tx := db.Begin(t, nil)
 		defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
 		early := s.jobs(numbers, 4, "a", "b", "new", "new")
 		early = append(early, Job{Kind: "x", Payload: []byte("0")})
@@ -270,7 +270,7 @@ func TestOrderOfDelays(t *testing.T) {
 			return
 		}
 		away := other(t, db)
-		tx := begin(t, db)
+		tx := db.Begin(t, nil)
 		defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
 		_, _, err := away.EnqueueTx(t.Context(), tx, Job{Kind: "x", Key: "late", Payload: []byte("0"), Delay: time.Millisecond})
 		must(t, err)

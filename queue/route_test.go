@@ -29,7 +29,7 @@ func wantQueue(t *testing.T, db *dbtest.DB, c *Client, job Job, name string) {
 	check("one", []Enqueued{e}, err)
 	all, err := c.EnqueueMany(t.Context(), []Job{job, job})
 	check("many", all, err)
-	tx := begin(t, db)
+	tx := db.Begin(t, nil)
 	all, _, err = c.EnqueueTx(t.Context(), tx, job)
 	must(t, errors.Join(err, tx.Commit()))
 	check("in a transaction", all, err)

@@ -40,7 +40,11 @@ func newPrompt(t *testing.T, db *dbtest.DB) *prompt {
 	conn, err := db.Pool().Conn(t.Context())
 	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	return &prompt{db, conn, db.On(conn)}
+	p := &prompt{db, conn, db.On(conn)}
+	if db.Dialect.Name == dialect.MySQL.Name { // who sits at it may think
+		p.do(t, `SET SESSION idle_transaction_timeout = 0`, nil)
+	}
+	return p
 }
 
 func (p *prompt) do(t *testing.T, text string, args dialect.Args) {

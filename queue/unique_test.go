@@ -71,7 +71,7 @@ func TestUnique(t *testing.T) {
 			}
 		}
 		for _, end := range []string{"rolled back", "committed"} {
-			tx := begin(t, db)
+			tx := db.Begin(t, nil)
 			all, wake, err := c.EnqueueTx(t.Context(), tx, Job{Kind: "x", Unique: "tx"}, uniquely("x"), Job{Kind: "x", Unique: "tx"})
 			must(t, err)
 			if all[0].Existed || !all[1].Existed || all[1].ID != first || !all[2].Existed || all[2].ID != all[0].ID {
@@ -275,8 +275,7 @@ func TestUniqueOfOldSnapshots(t *testing.T) {
 		if db.Dialect.SkipLocked == "" {
 			t.Skip("there is one writer at a time")
 		}
-		tx, err := db.Pool().BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
-		must(t, err)
+		tx := db.Begin(t, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 		defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
 		var n int
 		must(t, tx.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM dbcron_job_unique").Scan(&n))

@@ -239,7 +239,7 @@ func TestClaimDoesNotWait(t *testing.T) {
 		db.Advance(t, time.Minute)
 		s := daemon(t, db, Options{})
 		quickly := func(what string, f func(context.Context) error) {
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), longWait)
 			defer cancel()
 			if err := f(ctx); err != nil {
 				t.Errorf("%s: %v", what, err)
@@ -303,10 +303,7 @@ func wantCount(runs []run, n int) error {
 // lockRow leaves a transaction open that has run a statement.
 func lockRow(t *testing.T, db *dbtest.DB, text string) (free func()) {
 	t.Helper()
-	tx, err := again(t, db).Pool().BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := again(t, db).Begin(t, nil)
 	if n, err := db.On(tx).Exec(t.Context(), dialect.Unlisted(text), nil); err != nil || n != 1 {
 		t.Fatalf("%s: %d rows, %v", strings.TrimSpace(text), n, err)
 	}
@@ -315,6 +312,5 @@ func lockRow(t *testing.T, db *dbtest.DB, text string) (free func()) {
 			t.Error(err)
 		}
 	})
-	t.Cleanup(func() { _ = tx.Rollback() })
 	return free
 }

@@ -43,12 +43,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// childLease is longer than what a slow machine takes to kill the child after it has begun.
+const childLease = 6 * time.Second
+
 func childDaemon(url string) error {
 	db, err := dialect.Open(context.Background(), url, dialect.Options{})
 	if err != nil {
 		return err
 	}
-	s, err := New(db, Options{Node: "child", Lease: 3 * time.Second, Logger: quiet()})
+	s, err := New(db, Options{Node: "child", Lease: childLease, Logger: quiet()})
 	if err != nil {
 		return err
 	}
@@ -254,16 +257,19 @@ func stored(t *testing.T, db *dbtest.DB, name string) Schedule {
 	return s
 }
 
+// longWait is for what must happen, on a slow machine.
+const longWait = 5 * time.Minute
+
 // eventually waits for something to become so, for ever as far as tests go.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	tick, deadline := time.NewTicker(20*time.Millisecond), time.After(time.Minute)
+	tick, deadline := time.NewTicker(20*time.Millisecond), time.After(longWait)
 	defer tick.Stop()
 	for !is() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("not in a minute: %s", what)
+			t.Fatalf("waited in vain: %s", what)
 		}
 	}
 }

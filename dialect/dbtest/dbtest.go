@@ -303,3 +303,40 @@ func Missing(t *testing.T, err error) {
 	}
 	t.Skip(err)
 }
+
+// Begin begins a transaction that may be idle for as long as the test likes, where others
+// are ended after a few seconds. Where there is one writer, it waits for its turn. A test
+// that has not ended it by then has it rolled back.
+func (db *DB) Begin(t *testing.T, opt *sql.TxOptions) *sql.Tx {
+	t.Helper()
+	for end := time.After(patience); ; {
+		tx, err := db.begin(t, opt)
+		if err == nil {
+			return tx
+		}
+		select {
+		case <-end:
+			t.Fatal(err)
+		default:
+		}
+		if !db.Dialect.Retryable(err) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// patience is for what must happen, on a slow machine.
+const patience = 5 * time.Minute
+
+func (db *DB) begin(t *testing.T, opt *sql.TxOptions) (*sql.Tx, error) {
+	t.Helper()
+	tx, err := db.Pool().BeginTx(t.Context(), opt)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { _ = tx.Rollback() })
+	if db.Dialect.Name == dialect.MySQL.Name { // the others do so in transactions of dialect.DB alone
+		_, _ = tx.ExecContext(t.Context(), "SET SESSION idle_transaction_timeout = 0") // MySQL has no such variable
+	}
+	return tx, nil
+}

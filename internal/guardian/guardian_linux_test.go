@@ -32,7 +32,11 @@ func TestDaemonizedDescendantsAreKilled(t *testing.T) {
 			dir := t.TempDir()
 			cmd := sh(c.script, dir)
 			cmd.Grace = 500 * time.Millisecond
-			p := start(t, cmd, 4*time.Second)
+			life := time.Minute
+			if c.want == Deadline {
+				life = 4 * time.Second
+			}
+			p := start(t, cmd, life)
 			pid := pidIn(t, dir+"/daemon")
 			pidIn(t, dir+"/ready")
 			if c.end != nil {

@@ -292,7 +292,7 @@ func TestStop(t *testing.T) {
 		pid := pidIn(t, ready)
 		begin := instant.Now()
 		p.Stop()
-		if r := wait(t, p); r.Signal != syscall.SIGTERM || instant.Now().Sub(begin) > 4*time.Second {
+		if r := wait(t, p); r.Signal != syscall.SIGTERM || instant.Now().Sub(begin) > patience {
 			t.Errorf("got %+v after %v", r, instant.Now().Sub(begin))
 		}
 		gone(t, pid)
@@ -366,19 +366,24 @@ func TestDeadlineEndsTheCommand(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			ready := filepath.Join(t.TempDir(), "ready")
 			const life = 2 * time.Second
-			p := start(t, sh(c.script, ready), life)
-			pid := pidIn(t, ready)
-			r := wait(t, p)
-			if r.Took < life/4 || r.Took > life { // as the guardian saw it
-				t.Errorf("ended after %v, want less than %v", r.Took, life)
-			}
-			if alive(pid) {
-				t.Error("the command lives on")
-			}
-			if r.Cause != Deadline || r.Signal != c.signal || r.Err != nil {
-				t.Errorf("got %+v", r)
+			for tries := 1; ; tries++ {
+				ready := filepath.Join(t.TempDir(), "ready")
+				p := start(t, sh(c.script, ready), life)
+				pid := pidIn(t, ready)
+				r := wait(t, p)
+				if alive(pid) {
+					t.Error("the command lives on")
+				}
+				if r.Cause != Deadline || r.Signal != c.signal || r.Err != nil || r.Took < life/4 {
+					t.Errorf("got %+v", r)
+				}
+				if r.Took <= life { // as the guardian saw it
+					break
+				}
+				if tries == 10 { // a slow machine is on time now and then
+					t.Fatalf("ended after %v, want less than %v", r.Took, life)
+				}
 			}
 		})
 	}
@@ -390,16 +395,17 @@ func TestExtendKeepsTheCommandAlive(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := instant.Now()
-	p := start(t, sh(`read x < "$1"; echo "$x"`, fifo), time.Second)
+	const life = 2 * time.Second
+	p := start(t, sh(`read x < "$1"; echo "$x"`, fifo), life)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for instant.Now().Sub(begin) < 2*time.Second {
-		p.Extend(instant.Now().Add(time.Second))
+	for instant.Now().Sub(begin) < life+time.Second {
+		p.Extend(instant.Now().Add(life))
 		<-tick.C
 	}
 	p.Extend(instant.Now().Add(time.Minute))
 	p.Extend(begin) // changes nothing
-	for instant.Now().Sub(begin) < 3500*time.Millisecond {
+	for instant.Now().Sub(begin) < 2*life+1500*time.Millisecond {
 		<-tick.C
 	}
 	select {
@@ -410,7 +416,7 @@ func TestExtendKeepsTheCommandAlive(t *testing.T) {
 	if err := os.WriteFile(fifo, []byte("still here\n"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if r := wait(t, p); r.Output != "still here\n" || r.Cause != Exited || r.Took < 2*time.Second {
+	if r := wait(t, p); r.Output != "still here\n" || r.Cause != Exited || r.Took < 2*life {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -469,7 +475,7 @@ func TestGuardianIsKilled(t *testing.T) {
 
 func TestGuardianIsStopped(t *testing.T) {
 	ready := filepath.Join(t.TempDir(), "ready")
-	deadline := instant.Now().Add(2 * time.Second)
+	deadline := instant.Now().Add(4 * time.Second)
 	p, err := Start(sh(`echo $$ > "$1"; echo said; exec sleep 60`, ready), deadline)
 	if err != nil {
 		t.Fatal(err)

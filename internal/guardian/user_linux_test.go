@@ -211,7 +211,11 @@ func TestUsersCommandIsEnded(t *testing.T) {
 			dir := publicDir(t)
 			cmd := as(nobody, script, dir)
 			cmd.Grace = 300 * time.Millisecond
-			p := start(t, cmd, 3*time.Second)
+			life := time.Minute
+			if c.want == Deadline {
+				life = 4 * time.Second
+			}
+			p := start(t, cmd, life)
 			child, pid := pidIn(t, dir+"/child"), pidIn(t, dir+"/ready")
 			c.end(p)
 			if r := wait(t, p); r.Cause != c.want || r.Signal != syscall.SIGKILL || r.Err != nil {
