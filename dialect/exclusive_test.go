@@ -23,7 +23,7 @@ func TestExclusiveIsOneAtATime(t *testing.T) {
 		for i := range pools {
 			pools[i] = dbtest.Open(t, db.URL, dialect.Options{MaxConns: 2})
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		var holders, most, times atomic.Int32
 		together(t, 3*len(pools), func(i int) error {
@@ -62,7 +62,7 @@ func TestExclusiveEndsWithTheContext(t *testing.T) {
 		defer cancel()
 		began := time.Now() //nolint:forbidigo // measures how long it takes
 		_, err = db.Dialect.Exclusive(ctx, db.DB, "work")
-		if took := time.Since(began); took > 3*time.Second {
+		if took := time.Since(began); took > time.Minute {
 			t.Errorf("it waited %v", took)
 		}
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "lock work") {
@@ -108,7 +108,7 @@ func TestExclusiveLeavesNoLockInThePool(t *testing.T) {
 			if calls() == 0 && db.Dialect.SkipLocked != "" {
 				t.Fatal("no call was seen")
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			unlock, err = db.Dialect.Exclusive(ctx, db.DB, "work")
 			cancel()
 			if err != nil {

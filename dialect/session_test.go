@@ -17,7 +17,7 @@ func TestStatementTimeout(t *testing.T) {
 		short := dbtest.Open(t, db.URL, dialect.Options{StatementTimeout: 200 * time.Millisecond})
 		began := time.Now() //nolint:forbidigo // measures how long it takes
 		_, err := short.Exec(t.Context(), dialect.Unlisted(sleep(short.DB)), nil)
-		if took := time.Since(began); took > 10*time.Second {
+		if took := time.Since(began); took > time.Minute {
 			t.Errorf("it took %v", took)
 		}
 		if !errors.Is(err, context.DeadlineExceeded) || dialect.Unavailable(err) {
@@ -77,7 +77,7 @@ func TestACancelledStatementsConnectionIsKilled(t *testing.T) {
 // waitFor waits until what is true, and fails the test after ten seconds.
 func waitFor(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
