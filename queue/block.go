@@ -102,10 +102,6 @@ func (b *block) pop() *Delivery {
 			}
 		}
 		if d != nil {
-			if d.from != tableRunning {
-				b.active++
-				d.counted = true
-			}
 			return d
 		}
 	}

@@ -121,45 +121,10 @@ func (w *Worker) take(unit []*Delivery) []*Delivery {
 		if h == nil || h.many == nil {
 			return append(unit, d)
 		}
-		if len(h.gathered) == 0 {
-			h.since = instant.Now()
-			if h.batch.Wait > 0 {
-				time.AfterFunc(h.batch.Wait, w.work.Broadcast)
-			}
-		}
-		h.gathered = append(h.gathered, d)
-		if len(h.gathered) >= h.batch.Max {
-			if batch := w.gather(h); len(batch) > 0 {
-				return batch
-			}
+		if batch := w.gather(h, d); len(batch) > 0 {
+			return batch
 		}
 	}
-}
-
-// gather takes what has gathered, but for jobs that were lost meanwhile.
-func (w *Worker) gather(h *kindHandler) (batch []*Delivery) {
-	late := instant.Now() >= w.deadline
-	for _, d := range h.gathered {
-		if !late && !d.b.gone && !d.ctx.over {
-			batch = append(batch, d)
-		} else {
-			w.exit(d)
-		}
-	}
-	h.gathered = nil
-	return batch
-}
-
-// ripeBatch returns a batch that is not full and has waited long enough.
-func (w *Worker) ripeBatch() []*Delivery {
-	for _, h := range w.handlers {
-		if len(h.gathered) > 0 && instant.Now().Sub(h.since) >= h.batch.Wait {
-			if batch := w.gather(h); len(batch) > 0 {
-				return batch
-			}
-		}
-	}
-	return nil
 }
 
 // popReady takes a job of one block after the other. It marks the job as started: a
@@ -191,19 +156,28 @@ func (w *Worker) popReady() *Delivery {
 		if b.room() {
 			w.enlist(b)
 		}
-		d.began = at
-		if b.q.gates != nil {
-			w.pass(d)
-		}
-		if limit := b.timeout(d); limit > 0 {
-			d.over = at.Add(limit)
-		}
-		if w.opt.AckEach {
-			d.acked = make(chan struct{})
-		}
+		w.begins(d, at)
 		return d
 	}
 	return nil
+}
+
+// begins notes that a job begins that was taken out of its block.
+func (w *Worker) begins(d *Delivery, at instant.Instant) {
+	d.began = at
+	if d.from != tableRunning {
+		d.b.active++
+		d.counted = true
+	}
+	if d.b.q.gates != nil {
+		w.pass(d)
+	}
+	if limit := d.b.timeout(d); limit > 0 {
+		d.over = at.Add(limit)
+	}
+	if w.opt.AckEach {
+		d.acked = make(chan struct{})
+	}
 }
 
 func (b *block) timeout(d *Delivery) time.Duration { return cmp.Or(d.Timeout, b.q.set.Timeout) }

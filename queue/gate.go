@@ -228,8 +228,10 @@ func (w *Worker) admitted(g *gate) {
 		}
 	}
 	for _, h := range w.handlers {
-		for _, d := range h.gathered {
-			count(d)
+		for _, g := range h.gathered {
+			for _, d := range g.jobs {
+				count(d)
+			}
 		}
 	}
 	for d := range w.taken {

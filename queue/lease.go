@@ -250,22 +250,29 @@ func (w *Worker) ungather() {
 		return // their rows are gone, so they are done now
 	}
 	for _, h := range w.handlers {
-		for _, d := range h.gathered {
-			if d.ended {
-				continue
-			}
-			d.ended = true
-			w.exit(d)
-			if d.counted {
-				d.counted = false
-				d.b.active--
-			}
-			if d.from == tableRunning {
-				delete(w.out, d.ID)
-				w.toHand = append(w.toHand, d)
+		for _, g := range h.gathered {
+			for _, d := range g.jobs {
+				w.giveUp(d)
 			}
 		}
-		h.gathered = nil
+		h.gathered, h.full = nil, 0
+	}
+}
+
+// giveUp gives a job up that has been begun and not been done. mu is held.
+func (w *Worker) giveUp(d *Delivery) {
+	if d.ended {
+		return
+	}
+	d.ended = true
+	w.exit(d)
+	if d.counted {
+		d.counted = false
+		d.b.active--
+	}
+	if d.from == tableRunning {
+		delete(w.out, d.ID)
+		w.toHand = append(w.toHand, d)
 	}
 }
 

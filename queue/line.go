@@ -13,6 +13,10 @@ type line struct {
 	foreign bool    // which is not in this worker's hands: it is checked out elsewhere, or waits for its retry
 	parted  int     // how often it has become so
 	away    []int64 // further ones that were found elsewhere: they go before those that wait
+	follow  []int64 // further ones that have begun with the holder, in one batch
+
+	gathers *gathering // the batch that the holder waits for, and how many it may have
+	most    int
 }
 
 // line returns the line of a key.
@@ -36,6 +40,43 @@ func (b *block) wait(d *Delivery) {
 	}
 	at, _ := slices.BinarySearchFunc(l.waiting, d, inOrder)
 	l.waiting = slices.Insert(l.waiting, at, d)
+	if g := l.gathers; g != nil && !g.full && l.fills() {
+		g.full = true
+		w := b.q.w
+		w.handlerOf(d.Kind).full++
+		w.work.Signal()
+	}
+}
+
+// fills tells whether those that wait fill the batch of the holder, or another kind's job
+// ends it.
+func (l *line) fills() bool {
+	kind := l.gathers.jobs[0].Kind
+	n := 0
+	for _, d := range l.waiting {
+		if n++; n >= l.most-1 || d.Kind != kind {
+			return true
+		}
+	}
+	return l.most == 1
+}
+
+// next takes the first of those that wait, if it is of a kind and the holder's batch may
+// have it: what is elsewhere goes before it.
+func (l *line) next(kind string) *Delivery {
+	if len(l.waiting) == 0 || l.foreign {
+		return nil
+	}
+	d := l.waiting[0]
+	if d.Kind != kind || d.from == tableRunning || len(l.away) > 0 && l.away[0] != d.ID {
+		return nil
+	}
+	if len(l.away) > 0 {
+		l.away = l.away[1:]
+	}
+	l.waiting = l.waiting[1:]
+	l.follow = append(l.follow, d.ID)
+	return d
 }
 
 // inOrder compares jobs of a key: by when they were enqueued, or when they are due.
@@ -54,6 +95,10 @@ func (b *block) settle() {
 // step lets the next of a line go, if none of it is under way.
 func (b *block) step(l *line) {
 	if l.holder != 0 {
+		return
+	}
+	if len(l.follow) > 0 {
+		l.holder, l.foreign, l.follow = l.follow[0], false, l.follow[1:]
 		return
 	}
 	at := 0
@@ -77,11 +122,15 @@ func (b *block) step(l *line) {
 // release ends the turn of a key's job: the next may go.
 func (b *block) release(key string, id int64) {
 	l := b.lines[key]
-	if l == nil || l.holder != id {
+	if l == nil {
 		return
 	}
-	l.holder, l.foreign = 0, false
-	if len(l.waiting) == 0 && len(l.away) == 0 {
+	if l.holder != id {
+		l.follow = slices.DeleteFunc(l.follow, func(o int64) bool { return o == id })
+		return
+	}
+	l.holder, l.foreign, l.gathers = 0, false, nil
+	if len(l.waiting) == 0 && len(l.away) == 0 && len(l.follow) == 0 {
 		delete(b.lines, key)
 		return
 	}
@@ -95,16 +144,22 @@ func (b *block) hold(key string, id int64) {
 	switch {
 	case l.holder == 0:
 		l.holder, l.foreign = id, true
-	case l.holder != id && !slices.Contains(l.away, id):
+	case l.holder != id && !slices.Contains(l.away, id) && !slices.Contains(l.follow, id):
 		l.away = append(l.away, id)
 	}
 }
 
 // part notes that the job that the others wait for has left this worker's hands.
 func (b *block) part(key string, id int64) {
-	if l := b.lines[key]; l != nil && l.holder == id {
+	l := b.lines[key]
+	switch {
+	case l == nil:
+	case l.holder == id:
 		l.foreign = true
 		l.parted++
+	case slices.Contains(l.follow, id):
+		l.follow = slices.DeleteFunc(l.follow, func(o int64) bool { return o == id })
+		l.away = append(l.away, id)
 	}
 }
 

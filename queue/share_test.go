@@ -210,7 +210,8 @@ func TestStopWhileGathering(t *testing.T) {
 		eventually(t, "they gather", func() bool {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return len(w.handlers["x"].gathered) == 3
+			g := w.handlers["x"].gathered
+			return len(g) == 1 && len(g[0].jobs) == 3
 		})
 		stop()
 		var r record

@@ -49,17 +49,6 @@ type Handler func(ctx context.Context, d *Delivery) error
 // A Middleware wraps handlers.
 type Middleware func(next Handler) Handler
 
-// BatchOptions adjust a handler of batches.
-type BatchOptions struct {
-	Max  int           // jobs of a batch at the most; default: 100
-	Wait time.Duration // how long a batch that is not full waits for more
-}
-
-// A BatchHandler does several jobs of a kind at once. It returns nil if all are
-// done, a [Results] with an error or nil for each, or another error, which all of
-// them then have.
-type BatchHandler func(ctx context.Context, batch []*Delivery) error
-
 // A kindHandler is what does the jobs of a kind.
 type kindHandler struct {
 	one   Handler
@@ -67,8 +56,8 @@ type kindHandler struct {
 	batch BatchOptions
 	retry RetryPolicy
 
-	gathered []*Delivery
-	since    instant.Instant // when the first of them came
+	gathered []*gathering // batches that wait for more
+	full     int          // how many of them need not wait
 }
 
 // A RetryPolicy overrides the queue's for a kind. Zero fields leave the queue's.
@@ -224,16 +213,6 @@ func (w *Worker) handlerOf(kind string) *kindHandler {
 		return h
 	}
 	return w.others
-}
-
-// HandleBatch sets what does the jobs of a kind, several at a time. Middleware does
-// not apply to it.
-func (w *Worker) HandleBatch(kind string, opt BatchOptions, h BatchHandler) error {
-	opt.Max = cmp.Or(opt.Max, 100)
-	if opt.Max < 1 || opt.Wait < 0 {
-		return invalid("batch", "a batch has at least one job, and does not wait for less than no time")
-	}
-	return w.handle(kind, &kindHandler{many: h, batch: opt})
 }
 
 // HandleKind sets what does the jobs of a typed kind. A payload that does not fit T

@@ -1,0 +1,138 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// BatchOptions adjust a handler of batches.
+type BatchOptions struct {
+	Max  int           // jobs of a batch at the most; default: 100
+	Wait time.Duration // how long a batch that is not full waits for more
+
+	// ByKey has the jobs of a batch be of one ordering key: those of it that wait, in
+	// their order, so that many changes to one thing can be dealt with at once. A job
+	// without a key is a batch of its own.
+	ByKey bool
+}
+
+// A BatchHandler does several jobs of a kind at once. It returns nil if all are
+// done, a [Results] with an error or nil for each, or another error, which all of
+// them then have.
+type BatchHandler func(ctx context.Context, batch []*Delivery) error
+
+// HandleBatch sets what does the jobs of a kind, several at a time. Middleware does
+// not apply to it.
+func (w *Worker) HandleBatch(kind string, opt BatchOptions, h BatchHandler) error {
+	opt.Max = cmp.Or(opt.Max, 100)
+	if opt.Max < 1 || opt.Wait < 0 {
+		return invalid("batch", "a batch has at least one job, and does not wait for less than no time")
+	}
+	return w.handle(kind, &kindHandler{many: h, batch: opt})
+}
+
+// A gathering is a batch that waits for more. Of jobs of a key it has the first one: the
+// others wait in its line.
+type gathering struct {
+	jobs  []*Delivery
+	since instant.Instant // when the first of them came
+	full  bool            // it need not wait
+}
+
+// gather puts a job that has begun into a batch of its kind. It returns the batch if it is
+// to be done now. mu is held.
+func (w *Worker) gather(h *kindHandler, d *Delivery) []*Delivery {
+	opt := h.batch
+	if n := len(h.gathered); n > 0 && !opt.ByKey {
+		g := h.gathered[n-1]
+		g.jobs = append(g.jobs, d)
+		if len(g.jobs) < opt.Max {
+			return nil
+		}
+		return w.ripe(h, n-1)
+	}
+	g := &gathering{jobs: []*Delivery{d}, since: instant.Now()}
+	h.gathered = append(h.gathered, g)
+	if l := d.b.lines[d.Key]; opt.ByKey && (d.Key == "" || l == nil) || opt.Max == 1 {
+		g.full = true
+	} else if opt.ByKey {
+		l.gathers, l.most = g, opt.Max
+		g.full = l.fills()
+	}
+	if g.full {
+		h.full++
+	}
+	if g.full || opt.ByKey && opt.Wait == 0 {
+		return w.ripe(h, len(h.gathered)-1)
+	}
+	if opt.Wait > 0 {
+		time.AfterFunc(opt.Wait, w.work.Broadcast)
+	}
+	return nil
+}
+
+// ripeBatch returns a batch that is full, or has waited long enough.
+func (w *Worker) ripeBatch() []*Delivery {
+	for _, h := range w.handlers {
+		for i := 0; i < len(h.gathered); {
+			g := h.gathered[i]
+			if !g.full && instant.Now().Sub(g.since) < h.batch.Wait {
+				if h.full == 0 {
+					break // those after it are younger
+				}
+				i++
+				continue
+			}
+			if batch := w.ripe(h, i); len(batch) > 0 {
+				return batch
+			}
+		}
+	}
+	return nil
+}
+
+// ripe takes what has gathered, but for jobs that were lost meanwhile.
+func (w *Worker) ripe(h *kindHandler, at int) (batch []*Delivery) {
+	g := h.gathered[at]
+	h.gathered = slices.Delete(h.gathered, at, at+1)
+	if g.full {
+		h.full--
+	}
+	late := instant.Now() >= w.deadline
+	for _, d := range g.jobs {
+		if !late && !d.b.gone && !d.ctx.over {
+			batch = append(batch, d)
+		} else {
+			w.exit(d)
+		}
+	}
+	if h.batch.ByKey && len(batch) > 0 {
+		batch = append(batch, w.followers(batch[0], h.batch.Max-1)...)
+	}
+	return batch
+}
+
+// followers begins the jobs of a key that wait for one which begins, and may begin with
+// it: those of its kind, up to the first of another.
+func (w *Worker) followers(first *Delivery, most int) (all []*Delivery) {
+	b := first.b
+	l := b.lines[first.Key]
+	if first.Key == "" || l == nil || l.holder != first.ID || b.gone || b.leaving || b.suspect > 0 || len(b.doubted) > 0 {
+		return nil // what may have ended a worker begins alone
+	}
+	l.gathers = nil
+	own, kind := b.q.own(), b.q.gateOf(first.Kind)
+	for len(all) < most && own.open() && kind.open() {
+		d := l.next(first.Kind)
+		if d == nil {
+			break
+		}
+		w.begins(d, first.began)
+		all = append(all, d)
+	}
+	return all
+}

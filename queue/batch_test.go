@@ -1,0 +1,195 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+// numbered are jobs of a kind and a key whose payloads count from first.
+func numbered(kind, key string, first, n int) (jobs []Job) {
+	for i := range n {
+		jobs = append(jobs, Job{Kind: kind, Key: key, Payload: fmt.Append(nil, first+i)})
+	}
+	return jobs
+}
+
+// shown is a batch as "key: payloads".
+func shown(batch []*Delivery) string {
+	words := []string{batch[0].Key + ":"}
+	for _, d := range batch {
+		words = append(words, string(d.Payload))
+	}
+	return strings.Join(words, " ")
+}
+
+// A batch by key has the jobs of one key that wait, in their order, up to the first of
+// another kind; one that is to wait waits for the rest of them.
+func TestBatchByKey(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c, r := client(t, db, Options{}), record{}
+		note := func(_ context.Context, batch []*Delivery) error { r.add("%s", shown(batch)); return nil }
+		w := worker(t, other(t, db), WorkerOptions{})
+		must(t, w.HandleBatch("x", BatchOptions{Max: 4, ByKey: true}, note))
+		must(t, w.HandleBatch("waits", BatchOptions{Max: 3, Wait: time.Hour, ByKey: true}, note))
+		must(t, w.HandleBatch("soon", BatchOptions{Wait: time.Millisecond, ByKey: true}, note))
+		handle(t, w, "y", func(_ context.Context, d *Delivery) error { r.add("%s", shown([]*Delivery{d})); return nil })
+		var jobs []Job
+		for i := range 10 {
+			jobs = append(jobs, numbered("x", "a", i, 1)...)
+			jobs = append(jobs, numbered("x", "b", i, 1)...)
+		}
+		jobs = append(jobs, numbered("x", "", 0, 2)...)
+		jobs = append(jobs, numbered("x", "c", 0, 2)...)
+		jobs = append(jobs, numbered("y", "c", 2, 1)...)
+		jobs = append(jobs, numbered("x", "c", 3, 1)...)
+		jobs = append(jobs, numbered("soon", "d", 0, 1)...)
+		jobs = append(jobs, numbered("waits", "e", 0, 2)...)
+		enqueueMany(t, c, jobs)
+		stop := start(t, w)
+		eventually(t, "all but two are done", func() bool { return rowsOf(t, db) == 2 })
+		got := r.all()
+		of := func(key string) (mine []string) {
+			for _, line := range got {
+				if strings.HasPrefix(line, key+":") {
+					mine = append(mine, strings.TrimPrefix(line, key+": "))
+				}
+			}
+			return mine
+		}
+		for key, want := range map[string][]string{
+			"a": {"0 1 2 3", "4 5 6 7", "8 9"}, "b": {"0 1 2 3", "4 5 6 7", "8 9"}, "c": {"0 1", "2", "3"}, "d": {"0"}, "e": nil,
+		} {
+			if got := of(key); !slices.Equal(got, want) {
+				t.Errorf("of key %s: %q, not %q", key, got, want)
+			}
+		}
+		if got := of(""); len(got) != 2 {
+			t.Errorf("without keys: %q", got)
+		}
+		enqueueMany(t, c, numbered("waits", "e", 2, 1)) // which fills it
+		empty(t, db)
+		enqueueMany(t, c, slices.Concat(numbered("waits", "f", 0, 1), numbered("y", "f", 1, 1))) // which ends it
+		empty(t, db)
+		if got := r.all()[len(got):]; !slices.Equal(got, []string{"e: 0 1 2", "f: 0", "f: 1"}) {
+			t.Errorf("those that waited: %q", got)
+		}
+		enqueueMany(t, c, numbered("waits", "g", 0, 2))
+		eventually(t, "they gather", func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return len(w.handlers["waits"].gathered) == 1
+		})
+		stop() // and others do them
+		w2 := worker(t, other(t, db), WorkerOptions{})
+		must(t, w2.HandleBatch("waits", BatchOptions{ByKey: true}, note))
+		start(t, w2)
+		empty(t, db)
+		if got := r.all(); got[len(got)-1] != "g: 0 1" {
+			t.Errorf("after a change of workers: %q", got)
+		}
+	})
+}
+
+// Those of a batch by key that fail come back in their order, before those after them.
+func TestBatchByKeyFails(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c, r := client(t, db, Options{}), record{}
+		edit(t, c, impatient)
+		w := worker(t, other(t, db), WorkerOptions{})
+		must(t, w.HandleBatch("x", BatchOptions{Max: 5, ByKey: true}, func(_ context.Context, batch []*Delivery) error {
+			r.add("%s", shown(batch))
+			each := make(Results, len(batch))
+			for i, d := range batch {
+				if n, _ := strconv.Atoi(string(d.Payload)); d.Attempt == 1 && n%5 > 2 {
+					each[i] = errTest
+				}
+			}
+			return each
+		}))
+		enqueueMany(t, c, numbered("x", "a", 0, 12))
+		start(t, w)
+		empty(t, db)
+		var order []string
+		for _, line := range r.all() {
+			order = append(order, strings.TrimPrefix(line, "a: "))
+		}
+		// 3 and 4 fail. They are due in any order, and go in theirs, with what may follow.
+		all := strings.Fields(strings.Join(order, " "))
+		if all[0] != "0" || strings.Join(all[:5], " ") != "0 1 2 3 4" || strings.Join(all[5:7], " ") != "3 4" || all[7] != "5" {
+			t.Errorf("batches: %q", order)
+		}
+		if len(all) != 12+4 {
+			t.Errorf("%d attempts: %q", len(all), order)
+		}
+	})
+}
+
+// The order of keys is kept by batches that fail as a whole, over workers, check-outs and
+// hand-overs.
+func TestBatchByKeyOrder(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{Blocks: 4})
+		edit(t, c, impatient)
+		edit(t, c, func(q *Queue) { q.MaxAttempts = 1000 })
+		var mu sync.Mutex
+		last, tries := map[string]int{}, 0
+		handler := func(ctx context.Context, batch []*Delivery) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if tries++; tries%5 == 0 {
+				mu.Unlock()
+				select { // long enough to be checked out
+				case <-ctx.Done():
+				case <-time.After(100 * time.Millisecond):
+				}
+				mu.Lock()
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+			}
+			if tries%3 == 0 {
+				return errors.New("not this time")
+			}
+			for _, d := range batch {
+				n, _ := strconv.Atoi(string(d.Payload))
+				if n != last[d.Key]+1 {
+					t.Errorf("key %s: %d after %d", d.Key, n, last[d.Key])
+				}
+				last[d.Key] = n
+			}
+			return nil
+		}
+		var stops []func()
+		for range 2 {
+			w := worker(t, other(t, db), WorkerOptions{Batch: 20, Grace: time.Minute})
+			w.slow, w.rotate = 20*time.Millisecond, 500*time.Millisecond
+			must(t, w.HandleBatch("x", BatchOptions{Max: 7, ByKey: true}, handler))
+			stops = append(stops, start(t, w))
+		}
+		var jobs []Job
+		for i := range 60 {
+			for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
+				jobs = append(jobs, numbered("x", key, i+1, 1)...)
+			}
+		}
+		enqueueMany(t, c, jobs)
+		empty(t, db)
+		for _, stop := range stops {
+			stop()
+		}
+		for key, n := range last {
+			if n != 60 {
+				t.Errorf("key %s: %d jobs", key, n)
+			}
+		}
+	})
+}
