@@ -324,11 +324,20 @@ func received[T any](t *testing.T, what string, c <-chan T) (v T) {
 }
 
 // lapse has the lease of a worker that was cut off end after a while, instead of when it
-// would.
+// would: for the worker at once, since it is to notice before the others do.
 func lapse(t *testing.T, db *dbtest.DB, w *Worker, after time.Duration) {
 	t.Helper()
+	name := nameOf(w)
+	eventually(t, "it notices that its lease is over", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.node == name {
+			w.deadline = instant.Now()
+		}
+		return w.node != name
+	})
 	n := db.Do(t, `UPDATE {prefix}node SET expire_at = {now + :us} WHERE name = :name AND state = 'live'`,
-		dialect.Args{"us": after.Microseconds(), "name": nameOf(w)})
+		dialect.Args{"us": after.Microseconds(), "name": name})
 	if n != 1 {
 		t.Fatalf("%d processes were cut off", n)
 	}
