@@ -48,6 +48,8 @@ type Delivery struct {
 	pinned  bool            // it is being completed in a transaction of the handler's, and stays where it is
 	weight  int             // how much of the worker's doubt it takes up
 	result  []byte          // of a job of a group
+	saved   *Progress       // the last snapshot; nil: there is none
+	saving  bool            // one is being stored: its row stays where it is
 	dropped bool            // it was not done, and need not be
 	ended   bool            // it has its outcome
 	settled bool            // and that is committed, or given up
@@ -148,17 +150,22 @@ func (w *Worker) pin(ctx context.Context, d *Delivery) error {
 	d.pinned = true
 	w.keepIn(d)
 	for d.moving && w.db.Dialect.SkipLocked != "" {
-		w.mu.Unlock()
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Millisecond):
-		}
-		w.mu.Lock()
-		if err := ctx.Err(); err != nil {
+		if err := w.moment(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// moment lets others have mu for a moment. mu is held.
+func (w *Worker) moment(ctx context.Context) error {
+	w.mu.Unlock()
+	defer w.mu.Lock()
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Millisecond):
+	}
+	return ctx.Err()
 }
 
 // A jobContext is a job's context. Most handlers of small jobs never look at it,

@@ -255,7 +255,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 	switch {
 	case d.ended:
 		return
-	case d.moving:
+	case d.moving, d.saving:
 		d.ending = &ending{err, detail}
 		return
 	}

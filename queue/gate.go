@@ -170,7 +170,7 @@ func (g *gate) need() int {
 func (w *Worker) meetLimits(q *workQueue, limits []limitRow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.unlimited {
+	if w.alone {
 		return
 	}
 	there := map[string]bool{}

@@ -223,6 +223,7 @@ var reaches = []struct {
 	{ackRunning, inRunning, 2, "queue, divided, ids, node", nil},
 	{lockRunning, inRunning, 2, "place's queue, place's block, place's id, node", nil},
 	{handRunning, inRunning, 2, "queue, divided, ids, node", nil},
+	{saveProgress, inRunning, 1, "queue, divided, id, node", dialect.Args{"attempt": 0, "snapshot": nil, "percent": 5, "message": nil}},
 	{listRunning, inRunning, 4, "queue, divided, after", nil},
 	{findRunning, inRunning, 2, "queue, id, row's block", nil},
 	{removeRunning, inRunning, 2, "queue, divided, ids", nil},

@@ -137,7 +137,7 @@ func (w *Worker) inline(ctx context.Context, done func([]rig.Outcome) bool) erro
 	base, cancelJobs := context.WithCancelCause(ctx)
 	defer cancelJobs(nil)
 	w.mu.Lock()
-	w.started, w.unlimited, w.base, w.slots = true, true, base, make([][]*Delivery, 1)
+	w.started, w.alone, w.base, w.slots = true, true, base, make([][]*Delivery, 1)
 	w.mu.Unlock()
 	if err := w.tryBegin(ctx); err != nil {
 		return err

@@ -17,7 +17,7 @@ type State string
 const (
 	StateReady   State = "ready"
 	StateDelayed State = "delayed" // until its time, or its retry
-	StateRunning State = "running" // for more than a second, or under suspicion
+	StateRunning State = "running" // for more than a second, or under suspicion, or with progress stored
 	StateDead    State = "dead"
 )
 
@@ -34,7 +34,8 @@ type Info struct {
 	Detail   string    // of a dead one: the stack of a panic
 	Worker   string    // of a running one
 	Block    int
-	Callback int64 // the group whose callback it is
+	Callback int64    // the group whose callback it is
+	Progress Progress // as its handler has stored it; [Client.Jobs] leaves its State out
 }
 
 func (c *Client) info(q *Queue, row *dialect.Row, state State, number int) Info {
@@ -46,6 +47,9 @@ func (c *Client) info(q *Queue, row *dialect.Row, state State, number int) Info 
 	i.Attempts, i.Crashes = int(row.Int(bodyEnd)), int(row.Int(bodyEnd+1))
 	i.At = time.UnixMicro(row.Int(bodyEnd + 2)).UTC()
 	i.Error = string(row.Bytes(bodyEnd + 3))
+	if p := readProgress(row, bodyEnd+4); p != nil {
+		i.Progress = *p
+	}
 	return i
 }
 
@@ -188,9 +192,9 @@ func (c *Client) part(ctx context.Context, q *Queue, state State, divided int, a
 		i := c.info(q, row, state, divided)
 		switch state {
 		case StateRunning:
-			i.Worker = string(row.Bytes(bodyEnd + 4))
+			i.Worker = string(row.Bytes(bodyEnd + 7))
 		case StateDead:
-			i.Detail = string(row.Bytes(bodyEnd + 4))
+			i.Detail = string(row.Bytes(bodyEnd + 7))
 		}
 		all = append(all, i)
 		return nil
@@ -279,12 +283,12 @@ func (c *Client) find(ctx context.Context, q *Queue, stmt *dialect.Stmt, args di
 				found = &i
 				return nil
 			}
-			i := c.info(q, row, state, int(row.Int(bodyEnd+4)))
+			i := c.info(q, row, state, int(row.Int(bodyEnd+7)))
 			switch state {
 			case StateRunning:
-				i.Worker = string(row.Bytes(bodyEnd + 5))
+				i.Worker = string(row.Bytes(bodyEnd + 8))
 			case StateDead:
-				i.Detail = string(row.Bytes(bodyEnd + 5))
+				i.Detail = string(row.Bytes(bodyEnd + 8))
 			}
 			found = &i
 			return nil

@@ -177,6 +177,17 @@ var mutants = append(deaf(), []mutant{
 	{lockRunning, movedBlock, "", ""},
 	{lockRunning, movedID, always, ""},
 
+	// Progress.
+	{saveProgress, " AND state = 'running'", "", "TestProgressOfTheLost" + onSQLite},
+	{saveProgress, " AND attempt = :attempt", "", "TestProgressOfTheLost" + onSQLite},
+	{delayRunning, "j.snapshot", "NULL", "TestProgress" + onSQLite},
+	{redelay, "run_at = ", "snapshot = NULL, run_at = ", "TestProgress" + onSQLite},
+	{buryRunning, "j.snapshot", "NULL", "TestProgress" + onSQLite},
+	{buryDelayed, "j.snapshot", "NULL", "TestProgress" + onSQLite},
+	{revive, "j.snapshot", "NULL", "TestProgress" + onSQLite},
+	{checkOutDelayed, "j.snapshot", "NULL", "TestProgressFaults" + onSQLite},
+	{divideAnew, "j.snapshot", "NULL", "TestProgressOfTheMoved" + onSQLite},
+
 	// Moves.
 	{delayReady, movedPrio, always, ""},
 	{delayReady, movedID, always, ""},

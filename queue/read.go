@@ -71,11 +71,13 @@ func (r *reader) body(row *dialect.Row) *Delivery {
 // ready reads a ready job.
 func (r *reader) ready(row *dialect.Row) *Delivery { return r.body(row) }
 
-// delayed reads a job with attempt, crashes, run_at and hold_key after its body.
+// delayed reads a job with attempt, crashes, run_at, hold_key and progress after its
+// body.
 func (r *reader) delayed(row *dialect.Row) *Delivery {
 	d := r.body(row)
 	d.from = tableDelayed
 	d.Attempt, d.Crashes, d.runAt, d.holding = int(row.Int(bodyEnd))+1, int(row.Int(bodyEnd+1)), row.Int(bodyEnd+2), !row.Null(bodyEnd+3)
+	d.saved = readProgress(row, bodyEnd+4)
 	if !d.holding {
 		d.order = tickOf(d.runAt)
 	}

@@ -300,6 +300,7 @@ func (w *Worker) readAdopted(ctx context.Context, q *workQueue, b *block, r runn
 		Scan: func(row *dialect.Row) error {
 			d = w.reader(b, 1).body(row)
 			d.from, d.Attempt, d.Crashes = tableRunning, int(row.Int(bodyEnd)), int(row.Int(bodyEnd+1))
+			d.saved = readProgress(row, bodyEnd+2)
 			return nil
 		},
 	}

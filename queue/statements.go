@@ -176,7 +176,7 @@ var (
 	// fetchDelayed reads jobs whose time has come. The lower bound spares it the
 	// entries of those that were done long ago.
 	fetchDelayed = dialect.SQL("queue.fetch-delayed", `
-		SELECT id, priority, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, attempt, crashes, {us run_at}, hold_key
+		SELECT id, priority, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, attempt, crashes, {us run_at}, hold_key, `+progress+`
 		FROM {prefix}job_delayed
 		WHERE queue_id = :queue AND divided = :divided AND run_at >= {time :since} AND run_at <= {now}
 		ORDER BY run_at, id LIMIT :limit`)
@@ -210,7 +210,7 @@ var (
 			AND (state = 'handed' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))`)
 
 	getRunning = dialect.SQL("queue.get-running", `
-		SELECT id, priority, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, attempt, crashes
+		SELECT id, priority, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, attempt, crashes, `+progress+`
 		FROM {prefix}job_running WHERE queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :node`)
 
 	// handRunning gives a job that a worker cannot finish to whoever has its block.
@@ -238,8 +238,8 @@ var (
 		ORDER BY run_at, id LIMIT :limit {locked}`)
 
 	divideAnew = dialect.SQL("queue.divide-anew", `
-		INSERT INTO {prefix}job_delayed (queue_id, divided, id, priority, `+body+`, attempt, crashes, error, run_at, hold_key)
-		SELECT {int :to}, record.target, j.id, j.priority, `+bodyOfJ+`, j.attempt, j.crashes, j.error, j.run_at, j.hold_key
+		INSERT INTO {prefix}job_delayed (queue_id, divided, id, priority, `+body+`, `+progress+`, attempt, crashes, error, run_at, hold_key)
+		SELECT {int :to}, record.target, j.id, j.priority, `+bodyOfJ+`, `+progressOfJ+`, j.attempt, j.crashes, j.error, j.run_at, j.hold_key
 		FROM {records rows: queue int, block int, job int, target int}
 		{join_by_key {prefix}job_delayed AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job`)
 
@@ -256,25 +256,25 @@ var (
 	readyByID = dialect.SQL("queue.list-ready", selectPriorities())
 
 	delayedByID = dialect.SQL("queue.list-delayed", `
-		SELECT id, priority, `+body+`, attempt, crashes, {us run_at}, error FROM {prefix}job_delayed
+		SELECT id, priority, `+body+`, attempt, crashes, {us run_at}, error, NULL, percent, message FROM {prefix}job_delayed
 		WHERE queue_id = :queue AND divided = :divided AND id > :after ORDER BY id LIMIT :limit`)
 
 	listRunning = dialect.SQL("queue.list-running", `
-		SELECT id, priority, `+body+`, attempt, crashes, COALESCE({us started_at}, 0), error, lock_by FROM {prefix}job_running
+		SELECT id, priority, `+body+`, attempt, crashes, COALESCE({us started_at}, 0), error, NULL, percent, message, lock_by FROM {prefix}job_running
 		WHERE queue_id = :queue AND divided = :divided AND id > :after ORDER BY id LIMIT :limit`)
 
 	listDead = dialect.SQL("queue.list-dead", `
-		SELECT id, priority, `+body+`, attempt, crashes, {us died_at}, error, detail FROM {prefix}job_dead
+		SELECT id, priority, `+body+`, attempt, crashes, {us died_at}, error, NULL, percent, message, detail FROM {prefix}job_dead
 		WHERE queue_id = :queue AND id > :after ORDER BY id LIMIT :limit`)
 
 	findDelayed = dialect.SQL("queue.find-delayed", `
-		{union rows: SELECT id, priority, `+body+`, attempt, crashes, {us run_at}, error, divided FROM {prefix}job_delayed WHERE queue_id = :queue AND divided = :divided AND id = :id}`)
+		{union rows: SELECT id, priority, `+body+`, attempt, crashes, {us run_at}, error, `+progress+`, divided FROM {prefix}job_delayed WHERE queue_id = :queue AND divided = :divided AND id = :id}`)
 
 	findRunning = dialect.SQL("queue.find-running", `
-		{union rows: SELECT id, priority, `+body+`, attempt, crashes, COALESCE({us started_at}, 0), error, divided, lock_by FROM {prefix}job_running WHERE queue_id = :queue AND divided = :divided AND id = :id}`)
+		{union rows: SELECT id, priority, `+body+`, attempt, crashes, COALESCE({us started_at}, 0), error, `+progress+`, divided, lock_by FROM {prefix}job_running WHERE queue_id = :queue AND divided = :divided AND id = :id}`)
 
 	findDead = dialect.SQL("queue.find-dead", `
-		SELECT id, priority, `+body+`, attempt, crashes, {us died_at}, error, divided, detail FROM {prefix}job_dead WHERE queue_id = :queue AND id = :id`)
+		SELECT id, priority, `+body+`, attempt, crashes, {us died_at}, error, `+progress+`, divided, detail FROM {prefix}job_dead WHERE queue_id = :queue AND id = :id`)
 
 	findReady = dialect.SQL("queue.find-ready", `
 		{union rows: SELECT id, priority, `+body+`, divided FROM {prefix}job WHERE queue_id = :queue AND divided = :divided AND priority = :priority AND id = :id}`)
@@ -305,8 +305,8 @@ var (
 	// revive copies dead jobs, whose rows are locked, among the delayed ones, due at once:
 	// their ids are old, and workers would not look for them among the ready ones.
 	revive = dialect.SQL("queue.revive", `
-		INSERT INTO {prefix}job_delayed (queue_id, divided, run_at, priority, id, `+body+`)
-		SELECT j.queue_id, record.target, {now}, j.priority, j.id, `+bodyOfJ+`
+		INSERT INTO {prefix}job_delayed (queue_id, divided, run_at, priority, id, `+body+`, `+progress+`)
+		SELECT j.queue_id, record.target, {now}, j.priority, j.id, `+bodyOfJ+`, `+progressOfJ+`
 		FROM {records rows: queue int, job int, target int}
 		{join_by_key {prefix}job_dead AS j} ON j.queue_id = record.queue AND j.id = record.job`)
 
@@ -378,8 +378,14 @@ const body = `kind, job_key, payload, payload_bin, max_attempts, timeout, trace,
 // bodyEnd is the number of the column after id, priority and body.
 const bodyEnd = 11
 
-// bodyOfJ is that of a table that is called j.
-var bodyOfJ = "j." + strings.ReplaceAll(body, ", ", ", j.")
+// progress is what its handler has stored of a job, in all tables but that of ready jobs.
+const progress = `snapshot, percent, message`
+
+// bodyOfJ and progressOfJ are these of a table that is called j.
+var (
+	bodyOfJ     = "j." + strings.ReplaceAll(body, ", ", ", j.")
+	progressOfJ = "j." + strings.ReplaceAll(progress, ", ", ", j.")
+)
 
 // fetchPriorities reads each priority from its cursor on, the most urgent first.
 func fetchPriorities(d *dialect.Dialect) string {
@@ -456,11 +462,13 @@ func lockBy(table, key string) string {
 // table is known before a record is: engines would read the block for each.
 func moveTo(to, from string, ready bool) string {
 	key := "j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job"
-	if ready {
-		key += " AND j.priority = record.urgency"
-	}
 	columns := "queue_id, divided, id, priority, " + body + ", attempt, crashes, error"
 	values := "j.queue_id, j.divided, j.id, j.priority, " + bodyOfJ + ", record.tries, record.died, record.why"
+	if ready {
+		key += " AND j.priority = record.urgency"
+	} else {
+		columns, values = columns+", "+progress, values+", "+progressOfJ
+	}
 	switch to {
 	case "job_delayed":
 		columns += ", run_at, hold_key"

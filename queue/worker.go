@@ -81,39 +81,39 @@ type Worker struct {
 	others     *kindHandler // for kinds that have none; nil: they become dead letters
 	middleware []Middleware
 
-	mu        sync.Mutex
-	work      sync.Cond // handlers wait for jobs
-	chores    sync.Cond // pumps wait for blocks
-	started   bool
-	exact     bool // it is asked of each job whether its row was there
-	closing   bool // nothing is started any more
-	limited   bool // there are gates
-	unlimited bool // limits do not count
-	stopped   bool // handlers and pumps end
-	node      string
-	deadline  instant.Instant // what is leased is until then, at least
-	queues    []*workQueue
-	runnable  []*block // that have ready jobs
-	serve     []*block // that pumps have something to do with
-	idle      int      // handlers that wait
-	slots     [][]*Delivery
-	out       map[int64]*Delivery // checked out
-	rows      map[int64]*Delivery // rows of running jobs that are this worker's, until they are deleted
-	toHand    []*Delivery         // checked out, and cancelled because the worker is being stopped
-	doubt     int                 // how many jobs run that may end the process
-	taken     map[*Delivery]bool  // by Receive
-	kinds     map[string]string   // names, each once
-	base      context.Context     // of jobs
-	hears     instant.Instant     // when a notification was heard last; 0: none was
-	tick      chan struct{}       // look after the blocks now
-	keeper    chan struct{}       // look after the gates now
-	shared    chan struct{}       // closed when no blocks are taken any more
-	stopping  chan struct{}       // closed when the worker is being stopped
-	joined    chan struct{}       // closed when it is known to the others
-	group     sync.WaitGroup      // handlers
-	ends      concluder
-	counts    map[countKey]*count
-	counting  struct { // what was counted last
+	mu       sync.Mutex
+	work     sync.Cond // handlers wait for jobs
+	chores   sync.Cond // pumps wait for blocks
+	started  bool
+	exact    bool // it is asked of each job whether its row was there
+	closing  bool // nothing is started any more
+	limited  bool // there are gates
+	alone    bool // it does all itself, one thing after the other
+	stopped  bool // handlers and pumps end
+	node     string
+	deadline instant.Instant // what is leased is until then, at least
+	queues   []*workQueue
+	runnable []*block // that have ready jobs
+	serve    []*block // that pumps have something to do with
+	idle     int      // handlers that wait
+	slots    [][]*Delivery
+	out      map[int64]*Delivery // checked out
+	rows     map[int64]*Delivery // rows of running jobs that are this worker's, until they are deleted
+	toHand   []*Delivery         // checked out, and cancelled because the worker is being stopped
+	doubt    int                 // how many jobs run that may end the process
+	taken    map[*Delivery]bool  // by Receive
+	kinds    map[string]string   // names, each once
+	base     context.Context     // of jobs
+	hears    instant.Instant     // when a notification was heard last; 0: none was
+	tick     chan struct{}       // look after the blocks now
+	keeper   chan struct{}       // look after the gates now
+	shared   chan struct{}       // closed when no blocks are taken any more
+	stopping chan struct{}       // closed when the worker is being stopped
+	joined   chan struct{}       // closed when it is known to the others
+	group    sync.WaitGroup      // handlers
+	ends     concluder
+	counts   map[countKey]*count
+	counting struct { // what was counted last
 		key countKey
 		c   *count
 	}

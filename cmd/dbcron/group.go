@@ -140,7 +140,7 @@ func (p *program) showGroup(ctx context.Context, c *queue.Client, id int64, resu
 			if err != nil {
 				return err
 			}
-			rows = append(rows, groupResult{strconv.FormatInt(r.Job, 10), r.Queue, r.Kind, r.State, r.Error, r.Result, beginning(string(r.Result))})
+			rows = append(rows, groupResult{strconv.FormatInt(r.Job, 10), r.Queue, r.Kind, r.State, r.Error, r.Result, beginning(string(r.Result), "-o json")})
 		}
 		return write(p.out, output, rows)
 	}
@@ -160,7 +160,7 @@ func (p *program) showGroup(ctx context.Context, c *queue.Client, id int64, resu
 		facts = append(facts, fact{"ended", shown(g.Ended, time.UTC)})
 	}
 	if j := g.Callback; j != nil {
-		facts = append(facts, fact{"callback", j.Kind}, fact{"its queue", j.Queue}, fact{"its payload", beginning(string(j.Payload))})
+		facts = append(facts, fact{"callback", j.Kind}, fact{"its queue", j.Queue}, fact{"its payload", beginning(string(j.Payload), "-o json")})
 	}
 	return writeFacts(p.out, append(facts, fact{"kept", row.Keep}, fact{"error", g.Error}))
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -36,6 +37,8 @@ type jobRow struct {
 	Unique      string          `json:"unique,omitempty" table:"-"`
 	Group       string          `json:"group,omitempty" table:"-"`
 	Callback    string          `json:"callback_of,omitempty" table:"-"` // the group whose callback it is
+	Progress    *progressRow    `json:"progress,omitempty" table:"-"`
+	HowFar      string          `json:"-" table:"progress,rare"`
 	Worker      string          `json:"worker,omitempty" table:",rare"`
 	Block       int             `json:"block" table:"-"`
 	Error       string          `json:"error" table:",rare"`
@@ -45,12 +48,41 @@ type jobRow struct {
 	What        string          `json:"-" table:"payload,rare"`
 }
 
+// A progressRow is what a job's handler has stored.
+type progressRow struct {
+	Percent int             `json:"percent,omitempty"`
+	Message string          `json:"message,omitempty"`
+	State   json.RawMessage `json:"state,omitempty"`
+	Binary  []byte          `json:"state_base64,omitempty"`
+}
+
+func newProgressRow(p *queue.Progress) *progressRow {
+	if p.Percent == 0 && p.Message == "" && len(p.State) == 0 {
+		return nil
+	}
+	row := &progressRow{Percent: p.Percent, Message: p.Message}
+	if json.Valid(p.State) {
+		row.State = p.State
+	} else {
+		row.Binary = p.State
+	}
+	return row
+}
+
+// howFar tells of a job's progress, for people.
+func howFar(p *queue.Progress) string {
+	if p.Percent == 0 {
+		return p.Message
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%d%%, %s", p.Percent, p.Message), ", ")
+}
+
 func newJobRow(i *queue.Info) jobRow {
 	row := jobRow{
 		ID: fmt.Sprint(i.ID), Queue: i.Queue, State: i.State, Kind: i.Kind, Key: i.Key, Priority: priority(i.Priority),
 		Enqueued: optional(i.Enqueued), At: optional(i.At), Attempts: i.Attempts, Crashes: i.Crashes,
 		MaxAttempts: i.MaxAttempts, Timeout: duration.Format(i.Timeout), Trace: i.Trace, Unique: i.Unique, Group: orNone(i.Group), Callback: orNone(i.Callback),
-		Worker: i.Worker, Block: i.Block, Error: i.Error, Detail: i.Detail, What: payloadText(i),
+		Progress: newProgressRow(&i.Progress), HowFar: howFar(&i.Progress), Worker: i.Worker, Block: i.Block, Error: i.Error, Detail: i.Detail, What: payloadText(i),
 	}
 	if i.State != queue.StateReady {
 		row.When, row.Tried = shown(i.At, time.UTC), strconv.Itoa(i.Attempts)
@@ -72,11 +104,13 @@ func orNone(id int64) string {
 }
 
 // payloadText is a payload for people to read.
-func payloadText(i *queue.Info) string {
-	if i.Binary {
-		return counted(len(i.Payload), "byte", "bytes") + ", binary"
+func payloadText(i *queue.Info) string { return readable(i.Payload, i.Binary) }
+
+func readable(b []byte, binary bool) string {
+	if binary {
+		return counted(len(b), "byte", "bytes") + ", binary"
 	}
-	return string(i.Payload)
+	return string(b)
 }
 
 func (p *program) jobGet() *cobra.Command {
@@ -143,17 +177,18 @@ func jobFacts(i *queue.Info) []fact {
 	}
 	return append(facts,
 		fact{"timeout", duration.Format(i.Timeout)}, fact{"trace", i.Trace}, fact{"unique key", i.Unique}, fact{"group", orNone(i.Group)}, fact{"callback of", orNone(i.Callback)}, fact{"worker", i.Worker},
-		fact{"block", fmt.Sprint(i.Block)}, fact{"error", i.Error}, fact{"detail", i.Detail}, fact{"payload", beginning(payloadText(i))})
+		fact{"progress", howFar(&i.Progress)}, fact{"snapshot", beginning(readable(i.Progress.State, !utf8.Valid(i.Progress.State)), "-o json")},
+		fact{"block", fmt.Sprint(i.Block)}, fact{"error", i.Error}, fact{"detail", i.Detail}, fact{"payload", beginning(payloadText(i), "--payload")})
 }
 
-// beginning cuts a long text, and tells how long it is.
-func beginning(text string) string {
+// beginning cuts a long text, and tells how long it is, and what prints all of it.
+func beginning(text, all string) string {
 	const enough = 4000
 	runes := []rune(text[:min(len(text), 4*enough)]) // a character has up to four bytes
 	if len(runes) <= enough && len(text) <= 4*enough {
 		return text
 	}
-	return string(runes[:min(len(runes), enough)]) + fmt.Sprintf("…\n(%d bytes; --payload prints all)", len(text))
+	return string(runes[:min(len(runes), enough)]) + fmt.Sprintf("…\n(%d bytes; %s prints all)", len(text), all)
 }
 
 // A jobFilter selects jobs by flags.

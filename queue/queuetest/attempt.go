@@ -28,10 +28,11 @@ type Outcome struct {
 	ID        int64
 	Attempt   int
 	Verdict   Verdict
-	Err       error         // what the handler returned
-	After     time.Duration // of Retry and Snoozed: until it comes back
-	Stack     string        // of a panic
-	Completed bool          // the handler has called CompleteTx
+	Err       error          // what the handler returned
+	After     time.Duration  // of Retry and Snoozed: until it comes back
+	Stack     string         // of a panic
+	Completed bool           // the handler has called CompleteTx
+	Progress  queue.Progress // as it was stored last
 }
 
 // String is the outcome in words.
@@ -54,7 +55,7 @@ func outcomes(all []rig.Outcome) []Outcome {
 	for i, o := range all {
 		d := o.Delivery.(*queue.Delivery)
 		list[i] = Outcome{
-			Job: d.Job, ID: d.ID, Attempt: d.Attempt, Verdict: Verdict(o.Verdict), Err: o.Err, After: o.After, Stack: o.Stack, Completed: o.Completed,
+			Job: d.Job, ID: d.ID, Attempt: d.Attempt, Verdict: Verdict(o.Verdict), Err: o.Err, After: o.After, Stack: o.Stack, Completed: o.Completed, Progress: d.Progress(),
 		}
 	}
 	return list

@@ -116,6 +116,9 @@ func TestDo(t *testing.T) {
 			return fmt.Errorf("%+v, left %v", d.Job, d.Left())
 		}
 		d.Extend(time.Hour)
+		if err := queue.Checkpoint(ctx, d, 7); err != nil {
+			return err
+		}
 		return d.CompleteTx(ctx, nil)
 	}))
 	must(t, queue.HandleKind(w, welcome, func(context.Context, user, *queue.Delivery) error { return nil }))
@@ -159,7 +162,7 @@ func TestDo(t *testing.T) {
 	if o := queuetest.Do(t, w, queue.Job{Kind: "waits", Timeout: time.Millisecond}); o.Verdict != queuetest.Failed || !errors.Is(o.Err, queue.ErrTimeout) {
 		t.Errorf("got %v", o)
 	}
-	if o := queuetest.Do(t, w, queue.Job{Kind: "asks", Key: "k", Payload: []byte(`[1]`)}); o.Verdict != queuetest.Done || !o.Completed {
+	if o := queuetest.Do(t, w, queue.Job{Kind: "asks", Key: "k", Payload: []byte(`[1]`)}); o.Verdict != queuetest.Done || !o.Completed || string(o.Progress.State) != "7" {
 		t.Errorf("got %v", o)
 	}
 	if o := queuetest.Do(t, w, queue.Job{Kind: "welcome", Payload: []byte(`[1]`)}); o.Verdict != queuetest.Dead {
@@ -373,6 +376,30 @@ func TestDrainFailures(t *testing.T) {
 			t.Errorf("got %v", got)
 		}
 		fails(t, func(t testing.TB) { queuetest.Advance(t, c, -time.Hour) }, "time does not go back")
+	})
+}
+
+// A job goes on from what its handler has stored at the attempt before.
+func TestDrainProgress(t *testing.T) {
+	each(t, func(t *testing.T, _ *dbtest.DB, c *queue.Client, w *queue.Worker) {
+		must(t, w.Handle("pages", func(ctx context.Context, d *queue.Delivery) error {
+			page, _, err := queue.Resume[int](d)
+			if err != nil || page == 2 {
+				return err
+			}
+			if err := d.SetProgress(ctx, queue.Progress{State: fmt.Append(nil, page+1), Percent: 50}); err != nil {
+				return err
+			}
+			return queue.RetryAfter(0, errTest)
+		}))
+		enqueue(t, c, queue.Job{Kind: "pages", Key: "k"})
+		var pages []string
+		for _, o := range queuetest.DrainAll(t, w) {
+			pages = append(pages, fmt.Sprintf("%d %s %s", o.Attempt, o.Verdict, o.Progress.State))
+		}
+		if got := strings.Join(pages, ", "); got != "1 retry 1, 2 retry 2, 3 done 2" {
+			t.Errorf("got %s", got)
+		}
 	})
 }
 

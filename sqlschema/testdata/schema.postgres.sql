@@ -36,6 +36,9 @@ CREATE TABLE dbcron_job_dead (
     crashes integer NOT NULL DEFAULT 0 -- How many workers died with it
     error text NOT NULL DEFAULT ''::text -- Why
     detail text NOT NULL DEFAULT ''::text -- The stack of a panic, or what the worker said
+    snapshot bytea -- What its handler has stored for the next attempt
+    percent smallint -- How much of it is done, as its handler says: 1 to 100
+    message text -- How far it is, in its handler's words
     died_at timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When it was given up
     purge_at timestamp(6) with time zone -- When it is removed; NULL: never
     kind character varying(200) COLLATE "C" NOT NULL -- What the job is, which picks the handler
@@ -61,6 +64,9 @@ CREATE TABLE dbcron_job_delayed (
     crashes integer NOT NULL DEFAULT 0 -- How many workers died with it
     hold_key character varying(200) COLLATE "C" -- The key whose other jobs wait for this one
     error text NOT NULL DEFAULT ''::text -- Why it failed last
+    snapshot bytea -- What its handler has stored for the next attempt
+    percent smallint -- How much of it is done, as its handler says: 1 to 100
+    message text -- How far it is, in its handler's words
     kind character varying(200) COLLATE "C" NOT NULL -- What the job is, which picks the handler
     job_key character varying(200) COLLATE "C" -- Jobs of one key are done one after the other, in order
     payload json -- What the job is about, JSON as it was given
@@ -115,6 +121,9 @@ CREATE TABLE dbcron_job_running (
     started_at timestamp(6) with time zone -- When the attempt began
     expire_at timestamp(6) with time zone -- When others may take it; NULL: when its worker is lost
     error text NOT NULL DEFAULT ''::text -- Why it failed last
+    snapshot bytea -- What its handler has stored for the next attempt
+    percent smallint -- How much of it is done, as its handler says: 1 to 100
+    message text -- How far it is, in its handler's words
     kind character varying(200) COLLATE "C" NOT NULL -- What the job is, which picks the handler
     job_key character varying(200) COLLATE "C" -- Jobs of one key are done one after the other, in order
     payload json -- What the job is about, JSON as it was given

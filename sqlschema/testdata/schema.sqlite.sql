@@ -36,6 +36,9 @@ CREATE TABLE dbcron_job_dead ( -- Jobs that were given up
     crashes         INTEGER NOT NULL DEFAULT 0, -- How many workers died with it
     error           TEXT NOT NULL DEFAULT '', -- Why
     detail          TEXT NOT NULL DEFAULT '', -- The stack of a panic, or what the worker said
+    snapshot        BLOB, -- What its handler has stored for the next attempt
+    percent         INTEGER, -- How much of it is done, as its handler says: 1 to 100
+    message         TEXT, -- How far it is, in its handler's words
     died_at         TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When it was given up
     purge_at        TEXT, -- When it is removed; NULL: never
     kind            TEXT NOT NULL, -- What the job is, which picks the handler
@@ -62,6 +65,9 @@ CREATE TABLE dbcron_job_delayed ( -- Jobs whose time has yet to come, and failed
     crashes         INTEGER NOT NULL DEFAULT 0, -- How many workers died with it
     hold_key        TEXT, -- The key whose other jobs wait for this one
     error           TEXT NOT NULL DEFAULT '', -- Why it failed last
+    snapshot        BLOB, -- What its handler has stored for the next attempt
+    percent         INTEGER, -- How much of it is done, as its handler says: 1 to 100
+    message         TEXT, -- How far it is, in its handler's words
     kind            TEXT NOT NULL, -- What the job is, which picks the handler
     job_key         TEXT, -- Jobs of one key are done one after the other, in order
     payload         TEXT CHECK (json_valid(payload)), -- What the job is about, JSON as it was given
@@ -121,6 +127,9 @@ CREATE TABLE dbcron_job_running ( -- Jobs that have been running for longer than
     started_at      TEXT, -- When the attempt began
     expire_at       TEXT, -- When others may take it; NULL: when its worker is lost
     error           TEXT NOT NULL DEFAULT '', -- Why it failed last
+    snapshot        BLOB, -- What its handler has stored for the next attempt
+    percent         INTEGER, -- How much of it is done, as its handler says: 1 to 100
+    message         TEXT, -- How far it is, in its handler's words
     kind            TEXT NOT NULL, -- What the job is, which picks the handler
     job_key         TEXT, -- Jobs of one key are done one after the other, in order
     payload         TEXT CHECK (json_valid(payload)), -- What the job is about, JSON as it was given

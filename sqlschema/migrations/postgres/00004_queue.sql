@@ -140,6 +140,9 @@ CREATE TABLE {prefix}job_delayed (
     crashes         INT NOT NULL DEFAULT 0,
     hold_key        VARCHAR(200) COLLATE "C",
     error           TEXT NOT NULL DEFAULT '',
+    snapshot        BYTEA,
+    percent         SMALLINT,
+    message         TEXT,
     kind            VARCHAR(200) COLLATE "C" NOT NULL,
     job_key         VARCHAR(200) COLLATE "C",
     payload         JSON,
@@ -164,6 +167,9 @@ COMMENT ON COLUMN {prefix}job_delayed.attempt IS 'How many attempts there were';
 COMMENT ON COLUMN {prefix}job_delayed.crashes IS 'How many workers died with it';
 COMMENT ON COLUMN {prefix}job_delayed.hold_key IS 'The key whose other jobs wait for this one';
 COMMENT ON COLUMN {prefix}job_delayed.error IS 'Why it failed last';
+COMMENT ON COLUMN {prefix}job_delayed.snapshot IS 'What its handler has stored for the next attempt';
+COMMENT ON COLUMN {prefix}job_delayed.percent IS 'How much of it is done, as its handler says: 1 to 100';
+COMMENT ON COLUMN {prefix}job_delayed.message IS 'How far it is, in its handler''s words';
 COMMENT ON COLUMN {prefix}job_delayed.kind IS 'What the job is, which picks the handler';
 COMMENT ON COLUMN {prefix}job_delayed.job_key IS 'Jobs of one key are done one after the other, in order';
 COMMENT ON COLUMN {prefix}job_delayed.payload IS 'What the job is about, JSON as it was given';
@@ -187,6 +193,9 @@ CREATE TABLE {prefix}job_running (
     started_at      TIMESTAMPTZ(6),
     expire_at       TIMESTAMPTZ(6),
     error           TEXT NOT NULL DEFAULT '',
+    snapshot        BYTEA,
+    percent         SMALLINT,
+    message         TEXT,
     kind            VARCHAR(200) COLLATE "C" NOT NULL,
     job_key         VARCHAR(200) COLLATE "C",
     payload         JSON,
@@ -212,6 +221,9 @@ COMMENT ON COLUMN {prefix}job_running.fence IS 'Of the block, when it was taken'
 COMMENT ON COLUMN {prefix}job_running.started_at IS 'When the attempt began';
 COMMENT ON COLUMN {prefix}job_running.expire_at IS 'When others may take it; NULL: when its worker is lost';
 COMMENT ON COLUMN {prefix}job_running.error IS 'Why it failed last';
+COMMENT ON COLUMN {prefix}job_running.snapshot IS 'What its handler has stored for the next attempt';
+COMMENT ON COLUMN {prefix}job_running.percent IS 'How much of it is done, as its handler says: 1 to 100';
+COMMENT ON COLUMN {prefix}job_running.message IS 'How far it is, in its handler''s words';
 COMMENT ON COLUMN {prefix}job_running.kind IS 'What the job is, which picks the handler';
 COMMENT ON COLUMN {prefix}job_running.job_key IS 'Jobs of one key are done one after the other, in order';
 COMMENT ON COLUMN {prefix}job_running.payload IS 'What the job is about, JSON as it was given';
@@ -231,6 +243,9 @@ CREATE TABLE {prefix}job_dead (
     crashes         INT NOT NULL DEFAULT 0,
     error           TEXT NOT NULL DEFAULT '',
     detail          TEXT NOT NULL DEFAULT '',
+    snapshot        BYTEA,
+    percent         SMALLINT,
+    message         TEXT,
     died_at         TIMESTAMPTZ(6) NOT NULL DEFAULT statement_timestamp(),
     purge_at        TIMESTAMPTZ(6),
     kind            VARCHAR(200) COLLATE "C" NOT NULL,
@@ -255,6 +270,9 @@ COMMENT ON COLUMN {prefix}job_dead.attempt IS 'How many attempts there were';
 COMMENT ON COLUMN {prefix}job_dead.crashes IS 'How many workers died with it';
 COMMENT ON COLUMN {prefix}job_dead.error IS 'Why';
 COMMENT ON COLUMN {prefix}job_dead.detail IS 'The stack of a panic, or what the worker said';
+COMMENT ON COLUMN {prefix}job_dead.snapshot IS 'What its handler has stored for the next attempt';
+COMMENT ON COLUMN {prefix}job_dead.percent IS 'How much of it is done, as its handler says: 1 to 100';
+COMMENT ON COLUMN {prefix}job_dead.message IS 'How far it is, in its handler''s words';
 COMMENT ON COLUMN {prefix}job_dead.died_at IS 'When it was given up';
 COMMENT ON COLUMN {prefix}job_dead.purge_at IS 'When it is removed; NULL: never';
 COMMENT ON COLUMN {prefix}job_dead.kind IS 'What the job is, which picks the handler';

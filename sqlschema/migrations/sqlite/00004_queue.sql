@@ -79,6 +79,9 @@ CREATE TABLE {prefix}job_delayed ( -- Jobs whose time has yet to come, and faile
     crashes         INTEGER NOT NULL DEFAULT 0, -- How many workers died with it
     hold_key        TEXT, -- The key whose other jobs wait for this one
     error           TEXT NOT NULL DEFAULT '', -- Why it failed last
+    snapshot        BLOB, -- What its handler has stored for the next attempt
+    percent         INTEGER, -- How much of it is done, as its handler says: 1 to 100
+    message         TEXT, -- How far it is, in its handler's words
     kind            TEXT NOT NULL, -- What the job is, which picks the handler
     job_key         TEXT, -- Jobs of one key are done one after the other, in order
     payload         TEXT CHECK (json_valid(payload)), -- What the job is about, JSON as it was given
@@ -106,6 +109,9 @@ CREATE TABLE {prefix}job_running ( -- Jobs that have been running for longer tha
     started_at      TEXT, -- When the attempt began
     expire_at       TEXT, -- When others may take it; NULL: when its worker is lost
     error           TEXT NOT NULL DEFAULT '', -- Why it failed last
+    snapshot        BLOB, -- What its handler has stored for the next attempt
+    percent         INTEGER, -- How much of it is done, as its handler says: 1 to 100
+    message         TEXT, -- How far it is, in its handler's words
     kind            TEXT NOT NULL, -- What the job is, which picks the handler
     job_key         TEXT, -- Jobs of one key are done one after the other, in order
     payload         TEXT CHECK (json_valid(payload)), -- What the job is about, JSON as it was given
@@ -127,6 +133,9 @@ CREATE TABLE {prefix}job_dead ( -- Jobs that were given up
     crashes         INTEGER NOT NULL DEFAULT 0, -- How many workers died with it
     error           TEXT NOT NULL DEFAULT '', -- Why
     detail          TEXT NOT NULL DEFAULT '', -- The stack of a panic, or what the worker said
+    snapshot        BLOB, -- What its handler has stored for the next attempt
+    percent         INTEGER, -- How much of it is done, as its handler says: 1 to 100
+    message         TEXT, -- How far it is, in its handler's words
     died_at         TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When it was given up
     purge_at        TEXT, -- When it is removed; NULL: never
     kind            TEXT NOT NULL, -- What the job is, which picks the handler

@@ -1,0 +1,174 @@
+package queue
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// What a handler stores on its way stands in the row of its job, and goes where that
+// goes: to the delayed jobs, to another worker, and to the dead ones and back. A ready
+// job has none, since nothing of it was begun: one that stores something is checked out
+// before.
+
+// A Progress is a snapshot of how far a job is.
+type Progress struct {
+	State   []byte // what the next attempt needs to go on from here: anything, up to 1 MiB
+	Percent int    // how much is done, 1 to 100; 0: nothing is said of that
+	Message string // for people; cut after some 1000 bytes
+}
+
+// longestState is how many bytes a state may have.
+const longestState = 1 << 20
+
+// saveProgress stores a snapshot if the job is still this worker's, by the worker's name,
+// which no other lease has, and it is the same attempt: who has lost the job changes
+// nothing, however late its statement comes. Taking the job over waits for it, or was
+// before it.
+var saveProgress = dialect.SQL("queue.save-progress", `
+	UPDATE {prefix}job_running SET snapshot = :snapshot, percent = :percent, message = :message
+	WHERE queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :node AND state = 'running' AND attempt = :attempt`)
+
+// SetProgress stores how far the job is: when it returns nil that is committed, in place
+// of what was stored before, and the next attempt finds it with [Delivery.Progress],
+// whether this one fails, is handed over or dies. An [ErrLost] means that the job is not
+// this worker's any more; nothing was stored then. After another error that is unknown,
+// and it may be called again.
+//
+// Each call is a statement and a commit of its own. The first one of an attempt has the job
+// checked out before, which is a transaction more, and its crashes are counted from then
+// on. So store every second or so, not with each record. On SQLite it must not be called
+// while a transaction of the handler's is open, for which it would wait.
+func (d *Delivery) SetProgress(ctx context.Context, p Progress) error {
+	w := d.b.q.w
+	switch {
+	case len(p.State) > longestState:
+		return invalid("state", "it has %d bytes, and up to %d are kept; store it elsewhere and set its name", len(p.State), longestState)
+	case p.Percent < 0 || p.Percent > 100:
+		return invalid("percent", "%d is not 0 to 100", p.Percent)
+	case w.opt.AtMostOnce:
+		return invalid("progress", "a worker that removes jobs before they are done has nowhere to store it")
+	}
+	p.State, p.Message = bytes.Clone(p.State), limitText(p.Message, 1000)
+	if d.loose {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		d.saved = &p
+		return nil
+	}
+	node, err := w.claimRow(ctx, d)
+	if err != nil {
+		return err
+	}
+	n, err := w.db.Exec(ctx, saveProgress, dialect.Args{
+		"queue": d.b.q.id, "divided": d.b.divided, "id": d.ID, "node": node, "attempt": d.Attempt,
+		"snapshot": orNil(p.State), "percent": orNull(p.Percent), "message": orNull(p.Message),
+	})
+	if err == nil && n == 0 {
+		err = lostJob(d)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d.saving = false
+	switch {
+	case err == nil:
+		d.saved = &p
+	case errors.Is(err, ErrLost):
+		d.ctx.end(err)
+	}
+	if e := d.ending; e != nil && !d.moving {
+		d.ending = nil
+		w.end(d, e.err, e.detail)
+	}
+	return err
+}
+
+// Progress returns what was stored last, in this attempt or before; it is zero if nothing
+// was.
+func (d *Delivery) Progress() Progress {
+	w := d.b.q.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d.saved == nil {
+		return Progress{}
+	}
+	return *d.saved
+}
+
+// Checkpoint stores v, as JSON, as the state of a job; percent and message stay as they
+// are. Otherwise it is [Delivery.SetProgress].
+func Checkpoint[T any](ctx context.Context, d *Delivery, v T) error {
+	state, err := json.Marshal(v)
+	if err != nil {
+		return invalid("state", "%v", err)
+	}
+	p := d.Progress()
+	p.State = state
+	return d.SetProgress(ctx, p)
+}
+
+// Resume returns the state that [Checkpoint] has stored last; ok is false if there is none.
+func Resume[T any](d *Delivery) (v T, ok bool, err error) {
+	state := d.Progress().State
+	if len(state) == 0 {
+		return v, false, nil
+	}
+	if err := json.Unmarshal(state, &v); err != nil {
+		return v, false, invalid("state", "%v", err)
+	}
+	return v, true, nil
+}
+
+// claimRow has a job checked out if it is not, and keeps its row where it is, this
+// worker's, until saving is over. It returns the worker's name.
+func (w *Worker) claimRow(ctx context.Context, d *Delivery) (node string, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for {
+		switch {
+		case w.stopped, d.ended, d.ending != nil, d.ctx.over && errors.Is(d.ctx.cause, ErrLost), d.b.gone && d.from != tableRunning && !d.moving:
+			return "", lostJob(d)
+		case d.pinned:
+			return "", invalid("progress", "the job is being completed, and has no next attempt")
+		case d.moving, d.saving: // wait
+		case d.from == tableRunning:
+			d.saving = true
+			return w.node, nil
+		default:
+			w.checkOut(d, d.Crashes)
+		}
+		if w.alone {
+			w.mu.Unlock()
+			err = w.serveAll(ctx)
+			w.mu.Lock()
+		}
+		if err == nil {
+			err = w.moment(ctx)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+}
+
+func lostJob(d *Delivery) error { return fmt.Errorf("%w: job %d", ErrLost, d.ID) }
+
+// readProgress reads three columns, which are NULL if there is none.
+func readProgress(row *dialect.Row, at int) *Progress {
+	if row.Null(at) && row.Null(at+1) && row.Null(at+2) {
+		return nil
+	}
+	return &Progress{State: bytes.Clone(row.Bytes(at)), Percent: int(row.Int(at + 1)), Message: textOf(row, at+2)}
+}
+
+// orNil is NULL for no bytes.
+func orNil(b []byte) any {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
