@@ -138,6 +138,7 @@ func (c *Client) Resize(ctx context.Context, name string, n int) error {
 type Counts struct {
 	Ready, Delayed, Running, Dead int
 	Limit                         int // a count that is this is that or more
+	Done                          int // that are kept
 }
 
 // Count counts a queue's jobs, up to a limit of each state. Ready jobs are also those
@@ -151,7 +152,7 @@ func (c *Client) Count(ctx context.Context, queue string, limit int) (Counts, er
 	for _, of := range []struct {
 		stmt *dialect.Stmt
 		n    *int
-	}{{countReady, &counts.Ready}, {countDelayed, &counts.Delayed}, {countRunning, &counts.Running}, {countDead, &counts.Dead}} {
+	}{{countReady, &counts.Ready}, {countDelayed, &counts.Delayed}, {countRunning, &counts.Running}, {countDead, &counts.Dead}, {countDone, &counts.Done}} {
 		var least int64
 		if err := c.db.Get(ctx, of.stmt, dialect.Args{"queue": q.id, "limit": limit}, of.n, &least); err != nil {
 			return counts, err

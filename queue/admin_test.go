@@ -215,7 +215,7 @@ func TestStates(t *testing.T) {
 		if i := info(t, c, ready, StateReady); i.Priority != Idle || i.Attempts != 0 || !i.Enqueued.Equal(TimeOf(ready)) {
 			t.Errorf("%+v", i)
 		}
-		if n, err := c.Count(t.Context(), "", 10); err != nil || n != (Counts{1, 1, 1, 1, 10}) {
+		if n, err := c.Count(t.Context(), "", 10); err != nil || n != (Counts{1, 1, 1, 1, 10, 0}) {
 			t.Errorf("%+v, %v", n, err)
 		}
 		type do = func(context.Context, string, int64) error

@@ -16,14 +16,14 @@ type BulkAction string
 const (
 	BulkRetry  BulkAction = "retry"  // dead ones, or delayed ones
 	BulkCancel BulkAction = "cancel" // ready, delayed or running ones
-	BulkDelete BulkAction = "delete" // dead ones
+	BulkDelete BulkAction = "delete" // dead ones, or those that are done and kept
 )
 
 // bulkStates are the states that jobs can be in for an action, the usual one first.
 var bulkStates = map[BulkAction][]State{
 	BulkRetry:  {StateDead, StateDelayed},
 	BulkCancel: {StateReady, StateDelayed, StateRunning},
-	BulkDelete: {StateDead},
+	BulkDelete: {StateDead, StateDone},
 }
 
 // BulkOptions configure [Client.Bulk].
@@ -126,7 +126,7 @@ func wasThere(i *Info, what BulkAction, began int64) bool {
 	switch {
 	case i.ID >= newest(began):
 		return false
-	case i.State == StateDead:
+	case i.State == StateDead, i.State == StateDone:
 		return i.At.UnixMicro() <= began
 	case what == BulkRetry: // which is delayed
 		return i.At.UnixMicro() > began
@@ -170,12 +170,13 @@ var removals = map[State]struct{ lock, remove *dialect.Stmt }{
 	StateDelayed: {lockDelayed, ackDelayed},
 	StateRunning: {lockOut, removeRunning},
 	StateDead:    {lockDead, purgeDead},
+	StateDone:    {lockDone, purgeDone},
 }
 
 // remove deletes jobs of one place, and unties them. It tells how
 // many were there.
 func (c *Client) remove(ctx context.Context, q *Queue, jobs []Info) (n int, err error) {
-	by, dead := removals[jobs[0].State], jobs[0].State == StateDead
+	by, over := removals[jobs[0].State], jobs[0].State == StateDead || jobs[0].State == StateDone
 	err = c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		n = 0
 		for priority, ids := range byPriority(jobs) {
@@ -194,7 +195,7 @@ func (c *Client) remove(ctx context.Context, q *Queue, jobs []Info) (n int, err 
 				return err
 			}
 			n += len(here)
-			if dead { // its key was freed when it died
+			if over { // its key was freed when it ended
 				continue
 			}
 			var tied []ended
@@ -209,7 +210,7 @@ func (c *Client) remove(ctx context.Context, q *Queue, jobs []Info) (n int, err 
 		}
 		return nil
 	})
-	if err == nil && !dead {
+	if err == nil && !over {
 		c.tryConclude(ctx, groupsOf(jobs)...)
 	}
 	return n, err

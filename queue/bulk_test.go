@@ -54,7 +54,7 @@ func bulk(t *testing.T, c *Client, what BulkAction, f Filter, want BulkResult) {
 func wantCounts(t *testing.T, c *Client, ready, delayed, running, dead int) {
 	t.Helper()
 	got, err := c.Count(t.Context(), "", 10_000)
-	if want := (Counts{ready, delayed, running, dead, 10_000}); err != nil || got != want {
+	if want := (Counts{ready, delayed, running, dead, 10_000, 0}); err != nil || got != want {
 		t.Errorf("there are %+v, %v, want %+v", got, err, want)
 	}
 }
@@ -275,10 +275,10 @@ func TestBulkAtOnce(t *testing.T) {
 			f    Filter
 			left Counts
 		}{
-			{BulkRetry, Filter{}, Counts{0, n, 0, 0, 10_000}},
-			{BulkCancel, Filter{State: StateDelayed}, Counts{0, 0, 0, 0, 10_000}},
-			{BulkCancel, Filter{}, Counts{0, 0, 0, 0, 10_000}},
-			{BulkDelete, Filter{}, Counts{0, 0, 0, 0, 10_000}},
+			{BulkRetry, Filter{}, Counts{0, n, 0, 0, 10_000, 0}},
+			{BulkCancel, Filter{State: StateDelayed}, Counts{0, 0, 0, 0, 10_000, 0}},
+			{BulkCancel, Filter{}, Counts{0, 0, 0, 0, 10_000, 0}},
+			{BulkDelete, Filter{}, Counts{0, 0, 0, 0, 10_000, 0}},
 		} {
 			if step.f.State == "" {
 				enqueueMany(t, c, many(n, func(i int, j *Job) {

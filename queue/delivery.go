@@ -51,6 +51,7 @@ type Delivery struct {
 	saved   *Progress       // the last snapshot; nil: there is none
 	saving  bool            // one is being stored: its row stays where it is
 	dropped bool            // it was not done, and need not be
+	reason  string          // why it was dropped
 	ended   bool            // it has its outcome
 	settled bool            // and that is committed, or given up
 	acked   chan struct{}   // closed when its outcome is committed, for those who wait for that
@@ -120,18 +121,16 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 		return err
 	}
 	w.mu.Lock()
-	from, node := d.from, w.node
+	from, node, keep := d.from, w.node, b.q.set.KeepDone
 	if d.ended || d.ctx.over {
 		from = tableRunning
 		node = ""
 	}
 	w.mu.Unlock()
-	args := listArgs(b.q.id, b.divided, d.Priority, []int64{d.ID})
-	args["node"] = node
-	n, err := w.db.On(tx).Exec(ctx, ackStatements[from], args)
+	n, err := d.complete(ctx, w.db.On(tx), from, node, keep)
 	if err == nil && n == 0 && from != tableRunning {
 		// It may have been checked out, or be about to: see pin.
-		n, err = w.db.On(tx).Exec(ctx, ackRunning, args)
+		n, err = d.complete(ctx, w.db.On(tx), tableRunning, node, keep)
 	}
 	if err == nil && n == 0 {
 		err = fmt.Errorf("%w: job %d", ErrLost, d.ID)
@@ -140,6 +139,23 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 		err = untie(ctx, w.db.On(tx), b.q.id, endedOf([]*Delivery{d}, func(int64) bool { return true }))
 	}
 	return err
+}
+
+// complete deletes the job's row in a transaction, where it is done, and keeps it if its
+// queue does that.
+func (d *Delivery) complete(ctx context.Context, tx *dialect.Session, from table, node string, keep time.Duration) (int64, error) {
+	args := listArgs(d.b.q.id, d.b.divided, d.Priority, []int64{d.ID})
+	args["node"] = node
+	if keep > 0 {
+		here, err := dialect.Select(ctx, tx, lockStatements[from], args, scanID)
+		if err == nil {
+			err = keepDone(ctx, tx, d.b, from, []*Delivery{d}, here, node, keep)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return tx.Exec(ctx, ackStatements[from], args)
 }
 
 // pin has a job stay in its table. A check-out under way is waited for, but not where

@@ -286,7 +286,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 		return
 	case what == done, what == discard:
 		if what == discard {
-			d.dropped = true
+			d.dropped, d.reason = true, limitText(err.Error(), 4000)
 			w.log.Info("job discarded", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
 		}
 		if w.opt.AtMostOnce && d.from != tableRunning {

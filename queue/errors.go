@@ -26,7 +26,8 @@ var (
 	ErrDeleted = errors.New("queue: the queue is deleted")
 
 	// ErrState means that a job's state does not allow what was asked: only a dead job
-	// can be deleted, and one that is ready or runs cannot be retried.
+	// can be deleted, or one that is done and kept, and one that is ready or runs cannot be
+	// retried.
 	ErrState = errors.New("queue: the job's state does not allow that")
 
 	// ErrLost means that a job is not this worker's any more: it has been finished
@@ -77,7 +78,8 @@ func Snooze(d time.Duration) error {
 	return &result{errors.New("snoozed"), snoozed, max(0, d)}
 }
 
-// Discard ends a job without a further attempt, and without a trace but the log.
+// Discard ends a job without a further attempt, and without a trace but the log, unless
+// its queue keeps jobs that are done: there it is kept with the reason.
 func Discard(err error) error { return &result{orText(err, "discarded"), discard, 0} }
 
 // Bury ends a job without a further attempt: it becomes a dead letter, with err as

@@ -22,6 +22,7 @@ const (
 	inDelayed = 10
 	inRunning = 20
 	inDead    = 30
+	inDone    = 40
 )
 
 // byHand runs statements as a person would.
@@ -35,7 +36,7 @@ func byHand(t *testing.T, db *dbtest.DB, statements ...string) {
 // void removes all rows.
 func void(t *testing.T, db *dbtest.DB) {
 	t.Helper()
-	for _, table := range []string{"queue", "queue_block", "node", "queue_worker", "job", "job_delayed", "job_running", "job_dead"} {
+	for _, table := range []string{"queue", "queue_block", "node", "queue_worker", "job", "job_delayed", "job_running", "job_dead", "job_done"} {
 		byHand(t, db, "DELETE FROM {prefix}"+table)
 	}
 }
@@ -60,6 +61,9 @@ func world(t *testing.T, db *dbtest.DB) {
 			(1, 3, 17, 'x', `+epoch+`, 'k'), (1, 3, 18, 'x', `+epoch+`, NULL), (1, 3, 19, 'x', `+epoch+`, 'l'), (1, 3, 20, 'x', `+ahead+`, NULL)`,
 		`INSERT INTO {prefix}job_running (queue_id, divided, id, kind, lock_by) VALUES (1, 3, 27, 'x', 'me'), (1, 3, 28, 'x', 'me'), (1, 3, 29, 'x', 'me'), (1, 3, 30, 'x', 'nobody')`,
 		`INSERT INTO {prefix}job_dead (queue_id, divided, id, kind, purge_at) VALUES (1, 3, 37, 'x', `+ago+`), (1, 3, 38, 'x', `+ahead+`), (1, 3, 39, 'x', NULL)`,
+		`INSERT INTO {prefix}job_done (queue_id, divided, id, priority, attempt, crashes, outcome, error, worker, kind, started_at, ended_at, purge_at) VALUES
+			(1, 3, 47, 2, 1, 0, 'done', '', 'me', 'x', {now}, {now}, `+ago+`), (1, 3, 48, 2, 1, 0, 'done', '', 'me', 'x', {now}, {now}, `+ahead+`),
+			(1, 3, 49, 2, 1, 0, 'done', '', 'me', 'x', {now}, {now}, `+ago+`)`,
 	)
 }
 
@@ -238,6 +242,15 @@ var reaches = []struct {
 	{lockDead, inDead, 2, "place's queue, place's id", nil},
 	{revive, inDead, 2, "row's queue, row's id", nil},
 	{purgeDead, inDead, 2, "queue, ids", nil},
+	{keepReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
+	{keepDelayed, inDelayed, 2, "row's queue, row's block, row's id", nil},
+	{keepRunning, inRunning, 2, "row's queue, row's block, row's id", nil},
+	{listDone, inDone, 3, "queue, after", nil},
+	{findDone, inDone, 1, "queue, id", nil},
+	{countDone, inDone, 3, "queue", nil},
+	{statDone, inDone, 1, "queue", nil},
+	{lockDone, inDone, 2, "place's queue, place's id", nil},
+	{purgeDone, inDone, 2, "queue, ids", nil},
 	{surplus, inDead, 1, "queue", nil},
 	{surplusDead, inDead, 3, "queue", nil},
 }
@@ -494,12 +507,18 @@ func TestLocks(t *testing.T) {
 			{lockRunning, inRunning, `SELECT id FROM {prefix}job_running WHERE queue_id = 1 AND divided = 3 AND id < 30 ORDER BY id`, []string{"28"}},
 			{lockOut, inRunning, `SELECT id FROM {prefix}job_running WHERE queue_id = 1 AND divided = 3 AND id < 30 ORDER BY id`, []string{"28"}},
 			{lockDead, inDead, `SELECT id FROM {prefix}job_dead WHERE queue_id = 1 ORDER BY id`, []string{"38"}},
+			{lockDone, inDone, `SELECT id FROM {prefix}job_done WHERE queue_id = 1 ORDER BY id`, []string{"48"}},
 		} {
 			must(t, db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
 				if _, err := dialect.Select(ctx, tx, test.stmt, told(test.at), func(*sql.Rows) (none struct{}, err error) { return none, nil }); err != nil {
 					return err
 				}
 				wantRows(t, db, test.stmt.Name, test.free+" {skip_locked}", test.want...)
+				if test.stmt == lockDone {
+					if n := reached(t, db, outdatedDone, dialect.Args{"limit": 9}); n != 0 {
+						t.Errorf("%d jobs that are done are to be removed, and somebody else has locked them", n)
+					}
+				}
 				if test.stmt == lockDead {
 					if n := reached(t, db, outdated, dialect.Args{"limit": 9}); n != 0 {
 						t.Errorf("%d jobs are to be removed that somebody else has locked", n)
@@ -791,6 +810,24 @@ func TestKept(t *testing.T) {
 			}
 			must(t, w.purge(t.Context(), outdated, dialect.Args{}, purgeDead))
 			wantRows(t, db, fmt.Sprint("kept for ", keep), `SELECT id FROM {prefix}job UNION ALL SELECT id FROM {prefix}job_dead ORDER BY id`, left...)
+		}
+	})
+}
+
+// A job that is done is kept for as long as was said then.
+func TestKeptDone(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		w := worker(t, client(t, db, Options{}), WorkerOptions{})
+		for keep, left := range map[int64][]string{0: {"8"}, 3600e6: {"7", "8", "9"}} {
+			world(t, db)
+			byHand(t, db, `DELETE FROM {prefix}job_done`)
+			for _, stmt := range []*dialect.Stmt{lockJobs, keepReady, ack} {
+				args := told(inReady)
+				args["keep"] = keep
+				reached(t, db, stmt, args)
+			}
+			must(t, w.purge(t.Context(), outdatedDone, dialect.Args{}, purgeDone))
+			wantRows(t, db, fmt.Sprint("kept for ", keep), `SELECT id FROM {prefix}job UNION ALL SELECT id FROM {prefix}job_done ORDER BY id`, left...)
 		}
 	})
 }

@@ -19,23 +19,26 @@ const (
 	StateDelayed State = "delayed" // until its time, or its retry
 	StateRunning State = "running" // for more than a second, or under suspicion, or with progress stored
 	StateDead    State = "dead"
+	StateDone    State = "done" // of queues that keep such: see Queue.KeepDone
 )
 
 // Info is a job as the tables have it.
 type Info struct {
 	Job
-	ID       int64
-	State    State
-	Enqueued time.Time
-	Attempts int       // made so far; of a running job with this one
-	Crashes  int       // workers that died with it
-	At       time.Time // delayed: when it is due; running: since when; dead: when it died
-	Error    string    // why it failed last
-	Detail   string    // of a dead one: the stack of a panic
-	Worker   string    // of a running one
-	Block    int
-	Callback int64    // the group whose callback it is
-	Progress Progress // as its handler has stored it; [Client.Jobs] leaves its State out
+	ID        int64
+	State     State
+	Enqueued  time.Time
+	Attempts  int       // made so far; of a running job with this one
+	Crashes   int       // workers that died with it
+	At        time.Time // delayed: when it is due; running: since when; dead: when it died; done: when its end was written
+	Error     string    // why it failed last
+	Detail    string    // of a dead one: the stack of a panic
+	Worker    string    // of a running one, or one that is done
+	Started   time.Time // of one that is done: when its last attempt began
+	Discarded bool      // of one that is done: it was discarded, and Error says why
+	Block     int
+	Callback  int64    // the group whose callback it is
+	Progress  Progress // as its handler has stored it; [Client.Jobs] leaves its State out
 }
 
 func (c *Client) info(q *Queue, row *dialect.Row, state State, number int) Info {
@@ -51,6 +54,19 @@ func (c *Client) info(q *Queue, row *dialect.Row, state State, number int) Info 
 		i.Progress = *p
 	}
 	return i
+}
+
+// readMore reads what only some states have, from a column on.
+func (i *Info) readMore(row *dialect.Row, at int) {
+	switch i.State {
+	case StateRunning:
+		i.Worker = string(row.Bytes(at))
+	case StateDead:
+		i.Detail = string(row.Bytes(at))
+	case StateDone:
+		i.Worker, i.Started = string(row.Bytes(at)), time.UnixMicro(row.Int(at+1)).UTC()
+		i.Discarded = string(row.Bytes(at+2)) == outcomeDiscarded
+	}
 }
 
 // A Filter selects jobs of a queue.
@@ -155,15 +171,15 @@ func oldest(all []Info, limit int) []Info {
 	return all[:min(len(all), limit)]
 }
 
-// places are the parts in which the jobs of a state are read: the blocks, but for dead
-// jobs, which are in none.
+// places are the parts in which the jobs of a state are read: the blocks, but for those
+// that are dead or done, which are in none.
 func (c *Client) places(ctx context.Context, q *Queue, state State) (all []int, err error) {
 	switch state {
-	case StateDead:
+	case StateDead, StateDone:
 		return []int{0}, nil
 	case StateReady, StateDelayed, StateRunning:
 	default:
-		return nil, invalid("state", "%q is not ready, delayed, running or dead", state)
+		return nil, invalid("state", "%q is not ready, delayed, running, dead or done", state)
 	}
 	rows, err := c.blocks(ctx, q.id)
 	for _, b := range rows {
@@ -187,15 +203,12 @@ func (c *Client) part(ctx context.Context, q *Queue, state State, divided int, a
 		step.Stmt = listRunning
 	case StateDead:
 		step.Stmt = listDead
+	case StateDone:
+		step.Stmt = listDone
 	}
 	step.Scan = func(row *dialect.Row) error {
 		i := c.info(q, row, state, divided)
-		switch state {
-		case StateRunning:
-			i.Worker = string(row.Bytes(bodyEnd + 7))
-		case StateDead:
-			i.Detail = string(row.Bytes(bodyEnd + 7))
-		}
+		i.readMore(row, bodyEnd+7)
 		all = append(all, i)
 		return nil
 	}
@@ -207,8 +220,8 @@ func (c *Client) blocks(ctx context.Context, queue int) ([]blockRow, error) {
 	return dialect.Select(ctx, &c.db.Session, blocks, dialect.Args{"queue": queue}, scanBlock)
 }
 
-// Job returns a job, wherever it stands, or ErrNotFound: then it is done, was
-// removed, or never was.
+// Job returns a job, wherever it stands, or ErrNotFound: then it is done, and its queue
+// does not keep it any more, was removed, or never was.
 func (c *Client) Job(ctx context.Context, queue string, id int64) (Info, error) {
 	q, err := c.read(ctx, cmpName(queue))
 	if err != nil {
@@ -217,7 +230,7 @@ func (c *Client) Job(ctx context.Context, queue string, id int64) (Info, error) 
 	// In the order in which jobs move, so that one that moves meanwhile is found;
 	// and once more, for one that went back.
 	for range 2 {
-		for _, look := range []func(context.Context, *Queue, int64) (*Info, error){c.inReady, c.inDelayed, c.inRunning, c.inDelayed, c.inDead} {
+		for _, look := range []func(context.Context, *Queue, int64) (*Info, error){c.inReady, c.inDelayed, c.inRunning, c.inDelayed, c.inDead, c.inDone} {
 			if i, err := look(ctx, q, id); err != nil || i != nil {
 				if err != nil {
 					return Info{}, err
@@ -252,6 +265,10 @@ func (c *Client) inDead(ctx context.Context, q *Queue, id int64) (*Info, error) 
 	return c.find(ctx, q, findDead, dialect.Args{"queue": q.id, "id": id}, StateDead)
 }
 
+func (c *Client) inDone(ctx context.Context, q *Queue, id int64) (*Info, error) {
+	return c.find(ctx, q, findDone, dialect.Args{"queue": q.id, "id": id}, StateDone)
+}
+
 // findIn looks for a job in all blocks, by the keys that it would have there: which
 // one it is in, and with what priority up to the last, only its row tells.
 func (c *Client) findIn(ctx context.Context, q *Queue, id int64, stmt *dialect.Stmt, state State, last int) (*Info, error) {
@@ -284,12 +301,7 @@ func (c *Client) find(ctx context.Context, q *Queue, stmt *dialect.Stmt, args di
 				return nil
 			}
 			i := c.info(q, row, state, int(row.Int(bodyEnd+7)))
-			switch state {
-			case StateRunning:
-				i.Worker = string(row.Bytes(bodyEnd + 8))
-			case StateDead:
-				i.Detail = string(row.Bytes(bodyEnd + 8))
-			}
+			i.readMore(row, bodyEnd+8)
 			found = &i
 			return nil
 		},
@@ -303,18 +315,21 @@ func (c *Client) find(ctx context.Context, q *Queue, stmt *dialect.Stmt, args di
 // ErrNotFound if there is no such job.
 func (c *Client) Cancel(ctx context.Context, queue string, id int64) error {
 	return c.removeOne(ctx, queue, id, func(i *Info) error {
-		if i.State == StateDead {
+		switch i.State {
+		case StateDead:
 			return fmt.Errorf("%w: job %d is dead; delete or retry it", ErrState, id)
+		case StateDone:
+			return fmt.Errorf("%w: job %d is done", ErrState, id)
 		}
 		return nil
 	})
 }
 
-// Delete removes a dead job. It returns ErrNotFound if there is no such job, and
-// ErrState if it is not dead: see Cancel.
+// Delete removes a dead job, or one that is done and kept. It returns ErrNotFound if there
+// is no such job, and ErrState if it is neither: see Cancel.
 func (c *Client) Delete(ctx context.Context, queue string, id int64) error {
 	return c.removeOne(ctx, queue, id, func(i *Info) error {
-		if i.State != StateDead {
+		if i.State != StateDead && i.State != StateDone {
 			return fmt.Errorf("%w: job %d is %s, not dead; cancel it", ErrState, id, i.State)
 		}
 		return nil
@@ -345,8 +360,8 @@ func (c *Client) removeOne(ctx context.Context, queue string, id int64, check fu
 
 // Retry lets a dead job be tried anew, with all its attempts before it, or one that
 // waits for its time at once: it takes its place among the jobs that are due now. It
-// returns ErrNotFound if there is no such job, and ErrState if it is ready or runs, or if
-// it is dead and another job has its unique key by now.
+// returns ErrNotFound if there is no such job, and ErrState if it is ready, runs or is done,
+// or if it is dead and another job has its unique key by now.
 func (c *Client) Retry(ctx context.Context, queue string, id int64) error {
 	i, err := c.Job(ctx, queue, id)
 	if err != nil {

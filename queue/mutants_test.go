@@ -231,6 +231,25 @@ var mutants = append(deaf(), []mutant{
 	{checkOutDelayed, movedQueue, "", ""},
 	{checkOutDelayed, movedBlock, "", ""},
 
+	// What is done, and kept.
+	{keepReady, movedPrio, always, ""},
+	{keepReady, movedID, always, ""},
+	{keepReady, movedQueue, "", ""},
+	{keepReady, movedBlock, "", ""},
+	{keepReady, "{now + :keep}", "{now}", "TestKeptDone" + onSQLite},
+	{keepDelayed, movedID, always, ""},
+	{keepDelayed, movedQueue, "", ""},
+	{keepDelayed, movedBlock, "", ""},
+	{keepRunning, movedID, always, ""},
+	{keepRunning, movedQueue, "", ""},
+	{keepRunning, movedBlock, "", ""},
+	{keepRunning, "j.snapshot", "NULL", "TestKeepDone" + onSQLite},
+	{lockDone, "{locked}", "", "TestLocks" + onPostgres},
+	{lockDone, movedQueue, "", ""},
+	{lockDone, movedID, always, ""},
+	{outdatedDone, "purge_at <= {now}", "purge_at IS NOT NULL", "TestKeptDone" + onSQLite},
+	{outdatedDone, "{skip_locked}", "", "TestLocks" + onPostgres},
+
 	// Unique keys.
 	{takeKeys, "{ignore_duplicate job}", "", "TestUnique" + onSQLite},
 	{keyHolders, "u.queue_id = record.queue AND ", "", "TestKeyStatements" + onSQLite},

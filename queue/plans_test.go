@@ -18,7 +18,7 @@ import (
 var planRows = flag.Int("plan-rows", 0, "how many ready jobs TestPlans makes; 0: some thousands")
 
 // bigTables may be large. All others are small, and may be read as a whole.
-var bigTables = []string{"job", "job_delayed", "job_dead"}
+var bigTables = []string{"job", "job_delayed", "job_dead", "job_done"}
 
 // keyColumns are the keys of the big tables, for engines that tell how many bytes of
 // a key they use instead of which columns.
@@ -30,6 +30,7 @@ var keyColumns = map[string]map[string][]keyColumn{
 		"job_delayed_hold": {{"queue_id", 4}, {"divided", 4}, {"hold_key", 803}},
 	},
 	"job_dead": {"PRIMARY": {{"queue_id", 4}, {"id", 8}}, "job_dead_purge": {{"purge_at", 9}}},
+	"job_done": {"PRIMARY": {{"queue_id", 4}, {"id", 8}}, "job_done_purge": {{"purge_at", 8}}},
 }
 
 type keyColumn struct {
@@ -42,7 +43,7 @@ type keyColumn struct {
 // pending when they have nothing else to do, and tests have few jobs to advance.
 var asked = map[*dialect.Stmt]bool{
 	delayedByID: true, standDelayed: true, listDead: true, countReady: true, countDelayed: true, countRunning: true, countDead: true, lookForAny: true,
-	pending: true, advance: true, statReady: true, statDelayed: true, statRunning: true, statDead: true,
+	pending: true, advance: true, statReady: true, statDelayed: true, statRunning: true, statDead: true, statDone: true, listDone: true, countDone: true,
 }
 
 // settled are statements that are run in transactions of their own, where no plans
@@ -52,6 +53,7 @@ var settled = map[*dialect.Stmt]bool{
 	checkOutReady: true, checkOutDelayed: true, lockJobs: true, lockDelayed: true, lockRunning: true, presentDead: true,
 	outdated: true, surplusDead: true, purgeDead: true, lockDead: true, lockOut: true, revive: true, hasten: true, lockQueue: true, setQueue: true, stillMine: true,
 	lockLater: true, divideAnew: true, passReady: true,
+	keepReady: true, keepDelayed: true, keepRunning: true, lockDone: true, outdatedDone: true, purgeDone: true,
 }
 
 // piped are statements that are run in pipelines, in which PostgreSQL is told to use
@@ -60,7 +62,7 @@ var piped = map[*dialect.Stmt]bool{
 	ack: true, ackDelayed: true, ackRunning: true, fetch: true, fetchDelayed: true, present: true, presentDelayed: true, getRunning: true,
 	lookFor: true, nextDelayed: true, strays: true,
 	findReady: true, findDelayed: true, findRunning: true, findDead: true, readyByID: true, delayedByID: true, listRunning: true, listDead: true,
-	standReady: true, standDelayed: true, standRunning: true,
+	standReady: true, standDelayed: true, standRunning: true, findDone: true, listDone: true,
 }
 
 // A scan is what a plan does with a table that may be large.
@@ -217,7 +219,7 @@ func planArgs(stmt *dialect.Stmt, n int) dialect.Args {
 		"queue": 1, "to": 1, "kind": "k", "divided": 2, "priority": 2, "first": 1, "last": 2, "generation": 1, "after1": ids[0], "after2": ids[0], "after3": ids[0], "after4": ids[0],
 		"name": "a", "node": "n1", "from": "n2", "lease": 1, "busy": 0, "fence": 1, "batch": 1, "left": 0, "keep": 1,
 		"state": "active", "reason": "", "key_retry": "hold", "max_attempts": 1, "max_crashes": 1, "retry_delay": "", "retry_max_delay": "",
-		"timeout": "", "max_payload": 1, "keep_dead": "", "keep_dead_max": 1, "poll_min": "", "poll_max": "", "channel": "c", "payload": "p", "once": "k", "job": int64(1), "holder": int64(2), "until_us": int64(1), "by": 1,
+		"timeout": "", "max_payload": 1, "keep_dead": "", "keep_dead_max": 1, "keep_done": "", "poll_min": "", "poll_max": "", "channel": "c", "payload": "p", "once": "k", "job": int64(1), "holder": int64(2), "until_us": int64(1), "by": 1,
 		"snapshot": nil, "percent": nil, "message": nil, "attempt": 1, "group": int64(1), "callback": nil, "error": "", "topic": "t", "subscriber": "q",
 		"running": 1, "rate": 1, "per": "1s", "burst": 1, "slot": 0, "lasts": 1, "drawn": int64(1),
 	}
@@ -252,7 +254,7 @@ func planMore(t *testing.T, db *dbtest.DB, size int) {
 		db.Do(t, `INSERT INTO {prefix}job (queue_id, divided, priority, id, kind, job_key, payload)
 			SELECT queue_id, divided, priority, id + :more, kind, job_key, payload FROM {prefix}job`, dialect.Args{"more": n})
 	}
-	for _, table := range []string{"job_delayed", "job_running", "job_dead"} {
+	for _, table := range []string{"job_delayed", "job_running", "job_dead", "job_done"} {
 		db.Do(t, "DELETE FROM {prefix}"+table, nil)
 	}
 	const columns = `queue_id, divided, id, priority, kind, job_key, payload`
@@ -262,6 +264,9 @@ func planMore(t *testing.T, db *dbtest.DB, size int) {
 	db.Do(t, `INSERT INTO {prefix}job_running (`+columns+`, lock_by, started_at) SELECT `+columns+`, 'n1', {now} FROM {prefix}job WHERE id <= 512`, nil)
 	db.Do(t, `INSERT INTO {prefix}job_dead (`+columns+`, purge_at)
 		SELECT `+columns+`, {now + CASE WHEN id % 101 = 1 THEN -1000000 ELSE 3600000000 + id * 1000 END} FROM {prefix}job WHERE id % 11 < 3`, nil)
+	db.Do(t, `INSERT INTO {prefix}job_done (`+columns+`, attempt, crashes, outcome, error, worker, started_at, ended_at, purge_at)
+		SELECT `+columns+`, 1, 0, 'done', '', 'n1', {now}, {now}, {now + CASE WHEN id % 101 = 1 THEN -1000000 ELSE 3600000000 + id * 1000 END}
+		FROM {prefix}job WHERE id % 11 > 7`, nil)
 }
 
 // freeze keeps the engine from gathering statistics by itself, in its own words.

@@ -24,7 +24,8 @@ type turn struct {
 	since   int64 // from there on
 	limit   int
 
-	tied    bool           // some of the acks have unique keys or groups
+	keep    time.Duration  // how long what is done is kept; 0: it is not
+	tied    bool           // some of the acks are noted elsewhere: by unique keys or groups, or all of them since they are kept
 	acked   bool           // the acks are committed, whatever becomes of the rest
 	deleted map[int64]bool // where it matters: which of them were there
 
@@ -70,10 +71,10 @@ func (w *Worker) serveNext(ctx context.Context) error {
 
 // turn says what there is to do for a block. mu is held.
 func (w *Worker) turn(b *block) *turn {
-	t := &turn{b: b, node: w.node, keyed: b.keyed}
+	t := &turn{b: b, node: w.node, keyed: b.keyed, keep: b.q.set.KeepDone}
 	n := min(chunk, len(b.acks))
 	t.acks, b.acks = b.acks[:n:n], b.acks[n:]
-	t.tied = slices.ContainsFunc(t.acks, func(d *Delivery) bool { return d.tied() })
+	t.tied = t.keep > 0 || slices.ContainsFunc(t.acks, func(d *Delivery) bool { return d.tied() })
 	if !t.keyed || len(b.acks) == 0 {
 		t.moves, b.moves = b.moves, nil
 	}
@@ -152,15 +153,21 @@ func (w *Worker) ackAlone(ctx context.Context, t *turn, steps []*dialect.Step) e
 }
 
 // ackExactly deletes jobs that are done, and notes which were not there. Those that were
-// are untied.
+// are kept, if their queue does that, and untied.
 func (w *Worker) ackExactly(ctx context.Context, t *turn, steps []*dialect.Step) error {
 	lock := map[*dialect.Stmt]*dialect.Stmt{ack: lockJobs, ackDelayed: lockDelayed, ackRunning: lockRunning}
 	return w.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		t.deleted = map[int64]bool{}
-		for _, step := range steps {
+		parts := byTable(t.acks) // which the steps are for
+		for i, step := range steps {
 			here, err := dialect.Select(ctx, tx, lock[step.Stmt], step.Args, scanID)
 			if err != nil {
 				return err
+			}
+			if t.keep > 0 {
+				if err := keepDone(ctx, tx, t.b, parts[i][0].from, parts[i], here, t.node, t.keep); err != nil {
+					return err
+				}
 			}
 			if _, err := tx.Exec(ctx, step.Stmt, step.Args); err != nil {
 				return err
@@ -270,6 +277,11 @@ func (w *Worker) claim(ctx context.Context, t *turn) error {
 			args := listArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
 			if got, err = dialect.Select(ctx, tx, lockStatements[from], args, scanID); err != nil || len(got) == 0 {
 				return err
+			}
+			if t.keep > 0 {
+				if err := keepDone(ctx, tx, t.b, from, part, got, t.node, t.keep); err != nil {
+					return err
+				}
 			}
 			if _, err = tx.Exec(ctx, ackStatements[from], listArgs(t.b.q.id, t.b.divided, part[0].Priority, got)); err != nil {
 				return err

@@ -32,6 +32,7 @@ type Queue struct {
 	MaxPayload    int           // bytes
 	KeepDead      time.Duration // how long dead jobs are kept; negative: always
 	KeepDeadMax   int           // how many dead jobs are kept, about: those that were enqueued last; 0: all
+	KeepDone      time.Duration // how long jobs that are done are kept; 0: they are not
 	PollMin       time.Duration // how soon it is looked again after there was something, where nobody is notified
 	PollMax       time.Duration // how long it is waited between two looks at the most
 
@@ -46,16 +47,16 @@ type Queue struct {
 func scanQueue(rows *sql.Rows) (*Queue, error) {
 	q := Queue{generations: make([]generation, 1)}
 	g := &q.generations[0]
-	var ordered, retry, most, timeout, keep, pollMin, pollMax string
+	var ordered, retry, most, timeout, keep, keepDone, pollMin, pollMax string
 	err := rows.Scan(&q.id, &q.Name, &q.State, &q.Reason, &ordered, &q.KeyRetry, &q.MaxAttempts, &q.MaxCrashes, &retry, &most,
-		&timeout, &q.MaxPayload, &keep, &q.KeepDeadMax, &pollMin, &pollMax, &g.number, &g.first, &g.blocks, &g.from)
+		&timeout, &q.MaxPayload, &keep, &q.KeepDeadMax, &keepDone, &pollMin, &pollMax, &g.number, &g.first, &g.blocks, &g.from)
 	q.Blocks = g.blocks
 	g.from += resizeAfter.Microseconds()
 	q.ordered = ordered == "yes"
 	for _, d := range []struct {
 		text string
 		is   *time.Duration
-	}{{retry, &q.RetryDelay}, {most, &q.RetryMaxDelay}, {timeout, &q.Timeout}, {pollMin, &q.PollMin}, {pollMax, &q.PollMax}} {
+	}{{retry, &q.RetryDelay}, {most, &q.RetryMaxDelay}, {timeout, &q.Timeout}, {keepDone, &q.KeepDone}, {pollMin, &q.PollMin}, {pollMax, &q.PollMax}} {
 		if err == nil {
 			*d.is, err = duration.Parse(d.text)
 		}
@@ -115,6 +116,8 @@ func (q *Queue) check() error {
 		return invalid("keep_dead", "%v is longer than 100 years", q.KeepDead)
 	case q.KeepDeadMax < 0 || q.KeepDeadMax > 1_000_000:
 		return invalid("keep_dead_max", "%d is not 0 to 1000000", q.KeepDeadMax)
+	case q.KeepDone < 0 || q.KeepDone > duration.Longest:
+		return invalid("keep_done", "%v is not 0 to 100 years", q.KeepDone)
 	case q.PollMin < time.Millisecond || q.PollMin > time.Hour:
 		return invalid("poll_min", "%v is not 1ms to 1h", q.PollMin)
 	case q.PollMax < q.PollMin || q.PollMax > time.Hour:
@@ -131,7 +134,8 @@ func (q *Queue) args() dialect.Args {
 	return dialect.Args{
 		"queue": q.id, "state": q.State, "reason": q.Reason, "key_retry": q.KeyRetry, "max_attempts": q.MaxAttempts, "max_crashes": q.MaxCrashes,
 		"retry_delay": duration.Format(q.RetryDelay), "retry_max_delay": duration.Format(q.RetryMaxDelay), "timeout": duration.Format(q.Timeout),
-		"max_payload": q.MaxPayload, "keep_dead": keep, "keep_dead_max": q.KeepDeadMax, "poll_min": duration.Format(q.PollMin), "poll_max": duration.Format(q.PollMax),
+		"max_payload": q.MaxPayload, "keep_dead": keep, "keep_dead_max": q.KeepDeadMax, "keep_done": duration.Format(q.KeepDone),
+		"poll_min": duration.Format(q.PollMin), "poll_max": duration.Format(q.PollMax),
 	}
 }
 

@@ -55,7 +55,7 @@ func (c *Client) Stats(ctx context.Context, queue string, limit int) (all []Stat
 	for _, of := range []struct {
 		state State
 		stmt  *dialect.Stmt
-	}{{StateReady, statReady}, {StateDelayed, statDelayed}, {StateRunning, statRunning}, {StateDead, statDead}} {
+	}{{StateReady, statReady}, {StateDelayed, statDelayed}, {StateRunning, statRunning}, {StateDead, statDead}, {StateDone, statDone}} {
 		stats, err := c.statsOf(ctx, q, of.state, of.stmt, limit)
 		if err != nil {
 			return nil, err

@@ -18,7 +18,8 @@ func (p *program) job() *cobra.Command {
 		Short: "Enqueue, see and change jobs",
 		Long: `Enqueue jobs, see them, and end those that are not wanted or try those anew that
 have failed. Programs do them, with the Go package queue, and commands, with dbcron
-worker exec. Of a job that is done nothing is left: its id is not found then. docs/queue-cli.md has examples.`,
+worker exec. Of a job that is done nothing is left, and its id is not found, unless its queue keeps
+such for a while (dbcron queue set --keep-done). docs/queue-cli.md has examples.`,
 	}
 	c.AddCommand(p.jobEnqueue(), p.jobGet(), p.jobList(), p.jobStats(), p.jobRetry(), p.jobCancel(), p.jobDelete())
 	return c
@@ -72,14 +73,14 @@ Exit code 4: a job with one of the ids is dead already.`,
 func (p *program) jobDelete() *cobra.Command {
 	return p.eachJob(&cobra.Command{
 		Use:   "delete [ID…]",
-		Short: "Remove dead jobs",
-		Long: `Remove dead jobs before their time is over (dbcron queue set --keep-dead), those with
-these ids or all that a filter selects.
+		Short: "Remove dead jobs, or those that are done and kept",
+		Long: `Remove dead jobs before their time is over (dbcron queue set --keep-dead), or those
+that are done and kept (--keep-done): those with these ids or all that a filter selects.
 
-Exit code 4: a job with one of the ids is not dead.`,
+Exit code 4: a job with one of the ids is neither dead nor done.`,
 		Example: `  dbcron job delete 4711 --queue mail
   dbcron job delete --queue mail --kind welcome`,
-	}, queue.BulkDelete, []queue.State{queue.StateDead}, "was deleted", (*queue.Client).Delete)
+	}, queue.BulkDelete, []queue.State{queue.StateDead, queue.StateDone}, "was deleted", (*queue.Client).Delete)
 }
 
 // eachJob makes a command that does something with each job of a list, or with those that

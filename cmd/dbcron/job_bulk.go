@@ -171,9 +171,9 @@ func (p *program) queuePurge() *cobra.Command {
 	var state string
 	c := &cobra.Command{
 		Use:   "purge NAME",
-		Short: "Remove the jobs that wait in a queue, or the dead ones",
-		Long: `Remove the jobs of a queue that are ready, delayed or dead, or all of these, those that
-are there now, and free their unique keys. It asks before; --yes spares that, and
+		Short: "Remove the jobs that wait in a queue, or the dead ones, or those that are kept",
+		Long: `Remove the jobs of a queue that are ready, delayed or dead, or all of these, or those that
+are done and kept (--state done), as they are there now, and free their unique keys. It asks before; --yes spares that, and
 --dry-run only tells how many there are. Running jobs are left: dbcron job cancel
 --state running ends them. One that a worker begins at this moment may still be done.
 
@@ -202,7 +202,7 @@ meanwhile, and when it is interrupted it can be called again.`,
 			}, args[0])
 		},
 	}
-	c.Flags().StringVar(&state, "state", "ready", "`state` of the jobs: ready, delayed, dead or all")
+	c.Flags().StringVar(&state, "state", "ready", "`state` of the jobs: ready, delayed, dead, done or all, which leaves those that are done")
 	f.add(c)
 	return c
 }
@@ -214,13 +214,14 @@ func purges(name, state string) (all []bulk, err error) {
 		{queue.BulkCancel, queue.Filter{Queue: name, State: queue.StateReady}},
 		{queue.BulkCancel, queue.Filter{Queue: name, State: queue.StateDelayed}},
 		{queue.BulkDelete, queue.Filter{Queue: name, State: queue.StateDead}},
+		{queue.BulkDelete, queue.Filter{Queue: name, State: queue.StateDone}},
 	} {
-		if state == "all" || state == string(b.filter.State) {
+		if state == "all" && b.filter.State != queue.StateDone || state == string(b.filter.State) {
 			all = append(all, b)
 		}
 	}
 	if all == nil {
-		err = usagef("--state: %q is not known; use ready, delayed, dead or all", state)
+		err = usagef("--state: %q is not known; use ready, delayed, dead, done or all", state)
 	}
 	return all, err
 }

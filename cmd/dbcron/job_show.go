@@ -39,6 +39,8 @@ type jobRow struct {
 	Callback    string          `json:"callback_of,omitempty" table:"-"` // the group whose callback it is
 	Progress    *progressRow    `json:"progress,omitempty" table:"-"`
 	HowFar      string          `json:"-" table:"progress,rare"`
+	Started     *time.Time      `json:"started,omitempty" table:"-"`
+	Discarded   bool            `json:"discarded,omitempty" table:"-"`
 	Worker      string          `json:"worker,omitempty" table:",rare"`
 	Block       int             `json:"block" table:"-"`
 	Error       string          `json:"error" table:",rare"`
@@ -82,7 +84,7 @@ func newJobRow(i *queue.Info) jobRow {
 		ID: fmt.Sprint(i.ID), Queue: i.Queue, State: i.State, Kind: i.Kind, Key: i.Key, Priority: priority(i.Priority),
 		Enqueued: optional(i.Enqueued), At: optional(i.At), Attempts: i.Attempts, Crashes: i.Crashes,
 		MaxAttempts: i.MaxAttempts, Timeout: duration.Format(i.Timeout), Trace: i.Trace, Unique: i.Unique, Group: orNone(i.Group), Callback: orNone(i.Callback),
-		Progress: newProgressRow(&i.Progress), HowFar: howFar(&i.Progress), Worker: i.Worker, Block: i.Block, Error: i.Error, Detail: i.Detail, What: payloadText(i),
+		Progress: newProgressRow(&i.Progress), HowFar: howFar(&i.Progress), Started: optional(i.Started), Discarded: i.Discarded, Worker: i.Worker, Block: i.Block, Error: i.Error, Detail: i.Detail, What: payloadText(i),
 	}
 	if i.State != queue.StateReady {
 		row.When, row.Tried = shown(i.At, time.UTC), strconv.Itoa(i.Attempts)
@@ -120,8 +122,8 @@ func (p *program) jobGet() *cobra.Command {
 		Use:   "get ID",
 		Short: "Show one job, wherever it stands",
 		Long: `Show one job, wherever it stands, and the beginning of its payload. With --payload
-print only the payload, all of it and byte for byte. A job that is done is not found:
-exit code 3.`,
+print only the payload, all of it and byte for byte. A job that is done is not found, exit
+code 3, unless its queue keeps such: dbcron queue set --keep-done.`,
 		Example: `  dbcron job get 4711 --queue mail
   dbcron job get 4711 --queue mail --payload | jq .`,
 		Args: cobra.ExactArgs(1),
@@ -166,7 +168,10 @@ func jobFacts(i *queue.Info) []fact {
 		{"enqueued", shown(i.Enqueued, time.UTC)},
 	}
 	if i.State != queue.StateReady {
-		about := map[queue.State]string{queue.StateDelayed: "due", queue.StateRunning: "since", queue.StateDead: "died"}
+		about := map[queue.State]string{queue.StateDelayed: "due", queue.StateRunning: "since", queue.StateDead: "died", queue.StateDone: "ended"}
+		if i.State == queue.StateDone {
+			facts = append(facts, fact{"started", shown(i.Started, time.UTC)})
+		}
 		facts = append(facts, fact{about[i.State], shown(i.At, time.UTC)}, fact{"attempts", fmt.Sprint(i.Attempts)})
 	}
 	if i.Crashes > 0 {
@@ -178,7 +183,7 @@ func jobFacts(i *queue.Info) []fact {
 	return append(facts,
 		fact{"timeout", duration.Format(i.Timeout)}, fact{"trace", i.Trace}, fact{"unique key", i.Unique}, fact{"group", orNone(i.Group)}, fact{"callback of", orNone(i.Callback)}, fact{"worker", i.Worker},
 		fact{"progress", howFar(&i.Progress)}, fact{"snapshot", beginning(readable(i.Progress.State, !utf8.Valid(i.Progress.State)), "-o json")},
-		fact{"block", fmt.Sprint(i.Block)}, fact{"error", i.Error}, fact{"detail", i.Detail}, fact{"payload", beginning(payloadText(i), "--payload")})
+		fact{"block", fmt.Sprint(i.Block)}, fact{map[bool]string{true: "discarded", false: "error"}[i.Discarded], i.Error}, fact{"detail", i.Detail}, fact{"payload", beginning(payloadText(i), "--payload")})
 }
 
 // beginning cuts a long text, and tells how long it is, and what prints all of it.
@@ -241,7 +246,7 @@ func orList(states []queue.State) string {
 	return strings.Join(names, "")
 }
 
-var allStates = []queue.State{queue.StateReady, queue.StateDelayed, queue.StateRunning, queue.StateDead}
+var allStates = []queue.State{queue.StateReady, queue.StateDelayed, queue.StateRunning, queue.StateDead, queue.StateDone}
 
 type jobListFlags struct {
 	jobFilter
@@ -260,6 +265,8 @@ func (p *program) jobList() *cobra.Command {
     delayed    they wait for their time (AT), or for their next attempt
     running    they have been running for longer, since AT
     dead       they failed too often, and were given up AT
+    done       they are done, since AT, and their queue keeps them for a while
+               (dbcron queue set --keep-done)
 
 --where takes a condition on the payload: a path, and what it is compared with by =
 != < <= > or >=, which is JSON; a path alone has to be there. Jobs that have no such

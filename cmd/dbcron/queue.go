@@ -67,6 +67,7 @@ type queueRow struct {
 	Delayed tally  `json:"delayed"`
 	Running tally  `json:"running"`
 	Dead    tally  `json:"dead"`
+	Done    tally  `json:"done" table:"-"`
 	Counted int    `json:"counted_to" table:"-"`
 	Workers int    `json:"workers"`
 	Blocks  int    `json:"blocks"`
@@ -138,7 +139,7 @@ func newQueueRow(ctx context.Context, c *queue.Client, q *queue.Queue) (queueRow
 		err = nil
 	}
 	return queueRow{
-		q.Name, q.State, tally(n.Ready), tally(n.Delayed), tally(n.Running), tally(n.Dead), countLimit,
+		q.Name, q.State, tally(n.Ready), tally(n.Delayed), tally(n.Running), tally(n.Dead), tally(n.Done), countLimit,
 		len(holders(blocks)), q.Blocks, q.Reason, newQueueSettingsRow(q),
 	}, blocks, err
 }

@@ -34,6 +34,7 @@ var queueSettings = []queueSetting{
 	queueNumber("max_crashes", "3", "after so many workers died with a job it is dead", func(q *queue.Queue) *int { return &q.MaxCrashes }),
 	queueSpan("keep_dead", "forever", -1, 0, "90d", "how long dead jobs are kept", func(q *queue.Queue) *time.Duration { return &q.KeepDead }),
 	queueKeepDeadMax(),
+	queueSpan("keep_done", "none", 0, 0, "none", "how long jobs that are done are kept", func(q *queue.Queue) *time.Duration { return &q.KeepDone }),
 	queueSize("max_payload", "1MiB", "how large a job's payload may be", func(q *queue.Queue) *int { return &q.MaxPayload }),
 	queueSpan("poll_min", "", 0, time.Millisecond, "2ms", "how soon workers look again after there was something, where nobody notifies them", func(q *queue.Queue) *time.Duration { return &q.PollMin }),
 	queueSpan("poll_max", "", 0, time.Millisecond, "250ms", "how long workers wait between two looks at the most", func(q *queue.Queue) *time.Duration { return &q.PollMax }),
@@ -212,6 +213,7 @@ type queueSettingsRow struct {
 	MaxCrashes    int    `json:"max_crashes"`
 	KeepDead      string `json:"keep_dead"`
 	KeepDeadMax   string `json:"keep_dead_max"`
+	KeepDone      string `json:"keep_done"`
 	MaxPayload    int    `json:"max_payload"`
 	PollMin       string `json:"poll_min"`
 	PollMax       string `json:"poll_max"`
@@ -224,6 +226,6 @@ func newQueueSettingsRow(q *queue.Queue) queueSettingsRow {
 	}
 	return queueSettingsRow{
 		q.MaxAttempts, text["retry_delay"], text["retry_max_delay"], text["key_retry"], text["timeout"],
-		q.MaxCrashes, text["keep_dead"], text["keep_dead_max"], q.MaxPayload, text["poll_min"], text["poll_max"],
+		q.MaxCrashes, text["keep_dead"], text["keep_dead_max"], text["keep_done"], q.MaxPayload, text["poll_min"], text["poll_max"],
 	}
 }

@@ -96,6 +96,9 @@ func (d *queueDetail) facts() []fact {
 		{"running", d.Running.String()},
 		{"dead", d.Dead.String()},
 	}
+	if d.q.KeepDone > 0 || d.Done > 0 {
+		facts = append(facts, fact{"done", d.Done.String()})
+	}
 	for _, s := range queueSettings {
 		facts = append(facts, fact{strings.ReplaceAll(s.name, "_", " "), s.get(&d.q)})
 	}

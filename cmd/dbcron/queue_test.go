@@ -24,7 +24,7 @@ func TestQueueUsage(t *testing.T) {
 		{"job enqueue x 1 --priority high", "urgent, normal, low, idle"},
 		{"job enqueue x -", "empty"},
 		{"job get x", "is not a job's id"},
-		{"job list --state done", "done"},
+		{"job list --state ended", "ended"},
 		{"job retry 1 x", "is not a job's id"},
 		{"job cancel 1 --queue ", "it is empty"},
 		{"job cancel --queue x", "say which jobs"},

@@ -18,7 +18,7 @@ const (
 	Failed    Verdict = "failed"    // it is tried again when the retry policy says
 	Retry     Verdict = "retry"     // it has failed, and is tried again when the handler says: queue.RetryAfter
 	Snoozed   Verdict = "snoozed"   // it comes back, and the attempt does not count
-	Discarded Verdict = "discarded" // it is not tried again, and nothing is left of it
+	Discarded Verdict = "discarded" // it is not tried again
 	Dead      Verdict = "dead"      // by queue.Bury, or because this was its last attempt
 )
 

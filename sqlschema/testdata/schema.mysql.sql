@@ -81,6 +81,35 @@ CREATE TABLE dbcron_job_delayed (
   KEY dbcron_job_delayed_hold (queue_id,divided,hold_key)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs whose time has yet to come, and failed ones that wait for their retry';
 
+CREATE TABLE dbcron_job_done (
+  queue_id int NOT NULL COMMENT 'The queue',
+  id bigint NOT NULL COMMENT 'As in dbcron_job',
+  divided int NOT NULL COMMENT 'The block that it was in',
+  priority smallint(6) NOT NULL COMMENT '1 (urgent), 2 (normal), 3 (low) or 4 (idle)',
+  attempt int NOT NULL COMMENT 'How many attempts there were',
+  crashes int NOT NULL COMMENT 'How many workers died with it',
+  outcome varchar(16) NOT NULL COMMENT 'done, or discarded (its handler said that it need not be done)',
+  error text NOT NULL COMMENT 'Why it was discarded',
+  snapshot longblob DEFAULT NULL COMMENT 'What its handler has stored last',
+  percent smallint(6) DEFAULT NULL COMMENT 'How much of it was done then, as its handler said: 1 to 100',
+  message text DEFAULT NULL COMMENT 'How far it was then, in its handler''s words',
+  worker varchar(128) NOT NULL COMMENT 'The worker that has done it',
+  started_at datetime(6) NOT NULL COMMENT 'When the last attempt began',
+  ended_at datetime(6) NOT NULL COMMENT 'When its end was written',
+  purge_at datetime(6) NOT NULL COMMENT 'When it is removed',
+  kind varchar(200) NOT NULL COMMENT 'What the job is, which picks the handler',
+  job_key varchar(200) DEFAULT NULL COMMENT 'Jobs of one key are done one after the other, in order',
+  payload longtext DEFAULT NULL COMMENT 'What the job is about, JSON as it was given',
+  payload_bin longblob DEFAULT NULL COMMENT 'The same in another codec',
+  max_attempts int DEFAULT NULL COMMENT 'After so many failed attempts the job is dead; NULL: the queue says',
+  timeout bigint DEFAULT NULL COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
+  trace varchar(512) DEFAULT NULL COMMENT 'The trace that the job belongs to, a W3C traceparent',
+  unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
+  group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
+  PRIMARY KEY (queue_id,id),
+  KEY dbcron_job_done_purge (purge_at)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that are done, of queues that keep them';
+
 CREATE TABLE dbcron_job_group (
   id bigint NOT NULL COMMENT 'As ids in dbcron_job',
   name varchar(200) NOT NULL DEFAULT '' COMMENT 'For people',
@@ -209,6 +238,7 @@ CREATE TABLE dbcron_queue (
   max_payload int NOT NULL DEFAULT 1048576 COMMENT 'How many bytes a payload may have',
   keep_dead varchar(32) NOT NULL DEFAULT '90d' COMMENT 'How long dead jobs are kept; forever: always',
   keep_dead_max int NOT NULL DEFAULT 0 COMMENT 'How many dead jobs are kept, about; 0: all, for as long as keep_dead says',
+  keep_done varchar(32) NOT NULL DEFAULT '' COMMENT 'How long jobs that are done are kept; empty: they are not',
   poll_min varchar(32) NOT NULL DEFAULT '2ms' COMMENT 'How soon it is looked again after there was something, where nobody is notified',
   poll_max varchar(32) NOT NULL DEFAULT '250ms' COMMENT 'How long it is waited between two looks at the most',
   insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',

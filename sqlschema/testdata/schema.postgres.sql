@@ -81,6 +81,35 @@ CREATE TABLE dbcron_job_delayed (
 CREATE INDEX dbcron_job_delayed_due ON public.dbcron_job_delayed USING btree (queue_id, divided, run_at, id);
 CREATE INDEX dbcron_job_delayed_hold ON public.dbcron_job_delayed USING btree (queue_id, divided, hold_key) WHERE (hold_key IS NOT NULL);
 
+CREATE TABLE dbcron_job_done (
+    queue_id integer NOT NULL -- The queue
+    id bigint NOT NULL -- As in dbcron_job
+    divided integer NOT NULL -- The block that it was in
+    priority smallint NOT NULL -- 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
+    attempt integer NOT NULL -- How many attempts there were
+    crashes integer NOT NULL -- How many workers died with it
+    outcome character varying(16) NOT NULL -- done, or discarded (its handler said that it need not be done)
+    error text NOT NULL -- Why it was discarded
+    snapshot bytea -- What its handler has stored last
+    percent smallint -- How much of it was done then, as its handler said: 1 to 100
+    message text -- How far it was then, in its handler's words
+    worker character varying(128) COLLATE "C" NOT NULL -- The worker that has done it
+    started_at timestamp(6) with time zone NOT NULL -- When the last attempt began
+    ended_at timestamp(6) with time zone NOT NULL -- When its end was written
+    purge_at timestamp(6) with time zone NOT NULL -- When it is removed
+    kind character varying(200) COLLATE "C" NOT NULL -- What the job is, which picks the handler
+    job_key character varying(200) COLLATE "C" -- Jobs of one key are done one after the other, in order
+    payload json -- What the job is about, JSON as it was given
+    payload_bin bytea -- The same in another codec
+    max_attempts integer -- After so many failed attempts the job is dead; NULL: the queue says
+    timeout bigint -- How long an attempt may take, in µs; NULL: the queue says
+    trace character varying(512) -- The trace that the job belongs to, a W3C traceparent
+    unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
+    CONSTRAINT dbcron_job_done_key PRIMARY KEY (queue_id, id)
+) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that are done, of queues that keep them
+CREATE INDEX dbcron_job_done_purge ON public.dbcron_job_done USING btree (purge_at);
+
 CREATE TABLE dbcron_job_group (
     id bigint NOT NULL -- As ids in dbcron_job
     name character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- For people
@@ -211,6 +240,7 @@ CREATE TABLE dbcron_queue (
     max_payload integer NOT NULL DEFAULT 1048576 -- How many bytes a payload may have
     keep_dead character varying(32) NOT NULL DEFAULT '90d'::character varying -- How long dead jobs are kept; forever: always
     keep_dead_max integer NOT NULL DEFAULT 0 -- How many dead jobs are kept, about; 0: all, for as long as keep_dead says
+    keep_done character varying(32) NOT NULL DEFAULT ''::character varying -- How long jobs that are done are kept; empty: they are not
     poll_min character varying(32) NOT NULL DEFAULT '2ms'::character varying -- How soon it is looked again after there was something, where nobody is notified
     poll_max character varying(32) NOT NULL DEFAULT '250ms'::character varying -- How long it is waited between two looks at the most
     insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made

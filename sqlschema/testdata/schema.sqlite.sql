@@ -84,6 +84,36 @@ CREATE INDEX dbcron_job_delayed_due ON dbcron_job_delayed (queue_id, divided, ru
 
 CREATE INDEX dbcron_job_delayed_hold ON dbcron_job_delayed (queue_id, divided, hold_key) WHERE hold_key IS NOT NULL;
 
+CREATE TABLE dbcron_job_done ( -- Jobs that are done, of queues that keep them
+    queue_id        INTEGER NOT NULL, -- The queue
+    id              INTEGER NOT NULL, -- As in dbcron_job
+    divided         INTEGER NOT NULL, -- The block that it was in
+    priority        INTEGER NOT NULL, -- 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
+    attempt         INTEGER NOT NULL, -- How many attempts there were
+    crashes         INTEGER NOT NULL, -- How many workers died with it
+    outcome         TEXT NOT NULL, -- done, or discarded (its handler said that it need not be done)
+    error           TEXT NOT NULL, -- Why it was discarded
+    snapshot        BLOB, -- What its handler has stored last
+    percent         INTEGER, -- How much of it was done then, as its handler said: 1 to 100
+    message         TEXT, -- How far it was then, in its handler's words
+    worker          TEXT NOT NULL, -- The worker that has done it
+    started_at      TEXT NOT NULL, -- When the last attempt began
+    ended_at        TEXT NOT NULL, -- When its end was written
+    purge_at        TEXT NOT NULL, -- When it is removed
+    kind            TEXT NOT NULL, -- What the job is, which picks the handler
+    job_key         TEXT, -- Jobs of one key are done one after the other, in order
+    payload         TEXT CHECK (json_valid(payload)), -- What the job is about, JSON as it was given
+    payload_bin     BLOB, -- The same in another codec
+    max_attempts    INTEGER, -- After so many failed attempts the job is dead; NULL: the queue says
+    timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
+    trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
+    unique_key      TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    group_id        INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
+    CONSTRAINT dbcron_job_done_key PRIMARY KEY (queue_id, id)
+) WITHOUT ROWID;
+
+CREATE INDEX dbcron_job_done_purge ON dbcron_job_done (purge_at);
+
 CREATE TABLE dbcron_job_group ( -- Groups of jobs, and the callback of each
     id              INTEGER NOT NULL, -- As ids in dbcron_job
     name            TEXT NOT NULL DEFAULT '', -- For people
@@ -216,6 +246,7 @@ CREATE TABLE dbcron_queue ( -- The queues and what is set for each. Rows are mad
     max_payload     INTEGER NOT NULL DEFAULT 1048576, -- How many bytes a payload may have
     keep_dead       TEXT NOT NULL DEFAULT '90d', -- How long dead jobs are kept; forever: always
     keep_dead_max   INTEGER NOT NULL DEFAULT 0, -- How many dead jobs are kept, about; 0: all, for as long as keep_dead says
+    keep_done       TEXT NOT NULL DEFAULT '', -- How long jobs that are done are kept; empty: they are not
     poll_min        TEXT NOT NULL DEFAULT '2ms', -- How soon it is looked again after there was something, where nobody is notified
     poll_max        TEXT NOT NULL DEFAULT '250ms', -- How long it is waited between two looks at the most
     insert_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made

@@ -16,6 +16,7 @@ CREATE TABLE IF NOT EXISTS {prefix}queue (
     max_payload     INT NOT NULL DEFAULT 1048576 COMMENT 'How many bytes a payload may have',
     keep_dead       VARCHAR(32) NOT NULL DEFAULT '90d' COMMENT 'How long dead jobs are kept; forever: always',
     keep_dead_max   INT NOT NULL DEFAULT 0 COMMENT 'How many dead jobs are kept, about; 0: all, for as long as keep_dead says',
+    keep_done       VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'How long jobs that are done are kept; empty: they are not',
     poll_min        VARCHAR(32) NOT NULL DEFAULT '2ms' COMMENT 'How soon it is looked again after there was something, where nobody is notified',
     poll_max        VARCHAR(32) NOT NULL DEFAULT '250ms' COMMENT 'How long it is waited between two looks at the most',
     insert_time     DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row was made',
@@ -161,6 +162,36 @@ CREATE TABLE IF NOT EXISTS {prefix}job_dead (
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
   COMMENT 'Jobs that were given up';
 
+CREATE TABLE IF NOT EXISTS {prefix}job_done (
+    queue_id        INT NOT NULL COMMENT 'The queue',
+    id              BIGINT NOT NULL COMMENT 'As in {prefix}job',
+    divided         INT NOT NULL COMMENT 'The block that it was in',
+    priority        SMALLINT NOT NULL COMMENT '1 (urgent), 2 (normal), 3 (low) or 4 (idle)',
+    attempt         INT NOT NULL COMMENT 'How many attempts there were',
+    crashes         INT NOT NULL COMMENT 'How many workers died with it',
+    outcome         VARCHAR(16) NOT NULL COMMENT 'done, or discarded (its handler said that it need not be done)',
+    error           TEXT NOT NULL COMMENT 'Why it was discarded',
+    snapshot        LONGBLOB COMMENT 'What its handler has stored last',
+    percent         SMALLINT COMMENT 'How much of it was done then, as its handler said: 1 to 100',
+    message         TEXT COMMENT 'How far it was then, in its handler''s words',
+    worker          VARCHAR(128) NOT NULL COMMENT 'The worker that has done it',
+    started_at      DATETIME(6) NOT NULL COMMENT 'When the last attempt began',
+    ended_at        DATETIME(6) NOT NULL COMMENT 'When its end was written',
+    purge_at        DATETIME(6) NOT NULL COMMENT 'When it is removed',
+    kind            VARCHAR(200) NOT NULL COMMENT 'What the job is, which picks the handler',
+    job_key         VARCHAR(200) COMMENT 'Jobs of one key are done one after the other, in order',
+    payload         LONGTEXT COMMENT 'What the job is about, JSON as it was given',
+    payload_bin     LONGBLOB COMMENT 'The same in another codec',
+    max_attempts    INT COMMENT 'After so many failed attempts the job is dead; NULL: the queue says',
+    timeout         BIGINT COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
+    trace           VARCHAR(512) COMMENT 'The trace that the job belongs to, a W3C traceparent',
+    unique_key      VARCHAR(200) COMMENT 'What no other job of the queue may have meanwhile: see {prefix}job_unique',
+    group_id        BIGINT COMMENT 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is',
+    PRIMARY KEY (queue_id, id),
+    KEY {name}job_done_purge (purge_at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Jobs that are done, of queues that keep them';
+
 CREATE TABLE IF NOT EXISTS {prefix}job_unique (
     queue_id        INT NOT NULL COMMENT 'The queue',
     unique_key      VARCHAR(200) NOT NULL COMMENT 'Compared by bytes',
@@ -175,6 +206,7 @@ CREATE TABLE IF NOT EXISTS {prefix}job_unique (
 
 -- +goose Down
 DROP TABLE IF EXISTS {prefix}job_unique;
+DROP TABLE IF EXISTS {prefix}job_done;
 DROP TABLE IF EXISTS {prefix}job_dead;
 DROP TABLE IF EXISTS {prefix}job_running;
 DROP TABLE IF EXISTS {prefix}job_delayed;

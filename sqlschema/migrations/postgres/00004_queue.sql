@@ -16,6 +16,7 @@ CREATE TABLE {prefix}queue (
     max_payload     INT NOT NULL DEFAULT 1048576,
     keep_dead       VARCHAR(32) NOT NULL DEFAULT '90d',
     keep_dead_max   INT NOT NULL DEFAULT 0,
+    keep_done       VARCHAR(32) NOT NULL DEFAULT '',
     poll_min        VARCHAR(32) NOT NULL DEFAULT '2ms',
     poll_max        VARCHAR(32) NOT NULL DEFAULT '250ms',
     insert_time     TIMESTAMPTZ(6) NOT NULL DEFAULT statement_timestamp(),
@@ -39,6 +40,7 @@ COMMENT ON COLUMN {prefix}queue.timeout IS 'How long an attempt may take; empty:
 COMMENT ON COLUMN {prefix}queue.max_payload IS 'How many bytes a payload may have';
 COMMENT ON COLUMN {prefix}queue.keep_dead IS 'How long dead jobs are kept; forever: always';
 COMMENT ON COLUMN {prefix}queue.keep_dead_max IS 'How many dead jobs are kept, about; 0: all, for as long as keep_dead says';
+COMMENT ON COLUMN {prefix}queue.keep_done IS 'How long jobs that are done are kept; empty: they are not';
 COMMENT ON COLUMN {prefix}queue.poll_min IS 'How soon it is looked again after there was something, where nobody is notified';
 COMMENT ON COLUMN {prefix}queue.poll_max IS 'How long it is waited between two looks at the most';
 COMMENT ON COLUMN {prefix}queue.insert_time IS 'When the row was made';
@@ -285,6 +287,61 @@ COMMENT ON COLUMN {prefix}job_dead.trace IS 'The trace that the job belongs to, 
 COMMENT ON COLUMN {prefix}job_dead.unique_key IS 'What no other job of the queue may have meanwhile: see {prefix}job_unique';
 COMMENT ON COLUMN {prefix}job_dead.group_id IS 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is';
 
+CREATE TABLE {prefix}job_done (
+    queue_id        INT NOT NULL,
+    id              BIGINT NOT NULL,
+    divided         INT NOT NULL,
+    priority        SMALLINT NOT NULL,
+    attempt         INT NOT NULL,
+    crashes         INT NOT NULL,
+    outcome         VARCHAR(16) NOT NULL,
+    error           TEXT NOT NULL,
+    snapshot        BYTEA,
+    percent         SMALLINT,
+    message         TEXT,
+    worker          VARCHAR(128) COLLATE "C" NOT NULL,
+    started_at      TIMESTAMPTZ(6) NOT NULL,
+    ended_at        TIMESTAMPTZ(6) NOT NULL,
+    purge_at        TIMESTAMPTZ(6) NOT NULL,
+    kind            VARCHAR(200) COLLATE "C" NOT NULL,
+    job_key         VARCHAR(200) COLLATE "C",
+    payload         JSON,
+    payload_bin     BYTEA,
+    max_attempts    INT,
+    timeout         BIGINT,
+    trace           VARCHAR(512),
+    unique_key      VARCHAR(200) COLLATE "C",
+    group_id        BIGINT,
+    CONSTRAINT {name}job_done_key PRIMARY KEY (queue_id, id)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
+CREATE INDEX {name}job_done_purge ON {prefix}job_done (purge_at);
+
+COMMENT ON TABLE {prefix}job_done IS 'Jobs that are done, of queues that keep them';
+COMMENT ON COLUMN {prefix}job_done.queue_id IS 'The queue';
+COMMENT ON COLUMN {prefix}job_done.id IS 'As in {prefix}job';
+COMMENT ON COLUMN {prefix}job_done.divided IS 'The block that it was in';
+COMMENT ON COLUMN {prefix}job_done.priority IS '1 (urgent), 2 (normal), 3 (low) or 4 (idle)';
+COMMENT ON COLUMN {prefix}job_done.attempt IS 'How many attempts there were';
+COMMENT ON COLUMN {prefix}job_done.crashes IS 'How many workers died with it';
+COMMENT ON COLUMN {prefix}job_done.outcome IS 'done, or discarded (its handler said that it need not be done)';
+COMMENT ON COLUMN {prefix}job_done.error IS 'Why it was discarded';
+COMMENT ON COLUMN {prefix}job_done.snapshot IS 'What its handler has stored last';
+COMMENT ON COLUMN {prefix}job_done.percent IS 'How much of it was done then, as its handler said: 1 to 100';
+COMMENT ON COLUMN {prefix}job_done.message IS 'How far it was then, in its handler''s words';
+COMMENT ON COLUMN {prefix}job_done.worker IS 'The worker that has done it';
+COMMENT ON COLUMN {prefix}job_done.started_at IS 'When the last attempt began';
+COMMENT ON COLUMN {prefix}job_done.ended_at IS 'When its end was written';
+COMMENT ON COLUMN {prefix}job_done.purge_at IS 'When it is removed';
+COMMENT ON COLUMN {prefix}job_done.kind IS 'What the job is, which picks the handler';
+COMMENT ON COLUMN {prefix}job_done.job_key IS 'Jobs of one key are done one after the other, in order';
+COMMENT ON COLUMN {prefix}job_done.payload IS 'What the job is about, JSON as it was given';
+COMMENT ON COLUMN {prefix}job_done.payload_bin IS 'The same in another codec';
+COMMENT ON COLUMN {prefix}job_done.max_attempts IS 'After so many failed attempts the job is dead; NULL: the queue says';
+COMMENT ON COLUMN {prefix}job_done.timeout IS 'How long an attempt may take, in µs; NULL: the queue says';
+COMMENT ON COLUMN {prefix}job_done.trace IS 'The trace that the job belongs to, a W3C traceparent';
+COMMENT ON COLUMN {prefix}job_done.unique_key IS 'What no other job of the queue may have meanwhile: see {prefix}job_unique';
+COMMENT ON COLUMN {prefix}job_done.group_id IS 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is';
+
 CREATE TABLE {prefix}job_unique (
     queue_id        INT NOT NULL,
     unique_key      VARCHAR(200) COLLATE "C" NOT NULL,
@@ -305,6 +362,7 @@ COMMENT ON COLUMN {prefix}job_unique.free_at IS 'Until when it is in use in any 
 
 -- +goose Down
 DROP TABLE {prefix}job_unique;
+DROP TABLE {prefix}job_done;
 DROP TABLE {prefix}job_dead;
 DROP TABLE {prefix}job_running;
 DROP TABLE {prefix}job_delayed;

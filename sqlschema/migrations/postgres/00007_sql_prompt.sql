@@ -127,22 +127,27 @@ COMMENT ON FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ) IS 'Enq
 CREATE OR REPLACE VIEW {prefix}v_job AS
 SELECT 'ready' AS state, q.name AS queue, j.id, j.kind, j.job_key, j.priority,
     TIMESTAMPTZ '2020-01-01 00:00:00+00' + (j.id >> 12) * INTERVAL '1 microsecond' AS enqueued_at,
-    0 AS attempt, CAST(NULL AS TIMESTAMPTZ) AS run_at, CAST(NULL AS TIMESTAMPTZ) AS since, CAST(NULL AS TEXT) AS worker, '' AS error, j.divided AS block
+    0 AS attempt, CAST(NULL AS TIMESTAMPTZ) AS run_at, CAST(NULL AS TIMESTAMPTZ) AS since, CAST(NULL AS TEXT) AS worker, '' AS error, j.divided AS block,
+    CAST(NULL AS SMALLINT) AS percent, CAST(NULL AS TEXT) AS message, CAST(NULL AS TIMESTAMPTZ) AS started_at
 FROM {prefix}queue AS q JOIN {prefix}queue_block AS b ON b.queue_id = q.queue_id CROSS JOIN (VALUES (1), (2), (3), (4)) AS p (priority)
     JOIN {prefix}job AS j ON j.queue_id = b.queue_id AND j.divided = b.divided AND j.priority = p.priority
 UNION ALL
 SELECT 'delayed', q.name, j.id, j.kind, j.job_key, j.priority, TIMESTAMPTZ '2020-01-01 00:00:00+00' + (j.id >> 12) * INTERVAL '1 microsecond',
-    j.attempt, j.run_at, NULL, NULL, j.error, j.divided
+    j.attempt, j.run_at, NULL, NULL, j.error, j.divided, j.percent, j.message, NULL
 FROM {prefix}queue AS q JOIN {prefix}queue_block AS b ON b.queue_id = q.queue_id
     JOIN {prefix}job_delayed AS j ON j.queue_id = b.queue_id AND j.divided = b.divided
 UNION ALL
 SELECT 'running', q.name, j.id, j.kind, j.job_key, j.priority, TIMESTAMPTZ '2020-01-01 00:00:00+00' + (j.id >> 12) * INTERVAL '1 microsecond',
-    j.attempt, NULL, j.started_at, j.lock_by, j.error, j.divided
+    j.attempt, NULL, j.started_at, j.lock_by, j.error, j.divided, j.percent, j.message, j.started_at
 FROM {prefix}queue AS q JOIN {prefix}job_running AS j ON j.queue_id = q.queue_id
 UNION ALL
 SELECT 'dead', q.name, j.id, j.kind, j.job_key, j.priority, TIMESTAMPTZ '2020-01-01 00:00:00+00' + (j.id >> 12) * INTERVAL '1 microsecond',
-    j.attempt, NULL, j.died_at, NULL, j.error, j.divided
-FROM {prefix}queue AS q JOIN {prefix}job_dead AS j ON j.queue_id = q.queue_id;
+    j.attempt, NULL, j.died_at, NULL, j.error, j.divided, j.percent, j.message, NULL
+FROM {prefix}queue AS q JOIN {prefix}job_dead AS j ON j.queue_id = q.queue_id
+UNION ALL
+SELECT 'done', q.name, j.id, j.kind, j.job_key, j.priority, TIMESTAMPTZ '2020-01-01 00:00:00+00' + (j.id >> 12) * INTERVAL '1 microsecond',
+    j.attempt, NULL, j.ended_at, j.worker, j.error, j.divided, j.percent, j.message, j.started_at
+FROM {prefix}queue AS q JOIN {prefix}job_done AS j ON j.queue_id = q.queue_id;
 COMMENT ON VIEW {prefix}v_job IS 'The jobs of all queues in all states. With a queue and an id it looks into each block; else it reads all';
 
 CREATE OR REPLACE VIEW {prefix}v_queue AS
@@ -158,7 +163,8 @@ SELECT q.name, q.state,
     (SELECT COUNT(*) FROM {prefix}queue_block AS b WHERE b.queue_id = q.queue_id
         AND b.generation = (SELECT MAX(n.generation) FROM {prefix}queue_block AS n WHERE n.queue_id = q.queue_id)) AS blocks,
     (SELECT COUNT(*) FROM {prefix}queue_worker AS w JOIN {prefix}node AS n ON n.name = w.node
-        WHERE w.queue_id = q.queue_id AND n.state = 'live' AND n.expire_at > statement_timestamp()) AS workers
+        WHERE w.queue_id = q.queue_id AND n.state = 'live' AND n.expire_at > statement_timestamp()) AS workers,
+    (SELECT COUNT(*) FROM {prefix}job_done AS j WHERE j.queue_id = q.queue_id) AS done_jobs
 FROM {prefix}queue AS q;
 COMMENT ON VIEW {prefix}v_queue IS 'The queues with how many jobs they have, counted one by one';
 

@@ -1,0 +1,243 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/rig"
+)
+
+// keeps has the default queue keep what is done.
+func keeps(q *Queue) { q.KeepDone = time.Hour }
+
+// kept lists the jobs that are kept.
+func kept(t *testing.T, db *dbtest.DB) []string {
+	t.Helper()
+	return db.List(t, `SELECT id, kind, outcome, attempt FROM {prefix}job_done ORDER BY id`, nil)
+}
+
+// A queue that keeps what is done has each job once, however it ended, with all that it
+// was; the others keep nothing.
+func TestKeepDone(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		edit(t, c, func(q *Queue) { impatient(q); keeps(q) })
+		group, err := c.NewGroup(t.Context(), Group{})
+		must(t, err)
+		w := worker(t, c, WorkerOptions{})
+		handle(t, w, "plain", func(context.Context, *Delivery) error { return nil })
+		handle(t, w, "slow", func(ctx context.Context, d *Delivery) error {
+			must(t, d.SetProgress(ctx, Progress{State: []byte("out"), Percent: 100}))
+			return nil
+		})
+		handle(t, w, "second", func(_ context.Context, d *Delivery) error {
+			if d.Attempt == 1 {
+				return errTest
+			}
+			return nil
+		})
+		handle(t, w, "discarded", func(context.Context, *Delivery) error { return Discard(errTest) })
+		handle(t, w, "dead", func(context.Context, *Delivery) error { return Bury(errTest) })
+		handle(t, w, "tx", func(ctx context.Context, d *Delivery) error { return inTx(ctx, db, d) })
+		handle(t, w, "slow tx", func(ctx context.Context, d *Delivery) error {
+			must(t, d.SetProgress(ctx, Progress{Percent: 100}))
+			return inTx(ctx, db, d)
+		})
+		must(t, w.HandleBatch("batch", BatchOptions{Max: 2}, func(context.Context, []*Delivery) error { return nil }))
+		must(t, w.HandleOthers(func(context.Context, *Delivery) error { return nil }))
+		outcomes := map[string]string{"discarded": "discarded 1", "second": "done 2"}
+		var jobs []Job
+		for _, kind := range []string{"plain", "slow", "second", "discarded", "tx", "slow tx", "batch", "batch", "delayed"} {
+			for _, more := range []Job{{}, {Key: "k"}, {Unique: "u" + fmt.Sprint(len(jobs))}, {Group: group, Priority: Urgent}, {Payload: []byte("\xff"), Binary: true}} {
+				more.Kind = kind
+				if kind == "delayed" {
+					more.Delay = time.Millisecond
+				}
+				if more.Payload == nil {
+					more.Payload = []byte(`{"n":  1}`)
+				}
+				jobs = append(jobs, more)
+			}
+		}
+		jobs = append(jobs, Job{Kind: "dead"})
+		ids := enqueueMany(t, c, jobs)
+		stop := start(t, w)
+		empty(t, db)
+		stop()
+		var want []string
+		for i, id := range ids[:len(ids)-1] {
+			outcome := outcomes[jobs[i].Kind]
+			if outcome == "" {
+				outcome = "done 1"
+			}
+			want = append(want, fmt.Sprintf("%d %s %s", id, jobs[i].Kind, outcome))
+			got := info(t, c, id, StateDone)
+			if string(got.Payload) != string(jobs[i].Payload) || got.Binary != jobs[i].Binary || got.Key != jobs[i].Key || got.Unique != jobs[i].Unique || got.Group != jobs[i].Group {
+				t.Errorf("%s: %+v is kept as %+v", jobs[i].Kind, jobs[i], got.Job)
+			}
+			if got.Worker == "" || got.Started.After(got.At) || got.At.Sub(got.Enqueued) < -time.Second || got.Discarded != (got.Error == limitText(errTest.Error(), 100)) {
+				t.Errorf("%s: %+v", jobs[i].Kind, got)
+			}
+			if jobs[i].Kind == "slow" && (string(got.Progress.State) != "out" || got.Progress.Percent != 100) {
+				t.Errorf("its progress is %+v", got.Progress)
+			}
+		}
+		if got := kept(t, db); !slices.Equal(got, want) {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+		n, err := c.Count(t.Context(), "", 1000)
+		must(t, err)
+		if stats, err := c.Stats(t.Context(), "", 1000); n.Done != len(want) || err != nil || len(stats) != 9 {
+			t.Errorf("counted: %+v; %+v, %v", n, stats, err)
+		}
+
+		seen := db.List(t, `SELECT id, kind, state, attempt FROM {prefix}v_job WHERE queue = 'default' AND state = 'done' AND worker <> '' AND started_at <= since`, nil)
+		if total := db.List(t, `SELECT done_jobs FROM {prefix}v_queue`, nil); len(seen) != len(want) || !slices.Equal(total, []string{fmt.Sprint(len(want))}) {
+			t.Errorf("in the views there are %d and %v", len(seen), total)
+		}
+
+		edit(t, c, func(q *Queue) { q.KeepDone = 0 })
+		enqueueMany(t, c, jobs[:1])
+		w = worker(t, c, WorkerOptions{})
+		handle(t, w, "plain", func(context.Context, *Delivery) error { return nil })
+		must(t, w.RunOnce(t.Context()))
+		if got := kept(t, db); len(got) != len(want) {
+			t.Errorf("kept, although it was not said: %q", got)
+		}
+	})
+}
+
+// What other sorts of workers have done is kept as well: what is received and completed,
+// and what is removed before it is done, which is kept from then on.
+func TestKeepDoneOfOthers(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{Blocks: 1})
+		edit(t, c, keeps)
+		r, err := c.Receiver(t.Context(), WorkerOptions{})
+		must(t, err)
+		t.Cleanup(func() { _ = r.Close() })
+		first := enqueue(t, c, Job{Kind: "x"})
+		got, err := r.Receive(t.Context(), 1, longWait)
+		must(t, err)
+		must(t, r.Complete(t.Context(), got[0]))
+		info(t, c, first, StateDone)
+		must(t, r.Close())
+
+		w := worker(t, c, WorkerOptions{AtMostOnce: true})
+		handle(t, w, "x", func(_ context.Context, d *Delivery) error {
+			info(t, c, d.ID, StateDone)
+			return errTest
+		})
+		second := enqueue(t, c, Job{Kind: "x", Unique: "u"})
+		must(t, w.RunOnce(t.Context()))
+		if got, want := kept(t, db), []string{fmt.Sprint(first, " x done 1"), fmt.Sprint(second, " x done 1")}; !slices.Equal(got, want) {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+	})
+}
+
+// What is kept can be removed, and neither cancelled nor tried again.
+func TestDeleteDone(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{Blocks: 1})
+		edit(t, c, keeps)
+		ids := enqueueMany(t, c, []Job{{Kind: "x"}, {Kind: "x", Unique: "u"}, {Kind: "y"}, {Kind: "x"}})
+		w := worker(t, c, WorkerOptions{})
+		must(t, w.HandleOthers(func(context.Context, *Delivery) error { return nil }))
+		must(t, w.RunOnce(t.Context()))
+		again := enqueue(t, c, Job{Kind: "x", Unique: "u"}) // whose key what is kept does not have
+		want(t, "cancelling", c.Cancel(t.Context(), "", ids[0]), ErrState)
+		want(t, "retrying", c.Retry(t.Context(), "", ids[0]), ErrState)
+		for _, what := range []BulkAction{BulkRetry, BulkCancel} {
+			_, err := c.Bulk(t.Context(), what, Filter{State: StateDone}, BulkOptions{})
+			want(t, string(what), err, ErrInvalid)
+		}
+		must(t, c.Delete(t.Context(), "", ids[0]))
+		want(t, "deleting again", c.Delete(t.Context(), "", ids[0]), ErrNotFound)
+		bulk(t, c, BulkDelete, Filter{State: StateDone, Kind: "x"}, BulkResult{Done: 2})
+		if got := kept(t, db); len(got) != 1 || !strings.Contains(got[0], " y ") {
+			t.Errorf("left: %q", got)
+		}
+		info(t, c, again, StateReady)
+		if n := keysOf(t, db); n != 1 {
+			t.Errorf("%d keys are in use", n)
+		}
+	})
+}
+
+// Wherever the connection breaks, a job is done and kept once, or is not done yet: never
+// neither, and never both.
+func TestKeepDoneFaults(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		db.Do(t, "CREATE TABLE kept_effects (job BIGINT NOT NULL)", nil)
+		c := client(t, db, Options{Blocks: 1})
+		edit(t, c, func(q *Queue) { impatient(q); keeps(q) })
+		done := func(context.Context, *Delivery) error { return nil }
+		for call := 1; ; call++ {
+			hit := false
+			for _, after := range []bool{false, true} {
+				fault := &dbtest.Fault{Call: call, After: after}
+				broken := db.Broken(t, fault)
+				broken.Pool().SetMaxOpenConns(2)
+				handlers := func(w *Worker, on *dbtest.DB) {
+					handle(t, w, "x", done)
+					handle(t, w, "slow", func(ctx context.Context, d *Delivery) error { return d.SetProgress(ctx, Progress{Percent: 1}) })
+					handle(t, w, "tx", func(ctx context.Context, d *Delivery) error {
+						tx, err := on.Pool().BeginTx(ctx, nil)
+						if err != nil {
+							return err
+						}
+						defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
+						if _, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO kept_effects VALUES (%d)", d.ID)); err != nil {
+							return err
+						}
+						if err := d.CompleteTx(ctx, tx); err != nil {
+							return err
+						}
+						return tx.Commit()
+					})
+				}
+				ids := enqueueMany(t, c, []Job{{Kind: "x"}, {Kind: "x", Key: "k"}, {Kind: "x", Unique: "u"}, {Kind: "slow"}, {Kind: "tx", Key: "k"}})
+				w := worker(t, client(t, broken, Options{}), WorkerOptions{Lease: 3 * time.Second})
+				handlers(w, broken)
+				if err := w.inline(t.Context(), func([]rig.Outcome) bool { return true }); err != nil {
+					t.Logf("call %d (%v): %v", call, after, err)
+				}
+				hit = hit || fault.Reached()
+				both := db.List(t, `SELECT d.id FROM {prefix}job_done AS d WHERE EXISTS (SELECT 1 FROM {prefix}job AS j WHERE j.id = d.id)
+					OR EXISTS (SELECT 1 FROM {prefix}job_running AS j WHERE j.id = d.id) OR EXISTS (SELECT 1 FROM {prefix}job_delayed AS j WHERE j.id = d.id)`, nil)
+				if len(both) > 0 {
+					t.Errorf("call %d (%v): done, and not done: %v", call, after, both)
+				}
+				w = worker(t, c, WorkerOptions{})
+				handlers(w, db)
+				stop := start(t, w)
+				eventually(t, "all are done", func() bool {
+					for _, id := range ids {
+						if i, err := c.Job(t.Context(), "", id); err != nil && !errors.Is(err, ErrNotFound) || err == nil && i.State != StateDone {
+							return false
+						}
+					}
+					return true
+				})
+				stop()
+				for _, id := range ids {
+					info(t, c, id, StateDone)
+				}
+				if n := db.List(t, "SELECT COUNT(*) FROM kept_effects", nil); n[0] != "1" {
+					t.Errorf("call %d (%v): %s effects", call, after, n[0])
+				}
+				byHand(t, db, "DELETE FROM {prefix}job_done", "DELETE FROM kept_effects")
+			}
+			if !hit {
+				break
+			}
+		}
+	})
+}
