@@ -1,6 +1,8 @@
 package faults
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue"
@@ -37,7 +40,7 @@ func newWorkshop(t *testing.T, db *dbtest.DB) *workshop {
 
 func (w *workshop) begin() *child {
 	w.t.Helper()
-	return start(w.t, "queue worker", part{URL: w.db.URL, Name: "work", File: w.file, TTL: 2 * time.Second})
+	return start(w.t, "queue worker", part{URL: w.db.URL, Name: "work", File: w.file, TTL: 5 * time.Second})
 }
 
 func (w *workshop) enqueue(jobs ...queue.Job) (ids []int64) {
@@ -170,7 +173,14 @@ func TestQueueStopped(t *testing.T) {
 		w.until("the slow job has begun", func() bool { return len(w.lines("start", slow)) == 1 })
 		others := w.enqueue(plain(80)...) // which the first worker reads, and does not begin: it does one at a time
 		w.until("the first worker has read them", func() bool { return first.reads() })
-		first.signal(syscall.SIGSTOP)
+		w.until("the first worker is stopped, and keeps nobody from writing", func() bool {
+			first.signal(syscall.SIGSTOP)
+			free := w.writable()
+			if !free {
+				first.signal(syscall.SIGCONT)
+			}
+			return free
+		})
 		second := w.begin()
 		w.until("all jobs have ended", w.ended(append(others, slow)...))
 		begun := map[int64]bool{}
@@ -195,6 +205,19 @@ func TestQueueStopped(t *testing.T) {
 			}
 		}
 	}, (*testing.T).Parallel)
+}
+
+// writable tells whether the database can be written to. Where there is one writer, it
+// cannot if that is a process that was stopped meanwhile.
+func (w *workshop) writable() bool {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
+	defer cancel()
+	_, err := w.db.Exec(ctx, dialect.Unlisted(`UPDATE {prefix}queue SET reason = reason WHERE name = 'work'`), nil)
+	if err != nil && !w.db.Dialect.Retryable(err) && !errors.Is(err, context.DeadlineExceeded) {
+		w.t.Fatal(err)
+	}
+	return err == nil
 }
 
 // reads gives a worker the time to read what was enqueued.
