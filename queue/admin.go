@@ -100,6 +100,45 @@ func (c *Client) setState(ctx context.Context, name, state, reason string) error
 	return err
 }
 
+// DeleteQueue marks a queue as deleted: it takes no jobs any more. Its settings and its name
+// stay: [Client.Edit] makes it active again. It returns ErrNotFound if there is no such
+// queue, and ErrInUse if it has jobs, dead ones too, or if a route leads to it.
+//
+// A producer that has just read that the queue is there, or is in the midst of a
+// transaction, may still enqueue: such a job waits there until the queue is active again.
+func (c *Client) DeleteQueue(ctx context.Context, name string) error {
+	if _, err := c.read(ctx, name); err != nil {
+		return err
+	}
+	err := c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		args := dialect.Args{"name": name}
+		var blocks int
+		var has string
+		if err := tx.Get(ctx, lockQueue, args, new(int), &blocks); err != nil {
+			return orNone(err, name)
+		}
+		found, err := selectQueues(ctx, tx, getQueue, args)
+		if err != nil || len(found) == 0 {
+			return orNone(err, name)
+		}
+		args["queue"] = found[0].id
+		if err := tx.Get(ctx, usesOf, args, &has); err != nil {
+			return err
+		}
+		if has != "" {
+			return fmt.Errorf("%w: %q has %s", ErrInUse, name, has)
+		}
+		_, err = tx.Exec(ctx, markDeleted, args)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = c.read(ctx, name)
+	c.bells.announce()
+	return err
+}
+
 // Resize changes the number of a queue's blocks, which is how many workers can share
 // it. Jobs that are enqueued four seconds later or more go to new blocks, and delayed
 // ones are moved there. In a queue with

@@ -381,3 +381,99 @@ func TestPurge(t *testing.T) {
 		}
 	})
 }
+
+// A queue that is of use is not deleted. One that is keeps its settings, takes no jobs, and
+// can be taken into use again; what was enqueued in spite of that waits.
+func TestDeleteQueue(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c, far := client(t, db, Options{}), other(t, db)
+		want(t, "none", c.DeleteQueue(t.Context(), "q"), ErrNotFound)
+		for _, name := range []string{"q", "beside"} {
+			_, err := c.Edit(t.Context(), name, func(q *Queue) { q.MaxAttempts = 7 })
+			must(t, err)
+		}
+		must(t, c.SetRoute(t.Context(), "x", "beside"))
+		enqueue(t, c, Job{Queue: "beside", Kind: "x"})
+		enqueue(t, c, Job{Queue: "beside", Kind: "x", Delay: time.Hour})
+		db.Do(t, `INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, kind)
+			SELECT queue_id, 0, 1, 2, 'x' FROM {prefix}queue WHERE name = 'beside'`, nil)
+		db.Do(t, `INSERT INTO {prefix}job_running (queue_id, divided, id, priority, kind, lock_by)
+			SELECT queue_id, 0, 3, 2, 'x', 'nobody' FROM {prefix}queue WHERE name = 'beside'`, nil)
+
+		ready := enqueue(t, c, Job{Queue: "q", Kind: "x"})
+		want(t, "it has a job", c.DeleteQueue(t.Context(), "q"), ErrInUse)
+		must(t, c.Cancel(t.Context(), "q", ready))
+		delayed := enqueue(t, c, Job{Queue: "q", Kind: "x", Delay: time.Hour})
+		want(t, "it has a delayed job", c.DeleteQueue(t.Context(), "q"), ErrInUse)
+		must(t, c.Cancel(t.Context(), "q", delayed))
+		db.Do(t, `INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, kind)
+			SELECT queue_id, 0, 2, 2, 'x' FROM {prefix}queue WHERE name = 'q'`, nil)
+		want(t, "it has a dead job", c.DeleteQueue(t.Context(), "q"), ErrInUse)
+		must(t, c.Delete(t.Context(), "q", 2))
+		db.Do(t, `INSERT INTO {prefix}job_running (queue_id, divided, id, priority, kind, lock_by)
+			SELECT queue_id, 0, 4, 2, 'x', 'nobody' FROM {prefix}queue WHERE name = 'q'`, nil)
+		want(t, "it has a running job", c.DeleteQueue(t.Context(), "q"), ErrInUse)
+		db.Do(t, `DELETE FROM {prefix}job_running WHERE id = 4`, nil)
+		must(t, c.SetRoute(t.Context(), "y", "q"))
+		want(t, "a route leads to it", c.DeleteQueue(t.Context(), "q"), ErrInUse)
+		must(t, c.DeleteRoute(t.Context(), "y"))
+
+		must(t, c.DeleteQueue(t.Context(), "q"))
+		must(t, c.DeleteQueue(t.Context(), "q")) // again
+		_, err := far.Enqueue(t.Context(), Job{Queue: "q", Kind: "x"})
+		want(t, "a job for it", err, ErrDeleted)
+		want(t, "a route to it", far.SetRoute(t.Context(), "y", "q"), ErrDeleted)
+		want(t, "a pause", far.Pause(t.Context(), "q", ""), ErrDeleted)
+		q, err := c.Edit(t.Context(), "q", func(q *Queue) { q.State = "active" })
+		if err != nil || q.MaxAttempts != 7 {
+			t.Errorf("it is back as %+v, %v", q, err)
+		}
+		if q, err := c.Queue(t.Context(), "beside"); err != nil || q.State != "active" {
+			t.Errorf("the other one is %+v, %v", q, err)
+		}
+	})
+}
+
+// A route is not set to a queue that is being deleted, and no queue is deleted to which a
+// route is being set.
+func TestDeleteQueueBesideRoutes(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c, far := other(t, db), other(t, db)
+		for i := range 10 {
+			_, err := c.Edit(t.Context(), "q", func(q *Queue) { q.State = "active" })
+			must(t, err)
+			routed := make(chan error, 1)
+			go func() { routed <- far.SetRoute(context.WithoutCancel(t.Context()), "y", "q") }()
+			deleted := c.DeleteQueue(t.Context(), "q")
+			set := received(t, "the route", routed)
+			switch {
+			case set == nil && errors.Is(deleted, ErrInUse):
+				must(t, c.DeleteRoute(t.Context(), "y"))
+			case deleted == nil && errors.Is(set, ErrDeleted):
+			default:
+				t.Fatalf("round %d: the route: %v; the queue: %v", i, set, deleted)
+			}
+		}
+	})
+}
+
+// RunNow lets a delayed job go, and none that is in another state.
+func TestRunNow(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		want(t, "no queue", c.RunNow(t.Context(), "", 1), ErrNotFound)
+		ready, delayed := enqueue(t, c, Job{Kind: "x"}), enqueue(t, c, Job{Kind: "x", Delay: time.Hour})
+		db.Do(t, `INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, kind) SELECT queue_id, 0, 2, 2, 'x' FROM {prefix}queue`, nil)
+		want(t, "no job", c.RunNow(t.Context(), "", 1), ErrNotFound)
+		want(t, "a ready one", c.RunNow(t.Context(), "", ready), ErrState)
+		want(t, "a dead one", c.RunNow(t.Context(), "", 2), ErrState)
+		before := info(t, c, delayed, StateDelayed)
+		for range 2 {
+			must(t, c.RunNow(t.Context(), "", delayed))
+			if now := info(t, c, delayed, StateDelayed); now.At.After(before.At.Add(-30 * time.Minute)) {
+				t.Errorf("it is due at %v", now.At)
+			}
+		}
+		info(t, c, 2, StateDead)
+	})
+}

@@ -172,7 +172,7 @@ func ofMany(i, n int, err error) error {
 	if n == 1 {
 		return err
 	}
-	return fmt.Errorf("job %d of %d: %w", i+1, n, err)
+	return &JobError{i, n, err}
 }
 
 // A trouble logs when something begins to fail and when it works again, not every

@@ -25,6 +25,10 @@ var (
 	// ErrDeleted means that a queue is marked as deleted, and takes no jobs.
 	ErrDeleted = errors.New("queue: the queue is deleted")
 
+	// ErrInUse means that a queue cannot be deleted, since it has jobs or a route leads
+	// to it.
+	ErrInUse = errors.New("queue: the queue is in use")
+
 	// ErrState means that a job's state does not allow what was asked: only a dead job
 	// can be deleted, or one that is done and kept, and one that is ready or runs cannot be
 	// retried.
@@ -38,10 +42,35 @@ var (
 	ErrClosed = errors.New("queue: closed")
 )
 
+// An InvalidError is an [ErrInvalid] that tells which field it is about.
+type InvalidError struct {
+	Field   string // as columns are called
+	Problem string // what is wrong with it
+}
+
+func (e *InvalidError) Error() string {
+	return fmt.Sprintf("%v: %s: %s", ErrInvalid, e.Field, e.Problem)
+}
+
+// Unwrap returns ErrInvalid.
+func (e *InvalidError) Unwrap() error { return ErrInvalid }
+
 // invalid makes an ErrInvalid about a field.
 func invalid(field, format string, args ...any) error {
-	return fmt.Errorf("%w: %s: %s", ErrInvalid, field, fmt.Sprintf(format, args...))
+	return &InvalidError{field, fmt.Sprintf(format, args...)}
 }
+
+// A JobError is an error about one of several jobs that were to be enqueued together.
+type JobError struct {
+	Index int // of the job, from 0
+	Of    int // jobs
+	Err   error
+}
+
+func (e *JobError) Error() string { return fmt.Sprintf("job %d of %d: %v", e.Index+1, e.Of, e.Err) }
+
+// Unwrap returns what is wrong with the job.
+func (e *JobError) Unwrap() error { return e.Err }
 
 // A result is what a handler makes of a job by returning an error.
 type result struct {

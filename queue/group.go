@@ -317,7 +317,7 @@ func (c *Client) Results(ctx context.Context, group int64) iter.Seq2[Result, err
 	return func(yield func(Result, error) bool) {
 		const page = 200 // results may be long
 		for after := int64(0); ; {
-			all, err := dialect.Select(ctx, &c.db.Session, listMembers, dialect.Args{"group": group, "after": after, "limit": page}, scanResult)
+			all, err := c.ResultsAfter(ctx, group, after, page)
 			if err != nil {
 				yield(Result{}, err)
 				return
@@ -333,6 +333,15 @@ func (c *Client) Results(ctx context.Context, group int64) iter.Seq2[Result, err
 			}
 		}
 	}
+}
+
+// ResultsAfter is [Client.Results] for a part of the jobs: those with greater ids than one,
+// up to limit.
+func (c *Client) ResultsAfter(ctx context.Context, group, after int64, limit int) ([]Result, error) {
+	if limit < 1 || limit > 10_000 {
+		return nil, invalid("limit", "%d is not 1 to 10000", limit)
+	}
+	return dialect.Select(ctx, &c.db.Session, listMembers, dialect.Args{"group": group, "after": after, "limit": limit}, scanResult)
 }
 
 func scanResult(rows *sql.Rows) (r Result, err error) {

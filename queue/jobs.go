@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -371,32 +372,59 @@ func (c *Client) Retry(ctx context.Context, queue string, id int64) error {
 	if err != nil {
 		return err
 	}
-	n := 0
 	switch i.State {
 	case StateDelayed:
-		if n, err = c.hasten(ctx, q, []Info{i}); err != nil {
-			return err
-		}
-		if now, again := c.Job(ctx, queue, id); n == 0 && again == nil && now.State == StateDelayed {
-			if now.Block != i.Block {
-				return c.Retry(ctx, queue, id) // its queue's blocks are being changed
-			}
-			n = 1 // it is due already
-		}
+		return c.hastenOne(ctx, q, i)
 	case StateDead:
 		back, inUse, err := c.revive(ctx, q, []Info{i})
-		if err != nil {
+		switch {
+		case err != nil:
+			return err
+		case len(inUse) > 0:
+			return fmt.Errorf("%w: job %d: its unique key is in use by job %d", ErrState, id, inUse[0].holder)
+		case len(back) == 0:
+			return movedOn(id)
+		}
+		return nil
+	}
+	return fmt.Errorf("%w: job %d is %s", ErrState, id, i.State)
+}
+
+// RunNow lets a job go at once that waits for its time or its retry, as Retry does, and no
+// other: it returns ErrNotFound if there is no such job, and ErrState if it is not delayed.
+func (c *Client) RunNow(ctx context.Context, queue string, id int64) error {
+	i, err := c.Job(ctx, queue, id)
+	if err != nil {
+		return err
+	}
+	if i.State != StateDelayed {
+		return fmt.Errorf("%w: job %d is %s, not delayed", ErrState, id, i.State)
+	}
+	q, err := c.queue(ctx, i.Queue)
+	if err != nil {
+		return err
+	}
+	return c.hastenOne(ctx, q, i)
+}
+
+// hastenOne lets a job go at once that was delayed when it was looked at.
+func (c *Client) hastenOne(ctx context.Context, q *Queue, i Info) error {
+	for {
+		n, err := c.hasten(ctx, q, []Info{i})
+		if err != nil || n > 0 {
 			return err
 		}
-		if len(inUse) > 0 {
-			return fmt.Errorf("%w: job %d: its unique key is in use by job %d", ErrState, id, inUse[0].holder)
+		now, err := c.Job(ctx, q.Name, i.ID)
+		switch {
+		case err != nil && !errors.Is(err, ErrNotFound):
+			return err
+		case err != nil || now.State != StateDelayed:
+			return movedOn(i.ID)
+		case now.Block == i.Block:
+			return nil // it is due already
 		}
-		n = len(back)
-	default:
-		return fmt.Errorf("%w: job %d is %s", ErrState, id, i.State)
+		i = now // its queue's blocks are being changed
 	}
-	if n == 0 {
-		return fmt.Errorf("%w: job %d has moved on meanwhile", ErrNotFound, id)
-	}
-	return nil
 }
+
+func movedOn(id int64) error { return fmt.Errorf("%w: job %d has moved on meanwhile", ErrNotFound, id) }

@@ -55,6 +55,12 @@ var mutants = append(deaf(), []mutant{
 	{listRoutes, "kind > :after", "kind >= :after", "TestRoutes" + onSQLite},
 	{updateRoute, " WHERE kind = :kind", "", "TestRoutes" + onSQLite},
 	{deleteRoute, " WHERE kind = :kind", "", "TestRoutes" + onSQLite},
+	{usesOf, "{prefix}job WHERE queue_id = :queue", "{prefix}job WHERE " + always, "TestDeleteQueue" + onSQLite},
+	{usesOf, "{prefix}job_delayed WHERE queue_id = :queue", "{prefix}job_delayed WHERE " + always, "TestDeleteQueue" + onSQLite},
+	{usesOf, "{prefix}job_running WHERE queue_id = :queue", "{prefix}job_running WHERE " + always, "TestDeleteQueue" + onSQLite},
+	{usesOf, "{prefix}job_dead WHERE queue_id = :queue", "{prefix}job_dead WHERE " + always, "TestDeleteQueue" + onSQLite},
+	{usesOf, "{prefix}route WHERE queue = :name", "{prefix}route WHERE " + always, "TestDeleteQueue" + onSQLite},
+	{markDeleted, " WHERE queue_id = :queue", "", "TestDeleteQueue" + onSQLite},
 	{createQueue, "{ignore_duplicate name}", "", "TestOnce" + onSQLite},
 	{setOrdered, " AND ordered <> 'yes'", "", "TestOnce" + onSQLite},
 

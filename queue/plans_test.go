@@ -44,6 +44,7 @@ type keyColumn struct {
 var asked = map[*dialect.Stmt]bool{
 	delayedByID: true, standDelayed: true, listDead: true, countReady: true, countDelayed: true, countRunning: true, countDead: true, lookForAny: true,
 	pending: true, advance: true, statReady: true, statDelayed: true, statRunning: true, statDead: true, statDone: true, listDone: true, countDone: true,
+	usesOf: true,
 }
 
 // settled are statements that are run in transactions of their own, where no plans
@@ -51,7 +52,7 @@ var asked = map[*dialect.Stmt]bool{
 var settled = map[*dialect.Stmt]bool{
 	delayReady: true, delayRunning: true, redelay: true, buryReady: true, buryDelayed: true, buryRunning: true,
 	checkOutReady: true, checkOutDelayed: true, lockJobs: true, lockDelayed: true, lockRunning: true, presentDead: true,
-	outdated: true, surplusDead: true, purgeDead: true, lockDead: true, lockOut: true, revive: true, hasten: true, lockQueue: true, setQueue: true, stillMine: true,
+	outdated: true, surplusDead: true, purgeDead: true, lockDead: true, lockOut: true, revive: true, hasten: true, lockQueue: true, setQueue: true, usesOf: true, markDeleted: true, stillMine: true,
 	lockLater: true, divideAnew: true, passReady: true,
 	keepReady: true, keepDelayed: true, keepRunning: true, lockDone: true, outdatedDone: true, purgeDone: true,
 }

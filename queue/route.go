@@ -53,22 +53,35 @@ func (c *Client) SetRoute(ctx context.Context, kind, queue string) error {
 			return invalid(name.field, "%v", err)
 		}
 	}
-	if q, err := c.read(ctx, queue); err != nil {
-		return err
-	} else if q.State == "deleted" {
-		return fmt.Errorf("%w: %q", ErrDeleted, queue)
-	}
-	args := dialect.Args{"kind": kind, "name": queue}
-	n, err := c.db.Exec(ctx, updateRoute, args)
-	if err == nil && n == 0 {
-		if _, err = c.db.Exec(ctx, insertRoute, args); c.db.Dialect.Duplicate(err) {
-			_, err = c.db.Exec(ctx, updateRoute, args)
-		}
+	err := c.setRoute(ctx, kind, queue)
+	if c.db.Dialect.Duplicate(err) { // somebody has set it meanwhile
+		err = c.setRoute(ctx, kind, queue)
 	}
 	if err == nil {
 		_, err = c.readRoutes(ctx, nil)
 	}
 	return err
+}
+
+// setRoute sets a route with its queue locked, so that the queue is not deleted meanwhile.
+func (c *Client) setRoute(ctx context.Context, kind, queue string) error {
+	return c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		var id, blocks int
+		if err := tx.Get(ctx, lockQueue, dialect.Args{"name": queue}, &id, &blocks); err != nil {
+			return orNone(err, queue)
+		}
+		if q, err := c.readOn(ctx, tx, queue); err != nil {
+			return err
+		} else if q.State == "deleted" {
+			return fmt.Errorf("%w: %q", ErrDeleted, queue)
+		}
+		args := dialect.Args{"kind": kind, "name": queue}
+		n, err := tx.Exec(ctx, updateRoute, args)
+		if err == nil && n == 0 {
+			_, err = tx.Exec(ctx, insertRoute, args)
+		}
+		return err
+	})
 }
 
 // DeleteRoute ends a route: jobs of the kind go where those of [OtherKinds] do, or else to

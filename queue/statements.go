@@ -49,6 +49,19 @@ var (
 			keep_dead = :keep_dead, keep_dead_max = :keep_dead_max, keep_done = :keep_done, poll_min = :poll_min, poll_max = :poll_max, update_time = {now}
 		WHERE queue_id = :queue`)
 
+	// usesOf tells what keeps a queue from being deleted. Routes to it are set with the
+	// queue locked, as it is here; jobs may come until all who enqueue know.
+	usesOf = dialect.SQL("queue.uses", `
+		SELECT CASE WHEN EXISTS (SELECT 1 FROM {prefix}job WHERE queue_id = :queue) THEN 'ready jobs'
+			WHEN EXISTS (SELECT 1 FROM {prefix}job_delayed WHERE queue_id = :queue) THEN 'delayed jobs'
+			WHEN EXISTS (SELECT 1 FROM {prefix}job_running WHERE queue_id = :queue) THEN 'running jobs'
+			WHEN EXISTS (SELECT 1 FROM {prefix}job_dead WHERE queue_id = :queue) THEN 'dead jobs'
+			WHEN EXISTS (SELECT 1 FROM {prefix}route WHERE queue = :name) THEN 'a route that leads to it' ELSE '' END`)
+
+	// markDeleted runs with the queue locked.
+	markDeleted = dialect.SQL("queue.mark-deleted", `
+		UPDATE {prefix}queue SET state = 'deleted', reason = '', update_time = {now} WHERE queue_id = :queue`)
+
 	// Nodes.
 
 	join = dialect.SQL("queue.join", `
