@@ -11,6 +11,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	// All packages that have statements.
+	_ "github.com/dbcron/dbcron/httpapi"
 	_ "github.com/dbcron/dbcron/lock"
 	_ "github.com/dbcron/dbcron/queue"
 	_ "github.com/dbcron/dbcron/scheduler"

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,6 +60,8 @@ func TestCLI(t *testing.T) {
 						env.Setenv("DBCRON_DATABASE_URL", db.URL)
 						env.Setenv("HOME", env.WorkDir)
 						env.Setenv("TZ", "UTC")
+						env.Setenv("PORT", freePort(t))
+						env.Setenv("ADMIN", freePort(t))
 						env.Setenv("PATH", bin+string(filepath.ListSeparator)+env.Getenv("PATH"))
 						env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command lasts a second longer
 						return nil
@@ -70,6 +73,16 @@ func TestCLI(t *testing.T) {
 			}, beside)
 		})
 	}
+}
+
+// freePort is a port that nobody listens at, for now.
+func freePort(t *testing.T) string {
+	at, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer at.Close()
+	return strconv.Itoa(at.Addr().(*net.TCPAddr).Port)
 }
 
 func root(t *testing.T) string {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
@@ -79,13 +80,13 @@ func run(ctx context.Context, p *program, args []string) int {
 	switch {
 	case errors.As(err, &exit):
 		return exit.code
-	case errors.Is(err, errUsage), errors.Is(err, scheduler.ErrInvalid), errors.Is(err, lock.ErrInvalid), errors.Is(err, queue.ErrInvalid), errors.Is(err, sqlschema.ErrNoVersion):
+	case errors.Is(err, errUsage), errors.Is(err, scheduler.ErrInvalid), errors.Is(err, lock.ErrInvalid), errors.Is(err, queue.ErrInvalid), errors.Is(err, httpapi.ErrInvalid), errors.Is(err, sqlschema.ErrNoVersion):
 		return exitUsage
-	case errors.Is(err, scheduler.ErrNotFound), errors.Is(err, scheduler.ErrNoRun), errors.Is(err, lock.ErrNotFound), errors.Is(err, queue.ErrNotFound):
+	case errors.Is(err, scheduler.ErrNotFound), errors.Is(err, scheduler.ErrNoRun), errors.Is(err, lock.ErrNotFound), errors.Is(err, queue.ErrNotFound), errors.Is(err, httpapi.ErrNoToken):
 		return exitNotFound
 	case errors.Is(err, scheduler.ErrExists), errors.Is(err, scheduler.ErrManaged), errors.Is(err, scheduler.ErrBusy),
 		errors.Is(err, scheduler.ErrNotRunning), errors.Is(err, lock.ErrPool), errors.Is(err, lock.ErrInUse),
-		errors.Is(err, queue.ErrDeleted), errors.Is(err, queue.ErrState):
+		errors.Is(err, queue.ErrDeleted), errors.Is(err, queue.ErrInUse), errors.Is(err, httpapi.ErrTokenExists), errors.Is(err, queue.ErrState):
 		return exitConflict
 	}
 	return exitFailure
@@ -117,7 +118,7 @@ command cannot be run.`,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	p.register(root)
-	root.AddCommand(p.serve(), p.schedule(), p.queue(), p.route(), p.limit(), p.job(), p.group(), p.topic(), p.worker(), p.lock(), p.migrate(), p.doctor(), p.version())
+	root.AddCommand(p.serve(), p.schedule(), p.queue(), p.route(), p.limit(), p.job(), p.group(), p.topic(), p.worker(), p.lock(), p.migrate(), p.token(), p.openapi(), p.doctor(), p.version())
 	strictArgs(root)
 	return root
 }

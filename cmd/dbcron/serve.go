@@ -27,6 +27,7 @@ type serveFlags struct {
 	node, logs                 string
 
 	options scheduler.Options
+	http    httpFlags
 }
 
 func (p *program) serve() *cobra.Command {
@@ -51,12 +52,19 @@ the next call: for host cron and timers.
 The first SIGTERM or SIGINT lets running commands end (--grace), then stops them
 and hands their runs to other daemons; the second stops them at once.
 
+The HTTP API is at --listen: docs/http.md. If its usual address is taken, the daemon goes
+on without; one that was named has to be free. Without a token (dbcron token) it answers
+this host alone.
+
 Whoever can write to the table of schedules can run commands with the rights of
 this daemon: see docs/grants.md.`,
 		Example: `  dbcron serve --schedules /etc/dbcron/schedules.yaml --tag default --tag reports
   dbcron serve --crontab /etc/dbcron/crontab --check
   dbcron serve --once --grace 10m`,
-		RunE: func(c *cobra.Command, _ []string) error { return p.runServe(c.Context(), f) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			f.http.chosen = c.Flags().Changed("listen")
+			return p.runServe(c.Context(), f)
+		},
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.schedules, "schedules", "", "YAML `file` of schedules to import: see dbcron schedule apply")
@@ -75,12 +83,16 @@ this daemon: see docs/grants.md.`,
 	flags.IntVar(&f.options.MaxRuns, "max-runs", 64, "how many commands run at a time")
 	flags.IntVar(&f.options.MaxCrashes, "max-crashes", 3, "after how many attempts at a slot that took their daemon down no more are made")
 	flags.DurationVar(&f.options.Grace, "grace", 30*time.Second, "how long running commands may go on after SIGTERM")
+	f.http.register(c)
 	return c
 }
 
 func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 	if f.options.Lease <= 0 || f.options.Poll <= 0 || f.options.MaxRuns <= 0 || f.options.MaxCrashes <= 0 {
 		return usagef("--lease, --poll, --max-runs and --max-crashes must be more than 0")
+	}
+	if err := f.http.check(f.once); err != nil {
+		return err
 	}
 	files, err := f.files()
 	if err == nil {
@@ -176,6 +188,13 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, fil
 	defer obeying.Wait()
 	defer close(ended)
 	obeying.Go(func() { p.obey(ctx, s, db, files, log, ended) })
+	if !f.once {
+		stop, err := p.startHTTP(ctx, db, f.http, f.node, log)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 	log.Info("serving", "database", db.Dialect.Name, "node", s.Owner(), "version", version)
 	if f.once {
 		return s.RunOnce(ctx)

@@ -397,6 +397,18 @@ CREATE TABLE dbcron_schedule (
   CONSTRAINT dbcron_schedule_range CHECK (starts_at between '1971-01-01' and '9999-12-30' and ends_at between '1971-01-01' and '9999-12-30')
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What runs when. A row with next_exec NULL and state active is planned by the next daemon';
 
+CREATE TABLE dbcron_token (
+  name varchar(200) NOT NULL COMMENT 'For people; compared by bytes',
+  hash varchar(64) NOT NULL COMMENT 'SHA-256 of the secret, in hexadecimal digits',
+  scopes varchar(200) NOT NULL COMMENT 'What it is good for: read, enqueue, work, admin, with commas between',
+  created_at datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When it was made',
+  expires_at datetime(6) DEFAULT NULL COMMENT 'From when on it is not good any more; NULL: never',
+  revoked_at datetime(6) DEFAULT NULL COMMENT 'When it was revoked; NULL: it was not',
+  last_used_at datetime(6) DEFAULT NULL COMMENT 'When it was used, to a minute; NULL: never',
+  PRIMARY KEY (name),
+  UNIQUE KEY dbcron_token_hash (hash)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Who may use the HTTP API: from the first row on nobody may without a token';
+
 CREATE TABLE dbcron_topic_queue (
   topic varchar(200) NOT NULL COMMENT 'Compared by bytes',
   queue varchar(200) NOT NULL COMMENT 'The name of the queue',

@@ -407,6 +407,18 @@ END -- Which daemons may claim it: the tag and, for a function, its name, or tha
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=90); -- What runs when. A row with next_exec NULL and state active is planned by the next daemon
 CREATE INDEX dbcron_schedule_next ON public.dbcron_schedule USING btree (state, lane, next_exec);
 
+CREATE TABLE dbcron_token (
+    name character varying(200) COLLATE "C" NOT NULL -- For people; compared by bytes
+    hash character varying(64) COLLATE "C" NOT NULL -- SHA-256 of the secret, in hexadecimal digits
+    scopes character varying(200) NOT NULL -- What it is good for: read, enqueue, work, admin, with commas between
+    created_at timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When it was made
+    expires_at timestamp(6) with time zone -- From when on it is not good any more; NULL: never
+    revoked_at timestamp(6) with time zone -- When it was revoked; NULL: it was not
+    last_used_at timestamp(6) with time zone -- When it was used, to a minute; NULL: never
+    CONSTRAINT dbcron_token_hash UNIQUE (hash)
+    CONSTRAINT dbcron_token_key PRIMARY KEY (name)
+); -- Who may use the HTTP API: from the first row on nobody may without a token
+
 CREATE TABLE dbcron_topic_queue (
     topic character varying(200) COLLATE "C" NOT NULL -- Compared by bytes
     queue character varying(200) COLLATE "C" NOT NULL -- The name of the queue

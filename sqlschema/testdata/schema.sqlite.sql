@@ -407,6 +407,18 @@ CREATE TABLE "dbcron_schedule" ( -- What runs when. A row with next_exec NULL an
 
 CREATE INDEX dbcron_schedule_next ON dbcron_schedule (state, lane, next_exec);
 
+CREATE TABLE dbcron_token ( -- Who may use the HTTP API: from the first row on nobody may without a token
+    name            TEXT NOT NULL, -- For people; compared by bytes
+    hash            TEXT NOT NULL, -- SHA-256 of the secret, in hexadecimal digits
+    scopes          TEXT NOT NULL, -- What it is good for: read, enqueue, work, admin, with commas between
+    created_at      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When it was made
+    expires_at      TEXT, -- From when on it is not good any more; NULL: never
+    revoked_at      TEXT, -- When it was revoked; NULL: it was not
+    last_used_at    TEXT, -- When it was used, to a minute; NULL: never
+    CONSTRAINT dbcron_token_key PRIMARY KEY (name),
+    CONSTRAINT dbcron_token_hash UNIQUE (hash)
+) WITHOUT ROWID;
+
 CREATE TABLE dbcron_topic_queue ( -- Which queues get a copy of what is published to a topic
     topic           TEXT NOT NULL, -- Compared by bytes
     queue           TEXT NOT NULL, -- The name of the queue

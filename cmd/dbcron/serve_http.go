@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/httpapi"
+)
+
+const (
+	usualListen = "127.0.0.1:8686"
+	noListen    = "off"
+)
+
+// httpFlags say where a daemon answers requests.
+type httpFlags struct {
+	listen, admin string
+	chosen        bool // --listen was given
+	cert, key     string
+	maxBody       string
+	origins       []string
+
+	bytes int // what maxBody says
+}
+
+func (f *httpFlags) register(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.listen, "listen", usualListen, "`address` of the HTTP API, or off; other hosts can reach it only when there is a token")
+	flags.StringVar(&f.admin, "admin-listen", "", "`address` of /livez and /readyz (default: none)")
+	flags.StringVar(&f.cert, "tls-cert", "", "`file` with a certificate, in PEM: then the API speaks TLS. It is read again when it changes")
+	flags.StringVar(&f.key, "tls-key", "", "`file` with its key")
+	flags.StringVar(&f.maxBody, "max-body", "16MiB", "how large the body of a request may be")
+	flags.StringArrayVar(&f.origins, "allow-origin", nil, "`origin` of pages that may use the API in a browser, such as https://ops.example.org; may be repeated")
+}
+
+// check reads the flags.
+func (f *httpFlags) check(once bool) (err error) {
+	switch {
+	case (f.cert == "") != (f.key == ""):
+		return usagef("--tls-cert and --tls-key go together")
+	case once && (f.chosen && f.listen != noListen || f.admin != ""):
+		return usagef("--once ends when all is done; --listen and --admin-listen are for daemons that stay")
+	}
+	if f.bytes, err = readSize(f.maxBody); err != nil {
+		return usagef("--max-body: %v", err)
+	}
+	return nil
+}
+
+// startHTTP answers requests until stop is called, and those of the API only until ctx
+// ends: a daemon that ends takes no more work, and can be asked whether it is alive.
+func (p *program) startHTTP(ctx context.Context, db *dialect.DB, f httpFlags, node string, log *slog.Logger) (stop func(), err error) {
+	admin, stopAdmin := context.WithCancel(context.WithoutCancel(ctx))
+	serving, stopAPI := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	stop = func() {
+		stopAPI()
+		stopAdmin()
+		all.Wait()
+	}
+	if f.admin != "" {
+		at, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.admin)
+		if err != nil {
+			stop()
+			return nil, err
+		}
+		log.Info("http: /livez and /readyz", "address", at.Addr().String())
+		health := &httpapi.Server{Handler: &httpapi.Health{DB: db, Stopping: ctx.Done()}, Logger: log, Grace: time.Second}
+		all.Go(func() { serveLogged(admin, health, at, log) })
+	}
+	if err := p.startAPI(ctx, serving, db, f, node, log, &all); err != nil {
+		stop()
+		return nil, err
+	}
+	return stop, nil
+}
+
+func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, f httpFlags, node string, log *slog.Logger, all *sync.WaitGroup) error {
+	if f.listen == noListen {
+		return nil
+	}
+	api, err := httpapi.New(db, httpapi.Options{Node: node, Version: version, MaxBody: int64(f.bytes), Origins: f.origins, Logger: log})
+	if err != nil {
+		return err
+	}
+	at, err := httpapi.Listen(ctx, httpapi.NewTokens(db), f.listen)
+	if errors.Is(err, syscall.EADDRINUSE) && !f.chosen {
+		log.Warn("no HTTP API: its usual address is taken, maybe by another daemon; --listen names another, and --listen off does without", "address", f.listen)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	log.Info("http: the API", "address", at.Addr().String(), "tls", f.cert != "")
+	if host, ok := at.Addr().(*net.TCPAddr); ok && !host.IP.IsLoopback() && f.cert == "" {
+		log.Warn("http: tokens can be read on their way, unless what is before the API speaks TLS: --tls-cert and --tls-key")
+	}
+	server := &httpapi.Server{Handler: http.Handler(api), Logger: log, Cert: f.cert, Key: f.key}
+	all.Go(func() {
+		serveLogged(serving, server, at, log)
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		_ = api.Flush(last) // workers find what was enqueued in any case
+	})
+	return nil
+}
+
+// serveLogged serves, and tells if that ends before it should.
+func serveLogged(ctx context.Context, s *httpapi.Server, at net.Listener, log *slog.Logger) {
+	if err := s.Serve(ctx, at); err != nil {
+		log.Error("http: it answers no more", "address", at.Addr().String(), "err", err)
+	}
+}

@@ -1,0 +1,213 @@
+// Package httpapi is the HTTP API: jobs, queues and the rest for programs in any language.
+//
+// Its operations are described once, as types of Go; from these come the OpenAPI document,
+// the checks of what is sent, and the errors, which are problem details (RFC 9457) that name
+// the field that is wrong. Nothing is written by a request that is refused.
+//
+// Who may do what is said by tokens: see [Tokens]. As long as there are none, the API
+// answers this host alone, and no page in a browser.
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/lock"
+	"github.com/dbcron/dbcron/queue"
+)
+
+// prefix begins the paths of all operations.
+const prefix = "/api/v1"
+
+// Options adjusts an API. The zero value is ready to use.
+type Options struct {
+	Node    string        // the readable part of this process's name in the tables; default: the host's name
+	Version string        // of the program, for the OpenAPI document; default: devel
+	MaxBody int64         // bytes that a request's body may have; default: 16 MiB
+	Timeout time.Duration // of a request, once its body is there; default: 1 minute
+	Origins []string      // of the pages that may use it in a browser beside its own, such as https://ops.example.org
+	Logger  *slog.Logger  // default: slog.Default
+}
+
+// An API answers requests. It is an [http.Handler], safe for concurrent use.
+type API struct {
+	opt    Options
+	log    *slog.Logger
+	db     *dialect.DB
+	queues *queue.Client
+	locks  *lock.Locker
+	tokens *Tokens
+
+	mux    *http.ServeMux
+	docs   huma.API
+	routes map[string]route // by the mux's pattern
+}
+
+// A route is what has to be known of an operation before its handler runs.
+type route struct {
+	scope   Scope // "": all may
+	hasBody bool
+}
+
+// New returns an API. It does not touch the database.
+func New(db *dialect.DB, opt Options) (*API, error) {
+	a, err := describe(opt)
+	if err != nil {
+		return nil, err
+	}
+	a.db, a.tokens = db, NewTokens(db)
+	if a.queues, err = queue.New(db, queue.Options{Node: opt.Node, Logger: a.log}); err != nil {
+		return nil, err
+	}
+	if a.locks, err = lock.New(db, lock.Options{}); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// Document returns the OpenAPI document, as JSON.
+func Document(version string) ([]byte, error) {
+	a, err := describe(Options{Version: version})
+	if err != nil {
+		return nil, err
+	}
+	return json.MarshalIndent(a.docs.OpenAPI(), "", "  ")
+}
+
+// Flush waits until workers have been told of what was enqueued: call it when the API has
+// answered its last request.
+func (a *API) Flush(ctx context.Context) error { return a.queues.Flush(ctx) }
+
+// describe makes an API that has no database: it only knows its operations.
+func describe(opt Options) (*API, error) {
+	opt.Version = cmp.Or(opt.Version, "devel")
+	opt.MaxBody = cmp.Or(opt.MaxBody, 16<<20)
+	opt.Timeout = cmp.Or(opt.Timeout, time.Minute)
+	if opt.Logger == nil {
+		opt.Logger = slog.Default()
+	}
+	if opt.MaxBody < 1<<10 || opt.MaxBody > 1<<30 {
+		return nil, fmt.Errorf("%w: max body: %d is not 1 KiB to 1 GiB", ErrInvalid, opt.MaxBody)
+	}
+	for _, origin := range opt.Origins {
+		if err := checkOrigin(origin); err != nil {
+			return nil, err
+		}
+	}
+	a := &API{opt: opt, log: opt.Logger, mux: http.NewServeMux(), routes: map[string]route{}}
+	a.docs = humago.New(a.mux, a.config())
+	a.routes["GET "+prefix+"/openapi.json"] = route{}
+	a.routes["GET "+prefix+"/openapi.yaml"] = route{}
+	for _, describe := range []func(){a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.routings, a.topics, a.groups, a.schedules, a.locking} {
+		describe()
+	}
+	return a, nil
+}
+
+// checkOrigin tells what is wrong with an origin, which is a scheme and a host.
+func checkOrigin(origin string) error {
+	u, err := url.Parse(origin)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || origin != u.Scheme+"://"+u.Host || origin != strings.ToLower(origin) {
+		return fmt.Errorf("%w: origin %q: write it as https://ops.example.org, in small letters and without a path", ErrInvalid, origin)
+	}
+	return nil
+}
+
+// config is huma's: JSON only, no pages, and nothing added to what is answered.
+func (a *API) config() huma.Config {
+	const schemas = "#/components/schemas/"
+	c := huma.DefaultConfig("dbcron", a.opt.Version)
+	c.Info.Description = "Locks, a scheduler and a queue in the tables of a database. Ids are strings, since readers of JSON round large numbers; times are UTC."
+	c.Components = &huma.Components{
+		Schemas: huma.NewMapRegistry(schemas, schemaName),
+		SecuritySchemes: map[string]*huma.SecurityScheme{"token": {
+			Type: "http", Scheme: "bearer",
+			Description: "A token of dbcron token create. As long as there is none at all, requests from the same host need none.",
+		}},
+	}
+	c.OpenAPIPath, c.DocsPath, c.SchemasPath = prefix+"/openapi", "", ""
+	c.CreateHooks = nil
+	c.RejectUnknownQueryParameters = true
+	c.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
+	c.Transformers = []huma.Transformer{withoutValues}
+	return c
+}
+
+// schemaName is the name of a type in the document.
+func schemaName(t reflect.Type, hint string) string {
+	name := huma.DefaultSchemaNamer(t, hint)
+	return strings.TrimSuffix(strings.TrimSuffix(name, "JSON"), "Body")
+}
+
+// An operation is described for the document, and for who may use it.
+type operation struct {
+	id, method, path string
+	tag              string
+	summary, more    string
+	scope            Scope
+	status           int   // default: 200, or 204 without an answer
+	also             int   // another status that has the same answer; 0: none
+	errors           []int // beside those that all have
+}
+
+// register adds an operation. Its errors become problems.
+func register[I, O any](a *API, o operation, handle func(ctx context.Context, in *I) (*O, error)) {
+	_, hasBody := reflect.TypeFor[I]().FieldByName("Body")
+	if o.scope == "" {
+		panic("operation " + o.id + " has no scope") // it would be everybody's
+	}
+	errs := append([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable}, o.errors...)
+	if hasBody {
+		errs = append(errs, http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+	}
+	slices.Sort(errs)
+	huma.Register(a.docs, huma.Operation{
+		OperationID: o.id, Method: o.method, Path: prefix + o.path, Tags: []string{o.tag},
+		Summary: o.summary, Description: strings.TrimSpace(o.more + "\n\nScope: " + string(o.scope) + "."),
+		DefaultStatus: o.status, Errors: errs, MaxBodyBytes: -1, BodyReadTimeout: -1,
+		Security: []map[string][]string{{"token": {string(o.scope)}}},
+	}, func(ctx context.Context, in *I) (*O, error) {
+		out, err := handle(ctx, in)
+		if err != nil {
+			return nil, a.problemOf(ctx, &o, err)
+		}
+		return out, nil
+	})
+	if o.also != 0 {
+		a.sameAnswer(&o)
+	}
+	a.routes[o.method+" "+prefix+o.path] = route{o.scope, hasBody}
+}
+
+// rawAnswer describes an answer that may be anything.
+func (a *API) rawAnswer(path string) {
+	a.docs.OpenAPI().Paths[prefix+path].Get.Responses["200"].Content = map[string]*huma.MediaType{
+		"application/json":         {Schema: &huma.Schema{}},
+		"application/octet-stream": {Schema: &huma.Schema{}},
+	}
+}
+
+// sameAnswer describes the other status of an operation.
+func (a *API) sameAnswer(o *operation) {
+	item := a.docs.OpenAPI().Paths[prefix+o.path]
+	for _, op := range []*huma.Operation{item.Post, item.Put} {
+		if op != nil && op.OperationID == o.id {
+			one := *op.Responses[fmt.Sprint(o.status)]
+			one.Description = http.StatusText(o.also)
+			op.Responses[fmt.Sprint(o.also)] = &one
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package httpapi
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// A pair is a certificate and its key in files, which are replaced now and then.
+type pair struct {
+	cert, key string
+	log       *slog.Logger
+
+	mu     sync.Mutex
+	loaded *tls.Certificate
+	seen   [2]version
+}
+
+// A version is by what a change of a file is noticed.
+type version struct {
+	changed time.Time
+	size    int64
+}
+
+func newPair(cert, key string, log *slog.Logger) (*pair, error) {
+	p := &pair{cert: cert, key: key, log: log}
+	return p, p.load()
+}
+
+func (p *pair) versions() (v [2]version, err error) {
+	for i, name := range []string{p.cert, p.key} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return v, err
+		}
+		v[i] = version{info.ModTime(), info.Size()}
+	}
+	return v, nil
+}
+
+// load reads the files. They are looked at before: if they change meanwhile, they are read
+// once more the next time.
+func (p *pair) load() error {
+	seen, err := p.versions()
+	if err != nil {
+		return fmt.Errorf("certificate: %w", err)
+	}
+	loaded, err := tls.LoadX509KeyPair(p.cert, p.key)
+	p.seen = seen // also of files that are wrong, so that this is said once
+	if err != nil {
+		return fmt.Errorf("certificate %s with key %s: %w", p.cert, p.key, err)
+	}
+	p.loaded = &loaded
+	return nil
+}
+
+// get returns the certificate, as the files have it by now. While these are wrong it is the
+// one before: one of the two may have been replaced yet.
+func (p *pair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if seen, err := p.versions(); err == nil && seen != p.seen {
+		if err := p.load(); err != nil {
+			p.log.Warn("http: the certificate stays as it was", "err", err)
+		} else {
+			p.log.Info("http: the certificate was read again", "file", p.cert)
+		}
+	}
+	return p.loaded, nil
+}

@@ -1,0 +1,154 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// A reply knows what was answered.
+type reply struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+	token  string // whose it was
+}
+
+// WriteHeader notes the status.
+func (w *reply) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write counts.
+func (w *reply) Write(p []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	n, err := w.ResponseWriter.Write(p)
+	w.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (w *reply) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// ServeHTTP answers a request, and logs it without its query, headers and body.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began, out := instant.Now(), &reply{ResponseWriter: w}
+	defer func() {
+		if p := recover(); p != nil {
+			if p == http.ErrAbortHandler { //nolint:errorlint // it is this very value
+				panic(p)
+			}
+			a.log.Error("http: panic", "method", r.Method, "path", r.URL.EscapedPath(), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			if out.status == 0 {
+				write(out, problem(http.StatusInternalServerError, "something went wrong; the log of the daemon says what"))
+			}
+		}
+		a.log.Info("http", "method", cut(r.Method), "path", cut(r.URL.EscapedPath()), "status", out.status, "bytes", out.bytes,
+			"took", instant.Now().Sub(began), "token", out.token, "from", r.RemoteAddr)
+	}()
+	out.Header().Set("Cache-Control", "no-store")
+	out.Header().Set("X-Content-Type-Options", "nosniff")
+	ended, p := a.admit(out, r)
+	switch {
+	case p != nil:
+		write(out, p)
+	case !ended:
+		ctx, cancel := context.WithTimeout(r.Context(), a.opt.Timeout)
+		defer cancel()
+		a.mux.ServeHTTP(out, r.WithContext(ctx))
+	}
+}
+
+// admit looks at all that has to be right before a request is handled, and reads its body.
+// ended tells that it was answered here.
+func (a *API) admit(w *reply, r *http.Request) (ended bool, p *huma.ErrorModel) {
+	if p := a.checkBrowser(w.Header(), r); p != nil {
+		return false, p
+	}
+	if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+		w.WriteHeader(http.StatusNoContent)
+		return true, nil
+	}
+	to, p := a.find(w.Header(), r)
+	if p != nil {
+		return false, p
+	}
+	if p := a.authorize(w, r, to.scope); p != nil {
+		return false, p
+	}
+	if !to.hasBody {
+		return false, nil
+	}
+	return false, a.readBody(w, r)
+}
+
+// find returns where a request goes.
+func (a *API) find(h http.Header, r *http.Request) (route, *huma.ErrorModel) {
+	none := problem(http.StatusNotFound, "there is nothing at this path; "+prefix+"/openapi.json describes what there is")
+	for segment := range strings.SplitSeq(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/") {
+		if segment == "" || segment == "." || segment == ".." {
+			return route{}, none // the mux would send it elsewhere
+		}
+	}
+	if _, pattern := a.mux.Handler(r); pattern != "" {
+		if to, ok := a.routes[pattern]; ok {
+			return to, nil
+		}
+	}
+	var allow []string
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete} {
+		other := r.Clone(r.Context())
+		other.Method = method
+		if _, pattern := a.mux.Handler(other); pattern != "" {
+			if _, ok := a.routes[pattern]; ok {
+				allow = append(allow, method)
+			}
+		}
+	}
+	if len(allow) == 0 {
+		return route{}, none
+	}
+	if slices.Contains(allow, http.MethodGet) {
+		allow = append(allow, http.MethodHead)
+	}
+	h.Set("Allow", strings.Join(allow, ", "))
+	return route{}, problem(http.StatusMethodNotAllowed, "this path takes "+strings.Join(allow, ", "))
+}
+
+// readBody reads a body as a whole before anything is done with it.
+func (a *API) readBody(w *reply, r *http.Request) *huma.ErrorModel {
+	text, err := io.ReadAll(http.MaxBytesReader(w.ResponseWriter, r.Body, a.opt.MaxBody))
+	var tooLarge *http.MaxBytesError
+	var slow net.Error
+	switch {
+	case errors.As(err, &tooLarge):
+		return problem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes; store what is large elsewhere and send its name", a.opt.MaxBody),
+			&huma.ErrorDetail{Location: "body", Message: "it is too large"})
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
+		return problem(http.StatusRequestTimeout, "the body did not come in time")
+	case err != nil:
+		return problem(http.StatusBadRequest, "the body could not be read to its end", &huma.ErrorDetail{Location: "body", Message: "it is not whole"})
+	}
+	r.Body = io.NopCloser(bytes.NewReader(text))
+	// The server's time for reading is over soon, and would end the handler's context.
+	_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Time{}) // a test's writer has none
+	return nil
+}

@@ -1,0 +1,333 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/dbcron/dbcron/queue"
+)
+
+const (
+	// idempotencyField is how an Idempotency-Key is called in errors here.
+	idempotencyField = "Idempotency-Key"
+
+	// uniquePrefix is before such keys where they are unique keys of jobs, so that they
+	// are none that a program chose.
+	uniquePrefix = "Idempotency-Key:"
+
+	// idempotentFor is how long a request with such a key can be sent again.
+	idempotentFor = 24 * time.Hour
+
+	// mostJobs is how many jobs are enqueued in one request.
+	mostJobs = 1000
+)
+
+const idempotencyDoc = `
+
+With an Idempotency-Key it can be sent again when nobody knows whether it worked, from any process, for 24 hours: whoever is second gets the id of the job that is there or was, with status 200 and existed. The key is a unique key of the queue, so name the queue if its routing may change meanwhile; it is not looked whether the job is the same.`
+
+// putKey makes an Idempotency-Key, if there is one, the unique key of a job. suffix tells
+// the jobs of a request apart.
+func putKey(j *queue.Job, key, suffix string) error {
+	if key == "" {
+		return nil
+	}
+	if j.Unique != "" {
+		return invalid(idempotencyField, "the job has a unique key of its own; send one of them")
+	}
+	j.Unique, j.UniqueFor = uniquePrefix+key+suffix, idempotentFor
+	return nil
+}
+
+type enqueuedJSON struct {
+	ID      string `json:"id"`
+	Queue   string `json:"queue"`
+	Existed bool   `json:"existed" doc:"Another job has or had its unique key: the id is of that one, and nothing was enqueued"`
+}
+
+func newEnqueued(e queue.Enqueued) enqueuedJSON {
+	return enqueuedJSON{idText(e.ID), e.Queue, e.Existed}
+}
+
+type enqueueInput struct {
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"150" pattern:"^[!-~]+$" doc:"Any text that is fresh to this request, such as a UUID"`
+	Body           newJob
+}
+
+type enqueueOutput struct {
+	Status   int
+	Location string `header:"Location"`
+	Body     enqueuedJSON
+}
+
+type jobPath struct {
+	Queue string `path:"queue" minLength:"1" maxLength:"200"`
+	ID    string `path:"id" pattern:"^[1-9][0-9]*$" maxLength:"19"`
+}
+
+// read returns what the path names.
+func (p *jobPath) read() (name string, id int64, err error) {
+	if err = checkNames("queue", p.Queue); err == nil {
+		id, err = readID("id", p.ID)
+	}
+	return p.Queue, id, err
+}
+
+type jobOutput struct{ Body jobJSON }
+
+type payloadOutput struct {
+	ContentType string `header:"Content-Type"`
+	Body        []byte
+}
+
+type jobsInput struct {
+	Queue  string `path:"queue" minLength:"1" maxLength:"200"`
+	State  string `query:"state" enum:"ready,delayed,running,dead" default:"ready"`
+	Kind   string `query:"kind" maxLength:"200"`
+	Key    string `query:"key" maxLength:"200"`
+	Where  string `query:"where" maxLength:"2000" doc:"A condition on the payload, such as $.user.id = 42" example:"$.user.id = 42"`
+	Cursor string `query:"cursor" maxLength:"1200" doc:"next_cursor of the answer before: what comes after that"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many at the most"`
+}
+
+type jobsOutput struct {
+	Body struct {
+		Jobs       []jobJSON `json:"jobs" nullable:"false"`
+		NextCursor string    `json:"next_cursor,omitempty" doc:"There may be more: send it as cursor"`
+	} `nameHint:"Jobs"`
+}
+
+// jobs describes how jobs are enqueued and looked at.
+func (a *API) jobs() {
+	register(a, operation{
+		id: "enqueue-job", method: http.MethodPost, path: "/jobs", tag: "jobs", scope: ScopeEnqueue,
+		status: http.StatusCreated, also: http.StatusOK, errors: []int{http.StatusNotFound, http.StatusConflict},
+		summary: "Enqueue a job",
+		more:    "When it is answered the job is committed, and nothing loses it." + idempotencyDoc,
+	}, a.enqueue)
+	register(a, operation{
+		id: "get-job", method: http.MethodGet, path: "/queues/{queue}/jobs/{id}", tag: "jobs", scope: ScopeRead,
+		errors:  []int{http.StatusNotFound},
+		summary: "Show a job, wherever it stands",
+		more:    "A job that is done is not there any more.",
+	}, func(ctx context.Context, in *jobPath) (*jobOutput, error) {
+		i, err := a.job(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		return &jobOutput{newJobJSON(&i)}, nil
+	})
+	register(a, operation{
+		id: "get-payload", method: http.MethodGet, path: "/queues/{queue}/jobs/{id}/payload", tag: "jobs", scope: ScopeRead,
+		errors:  []int{http.StatusNotFound},
+		summary: "Get a job's payload, byte for byte",
+	}, func(ctx context.Context, in *jobPath) (*payloadOutput, error) {
+		i, err := a.job(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		out := &payloadOutput{"application/json", i.Payload}
+		if i.Binary || len(i.Payload) == 0 {
+			out.ContentType = "application/octet-stream"
+		}
+		return out, nil
+	})
+	a.rawAnswer("/queues/{queue}/jobs/{id}/payload")
+	register(a, operation{
+		id: "list-jobs", method: http.MethodGet, path: "/queues/{queue}/jobs", tag: "jobs", scope: ScopeRead,
+		errors:  []int{http.StatusNotFound},
+		summary: "List the jobs of a queue that are in one state",
+		more:    "They are listed by id, which is when they were enqueued. With a filter not all of a long queue is looked at: there can be fewer than the limit, or none, and a next_cursor all the same.",
+	}, a.listJobs)
+}
+
+func (a *API) enqueue(ctx context.Context, in *enqueueInput) (*enqueueOutput, error) {
+	j, err := in.Body.job()
+	if err == nil {
+		err = putKey(&j, in.IdempotencyKey, "")
+	}
+	if err != nil {
+		return nil, err
+	}
+	e, err := a.queues.Enqueue(ctx, j)
+	if err != nil {
+		return nil, err
+	}
+	out := &enqueueOutput{http.StatusCreated, location("/queues/%s/jobs/%s", e.Queue, idText(e.ID)), newEnqueued(e)}
+	if e.Existed {
+		out.Status = http.StatusOK
+	}
+	return out, nil
+}
+
+func (a *API) job(ctx context.Context, in *jobPath) (queue.Info, error) {
+	name, id, err := in.read()
+	if err != nil {
+		return queue.Info{}, err
+	}
+	return a.queues.Job(ctx, name, id)
+}
+
+func (a *API) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) {
+	f := queue.Filter{Queue: in.Queue, State: queue.State(in.State), Kind: in.Kind, Key: in.Key, Where: in.Where, Limit: in.Limit}
+	err := checkNames("queue", in.Queue, "kind", in.Kind, "key", in.Key)
+	if err == nil {
+		f.After, err = readIDCursor(in.Cursor)
+	}
+	if err != nil {
+		return nil, err
+	}
+	found, more, err := a.queues.Jobs(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	out := &jobsOutput{}
+	out.Body.Jobs = make([]jobJSON, len(found))
+	for i := range found {
+		out.Body.Jobs[i] = newJobJSON(&found[i]).listed()
+	}
+	out.Body.NextCursor = idText(more)
+	return out, nil
+}
+
+type batchInput struct {
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"150" pattern:"^[!-~]+$" doc:"Any text that is fresh to this request, such as a UUID"`
+	Body           struct {
+		Jobs []newJob `json:"jobs" minItems:"1" maxItems:"1000" nullable:"false"`
+	} `nameHint:"Batch"`
+}
+
+type batchOutput struct {
+	Status int
+	Body   struct {
+		Jobs []enqueuedJSON `json:"jobs" nullable:"false" doc:"In the order in which they were sent"`
+	} `nameHint:"EnqueuedBatch"`
+}
+
+type bulkInput struct {
+	Queue string `path:"queue" minLength:"1" maxLength:"200"`
+	Body  struct {
+		Action string `json:"action" enum:"retry,cancel,delete" doc:"retry: dead or delayed ones; cancel: ready, delayed or running ones; delete: dead ones"`
+		State  string `json:"state,omitempty" enum:"ready,delayed,running,dead" doc:"Default: dead, and ready with cancel"`
+		Kind   string `json:"kind,omitempty" maxLength:"200"`
+		Key    string `json:"key,omitempty" maxLength:"200"`
+		Where  string `json:"where,omitempty" maxLength:"2000" doc:"A condition on the payload, such as $.user.id = 42"`
+		Limit  int    `json:"limit,omitempty" minimum:"1" maximum:"100000" doc:"How many at the most; default: 10000"`
+		DryRun bool   `json:"dry_run,omitempty" doc:"Only count them"`
+	} `nameHint:"Bulk"`
+}
+
+type bulkOutput struct {
+	Body struct {
+		Done  int  `json:"done" doc:"In a dry run: it would be tried with so many"`
+		Gone  int  `json:"gone" doc:"Were ended, or moved on, by others meanwhile"`
+		InUse int  `json:"in_use" doc:"Dead ones that stay so: another job has their unique key"`
+		All   bool `json:"all" doc:"There were no more than the limit; if not, do it again"`
+	} `nameHint:"BulkResult"`
+}
+
+// manyJobs describes what is done with many jobs at once.
+func (a *API) manyJobs() {
+	register(a, operation{
+		id: "enqueue-jobs", method: http.MethodPost, path: "/jobs/batch", tag: "jobs", scope: ScopeEnqueue,
+		status: http.StatusCreated, also: http.StatusOK, errors: []int{http.StatusNotFound, http.StatusConflict},
+		summary: "Enqueue up to 1000 jobs, all or none",
+		more:    "But for those whose unique keys are in use. Those of one ordering key are in the order of the list. It is much cheaper than one request for each." + idempotencyDoc,
+	}, a.enqueueMany)
+	register(a, operation{
+		id: "bulk-jobs", method: http.MethodPost, path: "/queues/{queue}/jobs/bulk", tag: "jobs", scope: ScopeAdmin,
+		errors:  []int{http.StatusNotFound, http.StatusConflict},
+		summary: "Retry, cancel or delete the jobs that a filter selects",
+		more:    "In small transactions, each as a whole or not at all: when it is broken off, a part is done, and doing it again does the rest.",
+	}, a.bulk)
+}
+
+func (a *API) enqueueMany(ctx context.Context, in *batchInput) (*batchOutput, error) {
+	if n := len(in.Body.Jobs); n > mostJobs { // the schema has another opinion of JOBS
+		return nil, invalid("jobs", "there are %d; send up to %d", n, mostJobs)
+	}
+	jobs := make([]queue.Job, len(in.Body.Jobs))
+	for i := range in.Body.Jobs {
+		var err error
+		if jobs[i], err = in.Body.Jobs[i].job(); err == nil {
+			err = putKey(&jobs[i], in.IdempotencyKey, ":"+idText(int64(i+1)))
+		}
+		if err != nil {
+			return nil, &queue.JobError{Index: i, Of: len(jobs), Err: err}
+		}
+	}
+	all, err := a.queues.EnqueueMany(ctx, jobs)
+	var one *queue.JobError
+	if err != nil {
+		if len(jobs) == 1 && !errors.As(err, &one) && errors.Is(err, queue.ErrInvalid) {
+			err = &queue.JobError{Index: 0, Of: 1, Err: err}
+		}
+		return nil, err
+	}
+	out := &batchOutput{Status: http.StatusOK}
+	out.Body.Jobs = make([]enqueuedJSON, len(all))
+	for i, e := range all {
+		if out.Body.Jobs[i] = newEnqueued(e); !e.Existed {
+			out.Status = http.StatusCreated
+		}
+	}
+	return out, nil
+}
+
+// usualBulk is how many jobs a bulk deals with if the request does not say.
+const usualBulk = 10_000
+
+func (a *API) bulk(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
+	b := &in.Body
+	if err := checkNames("queue", in.Queue, "kind", b.Kind, "key", b.Key); err != nil {
+		return nil, err
+	}
+	if b.Limit == 0 {
+		b.Limit = usualBulk
+	}
+	f := queue.Filter{Queue: in.Queue, State: queue.State(b.State), Kind: b.Kind, Key: b.Key, Where: b.Where, Limit: b.Limit}
+	r, err := a.queues.Bulk(ctx, queue.BulkAction(b.Action), f, queue.BulkOptions{DryRun: b.DryRun})
+	if err != nil {
+		return nil, err
+	}
+	out := &bulkOutput{}
+	out.Body.Done, out.Body.Gone, out.Body.InUse, out.Body.All = r.Done, r.Gone, r.InUse, r.Done+r.Gone+r.InUse < b.Limit
+	return out, nil
+}
+
+// jobActions describes what is done with one job.
+func (a *API) jobActions() {
+	for _, o := range []struct {
+		operation
+		do func(ctx context.Context, name string, id int64) error
+	}{
+		{operation{
+			id: "retry-job", method: http.MethodPost, path: "/queues/{queue}/jobs/{id}/retry",
+			summary: "Try a dead job anew, with all its attempts before it, or a delayed one at once",
+		}, func(ctx context.Context, name string, id int64) error { return a.queues.Retry(ctx, name, id) }},
+		{operation{
+			id: "run-job", method: http.MethodPost, path: "/queues/{queue}/jobs/{id}/run",
+			summary: "Let a job go at once that waits for its time or its retry",
+		}, func(ctx context.Context, name string, id int64) error { return a.queues.RunNow(ctx, name, id) }},
+		{operation{
+			id: "cancel-job", method: http.MethodPost, path: "/queues/{queue}/jobs/{id}/cancel",
+			summary: "End a job that is not dead, wherever it stands",
+			more:    "One that a worker has read may still begin, and one that runs is told to end, within a second or two.",
+		}, func(ctx context.Context, name string, id int64) error { return a.queues.Cancel(ctx, name, id) }},
+		{operation{
+			id: "delete-job", method: http.MethodDelete, path: "/queues/{queue}/jobs/{id}",
+			summary: "Remove a dead job",
+		}, func(ctx context.Context, name string, id int64) error { return a.queues.Delete(ctx, name, id) }},
+	} {
+		o.tag, o.scope, o.errors = "jobs", ScopeAdmin, []int{http.StatusNotFound, http.StatusConflict}
+		register(a, o.operation, func(ctx context.Context, in *jobPath) (*struct{}, error) {
+			name, id, err := in.read()
+			if err != nil {
+				return nil, err
+			}
+			return nil, o.do(ctx, name, id)
+		})
+	}
+}

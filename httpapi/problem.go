@@ -1,0 +1,141 @@
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/lock"
+	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+// jsonFormat reads and writes bodies. What cannot be sent, since nobody is there any more,
+// is no error.
+var jsonFormat = huma.Format{
+	Marshal: func(w io.Writer, v any) error {
+		var text bytes.Buffer
+		e := json.NewEncoder(&text)
+		e.SetEscapeHTML(false)
+		err := e.Encode(v)
+		if err == nil {
+			_, _ = w.Write(text.Bytes())
+		}
+		return err
+	},
+	Unmarshal: func(text []byte, v any) error {
+		if !utf8.Valid(text) { // else it would be made so, and different names the same
+			return errors.New("it is not UTF-8")
+		}
+		return json.Unmarshal(text, v)
+	},
+}
+
+// withoutValues takes what was sent out of an error: it may be secret, or long.
+func withoutValues(_ huma.Context, _ string, v any) (any, error) {
+	if p, ok := v.(*huma.ErrorModel); ok {
+		for _, e := range p.Errors {
+			e.Value = nil
+			e.Message = cut(e.Message)
+		}
+	}
+	return v, nil
+}
+
+// cut is text that is not longer than people read.
+func cut(text string) string {
+	if r := []rune(text); len(r) > 1000 {
+		return string(r[:999]) + "…"
+	}
+	return text
+}
+
+// problem is an error as it is sent.
+func problem(status int, detail string, at ...*huma.ErrorDetail) *huma.ErrorModel {
+	return &huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: cut(detail), Errors: at}
+}
+
+// invalid is an ErrInvalid of the queue about a field.
+func invalid(field, format string, args ...any) error {
+	return &queue.InvalidError{Field: field, Problem: fmt.Sprintf(format, args...)}
+}
+
+// write sends a problem.
+func write(w http.ResponseWriter, p *huma.ErrorModel) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_ = jsonFormat.Marshal(w, p) // strings and numbers
+}
+
+// kinds of errors, and what they are in HTTP. The first that fits counts.
+var kinds = []struct {
+	status int
+	errs   []error
+}{
+	{http.StatusRequestEntityTooLarge, []error{queue.ErrTooLarge}},
+	{http.StatusUnprocessableEntity, []error{queue.ErrInvalid, scheduler.ErrInvalid, lock.ErrInvalid}},
+	{http.StatusNotFound, []error{queue.ErrNotFound, scheduler.ErrNotFound, scheduler.ErrNoRun, lock.ErrNotFound}},
+	{http.StatusConflict, []error{queue.ErrDeleted, queue.ErrState, queue.ErrInUse, scheduler.ErrBusy, scheduler.ErrManaged, scheduler.ErrNotRunning}},
+}
+
+// problemOf makes a problem of a handler's error. What the database says is logged, and not
+// sent.
+func (a *API) problemOf(ctx context.Context, o *operation, err error) *huma.ErrorModel {
+	for _, kind := range kinds {
+		for _, is := range kind.errs {
+			if !errors.Is(err, is) {
+				continue
+			}
+			p := problem(kind.status, err.Error())
+			if field, text := o.field(err); field != "" {
+				p.Errors = []*huma.ErrorDetail{{Location: field, Message: cut(text)}}
+			}
+			return p
+		}
+	}
+	a.log.Error("http: request failed", "operation", o.id, "err", err)
+	switch {
+	case errors.Is(err, queue.ErrUnknownOutcome):
+		return problem(http.StatusServiceUnavailable,
+			"the answer of the database was lost, so it may have been done or not; doing it again is safe with an Idempotency-Key or a unique key")
+	case dialect.Unavailable(err):
+		return problem(http.StatusServiceUnavailable, "the database does not answer; try again later")
+	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
+		return problem(http.StatusServiceUnavailable, "it took too long and was broken off; a part of it may have been done")
+	}
+	return problem(http.StatusInternalServerError, "something went wrong; the log of the daemon says what")
+}
+
+// field finds what an error is about, and where that stands in the request.
+func (o *operation) field(err error) (location, text string) {
+	var invalid *queue.InvalidError
+	switch {
+	case errors.As(err, &invalid):
+		location, text = invalid.Field, invalid.Problem
+	case errors.Is(err, queue.ErrTooLarge):
+		location, text = "payload", strings.TrimPrefix(err.Error(), queue.ErrTooLarge.Error()+": payload: ")
+	default:
+		return "", ""
+	}
+	var one *queue.JobError
+	switch {
+	case errors.As(err, &one):
+		return fmt.Sprintf("body.jobs[%d].%s", one.Index, location), text
+	case location == idempotencyField:
+		return "header.Idempotency-Key", text
+	case strings.Contains(o.path, "{"+location+"}"):
+		return "path." + location, text
+	case o.method == http.MethodGet || o.method == http.MethodDelete:
+		return "query." + location, text
+	}
+	return "body." + location, text
+}

@@ -1,0 +1,269 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+type schedulePath struct {
+	Schedule string `path:"schedule" minLength:"1" maxLength:"200"`
+}
+
+// A scheduleJSON is a schedule without what may be secret: environment, headers, input, and
+// the query of a URL.
+type scheduleJSON struct {
+	Name     string `json:"name"`
+	Source   string `json:"source,omitempty" doc:"The file that it comes from"`
+	Spec     string `json:"spec"`
+	Zone     string `json:"zone"`
+	Kind     string `json:"kind" doc:"shell, argv, http, sql, func or job"`
+	Command  string `json:"command"`
+	Tag      string `json:"tag"`
+	State    string `json:"state" doc:"active, paused, ended or failed"`
+	Reason   string `json:"reason,omitempty" doc:"Why it is not active"`
+	Due      *stamp `json:"due,omitempty" doc:"The next slot"`
+	Failures int    `json:"failures" doc:"Slots that failed in a row"`
+	Missed   string `json:"missed,omitempty"`
+	Overlap  string `json:"overlap,omitempty"`
+	Timeout  string `json:"timeout" doc:"0s: none"`
+	Attempts int    `json:"max_attempts,omitempty"`
+}
+
+func newScheduleJSON(s *scheduler.Schedule) scheduleJSON {
+	return scheduleJSON{
+		Name: s.Name, Source: s.Source, Spec: s.Spec, Zone: s.Zone, Kind: s.Kind, Command: shownCommand(s), Tag: s.Tag,
+		State: s.State, Reason: strings.ToValidUTF8(s.Reason, "�"), Due: optional(s.Due), Failures: s.Failures,
+		Missed: s.Missed, Overlap: s.Overlap, Timeout: durationText(s.Timeout), Attempts: s.MaxAttempts,
+	}
+}
+
+// shownCommand is the command, and of a request its method and URL without password and
+// query.
+func shownCommand(s *scheduler.Schedule) string {
+	if s.Kind != "http" {
+		return s.Command
+	}
+	method, address, found := strings.Cut(s.Command, " ")
+	u, err := url.Parse(strings.TrimSpace(address))
+	if !found || err != nil {
+		return method
+	}
+	if u.RawQuery != "" {
+		u.RawQuery = "…"
+	}
+	u.User, u.Fragment = nil, ""
+	text := u.String()
+	return method + " " + strings.ReplaceAll(text, "%E2%80%A6", "…")
+}
+
+type schedulesOutput struct {
+	Body struct {
+		Schedules  []scheduleJSON `json:"schedules" nullable:"false"`
+		NextCursor string         `json:"next_cursor,omitempty"`
+	} `nameHint:"Schedules"`
+}
+
+type scheduleOutput struct{ Body scheduleJSON }
+
+type pauseScheduleInput struct {
+	Schedule string `path:"schedule" minLength:"1" maxLength:"200"`
+	Body     *pauseJSON
+}
+
+type runJSON struct {
+	ID       string `json:"id"`
+	Schedule string `json:"schedule"`
+	Due      stamp  `json:"due" doc:"The slot"`
+	To       *stamp `json:"to,omitempty" doc:"Of slots that were skipped or missed: the last one of the stretch that due begins"`
+	Slots    int64  `json:"slots,omitempty" doc:"How many slots that stretch has"`
+	Attempt  int    `json:"attempt"`
+	Cause    string `json:"cause" doc:"slot, hand, backfill or chain"`
+	State    string `json:"state" doc:"waiting, running, ok, failed, timeout, lost, retry, cancelled, skipped or missed"`
+	By       string `json:"by,omitempty" doc:"The daemon"`
+	Started  *stamp `json:"started,omitempty"`
+	Finished *stamp `json:"finished,omitempty"`
+	ExitCode *int   `json:"exit_code,omitempty"`
+	Error    string `json:"error,omitempty"`
+}
+
+func newRunJSON(r *scheduler.Run) runJSON {
+	j := runJSON{
+		ID: idText(r.ID), Schedule: r.Schedule, Due: stamp{r.Due}, To: optional(r.To), Slots: r.Slots, Attempt: r.Attempt, Cause: r.Cause,
+		State: r.State, By: r.By, Started: optional(r.Started), Finished: optional(r.Finished), Error: strings.ToValidUTF8(r.Error, "�"),
+	}
+	if r.ExitCode >= 0 && !r.Finished.IsZero() {
+		j.ExitCode = &r.ExitCode
+	}
+	return j
+}
+
+type runOutput struct{ Body runJSON }
+
+type historyInput struct {
+	Schedule string `path:"schedule" minLength:"1" maxLength:"200"`
+	Limit    int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+}
+
+type historyOutput struct {
+	Body struct {
+		Runs []runJSON `json:"runs" nullable:"false"`
+	} `nameHint:"History"`
+}
+
+type nextInput struct {
+	Schedule string `path:"schedule" minLength:"1" maxLength:"200"`
+	Count    int    `query:"count" minimum:"1" maximum:"100" default:"5"`
+}
+
+type nextOutput struct {
+	Body struct {
+		Slots []stamp `json:"slots" nullable:"false"`
+	} `nameHint:"Slots"`
+}
+
+// schedules describes what can be seen of schedules and done with them. None is made or
+// changed here: that is to run commands.
+func (a *API) schedules() {
+	register(a, operation{
+		id: "list-schedules", method: http.MethodGet, path: "/schedules", tag: "schedules", scope: ScopeRead,
+		summary: "List the schedules by name",
+	}, func(ctx context.Context, in *page) (*schedulesOutput, error) {
+		var after string
+		if err := readCursor(in.Cursor, &after); err != nil {
+			return nil, err
+		}
+		found, err := scheduler.List(ctx, a.db, after, in.Limit)
+		if err != nil {
+			return nil, err
+		}
+		out := &schedulesOutput{}
+		out.Body.Schedules = make([]scheduleJSON, len(found))
+		for i := range found {
+			out.Body.Schedules[i] = newScheduleJSON(&found[i])
+		}
+		if n := len(found); n == in.Limit {
+			out.Body.NextCursor = cursorOf(found[n-1].Name)
+		}
+		return out, nil
+	})
+	register(a, operation{
+		id: "get-schedule", method: http.MethodGet, path: "/schedules/{schedule}", tag: "schedules", scope: ScopeRead,
+		errors:  []int{http.StatusNotFound},
+		summary: "Show a schedule",
+	}, func(ctx context.Context, in *schedulePath) (*scheduleOutput, error) {
+		s, err := a.schedule(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		return &scheduleOutput{newScheduleJSON(&s)}, nil
+	})
+	register(a, operation{
+		id: "schedule-history", method: http.MethodGet, path: "/schedules/{schedule}/runs", tag: "schedules", scope: ScopeRead,
+		summary: "List the newest runs of a schedule, also of one that was removed",
+	}, func(ctx context.Context, in *historyInput) (*historyOutput, error) {
+		if err := checkNames("schedule", in.Schedule); err != nil {
+			return nil, err
+		}
+		found, err := scheduler.History(ctx, a.db, in.Schedule, in.Limit)
+		if err != nil {
+			return nil, err
+		}
+		out := &historyOutput{}
+		out.Body.Runs = make([]runJSON, len(found))
+		for i := range found {
+			out.Body.Runs[i] = newRunJSON(&found[i])
+		}
+		return out, nil
+	})
+	register(a, operation{
+		id: "schedule-next", method: http.MethodGet, path: "/schedules/{schedule}/next", tag: "schedules", scope: ScopeRead,
+		errors:  []int{http.StatusNotFound},
+		summary: "Tell the next slots of a schedule; one that is not active has none",
+	}, a.next)
+	a.scheduleActions()
+}
+
+func (a *API) scheduleActions() {
+	notFound := []int{http.StatusNotFound}
+	register(a, operation{
+		id: "run-schedule", method: http.MethodPost, path: "/schedules/{schedule}/run", tag: "schedules", scope: ScopeAdmin,
+		status: http.StatusCreated, errors: []int{http.StatusNotFound, http.StatusConflict},
+		summary: "Ask the daemons to run a schedule now, also one that is paused",
+	}, func(ctx context.Context, in *schedulePath) (*runOutput, error) {
+		if err := checkNames("schedule", in.Schedule); err != nil {
+			return nil, err
+		}
+		r, err := scheduler.Start(ctx, a.db, in.Schedule)
+		if err != nil {
+			return nil, err
+		}
+		return &runOutput{newRunJSON(&r)}, nil
+	})
+	register(a, operation{
+		id: "pause-schedule", method: http.MethodPost, path: "/schedules/{schedule}/pause", tag: "schedules", scope: ScopeAdmin,
+		errors:  notFound,
+		summary: "Keep a schedule from running until it is resumed; runs under way go on",
+	}, func(ctx context.Context, in *pauseScheduleInput) (*struct{}, error) {
+		if err := checkNames("schedule", in.Schedule); err != nil {
+			return nil, err
+		}
+		return nil, scheduler.Pause(ctx, a.db, in.Schedule, in.Body.why())
+	})
+	register(a, operation{
+		id: "resume-schedule", method: http.MethodPost, path: "/schedules/{schedule}/resume", tag: "schedules", scope: ScopeAdmin,
+		errors:  notFound,
+		summary: "Let a schedule run again from the next slot on",
+	}, func(ctx context.Context, in *schedulePath) (*struct{}, error) {
+		if err := checkNames("schedule", in.Schedule); err != nil {
+			return nil, err
+		}
+		return nil, scheduler.Resume(ctx, a.db, in.Schedule)
+	})
+}
+
+func (a *API) schedule(ctx context.Context, in *schedulePath) (scheduler.Schedule, error) {
+	if err := checkNames("schedule", in.Schedule); err != nil {
+		return scheduler.Schedule{}, err
+	}
+	return scheduler.Get(ctx, a.db, in.Schedule)
+}
+
+func (a *API) next(ctx context.Context, in *nextInput) (*nextOutput, error) {
+	s, err := a.schedule(ctx, &schedulePath{in.Schedule})
+	if err != nil {
+		return nil, err
+	}
+	now, err := scheduler.Clock(ctx, a.db)
+	if err != nil {
+		return nil, err
+	}
+	out := &nextOutput{}
+	out.Body.Slots = slotsAfter(&s, now, in.Count)
+	return out, nil
+}
+
+// slotsAfter are the slots of a schedule after a time, none of one that is not active, or
+// whose spec cannot be read: its state will tell.
+func slotsAfter(s *scheduler.Schedule, now time.Time, n int) []stamp {
+	slots := []stamp{}
+	plan, err := s.Slots()
+	if err != nil || s.State != "active" {
+		return slots
+	}
+	slot, ok := s.Due, s.Due.After(now)
+	if !ok {
+		if before := s.Starts.Add(-time.Microsecond); before.After(now) {
+			now = before
+		}
+		slot, ok = plan.Next(now)
+	}
+	for ; ok && len(slots) < n && (s.Ends.IsZero() || !slot.After(s.Ends)); slot, ok = plan.Next(slot) {
+		slots = append(slots, stamp{slot})
+	}
+	return slots
+}

@@ -1,0 +1,113 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// The limits of a connection. A request's own limit is [Options.Timeout].
+const (
+	headerTime  = 10 * time.Second // for a request's first lines
+	readTime    = time.Minute      // for all of a request
+	writeTime   = 3 * time.Minute  // from a request's first lines to the end of its answer
+	idleTime    = 2 * time.Minute
+	headerBytes = 32 << 10
+)
+
+// A Server serves a handler at an address, until it is told to stop.
+type Server struct {
+	Handler http.Handler
+	Logger  *slog.Logger
+	Grace   time.Duration // how long requests under way may go on at the end; default: 10s
+
+	// Cert and Key are files of a certificate and its key, in PEM: then it speaks TLS. They
+	// are read again when they change.
+	Cert, Key string
+}
+
+// Listen binds an address. Without a token the API is for this host alone: so unless
+// tokens tell of one, an address that others can reach is refused.
+func Listen(ctx context.Context, tokens *Tokens, address string) (net.Listener, error) {
+	at, err := resolve(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	if !at.IP.IsLoopback() {
+		needed, err := tokens.Any(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !needed {
+			return nil, fmt.Errorf("%w: %s can be reached from other hosts, and there is no token: make one first with dbcron token create, or listen on 127.0.0.1", ErrInvalid, address)
+		}
+	}
+	var c net.ListenConfig
+	return c.Listen(ctx, "tcp", at.String()) // what was looked at, and not what the name has become
+}
+
+// resolve finds out what an address is. Without a host it is all addresses.
+func resolve(ctx context.Context, address string) (*net.TCPAddr, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("%w: address %q: write it as 127.0.0.1:8686, or :8686 for all addresses of this host", ErrInvalid, address)
+	}
+	n, err := net.DefaultResolver.LookupPort(ctx, "tcp", port)
+	if err != nil {
+		return nil, fmt.Errorf("%w: address %q: %q is not a port", ErrInvalid, address, port)
+	}
+	if host == "" {
+		return &net.TCPAddr{Port: n}, nil
+	}
+	found, err := net.DefaultResolver.LookupIPAddr(ctx, host)
+	if err != nil {
+		return nil, fmt.Errorf("address %q: %w", address, err)
+	}
+	return &net.TCPAddr{IP: found[0].IP, Zone: found[0].Zone, Port: n}, nil
+}
+
+// Serve answers requests until ctx ends, and then those that are under way. It returns nil
+// after that, and an error if it could not go on.
+func (s *Server) Serve(ctx context.Context, at net.Listener) error {
+	server := &http.Server{
+		Handler: s.Handler, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,
+		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug), // what clients do wrong on the wire
+		// Requests go on when ctx ends: it only stops the server.
+		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+	}
+	serve := server.Serve
+	if s.Cert != "" || s.Key != "" {
+		pair, err := newPair(s.Cert, s.Key, s.Logger)
+		if err != nil {
+			return errors.Join(err, at.Close())
+		}
+		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get}
+		serve = func(at net.Listener) error { return server.ServeTLS(at, "", "") }
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- serve(at) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	grace := s.Grace
+	if grace <= 0 {
+		grace = 10 * time.Second
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	if err := server.Shutdown(last); err != nil {
+		s.Logger.Warn("http: requests were broken off", "after", grace)
+		_ = server.Close() // what is left
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,36 @@
+package httpapi
+
+import "github.com/dbcron/dbcron/dialect"
+
+// All SQL of this package. A token is one row, and each statement finds one by a key, or
+// reads all, of which there are few.
+var (
+	// createToken fails for a name that is there, also of a token that was revoked.
+	createToken = dialect.SQL("httpapi.create-token", `
+		INSERT INTO {prefix}token (name, hash, scopes, created_at, expires_at) VALUES (:name, :hash, :scopes, {now}, CASE WHEN {int :lasts} > 0 THEN {now + :lasts} END)`)
+
+	// findToken tells by the database's clock whether a token is good, and whether it is
+	// time to note that it is used.
+	findToken = dialect.SQL("httpapi.find-token", `
+		SELECT name, hash, scopes, CASE WHEN revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {now}) THEN 1 ELSE 0 END,
+			CASE WHEN last_used_at > {now + :since} THEN 0 ELSE 1 END
+		FROM {prefix}token WHERE hash = :hash`)
+
+	// touchToken notes that a token was used: of several processes that do so at once one
+	// finds that it is time.
+	touchToken = dialect.SQL("httpapi.touch-token", `
+		UPDATE {prefix}token SET last_used_at = {now}
+		WHERE name = :name AND (last_used_at IS NULL OR last_used_at <= {now + :since})`)
+
+	anyToken = dialect.SQL("httpapi.any-token", `SELECT CASE WHEN EXISTS (SELECT 1 FROM {prefix}token) THEN 1 ELSE 0 END`)
+
+	listTokens = dialect.SQL("httpapi.list-tokens", `
+		SELECT name, scopes, {us created_at}, COALESCE({us expires_at}, 0), COALESCE({us revoked_at}, 0), COALESCE({us last_used_at}, 0),
+			CASE WHEN expires_at <= {now} THEN 1 ELSE 0 END
+		FROM {prefix}token ORDER BY name`)
+
+	// revokeToken keeps the time of the first who revoked it.
+	revokeToken = dialect.SQL("httpapi.revoke-token", `UPDATE {prefix}token SET revoked_at = {now} WHERE name = :name AND revoked_at IS NULL`)
+
+	namedToken = dialect.SQL("httpapi.named-token", `SELECT COUNT(*) FROM {prefix}token WHERE name = :name`)
+)

@@ -1,0 +1,243 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"database/sql"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+var (
+	// ErrInvalid means that a token or an option cannot be: the text says why.
+	ErrInvalid = errors.New("httpapi: invalid")
+
+	// ErrTokenExists means that there is or was a token of that name.
+	ErrTokenExists = errors.New("httpapi: there is a token of that name")
+
+	// ErrNoToken means that there is no token of that name.
+	ErrNoToken = errors.New("httpapi: there is no token of that name")
+)
+
+// A Scope is what a token is good for.
+type Scope string
+
+// Scopes. Whoever may administer may do all the rest.
+const (
+	ScopeRead    Scope = "read"    // look at everything
+	ScopeEnqueue Scope = "enqueue" // enqueue and publish jobs
+	ScopeWork    Scope = "work"    // do jobs
+	ScopeAdmin   Scope = "admin"   // everything
+)
+
+// Scopes are all that there are.
+var Scopes = []Scope{ScopeRead, ScopeEnqueue, ScopeWork, ScopeAdmin}
+
+// secretPrefix begins all secrets, so that a search for them finds those that went astray.
+const secretPrefix = "dbcron_"
+
+// secretBytes is how much chance is in a secret: so much that it is not guessed, and that
+// its hash needs no salt.
+const secretBytes = 32
+
+// knownFor is how long a process goes by what it has read of tokens: so long after it was
+// revoked a token may still be good, and after the first was made none be needed.
+const knownFor = 2 * time.Second
+
+// touchEvery is how often it is noted that a token is used.
+const touchEvery = time.Minute
+
+// A Token is one as the table has it. Its secret is not known any more.
+type Token struct {
+	Name    string
+	Scopes  []Scope
+	Created time.Time
+	Expires time.Time // zero: never
+	Revoked time.Time // zero: it was not
+	Used    time.Time // when it was used last, to a minute; zero: never
+	Expired bool      // by the database's clock
+}
+
+// Tokens are the tokens of a database. It is safe for concurrent use.
+type Tokens struct {
+	db *dialect.DB
+
+	mu    sync.Mutex
+	known map[string]*bearer // by hash; good ones only
+	there bool               // there is one; this does not change back
+	asked instant.Instant    // when it was asked whether there is one; 0: never
+}
+
+// A bearer is who has a token.
+type bearer struct {
+	name   string
+	scopes []Scope
+	read   instant.Instant
+}
+
+// NewTokens returns the tokens of a database. It does not touch it.
+func NewTokens(db *dialect.DB) *Tokens { return &Tokens{db: db, known: map[string]*bearer{}} }
+
+// Create makes a token that is good for a while, or always if that is 0, and returns its
+// secret, which is stored nowhere. It returns ErrTokenExists for a name that was used
+// before, also if that token was revoked.
+func (t *Tokens) Create(ctx context.Context, name string, scopes []Scope, lasts time.Duration) (secret string, err error) {
+	if err := dialect.CheckName(name); err != nil {
+		return "", fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if len(scopes) == 0 {
+		return "", fmt.Errorf("%w: a token without a scope is good for nothing; give it some of %s", ErrInvalid, joinScopes(Scopes))
+	}
+	for _, s := range scopes {
+		if !slices.Contains(Scopes, s) {
+			return "", fmt.Errorf("%w: scope %q is not known; use %s", ErrInvalid, s, joinScopes(Scopes))
+		}
+	}
+	if lasts < 0 || lasts > duration.Longest {
+		return "", fmt.Errorf("%w: %v is not 0 to 100 years", ErrInvalid, lasts)
+	}
+	random := make([]byte, secretBytes)
+	_, _ = rand.Read(random) // never fails
+	secret = secretPrefix + base64.RawURLEncoding.EncodeToString(random)
+	args := dialect.Args{"name": name, "hash": hashOf(secret), "scopes": joinScopes(inOrder(scopes)), "lasts": lasts.Microseconds()}
+	_, err = t.db.Exec(ctx, createToken, args)
+	if t.db.Dialect.Duplicate(err) {
+		return "", fmt.Errorf("%w: %q", ErrTokenExists, name)
+	}
+	if err != nil {
+		return "", err
+	}
+	return secret, nil
+}
+
+// inOrder has each scope once.
+func inOrder(scopes []Scope) []Scope {
+	return slices.DeleteFunc(slices.Clone(Scopes), func(s Scope) bool { return !slices.Contains(scopes, s) })
+}
+
+func joinScopes(scopes []Scope) string {
+	words := make([]string, len(scopes))
+	for i, s := range scopes {
+		words[i] = string(s)
+	}
+	return strings.Join(words, ",")
+}
+
+// splitScopes reads what the table has, and leaves out what is not known.
+func splitScopes(text string) []Scope {
+	var scopes []Scope
+	for word := range strings.SplitSeq(text, ",") {
+		scopes = append(scopes, Scope(strings.TrimSpace(word)))
+	}
+	return inOrder(scopes)
+}
+
+func hashOf(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+// Revoke makes a token good for nothing, within two seconds everywhere. To revoke it again
+// does nothing. It returns ErrNoToken if there is none of that name.
+func (t *Tokens) Revoke(ctx context.Context, name string) error {
+	n, err := t.db.Exec(ctx, revokeToken, dialect.Args{"name": name})
+	if err != nil || n > 0 {
+		return err
+	}
+	var there int
+	if err := t.db.Get(ctx, namedToken, dialect.Args{"name": name}, &there); err != nil {
+		return err
+	}
+	if there == 0 {
+		return fmt.Errorf("%w: %q", ErrNoToken, name)
+	}
+	return nil
+}
+
+// List returns all tokens by name, also those that are not good any more.
+func (t *Tokens) List(ctx context.Context) ([]Token, error) {
+	return dialect.Select(ctx, &t.db.Session, listTokens, nil, func(rows *sql.Rows) (one Token, err error) {
+		var scopes string
+		var us [4]int64
+		err = rows.Scan(&one.Name, &scopes, &us[0], &us[1], &us[2], &us[3], &one.Expired)
+		one.Scopes = splitScopes(scopes)
+		for i, to := range []*time.Time{&one.Created, &one.Expires, &one.Revoked, &one.Used} {
+			if us[i] != 0 {
+				*to = time.UnixMicro(us[i]).UTC()
+			}
+		}
+		return one, err
+	})
+}
+
+// Any tells whether there is a token, or has been one: then the API needs one, so that it
+// is not open to all when the last one is revoked. It may be two seconds late.
+func (t *Tokens) Any(ctx context.Context) (bool, error) {
+	at := instant.Now()
+	t.mu.Lock()
+	there, asked := t.there, t.asked
+	t.mu.Unlock()
+	if there || asked != 0 && at.Sub(asked) < knownFor {
+		return there, nil
+	}
+	if err := t.db.Get(ctx, anyToken, nil, &there); err != nil {
+		return false, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.there, t.asked = t.there || there, at
+	return t.there, nil
+}
+
+// verify returns whose secret it is, or nil if it is nobody's, or not good any more.
+func (t *Tokens) verify(ctx context.Context, secret string) (*bearer, error) {
+	if len(secret) != len(secretPrefix)+base64.RawURLEncoding.EncodedLen(secretBytes) || !strings.HasPrefix(secret, secretPrefix) {
+		return nil, nil // it is not worth a look
+	}
+	hash, at := hashOf(secret), instant.Now()
+	t.mu.Lock()
+	b := t.known[hash]
+	t.mu.Unlock()
+	if b != nil && at.Sub(b.read) < knownFor {
+		return b, nil
+	}
+	b = &bearer{read: at}
+	var stored, scopes string
+	var good, due bool
+	since := -touchEvery.Microseconds()
+	err := t.db.Get(ctx, findToken, dialect.Args{"hash": hash, "since": since}, &b.name, &stored, &scopes, &good, &due)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, err
+	}
+	if err != nil || !good || subtle.ConstantTimeCompare([]byte(stored), []byte(hash)) != 1 {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.known, hash)
+		return nil, nil
+	}
+	b.scopes = splitScopes(scopes)
+	t.mu.Lock()
+	t.known[hash] = b
+	t.mu.Unlock()
+	if due {
+		_, err = t.db.Exec(ctx, touchToken, dialect.Args{"name": b.name, "since": since})
+	}
+	return b, err
+}
+
+// may tells whether a token is good for what needs a scope.
+func (b *bearer) may(scope Scope) bool {
+	return slices.Contains(b.scopes, scope) || slices.Contains(b.scopes, ScopeAdmin)
+}
