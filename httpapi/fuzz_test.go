@@ -1,0 +1,271 @@
+package httpapi
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"mime"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+var (
+	fuzzRequests = flag.Int("fuzz-requests", 15, "how many requests of each operation TestDocumentedAnswers sends")
+	fuzzSeed     = flag.Uint64("fuzz-seed", 0, "what they are made from; 0: chance")
+)
+
+// TestDocumentedAnswers sends requests to each operation that are made from the document:
+// right ones, wrong ones and broken ones. No answer is a server's error, and each is one
+// that the document has for the operation, with a body as it is described there.
+func TestDocumentedAnswers(t *testing.T) {
+	seed := *fuzzSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		s := serve(t, db.DB, Options{MaxBody: 1 << 16})
+		g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), schemas: s.api.docs.OpenAPI().Components.Schemas}
+		must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: "q", Spec: "@daily", Command: "true"}))
+		s.put("/api/v1/queues/q", object{}).is(201)
+		for i := range 5 {
+			g.ids = append(g.ids, s.enqueue(object{"kind": "k", "queue": "q", "delay": []string{"", "1h"}[i%2]}))
+		}
+		seen := map[int]int{}
+		try := func(method, path string, op *huma.Operation) {
+			t.Helper()
+			a := g.send(s, method, path, op)
+			seen[a.status]++
+			if why := g.undocumented(op, a); why != "" {
+				t.Errorf("seed %d: %s: %s\nsent %s\ngot %d %s", seed, a.what, why, g.sent, a.status, cut(a.text))
+			}
+		}
+		paths := s.api.docs.OpenAPI().Paths
+		for _, path := range slices.Sorted(maps.Keys(paths)) {
+			for method, op := range methods(paths[path]) {
+				for range *fuzzRequests {
+					try(method, path, op)
+				}
+				for _, g.name = range g.texts(op) { // whatever chance did not think of
+					for _, g.forced = range []string{"", " ", "a\x00", "a\xff", "a\ufffd", "\n", "..", "😀", strings.Repeat("ü", 201), "99999999999999999999", "{now}"} {
+						try(method, path, op)
+					}
+				}
+				g.name = ""
+			}
+		}
+		t.Logf("seed %d: answers by status: %v", seed, seen)
+		for _, status := range []int{200, 201, 204, 400, 404, 409, 422} {
+			if seen[status] == 0 {
+				t.Errorf("seed %d: no request was answered by %d: the requests are all alike", seed, status)
+			}
+		}
+	})
+}
+
+// A generator makes requests from descriptions of them.
+type generator struct {
+	*rand.Rand
+	schemas huma.Registry
+	ids     []string // of jobs that are there, or were
+	sent    string   // the last body
+
+	name, forced string // what the parameter or field of that name is
+}
+
+// texts lists the parameters of an operation, and the fields of its body that are texts.
+func (g *generator) texts(op *huma.Operation) (names []string) {
+	for _, p := range op.Parameters {
+		names = append(names, p.Name)
+	}
+	var fields func(s *huma.Schema)
+	fields = func(s *huma.Schema) {
+		for s.Ref != "" {
+			s = g.schemas.SchemaFromRef(s.Ref)
+		}
+		if s.Items != nil {
+			fields(s.Items)
+		}
+		for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+			if s.Properties[name].Type == huma.TypeString {
+				names = append(names, name)
+			}
+			fields(s.Properties[name])
+		}
+	}
+	if op.RequestBody != nil {
+		fields(op.RequestBody.Content["application/json"].Schema)
+	}
+	return names
+}
+
+func (g *generator) oneIn(n int) bool { return g.IntN(n) == 0 }
+
+func pick[T any](g *generator, all ...T) T { return all[g.IntN(len(all))] }
+
+// odd is a text that is apt to break something.
+func (g *generator) odd() string {
+	return pick(g, "", " ", "q", "k", "\x00", "a\nb", "\xff\xfe", "ü", "\ufffd", "😀", "..", ".", "a/b", "%", "%00", "'; DROP TABLE x; --", `\`, `"`, "null", "-1", "0", "NaN", "1e999",
+		"99999999999999999999", "9223372036854775807", strings.Repeat("x", 201), strings.Repeat("ü", 2000), "$.a", "$.a[0] > 5", "$[", "9999-12-31T23:59:59Z", "0000-01-01T00:00:00Z",
+		"2026-02-30T00:00:00Z", "100y", "876000h", "-5s", "1w", "{now}", "${x}", "{}", "*")
+}
+
+// text is one that a schema takes, mostly.
+func (g *generator) text(name string, s *huma.Schema) string {
+	switch {
+	case name == g.name:
+		return g.forced
+	case g.oneIn(6):
+		return g.odd()
+	case len(s.Enum) > 0:
+		return fmt.Sprint(pick(g, s.Enum...))
+	case s.Format == "date-time":
+		return pick(g, "2026-01-01T00:00:00Z", "2030-06-01T12:00:00.123456789+02:00", "9998-12-31T23:59:59Z")
+	case s.ContentEncoding == "base64":
+		return base64.StdEncoding.EncodeToString([]byte(g.odd()))
+	case name == "id" || name == "group" || strings.HasPrefix(s.Pattern, "^[1-9]"):
+		return pick(g, append(g.ids, "1", "77")...)
+	case name == "where":
+		return pick(g, "$.n = 1", "$.a.b[2]", `$."x y" != null`, "$")
+	case name == "cursor":
+		return pick(g, "", g.ids[0], cursorOf("a"), cursorOf("a", "b"))
+	case slices.Contains([]string{"delay", "timeout", "retry_delay", "retry_max_delay", "keep_dead", "poll_min", "poll_max", "unique_for", "last"}, name):
+		return pick(g, "0s", "1ms", "90s", "1h", "1d", "forever", "")
+	case name == "kind":
+		return pick(g, "k", "l", "*")
+	case name == "Idempotency-Key" || name == "unique" || name == "key":
+		return pick(g, "a", "b", "")
+	}
+	return pick(g, "q", "r", "default", "other")
+}
+
+// value is what a schema takes, mostly.
+func (g *generator) value(name string, s *huma.Schema, depth int) any {
+	for s.Ref != "" {
+		s = g.schemas.SchemaFromRef(s.Ref)
+	}
+	if g.name != "" && name == g.name {
+		return g.forced
+	}
+	if g.oneIn(25) {
+		return pick[any](g, nil, true, -1, 1.5, 1e300, "x", []any{}, []any{nil}, object{}, object{"x": 1}, g.odd())
+	}
+	switch s.Type {
+	case huma.TypeString:
+		return g.text(name, s)
+	case huma.TypeBoolean:
+		return g.oneIn(2)
+	case huma.TypeInteger, huma.TypeNumber:
+		return pick(g, 0, 1, 2, 16, 1000, 1001, -1, 1<<30, 1<<31, 1<<62)
+	case huma.TypeArray:
+		all := make([]any, pick(g, 1, 1, 2, 3, 0))
+		for i := range all {
+			all[i] = g.value(name, s.Items, depth+1)
+		}
+		return all
+	case huma.TypeObject:
+		o := object{}
+		for _, field := range slices.Sorted(maps.Keys(s.Properties)) { // the same with the same seed
+			is := s.Properties[field]
+			if needed := slices.Contains(s.Required, field) || field == g.name; needed && !g.oneIn(20) || !needed && g.oneIn(4) {
+				o[field] = g.value(field, is, depth+1)
+			}
+		}
+		if g.oneIn(20) {
+			o[pick(g, "nonsense", "KIND", "Queue", "", "\x00", "$schema")] = g.odd()
+		}
+		return o
+	}
+	return pick[any](g, nil, 1, "text", []any{1, object{"n": 1}}, object{"n": 1, "a": object{"b": []any{1, 2, 3}}}, g.odd())
+}
+
+// send sends a request to an operation.
+func (g *generator) send(s *service, method, path string, op *huma.Operation) *answer {
+	s.t.Helper()
+	query, headers := url.Values{}, []string{}
+	for _, p := range op.Parameters {
+		text := g.text(p.Name, p.Schema)
+		if p.Schema.Type == huma.TypeInteger && p.Name != g.name {
+			text = pick(g, "1", "2", "100", "1000", "0", "-1", "x", "1.5", "99999999999999999999", "")
+		}
+		switch {
+		case p.In == "path":
+			if text == "" {
+				text = "q"
+			}
+			path = strings.ReplaceAll(path, "{"+p.Name+"}", escapeSegment(text))
+		case p.In == "query" && (g.oneIn(3) || p.Name == g.name):
+			query.Set(p.Name, text)
+		case p.In == "header" && (g.oneIn(3) || p.Name == g.name) && !strings.ContainsAny(text, "\x00\n"):
+			headers = append(headers, p.Name+": "+text)
+		}
+	}
+	if g.oneIn(25) {
+		query.Set("nonsense", g.odd())
+	}
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	if g.sent = ""; op.RequestBody == nil {
+		return s.send(method, path, nil)
+	}
+	text, err := json.Marshal(g.value("", op.RequestBody.Content["application/json"].Schema, 0))
+	must(s.t, err)
+	g.sent = string(text)
+	switch {
+	case g.oneIn(20):
+		g.sent = g.sent[:g.IntN(len(g.sent)+1)]
+	case g.oneIn(20):
+		g.sent += g.odd()
+	case g.oneIn(40):
+		g.sent = strings.Repeat("[", 20_000)
+	case g.oneIn(40):
+		g.sent = `{"kind": "` + strings.Repeat("x", 1<<16) + `"}`
+	case g.oneIn(20):
+		headers = append(headers, "Content-Type: "+pick(g, "text/plain", "application/xml", "application/cbor", "x", ";", "application/json;charset=latin1", "application/vnd.x+json", "+;"))
+	}
+	return s.send(method, path, g.sent, headers...)
+}
+
+// undocumented tells why an answer is none that the document has for an operation.
+func (g *generator) undocumented(op *huma.Operation, a *answer) string {
+	if a.status >= 500 {
+		return "it is a server's error"
+	}
+	described := op.Responses[fmt.Sprint(a.status)]
+	if described == nil {
+		return "the status is not documented"
+	}
+	if len(described.Content) == 0 {
+		if a.text != "" {
+			return "there is a body, and none is documented"
+		}
+		return ""
+	}
+	kind, _, err := mime.ParseMediaType(a.header.Get("Content-Type"))
+	if err != nil || described.Content[kind] == nil {
+		return "the content type is not documented: " + a.header.Get("Content-Type")
+	}
+	if op.OperationID == "get-payload" && a.status == 200 {
+		return ""
+	}
+	var body any
+	if err := json.Unmarshal([]byte(a.text), &body); err != nil {
+		return err.Error()
+	}
+	var wrong huma.ValidateResult
+	huma.Validate(g.schemas, described.Content[kind].Schema, huma.NewPathBuffer([]byte("answer"), 6), huma.ModeReadFromServer, body, &wrong)
+	if len(wrong.Errors) > 0 {
+		return "the body is not as documented: " + wrong.Errors[0].Error()
+	}
+	return ""
+}
