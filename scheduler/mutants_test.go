@@ -187,7 +187,7 @@ func TestGuards(t *testing.T) {
 				add(t, db, "job", "@manual")
 				putRun(t, db, map[string]string{"schedule": "'job'", "due_at": "{now}", "state": "'waiting'", "next_exec": "{now}"})
 				free := lockRow(t, db, `UPDATE {prefix}schedule SET command = 'false' WHERE name = 'job'`)
-				ctx, cancel := context.WithTimeout(t.Context(), longWait)
+				ctx, cancel := context.WithTimeout(t.Context(), unblocked())
 				defer cancel()
 				runs, _, err := s.takeOver(ctx, "default", 10)
 				if err != nil {
