@@ -281,7 +281,7 @@ func TestPermitsOfTheDead(t *testing.T) {
 		must(t, err)
 		limit(t, c, "x", 1)
 		lost, cut := severed(t, db)
-		w1 := worker(t, lost, WorkerOptions{Lease: 3 * time.Second, Grace: -1})
+		w1 := worker(t, lost, WorkerOptions{Grace: -1})
 		began, ended := make(chan struct{}), make(chan instant.Instant, 1)
 		handle(t, w1, "x", func(ctx context.Context, _ *Delivery) error {
 			close(began)
@@ -298,6 +298,7 @@ func TestPermitsOfTheDead(t *testing.T) {
 		defer start(t, w2)()
 		enqueueMany(t, c, []Job{{Kind: "x"}, {Kind: "x"}})
 		cut()
+		lapse(t, db, w1, 500*time.Millisecond)
 		first := received(t, "the first worker has noticed", ended)
 		for range 3 {
 			if second := received(t, "another goes on", again); second < first {
@@ -327,7 +328,7 @@ func TestLimitFaults(t *testing.T) {
 				return n%23 == int64(i), n%31 == int64(i)
 			}})
 			broken.Pool().SetMaxOpenConns(5)
-			w := worker(t, client(t, broken, Options{}), WorkerOptions{Lease: 5 * time.Second})
+			w := worker(t, client(t, broken, Options{}), WorkerOptions{})
 			handle(t, w, "x", crowd.pass)
 			handle(t, w, "y", crowd.pass)
 			defer start(t, w)()
