@@ -221,16 +221,16 @@ func (g *generator) send(s *service, method, path string, op *huma.Operation) *a
 	text, err := json.Marshal(g.value("", op.RequestBody.Content["application/json"].Schema, 0))
 	must(s.t, err)
 	g.sent = string(text)
-	switch {
-	case g.oneIn(20):
+	switch g.IntN(40) {
+	case 0, 1:
 		g.sent = g.sent[:g.IntN(len(g.sent)+1)]
-	case g.oneIn(20):
+	case 2, 3:
 		g.sent += g.odd()
-	case g.oneIn(40):
+	case 4:
 		g.sent = strings.Repeat("[", 20_000)
-	case g.oneIn(40):
+	case 5:
 		g.sent = `{"kind": "` + strings.Repeat("x", 1<<16) + `"}`
-	case g.oneIn(20):
+	case 6, 7:
 		headers = append(headers, "Content-Type: "+pick(g, "text/plain", "application/xml", "application/cbor", "x", ";", "application/json;charset=latin1", "application/vnd.x+json", "+;"))
 	}
 	return s.send(method, path, g.sent, headers...)
