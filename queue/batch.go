@@ -131,7 +131,8 @@ func (w *Worker) followers(first *Delivery, most int) (all []*Delivery) {
 		if d == nil {
 			break
 		}
-		w.begins(d, first.began)
+		b.engage(d)
+		w.begins(b, d, first.began)
 		all = append(all, d)
 	}
 	return all

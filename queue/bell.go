@@ -12,7 +12,8 @@ import (
 )
 
 // bells tell workers which blocks have new jobs: those of this process at once,
-// those of others by a notification where there is such a thing. A bell that is not
+// those of others by a notification where there is such a thing, or by their doorbells (see
+// doorbell.go). A bell that is not
 // heard costs time, not jobs: workers look by themselves, too.
 //
 // Notifications are sent apart from the inserts, since PostgreSQL lets only one
@@ -25,6 +26,8 @@ type bells struct {
 	workers map[*Worker]bool
 	pending map[int]map[int]bool // blocks by queue
 	telling bool
+
+	others ringer
 }
 
 // A notification is put off for so long after the one before: longer while there is
@@ -68,7 +71,7 @@ func (b *bells) ring(rows []jobRow) {
 	for w := range b.workers {
 		w.ringRows(rows)
 	}
-	if b.client.db.Dialect.Notify == nil {
+	if b.client.db.Dialect.Notify == nil && !b.rings() {
 		return
 	}
 	last := -1
@@ -109,20 +112,37 @@ func (b *bells) flush(ctx context.Context) error {
 func (b *bells) tellOthers() {
 	for wait := pace; ; wait = min(2*wait, maxPace) {
 		b.mu.Lock()
-		payload := b.payload()
-		b.telling = payload != ""
+		payloads := b.payloads()
+		b.telling = len(payloads) > 0
 		b.mu.Unlock()
-		if payload == "" {
+		if len(payloads) == 0 {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		_, err := dialect.Select(ctx, &b.client.db.Session, tell, dialect.Args{"channel": b.channel(), "payload": payload}, skipRow)
-		cancel()
-		if err != nil {
+		if err := b.send(payloads); err != nil {
 			b.client.opt.Logger.Debug("telling others of new jobs failed; they will look by themselves", "err", err)
 		}
 		<-time.After(wait)
 	}
+}
+
+// rings tells whether others are told by their doorbells.
+func (b *bells) rings() bool {
+	return b.client.opt.Doorbell != "" && b.client.db.Dialect.Notify == nil
+}
+
+// send tells others, by queue; 0 being all of them.
+func (b *bells) send(payloads map[int]string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if b.rings() {
+		return b.others.ring(ctx, b.client.db, payloads)
+	}
+	all := ""
+	for _, payload := range payloads {
+		all += payload
+	}
+	_, err := dialect.Select(ctx, &b.client.db.Session, tell, dialect.Args{"channel": b.channel(), "payload": all}, skipRow)
+	return err
 }
 
 // announce tells other workers that there may be something to share.
@@ -132,23 +152,21 @@ func (b *bells) announce() { b.say("share") }
 func (b *bells) ping() { b.say("ping") }
 
 func (b *bells) say(payload string) {
-	if b.client.db.Dialect.Notify == nil {
+	if b.client.db.Dialect.Notify == nil && !b.rings() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	// Unheard, others look by themselves.
-	_, _ = dialect.Select(ctx, &b.client.db.Session, tell, dialect.Args{"channel": b.channel(), "payload": payload}, skipRow)
+	_ = b.send(map[int]string{0: payload}) // unheard, others look by themselves
 }
 
-// payload takes what is to be told: the queues, each with its blocks. mu is held.
-func (b *bells) payload() string {
-	var text strings.Builder
+// payloads takes what is to be told: of each queue its blocks. mu is held.
+func (b *bells) payloads() map[int]string {
+	all, size := map[int]string{}, 0
 	for queue, blocks := range b.pending {
-		if text.Len() > 6000 {
+		if size > 6000 {
 			break // 8000 bytes are the most; the rest comes next
 		}
 		delete(b.pending, queue)
+		var text strings.Builder
 		fmt.Fprintf(&text, "%d:", queue)
 		if len(blocks) <= 100 { // else all
 			for divided := range blocks {
@@ -156,8 +174,10 @@ func (b *bells) payload() string {
 			}
 		}
 		text.WriteByte(';')
+		all[queue] = text.String()
+		size += text.Len()
 	}
-	return text.String()
+	return all
 }
 
 // heard rings the bells of a worker that a notification is about.

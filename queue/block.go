@@ -102,10 +102,19 @@ func (b *block) pop() *Delivery {
 			}
 		}
 		if d != nil {
+			b.engage(d)
 			return d
 		}
 	}
 	return nil
+}
+
+// engage counts a job that was taken out.
+func (b *block) engage(d *Delivery) {
+	if d.from != tableRunning {
+		b.active++
+		d.counted = true
+	}
 }
 
 // fromAside takes a job that was set aside and may go on.

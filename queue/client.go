@@ -45,6 +45,11 @@ func New(db *dialect.DB, opt Options) (*Client, error) {
 	if opt.Blocks < 1 || opt.Blocks > 1000 {
 		return nil, invalid("blocks", "%d is not 1 to 1000", opt.Blocks)
 	}
+	if opt.Doorbell != "" {
+		if err := checkDoorbell(opt.Doorbell); err != nil {
+			return nil, err
+		}
+	}
 	c := &Client{db: db, opt: opt, queues: map[string]*Queue{}}
 	c.out.client = c
 	c.bells.init(c)

@@ -156,23 +156,19 @@ func (w *Worker) popReady() *Delivery {
 		if b.room() {
 			w.enlist(b)
 		}
-		w.begins(d, at)
+		w.begins(b, d, at)
 		return d
 	}
 	return nil
 }
 
 // begins notes that a job begins that was taken out of its block.
-func (w *Worker) begins(d *Delivery, at instant.Instant) {
+func (w *Worker) begins(b *block, d *Delivery, at instant.Instant) {
 	d.began = at
-	if d.from != tableRunning {
-		d.b.active++
-		d.counted = true
-	}
-	if d.b.q.gates != nil {
+	if b.q.gates != nil {
 		w.pass(d)
 	}
-	if limit := d.b.timeout(d); limit > 0 {
+	if limit := b.timeout(d); limit > 0 {
 		d.over = at.Add(limit)
 	}
 	if w.opt.AckEach {

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -66,6 +67,11 @@ func (w *Worker) enter(ctx context.Context) error {
 	name, before := w.c.nodeName(), instant.Now()
 	if _, err := w.db.Exec(ctx, join, dialect.Args{"node": name, "lease": w.opt.Lease.Microseconds()}); err != nil {
 		return err
+	}
+	if w.bell != nil {
+		if _, err := w.db.Exec(ctx, putBell, dialect.Args{"node": name, "at": w.bell.at, "key": hex.EncodeToString(w.bell.key)}); err != nil {
+			return err
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

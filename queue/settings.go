@@ -241,4 +241,10 @@ type Options struct {
 	Node   string       // the readable part of this process's name in the tables; default: the host's name
 	Blocks int          // of queues that it makes: how many workers can share one; default: 16
 	Logger *slog.Logger // default: slog.Default()
+
+	// Doorbell is an address of this host, with a port or 0 for any, at which its workers hear
+	// of jobs that other processes enqueue, such as 10.0.0.7:0, and has it ring theirs. It is a
+	// datagram (UDP) that says which queues to look at. Only where the database notifies
+	// nobody, on MySQL and SQLite; empty: none, workers look by themselves.
+	Doorbell string
 }

@@ -111,6 +111,7 @@ type Worker struct {
 	stopping chan struct{}       // closed when the worker is being stopped
 	joined   chan struct{}       // closed when it is known to the others
 	group    sync.WaitGroup      // handlers
+	bell     *doorbell           // nil: it has none
 	ends     concluder
 	counts   map[countKey]*count
 	counting struct { // what was counted last
@@ -267,12 +268,18 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	// What has begun is finished and written after ctx has ended.
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
+	if w.bell = w.hang(ctx); w.bell != nil {
+		defer w.bell.conn.Close()
+	}
 	if err := w.begin(ctx); err != nil {
 		return err
 	}
 	w.c.bells.add(w)
 	defer w.c.bells.remove(w)
 	var helpers sync.WaitGroup
+	if w.bell != nil {
+		helpers.Go(func() { w.answer(working, w.bell) })
+	}
 	for _, help := range []func(context.Context){w.keep, w.share, w.watch, w.listen, w.poll, w.conclude, w.addUp, w.keepGates} {
 		helpers.Go(func() { help(working) })
 	}

@@ -220,6 +220,8 @@ CREATE TABLE dbcron_node (
   expire_at datetime(6) DEFAULT NULL COMMENT 'When others may take what it has, unless it is heard of before',
   heartbeats bigint NOT NULL DEFAULT 0 COMMENT 'How often it was heard of',
   started_at datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When it started',
+  bell_at varchar(100) NOT NULL DEFAULT '' COMMENT 'Where it hears of new jobs, an address and a port of UDP; empty: nowhere',
+  bell_key varchar(100) NOT NULL DEFAULT '' COMMENT 'The key that signs what is sent there',
   PRIMARY KEY (name)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='The processes that take part. What a worker holds is its own for as long as its row says live';
 

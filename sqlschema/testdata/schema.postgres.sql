@@ -222,6 +222,8 @@ CREATE TABLE dbcron_node (
     expire_at timestamp(6) with time zone -- When others may take what it has, unless it is heard of before
     heartbeats bigint NOT NULL DEFAULT 0 -- How often it was heard of
     started_at timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When it started
+    bell_at character varying(100) NOT NULL DEFAULT ''::character varying -- Where it hears of new jobs, an address and a port of UDP; empty: nowhere
+    bell_key character varying(100) NOT NULL DEFAULT ''::character varying -- The key that signs what is sent there
     CONSTRAINT dbcron_node_key PRIMARY KEY (name)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- The processes that take part. What a worker holds is its own for as long as its row says live
 

@@ -47,6 +47,8 @@ CREATE TABLE IF NOT EXISTS {prefix}node (
     expire_at       DATETIME(6) COMMENT 'When others may take what it has, unless it is heard of before',
     heartbeats      BIGINT NOT NULL DEFAULT 0 COMMENT 'How often it was heard of',
     started_at      DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When it started',
+    bell_at         VARCHAR(100) NOT NULL DEFAULT '' COMMENT 'Where it hears of new jobs, an address and a port of UDP; empty: nowhere',
+    bell_key        VARCHAR(100) NOT NULL DEFAULT '' COMMENT 'The key that signs what is sent there',
     PRIMARY KEY (name)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
   COMMENT 'The processes that take part. What a worker holds is its own for as long as its row says live';

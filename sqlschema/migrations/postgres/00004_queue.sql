@@ -78,6 +78,8 @@ CREATE TABLE {prefix}node (
     expire_at       TIMESTAMPTZ(6),
     heartbeats      BIGINT NOT NULL DEFAULT 0,
     started_at      TIMESTAMPTZ(6) NOT NULL DEFAULT statement_timestamp(),
+    bell_at         VARCHAR(100) NOT NULL DEFAULT '',
+    bell_key        VARCHAR(100) NOT NULL DEFAULT '',
     CONSTRAINT {name}node_key PRIMARY KEY (name)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0, fillfactor = 50);
 
@@ -87,6 +89,8 @@ COMMENT ON COLUMN {prefix}node.state IS 'live, lost (it was not heard of until e
 COMMENT ON COLUMN {prefix}node.expire_at IS 'When others may take what it has, unless it is heard of before';
 COMMENT ON COLUMN {prefix}node.heartbeats IS 'How often it was heard of';
 COMMENT ON COLUMN {prefix}node.started_at IS 'When it started';
+COMMENT ON COLUMN {prefix}node.bell_at IS 'Where it hears of new jobs, an address and a port of UDP; empty: nowhere';
+COMMENT ON COLUMN {prefix}node.bell_key IS 'The key that signs what is sent there';
 
 CREATE TABLE {prefix}queue_worker (
     queue_id        INT NOT NULL,
