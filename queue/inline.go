@@ -176,8 +176,14 @@ func (w *Worker) inline(ctx context.Context, done func([]rig.Outcome) bool) erro
 
 // doDue does what it finds, and says how many units that were; -1: no more are wanted.
 func (w *Worker) doDue(ctx context.Context, done func([]rig.Outcome) bool) (n int, err error) {
-	for _, q := range w.queues {
-		if err := w.shareQueue(ctx, q, w.node); err != nil {
+	w.mu.Lock()
+	queues, name := w.queues, w.node
+	w.mu.Unlock()
+	if name == "" { // the lease was lost, and another is coming
+		return 0, nil
+	}
+	for _, q := range queues {
+		if err := w.shareQueue(ctx, q, name); err != nil {
 			return n, err
 		}
 	}
