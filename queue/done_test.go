@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -178,55 +177,38 @@ func TestKeepDoneFaults(t *testing.T) {
 		db.Do(t, "CREATE TABLE kept_effects (job BIGINT NOT NULL)", nil)
 		c := client(t, db, Options{Blocks: 1})
 		edit(t, c, func(q *Queue) { impatient(q); keeps(q) })
-		done := func(context.Context, *Delivery) error { return nil }
+		var fault trip
+		broken := fault.over(t, db)
 		for call := 1; ; call++ {
 			hit := false
 			for _, after := range []bool{false, true} {
-				fault := &dbtest.Fault{Call: call, After: after}
-				broken := db.Broken(t, fault)
-				broken.Pool().SetMaxOpenConns(2)
-				handlers := func(w *Worker, on *dbtest.DB) {
-					handle(t, w, "x", done)
-					handle(t, w, "slow", func(ctx context.Context, d *Delivery) error { return d.SetProgress(ctx, Progress{Percent: 1}) })
-					handle(t, w, "tx", func(ctx context.Context, d *Delivery) error {
-						tx, err := on.Pool().BeginTx(ctx, nil)
-						if err != nil {
-							return err
-						}
-						defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
-						if _, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO kept_effects VALUES (%d)", d.ID)); err != nil {
-							return err
-						}
-						if err := d.CompleteTx(ctx, tx); err != nil {
-							return err
-						}
-						return tx.Commit()
-					})
+				fault.set(call, after)
+				handlers := func(on *dbtest.DB) func(w *Worker) {
+					return func(w *Worker) {
+						handle(t, w, "x", func(context.Context, *Delivery) error { fault.arm(); return nil })
+						handle(t, w, "slow", func(ctx context.Context, d *Delivery) error { return d.SetProgress(ctx, Progress{Percent: 1}) })
+						handle(t, w, "tx", func(ctx context.Context, d *Delivery) error { return withEffect(ctx, on, d) })
+					}
 				}
-				ids := enqueueMany(t, c, []Job{{Kind: "x"}, {Kind: "x", Key: "k"}, {Kind: "x", Unique: "u"}, {Kind: "slow"}, {Kind: "tx", Key: "k"}})
-				w := worker(t, client(t, broken, Options{}), WorkerOptions{Lease: 3 * time.Second})
-				handlers(w, broken)
-				if err := w.inline(t.Context(), func([]rig.Outcome) bool { return true }); err != nil {
+				ids := enqueueMany(t, c, []Job{{Kind: "x", Unique: "u"}, {Kind: "slow"}, {Kind: "tx", Key: "k"}})
+				w := worker(t, client(t, broken, Options{}), WorkerOptions{Lease: 5 * time.Second})
+				handlers(broken)(w)
+				n := 0
+				if err := w.inline(t.Context(), func([]rig.Outcome) bool {
+					if n++; n == len(ids) {
+						fault.disarm()
+					}
+					return true
+				}); err != nil {
 					t.Logf("call %d (%v): %v", call, after, err)
 				}
-				hit = hit || fault.Reached()
+				hit = hit || fault.reached()
 				both := db.List(t, `SELECT d.id FROM {prefix}job_done AS d WHERE EXISTS (SELECT 1 FROM {prefix}job AS j WHERE j.id = d.id)
 					OR EXISTS (SELECT 1 FROM {prefix}job_running AS j WHERE j.id = d.id) OR EXISTS (SELECT 1 FROM {prefix}job_delayed AS j WHERE j.id = d.id)`, nil)
 				if len(both) > 0 {
 					t.Errorf("call %d (%v): done, and not done: %v", call, after, both)
 				}
-				w = worker(t, c, WorkerOptions{})
-				handlers(w, db)
-				stop := start(t, w)
-				eventually(t, "all are done", func() bool {
-					for _, id := range ids {
-						if i, err := c.Job(t.Context(), "", id); err != nil && !errors.Is(err, ErrNotFound) || err == nil && i.State != StateDone {
-							return false
-						}
-					}
-					return true
-				})
-				stop()
+				proceed(t, c, handlers(db), func() bool { return rowsOf(t, db) == 0 })
 				for _, id := range ids {
 					info(t, c, id, StateDone)
 				}
@@ -240,4 +222,20 @@ func TestKeepDoneFaults(t *testing.T) {
 			}
 		}
 	})
+}
+
+// withEffect completes a job in a transaction that does something else, too.
+func withEffect(ctx context.Context, db *dbtest.DB, d *Delivery) error {
+	tx, err := db.Pool().BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
+	if _, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO kept_effects VALUES (%d)", d.ID)); err != nil {
+		return err
+	}
+	if err := d.CompleteTx(ctx, tx); err != nil {
+		return err
+	}
+	return tx.Commit()
 }

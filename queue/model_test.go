@@ -244,7 +244,11 @@ func (m *model) disturb(crew []*modelWorker) error {
 }
 
 // check compares what was with what must have been.
-func (m *model) check() {
+func (m *model) check(keep bool) {
+	done := map[string]bool{}
+	for _, id := range m.db.List(m.t, `SELECT id FROM {prefix}job_done`, nil) {
+		done[id] = true
+	}
 	dead := map[string]bool{}
 	for _, id := range m.db.List(m.t, `SELECT id FROM {prefix}job_dead`, nil) {
 		dead[id] = true
@@ -256,6 +260,9 @@ func (m *model) check() {
 	again := 0
 	for id, j := range m.jobs {
 		text := fmt.Sprint(id)
+		if done[text] != (keep && !j.dies()) && !j.cancelled {
+			m.t.Errorf("it is kept: %v: %+v", done[text], j)
+		}
 		switch {
 		case j.cancelled && !j.Tx:
 		case j.Tx && (effects[text] > 1 || effects[text] == 0 && !j.cancelled):
@@ -278,13 +285,22 @@ var (
 
 // Whatever becomes of workers and connections, jobs are done, those of a key in their
 // order, and effects happen once.
-func TestModel(t *testing.T) {
+func TestModel(t *testing.T) { testModel(t, false) }
+
+// The same in a queue that keeps what is done: each job is, unless it is dead.
+func TestModelOfTheKept(t *testing.T) { testModel(t, true) }
+
+func testModel(t *testing.T, keep bool) {
+	t.Helper()
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		m := &model{begun: instant.Now(), t: t, db: db, c: client(t, db, Options{Blocks: 3}), jobs: map[int64]*modelJob{}, lines: map[string][]*modelJob{}}
 		db.Do(t, "CREATE TABLE effects (job BIGINT NOT NULL)", nil)
 		edit(t, m.c, func(q *Queue) {
 			impatient(q)
 			q.MaxAttempts, q.MaxCrashes = modelAttempts, 1000
+			if keep {
+				keeps(q)
+			}
 		})
 		enqueue(t, m.c, Job{Kind: "x", Key: "first"}) // a queue with keys from the beginning
 		m.from = []*Client{m.c, other(t, db), other(t, db)}
@@ -296,6 +312,9 @@ func TestModel(t *testing.T) {
 			n := *modelJobs
 			if db.Dialect.SkipLocked == "" {
 				n /= 4 // embedded: workers wait for each other
+			}
+			if keep {
+				n /= 2 // which writes more
 			}
 			m.produce(n)
 		}()
@@ -325,6 +344,6 @@ func TestModel(t *testing.T) {
 		for _, w := range crew {
 			w.stop()
 		}
-		m.check()
+		m.check(keep)
 	})
 }
