@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
@@ -80,9 +81,9 @@ func (c *Client) Bulk(ctx context.Context, what BulkAction, f Filter, opt BulkOp
 			}
 			if more = len(part) == bulkBatch; more {
 				after = part[bulkBatch-1].ID
-				more = after < newest(began) // so that it ends, however many jobs come meanwhile
+				more = after < min(newest(began), f.before(began)) // so that it ends, however many jobs come meanwhile
 			}
-			part = slices.DeleteFunc(part, func(i Info) bool { return !f.takes(&i, where) || !wasThere(&i, what, began) })
+			part = slices.DeleteFunc(part, func(i Info) bool { return !f.takes(&i, where) || !wasThere(&i, what, began) || i.ID >= f.before(began) })
 			if f.Limit > 0 {
 				part = part[:min(left, len(part))]
 				left -= len(part)
@@ -112,6 +113,9 @@ func (f *Filter) forBulk(what BulkAction) (*where, error) {
 	}
 	if f.Limit < 0 {
 		return nil, invalid("limit", "%d is negative", f.Limit)
+	}
+	if f.OlderThan < 0 || f.OlderThan > duration.Longest {
+		return nil, invalid("older_than", "%v is not 0 to 100 years", f.OlderThan)
 	}
 	return f.where()
 }

@@ -358,6 +358,34 @@ func TestBulkFaults(t *testing.T) {
 	})
 }
 
+// Jobs can be selected by their age, which is that of the database's clock.
+func TestOlderThan(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		old := enqueueMany(t, c, many(5, func(i int, j *Job) { j.Priority = Urgent + i%4 }))
+		db.Do(t, `UPDATE {prefix}job SET id = id - :by`, dialect.Args{"by": tickOf(Epoch.Add(2 * time.Hour).UnixMicro())}) // they were enqueued two hours before
+		fresh := enqueueMany(t, c, many(3, func(int, *Job) {}))
+		for older, want := range map[time.Duration]int{0: 8, time.Hour: 5, 3 * time.Hour: 0, 99 * 365 * 24 * time.Hour: 0} {
+			jobs, more, err := c.Jobs(t.Context(), Filter{OlderThan: older})
+			if err != nil || len(jobs) != want || more != 0 {
+				t.Errorf("older than %v there are %d, %d, %v", older, len(jobs), more, err)
+			}
+			r, err := c.Bulk(t.Context(), BulkCancel, Filter{OlderThan: older}, BulkOptions{DryRun: true})
+			if err != nil || r.Done != want {
+				t.Errorf("older than %v would be cancelled: %+v, %v", older, r, err)
+			}
+		}
+		bulk(t, c, BulkCancel, Filter{OlderThan: time.Hour}, BulkResult{Done: len(old)})
+		for _, id := range fresh {
+			info(t, c, id, StateReady)
+		}
+		_, _, err := c.Jobs(t.Context(), Filter{OlderThan: -1})
+		want(t, "a negative age", err, ErrInvalid)
+		_, err = c.Bulk(t.Context(), BulkCancel, Filter{OlderThan: -1}, BulkOptions{})
+		want(t, "a negative age", err, ErrInvalid)
+	})
+}
+
 // Whose row is removed is done by nobody, also if a worker has read it.
 func TestBulkCancelWhatWasRead(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/duration"
 )
 
 // A State is where a job stands.
@@ -84,6 +86,8 @@ type Filter struct {
 	// A job whose payload has no such path is not listed, also with !=.
 	Where string
 
+	OlderThan time.Duration // enqueued longer ago than that, by the database's clock; 0: all
+
 	After int64 // those with greater ids
 	Limit int   // at the most; default: 100, and all for [Client.Bulk]
 }
@@ -94,6 +98,15 @@ func (f *Filter) where() (*where, error) {
 		return nil, nil
 	}
 	return parseWhere(f.Where)
+}
+
+// before returns the id that those of the selected jobs are below that are old enough, at a
+// moment by the database's clock in µs since 1970.
+func (f *Filter) before(now int64) int64 {
+	if f.OlderThan == 0 {
+		return math.MaxInt64
+	}
+	return tickOf(max(now-f.OlderThan.Microseconds(), Epoch.UnixMicro()))
 }
 
 // takes tells whether a job that is in the filter's state is one of those it selects.
@@ -122,9 +135,18 @@ func (c *Client) Jobs(ctx context.Context, f Filter) (jobs []Info, more int64, e
 	if err != nil {
 		return nil, 0, err
 	}
+	if f.OlderThan < 0 || f.OlderThan > duration.Longest {
+		return nil, 0, invalid("older_than", "%v is not 0 to 100 years", f.OlderThan)
+	}
 	q, err := c.read(ctx, f.Queue)
 	if err != nil {
 		return nil, 0, err
+	}
+	var now int64
+	if f.OlderThan > 0 {
+		if err := c.db.Get(ctx, readClock, nil, &now); err != nil {
+			return nil, 0, err
+		}
 	}
 	for looked := 0; ; {
 		part, err := c.page(ctx, q, f)
@@ -133,6 +155,9 @@ func (c *Client) Jobs(ctx context.Context, f Filter) (jobs []Info, more int64, e
 		}
 		looked += len(part)
 		for i := range part {
+			if part[i].ID >= f.before(now) {
+				return jobs, 0, nil
+			}
 			f.After = part[i].ID
 			if f.takes(&part[i], where) {
 				jobs = append(jobs, part[i])

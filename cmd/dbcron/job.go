@@ -93,8 +93,8 @@ func (p *program) eachJob(c *cobra.Command, what queue.BulkAction, states []queu
 	c.Long += `
 
 Of several ids each is dealt with by itself: what cannot be done is told, and the others
-are done. A filter is at least one of --state, --kind, --key and --where; see dbcron
-job list. Then it asks before; --yes spares that, and --dry-run only tells how many
+are done. A filter is at least one of --state, --kind, --key, --where and --older-than; see
+dbcron job list. Then it asks before; --yes spares that, and --dry-run only tells how many
 there are. It deals with what is there now, in small transactions, and when it is
 interrupted it can be called again.`
 	c.Args = cobra.ArbitraryArgs

@@ -58,8 +58,8 @@ func (f *bulkFlags) check(p *program) error {
 
 // choose reads a filter that has to select something: without one all jobs would be meant.
 func (f *jobFilter) choose(c *cobra.Command, states []queue.State) error {
-	if !slices.ContainsFunc([]string{"state", "kind", "key", "where"}, func(name string) bool { return c.Flag(name).Changed }) {
-		return usagef("say which jobs, by their ids or by at least one of --state, --kind, --key and --where")
+	if !slices.ContainsFunc([]string{"state", "kind", "key", "where", "older-than"}, func(name string) bool { return c.Flag(name).Changed }) {
+		return usagef("say which jobs, by their ids or by at least one of --state, --kind, --key, --where and --older-than")
 	}
 	if c.Flag("count").Changed && f.filter.Limit < 1 {
 		return usagef("-n %d: it is at least 1; leave it out for all", f.filter.Limit)

@@ -198,13 +198,14 @@ func beginning(text, all string) string {
 
 // A jobFilter selects jobs by flags.
 type jobFilter struct {
-	filter queue.Filter
-	state  string
-	after  string
+	filter    queue.Filter
+	state     string
+	olderThan string
+	after     string
 }
 
 // filterNames are the flags of a jobFilter but for --queue, which goes with ids as well.
-var filterNames = []string{"state", "kind", "key", "where", "after", "count"}
+var filterNames = []string{"state", "kind", "key", "where", "older-than", "after", "count"}
 
 func (f *jobFilter) add(c *cobra.Command, state string, states []queue.State, count int, howMany string) {
 	queueFlag(c, &f.filter.Queue)
@@ -213,6 +214,7 @@ func (f *jobFilter) add(c *cobra.Command, state string, states []queue.State, co
 	flags.StringVar(&f.filter.Kind, "kind", "", "only those of this `kind`")
 	flags.StringVar(&f.filter.Key, "key", "", "only those of this ordering `key`")
 	flags.StringVar(&f.filter.Where, "where", "", "only those whose payload fulfils this `condition`")
+	flags.StringVar(&f.olderThan, "older-than", "", "only those that were enqueued longer ago than this `duration`")
 	flags.StringVar(&f.after, "after", "", "only those with greater ids than this `id`")
 	flags.IntVarP(&f.filter.Limit, "count", "n", count, howMany)
 }
@@ -226,6 +228,11 @@ func (f *jobFilter) read(c *cobra.Command, states []queue.State) (err error) {
 	for _, name := range filterNames { // a variable of a script that is not set, and not all jobs
 		if flag := c.Flag(name); flag.Changed && flag.Value.String() == "" {
 			return usagef("--%s is empty; leave it out if it is not to select jobs", name)
+		}
+	}
+	if f.olderThan != "" {
+		if f.filter.OlderThan, err = notNegative(f.olderThan); err != nil {
+			return usagef("--older-than: %v", err)
 		}
 	}
 	if f.after != "" {
@@ -278,7 +285,8 @@ get, or use -o json.`,
 		Example: `  dbcron job list --queue mail --state dead
   dbcron job list --queue mail --kind welcome -n 1000 -o jsonl
   dbcron job list --queue mail --state dead --where '$.user.id = 42'
-  dbcron job list --queue mail --where '$.to[1]'`,
+  dbcron job list --queue mail --where '$.to[1]'
+  dbcron job list --queue mail --older-than 1h`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := f.read(c, allStates); err != nil {
 				return err
