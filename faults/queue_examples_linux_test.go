@@ -1,0 +1,74 @@
+package faults
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+// runTwice builds an example and has two processes of it at work at once, on each engine.
+// check tells what is wrong with the tables then.
+func runTwice(t *testing.T, name string, args []string, says string, check func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), name)
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../examples/"+name).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		const n = 2
+		ended := make(chan bool, n)
+		for range n {
+			go func() {
+				cmd := exec.CommandContext(t.Context(), program, args...)
+				cmd.Env = append(os.Environ(), "DBCRON_DATABASE_URL="+db.URL)
+				out, err := cmd.CombinedOutput()
+				if err != nil || !strings.Contains(string(out), says) {
+					t.Errorf("%v: %s", err, out)
+				}
+				ended <- err == nil
+			}()
+		}
+		for range n {
+			<-ended
+		}
+		check(t, db)
+	}, (*testing.T).Parallel)
+}
+
+// The example books each payment once, and those of an account in their order.
+func TestLedger(t *testing.T) {
+	runTwice(t, "ledger", []string{"--accounts", "5", "--payments", "10"}, "all payments are booked", func(t *testing.T, db *dbtest.DB) {
+		var all, right, dead int
+		db.Scan(t, `SELECT COUNT(*), SUM(CASE WHEN booked = 10 AND cents = 1000 THEN 1 ELSE 0 END), (SELECT COUNT(*) FROM {prefix}job_dead) FROM example_account`,
+			nil, &all, &right, &dead)
+		if all != 10 || right != all || dead != 0 {
+			t.Errorf("of %d accounts %d are right; %d payments are dead", all, right, dead)
+		}
+	})
+}
+
+// The example counts each click once.
+func TestClicks(t *testing.T) {
+	runTwice(t, "clicks", []string{"--clicks", "300"}, "all clicks are counted", func(t *testing.T, db *dbtest.DB) {
+		var pages, right int
+		if db.Scan(t, `SELECT COUNT(*), SUM(CASE WHEN clicks = 100 THEN 1 ELSE 0 END) FROM example_page`, nil, &pages, &right); pages != 6 || right != pages {
+			t.Errorf("of %d pages %d are right", pages, right)
+		}
+	})
+}
+
+// The example has each subscriber told of each order.
+func TestTopic(t *testing.T) {
+	runTwice(t, "topic", []string{"--orders", "5"}, "5 orders, and 10 copies are done", func(t *testing.T, db *dbtest.DB) {
+		var groups, members int
+		db.Scan(t, `SELECT (SELECT COUNT(*) FROM {prefix}job_group WHERE state = 'done'), (SELECT COUNT(*) FROM {prefix}job_member WHERE state = 'done')`, nil, &groups, &members)
+		if groups != 10 || members != 20 {
+			t.Errorf("of 10 publications %d are done, with %d copies", groups, members)
+		}
+	})
+}
