@@ -159,7 +159,7 @@ func TestJobs(t *testing.T) {
 		if got := list(Filter{State: StateDead}); got != nil {
 			t.Errorf("dead: %v", got)
 		}
-		for _, f := range []Filter{{Limit: -1}, {Limit: 10_001}, {State: "done"}} {
+		for _, f := range []Filter{{Limit: -1}, {Limit: 10_001}, {State: "ended"}} {
 			_, _, err := c.Jobs(t.Context(), f)
 			want(t, fmt.Sprintf("%+v", f), err, ErrInvalid)
 		}
