@@ -40,6 +40,9 @@ type Options struct {
 	Timeout time.Duration // of a request, once its body is there; default: 1 minute
 	Origins []string      // of the pages that may use it in a browser beside its own, such as https://ops.example.org
 	Logger  *slog.Logger  // default: slog.Default
+
+	// Doorbell has it tell workers of new jobs: see [queue.Options].
+	Doorbell string
 }
 
 // An API answers requests. It is an [http.Handler], safe for concurrent use.
@@ -69,7 +72,7 @@ func New(db *dialect.DB, opt Options) (*API, error) {
 		return nil, err
 	}
 	a.db, a.tokens = db, NewTokens(db)
-	if a.queues, err = queue.New(db, queue.Options{Node: opt.Node, Logger: a.log}); err != nil {
+	if a.queues, err = queue.New(db, queue.Options{Node: opt.Node, Logger: a.log, Doorbell: opt.Doorbell}); err != nil {
 		return nil, err
 	}
 	if a.locks, err = lock.New(db, lock.Options{}); err != nil {

@@ -69,6 +69,9 @@ type Options struct {
 	Env    []string     // every command's environment, to which its schedule adds; default: PATH=/usr/bin:/bin
 	Dir    string       // where commands start; default: /
 	Logger *slog.Logger // default: slog.Default
+
+	// Doorbell has it tell workers of the jobs that schedules enqueue: see [queue.Options].
+	Doorbell string
 }
 
 // A Scheduler is one of the daemons that run what is due in a database.
@@ -150,7 +153,7 @@ func New(db *dialect.DB, opt Options) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := queue.New(db, queue.Options{Node: "scheduler", Logger: opt.Logger})
+	jobs, err := queue.New(db, queue.Options{Node: "scheduler", Logger: opt.Logger, Doorbell: opt.Doorbell})
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func (p *program) withQueues(ctx context.Context, f func(c *queue.Client) error,
 		}
 	}
 	return p.with(ctx, func(db *dialect.DB) error {
-		c, err := queue.New(db, queue.Options{})
+		c, err := queue.New(db, queue.Options{Doorbell: usualDoorbell})
 		if err != nil {
 			return err
 		}
@@ -46,6 +46,9 @@ func (p *program) withQueues(ctx context.Context, f func(c *queue.Client) error,
 		return c.Flush(ctx)
 	})
 }
+
+// usualDoorbell is where workers hear of jobs that other processes of this host enqueue.
+const usualDoorbell = "127.0.0.1:0"
 
 // countLimit is how far jobs are counted: nobody waits for millions.
 const countLimit = 10_000

@@ -265,7 +265,7 @@ func (f *scheduleFile) title() string {
 // password, and does not reach them.
 func (p *program) schedulerOptions(f serveFlags, log *slog.Logger) scheduler.Options {
 	o := f.options
-	o.Logger, o.Node = log, f.node
+	o.Logger, o.Node, o.Doorbell = log, f.node, usualDoorbell
 	if o.Node == "" {
 		host, err := os.Hostname()
 		if err != nil {

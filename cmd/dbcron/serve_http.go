@@ -88,7 +88,7 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, f httpF
 	if f.listen == noListen {
 		return nil
 	}
-	api, err := httpapi.New(db, httpapi.Options{Node: node, Version: version, MaxBody: int64(f.bytes), Origins: f.origins, Logger: log})
+	api, err := httpapi.New(db, httpapi.Options{Node: node, Version: version, MaxBody: int64(f.bytes), Origins: f.origins, Logger: log, Doorbell: usualDoorbell})
 	if err != nil {
 		return err
 	}

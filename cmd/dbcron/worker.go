@@ -30,6 +30,7 @@ type workerFlags struct {
 	timeout   time.Duration
 	killGrace time.Duration
 	drain     bool
+	doorbell  string
 	logs      string
 }
 
@@ -87,6 +88,7 @@ failure, also ended by a signal with --drain; 2 wrong usage or input.`,
 	flags.DurationVar(&f.options.Lease, "lease", 30*time.Second, "how long a dead worker's jobs wait for another one")
 	flags.DurationVar(&f.options.Grace, "grace", 30*time.Second, "how long running commands may go on when the worker is stopped")
 	flags.DurationVar(&f.killGrace, "kill-grace", 10*time.Second, "time from SIGTERM to SIGKILL")
+	flags.StringVar(&f.doorbell, "doorbell", usualDoorbell, "`address` at which it hears of new jobs where the database notifies nobody, on MySQL and SQLite, or off")
 	flags.StringVar(&f.logs, "log-format", "auto", "text, json, or auto: text on a terminal")
 	return c
 }
@@ -96,6 +98,9 @@ func (f *workerFlags) check(c *cobra.Command) error {
 		if err := dialect.CheckName(name); err != nil {
 			return usagef("the queue's %v", err)
 		}
+	}
+	if f.doorbell == "off" {
+		f.doorbell = ""
 	}
 	switch {
 	case f.options.Concurrency < 1:
@@ -133,7 +138,7 @@ func (p *program) runWorker(ctx context.Context, f *workerFlags, argv []string) 
 	defer stop()
 	var failed error
 	err = p.with(ctx, func(db *dialect.DB) error {
-		c, err := queue.New(db, queue.Options{Logger: log})
+		c, err := queue.New(db, queue.Options{Logger: log, Doorbell: f.doorbell})
 		if err == nil {
 			err = p.tellNew(ctx, c, f.options.Queues)
 		}
