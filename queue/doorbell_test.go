@@ -76,11 +76,13 @@ func TestDoorbellOfStrangers(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); w.answer(ctx, bell) }()
-		conn, err := net.Dial("udp", bell.at)
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "udp", bell.at)
 		must(t, err)
 		defer conn.Close()
 		for _, packet := range [][]byte{
-			nil, {1}, []byte(strings.Repeat("x", 16)), []byte(strings.Repeat("x", 2000)), sign([]byte("another key"), "share"),
+			nil,
+			{1},
+			[]byte(strings.Repeat("x", 16)), []byte(strings.Repeat("x", 2000)), sign([]byte("another key"), "share"),
 			append(sign(bell.key, "share"), '!'), sign(bell.key, "share")[1:], sign(bell.key, "")[:15],
 			sign(bell.key, "1:;-5:7,x;:;99999999999999999999:1;"), // signed, and nonsense
 		} {
@@ -108,7 +110,7 @@ func TestBadDoorbells(t *testing.T) {
 				t.Errorf("%s: %v", bad, err)
 			}
 		}
-		taken, err := net.ListenPacket("udp", "127.0.0.1:0")
+		taken, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
 		must(t, err)
 		defer taken.Close()
 		c := client(t, db, Options{Doorbell: taken.LocalAddr().String()})
