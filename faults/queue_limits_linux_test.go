@@ -1,0 +1,148 @@
+package faults
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue"
+)
+
+// Of a queue with a limit never more jobs run at a time, over processes that are killed
+// and begun all the time, and all jobs are done: what the dead had is free when their
+// leases have ended, and not before.
+func TestLimitOfTheKilled(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		const most, kills = 3, 4
+		w := newWorkshop(t, db)
+		if _, err := w.c.Edit(t.Context(), "work", func(q *queue.Queue) { q.MaxCrashes = 1000 }); err != nil { // it is not the jobs' fault
+			t.Fatal(err)
+		}
+		if _, err := w.c.EditLimit(t.Context(), "work", "", func(l *queue.Limit) { l.Running = most }); err != nil {
+			t.Fatal(err)
+		}
+		begin := func() *child {
+			return start(t, "queue worker", part{URL: db.URL, Name: "work", File: w.file, TTL: 5 * time.Second, Concurrency: 4})
+		}
+		workers := []*child{begin(), begin(), begin()}
+		var ids []int64
+		for i := range kills {
+			ids = append(ids, w.enqueue(slices.Repeat([]queue.Job{{Kind: "brief"}}, 60)...)...)
+			n := len(ids) - 30
+			w.until("half of them have ended", func() bool { return countEnded(t, w) >= n })
+			one := &workers[i%len(workers)]
+			w.kill(*one)
+			*one = begin()
+		}
+		w.until("all have ended", w.ended(ids...))
+		lines, err := readDiary(w.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := mostAtOnce(lines); n > most {
+			t.Errorf("%d ran at a time", n)
+		}
+	}, (*testing.T).Parallel)
+}
+
+var rateJobs = flag.Int("rate-jobs", 200, "how many jobs the test of rates has done on each engine, at 100 a second")
+
+// Of a queue with a rate so many jobs begin in a time, over three processes: never more,
+// and on a machine that is not late by itself hardly fewer.
+func TestRateOfProcesses(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		w := newWorkshop(t, db)
+		if _, err := w.c.Edit(t.Context(), "work", func(*queue.Queue) {}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.c.EditLimit(t.Context(), "work", "plain", func(l *queue.Limit) { l.Rate = 100 }); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			w.begin()
+		}
+		w.until("all processes have blocks", func() bool {
+			return len(db.List(t, `SELECT DISTINCT lock_by FROM {prefix}queue_block WHERE state = 'LEASED'`, nil)) == 3
+		})
+		begun := instant.Now()
+		w.enqueue(plain(*rateJobs)...)
+		w.until("all have ended", func() bool { return countEnded(t, w) == *rateJobs })
+		took := instant.Now().Sub(begun).Seconds()
+		t.Logf("%d jobs in %.2f s: %.1f a second", *rateJobs, took, float64(*rateJobs)/took)
+		if most := 100*took + 12; float64(*rateJobs) > most { // a burst of 10, and what comes a little late
+			t.Errorf("more than %.0f", most)
+		}
+	}, (*testing.T).Parallel)
+}
+
+func countEnded(t *testing.T, w *workshop) (n int) {
+	t.Helper()
+	lines, err := readDiary(w.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range lines {
+		if l.what == "end" {
+			n++
+		}
+	}
+	return n
+}
+
+// kill ends a process, and writes down that it has, when it can do nothing more.
+func (w *workshop) kill(c *child) {
+	w.t.Helper()
+	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		w.t.Fatal(err)
+	}
+	file, err := os.OpenFile(w.file, os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := fmt.Fprintf(file, "killed 0 - - 0 %d\n", c.cmd.Process.Pid); err != nil {
+		w.t.Fatal(err)
+	}
+	c.kill()
+}
+
+// mostAtOnce is how many jobs ran at a time by a diary. One that was lost does not count:
+// its process was late, and its context had ended.
+func mostAtOnce(lines []line) (most int) {
+	type run struct {
+		id  int64
+		pid int
+	}
+	lost := map[run]bool{}
+	for _, l := range lines {
+		if l.what == "lost" {
+			lost[run{l.id, l.pid}] = true
+		}
+	}
+	running := map[run]bool{}
+	for _, l := range lines {
+		r := run{l.id, l.pid}
+		switch {
+		case l.what == "killed":
+			for r := range running {
+				if r.pid == l.pid {
+					delete(running, r)
+				}
+			}
+		case l.what == "start" && !lost[r]:
+			running[r] = true
+		default:
+			delete(running, r)
+		}
+		most = max(most, len(running))
+	}
+	return most
+}
