@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -405,6 +406,25 @@ func TestDrawTogether(t *testing.T) {
 		if got, _, err := w.drawTokens(t.Context(), g, 5); err != nil || got != 3 {
 			t.Errorf("%d of 3 that were given back, %v", got, err)
 		}
+	})
+}
+
+// Who draws keeps that limit's row for itself until the end.
+func TestDrawLocks(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.SkipLocked == "" {
+			t.Skip("one writer at a time")
+		}
+		c := client(t, db, Options{})
+		_, err := c.Edit(t.Context(), defaultQueue, func(*Queue) {})
+		must(t, err)
+		limit(t, c, "j", 1)
+		limit(t, c, "k", 1)
+		must(t, db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+			_, err := dialect.Select(ctx, tx, lockLimit, dialect.Args{"queue": 1, "kind": "k"}, func(*sql.Rows) (none struct{}, err error) { return none, nil })
+			wantRows(t, db, "queue.lock-limit", "SELECT kind FROM {prefix}queue_limit ORDER BY kind {skip_locked}", "j")
+			return err
+		}))
 	})
 }
 

@@ -82,7 +82,7 @@ var mutants = append(deaf(), []mutant{
 	{sweepPermits, " OR " + dead, "", "TestPermits" + onSQLite},
 	{sweepPermits, " AND l.kind = {prefix}queue_permit.kind", "", "TestPermits" + onSQLite},
 	{sweepPermits, "l.queue_id = {prefix}queue_permit.queue_id AND ", "", "TestPermits" + onSQLite},
-	{lockLimit, "{locked}", "", "TestDrawTogether" + onPostgres},
+	{lockLimit, "{locked}", "", "TestDrawLocks" + onPostgres},
 	{lockLimit, " AND kind = :kind", "", "TestDrawTogether" + onSQLite},
 
 	// Nodes.

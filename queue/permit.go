@@ -77,14 +77,16 @@ type permit struct {
 
 // A permitRow is one as the table has it.
 type permitRow struct {
-	slot          int
-	state, lockBy string
-	fence         int64
-	live, inTime  bool
+	holding
+	slot int
 }
 
-// free tells whether anybody may take it.
-func (r *permitRow) free() bool { return r.state == "FREE" || !r.live }
+func ofPermits(rows []permitRow) (all []*holding) {
+	for i := range rows {
+		all = append(all, &rows[i].holding)
+	}
+	return all
+}
 
 func (w *Worker) readPermits(ctx context.Context, g *gate) ([]permitRow, error) {
 	return dialect.Select(ctx, &w.db.Session, permits, dialect.Args{"queue": g.q.id, "kind": g.kind}, func(rows *sql.Rows) (r permitRow, err error) {
@@ -132,7 +134,7 @@ func (w *Worker) exchangePermits(ctx context.Context, g *gate, node string) erro
 		rows, err = w.completePermits(ctx, g, rows)
 	}
 	if err == nil {
-		err = w.expelHolders(ctx, rows)
+		err = w.expelLate(ctx, ofPermits(rows))
 	}
 	if err != nil {
 		return err
@@ -183,25 +185,6 @@ func (w *Worker) completePermits(ctx context.Context, g *gate, rows []permitRow)
 		missing = missing[n:]
 	}
 	return w.readPermits(ctx, g)
-}
-
-// expelHolders declares processes lost whose permits wait for that.
-func (w *Worker) expelHolders(ctx context.Context, rows []permitRow) error {
-	told := map[string]bool{}
-	for i := range rows {
-		r := &rows[i]
-		if r.free() || r.inTime {
-			continue
-		}
-		if !told[r.lockBy] {
-			told[r.lockBy] = true
-			if err := w.expelOne(ctx, r.lockBy); err != nil {
-				return err
-			}
-		}
-		r.live = false // if it was in time after all, taking its permits will fail
-	}
-	return nil
 }
 
 // givePermits gives back what is too much, and what this worker has without knowing: it

@@ -28,22 +28,28 @@ const shareEvery = 500 * time.Millisecond
 // settingsEvery is how often it looks at a queue's settings.
 const settingsEvery = 2 * time.Second
 
+// A holding is who has what workers lease, as its table has it.
+type holding struct {
+	state, lockBy string
+	fence         int64
+	live, inTime  bool // the process that has it, or had it last
+}
+
+// free tells whether anybody may take it.
+func (h *holding) free() bool { return h.state == "FREE" || !h.live }
+
 // A blockRow is a block as the table has it.
 type blockRow struct {
+	holding
 	divided, generation int
-	state, lockBy       string
-	fence               int64
 	batch, suspects     int
 	lockAt              int64
-	live, inTime, left  bool
+	left                bool
 }
 
 func scanBlock(rows *sql.Rows) (r blockRow, err error) {
 	return r, rows.Scan(&r.divided, &r.generation, &r.state, &r.lockBy, &r.fence, &r.batch, &r.suspects, &r.lockAt, &r.live, &r.inTime, &r.left)
 }
-
-// free tells whether anybody may take it.
-func (r *blockRow) free() bool { return r.state == "FREE" || !r.live }
 
 type workerRow struct {
 	node   string
@@ -204,7 +210,7 @@ func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) erro
 	if err != nil {
 		return err
 	}
-	if err := w.expelLate(ctx, rows); err != nil {
+	if err := w.expelLate(ctx, ofBlocks(rows)); err != nil {
 		return err
 	}
 	for _, r := range w.check(q, rows, name) {
@@ -287,23 +293,29 @@ func target(all []workerRow, name string, n, turn int) int {
 	return share
 }
 
-// expelLate declares processes lost whose blocks wait for that.
-func (w *Worker) expelLate(ctx context.Context, rows []blockRow) error {
+// expelLate declares processes lost whose blocks, or permits, wait for that.
+func (w *Worker) expelLate(ctx context.Context, all []*holding) error {
 	told := map[string]bool{}
-	for i := range rows {
-		r := &rows[i]
-		if r.state == "FREE" || !r.live || r.inTime {
+	for _, h := range all {
+		if h.free() || h.inTime {
 			continue
 		}
-		if !told[r.lockBy] {
-			told[r.lockBy] = true
-			if err := w.expelOne(ctx, r.lockBy); err != nil {
+		if !told[h.lockBy] {
+			told[h.lockBy] = true
+			if err := w.expelOne(ctx, h.lockBy); err != nil {
 				return err
 			}
 		}
-		r.live = false // if it was in time after all, taking its blocks will fail
+		h.live = false // if it was in time after all, taking what it has will fail
 	}
 	return nil
+}
+
+func ofBlocks(rows []blockRow) (all []*holding) {
+	for i := range rows {
+		all = append(all, &rows[i].holding)
+	}
+	return all
 }
 
 func (w *Worker) expelOne(ctx context.Context, node string) error {

@@ -220,7 +220,7 @@ func (t *transfer) takeSome(ctx context.Context) (slow string, err error) {
 		if err != nil {
 			return "", err
 		}
-		if err := t.w.expelLate(ctx, rows); err != nil {
+		if err := t.w.expelLate(ctx, ofBlocks(rows)); err != nil {
 			return "", err
 		}
 		for i := range rows {
