@@ -60,7 +60,13 @@ func newOurs(t *testing.T, b *bed, as string, opt queue.WorkerOptions) *ours {
 // client is that of another process.
 func client(t *testing.T, b *bed) *queue.Client {
 	t.Helper()
-	c, err := queue.New(open(t, b.URL, 10), queue.Options{Logger: strict(t)})
+	return clientWith(t, b, queue.Options{})
+}
+
+func clientWith(t *testing.T, b *bed, opt queue.Options) *queue.Client {
+	t.Helper()
+	opt.Logger = strict(t)
+	c, err := queue.New(open(t, b.URL, 10), opt)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -14,7 +15,7 @@ import (
 )
 
 // latencyRate is how many jobs a second TestQueueLatency enqueues.
-const latencyRate = 100
+var latencyRate = flag.Float64("rate", 100, "how many jobs a second the measurement of latency enqueues")
 
 // alone is package queue with one Client that enqueues and works.
 type alone struct{ *ours }
@@ -24,13 +25,33 @@ func (a alone) work(t *testing.T, do func(ctx context.Context, id int64)) (stop 
 	return a.workWith(t, a.c, do)
 }
 
+// ringing is ours with doorbells.
+type ringing struct{ *ours }
+
+func newRinging(t *testing.T, b *bed) ringing {
+	t.Helper()
+	o := newOurs(t, b, "dbcron, doorbells", queue.WorkerOptions{})
+	o.c = clientWith(t, b, doorbell)
+	return ringing{o}
+}
+
+var doorbell = queue.Options{Doorbell: "127.0.0.1:0"}
+
+func (r ringing) work(t *testing.T, do func(ctx context.Context, id int64)) (stop func()) {
+	t.Helper()
+	return r.workWith(t, clientWith(t, r.bed, doorbell), do)
+}
+
 // TestQueueLatency prints how long it takes from the call that enqueues a job to
-// the start of its handler, at 100 jobs a second that come at random.
+// the start of its handler, at 100 jobs a second (-rate) that come at random.
 func TestQueueLatency(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		peers := []peer{
 			newOurs(t, b, "dbcron, two processes", queue.WorkerOptions{}),
 			alone{newOurs(t, b, "dbcron, one process", queue.WorkerOptions{})},
+		}
+		if b.Dialect.Notify == nil {
+			peers = append(peers, newRinging(t, b))
 		}
 		for _, p := range rivers(t, b) {
 			peers = append(peers, p, newTheirs(t, b, "River, as it comes", riverDefault))
@@ -52,7 +73,7 @@ func TestQueueLatency(t *testing.T) {
 func latency(t *testing.T, p peer) (p50, p99, most time.Duration, n int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2)) // the same for all
-	seen := newStarts(latencyRate * int(*span/time.Second+1))
+	seen := newStarts(int(*latencyRate)*int(*span/time.Second+1))
 	stop := p.work(t, seen.note)
 	const warm = 50
 	for i := range warm { // connections, prepared statements; and the worker has its blocks
@@ -66,7 +87,7 @@ func latency(t *testing.T, p peer) (p50, p99, most time.Duration, n int) {
 	var group sync.WaitGroup
 	sent := map[int64]time.Time{}
 	for at, over := time.Now(), time.Now().Add(*span); at.Before(over); n++ {
-		at = at.Add(time.Duration(random.ExpFloat64() / latencyRate * float64(time.Second)))
+		at = at.Add(time.Duration(random.ExpFloat64() / *latencyRate * float64(time.Second)))
 		pause(t, max(0, time.Until(at)))
 		group.Go(func() {
 			before := time.Now()
