@@ -73,7 +73,7 @@ func TestQueueLatency(t *testing.T) {
 func latency(t *testing.T, p peer) (p50, p99, most time.Duration, n int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2)) // the same for all
-	seen := newStarts(int(*latencyRate)*int(*span/time.Second+1))
+	seen := newStarts(int(*latencyRate) * int(*span/time.Second+1))
 	stop := p.work(t, seen.note)
 	const warm = 50
 	for i := range warm { // connections, prepared statements; and the worker has its blocks
