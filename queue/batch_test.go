@@ -82,6 +82,23 @@ func TestBatchByKey(t *testing.T) {
 		if got := r.all()[len(got):]; !slices.Equal(got, []string{"e: 0 1 2", "f: 0", "f: 1"}) {
 			t.Errorf("those that waited: %q", got)
 		}
+		// Behind one that goes on waiting, also by a kind that nobody does.
+		n := r.len()
+		for i, key := range []string{"h", "i"} {
+			enqueueMany(t, c, numbered("waits", key, 0, 1))
+			eventually(t, "it gathers", func() bool {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				return len(w.handlers["waits"].gathered) == i+1
+			})
+		}
+		becomes(t, c, enqueueMany(t, c, numbered("nobody's", "i", 1, 1))[0], StateDead)
+		if got := r.all()[n:]; !slices.Equal(got, []string{"i: 0"}) {
+			t.Errorf("behind one that waits: %q", got)
+		}
+		enqueueMany(t, c, numbered("waits", "h", 1, 2))
+		empty(t, db)
+
 		enqueueMany(t, c, numbered("waits", "g", 0, 2))
 		eventually(t, "they gather", func() bool {
 			w.mu.Lock()

@@ -43,7 +43,7 @@ func (b *block) wait(d *Delivery) {
 	if g := l.gathers; g != nil && !g.full && l.fills() {
 		g.full = true
 		w := b.q.w
-		w.handlerOf(d.Kind).full++
+		w.handlerOf(g.jobs[0].Kind).full++ // d may be of another kind, which ends the batch
 		w.work.Signal()
 	}
 }
