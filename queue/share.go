@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -92,82 +91,6 @@ func (w *Worker) share(ctx context.Context) {
 		case <-w.tick:
 		}
 	}
-}
-
-// sweep reads the clock and removes what is left of processes that ended long ago.
-func (w *Worker) sweep(ctx context.Context) error {
-	err := w.c.clock.sync(ctx, &w.db.Session, instant.Now())
-	long := dialect.Args{"since": -time.Hour.Microseconds()}
-	_, err1 := w.db.Exec(ctx, expelIdle, long)
-	_, err2 := w.db.Exec(ctx, forgetNodes, long)
-	_, err3 := w.db.Exec(ctx, forgetWorkers, nil)
-	_, err4 := w.db.Exec(ctx, sweepPermits, nil)
-	err = errors.Join(err, err1, err2, err3, err4, w.purge(ctx, outdated, dialect.Args{}, purgeDead), w.purge(ctx, outdatedDone, dialect.Args{}, purgeDone),
-		w.purge(ctx, oldKeys, dialect.Args{}, purgeKeys), w.c.purgeGroups(ctx), w.c.purgeCounts(ctx))
-	w.mu.Lock()
-	queues, keep := w.queues, map[int]int{}
-	for _, q := range queues {
-		if q.set != nil && q.set.KeepDeadMax > 0 {
-			keep[q.id] = q.set.KeepDeadMax
-		}
-	}
-	w.mu.Unlock()
-	for _, q := range queues {
-		err = errors.Join(err, w.recall(ctx, q))
-	}
-	for id, n := range keep {
-		err = errors.Join(err, w.purgeSurplus(ctx, id, n))
-	}
-	return err
-}
-
-// purgeSurplus removes the oldest dead jobs of a queue but for so many. What somebody else
-// removes or retries meanwhile makes it fewer.
-func (w *Worker) purgeSurplus(ctx context.Context, queue, keep int) error {
-	args := dialect.Args{"queue": queue, "keep": keep}
-	var most int64
-	if err := w.db.Get(ctx, surplus, args, &most); err != nil {
-		if errors.Is(err, sql.ErrNoRows) {
-			err = nil
-		}
-		return err
-	}
-	args["most"] = most
-	return w.purge(ctx, surplusDead, args, purgeDead)
-}
-
-// purge removes what outdated finds, such as dead jobs whose time is over, by a statement
-// and in small transactions.
-func (w *Worker) purge(ctx context.Context, outdated *dialect.Stmt, args dialect.Args, remove *dialect.Stmt) error {
-	args["limit"] = chunk
-	for ctx.Err() == nil {
-		n := 0
-		err := w.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
-			byQueue := map[int][]int64{}
-			_, err := dialect.Select(ctx, tx, outdated, args, func(rows *sql.Rows) (id int64, err error) {
-				var queue int
-				err = rows.Scan(&queue, &id)
-				byQueue[queue] = append(byQueue[queue], id)
-				return id, err
-			})
-			if err != nil {
-				return err
-			}
-			n = 0
-			for _, queue := range slices.Sorted(maps.Keys(byQueue)) {
-				ids := byQueue[queue]
-				n += len(ids)
-				if _, err := tx.Exec(ctx, remove, listArgs(queue, 0, 0, ids)); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil || n < chunk {
-			return err
-		}
-	}
-	return nil
 }
 
 func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) error {
