@@ -18,6 +18,7 @@ type callback struct {
 	MaxAttempts int    `json:"max_attempts,omitempty"`
 	Timeout     int64  `json:"timeout_us,omitempty"`
 	Trace       string `json:"trace,omitempty"`
+	Endpoint    string `json:"endpoint,omitempty"`
 }
 
 func writeCallback(j Job) (string, error) {
@@ -34,7 +35,7 @@ func writeCallback(j Job) (string, error) {
 	}
 	b := callback{
 		Queue: j.Queue, Kind: j.Kind, Key: j.Key, Priority: j.Priority, Delay: j.Delay.Microseconds(),
-		MaxAttempts: j.MaxAttempts, Timeout: j.Timeout.Microseconds(), Trace: j.Trace,
+		MaxAttempts: j.MaxAttempts, Timeout: j.Timeout.Microseconds(), Trace: j.Trace, Endpoint: j.Endpoint,
 	}
 	if j.Binary {
 		b.Binary = j.Payload
@@ -55,7 +56,7 @@ func readCallback(text string) (*Job, error) {
 	}
 	j := &Job{
 		Queue: b.Queue, Kind: b.Kind, Payload: []byte(b.Payload), Key: b.Key, Priority: b.Priority, Delay: time.Duration(b.Delay) * time.Microsecond,
-		MaxAttempts: b.MaxAttempts, Timeout: time.Duration(b.Timeout) * time.Microsecond, Trace: b.Trace,
+		MaxAttempts: b.MaxAttempts, Timeout: time.Duration(b.Timeout) * time.Microsecond, Trace: b.Trace, Endpoint: b.Endpoint,
 	}
 	if len(b.Binary) > 0 {
 		j.Payload, j.Binary = b.Binary, true

@@ -5,7 +5,7 @@ import "github.com/dbcron/dbcron/dialect"
 // jobColumns are those of the table of ready jobs, in the order that copyRows has
 // them.
 var jobColumns = []string{
-	"queue_id", "divided", "priority", "id", "kind", "job_key", "payload", "payload_bin", "max_attempts", "timeout", "trace",
+	"queue_id", "divided", "priority", "id", "kind", "job_key", "payload", "payload_bin", "max_attempts", "timeout", "trace", "endpoint",
 }
 
 // copyRows are ready jobs as a bulk load takes them.
@@ -23,5 +23,5 @@ func (r copyRows) Values(i int, to []any) []any {
 		words = dialect.JSON(j.Payload)
 	}
 	return append(to, int32(j.queue), int32(j.divided), int32(j.Priority), j.id, j.Kind, orNull(j.Key), words, bytes,
-		orNull(int32(j.MaxAttempts)), orNull(j.Timeout.Microseconds()), orNull(j.Trace))
+		orNull(int32(j.MaxAttempts)), orNull(j.Timeout.Microseconds()), orNull(j.Trace), orNull(j.Endpoint))
 }

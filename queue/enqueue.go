@@ -136,7 +136,7 @@ func (c *Client) write(ctx context.Context, rows []jobRow) error {
 // insertOf is the statement that inserts ready jobs.
 func insertOf(rows []jobRow) *dialect.Stmt {
 	for i := range rows {
-		if r := &rows[i]; r.Binary || r.MaxAttempts != 0 || r.Timeout != 0 || r.Trace != "" || r.Unique != "" || r.Group != 0 || r.callbackOf != 0 {
+		if r := &rows[i]; r.Binary || r.MaxAttempts != 0 || r.Timeout != 0 || r.Trace != "" || r.Unique != "" || r.Group != 0 || r.callbackOf != 0 || r.Endpoint != "" {
 			return insertJobs
 		}
 	}

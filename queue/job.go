@@ -72,6 +72,10 @@ type Job struct {
 	Timeout     time.Duration // of an attempt; 0: the queue says
 	Trace       string        // a W3C traceparent, handed on to the handler
 
+	// Endpoint is a URL that the job is sent to, in a queue whose jobs are sent by HTTP; empty: as
+	// the queue says. Workers of other queues find it in the [Delivery].
+	Endpoint string
+
 	err        error // why its payload could not be encoded
 	callbackOf int64 // the group whose end it tells
 }
@@ -145,6 +149,8 @@ func (j *Job) check() error {
 		return invalid("timeout", "%v is not 0 to 100 years", j.Timeout)
 	case len(j.Trace) > 512 || strings.ContainsFunc(j.Trace, func(r rune) bool { return r < ' ' || r > '~' }):
 		return invalid("trace", "it is not up to 512 printable ASCII characters")
+	case j.Endpoint != "" && CheckEndpoint(j.Endpoint) != nil:
+		return invalid("endpoint", "%v", CheckEndpoint(j.Endpoint))
 	case !j.Binary && len(j.Payload) > 0 && !utf8.Valid(j.Payload):
 		return invalid("payload", "it is not UTF-8; set Binary for what is not JSON")
 	case !j.Binary && len(j.Payload) > 0 && !json.Valid(j.Payload):
@@ -230,6 +236,8 @@ func (r jobRows) Value(i int, column string) (any, bool) {
 		return orNull(j.Trace), true
 	case "once":
 		return orNull(j.Unique), true
+	case "place":
+		return orNull(j.Endpoint), true
 	case "crew":
 		return orNull(cmp.Or(j.Group, -j.callbackOf)), true
 	case "run_us":

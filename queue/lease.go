@@ -65,7 +65,7 @@ func (w *Worker) tryBegin(ctx context.Context) error {
 // long as it is heard of in time.
 func (w *Worker) enter(ctx context.Context) error {
 	name, before := w.c.nodeName(), instant.Now()
-	if _, err := w.db.Exec(ctx, join, dialect.Args{"node": name, "lease": w.opt.Lease.Microseconds()}); err != nil {
+	if _, err := w.db.Exec(ctx, join, dialect.Args{"node": name, "lease": w.opt.Lease.Microseconds(), "under": w.opt.Under}); err != nil {
 		return err
 	}
 	if w.bell != nil {

@@ -207,7 +207,7 @@ func planArgs(stmt *dialect.Stmt, n int) dialect.Args {
 			"queue": 1, "divided": i % planBlocks, "generation": 1, "priority": 1 + i%Idle, "since": int64(1),
 			"after1": int64(1), "after2": int64(1), "after3": int64(1), "after4": int64(1),
 			"block": i % planBlocks, "urgency": 2, "job": -ids[i], "name": "kind", "line": nil, "words": "{}", "bytes": nil, "above": i % planBlocks, "below": i%planBlocks + 2, "target": 99,
-			"tries": 1, "lasts": nil, "trace_of": nil, "run_us": int64(1), "died": 0, "later": 1, "why": "", "more": "", "holds": nil, "at": i, "once": "k", "until_us": nil,
+			"tries": 1, "lasts": nil, "trace_of": nil, "place": nil, "run_us": int64(1), "died": 0, "later": 1, "why": "", "more": "", "holds": nil, "at": i, "once": "k", "until_us": nil,
 			"slot": 0, "since_us": 1, "done": 1, "failed": 1, "dead": 1, "waited": 1, "ran": 1, "crew": ids[i], "became": "done", "made": nil,
 		}
 	}
@@ -218,7 +218,7 @@ func planArgs(stmt *dialect.Stmt, n int) dialect.Args {
 	return dialect.Args{
 		"rows": rows, "places": rows, "gaps": rows, "ids": ids, "n": n, "least": ids[0], "most": ids[n-1], "id": ids[0], "limit": 100, "after": after, "since": int64(1), "soon": 1,
 		"queue": 1, "to": 1, "kind": "k", "divided": 2, "priority": 2, "first": 1, "last": 2, "generation": 1, "after1": ids[0], "after2": ids[0], "after3": ids[0], "after4": ids[0],
-		"name": "a", "node": "n1", "from": "n2", "lease": 1, "busy": 0, "fence": 1, "batch": 1, "left": 0, "keep": 1,
+		"name": "a", "under": "u", "node": "n1", "from": "n2", "lease": 1, "busy": 0, "fence": 1, "batch": 1, "left": 0, "keep": 1,
 		"state": "active", "reason": "", "key_retry": "hold", "max_attempts": 1, "max_crashes": 1, "retry_delay": "", "retry_max_delay": "",
 		"timeout": "", "max_payload": 1, "keep_dead": "", "keep_dead_max": 1, "keep_done": "", "poll_min": "", "poll_max": "", "channel": "c", "payload": "p", "once": "k", "job": int64(1), "holder": int64(2), "until_us": int64(1), "by": 1,
 		"snapshot": nil, "percent": nil, "message": nil, "attempt": 1, "group": int64(1), "callback": nil, "error": "", "topic": "t", "subscriber": "q",
@@ -240,7 +240,7 @@ func planQueues(t *testing.T, db *dbtest.DB) {
 		priority := []int{Normal, Urgent, Normal, Normal, Normal, Low, Idle, Normal, Normal, Normal}[i/planBlocks%10]
 		rows = append(rows, dialect.Args{
 			"queue": q.id, "block": i % planBlocks, "urgency": priority, "job": i + 1, "name": "kind", "line": fmt.Sprintf("k%d", i),
-			"words": `{"about": "this and that"}`, "bytes": nil, "tries": nil, "lasts": nil, "trace_of": nil, "once": nil, "crew": nil, "run_us": nil,
+			"words": `{"about": "this and that"}`, "bytes": nil, "tries": nil, "lasts": nil, "trace_of": nil, "place": nil, "once": nil, "crew": nil, "run_us": nil,
 		})
 	}
 	_, err := db.Exec(t.Context(), insertJobs, dialect.Args{"rows": rows})

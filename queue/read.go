@@ -29,7 +29,7 @@ func (r *reader) text(b []byte) []byte {
 }
 
 // body reads what all tables have: id, priority, kind, job_key, payload,
-// payload_bin, max_attempts, timeout, trace, unique_key, group_id.
+// payload_bin, max_attempts, timeout, trace, unique_key, group_id, endpoint.
 func (r *reader) body(row *dialect.Row) *Delivery {
 	if len(r.slab) == cap(r.slab) {
 		r.slab = make([]Delivery, 0, min(128, r.limit))
@@ -59,6 +59,9 @@ func (r *reader) body(row *dialect.Row) *Delivery {
 		d.Callback = -group
 	} else {
 		d.Group = group
+	}
+	if !row.Null(11) {
+		d.Endpoint = string(row.Bytes(11))
 	}
 	if d.Priority < Urgent || d.Priority > Idle { // written by hand
 		d.Priority = Normal

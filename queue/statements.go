@@ -65,7 +65,7 @@ var (
 	// Nodes.
 
 	join = dialect.SQL("queue.join", `
-		INSERT INTO {prefix}node (name, state, expire_at) VALUES (:node, 'live', {now + :lease})`)
+		INSERT INTO {prefix}node (name, state, expire_at, under) VALUES (:node, 'live', {now + :lease}, :under)`)
 
 	// heartbeat holds on to all that a process has. A process whose time is over is
 	// not live again, even if nobody has noticed yet.
@@ -80,6 +80,10 @@ var (
 	// expelIdle does so with those that had nothing that others waited for.
 	expelIdle = dialect.SQL("queue.expel-idle", `
 		UPDATE {prefix}node SET state = 'lost' WHERE state = 'live' AND expire_at < {now + :since}`)
+
+	// succeed declares all processes lost that worked under a lock. What they had is then
+	// free: each was told so by its row, as if it had not been heard of in time.
+	succeed = dialect.SQL("queue.succeed", `UPDATE {prefix}node SET state = 'lost' WHERE under = :under AND state = 'live'`)
 
 	leave = dialect.SQL("queue.leave", `
 		UPDATE {prefix}node SET state = 'gone', expire_at = {now} WHERE name = :node AND state = 'live'`)
@@ -189,7 +193,7 @@ var (
 	// fetchDelayed reads jobs whose time has come. The lower bound spares it the
 	// entries of those that were done long ago.
 	fetchDelayed = dialect.SQL("queue.fetch-delayed", `
-		SELECT id, priority, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, attempt, crashes, {us run_at}, hold_key, `+progress+`
+		SELECT id, priority, `+body+`, attempt, crashes, {us run_at}, hold_key, `+progress+`
 		FROM {prefix}job_delayed
 		WHERE queue_id = :queue AND divided = :divided AND run_at >= {time :since} AND run_at <= {now}
 		ORDER BY run_at, id LIMIT :limit`)
@@ -223,7 +227,7 @@ var (
 			AND (state = 'handed' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))`)
 
 	getRunning = dialect.SQL("queue.get-running", `
-		SELECT id, priority, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, attempt, crashes, `+progress+`
+		SELECT id, priority, `+body+`, attempt, crashes, `+progress+`
 		FROM {prefix}job_running WHERE queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :node`)
 
 	// handRunning gives a job that a worker cannot finish to whoever has its block.
@@ -386,10 +390,10 @@ func withGenerations(queues string) string {
 }
 
 // body is what a job is, wherever it stands.
-const body = `kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id`
+const body = `kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, endpoint`
 
 // bodyEnd is the number of the column after id, priority and body.
-const bodyEnd = 11
+const bodyEnd = 12
 
 // progress is what its handler has stored of a job, in all tables but that of ready jobs.
 const progress = `snapshot, percent, message`
@@ -430,7 +434,7 @@ func selectReady(columns string) string {
 // What is inserted: column=what kind, where what is a field of the rows.
 const (
 	commonFields = "queue_id=queue int, divided=block int, priority=urgency int, id=job int, kind=name text, job_key=line text, payload=words json"
-	rareFields   = ", payload_bin=bytes bytes, max_attempts=tries int, timeout=lasts int, trace=trace_of text, unique_key=once text, group_id=crew int"
+	rareFields   = ", payload_bin=bytes bytes, max_attempts=tries int, timeout=lasts int, trace=trace_of text, unique_key=once text, group_id=crew int, endpoint=place text"
 )
 
 // insertInto writes jobs: from arrays where there are such, which need one text for

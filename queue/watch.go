@@ -69,39 +69,6 @@ func (w *Worker) look(d *Delivery, at instant.Instant) {
 	}
 }
 
-// listen hears of new jobs of other processes, where there are notifications.
-func (w *Worker) listen(ctx context.Context) {
-	if w.db.Dialect.Listen == nil {
-		return
-	}
-	if limit := w.db.Pool().Stats().MaxOpenConnections; limit > 0 && limit < 4 {
-		return // a pool that is small is not deprived of a connection
-	}
-	for ctx.Err() == nil {
-		ready := func() {
-			go func() { w.c.bells.ping() }() // behind a pooler nothing would be heard
-		}
-		err := w.db.Listen(ctx, w.c.bells.channel(), ready, func(payload string) {
-			w.mu.Lock()
-			w.hears = instant.Now()
-			w.mu.Unlock()
-			if payload == "share" {
-				w.nudge()
-				w.askAgain()
-				return
-			}
-			w.heard(payload)
-		})
-		if err != nil && errors.Is(err, errors.ErrUnsupported) {
-			return
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
-	}
-}
-
 // poll looks for new jobs in all blocks at once: seldom where notifications are
 // heard, else as the queue's settings say, sooner after there was something.
 func (w *Worker) poll(ctx context.Context) {

@@ -32,6 +32,10 @@ type WorkerOptions struct {
 	// stop that takes longer than Grace. Failed ones are not tried again.
 	AtMostOnce bool
 
+	// Under is the name of a lock that the process has, and that only one can have at a time:
+	// see [Client.Succeed]. Empty: none.
+	Under string
+
 	Logger *slog.Logger // default: the client's
 
 	// LogDone is the level at which a line is logged for each job of a queue that is
@@ -276,11 +280,12 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	}
 	w.c.bells.add(w)
 	defer w.c.bells.remove(w)
+	defer w.c.bells.listen()()
 	var helpers sync.WaitGroup
 	if w.bell != nil {
 		helpers.Go(func() { w.answer(working, w.bell) })
 	}
-	for _, help := range []func(context.Context){w.keep, w.share, w.watch, w.listen, w.poll, w.conclude, w.addUp, w.keepGates} {
+	for _, help := range []func(context.Context){w.keep, w.share, w.watch, w.poll, w.conclude, w.addUp, w.keepGates} {
 		helpers.Go(func() { help(working) })
 	}
 	for range w.opt.Connections {

@@ -1,3 +1,16 @@
+CREATE TABLE dbcron_endpoint (
+  queue_id int NOT NULL COMMENT 'The queue',
+  url varchar(1000) NOT NULL DEFAULT '' COMMENT 'Where its jobs are sent that do not say; empty: all say',
+  format varchar(16) NOT NULL DEFAULT 'plain' COMMENT 'plain, or cloudevents (headers of its binary mode, too)',
+  concurrency int NOT NULL DEFAULT 16 COMMENT 'How many are sent at a time by each dispatcher',
+  timeout varchar(32) NOT NULL DEFAULT '30s' COMMENT 'Of a request, if neither job nor queue say less',
+  secret varchar(200) NOT NULL DEFAULT '' COMMENT 'The key that signs requests, as in Standard Webhooks: whsec_ and base64',
+  old_secret varchar(200) NOT NULL DEFAULT '' COMMENT 'The key before, which signs them as well; empty: none',
+  insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
+  update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
+  PRIMARY KEY (queue_id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Where the jobs of a queue are sent by HTTP. The jobs of a queue that has no row here are done by workers';
+
 CREATE TABLE dbcron_job (
   queue_id int NOT NULL COMMENT 'The queue',
   divided int NOT NULL COMMENT 'The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls',
@@ -12,6 +25,7 @@ CREATE TABLE dbcron_job (
   trace varchar(512) DEFAULT NULL COMMENT 'The trace that the job belongs to, a W3C traceparent',
   unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
   group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
+  endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
   PRIMARY KEY (queue_id,divided,priority,id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that are ready. A row is inserted, and deleted when the job is done; never updated';
 
@@ -50,6 +64,7 @@ CREATE TABLE dbcron_job_dead (
   trace varchar(512) DEFAULT NULL COMMENT 'The trace that the job belongs to, a W3C traceparent',
   unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
   group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
+  endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
   PRIMARY KEY (queue_id,id),
   KEY dbcron_job_dead_purge (purge_at)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that were given up';
@@ -76,6 +91,7 @@ CREATE TABLE dbcron_job_delayed (
   trace varchar(512) DEFAULT NULL COMMENT 'The trace that the job belongs to, a W3C traceparent',
   unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
   group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
+  endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
   PRIMARY KEY (queue_id,divided,id),
   KEY dbcron_job_delayed_due (queue_id,divided,run_at,id),
   KEY dbcron_job_delayed_hold (queue_id,divided,hold_key)
@@ -106,6 +122,7 @@ CREATE TABLE dbcron_job_done (
   trace varchar(512) DEFAULT NULL COMMENT 'The trace that the job belongs to, a W3C traceparent',
   unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
   group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
+  endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
   PRIMARY KEY (queue_id,id),
   KEY dbcron_job_done_purge (purge_at)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that are done, of queues that keep them';
@@ -162,6 +179,7 @@ CREATE TABLE dbcron_job_running (
   trace varchar(512) DEFAULT NULL COMMENT 'The trace that the job belongs to, a W3C traceparent',
   unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
   group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
+  endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
   PRIMARY KEY (queue_id,divided,id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that have been running for longer than a second, or that may have ended their worker';
 
@@ -222,6 +240,7 @@ CREATE TABLE dbcron_node (
   started_at datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When it started',
   bell_at varchar(100) NOT NULL DEFAULT '' COMMENT 'Where it hears of new jobs, an address and a port of UDP; empty: nowhere',
   bell_key varchar(100) NOT NULL DEFAULT '' COMMENT 'The key that signs what is sent there',
+  under varchar(200) NOT NULL DEFAULT '' COMMENT 'The lock under which it works: whoever gets that after it takes over what it has; empty: none',
   PRIMARY KEY (name)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='The processes that take part. What a worker holds is its own for as long as its row says live';
 

@@ -1,3 +1,16 @@
+CREATE TABLE dbcron_endpoint (
+    queue_id integer NOT NULL -- The queue
+    url character varying(1000) NOT NULL DEFAULT ''::character varying -- Where its jobs are sent that do not say; empty: all say
+    format character varying(16) NOT NULL DEFAULT 'plain'::character varying -- plain, or cloudevents (headers of its binary mode, too)
+    concurrency integer NOT NULL DEFAULT 16 -- How many are sent at a time by each dispatcher
+    timeout character varying(32) NOT NULL DEFAULT '30s'::character varying -- Of a request, if neither job nor queue say less
+    secret character varying(200) NOT NULL DEFAULT ''::character varying -- The key that signs requests, as in Standard Webhooks: whsec_ and base64
+    old_secret character varying(200) NOT NULL DEFAULT ''::character varying -- The key before, which signs them as well; empty: none
+    insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made
+    update_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row last changed
+    CONSTRAINT dbcron_endpoint_key PRIMARY KEY (queue_id)
+); -- Where the jobs of a queue are sent by HTTP. The jobs of a queue that has no row here are done by workers
+
 CREATE TABLE dbcron_job (
     queue_id integer NOT NULL -- The queue
     divided integer NOT NULL -- The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls
@@ -12,6 +25,7 @@ CREATE TABLE dbcron_job (
     trace character varying(512) -- The trace that the job belongs to, a W3C traceparent
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
+    endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     CONSTRAINT dbcron_job_key PRIMARY KEY (queue_id, divided, priority, id)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that are ready. A row is inserted, and deleted when the job is done; never updated
 
@@ -50,6 +64,7 @@ CREATE TABLE dbcron_job_dead (
     trace character varying(512) -- The trace that the job belongs to, a W3C traceparent
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
+    endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     CONSTRAINT dbcron_job_dead_key PRIMARY KEY (queue_id, id)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that were given up
 CREATE INDEX dbcron_job_dead_purge ON public.dbcron_job_dead USING btree (purge_at);
@@ -76,6 +91,7 @@ CREATE TABLE dbcron_job_delayed (
     trace character varying(512) -- The trace that the job belongs to, a W3C traceparent
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
+    endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     CONSTRAINT dbcron_job_delayed_key PRIMARY KEY (queue_id, divided, id)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs whose time has yet to come, and failed ones that wait for their retry
 CREATE INDEX dbcron_job_delayed_due ON public.dbcron_job_delayed USING btree (queue_id, divided, run_at, id);
@@ -106,6 +122,7 @@ CREATE TABLE dbcron_job_done (
     trace character varying(512) -- The trace that the job belongs to, a W3C traceparent
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
+    endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     CONSTRAINT dbcron_job_done_key PRIMARY KEY (queue_id, id)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that are done, of queues that keep them
 CREATE INDEX dbcron_job_done_purge ON public.dbcron_job_done USING btree (purge_at);
@@ -162,6 +179,7 @@ CREATE TABLE dbcron_job_running (
     trace character varying(512) -- The trace that the job belongs to, a W3C traceparent
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
+    endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     CONSTRAINT dbcron_job_running_key PRIMARY KEY (queue_id, divided, id)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that have been running for longer than a second, or that may have ended their worker
 
@@ -224,6 +242,7 @@ CREATE TABLE dbcron_node (
     started_at timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When it started
     bell_at character varying(100) NOT NULL DEFAULT ''::character varying -- Where it hears of new jobs, an address and a port of UDP; empty: nowhere
     bell_key character varying(100) NOT NULL DEFAULT ''::character varying -- The key that signs what is sent there
+    under character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- The lock under which it works: whoever gets that after it takes over what it has; empty: none
     CONSTRAINT dbcron_node_key PRIMARY KEY (name)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- The processes that take part. What a worker holds is its own for as long as its row says live
 

@@ -1,3 +1,16 @@
+CREATE TABLE dbcron_endpoint ( -- Where the jobs of a queue are sent by HTTP. The jobs of a queue that has no row here are done by workers
+    queue_id        INTEGER NOT NULL, -- The queue
+    url             TEXT NOT NULL DEFAULT '', -- Where its jobs are sent that do not say; empty: all say
+    format          TEXT NOT NULL DEFAULT 'plain', -- plain, or cloudevents (headers of its binary mode, too)
+    concurrency     INTEGER NOT NULL DEFAULT 16, -- How many are sent at a time by each dispatcher
+    timeout         TEXT NOT NULL DEFAULT '30s', -- Of a request, if neither job nor queue say less
+    secret          TEXT NOT NULL DEFAULT '', -- The key that signs requests, as in Standard Webhooks: whsec_ and base64
+    old_secret      TEXT NOT NULL DEFAULT '', -- The key before, which signs them as well; empty: none
+    insert_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
+    update_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
+    CONSTRAINT dbcron_endpoint_key PRIMARY KEY (queue_id)
+) WITHOUT ROWID;
+
 CREATE TABLE dbcron_job ( -- Jobs that are ready. A row is inserted, and deleted when the job is done; never updated
     queue_id        INTEGER NOT NULL, -- The queue
     divided         INTEGER NOT NULL, -- The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls
@@ -11,7 +24,7 @@ CREATE TABLE dbcron_job ( -- Jobs that are ready. A row is inserted, and deleted
     timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key      TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
-    group_id        INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
+    group_id        INTEGER, endpoint TEXT, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     CONSTRAINT dbcron_job_key PRIMARY KEY (queue_id, divided, priority, id)
 ) WITHOUT ROWID;
 
@@ -49,7 +62,7 @@ CREATE TABLE dbcron_job_dead ( -- Jobs that were given up
     timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key      TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
-    group_id        INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
+    group_id        INTEGER, endpoint TEXT, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     CONSTRAINT dbcron_job_dead_key PRIMARY KEY (queue_id, id)
 ) WITHOUT ROWID;
 
@@ -76,7 +89,7 @@ CREATE TABLE dbcron_job_delayed ( -- Jobs whose time has yet to come, and failed
     timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key      TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
-    group_id        INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
+    group_id        INTEGER, endpoint TEXT, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     CONSTRAINT dbcron_job_delayed_key PRIMARY KEY (queue_id, divided, id)
 ) WITHOUT ROWID;
 
@@ -108,7 +121,7 @@ CREATE TABLE dbcron_job_done ( -- Jobs that are done, of queues that keep them
     timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key      TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
-    group_id        INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
+    group_id        INTEGER, endpoint TEXT, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     CONSTRAINT dbcron_job_done_key PRIMARY KEY (queue_id, id)
 ) WITHOUT ROWID;
 
@@ -168,7 +181,7 @@ CREATE TABLE dbcron_job_running ( -- Jobs that have been running for longer than
     timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key      TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
-    group_id        INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
+    group_id        INTEGER, endpoint TEXT, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     CONSTRAINT dbcron_job_running_key PRIMARY KEY (queue_id, divided, id)
 ) WITHOUT ROWID;
 
@@ -229,7 +242,7 @@ CREATE TABLE dbcron_node ( -- The processes that take part. What a worker holds 
     heartbeats      INTEGER NOT NULL DEFAULT 0, -- How often it was heard of
     started_at      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When it started
     bell_at         TEXT NOT NULL DEFAULT '', -- Where it hears of new jobs, an address and a port of UDP; empty: nowhere
-    bell_key        TEXT NOT NULL DEFAULT '', -- The key that signs what is sent there
+    bell_key        TEXT NOT NULL DEFAULT '', under TEXT NOT NULL DEFAULT '', -- The key that signs what is sent there
     CONSTRAINT dbcron_node_key PRIMARY KEY (name)
 ) WITHOUT ROWID;
 

@@ -1,0 +1,144 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+// A job's endpoint goes with it wherever it goes, and reaches whoever does it.
+func TestEndpointGoesAlong(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		edit(t, c, func(q *Queue) { impatient(q); q.MaxAttempts = 2; q.KeepDone = time.Hour })
+		const to = "https://worker.example.org/jobs?of=shop"
+		ids := []int64{
+			enqueue(t, c, Job{Kind: "fails", Endpoint: to}),
+			enqueue(t, c, Job{Kind: "waits", Endpoint: to, Delay: time.Hour}),
+			enqueue(t, c, Job{Kind: "works", Endpoint: to, Unique: "u"}),
+		}
+		many := make([]Job, 2*chunk) // which are copied, where there is such a thing
+		for i := range many {
+			many[i] = Job{Kind: "many"}
+		}
+		many[chunk].Endpoint = to
+		all := enqueueMany(t, c, many)
+		if i := info(t, c, all[chunk], StateReady); i.Endpoint != to {
+			t.Errorf("one of many: %q", i.Endpoint)
+		}
+		if i := info(t, c, ids[0], StateReady); i.Endpoint != to {
+			t.Errorf("a ready one: %q", i.Endpoint)
+		}
+		var r record
+		w := worker(t, c, WorkerOptions{})
+		handle(t, w, "fails", func(_ context.Context, d *Delivery) error {
+			r.add("%d %s", d.Attempt, d.Endpoint)
+			return errTest
+		})
+		for _, kind := range []string{"works", "many"} {
+			handle(t, w, kind, func(context.Context, *Delivery) error { return nil })
+		}
+		stop := start(t, w)
+		r.wants(t, "1 "+to, "2 "+to)
+		for i, state := range []State{StateDead, StateDelayed, StateDone} {
+			if i := becomes(t, c, ids[i], state); i.Endpoint != to {
+				t.Errorf("%s: %q", state, i.Endpoint)
+			}
+		}
+		stop()
+		must(t, c.Retry(t.Context(), "", ids[0]))
+		if i := info(t, c, ids[0], StateDelayed); i.Endpoint != to {
+			t.Errorf("one that is tried anew: %q", i.Endpoint)
+		}
+		_, err := c.Enqueue(t.Context(), Job{Kind: "x", Endpoint: "ftp://a"})
+		want(t, "another protocol", err, ErrInvalid)
+	})
+}
+
+// A callback has its endpoint, too.
+func TestEndpointOfACallback(t *testing.T) {
+	text, err := writeCallback(Job{Kind: "x", Endpoint: "http://a/b"})
+	must(t, err)
+	j, err := readCallback(text)
+	must(t, err)
+	if j.Endpoint != "http://a/b" {
+		t.Errorf("it is sent to %q", j.Endpoint)
+	}
+}
+
+func TestCheckEndpoint(t *testing.T) {
+	for text, part := range map[string]string{
+		"https://worker.example.org/jobs": "", "http://127.0.0.1:8080": "", "http://[::1]:80/?a=b%20c": "", "https://a:443/x": "",
+		"": "begin with", "worker.example.org": "begin with", "//worker/x": "begin with", "HTTPS:worker": "no host", "https:///x": "no host", "file:///etc/passwd": "begin with",
+		"https://user@a/": "user", "https://user:pass@a/": "user", "https://a/#b": "after #", "https://a/#": "after #", "https://a/ b": "ASCII", "https://ä/": "ASCII",
+		"https://a:0/": "port", "https://a:/": "port", "https://a:x/": "not a URL", "https://[::1/": "not a URL", "https://a/" + strings.Repeat("x", 1000): "bytes",
+	} {
+		err := CheckEndpoint(text)
+		if (err == nil) != (part == "") || err != nil && !strings.Contains(err.Error(), part) {
+			t.Errorf("%.50q: %v", text, err)
+		}
+	}
+}
+
+// What is accepted is a URL that an HTTP client takes, and to which it sends no secret.
+func FuzzCheckEndpoint(f *testing.F) {
+	for _, text := range []string{"https://a/", "http://[::1]:80/", "https://a:b@c", "https://%41/", "http://a%00/", "https://a/#", "http://a:99999/"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if CheckEndpoint(text) != nil {
+			return
+		}
+		u, err := url.Parse(text)
+		if err != nil || u.Hostname() == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" || len(text) > longestEndpoint {
+			t.Errorf("%q is accepted: %v", text, err)
+		}
+	})
+}
+
+// Who gets a lock has at once what the workers had that worked under it, however long their
+// leases are; who works under another one keeps what it has.
+func TestSucceed(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c, next := client(t, db, Options{}), other(t, db)
+		began := make(chan error, 1)
+		first := worker(t, c, WorkerOptions{Under: "push"})
+		handle(t, first, "x", func(ctx context.Context, _ *Delivery) error {
+			began <- nil
+			<-ctx.Done()
+			began <- context.Cause(ctx)
+			return ctx.Err()
+		})
+		other := worker(t, c, WorkerOptions{Queues: []string{"other"}, Under: "another"})
+		start(t, first)
+		start(t, other)
+		id := enqueue(t, c, Job{Kind: "x"})
+		must(t, received(t, "it begins", began))
+		n, err := next.Succeed(t.Context(), "push")
+		must(t, err)
+		if n != 1 {
+			t.Errorf("%d workers had worked under it", n)
+		}
+		kept := nameOf(other)
+		var r record
+		second := worker(t, next, WorkerOptions{Under: "push"})
+		handle(t, second, "x", func(_ context.Context, d *Delivery) error { r.add("%d", d.ID); return nil })
+		first.c.bells.remove(first) // it hears nothing of what comes
+		start(t, second)
+		eventually(t, "the other one does the job", func() bool { return r.len() > 0 })
+		lost := received(t, "the first one loses the job", began)
+		if !errors.Is(lost, ErrLost) {
+			t.Errorf("job %d ends with %v", id, lost)
+		}
+		if name := nameOf(other); name != kept {
+			t.Errorf("a worker under another lock is %q and was %q", name, kept)
+		}
+		_, err = next.Succeed(t.Context(), "")
+		want(t, "no lock", err, ErrInvalid)
+	})
+}

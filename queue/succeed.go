@@ -1,0 +1,25 @@
+package queue
+
+import (
+	"context"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// Succeed takes what workers have that worked under a lock: see [WorkerOptions]. Call it
+// after that lock was got, and before a worker is begun under it. Then the others need not
+// wait until the leases of those are over, which had the lock before. One of these that lives
+// on, and has not noticed yet that it has lost the lock, is treated as one that could not
+// renew its lease: it loses its jobs, and those that run there are done again.
+//
+// It returns how many workers there were.
+func (c *Client) Succeed(ctx context.Context, under string) (int, error) {
+	if err := dialect.CheckName(under); err != nil {
+		return 0, invalid("under", "%v", err)
+	}
+	n, err := c.db.Exec(ctx, succeed, dialect.Args{"under": under})
+	if err == nil && n > 0 {
+		c.bells.announce()
+	}
+	return int(n), err
+}
