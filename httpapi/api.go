@@ -25,6 +25,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 )
@@ -43,6 +44,10 @@ type Options struct {
 
 	// Doorbell has it tell workers of new jobs: see [queue.Options].
 	Doorbell string
+
+	// Hosts are what jobs may be sent to, for endpoints to be checked when they are set; nil:
+	// what they may be sent to is not known here.
+	Hosts *push.Hosts
 }
 
 // An API answers requests. It is an [http.Handler], safe for concurrent use.
@@ -53,6 +58,8 @@ type API struct {
 	queues *queue.Client
 	locks  *lock.Locker
 	tokens *Tokens
+
+	endpoints *push.Endpoints
 
 	mux    *http.ServeMux
 	docs   huma.API
@@ -71,7 +78,7 @@ func New(db *dialect.DB, opt Options) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.db, a.tokens = db, NewTokens(db)
+	a.db, a.tokens, a.endpoints = db, NewTokens(db), push.NewEndpoints(db)
 	if a.queues, err = queue.New(db, queue.Options{Node: opt.Node, Logger: a.log, Doorbell: opt.Doorbell}); err != nil {
 		return nil, err
 	}
@@ -114,7 +121,7 @@ func describe(opt Options) (*API, error) {
 	a.docs = humago.New(a.mux, a.config())
 	a.routes["GET "+prefix+"/openapi.json"] = route{}
 	a.routes["GET "+prefix+"/openapi.yaml"] = route{}
-	for _, describe := range []func(){a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.routings, a.topics, a.groups, a.schedules, a.locking} {
+	for _, describe := range []func(){a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.routings, a.topics, a.groups, a.schedules, a.locking, a.pushing} {
 		describe()
 	}
 	return a, nil

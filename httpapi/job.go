@@ -24,12 +24,13 @@ type newJob struct {
 	MaxAttempts   int        `json:"max_attempts,omitempty" minimum:"1" maximum:"1000000" doc:"After so many failed ones it is dead; default: the queue's"`
 	Timeout       string     `json:"timeout,omitempty" maxLength:"40" doc:"Of an attempt; default: the queue's" example:"30s"`
 	Trace         string     `json:"trace,omitempty" maxLength:"512" doc:"A W3C traceparent, handed on to whoever does it"`
+	Endpoint      string     `json:"endpoint,omitempty" maxLength:"1000" doc:"A URL that it is sent to, if its queue has an endpoint; default: the queue's"`
 }
 
 // job is the job that was sent, or an error about a field.
 func (n *newJob) job() (j queue.Job, err error) {
 	j = queue.Job{
-		Kind: n.Kind, Queue: n.Queue, Payload: n.Payload, Key: n.Key, Unique: n.Unique, MaxAttempts: n.MaxAttempts, Trace: n.Trace,
+		Kind: n.Kind, Queue: n.Queue, Payload: n.Payload, Key: n.Key, Unique: n.Unique, MaxAttempts: n.MaxAttempts, Trace: n.Trace, Endpoint: n.Endpoint,
 	}
 	if err := checkNames("kind", n.Kind, "queue", n.Queue, "key", n.Key, "unique", n.Unique); err != nil {
 		return j, err
@@ -85,6 +86,7 @@ type jobJSON struct {
 	Group         string   `json:"group,omitempty"`
 	CallbackOf    string   `json:"callback_of,omitempty" doc:"The group whose callback it is"`
 	Trace         string   `json:"trace,omitempty"`
+	Endpoint      string   `json:"endpoint,omitempty" doc:"Where it is sent, if it says so itself"`
 	Worker        string   `json:"worker,omitempty"`
 	Error         string   `json:"error,omitempty" doc:"Why it failed last"`
 	Detail        string   `json:"detail,omitempty"`
@@ -97,7 +99,7 @@ func newJobJSON(i *queue.Info) jobJSON {
 	j := jobJSON{
 		ID: idText(i.ID), Queue: i.Queue, State: string(i.State), Kind: i.Kind, Key: i.Key, Priority: queue.PriorityName(i.Priority),
 		Enqueued: stamp{i.Enqueued}, At: optional(i.At), Attempts: i.Attempts, Crashes: i.Crashes, MaxAttempts: i.MaxAttempts,
-		Unique: i.Unique, Group: idText(i.Group), CallbackOf: idText(i.Callback), Trace: i.Trace, Worker: i.Worker,
+		Unique: i.Unique, Group: idText(i.Group), CallbackOf: idText(i.Callback), Trace: i.Trace, Endpoint: i.Endpoint, Worker: i.Worker,
 		Error: strings.ToValidUTF8(i.Error, "�"), Detail: strings.ToValidUTF8(i.Detail, "�"), PayloadBytes: len(i.Payload),
 	}
 	if i.Timeout > 0 {

@@ -151,6 +151,9 @@ func (a *API) enqueue(ctx context.Context, in *enqueueInput) (*enqueueOutput, er
 	if err != nil {
 		return nil, err
 	}
+	if err := a.checkPushed(ctx, []queue.Job{j}); err != nil {
+		return nil, err
+	}
 	e, err := a.queues.Enqueue(ctx, j)
 	if err != nil {
 		return nil, err
@@ -257,6 +260,9 @@ func (a *API) enqueueMany(ctx context.Context, in *batchInput) (*batchOutput, er
 		if err != nil {
 			return nil, &queue.JobError{Index: i, Of: len(jobs), Err: err}
 		}
+	}
+	if err := a.checkPushed(ctx, jobs); err != nil {
+		return nil, err
 	}
 	all, err := a.queues.EnqueueMany(ctx, jobs)
 	var one *queue.JobError

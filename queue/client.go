@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
@@ -59,6 +60,10 @@ func New(db *dialect.DB, opt Options) (*Client, error) {
 // Flush waits until the workers of other processes have been told of the jobs that
 // were enqueued: for programs that end right after. They would find them in any case.
 func (c *Client) Flush(ctx context.Context) error { return c.bells.flush(ctx) }
+
+// Now returns the time by the database's clock, as it was read last and as much as has passed
+// since. Before the client has done anything it is this host's.
+func (c *Client) Now() time.Time { return time.UnixMicro(c.clock.now()).UTC() }
 
 // nodeName is a name for a process that no other has, nor had.
 func (c *Client) nodeName() string {

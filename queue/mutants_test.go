@@ -94,6 +94,7 @@ var mutants = append(deaf(), []mutant{
 	{expel, " AND expire_at <= {now}", "", "TestNodes" + onSQLite + "/queue.expel"},
 	{succeed, "under = :under AND ", "", "TestNodes" + onSQLite + "/succeed"},
 	{succeed, " AND state = 'live'", "", "TestNodes" + onSQLite + "/succeed"},
+	{resign, " WHERE name = :node", "", "TestNodes" + onSQLite + "/succeed"},
 	{leave, "name = :node AND ", "", "TestNodes" + onSQLite + "/queue.leave"},
 	{leave, ofState, "", "TestNodes" + onSQLite + "/queue.leave"},
 	{join, "{now + :lease}", "{now}", "TestNodes" + onSQLite + "/lease"},

@@ -24,6 +24,7 @@ type jobText struct {
 	queue, kind, key, priority  string
 	delay, runAt                string
 	maxAttempts, timeout, trace string
+	endpoint                    string
 	unique, uniqueFor, group    string
 
 	payload []byte
@@ -56,8 +57,8 @@ which they were enqueued.
 
 With --jsonl standard input has a job on each line, up to 100000 of them, and all or
 none are enqueued. A line is a JSON object with any of kind, payload, payload_base64,
-queue, key, unique, unique_for, group, priority, delay, run_at, max_attempts, timeout and
-trace. What a line does not have is as KIND and the flags say.
+queue, key, unique, unique_for, group, priority, delay, run_at, max_attempts, timeout, trace
+and endpoint. What a line does not have is as KIND and the flags say.
 
 With --unique the job is enqueued unless one of the queue has that unique key already;
 then the id of that one is printed. The key is free again when its job has ended, and
@@ -101,6 +102,7 @@ func (t *jobText) register(c *cobra.Command) {
 	flags.StringVar(&t.maxAttempts, "max-attempts", "", "a `number` of failed attempts after which it is dead (default: the queue's)")
 	flags.StringVar(&t.timeout, "timeout", "", "a `duration` after which an attempt has failed (default: the queue's)")
 	flags.StringVar(&t.trace, "trace", "", "the `traceparent` of the trace that it belongs to")
+	flags.StringVar(&t.endpoint, "endpoint", "", "a `URL` that it is sent to, in a queue that has an endpoint (default: the queue's)")
 	flags.BoolVar(&t.binary, "binary", false, "the payload is not JSON but anything")
 }
 
@@ -186,6 +188,7 @@ func (t *jobText) job(names func(field string) string) (j queue.Job, err error) 
 		{"delay", t.delay, func(text string) (err error) { j.Delay, err = notNegative(text); return err }},
 		{"run_at", t.runAt, func(text string) (err error) { j.RunAt, err = readRunAt(text); return err }},
 		{"max_attempts", t.maxAttempts, func(text string) (err error) { j.MaxAttempts, err = readAttempts(text); return err }},
+		{"endpoint", t.endpoint, func(text string) error { j.Endpoint = text; return queue.CheckEndpoint(text) }},
 		{"timeout", t.timeout, func(text string) (err error) { j.Timeout, err = readTimeout(text); return err }},
 	} {
 		if field.text == "" && field.name != "kind" {

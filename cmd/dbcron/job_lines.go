@@ -30,6 +30,7 @@ type jobLine struct {
 	MaxAttempts *looseText      `json:"max_attempts"`
 	Timeout     *looseText      `json:"timeout"`
 	Trace       *looseText      `json:"trace"`
+	Endpoint    *looseText      `json:"endpoint"`
 	Payload     json.RawMessage `json:"payload"` // as it stands there
 	Binary      *[]byte         `json:"payload_base64"`
 }
@@ -146,6 +147,7 @@ func (l *jobLine) over(t *jobText) {
 		{l.MaxAttempts, &t.maxAttempts},
 		{l.Timeout, &t.timeout},
 		{l.Trace, &t.trace},
+		{l.Endpoint, &t.endpoint},
 	} {
 		if field.given != nil {
 			*field.to = string(*field.given)

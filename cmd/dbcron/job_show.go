@@ -34,6 +34,7 @@ type jobRow struct {
 	MaxAttempts int             `json:"max_attempts,omitempty" table:"-"`
 	Timeout     string          `json:"timeout,omitempty" table:"-"`
 	Trace       string          `json:"trace,omitempty" table:"-"`
+	Endpoint    string          `json:"endpoint,omitempty" table:"-"`
 	Unique      string          `json:"unique,omitempty" table:"-"`
 	Group       string          `json:"group,omitempty" table:"-"`
 	Callback    string          `json:"callback_of,omitempty" table:"-"` // the group whose callback it is
@@ -83,7 +84,7 @@ func newJobRow(i *queue.Info) jobRow {
 	row := jobRow{
 		ID: fmt.Sprint(i.ID), Queue: i.Queue, State: i.State, Kind: i.Kind, Key: i.Key, Priority: priority(i.Priority),
 		Enqueued: optional(i.Enqueued), At: optional(i.At), Attempts: i.Attempts, Crashes: i.Crashes,
-		MaxAttempts: i.MaxAttempts, Timeout: duration.Format(i.Timeout), Trace: i.Trace, Unique: i.Unique, Group: orNone(i.Group), Callback: orNone(i.Callback),
+		MaxAttempts: i.MaxAttempts, Timeout: duration.Format(i.Timeout), Trace: i.Trace, Endpoint: i.Endpoint, Unique: i.Unique, Group: orNone(i.Group), Callback: orNone(i.Callback),
 		Progress: newProgressRow(&i.Progress), HowFar: howFar(&i.Progress), Started: optional(i.Started), Discarded: i.Discarded, Worker: i.Worker, Block: i.Block, Error: i.Error, Detail: i.Detail, What: payloadText(i),
 	}
 	if i.State != queue.StateReady {
@@ -181,7 +182,7 @@ func jobFacts(i *queue.Info) []fact {
 		facts = append(facts, fact{"max attempts", fmt.Sprint(i.MaxAttempts)})
 	}
 	return append(facts,
-		fact{"timeout", duration.Format(i.Timeout)}, fact{"trace", i.Trace}, fact{"unique key", i.Unique}, fact{"group", orNone(i.Group)}, fact{"callback of", orNone(i.Callback)}, fact{"worker", i.Worker},
+		fact{"timeout", duration.Format(i.Timeout)}, fact{"trace", i.Trace}, fact{"endpoint", i.Endpoint}, fact{"unique key", i.Unique}, fact{"group", orNone(i.Group)}, fact{"callback of", orNone(i.Callback)}, fact{"worker", i.Worker},
 		fact{"progress", howFar(&i.Progress)}, fact{"snapshot", beginning(readable(i.Progress.State, !utf8.Valid(i.Progress.State)), "-o json")},
 		fact{"block", fmt.Sprint(i.Block)}, fact{map[bool]string{true: "discarded", false: "error"}[i.Discarded], i.Error}, fact{"detail", i.Detail}, fact{"payload", beginning(payloadText(i), "--payload")})
 }

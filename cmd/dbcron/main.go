@@ -118,7 +118,7 @@ command cannot be run.`,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	p.register(root)
-	root.AddCommand(p.serve(), p.schedule(), p.queue(), p.route(), p.limit(), p.job(), p.group(), p.topic(), p.worker(), p.lock(), p.migrate(), p.token(), p.openapi(), p.doctor(), p.version())
+	root.AddCommand(p.serve(), p.schedule(), p.queue(), p.route(), p.limit(), p.endpoint(), p.job(), p.group(), p.topic(), p.worker(), p.lock(), p.migrate(), p.token(), p.openapi(), p.doctor(), p.version())
 	strictArgs(root)
 	return root
 }

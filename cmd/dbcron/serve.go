@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,10 +26,19 @@ type serveFlags struct {
 	check, once                bool
 	noMigrate                  bool
 	node, logs                 string
+	only                       []string
 
 	options scheduler.Options
 	http    httpFlags
+	push    pushFlags
 }
+
+// Parts of a daemon, as --only names them.
+const (
+	partSchedules = "schedules"
+	partPush      = "push"
+	partAPI       = "api"
+)
 
 func (p *program) serve() *cobra.Command {
 	var f serveFlags
@@ -51,6 +61,12 @@ the next call: for host cron and timers.
 
 The first SIGTERM or SIGINT lets running commands end (--grace), then stops them
 and hands their runs to other daemons; the second stops them at once.
+
+Jobs of queues that have an endpoint (dbcron endpoint) are sent there: to the internet,
+unless --push-to says where else they may go. docs/push.md has more. All daemons share
+them; of those with --standby one sends, and another takes over within a second.
+
+With --only a daemon does a part of this: schedules, push or api; it may be repeated.
 
 The HTTP API is at --listen: docs/http.md. If its usual address is taken, the daemon goes
 on without; one that was named has to be free. Without a token (dbcron token) it answers
@@ -83,7 +99,9 @@ this daemon: see docs/grants.md.`,
 	flags.IntVar(&f.options.MaxRuns, "max-runs", 64, "how many commands run at a time")
 	flags.IntVar(&f.options.MaxCrashes, "max-crashes", 3, "after how many attempts at a slot that took their daemon down no more are made")
 	flags.DurationVar(&f.options.Grace, "grace", 30*time.Second, "how long running commands may go on after SIGTERM")
+	flags.StringSliceVar(&f.only, "only", nil, "do only this `part`: schedules, push or api; may be repeated (default: all)")
 	f.http.register(c)
+	f.push.register(c)
 	return c
 }
 
@@ -91,7 +109,13 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 	if f.options.Lease <= 0 || f.options.Poll <= 0 || f.options.MaxRuns <= 0 || f.options.MaxCrashes <= 0 {
 		return usagef("--lease, --poll, --max-runs and --max-crashes must be more than 0")
 	}
+	if err := f.checkParts(); err != nil {
+		return err
+	}
 	if err := f.http.check(f.once); err != nil {
+		return err
+	}
+	if err := f.push.check(); err != nil {
 		return err
 	}
 	files, err := f.files()
@@ -130,6 +154,29 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 	}
 	return err
 }
+
+// checkParts tells what is wrong with what the daemon is to do.
+func (f *serveFlags) checkParts() error {
+	for _, part := range f.only {
+		if part != partSchedules && part != partPush && part != partAPI {
+			return usagef("--only: %q is not schedules, push or api", part)
+		}
+	}
+	switch {
+	case f.once && len(f.only) > 0:
+		return usagef("--once runs what is due, and does nothing else; leave --only out")
+	case !f.does(partSchedules) && (f.crontab != "" || f.schedules != ""):
+		return usagef("--crontab and --schedules are for daemons that run schedules; add --only schedules, or import the file with dbcron schedule apply")
+	case !f.does(partAPI) && f.http.chosen && f.http.listen != noListen:
+		return usagef("--listen is for daemons that have the API; add --only api, or leave it out")
+	case !f.does(partPush) && f.push.standby:
+		return usagef("--standby is for daemons that send jobs; add --only push, or leave it out")
+	}
+	return nil
+}
+
+// does tells whether the daemon does a part.
+func (f *serveFlags) does(part string) bool { return len(f.only) == 0 || slices.Contains(f.only, part) }
 
 // files are those that the flags name.
 func (f *serveFlags) files() (files []*scheduleFile, err error) {
@@ -183,34 +230,51 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, fil
 	if err != nil {
 		return err
 	}
+	dispatcher, err := f.newPush(db, log)
+	if err != nil {
+		return err
+	}
+	abort := func() {
+		s.Abort()
+		if dispatcher != nil {
+			dispatcher.Abort()
+		}
+	}
 	ended := make(chan struct{})
 	var obeying sync.WaitGroup
 	defer obeying.Wait()
 	defer close(ended)
-	obeying.Go(func() { p.obey(ctx, s, db, files, log, ended) })
+	obeying.Go(func() { p.obey(ctx, abort, db, files, log, ended) })
 	if !f.once {
-		stop, err := p.startHTTP(ctx, db, f.http, f.node, log)
+		stop, err := p.startHTTP(ctx, db, &f, log)
 		if err != nil {
 			return err
 		}
 		defer stop()
 	}
+	if dispatcher != nil {
+		defer startPush(ctx, dispatcher, log)()
+	}
 	log.Info("serving", "database", db.Dialect.Name, "node", s.Owner(), "version", version)
 	if f.once {
 		return s.RunOnce(ctx)
+	}
+	if !f.does(partSchedules) {
+		<-ctx.Done()
+		return nil
 	}
 	return s.Run(ctx)
 }
 
 // obey follows signals until the daemon has ended.
-func (p *program) obey(ctx context.Context, s *scheduler.Scheduler, db *dialect.DB, files []*scheduleFile, log *slog.Logger, ended <-chan struct{}) {
+func (p *program) obey(ctx context.Context, abort func(), db *dialect.DB, files []*scheduleFile, log *slog.Logger, ended <-chan struct{}) {
 	for {
 		select {
 		case <-ended:
 			return
 		case <-p.signals.again:
 			log.Warn("stopping at once")
-			s.Abort()
+			abort()
 			<-ended
 			return
 		case <-p.signals.reload:

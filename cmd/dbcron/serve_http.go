@@ -58,7 +58,7 @@ func (f *httpFlags) check(once bool) (err error) {
 
 // startHTTP answers requests until stop is called, and those of the API only until ctx
 // ends: a daemon that ends takes no more work, and can be asked whether it is alive.
-func (p *program) startHTTP(ctx context.Context, db *dialect.DB, f httpFlags, node string, log *slog.Logger) (stop func(), err error) {
+func (p *program) startHTTP(ctx context.Context, db *dialect.DB, f *serveFlags, log *slog.Logger) (stop func(), err error) {
 	admin, stopAdmin := context.WithCancel(context.WithoutCancel(ctx))
 	serving, stopAPI := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -67,8 +67,8 @@ func (p *program) startHTTP(ctx context.Context, db *dialect.DB, f httpFlags, no
 		stopAdmin()
 		all.Wait()
 	}
-	if f.admin != "" {
-		at, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.admin)
+	if f.http.admin != "" {
+		at, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.http.admin)
 		if err != nil {
 			stop()
 			return nil, err
@@ -77,18 +77,21 @@ func (p *program) startHTTP(ctx context.Context, db *dialect.DB, f httpFlags, no
 		health := &httpapi.Server{Handler: &httpapi.Health{DB: db, Stopping: ctx.Done()}, Logger: log, Grace: time.Second}
 		all.Go(func() { serveLogged(admin, health, at, log) })
 	}
-	if err := p.startAPI(ctx, serving, db, f, node, log, &all); err != nil {
+	if err := p.startAPI(ctx, serving, db, f, log, &all); err != nil {
 		stop()
 		return nil, err
 	}
 	return stop, nil
 }
 
-func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, f httpFlags, node string, log *slog.Logger, all *sync.WaitGroup) error {
-	if f.listen == noListen {
+func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *serveFlags, log *slog.Logger, all *sync.WaitGroup) error {
+	f := &of.http
+	if f.listen == noListen || !of.does(partAPI) {
 		return nil
 	}
-	api, err := httpapi.New(db, httpapi.Options{Node: node, Version: version, MaxBody: int64(f.bytes), Origins: f.origins, Logger: log, Doorbell: usualDoorbell})
+	api, err := httpapi.New(db, httpapi.Options{
+		Node: of.node, Version: version, MaxBody: int64(f.bytes), Origins: f.origins, Logger: log, Doorbell: usualDoorbell, Hosts: of.hosts(),
+	})
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/httpapi/push"
+	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/queue"
+)
+
+func (p *program) endpoint() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "endpoint",
+		Short: "See and change where the jobs of queues are sent",
+		Long: `See and change where the jobs of queues are sent: to programs that answer HTTP. Any
+dbcron serve sends them, and goes by a change within two seconds. docs/push.md says what
+is sent, and what answers mean.`,
+	}
+	c.AddCommand(p.endpointList(), p.endpointSet(), p.endpointDelete(), p.endpointSecret())
+	return c
+}
+
+type endpointRow struct {
+	Queue       string `json:"queue"`
+	URL         string `json:"url"`
+	Format      string `json:"format" table:",rare"`
+	Concurrency int    `json:"concurrency"`
+	Timeout     string `json:"timeout"`
+	OldSecret   bool   `json:"old_secret" table:"-"` // it signs, too
+}
+
+func (p *program) endpointList() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List the endpoints of queues",
+		Example: `  dbcron endpoint list -o json`,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return p.with(c.Context(), func(db *dialect.DB) error {
+				rows, err := endpointRows(c.Context(), push.NewEndpoints(db))
+				if err != nil {
+					return err
+				}
+				return write(p.out, output, rows)
+			})
+		},
+	}
+	outputFlag(c, &output)
+	return c
+}
+
+func endpointRows(ctx context.Context, of *push.Endpoints) (rows []endpointRow, err error) {
+	const page = 1000
+	after := ""
+	for {
+		found, err := of.List(ctx, after, page)
+		if err != nil {
+			return nil, err
+		}
+		for i := range found {
+			e := &found[i]
+			after = e.Queue
+			rows = append(rows, endpointRow{e.Queue, e.URL, e.Format, e.Concurrency, duration.Format(e.Timeout), e.OldSecret != ""})
+		}
+		if len(found) < page {
+			return rows, nil
+		}
+	}
+}
+
+// endpointFlags are what is given of an endpoint.
+type endpointFlags struct {
+	format, timeout, secretFile string
+	concurrency                 int
+	newSecret, dropOld          bool
+}
+
+func (p *program) endpointSet() *cobra.Command {
+	var f endpointFlags
+	c := &cobra.Command{
+		Use:   "set QUEUE [URL]",
+		Short: "Have a queue's jobs sent to a URL, or change how",
+		Long: `Have a queue's jobs sent to a URL, or change how. What is not given stays as it is. An
+empty URL, '', has each job name its own (dbcron job enqueue --endpoint).
+
+Requests are signed, as Standard Webhooks has it: when an endpoint is made, its secret is
+printed. --new-secret makes a new one, and requests are signed with both until
+--drop-old-secret.
+
+--concurrency is how many jobs are sent at a time by each dbcron serve; dbcron limit bounds
+all of them together, and how many are sent in a time.`,
+		Example: `  dbcron endpoint set mail https://worker.example.org/mail
+  dbcron endpoint set mail --concurrency 4 --timeout 2m
+  dbcron endpoint set mail --new-secret`,
+		Args: cobra.RangeArgs(1, 2),
+	}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		change, err := f.change(c, args)
+		if err != nil {
+			return err
+		}
+		return p.setEndpoint(c.Context(), args[0], change, f.secretFile == "")
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.IntVar(&f.concurrency, "concurrency", 16, "how many are sent at a time by each daemon")
+	flags.StringVar(&f.timeout, "timeout", "30s", "a `duration` in which a request has to be answered, if neither job nor queue say")
+	flags.StringVar(&f.format, "format", push.FormatPlain, "plain, or cloudevents: with the headers of a CloudEvent")
+	flags.BoolVar(&f.newSecret, "new-secret", false, "make a new secret, and print it")
+	flags.StringVar(&f.secretFile, "secret-file", "", "`file` with the secret to use from now on: whsec_ and 24 to 64 bytes in base64")
+	flags.BoolVar(&f.dropOld, "drop-old-secret", false, "sign with the new secret alone")
+	return c
+}
+
+// change returns what the flags say, in a function that does it.
+func (f *endpointFlags) change(c *cobra.Command, args []string) (func(*push.Endpoint), error) {
+	given := func(flag string) bool { return c.Flags().Changed(flag) }
+	if len(args) == 1 && c.Flags().NFlag() == 0 {
+		return nil, usagef("there is nothing to change; give a URL, or see --help")
+	}
+	if len(args) == 2 && args[1] != "" {
+		if err := queue.CheckEndpoint(args[1]); err != nil {
+			return nil, usagef("the URL: %v", err)
+		}
+	}
+	timeout, err := readTimeout(f.timeout)
+	if err != nil {
+		return nil, usagef("--timeout: %v", err)
+	}
+	secret := ""
+	switch {
+	case f.newSecret && f.secretFile != "":
+		return nil, usagef("--new-secret makes one, and --secret-file has one; give one of them")
+	case f.newSecret:
+		secret = push.NewSecret()
+	case f.secretFile != "":
+		text, err := os.ReadFile(f.secretFile)
+		if err != nil {
+			return nil, err
+		}
+		secret = strings.TrimSpace(string(text))
+		if err := push.CheckSecret(secret); err != nil {
+			return nil, usagef("%s: %v", f.secretFile, err)
+		}
+	}
+	return func(e *push.Endpoint) {
+		if len(args) == 2 {
+			e.URL = args[1]
+		}
+		if given("concurrency") {
+			e.Concurrency = f.concurrency
+		}
+		if given("timeout") {
+			e.Timeout = timeout
+		}
+		if given("format") {
+			e.Format = f.format
+		}
+		if secret != "" && secret != e.Secret {
+			e.Rotate(secret)
+		}
+		if f.dropOld {
+			e.OldSecret = ""
+		}
+	}, nil
+}
+
+// setEndpoint makes the change, and prints the secret if it is new and nobody has seen it.
+func (p *program) setEndpoint(ctx context.Context, name string, change func(*push.Endpoint), tell bool) error {
+	return p.with(ctx, func(db *dialect.DB) error {
+		before := ""
+		noted := func(e *push.Endpoint) {
+			before = e.Secret
+			change(e)
+		}
+		of := push.NewEndpoints(db)
+		e, made, err := of.Edit(ctx, name, noted)
+		if errors.Is(err, queue.ErrNotFound) {
+			if err = p.makeQueue(ctx, db, name); err == nil {
+				e, made, err = of.Edit(ctx, name, noted)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if tell && (made || e.Secret != before) {
+			_, err = fmt.Fprintln(p.out, e.Secret)
+		}
+		return err
+	})
+}
+
+func (p *program) makeQueue(ctx context.Context, db *dialect.DB, name string) error {
+	c, err := queue.New(db, queue.Options{})
+	if err != nil {
+		return err
+	}
+	if _, err := c.Edit(ctx, name, func(*queue.Queue) {}); err != nil {
+		return err
+	}
+	p.tellMade(name)
+	return nil
+}
+
+func (p *program) endpointDelete() *cobra.Command {
+	return &cobra.Command{
+		Use:   "delete QUEUE",
+		Short: "Send a queue's jobs no more",
+		Long: `Send a queue's jobs no more. They stay, and wait for workers; what is being sent is
+finished.`,
+		Example: `  dbcron endpoint delete mail`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.with(c.Context(), func(db *dialect.DB) error {
+				return push.NewEndpoints(db).Delete(c.Context(), args[0])
+			})
+		},
+	}
+}
+
+func (p *program) endpointSecret() *cobra.Command {
+	return &cobra.Command{
+		Use:     "secret QUEUE",
+		Short:   "Print the secret that signs a queue's requests",
+		Example: `  dbcron endpoint secret mail >secret && chmod 600 secret`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.with(c.Context(), func(db *dialect.DB) error {
+				e, err := push.NewEndpoints(db).Get(c.Context(), args[0])
+				if err == nil {
+					_, err = fmt.Fprintln(p.out, e.Secret)
+				}
+				return err
+			})
+		},
+	}
+}

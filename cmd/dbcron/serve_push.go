@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/httpapi/push"
+)
+
+// pushFlags say how a daemon sends the jobs of queues that have an endpoint.
+type pushFlags struct {
+	to      []string
+	standby bool
+
+	hosts *push.Hosts // what to says
+}
+
+func (f *pushFlags) register(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringArrayVar(&f.to, "push-to", nil, "`host` or network that jobs may be sent to, such as worker, *.example.org:8443, 10.1.0.0/16, or public: all of the internet; may be repeated (default: public)")
+	flags.BoolVar(&f.standby, "standby", false, "send jobs only while no other daemon does that has --standby, too")
+}
+
+// check reads the flags.
+func (f *pushFlags) check() (err error) {
+	if f.hosts, err = push.ParseHosts(f.to); err != nil {
+		return usagef("--push-to: %v", err)
+	}
+	return nil
+}
+
+// hosts are what jobs may be sent to, as far as this daemon knows: one that sends none does
+// not.
+func (f *serveFlags) hosts() *push.Hosts {
+	if f.does(partPush) {
+		return f.push.hosts
+	}
+	return nil
+}
+
+// newPush returns what sends jobs, or nil if the daemon does not.
+func (f *serveFlags) newPush(db *dialect.DB, log *slog.Logger) (*push.Dispatcher, error) {
+	if f.once || !f.does(partPush) {
+		return nil, nil //nolint:nilnil // none, which is no error
+	}
+	grace := f.options.Grace
+	if grace <= 0 {
+		grace = -1 // none, where 0 would be the default
+	}
+	return push.New(db, push.Options{
+		Node: f.node, Doorbell: usualDoorbell, Lease: max(f.options.Lease, time.Second), Grace: grace,
+		Hosts: f.push.hosts, Version: version, Logger: log, Standby: f.push.standby,
+	})
+}
+
+// startPush sends jobs until ctx ends. stop waits until those are answered that are under
+// way.
+func startPush(ctx context.Context, d *push.Dispatcher, log *slog.Logger) (stop func()) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := d.Run(ctx); err != nil {
+			log.Error("push: jobs are not sent", "err", err)
+		}
+	}()
+	return func() { <-ended }
+}

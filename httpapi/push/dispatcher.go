@@ -1,0 +1,253 @@
+// Package push does jobs by sending them: to endpoints that answer HTTP, whatever they are
+// written in.
+//
+// A queue that has an [Endpoint] is a worker's as any other. What the worker does with a job
+// is a POST of its payload, and what the answer's status says becomes of the job. So all that
+// holds for workers holds here: any number of dispatchers share the queues' blocks, a job is
+// sent at least once, those of a key one after the other, and one that is slow has a lease of
+// its own.
+package push
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/lock"
+	"github.com/dbcron/dbcron/queue"
+)
+
+// lookEvery is how often it is looked what endpoints there are.
+const lookEvery = time.Second
+
+// standbyLock is the name of the lock of dispatchers of which one works at a time, and
+// standbyTTL how long others wait for one that hangs.
+const (
+	standbyLock = "dbcron push"
+	standbyTTL  = 5 * time.Second
+)
+
+// Options adjusts a Dispatcher. The zero value is ready to use.
+type Options struct {
+	Node     string        // as of [queue.Options]
+	Doorbell string        // as of [queue.Options]
+	Lease    time.Duration // of its workers, see [queue.WorkerOptions]; default: 30s
+	Grace    time.Duration // for requests under way at the end; default: 30s; negative: none
+	Hosts    *Hosts        // what may be sent to; default: the internet
+	Version  string        // of the program, for the header User-Agent; default: devel
+	Logger   *slog.Logger  // default: slog.Default
+
+	// Standby has it work only while no other does that has it, too. Without it all work at
+	// the same time, and share the jobs.
+	Standby bool
+}
+
+// A Dispatcher sends the jobs of all queues that have an endpoint.
+type Dispatcher struct {
+	opt       Options
+	log       *slog.Logger
+	endpoints *Endpoints
+	queues    *queue.Client
+	locks     *lock.Locker
+	throttle  throttle
+	under     string            // the lock under which it works
+	wrong     map[string]string // endpoints that cannot be, and why
+
+	ending  sync.WaitGroup // workers
+	aborted context.Context
+	abort   context.CancelFunc
+}
+
+// New returns a Dispatcher. It does not touch the database.
+func New(db *dialect.DB, opt Options) (*Dispatcher, error) {
+	opt.Version = cmp.Or(opt.Version, "devel")
+	if opt.Logger == nil {
+		opt.Logger = slog.Default()
+	}
+	if opt.Hosts == nil {
+		opt.Hosts = &Hosts{public: true}
+	}
+	d := &Dispatcher{opt: opt, log: opt.Logger, endpoints: NewEndpoints(db), wrong: map[string]string{}}
+	d.aborted, d.abort = context.WithCancel(context.Background())
+	var err error
+	if d.queues, err = queue.New(db, queue.Options{Node: opt.Node, Logger: opt.Logger, Doorbell: opt.Doorbell}); err != nil {
+		return nil, err
+	}
+	d.locks, err = lock.New(db, lock.Options{TTL: standbyTTL, Logger: opt.Logger})
+	return d, err
+}
+
+// Abort breaks requests off that are under way: Run returns soon after its context has ended.
+// Their jobs are sent again, and the attempts do not count.
+func (d *Dispatcher) Abort() { d.abort() }
+
+// Run sends jobs until ctx ends. Then it sends no more, and gives those under way their
+// grace. It returns an error only if it could not begin: a database that cannot be reached is
+// waited for.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	defer d.ending.Wait()
+	if !d.opt.Standby {
+		d.dispatch(ctx)
+		return nil
+	}
+	e, err := d.locks.NewElector(standbyLock, lock.Election{
+		Lead: func(ctx context.Context, lease *lock.Lease) error {
+			d.log.Info("push: this daemon is the one that sends", "term", lease.Fence())
+			d.under = standbyLock
+			d.lead(ctx)
+			return nil
+		},
+		Follow: func(leader *lock.HeldError) {
+			d.log.Info("push: standing by", "for", leader.By, "term", leader.Fence)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return e.Run(ctx)
+}
+
+// lead works as the only one. What the one before has left is taken over at once.
+func (d *Dispatcher) lead(ctx context.Context) {
+	for {
+		n, err := d.queues.Succeed(ctx, d.under)
+		if err == nil {
+			if n > 0 {
+				d.log.Warn("push: took over from a dispatcher that did not end as it should", "workers", n)
+			}
+			break
+		}
+		d.log.Warn("push: taking over failed; will go on trying", "err", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	d.dispatch(ctx)
+}
+
+// A pusher is the worker of one queue.
+type pusher struct {
+	sender *sender
+	cancel context.CancelFunc
+}
+
+// dispatch has a worker for each endpoint until ctx ends, each with its own connections,
+// blocks and places: one that is slow, or changes, is nothing to the others. The workers end
+// in the background.
+func (d *Dispatcher) dispatch(ctx context.Context) {
+	running := map[string]*pusher{}
+	failing := false
+	for {
+		err := d.follow(ctx, running)
+		if failed := err != nil && ctx.Err() == nil; failed != failing {
+			if failing = failed; failing {
+				d.log.Warn("push: looking for endpoints failed; will go on trying", "err", err)
+			} else if ctx.Err() == nil {
+				d.log.Info("push: looking for endpoints works again")
+			}
+		}
+		select {
+		case <-ctx.Done():
+			for _, p := range running {
+				p.cancel()
+			}
+			return
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// follow begins and ends workers as the endpoints are now.
+func (d *Dispatcher) follow(ctx context.Context, running map[string]*pusher) error {
+	is, err := d.all(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(running)) {
+		p, e := running[name], is[name]
+		if e == nil || e.id != p.sender.endpoint.Load().id || e.Concurrency != p.sender.endpoint.Load().Concurrency {
+			p.cancel()
+			delete(running, name)
+			continue
+		}
+		p.sender.endpoint.Store(e)
+	}
+	for _, name := range slices.Sorted(maps.Keys(is)) {
+		if running[name] != nil {
+			continue
+		}
+		p, err := d.begin(ctx, is[name])
+		if err != nil {
+			return fmt.Errorf("queue %s: %w", name, err)
+		}
+		running[name] = p
+	}
+	return nil
+}
+
+// all are the endpoints of queues that were not deleted.
+func (d *Dispatcher) all(ctx context.Context) (map[string]*Endpoint, error) {
+	const page = 1000
+	all, after := map[string]*Endpoint{}, ""
+	for {
+		found, err := d.endpoints.List(ctx, after, page)
+		if err != nil {
+			return nil, err
+		}
+		for i := range found {
+			e := &found[i]
+			if after = e.Queue; e.state != "deleted" && d.fine(e) {
+				all[e.Queue] = e
+			}
+		}
+		if len(found) < page {
+			return all, nil
+		}
+	}
+}
+
+// fine tells whether an endpoint can be: it may have been written by hand. Jobs wait until it
+// is mended.
+func (d *Dispatcher) fine(e *Endpoint) bool {
+	err := e.check()
+	if err == nil {
+		delete(d.wrong, e.Queue)
+		return true
+	}
+	if text := err.Error(); d.wrong[e.Queue] != text {
+		d.wrong[e.Queue] = text
+		d.log.Error("push: the queue's jobs are not sent: its endpoint is wrong", "queue", e.Queue, "err", err)
+	}
+	return false
+}
+
+// begin starts the worker of a queue.
+func (d *Dispatcher) begin(ctx context.Context, e *Endpoint) (*pusher, error) {
+	w, err := d.queues.Worker(queue.WorkerOptions{
+		Queues: []string{e.Queue}, Concurrency: e.Concurrency, Lease: d.opt.Lease, Grace: d.opt.Grace, Under: d.under, Logger: d.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := newSender(d, e)
+	if err := w.HandleOthers(s.handle); err != nil {
+		return nil, err
+	}
+	inner, cancel := context.WithCancel(ctx)
+	d.log.Info("push: sending", "queue", e.Queue, "concurrency", e.Concurrency)
+	d.ending.Go(func() {
+		defer s.close()
+		if err := w.Run(inner); err != nil {
+			d.log.Error("push: the queue's jobs are not sent", "queue", e.Queue, "err", err)
+		}
+	})
+	return &pusher{s, cancel}, nil
+}

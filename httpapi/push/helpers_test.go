@@ -1,0 +1,194 @@
+package push
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// longWait is for what must happen, on a slow machine.
+const longWait = 3 * time.Minute
+
+func each(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
+	t.Parallel()
+	dbtest.Each(t, f, (*testing.T).Parallel)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	tick, over := time.NewTicker(10*time.Millisecond), time.After(longWait)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-over:
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+func client(t *testing.T, db *dbtest.DB) *queue.Client {
+	t.Helper()
+	c, err := queue.New(db.DB, queue.Options{Blocks: 2, Logger: quiet()})
+	must(t, err)
+	return c
+}
+
+// local allows what tests listen on.
+func local(t *testing.T) *Hosts {
+	t.Helper()
+	h, err := ParseHosts([]string{"127.0.0.1", "::1"})
+	must(t, err)
+	return h
+}
+
+// start runs a dispatcher, which loses its lease on no machine, and returns a function that
+// stops it and waits for its end.
+func start(t *testing.T, db *dbtest.DB, opt Options) (stop func()) {
+	t.Helper()
+	opt.Lease = cmp.Or(opt.Lease, 10*time.Minute)
+	opt.Grace = cmp.Or(opt.Grace, 2*time.Second)
+	opt.Logger = cmp.Or(opt.Logger, quiet())
+	if opt.Hosts == nil {
+		opt.Hosts = local(t)
+	}
+	d, err := New(db.DB, opt)
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("it ended with %v", err)
+			}
+		case <-time.After(longWait):
+			t.Error("it does not end")
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// point gives a queue an endpoint, whose jobs are tried again soon.
+func point(t *testing.T, db *dbtest.DB, c *queue.Client, name, url string, change func(*Endpoint)) Endpoint {
+	t.Helper()
+	_, err := c.Edit(t.Context(), name, func(q *queue.Queue) { q.RetryDelay, q.RetryMaxDelay = time.Millisecond, 5*time.Millisecond })
+	must(t, err)
+	e, _, err := NewEndpoints(db.DB).Edit(t.Context(), name, func(e *Endpoint) {
+		e.URL = url
+		if change != nil {
+			change(e)
+		}
+	})
+	must(t, err)
+	return e
+}
+
+func enqueue(t *testing.T, c *queue.Client, j queue.Job) int64 {
+	t.Helper()
+	j.Queue, j.Kind = cmp.Or(j.Queue, "q"), cmp.Or(j.Kind, "k")
+	e, err := c.Enqueue(t.Context(), j)
+	must(t, err)
+	return e.ID
+}
+
+// becomes waits for a job's state; "" is that it is done.
+func becomes(t *testing.T, c *queue.Client, id int64, state queue.State) (i queue.Info) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("job %d is %q", id, state), func() bool {
+		var err error
+		if i, err = c.Job(t.Context(), "q", id); errors.Is(err, queue.ErrNotFound) {
+			return state == ""
+		}
+		must(t, err)
+		return i.State == state
+	})
+	return i
+}
+
+// A got is a request that came to a receiver.
+type got struct {
+	header http.Header
+	body   string
+}
+
+// A receiver is an endpoint that notes what it gets.
+type receiver struct {
+	*httptest.Server
+	mu  sync.Mutex
+	all []got
+}
+
+// receive serves an endpoint until the test ends. answer is called after a request was noted;
+// nil: all is well.
+func receive(t *testing.T, answer http.HandlerFunc) *receiver {
+	t.Helper()
+	r := &receiver{}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, err := io.ReadAll(q.Body)
+		if err != nil || q.Method != http.MethodPost {
+			t.Errorf("%s: %v", q.Method, err)
+		}
+		r.mu.Lock()
+		r.all = append(r.all, got{q.Header, string(body)})
+		r.mu.Unlock()
+		if answer != nil {
+			answer(w, q)
+		}
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) got() []got {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]got(nil), r.all...)
+}
+
+// wait waits until there were so many requests.
+func (r *receiver) wait(t *testing.T, n int) []got {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d requests", n), func() bool { return len(r.got()) >= n })
+	return r.got()
+}

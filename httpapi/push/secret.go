@@ -1,0 +1,53 @@
+package push
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"strings"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+)
+
+const (
+	secretPrefix = "whsec_"
+	secretBytes  = 32 // of new ones; Standard Webhooks wants 24 to 64
+)
+
+// NewSecret returns a secret that nobody knows.
+func NewSecret() string {
+	key := make([]byte, secretBytes)
+	_, _ = rand.Read(key) // it never fails
+	return secretPrefix + base64.StdEncoding.EncodeToString(key)
+}
+
+// CheckSecret tells what is wrong with a secret. It does not show it.
+func CheckSecret(secret string) error {
+	text, ok := strings.CutPrefix(secret, secretPrefix)
+	key, err := base64.StdEncoding.DecodeString(text)
+	if !ok || err != nil || len(key) < 24 || len(key) > 64 {
+		return errors.New("it is not whsec_ and 24 to 64 bytes in base64")
+	}
+	return nil
+}
+
+// signatures are those of a request, one for each secret, as Standard Webhooks has them.
+func signatures(e *Endpoint, id string, at time.Time, payload []byte) (string, error) {
+	var all []string
+	for _, secret := range []string{e.Secret, e.OldSecret} {
+		if secret == "" {
+			continue
+		}
+		w, err := standardwebhooks.NewWebhook(secret)
+		if err != nil {
+			return "", errors.New("the endpoint's secret is not whsec_ and base64") // the library's error might show it
+		}
+		signature, err := w.Sign(id, at, payload)
+		if err != nil {
+			return "", err
+		}
+		all = append(all, signature)
+	}
+	return strings.Join(all, " "), nil
+}

@@ -1,0 +1,28 @@
+package push
+
+import "github.com/dbcron/dbcron/dialect"
+
+// All SQL of this package. An endpoint is one row, which is changed with its queue's row
+// locked; dispatchers read all of them about once a second.
+var (
+	lockQueue = dialect.SQL("push.lock-queue", `SELECT queue_id, state FROM {prefix}queue WHERE name = :name {locked}`)
+
+	getEndpoint = dialect.SQL("push.get", `SELECT `+columns+` FROM {prefix}endpoint AS e JOIN {prefix}queue AS q ON q.queue_id = e.queue_id WHERE q.name = :name`)
+
+	listEndpoints = dialect.SQL("push.list", `
+		SELECT `+columns+` FROM {prefix}endpoint AS e JOIN {prefix}queue AS q ON q.queue_id = e.queue_id
+		WHERE q.name > :after ORDER BY q.name LIMIT :limit`)
+
+	insertEndpoint = dialect.SQL("push.insert", `
+		INSERT INTO {prefix}endpoint (queue_id, url, format, concurrency, timeout, secret, old_secret)
+		VALUES (:queue, :url, :format, :concurrency, :timeout, :secret, :old_secret)`)
+
+	updateEndpoint = dialect.SQL("push.update", `
+		UPDATE {prefix}endpoint SET url = :url, format = :format, concurrency = :concurrency, timeout = :timeout,
+			secret = :secret, old_secret = :old_secret, update_time = {now}
+		WHERE queue_id = :queue`)
+
+	deleteEndpoint = dialect.SQL("push.delete", `DELETE FROM {prefix}endpoint WHERE queue_id = (SELECT queue_id FROM {prefix}queue WHERE name = :name)`)
+)
+
+const columns = `q.queue_id, q.name, q.state, q.timeout, q.max_attempts, e.url, e.format, e.concurrency, e.timeout, e.secret, e.old_secret`
