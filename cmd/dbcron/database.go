@@ -21,6 +21,8 @@ type databaseFlags struct {
 	url            string
 	prefix, schema string
 	connectTimeout time.Duration
+
+	fromFile configuredDatabase // that the config file names
 }
 
 func (f *databaseFlags) register(root *cobra.Command) {
@@ -31,33 +33,53 @@ func (f *databaseFlags) register(root *cobra.Command) {
 	flags.DurationVar(&f.connectTimeout, "connect-timeout", 30*time.Second, "how long to try while the database does not answer")
 }
 
-// databaseURL finds the URL: flag, environment, then the embedded default.
+// databaseURL finds the URL: flag, environment, file, then the embedded default.
 func (p *program) databaseURL() (string, error) {
-	if p.url != "" {
-		if u, err := url.Parse(p.url); err == nil && u.User != nil {
+	rawURL, from, err := p.findDatabase()
+	if err == nil && from == "--url" {
+		if u, err := url.Parse(rawURL); err == nil && u.User != nil {
 			if _, has := u.User.Password(); has {
 				fmt.Fprintln(p.err, "dbcron: warning: everybody on this host can read a password in --url (ps shows it); use DBCRON_DATABASE_URL or DBCRON_DATABASE_URL_FILE")
 			}
 		}
-		return p.url, nil
 	}
-	if u := p.getenv("DBCRON_DATABASE_URL"); u != "" {
+	return rawURL, err
+}
+
+// findDatabase returns the URL, and what says that it is this one.
+func (p *program) findDatabase() (rawURL, from string, err error) {
+	if p.url != "" {
+		return p.url, "--url", nil
+	}
+	for _, name := range []string{"DBCRON_DATABASE_URL", "DBCRON_DATABASE_URL_FILE", "DATABASE_URL"} {
+		switch value := p.getenv(name); {
+		case value == "":
+		case name == "DBCRON_DATABASE_URL_FILE":
+			rawURL, err = urlIn(value, name)
+			return rawURL, name, err
+		default:
+			return value, name, nil
+		}
+	}
+	if d := p.fromFile; d.file != "" {
+		rawURL, err = urlIn(d.file, d.at+": "+keyURLFile)
+		return rawURL, d.at, err
+	} else if d.url != "" {
+		return d.url, d.at, nil
+	}
+	return "sqlite:dbcron.db", "default", nil
+}
+
+// urlIn reads a file that holds a URL; from says who named it.
+func urlIn(file, from string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", from, err)
+	}
+	if u := strings.TrimSpace(string(text)); u != "" {
 		return u, nil
 	}
-	if file := p.getenv("DBCRON_DATABASE_URL_FILE"); file != "" {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return "", fmt.Errorf("DBCRON_DATABASE_URL_FILE: %w", err)
-		}
-		if u := strings.TrimSpace(string(text)); u != "" {
-			return u, nil
-		}
-		return "", fmt.Errorf("DBCRON_DATABASE_URL_FILE: %s is empty", file)
-	}
-	if u := p.getenv("DATABASE_URL"); u != "" {
-		return u, nil
-	}
-	return "sqlite:dbcron.db", nil
+	return "", fmt.Errorf("%s: %s is empty", from, file)
 }
 
 func (p *program) getenv(name string) string {

@@ -36,6 +36,8 @@ type program struct {
 	signals  *signals
 	environ  []string
 
+	configPath string
+	set        map[string]string // where flags have their values from that the command line has not
 	databaseFlags
 }
 
@@ -101,7 +103,9 @@ PostgreSQL, MySQL, MariaDB or SQLite database that you have.
 
 The database is named by --url, or by the first of these that is set:
 DBCRON_DATABASE_URL, DBCRON_DATABASE_URL_FILE (a file that holds the URL),
-DATABASE_URL. Without any it is sqlite:dbcron.db, a file in this folder.
+DATABASE_URL, and in the file that --config or DBCRON_CONFIG names database_url or
+database_url_file (dbcron config --help). Without any it is sqlite:dbcron.db, a file
+in this folder.
 
     postgres://user:password@host:5432/database
     mysql://user:password@host:3306/database      (mariadb:// is the same)
@@ -115,10 +119,14 @@ command cannot be run.`,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+
+		PersistentPreRunE: p.configure,
 	}
+	p.set = map[string]string{}
+	root.PersistentFlags().StringVar(&p.configPath, "config", "", "YAML `file` of settings: see dbcron config (default: the one that DBCRON_CONFIG names)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
 	p.register(root)
-	root.AddCommand(p.serve(), p.schedule(), p.queue(), p.route(), p.limit(), p.endpoint(), p.job(), p.group(), p.topic(), p.worker(), p.lock(), p.migrate(), p.token(), p.openapi(), p.doctor(), p.version())
+	root.AddCommand(p.serve(), p.schedule(), p.queue(), p.route(), p.limit(), p.endpoint(), p.job(), p.group(), p.topic(), p.worker(), p.lock(), p.migrate(), p.token(), p.openapi(), p.config(), p.doctor(), p.version())
 	strictArgs(root)
 	return root
 }
@@ -148,6 +156,8 @@ func (p *program) version() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
+
+		Annotations: map[string]string{configuresItself: "yes"},
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(p.out, "dbcron "+version)
 			return err

@@ -62,6 +62,8 @@ the next call: for host cron and timers.
 The first SIGTERM or SIGINT lets running commands end (--grace), then stops them
 and hands their runs to other daemons; the second stops them at once.
 
+Each flag can be set in a file (--config) and in the environment as well: dbcron config.
+
 Jobs of queues that have an endpoint (dbcron endpoint) are sent there: to the internet,
 unless --push-to says where else they may go. docs/push.md has more. All daemons share
 them; of those with --standby one sends, and another takes over within a second.
@@ -76,12 +78,21 @@ Whoever can write to the table of schedules can run commands with the rights of
 this daemon: see docs/grants.md.`,
 		Example: `  dbcron serve --schedules /etc/dbcron/schedules.yaml --tag default --tag reports
   dbcron serve --crontab /etc/dbcron/crontab --check
+  dbcron serve --config /etc/dbcron/dbcron.yaml
   dbcron serve --once --grace 10m`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			f.http.chosen = c.Flags().Changed("listen")
+			f.http.asked = p.onCommandLine(c, "listen") && f.http.listen != noListen || p.onCommandLine(c, "admin-listen")
 			return p.runServe(c.Context(), f)
 		},
 	}
+	f.register(c)
+	return c
+}
+
+// register adds the flags. Each is a setting as well, of files and the environment,
+// unless notSettings has it.
+func (f *serveFlags) register(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.schedules, "schedules", "", "YAML `file` of schedules to import: see dbcron schedule apply")
 	flags.StringVar(&f.schedulesSource, "schedules-source", "", "what that file's schedules are known by (default: its whole path)")
@@ -102,20 +113,10 @@ this daemon: see docs/grants.md.`,
 	flags.StringSliceVar(&f.only, "only", nil, "do only this `part`: schedules, push or api; may be repeated (default: all)")
 	f.http.register(c)
 	f.push.register(c)
-	return c
 }
 
 func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
-	if f.options.Lease <= 0 || f.options.Poll <= 0 || f.options.MaxRuns <= 0 || f.options.MaxCrashes <= 0 {
-		return usagef("--lease, --poll, --max-runs and --max-crashes must be more than 0")
-	}
-	if err := f.checkParts(); err != nil {
-		return err
-	}
-	if err := f.http.check(f.once); err != nil {
-		return err
-	}
-	if err := f.push.check(); err != nil {
+	if err := f.checkServices(f.once); err != nil {
 		return err
 	}
 	files, err := f.files()
@@ -133,13 +134,9 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 		}
 		return nil
 	}
-	log, err := newLogger(p.err, f.logs)
+	log, options, err := p.checkedOptions(&f)
 	if err != nil {
 		return err
-	}
-	options := p.schedulerOptions(f, log)
-	if err := options.Check(); err != nil {
-		return usagef("%v", err)
 	}
 	db, err := p.open(ctx)
 	if err == nil {
@@ -153,6 +150,11 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 		return nil
 	}
 	return err
+}
+
+// checkServices tells all that is wrong with what the daemon offers, and reads it.
+func (f *serveFlags) checkServices(once bool) error {
+	return errors.Join(f.checkParts(), f.http.check(once), f.push.check())
 }
 
 // checkParts tells what is wrong with what the daemon is to do.
@@ -177,6 +179,22 @@ func (f *serveFlags) checkParts() error {
 
 // does tells whether the daemon does a part.
 func (f *serveFlags) does(part string) bool { return len(f.only) == 0 || slices.Contains(f.only, part) }
+
+// checkedOptions are the scheduler's, if all is right about them.
+func (p *program) checkedOptions(f *serveFlags) (*slog.Logger, scheduler.Options, error) {
+	if f.options.Lease <= 0 || f.options.Poll <= 0 || f.options.MaxRuns <= 0 || f.options.MaxCrashes <= 0 {
+		return nil, f.options, usagef("--lease, --poll, --max-runs and --max-crashes must be more than 0")
+	}
+	log, err := newLogger(p.err, f.logs)
+	if err != nil {
+		return nil, f.options, err
+	}
+	options := p.schedulerOptions(*f, log)
+	if err := options.Check(); err != nil {
+		return nil, options, usagef("%v", err)
+	}
+	return log, options, nil
+}
 
 // files are those that the flags name.
 func (f *serveFlags) files() (files []*scheduleFile, err error) {

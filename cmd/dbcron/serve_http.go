@@ -24,7 +24,8 @@ const (
 // httpFlags say where a daemon answers requests.
 type httpFlags struct {
 	listen, admin string
-	chosen        bool // --listen was given
+	chosen        bool // listen was set, and is not the default
+	asked         bool // --listen or --admin-listen is on this command line
 	cert, key     string
 	maxBody       string
 	origins       []string
@@ -47,7 +48,7 @@ func (f *httpFlags) check(once bool) (err error) {
 	switch {
 	case (f.cert == "") != (f.key == ""):
 		return usagef("--tls-cert and --tls-key go together")
-	case once && (f.chosen && f.listen != noListen || f.admin != ""):
+	case once && f.asked: // a file may be shared with daemons that stay
 		return usagef("--once ends when all is done; --listen and --admin-listen are for daemons that stay")
 	}
 	if f.bytes, err = readSize(f.maxBody); err != nil {

@@ -153,6 +153,8 @@ func (p *program) openapi() *cobra.Command {
 the same as the API itself has at /api/v1/openapi.json.`,
 		Example: `  dbcron openapi >openapi.json`,
 		Args:    cobra.NoArgs,
+
+		Annotations: map[string]string{configuresItself: "yes"},
 		RunE: func(*cobra.Command, []string) error {
 			text, err := httpapi.Document(version)
 			if err == nil {

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/dbcron/dbcron/internal/nearest"
 )
 
 // elsewhere says what other tools' keys, and the columns of the table, are
@@ -58,43 +60,8 @@ func suggest(name string, known []string, others map[string]string) string {
 	if right, ok := others[plain]; ok {
 		return "; write " + right
 	}
-	best, nearest := 2, "" // more than two slips are another word
-	for _, k := range append(slices.Sorted(maps.Keys(others)), known...) {
-		if d := slips(plain, k); d <= min(best, max(1, len(k)/3)) {
-			best, nearest = d, k
-		}
-	}
-	if nearest != "" {
-		return "; did you mean " + cmp.Or(others[nearest], nearest) + "?"
+	if near := nearest.Of(name, append(slices.Sorted(maps.Keys(others)), known...)); near != "" {
+		return "; did you mean " + cmp.Or(others[near], near) + "?"
 	}
 	return "; use one of " + strings.Join(known, ", ")
-}
-
-// slips counts the letters to add, leave out or replace, and the neighbours to
-// swap, until a is b. It gives up at lengths that differ a lot.
-func slips(a, b string) int {
-	if len(a) > len(b)+2 || len(b) > len(a)+2 {
-		return 3
-	}
-	above := make([]int, len(b)+1) // the row of a[:i-1], and before it that of a[:i-2]
-	before := above
-	for j := range above {
-		above[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row := make([]int, len(b)+1)
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			row[j] = min(above[j], row[j-1]) + 1
-			if a[i-1] == b[j-1] {
-				row[j] = min(row[j], above[j-1])
-			}
-			row[j] = min(row[j], above[j-1]+1)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, above = above, row
-	}
-	return above[len(b)]
 }

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+func (p *program) config() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "config",
+		Short: "Check the settings of the daemon, and see where each comes from",
+		Long: `Check the settings of dbcron serve, and see where each comes from. The first of
+these counts:
+
+    a flag                --log-format json
+    the environment       DBCRON_LOG_FORMAT=json
+    the file              log_format: json
+    the default
+
+The file is the one that --config names, or DBCRON_CONFIG, in YAML. Its keys are the
+flags' names with _ for -, but for database_url and database_url_file. A setting that
+there may be several of is a list in the file, and in the environment parted by commas.
+Other commands take the database from it: database_url or database_url_file, prefix,
+schema and connect_timeout. docs/operations.md has more.`,
+	}
+	c.AddCommand(p.configCheck(), p.configShow())
+	return c
+}
+
+func (p *program) configCheck() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check",
+		Short: "Tell all that is wrong with the settings",
+		Long: `Tell all that is wrong with the settings in the file and in the environment. Neither a
+database nor another file is opened; dbcron serve --check checks crontabs and files of
+schedules.
+
+Exit codes: 0 all is good, 2 something is wrong, 1 the file cannot be read.`,
+		Example:     `  dbcron config check --config /etc/dbcron/dbcron.yaml`,
+		Annotations: map[string]string{configuresItself: "yes"},
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, _, err := p.serveSettings(c)
+			if err != nil {
+				return err
+			}
+			text := "the environment"
+			if s.path != "" {
+				text = s.path
+			}
+			_, err = fmt.Fprintln(p.out, harmless(text)+": all good")
+			return err
+		},
+	}
+}
+
+// serveSettings gives flags of serve, as c has those of all commands, the values that
+// they would have there.
+func (p *program) serveSettings(c *cobra.Command) (*configuration, map[string]*pflag.Flag, error) {
+	s, err := p.newConfiguration()
+	if err != nil {
+		return nil, nil, err
+	}
+	s.checkEnvironment()
+	s.warnOfVariables()
+	s.tell()
+	if err := errors.Join(s.problems...); err != nil {
+		return nil, nil, err
+	}
+	var f serveFlags
+	serve := &cobra.Command{}
+	f.register(serve)
+	flags := settable(serve.Flags(), c.InheritedFlags())
+	if err := s.apply(flags); err != nil {
+		return nil, nil, err
+	}
+	return s, flags, p.checkServe(&f)
+}
+
+// checkServe tells what can be said of serve's settings without opening anything.
+func (p *program) checkServe(f *serveFlags) error {
+	_, _, err := p.checkedOptions(f)
+	rawURL, err2 := p.databaseURL()
+	if err2 == nil {
+		if _, err := dialect.ForURL(rawURL); err != nil {
+			err2 = usagef("%v", err)
+		}
+	}
+	return errors.Join(err, f.checkServices(false), err2)
+}
+
+type settingRow struct {
+	Setting string `json:"setting"`
+	Value   string `json:"value"`
+	From    string `json:"from"`
+}
+
+func (p *program) configShow() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "show",
+		Short: "Show the settings that dbcron serve would have here, and where each comes from",
+		Long: `Show the settings that dbcron serve would have here, without flags, and where each
+comes from. Passwords are left out.`,
+		Example:     `  dbcron config show --config /etc/dbcron/dbcron.yaml`,
+		Annotations: map[string]string{configuresItself: "yes"},
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, flags, err := p.serveSettings(c)
+			if err != nil {
+				return err
+			}
+			rawURL, from, err := p.findDatabase()
+			if err != nil {
+				return err
+			}
+			rows := []settingRow{{keyURL, withoutSecrets(keyURL, rawURL), from}}
+			for key, f := range flags {
+				if key != keyURL {
+					rows = append(rows, settingRow{key, withoutSecrets(key, valueText(f)), p.sourceOf(f)})
+				}
+			}
+			slices.SortFunc(rows, func(a, b settingRow) int { return strings.Compare(a.Setting, b.Setting) })
+			return write(p.out, output, rows)
+		},
+	}
+	outputFlag(c, &output)
+	return c
+}
+
+func valueText(f *pflag.Flag) string {
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		return strings.Join(list.GetSlice(), ",")
+	}
+	return f.Value.String()
+}
+
+// sourceOf says where a flag has its value from.
+func (p *program) sourceOf(f *pflag.Flag) string {
+	switch from := p.set[f.Name]; {
+	case from != "":
+		return from
+	case f.Changed:
+		return "--" + f.Name
+	}
+	return "default"
+}
+
+// onCommandLine tells whether a flag was given, not set by the environment or a file.
+func (p *program) onCommandLine(c *cobra.Command, name string) bool {
+	return c.Flags().Changed(name) && p.set[name] == ""
+}
