@@ -1,0 +1,216 @@
+// Package client speaks to the HTTP API of a dbcron daemon: it enqueues jobs, looks after
+// queues, and does jobs, by pull ([Client.Work]) or by push ([PushHandler]). It needs the
+// standard library only, and no database.
+//
+//	c, err := client.New("http://127.0.0.1:8686", client.Options{Token: os.Getenv("DBCRON_TOKEN")})
+//	job, err := c.Enqueue(ctx, client.Job{Kind: "welcome", Queue: "mail", Payload: map[string]string{"to": "ada@example.org"}})
+//
+// What can be sent again without harm is sent again when the daemon does not answer, or
+// answers that it cannot just now. What the daemon refuses is a [*Problem].
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/backoff"
+)
+
+// Options adjusts a client. The zero value is ready to use where no token is needed.
+type Options struct {
+	Token      string        // of dbcron token create
+	HTTPClient *http.Client  // default: one of its own
+	Timeout    time.Duration // of one try, beside the time that it is to wait for jobs; default: 1 minute
+	Tries      int           // how often something is sent at the most; default: 6, in about 5 seconds
+	Delay      time.Duration // before the second try; doubles with each further one; default: 200ms
+}
+
+// A Client is safe for concurrent use.
+type Client struct {
+	base string
+	opt  Options
+}
+
+const (
+	prefix      = "/api/v1"
+	longestWait = 30 * time.Second // between tries, whatever Retry-After says
+	mostProblem = 64 << 10         // bytes of an error that are read
+)
+
+// New returns a client of the daemon at an address such as http://127.0.0.1:8686. It sends
+// nothing yet.
+func New(baseURL string, opt Options) (*Client, error) {
+	u, err := url.Parse(baseURL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
+		return nil, errors.New("client: the address of the daemon is to be such as http://127.0.0.1:8686")
+	}
+	opt.Timeout = cmp.Or(opt.Timeout, time.Minute)
+	opt.Tries = max(1, cmp.Or(opt.Tries, 6))
+	opt.Delay = cmp.Or(opt.Delay, 200*time.Millisecond)
+	if opt.HTTPClient == nil {
+		opt.HTTPClient = &http.Client{}
+		if usual, ok := http.DefaultTransport.(*http.Transport); ok {
+			own := usual.Clone()
+			own.MaxIdleConnsPerHost = 32 // there is one host
+			opt.HTTPClient.Transport = own
+		}
+	}
+	return &Client{base: strings.TrimRight(u.String(), "/") + prefix, opt: opt}, nil
+}
+
+// CloseIdleConnections closes connections that are not in use.
+func (c *Client) CloseIdleConnections() { c.opt.HTTPClient.CloseIdleConnections() }
+
+// A call is a request, and what is known about it.
+type call struct {
+	method, path string
+	query        url.Values
+	in, out      any
+	key          string        // Idempotency-Key
+	again        bool          // it can be sent again
+	wait         time.Duration // that the answer may take by intention
+}
+
+// do sends a request until there is an answer.
+func (c *Client) do(ctx context.Context, r *call) error {
+	var body []byte
+	if r.in != nil {
+		var err error
+		if body, err = encode(r.in); err != nil {
+			return fmt.Errorf("client: %s %s: %w", r.method, r.path, err)
+		}
+	}
+	for failures := 1; ; failures++ {
+		after, err := c.try(ctx, r, body)
+		if err == nil || after < 0 || !r.again || failures >= c.opt.Tries {
+			return err
+		}
+		wait := backoff.Delay(c.opt.Delay, longestWait, failures, rand.Float64())
+		if pause(ctx, max(wait, after)) != nil {
+			return err // the reason says more than that there was no time
+		}
+	}
+}
+
+// try sends a request once. after is how long to wait before it is sent again: negative if
+// that is of no use.
+func (c *Client) try(ctx context.Context, r *call, body []byte) (after time.Duration, err error) {
+	own, cancel := context.WithTimeout(ctx, c.opt.Timeout+r.wait)
+	defer cancel()
+	target := c.base + r.path
+	if len(r.query) > 0 {
+		target += "?" + r.query.Encode()
+	}
+	var reader io.Reader
+	if body != nil {
+		reader = bytes.NewReader(body)
+	}
+	request, err := http.NewRequestWithContext(own, r.method, target, reader)
+	if err != nil {
+		return -1, fmt.Errorf("client: %w", err)
+	}
+	request.Header.Set("Accept", "application/json")
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if c.opt.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.opt.Token)
+	}
+	if r.key != "" {
+		request.Header.Set("Idempotency-Key", r.key)
+	}
+	answer, err := c.opt.HTTPClient.Do(request)
+	if err == nil {
+		defer answer.Body.Close()
+		if answer.StatusCode >= 300 {
+			return retryAfter(answer), readProblem(r, answer)
+		}
+		err = decode(answer.Body, r.out)
+	}
+	if err != nil {
+		err = fmt.Errorf("client: %s %s: %w", r.method, r.path, err)
+	}
+	if ctx.Err() != nil {
+		return -1, err
+	}
+	return 0, err
+}
+
+// retryAfter is how long to wait after an answer that is a problem.
+func retryAfter(answer *http.Response) time.Duration {
+	again := []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
+	if !slices.Contains(again, answer.StatusCode) {
+		return -1
+	}
+	n, err := strconv.Atoi(answer.Header.Get("Retry-After"))
+	if err != nil || n < 0 {
+		return 0
+	}
+	return min(time.Duration(min(n, 3600))*time.Second, longestWait)
+}
+
+func encode(v any) ([]byte, error) {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false) // payloads stay as they were given, but for blanks
+	err := e.Encode(v)
+	return text.Bytes(), err
+}
+
+// decode reads an answer. Fields that it does not know are those of a newer daemon.
+func decode(body io.Reader, out any) error {
+	if out == nil {
+		_, err := io.Copy(io.Discard, body)
+		return err
+	}
+	text, err := io.ReadAll(body)
+	if err != nil || len(text) == 0 {
+		return err
+	}
+	return json.Unmarshal(text, out)
+}
+
+// pause waits, and tells if ctx ended first.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// path is a path of segments, each escaped: also . and .., which would be taken out.
+func path(segments ...string) string {
+	var b strings.Builder
+	for _, s := range segments {
+		s = url.PathEscape(s)
+		if s == "." || s == ".." {
+			s = strings.ReplaceAll(s, ".", "%2E")
+		}
+		b.WriteString("/" + s)
+	}
+	return b.String()
+}
+
+// durationText is a duration as the API reads it; "" for none.
+func durationText(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}

@@ -1,0 +1,19 @@
+package client_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// A program that uses the client brings no database, and nothing but the standard library.
+func TestImports(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".").Output()
+	must(t, err)
+	for _, line := range strings.Fields(string(out)) {
+		if line != "github.com/dbcron/dbcron/client" && line != "github.com/dbcron/dbcron/internal/backoff" {
+			t.Errorf("it imports %s", line)
+		}
+	}
+}

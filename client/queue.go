@@ -1,0 +1,172 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+)
+
+// A Queue is a queue's settings. Durations are as the API writes them, such as 10s or 30d.
+type Queue struct {
+	Name          string `json:"name"`
+	State         string `json:"state"`  // active, paused or deleted
+	Reason        string `json:"reason"` // why it is paused
+	Blocks        int    `json:"blocks"`
+	KeyRetry      string `json:"key_retry"` // hold or pass
+	MaxAttempts   int    `json:"max_attempts"`
+	MaxCrashes    int    `json:"max_crashes"`
+	RetryDelay    string `json:"retry_delay"`
+	RetryMaxDelay string `json:"retry_max_delay"`
+	Timeout       string `json:"timeout"`
+	MaxPayload    int    `json:"max_payload"`
+	KeepDead      string `json:"keep_dead"` // a duration, or forever
+	KeepDeadMax   int    `json:"keep_dead_max"`
+	PollMin       string `json:"poll_min"`
+	PollMax       string `json:"poll_max"`
+}
+
+// A QueueChange is what is to be of a queue's settings. What is not given stays.
+type QueueChange struct {
+	Blocks        int    `json:"blocks,omitempty"`
+	KeyRetry      string `json:"key_retry,omitempty"`
+	MaxAttempts   int    `json:"max_attempts,omitempty"`
+	MaxCrashes    int    `json:"max_crashes,omitempty"`
+	RetryDelay    string `json:"retry_delay,omitempty"`
+	RetryMaxDelay string `json:"retry_max_delay,omitempty"`
+	Timeout       string `json:"timeout,omitempty"`
+	MaxPayload    int    `json:"max_payload,omitempty"`
+	KeepDead      string `json:"keep_dead,omitempty"`
+	KeepDeadMax   *int   `json:"keep_dead_max,omitempty"` // 0: all
+	PollMin       string `json:"poll_min,omitempty"`
+	PollMax       string `json:"poll_max,omitempty"`
+}
+
+// Queue returns a queue's settings.
+func (c *Client) Queue(ctx context.Context, name string) (Queue, error) {
+	var q Queue
+	err := c.do(ctx, &call{method: http.MethodGet, path: path("queues", name), out: &q, again: true})
+	return q, err
+}
+
+// Queues lists all queues by name, also those that were deleted.
+func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
+	return all(ctx, c, "/queues", func(p *struct{ Queues []Queue }) []Queue { return p.Queues })
+}
+
+// SetQueue changes a queue's settings, or makes it, and returns what they are then.
+func (c *Client) SetQueue(ctx context.Context, name string, change QueueChange) (Queue, error) {
+	var q Queue
+	err := c.do(ctx, &call{method: http.MethodPut, path: path("queues", name), in: change, out: &q, again: true})
+	return q, err
+}
+
+// DeleteQueue deletes a queue that has no jobs and to which no routing leads.
+func (c *Client) DeleteQueue(ctx context.Context, name string) error {
+	return c.do(ctx, &call{method: http.MethodDelete, path: path("queues", name)})
+}
+
+// Pause lets a queue's jobs wait. The reason is for people.
+func (c *Client) Pause(ctx context.Context, queue, reason string) error {
+	return c.do(ctx, &call{method: http.MethodPost, path: path("queues", queue, "pause"), in: map[string]string{"reason": reason}, again: true})
+}
+
+// Resume ends a pause.
+func (c *Client) Resume(ctx context.Context, queue string) error {
+	return c.do(ctx, &call{method: http.MethodPost, path: path("queues", queue, "resume"), again: true})
+}
+
+// QueueStats counts a queue's jobs, up to a limit for each state.
+type QueueStats struct {
+	Ready   int `json:"ready"`
+	Delayed int `json:"delayed"`
+	Running int `json:"running"` // for more than a second
+	Dead    int `json:"dead"`
+	Limit   int `json:"limit"` // a count that is this is that or more
+}
+
+// Stats counts the jobs of a queue by state.
+func (c *Client) Stats(ctx context.Context, queue string) (QueueStats, error) {
+	var s QueueStats
+	err := c.do(ctx, &call{method: http.MethodGet, path: path("queues", queue, "stats"), out: &s, again: true})
+	return s, err
+}
+
+// A Routing says which queue jobs of a kind go to that name none; the kind * is for all
+// that have no routing of their own.
+type Routing struct {
+	Kind  string `json:"kind"`
+	Queue string `json:"queue"`
+}
+
+// Routings lists all routings by kind.
+func (c *Client) Routings(ctx context.Context) ([]Routing, error) {
+	return all(ctx, c, "/routings", func(p *struct{ Routings []Routing }) []Routing { return p.Routings })
+}
+
+// Routing tells which queue jobs of a kind go to that name none.
+func (c *Client) Routing(ctx context.Context, kind string) (Routing, error) {
+	var r Routing
+	err := c.do(ctx, &call{method: http.MethodGet, path: path("routings", kind), out: &r, again: true})
+	return r, err
+}
+
+// SetRouting has jobs of a kind go to a queue if they name none.
+func (c *Client) SetRouting(ctx context.Context, kind, queue string) error {
+	return c.do(ctx, &call{method: http.MethodPut, path: path("routings", kind), in: map[string]string{"queue": queue}, again: true})
+}
+
+// DeleteRouting ends a routing.
+func (c *Client) DeleteRouting(ctx context.Context, kind string) error {
+	return c.do(ctx, &call{method: http.MethodDelete, path: path("routings", kind)})
+}
+
+// Published is what has become of a job that was published.
+type Published struct {
+	Group  string     `json:"group"` // of all copies; "": nobody has subscribed
+	Copies []Enqueued `json:"copies"`
+}
+
+// Publish enqueues a copy of a job in each queue that has subscribed to a topic. It is sent
+// once, unless the job has a unique key: two publications would be two.
+func (c *Client) Publish(ctx context.Context, topic string, j Job) (Published, error) {
+	var p Published
+	err := c.do(ctx, &call{method: http.MethodPost, path: path("topics", topic, "publish"), in: j.wire(), out: &p, again: j.Unique != ""})
+	return p, err
+}
+
+// Subscribe has a queue get a copy of each job that is published to a topic from now on.
+func (c *Client) Subscribe(ctx context.Context, topic, queue string) error {
+	return c.do(ctx, &call{method: http.MethodPut, path: path("topics", topic, "queues", queue), again: true})
+}
+
+// Unsubscribe ends that.
+func (c *Client) Unsubscribe(ctx context.Context, topic, queue string) error {
+	return c.do(ctx, &call{method: http.MethodDelete, path: path("topics", topic, "queues", queue)})
+}
+
+// all reads a list, page after page.
+func all[P, T any](ctx context.Context, c *Client, path string, items func(*P) []T) ([]T, error) {
+	var list []T
+	query := url.Values{}
+	for {
+		var text json.RawMessage
+		if err := c.do(ctx, &call{method: http.MethodGet, path: path, query: query, out: &text, again: true}); err != nil {
+			return nil, err
+		}
+		var page P
+		var more struct {
+			Next string `json:"next_cursor"`
+		}
+		if err := errors.Join(json.Unmarshal(text, &page), json.Unmarshal(text, &more)); err != nil {
+			return nil, fmt.Errorf("client: GET %s: %w", path, err)
+		}
+		list = append(list, items(&page)...)
+		if more.Next == "" {
+			return list, nil
+		}
+		query.Set("cursor", more.Next)
+	}
+}

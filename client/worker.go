@@ -1,0 +1,328 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/backoff"
+)
+
+// A Handler does a job. What it returns becomes the result of a job of a group. An error
+// has the job tried again, as the queue's settings say, or as [RetryAfter], [Dead] and
+// [Discard] do. Its context ends when the job is lost, and when the worker stops and its
+// grace is over.
+type Handler func(ctx context.Context, j *Claimed) (result any, err error)
+
+// WorkOptions adjusts a worker. Queue and Handle are required.
+type WorkOptions struct {
+	Queue       string
+	Handle      Handler
+	Concurrency int           // how many jobs at a time, up to 1000; default: 1
+	Lease       time.Duration // how long the jobs of a client that is gone wait for another; default: 30s
+	Wait        time.Duration // how long a claim waits for a job; default: 20s
+	Grace       time.Duration // how long jobs may go on when the worker stops; default: 30s
+	Logger      *slog.Logger  // default: slog.Default
+}
+
+const (
+	firstPause = 200 * time.Millisecond
+	mostPause  = 5 * time.Second
+	mostClaims = 1000
+
+	// lastWords is how long a worker that stops tries to tell what came of its jobs, after
+	// its grace.
+	lastWords = 5 * time.Second
+)
+
+// Work does the jobs of a queue until ctx ends, and then those that are under way. Jobs that
+// are not done then are given back, and do not count as tried. It returns nil after that,
+// and an error if the daemon refuses its claims. It goes on while the daemon does not answer.
+//
+// A job is done at least once: again if its outcome does not reach the daemon before its
+// lease ends.
+func (c *Client) Work(ctx context.Context, opt WorkOptions) error {
+	opt.Concurrency = cmp.Or(opt.Concurrency, 1)
+	opt.Lease = cmp.Or(opt.Lease, 30*time.Second)
+	opt.Wait = cmp.Or(opt.Wait, 20*time.Second)
+	opt.Grace = cmp.Or(opt.Grace, 30*time.Second)
+	switch {
+	case opt.Queue == "" || opt.Handle == nil:
+		return errors.New("client: a worker needs a queue and a handler")
+	case opt.Concurrency < 1 || opt.Concurrency > mostClaims:
+		return fmt.Errorf("client: concurrency %d: use 1 to %d", opt.Concurrency, mostClaims)
+	case opt.Lease < time.Second || opt.Wait < 0 || opt.Grace < 0:
+		return errors.New("client: a lease is a second at least, and no time is negative")
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.Default()
+	}
+	w := &worker{
+		c: c, opt: opt, log: opt.Logger.With("queue", opt.Queue), free: make(chan struct{}, opt.Concurrency),
+		ended: make(chan *underWay, opt.Concurrency), held: map[string]*underWay{},
+	}
+	return w.run(ctx)
+}
+
+// A worker has four parts: one claims jobs, one goroutine each does them, one tells the
+// daemon what came of them, and one renews their leases until it knows that.
+type worker struct {
+	c    *Client
+	opt  WorkOptions
+	log  *slog.Logger
+	free chan struct{} // has one for each job that is under way
+	jobs sync.WaitGroup
+
+	ended chan *underWay // jobs whose outcome is to be told
+
+	mu   sync.Mutex
+	held map[string]*underWay // by token
+}
+
+// An underWay is a job from its claim until the daemon knows its outcome.
+type underWay struct {
+	*Claimed
+	lose   context.CancelCauseFunc
+	expiry *time.Timer // loses it when its lease may have ended
+
+	result   any
+	err      error
+	released bool // it is to be given back
+	lost     bool // nobody is to be told
+}
+
+func (w *worker) run(ctx context.Context) error {
+	// Handlers go on when ctx ends, until the grace is over.
+	doing, stopDoing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopDoing()
+	telling, stopTelling := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopTelling()
+	var others sync.WaitGroup
+	others.Go(func() { w.renew(telling) })
+	others.Go(func() { w.tell(telling) })
+	err := w.claim(ctx, doing)
+	grace := time.AfterFunc(w.opt.Grace, stopDoing)
+	last := time.AfterFunc(w.opt.Grace+lastWords, stopTelling)
+	w.jobs.Wait()
+	grace.Stop()
+	last.Stop()
+	stopTelling()
+	close(w.ended)
+	others.Wait()
+	return err
+}
+
+// claim claims as many jobs as there are places for, until ctx ends.
+func (w *worker) claim(ctx, doing context.Context) error {
+	failures := 0
+	for {
+		n := w.places(ctx)
+		if n == 0 {
+			return nil
+		}
+		began := time.Now() //nolint:forbidigo // measures how long the daemon has waited
+		jobs, err := w.c.Claim(ctx, w.opt.Queue, ClaimOptions{Max: n, Lease: w.opt.Lease, Wait: w.opt.Wait})
+		for range n - len(jobs) {
+			<-w.free
+		}
+		for i := range jobs {
+			w.begin(ctx, doing, &jobs[i])
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && refused(status(err)):
+			return err
+		case err != nil:
+			failures++
+			w.log.Warn("claiming jobs failed; it is tried again", "err", err)
+		case len(jobs) == 0 && time.Since(began) < w.opt.Wait/2:
+			failures++ // a daemon that stops does not let clients wait
+		default:
+			failures = 0
+			continue
+		}
+		if pause(ctx, backoff.Delay(firstPause, mostPause, failures, rand.Float64())) != nil {
+			return nil
+		}
+	}
+}
+
+// refused tells whether trying again is of no use.
+func refused(status int) bool {
+	return status >= 400 && status < 500 && status != http.StatusConflict && status != http.StatusRequestTimeout && status != http.StatusTooManyRequests
+}
+
+// places waits for a free place and takes all that there are. 0: ctx has ended.
+func (w *worker) places(ctx context.Context) (n int) {
+	select {
+	case w.free <- struct{}{}:
+		n = 1
+	case <-ctx.Done():
+		return 0
+	}
+	for n < w.opt.Concurrency {
+		select {
+		case w.free <- struct{}{}:
+			n++
+		default:
+			return n
+		}
+	}
+	return n
+}
+
+// begin does a job, or gives it back if the worker stops.
+func (w *worker) begin(ctx, doing context.Context, j *Claimed) {
+	own, lose := context.WithCancelCause(doing)
+	u := &underWay{Claimed: j, lose: lose, released: ctx.Err() != nil}
+	// Its lease began when the daemon sent it: a tenth is for the way.
+	u.expiry = time.AfterFunc(w.opt.Lease*9/10, func() { lose(ErrLost) })
+	w.mu.Lock()
+	w.held[j.Token] = u
+	w.mu.Unlock()
+	w.jobs.Add(1) // until the daemon knows
+	go func() {
+		if !u.released {
+			u.result, u.err = guarded(func() (any, error) { return w.opt.Handle(own, j) })
+			u.released = u.err != nil && doing.Err() != nil
+			u.lost = u.err != nil && errors.Is(context.Cause(own), ErrLost)
+		}
+		w.ended <- u
+	}()
+}
+
+// tell tells the daemon what came of jobs: of all at once that ended while it was told of
+// the ones before.
+func (w *worker) tell(ctx context.Context) {
+	for u := range w.ended {
+		all := []*underWay{u}
+		for range len(w.ended) { // nobody else takes them
+			all = append(all, <-w.ended)
+		}
+		w.tellAll(ctx, all)
+		for _, u := range all {
+			w.forget(u)
+		}
+	}
+}
+
+func (w *worker) forget(u *underWay) {
+	u.expiry.Stop()
+	u.lose(nil)
+	w.mu.Lock()
+	delete(w.held, u.Token)
+	w.mu.Unlock()
+	<-w.free
+	w.jobs.Done()
+}
+
+func (w *worker) tellAll(ctx context.Context, all []*underWay) {
+	var done []Done
+	var failed []Failed
+	var back []string
+	for _, u := range all {
+		switch {
+		case u.lost:
+			w.log.Warn("a job was lost; it is done again", "id", u.ID, "kind", u.Kind)
+		case u.released:
+			back = append(back, u.Token)
+		case u.err != nil:
+			o := outcomeOf(u.err)
+			w.log.Warn("a job has failed", "id", u.ID, "kind", u.Kind, "attempt", u.Attempt, "err", u.err)
+			failed = append(failed, Failed{u.Token, o.Error(), o.after, o.dead, o.discard})
+		default:
+			done = append(done, Done{u.Token, u.result})
+		}
+	}
+	if len(done) > 0 {
+		w.insist(ctx, "done", func() (Settled, error) { return w.c.Complete(ctx, done...) })
+	}
+	if len(failed) > 0 {
+		w.insist(ctx, "failed", func() (Settled, error) { return w.c.Fail(ctx, failed...) })
+	}
+	if len(back) > 0 {
+		w.insist(ctx, "given back", func() (Settled, error) { return w.c.Release(ctx, back...) })
+	}
+}
+
+// insist tells the daemon something for as long as it can be of use: a lease.
+func (w *worker) insist(ctx context.Context, what string, tell func() (Settled, error)) {
+	began := time.Now() //nolint:forbidigo // measures a duration
+	for failures := 1; ; failures++ {
+		s, err := tell()
+		switch {
+		case err == nil && len(s.Lost) > 0:
+			w.log.Warn("jobs were lost; they are done again", "outcome", what, "jobs", len(s.Lost))
+			return
+		case err == nil:
+			return
+		case refused(status(err)) || errors.Is(err, ErrConflict), time.Since(began) > w.opt.Lease:
+			w.log.Warn("the outcome of jobs did not arrive; they are done again", "outcome", what, "err", err)
+			return
+		}
+		if pause(ctx, backoff.Delay(firstPause, mostPause, failures, rand.Float64())) != nil {
+			return
+		}
+	}
+}
+
+// renew renews the leases of all jobs that are under way, three times in each.
+func (w *worker) renew(ctx context.Context) {
+	tick := time.NewTicker(w.opt.Lease / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			w.heartbeat(ctx)
+		}
+	}
+}
+
+func (w *worker) heartbeat(ctx context.Context) {
+	var tokens []string
+	w.mu.Lock()
+	for t := range w.held {
+		tokens = append(tokens, t)
+	}
+	w.mu.Unlock()
+	if len(tokens) == 0 {
+		return
+	}
+	began := time.Now() //nolint:forbidigo // the lease is counted from before the request
+	own, cancel := context.WithTimeout(ctx, w.opt.Lease/3)
+	defer cancel()
+	s, err := w.c.Heartbeat(own, w.opt.Lease, tokens...)
+	if errors.Is(err, ErrConflict) {
+		s, err = Settled{Lost: tokens}, nil
+	}
+	if err != nil {
+		if ctx.Err() == nil {
+			w.log.Warn("the leases of jobs could not be renewed", "jobs", len(tokens), "err", err)
+		}
+		return
+	}
+	lost := map[string]bool{}
+	for _, t := range s.Lost {
+		lost[t] = true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range tokens {
+		switch u := w.held[t]; {
+		case u == nil: // ended meanwhile
+		case lost[t]:
+			u.lose(ErrLost)
+		case u.expiry.Stop():
+			u.expiry.Reset(w.opt.Lease*9/10 - time.Since(began))
+		}
+	}
+}

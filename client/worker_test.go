@@ -1,0 +1,284 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/client"
+)
+
+// working is a worker that a test has started.
+type working struct {
+	stop  context.CancelFunc
+	ended chan error
+}
+
+// work starts a worker with long limits, which ends with the test at the latest.
+func work(t *testing.T, p http.Handler, opt client.WorkOptions) *working {
+	t.Helper()
+	c := serve(t, p, client.Options{})
+	ctx, stop := context.WithCancel(t.Context())
+	w := &working{stop, make(chan error, 1)}
+	opt.Queue, opt.Logger = "q", slog.New(slog.DiscardHandler)
+	if opt.Lease == 0 {
+		opt.Lease = longWait
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.ended <- c.Work(ctx, opt)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+	})
+	return w
+}
+
+// waitFor waits until something is so.
+func waitFor(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for timeout := time.After(longWait); !is(); {
+		select {
+		case <-tick.C:
+		case <-timeout:
+			t.Fatalf("it never came to be that %s", what)
+		}
+	}
+}
+
+func TestPull(t *testing.T) {
+	t.Parallel()
+	p := startPuller(t)
+	c := serve(t, p, client.Options{})
+	ctx := t.Context()
+	if jobs, err := c.Claim(ctx, "q", client.ClaimOptions{}); err != nil || len(jobs) != 0 {
+		t.Fatalf("got %v, %v", jobs, err)
+	}
+	for _, kind := range []string{"a", "b", "c", "d"} {
+		p.enqueue(kind)
+	}
+	jobs, err := c.Claim(ctx, "q", client.ClaimOptions{Max: 10, Lease: time.Minute, Wait: time.Second})
+	must(t, err)
+	if len(jobs) != 4 || jobs[0].Attempt != 1 || jobs[0].ID == "" {
+		t.Fatalf("got %+v", jobs)
+	}
+	var payload struct{ N int }
+	if err := jobs[0].Decode(&payload); err != nil || payload.N != 1 {
+		t.Errorf("got %+v, %v", payload, err)
+	}
+	s, err := c.Heartbeat(ctx, time.Minute, jobs[0].Token, "gone")
+	if err != nil || s.Done != 1 || !slices.Equal(s.Lost, []string{"gone"}) {
+		t.Errorf("heartbeat: %+v, %v", s, err)
+	}
+	_, err = c.Complete(ctx, client.Done{Token: jobs[0].Token, Result: "r"})
+	must(t, err)
+	_, err = c.Fail(ctx, client.Failed{Token: jobs[1].Token, Error: "no", After: 90 * time.Second}, client.Failed{Token: jobs[2].Token, Error: "never", Dead: true})
+	must(t, err)
+	_, err = c.Release(ctx, jobs[3].Token)
+	must(t, err)
+	if got, want := p.outcomes(), []string{"a:done:r", "b:failed:no:1m30s:false:false", "c:failed:never::true:false"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if _, err := c.Complete(ctx, client.Done{Token: jobs[0].Token}); !errors.Is(err, client.ErrConflict) {
+		t.Errorf("completing it again: %v", err)
+	}
+	again, err := c.Claim(ctx, "q", client.ClaimOptions{})
+	must(t, err)
+	if len(again) != 1 || again[0].Kind != "d" || again[0].Attempt != 1 {
+		t.Errorf("what was released: %+v", again)
+	}
+}
+
+func TestWorkerDoesJobs(t *testing.T) {
+	t.Parallel()
+	p := startPuller(t)
+	together := make(chan struct{}, 3)
+	all := make(chan struct{})
+	work(t, p, client.WorkOptions{Concurrency: 3, Handle: func(_ context.Context, j *client.Claimed) (any, error) {
+		if strings.HasPrefix(j.Kind, "together") {
+			if together <- struct{}{}; len(together) == 3 {
+				close(all)
+			}
+			<-all
+		}
+		switch j.Kind {
+		case "failed":
+			return nil, errors.New("no paper")
+		case "later":
+			return nil, client.RetryAfter(time.Minute, errors.New("busy"))
+		case "dead":
+			return nil, client.Dead(errors.New("no such user"))
+		case "discard":
+			return nil, client.Discard(errors.New("not needed"))
+		case "panic":
+			panic("oh")
+		}
+		return len(j.Kind), nil
+	}})
+	for _, kind := range []string{"together1", "together2", "together3", "failed", "later", "dead", "discard", "panic"} {
+		p.enqueue(kind)
+	}
+	want := []string{
+		"dead:failed:no such user::true:false", "discard:failed:not needed::false:true", "failed:failed:no paper::false:false",
+		"later:failed:busy:1m0s:false:false", "panic:failed:panic: oh::false:false", "together1:done:9", "together2:done:9", "together3:done:9",
+	}
+	waitFor(t, "all jobs have ended", func() bool { return len(p.outcomes()) == len(want) })
+	if got := p.outcomes(); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestWorkerStops(t *testing.T) {
+	t.Parallel()
+	p := startPuller(t)
+	began, goOn := make(chan string, 2), make(chan struct{})
+	w := work(t, p, client.WorkOptions{Concurrency: 2, Grace: longWait, Handle: func(_ context.Context, j *client.Claimed) (any, error) {
+		began <- j.Kind
+		<-goOn
+		return nil, nil
+	}})
+	p.enqueue("one")
+	<-began
+	w.stop() // with a claim under way, and a job
+	p.enqueue("two")
+	close(goOn)
+	must(t, <-w.ended)
+	if got := p.outcomes(); !slices.Equal(got, []string{"one:done:<nil>"}) {
+		t.Errorf("got %q", got)
+	}
+	p.expire() // it may have been given to a claim that was not there any more
+	jobs, err := serve(t, p, client.Options{}).Claim(t.Context(), "q", client.ClaimOptions{Max: 2})
+	must(t, err)
+	if len(jobs) != 1 || jobs[0].Kind != "two" {
+		t.Errorf("what is left: %+v", jobs)
+	}
+}
+
+// What is not done when the grace is over is given back, and not counted.
+func TestWorkerGivesBack(t *testing.T) {
+	t.Parallel()
+	p := startPuller(t)
+	began := make(chan struct{}, 1)
+	w := work(t, p, client.WorkOptions{Grace: time.Millisecond, Handle: func(ctx context.Context, _ *client.Claimed) (any, error) {
+		began <- struct{}{}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}})
+	p.enqueue("slow")
+	<-began
+	w.stop()
+	must(t, <-w.ended)
+	jobs, err := serve(t, p, client.Options{}).Claim(t.Context(), "q", client.ClaimOptions{})
+	must(t, err)
+	if len(jobs) != 1 || jobs[0].Attempt != 1 {
+		t.Errorf("what was given back: %+v", jobs)
+	}
+}
+
+// A job whose lease the daemon has given to somebody else is told to end, and is not
+// completed by the one who lost it.
+func TestWorkerLosesJobs(t *testing.T) {
+	t.Parallel()
+	p := startPuller(t)
+	began := make(chan string, 10)
+	var lost atomic.Int32
+	work(t, p, client.WorkOptions{Lease: time.Second, Handle: func(ctx context.Context, j *client.Claimed) (any, error) {
+		began <- j.ID
+		if lost.Load() > 0 {
+			return "second", nil
+		}
+		<-ctx.Done()
+		if errors.Is(context.Cause(ctx), client.ErrLost) {
+			lost.Add(1)
+		}
+		return nil, context.Cause(ctx)
+	}})
+	p.enqueue("x")
+	<-began
+	p.expire()
+	waitFor(t, "it was done anew", func() bool { return slices.Equal(p.outcomes(), []string{"x:done:second"}) })
+	if lost.Load() != 1 {
+		t.Errorf("lost %d times", lost.Load())
+	}
+}
+
+// While a handler runs, the lease of its job is renewed.
+func TestWorkerRenewsLeases(t *testing.T) {
+	t.Parallel()
+	p := &stub{wake: make(chan struct{}), held: map[string]*client.Claimed{}}
+	beats := func() int {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.beats
+	}
+	work(t, p, client.WorkOptions{Lease: 3 * time.Second, Handle: func(context.Context, *client.Claimed) (any, error) {
+		waitFor(t, "the lease was renewed twice", func() bool { return beats() >= 2 })
+		return nil, nil
+	}})
+	p.enqueue("x")
+	waitFor(t, "the job is done", func() bool { return slices.Equal(p.outcomes(), []string{"x:done:<nil>"}) })
+}
+
+// A daemon that is away for a while, or starts anew, ends no worker; one that refuses does.
+func TestWorkerOutlivesOutages(t *testing.T) {
+	t.Parallel()
+	p := &stub{wake: make(chan struct{}), held: map[string]*client.Claimed{}}
+	var mu sync.Mutex
+	faults := map[string]int{"/api/v1/queues/q/claim": 2, "/api/v1/claims/complete": 2}
+	var forbidden atomic.Bool
+	p.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		if forbidden.Load() {
+			w.WriteHeader(http.StatusForbidden)
+			return true
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		faults[r.URL.Path]--
+		switch faults[r.URL.Path] {
+		case 1:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case 0:
+			panic(http.ErrAbortHandler)
+		default:
+			return false
+		}
+		return true
+	}
+	w := work(t, p, client.WorkOptions{Wait: 10 * time.Millisecond, Handle: func(context.Context, *client.Claimed) (any, error) { return nil, nil }})
+	p.enqueue("x")
+	waitFor(t, "the job is done", func() bool { return slices.Equal(p.outcomes(), []string{"x:done:<nil>"}) })
+	forbidden.Store(true)
+	var refused *client.Problem
+	if err := <-w.ended; !errors.As(err, &refused) || refused.Status != http.StatusForbidden {
+		t.Errorf("a worker whose token is revoked ends with %v", err)
+	}
+}
+
+func TestWorkerOptions(t *testing.T) {
+	t.Parallel()
+	c := serve(t, startPuller(t), client.Options{})
+	handle := func(context.Context, *client.Claimed) (any, error) { return nil, nil }
+	for _, opt := range []client.WorkOptions{
+		{},
+		{Queue: "q"},
+		{Handle: handle},
+		{Queue: "q", Handle: handle, Concurrency: 1001},
+		{Queue: "q", Handle: handle, Lease: time.Millisecond},
+		{Queue: "q", Handle: handle, Wait: -1},
+	} {
+		if err := c.Work(t.Context(), opt); err == nil {
+			t.Errorf("%+v is good", opt)
+		}
+	}
+}
