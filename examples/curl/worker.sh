@@ -1,0 +1,22 @@
+#!/bin/sh
+# Does the jobs of a queue, by pull, one after the other; jq reads what the daemon answers.
+# A job has to be done within its lease. In earnest, dbcron worker exec or one of the
+# workers beside this folder is more comfortable.
+#
+#   sh worker.sh mail
+set -eu
+post() {
+	curl -fsS --max-time 60 --json "$2" ${DBCRON_TOKEN:+-H "Authorization: Bearer $DBCRON_TOKEN"} \
+		"${DBCRON_API:-http://127.0.0.1:8686/api/v1}$1"
+}
+while :; do
+	jobs=$(post "/queues/$1/claim" '{"lease": "60s", "wait": "20s"}') || { sleep 2; continue; }
+	job=$(printf %s "$jobs" | jq -c '.jobs[0] // empty')
+	[ -n "$job" ] || continue
+	claim=$(printf %s "$job" | jq -c '{token}')
+	if to=$(printf %s "$job" | jq -er .payload.to) && echo "mail to $to"; then
+		post /claims/complete "{\"claims\": [$claim]}"
+	else
+		post /claims/fail "{\"claims\": [$(printf %s "$claim" | jq -c '. + {error: "there is nobody to write to", dead: true}')]}"
+	fi || : # what it could not tell is done again after the lease
+done
