@@ -24,6 +24,7 @@ type Queue struct {
 	MaxPayload    int    `json:"max_payload"`
 	KeepDead      string `json:"keep_dead"` // a duration, or forever
 	KeepDeadMax   int    `json:"keep_dead_max"`
+	KeepDone      string `json:"keep_done"` // "" of a daemon that does not keep them
 	PollMin       string `json:"poll_min"`
 	PollMax       string `json:"poll_max"`
 }
@@ -40,6 +41,7 @@ type QueueChange struct {
 	MaxPayload    int    `json:"max_payload,omitempty"`
 	KeepDead      string `json:"keep_dead,omitempty"`
 	KeepDeadMax   *int   `json:"keep_dead_max,omitempty"` // 0: all
+	KeepDone      string `json:"keep_done,omitempty"`
 	PollMin       string `json:"poll_min,omitempty"`
 	PollMax       string `json:"poll_max,omitempty"`
 }

@@ -62,6 +62,7 @@ func TestCLI(t *testing.T) {
 						env.Setenv("TZ", "UTC")
 						env.Setenv("PORT", freePort(t))
 						env.Setenv("ADMIN", freePort(t))
+						env.Setenv("WORKER", freePort(t))
 						env.Setenv("EXAMPLES", filepath.Join(root(t), "examples"))
 						env.Setenv("PATH", bin+string(filepath.ListSeparator)+env.Getenv("PATH"))
 						env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command lasts a second longer

@@ -48,7 +48,8 @@ async function answer(request) {
   }
 }
 
-createServer(async (request, response) => {
+const server = createServer(async (request, response) => {
   const [code, status, message] = await answer(request)
   response.writeHead(code, { 'Content-Type': 'application/json' }).end(JSON.stringify({ status, message }))
 }).listen(Number(process.argv[3]), process.argv[2])
+process.once('SIGTERM', () => server.close()) // when what is under way is answered
