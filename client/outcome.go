@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -10,6 +11,9 @@ import (
 // client's any more.
 var ErrLost = errors.New("client: the job is somebody else's now")
 
+// mostText is how many characters of an error are sent.
+const mostText = 4000
+
 // An outcome is a failure that says what is to become of the job.
 type outcome struct {
 	err           error
@@ -18,6 +22,15 @@ type outcome struct {
 }
 
 func (o *outcome) Error() string { return o.err.Error() }
+
+// text is what is told of it, no longer than people read.
+func (o *outcome) text() string {
+	if r := []rune(o.Error()); len(r) > mostText {
+		return string(r[:mostText-1]) + "…"
+	}
+	return cmp.Or(o.Error(), "failed")
+}
+
 func (o *outcome) Unwrap() error { return o.err }
 
 // RetryAfter is an error of a handler whose job is tried again, not before so long from now.

@@ -43,7 +43,7 @@ func (s *stub) enqueue(kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n++
-	s.put(&client.Claimed{ID: strconv.Itoa(s.n), Queue: "q", Kind: kind, Payload: json.RawMessage(`{"n":1}`), MaxAttempts: 10})
+	s.put(&client.Claimed{ID: strconv.Itoa(s.n), Queue: "q", Kind: kind, Payload: json.RawMessage(`{"n":1}`), MaxAttempts: 10, Group: "7"})
 }
 
 func (s *stub) put(j *client.Claimed) {
@@ -96,6 +96,12 @@ func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	done, lost := 0, []string{}
+	for _, c := range in.Claims { // all or none
+		if c.Result == "refused" {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			return
+		}
+	}
 	for _, c := range in.Claims {
 		j := s.held[c.Token]
 		if j == nil {

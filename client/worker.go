@@ -3,6 +3,7 @@ package client
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -46,7 +47,8 @@ const (
 // and an error if the daemon refuses its claims. It goes on while the daemon does not answer.
 //
 // A job is done at least once: again if its outcome does not reach the daemon before its
-// lease ends.
+// lease ends. Leases are renewed at the daemon that gave the jobs out: of several behind one
+// address, a worker has to reach the same one each time.
 func (c *Client) Work(ctx context.Context, opt WorkOptions) error {
 	opt.Concurrency = cmp.Or(opt.Concurrency, 1)
 	opt.Lease = cmp.Or(opt.Lease, 30*time.Second)
@@ -190,12 +192,25 @@ func (w *worker) begin(ctx, doing context.Context, j *Claimed) {
 	w.jobs.Add(1) // until the daemon knows
 	go func() {
 		if !u.released {
-			u.result, u.err = guarded(func() (any, error) { return w.opt.Handle(own, j) })
+			u.result, u.err = w.handle(own, j)
 			u.released = u.err != nil && doing.Err() != nil
 			u.lost = u.err != nil && errors.Is(context.Cause(own), ErrLost)
 		}
 		w.ended <- u
 	}()
+}
+
+// handle does a job, and makes JSON of its result. Only a job of a group has one.
+func (w *worker) handle(ctx context.Context, j *Claimed) (result any, err error) {
+	result, err = guarded(func() (any, error) { return w.opt.Handle(ctx, j) })
+	if err != nil || result == nil || j.Group == "" {
+		return nil, err
+	}
+	text, err := encode(result)
+	if err != nil {
+		return nil, Dead(fmt.Errorf("its result is not JSON: %w", err))
+	}
+	return json.RawMessage(text), nil
 }
 
 // tell tells the daemon what came of jobs: of all at once that ended while it was told of
@@ -236,39 +251,51 @@ func (w *worker) tellAll(ctx context.Context, all []*underWay) {
 		case u.err != nil:
 			o := outcomeOf(u.err)
 			w.log.Warn("a job has failed", "id", u.ID, "kind", u.Kind, "attempt", u.Attempt, "err", u.err)
-			failed = append(failed, Failed{u.Token, o.Error(), o.after, o.dead, o.discard})
+			failed = append(failed, Failed{u.Token, o.text(), o.after, o.dead, o.discard})
 		default:
 			done = append(done, Done{u.Token, u.result})
 		}
 	}
-	if len(done) > 0 {
-		w.insist(ctx, "done", func() (Settled, error) { return w.c.Complete(ctx, done...) })
+	for _, r := range insist(ctx, w, "done", done, w.c.Complete) { // a result that is too large, say
+		failed = append(failed, Failed{Token: r.claim.Token, Error: outcomeOf(r.err).text()})
 	}
-	if len(failed) > 0 {
-		w.insist(ctx, "failed", func() (Settled, error) { return w.c.Fail(ctx, failed...) })
-	}
-	if len(back) > 0 {
-		w.insist(ctx, "given back", func() (Settled, error) { return w.c.Release(ctx, back...) })
-	}
+	insist(ctx, w, "failed", failed, w.c.Fail)
+	insist(ctx, w, "given back", back, w.c.Release)
 }
 
-// insist tells the daemon something for as long as it can be of use: a lease.
-func (w *worker) insist(ctx context.Context, what string, tell func() (Settled, error)) {
+// A refusal is a claim that the daemon does not take as it is.
+type refusal[T any] struct {
+	claim T
+	err   error
+}
+
+// insist tells the daemon something for as long as it can be of use: a lease. It returns
+// what the daemon refuses.
+func insist[T any](ctx context.Context, w *worker, what string, claims []T, tell func(context.Context, ...T) (Settled, error)) []refusal[T] {
+	n := len(claims)
+	if n == 0 {
+		return nil
+	}
 	began := time.Now() //nolint:forbidigo // measures a duration
 	for failures := 1; ; failures++ {
-		s, err := tell()
+		s, err := tell(ctx, claims...)
 		switch {
 		case err == nil && len(s.Lost) > 0:
 			w.log.Warn("jobs were lost; they are done again", "outcome", what, "jobs", len(s.Lost))
-			return
+			return nil
 		case err == nil:
-			return
-		case refused(status(err)) || errors.Is(err, ErrConflict), time.Since(began) > w.opt.Lease:
-			w.log.Warn("the outcome of jobs did not arrive; they are done again", "outcome", what, "err", err)
-			return
+			return nil
+		case refused(status(err)) && n > 1: // one of them may be what is refused
+			return append(insist(ctx, w, what, claims[:n/2], tell), insist(ctx, w, what, claims[n/2:], tell)...)
+		case refused(status(err)):
+			w.log.Warn("the outcome of a job is refused", "outcome", what, "err", err)
+			return []refusal[T]{{claims[0], err}}
+		case errors.Is(err, ErrConflict), time.Since(began) > w.opt.Lease:
+			w.log.Warn("the outcome of jobs did not arrive; they are done again", "outcome", what, "jobs", n, "err", err)
+			return nil
 		}
 		if pause(ctx, backoff.Delay(firstPause, mostPause, failures, rand.Float64())) != nil {
-			return
+			return nil
 		}
 	}
 }

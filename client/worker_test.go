@@ -123,15 +123,20 @@ func TestWorkerDoesJobs(t *testing.T) {
 			return nil, client.Discard(errors.New("not needed"))
 		case "panic":
 			panic("oh")
+		case "no JSON":
+			return func() {}, nil
+		case "refused": // and none of those that ended with it
+			return "refused", nil
 		}
 		return len(j.Kind), nil
 	}})
-	for _, kind := range []string{"together1", "together2", "together3", "failed", "later", "dead", "discard", "panic"} {
+	for _, kind := range []string{"together1", "together2", "together3", "failed", "later", "dead", "discard", "panic", "no JSON", "refused", "last"} {
 		p.enqueue(kind)
 	}
 	want := []string{
 		"dead:failed:no such user::true:false", "discard:failed:not needed::false:true", "failed:failed:no paper::false:false",
-		"later:failed:busy:1m0s:false:false", "panic:failed:panic: oh::false:false", "together1:done:9", "together2:done:9", "together3:done:9",
+		"last:done:4", "later:failed:busy:1m0s:false:false", "no JSON:failed:its result is not JSON: json: unsupported type: func()::true:false", "panic:failed:panic: oh::false:false",
+		"refused:failed:client: POST /claims/complete: 422 Unprocessable Entity::false:false", "together1:done:9", "together2:done:9", "together3:done:9",
 	}
 	waitFor(t, "all jobs have ended", func() bool { return len(p.outcomes()) == len(want) })
 	if got := p.outcomes(); !slices.Equal(got, want) {
@@ -280,5 +285,31 @@ func TestWorkerOptions(t *testing.T) {
 		if err := c.Work(t.Context(), opt); err == nil {
 			t.Errorf("%+v is good", opt)
 		}
+	}
+}
+
+// A job whose lease cannot be renewed is told to end before somebody else can have it.
+func TestWorkerCannotRenew(t *testing.T) {
+	t.Parallel()
+	p := &stub{wake: make(chan struct{}), held: map[string]*client.Claimed{}}
+	p.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/api/v1/claims/heartbeat" {
+			return false
+		}
+		w.WriteHeader(http.StatusMisdirectedRequest)
+		return true
+	}
+	causes := make(chan error, 1)
+	work(t, p, client.WorkOptions{Lease: time.Second, Handle: func(ctx context.Context, _ *client.Claimed) (any, error) {
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return nil, ctx.Err()
+	}})
+	p.enqueue("x")
+	if err := <-causes; !errors.Is(err, client.ErrLost) {
+		t.Errorf("it ended with %v", err)
+	}
+	if got := p.outcomes(); len(got) > 0 {
+		t.Errorf("it told %q", got)
 	}
 }
