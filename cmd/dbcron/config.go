@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
@@ -92,7 +93,17 @@ func (p *program) checkServe(f *serveFlags) error {
 			err2 = usagef("%v", err)
 		}
 	}
-	return errors.Join(err, f.checkServices(false), err2)
+	return errors.Join(err, f.checkServices(false), checkAddress("listen", f.http.listen), checkAddress("admin_listen", f.http.admin), err2)
+}
+
+func checkAddress(key, address string) error {
+	if address == "" || address == noListen {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return usagef("%s: %q: write it as 127.0.0.1:8686, or :8686 for all addresses of this host", key, address)
+	}
+	return nil
 }
 
 type settingRow struct {
