@@ -51,7 +51,12 @@ func newAPI(t *testing.T, db *dbtest.DB) http.Handler {
 	t.Helper()
 	api, err := httpapi.New(db.DB, httpapi.Options{Node: "test", Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
-	t.Cleanup(func() { must(t, api.Flush(context.WithoutCancel(t.Context()))) })
+	t.Cleanup(func() {
+		if holder, ok := any(api).(interface{ Close() }); ok { // of jobs that it has given out
+			holder.Close()
+		}
+		must(t, api.Flush(context.WithoutCancel(t.Context())))
+	})
 	return api
 }
 

@@ -30,6 +30,9 @@ func TestPullWorkersAndTheAPI(t *testing.T) {
 				server := httptest.NewServer(api)
 				t.Cleanup(func() {
 					server.Close()
+					if holder, ok := any(api).(interface{ Close() }); ok { // of jobs that it has given out
+						holder.Close()
+					}
 					_ = api.Flush(context.WithoutCancel(t.Context()))
 				})
 				pullWith(t, file, server.URL)
