@@ -44,7 +44,8 @@ const (
 
 // Work does the jobs of a queue until ctx ends, and then those that are under way. Jobs that
 // are not done then are given back, and do not count as tried. It returns nil after that,
-// and an error if the daemon refuses its claims. It goes on while the daemon does not answer.
+// and an error if the daemon refuses its claims. It goes on while the daemon does not answer,
+// and while there is no such queue.
 //
 // A job is done at least once: again if its outcome does not reach the daemon before its
 // lease ends. Leases are renewed at the daemon that gave the jobs out: of several behind one
@@ -139,9 +140,9 @@ func (w *worker) claim(ctx, doing context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case err != nil && refused(status(err)):
+		case err != nil && refused(status(err)) && !errors.Is(err, ErrNotFound):
 			return err
-		case err != nil:
+		case err != nil: // also if there is no such queue yet
 			failures++
 			w.log.Warn("claiming jobs failed; it is tried again", "err", err)
 		case len(jobs) == 0 && time.Since(began) < w.opt.Wait/2:

@@ -240,7 +240,7 @@ func TestWorkerOutlivesOutages(t *testing.T) {
 	t.Parallel()
 	p := &stub{wake: make(chan struct{}), held: map[string]*client.Claimed{}}
 	var mu sync.Mutex
-	faults := map[string]int{"/api/v1/queues/q/claim": 2, "/api/v1/claims/complete": 2}
+	faults := map[string]int{"/api/v1/queues/q/claim": 3, "/api/v1/claims/complete": 2}
 	var forbidden atomic.Bool
 	p.answer = func(w http.ResponseWriter, r *http.Request) bool {
 		if forbidden.Load() {
@@ -251,6 +251,8 @@ func TestWorkerOutlivesOutages(t *testing.T) {
 		defer mu.Unlock()
 		faults[r.URL.Path]--
 		switch faults[r.URL.Path] {
+		case 2:
+			w.WriteHeader(http.StatusNotFound) // the queue is made by its first job
 		case 1:
 			w.WriteHeader(http.StatusServiceUnavailable)
 		case 0:

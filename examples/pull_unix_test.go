@@ -47,6 +47,9 @@ func pullWith(t *testing.T, file, url string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.CloseIdleConnections)
+	if _, err := c.SetQueue(t.Context(), "mail", client.QueueChange{}); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := c.Claim(t.Context(), "mail", client.ClaimOptions{}); errors.Is(err, client.ErrNotFound) {
 		t.Skip("the API has no pull yet")
 	}
