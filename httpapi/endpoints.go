@@ -212,26 +212,16 @@ func (a *API) setEndpoint(ctx context.Context, in *setEndpointInput) (*setEndpoi
 	if err != nil {
 		return nil, err
 	}
-	before := ""
-	noted := func(e *push.Endpoint) {
-		before = e.Secret
-		change(e)
-	}
-	e, made, err := a.endpoints.Edit(ctx, in.Queue, noted)
-	if errors.Is(err, queue.ErrNotFound) {
-		if _, err = a.queues.Edit(ctx, in.Queue, func(*queue.Queue) {}); err == nil {
-			e, made, err = a.endpoints.Edit(ctx, in.Queue, noted)
-		}
-	}
+	done, err := a.endpoints.Set(ctx, a.queues, in.Queue, change)
 	if err != nil {
 		return nil, err
 	}
-	out := &setEndpointOutput{Status: http.StatusOK, Body: newEndpointJSON(&e)}
-	if made {
+	out := &setEndpointOutput{Status: http.StatusOK, Body: newEndpointJSON(&done.Endpoint)}
+	if done.Made {
 		out.Status = http.StatusCreated
 	}
-	if in.Body.Secret == "" && (made || e.Secret != before) {
-		out.Body.Secret = e.Secret
+	if in.Body.Secret == "" && done.NewSecret {
+		out.Body.Secret = done.Secret
 	}
 	return out, nil
 }

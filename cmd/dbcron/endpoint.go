@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -176,38 +175,22 @@ func (f *endpointFlags) change(c *cobra.Command, args []string) (func(*push.Endp
 // setEndpoint makes the change, and prints the secret if it is new and nobody has seen it.
 func (p *program) setEndpoint(ctx context.Context, name string, change func(*push.Endpoint), tell bool) error {
 	return p.with(ctx, func(db *dialect.DB) error {
-		before := ""
-		noted := func(e *push.Endpoint) {
-			before = e.Secret
-			change(e)
-		}
-		of := push.NewEndpoints(db)
-		e, made, err := of.Edit(ctx, name, noted)
-		if errors.Is(err, queue.ErrNotFound) {
-			if err = p.makeQueue(ctx, db, name); err == nil {
-				e, made, err = of.Edit(ctx, name, noted)
-			}
-		}
+		c, err := queue.New(db, queue.Options{})
 		if err != nil {
 			return err
 		}
-		if tell && (made || e.Secret != before) {
-			_, err = fmt.Fprintln(p.out, e.Secret)
+		done, err := push.NewEndpoints(db).Set(ctx, c, name, change)
+		if err != nil {
+			return err
+		}
+		if done.MadeQueue {
+			p.tellMade(name)
+		}
+		if tell && done.NewSecret {
+			_, err = fmt.Fprintln(p.out, done.Secret)
 		}
 		return err
 	})
-}
-
-func (p *program) makeQueue(ctx context.Context, db *dialect.DB, name string) error {
-	c, err := queue.New(db, queue.Options{})
-	if err != nil {
-		return err
-	}
-	if _, err := c.Edit(ctx, name, func(*queue.Queue) {}); err != nil {
-		return err
-	}
-	p.tellMade(name)
-	return nil
 }
 
 func (p *program) endpointDelete() *cobra.Command {

@@ -119,7 +119,9 @@ func (s *Endpoints) Edit(ctx context.Context, name string, change func(*Endpoint
 		var state string
 		switch err := tx.Get(ctx, lockQueue, dialect.Args{"name": name}, &id, &state); {
 		case errors.Is(err, sql.ErrNoRows):
-			return fmt.Errorf("%w: queue %q", queue.ErrNotFound, name)
+			after = usual(secret)
+			change(&after)
+			return errors.Join(after.check(), fmt.Errorf("%w: queue %q", queue.ErrNotFound, name))
 		case err != nil:
 			return err
 		case state == "deleted":
@@ -128,7 +130,7 @@ func (s *Endpoints) Edit(ctx context.Context, name string, change func(*Endpoint
 		stmt := updateEndpoint
 		after, err = get(ctx, tx, name)
 		if made = errors.Is(err, queue.ErrNotFound); made {
-			after, err = Endpoint{Format: FormatPlain, Concurrency: usualConcurrency, Timeout: usualTimeout, Secret: secret}, nil
+			after, err = usual(secret), nil
 			stmt = insertEndpoint
 		}
 		if err != nil {
@@ -146,6 +148,37 @@ func (s *Endpoints) Edit(ctx context.Context, name string, change func(*Endpoint
 		return err
 	})
 	return after, made, err
+}
+
+// A Setting is what [Endpoints.Set] has done.
+type Setting struct {
+	Endpoint
+	Made      bool // the queue had none
+	MadeQueue bool // there was no such queue
+	NewSecret bool // its secret is another, or the first
+}
+
+// Set is Edit, and makes the queue if there is none.
+func (s *Endpoints) Set(ctx context.Context, queues *queue.Client, name string, change func(*Endpoint)) (r Setting, err error) {
+	before := ""
+	noted := func(e *Endpoint) {
+		before = e.Secret
+		change(e)
+	}
+	r.Endpoint, r.Made, err = s.Edit(ctx, name, noted)
+	if errors.Is(err, queue.ErrNotFound) && !errors.Is(err, queue.ErrInvalid) {
+		if _, err = queues.Edit(ctx, name, func(*queue.Queue) {}); err == nil {
+			r.MadeQueue = true
+			r.Endpoint, r.Made, err = s.Edit(ctx, name, noted)
+		}
+	}
+	r.NewSecret = r.Made || r.Secret != before
+	return r, err
+}
+
+// usual is a new endpoint.
+func usual(secret string) Endpoint {
+	return Endpoint{Format: FormatPlain, Concurrency: usualConcurrency, Timeout: usualTimeout, Secret: secret}
 }
 
 // Delete takes a queue's endpoint away. Its jobs stay, and wait for workers; what is being
