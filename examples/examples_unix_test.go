@@ -167,8 +167,22 @@ func TestPullWorkers(t *testing.T) {
 
 const secret = "whsec_c2VjcmV0"
 
-// deliver sends a job as the daemon does, signed for what body is said to be.
+// deliver sends a job as the daemon does, signed for what body is said to be. The answer says
+// in JSON what its status says.
 func deliver(t *testing.T, address, kind, body, signed, secret string, at time.Time) int {
+	t.Helper()
+	return post(t, address, kind, body, signed, secret, at, func(answer *http.Response) {
+		var said struct{ Status string }
+		if err := json.NewDecoder(answer.Body).Decode(&said); err != nil {
+			t.Errorf("the answer is no JSON: %v", err)
+		}
+		if want := map[int]string{200: "success", 410: "permanent-failure"}[answer.StatusCode]; said.Status != cmp.Or(want, "failure") {
+			t.Errorf("status %d says %q", answer.StatusCode, said.Status)
+		}
+	})
+}
+
+func post(t *testing.T, address, kind, body, signed, secret string, at time.Time, look func(*http.Response)) int {
 	t.Helper()
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	if err != nil {
@@ -193,14 +207,76 @@ func deliver(t *testing.T, address, kind, body, signed, secret string, at time.T
 		return 0
 	}
 	defer answer.Body.Close()
-	var said struct{ Status string }
-	if err := json.NewDecoder(answer.Body).Decode(&said); err != nil {
-		t.Errorf("the answer is no JSON: %v", err)
-	}
-	if want := map[int]string{200: "success", 410: "permanent-failure"}[answer.StatusCode]; said.Status != cmp.Or(want, "failure") {
-		t.Errorf("status %d says %q", answer.StatusCode, said.Status)
-	}
+	look(answer)
 	return answer.StatusCode
+}
+
+// The workers that README.md shows do a job, and none that is not signed.
+func TestShownWorkers(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for language, file := range map[string]string{"python": "worker.py", "js": "worker.mjs"} {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			_, rest, _ := strings.Cut(string(readme), "```"+language+"\n")
+			text, _, found := strings.Cut(rest, "```")
+			path := filepath.Join(t.TempDir(), file)
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil || !found {
+				t.Fatal("README.md shows none", err)
+			}
+			address := freeAddress(t)
+			_, port, _ := net.SplitHostPort(address)
+			worker := start(t, path, nil, "DBCRON_SECRET="+secret, "PORT="+port)
+			t.Cleanup(func() { _ = worker.cmd.Cancel() }) // it ends by this alone
+			now := time.Now()                             //nolint:forbidigo // as below
+			answers := func(body, secret string) int {
+				return post(t, address, "welcome", body, body, secret, now, func(*http.Response) {})
+			}
+			awaitEndpoint(t, func() int { return answers(`{"to": "ada"}`, secret) })
+			if got := answers(`{"to": "eve"}`, "whsec_ZXZl"); got != 401 {
+				t.Errorf("with another secret: %d", got)
+			}
+			if got := answers(`{`, secret); got != 500 && got != 0 {
+				t.Errorf("what fails: %d", got)
+			}
+			if got := answers(`{"to": "bob"}`, secret); got != 200 {
+				t.Errorf("a good one: %d", got)
+			}
+			for _, want := range []string{"mail to ada\n", "mail to bob\n"} {
+				if line, err := worker.lines.ReadString('\n'); err != nil || line != want {
+					t.Errorf("it prints %q, %v", line, err)
+				}
+			}
+		})
+	}
+}
+
+// freeAddress is an address of this host where nobody listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer free.Close()
+	return free.Addr().String()
+}
+
+// awaitEndpoint waits until somebody answers.
+func awaitEndpoint(t *testing.T, status func() int) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for timeout := time.After(longWait); status() == 0; {
+		select {
+		case <-tick.C:
+		case <-timeout:
+			t.Fatal("nobody listens")
+		}
+	}
 }
 
 func TestPushWorkers(t *testing.T) {
@@ -208,25 +284,12 @@ func TestPushWorkers(t *testing.T) {
 	for _, file := range []string{"python/push.py", "node/push.mjs"} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
-			free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			address := free.Addr().String()
-			free.Close()
+			address := freeAddress(t)
 			host, port, _ := net.SplitHostPort(address)
 			worker := start(t, file, []string{host, port}, "DBCRON_SECRET=whsec_b3RoZXI= "+secret)
 			t.Cleanup(func() { _ = worker.cmd.Cancel() }) // it ends by this alone
 			now := time.Now()                             //nolint:forbidigo // the endpoint goes by the host's clock, too
-			tick := time.NewTicker(50 * time.Millisecond)
-			defer tick.Stop()
-			for timeout := time.After(longWait); deliver(t, address, "welcome", `{"to": "ada"}`, `{"to": "ada"}`, secret, now) == 0; {
-				select {
-				case <-tick.C:
-				case <-timeout:
-					t.Fatal("nobody listens")
-				}
-			}
+			awaitEndpoint(t, func() int { return deliver(t, address, "welcome", `{"to": "ada"}`, `{"to": "ada"}`, secret, now) })
 			if line, err := worker.lines.ReadString('\n'); err != nil || line != "mail to ada\n" {
 				t.Errorf("it prints %q, %v", line, err)
 			}
