@@ -23,10 +23,27 @@ func TestEndpoints(t *testing.T) {
 			field string
 			value any
 		}{
-			{"url", "ftp://worker/"}, {"url", "worker"}, {"url", "https://user:hush@worker/"}, {"url", "https://worker/#x"}, {"url", "http://10.2.0.1/"},
-			{"url", "http://169.254.169.254/latest"}, {"url", "http://[::1]/"}, {"url", 7}, {"url", "https://worker/" + strings.Repeat("x", 1000)},
-			{"format", "morse"}, {"concurrency", 0}, {"concurrency", 10_001}, {"concurrency", "4"}, {"timeout", "0s"}, {"timeout", "25h"}, {"timeout", "-1s"}, {"timeout", "soon"},
-			{"secret", "hush"}, {"secret", "whsec_aHVzaA=="}, {"new_secret", "yes"}, {"nonsense", 1},
+			{"url", "ftp://worker/"},
+			{"url", "worker"},
+			{"url", "https://user:hush@worker/"},
+			{"url", "https://worker/#x"},
+			{"url", "http://10.2.0.1/"},
+			{"url", "http://169.254.169.254/latest"},
+			{"url", "http://[::1]/"},
+			{"url", 7},
+			{"url", "https://worker/" + strings.Repeat("x", 1000)},
+			{"format", "morse"},
+			{"concurrency", 0},
+			{"concurrency", 10_001},
+			{"concurrency", "4"},
+			{"timeout", "0s"},
+			{"timeout", "25h"},
+			{"timeout", "-1s"},
+			{"timeout", "soon"},
+			{"secret", "hush"},
+			{"secret", "whsec_aHVzaA=="},
+			{"new_secret", "yes"},
+			{"nonsense", 1},
 		} {
 			a := s.put(path, object{bad.field: bad.value}).is(422)
 			a.at("body." + bad.field)
