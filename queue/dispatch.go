@@ -261,7 +261,9 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 	if d.counted {
 		b.active--
 	}
-	delete(w.out, d.ID)
+	if w.out[d.ID] == d {
+		delete(w.out, d.ID)
+	}
 	w.trustMore(d)
 	err = d.explained(err)
 	what, after := w.verdict(d, err)
@@ -276,8 +278,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 			w.toHand = append(w.toHand, d)
 		}
 		if !b.gone && what == lost {
-			b.forget = append(b.forget, d.ID)
-			w.release(d)
+			w.forgetLost(d)
 		}
 		return
 	case what == done, what == discard:
@@ -337,7 +338,9 @@ func (w *Worker) settled(d *Delivery, err error) {
 		return
 	}
 	d.settled, d.err = true, err
-	delete(w.rows, d.ID)
+	if w.rows[d.ID] == d {
+		delete(w.rows, d.ID)
+	}
 	if d.acked != nil {
 		close(d.acked)
 	}

@@ -373,6 +373,7 @@ func (w *Worker) apply(t *turn, err error) {
 	for _, list := range [][]*Delivery{t.fresh, t.ripe} {
 		for _, d := range list {
 			b.noteRead(d)
+			w.supersede(d)
 			if w.opt.AtMostOnce {
 				w.noteEnd(d)
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -17,7 +18,26 @@ type Receiver struct {
 	ended  chan struct{}
 	err    error
 	once   sync.Once
+
+	waiting []*wanted     // those who wait, in their order; the worker's mutex guards it
+	looks   chan struct{} // whose place has one who looks
+	looked  int           // how often somebody began to; the worker's mutex guards it
 }
+
+// A wanted is one who waits for jobs.
+type wanted struct {
+	limit int
+	got   []*Delivery
+	given chan struct{} // closed when it has some, or will not get any
+}
+
+// mostReceived is how many bytes the payloads may have that are received at a time, but
+// for the last one.
+const mostReceived = 16 << 20
+
+// lookFirst is how long it is waited for a look into the database before it is said that
+// there is nothing.
+const lookFirst = 2 * time.Second
 
 // Receiver returns a Receiver that has begun. Concurrency does not count: what is
 // received and not finished is limited by the caller. Close it when done.
@@ -29,10 +49,20 @@ func (c *Client) Receiver(ctx context.Context, opt WorkerOptions) (*Receiver, er
 	}
 	w.exact = true
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	r := &Receiver{w: w, cancel: cancel, ended: make(chan struct{})}
+	r := &Receiver{w: w, cancel: cancel, ended: make(chan struct{}), looks: make(chan struct{}, 1)}
+	handing := make(chan struct{})
+	go func() {
+		defer close(handing)
+		r.hand()
+	}()
 	go func() {
 		defer close(r.ended)
 		r.err = w.run(inner, 0)
+		w.mu.Lock()
+		w.closing = true // also if it has not come to its drain
+		w.work.Broadcast()
+		w.mu.Unlock()
+		<-handing
 	}()
 	select {
 	case <-w.joined:
@@ -46,47 +76,162 @@ func (c *Client) Receiver(ctx context.Context, opt WorkerOptions) (*Receiver, er
 	}
 }
 
-// Receive returns up to limit jobs, as soon as there is one, and none after wait.
+// Receive returns up to limit jobs, as soon as there is one, and none after wait; before
+// that it looks into the database once more. Those who wait get jobs in the order in which
+// they came. There are fewer than limit also if their payloads come to 16 MiB.
 // Each must be given to Complete or Fail before its timeout, if it has one: then it
 // has failed. Receive returns ErrClosed after Close.
 func (r *Receiver) Receive(ctx context.Context, limit int, wait time.Duration) ([]*Delivery, error) {
 	if limit < 1 {
 		return nil, invalid("limit", "%d is not at least 1", limit)
 	}
-	w := r.w
-	over := false
-	wake := func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		over = true
-		w.work.Broadcast()
+	o := &wanted{limit: limit, given: make(chan struct{})}
+	if !r.queueUp(o) {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-o.given:
+		case <-ctx.Done():
+		case <-timer.C:
+			r.look(ctx, o)
+		}
 	}
-	defer time.AfterFunc(wait, wake).Stop()
-	defer context.AfterFunc(ctx, wake)()
+	w := r.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var got []*Delivery
-	for {
-		for len(got) < limit && !w.closing {
+	if at := slices.Index(r.waiting, o); at >= 0 {
+		r.give() // what came this moment
+		r.waiting = slices.DeleteFunc(r.waiting, func(other *wanted) bool { return other == o })
+	}
+	switch {
+	case len(o.got) > 0:
+		return o.got, nil
+	case w.closing:
+		return nil, ErrClosed
+	}
+	return nil, ctx.Err()
+}
+
+// queueUp has somebody wait behind the others. It returns true if there is nothing to wait
+// for.
+func (r *Receiver) queueUp(o *wanted) bool {
+	w := r.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closing {
+		return true
+	}
+	r.waiting = append(r.waiting, o)
+	r.give()
+	if len(o.got) > 0 {
+		return true
+	}
+	if len(r.waiting) == 1 {
+		w.work.Signal() // hand waits for work from now on
+	}
+	return false
+}
+
+// hand hands out what comes. One goroutine waits for all who wait: whoever commits a job
+// wakes one, and not a thousand.
+func (r *Receiver) hand() {
+	w := r.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for !w.closing && !w.stopped {
+		if len(r.waiting) == 0 {
+			w.work.Wait() // not as one who is idle: nobody asks for work
+			continue
+		}
+		if r.give(); len(r.waiting) > 0 {
+			w.await()
+		}
+	}
+	for _, o := range r.waiting {
+		close(o.given)
+	}
+	r.waiting = nil
+}
+
+// give gives what there is to those who have waited longest. mu is held, so nobody leaves
+// meanwhile: a job is given to one who takes it, or stays.
+func (r *Receiver) give() {
+	w := r.w
+	for len(r.waiting) > 0 && !w.closing {
+		o := r.waiting[0]
+		for size := 0; len(o.got) < o.limit && size < mostReceived; {
 			d := w.popReady()
 			if d == nil {
 				break
 			}
 			w.taken[d] = true
-			got = append(got, d)
+			o.got = append(o.got, d)
+			size += len(d.Payload)
 		}
-		switch {
-		case len(got) > 0:
-			return got, nil
-		case w.closing:
-			return nil, ErrClosed
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case over: // it has looked once more
-			return nil, nil
+		if len(o.got) == 0 {
+			return
 		}
-		w.await()
+		r.waiting = r.waiting[1:]
+		close(o.given)
 	}
+}
+
+// look has the worker read what there is, for one whose time is over: so that none means
+// that there was none, and not that nobody had looked yet. Those who ask at the same time
+// share a look, but nobody one that had begun before.
+func (r *Receiver) look(ctx context.Context, o *wanted) {
+	w := r.w
+	ctx, cancel := context.WithTimeout(ctx, lookFirst)
+	defer cancel()
+	w.mu.Lock()
+	mine := r.looked + 1
+	w.mu.Unlock()
+	select {
+	case r.looks <- struct{}{}:
+		defer func() { <-r.looks }()
+	case <-o.given:
+		return
+	case <-ctx.Done():
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r.looked >= mine {
+		return // all of a look while it waited for its turn
+	}
+	r.looked++
+	if w.waitUntil(ctx, o, func() bool { return w.rounds > 0 }) != nil { // it has blocks, if there are any for it
+		return
+	}
+	w.mu.Unlock()
+	_, err := w.lookForNew(ctx)
+	w.mu.Lock()
+	if err == nil {
+		_ = w.waitUntil(ctx, o, w.hasRead)
+	}
+}
+
+// waitUntil waits for something that is soon the case, or until somebody has jobs. mu is
+// held.
+func (w *Worker) waitUntil(ctx context.Context, o *wanted, done func() bool) error {
+	for !done() && len(o.got) == 0 && !w.closing {
+		if err := w.moment(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hasRead tells that no block is to be read that may have something new. mu is held.
+func (w *Worker) hasRead() bool {
+	for _, q := range w.queues {
+		for _, b := range q.blocks {
+			if b.open() && b.failures == 0 && b.count == 0 && !b.crowded() && (b.serving || b.dirty || b.ripe) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // Context is the job's: it ends when the job is not this process's any more, or
@@ -96,34 +241,55 @@ func (d *Delivery) Context() context.Context { return &d.ctx }
 // Complete says that a received job is done, and waits until that is committed. It
 // returns ErrLost if the job was not this process's any more: it is done again, or
 // was done, elsewhere.
-func (r *Receiver) Complete(ctx context.Context, d *Delivery) error { return r.settle(ctx, d, nil) }
+func (r *Receiver) Complete(ctx context.Context, d *Delivery) error {
+	return r.Settle(ctx, []Outcome{{Delivery: d}})[0]
+}
 
 // Fail says that a received job has failed, with an error as a handler would return
 // it, and waits until that is committed.
 func (r *Receiver) Fail(ctx context.Context, d *Delivery, err error) error {
-	return r.settle(ctx, d, orText(err, "failed"))
+	return r.Settle(ctx, []Outcome{{Delivery: d, Err: orText(err, "failed")}})[0]
 }
 
-func (r *Receiver) settle(ctx context.Context, d *Delivery, err error) error {
+// An Outcome is what has become of a received job: nil, or an error as a handler would
+// return it.
+type Outcome struct {
+	Delivery *Delivery
+	Err      error
+}
+
+// Settle is Complete and Fail for several jobs, which share what is written. It returns
+// what these would, for each job in its place.
+func (r *Receiver) Settle(ctx context.Context, all []Outcome) []error {
 	w := r.w
+	errs := make([]error, len(all))
 	w.mu.Lock()
-	if !w.taken[d] {
-		w.mu.Unlock()
-		return fmt.Errorf("%w: job %d was finished before, or its time is over", ErrLost, d.ID)
+	for i, o := range all {
+		d, err := o.Delivery, o.Err
+		if !w.taken[d] {
+			errs[i] = fmt.Errorf("%w: job %d was finished before, or its time is over", ErrLost, d.ID)
+			continue
+		}
+		delete(w.taken, d)
+		if d.ctx.over && errors.Is(d.ctx.cause, ErrLost) {
+			err = d.ctx.cause
+		}
+		d.ctx.end(nil)
+		w.end(d, err, "")
 	}
-	delete(w.taken, d)
-	if d.ctx.over && errors.Is(d.ctx.cause, ErrLost) {
-		err = d.ctx.cause
-	}
-	d.ctx.end(nil)
-	w.end(d, err, "")
 	w.mu.Unlock()
-	select {
-	case <-d.acked:
-		return d.err
-	case <-ctx.Done():
-		return ctx.Err()
+	for i, o := range all {
+		if errs[i] != nil {
+			continue
+		}
+		select {
+		case <-o.Delivery.acked:
+			errs[i] = o.Delivery.err
+		case <-ctx.Done():
+			errs[i] = ctx.Err()
+		}
 	}
+	return errs
 }
 
 // Close hands over what the receiver has, and waits for jobs that were received and
@@ -133,3 +299,40 @@ func (r *Receiver) Close() error {
 	<-r.ended
 	return r.err
 }
+
+// giveUpLost ends a received job that is not this worker's any more: nobody will return
+// from it, and others may wait for its key. mu is held.
+func (w *Worker) giveUpLost(d *Delivery) {
+	if w.taken[d] && d.ctx.over && errors.Is(d.ctx.cause, ErrLost) {
+		delete(w.taken, d)
+		w.end(d, d.ctx.cause, "")
+	}
+}
+
+// supersede ends a received job that has come back: somebody else has said that it has
+// failed, which this worker had not noticed yet. mu is held.
+func (w *Worker) supersede(d *Delivery) {
+	if was := w.out[d.ID]; was != nil && was != d && w.taken[was] {
+		was.ctx.end(fmt.Errorf("%w: it has failed elsewhere", ErrLost))
+		w.giveUpLost(was)
+	}
+}
+
+// forgetLost forgets a job that is not this worker's any more. What waits for its key goes
+// on when it is known whether the job still runs, or waits for its retry, elsewhere: see
+// letGo. mu is held.
+func (w *Worker) forgetLost(d *Delivery) {
+	switch d.b.seen[d.ID] {
+	case d:
+		d.b.forget = append(d.b.forget, d.ID)
+		d.b.dirty = true // so that it is forgotten
+	case nil:
+	default:
+		return // it has come back
+	}
+	if d.Key != "" {
+		d.b.part(d.Key, d.ID)
+	}
+}
+
+func (w *Worker) lastSeen(d *Delivery) *Delivery { return d.b.seen[d.ID] }

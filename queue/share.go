@@ -75,6 +75,7 @@ func (w *Worker) share(ctx context.Context) {
 			for _, q := range queues {
 				err = errors.Join(err, w.shareQueue(ctx, q, name))
 			}
+			w.noteRound(err)
 			if err == nil && (last == 0 || since(last) > time.Minute) {
 				last = instant.Now()
 				err = w.sweep(ctx)
@@ -90,6 +91,15 @@ func (w *Worker) share(ctx context.Context) {
 		case <-ticker.C:
 		case <-w.tick:
 		}
+	}
+}
+
+// noteRound notes that the worker has its share of the blocks.
+func (w *Worker) noteRound(err error) {
+	if err == nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.rounds++
 	}
 }
 

@@ -38,6 +38,7 @@ func (w *Worker) watch(ctx context.Context) {
 		}
 		for d := range w.taken {
 			w.look(d, at)
+			w.giveUpLost(d)
 		}
 		for _, q := range w.queues {
 			for _, b := range q.blocks {

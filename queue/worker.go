@@ -106,6 +106,7 @@ type Worker struct {
 	toHand   []*Delivery         // checked out, and cancelled because the worker is being stopped
 	doubt    int                 // how many jobs run that may end the process
 	taken    map[*Delivery]bool  // by Receive
+	rounds   int                 // how often it has taken the blocks that are its share
 	kinds    map[string]string   // names, each once
 	base     context.Context     // of jobs
 	hears    instant.Instant     // when a notification was heard last; 0: none was
