@@ -2,10 +2,7 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,9 +28,7 @@ type bells struct {
 	pending map[int]map[int]bool // blocks by queue
 	telling bool
 
-	listeners int    // workers that hear notifications
-	deaf      func() // ends that
-
+	ears   chan struct{} // has the place of the worker that listens
 	others ringer
 }
 
@@ -54,6 +49,7 @@ var tell = dialect.PerDialect("queue.tell", func(d *dialect.Dialect) string {
 
 func (b *bells) init(c *Client) {
 	b.client, b.workers, b.pending = c, map[*Worker]bool{}, map[int]map[int]bool{}
+	b.ears = make(chan struct{}, 1)
 }
 
 // channel is where the processes of this database and prefix tell each other.
@@ -69,75 +65,6 @@ func (b *bells) remove(w *Worker) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.workers, w)
-}
-
-// listen has a worker that was added hear of new jobs of other processes, where there are
-// notifications, until the function is called that it returns. All workers of a client hear
-// them on one connection.
-func (b *bells) listen() (leave func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.listeners++; b.listeners == 1 {
-		b.deaf = b.hearken()
-	} else {
-		go b.ping() // so that it knows that it hears
-	}
-	return func() {
-		b.mu.Lock()
-		deaf := b.deaf
-		if b.listeners--; b.listeners > 0 {
-			deaf = func() {}
-		}
-		b.mu.Unlock()
-		deaf()
-	}
-}
-
-// hearken listens until the function is called that it returns.
-func (b *bells) hearken() (deaf func()) {
-	db := b.client.db
-	limit := db.Pool().Stats().MaxOpenConnections
-	if db.Dialect.Listen == nil || limit > 0 && limit < 4 { // a pool that is small is not deprived of a connection
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for ctx.Err() == nil {
-			// Behind a pooler nothing would be heard: that is why it speaks to itself.
-			err := db.Listen(ctx, b.channel(), func() { go b.ping() }, b.heard)
-			if err != nil && errors.Is(err, errors.ErrUnsupported) {
-				return
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Second):
-			}
-		}
-	}()
-	return func() {
-		cancel()
-		<-ended
-	}
-}
-
-// heard tells all workers what was heard.
-func (b *bells) heard(payload string) {
-	b.mu.Lock()
-	all := slices.Collect(maps.Keys(b.workers))
-	b.mu.Unlock()
-	for _, w := range all {
-		w.mu.Lock()
-		w.hears = instant.Now()
-		w.mu.Unlock()
-		if payload == "share" {
-			w.nudge()
-			w.askAgain()
-			continue
-		}
-		w.heard(payload)
-	}
 }
 
 // ring tells that jobs were committed.
@@ -254,6 +181,23 @@ func (b *bells) payloads() map[int]string {
 		size += text.Len()
 	}
 	return all
+}
+
+// heard has the workers of this process hear a notification.
+func (b *bells) heard(payload string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for w := range b.workers {
+		w.mu.Lock()
+		w.hears = instant.Now()
+		w.mu.Unlock()
+		if payload == "share" {
+			w.nudge()
+			w.askAgain()
+			continue
+		}
+		w.heard(payload)
+	}
 }
 
 // heard rings the bells of a worker that a notification is about.

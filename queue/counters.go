@@ -161,20 +161,28 @@ func (w *Worker) addCounts(ctx context.Context) error {
 	counts := w.counts
 	w.counts, w.counting.c = map[countKey]*count{}, nil
 	w.mu.Unlock()
+	err := w.c.addCounts(ctx, counts)
+	if err != nil {
+		w.keepCounts(counts)
+	}
+	return err
+}
+
+// addCounts adds counts to the table, and takes out of them what it has added.
+func (c *Client) addCounts(ctx context.Context, counts map[countKey]*count) error {
 	keys := slices.SortedFunc(maps.Keys(counts), func(a, b countKey) int {
 		return cmp.Or(cmp.Compare(a.minute, b.minute), cmp.Compare(a.queue, b.queue), cmp.Compare(a.kind, b.kind))
 	})
 	for part := range slices.Chunk(keys, chunk) {
 		rows := make([]dialect.Args, len(part))
 		for i, key := range part {
-			c := counts[key]
+			n := counts[key]
 			rows[i] = dialect.Args{
 				"since_us": key.minute * time.Minute.Microseconds(), "queue": key.queue, "name": key.kind,
-				"done": c.done, "failed": c.failed, "dead": c.dead, "waited": c.waited, "ran": c.ran,
+				"done": n.done, "failed": n.failed, "dead": n.dead, "waited": n.waited, "ran": n.ran,
 			}
 		}
-		if _, err := w.db.Exec(ctx, addCounts, dialect.Args{"rows": rows}); err != nil {
-			w.keepCounts(counts)
+		if _, err := c.db.Exec(ctx, addCounts, dialect.Args{"rows": rows}); err != nil {
 			return err
 		}
 		for _, key := range part {

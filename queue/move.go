@@ -91,6 +91,12 @@ type flight struct {
 	moves    []*move
 }
 
+// attempt is which attempt at a job it was.
+func (f *flight) attempt(id int64) int {
+	at := slices.IndexFunc(f.moves, func(m *move) bool { return m.d.ID == id })
+	return f.moves[at].d.Attempt
+}
+
 // flights groups moves by what statements they take.
 func flights(moves []move) []*flight {
 	var all []*flight
@@ -155,6 +161,9 @@ func (w *Worker) fly(ctx context.Context, tx *dialect.Session, b *block, node st
 	args["node"] = node
 	here, err := dialect.Select(ctx, tx, lockStatements[f.from], args, scanID)
 	if err != nil {
+		return err
+	}
+	if here, err = w.ownAttempts(ctx, tx, b, f.from, here, f.attempt); err != nil {
 		return err
 	}
 	var arrived []int64

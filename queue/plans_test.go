@@ -55,6 +55,7 @@ var settled = map[*dialect.Stmt]bool{
 	outdated: true, surplusDead: true, purgeDead: true, lockDead: true, lockOut: true, revive: true, hasten: true, lockQueue: true, setQueue: true, usesOf: true, markDeleted: true, stillMine: true,
 	lockLater: true, divideAnew: true, passReady: true,
 	keepReady: true, keepDelayed: true, keepRunning: true, lockDone: true, outdatedDone: true, purgeDone: true,
+	attemptsDelayed: true, claimHolds: true, claimedReady: true, claimedDelayed: true, claimedRunning: true,
 }
 
 // piped are statements that are run in pipelines, in which PostgreSQL is told to use

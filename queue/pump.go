@@ -164,6 +164,20 @@ func (w *Worker) ackExactly(ctx context.Context, t *turn, steps []*dialect.Step)
 			if err != nil {
 				return err
 			}
+			here, err = w.ownAttempts(ctx, tx, t.b, parts[i][0].from, here, func(id int64) int {
+				return parts[i][slices.IndexFunc(parts[i], func(d *Delivery) bool { return d.ID == id })].Attempt
+			})
+			if err != nil {
+				return err
+			}
+			if len(here) < len(parts[i]) && len(here) > 0 {
+				args := listArgs(t.b.q.id, t.b.divided, parts[i][0].Priority, slices.Clone(here))
+				args["node"] = t.node
+				step = &dialect.Step{Stmt: step.Stmt, Args: args}
+			}
+			if len(here) == 0 {
+				continue
+			}
 			if t.keep > 0 {
 				if err := keepDone(ctx, tx, t.b, parts[i][0].from, parts[i], here, t.node, t.keep); err != nil {
 					return err

@@ -70,6 +70,39 @@ func (w *Worker) look(d *Delivery, at instant.Instant) {
 	}
 }
 
+// listen hears of new jobs of other processes, where there are notifications. Of the
+// workers of a process one listens for all of them, with one connection.
+func (w *Worker) listen(ctx context.Context) {
+	if w.db.Dialect.Listen == nil {
+		return
+	}
+	if limit := w.db.Pool().Stats().MaxOpenConnections; limit > 0 && limit < 4 {
+		return // a pool that is small is not deprived of a connection
+	}
+	go w.c.bells.ping() // if another one listens already, so that this one knows it
+	select {
+	case w.c.bells.ears <- struct{}{}:
+		defer func() { <-w.c.bells.ears }()
+	case <-ctx.Done():
+		return
+	}
+	for ctx.Err() == nil {
+		ready := func() {
+			go func() { w.c.bells.ping() }() // behind a pooler nothing would be heard
+		}
+		err := w.db.Listen(ctx, w.c.bells.channel(), ready, func(payload string) {
+			w.c.bells.heard(payload)
+		})
+		if err != nil && errors.Is(err, errors.ErrUnsupported) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
 // poll looks for new jobs in all blocks at once: seldom where notifications are
 // heard, else as the queue's settings say, sooner after there was something.
 func (w *Worker) poll(ctx context.Context) {

@@ -281,12 +281,11 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	}
 	w.c.bells.add(w)
 	defer w.c.bells.remove(w)
-	defer w.c.bells.listen()()
 	var helpers sync.WaitGroup
 	if w.bell != nil {
 		helpers.Go(func() { w.answer(working, w.bell) })
 	}
-	for _, help := range []func(context.Context){w.keep, w.share, w.watch, w.poll, w.conclude, w.addUp, w.keepGates} {
+	for _, help := range []func(context.Context){w.keep, w.share, w.watch, w.listen, w.poll, w.conclude, w.addUp, w.keepGates} {
 		helpers.Go(func() { help(working) })
 	}
 	for range w.opt.Connections {

@@ -1,0 +1,376 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// What any process can say of a job that a Receiver of another one has given out.
+//
+// What makes it safe: whoever deletes the row has ended the job, here as anywhere. The
+// transaction locks the row, looks whether the attempt is the one that was given out, and
+// ends with a locking read of the block: it is still leased by the worker that gave the
+// job out, under the same fence, and that worker is live. Taking the block waits for the
+// transaction, or was before it, which then does nothing. A job that is checked out is its
+// worker's by its own row, which is locked, so that there it is enough to see that the
+// worker is live. The worker finds the row gone, within seconds.
+
+// A Claim says which attempt at a job has been given out, and by whom. Other processes can
+// say with it what has become of the job, for as long as the worker that gave it out has
+// it: see [Client.SettleClaims].
+type Claim struct {
+	Node     string // whose it is, as the tables have it
+	Queue    string
+	Block    int
+	Fence    int64 // of the block
+	Priority int
+	Job      int64
+	Attempt  int
+	Group    bool // the job is of a group, so that it may have a result
+}
+
+// Claim returns what other processes have to know of a job that was received.
+func (d *Delivery) Claim() Claim {
+	w := d.b.q.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return Claim{
+		Node: w.node, Queue: d.Queue, Block: d.b.divided, Fence: d.b.fence, Priority: d.Priority,
+		Job: d.ID, Attempt: d.Attempt, Group: d.Group != 0,
+	}
+}
+
+// A ClaimOutcome is what has become of a job that another process has given out: nil, or an
+// error as a handler would return it.
+type ClaimOutcome struct {
+	Claim  Claim
+	Err    error
+	Result json.RawMessage // of a job of a group that is done
+}
+
+var (
+	// claimHolds is read last in a transaction about jobs that another process has given
+	// out: see above. That the block is leased tells it from one that was handed over.
+	claimHolds = dialect.SQL("queue.claim-holds", `
+		SELECT fence FROM {prefix}queue_block
+		WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node AND state = 'LEASED'
+			AND EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live' AND n.expire_at > {now}) {share_locked}`)
+
+	nodeLives = dialect.SQL("queue.node-lives", `SELECT name FROM {prefix}node WHERE name = :node AND state = 'live' AND expire_at > {now}`)
+
+	claimedReady   = dialect.SQL("queue.claimed-ready", `SELECT `+claimed+`, 0, 0 FROM {prefix}job WHERE priority = :priority AND `+these)
+	claimedDelayed = dialect.SQL("queue.claimed-delayed", `SELECT `+claimed+`, attempt, crashes FROM {prefix}job_delayed WHERE `+these)
+	claimedRunning = dialect.SQL("queue.claimed-running", `SELECT `+claimed+`, attempt - 1, crashes FROM {prefix}job_running WHERE `+these+` AND lock_by = :node`)
+)
+
+// attemptsDelayed tells how many attempts delayed jobs have had, whose rows are locked.
+var attemptsDelayed = dialect.SQL("queue.attempts-delayed", `SELECT id, attempt FROM {prefix}job_delayed WHERE `+these)
+
+// ownAttempts leaves out those of a Receiver's jobs, whose rows are locked in a table, that
+// have failed elsewhere: such a job may stand where it did, waiting for its next attempt.
+func (w *Worker) ownAttempts(ctx context.Context, tx *dialect.Session, b *block, from table, here []int64, attempt func(id int64) int) ([]int64, error) {
+	if !w.exact || from != tableDelayed || len(here) == 0 {
+		return here, nil
+	}
+	var own []int64
+	_, err := dialect.Select(ctx, tx, attemptsDelayed, listArgs(b.q.id, b.divided, 0, here), func(rows *sql.Rows) (none struct{}, err error) {
+		var id int64
+		var had int
+		if err := rows.Scan(&id, &had); err != nil {
+			return none, err
+		}
+		if had+1 == attempt(id) {
+			own = append(own, id)
+		}
+		return none, nil
+	})
+	slices.Sort(own)
+	return own, err
+}
+
+// claimed is what has to be known of a job that is to be ended. Its attempt follows, less one.
+const claimed = `id, kind, job_key, unique_key, COALESCE(max_attempts, 0), COALESCE(group_id, 0)`
+
+var claimedStatements = map[table]*dialect.Stmt{tableReady: claimedReady, tableDelayed: claimedDelayed, tableRunning: claimedRunning}
+
+// NodeLives tells whether the worker that has given a job out is live.
+func (c *Client) NodeLives(ctx context.Context, node string) (bool, error) {
+	err := c.db.Get(ctx, nodeLives, dialect.Args{"node": node}, new(string))
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// SettleClaims says what has become of jobs that other processes have given out. It returns
+// an error for each in its place: ErrLost if the job is not that worker's any more, under
+// that claim. It writes for all jobs of a block together.
+func (c *Client) SettleClaims(ctx context.Context, all []ClaimOutcome) []error {
+	errs := make([]error, len(all))
+	if err := c.clock.sync(ctx, &c.db.Session, instant.Now()); err != nil {
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
+	}
+	parts := map[Claim][]int{} // by block, and who has it
+	for i, o := range all {
+		of := Claim{Node: o.Claim.Node, Queue: o.Claim.Queue, Block: o.Claim.Block, Fence: o.Claim.Fence}
+		parts[of] = append(parts[of], i)
+	}
+	queues := map[string]*Queue{}
+	for of, indexes := range parts {
+		for part := range slices.Chunk(indexes, chunk) {
+			err := c.settlePart(ctx, queues, of, all, part, errs)
+			for _, i := range part {
+				if err != nil {
+					errs[i] = err
+				}
+			}
+		}
+	}
+	return errs
+}
+
+// settlePart does so for some jobs of a block.
+func (c *Client) settlePart(ctx context.Context, queues map[string]*Queue, of Claim, all []ClaimOutcome, part []int, errs []error) error {
+	q := queues[of.Queue]
+	if q == nil {
+		var err error
+		q, err = c.read(ctx, of.Queue)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		queues[of.Queue] = q
+	}
+	left := part
+	// A job's row may be on its way from the first tables to the last.
+	for _, step := range []struct {
+		tables []table
+		holds  *dialect.Stmt
+	}{{[]table{tableReady, tableDelayed}, claimHolds}, {[]table{tableRunning}, nodeLives}} {
+		if q == nil || len(left) == 0 {
+			break
+		}
+		s := &settling{c: c, q: q, of: of, all: all, tables: step.tables, holds: step.holds}
+		err := s.run(ctx, left)
+		if err != nil && !errors.Is(err, ErrLost) {
+			return err
+		}
+		if err == nil {
+			s.tell(ctx)
+			left = slices.DeleteFunc(slices.Clone(left), func(i int) bool { return s.found[all[i].Claim.Job] != nil })
+		}
+	}
+	for _, i := range left {
+		errs[i] = fmt.Errorf("%w: job %d", ErrLost, all[i].Claim.Job)
+	}
+	return nil
+}
+
+// A settling ends jobs of a block that another process has given out.
+type settling struct {
+	c      *Client
+	q      *Queue
+	of     Claim
+	all    []ClaimOutcome
+	tables []table
+	holds  *dialect.Stmt
+
+	found map[int64]*Delivery
+	moves []move
+}
+
+// run does it for those that are found in its tables.
+func (s *settling) run(ctx context.Context, part []int) error {
+	// What the worker's own code takes: a worker that has nothing, and a block that is
+	// described by the claim.
+	w := &Worker{c: s.c, db: s.c.db, log: s.c.opt.Logger}
+	b := &block{q: &workQueue{w: w, id: s.q.id, name: s.q.Name, set: s.q}, divided: s.of.Block, fence: s.of.Fence}
+	return s.c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		s.found, s.moves = map[int64]*Delivery{}, nil
+		for _, from := range s.tables {
+			for _, list := range s.byStatement(part, from) {
+				if err := s.find(ctx, tx, b, from, list); err != nil {
+					return err
+				}
+			}
+		}
+		if len(s.found) == 0 {
+			return ErrLost
+		}
+		acks := s.outcomes(w, part)
+		if err := s.ack(ctx, tx, b, acks); err != nil {
+			return err
+		}
+		for _, f := range flights(s.moves) {
+			if err := w.fly(ctx, tx, b, s.of.Node, f); err != nil {
+				return err
+			}
+		}
+		args := dialect.Args{"node": s.of.Node}
+		var err error
+		if s.holds == claimHolds {
+			args["queue"], args["divided"], args["fence"] = s.q.id, s.of.Block, s.of.Fence
+			err = tx.Get(ctx, s.holds, args, new(int64))
+		} else {
+			err = tx.Get(ctx, s.holds, args, new(string))
+		}
+		if errors.Is(err, sql.ErrNoRows) {
+			return ErrLost
+		}
+		return err
+	})
+}
+
+// byStatement divides jobs that were not found yet by what a statement reaches: ready ones
+// have their priority in their key.
+func (s *settling) byStatement(part []int, from table) (lists [Idle + 1][]int) {
+	for _, i := range part {
+		claim := &s.all[i].Claim
+		if s.found[claim.Job] != nil {
+			continue
+		}
+		p := 0
+		if from == tableReady {
+			p = claim.Priority
+		}
+		if p >= 0 && p < len(lists) {
+			lists[p] = append(lists[p], i)
+		}
+	}
+	return lists
+}
+
+// find locks and reads those of some jobs that are in a table, under the attempt that was
+// given out.
+func (s *settling) find(ctx context.Context, tx *dialect.Session, b *block, from table, list []int) error {
+	if len(list) == 0 {
+		return nil
+	}
+	priority, attempts := s.all[list[0]].Claim.Priority, map[int64]int{}
+	ids := make([]int64, len(list))
+	for i, at := range list {
+		claim := &s.all[at].Claim
+		ids[i], attempts[claim.Job] = claim.Job, claim.Attempt
+	}
+	args := listArgs(s.q.id, s.of.Block, priority, slices.Compact(slices.Sorted(slices.Values(ids))))
+	args["node"] = s.of.Node
+	here, err := dialect.Select(ctx, tx, lockStatements[from], args, scanID)
+	if err != nil || len(here) == 0 {
+		return err
+	}
+	args = listArgs(s.q.id, s.of.Block, priority, here)
+	args["node"] = s.of.Node
+	rows, err := dialect.Select(ctx, tx, claimedStatements[from], args, func(rows *sql.Rows) (*Delivery, error) {
+		d := &Delivery{b: b, from: from}
+		var key, unique sql.NullString
+		err := rows.Scan(&d.ID, &d.Kind, &key, &unique, &d.MaxAttempts, &d.Group, &d.Attempt, &d.Crashes)
+		d.Queue, d.Priority, d.Key, d.Unique, d.Group = s.q.Name, priority, key.String, unique.String, max(0, d.Group)
+		d.Attempt++
+		return d, err
+	})
+	for _, d := range rows {
+		if d.Attempt == attempts[d.ID] {
+			s.found[d.ID] = d
+		}
+	}
+	return err
+}
+
+// outcomes says what becomes of the jobs that were found. Those that are done are returned.
+func (s *settling) outcomes(w *Worker, part []int) (acks []*Delivery) {
+	said := map[int64]bool{}
+	for _, i := range part {
+		o := &s.all[i]
+		d := s.found[o.Claim.Job]
+		if d == nil || said[d.ID] {
+			continue
+		}
+		said[d.ID] = true
+		switch what, after := w.verdict(d, o.Err); what {
+		case done:
+			if d.Group != 0 {
+				d.result = o.Result
+			}
+			acks = append(acks, d)
+		case discard:
+			d.dropped, d.reason = true, limitText(o.Err.Error(), 4000)
+			acks = append(acks, d)
+		default:
+			s.moves = append(s.moves, w.moveFor(d, what, after, o.Err, ""))
+		}
+	}
+	return acks
+}
+
+// ack deletes jobs that are done, whose rows are locked.
+func (s *settling) ack(ctx context.Context, tx *dialect.Session, b *block, acks []*Delivery) error {
+	for _, list := range byTable(acks) {
+		from, ids := list[0].from, idsOf(list)
+		args := listArgs(s.q.id, s.of.Block, list[0].Priority, ids)
+		args["node"] = s.of.Node
+		if keep := s.q.KeepDone; keep > 0 {
+			if err := keepDone(ctx, tx, b, from, list, ids, s.of.Node, keep); err != nil {
+				return err
+			}
+		}
+		n, err := tx.Exec(ctx, ackStatements[from], args)
+		if err := orShort(err, n, len(ids)); err != nil {
+			return err
+		}
+	}
+	return untie(ctx, tx, s.q.id, endedOf(acks, func(int64) bool { return true }))
+}
+
+// tell counts and logs what was committed, and ends the groups that it was the last of. How
+// long the jobs have run is not known here, so that the averages have them as if they had
+// taken no time.
+func (s *settling) tell(ctx context.Context) {
+	counts, groups := map[countKey]*count{}, map[int64]bool{}
+	minute := (s.c.clock.skew() + instant.Now().Sub(0).Microseconds()) / 60_000_000
+	of := func(d *Delivery) *count {
+		key := countKey{minute, s.q.id, d.Kind}
+		if counts[key] == nil {
+			counts[key] = &count{}
+		}
+		return counts[key]
+	}
+	moved := map[int64]bool{}
+	for i := range s.moves {
+		m := &s.moves[i]
+		d := m.d
+		moved[d.ID] = true
+		level := s.c.opt.Logger.Info
+		switch m.what {
+		case buried:
+			level = s.c.opt.Logger.Warn
+			of(d).dead++
+			groups[d.Group] = true
+		case snoozed:
+		default:
+			of(d).failed++
+		}
+		level("job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead", m.what == buried, "again_in", m.later, "error", m.why)
+	}
+	for _, d := range s.found {
+		if !moved[d.ID] {
+			of(d).done++
+			groups[d.Group] = true
+		}
+	}
+	if err := s.c.addCounts(ctx, counts); err != nil {
+		s.c.opt.Logger.Warn("what was done could not be counted", "err", err)
+	}
+	delete(groups, 0)
+	for id := range groups {
+		s.c.tryConclude(ctx, id)
+	}
+}
