@@ -58,6 +58,7 @@ type API struct {
 	queues *queue.Client
 	locks  *lock.Locker
 	tokens *Tokens
+	pulls  *pulls
 
 	endpoints *push.Endpoints
 
@@ -85,6 +86,7 @@ func New(db *dialect.DB, opt Options) (*API, error) {
 	if a.locks, err = lock.New(db, lock.Options{}); err != nil {
 		return nil, err
 	}
+	a.pulls = newPulls(a.queues, a.log)
 	return a, nil
 }
 
@@ -121,7 +123,7 @@ func describe(opt Options) (*API, error) {
 	a.docs = humago.New(a.mux, a.config())
 	a.routes["GET "+prefix+"/openapi.json"] = route{}
 	a.routes["GET "+prefix+"/openapi.yaml"] = route{}
-	for _, describe := range []func(){a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.routings, a.topics, a.groups, a.schedules, a.locking, a.pushing} {
+	for _, describe := range []func(){a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.routings, a.topics, a.groups, a.schedules, a.locking, a.pushing, a.claiming, a.claims} {
 		describe()
 	}
 	return a, nil

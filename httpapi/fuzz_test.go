@@ -16,6 +16,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -140,6 +141,12 @@ func (g *generator) text(name string, s *huma.Schema) string {
 		return pick(g, "", g.ids[0], cursorOf("a"), cursorOf("a", "b"))
 	case slices.Contains([]string{"delay", "timeout", "retry_delay", "retry_max_delay", "keep_dead", "poll_min", "poll_max", "unique_for", "last"}, name):
 		return pick(g, "0s", "1ms", "90s", "1h", "1d", "forever", "")
+	case name == "wait":
+		return pick(g, "0s", "1ms", "31s", "")
+	case name == "lease" || name == "retry_after":
+		return pick(g, "1s", "30s", "12h", "13h", "")
+	case name == "token":
+		return writeToken(newSecret(), &queue.Claim{Node: pick(g, "n", "m:1:x"), Queue: pick(g, "q", "none"), Priority: g.IntN(6), Fence: 1, Job: 1, Attempt: 1, Group: g.oneIn(2)})
 	case name == "kind":
 		return pick(g, "k", "l", "*")
 	case name == "Idempotency-Key" || name == "unique" || name == "key":

@@ -92,7 +92,11 @@ func serve(t *testing.T, db *dialect.DB, opt Options) *service {
 	must(t, err)
 	server := httptest.NewServer(s.api)
 	t.Cleanup(func() {
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		s.api.Drain(gone)
 		server.Close()
+		s.api.Close()
 		must(t, s.api.Flush(context.WithoutCancel(t.Context())))
 	})
 	s.url, s.client = server.URL, server.Client()

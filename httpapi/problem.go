@@ -90,6 +90,10 @@ var kinds = []struct {
 // problemOf makes a problem of a handler's error. What the database says is logged, and not
 // sent.
 func (a *API) problemOf(ctx context.Context, o *operation, err error) *huma.ErrorModel {
+	var told *huma.ErrorModel
+	if errors.As(err, &told) {
+		return told
+	}
 	for _, kind := range kinds {
 		for _, is := range kind.errs {
 			if !errors.Is(err, is) {

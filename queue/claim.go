@@ -47,6 +47,15 @@ func (d *Delivery) Claim() Claim {
 	}
 }
 
+// Attempts returns after how many failed attempts the job is dead, by what it or its queue
+// says.
+func (d *Delivery) Attempts() int {
+	w := d.b.q.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.policy(d).MaxAttempts
+}
+
 // A ClaimOutcome is what has become of a job that another process has given out: nil, or an
 // error as a handler would return it.
 type ClaimOutcome struct {

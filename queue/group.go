@@ -359,19 +359,34 @@ func (d *Delivery) SetResult(v any) error {
 	if d.Group == 0 {
 		return invalid("result", "the job is of no group, so that nobody would read it")
 	}
-	text, err := json.Marshal(v)
+	text, err := resultText(v)
 	if err != nil {
-		return invalid("result", "%v", err)
-	}
-	if !utf8.Valid(text) { // which a RawMessage may be, and would keep its end from being written
-		return invalid("result", "it is not UTF-8")
-	}
-	if len(text) > longestResult {
-		return invalid("result", "it has %d bytes, and up to %d are kept; store it elsewhere and set its name", len(text), longestResult)
+		return err
 	}
 	w := d.b.q.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d.result = text
 	return nil
+}
+
+// CheckResult tells what is wrong with JSON that a job of a group is to have made.
+func CheckResult(text json.RawMessage) error {
+	_, err := resultText(text)
+	return err
+}
+
+// resultText is v as JSON, if it can be kept.
+func resultText(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, invalid("result", "%v", err)
+	}
+	if !utf8.Valid(text) { // which a RawMessage may be, and would keep its end from being written
+		return nil, invalid("result", "it is not UTF-8")
+	}
+	if len(text) > longestResult {
+		return nil, invalid("result", "it has %d bytes, and up to %d are kept; store it elsewhere and set its name", len(text), longestResult)
+	}
+	return text, nil
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
 )
 
 // A Receiver hands jobs to a program that has no handlers: it receives some, does
@@ -19,9 +21,12 @@ type Receiver struct {
 	err    error
 	once   sync.Once
 
-	waiting []*wanted     // those who wait, in their order; the worker's mutex guards it
-	looks   chan struct{} // whose place has one who looks
-	looked  int           // how often somebody began to; the worker's mutex guards it
+	looks chan struct{} // whose place has one who looks
+
+	// The worker's mutex guards these.
+	waiting []*wanted       // those who wait, in their order
+	asked   instant.Instant // when somebody waited last
+	looked  int             // how often somebody began to look
 }
 
 // A wanted is one who waits for jobs.
@@ -50,6 +55,7 @@ func (c *Client) Receiver(ctx context.Context, opt WorkerOptions) (*Receiver, er
 	w.exact = true
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &Receiver{w: w, cancel: cancel, ended: make(chan struct{}), looks: make(chan struct{}, 1)}
+	r.asked, w.unasked = instant.Now(), r.unasked
 	handing := make(chan struct{})
 	go func() {
 		defer close(handing)
@@ -99,6 +105,7 @@ func (r *Receiver) Receive(ctx context.Context, limit int, wait time.Duration) (
 	w := r.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	r.asked = instant.Now()
 	if at := slices.Index(r.waiting, o); at >= 0 {
 		r.give() // what came this moment
 		r.waiting = slices.DeleteFunc(r.waiting, func(other *wanted) bool { return other == o })
@@ -112,6 +119,13 @@ func (r *Receiver) Receive(ctx context.Context, limit int, wait time.Duration) (
 	return nil, ctx.Err()
 }
 
+// unaskedFor is how long a Receiver keeps its share of the blocks that nobody asks for jobs,
+// when others are asked: these would wait for what it has.
+const unaskedFor = 3 * time.Second
+
+// unasked tells whether nobody has asked for that long. mu is held.
+func (r *Receiver) unasked() bool { return len(r.waiting) == 0 && since(r.asked) > unaskedFor }
+
 // queueUp has somebody wait behind the others. It returns true if there is nothing to wait
 // for.
 func (r *Receiver) queueUp(o *wanted) bool {
@@ -123,6 +137,7 @@ func (r *Receiver) queueUp(o *wanted) bool {
 	}
 	r.waiting = append(r.waiting, o)
 	r.give()
+	r.asked = instant.Now()
 	if len(o.got) > 0 {
 		return true
 	}
@@ -336,3 +351,11 @@ func (w *Worker) forgetLost(d *Delivery) {
 }
 
 func (w *Worker) lastSeen(d *Delivery) *Delivery { return d.b.seen[d.ID] }
+
+// Node returns the name of the worker in the tables. It is another one after its lease was
+// lost, and none until then.
+func (r *Receiver) Node() string {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	return r.w.node
+}

@@ -186,6 +186,9 @@ func (w *Worker) meet(q *workQueue, set *Queue) bool {
 			w.offer(b, b.count)
 		}
 	}
+	if w.unasked != nil {
+		return w.unasked()
+	}
 	long := 0
 	for _, unit := range w.slots {
 		if len(unit) > 0 && unit[0].from == tableRunning {

@@ -106,6 +106,7 @@ type Worker struct {
 	toHand   []*Delivery         // checked out, and cancelled because the worker is being stopped
 	doubt    int                 // how many jobs run that may end the process
 	taken    map[*Delivery]bool  // by Receive
+	unasked  func() bool         // nobody has asked its Receiver for jobs of late; nil: it has none
 	rounds   int                 // how often it has taken the blocks that are its share
 	kinds    map[string]string   // names, each once
 	base     context.Context     // of jobs

@@ -19,6 +19,10 @@ import (
 const (
 	usualListen = "127.0.0.1:8686"
 	noListen    = "off"
+
+	// claimGrace is how long a daemon that is stopped hears of the jobs that it has given
+	// out.
+	claimGrace = 5 * time.Second
 )
 
 // httpFlags say where a daemon answers requests.
@@ -109,8 +113,17 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 		log.Warn("http: tokens can be read on their way, unless what is before the API speaks TLS: --tls-cert and --tls-key")
 	}
 	server := &httpapi.Server{Handler: http.Handler(api), Logger: log, Cert: f.cert, Key: f.key}
+	draining, drained := context.WithCancel(context.WithoutCancel(ctx))
+	all.Go(func() { // what was given out may be finished yet, for a moment
+		defer drained()
+		<-serving.Done()
+		last, cancel := context.WithTimeout(draining, claimGrace)
+		defer cancel()
+		api.Drain(last)
+	})
 	all.Go(func() {
-		serveLogged(serving, server, at, log)
+		serveLogged(draining, server, at, log)
+		api.Close()
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
 		_ = api.Flush(last) // workers find what was enqueued in any case

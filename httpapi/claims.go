@@ -1,0 +1,341 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue"
+)
+
+type completedClaimJSON struct {
+	Token  string   `json:"token" minLength:"1" maxLength:"2500"`
+	Result jsonText `json:"result,omitempty" doc:"What it has made, for the callback of its group: any JSON, and only of a job of a group"`
+}
+
+type completeInput struct {
+	Body struct {
+		Claims []completedClaimJSON `json:"claims" minItems:"1" maxItems:"1000" nullable:"false"`
+	} `nameHint:"CompleteRequest"`
+}
+
+type failedClaimJSON struct {
+	Token      string `json:"token" minLength:"1" maxLength:"2500"`
+	Error      string `json:"error,omitempty" maxLength:"100000" doc:"Why, for people"`
+	RetryAfter string `json:"retry_after,omitempty" maxLength:"40" doc:"The next attempt waits for so long; default: as the queue says" example:"10s"`
+	Dead       bool   `json:"dead,omitempty" doc:"There is no next attempt: it becomes a dead letter"`
+	Discard    bool   `json:"discard,omitempty" doc:"There is none, and no trace of it either"`
+}
+
+type failInput struct {
+	Body struct {
+		Claims []failedClaimJSON `json:"claims" minItems:"1" maxItems:"1000" nullable:"false"`
+	} `nameHint:"FailRequest"`
+}
+
+type claimTokenJSON struct {
+	Token string `json:"token" minLength:"1" maxLength:"2500"`
+}
+
+type heartbeatInput struct {
+	Body struct {
+		Claims []claimTokenJSON `json:"claims" minItems:"1" maxItems:"1000" nullable:"false"`
+		Lease  string           `json:"lease,omitempty" maxLength:"40" doc:"They have this long from now: 1s to 12h; default: as long as when they were claimed" example:"30s"`
+	} `nameHint:"HeartbeatRequest"`
+}
+
+type releaseInput struct {
+	Body struct {
+		Claims []claimTokenJSON `json:"claims" minItems:"1" maxItems:"1000" nullable:"false"`
+	} `nameHint:"ReleaseRequest"`
+}
+
+type settledOutput struct {
+	Body struct {
+		Done int      `json:"done" doc:"For so many it was done"`
+		Lost []string `json:"lost" nullable:"false" doc:"The tokens of those that are not claimed any more: their leases have ended, or somebody else has ended them"`
+	} `nameHint:"SettledClaims"`
+}
+
+// claims describes what is said of claimed jobs.
+func (a *API) claims() {
+	const anywhere = " It can be sent to any daemon."
+	const there = " It has to be sent to the daemon that gave them out: another one answers 421, and names it."
+	const lost = " Those that are not claimed any more are listed as lost; when all are, the answer is 409."
+	register(a, operation{
+		id: "complete-claims", method: http.MethodPost, path: "/claims/complete", tag: "claims", scope: ScopeWork,
+		errors:  []int{http.StatusConflict},
+		summary: "Say that claimed jobs are done",
+		more:    "When it is answered that is committed." + anywhere + lost,
+	}, a.complete)
+	register(a, operation{
+		id: "fail-claims", method: http.MethodPost, path: "/claims/fail", tag: "claims", scope: ScopeWork,
+		errors:  []int{http.StatusConflict},
+		summary: "Say that claimed jobs have failed",
+		more:    "They are tried again as their queue says." + anywhere + lost,
+	}, a.fail)
+	register(a, operation{
+		id: "heartbeat-claims", method: http.MethodPost, path: "/claims/heartbeat", tag: "claims", scope: ScopeWork,
+		errors:  []int{http.StatusConflict, http.StatusMisdirectedRequest},
+		summary: "Have more time for claimed jobs",
+		more:    "Their leases begin anew. A timeout that the job or its queue has stays as it is." + there + lost,
+	}, a.heartbeat)
+	register(a, operation{
+		id: "release-claims", method: http.MethodPost, path: "/claims/release", tag: "claims", scope: ScopeWork,
+		errors:  []int{http.StatusConflict, http.StatusMisdirectedRequest},
+		summary: "Give claimed jobs back",
+		more:    "Others get them, and it does not count as an attempt." + there + lost,
+	}, a.release)
+}
+
+// A claimed is a claim as it was sent, and what is said of it.
+type claimed struct {
+	token  string
+	key    secret
+	claim  queue.Claim
+	err    error // what becomes of the job
+	result json.RawMessage
+}
+
+// readClaims reads tokens, each of which is there once.
+func readClaims(tokens []string) ([]claimed, error) {
+	all, at := make([]claimed, len(tokens)), map[secret]int{}
+	for i, token := range tokens {
+		key, claim, ok := readToken(token)
+		if !ok {
+			return nil, invalid(fmt.Sprintf("claims[%d].token", i), "it is not the token of a claim")
+		}
+		if other, twice := at[key]; twice {
+			return nil, invalid(fmt.Sprintf("claims[%d].token", i), "it is that of claims[%d], too", other)
+		}
+		at[key] = i
+		all[i] = claimed{token: token, key: key, claim: claim}
+	}
+	return all, nil
+}
+
+func tokensOf(list []claimTokenJSON) []string {
+	tokens := make([]string, len(list))
+	for i, c := range list {
+		tokens[i] = c.Token
+	}
+	return tokens
+}
+
+func (a *API) complete(ctx context.Context, in *completeInput) (*settledOutput, error) {
+	tokens := make([]string, len(in.Body.Claims))
+	for i, c := range in.Body.Claims {
+		tokens[i] = c.Token
+	}
+	all, err := readClaims(tokens)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		result := in.Body.Claims[i].Result
+		if result == nil {
+			continue
+		}
+		all[i].result = json.RawMessage(result)
+		field := fmt.Sprintf("claims[%d].result", i)
+		if !all[i].claim.Group {
+			return nil, invalid(field, "the job is of no group, so that nobody would read it")
+		}
+		if err := queue.CheckResult(all[i].result); err != nil {
+			var why *queue.InvalidError
+			if errors.As(err, &why) {
+				return nil, invalid(field, "%s", why.Problem)
+			}
+			return nil, err
+		}
+	}
+	return a.pulls.settle(ctx, all)
+}
+
+func (a *API) fail(ctx context.Context, in *failInput) (*settledOutput, error) {
+	tokens := make([]string, len(in.Body.Claims))
+	for i, c := range in.Body.Claims {
+		tokens[i] = c.Token
+	}
+	all, err := readClaims(tokens)
+	if err != nil {
+		return nil, err
+	}
+	for i, c := range in.Body.Claims {
+		if all[i].err, err = c.outcome(fmt.Sprintf("claims[%d].", i)); err != nil {
+			return nil, err
+		}
+	}
+	return a.pulls.settle(ctx, all)
+}
+
+// outcome is what becomes of a job that has failed.
+func (f *failedClaimJSON) outcome(at string) (outcome, err error) {
+	why := errors.New("its worker gave no reason")
+	if f.Error != "" {
+		why = errors.New(f.Error)
+	}
+	after, err := readDuration(at+"retry_after", f.RetryAfter)
+	switch {
+	case err != nil:
+		return nil, err
+	case f.RetryAfter != "" && (f.Dead || f.Discard):
+		return nil, invalid(at+"retry_after", "there is no next attempt at what is dead or discarded; send one of them")
+	case f.Dead && f.Discard:
+		return nil, invalid(at+"discard", "it is to be dead as well; send one of them")
+	case f.Dead:
+		return queue.Bury(why), nil
+	case f.Discard:
+		return queue.Discard(why), nil
+	case f.RetryAfter != "":
+		return queue.RetryAfter(after, why), nil
+	}
+	return why, nil
+}
+
+func (a *API) release(ctx context.Context, in *releaseInput) (*settledOutput, error) {
+	all, err := readClaims(tokensOf(in.Body.Claims))
+	if err == nil {
+		err = a.pulls.here(ctx, all)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		all[i].err = queue.Snooze(0)
+	}
+	return a.pulls.settle(ctx, all)
+}
+
+func (a *API) heartbeat(ctx context.Context, in *heartbeatInput) (*settledOutput, error) {
+	all, err := readClaims(tokensOf(in.Body.Claims))
+	lease := time.Duration(0)
+	if err == nil && in.Body.Lease != "" {
+		lease, err = readLease(in.Body.Lease)
+	}
+	if err == nil {
+		err = a.pulls.here(ctx, all)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a.pulls.extend(all, lease)
+}
+
+// here returns a problem if one of the claims is another daemon's that is alive.
+func (p *pulls) here(ctx context.Context, all []claimed) error {
+	others := map[string]bool{}
+	p.mu.Lock()
+	for i := range all {
+		if node := all[i].claim.Node; p.nodes[node] == nil {
+			others[node] = true
+		}
+	}
+	p.mu.Unlock()
+	for node := range others {
+		lives, err := p.queues.NodeLives(ctx, node)
+		if err != nil {
+			return err
+		}
+		if lives {
+			return problem(http.StatusMisdirectedRequest, fmt.Sprintf("the daemon %s has given the job out; send this to it. Nothing was done", daemonOf(node)))
+		}
+	}
+	return nil
+}
+
+// extend lets leases begin anew; 0 is as long as they were.
+func (p *pulls) extend(all []claimed, lease time.Duration) (*settledOutput, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var lost []string
+	for i := range all {
+		g := p.given[all[i].key]
+		if g == nil || g.job.Context().Err() != nil {
+			lost = append(lost, all[i].token)
+			continue
+		}
+		if lease > 0 {
+			g.lease = lease
+		}
+		g.until = instant.Now().Add(g.lease)
+		g.timer.Reset(g.lease)
+	}
+	return settled(len(all), lost)
+}
+
+// settle says what has become of jobs: those that were given out here together, and then
+// those of other daemons.
+func (p *pulls) settle(ctx context.Context, all []claimed) (*settledOutput, error) {
+	errs := make([]error, len(all))
+	mine, others := map[*source][]int{}, []int(nil)
+	outcomes := make([]queue.Outcome, len(all))
+	p.mu.Lock()
+	for i := range all {
+		c := &all[i]
+		g := p.given[c.key]
+		switch {
+		case g != nil:
+			g.from.users++ // until it is written
+			p.take(g)
+			outcomes[i] = queue.Outcome{Delivery: g.job, Err: c.err}
+			mine[g.from] = append(mine[g.from], i)
+		case p.nodes[c.claim.Node] != nil:
+			errs[i] = queue.ErrLost // its lease has ended, or it was ended before
+		default:
+			others = append(others, i)
+		}
+	}
+	p.mu.Unlock()
+	for s, indexes := range mine {
+		p.settleHere(ctx, s, all, indexes, outcomes, errs)
+	}
+	if len(others) > 0 {
+		away := make([]queue.ClaimOutcome, len(others))
+		for k, i := range others {
+			away[k] = queue.ClaimOutcome{Claim: all[i].claim, Err: all[i].err, Result: all[i].result}
+		}
+		for k, err := range p.queues.SettleClaims(ctx, away) {
+			errs[others[k]] = err
+		}
+	}
+	var lost []string
+	for i, err := range errs {
+		switch {
+		case errors.Is(err, queue.ErrLost):
+			lost = append(lost, all[i].token)
+		case err != nil:
+			return nil, err
+		}
+	}
+	return settled(len(all), lost)
+}
+
+// settleHere says what has become of jobs of a source.
+func (p *pulls) settleHere(ctx context.Context, s *source, all []claimed, indexes []int, outcomes []queue.Outcome, errs []error) {
+	defer p.leave(s, len(indexes), false)
+	part := make([]queue.Outcome, len(indexes))
+	for k, i := range indexes {
+		part[k] = outcomes[i]
+		if all[i].result != nil {
+			errs[i] = part[k].Delivery.SetResult(all[i].result)
+		}
+	}
+	for k, err := range s.receiver.Settle(ctx, part) {
+		errs[indexes[k]] = err
+	}
+}
+
+// settled is the answer about n claims, of which some are lost.
+func settled(n int, lost []string) (*settledOutput, error) {
+	if len(lost) == n {
+		return nil, problem(http.StatusConflict, "none of the jobs is claimed any more: their leases have ended, or somebody else has ended them")
+	}
+	out := &settledOutput{}
+	out.Body.Done, out.Body.Lost = n-len(lost), append([]string{}, lost...)
+	return out, nil
+}
