@@ -50,11 +50,11 @@ func (s *service) claim(queue string, body object) claimedList {
 }
 
 // one claims a job that must come. Its lease is long.
-func (s *service) one(queue string) claimedList {
+func (s *service) one() claimedList {
 	s.t.Helper()
 	var got claimedList
 	s.eventually("a job comes", func() bool {
-		got = s.claim(queue, object{"wait": "30s", "lease": "12h"})
+		got = s.claim("q", object{"wait": "30s", "lease": "12h"})
 		return len(got.Jobs) == 1
 	})
 	return got
@@ -107,9 +107,9 @@ func TestClaim(t *testing.T) {
 		trace := "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 		id := s.enqueue(object{"kind": "x", "queue": "q", "key": "k", "payload": object{"a": 1}, "priority": "urgent", "max_attempts": 3, "trace": trace})
 		binary := s.enqueue(object{"kind": "y", "queue": "q", "payload_base64": "/w=="})
-		got := s.one("q")
+		got := s.one()
 		for len(got.Jobs) < 2 {
-			got.Jobs = append(got.Jobs, s.one("q").Jobs...)
+			got.Jobs = append(got.Jobs, s.one().Jobs...)
 		}
 		slices.SortFunc(got.Jobs, func(a, b claimedJob) int { return strings.Compare(a.Kind, b.Kind) })
 		j := got.Jobs[0]
@@ -123,7 +123,7 @@ func TestClaim(t *testing.T) {
 		s.get("/api/v1/queues/q/jobs/" + id).is(404)
 		s.say("complete", got.tokens()).is(409)
 		s.enqueue(object{"kind": "x", "queue": "q"})
-		more := s.one("q")
+		more := s.one()
 		s.say("complete", append(got.tokens(), more.tokens()...)).is(200).has(`"done":1`).has(got.Jobs[1].Token)
 		s.put("/api/v1/queues/gone", object{}).is(201)
 		s.remove("/api/v1/queues/gone").is(204)
@@ -145,7 +145,7 @@ func TestClaimBadInput(t *testing.T) {
 		s.post("/api/v1/queues/q/claim", object{"max": 1001}).is(422).at("body.max")
 		s.post("/api/v1/queues/q/claim", object{"wait": "soon"}).is(422).at("body.wait")
 		s.enqueue(object{"kind": "x", "queue": "q"})
-		token := s.one("q").Jobs[0].Token
+		token := s.one().Jobs[0].Token
 		for at, claims := range map[string][]object{
 			"token": {{"token": "x"}}, "retry_after": {{"token": token, "retry_after": "-1s"}}, "discard": {{"token": token, "dead": true, "discard": true}},
 		} {
@@ -169,18 +169,18 @@ func TestClaimOutcomes(t *testing.T) {
 		id := s.enqueue(object{"kind": "x", "queue": "q"})
 		fail := func(more object) {
 			t.Helper()
-			got := s.one("q")
+			got := s.one()
 			more["token"] = got.Jobs[0].Token
 			s.say("fail", []object{more}).is(200).has(`"done":1`)
 		}
 		fail(object{"error": "no luck"})
-		got := s.one("q")
+		got := s.one()
 		if j := got.Jobs[0]; j.ID != id || j.Attempt != 2 {
 			t.Errorf("got %+v", j)
 		}
 		s.say("release", got.tokens()).is(200).has(`"done":1`)
 		s.say("release", got.tokens()).is(409)
-		got = s.one("q")
+		got = s.one()
 		if j := got.Jobs[0]; j.ID != id || j.Attempt != 2 {
 			t.Errorf("got %+v", j)
 		}
@@ -197,7 +197,7 @@ func TestClaimOutcomes(t *testing.T) {
 		group, err := s.api.queues.NewGroup(t.Context(), queue.Group{})
 		must(t, err)
 		s.enqueue(object{"kind": "x", "queue": "q", "group": idText(group)})
-		got = s.one("q")
+		got = s.one()
 		if got.Jobs[0].Group != idText(group) {
 			t.Errorf("got %+v", got)
 		}
@@ -215,7 +215,7 @@ func TestClaimLease(t *testing.T) {
 		s.makeQueue()
 		id := s.enqueue(object{"kind": "x", "queue": "q"})
 		got := s.claim("q", object{"lease": "1s", "wait": "30s"})
-		again := s.one("q")
+		again := s.one()
 		if j := again.Jobs[0]; j.ID != id || j.Attempt != 2 {
 			t.Errorf("got %+v", j)
 		}
@@ -338,7 +338,7 @@ func TestClaimantLeaves(t *testing.T) {
 				t.Error("one who has left got an answer")
 			}
 			id := s.enqueue(object{"kind": "x", "queue": "q"}) // maybe before that is noticed
-			got := s.one("q")
+			got := s.one()
 			if j := got.Jobs[0]; j.ID != id || j.Attempt != 1 {
 				t.Errorf("got %+v", j)
 			}
@@ -352,7 +352,7 @@ func TestClaimantLeaves(t *testing.T) {
 			if _, list, err := s.api.pulls.claim(ctx, "q", 1, time.Hour, 0); err == nil || len(list) > 0 {
 				t.Errorf("got %v, %v", list, err)
 			}
-			got := s.one("q")
+			got := s.one()
 			if j := got.Jobs[0]; j.ID != id || j.Attempt != 1 {
 				t.Errorf("got %+v", j)
 			}
@@ -369,7 +369,7 @@ func TestClaimsOfOtherDaemons(t *testing.T) {
 		s.makeQueue()
 		for range 2 {
 			id := s.enqueue(object{"kind": "x", "queue": "q"})
-			got := s.one("q")
+			got := s.one()
 			if !strings.HasPrefix(got.Node, "first:") {
 				t.Errorf("the daemon is %s", got.Node)
 			}
@@ -379,7 +379,7 @@ func TestClaimsOfOtherDaemons(t *testing.T) {
 			elsewhere.say("fail", []object{{"token": got.Jobs[0].Token, "error": "elsewhere"}}).is(200).has(`"done":1`)
 			elsewhere.say("complete", got.tokens()).is(409)
 			s.say("complete", got.tokens()).is(409)
-			got = s.one("q")
+			got = s.one()
 			if j := got.Jobs[0]; j.ID != id || j.Attempt != 2 {
 				t.Errorf("got %+v", j)
 			}
@@ -398,7 +398,7 @@ func TestClaimsAfterRestart(t *testing.T) {
 		s, elsewhere := serve(t, db.DB, Options{}), other(t, db)
 		s.makeQueue()
 		id := s.enqueue(object{"kind": "x", "queue": "q"})
-		got := s.one("q")
+		got := s.one()
 		s.api.Close()
 		s.post("/api/v1/queues/q/claim", object{}).is(503)
 		for _, at := range []*service{s, elsewhere} {
@@ -406,7 +406,7 @@ func TestClaimsAfterRestart(t *testing.T) {
 				at.say(what, got.tokens()).is(409)
 			}
 		}
-		got = elsewhere.one("q")
+		got = elsewhere.one()
 		if j := got.Jobs[0]; j.ID != id || j.Attempt != 1 || j.Crashes != 0 {
 			t.Errorf("got %+v", j)
 		}
@@ -421,7 +421,7 @@ func TestClaimsDrain(t *testing.T) {
 		s := serve(t, db.DB, Options{})
 		s.makeQueue()
 		s.enqueue(object{"kind": "x", "queue": "q"})
-		given := s.one("q")
+		given := s.one()
 		answers := make(chan claimedList, 1)
 		go func() {
 			got, err := s.quietly("q", object{"wait": "30s"})
@@ -461,7 +461,7 @@ func TestIdleQueueIsLeft(t *testing.T) {
 		s.makeQueue()
 		for range 2 {
 			id := s.enqueue(object{"kind": "x", "queue": "q"})
-			got := s.one("q")
+			got := s.one()
 			s.say("complete", got.tokens()).is(200)
 			s.get("/api/v1/queues/q/jobs/" + id).is(404)
 			s.eventually("nobody has the blocks", func() (left bool) {

@@ -350,8 +350,6 @@ func (w *Worker) forgetLost(d *Delivery) {
 	}
 }
 
-func (w *Worker) lastSeen(d *Delivery) *Delivery { return d.b.seen[d.ID] }
-
 // Node returns the name of the worker in the tables. It is another one after its lease was
 // lost, and none until then.
 func (r *Receiver) Node() string {
