@@ -43,10 +43,10 @@ func (l *claimedList) tokens() (all []object) {
 	return all
 }
 
-// claim claims jobs.
-func (s *service) claim(queue string, body object) claimedList {
+// claim claims jobs of the queue q.
+func (s *service) claim(body object) claimedList {
 	s.t.Helper()
-	return read[claimedList](s.post("/api/v1/queues/"+queue+"/claim", body).is(200))
+	return read[claimedList](s.post("/api/v1/queues/q/claim", body).is(200))
 }
 
 // one claims a job that must come. Its lease is long.
@@ -54,7 +54,7 @@ func (s *service) one() claimedList {
 	s.t.Helper()
 	var got claimedList
 	s.eventually("a job comes", func() bool {
-		got = s.claim("q", object{"wait": "30s", "lease": "12h"})
+		got = s.claim(object{"wait": "30s", "lease": "12h"})
 		return len(got.Jobs) == 1
 	})
 	return got
@@ -101,7 +101,7 @@ func TestClaim(t *testing.T) {
 		s := serve(t, db.DB, Options{})
 		s.post("/api/v1/queues/q/claim", object{}).is(404)
 		s.makeQueue()
-		if got := s.claim("q", object{}); got.Jobs == nil || len(got.Jobs) != 0 || !strings.HasPrefix(got.Node, "test:") {
+		if got := s.claim(object{}); got.Jobs == nil || len(got.Jobs) != 0 || !strings.HasPrefix(got.Node, "test:") {
 			t.Errorf("an empty queue gives %+v", got)
 		}
 		trace := "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -214,7 +214,7 @@ func TestClaimLease(t *testing.T) {
 		s := serve(t, db.DB, Options{})
 		s.makeQueue()
 		id := s.enqueue(object{"kind": "x", "queue": "q"})
-		got := s.claim("q", object{"lease": "1s", "wait": "30s"})
+		got := s.claim(object{"lease": "1s", "wait": "30s"})
 		again := s.one()
 		if j := again.Jobs[0]; j.ID != id || j.Attempt != 2 {
 			t.Errorf("got %+v", j)
@@ -226,14 +226,14 @@ func TestClaimLease(t *testing.T) {
 		s.say("fail", []object{{"token": again.Jobs[0].Token, "dead": true}}).is(200)
 
 		s.enqueue(object{"kind": "x", "queue": "q", "max_attempts": 1})
-		s.claim("q", object{"lease": "1s", "wait": "30s"})
+		s.claim(object{"lease": "1s", "wait": "30s"})
 		s.eventually("it has failed", func() bool {
 			return strings.Contains(s.get("/api/v1/queues/q/jobs?state=dead").text, "the claim's lease has ended: no heartbeat came for 1s")
 		})
 
 		s.enqueue(object{"kind": "x", "queue": "q", "max_attempts": 1000})
 		s.eventually("a heartbeat is in time", func() bool { // at once, but on a slow machine
-			got = s.claim("q", object{"lease": "1s", "wait": "30s"})
+			got = s.claim(object{"lease": "1s", "wait": "30s"})
 			return len(got.Jobs) == 1 && s.post("/api/v1/claims/heartbeat", object{"claims": got.tokens(), "lease": "12h"}).status == 200
 		})
 		began := instant.Now()
@@ -252,7 +252,7 @@ func TestLongPoll(t *testing.T) {
 			answers := make(chan claimedList, 2)
 			for i := range 2 {
 				go func() {
-					got, err := s.quietly("q", object{"wait": "30s", "lease": "12h"})
+					got, err := s.quietly(object{"wait": "30s", "lease": "12h"})
 					if err != nil {
 						t.Error(err)
 					}
@@ -278,11 +278,11 @@ func TestLongPoll(t *testing.T) {
 			}
 		}
 		for range 3 { // empty, then a job, then a wait
-			if got := s.claim("q", object{}); len(got.Jobs) > 0 {
+			if got := s.claim(object{}); len(got.Jobs) > 0 {
 				t.Errorf("got %+v", got)
 			}
 			id := producer.enqueue(object{"kind": "x", "queue": "q"})
-			got := s.claim("q", object{"lease": "12h"}) // it is looked before the answer is empty
+			got := s.claim(object{"lease": "12h"}) // it is looked before the answer is empty
 			if len(got.Jobs) != 1 || got.Jobs[0].ID != id {
 				t.Fatalf("%s is there, and came %+v", id, got)
 			}
@@ -292,16 +292,16 @@ func TestLongPoll(t *testing.T) {
 }
 
 // quietly is claim for goroutines.
-func (s *service) quietly(queue string, body object) (got claimedList, err error) {
-	return s.quietlyAs(s.t.Context(), queue, body)
+func (s *service) quietly(body object) (got claimedList, err error) {
+	return s.quietlyAs(s.t.Context(), body)
 }
 
-func (s *service) quietlyAs(ctx context.Context, queue string, body object) (got claimedList, err error) {
+func (s *service) quietlyAs(ctx context.Context, body object) (got claimedList, err error) {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return got, err
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/api/v1/queues/"+queue+"/claim", strings.NewReader(string(text)))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/api/v1/queues/q/claim", strings.NewReader(string(text)))
 	if err != nil {
 		return got, err
 	}
@@ -329,7 +329,7 @@ func TestClaimantLeaves(t *testing.T) {
 			ctx, leave := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() {
-				_, err := s.quietlyAs(ctx, "q", object{"wait": "30s", "lease": "12h"})
+				_, err := s.quietlyAs(ctx, object{"wait": "30s", "lease": "12h"})
 				ended <- err
 			}()
 			s.waits(1)
@@ -424,7 +424,7 @@ func TestClaimsDrain(t *testing.T) {
 		given := s.one()
 		answers := make(chan claimedList, 1)
 		go func() {
-			got, err := s.quietly("q", object{"wait": "30s"})
+			got, err := s.quietly(object{"wait": "30s"})
 			if err != nil {
 				t.Error(err)
 			}
@@ -499,7 +499,7 @@ func TestManyClaim(t *testing.T) {
 					if ended || instant.Now() > over {
 						return
 					}
-					got, err := from.quietly("q", object{"wait": "1s", "lease": "12h", "max": 40})
+					got, err := from.quietly(object{"wait": "1s", "lease": "12h", "max": 40})
 					if err != nil {
 						t.Error(err)
 						return
@@ -543,7 +543,7 @@ func TestClaimInOrder(t *testing.T) {
 		var got claimedList
 		for i, id := range ids {
 			s.eventually("the next one comes", func() bool {
-				got = []*service{s, elsewhere}[i/6].claim("q", object{"wait": "1s", "lease": "12h", "max": 10})
+				got = []*service{s, elsewhere}[i/6].claim(object{"wait": "1s", "lease": "12h", "max": 10})
 				return len(got.Jobs) > 0
 			})
 			if len(got.Jobs) != 1 || got.Jobs[0].ID != id {
