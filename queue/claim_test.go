@@ -178,7 +178,7 @@ func TestSettleStale(t *testing.T) {
 			{`UPDATE {prefix}node SET heartbeats = 1`, true, true},
 			{`UPDATE {prefix}queue_block SET state = 'FREE'`, false, true},
 			{`UPDATE {prefix}queue_block SET fence = 6`, false, true},
-			{`UPDATE {prefix}node SET state = 'gone'`, false, false},
+			{`UPDATE {prefix}node SET state = 'gone' WHERE name = 'me'`, false, false},
 			{`UPDATE {prefix}node SET expire_at = {now + -1000000} WHERE name = 'me'`, false, false},
 			{`DELETE FROM {prefix}node WHERE name = 'me'`, false, false},
 			{`UPDATE {prefix}job_running SET lock_by = 'left'`, true, false},
@@ -186,7 +186,7 @@ func TestSettleStale(t *testing.T) {
 			for id, good := range map[int64]bool{7: test.ready, 17: test.ready, 27: test.running} {
 				for _, outcome := range []error{nil, errTest, Bury(errTest)} {
 					world(t, db)
-					byHand(t, db, `UPDATE {prefix}job_running SET attempt = 1`, test.change)
+					byHand(t, db, `UPDATE {prefix}job_running SET attempt = 1`, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('another', 'live', `+ahead+`)`, test.change)
 					claim := of
 					claim.Job = id
 					err := settle(t, c, claim, outcome)
@@ -244,20 +244,22 @@ func TestClaimsEnd(t *testing.T) {
 	})
 }
 
+// waitAt waits until so many wait at a receiver.
+func waitAt(t *testing.T, r *Receiver, n int) {
+	t.Helper()
+	eventually(t, fmt.Sprint(n, " wait"), func() bool {
+		r.w.mu.Lock()
+		defer r.w.mu.Unlock()
+		return len(r.waiting) == n
+	})
+}
+
 // Those who wait get jobs in the order in which they came; one who has left gets none, and
 // takes none with it.
 func TestReceiveInTurn(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		r := receiver(t, c, WorkerOptions{Grace: -1})
-		waits := func(n int) {
-			t.Helper()
-			eventually(t, fmt.Sprint(n, " wait"), func() bool {
-				r.w.mu.Lock()
-				defer r.w.mu.Unlock()
-				return len(r.waiting) == n
-			})
-		}
 		answers := make([]chan []*Delivery, 4)
 		leave := make([]context.CancelFunc, len(answers))
 		for i := range answers {
@@ -269,13 +271,13 @@ func TestReceiveInTurn(t *testing.T) {
 				got, _ := r.Receive(ctx, 2, longWait)
 				answers[i] <- got
 			}()
-			waits(i + 1)
+			waitAt(t, r, i+1)
 		}
 		leave[1]()
 		if got := received(t, "one leaves", answers[1]); len(got) != 0 {
 			t.Errorf("one who has left got %d", len(got))
 		}
-		waits(3)
+		waitAt(t, r, 3)
 		for n, i := range []int{0, 2, 3} {
 			id := enqueue(t, c, Job{Kind: "x"})
 			got := received(t, fmt.Sprint(i, " gets one"), answers[i])
@@ -283,7 +285,7 @@ func TestReceiveInTurn(t *testing.T) {
 				t.Fatalf("%d got %v", i, got)
 			}
 			must(t, r.Complete(t.Context(), got[0]))
-			waits(2 - n)
+			waitAt(t, r, 2-n)
 		}
 		empty(t, db)
 	})

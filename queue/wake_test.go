@@ -122,7 +122,7 @@ func TestWakeOfMergedBells(t *testing.T) {
 						got <- len(list)
 					}()
 				}
-				eventually(t, "both wait", func() bool { return waiters(r.w) == 2 })
+				waitAt(t, r, 2)
 				enqueueMany(t, c, []Job{{Kind: "x"}, {Kind: "x"}})
 				for range 2 {
 					if n := received(t, "one more gets a job", got); n != 1 {
