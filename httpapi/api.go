@@ -41,6 +41,10 @@ type Options struct {
 	Origins []string      // of the pages that may use it in a browser beside its own, such as https://ops.example.org
 	Logger  *slog.Logger  // default: slog.Default
 
+	// AllowCommands has it make and change schedules that run something on the daemons'
+	// hosts, or from there, and not only those that enqueue a job.
+	AllowCommands bool
+
 	// Doorbell has it tell workers of new jobs: see [queue.Options].
 	Doorbell string
 }

@@ -33,7 +33,7 @@ func TestDocumentedAnswers(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	each(t, func(t *testing.T, db *dbtest.DB) {
-		s := serve(t, db.DB, Options{MaxBody: 1 << 16})
+		s := serve(t, db.DB, Options{MaxBody: 1 << 16, AllowCommands: true})
 		g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), schemas: s.api.docs.OpenAPI().Components.Schemas}
 		must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: "q", Spec: "@daily", Command: "true"}))
 		s.put("/api/v1/queues/q", object{}).is(201)
@@ -138,8 +138,17 @@ func (g *generator) text(name string, s *huma.Schema) string {
 		return pick(g, "$.n = 1", "$.a.b[2]", `$."x y" != null`, "$")
 	case name == "cursor":
 		return pick(g, "", g.ids[0], cursorOf("a"), cursorOf("a", "b"))
-	case slices.Contains([]string{"delay", "timeout", "retry_delay", "retry_max_delay", "keep_dead", "poll_min", "poll_max", "unique_for", "last"}, name):
+	case slices.Contains([]string{
+		"delay", "timeout", "retry_delay", "retry_max_delay", "keep_dead", "poll_min", "poll_max", "unique_for", "last",
+		"job_timeout", "missed_window", "kill_grace", "jitter", "keep_for", "ttl", "wait",
+	}, name):
 		return pick(g, "0s", "1ms", "90s", "1h", "1d", "forever", "")
+	case name == "spec":
+		return pick(g, "@daily", "*/5 * * * *", "@every 90s", "@manual", "0 0 30 2 *")
+	case name == "zone":
+		return pick(g, "UTC", "Europe/Berlin", "")
+	case name == "starts" || name == "ends" || name == "after":
+		return pick(g, "2026-01-01T00:00:00Z", "2030-06-01T12:00:00+02:00", "")
 	case name == "kind":
 		return pick(g, "k", "l", "*")
 	case name == "Idempotency-Key" || name == "unique" || name == "key":

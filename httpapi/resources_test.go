@@ -272,7 +272,7 @@ func TestSchedules(t *testing.T) {
 		if got := s.get("/api/v1/schedules").is(200).has("GET https://example.org/x?…"); strings.Contains(got.text, "hunter2") {
 			t.Errorf("it shows secrets: %s", got.text)
 		}
-		s.get("/api/v1/schedules/a").is(200).has(`"spec":"30 2 1 1 *","zone":"Europe/Berlin","kind":"shell","command":"true"`).has(`"due":"`)
+		s.get("/api/v1/schedules/a").is(200).has(`"spec":"30 2 1 1 *","zone":"Europe/Berlin","dst":"vixie","kind":"shell","command":"true"`).has(`"due":"`)
 		next := read[struct{ Slots []time.Time }](s.get("/api/v1/schedules/a/next?count=3").is(200)).Slots
 		if len(next) != 3 || next[0].Hour() != 1 || next[0].Minute() != 30 || next[1].Year() != next[0].Year()+1 {
 			t.Errorf("next are %v", next)

@@ -85,6 +85,7 @@ func hot(ids []int64, names []string) map[*dialect.Stmt]dialect.Args {
 		chain:      {"name": names[0], "due": at(0).UnixMicro()},
 		history:    {"schedule": names[0], "limit": 10},
 		getRun:     {"id": ids[0]},
+		showRun:    {"id": ids[0]},
 		relane:     {"schedule": names[0], "lane": "x"},
 		runOf:      {"schedule": names[0], "due": at(0).UnixMicro()},
 		attemptsAt: {"schedule": names[0], "from": at(0).UnixMicro(), "to": at(0).UnixMicro()},
@@ -123,7 +124,7 @@ func grow(t *testing.T, db *dbtest.DB) {
 }
 
 // alone are the statements that are not run in transactions of their own.
-var alone = map[*dialect.Stmt]bool{probe: true, handBack: true, forget: true, publish: true, history: true, list: true, get: true, remove: true}
+var alone = map[*dialect.Stmt]bool{probe: true, handBack: true, forget: true, publish: true, history: true, list: true, get: true, showRun: true, remove: true}
 
 // some is a batch of ids and names of schedules.
 func some() (ids []int64, names []string) {

@@ -28,6 +28,7 @@ type httpFlags struct {
 	cert, key     string
 	maxBody       string
 	origins       []string
+	commands      bool
 
 	bytes int // what maxBody says
 }
@@ -40,6 +41,7 @@ func (f *httpFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.key, "tls-key", "", "`file` with its key")
 	flags.StringVar(&f.maxBody, "max-body", "16MiB", "how large the body of a request may be")
 	flags.StringArrayVar(&f.origins, "allow-origin", nil, "`origin` of pages that may use the API in a browser, such as https://ops.example.org; may be repeated")
+	flags.BoolVar(&f.commands, "allow-commands", false, "let the API make and change schedules that run commands, requests or SQL; without it only those that enqueue a job")
 }
 
 // check reads the flags.
@@ -88,7 +90,7 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, f httpF
 	if f.listen == noListen {
 		return nil
 	}
-	api, err := httpapi.New(db, httpapi.Options{Node: node, Version: version, MaxBody: int64(f.bytes), Origins: f.origins, Logger: log, Doorbell: usualDoorbell})
+	api, err := httpapi.New(db, httpapi.Options{Node: node, Version: version, MaxBody: int64(f.bytes), Origins: f.origins, Logger: log, Doorbell: usualDoorbell, AllowCommands: f.commands})
 	if err != nil {
 		return err
 	}
