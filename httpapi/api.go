@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -44,6 +45,10 @@ type Options struct {
 	// AllowCommands has it make and change schedules that run something on the daemons'
 	// hosts, or from there, and not only those that enqueue a job.
 	AllowCommands bool
+
+	// Stopping is closed when the process begins to end: then nobody waits any longer for an
+	// answer that is yet to come.
+	Stopping <-chan struct{}
 
 	// Doorbell has it tell workers of new jobs: see [queue.Options].
 	Doorbell string
@@ -188,7 +193,11 @@ func register[I, O any](a *API, o operation, handle func(ctx context.Context, in
 		Security: []map[string][]string{{"token": {string(o.scope)}}},
 	}, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
-		if err != nil {
+		var held *lock.HeldError
+		switch {
+		case errors.As(err, &held):
+			return nil, newHeldProblem(held)
+		case err != nil:
 			return nil, a.problemOf(ctx, &o, err)
 		}
 		return out, nil

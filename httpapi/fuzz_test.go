@@ -40,6 +40,10 @@ func TestDocumentedAnswers(t *testing.T) {
 		for i := range 5 {
 			g.ids = append(g.ids, s.enqueue(object{"kind": "k", "queue": "q", "delay": []string{"", "1h"}[i%2]}))
 		}
+		g.ticket = read[struct {
+			Name, Token, By, Fence, Expires string
+			Left                            float64 `json:"left_seconds"`
+		}](s.post("/api/v1/locks/q/acquire", object{"ttl": "1h"}).is(200)).Token
 		seen := map[int]int{}
 		try := func(method, path string, op *huma.Operation) {
 			t.Helper()
@@ -78,6 +82,7 @@ type generator struct {
 	schemas huma.Registry
 	ids     []string // of jobs that are there, or were
 	sent    string   // the last body
+	ticket  string   // of the lock q
 
 	name, forced string // what the parameter or field of that name is
 }
@@ -147,6 +152,8 @@ func (g *generator) text(name string, s *huma.Schema) string {
 		return pick(g, "@daily", "*/5 * * * *", "@every 90s", "@manual", "0 0 30 2 *")
 	case name == "zone":
 		return pick(g, "UTC", "Europe/Berlin", "")
+	case name == "token":
+		return pick(g, g.ticket, "1.aaaa.YQ")
 	case name == "starts" || name == "ends" || name == "after":
 		return pick(g, "2026-01-01T00:00:00Z", "2030-06-01T12:00:00+02:00", "")
 	case name == "kind":

@@ -71,10 +71,21 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case p != nil:
 		write(out, p)
 	case !ended:
-		ctx, cancel := context.WithTimeout(r.Context(), a.opt.Timeout)
+		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callerKey{}, out.token), a.opt.Timeout)
 		defer cancel()
 		a.mux.ServeHTTP(out, r.WithContext(ctx))
 	}
+}
+
+// callerKey finds in a request's context the name of its token.
+type callerKey struct{}
+
+// caller is who sent a request, for people: the name of its token.
+func caller(ctx context.Context) string {
+	if name, _ := ctx.Value(callerKey{}).(string); name != "" {
+		return name
+	}
+	return "http"
 }
 
 // admit looks at all that has to be right before a request is handled, and reads its body.

@@ -63,8 +63,8 @@ func (a *API) cancelRun(ctx context.Context, in *cancelRunInput) (*struct{}, err
 	if in.Body != nil {
 		why = in.Body.Reason
 	}
-	if len(why) > 200 || strings.ContainsRune(why, 0) {
-		return nil, invalid("reason", "it is longer than 200 bytes, or has a NUL")
+	if err := checkText("reason", why, 200); err != nil {
+		return nil, err
 	}
 	_, err = scheduler.Cancel(ctx, a.db, id, why)
 	return nil, err

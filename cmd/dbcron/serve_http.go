@@ -90,7 +90,7 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, f httpF
 	if f.listen == noListen {
 		return nil
 	}
-	api, err := httpapi.New(db, httpapi.Options{Node: node, Version: version, MaxBody: int64(f.bytes), Origins: f.origins, Logger: log, Doorbell: usualDoorbell, AllowCommands: f.commands})
+	api, err := httpapi.New(db, httpapi.Options{Node: node, Version: version, MaxBody: int64(f.bytes), Origins: f.origins, Logger: log, Doorbell: usualDoorbell, AllowCommands: f.commands, Stopping: serving.Done()})
 	if err != nil {
 		return err
 	}
