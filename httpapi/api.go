@@ -123,7 +123,7 @@ func describe(opt Options) (*API, error) {
 	a.docs = humago.New(a.mux, a.config())
 	a.routes["GET "+prefix+"/openapi.json"] = route{}
 	a.routes["GET "+prefix+"/openapi.yaml"] = route{}
-	for _, describe := range []func(){a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.routings, a.topics, a.groups, a.schedules, a.locking} {
+	for _, describe := range []func(){a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.limits, a.routings, a.topics, a.groups, a.schedules, a.locking} {
 		describe()
 	}
 	return a, nil
