@@ -50,6 +50,10 @@ type Options struct {
 	// answer that is yet to come.
 	Stopping <-chan struct{}
 
+	// Observe is told of each request when it has been answered: its method, the path of the
+	// operation or "other", the status, and how long it took.
+	Observe func(method, path string, status int, took time.Duration)
+
 	// Doorbell has it tell workers of new jobs: see [queue.Options].
 	Doorbell string
 }
@@ -62,6 +66,7 @@ type API struct {
 	queues *queue.Client
 	locks  *lock.Locker
 	tokens *Tokens
+	sample *sampler
 
 	mux    *http.ServeMux
 	docs   huma.API
@@ -84,6 +89,7 @@ func New(db *dialect.DB, opt Options) (*API, error) {
 	if a.queues, err = queue.New(db, queue.Options{Node: opt.Node, Logger: a.log, Doorbell: opt.Doorbell}); err != nil {
 		return nil, err
 	}
+	a.sample = newSampler(db, a.queues)
 	if a.locks, err = lock.New(db, lock.Options{}); err != nil {
 		return nil, err
 	}
@@ -123,7 +129,7 @@ func describe(opt Options) (*API, error) {
 	a.docs = humago.New(a.mux, a.config())
 	a.routes["GET "+prefix+"/openapi.json"] = route{}
 	a.routes["GET "+prefix+"/openapi.yaml"] = route{}
-	for _, describe := range []func(){a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.limits, a.routings, a.topics, a.groups, a.schedules, a.locking} {
+	for _, describe := range []func(){a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.limits, a.overall, a.routings, a.topics, a.groups, a.schedules, a.locking} {
 		describe()
 	}
 	return a, nil

@@ -61,8 +61,10 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				write(out, problem(http.StatusInternalServerError, "something went wrong; the log of the daemon says what"))
 			}
 		}
+		took := instant.Now().Sub(began)
+		a.observe(r, out.status, took)
 		a.log.Info("http", "method", cut(r.Method), "path", cut(r.URL.EscapedPath()), "status", out.status, "bytes", out.bytes,
-			"took", instant.Now().Sub(began), "token", out.token, "from", r.RemoteAddr)
+			"took", took, "token", out.token, "from", r.RemoteAddr)
 	}()
 	out.Header().Set("Cache-Control", "no-store")
 	out.Header().Set("X-Content-Type-Options", "nosniff")
@@ -75,6 +77,20 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		a.mux.ServeHTTP(out, r.WithContext(ctx))
 	}
+}
+
+// observe tells of a request. The path is that of the operation: others can be anything.
+func (a *API) observe(r *http.Request, status int, took time.Duration) {
+	if a.opt.Observe == nil {
+		return
+	}
+	method, path := "other", "other"
+	if _, pattern := a.mux.Handler(r); pattern != "" {
+		if _, ok := a.routes[pattern]; ok {
+			method, path, _ = strings.Cut(pattern, " ")
+		}
+	}
+	a.opt.Observe(method, path, status, took)
 }
 
 // callerKey finds in a request's context the name of its token.

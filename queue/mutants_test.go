@@ -319,6 +319,7 @@ var mutants = append(deaf(), []mutant{
 
 	// Counts.
 	{sumCounts, "q.queue_id = c.queue_id", always, "TestCounts" + onSQLite},
+	{minuteCounts, "q.queue_id = c.queue_id", always, "TestCounts" + onSQLite},
 	{purgeCounts, " WHERE minute < {now + :since}", "", "TestCounts" + onSQLite},
 
 	// What people and programs ask.

@@ -30,13 +30,14 @@ type httpFlags struct {
 	origins       []string
 	commands      bool
 
-	bytes int // what maxBody says
+	bytes   int // what maxBody says
+	metrics *httpapi.Metrics
 }
 
 func (f *httpFlags) register(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.listen, "listen", usualListen, "`address` of the HTTP API, or off; other hosts can reach it only when there is a token")
-	flags.StringVar(&f.admin, "admin-listen", "", "`address` of /livez and /readyz (default: none)")
+	flags.StringVar(&f.admin, "admin-listen", "", "`address` of /livez, /readyz and /metrics, which need no token (default: none)")
 	flags.StringVar(&f.cert, "tls-cert", "", "`file` with a certificate, in PEM: then the API speaks TLS. It is read again when it changes")
 	flags.StringVar(&f.key, "tls-key", "", "`file` with its key")
 	flags.StringVar(&f.maxBody, "max-body", "16MiB", "how large the body of a request may be")
@@ -75,8 +76,8 @@ func (p *program) startHTTP(ctx context.Context, db *dialect.DB, f httpFlags, no
 			stop()
 			return nil, err
 		}
-		log.Info("http: /livez and /readyz", "address", at.Addr().String())
-		health := &httpapi.Server{Handler: &httpapi.Health{DB: db, Stopping: ctx.Done()}, Logger: log, Grace: time.Second}
+		log.Info("http: /livez, /readyz and /metrics", "address", at.Addr().String())
+		health := &httpapi.Server{Handler: &httpapi.Health{DB: db, Stopping: ctx.Done(), Metrics: f.metrics}, Logger: log, Grace: time.Second}
 		all.Go(func() { serveLogged(admin, health, at, log) })
 	}
 	if err := p.startAPI(ctx, serving, db, f, node, log, &all); err != nil {
@@ -90,7 +91,14 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, f httpF
 	if f.listen == noListen {
 		return nil
 	}
-	api, err := httpapi.New(db, httpapi.Options{Node: node, Version: version, MaxBody: int64(f.bytes), Origins: f.origins, Logger: log, Doorbell: usualDoorbell, AllowCommands: f.commands, Stopping: serving.Done()})
+	opt := httpapi.Options{
+		Node: node, Version: version, MaxBody: int64(f.bytes), Origins: f.origins, Logger: log, Doorbell: usualDoorbell,
+		AllowCommands: f.commands, Stopping: serving.Done(),
+	}
+	if f.metrics != nil {
+		opt.Observe = f.metrics.Request
+	}
+	api, err := httpapi.New(db, opt)
 	if err != nil {
 		return err
 	}
