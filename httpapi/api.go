@@ -67,6 +67,7 @@ type API struct {
 	locks  *lock.Locker
 	tokens *Tokens
 	sample *sampler
+	hub    *hub
 
 	mux    *http.ServeMux
 	docs   huma.API
@@ -90,6 +91,7 @@ func New(db *dialect.DB, opt Options) (*API, error) {
 		return nil, err
 	}
 	a.sample = newSampler(db, a.queues)
+	a.hub = &hub{db: db, sample: a.sample, log: a.log, followers: map[*follower]struct{}{}}
 	if a.locks, err = lock.New(db, lock.Options{}); err != nil {
 		return nil, err
 	}
@@ -129,7 +131,7 @@ func describe(opt Options) (*API, error) {
 	a.docs = humago.New(a.mux, a.config())
 	a.routes["GET "+prefix+"/openapi.json"] = route{}
 	a.routes["GET "+prefix+"/openapi.yaml"] = route{}
-	for _, describe := range []func(){a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.limits, a.overall, a.routings, a.topics, a.groups, a.schedules, a.locking} {
+	for _, describe := range []func(){a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.limits, a.overall, a.events, a.routings, a.topics, a.groups, a.schedules, a.locking} {
 		describe()
 	}
 	return a, nil

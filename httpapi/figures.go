@@ -23,6 +23,7 @@ const (
 
 // figures are what the tables say at one time.
 type figures struct {
+	at        instant.Instant
 	queues    []queueFigures
 	schedules map[string]int // by state
 	due, late int
@@ -80,7 +81,7 @@ func (s *sampler) look(ctx context.Context) (*figures, error) {
 }
 
 func (s *sampler) read(ctx context.Context) (*figures, error) {
-	f := &figures{schedules: map[string]int{}, runs: map[string]int{}}
+	f := &figures{at: instant.Now(), schedules: map[string]int{}, runs: map[string]int{}}
 	for _, read := range []func(context.Context, *figures) error{s.readQueues, s.readSchedules, s.readRuns, s.readLocks, s.addUp} {
 		if err := read(ctx, f); err != nil {
 			return nil, err

@@ -33,7 +33,9 @@ func TestDocumentedAnswers(t *testing.T) {
 		seed = rand.Uint64()
 	}
 	each(t, func(t *testing.T, db *dbtest.DB) {
-		s := serve(t, db.DB, Options{MaxBody: 1 << 16, AllowCommands: true})
+		stopping := make(chan struct{})
+		close(stopping) // nobody waits, and what streams ends at once
+		s := serve(t, db.DB, Options{MaxBody: 1 << 16, AllowCommands: true, Stopping: stopping})
 		g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), schemas: s.api.docs.OpenAPI().Components.Schemas}
 		must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: "q", Spec: "@daily", Command: "true"}))
 		s.put("/api/v1/queues/q", object{}).is(201)
@@ -271,7 +273,7 @@ func (g *generator) undocumented(op *huma.Operation, a *answer) string {
 	if err != nil || described.Content[kind] == nil {
 		return "the content type is not documented: " + a.header.Get("Content-Type")
 	}
-	if op.OperationID == "get-payload" && a.status == 200 {
+	if (op.OperationID == "get-payload" || op.OperationID == "events") && a.status == 200 {
 		return ""
 	}
 	var body any

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +74,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case p != nil:
 		write(out, p)
 	case !ended:
-		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callerKey{}, out.token), a.opt.Timeout)
+		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callerKey{}, sender{r, out.token}), a.opt.Timeout)
 		defer cancel()
 		a.mux.ServeHTTP(out, r.WithContext(ctx))
 	}
@@ -93,15 +94,24 @@ func (a *API) observe(r *http.Request, status int, took time.Duration) {
 	a.opt.Observe(method, path, status, took)
 }
 
-// callerKey finds in a request's context the name of its token.
+// callerKey finds in a request's context who sent it.
 type callerKey struct{}
+
+// A sender is who has sent a request, which is there as it came: its context has no time limit.
+type sender struct {
+	request *http.Request
+	token   string // its name
+}
+
+// senderOf finds who sent a request.
+func senderOf(ctx context.Context) sender {
+	s, _ := ctx.Value(callerKey{}).(sender)
+	return s
+}
 
 // caller is who sent a request, for people: the name of its token.
 func caller(ctx context.Context) string {
-	if name, _ := ctx.Value(callerKey{}).(string); name != "" {
-		return name
-	}
-	return "http"
+	return cmp.Or(senderOf(ctx).token, "http")
 }
 
 // admit looks at all that has to be right before a request is handled, and reads its body.

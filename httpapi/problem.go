@@ -86,7 +86,7 @@ var kinds = []struct {
 	{http.StatusUnprocessableEntity, []error{queue.ErrInvalid, scheduler.ErrInvalid, lock.ErrInvalid}},
 	{http.StatusNotFound, []error{queue.ErrNotFound, scheduler.ErrNotFound, scheduler.ErrNoRun, lock.ErrNotFound}},
 	{http.StatusConflict, []error{queue.ErrDeleted, queue.ErrState, queue.ErrInUse, scheduler.ErrBusy, scheduler.ErrManaged, scheduler.ErrExists, scheduler.ErrNotRunning}},
-	{http.StatusServiceUnavailable, []error{errStopping}},
+	{http.StatusServiceUnavailable, []error{errStopping, errFollowers}},
 	{http.StatusConflict, []error{lock.ErrHeld, lock.ErrLost, lock.ErrPool}},
 }
 
