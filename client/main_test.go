@@ -52,9 +52,7 @@ func newAPI(t *testing.T, db *dbtest.DB) http.Handler {
 	api, err := httpapi.New(db.DB, httpapi.Options{Node: "test", Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
 	t.Cleanup(func() {
-		if holder, ok := any(api).(interface{ Close() }); ok { // of jobs that it has given out
-			holder.Close()
-		}
+		api.Close()
 		must(t, api.Flush(context.WithoutCancel(t.Context())))
 	})
 	return api

@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -42,6 +43,18 @@ type Options struct {
 	Origins []string      // of the pages that may use it in a browser beside its own, such as https://ops.example.org
 	Logger  *slog.Logger  // default: slog.Default
 
+	// AllowCommands has it make and change schedules that run something on the daemons'
+	// hosts, or from there, and not only those that enqueue a job.
+	AllowCommands bool
+
+	// Stopping is closed when the process begins to end: then nobody waits any longer for an
+	// answer that is yet to come.
+	Stopping <-chan struct{}
+
+	// Observe is told of each request when it has been answered: its method, the path of the
+	// operation or "other", the status, and how long it took.
+	Observe func(method, path string, status int, took time.Duration)
+
 	// Doorbell has it tell workers of new jobs: see [queue.Options].
 	Doorbell string
 
@@ -58,6 +71,8 @@ type API struct {
 	queues *queue.Client
 	locks  *lock.Locker
 	tokens *Tokens
+	sample *sampler
+	hub    *hub
 	pulls  *pulls
 
 	endpoints *push.Endpoints
@@ -83,6 +98,8 @@ func New(db *dialect.DB, opt Options) (*API, error) {
 	if a.queues, err = queue.New(db, queue.Options{Node: opt.Node, Logger: a.log, Doorbell: opt.Doorbell}); err != nil {
 		return nil, err
 	}
+	a.sample = newSampler(db, a.queues)
+	a.hub = &hub{db: db, sample: a.sample, log: a.log, followers: map[*follower]struct{}{}}
 	if a.locks, err = lock.New(db, lock.Options{}); err != nil {
 		return nil, err
 	}
@@ -123,7 +140,10 @@ func describe(opt Options) (*API, error) {
 	a.docs = humago.New(a.mux, a.config())
 	a.routes["GET "+prefix+"/openapi.json"] = route{}
 	a.routes["GET "+prefix+"/openapi.yaml"] = route{}
-	for _, describe := range []func(){a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.routings, a.topics, a.groups, a.schedules, a.locking, a.pushing, a.claiming, a.claims} {
+	for _, describe := range []func(){
+		a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.limits, a.pushing, a.claiming, a.claims, a.overall, a.events, a.routings, a.topics, a.groups,
+		a.schedules, a.locking,
+	} {
 		describe()
 	}
 	return a, nil
@@ -193,7 +213,11 @@ func register[I, O any](a *API, o operation, handle func(ctx context.Context, in
 		Security: []map[string][]string{{"token": {string(o.scope)}}},
 	}, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
-		if err != nil {
+		var held *lock.HeldError
+		switch {
+		case errors.As(err, &held):
+			return nil, newHeldProblem(held)
+		case err != nil:
 			return nil, a.problemOf(ctx, &o, err)
 		}
 		return out, nil

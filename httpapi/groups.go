@@ -26,14 +26,15 @@ type memberCounts struct {
 }
 
 type groupJSON struct {
-	ID      string        `json:"id"`
-	Name    string        `json:"name,omitempty"`
-	State   string        `json:"state" enum:"open,sealed,done" doc:"open: it does not end yet; sealed: it ends when none of its jobs is pending"`
-	Created stamp         `json:"created"`
-	Ended   *stamp        `json:"ended,omitempty"`
-	Keep    string        `json:"keep" doc:"How long it is kept after its end, or forever"`
-	Error   string        `json:"error,omitempty" doc:"Why its callback could not be enqueued"`
-	Jobs    *memberCounts `json:"jobs,omitempty" doc:"What has become of them; not in lists"`
+	ID       string        `json:"id"`
+	Name     string        `json:"name,omitempty"`
+	State    string        `json:"state" enum:"open,sealed,done" doc:"open: it does not end yet; sealed: it ends when none of its jobs is pending"`
+	Created  stamp         `json:"created"`
+	Ended    *stamp        `json:"ended,omitempty"`
+	Callback string        `json:"callback,omitempty" doc:"The kind of the job that is enqueued when it has ended"`
+	Keep     string        `json:"keep" doc:"How long it is kept after its end, or forever"`
+	Error    string        `json:"error,omitempty" doc:"Why its callback could not be enqueued"`
+	Jobs     *memberCounts `json:"jobs,omitempty" doc:"What has become of them; not in lists"`
 }
 
 func newGroupJSON(g *queue.GroupInfo) groupJSON {
@@ -43,6 +44,9 @@ func newGroupJSON(g *queue.GroupInfo) groupJSON {
 	}
 	if g.Keep < 0 {
 		j.Keep = forever
+	}
+	if g.Callback != nil {
+		j.Callback = g.Callback.Kind
 	}
 	return j
 }
@@ -126,6 +130,7 @@ func (a *API) groups() {
 		errors:  []int{http.StatusNotFound},
 		summary: "List the jobs of a group, and what has become of each",
 	}, a.results)
+	a.groupActions()
 }
 
 func (a *API) results(ctx context.Context, in *resultsInput) (*resultsOutput, error) {

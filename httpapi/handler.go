@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,8 +62,10 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				write(out, problem(http.StatusInternalServerError, "something went wrong; the log of the daemon says what"))
 			}
 		}
+		took := instant.Now().Sub(began)
+		a.observe(r, out.status, took)
 		a.log.Info("http", "method", cut(r.Method), "path", cut(r.URL.EscapedPath()), "status", out.status, "bytes", out.bytes,
-			"took", instant.Now().Sub(began), "token", out.token, "from", r.RemoteAddr)
+			"took", took, "token", out.token, "from", r.RemoteAddr)
 	}()
 	out.Header().Set("Cache-Control", "no-store")
 	out.Header().Set("X-Content-Type-Options", "nosniff")
@@ -71,10 +74,44 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case p != nil:
 		write(out, p)
 	case !ended:
-		ctx, cancel := context.WithTimeout(r.Context(), a.opt.Timeout)
+		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callerKey{}, sender{r, out.token}), a.opt.Timeout)
 		defer cancel()
 		a.mux.ServeHTTP(out, r.WithContext(ctx))
 	}
+}
+
+// observe tells of a request. The path is that of the operation: others can be anything.
+func (a *API) observe(r *http.Request, status int, took time.Duration) {
+	if a.opt.Observe == nil {
+		return
+	}
+	method, path := "other", "other"
+	if _, pattern := a.mux.Handler(r); pattern != "" {
+		if _, ok := a.routes[pattern]; ok {
+			method, path, _ = strings.Cut(pattern, " ")
+		}
+	}
+	a.opt.Observe(method, path, status, took)
+}
+
+// callerKey finds in a request's context who sent it.
+type callerKey struct{}
+
+// A sender is who has sent a request, which is there as it came: its context has no time limit.
+type sender struct {
+	request *http.Request
+	token   string // its name
+}
+
+// senderOf finds who sent a request.
+func senderOf(ctx context.Context) sender {
+	s, _ := ctx.Value(callerKey{}).(sender)
+	return s
+}
+
+// caller is who sent a request, for people: the name of its token.
+func caller(ctx context.Context) string {
+	return cmp.Or(senderOf(ctx).token, "http")
 }
 
 // admit looks at all that has to be right before a request is handled, and reads its body.

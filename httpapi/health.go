@@ -16,12 +16,19 @@ type Health struct {
 
 	// Stopping is closed when the daemon begins to end: then it is not ready any more.
 	Stopping <-chan struct{}
+
+	// Metrics answers /metrics; nil: nothing does.
+	Metrics http.Handler
 }
 
 var ping = dialect.SQL("httpapi.ping", `SELECT 1`)
 
 // ServeHTTP answers.
 func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/metrics" && h.Metrics != nil {
+		h.Metrics.ServeHTTP(w, r)
+		return
+	}
 	status, text := http.StatusOK, "ok\n"
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:

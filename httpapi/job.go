@@ -72,12 +72,14 @@ const longestListed = 64 << 10
 type jobJSON struct {
 	ID            string   `json:"id"`
 	Queue         string   `json:"queue"`
-	State         string   `json:"state" enum:"ready,delayed,running,dead"`
+	State         string   `json:"state" enum:"ready,delayed,running,dead,done"`
 	Kind          string   `json:"kind"`
 	Key           string   `json:"key,omitempty"`
 	Priority      string   `json:"priority"`
 	Enqueued      stamp    `json:"enqueued"`
-	At            *stamp   `json:"at,omitempty" doc:"When it is due, since when it runs, or when it died"`
+	At            *stamp   `json:"at,omitempty" doc:"When it is due, since when it runs, or when it died or was done"`
+	Started       *stamp   `json:"started,omitempty" doc:"Of one that is done: when its last attempt began"`
+	Discarded     bool     `json:"discarded,omitempty" doc:"Of one that is done: it was discarded, and error says why"`
 	Attempts      int      `json:"attempts" doc:"Made so far; of a running job with this one"`
 	Crashes       int      `json:"crashes" doc:"Workers that died with it"`
 	MaxAttempts   int      `json:"max_attempts,omitempty"`
@@ -101,6 +103,9 @@ func newJobJSON(i *queue.Info) jobJSON {
 		Enqueued: stamp{i.Enqueued}, At: optional(i.At), Attempts: i.Attempts, Crashes: i.Crashes, MaxAttempts: i.MaxAttempts,
 		Unique: i.Unique, Group: idText(i.Group), CallbackOf: idText(i.Callback), Trace: i.Trace, Endpoint: i.Endpoint, Worker: i.Worker,
 		Error: strings.ToValidUTF8(i.Error, "�"), Detail: strings.ToValidUTF8(i.Detail, "�"), PayloadBytes: len(i.Payload),
+	}
+	if j.Discarded = i.Discarded; !i.Started.IsZero() {
+		j.Started = &stamp{i.Started}
 	}
 	if i.Timeout > 0 {
 		j.Timeout = durationText(i.Timeout)

@@ -84,7 +84,7 @@ type payloadOutput struct {
 
 type jobsInput struct {
 	Queue  string `path:"queue" minLength:"1" maxLength:"200"`
-	State  string `query:"state" enum:"ready,delayed,running,dead" default:"ready"`
+	State  string `query:"state" enum:"ready,delayed,running,dead,done" default:"ready" doc:"done: in queues that keep such (keep_done)"`
 	Kind   string `query:"kind" maxLength:"200"`
 	Key    string `query:"key" maxLength:"200"`
 	Where  string `query:"where" maxLength:"2000" doc:"A condition on the payload, such as $.user.id = 42" example:"$.user.id = 42"`
@@ -111,7 +111,7 @@ func (a *API) jobs() {
 		id: "get-job", method: http.MethodGet, path: "/queues/{queue}/jobs/{id}", tag: "jobs", scope: ScopeRead,
 		errors:  []int{http.StatusNotFound},
 		summary: "Show a job, wherever it stands",
-		more:    "A job that is done is not there any more.",
+		more:    "A job that is done is not there any more, unless its queue keeps such (keep_done).",
 	}, func(ctx context.Context, in *jobPath) (*jobOutput, error) {
 		i, err := a.job(ctx, in)
 		if err != nil {
@@ -212,8 +212,8 @@ type batchOutput struct {
 type bulkInput struct {
 	Queue string `path:"queue" minLength:"1" maxLength:"200"`
 	Body  struct {
-		Action string `json:"action" enum:"retry,cancel,delete" doc:"retry: dead or delayed ones; cancel: ready, delayed or running ones; delete: dead ones"`
-		State  string `json:"state,omitempty" enum:"ready,delayed,running,dead" doc:"Default: dead, and ready with cancel"`
+		Action string `json:"action" enum:"retry,cancel,delete" doc:"retry: dead or delayed ones; cancel: ready, delayed or running ones; delete: dead ones, or those that are done"`
+		State  string `json:"state,omitempty" enum:"ready,delayed,running,dead,done" doc:"Default: dead, and ready with cancel"`
 		Kind   string `json:"kind,omitempty" maxLength:"200"`
 		Key    string `json:"key,omitempty" maxLength:"200"`
 		Where  string `json:"where,omitempty" maxLength:"2000" doc:"A condition on the payload, such as $.user.id = 42"`
@@ -324,7 +324,7 @@ func (a *API) jobActions() {
 		}, func(ctx context.Context, name string, id int64) error { return a.queues.Cancel(ctx, name, id) }},
 		{operation{
 			id: "delete-job", method: http.MethodDelete, path: "/queues/{queue}/jobs/{id}",
-			summary: "Remove a dead job",
+			summary: "Remove a dead job, or one that is done and kept",
 		}, func(ctx context.Context, name string, id int64) error { return a.queues.Delete(ctx, name, id) }},
 	} {
 		o.tag, o.scope, o.errors = "jobs", ScopeAdmin, []int{http.StatusNotFound, http.StatusConflict}

@@ -36,7 +36,7 @@ type locksOutput struct {
 	} `nameHint:"Locks"`
 }
 
-// locking describes what can be seen of locks.
+// locking describes what can be seen of locks and done with them.
 func (a *API) locking() {
 	register(a, operation{
 		id: "list-locks", method: http.MethodGet, path: "/locks", tag: "locks", scope: ScopeRead,
@@ -67,4 +67,24 @@ func (a *API) locking() {
 		}
 		return out, nil
 	})
+	register(a, operation{
+		id: "get-lock", method: http.MethodGet, path: "/locks/{lock}", tag: "locks", scope: ScopeRead,
+		errors:  []int{http.StatusNotFound},
+		summary: "Show a lock, or the slots of a pool",
+	}, func(ctx context.Context, in *lockPath) (*locksOutput, error) {
+		if err := checkNames("lock", in.Lock); err != nil {
+			return nil, err
+		}
+		found, err := a.locks.Get(ctx, in.Lock)
+		if err != nil {
+			return nil, err
+		}
+		out := &locksOutput{}
+		out.Body.Locks = make([]lockJSON, len(found))
+		for i := range found {
+			out.Body.Locks[i] = newLockJSON(&found[i])
+		}
+		return out, nil
+	})
+	a.tickets()
 }

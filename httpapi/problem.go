@@ -81,10 +81,13 @@ var kinds = []struct {
 	status int
 	errs   []error
 }{
+	{http.StatusForbidden, []error{errNoCommands}},
 	{http.StatusRequestEntityTooLarge, []error{queue.ErrTooLarge}},
 	{http.StatusUnprocessableEntity, []error{queue.ErrInvalid, scheduler.ErrInvalid, lock.ErrInvalid}},
 	{http.StatusNotFound, []error{queue.ErrNotFound, scheduler.ErrNotFound, scheduler.ErrNoRun, lock.ErrNotFound}},
-	{http.StatusConflict, []error{queue.ErrDeleted, queue.ErrState, queue.ErrInUse, scheduler.ErrBusy, scheduler.ErrManaged, scheduler.ErrNotRunning}},
+	{http.StatusConflict, []error{queue.ErrDeleted, queue.ErrState, queue.ErrInUse, scheduler.ErrBusy, scheduler.ErrManaged, scheduler.ErrExists, scheduler.ErrNotRunning}},
+	{http.StatusServiceUnavailable, []error{errStopping, errFollowers}},
+	{http.StatusConflict, []error{lock.ErrHeld, lock.ErrLost, lock.ErrPool}},
 }
 
 // problemOf makes a problem of a handler's error. What the database says is logged, and not
@@ -100,7 +103,10 @@ func (a *API) problemOf(ctx context.Context, o *operation, err error) *huma.Erro
 				continue
 			}
 			p := problem(kind.status, err.Error())
-			if field, text := o.field(err); field != "" {
+			var all scheduleProblems
+			if errors.As(err, &all) {
+				p.Errors = all.details()
+			} else if field, text := o.field(err); field != "" {
 				p.Errors = []*huma.ErrorDetail{{Location: field, Message: cut(text)}}
 			}
 			return p

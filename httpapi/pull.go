@@ -17,7 +17,6 @@ const (
 	usualLease    = 30 * time.Second
 	shortestLease = time.Second
 	longestLease  = 12 * time.Hour
-	longestWait   = 30 * time.Second
 )
 
 type claimInput struct {

@@ -48,7 +48,7 @@ type statsInput struct {
 
 type kindJSON struct {
 	Kind   string `json:"kind"`
-	State  string `json:"state" enum:"ready,delayed,running,dead"`
+	State  string `json:"state" enum:"ready,delayed,running,dead,done"`
 	Count  int    `json:"count"`
 	More   bool   `json:"more" doc:"There may be more than that, and older ones"`
 	Oldest stamp  `json:"oldest" doc:"When the oldest was enqueued"`
@@ -60,6 +60,7 @@ type statsOutput struct {
 		Delayed int        `json:"delayed"`
 		Running int        `json:"running" doc:"For more than a second; others count as ready"`
 		Dead    int        `json:"dead"`
+		Done    int        `json:"done" doc:"That are kept"`
 		Limit   int        `json:"limit" doc:"A count that is this is that or more"`
 		Kinds   []kindJSON `json:"kinds" nullable:"false"`
 	} `nameHint:"QueueStats"`
@@ -167,7 +168,7 @@ func (a *API) stats(ctx context.Context, in *statsInput) (*statsOutput, error) {
 	}
 	out := &statsOutput{}
 	b := &out.Body
-	b.Ready, b.Delayed, b.Running, b.Dead, b.Limit = n.Ready, n.Delayed, n.Running, n.Dead, n.Limit
+	b.Ready, b.Delayed, b.Running, b.Dead, b.Done, b.Limit = n.Ready, n.Delayed, n.Running, n.Dead, n.Done, n.Limit
 	b.Kinds = make([]kindJSON, len(kinds))
 	for i, k := range kinds {
 		b.Kinds[i] = kindJSON{k.Kind, string(k.State), k.Count, k.More, stamp{k.Oldest}}

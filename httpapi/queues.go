@@ -31,6 +31,7 @@ type queueJSON struct {
 	MaxPayload    int    `json:"max_payload" doc:"Bytes"`
 	KeepDead      string `json:"keep_dead" doc:"How long dead jobs are kept, or forever"`
 	KeepDeadMax   int    `json:"keep_dead_max" doc:"How many; 0: all"`
+	KeepDone      string `json:"keep_done" doc:"How long jobs that are done are kept; 0s: they are not"`
 	PollMin       string `json:"poll_min"`
 	PollMax       string `json:"poll_max"`
 }
@@ -39,7 +40,7 @@ func newQueueJSON(q *queue.Queue) queueJSON {
 	j := queueJSON{
 		Name: q.Name, State: q.State, Reason: q.Reason, Blocks: q.Blocks, KeyRetry: q.KeyRetry, MaxAttempts: q.MaxAttempts, MaxCrashes: q.MaxCrashes,
 		RetryDelay: durationText(q.RetryDelay), RetryMaxDelay: durationText(q.RetryMaxDelay), Timeout: durationText(q.Timeout), MaxPayload: q.MaxPayload,
-		KeepDead: durationText(q.KeepDead), KeepDeadMax: q.KeepDeadMax, PollMin: durationText(q.PollMin), PollMax: durationText(q.PollMax),
+		KeepDead: durationText(q.KeepDead), KeepDeadMax: q.KeepDeadMax, KeepDone: durationText(q.KeepDone), PollMin: durationText(q.PollMin), PollMax: durationText(q.PollMax),
 	}
 	if q.KeepDead < 0 {
 		j.KeepDead = forever
@@ -59,6 +60,7 @@ type queueChange struct {
 	MaxPayload    int    `json:"max_payload,omitempty" minimum:"1" maximum:"1073741824" doc:"Bytes"`
 	KeepDead      string `json:"keep_dead,omitempty" maxLength:"40" doc:"How long dead jobs are kept, or forever" example:"30d"`
 	KeepDeadMax   *int   `json:"keep_dead_max,omitempty" minimum:"0" maximum:"1000000" doc:"How many, about: those that were enqueued last; 0: all"`
+	KeepDone      string `json:"keep_done,omitempty" maxLength:"40" doc:"How long jobs that are done are kept; 0s: they are not" example:"24h"`
 	PollMin       string `json:"poll_min,omitempty" maxLength:"40" example:"2ms"`
 	PollMax       string `json:"poll_max,omitempty" maxLength:"40" example:"250ms"`
 }
@@ -88,6 +90,7 @@ func (n *queueChange) read() (func(*queue.Queue), error) {
 		{"retry_max_delay", n.RetryMaxDelay, func(q *queue.Queue) *time.Duration { return &q.RetryMaxDelay }},
 		{"timeout", n.Timeout, func(q *queue.Queue) *time.Duration { return &q.Timeout }},
 		{"keep_dead", n.KeepDead, func(q *queue.Queue) *time.Duration { return &q.KeepDead }},
+		{"keep_done", n.KeepDone, func(q *queue.Queue) *time.Duration { return &q.KeepDone }},
 		{"poll_min", n.PollMin, func(q *queue.Queue) *time.Duration { return &q.PollMin }},
 		{"poll_max", n.PollMax, func(q *queue.Queue) *time.Duration { return &q.PollMax }},
 	} {

@@ -53,7 +53,7 @@ func TestQueues(t *testing.T) {
 		s.post(path+"/purge", object{"state": "all"}).is(404)
 		s.remove(path).is(404)
 		for field, bad := range map[string]any{
-			"max_attempts": 0, "retry_delay": "5", "retry_max_delay": "1s", "timeout": "-1s", "keep_dead": "long", "max_payload": 1 << 31, "poll_min": "0s",
+			"max_attempts": 0, "retry_delay": "5", "retry_max_delay": "1s", "timeout": "-1s", "keep_dead": "long", "keep_done": "-1s", "max_payload": 1 << 31, "poll_min": "0s",
 			"poll_max": "1d", "blocks": 1001, "key_retry": "wait", "keep_dead_max": -1, "max_crashes": "3", "nonsense": 1,
 		} {
 			s.put(path, object{field: bad}).is(422).at("body." + field)
@@ -63,17 +63,17 @@ func TestQueues(t *testing.T) {
 		usual := read[queueJSON](s.put(path, object{}).is(201))
 		if want := (queueJSON{
 			Name: "q", State: "active", Blocks: 16, KeyRetry: "hold", MaxAttempts: 10, MaxCrashes: 3, RetryDelay: "10s", RetryMaxDelay: "1h",
-			Timeout: "0s", MaxPayload: 1 << 20, KeepDead: "90d", PollMin: "2ms", PollMax: "250ms",
+			Timeout: "0s", MaxPayload: 1 << 20, KeepDead: "90d", KeepDone: "0s", PollMin: "2ms", PollMax: "250ms",
 		}); usual != want {
 			t.Errorf("as usual it is %+v", usual)
 		}
 		want := queueJSON{
 			Name: "q", State: "active", Blocks: 4, KeyRetry: "pass", MaxAttempts: 5, MaxCrashes: 4, RetryDelay: "30s", RetryMaxDelay: "1d",
-			Timeout: "1m30s", MaxPayload: 65536, KeepDead: "forever", KeepDeadMax: 9, PollMin: "10ms", PollMax: "1s",
+			Timeout: "1m30s", MaxPayload: 65536, KeepDead: "forever", KeepDeadMax: 9, KeepDone: "1d", PollMin: "10ms", PollMax: "1s",
 		}
 		set := object{
 			"blocks": 4, "key_retry": "pass", "max_attempts": 5, "max_crashes": 4, "retry_delay": "30s", "retry_max_delay": "24h",
-			"timeout": "90s", "max_payload": 65536, "keep_dead": "forever", "keep_dead_max": 9, "poll_min": "10ms", "poll_max": "1s",
+			"timeout": "90s", "max_payload": 65536, "keep_dead": "forever", "keep_dead_max": 9, "keep_done": "24h", "poll_min": "10ms", "poll_max": "1s",
 		}
 		if got := read[queueJSON](s.put(path, set).is(200)); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
@@ -96,7 +96,7 @@ func TestQueues(t *testing.T) {
 			s.enqueue(object{"kind": []string{"a", "b"}[i%2], "queue": "q", "delay": []string{"", "1h"}[i/3]})
 		}
 		db.Do(t, `INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, kind) SELECT queue_id, 0, 5, 2, 'a' FROM {prefix}queue`, nil)
-		s.get(path + "/stats").is(200).has(`"ready":3,"delayed":1,"running":0,"dead":1,"limit":10000,"kinds":[{"kind":"a","state":"ready","count":2,"more":false,"oldest":"`)
+		s.get(path + "/stats").is(200).has(`"ready":3,"delayed":1,"running":0,"dead":1,"done":0,"limit":10000,"kinds":[{"kind":"a","state":"ready","count":2,"more":false,"oldest":"`)
 		s.get(path + "/stats?limit=0").is(422).at("query.limit")
 		s.get("/api/v1/stats?last=1d").is(200).has(`{"finished":[]}`)
 		s.get("/api/v1/stats?last=9d").is(422).at("query.last")
@@ -272,7 +272,7 @@ func TestSchedules(t *testing.T) {
 		if got := s.get("/api/v1/schedules").is(200).has("GET https://example.org/x?…"); strings.Contains(got.text, "hunter2") {
 			t.Errorf("it shows secrets: %s", got.text)
 		}
-		s.get("/api/v1/schedules/a").is(200).has(`"spec":"30 2 1 1 *","zone":"Europe/Berlin","kind":"shell","command":"true"`).has(`"due":"`)
+		s.get("/api/v1/schedules/a").is(200).has(`"spec":"30 2 1 1 *","zone":"Europe/Berlin","dst":"vixie","kind":"shell","command":"true"`).has(`"due":"`)
 		next := read[struct{ Slots []time.Time }](s.get("/api/v1/schedules/a/next?count=3").is(200)).Slots
 		if len(next) != 3 || next[0].Hour() != 1 || next[0].Minute() != 30 || next[1].Year() != next[0].Year()+1 {
 			t.Errorf("next are %v", next)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -21,6 +22,7 @@ type scheduleJSON struct {
 	Source   string `json:"source,omitempty" doc:"The file that it comes from"`
 	Spec     string `json:"spec"`
 	Zone     string `json:"zone"`
+	DST      string `json:"dst" doc:"vixie or wall"`
 	Kind     string `json:"kind" doc:"shell, argv, http, sql, func or job"`
 	Command  string `json:"command"`
 	Tag      string `json:"tag"`
@@ -28,18 +30,62 @@ type scheduleJSON struct {
 	Reason   string `json:"reason,omitempty" doc:"Why it is not active"`
 	Due      *stamp `json:"due,omitempty" doc:"The next slot"`
 	Failures int    `json:"failures" doc:"Slots that failed in a row"`
-	Missed   string `json:"missed,omitempty"`
-	Overlap  string `json:"overlap,omitempty"`
-	Timeout  string `json:"timeout" doc:"0s: none"`
-	Attempts int    `json:"max_attempts,omitempty"`
+
+	Dir  string `json:"dir,omitempty"`
+	User string `json:"user,omitempty"`
+
+	JobQueue       string `json:"job_queue,omitempty"`
+	JobKey         string `json:"job_key,omitempty"`
+	JobPriority    string `json:"job_priority,omitempty"`
+	JobMaxAttempts int    `json:"job_max_attempts,omitempty"`
+	JobTimeout     string `json:"job_timeout,omitempty"`
+
+	Missed        string `json:"missed,omitempty"`
+	MissedWindow  string `json:"missed_window,omitempty"`
+	Overlap       string `json:"overlap,omitempty"`
+	FirstRun      string `json:"first_run,omitempty"`
+	Attempts      int    `json:"max_attempts,omitempty"`
+	RetryDelay    string `json:"retry_delay,omitempty"`
+	RetryMaxDelay string `json:"retry_max_delay,omitempty"`
+	RetryPastNext bool   `json:"retry_past_next"`
+	Timeout       string `json:"timeout" doc:"0s: none"`
+	KillGrace     string `json:"kill_grace,omitempty"`
+	Jitter        string `json:"jitter,omitempty"`
+	Starts        *stamp `json:"starts,omitempty"`
+	Ends          *stamp `json:"ends,omitempty"`
+	MaxFailures   int    `json:"max_failures" doc:"0: it is not given up"`
+	KeepRuns      int    `json:"keep_runs" doc:"-1: all"`
+	KeepFor       string `json:"keep_for" doc:"Or forever"`
+	OnSuccess     string `json:"on_success,omitempty"`
+	OnFailure     string `json:"on_failure,omitempty"`
 }
 
 func newScheduleJSON(s *scheduler.Schedule) scheduleJSON {
-	return scheduleJSON{
-		Name: s.Name, Source: s.Source, Spec: s.Spec, Zone: s.Zone, Kind: s.Kind, Command: shownCommand(s), Tag: s.Tag,
-		State: s.State, Reason: strings.ToValidUTF8(s.Reason, "�"), Due: optional(s.Due), Failures: s.Failures,
-		Missed: s.Missed, Overlap: s.Overlap, Timeout: durationText(s.Timeout), Attempts: s.MaxAttempts,
+	j := scheduleJSON{
+		Name: s.Name, Source: s.Source, Spec: s.Spec, Zone: s.Zone, DST: s.DST, Kind: s.Kind, Command: shownCommand(s), Tag: s.Tag,
+		State: s.State, Reason: strings.ToValidUTF8(s.Reason, "�"), Due: optional(s.Due), Failures: s.Failures, Dir: s.Dir, User: s.User,
+		Missed: s.Missed, MissedWindow: optionalDuration(s.MissedWindow), Overlap: s.Overlap, FirstRun: s.FirstRun,
+		Attempts: s.MaxAttempts, RetryDelay: optionalDuration(s.RetryDelay), RetryMaxDelay: optionalDuration(s.RetryMaxDelay), RetryPastNext: s.RetryPastNext,
+		Timeout: durationText(s.Timeout), KillGrace: optionalDuration(s.KillGrace), Jitter: optionalDuration(s.Jitter),
+		Starts: optional(s.Starts), Ends: optional(s.Ends), MaxFailures: s.MaxFailures, KeepRuns: s.KeepRuns, KeepFor: durationText(s.KeepFor),
+		OnSuccess: s.OnSuccess, OnFailure: s.OnFailure,
 	}
+	if s.KeepFor < 0 {
+		j.KeepFor = forever
+	}
+	if s.Kind == "job" {
+		j.JobQueue, j.JobKey, j.JobPriority = s.Job.Queue, s.Job.Key, queue.PriorityName(s.Job.Priority)
+		j.JobMaxAttempts, j.JobTimeout = s.Job.MaxAttempts, optionalDuration(s.Job.Timeout)
+	}
+	return j
+}
+
+// optionalDuration is a duration as it is written, or "" for none.
+func optionalDuration(d time.Duration) string {
+	if d <= 0 {
+		return ""
+	}
+	return durationText(d)
 }
 
 // shownCommand is the command, and of a request its method and URL without password and
@@ -126,8 +172,7 @@ type nextOutput struct {
 	} `nameHint:"Slots"`
 }
 
-// schedules describes what can be seen of schedules and done with them. None is made or
-// changed here: that is to run commands.
+// schedules describes what can be seen of schedules and done with them.
 func (a *API) schedules() {
 	register(a, operation{
 		id: "list-schedules", method: http.MethodGet, path: "/schedules", tag: "schedules", scope: ScopeRead,
@@ -186,6 +231,8 @@ func (a *API) schedules() {
 		summary: "Tell the next slots of a schedule; one that is not active has none",
 	}, a.next)
 	a.scheduleActions()
+	a.scheduleSettings()
+	a.runs()
 }
 
 func (a *API) scheduleActions() {

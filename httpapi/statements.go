@@ -33,4 +33,22 @@ var (
 	revokeToken = dialect.SQL("httpapi.revoke-token", `UPDATE {prefix}token SET revoked_at = {now} WHERE name = :name AND revoked_at IS NULL`)
 
 	namedToken = dialect.SQL("httpapi.named-token", `SELECT COUNT(*) FROM {prefix}token WHERE name = :name`)
+
+	// countSchedules reads them all, which are few; due are those that a daemon should run by
+	// now, and late those that it should have run a while ago.
+	countSchedules = dialect.SQL("httpapi.count-schedules", `
+		SELECT state, COUNT(*), SUM(CASE WHEN state = 'active' AND next_exec <= {now} THEN 1 ELSE 0 END),
+			SUM(CASE WHEN state = 'active' AND next_exec <= {now + :since} THEN 1 ELSE 0 END)
+		FROM {prefix}schedule GROUP BY state`)
+
+	// countRuns counts those that have not ended, by the index of each lane.
+	countRuns = dialect.SQL("httpapi.count-runs", `
+		SELECT r.state, COUNT(*) FROM (SELECT DISTINCT lane FROM {prefix}schedule) AS l
+		JOIN {prefix}run AS r ON r.lane = l.lane AND r.next_exec > {time 0} AND r.next_exec < {time 253402300799000000}
+		GROUP BY r.state`)
+
+	// countLocks looks at so many locks at the most.
+	countLocks = dialect.SQL("httpapi.count-locks", `
+		SELECT COUNT(*) FROM (SELECT state, expire_at FROM {prefix}lock LIMIT :limit) AS l
+		WHERE state IN ('LOCK', 'EXTEND') AND expire_at > {now}`)
 )

@@ -110,6 +110,9 @@ func checkNames(fieldsAndNames ...string) error {
 	return nil
 }
 
+// longestWait is how long a request may wait for what is yet to come: a job, or a lock.
+const longestWait = 30 * time.Second
+
 // A page says which part of a list is wanted. Inputs with more parameters have the same
 // fields: what is embedded must be exported to be found.
 type page struct {

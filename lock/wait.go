@@ -107,13 +107,17 @@ func (w *waiting) tidy(name string, ln *line) {
 
 // acquire waits for a seat.
 func (l *Locker) acquire(ctx context.Context, s seat) (*Lease, error) {
+	return l.acquireWithin(ctx, s, time.Duration(l.opt.Tries)*l.opt.Every)
+}
+
+// acquireWithin waits for a seat, for span at the most unless that is 0.
+func (l *Locker) acquireWithin(ctx context.Context, s seat, span time.Duration) (*Lease, error) {
 	if err := l.check(ctx, s.key()); err != nil {
 		return nil, err
 	}
 	var until instant.Instant
 	var limit <-chan time.Time
-	if l.opt.Tries > 0 { // not by ctx, which would cut off the last try
-		span := time.Duration(l.opt.Tries) * l.opt.Every
+	if span > 0 { // not by ctx, which would cut off the last try
 		until, limit = instant.Now().Add(span), time.After(span)
 	}
 	ln, turn := l.join(s.key())
@@ -229,7 +233,7 @@ func (c *contender) refused(ctx context.Context, held *HeldError, err error) (*L
 	c.line.held = held
 	c.l.mu.Unlock()
 	wait := c.pollAfter(held)
-	if _, isLock := c.seat.(*single); isLock && c.l.opt.Every == 0 && c.hear() {
+	if _, isPool := c.seat.(*Pool); !isPool && c.l.opt.Every == 0 && c.hear() {
 		queued, err := c.l.enqueue(ctx, c.seat.key())
 		c.queued = err == nil && queued
 		switch {

@@ -183,21 +183,31 @@ type Counts struct {
 // Count counts a queue's jobs, up to a limit of each state. Ready jobs are also those
 // that workers have read, and those that run for less than a second.
 func (c *Client) Count(ctx context.Context, queue string, limit int) (Counts, error) {
+	counts, _, err := c.CountAndOldest(ctx, queue, limit)
+	return counts, err
+}
+
+// CountAndOldest is [Client.Count], and tells when the oldest of those ready jobs that were
+// counted was enqueued: of all, if they are fewer than the limit. Zero: there are none.
+func (c *Client) CountAndOldest(ctx context.Context, queue string, limit int) (counts Counts, oldest time.Time, err error) {
 	q, err := c.read(ctx, cmpName(queue))
 	if err != nil {
-		return Counts{}, err
+		return Counts{}, oldest, err
 	}
-	counts := Counts{Limit: limit}
+	counts.Limit = limit
 	for _, of := range []struct {
 		stmt *dialect.Stmt
 		n    *int
 	}{{countReady, &counts.Ready}, {countDelayed, &counts.Delayed}, {countRunning, &counts.Running}, {countDead, &counts.Dead}, {countDone, &counts.Done}} {
 		var least int64
 		if err := c.db.Get(ctx, of.stmt, dialect.Args{"queue": q.id, "limit": limit}, of.n, &least); err != nil {
-			return counts, err
+			return counts, oldest, err
+		}
+		if least > 0 { // of ready ones only
+			oldest = TimeOf(least)
 		}
 	}
-	return counts, nil
+	return counts, oldest, nil
 }
 
 // A Block is a part of a queue's jobs, which one worker has at a time.

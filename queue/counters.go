@@ -35,6 +35,11 @@ var (
 		FROM {prefix}job_count AS c JOIN {prefix}queue AS q ON q.queue_id = c.queue_id
 		WHERE c.minute >= {now + :since} GROUP BY q.name, c.kind ORDER BY q.name, c.kind`)
 
+	minuteCounts = dialect.SQL("queue.minute-counts", `
+		SELECT {us c.minute}, q.name, SUM(c.done), SUM(c.failed), SUM(c.dead), SUM(c.run_us)
+		FROM {prefix}job_count AS c JOIN {prefix}queue AS q ON q.queue_id = c.queue_id
+		WHERE c.minute >= {now + :since} GROUP BY c.minute, q.name ORDER BY c.minute, q.name`)
+
 	purgeCounts = dialect.SQL("queue.purge-counts", `DELETE FROM {prefix}job_count WHERE minute < {now + :since}`)
 )
 
@@ -64,6 +69,28 @@ func (c *Client) Finished(ctx context.Context, last time.Duration) ([]Finished, 
 			f.Wait, f.Took = time.Duration(wait/n)*time.Microsecond, time.Duration(ran/n)*time.Microsecond
 		}
 		return f, err
+	})
+}
+
+// A Minute is what workers have done in a minute with the jobs of a queue.
+type Minute struct {
+	Begins             time.Time
+	Queue              string
+	Done, Failed, Dead int           // as in Finished
+	Took               time.Duration // all of them together
+}
+
+// FinishedByMinute is [Client.Finished] for programs that add up what they see: by minute and
+// queue. A minute's numbers can still rise for a while when it is over.
+func (c *Client) FinishedByMinute(ctx context.Context, last time.Duration) ([]Minute, error) {
+	if last <= 0 || last > longestCount {
+		return nil, invalid("last", "%v is not more than 0 and up to %v", last, longestCount)
+	}
+	return dialect.Select(ctx, &c.db.Session, minuteCounts, dialect.Args{"since": -last.Microseconds()}, func(rows *sql.Rows) (m Minute, err error) {
+		var at, ran int64
+		err = rows.Scan(&at, &m.Queue, &m.Done, &m.Failed, &m.Dead, &ran)
+		m.Begins, m.Took = time.UnixMicro(at).UTC(), time.Duration(ran)*time.Microsecond
+		return m, err
 	})
 }
 

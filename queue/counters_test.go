@@ -61,6 +61,19 @@ func TestCounts(t *testing.T) {
 		if got := strings.Join(finished(t, c), ", "); got != sum {
 			t.Errorf("got  %s\nwant %s", got, sum)
 		}
+		byQueue := map[string][3]int{}
+		minutes, err := c.FinishedByMinute(t.Context(), time.Hour)
+		must(t, err)
+		for _, m := range minutes {
+			was := byQueue[m.Queue]
+			byQueue[m.Queue] = [3]int{was[0] + m.Done, was[1] + m.Failed, was[2] + m.Dead}
+			if m.Begins.Second() != 0 || m.Took < 0 {
+				t.Errorf("got %+v", m)
+			}
+		}
+		if byQueue["default"] != [3]int{3 * n, 2 * n, 2 * n} || byQueue["other"] != [3]int{n, 0, 0} {
+			t.Errorf("by minute: %v", byQueue)
+		}
 		w := worker(t, c, WorkerOptions{})
 		must(t, w.sweep(t.Context()))
 		if got := strings.Join(finished(t, c), ", "); got != sum {

@@ -21,13 +21,12 @@ var (
 		SELECT kind, COALESCE(max_running, 0), COALESCE(rate, 0), rate_per, burst, waiting_by, CASE WHEN waiting_until > {now} THEN 1 ELSE 0 END
 		FROM {prefix}queue_limit WHERE queue_id = :queue ORDER BY kind`)
 
-	// listLimits lists those of all queues, with how many permits workers have.
-	listLimits = dialect.SQL("queue.list-limits", `
-		SELECT q.name, l.kind, COALESCE(l.max_running, 0), COALESCE(l.rate, 0), l.rate_per, l.burst, l.waiting_by, CASE WHEN l.waiting_until > {now} THEN 1 ELSE 0 END,
-			(SELECT COUNT(*) FROM {prefix}queue_permit AS p JOIN {prefix}node AS n ON n.name = p.lock_by
-				WHERE p.queue_id = l.queue_id AND p.kind = l.kind AND p.state = 'LEASED' AND n.state = 'live')
-		FROM {prefix}queue_limit AS l JOIN {prefix}queue AS q ON q.queue_id = l.queue_id
+	// listLimits lists those of all queues, with how many permits workers have, and
+	// limitsNamed those of one.
+	listLimits = dialect.SQL("queue.list-limits", limitColumns+`
 		WHERE q.name > :after OR q.name = :after AND l.kind > :kind ORDER BY q.name, l.kind LIMIT :limit`)
+	limitsNamed = dialect.SQL("queue.limits-named", limitColumns+`
+		WHERE q.name = :name ORDER BY l.kind`)
 
 	// insertLimit runs with the queue locked, as all that change limits do.
 	insertLimit = dialect.SQL("queue.insert-limit", `
@@ -39,6 +38,12 @@ var (
 
 	deleteLimit = dialect.SQL("queue.delete-limit", `DELETE FROM {prefix}queue_limit WHERE queue_id = :queue AND kind = :kind`)
 )
+
+const limitColumns = `
+		SELECT q.name, l.kind, COALESCE(l.max_running, 0), COALESCE(l.rate, 0), l.rate_per, l.burst, l.waiting_by, CASE WHEN l.waiting_until > {now} THEN 1 ELSE 0 END,
+			(SELECT COUNT(*) FROM {prefix}queue_permit AS p JOIN {prefix}node AS n ON n.name = p.lock_by
+				WHERE p.queue_id = l.queue_id AND p.kind = l.kind AND p.state = 'LEASED' AND n.state = 'live')
+		FROM {prefix}queue_limit AS l JOIN {prefix}queue AS q ON q.queue_id = l.queue_id`
 
 // A Limit bounds the jobs of a queue, or those of one of its kinds, over all workers.
 //
@@ -165,11 +170,19 @@ func (c *Client) DeleteLimit(ctx context.Context, queue, kind string) error {
 // Limits lists limits by queue and kind, those after a queue and kind.
 func (c *Client) Limits(ctx context.Context, afterQueue, afterKind string, limit int) ([]LimitInfo, error) {
 	args := dialect.Args{"after": afterQueue, "kind": afterKind, "limit": limit}
-	return dialect.Select(ctx, &c.db.Session, listLimits, args, func(rows *sql.Rows) (l LimitInfo, err error) {
-		var per, by string
-		err = rows.Scan(&l.Queue, &l.Kind, &l.Running, &l.Rate, &per, &l.Burst, &by, &l.Waiting, &l.Permits)
-		return l, errors.Join(err, l.parse(per))
-	})
+	return dialect.Select(ctx, &c.db.Session, listLimits, args, scanLimit)
+}
+
+// LimitsOf lists the limits of a queue by kind, that of all its jobs first. A queue that is
+// not there has none.
+func (c *Client) LimitsOf(ctx context.Context, queue string) ([]LimitInfo, error) {
+	return dialect.Select(ctx, &c.db.Session, limitsNamed, dialect.Args{"name": queue}, scanLimit)
+}
+
+func scanLimit(rows *sql.Rows) (l LimitInfo, err error) {
+	var per, by string
+	err = rows.Scan(&l.Queue, &l.Kind, &l.Running, &l.Rate, &per, &l.Burst, &by, &l.Waiting, &l.Permits)
+	return l, errors.Join(err, l.parse(per))
 }
 
 // A limitRow is a limit as the table has it.

@@ -120,6 +120,17 @@ func TestEditLimit(t *testing.T) {
 		if got := page("", "", 1); !slices.Equal(got, all[:1]) {
 			t.Errorf("one: %+v", got)
 		}
+		for queue, want := range map[string][]Limit{"default": all[1:], "another": all[:1], "none": nil} {
+			list, err := c.LimitsOf(t.Context(), queue)
+			must(t, err)
+			var got []Limit
+			for _, l := range list {
+				got = append(got, l.Limit)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("those of %s: %+v", queue, got)
+			}
+		}
 		must(t, c.DeleteLimit(t.Context(), "default", "mail"))
 		if got := page("", "", 10); !slices.Equal(got, all[:2]) {
 			t.Errorf("without that of mail: %+v", got)

@@ -67,6 +67,7 @@ var mutants = append(deaf(), []mutant{
 	// Limits.
 	{listLimits, "q.name = :after AND l.kind > :kind", "q.name = :after", "TestEditLimit" + onSQLite},
 	{listLimits, "l.queue_id AND p.kind = l.kind", "l.queue_id", "TestPermits" + onSQLite},
+	{limitsNamed, "WHERE q.name = :name", "WHERE " + always, "TestEditLimit" + onSQLite},
 	{updateLimit, " AND kind = :kind", "", "TestEditLimit" + onSQLite},
 	{deleteLimit, " AND kind = :kind", "", "TestEditLimit" + onSQLite},
 	{takePermit, " AND kind = :kind", "", "TestPermits" + onSQLite},
@@ -336,6 +337,7 @@ var mutants = append(deaf(), []mutant{
 
 	// Counts.
 	{sumCounts, "q.queue_id = c.queue_id", always, "TestCounts" + onSQLite},
+	{minuteCounts, "q.queue_id = c.queue_id", always, "TestCounts" + onSQLite},
 	{purgeCounts, " WHERE minute < {now + :since}", "", "TestCounts" + onSQLite},
 
 	// What people and programs ask.

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -42,6 +43,19 @@ func History(ctx context.Context, db *dialect.DB, name string, limit int) ([]Run
 		stmt = historyOfAll
 	}
 	return dialect.Select(ctx, &db.Session, stmt, dialect.Args{"schedule": name, "limit": limit}, scanRun)
+}
+
+// GetRun returns a run with its output, that of one which runs as far as its daemon has
+// written it, which it does every few seconds. It returns ErrNoRun.
+func GetRun(ctx context.Context, db *dialect.DB, id int64) (Run, error) {
+	found, err := dialect.Select(ctx, &db.Session, showRun, dialect.Args{"id": id}, scanRun)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("%w: %d", ErrNoRun, id)
+	}
+	if err != nil {
+		return Run{}, err
+	}
+	return found[0], nil
 }
 
 func scanRun(rows *sql.Rows) (r Run, err error) {

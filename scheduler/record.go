@@ -117,6 +117,9 @@ func (s *Scheduler) record(working context.Context, e *execution, r guardian.Res
 	}
 	s.opt.Logger.Info("run", "schedule", e.schedule, "state", o.state, "due", e.due, "attempt", e.attempt,
 		"id", e.id, "took", r.Took, "exit_code", r.ExitCode, "error", o.why, "output", Output(r.Output))
+	if s.opt.Ended != nil {
+		s.opt.Ended(o.state, r.Took)
+	}
 	s.trim(&e.run)
 }
 

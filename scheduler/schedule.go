@@ -245,19 +245,24 @@ func Add(ctx context.Context, db *dialect.DB, s Schedule) error {
 		if err != nil {
 			return err
 		}
-		args, err := s.args(now)
-		if err == nil && s.over(now) {
-			err = fmt.Errorf("%w: %s: %s", ErrInvalid, s.Name, s.pastEnd())
-		}
-		if err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, insert, args)
-		if tx.Dialect.Duplicate(err) {
-			return fmt.Errorf("%w: %s", ErrExists, s.Name)
-		}
-		return err
+		return addTo(ctx, tx, &s, now)
 	})
+}
+
+// addTo stores a new schedule. It returns ErrExists for one that is there.
+func addTo(ctx context.Context, tx *dialect.Session, s *Schedule, now time.Time) error {
+	args, err := s.args(now)
+	if err == nil && s.over(now) {
+		err = fmt.Errorf("%w: %s: %s", ErrInvalid, s.Name, s.pastEnd())
+	}
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, insert, args)
+	if tx.Dialect.Duplicate(err) {
+		return fmt.Errorf("%w: %s", ErrExists, s.Name)
+	}
+	return err
 }
 
 // Edit gives a schedule that was made by hand other settings: all those of s,
@@ -320,7 +325,11 @@ func Delete(ctx context.Context, db *dialect.DB, name string) error {
 
 // Get returns the schedule with a name, or ErrNotFound.
 func Get(ctx context.Context, db *dialect.DB, name string) (Schedule, error) {
-	found, err := dialect.Select(ctx, &db.Session, get, dialect.Args{"name": name}, scanSchedule)
+	return getFrom(ctx, &db.Session, name)
+}
+
+func getFrom(ctx context.Context, tx *dialect.Session, name string) (Schedule, error) {
+	found, err := dialect.Select(ctx, tx, get, dialect.Args{"name": name}, scanSchedule)
 	if err == nil && len(found) == 0 {
 		err = fmt.Errorf("%w: %s", ErrNotFound, name)
 	}

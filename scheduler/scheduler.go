@@ -70,6 +70,10 @@ type Options struct {
 	Dir    string       // where commands start; default: /
 	Logger *slog.Logger // default: slog.Default
 
+	// Ended is called when a run that this daemon has executed has ended, with the state in
+	// which it was recorded and how long it took: for figures. It should return at once.
+	Ended func(state string, took time.Duration)
+
 	// Doorbell has it tell workers of the jobs that schedules enqueue: see [queue.Options].
 	Doorbell string
 }

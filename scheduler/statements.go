@@ -286,6 +286,8 @@ var (
 	getRun = dialect.SQL("scheduler.get-run", `
 		SELECT `+runColumns+` FROM {prefix}run WHERE id = :id {locked}`)
 
+	showRun = dialect.SQL("scheduler.show-run", `SELECT `+runColumns+` FROM {prefix}run WHERE id = :id`)
+
 	// attemptsAt tells of slots from one to another what was tried last.
 	attemptsAt = dialect.SQL("scheduler.attempts-at", `
 		SELECT {us due_at}, attempt, state, next_exec IS NOT NULL FROM {prefix}run

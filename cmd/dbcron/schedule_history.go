@@ -148,11 +148,8 @@ func runID(text string) (int64, error) {
 
 func (p *program) printOutput(ctx context.Context, db *dialect.DB, id int64, follow bool) error {
 	look := func(ctx context.Context) ([]scheduler.Run, error) {
-		found, err := selectRuns(ctx, db, runWithID, dialect.Args{"id": id})
-		if err == nil && len(found) == 0 {
-			err = fmt.Errorf("%w: %d", scheduler.ErrNoRun, id)
-		}
-		return found, err
+		r, err := scheduler.GetRun(ctx, db, id)
+		return []scheduler.Run{r}, err
 	}
 	if !follow {
 		found, err := look(ctx)

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -243,6 +244,13 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, fil
 		if err := file.importLogged(ctx, db, log); err != nil {
 			return err
 		}
+	}
+	if f.http.admin != "" {
+		metrics, err := httpapi.NewMetrics(db, version)
+		if err != nil {
+			return err
+		}
+		f.http.metrics, options.Ended = metrics, metrics.RunEnded
 	}
 	s, err := scheduler.New(db, options)
 	if err != nil {

@@ -33,18 +33,21 @@ type httpFlags struct {
 	cert, key     string
 	maxBody       string
 	origins       []string
+	commands      bool
 
-	bytes int // what maxBody says
+	bytes   int // what maxBody says
+	metrics *httpapi.Metrics
 }
 
 func (f *httpFlags) register(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.listen, "listen", usualListen, "`address` of the HTTP API, or off; other hosts can reach it only when there is a token")
-	flags.StringVar(&f.admin, "admin-listen", "", "`address` of /livez and /readyz (default: none)")
+	flags.StringVar(&f.admin, "admin-listen", "", "`address` of /livez, /readyz and /metrics, which need no token (default: none)")
 	flags.StringVar(&f.cert, "tls-cert", "", "`file` with a certificate, in PEM: then the API speaks TLS. It is read again when it changes")
 	flags.StringVar(&f.key, "tls-key", "", "`file` with its key")
 	flags.StringVar(&f.maxBody, "max-body", "16MiB", "how large the body of a request may be")
 	flags.StringArrayVar(&f.origins, "allow-origin", nil, "`origin` of pages that may use the API in a browser, such as https://ops.example.org; may be repeated")
+	flags.BoolVar(&f.commands, "allow-commands", false, "let the API make and change schedules that run commands, requests or SQL; without it only those that enqueue a job")
 }
 
 // check reads the flags.
@@ -78,8 +81,8 @@ func (p *program) startHTTP(ctx context.Context, db *dialect.DB, f *serveFlags, 
 			stop()
 			return nil, err
 		}
-		log.Info("http: /livez and /readyz", "address", at.Addr().String())
-		health := &httpapi.Server{Handler: &httpapi.Health{DB: db, Stopping: ctx.Done()}, Logger: log, Grace: time.Second}
+		log.Info("http: /livez, /readyz and /metrics", "address", at.Addr().String())
+		health := &httpapi.Server{Handler: &httpapi.Health{DB: db, Stopping: ctx.Done(), Metrics: f.http.metrics}, Logger: log, Grace: time.Second}
 		all.Go(func() { serveLogged(admin, health, at, log) })
 	}
 	if err := p.startAPI(ctx, serving, db, f, log, &all); err != nil {
@@ -94,9 +97,14 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 	if f.listen == noListen || !of.does(partAPI) {
 		return nil
 	}
-	api, err := httpapi.New(db, httpapi.Options{
+	opt := httpapi.Options{
 		Node: of.node, Version: version, MaxBody: int64(f.bytes), Origins: f.origins, Logger: log, Doorbell: usualDoorbell, Hosts: of.hosts(),
-	})
+		AllowCommands: f.commands, Stopping: serving.Done(),
+	}
+	if f.metrics != nil {
+		opt.Observe = f.metrics.Request
+	}
+	api, err := httpapi.New(db, opt)
 	if err != nil {
 		return err
 	}

@@ -14,9 +14,6 @@ import (
 // What commands look at and the package scheduler does not tell. All of these
 // only read, and each goes through an index.
 var (
-	runWithID = dialect.SQL("dbcron.run-with-id", `
-		SELECT `+runColumns+`, output FROM {prefix}run WHERE id = :id`)
-
 	// runsOfSlot are the attempts at a slot.
 	runsOfSlot = dialect.SQL("dbcron.runs-of-slot", `
 		SELECT `+runColumns+`, output FROM {prefix}run

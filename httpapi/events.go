@@ -1,0 +1,145 @@
+package httpapi
+
+import (
+	"context"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+const (
+	aliveEvery = 15 * time.Second // a comment, for proxies that end what is silent
+	eventTime  = 10 * time.Second // to send an event
+)
+
+type eventsInput struct {
+	Last string `header:"Last-Event-ID" maxLength:"19" pattern:"^[0-9]*$" doc:"The id of the last event that came: then what has become of runs since is told at first"`
+}
+
+// readyJSON is the data of events that only say something of the stream.
+type readyJSON struct{}
+
+// events describes the stream of what happens.
+func (a *API) events() {
+	register(a, operation{
+		id: "events", method: http.MethodGet, path: "/events", tag: "events", scope: ScopeRead,
+		errors:  []int{http.StatusUnprocessableEntity},
+		summary: "Follow what happens, as server-sent events",
+		more: "run: a run of a schedule was made, began or ended, as in its history. queue: a queue's figures have changed, as in /stats/queues. " +
+			"ready: all that was there has been told. reset: more runs were missed than are told; look at their history. " +
+			"An event may come twice; who comes back with Last-Event-ID misses no run. Up to 100 can listen at a daemon; it ends the stream when it ends.",
+	}, a.follow)
+	a.docs.OpenAPI().Paths[prefix+"/events"].Get.Responses["200"].Content = map[string]*huma.MediaType{
+		"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}},
+	}
+}
+
+func (a *API) follow(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+	after := int64(-1)
+	if in.Last != "" {
+		var err error
+		if after, err = strconv.ParseInt(in.Last, 10, 64); err != nil {
+			after = math.MaxInt64
+		}
+	}
+	l, mark, queues, err := a.hub.join(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := senderOf(ctx).request
+	return &huma.StreamResponse{Body: func(c huma.Context) {
+		defer a.hub.leave(l)
+		c.SetHeader("Content-Type", "text/event-stream")
+		if r.Method == http.MethodHead {
+			return
+		}
+		s := &stream{w: c.BodyWriter(), r: r}
+		for _, q := range queues {
+			s.send(event("queue", noMark, q))
+		}
+		a.catchUp(s, after)
+		s.send(event("ready", mark, readyJSON{}))
+		a.forward(s, l)
+	}}, nil
+}
+
+// A stream is what a follower is sent, until something goes wrong.
+type stream struct {
+	w   io.Writer
+	r   *http.Request
+	err error
+}
+
+// send sends at once, within a time of its own: the server's is for requests that are answered
+// and done. In between there is none, since HTTP/2 ends a stream whose time is over although
+// nothing is sent.
+func (s *stream) send(text []byte) {
+	w, ok := s.w.(http.ResponseWriter)
+	if s.err != nil || !ok {
+		return
+	}
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(time.Time{})                // a test's writer has none, nor the others
+	_ = c.SetWriteDeadline(time.Now().Add(eventTime)) //nolint:forbidigo // of this host's network
+	if _, s.err = w.Write(text); s.err == nil {
+		s.err = c.Flush()
+	}
+	_ = c.SetWriteDeadline(time.Time{})
+}
+
+// catchUp tells what has become of the runs after one, if a client has come back.
+func (a *API) catchUp(s *stream, after int64) {
+	if after < 0 || s.err != nil {
+		return
+	}
+	runs, err := scheduler.RunsAfter(s.r.Context(), a.db, after, mostRuns)
+	if err != nil {
+		s.err = err
+		return
+	}
+	for i := range runs {
+		s.send(event("run", noMark, newRunJSON(&runs[i])))
+	}
+	if len(runs) == mostRuns {
+		s.send(event("reset", noMark, readyJSON{}))
+	}
+}
+
+// forward sends events until the client or the process ends, or the client may not listen
+// any more.
+func (a *API) forward(s *stream, l *follower) {
+	alive := time.NewTicker(aliveEvery)
+	defer alive.Stop()
+	for s.err == nil {
+		if a.isStopping() {
+			return
+		}
+		select {
+		case e := <-l.events:
+			s.send(e)
+		case <-l.slow:
+			return
+		case <-alive.C:
+			if a.authorize(&reply{ResponseWriter: nobody{}}, s.r, ScopeRead) != nil {
+				return
+			}
+			s.send([]byte(": alive\n\n"))
+		case <-a.opt.Stopping:
+		case <-s.r.Context().Done():
+			return
+		}
+	}
+}
+
+// nobody is who a request is looked at for again.
+type nobody struct{}
+
+func (nobody) Header() http.Header         { return http.Header{} }
+func (nobody) Write(p []byte) (int, error) { return len(p), nil }
+func (nobody) WriteHeader(int)             {}

@@ -1,0 +1,210 @@
+package httpapi
+
+import (
+	"context"
+	"database/sql"
+	"net/http"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+const (
+	figuresFor   = 5 * time.Second // for which figures are good
+	figuresShare = 20              // of the time at the least that a look takes, so that many queues are looked at more seldom
+	mostQueues   = 1000            // that are looked at
+	countedTo    = 10_000          // jobs of a queue and state, and locks times ten
+	lateAfter    = 10 * time.Second
+	minutesBack  = 10 * time.Minute // in which what workers have done can still change
+)
+
+// figures are what the tables say at one time.
+type figures struct {
+	at        instant.Instant
+	queues    []queueFigures
+	schedules map[string]int // by state
+	due, late int
+	runs      map[string]int // that have not ended, by state
+	locks     int
+	totals    map[string]queue.Minute // by queue, since the first look
+}
+
+type queueFigures struct {
+	name, state string
+	queue.Counts
+	age time.Duration // of the oldest ready job
+}
+
+// A sampler looks at the tables for all who want figures, and not more often than every
+// five seconds, whoever asks.
+type sampler struct {
+	db     *dialect.DB
+	queues *queue.Client
+
+	turn  chan struct{} // whose it is looks, and has what follows
+	last  *figures
+	until instant.Instant
+	seen  map[minuteOf]queue.Minute // nil: nothing was looked at yet
+}
+
+type minuteOf struct {
+	begins int64
+	queue  string
+}
+
+func newSampler(db *dialect.DB, queues *queue.Client) *sampler {
+	return &sampler{db: db, queues: queues, turn: make(chan struct{}, 1)}
+}
+
+// look returns figures that are not old.
+func (s *sampler) look(ctx context.Context) (*figures, error) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if s.last != nil && instant.Now() < s.until {
+		return s.last, nil
+	}
+	began := instant.Now()
+	f, err := s.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := instant.Now()
+	s.last, s.until = f, now.Add(max(figuresFor, figuresShare*now.Sub(began)))
+	return f, nil
+}
+
+func (s *sampler) read(ctx context.Context) (*figures, error) {
+	f := &figures{at: instant.Now(), schedules: map[string]int{}, runs: map[string]int{}}
+	for _, read := range []func(context.Context, *figures) error{s.readQueues, s.readSchedules, s.readRuns, s.readLocks, s.addUp} {
+		if err := read(ctx, f); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+func (s *sampler) readQueues(ctx context.Context, f *figures) error {
+	now, err := scheduler.Clock(ctx, s.db)
+	if err != nil {
+		return err
+	}
+	all, err := s.queues.Queues(ctx, "", mostQueues)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		q := queueFigures{name: all[i].Name, state: all[i].State}
+		var oldest time.Time
+		if q.Counts, oldest, err = s.queues.CountAndOldest(ctx, q.name, countedTo); err != nil {
+			return err
+		}
+		if !oldest.IsZero() {
+			q.age = max(0, now.Sub(oldest))
+		}
+		f.queues = append(f.queues, q)
+	}
+	return nil
+}
+
+func (s *sampler) readSchedules(ctx context.Context, f *figures) error {
+	_, err := dialect.Select(ctx, &s.db.Session, countSchedules, dialect.Args{"since": -lateAfter.Microseconds()}, func(rows *sql.Rows) (none struct{}, err error) {
+		var state string
+		var n, due, late int
+		err = rows.Scan(&state, &n, &due, &late)
+		f.schedules[state], f.due, f.late = n, f.due+due, f.late+late
+		return none, err
+	})
+	return err
+}
+
+func (s *sampler) readRuns(ctx context.Context, f *figures) error {
+	_, err := dialect.Select(ctx, &s.db.Session, countRuns, nil, func(rows *sql.Rows) (none struct{}, err error) {
+		var state string
+		var n int
+		err = rows.Scan(&state, &n)
+		f.runs[state] = n
+		return none, err
+	})
+	return err
+}
+
+func (s *sampler) readLocks(ctx context.Context, f *figures) error {
+	return s.db.Get(ctx, countLocks, dialect.Args{"limit": 10 * countedTo}, &f.locks)
+}
+
+// addUp adds what has been done since the last look to what was known then: the table has it
+// by minute, and not for ever. What was there at the first look is not counted.
+func (s *sampler) addUp(ctx context.Context, f *figures) error {
+	minutes, err := s.queues.FinishedByMinute(ctx, minutesBack)
+	if err != nil {
+		return err
+	}
+	f.totals = map[string]queue.Minute{}
+	if s.last != nil {
+		for name, t := range s.last.totals {
+			f.totals[name] = t
+		}
+	}
+	seen := make(map[minuteOf]queue.Minute, len(minutes))
+	for _, m := range minutes {
+		key := minuteOf{m.Begins.Unix(), m.Queue}
+		was, t := s.seen[key], f.totals[m.Queue]
+		if s.seen != nil {
+			t.Done, t.Failed, t.Dead = t.Done+max(0, m.Done-was.Done), t.Failed+max(0, m.Failed-was.Failed), t.Dead+max(0, m.Dead-was.Dead)
+			t.Took += max(0, m.Took-was.Took)
+		}
+		seen[key], f.totals[m.Queue] = m, t
+	}
+	s.seen = seen
+	return nil
+}
+
+type allQueuesOutput struct {
+	Body struct {
+		Queues []queueCounts `json:"queues" nullable:"false" doc:"Up to 1000, by name"`
+	} `nameHint:"AllQueueStats"`
+}
+
+type queueCounts struct {
+	Queue   string  `json:"queue"`
+	State   string  `json:"state" enum:"active,paused,deleted"`
+	Ready   int     `json:"ready"`
+	Delayed int     `json:"delayed"`
+	Running int     `json:"running" doc:"For more than a second; others count as ready"`
+	Dead    int     `json:"dead"`
+	Done    int     `json:"done" doc:"That are kept"`
+	Limit   int     `json:"limit" doc:"A count that is this is that or more"`
+	Age     float64 `json:"oldest_ready_seconds" doc:"How long ago the oldest ready job was enqueued"`
+}
+
+func newQueueCounts(q *queueFigures) queueCounts {
+	return queueCounts{q.name, q.state, q.Ready, q.Delayed, q.Running, q.Dead, q.Done, q.Limit, rounded(q.age)}
+}
+
+// overall describes the figures of all queues.
+func (a *API) overall() {
+	register(a, operation{
+		id: "all-queue-stats", method: http.MethodGet, path: "/stats/queues", tag: "queues", scope: ScopeRead,
+		errors:  []int{http.StatusUnprocessableEntity},
+		summary: "Count the jobs of all queues by state",
+		more:    "They are up to five seconds old, or more if there are very many queues.",
+	}, func(ctx context.Context, _ *struct{}) (*allQueuesOutput, error) {
+		f, err := a.sample.look(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out := &allQueuesOutput{}
+		out.Body.Queues = make([]queueCounts, 0, len(f.queues))
+		for i := range f.queues {
+			out.Body.Queues = append(out.Body.Queues, newQueueCounts(&f.queues[i]))
+		}
+		return out, nil
+	})
+}

@@ -1,0 +1,145 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/dbcron/dbcron/queue"
+)
+
+type newGroupInput struct {
+	Body struct {
+		Name     string   `json:"name,omitempty" maxLength:"200" doc:"For people"`
+		Keep     string   `json:"keep,omitempty" maxLength:"40" doc:"How long it and its results are kept after its end, or forever; default: 7d" example:"7d"`
+		Callback *newJob  `json:"callback,omitempty" doc:"A job that is enqueued, once, when the group has ended"`
+		Jobs     []newJob `json:"jobs,omitempty" maxItems:"1000" nullable:"false" doc:"All its jobs: then it is sealed at once. Without them it is open, and jobs are added by enqueueing them with its id as their group"`
+	} `nameHint:"NewGroup"`
+}
+
+type newGroupOutput struct {
+	Location string `header:"Location"`
+	Body     struct {
+		ID    string         `json:"id"`
+		State string         `json:"state" enum:"open,sealed"`
+		Jobs  []enqueuedJSON `json:"jobs" nullable:"false" doc:"In the order in which they were sent"`
+	} `nameHint:"CreatedGroup"`
+}
+
+// groupActions describes how groups are made and ended.
+func (a *API) groupActions() {
+	register(a, operation{
+		id: "create-group", method: http.MethodPost, path: "/groups", tag: "groups", scope: ScopeEnqueue,
+		status: http.StatusCreated, errors: []int{http.StatusConflict},
+		summary: "Make a group: open, or with all its jobs",
+		more:    "With its jobs it is made in one transaction, all or none but for those whose unique keys are in use.",
+	}, a.createGroup)
+	register(a, operation{
+		id: "seal-group", method: http.MethodPost, path: "/groups/{id}/seal", tag: "groups", scope: ScopeEnqueue,
+		errors:  []int{http.StatusNotFound},
+		summary: "Let a group end as soon as none of its jobs is pending",
+		more:    "To seal it again does nothing.",
+	}, func(ctx context.Context, in *groupPath) (*struct{}, error) {
+		id, err := readID("id", in.ID)
+		if err != nil {
+			return nil, err
+		}
+		return nil, a.queues.Seal(ctx, id)
+	})
+	register(a, operation{
+		id: "delete-group", method: http.MethodDelete, path: "/groups/{id}", tag: "groups", scope: ScopeAdmin,
+		errors:  []int{http.StatusNotFound},
+		summary: "End a group without its callback, and have it and its results removed",
+		more:    "Its jobs are done all the same, as if they were of none.",
+	}, func(ctx context.Context, in *groupPath) (*struct{}, error) {
+		id, err := readID("id", in.ID)
+		if err != nil {
+			return nil, err
+		}
+		return nil, a.queues.DeleteGroup(ctx, id)
+	})
+}
+
+func (a *API) createGroup(ctx context.Context, in *newGroupInput) (*newGroupOutput, error) {
+	g, jobs, err := in.read()
+	if err != nil {
+		return nil, err
+	}
+	out := &newGroupOutput{}
+	var id int64
+	var all []queue.Enqueued
+	if len(jobs) == 0 {
+		out.Body.State = queue.GroupOpen
+		id, err = a.queues.NewGroup(ctx, g)
+	} else {
+		out.Body.State = queue.GroupSealed
+		id, all, err = a.queues.EnqueueGroup(ctx, g, jobs...)
+	}
+	var one *queue.JobError
+	if len(jobs) == 1 && err != nil && !errors.As(err, &one) && errors.Is(err, queue.ErrInvalid) {
+		err = &queue.JobError{Index: 0, Of: 1, Err: err}
+	}
+	if err != nil {
+		return nil, err
+	}
+	out.Location, out.Body.ID = location("/groups/%s", idText(id)), idText(id)
+	out.Body.Jobs = make([]enqueuedJSON, len(all))
+	for i, e := range all {
+		out.Body.Jobs[i] = newEnqueued(e)
+	}
+	return out, nil
+}
+
+// read is the group that was sent, or an error about a field.
+func (in *newGroupInput) read() (g queue.Group, jobs []queue.Job, err error) {
+	b := &in.Body
+	if err := checkNames("name", b.Name); err != nil {
+		return g, nil, err
+	}
+	g.Name = b.Name
+	if b.Keep == forever {
+		g.Keep = -1
+	} else if g.Keep, err = readDuration("keep", b.Keep); err != nil {
+		return g, nil, err
+	} else if g.Keep == 0 && b.Keep != "" {
+		return g, nil, invalid("keep", "it is 0; delete the group when it is not needed any more")
+	}
+	if g.Callback, err = readCallback(b.Callback); err != nil {
+		return g, nil, err
+	}
+	if n := len(b.Jobs); n > mostJobs { // the schema has another opinion of JOBS
+		return g, nil, invalid("jobs", "there are %d; send up to %d", n, mostJobs)
+	}
+	jobs = make([]queue.Job, len(b.Jobs))
+	for i := range b.Jobs {
+		if jobs[i], err = b.Jobs[i].job(); err == nil && jobs[i].Group != 0 {
+			err = invalid("group", "it is of the group that is made")
+		}
+		if err != nil {
+			return g, nil, &queue.JobError{Index: i, Of: len(jobs), Err: err}
+		}
+	}
+	return g, jobs, nil
+}
+
+// readCallback is the callback that was sent.
+func readCallback(n *newJob) (*queue.Job, error) {
+	if n == nil {
+		return nil, nil //nolint:nilnil // a group need not have one
+	}
+	j, err := n.job()
+	switch {
+	case err != nil:
+	case j.Unique != "":
+		err = invalid("unique", "it is enqueued once, and needs none")
+	case j.Group != 0:
+		err = invalid("group", "it is of no group")
+	case !j.RunAt.IsZero():
+		err = invalid("run_at", "give it a delay after the group's end, or none")
+	}
+	var wrong *queue.InvalidError
+	if errors.As(err, &wrong) {
+		err = &queue.InvalidError{Field: "callback." + wrong.Field, Problem: wrong.Problem}
+	}
+	return &j, err
+}

@@ -1,0 +1,281 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+const (
+	mostFollowers = 100
+	mostRuns      = 1000 // of a look, and of what a follower is told that comes back
+	lookEvery     = time.Second
+	figuresEvery  = 5 // looks
+	lateIDs       = 200
+	backlog       = 2000 // events that a follower may be behind
+)
+
+// errFollowers means that so many listen that no more can.
+var errFollowers = errors.New("too many listen to events at this daemon; ask another, or try again later")
+
+// A hub tells all who listen what happens. It looks for them together, and only as long as
+// there are any.
+type hub struct {
+	db     *dialect.DB
+	sample *sampler
+	log    *slog.Logger
+
+	mu        sync.Mutex
+	followers map[*follower]struct{}
+	stop      context.CancelFunc    // nil: nobody listens
+	mark      int64                 // all runs up to this one have ended, and were told of
+	queues    map[string]queueEvent // as they were told last
+}
+
+// A follower gets events as they are sent.
+type follower struct {
+	events chan []byte
+	slow   chan struct{} // closed when it was too slow
+}
+
+// A queueEvent is what has changed of a queue.
+type queueEvent struct {
+	queueCounts
+	Done float64 `json:"done_per_second" doc:"Jobs that workers have done, in the last five seconds or so"`
+}
+
+// noMark is of events that leave it to the one before what a client sends that comes back.
+const noMark = -1
+
+// event writes an event. id is what a client sends that comes back.
+func event(name string, id int64, data any) []byte {
+	text, err := json.Marshal(data)
+	if err != nil {
+		text = []byte("{}") // numbers and valid strings
+	}
+	if id == noMark {
+		return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, text)
+	}
+	return fmt.Appendf(nil, "event: %s\nid: %d\ndata: %s\n\n", name, id, text)
+}
+
+// join adds a follower, and returns what it has to be told at first. The first one has the
+// hub begin to look.
+func (h *hub) join(ctx context.Context) (l *follower, mark int64, queues []queueEvent, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.followers) >= mostFollowers {
+		return nil, 0, nil, errFollowers
+	}
+	if h.stop == nil {
+		w := &watch{hub: h, known: map[int64]string{}}
+		if err := w.begin(ctx); err != nil {
+			return nil, 0, nil, err
+		}
+		looking, stop := context.WithCancel(context.Background())
+		h.stop = stop
+		go w.look(looking)
+	}
+	l = &follower{events: make(chan []byte, backlog), slow: make(chan struct{})}
+	h.followers[l] = struct{}{}
+	for _, name := range slices.Sorted(maps.Keys(h.queues)) {
+		queues = append(queues, h.queues[name])
+	}
+	return l, h.mark, queues, nil
+}
+
+// leave takes a follower out. With the last one the hub looks no more.
+func (h *hub) leave(l *follower) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.drop(l)
+}
+
+// drop is leave. h.mu is held.
+func (h *hub) drop(l *follower) {
+	delete(h.followers, l)
+	if len(h.followers) == 0 && h.stop != nil {
+		h.stop()
+		h.stop = nil
+	}
+}
+
+// tell sends events to all who listen. One that is too far behind has to come back.
+func (h *hub) tell(events [][]byte) {
+	for l := range h.followers {
+		for _, e := range events {
+			select {
+			case l.events <- e:
+				continue
+			default:
+			}
+			close(l.slow)
+			h.drop(l)
+			break
+		}
+	}
+}
+
+// A watch is what the hub knows from one look to the next.
+type watch struct {
+	hub     *hub
+	known   map[int64]string // states of runs that have not ended, and of the last ones
+	highest int64
+	before  int64 // highest at the last look: what is committed late comes after it
+	figures *figures
+}
+
+func isOpen(state string) bool { return state == "waiting" || state == "running" || state == "retry" }
+
+// begin looks what there is: of that, changes are told. hub.mu is held.
+func (w *watch) begin(ctx context.Context) error {
+	ids, newest, err := scheduler.OpenRuns(ctx, w.hub.db, mostRuns)
+	if err != nil {
+		return err
+	}
+	runs, err := scheduler.RunsWithIDs(ctx, w.hub.db, ids)
+	if err != nil {
+		return err
+	}
+	recent, err := scheduler.RunsAfter(ctx, w.hub.db, newest-lateIDs, mostRuns)
+	if err != nil {
+		return err
+	}
+	for _, r := range append(runs, recent...) {
+		w.known[r.ID] = r.State
+		w.highest = max(w.highest, r.ID)
+	}
+	w.before = w.highest
+	w.hub.mark = w.markNow()
+	w.figures, err = w.hub.sample.look(ctx)
+	if err == nil {
+		w.hub.queues = map[string]queueEvent{}
+		for i := range w.figures.queues {
+			q := queueEvent{queueCounts: newQueueCounts(&w.figures.queues[i])}
+			w.hub.queues[q.Queue] = q
+		}
+	}
+	return err
+}
+
+// markNow is the run up to which all have ended.
+func (w *watch) markNow() int64 {
+	mark := w.before
+	for id, state := range w.known {
+		if isOpen(state) {
+			mark = min(mark, id-1)
+		}
+	}
+	return mark
+}
+
+// look looks until ctx ends.
+func (w *watch) look(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	failed := false
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := w.once(ctx, n%figuresEvery == 0)
+		if err != nil && ctx.Err() == nil && !failed {
+			w.hub.log.Warn("http: those who listen to events are told nothing", "err", err)
+		}
+		failed = err != nil
+	}
+}
+
+// once looks, and tells what is new.
+func (w *watch) once(ctx context.Context, withFigures bool) error {
+	bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	runs, err := w.changed(bounded)
+	var f *figures
+	if err == nil && withFigures {
+		f, err = w.hub.sample.look(bounded)
+	}
+	h := w.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil || ctx.Err() != nil { // by now another one may look
+		return err
+	}
+	var events [][]byte
+	mark := w.markNow()
+	for i := range runs {
+		events = append(events, event("run", mark, newRunJSON(&runs[i])))
+	}
+	h.mark = mark
+	if f != nil && f != w.figures {
+		for _, q := range w.queueEvents(f) {
+			h.queues[q.Queue] = q
+			events = append(events, event("queue", noMark, q))
+		}
+		w.figures = f
+	}
+	h.tell(events)
+	return nil
+}
+
+// changed returns the runs that are new or in another state than before.
+func (w *watch) changed(ctx context.Context) ([]scheduler.Run, error) {
+	from := w.highest - lateIDs
+	recent, err := scheduler.RunsAfter(ctx, w.hub.db, from, mostRuns)
+	if err != nil {
+		return nil, err
+	}
+	var older []int64
+	for id, state := range w.known {
+		if id <= from && isOpen(state) {
+			older = append(older, id)
+		}
+	}
+	slices.Sort(older)
+	var all []scheduler.Run
+	for ids := range slices.Chunk(older, mostRuns) {
+		some, err := scheduler.RunsWithIDs(ctx, w.hub.db, ids)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	w.before = w.highest
+	known, changed := map[int64]string{}, []scheduler.Run(nil)
+	for _, r := range append(all, recent...) {
+		if w.known[r.ID] != r.State {
+			changed = append(changed, r)
+		}
+		w.highest = max(w.highest, r.ID)
+		known[r.ID] = r.State
+	}
+	w.known = known
+	return changed, nil
+}
+
+// queueEvents are those of queues that have changed but for the age of their jobs.
+func (w *watch) queueEvents(f *figures) (all []queueEvent) {
+	took := f.at.Sub(w.figures.at).Seconds()
+	for i := range f.queues {
+		q := queueEvent{queueCounts: newQueueCounts(&f.queues[i])}
+		if took > 0 {
+			q.Done = float64(f.totals[q.Queue].Done-w.figures.totals[q.Queue].Done) / took
+		}
+		was := w.hub.queues[q.Queue]
+		if was.Age = q.Age; was != q {
+			all = append(all, q)
+		}
+	}
+	return all
+}

@@ -1,0 +1,185 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/dbcron/dbcron/queue"
+)
+
+type limitPath struct {
+	Queue string `path:"queue" minLength:"1" maxLength:"200"`
+	Kind  string `path:"kind" minLength:"1" maxLength:"200"`
+}
+
+type limitJSON struct {
+	Queue   string `json:"queue"`
+	Kind    string `json:"kind,omitempty" doc:"Absent: all jobs of the queue together"`
+	Running int    `json:"running" doc:"How many may run at a time; 0: any number"`
+	Rate    string `json:"rate,omitempty" doc:"How many may begin in a time; absent: any number"`
+	Burst   int    `json:"burst" doc:"How many may begin at once after a pause"`
+	Permits int    `json:"permits" doc:"How many permits to run a job workers have"`
+	Waiting bool   `json:"waiting" doc:"Some worker waits for one"`
+}
+
+func newLimitJSON(l *queue.LimitInfo) limitJSON {
+	j := limitJSON{Queue: l.Queue, Kind: l.Kind, Running: l.Running, Burst: l.Burst, Permits: l.Permits, Waiting: l.Waiting}
+	if l.Rate > 0 {
+		j.Rate = queue.FormatRate(l.Rate, l.Per)
+	}
+	return j
+}
+
+// limitChange is what is to be of a limit; what is not given stays.
+type limitChange struct {
+	Running *int    `json:"running,omitempty" minimum:"0" maximum:"10000" doc:"How many may run at a time; 0: any number"`
+	Rate    *string `json:"rate,omitempty" maxLength:"40" doc:"How many may begin in a time; empty: any number" example:"100/m"`
+	Burst   *int    `json:"burst,omitempty" minimum:"1" maximum:"100000" doc:"How many may begin at once after a pause; at the least what comes in 0.1s"`
+}
+
+// read returns a function that makes the change, or an error about a field.
+func (n *limitChange) read() (func(*queue.Limit), error) {
+	var to queue.Limit
+	if n.Rate != nil && *n.Rate != "" {
+		var err error
+		if to.Rate, to.Per, err = queue.ParseRate(*n.Rate); err != nil {
+			return nil, err
+		}
+	}
+	return func(l *queue.Limit) {
+		ifGiven(&l.Running, n.Running)
+		ifGiven(&l.Burst, n.Burst)
+		if n.Rate != nil {
+			if l.Rate = to.Rate; to.Rate > 0 {
+				l.Per = to.Per
+			}
+		}
+	}, nil
+}
+
+type limitsOutput struct {
+	Body struct {
+		Limits []limitJSON `json:"limits" nullable:"false"`
+	} `nameHint:"Limits"`
+}
+
+type limitOutput struct{ Body limitJSON }
+
+type setLimitInput struct {
+	Queue string `path:"queue" minLength:"1" maxLength:"200"`
+	Kind  string `path:"kind" minLength:"1" maxLength:"200"`
+	Body  limitChange
+}
+
+type setQueueLimitInput struct {
+	Queue string `path:"queue" minLength:"1" maxLength:"200"`
+	Body  limitChange
+}
+
+// limits describes how many jobs may run at a time, or begin in a time: of a queue, and of
+// its kinds.
+func (a *API) limits() {
+	const all, ofKind = "/queues/{queue}/limits", "/queues/{queue}/limits/{kind}"
+	const what = "What is not given stays as it is. Workers learn of it within three seconds; jobs that run by then are not stopped."
+	notFound := []int{http.StatusNotFound}
+	register(a, operation{
+		id: "list-limits", method: http.MethodGet, path: all, tag: "queues", scope: ScopeRead, errors: notFound,
+		summary: "List the limits of a queue, that of all its jobs first",
+	}, func(ctx context.Context, in *queuePath) (*limitsOutput, error) {
+		found, err := a.limitsOf(ctx, in.Queue)
+		if err != nil {
+			return nil, err
+		}
+		out := &limitsOutput{}
+		out.Body.Limits = make([]limitJSON, len(found))
+		for i := range found {
+			out.Body.Limits[i] = newLimitJSON(&found[i])
+		}
+		return out, nil
+	})
+	register(a, operation{
+		id: "get-limit", method: http.MethodGet, path: ofKind, tag: "queues", scope: ScopeRead, errors: notFound,
+		summary: "Show the limit of a kind",
+	}, func(ctx context.Context, in *limitPath) (*limitOutput, error) {
+		if err := checkNames("kind", in.Kind); err != nil {
+			return nil, err
+		}
+		return a.limit(ctx, in.Queue, in.Kind)
+	})
+	register(a, operation{
+		id: "set-queue-limit", method: http.MethodPut, path: all, tag: "queues", scope: ScopeAdmin, errors: notFound,
+		summary: "Limit all jobs of a queue together", more: what,
+	}, func(ctx context.Context, in *setQueueLimitInput) (*limitOutput, error) {
+		return a.setLimit(ctx, in.Queue, "", &in.Body)
+	})
+	register(a, operation{
+		id: "set-limit", method: http.MethodPut, path: ofKind, tag: "queues", scope: ScopeAdmin, errors: notFound,
+		summary: "Limit the jobs of one kind in a queue", more: what,
+	}, func(ctx context.Context, in *setLimitInput) (*limitOutput, error) {
+		return a.setLimit(ctx, in.Queue, in.Kind, &in.Body)
+	})
+	register(a, operation{
+		id: "delete-queue-limit", method: http.MethodDelete, path: all, tag: "queues", scope: ScopeAdmin, errors: notFound,
+		summary: "End the limit of all jobs of a queue together",
+	}, func(ctx context.Context, in *queuePath) (*struct{}, error) {
+		if err := checkNames("queue", in.Queue); err != nil {
+			return nil, err
+		}
+		return nil, a.queues.DeleteLimit(ctx, in.Queue, "")
+	})
+	register(a, operation{
+		id: "delete-limit", method: http.MethodDelete, path: ofKind, tag: "queues", scope: ScopeAdmin, errors: notFound,
+		summary: "End the limit of a kind",
+	}, func(ctx context.Context, in *limitPath) (*struct{}, error) {
+		if err := checkNames("queue", in.Queue, "kind", in.Kind); err != nil {
+			return nil, err
+		}
+		return nil, a.queues.DeleteLimit(ctx, in.Queue, in.Kind)
+	})
+}
+
+// limitsOf lists the limits of a queue that has to be there.
+func (a *API) limitsOf(ctx context.Context, name string) ([]queue.LimitInfo, error) {
+	if err := checkNames("queue", name); err != nil {
+		return nil, err
+	}
+	found, err := a.queues.LimitsOf(ctx, name)
+	if err == nil && len(found) == 0 {
+		_, err = a.queues.Queue(ctx, name)
+	}
+	return found, err
+}
+
+func (a *API) limit(ctx context.Context, name, kind string) (*limitOutput, error) {
+	found, err := a.limitsOf(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	for i := range found {
+		if found[i].Kind == kind {
+			return &limitOutput{newLimitJSON(&found[i])}, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: limit of queue %q and kind %q", queue.ErrNotFound, name, kind)
+}
+
+func (a *API) setLimit(ctx context.Context, name, kind string, n *limitChange) (*limitOutput, error) {
+	if err := checkNames("queue", name, "kind", kind); err != nil {
+		return nil, err
+	}
+	change, err := n.read()
+	if err != nil {
+		return nil, err
+	}
+	_, err = a.queues.EditLimit(ctx, name, kind, change)
+	var wrong *queue.InvalidError
+	switch {
+	case errors.As(err, &wrong) && wrong.Field == "limit":
+		return nil, invalid("running", "%s", wrong.Problem)
+	case err != nil:
+		return nil, err
+	}
+	return a.limit(ctx, name, kind)
+}

@@ -1,0 +1,122 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/scheduler/cronspec"
+)
+
+// errNoCommands means that this daemon makes no schedules of that kind.
+var errNoCommands = errors.New("schedules that run commands, requests, statements or functions are made and changed here only with dbcron serve --allow-commands; those of the kind job need no flag")
+
+type setScheduleInput struct {
+	Schedule string `path:"schedule" minLength:"1" maxLength:"200"`
+	Body     scheduleChange
+}
+
+type setScheduleOutput struct {
+	Status int
+	Body   scheduleJSON
+}
+
+type previewInput struct {
+	Body struct {
+		Spec   string `json:"spec" minLength:"1" maxLength:"1000" example:"30 2 * * *"`
+		Zone   string `json:"zone,omitempty" maxLength:"100" doc:"Default: UTC" example:"Europe/Berlin"`
+		DST    string `json:"dst,omitempty" enum:"vixie,wall" doc:"Default: vixie"`
+		Starts string `json:"starts,omitempty" maxLength:"40" doc:"There are no slots before, in RFC 3339"`
+		Ends   string `json:"ends,omitempty" maxLength:"40" doc:"There are no slots after, in RFC 3339"`
+		After  string `json:"after,omitempty" maxLength:"40" doc:"The slots after this time, in RFC 3339; default: after now"`
+		Count  int    `json:"count,omitempty" minimum:"1" maximum:"100" doc:"How many; default: 5"`
+	} `nameHint:"Preview"`
+}
+
+// scheduleSettings describes how schedules are made, changed and removed.
+func (a *API) scheduleSettings() {
+	register(a, operation{
+		id: "set-schedule", method: http.MethodPut, path: "/schedules/{schedule}", tag: "schedules", scope: ScopeAdmin,
+		status: http.StatusOK, also: http.StatusCreated, errors: []int{http.StatusConflict},
+		summary: "Change a schedule's settings, or make it",
+		more: "What is not given stays as it is, or is as usual in a new schedule, which needs spec and command. Texts that are empty take a setting back. " +
+			"A schedule that does something else than enqueue a job is made and changed only by a daemon with --allow-commands; one that comes from a file, only there.",
+	}, a.setSchedule)
+	register(a, operation{
+		id: "delete-schedule", method: http.MethodDelete, path: "/schedules/{schedule}", tag: "schedules", scope: ScopeAdmin,
+		errors:  []int{http.StatusNotFound},
+		summary: "Remove a schedule; its history stays",
+		more:    "A run under way goes on, and runs that wait are cancelled. A schedule that comes from a file is there again after the next import.",
+	}, func(ctx context.Context, in *schedulePath) (*struct{}, error) {
+		if err := checkNames("schedule", in.Schedule); err != nil {
+			return nil, err
+		}
+		return nil, scheduler.Delete(ctx, a.db, in.Schedule)
+	})
+	register(a, operation{
+		id: "preview-schedule", method: http.MethodPost, path: "/schedules/preview", tag: "schedules", scope: ScopeRead,
+		summary: "Tell the next slots that a schedule would have; nothing is stored",
+	}, a.preview)
+}
+
+func (a *API) setSchedule(ctx context.Context, in *setScheduleInput) (*setScheduleOutput, error) {
+	if err := checkNames("schedule", in.Schedule); err != nil {
+		return nil, err
+	}
+	s, isNew, err := scheduler.Set(ctx, a.db, in.Schedule, func(s *scheduler.Schedule, isNew bool) error {
+		was := s.Kind
+		if err := in.Body.apply(s); err != nil {
+			return err
+		}
+		// Before it is looked at what is wrong: the flag is missing in any case.
+		if (s.Kind != "job" || !isNew && was != "job") && !a.opt.AllowCommands {
+			return errNoCommands
+		}
+		return problemsOf(s)
+	})
+	var known scheduleProblems
+	if errors.Is(err, scheduler.ErrInvalid) && !errors.As(err, &known) { // it has no slots
+		field := "spec"
+		if in.Body.Ends != nil {
+			field = "ends"
+		}
+		err = scheduleProblems{{Field: field, Text: err.Error()}}
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := &setScheduleOutput{Status: http.StatusOK, Body: newScheduleJSON(&s)}
+	if isNew {
+		out.Status = http.StatusCreated
+	}
+	return out, nil
+}
+
+func (a *API) preview(ctx context.Context, in *previewInput) (*nextOutput, error) {
+	b := &in.Body
+	s := scheduler.Schedule{Spec: b.Spec, Zone: b.Zone, DST: b.DST, State: "active"}
+	if _, err := cronspec.New(s.Spec, s.Zone, s.DST); err != nil {
+		return nil, invalid(timeField(s.Zone, s.DST), "%v", err)
+	}
+	after, err := scheduler.Clock(ctx, a.db)
+	for _, one := range []struct {
+		field, text string
+		to          *time.Time
+	}{{"starts", b.Starts, &s.Starts}, {"ends", b.Ends, &s.Ends}, {"after", b.After, &after}} {
+		if err == nil && one.text != "" {
+			err = givenTime(one.field, one.to, &one.text)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	count := b.Count
+	if count == 0 {
+		count = 5
+	}
+	out := &nextOutput{}
+	out.Body.Slots = slotsAfter(&s, after, count)
+	return out, nil
+}

@@ -1,0 +1,252 @@
+package lock
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// A Ticket is a lock that is held by whoever has its token, for programs that do not speak to
+// the database themselves. Nobody renews it in the background, and no process remembers it:
+// the lock's row alone decides, so that any process can renew or release it.
+type Ticket struct {
+	Name  string
+	Token string // secret: it renews and releases the lock
+	By    string // the holder's name as it stands in the table
+	Fence int64  // as Lease.Fence
+	Until time.Time
+	Left  time.Duration // from the answer to Until
+}
+
+// TicketOptions say how a lock is taken for a ticket. The zero value is ready to use.
+type TicketOptions struct {
+	Owner string        // the readable part of the holder's name; default: the Locker's
+	TTL   time.Duration // default: the Locker's
+	Wait  time.Duration // how long to wait for a lock that is held; default: not at all
+	Meta  string        // see Options.Meta
+
+	// Key makes the request one that can be sent again: if the lock is held by a ticket of the
+	// same key and owner, that is renewed and returned. So it is as secret as the token, and
+	// fresh to each holder. Default: each request is another.
+	Key string
+}
+
+// TakeTicket takes the lock called name, as [Locker.Acquire] does, and returns a ticket for
+// it. It returns a *HeldError if the lock is held for longer than TicketOptions.Wait.
+//
+// If the answer is lost, the lock is free again when the TTL is over at the latest.
+func (l *Locker) TakeTicket(ctx context.Context, name string, opt TicketOptions) (*Ticket, error) {
+	o := l.opt
+	if opt.TTL != 0 {
+		o.TTL, o.Margin = opt.TTL, 0
+	}
+	if opt.Owner != "" {
+		o.Owner = opt.Owner
+	}
+	o.Meta, o.Heartbeat, o.Tries, o.Every = opt.Meta, -1, 0, 0
+	o.Stall, o.MaxHold, o.MinHold = 0, 0, 0
+	with, err := l.With(o)
+	if err == nil && opt.Wait < 0 {
+		err = fmt.Errorf("%w: Wait is negative", ErrInvalid)
+	}
+	if err != nil {
+		return nil, err
+	}
+	id := newTicketID(name, o.Owner, opt.Key)
+	s := &ticketSeat{single: single{with, name}, id: &id, repeatable: opt.Key != ""}
+	if err := with.take(ctx, s, opt.Wait); err != nil {
+		return nil, err
+	}
+	return l.ticket(ctx, name, &id)
+}
+
+// take takes a seat of a ticket, and notes its fence. The Lease is only what counts its time
+// here, and nothing does that.
+func (l *Locker) take(ctx context.Context, s *ticketSeat, wait time.Duration) error {
+	var le *Lease
+	err := l.check(ctx, s.name)
+	switch {
+	case err != nil:
+	case wait > 0:
+		le, err = l.acquireWithin(ctx, s, wait)
+	default:
+		le, err = l.try(ctx, s)
+	}
+	if errors.Is(err, errRepeated) {
+		err = l.extendTicket(ctx, s.name, s.id, l.opt.TTL)
+	}
+	if le != nil {
+		s.id.fence = le.fence
+		le.mu.Lock()
+		le.released = true // not in the table
+		le.mu.Unlock()
+		le.finish(ErrReleased)
+	}
+	return err
+}
+
+// RenewTicket gives a ticket's lock its time again, from now on; it never makes it shorter.
+// 0 is the Locker's TTL. It returns ErrLost if the lock is not the ticket's any more, and
+// ErrInvalid for a token that is none.
+func (l *Locker) RenewTicket(ctx context.Context, name, token string, ttl time.Duration) (*Ticket, error) {
+	if ttl == 0 {
+		ttl = l.opt.TTL
+	}
+	if ttl < minTTL || ttl > 365*24*time.Hour {
+		return nil, fmt.Errorf("%w: a TTL of %v is not from %v to a year", ErrInvalid, ttl, minTTL)
+	}
+	id, err := l.readTicket(name, token)
+	if err == nil {
+		err = l.extendTicket(ctx, name, &id, ttl)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l.ticket(ctx, name, &id)
+}
+
+func (l *Locker) extendTicket(ctx context.Context, name string, id *ticketID, ttl time.Duration) error {
+	args := id.args(name)
+	args["ttl"] = ttl.Microseconds()
+	n, err := l.db.Exec(ctx, extend, args)
+	if err == nil && n == 0 {
+		err = lostTicket(name)
+	}
+	return err
+}
+
+// ReleaseTicket frees a ticket's lock. It returns ErrLost if the lock was not the ticket's
+// any more, and nil again for one that was released by the same token before.
+func (l *Locker) ReleaseTicket(ctx context.Context, name, token string) error {
+	id, err := l.readTicket(name, token)
+	if err != nil {
+		return err
+	}
+	freed, _, err := l.notifying(ctx, release, id.args(name))
+	if freed {
+		l.ring(name)
+	}
+	if err != nil || freed {
+		return err
+	}
+	rows, err := l.peek(ctx, name)
+	if err != nil {
+		return err
+	}
+	if len(rows) == 1 && rows[0].By == id.by() && rows[0].Fence == id.fence && rows[0].State == Free {
+		var forcedFence int64
+		if err := l.db.Get(ctx, forced, id.args(name), &forcedFence); err != nil && !noRows(err) {
+			return err
+		}
+		if forcedFence != id.fence {
+			return nil // the answer before was lost
+		}
+	}
+	return lostTicket(name)
+}
+
+func lostTicket(name string) error {
+	return fmt.Errorf("%w: %s: it expired, or was released, or somebody else has it", ErrLost, name)
+}
+
+// ticket tells what the row says of a ticket's lock.
+func (l *Locker) ticket(ctx context.Context, name string, id *ticketID) (*Ticket, error) {
+	rows, err := l.peek(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) != 1 || rows[0].By != id.by() || rows[0].Fence != id.fence || rows[0].State != Held {
+		return nil, lostTicket(name)
+	}
+	return &Ticket{Name: name, Token: id.String(), By: id.by(), Fence: id.fence, Until: rows[0].Until, Left: rows[0].Left}, nil
+}
+
+// A ticketSeat is a lock as a seat whose holder has a name that its token tells.
+type ticketSeat struct {
+	single
+	id         *ticketID
+	repeatable bool
+}
+
+// errRepeated means that the ticket of this very request holds the lock.
+var errRepeated = errors.New("lock: held by the same ticket")
+
+func (s *ticketSeat) grant(ctx context.Context, args dialect.Args) (slot int, fence int64, found bool, err error) {
+	args["owner"] = s.id.by()
+	slot, fence, found, err = s.single.grant(ctx, args)
+	if err != nil && unknown(err) && !s.repeatable { // else a repeated request may have it by now
+		s.l.abandon(s.name, s.id.by())
+	}
+	return slot, fence, found, err
+}
+
+func (s *ticketSeat) holder(ctx context.Context) (*HeldError, error) {
+	held, err := s.single.holder(ctx)
+	if held != nil && held.By == s.id.by() && !held.kept {
+		s.id.fence = held.Fence
+		return nil, errRepeated
+	}
+	return held, err
+}
+
+// A ticketID is what a token says: whose the lock is. The table has only a hash of the
+// secret, so that who can look at it cannot release the lock.
+type ticketID struct {
+	fence         int64
+	secret, owner string
+}
+
+func newTicketID(name, owner, key string) ticketID {
+	secret := strings.ToLower(rand.Text())
+	if key != "" {
+		secret = hashed("ticket", name, key)
+	}
+	return ticketID{secret: secret, owner: owner}
+}
+
+// hashed is 128 bits of a hash of texts, none of which but the last has a NUL.
+func hashed(texts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
+	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
+}
+
+// by is the holder's name: at most 100, 1 and 26 bytes.
+func (id *ticketID) by() string { return id.owner + ":" + hashed("holder", id.secret) }
+
+func (id *ticketID) args(name string) dialect.Args {
+	return dialect.Args{"name": name, "slot": 0, "owner": id.by(), "fence": id.fence}
+}
+
+// String is the token.
+func (id *ticketID) String() string {
+	return fmt.Sprintf("%d.%s.%s", id.fence, id.secret, base64.RawURLEncoding.EncodeToString([]byte(id.owner)))
+}
+
+// readTicket reads a token.
+func (l *Locker) readTicket(name, token string) (id ticketID, err error) {
+	if err := l.check(context.Background(), name); err != nil {
+		return id, err
+	}
+	parts := strings.Split(token, ".")
+	if len(parts) == 3 {
+		id.secret = parts[1]
+		var owner []byte
+		if id.fence, err = strconv.ParseInt(parts[0], 10, 64); err == nil {
+			owner, err = base64.RawURLEncoding.DecodeString(parts[2])
+			id.owner = string(owner)
+		}
+	}
+	if err != nil || len(parts) != 3 || id.String() != token || len(id.owner) > 100 || !plain(id.owner) {
+		return id, fmt.Errorf("%w: the token is none of a lock", ErrInvalid)
+	}
+	return id, nil
+}

@@ -1,0 +1,52 @@
+package scheduler
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// What follows runs as they come and go reads them without their output, which may be long.
+var (
+	runsAfter = dialect.SQL("scheduler.runs-after", `SELECT `+shortRun+` FROM {prefix}run WHERE id > :after ORDER BY id LIMIT :limit`)
+
+	runsWithIDs = dialect.SQL("scheduler.runs-with-ids", `SELECT `+shortRun+` FROM {prefix}run WHERE id IN (:ids) ORDER BY id`)
+
+	lastRun = dialect.SQL("scheduler.last-run", `SELECT COALESCE(MAX(id), 0) FROM {prefix}run`)
+
+	// openRunIDs finds them by the index of each lane.
+	openRunIDs = dialect.SQL("scheduler.open-run-ids", `
+		SELECT r.id FROM (SELECT DISTINCT lane FROM {prefix}schedule) AS l
+		JOIN {prefix}run AS r ON r.lane = l.lane AND r.next_exec > {time 0} AND r.next_exec < {time 253402300799000000}
+		ORDER BY r.id LIMIT :limit`)
+)
+
+var shortRun = strings.Replace(runColumns, ", output,", ", '',", 1)
+
+// RunsAfter returns up to limit runs by id, those after an id, without their output. Ids are in
+// the order in which runs were made, but one can be committed a moment after a larger one.
+func RunsAfter(ctx context.Context, db *dialect.DB, after int64, limit int) ([]Run, error) {
+	return dialect.Select(ctx, &db.Session, runsAfter, dialect.Args{"after": after, "limit": limit}, scanRun)
+}
+
+// RunsWithIDs returns those of some runs that are there, by id, without their output.
+func RunsWithIDs(ctx context.Context, db *dialect.DB, ids []int64) ([]Run, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	return dialect.Select(ctx, &db.Session, runsWithIDs, dialect.Args{"ids": ids}, scanRun)
+}
+
+// OpenRuns returns the ids of up to limit runs that have not ended, and that of the newest run,
+// or 0 if there is none.
+func OpenRuns(ctx context.Context, db *dialect.DB, limit int) (ids []int64, newest int64, err error) {
+	if err = db.Get(ctx, lastRun, nil, &newest); err != nil {
+		return nil, 0, err
+	}
+	ids, err = dialect.Select(ctx, &db.Session, openRunIDs, dialect.Args{"limit": limit}, func(rows *sql.Rows) (id int64, err error) {
+		return id, rows.Scan(&id)
+	})
+	return ids, newest, err
+}
