@@ -105,7 +105,7 @@ func TestCountsWithoutADatabase(t *testing.T) {
 		}
 		w.counts[key].add(&count{failed: 1})
 		w.keepCounts(map[countKey]*count{key: {dead: 4}})
-		w.db = db.DB
+		c.db = db.DB
 		must(t, w.addCounts(t.Context()))
 		wantRows(t, db, "counts", `SELECT queue_id, kind, done, failed, dead, wait_us, run_us FROM {prefix}job_count`, "1 x 5 1 4 5 7")
 		if len(w.counts) != 0 {

@@ -346,6 +346,13 @@ func TestPromptDrawsAnotherID(t *testing.T) {
 		if id := p.must(t, call{queue: "one", kind: "k", key: "x"}); id>>idBits != ahead+2 {
 			t.Errorf("got %d, want one of the tick after %d", id, ahead+1)
 		}
+		bits := int64(0)
+		for range 20 {
+			bits |= p.must(t, call{queue: "one", kind: "k", key: "x"})
+		}
+		if bits&127 == 0 { // of a number that has lost its last digits on the way
+			t.Error("the last bits of ids are not drawn")
+		}
 	})
 }
 

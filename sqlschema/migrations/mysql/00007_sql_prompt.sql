@@ -150,8 +150,9 @@ BEGIN
             SET v_ordered = 'yes';
         END IF;
 
-        -- FNV-1a: times 2^40 + 435, modulo 2^64.
-        SET p_id = (v_tick << 12) + FLOOR(RAND() * 4096), v_bytes = COALESCE(p_key, p_id), v_i = 1, v_hi = 3421674724, v_lo = 2216829733;
+        -- FLOOR of a DOUBLE is one, and has too few digits for an id. The hash is FNV-1a:
+        -- times 2^40 + 435, modulo 2^64.
+        SET p_id = (v_tick << 12) + CAST(FLOOR(RAND() * 4096) AS UNSIGNED), v_bytes = COALESCE(p_key, p_id), v_i = 1, v_hi = 3421674724, v_lo = 2216829733;
         WHILE v_i <= LENGTH(v_bytes) DO
             SET v_lo = v_lo ^ ASCII(SUBSTRING(v_bytes, v_i, 1)), v_hi = (v_hi * 435 + ((v_lo * 435) >> 32) + (v_lo << 8)) & 4294967295,
                 v_lo = (v_lo * 435) & 4294967295, v_i = v_i + 1;
