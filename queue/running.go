@@ -247,11 +247,11 @@ func (w *Worker) letGo(ctx context.Context, b *block, keys map[string]line, runn
 
 // adoptOne takes a checked out job over, and counts the crash if its worker died.
 func (w *Worker) adoptOne(ctx context.Context, q *workQueue, r runningRow, name string) error {
-	crashed := r.state != "handed"
+	suspect := r.state != "handed" && !w.opt.Harmless
 	w.mu.Lock()
 	b := q.blocks[r.divided]
-	room := b != nil && !b.leaving && !w.closing && (!crashed || w.doubt == 0) && b.turnOf(r.key, r.id)
-	if room && crashed {
+	room := b != nil && !b.leaving && !w.closing && (!suspect || w.doubt == 0) && b.turnOf(r.key, r.id)
+	if room && suspect {
 		w.doubt += doubtful // it runs alone among those under suspicion
 	}
 	w.mu.Unlock()
@@ -262,17 +262,17 @@ func (w *Worker) adoptOne(ctx context.Context, q *workQueue, r runningRow, name 
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if d == nil || err != nil || b.gone {
-		if crashed {
+		if suspect {
 			w.doubt -= doubtful
 		}
 		return err // adopted and not begun: as crashed as before, once this process is gone
 	}
-	if crashed {
+	if suspect {
 		d.weight = doubtful
 	}
 	w.out[d.ID], w.rows[d.ID] = d, d
 	b.takeIn(d.Key, d.ID)
-	if d.Crashes >= q.set.MaxCrashes {
+	if d.Crashes >= q.set.MaxCrashes && !w.opt.Harmless {
 		d.ended = true
 		delete(w.out, d.ID)
 		w.trustMore(d)

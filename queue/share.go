@@ -401,7 +401,9 @@ func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *blockRow, name st
 	}
 	if r.state != "FREE" && !r.left {
 		b.accused = r.suspects + 1
-		b.suspect = suspicion(r.batch, b.accused)
+		if !w.opt.Harmless {
+			b.suspect = suspicion(r.batch, b.accused)
+		}
 		w.log.Info("took a block over from a worker that was lost", "queue", q.name, "block", r.divided, "from", r.lockBy)
 	}
 	if err := w.findHeld(ctx, b); err != nil {

@@ -272,6 +272,49 @@ func TestBusy(t *testing.T) {
 	})
 }
 
+// What harmless workers have left that vanished is done again at once, all of it at the same
+// time, and nothing is dead for it.
+func TestHarmless(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		const many = 2 * doubtful
+		c := client(t, db, Options{Blocks: 2})
+		edit(t, c, func(q *Queue) { q.MaxCrashes = 1 })
+		var ids []int64
+		for range many {
+			ids = append(ids, enqueue(t, c, Job{Kind: "x"}))
+		}
+		harmless := WorkerOptions{Harmless: true, Concurrency: many, Grace: -1}
+		doomed, cut := severed(t, db)
+		w := worker(t, doomed, harmless)
+		handle(t, w, "x", func(ctx context.Context, _ *Delivery) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		start(t, w)
+		for _, id := range ids {
+			becomes(t, c, id, StateRunning)
+		}
+		cut()
+		lapse(t, db, w, 0)
+		began, goOn := make(chan int, many), make(chan bool)
+		crew(t, db, 1, harmless, func(ctx context.Context, d *Delivery) error {
+			began <- d.Crashes
+			select {
+			case <-goOn:
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		})
+		for range many {
+			if crashes := received(t, "another begins", began); crashes != 1 {
+				t.Errorf("%d crashes", crashes)
+			}
+		}
+		close(goOn)
+		empty(t, db)
+	})
+}
+
 // What ran in a process that vanished is done by another, which counts that; after
 // MaxCrashes it is dead, and what was beside it is done.
 func TestCrashes(t *testing.T) {

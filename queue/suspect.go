@@ -15,6 +15,8 @@ import (
 // with that crash already counted; a job beside it, which was innocent, is done and
 // forgotten, or is found there with one crash too many, and runs alone then, so
 // that no innocent job dies.
+//
+// A worker whose jobs are harmless suspects none.
 
 // doubtful is how many jobs under suspicion run at a time.
 const doubtful = 8

@@ -32,6 +32,12 @@ type WorkerOptions struct {
 	// stop that takes longer than Grace. Failed ones are not tried again.
 	AtMostOnce bool
 
+	// Harmless says that no job can end the process. Then jobs that a worker has left that
+	// died are done again at once, however many they are and however often it happens, and
+	// none of them becomes a dead letter for it. Else they are under suspicion: a few run at
+	// a time, and those that were running one by one.
+	Harmless bool
+
 	// Under is the name of a lock that the process has, and that only one can have at a time:
 	// see [Client.Succeed]. Empty: none.
 	Under string

@@ -233,6 +233,7 @@ func (d *Dispatcher) fine(e *Endpoint) bool {
 func (d *Dispatcher) begin(ctx context.Context, e *Endpoint) (*pusher, error) {
 	w, err := d.queues.Worker(queue.WorkerOptions{
 		Queues: []string{e.Queue}, Concurrency: e.Concurrency, Lease: d.opt.Lease, Grace: d.opt.Grace, Under: d.under, Logger: d.log,
+		Harmless: true, // what a job does, it does elsewhere
 	})
 	if err != nil {
 		return nil, err
