@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,10 +18,13 @@ import (
 
 var minutes = flag.Int("minutes", 0, "how long each test of daemons takes; 0: as long as CI has time for")
 
-func build(t *testing.T) string {
+func build(t *testing.T) string { t.Helper(); return buildAs(t, "devel") }
+
+// buildAs builds a program that says it is of that version.
+func buildAs(t *testing.T, version string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "dbcron")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../cmd/dbcron")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-X main.version="+version, "-o", binary, "../cmd/dbcron")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -45,23 +49,45 @@ type daemon struct {
 	rig  *rig
 	node string
 	cmd  *exec.Cmd
-	log  strings.Builder
+	log  logbook
 	done chan struct{}
 
 	guardians []int // that it had when it was last signalled
 }
 
+// A logbook is what a daemon has said so far.
+type logbook struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logbook) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 func (r *rig) start(node, crontab string, tags []string) *daemon {
 	r.t.Helper()
-	d := &daemon{rig: r, node: node, done: make(chan struct{})}
-	args := []string{
-		"serve", "--crontab", crontab, "--node", node, "--log-format", "json",
-		"--lease", r.lease.String(), "--poll", r.poll.String(), "--grace", r.grace.String(),
-	}
+	args := []string{"--crontab", crontab, "--poll", r.poll.String()}
 	for _, tag := range tags {
 		args = append(args, "--tag", tag)
 	}
-	d.cmd = exec.CommandContext(context.Background(), r.binary, args...)
+	return r.serve(r.binary, node, args...)
+}
+
+// serve starts a daemon of a program.
+func (r *rig) serve(binary, node string, args ...string) *daemon {
+	r.t.Helper()
+	d := &daemon{rig: r, node: node, done: make(chan struct{})}
+	args = append([]string{"serve", "--node", node, "--log-format", "json", "--lease", r.lease.String(), "--grace", r.grace.String()}, args...)
+	d.cmd = exec.CommandContext(context.Background(), binary, args...)
 	d.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "DBCRON_DATABASE_URL=" + r.db.URL}
 	d.cmd.Stderr = &d.log
 	if err := d.cmd.Start(); err != nil {
