@@ -144,7 +144,7 @@ func (p *pulls) open(ctx context.Context, name string) (*queue.Receiver, error) 
 		return nil, fmt.Errorf("%w: %q", queue.ErrDeleted, name)
 	}
 	// Without a grace: before it is closed it is waited for what was given out.
-	return p.queues.Receiver(ctx, queue.WorkerOptions{Queues: []string{name}, Grace: -1, Logger: p.log})
+	return p.queues.Receiver(ctx, queue.WorkerOptions{Queues: []string{name}, Grace: -1, Harmless: true, Logger: p.log})
 }
 
 // leave ends the use of a source. One that nobody uses for a while is closed.
