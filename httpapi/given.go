@@ -101,10 +101,10 @@ func (p *pulls) enter(ctx context.Context, name string) (*source, error) {
 		return nil, stopping()
 	}
 	s := p.sources[name]
-	first := s == nil
-	if first {
+	if s == nil {
 		s = &source{queue: name, ready: make(chan struct{})}
 		p.sources[name] = s
+		p.closed.Go(func() { p.open(s) }) // for all who come meanwhile: the first may leave
 	}
 	s.users++
 	p.claims++
@@ -112,15 +112,6 @@ func (p *pulls) enter(ctx context.Context, name string) (*source, error) {
 		s.idle.Stop()
 	}
 	p.mu.Unlock()
-	if first {
-		s.receiver, s.err = p.open(ctx, name)
-		if s.err != nil {
-			p.mu.Lock()
-			delete(p.sources, name)
-			p.mu.Unlock()
-		}
-		close(s.ready)
-	}
 	select {
 	case <-s.ready:
 	case <-ctx.Done():
@@ -134,8 +125,23 @@ func (p *pulls) enter(ctx context.Context, name string) (*source, error) {
 	return s, nil
 }
 
-// open takes part in a queue's work. A queue is not made by a claim.
-func (p *pulls) open(ctx context.Context, name string) (*queue.Receiver, error) {
+// open makes a source ready, or notes why it cannot be: then the next who comes tries again.
+func (p *pulls) open(s *source) {
+	ctx, cancel := context.WithTimeout(p.giving, longestWait)
+	defer cancel()
+	if s.receiver, s.err = p.receiver(ctx, s.queue); s.err != nil {
+		if p.giving.Err() != nil {
+			s.err = stopping()
+		}
+		p.mu.Lock()
+		delete(p.sources, s.queue)
+		p.mu.Unlock()
+	}
+	close(s.ready)
+}
+
+// receiver takes part in a queue's work. A queue is not made by a claim.
+func (p *pulls) receiver(ctx context.Context, name string) (*queue.Receiver, error) {
 	q, err := p.queues.Queue(ctx, name)
 	if err != nil {
 		return nil, err

@@ -40,7 +40,9 @@ func operations(t *testing.T, a *API, f func(method, path string, scope Scope)) 
 // Each operation takes a token with its scope or admin, and no other.
 func TestScopes(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
-		s, tokens := serve(t, db.DB, Options{}), NewTokens(db.DB)
+		stopping := make(chan struct{})
+		close(stopping) // so that streams end
+		s, tokens := serve(t, db.DB, Options{Stopping: stopping}), NewTokens(db.DB)
 		secrets := map[Scope]string{}
 		for _, scope := range Scopes {
 			var err error
