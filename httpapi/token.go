@@ -38,7 +38,7 @@ type Scope string
 const (
 	ScopeRead    Scope = "read"    // look at everything
 	ScopeEnqueue Scope = "enqueue" // enqueue and publish jobs
-	ScopeWork    Scope = "work"    // do jobs
+	ScopeWork    Scope = "work"    // do jobs, and take locks
 	ScopeAdmin   Scope = "admin"   // everything
 )
 

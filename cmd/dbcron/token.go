@@ -35,7 +35,7 @@ table has only a hash of it. NAME tells people whose it is. What a token is good
 
     read       look at everything, payloads too
     enqueue    enqueue and publish jobs
-    work       do jobs
+    work       do jobs, and take locks
     admin      everything`,
 		Example: `  dbcron token create shop --scope enqueue
   dbcron token create dashboard --scope read --expires 90d >token && chmod 600 token`,
