@@ -43,8 +43,8 @@ type endpointChange struct {
 	Concurrency   int     `json:"concurrency,omitempty" minimum:"1" maximum:"10000" doc:"How many are sent at a time by each daemon; 16 in a new one. A limit of the queue bounds all daemons together"`
 	Timeout       string  `json:"timeout,omitempty" maxLength:"40" doc:"Of a request to the end of its answer, if neither job nor queue say, up to 24h; 30s in a new one" example:"30s"`
 	Secret        string  `json:"secret,omitempty" maxLength:"100" doc:"The key that is to sign requests: whsec_ and 24 to 64 bytes in base64. The one before signs them, too, until it is dropped"`
-	NewSecret     bool    `json:"new_secret,omitempty" doc:"Make a new one, and show it"`
-	DropOldSecret bool    `json:"drop_old_secret,omitempty" doc:"Sign with the new one alone"`
+	NewSecret     bool    `json:"new_secret,omitempty" doc:"Make a new one, and show it. The one before signs, too"`
+	DropOldSecret bool    `json:"drop_old_secret,omitempty" doc:"Sign with the newest one alone; needed before there can be another"`
 }
 
 // read returns a function that makes the change, or an error about a field.
@@ -78,11 +78,11 @@ func (n *endpointChange) read(hosts *push.Hosts) (func(*push.Endpoint), error) {
 		if n.Timeout != "" {
 			e.Timeout = timeout
 		}
-		if secret != "" && secret != e.Secret {
-			e.Rotate(secret)
-		}
 		if n.DropOldSecret {
 			e.OldSecret = ""
+		}
+		if secret != "" && secret != e.Secret {
+			e.Rotate(secret)
 		}
 	}, nil
 }

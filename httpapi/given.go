@@ -134,7 +134,9 @@ func (p *pulls) open(s *source) {
 			s.err = stopping()
 		}
 		p.mu.Lock()
-		delete(p.sources, s.queue)
+		if p.sources[s.queue] == s {
+			delete(p.sources, s.queue)
+		}
 		p.mu.Unlock()
 	}
 	close(s.ready)
@@ -236,8 +238,11 @@ func (p *pulls) giveBack(s *source, jobs []*queue.Delivery) {
 // written.
 func (p *pulls) settleLater(s *source, outcomes []queue.Outcome) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.writing.Err() != nil {
+		return // they go back with the receiver
+	}
 	s.users++
-	p.mu.Unlock()
 	p.closed.Go(func() {
 		defer p.leave(s, 1, false)
 		for _, err := range s.receiver.Settle(p.writing, outcomes) {
@@ -318,8 +323,8 @@ func (p *pulls) close() {
 		}
 		p.end(s)
 	}
-	p.mu.Unlock()
 	p.stopWriting()
+	p.mu.Unlock()
 	p.closed.Wait()
 }
 

@@ -28,7 +28,7 @@ func (a *API) checkBrowser(h http.Header, r *http.Request) *huma.ErrorModel {
 	case slices.Contains(a.opt.Origins, origin):
 		h.Set("Access-Control-Allow-Origin", origin)
 		h.Set("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE")
-		h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key")
+		h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, Last-Event-ID")
 		h.Set("Access-Control-Expose-Headers", "Location")
 		return nil
 	case origin == schemeOf(r)+"://"+r.Host:

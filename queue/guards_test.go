@@ -351,8 +351,10 @@ func TestNodes(t *testing.T) {
 			must(t, orExec(db, leave, dialect.Args{"node": "gone"}))
 			must(t, orExec(db, succeed, dialect.Args{"under": "this"}))
 			wantRows(t, db, "states", `SELECT name, state FROM {prefix}node ORDER BY name`, "gone gone", "me lost", "they lost", "you live")
-			must(t, orExec(db, resign, dialect.Args{"node": "you"}))
-			wantRows(t, db, "under", `SELECT name, under FROM {prefix}node ORDER BY name`, "gone this", "me this", "they this", "you ")
+			must(t, orExec(db, join, dialect.Args{"node": "she", "lease": int64(60e6), "under": "other"}))
+			must(t, orExec(db, resign, dialect.Args{"under": "that"}))
+			must(t, orExec(db, resign, dialect.Args{"under": "this"}))
+			wantRows(t, db, "under", `SELECT name, under FROM {prefix}node ORDER BY name`, "gone this", "me this", "she other", "they this", "you ")
 		})
 		t.Run("forget", func(t *testing.T) {
 			void(t, db)

@@ -221,7 +221,6 @@ func (w *Worker) drain(ctx context.Context) {
 	}
 	w.mu.Unlock()
 	close(w.stopping)
-	w.resign(ctx)
 	w.handOverAll(ctx)
 	over := make(chan struct{})
 	go func() { w.group.Wait(); close(over) }()
@@ -249,22 +248,6 @@ func (w *Worker) drain(ctx context.Context) {
 		}
 	}
 	w.abandon(ctx)
-}
-
-// resign tells that the worker does not go by the lock any more under which it worked. If that
-// fails, whoever gets the lock takes what runs here.
-func (w *Worker) resign(ctx context.Context) {
-	w.mu.Lock()
-	name := w.node
-	w.mu.Unlock()
-	if w.opt.Under == "" || name == "" {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	if _, err := w.db.Exec(ctx, resign, dialect.Args{"node": name}); err != nil {
-		w.log.Warn("ending: what still runs may be done again elsewhere", "err", err)
-	}
 }
 
 // ungather gives up batches that wait for more: others do their jobs. mu is held.

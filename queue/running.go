@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/dbcron/dbcron/dialect"
 )
@@ -69,7 +68,7 @@ func (w *Worker) findHeld(ctx context.Context, b *block) error {
 // delayed job of each block is due.
 func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) error {
 	w.mu.Lock()
-	out := slices.Collect(maps.Keys(w.out))
+	out := maps.Clone(w.out)
 	foreign := map[*block]map[string]line{}
 	var dues []dialect.Args
 	var mine []*block
@@ -137,16 +136,17 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) erro
 }
 
 // cancelRemoved ends checked out jobs whose rows are gone: somebody has cancelled
-// them. out are those that were checked out before the rows were read.
-func (w *Worker) cancelRemoved(q *workQueue, out []int64, rows []runningRow) {
+// them. out are those that were checked out before the rows were read: one that has failed
+// meanwhile, and has begun anew, is another delivery.
+func (w *Worker) cancelRemoved(q *workQueue, out map[int64]*Delivery, rows []runningRow) {
 	there := map[int64]bool{}
 	for _, r := range rows {
 		there[r.id] = true
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, id := range out {
-		if d := w.out[id]; d != nil && d.b.q == q && !there[id] && !d.pinned {
+	for id, d := range out {
+		if w.out[id] == d && d.b.q == q && !there[id] && !d.pinned {
 			d.ctx.end(fmt.Errorf("%w: it was cancelled", ErrLost))
 		}
 	}

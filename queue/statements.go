@@ -85,9 +85,9 @@ var (
 	// free: each was told so by its row, as if it had not been heard of in time.
 	succeed = dialect.SQL("queue.succeed", `UPDATE {prefix}node SET state = 'lost' WHERE under = :under AND state = 'live'`)
 
-	// resign has a process that ends keep what it has until it has ended, whoever gets the lock
-	// under which it worked.
-	resign = dialect.SQL("queue.resign", `UPDATE {prefix}node SET under = '' WHERE name = :node`)
+	// resign has processes that end keep what they have until they have ended, whoever gets the
+	// lock under which they worked.
+	resign = dialect.SQL("queue.resign", `UPDATE {prefix}node SET under = '' WHERE under = :under AND state = 'live'`)
 
 	leave = dialect.SQL("queue.leave", `
 		UPDATE {prefix}node SET state = 'gone', expire_at = {now} WHERE name = :node AND state = 'live'`)

@@ -23,3 +23,13 @@ func (c *Client) Succeed(ctx context.Context, under string) (int, error) {
 	}
 	return int(n), err
 }
+
+// Resign is called by who gives a lock up of its own accord, while it has it still: its workers
+// that work under the lock keep what they have, and are not succeeded.
+func (c *Client) Resign(ctx context.Context, under string) error {
+	if err := dialect.CheckName(under); err != nil {
+		return invalid("under", "%v", err)
+	}
+	_, err := c.db.Exec(ctx, resign, dialect.Args{"under": under})
+	return err
+}

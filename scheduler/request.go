@@ -2,9 +2,11 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -67,15 +69,26 @@ func (s *Scheduler) send(ctx context.Context, e *execution, method, target strin
 	}
 	answer, err := client.Do(req)
 	if err != nil {
-		return -1, err
+		return -1, withoutURL(err)
 	}
 	defer answer.Body.Close()
 	_, err = io.Copy(out, answer.Body)
 	switch {
 	case answer.StatusCode/100 == 3:
-		err = fmt.Errorf("status %s, to %s: redirects are not followed", answer.Status, answer.Header.Get("Location"))
+		to, _, _ := strings.Cut(answer.Header.Get("Location"), "?")
+		err = fmt.Errorf("status %s, to %s: redirects are not followed", answer.Status, to)
 	case answer.StatusCode/100 != 2:
 		err = fmt.Errorf("status %s", answer.Status)
 	}
 	return answer.StatusCode, err
+}
+
+// withoutURL is an error of the HTTP client without its URL: what is behind the question mark may
+// be secret, and errors are shown to all who may see runs.
+func withoutURL(err error) error {
+	var of *url.Error
+	if errors.As(err, &of) {
+		return of.Err
+	}
+	return err
 }

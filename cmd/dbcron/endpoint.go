@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi/push"
@@ -122,7 +123,9 @@ all of them together, and how many are sent in a time.`,
 // change returns what the flags say, in a function that does it.
 func (f *endpointFlags) change(c *cobra.Command, args []string) (func(*push.Endpoint), error) {
 	given := func(flag string) bool { return c.Flags().Changed(flag) }
-	if len(args) == 1 && c.Flags().NFlag() == 0 {
+	something := len(args) == 2
+	c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) { something = something || f.Changed })
+	if !something {
 		return nil, usagef("there is nothing to change; give a URL, or see --help")
 	}
 	if len(args) == 2 && args[1] != "" {
@@ -163,11 +166,11 @@ func (f *endpointFlags) change(c *cobra.Command, args []string) (func(*push.Endp
 		if given("format") {
 			e.Format = f.format
 		}
-		if secret != "" && secret != e.Secret {
-			e.Rotate(secret)
-		}
 		if f.dropOld {
 			e.OldSecret = ""
+		}
+		if secret != "" && secret != e.Secret {
+			e.Rotate(secret)
 		}
 	}, nil
 }

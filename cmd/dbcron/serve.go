@@ -239,6 +239,8 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, fil
 		if err := sqlschema.Migrate(ctx, db); err != nil {
 			return err
 		}
+	} else if err := sqlschema.Check(ctx, db); err != nil {
+		return err
 	}
 	for _, file := range files {
 		if err := file.importLogged(ctx, db, log); err != nil {

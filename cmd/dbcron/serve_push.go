@@ -60,6 +60,7 @@ func (f *serveFlags) newPush(db *dialect.DB, log *slog.Logger) (*push.Dispatcher
 // startPush sends jobs until ctx ends. stop waits until those are answered that are under
 // way.
 func startPush(ctx context.Context, d *push.Dispatcher, log *slog.Logger) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -67,5 +68,8 @@ func startPush(ctx context.Context, d *push.Dispatcher, log *slog.Logger) (stop 
 			log.Error("push: jobs are not sent", "err", err)
 		}
 	}()
-	return func() { <-ended }
+	return func() {
+		cancel()
+		<-ended
+	}
 }

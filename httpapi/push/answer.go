@@ -50,6 +50,9 @@ const (
 // was about to say is not known.
 func readAnswer(r *http.Response) (a answer, err error) {
 	a = answer{status: r.StatusCode, header: r.Header}
+	if a.status < 200 { // it wants to speak something else, without an end
+		return a, nil
+	}
 	a.body, err = io.ReadAll(io.LimitReader(r.Body, longestAnswer+1))
 	if err != nil {
 		return a, fmt.Errorf("HTTP %d, and the answer breaks off: %w", a.status, err)

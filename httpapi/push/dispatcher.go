@@ -11,14 +11,17 @@ package push
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 )
@@ -91,6 +94,7 @@ func (d *Dispatcher) Abort() { d.abort() }
 // grace. It returns an error only if it could not begin: a database that cannot be reached is
 // waited for.
 func (d *Dispatcher) Run(ctx context.Context) error {
+	ending := ctx
 	defer d.ending.Wait()
 	if !d.opt.Standby {
 		d.dispatch(ctx)
@@ -101,6 +105,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 			d.log.Info("push: this daemon is the one that sends", "term", lease.Fence())
 			d.under = standbyLock
 			d.lead(ctx)
+			if ending.Err() != nil {
+				d.resign(ending)
+			}
 			return nil
 		},
 		Follow: func(leader *lock.HeldError) {
@@ -133,10 +140,30 @@ func (d *Dispatcher) lead(ctx context.Context) {
 	d.dispatch(ctx)
 }
 
+// resign has what is under way go on when another begins to send. It is called with the lock
+// held, and all the workers under it are this dispatcher's.
+func (d *Dispatcher) resign(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if err := d.queues.Resign(ctx, d.under); err != nil {
+		d.log.Warn("push: ending: what is under way may be sent again by another", "err", err)
+	}
+}
+
 // A pusher is the worker of one queue.
 type pusher struct {
 	sender *sender
 	cancel context.CancelFunc
+	again  atomic.Int64 // when its worker may begin anew, which has ended; 0: it has not
+}
+
+// beginAgain is how long after its end a worker begins anew that could not go on.
+const beginAgain = 10 * time.Second
+
+// follows tells whether the worker does what an endpoint says, as it is now.
+func (p *pusher) follows(e *Endpoint) bool {
+	was, again := p.sender.endpoint.Load(), instant.Instant(p.again.Load())
+	return e != nil && e.id == was.id && e.Concurrency == was.Concurrency && (again == 0 || instant.Now() < again)
 }
 
 // dispatch has a worker for each endpoint until ctx ends, each with its own connections,
@@ -173,27 +200,29 @@ func (d *Dispatcher) follow(ctx context.Context, running map[string]*pusher) err
 	}
 	for _, name := range slices.Sorted(maps.Keys(running)) {
 		p, e := running[name], is[name]
-		if e == nil || e.id != p.sender.endpoint.Load().id || e.Concurrency != p.sender.endpoint.Load().Concurrency {
+		if !p.follows(e) {
 			p.cancel()
 			delete(running, name)
 			continue
 		}
 		p.sender.endpoint.Store(e)
 	}
+	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(is)) {
 		if running[name] != nil {
 			continue
 		}
 		p, err := d.begin(ctx, is[name])
 		if err != nil {
-			return fmt.Errorf("queue %s: %w", name, err)
+			errs = append(errs, fmt.Errorf("queue %s: %w", name, err))
+			continue
 		}
 		running[name] = p
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// all are the endpoints of queues that were not deleted.
+// all are the endpoints that can be.
 func (d *Dispatcher) all(ctx context.Context) (map[string]*Endpoint, error) {
 	const page = 1000
 	all, after := map[string]*Endpoint{}, ""
@@ -204,7 +233,7 @@ func (d *Dispatcher) all(ctx context.Context) (map[string]*Endpoint, error) {
 		}
 		for i := range found {
 			e := &found[i]
-			if after = e.Queue; e.state != "deleted" && d.fine(e) {
+			if after = e.Queue; d.fine(e) {
 				all[e.Queue] = e
 			}
 		}
@@ -238,17 +267,20 @@ func (d *Dispatcher) begin(ctx context.Context, e *Endpoint) (*pusher, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newSender(d, e)
+	inner, cancel := context.WithCancel(ctx)
+	s := newSender(inner, d, e)
 	if err := w.HandleOthers(s.handle); err != nil {
+		cancel()
 		return nil, err
 	}
-	inner, cancel := context.WithCancel(ctx)
+	p := &pusher{sender: s, cancel: cancel}
 	d.log.Info("push: sending", "queue", e.Queue, "concurrency", e.Concurrency)
 	d.ending.Go(func() {
 		defer s.close()
 		if err := w.Run(inner); err != nil {
-			d.log.Error("push: the queue's jobs are not sent", "queue", e.Queue, "err", err)
+			d.log.Error("push: the queue's jobs are not sent; it is tried again", "queue", e.Queue, "err", err)
 		}
+		p.again.Store(int64(instant.Now().Add(beginAgain)))
 	})
-	return &pusher{s, cancel}, nil
+	return p, nil
 }

@@ -37,6 +37,7 @@ type Endpoint struct {
 	Secret    string // signs requests: whsec_ and a key of 24 to 64 bytes in base64
 	OldSecret string // signs them, too, while receivers change to the new one; empty: none
 
+	wrong error  // about a change that cannot be
 	id    int    // of the queue
 	state string // of the queue
 	limit time.Duration
@@ -51,6 +52,8 @@ func (e *Endpoint) check() error {
 		}
 	}
 	switch {
+	case e.wrong != nil:
+		return e.wrong
 	case e.Format != FormatPlain && e.Format != FormatCloudEvents:
 		return invalid("format", "%q is not plain or cloudevents", e.Format)
 	case e.Concurrency < 1 || e.Concurrency > mostConcurrency:
@@ -72,8 +75,12 @@ func invalid(field, format string, args ...any) error {
 }
 
 // Rotate gives the endpoint a new secret, and keeps the one before for receivers that do
-// not know it yet.
+// not know it yet. While there is an old one already, the endpoint cannot be stored: that may
+// be all that receivers know.
 func (e *Endpoint) Rotate(secret string) {
+	if e.OldSecret != "" {
+		e.wrong = invalid("secret", "there are two already, and receivers may know the old one only; drop that first")
+	}
 	e.OldSecret, e.Secret = e.Secret, secret
 }
 
@@ -138,6 +145,9 @@ func (s *Endpoints) Edit(ctx context.Context, name string, change func(*Endpoint
 		}
 		change(&after)
 		after.Queue, after.id, after.state = name, id, state
+		if made && after.OldSecret == secret {
+			after.OldSecret = "" // nobody has seen it
+		}
 		if err := after.check(); err != nil {
 			return err
 		}

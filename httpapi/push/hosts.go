@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,8 +44,8 @@ type hostName struct {
 //	worker, worker:8080   a host of that name, also at a private address
 //	*.example.org         a host of a name below this one
 //
-// A name does not allow link-local addresses, where clouds have their metadata: only the
-// address itself does.
+// A name allows loopback addresses, too, but not link-local ones and others where clouds have
+// their metadata: only the address itself does.
 func ParseHosts(list []string) (*Hosts, error) {
 	h := &Hosts{public: len(list) == 0}
 	for _, entry := range list {
@@ -52,7 +53,7 @@ func ParseHosts(list []string) (*Hosts, error) {
 			h.public = true
 			continue
 		}
-		if net, err := netip.ParsePrefix(entry); err == nil {
+		if net, err := netip.ParsePrefix(entry); err == nil && !net.Addr().Is4In6() {
 			h.nets = append(h.nets, net.Masked())
 			continue
 		}
@@ -119,7 +120,7 @@ func (h *Hosts) allow(host string, at netip.AddrPort) error {
 	case h.public && isPublic(ip):
 		return nil
 	}
-	return fmt.Errorf("%w: %s has the address %s; dbcron serve --push-to allows hosts and networks", ErrRefused, host, ip)
+	return fmt.Errorf("%w: %s has an address that is not allowed; dbcron serve --push-to allows hosts and networks", ErrRefused, host)
 }
 
 // Check returns an [ErrRefused] error for a URL that may not be sent to whatever addresses
@@ -152,8 +153,16 @@ func portOf(u *url.URL) uint16 {
 // neverByName tells of addresses that a name does not allow: whoever answers for the name
 // could choose them.
 func neverByName(ip netip.Addr) bool {
-	return ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() || !ip.IsValid()
+	return ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() || !ip.IsValid() || slices.Contains(metadata, ip)
 }
+
+// metadata are addresses where clouds tell a host its secrets, beside the link-local ones.
+var metadata = []netip.Addr{
+	netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("192.0.0.192"), netip.MustParseAddr("168.63.129.16"),
+}
+
+// global is what is given out of IPv6 so far.
+var global = netip.MustParsePrefix("2000::/3")
 
 // notPublic are networks beside those that netip knows which are not of the internet, or
 // lead elsewhere.
@@ -173,7 +182,7 @@ func isPublic(ip netip.Addr) bool {
 			return false
 		}
 	}
-	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !ip.IsLoopback()
+	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !ip.IsLoopback() && (ip.Is4() || global.Contains(ip)) && !slices.Contains(metadata, ip)
 }
 
 // dial connects to a host if that is allowed. The address is looked at right before it is

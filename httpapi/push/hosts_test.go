@@ -47,6 +47,12 @@ func TestHosts(t *testing.T) {
 		{"worker", "worker.evil.org", "10.0.0.1:80", false},
 		{"worker", "x.worker", "10.0.0.1:80", false},
 		{"worker", "worker", "169.254.169.254:80", false},
+		{"worker", "worker", "127.0.0.1:80", true},
+		{"worker", "worker", "[fd00:ec2::254]:80", false},
+		{"worker", "worker", "100.100.100.200:80", false},
+		{"", "a", "168.63.129.16:80", false},
+		{"", "a", "[::10.0.0.1]:80", false},
+		{"", "a", "[4000::1]:80", false},
 		{"worker:8080", "worker", "10.0.0.1:8080", true},
 		{"worker:8080", "worker", "10.0.0.1:80", false},
 		{"*.example.org", "a.b.example.org", "10.0.0.1:80", true},
@@ -60,7 +66,7 @@ func TestHosts(t *testing.T) {
 			t.Errorf("%q: %s at %s: %v", test.list, test.host, test.address, err)
 		}
 	}
-	for _, entry := range []string{"", "a b", "http://a", "a:0", "a:x", "10.0.0.0/33", "*.", "*", "a/b", "ä"} {
+	for _, entry := range []string{"", "a b", "http://a", "a:0", "a:x", "10.0.0.0/33", "::ffff:10.0.0.0/104", "*.", "*", "a/b", "ä"} {
 		if _, err := ParseHosts([]string{entry}); !errors.Is(err, queue.ErrInvalid) {
 			t.Errorf("%q: %v", entry, err)
 		}

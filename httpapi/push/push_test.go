@@ -244,6 +244,16 @@ func TestBadEndpoints(t *testing.T) {
 				_, _ = w.Write([]byte("half of"))
 				_ = flush()
 				panic(http.ErrAbortHandler)
+			case "/switches":
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer conn.Close()
+				_, _ = conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: chat\r\n\r\n"))
+				<-over
+				return
 			case "/endless":
 				for range 1 << 30 / len(plenty) {
 					if _, err := w.Write(plenty); err != nil {
@@ -260,7 +270,7 @@ func TestBadEndpoints(t *testing.T) {
 		})
 		t.Cleanup(func() { close(over) })
 		good := receive(t, nil)
-		ends := map[string]string{"hangs": "no whole answer within 300ms", "drips": "no whole answer within 300ms", "breaks": "HTTP 200, and the answer breaks off", "endless": ""}
+		ends := map[string]string{"hangs": "no whole answer within 300ms", "drips": "no whole answer within 300ms", "breaks": "HTTP 200, and the answer breaks off", "endless": "", "switches": "HTTP 101"}
 		ids := map[string]int64{}
 		for name := range ends {
 			point(t, db, c, name, bad.URL+"/"+name, func(e *Endpoint) { e.Concurrency, e.Timeout = 2, 300*time.Millisecond })
@@ -302,17 +312,13 @@ func TestBadEndpoints(t *testing.T) {
 
 var plenty = bytes.Repeat([]byte("x"), 1<<20)
 
-// A host that says that there are too many requests gets few, until it is well: also by the
-// names of other queues. All jobs are done in the end.
+// A host that says that there are too many requests gets few, until it is well. All jobs are
+// done in the end.
 func TestBusyHost(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db)
-		var refused, under, most atomic.Int32
+		var refused atomic.Int32
 		r := receive(t, func(w http.ResponseWriter, _ *http.Request) {
-			if n := under.Add(1); refused.Load() > 0 && n > most.Load() {
-				most.Store(n)
-			}
-			defer under.Add(-1)
 			if refused.Add(1) <= 3 {
 				w.Header().Set("Retry-After", "0")
 				w.WriteHeader(http.StatusTooManyRequests)
@@ -330,6 +336,88 @@ func TestBusyHost(t *testing.T) {
 		})
 		if n := len(r.got()); n != 23 {
 			t.Errorf("%d requests for 20 jobs, of which 3 were refused", n)
+		}
+	})
+}
+
+// Jobs that wait for a host that is busy use up neither their time nor their attempts, and go
+// where the endpoint leads when that is changed meanwhile. A dispatcher that ends does not wait
+// for them.
+func TestWaitingForAHost(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db)
+		full := receive(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "3600")
+			w.WriteHeader(http.StatusTooManyRequests)
+		})
+		good := receive(t, nil)
+		point(t, db, c, "q", full.URL, func(e *Endpoint) { e.Concurrency = 4 })
+		stop := start(t, db, Options{Grace: longWait})
+		first := enqueue(t, c, queue.Job{})
+		if i := becomes(t, c, first, queue.StateDelayed); i.Attempts != 1 {
+			t.Errorf("%+v", i)
+		}
+		wait := func() (ids []int64) {
+			for range 4 {
+				ids = append(ids, enqueue(t, c, queue.Job{Timeout: 50 * time.Millisecond, MaxAttempts: 1}))
+			}
+			for _, id := range ids {
+				becomes(t, c, id, queue.StateRunning)
+			}
+			return ids
+		}
+		ids := wait()
+		point(t, db, c, "q", good.URL, nil)
+		for _, id := range ids {
+			becomes(t, c, id, "")
+		}
+		own := enqueue(t, c, queue.Job{Endpoint: full.URL + "/own"}) // others do not wait for it
+		if i := becomes(t, c, own, queue.StateDelayed); i.Attempts != 0 || i.At.Sub(i.Enqueued) < 30*time.Minute {
+			t.Errorf("%+v", i)
+		}
+		point(t, db, c, "q", full.URL, nil)
+		eventually(t, "it is followed", func() bool {
+			id := enqueue(t, c, queue.Job{Key: "k"})
+			var i queue.Info
+			eventually(t, "it is done, or waits", func() bool {
+				var err error
+				i, err = c.Job(t.Context(), "q", id)
+				return errors.Is(err, queue.ErrNotFound) || i.State == queue.StateRunning
+			})
+			return i.State == queue.StateRunning
+		})
+		stop()
+		if len(full.got()) != 1 {
+			t.Errorf("%d requests to a host that is busy", len(full.got()))
+		}
+		jobs, _, err := c.Jobs(t.Context(), queue.Filter{Queue: "q", State: queue.StateDelayed, Limit: 100})
+		must(t, err)
+		for _, i := range jobs {
+			if i.ID != first && i.Attempts != 0 {
+				t.Errorf("%+v", i)
+			}
+		}
+	})
+}
+
+// Abort breaks off what is under way, and that does not count.
+func TestAbort(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db)
+		r := receive(t, func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })
+		point(t, db, c, "q", r.URL, nil)
+		d, err := New(db.DB, Options{Hosts: local(t), Logger: quiet(), Lease: longWait, Grace: longWait})
+		must(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- d.Run(ctx) }()
+		id := enqueue(t, c, queue.Job{MaxAttempts: 1})
+		r.wait(t, 1)
+		cancel()
+		d.Abort()
+		must(t, <-ended)
+		if i, err := c.Job(t.Context(), "q", id); err != nil || i.State == queue.StateDead || i.Error != "" && i.Attempts > 0 {
+			t.Errorf("%+v, %v", i, err)
 		}
 	})
 }
@@ -484,8 +572,22 @@ func TestEdit(t *testing.T) {
 		if len(list) != 1 || list[0].Queue != "q" {
 			t.Errorf("%+v", list)
 		}
+		_, _, err = all.Edit(t.Context(), "q", func(e *Endpoint) { e.Rotate(NewSecret()) })
+		must(t, err)
+		if _, _, err := all.Edit(t.Context(), "q", func(e *Endpoint) { e.Rotate(NewSecret()) }); !errors.Is(err, queue.ErrInvalid) {
+			t.Errorf("the secret that receivers know is thrown away: %v", err)
+		}
+		given := NewSecret()
 		must(t, all.Delete(t.Context(), "q"))
+		e, _, err = all.Edit(t.Context(), "q", func(e *Endpoint) { e.Rotate(given) })
+		must(t, err)
+		if e.Secret != given || e.OldSecret != "" {
+			t.Errorf("a new one with a secret has %+v", e)
+		}
 		must(t, c.DeleteQueue(t.Context(), "q"))
+		if list, err := all.List(t.Context(), "", 10); err != nil || len(list) != 2 {
+			t.Errorf("with a deleted queue: %+v, %v", list, err)
+		}
 		if _, _, err := all.Edit(t.Context(), "q", func(*Endpoint) {}); !errors.Is(err, queue.ErrDeleted) {
 			t.Errorf("a deleted queue: %v", err)
 		}

@@ -9,10 +9,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
+	"strconv"
 	"sync/atomic"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -24,12 +27,13 @@ type sender struct {
 	throttle *throttle // of all senders
 	agent    string
 	now      func() time.Time
+	ending   context.Context // no request begins any more
 	aborted  context.Context
 	log      *slog.Logger
 }
 
-func newSender(d *Dispatcher, e *Endpoint) *sender {
-	s := &sender{throttle: &d.throttle, agent: "dbcron/" + d.opt.Version, now: d.queues.Now, aborted: d.aborted, log: d.log}
+func newSender(ending context.Context, d *Dispatcher, e *Endpoint) *sender {
+	s := &sender{throttle: &d.throttle, agent: "dbcron/" + d.opt.Version, now: d.queues.Now, ending: ending, aborted: d.aborted, log: d.log}
 	s.endpoint.Store(e)
 	s.client = &http.Client{
 		// A redirect leads where nobody allowed it to lead.
@@ -38,7 +42,8 @@ func newSender(d *Dispatcher, e *Endpoint) *sender {
 			Proxy:       nil, // it would connect to what is not looked at
 			DialContext: d.opt.Hosts.dial, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: 10 * time.Second,
 			MaxIdleConnsPerHost: e.Concurrency, MaxConnsPerHost: e.Concurrency, IdleConnTimeout: 30 * time.Second,
-			MaxResponseHeaderBytes: 64 << 10, ForceAttemptHTTP2: true, DisableCompression: true,
+			MaxResponseHeaderBytes: 64 << 10, DisableCompression: true, ForceAttemptHTTP2: true,
+			HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second}, // a connection may be dead without a word
 		},
 	}
 	return s
@@ -50,7 +55,7 @@ func (s *sender) close() { s.client.CloseIdleConnections() }
 // elsewhere meanwhile.
 const patience = time.Second
 
-// forever is how long it does so if all go there.
+// forever is more than anybody waits.
 const forever = 100 * 365 * 24 * time.Hour
 
 // handle does a job by sending it. It is the handler of a worker.
@@ -67,52 +72,32 @@ func (s *sender) handle(ctx context.Context, d *queue.Delivery) error {
 
 // send sends a job, and tells what became of it.
 func (s *sender) send(ctx context.Context, d *queue.Delivery) error {
-	e := s.endpoint.Load()
-	to, wait := d.Endpoint, patience
-	if to == "" {
-		to, wait = e.URL, forever
-	}
-	if to == "" {
-		return queue.Bury(errors.New("the job names no endpoint, and its queue's has no URL"))
-	}
-	if err := queue.CheckEndpoint(to); err != nil { // written by hand
-		return queue.Bury(fmt.Errorf("endpoint: %w", err))
-	}
-	u, err := url.Parse(to)
+	e, to, v, err := s.admit(ctx, d)
 	if err != nil {
-		return queue.Bury(errors.New("endpoint: it is not a URL"))
-	}
-	leave, pause, err := s.throttle.enter(ctx, u.Host, wait)
-	switch {
-	case err != nil:
 		return err
-	case leave == nil:
-		return queue.Snooze(pause)
 	}
-	s1, after := unknown, time.Duration(0)
-	defer func() { leave(s1, after) }()
+	seen, after := unknown, time.Duration(0)
+	defer func() { v.leave(seen, after) }()
 	limit := limitOf(e, d)
-	if d.Timeout > 0 || e.limit > 0 {
-		d.Extend(limit + time.Second) // it may have waited; the request's own time is looked after below
-	}
+	var reached atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { reached.Store(true) }})
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no whole answer within %v", limit))
 	defer cancel()
 	r, err := newRequest(ctx, e, to, d, s.agent, s.now(), limit)
 	if err != nil {
-		return queue.Bury(withoutURL(err))
+		return queue.Bury(plain(err))
 	}
 	answer, err := s.exchange(r)
 	if err != nil {
-		if isDial(err) && ctx.Err() == nil { // also if it may not be sent to: nothing is lost while that is mended
-			s1 = busy
+		if !reached.Load() && !errors.Is(context.Cause(ctx), context.Canceled) { // also if it may not be sent to: nothing is lost while that is mended
+			seen = busy
 		}
-		if ctx.Err() != nil {
-			err = fmt.Errorf("%w: %w", context.Cause(ctx), withoutURL(err))
+		if err = plain(err); ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
-		return withoutURL(err)
+		return err
 	}
-	s1 = answer.state()
-	if s1 == busy {
+	if seen = answer.state(); seen == busy {
 		after, _ = retryAfter(answer.header, s.now())
 	}
 	if d.Group != 0 && answer.status < 300 && !answer.cut && json.Valid(answer.body) {
@@ -121,6 +106,65 @@ func (s *sender) send(ctx context.Context, d *queue.Delivery) error {
 		}
 	}
 	return answer.outcome(s.now())
+}
+
+// admit waits until a job's host may be sent to. It looks at the endpoint again and again: that
+// may change meanwhile. The time does not count for the job. A job that names its endpoint
+// goes back if that takes long, since others may go elsewhere; and all do when the worker ends.
+func (s *sender) admit(ctx context.Context, d *queue.Delivery) (e *Endpoint, to string, v *visit, err error) {
+	began, waited := instant.Now(), false
+	for {
+		e = s.endpoint.Load()
+		if to = d.Endpoint; to == "" {
+			to = e.URL
+		}
+		if to == "" {
+			return nil, "", nil, queue.Bury(errors.New("the job names no endpoint, and its queue's has no URL"))
+		}
+		name, err := hostOf(to)
+		if err != nil { // written by hand
+			return nil, "", nil, queue.Bury(fmt.Errorf("endpoint: %w", err))
+		}
+		v, wait, changed := s.throttle.enter(name)
+		if v != nil {
+			if waited {
+				d.Extend(limitOf(e, d) + time.Second)
+			}
+			return e, to, v, nil
+		}
+		if d.Endpoint != "" && instant.Now().Sub(began)+wait > patience {
+			return nil, "", nil, queue.Snooze(wait)
+		}
+		if !waited {
+			waited = true
+			d.Extend(forever)
+		}
+		timer := time.NewTimer(min(wait, time.Second))
+		select {
+		case <-timer.C:
+		case <-changed:
+		case <-s.ending.Done():
+			err = queue.Snooze(0)
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		timer.Stop()
+		if err != nil {
+			return nil, "", nil, err
+		}
+	}
+}
+
+// hostOf is the host and the port of a URL, as hosts are told apart.
+func hostOf(endpoint string) (string, error) {
+	if err := queue.CheckEndpoint(endpoint); err != nil {
+		return "", err
+	}
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return "", errors.New("it is not a URL")
+	}
+	return net.JoinHostPort(cleanHost(u.Hostname()), strconv.Itoa(int(portOf(u)))), nil
 }
 
 func (s *sender) exchange(r *http.Request) (answer, error) {
@@ -132,18 +176,16 @@ func (s *sender) exchange(r *http.Request) (answer, error) {
 	return readAnswer(response)
 }
 
-// isDial tells whether an error means that nobody was reached.
-func isDial(err error) bool {
-	var op *net.OpError
-	var name *net.DNSError
-	return errors.As(err, &name) || errors.As(err, &op) && op.Op == "dial"
-}
-
-// withoutURL is an error of the HTTP client without its URL, which may have secrets in it.
-func withoutURL(err error) error {
+// plain is an error of the HTTP client without what not everybody should see who may see jobs:
+// the URL, which may have secrets in it, and the address of the name server.
+func plain(err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {
-		return of.Err
+		err = of.Err
+	}
+	var name *net.DNSError
+	if errors.As(err, &name) {
+		return fmt.Errorf("lookup %s: %s", name.Name, name.Err)
 	}
 	return err
 }

@@ -11,7 +11,7 @@ var (
 
 	listEndpoints = dialect.SQL("push.list", `
 		SELECT `+columns+` FROM {prefix}endpoint AS e JOIN {prefix}queue AS q ON q.queue_id = e.queue_id
-		WHERE q.name > :after ORDER BY q.name LIMIT :limit`)
+		WHERE q.name > :after AND q.state <> 'deleted' ORDER BY q.name LIMIT :limit`)
 
 	insertEndpoint = dialect.SQL("push.insert", `
 		INSERT INTO {prefix}endpoint (queue_id, url, format, concurrency, timeout, secret, old_secret)

@@ -1,7 +1,6 @@
 package push
 
 import (
-	"context"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -12,7 +11,8 @@ import (
 
 // A throttle holds requests back to hosts that have said that there are too many, or that
 // cannot be reached: for as long as they say, or else for a second, and longer each time in
-// a row. After that one request at a time goes there, until one is answered.
+// a row. After that one request at a time goes there, a probe, until one is answered; another
+// one if that takes long.
 type throttle struct {
 	mu    sync.Mutex
 	hosts map[string]*host // that are not well
@@ -20,9 +20,8 @@ type throttle struct {
 
 type host struct {
 	failures int             // in a row
-	until    instant.Instant // when it may be tried again
-	tried    bool            // a request is under way
-	changed  chan struct{}   // closed when it is to be looked at again
+	until    instant.Instant // when the next request may go there
+	changed  chan struct{}   // closed when that has changed
 }
 
 // How long a host is left alone that does not say.
@@ -32,6 +31,13 @@ const (
 
 	// longestAsked is how long it is left alone at the most.
 	longestAsked = time.Hour
+
+	// probeFor is how long it is waited for a probe before there is another: the request may
+	// be one that takes long.
+	probeFor = 10 * time.Second
+
+	// manyHosts are so many that those are forgotten to which nothing goes any more.
+	manyHosts = 1000
 )
 
 // A state of a host, as an answer shows it.
@@ -43,78 +49,69 @@ const (
 	busy // it has said that there are too many requests, or cannot be reached
 )
 
-// enter waits until a request may be sent to a host, and not longer than patience: after
-// that it returns how long it would have to wait. leave is to be called with what came of it.
-func (t *throttle) enter(ctx context.Context, name string, patience time.Duration) (leave func(s state, after time.Duration), wait time.Duration, err error) {
-	began := instant.Now()
-	for {
-		t.mu.Lock()
-		h := t.hosts[name]
-		if h == nil {
-			t.mu.Unlock()
-			return func(s state, after time.Duration) { t.note(name, s, after, false) }, 0, nil
-		}
-		now := instant.Now()
-		pause := h.until.Sub(now)
-		if pause <= 0 && !h.tried {
-			h.tried = true
-			t.mu.Unlock()
-			return func(s state, after time.Duration) { t.note(name, s, after, true) }, 0, nil
-		}
-		changed := h.changed
-		t.mu.Unlock()
-		left := patience - now.Sub(began)
-		if pause > left || left <= 0 {
-			return nil, max(pause, firstPause), nil
-		}
-		if pause <= 0 { // a request is under way
-			pause = left
-		}
-		over := time.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-changed:
-		case <-over.C:
-		}
-		over.Stop()
-		if ctx.Err() != nil {
-			return nil, 0, context.Cause(ctx)
-		}
-	}
+// A visit is a request to a host.
+type visit struct {
+	t    *throttle
+	name string
+	h    *host // whose probe it is; nil: it is none
 }
 
-// note takes in how a host is. Of the requests that were under way when it became busy only
-// the first counts.
-func (t *throttle) note(name string, s state, after time.Duration, tried bool) {
+// enter begins a request to a host, or tells how long to wait at the most before the next
+// try, and what ends before that if something changes.
+func (t *throttle) enter(name string) (v *visit, wait time.Duration, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	h := t.hosts[name]
-	now := instant.Now()
+	h, now := t.hosts[name], instant.Now()
 	switch {
-	case h == nil && s != busy:
+	case h == nil:
+		return &visit{t: t, name: name}, 0, nil
+	case now >= h.until:
+		h.until = now.Add(probeFor)
+		return &visit{t, name, h}, 0, nil
+	}
+	return nil, h.until.Sub(now), h.changed
+}
+
+// leave ends a request, and takes in how the host is. What was sent before the host was found
+// busy says nothing about what came after.
+func (v *visit) leave(s state, after time.Duration) {
+	t := v.t
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	h := t.hosts[v.name]
+	switch {
+	case v.h != nil && v.h != h, v.h == nil && (h != nil || s != busy):
 		return
 	case h == nil:
-		if t.hosts == nil {
-			t.hosts = map[string]*host{}
-		}
+		t.forget()
 		h = &host{changed: make(chan struct{})}
-		t.hosts[name] = h
+		t.hosts[v.name] = h
 	case s == well:
-		delete(t.hosts, name)
+		delete(t.hosts, v.name)
 		close(h.changed)
 		return
-	case !tried: // it was sent before
-		return
-	}
-	if tried {
-		h.tried = false
 	}
 	h.failures++
 	pause := backoff.Delay(firstPause, longestPause, h.failures, rand.Float64())
 	if after > 0 {
 		pause = min(after, longestAsked)
 	}
-	h.until = now.Add(pause)
+	h.until = instant.Now().Add(pause)
 	close(h.changed)
 	h.changed = make(chan struct{})
+}
+
+// forget makes room for another host. mu is held.
+func (t *throttle) forget() {
+	if t.hosts == nil {
+		t.hosts = map[string]*host{}
+	}
+	if len(t.hosts) < manyHosts {
+		return
+	}
+	for name, h := range t.hosts {
+		if instant.Now().Sub(h.until) > longestPause {
+			delete(t.hosts, name)
+		}
+	}
 }
