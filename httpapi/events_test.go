@@ -132,6 +132,66 @@ func TestEventsAgain(t *testing.T) {
 	})
 }
 
+// watched lets a follower listen whom a test has look itself.
+func watched(t *testing.T, h *hub) (*watch, *follower) {
+	t.Helper()
+	w, l := &watch{hub: h, known: map[int64]string{}}, &follower{make(chan []byte, backlog), make(chan struct{})}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	must(t, w.begin(t.Context()))
+	h.followers[l] = struct{}{}
+	t.Cleanup(func() { h.leave(l) })
+	return w, l
+}
+
+// Of what one look has seen only the last run says how far it goes: who has got the first one
+// alone comes back for the others.
+func TestEventsOfOneLook(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		s := serve(t, db.DB, Options{})
+		must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: "a", Spec: "@manual", Command: "true", Policy: scheduler.Policy{Overlap: "allow"}}))
+		var runs []string
+		for range 2 {
+			runs = append(runs, read[runJSON](s.post("/api/v1/schedules/a/run", nil).is(201)).ID)
+		}
+		w, l := watched(t, s.api.hub)
+		for _, run := range runs {
+			s.post("/api/v1/runs/"+run+"/cancel", nil).is(204)
+		}
+		must(t, w.once(t.Context(), false))
+		if len(l.events) != 2 {
+			t.Fatalf("%d events", len(l.events))
+		}
+		if first := string(<-l.events); strings.Contains(first, "\nid: ") {
+			t.Errorf("the first one is %s", first)
+		}
+		if last := string(<-l.events); !strings.Contains(last, "\nid: "+runs[1]+"\n") {
+			t.Errorf("the last one is %s", last)
+		}
+	})
+}
+
+// Runs are told of also when the queues cannot be looked at.
+func TestEventsWithoutFigures(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		s := serve(t, db.DB, Options{})
+		must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: "a", Spec: "@manual", Command: "true"}))
+		w, l := watched(t, s.api.hub)
+		run := read[runJSON](s.post("/api/v1/schedules/a/run", nil).is(201)).ID
+		s.api.hub.sample.until = 0
+		db.Do(t, `DROP TABLE {prefix}job_count`, nil)
+		if err := w.once(t.Context(), true); err == nil {
+			t.Error("nothing went wrong")
+		}
+		if len(l.events) != 1 {
+			t.Fatalf("%d events", len(l.events))
+		}
+		if told := string(<-l.events); !strings.Contains(told, `"id":"`+run+`"`) {
+			t.Errorf("told is %s", told)
+		}
+	})
+}
+
 // So many can listen, with a token that is good, and until the daemon begins to end.
 func TestEventsEnd(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {

@@ -191,7 +191,7 @@ func (w *watch) look(ctx context.Context) {
 		}
 		err := w.once(ctx, n%figuresEvery == 0)
 		if err != nil && ctx.Err() == nil && !failed {
-			w.hub.log.Warn("http: those who listen to events are told nothing", "err", err)
+			w.hub.log.Warn("http: those who listen to events are not told all", "err", err)
 		}
 		failed = err != nil
 	}
@@ -202,22 +202,21 @@ func (w *watch) once(ctx context.Context, withFigures bool) error {
 	bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	runs, err := w.changed(bounded)
+	if err != nil {
+		return err
+	}
 	var f *figures
-	if err == nil && withFigures {
+	if withFigures { // without them the runs are told all the same: they are not seen as changed again
 		f, err = w.hub.sample.look(bounded)
 	}
 	h := w.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err != nil || ctx.Err() != nil { // by now another one may look
+	if ctx.Err() != nil { // by now another one may look
 		return err
 	}
-	var events [][]byte
-	mark := w.markNow()
-	for i := range runs {
-		events = append(events, event("run", mark, newRunJSON(&runs[i])))
-	}
-	h.mark = mark
+	h.mark = w.markNow()
+	events := runEvents(runs, h.mark)
 	if f != nil && f != w.figures {
 		for _, q := range w.queueEvents(f) {
 			h.queues[q.Queue] = q
@@ -226,7 +225,20 @@ func (w *watch) once(ctx context.Context, withFigures bool) error {
 		w.figures = f
 	}
 	h.tell(events)
-	return nil
+	return err
+}
+
+// runEvents tells of runs. Only the last one has the mark: who has got no more than the first
+// ones comes back with the mark before, and misses none.
+func runEvents(runs []scheduler.Run, mark int64) (events [][]byte) {
+	for i := range runs {
+		id := int64(noMark)
+		if i == len(runs)-1 {
+			id = mark
+		}
+		events = append(events, event("run", id, newRunJSON(&runs[i])))
+	}
+	return events
 }
 
 // changed returns the runs that are new or in another state than before.
