@@ -77,7 +77,7 @@ func (l *Locker) take(ctx context.Context, s *ticketSeat, wait time.Duration) er
 	switch {
 	case err != nil:
 	case wait > 0:
-		le, err = l.acquireWithin(ctx, s, wait)
+		le, err = l.takeWithin(ctx, s, wait)
 	default:
 		le, err = l.try(ctx, s)
 	}
@@ -92,6 +92,20 @@ func (l *Locker) take(ctx context.Context, s *ticketSeat, wait time.Duration) er
 		le.finish(ErrReleased)
 	}
 	return err
+}
+
+// takeWithin takes a seat of a ticket, for which it stands in line. Those before it there may
+// wait for the very ticket that a repeated request has got already, so that its turn would not
+// come: hence it looks before, and at the end.
+func (l *Locker) takeWithin(ctx context.Context, s *ticketSeat, wait time.Duration) (*Lease, error) {
+	if s.hasIt(ctx) {
+		return nil, errRepeated
+	}
+	le, err := l.acquireWithin(ctx, s, wait)
+	if errors.Is(err, ErrHeld) && s.hasIt(ctx) {
+		err = errRepeated
+	}
+	return le, err
 }
 
 // RenewTicket gives a ticket's lock its time again, from now on; it never makes it shorter.
@@ -196,6 +210,15 @@ func (s *ticketSeat) holder(ctx context.Context) (*HeldError, error) {
 		return nil, errRepeated
 	}
 	return held, err
+}
+
+// hasIt tells whether a repeated request is known to have the lock.
+func (s *ticketSeat) hasIt(ctx context.Context) bool {
+	if !s.repeatable {
+		return false
+	}
+	_, err := s.holder(ctx)
+	return errors.Is(err, errRepeated)
 }
 
 // A ticketID is what a token says: whose the lock is. The table has only a hash of the

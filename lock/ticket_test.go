@@ -124,6 +124,30 @@ func TestTicketAgain(t *testing.T) {
 	})
 }
 
+// A request that is sent again does not wait behind those who wait for its own ticket.
+func TestTicketAgainWhileOthersWait(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		l := locker(t, db, Options{})
+		opt := TicketOptions{Key: "request 1"}
+		first, err := l.TakeTicket(t.Context(), "x", opt)
+		must(t, err)
+		ln, turn := l.join("x") // has the turn, has looked, and does not give the turn away
+		defer l.leave("x", ln, turn)
+		l.mu.Lock()
+		ln.held = &HeldError{Name: "x", By: first.By, Fence: first.Fence}
+		l.mu.Unlock()
+		opt.Wait = 20 * time.Millisecond
+		again, err := l.TakeTicket(t.Context(), "x", opt)
+		must(t, err)
+		if again.Token != first.Token {
+			t.Errorf("got %+v, before %+v", again, first)
+		}
+		opt.Key = "request 2"
+		_, err = l.TakeTicket(t.Context(), "x", opt)
+		want(t, "another request", err, ErrHeld)
+	})
+}
+
 // Who waits gets the lock when it is released, by whomever.
 func TestTicketWaits(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
