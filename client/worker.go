@@ -325,21 +325,39 @@ func (w *worker) heartbeat(ctx context.Context) {
 	if len(tokens) == 0 {
 		return
 	}
-	began := time.Now() //nolint:forbidigo // the lease is counted from before the request
 	own, cancel := context.WithTimeout(ctx, w.opt.Lease/3)
 	defer cancel()
-	s, err := w.c.Heartbeat(own, w.opt.Lease, tokens...)
-	if errors.Is(err, ErrConflict) {
-		s, err = Settled{Lost: tokens}, nil
+	if n, err := w.extend(own, tokens); err != nil && ctx.Err() == nil {
+		w.log.Warn("the leases of jobs could not be renewed", "jobs", n, "err", err)
 	}
-	if err != nil {
-		if ctx.Err() == nil {
-			w.log.Warn("the leases of jobs could not be renewed", "jobs", len(tokens), "err", err)
+}
+
+// extend renews the leases of jobs. It returns how many it could not renew, and why.
+func (w *worker) extend(ctx context.Context, tokens []string) (failed int, err error) {
+	began := time.Now() //nolint:forbidigo // the lease is counted from before the request
+	s, err := w.c.Heartbeat(ctx, w.opt.Lease, tokens...)
+	n := len(tokens)
+	switch {
+	case errors.Is(err, ErrConflict):
+		s = Settled{Lost: tokens}
+	case status(err) == http.StatusMisdirectedRequest && n > 1: // one of them may be of another daemon
+		failed, err = w.extend(ctx, tokens[:n/2])
+		more, also := w.extend(ctx, tokens[n/2:])
+		if err == nil {
+			err = also
 		}
-		return
+		return failed + more, err
+	case err != nil:
+		return n, err
 	}
+	w.extended(began, tokens, s.Lost)
+	return 0, nil
+}
+
+// extended notes what was said when leases were renewed.
+func (w *worker) extended(began time.Time, tokens, gone []string) {
 	lost := map[string]bool{}
-	for _, t := range s.Lost {
+	for _, t := range gone {
 		lost[t] = true
 	}
 	w.mu.Lock()
