@@ -85,7 +85,7 @@ type Delivery struct {
 	Key         string
 	Attempt     int // 1 is the first
 	MaxAttempts int
-	Deadline    time.Time // when the daemon waits no longer
+	Deadline    time.Time // when the daemon waits no longer, by the database's clock
 	Trace       string
 	JSON        bool // what the payload is
 	Payload     []byte
@@ -128,12 +128,19 @@ func PushHandler(opt PushOptions) http.Handler {
 		ctx := r.Context()
 		if !d.Deadline.IsZero() {
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithDeadline(ctx, d.Deadline)
+			ctx, cancel = context.WithTimeout(ctx, d.Deadline.Sub(sentAt(r.Header)))
 			defer cancel()
 		}
 		_, err = guarded(func() (struct{}, error) { return struct{}{}, opt.Handle(ctx, d) })
 		answerPush(w, err)
 	})
+}
+
+// sentAt is when a request was sent, by the sender's clock, as its deadline is: this host's may
+// be ahead. The signature was verified, so it is a time.
+func sentAt(h http.Header) time.Time {
+	seconds, _ := strconv.ParseInt(h.Get("webhook-timestamp"), 10, 64)
+	return time.Unix(seconds, 0)
 }
 
 // answerPush tells the daemon what came of a job.

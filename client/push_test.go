@@ -116,3 +116,24 @@ func TestPushHandler(t *testing.T) {
 		t.Errorf("a large body: status %d", w.Code)
 	}
 }
+
+// The deadline is by another clock, so that a host that is ahead has as much time as others.
+func TestPushHandlerIsAhead(t *testing.T) {
+	t.Parallel()
+	const secret = "whsec_c2VjcmV0"
+	left, began := time.Duration(0), time.Now() //nolint:forbidigo // the handler goes by the host's clock, too
+	h := PushHandler(PushOptions{Secrets: []string{secret}, Tolerance: 24 * time.Hour, Handle: func(ctx context.Context, _ *Delivery) error {
+		end, _ := ctx.Deadline()
+		left = end.Sub(began)
+		return ctx.Err()
+	}})
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader("{}"))
+	sent := began.Add(-2 * time.Hour)
+	r.Header.Set("Dbcron-Deadline", sent.Add(time.Hour).UTC().Format(time.RFC3339))
+	sign(r.Header, secret, "17", sent, "{}")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if w.Code != 204 || left < 59*time.Minute {
+		t.Errorf("status %d, %v were left", w.Code, left)
+	}
+}
