@@ -66,7 +66,11 @@ func (l *Locker) TakeTicket(ctx context.Context, name string, opt TicketOptions)
 	if err := with.take(ctx, s, opt.Wait); err != nil {
 		return nil, err
 	}
-	return l.ticket(ctx, name, &id)
+	t, err := l.ticket(ctx, name, &id)
+	if err != nil && !s.repeatable { // nobody has the token, nor can ask for it again
+		with.abandon(name, id.by())
+	}
+	return t, err
 }
 
 // take takes a seat of a ticket, and notes its fence. The Lease is only what counts its time

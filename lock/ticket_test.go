@@ -188,6 +188,33 @@ func TestTicketWaits(t *testing.T) {
 	})
 }
 
+// A ticket that its holder is never told of does not keep the lock, whichever round trip has
+// gone wrong.
+func TestTicketFaults(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		rival := locker(t, db, Options{})
+		for _, after := range []bool{false, true} {
+			for call := 1; ; call++ {
+				fault := &dbtest.Fault{Call: call, After: after}
+				l := lockerOn(t, db.Broken(t, fault), Options{})
+				ticket, err := l.TakeTicket(t.Context(), "x", TicketOptions{})
+				if err == nil {
+					must(t, rival.ReleaseTicket(t.Context(), "x", ticket.Token))
+				}
+				l.leftovers.Wait()
+				le, err := rival.TryAcquire(t.Context(), "x")
+				if err != nil {
+					t.Fatalf("call %d (after: %v): %v", call, after, err)
+				}
+				must(t, le.Release(t.Context()))
+				if !fault.Reached() {
+					break
+				}
+			}
+		}
+	})
+}
+
 // What cannot be is refused, and writes nothing.
 func TestTicketRefuses(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
