@@ -29,6 +29,21 @@ type Server struct {
 	// Cert and Key are files of a certificate and its key, in PEM: then it speaks TLS. They
 	// are read again when they change.
 	Cert, Key string
+
+	pair *pair
+}
+
+// Load reads the certificate, if there is to be one. Serve does so itself; whoever calls Load
+// knows before there is an address that the files are good.
+func (s *Server) Load() error {
+	if s.pair != nil || s.Cert == "" && s.Key == "" {
+		return nil
+	}
+	loaded, err := newPair(s.Cert, s.Key, s.Logger)
+	if err == nil {
+		s.pair = loaded
+	}
+	return err
 }
 
 // Listen binds an address. Without a token the API is for this host alone: so unless
@@ -81,12 +96,11 @@ func (s *Server) Serve(ctx context.Context, at net.Listener) error {
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	serve := server.Serve
-	if s.Cert != "" || s.Key != "" {
-		pair, err := newPair(s.Cert, s.Key, s.Logger)
-		if err != nil {
-			return errors.Join(err, at.Close())
-		}
-		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get}
+	if err := s.Load(); err != nil {
+		return errors.Join(err, at.Close())
+	}
+	if s.pair != nil {
+		server.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: s.pair.get}
 		serve = func(at net.Listener) error { return server.ServeTLS(at, "", "") }
 	}
 	ended := make(chan error, 1)

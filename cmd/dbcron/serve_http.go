@@ -97,6 +97,10 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 	if f.listen == noListen || !of.does(partAPI) {
 		return nil
 	}
+	server := &httpapi.Server{Logger: log, Cert: f.cert, Key: f.key}
+	if err := server.Load(); err != nil {
+		return err
+	}
 	opt := httpapi.Options{
 		Node: of.node, Version: version, MaxBody: int64(f.bytes), Origins: f.origins, Logger: log, Doorbell: usualDoorbell, Hosts: of.hosts(),
 		AllowCommands: f.commands, Stopping: serving.Done(),
@@ -120,7 +124,7 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 	if host, ok := at.Addr().(*net.TCPAddr); ok && !host.IP.IsLoopback() && f.cert == "" {
 		log.Warn("http: tokens can be read on their way, unless what is before the API speaks TLS: --tls-cert and --tls-key")
 	}
-	server := &httpapi.Server{Handler: http.Handler(api), Logger: log, Cert: f.cert, Key: f.key}
+	server.Handler = http.Handler(api)
 	draining, drained := context.WithCancel(context.WithoutCancel(ctx))
 	all.Go(func() { // what was given out may be finished yet, for a moment
 		defer drained()
