@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -129,6 +130,9 @@ func (t *tables) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(descUp, 1)
 	for _, q := range f.queues {
+		if !utf8.ValidString(q.name) { // made by hand: a label has to be
+			continue
+		}
 		for state, n := range map[string]int{"ready": q.Ready, "delayed": q.Delayed, "running": q.Running, "dead": q.Dead, "done": q.Done} {
 			gauge(descJobs, float64(n), q.name, state)
 		}

@@ -93,6 +93,18 @@ func TestMetricsWithoutADatabase(t *testing.T) {
 	})
 }
 
+// A queue whose name cannot be a label does not keep the others from being told.
+func TestMetricsOfAQueueThatIsNotText(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		m, err := NewMetrics(db.DB, "1.2.3")
+		must(t, err)
+		m.sample.last, m.sample.until = &figures{queues: []queueFigures{{name: "\xff"}, {name: "mail"}}}, instant.Now().Add(time.Hour)
+		if text := scrape(t, m); !strings.Contains(text, `dbcron_queue_paused{queue="mail"} 0`) {
+			t.Errorf("got\n%s", text)
+		}
+	})
+}
+
 // The figures of all queues are told at once.
 func TestAllQueueStats(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
