@@ -84,10 +84,18 @@ func TestSendingAgainEnqueuesOnce(t *testing.T) {
 			t.Errorf("got %+v", batch)
 		}
 		n.Store(0)
-		unique, err := c.Enqueue(ctx, client.Job{Kind: "u", Queue: "q", Unique: "one"})
+		unique, err := c.Enqueue(ctx, client.Job{Kind: "u", Queue: "q", Unique: "one", UniqueFor: time.Hour})
 		must(t, err)
 		if !unique.Existed {
 			t.Errorf("got %+v", unique)
+		}
+		n.Store(0)
+		if _, err := c.Enqueue(ctx, client.Job{Kind: "v", Queue: "other", Unique: "free at its end"}); err == nil || n.Load() != 1 {
+			t.Errorf("a job whose unique key is soon free was sent %d times: %v", n.Load(), err)
+		}
+		n.Store(0)
+		if _, err := c.Publish(ctx, "none", client.Job{Kind: "v", Unique: "free at its end"}); err == nil || n.Load() != 1 {
+			t.Errorf("it was published %d times: %v", n.Load(), err)
 		}
 		n.Store(0)
 		if _, err := c.EnqueueBatch(ctx, client.Batch{Jobs: []client.Job{{Kind: "v", Queue: "other", Unique: "two"}, {Kind: "w", Queue: "other"}}}); err == nil || n.Load() != 1 {

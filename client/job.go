@@ -70,18 +70,24 @@ type Enqueued struct {
 }
 
 // Enqueue enqueues a job. When it returns without an error, nothing loses the job. It is
-// sent again until there is an answer, and enqueued once all the same: by a unique key, or
-// else by an Idempotency-Key.
+// sent again until there is an answer, and enqueued once all the same: by an Idempotency-Key,
+// or by a unique key that lasts for UniqueFor, which has to be longer than the tries take. A
+// job whose unique key is free as soon as it ends is sent once: it could end between two tries.
 func (c *Client) Enqueue(ctx context.Context, j Job) (Enqueued, error) {
-	r := &call{method: http.MethodPost, path: "/jobs", in: j.wire(), again: true}
-	if r.key = j.IdempotencyKey; r.key == "" && j.Unique == "" {
+	r := &call{method: http.MethodPost, path: "/jobs", in: j.wire(), key: j.IdempotencyKey}
+	if r.key == "" && j.Unique == "" {
 		r.key = rand.Text()
 	}
+	r.again = r.key != "" || j.lasts()
 	var e Enqueued
 	r.out = &e
 	err := c.do(ctx, r)
 	return e, err
 }
+
+// lasts tells whether a unique key keeps the job from being enqueued again also when it has
+// ended.
+func (j *Job) lasts() bool { return j.Unique != "" && j.UniqueFor > 0 }
 
 // A Batch is up to 1000 jobs that are enqueued together, all or none.
 type Batch struct {
@@ -93,23 +99,24 @@ type Batch struct {
 }
 
 // EnqueueBatch enqueues jobs, in their order. It is sent again as in [Client.Enqueue],
-// unless some of the jobs have unique keys and others have none.
+// unless some of the jobs have unique keys, and not all of them one that lasts.
 func (c *Client) EnqueueBatch(ctx context.Context, b Batch) ([]Enqueued, error) {
 	wires := make([]wireJob, len(b.Jobs))
-	unique := 0
+	unique, lasting := false, true
 	for i := range b.Jobs {
-		if wires[i] = b.Jobs[i].wire(); wires[i].Unique != "" {
-			unique++
-		}
+		wires[i] = b.Jobs[i].wire()
+		unique = unique || b.Jobs[i].Unique != ""
+		lasting = lasting && b.Jobs[i].lasts()
 	}
 	var out struct{ Jobs []Enqueued }
 	r := &call{
 		method: http.MethodPost, path: "/jobs/batch", in: map[string]any{"jobs": wires}, out: &out,
-		key: b.IdempotencyKey, again: unique == 0 || unique == len(wires),
+		key: b.IdempotencyKey,
 	}
-	if r.key == "" && unique == 0 {
+	if r.key == "" && !unique {
 		r.key = rand.Text()
 	}
+	r.again = r.key != "" || lasting
 	err := c.do(ctx, r)
 	return out.Jobs, err
 }

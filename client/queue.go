@@ -132,10 +132,10 @@ type Published struct {
 }
 
 // Publish enqueues a copy of a job in each queue that has subscribed to a topic. It is sent
-// once, unless the job has a unique key: two publications would be two.
+// once, unless the job has a unique key that lasts (UniqueFor): two publications would be two.
 func (c *Client) Publish(ctx context.Context, topic string, j Job) (Published, error) {
 	var p Published
-	err := c.do(ctx, &call{method: http.MethodPost, path: path("topics", topic, "publish"), in: j.wire(), out: &p, again: j.Unique != ""})
+	err := c.do(ctx, &call{method: http.MethodPost, path: path("topics", topic, "publish"), in: j.wire(), out: &p, again: j.lasts()})
 	return p, err
 }
 

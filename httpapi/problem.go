@@ -116,7 +116,7 @@ func (a *API) problemOf(ctx context.Context, o *operation, err error) *huma.Erro
 	switch {
 	case errors.Is(err, queue.ErrUnknownOutcome):
 		return problem(http.StatusServiceUnavailable,
-			"the answer of the database was lost, so it may have been done or not; doing it again is safe with an Idempotency-Key or a unique key")
+			"the answer of the database was lost, so it may have been done or not; doing it again is safe with an Idempotency-Key, or with a unique key that lasts: unique_for")
 	case dialect.Unavailable(err):
 		return problem(http.StatusServiceUnavailable, "the database does not answer; try again later")
 	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
