@@ -66,7 +66,12 @@ func TestEndpoints(t *testing.T) {
 		if second.Secret == first.Secret || push.CheckSecret(second.Secret) != nil || !second.OldSecret {
 			t.Errorf("a new secret: %+v", second)
 		}
+		s.put(path, object{"new_secret": true}).is(422).at("body.secret") // it would throw away what receivers know
 		third := read[endpointJSON](s.put(path, object{"secret": secret, "drop_old_secret": true, "url": ""}).is(200))
+		if third.Secret != "" || !third.OldSecret {
+			t.Errorf("a secret that was sent: %+v", third)
+		}
+		third = read[endpointJSON](s.put(path, object{"drop_old_secret": true}).is(200))
 		want = endpointJSON{Queue: "mail", Format: "cloudevents", Concurrency: 4, Timeout: "2m"}
 		if third != want {
 			t.Errorf("got %+v, want %+v", third, want)
