@@ -125,6 +125,9 @@ func (w *Worker) followers(first *Delivery, most int) (all []*Delivery) {
 		return nil // what may have ended a worker begins alone
 	}
 	l.gathers = nil
+	if len(l.follow) > 0 {
+		return nil // those that began with it before have not ended all: they are next
+	}
 	own, kind := b.q.own(), b.q.gateOf(first.Kind)
 	for len(all) < most && own.open() && kind.open() {
 		d := l.next(first.Kind)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/instant"
 )
 
 // numbered are jobs of a kind and a key whose payloads count from first.
@@ -209,4 +210,39 @@ func TestBatchByKeyOrder(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Of a batch that failed as its block changed hands some jobs may run yet where it was, and
+// some wait for their retry: whoever has the block then does them in their order.
+func TestBatchInPieces(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{Blocks: 1})
+		edit(t, c, func(*Queue) {})
+		byHand(t, db, `INSERT INTO {prefix}job_running (queue_id, divided, id, kind, job_key, lock_by, state) VALUES (1, 0, 44, 'x', 'k', 'other', 'running'), (1, 0, 41, 'x', 'l', 'other', 'running')`)
+		byHand(t, db, `INSERT INTO {prefix}job_delayed (queue_id, divided, id, run_at, kind, job_key, hold_key) VALUES (1, 0, 43, {now}, 'x', 'k', 'k'), (1, 0, 42, {now}, 'x', 'k', 'k')`)
+		w := worker(t, c, WorkerOptions{})
+		b := &block{q: &workQueue{w: w, id: 1}, lines: map[string]*line{}}
+		must(t, w.findHeld(t.Context(), b))
+		if l := b.lines["k"]; l == nil || l.holder != 42 || !slices.Equal(l.away, []int64{43, 44}) {
+			t.Errorf("the line is %+v", l)
+		}
+		if l := b.lines["l"]; l == nil || l.holder != 41 || len(l.away) != 0 {
+			t.Errorf("the other line is %+v", l)
+		}
+	})
+}
+
+// A job that comes back before all that began with it have ended begins without what is behind
+// these.
+func TestBatchBeginsAgain(t *testing.T) {
+	w := &Worker{deadline: instant.Now().Add(longWait)}
+	w.work.L, w.chores.L = &w.mu, &w.mu
+	q := &workQueue{w: w, set: &Queue{State: "active"}, blocks: map[int]*block{}}
+	b := &block{q: q, lines: map[string]*line{}}
+	first, later := &Delivery{ID: 1, b: b}, &Delivery{ID: 4, b: b}
+	first.Key, first.Kind, later.Key, later.Kind = "k", "x", "k", "x"
+	b.lines["k"] = &line{holder: 1, follow: []int64{2, 3}, waiting: []*Delivery{later}}
+	if with := w.followers(first, 9); len(with) != 0 {
+		t.Errorf("%d jobs begin with it", len(with))
+	}
 }

@@ -184,10 +184,15 @@ type tried struct {
 	stack string
 }
 
-// do runs the handler of a unit, and notes the outcomes.
+// do runs the handler of a unit, and notes the outcomes, all at once: those of a batch that
+// failed go on together.
 func (w *Worker) do(unit []*Delivery) {
-	for i, out := range w.try(unit) {
-		w.finish(unit[i], out.err, out.stack)
+	outcomes := w.try(unit)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, out := range outcomes {
+		unit[i].ctx.end(nil)
+		w.end(unit[i], out.err, out.stack)
 	}
 }
 

@@ -1,10 +1,12 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/dbcron/dbcron/dialect"
 )
@@ -42,7 +44,8 @@ func (w *Worker) readHeld(ctx context.Context, b *block) ([]heldKey, error) {
 
 // findHeld finds the keys whose jobs have to wait: for one that runs elsewhere, or
 // for a retry. Running ones are read first: what moves to the delayed ones meanwhile
-// is seen there.
+// is seen there. Several of a key were a batch, of which some may run yet and some wait: they
+// go in their order, wherever they are.
 func (w *Worker) findHeld(ctx context.Context, b *block) error {
 	running, err := w.readRunning(ctx, b.q)
 	if err != nil {
@@ -54,9 +57,10 @@ func (w *Worker) findHeld(ctx context.Context, b *block) error {
 	}
 	for _, r := range running {
 		if r.divided == b.divided && r.key != "" {
-			b.hold(r.key, r.id)
+			keys = append(keys, heldKey{r.id, r.key})
 		}
 	}
+	slices.SortFunc(keys, func(a, b heldKey) int { return cmp.Compare(a.id, b.id) })
 	for _, h := range keys {
 		b.hold(h.key, h.id)
 	}
