@@ -62,7 +62,7 @@ func (d *Delivery) SetProgress(ctx context.Context, p Progress) error {
 	}
 	node, err := w.claimRow(ctx, d)
 	if err != nil {
-		return err
+		return orLost(ctx, err)
 	}
 	n, err := w.db.Exec(ctx, saveProgress, dialect.Args{
 		"queue": d.b.q.id, "divided": d.b.divided, "id": d.ID, "node": node, "attempt": d.Attempt,
@@ -71,6 +71,7 @@ func (d *Delivery) SetProgress(ctx context.Context, p Progress) error {
 	if err == nil && n == 0 {
 		err = lostJob(d)
 	}
+	err = orLost(ctx, err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d.saving = false
@@ -83,6 +84,14 @@ func (d *Delivery) SetProgress(ctx context.Context, p Progress) error {
 	if e := d.ending; e != nil && !d.moving {
 		d.ending = nil
 		w.end(d, e.err, e.detail)
+	}
+	return err
+}
+
+// orLost is the loss of the job, if that has broken a call off.
+func orLost(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrLost) {
+		return cause
 	}
 	return err
 }
