@@ -84,18 +84,7 @@ func TestChaos(t *testing.T) {
 		})
 	}
 	for _, s := range servers {
-		on(s.name, func(t *testing.T) (*dbtest.DB, *dbserver.Server) {
-			server, err := s.start(t.Context(), dbserver.Options{Durable: true})
-			if err != nil {
-				dbtest.Missing(t, err)
-			}
-			t.Cleanup(func() {
-				if err := server.Stop(); err != nil {
-					t.Error(err)
-				}
-			})
-			return dbtest.Open(t, server.URL(), dialect.Options{}), server
-		})
+		on(s.name, s.empty)
 	}
 	for _, d := range dialect.Engines {
 		if d.SkipLocked == "" { // a file: there is no server to be killed

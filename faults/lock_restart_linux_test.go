@@ -16,15 +16,41 @@ import (
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
-// servers are those that can be restarted, and how each is asked to end while
-// clients are connected.
-var servers = []struct {
+// A restartable is a kind of server that can be restarted.
+type restartable struct {
 	name  string
 	start func(context.Context, dbserver.Options) (*dbserver.Server, error)
-	end   syscall.Signal
-}{
+	end   syscall.Signal // asks it to end while clients are connected
+}
+
+var servers = []restartable{
 	{"postgres", dbserver.StartPostgres, syscall.SIGINT},
 	{"mariadb", dbserver.StartMariaDB, syscall.SIGTERM},
+}
+
+// empty starts a server of the test's own, which loses nothing when it is killed.
+func (s *restartable) empty(t *testing.T) (*dbtest.DB, *dbserver.Server) {
+	t.Helper()
+	server, err := s.start(t.Context(), dbserver.Options{Durable: true})
+	if err != nil {
+		dbtest.Missing(t, err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return dbtest.Open(t, server.URL(), dialect.Options{}), server
+}
+
+// migrated is empty, with the tables.
+func (s *restartable) migrated(t *testing.T) (*dbtest.DB, *dbserver.Server) {
+	t.Helper()
+	db, server := s.empty(t)
+	if err := sqlschema.Migrate(t.Context(), db.DB); err != nil {
+		t.Fatal(err)
+	}
+	return db, server
 }
 
 // The server is killed, and shut down, and starts again. A lease that is long
@@ -34,19 +60,7 @@ func TestLockServerRestarted(t *testing.T) {
 	for _, s := range servers {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			server, err := s.start(t.Context(), dbserver.Options{Durable: true})
-			if err != nil {
-				dbtest.Missing(t, err)
-			}
-			t.Cleanup(func() {
-				if err := server.Stop(); err != nil {
-					t.Error(err)
-				}
-			})
-			db := dbtest.Open(t, server.URL(), dialect.Options{})
-			if err := sqlschema.Migrate(t.Context(), db.DB); err != nil {
-				t.Fatal(err)
-			}
+			_, server := s.migrated(t)
 			p := part{URL: server.URL(), Name: "restart", TTL: time.Minute, Heartbeat: time.Second}
 			holder, waiter := start(t, "holder", p), start(t, "holder", p)
 			holder.tell("acquire")

@@ -9,13 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
-	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue"
-	"github.com/dbcron/dbcron/sqlschema"
 )
 
 // Of two daemons that send, one is killed with 500 requests under way, and the other has as
@@ -162,19 +159,7 @@ func TestPushDatabaseRestart(t *testing.T) {
 	for _, s := range servers { // a file has no server
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			server, err := s.start(t.Context(), dbserver.Options{Durable: true})
-			if err != nil {
-				dbtest.Missing(t, err)
-			}
-			t.Cleanup(func() {
-				if err := server.Stop(); err != nil {
-					t.Error(err)
-				}
-			})
-			db := dbtest.Open(t, server.URL(), dialect.Options{})
-			if err := sqlschema.Migrate(t.Context(), db.DB); err != nil {
-				t.Fatal(err)
-			}
+			db, server := s.migrated(t)
 			m := newMailroom(t, db, 5*time.Second)
 			var n atomic.Int64
 			a := newAddressee(t, func(_ http.ResponseWriter, r *http.Request) {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
-	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/sqlschema"
@@ -88,19 +87,7 @@ func TestQueueChaos(t *testing.T) {
 	for _, s := range servers {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			server, err := s.start(t.Context(), dbserver.Options{Durable: true})
-			if err != nil {
-				dbtest.Missing(t, err)
-			}
-			t.Cleanup(func() {
-				if err := server.Stop(); err != nil {
-					t.Error(err)
-				}
-			})
-			db := dbtest.Open(t, server.URL(), dialect.Options{})
-			if err := sqlschema.Migrate(t.Context(), db.DB); err != nil {
-				t.Fatal(err)
-			}
+			db, server := s.migrated(t)
 			queueChaos(t, db, func() {
 				if err := server.Kill(); err != nil {
 					t.Fatal(err)
