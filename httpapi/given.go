@@ -86,10 +86,11 @@ func (p *pulls) claim(ctx context.Context, name string, limit int, lease, wait t
 	case ctx.Err() != nil: // nobody hears the answer
 		p.giveBack(s, jobs)
 		return "", nil, problem(http.StatusServiceUnavailable, "it was broken off, and nothing is given out by it")
-	case errors.Is(err, queue.ErrClosed), err != nil && waiting.Err() != nil:
-		err = nil
+	case err != nil && !errors.Is(err, queue.ErrClosed) && waiting.Err() == nil:
+		return "", nil, err
 	}
-	return daemonOf(s.receiver.Node()), p.giveOut(s, jobs, lease), err
+	list, err = p.giveOut(s, jobs, lease)
+	return daemonOf(s.receiver.Node()), list, err
 }
 
 // enter returns a queue's source, which stays until it is left as often. The first who
@@ -204,8 +205,9 @@ func (p *pulls) end(s *source) {
 	})
 }
 
-// giveOut notes what is given out, and until when.
-func (p *pulls) giveOut(s *source, jobs []*queue.Delivery, lease time.Duration) []*given {
+// giveOut notes what is given out, and until when. When all has been given back nothing is any
+// more: these jobs, too, go back with their receiver.
+func (p *pulls) giveOut(s *source, jobs []*queue.Delivery, lease time.Duration) ([]*given, error) {
 	list := make([]*given, len(jobs))
 	for i, d := range jobs {
 		claim := d.Claim()
@@ -213,13 +215,17 @@ func (p *pulls) giveOut(s *source, jobs []*queue.Delivery, lease time.Duration) 
 		g.token = writeToken(g.key, &claim)
 		list[i] = g
 		p.mu.Lock()
+		if p.writing.Err() != nil {
+			p.mu.Unlock()
+			return nil, stopping()
+		}
 		p.given[g.key], p.nodes[claim.Node] = g, s
 		s.users++
 		g.until = instant.Now().Add(lease)
 		g.timer = time.AfterFunc(lease, func() { p.expire(g) })
 		p.mu.Unlock()
 	}
-	return list
+	return list, nil
 }
 
 // giveBack gives back what was for one who is gone, as if it had never been given out.

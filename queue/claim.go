@@ -264,11 +264,11 @@ func (s *settling) find(ctx context.Context, tx *dialect.Session, b *block, from
 	if len(list) == 0 {
 		return nil
 	}
-	priority, attempts := s.all[list[0]].Claim.Priority, map[int64]int{}
+	priority, claims := s.all[list[0]].Claim.Priority, map[int64]*Claim{} // of ready jobs all have the same
 	ids := make([]int64, len(list))
 	for i, at := range list {
 		claim := &s.all[at].Claim
-		ids[i], attempts[claim.Job] = claim.Job, claim.Attempt
+		ids[i], claims[claim.Job] = claim.Job, claim
 	}
 	args := listArgs(s.q.id, s.of.Block, priority, slices.Compact(slices.Sorted(slices.Values(ids))))
 	args["node"] = s.of.Node
@@ -282,12 +282,13 @@ func (s *settling) find(ctx context.Context, tx *dialect.Session, b *block, from
 		d := &Delivery{b: b, from: from}
 		var key, unique sql.NullString
 		err := rows.Scan(&d.ID, &d.Kind, &key, &unique, &d.MaxAttempts, &d.Group, &d.Attempt, &d.Crashes)
-		d.Queue, d.Priority, d.Key, d.Unique, d.Group = s.q.Name, priority, key.String, unique.String, max(0, d.Group)
+		d.Queue, d.Key, d.Unique, d.Group = s.q.Name, key.String, unique.String, max(0, d.Group)
 		d.Attempt++
 		return d, err
 	})
 	for _, d := range rows {
-		if d.Attempt == attempts[d.ID] {
+		if claim := claims[d.ID]; d.Attempt == claim.Attempt {
+			d.Priority = claim.Priority
 			s.found[d.ID] = d
 		}
 	}
