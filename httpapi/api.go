@@ -79,13 +79,24 @@ type API struct {
 
 	mux    *http.ServeMux
 	docs   huma.API
-	routes map[string]route // by the mux's pattern
+	routes map[string]*route // by the mux's pattern
+	bodies *bodies
 }
 
 // A route is what has to be known of an operation before its handler runs.
 type route struct {
-	scope   Scope // "": all may
-	hasBody bool
+	scope     Scope        // "": all may
+	body      *huma.Schema // of its body; nil: it has none
+	needsBody bool
+	limit     int64 // bytes of its body; 0: as many as any
+}
+
+// maxBody is how large its body may be, of those that may be as large as any.
+func (r *route) maxBody(any int64) int64 {
+	if r.limit == 0 {
+		return any
+	}
+	return min(r.limit, any)
 }
 
 // New returns an API. It does not touch the database.
@@ -136,10 +147,10 @@ func describe(opt Options) (*API, error) {
 			return nil, err
 		}
 	}
-	a := &API{opt: opt, log: opt.Logger, mux: http.NewServeMux(), routes: map[string]route{}}
+	a := &API{opt: opt, log: opt.Logger, mux: http.NewServeMux(), routes: map[string]*route{}, bodies: newBodies(opt.MaxBody)}
 	a.docs = humago.New(a.mux, a.config())
-	a.routes["GET "+prefix+"/openapi.json"] = route{}
-	a.routes["GET "+prefix+"/openapi.yaml"] = route{}
+	a.routes["GET "+prefix+"/openapi.json"] = &route{}
+	a.routes["GET "+prefix+"/openapi.yaml"] = &route{}
 	for _, describe := range []func(){
 		a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.limits, a.pushing, a.claiming, a.claims, a.overall, a.events, a.routings, a.topics, a.groups,
 		a.schedules, a.locking,
@@ -174,7 +185,7 @@ func (a *API) config() huma.Config {
 	c.CreateHooks = nil
 	c.RejectUnknownQueryParameters = true
 	c.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
-	c.Transformers = []huma.Transformer{withoutValues}
+	c.Transformers = []huma.Transformer{presentable}
 	return c
 }
 
@@ -184,12 +195,31 @@ func schemaName(t reflect.Type, hint string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(name, "JSON"), "Body")
 }
 
+// A bodySize is how large the body of an operation may be.
+type bodySize int
+
+const (
+	sizeSmall  bodySize = iota // smallBody
+	sizeTokens                 // tokensBody: what names up to 1000 claims
+	sizeLarge                  // Options.MaxBody: what has payloads, or texts as long
+)
+
+func (b bodySize) limit() int64 {
+	return [...]int64{sizeSmall: smallBody, sizeTokens: tokensBody, sizeLarge: 0}[b]
+}
+
+// text says so in the document.
+func (b bodySize) text() string {
+	return [...]string{sizeSmall: "64 KiB", sizeTokens: "4 MiB", sizeLarge: "what the daemon takes (--max-body), 16 MiB unless it says otherwise"}[b]
+}
+
 // An operation is described for the document, and for who may use it.
 type operation struct {
 	id, method, path string
 	tag              string
 	summary, more    string
 	scope            Scope
+	body             bodySize
 	status           int   // default: 200, or 204 without an answer
 	also             int   // another status that has the same answer; 0: none
 	errors           []int // beside those that all have
@@ -201,15 +231,18 @@ func register[I, O any](a *API, o operation, handle func(ctx context.Context, in
 	if o.scope == "" {
 		panic("operation " + o.id + " has no scope") // it would be everybody's
 	}
-	errs := append([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable}, o.errors...)
+	errs := append([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusServiceUnavailable}, o.errors...)
+	more := o.more
 	if hasBody {
+		more += "\n\nThe body has up to " + o.body.text() + "."
 		errs = append(errs, http.StatusBadRequest, http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
 	slices.Sort(errs)
+	errs = slices.Compact(errs)
 	huma.Register(a.docs, huma.Operation{
 		OperationID: o.id, Method: o.method, Path: prefix + o.path, Tags: []string{o.tag},
-		Summary: o.summary, Description: strings.TrimSpace(o.more + "\n\nScope: " + string(o.scope) + "."),
-		DefaultStatus: o.status, Errors: errs, MaxBodyBytes: -1, BodyReadTimeout: -1,
+		Summary: o.summary, Description: strings.TrimSpace(more + "\n\nScope: " + string(o.scope) + "."),
+		DefaultStatus: o.status, Errors: errs, MaxBodyBytes: -1, BodyReadTimeout: -1, SkipValidateBody: true, // see checkBody
 		Security: []map[string][]string{{"token": {string(o.scope)}}},
 	}, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handle(ctx, in)
@@ -225,7 +258,18 @@ func register[I, O any](a *API, o operation, handle func(ctx context.Context, in
 	if o.also != 0 {
 		a.sameAnswer(&o)
 	}
-	a.routes[o.method+" "+prefix+o.path] = route{o.scope, hasBody}
+	to := &route{scope: o.scope, limit: o.body.limit()}
+	if hasBody {
+		described := a.operation(&o).RequestBody
+		to.body, to.needsBody = described.Content["application/json"].Schema, described.Required
+	}
+	a.routes[o.method+" "+prefix+o.path] = to
+}
+
+// operation is what the document has about an operation.
+func (a *API) operation(o *operation) *huma.Operation {
+	item := a.docs.OpenAPI().Paths[prefix+o.path]
+	return map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodDelete: item.Delete}[o.method]
 }
 
 // rawAnswer describes an answer that may be anything.
@@ -238,12 +282,8 @@ func (a *API) rawAnswer(path string) {
 
 // sameAnswer describes the other status of an operation.
 func (a *API) sameAnswer(o *operation) {
-	item := a.docs.OpenAPI().Paths[prefix+o.path]
-	for _, op := range []*huma.Operation{item.Post, item.Put} {
-		if op != nil && op.OperationID == o.id {
-			one := *op.Responses[fmt.Sprint(o.status)]
-			one.Description = http.StatusText(o.also)
-			op.Responses[fmt.Sprint(o.also)] = &one
-		}
-	}
+	all := a.operation(o).Responses
+	one := *all[fmt.Sprint(o.status)]
+	one.Description = http.StatusText(o.also)
+	all[fmt.Sprint(o.also)] = &one
 }

@@ -67,25 +67,25 @@ func (a *API) claims() {
 	const there = " It has to be sent to the daemon that gave them out: another one answers 421, and names it."
 	const lost = " Those that are not claimed any more are listed as lost; when all are, the answer is 409."
 	register(a, operation{
-		id: "complete-claims", method: http.MethodPost, path: "/claims/complete", tag: "claims", scope: ScopeWork,
+		id: "complete-claims", method: http.MethodPost, path: "/claims/complete", tag: "claims", scope: ScopeWork, body: sizeLarge,
 		errors:  []int{http.StatusConflict},
 		summary: "Say that claimed jobs are done",
 		more:    "When it is answered that is committed." + anywhere + lost,
 	}, a.complete)
 	register(a, operation{
-		id: "fail-claims", method: http.MethodPost, path: "/claims/fail", tag: "claims", scope: ScopeWork,
+		id: "fail-claims", method: http.MethodPost, path: "/claims/fail", tag: "claims", scope: ScopeWork, body: sizeLarge,
 		errors:  []int{http.StatusConflict},
 		summary: "Say that claimed jobs have failed",
 		more:    "They are tried again as their queue says." + anywhere + lost,
 	}, a.fail)
 	register(a, operation{
-		id: "heartbeat-claims", method: http.MethodPost, path: "/claims/heartbeat", tag: "claims", scope: ScopeWork,
+		id: "heartbeat-claims", method: http.MethodPost, path: "/claims/heartbeat", tag: "claims", scope: ScopeWork, body: sizeTokens,
 		errors:  []int{http.StatusConflict, http.StatusMisdirectedRequest},
 		summary: "Have more time for claimed jobs",
 		more:    "Their leases begin anew. A timeout that the job or its queue has stays as it is." + there + lost,
 	}, a.heartbeat)
 	register(a, operation{
-		id: "release-claims", method: http.MethodPost, path: "/claims/release", tag: "claims", scope: ScopeWork,
+		id: "release-claims", method: http.MethodPost, path: "/claims/release", tag: "claims", scope: ScopeWork, body: sizeTokens,
 		errors:  []int{http.StatusConflict, http.StatusMisdirectedRequest},
 		summary: "Give claimed jobs back",
 		more:    "Others get them, and it does not count as an attempt." + there + lost,

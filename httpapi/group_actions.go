@@ -29,7 +29,7 @@ type newGroupOutput struct {
 // groupActions describes how groups are made and ended.
 func (a *API) groupActions() {
 	register(a, operation{
-		id: "create-group", method: http.MethodPost, path: "/groups", tag: "groups", scope: ScopeEnqueue,
+		id: "create-group", method: http.MethodPost, path: "/groups", tag: "groups", scope: ScopeEnqueue, body: sizeLarge,
 		status: http.StatusCreated, errors: []int{http.StatusConflict},
 		summary: "Make a group: open, or with all its jobs",
 		more:    "With its jobs it is made in one transaction, all or none but for those whose unique keys are in use.",
@@ -106,9 +106,6 @@ func (in *newGroupInput) read() (g queue.Group, jobs []queue.Job, err error) {
 	}
 	if g.Callback, err = readCallback(b.Callback); err != nil {
 		return g, nil, err
-	}
-	if n := len(b.Jobs); n > mostJobs { // the schema has another opinion of JOBS
-		return g, nil, invalid("jobs", "there are %d; send up to %d", n, mostJobs)
 	}
 	jobs = make([]queue.Job, len(b.Jobs))
 	for i := range b.Jobs {

@@ -1,15 +1,12 @@
 package httpapi
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net"
+	"maps"
 	"net/http"
-	"os"
+	"net/url"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -26,6 +23,7 @@ type reply struct {
 	status int
 	bytes  int64
 	token  string // whose it was
+	room   *room  // that its body takes; nil: none
 }
 
 // WriteHeader notes the status.
@@ -69,6 +67,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	out.Header().Set("Cache-Control", "no-store")
 	out.Header().Set("X-Content-Type-Options", "nosniff")
+	defer func() { out.room.leave() }()
 	ended, p := a.admit(out, r)
 	switch {
 	case p != nil:
@@ -131,18 +130,18 @@ func (a *API) admit(w *reply, r *http.Request) (ended bool, p *huma.ErrorModel) 
 	if p := a.authorize(w, r, to.scope); p != nil {
 		return false, p
 	}
-	if !to.hasBody {
-		return false, nil
+	if p := checkOnce(r); p != nil || to.body == nil {
+		return false, p
 	}
-	return false, a.readBody(w, r)
+	return false, a.readBody(w, r, to)
 }
 
 // find returns where a request goes.
-func (a *API) find(h http.Header, r *http.Request) (route, *huma.ErrorModel) {
+func (a *API) find(h http.Header, r *http.Request) (*route, *huma.ErrorModel) {
 	none := problem(http.StatusNotFound, "there is nothing at this path; "+prefix+"/openapi.json describes what there is")
 	for segment := range strings.SplitSeq(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/") {
 		if segment == "" || segment == "." || segment == ".." {
-			return route{}, none // the mux would send it elsewhere
+			return nil, none // the mux would send it elsewhere
 		}
 	}
 	if _, pattern := a.mux.Handler(r); pattern != "" {
@@ -161,31 +160,35 @@ func (a *API) find(h http.Header, r *http.Request) (route, *huma.ErrorModel) {
 		}
 	}
 	if len(allow) == 0 {
-		return route{}, none
+		return nil, none
 	}
 	if slices.Contains(allow, http.MethodGet) {
 		allow = append(allow, http.MethodHead)
 	}
 	h.Set("Allow", strings.Join(allow, ", "))
-	return route{}, problem(http.StatusMethodNotAllowed, "this path takes "+strings.Join(allow, ", "))
+	return nil, problem(http.StatusMethodNotAllowed, "this path takes "+strings.Join(allow, ", "))
 }
 
-// readBody reads a body as a whole before anything is done with it.
-func (a *API) readBody(w *reply, r *http.Request) *huma.ErrorModel {
-	text, err := io.ReadAll(http.MaxBytesReader(w.ResponseWriter, r.Body, a.opt.MaxBody))
-	var tooLarge *http.MaxBytesError
-	var slow net.Error
-	switch {
-	case errors.As(err, &tooLarge):
-		return problem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes; store what is large elsewhere and send its name", a.opt.MaxBody),
-			&huma.ErrorDetail{Location: "body", Message: "it is too large"})
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
-		return problem(http.StatusRequestTimeout, "the body did not come in time")
-	case err != nil:
-		return problem(http.StatusBadRequest, "the body could not be read to its end", &huma.ErrorDetail{Location: "body", Message: "it is not whole"})
+// checkOnce refuses what is there twice: of two values one program takes the first, and
+// another the last.
+func checkOnce(r *http.Request) *huma.ErrorModel {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return refusal(http.StatusUnprocessableEntity, []*huma.ErrorDetail{{Location: "query", Message: "it cannot be read: " + cut(err.Error())}})
 	}
-	r.Body = io.NopCloser(bytes.NewReader(text))
-	// The server's time for reading is over soon, and would end the handler's context.
-	_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Time{}) // a test's writer has none
-	return nil
+	var all []*huma.ErrorDetail
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if len(query[name]) > 1 {
+			all = append(all, &huma.ErrorDetail{Location: "query." + cutName(name), Message: "it is there more than once; send it once"})
+		}
+	}
+	for _, name := range []string{"Authorization", "Content-Type", idempotencyField, "Last-Event-ID"} {
+		if len(r.Header.Values(name)) > 1 {
+			all = append(all, &huma.ErrorDetail{Location: "header." + name, Message: "it is there more than once; send it once"})
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return refusal(http.StatusUnprocessableEntity, all)
 }

@@ -19,9 +19,6 @@ const (
 
 	// idempotentFor is how long a request with such a key can be sent again.
 	idempotentFor = 24 * time.Hour
-
-	// mostJobs is how many jobs are enqueued in one request.
-	mostJobs = 1000
 )
 
 const idempotencyDoc = `
@@ -102,7 +99,7 @@ type jobsOutput struct {
 // jobs describes how jobs are enqueued and looked at.
 func (a *API) jobs() {
 	register(a, operation{
-		id: "enqueue-job", method: http.MethodPost, path: "/jobs", tag: "jobs", scope: ScopeEnqueue,
+		id: "enqueue-job", method: http.MethodPost, path: "/jobs", tag: "jobs", scope: ScopeEnqueue, body: sizeLarge,
 		status: http.StatusCreated, also: http.StatusOK, errors: []int{http.StatusNotFound, http.StatusConflict},
 		summary: "Enqueue a job",
 		more:    "When it is answered the job is committed, and nothing loses it." + idempotencyDoc,
@@ -234,7 +231,7 @@ type bulkOutput struct {
 // manyJobs describes what is done with many jobs at once.
 func (a *API) manyJobs() {
 	register(a, operation{
-		id: "enqueue-jobs", method: http.MethodPost, path: "/jobs/batch", tag: "jobs", scope: ScopeEnqueue,
+		id: "enqueue-jobs", method: http.MethodPost, path: "/jobs/batch", tag: "jobs", scope: ScopeEnqueue, body: sizeLarge,
 		status: http.StatusCreated, also: http.StatusOK, errors: []int{http.StatusNotFound, http.StatusConflict},
 		summary: "Enqueue up to 1000 jobs, all or none",
 		more:    "But for those whose unique keys are in use. Those of one ordering key are in the order of the list. It is much cheaper than one request for each." + idempotencyDoc,
@@ -248,9 +245,6 @@ func (a *API) manyJobs() {
 }
 
 func (a *API) enqueueMany(ctx context.Context, in *batchInput) (*batchOutput, error) {
-	if n := len(in.Body.Jobs); n > mostJobs { // the schema has another opinion of JOBS
-		return nil, invalid("jobs", "there are %d; send up to %d", n, mostJobs)
-	}
 	jobs := make([]queue.Job, len(in.Body.Jobs))
 	for i := range in.Body.Jobs {
 		var err error

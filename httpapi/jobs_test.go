@@ -106,6 +106,7 @@ func TestBatch(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		type made struct{ Jobs []enqueuedJSON }
+		const mostJobs = 1000
 		many := make([]object, mostJobs)
 		for i := range many {
 			many[i] = object{"kind": "x", "payload": i}
@@ -120,7 +121,7 @@ func TestBatch(t *testing.T) {
 			}
 		}
 		s.post("/api/v1/jobs/batch", object{"jobs": append(many, many[0])}).is(422).at("body.jobs")
-		s.post("/api/v1/jobs/batch", `{"jobs": [{"kind": "x"}], "JOBS": [`+strings.Repeat(`{"kind": "x"}, `, mostJobs)+`{"kind": "x"}]}`).is(422).at("body.jobs")
+		s.post("/api/v1/jobs/batch", `{"jobs": [{"kind": "x"}], "JOBS": [`+strings.Repeat(`{"kind": "x"}, `, mostJobs)+`{"kind": "x"}]}`).is(422).at("body.JOBS")
 		s.post("/api/v1/jobs/batch", object{"jobs": []object{}}).is(422).at("body.jobs")
 		s.post("/api/v1/jobs/batch", object{"jobs": []object{{"kind": "x"}, {"kind": "x "}, {"kind": "x"}}}).is(422).at("body.jobs[1].kind")
 		s.post("/api/v1/jobs/batch", object{"jobs": []object{{"kind": "x"}, {"kind": "x", "run_at": "2026-01-01"}}}).is(422).at("body.jobs[1].run_at")

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -32,23 +32,24 @@ var jsonFormat = huma.Format{
 		}
 		return err
 	},
-	Unmarshal: func(text []byte, v any) error {
-		if !utf8.Valid(text) { // else it would be made so, and different names the same
-			return errors.New("it is not UTF-8")
-		}
-		return json.Unmarshal(text, v)
-	},
+	Unmarshal: json.Unmarshal,
 }
 
-// withoutValues takes what was sent out of an error: it may be secret, or long.
-func withoutValues(_ huma.Context, _ string, v any) (any, error) {
-	if p, ok := v.(*huma.ErrorModel); ok {
-		for _, e := range p.Errors {
-			e.Value = nil
-			e.Message = cut(e.Message)
-		}
+// presentable makes errors of parameters, which huma finds, like all others: without what was
+// sent, which may be secret or long, and with the first error as the problem's text.
+func presentable(_ huma.Context, _ string, v any) (any, error) {
+	p, ok := v.(*huma.ErrorModel)
+	if !ok || len(p.Errors) == 0 {
+		return v, nil
 	}
-	return v, nil
+	for _, e := range p.Errors {
+		e.Value = nil
+	}
+	if p.Detail == "validation failed" { // huma's words, and chance's order
+		slices.SortStableFunc(p.Errors, func(a, b *huma.ErrorDetail) int { return strings.Compare(a.Location, b.Location) })
+		return refusal(p.Status, p.Errors), nil
+	}
+	return problem(p.Status, p.Detail, p.Errors...), nil
 }
 
 // cut is text that is not longer than people read.
@@ -59,8 +60,12 @@ func cut(text string) string {
 	return text
 }
 
-// problem is an error as it is sent.
+// problem is an error as it is sent, with some of the places that it is about.
 func problem(status int, detail string, at ...*huma.ErrorDetail) *huma.ErrorModel {
+	at = at[:min(len(at), mostErrors)]
+	for _, e := range at {
+		e.Location, e.Message = cut(e.Location), cut(e.Message)
+	}
 	return &huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: cut(detail), Errors: at}
 }
 
@@ -102,14 +107,14 @@ func (a *API) problemOf(ctx context.Context, o *operation, err error) *huma.Erro
 			if !errors.Is(err, is) {
 				continue
 			}
-			p := problem(kind.status, err.Error())
 			var all scheduleProblems
 			if errors.As(err, &all) {
-				p.Errors = all.details()
-			} else if field, text := o.field(err); field != "" {
-				p.Errors = []*huma.ErrorDetail{{Location: field, Message: cut(text)}}
+				return problem(kind.status, err.Error(), all.details()...)
 			}
-			return p
+			if field, text := o.field(err); field != "" {
+				return problem(kind.status, err.Error(), &huma.ErrorDetail{Location: field, Message: text})
+			}
+			return problem(kind.status, err.Error())
 		}
 	}
 	a.log.Error("http: request failed", "operation", o.id, "err", err)

@@ -38,7 +38,7 @@ type previewInput struct {
 // scheduleSettings describes how schedules are made, changed and removed.
 func (a *API) scheduleSettings() {
 	register(a, operation{
-		id: "set-schedule", method: http.MethodPut, path: "/schedules/{schedule}", tag: "schedules", scope: ScopeAdmin,
+		id: "set-schedule", method: http.MethodPut, path: "/schedules/{schedule}", tag: "schedules", scope: ScopeAdmin, body: sizeLarge,
 		status: http.StatusOK, also: http.StatusCreated, errors: []int{http.StatusConflict},
 		summary: "Change a schedule's settings, or make it",
 		more: "What is not given stays as it is, or is as usual in a new schedule, which needs spec and command. Texts that are empty take a setting back. " +

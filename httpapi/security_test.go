@@ -400,7 +400,7 @@ func TestPanic(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.api.mux.HandleFunc("GET /boom", func(http.ResponseWriter, *http.Request) { panic("boom") })
-		s.api.routes["GET /boom"] = route{}
+		s.api.routes["GET /boom"] = &route{}
 		s.get("/boom").is(500)
 		if logs := s.logs.String(); !strings.Contains(logs, "panic=boom") || !strings.Contains(logs, "status=500") {
 			t.Errorf("the log has %s", fmt.Sprint(logs))

@@ -87,7 +87,7 @@ func (a *API) topics() {
 		})
 	}
 	register(a, operation{
-		id: "publish", method: http.MethodPost, path: "/topics/{topic}/publish", tag: "topics", scope: ScopeEnqueue,
+		id: "publish", method: http.MethodPost, path: "/topics/{topic}/publish", tag: "topics", scope: ScopeEnqueue, body: sizeLarge,
 		status: http.StatusCreated, errors: []int{http.StatusConflict},
 		summary: "Enqueue a copy of a job in each queue that has subscribed, all or none",
 		more:    "The job names no queue and no group. A unique key is one of each queue: where it is in use, that copy is not enqueued.",
