@@ -141,6 +141,25 @@ func (db *DB) On(x Execer) *Session {
 	return &s
 }
 
+// Hold returns a session on one connection of the pool, which release gives back. In a
+// transaction, or on a connection, it is the session itself. A statement that fails is not
+// run again.
+func (s *Session) Hold(ctx context.Context) (held *Session, release func(), err error) {
+	pool, ok := s.on.(*sql.DB)
+	if !ok {
+		return s, func() {}, nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	conn, err := pool.Conn(bounded)
+	if err != nil {
+		return nil, nil, err
+	}
+	own := *s
+	own.on, own.retry, own.turn = conn, false, nil
+	return &own, func() { _ = conn.Close() }, nil
+}
+
 // Execer returns what the session runs statements on: in a transaction, the
 // transaction.
 func (s *Session) Execer() Execer { return s.on }

@@ -15,7 +15,7 @@ import (
 //
 // Ids are older than their commits. So what was read is not only what is below the
 // cursor: jobs that were committed late are found by reading again from some time
-// back (the window), and seen tells what was read already. An id stays in seen until
+// back (the horizon), and seen tells what was read already. An id stays in seen until
 // a read has returned that was sent after its row's deletion was committed: an older
 // snapshot would show the row again. A block that is crowded is not read, and forgets
 // without: one pump at a time is at a block, so no older read is under way.
@@ -33,6 +33,7 @@ type block struct {
 	active int              // started, and not finished
 
 	cursor  [Idle + 1]int64 // the highest id read, by priority
+	horizon [Idle + 1]int64 // the id up to which all is read that was committed in time
 	delayed int64           // the latest run_at read, in µs
 	due     int64           // when the next delayed job is due, in µs; 0: none is known
 	ripe    bool            // some may be due
@@ -40,10 +41,11 @@ type block struct {
 	dirty  bool            // there may be something new
 	rung   bool            // since the last read began
 	late   bool            // and it is not certain that it is above the cursor
-	news   instant.Instant // when there was something new
 	full   bool            // the last read was cut off: there is more
-	window instant.Instant // when it was last read from some time back
-	whole  instant.Instant // and from the beginning
+	looked instant.Instant // when it was last read from the horizon
+	whole  instant.Instant // and from the beginning; 0: never, or not since an outage
+	shaken bool            // an outage may not be over yet
+	again  instant.Instant // when to read it from the beginning once more after an outage; 0: never
 
 	checked instant.Instant // when it was last looked whether what waits here is still there
 
@@ -189,6 +191,25 @@ func (b *block) crowded() bool {
 	return len(b.seen) >= 100*b.q.w.opt.Batch
 }
 
+// Reading. An id is drawn before its job is committed, so the ids above the cursor are not
+// all that is new. The horizon closes the gap:
+//
+//	Every job with an id up to the horizon of its priority that was committed at most
+//	Window after its id was drawn has been read.
+//
+// A read from the horizon, or from below it, that was sent at a time S returns all that
+// was committed before S. Ids of times before S - Window were drawn before that time, and
+// so committed before S, if they are to be in time: the read raises the horizon to
+// S - Window, or to the last id that it returned if it was cut off. Nothing else raises it.
+// So a look back begins where the last good one left off, whatever kept the worker from
+// reading: a pause, a full worker, errors, a process that was stopped. While the cursor is
+// above the horizon there may be jobs in between, and the block is looked at every
+// lookEvery. A job of a key that is read has all those before it that are in time.
+//
+// What is committed later than Window is found by a look at the whole block, which comes
+// every wholeEvery; after an outage, since those who enqueue were stopped by it too; and
+// when the database's clock was set, since ids of before and after cannot be compared.
+
 const (
 	// Window is how far back workers look for jobs that were committed late: how
 	// long the transactions may last in which jobs are enqueued, so that jobs are
@@ -196,39 +217,42 @@ const (
 	// later.
 	Window = 2 * time.Second
 
-	windowEvery = time.Second
-	wholeEvery  = time.Minute
+	lookEvery  = time.Second
+	wholeEvery = time.Minute
 )
 
 // A reading is a fetch that is to be made.
 type reading struct {
 	after [Idle + 1]int64
 	limit int
+	upto  int64 // ids up to here are committed, if they are in time
+	whole bool
 }
 
-// plan says from where to read, if there is reason to. now is µs of the database's
-// clock.
-func (b *block) plan(at instant.Instant, now int64) (r reading, ok bool) {
+// A fetched is what a fetch has returned: how many rows, and the last one.
+type fetched struct {
+	rows     int
+	priority int
+	id       int64
+}
+
+// plan says from where to read, if there is reason to. settled is a time in µs that no id
+// is drawn of any more.
+func (b *block) plan(at instant.Instant, settled int64) (r reading, ok bool) {
 	if !b.open() || !b.room() || b.crowded() {
 		return r, false
 	}
-	windowDue := b.windowDue(at)
-	if !b.dirty && !b.full && !windowDue {
+	back := b.lookDue(at)
+	if !b.dirty && !b.full && !back {
 		return r, false
 	}
-	r.limit = b.q.w.opt.Batch
-	r.after = b.cursor
-	switch {
-	case b.whole == 0 || at.Sub(b.whole) >= wholeEvery:
-		b.whole, b.window = at, at
-		r.after = [Idle + 1]int64{}
-		r.limit += b.seenAfter(r.after) // which come first
-	case b.late || windowDue || b.keyed:
-		b.window = at
-		back := tickOf(now-Window.Microseconds()) - 1
-		for p := range r.after {
-			r.after[p] = min(r.after[p], back)
-		}
+	r = reading{after: b.cursor, limit: b.q.w.opt.Batch, upto: tickOf(settled - Window.Microseconds()), whole: b.wholeDue(at)}
+	if r.whole {
+		b.whole, b.again, b.horizon = at, 0, [Idle + 1]int64{}
+	}
+	if back || b.late || b.keyed {
+		b.looked = at
+		r.after = b.below()
 		r.limit += b.seenAfter(r.after)
 	}
 	return r, true
@@ -251,19 +275,55 @@ func (b *block) seenAfter(after [Idle + 1]int64) (n int) {
 	return n
 }
 
-// took notes what a read has returned: n rows, of which so many are new.
-func (b *block) took(r reading, n, fresh int) {
+// took notes what a read has returned, of which so many jobs are new.
+func (b *block) took(r reading, got fetched, fresh int) {
 	b.failures = 0
-	b.full = n >= r.limit
+	if b.shaken {
+		b.shaken, b.again = false, instant.Now().Add(Window)
+	}
+	complete := b.fromHorizon(r)
+	b.full = got.rows >= r.limit
+	b.raise(r, got)
 	switch {
-	case b.full || fresh > 0:
-		b.dirty, b.late, b.news = true, false, instant.Now()
-	case r.after == b.cursor && !b.late: // dry: look a little back before it is left alone
+	case b.full || fresh > 0: // go on: below the cursor, if it was cut off there
+		b.dirty, b.late = true, b.full && got.id < b.cursor[got.priority]
+	case !complete && !b.late: // dry: look back before it is left alone
 		b.dirty, b.late = true, true
 	default:
 		b.dirty, b.late = b.rung, b.rung
 	}
 }
+
+// fromHorizon tells whether a read begins at the horizon, or below it.
+func (b *block) fromHorizon(r reading) bool {
+	for p, id := range r.after {
+		if id > b.horizon[p] {
+			return false
+		}
+	}
+	return true
+}
+
+// raise raises the horizon to where a read was complete, of each priority that it read
+// from there on. Rows come by priority and id.
+func (b *block) raise(r reading, got fetched) {
+	for p := range b.horizon {
+		upto := r.upto
+		if b.full && p >= got.priority {
+			if p > got.priority {
+				return
+			}
+			upto = min(upto, got.id)
+		}
+		if r.after[p] <= b.horizon[p] {
+			b.horizon[p] = max(b.horizon[p], upto)
+		}
+	}
+}
+
+// distrust has the whole block read anew, and once more when an outage is over for so
+// long that all is committed that was under way.
+func (b *block) distrust() { b.whole, b.shaken = 0, true }
 
 // noteRead raises the cursor over a job that was read.
 func (b *block) noteRead(d *Delivery) {
@@ -280,12 +340,12 @@ func (b *block) wants(at instant.Instant) bool {
 	if !b.open() || !b.room() {
 		return false
 	}
-	return b.ripe || !b.crowded() && (b.dirty || b.full || b.windowDue(at)) || b.checkDue(at)
+	return b.ripe || !b.crowded() && (b.dirty || b.full || b.lookDue(at)) || b.checkDue(at)
 }
 
 // checkDue tells whether to look if jobs that wait here are still there.
 func (b *block) checkDue(at instant.Instant) bool {
-	return at.Sub(b.checked) >= windowEvery && (b.count > 0 || len(b.lines) > 0 || len(b.aside) > 0)
+	return at.Sub(b.checked) >= lookEvery && (b.count > 0 || len(b.lines) > 0 || len(b.aside) > 0)
 }
 
 // waits lists jobs that were read and not started, but for those that are checked out:
@@ -333,8 +393,21 @@ func (b *block) remove(d *Delivery) {
 	b.release(d.Key, d.ID)
 }
 
-// windowDue tells whether to look back: now and then while there is something
-// going on. A block that is quiet is left to the bell and to the poller.
-func (b *block) windowDue(at instant.Instant) bool {
-	return at.Sub(b.window) >= windowEvery && at.Sub(b.news) < 2*Window || at.Sub(b.whole) >= wholeEvery
+// lookDue tells whether to look back: now and then while jobs may come below the cursor. A
+// block that is quiet is left to the bell and to the poller.
+func (b *block) lookDue(at instant.Instant) bool {
+	return b.wholeDue(at) || at.Sub(b.looked) >= lookEvery && b.cursor != b.below()
+}
+
+// below is the cursor, but not above the horizon.
+func (b *block) below() (after [Idle + 1]int64) {
+	for p := range after {
+		after[p] = min(b.cursor[p], b.horizon[p])
+	}
+	return after
+}
+
+// wholeDue tells whether to read the block from the beginning.
+func (b *block) wholeDue(at instant.Instant) bool {
+	return b.whole == 0 || at.Sub(b.whole) >= b.q.w.whole || b.again != 0 && at >= b.again
 }

@@ -15,7 +15,7 @@ import (
 
 // newBlock returns a block as a worker would have it that has just taken it.
 func newBlock(batch int) *block {
-	w := &Worker{opt: WorkerOptions{Batch: batch}}
+	w := &Worker{opt: WorkerOptions{Batch: batch}, whole: wholeEvery}
 	q := &workQueue{w: w, set: &Queue{State: "active"}}
 	return &block{q: q, seen: map[int64]*Delivery{}, lines: map[string]*line{}, dirty: true, ripe: true}
 }
@@ -305,7 +305,11 @@ func (m *readModel) read(t *rapid.T, meanwhile func()) bool {
 		}
 	}
 	m.b.settle()
-	m.b.took(plan, len(found), fresh)
+	got := fetched{rows: len(found)}
+	if len(found) > 0 {
+		got.priority, got.id = Normal, found[len(found)-1]
+	}
+	m.b.took(plan, got, fresh)
 	return true
 }
 
@@ -421,4 +425,149 @@ func TestMovesOutliveTheBlock(t *testing.T) {
 	if len(b.moves) != 1 || b.moves[0].d != own {
 		t.Errorf("to be written: %s", fmt.Sprint(b.moves))
 	}
+}
+
+// A horizonModel is a block, those who enqueue, and the time, which is nobody's but the
+// model's. An id is drawn, and its job is committed at most Window later.
+type horizonModel struct {
+	b    *block
+	at   instant.Instant
+	us   int64 // the database's clock
+	last int64
+	open []*Delivery // drawn
+	rows []*Delivery // committed, and not done
+	read map[int64]bool
+}
+
+// pass lets time pass: what was drawn is committed in time.
+func (m *horizonModel) pass(d time.Duration) {
+	m.at, m.us = m.at.Add(d), m.us+d.Microseconds()
+	m.open = slices.DeleteFunc(m.open, func(d *Delivery) bool {
+		late := m.us >= d.runAt+Window.Microseconds()
+		if late {
+			m.rows = append(m.rows, d)
+		}
+		return late
+	})
+}
+
+// draw draws an id; runAt is when.
+func (m *horizonModel) draw(priority int, skew time.Duration) {
+	m.us++
+	m.last++
+	d := ready(tickOf(m.us+skew.Microseconds())+m.last%1000, "")
+	d.Priority, d.runAt = priority, m.us
+	m.open = append(m.open, d)
+}
+
+func (m *horizonModel) commit(i int) {
+	m.rows = append(m.rows, m.open[i])
+	m.open = slices.Delete(m.open, i, i+1)
+}
+
+// turn reads as a pump does, while time passes before the read is made and after. It
+// returns false if there was no reason to.
+func (m *horizonModel) turn(t *rapid.T, before, after time.Duration, fails bool) bool {
+	plan, ok := m.b.plan(m.at, m.us-2*maxSkew.Microseconds())
+	if !ok {
+		return false
+	}
+	m.b.rung = false
+	m.pass(before)
+	slices.SortFunc(m.rows, func(a, b *Delivery) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.ID, b.ID))
+	})
+	var found []*Delivery
+	for _, d := range m.rows {
+		if d.ID > plan.after[d.Priority] && len(found) < plan.limit {
+			found = append(found, d)
+		}
+	}
+	snapshot := slices.Clone(m.rows)
+	m.pass(after)
+	if fails {
+		m.b.distrust()
+		return true
+	}
+	got, fresh := fetched{rows: len(found)}, 0
+	for _, d := range found {
+		got.priority, got.id = d.Priority, d.ID
+		m.b.noteRead(d)
+		if m.b.add(d) {
+			fresh++
+		}
+		m.read[d.ID] = true
+	}
+	m.b.took(plan, got, fresh)
+	for _, d := range snapshot {
+		switch {
+		case m.read[d.ID]:
+		case d.ID <= m.b.horizon[d.Priority]:
+			t.Fatalf("%d is below the horizon, %d, and was not read", d.ID, m.b.horizon[d.Priority])
+		case m.b.keyed && slices.ContainsFunc(found, func(o *Delivery) bool { return o.Priority == d.Priority && o.ID > d.ID }):
+			t.Fatalf("%d was read before %d, which was committed", got.id, d.ID)
+		}
+	}
+	return true
+}
+
+// do ends some of what was read.
+func (m *horizonModel) do(most int) {
+	for range most {
+		d := m.b.pop()
+		if d == nil {
+			return
+		}
+		m.b.active--
+		m.rows = slices.DeleteFunc(m.rows, func(o *Delivery) bool { return o == d })
+		m.b.forget = append(m.b.forget, d.ID)
+	}
+}
+
+// ring rings if there is something above the cursor, as the poller does.
+func (m *horizonModel) ring() {
+	if slices.ContainsFunc(m.rows, func(d *Delivery) bool { return d.ID > m.b.cursor[d.Priority] }) {
+		m.b.dirty, m.b.rung = true, true
+	}
+}
+
+// Whatever a worker does, or does not do, for however long: what is committed in time is
+// read once there is time and room, without a look at the whole block; and in a block
+// with keys before anything later of its priority.
+func TestHorizon(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &horizonModel{b: newBlock(rapid.IntRange(1, 8).Draw(t, "batch")), at: instant.Instant(time.Hour), us: modelNow, read: map[int64]bool{}}
+		m.b.keyed = rapid.Bool().Draw(t, "keyed")
+		m.b.q.w.whole = 1000 * time.Hour
+		t.Repeat(map[string]func(*rapid.T){
+			"draw": func(t *rapid.T) {
+				skew := drawn(t, "skew", 3*maxSkew) - maxSkew
+				m.draw(rapid.IntRange(Urgent, Idle).Draw(t, "priority"), skew)
+			},
+			"commit": func(t *rapid.T) {
+				if len(m.open) > 0 {
+					m.commit(rapid.IntRange(0, len(m.open)-1).Draw(t, "which"))
+				}
+			},
+			"pass":  func(t *rapid.T) { m.pass(drawn(t, "time", 3*time.Second)) },
+			"stall": func(t *rapid.T) { m.pass(drawn(t, "time", time.Minute)) },
+			"ring":  func(*rapid.T) { m.ring() },
+			"do":    func(t *rapid.T) { m.do(rapid.IntRange(1, 10).Draw(t, "jobs")) },
+			"pause": func(t *rapid.T) { m.b.q.set.State = rapid.SampledFrom([]string{"active", "paused"}).Draw(t, "state") },
+			"read": func(t *rapid.T) {
+				m.turn(t, drawn(t, "before", 3*time.Second), drawn(t, "after", 3*time.Second), rapid.IntRange(0, 5).Draw(t, "fails") == 0)
+			},
+		})
+		m.b.q.set.State = "active"
+		m.pass(Window)
+		for range 2000 {
+			m.ring()
+			m.pass(100 * time.Millisecond)
+			m.turn(t, 0, 0, false)
+			m.do(100)
+		}
+		if len(m.rows) > 0 {
+			t.Fatalf("%d jobs were never read, the first %d; cursor %v, horizon %v", len(m.rows), m.rows[0].ID, m.b.cursor, m.b.horizon)
+		}
+	})
 }

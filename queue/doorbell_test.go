@@ -38,8 +38,8 @@ func TestDoorbell(t *testing.T) {
 					if b.dirty || b.serving || b.queued || b.ripe {
 						return false
 					}
-					b.window = instant.Now().Add(time.Hour) // it does not look by itself
-					b.whole = b.window
+					b.looked = instant.Now().Add(time.Hour) // it does not look by itself
+					b.whole = b.looked
 				}
 				return len(w.queues[0].blocks) == 2 && w.idle == 16
 			})

@@ -69,7 +69,7 @@ func client(t *testing.T, db *dbtest.DB, opt Options) *Client {
 // own.
 func other(t *testing.T, db *dbtest.DB) *Client {
 	t.Helper()
-	return client(t, dbtest.Open(t, db.URL, dialect.Options{MaxConns: 5}), Options{})
+	return client(t, db.Another(t, dialect.Options{MaxConns: 5}), Options{})
 }
 
 // agree has clients count on the same reading of the database's clock, for long: ids of
@@ -78,12 +78,12 @@ func agree(t *testing.T, db *dbtest.DB, first *Client, others ...*Client) {
 	t.Helper()
 	must(t, first.clock.sync(t.Context(), &db.Session, instant.Now()))
 	first.clock.mu.Lock()
-	first.clock.read, first.clock.at = first.clock.read+time.Hour.Microseconds(), first.clock.at.Add(time.Hour)
-	read, at := first.clock.read, first.clock.at
+	first.clock.at = first.clock.at.Add(time.Hour)
+	ahead, at := first.clock.ahead, first.clock.at
 	first.clock.mu.Unlock()
 	for _, c := range others {
 		c.clock.mu.Lock()
-		c.clock.read, c.clock.at = read, at
+		c.clock.ahead, c.clock.at = ahead, at
 		c.clock.mu.Unlock()
 	}
 }

@@ -14,6 +14,7 @@ import (
 // jobs, and reads the next ones, in one round trip where that can be.
 type turn struct {
 	b       *block
+	at      instant.Instant // when it began
 	node    string
 	keyed   bool
 	moves   []move
@@ -34,7 +35,8 @@ type turn struct {
 
 	fresh []*Delivery // what was read
 	ripe  []*Delivery
-	n, m  int // how much that was
+	got   fetched // how much that was
+	m     int
 }
 
 // pump looks after one block after the other, whichever needs it.
@@ -79,18 +81,17 @@ func (w *Worker) turn(b *block) *turn {
 		t.moves, b.moves = b.moves, nil
 	}
 	at := instant.Now()
+	t.at = at
 	if at >= w.deadline {
 		return t
 	}
-	now := w.c.clock.now()
-	t.read, t.reads = b.plan(at, now)
+	t.read, t.reads = b.plan(at, w.c.clock.settled(at))
 	if t.reads {
 		b.rung = false
 	}
-	whole := t.reads && b.whole == at
-	if b.open() && b.room() && (b.ripe || whole) {
+	if b.open() && b.room() && (b.ripe || t.read.whole) {
 		t.delayed, t.limit = true, w.opt.Batch+len(b.seen)
-		if !whole {
+		if !t.read.whole {
 			t.since = max(0, b.delayed-2*Window.Microseconds())
 		}
 	}
@@ -234,16 +235,15 @@ func idsOf(list []*Delivery) []int64 {
 }
 
 func (w *Worker) fetchStep(t *turn) *dialect.Step {
-	t.n, t.fresh = 0, nil
+	t.got, t.fresh = fetched{}, nil
 	r := w.reader(t.b, t.read.limit)
 	return &dialect.Step{Stmt: fetch, Args: dialect.Args{
 		"queue": t.b.q.id, "divided": t.b.divided, "limit": t.read.limit,
 		"after1": t.read.after[1], "after2": t.read.after[2], "after3": t.read.after[3], "after4": t.read.after[4],
 	}, Scan: func(row *dialect.Row) error {
-		t.n++
-		if d := r.ready(row); d != nil {
-			t.fresh = append(t.fresh, d)
-		}
+		d := r.ready(row)
+		t.got = fetched{t.got.rows + 1, d.Priority, d.ID}
+		t.fresh = append(t.fresh, d)
 		return nil
 	}}
 }
@@ -349,6 +349,7 @@ func (w *Worker) apply(t *turn, err error) {
 	if err != nil {
 		b.acks, b.moves = append(t.acks, b.acks...), append(t.moves, b.moves...)
 		b.failures++
+		b.distrust()
 		time.AfterFunc(min(time.Duration(50<<min(b.failures, 6))*time.Millisecond, 2*time.Second), func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -370,7 +371,7 @@ func (w *Worker) apply(t *turn, err error) {
 		}
 		b.forget = b.forget[:0]
 	}
-	if !b.keyed && t.reads && t.read.after != ([Idle + 1]int64{}) && !w.opt.AtMostOnce && slices.ContainsFunc(t.fresh, (*Delivery).hasKey) {
+	if !b.keyed && t.reads && !b.fromHorizon(t.read) && !w.opt.AtMostOnce && slices.ContainsFunc(t.fresh, (*Delivery).hasKey) {
 		// The first keys: jobs before these may have been committed after others
 		// were read. Read again, as in a queue with keys.
 		b.keyed, b.dirty, b.late = true, true, true
@@ -398,8 +399,9 @@ func (w *Worker) apply(t *turn, err error) {
 		}
 	}
 	b.settle()
+	b.shaken = b.shaken || since(t.at) > Window // something stands still
 	if t.reads {
-		b.took(t.read, t.n, fresh)
+		b.took(t.read, t.got, fresh)
 	}
 	if t.delayed {
 		w.tookDelayed(t)

@@ -9,21 +9,19 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/instant"
 )
 
 // What every worker removes now and then: what is left of processes, jobs and keys whose
 // time is over, in small transactions. Several may do so at once.
 
-// sweep reads the clock and removes what is left of processes that ended long ago.
+// sweep removes what is left of processes that ended long ago.
 func (w *Worker) sweep(ctx context.Context) error {
-	err := w.c.clock.sync(ctx, &w.db.Session, instant.Now())
 	long := dialect.Args{"since": -time.Hour.Microseconds()}
 	_, err1 := w.db.Exec(ctx, expelIdle, long)
 	_, err2 := w.db.Exec(ctx, forgetNodes, long)
 	_, err3 := w.db.Exec(ctx, forgetWorkers, nil)
 	_, err4 := w.db.Exec(ctx, sweepPermits, nil)
-	err = errors.Join(err, err1, err2, err3, err4, w.purge(ctx, outdated, dialect.Args{}, purgeDead), w.purge(ctx, outdatedDone, dialect.Args{}, purgeDone),
+	err := errors.Join(err1, err2, err3, err4, w.purge(ctx, outdated, dialect.Args{}, purgeDead), w.purge(ctx, outdatedDone, dialect.Args{}, purgeDone),
 		w.purge(ctx, oldKeys, dialect.Args{}, purgeKeys), w.c.purgeGroups(ctx), w.c.purgeCounts(ctx))
 	w.mu.Lock()
 	queues, keep := w.queues, map[int]int{}

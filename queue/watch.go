@@ -40,6 +40,7 @@ func (w *Worker) watch(ctx context.Context) {
 			w.look(d, at)
 			w.giveUpLost(d)
 		}
+		w.heedSteps()
 		for _, q := range w.queues {
 			for _, b := range q.blocks {
 				w.enlist(b) // what is read again now and then
@@ -48,6 +49,23 @@ func (w *Worker) watch(ctx context.Context) {
 		w.mu.Unlock()
 		if late {
 			w.lose("it could not be renewed in time")
+		}
+	}
+}
+
+// heedSteps has all blocks read anew after the database's clock was set: ids and times of
+// before cannot be compared with those of after. mu is held.
+func (w *Worker) heedSteps() {
+	n := w.c.clock.stepped()
+	if n == w.steps {
+		return
+	}
+	w.steps = n
+	w.log.Warn("the database's clock was set; all blocks are read anew")
+	for _, q := range w.queues {
+		for _, b := range q.blocks {
+			b.distrust()
+			b.delayed, b.ripe = 0, true
 		}
 	}
 }
@@ -115,7 +133,11 @@ func (w *Worker) poll(ctx context.Context) {
 			return
 		case <-time.After(wait):
 		}
-		found, err := w.lookForNew(ctx)
+		err := w.c.clock.sync(ctx, &w.db.Session, instant.Now())
+		found := 0
+		if err == nil {
+			found, err = w.lookForNew(ctx)
+		}
 		trouble.note(err)
 		if found > 0 {
 			wait = 0

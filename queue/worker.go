@@ -87,6 +87,7 @@ type Worker struct {
 
 	slow       time.Duration // after so long a job is checked out
 	rotate     time.Duration // for so long it may have a block more than others
+	whole      time.Duration // how often each block is read from its beginning
 	handlers   map[string]*kindHandler
 	others     *kindHandler // for kinds that have none; nil: they become dead letters
 	middleware []Middleware
@@ -113,6 +114,7 @@ type Worker struct {
 	doubt    int                 // how many jobs run that may end the process
 	taken    map[*Delivery]bool  // by Receive
 	unasked  func() bool         // nobody has asked its Receiver for jobs of late; nil: it has none
+	steps    int                 // how often the database's clock was set, as far as its blocks know
 	rounds   int                 // how often it has taken the blocks that are its share
 	kinds    map[string]string   // names, each once
 	base     context.Context     // of jobs
@@ -175,7 +177,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		}
 	}
 	w := &Worker{
-		c: c, db: c.db, opt: opt, log: opt.Logger, slow: slow, rotate: rotation,
+		c: c, db: c.db, opt: opt, log: opt.Logger, slow: slow, rotate: rotation, whole: wholeEvery,
 		handlers: map[string]*kindHandler{}, taken: map[*Delivery]bool{}, out: map[int64]*Delivery{}, rows: map[int64]*Delivery{}, kinds: map[string]string{},
 		counts: map[countKey]*count{}, ends: concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
 		tick: make(chan struct{}, 1), keeper: make(chan struct{}, 1), joined: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
@@ -365,7 +367,6 @@ func (w *Worker) rouse(b *block) {
 		return
 	}
 	b.dirty, b.rung = true, true
-	b.news = instant.Now()
 	w.enlist(b)
 }
 

@@ -173,6 +173,29 @@ func (db *DB) Advance(t *testing.T, d time.Duration) {
 	db.Do(t, `UPDATE {prefix}test_clock SET now = {now + :us}`, dialect.Args{"us": d.Microseconds()})
 }
 
+// ShiftClock has the database's clock go on with a difference, 0 at first, which Shift
+// changes. Sessions made from db see the same clock.
+func (db *DB) ShiftClock(t *testing.T) {
+	t.Helper()
+	db.Do(t, `CREATE TABLE {prefix}test_shift AS SELECT {int 0} AS us`, nil)
+	db.DB = db.WithNow(db.Dialect.Add(db.Dialect.Now, "(SELECT us FROM "+db.Prefix()+"test_shift)"))
+}
+
+// Shift sets a clock of ShiftClock forward, or back, as an operator or a failover to
+// another host does.
+func (db *DB) Shift(t *testing.T, by time.Duration) {
+	t.Helper()
+	db.Do(t, `UPDATE {prefix}test_shift SET us = us + {int :us}`, dialect.Args{"us": by.Microseconds()})
+}
+
+// Another connects to the same database, with the same clock, as another process would.
+func (db *DB) Another(t *testing.T, opt dialect.Options) *DB {
+	t.Helper()
+	other := Open(t, db.URL, opt)
+	other.DB = other.WithNow(db.Dialect.Now)
+	return other
+}
+
 // An engine is a dialect and a way to get fresh databases of it. A further
 // engine is a further line here.
 type engine struct {

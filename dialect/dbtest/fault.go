@@ -24,6 +24,10 @@ type Fault struct {
 	// above. It must be safe for concurrent use.
 	Random func() (broken, after bool)
 
+	// Stall, if set, is called before each round trip with its SQL, or what it is
+	// otherwise, and may block. It must be safe for concurrent use.
+	Stall func(op string)
+
 	calls atomic.Int64
 }
 
@@ -55,6 +59,9 @@ func (db *DB) Broken(t *testing.T, f *Fault) *DB {
 		return func(_ context.Context, op string, call func() error) error {
 			if op == "rollback" || !armed.Load() {
 				return call()
+			}
+			if f.Stall != nil {
+				f.Stall(op)
 			}
 			broken, after := f.next()
 			if !broken {

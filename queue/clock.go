@@ -1,0 +1,218 @@
+package queue
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// A clock is the database's, as this process knows it: read now and then, and carried on
+// by instants, which nobody sets.
+//
+// Each reading bounds the database's clock: it was read after the request was sent and
+// before the answer came. The clock intersects these bounds, widened by what two clocks
+// may drift apart meanwhile. So a slow answer does no harm, and a quick one helps for
+// long. Bounds that do not meet show that somebody set the clock: a step.
+type clock struct {
+	mu     sync.Mutex
+	ahead  bounds          // of the database's µs since 1970 over an instant's, at that instant
+	at     instant.Instant // when it was read; 0: never
+	asking instant.Instant // when somebody began to read it; 0: nobody does
+	last   int64           // the tick of the newest id
+
+	steps int             // how often it was set
+	leapt int64           // by how many µs it was set forward of late
+	until instant.Instant // until then other processes may not know that
+}
+
+// bounds are the least and the most that a number of µs can be.
+type bounds struct{ low, high int64 }
+
+func (b bounds) width() time.Duration { return time.Duration(b.high-b.low) * time.Microsecond }
+
+const (
+	// clockAge is how long a clock is carried on before the database's is read again.
+	clockAge = 2 * time.Second
+
+	// clockWidth is how closely the bounds should lie together. While they do not, the
+	// clock is read again at once, up to clockTries times.
+	clockWidth = 50 * time.Millisecond
+	clockTries = 4
+
+	// clockGrain is the resolution of the coarsest engine's clock.
+	clockGrain = time.Millisecond
+
+	// maxDrift is one part in so many by which the clocks of two hosts may drift apart.
+	maxDrift = 2000
+
+	// maxSkew is how far behind the database's clock an id may be, and how far a clock
+	// must be set before that counts as a step.
+	maxSkew = 125 * time.Millisecond
+)
+
+var readClock = dialect.SQL("queue.clock", `SELECT {us {now}}`)
+
+// sync reads the database's clock, unless it was read a moment ago. While one caller does,
+// the others go on with what is known.
+func (c *clock) sync(ctx context.Context, db *dialect.Session, at instant.Instant) error {
+	if !c.stale(at) {
+		return nil
+	}
+	defer c.asked()
+	err := c.ask(ctx, db)
+	if errors.Is(err, driver.ErrBadConn) { // a connection that died in the pool
+		err = c.read(ctx, db)
+	}
+	return err
+}
+
+// stale tells whether the caller is to read the clock.
+func (c *clock) stale(at instant.Instant) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	age := at.Sub(c.at)
+	if c.at != 0 && (age < clockAge || age < 2*clockAge && c.asking != 0) {
+		return false
+	}
+	c.asking = at
+	return true
+}
+
+func (c *clock) asked() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asking = 0
+}
+
+// ask reads the clock on one connection, so that waiting for it is not part of the
+// round trip, until the bounds are close or this does not help.
+func (c *clock) ask(ctx context.Context, db *dialect.Session) error {
+	held, release, err := db.Hold(ctx)
+	if err != nil {
+		return err
+	}
+	defer release()
+	for range clockTries {
+		if err := c.read(ctx, held); err != nil {
+			return err
+		}
+		c.mu.Lock()
+		width := c.ahead.width()
+		c.mu.Unlock()
+		if width <= clockWidth {
+			break
+		}
+	}
+	return nil
+}
+
+// read reads the clock once.
+func (c *clock) read(ctx context.Context, db *dialect.Session) error {
+	before := instant.Now()
+	var us int64
+	if err := db.Get(ctx, readClock, nil, &us); err != nil {
+		return err
+	}
+	c.note(before, instant.Now(), us)
+	return nil
+}
+
+// note takes in that the database's clock showed us at some time from before to after.
+func (c *clock) note(before, after instant.Instant, us int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	off := clockGrain.Microseconds() + drift(before, after)
+	fresh := bounds{us - micros(after) - off, us - micros(before) + off}
+	if c.at == 0 {
+		c.ahead, c.at = fresh, after
+		return
+	}
+	known := c.known(after)
+	both := bounds{max(known.low, fresh.low), min(known.high, fresh.high)}
+	if both.low <= both.high {
+		c.ahead, c.at = both, after
+		return
+	}
+	if by := max(fresh.low-known.high, known.low-fresh.high); by > maxSkew.Microseconds() {
+		c.steps++
+	}
+	if fresh.low > known.high {
+		if after >= c.until {
+			c.leapt = 0
+		}
+		c.leapt += fresh.high - known.low
+		c.until = after.Add(2*clockAge + Window)
+	}
+	c.ahead, c.at = fresh, after
+}
+
+// known returns the bounds at an instant, with what the clocks may have drifted. mu is
+// held.
+func (c *clock) known(at instant.Instant) bounds {
+	off := drift(c.at, at)
+	return bounds{c.ahead.low - off, c.ahead.high + off}
+}
+
+// drift is by how many µs two clocks may drift apart.
+func drift(from, to instant.Instant) int64 { return max(0, to.Sub(from)).Microseconds() / maxDrift }
+
+// skew is what to add to an instant's µs for now at that instant.
+func (c *clock) skew() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.best(instant.Now())
+}
+
+// best is the middle of the bounds, but never behind the clock by more than maxSkew:
+// workers count on that for ids. mu is held.
+func (c *clock) best(at instant.Instant) int64 {
+	known := c.known(at)
+	return max(known.low+(known.high-known.low)/2, known.high-maxSkew.Microseconds())
+}
+
+// now returns the database's time in µs since 1970.
+func (c *clock) now() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := instant.Now()
+	return micros(at) + c.best(at)
+}
+
+// settled returns a time in µs since 1970 that no id is drawn of any more, by whatever
+// process: not even by one that does not know yet that the clock was set forward.
+func (c *clock) settled(at instant.Instant) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	us := micros(at) + c.known(at).low - 2*maxSkew.Microseconds()
+	if at < c.until {
+		us -= c.leapt
+	}
+	return us
+}
+
+// stepped tells how often the clock was found to be set.
+func (c *clock) stepped() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.steps
+}
+
+// take returns the first of n ticks for ids, and the time in µs since 1970. Ticks rise,
+// also if the clock does not: each is the µs since [Epoch], one to an id.
+func (c *clock) take(n int) (first, now int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := instant.Now()
+	now = micros(at) + c.best(at)
+	first = max(c.last+1, now-epochMicro)
+	c.last = first + int64(n) - 1
+	return first, now
+}
+
+// micros is an instant in µs.
+func micros(at instant.Instant) int64 { return at.Sub(0).Microseconds() }

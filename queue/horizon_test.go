@@ -1,0 +1,168 @@
+package queue
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// drawEarly draws the ids of jobs of the default queue, and returns a function that
+// commits them.
+func drawEarly(t *testing.T, c *Client, jobs ...Job) (commit func()) {
+	t.Helper()
+	rows := make([]jobRow, len(jobs))
+	must(t, c.prepare(t.Context(), nil, jobs, rows))
+	return func() {
+		t.Helper()
+		must(t, c.db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error { return insertAll(ctx, tx, rows) }))
+	}
+}
+
+// pumpDry does turns of a block until there is nothing to do.
+func pumpDry(t *testing.T, w *Worker, b *block) {
+	t.Helper()
+	for toServe(w) {
+		pumpOnce(t, w, b, func() {})
+	}
+}
+
+// elapse has a worker's process believe that time has passed, for the time of a test.
+func elapse(w *Worker, by time.Duration) {
+	c := &w.c.clock
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead.low += by.Microseconds()
+	c.ahead.high += by.Microseconds()
+	c.at = instant.Now().Add(time.Hour) // it is not read again
+}
+
+// begun pops a job and ends it.
+func begun(t *testing.T, w *Worker, b *block) string {
+	t.Helper()
+	w.mu.Lock()
+	d := b.pop()
+	w.mu.Unlock()
+	if d == nil {
+		return "none"
+	}
+	w.finish(d, nil, "")
+	return string(d.Payload)
+}
+
+// However long a worker could not read a block, and for whatever reason, a job that was
+// committed in time meanwhile, and below what was read before, is found by the first
+// reads after it: in its place in the order of its key.
+func TestLookBackAfterAPause(t *testing.T) {
+	const long = 10 * Window
+	interruptions := map[string]func(t *testing.T, w *Worker, b *block, commit func()){
+		"pause": func(t *testing.T, w *Worker, b *block, commit func()) {
+			meet := func(state string) {
+				edit(t, w.c, func(q *Queue) { q.State = state })
+				set, err := w.c.read(t.Context(), defaultQueue)
+				must(t, err)
+				w.meet(b.q, set)
+			}
+			meet("paused")
+			commit()
+			elapse(w, long)
+			pumpDry(t, w, b)
+			meet("active")
+		},
+		"full": func(t *testing.T, w *Worker, b *block, commit func()) {
+			w.opt.Batch = 1
+			enqueue(t, w.c, Job{Kind: "x", Payload: []byte(`"filler"`)})
+			pumpDry(t, w, b)
+			commit()
+			elapse(w, long)
+			w.ring(b.q.id, b.divided)
+			if toServe(w) {
+				t.Fatal("a block is read that is full")
+			}
+			if got := begun(t, w, b); got != `"filler"` {
+				t.Fatalf("%s begins", got)
+			}
+			w.opt.Batch = 100
+			w.ring(b.q.id, b.divided)
+		},
+		"errors": func(t *testing.T, w *Worker, b *block, commit func()) {
+			over, cancel := context.WithCancel(t.Context())
+			cancel()
+			w.ring(b.q.id, b.divided)
+			w.mu.Lock()
+			if err := w.serveNext(over); err == nil {
+				t.Error("a read succeeds whose context is over")
+			}
+			w.mu.Unlock()
+			commit()
+			elapse(w, long)
+			eventually(t, "it is tried again", func() bool { return toServe(w) })
+		},
+		"a stalled pump": func(t *testing.T, w *Worker, b *block, commit func()) {
+			w.ring(b.q.id, b.divided)
+			pumpOnce(t, w, b, func() {
+				commit()
+				elapse(w, long)
+			})
+			w.ring(b.q.id, b.divided)
+		},
+	}
+	for name, interrupt := range interruptions {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, db *dbtest.DB) {
+				w, b := idleWorker(t, db)
+				w.whole = time.Hour
+				pumpDry(t, w, b)
+				commit := drawEarly(t, w.c, Job{Kind: "x", Key: "k", Payload: []byte("1")}, Job{Kind: "x", Payload: []byte("2")})
+				enqueue(t, w.c, Job{Kind: "x", Key: "other", Payload: []byte("0")})
+				pumpDry(t, w, b)
+				if got := begun(t, w, b); got != "0" {
+					t.Fatalf("%s begins", got)
+				}
+				pumpDry(t, w, b)
+				interrupt(t, w, b, commit)
+				enqueue(t, w.c, Job{Kind: "x", Key: "k", Payload: []byte("3")})
+				pumpDry(t, w, b)
+				if got := begun(t, w, b) + " " + begun(t, w, b); got != "2 1" {
+					t.Errorf("%s begin, of the late 1 and 2", got)
+				}
+				if got := begun(t, w, b); got != "3" {
+					t.Errorf("%s begins after its predecessor", got)
+				}
+			})
+		})
+	}
+}
+
+// A job that is committed a moment after the worker has looked is found by the next look,
+// however short the time is that is left of its window.
+func TestLookBackOverAWholeWindow(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		w, b := idleWorker(t, db)
+		w.whole = time.Hour
+		pumpDry(t, w, b)
+		commit := drawEarly(t, w.c, Job{Kind: "x", Payload: []byte("1")})
+		enqueue(t, w.c, Job{Kind: "x", Payload: []byte("0")})
+		pumpDry(t, w, b)
+		if got := begun(t, w, b); got != "0" {
+			t.Fatalf("%s begins", got)
+		}
+		elapse(w, Window-lookEvery/2)
+		w.ring(b.q.id, b.divided)
+		pumpDry(t, w, b) // the last look before it is committed
+		elapse(w, lookEvery/2)
+		commit()
+		elapse(w, lookEvery) // and nobody rings
+		w.mu.Lock()
+		b.looked = b.looked.Add(-lookEvery)
+		w.enlist(b)
+		w.mu.Unlock()
+		pumpDry(t, w, b)
+		if got := begun(t, w, b); got != "1" {
+			t.Errorf("%s begins, and a job is left", got)
+		}
+	})
+}
