@@ -83,6 +83,13 @@ func local(t *testing.T) *Hosts {
 // stops it and waits for its end.
 func start(t *testing.T, db *dbtest.DB, opt Options) (stop func()) {
 	t.Helper()
+	_, stop = begin(t, db, opt, 0)
+	return stop
+}
+
+// begin is start with a dispatcher whose first pause is so long; 0: as usual.
+func begin(t *testing.T, db *dbtest.DB, opt Options, pause time.Duration) (d *Dispatcher, stop func()) {
+	t.Helper()
 	opt.Lease = cmp.Or(opt.Lease, 10*time.Minute)
 	opt.Grace = cmp.Or(opt.Grace, 2*time.Second)
 	opt.Logger = cmp.Or(opt.Logger, quiet())
@@ -91,6 +98,7 @@ func start(t *testing.T, db *dbtest.DB, opt Options) (stop func()) {
 	}
 	d, err := New(db.DB, opt)
 	must(t, err)
+	d.throttle.first = pause
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()
@@ -106,7 +114,7 @@ func start(t *testing.T, db *dbtest.DB, opt Options) (stop func()) {
 		}
 	})
 	t.Cleanup(stop)
-	return stop
+	return d, stop
 }
 
 // point gives a queue an endpoint, whose jobs are tried again soon.
@@ -191,4 +199,20 @@ func (r *receiver) wait(t *testing.T, n int) []got {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d requests", n), func() bool { return len(r.got()) >= n })
 	return r.got()
+}
+
+// patient runs a dispatcher that leaves alone for an hour or so what is not well, and does
+// not say for how long.
+func patient(t *testing.T, db *dbtest.DB) *Dispatcher {
+	t.Helper()
+	d, _ := begin(t, db, Options{}, time.Hour)
+	return d
+}
+
+// ended returns a context that has ended.
+func ended(t *testing.T, why error) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(why)
+	return ctx
 }

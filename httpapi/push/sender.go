@@ -1,6 +1,7 @@
 package push
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +26,7 @@ import (
 type sender struct {
 	endpoint atomic.Pointer[Endpoint] // as it was read last
 	client   *http.Client
+	hosts    *Hosts
 	throttle *throttle // of all senders
 	agent    string
 	now      func() time.Time
@@ -33,14 +36,14 @@ type sender struct {
 }
 
 func newSender(ending context.Context, d *Dispatcher, e *Endpoint) *sender {
-	s := &sender{throttle: &d.throttle, agent: "dbcron/" + d.opt.Version, now: d.queues.Now, ending: ending, aborted: d.aborted, log: d.log}
+	s := &sender{hosts: d.opt.Hosts, throttle: &d.throttle, agent: "dbcron/" + d.opt.Version, now: d.queues.Now, ending: ending, aborted: d.aborted, log: d.log}
 	s.endpoint.Store(e)
 	s.client = &http.Client{
 		// A redirect leads where nobody allowed it to lead.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			Proxy:       nil, // it would connect to what is not looked at
-			DialContext: d.opt.Hosts.dial, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: 10 * time.Second,
+			DialContext: s.dial, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: 10 * time.Second,
 			MaxIdleConnsPerHost: e.Concurrency, MaxConnsPerHost: e.Concurrency, IdleConnTimeout: 30 * time.Second,
 			MaxResponseHeaderBytes: 64 << 10, DisableCompression: true, ForceAttemptHTTP2: true,
 			HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second}, // a connection may be dead without a word
@@ -72,31 +75,32 @@ func (s *sender) handle(ctx context.Context, d *queue.Delivery) error {
 
 // send sends a job, and tells what became of it.
 func (s *sender) send(ctx context.Context, d *queue.Delivery) error {
-	e, to, v, err := s.admit(ctx, d)
+	e, v, err := s.admit(ctx, d)
 	if err != nil {
 		return err
 	}
 	seen, after := unknown, time.Duration(0)
 	defer func() { v.leave(seen, after) }()
 	limit := limitOf(e, d)
-	var reached atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { reached.Store(true) }})
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no whole answer within %v", limit))
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	ctx, cancel := context.WithTimeoutCause(context.WithValue(ctx, dialFor{}, v.at.host), limit, fmt.Errorf("no whole answer within %v", limit))
 	defer cancel()
-	r, err := newRequest(ctx, e, to, d, s.agent, s.now(), limit)
+	r, err := newRequest(ctx, e, urlOf(e, d), d, s.agent, s.now(), limit)
 	if err != nil {
 		return queue.Bury(plain(err))
 	}
 	answer, err := s.exchange(r)
 	if err != nil {
-		if !reached.Load() && !errors.Is(context.Cause(ctx), context.Canceled) { // also if it may not be sent to: nothing is lost while that is mended
-			seen = busy
+		if !connected.Load() {
+			seen = unconnected(ctx, d, err)
 		}
 		if err = plain(err); ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 		return err
 	}
+	v.answered()
 	if seen = answer.state(); seen == busy {
 		after, _ = retryAfter(answer.header, s.now())
 	}
@@ -108,32 +112,46 @@ func (s *sender) send(ctx context.Context, d *queue.Delivery) error {
 	return answer.outcome(s.now())
 }
 
-// admit waits until a job's host may be sent to. It looks at the endpoint again and again: that
+// unconnected tells how an endpoint is with which there was no connection. Whether its host
+// can be reached is noted by dial. What remains is a TLS handshake that failed, or took
+// the whole time of a request; unless the job chose that time.
+func unconnected(ctx context.Context, d *queue.Delivery, err error) state {
+	var dial *dialError
+	switch {
+	case errors.As(err, &dial):
+		return unknown
+	case ctx.Err() != nil && (d.Timeout > 0 || errors.Is(context.Cause(ctx), context.Canceled)):
+		return unknown
+	}
+	return busy
+}
+
+// urlOf is where a job is sent.
+func urlOf(e *Endpoint, d *queue.Delivery) string { return cmp.Or(d.Endpoint, e.URL) }
+
+// admit waits until a job may be sent. It looks at the endpoint again and again: that
 // may change meanwhile. The time does not count for the job. A job that names its endpoint
 // goes back if that takes long, since others may go elsewhere; and all do when the worker ends.
-func (s *sender) admit(ctx context.Context, d *queue.Delivery) (e *Endpoint, to string, v *visit, err error) {
+func (s *sender) admit(ctx context.Context, d *queue.Delivery) (e *Endpoint, v *visit, err error) {
 	began, waited := instant.Now(), false
 	for {
 		e = s.endpoint.Load()
-		if to = d.Endpoint; to == "" {
-			to = e.URL
+		if urlOf(e, d) == "" {
+			return nil, nil, queue.Bury(errors.New("the job names no endpoint, and its queue's has no URL"))
 		}
-		if to == "" {
-			return nil, "", nil, queue.Bury(errors.New("the job names no endpoint, and its queue's has no URL"))
-		}
-		name, err := hostOf(to)
+		at, err := targetOf(e, d)
 		if err != nil { // written by hand
-			return nil, "", nil, queue.Bury(fmt.Errorf("endpoint: %w", err))
+			return nil, nil, queue.Bury(fmt.Errorf("endpoint: %w", err))
 		}
-		v, wait, changed := s.throttle.enter(name)
+		v, wait, changed := s.throttle.enter(at)
 		if v != nil {
 			if waited {
 				d.Extend(limitOf(e, d) + time.Second)
 			}
-			return e, to, v, nil
+			return e, v, nil
 		}
 		if d.Endpoint != "" && instant.Now().Sub(began)+wait > patience {
-			return nil, "", nil, queue.Snooze(wait)
+			return nil, nil, queue.Snooze(wait)
 		}
 		if !waited {
 			waited = true
@@ -150,21 +168,52 @@ func (s *sender) admit(ctx context.Context, d *queue.Delivery) (e *Endpoint, to 
 		}
 		timer.Stop()
 		if err != nil {
-			return nil, "", nil, err
+			return nil, nil, err
 		}
 	}
 }
 
-// hostOf is the host and the port of a URL, as hosts are told apart.
-func hostOf(endpoint string) (string, error) {
+// targetOf is what a throttle knows the place by that a job is sent to. A job's own endpoint
+// is told apart from its queue's, and by its path from those of other jobs: whoever
+// chose it can make it fail.
+func targetOf(e *Endpoint, d *queue.Delivery) (at target, err error) {
+	endpoint := urlOf(e, d)
 	if err := queue.CheckEndpoint(endpoint); err != nil {
-		return "", err
+		return at, err
 	}
 	u, err := url.Parse(endpoint)
 	if err != nil {
-		return "", errors.New("it is not a URL")
+		return at, errors.New("it is not a URL")
 	}
-	return net.JoinHostPort(cleanHost(u.Hostname()), strconv.Itoa(int(portOf(u)))), nil
+	host := net.JoinHostPort(cleanHost(u.Hostname()), strconv.Itoa(int(portOf(u))))
+	at = target{host: place{url: host}, answers: place{d.Queue, u.Scheme + "://" + host}}
+	if d.Endpoint != "" {
+		at.answers.url += "/" + strings.TrimPrefix(u.EscapedPath(), "/")
+	}
+	return at, nil
+}
+
+// dialFor is the key of a request's context under which dial finds the host's place.
+type dialFor struct{}
+
+// A dialError says that a host could not be connected to.
+type dialError struct{ err error }
+
+func (e *dialError) Error() string { return e.err.Error() }
+func (e *dialError) Unwrap() error { return e.err }
+
+// dial connects to a host, and notes whether it can be connected to. It does not end with
+// the request that it is for, so its verdict does not depend on how long that may take.
+func (s *sender) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	began := instant.Now()
+	conn, err := s.hosts.dial(ctx, network, address)
+	if host, ok := ctx.Value(dialFor{}).(place); ok && (err == nil || ctx.Err() == nil) {
+		s.throttle.dialed(host, began, err == nil)
+	}
+	if err != nil {
+		return nil, &dialError{err}
+	}
+	return conn, nil
 }
 
 func (s *sender) exchange(r *http.Request) (answer, error) {
