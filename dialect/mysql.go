@@ -3,8 +3,10 @@ package dialect
 import (
 	"cmp"
 	"context"
+	"crypto/sha1"
 	"database/sql"
 	"database/sql/driver"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -47,8 +49,10 @@ var MySQL = &Dialect{
 	IgnoreDuplicate: func(column string) string { return "ON DUPLICATE KEY UPDATE " + column + " = " + column },
 	Records: func(rows string, columns []Column) string {
 		types := map[string]string{"int": "BIGINT", "text": "LONGTEXT CHARACTER SET utf8mb4"}
-		return "JSON_TABLE(" + rows + ", '$[*]' COLUMNS (" +
-			listed(columns, func(c Column) string { return c.Name + " " + types[c.Kind] + " PATH '$." + c.Name + "'" }) + ")) AS record"
+		// A derived table, since MySQL cannot lock a table function (error 3569), and the
+		// locking clause of a query does not reach into its derived tables.
+		return "(SELECT * FROM JSON_TABLE(" + rows + ", '$[*]' COLUMNS (" +
+			listed(columns, func(c Column) string { return c.Name + " " + types[c.Kind] + " PATH '$." + c.Name + "'" }) + ")) AS listed) AS record"
 	},
 	// In this order and by this index, because a small table would be scanned.
 	JoinByKey: func(table string) string { return "STRAIGHT_JOIN " + table + " FORCE INDEX (PRIMARY)" },
@@ -302,23 +306,30 @@ func mysqlExclusive(ctx context.Context, db *DB, name string) (func(), error) {
 	return exclusive(ctx, db.pool, &locks, name)
 }
 
-// mysqlKey takes a hashed name, because GET_LOCK takes 64 characters and its
-// rules on case differ, and puts the database into it, because the lock is the
-// server's.
-const mysqlKey = "CONCAT('dbcron:', SHA1(CONCAT(DATABASE(), '/', ?)))"
-
-func mysqlHash(name string) string { return strconv.FormatUint(uint64(sessionKey(name)), 16) }
+// mysqlKey hashes a name, because GET_LOCK takes 64 characters and its rules on case
+// differ, and puts the database into it, because the lock is the server's. The hash is
+// computed here: MySQL 9.7 has no SHA1. Versions that had the server compute it made the
+// same name, so they and this one exclude each other.
+func mysqlKey(ctx context.Context, c *sql.Conn, name string) (string, error) {
+	var database string
+	if err := c.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&database); err != nil {
+		return "", err
+	}
+	sum := sha1.Sum([]byte(database + "/" + strconv.FormatUint(uint64(sessionKey(name)), 16)))
+	return "dbcron:" + hex.EncodeToString(sum[:]), nil
+}
 
 var mysqlSessionLocks = &SessionLocks{
+	Key:    mysqlKey,
 	Refuse: mysqlNoSession,
 	Try: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
-		return sessionBool(ctx, c, "SELECT GET_LOCK("+mysqlKey+", 0)", mysqlHash(name))
+		return sessionBool(ctx, c, "SELECT GET_LOCK(?, 0)", name)
 	},
 	Held: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
-		return sessionBool(ctx, c, "SELECT @@global.read_only = 0 AND IS_USED_LOCK("+mysqlKey+") = CONNECTION_ID()", mysqlHash(name))
+		return sessionBool(ctx, c, "SELECT @@global.read_only = 0 AND IS_USED_LOCK(?) = CONNECTION_ID()", name)
 	},
 	Free: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
-		return sessionBool(ctx, c, "SELECT RELEASE_LOCK("+mysqlKey+")", mysqlHash(name))
+		return sessionBool(ctx, c, "SELECT RELEASE_LOCK(?)", name)
 	},
 }
 

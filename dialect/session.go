@@ -13,6 +13,8 @@ import (
 // SessionLocks is how an engine's connections hold locks that end with them.
 // Each function works on one connection; names are hashed.
 type SessionLocks struct {
+	// Key turns a lock's name into the one that the other functions get; nil: it is the same.
+	Key    func(ctx context.Context, c *sql.Conn, name string) (string, error)
 	Refuse func(ctx context.Context, c *sql.Conn) error // why this connection cannot be relied on for them
 	Try    func(ctx context.Context, c *sql.Conn, name string) (got bool, err error)
 	Held   func(ctx context.Context, c *sql.Conn, name string) (held bool, err error)
@@ -61,6 +63,11 @@ func trySession(ctx context.Context, pool *sql.DB, locks *SessionLocks, name str
 	c, err := pool.Conn(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if locks.Key != nil {
+		if name, err = locks.Key(ctx, c, name); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
 	}
 	got, err := locks.Try(ctx, c, name)
 	if err == nil && got {

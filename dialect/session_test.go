@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"hash/fnv"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -88,4 +90,26 @@ func waitFor(t *testing.T, what string, is func() bool) {
 		case <-tick.C:
 		}
 	}
+}
+
+// During a rolling upgrade, programs from before must not get the lock that one of these
+// holds: they had the server compute its name, with a function that MySQL 9.7 lacks.
+func TestSessionLocksHaveTheirOldNames(t *testing.T) {
+	dbtest.One(t, dialect.MySQL, func(t *testing.T, db *dbtest.DB) {
+		if _, err := db.Pool().ExecContext(t.Context(), "DO SHA1('')"); err != nil {
+			t.Skip("this server ran no program from before:", err)
+		}
+		lock, err := db.SessionLock(t.Context(), "job")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lock.Free()
+		hash := fnv.New64a()
+		hash.Write([]byte("dbcron:" + db.Prefix() + " job"))
+		held := db.List(t, `SELECT IS_USED_LOCK(CONCAT('dbcron:', SHA1(CONCAT(DATABASE(), '/', :hash)))) IS NOT NULL`,
+			dialect.Args{"hash": strconv.FormatUint(hash.Sum64(), 16)})
+		if held[0] != "1" {
+			t.Error("under its old name the lock is free")
+		}
+	})
 }

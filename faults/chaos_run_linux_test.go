@@ -88,7 +88,7 @@ func TestChaos(t *testing.T) {
 	}
 	for _, d := range dialect.Engines {
 		if d.SkipLocked == "" { // a file: there is no server to be killed
-			on(d.Name, func(t *testing.T) (*dbtest.DB, *dbserver.Server) { return dbtest.Fresh(t, d), nil })
+			on(d.Name, func(t *testing.T) (*dbtest.DB, *dbserver.Server) { return dbtest.Fresh(t, d.Name), nil })
 		}
 	}
 }

@@ -23,10 +23,16 @@ type restartable struct {
 	end   syscall.Signal // asks it to end while clients are connected
 }
 
-var servers = []restartable{
-	{"postgres", dbserver.StartPostgres, syscall.SIGINT},
-	{"mariadb", dbserver.StartMariaDB, syscall.SIGTERM},
-}
+var servers = func() (all []restartable) {
+	for _, e := range dbserver.Engines {
+		end := syscall.SIGTERM
+		if e.Name == "postgres" { // which would wait for its clients
+			end = syscall.SIGINT
+		}
+		all = append(all, restartable{e.Name, e.Start, end})
+	}
+	return all
+}()
 
 // empty starts a server of the test's own, which loses nothing when it is killed.
 func (s *restartable) empty(t *testing.T) (*dbtest.DB, *dbserver.Server) {

@@ -21,7 +21,7 @@ type mutant struct {
 const (
 	onSQLite   = "/sqlite"
 	onPostgres = "/postgres"
-	onMySQL    = "/mysql"
+	onMySQL    = "/mariadb"
 )
 
 // What the statements have in common.
@@ -236,7 +236,7 @@ var mutants = append(deaf(), []mutant{
 	{passKeys, "{in job :ids}", always, "TestMoveUnique" + onSQLite},
 	{standReady, "ORDER BY id", "ORDER BY id DESC", "TestMoveOfALostBlock" + onSQLite},
 	{lockLater, " AND run_at > {now + :soon}", "", ""},
-	{lockLater, " AND hold_key IS NULL", "", "TestForward" + onSQLite},
+	{lockLater, " AND (hold_key > '') IS NOT TRUE", "", "TestForward" + onSQLite},
 	{lockLater, "{locked}", "", "TestLocks" + onPostgres},
 	{buryReady, movedPrio, always, ""},
 	{buryReady, movedID, always, ""},

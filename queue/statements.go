@@ -202,10 +202,10 @@ var (
 		WHERE queue_id = :queue AND divided = :divided AND run_at >= {time :since} AND run_at <= {now}
 		ORDER BY run_at, id LIMIT :limit`)
 
-	// nextDelayed tells for some blocks when the next job is due.
+	// nextDelayed tells for some blocks when the next job is due. For its order see lookFor.
 	nextDelayed = dialect.SQL("queue.next-delayed", `
 		SELECT block, {us {now}},
-			(SELECT {us run_at} FROM {prefix}job_delayed WHERE queue_id = {int :queue} AND divided = block AND run_at >= {time since} ORDER BY run_at, id LIMIT 1)
+			(SELECT {us run_at} FROM {prefix}job_delayed WHERE queue_id = {int :queue} AND divided = block AND run_at >= {time since} ORDER BY queue_id, divided, run_at, id LIMIT 1)
 		FROM {records rows: block int, since int}`)
 
 	// held lists the jobs of a block that wait for their retry, and their keys with
@@ -252,10 +252,11 @@ var (
 	})
 
 	// lockLater and divideAnew move jobs that are not due soon to other blocks, which may
-	// be another queue's.
+	// be another queue's. It does not say IS NULL, so that MySQL does not look by hold_key's
+	// index for the many jobs without one, lock them all and sort them.
 	lockLater = dialect.SQL("queue.lock-later", `
 		SELECT id, job_key FROM {prefix}job_delayed
-		WHERE queue_id = :queue AND divided = :divided AND run_at > {now + :soon} AND hold_key IS NULL
+		WHERE queue_id = :queue AND divided = :divided AND run_at > {now + :soon} AND (hold_key > '') IS NOT TRUE
 		ORDER BY run_at, id LIMIT :limit {locked}`)
 
 	divideAnew = dialect.SQL("queue.divide-anew", `

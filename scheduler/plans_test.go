@@ -30,6 +30,9 @@ func wrong(l dbtest.PlanLine, limited bool) bool {
 	if table := l["table"]; !ok || !strings.HasSuffix(table, "schedule") && !strings.HasSuffix(table, "run") {
 		return false
 	}
+	if l["select_type"] == "INSERT" { // MySQL lists the table that it only writes to
+		return false
+	}
 	sorted := strings.Contains(l["Extra"], "filesort") || strings.Contains(l["Extra"], "temporary")
 	rows, err := strconv.Atoi(l["rows"])
 	many := err == nil && rows > 20*batch

@@ -286,12 +286,10 @@ func TestDeath(t *testing.T) {
 // The database's server crashes and comes back while a run executes: the run is
 // recorded once, and the daemon goes on.
 func TestTheServerGoesAndComesBack(t *testing.T) {
-	for name, start := range map[string]func(context.Context, dbserver.Options) (*dbserver.Server, error){
-		"postgres": dbserver.StartPostgres, "mysql": dbserver.StartMariaDB,
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, e := range dbserver.Engines {
+		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
-			server, err := start(t.Context(), dbserver.Options{Durable: true})
+			server, err := e.Start(t.Context(), dbserver.Options{Durable: true})
 			if err != nil {
 				dbtest.Missing(t, err)
 			}

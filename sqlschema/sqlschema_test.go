@@ -388,7 +388,7 @@ func byHand(t *testing.T, db *dbtest.DB, script []string) {
 func TestSQLMakesTheSameSchema(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		migrate(t, db)
-		other := dbtest.Fresh(t, db.Dialect)
+		other := dbtest.Fresh(t, db.Engine)
 		var script strings.Builder
 		if err := sqlschema.SQL(t.Context(), &script, db.Dialect, dialect.Options{}, 0); err != nil {
 			t.Fatal(err)

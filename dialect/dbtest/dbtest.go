@@ -5,10 +5,10 @@
 //		dbtest.Each(t, func(t *testing.T, db *dbtest.DB) { … })
 //	}
 //
-// It connects to the servers that DBCRON_TEST_POSTGRES and DBCRON_TEST_MYSQL
-// name (URLs of users who may create databases), or starts private ones from
-// the binaries on the machine. An engine that is not to be had is skipped,
-// with a message that says what to install; with CI=true that is a failure.
+// It connects to the servers that DBCRON_TEST_POSTGRES, DBCRON_TEST_MARIADB and
+// DBCRON_TEST_MYSQL name (URLs of users who may create databases), or starts private
+// ones from the binaries on the machine. A test whose engine is missing is skipped with
+// a message that says what to install; with CI=true it fails.
 package dbtest
 
 import (
@@ -30,7 +30,8 @@ import (
 // A DB is a database of a test's own.
 type DB struct {
 	*dialect.DB
-	URL string // for further connections, and for child processes
+	Engine string // postgres, mariadb, mysql, sqlite; the dialect is the same on two of them
+	URL    string // for further connections, and for child processes
 
 	options dialect.Options
 }
@@ -63,31 +64,42 @@ func EachEmpty(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testin
 func each(t *testing.T, tables bool, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
 	for _, e := range engines {
-		t.Run(e.dialect.Name, func(t *testing.T) {
+		t.Run(e.name, func(t *testing.T) {
 			for _, do := range first {
 				do(t)
 			}
-			f(t, Open(t, e.fresh(t, tables), dialect.Options{}))
+			f(t, e.open(t, tables))
 		})
 	}
 }
 
-// One is EachEmpty on one engine, for tests of what is in that engine's file.
+// One is EachEmpty on the engines of one dialect, for tests of what is in its file.
 func One(t *testing.T, d *dialect.Dialect, f func(t *testing.T, db *DB)) {
 	t.Helper()
-	f(t, Fresh(t, d))
-}
-
-// Fresh returns a further database, without any table.
-func Fresh(t *testing.T, d *dialect.Dialect) *DB {
-	t.Helper()
 	for _, e := range engines {
-		if e.dialect.Name == d.Name { // a test may have changed its clock
-			return Open(t, e.fresh(t, false), dialect.Options{})
+		if e.dialect == d {
+			t.Run(e.name, func(t *testing.T) { f(t, e.open(t, false)) })
 		}
 	}
-	t.Fatalf("no such engine: %s", d.Name)
+}
+
+// Fresh returns a further database of an engine, without any table.
+func Fresh(t *testing.T, engine string) *DB {
+	t.Helper()
+	for _, e := range engines {
+		if e.name == engine {
+			return e.open(t, false)
+		}
+	}
+	t.Fatalf("no such engine: %s", engine)
 	return nil
+}
+
+func (e *engine) open(t *testing.T, tables bool) *DB {
+	t.Helper()
+	db := Open(t, e.fresh(t, tables), dialect.Options{})
+	db.Engine = e.name
+	return db
 }
 
 // Open connects a test to a database, and closes the connections at its end.
@@ -170,7 +182,8 @@ var Start = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 // Advance moves the clock of an EachClock database.
 func (db *DB) Advance(t *testing.T, d time.Duration) {
 	t.Helper()
-	db.Do(t, `UPDATE {prefix}test_clock SET now = {now + :us}`, dialect.Args{"us": d.Microseconds()})
+	// By the column, since MySQL does not read the table in a subquery that it updates.
+	db.Do(t, `UPDATE {prefix}test_clock SET now = `+db.Dialect.Add("now", ":us"), dialect.Args{"us": d.Microseconds()})
 }
 
 // ShiftClock has the database's clock go on with a difference, 0 at first, which Shift
@@ -192,40 +205,36 @@ func (db *DB) Shift(t *testing.T, by time.Duration) {
 func (db *DB) Another(t *testing.T, opt dialect.Options) *DB {
 	t.Helper()
 	other := Open(t, db.URL, opt)
-	other.DB = other.WithNow(db.Dialect.Now)
+	other.DB, other.Engine = other.WithNow(db.Dialect.Now), db.Engine
 	return other
 }
 
-// An engine is a dialect and a way to get fresh databases of it. A further
+// An engine is a kind of server, its dialect, and how it makes fresh databases. A further
 // engine is a further line here.
 type engine struct {
-	dialect  *dialect.Dialect
-	variable string // that has the URL of the server
-	server   func() (adminURL string, err error)
-	create   creation // of an empty one
-	tables   creation // of one with dbcron's tables
+	name    string
+	dialect *dialect.Dialect
+	server  func() (adminURL string, err error) // nil: there is none
+	create  creation                            // of an empty one
+	tables  creation                            // of one with dbcron's tables
 }
 
 // A creation makes a database of a name.
 type creation func(ctx context.Context, admin *dialect.DB, adminURL, name string) error
 
-var engines = []*engine{
-	{
-		dialect:  dialect.Postgres,
-		variable: "DBCRON_TEST_POSTGRES",
-		server:   server("DBCRON_TEST_POSTGRES", dbserver.StartPostgres),
-		create:   createPostgres,
-		tables:   copyPostgres,
-	},
-	{
-		dialect:  dialect.MySQL,
-		variable: "DBCRON_TEST_MYSQL",
-		server:   server("DBCRON_TEST_MYSQL", dbserver.StartMariaDB),
-		create:   createMySQL,
-		tables:   scriptMySQL,
-	},
-	{dialect: dialect.SQLite},
-}
+var engines = func() (all []*engine) {
+	byName := map[string]engine{
+		"postgres": {dialect: dialect.Postgres, create: createPostgres, tables: copyPostgres},
+		"mariadb":  {dialect: dialect.MySQL, create: createMySQL, tables: scriptMySQL},
+		"mysql":    {dialect: dialect.MySQL, create: createMySQL, tables: scriptMySQL},
+	}
+	for _, s := range dbserver.Engines {
+		e := byName[s.Name]
+		e.name, e.server = s.Name, server(s)
+		all = append(all, &e)
+	}
+	return append(all, &engine{name: "sqlite", dialect: dialect.SQLite})
+}()
 
 func createPostgres(ctx context.Context, admin *dialect.DB, _, name string) error {
 	_, err := admin.Pool().ExecContext(ctx, "CREATE DATABASE "+name+" TEMPLATE template0 ENCODING 'UTF8'")
@@ -241,18 +250,18 @@ func createMySQL(ctx context.Context, admin *dialect.DB, _, name string) error {
 // nobody refers to them.
 var running sync.Map
 
-// server returns the URL that variable holds, or that of a server that is
+// server returns the URL that the engine's variable holds, or that of a server that is
 // started when first asked for and shared by all tests of this program.
-func server(variable string, start func(context.Context, dbserver.Options) (*dbserver.Server, error)) func() (string, error) {
+func server(e dbserver.Engine) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
-		if u := os.Getenv(variable); u != "" {
+		if u := os.Getenv(e.Variable); u != "" {
 			return u, nil
 		}
-		s, err := start(context.Background(), dbserver.Options{})
+		s, err := e.Start(context.Background(), dbserver.Options{})
 		if err != nil {
 			return "", err
 		}
-		running.Store(variable, s)
+		running.Store(e.Name, s)
 		return s.URL(), nil
 	})
 }

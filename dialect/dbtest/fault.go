@@ -81,5 +81,5 @@ func (db *DB) Broken(t *testing.T, f *Fault) *DB {
 		t.Fatal(err)
 	}
 	armed.Store(true)
-	return &DB{DB: broken.WithNow(db.Dialect.Now), URL: db.URL, options: db.options}
+	return &DB{DB: broken.WithNow(db.Dialect.Now), Engine: db.Engine, URL: db.URL, options: db.options}
 }

@@ -48,13 +48,17 @@ func (db *DB) Analyze(t *testing.T, tables ...string) {
 	}
 }
 
-// An explainer asks for the plan of each query instead of its answer.
+// An explainer asks for the plan of each query instead of its answer, in the words that
+// the engine understands.
 type explainer struct{ *sql.Conn }
 
 func (x explainer) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	rows, err := x.Conn.QueryContext(ctx, "EXPLAIN QUERY PLAN "+query, args...)
-	if err != nil { // most engines do without the two words
-		rows, err = x.Conn.QueryContext(ctx, "EXPLAIN "+query, args...)
+	var rows *sql.Rows
+	var err error
+	for _, explain := range []string{"EXPLAIN QUERY PLAN ", "EXPLAIN FORMAT=TRADITIONAL ", "EXPLAIN "} {
+		if rows, err = x.Conn.QueryContext(ctx, explain+query, args...); err == nil {
+			break
+		}
 	}
 	return rows, err
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
 )
 
 // Program builds the tests of the package that t is of as a program without the race
@@ -82,9 +83,9 @@ func TestMutants(t *testing.T, mutants []Mutant) {
 			pattern := "^" + strings.ReplaceAll(test, "/", "$/^") + "$"
 			cmd := exec.CommandContext(t.Context(), program, "-test.run", pattern, "-test.timeout", "10m")
 			cmd.Env = append(os.Environ(), mutantsVariable+"="+strings.Join(numbers, ","))
-			for _, e := range engines {
-				if e.server != nil && slices.Contains(strings.Split(test, "/"), e.dialect.Name) {
-					cmd.Env = append(cmd.Env, e.variable+"="+Fresh(t, e.dialect).URL)
+			for _, e := range dbserver.Engines {
+				if slices.Contains(strings.Split(test, "/"), e.Name) {
+					cmd.Env = append(cmd.Env, e.Variable+"="+Fresh(t, e.Name).URL)
 				}
 			}
 			out, err := cmd.CombinedOutput()

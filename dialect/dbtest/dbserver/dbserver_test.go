@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,15 +22,10 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 )
 
-var starters = map[string]func(context.Context, Options) (*Server, error){
-	"postgres": StartPostgres,
-	"mariadb":  StartMariaDB,
-}
-
 // each runs f for every kind of server.
 func each(t *testing.T, f func(t *testing.T, start func(context.Context, Options) (*Server, error))) {
-	for name, start := range starters {
-		t.Run(name, func(t *testing.T) { f(t, start) })
+	for _, e := range Engines {
+		t.Run(e.Name, func(t *testing.T) { f(t, e.Start) })
 	}
 }
 
@@ -159,7 +155,12 @@ func checkSettings(t *testing.T, s *Server) {
 		"SELECT database()":        "test",
 		"SELECT group_concat(user, '@', host ORDER BY user) FROM mysql.user": "mariadb.sys@localhost,root@%",
 	}
-	if strings.HasPrefix(s.URL(), "postgres:") {
+	switch {
+	case strings.HasPrefix(filepath.Base(s.dir), "dbcron-mysql-"):
+		delete(want, "SELECT @@tx_isolation")
+		want["SELECT @@transaction_isolation"] = "REPEATABLE-READ"
+		want["SELECT group_concat(user, '@', host ORDER BY user) FROM mysql.user"] = "mysql.infoschema@localhost,mysql.session@localhost,mysql.sys@localhost,root@%"
+	case strings.HasPrefix(s.URL(), "postgres:"):
 		want = map[string]string{
 			"SHOW timezone":        "America/St_Johns",
 			"SHOW max_connections": "200",
@@ -350,11 +351,11 @@ func line(t *testing.T, s *bufio.Scanner) string {
 
 // TestChild is the other process of TestDeath.
 func TestChild(t *testing.T) {
-	start := starters[os.Getenv("DBSERVER_TEST_CHILD")]
-	if start == nil {
+	at := slices.IndexFunc(Engines, func(e Engine) bool { return e.Name == os.Getenv("DBSERVER_TEST_CHILD") })
+	if at < 0 {
 		t.Skip("runs as part of TestDeath")
 	}
-	s, err := start(t.Context(), Options{})
+	s, err := Engines[at].Start(t.Context(), Options{})
 	if errors.Is(err, ErrMissing) {
 		fmt.Println("missing:", err)
 		return
@@ -387,12 +388,14 @@ func TestMissing(t *testing.T) {
 	empty := []string{t.TempDir(), "", "/no/such/folder"}
 	_, postgresErr := findPostgres(empty)
 	_, mariadbErr := findMariaDB(empty)
+	_, mysqlErr := findMySQL(empty)
 	for _, c := range []struct {
 		err   error
 		wants []string
 	}{
 		{postgresErr, []string{"apt-get install postgresql", "DBCRON_TEST_POSTGRES"}},
-		{mariadbErr, []string{"mariadb-server-core", "DBCRON_TEST_MYSQL"}},
+		{mariadbErr, []string{"mariadb-server-core", "DBCRON_TEST_MARIADB"}},
+		{mysqlErr, []string{"tools/test-deps", "DBCRON_TEST_MYSQL"}},
 	} {
 		if !errors.Is(c.err, ErrMissing) {
 			t.Errorf("got %v, want ErrMissing", c.err)

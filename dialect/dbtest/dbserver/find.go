@@ -2,6 +2,7 @@ package dbserver
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // binaries are the absolute names of the two programs that an engine needs.
@@ -33,15 +35,37 @@ func findPostgres(folders []string) (binaries, error) {
 func findMariaDB(folders []string) (binaries, error) {
 	var b binaries
 	for _, dir := range folders {
-		b.Server = cmp.Or(b.Server, program(dir, "mariadbd"), program(dir, "mysqld"))
+		b.Server = cmp.Or(b.Server, program(dir, "mariadbd"))
 		b.SetUp = cmp.Or(b.SetUp, program(dir, "mariadb-install-db"))
 	}
 	if b.Server == "" || b.SetUp == "" {
 		return binaries{}, fmt.Errorf("%w: did not find the programs mariadbd and mariadb-install-db: "+
 			"on Debian, apt-get install mariadb-server-core mariadb-client-core; "+
-			"or set DBCRON_TEST_MYSQL to the URL of a server", ErrMissing)
+			"or set DBCRON_TEST_MARIADB to the URL of a server", ErrMissing)
 	}
 	return b, nil
+}
+
+// findMySQL passes over MariaDB, which installs itself as mysqld, too.
+func findMySQL(folders []string) (binaries, error) {
+	for _, dir := range folders {
+		if path := program(dir, "mysqld"); path != "" && !strings.Contains(version(path), "MariaDB") {
+			return binaries{Server: path, SetUp: path}, nil
+		}
+	}
+	return binaries{}, fmt.Errorf("%w: did not find a program mysqld that is MySQL's and not MariaDB's: "+
+		"on Debian, as root, run tools/test-deps; or set DBCRON_TEST_MYSQL to the URL of a server", ErrMissing)
+}
+
+// version returns what a server's program says of itself.
+func version(path string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	out, _ := exec.CommandContext(ctx, path, "--no-defaults", "--version").Output()
+	if len(out) == 0 { // PostgreSQL does not know the first
+		out, _ = exec.CommandContext(ctx, path, "--version").Output()
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // postgresFolders returns where to look for PostgreSQL, best first. Debian
@@ -58,6 +82,12 @@ func postgresFolders() []string {
 	}
 	return append(pathFolders(), versions...)
 }
+
+// asideFolder is where tools/test-deps puts a MySQL that cannot be installed beside
+// MariaDB.
+const asideFolder = "/var/cache/dbcron-tests/mysql/bin"
+
+func mysqlFolders() []string { return append(mariadbFolders(), asideFolder) }
 
 func mariadbFolders() []string {
 	return append(

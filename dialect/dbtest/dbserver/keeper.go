@@ -115,7 +115,7 @@ type engine struct {
 	url   func(k *keeper) string
 }
 
-var engines = map[string]*engine{"postgres": &postgres, "mariadb": &mariadb}
+var engines = map[string]*engine{"postgres": &postgres, "mariadb": &mariadb, "mysql": &mysqlEngine}
 
 type keeper struct {
 	engine   *engine

@@ -18,36 +18,44 @@ var mariadb = engine{
 	quit:  syscall.SIGKILL, // its data are removed next
 	setUp: setUpMariaDB,
 	args:  mariadbArgs,
-	url: func(k *keeper) string {
-		return (&url.URL{
-			Scheme: "mysql", User: url.UserPassword("root", k.password),
-			Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(k.port)), Path: "/test",
-		}).String()
-	},
+	url:   mysqlURL,
+}
+
+func mysqlURL(k *keeper) string {
+	return (&url.URL{
+		Scheme: "mysql", User: url.UserPassword("root", k.password),
+		Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(k.port)), Path: "/test",
+	}).String()
 }
 
 func setUpMariaDB(ctx context.Context, k *keeper) error {
-	// The server runs this at each start, before it listens. The accounts
-	// that it removes have no password.
-	accounts := fmt.Sprintf("DELETE FROM mysql.global_priv WHERE User IN ('', 'root');\n"+
+	// The accounts that it removes have no password.
+	err := writeInitFile(k, fmt.Sprintf("DELETE FROM mysql.global_priv WHERE User IN ('', 'root');\n"+
 		"FLUSH PRIVILEGES;\n"+
 		"CREATE USER root@'%%' IDENTIFIED BY '%s';\n"+
 		"GRANT ALL PRIVILEGES ON *.* TO root@'%%' WITH GRANT OPTION;\n"+
-		"CREATE DATABASE IF NOT EXISTS test;\n", k.password)
-	initFile := filepath.Join(k.dir, "init.sql")
-	if err := os.WriteFile(initFile, []byte(accounts), 0o600); err != nil {
+		"CREATE DATABASE IF NOT EXISTS test;\n", k.password))
+	if err != nil {
 		return err
-	}
-	if k.user != nil {
-		if err := os.Chown(initFile, k.user.uid, k.user.gid); err != nil {
-			return err
-		}
 	}
 	return k.run(
 		ctx, k.bin.SetUp, "--no-defaults", "--auth-root-authentication-method=normal",
 		"--skip-name-resolve", "--skip-test-db", "--innodb-log-file-size=64M",
 		"--datadir="+filepath.Join(k.dir, "data"),
 	)
+}
+
+// writeInitFile writes the statements that the server runs at each start, before it
+// listens.
+func writeInitFile(k *keeper, statements string) error {
+	name := filepath.Join(k.dir, "init.sql")
+	if err := os.WriteFile(name, []byte(statements), 0o600); err != nil {
+		return err
+	}
+	if k.user == nil {
+		return nil
+	}
+	return os.Chown(name, k.user.uid, k.user.gid)
 }
 
 func mariadbArgs(k *keeper) []string {

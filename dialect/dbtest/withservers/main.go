@@ -2,9 +2,9 @@
 //
 //	go run ./dialect/dbtest/withservers [-durable] -- go test ./...
 //
-// It starts a PostgreSQL and a MariaDB server, sets DBCRON_TEST_POSTGRES and
-// DBCRON_TEST_MYSQL for the command, and stops the servers when the command
-// ends. A variable that is already set keeps its value, and no server is
+// It starts a PostgreSQL, a MariaDB and a MySQL server, sets DBCRON_TEST_POSTGRES,
+// DBCRON_TEST_MARIADB and DBCRON_TEST_MYSQL for the command, prints the servers'
+// versions, and stops them when the command ends. A variable that is already set keeps its value, and no server is
 // started for it. A server that is not installed is left out, except in CI.
 //
 // Without a command it prints the variables and keeps the servers until
@@ -26,16 +26,6 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
 )
 
-type engine struct {
-	variable string
-	start    func(context.Context, dbserver.Options) (*dbserver.Server, error)
-}
-
-var engines = []engine{
-	{"DBCRON_TEST_POSTGRES", dbserver.StartPostgres},
-	{"DBCRON_TEST_MYSQL", dbserver.StartMariaDB},
-}
-
 func main() {
 	durable := flag.Bool("durable", false, "what is committed survives a crash of the server; slower")
 	flag.Parse()
@@ -43,10 +33,10 @@ func main() {
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	go watchParent(signals)
 
-	started := make([]*dbserver.Server, len(engines))
+	started := make([]*dbserver.Server, len(dbserver.Engines))
 	var each sync.WaitGroup
-	for i, e := range engines {
-		each.Go(func() { started[i] = e.setUp(dbserver.Options{Durable: *durable}) })
+	for i, e := range dbserver.Engines {
+		each.Go(func() { started[i] = setUp(e, dbserver.Options{Durable: *durable}) })
 	}
 	each.Wait()
 	code := runCommand(signals, flag.Args())
@@ -60,11 +50,11 @@ func main() {
 }
 
 // setUp starts a server if the variable is not set, and sets it.
-func (e engine) setUp(opt dbserver.Options) *dbserver.Server {
-	if os.Getenv(e.variable) != "" {
+func setUp(e dbserver.Engine, opt dbserver.Options) *dbserver.Server {
+	if os.Getenv(e.Variable) != "" {
 		return nil
 	}
-	s, err := e.start(context.Background(), opt)
+	s, err := e.Start(context.Background(), opt)
 	switch {
 	case errors.Is(err, dbserver.ErrMissing) && os.Getenv("CI") != "true":
 		fmt.Fprintf(os.Stderr, "%v\n  Until then, the tests on this engine are skipped.\n", err)
@@ -73,7 +63,8 @@ func (e engine) setUp(opt dbserver.Options) *dbserver.Server {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Setenv(e.variable, s.URL())
+	os.Setenv(e.Variable, s.URL())
+	fmt.Fprintln(os.Stderr, s.Version())
 	return s
 }
 
@@ -81,8 +72,8 @@ func (e engine) setUp(opt dbserver.Options) *dbserver.Server {
 // Without a command it waits for a signal.
 func runCommand(signals <-chan os.Signal, command []string) int {
 	if len(command) == 0 {
-		for _, e := range engines {
-			fmt.Printf("export %s='%s'\n", e.variable, os.Getenv(e.variable))
+		for _, e := range dbserver.Engines {
+			fmt.Printf("export %s='%s'\n", e.Variable, os.Getenv(e.Variable))
 		}
 		<-signals
 		return 0

@@ -25,7 +25,7 @@ func withservers(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(
 		os.Environ(), "WITHSERVERS_TEST_CHILD=1",
-		"DBCRON_TEST_POSTGRES=postgres://elsewhere/", "DBCRON_TEST_MYSQL=mysql://elsewhere/",
+		"DBCRON_TEST_POSTGRES=postgres://elsewhere/", "DBCRON_TEST_MARIADB=mysql://mariadb.elsewhere/", "DBCRON_TEST_MYSQL=mysql://elsewhere/",
 	)
 	return cmd
 }
@@ -36,7 +36,7 @@ func TestExitCodeAndOutput(t *testing.T) {
 		code   int
 		out    string
 	}{
-		{"echo $DBCRON_TEST_POSTGRES $DBCRON_TEST_MYSQL", 0, "postgres://elsewhere/ mysql://elsewhere/\n"},
+		{"echo $DBCRON_TEST_POSTGRES $DBCRON_TEST_MARIADB $DBCRON_TEST_MYSQL", 0, "postgres://elsewhere/ mysql://mariadb.elsewhere/ mysql://elsewhere/\n"},
 		{"exit 7", 7, ""},
 		{"kill -9 $$", 1, ""},
 	} {
@@ -86,15 +86,15 @@ func TestSignalIsPassedOn(t *testing.T) {
 
 // A server that is not installed is announced as skipped.
 func TestServersAreSet(t *testing.T) {
-	cmd := withservers(t, "--", "sh", "-c", "echo $DBCRON_TEST_POSTGRES; echo $DBCRON_TEST_MYSQL")
-	cmd.Env = append(cmd.Env, "DBCRON_TEST_POSTGRES=", "DBCRON_TEST_MYSQL=", "CI=")
+	cmd := withservers(t, "--", "sh", "-c", "echo $DBCRON_TEST_POSTGRES; echo $DBCRON_TEST_MARIADB; echo $DBCRON_TEST_MYSQL")
+	cmd.Env = append(cmd.Env, "DBCRON_TEST_POSTGRES=", "DBCRON_TEST_MARIADB=", "DBCRON_TEST_MYSQL=", "CI=")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v: %s", err, &stderr)
 	}
-	for i, scheme := range []string{"postgres://", "mysql://"} {
+	for i, scheme := range []string{"postgres://", "mysql://", "mysql://"} {
 		got := strings.Split(string(out), "\n")[i]
 		if !strings.HasPrefix(got, scheme) && !strings.Contains(stderr.String(), "are skipped") {
 			t.Errorf("got %q, want %s…; stderr: %s", got, scheme, &stderr)
