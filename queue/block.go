@@ -57,12 +57,15 @@ type block struct {
 	doubted []*Delivery
 	accused int // of the row: how often in a row its worker died
 
-	serving  bool // a pump is at it
-	queued   bool // or will be
-	listed   bool // in the worker's list of blocks with ready jobs
-	leaving  bool // to be handed over: nothing is started any more
-	gone     bool // lost or handed over
-	failures int  // of reads or writes, in a row
+	serving  bool            // a pump is at it
+	queued   bool            // or will be
+	listed   bool            // in the worker's list of blocks with ready jobs
+	leaving  bool            // to be handed over: nothing is started any more
+	leaves   instant.Instant // since when
+	kept     instant.Instant // when it was taken, or kept, beyond the worker's share; 0: it was not
+	gone     bool            // lost or handed over
+	failures int             // of reads or writes, in a row
+	retryAt  instant.Instant // after a failure it is left alone until then
 }
 
 // add takes in a job that was read. It returns false if it was read before.
@@ -277,7 +280,6 @@ func (b *block) seenAfter(after [Idle + 1]int64) (n int) {
 
 // took notes what a read has returned, of which so many jobs are new.
 func (b *block) took(r reading, got fetched, fresh int) {
-	b.failures = 0
 	if b.shaken {
 		b.shaken, b.again = false, instant.Now().Add(Window)
 	}

@@ -90,7 +90,7 @@ func (d *Delivery) Extend(more time.Duration) {
 // Left returns for how long the job is this worker's in any case, even if no word of
 // the worker reaches the database any more: what the job has begun outside of this
 // process should have ended by then. It grows again each time the worker's lease is
-// renewed, about every third of it, and is 0 when the job was lost.
+// renewed, five times in a lease, and is 0 when the job was lost.
 func (d *Delivery) Left() time.Duration {
 	w := d.b.q.w
 	w.mu.Lock()

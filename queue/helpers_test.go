@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	dbtest.MutantsMain(m, forProgram())
+	miscounted = func(was, is int) { panic(fmt.Sprintf("a block counts %d jobs that could start, and has %d", was, is)) }
 	code := m.Run()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {

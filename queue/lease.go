@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -74,24 +75,38 @@ func (w *Worker) enter(ctx context.Context) error {
 		}
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.node, w.deadline = name, w.until(before)
-	for _, q := range w.queues {
-		q.known = false
+	over := w.over
+	if !over {
+		w.node, w.deadline = name, w.until(before)
+	}
+	w.mu.Unlock()
+	if over { // it was being stopped meanwhile, and has left under the name that it had
+		_, err := w.db.Exec(ctx, leave, dialect.Args{"node": name})
+		return err
 	}
 	return nil
 }
 
 // until is when a lease ends that was asked for at an instant, less a margin in
 // which the loss is noticed.
-func (w *Worker) until(asked instant.Instant) instant.Instant {
-	return asked.Add(w.opt.Lease - w.opt.Lease/10)
-}
+func (w *Worker) until(asked instant.Instant) instant.Instant { return asked.Add(usable(w.opt.Lease)) }
+
+// usable is how much of a lease a worker counts on.
+func usable(lease time.Duration) time.Duration { return lease - lease/10 }
+
+// DefaultLease is the lease of a worker whose options name none. A killed worker's blocks are
+// another's within ten seconds, and a process that stands still for five loses nothing.
+const DefaultLease = 9 * time.Second
+
+// renewals is how often a lease is renewed before it would end: a process that stands still
+// for half a lease does not lose it, and one renewal that fails is no loss either.
+const renewals = 5
 
 // keep holds on to what this process has.
 func (w *Worker) keep(ctx context.Context) {
 	trouble := trouble{log: w.log, what: "renewing the lease"}
-	wait := w.opt.Lease / 3
+	again := min(w.opt.Lease/20, 500*time.Millisecond) // after an error
+	wait := w.opt.Lease / renewals
 	for {
 		select {
 		case <-ctx.Done():
@@ -99,22 +114,24 @@ func (w *Worker) keep(ctx context.Context) {
 		case <-time.After(min(wait, time.Second)): // timers sleep while the host is suspended
 		}
 		w.mu.Lock()
-		name, left := w.node, w.deadline.Sub(instant.Now())
+		name, left, over := w.node, w.deadline.Sub(instant.Now()), w.over
 		w.mu.Unlock()
+		if over {
+			return
+		}
 		if name == "" {
 			wait = w.reenter(ctx, &trouble)
 			continue
 		}
-		if left > 0 && left > w.opt.Lease-w.opt.Lease/10-w.opt.Lease/3 {
-			wait = w.opt.Lease / 10
-			continue
+		if wait = left - usable(w.opt.Lease) + w.opt.Lease/renewals; wait > 0 && left > 0 {
+			continue // not yet
 		}
+		wait = again
 		before := instant.Now()
-		n, err := w.db.Exec(ctx, heartbeat, dialect.Args{"node": name, "lease": w.opt.Lease.Microseconds()})
+		n, err := w.renew(ctx, name)
 		trouble.note(err)
 		switch {
 		case err != nil:
-			wait = min(w.opt.Lease/20, 500*time.Millisecond)
 			if left <= 0 {
 				w.lose("the database could not be reached in time")
 			}
@@ -122,12 +139,31 @@ func (w *Worker) keep(ctx context.Context) {
 			w.lose("the lease had ended")
 			wait = 0
 		default:
-			w.mu.Lock()
-			w.deadline = w.until(before)
-			w.mu.Unlock()
-			wait = w.opt.Lease / 10
+			w.renewed(name, before)
+			wait = w.opt.Lease / renewals
 		}
 	}
+}
+
+// renew asks for the lease. It does not wait long for an answer: on another connection there
+// may be one in time.
+func (w *Worker) renew(ctx context.Context, name string) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(w.opt.Lease/2, time.Second))
+	defer cancel()
+	return w.db.Exec(ctx, heartbeat, dialect.Args{"node": name, "lease": w.opt.Lease.Microseconds()})
+}
+
+// renewed takes in that the lease was renewed. What waited since it was nearly over goes on.
+func (w *Worker) renewed(name string, asked instant.Instant) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.node != name {
+		return
+	}
+	if instant.Now() >= w.deadline {
+		w.work.Broadcast()
+	}
+	w.deadline = w.until(asked)
 }
 
 // reenter joins again after a loss.
@@ -139,7 +175,7 @@ func (w *Worker) reenter(ctx context.Context, trouble *trouble) time.Duration {
 	}
 	w.nudge()
 	signal(w.keeper)
-	return w.opt.Lease / 10
+	return w.opt.Lease / renewals
 }
 
 // lose gives up all that this process had: others may have it by now.
@@ -150,7 +186,7 @@ func (w *Worker) lose(why string) {
 		return
 	}
 	w.log.Warn("the lease was lost; running jobs are cancelled, and done again by others", "node", w.node, "reason", why)
-	w.node, w.deadline = "", 0
+	w.node, w.last, w.deadline = "", w.node, 0
 	cause := fmt.Errorf("%w: %s", ErrLost, why)
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
@@ -328,10 +364,9 @@ func (w *Worker) cancelAll() {
 
 // abandon leaves what is left to the others, and leaves.
 func (w *Worker) abandon(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
 	w.mu.Lock()
-	node := w.node
+	w.over = true // it does not join again
+	node := cmp.Or(w.node, w.last)
 	hand := map[*block][]int64{}
 	for id, d := range w.out {
 		hand[d.b] = append(hand[d.b], id)
@@ -344,18 +379,52 @@ func (w *Worker) abandon(ctx context.Context) {
 		d.ended = true
 	}
 	w.mu.Unlock()
-	if node == "" {
-		return
-	}
+	var steps []func(context.Context) error
 	for b, ids := range hand {
 		args := listArgs(b.q.id, b.divided, 0, ids)
 		args["node"] = node
-		if _, err := w.db.Exec(ctx, handRunning, args); err != nil {
-			w.log.Warn("running jobs could not be handed over; others take them as crashed", "err", err)
-		}
+		steps = append(steps, func(ctx context.Context) error {
+			_, err := w.db.Exec(ctx, handRunning, args)
+			return err
+		})
 	}
-	if _, err := w.db.Exec(ctx, leave, dialect.Args{"node": node}); err != nil {
+	steps = append(steps, func(ctx context.Context) error {
+		_, err := w.db.Exec(ctx, leave, dialect.Args{"node": node})
+		return err
+	})
+	if err := w.insist(ctx, steps); err != nil {
 		w.log.Warn("leaving failed; others take over when the lease has ended", "err", err)
 	}
 	w.c.bells.announce()
+}
+
+// A worker that leaves tries for mostLeaving at the most to say so, and for mostUnheard if the
+// database does not answer.
+const (
+	mostLeaving = 30 * time.Second
+	mostUnheard = 5 * time.Second
+)
+
+// insist does what is last to be done, each step until it succeeds: what a worker has not
+// handed over stands until its lease is over. A database that is slow is waited for, and one
+// that cannot be reached not for long.
+func (w *Worker) insist(ctx context.Context, steps []func(context.Context) error) (err error) {
+	began := instant.Now()
+	ctx, cancel := context.WithTimeout(ctx, min(max(w.opt.Lease, mostUnheard), mostLeaving))
+	defer cancel()
+	for _, step := range steps {
+		for {
+			if err = step(ctx); err == nil || ctx.Err() != nil {
+				break
+			}
+			if since(began) > mostUnheard && w.db.Dialect.Unavailable(err) {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+	return err
 }

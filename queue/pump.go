@@ -350,14 +350,10 @@ func (w *Worker) apply(t *turn, err error) {
 		b.acks, b.moves = append(t.acks, b.acks...), append(t.moves, b.moves...)
 		b.failures++
 		b.distrust()
-		time.AfterFunc(min(time.Duration(50<<min(b.failures, 6))*time.Millisecond, 2*time.Second), func() {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			b.failures = 0
-			w.enlist(b)
-		})
-		return
+		b.retryAt = instant.Now().Add(min(time.Duration(50<<min(b.failures, 6))*time.Millisecond, 2*time.Second))
+		return // watch enlists it again
 	}
+	b.failures = 0
 	for i := range t.moves {
 		w.moved(&t.moves[i])
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -62,7 +61,6 @@ func (w *Worker) share(ctx context.Context) {
 	trouble := trouble{log: w.log, what: "sharing the blocks"}
 	ticker := time.NewTicker(shareEvery)
 	defer ticker.Stop()
-	last := instant.Instant(0)
 	for {
 		w.mu.Lock()
 		queues, name, closing := w.queues, w.node, w.closing
@@ -76,10 +74,6 @@ func (w *Worker) share(ctx context.Context) {
 				err = errors.Join(err, w.shareQueue(ctx, q, name))
 			}
 			w.noteRound(err)
-			if err == nil && (last == 0 || since(last) > time.Minute) {
-				last = instant.Now()
-				err = w.sweep(ctx)
-			}
 		}
 		if ctx.Err() == nil {
 			trouble.note(err)
@@ -103,67 +97,81 @@ func (w *Worker) noteRound(err error) {
 	}
 }
 
+// shareQueue looks once after the blocks of a queue. A step that fails keeps the worker
+// from no other step: whatever cannot be read or written, what is free is taken.
 func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) error {
-	set := q.set
-	if since(set.at) >= settingsEvery {
-		var err error
-		if set, err = w.c.read(ctx, q.name); err != nil {
-			return err
-		}
-		limits, err := readLimits(ctx, &w.db.Session, q.id, q.name)
-		if err != nil {
-			return err
-		}
-		w.meetLimits(q, limits)
-	}
-	busy := w.meet(q, set)
-	if !q.known || busy != q.busy {
-		args := dialect.Args{"queue": set.id, "node": name, "busy": 0}
-		if busy {
-			args["busy"] = 1
-		}
-		if !q.known {
-			if _, err := w.db.Exec(ctx, register, args); err != nil {
-				return err
-			}
-		}
-		if _, err := w.db.Exec(ctx, setBusy, args); err != nil {
-			return err
-		}
-		w.mu.Lock()
-		q.known, q.busy = true, busy
-		w.mu.Unlock()
-		w.c.bells.announce()
-	}
-	others, err := w.colleagues(ctx, q)
+	set, failed := w.currentSettings(ctx, q)
+	all, err := w.introduce(ctx, q, name, w.meet(q, set))
 	if err != nil {
-		return err
+		return errors.Join(failed, err)
 	}
 	rows, err := w.c.blocks(ctx, set.id)
 	if err != nil {
-		return err
+		return errors.Join(failed, err)
 	}
-	if err := w.expelLate(ctx, ofBlocks(rows)); err != nil {
-		return err
-	}
+	failed = errors.Join(failed, w.expelLate(ctx, ofBlocks(rows)))
 	for _, r := range w.check(q, rows, name) {
 		args := dialect.Args{"queue": set.id, "divided": r.divided, "fence": r.fence, "node": name}
-		if _, err := w.db.Exec(ctx, handOver, args); err != nil {
-			return err
-		}
+		_, err := w.db.Exec(ctx, handOver, args)
+		failed = errors.Join(failed, err)
 	}
 	if rows, err = w.current(ctx, q, rows); err != nil {
-		return err
+		return errors.Join(failed, err)
 	}
 	turn := int(w.c.clock.now() / w.rotate.Microseconds())
-	mine := w.surrender(q, target(others, name, len(rows), turn))
-	if err := w.handOverIdle(ctx, q); err != nil {
-		return err
+	share := target(all, name, len(rows), turn)
+	mine := w.surrender(q, share, !othersMove(all, name))
+	failed = errors.Join(failed, w.handOverIdle(ctx, q))
+	free, vacant := w.freeBlocks(q, all, name, rows)
+	failed = errors.Join(failed, w.takeFree(ctx, q, free, vacant, name, share-mine))
+	return errors.Join(failed, w.lookAround(ctx, q, name))
+}
+
+// currentSettings returns a queue's settings, read again now and then with its limits. If
+// that fails, those count that were read last.
+func (w *Worker) currentSettings(ctx context.Context, q *workQueue) (*Queue, error) {
+	if since(q.set.at) < settingsEvery {
+		return q.set, nil
 	}
-	if err := w.takeFree(ctx, q, rows, name, target(others, name, len(rows), turn)-mine); err != nil {
-		return err
+	set, err := w.c.read(ctx, q.name)
+	if err != nil {
+		return q.set, err
 	}
-	return w.lookAround(ctx, q, name)
+	limits, err := readLimits(ctx, &w.db.Session, q.id, q.name)
+	if err == nil {
+		w.meetLimits(q, limits)
+	}
+	return set, err
+}
+
+// introduce lists who works on a queue. It trusts no memory of having told the others about
+// this worker: their list says whether they know it, and whether they take it as busy.
+func (w *Worker) introduce(ctx context.Context, q *workQueue, name string, busy bool) ([]workerRow, error) {
+	w.mu.Lock()
+	q.busy = busy
+	w.mu.Unlock()
+	all, err := w.colleagues(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	args := dialect.Args{"queue": q.id, "node": name, "busy": 0}
+	if busy {
+		args["busy"] = 1
+	}
+	at := slices.IndexFunc(all, func(r workerRow) bool { return r.node == name })
+	switch {
+	case at < 0:
+		_, err = w.db.Exec(ctx, register, args)
+	case all[at].busy != args["busy"]:
+		_, err = w.db.Exec(ctx, setBusy, args)
+	default:
+		return all, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	w.c.bells.announce()
+	return w.colleagues(ctx, q)
 }
 
 // colleagues lists who works on a queue, with this worker.
@@ -212,7 +220,7 @@ const rotation = 10 * time.Second
 // moves jobs.
 func target(all []workerRow, name string, n, turn int) int {
 	all = slices.DeleteFunc(slices.Clone(all), func(r workerRow) bool { return !r.inTime })
-	if slices.ContainsFunc(all, func(r workerRow) bool { return r.busy == busyMoving }) {
+	if othersMove(all, name) {
 		return 0
 	}
 	if slices.ContainsFunc(all, func(r workerRow) bool { return r.busy == 0 }) {
@@ -287,35 +295,64 @@ func (w *Worker) check(q *workQueue, rows []blockRow, name string) (forgotten []
 	return forgotten
 }
 
-// surrender marks blocks that are too many, quiet ones first, then old ones, and returns how many
-// stay.
-func (w *Worker) surrender(q *workQueue, share int) (stay int) {
+// surrender marks blocks that are too many, quiet ones first, then old ones, and returns how
+// many stay. If keeps says so, what it took because nobody else did stays for a while.
+func (w *Worker) surrender(q *workQueue, share int, keeps bool) (stay int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	at := instant.Now()
 	var mine []*block
 	for _, b := range q.blocks {
-		if !b.leaving {
+		if b.leaving && at.Sub(b.leaves) >= leaveWithin {
+			w.remain(b, at)
+		}
+		switch {
+		case b.leaving:
+		case keeps && b.kept != 0 && at.Sub(b.kept) < keepFor:
+			stay++
+		default:
 			mine = append(mine, b)
 		}
 	}
 	slices.SortFunc(mine, func(a, b *block) int {
 		return cmp.Or(cmp.Compare(a.active, b.active), cmp.Compare(a.since, b.since))
 	})
-	for i := 0; i < len(mine)-share; i++ {
-		w.leave(mine[i])
+	surplus := min(max(0, stay+len(mine)-share), len(mine))
+	for _, b := range mine[:surplus] {
+		w.leave(b)
 	}
-	return min(len(mine), share)
+	return stay + len(mine) - surplus
 }
+
+// leaveWithin is how long a worker that goes on waits for a block that is to go to become
+// idle: meanwhile nobody does its ready jobs. keepFor is how long it then keeps the block
+// before it tries again.
+const (
+	leaveWithin = 2 * time.Second
+	keepFor     = 5 * time.Second
+)
 
 // leave starts nothing of a block any more, and checks out what runs of it. mu is
 // held.
 func (w *Worker) leave(b *block) {
-	b.leaving = true
+	b.leaving, b.leaves = true, instant.Now()
 	for _, d := range b.seen {
 		if d.began != 0 && !d.ended && !d.moving && d.from != tableRunning && d.counted && !d.pinned && !w.opt.AtMostOnce {
 			w.checkOut(d, d.Crashes)
 		}
 	}
+}
+
+// remain goes on with a block that was to go and does not become idle: a job of it runs
+// that cannot be checked out. mu is held.
+func (w *Worker) remain(b *block, at instant.Instant) {
+	if w.closing {
+		return
+	}
+	b.leaving, b.kept = false, at
+	w.offer(b, b.count)
+	w.suspect(b)
+	w.enlist(b)
 }
 
 // handOverIdle hands over the blocks of a queue that are to go and of which nothing
@@ -366,59 +403,4 @@ func (w *Worker) handOverAll(ctx context.Context) {
 			w.log.Warn("handing blocks over failed; others take them when the lease has ended", "err", err)
 		}
 	}
-}
-
-// takeFree takes up to n free blocks: those that have waited longest, and of those
-// that were never had, any.
-func (w *Worker) takeFree(ctx context.Context, q *workQueue, rows []blockRow, name string, n int) error {
-	free := slices.DeleteFunc(slices.Clone(rows), func(r blockRow) bool { return !r.free() })
-	rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
-	slices.SortStableFunc(free, func(a, b blockRow) int { return cmp.Compare(a.lockAt, b.lockAt) })
-	for i := 0; i < len(free) && n > 0; i++ {
-		got, err := w.takeOne(ctx, q, &free[i], name)
-		if err != nil {
-			return err
-		}
-		if got {
-			n--
-		}
-	}
-	return nil
-}
-
-func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *blockRow, name string) (bool, error) {
-	args := dialect.Args{"queue": q.id, "divided": r.divided, "fence": r.fence, "node": name, "batch": w.opt.Batch, "left": 0}
-	if r.left {
-		args["left"] = 1
-	}
-	n, err := w.db.Exec(ctx, take, args)
-	if err != nil || n == 0 {
-		return false, err
-	}
-	b := &block{
-		q: q, divided: r.divided, fence: r.fence + 1, since: w.c.clock.now(), seen: map[int64]*Delivery{}, lines: map[string]*line{},
-		dirty: true, ripe: true, keyed: q.set.ordered,
-	}
-	if r.state != "FREE" && !r.left {
-		b.accused = r.suspects + 1
-		if !w.opt.Harmless {
-			b.suspect = suspicion(r.batch, b.accused)
-		}
-		w.log.Info("took a block over from a worker that was lost", "queue", q.name, "block", r.divided, "from", r.lockBy)
-	}
-	if err := w.findHeld(ctx, b); err != nil {
-		_, _ = w.db.Exec(ctx, handOver, dialect.Args{"queue": q.id, "divided": r.divided, "fence": b.fence, "node": name})
-		return false, err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.node != name {
-		return false, nil // others take it when they see that this process is gone
-	}
-	if w.closing {
-		b.leaving = true // which drain will see
-	}
-	q.blocks[r.divided] = b
-	w.enlist(b)
-	return true, nil
 }

@@ -14,6 +14,36 @@ import (
 // What every worker removes now and then: what is left of processes, jobs and keys whose
 // time is over, in small transactions. Several may do so at once.
 
+// sweepEvery is how often a worker sweeps.
+const sweepEvery = time.Minute
+
+// sweepOften sweeps until ctx ends or the worker is being stopped. Nothing else waits for it:
+// there may be very much to remove.
+func (w *Worker) sweepOften(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		defer cancel()
+		select {
+		case <-ctx.Done():
+		case <-w.stopping:
+		}
+	}()
+	trouble := trouble{log: w.log, what: "removing what is left over"}
+	for {
+		err := w.sweep(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		trouble.note(err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(sweepEvery):
+		}
+	}
+}
+
 // sweep removes what is left of processes that ended long ago.
 func (w *Worker) sweep(ctx context.Context) error {
 	long := dialect.Args{"since": -time.Hour.Microseconds()}

@@ -22,6 +22,7 @@ const watchEvery = 50 * time.Millisecond
 func (w *Worker) watch(ctx context.Context) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
+	audited := instant.Now()
 	for {
 		select {
 		case <-ctx.Done():
@@ -43,8 +44,12 @@ func (w *Worker) watch(ctx context.Context) {
 		w.heedSteps()
 		for _, q := range w.queues {
 			for _, b := range q.blocks {
-				w.enlist(b) // what is read again now and then
+				w.enlist(b) // what is read again now and then, and what has failed
 			}
+		}
+		if at.Sub(audited) >= auditEvery {
+			audited = at
+			w.audit()
 		}
 		w.mu.Unlock()
 		if late {
@@ -180,10 +185,8 @@ var lookForAny = dialect.SQL("queue.look-any", `SELECT id FROM {prefix}job WHERE
 // many those are.
 func (w *Worker) lookForNew(ctx context.Context) (found int, err error) {
 	var rows []dialect.Args
-	byQueue := map[int]*workQueue{}
 	w.mu.Lock()
 	for _, q := range w.queues {
-		byQueue[q.id] = q
 		for _, b := range q.blocks {
 			if b.dirty || b.serving || b.leaving || q.set.State != "active" {
 				continue
@@ -196,26 +199,30 @@ func (w *Worker) lookForNew(ctx context.Context) (found int, err error) {
 	}
 	w.mu.Unlock()
 	for _, part := range byQueueID(rows) {
-		id := part[0]["queue"].(int)
-		if w.db.Dialect.SkipLocked == "" { // deleted rows cost readers nothing, so this is cheap
-			if some, err := dialect.Select(ctx, &w.db.Session, lookForAny, dialect.Args{"queue": id}, scanID); err != nil || len(some) == 0 {
-				return found, err
-			}
-		}
-		// In a pipeline, for the sake of its plans.
-		err := w.db.Pipeline(ctx, &dialect.Step{
-			Stmt: lookFor, Args: dialect.Args{"rows": part, "queue": id},
-			Scan: func(row *dialect.Row) error {
-				found++
-				w.ring(id, int(row.Int(0)))
-				return nil
-			},
-		})
-		if err != nil {
-			return found, err
+		n, e := w.lookIn(ctx, part)
+		found, err = found+n, errors.Join(err, e)
+	}
+	return found, err
+}
+
+// lookIn is lookForNew for blocks of one queue.
+func (w *Worker) lookIn(ctx context.Context, rows []dialect.Args) (found int, err error) {
+	id := rows[0]["queue"].(int)
+	if w.db.Dialect.SkipLocked == "" { // deleted rows cost readers nothing, so this is cheap
+		if some, err := dialect.Select(ctx, &w.db.Session, lookForAny, dialect.Args{"queue": id}, scanID); err != nil || len(some) == 0 {
+			return 0, err
 		}
 	}
-	return found, nil
+	// In a pipeline, for the sake of its plans.
+	err = w.db.Pipeline(ctx, &dialect.Step{
+		Stmt: lookFor, Args: dialect.Args{"rows": rows, "queue": id},
+		Scan: func(row *dialect.Row) error {
+			found++
+			w.ring(id, int(row.Int(0)))
+			return nil
+		},
+	})
+	return found, err
 }
 
 // byQueueID divides rows by their queue. Those of one are together.

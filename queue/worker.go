@@ -17,7 +17,7 @@ type WorkerOptions struct {
 	Queues      []string      // default: default
 	Concurrency int           // how many jobs it does at a time; default: 16
 	Batch       int           // how many jobs of a block it reads at once; default: 100
-	Lease       time.Duration // after so long without a word from it others take its jobs; default: 30s
+	Lease       time.Duration // after so long without a word from it others take its jobs; default: DefaultLease
 	Grace       time.Duration // how long running jobs may go on when it is stopped; default: 30s; negative: none
 	Connections int           // how many connections it reads and writes with; default: 2
 
@@ -88,6 +88,7 @@ type Worker struct {
 	slow       time.Duration // after so long a job is checked out
 	rotate     time.Duration // for so long it may have a block more than others
 	whole      time.Duration // how often each block is read from its beginning
+	miscounted func(was, is int)
 	handlers   map[string]*kindHandler
 	others     *kindHandler // for kinds that have none; nil: they become dead letters
 	middleware []Middleware
@@ -101,7 +102,9 @@ type Worker struct {
 	limited  bool // there are gates
 	alone    bool // it does all itself, one thing after the other
 	stopped  bool // handlers and pumps end
+	over     bool // it has left, and does not join again
 	node     string
+	last     string          // its name before it lost its lease
 	deadline instant.Instant // what is leased is until then, at least
 	queues   []*workQueue
 	runnable []*block // that have ready jobs
@@ -142,9 +145,9 @@ type workQueue struct {
 	set     *Queue
 	blocks  map[int]*block
 	long    int              // how often in a row all places were found taken by long jobs
-	busy    bool             // as was told to the others
+	busy    bool             // as the others are told
 	strange map[int64]bool   // running jobs that are this worker's, and that it does not know of
-	known   bool             // the others know that this worker works on it
+	vacant  map[int]vacancy  // blocks that were free at the last look
 	gates   map[string]*gate // by kind; nil while there were no limits
 }
 
@@ -155,7 +158,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 	}
 	opt.Concurrency = cmp.Or(opt.Concurrency, 16)
 	opt.Batch = cmp.Or(opt.Batch, 100)
-	opt.Lease = cmp.Or(opt.Lease, 30*time.Second)
+	opt.Lease = cmp.Or(opt.Lease, DefaultLease)
 	opt.Grace = cmp.Or(opt.Grace, 30*time.Second)
 	opt.Connections = cmp.Or(opt.Connections, 2)
 	if opt.Logger == nil {
@@ -177,7 +180,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		}
 	}
 	w := &Worker{
-		c: c, db: c.db, opt: opt, log: opt.Logger, slow: slow, rotate: rotation, whole: wholeEvery,
+		c: c, db: c.db, opt: opt, log: opt.Logger, slow: slow, rotate: rotation, whole: wholeEvery, miscounted: miscounted,
 		handlers: map[string]*kindHandler{}, taken: map[*Delivery]bool{}, out: map[int64]*Delivery{}, rows: map[int64]*Delivery{}, kinds: map[string]string{},
 		counts: map[countKey]*count{}, ends: concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
 		tick: make(chan struct{}, 1), keeper: make(chan struct{}, 1), joined: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
@@ -294,7 +297,7 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	if w.bell != nil {
 		helpers.Go(func() { w.answer(working, w.bell) })
 	}
-	for _, help := range []func(context.Context){w.keep, w.share, w.watch, w.listen, w.poll, w.conclude, w.addUp, w.keepGates} {
+	for _, help := range []func(context.Context){w.keep, w.share, w.watch, w.listen, w.poll, w.conclude, w.addUp, w.keepGates, w.sweepOften} {
 		helpers.Go(func() { help(working) })
 	}
 	for range w.opt.Connections {
@@ -372,7 +375,8 @@ func (w *Worker) rouse(b *block) {
 
 // enlist lets a pump look after a block, if there is something to do. mu is held.
 func (w *Worker) enlist(b *block) {
-	if b.serving || b.queued || b.failures > 0 || !b.wants(instant.Now()) {
+	at := instant.Now()
+	if b.serving || b.queued || b.failures > 0 && at < b.retryAt || !b.wants(at) {
 		return
 	}
 	b.queued = true

@@ -41,6 +41,9 @@ const (
 	partAPI       = "api"
 )
 
+// usualRunLease is how long a dead daemon's run waits if --lease is not set.
+const usualRunLease = 30 * time.Second
+
 func (p *program) serve() *cobra.Command {
 	var f serveFlags
 	c := &cobra.Command{
@@ -106,7 +109,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.BoolVar(&f.noMigrate, "no-migrate", false, "leave the tables as they are; fail if they are not up to date")
 	flags.StringVar(&f.node, "node", "", "name of this daemon in the history (default: host name and process id)")
 	flags.StringVar(&f.logs, "log-format", "auto", "text, json, or auto: text on a terminal")
-	flags.DurationVar(&f.options.Lease, "lease", 30*time.Second, "how long a dead daemon's run waits for another one")
+	flags.DurationVar(&f.options.Lease, "lease", usualRunLease, "how long a dead daemon's run waits for another one")
 	flags.DurationVar(&f.options.Poll, "poll", time.Second, "the longest that a change of the tables may go unseen")
 	flags.IntVar(&f.options.MaxRuns, "max-runs", 64, "how many commands run at a time")
 	flags.IntVar(&f.options.MaxCrashes, "max-crashes", 3, "after how many attempts at a slot that took their daemon down no more are made")

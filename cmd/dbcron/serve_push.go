@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi/push"
+	"github.com/dbcron/dbcron/queue"
 )
 
 // pushFlags say how a daemon sends the jobs of queues that have an endpoint.
@@ -51,8 +52,12 @@ func (f *serveFlags) newPush(db *dialect.DB, log *slog.Logger) (*push.Dispatcher
 	if grace <= 0 {
 		grace = -1 // none, where 0 would be the default
 	}
+	lease := max(f.options.Lease, time.Second)
+	if f.options.Lease == usualRunLease { // a run may wait for longer than the jobs of a queue
+		lease = queue.DefaultLease
+	}
 	return push.New(db, push.Options{
-		Node: f.node, Doorbell: usualDoorbell, Lease: max(f.options.Lease, time.Second), Grace: grace,
+		Node: f.node, Doorbell: usualDoorbell, Lease: lease, Grace: grace,
 		Hosts: f.push.hosts, Version: version, Logger: log, Standby: f.push.standby,
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -20,8 +21,12 @@ type Fault struct {
 	Call  int  // which one, counted from 1 over all connections
 	After bool // the server still does the work, and its answer is lost
 
-	// Random, if set, is asked at each round trip instead, whatever was said
-	// above. It must be safe for concurrent use.
+	// Text limits the fault to round trips whose statement contains it. Others are not
+	// counted, and Random is not asked for them.
+	Text string
+
+	// Random, if set, is asked at each round trip instead of Call and After. It must be
+	// safe for concurrent use.
 	Random func() (broken, after bool)
 
 	// Stall, if set, is called before each round trip with its SQL, or what it is
@@ -57,7 +62,7 @@ func (db *DB) Broken(t *testing.T, f *Fault) *DB {
 	var armed atomic.Bool
 	pool := sql.OpenDB(dialect.Intercept(base, func(context.Context, driver.Conn) (dialect.Around, error) {
 		return func(_ context.Context, op string, call func() error) error {
-			if op == "rollback" || !armed.Load() {
+			if op == "rollback" || !armed.Load() || !strings.Contains(op, f.Text) {
 				return call()
 			}
 			if f.Stall != nil {

@@ -40,7 +40,7 @@ const (
 type Options struct {
 	Node     string        // as of [queue.Options]
 	Doorbell string        // as of [queue.Options]
-	Lease    time.Duration // of its workers, see [queue.WorkerOptions]; default: 30s
+	Lease    time.Duration // of its workers, see [queue.WorkerOptions]; default: [queue.DefaultLease]
 	Grace    time.Duration // for requests under way at the end; default: 30s; negative: none
 	Hosts    *Hosts        // what may be sent to; default: the internet
 	Version  string        // of the program, for the header User-Agent; default: devel

@@ -1,0 +1,124 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// Which free blocks a worker takes: those of its share at once, and after a moment also
+// those that are another's share and that nobody has taken. The other may be dead and not
+// yet expired, unable to take blocks, or a row that outlives its process: no block waits for
+// it while somebody else has room.
+
+// vacantAfter is how long a block is free before a worker takes it beyond its share: longer
+// than a worker whose share it is needs to find it.
+const vacantAfter = 3 * shareEvery
+
+// A vacancy is a block that nobody had when the worker looked.
+type vacancy struct {
+	fence int64
+	from  instant.Instant // when it first looked so
+}
+
+// freeBlocks lists the blocks that anybody may take: those that have waited longest first,
+// and of those that were never had, any. It tells which of them have been vacant for so long
+// that they are taken beyond the worker's share.
+func (w *Worker) freeBlocks(q *workQueue, all []workerRow, name string, rows []blockRow) (free []blockRow, vacant map[int]bool) {
+	free = slices.DeleteFunc(slices.Clone(rows), func(r blockRow) bool { return !r.free() })
+	rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
+	slices.SortStableFunc(free, func(a, b blockRow) int { return cmp.Compare(a.lockAt, b.lockAt) })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at, had := instant.Now(), q.vacant
+	q.vacant, vacant = map[int]vacancy{}, map[int]bool{}
+	may := !q.busy && !w.closing && !othersMove(all, name)
+	for _, r := range free {
+		v := had[r.divided]
+		if v.from == 0 || v.fence != r.fence {
+			v = vacancy{r.fence, at}
+		}
+		q.vacant[r.divided] = v
+		vacant[r.divided] = may && at.Sub(v.from) >= vacantAfter
+	}
+	return free, vacant
+}
+
+// othersMove tells whether somebody else is to have all blocks of a queue, to move jobs.
+func othersMove(all []workerRow, name string) bool {
+	return slices.ContainsFunc(all, func(r workerRow) bool { return r.inTime && r.busy == busyMoving && r.node != name })
+}
+
+// takeFree takes up to n free blocks, and those that are vacant. One that cannot be had
+// keeps it from no other.
+func (w *Worker) takeFree(ctx context.Context, q *workQueue, free []blockRow, vacant map[int]bool, name string, n int) (err error) {
+	for i := range free {
+		r := &free[i]
+		if n <= 0 && !vacant[r.divided] {
+			continue
+		}
+		got, e := w.takeOne(ctx, q, r, name)
+		err = errors.Join(err, e)
+		if e != nil && (ctx.Err() != nil || w.db.Dialect.Unavailable(e)) {
+			break
+		}
+		if !got {
+			continue
+		}
+		if n--; n < 0 {
+			w.keepBlock(q, r.divided)
+		}
+	}
+	return err
+}
+
+// keepBlock has a block that was taken beyond the worker's share stay for a while.
+func (w *Worker) keepBlock(q *workQueue, divided int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if b := q.blocks[divided]; b != nil {
+		b.kept = instant.Now()
+	}
+}
+
+func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *blockRow, name string) (bool, error) {
+	args := dialect.Args{"queue": q.id, "divided": r.divided, "fence": r.fence, "node": name, "batch": w.opt.Batch, "left": 0}
+	if r.left {
+		args["left"] = 1
+	}
+	n, err := w.db.Exec(ctx, take, args)
+	if err != nil || n == 0 {
+		return false, err
+	}
+	b := &block{
+		q: q, divided: r.divided, fence: r.fence + 1, since: w.c.clock.now(), seen: map[int64]*Delivery{}, lines: map[string]*line{},
+		dirty: true, ripe: true, keyed: q.set.ordered,
+	}
+	if r.state != "FREE" && !r.left {
+		b.accused = r.suspects + 1
+		if !w.opt.Harmless {
+			b.suspect = suspicion(r.batch, b.accused)
+		}
+		w.log.Info("took a block over from a worker that was lost", "queue", q.name, "block", r.divided, "from", r.lockBy)
+	}
+	if err := w.findHeld(ctx, b); err != nil {
+		_, _ = w.db.Exec(ctx, handOver, dialect.Args{"queue": q.id, "divided": r.divided, "fence": b.fence, "node": name})
+		return false, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.node != name {
+		return false, nil // others take it when they see that this process is gone
+	}
+	if w.closing {
+		b.leaving = true // which drain will see
+	}
+	q.blocks[r.divided] = b
+	w.enlist(b)
+	return true, nil
+}
