@@ -44,6 +44,7 @@ func worstOfAll() []worst {
 	same := repeated(`{"kind":"x"`, `}`, func(int) string { return `,"key":""` })
 	numbers := repeated(`{"kind":"x","queue":"memory","payload":[0`, `]}`, func(int) string { return `,0` })
 	jobs := repeated(`{"jobs":[{"kind":"x"}`, `]}`, func(int) string { return `,{"kind":"x"}` })
+	free := repeated(`{"env":{"":""`, `}}`, func(i int) string { return fmt.Sprintf(`,"%x":""`, i) })
 	claims := repeated(`{"claims":[{"token":"x"}`, `]}`, func(int) string { return `,{"token":"x"}` })
 	payload := `,{"kind":"x","queue":"memory","payload":"` + strings.Repeat("x", worstBody/1000-60) + `"}`
 	full := append(bytes.Repeat([]byte(payload), 1000), `]}`...)
@@ -57,8 +58,7 @@ func worstOfAll() []worst {
 		{name: "a full batch", path: "jobs/batch", body: full, status: 201},
 		{name: "unknown members in a preview", path: "schedules/preview", body: members, status: 413},
 		{name: "too many claims", path: "claims/complete", body: claims, status: 422},
-		{name: "free members", method: http.MethodPut, path: "schedules/x", status: 422,
-			body: repeated(`{"env":{"":""`, `}}`, func(i int) string { return fmt.Sprintf(`,"%x":""`, i) })},
+		{name: "free members", method: http.MethodPut, path: "schedules/x", body: free, status: 422},
 		{name: "not JSON at its end", path: "jobs/batch", body: repeated(`{"jobs":[{"kind":"x"}`, ``, func(int) string { return `,{}` }), status: 400},
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"reflect"
 	"slices"
@@ -43,8 +44,12 @@ type Options struct {
 	Origins []string      // of the pages that may use it in a browser beside its own, such as https://ops.example.org
 	Logger  *slog.Logger  // default: slog.Default
 
+	// TrustedProxies are addresses and networks of proxies that themselves decide who may use
+	// the API: as long as there is no token, others' requests are refused.
+	TrustedProxies []string
+
 	// AllowCommands has it make and change schedules that run something on the daemons'
-	// hosts, or from there, and not only those that enqueue a job.
+	// hosts, or from there, and not only those that enqueue a job. That takes a token.
 	AllowCommands bool
 
 	// Stopping is closed when the process begins to end: then nobody waits any longer for an
@@ -81,6 +86,8 @@ type API struct {
 	docs   huma.API
 	routes map[string]*route // by the mux's pattern
 	bodies *bodies
+
+	proxies []netip.Prefix
 }
 
 // A route is what has to be known of an operation before its handler runs.
@@ -147,7 +154,11 @@ func describe(opt Options) (*API, error) {
 			return nil, err
 		}
 	}
-	a := &API{opt: opt, log: opt.Logger, mux: http.NewServeMux(), routes: map[string]*route{}, bodies: newBodies(opt.MaxBody)}
+	proxies, err := parseProxies(opt.TrustedProxies)
+	if err != nil {
+		return nil, err
+	}
+	a := &API{opt: opt, proxies: proxies, log: opt.Logger, mux: http.NewServeMux(), routes: map[string]*route{}, bodies: newBodies(opt.MaxBody)}
 	a.docs = humago.New(a.mux, a.config())
 	a.routes["GET "+prefix+"/openapi.json"] = &route{}
 	a.routes["GET "+prefix+"/openapi.yaml"] = &route{}
@@ -174,6 +185,10 @@ func (a *API) config() huma.Config {
 	const schemas = "#/components/schemas/"
 	c := huma.DefaultConfig("dbcron", a.opt.Version)
 	c.Info.Description = "Locks, a scheduler and a queue in the tables of a database. Ids are strings, since readers of JSON round large numbers; times are UTC."
+	c.Servers = []*huma.Server{
+		{URL: "/", Description: "The daemon that this document comes from"},
+		{URL: "http://127.0.0.1:8686", Description: "A daemon on this host, with the usual --listen"},
+	}
 	c.Components = &huma.Components{
 		Schemas: huma.NewMapRegistry(schemas, schemaName),
 		SecuritySchemes: map[string]*huma.SecurityScheme{"token": {

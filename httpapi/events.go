@@ -29,11 +29,11 @@ type readyJSON struct{}
 func (a *API) events() {
 	register(a, operation{
 		id: "events", method: http.MethodGet, path: "/events", tag: "events", scope: ScopeRead,
-		errors:  []int{http.StatusUnprocessableEntity},
+		errors:  []int{http.StatusTooManyRequests},
 		summary: "Follow what happens, as server-sent events",
 		more: "run: a run of a schedule was made, began or ended, as in its history. queue: a queue's figures have changed, as in /stats/queues. " +
 			"ready: all that was there has been told. reset: more runs were missed than are told; look at their history. " +
-			"An event may come twice; who comes back with Last-Event-ID misses no run. Up to 100 can listen at a daemon; it ends the stream when it ends.",
+			"An event may come twice; who comes back with Last-Event-ID misses no run. Up to 100 can listen at a daemon, 20 of them with one token; it ends the stream when it ends.",
 	}, a.follow)
 	a.docs.OpenAPI().Paths[prefix+"/events"].Get.Responses["200"].Content = map[string]*huma.MediaType{
 		"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}},
@@ -48,7 +48,7 @@ func (a *API) follow(ctx context.Context, in *eventsInput) (*huma.StreamResponse
 			after = math.MaxInt64
 		}
 	}
-	l, mark, queues, err := a.hub.join(ctx)
+	l, mark, queues, err := a.hub.join(ctx, senderOf(ctx).token)
 	if err != nil {
 		return nil, err
 	}

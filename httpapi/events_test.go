@@ -135,7 +135,7 @@ func TestEventsAgain(t *testing.T) {
 // watched lets a follower listen whom a test has look itself.
 func watched(t *testing.T, h *hub) (*watch, *follower) {
 	t.Helper()
-	w, l := &watch{hub: h, known: map[int64]string{}}, &follower{make(chan []byte, backlog), make(chan struct{})}
+	w, l := &watch{hub: h, known: map[int64]string{}}, &follower{events: make(chan []byte, backlog), slow: make(chan struct{})}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	must(t, w.begin(t.Context()))
@@ -221,6 +221,40 @@ func TestEventsEnd(t *testing.T) {
 	})
 }
 
+// One token takes a fifth of the places at the most, so that others find some.
+func TestEventsOfOneToken(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		s, tokens := serve(t, db.DB, Options{}), NewTokens(db.DB)
+		secrets := map[string]string{}
+		for _, name := range []string{"greedy", "modest"} {
+			var err error
+			secrets[name], err = tokens.Create(t.Context(), name, []Scope{ScopeRead}, 0)
+			must(t, err)
+		}
+		s.token = secrets["greedy"]
+		var all []*ear
+		for range mostOfToken {
+			e := s.listen()
+			e.next("ready", "{}")
+			all = append(all, e)
+		}
+		s.get("/api/v1/events").is(429).has("with this token")
+		s.token = secrets["modest"]
+		e := s.listen()
+		e.next("ready", "{}")
+		s.token = secrets["greedy"]
+		all[0].close()
+		eventually(t, "a place is free", func() bool {
+			e := s.listen()
+			defer e.close()
+			return e.status == 200
+		})
+		for _, e := range append(all, e) {
+			e.close()
+		}
+	})
+}
+
 // The server's time for an answer does not end a stream, in HTTP/1 and in HTTP/2.
 func TestEventsOutlastTheServersTime(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
@@ -250,7 +284,7 @@ func TestEventsOutlastTheServersTime(t *testing.T) {
 func TestSlowFollower(t *testing.T) {
 	t.Parallel()
 	h := &hub{followers: map[*follower]struct{}{}}
-	slow, fast := &follower{make(chan []byte, 1), make(chan struct{})}, &follower{make(chan []byte, 3), make(chan struct{})}
+	slow, fast := &follower{events: make(chan []byte, 1), slow: make(chan struct{})}, &follower{events: make(chan []byte, 3), slow: make(chan struct{})}
 	h.followers[slow], h.followers[fast] = struct{}{}, struct{}{}
 	h.tell([][]byte{[]byte("1"), []byte("2"), []byte("3")})
 	if _, ok := h.followers[fast]; !ok || len(h.followers) != 1 || len(fast.events) != 3 {

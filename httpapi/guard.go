@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -85,7 +86,10 @@ func (a *API) withoutToken(w *reply, r *http.Request, scope Scope) *huma.ErrorMo
 		return unauthorized(w, "this needs a token: Authorization: Bearer, and then the token")
 	case !fromHere(r):
 		return problem(http.StatusForbidden,
-			"as long as there is no token, only requests from the same host are answered, not through a proxy, and for localhost or an address such as 127.0.0.1; dbcron token create makes one")
+			"as long as there is no token, only requests from the same host are answered, and for localhost or an address such as 127.0.0.1; dbcron token create makes one")
+	case throughProxy(r) && !a.trusts(r.RemoteAddr):
+		return problem(http.StatusForbidden,
+			"this came through a proxy, and as long as there is no token only programs on this host are answered; dbcron token create makes one. If the proxy itself decides who may use the API, dbcron serve --trusted-proxy names its address")
 	}
 	return nil
 }
@@ -99,15 +103,58 @@ func unauthorized(w *reply, detail string) *huma.ErrorModel {
 // Host is looked at since a page can have a name that leads here: its requests come from a
 // browser on this host, and are of one origin with it.
 func fromHere(r *http.Request) bool {
-	for _, h := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
-		if r.Header.Get(h) != "" {
-			return false
-		}
-	}
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && !isLoopback(local.String()) {
 		return false
 	}
 	return isLoopback(r.RemoteAddr) && (isLoopback(r.Host) || isLocalhost(r.Host))
+}
+
+// proxyHeaders are what proxies add to requests, whatever the value; those with a * are all
+// that begin so.
+var proxyHeaders = []string{
+	"Forwarded", "X-Forwarded-*", "X-Real-*", "Via", "X-Client-*", "X-Cluster-Client-*", "X-Original-*", "X-Proxy*", "X-Envoy-*", "X-Amzn-*", "X-Amz-Cf-*", "X-Azure-*",
+	"Cf-*", "Cdn-*", "Fastly-*", "Fly-*", "True-Client-Ip", "Client-Ip", "Remote-Addr", "X-Remote-*", "X-Nginx-*", "X-Host", "X-Scheme", "X-Url-Scheme", "X-Arr-*", "Max-Forwards",
+	"X-Cloud-Trace-Context", "Front-End-Https",
+}
+
+// throughProxy tells whether a request shows that it came through a proxy. HTTP/1.0 is what
+// nginx speaks to a server behind it unless it is told otherwise, and what no client speaks
+// nowadays. A proxy that adds nothing and speaks HTTP/1.1 cannot be told from a client.
+func throughProxy(r *http.Request) bool {
+	if !r.ProtoAtLeast(1, 1) {
+		return true
+	}
+	for name := range r.Header {
+		for _, h := range proxyHeaders {
+			if begin, all := strings.CutSuffix(h, "*"); name == h || all && strings.HasPrefix(name, begin) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// trusts tells whether an address is that of a proxy that decides who may use the API.
+func (a *API) trusts(address string) bool {
+	from, err := netip.ParseAddrPort(address)
+	return err == nil && slices.ContainsFunc(a.proxies, func(p netip.Prefix) bool { return p.Contains(from.Addr().Unmap().WithZone("")) })
+}
+
+// parseProxies reads addresses and networks.
+func parseProxies(list []string) (all []netip.Prefix, err error) {
+	for _, text := range list {
+		if net, err := netip.ParsePrefix(text); err == nil && !net.Addr().Is4In6() {
+			all = append(all, net.Masked())
+			continue
+		}
+		at, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, fmt.Errorf("%w: trusted proxy %q: write the address that it connects from, such as 127.0.0.1, or a network such as 10.1.0.0/16", ErrInvalid, text)
+		}
+		at = at.Unmap().WithZone("")
+		all = append(all, netip.PrefixFrom(at, at.BitLen()))
+	}
+	return all, nil
 }
 
 // isLoopback tells whether an address, with or without a port, is one of this host alone.
@@ -120,10 +167,13 @@ func isLoopback(address string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-func isLocalhost(address string) bool {
+func isLocalhost(address string) bool { return strings.EqualFold(withoutPort(address), "localhost") }
+
+// withoutPort is the name in an address.
+func withoutPort(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		host = address
 	}
-	return strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
+	return strings.TrimSuffix(host, ".")
 }

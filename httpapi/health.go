@@ -2,7 +2,10 @@ package httpapi
 
 import (
 	"context"
+	"net"
 	"net/http"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -25,12 +28,14 @@ var ping = dialect.SQL("httpapi.ping", `SELECT 1`)
 
 // ServeHTTP answers.
 func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == "/metrics" && h.Metrics != nil {
+	if r.URL.Path == "/metrics" && h.Metrics != nil && meantForHere(r) {
 		h.Metrics.ServeHTTP(w, r)
 		return
 	}
 	status, text := http.StatusOK, "ok\n"
 	switch {
+	case r.URL.Path == "/metrics" && h.Metrics != nil:
+		status, text = http.StatusForbidden, "at a loopback address /metrics answers for localhost, a loopback address, or the name of this host\n"
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
 		status, text = http.StatusMethodNotAllowed, "GET or HEAD\n"
@@ -46,6 +51,19 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(text)) // nobody is there any more
+}
+
+// meantForHere tells whether a request that came to a loopback address names this host: a page
+// that has given its own name to this host could read the answer otherwise. The others, at
+// /livez and /readyz, tell nothing, and some that ask there name no host at all. At any other
+// address whoever reaches it may ask, by whatever name they know it.
+func meantForHere(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok || !isLoopback(local.String()) || isLoopback(r.Host) || isLocalhost(r.Host) {
+		return true
+	}
+	own, err := os.Hostname() // to which some give a loopback address
+	return err == nil && strings.EqualFold(own, withoutPort(r.Host))
 }
 
 func (h *Health) notReady(ctx context.Context) string {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"mime"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"go.uber.org/goleak"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -100,6 +102,10 @@ func serve(t *testing.T, db *dialect.DB, opt Options) *service {
 		must(t, s.api.Flush(context.WithoutCancel(t.Context())))
 	})
 	s.url, s.client = server.URL, server.Client()
+	if opt.AllowCommands { // that takes a token
+		s.token, err = NewTokens(db).Create(t.Context(), "commands", []Scope{ScopeAdmin}, 0)
+		must(t, err)
+	}
 	return s
 }
 
@@ -157,7 +163,64 @@ func (s *service) do(r *http.Request) *answer {
 	defer got.Body.Close()
 	text, err := io.ReadAll(got.Body)
 	must(s.t, err)
-	return &answer{s.t, r.Method + " " + r.URL.RequestURI(), got.StatusCode, got.Header, string(text)}
+	a := &answer{s.t, r.Method + " " + r.URL.RequestURI(), got.StatusCode, got.Header, string(text)}
+	if op := s.operation(r); op != nil {
+		if why := undocumented(s.api, op, a); why != "" {
+			s.t.Errorf("%s: %s\ngot %d %s", a.what, why, a.status, cut(a.text))
+		}
+	}
+	return a
+}
+
+// operation is the one that a request goes to; nil: none.
+func (s *service) operation(r *http.Request) *huma.Operation {
+	if _, p := s.api.find(http.Header{}, r); p != nil || r.Method == http.MethodHead {
+		return nil
+	}
+	_, pattern := s.api.mux.Handler(r)
+	_, path, _ := strings.Cut(pattern, " ")
+	item := s.api.docs.OpenAPI().Paths[path]
+	if item == nil {
+		return nil
+	}
+	for method, op := range methods(item) {
+		if method == r.Method {
+			return op
+		}
+	}
+	return nil
+}
+
+// undocumented tells why an answer is none that the document has for an operation. All that
+// tests get is looked at so.
+func undocumented(api *API, op *huma.Operation, a *answer) string {
+	described := op.Responses[fmt.Sprint(a.status)]
+	if described == nil {
+		return "the status is not documented"
+	}
+	if len(described.Content) == 0 {
+		if a.text != "" {
+			return "there is a body, and none is documented"
+		}
+		return ""
+	}
+	kind, _, err := mime.ParseMediaType(a.header.Get("Content-Type"))
+	if err != nil || described.Content[kind] == nil {
+		return "the content type is not documented: " + a.header.Get("Content-Type")
+	}
+	if (op.OperationID == "get-payload" || op.OperationID == "events") && a.status == 200 {
+		return ""
+	}
+	var body any
+	if err := json.Unmarshal([]byte(a.text), &body); err != nil {
+		return err.Error()
+	}
+	var wrong huma.ValidateResult
+	huma.Validate(api.docs.OpenAPI().Components.Schemas, described.Content[kind].Schema, huma.NewPathBuffer([]byte("answer"), 6), huma.ModeReadFromServer, body, &wrong)
+	if len(wrong.Errors) > 0 {
+		return "the body is not as documented: " + wrong.Errors[0].Error()
+	}
+	return ""
 }
 
 func (s *service) get(path string) *answer { s.t.Helper(); return s.send("GET", path, nil) }

@@ -17,6 +17,7 @@ import (
 
 const (
 	mostFollowers = 100
+	mostOfToken   = 20   // of them
 	mostRuns      = 1000 // of a look, and of what a follower is told that comes back
 	lookEvery     = time.Second
 	figuresEvery  = 5 // looks
@@ -26,6 +27,10 @@ const (
 
 // errFollowers means that so many listen that no more can.
 var errFollowers = errors.New("too many listen to events at this daemon; ask another, or try again later")
+
+// errOwnFollowers means that so many listen with one token that no more can: one client that
+// forgets its streams takes no places from others.
+var errOwnFollowers = fmt.Errorf("%d streams of events are open at this daemon with this token, as many as may be; close some", mostOfToken)
 
 // A hub tells all who listen what happens. It looks for them together, and only as long as
 // there are any.
@@ -45,6 +50,7 @@ type hub struct {
 type follower struct {
 	events chan []byte
 	slow   chan struct{} // closed when it was too slow
+	token  string        // whose it is; "" as long as there are none
 }
 
 // A queueEvent is what has changed of a queue.
@@ -68,13 +74,22 @@ func event(name string, id int64, data any) []byte {
 	return fmt.Appendf(nil, "event: %s\nid: %d\ndata: %s\n\n", name, id, text)
 }
 
-// join adds a follower, and returns what it has to be told at first. The first one has the
-// hub begin to look.
-func (h *hub) join(ctx context.Context) (l *follower, mark int64, queues []queueEvent, err error) {
+// join adds a follower with a token, and returns what it has to be told at first. The first
+// follower has the hub begin to look.
+func (h *hub) join(ctx context.Context, token string) (l *follower, mark int64, queues []queueEvent, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.followers) >= mostFollowers {
 		return nil, 0, nil, errFollowers
+	}
+	own := 0
+	for l := range h.followers {
+		if token != "" && l.token == token {
+			own++
+		}
+	}
+	if own >= mostOfToken {
+		return nil, 0, nil, errOwnFollowers
 	}
 	if h.stop == nil {
 		w := &watch{hub: h, known: map[int64]string{}}
@@ -85,7 +100,7 @@ func (h *hub) join(ctx context.Context) (l *follower, mark int64, queues []queue
 		h.stop = stop
 		go w.look(looking)
 	}
-	l = &follower{events: make(chan []byte, backlog), slow: make(chan struct{})}
+	l = &follower{events: make(chan []byte, backlog), slow: make(chan struct{}), token: token}
 	h.followers[l] = struct{}{}
 	for _, name := range slices.Sorted(maps.Keys(h.queues)) {
 		queues = append(queues, h.queues[name])

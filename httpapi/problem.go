@@ -92,6 +92,7 @@ var kinds = []struct {
 	{http.StatusNotFound, []error{queue.ErrNotFound, scheduler.ErrNotFound, scheduler.ErrNoRun, lock.ErrNotFound}},
 	{http.StatusConflict, []error{queue.ErrDeleted, queue.ErrState, queue.ErrInUse, scheduler.ErrBusy, scheduler.ErrManaged, scheduler.ErrExists, scheduler.ErrNotRunning}},
 	{http.StatusServiceUnavailable, []error{errStopping, errFollowers}},
+	{http.StatusTooManyRequests, []error{errOwnFollowers}},
 	{http.StatusConflict, []error{lock.ErrHeld, lock.ErrLost, lock.ErrPool}},
 }
 

@@ -12,17 +12,6 @@ type runPath struct {
 	ID string `path:"id" pattern:"^[1-9][0-9]*$" maxLength:"19"`
 }
 
-// A wholeRunJSON is a run with what it has written.
-type wholeRunJSON struct {
-	runJSON
-	Cancel string `json:"cancel,omitempty" doc:"Somebody wants it to end, and why"`
-	Output string `json:"output" doc:"Standard output and error, or the answer: the first and the last 32 KiB. While it runs, as far as its daemon has written it, which it does every few seconds"`
-}
-
-type wholeRunOutput struct {
-	Body wholeRunJSON `nameHint:"RunWithOutput"`
-}
-
 type cancelRunInput struct {
 	ID   string `path:"id" pattern:"^[1-9][0-9]*$" maxLength:"19"`
 	Body *struct {
@@ -36,7 +25,7 @@ func (a *API) runs() {
 		id: "get-run", method: http.MethodGet, path: "/runs/{id}", tag: "schedules", scope: ScopeRead,
 		errors:  []int{http.StatusNotFound},
 		summary: "Show a run and its output, also while it runs",
-	}, func(ctx context.Context, in *runPath) (*wholeRunOutput, error) {
+	}, func(ctx context.Context, in *runPath) (*runOutput, error) {
 		id, err := readID("id", in.ID)
 		if err != nil {
 			return nil, err
@@ -45,7 +34,9 @@ func (a *API) runs() {
 		if err != nil {
 			return nil, err
 		}
-		return &wholeRunOutput{wholeRunJSON{newRunJSON(&r), strings.ToValidUTF8(r.Cancel, "�"), strings.ToValidUTF8(r.Output, "�")}}, nil
+		out, text := &runOutput{newRunJSON(&r)}, strings.ToValidUTF8(r.Output, "�")
+		out.Body.Cancel, out.Body.Output = strings.ToValidUTF8(r.Cancel, "�"), &text
+		return out, nil
 	})
 	register(a, operation{
 		id: "cancel-run", method: http.MethodPost, path: "/runs/{id}/cancel", tag: "schedules", scope: ScopeAdmin,

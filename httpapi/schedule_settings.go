@@ -11,7 +11,7 @@ import (
 )
 
 // errNoCommands means that this daemon makes no schedules of that kind.
-var errNoCommands = errors.New("schedules that run commands, requests, statements or functions are made and changed here only with dbcron serve --allow-commands; those of the kind job need no flag")
+var errNoCommands = errors.New("schedules that run commands, requests, statements or functions are made and changed here only with a token and dbcron serve --allow-commands; those of the kind job need neither")
 
 type setScheduleInput struct {
 	Schedule string `path:"schedule" minLength:"1" maxLength:"200"`
@@ -42,7 +42,7 @@ func (a *API) scheduleSettings() {
 		status: http.StatusOK, also: http.StatusCreated, errors: []int{http.StatusConflict},
 		summary: "Change a schedule's settings, or make it",
 		more: "What is not given stays as it is, or is as usual in a new schedule, which needs spec and command. Texts that are empty take a setting back. " +
-			"A schedule that does something else than enqueue a job is made and changed only by a daemon with --allow-commands; one that comes from a file, only there.",
+			"A schedule that does something else than enqueue a job is made and changed only with a token, by a daemon with --allow-commands; one that comes from a file, only there.",
 	}, a.setSchedule)
 	register(a, operation{
 		id: "delete-schedule", method: http.MethodDelete, path: "/schedules/{schedule}", tag: "schedules", scope: ScopeAdmin,
@@ -71,7 +71,7 @@ func (a *API) setSchedule(ctx context.Context, in *setScheduleInput) (*setSchedu
 			return err
 		}
 		// Before it is looked at what is wrong: the flag is missing in any case.
-		if (s.Kind != "job" || !isNew && was != "job") && !a.opt.AllowCommands {
+		if (s.Kind != "job" || !isNew && was != "job") && (!a.opt.AllowCommands || senderOf(ctx).token == "") {
 			return errNoCommands
 		}
 		return problemsOf(s)

@@ -135,6 +135,9 @@ type runJSON struct {
 	Finished *stamp `json:"finished,omitempty"`
 	ExitCode *int   `json:"exit_code,omitempty"`
 	Error    string `json:"error,omitempty"`
+
+	Cancel string  `json:"cancel,omitempty" doc:"Why somebody wants it to end. Only of a run that is asked for by its id"`
+	Output *string `json:"output,omitempty" doc:"Only of a run that is asked for by its id: standard output and error, or the answer, the first and the last 32 KiB. While it runs, as far as its daemon has written it, which it does every few seconds"`
 }
 
 func newRunJSON(r *scheduler.Run) runJSON {

@@ -92,6 +92,9 @@ func TestCommandsNeedTheFlag(t *testing.T) {
 		s.put("/api/v1/schedules/job", object{"kind": "shell", "stdin": ""}).is(403)
 		s.put("/api/v1/schedules/job", object{"job_priority": "urgent"}).is(200).has(`"job_priority":"urgent"`)
 		s.post("/api/v1/schedules/there/run", nil).is(201)
+		s.api.opt.AllowCommands = true // a token is needed all the same
+		s.put("/api/v1/schedules/there", object{"spec": "@hourly"}).is(403).has("token")
+		s.put("/api/v1/schedules/x", object{"spec": "@daily", "command": "true"}).is(403)
 		if n := rows(t, db, "schedule"); n != 2 {
 			t.Errorf("there are %d schedules", n)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -130,8 +131,8 @@ func TestWithoutTokens(t *testing.T) {
 		if got := request("127.0.0.1:5555", "10.0.0.1:8686", here); got != 403 {
 			t.Errorf("at another address: %d", got)
 		}
-		for _, h := range []string{"X-Forwarded-For: 10.0.0.1", "Forwarded: for=10.0.0.1", "Via: 1.1 x", "X-Real-IP: 10.0.0.1", "X-Forwarded-Host: x"} {
-			if got := request("127.0.0.1:5555", here, here, h); got != 403 {
+		for _, h := range []string{"Traceparent: 00", "X-Request-ID: x", "X-Requested-With: x", "Forward: x"} {
+			if got := request("127.0.0.1:5555", here, here, h); got != 200 {
 				t.Errorf("with %s: %d", h, got)
 			}
 		}
@@ -150,6 +151,45 @@ func TestWithoutTokens(t *testing.T) {
 		}
 		if got := other(t, db).get("/api/v1/queues"); got.status != 401 {
 			t.Errorf("at another process: %d", got.status)
+		}
+	})
+}
+
+// As long as there is no token, what comes through a proxy is refused, unless the proxy is one
+// that decides who may use the API.
+func TestProxies(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		const path = "/api/v1/queues"
+		s, trusting, other := serve(t, db.DB, Options{}), serve(t, db.DB, Options{TrustedProxies: []string{"10.1.2.0/24", "127.0.0.1"}}),
+			serve(t, db.DB, Options{TrustedProxies: []string{"127.0.0.2", "::1"}})
+		for _, h := range []string{
+			"X-Forwarded-For: 10.0.0.1", "X-Forwarded-For: ", "X-Forwarded-Proto: https", "X-Forwarded-Host: x", "Forwarded: for=10.0.0.1", "Via: 1.1 x", "X-Real-IP: 10.0.0.1",
+			"X-Client-IP: 10.0.0.1", "CF-Connecting-IP: 10.0.0.1", "True-Client-IP: 10.0.0.1", "X-Original-URI: /", "X-Envoy-External-Address: 10.0.0.1", "Max-Forwards: 9", "Remote-Addr: x",
+		} {
+			s.send("GET", path, nil, h).is(403).has("proxy").has("--trusted-proxy")
+			trusting.send("GET", path, nil, h).is(200)
+			trusting.send("GET", path, nil, h, "Host: evil.example").is(403)
+			other.send("GET", path, nil, h).is(403)
+		}
+		// nginx adds nothing unless it is told to, but speaks HTTP/1.0.
+		for api, want := range map[*service]string{s: "HTTP/1.0 403", trusting: "HTTP/1.0 200", other: "HTTP/1.0 403"} {
+			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(api.url, "http://"))
+			must(t, err)
+			_, err = io.WriteString(conn, "GET "+path+" HTTP/1.0\r\nHost: 127.0.0.1:8686\r\nConnection: close\r\n\r\n")
+			must(t, err)
+			if text, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(text), want) {
+				t.Errorf("by HTTP/1.0: %s, %v, want %s", text, err, want)
+			}
+			must(t, conn.Close())
+		}
+		var err error
+		s.token, err = NewTokens(db.DB).Create(t.Context(), "x", []Scope{ScopeRead}, 0)
+		must(t, err)
+		s.send("GET", path, nil, "X-Forwarded-For: 10.0.0.1").is(200) // the token decides
+		for _, wrong := range []string{"", "localhost", "10.0.0.1:80", "10.0.0.0/33", "*"} {
+			if _, err := New(db.DB, Options{TrustedProxies: []string{wrong}}); !errors.Is(err, ErrInvalid) {
+				t.Errorf("proxy %q: %v", wrong, err)
+			}
 		}
 	})
 }

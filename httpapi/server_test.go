@@ -236,6 +236,46 @@ func TestHealth(t *testing.T) {
 	})
 }
 
+// At a loopback address the metrics are for who names this host: a page that gives its own name
+// to this host is not told them. Whether the daemon is alive anybody may know.
+func TestMetricsHost(t *testing.T) {
+	t.Parallel()
+	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "jobs 5") })
+	address, _ := run(t, &Server{Handler: &Health{Metrics: metrics}, Logger: quiet(), Grace: time.Second})
+	_, port, err := net.SplitHostPort(address)
+	must(t, err)
+	own, err := os.Hostname()
+	must(t, err)
+	client := &http.Client{}
+	defer client.CloseIdleConnections()
+	get := func(path, host string) int {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+address+path, http.NoBody)
+		must(t, err)
+		r.Host = host
+		got, err := client.Do(r)
+		must(t, err)
+		defer got.Body.Close()
+		if text, err := io.ReadAll(got.Body); err != nil || (got.StatusCode == 200) != (string(text) == "jobs 5" || path == "/livez") {
+			t.Errorf("%s of %s: %d %s, %v", path, host, got.StatusCode, text, err)
+		}
+		return got.StatusCode
+	}
+	for _, host := range []string{address, "localhost:" + port, "LOCALHOST", "127.0.0.1", "[::1]:" + port, own, own + ":" + port} {
+		if got := get("/metrics", host); got != 200 {
+			t.Errorf("for %s: %d", host, got)
+		}
+	}
+	for _, host := range []string{"evil.example", "evil.example:" + port, "localhost.evil.example", "10.0.0.1"} {
+		if got := get("/metrics", host); got != 403 {
+			t.Errorf("for %s: %d", host, got)
+		}
+		if got := get("/livez", host); got != 200 {
+			t.Errorf("alive for %s: %d", host, got)
+		}
+	}
+}
+
 // A body that does not come whole is no server's fault.
 func TestBrokenBodies(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {

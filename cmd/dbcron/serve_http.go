@@ -33,6 +33,7 @@ type httpFlags struct {
 	cert, key     string
 	maxBody       string
 	origins       []string
+	proxies       []string
 	commands      bool
 
 	bytes   int // what maxBody says
@@ -47,7 +48,8 @@ func (f *httpFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.key, "tls-key", "", "`file` with its key")
 	flags.StringVar(&f.maxBody, "max-body", "16MiB", "how large the body of a request may be")
 	flags.StringArrayVar(&f.origins, "allow-origin", nil, "`origin` of pages that may use the API in a browser, such as https://ops.example.org; may be repeated")
-	flags.BoolVar(&f.commands, "allow-commands", false, "let the API make and change schedules that run commands, requests or SQL; without it only those that enqueue a job")
+	flags.StringArrayVar(&f.proxies, "trusted-proxy", nil, "`address` or network of a proxy that itself decides who may use the API: as long as there is no token, others' requests are refused; may be repeated")
+	flags.BoolVar(&f.commands, "allow-commands", false, "let the API make and change schedules that run commands, requests or SQL; without it only those that enqueue a job. There must be a token")
 }
 
 // check reads the flags.
@@ -103,7 +105,7 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 	}
 	opt := httpapi.Options{
 		Node: of.node, Version: version, MaxBody: int64(f.bytes), Origins: f.origins, Logger: log, Doorbell: usualDoorbell, Hosts: of.hosts(),
-		AllowCommands: f.commands, Stopping: serving.Done(),
+		TrustedProxies: f.proxies, AllowCommands: f.commands, Stopping: serving.Done(),
 	}
 	if f.metrics != nil {
 		opt.Observe = f.metrics.Request
@@ -112,7 +114,13 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 	if err != nil {
 		return err
 	}
-	at, err := httpapi.Listen(ctx, httpapi.NewTokens(db), f.listen)
+	tokens := httpapi.NewTokens(db)
+	if f.commands {
+		if err := needToken(ctx, tokens); err != nil {
+			return err
+		}
+	}
+	at, err := httpapi.Listen(ctx, tokens, f.listen)
 	if errors.Is(err, syscall.EADDRINUSE) && !f.chosen {
 		log.Warn("no HTTP API: its usual address is taken, maybe by another daemon; --listen names another, and --listen off does without", "address", f.listen)
 		return nil
@@ -141,6 +149,16 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 		_ = api.Flush(last) // workers find what was enqueued in any case
 	})
 	return nil
+}
+
+// needToken refuses --allow-commands while the API needs no token: a proxy on this host, or
+// any user of it, could run commands then.
+func needToken(ctx context.Context, tokens *httpapi.Tokens) error {
+	there, err := tokens.Any(ctx)
+	if err == nil && !there {
+		err = usagef("--allow-commands lets whoever reaches the API run commands as this daemon's user, and as long as there is no token that is anybody on this host: make a token first (dbcron token create NAME --scope admin), which all requests need from then on, or leave --allow-commands out")
+	}
+	return err
 }
 
 // serveLogged serves, and tells if that ends before it should.

@@ -226,7 +226,7 @@ func (s *sender) exchange(r *http.Request) (answer, error) {
 }
 
 // plain is an error of the HTTP client without what not everybody should see who may see jobs:
-// the URL, which may have secrets in it, and the address of the name server.
+// the URL, which may have secrets in it, and the addresses of the host and the name server.
 func plain(err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {
@@ -235,6 +235,10 @@ func plain(err error) error {
 	var name *net.DNSError
 	if errors.As(err, &name) {
 		return fmt.Errorf("lookup %s: %s", name.Name, name.Err)
+	}
+	var network *net.OpError
+	if errors.As(err, &network) {
+		return fmt.Errorf("%s: %w", network.Op, network.Err)
 	}
 	return err
 }
