@@ -50,12 +50,15 @@ type block struct {
 	checked instant.Instant // when it was last looked whether what waits here is still there
 
 	acks    []*Delivery // finished, to be deleted
+	sent    []*Delivery // acks that a pump is writing
 	moves   []move
 	forget  []int64 // deleted; to be forgotten once a later read has returned
 	keyed   bool    // its queue has had jobs with keys
 	suspect int     // so many jobs may have ended the worker before; see suspect.go
 	doubted []*Delivery
-	accused int // of the row: how often in a row its worker died
+
+	withheld int // acks that are written by transactions of handlers: see withhold
+	accused  int // of the row: how often in a row its worker died
 
 	serving  bool            // a pump is at it
 	queued   bool            // or will be
@@ -176,7 +179,7 @@ func (b *block) idle() bool {
 	if b.q.w.opt.AtMostOnce && len(b.seen) > 0 {
 		return false // their rows are gone already
 	}
-	return b.active == 0 && len(b.acks) == 0 && len(b.moves) == 0 && !b.serving
+	return b.active == 0 && len(b.acks) == 0 && b.withheld == 0 && len(b.moves) == 0 && !b.serving
 }
 
 // room tells whether more is to be read of what may start. The jobs that wait for

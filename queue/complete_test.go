@@ -3,10 +3,200 @@ package queue
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
+
+// A job's CompleteTx commits the ends of the jobs of its key before it, so that a crash
+// cannot have them run again after its effects: wherever these jobs stood, and whatever
+// else their ends entail.
+func TestCompleteTxAfterOthersOfItsKey(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		edit(t, c, func(q *Queue) { impatient(q); keeps(q) })
+		group, err := c.NewGroup(t.Context(), Group{Callback: end()})
+		must(t, err)
+		lost, cut := severed(t, db)
+		w1 := worker(t, lost, WorkerOptions{Grace: -1})
+		var r record
+		committed := make(chan struct{})
+		before := func(_ context.Context, d *Delivery) error {
+			r.add("%s", d.Kind)
+			switch {
+			case d.Kind == "retried" && d.Attempt == 1:
+				return errTest
+			case d.Kind == "retried": // what follows is done in memory, and no ack gets through
+				eventually(t, "the others were read", func() bool { return waiting(w1, "k") == 4 })
+				cut()
+			case d.Kind == "discarded":
+				return Discard(errTest)
+			}
+			return nil
+		}
+		for _, kind := range []string{"retried", "plain", "unique", "discarded"} {
+			handle(t, w1, kind, before)
+		}
+		handle(t, w1, "completed", func(ctx context.Context, d *Delivery) error {
+			r.add("completed")
+			defer close(committed)
+			tx := db.Begin(t, nil)
+			defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
+			if err := d.CompleteTx(ctx, tx); err != nil {
+				return err
+			}
+			return tx.Commit()
+		})
+		ids := enqueueMany(t, c, []Job{
+			{Kind: "retried", Key: "k", Group: group}, {Kind: "plain", Key: "k"}, {Kind: "unique", Key: "k", Unique: "u"},
+			{Kind: "discarded", Key: "k", Group: group}, {Kind: "completed", Key: "k"},
+		})
+		must(t, c.Seal(t.Context(), group))
+		stop := start(t, w1)
+		received(t, "the last one is committed", committed)
+		lapse(t, db, w1, 0)
+		stop()
+
+		w2 := worker(t, other(t, db), WorkerOptions{})
+		must(t, w2.HandleOthers(func(_ context.Context, d *Delivery) error { r.add("%s", d.Kind); return nil }))
+		start(t, w2)
+		enqueue(t, c, Job{Kind: "after", Key: "k"})
+		if enqueue(t, c, Job{Kind: "again", Unique: "u"}) == ids[2] {
+			t.Error("the unique key is in use")
+		}
+		empty(t, db)
+		want := []string{"retried", "retried", "plain", "unique", "discarded", "completed"}
+		if got := r.all(); strings.Join(got[:min(len(got), 6)], " ") != strings.Join(want, " ") || r.count("after") != 1 || r.count("end") != 1 || len(got) != 9 {
+			t.Errorf("done: %q", got)
+		}
+		for i, id := range ids {
+			if info := info(t, c, id, StateDone); info.Discarded != (i == 3) {
+				t.Errorf("kept: %+v", info)
+			}
+		}
+		if got := counts(t, c, group); got != "done 0 1 0 1" {
+			t.Errorf("the group: %s", got)
+		}
+	})
+}
+
+// What a handler's transaction has deleted and not committed is deleted by the worker, and
+// is not done again.
+func TestCompleteTxRolledBack(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		edit(t, c, impatient)
+		w := worker(t, other(t, db), WorkerOptions{})
+		var r record
+		handle(t, w, "first", func(context.Context, *Delivery) error {
+			eventually(t, "the other was read", func() bool { return waiting(w, "k") == 1 })
+			r.add("first")
+			return nil
+		})
+		handle(t, w, "second", func(ctx context.Context, d *Delivery) error {
+			r.add("second")
+			tx := db.Begin(t, nil)
+			defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
+			if err := d.CompleteTx(ctx, tx); err != nil {
+				return err
+			}
+			if d.Attempt == 1 {
+				return errTest
+			}
+			return tx.Commit()
+		})
+		enqueueMany(t, c, []Job{{Kind: "first", Key: "k"}, {Kind: "second", Key: "k"}})
+		start(t, w)
+		empty(t, db)
+		r.wants(t, "first", "second", "second")
+	})
+}
+
+// A worker with AckEach begins the next job of a key when the end of the one before is
+// committed: after a crash none is done again after a later one, with or without CompleteTx.
+func TestOrderOfAckEach(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		lost, cut := severed(t, db)
+		w1 := worker(t, lost, WorkerOptions{AckEach: true, Grace: -1})
+		var r record
+		handle(t, w1, "x", func(_ context.Context, d *Delivery) error {
+			r.add("%s", d.Payload)
+			eventually(t, "the others were read", func() bool { return waiting(w1, "k") == 3-r.len() })
+			if r.len() == 2 {
+				cut()
+			}
+			return nil
+		})
+		enqueueMany(t, c, numbered("x", "k", 1, 3))
+		stop := start(t, w1)
+		eventually(t, "the ack fails", func() bool {
+			w1.mu.Lock()
+			defer w1.mu.Unlock()
+			for _, b := range w1.queues[0].blocks {
+				if b.failures > 0 && len(b.acks) > 0 {
+					return true
+				}
+			}
+			return false
+		})
+		lapse(t, db, w1, 0)
+		stop()
+		crew(t, db, 1, WorkerOptions{AckEach: true}, func(_ context.Context, d *Delivery) error { r.add("%s", d.Payload); return nil })
+		empty(t, db)
+		r.wants(t, "1", "2", "2", "3")
+	})
+}
+
+// Jobs of a batch of a key are checked out together or not at all: when the worker dies
+// while one of them is being completed, or has stored its progress, they go in their order.
+func TestBatchByKeyAfterACrash(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		for _, completes := range []bool{true, false} {
+			c := client(t, db, Options{})
+			lost, cut := severed(t, db)
+			w1 := worker(t, lost, WorkerOptions{Grace: -1})
+			ready := make(chan struct{})
+			must(t, w1.HandleBatch("x", BatchOptions{ByKey: true}, func(ctx context.Context, batch []*Delivery) error {
+				if len(batch) != 3 {
+					t.Errorf("%d jobs", len(batch))
+				}
+				if completes {
+					tx := db.Begin(t, nil)
+					defer tx.Rollback() //nolint:errcheck // it is not committed
+					must(t, batch[0].CompleteTx(ctx, tx))
+					w1.mu.Lock()
+					for _, d := range batch { // as if it took long
+						if w1.look(d, d.began.Add(time.Hour)); d.moving {
+							t.Errorf("%s is to be checked out", d.Payload)
+						}
+					}
+					w1.mu.Unlock()
+				} else {
+					must(t, batch[1].SetProgress(ctx, Progress{Percent: 50}))
+				}
+				close(ready)
+				<-ctx.Done()
+				return ctx.Err()
+			}))
+			enqueueMany(t, c, numbered("x", "k", 1, 3))
+			stop := start(t, w1)
+			received(t, "it is half done", ready)
+			cut()
+			lapse(t, db, w1, 0)
+			stop()
+			var r record
+			w2 := worker(t, other(t, db), WorkerOptions{})
+			handle(t, w2, "x", func(_ context.Context, d *Delivery) error { r.add("%s", d.Payload); return nil })
+			stop = start(t, w2)
+			empty(t, db)
+			stop()
+			r.wants(t, "1", "2", "3")
+		}
+	})
+}
 
 // A job may take long before it is completed in its transaction, also where that
 // transaction keeps all others from writing: nobody waits for the other then.

@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
@@ -46,6 +44,8 @@ type Delivery struct {
 	ending  *ending         // its outcome, which came meanwhile
 	loose   bool            // it is of no table: see Worker.attempt
 	pinned  bool            // it is being completed in a transaction of the handler's, and stays where it is
+	inTx    bool            // CompleteTx has succeeded
+	earlier []*Delivery     // ended jobs of its key whose acks its transaction writes: see withhold
 	weight  int             // how much of the worker's doubt it takes up
 	result  []byte          // of a job of a group
 	saved   *Progress       // the last snapshot; nil: there is none
@@ -102,75 +102,6 @@ func (d *Delivery) Left() time.Duration {
 		return 0
 	}
 	return max(0, w.deadline.Sub(instant.Now()))
-}
-
-// CompleteTx completes the job in a transaction of the handler's, on the same
-// database: what the transaction does happens exactly once, if and when it commits.
-// tx is as for [Client.EnqueueTx]. After an [ErrLost] the transaction must be rolled
-// back: the job has been done elsewhere. The handler commits, and returns nil.
-func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
-	w, b := d.b.q.w, d.b
-	if w.opt.AtMostOnce {
-		return invalid("complete", "a worker that removes jobs before they are done cannot complete them")
-	}
-	if d.loose {
-		d.pinned = true
-		return nil
-	}
-	if err := w.pin(ctx, d); err != nil {
-		return err
-	}
-	w.mu.Lock()
-	from, node, keep := d.from, w.node, b.q.set.KeepDone
-	if d.ended || d.ctx.over {
-		from = tableRunning
-		node = ""
-	}
-	w.mu.Unlock()
-	n, err := d.complete(ctx, w.db.On(tx), from, node, keep)
-	if err == nil && n == 0 && from != tableRunning {
-		// It may have been checked out, or be about to: see pin.
-		n, err = d.complete(ctx, w.db.On(tx), tableRunning, node, keep)
-	}
-	if err == nil && n == 0 {
-		err = fmt.Errorf("%w: job %d", ErrLost, d.ID)
-	}
-	if err == nil && d.tied() {
-		err = untie(ctx, w.db.On(tx), b.q.id, endedOf([]*Delivery{d}, func(int64) bool { return true }))
-	}
-	return err
-}
-
-// complete deletes the job's row in a transaction, where it is done, and keeps it if its
-// queue does that.
-func (d *Delivery) complete(ctx context.Context, tx *dialect.Session, from table, node string, keep time.Duration) (int64, error) {
-	args := listArgs(d.b.q.id, d.b.divided, d.Priority, []int64{d.ID})
-	args["node"] = node
-	if keep > 0 {
-		here, err := dialect.Select(ctx, tx, lockStatements[from], args, scanID)
-		if err == nil {
-			err = keepDone(ctx, tx, d.b, from, []*Delivery{d}, here, node, keep)
-		}
-		if err != nil {
-			return 0, err
-		}
-	}
-	return tx.Exec(ctx, ackStatements[from], args)
-}
-
-// pin has a job stay in its table. A check-out under way is waited for, but not where
-// there is one writer at a time, which is the handler's transaction.
-func (w *Worker) pin(ctx context.Context, d *Delivery) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	d.pinned = true
-	w.keepIn(d)
-	for d.moving && w.db.Dialect.SkipLocked != "" {
-		if err := w.moment(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // moment lets others have mu for a moment. mu is held.

@@ -51,7 +51,10 @@ func (w *Worker) handleJobs(slot int) {
 		if w.opt.AckEach {
 			w.mu.Unlock()
 			for _, d := range unit {
-				<-d.acked
+				select {
+				case <-d.acked:
+				case <-w.ended:
+				}
 			}
 			w.mu.Lock()
 		}
@@ -263,6 +266,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 	d.ended = true
 	w.exit(d)
 	b := d.b
+	b.handBack(d)
 	if d.counted {
 		b.active--
 	}
@@ -297,6 +301,9 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 			w.count(d, done, w.c.clock.skew(), instant.Now())
 		} else {
 			b.acks = append(b.acks, d)
+			if w.opt.AckEach {
+				break // its key is released when its end is committed
+			}
 		}
 		w.release(d)
 	case w.opt.AtMostOnce && d.from != tableRunning:

@@ -73,6 +73,11 @@ func (m *model) start(d *Delivery) *modelJob {
 	}
 	j.starts++
 	for _, before := range m.lines[d.Key] {
+		// A worker that was stalled until after its lease may only now come here.
+		if before.Tx && before.ended > 0 && before.id > d.ID && d.Left() > 0 && m.early < 10 {
+			m.early++
+			m.t.Errorf("job %d of key %s starts after the effect of job %d", d.ID, d.Key, before.id)
+		}
 		if before.id < d.ID && !before.over() && m.early < 10 {
 			m.early++
 			m.t.Errorf("job %d of key %s starts, and job %d is not over: %+v", d.ID, d.Key, before.id, before)

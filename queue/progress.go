@@ -147,8 +147,12 @@ func (w *Worker) claimRow(ctx context.Context, d *Delivery) (node string, err er
 		case d.from == tableRunning:
 			d.saving = true
 			return w.node, nil
-		default:
-			w.checkOut(d, d.Crashes)
+		default: // with those of its key that run beside it: see pin
+			for _, m := range w.mates(d) {
+				if m.from != tableRunning && !m.moving && !m.ended {
+					w.checkOut(m, m.Crashes)
+				}
+			}
 		}
 		if w.alone {
 			w.mu.Unlock()

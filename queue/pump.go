@@ -76,6 +76,7 @@ func (w *Worker) turn(b *block) *turn {
 	t := &turn{b: b, node: w.node, keyed: b.keyed, keep: b.q.set.KeepDone}
 	n := min(chunk, len(b.acks))
 	t.acks, b.acks = b.acks[:n:n], b.acks[n:]
+	b.sent = t.acks
 	t.tied = t.keep > 0 || slices.ContainsFunc(t.acks, func(d *Delivery) bool { return d.tied() })
 	if !t.keyed || len(b.acks) == 0 {
 		t.moves, b.moves = b.moves, nil
@@ -325,6 +326,7 @@ func only(list []*Delivery, ids map[int64]bool) (kept []*Delivery) {
 // apply takes in what a turn has done. mu is held.
 func (w *Worker) apply(t *turn, err error) {
 	b := t.b
+	b.sent = nil
 	if err == nil || t.acked {
 		skew, at := w.c.clock.skew(), instant.Now()
 		for _, d := range t.acks {
@@ -336,6 +338,9 @@ func (w *Worker) apply(t *turn, err error) {
 			}
 			b.forget = append(b.forget, d.ID)
 			w.noteEnd(d)
+			if w.opt.AckEach {
+				w.release(d)
+			}
 		}
 		t.acks = nil
 	}

@@ -302,6 +302,12 @@ func (r *Receiver) Settle(ctx context.Context, all []Outcome) []error {
 			errs[i] = o.Delivery.err
 		case <-ctx.Done():
 			errs[i] = ctx.Err()
+		case <-w.ended:
+			w.mu.Lock()
+			if errs[i] = o.Delivery.err; !o.Delivery.settled {
+				errs[i] = ErrUnknownOutcome
+			}
+			w.mu.Unlock()
 		}
 	}
 	return errs

@@ -21,10 +21,10 @@ type WorkerOptions struct {
 	Grace       time.Duration // how long running jobs may go on when it is stopped; default: 30s; negative: none
 	Connections int           // how many connections it reads and writes with; default: 2
 
-	// AckEach has each job's end committed before its place goes to another: a crash
-	// then repeats no more jobs than Concurrency. Else the ends of many jobs share a
-	// statement, and a crash repeats what ended since the last one was sent: a few
-	// milliseconds.
+	// AckEach commits each job's end before its place goes to another job, and before the
+	// next job of its key begins: a crash then repeats no more jobs than Concurrency, and
+	// none after a later one of its key. Otherwise the ends of many jobs share a statement,
+	// and a crash repeats what ended since the last one was sent: a few milliseconds.
 	AckEach bool
 
 	// AtMostOnce removes jobs before they are done: a crash loses those that were
@@ -127,6 +127,7 @@ type Worker struct {
 	shared   chan struct{}       // closed when no blocks are taken any more
 	stopping chan struct{}       // closed when the worker is being stopped
 	joined   chan struct{}       // closed when it is known to the others
+	ended    chan struct{}       // closed when nothing is written any more
 	group    sync.WaitGroup      // handlers
 	bell     *doorbell           // nil: it has none
 	ends     concluder
@@ -183,7 +184,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		c: c, db: c.db, opt: opt, log: opt.Logger, slow: slow, rotate: rotation, whole: wholeEvery, miscounted: miscounted,
 		handlers: map[string]*kindHandler{}, taken: map[*Delivery]bool{}, out: map[int64]*Delivery{}, rows: map[int64]*Delivery{}, kinds: map[string]string{},
 		counts: map[countKey]*count{}, ends: concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
-		tick: make(chan struct{}, 1), keeper: make(chan struct{}, 1), joined: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
+		tick: make(chan struct{}, 1), keeper: make(chan struct{}, 1), joined: make(chan struct{}), ended: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
 	}
 	w.work.L, w.chores.L = &w.mu, &w.mu
 	return w, nil
@@ -319,6 +320,7 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	w.work.Broadcast()
 	w.mu.Unlock()
 	helpers.Wait()
+	close(w.ended)
 	return nil
 }
 

@@ -1,0 +1,177 @@
+package queue
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// CompleteTx completes the job in a transaction of the handler's, on the same
+// database: what the transaction does happens exactly once, if and when it commits,
+// and for jobs of one key in their order. tx is as for [Client.EnqueueTx]. After an
+// [ErrLost] the transaction must be rolled back: the job has been done elsewhere. The
+// handler commits, and returns nil.
+func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
+	w, b := d.b.q.w, d.b
+	if w.opt.AtMostOnce {
+		return invalid("complete", "a worker that removes jobs before they are done cannot complete them")
+	}
+	if d.loose {
+		d.pinned = true
+		return nil
+	}
+	if err := w.pin(ctx, d); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	c := completion{tx: w.db.On(tx), b: b, node: w.node, keep: b.q.set.KeepDone}
+	from, lost := d.from, d.ended || d.ctx.over
+	var earlier []*Delivery
+	if !lost {
+		earlier = b.withhold(d)
+	}
+	w.mu.Unlock()
+	if lost {
+		return lostJob(d)
+	}
+	for _, part := range byTable(earlier) {
+		if _, err := c.run(ctx, part[0].from, part); err != nil {
+			return err
+		}
+	}
+	there, err := c.run(ctx, from, []*Delivery{d})
+	if err == nil && !there && from != tableRunning {
+		// It may have been checked out, or be about to: see pin.
+		there, err = c.run(ctx, tableRunning, []*Delivery{d})
+	}
+	if err == nil && !there {
+		err = lostJob(d)
+	}
+	if err == nil {
+		err = untie(ctx, c.tx, b.q.id, c.ended)
+	}
+	if err == nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		d.inTx = true
+	}
+	return err
+}
+
+// A completion ends jobs of a block in a transaction of a handler's.
+type completion struct {
+	tx    *dialect.Session
+	b     *block
+	node  string
+	keep  time.Duration
+	ended []ended
+}
+
+// run deletes jobs from one table, keeps them if their queue does that, and reports
+// whether any of them was there. Only one deletes a row, so a job that is gone was
+// ended by somebody else, who also unties it.
+func (c *completion) run(ctx context.Context, from table, list []*Delivery) (there bool, err error) {
+	args := listArgs(c.b.q.id, c.b.divided, list[0].Priority, idsOf(list))
+	args["node"] = c.node
+	here := args["ids"].([]int64)
+	if c.keep > 0 || len(list) > 1 {
+		here, err = dialect.Select(ctx, c.tx, lockStatements[from], args, scanID)
+		if err != nil || len(here) == 0 {
+			return false, err
+		}
+		if c.keep > 0 {
+			if err := keepDone(ctx, c.tx, c.b, from, list, here, c.node, c.keep); err != nil {
+				return false, err
+			}
+		}
+		args = listArgs(c.b.q.id, c.b.divided, list[0].Priority, here)
+		args["node"] = c.node
+	}
+	n, err := c.tx.Exec(ctx, ackStatements[from], args)
+	if err != nil || n == 0 {
+		return false, err
+	}
+	c.ended = append(c.ended, endedOf(list, func(id int64) bool { return slices.Contains(here, id) })...)
+	return true, nil
+}
+
+// withhold returns the jobs of d's key that have ended here and are not deleted yet.
+//
+// A key is released when its job ends, before that is committed. If d's transaction
+// committed before that, a crash in between would have the earlier job run again after
+// d's effects. So the transaction deletes the earlier jobs, too. It does not wait for
+// the pump, which may need the connection that the transaction has.
+//
+// Until d ends, the pump does not get these acks: it would wait for the transaction's
+// locks. The acks that it has sent already are deleted by whichever comes first. mu is
+// held.
+func (b *block) withhold(d *Delivery) []*Delivery {
+	if d.Key == "" {
+		return nil
+	}
+	before := func(o *Delivery) bool { return o.Key == d.Key && !o.inTx }
+	var rest []*Delivery
+	for _, o := range b.acks {
+		if before(o) {
+			d.earlier = append(d.earlier, o)
+			b.withheld++
+		} else {
+			rest = append(rest, o)
+		}
+	}
+	b.acks = rest
+	all := slices.Clone(d.earlier)
+	for _, o := range b.sent {
+		if before(o) {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// handBack gives the pump the acks that were withheld for d: if its transaction has
+// committed, they find nothing left to delete. mu is held.
+func (b *block) handBack(d *Delivery) {
+	if len(d.earlier) == 0 {
+		return
+	}
+	b.acks = append(b.acks, d.earlier...)
+	b.withheld -= len(d.earlier)
+	d.earlier = nil
+	b.q.w.enlist(b)
+}
+
+// pin has a job stay in its table, and those of its key that run in one batch with it:
+// a crash must not leave a later one checked out and an earlier one not. A check-out
+// under way is waited for, but not where there is one writer at a time, which is the
+// handler's transaction.
+func (w *Worker) pin(ctx context.Context, d *Delivery) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	mates := w.mates(d)
+	for _, m := range mates {
+		m.pinned = true
+		w.keepIn(m)
+	}
+	moving := func(m *Delivery) bool { return m.moving }
+	for slices.ContainsFunc(mates, moving) && w.db.Dialect.SkipLocked != "" {
+		if err := w.moment(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mates returns the jobs of d's key that run in one batch with d, and d. mu is held.
+func (w *Worker) mates(d *Delivery) []*Delivery {
+	if d.Key != "" {
+		for _, unit := range w.slots {
+			if len(unit) > 1 && unit[0].Key == d.Key && slices.Contains(unit, d) {
+				return unit
+			}
+		}
+	}
+	return []*Delivery{d}
+}
