@@ -121,16 +121,13 @@ func (w *Worker) ripe(h *kindHandler, at int) (batch []*Delivery) {
 func (w *Worker) followers(first *Delivery, most int) (all []*Delivery) {
 	b := first.b
 	l := b.lines[first.Key]
-	if first.Key == "" || l == nil || l.holder != first.ID || b.gone || b.leaving || b.suspect > 0 || len(b.doubted) > 0 {
+	if first.Key == "" || l == nil || !l.heldBy(first.ID) || b.gone || b.leaving || b.suspect > 0 || len(b.doubted) > 0 {
 		return nil // what may have ended a worker begins alone
 	}
 	l.gathers = nil
-	if len(l.follow) > 0 {
-		return nil // those that began with it before have not ended all: they are next
-	}
 	own, kind := b.q.own(), b.q.gateOf(first.Kind)
 	for len(all) < most && own.open() && kind.open() {
-		d := l.next(first.Kind)
+		d := l.join(1+len(all), first.Kind)
 		if d == nil {
 			break
 		}

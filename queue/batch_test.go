@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -223,12 +224,55 @@ func TestBatchInPieces(t *testing.T) {
 		w := worker(t, c, WorkerOptions{})
 		b := &block{q: &workQueue{w: w, id: 1}, lines: map[string]*line{}}
 		must(t, w.findHeld(t.Context(), b))
-		if l := b.lines["k"]; l == nil || l.holder != 42 || !slices.Equal(l.away, []int64{43, 44}) {
+		away := func(id int64) place { return place{id: id, foreign: true} }
+		if l := b.lines["k"]; l == nil || !slices.Equal(l.places, []place{away(42), away(43), away(44)}) {
 			t.Errorf("the line is %+v", l)
 		}
-		if l := b.lines["l"]; l == nil || l.holder != 41 || len(l.away) != 0 {
+		if l := b.lines["l"]; l == nil || !slices.Equal(l.places, []place{away(41)}) {
 			t.Errorf("the other line is %+v", l)
 		}
+	})
+}
+
+// Jobs of a batch of a key may fail any number of times, together or not, and come back
+// in any order: whenever one begins, those before it are done, or begin with it.
+func TestBatchByKeyFailsAgain(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		edit(t, c, impatient)
+		var mu sync.Mutex
+		done := map[string]bool{}
+		w := worker(t, other(t, db), WorkerOptions{})
+		must(t, w.HandleBatch("x", BatchOptions{Max: 6, ByKey: true}, func(_ context.Context, batch []*Delivery) error {
+			mu.Lock()
+			defer mu.Unlock()
+			begun := map[string]bool{}
+			outcomes := make(Results, len(batch))
+			for i, d := range batch {
+				n, err := strconv.Atoi(string(d.Payload))
+				must(t, err)
+				for before := 1; before < n; before++ {
+					if name := fmt.Sprint(d.Key, before); !done[name] && !begun[name] {
+						t.Errorf("%s begins, and %d does not come before it", shown(batch), before)
+					}
+				}
+				begun[fmt.Sprint(d.Key, n)] = true
+				if d.Attempt < 2+n%4 {
+					outcomes[i] = RetryAfter(time.Duration(rand.IntN(8))*time.Millisecond, errTest)
+				}
+			}
+			for i, d := range batch {
+				done[d.Key+string(d.Payload)] = outcomes[i] == nil
+			}
+			return outcomes
+		}))
+		var jobs []Job
+		for _, key := range []string{"a", "b", "c"} {
+			jobs = append(jobs, numbered("x", key, 1, 20)...)
+		}
+		enqueueMany(t, c, jobs)
+		start(t, w)
+		empty(t, db)
 	})
 }
 
@@ -241,7 +285,7 @@ func TestBatchBeginsAgain(t *testing.T) {
 	b := &block{q: q, lines: map[string]*line{}}
 	first, later := &Delivery{ID: 1, b: b}, &Delivery{ID: 4, b: b}
 	first.Key, first.Kind, later.Key, later.Kind = "k", "x", "k", "x"
-	b.lines["k"] = &line{holder: 1, follow: []int64{2, 3}, waiting: []*Delivery{later}}
+	b.lines["k"] = &line{places: []place{{id: 1}, {id: 2}, {id: 3}}, waiting: []*Delivery{later}}
 	if with := w.followers(first, 9); len(with) != 0 {
 		t.Errorf("%d jobs begin with it", len(with))
 	}

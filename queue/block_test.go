@@ -76,11 +76,12 @@ func (m *linesModel) ended(key string, id int64) {
 
 func (m *linesModel) check(t *rapid.T) {
 	for key, l := range m.b.lines {
-		if l.holder == 0 {
+		p := l.holder()
+		if p == nil {
 			t.Fatalf("key %s: %d wait for nobody", key, len(l.waiting))
 		}
-		if id, ok := m.foreign[key]; ok != l.foreign || ok && l.holder != id {
-			t.Fatalf("key %s is held by %d (foreign %v), and should be by %d", key, l.holder, l.foreign, id)
+		if id, ok := m.foreign[key]; ok != p.foreign || ok && p.id != id {
+			t.Fatalf("key %s is held by %+v, and should be by %d", key, p, id)
 		}
 	}
 	for key, ids := range m.waiting {
@@ -198,6 +199,100 @@ func TestLines(t *testing.T) {
 		}
 		if len(m.b.lines) > 0 || m.b.count > 0 {
 			t.Fatalf("%d lines and %d jobs are left", len(m.b.lines), m.b.count)
+		}
+	})
+}
+
+// Jobs of a key begin several at a time, end or fail each by itself, and come back
+// whenever they like, any number of times: whenever one begins, those before it have
+// ended, or begin with it.
+func TestLineOfBatches(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := newBlock(100)
+		over, begun, away, next := map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, int64(0)
+		begin := func(d *Delivery) {
+			for id := int64(1); id < d.ID; id++ {
+				if !over[id] && !begun[id] {
+					t.Fatalf("%d begins before %d", d.ID, id)
+				}
+			}
+			begun[d.ID] = true
+		}
+		of := func(t *rapid.T, set map[int64]bool) (id int64, ok bool) {
+			if len(set) == 0 {
+				return 0, false
+			}
+			return rapid.SampledFrom(slices.Sorted(maps.Keys(set))).Draw(t, "job"), true
+		}
+		start := func(most int) {
+			first := b.pop()
+			if first == nil {
+				return
+			}
+			begin(first)
+			for n := 1; n < most; n++ {
+				d := b.lines["k"].join(n, "")
+				if d == nil {
+					return
+				}
+				b.engage(d)
+				begin(d)
+			}
+		}
+		comeBack := func(id int64) {
+			delete(away, id)
+			b.add(ready(id, "k"))
+			b.settle()
+		}
+		fail := func(id int64) {
+			delete(begun, id)
+			delete(b.seen, id)
+			away[id] = true
+			b.part("k", id)
+		}
+		end := func(id int64) {
+			delete(begun, id)
+			over[id] = true
+			b.release("k", id)
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"read": func(t *rapid.T) {
+				for range rapid.IntRange(1, 5).Draw(t, "n") {
+					next++
+					b.add(ready(next, "k"))
+				}
+				b.settle()
+			},
+			"begin": func(t *rapid.T) { start(rapid.IntRange(1, 6).Draw(t, "most")) },
+			"fail": func(t *rapid.T) {
+				if id, ok := of(t, begun); ok {
+					fail(id)
+				}
+			},
+			"end": func(t *rapid.T) {
+				if id, ok := of(t, begun); ok {
+					end(id)
+				}
+			},
+			"come back": func(t *rapid.T) {
+				if id, ok := of(t, away); ok {
+					comeBack(id)
+				}
+			},
+		})
+		for len(over) < int(next) {
+			for _, id := range slices.Sorted(maps.Keys(begun)) {
+				end(id)
+			}
+			for _, id := range slices.Sorted(maps.Keys(away)) {
+				comeBack(id)
+			}
+			if start(3); len(begun) == 0 && len(over) < int(next) {
+				t.Fatalf("%d of %d have ended, and none begins: %+v", len(over), next, b.lines["k"])
+			}
+		}
+		if len(b.lines) > 0 {
+			t.Fatalf("left: %+v", b.lines["k"])
 		}
 	})
 }

@@ -5,18 +5,55 @@ import (
 	"slices"
 )
 
-// A line is what of one key is here: one job at a time is out of it, the others wait
-// in their order. It is guarded by its worker's mu.
+// A line is the jobs of one key that are known here, in their order. Those that have
+// begun, and those that are elsewhere, have a place; behind them wait those that have been
+// read. The first place is the holder's: the others wait for it. It is guarded by its
+// worker's mu.
 type line struct {
+	places  []place
 	waiting []*Delivery
-	holder  int64   // the id of the job that the others wait for; 0: none
-	foreign bool    // which is not in this worker's hands: it is checked out elsewhere, or waits for its retry
-	parted  int     // how often it has become so
-	away    []int64 // further ones that were found elsewhere: they go before those that wait
-	follow  []int64 // further ones that have begun with the holder, in one batch
 
 	gathers *gathering // the batch that the holder waits for, and how many it may have
 	most    int
+}
+
+// A place is where a job of a line stands that is not merely waiting. Its order does not
+// change while the job fails and comes back, so that several that fail together keep it.
+type place struct {
+	id      int64
+	foreign bool // it is not in this worker's hands: checked out elsewhere, or until its retry
+	parted  int  // how often it has become so
+}
+
+// holder returns the place of the job that the others wait for; nil if there is none.
+func (l *line) holder() *place {
+	if len(l.places) == 0 {
+		return nil
+	}
+	return &l.places[0]
+}
+
+// heldBy tells whether a job is the one that the others wait for.
+func (l *line) heldBy(id int64) bool { return len(l.places) > 0 && l.places[0].id == id }
+
+// place returns the place of a job; -1 if it has none.
+func (l *line) place(id int64) int {
+	return slices.IndexFunc(l.places, func(p place) bool { return p.id == id })
+}
+
+// fetch takes a job out of those that wait; nil if it is not among them.
+func (l *line) fetch(id int64) *Delivery {
+	at := slices.IndexFunc(l.waiting, func(d *Delivery) bool { return d.ID == id })
+	if at < 0 {
+		return nil
+	}
+	d := l.waiting[at]
+	if at == 0 {
+		l.waiting = l.waiting[1:]
+	} else {
+		l.waiting = slices.Delete(l.waiting, at, at+1)
+	}
+	return d
 }
 
 // line returns the line of a key.
@@ -33,8 +70,8 @@ func (b *block) line(key string) *line {
 // is their retry.
 func (b *block) wait(d *Delivery) {
 	l := b.line(d.Key)
-	if l.holder == d.ID {
-		l.foreign = false
+	if l.heldBy(d.ID) {
+		l.places[0].foreign = false
 		b.admit(d)
 		return
 	}
@@ -61,21 +98,28 @@ func (l *line) fills() bool {
 	return l.most == 1
 }
 
-// next takes the first of those that wait, if it is of a kind and the holder's batch may
-// have it: what is elsewhere goes before it.
-func (l *line) next(kind string) *Delivery {
-	if len(l.waiting) == 0 || l.foreign {
+// join takes the job that follows the first n of a line, which begin, if it may begin with
+// them: it is here, and of their kind.
+func (l *line) join(n int, kind string) *Delivery {
+	var d *Delivery
+	switch {
+	case n < len(l.places):
+		at := slices.IndexFunc(l.waiting, func(d *Delivery) bool { return d.ID == l.places[n].id })
+		if at >= 0 && l.places[n].foreign { // it has come back
+			d = l.waiting[at]
+		}
+	case len(l.waiting) > 0:
+		d = l.waiting[0]
+	}
+	if d == nil || d.Kind != kind || d.from == tableRunning {
 		return nil
 	}
-	d := l.waiting[0]
-	if d.Kind != kind || d.from == tableRunning || len(l.away) > 0 && l.away[0] != d.ID {
-		return nil
+	l.fetch(d.ID)
+	if n < len(l.places) {
+		l.places[n].foreign = false
+	} else {
+		l.places = append(l.places, place{id: d.ID})
 	}
-	if len(l.away) > 0 {
-		l.away = l.away[1:]
-	}
-	l.waiting = l.waiting[1:]
-	l.follow = append(l.follow, d.ID)
 	return d
 }
 
@@ -92,31 +136,19 @@ func (b *block) settle() {
 	}
 }
 
-// step lets the next of a line go, if none of it is under way.
+// step lets the next of a line go, if it is here and does not wait for another.
 func (b *block) step(l *line) {
-	if l.holder != 0 {
+	if len(l.places) == 0 && len(l.waiting) > 0 {
+		l.places = append(l.places, place{id: l.waiting[0].ID, foreign: true})
+	}
+	p := l.holder()
+	if p == nil || !p.foreign {
 		return
 	}
-	if len(l.follow) > 0 {
-		l.holder, l.foreign, l.follow = l.follow[0], false, l.follow[1:]
-		return
+	if d := l.fetch(p.id); d != nil {
+		p.foreign = false
+		b.admit(d)
 	}
-	at := 0
-	if len(l.away) > 0 {
-		l.holder, l.foreign, l.away = l.away[0], true, l.away[1:]
-		at = slices.IndexFunc(l.waiting, func(d *Delivery) bool { return d.ID == l.holder })
-	}
-	if at < 0 || at >= len(l.waiting) {
-		return
-	}
-	d := l.waiting[at]
-	if at == 0 {
-		l.waiting = l.waiting[1:]
-	} else {
-		l.waiting = slices.Delete(l.waiting, at, at+1)
-	}
-	l.holder, l.foreign = d.ID, false
-	b.admit(d)
 }
 
 // release ends the turn of a key's job: the next may go.
@@ -125,12 +157,16 @@ func (b *block) release(key string, id int64) {
 	if l == nil {
 		return
 	}
-	if l.holder != id {
-		l.follow = slices.DeleteFunc(l.follow, func(o int64) bool { return o == id })
+	at := l.place(id)
+	if at < 0 {
 		return
 	}
-	l.holder, l.foreign, l.gathers = 0, false, nil
-	if len(l.waiting) == 0 && len(l.away) == 0 && len(l.follow) == 0 {
+	l.places = slices.Delete(l.places, at, at+1)
+	if at > 0 {
+		return
+	}
+	l.gathers = nil
+	if len(l.waiting) == 0 && len(l.places) == 0 {
 		delete(b.lines, key)
 		return
 	}
@@ -138,28 +174,27 @@ func (b *block) release(key string, id int64) {
 }
 
 // hold keeps a key's jobs back: one that is not here is running elsewhere, or waits
-// for its retry. If several are, they go one after the other.
+// for its retry. If several are, they go one after the other, by their ids.
 func (b *block) hold(key string, id int64) {
 	l := b.line(key)
-	switch {
-	case l.holder == 0:
-		l.holder, l.foreign = id, true
-	case l.holder != id && !slices.Contains(l.away, id) && !slices.Contains(l.follow, id):
-		l.away = append(l.away, id)
+	if l.place(id) >= 0 {
+		return
 	}
+	at := len(l.places)
+	for at > 0 && l.places[at-1].foreign && l.places[at-1].id > id {
+		at--
+	}
+	l.places = slices.Insert(l.places, at, place{id: id, foreign: true})
 }
 
-// part notes that the job that the others wait for has left this worker's hands.
+// part notes that a job that others wait for has left this worker's hands. It keeps its
+// place among those that have begun with it, or failed before.
 func (b *block) part(key string, id int64) {
-	l := b.lines[key]
-	switch {
-	case l == nil:
-	case l.holder == id:
-		l.foreign = true
-		l.parted++
-	case slices.Contains(l.follow, id):
-		l.follow = slices.DeleteFunc(l.follow, func(o int64) bool { return o == id })
-		l.away = append(l.away, id)
+	if l := b.lines[key]; l != nil {
+		if at := l.place(id); at >= 0 {
+			l.places[at].foreign = true
+			l.places[at].parted++
+		}
 	}
 }
 
@@ -170,12 +205,12 @@ func (b *block) turnOf(key string, id int64) bool {
 		return true
 	}
 	b.hold(key, id)
-	return b.lines[key].holder == id
+	return b.lines[key].heldBy(id)
 }
 
 // takeIn notes that the job that the others wait for is in this worker's hands.
 func (b *block) takeIn(key string, id int64) {
-	if l := b.lines[key]; l != nil && l.holder == id {
-		l.foreign = false
+	if l := b.lines[key]; l != nil && l.heldBy(id) {
+		l.places[0].foreign = false
 	}
 }

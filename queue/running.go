@@ -73,7 +73,7 @@ func (w *Worker) findHeld(ctx context.Context, b *block) error {
 func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) error {
 	w.mu.Lock()
 	out := maps.Clone(w.out)
-	foreign := map[*block]map[string]line{}
+	foreign := map[*block]map[string]place{}
 	var dues []dialect.Args
 	var mine []*block
 	var unsuspected []*block
@@ -83,11 +83,11 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) erro
 		}
 		mine = append(mine, b)
 		for key, l := range b.lines {
-			if l.foreign {
+			if p := l.holder(); p != nil && p.foreign {
 				if foreign[b] == nil {
-					foreign[b] = map[string]line{}
+					foreign[b] = map[string]place{}
 				}
-				foreign[b][key] = *l
+				foreign[b][key] = *p
 			}
 		}
 		if b.accused > 0 && w.cleared(b) {
@@ -222,7 +222,7 @@ func (w *Worker) lookForDue(ctx context.Context, q *workQueue, rows []dialect.Ar
 
 // letGo releases keys whose jobs are neither running nor waiting for a retry any
 // more. The running ones were read first; see findHeld.
-func (w *Worker) letGo(ctx context.Context, b *block, keys map[string]line, running []runningRow) error {
+func (w *Worker) letGo(ctx context.Context, b *block, keys map[string]place, running []runningRow) error {
 	waiting, err := w.readHeld(ctx, b)
 	if err != nil {
 		return err
@@ -241,8 +241,8 @@ func (w *Worker) letGo(ctx context.Context, b *block, keys map[string]line, runn
 	}
 	for key, was := range keys {
 		// One that was taken in and has parted again meanwhile is looked for next time.
-		if l := b.lines[key]; l != nil && l.foreign && l.holder == was.holder && l.parted == was.parted && !there[l.holder] {
-			b.release(key, l.holder)
+		if l := b.lines[key]; l != nil && !there[was.id] && len(l.places) > 0 && l.places[0] == was {
+			b.release(key, was.id)
 			w.offer(b, 1)
 		}
 	}
