@@ -31,7 +31,8 @@ type gate struct {
 	look     instant.Instant // when to look whether the permits are still there
 	doubt    bool            // whether some were taken, or given back, is not known
 
-	tokens  int // how many jobs may begin
+	tokens  int   // how many jobs may begin
+	drawnTo int64 // µs: until when the rate was used up after the last draw
 	drawn   instant.Instant
 	askRate instant.Instant // for tokens, not before
 }
@@ -60,10 +61,7 @@ func (g *gate) open() bool {
 
 // free is how many may pass now.
 func (g *gate) free() int {
-	n := maxRunning
-	if g.limit.Running > 0 {
-		n = min(n, g.room-g.active)
-	}
+	n := g.vacant()
 	if g.limit.Rate > 0 {
 		n = min(n, g.tokens)
 	}
@@ -137,7 +135,18 @@ func (w *Worker) reopen(g *gate, n int) {
 
 // waiting is how many jobs have been read that wait for a gate, and for no other one. mu
 // is held.
-func (g *gate) waiting() (n int) {
+func (g *gate) waiting() int {
+	return g.behind(func(kind *gate, n int) int {
+		if kind.open() {
+			return n
+		}
+		return 0
+	})
+}
+
+// behind counts the jobs that wait for a gate. Of those that a queue has set aside for one of
+// its kinds, of says how many count. mu is held.
+func (g *gate) behind(of func(kind *gate, n int) int) (n int) {
 	for _, b := range g.q.blocks {
 		if !b.startable() {
 			continue
@@ -146,8 +155,11 @@ func (g *gate) waiting() (n int) {
 			n += b.count
 		}
 		for kind, s := range b.aside {
-			if kind == g || g.kind == "" && kind.open() {
+			switch {
+			case kind == g:
 				n += s.len()
+			case g.kind == "":
+				n += of(kind, s.len())
 			}
 		}
 	}
@@ -155,15 +167,51 @@ func (g *gate) waiting() (n int) {
 }
 
 // need is how many of them could begin if the gate were open. mu is held.
-func (g *gate) need() int {
+func (g *gate) need() int { return g.startable(g.waiting()) }
+
+// startable is how many of n jobs could begin if the gate were open. mu is held.
+func (g *gate) startable(n int) int {
 	w := g.q.w
 	if w.idle == 0 || w.closing && !w.opt.AtMostOnce {
 		return 0
 	}
 	if len(w.slots) == 0 { // a Receiver, which may take any number
-		return min(g.waiting(), w.opt.Batch)
+		return min(n, w.opt.Batch)
 	}
-	return min(g.waiting(), w.idle)
+	return min(n, w.idle)
+}
+
+// needPermits is how many permits could be used: the queue's also for jobs that will begin
+// within a moment when their kind's rate lets them, for which nothing is drawn before. mu
+// is held.
+func (g *gate) needPermits() int {
+	return g.startable(g.behind(func(kind *gate, n int) int {
+		switch {
+		case kind.open():
+			return n
+		case kind.vacant() > 0:
+			return min(n, kind.limit.ahead())
+		}
+		return 0
+	}))
+}
+
+// ready is how many of those that wait could begin now, were it not for the rate: a permit
+// is there for each. mu is held.
+func (g *gate) ready() int {
+	n := min(g.need(), g.vacant())
+	if own := g.q.own(); g.kind != "" && own != nil {
+		n = min(n, own.vacant())
+	}
+	return n
+}
+
+// vacant is for how many jobs more there are permits here. mu is held.
+func (g *gate) vacant() int {
+	if g.limit.Running == 0 {
+		return maxRunning
+	}
+	return max(0, g.room-g.active)
 }
 
 // meetLimits takes in the limits of a queue as they were just read.

@@ -381,6 +381,110 @@ func TestRate(t *testing.T) {
 	})
 }
 
+// Jobs that have waited for their permits begin no faster than the rate lets them, whichever
+// limit the permits are of: nothing is drawn for them before.
+func TestRateOfLatePermits(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		for _, kind := range []string{"x", ""} { // whose permits they are
+			c := client(t, db, Options{})
+			edit(t, c, func(*Queue) {})
+			_, err := c.EditLimit(t.Context(), defaultQueue, "x", func(l *Limit) { l.Rate, l.Per, l.Burst = 10, time.Second, 1 })
+			must(t, err)
+			_, err = c.EditLimit(t.Context(), defaultQueue, kind, func(l *Limit) { l.Running = 16 })
+			must(t, err)
+			var held, begun crowd
+			hold := make(chan struct{})
+			w1 := worker(t, other(t, db), WorkerOptions{Concurrency: 16})
+			w1.slow = 10 * time.Millisecond // so that it is busy, and the other has the blocks
+			handle(t, w1, "x", func(context.Context, *Delivery) error {
+				held.enter()
+				defer held.leave()
+				<-hold
+				return nil
+			})
+			enqueueMany(t, c, slices.Repeat([]Job{{Kind: "x"}}, 16))
+			stop := start(t, w1)
+			eventually(t, "one has all permits", func() bool { here, _, _ := held.counts(); return here == 16 })
+			enqueueMany(t, c, slices.Repeat([]Job{{Kind: "x"}}, 16))
+			w2 := worker(t, other(t, db), WorkerOptions{})
+			handle(t, w2, "x", begun.pass)
+			stop2 := start(t, w2)
+			waits := func() bool {
+				w2.mu.Lock()
+				defer w2.mu.Unlock()
+				g := w2.queues[0].gates[kind]
+				return g.waiting() == 16 && g.refusals > 12
+			}
+			eventually(t, "the other waits for permits", waits)
+			w2.mu.Lock()
+			if n := w2.queues[0].gates["x"].tokens; n > 0 {
+				t.Errorf("it has drawn %d", n)
+			}
+			w2.mu.Unlock()
+			came := instant.Now()
+			close(hold)
+			empty(t, db)
+			if took := since(came); took < 1200*time.Millisecond { // 16 at 10 a second, less the burst and what comes a little late
+				t.Errorf("all jobs were done within %v", took)
+			}
+			stop()
+			stop2()
+			must(t, c.DeleteLimit(t.Context(), defaultQueue, kind))
+		}
+	})
+}
+
+// What was drawn and is not used is put back, unless so much time has passed that it is
+// there again anyway: by no order of draws and returns do more begin than the rate allows.
+func TestPutBack(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		l := Limit{
+			Rate: rapid.IntRange(1, 1000).Draw(r, "rate"), Burst: rapid.IntRange(1, 20).Draw(r, "burst"),
+			Per: time.Duration(rapid.Int64Range(1, 10_000).Draw(r, "per")) * time.Millisecond,
+		}
+		most := max(l.Burst, l.ahead())
+		now, drawn := int64(1e15), int64(0)
+		type had struct {
+			tokens int
+			after  int64
+		}
+		holders := make([]had, 3)
+		var begun []int64
+		for range rapid.IntRange(1, 60).Draw(r, "steps") {
+			h := &holders[rapid.IntRange(0, 2).Draw(r, "who")]
+			switch {
+			case h.tokens == 0:
+				got, until, _ := l.draw(now, drawn, rapid.IntRange(1, 20).Draw(r, "want"))
+				if got > 0 {
+					*h, drawn = had{got, until}, until
+				}
+			case rapid.Bool().Draw(r, "begins"):
+				for range h.tokens {
+					begun = append(begun, now)
+				}
+				h.tokens = 0
+			default:
+				drawn = l.putBack(now, drawn, h.after, h.tokens)
+				h.tokens = 0
+			}
+			now += rapid.Int64Range(0, 3*l.cost(most)).Draw(r, "later")
+			for i := range holders { // a worker keeps what it does not use for a moment only
+				if holders[i].tokens > 0 && rapid.Bool().Draw(r, "puts back") {
+					drawn = l.putBack(now, drawn, holders[i].after, holders[i].tokens)
+					holders[i].tokens = 0
+				}
+			}
+		}
+		// Over all: what was held until it began late counts once more.
+		held := len(holders) * most
+		if n := len(begun); n > 0 {
+			if span := now - int64(1e15); n > most+held+1+int(span*int64(l.Rate)/l.Per.Microseconds()) {
+				r.Fatalf("%d began in %dµs", n, span)
+			}
+		}
+	})
+}
+
 // Of several who draw at once none gets what another one has.
 func TestDrawTogether(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
@@ -411,7 +515,7 @@ func TestDrawTogether(t *testing.T) {
 			t.Errorf("%d were drawn of 10", n)
 		}
 		w := worker(t, c, WorkerOptions{})
-		g := &gate{q: &workQueue{id: q.id, name: q.Name}, kind: "x"}
+		g := &gate{q: &workQueue{id: q.id, name: q.Name}, kind: "x", drawnTo: 1 << 60}
 		_, _, err = w.drawTokens(t.Context(), g, -3)
 		must(t, err)
 		if got, _, err := w.drawTokens(t.Context(), g, 5); err != nil || got != 3 {

@@ -156,7 +156,7 @@ func (w *Worker) short(g *gate) int {
 	if g.limit.Running == 0 {
 		return 0
 	}
-	return max(0, min(g.need(), g.limit.Running)-max(0, g.room-g.active))
+	return max(0, min(g.needPermits(), g.limit.Running)-g.vacant())
 }
 
 // completePermits makes those that there are not yet.
@@ -249,7 +249,7 @@ func (w *Worker) surplusPermits(g *gate, rows []permitRow, node, waiter string) 
 // quota is how many permits a worker may keep of which so many workers have or want some.
 // mu is held.
 func (g *gate) quota(at instant.Instant, contenders int, waited bool) int {
-	spare := g.active + g.need()
+	spare := g.active + g.needPermits()
 	if len(g.permits) <= spare {
 		g.quiet = at
 	}

@@ -17,7 +17,9 @@ import (
 // Rates. A limit's row says until when its rate has been used up: the generic cell rate
 // algorithm (ITU-T I.371), which needs no more than that one instant. Workers draw what
 // they need for the next moment at once, so that the row is written some ten times a
-// second by each of them and not for each job.
+// second by each of them and not for each job. A worker draws for jobs that can begin at once
+// but for the rate: what it had drawn for jobs that wait for a permit would let all of them
+// begin together when the permits come.
 
 var (
 	// lockLimit has others who draw wait: what is computed of the row is written before they
@@ -31,7 +33,8 @@ var (
 )
 
 const (
-	// drawFor is for how long ahead workers draw, and the burst that there is at least.
+	// drawFor is for how long ahead workers draw, how long they keep what they do not use,
+	// and the burst that there is at least.
 	drawFor = 100 * time.Millisecond
 
 	// drawEvery is how often a worker asks that did not get enough.
@@ -65,9 +68,21 @@ func (l *Limit) draw(now, drawn int64, want int) (got int, until, wait int64) {
 	return got, until, max(0, until+l.cost(1)-now)
 }
 
+// putBack returns until when a rate is used up if n jobs do not begin that were drawn for,
+// where drawn is until when it is used up now, and after was that right after the draw. If a
+// full burst has built up since then, nothing is put back: others may have drawn from that
+// burst already, and it holds no more.
+func (l *Limit) putBack(now, drawn, after int64, n int) int64 {
+	if after < now-l.cost(max(l.Burst, l.ahead())) {
+		return drawn
+	}
+	return drawn - l.cost(n)
+}
+
 // drawTokens draws for a gate. It returns how many jobs may begin for that, and when to
 // ask again. A negative number gives back what was drawn and not used.
 func (w *Worker) drawTokens(ctx context.Context, g *gate, want int) (got int, again time.Duration, err error) {
+	after := g.drawnTo // which only its keeper changes
 	err = w.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		var now, drawn int64
 		var per string
@@ -80,20 +95,25 @@ func (w *Worker) drawTokens(ctx context.Context, g *gate, want int) (got int, ag
 		if got, again = want, 0; err != nil || l.Rate == 0 {
 			return orGone(err) // there is no such limit any more
 		}
-		until := drawn - l.cost(-min(want, 0))
+		var until int64
 		if want > 0 {
 			var wait int64
 			if got, until, wait = l.draw(now, drawn, want); got < want {
 				again = max(time.Duration(wait)*time.Microsecond, drawEvery)
 			}
+		} else {
+			until = l.putBack(now, drawn, g.drawnTo, -want)
 		}
 		if got == 0 {
 			return nil
 		}
-		args["drawn"] = until
+		after, args["drawn"] = until, until
 		_, err = tx.Exec(ctx, setDrawn, args)
 		return err
 	})
+	if err == nil && want > 0 {
+		g.drawnTo = after
+	}
 	return got, again, err
 }
 
@@ -102,20 +122,20 @@ func (w *Worker) drawTokens(ctx context.Context, g *gate, want int) (got int, ag
 func (w *Worker) tendRate(ctx context.Context, g *gate) (time.Duration, error) {
 	w.mu.Lock()
 	at, want := instant.Now(), 0
-	waiting, need := g.waiting(), g.need()
+	waiting, need := g.waiting(), g.ready()
 	switch {
 	case g.limit.Rate == 0:
 		g.tokens = 0
+	case g.tokens > 0 && at.Sub(g.drawn) > drawFor:
+		want, g.tokens = -g.tokens, 0
 	case need > g.tokens && at >= g.askRate:
 		want = max(need, min(waiting, g.limit.ahead())) - g.tokens
-	case need == 0 && g.tokens > 0 && at.Sub(g.drawn) > time.Second:
-		want, g.tokens = -g.tokens, 0
 	}
 	wait := max(0, g.askRate.Sub(at))
-	if need == 0 || g.limit.Rate == 0 {
+	if need <= g.tokens || g.limit.Rate == 0 {
 		wait = 0
 		if g.tokens > 0 {
-			wait = time.Second
+			wait = drawFor
 		}
 	}
 	w.mu.Unlock()
@@ -124,7 +144,7 @@ func (w *Worker) tendRate(ctx context.Context, g *gate) (time.Duration, error) {
 	}
 	got, again, err := w.drawTokens(ctx, g, want)
 	if err != nil || want < 0 {
-		return time.Second, err
+		return time.Millisecond, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
