@@ -63,7 +63,7 @@ func (c *conn) call(ctx context.Context, op string, f func() error) error {
 		return driver.ErrBadConn
 	}
 	err := c.around(ctx, op, f)
-	c.cut = errors.Is(err, ErrCut)
+	c.cut = errors.Is(err, ErrCut) || errors.Is(err, driver.ErrBadConn)
 	return err
 }
 

@@ -145,6 +145,7 @@ func mysqlConfig(u *url.URL, opt Options) (*mysql.Config, error) {
 	}
 	cfg.Params["time_zone"] = "'+00:00'"
 	cfg.Params["sql_mode"] = "'" + mysqlMode + "'"
+	cfg.Params["autocommit"] = "1" // the server's default may be 0
 	// A statement whose client has gone must not wait for a lock, get it, and
 	// hold it: the ghost of a cancelled claim.
 	cfg.Params["innodb_lock_wait_timeout"] = "5"
@@ -206,8 +207,21 @@ func mysqlSession(ctx context.Context, c driver.Conn, base driver.Connector) (Ar
 		if err != nil && ctx.Err() != nil {
 			mysqlKill(base, id)
 		}
+		if mysqlReadOnly(err) {
+			err = fmt.Errorf("%w: %w", driver.ErrBadConn, err)
+		}
 		return err
 	}, nil
+}
+
+// mysqlReadOnly tells whether a statement was refused because the server takes no writes
+// any more. A primary that is demoted keeps its connections, and the pool would use them
+// for ever: as a bad connection it is closed, and the next one may lead to the new primary.
+// Nothing was changed.
+func mysqlReadOnly(err error) bool {
+	var e *mysql.MySQLError
+	// 1290 tells of any option that prevents a statement.
+	return errors.As(err, &e) && (e.Number == 1836 || e.Number == 1290 && strings.Contains(e.Message, "read-only"))
 }
 
 // mysqlKill ends a connection in the server, with a second of time: it is a
@@ -272,6 +286,10 @@ func mysqlFindings(v map[string]string) []Finding {
 			Advice: "add charset=utf8mb4 to this pool's DSN",
 		},
 		{
+			Subject: "autocommit", OK: v["autocommit"] != "OFF", Detail: "autocommit = " + v["autocommit"],
+			Advice: "add autocommit=1 to this pool's DSN: without it no statement is committed by itself, and no transaction can be begun (error 1568)",
+		},
+		{
 			Subject: "isolation", OK: true,
 			Detail: fmt.Sprintf("session default %q; dbcron's transactions ask for READ-COMMITTED themselves",
 				cmp.Or(v["transaction_isolation"], v["tx_isolation"])),
@@ -284,7 +302,7 @@ func mysqlFindings(v map[string]string) []Finding {
 func mysqlVariables(ctx context.Context, pool *sql.DB) (map[string]string, error) {
 	rows, err := pool.QueryContext(ctx, `SHOW VARIABLES WHERE Variable_name IN ('version', 'read_only', 'super_read_only',
 		'innodb_read_only', 'log_bin', 'binlog_format', 'sql_mode', 'character_set_client', 'character_set_connection',
-		'tx_isolation', 'transaction_isolation', 'tx_read_only', 'transaction_read_only')`)
+		'autocommit', 'tx_isolation', 'transaction_isolation', 'tx_read_only', 'transaction_read_only')`)
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,7 @@ func TestMySQLFindings(t *testing.T) {
 		{"super_read_only", "ON", "writable", "super_read_only = ON"},
 		{"innodb_read_only", "ON", "writable", "innodb_read_only = ON"},
 		{"read_only", "0", "", ""},
+		{"autocommit", "OFF", "autocommit", "autocommit = OFF"},
 	} {
 		v := maps.Clone(good)
 		v[c.name] = c.value

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -41,6 +42,9 @@ func Open(ctx context.Context, rawURL string, opt Options) (*DB, error) {
 	return db, nil
 }
 
+// connLife is how long a connection is used.
+const connLife = 30 * time.Minute
+
 // Connect is Open without the check, for programs that look into why a
 // database is refused.
 func Connect(ctx context.Context, rawURL string, opt Options) (*DB, error) {
@@ -56,6 +60,9 @@ func Connect(ctx context.Context, rawURL string, opt Options) (*DB, error) {
 	pool := sql.OpenDB(c)
 	pool.SetMaxOpenConns(cmp.Or(opt.MaxConns, 10))
 	pool.SetMaxIdleConns(cmp.Or(opt.MaxConns, 10))
+	if d.SkipLocked != "" { // a server: after a failover, connections to the old one end some day
+		pool.SetConnMaxLifetime(connLife)
+	}
 	db, err := newDB(d, pool, opt)
 	if err != nil {
 		return nil, errors.Join(err, pool.Close())
