@@ -37,12 +37,12 @@ func TestAPrimaryThatBecomesReadOnly(t *testing.T) {
 			before := id()
 			admin.Do(t, `SET GLOBAL read_only = 1`, nil)
 			_, err = db.Exec(t.Context(), insert, nil)
-			refused(t, db, "a statement", err)
+			refused(t, "a statement", err)
 			if id() == before {
 				t.Error("after a statement that was refused, the pool uses the same connection")
 			}
 			before = id()
-			refused(t, db, "a transaction", db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+			refused(t, "a transaction", db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
 				_, err := tx.Exec(ctx, insert, nil)
 				return err
 			}))
@@ -59,7 +59,7 @@ func TestAPrimaryThatBecomesReadOnly(t *testing.T) {
 				return err
 			})
 			if err != nil { // the server may wait for the transaction instead
-				refused(t, db, "a commit", err)
+				refused(t, "a commit", err)
 				if id() == before {
 					t.Error("after a commit that was refused, the pool uses the same connection")
 				}
@@ -72,7 +72,7 @@ func TestAPrimaryThatBecomesReadOnly(t *testing.T) {
 	}
 }
 
-func refused(t *testing.T, db *dbtest.DB, what string, err error) {
+func refused(t *testing.T, what string, err error) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), "read-only") || !dialect.Unavailable(err) {
 		t.Errorf("%s: got %v, want that the server is read-only, and unavailable", what, err)
