@@ -188,7 +188,7 @@ func (s *Scheduler) run(ctx context.Context, poll func(ctx, working context.Cont
 	// What has begun is finished and recorded after ctx has ended.
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var helpers sync.WaitGroup
-	for _, help := range []func(context.Context){s.keep, s.show, s.upkeep, s.listen} {
+	for _, help := range []func(context.Context){s.keep, s.show, s.upkeep, s.listen, s.attend} {
 		helpers.Go(func() { help(working) })
 	}
 	poll(ctx, working)

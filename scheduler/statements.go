@@ -214,6 +214,17 @@ var (
 
 	purge = dialect.SQL("scheduler.purge", `DELETE FROM {prefix}run WHERE id IN (:ids) AND next_exec IS NULL`)
 
+	// These say that the daemon is there, for those who look: no claim depends on it. Only
+	// the daemon itself writes its row, and nobody has its name again. What a
+	// daemon left that was killed goes after a day, as does the row of a worker that has
+	// been dead for so long: to others it counts as gone when its lease ends.
+	arrive   = dialect.SQL("scheduler.arrive", `INSERT INTO {prefix}node (name, state, expire_at) VALUES (:node, 'live', {now + :lease})`)
+	stay     = dialect.SQL("scheduler.stay", `UPDATE {prefix}node SET state = 'live', expire_at = {now + :lease}, heartbeats = heartbeats + 1 WHERE name = :node`)
+	leave    = dialect.SQL("scheduler.leave", `DELETE FROM {prefix}node WHERE name = :node`)
+	departed = dialect.SQL("scheduler.departed", `
+		DELETE FROM {prefix}node WHERE expire_at < {now + :since}
+			AND NOT EXISTS (SELECT 1 FROM {prefix}queue_worker AS w WHERE w.node = name)`)
+
 	// announce wakes the daemons, once the transaction is committed.
 	announce = dialect.PerDialect("scheduler.announce", func(d *dialect.Dialect) string {
 		if d.Notify == nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -125,9 +124,7 @@ func (p *program) confirm(rows []bulkRow) bool {
 	if len(parts) == 0 {
 		return true
 	}
-	fmt.Fprintf(p.err, "dbcron: %s? [y/N] ", strings.Join(parts, ", "))
-	line, _ := bufio.NewReader(p.in).ReadString('\n') // an end without an answer is a no
-	return slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(line)))
+	return slices.Contains([]string{"y", "yes"}, strings.ToLower(p.answer(strings.Join(parts, ", ")+"? [y/N]")))
 }
 
 // progress tells how far a bulk is, if somebody looks on.

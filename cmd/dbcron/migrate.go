@@ -28,29 +28,37 @@ one works, the others wait. docs/grants.md lists the rights that it takes.`,
 		},
 	}
 	outputFlag(status, &output)
+	var down, to descent
+	descend := &cobra.Command{
+		Use:   "down",
+		Short: "Take back the newest migration; tables that it made are dropped with their rows",
+		Long:  "Take back the newest migration. " + descentHelp,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return p.migrateTo(c.Context(), func(at int64) int64 { return max(at-1, 0) }, down)
+		},
+	}
+	down.register(descend)
+	goTo := &cobra.Command{
+		Use:   "to VERSION",
+		Short: "Bring the tables to a version, up or down; 0 has no tables",
+		Long:  "Bring the tables to a version, up or down; 0 has no tables. " + descentHelp,
+		Args:  cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			version, err := strconv.ParseInt(args[0], 10, 64)
+			if err != nil {
+				return usagef("version %q is not a number", args[0])
+			}
+			return p.migrateTo(c.Context(), func(int64) int64 { return version }, to)
+		},
+	}
+	to.register(goTo)
 	c.AddCommand(
 		&cobra.Command{
 			Use:   "up",
 			Short: "Run all migrations that have not been run",
-			RunE:  func(c *cobra.Command, _ []string) error { return p.migrateTo(c.Context(), sqlschema.Migrate) },
+			RunE:  func(c *cobra.Command, _ []string) error { return p.migrateUp(c.Context()) },
 		},
-		&cobra.Command{
-			Use:   "down",
-			Short: "Take back the newest migration; tables that it made are dropped with their rows",
-			RunE:  func(c *cobra.Command, _ []string) error { return p.migrateTo(c.Context(), sqlschema.Down) },
-		},
-		&cobra.Command{
-			Use:   "to VERSION",
-			Short: "Bring the tables to a version, up or down; 0 has no tables",
-			Args:  cobra.ExactArgs(1),
-			RunE: func(c *cobra.Command, args []string) error {
-				to, err := strconv.ParseInt(args[0], 10, 64)
-				if err != nil {
-					return usagef("version %q is not a number", args[0])
-				}
-				return p.migrateTo(c.Context(), func(ctx context.Context, db *dialect.DB) error { return sqlschema.To(ctx, db, to) })
-			},
-		},
+		descend, goTo,
 		&cobra.Command{
 			Use:   "prompt",
 			Short: "Make the views and routines for the SQL prompt, also if they are there",
@@ -75,29 +83,52 @@ func (p *program) migrating(ctx context.Context, f func(*dialect.DB) error) (err
 	return f(db)
 }
 
-func (p *program) migrateTo(ctx context.Context, f func(context.Context, *dialect.DB) error) error {
+func (p *program) migrateUp(ctx context.Context) error {
+	return p.migrating(ctx, func(db *dialect.DB) error { return p.migrateLogged(ctx, db, sqlschema.Migrate) })
+}
+
+// migrateTo brings the tables to a version. On the way down it goes only as far as it may.
+func (p *program) migrateTo(ctx context.Context, version func(at int64) int64, may descent) error {
 	return p.migrating(ctx, func(db *dialect.DB) error {
-		before, err := sqlschema.Version(ctx, db)
+		if err := sqlschema.Check(ctx, db); err != nil && !errors.Is(err, sqlschema.ErrOutdated) {
+			return err
+		}
+		at, err := sqlschema.Version(ctx, db)
 		if err != nil {
 			return err
 		}
-		if err := f(ctx, db); err != nil {
-			return err
+		to := version(at)
+		if 0 <= to && to < at {
+			if err := p.permitDescent(ctx, db, at, to, may); err != nil {
+				return err
+			}
 		}
-		after, err := sqlschema.Version(ctx, db)
-		if err != nil {
-			return err
-		}
-		if before == after {
-			_, err = fmt.Fprintf(p.out, "nothing to do: version %d\n", after)
-		} else {
-			_, err = fmt.Fprintf(p.out, "migrated from version %d to %d\n", before, after)
-		}
-		if err == nil && after == sqlschema.Latest(db.Dialect) {
-			err = p.missPrompt(ctx, db)
-		}
-		return err
+		return p.migrateLogged(ctx, db, func(ctx context.Context, db *dialect.DB) error { return sqlschema.To(ctx, db, to) })
 	})
+}
+
+// migrateLogged migrates and tells what came of it.
+func (p *program) migrateLogged(ctx context.Context, db *dialect.DB, f func(context.Context, *dialect.DB) error) error {
+	before, err := sqlschema.Version(ctx, db)
+	if err != nil {
+		return err
+	}
+	if err := f(ctx, db); err != nil {
+		return err
+	}
+	after, err := sqlschema.Version(ctx, db)
+	if err != nil {
+		return err
+	}
+	if before == after {
+		_, err = fmt.Fprintf(p.out, "nothing to do: version %d\n", after)
+	} else {
+		_, err = fmt.Fprintf(p.out, "migrated from version %d to %d\n", before, after)
+	}
+	if err == nil && after == sqlschema.Latest(db.Dialect) {
+		err = p.missPrompt(ctx, db)
+	}
+	return err
 }
 
 // missPrompt tells if the views and routines are not there that the migrations leave out

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// errDeclined is the exit of a command whose question was not answered with a yes.
+var errDeclined = errors.New("nothing was changed")
+
+// answer asks a question at the terminal and returns the line that is typed. The end of the
+// input is an empty answer, which agrees to nothing.
+func (p *program) answer(question string) string {
+	fmt.Fprintf(p.err, "dbcron: %s ", question)
+	line, _ := bufio.NewReader(p.in).ReadString('\n')
+	return strings.TrimSpace(line)
+}
+
+// consent lets a command go on that is hard to undo: if --yes was given, or if somebody at
+// the terminal types word. Without a terminal it is refused.
+func (p *program) consent(yes bool, word string) error {
+	switch {
+	case yes:
+		return nil
+	case !isTerminal(p.in):
+		return usagef("nobody can be asked, since standard input is not a terminal: nothing was changed; --yes goes on without asking")
+	case p.answer("to go on, type "+word+":") != word:
+		return errDeclined
+	}
+	return nil
+}

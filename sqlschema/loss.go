@@ -1,0 +1,119 @@
+package sqlschema
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// LossLimit bounds how many rows [Losses] counts in a table.
+const LossLimit = 1_000_000
+
+// A Loss is what going down takes from one table: the whole table, or some columns.
+type Loss struct {
+	Table   string   // its full name
+	Columns []string // nil: the table is dropped
+	Rows    int64    // in the table now; LossLimit stands for that many or more
+}
+
+var (
+	droppedTable   = regexp.MustCompile(`(?m)^DROP TABLE \{prefix\}(\w+);`)
+	alteredTable   = regexp.MustCompile(`(?m)^ALTER TABLE \{prefix\}(\w+)([^;]*);`)
+	droppedColumns = regexp.MustCompile(`DROP COLUMN (\w+)`)
+)
+
+// Losses lists what the migrations down to a version would take from the database, the
+// tables first: those that have rows. It only reads.
+func Losses(ctx context.Context, db *dialect.DB, to int64) ([]Loss, error) {
+	at, err := Version(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	// The engines' migrations do the same, and PostgreSQL's say it in the plainest words:
+	// SQLite rebuilds tables, and MySQL looks first.
+	all, err := files(dialect.Postgres, "{prefix}", "{name}")
+	if err != nil {
+		return nil, err
+	}
+	var tables, altered []string
+	columns := map[string][]string{}
+	for _, m := range slices.Backward(all) {
+		if m.Version > at || m.Version <= to {
+			continue
+		}
+		_, down, _ := strings.Cut(m.text, "-- +goose Down\n")
+		for _, found := range droppedTable.FindAllStringSubmatch(down, -1) {
+			tables = append(tables, found[1])
+		}
+		for _, found := range alteredTable.FindAllStringSubmatch(down, -1) {
+			for _, column := range droppedColumns.FindAllStringSubmatch(found[2], -1) {
+				if !strings.Contains(found[2], "ADD COLUMN "+column[1]+" ") { // else it is only computed anew
+					columns[found[1]] = append(columns[found[1]], column[1])
+				}
+			}
+			altered = append(altered, found[1])
+		}
+	}
+	slices.Sort(tables)
+	slices.Sort(altered)
+	var losses []Loss
+	for _, table := range slices.Concat(tables, slices.Compact(altered)) {
+		lost := columns[table]
+		if dropped := slices.Contains(tables, table); dropped {
+			lost = nil
+		} else if lost == nil {
+			continue
+		}
+		rows, err := countRows(ctx, db, table)
+		if err != nil {
+			return nil, err
+		}
+		loss := Loss{Table: db.Prefix() + table, Columns: lost, Rows: rows}
+		if rows > 0 && !slices.ContainsFunc(losses, func(l Loss) bool { return l.Table == loss.Table }) {
+			losses = append(losses, loss)
+		}
+	}
+	return losses, nil
+}
+
+// countRows counts the rows of a table up to LossLimit. A table that is not there has none.
+func countRows(ctx context.Context, db *dialect.DB, table string) (n int64, err error) {
+	err = db.Pool().QueryRowContext(ctx, fmt.Sprintf("SELECT COUNT(*) FROM (SELECT 1 AS one FROM %s%s LIMIT %d) AS counted",
+		db.Prefix(), table, LossLimit)).Scan(&n)
+	if db.Dialect.Missing(err) {
+		return 0, nil
+	}
+	return n, err
+}
+
+var (
+	liveNodes = dialect.SQL("sqlschema.live-nodes", `
+		SELECT name FROM {prefix}node WHERE state = 'live' AND expire_at > {now} ORDER BY name`)
+
+	// liveRunners are daemons that run something: those of older versions have no row of their own.
+	liveRunners = dialect.SQL("sqlschema.live-runners", `
+		SELECT DISTINCT exec_by FROM {prefix}run
+		WHERE next_exec > {now} AND next_exec < {time 253402300799000000} AND state = 'running' ORDER BY exec_by`)
+)
+
+// LiveNodes lists the processes that use the tables now, as far as these say: daemons that
+// run schedules, and workers. It only reads, at any version of the schema.
+func LiveNodes(ctx context.Context, db *dialect.DB) ([]string, error) {
+	var all []string
+	for _, stmt := range []*dialect.Stmt{liveNodes, liveRunners} {
+		names, err := dialect.Select(ctx, &db.Session, stmt, nil, func(rows *sql.Rows) (name string, err error) {
+			return name, rows.Scan(&name)
+		})
+		if err != nil && !db.Dialect.Missing(err) {
+			return nil, err
+		}
+		all = append(all, names...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
