@@ -184,26 +184,3 @@ func ofMany(i, n int, err error) error {
 	}
 	return &JobError{i, n, err}
 }
-
-// A trouble logs when something begins to fail and when it works again, not every
-// failure.
-type trouble struct {
-	log   *slog.Logger
-	what  string
-	since int
-}
-
-// note returns how often in a row it has failed by now.
-func (t *trouble) note(err error) int {
-	switch {
-	case err == nil && t.since > 0:
-		t.log.Info(t.what + ": works again")
-		t.since = 0
-	case err != nil && !errors.Is(err, context.Canceled):
-		if t.since == 0 {
-			t.log.Warn(t.what+" failed; will go on trying", "err", err)
-		}
-		t.since++
-	}
-	return t.since
-}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/trouble"
 )
 
 // tryConclude does what conclude does. If that fails, workers do it a little later.
@@ -150,7 +151,7 @@ func signal(c chan struct{}) {
 
 // conclude ends groups whose jobs have ended here, and now and then others.
 func (w *Worker) conclude(ctx context.Context) {
-	trouble := trouble{log: w.log, what: "looking whether groups have ended"}
+	trouble := trouble.New(w.log, "looking whether groups have ended")
 	tick := time.NewTicker(concludeEvery)
 	defer tick.Stop()
 	any := true
@@ -160,7 +161,7 @@ func (w *Worker) conclude(ctx context.Context) {
 			err = w.c.concludeAny(ctx)
 			any = err != nil
 		}
-		if ctx.Err() == nil && trouble.note(err) > 0 {
+		if ctx.Err() == nil && trouble.Note(err) > 0 {
 			time.AfterFunc(time.Second, w.nudgeEnds)
 		}
 		select {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/trouble"
 )
 
 // A worker counts what it has done in memory, and adds that up in a table once a second:
@@ -168,7 +169,7 @@ func (w *Worker) logDone(d *Delivery, waited, ran int64) {
 
 // addUp adds what was counted to the table, every second.
 func (w *Worker) addUp(ctx context.Context) {
-	trouble := trouble{log: w.log, what: "counting what was done"}
+	trouble := trouble.New(w.log, "counting what was done")
 	tick := time.NewTicker(countEvery)
 	defer tick.Stop()
 	for {
@@ -178,7 +179,7 @@ func (w *Worker) addUp(ctx context.Context) {
 		case <-tick.C:
 		}
 		if err := w.addCounts(ctx); ctx.Err() == nil {
-			trouble.note(err)
+			trouble.Note(err)
 		}
 	}
 }

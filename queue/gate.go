@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/trouble"
 )
 
 // A gate is what the jobs that a limit bounds pass before they begin: those of a queue, or
@@ -289,11 +290,11 @@ func (w *Worker) admitted(g *gate) {
 
 // keepGates gets permits and tokens when jobs wait for them, and gives them back.
 func (w *Worker) keepGates(ctx context.Context) {
-	trouble := trouble{log: w.log, what: "keeping to limits"}
+	trouble := trouble.New(w.log, "keeping to limits")
 	for {
 		wait, err := w.tendGates(ctx)
 		if ctx.Err() == nil {
-			trouble.note(err)
+			trouble.Note(err)
 		}
 		select {
 		case <-ctx.Done():

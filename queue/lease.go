@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/trouble"
 )
 
 // errHandedOver is why a job's context ends whose worker is being stopped.
@@ -21,7 +22,7 @@ func since(at instant.Instant) time.Duration { return instant.Now().Sub(at) }
 // begin waits for the database, reads the settings of the queues, making those that
 // there are not, and joins the others.
 func (w *Worker) begin(ctx context.Context) error {
-	trouble := trouble{log: w.log, what: "joining the other workers"}
+	trouble := trouble.New(w.log, "joining the other workers")
 	for {
 		err := w.tryBegin(ctx)
 		if err == nil || w.db.Dialect.Missing(err) || errors.Is(err, ErrInvalid) {
@@ -30,7 +31,7 @@ func (w *Worker) begin(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(time.Duration(100<<min(trouble.note(err), 5)) * time.Millisecond):
+		case <-time.After(time.Duration(100<<min(trouble.Note(err), 5)) * time.Millisecond):
 		}
 	}
 }
@@ -104,7 +105,7 @@ const renewals = 5
 
 // keep holds on to what this process has.
 func (w *Worker) keep(ctx context.Context) {
-	trouble := trouble{log: w.log, what: "renewing the lease"}
+	trouble := trouble.New(w.log, "renewing the lease")
 	again := min(w.opt.Lease/20, 500*time.Millisecond) // after an error
 	wait := w.opt.Lease / renewals
 	for {
@@ -120,7 +121,7 @@ func (w *Worker) keep(ctx context.Context) {
 			return
 		}
 		if name == "" {
-			wait = w.reenter(ctx, &trouble)
+			wait = w.reenter(ctx, trouble)
 			continue
 		}
 		if wait = left - usable(w.opt.Lease) + w.opt.Lease/renewals; wait > 0 && left > 0 {
@@ -129,7 +130,7 @@ func (w *Worker) keep(ctx context.Context) {
 		wait = again
 		before := instant.Now()
 		n, err := w.renew(ctx, name)
-		trouble.note(err)
+		trouble.Note(err)
 		switch {
 		case err != nil:
 			if left <= 0 {
@@ -167,9 +168,9 @@ func (w *Worker) renewed(name string, asked instant.Instant) {
 }
 
 // reenter joins again after a loss.
-func (w *Worker) reenter(ctx context.Context, trouble *trouble) time.Duration {
+func (w *Worker) reenter(ctx context.Context, failing *trouble.Trouble) time.Duration {
 	err := w.enter(ctx)
-	trouble.note(err)
+	failing.Note(err)
 	if err != nil {
 		return min(w.opt.Lease/20, 500*time.Millisecond)
 	}

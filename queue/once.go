@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/trouble"
 )
 
 // RunOnce does what there is to do, and ends when nothing is left of its queues that
@@ -39,7 +40,7 @@ func (w *Worker) untilQuiet(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	trouble := trouble{log: w.log, what: "looking whether jobs are left"}
+	trouble := trouble.New(w.log, "looking whether jobs are left")
 	tick := time.NewTicker(quietEvery)
 	defer tick.Stop()
 	for {
@@ -48,7 +49,7 @@ func (w *Worker) untilQuiet(ctx context.Context) {
 		w.mu.Unlock()
 		left, err := w.left(ctx)
 		if ctx.Err() == nil {
-			trouble.note(err)
+			trouble.Note(err)
 		}
 		if err == nil && !left && !engaged && w.closeIdle() {
 			return

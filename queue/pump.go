@@ -8,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/trouble"
 )
 
 // A turn is what a pump does for a block at a time: it writes what has become of
@@ -41,7 +42,7 @@ type turn struct {
 
 // pump looks after one block after the other, whichever needs it.
 func (w *Worker) pump(ctx context.Context) {
-	trouble := trouble{log: w.log, what: "reading and writing jobs"}
+	trouble := trouble.New(w.log, "reading and writing jobs")
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for {
@@ -51,7 +52,7 @@ func (w *Worker) pump(ctx context.Context) {
 		if w.stopped {
 			return
 		}
-		trouble.note(w.serveNext(ctx))
+		trouble.Note(w.serveNext(ctx))
 		w.tellClosing()
 	}
 }

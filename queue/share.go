@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/trouble"
 )
 
 // How workers share the blocks of a queue: each looks twice a second at who is
@@ -58,7 +59,7 @@ type workerRow struct {
 // share looks after the blocks of all queues.
 func (w *Worker) share(ctx context.Context) {
 	defer close(w.shared)
-	trouble := trouble{log: w.log, what: "sharing the blocks"}
+	trouble := trouble.New(w.log, "sharing the blocks")
 	ticker := time.NewTicker(shareEvery)
 	defer ticker.Stop()
 	for {
@@ -76,7 +77,7 @@ func (w *Worker) share(ctx context.Context) {
 			w.noteRound(err)
 		}
 		if ctx.Err() == nil {
-			trouble.note(err)
+			trouble.Note(err)
 		}
 		select {
 		case <-ctx.Done():

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/trouble"
 )
 
 // What every worker removes now and then: what is left of processes, jobs and keys whose
@@ -29,13 +30,13 @@ func (w *Worker) sweepOften(ctx context.Context) {
 		case <-w.stopping:
 		}
 	}()
-	trouble := trouble{log: w.log, what: "removing what is left over"}
+	trouble := trouble.New(w.log, "removing what is left over")
 	for {
 		err := w.sweep(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		trouble.note(err)
+		trouble.Note(err)
 		select {
 		case <-ctx.Done():
 			return

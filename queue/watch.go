@@ -8,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/trouble"
 )
 
 // ErrTimeout is the cause with which the context of a job ends that takes longer
@@ -129,7 +130,7 @@ func (w *Worker) listen(ctx context.Context) {
 // poll looks for new jobs in all blocks at once: seldom where notifications are
 // heard, else as the queue's settings say, sooner after there was something.
 func (w *Worker) poll(ctx context.Context) {
-	trouble := trouble{log: w.log, what: "looking for jobs"}
+	trouble := trouble.New(w.log, "looking for jobs")
 	wait := time.Duration(0)
 	for {
 		wait = w.pace(wait)
@@ -143,7 +144,7 @@ func (w *Worker) poll(ctx context.Context) {
 		if err == nil {
 			found, err = w.lookForNew(ctx)
 		}
-		trouble.note(err)
+		trouble.Note(err)
 		if found > 0 {
 			wait = 0
 		}

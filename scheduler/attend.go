@@ -5,15 +5,16 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/trouble"
 )
 
 // attend says in the table of nodes that this daemon is there, until ctx ends: also while it
 // runs nothing, so that nobody takes the tables away from under it.
 func (s *Scheduler) attend(ctx context.Context) {
 	defer s.depart(ctx)
-	trouble := trouble{log: s.opt.Logger, what: "telling that this daemon is there"}
+	trouble := trouble.New(s.opt.Logger, "telling that this daemon is there")
 	for ctx.Err() == nil {
-		wait := trouble.wait(s.stay(ctx), s.opt.Lease/3)
+		wait := trouble.Wait(s.stay(ctx), s.opt.Lease/3)
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):

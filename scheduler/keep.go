@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/trouble"
 )
 
 // keep renews the leases of all that runs, until ctx ends.
 func (s *Scheduler) keep(ctx context.Context) {
-	trouble := trouble{log: s.opt.Logger, what: "renewing leases"}
+	trouble := trouble.New(s.opt.Logger, "renewing leases")
 	for {
-		wait := trouble.wait(s.renew(ctx), s.opt.Lease/3)
+		wait := trouble.Wait(s.renew(ctx), s.opt.Lease/3)
 		select {
 		case <-ctx.Done():
 			return

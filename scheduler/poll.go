@@ -10,31 +10,32 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/trouble"
 )
 
 // poll claims and starts what is due until ctx ends.
 func (s *Scheduler) poll(ctx, working context.Context) {
-	trouble := trouble{log: s.opt.Logger, what: "looking for what is due"}
+	trouble := trouble.New(s.opt.Logger, "looking for what is due")
 	for ctx.Err() == nil {
 		wait, err := s.step(ctx, working)
 		if ctx.Err() != nil {
 			return
 		}
-		s.rest(ctx, trouble.wait(err, wait))
+		s.rest(ctx, trouble.Wait(err, wait))
 	}
 }
 
 // pollOnce is poll until nothing is due and nothing runs.
 func (s *Scheduler) pollOnce(ctx, working context.Context) {
-	trouble := trouble{log: s.opt.Logger, what: "looking for what is due"}
+	trouble := trouble.New(s.opt.Logger, "looking for what is due")
 	for ctx.Err() == nil {
 		idle := s.busy() == 0 // what ends during the look may have started something
 		wait, err := s.step(ctx, working)
 		if err == nil && wait > soon && idle && s.busy() == 0 {
-			trouble.wait(s.purgeAll(ctx, outdated, nil), 0) // there may be no daemon that does
+			trouble.Wait(s.purgeAll(ctx, outdated, nil), 0) // there may be no daemon that does
 			return
 		}
-		s.rest(ctx, trouble.wait(err, wait))
+		s.rest(ctx, trouble.Wait(err, wait))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/trouble"
 )
 
 // start executes runs in goroutines of their own.
@@ -96,7 +97,7 @@ func (s *Scheduler) record(working context.Context, e *execution, r guardian.Res
 		s.opt.Logger.Error("processes could not be killed", "schedule", e.schedule, "pids", r.Survivors)
 	}
 	o := outcomeOf(e, r)
-	trouble := trouble{log: s.opt.Logger, what: "recording a run"}
+	trouble := trouble.New(s.opt.Logger, "recording a run")
 	for !o.none && !e.isLost() {
 		mine, err := s.writeOutcome(working, e, o, r)
 		if err == nil && !mine {
@@ -109,7 +110,7 @@ func (s *Scheduler) record(working context.Context, e *execution, r guardian.Res
 		case <-working.Done():
 			s.opt.Logger.Error("a run's outcome was not recorded", "schedule", e.schedule, "due", e.due, "state", o.state, "err", err)
 			return
-		case <-time.After(trouble.wait(err, 0)):
+		case <-time.After(trouble.Wait(err, 0)):
 		}
 	}
 	if e.isLost() {

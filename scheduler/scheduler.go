@@ -39,6 +39,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -205,7 +206,7 @@ func (s *Scheduler) run(ctx context.Context, poll func(ctx, working context.Cont
 // check waits for the database, and tells whether the tables are those that
 // this program needs.
 func (s *Scheduler) check(ctx context.Context) error {
-	trouble := trouble{log: s.opt.Logger, what: "looking at the tables"}
+	trouble := trouble.New(s.opt.Logger, "looking at the tables")
 	for ctx.Err() == nil {
 		err := sqlschema.Check(ctx, s.db)
 		if err == nil || errors.Is(err, sqlschema.ErrNewer) || errors.Is(err, sqlschema.ErrOutdated) {
@@ -213,7 +214,7 @@ func (s *Scheduler) check(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(trouble.wait(err, 0)):
+		case <-time.After(trouble.Wait(err, 0)):
 		}
 	}
 	return nil
@@ -273,28 +274,4 @@ func (s *Scheduler) each(f func(*execution)) {
 	for _, e := range s.running {
 		f(e)
 	}
-}
-
-// A trouble logs when something begins to fail and when it works again, not
-// every failure, and spaces out the attempts.
-type trouble struct {
-	log   *slog.Logger
-	what  string
-	since int
-}
-
-// wait returns how long to wait after an attempt that ended with err.
-func (t *trouble) wait(err error, normally time.Duration) time.Duration {
-	switch {
-	case err == nil && t.since > 0:
-		t.log.Info(t.what + ": works again")
-		t.since = 0
-	case err != nil:
-		if t.since == 0 {
-			t.log.Warn(t.what+" failed; will go on trying", "err", err)
-		}
-		t.since = min(t.since+1, 5)
-		return time.Duration(100<<t.since) * time.Millisecond
-	}
-	return normally
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/trouble"
 )
 
 // A trimming is a schedule whose history may have grown too long.
@@ -23,7 +24,7 @@ const (
 // upkeep removes from the history what is too old or too much, until ctx ends.
 // Every daemon takes part: each passes over the rows that another one removes.
 func (s *Scheduler) upkeep(ctx context.Context) {
-	trouble := trouble{log: s.opt.Logger, what: "removing old history"}
+	trouble := trouble.New(s.opt.Logger, "removing old history")
 	wait := time.Duration(rand.Int64N(int64(purgeEvery)))
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -39,7 +40,7 @@ func (s *Scheduler) upkeep(ctx context.Context) {
 			timer.Reset(purgeEvery/2 + time.Duration(rand.Int64N(int64(purgeEvery))))
 		}
 		if ctx.Err() == nil {
-			trouble.wait(err, 0)
+			trouble.Wait(err, 0)
 		}
 	}
 }

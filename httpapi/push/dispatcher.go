@@ -22,6 +22,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	troubles "github.com/dbcron/dbcron/internal/trouble" // throttle.go has a type trouble
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 )
@@ -122,15 +123,16 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 
 // lead works as the only one. What the one before has left is taken over at once.
 func (d *Dispatcher) lead(ctx context.Context) {
+	taking := troubles.New(d.log, "push: taking over")
 	for {
 		n, err := d.queues.Succeed(ctx, d.under)
+		taking.Note(err)
 		if err == nil {
 			if n > 0 {
 				d.log.Warn("push: took over from a dispatcher that did not end as it should", "workers", n)
 			}
 			break
 		}
-		d.log.Warn("push: taking over failed; will go on trying", "err", err)
 		select {
 		case <-ctx.Done():
 			return
@@ -171,15 +173,10 @@ func (p *pusher) follows(e *Endpoint) bool {
 // in the background.
 func (d *Dispatcher) dispatch(ctx context.Context) {
 	running := map[string]*pusher{}
-	failing := false
+	looking := troubles.New(d.log, "push: looking for endpoints")
 	for {
-		err := d.follow(ctx, running)
-		if failed := err != nil && ctx.Err() == nil; failed != failing {
-			if failing = failed; failing {
-				d.log.Warn("push: looking for endpoints failed; will go on trying", "err", err)
-			} else if ctx.Err() == nil {
-				d.log.Info("push: looking for endpoints works again")
-			}
+		if err := d.follow(ctx, running); ctx.Err() == nil {
+			looking.Note(err)
 		}
 		select {
 		case <-ctx.Done():

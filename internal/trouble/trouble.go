@@ -1,0 +1,69 @@
+// Package trouble logs errors that last: when one begins, again and again while it stands,
+// and when it is over. A line for each attempt would fill the log, and a single line at the
+// start would be missed.
+package trouble
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// Every is the interval at which a standing error is logged again.
+const Every = time.Minute
+
+// A Trouble follows one piece of work that is tried again and again. It is not safe for
+// concurrent use.
+type Trouble struct {
+	log  *slog.Logger
+	what string
+
+	failed      int // attempts in a row
+	began, told instant.Instant
+	now         func() instant.Instant
+}
+
+// New returns a Trouble for work that what names, such as "renewing leases".
+func New(log *slog.Logger, what string) *Trouble {
+	return &Trouble{log: log, what: what, now: instant.Now}
+}
+
+// Note takes how an attempt ended, and returns how many have failed in a row. The end of a
+// context counts as neither.
+func (t *Trouble) Note(err error) int {
+	switch {
+	case err == nil && t.failed > 0:
+		t.log.Info(t.what+": works again", "failed", t.failed, "for", t.now().Sub(t.began).Round(time.Millisecond))
+		t.failed = 0
+	case err != nil && !errors.Is(err, context.Canceled):
+		t.fail(err)
+	}
+	return t.failed
+}
+
+func (t *Trouble) fail(err error) {
+	at := t.now()
+	t.failed++
+	switch {
+	case t.failed == 1:
+		t.began = at
+		t.log.Warn(t.what+" failed; will go on trying", "err", err)
+	case at.Sub(t.told) >= Every:
+		t.log.Warn(t.what+" still fails; will go on trying", "err", err, "failed", t.failed, "for", at.Sub(t.began).Round(time.Second))
+	default:
+		return
+	}
+	t.told = at
+}
+
+// Wait is Note for work that pauses between attempts: it returns how long. After failures
+// that is 0.2 s to 3.2 s, and otherwise normally.
+func (t *Trouble) Wait(err error, normally time.Duration) time.Duration {
+	if failed := t.Note(err); err != nil {
+		return time.Duration(100<<min(max(failed, 1), 5)) * time.Millisecond
+	}
+	return normally
+}
