@@ -159,6 +159,7 @@ func (b *claims) wait(c *candidate, r run, after time.Duration) {
 // and the slot that has come becomes a run, all in one transaction. It returns
 // the runs to start here, and how many schedules it has moved.
 func (s *Scheduler) claim(ctx context.Context, lane string, limit int) (runs []run, moved int, err error) {
+	var first candidate
 	b, err := s.claimTx(ctx, func(ctx context.Context, tx *dialect.Session, b *claims) error {
 		runs, moved = nil, 0
 		args := dialect.Args{"lane": lane, "limit": limit, "since": s.floor()}
@@ -167,6 +168,7 @@ func (s *Scheduler) claim(ctx context.Context, lane string, limit int) (runs []r
 			return err
 		}
 		moved = len(locked)
+		first = locked[0]
 		open, err := openRuns(ctx, tx, locked)
 		if err != nil {
 			return err
@@ -180,6 +182,9 @@ func (s *Scheduler) claim(ctx context.Context, lane string, limit int) (runs []r
 		runs, err = s.write(ctx, tx, b)
 		return err
 	})
+	if err != nil && moved == 1 {
+		err = &loneError{err, first.ID, first.Name, putOff, putOffFor(&first)}
+	}
 	if err != nil {
 		return nil, 0, err
 	}

@@ -394,6 +394,7 @@ func TestEnqueueNeedsNoPlace(t *testing.T) {
 		if _, err := s.step(t.Context(), t.Context()); err != nil {
 			t.Fatal(err)
 		}
+		s.apart.Wait()
 		if payloads := jobsOf(t, db); len(payloads) != 3 {
 			t.Errorf("jobs %q", payloads)
 		}
@@ -401,27 +402,6 @@ func TestEnqueueNeedsNoPlace(t *testing.T) {
 		functions := daemon(t, db, Options{FunctionsOnly: true})
 		if lanes := functions.lanes(); len(lanes) > 0 {
 			t.Errorf("a program that runs functions only has the lanes %q", lanes)
-		}
-	})
-}
-
-// A lane of jobs that cannot be enqueued keeps nothing else from running.
-func TestEnqueueBroken(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
-		addEnqueuing(t, db, "job", "@every 30m")
-		add(t, db, "command", "@every 1h")
-		db.Advance(t, time.Hour)
-		db.Do(t, `ALTER TABLE {prefix}job RENAME TO {prefix}job_elsewhere`, nil)
-		s := daemon(t, db, Options{})
-		if _, err := s.step(t.Context(), t.Context()); err == nil {
-			t.Error("no error")
-		}
-		s.runs.Wait()
-		if got := rows(t, db, "job"); len(got) > 0 {
-			t.Errorf("runs without jobs: %q", got)
-		}
-		if got := rows(t, db, "command"); len(got) != 1 {
-			t.Errorf("the command: %q", got)
 		}
 	})
 }

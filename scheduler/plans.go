@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 
@@ -45,12 +46,38 @@ func (p *planCache) get(s *Schedule) (*cronspec.Schedule, error) {
 // planNew gives rows that were inserted or resumed by hand their first slot. It
 // returns how many it has dealt with.
 func (s *Scheduler) planNew(ctx context.Context, lane string) (planned int, err error) {
-	err = s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
-		locked, err := dialect.Select(ctx, tx, unplanned, dialect.Args{"lane": lane, "limit": batch}, scanCandidate)
+	planned, _, err = s.planSome(ctx, lane, batch, []int64{0})
+	if !s.separable(ctx, err) {
+		return planned, err
+	}
+	// One by one: a row that cannot be planned is in nobody's way.
+	var errs []error
+	failed := []int64{0}
+	for planned = 0; planned < batch; planned++ {
+		n, id, err := s.planSome(ctx, lane, 1, failed)
+		if err != nil && (n == 0 || !s.separable(ctx, err)) {
+			return planned, err
+		}
+		if n == 0 {
+			break
+		}
 		if err != nil {
+			failed, errs = append(failed, id), append(errs, err)
+		}
+	}
+	return planned - len(errs), errors.Join(errs...)
+}
+
+// planSome plans up to limit rows, but for some. It returns how many it has tried, and the
+// id of the first.
+func (s *Scheduler) planSome(ctx context.Context, lane string, limit int, but []int64) (planned int, first int64, err error) {
+	err = s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		planned = 0
+		locked, err := dialect.Select(ctx, tx, unplanned, dialect.Args{"lane": lane, "limit": limit, "but": but}, scanCandidate)
+		if err != nil || len(locked) == 0 {
 			return err
 		}
-		planned = len(locked)
+		planned, first = len(locked), locked[0].ID
 		var moves []dialect.Args
 		for i := range locked {
 			c := &locked[i]
@@ -76,5 +103,5 @@ func (s *Scheduler) planNew(ctx context.Context, lane string) (planned int, err 
 		}
 		return moveAll(ctx, tx, moves)
 	})
-	return planned, err
+	return planned, first, err
 }

@@ -58,7 +58,9 @@ func hot(ids []int64, names []string) map[*dialect.Stmt]dialect.Args {
 	return map[*dialect.Stmt]dialect.Args{
 		probe:       {"rows": lanes, "since": int64(0)},
 		due:         lane(len(ids)),
-		unplanned:   lane(len(ids)),
+		unplanned:   {"lane": "default", "limit": len(ids), "but": []int64{0}},
+		stay:        {"node": "nobody", "lease": 1},
+		leave:       {"node": "nobody"},
 		expired:     lane(len(ids)),
 		lockNamed:   {"names": names},
 		lockOne:     {"name": names[0]},

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -29,9 +29,9 @@ func (s *Scheduler) poll(ctx, working context.Context) {
 func (s *Scheduler) pollOnce(ctx, working context.Context) {
 	trouble := trouble.New(s.opt.Logger, "looking for what is due")
 	for ctx.Err() == nil {
-		idle := s.busy() == 0 // what ends during the look may have started something
+		idle := s.idle() // what ends during the look may have started something
 		wait, err := s.step(ctx, working)
-		if err == nil && wait > soon && idle && s.busy() == 0 {
+		if err == nil && wait > soon && idle && s.idle() {
 			trouble.Wait(s.purgeAll(ctx, outdated, nil), 0) // there may be no daemon that does
 			return
 		}
@@ -83,42 +83,6 @@ func (s *Scheduler) wakeAll() {
 	s.sinceAt = time.Time{}
 	s.mu.Unlock()
 	s.wake()
-}
-
-// lanes lists what this daemon may run: its tags, and its functions under each
-// tag.
-func (s *Scheduler) lanes() []string {
-	var lanes []string
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, tag := range s.opt.Tags {
-		if !s.opt.FunctionsOnly {
-			lanes = append(lanes, tag, (&Schedule{Tag: tag, Kind: "job"}).lane())
-		}
-		for name := range s.handlers {
-			lanes = append(lanes, (&Schedule{Tag: tag, Kind: "func", Command: name}).lane())
-		}
-	}
-	slices.Sort(lanes)
-	return lanes
-}
-
-// lane is the column of that name, as the table computes it.
-func (s *Schedule) lane() string {
-	switch s.Kind {
-	case "func":
-		return s.Tag + " func " + s.Command
-	case "job":
-		return s.Tag + " job"
-	}
-	return s.Tag
-}
-
-// ofJobs tells whether the schedules of a lane enqueue jobs, which takes no place of
-// those that a daemon has for what it executes.
-func ofJobs(lane string) bool {
-	_, rest, _ := strings.Cut(lane, " ") // a tag has no blank
-	return rest == "job"
 }
 
 // soon is when to look again for what somebody else holds locked.
@@ -190,6 +154,14 @@ func (l *lookout) first() int64 {
 	return first
 }
 
+// isDue tells whether there is something to do in the lane now.
+func (l *lookout) isDue() bool { return l.unplanned > 0 || l.first() <= l.now }
+
+// left is how long it takes until there is, or at the most.
+func (l *lookout) left(most time.Duration) time.Duration {
+	return min(most, time.Duration(min(l.first()-l.now, most.Microseconds())+500)*time.Microsecond)
+}
+
 // probe looks into all lanes.
 func (s *Scheduler) probe(ctx context.Context, lanes []string) ([]lookout, error) {
 	rows := make([]dialect.Args, len(lanes))
@@ -201,12 +173,11 @@ func (s *Scheduler) probe(ctx context.Context, lanes []string) ([]lookout, error
 	})
 }
 
-// step does what there is to do now, and tells how long there is nothing to do.
+// step does what there is to do now, and tells how long there is nothing to do. Each
+// lane fares by itself: one that fails, or that waits for locks, delays no other.
 func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
 	if s.asks() {
-		if err := s.cancelRequests(ctx); err != nil {
-			return 0, err
-		}
+		s.asking.Note(s.cancelRequests(ctx))
 	}
 	lanes := s.lanes()
 	full := s.room() <= 0
@@ -221,51 +192,61 @@ func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	done, jobs, held, next := 0, 0, false, int64(math.MaxInt64)
-	var now int64
-	var failed error
+	done, wait := 0, s.opt.Poll
+	now, next := int64(0), int64(math.MaxInt64)
 	slices.SortFunc(found, func(a, b lookout) int { return cmp.Compare(a.first(), b.first()) }) // no lane starves
 	for _, l := range found {
-		now = l.now
-		n, err := s.stepIn(ctx, working, l)
+		now, next = l.now, min(next, l.first())
+		busy, rest := s.resting(l.lane)
 		switch {
-		case err != nil && !ofJobs(l.lane):
-			return 0, err
-		case err != nil:
-			failed = err // which may be of the queue alone: what else is due goes on
+		case busy: // it wakes the daemon when it is done
+		case rest > 0:
+			wait = min(wait, rest)
+		case !l.isDue():
+			s.settle(l.lane)
+			wait = min(wait, l.left(s.opt.Poll))
 		case ofJobs(l.lane):
-			jobs += n
+			s.stepApart(ctx, working, l)
+		default:
+			n, rest := s.stepIn(ctx, working, l)
+			done += n
+			wait = min(wait, rest)
 		}
-		done += n
-		held = held || l.unplanned > 0 && n == 0
-		next = min(next, l.first())
 	}
 	if !full { // else what comes first was not looked for
 		s.seen(now, next)
 	}
-	switch {
-	case failed != nil:
-		return 0, failed
-	case jobs > 0 || done > 0 && s.room() > 0:
+	if done > 0 && s.room() > 0 {
 		return 0, nil
-	case full || done > 0:
-		return s.opt.Poll, nil
-	case held || next <= now:
-		return soon, nil // it is in the hands of another daemon, or will be free in a moment
 	}
-	return min(s.opt.Poll, time.Duration(min(next-now, s.opt.Poll.Microseconds())+500)*time.Microsecond), nil
+	return wait, nil
 }
 
-// stepIn does what there is to do in one lane, and returns how much it was.
-func (s *Scheduler) stepIn(ctx, working context.Context, l lookout) (done int, err error) {
+// stepIn does what there is to do in one lane. It returns how much it was, and how long the
+// lane rests then if it cannot go on.
+func (s *Scheduler) stepIn(ctx, working context.Context, l lookout) (done int, rest time.Duration) {
+	done, err := s.doLane(ctx, working, l)
+	if ctx.Err() != nil {
+		return done, s.opt.Poll
+	}
+	rest = s.fared(l.lane, err)
+	if err == nil && done == 0 && (ofJobs(l.lane) || s.room() > 0) {
+		rest = soon // it is in the hands of another daemon, or will be free in a moment
+	}
+	return done, cmp.Or(rest, s.opt.Poll)
+}
+
+// doLane plans what is new in a lane, and takes what is due. What fails keeps nothing else
+// from being tried.
+func (s *Scheduler) doLane(ctx, working context.Context, l lookout) (done int, err error) {
+	var errs []error
 	if l.unplanned > 0 {
-		if done, err = s.planNew(ctx, l.lane); err != nil {
-			return done, err
-		}
+		n, err := s.planNew(ctx, l.lane)
+		done, errs = done+n, append(errs, err)
 	}
 	for _, due := range []struct {
 		at   sql.NullInt64
-		take func(context.Context, string, int) ([]run, int, error)
+		take taking
 	}{{l.runs, s.takeOver}, {l.schedules, s.claim}} {
 		limit := s.share()
 		if ofJobs(l.lane) {
@@ -276,12 +257,12 @@ func (s *Scheduler) stepIn(ctx, working context.Context, l lookout) (done int, e
 		}
 		claimed, n, err := due.take(ctx, l.lane, limit)
 		s.start(working, claimed)
-		done += n
-		if err != nil {
-			return done, err
+		if s.separable(ctx, err) {
+			n, err = s.takeEach(ctx, working, l.lane, limit, due.take)
 		}
+		done, errs = done+n, append(errs, err)
 	}
-	return done, nil
+	return done, errors.Join(errs...)
 }
 
 // room is how many more runs this daemon may execute.

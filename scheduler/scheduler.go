@@ -92,6 +92,10 @@ type Scheduler struct {
 	sinceAt  time.Time // when all was last looked through
 	askedAt  time.Time // when it was last asked which runs are to end
 
+	states map[string]*laneState // by lane
+	apart  sync.WaitGroup        // lanes that are worked on in the background
+	asking *trouble.Trouble
+
 	jobs     *queue.Client
 	finisher finisher
 	surplus  chan trimming
@@ -164,6 +168,7 @@ func New(db *dialect.DB, opt Options) (*Scheduler, error) {
 	}
 	return &Scheduler{
 		db: db, opt: opt, jobs: jobs, owner: opt.Node + ":" + strings.ToLower(rand.Text()[:8]),
+		states: map[string]*laneState{}, asking: trouble.New(opt.Logger, "asking which runs are to end"),
 		running: map[int64]*execution{}, handlers: map[string]Func{},
 		surplus: make(chan trimming, 100), chance: mathrand.Float64,
 		aborted: make(chan struct{}), bell: make(chan struct{}, 1),
@@ -193,6 +198,7 @@ func (s *Scheduler) run(ctx context.Context, poll func(ctx, working context.Cont
 		helpers.Go(func() { help(working) })
 	}
 	poll(ctx, working)
+	s.apart.Wait()
 	if n := s.busy(); n > 0 {
 		s.opt.Logger.Info("stopping", "running", n, "grace", max(0, s.opt.Grace))
 	}

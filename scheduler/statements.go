@@ -34,7 +34,7 @@ var (
 	// unplanned locks rows that have no slot yet: inserted or resumed by hand.
 	unplanned = dialect.SQL("scheduler.unplanned", `
 		SELECT `+lockedColumns+` FROM {prefix}schedule
-		WHERE state = 'active' AND lane = :lane AND next_exec IS NULL
+		WHERE state = 'active' AND lane = :lane AND next_exec IS NULL AND id NOT IN (:but)
 		LIMIT :limit {skip_locked}`)
 
 	// lockNamed locks schedules whose runs are to begin, those that it gets.
@@ -51,9 +51,20 @@ var (
 	// move gives locked schedules their next slot, and counts what begins.
 	move = dialect.PerDialect("scheduler.move", func(d *dialect.Dialect) string {
 		return d.UpdateFrom("{prefix}schedule", []string{"id"},
-			`due_at = picked.new_due, next_exec = picked.new_next, fence = fence + picked.begun, update_time = {now}`, "",
+			`due_at = picked.new_due, next_exec = picked.new_next, reason = '', fence = fence + picked.begun, update_time = {now}`, "",
 			`SELECT id, {time due} AS new_due, {time next} AS new_next, begun FROM {records rows: id int, due int, next int, begun int}`)
 	})
+
+	// putOff and putOffRun let a schedule and a run wait that could not be claimed, and say
+	// why. The slot stays the same. What somebody has claimed or changed since has another
+	// next_exec, and is left alone.
+	putOff = dialect.SQL("scheduler.put-off", `
+		UPDATE {prefix}schedule SET next_exec = {now + :after}, reason = :reason, update_time = {now}
+		WHERE id = :id AND state = 'active' AND next_exec <= {now}`)
+
+	putOffRun = dialect.SQL("scheduler.put-off-run", `
+		UPDATE {prefix}run SET next_exec = {now + :after}, error = CASE WHEN state = 'waiting' THEN :reason ELSE error END
+		WHERE id = :id AND next_exec <= {now}`)
 
 	// disable takes a locked schedule out of the race, for good or until somebody
 	// resumes it.
@@ -90,7 +101,7 @@ var (
 	// resume begins runs that waited. Their rows are locked.
 	resume = dialect.PerDialect("scheduler.resume", func(d *dialect.Dialect) string {
 		return d.UpdateFrom("{prefix}run", []string{"id"},
-			`state = 'running', fence = picked.new_fence, exec_by = :owner, claim = :claim, next_exec = {now + :lease}, started_at = {now}`,
+			`state = 'running', error = '', fence = picked.new_fence, exec_by = :owner, claim = :claim, next_exec = {now + :lease}, started_at = {now}`,
 			`state = 'waiting'`, `SELECT id, fence AS new_fence FROM {records rows: id int, fence int}`)
 	})
 

@@ -30,13 +30,15 @@ func scanExpired(rows *sql.Rows) (r expiredRun, err error) {
 // next attempt begins here. It returns what to start, and how many runs it has
 // dealt with.
 func (s *Scheduler) takeOver(ctx context.Context, lane string, limit int) (runs []run, done int, err error) {
+	var alone []expiredRun
 	b, err := s.claimTx(ctx, func(ctx context.Context, tx *dialect.Session, b *claims) error {
-		runs, done = nil, 0
+		runs, done, alone = nil, 0, nil
 		args := dialect.Args{"lane": lane, "limit": limit, "since": s.floor()}
 		found, err := dialect.Select(ctx, tx, expired, args, scanExpired)
 		if err != nil || len(found) == 0 {
 			return err
 		}
+		alone = found
 		t := &takeover{s: s, tx: tx, b: b, postponed: map[time.Duration][]int64{}, ends: map[ending][]int64{}}
 		if err := t.lock(ctx, found); err != nil {
 			return err
@@ -51,6 +53,9 @@ func (s *Scheduler) takeOver(ctx context.Context, lane string, limit int) (runs 
 		runs, err = t.write(ctx)
 		return err
 	})
+	if err != nil && len(alone) == 1 {
+		err = &loneError{err, alone[0].id, alone[0].schedule, putOffRun, s.turnAfter()}
+	}
 	if err != nil {
 		return nil, 0, err
 	}

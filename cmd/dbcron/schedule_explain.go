@@ -180,6 +180,8 @@ func (e *explanation) addOpen(open []scheduler.Run) (waits time.Time) {
 			text += "; it will be cancelled, since the schedule is " + e.s.State
 		case i > 0 && e.s.Overlap != "allow":
 			text += ", waits for the end of run " + fmt.Sprint(open[i-1].ID)
+		case r.Error != "":
+			text += ", is tried again at " + inZone(r.Next, &e.s) + ": " + oneLine(r.Error, 1000)
 		default:
 			text += ", waits for a daemon"
 			if e.at.now.After(r.Next) {
@@ -215,6 +217,9 @@ func (e *explanation) adviseState() {
 		e.Advice = append(e.Advice, "correct it (dbcron schedule edit); then "+resume)
 	case e.s.State == "ended":
 		e.Advice = append(e.Advice, "it has no more slots: give it another end, or another spec")
+	case e.s.Reason != "":
+		e.Advice = append(e.Advice, "daemons try to claim it, and fail: the state above has the last error; they try again at "+inZone(e.at.next, &e.s)+
+			". Remove the cause; dbcron doctor finds missing rights")
 	case e.at.next.IsZero():
 		e.Advice = append(e.Advice, "a daemon has yet to plan it: a row that was written or resumed by hand waits for that")
 	case e.Next == nil:
