@@ -25,12 +25,16 @@ type block struct {
 	fence   int64
 	since   int64 // µs: when it was taken, by the database's clock
 
-	seen   map[int64]*Delivery
-	ready  shelf            // may start
-	aside  map[*gate]*shelf // could start, but for a limit of their kind
-	lines  map[string]*line // of keys that have jobs here
-	count  int              // in ready, or under suspicion: read, and not started
-	active int              // started, and not finished
+	seen  map[int64]*Delivery
+	ready shelf            // may start
+	aside map[*gate]*shelf // could start, but for a limit of their kind
+	lines map[string]*line // of keys that have jobs here
+
+	skipped map[*gate]int64 // the first job that was put back, of kinds that are at a limit
+	passed  map[int64]int   // jobs above the horizon that stay in their table, and their priorities
+	resumed []*line         // whose jobs that were put back are to be read
+	count   int             // in ready, or under suspicion: read, and not started
+	active  int             // started, and not finished
 
 	cursor  [Idle + 1]int64 // the highest id read, by priority
 	horizon [Idle + 1]int64 // the id up to which all is read that was committed in time
@@ -190,7 +194,7 @@ func (b *block) room() bool { return b.count < max(1, b.q.w.opt.Batch/2) }
 // read that would.
 func (b *block) crowded() bool {
 	for _, s := range b.aside { // or for a limit
-		if s.len() >= 20*b.q.w.opt.Batch {
+		if s.len() >= b.fill() {
 			return true
 		}
 	}
@@ -275,6 +279,11 @@ func (b *block) startable() bool { return b.open() || b.q.w.opt.AtMostOnce && !b
 func (b *block) seenAfter(after [Idle + 1]int64) (n int) {
 	for id, d := range b.seen {
 		if id > after[d.Priority] {
+			n++
+		}
+	}
+	for id, priority := range b.passed {
+		if id > after[priority] {
 			n++
 		}
 	}

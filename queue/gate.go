@@ -127,6 +127,7 @@ func (w *Worker) vacate(g *gate) {
 // reopen has n jobs go on that wait at a gate. mu is held.
 func (w *Worker) reopen(g *gate, n int) {
 	for _, b := range g.q.blocks {
+		b.resumeOf(g)
 		w.offer(b, 0)
 	}
 	for range min(n, w.idle) {

@@ -10,8 +10,10 @@ import (
 // read. The first place is the holder's: the others wait for it. It is guarded by its
 // worker's mu.
 type line struct {
+	key     string
 	places  []place
 	waiting []*Delivery
+	skipped int64 // the first of those that were put back; 0: none were
 
 	gathers *gathering // the batch that the holder waits for, and how many it may have
 	most    int
@@ -60,7 +62,7 @@ func (l *line) fetch(id int64) *Delivery {
 func (b *block) line(key string) *line {
 	l := b.lines[key]
 	if l == nil {
-		l = &line{}
+		l = &line{key: key}
 		b.lines[key] = l
 	}
 	return l
@@ -108,7 +110,7 @@ func (l *line) join(n int, kind string) *Delivery {
 		if at >= 0 && l.places[n].foreign { // it has come back
 			d = l.waiting[at]
 		}
-	case len(l.waiting) > 0:
+	case len(l.waiting) > 0 && (l.skipped == 0 || l.waiting[0].order < l.skipped):
 		d = l.waiting[0]
 	}
 	if d == nil || d.Kind != kind || d.from == tableRunning {
@@ -138,7 +140,7 @@ func (b *block) settle() {
 
 // step lets the next of a line go, if it is here and does not wait for another.
 func (b *block) step(l *line) {
-	if len(l.places) == 0 && len(l.waiting) > 0 {
+	if len(l.places) == 0 && len(l.waiting) > 0 && (l.skipped == 0 || l.waiting[0].order < l.skipped) {
 		l.places = append(l.places, place{id: l.waiting[0].ID, foreign: true})
 	}
 	p := l.holder()
@@ -166,8 +168,18 @@ func (b *block) release(key string, id int64) {
 		return
 	}
 	l.gathers = nil
-	if len(l.waiting) == 0 && len(l.places) == 0 {
-		delete(b.lines, key)
+	b.tidy(l)
+	if l.skipped != 0 && len(l.places) == 0 {
+		b.resume(l)
+	}
+}
+
+// tidy lets the next of a line go, and removes the line if nothing is left of it.
+func (b *block) tidy(l *line) {
+	if len(l.waiting) == 0 && len(l.places) == 0 && l.skipped == 0 {
+		if b.lines[l.key] == l {
+			delete(b.lines, l.key)
+		}
 		return
 	}
 	b.step(l)

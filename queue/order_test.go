@@ -352,6 +352,7 @@ func TestCrowded(t *testing.T) {
 		s, numbers := newSequence(), map[string]int{}
 		enqueueMany(t, c, append(s.jobs(numbers, 250, "a"), s.jobs(numbers, 5, "b")...))
 		w := worker(t, other(t, db), WorkerOptions{Batch: 1, Concurrency: 1})
+		w.slow = longWait // while it is checked out, what is behind it is put back
 		handle(t, w, "x", s.handler(t, func(d *Delivery) error {
 			if d.Attempt == 1 && d.Key == "a" && string(d.Payload) == "0" {
 				eventually(t, "no more is read", func() bool { return waiting(w, "a") >= 99 })

@@ -395,6 +395,9 @@ func (w *Worker) apply(t *turn, err error) {
 				w.noteEnd(d)
 			}
 			b.keyed = b.keyed || d.Key != ""
+			if d.from == tableReady && b.skips(d, t.read) {
+				continue
+			}
 			if b.add(d) {
 				fresh++
 			}
@@ -404,7 +407,9 @@ func (w *Worker) apply(t *turn, err error) {
 	b.shaken = b.shaken || since(t.at) > Window // something stands still
 	if t.reads {
 		b.took(t.read, t.got, fresh)
+		b.hasReadAgain(t.read)
 	}
+	b.putBack()
 	if t.delayed {
 		w.tookDelayed(t)
 	}

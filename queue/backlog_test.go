@@ -1,0 +1,103 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+// However many jobs of a block wait for one of their key, which waits for its retry or runs
+// for long, others begin, and few are kept in memory. When that one has ended, they follow in
+// their order.
+func TestBacklogOfAKey(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		const batch, many = 10, 1300 // more than the 1000 that are kept
+		for _, long := range []bool{false, true} {
+			c := client(t, db, Options{Blocks: 1})
+			edit(t, c, func(q *Queue) { q.RetryDelay, q.RetryMaxDelay = time.Hour, time.Hour })
+			s, numbers := newSequence(), map[string]int{}
+			goOn := make(chan struct{})
+			w := worker(t, other(t, db), WorkerOptions{Batch: batch})
+			w.slow = 10 * time.Millisecond
+			handle(t, w, "x", s.handler(t, func(d *Delivery) error {
+				switch {
+				case d.Key != "k" || string(d.Payload) != "0":
+				case long:
+					<-goOn
+				case d.Attempt == 1:
+					return errTest
+				}
+				return nil
+			}))
+			first := enqueueMany(t, c, s.jobs(numbers, 1, "k"))[0]
+			stop := start(t, w)
+			becomes(t, c, first, map[bool]State{false: StateDelayed, true: StateRunning}[long])
+			enqueueMany(t, c, s.jobs(numbers, many, "k"))
+			enqueueMany(t, c, append(s.jobs(numbers, 20, "a", "b"), Job{Kind: "x", Payload: []byte("0")}))
+			eventually(t, "the others are done", func() bool { return s.done() == 21 })
+			enqueueMany(t, c, s.jobs(numbers, many, "k"))
+			enqueueMany(t, c, s.jobs(numbers, 20, "a", "c"))
+			eventually(t, "those behind still more are done", func() bool { return s.done() == 41 })
+			w.mu.Lock()
+			for _, b := range w.queues[0].blocks {
+				if n := len(b.seen); n > 100*batch+batch {
+					t.Errorf("%d jobs are in memory", n)
+				}
+			}
+			w.mu.Unlock()
+			if close(goOn); !long {
+				must(t, c.Retry(t.Context(), "", first))
+			}
+			empty(t, db)
+			if n := s.done(); n != 42+2*many {
+				t.Errorf("%d were done", n)
+			}
+			stop()
+		}
+	})
+}
+
+// However many jobs of a kind wait for its limit, those of others begin; and all are done
+// when it lets them.
+func TestBacklogOfAKind(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		const batch, many = 10, 700 // more than the 200 that are set aside
+		c := client(t, db, Options{Blocks: 1})
+		edit(t, c, func(*Queue) {})
+		limit(t, c, "slow", 1)
+		w := worker(t, other(t, db), WorkerOptions{Batch: batch})
+		var slow, quick crowd
+		goOn := make(chan struct{})
+		handle(t, w, "slow", func(context.Context, *Delivery) error {
+			slow.enter()
+			defer slow.leave()
+			<-goOn
+			return nil
+		})
+		handle(t, w, "quick", quick.pass)
+		for i := range 2 {
+			enqueueMany(t, c, slices.Repeat([]Job{{Kind: "slow"}}, many))
+			enqueueMany(t, c, slices.Repeat([]Job{{Kind: "quick"}, {Kind: "quick", Key: "k"}}, 10))
+			if i == 0 {
+				start(t, w)
+			}
+			eventually(t, fmt.Sprint("the others are done: ", i), func() bool { _, _, n := quick.counts(); return n == 20*(i+1) })
+		}
+		w.mu.Lock()
+		for _, b := range w.queues[0].blocks {
+			if n := len(b.seen); n > 30*batch {
+				t.Errorf("%d jobs are in memory", n)
+			}
+		}
+		w.mu.Unlock()
+		close(goOn)
+		empty(t, db)
+		if _, most, all := slow.counts(); most != 1 || all != 2*many {
+			t.Errorf("%d at a time, %d in all", most, all)
+		}
+	})
+}
