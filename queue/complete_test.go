@@ -50,8 +50,11 @@ func TestCompleteTxAfterOthersOfItsKey(t *testing.T) {
 			return tx.Commit()
 		})
 		ids := enqueueMany(t, c, []Job{
-			{Kind: "retried", Key: "k", Group: group}, {Kind: "plain", Key: "k"}, {Kind: "unique", Key: "k", Unique: "u"},
-			{Kind: "discarded", Key: "k", Group: group}, {Kind: "completed", Key: "k"},
+			{Kind: "retried", Key: "k", Group: group},
+			{Kind: "plain", Key: "k"},
+			{Kind: "unique", Key: "k", Unique: "u"},
+			{Kind: "discarded", Key: "k", Group: group},
+			{Kind: "completed", Key: "k"},
 		})
 		must(t, c.Seal(t.Context(), group))
 		stop := start(t, w1)
