@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -55,7 +56,17 @@ func Unwrap(driverConn any) any {
 type conn struct {
 	driver.Conn
 	around Around
-	cut    bool // used by one goroutine at a time, as all of a driver.Conn is
+	cut    bool      // used by one goroutine at a time, as all of a driver.Conn is
+	lent   *sql.Conn // keeps the connection out of the pool that it is of; nil: it is of none
+}
+
+// Close closes the connection, or gives it back to the pool that has lent it, which closes it
+// if it is of no more use.
+func (c *conn) Close() error {
+	if c.lent != nil {
+		return c.lent.Close()
+	}
+	return c.Conn.Close()
 }
 
 func (c *conn) call(ctx context.Context, op string, f func() error) error {

@@ -21,6 +21,7 @@ type DB struct {
 	pool  *sql.DB
 	opt   Options
 	owned bool // opened by Open, so Close closes it
+	limit int  // of connections, where the pool does not know; 0: it does
 
 	copies *atomic.Int32 // never: the driver cannot copy
 }
@@ -108,6 +109,16 @@ func (s *Session) write(ctx context.Context) (done func()) {
 
 // Pool returns the pool, for what a DB does not offer.
 func (db *DB) Pool() *sql.DB { return db.pool }
+
+// MaxConns returns how many connections the pool has at the most; 0: any number.
+func (db *DB) MaxConns() int { return cmp.Or(db.limit, db.pool.Stats().MaxOpenConnections) }
+
+// Over returns db on another pool of the same database, such as one that Borrow made.
+func (db *DB) Over(pool *sql.DB) *DB {
+	other := *db
+	other.pool, other.on, other.owned = pool, pool, false
+	return &other
+}
 
 // Options returns the options with the defaults filled in.
 func (db *DB) Options() Options { return db.opt }

@@ -107,6 +107,7 @@ func WrapPgx(ctx context.Context, pool *pgxpool.Pool, opt Options) (*DB, error) 
 		return nil, errors.Join(err, std.Close())
 	}
 	db.owned = true // std is ours; closing it leaves the caller's pool open
+	db.limit = int(pool.Config().MaxConns)
 	return db, nil
 }
 

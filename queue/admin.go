@@ -69,7 +69,7 @@ func (c *Client) Edit(ctx context.Context, name string, change func(*Queue)) (Qu
 	if _, err := c.read(ctx, name); err != nil {
 		return Queue{}, err
 	}
-	c.bells.announce()
+	c.bells.announce(ctx)
 	return after, nil
 }
 
@@ -135,7 +135,7 @@ func (c *Client) DeleteQueue(ctx context.Context, name string) error {
 		return err
 	}
 	_, err = c.read(ctx, name)
-	c.bells.announce()
+	c.bells.announce(ctx)
 	return err
 }
 
@@ -169,7 +169,7 @@ func (c *Client) Resize(ctx context.Context, name string, n int) error {
 		return err
 	}
 	_, err = c.read(ctx, name)
-	c.bells.announce()
+	c.bells.announce(ctx)
 	return err
 }
 

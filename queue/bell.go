@@ -121,7 +121,7 @@ func (b *bells) tellOthers() {
 		if len(payloads) == 0 {
 			return
 		}
-		if err := b.send(payloads); err != nil {
+		if err := b.send(context.Background(), payloads); err != nil {
 			b.client.opt.Logger.Debug("telling others of new jobs failed; they will look by themselves", "err", err)
 		}
 		<-time.After(wait)
@@ -134,31 +134,32 @@ func (b *bells) rings() bool {
 }
 
 // send tells others, by queue; 0 being all of them.
-func (b *bells) send(payloads map[int]string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+func (b *bells) send(ctx context.Context, payloads map[int]string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
+	db := b.client.dbOf(ctx)
 	if b.rings() {
-		return b.others.ring(ctx, b.client.db, payloads)
+		return b.others.ring(ctx, db, payloads)
 	}
 	all := ""
 	for _, payload := range payloads {
 		all += payload
 	}
-	_, err := dialect.Select(ctx, &b.client.db.Session, tell, dialect.Args{"channel": b.channel(), "payload": all}, skipRow)
+	_, err := dialect.Select(ctx, &db.Session, tell, dialect.Args{"channel": b.channel(), "payload": all}, skipRow)
 	return err
 }
 
 // announce tells other workers that there may be something to share.
-func (b *bells) announce() { b.say("share") }
+func (b *bells) announce(ctx context.Context) { b.say(ctx, "share") }
 
 // ping has whoever listens here hear something.
-func (b *bells) ping() { b.say("ping") }
+func (b *bells) ping(ctx context.Context) { b.say(ctx, "ping") }
 
-func (b *bells) say(payload string) {
+func (b *bells) say(ctx context.Context, payload string) {
 	if b.client.db.Dialect.Notify == nil && !b.rings() {
 		return
 	}
-	_ = b.send(map[int]string{0: payload}) // unheard, others look by themselves
+	_ = b.send(ctx, map[int]string{0: payload}) // unheard, others look by themselves
 }
 
 // payloads takes what is to be told: of each queue its blocks. mu is held.

@@ -27,7 +27,7 @@ func (c *Client) conclude(ctx context.Context, ids ...int64) error {
 		for i, id := range part {
 			rows[i] = dialect.Args{"crew": id}
 		}
-		ripe, err := dialect.Select(ctx, &c.db.Session, ripeGroups, dialect.Args{"rows": rows}, scanID)
+		ripe, err := dialect.Select(ctx, &c.dbOf(ctx).Session, ripeGroups, dialect.Args{"rows": rows}, scanID)
 		errs = append(errs, err)
 		for _, id := range ripe {
 			errs = append(errs, c.endOne(ctx, id))
@@ -39,7 +39,7 @@ func (c *Client) conclude(ctx context.Context, ids ...int64) error {
 // concludeAny does so with groups that nobody looks after any more.
 func (c *Client) concludeAny(ctx context.Context) error {
 	for {
-		ripe, err := dialect.Select(ctx, &c.db.Session, ripeAny, dialect.Args{"limit": chunk}, scanID)
+		ripe, err := dialect.Select(ctx, &c.dbOf(ctx).Session, ripeAny, dialect.Args{"limit": chunk}, scanID)
 		if err != nil {
 			return err
 		}

@@ -210,7 +210,7 @@ func (c *Client) addCounts(ctx context.Context, counts map[countKey]*count) erro
 				"done": n.done, "failed": n.failed, "dead": n.dead, "waited": n.waited, "ran": n.ran,
 			}
 		}
-		if _, err := c.db.Exec(ctx, addCounts, dialect.Args{"rows": rows}); err != nil {
+		if _, err := c.dbOf(ctx).Exec(ctx, addCounts, dialect.Args{"rows": rows}); err != nil {
 			return err
 		}
 		for _, key := range part {

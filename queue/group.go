@@ -185,7 +185,7 @@ func (c *Client) enqueueGroup(ctx context.Context, on, alone *dialect.Session, g
 // inGroup runs a transaction that makes a group, again if an id is taken.
 func (c *Client) inGroup(ctx context.Context, do func(context.Context, *dialect.Session) error) error {
 	for tries := 0; ; tries++ {
-		err := c.db.Tx(ctx, do)
+		err := c.dbOf(ctx).Tx(ctx, do)
 		if err == nil || !c.db.Dialect.Duplicate(err) || tries == 3 {
 			return uncertain(c.db.Dialect, err)
 		}

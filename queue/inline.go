@@ -29,7 +29,7 @@ func init() {
 	rig.Advance = func(ctx context.Context, client any, by time.Duration) (int64, error) {
 		c := client.(*Client)
 		n, err := c.db.Exec(ctx, advance, dialect.Args{"by": -by.Microseconds()})
-		c.bells.announce()
+		c.bells.announce(ctx)
 		return n, err
 	}
 }

@@ -243,7 +243,7 @@ func (c *Client) part(ctx context.Context, q *Queue, state State, divided int, a
 }
 
 func (c *Client) blocks(ctx context.Context, queue int) ([]blockRow, error) {
-	return dialect.Select(ctx, &c.db.Session, blocks, dialect.Args{"queue": queue}, scanBlock)
+	return dialect.Select(ctx, &c.dbOf(ctx).Session, blocks, dialect.Args{"queue": queue}, scanBlock)
 }
 
 // Job returns a job, wherever it stands, or ErrNotFound: then it is done, and its queue

@@ -54,6 +54,9 @@ func (w *Worker) tryBegin(ctx context.Context) error {
 		w.meetLimits(q, limits) // before the first job
 		queues = append(queues, q)
 	}
+	if err := w.fill(ctx); err != nil {
+		return err
+	}
 	if err := w.enter(ctx); err != nil {
 		return err
 	}
@@ -67,7 +70,7 @@ func (w *Worker) tryBegin(ctx context.Context) error {
 // long as it is heard of in time.
 func (w *Worker) enter(ctx context.Context) error {
 	name, before := w.c.nodeName(), instant.Now()
-	if _, err := w.db.Exec(ctx, join, dialect.Args{"node": name, "lease": w.opt.Lease.Microseconds(), "under": w.opt.Under}); err != nil {
+	if _, err := w.leases.Exec(ctx, join, dialect.Args{"node": name, "lease": w.opt.Lease.Microseconds(), "under": w.opt.Under}); err != nil {
 		return err
 	}
 	if w.bell != nil {
@@ -151,7 +154,7 @@ func (w *Worker) keep(ctx context.Context) {
 func (w *Worker) renew(ctx context.Context, name string) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(w.opt.Lease/2, time.Second))
 	defer cancel()
-	return w.db.Exec(ctx, heartbeat, dialect.Args{"node": name, "lease": w.opt.Lease.Microseconds()})
+	return w.leases.Exec(ctx, heartbeat, dialect.Args{"node": name, "lease": w.opt.Lease.Microseconds()})
 }
 
 // renewed takes in that the lease was renewed. What waited since it was nearly over goes on.
@@ -396,7 +399,7 @@ func (w *Worker) abandon(ctx context.Context) {
 	if err := w.insist(ctx, steps); err != nil {
 		w.log.Warn("leaving failed; others take over when the lease has ended", "err", err)
 	}
-	w.c.bells.announce()
+	w.c.bells.announce(ctx)
 }
 
 // A worker that leaves tries for mostLeaving at the most to say so, and for mostUnheard if the

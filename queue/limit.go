@@ -144,7 +144,7 @@ func (c *Client) EditLimit(ctx context.Context, queue, kind string, change func(
 	if err != nil {
 		return Limit{}, err
 	}
-	c.bells.announce()
+	c.bells.announce(ctx)
 	return after, nil
 }
 
@@ -162,7 +162,7 @@ func (c *Client) DeleteLimit(ctx context.Context, queue, kind string) error {
 		return err
 	})
 	if err == nil {
-		c.bells.announce()
+		c.bells.announce(ctx)
 	}
 	return err
 }

@@ -198,7 +198,7 @@ func (w *Worker) givePermits(ctx context.Context, g *gate, rows []permitRow, nod
 		}
 	}
 	if len(back) > 0 && waiter != "" {
-		w.c.bells.announce()
+		w.c.bells.announce(ctx)
 	}
 	return nil
 }

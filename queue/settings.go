@@ -184,7 +184,7 @@ func (c *Client) queueIn(ctx context.Context, tx *dialect.Session, name string, 
 
 // read reads a queue's settings, and remembers them.
 func (c *Client) read(ctx context.Context, name string) (*Queue, error) {
-	q, err := c.readOn(ctx, &c.db.Session, name)
+	q, err := c.readOn(ctx, &c.dbOf(ctx).Session, name)
 	if err != nil {
 		return nil, err
 	}

@@ -171,7 +171,7 @@ func (w *Worker) introduce(ctx context.Context, q *workQueue, name string, busy 
 	if err != nil {
 		return nil, err
 	}
-	w.c.bells.announce()
+	w.c.bells.announce(ctx)
 	return w.colleagues(ctx, q)
 }
 
@@ -389,7 +389,7 @@ func (w *Worker) handOverIdle(ctx context.Context, q *workQueue) error {
 		err = errors.Join(err, e) // then it is taken away when the lease has ended
 	}
 	if len(idle) > 0 {
-		w.c.bells.announce()
+		w.c.bells.announce(ctx)
 	}
 	return err
 }

@@ -19,7 +19,7 @@ func (c *Client) Succeed(ctx context.Context, under string) (int, error) {
 	}
 	n, err := c.db.Exec(ctx, succeed, dialect.Args{"under": under})
 	if err == nil && n > 0 {
-		c.bells.announce()
+		c.bells.announce(ctx)
 	}
 	return int(n), err
 }

@@ -196,7 +196,7 @@ func (t *transfer) takeAll(ctx context.Context) error {
 			}
 		}
 	}
-	t.c.bells.announce()
+	t.c.bells.announce(ctx)
 	for {
 		slow, err := t.takeSome(ctx)
 		if err != nil || slow == "" {

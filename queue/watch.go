@@ -100,21 +100,27 @@ func (w *Worker) listen(ctx context.Context) {
 	if w.db.Dialect.Listen == nil {
 		return
 	}
-	if limit := w.db.Pool().Stats().MaxOpenConnections; limit > 0 && limit < 4 {
+	if w.own == nil || cap(w.own.ears) == 0 {
 		return // a pool that is small is not deprived of a connection
 	}
-	go w.c.bells.ping() // if another one listens already, so that this one knows it
+	go w.c.bells.ping(ctx) // if another one listens already, so that this one knows it
 	select {
 	case w.c.bells.ears <- struct{}{}:
 		defer func() { <-w.c.bells.ears }()
 	case <-ctx.Done():
 		return
 	}
+	select {
+	case w.own.ears <- struct{}{}:
+		defer func() { <-w.own.ears }()
+	case <-ctx.Done():
+		return
+	}
 	for ctx.Err() == nil {
 		ready := func() {
-			go func() { w.c.bells.ping() }() // behind a pooler nothing would be heard
+			go func() { w.c.bells.ping(ctx) }() // behind a pooler nothing would be heard
 		}
-		err := w.db.Listen(ctx, w.c.bells.channel(), ready, func(payload string) {
+		err := w.c.db.Listen(ctx, w.c.bells.channel(), ready, func(payload string) {
 			w.c.bells.heard(payload)
 		})
 		if err != nil && errors.Is(err, errors.ErrUnsupported) {

@@ -13,13 +13,19 @@ import (
 )
 
 // WorkerOptions adjusts a Worker. The zero value is ready to use.
+//
+// A worker keeps connections of the client's pool to itself, so that handlers that hold all
+// others in transactions do not keep it from renewing its lease, and from reading and writing
+// jobs: one for its lease, and Connections and one more for the rest. The workers that run on a
+// pool share them, and take half of the pool at the most. A pool of 3 is the smallest that will
+// do, but on SQLite, where a transaction that writes keeps all others waiting in any case.
 type WorkerOptions struct {
 	Queues      []string      // default: default
 	Concurrency int           // how many jobs it does at a time; default: 16
 	Batch       int           // how many jobs of a block it reads at once; default: 100
 	Lease       time.Duration // after so long without a word from it others take its jobs; default: DefaultLease
 	Grace       time.Duration // how long running jobs may go on when it is stopped; default: 30s; negative: none
-	Connections int           // how many connections it reads and writes with; default: 2
+	Connections int           // how many connections it reads and writes jobs with; default: 2
 
 	// AckEach commits each job's end before its place goes to another job, and before the
 	// next job of its key begins: a crash then repeats no more jobs than Concurrency, and
@@ -81,9 +87,12 @@ type RetryPolicy struct {
 // them. It is safe for concurrent use.
 type Worker struct {
 	c   *Client
-	db  *dialect.DB
 	opt WorkerOptions
 	log *slog.Logger
+
+	db     *dialect.DB // on connections of the workers' own while it runs: see reserve
+	leases *dialect.DB // likewise, for its lease
+	own    *reserve    // nil: it has none
 
 	slow       time.Duration // after so long a job is checked out
 	rotate     time.Duration // for so long it may have a block more than others
@@ -181,7 +190,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		}
 	}
 	w := &Worker{
-		c: c, db: c.db, opt: opt, log: opt.Logger, slow: slow, rotate: rotation, whole: wholeEvery, miscounted: miscounted,
+		c: c, db: c.db, leases: c.db, opt: opt, log: opt.Logger, slow: slow, rotate: rotation, whole: wholeEvery, miscounted: miscounted,
 		handlers: map[string]*kindHandler{}, taken: map[*Delivery]bool{}, out: map[int64]*Delivery{}, rows: map[int64]*Delivery{}, kinds: map[string]string{},
 		counts: map[countKey]*count{}, ends: concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
 		tick: make(chan struct{}, 1), keeper: make(chan struct{}, 1), joined: make(chan struct{}), ended: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
@@ -283,13 +292,18 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	w.mu.Unlock()
 	defer cancelJobs(nil)
 
+	release, err := w.reserve()
+	if err != nil {
+		return err
+	}
+	defer release()
 	// What has begun is finished and written after ctx has ended.
-	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	working, stop := context.WithCancel(w.onOwn(context.WithoutCancel(ctx)))
 	defer stop()
 	if w.bell = w.hang(ctx); w.bell != nil {
 		defer w.bell.conn.Close()
 	}
-	if err := w.begin(ctx); err != nil {
+	if err := w.begin(w.onOwn(ctx)); err != nil {
 		return err
 	}
 	w.c.bells.add(w)

@@ -1,0 +1,60 @@
+package dialect
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+)
+
+// Borrow returns a pool of up to n connections that are taken out of another one, whoever
+// made that. They go back when it is closed. So who has it never waits for others that use
+// the pool, except for a new connection in the place of one that has broken.
+func Borrow(pool *sql.DB, n int) *sql.DB {
+	borrowed := sql.OpenDB(lender{pool})
+	borrowed.SetMaxOpenConns(n)
+	borrowed.SetMaxIdleConns(n)
+	return borrowed
+}
+
+// Fill has a pool open all the connections that it may have, so that none is missing later.
+func Fill(ctx context.Context, pool *sql.DB) (err error) {
+	for range pool.Stats().MaxOpenConnections {
+		var c *sql.Conn
+		if c, err = pool.Conn(ctx); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, c.Close()) }()
+	}
+	return nil
+}
+
+// A lender connects by taking connections out of a pool.
+type lender struct{ pool *sql.DB }
+
+func (l lender) Driver() driver.Driver { return l.pool.Driver() }
+
+// Connect keeps the pool's connection for itself until the one that it returns is closed.
+// The pool gives it to nobody meanwhile, so that it can be used outside of Raw.
+func (l lender) Connect(ctx context.Context) (driver.Conn, error) {
+	lent, err := l.pool.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var own driver.Conn
+	err = lent.Raw(func(driverConn any) error {
+		var ok bool
+		if own, ok = driverConn.(driver.Conn); !ok {
+			return fmt.Errorf("driver connection %T: %w", driverConn, errors.ErrUnsupported)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, errors.Join(err, lent.Close())
+	}
+	return &conn{Conn: own, around: direct, lent: lent}, nil
+}
+
+// direct is an Around that does nothing of its own.
+func direct(_ context.Context, _ string, call func() error) error { return call() }

@@ -1,0 +1,137 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// Connections that workers have to themselves. Handlers may hold all others of the pool, in
+// transactions, for as long as they like: leases are renewed, blocks shared, jobs read and
+// written meanwhile. All workers that run on a pool, of whatever client, share them.
+//
+// Leases have one apart from the rest, since reading and writing may wait for locks that
+// handlers hold.
+
+// smallestPool is with how many connections workers can do: one for their leases, one for all
+// else, and one for handlers.
+const smallestPool = 3
+
+// A reserve is what the workers of a pool have.
+type reserve struct {
+	filling sync.Mutex // has who opens all connections at once
+	users   int
+	asked   int     // connections for reading and writing, by all of them
+	lease   *sql.DB // one connection
+	work    *sql.DB // the others
+	ears    chan struct{}
+}
+
+// reserves has those of all pools that workers run on.
+var reserves = struct {
+	sync.Mutex
+	of map[*sql.DB]*reserve
+}{of: map[*sql.DB]*reserve{}}
+
+// reserve takes connections for this worker, if it does not use the whole pool as it is. release gives
+// them back. It refuses a pool that is too small.
+//
+// Where there is one writer at a time, a handler that writes in a transaction keeps all others
+// from writing, whatever connections they have. So a pool of one, which is usual there, is as
+// good as any.
+func (w *Worker) reserve() (release func(), err error) {
+	most := w.c.db.MaxConns()
+	if most > 0 && most < smallestPool {
+		if w.db.Dialect.SkipLocked == "" {
+			return func() {}, nil
+		}
+		return nil, invalid("pool", "it has %d connections at the most, and a worker needs %d: one for its lease, one to read and write jobs, "+
+			"and one for handlers; raise dialect.Options.MaxConns or the pool's own maximum", most, smallestPool)
+	}
+	pool := w.c.db.Pool()
+	reserves.Lock()
+	defer reserves.Unlock()
+	r := reserves.of[pool]
+	if r == nil {
+		r = &reserve{lease: dialect.Borrow(pool, 1), work: dialect.Borrow(pool, 1), ears: make(chan struct{}, listeners(most))}
+		reserves.of[pool] = r
+	}
+	r.use(1, w.opt.Connections, most)
+	w.own = r
+	w.db, w.leases = w.c.db.Over(r.work), w.c.db.Over(r.lease)
+	return sync.OnceFunc(func() {
+		reserves.Lock()
+		defer reserves.Unlock()
+		if r.use(-1, -w.opt.Connections, most); r.users == 0 {
+			delete(reserves.of, pool)
+			if err := errors.Join(r.lease.Close(), r.work.Close()); err != nil {
+				w.log.Debug("giving connections back", "err", err)
+			}
+		}
+	}), nil
+}
+
+// listeners is how many clients may listen for notifications, each of which takes a
+// connection: the others look by themselves.
+func listeners(most int) int {
+	switch {
+	case most == 0:
+		return 1000
+	case most <= smallestPool:
+		return 0
+	}
+	return max(1, most/4)
+}
+
+// use counts a worker that begins or ends: it pumps with so many connections, and shares one
+// for the rest with the others. All together have half of the pool at the most.
+func (r *reserve) use(workers, connections, most int) {
+	r.users += workers
+	r.asked += connections
+	n := r.asked + 1
+	if most > 0 {
+		n = min(n, most/2-1)
+	}
+	r.work.SetMaxOpenConns(max(1, n))
+	r.work.SetMaxIdleConns(max(1, n))
+}
+
+// ownDB is the key of the context value that has the database on a worker's connections.
+type ownDB struct{}
+
+// onOwn has what a client does in a context use the worker's connections: see dbOf.
+func (w *Worker) onOwn(ctx context.Context) context.Context {
+	return context.WithValue(ctx, ownDB{}, w.db)
+}
+
+// dbOf is the database for what is done in a context: on connections of a worker's, if it is
+// the worker that does it.
+func (c *Client) dbOf(ctx context.Context) *dialect.DB {
+	if db, ok := ctx.Value(ownDB{}).(*dialect.DB); ok {
+		return db
+	}
+	return c.db
+}
+
+// fill takes all connections that the worker may have, before handlers take them. What cannot
+// be had now is had when it is needed.
+func (w *Worker) fill(ctx context.Context) error {
+	if w.own == nil {
+		return nil
+	}
+	w.own.filling.Lock()
+	defer w.own.filling.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for _, db := range []*dialect.DB{w.leases, w.db} {
+		if err := dialect.Fill(ctx, db.Pool()); err != nil {
+			return fmt.Errorf("connections of the worker's own: %w", err)
+		}
+	}
+	return nil
+}
