@@ -42,7 +42,7 @@ func (w *Worker) recount(b *block) {
 	if b.serving { // what is being checked out is in no list
 		return
 	}
-	n := b.ready.len() + len(b.doubted)
+	n := b.ready.len() + len(b.bare) + len(b.doubted)
 	for _, m := range b.moves {
 		if m.out && m.d.began == 0 && !m.d.ended {
 			n++

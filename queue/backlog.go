@@ -89,6 +89,7 @@ func (b *block) skips(d *Delivery, r reading) bool {
 // skip notes that a job stays in its table. Above the horizon, reads will return it again.
 func (b *block) skip(d *Delivery) {
 	delete(b.seen, d.ID)
+	b.weigh(d, 0)
 	if d.ID > b.horizon[d.Priority] {
 		if b.passed == nil {
 			b.passed = map[int64]int{}

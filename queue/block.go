@@ -29,11 +29,12 @@ type block struct {
 	ready shelf            // may start
 	aside map[*gate]*shelf // could start, but for a limit of their kind
 	lines map[string]*line // of keys that have jobs here
+	bare  []*Delivery      // may start, but for their payloads
 
 	skipped map[*gate]int64 // the first job that was put back, of kinds that are at a limit
 	passed  map[int64]int   // jobs above the horizon that stay in their table, and their priorities
 	resumed []*line         // whose jobs that were put back are to be read
-	count   int             // in ready, or under suspicion: read, and not started
+	count   int             // in ready, bare, or under suspicion: read, and not started
 	active  int             // started, and not finished
 
 	cursor  [Idle + 1]int64 // the highest id read, by priority
@@ -64,6 +65,9 @@ type block struct {
 	withheld int // acks that are written by transactions of handlers: see withhold
 	accused  int // of the row: how often in a row its worker died
 
+	held    int // bytes of payloads that were read ahead
+	average int // bytes of the payload of a row, of late
+
 	serving  bool            // a pump is at it
 	queued   bool            // or will be
 	listed   bool            // in the worker's list of blocks with ready jobs
@@ -81,6 +85,7 @@ func (b *block) add(d *Delivery) bool {
 		return false
 	}
 	b.seen[d.ID] = d
+	b.weigh(d, d.bytes())
 	if d.Key == "" {
 		b.admit(d)
 		return true
@@ -107,10 +112,16 @@ func (b *block) pop() *Delivery {
 		d := b.fromAside(p)
 		for d == nil && len(b.ready[p]) > 0 {
 			d = b.ready.take(p)
-			b.count--
-			if g := b.q.gateOf(d.Kind); !g.open() {
+			switch g := b.q.gateOf(d.Kind); {
+			case !g.open():
+				b.count--
 				b.setAside(g, d)
 				d = nil
+			case d.bare:
+				b.bare = append(b.bare, d)
+				d = nil
+			default:
+				b.count--
 			}
 		}
 		if d != nil {
@@ -123,6 +134,7 @@ func (b *block) pop() *Delivery {
 
 // engage counts a job that was taken out.
 func (b *block) engage(d *Delivery) {
+	b.weigh(d, 0)
 	if d.from != tableRunning {
 		b.active++
 		d.counted = true
@@ -133,8 +145,12 @@ func (b *block) engage(d *Delivery) {
 func (b *block) fromAside(priority int) *Delivery {
 	for g, s := range b.aside {
 		if g.open() {
-			if d := s.take(priority); d != nil {
-				return d
+			for d := s.take(priority); d != nil; d = s.take(priority) {
+				if !d.bare {
+					return d
+				}
+				b.count++
+				b.bare = append(b.bare, d)
 			}
 		}
 	}
@@ -149,6 +165,7 @@ func (b *block) setAside(g *gate, d *Delivery) {
 		b.aside[g] = &shelf{}
 	}
 	b.aside[g].put(d)
+	b.shed(d)
 	g.closed()
 }
 
@@ -166,6 +183,11 @@ func (b *block) hasReady() bool {
 // unstarted lists the jobs that could start, or could but for a limit.
 func (b *block) unstarted() iter.Seq[*Delivery] {
 	return func(yield func(*Delivery) bool) {
+		for _, d := range b.bare {
+			if !yield(d) {
+				return
+			}
+		}
 		for _, s := range slices.Concat([]*shelf{&b.ready}, slices.Collect(maps.Values(b.aside))) {
 			for _, list := range s {
 				for _, d := range list {
@@ -188,7 +210,10 @@ func (b *block) idle() bool {
 
 // room tells whether more is to be read of what may start. The jobs that wait for
 // others of their keys do not count: one that they wait for is still to be read.
-func (b *block) room() bool { return b.count < max(1, b.q.w.opt.Batch/2) }
+func (b *block) room() bool {
+	w := b.q.w
+	return b.count == 0 || b.count < w.opt.Batch/2 && w.held <= w.opt.ReadAhead/2
+}
 
 // crowded tells that so many jobs wait for others of their keys that no more are
 // read that would.
@@ -256,7 +281,7 @@ func (b *block) plan(at instant.Instant, settled int64) (r reading, ok bool) {
 	if !b.dirty && !b.full && !back {
 		return r, false
 	}
-	r = reading{after: b.cursor, limit: b.q.w.opt.Batch, upto: tickOf(settled - Window.Microseconds()), whole: b.wholeDue(at)}
+	r = reading{after: b.cursor, limit: b.rowsAtOnce(), upto: tickOf(settled - Window.Microseconds()), whole: b.wholeDue(at)}
 	if r.whole {
 		b.whole, b.again, b.horizon = at, 0, [Idle + 1]int64{}
 	}
@@ -348,7 +373,7 @@ func (b *block) noteRead(d *Delivery) {
 
 // wants tells whether a pump has something to do here.
 func (b *block) wants(at instant.Instant) bool {
-	if len(b.acks) > 0 || len(b.moves) > 0 {
+	if len(b.acks) > 0 || len(b.moves) > 0 || b.loads() {
 		return true
 	}
 	if !b.open() || !b.room() {
@@ -393,9 +418,13 @@ func (b *block) remove(d *Delivery) {
 	n := len(b.doubted)
 	b.doubted = slices.DeleteFunc(b.doubted, same)
 	b.count -= n - len(b.doubted)
+	n = len(b.bare)
+	b.bare = slices.DeleteFunc(b.bare, same)
+	b.count -= n - len(b.bare)
 	if b.ready.remove(d) {
 		b.count--
 	}
+	b.weigh(d, 0)
 	for _, s := range b.aside {
 		s.remove(d)
 	}

@@ -15,7 +15,7 @@ import (
 
 // newBlock returns a block as a worker would have it that has just taken it.
 func newBlock(batch int) *block {
-	w := &Worker{opt: WorkerOptions{Batch: batch}, whole: wholeEvery}
+	w := &Worker{opt: WorkerOptions{Batch: batch, ReadAhead: defaultReadAhead}, whole: wholeEvery}
 	q := &workQueue{w: w, set: &Queue{State: "active"}}
 	return &block{q: q, seen: map[int64]*Delivery{}, lines: map[string]*line{}, dirty: true, ripe: true}
 }
@@ -560,12 +560,12 @@ func (m *horizonModel) commit(i int) {
 	m.open = slices.Delete(m.open, i, i+1)
 }
 
-// turn reads as a pump does, while time passes before the read is made and after. It
-// returns false if there was no reason to.
-func (m *horizonModel) turn(t *rapid.T, before, after time.Duration, fails bool) bool {
+// turn reads as a pump does, if there is reason to, while time passes before the read is
+// made and after.
+func (m *horizonModel) turn(t *rapid.T, before, after time.Duration, fails bool) {
 	plan, ok := m.b.plan(m.at, m.us-2*maxSkew.Microseconds())
 	if !ok {
-		return false
+		return
 	}
 	m.b.rung = false
 	m.pass(before)
@@ -582,7 +582,7 @@ func (m *horizonModel) turn(t *rapid.T, before, after time.Duration, fails bool)
 	m.pass(after)
 	if fails {
 		m.b.distrust()
-		return true
+		return
 	}
 	got, fresh := fetched{rows: len(found)}, 0
 	for _, d := range found {
@@ -603,7 +603,6 @@ func (m *horizonModel) turn(t *rapid.T, before, after time.Duration, fails bool)
 			t.Fatalf("%d was read before %d, which was committed", got.id, d.ID)
 		}
 	}
-	return true
 }
 
 // do ends some of what was read.

@@ -41,6 +41,9 @@ type Delivery struct {
 	counted bool            // among its block's active ones
 	gates   uint8           // that it has passed, and not left
 	moving  bool            // it is being checked out
+	bare    bool            // its payload was left in the table, and its last snapshot: see ahead.go
+	lacks   int             // how many bytes these have
+	held    int             // how many bytes of it count as read ahead
 	ending  *ending         // its outcome, which came meanwhile
 	loose   bool            // it is of no table: see Worker.attempt
 	pinned  bool            // it is being completed in a transaction of the handler's, and stays where it is

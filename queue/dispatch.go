@@ -149,15 +149,15 @@ func (w *Worker) popReady() *Delivery {
 			continue
 		}
 		d := b.pop()
+		if b.room() || len(b.bare) > 0 {
+			w.enlist(b)
+		}
 		if d == nil {
 			continue
 		}
 		if b.hasReady() {
 			b.listed = true
 			w.runnable = append(w.runnable, b)
-		}
-		if b.room() {
-			w.enlist(b)
 		}
 		w.begins(b, d, at)
 		return d
@@ -301,6 +301,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 			w.count(d, done, w.c.clock.skew(), instant.Now())
 		} else {
 			b.acks = append(b.acks, d)
+			b.weigh(d, d.bytes())
 			if w.opt.AckEach {
 				break // its key is released when its end is committed
 			}
@@ -314,6 +315,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 		w.release(d)
 	default:
 		b.moves = append(b.moves, w.moveFor(d, what, after, err, detail))
+		b.weigh(d, d.bytes())
 	}
 	w.enlist(b)
 	w.tellClosing()

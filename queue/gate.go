@@ -343,8 +343,9 @@ func (s *shelf) take(priority int) *Delivery {
 	if len(list) == 0 {
 		return nil
 	}
-	s[priority] = list[1:]
-	return list[0]
+	d := list[0]
+	s[priority], list[0] = list[1:], nil // what is done is not kept in memory
+	return d
 }
 
 // len is how many jobs there are. A shelf that is not there has none.

@@ -45,7 +45,7 @@ type Info struct {
 }
 
 func (c *Client) info(q *Queue, row *dialect.Row, state State, number int) Info {
-	d := (&reader{w: &Worker{}, b: &block{q: &workQueue{id: q.id, name: q.Name}}, limit: 1}).body(row)
+	d := (&reader{w: &Worker{}, b: &block{q: &workQueue{id: q.id, name: q.Name}}, limit: 1}).body(row, 0)
 	i := Info{Job: d.Job, ID: d.ID, State: state, Enqueued: TimeOf(d.ID), Block: number, Callback: d.Callback}
 	if state == StateReady {
 		return i

@@ -243,7 +243,8 @@ func (w *Worker) drop(b *block, cause error) {
 		w.undone([]move{m})
 	}
 	b.moves, b.doubted, b.count = kept, nil, 0
-	b.ready, b.aside = shelf{}, nil
+	b.ready, b.bare, b.aside = shelf{}, nil, nil
+	b.lighten()
 	b.lines = map[string]*line{}
 	w.enlist(b)
 }

@@ -79,6 +79,9 @@ func (b *block) wait(d *Delivery) {
 	}
 	at, _ := slices.BinarySearchFunc(l.waiting, d, inOrder)
 	l.waiting = slices.Insert(l.waiting, at, d)
+	if len(l.places) > 0 || len(l.waiting) > 1 {
+		b.shed(d)
+	}
 	if g := l.gathers; g != nil && !g.full && l.fills() {
 		g.full = true
 		w := b.q.w
@@ -93,7 +96,7 @@ func (l *line) fills() bool {
 	kind := l.gathers.jobs[0].Kind
 	n := 0
 	for _, d := range l.waiting {
-		if n++; n >= l.most-1 || d.Kind != kind {
+		if n++; n >= l.most-1 || d.Kind != kind || d.bare {
 			return true
 		}
 	}
@@ -113,7 +116,7 @@ func (l *line) join(n int, kind string) *Delivery {
 	case len(l.waiting) > 0 && (l.skipped == 0 || l.waiting[0].order < l.skipped):
 		d = l.waiting[0]
 	}
-	if d == nil || d.Kind != kind || d.from == tableRunning {
+	if d == nil || d.Kind != kind || d.bare || d.from == tableRunning {
 		return nil
 	}
 	l.fetch(d.ID)

@@ -316,6 +316,7 @@ func (w *Worker) moved(m *move) {
 		b.forget = append(b.forget, d.ID)
 		b.dirty = true // so that it is forgotten
 	}
+	b.spare(d)
 	if m.here && m.what != buried {
 		w.setDue(b, w.c.clock.now()+m.later.Microseconds())
 		if m.holds {

@@ -34,6 +34,10 @@ type turn struct {
 	waits []*Delivery    // are they still there?
 	there map[int64]bool // these are
 
+	room   allowance         // how much of payloads may be kept
+	loads  []*Delivery       // whose payloads are to be read
+	loaded map[int64]payload // these were
+
 	fresh []*Delivery // what was read
 	ripe  []*Delivery
 	got   fetched // how much that was
@@ -97,6 +101,11 @@ func (w *Worker) turn(b *block) *turn {
 			t.since = max(0, b.delayed-2*Window.Microseconds())
 		}
 	}
+	t.room = w.allow()
+	t.loads = b.toLoad(t.room.left)
+	for _, d := range t.loads {
+		t.room.left = max(0, t.room.left-d.lacks)
+	}
 	if b.open() && b.checkDue(at) {
 		b.checked = at
 		t.waits = b.waits()
@@ -126,6 +135,9 @@ func (w *Worker) serveTurn(ctx context.Context, t *turn) error {
 	}
 	if t.delayed {
 		steps = append(steps, w.delayedSteps(t)...)
+	}
+	if len(t.loads) > 0 {
+		steps = append(steps, w.loadSteps(t)...)
 	}
 	if len(t.waits) > 0 && !w.opt.AtMostOnce {
 		steps = append(steps, w.checkSteps(t)...)
@@ -238,7 +250,7 @@ func idsOf(list []*Delivery) []int64 {
 
 func (w *Worker) fetchStep(t *turn) *dialect.Step {
 	t.got, t.fresh = fetched{}, nil
-	r := w.reader(t.b, t.read.limit)
+	r := w.reader(t.b, t.read.limit, &t.room)
 	return &dialect.Step{Stmt: fetch, Args: dialect.Args{
 		"queue": t.b.q.id, "divided": t.b.divided, "limit": t.read.limit,
 		"after1": t.read.after[1], "after2": t.read.after[2], "after3": t.read.after[3], "after4": t.read.after[4],
@@ -253,7 +265,7 @@ func (w *Worker) fetchStep(t *turn) *dialect.Step {
 // delayedSteps read jobs whose time has come, and when the next one is due.
 func (w *Worker) delayedSteps(t *turn) []*dialect.Step {
 	t.m, t.ripe = 0, nil
-	r := w.reader(t.b, 16)
+	r := w.reader(t.b, 16, &t.room)
 	args := dialect.Args{"queue": t.b.q.id, "divided": t.b.divided, "limit": t.limit, "since": t.since}
 	return []*dialect.Step{
 		{Stmt: fetchDelayed, Args: args, Scan: func(row *dialect.Row) error {
@@ -342,7 +354,9 @@ func (w *Worker) apply(t *turn, err error) {
 			if w.opt.AckEach {
 				w.release(d)
 			}
+			b.spare(d)
 		}
+		clear(t.acks) // what is done is not kept in memory
 		t.acks = nil
 	}
 	if errors.Is(err, errBlockLost) {
@@ -385,6 +399,10 @@ func (w *Worker) apply(t *turn, err error) {
 				b.remove(d)
 			}
 		}
+	}
+	b.sized(t.room)
+	if t.loads != nil {
+		w.tookLoads(t)
 	}
 	fresh := 0
 	for _, list := range [][]*Delivery{t.fresh, t.ripe} {

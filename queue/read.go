@@ -14,9 +14,28 @@ type reader struct {
 	slab  []Delivery
 	arena []byte
 	limit int
+	room  *allowance // nil: any payload is kept
 }
 
-func (w *Worker) reader(b *block, limit int) *reader { return &reader{w: w, b: b, limit: limit} }
+func (w *Worker) reader(b *block, limit int, room *allowance) *reader {
+	return &reader{w: w, b: b, limit: limit, room: room}
+}
+
+// keeps tells whether to keep the payload of a row, of so many bytes: not if it does not
+// fit, nor a large one of a job that was read before. mu is not held.
+func (r *reader) keeps(id int64, n int) bool {
+	if r.room == nil {
+		return true
+	}
+	if n >= large && !r.w.opt.AtMostOnce {
+		r.w.mu.Lock()
+		defer r.w.mu.Unlock()
+		if _, seen := r.b.seen[id]; seen {
+			return false
+		}
+	}
+	return r.room.takes(n)
+}
 
 // text keeps bytes of a row.
 func (r *reader) text(b []byte) []byte {
@@ -29,8 +48,9 @@ func (r *reader) text(b []byte) []byte {
 }
 
 // body reads what all tables have: id, priority, kind, job_key, payload,
-// payload_bin, max_attempts, timeout, trace, unique_key, group_id, endpoint.
-func (r *reader) body(row *dialect.Row) *Delivery {
+// payload_bin, max_attempts, timeout, trace, unique_key, group_id, endpoint. With the
+// payload goes a snapshot of some bytes.
+func (r *reader) body(row *dialect.Row, snapshot int) *Delivery {
 	if len(r.slab) == cap(r.slab) {
 		r.slab = make([]Delivery, 0, min(128, r.limit))
 	}
@@ -42,10 +62,14 @@ func (r *reader) body(row *dialect.Row) *Delivery {
 	if !row.Null(3) {
 		d.Key = string(row.Bytes(3))
 	}
-	if row.Null(5) {
-		d.Payload = r.text(row.Bytes(4))
+	words := row.Bytes(4)
+	if d.Binary = !row.Null(5); d.Binary {
+		words = row.Bytes(5)
+	}
+	if n := len(words) + snapshot; r.keeps(d.ID, n) {
+		d.Payload = r.text(words)
 	} else {
-		d.Payload, d.Binary = r.text(row.Bytes(5)), true
+		d.bare, d.lacks = true, n
 	}
 	d.MaxAttempts = int(row.Int(6))
 	d.Timeout = time.Duration(row.Int(7)) * time.Microsecond
@@ -72,15 +96,17 @@ func (r *reader) body(row *dialect.Row) *Delivery {
 }
 
 // ready reads a ready job.
-func (r *reader) ready(row *dialect.Row) *Delivery { return r.body(row) }
+func (r *reader) ready(row *dialect.Row) *Delivery { return r.body(row, 0) }
 
 // delayed reads a job with attempt, crashes, run_at, hold_key and progress after its
 // body.
 func (r *reader) delayed(row *dialect.Row) *Delivery {
-	d := r.body(row)
+	d := r.body(row, len(row.Bytes(bodyEnd+4)))
 	d.from = tableDelayed
 	d.Attempt, d.Crashes, d.runAt, d.holding = int(row.Int(bodyEnd))+1, int(row.Int(bodyEnd+1)), row.Int(bodyEnd+2), !row.Null(bodyEnd+3)
-	d.saved = readProgress(row, bodyEnd+4)
+	if !d.bare {
+		d.saved = readProgress(row, bodyEnd+4)
+	}
 	if !d.holding {
 		d.order = tickOf(d.runAt)
 	}

@@ -288,6 +288,7 @@ func (w *Worker) adoptOne(ctx context.Context, q *workQueue, r runningRow, name 
 		return nil
 	}
 	b.count++
+	b.weigh(d, d.bytes())
 	b.ready.put(d)
 	w.offer(b, 1)
 	return nil
@@ -302,7 +303,7 @@ func (w *Worker) readAdopted(ctx context.Context, q *workQueue, b *block, r runn
 	step := &dialect.Step{
 		Stmt: getRunning, Args: dialect.Args{"queue": q.id, "divided": r.divided, "id": r.id, "node": name},
 		Scan: func(row *dialect.Row) error {
-			d = w.reader(b, 1).body(row)
+			d = w.reader(b, 1, nil).body(row, 0)
 			d.from, d.Attempt, d.Crashes = tableRunning, int(row.Int(bodyEnd)), int(row.Int(bodyEnd+1))
 			d.saved = readProgress(row, bodyEnd+2)
 			return nil

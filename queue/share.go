@@ -366,6 +366,7 @@ func (w *Worker) handOverIdle(ctx context.Context, q *workQueue) error {
 	for _, b := range q.blocks {
 		if b.leaving && b.idle() {
 			b.gone = true // nothing is read any more
+			b.lighten()
 			delete(q.blocks, b.divided)
 			idle = append(idle, b)
 			for d := range b.unstarted() { // checked out, and not started

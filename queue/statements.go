@@ -180,6 +180,12 @@ var (
 	presentDelayed = dialect.SQL("queue.present-delayed", `SELECT id FROM {prefix}job_delayed WHERE `+these)
 	presentDead    = dialect.SQL("queue.present-dead", `SELECT id FROM {prefix}job_dead WHERE queue_id = :queue AND {in id :ids} AND id BETWEEN :least AND :most`)
 
+	// load and its like read what a worker has left in the table of some jobs that it has
+	// read. Nobody else changes a payload, and a row that is gone was cancelled.
+	load        = dialect.SQL("queue.load", `SELECT id, payload, payload_bin, NULL, NULL, NULL FROM {prefix}job WHERE priority = :priority AND `+these)
+	loadDelayed = dialect.SQL("queue.load-delayed", `SELECT id, payload, payload_bin, `+progress+` FROM {prefix}job_delayed WHERE `+these)
+	loadRunning = dialect.SQL("queue.load-running", `SELECT id, payload, payload_bin, `+progress+` FROM {prefix}job_running WHERE `+these+` AND lock_by = :node`)
+
 	// lockJobs and its like lock those of some jobs that are there, and nothing beside
 	// them: a producer may have locked that.
 	lockJobs    = dialect.SQL("queue.lock-jobs", lockIn("job", " AND j.priority = record.urgency"))

@@ -88,6 +88,7 @@ func (w *Worker) checkedOut(m *move) {
 		d.ctx.end(fmt.Errorf("%w: its row is gone", ErrLost))
 		if d.ending == nil && d.began == 0 {
 			b.count--
+			b.weigh(d, 0)
 			d.ended = true
 			w.trustMore(d)
 			w.release(d)

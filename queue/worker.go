@@ -27,6 +27,14 @@ type WorkerOptions struct {
 	Grace       time.Duration // how long running jobs may go on when it is stopped; default: 30s; negative: none
 	Connections int           // how many connections it reads and writes jobs with; default: 2
 
+	// ReadAhead is how many bytes the payloads may have of jobs that it has read and that have
+	// not begun, over all of its blocks; default: 64 MiB. A job whose payload does not fit
+	// waits without it, and its payload is read when its turn has come. What runs comes on
+	// top: Concurrency payloads, whole batches, and what a Receiver has handed out. With
+	// AtMostOnce it is no bound: rows are gone, so payloads are kept, and the worker only
+	// reads fewer of them at once.
+	ReadAhead int
+
 	// AckEach commits each job's end before its place goes to another job, and before the
 	// next job of its key begins: a crash then repeats no more jobs than Concurrency, and
 	// none after a later one of its key. Otherwise the ends of many jobs share a statement,
@@ -121,6 +129,7 @@ type Worker struct {
 	idle     int      // handlers that wait
 	slots    [][]*Delivery
 	out      map[int64]*Delivery // checked out
+	held     int                 // bytes of payloads that were read ahead
 	rows     map[int64]*Delivery // rows of running jobs that are this worker's, until they are deleted
 	toHand   []*Delivery         // checked out, and cancelled because the worker is being stopped
 	doubt    int                 // how many jobs run that may end the process
@@ -171,6 +180,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 	opt.Lease = cmp.Or(opt.Lease, DefaultLease)
 	opt.Grace = cmp.Or(opt.Grace, 30*time.Second)
 	opt.Connections = cmp.Or(opt.Connections, 2)
+	opt.ReadAhead = cmp.Or(opt.ReadAhead, defaultReadAhead)
 	if opt.Logger == nil {
 		opt.Logger = c.opt.Logger
 	}
@@ -183,6 +193,8 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		return nil, invalid("lease", "%v is shorter than 1s, and could not be renewed in time", opt.Lease)
 	case opt.Connections < 1:
 		return nil, invalid("connections", "%d is not at least 1", opt.Connections)
+	case opt.ReadAhead < 1:
+		return nil, invalid("read ahead", "%d bytes are not at least 1", opt.ReadAhead)
 	}
 	for _, name := range opt.Queues {
 		if err := dialect.CheckName(name); err != nil {
