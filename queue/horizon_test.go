@@ -99,7 +99,12 @@ func TestLookBackAfterAPause(t *testing.T) {
 			w.mu.Unlock()
 			commit()
 			elapse(w, long)
-			eventually(t, "it is tried again", func() bool { return toServe(w) })
+			eventually(t, "it is tried again", func() bool {
+				w.mu.Lock()
+				w.enlist(b) // as its watch does
+				w.mu.Unlock()
+				return toServe(w)
+			})
 		},
 		"a stalled pump": func(t *testing.T, w *Worker, b *block, commit func()) {
 			w.ring(b.q.id, b.divided)

@@ -218,11 +218,22 @@ func (r *Receiver) look(ctx context.Context, o *wanted) {
 	if w.waitUntil(ctx, o, func() bool { return w.rounds > 0 }) != nil { // it has blocks, if there are any for it
 		return
 	}
+	w.readAgain()
 	w.mu.Unlock()
 	_, err := w.lookForNew(ctx)
 	w.mu.Lock()
 	if err == nil {
 		_ = w.waitUntil(ctx, o, w.hasRead)
+	}
+}
+
+// readAgain has blocks read once more that are being read: what is committed by now may be
+// missing in these reads. mu is held.
+func (w *Worker) readAgain() {
+	for _, q := range w.queues {
+		for _, b := range q.blocks {
+			b.rung = b.rung || b.serving
+		}
 	}
 }
 

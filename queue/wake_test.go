@@ -74,6 +74,35 @@ func TestWakeBetweenLookingAndWaiting(t *testing.T) {
 	})
 }
 
+// Whoever looks into the database is not told that there is nothing by a read that was
+// sent before.
+func TestLookDuringARead(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		w, b := idleWorker(t, db)
+		pumpDry(t, w, b)
+		w.ring(b.q.id, b.divided)
+		pumpOnce(t, w, b, func() {
+			enqueue(t, other(t, db), Job{Kind: "x"}) // whose bells are not heard here
+			w.mu.Lock()
+			w.readAgain()
+			w.mu.Unlock()
+			_, err := w.lookForNew(t.Context())
+			must(t, err)
+		})
+		w.mu.Lock()
+		read := w.hasRead()
+		w.mu.Unlock()
+		if read {
+			t.Error("it is said that all was read")
+		}
+		pumpDry(t, w, b)
+		if w.mu.Lock(); b.pop() == nil {
+			t.Error("the job was not read")
+		}
+		w.mu.Unlock()
+	})
+}
+
 // When the bells of several jobs come as one, as many waiters wake as there are jobs.
 func TestWakeOfMergedBells(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
