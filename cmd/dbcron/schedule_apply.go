@@ -61,6 +61,11 @@ input, and needs --source.
 	return c
 }
 
+const aboutSystem = `A system crontab has a column for the user, whom the command runs as if the daemon is
+root. /etc/crontab and the files of /etc/cron.d are read so, and others with --system.
+A file where each command begins with the name of a user of this host is refused unless
+--system or --system=false says which it is.`
+
 func (p *program) scheduleImport() *cobra.Command {
 	var f importFlags
 	c := &cobra.Command{
@@ -69,6 +74,8 @@ func (p *program) scheduleImport() *cobra.Command {
 		Long: `Make schedules of a crontab(5), as dbcron serve --crontab does at its start, but once
 and without a daemon. The file - is standard input, and needs --source.
 
+` + aboutSystem + `
+
 ` + aboutSources,
 		Example: `  dbcron schedule import --crontab /etc/dbcron/crontab --dry-run
   crontab -l | dbcron schedule import --crontab - --source my-crontab --tz Europe/Berlin`,
@@ -76,10 +83,12 @@ and without a daemon. The file - is standard input, and needs --source.
 			if f.path == "" {
 				return usagef("%s needs --crontab FILE", c.CommandPath())
 			}
-			return p.importFile(c.Context(), &scheduleFile{kind: "crontab", path: f.path, source: f.source, zone: f.zone}, &f)
+			file := &scheduleFile{kind: "crontab", path: f.path, source: f.source, zone: f.zone, system: saidSystem(c.Flags())}
+			return p.importFile(c.Context(), file, &f)
 		},
 	}
 	c.Flags().StringVar(&f.path, "crontab", "", "the `file`, in the format of crontab(5)")
+	systemFlag(c.Flags())
 	c.Flags().StringVar(&f.zone, "tz", "", "time `zone` of lines that no CRON_TZ stands above (default: UTC)")
 	f.register(c)
 	return c

@@ -9,9 +9,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/user"
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/spf13/pflag"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/scheduler"
@@ -29,7 +32,22 @@ type scheduleFile struct {
 	path   string
 	source string
 	zone   string // of a crontab where it has no CRON_TZ
+	system *bool  // whether a crontab names users; nil: find out
 	given  []scheduler.Schedule
+}
+
+// systemFlag adds the flag that says whether a crontab is a system crontab.
+func systemFlag(flags *pflag.FlagSet) {
+	flags.Bool("system", false, "the crontab is a system crontab, with a column for the user (default: found out)")
+}
+
+// saidSystem is nil if nobody has set the flag.
+func saidSystem(flags *pflag.FlagSet) *bool {
+	if !flags.Changed("system") {
+		return nil
+	}
+	system, _ := flags.GetBool("system") // it is there, and a bool
+	return &system
 }
 
 // load reads the schedules of the file, or returns all that is wrong with it.
@@ -84,7 +102,7 @@ func (f *scheduleFile) readCrontab(data []byte) ([]scheduler.Schedule, error) {
 	if _, err := cronspec.New("@daily", f.zone, ""); err != nil {
 		return nil, usagef("--tz: %v", err)
 	}
-	entries, err := crontab.Parse(f.path, data)
+	entries, err := f.parseCrontab(data)
 	if err != nil {
 		return nil, usagef("%w", err)
 	}
@@ -92,7 +110,7 @@ func (f *scheduleFile) readCrontab(data []byte) ([]scheduler.Schedule, error) {
 	for i, e := range entries {
 		given[i] = scheduler.Schedule{
 			Name: cmp.Or(e.Name, lineName(f.source, e)), Key: e.Key,
-			Spec: e.Spec, Zone: cmp.Or(e.Zone, f.zone), Command: e.Command, Stdin: e.Stdin, Env: map[string]string{},
+			Spec: e.Spec, Zone: cmp.Or(e.Zone, f.zone), User: e.User, Command: e.Command, Stdin: e.Stdin, Env: map[string]string{},
 		}
 		for _, pair := range e.Env {
 			name, value, _ := strings.Cut(pair, "=")
@@ -100,6 +118,48 @@ func (f *scheduleFile) readCrontab(data []byte) ([]scheduler.Schedule, error) {
 		}
 	}
 	return given, nil
+}
+
+// parseCrontab reads the file as what somebody has said that it is, or else as what its
+// path says. A file that may be either is refused.
+func (f *scheduleFile) parseCrontab(data []byte) ([]crontab.Entry, error) {
+	whole, err := filepath.Abs(f.path)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case f.system != nil && *f.system, f.system == nil && crontab.IsSystem(whole):
+		return crontab.ParseSystem(f.path, data)
+	case crontab.IsSystem(whole):
+		return nil, fmt.Errorf("%s:1: this is a system crontab, with a column for the user; leave --system=false out", f.path)
+	}
+	entries, err := crontab.Parse(f.path, data)
+	if err == nil && f.system == nil && startWithUsers(entries, isUser) {
+		err = fmt.Errorf("%s:%d: %q is a user of this host, and each command of this file begins with one; --system reads them as the users of a system crontab, --system=false as commands",
+			f.path, entries[0].Line, strings.Fields(entries[0].Command)[0])
+	}
+	return entries, err
+}
+
+// startWithUsers tells whether entries may be those of a system crontab: the command of
+// each is the name of a user, and then a command.
+func startWithUsers(entries []crontab.Entry, isUser func(name string) bool) bool {
+	known := map[string]bool{}
+	for _, e := range entries {
+		words := strings.Fields(e.Command)
+		if len(words) < 2 || !known[words[0]] && !isUser(words[0]) {
+			return false
+		}
+		known[words[0]] = true
+	}
+	return len(entries) > 0
+}
+
+// isUser tells whether a name is that of a user of this host. A host without a list of
+// users has root all the same.
+func isUser(name string) bool {
+	_, err := user.Lookup(name)
+	return err == nil || name == "root"
 }
 
 // importInto makes the schedules of the file's source those that were loaded.

@@ -105,6 +105,41 @@ func TestSettingWords(t *testing.T) {
 	}
 }
 
+// TestSystemCrontab: by its path, by the flag, or refused where each line could be one of either.
+func TestSystemCrontab(t *testing.T) {
+	yes, no := true, false
+	const doubtful, user = "# x\n@daily root true\n@daily root\tfalse x\n", "@daily true x\n@daily root x\n"
+	for _, c := range []struct {
+		path, text string
+		system     *bool
+		want       string // the user of the first line, or what is wrong
+	}{
+		{"/etc/crontab", doubtful, nil, "root"},
+		{"/etc/../etc/cron.d/x", doubtful, nil, "root"},
+		{"/etc/crontab", doubtful, &yes, "root"},
+		{"/etc/crontab", doubtful, &no, "/etc/crontab:1: this is a system crontab, with a column for the user; leave --system=false out"},
+		{"/srv/crontab", doubtful, &yes, "root"},
+		{"/srv/crontab", doubtful, &no, ""},
+		{"/srv/crontab", doubtful, nil, `/srv/crontab:2: "root" is a user of this host, and each command of this file begins with one; --system reads them`},
+		{"/srv/crontab", user, nil, ""},
+		{"/srv/crontab", user, &yes, "true"},
+		{"/srv/crontab", "@daily root\n", nil, ""}, // no command would follow the user
+	} {
+		f := scheduleFile{kind: "crontab", path: c.path, system: c.system}
+		switch entries, err := f.parseCrontab([]byte(c.text)); {
+		case err != nil:
+			if c.want == "" || !strings.HasPrefix(err.Error(), c.want) {
+				t.Errorf("%+v: %v", c, err)
+			}
+		case entries[0].User != c.want:
+			t.Errorf("%+v: user %q", c, entries[0].User)
+		}
+	}
+	if entries, err := (&scheduleFile{path: "x"}).parseCrontab(nil); err != nil || len(entries) != 0 {
+		t.Errorf("an empty file: %v, %v", entries, err)
+	}
+}
+
 // TestPrinter lets a text grow as a run's output does: of a long one the middle
 // is left out, more of it each time.
 func TestPrinter(t *testing.T) {

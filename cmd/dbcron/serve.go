@@ -24,6 +24,7 @@ import (
 type serveFlags struct {
 	crontab, source, zone      string
 	schedules, schedulesSource string
+	system                     *bool // nil: nobody has said
 	check, once                bool
 	noMigrate                  bool
 	node, logs                 string
@@ -56,6 +57,8 @@ With --crontab or --schedules, or both, the files are imported first, and again 
 SIGHUP: their schedules become those of the files, and others stay as they are.
 Without them the table's schedules run.
 
+` + aboutSystem + `
+
 With --tag only schedules that have one of these tags run here; default is the tag
 of those that were given none.
 
@@ -87,6 +90,7 @@ this daemon: see docs/grants.md.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			f.http.chosen = c.Flags().Changed("listen")
 			f.http.asked = p.onCommandLine(c, "listen") && f.http.listen != noListen || p.onCommandLine(c, "admin-listen")
+			f.system = saidSystem(c.Flags())
 			return p.runServe(c.Context(), f)
 		},
 	}
@@ -103,6 +107,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.crontab, "crontab", "", "`file` in the format of crontab(5) to import")
 	flags.StringVar(&f.source, "source", "", "what the crontab's schedules are known by (default: its whole path)")
 	flags.StringVar(&f.zone, "tz", "", "time zone of the crontab where it has no CRON_TZ (default: UTC)")
+	systemFlag(flags)
 	flags.BoolVar(&f.check, "check", false, "only check the files, and exit")
 	flags.BoolVar(&f.once, "once", false, "run what is due, and exit when all of it has ended")
 	flags.StringArrayVar(&f.options.Tags, "tag", nil, "run schedules that have this `tag`; may be repeated (default: default)")
@@ -206,7 +211,7 @@ func (f *serveFlags) files() (files []*scheduleFile, err error) {
 		return nil, usagef("serve reads its files again at SIGHUP, so they cannot be standard input; use dbcron schedule apply -f -")
 	}
 	if f.crontab != "" {
-		files = append(files, &scheduleFile{kind: "crontab", path: f.crontab, source: f.source, zone: f.zone})
+		files = append(files, &scheduleFile{kind: "crontab", path: f.crontab, source: f.source, zone: f.zone, system: f.system})
 	}
 	if f.schedules != "" {
 		files = append(files, &scheduleFile{kind: "file", path: f.schedules, source: f.schedulesSource})
@@ -345,7 +350,24 @@ func (f *scheduleFile) importLogged(ctx context.Context, db *dialect.DB, log *sl
 	if zone := hostZone(); f.kind == "crontab" && f.zone == "" && zone != "UTC" && zone != "Etc/UTC" && len(f.given) > 0 {
 		log.Info("times without CRON_TZ are read as UTC, the same on every host; --tz or CRON_TZ names another zone", "this host's", zone)
 	}
+	if other := f.otherUser(); other != "" {
+		log.Warn("only a daemon that runs as root can run commands as another user; here the runs of such lines fail", "crontab", f.path, "user", other)
+	}
 	return nil
+}
+
+// otherUser is one whom the file names and whom this process cannot run commands as.
+func (f *scheduleFile) otherUser() string {
+	self, err := user.Current()
+	if f.kind != "crontab" || err != nil || self.Uid == "0" {
+		return ""
+	}
+	for _, s := range f.given {
+		if s.User != "" && s.User != self.Username && s.User != self.Uid {
+			return s.User
+		}
+	}
+	return ""
 }
 
 func (f *scheduleFile) title() string {

@@ -20,10 +20,10 @@
 //   - What cron takes for another spec or never runs is refused: 0~30, *-5, 5-1,
 //     30 February. So is a step larger than its range, such as */61.
 //
-// The system's crontabs, /etc/crontab and /etc/cron.d, have a column with the
-// user. They are not in this format, and no line tells that they are not: the
-// user would be taken for the command. Parse refuses them where they stand;
-// remove that column from a copy.
+// System crontabs, /etc/crontab and the files of /etc/cron.d, have one more column
+// before the command: the user that it runs as. Nothing in a line tells the two
+// formats apart, and Parse would take the user for the command. ParseSystem reads
+// system crontabs, and IsSystem knows some of them by their path.
 package crontab
 
 import (
@@ -45,6 +45,7 @@ const (
 	maxFile     = 16 << 20 // bytes
 	maxLine     = 64 << 10 // bytes
 	maxName     = 200      // characters
+	maxUser     = 64       // characters
 	maxSettings = 1000     // each entry has all of them
 
 	blanks = " \t"
@@ -58,11 +59,12 @@ type Entry struct {
 
 	// Key tells the entry from others in the file, and is the same when the file
 	// is read again after changes elsewhere. It is "name:NAME", or else "line:"
-	// and a hash of spec, command and input, with "#2", "#3" where they repeat.
+	// and a hash of spec, user, command and input, with "#2", "#3" where they repeat.
 	Key string
 
 	Spec    string // with single spaces between the fields
 	Zone    string // the value of CRON_TZ; "" if there is none
+	User    string // whom the command runs as, in a system crontab; else ""
 	Command string // up to the first %, with \% replaced by % and \\ by \
 
 	// Stdin is the command's input: what follows the first %, with further ones
@@ -76,20 +78,30 @@ type Entry struct {
 	Env []string
 }
 
-// Parse reads a crontab. The file's name is for messages, and to refuse the
-// system's crontabs.
+// Parse reads a user's crontab. It uses the file's name in messages, and refuses a
+// file that is a system crontab by its path.
 //
 // It returns all entries or an error, which joins the errors of all lines. Each
 // is one line, "file:line: what is wrong; what to do".
 func Parse(file string, data []byte) ([]Entry, error) {
+	if IsSystem(file) {
+		return nil, fmt.Errorf("%s:1: this is a system crontab, with a column for the user; read it as one, or use a copy without that column", file)
+	}
+	return parse(file, data, newParser())
+}
+
+// ParseSystem reads a system crontab as Parse reads a user's: each entry has a User.
+func ParseSystem(file string, data []byte) ([]Entry, error) {
+	p := newParser()
+	p.system = true
+	return parse(file, data, p)
+}
+
+func parse(file string, data []byte, p *parser) ([]Entry, error) {
 	data = bytes.TrimPrefix(data, []byte(mark))
-	switch {
-	case isSystem(file):
-		return nil, fmt.Errorf("%s:1: a crontab of the system has a column with the user; remove it from a copy, and use that", file)
-	case len(data) > maxFile:
+	if len(data) > maxFile {
 		return nil, fmt.Errorf("%s:1: the file has %d bytes; use at most %d", file, len(data), maxFile)
 	}
-	p := newParser()
 	for line := range bytes.Lines(data) {
 		p.line++
 		line = bytes.TrimSuffix(line, []byte("\n"))
@@ -108,15 +120,16 @@ func Parse(file string, data []byte) ([]Entry, error) {
 	return nil, errors.Join(errs...)
 }
 
-// isSystem goes by the path alone: in such a file, "17 * * * * root run-parts"
-// is a good line with the command root.
-func isSystem(file string) bool {
+// IsSystem tells whether a file is a system crontab by its path alone: /etc/crontab, or
+// a file in /etc/cron.d.
+func IsSystem(file string) bool {
 	file = path.Clean(file)
 	return file == "/etc/crontab" || path.Dir(file) == "/etc/cron.d"
 }
 
 type parser struct {
-	line     int // of what is being read
+	system   bool // entries name a user
+	line     int  // of what is being read
 	entries  []Entry
 	problems []problem
 
@@ -216,11 +229,29 @@ func (p *parser) readEntry(text string) {
 	entry.Spec = strings.Join(words, " ")
 	if _, err := cronspec.New(entry.Spec, entry.Zone, ""); err != nil {
 		p.fail(err)
-	} else if entry.Command, entry.Stdin = splitCommand(text); strings.Trim(entry.Command, blanks) == "" {
-		p.fail(fmt.Errorf("no command follows %q; write one after the spec", entry.Spec))
+	} else {
+		p.readCommand(&entry, text)
 	}
 	entry.Key = p.key(&entry)
 	p.entries = append(p.entries, entry)
+}
+
+// readCommand reads what follows an entry's spec.
+func (p *parser) readCommand(entry *Entry, text string) {
+	before, place := entry.Spec, "spec"
+	if p.system {
+		entry.User, text = cutWord(text)
+		before, place = before+" "+entry.User, "user"
+	}
+	entry.Command, entry.Stdin = splitCommand(text)
+	switch {
+	case p.system && entry.User == "":
+		p.fail(fmt.Errorf("no user follows %q; write the user that the command runs as, and then the command", entry.Spec))
+	case utf8.RuneCountInString(entry.User) > maxUser || strings.ContainsAny(entry.User, "%:/"):
+		p.fail(fmt.Errorf("%.80q is no user's name; write the user that the command runs as after the spec", entry.User))
+	case strings.Trim(entry.Command, blanks) == "":
+		p.fail(fmt.Errorf("no command follows %q; write one after the %s", before, place))
+	}
 }
 
 // key also checks that names are different.
@@ -234,7 +265,11 @@ func (p *parser) key(entry *Entry) string {
 		return "name:" + entry.Name
 	}
 	// Not of the line as it was written, which is lost where Format writes it.
-	sum := sha256.Sum256([]byte(entry.Spec + "\n" + joinCommand(entry.Command, entry.Stdin)))
+	text := entry.Spec + "\n" + joinCommand(entry.Command, entry.Stdin)
+	if entry.User != "" {
+		text += "\n" + entry.User
+	}
+	sum := sha256.Sum256([]byte(text))
 	key := fmt.Sprintf("line:%x", sum[:16])
 	p.repeats[key]++
 	if n := p.repeats[key]; n > 1 {

@@ -321,6 +321,9 @@ func FuzzParse(f *testing.F) {
 	}
 	message := regexp.MustCompile(`^tab:[1-9][0-9]*: .+; .+$`)
 	f.Fuzz(func(t *testing.T, data []byte) {
+		if entries, err := crontab.ParseSystem("tab", data); err == nil {
+			checkEntries(t, entries)
+		}
 		entries, err := crontab.Parse("tab", data)
 		if err == nil {
 			checkEntries(t, entries)

@@ -114,6 +114,8 @@ func (w *writer) line(e *Entry) (string, error) {
 	spec := strings.Join(strings.Fields(e.Spec), " ")
 	line := spec + " " + joinCommand(e.Command, e.Stdin)
 	switch {
+	case e.User != "":
+		return "", fmt.Errorf("it runs as the user %q, which only a system crontab can say; leave the user out", e.User)
 	case strings.TrimLeft(e.Command, blanks) != e.Command:
 		return "", errors.New("the command begins with a blank, which a crontab leaves out; remove it")
 	case strings.Contains(e.Command, "\n"):

@@ -2,6 +2,7 @@ package crontab_test
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -288,19 +289,73 @@ func TestManualDays(t *testing.T) {
 	}
 }
 
-// TestSystem: nothing in their lines tells that these have a column more.
+// TestSystem: system crontabs are known by their paths, and Parse does not take their
+// users for commands.
 func TestSystem(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"/etc/crontab", "/etc/cron.d/php", "/etc/./cron.d/php", "/etc//crontab"} {
 		_, err := crontab.Parse(file, []byte("17 * * * * root x\n"))
-		want := file + ":1: a crontab of the system has a column with the user; remove it from a copy, and use that"
+		want := file + ":1: this is a system crontab, with a column for the user; read it as one, or use a copy without that column"
 		if err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
+		got, err := crontab.ParseSystem(file, []byte("17 * * * * root x\n"))
+		if err != nil || !crontab.IsSystem(file) || len(got) != 1 || got[0].User != "root" || got[0].Command != "x" {
+			t.Errorf("as a system crontab: got %+v, %v", got, err)
+		}
 	}
 	for _, file := range []string{"crontab", "/etc/dbcron/crontab", "/srv/etc/crontab", "etc/crontab", "/etc/cron.d/a/b"} {
-		if _, err := crontab.Parse(file, []byte("17 * * * * x\n")); err != nil {
-			t.Error(err)
+		if _, err := crontab.Parse(file, []byte("17 * * * * x\n")); err != nil || crontab.IsSystem(file) {
+			t.Error(file, err)
+		}
+	}
+}
+
+// TestSystemEntries reads what Debian has in such files.
+func TestSystemEntries(t *testing.T) {
+	t.Parallel()
+	got, err := crontab.ParseSystem("tab", []byte(strings.Join([]string{
+		"SHELL=/bin/sh",
+		"17 *\t* * *\troot\t cd / && run-parts --report /etc/cron.hourly",
+		"@daily www-data  mail shop%Hello\\%",
+		"# name: sweep",
+		"@every 90s _apt-2 true",
+		"@daily games true",
+		"@daily nobody true",
+	}, "\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]bool{}
+	for i, want := range []crontab.Entry{
+		{Line: 2, Spec: "17 * * * *", User: "root", Command: "cd / && run-parts --report /etc/cron.hourly"},
+		{Line: 3, Spec: "@daily", User: "www-data", Command: "mail shop", Stdin: "Hello%\n"},
+		{Line: 5, Name: "sweep", Spec: "@every 90s", User: "_apt-2", Command: "true"},
+		{Line: 6, Spec: "@daily", User: "games", Command: "true"},
+		{Line: 7, Spec: "@daily", User: "nobody", Command: "true"},
+	} {
+		want.Env, want.Key = []string{"SHELL=/bin/sh"}, got[i].Key
+		keys[got[i].Key] = true
+		if !reflect.DeepEqual(got[i], want) {
+			t.Errorf("got  %+v\nwant %+v", got[i], want)
+		}
+	}
+	if len(keys) != 5 || strings.Contains(got[4].Key, "#") {
+		t.Errorf("the user tells entries apart: got keys %v", keys)
+	}
+	if _, err := crontab.Format(got[3:4]); err == nil || !strings.Contains(err.Error(), `it runs as the user "games", which only a system crontab can say`) {
+		t.Errorf("written without its user: %v", err)
+	}
+	for _, c := range []struct{ line, want string }{
+		{"17 * * * *", `no user follows "17 * * * *"; write the user that the command runs as, and then the command`},
+		{"@daily", `no user follows "@daily"; write the user that the command runs as, and then the command`},
+		{"@daily root", `no command follows "@daily root"; write one after the user`},
+		{"@daily root %x", `no command follows "@daily root"; write one after the user`},
+		{"@daily root:wheel x", `"root:wheel" is no user's name; write the user that the command runs as after the spec`},
+		{"@daily /bin/x y", `"/bin/x" is no user's name; write the user that the command runs as after the spec`},
+	} {
+		if _, err := crontab.ParseSystem("tab", []byte(c.line+"\n")); err == nil || err.Error() != "tab:1: "+c.want {
+			t.Errorf("%s: got %v", c.line, err)
 		}
 	}
 }
