@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/queue"
@@ -72,6 +73,10 @@ func (p *jobPath) read() (name string, id int64, err error) {
 	return p.Queue, id, err
 }
 
+type jobIDPath struct {
+	ID string `path:"id" pattern:"^[1-9][0-9]*$" maxLength:"19"`
+}
+
 type jobOutput struct{ Body jobJSON }
 
 type payloadOutput struct {
@@ -104,24 +109,22 @@ func (a *API) jobs() {
 		summary: "Enqueue a job",
 		more:    "When it is answered the job is committed, and nothing loses it." + idempotencyDoc,
 	}, a.enqueue)
-	register(a, operation{
-		id: "get-job", method: http.MethodGet, path: "/queues/{queue}/jobs/{id}", tag: "jobs", scope: ScopeRead,
-		errors:  []int{http.StatusNotFound},
+	oneJob(a, operation{
+		id: "get-job", method: http.MethodGet, path: "/queues/{queue}/jobs/{id}", scope: ScopeRead,
 		summary: "Show a job, wherever it stands",
 		more:    "A job that is done is not there any more, unless its queue keeps such (keep_done).",
-	}, func(ctx context.Context, in *jobPath) (*jobOutput, error) {
-		i, err := a.job(ctx, in)
+	}, func(ctx context.Context, name string, id int64) (*jobOutput, error) {
+		i, err := a.queues.Job(ctx, name, id)
 		if err != nil {
 			return nil, err
 		}
 		return &jobOutput{newJobJSON(&i)}, nil
 	})
-	register(a, operation{
-		id: "get-payload", method: http.MethodGet, path: "/queues/{queue}/jobs/{id}/payload", tag: "jobs", scope: ScopeRead,
-		errors:  []int{http.StatusNotFound},
+	oneJob(a, operation{
+		id: "get-payload", method: http.MethodGet, path: "/queues/{queue}/jobs/{id}/payload", scope: ScopeRead,
 		summary: "Get a job's payload, byte for byte",
-	}, func(ctx context.Context, in *jobPath) (*payloadOutput, error) {
-		i, err := a.job(ctx, in)
+	}, func(ctx context.Context, name string, id int64) (*payloadOutput, error) {
+		i, err := a.queues.Job(ctx, name, id)
 		if err != nil {
 			return nil, err
 		}
@@ -132,6 +135,7 @@ func (a *API) jobs() {
 		return out, nil
 	})
 	a.rawAnswer("/queues/{queue}/jobs/{id}/payload")
+	a.rawAnswer("/jobs/{id}/payload")
 	register(a, operation{
 		id: "list-jobs", method: http.MethodGet, path: "/queues/{queue}/jobs", tag: "jobs", scope: ScopeRead,
 		errors:  []int{http.StatusNotFound},
@@ -162,12 +166,31 @@ func (a *API) enqueue(ctx context.Context, in *enqueueInput) (*enqueueOutput, er
 	return out, nil
 }
 
-func (a *API) job(ctx context.Context, in *jobPath) (queue.Info, error) {
-	name, id, err := in.read()
-	if err != nil {
-		return queue.Info{}, err
-	}
-	return a.queues.Job(ctx, name, id)
+// oneJob describes what can be asked of one job, or done with it: at its queue, and by its
+// id alone.
+func oneJob[O any](a *API, o operation, do func(ctx context.Context, name string, id int64) (*O, error)) {
+	o.tag, o.errors = "jobs", []int{http.StatusNotFound, http.StatusConflict}
+	register(a, o, func(ctx context.Context, in *jobPath) (*O, error) {
+		name, id, err := in.read()
+		if err != nil {
+			return nil, err
+		}
+		return do(ctx, name, id)
+	})
+	more := "This is " + o.id + " without the name of the queue. If several jobs have the id, such as the copies of a publication, nothing is done, and the answer names them."
+	o.path, o.id, o.summary = strings.TrimPrefix(o.path, "/queues/{queue}"), o.id+"-by-id", o.summary+": by its id alone"
+	o.more = strings.TrimSpace(o.more + "\n\n" + more)
+	register(a, o, func(ctx context.Context, in *jobIDPath) (*O, error) {
+		id, err := readID("id", in.ID)
+		if err != nil {
+			return nil, err
+		}
+		i, err := a.queues.Find(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		return do(ctx, i.Queue, id)
+	})
 }
 
 func (a *API) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) {
@@ -321,13 +344,7 @@ func (a *API) jobActions() {
 			summary: "Remove a dead job, or one that is done and kept",
 		}, func(ctx context.Context, name string, id int64) error { return a.queues.Delete(ctx, name, id) }},
 	} {
-		o.tag, o.scope, o.errors = "jobs", ScopeAdmin, []int{http.StatusNotFound, http.StatusConflict}
-		register(a, o.operation, func(ctx context.Context, in *jobPath) (*struct{}, error) {
-			name, id, err := in.read()
-			if err != nil {
-				return nil, err
-			}
-			return nil, o.do(ctx, name, id)
-		})
+		o.scope = ScopeAdmin
+		oneJob(a, o.operation, func(ctx context.Context, name string, id int64) (*struct{}, error) { return nil, o.do(ctx, name, id) })
 	}
 }

@@ -230,6 +230,34 @@ func TestJobActions(t *testing.T) {
 	})
 }
 
+// A job's id alone names it, in whatever queue it is. Of several that have it none is meant.
+func TestJobsByID(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		s := serve(t, db.DB, Options{})
+		id := s.enqueue(object{"kind": "x", "queue": "mail", "key": "k", "payload": object{"n": 1}, "delay": "1h"})
+		for _, path := range []string{"/api/v1/jobs/", "/api/v1/queues/mail/jobs/"} {
+			if j := read[jobJSON](s.get(path + id).is(200)); j.ID != id || j.Queue != "mail" || j.Key != "k" {
+				t.Errorf("%s: %+v", path, j)
+			}
+			s.get(path + id + "/payload").is(200).has(`{"n":1}`)
+			s.get(path + "5").is(404)
+		}
+		s.post("/api/v1/jobs/"+id+"/run", nil).is(204)
+		s.remove("/api/v1/jobs/" + id).is(409)
+		s.post("/api/v1/jobs/"+id+"/cancel", nil).is(204)
+		s.get("/api/v1/jobs/" + id).is(404)
+		db.Do(t, `INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, kind, died_at) SELECT queue_id, 0, 5, 2, 'x', {now} FROM {prefix}queue`, nil)
+		s.post("/api/v1/jobs/5/retry", nil).is(204)
+		s.enqueue(object{"kind": "x", "queue": "copies"})
+		db.Do(t, `INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, kind, died_at) SELECT queue_id, 0, 7, 2, 'x', {now} FROM {prefix}queue`, nil)
+		s.get("/api/v1/jobs/7").is(409).has("mail").has("copies")
+		s.remove("/api/v1/jobs/7").is(409).has("mail").has("copies")
+		s.remove("/api/v1/queues/copies/jobs/7").is(204)
+		s.remove("/api/v1/jobs/7").is(204)
+		s.get("/api/v1/jobs/0").is(422)
+	})
+}
+
 // Many jobs are dealt with by filter, up to a limit, and counted by a dry run.
 func TestBulk(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {

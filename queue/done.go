@@ -30,10 +30,6 @@ var (
 		SELECT id, priority, `+body+`, attempt, crashes, {us ended_at}, error, NULL, percent, message, worker, {us started_at}, outcome FROM {prefix}job_done
 		WHERE queue_id = :queue AND id > :after ORDER BY id LIMIT :limit`)
 
-	findDone = dialect.SQL("queue.find-done", `
-		SELECT id, priority, `+body+`, attempt, crashes, {us ended_at}, error, `+progress+`, divided, worker, {us started_at}, outcome
-		FROM {prefix}job_done WHERE queue_id = :queue AND id = :id`)
-
 	countDone = dialect.SQL("queue.count-done", `
 		SELECT COUNT(*), 0 FROM (SELECT id FROM {prefix}job_done WHERE queue_id = :queue LIMIT :limit) AS counted`)
 

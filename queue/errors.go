@@ -22,6 +22,9 @@ var (
 	// ErrNotFound means that there is no such queue or job.
 	ErrNotFound = errors.New("queue: not found")
 
+	// ErrAmbiguous means that several jobs have an id, and which was meant is not clear.
+	ErrAmbiguous = errors.New("queue: several jobs have this id")
+
 	// ErrDeleted means that a queue is marked as deleted, and takes no jobs.
 	ErrDeleted = errors.New("queue: the queue is deleted")
 

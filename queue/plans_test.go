@@ -64,7 +64,7 @@ var piped = map[*dialect.Stmt]bool{
 	ack: true, ackDelayed: true, ackRunning: true, fetch: true, fetchDelayed: true, present: true, presentDelayed: true, getRunning: true,
 	load: true, loadDelayed: true, loadRunning: true,
 	lookFor: true, nextDelayed: true, strays: true,
-	findReady: true, findDelayed: true, findRunning: true, findDead: true, readyByID: true, delayedByID: true, listRunning: true, listDead: true,
+	locate: true, findReady: true, findDelayed: true, findRunning: true, findDead: true, readyByID: true, delayedByID: true, listRunning: true, listDead: true,
 	standReady: true, standDelayed: true, standRunning: true, findDone: true, listDone: true,
 }
 

@@ -295,18 +295,6 @@ var (
 		SELECT id, priority, `+body+`, attempt, crashes, {us died_at}, error, NULL, percent, message, detail FROM {prefix}job_dead
 		WHERE queue_id = :queue AND id > :after ORDER BY id LIMIT :limit`)
 
-	findDelayed = dialect.SQL("queue.find-delayed", `
-		{union rows: SELECT id, priority, `+body+`, attempt, crashes, {us run_at}, error, `+progress+`, divided FROM {prefix}job_delayed WHERE queue_id = :queue AND divided = :divided AND id = :id}`)
-
-	findRunning = dialect.SQL("queue.find-running", `
-		{union rows: SELECT id, priority, `+body+`, attempt, crashes, COALESCE({us started_at}, 0), error, `+progress+`, divided, lock_by FROM {prefix}job_running WHERE queue_id = :queue AND divided = :divided AND id = :id}`)
-
-	findDead = dialect.SQL("queue.find-dead", `
-		SELECT id, priority, `+body+`, attempt, crashes, {us died_at}, error, `+progress+`, divided, detail FROM {prefix}job_dead WHERE queue_id = :queue AND id = :id`)
-
-	findReady = dialect.SQL("queue.find-ready", `
-		{union rows: SELECT id, priority, `+body+`, divided FROM {prefix}job WHERE queue_id = :queue AND divided = :divided AND priority = :priority AND id = :id}`)
-
 	// countReady and its like count up to a limit: nobody waits for millions.
 	countReady = dialect.SQL("queue.count-ready", `
 		SELECT COUNT(*), COALESCE(MIN(id), 0) FROM (SELECT id FROM {prefix}job WHERE queue_id = :queue LIMIT :limit) AS counted`)

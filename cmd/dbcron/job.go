@@ -50,7 +50,7 @@ once: those with these ids, or all that a filter selects.
 
 Exit code 4: a job with one of the ids is ready or runs, or is dead and another job has
 its unique key.`,
-		Example: `  dbcron job retry 4711 --queue mail
+		Example: `  dbcron job retry 4711
   dbcron job retry --queue mail --state dead --kind welcome --dry-run
   dbcron job retry --queue mail --state dead --kind welcome --yes`,
 	}, queue.BulkRetry, []queue.State{queue.StateDead, queue.StateDelayed}, "will be tried", (*queue.Client).Retry)
@@ -65,7 +65,7 @@ are removed, and the handler of one that runs is told within about a second. One
 a worker begins at this moment may still be done.
 
 Exit code 4: a job with one of the ids is dead already.`,
-		Example: `  dbcron job cancel 4711 --queue mail
+		Example: `  dbcron job cancel 4711
   dbcron job cancel --queue mail --state delayed --where '$.user.id = 42'`,
 	}, queue.BulkCancel, []queue.State{queue.StateReady, queue.StateDelayed, queue.StateRunning}, "was cancelled", (*queue.Client).Cancel)
 }
@@ -78,7 +78,7 @@ func (p *program) jobDelete() *cobra.Command {
 that are done and kept (--keep-done): those with these ids or all that a filter selects.
 
 Exit code 4: a job with one of the ids is neither dead nor done.`,
-		Example: `  dbcron job delete 4711 --queue mail
+		Example: `  dbcron job delete 4711
   dbcron job delete --queue mail --kind welcome`,
 	}, queue.BulkDelete, []queue.State{queue.StateDead, queue.StateDone}, "was deleted", (*queue.Client).Delete)
 }
@@ -92,6 +92,8 @@ func (p *program) eachJob(c *cobra.Command, what queue.BulkAction, states []queu
 	var how bulkFlags
 	c.Long += `
 
+Ids name jobs of any queue, or of --queue. If several jobs have one, such as the copies of
+a publication, it takes --queue to say which is meant.
 Of several ids each is dealt with by itself: what cannot be done is told, and the others
 are done. A filter is at least one of --state, --kind, --key, --where and --older-than; see
 dbcron job list. Then it asks before; --yes spares that, and --dry-run only tells how many
@@ -122,27 +124,40 @@ interrupted it can be called again.`
 				return err
 			}
 		}
-		return p.withQueues(c.Context(), func(q *queue.Client) error {
-			return p.doEach(c.Context(), q, filter.filter.Queue, ids, done, one)
-		}, filter.filter.Queue)
+		var of []string // where the jobs are
+		if c.Flag("queue").Changed {
+			of = []string{filter.filter.Queue}
+		}
+		return p.withQueues(c.Context(), func(q *queue.Client) error { return p.doEach(c.Context(), q, of, ids, done, one) }, of...)
 	}
 	filter.add(c, string(states[0]), states, 0, "how many jobs at the most (default all)")
 	how.add(c)
 	return c
 }
 
-func (p *program) doEach(ctx context.Context, c *queue.Client, name string, ids []int64, done string,
+// doEach does something with some jobs, of a queue or of any.
+func (p *program) doEach(ctx context.Context, c *queue.Client, of []string, ids []int64, done string,
 	one func(c *queue.Client, ctx context.Context, name string, id int64) error,
 ) error {
-	if _, err := c.Queue(ctx, name); err != nil { // told once, and not for each job
-		return err
+	for _, name := range of {
+		if _, err := c.Queue(ctx, name); err != nil { // told once, and not for each job
+			return err
+		}
 	}
 	var failed []error
 	for _, id := range ids {
-		err := one(c, ctx, name, id)
+		i, err := queue.Info{Job: queue.Job{Queue: strings.Join(of, "")}}, error(nil)
+		if len(of) == 0 {
+			i, err = c.Find(ctx, id)
+		}
+		if err == nil {
+			err = one(c, ctx, i.Queue, id)
+		}
 		switch {
 		case err == nil:
 			fmt.Fprintf(p.err, "dbcron: job %d %s\n", id, done)
+		case errors.Is(err, queue.ErrAmbiguous):
+			failed = append(failed, exitError{exitConflict, err})
 		case errors.Is(err, queue.ErrState):
 			text := strings.TrimPrefix(err.Error(), queue.ErrState.Error()+": ")
 			failed = append(failed, exitError{exitConflict, errors.New(text)})

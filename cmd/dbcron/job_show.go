@@ -124,9 +124,12 @@ func (p *program) jobGet() *cobra.Command {
 		Short: "Show one job, wherever it stands",
 		Long: `Show one job, wherever it stands, and the beginning of its payload. With --payload
 print only the payload, all of it and byte for byte. A job that is done is not found, exit
-code 3, unless its queue keeps such: dbcron queue set --keep-done.`,
-		Example: `  dbcron job get 4711 --queue mail
-  dbcron job get 4711 --queue mail --payload | jq .`,
+code 3, unless its queue keeps such: dbcron queue set --keep-done.
+
+Its id alone names it. If several jobs have the id, such as the copies of a publication,
+the exit code is 4, and the message names them: choose one by --queue.`,
+		Example: `  dbcron job get 4711
+  dbcron job get 4711 --payload | jq .`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			id, err := jobID(args[0])
@@ -134,18 +137,34 @@ code 3, unless its queue keeps such: dbcron queue set --keep-done.`,
 				return err
 			}
 			return p.withQueues(c.Context(), func(q *queue.Client) error {
-				i, err := q.Job(c.Context(), name, id)
+				i, err := jobOf(c.Context(), q, name, id)
 				if err != nil {
 					return err
 				}
 				return p.printJob(&i, output, payload)
-			}, name)
+			}, named(name)...)
 		},
 	}
-	queueFlag(c, &name)
+	c.Flags().StringVar(&name, "queue", "", "`name` of the job's queue (default: any)")
 	c.Flags().BoolVar(&payload, "payload", false, "print only the payload")
 	outputFlag(c, &output)
 	return c
+}
+
+// jobOf returns the job of a queue that has an id, or of any queue if none is named.
+func jobOf(ctx context.Context, c *queue.Client, name string, id int64) (queue.Info, error) {
+	if name == "" {
+		return c.Find(ctx, id)
+	}
+	return c.Job(ctx, name, id)
+}
+
+// named is a queue's name, if there is one.
+func named(name string) []string {
+	if name == "" {
+		return nil
+	}
+	return []string{name}
 }
 
 func (p *program) printJob(i *queue.Info, output string, payload bool) error {

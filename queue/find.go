@@ -1,0 +1,170 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// locate tells in which tables and blocks of some queues an id is, by the key that it would
+// have there: which block that is only its row tells, since it may be by its key. It
+// is one statement of a fixed text, so there is one plan however many blocks there are, and
+// it sees all tables at one moment: a job that moves meanwhile is in one of them. Its parts
+// are scalar subqueries, since an engine can only run those by the key, and could read all of
+// a table that it joins.
+var locate = dialect.SQL("queue.locate", strings.Join([]string{
+	locateIn("ready", "job", "1"), locateIn("ready", "job", "2"), locateIn("ready", "job", "3"), locateIn("ready", "job", "4"),
+	locateIn("delayed", "job_delayed", ""), locateIn("running", "job_running", ""), locateEnded("dead"), locateEnded("done"),
+}, "\nUNION ALL "))
+
+func locateIn(state, table, priority string) string {
+	key := ""
+	if priority != "" {
+		key = " AND j.priority = " + priority
+	}
+	return `SELECT '` + state + `', b.queue_id, (SELECT q.name FROM {prefix}queue AS q WHERE q.queue_id = b.queue_id), b.divided, ` + cmp.Or(priority, "0") + `
+	FROM {prefix}queue_block AS b WHERE b.queue_id >= :first AND b.queue_id <= :last
+		AND (SELECT j.id FROM {prefix}` + table + ` AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided` + key + ` AND j.id = :id) IS NOT NULL`
+}
+
+// locateEnded is the part for jobs that are dead or done, whose blocks may have gone.
+func locateEnded(state string) string {
+	return `SELECT '` + state + `', b.queue_id, b.name, 0, 0
+	FROM {prefix}queue AS b WHERE b.queue_id >= :first AND b.queue_id <= :last
+		AND (SELECT COUNT(*) FROM {prefix}job_` + state + ` AS j WHERE j.queue_id = b.queue_id AND j.id = :id) > 0`
+}
+
+// findReady and its like read a job where it is.
+var (
+	findReady = dialect.SQL("queue.find-ready", `
+		SELECT id, priority, `+body+`, divided FROM {prefix}job WHERE queue_id = :queue AND divided = :divided AND priority = :priority AND id = :id`)
+
+	findDelayed = dialect.SQL("queue.find-delayed", findIn("job_delayed", "run_at", "", "AND divided = :divided"))
+	findRunning = dialect.SQL("queue.find-running", findIn("job_running", "started_at", ", lock_by", "AND divided = :divided"))
+	findDead    = dialect.SQL("queue.find-dead", findIn("job_dead", "died_at", ", detail", ""))
+	findDone    = dialect.SQL("queue.find-done", findIn("job_done", "ended_at", ", worker, {us started_at}, outcome", ""))
+)
+
+var findStatements = map[State]*dialect.Stmt{StateReady: findReady, StateDelayed: findDelayed, StateRunning: findRunning, StateDead: findDead, StateDone: findDone}
+
+func findIn(table, at, more, key string) string {
+	return `SELECT id, priority, ` + body + `, attempt, crashes, COALESCE({us ` + at + `}, 0), error, ` + progress + `, divided` + more + `
+		FROM {prefix}` + table + ` WHERE queue_id = :queue ` + key + ` AND id = :id`
+}
+
+// A spot is where a job was seen.
+type spot struct {
+	state             State
+	queue             int
+	name              string
+	divided, priority int
+}
+
+// find returns all jobs of some queues that have an id. It looks again if one has moved
+// since it was located.
+func (c *Client) find(ctx context.Context, first, last int, id int64) (all []Info, err error) {
+	for range 10 {
+		spots, err := c.locate(ctx, first, last, id)
+		if err != nil {
+			return nil, err
+		}
+		all = nil
+		moved := false
+		for _, s := range spots {
+			found, err := c.at(ctx, s, id)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, found...)
+			moved = moved || len(found) == 0
+		}
+		if !moved {
+			return all, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: job %d moves on and on; try again", ErrNotFound, id)
+}
+
+// locate returns where an id is.
+func (c *Client) locate(ctx context.Context, first, last int, id int64) (all []spot, err error) {
+	err = c.db.Pipeline(ctx, &dialect.Step{
+		Stmt: locate, Args: dialect.Args{"first": first, "last": last, "id": id},
+		Scan: func(row *dialect.Row) error {
+			all = append(all, spot{State(row.Bytes(0)), int(row.Int(1)), string(row.Bytes(2)), int(row.Int(3)), int(row.Int(4))})
+			return nil
+		},
+	})
+	return all, err
+}
+
+// at returns what is at a spot, of which a queue's dead and done jobs are one.
+func (c *Client) at(ctx context.Context, s spot, id int64) (all []Info, err error) {
+	block := bodyEnd + 7
+	if s.state == StateReady {
+		block = bodyEnd
+	}
+	err = c.db.Pipeline(ctx, &dialect.Step{
+		Stmt: findStatements[s.state], Args: dialect.Args{"queue": s.queue, "divided": s.divided, "priority": s.priority, "id": id},
+		Scan: func(row *dialect.Row) error {
+			i := c.info(&Queue{id: s.queue, Name: s.name}, row, s.state, int(row.Int(block)))
+			i.readMore(row, block+1)
+			all = append(all, i)
+			return nil
+		},
+	})
+	return all, err
+}
+
+// Job returns a job, wherever it stands, or ErrNotFound: then it is done, and its queue
+// does not keep it any more, was removed, or never was. It returns ErrAmbiguous if the queue has
+// several jobs with this id.
+func (c *Client) Job(ctx context.Context, queue string, id int64) (Info, error) {
+	q, err := c.read(ctx, cmpName(queue))
+	if err != nil {
+		return Info{}, err
+	}
+	all, err := c.find(ctx, q.id, q.id, id)
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("%w: job %d in queue %q", ErrNotFound, id, q.Name)
+	}
+	return theOne(all, err)
+}
+
+// Find returns the job that has an id, in whatever queue it is. It returns ErrNotFound if
+// there is none, as [Client.Job] does, and ErrAmbiguous if there are several: the copies of a
+// publication in several queues have one id.
+func (c *Client) Find(ctx context.Context, id int64) (Info, error) {
+	all, err := c.find(ctx, 0, math.MaxInt32, id)
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("%w: job %d in any queue", ErrNotFound, id)
+	}
+	return theOne(all, err)
+}
+
+// theOne returns the one job that was found, or an error that names all.
+func theOne(all []Info, err error) (Info, error) {
+	if err != nil || len(all) == 1 {
+		return append(all, Info{})[0], err
+	}
+	names := make([]string, len(all))
+	for i, j := range all {
+		names[i] = fmt.Sprintf("%s in queue %q, block %d, of kind %q", j.State, j.Queue, j.Block, j.Kind)
+		if j.Key != "" {
+			names[i] += fmt.Sprintf(" and key %q", j.Key)
+		}
+	}
+	slices.Sort(names)
+	return Info{}, fmt.Errorf("%w: job %d is %s; name its queue, or select it by kind or key", ErrAmbiguous, all[0].ID, strings.Join(names, ", and "))
+}
+
+func cmpName(queue string) string {
+	if queue == "" {
+		return defaultQueue
+	}
+	return queue
+}
