@@ -39,6 +39,7 @@ type Dialect struct {
 	SkipLocked      string                     // ends a SELECT that locks its rows and passes over locked ones; "" where writers are alone anyway
 	Locked          string                     // ends a SELECT that locks its rows, and waits for locked ones; "" likewise
 	ShareLocked     string                     // ends a SELECT whose rows must not change until the transaction ends; "" likewise
+	LocksTakeUpdate bool                       // whether these three take the right to UPDATE; elsewhere the right to DELETE will do
 	IgnoreDuplicate func(column string) string // ends an INSERT that leaves rows alone whose key exists
 
 	// AddDuplicate ends an INSERT that adds columns of the new rows to those of the rows

@@ -76,7 +76,7 @@ var MySQL = &Dialect{
 
 	Duplicate: mysqlError(1062),
 	Missing:   mysqlError(1146),
-	Denied:    mysqlError(1044, 1142, 1227, 1370, 1419),
+	Denied:    mysqlError(1044, 1142, 1143, 1227, 1370, 1419),
 	Retryable: mysqlError(1205, 1213, 1020),
 	Unavailable: func(err error) bool {
 		return networkError(err) || errors.Is(err, mysql.ErrInvalidConn) || mysqlError(1040, 1053, 1047)(err)

@@ -44,6 +44,7 @@ var Postgres = &Dialect{
 	SkipLocked:      "FOR UPDATE SKIP LOCKED",
 	Locked:          "FOR UPDATE",
 	ShareLocked:     "FOR SHARE",
+	LocksTakeUpdate: true,
 	AddDuplicate:    addOnConflict,
 	IgnoreDuplicate: func(string) string { return "ON CONFLICT DO NOTHING" },
 	// Arrays, which the server reads several times as fast as JSON.

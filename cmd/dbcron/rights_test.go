@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+// grantsBlock is a list of docs/grants.md, between comments that a reader does not see.
+func grantsBlock(role role, d *dialect.Dialect) *regexp.Regexp {
+	return regexp.MustCompile(fmt.Sprintf("(?s)(<!-- rights: %s, %s -->\n```sql\n)(.*?)(```\n<!-- end -->)", role.user, d.Name))
+}
+
+// TestGoldenGrants compares the rights in the docs with those that the statements need.
+func TestGoldenGrants(t *testing.T) {
+	file := filepath.Join(root(t), "docs", "grants.md")
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range []role{daemonRole, lockRole} {
+		for _, d := range []*dialect.Dialect{dialect.Postgres, dialect.MySQL} {
+			prefix, user := "app.dbcron_", role.user+"@'%'"
+			if d.Schema {
+				prefix, user = "dbcron.dbcron_", role.user
+			}
+			want := strings.Join(grants(role.rights(d), prefix, user), "\n") + "\n"
+			block := grantsBlock(role, d)
+			found := block.FindSubmatch(page)
+			switch {
+			case found == nil:
+				t.Errorf("docs/grants.md has no rights of %s on %s", role.user, d.Name)
+			case *updateGolden:
+				page = block.ReplaceAll(page, []byte("${1}"+want+"${3}"))
+			case string(found[2]) != want:
+				t.Errorf("docs/grants.md has not what %s needs on %s: run make golden, and read the diff. It needs\n%s", role.user, d.Name, want)
+			}
+		}
+	}
+	if *updateGolden {
+		if err := os.WriteFile(file, page, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// documentedGrants are the statements of a list in the docs, for a database of the test
+// and a user of its own.
+func documentedGrants(t *testing.T, db *dbtest.DB, role role, user string) []string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(root(t), "docs", "grants.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := grantsBlock(role, db.Dialect).FindSubmatch(page)
+	if found == nil {
+		t.Fatalf("no rights of %s", role.user)
+	}
+	named := strings.NewReplacer(" TO "+role.user, " TO "+user, " app.", " ", " dbcron.", " ")
+	return strings.Split(strings.TrimRight(named.Replace(string(found[2])), ";\n"), ";\n")
+}
+
+// restricted makes a user without any right, and returns its name and the URL to connect
+// to the database of the test as it.
+func restricted(t *testing.T, db *dbtest.DB) (name, asUser string) {
+	t.Helper()
+	u, err := url.Parse(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name = "r" + strings.TrimPrefix(u.Path, "/")[:15]
+	u.User = url.UserPassword(name, "x")
+	create, remove := `CREATE ROLE `+name+` LOGIN PASSWORD 'x'`, []string{`DROP OWNED BY ` + name, `DROP ROLE ` + name}
+	if !db.Dialect.Schema {
+		create, remove = `CREATE USER `+name+`@'%' IDENTIFIED BY 'x'`, []string{`DROP USER ` + name + `@'%'`}
+	}
+	db.Do(t, create, nil)
+	t.Cleanup(func() {
+		for _, s := range remove {
+			if _, err := db.Pool().ExecContext(context.Background(), s); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return name, u.String()
+}
+
+// mayNot lists those of the role's statements for which the user of db lacks a right. The
+// server checks them before it runs a statement, and none is run.
+func mayNot(t *testing.T, db *dbtest.DB, statements []*dialect.Stmt) (denied []string) {
+	t.Helper()
+	c, err := db.Pool().Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, s := range statements {
+		err := prepare(t.Context(), c, db.Dialect, s.Text(db.Dialect))
+		if db.Dialect.Denied(err) {
+			denied = append(denied, fmt.Sprintf("%s: %v", s.Name, err))
+		} else if err != nil {
+			t.Errorf("%s: %v", s.Name, err)
+		}
+	}
+	return denied
+}
+
+// prepare goes as far as the server checks rights, and not further.
+func prepare(ctx context.Context, c *sql.Conn, d *dialect.Dialect, text string) error {
+	if !d.Schema {
+		stmt, err := c.PrepareContext(ctx, text)
+		if err == nil {
+			err = stmt.Close()
+		}
+		return err
+	}
+	if _, err := c.ExecContext(ctx, "PREPARE one AS "+text); err != nil {
+		return err
+	}
+	_, err := c.ExecContext(ctx, "EXPLAIN EXECUTE one"+nulls(text)) // PREPARE alone does not check
+	_, deallocated := c.ExecContext(ctx, "DEALLOCATE one")
+	return errors.Join(err, deallocated)
+}
+
+// nulls are as many arguments as a text for PostgreSQL has.
+func nulls(text string) string {
+	n := 0
+	for _, m := range regexp.MustCompile(`\$(\d+)`).FindAllStringSubmatch(text, -1) {
+		i, _ := strconv.Atoi(m[1])
+		n = max(n, i)
+	}
+	if n == 0 {
+		return ""
+	}
+	return "(" + strings.TrimSuffix(strings.Repeat("NULL, ", n), ", ") + ")"
+}
+
+// TestDocumentedGrantsSuffice asks the server for each statement of a role, under exactly
+// the rights of the docs; and for each of the rights, whether a statement needs it.
+func TestDocumentedGrantsSuffice(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.SkipLocked == "" {
+			return // files have no roles
+		}
+		for _, role := range []role{daemonRole, lockRole} {
+			t.Run(role.user, func(t *testing.T) {
+				name, asUser := restricted(t, db)
+				var own []*dialect.Stmt
+				for _, s := range dialect.Statements() {
+					if role.sends(s.Name) {
+						own = append(own, s)
+					}
+				}
+				for _, grant := range documentedGrants(t, db, role, name) {
+					db.Do(t, grant, nil)
+				}
+				run := dbtest.Open(t, asUser, dialect.Options{})
+				if denied := mayNot(t, run, own); len(denied) > 0 {
+					t.Errorf("denied:\n%s", strings.Join(denied, "\n"))
+				}
+				neededEach(t, db, run, name, role.rights(db.Dialect), own)
+			})
+		}
+	})
+}
+
+// neededEach takes the rights away one by one.
+func neededEach(t *testing.T, db, run *dbtest.DB, name string, rights dialect.Rights, own []*dialect.Stmt) {
+	t.Helper()
+	user := name
+	if !db.Dialect.Schema {
+		user += "@'%'"
+	}
+	for table, verbs := range rights {
+		for _, verb := range verbs {
+			users := slices.DeleteFunc(slices.Clone(own), func(s *dialect.Stmt) bool {
+				one := dialect.Rights{}
+				one.Add(s, db.Dialect)
+				return !slices.Contains(one[table], verb)
+			})
+			db.Do(t, "REVOKE "+verb+" ON {prefix}"+table+" FROM "+user, nil)
+			if len(mayNot(t, run, users)) == 0 {
+				t.Errorf("%s on %s: nothing needs it", verb, table)
+			}
+			db.Do(t, "GRANT "+verb+" ON {prefix}"+table+" TO "+user, nil)
+		}
+	}
+}
