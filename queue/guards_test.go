@@ -688,6 +688,7 @@ func TestDue(t *testing.T) {
 		}
 		put(1, 3, 9, ahead)
 		put(1, 4, 7, fmt.Sprintf("{time %d}", at(25)))
+		put(0, 3, 6, fmt.Sprintf("{time %d}", at(22))) // of queues before and after it
 		put(2, 3, 8, fmt.Sprintf("{time %d}", at(22)))
 		for limit, want := range map[int]string{9: "[3 4 2 1]", 3: "[3 4 2]"} {
 			var ids []int64

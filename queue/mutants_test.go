@@ -178,7 +178,7 @@ var mutants = append(deaf(), []mutant{
 	{nextDelayed, "queue_id = {int :queue} AND ", "", "TestDue" + onSQLite},
 	{nextDelayed, "divided = block AND ", "", "TestDue" + onSQLite},
 	{nextDelayed, " AND run_at >= {time since}", "", "TestDue" + onSQLite},
-	{nextDelayed, "ORDER BY run_at", "ORDER BY id", "TestDue" + onSQLite},
+	{nextDelayed, "divided, run_at, id LIMIT", "divided, id LIMIT", "TestDue" + onSQLite},
 	{lockDelayed, "{locked}", "", "TestLocks" + onPostgres},
 	{lockDelayed, movedQueue, "", ""},
 	{lockDelayed, movedBlock, "", ""},
