@@ -152,6 +152,24 @@ func TestWithoutTokens(t *testing.T) {
 		if got := other(t, db).get("/api/v1/queues"); got.status != 401 {
 			t.Errorf("at another process: %d", got.status)
 		}
+		// To open it again somebody has to say so. Other hosts stay out.
+		if n, err := NewTokens(db.DB).Reset(t.Context()); n != 1 || err != nil {
+			t.Errorf("removed %d, %v", n, err)
+		}
+		eventually(t, "none is needed", func() bool { return request("127.0.0.1:5555", here, here) == 200 })
+		if got := request("10.0.0.1:5555", "10.0.0.2:8686", "api.example.org"); got != 403 {
+			t.Errorf("from another host: %d", got)
+		}
+		if got := request("127.0.0.1:5555", here, here, with); got != 401 {
+			t.Errorf("with a token that was removed: %d", got)
+		}
+		if n, err := NewTokens(db.DB).Reset(t.Context()); n != 0 || err != nil {
+			t.Errorf("removed %d of none, %v", n, err)
+		}
+		if _, err := NewTokens(db.DB).Create(t.Context(), "x", []Scope{ScopeRead}, 0); err != nil {
+			t.Errorf("the name of one that was removed: %v", err)
+		}
+		eventually(t, "one is needed again", func() bool { return request("127.0.0.1:5555", here, here) == 401 })
 	})
 }
 

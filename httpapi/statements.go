@@ -32,6 +32,10 @@ var (
 	// revokeToken keeps the time of the first who revoked it.
 	revokeToken = dialect.SQL("httpapi.revoke-token", `UPDATE {prefix}token SET revoked_at = {now} WHERE name = :name AND revoked_at IS NULL`)
 
+	// removeTokens takes all that are committed. One that is made at the same time may stay:
+	// then the API still needs a token, which is the safe side.
+	removeTokens = dialect.SQL("httpapi.remove-tokens", `DELETE FROM {prefix}token`)
+
 	namedToken = dialect.SQL("httpapi.named-token", `SELECT COUNT(*) FROM {prefix}token WHERE name = :name`)
 
 	// countSchedules reads them all, which are few; due are those that a daemon should run by

@@ -76,8 +76,8 @@ type Tokens struct {
 
 	mu    sync.Mutex
 	known map[string]*bearer // by hash; good ones only
-	there bool               // there is one; this does not change back
-	asked instant.Instant    // when it was asked whether there is one; 0: never
+	there bool               // what the table said about whether there is one
+	asked instant.Instant    // when it was asked; 0: never
 }
 
 // A bearer is who has a token.
@@ -90,23 +90,32 @@ type bearer struct {
 // NewTokens returns the tokens of a database. It does not touch it.
 func NewTokens(db *dialect.DB) *Tokens { return &Tokens{db: db, known: map[string]*bearer{}} }
 
-// Create makes a token that is good for a while, or always if that is 0, and returns its
-// secret, which is stored nowhere. It returns ErrTokenExists for a name that was used
-// before, also if that token was revoked.
-func (t *Tokens) Create(ctx context.Context, name string, scopes []Scope, lasts time.Duration) (secret string, err error) {
+// CheckToken tells what is wrong with a token that is to be made.
+func CheckToken(name string, scopes []Scope, lasts time.Duration) error {
 	if err := dialect.CheckName(name); err != nil {
-		return "", fmt.Errorf("%w: %w", ErrInvalid, err)
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if len(scopes) == 0 {
-		return "", fmt.Errorf("%w: a token without a scope is good for nothing; give it some of %s", ErrInvalid, joinScopes(Scopes))
+		return fmt.Errorf("%w: a token without a scope is good for nothing; give it some of %s", ErrInvalid, joinScopes(Scopes))
 	}
 	for _, s := range scopes {
 		if !slices.Contains(Scopes, s) {
-			return "", fmt.Errorf("%w: scope %q is not known; use %s", ErrInvalid, s, joinScopes(Scopes))
+			return fmt.Errorf("%w: scope %q is not known; use %s", ErrInvalid, s, joinScopes(Scopes))
 		}
 	}
 	if lasts < 0 || lasts > duration.Longest {
-		return "", fmt.Errorf("%w: %v is not 0 to 100 years", ErrInvalid, lasts)
+		return fmt.Errorf("%w: %v is not 0 to 100 years", ErrInvalid, lasts)
+	}
+	return nil
+}
+
+// Create makes a token that is good for a while, or always if that is 0, and returns its
+// secret, which is stored nowhere. From the first token on every request needs one: Any
+// tells whether there is one already. Create returns ErrTokenExists for a name that was used
+// before, also if that token was revoked.
+func (t *Tokens) Create(ctx context.Context, name string, scopes []Scope, lasts time.Duration) (secret string, err error) {
+	if err := CheckToken(name, scopes, lasts); err != nil {
+		return "", err
 	}
 	random := make([]byte, secretBytes)
 	_, _ = rand.Read(random) // never fails
@@ -166,6 +175,12 @@ func (t *Tokens) Revoke(ctx context.Context, name string) error {
 	return nil
 }
 
+// Reset removes all tokens, revoked ones too, and returns how many. Within two seconds the
+// API of each daemon needs none again, and answers its own host alone.
+func (t *Tokens) Reset(ctx context.Context) (removed int64, err error) {
+	return t.db.Exec(ctx, removeTokens, nil)
+}
+
 // List returns all tokens by name, also those that are not good any more.
 func (t *Tokens) List(ctx context.Context) ([]Token, error) {
 	return dialect.Select(ctx, &t.db.Session, listTokens, nil, func(rows *sql.Rows) (one Token, err error) {
@@ -182,14 +197,14 @@ func (t *Tokens) List(ctx context.Context) ([]Token, error) {
 	})
 }
 
-// Any tells whether there is a token, or has been one: then the API needs one, so that it
-// is not open to all when the last one is revoked. It may be two seconds late.
+// Any tells whether there is a token, good or not: then the API needs one, so that it is not
+// open to all when the last one is revoked or expires. It may be two seconds late.
 func (t *Tokens) Any(ctx context.Context) (bool, error) {
 	at := instant.Now()
 	t.mu.Lock()
 	there, asked := t.there, t.asked
 	t.mu.Unlock()
-	if there || asked != 0 && at.Sub(asked) < knownFor {
+	if asked != 0 && at.Sub(asked) < knownFor {
 		return there, nil
 	}
 	if err := t.db.Get(ctx, anyToken, nil, &there); err != nil {
@@ -197,7 +212,9 @@ func (t *Tokens) Any(ctx context.Context) (bool, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.there, t.asked = t.there || there, at
+	if t.asked == 0 || at.Sub(t.asked) > 0 { // else another request has asked since
+		t.there, t.asked = there, at
+	}
 	return t.there, nil
 }
 

@@ -19,8 +19,9 @@ type role struct {
 
 var (
 	daemonRole = role{"daemon", "dbcron_run", func(statement string) bool {
-		// Migrating is the owner's, and the API makes no tokens.
-		return (!strings.HasPrefix(statement, "sqlschema.") || statement == versionStatement) && statement != "httpapi.create-token"
+		// Migrating is the owner's, and the API neither makes nor removes tokens.
+		return (!strings.HasPrefix(statement, "sqlschema.") || statement == versionStatement) &&
+			statement != "httpapi.create-token" && statement != "httpapi.remove-tokens"
 	}}
 	lockRole = role{"program that only takes locks", "dbcron_locks", func(statement string) bool {
 		return strings.HasPrefix(statement, "lock.") || statement == versionStatement

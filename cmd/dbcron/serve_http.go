@@ -156,7 +156,7 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 func needToken(ctx context.Context, tokens *httpapi.Tokens) error {
 	there, err := tokens.Any(ctx)
 	if err == nil && !there {
-		err = usagef("--allow-commands lets whoever reaches the API run commands as this daemon's user, and as long as there is no token that is anybody on this host: make a token first (dbcron token create NAME --scope admin), which all requests need from then on, or leave --allow-commands out")
+		err = usagef("--allow-commands lets whoever reaches the API run commands as this daemon's user, and as long as there is no token that is anybody on this host: make a token first (dbcron token create NAME --scope admin), which every request needs from then on, or leave --allow-commands out")
 	}
 	return err
 }

@@ -16,17 +16,19 @@ func (p *program) token() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "token",
 		Short: "See and make tokens for the HTTP API",
-		Long: `See and make tokens for the HTTP API of dbcron serve. As long as there has never been
-one, the API needs none and answers this host alone. From the first on each request needs
-one, also when all have been revoked. docs/http.md has more.`,
+		Long: `See and make tokens for the HTTP API of dbcron serve. As long as there is none,
+the API needs none and answers this host alone. From the first on every request needs one,
+also when all have been revoked or have expired. The way back is dbcron token reset, which
+removes them all. docs/http.md has more.`,
 	}
-	c.AddCommand(p.tokenCreate(), p.tokenList(), p.tokenRevoke())
+	c.AddCommand(p.tokenCreate(), p.tokenList(), p.tokenRevoke(), p.tokenReset())
 	return c
 }
 
 func (p *program) tokenCreate() *cobra.Command {
 	var scopes []string
 	var expires string
+	var yes bool
 	c := &cobra.Command{
 		Use:   "create NAME --scope SCOPE",
 		Short: "Make a token, and print its secret, once",
@@ -36,8 +38,12 @@ table has only a hash of it. NAME tells people whose it is. What a token is good
     read       look at everything, payloads too
     enqueue    enqueue and publish jobs
     work       do jobs, and take locks
-    admin      everything`,
+    admin      everything
+
+From the first token on every request to the API needs one, also those of programs on this
+host. So the first one is asked for; without a terminal it needs --yes.`,
 		Example: `  dbcron token create shop --scope enqueue
+  dbcron token create ops --scope admin --yes
   dbcron token create dashboard --scope read --expires 90d >token && chmod 600 token`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -48,11 +54,12 @@ table has only a hash of it. NAME tells people whose it is. What a token is good
 			if len(scopes) == 0 {
 				return usagef("--scope is missing: what is the token good for? read, enqueue, work or admin; it may be repeated")
 			}
-			return p.createToken(c.Context(), args[0], scopes, lasts)
+			return p.createToken(c.Context(), args[0], scopes, lasts, yes)
 		},
 	}
 	c.Flags().StringSliceVar(&scopes, "scope", nil, "what it is good for: read, enqueue, work or admin; may be repeated")
 	c.Flags().StringVar(&expires, "expires", "", "a `duration` after which it is not good any more (default: never)")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask before the first token is made")
 	return c
 }
 
@@ -63,19 +70,38 @@ func orText(text, otherwise string) string {
 	return text
 }
 
-func (p *program) createToken(ctx context.Context, name string, scopes []string, lasts time.Duration) error {
+func (p *program) createToken(ctx context.Context, name string, scopes []string, lasts time.Duration, yes bool) error {
 	all := make([]httpapi.Scope, len(scopes))
 	for i, s := range scopes {
 		all[i] = httpapi.Scope(s)
 	}
+	if err := httpapi.CheckToken(name, all, lasts); err != nil {
+		return err
+	}
 	return p.with(ctx, func(db *dialect.DB) error {
-		secret, err := httpapi.NewTokens(db).Create(ctx, name, all, lasts)
+		tokens := httpapi.NewTokens(db)
+		if err := p.permitFirst(ctx, tokens, name, yes); err != nil {
+			return err
+		}
+		secret, err := tokens.Create(ctx, name, all, lasts)
 		if err != nil {
 			return err
 		}
 		_, err = fmt.Fprintln(p.out, secret)
 		return err
 	})
+}
+
+// permitFirst warns of what the first token does, and returns an error unless it may be
+// made. Of several that are made first at once each is asked for; one that is made just after
+// a reset by somebody else is not.
+func (p *program) permitFirst(ctx context.Context, tokens *httpapi.Tokens, name string, yes bool) error {
+	there, err := tokens.Any(ctx)
+	if err != nil || there {
+		return err
+	}
+	fmt.Fprintln(p.err, "dbcron: this is the first token: from now on every request to the HTTP API needs one, also those of programs on this host that have used it without. To revoke it does not undo that; dbcron token reset does")
+	return p.consent(yes, name)
 }
 
 type tokenRow struct {
@@ -133,16 +159,75 @@ func (p *program) tokenList() *cobra.Command {
 
 func (p *program) tokenRevoke() *cobra.Command {
 	return &cobra.Command{
-		Use:     "revoke NAME",
-		Short:   "Make a token good for nothing, within two seconds",
+		Use:   "revoke NAME",
+		Short: "Make a token good for nothing, within two seconds",
+		Long: `Make a token good for nothing, within two seconds. Its name stays taken. Without a good
+token left the API answers nobody; dbcron token reset opens it to this host.`,
 		Example: `  dbcron token revoke shop`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return p.with(c.Context(), func(db *dialect.DB) error {
-				return httpapi.NewTokens(db).Revoke(c.Context(), args[0])
+				tokens := httpapi.NewTokens(db)
+				if err := tokens.Revoke(c.Context(), args[0]); err != nil {
+					return err
+				}
+				all, err := tokens.List(c.Context())
+				if err == nil && goodTokens(all) == 0 {
+					fmt.Fprintln(p.err, "dbcron: no token is good any more, and the HTTP API still needs one: dbcron token create makes another, dbcron token reset opens the API to this host without")
+				}
+				return err
 			})
 		},
 	}
+}
+
+func goodTokens(all []httpapi.Token) (n int) {
+	for i := range all {
+		if all[i].Revoked.IsZero() && !all[i].Expired {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *program) tokenReset() *cobra.Command {
+	var yes bool
+	c := &cobra.Command{
+		Use:   "reset",
+		Short: "Remove all tokens, so that the API needs none",
+		Long: `Remove all tokens, revoked and expired ones too. Within two seconds none of them is good
+at any daemon, and the API answers as before the first: every program on the daemon's own
+host, without a token, and nobody else. It tells how many there are, and asks; without a
+terminal it needs --yes. dbcron token revoke makes a single token good for nothing.`,
+		Example: `  dbcron token reset`,
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return p.with(c.Context(), func(db *dialect.DB) error { return p.resetTokens(c.Context(), httpapi.NewTokens(db), yes) })
+		},
+	}
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return c
+}
+
+func (p *program) resetTokens(ctx context.Context, tokens *httpapi.Tokens, yes bool) error {
+	all, err := tokens.List(ctx)
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(p.out, "nothing to do: there is no token")
+		return err
+	}
+	fmt.Fprintf(p.err, "dbcron: this removes %s, of which %d can be used now, for good. Then every program on a daemon's host may do all that its HTTP API can do, without a token, and other hosts nothing\n",
+		counted(len(all), "token", "tokens"), goodTokens(all))
+	if err := p.consent(yes, "reset"); err != nil {
+		return err
+	}
+	n, err := tokens.Reset(ctx)
+	if err == nil {
+		_, err = fmt.Fprintln(p.out, "removed "+counted(int(n), "token", "tokens"))
+	}
+	return err
 }
 
 func (p *program) openapi() *cobra.Command {
