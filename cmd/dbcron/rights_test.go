@@ -121,10 +121,11 @@ func mayNot(t *testing.T, db *dbtest.DB, statements []*dialect.Stmt) (denied []s
 func prepare(ctx context.Context, c *sql.Conn, d *dialect.Dialect, text string) error {
 	if !d.Schema {
 		stmt, err := c.PrepareContext(ctx, text)
-		if err == nil {
-			err = stmt.Close()
+		if err != nil {
+			return err
 		}
-		return err
+		defer stmt.Close()
+		return nil
 	}
 	if _, err := c.ExecContext(ctx, "PREPARE one AS "+text); err != nil {
 		return err
