@@ -60,6 +60,8 @@ type part struct {
 	URL, Name, File        string
 	TTL, Margin, Heartbeat time.Duration
 	Concurrency            int
+	MaxConns               int  // of its pool; 0: as many as by default
+	Stepping               bool // the clock is one that the test steps: see steppingClock
 }
 
 func (p part) options() lock.Options {
@@ -86,8 +88,11 @@ func act(ctx context.Context, play func(context.Context, *actor) error) error {
 	if err != nil {
 		return err
 	}
-	if a.db, err = dialect.Open(ctx, a.URL, dialect.Options{}); err != nil {
+	if a.db, err = dialect.Open(ctx, a.URL, dialect.Options{MaxConns: a.MaxConns}); err != nil {
 		return err
+	}
+	if a.Stepping {
+		a.db = a.db.WithNow(steppingClock(a.db.Dialect))
 	}
 	if a.locker, err = lock.New(a.db, a.options()); err != nil {
 		return err
