@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"regexp"
@@ -23,7 +24,7 @@ type DB struct {
 	owned bool // opened by Open, so Close closes it
 	limit int  // of connections, where the pool does not know; 0: it does
 
-	copies *atomic.Int32 // never: the driver cannot copy
+	isolation sql.IsolationLevel // that transactions have to ask for
 }
 
 // An Execer runs statements: a *sql.DB, *sql.Conn or *sql.Tx.
@@ -40,6 +41,8 @@ type Session struct {
 	prefix   string
 	timeout  time.Duration
 	compiled *sync.Map     // *Stmt to *compiled; of all sessions of a DB
+	packet   *packet       // likewise
+	copies   *atomic.Int32 // likewise; never: the driver cannot copy
 	turn     chan struct{} // where there is one writer: who may write; nil elsewhere
 	retry    bool          // each statement is a transaction of its own, and is run again as one
 }
@@ -72,8 +75,8 @@ func newDB(d *Dialect, pool *sql.DB, opt Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{pool: pool, opt: opt, copies: &atomic.Int32{}}
-	db.Session = Session{Dialect: d, on: pool, prefix: prefix, timeout: opt.StatementTimeout, compiled: &sync.Map{}, retry: true}
+	db := &DB{pool: pool, opt: opt, isolation: d.Isolation}
+	db.Session = Session{Dialect: d, on: pool, prefix: prefix, timeout: opt.StatementTimeout, compiled: &sync.Map{}, packet: &packet{}, copies: &atomic.Int32{}, retry: true}
 	if d.SkipLocked == "" {
 		db.turn = make(chan struct{}, 1)
 	}
@@ -318,25 +321,80 @@ func (db *DB) Tx(ctx context.Context, f func(ctx context.Context, tx *Session) e
 	return db.retrying(ctx, func() error { return db.once(ctx, f) })
 }
 
+// ShortTx is Tx for a transaction that waits for nothing but the database: the server
+// ends it when it hears nothing of it for five seconds, where it can, so that a process
+// that is stopped in the middle does not keep its locks.
+func (db *DB) ShortTx(ctx context.Context, f func(ctx context.Context, tx *Session) error) error {
+	return db.Tx(context.WithValue(ctx, shortKey{}, true), f)
+}
+
+// shortKey marks the contexts of short transactions, for those who begin them.
+type shortKey struct{}
+
+func isShort(ctx context.Context) bool { return ctx.Value(shortKey{}) != nil }
+
+// FreeTx is ShortTx, once, if it gets a connection of the pool within a moment. If not, it
+// returns an error that is Unavailable.
+func (db *DB) FreeTx(ctx context.Context, wait time.Duration, f func(ctx context.Context, tx *Session) error) error {
+	bounded, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	c, err := db.pool.Conn(bounded)
+	if err != nil {
+		return db.unconnected(ctx, fmt.Errorf("connect: %w", err))
+	}
+	defer c.Close()
+	return db.begin(context.WithValue(ctx, shortKey{}, true), c, f)
+}
+
 func (db *DB) once(ctx context.Context, f func(context.Context, *Session) error) error {
 	defer db.write(ctx)()
-	tx, err := db.pool.BeginTx(ctx, &sql.TxOptions{Isolation: db.Dialect.Isolation})
+	return db.begin(ctx, db.pool, f)
+}
+
+// begin runs f in a transaction on a pool or a connection.
+func (db *DB) begin(ctx context.Context, where interface {
+	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
+}, f func(context.Context, *Session) error,
+) error {
+	tx, err := where.BeginTx(ctx, &sql.TxOptions{Isolation: db.isolation})
 	if err != nil {
-		return fmt.Errorf("begin: %w", err)
+		return db.unconnected(ctx, fmt.Errorf("begin: %w", err))
 	}
 	defer tx.Rollback() //nolint:errcheck // after a commit it does nothing; before, the error that led here says more
-	if db.Dialect.OnBegin != "" {
-		if _, err := tx.ExecContext(ctx, db.Dialect.OnBegin); err != nil {
-			return fmt.Errorf("begin: %w", err)
+	onBegin := db.Dialect.OnBegin
+	if isShort(ctx) {
+		onBegin = cmp.Or(db.Dialect.OnBeginShort, onBegin)
+	}
+	if onBegin != "" {
+		if _, err := tx.ExecContext(ctx, onBegin); err != nil {
+			return db.unconnected(ctx, fmt.Errorf("begin: %w", err))
 		}
 	}
 	if err := f(ctx, db.On(tx)); err != nil {
-		return err
+		return db.Undone(err)
 	}
 	if err := tx.Commit(); err != nil {
 		return &commitError{err}
 	}
 	return nil
+}
+
+// WithConn runs f with a session on one connection of the pool: what f sends waits for
+// no connection, and for no other writer of this process where there is one writer.
+// Like Tx it runs the whole again where that helps: so only the last statement of f may
+// change anything.
+func (db *DB) WithConn(ctx context.Context, f func(ctx context.Context, on *Session) error) error {
+	return db.retrying(ctx, func() error {
+		defer db.write(ctx)()
+		bounded, cancel := context.WithTimeout(ctx, db.timeout)
+		defer cancel()
+		c, err := db.pool.Conn(bounded)
+		if err != nil {
+			return db.unconnected(ctx, fmt.Errorf("connect: %w", err))
+		}
+		defer c.Close()
+		return f(ctx, db.On(c))
+	})
 }
 
 // A commitError is one of a commit.
@@ -345,12 +403,51 @@ type commitError struct{ error }
 func (e *commitError) Error() string { return "commit: " + e.error.Error() }
 func (e *commitError) Unwrap() error { return e.error }
 
+// An undoneError is one that left nothing behind, although the server could not be
+// asked: nothing was sent, or what was sent is rolled back.
+type undoneError struct{ error }
+
+func (e *undoneError) Unwrap() error { return e.error }
+
+// Undone marks an error of what changes nothing, or of what came before the commit: if
+// there was no answer, nothing is left open.
+func (db *DB) Undone(err error) error {
+	if err != nil && db.Dialect.lost(err) {
+		return &undoneError{err}
+	}
+	return err
+}
+
+// unconnected marks an error of getting a connection.
+func (db *DB) unconnected(ctx context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", errNoAnswer, err) // the time for that is over, and not the caller's
+	}
+	return db.Undone(err)
+}
+
+// lost tells whether err says no more than that there was no answer.
+func (d *Dialect) lost(err error) bool {
+	return d.Unavailable(err) || errors.Is(err, ErrCut) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
 // Uncertain tells whether err of a statement or transaction that was to be committed
-// leaves open whether it was.
+// leaves open whether it was. It is not if nothing was sent, or if the connection was
+// lost before the commit of a transaction.
 func (d *Dialect) Uncertain(err error) bool {
 	var commit *commitError
-	return err != nil && !d.Retryable(err) && (d.Unavailable(err) || errors.As(err, &commit) || errors.Is(err, ErrCut) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
+	return err != nil && !d.Retryable(err) && !isUndone(err) && (d.lost(err) || errors.As(err, &commit))
+}
+
+// Unsent tells whether err says that the server could not be reached, and that nothing
+// was changed: the whole can be tried again later.
+func (d *Dialect) Unsent(err error) bool { return err != nil && isUndone(err) && d.Unavailable(err) }
+
+// isUndone tells whether nothing is left of what failed. Drivers say ErrBadConn only of
+// what they have not sent.
+func isUndone(err error) bool {
+	var undone *undoneError
+	return errors.As(err, &undone) || errors.Is(err, driver.ErrBadConn)
 }
 
 // retrying runs f again while the engine says that this helps, ten times at

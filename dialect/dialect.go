@@ -39,6 +39,7 @@ type Dialect struct {
 	SkipLocked      string                     // ends a SELECT that locks its rows and passes over locked ones; "" where writers are alone anyway
 	Locked          string                     // ends a SELECT that locks its rows, and waits for locked ones; "" likewise
 	ShareLocked     string                     // ends a SELECT whose rows must not change until the transaction ends; "" likewise
+	Current         string                     // ends a SELECT that sees what is committed by now, whatever its transaction saw; "" where that fails instead
 	LocksTakeUpdate bool                       // whether these three take the right to UPDATE; elsewhere the right to DELETE will do
 	IgnoreDuplicate func(column string) string // ends an INSERT that leaves rows alone whose key exists
 
@@ -79,8 +80,11 @@ type Dialect struct {
 	Next      func(column string) string
 	Returning func(column string) string
 
-	Isolation sql.IsolationLevel // of every transaction of ours
-	OnBegin   string             // run first in every transaction of ours; "" for nothing
+	Isolation sql.IsolationLevel // of every transaction of DB.Tx
+	Isolated  bool               // connections of Open have it from the beginning
+
+	OnBegin      string // run first in every transaction of DB.Tx; "" for nothing
+	OnBeginShort string // the same in one of DB.ShortTx; "": OnBegin
 
 	Duplicate   func(error) bool // a unique key already holds the value
 	Missing     func(error) bool // a table does not exist
@@ -93,6 +97,10 @@ type Dialect struct {
 
 	// Check looks at a pool, ours or a caller's, for what the SQL relies on.
 	Check func(ctx context.Context, pool *sql.DB) ([]Finding, error)
+
+	// MaxPacket is a query for how many bytes a statement may have, with its values; ""
+	// where it may have a GiB.
+	MaxPacket string
 
 	// Exclusive waits for a lock that ends with the process that holds it, at
 	// the latest, and that needs no table of ours: for migrations.

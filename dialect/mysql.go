@@ -38,6 +38,7 @@ var MySQL = &Dialect{
 	SkipLocked:  "FOR UPDATE SKIP LOCKED",
 	Locked:      "FOR UPDATE",
 	ShareLocked: "LOCK IN SHARE MODE",
+	Current:     "LOCK IN SHARE MODE",
 	// Not INSERT IGNORE, which would also hide a value that does not fit.
 	AddDuplicate: func(_, _ string, columns []string) string {
 		sums := make([]string, len(columns))
@@ -73,6 +74,7 @@ var MySQL = &Dialect{
 	Next: func(column string) string { return column + " = LAST_INSERT_ID(" + column + " + 1)" },
 
 	Isolation: sql.LevelReadCommitted,
+	Isolated:  true, // see mysqlSession; to ask for it would be one more round trip
 
 	Duplicate: mysqlError(1062),
 	Missing:   mysqlError(1146),
@@ -84,6 +86,7 @@ var MySQL = &Dialect{
 
 	Connector: mysqlConnector,
 	Check:     mysqlCheck,
+	MaxPacket: "SELECT @@max_allowed_packet",
 	Exclusive: mysqlExclusive,
 	Session:   mysqlSessionLocks,
 
@@ -193,16 +196,25 @@ func mysqlSession(ctx context.Context, c driver.Conn, base driver.Connector) (Ar
 	if err := connExec(ctx, c, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
 		return nil, err
 	}
-	// A process that is stopped in the middle of a transaction must not keep its
-	// locks. MariaDB can see to that; MySQL does not know the variable.
-	if err := connExec(ctx, c, "SET SESSION idle_transaction_timeout = 5"); err != nil && !mysqlError(1193)(err) {
+	// Of MySQL and MariaDB only the latter can end a transaction that is idle.
+	err := connExec(ctx, c, mysqlIdleLimit(true))
+	if err != nil && !mysqlError(1193)(err) {
 		return nil, err
 	}
+	limits, limited := err == nil, true
 	id, err := connInt(ctx, c, "SELECT CONNECTION_ID()")
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, _ string, call func() error) error {
+	return func(ctx context.Context, op string, call func() error) error {
+		// Only short transactions are ended. Those of one kind come one after the other, so
+		// that this costs next to nothing.
+		if limits && limited != isShort(ctx) && mysqlBegins(op) {
+			if err := connExec(ctx, c, mysqlIdleLimit(!limited)); err != nil {
+				return err
+			}
+			limited = !limited
+		}
 		err := call()
 		if err != nil && ctx.Err() != nil {
 			mysqlKill(base, id)
@@ -222,6 +234,24 @@ func mysqlReadOnly(err error) bool {
 	var e *mysql.MySQLError
 	// 1290 tells of any option that prevents a statement.
 	return errors.As(err, &e) && (e.Number == 1836 || e.Number == 1290 && strings.Contains(e.Message, "read-only"))
+}
+
+func mysqlIdleLimit(on bool) string {
+	if on {
+		return "SET SESSION idle_transaction_timeout = 5"
+	}
+	return "SET SESSION idle_transaction_timeout = DEFAULT"
+}
+
+// mysqlBegins tells whether a statement begins a transaction, or may.
+func mysqlBegins(op string) bool {
+	op = strings.TrimLeft(op, " \t\r\n")
+	for _, word := range []string{"begin", "start", "set autocommit"} {
+		if len(op) >= len(word) && strings.EqualFold(op[:len(word)], word) {
+			return true
+		}
+	}
+	return false
 }
 
 // mysqlKill ends a connection in the server, with a second of time: it is a

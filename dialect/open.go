@@ -68,6 +68,9 @@ func Connect(ctx context.Context, rawURL string, opt Options) (*DB, error) {
 		return nil, errors.Join(err, pool.Close())
 	}
 	db.owned = true
+	if d.Isolated {
+		db.isolation = sql.LevelDefault
+	}
 	if err := pool.PingContext(ctx); err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("%w: %w", errNoAnswer, err)

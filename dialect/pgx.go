@@ -4,14 +4,16 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// Pgx makes a transaction of pgx's own fit to be an Execer, for statements that
-// return no rows: those that enqueue and complete jobs.
+// Pgx makes a transaction of pgx's own fit to be an Execer.
 func Pgx(tx pgx.Tx) Execer { return pgxTx{tx} }
 
 type pgxTx struct{ tx pgx.Tx }
@@ -24,6 +26,83 @@ func (p pgxTx) ExecContext(ctx context.Context, query string, args ...any) (sql.
 	return driver.RowsAffected(tag.RowsAffected()), nil
 }
 
-func (p pgxTx) QueryContext(context.Context, string, ...any) (*sql.Rows, error) {
-	return nil, fmt.Errorf("a query in a transaction of pgx's own: %w", errors.ErrUnsupported)
+// QueryContext reads all rows before it returns: the connection is free for the next
+// statement then, as it must be in pgx. They are few.
+func (p pgxTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	answer, err := p.query(ctx, query, args)
+	if err != nil {
+		return nil, err
+	}
+	// Only database/sql makes an sql.Rows: of the answer of a driver, which is this.
+	db := sql.OpenDB(answer)
+	rows, err := db.QueryContext(ctx, query)
+	return rows, errors.Join(err, db.Close()) // the rows go on
 }
+
+// query asks for texts, which all columns can be scanned from.
+func (p pgxTx) query(ctx context.Context, query string, args []any) (*pgxAnswer, error) {
+	rows, err := p.tx.Query(ctx, query, append([]any{pgx.QueryResultFormats{pgx.TextFormatCode}}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	a := &pgxAnswer{}
+	for rows.Next() {
+		row := make([]driver.Value, len(rows.FieldDescriptions()))
+		for i, text := range rows.RawValues() {
+			if row[i], err = pgxValue(rows.FieldDescriptions()[i].DataTypeOID, text); err != nil {
+				return nil, err
+			}
+		}
+		a.rows = append(a.rows, row)
+	}
+	for _, f := range rows.FieldDescriptions() {
+		a.columns = append(a.columns, f.Name)
+	}
+	return a, rows.Err()
+}
+
+// pgxValue copies a column's text, which is valid until the next row is read.
+func pgxValue(oid uint32, text []byte) (driver.Value, error) {
+	switch {
+	case text == nil:
+		return nil, nil
+	case oid != pgtype.ByteaOID:
+		return string(text), nil
+	case len(text) < 2 || text[0] != '\\' || text[1] != 'x':
+		return nil, fmt.Errorf("bytes of an unknown form: set bytea_output = 'hex'")
+	}
+	return hex.AppendDecode(nil, text[2:])
+}
+
+// A pgxAnswer is the answer to one query, in the place of a driver.
+type pgxAnswer struct {
+	columns []string
+	rows    [][]driver.Value
+}
+
+func (a *pgxAnswer) Connect(context.Context) (driver.Conn, error) { return pgxAnswered{a}, nil }
+func (a *pgxAnswer) Driver() driver.Driver                        { return nil }
+
+func (a *pgxAnswer) Columns() []string { return a.columns }
+func (a *pgxAnswer) Close() error      { return nil }
+
+func (a *pgxAnswer) Next(row []driver.Value) error {
+	if len(a.rows) == 0 {
+		return io.EOF
+	}
+	copy(row, a.rows[0])
+	a.rows = a.rows[1:]
+	return nil
+}
+
+// pgxAnswered is a connection on which the answer has come already.
+type pgxAnswered struct{ answer *pgxAnswer }
+
+func (c pgxAnswered) QueryContext(context.Context, string, []driver.NamedValue) (driver.Rows, error) {
+	return c.answer, nil
+}
+
+func (pgxAnswered) Prepare(string) (driver.Stmt, error) { return nil, errors.ErrUnsupported }
+func (pgxAnswered) Begin() (driver.Tx, error)           { return nil, errors.ErrUnsupported }
+func (pgxAnswered) Close() error                        { return nil }

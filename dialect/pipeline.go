@@ -157,26 +157,23 @@ type CopyRows interface {
 // CanCopy tells whether there is a bulk load that is faster than INSERT.
 func (db *DB) CanCopy() bool { return db.Dialect.Copy != nil && db.copies.Load() != never }
 
-// Copy loads rows into a table in one statement, all or none. Where it cannot be,
-// it returns errors.ErrUnsupported, and CanCopy says so from then on.
-func (db *DB) Copy(ctx context.Context, table string, columns []string, rows CopyRows) error {
-	if !db.CanCopy() {
+// Copy loads rows into a table in one statement, all or none, in a session of
+// [DB.WithConn]. Where it cannot be, it returns errors.ErrUnsupported, and CanCopy says so
+// from then on.
+func (s *Session) Copy(ctx context.Context, table string, columns []string, rows CopyRows) error {
+	c, held := s.on.(*sql.Conn)
+	if !held || s.Dialect.Copy == nil {
 		return errors.ErrUnsupported
 	}
-	ctx, cancel := context.WithTimeout(ctx, db.timeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	c, err := db.pool.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	err = c.Raw(func(driverConn any) error {
+	err := c.Raw(func(driverConn any) error {
 		return through(ctx, driverConn, "COPY "+table, func(own any) error {
-			return db.Dialect.Copy(ctx, own, db.prefix+table, columns, rows)
+			return s.Dialect.Copy(ctx, own, s.prefix+table, columns, rows)
 		})
 	})
 	if errors.Is(err, errors.ErrUnsupported) {
-		db.copies.Store(never)
+		s.copies.Store(never)
 	}
 	if err != nil {
 		return fmt.Errorf("copy into %s: %w", table, err)

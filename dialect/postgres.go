@@ -69,13 +69,12 @@ var Postgres = &Dialect{
 	Returning: func(column string) string { return "RETURNING " + column },
 
 	Isolation: sql.LevelReadCommitted,
-	// A process that is stopped in the middle of a transaction must not keep its
-	// locks. LOCAL, because a pooler may give the session to somebody else next.
-	// And a plan that was made for an empty table, of a statement with a long
-	// list, would read all of one that has grown since; so would a new one, if the
-	// statistics say that the table is empty. See pipelineWithout.
-	OnBegin: "SELECT set_config('idle_in_transaction_session_timeout', '5s', true), set_config('plan_cache_mode', 'force_custom_plan', true), " +
-		"set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)",
+	// A plan that was made for an empty table, of a statement with a long list, would
+	// read all of one that has grown since; so would a new one, if the statistics say
+	// that the table is empty. See pipelineWithout. LOCAL, because a pooler may give the
+	// session to somebody else next.
+	OnBegin:      "SELECT " + postgresOnBegin,
+	OnBeginShort: "SELECT set_config('idle_in_transaction_session_timeout', '5s', true), " + postgresOnBegin,
 
 	Duplicate: sqlState("23505"),
 	Missing:   sqlState("42P01"),
@@ -98,6 +97,8 @@ var Postgres = &Dialect{
 	Routines:  true,
 	Schema:    true,
 }
+
+const postgresOnBegin = "set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
 
 // sqlState tells errors by SQLSTATE. Any driver's error that has the usual
 // method fits, so that a caller's pool need not be pgx's.

@@ -176,7 +176,7 @@ func (l *Locker) Purge(ctx context.Context, unused time.Duration) (int, error) {
 	for {
 		n := 0
 		last := after
-		err := l.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		err := l.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 			n = 0
 			// The floor's lock comes first, as in createRows, so that neither waits
 			// for the other's second.

@@ -384,7 +384,7 @@ func (l *Locker) abandon(name, owner string) {
 
 // create makes the rows of a lock that nobody has used before.
 func (l *Locker) create(ctx context.Context, name, state string) error {
-	return l.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	return l.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		return createRows(ctx, tx, dialect.Args{"name": name, "slot": 0, "state": state})
 	})
 }

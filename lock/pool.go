@@ -113,7 +113,7 @@ func (p *Pool) Resize(ctx context.Context, size int) error {
 // resize makes the pool, and unless it is there already and that is enough,
 // gives it its size.
 func (p *Pool) resize(ctx context.Context, size int, makeOnly bool) error {
-	err := p.l.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err := p.l.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		if err := createRows(ctx, tx, dialect.Args{"name": p.name, "slot": 0, "state": "POOL"}); err != nil {
 			return err
 		}

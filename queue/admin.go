@@ -46,7 +46,7 @@ func (c *Client) Edit(ctx context.Context, name string, change func(*Queue)) (Qu
 		return Queue{}, err
 	}
 	var after Queue
-	err := c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		var id, n int
 		if err := tx.Get(ctx, lockQueue, dialect.Args{"name": name}, &id, &n); err != nil {
 			return err
@@ -110,7 +110,7 @@ func (c *Client) DeleteQueue(ctx context.Context, name string) error {
 	if _, err := c.read(ctx, name); err != nil {
 		return err
 	}
-	err := c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		args := dialect.Args{"name": name}
 		var blocks int
 		var has string
@@ -153,7 +153,7 @@ func (c *Client) Resize(ctx context.Context, name string, n int) error {
 	if err != nil || q.Blocks == n {
 		return err
 	}
-	err = c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		var id, there int
 		if err := tx.Get(ctx, lockQueue, dialect.Args{"name": name}, &id, &there); err != nil {
 			return orNone(err, name)

@@ -181,7 +181,7 @@ var removals = map[State]struct{ lock, remove *dialect.Stmt }{
 // many were there.
 func (c *Client) remove(ctx context.Context, q *Queue, jobs []Info) (n int, err error) {
 	by, over := removals[jobs[0].State], jobs[0].State == StateDead || jobs[0].State == StateDone
-	err = c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		n = 0
 		for priority, ids := range byPriority(jobs) {
 			if len(ids) == 0 {
@@ -241,7 +241,7 @@ func (c *Client) hasten(ctx context.Context, q *Queue, jobs []Info) (int, error)
 		return 0, err
 	}
 	var n int64
-	err = c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error { // where no plan is kept
+	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error { // where no plan is kept
 		n, err = tx.Exec(ctx, hasten, listArgs(q.id, jobs[0].Block, 0, byPriority(jobs)[0]))
 		return err
 	})
@@ -265,7 +265,7 @@ func (c *Client) revive(ctx context.Context, q *Queue, jobs []Info) (back, inUse
 	for i := range all {
 		all[i].divided = to.block(all[i].Key, all[i].id)
 	}
-	err = c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		back, inUse = nil, nil
 		here, err := dialect.Select(ctx, tx, lockDead, listArgs(q.id, 0, 0, byPriority(jobs)[0]), scanID)
 		if err != nil {

@@ -203,7 +203,7 @@ func (s *settling) run(ctx context.Context, part []int) error {
 	// described by the claim.
 	w := &Worker{c: s.c, db: s.c.db, log: s.c.opt.Logger}
 	b := &block{q: &workQueue{w: w, id: s.q.id, name: s.q.Name, set: s.q}, divided: s.of.Block, fence: s.of.Fence}
-	return s.c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	return s.c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		s.found, s.moves = map[int64]*Delivery{}, nil
 		for _, from := range s.tables {
 			for _, list := range s.byStatement(part, from) {

@@ -50,9 +50,9 @@
 // The order of a key is that of the jobs' ids, which are the times at which they were
 // enqueued, by the database's clock as far as each process knows it. So of two jobs
 // of a key the one comes first whose Enqueue returned before that of the other was
-// called, if one process enqueues both, or if the clocks that two processes have of
-// the database differ by less than the time between. Jobs that are enqueued at the
-// same time are in no order. A transaction in which a job is enqueued must not last
+// called, if one process enqueues both, however long the database took, or if the clocks
+// that two processes have of the database differ by less than the time between. Jobs that
+// are enqueued at the same time are in no order. A transaction in which a job is enqueued must not last
 // longer than [Window], or jobs of its keys that were enqueued later may be done
 // before; it is done in any case. A job with a delay takes its place when it is due.
 package queue

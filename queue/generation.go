@@ -123,7 +123,7 @@ func (w *Worker) forward(ctx context.Context, q *workQueue, to generation, old [
 			continue
 		}
 		for moved := chunk; moved == chunk && ctx.Err() == nil; {
-			err := w.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
+			err := w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
 				moved, err = w.forwardSome(ctx, tx, b, to, node)
 				return err
 			})

@@ -139,7 +139,7 @@ func (c *Client) NewGroup(ctx context.Context, g Group) (id int64, err error) {
 func (c *Client) EnqueueGroup(ctx context.Context, g Group, jobs ...Job) (id int64, all []Enqueued, err error) {
 	wake := func() {}
 	err = c.inGroup(ctx, func(ctx context.Context, tx *dialect.Session) error {
-		id, all, wake, err = c.enqueueGroup(ctx, tx, tx, g, jobs)
+		id, all, wake, err = c.enqueueGroup(ctx, c.own(tx), g, jobs)
 		return err
 	})
 	switch {
@@ -163,12 +163,11 @@ func (c *Client) concludeEmpty(ctx context.Context, id int64, all []Enqueued) {
 // EnqueueGroupTx is [Client.EnqueueGroup] in a transaction of the caller's: see
 // [Client.EnqueueTx].
 func (c *Client) EnqueueGroupTx(ctx context.Context, tx dialect.Execer, g Group, jobs ...Job) (id int64, all []Enqueued, wake func(), err error) {
-	on := c.db.On(tx)
-	return c.enqueueGroup(ctx, on, c.beside(on), g, jobs)
+	return c.enqueueGroup(ctx, c.callers(tx), g, jobs)
 }
 
-func (c *Client) enqueueGroup(ctx context.Context, on, alone *dialect.Session, g Group, jobs []Job) (id int64, all []Enqueued, wake func(), err error) {
-	if id, err = c.newGroup(ctx, on, g, GroupSealed); err != nil || len(jobs) == 0 {
+func (c *Client) enqueueGroup(ctx context.Context, in *source, g Group, jobs []Job) (id int64, all []Enqueued, wake func(), err error) {
+	if id, err = c.newGroup(ctx, in.tx, g, GroupSealed); err != nil || len(jobs) == 0 {
 		return id, nil, func() {}, err
 	}
 	jobs = slices.Clone(jobs)
@@ -178,15 +177,16 @@ func (c *Client) enqueueGroup(ctx context.Context, on, alone *dialect.Session, g
 		}
 		jobs[i].Group = id
 	}
-	all, wake, err = c.enqueueIn(ctx, on, alone, jobs)
+	all, wake, err = c.enqueueIn(ctx, in, jobs)
 	return id, all, wake, err
 }
 
-// inGroup runs a transaction that makes a group, again if an id is taken.
+// inGroup runs a transaction that makes a group, again if an id is taken. It waits for the
+// database as Enqueue does.
 func (c *Client) inGroup(ctx context.Context, do func(context.Context, *dialect.Session) error) error {
 	for tries := 0; ; tries++ {
-		err := c.dbOf(ctx).Tx(ctx, do)
-		if err == nil || !c.db.Dialect.Duplicate(err) || tries == 3 {
+		err := c.insist(ctx, func() error { return c.dbOf(ctx).ShortTx(ctx, do) })
+		if err == nil || !c.taken(err) || tries == 3 {
 			return uncertain(c.db.Dialect, err)
 		}
 	}

@@ -15,10 +15,11 @@ import (
 func drawEarly(t *testing.T, c *Client, jobs ...Job) (commit func()) {
 	t.Helper()
 	rows := make([]jobRow, len(jobs))
-	must(t, c.prepare(t.Context(), nil, jobs, rows))
+	must(t, c.prepare(t.Context(), jobs, rows))
+	must(t, c.name(t.Context(), &c.db.Session, rows))
 	return func() {
 		t.Helper()
-		must(t, c.db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error { return insertAll(ctx, tx, rows) }))
+		must(t, c.db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error { return c.insertAll(ctx, tx, rows) }))
 	}
 }
 

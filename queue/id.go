@@ -24,8 +24,9 @@ func TimeOf(id int64) time.Time {
 // tickOf returns the least id of a moment, given in µs since 1970.
 func tickOf(us int64) int64 { return (us - Epoch.UnixMicro()) << idBits }
 
-// idAt makes an id of a tick: random bits keep it apart from those of other processes.
-func idAt(tick int64) int64 { return tick<<idBits | rand.Int64N(1<<idBits) }
+// idAt makes an id of a tick: random bits keep it apart from those of other processes. The
+// last of them says something: see [follower].
+func idAt(tick int64) int64 { return tick<<idBits | rand.Int64N(follower) }
 
 // Divided returns the block that a job belongs to, of so many: the 64-bit FNV-1a
 // hash of its ordering key, or of its id in decimal digits if it has none, modulo

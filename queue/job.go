@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/instant"
 )
 
 // Priorities of a job. Those of a block that are more urgent are read first.
@@ -196,6 +197,9 @@ type jobRow struct {
 	id             int64
 	runAt          int64 // µs since 1970; 0: it is ready
 	holder         int64 // the job that has its unique key, so that this one is not written; 0: there is none
+
+	drawn instant.Instant // when its id was
+	after int             // the late ones that it follows: see late; 0: none
 }
 
 // jobRows are rows of an INSERT.

@@ -117,7 +117,7 @@ func (l *Limit) args(queue int) dialect.Args {
 // there is no such queue, and ErrInvalid if what change makes of it limits nothing.
 func (c *Client) EditLimit(ctx context.Context, queue, kind string, change func(*Limit)) (Limit, error) {
 	var after Limit
-	err := c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		var id, n int
 		if err := tx.Get(ctx, lockQueue, dialect.Args{"name": queue}, &id, &n); err != nil {
 			return orNone(err, queue)
@@ -150,7 +150,7 @@ func (c *Client) EditLimit(ctx context.Context, queue, kind string, change func(
 
 // DeleteLimit ends a limit. It returns ErrNotFound if there is none.
 func (c *Client) DeleteLimit(ctx context.Context, queue, kind string) error {
-	err := c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		var id, n int
 		if err := tx.Get(ctx, lockQueue, dialect.Args{"name": queue}, &id, &n); err != nil {
 			return orNone(err, queue)

@@ -123,7 +123,7 @@ func flights(moves []move) []*flight {
 func (w *Worker) carry(ctx context.Context, b *block, node string, moves []move) error {
 	all := flights(moves)
 	needsBlock := slices.ContainsFunc(all, func(f *flight) bool { return f.from != tableRunning })
-	return w.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	return w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		for _, f := range all {
 			if err := w.fly(ctx, tx, b, node, f); err != nil {
 				return err

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -41,6 +42,29 @@ func TestPgxTransactions(t *testing.T) {
 				wake()
 			}
 		}
+		must(t, c.Subscribe(t.Context(), "topic", defaultQueue))
+		for _, commit := range []bool{false, true} {
+			must(t, in(t.Context(), commit, func(tx dialect.Execer) error {
+				if all, _, err := c.EnqueueTx(t.Context(), tx, Job{Kind: "y", Unique: "u"}, Job{Kind: "y", Unique: "u"}); err != nil || all[0].Existed || !all[1].Existed {
+					t.Errorf("unique: %v, %v", all, err)
+				}
+				id, _, _, err := c.EnqueueGroupTx(t.Context(), tx, Group{Callback: &Job{Kind: "y"}}, Job{Kind: "y", Payload: []byte("\x00\xff"), Binary: true})
+				must(t, err)
+				if _, _, err := c.EnqueueTx(t.Context(), tx, Job{Kind: "y", Group: id, Delay: time.Hour}); err != nil {
+					t.Errorf("group: %v", err)
+				}
+				p, _, err := c.PublishTx(t.Context(), tx, "topic", Job{Kind: "y"})
+				if err != nil || len(p.Copies) != 1 {
+					t.Errorf("topic: %v, %v", p, err)
+				}
+				return err
+			}))
+		}
+		if all, _, err := c.Jobs(t.Context(), Filter{Kind: "y"}); err != nil || len(all) != 3 {
+			t.Errorf("%v, %v", all, err)
+		}
+		db.Do(t, `DELETE FROM {prefix}job WHERE kind = 'y'`, nil)
+		db.Do(t, `DELETE FROM {prefix}job_delayed WHERE kind = 'y'`, nil)
 		w := worker(t, c, WorkerOptions{Concurrency: 1})
 		edit(t, c, impatient)
 		var r record

@@ -157,7 +157,7 @@ func (w *Worker) ackAlone(ctx context.Context, t *turn, steps []*dialect.Step) e
 	if w.exact || t.tied {
 		return w.ackExactly(ctx, t, steps)
 	}
-	return w.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	return w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		for _, step := range steps {
 			if _, err := tx.Exec(ctx, step.Stmt, step.Args); err != nil {
 				return err
@@ -171,7 +171,7 @@ func (w *Worker) ackAlone(ctx context.Context, t *turn, steps []*dialect.Step) e
 // are kept, if their queue does that, and untied.
 func (w *Worker) ackExactly(ctx context.Context, t *turn, steps []*dialect.Step) error {
 	lock := map[*dialect.Stmt]*dialect.Stmt{ack: lockJobs, ackDelayed: lockDelayed, ackRunning: lockRunning}
-	return w.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	return w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		t.deleted = map[int64]bool{}
 		parts := byTable(t.acks) // which the steps are for
 		for i, step := range steps {
@@ -301,7 +301,7 @@ func (w *Worker) claim(ctx context.Context, t *turn) error {
 	for _, part := range byTable(slices.Concat(t.fresh, t.ripe)) {
 		from := part[0].from
 		var got []int64
-		err := w.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
+		err := w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
 			args := listArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
 			if got, err = dialect.Select(ctx, tx, lockStatements[from], args, scanID); err != nil || len(got) == 0 {
 				return err
@@ -386,6 +386,11 @@ func (w *Worker) apply(t *turn, err error) {
 			delete(b.seen, id)
 		}
 		b.forget = b.forget[:0]
+	}
+	if t.reads && !t.read.whole && !w.opt.AtMostOnce && slices.ContainsFunc(t.fresh, b.comesLate) {
+		// A job of its key may have been committed long after its id was drawn.
+		b.whole, b.dirty = 0, true
+		t.fresh, t.reads = nil, false
 	}
 	if !b.keyed && t.reads && !b.fromHorizon(t.read) && !w.opt.AtMostOnce && slices.ContainsFunc(t.fresh, (*Delivery).hasKey) {
 		// The first keys: jobs before these may have been committed after others

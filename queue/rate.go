@@ -83,7 +83,7 @@ func (l *Limit) putBack(now, drawn, after int64, n int) int64 {
 // ask again. A negative number gives back what was drawn and not used.
 func (w *Worker) drawTokens(ctx context.Context, g *gate, want int) (got int, again time.Duration, err error) {
 	after := g.drawnTo // which only its keeper changes
-	err = w.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err = w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		var now, drawn int64
 		var per string
 		l := Limit{Queue: g.q.name, Kind: g.kind}

@@ -65,7 +65,7 @@ func (c *Client) SetRoute(ctx context.Context, kind, queue string) error {
 
 // setRoute sets a route with its queue locked, so that the queue is not deleted meanwhile.
 func (c *Client) setRoute(ctx context.Context, kind, queue string) error {
-	return c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	return c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		var id, blocks int
 		if err := tx.Get(ctx, lockQueue, dialect.Args{"name": queue}, &id, &blocks); err != nil {
 			return orNone(err, queue)
@@ -114,18 +114,6 @@ type routes struct {
 
 func (r *routes) queue(kind string) string {
 	return cmp.Or(r.of[kind], r.of[OtherKinds], defaultQueue)
-}
-
-// routesAt returns routes that are not too old, for those who know what the time is. They
-// are read in a transaction, if there is one.
-func (c *Client) routesAt(ctx context.Context, tx *dialect.Session, at instant.Instant) (*routes, error) {
-	c.mu.Lock()
-	r := c.routes
-	c.mu.Unlock()
-	if r != nil && at.Sub(r.at) < settingsAge {
-		return r, nil
-	}
-	return c.readRoutes(ctx, tx)
 }
 
 // readRoutes reads all routes, and remembers them unless that is in a transaction, which

@@ -167,36 +167,32 @@ func (c *Client) queueAt(ctx context.Context, name string, at instant.Instant) (
 	return q, err
 }
 
-// queueIn is queue in a transaction, if there is one. What is read there is not
-// remembered: the queue may have been made there, and be rolled back.
-func (c *Client) queueIn(ctx context.Context, tx *dialect.Session, name string, at instant.Instant) (*Queue, error) {
-	if tx == nil {
-		return c.queueAt(ctx, name, at)
-	}
-	q, err := c.readOn(ctx, tx, name)
-	if errors.Is(err, ErrNotFound) {
-		if err = createIn(ctx, tx, name, c.opt.Blocks); err == nil {
-			q, err = c.readOn(ctx, tx, name)
-		}
-	}
-	return q, err
-}
-
 // read reads a queue's settings, and remembers them.
 func (c *Client) read(ctx context.Context, name string) (*Queue, error) {
 	q, err := c.readOn(ctx, &c.dbOf(ctx).Session, name)
 	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.queues[name] = q
+	c.remember(q)
 	return q, nil
 }
 
+// remember remembers settings. Of two that were read at the same time the later ones count.
+func (c *Client) remember(q *Queue) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if was := c.queues[q.Name]; was == nil || was.at <= q.at {
+		c.queues[q.Name] = q
+	}
+}
+
 func (c *Client) readOn(ctx context.Context, on *dialect.Session, name string) (*Queue, error) {
+	return c.readBy(ctx, on, getQueue, name)
+}
+
+func (c *Client) readBy(ctx context.Context, on *dialect.Session, stmt *dialect.Stmt, name string) (*Queue, error) {
 	at := instant.Now()
-	found, err := selectQueues(ctx, on, getQueue, dialect.Args{"name": name})
+	found, err := selectQueues(ctx, on, stmt, dialect.Args{"name": name})
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +205,7 @@ func (c *Client) readOn(ctx context.Context, on *dialect.Session, name string) (
 
 // create makes a queue with its blocks, once, whoever else does so.
 func (c *Client) create(ctx context.Context, name string, n int) error {
-	return c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error { return createIn(ctx, tx, name, n) })
+	return c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error { return createIn(ctx, tx, name, n) })
 }
 
 func createIn(ctx context.Context, tx *dialect.Session, name string, n int) error {

@@ -29,6 +29,12 @@ var (
 
 	listQueues = dialect.SQL("queue.list", withGenerations("SELECT * FROM {prefix}queue WHERE name > :after ORDER BY name LIMIT :limit"))
 
+	// getQueueNow sees a queue that others have made since the transaction's snapshot.
+	getQueueNow = dialect.PerDialect("queue.get-now", func(d *dialect.Dialect) string {
+		return generationsOf("SELECT * FROM {prefix}queue WHERE name = :name "+d.Current,
+			`(SELECT o.* FROM {prefix}queue_block AS o JOIN {prefix}queue AS p ON p.queue_id = o.queue_id WHERE p.name = :name `+d.Current+`)`)
+	})
+
 	// lockQueue serializes those who make a queue's blocks or change their number.
 	lockQueue = dialect.SQL("queue.lock", `
 		SELECT queue_id, (SELECT COUNT(*) FROM {prefix}queue_block AS b WHERE b.queue_id = q.queue_id) FROM {prefix}queue AS q WHERE q.name = :name {locked}`)
@@ -36,9 +42,10 @@ var (
 	createQueue = dialect.SQL("queue.create", `
 		INSERT INTO {prefix}queue (name) VALUES (:name) {ignore_duplicate name}`)
 
-	// createBlocks runs with the queue locked.
+	// createBlocks runs with the queue locked. Those that a transaction's snapshot does not
+	// show are there all the same.
 	createBlocks = dialect.SQL("queue.create-blocks", `
-		INSERT INTO {prefix}queue_block (queue_id, divided, generation) VALUES {values rows: (:queue, :divided, :generation)}`)
+		INSERT INTO {prefix}queue_block (queue_id, divided, generation) VALUES {values rows: (:queue, :divided, :generation)} {ignore_duplicate divided}`)
 
 	setOrdered = dialect.SQL("queue.set-ordered", `
 		UPDATE {prefix}queue SET ordered = 'yes', update_time = {now} WHERE queue_id = :queue AND ordered <> 'yes'`)
@@ -381,10 +388,12 @@ const queueColumns = `q.queue_id, q.name, q.state, q.reason, q.ordered, q.key_re
 
 // withGenerations gives a row for each generation of blocks of some queues, and one with
 // no blocks for a queue that was written by hand and has none yet.
-func withGenerations(queues string) string {
+func withGenerations(queues string) string { return generationsOf(queues, "{prefix}queue_block") }
+
+func generationsOf(queues, blocks string) string {
 	return `
 		SELECT ` + queueColumns + `, COALESCE(b.generation, 0), COALESCE(MIN(b.divided), 0), COUNT(b.divided), COALESCE(MIN({us b.insert_time}), 0)
-		FROM (` + queues + `) AS q LEFT JOIN {prefix}queue_block AS b ON b.queue_id = q.queue_id
+		FROM (` + queues + `) AS q LEFT JOIN ` + blocks + ` AS b ON b.queue_id = q.queue_id
 		GROUP BY ` + queueColumns + `, b.generation ORDER BY q.name, b.generation`
 }
 

@@ -92,7 +92,7 @@ func (w *Worker) purge(ctx context.Context, outdated *dialect.Stmt, args dialect
 	args["limit"] = chunk
 	for ctx.Err() == nil {
 		n := 0
-		err := w.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		err := w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 			byQueue := map[int][]int64{}
 			_, err := dialect.Select(ctx, tx, outdated, args, func(rows *sql.Rows) (id int64, err error) {
 				var queue int

@@ -99,7 +99,7 @@ func (c *Client) Subscriptions(ctx context.Context, after Subscription, limit in
 func (c *Client) Publish(ctx context.Context, topic string, job Job) (p Published, err error) {
 	wake := func() {}
 	err = c.inGroup(ctx, func(ctx context.Context, tx *dialect.Session) error {
-		p, wake, err = c.publish(ctx, tx, tx, topic, job)
+		p, wake, err = c.publish(ctx, c.own(tx), topic, job)
 		return err
 	})
 	switch {
@@ -115,18 +115,17 @@ func (c *Client) Publish(ctx context.Context, topic string, job Job) (p Publishe
 
 // PublishTx is [Client.Publish] in a transaction of the caller's: see [Client.EnqueueTx].
 func (c *Client) PublishTx(ctx context.Context, tx dialect.Execer, topic string, job Job) (p Published, wake func(), err error) {
-	on := c.db.On(tx)
-	return c.publish(ctx, on, c.beside(on), topic, job)
+	return c.publish(ctx, c.callers(tx), topic, job)
 }
 
-func (c *Client) publish(ctx context.Context, on, alone *dialect.Session, topic string, job Job) (p Published, wake func(), err error) {
+func (c *Client) publish(ctx context.Context, in *source, topic string, job Job) (p Published, wake func(), err error) {
 	switch {
 	case dialect.CheckName(topic) != nil:
 		return p, nil, invalid("topic", "%v", dialect.CheckName(topic))
 	case job.Queue != "":
 		return p, nil, invalid("queue", "a publication goes to the queues that have subscribed, and to no other")
 	}
-	queues, err := dialect.Select(ctx, on, subscribed, dialect.Args{"topic": topic}, func(rows *sql.Rows) (name string, err error) {
+	queues, err := dialect.Select(ctx, in.tx, subscribed, dialect.Args{"topic": topic}, func(rows *sql.Rows) (name string, err error) {
 		return name, rows.Scan(&name)
 	})
 	if err != nil || len(queues) == 0 {
@@ -141,6 +140,6 @@ func (c *Client) publish(ctx context.Context, on, alone *dialect.Session, topic 
 		jobs[i].Queue = name
 	}
 	p.Queues = queues
-	p.ID, p.Copies, wake, err = c.enqueueGroup(ctx, on, alone, Group{Name: topic, Keep: keepPublication}, jobs)
+	p.ID, p.Copies, wake, err = c.enqueueGroup(ctx, in, Group{Name: topic, Keep: keepPublication}, jobs)
 	return p, wake, err
 }

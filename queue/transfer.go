@@ -397,7 +397,7 @@ func (t *transfer) send(ctx context.Context, divided int, from table, batch []*s
 		}
 		var n int
 		var taken map[int64]bool
-		err := t.c.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		err := t.c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 			n, taken = 0, map[int64]bool{}
 			return t.sendIn(ctx, tx, divided, from, batch, &n, taken)
 		})

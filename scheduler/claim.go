@@ -197,7 +197,7 @@ func (s *Scheduler) claim(ctx context.Context, lane string, limit int) (runs []r
 // their runs have ended with them.
 func (s *Scheduler) claimTx(ctx context.Context, f func(context.Context, *dialect.Session, *claims) error) (b *claims, err error) {
 	for tries := 0; ; tries++ {
-		err = s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		err = s.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 			b = newClaims()
 			return f(ctx, tx, b)
 		})

@@ -72,7 +72,7 @@ func (s *Scheduler) renewed(ctx context.Context, part []*execution) (bool, error
 	defer cancel()
 	deadline := s.deadline()
 	var n int64
-	err := s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
+	err := s.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
 		n, err = tx.Exec(ctx, renew, dialect.Args{"ids": idsOf(part), "owner": s.owner, "lease": s.opt.Lease.Microseconds()})
 		return err
 	})
@@ -108,7 +108,7 @@ func (s *Scheduler) cancelRequests(ctx context.Context) error {
 		for _, e := range part {
 			byID[e.id] = e
 		}
-		err := s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		err := s.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 			_, err := dialect.Select(ctx, tx, unwanted, dialect.Args{"ids": idsOf(part)}, func(rows *sql.Rows) (none struct{}, err error) {
 				var id int64
 				var why string

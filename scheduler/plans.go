@@ -71,7 +71,7 @@ func (s *Scheduler) planNew(ctx context.Context, lane string) (planned int, err 
 // planSome plans up to limit rows, but for some. It returns how many it has tried, and the
 // id of the first.
 func (s *Scheduler) planSome(ctx context.Context, lane string, limit int, but []int64) (planned int, first int64, err error) {
-	err = s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err = s.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		planned = 0
 		locked, err := dialect.Select(ctx, tx, unplanned, dialect.Args{"lane": lane, "limit": limit, "but": but}, scanCandidate)
 		if err != nil || len(locked) == 0 {

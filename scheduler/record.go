@@ -142,7 +142,7 @@ func (s *Scheduler) writeOutcome(ctx context.Context, e *execution, o outcome, r
 	case e.entailsNothing(o):
 		return s.finisher.finish(ctx, s.db, finishArgs(e, o, r))
 	}
-	err = s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err = s.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		mine, err = s.conclude(ctx, tx, e, o, r)
 		return err
 	})
@@ -342,7 +342,7 @@ func (f *finisher) writePart(db *dialect.DB, part []*finishing) {
 		rows[i] = one.args
 	}
 	ctx := part[0].ctx
-	err := db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err := db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		n, err := tx.Exec(ctx, finish, dialect.Args{"rows": rows})
 		if err == nil && n != int64(len(part)) {
 			err = errMixed

@@ -289,7 +289,7 @@ func Edit(ctx context.Context, db *dialect.DB, s Schedule) error {
 
 // changing runs f in a transaction, and wakes the daemons afterwards.
 func changing(ctx context.Context, db *dialect.DB, f func(context.Context, *dialect.Session) error) error {
-	return db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	return db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		if err := f(ctx, tx); err != nil {
 			return err
 		}

@@ -53,7 +53,7 @@ func (s *Scheduler) purgeAll(ctx context.Context, which *dialect.Stmt, args dial
 	}
 	for {
 		var n int64
-		err := s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		err := s.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 			ids, err := dialect.Select(ctx, tx, which, with, func(rows *sql.Rows) (id int64, err error) { return id, rows.Scan(&id) })
 			if err != nil || len(ids) == 0 {
 				n = 0

@@ -121,7 +121,7 @@ func (s *Endpoints) Edit(ctx context.Context, name string, change func(*Endpoint
 		return after, false, invalid("queue", "%v", err)
 	}
 	secret := NewSecret()
-	err = s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err = s.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		var id int
 		var state string
 		switch err := tx.Get(ctx, lockQueue, dialect.Args{"name": name}, &id, &state); {

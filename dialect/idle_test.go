@@ -1,0 +1,88 @@
+package dialect_test
+
+import (
+	"context"
+	"database/sql"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+// Only short transactions are ended when they are idle, and not those of callers on the
+// same connection.
+func TestIdleTransactions(t *testing.T) {
+	t.Parallel()
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		limit := map[string]string{
+			dialect.Postgres.Name: "SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'",
+			dialect.MySQL.Name:    "SHOW VARIABLES LIKE 'idle_transaction_timeout'",
+		}[db.Dialect.Name]
+		if limit == "" {
+			t.Skip("nothing ends a transaction")
+		}
+		db.Pool().SetMaxOpenConns(1)
+		read := func(x dialect.Execer) (seconds int) {
+			rows, err := x.QueryContext(t.Context(), limit)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rows.Close()
+			if !rows.Next() {
+				if err := rows.Err(); err != nil {
+					t.Fatal(err)
+				}
+				t.Skip("this server ends none")
+			}
+			dest := make([]any, 1, 2)
+			var value, name string
+			dest[0] = &value
+			if strings.HasPrefix(limit, "SHOW") {
+				dest = []any{&name, &value}
+			}
+			if err := rows.Scan(dest...); err != nil {
+				t.Fatal(err)
+			}
+			if seconds, err = strconv.Atoi(value); err != nil {
+				t.Fatal(err)
+			}
+			if seconds >= 1000 { // PostgreSQL's are ms
+				seconds /= 1000
+			}
+			return seconds
+		}
+		in := func(run func(context.Context, func(context.Context, *dialect.Session) error) error) (seconds int) {
+			err := run(t.Context(), func(_ context.Context, tx *dialect.Session) error {
+				seconds = read(tx.Execer())
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return seconds
+		}
+		for range 2 {
+			if s := in(db.ShortTx); s != 5 {
+				t.Errorf("a short transaction may be idle for %d s", s)
+			}
+			if s := in(db.Tx); s != 0 {
+				t.Errorf("a transaction may be idle for %d s only", s)
+			}
+			if s := in(db.ShortTx); s != 5 {
+				t.Errorf("a short transaction may be idle for %d s", s)
+			}
+			tx, err := db.Pool().BeginTx(t.Context(), &sql.TxOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s := read(tx); s != 0 {
+				t.Errorf("a caller's transaction may be idle for %d s only", s)
+			}
+			if err := tx.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,245 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// A source is where it is read what has to be known of the queues of jobs: the client's
+// memory, or else the pool or a transaction.
+//
+// In a transaction nothing waits for another connection: whoever has all of a pool's would
+// wait for itself. What is read there is not remembered, since it may be rolled back or be
+// an old snapshot's; so for a caller's transaction a goroutine that nobody waits for reads
+// it for those who come next. This package's own transactions read all in themselves.
+type source struct {
+	c       *Client
+	tx      *dialect.Session // the transaction; nil: the pool
+	foreign bool             // which is not this package's, and may last
+	at      instant.Instant
+	keyed   map[int]bool // queues that are known in the transaction to have keys
+}
+
+// callers is the source of a caller's transaction, and own that of one of this package.
+func (c *Client) callers(tx dialect.Execer) *source {
+	return &source{c: c, tx: c.db.On(tx), foreign: true, at: instant.Now()}
+}
+
+func (c *Client) own(tx *dialect.Session) *source { return &source{c: c, tx: tx, at: instant.Now()} }
+
+// address finds the jobs' queues. It leaves the jobs as they are: routes may change before
+// it is called again.
+func (s *source) address(ctx context.Context, jobs []Job, rows []jobRow) error {
+	var q *Queue
+	var r *routes
+	for i := range jobs {
+		j := &jobs[i]
+		name := j.Queue
+		if name == "" {
+			if r == nil {
+				var err error
+				if r, err = s.routes(ctx); err != nil {
+					return err
+				}
+			}
+			name = r.queue(j.Kind)
+		}
+		if q == nil || q.Name != name {
+			var err error
+			if q, err = s.queue(ctx, name, j); err != nil {
+				return ofMany(i, len(jobs), err)
+			}
+		}
+		if err := s.fits(ctx, q, j); err != nil {
+			return ofMany(i, len(jobs), err)
+		}
+		rows[i] = jobRow{Job: j, of: q, queue: q.id}
+	}
+	return nil
+}
+
+// on is the session to read on.
+func (s *source) on() *dialect.Session {
+	if s.tx != nil {
+		return s.tx
+	}
+	return &s.c.db.Session
+}
+
+// routes returns routes that are not too old.
+func (s *source) routes(ctx context.Context) (*routes, error) {
+	s.c.mu.Lock()
+	r := s.c.routes
+	s.c.mu.Unlock()
+	if s.foreign && (r == nil || s.aging(r.at)) {
+		s.c.learn("")
+	}
+	if s.remembers() && r != nil && s.fresh(r.at) {
+		return r, nil
+	}
+	return s.c.readRoutes(ctx, s.tx)
+}
+
+// remembers tells whether what is known will do.
+func (s *source) remembers() bool { return s.tx == nil || s.foreign }
+
+func (s *source) fresh(at instant.Instant) bool { return s.at.Sub(at) < settingsAge }
+
+// aging tells whether what is known should be read again soon.
+func (s *source) aging(at instant.Instant) bool { return s.at.Sub(at) > settingsAge/2 }
+
+// queue returns the settings of a job's queue, and makes the queue if there is none.
+func (s *source) queue(ctx context.Context, name string, j *Job) (*Queue, error) {
+	s.c.mu.Lock()
+	q := s.c.queues[name]
+	s.c.mu.Unlock()
+	if s.foreign && (q == nil || s.aging(q.at)) {
+		s.c.learn(name)
+	}
+	if s.remembers() && q != nil && s.fresh(q.at) {
+		return q, nil
+	}
+	q, err := s.c.readOn(ctx, s.on(), name)
+	switch {
+	case errors.Is(err, ErrNotFound) && len(j.Payload) > defaultMaxPayload: // it makes no queue
+		return nil, tooLarge(j, name, defaultMaxPayload)
+	case errors.Is(err, ErrNotFound):
+		return s.create(ctx, name)
+	case err == nil && s.tx == nil:
+		s.c.remember(q)
+	}
+	return q, err
+}
+
+// create makes a queue: by itself, or in the transaction if that is the only way.
+func (s *source) create(ctx context.Context, name string) (q *Queue, err error) {
+	if s.tx == nil {
+		if err := s.c.create(ctx, name, s.c.opt.Blocks); err != nil {
+			return nil, err
+		}
+		return s.c.read(ctx, name)
+	}
+	done, err := s.beside(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		if err := createIn(ctx, tx, name, s.c.opt.Blocks); err != nil {
+			return err
+		}
+		q, err = s.c.readOn(ctx, tx, name)
+		return err
+	})
+	if done || err != nil {
+		return q, err
+	}
+	if err := createIn(ctx, s.tx, name, s.c.opt.Blocks); err != nil {
+		return nil, err
+	}
+	return s.c.readBy(ctx, s.tx, getQueueNow, name)
+}
+
+// besideWait is how long a connection is waited for that is not needed, and besideTime how
+// long it may be used: somebody else's transaction may hold a lock.
+const (
+	besideWait = 100 * time.Millisecond
+	besideTime = 2 * time.Second
+)
+
+// beside does what is done once in a queue's life beside a caller's transaction, if there is a
+// connection: in it others would have to wait for its end. It returns false if it is to be
+// done in the transaction.
+func (s *source) beside(ctx context.Context, do func(context.Context, *dialect.Session) error) (bool, error) {
+	if !s.foreign || s.c.db.Dialect.SkipLocked == "" { // nothing can be written beside the one writer
+		return false, nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, besideTime)
+	defer cancel()
+	err := s.c.db.FreeTx(bounded, besideWait, do)
+	if err != nil && ctx.Err() == nil && (bounded.Err() != nil || s.c.db.Dialect.Unavailable(err) || s.c.db.Dialect.Retryable(err)) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// fits tells whether a queue takes a job, and notes that it has keys before it has
+// one.
+func (s *source) fits(ctx context.Context, q *Queue, j *Job) error {
+	switch {
+	case q.State == "deleted":
+		return fmt.Errorf("%w: %q", ErrDeleted, q.Name)
+	case len(j.Payload) > q.MaxPayload:
+		return tooLarge(j, q.Name, q.MaxPayload)
+	case j.Key != "" && !q.ordered:
+		return s.order(ctx, q)
+	}
+	return nil
+}
+
+func tooLarge(j *Job, queue string, limit int) error {
+	return fmt.Errorf("%w: payload: it has %d bytes, and queue %q takes %d; store it elsewhere and enqueue its name, or raise max_payload",
+		ErrTooLarge, len(j.Payload), queue, limit)
+}
+
+// order notes that a queue has keys. Whoever reads jobs sees that before the first job
+// with a key, or at the same moment.
+func (s *source) order(ctx context.Context, q *Queue) error {
+	args := dialect.Args{"queue": q.id}
+	if s.tx == nil {
+		if _, err := s.c.db.Exec(ctx, setOrdered, args); err != nil {
+			return err
+		}
+		_, err := s.c.read(ctx, q.Name)
+		return err
+	}
+	if s.keyed[q.id] {
+		return nil
+	}
+	if s.keyed == nil {
+		s.keyed = map[int]bool{}
+	}
+	// The transaction may have noted it itself: then doing so beside it would wait for it.
+	now, err := s.c.readOn(ctx, s.tx, q.Name)
+	if err != nil && !errors.Is(err, ErrNotFound) { // it was made after the snapshot
+		return err
+	}
+	if err != nil || !now.ordered {
+		mark := func(ctx context.Context, tx *dialect.Session) error {
+			_, err := tx.Exec(ctx, setOrdered, args)
+			return err
+		}
+		done, err := s.beside(ctx, mark)
+		if err == nil && !done {
+			err = mark(ctx, s.tx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.keyed[q.id] = true
+	return nil
+}
+
+// learn reads settings of a queue, or the routes, for those who need them soon and could
+// only read them in a transaction.
+func (c *Client) learn(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.learning[name] {
+		return
+	}
+	c.learning[name] = true
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), settingsAge)
+		defer cancel()
+		if name == "" {
+			_, _ = c.readRoutes(ctx, nil) // or whoever needs them reads them
+		} else {
+			_, _ = c.read(ctx, name)
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.learning, name)
+	}()
+}

@@ -1,0 +1,98 @@
+package queue
+
+import (
+	"sync"
+
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// What keeps the order of a key when a job is committed late: workers look for jobs in the
+// order of ids, and back by [Window]. If a statement or a commit has taken longer, a job
+// may be passed over for a while, and one of its key that is enqueued after it must not be
+// begun before it. So the next job of its block says that there may be one: its id ends
+// in [follower]. A worker that reads such an id reads all of the block before it goes on.
+//
+// Of an id that ends so by chance, one in 4096 that others than this package make, nothing
+// follows but one more read.
+
+// follower is the end of the id of a job that comes after one that was committed late.
+const follower = 1<<idBits - 1
+
+// comesLate tells whether a job that was read says that one before it may not have been.
+func (b *block) comesLate(d *Delivery) bool {
+	return d.Key != "" && d.ID&follower == follower && b.seen[d.ID] == nil
+}
+
+// lateAfter is how long after an id was drawn its job is committed late. The rest of Window
+// is for what passes before a worker reads.
+const lateAfter = Window / 2
+
+// A blockID is a block of a queue.
+type blockID struct{ queue, divided int }
+
+// late are the blocks in which jobs may have been committed late since one was that follows
+// them.
+type late struct {
+	mu     sync.Mutex
+	blocks map[blockID]int // how often there were; 0: never
+	n      int
+}
+
+// number has rows follow those that were late. Their ids are fresh.
+func (l *late) number(rows []jobRow) {
+	if len(rows) == 0 {
+		return
+	}
+	rows[0].drawn = instant.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.blocks) == 0 {
+		return
+	}
+	for i := range rows {
+		r := &rows[i]
+		if r.after = l.blocks[blockID{r.queue, r.divided}]; r.after != 0 && r.ordered() {
+			r.id |= follower
+		}
+	}
+}
+
+// ordered tells whether a row has a place among those of its key.
+func (r *jobRow) ordered() bool { return r.Key != "" && r.runAt == 0 && r.holder == 0 }
+
+// note takes in that rows were committed.
+func (l *late) note(rows []jobRow) {
+	if len(rows) == 0 {
+		return
+	}
+	if since(rows[0].drawn) > lateAfter {
+		l.mark(rows)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.blocks) == 0 {
+		return
+	}
+	for i := range rows {
+		r := &rows[i]
+		if at := (blockID{r.queue, r.divided}); r.after != 0 && r.ordered() && l.blocks[at] == r.after {
+			delete(l.blocks, at)
+		}
+	}
+}
+
+// mark notes that rows were, or will be, committed late.
+func (l *late) mark(rows []jobRow) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.blocks == nil {
+		l.blocks = map[blockID]int{}
+	}
+	l.n++
+	for i := range rows {
+		if r := &rows[i]; r.ordered() {
+			l.blocks[blockID{r.queue, r.divided}] = l.n
+		}
+	}
+}

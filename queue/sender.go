@@ -1,0 +1,228 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// A sender writes the jobs of many callers with few statements. A job is sent when a
+// writer has taken it, which it does when it has a connection: until then its caller can
+// go, and nothing was enqueued.
+type sender struct {
+	client *Client
+
+	mu      sync.Mutex
+	waiting []*sending
+	writers int
+	last    error // why the database could not be reached; nil: it could
+}
+
+// writers is how many statements are under way at once: while one waits for the
+// disk, the next is read by the server.
+const writers = 2
+
+// sendTime is how long the jobs of several callers may take to be written,
+// whatever the contexts of the callers say.
+const sendTime = time.Minute
+
+type sending struct {
+	jobs    [1]Job
+	rows    [1]jobRow
+	bounded bool            // its caller's context has a deadline
+	failed  instant.Instant // when the database could not be reached for it first; 0: it could
+	sent    bool            // it has the id that it has in the database, if it gets there
+	gone    bool            // its caller has left, and will not learn of another id
+	err     error
+	done    chan struct{}
+}
+
+// send writes one job with those of others. It returns the id also if the outcome is
+// unknown, and 0 if nothing was sent.
+func (s *sender) send(ctx context.Context, one *sending) (int64, error) {
+	s.mu.Lock()
+	s.waiting = append(s.waiting, one)
+	if s.writers < writers {
+		s.writers++
+		go s.write()
+	}
+	s.mu.Unlock()
+	select {
+	case <-one.done:
+		return one.outcome()
+	case <-ctx.Done():
+		return s.abandon(one, ctx.Err())
+	}
+}
+
+// abandon lets a caller go whose context has ended. What was not sent will not be.
+func (s *sender) abandon(one *sending, why error) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-one.done:
+		return one.outcome()
+	default:
+	}
+	one.gone = true
+	if one.sent {
+		s.client.late.mark(one.rows[:])
+		return one.rows[0].id, fmt.Errorf("%w: %w", ErrUnknownOutcome, why)
+	}
+	s.waiting = slices.DeleteFunc(s.waiting, func(other *sending) bool { return other == one })
+	if s.last != nil {
+		return 0, notSent(fmt.Errorf("%w: %w", why, s.last))
+	}
+	return 0, why
+}
+
+func (one *sending) outcome() (int64, error) {
+	if one.err != nil && !errors.Is(one.err, ErrUnknownOutcome) {
+		return 0, one.err
+	}
+	return one.rows[0].id, one.err
+}
+
+// write writes what waits, until nothing does.
+func (s *sender) write() {
+	for failures := 0; s.more(); {
+		part, rows, err := s.attempt(nil)
+		s.finish(part, rows, err)
+		if failures++; !s.client.db.Dialect.Unsent(err) {
+			failures = 0
+			continue
+		}
+		<-time.After(pauseAfter(failures))
+	}
+}
+
+// more tells whether anything waits. If not, this writer is none any more.
+func (s *sender) more() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.waiting) > 0 {
+		return true
+	}
+	s.writers--
+	return false
+}
+
+// take takes what the next statement is to write: ready jobs, or delayed ones.
+func (s *sender) take() []*sending {
+	now := s.client.clock.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := partOf(s.waiting, func(one **sending) int { return (*one).rows[0].weight() })
+	for i := range n {
+		if s.waiting[i].jobs[0].waits(now) != s.waiting[0].jobs[0].waits(now) {
+			n = i
+			break
+		}
+	}
+	part := s.waiting[:n:n]
+	s.waiting, s.last = s.waiting[n:], nil
+	return part
+}
+
+// putBack has jobs wait again that were not sent, but for those whose callers have left, or
+// have waited for long enough.
+func (s *sender) putBack(part []*sending, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, all := instant.Now(), slices.Concat(part, s.waiting)
+	s.waiting, s.last = nil, err
+	for _, one := range all {
+		one.sent = false
+		if one.failed == 0 {
+			one.failed = at
+		}
+		switch {
+		case one.gone:
+		case !one.bounded && at.Sub(one.failed) >= unbounded:
+			one.err = notSent(err)
+			close(one.done)
+		default:
+			s.waiting = append(s.waiting, one)
+		}
+	}
+}
+
+// attempt writes jobs at once: those of a part, or else those that wait when there is a
+// connection. It returns what it has taken of these, and the rows that were sent.
+func (s *sender) attempt(part []*sending) (taken []*sending, rows []jobRow, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), sendTime)
+	defer cancel()
+	c := s.client
+	err = c.db.WithConn(ctx, func(ctx context.Context, on *dialect.Session) error {
+		if part == nil {
+			part = s.take()
+		}
+		rows = make([]jobRow, len(part))
+		for i, one := range part {
+			rows[i] = one.rows[0] // which this goroutine alone writes
+		}
+		if err := c.ready(ctx, on, rows); err != nil || len(rows) == 0 {
+			return err
+		}
+		c.number(rows)
+		if rows = s.seal(part, rows); len(rows) == 0 {
+			return nil
+		}
+		return c.insert(ctx, on, rows)
+	})
+	return part, rows, err
+}
+
+// seal tells callers the ids that their jobs are sent with. Those who have left are left
+// out: they would look for other ids, or for none.
+func (s *sender) seal(part []*sending, rows []jobRow) []jobRow {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	still := rows[:0]
+	for i, one := range part {
+		if one.gone {
+			continue
+		}
+		one.rows[0], one.sent = rows[i], true
+		still = append(still, rows[i])
+	}
+	return still
+}
+
+// finish tells callers what has become of their jobs. If the database has refused several,
+// it halves them, until each caller gets its own error only.
+func (s *sender) finish(part []*sending, rows []jobRow, err error) {
+	c := s.client
+	for tries := 0; err != nil && c.taken(err) && tries < 3; tries++ {
+		_, rows, err = s.attempt(part) // with other ids
+	}
+	switch d := c.db.Dialect; {
+	case err == nil:
+		c.late.note(rows)
+		c.bells.ring(rows)
+	case d.Unsent(err):
+		s.putBack(part, err)
+		return
+	case part == nil: // it was refused to connect
+		part = s.take()
+	case len(part) > 1 && !d.Uncertain(err):
+		for _, half := range [][]*sending{part[:len(part)/2], part[len(part)/2:]} {
+			_, rows, err := s.attempt(half)
+			s.finish(half, rows, err)
+		}
+		return
+	default:
+		c.late.mark(rows)
+	}
+	err = uncertain(c.db.Dialect, err)
+	for _, one := range part {
+		one.err = err
+		close(one.done)
+	}
+}
