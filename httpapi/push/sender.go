@@ -93,7 +93,7 @@ func (s *sender) send(ctx context.Context, d *queue.Delivery) error {
 	answer, err := s.exchange(r)
 	if err != nil {
 		if !connected.Load() {
-			seen = unconnected(ctx, d, err)
+			seen = unconnected(ctx, err)
 		}
 		if err = plain(err); ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
@@ -113,14 +113,11 @@ func (s *sender) send(ctx context.Context, d *queue.Delivery) error {
 }
 
 // unconnected tells how an endpoint is with which there was no connection. Whether its host
-// can be reached is noted by dial. What remains is a TLS handshake that failed, or took
-// the whole time of a request; unless the job chose that time.
-func unconnected(ctx context.Context, d *queue.Delivery, err error) state {
+// can be reached is noted by dial. What remains is a TLS handshake that failed. That there was
+// no time for one says nothing: the job may have chosen the time.
+func unconnected(ctx context.Context, err error) state {
 	var dial *dialError
-	switch {
-	case errors.As(err, &dial):
-		return unknown
-	case ctx.Err() != nil && (d.Timeout > 0 || errors.Is(context.Cause(ctx), context.Canceled)):
+	if ctx.Err() != nil || errors.As(err, &dial) {
 		return unknown
 	}
 	return busy

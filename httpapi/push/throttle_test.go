@@ -1,6 +1,7 @@
 package push
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -216,28 +217,21 @@ func TestUnreachableHost(t *testing.T) {
 	})
 }
 
-// A job that has no time to connect says nothing about the endpoint; one for which there was
-// no time although the endpoint chose it does.
+// A TLS handshake that fails says something about the endpoint. A host that cannot be
+// connected to is noted elsewhere, and no time to connect may be the job's own choice.
 func TestUnconnected(t *testing.T) {
-	refused := &dialError{errors.New("refused")}
+	over := ended(t, errors.New("no whole answer"))
 	for _, test := range []struct {
-		over bool
-		own  time.Duration
+		ctx  context.Context
 		err  error
 		want state
 	}{
-		{false, 0, refused, unknown},
-		{true, 0, refused, unknown},
-		{false, 0, tls.AlertError(40), busy},
-		{false, time.Second, tls.AlertError(40), busy},
-		{true, 0, errors.New("timeout"), busy},
-		{true, time.Second, errors.New("timeout"), unknown},
+		{t.Context(), &dialError{errors.New("refused")}, unknown},
+		{t.Context(), tls.AlertError(40), busy},
+		{over, &dialError{errors.New("refused")}, unknown},
+		{over, errors.New("timeout"), unknown},
 	} {
-		ctx := t.Context()
-		if test.over {
-			ctx = ended(t, errors.New("no whole answer"))
-		}
-		if got := unconnected(ctx, &queue.Delivery{Job: queue.Job{Timeout: test.own}}, fmt.Errorf("post: %w", test.err)); got != test.want {
+		if got := unconnected(test.ctx, fmt.Errorf("post: %w", test.err)); got != test.want {
 			t.Errorf("%+v: %v", test, got)
 		}
 	}
