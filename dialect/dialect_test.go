@@ -333,7 +333,7 @@ func TestAnIdleTransactionIsEnded(t *testing.T) {
 		db.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY, n INTEGER)`, nil)
 		db.Do(t, `INSERT INTO x VALUES (1, 0)`, nil)
 		update := dialect.Unlisted(`UPDATE x SET n = n + 1 WHERE id = 1`)
-		err := db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+		err := db.ShortTx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
 			if _, err := tx.Exec(ctx, update, nil); err != nil {
 				return err
 			}
