@@ -22,7 +22,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
-	troubles "github.com/dbcron/dbcron/internal/trouble" // throttle.go has a type trouble
+	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 )
@@ -123,7 +123,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 
 // lead works as the only one. What the one before has left is taken over at once.
 func (d *Dispatcher) lead(ctx context.Context) {
-	taking := troubles.New(d.log, "push: taking over")
+	taking := trouble.New(d.log, "push: taking over")
 	for {
 		n, err := d.queues.Succeed(ctx, d.under)
 		taking.Note(err)
@@ -173,7 +173,7 @@ func (p *pusher) follows(e *Endpoint) bool {
 // in the background.
 func (d *Dispatcher) dispatch(ctx context.Context) {
 	running := map[string]*pusher{}
-	looking := troubles.New(d.log, "push: looking for endpoints")
+	looking := trouble.New(d.log, "push: looking for endpoints")
 	for {
 		if err := d.follow(ctx, running); ctx.Err() == nil {
 			looking.Note(err)

@@ -21,7 +21,7 @@ type throttle struct {
 	first time.Duration // the first pause; default: firstPause
 
 	mu     sync.Mutex
-	places map[place]*trouble // that are not well
+	places map[place]*cooldown // that are not well
 }
 
 // A place is a part of the world that a throttle takes to be well or not as a whole.
@@ -36,8 +36,8 @@ type target struct {
 	answers place // which answers
 }
 
-// A trouble is what is known of a place that is not well.
-type trouble struct {
+// A cooldown says for how long a place that is not well is left alone.
+type cooldown struct {
 	failures int             // in a row
 	since    instant.Instant // when the last one was noted
 	until    instant.Instant // when the next request may go there
@@ -73,7 +73,7 @@ const (
 type visit struct {
 	t     *throttle
 	at    target
-	tries *trouble // of at.answers, if the request tries whether that is over
+	tries *cooldown // of at.answers, if the request tries whether that is over
 }
 
 // enter begins a request, or returns how long to wait at the most before the next try, and a
@@ -138,7 +138,7 @@ func (v *visit) leave(s state, after time.Duration) {
 func (t *throttle) failed(p place, asked time.Duration) {
 	is := t.places[p]
 	if is == nil {
-		is = &trouble{changed: make(chan struct{})}
+		is = &cooldown{changed: make(chan struct{})}
 		t.makeRoom()
 		t.places[p] = is
 	}
@@ -165,7 +165,7 @@ func (t *throttle) recovered(p place) {
 // makeRoom makes room for another place. mu is held.
 func (t *throttle) makeRoom() {
 	if t.places == nil {
-		t.places = map[place]*trouble{}
+		t.places = map[place]*cooldown{}
 	}
 	for p := range t.places {
 		if len(t.places) < mostPlaces {
