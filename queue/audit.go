@@ -28,6 +28,10 @@ func (w *Worker) audit() {
 			w.enlist(b)
 		}
 	}
+	for b := range w.remnants {
+		b.queued = queued[b]
+		w.enlist(b)
+	}
 	if len(w.serve) > 0 {
 		w.chores.Broadcast()
 	}

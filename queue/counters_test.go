@@ -92,8 +92,8 @@ func TestCounts(t *testing.T) {
 // What could not be written is added later.
 func TestCountsWithoutADatabase(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
+		enqueue(t, client(t, db, Options{}), Job{Kind: "x"})
 		c, cut := severed(t, db)
-		enqueue(t, c, Job{Kind: "x"})
 		w := worker(t, c, WorkerOptions{})
 		key := countKey{28_000_000, 1, "x"}
 		w.counts[key] = &count{done: 2, waited: 5}

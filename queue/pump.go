@@ -371,9 +371,13 @@ func (w *Worker) apply(t *turn, err error) {
 		b.failures++
 		b.distrust()
 		b.retryAt = instant.Now().Add(min(time.Duration(50<<min(b.failures, 6))*time.Millisecond, 2*time.Second))
+		if b.gone {
+			w.remnants[b] = true
+		}
 		return // watch enlists it again
 	}
 	b.failures = 0
+	delete(w.remnants, b)
 	for i := range t.moves {
 		w.moved(&t.moves[i])
 	}

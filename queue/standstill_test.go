@@ -224,6 +224,45 @@ func TestLeavingInsists(t *testing.T) {
 	})
 }
 
+// The end of a job that was checked out, and whose block the worker has handed over, is
+// written after an outage: the next job of its key waits for that.
+func TestEndAfterItsBlockIsGone(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{Blocks: 1})
+		var failing atomic.Bool
+		broken := db.Broken(t, &dbtest.Fault{Random: func() (bool, bool) { return failing.Load(), false }})
+		broken.Pool().SetMaxOpenConns(5)
+		w := worker(t, client(t, broken, Options{}), WorkerOptions{Lease: longWait, Concurrency: 2})
+		w.slow = time.Millisecond
+		release := make(chan struct{})
+		var r record
+		handle(t, w, "x", func(_ context.Context, d *Delivery) error { r.add("%d", d.ID); <-release; return nil })
+		start(t, w)
+		first := enqueue(t, c, Job{Kind: "x", Key: "k"})
+		second := enqueue(t, c, Job{Kind: "x", Key: "k"})
+		becomes(t, c, first, StateRunning)
+		w.mu.Lock()
+		b := w.queues[0].blocks[0]
+		w.leave(b)
+		w.mu.Unlock()
+		inWorker := func(what string, is func() bool) {
+			eventually(t, what, func() bool {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				return is()
+			})
+		}
+		inWorker("the block is handed over, and taken again", func() bool { return b.gone && w.queues[0].blocks[0] != nil })
+		failing.Store(true)
+		close(release)
+		inWorker("the end could not be written", func() bool { return b.failures > 0 && !b.serving })
+		failing.Store(false)
+		empty(t, db)
+		r.wants(t, fmt.Sprint(first), fmt.Sprint(second))
+		inWorker("nothing is left of the block", func() bool { return len(w.remnants) == 0 })
+	})
+}
+
 // With the default lease a killed worker's jobs are another's within ten seconds, and a
 // process that stands still for five keeps what it has.
 func TestDefaultLease(t *testing.T) {

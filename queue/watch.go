@@ -48,6 +48,9 @@ func (w *Worker) watch(ctx context.Context) {
 				w.enlist(b) // what is read again now and then, and what has failed
 			}
 		}
+		for b := range w.remnants {
+			w.enlist(b)
+		}
 		if at.Sub(audited) >= auditEvery {
 			audited = at
 			w.audit()

@@ -124,9 +124,10 @@ type Worker struct {
 	last     string          // its name before it lost its lease
 	deadline instant.Instant // what is leased is until then, at least
 	queues   []*workQueue
-	runnable []*block // that have ready jobs
-	serve    []*block // that pumps have something to do with
-	idle     int      // handlers that wait
+	runnable []*block        // that have ready jobs
+	serve    []*block        // that pumps have something to do with
+	remnants map[*block]bool // gone, and what is left to write of them failed to be written
+	idle     int             // handlers that wait
 	slots    [][]*Delivery
 	out      map[int64]*Delivery // checked out
 	held     int                 // bytes of payloads that were read ahead
@@ -203,7 +204,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 	}
 	w := &Worker{
 		c: c, db: c.db, leases: c.db, opt: opt, log: opt.Logger, slow: slow, rotate: rotation, whole: wholeEvery, miscounted: miscounted,
-		handlers: map[string]*kindHandler{}, taken: map[*Delivery]bool{}, out: map[int64]*Delivery{}, rows: map[int64]*Delivery{}, kinds: map[string]string{},
+		handlers: map[string]*kindHandler{}, taken: map[*Delivery]bool{}, out: map[int64]*Delivery{}, rows: map[int64]*Delivery{}, remnants: map[*block]bool{}, kinds: map[string]string{},
 		counts: map[countKey]*count{}, ends: concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
 		tick: make(chan struct{}, 1), keeper: make(chan struct{}, 1), joined: make(chan struct{}), ended: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
 )
 
 // TestMain makes this test binary behave as withservers when a test asks.
@@ -86,18 +88,24 @@ func TestSignalIsPassedOn(t *testing.T) {
 
 // A server that is not installed is announced as skipped.
 func TestServersAreSet(t *testing.T) {
-	cmd := withservers(t, "--", "sh", "-c", "echo $DBCRON_TEST_POSTGRES; echo $DBCRON_TEST_MARIADB; echo $DBCRON_TEST_MYSQL")
-	cmd.Env = append(cmd.Env, "DBCRON_TEST_POSTGRES=", "DBCRON_TEST_MARIADB=", "DBCRON_TEST_MYSQL=", "CI=")
+	cmd := withservers(t, "--", "env")
+	cmd.Env = append(cmd.Env, "CI=")
+	for _, e := range dbserver.Engines {
+		cmd.Env = append(cmd.Env, e.Variable+"=")
+	}
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v: %s", err, &stderr)
 	}
-	for i, scheme := range []string{"postgres://", "mysql://", "mysql://"} {
-		got := strings.Split(string(out), "\n")[i]
-		if !strings.HasPrefix(got, scheme) && !strings.Contains(stderr.String(), "are skipped") {
-			t.Errorf("got %q, want %s…; stderr: %s", got, scheme, &stderr)
+	for _, e := range dbserver.Engines {
+		scheme := "mysql://"
+		if e.Name == "postgres" {
+			scheme = "postgres://"
+		}
+		if !strings.Contains("\n"+string(out), "\n"+e.Variable+"="+scheme) && !strings.Contains(stderr.String(), "are skipped") {
+			t.Errorf("%s is not set to %s…: %s%s", e.Variable, scheme, out, &stderr)
 		}
 	}
 }
