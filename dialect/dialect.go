@@ -98,6 +98,10 @@ type Dialect struct {
 	// Check looks at a pool, ours or a caller's, for what the SQL relies on.
 	Check func(ctx context.Context, pool *sql.DB) ([]Finding, error)
 
+	// Holdings tells which rights on tables the user of a DB has; nil if there are no tables,
+	// and no such function where there are no rights but those on files.
+	Holdings func(ctx context.Context, db *DB, want Rights) (*Holdings, error)
+
 	// MaxPacket is a query for how many bytes a statement may have, with its values; ""
 	// where it may have a GiB.
 	MaxPacket string

@@ -86,6 +86,7 @@ var MySQL = &Dialect{
 
 	Connector: mysqlConnector,
 	Check:     mysqlCheck,
+	Holdings:  mysqlHoldings,
 	MaxPacket: "SELECT @@max_allowed_packet",
 	Exclusive: mysqlExclusive,
 	Session:   mysqlSessionLocks,

@@ -87,6 +87,7 @@ var Postgres = &Dialect{
 
 	Connector: postgresConnector,
 	Check:     postgresCheck,
+	Holdings:  postgresHoldings,
 	Exclusive: postgresExclusive,
 	Session:   postgresSession,
 	Notify:    func(channel, payload string) string { return "pg_notify(" + channel + ", " + payload + ")" },

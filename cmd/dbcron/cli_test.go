@@ -37,12 +37,7 @@ func TestCLI(t *testing.T) {
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
-	// A program without the race detector, which takes most of the time of one that
-	// ends at once: races are looked for in the packages' own tests.
-	bin := t.TempDir() // not removed before the scripts have ended
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "dbcron"), ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	bin := programAlone(t) // not removed before the scripts have ended
 	for _, script := range scripts {
 		t.Run(filepath.Base(script), func(t *testing.T) {
 			beside := func(t *testing.T) {
@@ -52,29 +47,49 @@ func TestCLI(t *testing.T) {
 			}
 			beside(t)
 			dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
-				testscript.Run(t, testscript.Params{
-					Files:               []string{script},
-					UpdateScripts:       *updateGolden,
-					RequireExplicitExec: true,
-					Setup: func(env *testscript.Env) error {
-						env.Setenv("DBCRON_DATABASE_URL", db.URL)
-						env.Setenv("HOME", env.WorkDir)
-						env.Setenv("TZ", "UTC")
-						env.Setenv("PORT", freePort(t))
-						env.Setenv("ADMIN", freePort(t))
-						env.Setenv("WORKER", freePort(t))
-						env.Setenv("EXAMPLES", filepath.Join(root(t), "examples"))
-						env.Setenv("PATH", bin+string(filepath.ListSeparator)+env.Getenv("PATH"))
-						env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command lasts a second longer
-						return nil
-					},
-					Cmds: map[string]func(*testscript.TestScript, bool, []string){
-						"exits": exits, "passes": passes, "eventually": eventually, "signal": signalTo, "documented": documented,
-					},
-				})
+				runScript(t, script, bin, map[string]string{"DBCRON_DATABASE_URL": db.URL})
 			}, beside)
 		})
 	}
+}
+
+// programAlone builds dbcron without the race detector, which takes most of the time of a
+// program that ends at once: races are looked for in the packages' own tests. It returns the
+// folder.
+func programAlone(t *testing.T) string {
+	t.Helper()
+	bin := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "dbcron"), ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return bin
+}
+
+// runScript runs a script with the program in a folder, and variables.
+func runScript(t *testing.T, script, bin string, variables map[string]string) {
+	t.Helper()
+	testscript.Run(t, testscript.Params{
+		Files:               []string{script},
+		UpdateScripts:       *updateGolden,
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			for name, value := range variables {
+				env.Setenv(name, value)
+			}
+			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("TZ", "UTC")
+			env.Setenv("PORT", freePort(t))
+			env.Setenv("ADMIN", freePort(t))
+			env.Setenv("WORKER", freePort(t))
+			env.Setenv("EXAMPLES", filepath.Join(root(t), "examples"))
+			env.Setenv("PATH", bin+string(filepath.ListSeparator)+env.Getenv("PATH"))
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command lasts a second longer
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "passes": passes, "eventually": eventually, "signal": signalTo, "documented": documented,
+		},
+	})
 }
 
 // freePort is a port that nobody listens at, for now.

@@ -31,6 +31,10 @@ func (p *program) doctor() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the database, and say what to do about what is wrong",
+		Long: `Check the database, and say what to do about what is wrong: the server's settings, the
+tables, the clock, and the rights of the user that it connects with. It says what the rights
+are enough for, and prints a GRANT for each table on which one is missing. It exits with 1
+if a check failed; warnings leave that at 0. It changes nothing.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			rows := p.examine(c.Context())
 			if err := p.writeChecks(output, rows); err != nil {
@@ -88,14 +92,20 @@ func (p *program) examine(ctx context.Context) []checkRow {
 		}
 		rows = append(rows, row)
 	}
-	rows = append(rows, examineSchema(ctx, db), examineTables(ctx, db))
+	schema, usable := examineSchema(ctx, db)
+	rows = append(rows, schema, examineTables(ctx, db))
+	if usable {
+		rows = append(rows, examineRights(ctx, db)...)
+	}
 	if row, ok := examineGroups(ctx, db); ok {
 		rows = append(rows, row)
 	}
 	return append(rows, examineClock(ctx, db))
 }
 
-func examineSchema(ctx context.Context, db *dialect.DB) checkRow {
+// examineSchema also tells whether the tables may be those that this dbcron knows: whoever may
+// not read the version has to be told why.
+func examineSchema(ctx context.Context, db *dialect.DB) (_ checkRow, usable bool) {
 	latest := sqlschema.Latest(db.Dialect)
 	version, err := sqlschema.Version(ctx, db)
 	row := checkRow{"schema", "ok", fmt.Sprintf("version %d of %d", version, latest), ""}
@@ -107,26 +117,30 @@ func examineSchema(ctx context.Context, db *dialect.DB) checkRow {
 	case version > latest:
 		row.Status, row.Advice = "failed", fmt.Sprintf("use a dbcron that knows version %d", version)
 	}
-	return row
+	return row, err != nil || version == latest
 }
 
-// examineTables reads from them: a version table alone makes no schema.
+// examineTables reads from them: a version table alone makes no schema. That the user may
+// not read some is for examineRights.
 func examineTables(ctx context.Context, db *dialect.DB) checkRow {
-	_, err := scheduler.List(ctx, db, "", 1)
-	if err == nil {
-		_, err = scheduler.History(ctx, db, "", 1)
+	detail := "they can be read"
+	for _, read := range []func() error{
+		func() error { _, err := scheduler.List(ctx, db, "", 1); return err },
+		func() error { _, err := scheduler.History(ctx, db, "", 1); return err },
+		func() error { return examineLocks(ctx, db) },
+	} {
+		switch err := read(); {
+		case err == nil:
+		case db.Dialect.Denied(err):
+			detail = "this user may not read all of them"
+		case db.Dialect.Missing(err):
+			return checkRow{"tables", "failed", err.Error(), "run dbcron migrate up; if that finds nothing to do, the tables were " +
+				"dropped by hand: dbcron migrate to 0, then up"}
+		default:
+			return checkRow{"tables", "failed", err.Error(), "see above; the server's log may tell more"}
+		}
 	}
-	if err == nil {
-		err = examineLocks(ctx, db)
-	}
-	switch {
-	case err == nil:
-		return checkRow{"tables", "ok", "they can be read", ""}
-	case db.Dialect.Missing(err):
-		return checkRow{"tables", "failed", err.Error(), "run dbcron migrate up; if that finds nothing to do, the tables were " +
-			"dropped by hand: dbcron migrate to 0, then up"}
-	}
-	return checkRow{"tables", "failed", err.Error(), "give this user the rights in docs/grants.md"}
+	return checkRow{"tables", "ok", detail, ""}
 }
 
 func examineLocks(ctx context.Context, db *dialect.DB) error {

@@ -12,18 +12,17 @@ import (
 // A role is a kind of database user of docs/grants.md: the statements that its programs
 // send decide its rights.
 type role struct {
-	name  string // in what doctor says
 	user  string // in the docs
 	sends func(statement string) bool
 }
 
 var (
-	daemonRole = role{"daemon", "dbcron_run", func(statement string) bool {
+	daemonRole = role{"dbcron_run", func(statement string) bool {
 		// Migrating is the owner's, and the API neither makes nor removes tokens.
 		return (!strings.HasPrefix(statement, "sqlschema.") || statement == versionStatement) &&
 			statement != "httpapi.create-token" && statement != "httpapi.remove-tokens"
 	}}
-	lockRole = role{"program that only takes locks", "dbcron_locks", func(statement string) bool {
+	lockRole = role{"dbcron_locks", func(statement string) bool {
 		return strings.HasPrefix(statement, "lock.") || statement == versionStatement
 	}}
 )

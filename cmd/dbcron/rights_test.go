@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -198,4 +200,20 @@ func neededEach(t *testing.T, db, run *dbtest.DB, name string, rights dialect.Ri
 			db.Do(t, "GRANT "+verb+" ON {prefix}"+table+" TO "+user, nil)
 		}
 	}
+}
+
+// TestRunsUnderDocumentedGrants runs a daemon and commands of a role with the rights of the
+// docs and no others, on tables of another user.
+func TestRunsUnderDocumentedGrants(t *testing.T) {
+	bin := programAlone(t)
+	fails := http.NewServeMux()
+	fails.HandleFunc("/", func(http.ResponseWriter, *http.Request) {})
+	fails.HandleFunc("/fails", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	endpoint := httptest.NewServer(fails)
+	t.Cleanup(endpoint.Close)
+	scripts := map[string]string{daemonRole.user: "daemon.txtar", lockRole.user: "locks.txtar"}
+	eachRole(t, func(t *testing.T, _ *dbtest.DB, role role, _, asUser string) {
+		runScript(t, filepath.Join(root(t), "testdata", "cli", "grants", scripts[role.user]), bin,
+			map[string]string{"DBCRON_DATABASE_URL": asUser, "ENDPOINT": endpoint.URL})
+	})
 }

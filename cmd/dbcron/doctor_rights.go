@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// A use is something that a database user is made for.
+type use struct {
+	to     string // what its rights are enough for
+	rights dialect.Rights
+	lacks  dialect.Rights
+}
+
+// secretTables are those that a user who only looks should not read: see docs/grants.md.
+var secretTables = []string{"endpoint", "token"}
+
+// uses are what the rights of a user can be enough for, the larger after the smaller.
+func uses(d *dialect.Dialect) []use {
+	daemon, looking := daemonRole.rights(d), dialect.Rights{}
+	for table := range daemon {
+		if !slices.Contains(secretTables, table) {
+			looking[table] = []string{"SELECT"}
+		}
+	}
+	return []use{
+		{to: "look around", rights: looking},
+		{to: "take locks", rights: lockRole.rights(d)},
+		{to: "run as a daemon", rights: daemon},
+	}
+}
+
+// examineRights tells what the user's rights are enough for, and which it lacks for what it
+// seems to be made for: the least use that takes all of its rights to write.
+func examineRights(ctx context.Context, db *dialect.DB) []checkRow {
+	if db.Dialect.Holdings == nil {
+		return nil
+	}
+	all := uses(db.Dialect)
+	daemon := all[len(all)-1].rights
+	holds, err := db.Dialect.Holdings(ctx, db, daemon)
+	if err != nil {
+		return []checkRow{{"rights", "failed", err.Error(), "compare this user's rights with docs/grants.md"}}
+	}
+	if holds == nil {
+		return nil // there are no tables, which is told elsewhere
+	}
+	for i := range all {
+		all[i].lacks = both(all[i].rights, holds.Lacks)
+	}
+	writes := filtered(daemon, func(table, verb string) bool { return verb != "SELECT" && !slices.Contains(holds.Lacks[table], verb) })
+	made := all[slices.IndexFunc(all, func(u use) bool { return len(without(writes, u.rights)) == 0 })]
+	return rightsRows(holds, all, made)
+}
+
+func rightsRows(holds *dialect.Holdings, all []use, made use) []checkRow {
+	var enough, not []string
+	for _, u := range all {
+		if len(u.lacks) == 0 && holds.Schema == "" {
+			enough = append(enough, u.to)
+		} else {
+			not = append(not, u.to)
+		}
+	}
+	detail := holds.User + ":"
+	if len(enough) > 0 {
+		detail += " enough to " + strings.Join(enough, " and to ")
+	}
+	if len(not) > 0 {
+		if len(enough) > 0 {
+			detail += ";"
+		}
+		detail += " not enough to " + strings.Join(not, " or to ")
+	}
+	rows := []checkRow{{"rights", "ok", detail, ""}}
+	lacking := func(what, grant string) {
+		rows = append(rows, checkRow{"right", rows[0].Status, "to " + made.to + " it lacks " + what, grant})
+	}
+	if len(made.lacks) > 0 || holds.Schema != "" {
+		rows[0].Advice = "run these GRANTs as the owner of the tables: docs/grants.md"
+		rows[0].Status = "failed"
+		if made.to == all[0].to {
+			rows[0].Status = "warning" // some is enough for many who look
+		}
+	}
+	if holds.Schema != "" {
+		lacking("USAGE on the schema "+holds.Schema, fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s;", holds.Schema, holds.User))
+	}
+	lines := grants(made.lacks, holds.Tables, holds.User)
+	for i, table := range slices.Sorted(maps.Keys(made.lacks)) {
+		lacking(strings.Join(made.lacks[table], ", ")+" on "+holds.Tables+table, lines[i])
+	}
+	return rows
+}
+
+// both are the rights that are among a and among b; without are those of a that are not
+// among b.
+func both(a, b dialect.Rights) dialect.Rights {
+	return filtered(a, func(table, verb string) bool { return slices.Contains(b[table], verb) })
+}
+
+func without(a, b dialect.Rights) dialect.Rights {
+	return filtered(a, func(table, verb string) bool { return !slices.Contains(b[table], verb) })
+}
+
+func filtered(a dialect.Rights, keep func(table, verb string) bool) dialect.Rights {
+	kept := dialect.Rights{}
+	for table, verbs := range a {
+		for _, verb := range verbs {
+			if keep(table, verb) {
+				kept[table] = append(kept[table], verb)
+			}
+		}
+	}
+	return kept
+}

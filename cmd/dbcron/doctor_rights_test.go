@@ -1,0 +1,157 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/sqlschema"
+)
+
+// examined are the rows of a doctor who connects to a URL, and its exit code.
+func examined(t *testing.T, asUser string, flags ...string) (rows []checkRow, code int) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	p := &program{in: strings.NewReader(""), out: &out, err: &errs, environ: []string{"DBCRON_DATABASE_URL=" + asUser}}
+	code = run(t.Context(), p, slices.Concat([]string{"doctor", "-o", "json"}, flags))
+	if err := json.Unmarshal(out.Bytes(), &rows); err != nil {
+		t.Fatalf("%v: %s%s", err, &out, &errs)
+	}
+	return rows, code
+}
+
+// ofCheck are the rows of one check.
+func ofCheck(rows []checkRow, check string) []checkRow {
+	return slices.DeleteFunc(slices.Clone(rows), func(r checkRow) bool { return r.Check != check })
+}
+
+// eachRole runs f on each engine that has users, with a user that has the documented rights
+// of a role.
+func eachRole(t *testing.T, f func(t *testing.T, db *dbtest.DB, role role, user, asUser string)) {
+	t.Helper()
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.Holdings == nil {
+			return // files have no roles
+		}
+		for _, role := range []role{daemonRole, lockRole} {
+			t.Run(role.user, func(t *testing.T) {
+				name, asUser := restricted(t, db)
+				for _, grant := range documentedGrants(t, db, role, name) {
+					db.Do(t, grant, nil)
+				}
+				if !db.Dialect.Schema {
+					name += "@'%'"
+				}
+				f(t, db, role, name, asUser)
+			})
+		}
+	})
+}
+
+// TestDoctorIsContentWithDocumentedGrants also sees to it that doctor does not promise a user
+// more than its role.
+func TestDoctorIsContentWithDocumentedGrants(t *testing.T) {
+	eachRole(t, func(t *testing.T, _ *dbtest.DB, role role, _, asUser string) {
+		want := "enough to look around and to take locks and to run as a daemon"
+		if role.user == lockRole.user {
+			want = "enough to take locks; not enough to look around or to run as a daemon"
+		}
+		rows, code := examined(t, asUser)
+		rights := ofCheck(rows, "rights")
+		if code != 0 || len(rights) != 1 || rights[0].Status != "ok" || !strings.HasSuffix(rights[0].Detail, ": "+want) || len(ofCheck(rows, "right")) > 0 {
+			t.Errorf("exit code %d: %+v", code, rows)
+		}
+		if tables := ofCheck(rows, "tables"); len(tables) != 1 || tables[0].Status != "ok" {
+			t.Errorf("%+v", tables)
+		}
+	})
+}
+
+// TestDoctorNamesMissingGrant takes the rights away one by one: doctor has to name each, and
+// no other, and the statement that it prints has to give it back.
+func TestDoctorNamesMissingGrant(t *testing.T) {
+	eachRole(t, func(t *testing.T, db *dbtest.DB, role role, user, asUser string) {
+		for table, verbs := range role.rights(db.Dialect) {
+			for _, verb := range verbs {
+				db.Do(t, "REVOKE "+verb+" ON {prefix}"+table+" FROM "+user, nil)
+				rows, code := examined(t, asUser)
+				missing := ofCheck(rows, "right")
+				if code != 1 || len(missing) != 1 || !strings.Contains(missing[0].Detail, " lacks "+verb+" on ") || !strings.HasSuffix(missing[0].Detail, "dbcron_"+table) {
+					t.Fatalf("%s on %s: exit code %d, %+v", verb, table, code, rows)
+				}
+				db.Do(t, strings.TrimSuffix(missing[0].Advice, ";"), nil)
+			}
+		}
+		if rows, code := examined(t, asUser); code != 0 || len(ofCheck(rows, "right")) > 0 {
+			t.Errorf("with all of it: exit code %d, %+v", code, rows)
+		}
+	})
+}
+
+// TestDoctorOnReader looks as a user who may only look: that is nothing to be corrected,
+// whether it may read all or a part.
+func TestDoctorOnReader(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.Holdings == nil {
+			return
+		}
+		name, asUser := restricted(t, db)
+		if !db.Dialect.Schema {
+			name += "@'%'"
+		}
+		for table := range uses(db.Dialect)[0].rights {
+			if table != "run" {
+				db.Do(t, "GRANT SELECT ON {prefix}"+table+" TO "+name, nil)
+			}
+		}
+		rows, code := examined(t, asUser)
+		missing := ofCheck(rows, "right")
+		if code != 0 || len(missing) != 1 || missing[0].Status != "warning" || !strings.HasSuffix(missing[0].Detail, "SELECT on "+tablesOf(t, db)+"run") {
+			t.Fatalf("a part: exit code %d, %+v", code, rows)
+		}
+		db.Do(t, strings.TrimSuffix(missing[0].Advice, ";"), nil)
+		rows, code = examined(t, asUser)
+		rights := ofCheck(rows, "rights")
+		if code != 0 || rights[0].Status != "ok" || !strings.HasSuffix(rights[0].Detail, ": enough to look around; not enough to take locks or to run as a daemon") ||
+			len(ofCheck(rows, "right")) > 0 {
+			t.Errorf("all: exit code %d, %+v", code, rows)
+		}
+	})
+}
+
+// tablesOf is what stands before a table's name in a GRANT.
+func tablesOf(t *testing.T, db *dbtest.DB) string {
+	t.Helper()
+	holds, err := db.Dialect.Holdings(t.Context(), db.DB, nil)
+	if err != nil || holds == nil {
+		t.Fatalf("%v, %v", holds, err)
+	}
+	return holds.Tables
+}
+
+// TestDoctorNamesMissingSchema looks at tables in a schema of their own, which is closed to
+// the user.
+func TestDoctorNamesMissingSchema(t *testing.T) {
+	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+		db.Do(t, `CREATE SCHEMA apart`, nil)
+		apart := dbtest.Open(t, db.URL, dialect.Options{Schema: "apart"})
+		if err := sqlschema.Migrate(t.Context(), apart.DB); err != nil {
+			t.Fatal(err)
+		}
+		name, asUser := restricted(t, db)
+		db.Do(t, `GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA apart TO `+name, nil)
+		rows, code := examined(t, asUser, "--schema", "apart")
+		missing := ofCheck(rows, "right")
+		if code != 1 || len(missing) != 1 || !strings.HasSuffix(missing[0].Detail, "lacks USAGE on the schema apart") {
+			t.Fatalf("exit code %d, %+v", code, rows)
+		}
+		db.Do(t, strings.TrimSuffix(missing[0].Advice, ";"), nil)
+		if rows, code := examined(t, asUser, "--schema", "apart"); code != 0 || ofCheck(rows, "rights")[0].Status != "ok" {
+			t.Errorf("exit code %d, %+v", code, rows)
+		}
+	})
+}
