@@ -327,9 +327,6 @@ func TestAnIdleTransactionIsEnded(t *testing.T) {
 		if db.Dialect.SkipLocked == "" {
 			return // the writer's lock is the file's: it ends with the process
 		}
-		if db.Engine == "mysql" {
-			t.Skip("MySQL does not end idle transactions")
-		}
 		db.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY, n INTEGER)`, nil)
 		db.Do(t, `INSERT INTO x VALUES (1, 0)`, nil)
 		update := dialect.Unlisted(`UPDATE x SET n = n + 1 WHERE id = 1`)

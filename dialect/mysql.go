@@ -197,24 +197,17 @@ func mysqlSession(ctx context.Context, c driver.Conn, base driver.Connector) (Ar
 	if err := connExec(ctx, c, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
 		return nil, err
 	}
-	// Of MySQL and MariaDB only the latter can end a transaction that is idle.
-	err := connExec(ctx, c, mysqlIdleLimit(true))
-	if err != nil && !mysqlError(1193)(err) {
+	limit, err := newIdleLimit(ctx, c)
+	if err != nil {
 		return nil, err
 	}
-	limits, limited := err == nil, true
 	id, err := connInt(ctx, c, "SELECT CONNECTION_ID()")
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, op string, call func() error) error {
-		// Only short transactions are ended. Those of one kind come one after the other, so
-		// that this costs next to nothing.
-		if limits && limited != isShort(ctx) && mysqlBegins(op) {
-			if err := connExec(ctx, c, mysqlIdleLimit(!limited)); err != nil {
-				return err
-			}
-			limited = !limited
+		if err := limit.before(ctx, c, op); err != nil {
+			return err
 		}
 		err := call()
 		if err != nil && ctx.Err() != nil {
@@ -235,24 +228,6 @@ func mysqlReadOnly(err error) bool {
 	var e *mysql.MySQLError
 	// 1290 tells of any option that prevents a statement.
 	return errors.As(err, &e) && (e.Number == 1836 || e.Number == 1290 && strings.Contains(e.Message, "read-only"))
-}
-
-func mysqlIdleLimit(on bool) string {
-	if on {
-		return "SET SESSION idle_transaction_timeout = 5"
-	}
-	return "SET SESSION idle_transaction_timeout = DEFAULT"
-}
-
-// mysqlBegins tells whether a statement begins a transaction, or may.
-func mysqlBegins(op string) bool {
-	op = strings.TrimLeft(op, " \t\r\n")
-	for _, word := range []string{"begin", "start", "set autocommit"} {
-		if len(op) >= len(word) && strings.EqualFold(op[:len(word)], word) {
-			return true
-		}
-	}
-	return false
 }
 
 // mysqlKill ends a connection in the server, with a second of time: it is a

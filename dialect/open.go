@@ -63,6 +63,9 @@ func Connect(ctx context.Context, rawURL string, opt Options) (*DB, error) {
 	if d.SkipLocked != "" { // a server: after a failover, connections to the old one end some day
 		pool.SetConnMaxLifetime(connLife)
 	}
+	if d == MySQL { // MySQL's server closes those that are idle for longer: see idleLimit
+		pool.SetConnMaxIdleTime(idleSeconds * time.Second * 3 / 5)
+	}
 	db, err := newDB(d, pool, opt)
 	if err != nil {
 		return nil, errors.Join(err, pool.Close())

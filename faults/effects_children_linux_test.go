@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -42,6 +43,19 @@ type producer struct {
 	*actor
 	c       *queue.Client
 	journal *os.File
+	full    atomic.Bool // so many jobs wait that no more are enqueued
+}
+
+// mostWaiting is how many jobs wait at most, or a few more: what is left at the end has to
+// be done, too.
+const mostWaiting = 2000
+
+// watch notes again and again whether enough jobs wait.
+func (p *producer) watch(ctx context.Context) {
+	for wait(ctx, 200*time.Millisecond) == nil {
+		n, err := p.c.Count(ctx, p.Name, mostWaiting)
+		p.full.Store(err == nil && n.Ready >= mostWaiting)
+	}
 }
 
 // playEffectsProducer enqueues chains from several goroutines until it is told to stop.
@@ -64,6 +78,7 @@ func playEffectsProducer(ctx context.Context, a *actor) error {
 		}
 	}()
 	var all sync.WaitGroup
+	all.Go(func() { p.watch(ctx) })
 	for g := range a.Concurrency {
 		all.Go(func() { p.produce(ctx, g) })
 	}
@@ -79,6 +94,10 @@ func (p *producer) produce(ctx context.Context, g int) {
 		chain := fmt.Sprintf("%d-%d-%d", os.Getpid(), g, n)
 		key := fmt.Sprintf("key-%d", rand.IntN(12)) // which other producers use, too
 		for seq := 1; seq <= 200 && ctx.Err() == nil; {
+			if p.full.Load() {
+				_ = wait(ctx, 50*time.Millisecond)
+				continue
+			}
 			jobs := p.links(chain, key, seq, g%3)
 			p.note("try", chain, seq+len(jobs)-1)
 			inTime, err := p.enqueue(jobs, g%3)

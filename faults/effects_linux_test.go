@@ -100,7 +100,7 @@ func (e *effects) part(conns, concurrency int) part {
 	return p
 }
 
-func (e *effects) producer() *child { return start(e.t, "effects producer", e.part(12, 9)) }
+func (e *effects) producer() *child { return start(e.t, "effects producer", e.part(2, 9)) }
 func (e *effects) worker() *child   { return start(e.t, "effects worker", e.part(6, 8)) }
 
 func (e *effects) run() {

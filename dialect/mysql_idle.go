@@ -1,0 +1,67 @@
+package dialect
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"strings"
+)
+
+// idleSeconds is for how long a short transaction may be idle, see [DB.ShortTx].
+const idleSeconds = 5
+
+// An idleLimit has the server end the short transactions of a connection that are idle, and
+// no others. It is switched when a transaction of the other kind begins. Those of one kind
+// come one after the other, so that this costs next to nothing.
+//
+// MariaDB has a setting for transactions. In MySQL it is wait_timeout, which ends idle
+// connections whether they are in a transaction or not. The pool closes those that it has
+// before that, and connects again if it is too late; but a lock of the session's would end
+// with the connection, so the limit is off while it may have one.
+type idleLimit struct {
+	variable string
+	on       bool
+}
+
+func newIdleLimit(ctx context.Context, c driver.Conn) (*idleLimit, error) {
+	l := &idleLimit{variable: "idle_transaction_timeout"}
+	err := l.set(ctx, c, true)
+	if mysqlError(1193)(err) { // MySQL does not know it
+		*l, err = idleLimit{variable: "wait_timeout"}, nil
+	}
+	return l, err
+}
+
+// before is called before each statement.
+func (l *idleLimit) before(ctx context.Context, c driver.Conn, op string) error {
+	switch {
+	case mysqlBegins(op) && l.on != isShort(ctx):
+		return l.set(ctx, c, !l.on)
+	case l.on && l.variable == "wait_timeout" && strings.Contains(op, "GET_LOCK"):
+		return l.set(ctx, c, false)
+	}
+	return nil
+}
+
+func (l *idleLimit) set(ctx context.Context, c driver.Conn, on bool) error {
+	value := "DEFAULT"
+	if on {
+		value = fmt.Sprint(idleSeconds)
+	}
+	err := connExec(ctx, c, "SET SESSION "+l.variable+" = "+value)
+	if err == nil {
+		l.on = on
+	}
+	return err
+}
+
+// mysqlBegins tells whether a statement begins a transaction, or may.
+func mysqlBegins(op string) bool {
+	op = strings.TrimLeft(op, " \t\r\n")
+	for _, word := range []string{"begin", "start", "set autocommit"} {
+		if len(op) >= len(word) && strings.EqualFold(op[:len(word)], word) {
+			return true
+		}
+	}
+	return false
+}
