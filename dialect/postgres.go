@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -126,7 +127,10 @@ func postgresConnector(u *url.URL, opt Options) (driver.Connector, error) {
 	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: time.Second}
 	}
-	return stdlib.GetConnector(*cfg), nil
+	if u.Query().Has("default_query_exec_mode") {
+		return stdlib.GetConnector(*cfg), nil
+	}
+	return newPoolerConnector(cfg), nil
 }
 
 func postgresCheck(ctx context.Context, pool *sql.DB) ([]Finding, error) {
@@ -138,7 +142,8 @@ func postgresCheck(ctx context.Context, pool *sql.DB) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []Finding{
+	pooler, err := poolerFinding(ctx, pool)
+	return append([]Finding{
 		{
 			Subject: "version", OK: version >= 140000, Detail: "PostgreSQL " + name,
 			Advice: "use PostgreSQL 14 or later",
@@ -155,15 +160,34 @@ func postgresCheck(ctx context.Context, pool *sql.DB) ([]Finding, error) {
 			Subject: "isolation", OK: true,
 			Detail: fmt.Sprintf("session default %q; dbcron's transactions ask for read committed themselves", isolation),
 		},
-	}, nil
+	}, pooler...), err
 }
 
 // postgresExclusive waits by asking again, because a statement that blocks on
-// the lock would hold a snapshot, and be ended by the statement timeout.
+// the lock would hold a snapshot, and be ended by the statement timeout. The lock is a
+// transaction's, which a pooler gives to nobody else before its end. It excludes those of
+// sessions, which earlier versions took, of the same key.
 func postgresExclusive(ctx context.Context, db *DB, name string) (func(), error) {
-	locks := *postgresSession
-	locks.Refuse = func(context.Context, *sql.Conn) error { return nil } // migrating behind a pooler is the caller's risk
-	return exclusive(ctx, db.pool, &locks, name)
+	return exclusive(ctx, db.pool, &SessionLocks{
+		Refuse: func(context.Context, *sql.Conn) error { return nil },
+		Try: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
+			if _, err := c.ExecContext(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED"); err != nil {
+				return false, err
+			}
+			if _, err := c.ExecContext(ctx, "SELECT set_config('idle_in_transaction_session_timeout', '0', true)"); err != nil {
+				return false, err
+			}
+			got, err := sessionBool(ctx, c, "SELECT pg_try_advisory_xact_lock($1)", sessionKey(name))
+			if err == nil && !got {
+				_, err = c.ExecContext(ctx, "ROLLBACK")
+			}
+			return got, err
+		},
+		Free: func(ctx context.Context, c *sql.Conn, _ string) (bool, error) {
+			_, err := c.ExecContext(ctx, "ROLLBACK")
+			return err == nil, err
+		},
+	}, name)
 }
 
 var postgresSession = &SessionLocks{
@@ -184,24 +208,19 @@ var postgresSession = &SessionLocks{
 	},
 }
 
-// postgresNoSession tells a pooler by the process number that it made up for
-// the client: that of the server's process is another.
 func postgresNoSession(ctx context.Context, c *sql.Conn) error {
-	var pid uint32
 	var standby bool
-	if err := c.QueryRowContext(ctx, "SELECT pg_backend_pid(), pg_is_in_recovery()").Scan(&pid, &standby); err != nil {
+	if err := c.QueryRowContext(ctx, "SELECT pg_is_in_recovery()").Scan(&standby); err != nil {
 		return err
 	}
 	if standby {
 		return fmt.Errorf("%w: the server is a standby, whose locks its primary does not know; connect to the primary", ErrNoSessions)
 	}
-	return c.Raw(func(driverConn any) error {
-		own, ok := Unwrap(driverConn).(*stdlib.Conn)
-		if ok && own.Conn().PgConn().PID() != pid {
-			return fmt.Errorf("%w: a pooler is between this program and the server, and may give the session to others; connect directly", ErrNoSessions)
-		}
-		return nil
-	})
+	is, _, err := behindPooler(ctx, c)
+	if err == nil && is {
+		err = fmt.Errorf("%w: a pooler is between this program and the server, and may give the session to others; connect directly", ErrNoSessions)
+	}
+	return err
 }
 
 // pipelineWithout is what the server is not to use in pipelines. A plan that was made
@@ -291,6 +310,9 @@ func postgresListen(ctx context.Context, driverConn any, channel string, ready f
 	own, ok := driverConn.(*stdlib.Conn)
 	if !ok {
 		return fmt.Errorf("notifications through driver %T: %w", driverConn, errors.ErrUnsupported)
+	}
+	if is, err := pooled(ctx, own); err != nil || is {
+		return cmp.Or(err, fmt.Errorf("notifications behind a pooler: %w", errors.ErrUnsupported))
 	}
 	c := own.Conn()
 	if _, err := c.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
