@@ -110,6 +110,24 @@ func (s *Session) write(ctx context.Context) (done func()) {
 	return func() {}
 }
 
+// inTurn runs f in its turn to write, on a connection that it has before: one that waits for
+// a connection of the pool, which others may hold for long, must not keep writers waiting
+// that have one.
+func (s *Session) inTurn(ctx context.Context, f func(on Execer) error) error {
+	pool, ok := s.on.(*sql.DB)
+	if s.turn == nil || !ok {
+		defer s.write(ctx)()
+		return f(s.on)
+	}
+	c, err := pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	defer s.write(ctx)()
+	return f(c)
+}
+
 // Pool returns the pool, for what a DB does not offer.
 func (db *DB) Pool() *sql.DB { return db.pool }
 
@@ -183,13 +201,14 @@ func (s *Session) Execer() Execer { return s.on }
 func (s *Session) Exec(ctx context.Context, stmt *Stmt, args Args) (int64, error) {
 	var n int64
 	err := s.run(ctx, stmt, args, func(ctx context.Context, query string, values []any) error {
-		defer s.write(ctx)()
-		r, err := s.on.ExecContext(ctx, query, values...)
-		if err != nil {
+		return s.inTurn(ctx, func(on Execer) error {
+			r, err := on.ExecContext(ctx, query, values...)
+			if err != nil {
+				return err
+			}
+			n, err = r.RowsAffected()
 			return err
-		}
-		n, err = r.RowsAffected()
-		return err
+		})
 	})
 	return n, err
 }
@@ -347,8 +366,16 @@ func (db *DB) FreeTx(ctx context.Context, wait time.Duration, f func(ctx context
 }
 
 func (db *DB) once(ctx context.Context, f func(context.Context, *Session) error) error {
+	if db.turn == nil {
+		return db.begin(ctx, db.pool, f)
+	}
+	c, err := db.pool.Conn(ctx)
+	if err != nil {
+		return db.unconnected(ctx, fmt.Errorf("begin: %w", err))
+	}
+	defer c.Close()
 	defer db.write(ctx)()
-	return db.begin(ctx, db.pool, f)
+	return db.begin(ctx, c, f)
 }
 
 // begin runs f in a transaction on a pool or a connection.
@@ -385,7 +412,6 @@ func (db *DB) begin(ctx context.Context, where interface {
 // change anything.
 func (db *DB) WithConn(ctx context.Context, f func(ctx context.Context, on *Session) error) error {
 	return db.retrying(ctx, func() error {
-		defer db.write(ctx)()
 		bounded, cancel := context.WithTimeout(ctx, db.timeout)
 		defer cancel()
 		c, err := db.pool.Conn(bounded)
@@ -393,6 +419,7 @@ func (db *DB) WithConn(ctx context.Context, f func(ctx context.Context, on *Sess
 			return db.unconnected(ctx, fmt.Errorf("connect: %w", err))
 		}
 		defer c.Close()
+		defer db.write(ctx)()
 		return f(ctx, db.On(c))
 	})
 }
