@@ -165,6 +165,7 @@ func (b *block) setAside(g *gate, d *Delivery) {
 		b.aside[g] = &shelf{}
 	}
 	b.aside[g].put(d)
+	b.q.w.bench(d)
 	b.shed(d)
 	g.closed()
 }

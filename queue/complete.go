@@ -155,7 +155,7 @@ func (w *Worker) pin(ctx context.Context, d *Delivery) error {
 		m.pinned = true
 		w.keepIn(m)
 	}
-	moving := func(m *Delivery) bool { return m.moving }
+	moving := func(m *Delivery) bool { return m.moving || m.saving }
 	for slices.ContainsFunc(mates, moving) && w.db.Dialect.SkipLocked != "" {
 		if err := w.moment(ctx); err != nil {
 			return err

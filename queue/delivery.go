@@ -49,7 +49,8 @@ type Delivery struct {
 	pinned  bool            // it is being completed in a transaction of the handler's, and stays where it is
 	inTx    bool            // CompleteTx has succeeded
 	earlier []*Delivery     // ended jobs of its key whose acks its transaction writes: see withhold
-	weight  int             // how much of the worker's doubt it takes up
+	trial   trial           // that it is on; trusted: none
+	benched bool            // it has given up its place there, and waits for a limit
 	result  []byte          // of a job of a group
 	saved   *Progress       // the last snapshot; nil: there is none
 	saving  bool            // one is being stored: its row stays where it is

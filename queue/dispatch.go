@@ -117,11 +117,14 @@ func (w *Worker) claims() bool {
 func (w *Worker) take(unit []*Delivery) []*Delivery {
 	for {
 		d := w.popReady()
-		if d == nil {
+		switch {
+		case d == nil && w.lone.d != nil:
+			return nil
+		case d == nil:
 			return w.ripeBatch()
 		}
 		h := w.handlerOf(d.Kind)
-		if h == nil || h.many == nil {
+		if h == nil || h.many == nil || d.trial != trusted { // what may have ended a worker begins alone
 			return append(unit, d)
 		}
 		if batch := w.gather(h, d); len(batch) > 0 {
@@ -133,6 +136,9 @@ func (w *Worker) take(unit []*Delivery) []*Delivery {
 // popReady takes a job of one block after the other. It marks the job as started: a
 // worker whose lease is over starts none.
 func (w *Worker) popReady() *Delivery {
+	if w.lone.d != nil {
+		return w.popLone()
+	}
 	for len(w.runnable) > 0 {
 		at := instant.Now()
 		if at >= w.deadline {
@@ -160,6 +166,10 @@ func (w *Worker) popReady() *Delivery {
 			w.runnable = append(w.runnable, b)
 		}
 		w.begins(b, d, at)
+		if d.trial == accused {
+			w.holdBack(d)
+			return nil
+		}
 		return d
 	}
 	return nil
@@ -273,7 +283,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 	if w.out[d.ID] == d {
 		delete(w.out, d.ID)
 	}
-	w.trustMore(d)
+	w.acquit(d)
 	err = d.explained(err)
 	what, after := w.verdict(d, err)
 	switch {

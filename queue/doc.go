@@ -41,8 +41,8 @@
 //     about the order in which they were enqueued.
 //   - A worker that was stopped for longer than its lease and wakes up starts no job
 //     of what others have taken over, and the contexts of its running jobs end.
-//   - A job that ends the process that runs it is dead after MaxCrashes times, and
-//     takes no other job with it.
+//   - A job that ends the process that runs it within five seconds is dead after
+//     MaxCrashes times, three at the least, and takes no other job with it.
 //   - A worker that is stopped hands over what it does not run at once.
 //
 // # What the order depends on

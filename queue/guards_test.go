@@ -72,7 +72,7 @@ func told(at int) dialect.Args {
 	first := int64(at + 7)
 	args := dialect.Args{
 		"queue": 1, "to": 1, "name": "q", "divided": 3, "generation": 1, "priority": 2, "id": first, "ids": []int64{first, first + 2}, "n": 2, "least": first, "most": first + 2, "places": places{1, 3, 2, []int64{first, first + 2}},
-		"node": "me", "from": "nobody", "fence": 5, "batch": 100, "left": 0, "busy": 1, "lease": 1, "keep": 1, "soon": 0, "limit": 100, "since": Epoch.UnixMicro(), "rows": moving(first, Normal),
+		"node": "me", "from": "nobody", "fence": 5, "batch": 100, "left": 0, "busy": 1, "was": rowRunning, "state": rowSuspect, "lease": 1, "keep": 1, "soon": 0, "limit": 100, "since": Epoch.UnixMicro(), "rows": moving(first, Normal),
 	}
 	maps.Copy(args, past(first-1))
 	return args
@@ -231,6 +231,7 @@ var reaches = []struct {
 	{passReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
 	{runningJobs, inRunning, 4, "queue", nil},
 	{adopt, inRunning, 1, "queue, divided, id, from", dialect.Args{"id": 30}},
+	{setTrial, inRunning, 1, "queue, divided, id, node", nil},
 	{getRunning, inRunning, 1, "queue, divided, id, node", nil},
 	{ackRunning, inRunning, 2, "queue, divided, ids, node", nil},
 	{lockRunning, inRunning, 2, "place's queue, place's block, place's id, node", nil},
@@ -406,26 +407,31 @@ func TestTake(t *testing.T) {
 	})
 }
 
-// A checked out job is taken over that was handed over or whose worker is not live,
-// and has crashed if it was not handed over.
+// A checked out job is taken over that was handed over or whose worker is not live, and that
+// says what the taker saw. It has crashed if it was not handed over.
 func TestAdopt(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		all := holders(t, db)
 		for i, name := range all {
 			byHand(t, db, fmt.Sprintf(`INSERT INTO {prefix}job_running (queue_id, divided, id, kind, state, lock_by, crashes)
-				VALUES (1, 3, %d, 'x', 'running', '%s', 3), (1, 3, %d, 'x', 'handed', '%[2]s', 3)`, i, name, 10+i))
+				VALUES (1, 3, %d, 'x', 'running', '%s', 3), (1, 3, %d, 'x', 'handed', '%[2]s', 3), (1, 3, %[4]d, 'x', 'alone', '%[2]s', 3)`, i, name, 10+i, 20+i))
 		}
 		byHand(t, db, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('me', 'live', `+ahead+`)`)
 		for range 2 {
-			for id := range 20 {
+			for id := range 30 {
 				if id%10 < len(all) {
-					must(t, orExec(db, adopt, dialect.Args{"queue": 1, "divided": 3, "id": id, "from": all[id%10], "node": "me", "fence": 6}))
+					was := []string{rowRunning, rowHanded, rowAlone}[id/10]
+					if id == 24 {
+						was = rowSuspect // the late worker has written since
+					}
+					must(t, orExec(db, adopt, dialect.Args{"queue": 1, "divided": 3, "id": id, "from": all[id%10], "was": was, "node": "me", "fence": 6, "state": rowSuspect}))
 				}
 			}
 		}
 		wantRows(t, db, "jobs", `SELECT id, state, lock_by, fence, crashes FROM {prefix}job_running ORDER BY id`,
-			"0 running live 0 3", "1 running late 0 3", "2 running me 6 4", "3 running me 6 4", "4 running me 6 4", "5 running me 6 4", "6 running me 6 4",
-			"10 running me 6 3", "11 running me 6 3", "12 running me 6 3", "13 running me 6 3", "14 running me 6 3", "15 running me 6 3", "16 running me 6 3")
+			"0 running live 0 3", "1 running late 0 3", "2 suspect me 6 4", "3 suspect me 6 4", "4 suspect me 6 4", "5 suspect me 6 4", "6 suspect me 6 4",
+			"10 suspect me 6 3", "11 suspect me 6 3", "12 suspect me 6 3", "13 suspect me 6 3", "14 suspect me 6 3", "15 suspect me 6 3", "16 suspect me 6 3",
+			"20 alone live 0 3", "21 alone late 0 3", "22 suspect me 6 4", "23 suspect me 6 4", "24 alone "+all[4]+" 0 3", "25 suspect me 6 4", "26 suspect me 6 4")
 	})
 }
 

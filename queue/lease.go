@@ -200,7 +200,11 @@ func (w *Worker) lose(why string) {
 	for id, d := range w.out {
 		d.ctx.end(cause)
 		delete(w.out, id)
+		if w.lone.d != d || w.lone.began {
+			w.acquit(d)
+		}
 	}
+	w.heedLone()
 	clear(w.rows)
 	w.loseLimits()
 }
@@ -210,7 +214,7 @@ func (w *Worker) forgo(d *Delivery) {
 	d.ended = true
 	delete(w.out, d.ID)
 	delete(w.rows, d.ID)
-	w.trustMore(d)
+	w.acquit(d)
 }
 
 // drop forgets a block that is not this worker's any more. mu is held.
@@ -231,7 +235,7 @@ func (w *Worker) drop(b *block, cause error) {
 		}
 		d.ctx.end(cause)
 		if d.began == 0 && !d.moving {
-			w.trustMore(d)
+			w.acquit(d)
 		}
 	}
 	var kept []move
@@ -291,8 +295,13 @@ func (w *Worker) drain(ctx context.Context) {
 	w.abandon(ctx)
 }
 
-// ungather gives up batches that wait for more: others do their jobs. mu is held.
+// ungather gives up batches that wait for more, and a job that is to run alone: others do
+// them. mu is held.
 func (w *Worker) ungather() {
+	if d := w.lone.d; d != nil && !w.lone.began {
+		d.ctx.end(errHandedOver)
+		w.heedLone()
+	}
 	if w.opt.AtMostOnce {
 		return // their rows are gone, so they are done now
 	}

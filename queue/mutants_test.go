@@ -36,7 +36,7 @@ const (
 	ifLive     = " AND n.state = 'live'"
 	dead       = "NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live')"
 	suspicious = "suspects = CASE WHEN state = 'FREE' OR {int :left} = 1 THEN 0 ELSE suspects + 1 END"
-	crashed    = "crashes = crashes + CASE WHEN state = 'running' THEN 1 ELSE 0 END"
+	crashed    = "crashes = crashes + CASE WHEN state = 'handed' THEN 0 ELSE 1 END"
 	movedQueue = "j.queue_id = record.queue AND "
 	movedBlock = "j.divided = record.block AND "
 	movedPrio  = "j.priority = record.urgency"
@@ -194,17 +194,19 @@ var mutants = append(deaf(), []mutant{
 	{adopt, dead, "1 = 0", "TestAdopt" + onSQLite},
 	{adopt, ofItsNode, "", "TestAdopt" + onSQLite},
 	{adopt, ifLive, "", "TestAdopt" + onSQLite},
-	{adopt, "CASE WHEN state = 'running' THEN 1 ELSE 0 END", "1", "TestAdopt" + onSQLite},
-	{adopt, "CASE WHEN state = 'running' THEN 1 ELSE 0 END", "0", "TestAdopt" + onSQLite},
-	{adopt, crashed + ", state = 'running'", "state = 'running', " + crashed, "TestAdopt" + onMySQL},
-	{adopt, ", state = 'running', lock_by", ", lock_by", "TestAdopt" + onSQLite},
+	{adopt, "CASE WHEN state = 'handed' THEN 0 ELSE 1 END", "1", "TestAdopt" + onSQLite},
+	{adopt, "CASE WHEN state = 'handed' THEN 0 ELSE 1 END", "0", "TestAdopt" + onSQLite},
+	{adopt, crashed + ", state = :state", "state = :state, " + crashed, "TestAdopt" + onMySQL},
+	{adopt, " AND state = :was", "", "TestAdopt" + onSQLite},
+	{adopt, ", state = :state, lock_by", ", lock_by", "TestAdopt" + onSQLite},
+	{setTrial, " AND state <> 'handed'", "", "TestTrialOfTheHanded" + onSQLite},
 	{lockRunning, "{locked}", "", "TestLocks" + onPostgres},
 	{lockRunning, movedQueue, "", ""},
 	{lockRunning, movedBlock, "", ""},
 	{lockRunning, movedID, always, ""},
 
 	// Progress.
-	{saveProgress, " AND state = 'running'", "", "TestProgressOfTheLost" + onSQLite},
+	{saveProgress, " AND state <> 'handed'", "", "TestProgressOfTheLost" + onSQLite},
 	{saveProgress, " AND attempt = :attempt", "", "TestProgressOfTheLost" + onSQLite},
 	{delayRunning, "j.snapshot", "NULL", "TestProgress" + onSQLite},
 	{redelay, "run_at = ", "snapshot = NULL, run_at = ", "TestProgress" + onSQLite},

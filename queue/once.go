@@ -104,7 +104,7 @@ func (w *Worker) left(ctx context.Context) (bool, error) {
 		running, err := w.readRunning(ctx, q)
 		// One that is here, or whose worker has ended, so that somebody will go on with it.
 		if err != nil || slices.ContainsFunc(running, func(r runningRow) bool {
-			return r.lockBy == name || r.state == "handed" || !r.live || !r.inTime
+			return r.lockBy == name || r.state == rowHanded || !r.live || !r.inTime
 		}) {
 			return true, err
 		}

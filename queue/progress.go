@@ -31,7 +31,7 @@ const longestState = 1 << 20
 // before it.
 var saveProgress = dialect.SQL("queue.save-progress", `
 	UPDATE {prefix}job_running SET snapshot = :snapshot, percent = :percent, message = :message
-	WHERE queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :node AND state = 'running' AND attempt = :attempt`)
+	WHERE queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :node AND state <> 'handed' AND attempt = :attempt`)
 
 // SetProgress stores how far the job is: when it returns nil that is committed, in place
 // of what was stored before, and the next attempt finds it with [Delivery.Progress],

@@ -117,7 +117,7 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) erro
 			}
 			r.live = false
 		}
-		if (r.state == "handed" || !r.live) && !w.leads(r.id) {
+		if (r.state == rowHanded || !r.live) && !w.leads(r.id) {
 			if err := w.adoptOne(ctx, q, r, name); err != nil {
 				return err
 			}
@@ -164,7 +164,7 @@ func (w *Worker) disown(ctx context.Context, q *workQueue, rows []runningRow, na
 	strange := map[int64]bool{}
 	twice := map[int][]int64{}
 	for _, r := range rows {
-		if r.lockBy != name || r.state == "handed" || w.rows[r.id] != nil {
+		if r.lockBy != name || r.state == rowHanded || w.rows[r.id] != nil {
 			continue
 		}
 		strange[r.id] = true
@@ -197,7 +197,7 @@ func (w *Worker) cleared(b *block) bool {
 		return false
 	}
 	for _, d := range w.out {
-		if d.b == b && d.weight > 0 {
+		if d.b == b && d.trial != trusted {
 			return false
 		}
 	}
@@ -251,35 +251,36 @@ func (w *Worker) letGo(ctx context.Context, b *block, keys map[string]place, run
 
 // adoptOne takes a checked out job over, and counts the crash if its worker died.
 func (w *Worker) adoptOne(ctx context.Context, q *workQueue, r runningRow, name string) error {
-	suspect := r.state != "handed" && !w.opt.Harmless
+	why := w.trialOf(r.state)
 	w.mu.Lock()
 	b := q.blocks[r.divided]
-	room := b != nil && !b.leaving && !w.closing && (!suspect || w.doubt == 0) && b.turnOf(r.key, r.id)
-	if room && suspect {
-		w.doubt += doubtful // it runs alone among those under suspicion
+	room := b != nil && !b.leaving && !w.closing && b.turnOf(r.key, r.id)
+	if room && !w.admits(why) {
+		room, w.refused[why] = false, true
+	}
+	if room && why != trusted {
+		w.onTrial[why]++
 	}
 	w.mu.Unlock()
 	if !room {
 		return nil
 	}
-	d, err := w.readAdopted(ctx, q, b, r, name)
+	d, err := w.readAdopted(ctx, q, b, r, name, why)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if d == nil || err != nil || b.gone {
-		if suspect {
-			w.doubt -= doubtful
+		if why != trusted {
+			w.onTrial[why]--
 		}
 		return err // adopted and not begun: as crashed as before, once this process is gone
 	}
-	if suspect {
-		d.weight = doubtful
-	}
+	d.trial = why
 	w.out[d.ID], w.rows[d.ID] = d, d
 	b.takeIn(d.Key, d.ID)
-	if d.Crashes >= q.set.MaxCrashes && !w.opt.Harmless {
+	if w.guilty(d, r.state) {
 		d.ended = true
 		delete(w.out, d.ID)
-		w.trustMore(d)
+		w.acquit(d)
 		b.moves = append(b.moves, move{
 			d: d, what: buried, keep: keepOf(q.set), tries: d.Attempt, died: d.Crashes,
 			why: crashText(d.Crashes),
@@ -294,8 +295,10 @@ func (w *Worker) adoptOne(ctx context.Context, q *workQueue, r runningRow, name 
 	return nil
 }
 
-func (w *Worker) readAdopted(ctx context.Context, q *workQueue, b *block, r runningRow, name string) (*Delivery, error) {
-	n, err := w.db.Exec(ctx, adopt, dialect.Args{"queue": q.id, "divided": r.divided, "id": r.id, "from": r.lockBy, "node": name, "fence": b.fence})
+func (w *Worker) readAdopted(ctx context.Context, q *workQueue, b *block, r runningRow, name string, why trial) (*Delivery, error) {
+	n, err := w.db.Exec(ctx, adopt, dialect.Args{
+		"queue": q.id, "divided": r.divided, "id": r.id, "from": r.lockBy, "was": r.state, "node": name, "fence": b.fence, "state": why.state(),
+	})
 	if err != nil || n == 0 {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ type Queue struct {
 	KeyRetry string
 
 	MaxAttempts   int           // after so many failed attempts a job is dead
-	MaxCrashes    int           // after so many workers died with a job it is dead
+	MaxCrashes    int           // after so many workers died with a job it is dead, if it ran alone in the last one; after four times as many in any case
 	RetryDelay    time.Duration // before the second attempt; doubles with each further one
 	RetryMaxDelay time.Duration // between two attempts at the most
 	Timeout       time.Duration // of an attempt; 0: none

@@ -125,6 +125,7 @@ func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) erro
 	failed = errors.Join(failed, w.handOverIdle(ctx, q))
 	free, vacant := w.freeBlocks(q, all, name, rows)
 	failed = errors.Join(failed, w.takeFree(ctx, q, free, vacant, name, share-mine))
+	failed = errors.Join(failed, w.conductTrials(ctx, q, name))
 	return errors.Join(failed, w.lookAround(ctx, q, name))
 }
 

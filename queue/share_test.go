@@ -320,7 +320,7 @@ func TestHarmless(t *testing.T) {
 func TestCrashes(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})
-		edit(t, c, func(q *Queue) { q.MaxCrashes = 2 })
+		edit(t, c, func(q *Queue) { q.MaxCrashes = 3 })
 		began, goOn := make(chan string, 10), make(chan bool)
 		var r record
 		var id atomic.Int64
@@ -339,9 +339,10 @@ func TestCrashes(t *testing.T) {
 		id.Store(enqueue(t, c, Job{Kind: "x", Key: "k", Payload: []byte(`"fatal"`)}))
 		enqueue(t, c, Job{Kind: "x", Key: "k", Payload: []byte(`"after"`)})
 		defer close(goOn)
-		for crashes := range 2 {
+		for crashes := range 3 {
 			doomed, cut := severed(t, db)
 			w := worker(t, doomed, WorkerOptions{Grace: -1})
+			w.proven = longWait
 			handle(t, w, "x", h)
 			start(t, w)
 			if got, want := received(t, "it begins", began), fmt.Sprint("1 ", crashes); got != want {
@@ -358,7 +359,7 @@ func TestCrashes(t *testing.T) {
 			enqueue(t, c, Job{Kind: "x", Payload: fmt.Append(nil, i)})
 		}
 		crew(t, db, 1, WorkerOptions{}, h)
-		if i := becomes(t, c, id.Load(), StateDead); i.Crashes != 2 || !strings.Contains(i.Error, "2 workers died") {
+		if i := becomes(t, c, id.Load(), StateDead); i.Crashes != 3 || !strings.Contains(i.Error, "3 workers died") {
 			t.Errorf("it is %+v", i)
 		}
 		empty(t, db)

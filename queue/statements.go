@@ -236,11 +236,13 @@ var (
 		FROM {prefix}job_running AS r LEFT JOIN {prefix}node AS n ON n.name = r.lock_by
 		WHERE r.queue_id = :queue ORDER BY r.divided, r.id`)
 
-	// adopt takes over a checked out job whose worker has ended.
+	// adopt takes over a checked out job whose worker has ended. That the state is what the
+	// taker saw is how it knows what the worker died of: a worker that is late may have written
+	// that it trusts the job.
 	adopt = dialect.SQL("queue.adopt", `
 		UPDATE {prefix}job_running
-		SET crashes = crashes + CASE WHEN state = 'running' THEN 1 ELSE 0 END, state = 'running', lock_by = :node, fence = :fence, started_at = {now}
-		WHERE queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :from
+		SET crashes = crashes + CASE WHEN state = 'handed' THEN 0 ELSE 1 END, state = :state, lock_by = :node, fence = :fence, started_at = {now}
+		WHERE queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :from AND state = :was
 			AND (state = 'handed' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))`)
 
 	getRunning = dialect.SQL("queue.get-running", `
@@ -249,7 +251,13 @@ var (
 
 	// handRunning gives a job that a worker cannot finish to whoever has its block.
 	handRunning = dialect.SQL("queue.hand-running", `
-		UPDATE {prefix}job_running SET state = 'handed' WHERE `+these+` AND lock_by = :node AND state = 'running'`)
+		UPDATE {prefix}job_running SET state = 'handed' WHERE `+these+` AND lock_by = :node AND state <> 'handed'`)
+
+	// setTrial says of a worker's own job what its death would mean: see suspect.go. Once
+	// somebody else has adopted the row, or it was handed over, it changes nothing.
+	setTrial = dialect.SQL("queue.set-trial", `
+		UPDATE {prefix}job_running SET state = :state
+		WHERE queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :node AND state <> 'handed'`)
 
 	// Moves. The rows of :rows are locked, in the table that they come from.
 
@@ -500,7 +508,7 @@ func moveTo(to, from string, ready bool) string {
 		values += ", {now + record.later}, record.holds"
 	case "job_running":
 		columns += ", state, lock_by, fence, started_at"
-		values += ", 'running', :node, {int :fence}, {now + record.later}"
+		values += ", record.more, :node, {int :fence}, {now + record.later}"
 	case "job_dead":
 		columns += ", detail, died_at, purge_at"
 		values += ", record.more, {now}, CASE WHEN {int :keep} < 0 THEN NULL ELSE {now + :keep} END"

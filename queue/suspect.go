@@ -4,58 +4,164 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// When a worker dies, one of its jobs may have been the cause, and would end the
-// next worker, too. So the jobs that it may have read are checked out before they
-// start, a few at a time: what is found checked out by a worker that has died has
-// been running then, and its crash is counted. After MaxCrashes the job is dead.
+// When a worker dies, one of its jobs may have been the cause, and would end the next worker,
+// too. So what it ran, and what it may have read, is put on trial by whoever takes it over. The
+// row of such a job says so before the job begins, and whoever finds the row of a dead worker
+// counts the death as that job's.
 //
-// A job that ends its worker the first time, not yet checked out, is checked out
-// with that crash already counted; a job beside it, which was innocent, is done and
-// forgotten, or is found there with one crash too many, and runs alone then, so
-// that no innocent job dies.
+//   - What the dead worker may have read and begun is checked out first, with that crash
+//     counted. A few of those jobs run at a time.
+//   - What it had checked out and trusted runs again, a few at a time, in places of its own.
+//   - What was on trial when it died runs alone: see loneTrial.
 //
-// A worker whose jobs are harmless suspects none.
+// A job that has run for provenAfter is trusted. Its row then says running again, and its place
+// goes to another job, however long it runs.
+//
+// A job becomes a dead letter only if a worker died while it ran alone, and that was at least
+// the MaxCrashes-th death. Up to then its neighbors could have been the cause. A job that ends
+// its worker later than provenAfter is always trusted, so it becomes a dead letter after
+// mostCrashes times MaxCrashes deaths, whoever caused them.
+//
+// A worker whose jobs are harmless suspects none. Nor does one that removes jobs before they
+// begin: such a job cannot come back.
 
-// doubtful is how many jobs under suspicion run at a time.
-const doubtful = 8
+// A trial says why a job must prove itself.
+type trial uint8
+
+const (
+	trusted   trial = iota // it need not, or has done so
+	suspected              // a worker that died may have read it
+	survivor               // it had been running for long when its worker died
+	accused                // it was on trial when its worker died
+	trials
+)
+
+// The states of a checked out job's row.
+const (
+	rowRunning = "running" // and trusted
+	rowSuspect = "suspect" // on trial
+	rowAlone   = "alone"   // on trial, and nothing else on trial or unproven runs in its worker
+	rowHanded  = "handed"  // its worker has ended, and left it to others
+)
+
+const (
+	// doubtful is how many suspected jobs run at a time, and how many survivors.
+	doubtful = 8
+
+	// provenAfter is how long a job runs until it is trusted, unless a test is in haste.
+	provenAfter = 5 * time.Second
+
+	// mostCrashes times the queue's MaxCrashes is after how many deaths a job is a dead letter,
+	// whether or not it ran alone.
+	mostCrashes = 4
+)
 
 // suspicion is how many jobs of a block are under suspicion when its worker, which
 // read so many at a time, has died so many times in a row: as many as it may have
 // read and not finished, and more each time.
 func suspicion(reads, times int) int { return 2 * max(1, reads) << min(times-1, 10) }
 
+// trialOf returns which trial a checked out job needs that this worker takes over.
+func (w *Worker) trialOf(state string) trial {
+	switch {
+	case w.opt.Harmless || state == rowHanded:
+		return trusted
+	case state == rowRunning:
+		return survivor
+	}
+	return accused
+}
+
+// state is what the row of a job says that is about to run.
+func (t trial) state() string {
+	if t == trusted {
+		return rowRunning
+	}
+	return rowSuspect
+}
+
+// admits tells whether a job may come on trial. A job that is to run alone waits until all
+// others have been tried, so that they do not have to wait for it again if it ends the worker.
+// mu is held.
+func (w *Worker) admits(t trial) bool {
+	switch {
+	case t == trusted:
+		return true
+	case w.onTrial[accused] > 0 || w.lone.d != nil:
+		return false
+	case t == accused:
+		return w.onTrial == [trials]int{} && instant.Now() >= w.recess
+	}
+	return w.onTrial[t] < doubtful
+}
+
 // suspect checks out jobs under suspicion, if there is room. mu is held.
 func (w *Worker) suspect(b *block) {
-	for len(b.doubted) > 0 && w.doubt < doubtful && !b.gone && !b.leaving && !w.closing {
+	for len(b.doubted) > 0 && w.admits(suspected) && !b.gone && !b.leaving && !w.closing {
 		d := b.doubted[0]
 		b.doubted = b.doubted[1:]
-		d.weight = 1
-		w.doubt++
+		d.trial = suspected
+		w.onTrial[suspected]++
 		w.checkOut(d, d.Crashes+1)
 	}
 }
 
-// trustMore takes a job's share off the worker's doubt. What waits for that goes on.
-// mu is held.
-func (w *Worker) trustMore(d *Delivery) {
-	if d.weight == 0 {
+// bench takes away the place of a job on trial that waits for a limit, since that may take
+// any time. When it begins there may be more jobs on trial than otherwise. mu is held.
+func (w *Worker) bench(d *Delivery) {
+	if d.trial != trusted && !d.benched {
+		d.benched = true
+		w.onTrial[d.trial]--
+	}
+}
+
+// acquit ends a job's trial, whatever the outcome. What waits for its place goes on. mu is
+// held.
+func (w *Worker) acquit(d *Delivery) {
+	if d.trial == trusted {
 		return
 	}
-	w.doubt -= d.weight
-	d.weight = 0
+	w.bench(d)
+	d.trial, d.benched = trusted, false
+	if w.lone.d == d {
+		w.recess = instant.Now().Add(since(w.lone.since))
+		w.lone = loneTrial{}
+		w.work.Broadcast()
+	}
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
 			w.suspect(b)
 		}
 	}
+	for t := range trials {
+		if w.refused[t] && w.admits(t) {
+			w.refused[t] = false
+			w.nudge()
+		}
+	}
+}
+
+// guilty tells whether a job that was found with a dead worker, in a state, is to become a dead
+// letter.
+func (w *Worker) guilty(d *Delivery, state string) bool {
+	most := d.b.q.set.MaxCrashes
+	switch {
+	case w.opt.Harmless || state == rowHanded:
+		return false
+	case state == rowAlone:
+		return d.Crashes >= most
+	}
+	return d.Crashes >= mostCrashes*most
 }
 
 // checkOut gives a job a row of its own, whether it runs or is about to. mu is held.
 func (w *Worker) checkOut(d *Delivery, crashes int) {
 	d.moving = true
-	m := move{d: d, out: true, tries: d.Attempt, died: crashes}
+	m := move{d: d, out: true, tries: d.Attempt, died: crashes, more: d.trial.state()}
 	if d.began != 0 {
 		m.later = -since(d.began)
 	}
@@ -90,7 +196,7 @@ func (w *Worker) checkedOut(m *move) {
 			b.count--
 			b.weigh(d, 0)
 			d.ended = true
-			w.trustMore(d)
+			w.acquit(d)
 			w.release(d)
 		}
 	}
@@ -133,7 +239,7 @@ func (w *Worker) undone(moves []move) {
 				w.end(d, e.err, e.detail)
 			} else if d.began == 0 {
 				d.ended = true
-				w.trustMore(d)
+				w.acquit(d)
 			}
 			continue
 		}

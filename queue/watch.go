@@ -43,6 +43,7 @@ func (w *Worker) watch(ctx context.Context) {
 			w.giveUpLost(d)
 		}
 		w.heedSteps()
+		w.heedLone()
 		for _, q := range w.queues {
 			for _, b := range q.blocks {
 				w.enlist(b) // what is read again now and then, and what has failed

@@ -48,8 +48,9 @@ type WorkerOptions struct {
 
 	// Harmless says that no job can end the process. Then jobs that a worker has left that
 	// died are done again at once, however many they are and however often it happens, and
-	// none of them becomes a dead letter for it. Else they are under suspicion: a few run at
-	// a time, and those that were running one by one.
+	// none of them becomes a dead letter for it. Otherwise they are put on trial: a few run at a
+	// time until they are trusted, after five seconds, and those whose workers died then run
+	// alone.
 	Harmless bool
 
 	// Under is the name of a lock that the process has, and that only one can have at a time:
@@ -103,6 +104,7 @@ type Worker struct {
 	own    *reserve    // nil: it has none
 
 	slow       time.Duration // after so long a job is checked out
+	proven     time.Duration // and after so long it is trusted: see suspect.go
 	rotate     time.Duration // for so long it may have a block more than others
 	whole      time.Duration // how often each block is read from its beginning
 	miscounted func(was, is int)
@@ -133,22 +135,25 @@ type Worker struct {
 	held     int                 // bytes of payloads that were read ahead
 	rows     map[int64]*Delivery // rows of running jobs that are this worker's, until they are deleted
 	toHand   []*Delivery         // checked out, and cancelled because the worker is being stopped
-	doubt    int                 // how many jobs run that may end the process
-	taken    map[*Delivery]bool  // by Receive
-	unasked  func() bool         // nobody has asked its Receiver for jobs of late; nil: it has none
-	steps    int                 // how often the database's clock was set, as far as its blocks know
-	rounds   int                 // how often it has taken the blocks that are its share
-	kinds    map[string]string   // names, each once
-	base     context.Context     // of jobs
-	hears    instant.Instant     // when a notification was heard last; 0: none was
-	tick     chan struct{}       // look after the blocks now
-	keeper   chan struct{}       // look after the gates now
-	shared   chan struct{}       // closed when no blocks are taken any more
-	stopping chan struct{}       // closed when the worker is being stopped
-	joined   chan struct{}       // closed when it is known to the others
-	ended    chan struct{}       // closed when nothing is written any more
-	group    sync.WaitGroup      // handlers
-	bell     *doorbell           // nil: it has none
+	onTrial  [trials]int         // how many jobs may end the process, by why that is
+	refused  [trials]bool        // some were not taken over, for want of a place
+	lone     loneTrial
+	recess   instant.Instant    // until then no job begins that is to run alone
+	taken    map[*Delivery]bool // by Receive
+	unasked  func() bool        // nobody has asked its Receiver for jobs of late; nil: it has none
+	steps    int                // how often the database's clock was set, as far as its blocks know
+	rounds   int                // how often it has taken the blocks that are its share
+	kinds    map[string]string  // names, each once
+	base     context.Context    // of jobs
+	hears    instant.Instant    // when a notification was heard last; 0: none was
+	tick     chan struct{}      // look after the blocks now
+	keeper   chan struct{}      // look after the gates now
+	shared   chan struct{}      // closed when no blocks are taken any more
+	stopping chan struct{}      // closed when the worker is being stopped
+	joined   chan struct{}      // closed when it is known to the others
+	ended    chan struct{}      // closed when nothing is written any more
+	group    sync.WaitGroup     // handlers
+	bell     *doorbell          // nil: it has none
 	ends     concluder
 	counts   map[countKey]*count
 	counting struct { // what was counted last
@@ -203,7 +208,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		}
 	}
 	w := &Worker{
-		c: c, db: c.db, leases: c.db, opt: opt, log: opt.Logger, slow: slow, rotate: rotation, whole: wholeEvery, miscounted: miscounted,
+		c: c, db: c.db, leases: c.db, opt: opt, log: opt.Logger, slow: slow, proven: provenAfter, rotate: rotation, whole: wholeEvery, miscounted: miscounted,
 		handlers: map[string]*kindHandler{}, taken: map[*Delivery]bool{}, out: map[int64]*Delivery{}, rows: map[int64]*Delivery{}, remnants: map[*block]bool{}, kinds: map[string]string{},
 		counts: map[countKey]*count{}, ends: concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
 		tick: make(chan struct{}, 1), keeper: make(chan struct{}, 1), joined: make(chan struct{}), ended: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
