@@ -143,7 +143,7 @@ type JobInfo struct {
 	Error        string          `json:"error"`
 	Detail       string          `json:"detail"`
 	PayloadBytes int             `json:"payload_bytes"`
-	Payload      json.RawMessage `json:"payload"` // in lists only up to 64 KiB
+	Payload      json.RawMessage `json:"payload"` // in lists only up to 64 KiB: get the job, if PayloadBytes says that there is one
 	Binary       []byte          `json:"payload_base64"`
 }
 
@@ -170,7 +170,8 @@ type Page struct {
 	Next string    `json:"next_cursor"` // "": there are no more
 }
 
-// Jobs lists jobs of a queue, a page of them.
+// Jobs lists jobs of a queue, a page of them. It can have fewer than Limit, and none, and be
+// followed by others all the same: Next says so.
 func (c *Client) Jobs(ctx context.Context, queue string, f Filter) (Page, error) {
 	q := url.Values{}
 	for name, value := range map[string]string{"state": f.State, "kind": f.Kind, "key": f.Key, "where": f.Where, "cursor": f.Cursor} {

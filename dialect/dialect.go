@@ -36,6 +36,8 @@ type Dialect struct {
 	ToMicros    func(t string) string
 	BigInt      string // a CAST's target for 64-bit integers
 
+	JSONBytes func(column string) string // how many bytes the JSON in a column has, as text
+
 	SkipLocked      string                     // ends a SELECT that locks its rows and passes over locked ones; "" where writers are alone anyway
 	Locked          string                     // ends a SELECT that locks its rows, and waits for locked ones; "" likewise
 	ShareLocked     string                     // ends a SELECT whose rows must not change until the transaction ends; "" likewise

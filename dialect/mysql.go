@@ -35,6 +35,8 @@ var MySQL = &Dialect{
 	ToMicros: func(t string) string { return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', " + t + ")" },
 	BigInt:   "SIGNED",
 
+	JSONBytes: func(column string) string { return "OCTET_LENGTH(" + column + ")" },
+
 	SkipLocked:  "FOR UPDATE SKIP LOCKED",
 	Locked:      "FOR UPDATE",
 	ShareLocked: "LOCK IN SHARE MODE",

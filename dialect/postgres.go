@@ -42,6 +42,8 @@ var Postgres = &Dialect{
 	ToMicros: func(t string) string { return "CAST(EXTRACT(EPOCH FROM " + t + ") * 1000000 AS BIGINT)" },
 	BigInt:   "BIGINT",
 
+	JSONBytes: func(column string) string { return "OCTET_LENGTH(CAST(" + column + " AS TEXT))" },
+
 	SkipLocked:      "FOR UPDATE SKIP LOCKED",
 	Locked:          "FOR UPDATE",
 	ShareLocked:     "FOR SHARE",

@@ -36,6 +36,8 @@ var SQLite = &Dialect{
 	ToMicros: func(t string) string { return "(CAST(ROUND(unixepoch(" + t + ", 'subsec') * 1000) AS INTEGER) * 1000)" },
 	BigInt:   "INTEGER",
 
+	JSONBytes: func(column string) string { return "OCTET_LENGTH(" + column + ")" },
+
 	// Transactions begin as writers (_txlock=immediate): nobody else's row can be locked.
 	SkipLocked:      "",
 	Locked:          "",

@@ -129,6 +129,7 @@ func (a *API) groups() {
 		id: "group-results", method: http.MethodGet, path: "/groups/{id}/results", tag: "groups", scope: ScopeRead,
 		errors:  []int{http.StatusNotFound},
 		summary: "List the jobs of a group, and what has become of each",
+		more:    "When the results have more than 1 MiB together there are fewer than the limit, and a next_cursor.",
 	}, a.results)
 	a.groupActions()
 }
@@ -142,7 +143,7 @@ func (a *API) results(ctx context.Context, in *resultsInput) (*resultsOutput, er
 	if err != nil {
 		return nil, err
 	}
-	found, err := a.queues.ResultsAfter(ctx, id, after, in.Limit)
+	found, more, err := a.queues.ResultsAfter(ctx, id, after, in.Limit)
 	if err == nil && len(found) == 0 {
 		_, err = a.queues.Group(ctx, id)
 	}
@@ -157,8 +158,8 @@ func (a *API) results(ctx context.Context, in *resultsInput) (*resultsOutput, er
 			out.Body.Results[i].Result = jsonText(r.Result)
 		}
 	}
-	if n := len(found); n == in.Limit {
-		out.Body.NextCursor = idText(found[n-1].Job)
+	if more {
+		out.Body.NextCursor = idText(found[len(found)-1].Job)
 	}
 	return out, nil
 }

@@ -65,8 +65,13 @@ func (n *newJob) job() (j queue.Job, err error) {
 	return j, j.Check()
 }
 
-// longestListed is how many bytes a payload may have to be shown in a list.
-const longestListed = 64 << 10
+const (
+	// longestListed is how many bytes a payload may have to be shown in a list.
+	longestListed = 64 << 10
+
+	// mostListed is how many bytes payloads, errors and details have together in a list.
+	mostListed = 1 << 20
+)
 
 // A jobJSON is a job as it is shown.
 type jobJSON struct {
@@ -102,7 +107,7 @@ func newJobJSON(i *queue.Info) jobJSON {
 		ID: idText(i.ID), Queue: i.Queue, State: string(i.State), Kind: i.Kind, Key: i.Key, Priority: queue.PriorityName(i.Priority),
 		Enqueued: stamp{i.Enqueued}, At: optional(i.At), Attempts: i.Attempts, Crashes: i.Crashes, MaxAttempts: i.MaxAttempts,
 		Unique: i.Unique, Group: idText(i.Group), CallbackOf: idText(i.Callback), Trace: i.Trace, Endpoint: i.Endpoint, Worker: i.Worker,
-		Error: strings.ToValidUTF8(i.Error, "�"), Detail: strings.ToValidUTF8(i.Detail, "�"), PayloadBytes: len(i.Payload),
+		Error: strings.ToValidUTF8(i.Error, "�"), Detail: strings.ToValidUTF8(i.Detail, "�"), PayloadBytes: i.PayloadBytes,
 	}
 	if j.Discarded = i.Discarded; !i.Started.IsZero() {
 		j.Started = &stamp{i.Started}
@@ -114,14 +119,6 @@ func newJobJSON(i *queue.Info) jobJSON {
 		j.PayloadBase64 = i.Payload
 	} else {
 		j.Payload = i.Payload
-	}
-	return j
-}
-
-// listed is the job in a list.
-func (j jobJSON) listed() jobJSON {
-	if j.PayloadBytes > longestListed {
-		j.Payload, j.PayloadBase64 = nil, nil
 	}
 	return j
 }

@@ -91,7 +91,7 @@ type jobsInput struct {
 	Key    string `query:"key" maxLength:"200"`
 	Where  string `query:"where" maxLength:"2000" doc:"A condition on the payload, such as $.user.id = 42" example:"$.user.id = 42"`
 	Cursor string `query:"cursor" maxLength:"1200" doc:"next_cursor of the answer before: what comes after that"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many at the most"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many at the most; there can be fewer and a next_cursor, also when the jobs are large"`
 }
 
 type jobsOutput struct {
@@ -140,7 +140,7 @@ func (a *API) jobs() {
 		id: "list-jobs", method: http.MethodGet, path: "/queues/{queue}/jobs", tag: "jobs", scope: ScopeRead,
 		errors:  []int{http.StatusNotFound},
 		summary: "List the jobs of a queue that are in one state",
-		more:    "They are listed by id, which is when they were enqueued. With a filter not all of a long queue is looked at: there can be fewer than the limit, or none, and a next_cursor all the same.",
+		more:    "They are listed by id, which is when they were enqueued. With a filter not all of a long queue is looked at: there can be fewer than the limit, or none, and a next_cursor all the same. So it is when the jobs are large: payloads, errors and details of an answer have 1 MiB together at the most, unless a single job has more.",
 	}, a.listJobs)
 }
 
@@ -195,6 +195,7 @@ func oneJob[O any](a *API, o operation, do func(ctx context.Context, name string
 
 func (a *API) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) {
 	f := queue.Filter{Queue: in.Queue, State: queue.State(in.State), Kind: in.Kind, Key: in.Key, Where: in.Where, Limit: in.Limit}
+	f.LongestPayload, f.MaxBytes = longestListed, mostListed
 	err := checkNames("queue", in.Queue, "kind", in.Kind, "key", in.Key)
 	if err == nil {
 		f.After, err = readIDCursor(in.Cursor)
@@ -209,7 +210,7 @@ func (a *API) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) 
 	out := &jobsOutput{}
 	out.Body.Jobs = make([]jobJSON, len(found))
 	for i := range found {
-		out.Body.Jobs[i] = newJobJSON(&found[i]).listed()
+		out.Body.Jobs[i] = newJobJSON(&found[i])
 	}
 	out.Body.NextCursor = idText(more)
 	return out, nil

@@ -101,6 +101,40 @@ func TestListJobs(t *testing.T) {
 	})
 }
 
+// A list ends early that would be large, and goes on at its cursor.
+func TestListLargeJobs(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		s := serve(t, db.DB, Options{})
+		const n = 40
+		payload := strings.Repeat("x", longestListed-100)
+		for range n {
+			s.enqueue(object{"kind": "a", "payload": payload})
+		}
+		s.enqueue(object{"kind": "a", "payload": strings.Repeat("x", 1_000_000)})
+		seen, cursor, pages := map[string]bool{}, "", 0
+		for more := true; more; more = cursor != "" {
+			answer := s.get("/api/v1/queues/default/jobs?limit=1000&cursor=" + cursor).is(200)
+			if len(answer.text) > 2*mostListed {
+				t.Errorf("an answer of %d bytes", len(answer.text))
+			}
+			p := read[struct {
+				Jobs       []jobJSON
+				NextCursor string `json:"next_cursor"`
+			}](answer)
+			for _, j := range p.Jobs {
+				if seen[j.ID] = true; len(j.Payload) != len(payload)+2 && (len(j.Payload) != 0 || j.PayloadBytes != 1_000_002) {
+					t.Errorf("a payload of %d bytes of %d", len(j.Payload), j.PayloadBytes)
+				}
+			}
+			cursor = p.NextCursor
+			pages++
+		}
+		if len(seen) != n+1 || pages < 2 {
+			t.Errorf("%d jobs on %d pages", len(seen), pages)
+		}
+	})
+}
+
 // A batch is enqueued as a whole, in its order, or not at all.
 func TestBatch(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {

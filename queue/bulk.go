@@ -83,7 +83,10 @@ func (c *Client) Bulk(ctx context.Context, what BulkAction, f Filter, opt BulkOp
 				after = part[bulkBatch-1].ID
 				more = after < min(newest(began), f.before(began)) // so that it ends, however many jobs come meanwhile
 			}
-			part = slices.DeleteFunc(part, func(i Info) bool { return !f.takes(&i, where) || !wasThere(&i, what, began) || i.ID >= f.before(began) })
+			part = slices.DeleteFunc(part, func(i Info) bool { return !f.alike(&i) || !wasThere(&i, what, began) || i.ID >= f.before(began) })
+			if part, err = c.matching(ctx, q, where, part); err != nil {
+				return r, err
+			}
 			if f.Limit > 0 {
 				part = part[:min(left, len(part))]
 				left -= len(part)

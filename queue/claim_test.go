@@ -61,7 +61,7 @@ func TestSettleClaims(t *testing.T) {
 			if i := info(t, c, d.ID, StateDone); i.Attempts != 1 {
 				t.Errorf("%s: it is %+v", where, i)
 			}
-			made, err := c.ResultsAfter(t.Context(), group, 0, 9)
+			made, _, err := c.ResultsAfter(t.Context(), group, 0, 9)
 			if err != nil || len(made) != 1 || string(made[0].Result) != `{"n":1}` || made[0].State != "done" {
 				t.Errorf("%s: results %+v, %v", where, made, err)
 			}

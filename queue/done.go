@@ -27,7 +27,7 @@ var (
 	keepRunning = dialect.SQL("queue.keep-running", moveTo("job_done", "job_running", false))
 
 	listDone = dialect.SQL("queue.list-done", `
-		SELECT id, priority, `+body+`, attempt, crashes, {us ended_at}, error, NULL, percent, message, worker, {us started_at}, outcome FROM {prefix}job_done
+		SELECT id, priority, `+bareBody+`, attempt, crashes, {us ended_at}, error, NULL, percent, message, worker, {us started_at}, outcome FROM {prefix}job_done
 		WHERE queue_id = :queue AND id > :after ORDER BY id LIMIT :limit`)
 
 	countDone = dialect.SQL("queue.count-done", `
@@ -69,6 +69,6 @@ func keepDone(ctx context.Context, tx *dialect.Session, b *block, from table, li
 		}
 		rows = append(rows, row)
 	}
-	n, err := tx.Exec(ctx, keepStatements[from], dialect.Args{"rows": rows, "node": node, "keep": keep.Microseconds()})
+	n, err := execParts(ctx, tx, keepStatements[from], dialect.Args{"node": node, "keep": keep.Microseconds()}, rows)
 	return orShort(err, n, len(here))
 }

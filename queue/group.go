@@ -76,6 +76,11 @@ var (
 		FROM {prefix}job_member AS m LEFT JOIN {prefix}queue AS q ON q.queue_id = m.queue_id
 		WHERE m.group_id = :group AND m.job > :after ORDER BY m.job LIMIT :limit`)
 
+	// weighMembers tells how long their results are.
+	weighMembers = dialect.PerDialect("queue.weigh-members", func(d *dialect.Dialect) string {
+		return `SELECT COALESCE(` + d.JSONBytes("result") + `, 0) FROM {prefix}job_member WHERE group_id = :group AND job > :after ORDER BY job LIMIT :limit`
+	})
+
 	// oldGroups finds groups whose time is over. Their members are removed first, some
 	// at a time, and then they: whoever dies in between leaves the rest to the next.
 	oldGroups = dialect.SQL("queue.old-groups", `
@@ -315,10 +320,10 @@ func (c *Client) Groups(ctx context.Context, state string, after int64, limit in
 // each. It reads some at a time: break off when you like.
 func (c *Client) Results(ctx context.Context, group int64) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
-		const page = 200 // results may be long
-		for after := int64(0); ; {
-			all, err := c.ResultsAfter(ctx, group, after, page)
-			if err != nil {
+		for after, more := int64(0), true; more; {
+			var all []Result
+			var err error
+			if all, more, err = c.ResultsAfter(ctx, group, after, chunk); err != nil {
 				yield(Result{}, err)
 				return
 			}
@@ -328,20 +333,29 @@ func (c *Client) Results(ctx context.Context, group int64) iter.Seq2[Result, err
 				}
 				after = r.Job
 			}
-			if len(all) < page {
-				return
-			}
 		}
 	}
 }
 
+// mostResults is how many bytes the results of a part have together, if they are several.
+const mostResults = 1 << 20
+
 // ResultsAfter is [Client.Results] for a part of the jobs: those with greater ids than one,
-// up to limit.
-func (c *Client) ResultsAfter(ctx context.Context, group, after int64, limit int) ([]Result, error) {
+// up to limit, and fewer if their results have more than 1 MiB together. more tells whether
+// there may be others behind them.
+func (c *Client) ResultsAfter(ctx context.Context, group, after int64, limit int) (all []Result, more bool, err error) {
 	if limit < 1 || limit > 10_000 {
-		return nil, invalid("limit", "%d is not 1 to 10000", limit)
+		return nil, false, invalid("limit", "%d is not 1 to 10000", limit)
 	}
-	return dialect.Select(ctx, &c.db.Session, listMembers, dialect.Args{"group": group, "after": after, "limit": limit}, scanResult)
+	args := dialect.Args{"group": group, "after": after, "limit": limit}
+	sizes, err := dialect.Select(ctx, &c.db.Session, weighMembers, args, scanID)
+	if err != nil || len(sizes) == 0 {
+		return nil, false, err
+	}
+	n := partOf(sizes, mostResults, func(size *int64) int { return int(*size) })
+	args["limit"] = n
+	all, err = dialect.Select(ctx, &c.db.Session, listMembers, args, scanResult)
+	return all, len(all) > 0 && (n < len(sizes) || n == limit), err
 }
 
 func scanResult(rows *sql.Rows) (r Result, err error) {

@@ -42,11 +42,13 @@ type Info struct {
 	Block     int
 	Callback  int64    // the group whose callback it is
 	Progress  Progress // as its handler has stored it; [Client.Jobs] leaves its State out
+
+	PayloadBytes int // how long Payload is, also where [Client.Jobs] leaves it out
 }
 
 func (c *Client) info(q *Queue, row *dialect.Row, state State, number int) Info {
 	d := (&reader{w: &Worker{}, b: &block{q: &workQueue{id: q.id, name: q.Name}}, limit: 1}).body(row, 0)
-	i := Info{Job: d.Job, ID: d.ID, State: state, Enqueued: TimeOf(d.ID), Block: number, Callback: d.Callback}
+	i := Info{Job: d.Job, ID: d.ID, State: state, Enqueued: TimeOf(d.ID), Block: number, Callback: d.Callback, PayloadBytes: len(d.Payload)}
 	if state == StateReady {
 		return i
 	}
@@ -90,7 +92,16 @@ type Filter struct {
 
 	After int64 // those with greater ids
 	Limit int   // at the most; default: 100, and all for [Client.Bulk]
+
+	// For [Client.Jobs]: LongestPayload is how many bytes a payload has at the most that is
+	// not left out; 0: none is. MaxBytes is how many bytes payloads, errors and details have
+	// together at the most, but for a single job that has more: then there are fewer jobs
+	// than Limit. The default is 64 MiB.
+	LongestPayload, MaxBytes int
 }
+
+// defaultMaxBytes bounds what a page of jobs takes of memory.
+const defaultMaxBytes = 64 << 20
 
 // where reads the filter's condition; nil if there is none.
 func (f *Filter) where() (*where, error) {
@@ -109,34 +120,20 @@ func (f *Filter) before(now int64) int64 {
 	return tickOf(max(now-f.OlderThan.Microseconds(), Epoch.UnixMicro()))
 }
 
-// takes tells whether a job that is in the filter's state is one of those it selects.
-func (f *Filter) takes(i *Info, where *where) bool {
-	return (f.Kind == "" || i.Kind == f.Kind) && (f.Key == "" || i.Key == f.Key) && where.holds(&i.Job)
+// alike tells whether a job that is in the filter's state is one of those it selects, whatever
+// its payload is.
+func (f *Filter) alike(i *Info) bool {
+	return (f.Kind == "" || i.Kind == f.Kind) && (f.Key == "" || i.Key == f.Key)
 }
 
 // Jobs lists jobs of a queue that are in one state, by id, those after an id. With a
 // filter by kind, key or payload it may read more than it returns, and stops after so many
 // rows: then there are fewer, and more says that there may be others after the last
-// one looked at.
+// one looked at. So it does when those that it has found are large: see Filter.MaxBytes.
 func (c *Client) Jobs(ctx context.Context, f Filter) (jobs []Info, more int64, err error) {
-	if f.Queue == "" {
-		f.Queue = defaultQueue
-	}
-	if f.State == "" {
-		f.State = StateReady
-	}
-	if f.Limit == 0 {
-		f.Limit = 100
-	}
-	if f.Limit < 1 || f.Limit > 10_000 {
-		return nil, 0, invalid("limit", "%d is not 1 to 10000", f.Limit)
-	}
-	where, err := f.where()
+	where, err := f.forList()
 	if err != nil {
 		return nil, 0, err
-	}
-	if f.OlderThan < 0 || f.OlderThan > duration.Longest {
-		return nil, 0, invalid("older_than", "%v is not 0 to 100 years", f.OlderThan)
 	}
 	q, err := c.read(ctx, f.Queue)
 	if err != nil {
@@ -148,34 +145,86 @@ func (c *Client) Jobs(ctx context.Context, f Filter) (jobs []Info, more int64, e
 			return nil, 0, err
 		}
 	}
+	l := listing{f: &f, where: where, room: f.MaxBytes}
 	for looked := 0; ; {
 		part, err := c.page(ctx, q, f)
 		if err != nil {
 			return nil, 0, err
 		}
 		looked += len(part)
-		for i := range part {
-			if part[i].ID >= f.before(now) {
-				return jobs, 0, nil
-			}
-			f.After = part[i].ID
-			if f.takes(&part[i], where) {
-				jobs = append(jobs, part[i])
-			}
-			if len(jobs) == f.Limit {
-				return jobs, f.After, nil
-			}
+		last := len(part) < f.Limit
+		if young := slices.IndexFunc(part, func(i Info) bool { return i.ID >= f.before(now) }); young >= 0 {
+			part, last = part[:young], true
 		}
-		if len(part) < f.Limit {
-			return jobs, 0, nil
+		if err := l.add(ctx, c, q, part); err != nil {
+			return nil, 0, err
 		}
-		if looked >= 100*f.Limit {
-			return jobs, f.After, nil
+		switch {
+		case l.full:
+			return l.jobs, f.After, nil
+		case last:
+			return l.jobs, 0, nil
+		}
+		if f.After = part[len(part)-1].ID; looked >= 100*f.Limit {
+			return l.jobs, f.After, nil
 		}
 	}
 }
 
-// page returns the next jobs in a state, by id.
+// A listing is a page of a list of jobs, as far as it has been made.
+type listing struct {
+	f     *Filter
+	where *where
+	jobs  []Info
+	room  int  // how many bytes more it may have
+	full  bool // what comes after f.After has no place
+}
+
+// add adds those of some jobs that are selected, until the listing is full.
+func (l *listing) add(ctx context.Context, c *Client, q *Queue, part []Info) error {
+	longest := l.f.LongestPayload
+	if l.where != nil {
+		longest = math.MaxInt
+	}
+	selected := slices.DeleteFunc(slices.Clone(part), func(i Info) bool { return !l.f.alike(&i) })
+	return c.withPayloads(ctx, q, selected, longest, func() int { return l.room }, l.take)
+}
+
+// take takes in the next job, and tells whether there is room for more.
+func (l *listing) take(i *Info) bool {
+	if !l.where.holds(&i.Job) {
+		l.f.After = i.ID
+		return true
+	}
+	if i.PayloadBytes > l.f.LongestPayload {
+		i.Payload = nil
+	}
+	bytes := len(i.Payload) + len(i.Error) + len(i.Detail)
+	if l.full = len(l.jobs) > 0 && bytes > l.room; l.full {
+		return false
+	}
+	l.jobs, l.f.After, l.room = append(l.jobs, *i), i.ID, l.room-bytes
+	l.full = len(l.jobs) == l.f.Limit
+	return !l.full
+}
+
+// forList checks a filter, and fills in what it leaves to the defaults.
+func (f *Filter) forList() (*where, error) {
+	f.Queue, f.State = cmpName(f.Queue), cmp.Or(f.State, StateReady)
+	f.Limit = cmp.Or(f.Limit, 100)
+	f.LongestPayload, f.MaxBytes = cmp.Or(f.LongestPayload, math.MaxInt), cmp.Or(f.MaxBytes, defaultMaxBytes)
+	switch {
+	case f.Limit < 1 || f.Limit > 10_000:
+		return nil, invalid("limit", "%d is not 1 to 10000", f.Limit)
+	case f.LongestPayload < 0 || f.MaxBytes < 0:
+		return nil, invalid("limit", "%d and %d bytes: they are not to be negative", f.LongestPayload, f.MaxBytes)
+	case f.OlderThan < 0 || f.OlderThan > duration.Longest:
+		return nil, invalid("older_than", "%v is not 0 to 100 years", f.OlderThan)
+	}
+	return f.where()
+}
+
+// page returns the next jobs in a state, by id, without their payloads.
 func (c *Client) page(ctx context.Context, q *Queue, f Filter) (all []Info, err error) {
 	places, err := c.places(ctx, q, f.State)
 	if err != nil {
@@ -186,9 +235,9 @@ func (c *Client) page(ctx context.Context, q *Queue, f Filter) (all []Info, err 
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, part...)
+		all = oldest(append(all, part...), f.Limit)
 	}
-	return oldest(all, f.Limit), nil
+	return all, nil
 }
 
 // oldest returns the first jobs by id.
@@ -214,7 +263,7 @@ func (c *Client) places(ctx context.Context, q *Queue, state State) (all []int, 
 	return all, err
 }
 
-// part returns the next jobs in a state that are in one place, by id.
+// part returns the next jobs in a state that are in one place, by id, without their payloads.
 func (c *Client) part(ctx context.Context, q *Queue, state State, divided int, after int64, limit int) (all []Info, err error) {
 	step := &dialect.Step{Args: dialect.Args{"queue": q.id, "divided": divided, "after": after, "limit": limit}}
 	switch state {

@@ -99,23 +99,16 @@ func groupsOf(jobs []Info) []int64 {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// finish notes what has become of jobs of groups, by statements of a few MB at the most.
+// finish notes what has become of jobs of groups.
 func finish(ctx context.Context, tx *dialect.Session, members []ended) error {
-	for len(members) > 0 {
-		var rows []dialect.Args
-		for size := 0; len(rows) < len(members) && len(rows) < chunk && size < 4<<20; {
-			e := &members[len(rows)]
-			size += len(e.result) + len(e.why)
-			row := dialect.Args{"crew": e.group, "job": e.id, "became": string(e.state), "made": nil, "why": e.why}
-			if e.result != nil {
-				row["made"] = string(e.result)
-			}
-			rows = append(rows, row)
+	rows := make([]dialect.Args, len(members))
+	for i := range members {
+		e := &members[i]
+		rows[i] = dialect.Args{"crew": e.group, "job": e.id, "became": string(e.state), "made": nil, "why": e.why}
+		if e.result != nil {
+			rows[i]["made"] = string(e.result)
 		}
-		if _, err := tx.Exec(ctx, finishMembers, dialect.Args{"rows": rows}); err != nil {
-			return err
-		}
-		members = members[len(rows):]
 	}
-	return nil
+	_, err := execParts(ctx, tx, finishMembers, dialect.Args{}, rows)
+	return err
 }

@@ -193,12 +193,12 @@ func (w *Worker) fly(ctx context.Context, tx *dialect.Session, b *block, node st
 	if len(rows) == 0 {
 		return nil
 	}
-	to := dialect.Args{"queue": b.q.id, "divided": b.divided, "rows": rows, "node": node, "fence": b.fence, "keep": f.moves[0].keep}
+	to := dialect.Args{"queue": b.q.id, "divided": b.divided, "node": node, "fence": b.fence, "keep": f.moves[0].keep}
 	if f.from == tableDelayed && !f.dead && !f.out { // it stays in its table
-		n, err := tx.Exec(ctx, redelay, to)
+		n, err := execParts(ctx, tx, redelay, to, rows)
 		return orShort(err, n, len(rows))
 	}
-	if n, err := tx.Exec(ctx, destination(f), to); err != nil || n != int64(len(rows)) {
+	if n, err := execParts(ctx, tx, destination(f), to, rows); err != nil || n != int64(len(rows)) {
 		return orShort(err, n, len(rows))
 	}
 	args = listArgs(b.q.id, b.divided, f.priority, here)

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"context"
 	"iter"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -11,7 +12,7 @@ import (
 func inParts[T any](list []T, weight func(*T) int) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
 		for len(list) > 0 {
-			n := partOf(list, weight)
+			n := partOf(list, dialect.MaxBytes, weight)
 			if !yield(list[:n:n]) {
 				return
 			}
@@ -20,13 +21,39 @@ func inParts[T any](list []T, weight func(*T) int) iter.Seq[[]T] {
 	}
 }
 
-// partOf is how many of the first of a list are a part.
-func partOf[T any](list []T, weight func(*T) int) int {
+// partOf is how many of the first of a list are a part of so many bytes at the most.
+func partOf[T any](list []T, most int, weight func(*T) int) int {
 	size := 0
 	for i := range min(len(list), chunk) {
-		if size += weight(&list[i]); size > dialect.MaxBytes && i > 0 {
+		if size += weight(&list[i]); size > most && i > 0 {
 			return i
 		}
 	}
 	return min(len(list), chunk)
+}
+
+// execParts runs a statement for some records, which are :rows, a part of them at a time. It
+// adds up how many rows of the table that reached.
+func execParts(ctx context.Context, tx *dialect.Session, stmt *dialect.Stmt, args dialect.Args, rows []dialect.Args) (n int64, err error) {
+	for part := range inParts(rows, recordWeight) {
+		args["rows"] = part
+		reached, err := tx.Exec(ctx, stmt, args)
+		if err != nil {
+			return n, err
+		}
+		n += reached
+	}
+	return n, nil
+}
+
+// recordWeight is how many bytes a record has in a statement: its texts, and about as many as
+// its numbers and the names of its fields.
+func recordWeight(row *dialect.Args) int {
+	n := 256
+	for _, value := range *row {
+		if text, ok := value.(string); ok {
+			n += dialect.Weight(text)
+		}
+	}
+	return n
 }

@@ -118,7 +118,7 @@ func (s *sender) take() []*sending {
 	now := s.client.clock.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := partOf(s.waiting, func(one **sending) int { return (*one).rows[0].weight() })
+	n := partOf(s.waiting, dialect.MaxBytes, func(one **sending) int { return (*one).rows[0].weight() })
 	for i := range n {
 		if s.waiting[i].jobs[0].waits(now) != s.waiting[0].jobs[0].waits(now) {
 			n = i

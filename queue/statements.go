@@ -296,18 +296,19 @@ var (
 
 // What people and programs ask.
 var (
-	readyByID = dialect.SQL("queue.list-ready", selectPriorities())
+	// Lists have no payloads: see content.
+	readyByID = dialect.SQL("queue.list-ready", selectReady(`id, priority, `+bareBody))
 
 	delayedByID = dialect.SQL("queue.list-delayed", `
-		SELECT id, priority, `+body+`, attempt, crashes, {us run_at}, error, NULL, percent, message FROM {prefix}job_delayed
+		SELECT id, priority, `+bareBody+`, attempt, crashes, {us run_at}, error, NULL, percent, message FROM {prefix}job_delayed
 		WHERE queue_id = :queue AND divided = :divided AND id > :after ORDER BY id LIMIT :limit`)
 
 	listRunning = dialect.SQL("queue.list-running", `
-		SELECT id, priority, `+body+`, attempt, crashes, COALESCE({us started_at}, 0), error, NULL, percent, message, lock_by FROM {prefix}job_running
+		SELECT id, priority, `+bareBody+`, attempt, crashes, COALESCE({us started_at}, 0), error, NULL, percent, message, lock_by FROM {prefix}job_running
 		WHERE queue_id = :queue AND divided = :divided AND id > :after ORDER BY id LIMIT :limit`)
 
 	listDead = dialect.SQL("queue.list-dead", `
-		SELECT id, priority, `+body+`, attempt, crashes, {us died_at}, error, NULL, percent, message, detail FROM {prefix}job_dead
+		SELECT id, priority, `+bareBody+`, attempt, crashes, {us died_at}, error, NULL, percent, message, detail FROM {prefix}job_dead
 		WHERE queue_id = :queue AND id > :after ORDER BY id LIMIT :limit`)
 
 	// countReady and its like count up to a limit: nobody waits for millions.
@@ -407,6 +408,9 @@ func generationsOf(queues, blocks string) string {
 
 // body is what a job is, wherever it stands.
 const body = `kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, endpoint`
+
+// bareBody is body without the payload.
+var bareBody = strings.Replace(body, "payload, payload_bin", "NULL AS payload, NULL AS payload_bin", 1)
 
 // bodyEnd is the number of the column after id, priority and body.
 const bodyEnd = 12

@@ -1,0 +1,131 @@
+package queue
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// contents tell how long the payloads of some jobs are, and have those that are not longer
+// than a limit. Jobs that have moved on meanwhile are not among them.
+var contents = map[State]*dialect.Stmt{
+	StateReady:   contentReady,
+	StateDelayed: contentDelayed,
+	StateRunning: contentRunning,
+	StateDead:    contentDead,
+	StateDone:    contentDone,
+}
+
+var (
+	contentReady   = contentOf("ready", "job", `priority = :priority AND `+these)
+	contentDelayed = contentOf("delayed", "job_delayed", these)
+	contentRunning = contentOf("running", "job_running", these)
+	contentDead    = contentOf("dead", "job_dead", theseEnded)
+	contentDone    = contentOf("done", "job_done", theseEnded)
+)
+
+// theseEnded are some jobs of a queue that are dead or done, by the key of their table.
+const theseEnded = `queue_id = :queue AND {in id :ids} AND id BETWEEN :least AND :most`
+
+func contentOf(state, table, which string) *dialect.Stmt {
+	return dialect.PerDialect("queue.content-"+state, func(d *dialect.Dialect) string {
+		text, binary := d.JSONBytes("payload"), "OCTET_LENGTH(payload_bin)"
+		return `SELECT id, COALESCE(` + text + `, ` + binary + `, 0),
+			CASE WHEN ` + text + ` <= {int :longest} THEN payload END, CASE WHEN ` + binary + ` <= {int :longest} THEN payload_bin END,
+			CASE WHEN payload_bin IS NULL THEN 0 ELSE 1 END
+		FROM {prefix}` + table + ` WHERE ` + which
+	})
+}
+
+// A standAt is where some listed jobs of a state stand: in a block, and ready ones behind those
+// of more urgent priorities.
+type standAt struct{ block, priority int }
+
+func standOf(i *Info) standAt {
+	if i.State == StateReady {
+		return standAt{i.Block, i.Priority}
+	}
+	return standAt{i.Block, 0}
+}
+
+// withPayloads calls f for each of some jobs of one state, which were listed without their
+// payloads, until it returns false. Payloads that are not longer than a limit are loaded, a few
+// at a time: room tells how many bytes f has use for. It passes over jobs that have moved on.
+func (c *Client) withPayloads(ctx context.Context, q *Queue, jobs []Info, longest int, room func() int, f func(*Info) bool) error {
+	weight := func(i *Info) int {
+		if i.PayloadBytes > longest {
+			return 0
+		}
+		return i.PayloadBytes
+	}
+	for len(jobs) > 0 {
+		part := jobs[:min(len(jobs), chunk)]
+		jobs = jobs[len(part):]
+		part, err := c.content(ctx, q, part, -1)
+		for err == nil && len(part) > 0 {
+			n := partOf(part, min(room(), dialect.MaxBytes), weight)
+			var some []Info
+			some, err = c.content(ctx, q, part[:n], longest)
+			for i := range some {
+				if err == nil && !f(&some[i]) {
+					return nil
+				}
+			}
+			part = part[n:]
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// content returns those of some jobs of a state that are there, with their payloads unless
+// these are longer than a limit.
+func (c *Client) content(ctx context.Context, q *Queue, jobs []Info, longest int) (here []Info, err error) {
+	places := map[standAt]map[int64]*Info{}
+	for i := range jobs {
+		s := standOf(&jobs[i])
+		if places[s] == nil {
+			places[s] = map[int64]*Info{}
+		}
+		places[s][jobs[i].ID] = &jobs[i]
+	}
+	var steps []*dialect.Step
+	for s, of := range places {
+		args := listArgs(q.id, s.block, s.priority, slices.Collect(maps.Keys(of)))
+		args["longest"] = int64(longest)
+		steps = append(steps, &dialect.Step{Stmt: contents[jobs[0].State], Args: args, Scan: func(row *dialect.Row) error {
+			i := *of[row.Int(0)]
+			i.PayloadBytes, i.Binary = int(row.Int(1)), row.Int(4) == 1
+			if i.Payload = bytes.Clone(row.Bytes(2)); i.Binary {
+				i.Payload = bytes.Clone(row.Bytes(3))
+			}
+			here = append(here, i)
+			return nil
+		}})
+	}
+	err = c.db.Pipeline(ctx, steps...)
+	slices.SortFunc(here, func(a, b Info) int { return cmp.Compare(a.ID, b.ID) })
+	return here, err
+}
+
+// matching returns those of some listed jobs whose payloads meet a condition.
+func (c *Client) matching(ctx context.Context, q *Queue, where *where, jobs []Info) (all []Info, err error) {
+	if where == nil {
+		return jobs, nil
+	}
+	err = c.withPayloads(ctx, q, jobs, math.MaxInt, func() int { return dialect.MaxBytes }, func(i *Info) bool {
+		if where.holds(&i.Job) {
+			i.Payload = nil
+			all = append(all, *i)
+		}
+		return true
+	})
+	return all, err
+}

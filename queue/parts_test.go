@@ -1,0 +1,131 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+// packetOf has the server take statements of so many bytes from connections that are opened
+// from now on, where it has a limit, and returns such ones.
+func packetOf(t *testing.T, db *dbtest.DB, most int) *dbtest.DB {
+	t.Helper()
+	if db.Dialect.MaxPacket == "" {
+		return db
+	}
+	var was int
+	db.Scan(t, db.Dialect.MaxPacket, nil, &was)
+	db.Do(t, fmt.Sprintf("SET GLOBAL max_allowed_packet = %d", most), nil)
+	own := db.Another(t, dialect.Options{})
+	var is int
+	own.Scan(t, db.Dialect.MaxPacket, nil, &is)
+	if _, err := db.Exec(context.Background(), dialect.Unlisted(fmt.Sprintf("SET GLOBAL max_allowed_packet = %d", was)), nil); err != nil || is != most {
+		t.Fatalf("%d, %v", is, err)
+	}
+	own.Pool().SetMaxIdleConns(10)
+	return own
+}
+
+// TestLongResultsOfManyJobs notes the ends of jobs of a group that have more in their results
+// together than the server takes in a statement, and reads them a few at a time.
+func TestLongResultsOfManyJobs(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		const n = 12
+		db = packetOf(t, db, 16<<20)
+		c := client(t, db, Options{})
+		jobs := make([]Job, n)
+		for i := range jobs {
+			jobs[i] = Job{Kind: "x"}
+		}
+		group, ids, err := c.EnqueueGroup(t.Context(), Group{}, jobs...)
+		must(t, err)
+		result := `"` + strings.Repeat(`\"`, longestResult/2-1) + `"` // each of which takes eight bytes in a statement
+		members := make([]ended, n)
+		for i, id := range ids {
+			members[i] = ended{id: id.ID, group: group, state: memberDone, result: []byte(result)}
+		}
+		must(t, c.db.ShortTx(t.Context(), func(ctx context.Context, tx *dialect.Session) error { return finish(ctx, tx, members) }))
+		seen := 0
+		for after, more := int64(0), true; more; {
+			var part []Result
+			part, more, err = c.ResultsAfter(t.Context(), group, after, 1000)
+			must(t, err)
+			if len(part) != 1 {
+				t.Fatalf("%d results at once", len(part))
+			}
+			if after = part[0].Job; part[0].State != string(memberDone) || string(part[0].Result) != result {
+				t.Errorf("job %d: %s, with %d bytes", after, part[0].State, len(part[0].Result))
+			}
+			seen++
+		}
+		if seen != n {
+			t.Errorf("%d results", seen)
+		}
+	})
+}
+
+// TestEndsOfManyLargeJobs has jobs fail together that have more in their payloads, and in
+// their errors, than the server takes in a statement: they are tried again, and then kept as
+// dead ones or as done; and what is dead is retried by hand.
+func TestEndsOfManyLargeJobs(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		const n = 40
+		db = packetOf(t, db, 16<<20)
+		c := client(t, db, Options{Blocks: 1})
+		jobs := make([]Job, n)
+		for i := range jobs {
+			jobs[i] = Job{Kind: []string{"fails", "recovers"}[i%2], Payload: fmt.Appendf(nil, `"%s"`, strings.Repeat("x", 1<<20-2))}
+		}
+		enqueueMany(t, c, jobs)
+		edit(t, c, func(q *Queue) { q.MaxAttempts, q.RetryDelay, q.KeepDone = 2, time.Millisecond, time.Hour })
+		w := worker(t, c, WorkerOptions{Concurrency: n, ReadAhead: 2 * n << 20})
+		var begun atomic.Int32
+		all := make(chan struct{})
+		var repaired atomic.Bool
+		work := func(ctx context.Context, d *Delivery) error {
+			if d.Attempt == 1 && begun.Add(1) == n {
+				close(all)
+			}
+			if d.Attempt == 1 && !repaired.Load() {
+				select {
+				case <-all:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			if !repaired.Load() && (d.Attempt == 1 || d.Kind == "fails") {
+				return errors.New(strings.Repeat("\n\"", 2000))
+			}
+			return nil
+		}
+		must(t, w.HandleOthers(work))
+		start(t, w)
+		count := func(state State, want int) {
+			t.Helper()
+			eventually(t, fmt.Sprintf("%d jobs that are %s", want, state), func() bool {
+				found, _, err := c.Jobs(t.Context(), Filter{State: state, Limit: 1000, LongestPayload: 1})
+				must(t, err)
+				for _, i := range found {
+					if i.PayloadBytes != 1<<20 {
+						t.Fatalf("job %d has %d bytes", i.ID, i.PayloadBytes)
+					}
+				}
+				return len(found) == want
+			})
+		}
+		count(StateDead, n/2)
+		count(StateDone, n/2)
+		repaired.Store(true)
+		if r, err := c.Bulk(t.Context(), BulkRetry, Filter{}, BulkOptions{}); err != nil || r.Done != n/2 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		count(StateDone, n)
+	})
+}
