@@ -57,7 +57,7 @@ func (b *block) fill() int { return 20 * b.q.w.opt.Batch }
 // elsewhere, or checked out since it runs for long. mu is held.
 func (b *block) stands(l *line) bool {
 	p := l.holder()
-	return p != nil && (p.foreign || b.q.w.out[p.id] != nil)
+	return p != nil && (p.foreign || b.q.w.out[jobID{b.at(), p.id}] != nil)
 }
 
 // skips tells whether a job stays in its table that a read has returned, since it is

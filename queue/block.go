@@ -79,6 +79,9 @@ type block struct {
 	retryAt  instant.Instant // after a failure it is left alone until then
 }
 
+// at returns which block it is.
+func (b *block) at() blockID { return blockID{b.q.id, b.divided} }
+
 // add takes in a job that was read. It returns false if it was read before.
 func (b *block) add(d *Delivery) bool {
 	if _, ok := b.seen[d.ID]; ok {

@@ -1,8 +1,11 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -37,7 +40,7 @@ type BulkOptions struct {
 type BulkResult struct {
 	Done  int // in a dry run: it would be tried with so many
 	Gone  int // were ended, or moved on, by others meanwhile
-	InUse int // dead ones that stay so: another job has their unique key
+	InUse int // dead ones that stay so: another job has their unique key, or waits with their id
 }
 
 // bulkBatch is how many jobs are dealt with in one transaction: so few that nobody waits
@@ -79,8 +82,8 @@ func (c *Client) Bulk(ctx context.Context, what BulkAction, f Filter, opt BulkOp
 			if err != nil {
 				return r, err
 			}
-			if more = len(part) == bulkBatch; more {
-				after = part[bulkBatch-1].ID
+			if more = len(part) >= bulkBatch; more {
+				after = part[len(part)-1].ID
 				more = after < min(newest(began), f.before(began)) // so that it ends, however many jobs come meanwhile
 			}
 			part = slices.DeleteFunc(part, func(i Info) bool { return !f.alike(&i) || !wasThere(&i, what, began) || i.ID >= f.before(began) })
@@ -180,24 +183,20 @@ var removals = map[State]struct{ lock, remove *dialect.Stmt }{
 	StateDone:    {lockDone, purgeDone},
 }
 
-// remove deletes jobs of one place, and unties them. It tells how
-// many were there.
+// remove deletes jobs of one state, and unties them. It tells how many were there.
 func (c *Client) remove(ctx context.Context, q *Queue, jobs []Info) (n int, err error) {
 	by, over := removals[jobs[0].State], jobs[0].State == StateDead || jobs[0].State == StateDone
 	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		n = 0
-		for priority, ids := range byPriority(jobs) {
-			if len(ids) == 0 {
-				continue
-			}
-			here, err := dialect.Select(ctx, tx, by.lock, listArgs(q.id, jobs[0].Block, priority, ids), scanID)
+		for at, ids := range byRank(jobs) {
+			here, err := dialect.Select(ctx, tx, by.lock, listArgs(q.id, at.block, at.priority, ids), scanID)
 			if err != nil {
 				return err
 			}
 			if len(here) == 0 {
 				continue
 			}
-			gone, err := tx.Exec(ctx, by.remove, listArgs(q.id, jobs[0].Block, priority, here))
+			gone, err := tx.Exec(ctx, by.remove, listArgs(q.id, at.block, at.priority, here))
 			if err := orShort(err, gone, len(here)); err != nil {
 				return err
 			}
@@ -207,8 +206,8 @@ func (c *Client) remove(ctx context.Context, q *Queue, jobs []Info) (n int, err 
 			}
 			var tied []ended
 			for i := range jobs {
-				if j := &jobs[i]; j.tied() && slices.Contains(here, j.ID) {
-					tied = append(tied, ended{id: j.ID, unique: j.Unique != "", group: j.Group, state: memberCancelled})
+				if j := &jobs[i]; j.tied() && rankOf(j) == at && slices.Contains(here, j.ID) {
+					tied = append(tied, ended{id: j.ID, unique: j.Unique, group: j.Group, state: memberCancelled})
 				}
 			}
 			if err := untie(ctx, tx, q.id, tied); err != nil {
@@ -223,20 +222,37 @@ func (c *Client) remove(ctx context.Context, q *Queue, jobs []Info) (n int, err 
 	return n, err
 }
 
-// byPriority lists the ids of jobs. Those of ready ones, which have their priority in
-// their key, are apart.
-func byPriority(jobs []Info) (ids [Idle + 1][]int64) {
-	for i := range jobs {
-		at := 0
-		if jobs[i].State == StateReady {
-			at = jobs[i].Priority
-		}
-		ids[at] = append(ids[at], jobs[i].ID)
-	}
-	return ids
+// A rank is jobs of one state that a statement reaches at once.
+type rank struct {
+	block, priority int // of ready ones, which have their priority in their key; else 0
 }
 
-// hasten lets delayed jobs of a block go at once, and tells how many there were whose
+func rankOf(i *Info) rank {
+	if i.State == StateReady {
+		return rank{i.Block, i.Priority}
+	}
+	return rank{block: i.Block}
+}
+
+// byRank divides jobs of one state, in an order that all keep to: so nobody waits for another in
+// a circle.
+func byRank(jobs []Info) iter.Seq2[rank, []int64] {
+	ids := map[rank][]int64{}
+	for i := range jobs {
+		at := rankOf(&jobs[i])
+		ids[at] = append(ids[at], jobs[i].ID)
+	}
+	order := slices.SortedFunc(maps.Keys(ids), func(a, b rank) int { return cmp.Or(cmp.Compare(a.block, b.block), cmp.Compare(a.priority, b.priority)) })
+	return func(yield func(rank, []int64) bool) {
+		for _, at := range order {
+			if !yield(at, ids[at]) {
+				return
+			}
+		}
+	}
+}
+
+// hasten lets delayed jobs go at once, and tells how many there were whose
 // time had not come.
 func (c *Client) hasten(ctx context.Context, q *Queue, jobs []Info) (int, error) {
 	rows, err := c.rowsOf(ctx, q, jobs)
@@ -245,8 +261,14 @@ func (c *Client) hasten(ctx context.Context, q *Queue, jobs []Info) (int, error)
 	}
 	var n int64
 	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error { // where no plan is kept
-		n, err = tx.Exec(ctx, hasten, listArgs(q.id, jobs[0].Block, 0, byPriority(jobs)[0]))
-		return err
+		n = 0
+		for at, ids := range byRank(jobs) {
+			part, err := tx.Exec(ctx, hasten, listArgs(q.id, at.block, 0, ids))
+			if n += part; err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err == nil {
 		c.bells.ring(rows)
@@ -254,8 +276,9 @@ func (c *Client) hasten(ctx context.Context, q *Queue, jobs []Info) (int, error)
 	return int(n), err
 }
 
-// revive moves dead jobs to those that are due, to the blocks that they belong to by now.
-// It returns those, and the ones that stay since others have their unique keys.
+// revive moves dead jobs to those that are due, to the blocks that they belong to by now. It
+// returns those, and the ones that stay since others have their unique keys, or wait in their
+// blocks with their ids: these name the job.
 func (c *Client) revive(ctx context.Context, q *Queue, jobs []Info) (back, inUse []jobRow, err error) {
 	if q.State == "deleted" {
 		return nil, nil, fmt.Errorf("%w: %q", ErrDeleted, q.Name)
@@ -266,40 +289,68 @@ func (c *Client) revive(ctx context.Context, q *Queue, jobs []Info) (back, inUse
 	}
 	to := q.generationAt(all[0].runAt)
 	for i := range all {
-		all[i].divided = to.block(all[i].Key, all[i].id)
+		all[i].was, all[i].divided = all[i].divided, to.block(all[i].Key, all[i].id)
 	}
 	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
-		back, inUse = nil, nil
-		here, err := dialect.Select(ctx, tx, lockDead, listArgs(q.id, 0, 0, byPriority(jobs)[0]), scanID)
-		if err != nil {
-			return err
-		}
-		rows := slices.DeleteFunc(slices.Clone(all), func(r jobRow) bool { return !slices.Contains(here, r.id) })
-		if back, err = reclaimKeys(ctx, tx, q.id, rows); err != nil {
-			return err
-		}
-		inUse = slices.DeleteFunc(rows, func(r jobRow) bool { return r.holder == 0 })
-		if len(back) == 0 {
-			return nil
-		}
-		ids, targets := make([]int64, len(back)), make([]dialect.Args, len(back))
-		for i := range back {
-			ids[i], targets[i] = back[i].id, dialect.Args{"queue": q.id, "job": back[i].id, "target": back[i].divided}
-		}
-		if err := reopen(ctx, tx, back); err != nil {
-			return err
-		}
-		n, err := tx.Exec(ctx, revive, dialect.Args{"rows": targets})
-		if err := orShort(err, n, len(back)); err != nil {
-			return err
-		}
-		n, err = tx.Exec(ctx, purgeDead, listArgs(q.id, 0, 0, ids))
-		return orShort(err, n, len(back))
+		back, inUse, err = reviveIn(ctx, tx, q.id, jobs, all)
+		return err
 	})
+	switch {
+	case c.db.Dialect.Duplicate(err) && len(jobs) == 1:
+		all[0].holder = all[0].id
+		return nil, all, nil
+	case c.db.Dialect.Duplicate(err): // one by one, so that the others come back
+		back, inUse = nil, nil
+		for i := range jobs {
+			b, u, err := c.revive(ctx, q, jobs[i:i+1])
+			if back, inUse = append(back, b...), append(inUse, u...); err != nil {
+				return back, inUse, err
+			}
+		}
+		return back, inUse, nil
+	}
 	if err == nil && len(back) > 0 {
 		c.bells.ring(back)
 	}
 	return back, inUse, err
+}
+
+// reviveIn does so in a transaction, with those that are still dead.
+func reviveIn(ctx context.Context, tx *dialect.Session, queue int, jobs []Info, all []jobRow) (back, inUse []jobRow, err error) {
+	dead := map[blockID][]int64{}
+	for at, ids := range byRank(jobs) {
+		dead[blockID{queue, at.block}], err = dialect.Select(ctx, tx, lockDead, listArgs(queue, at.block, 0, ids), scanID)
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	rows := slices.DeleteFunc(slices.Clone(all), func(r jobRow) bool { return !slices.Contains(dead[blockID{queue, r.was}], r.id) })
+	if back, err = reclaimKeys(ctx, tx, queue, rows); err != nil {
+		return nil, nil, err
+	}
+	inUse = slices.DeleteFunc(rows, func(r jobRow) bool { return r.holder == 0 })
+	if len(back) == 0 {
+		return nil, inUse, nil
+	}
+	ids, targets := map[int][]int64{}, make([]dialect.Args, len(back))
+	for i, r := range back {
+		ids[r.was] = append(ids[r.was], r.id)
+		targets[i] = dialect.Args{"queue": queue, "block": r.was, "job": r.id, "target": r.divided}
+	}
+	if err := reopen(ctx, tx, back); err != nil {
+		return nil, nil, err
+	}
+	n, err := tx.Exec(ctx, revive, dialect.Args{"rows": targets})
+	if err := orShort(err, n, len(back)); err != nil {
+		return nil, nil, err
+	}
+	for was, ids := range ids {
+		n, err := tx.Exec(ctx, purgeDead, listArgs(queue, was, 0, ids))
+		if err := orShort(err, n, len(ids)); err != nil {
+			return nil, nil, err
+		}
+	}
+	return back, inUse, nil
 }
 
 // rowsOf are jobs that are to be done now, in the blocks where they stand.

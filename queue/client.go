@@ -23,6 +23,7 @@ type Client struct {
 	out   sender
 	bells bells
 	late  late
+	salt  salt
 
 	mu       sync.Mutex
 	queues   map[string]*Queue
@@ -52,6 +53,7 @@ func New(db *dialect.DB, opt Options) (*Client, error) {
 		}
 	}
 	c := &Client{db: db, opt: opt, queues: map[string]*Queue{}, learning: map[string]bool{}}
+	c.salt.change()
 	c.out.client = c
 	c.bells.init(c)
 	return c, nil

@@ -25,12 +25,9 @@ var (
 	contentReady   = contentOf("ready", "job", `priority = :priority AND `+these)
 	contentDelayed = contentOf("delayed", "job_delayed", these)
 	contentRunning = contentOf("running", "job_running", these)
-	contentDead    = contentOf("dead", "job_dead", theseEnded)
-	contentDone    = contentOf("done", "job_done", theseEnded)
+	contentDead    = contentOf("dead", "job_dead", these)
+	contentDone    = contentOf("done", "job_done", these)
 )
-
-// theseEnded are some jobs of a queue that are dead or done, by the key of their table.
-const theseEnded = `queue_id = :queue AND {in id :ids} AND id BETWEEN :least AND :most`
 
 func contentOf(state, table, which string) *dialect.Stmt {
 	return dialect.PerDialect("queue.content-"+state, func(d *dialect.Dialect) string {
@@ -111,7 +108,7 @@ func (c *Client) content(ctx context.Context, q *Queue, jobs []Info, longest int
 		}})
 	}
 	err = c.db.Pipeline(ctx, steps...)
-	slices.SortFunc(here, func(a, b Info) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(here, func(a, b Info) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Block, b.Block)) })
 	return here, err
 }
 

@@ -69,6 +69,9 @@ type ending struct {
 	detail string
 }
 
+// at returns what no other job has.
+func (d *Delivery) at() jobID { return jobID{d.b.at(), d.ID} }
+
 func (d *Delivery) hasKey() bool { return d.Key != "" }
 
 // Enqueued returns when the job was enqueued, by the database's clock.

@@ -280,8 +280,8 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 	if d.counted {
 		b.active--
 	}
-	if w.out[d.ID] == d {
-		delete(w.out, d.ID)
+	if w.out[d.at()] == d {
+		delete(w.out, d.at())
 	}
 	w.acquit(d)
 	err = d.explained(err)
@@ -362,8 +362,8 @@ func (w *Worker) settled(d *Delivery, err error) {
 		return
 	}
 	d.settled, d.err = true, err
-	if w.rows[d.ID] == d {
-		delete(w.rows, d.ID)
+	if w.rows[d.at()] == d {
+		delete(w.rows, d.at())
 	}
 	if d.acked != nil {
 		close(d.acked)

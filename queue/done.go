@@ -27,8 +27,8 @@ var (
 	keepRunning = dialect.SQL("queue.keep-running", moveTo("job_done", "job_running", false))
 
 	listDone = dialect.SQL("queue.list-done", `
-		SELECT id, priority, `+bareBody+`, attempt, crashes, {us ended_at}, error, NULL, percent, message, worker, {us started_at}, outcome FROM {prefix}job_done
-		WHERE queue_id = :queue AND id > :after ORDER BY id LIMIT :limit`)
+		SELECT id, priority, `+bareBody+`, attempt, crashes, {us ended_at}, error, NULL, percent, message, divided, worker, {us started_at}, outcome FROM {prefix}job_done
+		WHERE queue_id = :queue AND id > :after ORDER BY id, divided LIMIT :limit`)
 
 	countDone = dialect.SQL("queue.count-done", `
 		SELECT COUNT(*), 0 FROM (SELECT id FROM {prefix}job_done WHERE queue_id = :queue LIMIT :limit) AS counted`)
@@ -36,12 +36,12 @@ var (
 	statDone = dialect.SQL("queue.stat-done", statIn("job_done", ""))
 
 	// lockDone locks those of some jobs that are there; purgeDone removes them.
-	lockDone  = dialect.SQL("queue.lock-done", lockBy("job_done", "j.queue_id = record.queue AND j.id = record.job"))
-	purgeDone = dialect.SQL("queue.purge-done", `DELETE FROM {prefix}job_done WHERE queue_id = :queue AND {in id :ids} AND id BETWEEN :least AND :most {only id :n}`)
+	lockDone  = dialect.SQL("queue.lock-done", lockIn("job_done", ""))
+	purgeDone = dialect.SQL("queue.purge-done", `DELETE FROM {prefix}job_done WHERE `+these+` {only id :n}`)
 
 	// outdatedDone finds jobs that were kept for as long as was said when they were done.
 	outdatedDone = dialect.SQL("queue.outdated-done", `
-		SELECT queue_id, id FROM {prefix}job_done WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit {skip_locked}`)
+		SELECT queue_id, divided, id FROM {prefix}job_done WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit {skip_locked}`)
 )
 
 var keepStatements = map[table]*dialect.Stmt{tableReady: keepReady, tableDelayed: keepDelayed, tableRunning: keepRunning}

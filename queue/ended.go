@@ -12,7 +12,7 @@ import (
 // its unique key is in use, or its group waits for it.
 type ended struct {
 	id     int64
-	unique bool
+	unique string
 	group  int64
 	state  memberState
 	result []byte
@@ -31,7 +31,7 @@ func anyTied(rows []jobRow) bool {
 func endedOf(list []*Delivery, among func(id int64) bool) (all []ended) {
 	for _, d := range list {
 		if d.tied() && among(d.ID) {
-			e := ended{id: d.ID, unique: d.Unique != "", group: d.Group, state: memberDone, result: d.result}
+			e := ended{id: d.ID, unique: d.Unique, group: d.Group, state: memberDone, result: d.result}
 			if d.dropped {
 				e.state = memberCancelled
 			}
@@ -44,17 +44,15 @@ func endedOf(list []*Delivery, among func(id int64) bool) (all []ended) {
 // untie frees the unique keys of jobs that this transaction has ended, and notes in
 // their groups what has become of them.
 func untie(ctx context.Context, tx *dialect.Session, queue int, all []ended) error {
-	var keys []int64
+	var keys uniques
 	var members []ended
 	for _, e := range all {
-		if e.unique {
-			keys = append(keys, e.id)
-		}
+		keys.add(e.id, e.unique)
 		if e.group != 0 {
 			members = append(members, e)
 		}
 	}
-	if err := freeUnique(ctx, tx, queue, keys); err != nil {
+	if err := freeUnique(ctx, tx, queue, &keys); err != nil {
 		return err
 	}
 	slices.SortFunc(members, func(a, b ended) int { return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.id, b.id)) })

@@ -112,6 +112,7 @@ func (c *Client) enqueueIn(ctx context.Context, in *source, jobs []Job) (all []E
 		return nil, nil, err
 	}
 	if err := c.insertAll(ctx, in.tx, rows); err != nil {
+		c.taken(err) // so that the caller's next try has other ids
 		return nil, nil, err
 	}
 	return enqueued(rows), func() {

@@ -136,8 +136,8 @@ func (c *Client) Job(ctx context.Context, queue string, id int64) (Info, error) 
 }
 
 // Find returns the job that has an id, in whatever queue it is. It returns ErrNotFound if
-// there is none, as [Client.Job] does, and ErrAmbiguous if there are several: the copies of a
-// publication in several queues have one id.
+// there is none, as [Client.Job] does, and ErrAmbiguous if there are several: two processes may
+// have drawn one id.
 func (c *Client) Find(ctx context.Context, id int64) (Info, error) {
 	all, err := c.find(ctx, 0, math.MaxInt32, id)
 	if err == nil && len(all) == 0 {

@@ -84,7 +84,7 @@ func TestFindAmbiguous(t *testing.T) {
 			}
 		}
 		wantRows(t, db, "jobs", `SELECT id FROM {prefix}job WHERE id = 7 UNION ALL SELECT id FROM {prefix}job_running WHERE id = 27 UNION ALL SELECT id FROM {prefix}job_delayed WHERE id = 27`, "7", "7", "27", "27")
-		if _, err := c.Find(t.Context(), 17); !errors.Is(err, ErrAmbiguous) { // as the copies of a publication
+		if _, err := c.Find(t.Context(), 17); !errors.Is(err, ErrAmbiguous) {
 			t.Errorf("in two queues: %v", err)
 		}
 		i, err := c.Job(t.Context(), "r", 17)

@@ -142,9 +142,11 @@ func (w *Worker) forwardSome(ctx context.Context, tx *dialect.Session, b *block,
 		var id int64
 		var key sql.NullString
 		err = rows.Scan(&id, &key)
-		ids = append(ids, id)
 		return dialect.Args{"queue": b.q.id, "block": b.divided, "job": id, "target": to.block(key.String, id)}, err
 	})
+	if err == nil {
+		rows, ids, err = w.withRoom(ctx, tx, b, rows)
+	}
 	if err != nil || len(rows) == 0 {
 		return 0, err
 	}
@@ -155,6 +157,32 @@ func (w *Worker) forwardSome(ctx context.Context, tx *dialect.Session, b *block,
 		return 0, orShort(err, n, len(ids))
 	}
 	return len(rows), w.holds(ctx, tx, b, node)
+}
+
+// withRoom leaves out jobs that cannot be moved yet, since another that has their id waits where
+// they are to go. One that comes there at this moment breaks the transaction off, and the next
+// one sees it.
+func (w *Worker) withRoom(ctx context.Context, tx *dialect.Session, b *block, rows []dialect.Args) (left []dialect.Args, ids []int64, err error) {
+	byTarget, taken := map[int][]int64{}, map[int64]bool{}
+	for _, row := range rows {
+		target := row["target"].(int)
+		byTarget[target] = append(byTarget[target], row["job"].(int64))
+	}
+	for target, wanted := range byTarget {
+		there, err := dialect.Select(ctx, tx, presentDelayed, listArgs(b.q.id, target, 0, wanted), scanID)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, id := range there {
+			taken[id] = true
+		}
+	}
+	for _, row := range rows {
+		if id := row["job"].(int64); !taken[id] {
+			left, ids = append(left, row), append(ids, id)
+		}
+	}
+	return left, ids, nil
 }
 
 // recall makes blocks again for jobs that came to one that was retired: their

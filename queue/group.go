@@ -223,7 +223,7 @@ func (c *Client) newGroup(ctx context.Context, on *dialect.Session, g Group, sta
 		return 0, err
 	}
 	tick, _ := c.clock.take(1)
-	id := idAt(tick)
+	id := c.salt.id(tick)
 	args["group"] = id
 	_, err := on.Exec(ctx, createGroup, args)
 	return id, err

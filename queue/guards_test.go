@@ -248,14 +248,14 @@ var reaches = []struct {
 	{countRunning, inRunning, 4, "queue", nil},
 	{delayRunning, inRunning, 2, "row's queue, row's block, row's id", nil},
 	{buryRunning, inRunning, 2, "row's queue, row's block, row's id", nil},
-	{presentDead, inDead, 2, "queue, ids", nil},
+	{presentDead, inDead, 2, "queue, divided, ids", nil},
 	{listDead, inDead, 3, "queue, after", nil},
 	{contentDead, inDead, 2, "queue, ids", dialect.Args{"longest": 1000}},
 	{findDead, inDead, 1, "queue, id", nil},
 	{countDead, inDead, 3, "queue", nil},
-	{lockDead, inDead, 2, "place's queue, place's id", nil},
-	{revive, inDead, 2, "row's queue, row's id", nil},
-	{purgeDead, inDead, 2, "queue, ids", nil},
+	{lockDead, inDead, 2, "place's queue, place's block, place's id", nil},
+	{revive, inDead, 2, "row's queue, row's block, row's id", nil},
+	{purgeDead, inDead, 2, "queue, divided, ids", nil},
 	{keepReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
 	{keepDelayed, inDelayed, 2, "row's queue, row's block, row's id", nil},
 	{keepRunning, inRunning, 2, "row's queue, row's block, row's id", nil},
@@ -264,8 +264,8 @@ var reaches = []struct {
 	{findDone, inDone, 1, "queue, id", nil},
 	{countDone, inDone, 3, "queue", nil},
 	{statDone, inDone, 1, "queue", nil},
-	{lockDone, inDone, 2, "place's queue, place's id", nil},
-	{purgeDone, inDone, 2, "queue, ids", nil},
+	{lockDone, inDone, 2, "place's queue, place's block, place's id", nil},
+	{purgeDone, inDone, 2, "queue, divided, ids", nil},
 	{surplus, inDead, 1, "queue", nil},
 	{surplusDead, inDead, 3, "queue", nil},
 }
@@ -610,7 +610,8 @@ func TestForward(t *testing.T) {
 		for holder, n := range map[string]int{"fence = 5": 1, "fence = 6": 0} {
 			world(t, db)
 			byHand(t, db, `UPDATE {prefix}queue_block SET `+holder+` WHERE divided = 3`,
-				`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at, hold_key) VALUES (1, 3, 21, 'x', `+ahead+`, 'm')`)
+				`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at, hold_key) VALUES (1, 3, 21, 'x', `+ahead+`, 'm')`,
+				`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at) VALUES (1, 3, 22, 'x', `+ahead+`), (1, 5, 22, 'y', `+ahead+`)`) // with one id
 			b := &block{q: &workQueue{w: w, id: 1}, divided: 3, fence: 5}
 			err := db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
 				moved, err := w.forwardSome(ctx, tx, b, to, "me")
@@ -622,7 +623,7 @@ func TestForward(t *testing.T) {
 			if lost := n == 0; errors.Is(err, errBlockLost) != lost || !lost && err != nil {
 				t.Errorf("%s: %v", holder, err)
 			}
-			wantRows(t, db, holder, `SELECT divided, id, kind FROM {prefix}job_delayed WHERE divided > 3 OR id > 19 ORDER BY id`, fmt.Sprintf("%d 20 x", 3+2*n), "3 21 x")
+			wantRows(t, db, holder, `SELECT divided, id, kind FROM {prefix}job_delayed WHERE divided > 3 OR id > 19 ORDER BY id, divided`, fmt.Sprintf("%d 20 x", 3+2*n), "3 21 x", "3 22 x", "5 22 y")
 		}
 	})
 }

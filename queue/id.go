@@ -4,6 +4,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,9 +25,28 @@ func TimeOf(id int64) time.Time {
 // tickOf returns the least id of a moment, given in µs since 1970.
 func tickOf(us int64) int64 { return (us - Epoch.UnixMicro()) << idBits }
 
-// idAt makes an id of a tick: random bits keep it apart from those of other processes. The
-// last of them says something: see [follower].
-func idAt(tick int64) int64 { return tick<<idBits | rand.Int64N(follower) }
+// A salt is the random bits of the ids that a process draws: they keep these apart from those
+// that others draw in the same µs. A process keeps its salt until another process turns out to
+// have the same, since an id is taken. So two processes either draw no id twice, or find that
+// out soon. If each id had bits of its own, they would draw some twice for as long as they run.
+type salt struct{ bits atomic.Int64 }
+
+// change draws other bits. The last value says something else: see [follower].
+func (s *salt) change() { s.bits.Store(rand.Int64N(follower)) }
+
+// id makes an id of a tick.
+func (s *salt) id(tick int64) int64 { return tick<<idBits | s.bits.Load() }
+
+// A blockID is a block of a queue.
+type blockID struct{ queue, divided int }
+
+// A jobID is what no two jobs have in common. Two processes may draw one id in the same µs. In
+// one block the key of the table keeps the second job out, and its producer draws another id.
+// In two blocks, or queues, both jobs live.
+type jobID struct {
+	blockID
+	id int64
+}
 
 // Divided returns the block that a job belongs to, of so many: the 64-bit FNV-1a
 // hash of its ordering key, or of its id in decimal digits if it has none, modulo

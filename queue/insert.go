@@ -67,12 +67,14 @@ func (c *Client) writeAnew(ctx context.Context, rows []jobRow) error {
 	}
 }
 
-// errTakenID means that another job of the queue has an id, which is noted with its unique key.
-var errTakenID = errors.New("a job's id is taken; try again")
-
-// taken tells whether an error says that an id is taken.
+// taken tells whether an error says that an id is taken. Then another process may have the same
+// salt.
 func (c *Client) taken(err error) bool {
-	return c.db.Dialect.Duplicate(err) || errors.Is(err, errTakenID)
+	is := c.db.Dialect.Duplicate(err)
+	if is {
+		c.salt.change()
+	}
+	return is
 }
 
 // atOnce tells whether one statement can insert rows.
@@ -165,7 +167,7 @@ func (c *Client) number(rows []jobRow) {
 	first, now := c.clock.take(len(rows))
 	for i := range rows {
 		r := &rows[i]
-		r.id, r.holder, r.runAt = idAt(first+int64(i)), 0, 0
+		r.id, r.holder, r.runAt = c.salt.id(first+int64(i)), 0, 0
 		r.divided = r.of.block(r.Key, r.id)
 		switch {
 		case r.Delay > 0:

@@ -160,7 +160,7 @@ func (c *Client) Jobs(ctx context.Context, f Filter) (jobs []Info, more int64, e
 			return nil, 0, err
 		}
 		switch {
-		case l.full:
+		case l.full, len(l.jobs) >= f.Limit:
 			return l.jobs, f.After, nil
 		case last:
 			return l.jobs, 0, nil
@@ -200,11 +200,11 @@ func (l *listing) take(i *Info) bool {
 		i.Payload = nil
 	}
 	bytes := len(i.Payload) + len(i.Error) + len(i.Detail)
-	if l.full = len(l.jobs) > 0 && bytes > l.room; l.full {
-		return false
+	// Jobs that have one id are on one page.
+	l.full = len(l.jobs) > 0 && i.ID != l.f.After && (bytes > l.room || len(l.jobs) >= l.f.Limit)
+	if !l.full {
+		l.jobs, l.f.After, l.room = append(l.jobs, *i), i.ID, l.room-bytes
 	}
-	l.jobs, l.f.After, l.room = append(l.jobs, *i), i.ID, l.room-bytes
-	l.full = len(l.jobs) == l.f.Limit
 	return !l.full
 }
 
@@ -242,9 +242,22 @@ func (c *Client) page(ctx context.Context, q *Queue, f Filter) (all []Info, err 
 
 // oldest returns the first jobs by id.
 func oldest(all []Info, limit int) []Info {
-	slices.SortFunc(all, func(a, b Info) int { return cmp.Compare(a.ID, b.ID) })
-	return all[:min(len(all), limit)]
+	slices.SortStableFunc(all, func(a, b Info) int { return cmp.Compare(a.ID, b.ID) })
+	return upTo(all, limit, func(i *Info) int64 { return i.ID })
 }
+
+// upTo cuts a list that is sorted by ids, but not between jobs that have one id: whoever goes on
+// after it would miss the rest of them.
+func upTo[T any](all []T, limit int, id func(*T) int64) []T {
+	for limit > 0 && limit < len(all) && id(&all[limit-1]) == id(&all[limit]) {
+		limit++
+	}
+	return all[:min(limit, len(all))]
+}
+
+// sharers is how many jobs of a queue may have one id where all blocks are listed at once: more
+// than chance brings about.
+const sharers = 4
 
 // places are the parts in which the jobs of a state are read: the blocks, but for those
 // that are dead or done, which are in none.
@@ -281,9 +294,17 @@ func (c *Client) part(ctx context.Context, q *Queue, state State, divided int, a
 	case StateDone:
 		step.Stmt = listDone
 	}
+	ended := state == StateDead || state == StateDone
+	if ended {
+		step.Args["limit"] = limit + sharers
+	}
 	step.Scan = func(row *dialect.Row) error {
-		i := c.info(q, row, state, divided)
-		i.readMore(row, bodyEnd+7)
+		block, more := divided, bodyEnd+7
+		if ended {
+			block, more = int(row.Int(more)), more+1
+		}
+		i := c.info(q, row, state, block)
+		i.readMore(row, more)
 		all = append(all, i)
 		return nil
 	}

@@ -27,9 +27,6 @@ func (b *block) comesLate(d *Delivery) bool {
 // is for what passes before a worker reads.
 const lateAfter = Window / 2
 
-// A blockID is a block of a queue.
-type blockID struct{ queue, divided int }
-
 // late are the blocks in which jobs may have been committed late since one was that follows
 // them.
 type late struct {

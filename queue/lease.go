@@ -212,8 +212,8 @@ func (w *Worker) lose(why string) {
 // forgo gives up a checked out job that has not been started. mu is held.
 func (w *Worker) forgo(d *Delivery) {
 	d.ended = true
-	delete(w.out, d.ID)
-	delete(w.rows, d.ID)
+	delete(w.out, d.at())
+	delete(w.rows, d.at())
 	w.acquit(d)
 }
 
@@ -327,7 +327,7 @@ func (w *Worker) giveUp(d *Delivery) {
 		d.b.active--
 	}
 	if d.from == tableRunning {
-		delete(w.out, d.ID)
+		delete(w.out, d.at())
 		w.toHand = append(w.toHand, d)
 	}
 }
@@ -382,8 +382,8 @@ func (w *Worker) abandon(ctx context.Context) {
 	w.over = true // it does not join again
 	node := cmp.Or(w.node, w.last)
 	hand := map[*block][]int64{}
-	for id, d := range w.out {
-		hand[d.b] = append(hand[d.b], id)
+	for _, d := range w.out {
+		hand[d.b] = append(hand[d.b], d.ID)
 	}
 	for _, d := range w.toHand {
 		hand[d.b] = append(hand[d.b], d.ID)

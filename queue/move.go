@@ -210,7 +210,7 @@ func (w *Worker) fly(ctx context.Context, tx *dialect.Session, b *block, node st
 	var dead []ended
 	for _, m := range f.moves {
 		if m.d.tied() && slices.Contains(here, m.d.ID) {
-			dead = append(dead, ended{id: m.d.ID, unique: m.d.Unique != "", group: m.d.Group, state: memberDead, why: m.why})
+			dead = append(dead, ended{id: m.d.ID, unique: m.d.Unique, group: m.d.Group, state: memberDead, why: m.why})
 		}
 	}
 	return untie(ctx, tx, b.q.id, dead)

@@ -42,6 +42,7 @@ const (
 	movedPrio  = "j.priority = record.urgency"
 	movedID    = "j.id = record.job"
 	delayedRow = "{prefix}job_delayed."
+	ofThisName = " AND unique_key IN (SELECT once FROM {records keys: once text})"
 )
 
 var mutants = append(deaf(), []mutant{
@@ -235,7 +236,7 @@ var mutants = append(deaf(), []mutant{
 	{passReady, movedPrio, always, ""},
 	{passReady, movedID, always, ""},
 	{passKeys, ofQueue, "", "TestMove" + onSQLite},
-	{passKeys, "{in job :ids}", always, "TestMoveUnique" + onSQLite},
+	{passKeys, "{in job :ids}", always, "TestSameIDMove" + onSQLite},
 	{standReady, "ORDER BY id", "ORDER BY id DESC", "TestMoveOfALostBlock" + onSQLite},
 	{lockLater, " AND run_at > {now + :soon}", "", ""},
 	{lockLater, " AND (hold_key > '') IS NOT TRUE", "", "TestForward" + onSQLite},
@@ -274,6 +275,7 @@ var mutants = append(deaf(), []mutant{
 	{keepRunning, "j.snapshot", "NULL", "TestKeepDone" + onSQLite},
 	{lockDone, "{locked}", "", "TestLocks" + onPostgres},
 	{lockDone, movedQueue, "", ""},
+	{lockDone, movedBlock, "", ""},
 	{lockDone, movedID, always, ""},
 	{outdatedDone, "purge_at <= {now}", "purge_at IS NOT NULL", "TestKeptDone" + onSQLite},
 	{outdatedDone, "{skip_locked}", "", "TestLocks" + onPostgres},
@@ -292,6 +294,11 @@ var mutants = append(deaf(), []mutant{
 	{freeKeys, "queue_id = :queue AND ", "", "TestKeyStatements" + onSQLite},
 	{freeKeys, "{in job :ids}", always, "TestKeyStatements" + onSQLite},
 	{freeKeys, " OR free_at <= {now}", "", "TestKeyStatements" + onSQLite},
+	{freeKeys, ofThisName, "", "TestKeyStatements" + onSQLite},
+	{parting, ofThisName, "", "TestKeyStatements" + onSQLite},
+	{keepKeys, ofThisName, "", "TestKeyStatements" + onSQLite},
+	{passKeys, ofThisName, "", "TestSameIDMove" + onSQLite},
+	{keysUntil, ofThisName, "", "TestSameIDMove" + onSQLite},
 	{freeKeys, " AND (free_at IS NULL OR free_at <= {now})", "", "TestKeyStatements" + onSQLite},
 	{parting, "queue_id = :queue AND ", "", "TestKeyStatements" + onSQLite},
 	{parting, "{in job :ids}", always, "TestKeyStatements" + onSQLite},
@@ -381,6 +388,7 @@ var mutants = append(deaf(), []mutant{
 	{lockOut, movedID, always, ""},
 	{lockDead, "{locked}", "", "TestLocks" + onPostgres},
 	{lockDead, movedQueue, "", ""},
+	{lockDead, movedBlock, "", ""},
 	{lockDead, movedID, always, ""},
 	{outdated, "purge_at <= {now}", "purge_at IS NOT NULL", "TestKept" + onSQLite},
 	{outdated, "{skip_locked}", "", "TestLocks" + onPostgres},

@@ -29,8 +29,8 @@ var keyColumns = map[string]map[string][]keyColumn{
 		"job_delayed_due":  {{"queue_id", 4}, {"divided", 4}, {"run_at", 8}, {"id", 8}},
 		"job_delayed_hold": {{"queue_id", 4}, {"divided", 4}, {"hold_key", 803}},
 	},
-	"job_dead": {"PRIMARY": {{"queue_id", 4}, {"id", 8}}, "job_dead_purge": {{"purge_at", 9}}},
-	"job_done": {"PRIMARY": {{"queue_id", 4}, {"id", 8}}, "job_done_purge": {{"purge_at", 8}}},
+	"job_dead": {"PRIMARY": {{"queue_id", 4}, {"id", 8}, {"divided", 4}}, "job_dead_purge": {{"purge_at", 9}}},
+	"job_done": {"PRIMARY": {{"queue_id", 4}, {"id", 8}, {"divided", 4}}, "job_done_purge": {{"purge_at", 8}}},
 }
 
 type keyColumn struct {
@@ -219,7 +219,7 @@ func planArgs(stmt *dialect.Stmt, n int) dialect.Args {
 		after = "a"
 	}
 	return dialect.Args{
-		"rows": rows, "places": rows, "gaps": rows, "ids": ids, "n": n, "least": ids[0], "most": ids[n-1], "id": ids[0], "limit": 100, "after": after, "since": int64(1), "soon": 1,
+		"rows": rows, "keys": rows, "places": rows, "gaps": rows, "ids": ids, "n": n, "least": ids[0], "most": ids[n-1], "id": ids[0], "limit": 100, "after": after, "since": int64(1), "soon": 1,
 		"queue": 1, "to": 1, "kind": "k", "divided": 2, "priority": 2, "first": 1, "last": 2, "generation": 1, "after1": ids[0], "after2": ids[0], "after3": ids[0], "after4": ids[0],
 		"name": "a", "under": "u", "node": "n1", "from": "n2", "was": "running", "lease": 1, "busy": 0, "fence": 1, "batch": 1, "left": 0, "keep": 1,
 		"state": "active", "reason": "", "key_retry": "hold", "max_attempts": 1, "max_crashes": 1, "retry_delay": "", "retry_max_delay": "",

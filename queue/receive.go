@@ -345,7 +345,7 @@ func (w *Worker) giveUpLost(d *Delivery) {
 // supersede ends a received job that has come back: somebody else has said that it has
 // failed, which this worker had not noticed yet. mu is held.
 func (w *Worker) supersede(d *Delivery) {
-	if was := w.out[d.ID]; was != nil && was != d && w.taken[was] {
+	if was := w.out[d.at()]; was != nil && was != d && w.taken[was] {
 		was.ctx.end(fmt.Errorf("%w: it has failed elsewhere", ErrLost))
 		w.giveUpLost(was)
 	}

@@ -22,6 +22,9 @@ type runningRow struct {
 	live, inTime       bool
 }
 
+// at returns which job it is.
+func (r *runningRow) at(q *workQueue) jobID { return jobID{blockID{q.id, r.divided}, r.id} }
+
 func (w *Worker) readRunning(ctx context.Context, q *workQueue) ([]runningRow, error) {
 	return dialect.Select(ctx, &w.db.Session, runningJobs, dialect.Args{"queue": q.id}, func(rows *sql.Rows) (r runningRow, err error) {
 		var key sql.NullString
@@ -117,7 +120,7 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) erro
 			}
 			r.live = false
 		}
-		if (r.state == rowHanded || !r.live) && !w.leads(r.id) {
+		if (r.state == rowHanded || !r.live) && !w.leads(r.at(q)) {
 			if err := w.adoptOne(ctx, q, r, name); err != nil {
 				return err
 			}
@@ -142,10 +145,10 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) erro
 // cancelRemoved ends checked out jobs whose rows are gone: somebody has cancelled
 // them. out are those that were checked out before the rows were read: one that has failed
 // meanwhile, and has begun anew, is another delivery.
-func (w *Worker) cancelRemoved(q *workQueue, out map[int64]*Delivery, rows []runningRow) {
-	there := map[int64]bool{}
+func (w *Worker) cancelRemoved(q *workQueue, out map[jobID]*Delivery, rows []runningRow) {
+	there := map[jobID]bool{}
 	for _, r := range rows {
-		there[r.id] = true
+		there[r.at(q)] = true
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -161,14 +164,14 @@ func (w *Worker) cancelRemoved(q *workQueue, out map[int64]*Delivery, rows []run
 // they began. It looks twice, since a check-out may be under way.
 func (w *Worker) disown(ctx context.Context, q *workQueue, rows []runningRow, name string) error {
 	w.mu.Lock()
-	strange := map[int64]bool{}
+	strange := map[jobID]bool{}
 	twice := map[int][]int64{}
 	for _, r := range rows {
-		if r.lockBy != name || r.state == rowHanded || w.rows[r.id] != nil {
+		if r.lockBy != name || r.state == rowHanded || w.rows[r.at(q)] != nil {
 			continue
 		}
-		strange[r.id] = true
-		if q.strange[r.id] {
+		strange[r.at(q)] = true
+		if q.strange[r.at(q)] {
 			twice[r.divided] = append(twice[r.divided], r.id)
 		}
 	}
@@ -185,7 +188,7 @@ func (w *Worker) disown(ctx context.Context, q *workQueue, rows []runningRow, na
 }
 
 // leads tells whether a checked out job is this worker's own.
-func (w *Worker) leads(id int64) bool {
+func (w *Worker) leads(id jobID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.out[id] != nil
@@ -229,7 +232,9 @@ func (w *Worker) letGo(ctx context.Context, b *block, keys map[string]place, run
 	}
 	there := map[int64]bool{}
 	for _, r := range running {
-		there[r.id] = true
+		if r.divided == b.divided {
+			there[r.id] = true
+		}
 	}
 	for _, h := range waiting {
 		there[h.id] = true
@@ -275,11 +280,11 @@ func (w *Worker) adoptOne(ctx context.Context, q *workQueue, r runningRow, name 
 		return err // adopted and not begun: as crashed as before, once this process is gone
 	}
 	d.trial = why
-	w.out[d.ID], w.rows[d.ID] = d, d
+	w.out[d.at()], w.rows[d.at()] = d, d
 	b.takeIn(d.Key, d.ID)
 	if w.guilty(d, r.state) {
 		d.ended = true
-		delete(w.out, d.ID)
+		delete(w.out, d.at())
 		w.acquit(d)
 		b.moves = append(b.moves, move{
 			d: d, what: buried, keep: keepOf(q.set), tries: d.Attempt, died: d.Crashes,

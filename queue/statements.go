@@ -185,7 +185,7 @@ var (
 	// present and its like tell which of some jobs are there.
 	present        = dialect.SQL("queue.present", `SELECT id FROM {prefix}job WHERE priority = :priority AND `+these)
 	presentDelayed = dialect.SQL("queue.present-delayed", `SELECT id FROM {prefix}job_delayed WHERE `+these)
-	presentDead    = dialect.SQL("queue.present-dead", `SELECT id FROM {prefix}job_dead WHERE queue_id = :queue AND {in id :ids} AND id BETWEEN :least AND :most`)
+	presentDead    = dialect.SQL("queue.present-dead", `SELECT id FROM {prefix}job_dead WHERE `+these)
 
 	// load and its like read what a worker has left in the table of some jobs that it has
 	// read. Nobody else changes a payload, and a row that is gone was cancelled.
@@ -199,7 +199,7 @@ var (
 	lockDelayed = dialect.SQL("queue.lock-delayed", lockIn("job_delayed", ""))
 	lockRunning = dialect.SQL("queue.lock-running", lockIn("job_running", " AND j.lock_by = :node"))
 	lockOut     = dialect.SQL("queue.lock-checked-out", lockIn("job_running", ""))
-	lockDead    = dialect.SQL("queue.lock-dead", lockBy("job_dead", "j.queue_id = record.queue AND j.id = record.job"))
+	lockDead    = dialect.SQL("queue.lock-dead", lockIn("job_dead", ""))
 
 	// Delayed jobs.
 
@@ -308,8 +308,8 @@ var (
 		WHERE queue_id = :queue AND divided = :divided AND id > :after ORDER BY id LIMIT :limit`)
 
 	listDead = dialect.SQL("queue.list-dead", `
-		SELECT id, priority, `+bareBody+`, attempt, crashes, {us died_at}, error, NULL, percent, message, detail FROM {prefix}job_dead
-		WHERE queue_id = :queue AND id > :after ORDER BY id LIMIT :limit`)
+		SELECT id, priority, `+bareBody+`, attempt, crashes, {us died_at}, error, NULL, percent, message, divided, detail FROM {prefix}job_dead
+		WHERE queue_id = :queue AND id > :after ORDER BY id, divided LIMIT :limit`)
 
 	// countReady and its like count up to a limit: nobody waits for millions.
 	countReady = dialect.SQL("queue.count-ready", `
@@ -339,8 +339,8 @@ var (
 	revive = dialect.SQL("queue.revive", `
 		INSERT INTO {prefix}job_delayed (queue_id, divided, run_at, priority, id, `+body+`, `+progress+`)
 		SELECT j.queue_id, record.target, {now}, j.priority, j.id, `+bodyOfJ+`, `+progressOfJ+`
-		FROM {records rows: queue int, job int, target int}
-		{join_by_key {prefix}job_dead AS j} ON j.queue_id = record.queue AND j.id = record.job`)
+		FROM {records rows: queue int, block int, job int, target int}
+		{join_by_key {prefix}job_dead AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job`)
 
 	// pending finds a block with a job that could begin: one that is ready or due, and
 	// is not behind another of its key that runs or waits for its retry. It locks
@@ -358,7 +358,7 @@ var (
 
 	// outdated finds dead jobs whose time is over.
 	outdated = dialect.SQL("queue.outdated", `
-		SELECT queue_id, id FROM {prefix}job_dead WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit {skip_locked}`)
+		SELECT queue_id, divided, id FROM {prefix}job_dead WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit {skip_locked}`)
 
 	// surplus finds the newest of a queue's dead jobs that are too many, and surplusDead those
 	// up to it: jobs are counted by their ids, whose order is that of the key.
@@ -366,9 +366,9 @@ var (
 		SELECT id FROM {prefix}job_dead WHERE queue_id = :queue ORDER BY id DESC LIMIT 1 OFFSET :keep`)
 
 	surplusDead = dialect.SQL("queue.surplus-dead", `
-		SELECT queue_id, id FROM {prefix}job_dead WHERE queue_id = :queue AND id <= :most ORDER BY id LIMIT :limit {skip_locked}`)
+		SELECT queue_id, divided, id FROM {prefix}job_dead WHERE queue_id = :queue AND id <= :most ORDER BY id LIMIT :limit {skip_locked}`)
 
-	purgeDead = dialect.SQL("queue.purge-dead", `DELETE FROM {prefix}job_dead WHERE queue_id = :queue AND {in id :ids} AND id BETWEEN :least AND :most {only id :n}`)
+	purgeDead = dialect.SQL("queue.purge-dead", `DELETE FROM {prefix}job_dead WHERE `+these+` {only id :n}`)
 )
 
 // these are some jobs of a block, by the key of their table.
@@ -485,12 +485,8 @@ func insertInto(d *dialect.Dialect, table, fields string) string {
 
 // lockIn locks rows of a table that has blocks.
 func lockIn(table, more string) string {
-	return lockBy(table, "j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job"+more)
-}
-
-func lockBy(table, key string) string {
 	return `SELECT j.id FROM {records places: queue int, block int, urgency int, job int}
-		{join_by_key {prefix}` + table + ` AS j} ON ` + key + `
+		{join_by_key {prefix}` + table + ` AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job` + more + `
 		ORDER BY j.id {locked}`
 }
 

@@ -213,7 +213,7 @@ func (w *Worker) checkedOut(m *move) {
 func (w *Worker) goOn(d *Delivery) {
 	b := d.b
 	d.from = tableRunning
-	w.out[d.ID], w.rows[d.ID] = d, d
+	w.out[d.at()], w.rows[d.at()] = d, d
 	if d.counted {
 		d.counted = false
 		b.active--

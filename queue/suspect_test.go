@@ -278,8 +278,12 @@ func (w *Worker) hasLone() bool {
 func (w *Worker) keepsWaiting(id int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	d := w.out[id]
-	return d != nil && d.trial != trusted && (d.trial == accused || w.refused[accused])
+	for at, d := range w.out {
+		if at.id == id {
+			return d.trial != trusted && (d.trial == accused || w.refused[accused])
+		}
+	}
+	return false
 }
 
 // A job that ends its worker at once is dead after as many deaths as its queue says, and no

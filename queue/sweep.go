@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -93,21 +91,20 @@ func (w *Worker) purge(ctx context.Context, outdated *dialect.Stmt, args dialect
 	for ctx.Err() == nil {
 		n := 0
 		err := w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
-			byQueue := map[int][]int64{}
+			byBlock := map[blockID][]int64{}
 			_, err := dialect.Select(ctx, tx, outdated, args, func(rows *sql.Rows) (id int64, err error) {
-				var queue int
-				err = rows.Scan(&queue, &id)
-				byQueue[queue] = append(byQueue[queue], id)
+				var at blockID
+				err = rows.Scan(&at.queue, &at.divided, &id)
+				byBlock[at] = append(byBlock[at], id)
 				return id, err
 			})
 			if err != nil {
 				return err
 			}
 			n = 0
-			for _, queue := range slices.Sorted(maps.Keys(byQueue)) {
-				ids := byQueue[queue]
+			for at, ids := range byBlock { // whose rows are locked
 				n += len(ids)
-				if _, err := tx.Exec(ctx, remove, listArgs(queue, 0, 0, ids)); err != nil {
+				if _, err := tx.Exec(ctx, remove, listArgs(at.queue, at.divided, 0, ids)); err != nil {
 					return err
 				}
 			}

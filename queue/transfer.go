@@ -51,9 +51,9 @@ var (
 	// nothing: the jobs are locked, and with them their keys. passKeys gives these up at
 	// once: the jobs have them in another queue.
 	keysUntil = dialect.SQL("queue.keys-until", `
-		SELECT job, COALESCE({us free_at}, 0) FROM {prefix}job_unique WHERE queue_id = :queue AND {in job :ids}`)
+		SELECT job, COALESCE({us free_at}, 0) FROM {prefix}job_unique WHERE `+theirKeys)
 	passKeys = dialect.SQL("queue.pass-keys", `
-		DELETE FROM {prefix}job_unique WHERE queue_id = :queue AND {in job :ids} {only job :n}`)
+		DELETE FROM {prefix}job_unique WHERE `+theirKeys+` {only job :n}`)
 )
 
 // standing is what a move asks of a job, before its time, if it is delayed, and whether it
@@ -339,7 +339,7 @@ func (t *transfer) pass(ctx context.Context, divided int, stmt *dialect.Stmt, fr
 			return err
 		}
 		last := len(all) < chunk
-		all = all[:min(chunk, len(all))]
+		all = upTo(all, chunk, func(s *stander) int64 { return s.id })
 		var batch []*stander
 		for i := range all {
 			if pick(&all[i]) {
@@ -522,25 +522,24 @@ func (t *transfer) stillMine(ctx context.Context, tx *dialect.Session, divided i
 // sendKeys takes the unique keys of jobs in the other queue, and gives them up here. It
 // notes which are taken there.
 func (t *transfer) sendKeys(ctx context.Context, tx *dialect.Session, part []*stander, taken map[int64]bool) error {
-	var ids []int64
+	var theirs uniques
 	for _, s := range part {
-		if s.unique != "" {
-			ids = append(ids, s.id)
-		}
+		theirs.add(s.id, s.unique)
 	}
-	if len(ids) == 0 {
+	if len(theirs.ids) == 0 {
 		return nil
 	}
-	args := listArgs(t.from.id, 0, 0, ids)
 	until := map[int64]int64{}
-	_, err := dialect.Select(ctx, tx, keysUntil, args, func(rows *sql.Rows) (none struct{}, err error) {
-		var id, us int64
-		err = rows.Scan(&id, &us)
-		until[id] = us
-		return none, err
-	})
-	if err != nil {
-		return err
+	for args := range theirs.args(t.from.id) {
+		_, err := dialect.Select(ctx, tx, keysUntil, args, func(rows *sql.Rows) (none struct{}, err error) {
+			var id, us int64
+			err = rows.Scan(&id, &us)
+			until[id] = us
+			return none, err
+		})
+		if err != nil {
+			return err
+		}
 	}
 	var rows []jobRow
 	for _, s := range part {
@@ -564,6 +563,10 @@ func (t *transfer) sendKeys(ctx context.Context, tx *dialect.Session, part []*st
 	if len(taken) > 0 {
 		return nil // it is rolled back
 	}
-	_, err = tx.Exec(ctx, passKeys, args)
-	return err
+	for args := range theirs.args(t.from.id) {
+		if _, err := tx.Exec(ctx, passKeys, args); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"iter"
 	"slices"
 	"time"
 
@@ -40,24 +41,54 @@ var (
 		WHERE queue_id = :queue AND unique_key = :once AND job = :holder AND pending = 'no' AND free_at <= {now}`)
 
 	// freeKeys frees the keys of jobs that have ended, and parting marks those that stay
-	// in use for a while. A key is never another job's: it has the job's id.
+	// in use for a while. A key is never another job's: it has the job's id. Nor is it another
+	// key of another job with this id: it is named.
 	freeKeys = dialect.SQL("queue.free-keys", `
-		DELETE FROM {prefix}job_unique WHERE queue_id = :queue AND {in job :ids} AND (free_at IS NULL OR free_at <= {now}) {only job :n}`)
+		DELETE FROM {prefix}job_unique WHERE `+theirKeys+` AND (free_at IS NULL OR free_at <= {now}) {only job :n}`)
 	parting = dialect.SQL("queue.parting-keys", `
-		UPDATE {prefix}job_unique SET pending = 'no' WHERE queue_id = :queue AND {in job :ids} {only job :n}`)
+		UPDATE {prefix}job_unique SET pending = 'no' WHERE `+theirKeys+` {only job :n}`)
 
 	// keepKeys takes the keys of jobs that come back into use again. It is run with the
 	// keys' rows locked: nobody takes or removes them in between, and whoever looks afterwards
 	// finds them pending.
 	keepKeys = dialect.SQL("queue.keep-keys", `
-		UPDATE {prefix}job_unique SET pending = 'yes' WHERE queue_id = :queue AND {in job :ids} {only job :n}`)
+		UPDATE {prefix}job_unique SET pending = 'yes' WHERE `+theirKeys+` {only job :n}`)
 
 	// oldKeys finds keys whose jobs have ended and whose time is over.
 	oldKeys = dialect.SQL("queue.old-keys", `
-		SELECT queue_id, job FROM {prefix}job_unique WHERE pending = 'no' AND free_at <= {now} ORDER BY free_at LIMIT :limit {skip_locked}`)
+		SELECT queue_id, 0, job FROM {prefix}job_unique WHERE pending = 'no' AND free_at <= {now} ORDER BY free_at LIMIT :limit {skip_locked}`)
 	purgeKeys = dialect.SQL("queue.purge-keys", `
 		DELETE FROM {prefix}job_unique WHERE queue_id = :queue AND {in job :ids} AND pending = 'no' AND free_at <= {now} {only job :n}`)
 )
+
+// theirKeys are the unique keys of some jobs.
+const theirKeys = `queue_id = :queue AND {in job :ids} AND unique_key IN (SELECT once FROM {records keys: once text})`
+
+// uniques are jobs of a queue and the unique keys that they have.
+type uniques struct {
+	ids  []int64
+	keys []dialect.Args
+}
+
+func (u *uniques) add(id int64, unique string) {
+	if unique != "" {
+		u.ids, u.keys = append(u.ids, id), append(u.keys, dialect.Args{"once": unique})
+	}
+}
+
+// args are arguments of the statements about their keys, for some at a time.
+func (u *uniques) args(queue int) iter.Seq[dialect.Args] {
+	return func(yield func(dialect.Args) bool) {
+		for from := 0; from < len(u.ids); from += chunk {
+			to := min(from+chunk, len(u.ids))
+			args := listArgs(queue, 0, 0, slices.Clone(u.ids[from:to]))
+			args["keys"] = u.keys[from:to]
+			if !yield(args) {
+				return
+			}
+		}
+	}
+}
 
 // An Enqueued tells what has become of a job that was to be enqueued.
 type Enqueued struct {
@@ -172,22 +203,21 @@ func reclaimKeys(ctx context.Context, tx *dialect.Session, queue int, rows []job
 	if back, err = claimKeys(ctx, tx, rows); err != nil {
 		return nil, err
 	}
-	var ids []int64
+	var theirs uniques
 	for i := range back {
-		if back[i].Unique != "" {
-			ids = append(ids, back[i].id)
+		theirs.add(back[i].id, back[i].Unique)
+	}
+	for args := range theirs.args(queue) {
+		if _, err = tx.Exec(ctx, keepKeys, args); err != nil {
+			return nil, err
 		}
 	}
-	if len(ids) > 0 {
-		_, err = tx.Exec(ctx, keepKeys, listArgs(queue, 0, 0, ids))
-	}
-	return back, err
+	return back, nil
 }
 
 // freeUnique frees the unique keys that jobs have which this transaction has ended.
-func freeUnique(ctx context.Context, tx *dialect.Session, queue int, ids []int64) error {
-	for part := range slices.Chunk(ids, chunk) {
-		args := listArgs(queue, 0, 0, part)
+func freeUnique(ctx context.Context, tx *dialect.Session, queue int, theirs *uniques) error {
+	for args := range theirs.args(queue) {
 		if _, err := tx.Exec(ctx, freeKeys, args); err != nil {
 			return err
 		}

@@ -428,11 +428,12 @@ func TestUniqueUnderWay(t *testing.T) {
 // What the statements about unique keys reach: those of a queue and its ended jobs.
 func TestKeyStatements(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
-		all := []string{"1 a 7 yes", "1 b 8 yes", "1 c 9 no", "1 d 10 no", "1 e 11 yes", "1 f 12 no", "2 a 7 yes", "2 c 9 no"}
+		all := []string{"1 a 7 yes", "1 b 8 yes", "1 c 9 no", "1 d 10 no", "1 e 11 yes", "1 f 12 no", "1 g 7 no", "1 h 11 yes", "1 i 12 yes", "2 a 7 yes", "2 c 9 no"}
 		without := func(gone ...string) (left []string) {
 			return slices.DeleteFunc(slices.Clone(all), func(row string) bool { return slices.Contains(gone, row) })
 		}
 		ids := listArgs(1, 0, 0, []int64{7, 9, 10, 11})
+		ids["keys"] = []dialect.Args{{"once": "a"}, {"once": "c"}, {"once": "d"}, {"once": "e"}, {"once": "f"}, {"once": "i"}}
 		take := dialect.Args{"queue": 1, "once": "c", "holder": 9, "job": 99, "until_us": nil}
 		not := func(name string, value any) dialect.Args {
 			args := maps.Clone(take)
@@ -458,10 +459,10 @@ func TestKeyStatements(t *testing.T) {
 			db.Do(t, `DELETE FROM {prefix}job_unique`, nil)
 			byHand(t, db, `INSERT INTO {prefix}job_unique (queue_id, unique_key, job, pending, free_at) VALUES
 				(1, 'a', 7, 'yes', NULL), (1, 'b', 8, 'yes', NULL), (1, 'c', 9, 'no', `+ago+`), (1, 'd', 10, 'no', `+ahead+`),
-				(1, 'e', 11, 'yes', `+ago+`), (1, 'f', 12, 'no', `+ago+`), (2, 'a', 7, 'yes', NULL), (2, 'c', 9, 'no', `+ago+`)`)
+				(1, 'e', 11, 'yes', `+ago+`), (1, 'f', 12, 'no', `+ago+`), (1, 'g', 7, 'no', `+ahead+`), (1, 'h', 11, 'yes', NULL), (1, 'i', 12, 'yes', NULL), (2, 'a', 7, 'yes', NULL), (2, 'c', 9, 'no', `+ago+`)`)
 			old, err := dialect.Select(t.Context(), &db.Session, oldKeys, dialect.Args{"limit": 10}, func(rows *sql.Rows) (text string, err error) {
-				var queue, job int
-				err = rows.Scan(&queue, &job)
+				var queue, none, job int
+				err = rows.Scan(&queue, &none, &job)
 				return fmt.Sprint(queue, job), err
 			})
 			must(t, err)

@@ -131,9 +131,9 @@ type Worker struct {
 	remnants map[*block]bool // gone, and what is left to write of them failed to be written
 	idle     int             // handlers that wait
 	slots    [][]*Delivery
-	out      map[int64]*Delivery // checked out
+	out      map[jobID]*Delivery // checked out
 	held     int                 // bytes of payloads that were read ahead
-	rows     map[int64]*Delivery // rows of running jobs that are this worker's, until they are deleted
+	rows     map[jobID]*Delivery // rows of running jobs that are this worker's, until they are deleted
 	toHand   []*Delivery         // checked out, and cancelled because the worker is being stopped
 	onTrial  [trials]int         // how many jobs may end the process, by why that is
 	refused  [trials]bool        // some were not taken over, for want of a place
@@ -171,7 +171,7 @@ type workQueue struct {
 	blocks  map[int]*block
 	long    int              // how often in a row all places were found taken by long jobs
 	busy    bool             // as the others are told
-	strange map[int64]bool   // running jobs that are this worker's, and that it does not know of
+	strange map[jobID]bool   // running jobs that are this worker's, and that it does not know of
 	vacant  map[int]vacancy  // blocks that were free at the last look
 	gates   map[string]*gate // by kind; nil while there were no limits
 }
@@ -209,7 +209,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 	}
 	w := &Worker{
 		c: c, db: c.db, leases: c.db, opt: opt, log: opt.Logger, slow: slow, proven: provenAfter, rotate: rotation, whole: wholeEvery, miscounted: miscounted,
-		handlers: map[string]*kindHandler{}, taken: map[*Delivery]bool{}, out: map[int64]*Delivery{}, rows: map[int64]*Delivery{}, remnants: map[*block]bool{}, kinds: map[string]string{},
+		handlers: map[string]*kindHandler{}, taken: map[*Delivery]bool{}, out: map[jobID]*Delivery{}, rows: map[jobID]*Delivery{}, remnants: map[*block]bool{}, kinds: map[string]string{},
 		counts: map[countKey]*count{}, ends: concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
 		tick: make(chan struct{}, 1), keeper: make(chan struct{}, 1), joined: make(chan struct{}), ended: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
 	}

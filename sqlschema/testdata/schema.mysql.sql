@@ -65,7 +65,7 @@ CREATE TABLE dbcron_job_dead (
   unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
   group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
   endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
-  PRIMARY KEY (queue_id,id),
+  PRIMARY KEY (queue_id,id,divided),
   KEY dbcron_job_dead_purge (purge_at)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that were given up';
 
@@ -123,7 +123,7 @@ CREATE TABLE dbcron_job_done (
   unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
   group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
   endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
-  PRIMARY KEY (queue_id,id),
+  PRIMARY KEY (queue_id,id,divided),
   KEY dbcron_job_done_purge (purge_at)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that are done, of queues that keep them';
 

@@ -65,7 +65,7 @@ CREATE TABLE dbcron_job_dead (
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
-    CONSTRAINT dbcron_job_dead_key PRIMARY KEY (queue_id, id)
+    CONSTRAINT dbcron_job_dead_key PRIMARY KEY (queue_id, id, divided)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that were given up
 CREATE INDEX dbcron_job_dead_purge ON public.dbcron_job_dead USING btree (purge_at);
 
@@ -123,7 +123,7 @@ CREATE TABLE dbcron_job_done (
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
-    CONSTRAINT dbcron_job_done_key PRIMARY KEY (queue_id, id)
+    CONSTRAINT dbcron_job_done_key PRIMARY KEY (queue_id, id, divided)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that are done, of queues that keep them
 CREATE INDEX dbcron_job_done_purge ON public.dbcron_job_done USING btree (purge_at);
 

@@ -62,8 +62,9 @@ CREATE TABLE dbcron_job_dead ( -- Jobs that were given up
     timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key      TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
-    group_id        INTEGER, endpoint TEXT, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
-    CONSTRAINT dbcron_job_dead_key PRIMARY KEY (queue_id, id)
+    group_id        INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
+    endpoint        TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
+    CONSTRAINT dbcron_job_dead_key PRIMARY KEY (queue_id, id, divided)
 ) WITHOUT ROWID;
 
 CREATE INDEX dbcron_job_dead_purge ON dbcron_job_dead (purge_at);
@@ -121,8 +122,9 @@ CREATE TABLE dbcron_job_done ( -- Jobs that are done, of queues that keep them
     timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key      TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
-    group_id        INTEGER, endpoint TEXT, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
-    CONSTRAINT dbcron_job_done_key PRIMARY KEY (queue_id, id)
+    group_id        INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
+    endpoint        TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
+    CONSTRAINT dbcron_job_done_key PRIMARY KEY (queue_id, id, divided)
 ) WITHOUT ROWID;
 
 CREATE INDEX dbcron_job_done_purge ON dbcron_job_done (purge_at);
