@@ -268,10 +268,10 @@ func TestLimitChanges(t *testing.T) {
 		for range 8 { // of those that ran already
 			next <- struct{}{}
 		}
-		run(3) // so one has begun, and not before
-		if _, _, all := crowd.counts(); all != 11 {
-			t.Errorf("%d jobs have begun", all)
-		}
+		eventually(t, "one of those that wait has begun, and no more", func() bool {
+			here, _, all := crowd.counts()
+			return here == 3 && all == 11
+		})
 		limit(t, c, "", 6)
 		run(6)
 		limit(t, c, "", 2)
