@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -47,6 +48,37 @@ func TestGuard(t *testing.T) {
 		want(t, "without a transaction", second.Guard(t.Context(), db.Pool()), ErrInvalid)
 		want(t, "without anything", second.Guard(t.Context(), nil), ErrInvalid)
 		want(t, "after release", guarded(t, db, second, sql.LevelDefault, nothing), ErrReleased)
+	})
+}
+
+// As many transactions as there are connections can be guarded at once.
+func TestGuardTakesNoSecondConnection(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		for _, n := range []int{1, 3} {
+			if n > 1 && db.Dialect.SkipLocked == "" {
+				continue // one writer at a time
+			}
+			small := dbtest.Open(t, db.URL, dialect.Options{MaxConns: n})
+			l := locker(t, small, Options{TTL: time.Minute})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var leases []*Lease
+			var all []*sql.Tx
+			for i := range n {
+				leases = append(leases, l.mustTake(t, fmt.Sprint(n, " ", i)))
+			}
+			for range n {
+				tx, err := small.Pool().BeginTx(ctx, nil)
+				must(t, err)
+				all = append(all, tx)
+			}
+			for i, tx := range all {
+				must(t, leases[i].Guard(ctx, tx))
+			}
+			for _, tx := range all {
+				must(t, tx.Commit())
+			}
+		}
 	})
 }
 
