@@ -32,8 +32,8 @@ fmt: ## format the code and sort the imports
 fmt-check: ## fail if fmt would change something
 	@$(LINT) fmt --diff
 
-lint: ## linters, formatting, import arrows, go.mod
-	$(call timed,lint,$(LINT) run ./... && go mod tidy -diff)
+lint: ## linters, formatting, import arrows, go.mod, and that bench compiles
+	$(call timed,lint,$(LINT) run ./... && go mod tidy -diff && go -C bench vet ./...)
 
 # Not the drivers and the programs, which take minutes: `make dist` builds those.
 cross: ## compile what has files of its own for the other platforms

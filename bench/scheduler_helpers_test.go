@@ -117,9 +117,9 @@ func newBed(t *testing.T, db *dbtest.DB, rows int) *bed {
 }
 
 // fresh is a further database of the same engine, with tables.
-func fresh(t *testing.T, d *dialect.Dialect) *dbtest.DB {
+func fresh(t *testing.T, engine string) *dbtest.DB {
 	t.Helper()
-	db := dbtest.Fresh(t, d)
+	db := dbtest.Fresh(t, engine)
 	if err := sqlschema.Migrate(t.Context(), db.DB); err != nil {
 		t.Fatal(err)
 	}

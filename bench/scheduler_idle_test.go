@@ -101,7 +101,7 @@ func TestSchedulerIdle(t *testing.T) {
 		var medians []time.Duration
 		for _, n := range schedules {
 			t.Run(fmt.Sprint(n), func(t *testing.T) {
-				b := newBed(t, fresh(t, first.Dialect), n)
+				b := newBed(t, fresh(t, first.Engine), n)
 				medians = append(medians, idle(t, b, "before"))
 				floor := b.churn(t, *churn) - time.Minute.Microseconds()
 				for _, since := range []struct {
