@@ -409,8 +409,11 @@ func (w *Worker) rouse(b *block) {
 
 // enlist lets a pump look after a block, if there is something to do. mu is held.
 func (w *Worker) enlist(b *block) {
+	if b.serving || b.queued { // as with most jobs that end: to ask for the time costs more
+		return
+	}
 	at := instant.Now()
-	if b.serving || b.queued || b.failures > 0 && at < b.retryAt || !b.wants(at) {
+	if b.failures > 0 && at < b.retryAt || !b.wants(at) {
 		return
 	}
 	b.queued = true
