@@ -226,16 +226,7 @@ func playEffectsWorker(ctx context.Context, a *actor) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	go func() {
-		for order := range a.orders {
-			if order == "stop" {
-				stop()
-			}
-		}
-	}()
-	err = w.Run(ctx)
-	say("stopped", err)
+	a.runs(ctx, w)
 	return nil
 }
 

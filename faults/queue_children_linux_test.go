@@ -91,7 +91,14 @@ func playQueueWorker(ctx context.Context, a *actor) error {
 			return err
 		}
 	}
+	a.runs(ctx, w)
+	return nil
+}
+
+// runs runs a worker until the actor is told to stop.
+func (a *actor) runs(ctx context.Context, w *queue.Worker) {
 	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	go func() {
 		for order := range a.orders {
 			if order == "stop" {
@@ -99,9 +106,7 @@ func playQueueWorker(ctx context.Context, a *actor) error {
 			}
 		}
 	}()
-	err = w.Run(ctx)
-	say("stopped", err)
-	return nil
+	say("stopped", w.Run(ctx))
 }
 
 func wait(ctx context.Context, d time.Duration) error {
