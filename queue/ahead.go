@@ -248,7 +248,7 @@ func (w *Worker) tookLoads(t *turn) {
 			b.bare = slices.DeleteFunc(b.bare, func(o *Delivery) bool { return o == d })
 			b.count--
 			w.forgo(d)
-			b.release(d.Key, d.ID)
+			w.releaseIfMine(b, d.Key, d.ID)
 		default:
 			b.remove(d)
 		}

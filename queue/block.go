@@ -57,9 +57,10 @@ type block struct {
 	acks    []*Delivery // finished, to be deleted
 	sent    []*Delivery // acks that a pump is writing
 	moves   []move
-	forget  []int64 // deleted; to be forgotten once a later read has returned
-	keyed   bool    // its queue has had jobs with keys
-	suspect int     // so many jobs may have ended the worker before; see suspect.go
+	missed  []heldKey // whose rows were gone: see releaseIfMine
+	forget  []int64   // deleted; to be forgotten once a later read has returned
+	keyed   bool      // its queue has had jobs with keys
+	suspect int       // so many jobs may have ended the worker before; see suspect.go
 	doubted []*Delivery
 
 	withheld int // acks that are written by transactions of handlers: see withhold
@@ -377,7 +378,7 @@ func (b *block) noteRead(d *Delivery) {
 
 // wants tells whether a pump has something to do here.
 func (b *block) wants(at instant.Instant) bool {
-	if len(b.acks) > 0 || len(b.moves) > 0 || b.loads() {
+	if len(b.acks) > 0 || len(b.moves) > 0 || len(b.missed) > 0 || b.loads() {
 		return true
 	}
 	if !b.open() || !b.room() {
@@ -437,7 +438,7 @@ func (b *block) remove(d *Delivery) {
 	}
 	d.ended = true
 	b.forget = append(b.forget, d.ID)
-	b.release(d.Key, d.ID)
+	b.q.w.releaseIfMine(b, d.Key, d.ID)
 }
 
 // lookDue tells whether to look back: now and then while jobs may come below the cursor. A

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
@@ -292,5 +293,60 @@ func TestAtMostOnceStopped(t *testing.T) {
 				t.Errorf("job %d was done %d times", id, n)
 			}
 		}
+	})
+}
+
+// A worker that has lost its lease and does not know it, as after a step of the database's
+// clock, sees a job's row gone. It does not take that for the job's end: the next of its key
+// waits for whoever has the block now.
+func TestCompleteTxAfterAnUnnoticedLoss(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		edit(t, c, func(q *Queue) { impatient(q); q.MaxCrashes = 10 })
+		var effects record
+		begun, goOn := make(chan string, 10), map[string]chan struct{}{"first": make(chan struct{}), "second": make(chan struct{})}
+		crew := func(name string) *Worker {
+			w := worker(t, other(t, db), WorkerOptions{})
+			w.slow = 1
+			must(t, w.HandleOthers(func(ctx context.Context, d *Delivery) error {
+				if d.Kind == "slow" {
+					begun <- name
+					received(t, name+" goes on", goOn[name])
+				}
+				tx := db.Begin(t, nil)
+				defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
+				if err := d.CompleteTx(context.WithoutCancel(ctx), tx); err != nil {
+					return err
+				}
+				effects.add("%s", d.Kind)
+				return tx.Commit()
+			}))
+			return w
+		}
+		w1 := crew("first")
+		enqueueMany(t, c, []Job{{Kind: "slow", Key: "k"}, {Kind: "next", Key: "k"}})
+		start(t, w1)
+		received(t, "the first worker begins", begun)
+		eventually(t, "the job is checked out, and the next one waits", func() bool {
+			w1.mu.Lock()
+			out := len(w1.out)
+			w1.mu.Unlock()
+			return out == 1 && waiting(w1, "k") == 1
+		})
+		// What another worker does that finds it late.
+		if n := db.Do(t, `UPDATE {prefix}node SET state = 'lost' WHERE name = :name`, dialect.Args{"name": nameOf(w1)}); n != 1 {
+			t.Fatalf("%d processes were declared lost", n)
+		}
+		start(t, crew("second"))
+		received(t, "the second worker begins", begun)
+		close(goOn["first"])
+		eventually(t, "the first worker notices, or goes on", func() bool {
+			w1.mu.Lock()
+			defer w1.mu.Unlock()
+			return len(w1.out) == 0 && len(w1.queues[0].blocks) == 0 || effects.len() > 0
+		})
+		close(goOn["second"])
+		empty(t, db)
+		effects.wants(t, "slow", "next")
 	})
 }

@@ -355,6 +355,21 @@ func (w *Worker) release(d *Delivery) {
 	w.offer(d.b, 1)
 }
 
+// releaseIfMine lets the next job of a key go after one whose row is gone. Somebody has
+// cancelled it, or the block is lost: its new holder does the job, and this worker does not
+// know yet that its lease is over, since the database's clock was set. So the key waits until
+// the block's fence was read. Whoever has done something to the row has taken the block before
+// that, so a read that comes after says so. mu is held.
+func (w *Worker) releaseIfMine(b *block, key string, id int64) {
+	if key == "" || b.gone {
+		return
+	}
+	b.hold(key, id)
+	b.part(key, id)
+	b.missed = append(b.missed, heldKey{id, key})
+	w.enlist(b)
+}
+
 // settled tells who waits that a job's outcome is committed, or is not to be. mu is
 // held.
 func (w *Worker) settled(d *Delivery, err error) {

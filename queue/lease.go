@@ -246,7 +246,7 @@ func (w *Worker) drop(b *block, cause error) {
 		}
 		w.undone([]move{m})
 	}
-	b.moves, b.doubted, b.count = kept, nil, 0
+	b.moves, b.missed, b.doubted, b.count = kept, nil, nil, 0
 	b.ready, b.bare, b.aside = shelf{}, nil, nil
 	b.lighten()
 	b.lines = map[string]*line{}

@@ -324,6 +324,10 @@ func (w *Worker) moved(m *move) {
 			return
 		}
 	}
+	if !m.here {
+		w.releaseIfMine(b, d.Key, d.ID)
+		return
+	}
 	w.release(d)
 }
 

@@ -31,6 +31,8 @@ type turn struct {
 	acked   bool           // the acks are committed, whatever becomes of the rest
 	deleted map[int64]bool // where it matters: which of them were there
 
+	gone []heldKey // whose keys go on if the block is still this worker's
+
 	waits []*Delivery    // are they still there?
 	there map[int64]bool // these are
 
@@ -86,6 +88,7 @@ func (w *Worker) turn(b *block) *turn {
 	if !t.keyed || len(b.acks) == 0 {
 		t.moves, b.moves = b.moves, nil
 	}
+	t.gone, b.missed = b.missed, nil
 	at := instant.Now()
 	t.at = at
 	if at >= w.deadline {
@@ -115,6 +118,11 @@ func (w *Worker) turn(b *block) *turn {
 
 // serveTurn does it.
 func (w *Worker) serveTurn(ctx context.Context, t *turn) error {
+	if len(t.gone) > 0 { // before anything that could not be taken back
+		if err := w.holds(ctx, &w.db.Session, t.b, t.node); err != nil {
+			return err
+		}
+	}
 	steps := w.ackSteps(t)
 	// A key's jobs leave in their order: those that are done before those that are
 	// moved, and all of them at once.
@@ -343,7 +351,8 @@ func (w *Worker) apply(t *turn, err error) {
 	if err == nil || t.acked {
 		skew, at := w.c.clock.skew(), instant.Now()
 		for _, d := range t.acks {
-			if w.exact && !t.deleted[d.ID] {
+			here := !w.exact || t.deleted[d.ID]
+			if !here {
 				w.settled(d, ErrLost)
 			} else {
 				w.settled(d, nil)
@@ -351,8 +360,11 @@ func (w *Worker) apply(t *turn, err error) {
 			}
 			b.forget = append(b.forget, d.ID)
 			w.noteEnd(d)
-			if w.opt.AckEach {
+			switch {
+			case w.opt.AckEach && here:
 				w.release(d)
+			case w.opt.AckEach:
+				w.releaseIfMine(b, d.Key, d.ID)
 			}
 			b.spare(d)
 		}
@@ -367,7 +379,7 @@ func (w *Worker) apply(t *turn, err error) {
 		return
 	}
 	if err != nil {
-		b.acks, b.moves = append(t.acks, b.acks...), append(t.moves, b.moves...)
+		b.acks, b.moves, b.missed = append(t.acks, b.acks...), append(t.moves, b.moves...), append(t.gone, b.missed...)
 		b.failures++
 		b.distrust()
 		b.retryAt = instant.Now().Add(min(time.Duration(50<<min(b.failures, 6))*time.Millisecond, 2*time.Second))
@@ -384,6 +396,10 @@ func (w *Worker) apply(t *turn, err error) {
 	if b.gone {
 		w.enlist(b)
 		return
+	}
+	for _, h := range t.gone {
+		b.release(h.key, h.id)
+		w.offer(b, 1)
 	}
 	if t.reads || b.crowded() { // of which no more is read before there is room again
 		for _, id := range b.forget {

@@ -247,8 +247,7 @@ func (w *Worker) letGo(ctx context.Context, b *block, keys map[string]place, run
 	for key, was := range keys {
 		// One that was taken in and has parted again meanwhile is looked for next time.
 		if l := b.lines[key]; l != nil && !there[was.id] && len(l.places) > 0 && l.places[0] == was {
-			b.release(key, was.id)
-			w.offer(b, 1)
+			w.releaseIfMine(b, key, was.id)
 		}
 	}
 	return nil

@@ -197,7 +197,7 @@ func (w *Worker) checkedOut(m *move) {
 			b.weigh(d, 0)
 			d.ended = true
 			w.acquit(d)
-			w.release(d)
+			w.releaseIfMine(b, d.Key, d.ID)
 		}
 	}
 	if e := d.ending; e != nil {
