@@ -1,0 +1,381 @@
+package queue_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/sqlschema"
+)
+
+// open makes a database with dbcron's tables, and a client. A program that has a *sql.DB or a
+// pgxpool.Pool uses dialect.Wrap or dialect.WrapPgx.
+func open(ctx context.Context) (c *queue.Client, db *dialect.DB, done func()) {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	db, err = dialect.Open(ctx, "sqlite:"+filepath.Join(dir, "app.db"), dialect.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := sqlschema.Migrate(ctx, db); err != nil {
+		log.Fatal(err)
+	}
+	c, err = queue.New(db, queue.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return c, db, func() {
+		_ = db.Close()
+		_ = os.RemoveAll(dir)
+	}
+}
+
+// until is here for what a program does when it starts: it checks the errors of handlers that
+// were set, and runs the worker until ctx ends.
+func until(ctx context.Context, w *queue.Worker, set ...error) {
+	if err := errors.Join(set...); err != nil {
+		log.Fatal(err)
+	}
+	if err := w.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func worker(c *queue.Client, opt queue.WorkerOptions) *queue.Worker {
+	w, err := c.Worker(opt)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return w
+}
+
+type order struct {
+	Number   int
+	Customer string
+}
+
+// A kind of jobs has arguments of a type of its own. Enqueueing and handling a job agree on it.
+func Example() {
+	ctx, stop := context.WithCancel(context.Background())
+	c, _, done := open(ctx)
+	defer done()
+
+	confirm := queue.Kind[order]{Name: "confirm", Queue: "mail"}
+	if _, err := c.Enqueue(ctx, confirm.Job(order{1815, "Ada"})); err != nil {
+		log.Fatal(err)
+	}
+
+	w := worker(c, queue.WorkerOptions{Queues: []string{"mail"}})
+	until(ctx, w, queue.HandleKind(w, confirm, func(_ context.Context, o order, d *queue.Delivery) error {
+		fmt.Printf("order %d of %s, attempt %d\n", o.Number, o.Customer, d.Attempt)
+		stop() // a program would run until it is told to end
+		return nil
+	}))
+	// Output: order 1815 of Ada, attempt 1
+}
+
+// A job that is enqueued in a transaction is there if and when that commits.
+func ExampleClient_EnqueueTx() {
+	ctx := context.Background()
+	c, db, done := open(ctx)
+	defer done()
+
+	if _, err := c.Edit(ctx, "mail", func(q *queue.Queue) { q.MaxAttempts = 5 }); err != nil { // makes it
+		log.Fatal(err)
+	}
+	place := func(paid bool) error {
+		tx, err := db.Pool().BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
+		// … the order's own rows are written here …
+		_, wake, err := c.EnqueueTx(ctx, tx, queue.Job{Queue: "mail", Kind: "confirm", Payload: []byte(`{"order": 1815}`)})
+		if err != nil {
+			return err
+		}
+		if !paid {
+			return errors.New("not paid: nothing is confirmed")
+		}
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+		wake()
+		return nil
+	}
+	for _, paid := range []bool{false, true} {
+		err := place(paid)
+		counts, countErr := c.Count(ctx, "mail", 100)
+		fmt.Println(counts.Ready, err, countErr)
+	}
+	// Output:
+	// 0 not paid: nothing is confirmed <nil>
+	// 1 <nil> <nil>
+}
+
+// What a handler writes in the transaction that completes its job happens exactly once, also if
+// the process dies.
+func ExampleDelivery_CompleteTx() {
+	ctx, stop := context.WithCancel(context.Background())
+	c, db, done := open(ctx)
+	defer done()
+	if _, err := db.Pool().ExecContext(ctx, "CREATE TABLE balance (amount INT)"); err != nil {
+		log.Fatal(err)
+	}
+	if _, err := c.Enqueue(ctx, queue.Job{Kind: "deposit", Key: "account-7"}); err != nil {
+		log.Fatal(err)
+	}
+
+	w := worker(c, queue.WorkerOptions{})
+	until(ctx, w, w.Handle("deposit", func(ctx context.Context, d *queue.Delivery) error {
+		tx, err := db.Pool().BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
+		if _, err := tx.ExecContext(ctx, "INSERT INTO balance (amount) VALUES (100)"); err != nil {
+			return err
+		}
+		if err := d.CompleteTx(ctx, tx); err != nil {
+			return err
+		}
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+		fmt.Println("deposited")
+		stop()
+		return nil
+	}))
+	// Output: deposited
+}
+
+// Jobs of one key are done one after the other, in the order in which they were enqueued,
+// whatever number of workers there is.
+func ExampleJob_key() {
+	ctx, stop := context.WithCancel(context.Background())
+	c, _, done := open(ctx)
+	defer done()
+	for _, what := range []string{"create", "rename", "delete"} {
+		if _, err := c.Enqueue(ctx, queue.Job{Kind: what, Key: "document-1"}); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	w := worker(c, queue.WorkerOptions{Concurrency: 8})
+	until(ctx, w, w.HandleOthers(func(_ context.Context, d *queue.Delivery) error {
+		fmt.Println(d.Kind)
+		if d.Kind == "delete" {
+			stop()
+		}
+		return nil
+	}))
+	// Output:
+	// create
+	// rename
+	// delete
+}
+
+// A job with a unique key is not enqueued while another one has it.
+func ExampleJob_unique() {
+	ctx := context.Background()
+	c, _, done := open(ctx)
+	defer done()
+	for range 2 {
+		e, err := c.Enqueue(ctx, queue.Job{Kind: "reindex", Unique: "reindex:catalogue", Delay: time.Minute})
+		fmt.Println("was there already:", e.Existed, err)
+	}
+	// Output:
+	// was there already: false <nil>
+	// was there already: true <nil>
+}
+
+// The error of a handler says what becomes of the job.
+func ExampleHandler() {
+	ctx, stop := context.WithCancel(context.Background())
+	c, _, done := open(ctx)
+	defer done()
+	if _, err := c.Enqueue(ctx, queue.Job{Kind: "charge", Payload: []byte(`{"card": "expired"}`)}); err != nil {
+		log.Fatal(err)
+	}
+
+	w := worker(c, queue.WorkerOptions{})
+	until(ctx, w, w.Handle("charge", func(_ context.Context, d *queue.Delivery) error {
+		if d.Attempt == 1 {
+			fmt.Println("the bank does not answer")
+			return queue.RetryAfter(10*time.Millisecond, errors.New("timeout")) // other errors: as the queue says
+		}
+		fmt.Println("the card has expired")
+		defer stop()
+		return queue.Bury(errors.New("card expired")) // no further attempt would help: it becomes a dead letter
+	}))
+	dead, _, err := c.Jobs(context.Background(), queue.Filter{Queue: "default", State: queue.StateDead})
+	fmt.Println(len(dead), dead[0].Error, err)
+	// Output:
+	// the bank does not answer
+	// the card has expired
+	// 1 card expired <nil>
+}
+
+// A handler of batches does several jobs at once, and tells of each what became of it.
+func ExampleWorker_HandleBatch() {
+	ctx, stop := context.WithCancel(context.Background())
+	c, _, done := open(ctx)
+	defer done()
+	var jobs []queue.Job
+	for n := range 4 {
+		jobs = append(jobs, queue.Job{Kind: "click", Payload: fmt.Append(nil, n)})
+	}
+	if _, err := c.EnqueueMany(ctx, jobs); err != nil {
+		log.Fatal(err)
+	}
+
+	seen := 0
+	w := worker(c, queue.WorkerOptions{})
+	until(ctx, w, w.HandleBatch("click", queue.BatchOptions{Max: 100, Wait: time.Second / 10}, func(_ context.Context, batch []*queue.Delivery) error {
+		results := make(queue.Results, len(batch)) // nil: it is done
+		if seen += len(batch); seen == len(jobs) {
+			fmt.Println("all clicks were stored")
+			stop()
+		}
+		return results
+	}))
+	// Output: all clicks were stored
+}
+
+// When all jobs of a group have ended, its callback is enqueued, once, and reads what they have
+// made.
+func ExampleClient_EnqueueGroup() {
+	ctx, stop := context.WithCancel(context.Background())
+	c, _, done := open(ctx)
+	defer done()
+	_, _, err := c.EnqueueGroup(ctx, queue.Group{Callback: &queue.Job{Kind: "sum"}},
+		queue.Job{Kind: "square", Payload: []byte("3")},
+		queue.Job{Kind: "square", Payload: []byte("4")})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	w := worker(c, queue.WorkerOptions{})
+	until(ctx, w,
+		w.Handle("square", func(_ context.Context, d *queue.Delivery) error {
+			var n int
+			if err := d.Decode(&n); err != nil {
+				return err
+			}
+			return d.SetResult(n * n)
+		}),
+		w.Handle("sum", func(ctx context.Context, d *queue.Delivery) error {
+			for r, err := range c.Results(ctx, d.Callback) {
+				if err != nil {
+					return err
+				}
+				fmt.Println(r.State, string(r.Result))
+			}
+			stop()
+			return nil
+		}))
+	// Output:
+	// done 9
+	// done 16
+}
+
+// A long job stores how far it is. The next attempt goes on from there, whatever ended this one.
+func ExampleCheckpoint() {
+	ctx, stop := context.WithCancel(context.Background())
+	c, _, done := open(ctx)
+	defer done()
+	if _, err := c.Enqueue(ctx, queue.Job{Kind: "import"}); err != nil {
+		log.Fatal(err)
+	}
+
+	w := worker(c, queue.WorkerOptions{})
+	until(ctx, w, w.Handle("import", func(ctx context.Context, d *queue.Delivery) error {
+		line, _, err := queue.Resume[int](d)
+		if err != nil {
+			return err
+		}
+		for ; line < 4; line++ {
+			if d.Attempt == 1 && line == 2 {
+				return queue.RetryAfter(time.Millisecond, errors.New("a hiccup"))
+			}
+			fmt.Println("line", line)
+			if err := queue.Checkpoint(ctx, d, line+1); err != nil {
+				return err
+			}
+		}
+		stop()
+		return nil
+	}))
+	// Output:
+	// line 0
+	// line 1
+	// line 2
+	// line 3
+}
+
+// A topic enqueues a copy of a job in each queue that has subscribed.
+func ExampleClient_Publish() {
+	ctx := context.Background()
+	c, _, done := open(ctx)
+	defer done()
+	for _, name := range []string{"mail", "statistics"} {
+		if err := c.Subscribe(ctx, "order-placed", name); err != nil {
+			log.Fatal(err)
+		}
+	}
+	p, err := c.Publish(ctx, "order-placed", queue.Job{Kind: "order-placed", Payload: []byte(`{"order": 1815}`)})
+	fmt.Println(len(p.Copies), "copies", err)
+	// Output: 2 copies <nil>
+}
+
+// A Receiver is for programs that have a loop of their own instead of handlers.
+func ExampleClient_Receiver() {
+	ctx := context.Background()
+	c, _, done := open(ctx)
+	defer done()
+	if _, err := c.Enqueue(ctx, queue.Job{Kind: "resize", Payload: []byte(`{"image": 5}`)}); err != nil {
+		log.Fatal(err)
+	}
+
+	r, err := c.Receiver(ctx, queue.WorkerOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer r.Close() //nolint:errcheck // nothing is under way
+	batch, err := r.Receive(ctx, 10, 5*time.Second)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, d := range batch {
+		fmt.Println(d.Kind, string(d.Payload))
+		if err := r.Complete(ctx, d); err != nil {
+			log.Fatal(err)
+		}
+	}
+	// Output: resize {"image": 5}
+}
+
+// A limit holds over all workers of a queue.
+func ExampleClient_EditLimit() {
+	ctx := context.Background()
+	c, _, done := open(ctx)
+	defer done()
+	if _, err := c.Edit(ctx, "mail", func(q *queue.Queue) { q.Timeout = time.Minute }); err != nil { // makes it
+		log.Fatal(err)
+	}
+	l, err := c.EditLimit(ctx, "mail", "newsletter", func(l *queue.Limit) {
+		l.Running, l.Rate, l.Per = 2, 100, time.Minute
+	})
+	fmt.Println(l.Running, queue.FormatRate(l.Rate, l.Per), err)
+	// Output: 2 100/m <nil>
+}
