@@ -211,21 +211,21 @@ func post(t *testing.T, address, kind, body, signed, secret string, at time.Time
 	return answer.StatusCode
 }
 
-// The workers that README.md shows do a job, and none that is not signed.
+// The workers that docs/push.md shows do a job, and none that is not signed.
 func TestShownWorkers(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../README.md")
+	page, err := os.ReadFile("../docs/push.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for language, file := range map[string]string{"python": "worker.py", "js": "worker.mjs"} {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
-			_, rest, _ := strings.Cut(string(readme), "```"+language+"\n")
+			_, rest, _ := strings.Cut(string(page), "```"+language+"\n")
 			text, _, found := strings.Cut(rest, "```")
 			path := filepath.Join(t.TempDir(), file)
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil || !found {
-				t.Fatal("README.md shows none", err)
+				t.Fatal("docs/push.md shows none", err)
 			}
 			address := freeAddress(t)
 			_, port, _ := net.SplitHostPort(address)

@@ -72,7 +72,7 @@ func Example() {
 
 	confirm := queue.Kind[order]{Name: "confirm", Queue: "mail"}
 	if _, err := c.Enqueue(ctx, confirm.Job(order{1815, "Ada"})); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 
 	w := worker(c, queue.WorkerOptions{Queues: []string{"mail"}})
@@ -91,7 +91,7 @@ func ExampleClient_EnqueueTx() {
 	defer done()
 
 	if _, err := c.Edit(ctx, "mail", func(q *queue.Queue) { q.MaxAttempts = 5 }); err != nil { // makes it
-		log.Fatal(err)
+		panic(err)
 	}
 	place := func(paid bool) error {
 		tx, err := db.Pool().BeginTx(ctx, nil)
@@ -130,10 +130,10 @@ func ExampleDelivery_CompleteTx() {
 	c, db, done := open(ctx)
 	defer done()
 	if _, err := db.Pool().ExecContext(ctx, "CREATE TABLE balance (amount INT)"); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	if _, err := c.Enqueue(ctx, queue.Job{Kind: "deposit", Key: "account-7"}); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 
 	w := worker(c, queue.WorkerOptions{})
@@ -167,7 +167,7 @@ func ExampleJob_key() {
 	defer done()
 	for _, what := range []string{"create", "rename", "delete"} {
 		if _, err := c.Enqueue(ctx, queue.Job{Kind: what, Key: "document-1"}); err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
 	}
 
@@ -205,7 +205,7 @@ func ExampleHandler() {
 	c, _, done := open(ctx)
 	defer done()
 	if _, err := c.Enqueue(ctx, queue.Job{Kind: "charge", Payload: []byte(`{"card": "expired"}`)}); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 
 	w := worker(c, queue.WorkerOptions{})
@@ -236,7 +236,7 @@ func ExampleWorker_HandleBatch() {
 		jobs = append(jobs, queue.Job{Kind: "click", Payload: fmt.Append(nil, n)})
 	}
 	if _, err := c.EnqueueMany(ctx, jobs); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 
 	seen := 0
@@ -262,7 +262,7 @@ func ExampleClient_EnqueueGroup() {
 		queue.Job{Kind: "square", Payload: []byte("3")},
 		queue.Job{Kind: "square", Payload: []byte("4")})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 
 	w := worker(c, queue.WorkerOptions{})
@@ -295,7 +295,7 @@ func ExampleCheckpoint() {
 	c, _, done := open(ctx)
 	defer done()
 	if _, err := c.Enqueue(ctx, queue.Job{Kind: "import"}); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 
 	w := worker(c, queue.WorkerOptions{})
@@ -330,7 +330,7 @@ func ExampleClient_Publish() {
 	defer done()
 	for _, name := range []string{"mail", "statistics"} {
 		if err := c.Subscribe(ctx, "order-placed", name); err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
 	}
 	p, err := c.Publish(ctx, "order-placed", queue.Job{Kind: "order-placed", Payload: []byte(`{"order": 1815}`)})
@@ -344,22 +344,22 @@ func ExampleClient_Receiver() {
 	c, _, done := open(ctx)
 	defer done()
 	if _, err := c.Enqueue(ctx, queue.Job{Kind: "resize", Payload: []byte(`{"image": 5}`)}); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 
 	r, err := c.Receiver(ctx, queue.WorkerOptions{})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
-	defer r.Close() //nolint:errcheck // nothing is under way
+	defer r.Close()
 	batch, err := r.Receive(ctx, 10, 5*time.Second)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	for _, d := range batch {
 		fmt.Println(d.Kind, string(d.Payload))
 		if err := r.Complete(ctx, d); err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
 	}
 	// Output: resize {"image": 5}
@@ -371,7 +371,7 @@ func ExampleClient_EditLimit() {
 	c, _, done := open(ctx)
 	defer done()
 	if _, err := c.Edit(ctx, "mail", func(q *queue.Queue) { q.Timeout = time.Minute }); err != nil { // makes it
-		log.Fatal(err)
+		panic(err)
 	}
 	l, err := c.EditLimit(ctx, "mail", "newsletter", func(l *queue.Limit) {
 		l.Running, l.Rate, l.Per = 2, 100, time.Minute
