@@ -18,9 +18,6 @@ import (
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
-// version is set by the linker: see `make dist`.
-var version = "devel"
-
 func main() {
 	ctx, signals := signalContext()
 	os.Exit(run(ctx, &program{
@@ -70,14 +67,23 @@ func run(ctx context.Context, p *program, args []string) int {
 	root.SetIn(p.in)
 	root.SetOut(p.out)
 	root.SetErr(p.err)
-	err := root.ExecuteContext(ctx)
+	c, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
 	}
+	code := codeOf(err)
 	// Drivers indent the lines of one message; separate errors begin their lines.
 	if text := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n\t", " "); text != "" {
+		if code == exitNotFound {
+			text += p.meant(ctx, c)
+		}
 		fmt.Fprintln(p.err, "dbcron: "+harmless(text))
 	}
+	return code
+}
+
+// codeOf is the exit code of an error.
+func codeOf(err error) int {
 	var exit exitError
 	switch {
 	case errors.As(err, &exit):
@@ -125,10 +131,13 @@ command cannot be run.`,
 	}
 	p.set = map[string]string{}
 	root.PersistentFlags().StringVar(&p.configPath, "config", "", "YAML `file` of settings: see dbcron config (default: the one that DBCRON_CONFIG names)")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usagef("%v", err) })
+	root.Version = version
+	root.SetVersionTemplate("dbcron {{.Version}}\n")
+	root.SetFlagErrorFunc(flagError)
 	p.register(root)
 	root.AddCommand(p.serve(), p.schedule(), p.queue(), p.route(), p.limit(), p.endpoint(), p.job(), p.group(), p.topic(), p.worker(), p.lock(), p.migrate(), p.token(), p.openapi(), p.config(), p.doctor(), p.version())
 	strictArgs(root)
+	p.complete(root)
 	return root
 }
 
@@ -140,6 +149,9 @@ func strictArgs(c *cobra.Command) {
 		check = cobra.NoArgs
 	}
 	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) > 0 && c.HasSubCommands() {
+			return unknownCommand(c, args[0])
+		}
 		if err := check(c, args); err != nil {
 			return usagef("%v", err)
 		}
@@ -150,18 +162,5 @@ func strictArgs(c *cobra.Command) {
 	}
 	for _, sub := range c.Commands() {
 		strictArgs(sub)
-	}
-}
-
-func (p *program) version() *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version",
-
-		Annotations: map[string]string{configuresItself: "yes"},
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(p.out, "dbcron "+version)
-			return err
-		},
 	}
 }

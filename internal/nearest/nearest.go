@@ -7,15 +7,17 @@ import "strings"
 // word than any of them. Large letters and hyphens are no difference. Of two that are
 // equally near, it is the later one.
 func Of(name string, known []string) string {
-	plain := strings.ReplaceAll(strings.ToLower(name), "-", "_")
+	plain := plainly(name)
 	best, nearest := 2, "" // more than two slips are another word
 	for _, k := range known {
-		if d := slips(plain, strings.ToLower(k)); d <= min(best, max(1, len(k)/3)) {
+		if d := slips(plain, plainly(k)); d <= min(best, max(1, len(k)/3)) {
 			best, nearest = d, k
 		}
 	}
 	return nearest
 }
+
+func plainly(word string) string { return strings.ReplaceAll(strings.ToLower(word), "-", "_") }
 
 // slips counts the letters to add, leave out or replace, and the neighbours to
 // swap, until a is b. It gives up at lengths that differ a lot.

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/nearest"
+	"github.com/dbcron/dbcron/lock"
+	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+// Words that somebody may have meant: commands, flags, and the names in the tables, which the
+// shell completes as well.
+
+// didYouMean is what an error about an unknown word ends with; empty if no known word is near.
+func didYouMean(word string, known []string) string {
+	if near := nearest.Of(word, known); near != "" {
+		return "; did you mean " + near + "?"
+	}
+	return ""
+}
+
+// unknownCommand is the error of a command that has only subcommands and was given a word that
+// is none of them.
+func unknownCommand(c *cobra.Command, word string) error {
+	var known []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			known = append(known, sub.Name())
+		}
+	}
+	return usagef("unknown command %q for %q%s", word, c.CommandPath(), didYouMean(word, known))
+}
+
+// flagError adds to the error of an unknown flag which one was meant.
+func flagError(c *cobra.Command, err error) error {
+	name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --")
+	if !unknown {
+		return usagef("%v", err)
+	}
+	var known []string
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			known = append(known, "--"+f.Name)
+		}
+	})
+	return usagef("%v%s", err, didYouMean("--"+name, known))
+}
+
+// nameLists say what the first argument of a command names, by the word for it in the line of
+// usage or by the group of the command.
+var nameLists = map[string]func(context.Context, *dialect.DB) ([]string, error){
+	"queue": func(ctx context.Context, db *dialect.DB) (names []string, err error) {
+		c, err := queue.New(db, queue.Options{})
+		if err != nil {
+			return nil, err
+		}
+		all, err := c.Queues(ctx, "", mostNames)
+		for i := range all {
+			names = append(names, all[i].Name)
+		}
+		return names, err
+	},
+	"schedule": func(ctx context.Context, db *dialect.DB) (names []string, err error) {
+		all, err := scheduler.List(ctx, db, "", mostNames)
+		for i := range all {
+			names = append(names, all[i].Name)
+		}
+		return names, err
+	},
+	"lock": func(ctx context.Context, db *dialect.DB) (names []string, err error) {
+		l, err := lock.New(db, lock.Options{})
+		if err != nil {
+			return nil, err
+		}
+		all, err := l.List(ctx, "", 0, mostNames)
+		for i := range all {
+			names = append(names, all[i].Name)
+		}
+		return names, err
+	},
+	"token": func(ctx context.Context, db *dialect.DB) (names []string, err error) {
+		all, err := httpapi.NewTokens(db).List(ctx)
+		for i := range all {
+			names = append(names, all[i].Name)
+		}
+		return names, err
+	},
+}
+
+// mostNames is how many names are looked at, and nameTime for how long: who presses a key waits.
+const (
+	mostNames = 1000
+	nameTime  = 2 * time.Second
+)
+
+// kindNamed says what the first argument of a command names; empty: nothing that there is a list of.
+func kindNamed(c *cobra.Command) string {
+	_, args, _ := strings.Cut(c.Use, " ")
+	word, _, _ := strings.Cut(args, " ")
+	switch word = strings.Trim(word, "[]…"); {
+	case word == "QUEUE", word == "NAME" && c.Parent().Name() == "job":
+		return "queue"
+	case word == "NAME" && c.Name() != "add" && c.Name() != "create":
+		if _, listed := nameLists[c.Parent().Name()]; listed {
+			return c.Parent().Name()
+		}
+	}
+	return ""
+}
+
+// names lists the queues, or what else is of a kind. It is best effort: without a database there
+// are none.
+func (p *program) names(ctx context.Context, kind string) (names []string) {
+	list := nameLists[kind]
+	if list == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, nameTime)
+	defer cancel()
+	p.connectTimeout = 0
+	_ = p.with(ctx, func(db *dialect.DB) (err error) {
+		names, err = list(ctx, db)
+		return err
+	})
+	return names
+}
+
+// complete has the shell complete the names of queues, schedules, locks and tokens.
+func (p *program) complete(c *cobra.Command) {
+	if kindNamed(c) != "" {
+		c.ValidArgsFunction = func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return p.names(c.Context(), kindNamed(c)), cobra.ShellCompDirectiveNoFileComp
+		}
+	}
+	if c.Flags().Lookup("queue") != nil {
+		_ = c.RegisterFlagCompletionFunc("queue", func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return p.names(c.Context(), "queue"), cobra.ShellCompDirectiveNoFileComp
+		}) // which fails only for flags that are not there
+	}
+	for _, sub := range c.Commands() {
+		p.complete(sub)
+	}
+}
+
+// meant tells which name may have been meant where the first argument was not found.
+func (p *program) meant(ctx context.Context, c *cobra.Command) string {
+	args := c.Flags().Args()
+	if len(args) == 0 {
+		return ""
+	}
+	names := p.names(context.WithoutCancel(ctx), kindNamed(c))
+	if slices.Contains(names, args[0]) {
+		return "" // it is something else that was not found
+	}
+	return didYouMean(args[0], names)
+}
