@@ -8,6 +8,7 @@ PKG      ?= ./...
 ARGS     ?=
 FUZZTIME ?= 30s
 MINUTES  ?= 3
+ARCHS    ?= amd64 arm64
 
 # SQLite is C that was translated to Go: the race detector makes it ten times slower, and
 # looks at nothing of ours there.
@@ -21,7 +22,7 @@ DIST    := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # $(call timed,NAME,COMMAND) runs the command and prints how long it took.
 timed = @echo "== $(1)"; from=$$(date +%s); $(2) && echo "== $(1): $$(($$(date +%s) - from)) s"
 
-.PHONY: help fmt fmt-check lint cross deps test golden faults bench fuzz check dist hooks up
+.PHONY: help fmt fmt-check lint cross deps test golden faults bench fuzz check dist packages release hooks up
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -65,6 +66,7 @@ check: ## all that CI runs
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory cross
 	@$(MAKE) --no-print-directory test
+	$(call timed,packages,packaging/check)
 
 dist: ## release binaries and their sha256 sums, in dist/
 	@rm -rf dist && mkdir dist
@@ -74,6 +76,17 @@ dist: ## release binaries and their sha256 sums, in dist/
 			-ldflags "-s -w -X main.version=$(VERSION)" \
 			-o "dist/dbcron-$(VERSION)-$${os%/*}-$${os#*/}" ./cmd/dbcron || exit 1; done
 	@cd dist && { command -v sha256sum >/dev/null && sha256sum dbcron-* || shasum -a 256 dbcron-*; } >SHA256SUMS
+	@cat dist/SHA256SUMS
+
+# Packages have numbers as versions; a commit is one before the first.
+PACKAGE_VERSION := $(if $(filter v0% v1% v2% v3% v4% v5% v6% v7% v8% v9%,$(VERSION)),$(VERSION:v%=%),0.0.0~$(VERSION))
+
+packages: ## a .deb and an .rpm for ARCHS="amd64 arm64", in dist/
+	$(call timed,packages,packaging/build $(PACKAGE_VERSION) $(ARCHS))
+
+release: ## all that is published, with sums: dist and packages
+	@$(MAKE) --no-print-directory dist packages
+	@cd dist && { command -v sha256sum >/dev/null && sha256sum dbcron* || shasum -a 256 dbcron*; } >SHA256SUMS
 	@cat dist/SHA256SUMS
 
 hooks: ## lint before each commit

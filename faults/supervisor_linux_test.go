@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	supervisorConf = "../testdata/supervisord/dbcron.conf"
-	systemdUnit    = "../testdata/systemd/dbcron.service"
+	supervisorConf = "../packaging/supervisord/dbcron.conf"
+	systemdUnit    = "../packaging/systemd/dbcron.service"
 )
 
 // afterGrace is what docs/operations.md adds to --grace: the time in which
