@@ -2,14 +2,21 @@ package queue
 
 import "slices"
 
-// A backlog is the jobs of a block that cannot begin yet: they wait behind one of their key
-// that runs for long, runs elsewhere or waits for its retry, or for a limit of their kind. A
-// block that is crowded with them puts them back: it forgets that it has read them, skips
-// what it reads of them from there on, and goes on to the jobs behind them. When their turn
-// comes, it reads again from the first one that it has put back, by lowering the horizon.
+// A backlog is the jobs of a block that cannot begin yet: they wait behind others of their
+// key, or for a limit of their kind. A block that is crowded with them puts them back: it
+// forgets that it has read them, skips what it reads of them from there on, and goes on to
+// the jobs behind them. Of a key whose jobs end one after the other it keeps the next ones;
+// of one that stands still, none: its first job runs for long, runs elsewhere, or waits for
+// its retry or for a limit.
 //
-// So what is in memory stays bounded, and a key or a kind that stands still keeps nobody
-// else from beginning. The price is that what was put back is read a second time.
+// When their turn comes, it reads again from the first one that it has put back. Below the
+// horizon that is a read of its own, which takes the jobs of the keys that need some, and
+// changes nothing of where the block is read otherwise. Above it the block is read from the
+// horizon in any case.
+//
+// So what is in memory stays bounded, but for the names of the keys that stand still, and
+// neither a key nor a kind keeps others from beginning. The price is that what was put back
+// is read a second time.
 
 // putBack makes room in a block that is crowded. Workers that delete rows before jobs are
 // done have nothing to put back to. mu is held.
@@ -17,17 +24,13 @@ func (b *block) putBack() {
 	if b.q.w.opt.AtMostOnce || !b.crowded() {
 		return
 	}
+	keep := b.keeps()
 	for _, l := range b.lines {
+		n := keep
 		if b.stands(l) {
-			l.waiting = slices.DeleteFunc(l.waiting, func(d *Delivery) bool {
-				if d.from != tableReady || l.place(d.ID) >= 0 {
-					return false
-				}
-				l.skipped = least(l.skipped, d.ID)
-				b.skip(d)
-				return true
-			})
+			n = 0
 		}
+		b.putBackOf(l, n)
 	}
 	for g, s := range b.aside {
 		if s.len() < b.fill() || g.open() {
@@ -36,7 +39,7 @@ func (b *block) putBack() {
 		keep := b.fill() / 2
 		for p := range s {
 			s[p] = slices.DeleteFunc(s[p], func(d *Delivery) bool {
-				if keep--; keep >= 0 || d.from != tableReady || d.Key != "" {
+				if keep--; keep >= 0 || d.from != tableReady || !b.makesWay(d, g) {
 					return false
 				}
 				if b.skipped == nil {
@@ -48,6 +51,53 @@ func (b *block) putBack() {
 			})
 		}
 	}
+}
+
+// putBackOf puts back the jobs of a line that wait, but for the first n.
+func (b *block) putBackOf(l *line, n int) {
+	if len(l.waiting) <= n {
+		return
+	}
+	l.waiting = slices.DeleteFunc(l.waiting, func(d *Delivery) bool {
+		if n--; n >= 0 || d.from != tableReady || l.place(d.ID) >= 0 {
+			return false
+		}
+		l.skipped = least(l.skipped, d.ID)
+		b.skip(d)
+		return true
+	})
+}
+
+// makesWay takes a job out of its line that waits for a limit, and those behind it. It returns
+// false if others of its key have begun with it, or its trial is not over: it stays.
+func (b *block) makesWay(d *Delivery, g *gate) bool {
+	l := b.lines[d.Key]
+	switch {
+	case d.Key == "":
+		return true
+	case l == nil || len(l.places) != 1 || !l.heldBy(d.ID) || d.trial != trusted:
+		return false
+	}
+	b.putBackOf(l, 0)
+	l.places = nil
+	l.skipped, l.gate = least(l.skipped, d.ID), g
+	if b.gated == nil {
+		b.gated = map[*gate][]*line{}
+	}
+	b.gated[g] = append(b.gated[g], l)
+	return true
+}
+
+// keeps is how many jobs a line keeps whose jobs end one after the other: all of them half of
+// what makes a block crowded.
+func (b *block) keeps() int {
+	lines := 0
+	for _, l := range b.lines {
+		if len(l.waiting) > 0 {
+			lines++
+		}
+	}
+	return max(1, 50*b.q.w.opt.Batch/max(1, lines))
 }
 
 // fill is how many jobs are set aside for a limit before some are put back.
@@ -68,9 +118,11 @@ func (b *block) skips(d *Delivery, r reading) bool {
 		return false
 	}
 	if d.Key == "" {
-		if b.skipped[b.q.gateOf(d.Kind)] == 0 {
+		g := b.q.gateOf(d.Kind)
+		if b.skipped[g] == 0 {
 			return false
 		}
+		b.skipped[g] = least(b.skipped[g], d.ID)
 		b.skip(d)
 		return true
 	}
@@ -78,8 +130,8 @@ func (b *block) skips(d *Delivery, r reading) bool {
 	if l == nil || l.skipped == 0 || d.ID < l.skipped {
 		return false
 	}
-	if len(l.places) == 0 && r.after[d.Priority] < l.skipped {
-		l.skipped = 0
+	if b.needs(l) && r.after[d.Priority] < l.skipped {
+		l.skipped, l.gate = 0, nil
 		return false
 	}
 	b.skip(d)
@@ -98,11 +150,72 @@ func (b *block) skip(d *Delivery) {
 	}
 }
 
-// resume has the jobs of a line read that were put back, now that none of it is under way.
-// mu is held.
+// needs tells whether the jobs of a line are to be read that were put back: few are left of
+// it, and it does not stand still. mu is held.
+func (b *block) needs(l *line) bool {
+	return l.skipped != 0 && len(l.waiting) < b.q.w.opt.Batch/2+1 && !b.stands(l) && (l.gate == nil || b.skipped[l.gate] == 0)
+}
+
+// resume has the jobs of a line read that were put back, now that few are left of it. mu is
+// held.
 func (b *block) resume(l *line) {
-	b.readFrom(l.skipped)
-	b.resumed = append(b.resumed, l)
+	if !l.resumed {
+		l.resumed, b.resumed = true, append(b.resumed, l)
+	}
+	if l.skipped > b.settled() {
+		b.dirty, b.late = true, true
+	}
+	b.q.w.enlist(b)
+}
+
+// settled is the id up to which all jobs in time have been read.
+func (b *block) settled() int64 { return slices.Min(b.horizon[Urgent:]) }
+
+// rereads is the first job below the horizon that was put back and that a line needs; 0: there
+// is none. mu is held.
+func (b *block) rereads() (first int64) {
+	for _, l := range b.resumed {
+		if l.skipped <= b.settled() && b.needs(l) {
+			first = least(first, l.skipped)
+		}
+	}
+	return first
+}
+
+// planAgain is a read of jobs that were put back, up to the horizon.
+func (b *block) planAgain(first int64) reading {
+	r := reading{limit: b.rowsAtOnce(), upto: b.settled(), again: true}
+	for p := range r.after {
+		r.after[p] = first - 1
+	}
+	return r
+}
+
+// tookAgain returns what is taken of such a read: the jobs of lines that need some, up to where
+// it has returned those of all priorities.
+func (b *block) tookAgain(r reading, rows []*Delivery) []*Delivery {
+	upto := r.upto
+	var read [Idle + 1]int
+	var last [Idle + 1]int64
+	for _, d := range rows {
+		read[d.Priority]++
+		last[d.Priority] = max(last[d.Priority], d.ID)
+	}
+	for p := range read {
+		if read[p] >= r.limit {
+			upto = min(upto, last[p])
+		}
+	}
+	from := map[*line]int64{}
+	for _, l := range b.resumed {
+		if l.skipped > r.after[Normal] && l.skipped <= upto && b.needs(l) {
+			from[l], l.skipped, l.gate = l.skipped, upto+1, nil
+		}
+	}
+	return slices.DeleteFunc(rows, func(d *Delivery) bool {
+		first, is := from[b.lines[d.Key]]
+		return !is || d.Key == "" || d.ID < first || d.ID > upto || b.seen[d.ID] != nil
+	})
 }
 
 // resumeOf has the jobs of a kind read that were put back, when so few are left that a
@@ -131,19 +244,29 @@ func (b *block) hasReadAgain(r reading) {
 			delete(b.passed, id)
 		}
 	}
-	if b.full {
-		return
-	}
-	b.resumed = slices.DeleteFunc(b.resumed, func(l *line) bool {
-		if l.skipped != 0 && len(l.places) == 0 {
-			if slices.Max(r.after[1:]) >= l.skipped {
-				return false // it began behind them
+	goes := func(l *line) bool {
+		if b.needs(l) {
+			if r.again || b.full || slices.Max(r.after[1:]) >= l.skipped {
+				return false // it began behind them, or was cut off
 			}
-			l.skipped = 0
+			l.skipped, l.gate = 0, nil
 		}
+		l.resumed = false
 		b.tidy(l)
 		return true
-	})
+	}
+	b.resumed = slices.DeleteFunc(b.resumed, goes)
+	if r.again || b.full {
+		return
+	}
+	for g, lines := range b.gated {
+		if b.skipped[g] != 0 {
+			continue
+		}
+		if b.gated[g] = slices.DeleteFunc(lines, goes); len(b.gated[g]) == 0 {
+			delete(b.gated, g)
+		}
+	}
 }
 
 // least is the lesser of two ids, of which the first may be 0: none.

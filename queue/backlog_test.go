@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,6 +100,92 @@ func TestBacklogOfAKind(t *testing.T) {
 		empty(t, db)
 		if _, most, all := slow.counts(); most != 1 || all != 2*many {
 			t.Errorf("%d at a time, %d in all", most, all)
+		}
+	})
+}
+
+// However many jobs of a key wait for those before them, which end one after the other, others
+// of its block begin, and few are kept in memory. All of the key are done in their order.
+func TestBacklogOfASteadyKey(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		const batch, many, most = 10, 1300, 100
+		c := client(t, db, Options{Blocks: 1})
+		s, numbers := newSequence(), map[string]int{}
+		enqueueMany(t, c, s.jobs(numbers, many, "k"))
+		enqueueMany(t, c, s.jobs(numbers, 100, strings.Split("abcdefghij", "")...))
+		w := worker(t, other(t, db), WorkerOptions{Batch: batch})
+		w.slow = time.Hour // no job of the key is checked out: it does not stand still
+		goOn := make(chan struct{})
+		handle(t, w, "x", s.handler(t, func(d *Delivery) error {
+			if n, _ := strconv.Atoi(string(d.Payload)); d.Key == "k" && n == most {
+				<-goOn
+			}
+			return nil
+		}))
+		start(t, w)
+		eventually(t, fmt.Sprintf("the others are done when %d of the key are", most), func() bool { return s.done() == most+100 })
+		enqueueMany(t, c, s.jobs(numbers, many, "k"))
+		enqueueMany(t, c, s.jobs(numbers, 20, "b", "new"))
+		eventually(t, "those behind still more are done", func() bool { return s.done() == most+120 })
+		w.mu.Lock()
+		for _, b := range w.queues[0].blocks {
+			if n := len(b.seen); n > 100*batch+batch {
+				t.Errorf("%d jobs are in memory", n)
+			}
+		}
+		w.mu.Unlock()
+		close(goOn)
+		empty(t, db)
+		if n := s.done(); n != 2*many+120 {
+			t.Errorf("%d were done", n)
+		}
+	})
+}
+
+// However many keys have a job first that waits for the limit of its kind, others of the block
+// begin; and each key's jobs are done in their order when the limit lets them.
+func TestBacklogOfAKindWithKeys(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		const batch, many = 10, 700 // more than the 200 that are set aside
+		c := client(t, db, Options{Blocks: 1})
+		edit(t, c, func(*Queue) {})
+		limit(t, c, "slow", 1)
+		s, numbers := newSequence(), map[string]int{}
+		var jobs []Job
+		for i := range many {
+			of := s.jobs(numbers, 2, fmt.Sprint("key ", i)) // of which the second has no limit
+			of[0].Kind = "slow"
+			jobs = append(jobs, of...)
+		}
+		w := worker(t, other(t, db), WorkerOptions{Batch: batch})
+		w.slow = time.Hour
+		goOn := make(chan struct{})
+		handle(t, w, "slow", s.handler(t, func(*Delivery) error { <-goOn; return nil }))
+		handle(t, w, "x", s.handler(t, never))
+		enqueueMany(t, c, jobs)
+		enqueueMany(t, c, s.jobs(numbers, 20, "a", "b"))
+		start(t, w)
+		eventually(t, "the others are done", func() bool { return s.done() == 20 })
+		enqueueMany(t, c, s.jobs(numbers, 20, "a", "c"))
+		eventually(t, "later ones are done", func() bool { return s.done() == 40 })
+		w.mu.Lock()
+		for _, b := range w.queues[0].blocks {
+			if n := len(b.seen); n > 50*batch {
+				t.Errorf("%d jobs are in memory", n)
+			}
+		}
+		w.mu.Unlock()
+		close(goOn)
+		empty(t, db)
+		if n := s.done(); n != 2*many+40 {
+			t.Errorf("%d were done", n)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, b := range w.queues[0].blocks {
+			if len(b.lines) > 0 || len(b.gated) > 0 {
+				t.Errorf("%d keys are left in memory", len(b.lines))
+			}
 		}
 	})
 }

@@ -31,11 +31,13 @@ type block struct {
 	lines map[string]*line // of keys that have jobs here
 	bare  []*Delivery      // may start, but for their payloads
 
-	skipped map[*gate]int64 // the first job that was put back, of kinds that are at a limit
-	passed  map[int64]int   // jobs above the horizon that stay in their table, and their priorities
-	resumed []*line         // whose jobs that were put back are to be read
-	count   int             // in ready, bare, or under suspicion: read, and not started
-	active  int             // started, and not finished
+	skipped map[*gate]int64   // the first job that was put back, of kinds that are at a limit
+	passed  map[int64]int     // jobs above the horizon that stay in their table, and their priorities
+	gated   map[*gate][]*line // all of whose jobs were put back, since the first one waits for a limit
+	resumed []*line           // whose jobs that were put back are to be read
+	reread  bool              // the last read was of such
+	count   int               // in ready, bare, or under suspicion: read, and not started
+	active  int               // started, and not finished
 
 	cursor  [Idle + 1]int64 // the highest id read, by priority
 	horizon [Idle + 1]int64 // the id up to which all is read that was committed in time
@@ -43,14 +45,15 @@ type block struct {
 	due     int64           // when the next delayed job is due, in µs; 0: none is known
 	ripe    bool            // some may be due
 
-	dirty  bool            // there may be something new
-	rung   bool            // since the last read began
-	late   bool            // and it is not certain that it is above the cursor
-	full   bool            // the last read was cut off: there is more
-	looked instant.Instant // when it was last read from the horizon
-	whole  instant.Instant // and from the beginning; 0: never, or not since an outage
-	shaken bool            // an outage may not be over yet
-	again  instant.Instant // when to read it from the beginning once more after an outage; 0: never
+	dirty    bool            // there may be something new
+	rung     bool            // since the last read began
+	late     bool            // and it is not certain that it is above the cursor
+	full     bool            // the last read was cut off: there is more
+	looked   instant.Instant // when it was last read from the horizon
+	whole    instant.Instant // and from the beginning; 0: never, or not since an outage
+	followed map[int64]bool  // the jobs for which it was, or is to be: see late.go
+	shaken   bool            // an outage may not be over yet
+	again    instant.Instant // when to read it from the beginning once more after an outage; 0: never
 
 	checked instant.Instant // when it was last looked whether what waits here is still there
 
@@ -267,6 +270,7 @@ type reading struct {
 	limit int
 	upto  int64 // ids up to here are committed, if they are in time
 	whole bool
+	again bool // of jobs that were put back
 }
 
 // A fetched is what a fetch has returned: how many rows, and the last one.
@@ -283,11 +287,20 @@ func (b *block) plan(at instant.Instant, settled int64) (r reading, ok bool) {
 		return r, false
 	}
 	back := b.lookDue(at)
-	if !b.dirty && !b.full && !back {
+	due := b.dirty || b.full || back
+	if first := b.rereads(); first != 0 && !(due && b.reread) { // by turns
+		b.reread = true
+		return b.planAgain(first), true
+	}
+	b.reread = false
+	if !due {
 		return r, false
 	}
 	r = reading{after: b.cursor, limit: b.rowsAtOnce(), upto: tickOf(settled - Window.Microseconds()), whole: b.wholeDue(at)}
 	if r.whole {
+		if b.whole != 0 {
+			clear(b.followed) // those that are read again have the block read once more
+		}
 		b.whole, b.again, b.horizon = at, 0, [Idle + 1]int64{}
 	}
 	if back || b.late || b.keyed {
@@ -324,6 +337,10 @@ func (b *block) seenAfter(after [Idle + 1]int64) (n int) {
 func (b *block) took(r reading, got fetched, fresh int) {
 	if b.shaken {
 		b.shaken, b.again = false, instant.Now().Add(Window)
+	}
+	if r.again {
+		b.dirty, b.late = b.dirty || b.rung, b.late || b.rung
+		return
 	}
 	complete := b.fromHorizon(r)
 	b.full = got.rows >= r.limit
@@ -384,7 +401,7 @@ func (b *block) wants(at instant.Instant) bool {
 	if !b.open() || !b.room() {
 		return false
 	}
-	return b.ripe || !b.crowded() && (b.dirty || b.full || b.lookDue(at)) || b.checkDue(at)
+	return b.ripe || !b.crowded() && (b.dirty || b.full || b.lookDue(at) || b.rereads() != 0) || b.checkDue(at)
 }
 
 // checkDue tells whether to look if jobs that wait here are still there.

@@ -18,9 +18,23 @@ import (
 // follower is the end of the id of a job that comes after one that was committed late.
 const follower = 1<<idBits - 1
 
-// comesLate tells whether a job that was read says that one before it may not have been.
+// comesLate tells whether a job that was read says that one before it may not have been: not
+// if all of the block is read since, in however many parts.
 func (b *block) comesLate(d *Delivery) bool {
-	return d.Key != "" && d.ID&follower == follower && b.seen[d.ID] == nil
+	return d.Key != "" && d.ID&follower == follower && b.seen[d.ID] == nil && !b.followed[d.ID]
+}
+
+// readWhole has all of the block read before jobs begin that follow late ones.
+func (b *block) readWhole(rows []*Delivery) {
+	if b.followed == nil {
+		b.followed = map[int64]bool{}
+	}
+	for _, d := range rows {
+		if b.comesLate(d) {
+			b.followed[d.ID] = true
+		}
+	}
+	b.whole, b.dirty = 0, true
 }
 
 // lateAfter is how long after an id was drawn its job is committed late. The rest of Window

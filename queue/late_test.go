@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -56,6 +57,35 @@ func TestOrderOfStalledCommits(t *testing.T) {
 		defer c.late.mu.Unlock()
 		if len(c.late.blocks) != 0 {
 			t.Errorf("still late: %v", c.late.blocks)
+		}
+	})
+}
+
+// A job that says that one before it may be late is done, however many jobs before it in its
+// block were put back.
+func TestFollowerBehindABacklog(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		w, b := idleWorker(t, db)
+		w.opt.Batch = 1
+		w.mu.Lock()
+		b.hold("k", 1) // as if one of the key waited for its retry
+		w.mu.Unlock()
+		enqueueMany(t, w.c, slices.Repeat([]Job{{Kind: "x", Key: "k"}}, 150)) // more than the 100 that are kept
+		elapse(w, 2*Window)
+		pumpDry(t, w, b)
+		w.c.late.mark([]jobRow{{Job: &Job{Key: "other"}, queue: b.q.id, divided: b.divided}})
+		if id := enqueue(t, w.c, Job{Kind: "x", Key: "other", Payload: []byte("1")}); id&follower != follower {
+			t.Fatalf("its id is %x", id)
+		}
+		w.ring(b.q.id, b.divided)
+		for turns := 0; toServe(w); turns++ {
+			if turns > 2000 {
+				t.Fatal("the block is read again and again")
+			}
+			pumpOnce(t, w, b, func() {})
+		}
+		if got := begun(t, w, b); got != "1" {
+			t.Errorf("%s begins", got)
 		}
 	})
 }

@@ -14,6 +14,8 @@ type line struct {
 	places  []place
 	waiting []*Delivery
 	skipped int64 // the first of those that were put back; 0: none were
+	gate    *gate // for which all of them were; nil: none
+	resumed bool  // it is in its block's list of such
 
 	gathers *gathering // the batch that the holder waits for, and how many it may have
 	most    int
@@ -172,7 +174,7 @@ func (b *block) release(key string, id int64) {
 	}
 	l.gathers = nil
 	b.tidy(l)
-	if l.skipped != 0 && len(l.places) == 0 {
+	if b.needs(l) {
 		b.resume(l)
 	}
 }

@@ -61,7 +61,7 @@ var settled = map[*dialect.Stmt]bool{
 // piped are statements that are run in pipelines, in which PostgreSQL is told to use
 // an index even if the statistics say that the table is empty.
 var piped = map[*dialect.Stmt]bool{
-	ack: true, ackDelayed: true, ackRunning: true, fetch: true, fetchDelayed: true, present: true, presentDelayed: true, getRunning: true,
+	ack: true, ackDelayed: true, ackRunning: true, fetch: true, fetchAgain: true, fetchDelayed: true, present: true, presentDelayed: true, getRunning: true,
 	load: true, loadDelayed: true, loadRunning: true,
 	lookFor: true, nextDelayed: true, strays: true,
 	locate: true, findReady: true, findDelayed: true, findRunning: true, findDead: true, readyByID: true, delayedByID: true, listRunning: true, listDead: true,

@@ -259,7 +259,11 @@ func idsOf(list []*Delivery) []int64 {
 func (w *Worker) fetchStep(t *turn) *dialect.Step {
 	t.got, t.fresh = fetched{}, nil
 	r := w.reader(t.b, t.read.limit, &t.room)
-	return &dialect.Step{Stmt: fetch, Args: dialect.Args{
+	stmt := fetch
+	if t.read.again {
+		stmt = fetchAgain
+	}
+	return &dialect.Step{Stmt: stmt, Args: dialect.Args{
 		"queue": t.b.q.id, "divided": t.b.divided, "limit": t.read.limit,
 		"after1": t.read.after[1], "after2": t.read.after[2], "after3": t.read.after[3], "after4": t.read.after[4],
 	}, Scan: func(row *dialect.Row) error {
@@ -407,9 +411,12 @@ func (w *Worker) apply(t *turn, err error) {
 		}
 		b.forget = b.forget[:0]
 	}
-	if t.reads && !t.read.whole && !w.opt.AtMostOnce && slices.ContainsFunc(t.fresh, b.comesLate) {
+	if t.read.again {
+		t.fresh = b.tookAgain(t.read, t.fresh)
+	}
+	if t.reads && !t.read.whole && !t.read.again && !w.opt.AtMostOnce && slices.ContainsFunc(t.fresh, b.comesLate) {
 		// A job of its key may have been committed long after its id was drawn.
-		b.whole, b.dirty = 0, true
+		b.readWhole(t.fresh)
 		t.fresh, t.reads = nil, false
 	}
 	if !b.keyed && t.reads && !b.fromHorizon(t.read) && !w.opt.AtMostOnce && slices.ContainsFunc(t.fresh, (*Delivery).hasKey) {
@@ -438,7 +445,7 @@ func (w *Worker) apply(t *turn, err error) {
 				w.noteEnd(d)
 			}
 			b.keyed = b.keyed || d.Key != ""
-			if d.from == tableReady && b.skips(d, t.read) {
+			if d.from == tableReady && !t.read.again && b.skips(d, t.read) {
 				continue
 			}
 			if b.add(d) {

@@ -175,6 +175,10 @@ var (
 	// cursor on. It locks nothing: the block is leased.
 	fetch = dialect.PerDialect("queue.fetch", fetchPriorities)
 
+	// fetchAgain reads jobs of a block that were put back, up to a limit of each priority. It
+	// locks nothing, as fetch.
+	fetchAgain = dialect.SQL("queue.fetch-again", selectPriorities())
+
 	// ack deletes jobs that are done, and its like do so in the other tables. BETWEEN
 	// makes it a range of the key also in a plan that was made when the table was
 	// empty; the list says which: jobs that were committed late may be in between.
