@@ -41,6 +41,16 @@ var mutants = []mutant{
 	{open, unended, "1 = 1", "TestMissedSlots" + onSQLite},
 	{move, "fence = fence + picked.begun, ", "", "TestRetries" + onSQLite},
 	{count, "fence = picked.new_fence", "fence = fence", "TestQueue" + onSQLite},
+	{putOff, "id = :id AND ", "", "TestGuards" + onSQLite + "/putoff"},
+	{putOff, " AND state = 'active'", "", "TestGuards" + onSQLite + "/putoff"},
+	{putOff, " AND next_exec <= {now}", "", "TestGuards" + onSQLite + "/putoff"},
+	{putOffRun, "id = :id AND ", "", "TestGuards" + onSQLite + "/putoff"},
+	{putOffRun, " AND next_exec <= {now}", "", "TestGuards" + onSQLite + "/putoff"},
+	{putOffRun, "CASE WHEN state = 'waiting' THEN :reason ELSE error END", ":reason", "TestGuards" + onSQLite + "/putoff"},
+	{departed, "expire_at < {now + :since}", "1 = 1", "TestGuards" + onSQLite + "/departed"},
+	{departed, "{now + :since}", "{now}", "TestGuards" + onSQLite + "/departed"},
+	{departed, "NOT EXISTS (SELECT 1 FROM {prefix}queue_worker AS w WHERE w.node = name)", "1 = 1", "TestGuards" + onSQLite + "/departed"},
+	{departed, " WHERE w.node = name", "", "TestGuards" + onSQLite + "/departed"},
 	{disable, " AND state = 'active'", "", "TestGuards" + onSQLite + "/disable"},
 	{begin, "{ignore_duplicate attempt}", "", "TestASlotThatHasARunIsLeftAlone" + onSQLite},
 	{wait, "{ignore_duplicate attempt}", "", "TestGuards" + onSQLite + "/wait"},
@@ -165,6 +175,42 @@ func TestGuards(t *testing.T) {
 			name string
 			f    func(*testing.T)
 		}{
+			{"putoff", func(t *testing.T) {
+				for name, more := range map[string][2]string{"due": {"next_exec", "{now}"}, "another": {"next_exec", "{now}"}, "paused": {"state", "'paused'"}, "later": {"next_exec", "{now + 1000000}"}} {
+					columns := map[string]string{"name": "'" + name + "'", "spec": "'@every 1m'", "due_at": "{now}", "next_exec": "{now}"}
+					columns[more[0]] = more[1]
+					byHand(t, db, columns)
+				}
+				for name, n := range map[string]int64{"due": 1, "paused": 0, "later": 0} {
+					if got := run(t, putOff, dialect.Args{"id": stored(t, db, name).ID, "after": 60_000_000, "reason": "why"}); got != n {
+						t.Errorf("%s: %d rows", name, got)
+					}
+				}
+				due := byState(t, map[string]string{"next_exec": "{now}"})
+				putOffAll := func(ids map[string]int64) func() {
+					return func() {
+						for _, state := range states[:2] {
+							run(t, putOffRun, dialect.Args{"id": ids[state], "after": 60_000_000, "reason": "why"})
+						}
+					}
+				}
+				want(t, "runs that are due", changes(t, due, putOffAll(due)), "waiting running")
+				got := db.List(t, `SELECT state FROM {prefix}run WHERE error = 'why'`, nil)
+				want(t, "with the reason", strings.Join(got, " "), "waiting")
+				db.Do(t, `DELETE FROM {prefix}run`, nil)
+				later := byState(t, nil)
+				want(t, "runs that somebody has claimed", changes(t, later, putOffAll(later)), "")
+			}},
+			{"departed", func(t *testing.T) {
+				db.Do(t, `INSERT INTO {prefix}queue (name) VALUES ('default')`, nil)
+				for name, us := range map[string]int64{"dead": -3_000_000, "dead worker": -3_000_000, "dead of late": -1_000_000, "me": 1_000_000} {
+					db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES (:name, 'live', {now + :us})`, dialect.Args{"name": name, "us": us})
+				}
+				db.Do(t, `INSERT INTO {prefix}queue_worker (queue_id, node) SELECT queue_id, 'dead worker' FROM {prefix}queue`, nil)
+				run(t, departed, dialect.Args{"since": -2_000_000})
+				got := db.List(t, `SELECT name FROM {prefix}node ORDER BY name`, nil)
+				want(t, "there are", strings.Join(got, ", "), "dead of late, dead worker, me")
+			}},
 			{"due", func(t *testing.T) {
 				for name, more := range map[string][2]string{"due": {"state", "'active'"}, "paused": {"state", "'paused'"}, "tagged": {"tag", "'other'"}} {
 					byHand(t, db, map[string]string{"name": "'" + name + "'", "spec": "'@every 1m'", "due_at": "{now}", "next_exec": "{now}", more[0]: more[1]})

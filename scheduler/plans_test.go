@@ -61,6 +61,7 @@ func hot(ids []int64, names []string) map[*dialect.Stmt]dialect.Args {
 		unplanned:   {"lane": "default", "limit": len(ids), "but": []int64{0}},
 		stay:        {"node": "nobody", "lease": 1},
 		leave:       {"node": "nobody"},
+		departed:    {"since": -1},
 		expired:     lane(len(ids)),
 		lockNamed:   {"names": names},
 		lockOne:     {"name": names[0]},
@@ -68,6 +69,8 @@ func hot(ids []int64, names []string) map[*dialect.Stmt]dialect.Args {
 		open:        {"names": names},
 		begun:       {"claim": "nobody's", "names": names},
 		move:        {"rows": moves},
+		putOff:      {"id": ids[0], "after": 1, "reason": ""},
+		putOffRun:   {"id": ids[0], "after": 1, "reason": ""},
 		disable:     {"id": ids[0], "state": "failed", "reason": "", "begun": 0},
 		failed:      {"id": ids[0], "failures": 1},
 		count:       {"rows": fences},
@@ -154,10 +157,22 @@ func TestPlans(t *testing.T) {
 		check := func(when string) {
 			t.Helper()
 			ids, names := some()
-			for stmt, args := range hot(ids, names) {
+			statements := hot(ids, names)
+			for _, stmt := range dialect.Statements() {
+				if strings.HasPrefix(stmt.Name, "sqlschema.live-") { // of a package that has no such tables
+					statements[stmt] = nil
+				}
+			}
+			for stmt, args := range statements {
 				plan := db.Plan(t, c, stmt, args)
 				limited := stmt == probe || stmt == list || stmt == history || stmt == surplus // read in order until it ends
 				for _, line := range plan {
+					switch {
+					case (stmt == putOff || stmt == putOffRun) && strings.Contains(fmt.Sprint(plan), "Index Cond: (id ="):
+						continue // it filters one row
+					case stmt.Name == "sqlschema.live-runners" && line["type"] == "ALL":
+						continue // "migrate down" asks it once, and this engine has no index of runs that have not ended
+					}
 					if wrong(line, limited) {
 						t.Errorf("%s, %s: %.300s", stmt.Name, when, fmt.Sprint(line))
 					}
