@@ -177,7 +177,7 @@ func oneJob[O any](a *API, o operation, do func(ctx context.Context, name string
 		}
 		return do(ctx, name, id)
 	})
-	more := "This is " + o.id + " without the name of the queue. If several jobs have the id, such as the copies of a publication, nothing is done, and the answer names them."
+	more := "This is " + o.id + " without the name of the queue. If two jobs have the id, which is rare, nothing is done, and the answer names them."
 	o.path, o.id, o.summary = strings.TrimPrefix(o.path, "/queues/{queue}"), o.id+"-by-id", o.summary+": by its id alone"
 	o.more = strings.TrimSpace(o.more + "\n\n" + more)
 	register(a, o, func(ctx context.Context, in *jobIDPath) (*O, error) {

@@ -12,6 +12,7 @@ import (
 
 // A use is something that a database user is made for.
 type use struct {
+	name   string // for --role
 	to     string // what its rights are enough for
 	rights dialect.Rights
 	lacks  dialect.Rights
@@ -29,15 +30,19 @@ func uses(d *dialect.Dialect) []use {
 		}
 	}
 	return []use{
-		{to: "look around", rights: looking},
-		{to: "take locks", rights: lockRole.rights(d)},
-		{to: "run as a daemon", rights: daemon},
+		{name: "look", to: "look around", rights: looking},
+		{name: "locks", to: "take locks", rights: lockRole.rights(d)},
+		{name: "daemon", to: "run as a daemon", rights: daemon},
 	}
 }
 
-// examineRights tells what the user's rights are enough for, and which it lacks for what it
-// seems to be made for: the least use that takes all of its rights to write.
-func examineRights(ctx context.Context, db *dialect.DB) []checkRow {
+// roleNames are what --role takes.
+func roleNames() []string { return []string{"look", "locks", "daemon"} }
+
+// examineRights tells what the user's rights are enough for, and which it lacks for what it is
+// made for: what as says, or else the least use that takes all of its rights to write. A user
+// that has less than half of those is made for something else, such as to enqueue.
+func examineRights(ctx context.Context, db *dialect.DB, as string) []checkRow {
 	if db.Dialect.Holdings == nil {
 		return nil
 	}
@@ -53,12 +58,36 @@ func examineRights(ctx context.Context, db *dialect.DB) []checkRow {
 	for i := range all {
 		all[i].lacks = both(all[i].rights, holds.Lacks)
 	}
-	writes := filtered(daemon, func(table, verb string) bool { return verb != "SELECT" && !slices.Contains(holds.Lacks[table], verb) })
-	made := all[slices.IndexFunc(all, func(u use) bool { return len(without(writes, u.rights)) == 0 })]
-	return rightsRows(holds, all, made)
+	writes := filtered(daemon, func(table, verb string) bool {
+		return isWrite(table, verb) && !slices.Contains(holds.Lacks[table], verb)
+	})
+	made := all[slices.IndexFunc(all, func(u use) bool {
+		if as != "" {
+			return u.name == as
+		}
+		return len(without(writes, u.rights)) == 0
+	})]
+	rows := rightsRows(holds, all, made, as != "")
+	if as != "" || holds.Schema != "" || 2*size(writes) >= size(filtered(made.rights, isWrite)) {
+		return rows
+	}
+	rows[0].Status, rows[0].Advice = "ok", fmt.Sprintf("nothing, if it is for less, such as to enqueue; else: dbcron doctor --role %s", made.name)
+	return rows[:1]
 }
 
-func rightsRows(holds *dialect.Holdings, all []use, made use) []checkRow {
+func isWrite(_, verb string) bool { return verb != "SELECT" }
+
+// size is how many rights there are.
+func size(r dialect.Rights) (n int) {
+	for _, verbs := range r {
+		n += len(verbs)
+	}
+	return n
+}
+
+// rightsRows says what the rights are enough for, and what is missing for what the user is
+// made for: as far as was asked, or as it seems.
+func rightsRows(holds *dialect.Holdings, all []use, made use, asked bool) []checkRow {
 	var enough, not []string
 	for _, u := range all {
 		if len(u.lacks) == 0 && holds.Schema == "" {
@@ -79,12 +108,16 @@ func rightsRows(holds *dialect.Holdings, all []use, made use) []checkRow {
 	}
 	rows := []checkRow{{"rights", "ok", detail, ""}}
 	lacking := func(what, grant string) {
-		rows = append(rows, checkRow{"right", rows[0].Status, "to " + made.to + " it lacks " + what, grant})
+		to := "to " + made.to
+		if !asked {
+			to += ", which it comes nearest to,"
+		}
+		rows = append(rows, checkRow{"right", rows[0].Status, to + " it lacks " + what, grant})
 	}
 	if len(made.lacks) > 0 || holds.Schema != "" {
 		rows[0].Advice = "run these GRANTs as the owner of the tables: docs/grants.md"
 		rows[0].Status = "failed"
-		if made.to == all[0].to {
+		if made.to == all[0].to && !asked {
 			rows[0].Status = "warning" // some is enough for many who look
 		}
 	}

@@ -123,6 +123,40 @@ func TestDoctorOnReader(t *testing.T) {
 	})
 }
 
+// TestDoctorOnEnqueuer looks as the user of a program that enqueues jobs, and nothing else: it
+// is no daemon that lacks most of its rights, unless somebody says so.
+func TestDoctorOnEnqueuer(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.Holdings == nil {
+			return
+		}
+		name, asUser := restricted(t, db)
+		if !db.Dialect.Schema {
+			name += "@'%'"
+		}
+		for table, verbs := range map[string]string{
+			"migration": "SELECT", "queue": "SELECT, INSERT, UPDATE", "queue_block": "SELECT, INSERT", "route": "SELECT",
+			"job": "SELECT, INSERT", "job_delayed": "SELECT, INSERT", "job_unique": "SELECT, INSERT, UPDATE, DELETE",
+		} {
+			db.Do(t, "GRANT "+verbs+" ON {prefix}"+table+" TO "+name, nil)
+		}
+		rows, code := examined(t, asUser)
+		rights := ofCheck(rows, "rights")
+		if code != 0 || len(rights) != 1 || rights[0].Status != "ok" || !strings.Contains(rights[0].Advice, "--role daemon") || len(ofCheck(rows, "right")) > 0 {
+			t.Errorf("exit code %d: %+v", code, rows)
+		}
+		for _, role := range roleNames() {
+			rows, code := examined(t, asUser, "--role", role)
+			missing := ofCheck(rows, "right")
+			at := slices.IndexFunc(uses(db.Dialect), func(u use) bool { return u.name == role })
+			want := "to " + uses(db.Dialect)[at].to + " it lacks "
+			if code != 1 || len(missing) == 0 || !strings.HasPrefix(missing[0].Detail, want) {
+				t.Errorf("%s: exit code %d, %+v", role, code, rows)
+			}
+		}
+	})
+}
+
 // tablesOf is what stands before a table's name in a GRANT.
 func tablesOf(t *testing.T, db *dbtest.DB) string {
 	t.Helper()

@@ -92,8 +92,8 @@ func (p *program) eachJob(c *cobra.Command, what queue.BulkAction, states []queu
 	var how bulkFlags
 	c.Long += `
 
-Ids name jobs of any queue, or of --queue. If several jobs have one, such as the copies of
-a publication, it takes --queue to say which is meant.
+Ids name jobs of any queue, or of --queue. If two jobs have one, which is rare, it takes
+--queue to say which is meant.
 Of several ids each is dealt with by itself: what cannot be done is told, and the others
 are done. A filter is at least one of --state, --kind, --key, --where and --older-than; see
 dbcron job list. Then it asks before; --yes spares that, and --dry-run only tells how many

@@ -126,8 +126,8 @@ func (p *program) jobGet() *cobra.Command {
 print only the payload, all of it and byte for byte. A job that is done is not found, exit
 code 3, unless its queue keeps such: dbcron queue set --keep-done.
 
-Its id alone names it. If several jobs have the id, such as the copies of a publication,
-the exit code is 4, and the message names them: choose one by --queue.`,
+Its id alone names it. If two jobs have the id, which is rare, the exit code is 4, and the
+message names them: choose one by --queue.`,
 		Example: `  dbcron job get 4711
   dbcron job get 4711 --payload | jq .`,
 		Args: cobra.ExactArgs(1),
