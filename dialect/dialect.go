@@ -94,6 +94,12 @@ type Dialect struct {
 	Retryable   func(error) bool // run the transaction again
 	Unavailable func(error) bool // the server cannot be reached or does not serve yet: try to connect again
 
+	// Refused tells that the engine has refused a statement for what it says or for the rows that
+	// it is about: a constraint, a trigger, a right. The same statement would fail again, and
+	// another one need not. It is no error of the connection, of other transactions, of time, or
+	// of what the server as a whole lacks, such as space.
+	Refused func(error) bool
+
 	// Connector prepares connections with all that the SQL relies on.
 	Connector func(u *url.URL, opt Options) (driver.Connector, error)
 

@@ -85,6 +85,10 @@ var MySQL = &Dialect{
 	Unavailable: func(err error) bool {
 		return networkError(err) || errors.Is(err, mysql.ErrInvalidConn) || mysqlError(1040, 1053, 1047)(err)
 	},
+	Refused: func(err error) bool {
+		var e *mysql.MySQLError
+		return errors.As(err, &e) && !mysqlLacks(err)
+	},
 
 	Connector: mysqlConnector,
 	Check:     mysqlCheck,
@@ -96,6 +100,16 @@ var MySQL = &Dialect{
 	Routines:  true,
 	Delimiter: true,
 }
+
+// mysqlLacks are the errors of the server, the connection, time and other transactions: locks;
+// limits on connections; a shutdown; no space, memory or threads; the network; statements that
+// were interrupted, or took too long; a server that is read-only or no primary.
+var mysqlLacks = mysqlError(1205, 1213, 1020, 3572,
+	1040, 1047, 1053, 1203, 1226,
+	1021, 1037, 1038, 1041, 1114, 1135,
+	1158, 1159, 1160, 1161, 1927,
+	1317, 1969, 3024,
+	1290, 1792, 1836, 3100)
 
 func mysqlError(numbers ...uint16) func(error) bool {
 	return func(err error) bool {

@@ -87,6 +87,7 @@ var Postgres = &Dialect{
 		return networkError(err) || sqlState("57P01", "57P02", "57P03", "53300")(err) ||
 			sqlState("08000", "08001", "08003", "08004", "08006", "08P01")(err) // poolers use these
 	},
+	Refused: postgresRefused,
 
 	Connector: postgresConnector,
 	Check:     postgresCheck,
@@ -111,6 +112,21 @@ func sqlState(codes ...string) func(error) bool {
 		var e interface{ SQLState() string }
 		return errors.As(err, &e) && slices.Contains(codes, e.SQLState())
 	}
+}
+
+// postgresRefused goes by the class of the error, which are its first two characters: all but
+// those of connections, transactions, resources, operators and the server itself. A trigger may
+// use any class of its own.
+func postgresRefused(err error) bool {
+	var e interface{ SQLState() string }
+	if !errors.As(err, &e) || len(e.SQLState()) != 5 {
+		return false
+	}
+	switch e.SQLState() {
+	case "26000", "42P05", "0A000": // a prepared statement is not there, there already, or of before a change of the tables
+		return false
+	}
+	return !slices.Contains([]string{"08", "25", "40", "53", "55", "57", "58"}, e.SQLState()[:2])
 }
 
 func postgresConnector(u *url.URL, opt Options) (driver.Connector, error) {

@@ -70,6 +70,12 @@ var SQLite = &Dialect{
 	Denied:      func(error) bool { return false }, // there are no rights but those on the file
 	Retryable:   sqliteBusy,
 	Unavailable: func(error) bool { return false },
+	Refused: func(err error) bool {
+		var e *sqlite.Error
+		return errors.As(err, &e) && slices.Contains([]int{
+			sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE, sqlite3.SQLITE_AUTH,
+		}, e.Code()&0xff)
+	},
 
 	Connector: sqliteConnector,
 	Check:     sqliteCheck,

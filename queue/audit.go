@@ -52,6 +52,11 @@ func (w *Worker) recount(b *block) {
 			n++
 		}
 	}
+	for _, r := range b.refusals {
+		if r.out() && !r.d.ended {
+			n++
+		}
+	}
 	if n == b.count {
 		return
 	}

@@ -104,10 +104,10 @@ func (b *block) keeps() int {
 func (b *block) fill() int { return 20 * b.q.w.opt.Batch }
 
 // stands tells whether the jobs of a line wait for one that is not soon to end: it is
-// elsewhere, or checked out since it runs for long. mu is held.
+// elsewhere, or checked out since it runs for long, or its end is refused. mu is held.
 func (b *block) stands(l *line) bool {
 	p := l.holder()
-	return p != nil && (p.foreign || b.q.w.out[jobID{b.at(), p.id}] != nil)
+	return p != nil && (p.foreign || b.q.w.out[jobID{b.at(), p.id}] != nil || b.bars(l.key))
 }
 
 // skips tells whether a job stays in its table that a read has returned, since it is

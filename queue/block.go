@@ -66,6 +66,8 @@ type block struct {
 	suspect int       // so many jobs may have ended the worker before; see suspect.go
 	doubted []*Delivery
 
+	refusals []*refusal // what the database refuses to write, in the order in which it came
+
 	withheld int // acks that are written by transactions of handlers: see withhold
 	accused  int // of the row: how often in a row its worker died
 
@@ -213,7 +215,7 @@ func (b *block) idle() bool {
 	if b.q.w.opt.AtMostOnce && len(b.seen) > 0 {
 		return false // their rows are gone already
 	}
-	return b.active == 0 && len(b.acks) == 0 && b.withheld == 0 && len(b.moves) == 0 && !b.serving
+	return b.active == 0 && len(b.acks) == 0 && b.withheld == 0 && len(b.moves) == 0 && !b.serving && !b.unended()
 }
 
 // room tells whether more is to be read of what may start. The jobs that wait for
@@ -231,7 +233,7 @@ func (b *block) crowded() bool {
 			return true
 		}
 	}
-	return len(b.seen) >= 100*b.q.w.opt.Batch
+	return len(b.seen) >= 100*b.q.w.opt.Batch || len(b.refusals) >= mostRefused
 }
 
 // Reading. An id is drawn before its job is committed, so the ids above the cursor are not
@@ -395,7 +397,7 @@ func (b *block) noteRead(d *Delivery) {
 
 // wants tells whether a pump has something to do here.
 func (b *block) wants(at instant.Instant) bool {
-	if len(b.acks) > 0 || len(b.moves) > 0 || len(b.missed) > 0 || b.loads() {
+	if len(b.acks) > 0 || len(b.moves) > 0 || len(b.missed) > 0 || b.loads() || len(b.retries(at)) > 0 {
 		return true
 	}
 	if !b.open() || !b.room() {

@@ -169,19 +169,40 @@ func (c *Client) settlePart(ctx context.Context, queues map[string]*Queue, of Cl
 			break
 		}
 		s := &settling{c: c, q: q, of: of, all: all, tables: step.tables, holds: step.holds}
-		err := s.run(ctx, left)
-		if err != nil && !errors.Is(err, ErrLost) {
+		var err error
+		if left, err = s.sift(ctx, left, errs); err != nil {
 			return err
-		}
-		if err == nil {
-			s.tell(ctx)
-			left = slices.DeleteFunc(slices.Clone(left), func(i int) bool { return s.found[all[i].Claim.Job] != nil })
 		}
 	}
 	for _, i := range left {
 		errs[i] = fmt.Errorf("%w: job %d", ErrLost, all[i].Claim.Job)
 	}
 	return nil
+}
+
+// sift runs for some jobs of a block, and tells which of them it has not found. What is refused
+// is halved, as in a worker, so that a job keeps no other from its end. Two of one key are not
+// given out at a time, so they need not be a unit.
+func (s *settling) sift(ctx context.Context, part []int, errs []error) (left []int, err error) {
+	w := &Worker{c: s.c, db: s.c.db}
+	sift := sifter[int]{refuses: w.refuses, write: func(some []int) error {
+		err := s.run(ctx, some)
+		switch {
+		case err == nil:
+			s.tell(ctx)
+			left = append(left, slices.DeleteFunc(slices.Clone(some), func(i int) bool { return s.found[s.all[i].Claim.Job] != nil })...)
+		case errors.Is(err, ErrLost):
+			left, err = append(left, some...), nil
+		}
+		return err
+	}, refuse: func(i int, err error) { errs[i] = fmt.Errorf("%w: job %d: %w", ErrRefused, s.all[i].Claim.Job, err) }}
+	units := make([][]int, len(part))
+	for i := range part {
+		units[i] = part[i : i+1]
+	}
+	err = sift.sift(units)
+	slices.Sort(left)
+	return left, err
 }
 
 // A settling ends jobs of a block that another process has given out.

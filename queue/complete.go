@@ -128,12 +128,25 @@ func (b *block) withhold(d *Delivery) []*Delivery {
 			all = append(all, o)
 		}
 	}
+	for _, r := range b.refusals { // which would fail it, unless it is refused no more
+		if r.move == nil && !r.claim && before(r.d) && r.d != d {
+			r.pause++
+			d.paused = append(d.paused, r)
+			all = append(all, r.d)
+		}
+	}
 	return all
 }
 
 // handBack gives the pump the acks that were withheld for d: if its transaction has
 // committed, they find nothing left to delete. mu is held.
 func (b *block) handBack(d *Delivery) {
+	for _, r := range d.paused {
+		if r.pause--; d.inTx {
+			r.next = 0
+		}
+	}
+	d.paused = nil
 	if len(d.earlier) == 0 {
 		return
 	}

@@ -58,7 +58,11 @@ type Delivery struct {
 	reason  string          // why it was dropped
 	ended   bool            // it has its outcome
 	settled bool            // and that is committed, or given up
-	acked   chan struct{}   // closed when its outcome is committed, for those who wait for that
+	refusal *refusal        // nil: the database refuses nothing of it
+	stays   instant.Instant // it is not checked out until then
+	paused  []*refusal      // ends of its key that its transaction writes: see withhold
+	acked   chan struct{}   // closed when its outcome is committed, or refused, for those who wait for that
+	told    bool            // it is closed
 	err     error           // what became of the outcome
 	ctx     jobContext
 }

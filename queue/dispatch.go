@@ -376,10 +376,20 @@ func (w *Worker) settled(d *Delivery, err error) {
 	if d.settled {
 		return
 	}
-	d.settled, d.err = true, err
+	d.settled = true
 	if w.rows[d.at()] == d {
 		delete(w.rows, d.at())
 	}
+	w.tellWaiter(d, err)
+	w.relieve(d)
+}
+
+// tellWaiter tells who waits what became of a job's outcome. The first answer counts. mu is held.
+func (w *Worker) tellWaiter(d *Delivery, err error) {
+	if d.told {
+		return
+	}
+	d.told, d.err = true, err
 	if d.acked != nil {
 		close(d.acked)
 	}

@@ -41,6 +41,12 @@ var (
 	// or taken over elsewhere, or cancelled.
 	ErrLost = errors.New("queue: the job is not this worker's any more")
 
+	// ErrRefused means that the database refuses to write what has become of a job, for a
+	// reason that lies in the job, such as a trigger or a right. The worker that has it tries
+	// again until it is not refused any more, and gives the job to nobody meanwhile. Of a
+	// [Claim] it is for the caller to try again.
+	ErrRefused = errors.New("queue: the database refuses to write what has become of the job")
+
 	// ErrClosed means that a worker has stopped.
 	ErrClosed = errors.New("queue: closed")
 )

@@ -132,7 +132,8 @@ func (c *Client) Job(ctx context.Context, queue string, id int64) (Info, error) 
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("%w: job %d in queue %q", ErrNotFound, id, q.Name)
 	}
-	return theOne(all, err)
+	i, err := theOne(all, err)
+	return c.withRefusal(ctx, i, err)
 }
 
 // Find returns the job that has an id, in whatever queue it is. It returns ErrNotFound if
@@ -143,7 +144,8 @@ func (c *Client) Find(ctx context.Context, id int64) (Info, error) {
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("%w: job %d in any queue", ErrNotFound, id)
 	}
-	return theOne(all, err)
+	i, err := theOne(all, err)
+	return c.withRefusal(ctx, i, err)
 }
 
 // theOne returns the one job that was found, or an error that names all.

@@ -43,6 +43,10 @@ type Info struct {
 	Callback  int64    // the group whose callback it is
 	Progress  Progress // as its handler has stored it; [Client.Jobs] leaves its State out
 
+	// Refused says that the database refuses to write what has become of the job; nil: it does
+	// not, or this was not asked, as in lists.
+	Refused *Refusal
+
 	PayloadBytes int // how long Payload is, also where [Client.Jobs] leaves it out
 }
 

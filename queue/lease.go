@@ -224,6 +224,7 @@ func (w *Worker) drop(b *block, cause error) {
 	}
 	b.gone = true
 	delete(b.q.blocks, b.divided)
+	w.forsake(b)
 	for d := range b.unstarted() { // checked out, and not started: whoever finds the row begins it
 		if d.from == tableRunning {
 			w.forgo(d)
@@ -262,7 +263,11 @@ func (w *Worker) drain(ctx context.Context) {
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
 			w.leave(b)
+			w.tryFinally(b)
 		}
+	}
+	for b := range w.remnants {
+		w.tryFinally(b)
 	}
 	w.mu.Unlock()
 	close(w.stopping)

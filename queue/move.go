@@ -220,7 +220,7 @@ func (w *Worker) fly(ctx context.Context, tx *dialect.Session, b *block, node st
 // locked.
 func orShort(err error, n int64, want int) error {
 	if err == nil && n != int64(want) {
-		err = errors.New("not all locked jobs were moved")
+		err = errShort
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -28,8 +29,16 @@ type turn struct {
 
 	keep    time.Duration  // how long what is done is kept; 0: it is not
 	tied    bool           // some of the acks are noted elsewhere: by unique keys or groups, or all of them since they are kept
-	acked   bool           // the acks are committed, whatever becomes of the rest
+	ended   []*Delivery    // acks that are committed, whatever becomes of the rest
 	deleted map[int64]bool // where it matters: which of them were there
+	carried []move         // moves that are
+
+	again   []*refusal      // set aside before, and tried once more
+	claimed []*Delivery     // claims of these that were tried, and what came of it: see mine
+	mine    []bool          // whether their rows were there
+	refused []refusedEnd    // what is to be set aside
+	barred  map[string]bool // the keys of these
+	passed  []*Delivery     // what was read and stays where it is: it is refused, or behind what is
 
 	gone []heldKey // whose keys go on if the block is still this worker's
 
@@ -83,7 +92,6 @@ func (w *Worker) turn(b *block) *turn {
 	t := &turn{b: b, node: w.node, keyed: b.keyed, keep: b.q.set.KeepDone}
 	n := min(chunk, len(b.acks))
 	t.acks, b.acks = b.acks[:n:n], b.acks[n:]
-	b.sent = t.acks
 	t.tied = t.keep > 0 || slices.ContainsFunc(t.acks, func(d *Delivery) bool { return d.tied() })
 	if !t.keyed || len(b.acks) == 0 {
 		t.moves, b.moves = b.moves, nil
@@ -91,6 +99,9 @@ func (w *Worker) turn(b *block) *turn {
 	t.gone, b.missed = b.missed, nil
 	at := instant.Now()
 	t.at = at
+	w.keepBehind(t)
+	t.again = b.retries(at)
+	b.sent = t.acks
 	if at >= w.deadline {
 		return t
 	}
@@ -123,21 +134,53 @@ func (w *Worker) serveTurn(ctx context.Context, t *turn) error {
 			return err
 		}
 	}
-	steps := w.ackSteps(t)
+	if err := w.tryAgain(ctx, t); err != nil {
+		return err
+	}
+	steps := w.ackSteps(t, t.acks)
 	// A key's jobs leave in their order: those that are done before those that are
 	// moved, and all of them at once.
 	alone := w.exact || t.tied || t.keyed && (len(t.moves) > 0 || len(steps) > 1 && w.db.Dialect.Pipeline == nil)
 	if alone && len(steps) > 0 {
-		if err := w.ackAlone(ctx, t, steps); err != nil {
+		if err := w.ackAll(ctx, t); err != nil {
 			return err
 		}
-		t.acked, steps = true, nil
+		steps = nil
 	}
 	if len(t.moves) > 0 {
-		if err := w.carry(ctx, t.b, t.node, t.moves); err != nil {
+		if err := w.carryAll(ctx, t); err != nil {
 			return err
 		}
 	}
+	err := w.ackAndRead(ctx, t, steps)
+	if err == nil && w.opt.AtMostOnce {
+		err = w.claim(ctx, t)
+	}
+	return err
+}
+
+// ackAndRead deletes jobs that are done, if there are steps for that, and reads what is to be
+// read. If that is refused, the jobs are deleted first, but for those that it is refused of.
+func (w *Worker) ackAndRead(ctx context.Context, t *turn, acks []*dialect.Step) error {
+	steps := append(acks, w.readSteps(t)...)
+	if len(steps) == 0 {
+		return nil
+	}
+	err := w.db.Pipeline(ctx, steps...)
+	switch {
+	case len(acks) == 0:
+	case err == nil:
+		t.ended, t.acks = append(t.ended, t.acks...), nil
+	case w.refuses(err):
+		if err = w.ackAll(ctx, t); err == nil {
+			err = w.ackAndRead(ctx, t, nil)
+		}
+	}
+	return err
+}
+
+// readSteps read what is to be read.
+func (w *Worker) readSteps(t *turn) (steps []*dialect.Step) {
 	if t.reads {
 		steps = append(steps, w.fetchStep(t))
 	}
@@ -150,21 +193,15 @@ func (w *Worker) serveTurn(ctx context.Context, t *turn) error {
 	if len(t.waits) > 0 && !w.opt.AtMostOnce {
 		steps = append(steps, w.checkSteps(t)...)
 	}
-	if len(steps) == 0 {
-		return nil
-	}
-	err := w.db.Pipeline(ctx, steps...)
-	if err == nil && w.opt.AtMostOnce {
-		err = w.claim(ctx, t)
-	}
-	return err
+	return steps
 }
 
 // ackAlone deletes jobs that are done in a transaction, and nothing else.
-func (w *Worker) ackAlone(ctx context.Context, t *turn, steps []*dialect.Step) error {
+func (w *Worker) ackAlone(ctx context.Context, t *turn, list []*Delivery) error {
 	if w.exact || t.tied {
-		return w.ackExactly(ctx, t, steps)
+		return w.ackExactly(ctx, t, list)
 	}
+	steps := w.ackSteps(t, list)
 	return w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		for _, step := range steps {
 			if _, err := tx.Exec(ctx, step.Stmt, step.Args); err != nil {
@@ -177,11 +214,12 @@ func (w *Worker) ackAlone(ctx context.Context, t *turn, steps []*dialect.Step) e
 
 // ackExactly deletes jobs that are done, and notes which were not there. Those that were
 // are kept, if their queue does that, and untied.
-func (w *Worker) ackExactly(ctx context.Context, t *turn, steps []*dialect.Step) error {
+func (w *Worker) ackExactly(ctx context.Context, t *turn, list []*Delivery) error {
 	lock := map[*dialect.Stmt]*dialect.Stmt{ack: lockJobs, ackDelayed: lockDelayed, ackRunning: lockRunning}
-	return w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
-		t.deleted = map[int64]bool{}
-		parts := byTable(t.acks) // which the steps are for
+	parts, steps := byTable(list), w.ackSteps(t, list) // which are for the parts
+	var deleted map[int64]bool
+	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		deleted = map[int64]bool{}
 		for i, step := range steps {
 			here, err := dialect.Select(ctx, tx, lock[step.Stmt], step.Args, scanID)
 			if err != nil {
@@ -210,16 +248,23 @@ func (w *Worker) ackExactly(ctx context.Context, t *turn, steps []*dialect.Step)
 				return err
 			}
 			for _, id := range here {
-				t.deleted[id] = true
+				deleted[id] = true
 			}
 		}
-		return untie(ctx, tx, t.b.q.id, endedOf(t.acks, func(id int64) bool { return t.deleted[id] }))
+		return untie(ctx, tx, t.b.q.id, endedOf(list, func(id int64) bool { return deleted[id] }))
 	})
+	if err == nil {
+		if t.deleted == nil {
+			t.deleted = map[int64]bool{}
+		}
+		maps.Copy(t.deleted, deleted)
+	}
+	return err
 }
 
 // ackSteps delete the jobs that are done.
-func (w *Worker) ackSteps(t *turn) (steps []*dialect.Step) {
-	for _, part := range byTable(t.acks) {
+func (w *Worker) ackSteps(t *turn, list []*Delivery) (steps []*dialect.Step) {
+	for _, part := range byTable(list) {
 		args := listArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
 		args["node"] = t.node
 		steps = append(steps, &dialect.Step{Stmt: ackStatements[part[0].from], Args: args})
@@ -307,36 +352,81 @@ func (w *Worker) checkSteps(t *turn) (steps []*dialect.Step) {
 }
 
 // claim deletes jobs before they are done, and keeps those that it has deleted
-// itself.
+// itself. One that is refused does not begin, nor does what follows of its key.
 func (w *Worker) claim(ctx context.Context, t *turn) error {
+	w.passOver(t)
 	mine := map[int64]bool{}
-	for _, part := range byTable(slices.Concat(t.fresh, t.ripe)) {
-		from := part[0].from
-		var got []int64
-		err := w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
-			args := listArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
-			if got, err = dialect.Select(ctx, tx, lockStatements[from], args, scanID); err != nil || len(got) == 0 {
-				return err
-			}
-			if t.keep > 0 {
-				if err := keepDone(ctx, tx, t.b, from, part, got, t.node, t.keep); err != nil {
-					return err
-				}
-			}
-			if _, err = tx.Exec(ctx, ackStatements[from], listArgs(t.b.q.id, t.b.divided, part[0].Priority, got)); err != nil {
-				return err
-			}
-			return untie(ctx, tx, t.b.q.id, endedOf(part, func(id int64) bool { return slices.Contains(got, id) }))
-		})
+	s := sifter[*Delivery]{refuses: w.refuses, write: func(part []*Delivery) error {
+		got, err := w.claimPart(ctx, t, part)
+		maps.Copy(mine, got)
+		return err
+	}, refuse: func(d *Delivery, err error) {
+		t.passed = append(t.passed, d)
 		if err != nil {
-			return err
+			t.refuse(refusedEnd{d: d, claim: true, err: err})
 		}
-		for _, id := range got {
-			mine[id] = true
+	}}
+	for _, part := range byTable(slices.Concat(t.fresh, t.ripe)) {
+		part = slices.DeleteFunc(part, func(d *Delivery) bool {
+			bars := t.barred[d.Key]
+			if bars {
+				t.passed = append(t.passed, d)
+			}
+			return bars
+		})
+		if err := s.sift(byKey(part, keyOf)); err != nil {
+			return err
 		}
 	}
 	t.fresh, t.ripe = only(t.fresh, mine), only(t.ripe, mine)
 	return nil
+}
+
+// passOver leaves out what was read and is refused, or behind what is.
+func (w *Worker) passOver(t *turn) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(t.b.refusals) == 0 {
+		return
+	}
+	stays := func(d *Delivery) bool {
+		if !t.b.bars(d.Key) && !slices.ContainsFunc(t.b.refusals, func(r *refusal) bool { return r.d.ID == d.ID }) {
+			return false
+		}
+		t.passed = append(t.passed, d)
+		return true
+	}
+	t.fresh, t.ripe = slices.DeleteFunc(t.fresh, stays), slices.DeleteFunc(t.ripe, stays)
+}
+
+// claimPart claims jobs that stand in one table, and tells which of them were there.
+func (w *Worker) claimPart(ctx context.Context, t *turn, part []*Delivery) (map[int64]bool, error) {
+	from := part[0].from
+	var got []int64
+	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
+		args := listArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
+		if got, err = dialect.Select(ctx, tx, lockStatements[from], args, scanID); err != nil || len(got) == 0 {
+			return err
+		}
+		if t.keep > 0 {
+			if err := keepDone(ctx, tx, t.b, from, part, got, t.node, t.keep); err != nil {
+				return err
+			}
+		}
+		n, err := tx.Exec(ctx, ackStatements[from], listArgs(t.b.q.id, t.b.divided, part[0].Priority, got))
+		if err := orShort(err, n, len(got)); err != nil {
+			return err
+		}
+		return untie(ctx, tx, t.b.q.id, endedOf(part, func(id int64) bool { return slices.Contains(got, id) }))
+	})
+	if err != nil {
+		return nil, err
+	}
+	mine := map[int64]bool{}
+	for _, id := range got {
+		mine[id] = true
+	}
+	return mine, nil
 }
 
 func only(list []*Delivery, ids map[int64]bool) (kept []*Delivery) {
@@ -352,29 +442,37 @@ func only(list []*Delivery, ids map[int64]bool) (kept []*Delivery) {
 func (w *Worker) apply(t *turn, err error) {
 	b := t.b
 	b.sent = nil
-	if err == nil || t.acked {
-		skew, at := w.c.clock.skew(), instant.Now()
-		for _, d := range t.acks {
-			here := !w.exact || t.deleted[d.ID]
-			if !here {
-				w.settled(d, ErrLost)
-			} else {
-				w.settled(d, nil)
-				w.count(d, done, skew, at)
-			}
-			b.forget = append(b.forget, d.ID)
-			w.noteEnd(d)
-			switch {
-			case w.opt.AckEach && here:
-				w.release(d)
-			case w.opt.AckEach:
-				w.releaseIfMine(b, d.Key, d.ID)
-			}
-			b.spare(d)
+	skew, at := w.c.clock.skew(), instant.Now()
+	for _, d := range t.ended {
+		held := w.opt.AckEach || d.refusal != nil // its key
+		here := !w.exact || t.deleted[d.ID]
+		if !here {
+			w.settled(d, ErrLost)
+		} else {
+			w.settled(d, nil)
+			w.count(d, done, skew, at)
 		}
-		clear(t.acks) // what is done is not kept in memory
-		t.acks = nil
+		b.forget = append(b.forget, d.ID)
+		w.noteEnd(d)
+		switch {
+		case held && here:
+			w.release(d)
+		case held:
+			w.releaseIfMine(b, d.Key, d.ID)
+		}
+		b.spare(d)
 	}
+	clear(t.ended) // what is done is not kept in memory
+	for i := range t.carried {
+		w.moved(&t.carried[i])
+	}
+	for _, x := range t.refused {
+		w.setAside(x)
+	}
+	for _, d := range t.passed {
+		b.noteRead(d)
+	}
+	w.tookClaims(t)
 	if errors.Is(err, errBlockLost) {
 		w.drop(b, ErrLost)
 		b.acks = append(t.acks, b.acks...) // deleting what is done is right in any case
@@ -393,9 +491,8 @@ func (w *Worker) apply(t *turn, err error) {
 		return // watch enlists it again
 	}
 	b.failures = 0
-	delete(w.remnants, b)
-	for i := range t.moves {
-		w.moved(&t.moves[i])
+	if len(b.refusals) == 0 {
+		delete(w.remnants, b)
 	}
 	if b.gone {
 		w.enlist(b)

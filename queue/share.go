@@ -310,7 +310,7 @@ func (w *Worker) surrender(q *workQueue, share int, keeps bool) (stay int) {
 		}
 		switch {
 		case b.leaving:
-		case keeps && b.kept != 0 && at.Sub(b.kept) < keepFor:
+		case keeps && (b.kept != 0 && at.Sub(b.kept) < keepFor || b.unended()): // else what has ended would be done again
 			stay++
 		default:
 			mine = append(mine, b)
@@ -339,7 +339,7 @@ const (
 func (w *Worker) leave(b *block) {
 	b.leaving, b.leaves = true, instant.Now()
 	for _, d := range b.seen {
-		if d.began != 0 && !d.ended && !d.moving && d.from != tableRunning && d.counted && !d.pinned && !w.opt.AtMostOnce {
+		if d.began != 0 && !d.ended && !d.moving && d.from != tableRunning && d.counted && !d.pinned && !w.opt.AtMostOnce && b.mayLeave(d, b.leaves) {
 			w.checkOut(d, d.Crashes)
 		}
 	}
@@ -367,6 +367,7 @@ func (w *Worker) handOverIdle(ctx context.Context, q *workQueue) error {
 	for _, b := range q.blocks {
 		if b.leaving && b.idle() {
 			b.gone = true // nothing is read any more
+			w.forsake(b)
 			b.lighten()
 			delete(q.blocks, b.divided)
 			idle = append(idle, b)

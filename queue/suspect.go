@@ -186,6 +186,7 @@ func (w *Worker) checkedOut(m *move) {
 	d.moving = false
 	b.forget = append(b.forget, d.ID)
 	b.dirty = true
+	w.relieve(d)
 	switch {
 	case m.here:
 		w.goOn(d)

@@ -93,7 +93,7 @@ func (w *Worker) look(d *Delivery, at instant.Instant) {
 	if d.pinned {
 		return
 	}
-	if at.Sub(d.began) >= w.slow && d.from != tableRunning && !d.moving && !d.ended && !d.b.gone && !w.opt.AtMostOnce {
+	if at.Sub(d.began) >= w.slow && d.from != tableRunning && !d.moving && !d.ended && !d.b.gone && !w.opt.AtMostOnce && d.b.mayLeave(d, at) {
 		w.checkOut(d, d.Crashes)
 	}
 }

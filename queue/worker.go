@@ -155,6 +155,7 @@ type Worker struct {
 	group    sync.WaitGroup     // handlers
 	bell     *doorbell          // nil: it has none
 	ends     concluder
+	book     refusalBook
 	counts   map[countKey]*count
 	counting struct { // what was counted last
 		key countKey
@@ -211,6 +212,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		c: c, db: c.db, leases: c.db, opt: opt, log: opt.Logger, slow: slow, proven: provenAfter, rotate: rotation, whole: wholeEvery, miscounted: miscounted,
 		handlers: map[string]*kindHandler{}, taken: map[*Delivery]bool{}, out: map[jobID]*Delivery{}, rows: map[jobID]*Delivery{}, remnants: map[*block]bool{}, kinds: map[string]string{},
 		counts: map[countKey]*count{}, ends: concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
+		book: refusalBook{all: map[jobID]*refusal{}, gone: map[jobID]string{}, wake: make(chan struct{}, 1)},
 		tick: make(chan struct{}, 1), keeper: make(chan struct{}, 1), joined: make(chan struct{}), ended: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
 	}
 	w.work.L, w.chores.L = &w.mu, &w.mu
@@ -330,7 +332,7 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	if w.bell != nil {
 		helpers.Go(func() { w.answer(working, w.bell) })
 	}
-	for _, help := range []func(context.Context){w.keep, w.share, w.watch, w.listen, w.poll, w.conclude, w.addUp, w.keepGates, w.sweepOften} {
+	for _, help := range []func(context.Context){w.keep, w.share, w.watch, w.listen, w.poll, w.conclude, w.addUp, w.keepGates, w.sweepOften, w.keepBook} {
 		helpers.Go(func() { help(working) })
 	}
 	for range w.opt.Connections {
@@ -345,6 +347,7 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	w.returnTokens(working)
 	w.concludeLast(working)
 	w.addLast(working)
+	w.closeBook(working)
 	stop()
 	w.mu.Lock()
 	w.stopped = true

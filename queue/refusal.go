@@ -1,0 +1,227 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/trouble"
+)
+
+// What people see of refusals: a line in the log, now and then, and a row for each refused job. A
+// worker writes these rows in transactions of their own. Nothing depends on them: where they
+// cannot be written, there is the log.
+
+const (
+	tellEvery   = time.Minute     // how often a row is written anew while its job is refused
+	staleRecord = 5 * tellEvery   // a row that was not written for so long is of a worker that is gone
+	lookAtBook  = 5 * time.Second // how often it is looked whether one is to be written
+)
+
+var (
+	// againRefused is of the worker that has the job, so there is one at a time. If it lost the
+	// job a moment ago, another may write the same row: what the last one says stands.
+	againRefused = dialect.SQL("queue.refused-again", `
+		UPDATE {prefix}job_refused SET what = :what, error = :error, worker = :node, tries = tries + :tries, last_at = {now}
+		WHERE queue_id = :queue AND divided = :divided AND id = :id`)
+
+	addRefused = dialect.SQL("queue.refused", `
+		INSERT INTO {prefix}job_refused (queue_id, divided, id, kind, what, error, worker, tries, first_at, last_at)
+		VALUES (:queue, :divided, :id, :kind, :what, :error, :node, :tries, {now}, {now}) {ignore_duplicate id}`)
+
+	// endRefused leaves the row alone of a worker that has taken the job over.
+	endRefused = dialect.SQL("queue.refused-ends", `
+		DELETE FROM {prefix}job_refused WHERE queue_id = :queue AND divided = :divided AND id = :id AND worker = :node`)
+
+	sweepRefused = dialect.SQL("queue.sweep-refused", `DELETE FROM {prefix}job_refused WHERE last_at < {now + :since}`)
+
+	listRefused = dialect.SQL("queue.list-refused", `
+		SELECT q.name, `+refusedColumns+` FROM {prefix}job_refused AS r JOIN {prefix}queue AS q ON q.queue_id = r.queue_id
+		WHERE q.name = :name ORDER BY r.divided, r.id LIMIT :limit`)
+
+	listAllRefused = dialect.SQL("queue.list-all-refused", `
+		SELECT q.name, `+refusedColumns+` FROM {prefix}job_refused AS r JOIN {prefix}queue AS q ON q.queue_id = r.queue_id
+		ORDER BY r.queue_id, r.divided, r.id LIMIT :limit`)
+
+	getRefused = dialect.SQL("queue.get-refused", `
+		SELECT q.name, `+refusedColumns+` FROM {prefix}job_refused AS r JOIN {prefix}queue AS q ON q.queue_id = r.queue_id
+		WHERE q.name = :name AND r.divided = :divided AND r.id = :id`)
+)
+
+const refusedColumns = `r.divided, r.id, r.kind, r.what, r.error, r.worker, r.tries, {us r.first_at}, {us r.last_at}`
+
+// A Refusal tells that the database refuses to write what has become of a job, for a reason that
+// lies in the job, and that a worker goes on trying: see [ErrRefused].
+type Refusal struct {
+	Queue  string
+	Block  int
+	Job    int64
+	Kind   string
+	What   string    // what is refused: done, discarded, retry, dead, check-out, claim or forward
+	Error  string    // the database's
+	Worker string    // that has the job
+	Tries  int       // up to a minute ago
+	Since  time.Time // when it was refused first
+	Last   time.Time // when that was noted last, once a minute
+}
+
+func scanRefusal(rows *sql.Rows) (r Refusal, err error) {
+	var first, last int64
+	err = rows.Scan(&r.Queue, &r.Block, &r.Job, &r.Kind, &r.What, &r.Error, &r.Worker, &r.Tries, &first, &last)
+	r.Since, r.Last = time.UnixMicro(first).UTC(), time.UnixMicro(last).UTC()
+	return r, err
+}
+
+// Refusals lists the jobs of a queue whose ends are refused, up to limit.
+func (c *Client) Refusals(ctx context.Context, queue string, limit int) ([]Refusal, error) {
+	return dialect.Select(ctx, &c.db.Session, listRefused, dialect.Args{"name": cmpName(queue), "limit": limit}, scanRefusal)
+}
+
+// AllRefusals is [Client.Refusals] of all queues.
+func (c *Client) AllRefusals(ctx context.Context, limit int) ([]Refusal, error) {
+	return dialect.Select(ctx, &c.db.Session, listAllRefused, dialect.Args{"limit": limit}, scanRefusal)
+}
+
+// withRefusal adds to what is known of a job. Whoever may not read that sees the job without it.
+func (c *Client) withRefusal(ctx context.Context, i Info, err error) (Info, error) {
+	if err != nil || i.State == StateDead || i.State == StateDone {
+		return i, err
+	}
+	args := dialect.Args{"name": i.Queue, "divided": i.Block, "id": i.ID}
+	all, err := dialect.Select(ctx, &c.db.Session, getRefused, args, scanRefusal)
+	switch {
+	case err != nil && (c.db.Dialect.Denied(err) || c.db.Dialect.Missing(err)):
+		err = nil
+	case len(all) > 0:
+		i.Refused = &all[0]
+	}
+	return i, err
+}
+
+// sweepRefusals removes the rows of workers that have gone.
+func (c *Client) sweepRefusals(ctx context.Context) error {
+	_, err := c.db.Exec(ctx, sweepRefused, dialect.Args{"since": -staleRecord.Microseconds()})
+	return err
+}
+
+// A refusalBook is what a worker tells of its refusals. The worker's mutex guards it.
+type refusalBook struct {
+	all  map[jobID]*refusal // that stand
+	gone map[jobID]string   // rows to be removed, and the worker's name in them
+	wake chan struct{}
+}
+
+// noteRefusal notes that a job was refused once more. mu is held.
+func (w *Worker) noteRefusal(r *refusal) {
+	id := r.d.at()
+	r.untold++
+	if w.book.all[id] != r {
+		if len(w.book.all) < mostLogged {
+			log := w.log.With("queue", r.d.Queue, "block", r.d.b.divided, "kind", r.d.Kind, "id", r.d.ID)
+			r.trouble = trouble.New(log, "writing what has become of a job ("+r.what()+")")
+		}
+		w.book.all[id] = r
+		delete(w.book.gone, id)
+		signal(w.book.wake)
+	}
+	if r.trouble != nil {
+		r.trouble.Note(r.err)
+	}
+}
+
+// forgetRefusal notes that a job is refused no more. mu is held.
+func (w *Worker) forgetRefusal(r *refusal) {
+	id := r.d.at()
+	if w.book.all[id] != r {
+		return
+	}
+	if r.trouble != nil {
+		r.trouble.Note(nil)
+	}
+	delete(w.book.all, id)
+	if r.told != 0 {
+		w.book.gone[id] = r.node
+		signal(w.book.wake)
+	}
+}
+
+// keepBook writes the rows.
+func (w *Worker) keepBook(ctx context.Context) {
+	trouble := trouble.New(w.log, "noting which jobs the database refuses")
+	tick := time.NewTicker(lookAtBook)
+	defer tick.Stop()
+	for {
+		if err := w.writeBook(ctx); ctx.Err() == nil {
+			trouble.Note(err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.book.wake:
+		case <-tick.C:
+		}
+	}
+}
+
+// closeBook removes the rows when the worker ends: whoever has its jobs then writes others.
+func (w *Worker) closeBook(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	w.mu.Lock()
+	for _, r := range slices.Collect(maps.Values(w.book.all)) {
+		w.forgetRefusal(r)
+	}
+	w.mu.Unlock()
+	if err := w.writeBook(ctx); err != nil {
+		w.log.Warn("rows of refused jobs are left; they are removed in a few minutes", "err", err)
+	}
+}
+
+// writeBook writes the rows that are due, and removes those of jobs that are refused no more. One
+// that cannot be written keeps it from no other, and waits for its next time.
+func (w *Worker) writeBook(ctx context.Context) error {
+	type row struct {
+		id   jobID
+		args dialect.Args
+	}
+	var put, gone []row
+	w.mu.Lock()
+	at, node := instant.Now(), w.node
+	for id, r := range w.book.all {
+		if node == "" || r.told != 0 && at.Sub(r.told) < tellEvery {
+			continue
+		}
+		put = append(put, row{id, dialect.Args{
+			"queue": id.queue, "divided": id.divided, "id": id.id, "kind": r.d.Kind, "what": r.what(), "error": limitText(r.err.Error(), 4000),
+			"node": node, "tries": r.untold,
+		}})
+		r.told, r.untold, r.node = at, 0, node
+	}
+	for id, name := range w.book.gone {
+		gone = append(gone, row{id, dialect.Args{"queue": id.queue, "divided": id.divided, "id": id.id, "node": name}})
+	}
+	w.mu.Unlock()
+	var errs []error
+	for _, r := range put {
+		n, err := w.db.Exec(ctx, againRefused, r.args)
+		if err == nil && n == 0 {
+			_, err = w.db.Exec(ctx, addRefused, r.args)
+		}
+		errs = append(errs, err)
+	}
+	for _, r := range gone {
+		_, err := w.db.Exec(ctx, endRefused, r.args)
+		errs = append(errs, err)
+		if err == nil || !w.db.Dialect.Unavailable(err) {
+			w.mu.Lock()
+			delete(w.book.gone, r.id)
+			w.mu.Unlock()
+		}
+	}
+	return errors.Join(errs...)
+}

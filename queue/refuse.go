@@ -1,0 +1,509 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/trouble"
+)
+
+// Refusals. A database may refuse to write what has become of a job for a reason that lies in
+// that job: a trigger, a CHECK, a key that another row has, a missing right. Workers write many
+// ends at once, so one such job would fail them all, again and again.
+//
+// A batch that is refused is halved until it is known which jobs are refused by themselves. The
+// others end. A refused job is set aside in its block: its end is tried again alone, after half a
+// second and up to 15 seconds, for as long as the worker has the block. Its key stays held, and
+// whatever has ended of its key after it waits behind it: the ends of a key are committed in
+// their order. Everything else of the block goes on.
+//
+//   - A job that runs, and whose check-out is refused, goes on where it stands. Its block cannot
+//     be handed over meanwhile.
+//   - A job on trial that is to be checked out before it begins waits: if it ended its worker
+//     without a row that says so, it would end them all.
+//   - A job that is to be removed before it begins (AtMostOnce) does not begin. Its row stays, and
+//     with it those of the later jobs of its key, which are read again when it is gone.
+//
+// A worker that has set mostRefused jobs of a block aside reads no more of it: something is
+// wrong with more than some jobs, and what it did would be done again by others.
+
+const (
+	firstRefused = 500 * time.Millisecond // until a refused job is tried again
+	lastRefused  = 15 * time.Second
+
+	mostRefused = chunk // jobs of a block that are set aside
+	mostAgain   = 8     // of them that are tried in a turn
+	mostLogged  = 100   // of a worker's that are logged, each by itself
+)
+
+// errShort is of a statement that did not reach all rows, which are locked: a trigger may keep it
+// from some.
+var errShort = errors.New("not all locked jobs were reached")
+
+// refuses tells whether err says that the same would be refused again, for a reason that may lie
+// in a single job. A worker that does everything itself leaves that to its caller.
+func (w *Worker) refuses(err error) bool {
+	d := w.db.Dialect
+	return err != nil && !w.alone && !errors.Is(err, errBlockLost) && !d.Retryable(err) && !d.Unavailable(err) && (d.Refused(err) || errors.Is(err, errShort))
+}
+
+// A refusal is what is known of a job whose end, check-out or claim is refused. The worker's
+// mutex guards it.
+type refusal struct {
+	d     *Delivery
+	move  *move // nil: it is done
+	claim bool  // it is to be removed before it begins
+	err   error // nil: it was not tried, since another one of its key is refused
+	tries int
+	next  instant.Instant // when it is tried again
+	pause int             // transactions of handlers that write it: see withhold
+	final bool            // tried since the worker is being stopped
+
+	told    instant.Instant  // when its record was written; 0: never
+	untold  int              // tries since then
+	node    string           // the worker's name in it
+	trouble *trouble.Trouble // nil: too many are logged
+}
+
+// out tells whether it is a check-out.
+func (r *refusal) out() bool { return r.move != nil && r.move.out }
+
+// what says what is refused.
+func (r *refusal) what() string {
+	switch {
+	case r.claim:
+		return "claim"
+	case r.out():
+		return "check-out"
+	case r.move == nil && r.d.dropped:
+		return "discarded"
+	case r.move == nil:
+		return "done"
+	case r.move.what == buried:
+		return "dead"
+	}
+	return "retry"
+}
+
+// A refusedEnd is what a turn was refused.
+type refusedEnd struct {
+	d     *Delivery
+	move  *move
+	claim bool
+	err   error // nil: it waits behind another one of its key
+}
+
+// A sifter writes what it can of what was refused as a whole.
+type sifter[T any] struct {
+	refuses func(error) bool
+	write   func([]T) error
+	refuse  func(x T, err error) // with no error for what follows a refused one of its key
+	whole   bool                 // what belongs to one key is written together or not at all
+}
+
+// halve writes both halves of what was refused. What belongs to one key is a unit.
+func (s *sifter[T]) halve(units [][]T, err error) error {
+	if len(units) == 1 {
+		return s.part(units[0], err)
+	}
+	half := len(units) / 2
+	for _, part := range [][][]T{units[:half], units[half:]} {
+		err := s.write(slices.Concat(part...))
+		if s.refuses(err) {
+			err = s.halve(part, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// part writes a refused unit in its order, up to the first that is refused by itself.
+func (s *sifter[T]) part(unit []T, err error) error {
+	for i, x := range unit {
+		if len(unit) > 1 && !s.whole {
+			if err = s.write(unit[i : i+1]); err == nil {
+				continue
+			}
+			if !s.refuses(err) {
+				return err
+			}
+		}
+		s.refuse(x, err)
+		for _, later := range unit[i+1:] {
+			if s.whole {
+				s.refuse(later, err)
+			} else {
+				s.refuse(later, nil)
+			}
+		}
+		return nil
+	}
+	return nil
+}
+
+// byKey divides a list into units: the jobs of each key, and each job that has none.
+func byKey[T any](list []T, key func(T) string) (units [][]T) {
+	at := map[string]int{}
+	for _, x := range list {
+		k := key(x)
+		if i, ok := at[k]; ok && k != "" {
+			units[i] = append(units[i], x)
+			continue
+		}
+		at[k] = len(units)
+		units = append(units, []T{x})
+	}
+	return units
+}
+
+func keyOf(d *Delivery) string { return d.Key }
+func keyOfMove(m move) string  { return m.d.Key }
+
+// refuse notes what a turn was refused.
+func (t *turn) refuse(x refusedEnd) {
+	t.refused = append(t.refused, x)
+	if x.d.Key != "" {
+		if t.barred == nil {
+			t.barred = map[string]bool{}
+		}
+		t.barred[x.d.Key] = true
+	}
+}
+
+// ackAll deletes the jobs of a turn that are done, but for those that are refused.
+func (w *Worker) ackAll(ctx context.Context, t *turn) error {
+	settled := map[*Delivery]bool{}
+	s := sifter[*Delivery]{refuses: w.refuses, write: func(part []*Delivery) error {
+		err := w.ackAlone(ctx, t, part)
+		if err == nil {
+			t.ended = append(t.ended, part...)
+			for _, d := range part {
+				settled[d] = true
+			}
+		}
+		return err
+	}, refuse: func(d *Delivery, err error) {
+		settled[d] = true
+		t.refuse(refusedEnd{d: d, err: err})
+	}}
+	err := s.write(t.acks)
+	if w.refuses(err) {
+		err = s.halve(byKey(t.acks, keyOf), err)
+	}
+	t.acks = slices.DeleteFunc(t.acks, func(d *Delivery) bool { return settled[d] })
+	return err
+}
+
+// carryAll carries the moves of a turn out, but for those that are refused. Ends go before
+// check-outs, and those of a key that was refused a moment ago wait.
+func (w *Worker) carryAll(ctx context.Context, t *turn) error {
+	settled := map[*Delivery]bool{}
+	s := sifter[move]{refuses: w.refuses, write: func(part []move) error {
+		err := w.carry(ctx, t.b, t.node, part)
+		if err == nil {
+			t.carried = append(t.carried, part...)
+			for i := range part {
+				settled[part[i].d] = true
+			}
+		}
+		return err
+	}, refuse: func(m move, err error) {
+		settled[m.d] = true
+		t.refuse(refusedEnd{d: m.d, move: &m, err: err})
+	}}
+	var rest, ends, outs []move
+	for _, m := range t.moves {
+		switch {
+		case m.d.Key != "" && t.barred[m.d.Key]:
+			s.refuse(m, nil)
+			continue
+		case m.out:
+			outs = append(outs, m)
+		default:
+			ends = append(ends, m)
+		}
+		rest = append(rest, m)
+	}
+	var err error
+	if len(rest) > 0 {
+		err = s.write(rest)
+	}
+	if w.refuses(err) {
+		if err = s.sift(byKey(ends, keyOfMove)); err == nil {
+			s.whole = true // as in CompleteTx: a batch of a key is checked out together or not at all
+			err = s.sift(byKey(outs, keyOfMove))
+		}
+	}
+	t.moves = slices.DeleteFunc(t.moves, func(m move) bool { return settled[m.d] })
+	return err
+}
+
+// sift writes what it can.
+func (s *sifter[T]) sift(units [][]T) error {
+	if len(units) == 0 {
+		return nil
+	}
+	err := s.write(slices.Concat(units...))
+	if s.refuses(err) {
+		err = s.halve(units, err)
+	}
+	return err
+}
+
+// tryAgain tries what was refused before, each by itself.
+func (w *Worker) tryAgain(ctx context.Context, t *turn) error {
+	for _, r := range t.again {
+		var err error
+		switch {
+		case r.claim:
+			var mine map[int64]bool
+			if mine, err = w.claimPart(ctx, t, []*Delivery{r.d}); err == nil {
+				t.claimed = append(t.claimed, r.d)
+				t.mine = append(t.mine, mine[r.d.ID])
+			}
+		case r.move == nil:
+			if err = w.ackExactly(ctx, t, []*Delivery{r.d}); err == nil {
+				t.ended = append(t.ended, r.d)
+			}
+		default:
+			one := []move{*r.move}
+			if err = w.carry(ctx, t.b, t.node, one); err == nil {
+				t.carried = append(t.carried, one...)
+			}
+		}
+		if w.refuses(err) {
+			t.refuse(refusedEnd{d: r.d, move: r.move, claim: r.claim, err: err})
+			err = nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setAside takes in what was refused. mu is held.
+func (w *Worker) setAside(x refusedEnd) {
+	d, b := x.d, x.d.b
+	out := x.move != nil && x.move.out
+	switch {
+	case out && d.began != 0:
+		w.goOnInPlace(x)
+		return
+	case b.gone && d.from != tableRunning: // whoever has the block now does it again
+		if x.move != nil {
+			w.undone([]move{*x.move})
+		} else if !x.claim {
+			w.settled(d, ErrLost)
+		}
+		return
+	}
+	r := w.noteRefused(x)
+	if !slices.Contains(b.refusals, r) {
+		b.holdBehind(r)
+		b.refusals = append(b.refusals, r)
+	}
+	switch {
+	case out:
+		d.moving = false
+		w.bench(d)
+	case !x.claim:
+		b.weigh(d, 0)
+		w.tellWaiter(d, fmt.Errorf("%w: %s", ErrRefused, r.why()))
+	}
+	if w.closing {
+		r.final = true
+		if b.gone {
+			w.forsake(b)
+		}
+	}
+}
+
+// noteRefused notes that something of a job is refused. mu is held.
+func (w *Worker) noteRefused(x refusedEnd) *refusal {
+	d := x.d
+	r := d.refusal
+	if r == nil {
+		r = &refusal{d: d}
+		d.refusal = r
+	}
+	r.move, r.claim = x.move, x.claim
+	if x.err != nil {
+		r.err = x.err
+		r.tries++
+		r.next = instant.Now().Add(min(firstRefused<<min(r.tries-1, 8), lastRefused))
+		w.noteRefusal(r)
+	}
+	return r
+}
+
+// why says why a job waits for its end.
+func (r *refusal) why() string {
+	if r.err != nil {
+		return r.err.Error()
+	}
+	return "another job of its key comes first, which is refused"
+}
+
+// goOnInPlace has a job that runs go on where it stands, since its check-out is refused or would
+// pass an end of its key that is. mu is held.
+func (w *Worker) goOnInPlace(x refusedEnd) {
+	d := x.d
+	d.moving, d.stays = false, instant.Now().Add(firstRefused)
+	if x.err != nil {
+		d.stays = w.noteRefused(x).next
+	}
+	if e := d.ending; e != nil {
+		d.ending = nil
+		w.end(d, e.err, e.detail)
+	}
+	w.enlist(d.b)
+}
+
+// mayLeave tells whether a job that runs may be checked out as far as refusals are concerned: if
+// it left while the end of one before it is refused, it would be begun before that one by whoever
+// takes over. mu is held.
+func (b *block) mayLeave(d *Delivery, at instant.Instant) bool {
+	return at >= d.stays && !b.bars(d.Key)
+}
+
+// holdBehind holds the key of a job that is set aside: behind those that were before, and ahead
+// of all that have not ended.
+func (b *block) holdBehind(r *refusal) {
+	if r.d.Key == "" || r.claim || b.gone {
+		return
+	}
+	l := b.line(r.d.Key)
+	if l.place(r.d.ID) >= 0 {
+		return
+	}
+	at := 0
+	for at < len(l.places) && slices.ContainsFunc(b.refusals, func(o *refusal) bool { return o.d.ID == l.places[at].id }) {
+		at++
+	}
+	l.places = slices.Insert(l.places, at, place{id: r.d.ID})
+}
+
+// bars tells whether something of a key is set aside.
+func (b *block) bars(key string) bool {
+	return key != "" && slices.ContainsFunc(b.refusals, func(r *refusal) bool { return r.d.Key == key })
+}
+
+// keepBehind takes out of a turn what has to wait for jobs of its key that are set aside. mu is
+// held.
+func (w *Worker) keepBehind(t *turn) {
+	if len(t.b.refusals) == 0 {
+		return
+	}
+	var acks []*Delivery
+	var moves []move
+	for _, d := range t.acks {
+		if t.b.bars(d.Key) {
+			w.setAside(refusedEnd{d: d})
+		} else {
+			acks = append(acks, d)
+		}
+	}
+	for _, m := range t.moves {
+		if t.b.bars(m.d.Key) {
+			w.setAside(refusedEnd{d: m.d, move: &m})
+		} else {
+			moves = append(moves, m)
+		}
+	}
+	t.acks, t.moves = acks, moves
+}
+
+// retries lists what was set aside and is to be tried now: the first of each key. mu is held.
+func (b *block) retries(at instant.Instant) (all []*refusal) {
+	if len(b.refusals) == 0 {
+		return nil
+	}
+	had := map[string]bool{}
+	for _, r := range b.refusals {
+		first := r.d.Key == "" || !had[r.d.Key]
+		had[r.d.Key] = true
+		if first && r.next <= at && r.pause == 0 && len(all) < mostAgain {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// tookClaims takes in what was claimed of what had been refused. mu is held.
+func (w *Worker) tookClaims(t *turn) {
+	for i, d := range t.claimed {
+		w.relieve(d)
+		if t.mine[i] {
+			w.noteEnd(d)
+			t.b.add(d)
+		}
+	}
+	if len(t.claimed) > 0 {
+		t.b.settle()
+		w.offer(t.b, len(t.claimed))
+	}
+}
+
+// relieve notes that nothing of a job is refused any more. What waits behind it is tried next. mu
+// is held.
+func (w *Worker) relieve(d *Delivery) {
+	r, b := d.refusal, d.b
+	if r == nil {
+		return
+	}
+	d.refusal = nil
+	b.refusals = slices.DeleteFunc(b.refusals, func(o *refusal) bool { return o == r })
+	w.forgetRefusal(r)
+	if r.claim && d.Key != "" { // those behind it were passed over
+		b.whole, b.delayed, b.dirty, b.ripe = 0, 0, true, true
+	}
+	w.enlist(b)
+}
+
+// unended tells whether ends are set aside of jobs that are the block's: if it were handed over,
+// they would be done again. A worker that is being stopped hands it over all the same when it has
+// tried them once more.
+func (b *block) unended() bool {
+	return slices.ContainsFunc(b.refusals, func(r *refusal) bool {
+		return !r.claim && !r.out() && r.d.from != tableRunning && (!b.q.w.closing || r.err != nil && !r.final)
+	})
+}
+
+// forsake gives up what is set aside of a block that is not this worker's any more, but for the
+// ends of jobs that have rows of their own, unless the worker is being stopped. mu is held.
+func (w *Worker) forsake(b *block) {
+	for _, r := range slices.Clone(b.refusals) {
+		d := r.d
+		switch {
+		case r.claim || r.out(): // it has not begun
+			w.relieve(d)
+		case d.from == tableRunning && !w.closing:
+		default:
+			if d.from == tableRunning {
+				w.toHand = append(w.toHand, d)
+			}
+			w.log.Warn("the database has refused to write what has become of a job to the last; it is done again",
+				"queue", d.Queue, "block", b.divided, "kind", d.Kind, "id", d.ID, "error", r.why())
+			w.settled(d, ErrLost)
+		}
+	}
+	if len(b.refusals) > 0 {
+		w.remnants[b] = true
+	}
+}
+
+// tryFinally has everything that is set aside tried once more, since the worker is being stopped.
+// mu is held.
+func (w *Worker) tryFinally(b *block) {
+	for _, r := range b.refusals {
+		r.next = 0
+	}
+	w.enlist(b)
+}
