@@ -145,6 +145,17 @@ type JobInfo struct {
 	PayloadBytes int             `json:"payload_bytes"`
 	Payload      json.RawMessage `json:"payload"` // in lists only up to 64 KiB: get the job, if PayloadBytes says that there is one
 	Binary       []byte          `json:"payload_base64"`
+	Refused      *Refusal        `json:"refused"` // nil in lists
+}
+
+// A Refusal says that the database refuses to write what has become of a job. The worker that has
+// it goes on trying.
+type Refusal struct {
+	What   string    `json:"what"`
+	Error  string    `json:"error"` // the database's
+	Since  time.Time `json:"since"`
+	Tries  int       `json:"tries"`
+	Worker string    `json:"worker"`
 }
 
 // Job returns a job, wherever it stands. One that is done is [ErrNotFound].

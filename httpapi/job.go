@@ -97,9 +97,19 @@ type jobJSON struct {
 	Worker        string   `json:"worker,omitempty"`
 	Error         string   `json:"error,omitempty" doc:"Why it failed last"`
 	Detail        string   `json:"detail,omitempty"`
+	Refused       *refused `json:"refused,omitempty" doc:"The database refuses to write what has become of it; its worker goes on trying. Not in lists"`
 	PayloadBytes  int      `json:"payload_bytes"`
 	Payload       jsonText `json:"payload,omitempty" doc:"Without the blanks between its parts: …/payload has it byte for byte. In lists only up to 64 KiB"`
 	PayloadBase64 []byte   `json:"payload_base64,omitempty"`
+}
+
+// A refused says that the database refuses to write what has become of a job.
+type refused struct {
+	What   string `json:"what" doc:"done, discarded, retry, dead, check-out, claim or forward"`
+	Error  string `json:"error" doc:"The database's"`
+	Since  stamp  `json:"since"`
+	Tries  int    `json:"tries"`
+	Worker string `json:"worker"`
 }
 
 func newJobJSON(i *queue.Info) jobJSON {
@@ -111,6 +121,9 @@ func newJobJSON(i *queue.Info) jobJSON {
 	}
 	if j.Discarded = i.Discarded; !i.Started.IsZero() {
 		j.Started = &stamp{i.Started}
+	}
+	if r := i.Refused; r != nil {
+		j.Refused = &refused{What: r.What, Error: strings.ToValidUTF8(r.Error, "�"), Since: stamp{r.Since}, Tries: r.Tries, Worker: r.Worker}
 	}
 	if i.Timeout > 0 {
 		j.Timeout = durationText(i.Timeout)

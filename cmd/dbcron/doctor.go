@@ -34,8 +34,8 @@ func (p *program) doctor() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check the database, and say what to do about what is wrong",
 		Long: `Check the database, and say what to do about what is wrong: the server's settings, the
-tables, the clock, and the rights of the user that it connects with. It says what the rights
-are enough for, and prints a GRANT for each table on which one is missing: for what --role
+tables, the clock, jobs of which the database refuses to write what has become of them, and
+the rights of the user that it connects with. It says what the rights are enough for, and prints a GRANT for each table on which one is missing: for what --role
 says the user is for, or else for what it comes nearest to. A user that may write little,
 such as that of a program that only enqueues, lacks nothing unless --role says so. It exits
 with 1 if a check failed; warnings leave that at 0. It changes nothing.`,
@@ -108,6 +108,9 @@ func (p *program) examine(ctx context.Context, as string) []checkRow {
 	if row, ok := examineGroups(ctx, db); ok {
 		rows = append(rows, row)
 	}
+	if row, ok := examineRefused(ctx, db); ok {
+		rows = append(rows, row)
+	}
 	return append(rows, examineClock(ctx, db))
 }
 
@@ -177,6 +180,30 @@ func examineGroups(ctx context.Context, db *dialect.DB) (checkRow, bool) {
 	id := strconv.FormatInt(open[0].ID, 10)
 	return checkRow{"groups", "warning", "group " + id + " has been open since " + shown(open[0].Created, time.UTC), "seal it, if all of its " +
 		"jobs were enqueued, or delete it: dbcron group seal " + id + ", dbcron group list --state open"}, true
+}
+
+// examineRefused tells of jobs that are done, or have failed, and of which the database refuses to
+// write that.
+func examineRefused(ctx context.Context, db *dialect.DB) (checkRow, bool) {
+	c, err := queue.New(db, queue.Options{})
+	if err != nil {
+		return checkRow{}, false
+	}
+	all, err := c.AllRefusals(ctx, mostRefusals)
+	if err != nil || len(all) == 0 {
+		return checkRow{}, false // what cannot be read is told elsewhere
+	}
+	r := &all[0]
+	detail := fmt.Sprintf("job %d of queue %s, block %d: %s", r.Job, oneLine(r.Queue, 200), r.Block, refusedText(r))
+	if n := len(all) - 1; n > 0 {
+		more := strconv.Itoa(n)
+		if len(all) == mostRefusals {
+			more += " or more"
+		}
+		detail = fmt.Sprintf("%s; and %s other jobs", detail, more)
+	}
+	return checkRow{"refused", "warning", detail, "remove what makes the database refuse it, such as a trigger, a constraint or a " +
+		"missing right; workers go on trying. See them with dbcron queue show " + oneLine(r.Queue, 200)}, true
 }
 
 // examineClock compares the clocks. The database's decides; the host's is only

@@ -46,6 +46,7 @@ type jobRow struct {
 	Block       int             `json:"block" table:"-"`
 	Error       string          `json:"error" table:",rare"`
 	Detail      string          `json:"detail,omitempty" table:"-"`
+	Refused     *refusedRow     `json:"refused,omitempty" table:"-"`
 	Payload     json.RawMessage `json:"payload,omitempty" table:"-"`
 	Binary      []byte          `json:"payload_base64,omitempty" table:"-"`
 	What        string          `json:"-" table:"payload,rare"`
@@ -80,12 +81,37 @@ func howFar(p *queue.Progress) string {
 	return strings.TrimSuffix(fmt.Sprintf("%d%%, %s", p.Percent, p.Message), ", ")
 }
 
+// A refusedRow says that the database refuses to write what has become of a job.
+type refusedRow struct {
+	Job    string     `json:"job,omitempty"` // in lists
+	What   string     `json:"what"`
+	Error  string     `json:"error"`
+	Tries  int        `json:"tries"`
+	Since  *time.Time `json:"since"`
+	Worker string     `json:"worker"`
+}
+
+func newRefusedRow(r *queue.Refusal) *refusedRow {
+	if r == nil {
+		return nil
+	}
+	return &refusedRow{What: r.What, Error: r.Error, Tries: r.Tries, Since: optional(r.Since), Worker: r.Worker}
+}
+
+// refusedText tells of a refusal, for people.
+func refusedText(r *queue.Refusal) string {
+	if r == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s, since %s, tried %s by %s: %s", r.What, shown(r.Since, time.UTC), counted(r.Tries, "time", "times"), oneLine(r.Worker, 200), oneLine(r.Error, 1000))
+}
+
 func newJobRow(i *queue.Info) jobRow {
 	row := jobRow{
 		ID: fmt.Sprint(i.ID), Queue: i.Queue, State: i.State, Kind: i.Kind, Key: i.Key, Priority: priority(i.Priority),
 		Enqueued: optional(i.Enqueued), At: optional(i.At), Attempts: i.Attempts, Crashes: i.Crashes,
 		MaxAttempts: i.MaxAttempts, Timeout: duration.Format(i.Timeout), Trace: i.Trace, Endpoint: i.Endpoint, Unique: i.Unique, Group: orNone(i.Group), Callback: orNone(i.Callback),
-		Progress: newProgressRow(&i.Progress), HowFar: howFar(&i.Progress), Started: optional(i.Started), Discarded: i.Discarded, Worker: i.Worker, Block: i.Block, Error: i.Error, Detail: i.Detail, What: payloadText(i),
+		Progress: newProgressRow(&i.Progress), HowFar: howFar(&i.Progress), Started: optional(i.Started), Discarded: i.Discarded, Worker: i.Worker, Block: i.Block, Error: i.Error, Detail: i.Detail, Refused: newRefusedRow(i.Refused), What: payloadText(i),
 	}
 	if i.State != queue.StateReady {
 		row.When, row.Tried = shown(i.At, time.UTC), strconv.Itoa(i.Attempts)
@@ -203,7 +229,7 @@ func jobFacts(i *queue.Info) []fact {
 	return append(facts,
 		fact{"timeout", duration.Format(i.Timeout)}, fact{"trace", i.Trace}, fact{"endpoint", i.Endpoint}, fact{"unique key", i.Unique}, fact{"group", orNone(i.Group)}, fact{"callback of", orNone(i.Callback)}, fact{"worker", i.Worker},
 		fact{"progress", howFar(&i.Progress)}, fact{"snapshot", beginning(readable(i.Progress.State, !utf8.Valid(i.Progress.State)), "-o json")},
-		fact{"block", fmt.Sprint(i.Block)}, fact{map[bool]string{true: "discarded", false: "error"}[i.Discarded], i.Error}, fact{"detail", i.Detail}, fact{"payload", beginning(payloadText(i), "--payload")})
+		fact{"block", fmt.Sprint(i.Block)}, fact{map[bool]string{true: "discarded", false: "error"}[i.Discarded], i.Error}, fact{"detail", i.Detail}, fact{"refused", refusedText(i.Refused)}, fact{"payload", beginning(payloadText(i), "--payload")})
 }
 
 // beginning cuts a long text, and tells how long it is, and what prints all of it.

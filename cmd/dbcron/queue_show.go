@@ -14,11 +14,13 @@ import (
 // A queueDetail is all that there is to know of one queue.
 type queueDetail struct {
 	queueRow
-	Has []blockRow `json:"has"`
+	Has     []blockRow    `json:"has"`
+	Refused []*refusedRow `json:"refused"`
 
-	q      queue.Queue
-	blocks []queue.Block
-	limits []string
+	q       queue.Queue
+	blocks  []queue.Block
+	limits  []string
+	refused []queue.Refusal
 }
 
 // A blockRow is a block of a queue, and who has it.
@@ -53,7 +55,8 @@ func (p *program) queueShow() *cobra.Command {
 		Short: "Show all of one queue: settings, how many jobs it has, and who does them",
 		Long: `Show all of one queue: its settings, how many jobs of each state it has (10000+ is
 that many or more), and which worker has which blocks. A block is a part of the
-queue's jobs, which one worker has at a time.`,
+queue's jobs, which one worker has at a time. It also tells of up to 100 jobs of which the
+database refuses to write what has become of them.`,
 		Example: `  dbcron queue show mail
   dbcron queue show mail -o json`,
 		Args: cobra.ExactArgs(1),
@@ -77,6 +80,16 @@ func (p *program) showQueue(ctx context.Context, c *queue.Client, name, output s
 	d := queueDetail{queueRow: row, Has: make([]blockRow, len(blocks)), q: q, blocks: blocks}
 	for i, b := range blocks {
 		d.Has[i] = newBlockRow(b)
+	}
+	d.Refused = []*refusedRow{}
+	d.refused, err = c.Refusals(ctx, name, mostRefusals)
+	if err != nil { // whoever may not read that sees the rest
+		fmt.Fprintf(p.err, "dbcron: which jobs the database refuses is not known: %v\n", err)
+	}
+	for i := range d.refused {
+		row := newRefusedRow(&d.refused[i])
+		row.Job = fmt.Sprint(d.refused[i].Job)
+		d.Refused = append(d.Refused, row)
 	}
 	if output != "table" {
 		return encode(p.out, d)
@@ -105,7 +118,20 @@ func (d *queueDetail) facts() []fact {
 	if len(d.limits) > 0 {
 		facts = append(facts, fact{"limits", strings.Join(d.limits, "\n")})
 	}
-	return append(facts, fact{"workers", fmt.Sprint(d.Workers)}, fact{"blocks", d.whose()})
+	return append(facts, fact{"workers", fmt.Sprint(d.Workers)}, fact{"blocks", d.whose()}, fact{"refused", refusalsText(d.refused)})
+}
+
+// mostRefusals is how many refused jobs are shown.
+const mostRefusals = 100
+
+// refusalsText has a line for each.
+func refusalsText(all []queue.Refusal) string {
+	lines := make([]string, len(all))
+	for i := range all {
+		r := &all[i]
+		lines[i] = fmt.Sprintf("job %d of kind %s, block %d: %s", r.Job, oneLine(r.Kind, 200), r.Block, refusedText(r))
+	}
+	return strings.Join(lines, "\n")
 }
 
 // whose tells of the blocks who has them, a line for those in a row that have the

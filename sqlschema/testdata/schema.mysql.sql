@@ -154,6 +154,21 @@ CREATE TABLE dbcron_job_member (
   KEY dbcron_job_member_state (group_id,state)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='The jobs of groups, and what has become of each';
 
+CREATE TABLE dbcron_job_refused (
+  queue_id int NOT NULL COMMENT 'The queue',
+  divided int NOT NULL COMMENT 'The block',
+  id bigint NOT NULL COMMENT 'The job',
+  kind varchar(200) NOT NULL COMMENT 'What the job is',
+  what varchar(20) NOT NULL COMMENT 'What is refused: done, discarded, retry, dead, check-out (a row in dbcron_job_running), claim (of a worker that does jobs at most once) or forward (to a new block)',
+  error text NOT NULL COMMENT 'Why, in the words of the database',
+  worker varchar(128) NOT NULL COMMENT 'The worker that has the job, and goes on trying',
+  tries bigint NOT NULL COMMENT 'How often it was refused',
+  first_at datetime(6) NOT NULL COMMENT 'When it was refused first',
+  last_at datetime(6) NOT NULL COMMENT 'When its worker wrote this last, once a minute',
+  PRIMARY KEY (queue_id,divided,id),
+  KEY dbcron_job_refused_last (last_at)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs of which the database refuses to write what has become of them, as their workers say';
+
 CREATE TABLE dbcron_job_running (
   queue_id int NOT NULL COMMENT 'The queue',
   divided int NOT NULL COMMENT 'The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls',

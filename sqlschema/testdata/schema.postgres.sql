@@ -154,6 +154,21 @@ CREATE TABLE dbcron_job_member (
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- The jobs of groups, and what has become of each
 CREATE INDEX dbcron_job_member_state ON public.dbcron_job_member USING btree (group_id, state);
 
+CREATE TABLE dbcron_job_refused (
+    queue_id integer NOT NULL -- The queue
+    divided integer NOT NULL -- The block
+    id bigint NOT NULL -- The job
+    kind character varying(200) COLLATE "C" NOT NULL -- What the job is
+    what character varying(20) COLLATE "C" NOT NULL -- What is refused: done, discarded, retry, dead, check-out (a row in dbcron_job_running), claim (of a worker that does jobs at most once) or forward (to a new block)
+    error text COLLATE "C" NOT NULL -- Why, in the words of the database
+    worker character varying(128) COLLATE "C" NOT NULL -- The worker that has the job, and goes on trying
+    tries bigint NOT NULL -- How often it was refused
+    first_at timestamp(6) with time zone NOT NULL -- When it was refused first
+    last_at timestamp(6) with time zone NOT NULL -- When its worker wrote this last, once a minute
+    CONSTRAINT dbcron_job_refused_key PRIMARY KEY (queue_id, divided, id)
+); -- Jobs of which the database refuses to write what has become of them, as their workers say
+CREATE INDEX dbcron_job_refused_last ON public.dbcron_job_refused USING btree (last_at);
+
 CREATE TABLE dbcron_job_running (
     queue_id integer NOT NULL -- The queue
     divided integer NOT NULL -- The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls

@@ -159,6 +159,22 @@ CREATE TABLE dbcron_job_member ( -- The jobs of groups, and what has become of e
 
 CREATE INDEX dbcron_job_member_state ON dbcron_job_member (group_id, state);
 
+CREATE TABLE dbcron_job_refused ( -- Jobs of which the database refuses to write what has become of them, as their workers say
+    queue_id        INTEGER NOT NULL, -- The queue
+    divided         INTEGER NOT NULL, -- The block
+    id              INTEGER NOT NULL, -- The job
+    kind            TEXT NOT NULL, -- What the job is
+    what            TEXT NOT NULL, -- What is refused: done, discarded, retry, dead, check-out (a row in dbcron_job_running), claim (of a worker that does jobs at most once) or forward (to a new block)
+    error           TEXT NOT NULL, -- Why, in the words of the database
+    worker          TEXT NOT NULL, -- The worker that has the job, and goes on trying
+    tries           INTEGER NOT NULL, -- How often it was refused
+    first_at        TEXT NOT NULL, -- When it was refused first
+    last_at         TEXT NOT NULL, -- When its worker wrote this last, once a minute
+    CONSTRAINT dbcron_job_refused_key PRIMARY KEY (queue_id, divided, id)
+) WITHOUT ROWID;
+
+CREATE INDEX dbcron_job_refused_last ON dbcron_job_refused (last_at);
+
 CREATE TABLE dbcron_job_running ( -- Jobs that have been running for longer than a second, or that may have ended their worker
     queue_id        INTEGER NOT NULL, -- The queue
     divided         INTEGER NOT NULL, -- The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls
