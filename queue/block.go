@@ -66,7 +66,8 @@ type block struct {
 	suspect int       // so many jobs may have ended the worker before; see suspect.go
 	doubted []*Delivery
 
-	refusals []*refusal // what the database refuses to write, in the order in which it came
+	refusals []*refusal         // what the database refuses to write, in the order in which it came
+	stuck    map[int64]*refusal // delayed jobs that it refuses to move to another block; of share
 
 	withheld int // acks that are written by transactions of handlers: see withhold
 	accused  int // of the row: how often in a row its worker died

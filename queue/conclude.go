@@ -36,20 +36,23 @@ func (c *Client) conclude(ctx context.Context, ids ...int64) error {
 	return errors.Join(errs...)
 }
 
-// concludeAny does so with groups that nobody looks after any more.
+// concludeAny does so with groups that nobody looks after any more. One that cannot be ended keeps
+// no other from its end.
 func (c *Client) concludeAny(ctx context.Context) error {
 	for {
 		ripe, err := dialect.Select(ctx, &c.dbOf(ctx).Session, ripeAny, dialect.Args{"limit": chunk}, scanID)
 		if err != nil {
 			return err
 		}
+		var errs []error
 		for _, id := range ripe {
-			if err := c.endOne(ctx, id); err != nil {
-				return err
+			err := c.endOne(ctx, id)
+			if errs = append(errs, err); err != nil && (ctx.Err() != nil || c.db.Dialect.Unavailable(err)) {
+				break
 			}
 		}
-		if len(ripe) < chunk {
-			return nil
+		if err := errors.Join(errs...); err != nil || len(ripe) < chunk {
+			return err
 		}
 	}
 }
@@ -157,9 +160,9 @@ func (w *Worker) conclude(ctx context.Context) {
 	any := true
 	for {
 		err := w.concludeEnds(ctx)
-		if err == nil && any {
-			err = w.c.concludeAny(ctx)
-			any = err != nil
+		if any {
+			missed := w.c.concludeAny(ctx)
+			any, err = missed != nil, errors.Join(err, missed)
 		}
 		if ctx.Err() == nil && trouble.Note(err) > 0 {
 			time.AfterFunc(time.Second, w.nudgeEnds)

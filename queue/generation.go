@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
 )
 
 // What becomes of a queue's blocks when their number is changed: jobs that are enqueued
@@ -123,11 +124,8 @@ func (w *Worker) forward(ctx context.Context, q *workQueue, to generation, old [
 			continue
 		}
 		for moved := chunk; moved == chunk && ctx.Err() == nil; {
-			err := w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
-				moved, err = w.forwardSome(ctx, tx, b, to, node)
-				return err
-			})
-			if err != nil && !errors.Is(err, errBlockLost) {
+			var err error
+			if moved, err = w.forwardPart(ctx, b, to, node); err != nil && !errors.Is(err, errBlockLost) {
 				return err
 			}
 		}
@@ -135,28 +133,103 @@ func (w *Worker) forward(ctx context.Context, q *workQueue, to generation, old [
 	return nil
 }
 
-func (w *Worker) forwardSome(ctx context.Context, tx *dialect.Session, b *block, to generation, node string) (int, error) {
+// A laterRow is a job that is to be moved to another block.
+type laterRow struct {
+	id        int64
+	key, kind string
+}
+
+// forwardPart moves some jobs of a block, and tells how many. Those that the database refuses to
+// move stay, and are tried again later.
+func (w *Worker) forwardPart(ctx context.Context, b *block, to generation, node string) (moved int, err error) {
+	var part []laterRow
+	write := func(only []laterRow) error {
+		return w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
+			part, err = w.forwardSome(ctx, tx, b, to, node, only)
+			return err
+		})
+	}
+	err = write(nil)
+	if !w.refuses(err) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for i := range part {
+			w.unstick(b, part[i].id)
+		}
+		return len(part), err
+	}
+	all := slices.Clone(part)
+	s := sifter[laterRow]{refuses: w.refuses, write: func(some []laterRow) error {
+		err := write(some)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for i := range some {
+			if err == nil {
+				w.unstick(b, some[i].id)
+			}
+		}
+		return err
+	}, refuse: func(row laterRow, err error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.stick(b, &row, err)
+	}}
+	return 0, s.halve(byKey(all, func(laterRow) string { return "" }), err)
+}
+
+// forwardSome moves those of a block's jobs that are not due soon, or only some of these.
+func (w *Worker) forwardSome(ctx context.Context, tx *dialect.Session, b *block, to generation, node string, only []laterRow) ([]laterRow, error) {
 	args := dialect.Args{"queue": b.q.id, "divided": b.divided, "fence": b.fence, "node": node, "soon": Window.Microseconds(), "limit": chunk}
-	var ids []int64
-	rows, err := dialect.Select(ctx, tx, lockLater, args, func(rows *sql.Rows) (row dialect.Args, err error) {
-		var id int64
+	all, err := dialect.Select(ctx, tx, lockLater, args, func(rows *sql.Rows) (r laterRow, err error) {
 		var key sql.NullString
-		err = rows.Scan(&id, &key)
-		return dialect.Args{"queue": b.q.id, "block": b.divided, "job": id, "target": to.block(key.String, id)}, err
+		err = rows.Scan(&r.id, &key, &r.kind)
+		r.key = key.String
+		return r, err
 	})
-	if err == nil {
-		rows, ids, err = w.withRoom(ctx, tx, b, rows)
+	if err != nil {
+		return nil, err
 	}
+	if all = w.mayMove(b, all, only); len(all) == 0 {
+		return nil, nil
+	}
+	rows := make([]dialect.Args, len(all))
+	for i, r := range all {
+		rows[i] = dialect.Args{"queue": b.q.id, "block": b.divided, "job": r.id, "target": to.block(r.key, r.id)}
+	}
+	rows, ids, err := w.withRoom(ctx, tx, b, rows)
 	if err != nil || len(rows) == 0 {
-		return 0, err
+		return nil, err
 	}
+	all = slices.DeleteFunc(all, func(r laterRow) bool { return !slices.Contains(ids, r.id) })
 	if _, err := tx.Exec(ctx, divideAnew, dialect.Args{"to": b.q.id, "rows": rows}); err != nil {
-		return 0, err
+		return all, err
 	}
 	if n, err := tx.Exec(ctx, ackDelayed, listArgs(b.q.id, b.divided, 0, ids)); err != nil || n != int64(len(ids)) {
-		return 0, orShort(err, n, len(ids))
+		return all, orShort(err, n, len(ids))
 	}
-	return len(rows), w.holds(ctx, tx, b, node)
+	return all, w.holds(ctx, tx, b, node)
+}
+
+// mayMove leaves out jobs that were refused a moment ago, or that are not among some. What was
+// refused and is there no more is forgotten.
+func (w *Worker) mayMove(b *block, all, only []laterRow) []laterRow {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if only == nil {
+		for id := range b.stuck {
+			if !slices.ContainsFunc(all, func(r laterRow) bool { return r.id == id }) {
+				w.unstick(b, id)
+			}
+		}
+	}
+	at := instant.Now()
+	return slices.DeleteFunc(all, func(r laterRow) bool {
+		if only != nil {
+			return !slices.Contains(only, r)
+		}
+		stuck := b.stuck[r.id]
+		return stuck != nil && at < stuck.next
+	})
 }
 
 // withRoom leaves out jobs that cannot be moved yet, since another that has their id waits where

@@ -442,27 +442,7 @@ func only(list []*Delivery, ids map[int64]bool) (kept []*Delivery) {
 func (w *Worker) apply(t *turn, err error) {
 	b := t.b
 	b.sent = nil
-	skew, at := w.c.clock.skew(), instant.Now()
-	for _, d := range t.ended {
-		held := w.opt.AckEach || d.refusal != nil // its key
-		here := !w.exact || t.deleted[d.ID]
-		if !here {
-			w.settled(d, ErrLost)
-		} else {
-			w.settled(d, nil)
-			w.count(d, done, skew, at)
-		}
-		b.forget = append(b.forget, d.ID)
-		w.noteEnd(d)
-		switch {
-		case held && here:
-			w.release(d)
-		case held:
-			w.releaseIfMine(b, d.Key, d.ID)
-		}
-		b.spare(d)
-	}
-	clear(t.ended) // what is done is not kept in memory
+	w.tookEnds(t)
 	for i := range t.carried {
 		w.moved(&t.carried[i])
 	}
@@ -566,6 +546,34 @@ func (w *Worker) apply(t *turn, err error) {
 	if b.leaving && b.idle() {
 		w.nudge()
 	}
+}
+
+// tookEnds takes in which jobs are deleted that were done. mu is held.
+func (w *Worker) tookEnds(t *turn) {
+	if len(t.ended) == 0 {
+		return
+	}
+	b, skew, at := t.b, w.c.clock.skew(), instant.Now()
+	for _, d := range t.ended {
+		held := w.opt.AckEach || d.refusal != nil // its key
+		here := !w.exact || t.deleted[d.ID]
+		if !here {
+			w.settled(d, ErrLost)
+		} else {
+			w.settled(d, nil)
+			w.count(d, done, skew, at)
+		}
+		b.forget = append(b.forget, d.ID)
+		w.noteEnd(d)
+		switch {
+		case held && here:
+			w.release(d)
+		case held:
+			w.releaseIfMine(b, d.Key, d.ID)
+		}
+		b.spare(d)
+	}
+	clear(t.ended) // what is done is not kept in memory
 }
 
 // nudge has the blocks looked after at once.

@@ -57,6 +57,7 @@ type refusal struct {
 	d     *Delivery
 	move  *move // nil: it is done
 	claim bool  // it is to be removed before it begins
+	moves bool  // to another block: see forward
 	err   error // nil: it was not tried, since another one of its key is refused
 	tries int
 	next  instant.Instant // when it is tried again
@@ -75,6 +76,8 @@ func (r *refusal) out() bool { return r.move != nil && r.move.out }
 // what says what is refused.
 func (r *refusal) what() string {
 	switch {
+	case r.moves:
+		return "forward"
 	case r.claim:
 		return "claim"
 	case r.out():
@@ -313,6 +316,7 @@ func (w *Worker) setAside(x refusedEnd) {
 	case out:
 		d.moving = false
 		w.bench(d)
+		w.suspectMore()
 	case !x.claim:
 		b.weigh(d, 0)
 		w.tellWaiter(d, fmt.Errorf("%w: %s", ErrRefused, r.why()))
@@ -335,12 +339,17 @@ func (w *Worker) noteRefused(x refusedEnd) *refusal {
 	}
 	r.move, r.claim = x.move, x.claim
 	if x.err != nil {
-		r.err = x.err
-		r.tries++
-		r.next = instant.Now().Add(min(firstRefused<<min(r.tries-1, 8), lastRefused))
-		w.noteRefusal(r)
+		w.refuseAgain(r, x.err)
 	}
 	return r
+}
+
+// refuseAgain notes that something was tried and refused. mu is held.
+func (w *Worker) refuseAgain(r *refusal, err error) {
+	r.err = err
+	r.tries++
+	r.next = instant.Now().Add(min(firstRefused<<min(r.tries-1, 8), lastRefused))
+	w.noteRefusal(r)
 }
 
 // why says why a job waits for its end.
@@ -420,7 +429,8 @@ func (w *Worker) keepBehind(t *turn) {
 	t.acks, t.moves = acks, moves
 }
 
-// retries lists what was set aside and is to be tried now: the first of each key. mu is held.
+// retries lists what was set aside and is to be tried now: the first of each key. A claim is tried
+// only where jobs may be read. mu is held.
 func (b *block) retries(at instant.Instant) (all []*refusal) {
 	if len(b.refusals) == 0 {
 		return nil
@@ -429,7 +439,8 @@ func (b *block) retries(at instant.Instant) (all []*refusal) {
 	for _, r := range b.refusals {
 		first := r.d.Key == "" || !had[r.d.Key]
 		had[r.d.Key] = true
-		if first && r.next <= at && r.pause == 0 && len(all) < mostAgain {
+		may := !r.claim || b.open() && at < b.q.w.deadline
+		if first && may && r.next <= at && r.pause == 0 && len(all) < mostAgain {
 			all = append(all, r)
 		}
 	}
@@ -496,6 +507,30 @@ func (w *Worker) forsake(b *block) {
 	}
 	if len(b.refusals) > 0 {
 		w.remnants[b] = true
+	}
+	for id := range b.stuck {
+		w.unstick(b, id)
+	}
+}
+
+// stick notes that a delayed job cannot be moved to another block. mu is held.
+func (w *Worker) stick(b *block, row *laterRow, err error) {
+	r := b.stuck[row.id]
+	if r == nil {
+		r = &refusal{d: &Delivery{Job: Job{Queue: b.q.name, Kind: row.kind}, ID: row.id, b: b}, moves: true}
+		if b.stuck == nil {
+			b.stuck = map[int64]*refusal{}
+		}
+		b.stuck[row.id] = r
+	}
+	w.refuseAgain(r, err)
+}
+
+// unstick notes that it was moved, or is not to be. mu is held.
+func (w *Worker) unstick(b *block, id int64) {
+	if r := b.stuck[id]; r != nil {
+		delete(b.stuck, id)
+		w.forgetRefusal(r)
 	}
 }
 

@@ -369,3 +369,60 @@ func TestRefusedAtTheEnd(t *testing.T) {
 		empty(t, db)
 	})
 }
+
+// A delayed job that cannot be moved to a new block stays in its old one, and keeps no other there.
+func TestRefusedForward(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		w := worker(t, client(t, db, Options{}), WorkerOptions{})
+		world(t, db)
+		byHand(t, db, `DELETE FROM {prefix}job_delayed`, `INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at) VALUES
+			(1, 3, 21, 'x', `+ahead+`), (1, 3, 22, 'bad', `+ahead+`), (1, 3, 23, 'x', `+ahead+`), (1, 3, 24, 'x', `+ahead+`)`)
+		allow := refuse(t, db, "INSERT", "job_delayed")
+		b := &block{q: &workQueue{w: w, id: 1, name: "q"}, divided: 3, fence: 5}
+		b.q.blocks = map[int]*block{3: b}
+		w.node = "me"
+		forward := func() {
+			t.Helper()
+			must(t, w.forward(t.Context(), b.q, generation{number: 2, first: 5, blocks: 1}, []blockRow{{divided: 3}}))
+		}
+		where := func(want ...string) {
+			t.Helper()
+			wantRows(t, db, "jobs", `SELECT id, divided FROM {prefix}job_delayed ORDER BY id`, want...)
+		}
+		forward()
+		where("21 5", "22 3", "23 5", "24 5")
+		must(t, w.writeBook(t.Context()))
+		wantRows(t, db, "refused", `SELECT id, divided, kind, what, worker FROM {prefix}job_refused`, "22 3 bad forward me")
+		byHand(t, db, `INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at) VALUES (1, 3, 25, 'x', `+ahead+`)`)
+		forward()
+		where("21 5", "22 3", "23 5", "24 5", "25 5")
+		allow()
+		w.mu.Lock()
+		b.stuck[22].next = 0
+		w.mu.Unlock()
+		forward()
+		where("21 5", "22 5", "23 5", "24 5", "25 5")
+		must(t, w.writeBook(t.Context()))
+		wantRows(t, db, "refused", `SELECT id FROM {prefix}job_refused`)
+	})
+}
+
+// A group that cannot be ended keeps no other from its end, also when nobody looks after it.
+func TestRefusedGroupEnd(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		allow := refuse(t, db, "INSERT", "job")
+		c := client(t, db, Options{})
+		for _, kind := range []string{"bad", "good"} {
+			id, err := c.NewGroup(t.Context(), Group{Callback: &Job{Kind: kind}})
+			must(t, err)
+			db.Do(t, `UPDATE {prefix}job_group SET state = 'sealed' WHERE id = :id`, dialect.Args{"id": id})
+		}
+		if err := c.concludeAny(t.Context()); err == nil {
+			t.Error("it is not refused")
+		}
+		wantRows(t, db, "callbacks", `SELECT kind FROM {prefix}job`, "good")
+		allow()
+		must(t, c.concludeAny(t.Context()))
+		wantRows(t, db, "callbacks", `SELECT kind FROM {prefix}job ORDER BY kind`, "bad", "good")
+	})
+}

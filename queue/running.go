@@ -196,7 +196,7 @@ func (w *Worker) leads(id jobID) bool {
 
 // cleared tells that no job of a block is under suspicion any more. mu is held.
 func (w *Worker) cleared(b *block) bool {
-	if len(b.doubted) > 0 || b.dirty || b.full || b.serving {
+	if len(b.doubted) > 0 || b.dirty || b.full || b.serving || slices.ContainsFunc(b.refusals, (*refusal).out) {
 		return false
 	}
 	for _, d := range w.out {

@@ -280,7 +280,7 @@ var (
 	// be another queue's. It does not say IS NULL, so that MySQL does not look by hold_key's
 	// index for the many jobs without one, lock them all and sort them.
 	lockLater = dialect.SQL("queue.lock-later", `
-		SELECT id, job_key FROM {prefix}job_delayed
+		SELECT id, job_key, kind FROM {prefix}job_delayed
 		WHERE queue_id = :queue AND divided = :divided AND run_at > {now + :soon} AND (hold_key > '') IS NOT TRUE
 		ORDER BY run_at, id LIMIT :limit {locked}`)
 

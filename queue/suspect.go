@@ -110,6 +110,15 @@ func (w *Worker) suspect(b *block) {
 	}
 }
 
+// suspectMore checks out jobs of all blocks, since there may be room. mu is held.
+func (w *Worker) suspectMore() {
+	for _, q := range w.queues {
+		for _, b := range q.blocks {
+			w.suspect(b)
+		}
+	}
+}
+
 // bench takes away the place of a job on trial that waits for a limit, since that may take
 // any time. When it begins there may be more jobs on trial than otherwise. mu is held.
 func (w *Worker) bench(d *Delivery) {
@@ -132,11 +141,7 @@ func (w *Worker) acquit(d *Delivery) {
 		w.lone = loneTrial{}
 		w.work.Broadcast()
 	}
-	for _, q := range w.queues {
-		for _, b := range q.blocks {
-			w.suspect(b)
-		}
-	}
+	w.suspectMore()
 	for t := range trials {
 		if w.refused[t] && w.admits(t) {
 			w.refused[t] = false

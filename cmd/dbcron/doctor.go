@@ -35,10 +35,11 @@ func (p *program) doctor() *cobra.Command {
 		Short: "Check the database, and say what to do about what is wrong",
 		Long: `Check the database, and say what to do about what is wrong: the server's settings, the
 tables, the clock, jobs of which the database refuses to write what has become of them, and
-the rights of the user that it connects with. It says what the rights are enough for, and prints a GRANT for each table on which one is missing: for what --role
-says the user is for, or else for what it comes nearest to. A user that may write little,
-such as that of a program that only enqueues, lacks nothing unless --role says so. It exits
-with 1 if a check failed; warnings leave that at 0. It changes nothing.`,
+the rights of the user that it connects with. It says what the rights are enough for, and
+prints a GRANT for each table on which one is missing: for what --role says the user is for,
+or else for what it comes nearest to. A user that may write little, such as that of a program
+that only enqueues, lacks nothing unless --role says so. It exits with 1 if a check failed;
+warnings leave that at 0. It changes nothing.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if as != "" && !slices.Contains(roleNames(), as) {
 				return usagef("--role %q is not known; use %s", as, strings.Join(roleNames(), ", "))
