@@ -162,7 +162,7 @@ func (w *Worker) serveTurn(ctx context.Context, t *turn) error {
 // ackAndRead deletes jobs that are done, if there are steps for that, and reads what is to be
 // read. If that is refused, the jobs are deleted first, but for those that it is refused of.
 func (w *Worker) ackAndRead(ctx context.Context, t *turn, acks []*dialect.Step) error {
-	steps := append(acks, w.readSteps(t)...)
+	steps := slices.Concat(acks, w.readSteps(t))
 	if len(steps) == 0 {
 		return nil
 	}
