@@ -59,7 +59,7 @@ func TestGuardTakesNoSecondConnection(t *testing.T) {
 				continue // one writer at a time
 			}
 			small := dbtest.Open(t, db.URL, dialect.Options{MaxConns: n})
-			l := locker(t, small, Options{TTL: time.Minute})
+			l := lockerOn(t, small, Options{TTL: time.Minute})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			var leases []*Lease
