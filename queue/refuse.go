@@ -199,7 +199,8 @@ func (w *Worker) ackAll(ctx context.Context, t *turn) error {
 	if w.refuses(err) {
 		err = s.halve(byKey(t.acks, keyOf), err)
 	}
-	t.acks = slices.DeleteFunc(t.acks, func(d *Delivery) bool { return settled[d] })
+	// Not in place: others see what is sent, in the same array.
+	t.acks = slices.DeleteFunc(slices.Clone(t.acks), func(d *Delivery) bool { return settled[d] })
 	return err
 }
 
