@@ -44,7 +44,7 @@ cross: ## compile what has files of its own for the other platforms
 deps: ## install what the tests need (Debian, root), or say what is missing
 	$(call timed,deps,tools/test-deps)
 
-test: deps ## all tests on PostgreSQL, MariaDB and SQLite; PKG=./lock ARGS='-v -run Renew'
+test: deps ## all tests on all engines; PKG=./lock ARGS='-v -run Renew'
 	@$(SERVERS) -- go test $(RACE) -timeout 60m $(ARGS) $(PKG)
 
 golden: ## rewrite the golden files; read the diff before you commit it

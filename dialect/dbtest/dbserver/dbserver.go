@@ -17,6 +17,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 )
 
@@ -43,16 +45,30 @@ type Engine struct {
 }
 
 // Engines lists the servers that the tests need.
-var Engines = func() []Engine {
-	all := []Engine{
-		{"postgres", "DBCRON_TEST_POSTGRES", StartPostgres},
-		{"mariadb", "DBCRON_TEST_MARIADB", StartMariaDB},
-	}
-	if os.Getenv("DBCRON_TEST_WITH_MYSQL") != "" { // until the whole suite passes on it
-		all = append(all, Engine{"mysql", "DBCRON_TEST_MYSQL", StartMySQL})
-	}
-	return all
-}()
+var Engines = slices.DeleteFunc([]Engine{
+	{"postgres", "DBCRON_TEST_POSTGRES", StartPostgres},
+	{"mariadb", "DBCRON_TEST_MARIADB", StartMariaDB},
+	{"mysql", "DBCRON_TEST_MYSQL", StartMySQL},
+}, func(e Engine) bool { return LeftOut(e.Name) })
+
+// LeftOut tells whether name is that of an engine on which the tests are not to run:
+// DBCRON_TEST_ENGINES lists others, with commas between. Without it they run on all.
+func LeftOut(name string) bool {
+	return len(chosen) > 0 && slices.Contains(known, name) && !slices.Contains(chosen, name)
+}
+
+var (
+	known  = []string{"postgres", "mariadb", "mysql", "sqlite"}
+	chosen = func() (names []string) {
+		for name := range strings.FieldsFuncSeq(os.Getenv("DBCRON_TEST_ENGINES"), func(r rune) bool { return r == ',' }) {
+			if !slices.Contains(known, name) {
+				panic("DBCRON_TEST_ENGINES names " + name + ", which is none of " + strings.Join(known, ", "))
+			}
+			names = append(names, name)
+		}
+		return names
+	}()
+)
 
 // StartPostgres starts a PostgreSQL server and waits until it answers. If ctx
 // ends first, it leaves nothing behind.

@@ -109,3 +109,24 @@ func TestServersAreSet(t *testing.T) {
 		}
 	}
 }
+
+// No server is started where only SQLite is wanted. A name that is none is refused, and does
+// not leave out all.
+func TestEnginesAreLeftOut(t *testing.T) {
+	for names, want := range map[string]int{"sqlite": 0, "oracle": 2} {
+		cmd := withservers(t, "--", "env")
+		cmd.Env = append(cmd.Env, "DBCRON_TEST_ENGINES="+names)
+		for _, e := range dbserver.Engines {
+			cmd.Env = append(cmd.Env, e.Variable+"=")
+		}
+		out, _ := cmd.Output() // the exit code tells
+		if got := cmd.ProcessState.ExitCode(); got != want {
+			t.Errorf("%s: got exit code %d, want %d", names, got, want)
+		}
+		for _, e := range dbserver.Engines {
+			if want == 0 && !strings.Contains(string(out), e.Variable+"=\n") {
+				t.Errorf("%s: %s is set", names, e.Variable)
+			}
+		}
+	}
+}
