@@ -154,6 +154,7 @@ func postgresSchema(t *testing.T, db *dbtest.DB) string {
 var (
 	intWidth      = regexp.MustCompile(`\b(tinyint|int|bigint)\((20|11)\)`)
 	autoIncrement = regexp.MustCompile(` AUTO_INCREMENT=\d+`)
+	characterSet  = regexp.MustCompile(` CHARACTER SET \w+( COLLATE)`) // which the collation tells
 	serverDefault = regexp.MustCompile(` DEFAULT CHARSET=\w+ COLLATE=(\w+)`)
 )
 
@@ -165,6 +166,7 @@ func mysqlSchema(t *testing.T, db *dbtest.DB) string {
 		text = strings.ReplaceAll(strings.TrimPrefix(text, name+" "), "`", "")
 		text = intWidth.ReplaceAllString(text, "$1")
 		text = autoIncrement.ReplaceAllString(text, "")
+		text = characterSet.ReplaceAllString(text, "$1")
 		if name == "dbcron_migration" { // goose's: it takes the database's
 			text = serverDefault.ReplaceAllString(text, "")
 		}

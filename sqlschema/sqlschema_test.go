@@ -412,6 +412,25 @@ func TestSQLMakesTheSameSchema(t *testing.T) {
 	})
 }
 
+// The databases of tests are not migrated, but copied.
+func TestTheDatabasesOfTestsHaveTheSameSchema(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		other := dbtest.Fresh(t, db.Engine)
+		migrate(t, other)
+		if got, want := schema(t, db), schema(t, other); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+		rows := `SELECT name, slot FROM {prefix}lock_fence`
+		if got, want := db.List(t, rows, nil), other.List(t, rows, nil); !slices.Equal(got, want) {
+			t.Errorf("got the rows %q, want %q", got, want)
+		}
+		hasPrompt(t, db, true)
+		if got := versions(t, db); got != all(db.Dialect) {
+			t.Errorf("got versions %s", got)
+		}
+	})
+}
+
 func TestTwoPrefixesSideBySide(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		other := with(t, db, dialect.Options{Prefix: "other_"})

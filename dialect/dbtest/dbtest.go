@@ -229,8 +229,8 @@ type creation func(ctx context.Context, admin *dialect.DB, adminURL, name string
 var engines = func() (all []*engine) {
 	byName := map[string]engine{
 		"postgres": {dialect: dialect.Postgres, create: createPostgres, tables: copyPostgres},
-		"mariadb":  {dialect: dialect.MySQL, create: createMySQL, tables: scriptMySQL},
-		"mysql":    {dialect: dialect.MySQL, create: createMySQL, tables: scriptMySQL},
+		"mariadb":  {dialect: dialect.MySQL, create: createMySQL, tables: copyMySQL},
+		"mysql":    {dialect: dialect.MySQL, create: createMySQL, tables: copyMySQL},
 	}
 	for _, s := range dbserver.Engines {
 		e := byName[s.Name]

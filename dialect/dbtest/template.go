@@ -5,11 +5,13 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -19,8 +21,8 @@ import (
 )
 
 // A database with dbcron's tables is a copy of one that was migrated before, or, where
-// there are no copies, what the script for people makes: sqlschema's tests show that this is
-// the same. To migrate each takes longer than most tests.
+// there are no copies, has tables like those: sqlschema's tests show that this is the same. To
+// migrate each takes longer than most tests.
 
 // script is what makes the tables of an engine.
 func script(ctx context.Context, d *dialect.Dialect) (string, error) {
@@ -89,21 +91,111 @@ func isThere(ctx context.Context, admin *dialect.DB, name string) (there bool, e
 	return there, err
 }
 
-// scriptMySQL makes a database and its tables.
-func scriptMySQL(ctx context.Context, admin *dialect.DB, adminURL, name string) error {
-	if err := createMySQL(ctx, admin, adminURL, name); err != nil {
-		return err
-	}
-	text, err := script(ctx, admin.Dialect)
+// copyMySQL makes a database with the tables of one that this server keeps for these
+// migrations, each as they left it: they make it, and change it many times. The rest, which is
+// rows, views and routines, is what the script makes.
+func copyMySQL(ctx context.Context, admin *dialect.DB, adminURL, name string) error {
+	all, err := tablesOf(adminURL)
 	if err != nil {
 		return err
 	}
-	db, err := dialect.Connect(ctx, withPath(adminURL, name), dialect.Options{MaxConns: 1})
+	if err := createMySQL(ctx, admin, adminURL, name); err != nil {
+		return err
+	}
+	return run(ctx, withPath(adminURL, name), all)
+}
+
+// tablesOf asks each server once.
+func tablesOf(adminURL string) ([]string, error) {
+	ask, _ := asked.LoadOrStore(adminURL, sync.OnceValues(func() ([]string, error) {
+		return templateMySQL(context.Background(), adminURL)
+	}))
+	return ask.(func() ([]string, error))()
+}
+
+var asked sync.Map
+
+// templateMySQL returns what makes dbcron's tables. The database that it reads is whole when
+// it has the table that is made last. Programs that make it at once wait for each other.
+func templateMySQL(ctx context.Context, adminURL string) (all []string, err error) {
+	text, err := script(ctx, dialect.MySQL)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(text))
+	template := "dbcron_template_" + hex.EncodeToString(sum[:8])
+	admin, err := dialect.Connect(ctx, adminURL, dialect.Options{MaxConns: 1})
+	if err != nil {
+		return nil, err
+	}
+	defer admin.Close() // and ends the lock
+	db := admin.Pool()
+	var whole int
+	err = errors.Join(
+		db.QueryRowContext(ctx, "SELECT GET_LOCK(?, 600)", template).Scan(&whole),
+		db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = ? AND table_name = 'whole'",
+			template).Scan(&whole))
+	if err == nil && whole == 0 {
+		if _, err = db.ExecContext(ctx, "DROP DATABASE IF EXISTS "+template); err == nil {
+			err = createMySQL(ctx, admin, adminURL, template)
+		}
+		if err == nil {
+			err = run(ctx, withPath(adminURL, template), append(statements(text), "CREATE TABLE whole (n INTEGER)"))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	tables, err := namesOf(ctx, db, template)
+	if err != nil {
+		return nil, err
+	}
+	all = []string{"SET foreign_key_checks = 0"} // they come by name
+	for _, table := range tables {
+		var name, create string
+		if err := db.QueryRowContext(ctx, "SHOW CREATE TABLE "+template+"."+table).Scan(&name, &create); err != nil {
+			return nil, err
+		}
+		all = append(all, counted.ReplaceAllString(create, ""))
+	}
+	for _, query := range statements(text) {
+		if !ofTables.MatchString(query) {
+			all = append(all, query)
+		}
+	}
+	return all, nil
+}
+
+var (
+	counted  = regexp.MustCompile(` AUTO_INCREMENT=\d+`)
+	ofTables = regexp.MustCompile(`^(CREATE TABLE|ALTER TABLE|UPDATE|SET @|PREPARE|EXECUTE|DEALLOCATE)`)
+)
+
+func namesOf(ctx context.Context, db *sql.DB, schema string) (names []string, err error) {
+	rows, err := db.QueryContext(ctx, "SELECT table_name FROM information_schema.tables "+
+		"WHERE table_schema = ? AND table_type = 'BASE TABLE' AND table_name <> 'whole'", schema)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, rows.Err()
+}
+
+// run runs statements one after the other, on one connection.
+func run(ctx context.Context, databaseURL string, all []string) error {
+	db, err := dialect.Connect(ctx, databaseURL, dialect.Options{MaxConns: 1})
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	for _, query := range statements(text) {
+	for _, query := range all {
 		if _, err := db.Pool().ExecContext(ctx, query); err != nil {
 			return fmt.Errorf("%s: %w", query, err)
 		}
