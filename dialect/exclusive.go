@@ -22,6 +22,9 @@ func exclusive(ctx context.Context, pool *sql.DB, locks *SessionLocks, name stri
 			return lock.Free, nil
 		}
 		if !errors.Is(err, ErrSessionHeld) {
+			if ended := context.Cause(ctx); ended != nil && !errors.Is(err, ended) {
+				err = fmt.Errorf("%w: %w", ended, err) // the driver may only say that the connection is bad
+			}
 			return nil, fmt.Errorf("lock %s: %w", name, err)
 		}
 		select {

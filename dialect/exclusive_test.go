@@ -77,6 +77,24 @@ func TestExclusiveEndsWithTheContext(t *testing.T) {
 	})
 }
 
+// A driver that is interrupted in the midst of a statement may not say why it ended.
+func TestExclusiveSaysThatTheContextHasEnded(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.SkipLocked == "" {
+			t.Skip("the lock is no session's")
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ended := errors.New("ended")
+		pool, _ := interceptedPool(t, db, func(int, func() error) error {
+			cancel(ended)
+			return driver.ErrBadConn
+		})
+		if _, err := db.Dialect.Exclusive(ctx, pool.DB, "work"); !errors.Is(err, ended) {
+			t.Errorf("got %v, want %v", err, ended)
+		}
+	})
+}
+
 // A lock of the session must not travel with a connection into the pool, not
 // even if nobody knows whether it was taken or released.
 func TestExclusiveLeavesNoLockInThePool(t *testing.T) {
