@@ -25,7 +25,10 @@ import (
 // each runs f for every kind of server.
 func each(t *testing.T, f func(t *testing.T, start func(context.Context, Options) (*Server, error))) {
 	for _, e := range Engines {
-		t.Run(e.Name, func(t *testing.T) { f(t, e.Start) })
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel() // a server is mostly waited for
+			f(t, e.Start)
+		})
 	}
 }
 
@@ -281,22 +284,32 @@ func TestRestartOnTakenPort(t *testing.T) {
 }
 
 func TestEndedContextLeavesNothing(t *testing.T) {
-	each(t, func(t *testing.T, start func(context.Context, Options) (*Server, error)) {
-		before, _ := filepath.Glob(filepath.Join(os.TempDir(), "dbcron-*"))
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		defer cancel()
-		s, err := start(ctx, Options{})
-		if errors.Is(err, ErrMissing) {
-			must(t, s, err)
-		}
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Fatalf("got %v, want DeadlineExceeded", err)
-		}
-		after, _ := filepath.Glob(filepath.Join(os.TempDir(), "dbcron-*"))
-		if len(after) > len(before) {
-			t.Errorf("got %v, before it was %v", after, before)
-		}
-	})
+	for _, e := range Engines {
+		t.Run(e.Name, func(t *testing.T) {
+			// Other tests start servers, too, in the folder for all.
+			own, err := os.MkdirTemp("", "dbcron-ended-")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer os.RemoveAll(own)
+			if err := os.Chmod(own, 0o755); err != nil { //nolint:gosec // the server's user goes there
+				t.Fatal(err)
+			}
+			t.Setenv("TMPDIR", own)
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			s, err := e.Start(ctx, Options{})
+			if errors.Is(err, ErrMissing) {
+				must(t, s, err)
+			}
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("got %v, want DeadlineExceeded", err)
+			}
+			if left, err := os.ReadDir(own); len(left) > 0 || err != nil {
+				t.Errorf("got %v, %v, want nothing", left, err)
+			}
+		})
+	}
 }
 
 // The server and its folder go when the process that started it is killed.
