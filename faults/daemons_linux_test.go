@@ -20,17 +20,30 @@ var minutes = flag.Int("minutes", 0, "how long each test of daemons takes; 0: as
 
 func build(t *testing.T) string { t.Helper(); return buildAs(t, "devel") }
 
-// buildAs builds a program that says it is of that version.
+// buildAs builds a program that says it is of that version, once for all tests.
 func buildAs(t *testing.T, version string) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "dbcron")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-X main.version="+version, "-o", binary, "../cmd/dbcron")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	build, _ := builds.LoadOrStore(version, sync.OnceValues(func() (string, error) {
+		// With the flags of the other programs that tests build: others would have the
+		// libraries compiled once more.
+		binary := filepath.Join(buildFolder, version, "dbcron")
+		out, err := exec.CommandContext(context.Background(), "go", "build", "-ldflags", "-X main.version="+version, "-o", filepath.Dir(binary)+"/", "../cmd/dbcron").CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, out)
+		}
+		return binary, err
+	}))
+	binary, err := build.(func() (string, error))()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }
+
+var (
+	builds      sync.Map // of functions, by version
+	buildFolder string   // TestMain makes and removes it
+)
 
 // A rig is what the daemons of a test have in common.
 type rig struct {

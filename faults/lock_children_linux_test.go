@@ -52,7 +52,13 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
-	os.Exit(m.Run())
+	var err error
+	if buildFolder, err = os.MkdirTemp("", "dbcron-faults-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(buildFolder)
+	os.Exit(code)
 }
 
 // A part is what a child is told before it starts.
