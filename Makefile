@@ -9,6 +9,7 @@ ARGS     ?=
 FUZZTIME ?= 30s
 MINUTES  ?= 3
 ARCHS    ?= amd64 arm64
+SERVERS  ?= postgres-18 mariadb-11.8
 
 # SQLite is C that was translated to Go: the race detector makes it ten times slower, and
 # looks at nothing of ours there.
@@ -16,13 +17,13 @@ RACE := -race -gcflags='modernc.org/sqlite/lib=-race=false -d=checkptr=0' -gcfla
 
 TOOL    := go tool -modfile=tools/go.mod
 LINT    := $(TOOL) golangci-lint
-SERVERS := go run ./dialect/dbtest/withservers
+RUN     := go run ./dialect/dbtest/withservers
 DIST    := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 
 # $(call timed,NAME,COMMAND) runs the command and prints how long it took.
 timed = @echo "== $(1)"; from=$$(date +%s); $(2) && echo "== $(1): $$(($$(date +%s) - from)) s"
 
-.PHONY: help fmt fmt-check lint cross deps test golden faults bench fuzz check dist packages release hooks up
+.PHONY: help fmt fmt-check lint cross deps test compat golden faults bench fuzz check dist packages release hooks up
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -45,16 +46,19 @@ deps: ## install what the tests need (Debian, root), or say what is missing
 	$(call timed,deps,tools/test-deps)
 
 test: deps ## all tests on all engines; PKG=./lock ARGS='-v -run Renew'
-	@$(SERVERS) -- go test $(RACE) -timeout 60m $(ARGS) $(PKG)
+	@$(RUN) -- go test $(RACE) -timeout 60m $(ARGS) $(PKG)
+
+compat: deps ## the database's packages on other versions: SERVERS='postgres-18 mariadb-11.8'
+	@tools/compat $(SERVERS)
 
 golden: ## rewrite the golden files; read the diff before you commit it
-	@$(SERVERS) -- go test ./dialect ./sqlschema ./cmd/dbcron -run 'Golden|CLI' -update
+	@$(RUN) -- go test ./dialect ./sqlschema ./cmd/dbcron -run 'Golden|CLI' -update
 
 faults: ## processes killed, paused and cut off, for MINUTES=3
-	@$(SERVERS) -durable -- go test -count=1 -timeout 60m -v ./faults -minutes $(MINUTES)
+	@$(RUN) -durable -- go test -count=1 -timeout 60m -v ./faults -minutes $(MINUTES)
 
 bench: ## measurements behind docs/benchmarks.md and decisions; ARGS='-run LockPairs'
-	@$(SERVERS) -durable -- go -C bench test -count=1 -v -timeout 60m $(ARGS) ./...
+	@$(RUN) -durable -- go -C bench test -count=1 -v -timeout 60m $(ARGS) ./...
 
 fuzz: ## each fuzz test for FUZZTIME=30s
 	@grep -rEo --include='*_test.go' --exclude-dir=bench '^func Fuzz[A-Za-z0-9_]*' . | \
@@ -93,4 +97,4 @@ hooks: ## lint before each commit
 	git config core.hooksPath .githooks
 
 up: ## servers to work with: prints their URLs, runs until Ctrl-C
-	@$(SERVERS)
+	@$(RUN)
