@@ -19,7 +19,7 @@ func hasPrompt(t *testing.T, db *dbtest.DB, want bool) {
 }
 
 func TestPromptIsMadeAnew(t *testing.T) {
-	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		hasPrompt(t, db, false)
 		if err := sqlschema.Prompt(t.Context(), db.DB); err == nil {
 			t.Error("it is made without tables")
@@ -43,7 +43,7 @@ func TestPromptIsMadeAnew(t *testing.T) {
 // Who has the rights that were enough before gets the tables, and the rest when the
 // rights are there.
 func TestPromptIsLeftOutWithoutRights(t *testing.T) {
-	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		if db.Dialect.DDLInTx {
 			t.Skip("who may make tables may make views and functions")
 		}

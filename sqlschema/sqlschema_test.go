@@ -22,6 +22,12 @@ import (
 )
 
 // The test binary is also the processes that migrate, and that are killed.
+// eachEmpty is dbtest.EachEmpty, with the engines at the same time.
+func eachEmpty(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
+	dbtest.EachEmpty(t, f, (*testing.T).Parallel)
+}
+
 func TestMain(m *testing.M) {
 	if job := os.Getenv("SQLSCHEMA_TEST_CHILD"); job != "" {
 		if err := child(job, os.Getenv("SQLSCHEMA_TEST_URL")); err != nil {
@@ -115,7 +121,7 @@ func with(t *testing.T, db *dbtest.DB, opt dialect.Options) *dbtest.DB {
 }
 
 func TestUpDownUp(t *testing.T) {
-	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		empty := tables(t, db)
 		migrate(t, db)
 		full := tables(t, db)
@@ -147,7 +153,7 @@ func TestUpDownUp(t *testing.T) {
 }
 
 func TestTo(t *testing.T) {
-	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		latest := sqlschema.Latest(db.Dialect)
 		for _, to := range []int64{latest, latest, 0, 0, 1} {
 			if err := sqlschema.To(t.Context(), db.DB, to); err != nil {
@@ -167,7 +173,7 @@ func TestTo(t *testing.T) {
 }
 
 func TestStatus(t *testing.T) {
-	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		for _, applied := range []bool{false, true} {
 			if applied {
 				migrate(t, db)
@@ -189,7 +195,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		check := func() error { return sqlschema.Check(t.Context(), db.DB) }
 		if err := check(); !errors.Is(err, sqlschema.ErrOutdated) {
 			t.Errorf("an empty database: %v", err)
@@ -215,7 +221,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestTenMigrateAtOnce(t *testing.T) {
-	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		pools := make([]*dbtest.DB, 10)
 		for i := range pools {
 			pools[i] = with(t, db, dialect.Options{MaxConns: 2})
@@ -257,7 +263,7 @@ func together(t *testing.T, dbs []*dbtest.DB) {
 }
 
 func TestFiveProcessesMigrateAtOnce(t *testing.T) {
-	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		var wait []func() error
 		for range 5 {
 			cmd, _, stderr := start(t, "migrate", db.URL)
@@ -282,7 +288,7 @@ func TestFiveProcessesMigrateAtOnce(t *testing.T) {
 // A process that migrates can be killed: the lock ends with it. Until then,
 // who waits for it goes by its own context.
 func TestAKilledMigrator(t *testing.T) {
-	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		cmd, out, stderr := start(t, "hold", db.URL)
 		if line := make([]byte, 5); true {
 			if _, err := io.ReadFull(out, line); err != nil || string(line) != "held\n" {
@@ -386,7 +392,7 @@ func byHand(t *testing.T, db *dbtest.DB, script []string) {
 }
 
 func TestSQLMakesTheSameSchema(t *testing.T) {
-	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		migrate(t, db)
 		other := dbtest.Fresh(t, db.Engine)
 		var script strings.Builder
@@ -432,7 +438,7 @@ func TestTheDatabasesOfTestsHaveTheSameSchema(t *testing.T) {
 }
 
 func TestTwoPrefixesSideBySide(t *testing.T) {
-	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		other := with(t, db, dialect.Options{Prefix: "other_"})
 		migrate(t, other)
 		if err := sqlschema.Check(t.Context(), db.DB); !errors.Is(err, sqlschema.ErrOutdated) {
@@ -458,7 +464,7 @@ func TestTwoPrefixesSideBySide(t *testing.T) {
 }
 
 func TestASchemaOfItsOwn(t *testing.T) {
-	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		if !db.Dialect.Schema {
 			return // refused at opening
 		}
@@ -527,7 +533,7 @@ func role(t *testing.T, db *dbtest.DB) *url.URL {
 }
 
 func TestLookingTakesNoMoreThanSELECT(t *testing.T) {
-	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		if db.Dialect.SkipLocked == "" {
 			return // files have no roles
 		}
@@ -564,7 +570,7 @@ func TestLookingTakesNoMoreThanSELECT(t *testing.T) {
 }
 
 func TestAPoolOfOneConnection(t *testing.T) {
-	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		db.Pool().SetMaxOpenConns(1)
 		own, err := dialect.Wrap(t.Context(), db.Pool(), dialect.Options{})
 		if err != nil {
