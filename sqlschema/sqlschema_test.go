@@ -321,6 +321,7 @@ func TestAKilledMigrator(t *testing.T) {
 // must run again from its start.
 func TestAMigrationThatDiedHalfWay(t *testing.T) {
 	dbtest.One(t, dialect.MySQL, func(t *testing.T, db *dbtest.DB) {
+		t.Parallel()
 		to := func(version int64) {
 			t.Helper()
 			if err := sqlschema.To(t.Context(), db.DB, version); err != nil {
