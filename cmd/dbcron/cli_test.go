@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -36,6 +37,11 @@ func TestCLI(t *testing.T) {
 	scripts, err := filepath.Glob(filepath.Join(root(t), "testdata", "cli", "*.txtar"))
 	if err != nil || len(scripts) == 0 {
 		t.Fatalf("no scripts: %v", err)
+	}
+	if signal.Ignored(syscall.SIGHUP) { // under nohup; the scripts would inherit it
+		hup := make(chan os.Signal, 1)
+		signal.Notify(hup, syscall.SIGHUP)
+		t.Cleanup(func() { signal.Stop(hup) })
 	}
 	bin := programAlone(t) // not removed before the scripts have ended
 	for _, script := range scripts {
