@@ -23,6 +23,9 @@ import (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		_ = f.Value.Set("6") // mostly the database is waited for
+	}
 	code := m.Run()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
