@@ -102,10 +102,17 @@ func hot(ids []int64, names []string) map[*dialect.Stmt]dialect.Args {
 		attemptsAt:  {"schedule": names[0], "from": at(0).UnixMicro(), "to": at(0).UnixMicro()},
 		get:         {"name": names[0]},
 		list:        {"after": names[0], "limit": 10},
-		ofSource:    {"source": "no such file"},
-		pause:       {"name": "no such name", "reason": ""},
-		unpause:     {"name": "no such name"},
-		remove:      {"name": "no such name"},
+
+		nextLane:     {"after": ""},
+		upcoming:     {"lane": "default", "limit": 10, "never": never.UnixMicro()},
+		inState:      {"state": "failed", "limit": 10},
+		runFloor:     {"before": int64(1) << 40, "depth": 100},
+		recentRuns:   {"before": int64(1) << 40, "floor": int64(1) << 39, "states": RunStates, "limit": 10},
+		shortHistory: {"schedule": names[0], "limit": 10},
+		ofSource:     {"source": "no such file"},
+		pause:        {"name": "no such name", "reason": ""},
+		unpause:      {"name": "no such name"},
+		remove:       {"name": "no such name"},
 	}
 }
 
@@ -135,7 +142,7 @@ func grow(t *testing.T, db *dbtest.DB) {
 }
 
 // alone are the statements that are not run in transactions of their own.
-var alone = map[*dialect.Stmt]bool{probe: true, handBack: true, forget: true, publish: true, history: true, list: true, get: true, showRun: true, remove: true}
+var alone = map[*dialect.Stmt]bool{probe: true, handBack: true, forget: true, publish: true, history: true, list: true, get: true, showRun: true, remove: true, nextLane: true, upcoming: true, inState: true, runFloor: true, recentRuns: true, shortHistory: true}
 
 // some is a batch of ids and names of schedules.
 func some() (ids []int64, names []string) {
@@ -165,7 +172,7 @@ func TestPlans(t *testing.T) {
 			}
 			for stmt, args := range statements {
 				plan := db.Plan(t, c, stmt, args)
-				limited := stmt == probe || stmt == list || stmt == history || stmt == surplus // read in order until it ends
+				limited := stmt == probe || stmt == list || stmt == history || stmt == surplus || stmt == shortHistory || stmt == nextLane || stmt == upcoming || stmt == runFloor || stmt == recentRuns // read in order until it ends
 				for _, line := range plan {
 					switch {
 					case (stmt == putOff || stmt == putOffRun) && strings.Contains(fmt.Sprint(plan), "Index Cond: (id ="):

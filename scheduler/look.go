@@ -1,0 +1,180 @@
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// Statements for people who look at all schedules, runs and processes. They only read, each
+// what is committed at one moment. Each reads at most limit rows of an index, however long
+// the tables are, but for recentRuns, which reads the rows from :floor on.
+var (
+	// nextLane goes from one lane to the next: an index probe for each.
+	nextLane = dialect.SQL("scheduler.next-lane", `
+		SELECT lane FROM {prefix}schedule WHERE state = 'active' AND lane > :after ORDER BY lane LIMIT 1`)
+
+	// upcoming lists the schedules of a lane by the time at which they may be claimed.
+	upcoming = dialect.SQL("scheduler.upcoming", `
+		SELECT `+columns+`, {us next_exec} FROM {prefix}schedule
+		WHERE state = 'active' AND lane = :lane AND next_exec >= {time 0} AND next_exec < {time :never}
+		ORDER BY next_exec LIMIT :limit`)
+
+	inState = dialect.SQL("scheduler.in-state", `
+		SELECT `+columns+` FROM {prefix}schedule WHERE state = :state ORDER BY lane, next_exec LIMIT :limit`)
+
+	// runFloor finds the run that is :depth before another one.
+	runFloor = dialect.SQL("scheduler.run-floor", `
+		SELECT id FROM {prefix}run WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET :depth`)
+
+	recentRuns = dialect.SQL("scheduler.recent-runs", `
+		SELECT `+shortRun+` FROM {prefix}run WHERE id < :before AND id >= :floor AND state IN (:states) ORDER BY id DESC LIMIT :limit`)
+
+	shortHistory = dialect.SQL("scheduler.short-history", `
+		SELECT `+shortRun+` FROM {prefix}run WHERE schedule = :schedule ORDER BY due_at DESC, attempt DESC LIMIT :limit`)
+
+	listNodes = dialect.SQL("scheduler.list-nodes", `
+		SELECT name, state, COALESCE({us expire_at}, 0), {us started_at}, CASE WHEN state = 'live' AND expire_at > {now} THEN 1 ELSE 0 END
+		FROM {prefix}node WHERE name > :after ORDER BY name LIMIT :limit`)
+)
+
+// mostLanes bounds how many lanes Upcoming looks into.
+const mostLanes = 100
+
+// A Planned is an active schedule, and when a daemon may claim its next slot.
+type Planned struct {
+	Schedule
+	Next time.Time // the slot and its jitter, or when a daemon tries again after an error
+}
+
+// Upcoming returns up to limit active schedules in the order in which their slots come: those
+// that are late stand first. Schedules that wait to be planned are not there, nor those without
+// slots, nor those whose tags and functions are beyond the first hundred.
+func Upcoming(ctx context.Context, db *dialect.DB, limit int) ([]Planned, error) {
+	var all []Planned
+	lane := ""
+	for range mostLanes {
+		lanes, err := dialect.Select(ctx, &db.Session, nextLane, dialect.Args{"after": lane}, func(rows *sql.Rows) (name string, err error) {
+			return name, rows.Scan(&name)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(lanes) == 0 {
+			break
+		}
+		lane = lanes[0]
+		found, err := dialect.Select(ctx, &db.Session, upcoming, dialect.Args{"lane": lane, "limit": limit, "never": never.UnixMicro()}, scanPlanned)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	slices.SortStableFunc(all, func(a, b Planned) int { return a.Next.Compare(b.Next) })
+	return all[:min(len(all), limit)], nil
+}
+
+func scanPlanned(rows *sql.Rows) (p Planned, err error) {
+	var next int64
+	bad, err := p.scan(rows, &next)
+	if bad != nil {
+		p.Reason = bad.Error()
+	}
+	p.Next = instantOf(next)
+	return p, err
+}
+
+// SlotsAfter returns up to n slots of the schedule after a time: none of one that is not
+// active, or whose spec cannot be read, which its state will tell.
+func (s *Schedule) SlotsAfter(now time.Time, n int) (slots []time.Time) {
+	plan, err := s.Slots()
+	if err != nil || s.State != "active" {
+		return nil
+	}
+	slot, ok := s.Due, s.Due.After(now)
+	if !ok {
+		if before := s.Starts.Add(-time.Microsecond); before.After(now) {
+			now = before
+		}
+		slot, ok = plan.Next(now)
+	}
+	for ; ok && len(slots) < n && (s.Ends.IsZero() || !slot.After(s.Ends)); slot, ok = plan.Next(slot) {
+		slots = append(slots, slot)
+	}
+	return slots
+}
+
+// InState returns up to limit schedules that are active, paused, ended or failed.
+func InState(ctx context.Context, db *dialect.DB, state string, limit int) ([]Schedule, error) {
+	return dialect.Select(ctx, &db.Session, inState, dialect.Args{"state": state, "limit": limit}, scanSchedule)
+}
+
+// RunStates are all states of a run.
+var RunStates = []string{"waiting", "running", "ok", "failed", "timeout", "lost", "retry", "cancelled", "skipped", "missed"}
+
+// A RunFilter selects runs of all schedules.
+type RunFilter struct {
+	States []string // none: all
+	Before int64    // runs with smaller ids only; 0: all
+	Limit  int      // at the most; default: 100
+}
+
+// runDepth is how many runs RecentRuns looks at.
+const runDepth = 10_000
+
+// RecentRuns returns runs without their output, the newest first. It looks at ten thousand
+// runs, so it may return fewer than there are; more is the Before that goes on from there, or 0
+// after the oldest run.
+func RecentRuns(ctx context.Context, db *dialect.DB, f RunFilter) (runs []Run, more int64, err error) {
+	if f.Before <= 0 {
+		f.Before = math.MaxInt64
+	}
+	if len(f.States) == 0 {
+		f.States = RunStates
+	}
+	f.Limit = cmp.Or(f.Limit, 100)
+	var floor int64
+	err = db.Get(ctx, runFloor, dialect.Args{"before": f.Before, "depth": runDepth}, &floor)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, 0, err
+	}
+	runs, err = dialect.Select(ctx, &db.Session, recentRuns, dialect.Args{"before": f.Before, "floor": floor, "states": f.States, "limit": f.Limit}, scanRun)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case len(runs) == f.Limit:
+		return runs, runs[len(runs)-1].ID, nil
+	}
+	return runs, floor, nil
+}
+
+// ShortHistory is History of one schedule without the runs' output.
+func ShortHistory(ctx context.Context, db *dialect.DB, name string, limit int) ([]Run, error) {
+	return dialect.Select(ctx, &db.Session, shortHistory, dialect.Args{"schedule": name, "limit": limit}, scanRun)
+}
+
+// A Node is a process that takes part: a daemon that runs schedules, or a worker of queues.
+type Node struct {
+	Name    string // host, process and a random part
+	State   string // live; lost: it was not heard of in time; gone: it has ended
+	Live    bool   // its state is live, and it was heard of in time
+	Until   time.Time
+	Started time.Time
+}
+
+// Nodes lists processes by name, up to limit that come after a name. One that was killed is
+// listed for about a day.
+func Nodes(ctx context.Context, db *dialect.DB, after string, limit int) ([]Node, error) {
+	return dialect.Select(ctx, &db.Session, listNodes, dialect.Args{"after": after, "limit": limit}, func(rows *sql.Rows) (n Node, err error) {
+		var until, started int64
+		err = rows.Scan(&n.Name, &n.State, &until, &started, &n.Live)
+		n.Until, n.Started = instantOf(until), instantOf(started)
+		return n, err
+	})
+}
