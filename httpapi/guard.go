@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -66,30 +67,55 @@ func (a *API) authorize(w *reply, r *http.Request, scope Scope) *huma.ErrorModel
 		a.log.Warn("http: it could not be noted that a token is used", "token", who.name, "err", err)
 	}
 	w.token = who.name
-	if scope != "" && !who.may(scope) {
+	if scope != "" && !who.May(scope) {
 		w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+string(scope)+`"`)
 		return problem(http.StatusForbidden, "this needs a token with the scope "+string(scope))
 	}
 	return nil
 }
 
+// A refusedError is why a request that needs no token is refused all the same.
+type refusedError string
+
+func (e refusedError) Error() string { return string(e) }
+
+// ErrRefused means that a request without a token is not answered: there is no token yet, and
+// it is not from this host.
+var ErrRefused = errors.New("httpapi: refused")
+
+// Is makes it an ErrRefused.
+func (refusedError) Is(err error) bool { return err == ErrRefused }
+
+// Open tells whether a request may do everything without a token, which is so as long as
+// there is none at all, for requests from this host and from trusted proxies. It returns false
+// if it takes a token, and an ErrRefused if the request has to be refused before there is one.
+func (a *API) Open(r *http.Request) (bool, error) {
+	needed, err := a.tokens.Any(r.Context())
+	switch {
+	case err != nil || needed:
+		return false, err
+	case !fromHere(r):
+		return false, refusedError("as long as there is no token, only requests from the same host are answered, and for localhost or an address such as 127.0.0.1; dbcron token create makes one")
+	case throughProxy(r) && !a.trusts(r.RemoteAddr):
+		return false, refusedError("this came through a proxy, and as long as there is no token only programs on this host are answered; dbcron token create makes one. If the proxy itself decides who may use the API, dbcron serve --trusted-proxy names its address")
+	}
+	return true, nil
+}
+
+// Tokens returns the tokens that the API goes by.
+func (a *API) Tokens() *Tokens { return a.tokens }
+
 // withoutToken lets those in who have none: as long as there is none at all, and from this
 // host.
 func (a *API) withoutToken(w *reply, r *http.Request, scope Scope) *huma.ErrorModel {
-	needed, err := a.tokens.Any(r.Context())
+	open, err := a.Open(r)
 	switch {
+	case errors.Is(err, ErrRefused):
+		return problem(http.StatusForbidden, err.Error())
 	case err != nil:
 		return a.problemOf(r.Context(), &operation{id: "authorize"}, err)
-	case needed && scope == "":
-		return nil
-	case needed:
+	case !open && scope != "":
 		return unauthorized(w, "this needs a token: Authorization: Bearer, and then the token")
-	case !fromHere(r):
-		return problem(http.StatusForbidden,
-			"as long as there is no token, only requests from the same host are answered, and for localhost or an address such as 127.0.0.1; dbcron token create makes one")
-	case throughProxy(r) && !a.trusts(r.RemoteAddr):
-		return problem(http.StatusForbidden,
-			"this came through a proxy, and as long as there is no token only programs on this host are answered; dbcron token create makes one. If the proxy itself decides who may use the API, dbcron serve --trusted-proxy names its address")
 	}
 	return nil
 }

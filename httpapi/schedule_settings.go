@@ -117,6 +117,6 @@ func (a *API) preview(ctx context.Context, in *previewInput) (*nextOutput, error
 		count = 5
 	}
 	out := &nextOutput{}
-	out.Body.Slots = slotsAfter(&s, after, count)
+	out.Body.Slots = stamps(s.SlotsAfter(after, count))
 	return out, nil
 }

@@ -62,7 +62,7 @@ type scheduleJSON struct {
 
 func newScheduleJSON(s *scheduler.Schedule) scheduleJSON {
 	j := scheduleJSON{
-		Name: s.Name, Source: s.Source, Spec: s.Spec, Zone: s.Zone, DST: s.DST, Kind: s.Kind, Command: shownCommand(s), Tag: s.Tag,
+		Name: s.Name, Source: s.Source, Spec: s.Spec, Zone: s.Zone, DST: s.DST, Kind: s.Kind, Command: ShownCommand(s), Tag: s.Tag,
 		State: s.State, Reason: strings.ToValidUTF8(s.Reason, "�"), Due: optional(s.Due), Failures: s.Failures, Dir: s.Dir, User: s.User,
 		Missed: s.Missed, MissedWindow: optionalDuration(s.MissedWindow), Overlap: s.Overlap, FirstRun: s.FirstRun,
 		Attempts: s.MaxAttempts, RetryDelay: optionalDuration(s.RetryDelay), RetryMaxDelay: optionalDuration(s.RetryMaxDelay), RetryPastNext: s.RetryPastNext,
@@ -88,9 +88,9 @@ func optionalDuration(d time.Duration) string {
 	return durationText(d)
 }
 
-// shownCommand is the command, and of a request its method and URL without password and
-// query.
-func shownCommand(s *scheduler.Schedule) string {
+// ShownCommand returns a schedule's command, and of a request its method and URL without
+// password and query, which may be secret.
+func ShownCommand(s *scheduler.Schedule) string {
 	if s.Kind != "http" {
 		return s.Command
 	}
@@ -293,27 +293,14 @@ func (a *API) next(ctx context.Context, in *nextInput) (*nextOutput, error) {
 		return nil, err
 	}
 	out := &nextOutput{}
-	out.Body.Slots = slotsAfter(&s, now, in.Count)
+	out.Body.Slots = stamps(s.SlotsAfter(now, in.Count))
 	return out, nil
 }
 
-// slotsAfter are the slots of a schedule after a time, none of one that is not active, or
-// whose spec cannot be read: its state will tell.
-func slotsAfter(s *scheduler.Schedule, now time.Time, n int) []stamp {
-	slots := []stamp{}
-	plan, err := s.Slots()
-	if err != nil || s.State != "active" {
-		return slots
+func stamps(times []time.Time) []stamp {
+	all := make([]stamp, len(times))
+	for i, t := range times {
+		all[i] = stamp{t}
 	}
-	slot, ok := s.Due, s.Due.After(now)
-	if !ok {
-		if before := s.Starts.Add(-time.Microsecond); before.After(now) {
-			now = before
-		}
-		slot, ok = plan.Next(now)
-	}
-	for ; ok && len(slots) < n && (s.Ends.IsZero() || !slot.After(s.Ends)); slot, ok = plan.Next(slot) {
-		slots = append(slots, stamp{slot})
-	}
-	return slots
+	return all
 }

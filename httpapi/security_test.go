@@ -275,15 +275,15 @@ func TestTokens(t *testing.T) {
 		if _, err := tokens.Create(t.Context(), "long", []Scope{ScopeRead}, 0); !errors.Is(err, ErrTokenExists) {
 			t.Errorf("again: %v", err)
 		}
-		good := func(secret string) *bearer {
+		good := func(secret string) *Bearer {
 			b, err := NewTokens(db.DB).verify(t.Context(), secret) // as a process that knows nothing
 			must(t, err)
 			return b
 		}
-		if b := good(long); b == nil || b.name != "long" || !slices.Equal(b.scopes, []Scope{ScopeRead, ScopeAdmin}) || !b.may(ScopeWork) {
+		if b := good(long); b == nil || b.name != "long" || !slices.Equal(b.scopes, []Scope{ScopeRead, ScopeAdmin}) || !b.May(ScopeWork) {
 			t.Errorf("long is %+v", b)
 		}
-		if b := good(short); b == nil || b.may(ScopeRead) || !b.may(ScopeEnqueue) {
+		if b := good(short); b == nil || b.May(ScopeRead) || !b.May(ScopeEnqueue) {
 			t.Errorf("short is %+v", b)
 		}
 		used := func() time.Time {

@@ -27,8 +27,8 @@ var (
 	// ErrTokenExists means that there is or was a token of that name.
 	ErrTokenExists = errors.New("httpapi: there is a token of that name")
 
-	// ErrNoToken means that there is no token of that name.
-	ErrNoToken = errors.New("httpapi: there is no token of that name")
+	// ErrNoToken means that there is no such token, or that it is not good any more.
+	ErrNoToken = errors.New("httpapi: there is no such token")
 )
 
 // A Scope is what a token is good for.
@@ -75,20 +75,28 @@ type Tokens struct {
 	db *dialect.DB
 
 	mu    sync.Mutex
-	known map[string]*bearer // by hash; good ones only
+	known map[string]*Bearer // by hash; good ones only
 	there bool               // what the table said about whether there is one
 	asked instant.Instant    // when it was asked; 0: never
 }
 
-// A bearer is who has a token.
-type bearer struct {
-	name   string
-	scopes []Scope
-	read   instant.Instant
+// A Bearer is who has a good token.
+type Bearer struct {
+	name, hash string
+	scopes     []Scope
+	read       instant.Instant
+}
+
+// Name returns the token's name.
+func (b *Bearer) Name() string { return b.name }
+
+// May tells whether the token is good for what needs a scope.
+func (b *Bearer) May(scope Scope) bool {
+	return slices.Contains(b.scopes, scope) || slices.Contains(b.scopes, ScopeAdmin)
 }
 
 // NewTokens returns the tokens of a database. It does not touch it.
-func NewTokens(db *dialect.DB) *Tokens { return &Tokens{db: db, known: map[string]*bearer{}} }
+func NewTokens(db *dialect.DB) *Tokens { return &Tokens{db: db, known: map[string]*Bearer{}} }
 
 // CheckToken tells what is wrong with a token that is to be made.
 func CheckToken(name string, scopes []Scope, lasts time.Duration) error {
@@ -218,19 +226,48 @@ func (t *Tokens) Any(ctx context.Context) (bool, error) {
 	return t.there, nil
 }
 
-// verify returns whose secret it is, or nil if it is nobody's, or not good any more.
-func (t *Tokens) verify(ctx context.Context, secret string) (*bearer, error) {
+// Verify returns whose secret it is, or ErrNoToken if it is nobody's or not good any more. A
+// token that was revoked may be good for two seconds more.
+func (t *Tokens) Verify(ctx context.Context, secret string) (*Bearer, error) {
+	return checked(t.verify(ctx, secret))
+}
+
+// Again returns the bearer of the same token as it is now, or ErrNoToken if it is not good any
+// more: for sessions, which last no longer than their token.
+func (t *Tokens) Again(ctx context.Context, b *Bearer) (*Bearer, error) {
+	return checked(t.find(ctx, b.hash))
+}
+
+// checked passes over an error that comes with a bearer: only the time of use was not noted.
+func checked(b *Bearer, err error) (*Bearer, error) {
+	switch {
+	case b != nil:
+		return b, nil
+	case err == nil:
+		return nil, ErrNoToken
+	}
+	return nil, err
+}
+
+// verify returns whose secret it is, or nil if it is nobody's, or not good any more. With a
+// bearer, an error means that it could not be noted that the token is used.
+func (t *Tokens) verify(ctx context.Context, secret string) (*Bearer, error) {
 	if len(secret) != len(secretPrefix)+base64.RawURLEncoding.EncodedLen(secretBytes) || !strings.HasPrefix(secret, secretPrefix) {
 		return nil, nil // it is not worth a look
 	}
-	hash, at := hashOf(secret), instant.Now()
+	return t.find(ctx, hashOf(secret))
+}
+
+// find is verify for the hash of a secret.
+func (t *Tokens) find(ctx context.Context, hash string) (*Bearer, error) {
+	at := instant.Now()
 	t.mu.Lock()
 	b := t.known[hash]
 	t.mu.Unlock()
 	if b != nil && at.Sub(b.read) < knownFor {
 		return b, nil
 	}
-	b = &bearer{read: at}
+	b = &Bearer{hash: hash, read: at}
 	var stored, scopes string
 	var good, due bool
 	since := -touchEvery.Microseconds()
@@ -252,9 +289,4 @@ func (t *Tokens) verify(ctx context.Context, secret string) (*bearer, error) {
 		_, err = t.db.Exec(ctx, touchToken, dialect.Args{"name": b.name, "since": since})
 	}
 	return b, err
-}
-
-// may tells whether a token is good for what needs a scope.
-func (b *bearer) may(scope Scope) bool {
-	return slices.Contains(b.scopes, scope) || slices.Contains(b.scopes, ScopeAdmin)
 }
