@@ -1,0 +1,409 @@
+// Package dashboard is a page for operators: what is wrong, queues and their jobs, schedules
+// and their runs, locks and daemons, and what can be done about them.
+//
+// Pages are made on the server, from templates and a style sheet that are part of the program;
+// everything works without JavaScript, whose only task is to refresh what is shown. All links
+// are relative, so that it can stand at any path of a user's own server.
+//
+// Who may look and who may act is decided by the tokens and checks of the API: see
+// [httpapi.API.Open]. A token with the scope read shows everything, and one with the scope
+// admin does everything, too.
+package dashboard
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/lock"
+	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+const (
+	actionTime = time.Minute // for an action, which may deal with many jobs
+	formBytes  = 64 << 10    // of a form
+)
+
+// Options adjusts a Dashboard. The zero value is ready to use.
+type Options struct {
+	Node     string        // the readable part of this process's name in the tables; default: the host's name
+	Version  string        // of the program, shown at the foot of pages
+	Timeout  time.Duration // for what a page reads from the database; default: 5s
+	Logger   *slog.Logger  // default: slog.Default
+	Doorbell string        // has it tell workers of jobs that are retried: see [queue.Options]
+}
+
+// A Dashboard answers requests. It is an [http.Handler], safe for concurrent use. Below a path
+// of a server it is mounted with [http.StripPrefix]:
+//
+//	mux.Handle("/dbcron/", http.StripPrefix("/dbcron", d))
+type Dashboard struct {
+	opt      Options
+	log      *slog.Logger
+	db       *dialect.DB
+	api      *httpapi.API
+	queues   *queue.Client
+	locks    *lock.Locker
+	sessions *sessions
+	routes   map[string]route
+	foreign  *http.CrossOriginProtection
+
+	counts   cache[[]queueCounts]
+	finished cache[[]queue.Finished]
+	minutes  cache[[]queue.Minute]
+}
+
+// A route is a path: what it shows, and what can be done there.
+type route struct {
+	show func(ctx context.Context, r *request) (*view, error)
+	acts map[string]action
+}
+
+// An action does something, and returns what to tell of it, as a key of notes, and how many
+// it was done to.
+type action func(ctx context.Context, r *request) (done outcome, err error)
+
+// An outcome is what has become of an action.
+type outcome struct {
+	note string // a key of notes
+	n    int    // how many
+	to   string // the page to go to; default: the same one
+}
+
+// A request is one that may be answered.
+type request struct {
+	*http.Request
+	query url.Values
+	who   visitor
+	now   time.Time // by the database's clock
+}
+
+// A view is what a page shows in its frame.
+type view struct {
+	template string
+	title    string
+	section  string // of the navigation
+	data     any
+	troubles []string // what could not be read
+	still    bool     // it is not refreshed
+}
+
+// New returns a Dashboard that goes by the tokens and checks of an API of the same database.
+// It does not touch the database.
+func New(db *dialect.DB, api *httpapi.API, opt Options) (*Dashboard, error) {
+	opt.Timeout = cmp.Or(opt.Timeout, 5*time.Second)
+	if opt.Logger == nil {
+		opt.Logger = slog.Default()
+	}
+	d := &Dashboard{opt: opt, log: opt.Logger, db: db, api: api, sessions: newSessions(), foreign: http.NewCrossOriginProtection()}
+	var err error
+	if d.queues, err = queue.New(db, queue.Options{Node: opt.Node, Logger: opt.Logger, Doorbell: opt.Doorbell}); err != nil {
+		return nil, err
+	}
+	if d.locks, err = lock.New(db, lock.Options{}); err != nil {
+		return nil, err
+	}
+	d.routes = map[string]route{
+		"/":          {show: d.overview},
+		"/queues":    {show: d.listQueues},
+		"/queue":     {show: d.showQueue, acts: map[string]action{"pause": d.pauseQueue, "resume": d.resumeQueue, "purge": d.purgeQueue}},
+		"/jobs":      {show: d.listJobs},
+		"/job":       {show: d.showJob, acts: map[string]action{"retry": d.jobAction("retry"), "run": d.jobAction("run"), "cancel": d.jobAction("cancel"), "delete": d.jobAction("delete")}},
+		"/schedules": {show: d.listSchedules},
+		"/schedule":  {show: d.showSchedule, acts: map[string]action{"run": d.runSchedule, "pause": d.pauseSchedule, "resume": d.resumeSchedule}},
+		"/runs":      {show: d.listRuns},
+		"/run":       {show: d.showRun, acts: map[string]action{"cancel": d.cancelRun}},
+		"/locks":     {show: d.listLocks},
+		"/lock":      {show: d.showLock},
+		"/daemons":   {show: d.listDaemons},
+	}
+	return d, nil
+}
+
+// Flush waits until workers have been told of jobs that were retried: call it when the last
+// request has been answered.
+func (d *Dashboard) Flush(ctx context.Context) error { return d.queues.Flush(ctx) }
+
+// ServeHTTP answers a request.
+func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began, out := instant.Now(), &reply{ResponseWriter: w}
+	var who visitor
+	defer func() {
+		if p := recover(); p != nil {
+			if p == http.ErrAbortHandler { //nolint:errorlint // it is this very value
+				panic(p)
+			}
+			d.log.Error("dashboard: panic", "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			if out.status == 0 {
+				d.refuse(out, r, visitor{}, http.StatusInternalServerError, "Something went wrong. The log of the daemon says what.")
+			}
+		}
+		level := slog.LevelDebug // a page that is open asks every few seconds
+		if r.Method == http.MethodPost {
+			level = slog.LevelInfo
+		}
+		d.log.Log(r.Context(), level, "dashboard", "method", r.Method, "path", cut(r.URL.Path, 200), "status", out.status, "took", instant.Now().Sub(began),
+			"token", who.Name, "from", r.RemoteAddr)
+	}()
+	for name, value := range map[string]string{
+		"Content-Security-Policy":      "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'",
+		"X-Content-Type-Options":       "nosniff",
+		"X-Frame-Options":              "DENY",
+		"Referrer-Policy":              "same-origin",
+		"Cross-Origin-Opener-Policy":   "same-origin",
+		"Cross-Origin-Resource-Policy": "same-origin",
+		"Cache-Control":                "no-store",
+	} {
+		out.Header().Set(name, value)
+	}
+	if strings.Count(r.URL.Path, "/") > 1 { // from there the links of a page would lead nowhere
+		http.Error(out, "there is nothing at this address", http.StatusNotFound)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
+		out.Header().Set("Allow", "GET, HEAD, POST")
+		d.refuse(out, r, who, http.StatusMethodNotAllowed, "Pages take GET and POST.")
+		return
+	}
+	if err := d.foreign.Check(r); err != nil {
+		d.refuse(out, r, who, http.StatusForbidden, "A page of another origin may not do anything here.")
+		return
+	}
+	if r.Method != http.MethodPost && d.asset(out, r) {
+		return
+	}
+	r.Body = http.MaxBytesReader(out, r.Body, formBytes)
+	who = d.serve(out, r)
+}
+
+// A reply knows its status.
+type reply struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader notes the status.
+func (w *reply) WriteHeader(status int) {
+	w.status = cmp.Or(w.status, status)
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *reply) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// serve answers a request of which nothing is known to be wrong yet, and returns whose it is.
+func (d *Dashboard) serve(w http.ResponseWriter, r *http.Request) visitor {
+	switch r.URL.Path {
+	case "/sign-in":
+		return d.signIn(w, r)
+	case "/sign-out":
+		d.signOut(w, r)
+		return visitor{}
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), d.opt.Timeout)
+	defer cancel()
+	who, err := d.visitor(r.WithContext(ctx))
+	to, there := d.routes[r.URL.Path]
+	switch {
+	case errors.Is(err, httpapi.ErrRefused):
+		d.refuse(w, r, who, http.StatusForbidden, sentence(err.Error()))
+	case errors.Is(err, errNobody) && r.Method == http.MethodPost:
+		d.refuse(w, r, who, http.StatusUnauthorized, "You are not signed in any more, so nothing was done. Sign in and try again.")
+	case errors.Is(err, errNobody):
+		redirect(w, link("sign-in", "to", strings.TrimPrefix(r.URL.RequestURI(), "/")))
+	case err != nil:
+		d.fail(w, r, who, err)
+	case r.URL.Path == "/payload" && r.Method != http.MethodPost:
+		d.payload(ctx, w, &request{Request: r, query: r.URL.Query(), who: who})
+	case !there:
+		d.refuse(w, r, who, http.StatusNotFound, "There is nothing at this address.")
+	case r.Method == http.MethodPost:
+		d.act(w, r, who, to)
+	default:
+		d.show(ctx, w, &request{Request: r, query: r.URL.Query(), who: who}, to, nil)
+	}
+	return who
+}
+
+// act does what a form says. What it is done to stands in the query, and the rest in the
+// form. If it succeeds, the browser goes to a page that tells so, which can be loaded again.
+func (d *Dashboard) act(w http.ResponseWriter, r *http.Request, who visitor, to route) {
+	ctx, cancel := context.WithTimeout(r.Context(), actionTime)
+	defer cancel()
+	if err := r.ParseForm(); err != nil {
+		d.refuse(w, r, who, http.StatusBadRequest, "The form cannot be read.")
+		return
+	}
+	do, ok := to.acts[r.PostForm.Get("do")]
+	switch {
+	case !ok:
+		d.refuse(w, r, who, http.StatusBadRequest, "There is no such action on this page.")
+		return
+	case !who.Admin:
+		d.refuse(w, r, who, http.StatusForbidden, "Nothing was done: this takes a token with the scope admin.")
+		return
+	}
+	req := &request{Request: r, query: r.URL.Query(), who: who}
+	done, err := do(ctx, req)
+	if err != nil {
+		reading, cancel := context.WithTimeout(r.Context(), d.opt.Timeout)
+		defer cancel()
+		d.show(reading, w, req, to, err)
+		return
+	}
+	d.counts.drop()
+	d.log.Info("dashboard: done", "what", r.PostForm.Get("do"), "on", cut(r.URL.RequestURI(), 500), "token", who.Name)
+	if done.to == "" {
+		req.query.Del("ok")
+		req.query.Del("n")
+		done.to = strings.TrimPrefix(r.URL.Path, "/") + "?" + req.query.Encode()
+	}
+	done.to += "&ok=" + done.note
+	if done.n > 0 {
+		done.to += fmt.Sprint("&n=", done.n)
+	}
+	redirect(w, done.to)
+}
+
+// show writes a page. failed is why the action failed that was to be done there.
+func (d *Dashboard) show(ctx context.Context, w http.ResponseWriter, r *request, to route, failed error) {
+	var err error
+	if r.now, err = scheduler.Clock(ctx, d.db); err != nil {
+		d.fail(w, r.Request, r.who, errors.Join(failed, err))
+		return
+	}
+	v, err := to.show(ctx, r)
+	if err != nil {
+		if failed != nil { // what it was about is not there
+			err = failed
+		}
+		d.fail(w, r.Request, r.who, err)
+		return
+	}
+	p := d.page(r, v)
+	status := http.StatusOK
+	if failed != nil {
+		status, p.Error = d.explain(failed)
+		p.Refresh = false
+	}
+	d.write(w, status, v.template, p)
+}
+
+// A page is what the frame of all pages shows.
+type page struct {
+	Title, Section string
+	Data           any
+	Who            visitor
+	Now            time.Time
+	Note, Error    string
+	Troubles       []string
+	Refresh        bool
+	Version        string
+	Here           string // the address, to load it again
+}
+
+func (d *Dashboard) page(r *request, v *view) *page {
+	return &page{
+		Title: v.title, Section: v.section, Data: v.data, Who: r.who, Now: r.now, Note: noteOf(r.query), Troubles: v.troubles, Refresh: !v.still,
+		Version: d.opt.Version, Here: here(r.Request),
+	}
+}
+
+// here is the address of the page itself, relative as all links.
+func here(r *http.Request) string {
+	q := r.URL.Query()
+	q.Del("ok")
+	q.Del("n")
+	path := "./" + strings.TrimPrefix(r.URL.EscapedPath(), "/")
+	if len(q) == 0 {
+		return path
+	}
+	return path + "?" + q.Encode()
+}
+
+// fail writes a page about an error.
+func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, who visitor, err error) {
+	status, text := d.explain(err)
+	d.refuse(w, r, who, status, text)
+}
+
+// refuse writes a page that says why there is no other.
+func (d *Dashboard) refuse(w http.ResponseWriter, r *http.Request, who visitor, status int, text string) {
+	p := &page{Title: http.StatusText(status), Who: who, Error: text, Version: d.opt.Version, Here: here(r)}
+	p.Refresh = status == http.StatusServiceUnavailable && r.Method != http.MethodPost
+	if status == http.StatusUnauthorized {
+		p.Here = "sign-in"
+	}
+	d.write(w, status, "error.html", p)
+}
+
+// write renders a page and sends it: nothing is sent of one that cannot be rendered.
+func (d *Dashboard) write(w http.ResponseWriter, status int, name string, p *page) {
+	var text bytes.Buffer
+	if err := templates[name].ExecuteTemplate(&text, "frame.html", p); err != nil {
+		panic(err)
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(text.Bytes()) // nobody is there any more
+}
+
+// redirect sends a browser to a page, relative to this one: the path below which all stands
+// is not known here.
+func redirect(w http.ResponseWriter, to string) {
+	w.Header().Set("Location", to)
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// errBadRequest means that an address names something that cannot be.
+var errBadRequest = errors.New("dashboard: bad request")
+
+// kinds of errors, and what they are in HTTP. The first that fits counts.
+var kinds = []struct {
+	status int
+	errs   []error
+}{
+	{http.StatusBadRequest, []error{errBadRequest}},
+	{http.StatusUnprocessableEntity, []error{queue.ErrInvalid, scheduler.ErrInvalid, lock.ErrInvalid}},
+	{http.StatusNotFound, []error{queue.ErrNotFound, scheduler.ErrNotFound, scheduler.ErrNoRun, lock.ErrNotFound}},
+	{http.StatusConflict, []error{queue.ErrDeleted, queue.ErrState, queue.ErrInUse, queue.ErrAmbiguous, scheduler.ErrBusy, scheduler.ErrManaged, scheduler.ErrNotRunning}},
+}
+
+// explain tells an error to people. What the database says is logged, and not shown.
+func (d *Dashboard) explain(err error) (status int, text string) {
+	for _, kind := range kinds {
+		for _, is := range kind.errs {
+			if errors.Is(err, is) {
+				return kind.status, sentence(err.Error())
+			}
+		}
+	}
+	d.log.Error("dashboard: request failed", "err", err)
+	switch {
+	case errors.Is(err, queue.ErrUnknownOutcome):
+		return http.StatusServiceUnavailable, "The answer of the database was lost, so it may have been done or not. Look before you do it again."
+	case dialect.Unavailable(err):
+		return http.StatusServiceUnavailable, "The database does not answer."
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return http.StatusServiceUnavailable, fmt.Sprintf("The database took longer than %v, so it was broken off.", d.opt.Timeout)
+	}
+	return http.StatusInternalServerError, "Something went wrong. The log of the daemon says what."
+}
+
+// trouble tells why a part of a page is missing.
+func (d *Dashboard) trouble(part string, err error) string {
+	_, text := d.explain(err)
+	return part + " could not be read. " + text
+}

@@ -1,0 +1,150 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/dbcron/dbcron/queue"
+)
+
+const (
+	jobsListed    = 50
+	listedPayload = 200     // bytes of a payload that is shown in a list
+	listedBytes   = 1 << 20 // of payloads and errors in a list
+	whereBytes    = 2000
+)
+
+// states are those of a job, in the order in which it has them.
+var states = []queue.State{queue.StateReady, queue.StateDelayed, queue.StateRunning, queue.StateDead, queue.StateDone}
+
+type jobsData struct {
+	Queue, Kind, Key, Where string
+	State                   queue.State
+	States                  []queue.State
+	Queues                  []string // to choose from
+	Jobs                    []queue.Info
+	After, More             int64
+	Filtered                bool
+	Unknown                 bool // there is no such queue
+}
+
+func (d *Dashboard) listJobs(ctx context.Context, r *request) (*view, error) {
+	data := &jobsData{States: states, State: queue.State(r.query.Get("state")), Where: r.query.Get("where")}
+	for _, f := range []struct {
+		field string
+		to    *string
+	}{{"queue", &data.Queue}, {"kind", &data.Kind}, {"key", &data.Key}} {
+		var err error
+		if *f.to, err = r.optionalName(f.field); err != nil {
+			return nil, err
+		}
+	}
+	if data.State == "" {
+		data.State = queue.StateReady
+	}
+	if !slices.Contains(states, data.State) || len(data.Where) > whereBytes {
+		return nil, fmt.Errorf("%w: there is no such state, or the filter is too long", errBadRequest)
+	}
+	var err error
+	if data.After, err = r.idIn("after", false); err != nil {
+		return nil, err
+	}
+	data.Filtered = data.Kind != "" || data.Key != "" || data.Where != ""
+	v := &view{template: "jobs.html", title: "Jobs", section: "jobs", data: data}
+	known, err := d.queues.Queues(ctx, "", listed)
+	if err != nil {
+		return nil, err
+	}
+	for i := range known {
+		data.Queues = append(data.Queues, known[i].Name)
+	}
+	if data.Queue == "" {
+		switch {
+		case len(data.Queues) == 0:
+			return v, nil
+		case slices.Contains(data.Queues, "default"):
+			data.Queue = "default"
+		default:
+			data.Queue = data.Queues[0]
+		}
+	}
+	v.title = "Jobs of " + clean(data.Queue)
+	data.Jobs, data.More, err = d.queues.Jobs(ctx, queue.Filter{
+		Queue: data.Queue, State: data.State, Kind: data.Kind, Key: data.Key, Where: data.Where, After: data.After, Limit: jobsListed,
+		LongestPayload: listedPayload, MaxBytes: listedBytes,
+	})
+	switch {
+	case errors.Is(err, queue.ErrNotFound):
+		data.Unknown, err = true, nil
+	case errors.Is(err, queue.ErrInvalid): // the filter is shown, to be mended
+		v.troubles, err = append(v.troubles, sentence(err.Error())), nil
+	}
+	return v, err
+}
+
+type jobData struct {
+	queue.Info
+	Max     int // failed attempts after which it is dead
+	Payload payloadView
+	Acts    []jobAct
+}
+
+// A jobAct is something that can be done with a job in its state.
+type jobAct struct {
+	Do, Label, Why string
+	Danger         bool
+}
+
+var jobActs = map[queue.State][]jobAct{
+	queue.StateReady:   {{"cancel", "Cancel", "It is removed. A worker that has read it may begin it all the same.", true}},
+	queue.StateDelayed: {{"run", "Run now", "It does not wait any longer.", false}, {"cancel", "Cancel", "It is removed.", true}},
+	queue.StateRunning: {{"cancel", "Cancel", "It is removed, and its worker learns that within two seconds.", true}},
+	queue.StateDead:    {{"retry", "Retry", "It has all its attempts before it again.", false}, {"delete", "Delete", "It is removed.", true}},
+	queue.StateDone:    {{"delete", "Delete", "It is removed.", true}},
+}
+
+func (r *request) job() (name string, id int64, err error) {
+	if name, err = r.nameIn("queue"); err == nil {
+		id, err = r.idIn("id", true)
+	}
+	return name, id, err
+}
+
+func (d *Dashboard) showJob(ctx context.Context, r *request) (*view, error) {
+	name, id, err := r.job()
+	if err != nil {
+		return nil, err
+	}
+	i, err := d.queues.Job(ctx, name, id)
+	if errors.Is(err, queue.ErrNotFound) && noteOf(r.query) != "" { // it is not there any more, since that was done
+		return &view{template: "gone.html", title: fmt.Sprint("Job ", id), section: "jobs", data: name, still: true}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	data := &jobData{Info: i, Max: i.MaxAttempts, Payload: viewOf(&i), Acts: jobActs[i.State]}
+	if data.Max == 0 {
+		q, err := d.queues.Queue(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		data.Max = q.MaxAttempts
+	}
+	return &view{template: "job.html", title: fmt.Sprint("Job ", id), section: "jobs", data: data, still: i.State == queue.StateDead || i.State == queue.StateDone}, nil
+}
+
+// jobAction makes an action of what the queue does with one job.
+func (d *Dashboard) jobAction(what string) action {
+	do, note := map[string]func(context.Context, string, int64) error{
+		"retry": d.queues.Retry, "run": d.queues.RunNow, "cancel": d.queues.Cancel, "delete": d.queues.Delete,
+	}[what], map[string]string{"retry": "retried", "run": "goes", "cancel": "ended", "delete": "deleted"}[what]
+	return func(ctx context.Context, r *request) (outcome, error) {
+		name, id, err := r.job()
+		if err != nil {
+			return outcome{}, err
+		}
+		return outcome{note: note}, do(ctx, name, id)
+	}
+}

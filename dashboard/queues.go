@@ -1,0 +1,245 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dbcron/dbcron/queue"
+)
+
+// listed is how many rows a list has.
+const listed = 100
+
+type queuesData struct {
+	Queues []queueCounts
+	After  string
+	More   string // the name after which the next page begins; empty: there is none
+}
+
+func (d *Dashboard) listQueues(ctx context.Context, r *request) (*view, error) {
+	after, err := r.optionalName("after")
+	if err != nil {
+		return nil, err
+	}
+	data := &queuesData{After: after}
+	v := &view{template: "queues.html", title: "Queues", section: "queues", data: data}
+	found, err := d.queues.Queues(ctx, after, listed)
+	if err != nil {
+		return nil, err
+	}
+	counted := map[string]queueCounts{}
+	all, err := d.countsOf(ctx)
+	if err != nil {
+		v.troubles = append(v.troubles, d.trouble("Counts", err))
+	}
+	for _, q := range all {
+		counted[q.Name] = q
+	}
+	for i := range found {
+		q, ok := counted[found[i].Name]
+		if !ok && err == nil { // it is new, or beyond those that are counted together
+			one, err := d.countQueues(ctx, found[i:i+1], r.now)
+			if err != nil {
+				return nil, err
+			}
+			q = one[0]
+		}
+		q.Queue = found[i] // the counts may be older
+		data.Queues = append(data.Queues, q)
+	}
+	if n := len(found); n == listed {
+		data.More = found[n-1].Name
+	}
+	return v, nil
+}
+
+type queueData struct {
+	queueCounts
+	Outlook  string
+	Chart    chart
+	Kinds    []queue.Finished // what was done in the last hour
+	Limits   []limitRow
+	Blocks   []queue.Block
+	Leased   int
+	Workers  int
+	Settings []setRow
+}
+
+type limitRow struct {
+	queue.LimitInfo
+	Speed string // its rate, in words; empty: it has none
+}
+
+type setRow struct{ Name, Value, Why string }
+
+func (d *Dashboard) showQueue(ctx context.Context, r *request) (*view, error) {
+	name, err := r.nameIn("name")
+	if err != nil {
+		return nil, err
+	}
+	q, err := d.queues.Queue(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	data := &queueData{Settings: settingsOf(&q)}
+	v := &view{template: "queue.html", title: "Queue " + clean(name), section: "queues", data: data}
+	data.Queue = q
+	for _, part := range []struct {
+		name string
+		read func(context.Context, *request, *queueData) error
+	}{{"Counts", d.readCounts}, {"Limits", d.readLimits}, {"Blocks", d.readBlocks}} {
+		if err := part.read(ctx, r, data); err != nil {
+			v.troubles = append(v.troubles, d.trouble(part.name, err))
+		}
+	}
+	return v, nil
+}
+
+func (d *Dashboard) readCounts(ctx context.Context, r *request, data *queueData) error {
+	all, err := d.countQueues(ctx, []queue.Queue{data.Queue}, r.now)
+	if err != nil {
+		return err
+	}
+	data.queueCounts = all[0]
+	minutes, err := d.minutesOf(ctx)
+	if err != nil {
+		return err
+	}
+	data.Chart = chartOf(minutes, data.Name, r.now)
+	if data.Age >= behindAfter && data.State == "active" {
+		data.Outlook = data.outlook(rate(minutes, data.Name, r.now))
+	}
+	finished, err := d.queues.Finished(ctx, time.Hour)
+	for _, f := range finished {
+		if f.Queue == data.Name && len(data.Kinds) < listed {
+			data.Kinds = append(data.Kinds, f)
+		}
+	}
+	return err
+}
+
+func (d *Dashboard) readLimits(ctx context.Context, _ *request, data *queueData) error {
+	limits, err := d.queues.LimitsOf(ctx, data.Name)
+	for _, l := range limits[:min(len(limits), listed)] {
+		row := limitRow{LimitInfo: l}
+		if l.Rate > 0 {
+			row.Speed = queue.FormatRate(l.Rate, l.Per)
+		}
+		data.Limits = append(data.Limits, row)
+	}
+	return err
+}
+
+func (d *Dashboard) readBlocks(ctx context.Context, _ *request, data *queueData) error {
+	blocks, err := d.queues.Blocks(ctx, data.Name)
+	workers := map[string]bool{}
+	for _, b := range blocks {
+		if b.Leased && b.Live {
+			data.Leased++
+			workers[b.Worker] = true
+		}
+	}
+	data.Workers, data.Blocks = len(workers), blocks
+	return err
+}
+
+// settingsOf lists what is set for a queue, in words.
+func settingsOf(q *queue.Queue) []setRow {
+	always := func(d time.Duration, zero string) string {
+		switch {
+		case d < 0:
+			return "for ever"
+		case d == 0:
+			return zero
+		}
+		return setting(d)
+	}
+	keepMax := ""
+	if q.KeepDeadMax > 0 {
+		keepMax = ", about " + number(q.KeepDeadMax) + " of them"
+	}
+	return []setRow{
+		{"Attempts", number(q.MaxAttempts), "failed ones before a job is dead"},
+		{"Crashes", number(q.MaxCrashes), "workers that die with a job before it is dead"},
+		{"Retry", setting(q.RetryDelay) + " to " + setting(q.RetryMaxDelay), "before another attempt"},
+		{"Timeout", always(q.Timeout, "none"), "of an attempt"},
+		{"Keys", q.KeyRetry, "what the jobs of a key do while one waits for its retry"},
+		{"Payload", byteText(q.MaxPayload), "at the most"},
+		{"Dead jobs", always(q.KeepDead, "for ever") + keepMax, "how long they are kept"},
+		{"Done jobs", always(q.KeepDone, "not kept"), "how long they are kept"},
+	}
+}
+
+func (d *Dashboard) pauseQueue(ctx context.Context, r *request) (outcome, error) {
+	name, err := r.nameIn("name")
+	if err != nil {
+		return outcome{}, err
+	}
+	why, err := r.reason(500)
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{note: "paused"}, d.queues.Pause(ctx, name, why)
+}
+
+func (d *Dashboard) resumeQueue(ctx context.Context, r *request) (outcome, error) {
+	name, err := r.nameIn("name")
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{note: "resumed"}, d.queues.Resume(ctx, name)
+}
+
+// errMistyped means that a name was to be typed, and another one was.
+var errMistyped = fmt.Errorf("%w: nothing was removed: what was typed is not the name of the queue", queue.ErrInvalid)
+
+// purgeQueue removes up to ten thousand jobs that wait, or dead ones.
+func (d *Dashboard) purgeQueue(ctx context.Context, r *request) (outcome, error) {
+	name, err := r.nameIn("name")
+	if err != nil {
+		return outcome{}, err
+	}
+	if r.PostForm.Get("typed") != name {
+		return outcome{}, errMistyped
+	}
+	state := queue.State(r.PostForm.Get("state"))
+	what := queue.BulkCancel
+	switch state {
+	case queue.StateReady, queue.StateDelayed:
+	case queue.StateDead:
+		what = queue.BulkDelete
+	default:
+		return outcome{}, fmt.Errorf("%w: jobs that are ready, delayed or dead can be removed", errBadRequest)
+	}
+	done, err := d.queues.Bulk(ctx, what, queue.Filter{Queue: name, State: state, Limit: countTo}, queue.BulkOptions{})
+	if err != nil {
+		if done.Done > 0 {
+			return outcome{}, errors.Join(fmt.Errorf("after %s were removed", plural(done.Done, "job", "jobs")), err)
+		}
+		return outcome{}, err
+	}
+	switch {
+	case done.Done == 0:
+		return outcome{note: "nothing"}, nil
+	case done.Done+done.Gone+done.InUse >= countTo:
+		return outcome{note: "purged", n: done.Done}, nil
+	}
+	return outcome{note: "purgedAll", n: done.Done}, nil
+}
+
+// reason reads why somebody does something, which may be empty, and adds who it is.
+func (r *request) reason(limit int) (string, error) {
+	why := cut(r.PostForm.Get("reason"), 10_000)
+	if len(why) > limit {
+		return "", fmt.Errorf("%w: the reason is longer than %d bytes", errBadRequest, limit)
+	}
+	if r.who.Name == "" {
+		return why, nil
+	}
+	if why == "" {
+		return "by " + r.who.Name, nil
+	}
+	return why + " (" + r.who.Name + ")", nil
+}

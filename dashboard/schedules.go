@@ -1,0 +1,229 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/scheduler/cronspec"
+)
+
+type schedulesData struct {
+	Schedules   []scheduler.Schedule
+	State, From string
+	After       string
+	More        string // the name after which the next page begins; empty: there is none
+	Cut         bool   // of a state: there may be more
+}
+
+func (d *Dashboard) listSchedules(ctx context.Context, r *request) (*view, error) {
+	data := &schedulesData{State: r.query.Get("state")}
+	after, err := r.optionalName("after")
+	if err == nil {
+		data.From, err = r.optionalName("from")
+	}
+	if err != nil {
+		return nil, err
+	}
+	data.After = after
+	v := &view{template: "schedules.html", title: "Schedules", section: "schedules", data: data}
+	switch data.State {
+	case "":
+	case "active", "paused", "ended", "failed":
+		data.Schedules, err = scheduler.InState(ctx, d.db, data.State, listed)
+		data.Cut = len(data.Schedules) == listed
+		return v, err
+	default:
+		return nil, fmt.Errorf("%w: there is no such state", errBadRequest)
+	}
+	if data.From != "" && after == "" { // with that name itself, if there is one
+		one, err := scheduler.Get(ctx, d.db, data.From)
+		switch {
+		case err == nil:
+			data.Schedules = append(data.Schedules, one)
+		case !errors.Is(err, scheduler.ErrNotFound):
+			return nil, err
+		}
+		after = data.From
+	}
+	found, err := scheduler.List(ctx, d.db, after, listed)
+	if n := len(found); n == listed {
+		data.More = found[n-1].Name
+	}
+	data.Schedules = append(data.Schedules, found...)
+	return v, err
+}
+
+type scheduleData struct {
+	scheduler.Schedule
+	Shown    string // its command, without what may be secret
+	Here     *time.Location
+	Slots    []time.Time
+	Strip    strip
+	Runs     []scheduler.Run
+	Why      []string // why it runs or does not
+	Open     int      // runs that have not ended
+	Settings []setRow
+}
+
+func (d *Dashboard) showSchedule(ctx context.Context, r *request) (*view, error) {
+	name, err := r.nameIn("name")
+	if err != nil {
+		return nil, err
+	}
+	runs, err := scheduler.ShortHistory(ctx, d.db, name, stripRuns)
+	if err != nil {
+		return nil, err
+	}
+	s, err := scheduler.Get(ctx, d.db, name)
+	if err != nil {
+		return nil, err
+	}
+	data := &scheduleData{
+		Schedule: s, Shown: clean(httpapi.ShownCommand(&s)), Here: zoneOf(&s), Slots: s.SlotsAfter(r.now, 5), Strip: stripOf(runs), Runs: runs[:min(len(runs), 20)],
+		Settings: policyOf(&s),
+	}
+	for i := range runs {
+		data.Open += boolInt(runs[i].Finished.IsZero() && (runs[i].State == "running" || runs[i].State == "waiting" || runs[i].State == "retry"))
+	}
+	data.Why = explainSchedule(&s, runs, r.now)
+	return &view{template: "schedule.html", title: "Schedule " + clean(name), section: "schedules", data: data}, nil
+}
+
+// zoneOf is where the schedule's clock stands.
+func zoneOf(s *scheduler.Schedule) *time.Location {
+	if plan, err := cronspec.New("@daily", s.Zone, ""); err == nil {
+		return plan.Location()
+	}
+	return time.UTC
+}
+
+// Wall is an instant by the clock of the schedule's zone.
+func (s *scheduleData) Wall(t time.Time) string {
+	return t.In(s.Here).Format("Mon 2006-01-02 15:04:05 MST")
+}
+
+// explainSchedule tells why a schedule runs or does not, and what to do.
+func explainSchedule(s *scheduler.Schedule, runs []scheduler.Run, now time.Time) (why []string) {
+	add := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
+	switch s.State {
+	case "paused":
+		text := "It is paused"
+		if s.Reason != "" {
+			text += ": " + cut(s.Reason, 300)
+		}
+		add("%s. Slots that come meanwhile are skipped.", text)
+	case "failed":
+		add("It was given up: %s. Remove the cause, then resume it.", cut(s.Reason, 300))
+	case "ended":
+		add("It has ended: there are no more slots.")
+	default:
+		late := scheduler.Planned{Schedule: *s}
+		switch text := lateness(&late, now); {
+		case text != "":
+			add("It is late since %s UTC: %s.", stamp(s.Due), text)
+		case s.Reason != "":
+			add("Daemons try to claim it, and fail: %s.", cut(s.Reason, 300))
+		case s.Due.IsZero() && len(s.SlotsAfter(now, 1)) > 0:
+			add("A daemon has yet to plan it.")
+		case s.Due.IsZero():
+			add("It has no slots of its own: it runs when somebody or another schedule starts it.")
+		}
+	}
+	if s.Failures > 0 {
+		text := plural(s.Failures, "slot has", "slots have") + " failed in a row"
+		if s.MaxFailures > 0 && s.State == "active" {
+			text += fmt.Sprintf("; after %s it is given up", number(s.MaxFailures))
+		}
+		add("%s.", text)
+	}
+	for i := range runs {
+		r := &runs[i]
+		switch {
+		case r.State == "running" && now.Sub(r.Next) > 0:
+			add("Run %d has lost its daemon %s: another one takes it over.", r.ID, cut(r.By, 100))
+		case r.State == "running" && s.Overlap != "allow":
+			add("Run %d is under way: a slot that comes meanwhile is dealt with as the overlap policy %s says.", r.ID, s.Overlap)
+		case r.State == "waiting" && r.Attempt > 1:
+			add("Run %d waits for attempt %d, at %s UTC.", r.ID, r.Attempt, stamp(r.Next))
+		case r.State == "waiting":
+			add("Run %d waits for the run before, or for a daemon with a place free.", r.ID)
+		}
+	}
+	if len(runs) > 0 {
+		switch r := &runs[0]; r.State {
+		case "failed", "timeout", "lost":
+			add("The last run ended as %s: %s.", r.State, cut(r.Error, 300))
+		case "skipped", "missed":
+			add("The last slot was %s: %s.", r.State, cut(r.Error, 300))
+		}
+	}
+	return why[:min(len(why), 12)]
+}
+
+// policyOf lists what is set for a schedule, in words.
+func policyOf(s *scheduler.Schedule) []setRow {
+	rows := []setRow{
+		{"Missed slots", s.Missed, "what becomes of slots that pass while no daemon runs"},
+		{"Overlap", s.Overlap, "a slot that comes while the run before is under way"},
+		{"Attempts", number(max(1, s.MaxAttempts)), "at a slot that fails"},
+		{"Tag", s.Tag, "only daemons with this tag run it"},
+	}
+	for _, one := range []struct {
+		name, value, why string
+		set              bool
+	}{
+		{"Timeout", setting(s.Timeout), "after which a run is ended", s.Timeout > 0},
+		{"Jitter", setting(s.Jitter), "by which slots are spread", s.Jitter > 0},
+		{"Source", s.Source, "the file that it comes from", s.Source != ""},
+		{"Queue", s.Job.Queue, "of the job that it enqueues", s.Job.Queue != ""},
+		{"Priority", queue.PriorityName(s.Job.Priority), "of that job", s.Kind == "job" && s.Job.Priority != 0},
+		{"User", s.User, "whom the command runs as", s.User != ""},
+		{"Folder", s.Dir, "where the command starts", s.Dir != ""},
+		{"Not before", stamp(s.Starts) + " UTC", "slots before are none", !s.Starts.IsZero()},
+		{"Not after", stamp(s.Ends) + " UTC", "slots after are none", !s.Ends.IsZero()},
+		{"After success", s.OnSuccess, "the schedule that is started then", s.OnSuccess != ""},
+		{"After failure", s.OnFailure, "the schedule that is started then", s.OnFailure != ""},
+	} {
+		if one.set {
+			rows = append(rows, setRow{one.name, clean(one.value), one.why})
+		}
+	}
+	return rows
+}
+
+func (d *Dashboard) runSchedule(ctx context.Context, r *request) (outcome, error) {
+	name, err := r.nameIn("name")
+	if err != nil {
+		return outcome{}, err
+	}
+	run, err := scheduler.Start(ctx, d.db, name)
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{note: "started", to: link("run", "id", run.ID)}, nil
+}
+
+func (d *Dashboard) pauseSchedule(ctx context.Context, r *request) (outcome, error) {
+	name, err := r.nameIn("name")
+	if err != nil {
+		return outcome{}, err
+	}
+	why, err := r.reason(500)
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{note: "paused"}, scheduler.Pause(ctx, d.db, name, why)
+}
+
+func (d *Dashboard) resumeSchedule(ctx context.Context, r *request) (outcome, error) {
+	name, err := r.nameIn("name")
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{note: "resumed"}, scheduler.Resume(ctx, d.db, name)
+}

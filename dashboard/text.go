@@ -1,0 +1,338 @@
+package dashboard
+
+import (
+	"embed"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+//go:embed assets templates
+var files embed.FS
+
+// templates are the pages, by file name, each with the frame.
+var templates = func() map[string]*template.Template {
+	frame := template.Must(template.New("").Funcs(functions).ParseFS(files, "templates/frame.html", "templates/parts.html"))
+	names, err := fs.Glob(files, "templates/*.html")
+	if err != nil {
+		panic(err)
+	}
+	all := map[string]*template.Template{}
+	for _, name := range names {
+		all[path.Base(name)] = template.Must(template.Must(frame.Clone()).ParseFS(files, name))
+	}
+	return all
+}()
+
+// asset sends a file of ours, if the path is that of one.
+func (d *Dashboard) asset(w http.ResponseWriter, r *http.Request) bool {
+	kind, ok := map[string]string{
+		"/style.css": "text/css; charset=utf-8", "/script.js": "text/javascript; charset=utf-8", "/icon.svg": "image/svg+xml",
+	}[r.URL.Path]
+	if !ok {
+		return false
+	}
+	text, err := files.ReadFile("assets" + r.URL.Path)
+	if err != nil {
+		panic(err)
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Cache-Control", "no-cache")
+	_, _ = w.Write(text) // nobody is there any more
+	return true
+}
+
+var functions = template.FuncMap{
+	"link": link, "ago": ago, "stamp": stamp, "count": count, "number": func(n any) string {
+		if n, ok := n.(int64); ok {
+			return number(n)
+		}
+		return number(n.(int))
+	}, "span": span, "cut": cut, "bytes": byteText, "plural": plural,
+	"clean": clean, "sections": func() []section { return sections }, "took": func(r scheduler.Run) time.Duration { return took(&r) },
+	"shown": func(s scheduler.Schedule) string { return httpapi.ShownCommand(&s) }, "text": func(b []byte) string { return string(b) },
+	"priority": queue.PriorityName, "states": func() []string { return []string{"active", "paused", "ended", "failed"} },
+	"at": func(s queue.State) string {
+		return map[queue.State]string{queue.StateDelayed: "Due", queue.StateRunning: "Runs since", queue.StateDead: "Died", queue.StateDone: "Ended"}[s]
+	},
+	"if_": func(is any, then string) string {
+		if yes, _ := template.IsTrue(is); yes {
+			return then
+		}
+		return ""
+	},
+	"dict": func(pairs ...any) map[string]any {
+		m := map[string]any{}
+		for i := 0; i+1 < len(pairs); i += 2 {
+			m[pairs[i].(string)] = pairs[i+1]
+		}
+		return m
+	},
+}
+
+// A section is an entry of the navigation.
+type section struct{ Key, Name, Link string }
+
+var sections = []section{
+	{"overview", "Overview", "./"},
+	{"queues", "Queues", "queues"},
+	{"jobs", "Jobs", "jobs"},
+	{"schedules", "Schedules", "schedules"},
+	{"runs", "Runs", "runs"},
+	{"locks", "Locks", "locks"},
+	{"daemons", "Daemons", "daemons"},
+}
+
+// link is the address of a page, relative, with names and values of its query. Empty texts
+// and zeros are left out.
+func link(to string, pairs ...any) string {
+	q := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if is, _ := template.IsTrue(pairs[i+1]); is {
+			q.Set(fmt.Sprint(pairs[i]), fmt.Sprint(pairs[i+1]))
+		}
+	}
+	if len(q) == 0 {
+		return to
+	}
+	return to + "?" + q.Encode()
+}
+
+const stampLayout = "2006-01-02 15:04:05"
+
+// stamp is an instant as text, in UTC.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(stampLayout)
+}
+
+// ago is an instant as an element that says how long ago it was, or how soon it is.
+func ago(now, t time.Time) template.HTML {
+	if t.IsZero() {
+		return `<span class="none">–</span>`
+	}
+	text := ""
+	switch d := now.Sub(t); {
+	case d >= 30*24*time.Hour || d <= -30*24*time.Hour:
+		text = t.UTC().Format("2006-01-02")
+	case d >= time.Second:
+		text = span(d) + " ago"
+	case d > -time.Second:
+		text = "now"
+	default:
+		text = "in " + span(-d)
+	}
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s UTC">%s</time>`, t.UTC().Format(time.RFC3339Nano), stamp(t), text)) //nolint:gosec // digits and words of ours
+}
+
+// span is a duration in its two largest units.
+func span(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "–"
+	case d < time.Millisecond:
+		return fmt.Sprintf("%dµs", d.Microseconds())
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 10*time.Second:
+		return strings.TrimSuffix(strconv.FormatFloat(d.Seconds(), 'f', 1, 64), ".0") + "s"
+	}
+	d = d.Round(time.Second)
+	units := []struct {
+		name string
+		of   time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}}
+	for i, u := range units {
+		if d < u.of {
+			continue
+		}
+		text := fmt.Sprintf("%d%s", d/u.of, u.name)
+		if i+1 < len(units) {
+			if rest := d % u.of / units[i+1].of; rest > 0 {
+				text += fmt.Sprintf(" %d%s", rest, units[i+1].name)
+			}
+		}
+		return text
+	}
+	return "0s"
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// setting is a duration as settings have it.
+func setting(d time.Duration) string {
+	if d <= 0 {
+		return "0s"
+	}
+	return duration.Format(d)
+}
+
+// number is a number with its thousands apart.
+func number[T int | int64](n T) string {
+	text := strconv.FormatInt(int64(n), 10)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// count is a number of which more than a limit was not counted.
+func count(n, limit int) string {
+	if limit > 0 && n >= limit {
+		return number(limit) + "+"
+	}
+	return number(n)
+}
+
+func plural(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return number(n) + " " + more
+}
+
+func byteText(n int) string {
+	switch {
+	case n < 1<<10:
+		return plural(n, "byte", "bytes")
+	case n < 1<<20:
+		return strconv.FormatFloat(float64(n)/(1<<10), 'f', 1, 64) + " KiB"
+	}
+	return strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64) + " MiB"
+}
+
+// cut is text on one line that is not longer than so many characters.
+func cut(text string, limit int) string {
+	text = strings.Join(strings.Fields(clean(text)), " ")
+	if r := []rune(text); len(r) > limit {
+		return string(r[:limit-1]) + "…"
+	}
+	return text
+}
+
+// clean is text that shows what it is: characters that hide, or turn the direction of what
+// follows, are written as their numbers.
+func clean(text string) string {
+	var b strings.Builder
+	for _, r := range strings.ToValidUTF8(text, "�") {
+		switch {
+		case r == '\n' || r == '\t':
+			b.WriteRune(r)
+		case r == '\r':
+		case unicode.IsControl(r) || unicode.In(r, unicode.Cf) && r != '\u200d':
+			fmt.Fprintf(&b, "⟨U+%04X⟩", r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// sentence makes the text of an error one for people.
+func sentence(text string) string {
+	for _, prefix := range []string{"queue: ", "lock: ", "httpapi: ", "dashboard: "} {
+		text = strings.TrimPrefix(text, prefix)
+	}
+	text = cut(text, 500)
+	first, n := utf8.DecodeRuneInString(text)
+	if text == "" {
+		return ""
+	}
+	text = string(unicode.ToUpper(first)) + text[n:]
+	if !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, "…") {
+		text += "."
+	}
+	return text
+}
+
+// notes tell what was done: what the query says is one of these and a number, so that a link
+// cannot have a page say anything else.
+var notes = map[string]func(n int) string{
+	"paused":    func(int) string { return "Paused." },
+	"resumed":   func(int) string { return "Resumed." },
+	"purged":    func(n int) string { return "Removed " + plural(n, "job", "jobs") + "." },
+	"purgedAll": func(n int) string { return "Removed " + plural(n, "job", "jobs") + ", all that there were." },
+	"nothing":   func(int) string { return "There was nothing to remove." },
+	"retried":   func(int) string { return "The job is tried again." },
+	"goes":      func(int) string { return "The job may begin now." },
+	"ended": func(int) string {
+		return "The job is cancelled. If it runs, its worker learns that within two seconds."
+	},
+	"deleted":   func(int) string { return "The job is deleted." },
+	"started":   func(int) string { return "A daemon will begin this run soon." },
+	"cancelled": func(int) string { return "The run is cancelled. If it runs, its daemon ends it within seconds." },
+}
+
+func noteOf(q url.Values) string {
+	note, ok := notes[q.Get("ok")]
+	if !ok {
+		return ""
+	}
+	n, err := strconv.Atoi(q.Get("n"))
+	if err != nil || n < 0 {
+		n = 0
+	}
+	return note(n)
+}
+
+// nameIn reads a name of the query that has to be there.
+func (r *request) nameIn(field string) (string, error) {
+	name := r.query.Get(field)
+	if name == "" {
+		return "", fmt.Errorf("%w: the address lacks %s", errBadRequest, field)
+	}
+	return name, checkName(field, name)
+}
+
+// optionalName reads a name of the query that may be missing.
+func (r *request) optionalName(field string) (string, error) {
+	name := r.query.Get(field)
+	if name == "" {
+		return "", nil
+	}
+	return name, checkName(field, name)
+}
+
+func checkName(field, name string) error {
+	if err := dialect.CheckName(name); err != nil {
+		return fmt.Errorf("%w: %s: %w", errBadRequest, field, err)
+	}
+	if strings.ContainsRune(name, utf8.RuneError) {
+		return fmt.Errorf("%w: %s: the name has a character that cannot be read", errBadRequest, field)
+	}
+	return nil
+}
+
+// idIn reads a number of the query: 0 if it is missing and may be.
+func (r *request) idIn(field string, needed bool) (int64, error) {
+	text := r.query.Get(field)
+	if text == "" && !needed {
+		return 0, nil
+	}
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id < 1 || text[0] == '+' {
+		return 0, fmt.Errorf("%w: %s is not a number", errBadRequest, field)
+	}
+	return id, nil
+}
