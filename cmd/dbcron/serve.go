@@ -77,8 +77,9 @@ them; of those with --standby one sends, and another takes over within a second.
 
 With --only a daemon does a part of this: schedules, push or api; it may be repeated.
 
-The HTTP API is at --listen: docs/http.md. If its usual address is taken, the daemon goes
-on without; one that was named has to be free. Without a token (dbcron token) it answers
+The HTTP API is at --listen, below /api: docs/http.md. At / of the same address is the
+dashboard, for a browser: docs/dashboard.md. If the usual address is taken, the daemon goes
+on without; one that was named has to be free. Without a token (dbcron token) they answer
 this host alone.
 
 Whoever can write to the table of schedules can run commands with the rights of

@@ -6,12 +6,15 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/dbcron/dbcron/dashboard"
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi"
 )
@@ -42,7 +45,7 @@ type httpFlags struct {
 
 func (f *httpFlags) register(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.listen, "listen", usualListen, "`address` of the HTTP API, or off; other hosts can reach it only when there is a token")
+	flags.StringVar(&f.listen, "listen", usualListen, "`address` of the HTTP API and the dashboard, or off; other hosts can reach it only when there is a token")
 	flags.StringVar(&f.admin, "admin-listen", "", "`address` of /livez, /readyz and /metrics, which need no token (default: none)")
 	flags.StringVar(&f.cert, "tls-cert", "", "`file` with a certificate, in PEM: then the API speaks TLS. It is read again when it changes")
 	flags.StringVar(&f.key, "tls-key", "", "`file` with its key")
@@ -114,6 +117,10 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 	if err != nil {
 		return err
 	}
+	board, err := dashboard.New(db, api, dashboard.Options{Node: of.node, Version: version, Logger: log, Doorbell: usualDoorbell})
+	if err != nil {
+		return err
+	}
 	tokens := httpapi.NewTokens(db)
 	if f.commands {
 		if err := needToken(ctx, tokens); err != nil {
@@ -128,11 +135,11 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 	if err != nil {
 		return err
 	}
-	log.Info("http: the API", "address", at.Addr().String(), "tls", f.cert != "")
+	log.Info("http: the API and the dashboard", "dashboard", linkTo(at.Addr(), f.cert != ""), "address", at.Addr().String(), "tls", f.cert != "")
 	if host, ok := at.Addr().(*net.TCPAddr); ok && !host.IP.IsLoopback() && f.cert == "" {
 		log.Warn("http: tokens can be read on their way, unless what is before the API speaks TLS: --tls-cert and --tls-key")
 	}
-	server.Handler = http.Handler(api)
+	server.Handler = withDashboard(api, board)
 	draining, drained := context.WithCancel(context.WithoutCancel(ctx))
 	all.Go(func() { // what was given out may be finished yet, for a moment
 		defer drained()
@@ -146,9 +153,32 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 		api.Close()
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
-		_ = api.Flush(last) // workers find what was enqueued in any case
+		_, _ = api.Flush(last), board.Flush(last) // workers find what was enqueued in any case
 	})
 	return nil
+}
+
+// withDashboard answers for the API below /api, and with the dashboard elsewhere.
+func withDashboard(api, board http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api" || strings.HasPrefix(r.URL.Path, "/api/") {
+			api.ServeHTTP(w, r)
+			return
+		}
+		board.ServeHTTP(w, r)
+	})
+}
+
+// linkTo is the address of the dashboard as a browser on this host takes it.
+func linkTo(at net.Addr, secure bool) string {
+	scheme, host := "http", at.String()
+	if secure {
+		scheme = "https"
+	}
+	if a, ok := at.(*net.TCPAddr); ok && a.IP.IsUnspecified() {
+		host = net.JoinHostPort("localhost", strconv.Itoa(a.Port))
+	}
+	return scheme + "://" + host + "/"
 }
 
 // needToken refuses --allow-commands while the API needs no token: a proxy on this host, or
