@@ -23,10 +23,10 @@ DIST    := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # $(call timed,NAME,COMMAND) runs the command and prints how long it took.
 timed = @echo "== $(1)"; from=$$(date +%s); $(2) && echo "== $(1): $$(($$(date +%s) - from)) s"
 
-.PHONY: help fmt fmt-check lint cross deps test compat golden faults bench fuzz check dist packages release hooks up
+.PHONY: help fmt fmt-check lint cross deps test compat test-browser screenshots golden faults bench fuzz check dist packages release hooks up
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 fmt: ## format the code and sort the imports
 	$(LINT) fmt
@@ -34,8 +34,8 @@ fmt: ## format the code and sort the imports
 fmt-check: ## fail if fmt would change something
 	@$(LINT) fmt --diff
 
-lint: ## linters, formatting, import arrows, go.mod, and that bench compiles
-	$(call timed,lint,$(LINT) run ./... && go mod tidy -diff && go -C bench vet ./...)
+lint: ## linters, formatting, import arrows, go.mod, and that bench and browser compile
+	$(call timed,lint,$(LINT) run ./... && go mod tidy -diff && go -C bench vet ./... && go -C browser vet ./...)
 
 # Not the drivers and the programs, which take minutes: `make dist` builds those.
 cross: ## compile what has files of its own for the other platforms
@@ -51,6 +51,14 @@ test: deps ## all tests on all engines; PKG=./lock ARGS='-v -run Renew'
 compat: deps ## the database's packages on other versions: SERVERS='postgres-18 mariadb-11.8'
 	@tools/compat $(SERVERS)
 
+test-browser: ## the dashboard in a real Chromium (Debian's package chromium), on all engines
+	$(call timed,deps,tools/test-deps browser)
+	@$(RUN) -- go -C browser test -count=1 -timeout 20m $(ARGS) ./...
+
+screenshots: ## pictures of the dashboard's pages, in FOLDER=/tmp/dbcron-screenshots
+	$(call timed,deps,tools/test-deps browser)
+	@go -C browser test -count=1 -timeout 20m -run Pictures . -args -pictures $(or $(FOLDER),/tmp/dbcron-screenshots)
+
 golden: ## rewrite the golden files; read the diff before you commit it
 	@$(RUN) -- go test ./dialect ./sqlschema ./cmd/dbcron -run 'Golden|CLI' -update
 
@@ -61,7 +69,7 @@ bench: ## measurements behind docs/benchmarks.md and decisions; ARGS='-run LockP
 	@$(RUN) -durable -- go -C bench test -count=1 -v -timeout 60m $(ARGS) ./...
 
 fuzz: ## each fuzz test for FUZZTIME=30s
-	@grep -rEo --include='*_test.go' --exclude-dir=bench '^func Fuzz[A-Za-z0-9_]*' . | \
+	@grep -rEo --include='*_test.go' --exclude-dir=bench --exclude-dir=browser '^func Fuzz[A-Za-z0-9_]*' . | \
 	sed 's#/[^/]*:func # #' | while read -r dir name; do \
 		echo "== $$dir $$name"; \
 		go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) "$$dir" || exit 1; done

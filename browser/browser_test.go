@@ -1,0 +1,280 @@
+package browser
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/lock"
+)
+
+var pictures = flag.String("pictures", "", "`folder` for pictures of all pages")
+
+// wait is for what a browser must do, on a slow machine.
+const wait = 20 * time.Second
+
+// A tab is a browser's. What it complains of fails the test.
+type tab struct {
+	t   *testing.T
+	ctx context.Context
+	url string // of the dashboard
+
+	mu         sync.Mutex
+	complaints []string
+}
+
+// chromium starts a browser that ends with the test.
+func chromium(t *testing.T) context.Context {
+	t.Helper()
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.WSURLReadTimeout(wait))
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewExecAllocator(ctx, opts...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	if err := chromedp.Run(ctx); err != nil {
+		dbtest.Missing(t, fmt.Errorf("there is no Chromium to be had; install Debian's package chromium: %w", err))
+	}
+	return ctx
+}
+
+// open starts a browser.
+func open(t *testing.T, url string) *tab {
+	t.Helper()
+	ctx := chromium(t)
+	b := &tab{t: t, ctx: ctx, url: url}
+	chromedp.ListenTarget(ctx, func(event any) {
+		text := ""
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			text = e.ExceptionDetails.Error()
+		case *runtime.EventConsoleAPICalled:
+			text = fmt.Sprintf("console.%s", e.Type)
+		case *log.EventEntryAdded: // what violates the policy, and what does not load
+			text = e.Entry.Text
+		case *page.EventJavascriptDialogOpening:
+			text = "a dialog: " + e.Message
+		}
+		if text != "" && !strings.Contains(text, "the server responded with a status of 4") {
+			b.mu.Lock()
+			b.complaints = append(b.complaints, text)
+			b.mu.Unlock()
+		}
+	})
+	b.run(log.Enable())
+	t.Cleanup(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, text := range b.complaints {
+			t.Errorf("the browser complains: %s", text)
+		}
+	})
+	return b
+}
+
+func (b *tab) run(actions ...chromedp.Action) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, wait)
+	defer cancel()
+	if err := chromedp.Run(ctx, actions...); err != nil {
+		var text string
+		_ = chromedp.Run(b.ctx, chromedp.Text("body", &text, chromedp.ByQuery))
+		b.t.Fatalf("%v, on a page that says: %.2000s", err, text)
+	}
+}
+
+func (b *tab) visit(path string) { b.t.Helper(); b.run(chromedp.Navigate(b.url + path)) }
+
+// submit clicks a button that sends a form, and waits for the page that follows.
+func (b *tab) submit(button string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, wait)
+	defer cancel()
+	if _, err := chromedp.RunResponse(ctx, chromedp.Click(button, chromedp.ByQuery)); err != nil {
+		b.t.Fatalf("%s: %v", button, err)
+	}
+}
+
+// has waits until the page shows a text.
+func (b *tab) has(text string) {
+	b.t.Helper()
+	var got bool
+	b.run(chromedp.PollFunction(`(text) => document.body.innerText.includes(text)`, &got, chromedp.WithPollingArgs(text)))
+}
+
+func (b *tab) eval(expression string) (value any) {
+	b.t.Helper()
+	b.run(chromedp.Evaluate(expression, &value))
+	return value
+}
+
+func job(queue string, id int64) string {
+	return "job?" + url.Values{"queue": {queue}, "id": {fmt.Sprint(id)}}.Encode()
+}
+
+// pages are those that are looked at, by the names of their pictures.
+func (w *world) pages() map[string]string {
+	return map[string]string{
+		"overview": "", "queues": "queues", "queue": "queue?name=billing", "queue-paused": "queue?name=mail", "queue-behind": "queue?name=thumbnails",
+		"jobs": "jobs?queue=thumbnails", "jobs-dead": "jobs?queue=billing&state=dead", "jobs-none": "jobs?queue=billing&state=delayed",
+		"job": job("mail", w.ready), "job-dead": job("billing", w.dead), "job-strange": "jobs?" + url.Values{"queue": {hostile}}.Encode(),
+		"schedules": "schedules", "schedule": "schedule?name=" + longName, "schedule-late": "schedule?name=ping", "schedule-strange": "schedule?" + url.Values{"name": {hostile}}.Encode(),
+		"runs": "runs", "runs-failed": "runs?state=failed", "run": fmt.Sprint("run?id=", w.failed), "run-running": fmt.Sprint("run?id=", w.running),
+		"locks": "locks", "lock": "lock?name=migration", "daemons": "daemons", "error": "run?id=99999999", "sign-in": "sign-in",
+	}
+}
+
+// All pages, and each action on real data, by a browser with and without JavaScript: under the
+// policy, with no complaint in the console, and with hostile names that stay text.
+func TestBrowser(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		w := life(t, db, 500)
+		b := open(t, serve(t, db.DB))
+		for name, path := range w.pages() {
+			b.visit(path)
+			if title := b.eval("document.title").(string); !strings.HasSuffix(title, "· dbcron") {
+				t.Errorf("%s: the title is %q", name, title)
+			}
+			if wide := b.eval("document.documentElement.scrollWidth > document.documentElement.clientWidth"); wide != false {
+				t.Errorf("%s is wider than the window", name)
+			}
+			if n := b.eval(`document.querySelectorAll("main img, main script, main [onerror]").length`); n != 0.0 {
+				t.Errorf("%s: %v elements come from names", name, n)
+			}
+		}
+
+		// Without JavaScript all forms work.
+		b.run(emulation.SetScriptExecutionDisabled(true))
+		b.visit("queue?name=mail")
+		b.submit(`button[value=resume]`)
+		b.run(chromedp.WaitVisible(`.banner.ok`, chromedp.ByQuery), chromedp.WaitVisible(`button[value=pause]`, chromedp.ByQuery))
+		b.visit(job("billing", w.dead))
+		b.submit(`button[value=retry]`)
+		b.run(chromedp.WaitVisible(`.banner.ok`, chromedp.ByQuery))
+		b.run(emulation.SetScriptExecutionDisabled(false))
+
+		b.visit("queue?name=mail")
+		b.run(chromedp.SendKeys(`input[name=reason]`, "for a while", chromedp.ByQuery))
+		b.submit(`button[value=pause]`)
+		b.has("for a while")
+		b.run(chromedp.Click(`#purge summary`, chromedp.ByQuery), chromedp.SetValue(`#purge select`, "ready", chromedp.ByQuery), chromedp.SendKeys(`input[name=typed]`, "nail", chromedp.ByQuery))
+		b.submit(`button[value=purge]`)
+		b.has("not the name of the queue")
+		b.run(chromedp.Click(`#purge summary`, chromedp.ByQuery), chromedp.SetValue(`#purge select`, "ready", chromedp.ByQuery), chromedp.SendKeys(`input[name=typed]`, "mail", chromedp.ByQuery))
+		b.submit(`button[value=purge]`)
+		b.has("Removed 5 jobs, all that there were.")
+		b.visit(job("mail", w.delayed))
+		b.submit(`button[value=run]`)
+		b.has("may begin now")
+		b.submit(`button[value=cancel]`)
+		b.has("It is not there any more.")
+		b.visit("jobs?queue=billing&state=dead")
+		b.run(chromedp.Click(`main a.id`, chromedp.ByQuery), chromedp.WaitVisible(`button[value=delete]`, chromedp.ByQuery))
+		b.submit(`button[value=delete]`)
+		b.has("The job is deleted.")
+		b.visit("schedule?name=backup")
+		b.submit(`button[value=pause]`)
+		b.has("Paused.")
+		b.submit(`button[value=resume]`)
+		b.has("Resumed.")
+		b.visit("schedule?name=by-hand")
+		b.submit(`button[value=run]`)
+		b.has("A daemon will begin this run soon.")
+		b.submit(`button[value=cancel]`)
+		b.has("The run is cancelled.")
+
+		// The script shows what has changed, and leaves alone what somebody fills in.
+		b.visit("locks")
+		locker, err := lock.New(db.DB, lock.Options{})
+		must(t, err)
+		lease, err := locker.TryAcquire(t.Context(), "a-new-lock")
+		must(t, err)
+		defer func() { must(t, lease.Release(context.WithoutCancel(t.Context()))) }()
+		b.has("a-new-lock")
+
+		// By keyboard: the first Tab leads to what skips the navigation.
+		b.visit("")
+		b.run(chromedp.KeyEvent("\t"))
+		if got := b.eval(`document.activeElement.className`); got != "skip" {
+			t.Errorf("the first Tab leads to %v", got)
+		}
+	})
+}
+
+// With a token a browser signs in, comes back to where it wanted to go, and signs out; a page of
+// another origin that sends a form is refused.
+func TestSignIn(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		life(t, db, 0)
+		secret, err := httpapi.NewTokens(db.DB).Create(t.Context(), "ada", []httpapi.Scope{httpapi.ScopeAdmin}, 0)
+		must(t, err)
+		b := open(t, serve(t, db.DB))
+		b.visit("queue?name=billing")
+		b.has("Sign in")
+		b.run(chromedp.SendKeys(`input[name=token]`, secret, chromedp.ByQuery))
+		b.submit(`main button`)
+		b.has("billing")
+		if got := b.eval("document.cookie"); got != "" {
+			t.Errorf("scripts can read the cookie %q", got)
+		}
+		evil := serveEvil(t, b.url+"queue?name=billing")
+		b.run(chromedp.Navigate(evil))
+		b.submit("button")
+		b.has("another origin")
+		b.visit("queue?name=billing")
+		b.run(chromedp.WaitVisible(`button[value=pause]`, chromedp.ByQuery))
+		b.submit(`header button`)
+		b.has("Sign in")
+		b.visit("queues")
+		b.has("Sign in")
+	})
+}
+
+// serveEvil serves a page of another origin with a form for the dashboard.
+func serveEvil(t *testing.T, action string) string {
+	t.Helper()
+	return serveText(t, `<!doctype html><link rel="icon" href="data:,"><form method="post" action="`+action+`"><button name="do" value="pause">Win a prize</button></form>`)
+}
+
+// Pictures of all pages, in dark and light, on a desk and on a phone.
+func TestPictures(t *testing.T) {
+	if *pictures == "" {
+		t.Skip("no folder is given: -pictures")
+	}
+	must(t, os.MkdirAll(*pictures, 0o755))
+	db := dbtest.Fresh(t, "sqlite")
+	must(t, migrate(t, db))
+	w := life(t, db, 10_500)
+	address := serve(t, db.DB)
+	for _, look := range []struct {
+		name, scheme  string
+		width, height int64
+		mobile        bool
+	}{{"light", "light", 1280, 800, false}, {"dark", "dark", 1280, 800, false}, {"phone", "light", 390, 780, true}, {"phone-dark", "dark", 390, 780, true}} {
+		b := open(t, address)
+		b.run(emulation.SetDeviceMetricsOverride(look.width, look.height, 1, look.mobile),
+			emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: look.scheme}}))
+		for name, path := range w.pages() {
+			var picture []byte
+			b.visit(path)
+			b.run(chromedp.FullScreenshot(&picture, 100))
+			must(t, os.WriteFile(filepath.Join(*pictures, name+"-"+look.name+".png"), picture, 0o644))
+		}
+	}
+}
