@@ -291,7 +291,7 @@ func (b *block) plan(at instant.Instant, settled int64) (r reading, ok bool) {
 	}
 	back := b.lookDue(at)
 	due := b.dirty || b.full || back
-	if first := b.rereads(); first != 0 && !(due && b.reread) { // by turns
+	if first := b.rereads(); first != 0 && (!due || !b.reread) { // by turns
 		b.reread = true
 		return b.planAgain(first), true
 	}
