@@ -72,8 +72,9 @@ func TestReadAhead(t *testing.T) {
 					_, err := c.EditLimit(t.Context(), defaultQueue, "x", func(limit *Limit) { limit.Running = l.limit })
 					must(t, err)
 				}
-				l.job.Kind = "x"
-				jobs := heavy(heavyJobs, l.job)
+				job := l.job // the engines run side by side
+				job.Kind = "x"
+				jobs := heavy(heavyJobs, job)
 				enqueueMany(t, c, jobs)
 				enqueueMany(t, c, []Job{{Kind: "light"}})
 				w := worker(t, other(t, db), WorkerOptions{Concurrency: 4, ReadAhead: heavyAhead})

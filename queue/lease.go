@@ -436,7 +436,7 @@ func (w *Worker) insist(ctx context.Context, steps []func(context.Context) error
 			if err = step(ctx); err == nil || ctx.Err() != nil {
 				break
 			}
-			if since(began) > mostUnheard && w.db.Dialect.Unavailable(err) {
+			if since(began) > mostUnheard && (w.db.Dialect.Unavailable(err) || errors.Is(err, dialect.ErrCut)) {
 				return err
 			}
 			select {
