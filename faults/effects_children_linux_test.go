@@ -197,7 +197,8 @@ func playEffectsWorker(ctx context.Context, a *actor) error {
 	if err != nil {
 		return err
 	}
-	w, err := c.Worker(queue.WorkerOptions{Queues: []string{a.Name}, Lease: a.TTL, Grace: 5 * time.Second, Concurrency: a.Concurrency})
+	batch := []int{2, 100}[rand.IntN(2)] // with small ones jobs that wait are put back
+	w, err := c.Worker(queue.WorkerOptions{Queues: []string{a.Name}, Lease: a.TTL, Grace: 5 * time.Second, Concurrency: a.Concurrency, Batch: batch})
 	if err != nil {
 		return err
 	}
