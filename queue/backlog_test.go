@@ -89,13 +89,7 @@ func TestBacklogOfAKind(t *testing.T) {
 			}
 			eventually(t, fmt.Sprint("the others are done: ", i), func() bool { _, _, n := quick.counts(); return n == 20*(i+1) })
 		}
-		w.mu.Lock()
-		for _, b := range w.queues[0].blocks {
-			if n := len(b.seen); n > 30*batch {
-				t.Errorf("%d jobs are in memory", n)
-			}
-		}
-		w.mu.Unlock()
+		inMemory(t, w, 30*batch)
 		close(goOn)
 		empty(t, db)
 		if _, most, all := slow.counts(); most != 1 || all != 2*many {
@@ -168,13 +162,7 @@ func TestBacklogOfAKindWithKeys(t *testing.T) {
 		eventually(t, "the others are done", func() bool { return s.done() == 20 })
 		enqueueMany(t, c, s.jobs(numbers, 20, "a", "c"))
 		eventually(t, "later ones are done", func() bool { return s.done() == 40 })
-		w.mu.Lock()
-		for _, b := range w.queues[0].blocks {
-			if n := len(b.seen); n > 50*batch {
-				t.Errorf("%d jobs are in memory", n)
-			}
-		}
-		w.mu.Unlock()
+		inMemory(t, w, 50*batch)
 		close(goOn)
 		empty(t, db)
 		if n := s.done(); n != 2*many+40 {
@@ -188,4 +176,16 @@ func TestBacklogOfAKindWithKeys(t *testing.T) {
 			}
 		}
 	})
+}
+
+// inMemory fails if a worker keeps more jobs of a block in memory.
+func inMemory(t *testing.T, w *Worker, most int) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, b := range w.queues[0].blocks {
+		if n := len(b.seen); n > most {
+			t.Errorf("%d jobs are in memory, more than %d", n, most)
+		}
+	}
 }

@@ -1,0 +1,80 @@
+package queue
+
+import "slices"
+
+// A sifter writes what it can of what was refused as a whole.
+type sifter[T any] struct {
+	refuses func(error) bool
+	write   func([]T) error
+	refuse  func(x T, err error) // with no error for what follows a refused one of its key
+	whole   bool                 // what belongs to one key is written together or not at all
+}
+
+// halve writes both halves of what was refused. What belongs to one key is a unit.
+func (s *sifter[T]) halve(units [][]T, err error) error {
+	if len(units) == 1 {
+		return s.part(units[0], err)
+	}
+	half := len(units) / 2
+	for _, part := range [][][]T{units[:half], units[half:]} {
+		err := s.write(slices.Concat(part...))
+		if s.refuses(err) {
+			err = s.halve(part, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// part writes a refused unit in its order, up to the first that is refused by itself.
+func (s *sifter[T]) part(unit []T, err error) error {
+	for i, x := range unit {
+		if len(unit) > 1 && !s.whole {
+			if err = s.write(unit[i : i+1]); err == nil {
+				continue
+			}
+			if !s.refuses(err) {
+				return err
+			}
+		}
+		s.refuse(x, err)
+		for _, later := range unit[i+1:] {
+			if s.whole {
+				s.refuse(later, err)
+			} else {
+				s.refuse(later, nil)
+			}
+		}
+		return nil
+	}
+	return nil
+}
+
+// sift writes what it can.
+func (s *sifter[T]) sift(units [][]T) error {
+	if len(units) == 0 {
+		return nil
+	}
+	err := s.write(slices.Concat(units...))
+	if s.refuses(err) {
+		err = s.halve(units, err)
+	}
+	return err
+}
+
+// byKey divides a list into units: the jobs of each key, and each job that has none.
+func byKey[T any](list []T, key func(T) string) (units [][]T) {
+	at := map[string]int{}
+	for _, x := range list {
+		k := key(x)
+		if i, ok := at[k]; ok && k != "" {
+			units[i] = append(units[i], x)
+			continue
+		}
+		at[k] = len(units)
+		units = append(units, []T{x})
+	}
+	return units
+}
