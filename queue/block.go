@@ -62,6 +62,7 @@ type block struct {
 	moves   []move
 	missed  []heldKey // whose rows were gone: see releaseIfMine
 	forget  []int64   // deleted; to be forgotten once a later read has returned
+	lost    []int64   // the same, learned of while a read is under way that may have begun before
 	keyed   bool      // its queue has had jobs with keys
 	suspect int       // so many jobs may have ended the worker before; see suspect.go
 	doubted []*Delivery
@@ -435,6 +436,16 @@ func (b *block) waits() (all []*Delivery) {
 		look(l.waiting, 10)
 	}
 	return all
+}
+
+// forgetSoon has the id of a job forgotten that somebody else has ended, at any time. A read
+// that is under way may have begun before that, and return the row.
+func (b *block) forgetSoon(id int64) {
+	if b.serving {
+		b.lost, b.rung = append(b.lost, id), true
+		return
+	}
+	b.forget, b.dirty = append(b.forget, id), true
 }
 
 // remove takes out a job that waits here, and whose row is gone.

@@ -339,3 +339,44 @@ func TestReceiveBytes(t *testing.T) {
 		}
 	})
 }
+
+// A job that another process has ended does not come once more, if its worker learns of that
+// while it reads the block, and has begun to read before.
+func TestEndedElsewhereDuringARead(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		w, b := idleWorker(t, db)
+		enqueue(t, w.c, Job{Kind: "x"})
+		take := func() *Delivery {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			d := w.popReady()
+			if d != nil {
+				w.taken[d] = true
+			}
+			return d
+		}
+		pumpOnce(t, w, b, func() {})
+		d := take()
+		if d == nil {
+			t.Fatal("the job was not read")
+		}
+		w.mu.Lock()
+		b.distrust() // so that it reads all
+		w.mu.Unlock()
+		pumpOnce(t, w, b, func() {
+			must(t, settle(t, client(t, db, Options{}), d.Claim(), nil))
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			d.ctx.end(ErrLost)
+			w.giveUpLost(d)
+		})
+		if again := take(); again != nil {
+			t.Errorf("job %d comes again, attempt %d, after it was done", again.ID, again.Attempt)
+		}
+		pumpOnce(t, w, b, func() {})
+		if again := take(); again != nil || len(b.seen) > 0 {
+			t.Errorf("then %v comes, and %v is remembered", again, b.seen)
+		}
+		empty(t, db)
+	})
+}

@@ -97,6 +97,7 @@ func (w *Worker) turn(b *block) *turn {
 		t.moves, b.moves = b.moves, nil
 	}
 	t.gone, b.missed = b.missed, nil
+	b.forget, b.lost = append(b.forget, b.lost...), nil
 	at := instant.Now()
 	t.at = at
 	w.keepBehind(t)

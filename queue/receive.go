@@ -357,8 +357,7 @@ func (w *Worker) supersede(d *Delivery) {
 func (w *Worker) forgetLost(d *Delivery) {
 	switch d.b.seen[d.ID] {
 	case d:
-		d.b.forget = append(d.b.forget, d.ID)
-		d.b.dirty = true // so that it is forgotten
+		d.b.forgetSoon(d.ID)
 	case nil:
 	default:
 		return // it has come back
