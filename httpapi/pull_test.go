@@ -578,3 +578,23 @@ func TestClaimTokens(t *testing.T) {
 		}
 	}
 }
+
+// A job whose end the database refuses to write is a conflict. The others of its request are done, and
+// the job says why.
+func TestRefusedClaim(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		s := serve(t, db.DB, Options{})
+		s.makeQueue()
+		allow := db.Refuse(t, "DELETE", "job", `OLD.kind = 'bad'`)
+		bad, good := s.enqueue(object{"kind": "bad", "queue": "q"}), s.enqueue(object{"kind": "good", "queue": "q"})
+		got := s.one()
+		for len(got.Jobs) < 2 {
+			got.Jobs = append(got.Jobs, s.one().Jobs...)
+		}
+		s.say("complete", got.tokens()).is(409).has("the database refuses to write")
+		s.eventually("the other is done", func() bool { return s.get("/api/v1/jobs/"+good).status == 404 })
+		s.eventually("the job says why", func() bool { return strings.Contains(s.get("/api/v1/jobs/"+bad).is(200).text, "not this one") })
+		allow()
+		s.eventually("it is done", func() bool { return s.get("/api/v1/jobs/"+bad).status == 404 })
+	})
+}

@@ -15,27 +15,13 @@ import (
 // refuse has the database refuse what a statement does to rows of a table that are of kind bad.
 func refuse(t *testing.T, db *dbtest.DB, verb, table string) (allow func()) {
 	t.Helper()
-	name, row := "refuse_"+strings.ToLower(verb)+"_"+table, "NEW"
-	if verb == "DELETE" {
-		row = "OLD"
+	switch {
+	case table == "job_refused":
+		return db.Refuse(t, verb, table, `NEW.tries > 0`)
+	case verb == "DELETE":
+		return db.Refuse(t, verb, table, `OLD.kind = 'bad'`)
 	}
-	rule := row + `.kind = 'bad'`
-	if table == "job_refused" {
-		rule = row + `.tries > 0`
-	}
-	on := ` BEFORE ` + verb + ` ON {prefix}` + table
-	switch db.Dialect {
-	case dialect.Postgres:
-		byHand(t, db,
-			`CREATE FUNCTION `+name+`() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not this one''; END'`,
-			`CREATE TRIGGER `+name+on+` FOR EACH ROW WHEN (`+rule+`) EXECUTE FUNCTION `+name+`()`)
-		return func() { byHand(t, db, `DROP TRIGGER `+name+` ON {prefix}`+table, `DROP FUNCTION `+name) }
-	case dialect.SQLite:
-		byHand(t, db, `CREATE TRIGGER `+name+on+` WHEN `+rule+` BEGIN SELECT RAISE(ABORT, 'not this one'); END`)
-	default:
-		byHand(t, db, `CREATE TRIGGER `+name+on+` FOR EACH ROW IF `+rule+` THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'; END IF`)
-	}
-	return func() { byHand(t, db, `DROP TRIGGER `+name) }
+	return db.Refuse(t, verb, table, `NEW.kind = 'bad'`)
 }
 
 // refusedNow lists the jobs whose ends a worker has set aside.

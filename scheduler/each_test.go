@@ -6,26 +6,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
 // forbid has the database refuse that a schedule's runs begin.
 func forbid(t *testing.T, db *dbtest.DB, schedule string) (permit func()) {
 	t.Helper()
-	rule := `schedule = '` + schedule + `' AND state = 'running'`
-	if db.Dialect == dialect.SQLite {
-		for _, verb := range []string{"INSERT", "UPDATE"} {
-			db.Do(t, `CREATE TRIGGER forbidden_`+verb+` BEFORE `+verb+` ON {prefix}run WHEN `+
-				strings.NewReplacer("schedule", "NEW.schedule", "state", "NEW.state").Replace(rule)+` BEGIN SELECT RAISE(ABORT, 'forbidden'); END`, nil)
-		}
-		return func() {
-			db.Do(t, `DROP TRIGGER forbidden_INSERT`, nil)
-			db.Do(t, `DROP TRIGGER forbidden_UPDATE`, nil)
-		}
+	rule := `NEW.schedule = '` + schedule + `' AND NEW.state = 'running'`
+	insert, update := db.Refuse(t, "INSERT", "run", rule), db.Refuse(t, "UPDATE", "run", rule)
+	return func() {
+		insert()
+		update()
 	}
-	db.Do(t, `ALTER TABLE {prefix}run ADD CONSTRAINT forbidden CHECK (NOT (`+rule+`))`, nil)
-	return func() { db.Do(t, `ALTER TABLE {prefix}run DROP CONSTRAINT forbidden`, nil) }
 }
 
 // stepOnce is one look of a daemon, and the end of what it begins.
@@ -171,12 +163,7 @@ func TestOneScheduleThatCannotBePlanned(t *testing.T) {
 			byHand(t, db, map[string]string{"name": "'" + name + "'", "spec": "'@every 1m'"})
 		}
 		s := daemon(t, db, Options{})
-		rule := `name = 'bad' AND next_exec IS NOT NULL`
-		if db.Dialect == dialect.SQLite {
-			db.Do(t, `CREATE TRIGGER forbidden BEFORE UPDATE ON {prefix}schedule WHEN NEW.`+strings.ReplaceAll(rule, "next_exec", "NEW.next_exec")+` BEGIN SELECT RAISE(ABORT, 'forbidden'); END`, nil)
-		} else {
-			db.Do(t, `ALTER TABLE {prefix}schedule ADD CONSTRAINT forbidden CHECK (NOT (`+rule+`))`, nil)
-		}
+		db.Refuse(t, "UPDATE", "schedule", `NEW.name = 'bad' AND NEW.next_exec IS NOT NULL`)
 		if n, err := s.planNew(t.Context(), "default"); n != 2 || err == nil {
 			t.Errorf("planned %d, %v", n, err)
 		}

@@ -1,0 +1,30 @@
+package dbtest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// Refuse has the database refuse a verb, such as INSERT, on those rows of a table of ours that a
+// rule names, such as NEW.kind = 'bad', until allow is called. A DELETE has the row as OLD.
+func (db *DB) Refuse(t *testing.T, verb, table, rule string) (allow func()) {
+	t.Helper()
+	name := "refuse_" + strings.ToLower(verb) + "_" + table
+	head := `CREATE TRIGGER ` + name + ` BEFORE ` + verb + ` ON {prefix}` + table
+	switch db.Dialect.Name { // a test with a clock of its own has a copy of the dialect
+	case dialect.Postgres.Name:
+		db.Do(t, `CREATE FUNCTION `+name+`() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not this one''; END'`, nil)
+		db.Do(t, head+` FOR EACH ROW WHEN (`+rule+`) EXECUTE FUNCTION `+name+`()`, nil)
+		return func() {
+			db.Do(t, `DROP TRIGGER `+name+` ON {prefix}`+table, nil)
+			db.Do(t, `DROP FUNCTION `+name, nil)
+		}
+	case dialect.SQLite.Name:
+		db.Do(t, head+` WHEN `+rule+` BEGIN SELECT RAISE(ABORT, 'not this one'); END`, nil)
+	default:
+		db.Do(t, head+` FOR EACH ROW IF `+rule+` THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'; END IF`, nil)
+	}
+	return func() { db.Do(t, `DROP TRIGGER `+name, nil) }
+}

@@ -1,0 +1,70 @@
+package dialect_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+// What a statement says, or its rows, make the engine refuse it. What is wrong with the server, the
+// connection, other transactions or the time is no refusal: the same statement may succeed later.
+func TestRefused(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		db.Do(t, `CREATE TABLE {prefix}x (n INTEGER NOT NULL PRIMARY KEY, small INTEGER NOT NULL CHECK (small < 10))`, nil)
+		db.Do(t, `INSERT INTO {prefix}x VALUES (1, 1)`, nil)
+		db.Refuse(t, "UPDATE", "x", `NEW.n = 2`)
+		exec := func(db *dialect.Session, text string) error {
+			_, err := db.Exec(t.Context(), dialect.Unlisted(text), nil)
+			return err
+		}
+		for what, text := range map[string]string{
+			"a missing value":   `INSERT INTO {prefix}x VALUES (2, NULL)`,
+			"a CHECK":           `INSERT INTO {prefix}x VALUES (2, 10)`,
+			"a key twice":       `INSERT INTO {prefix}x VALUES (1, 1)`,
+			"a trigger":         `UPDATE {prefix}x SET n = 2`,
+			"an unknown column": `UPDATE {prefix}x SET nothing = 2`,
+			"nonsense":          `UPDATE UPDATE {prefix}x`,
+		} {
+			if err := exec(&db.Session, text); err == nil || !db.Dialect.Refused(err) {
+				t.Errorf("%s: %v is not a refusal", what, err)
+			}
+		}
+		not := func(what string, err error) {
+			t.Helper()
+			if err == nil || db.Dialect.Refused(err) {
+				t.Errorf("%s: %v is a refusal", what, err)
+			}
+		}
+		not("no row", db.Get(t.Context(), dialect.Unlisted(`SELECT n FROM {prefix}x WHERE n = 9`), nil, new(int)))
+		readOnly := `SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY`
+		switch {
+		case db.Dialect.Name == dialect.SQLite.Name:
+			readOnly = `PRAGMA query_only = 1`
+		case db.Dialect.Delimiter:
+			readOnly = `SET SESSION TRANSACTION READ ONLY`
+		}
+		one := db.Another(t, dialect.Options{MaxConns: 1})
+		one.Do(t, readOnly, nil)
+		not("a session that only reads", exec(&one.Session, `UPDATE {prefix}x SET small = 2`))
+
+		short := db.Another(t, dialect.Options{StatementTimeout: 200 * time.Millisecond})
+		if err := db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+			if err := exec(tx, `UPDATE {prefix}x SET small = 2`); err != nil {
+				return err
+			}
+			not("a row that another transaction has locked", exec(&short.Session, `UPDATE {prefix}x SET small = 3`))
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		not("a context that has ended", db.Tx(over, func(context.Context, *dialect.Session) error { return nil }))
+		closed := db.Another(t, dialect.Options{})
+		_ = closed.Close()
+		not("a pool that is closed", exec(&closed.Session, `UPDATE {prefix}x SET small = 3`))
+	})
+}
