@@ -198,12 +198,12 @@ func (t *transfer) takeAll(ctx context.Context) error {
 	}
 	t.c.bells.announce(ctx)
 	for {
-		slow, err := t.takeSome(ctx)
-		if err != nil || slow == "" {
+		all, slow, err := t.takeSome(ctx)
+		if err != nil || all {
 			return err
 		}
 		if since(t.began) > handOverTime {
-			return fmt.Errorf("%w: worker %s does not leave its blocks; nothing was moved", ErrState, slow)
+			return fmt.Errorf("%w: worker %s does not leave its blocks; nothing was moved", ErrState, cmp.Or(slow, "of another process"))
 		}
 		select {
 		case <-ctx.Done():
@@ -213,15 +213,17 @@ func (t *transfer) takeAll(ctx context.Context) error {
 	}
 }
 
-// takeSome takes the blocks that are free, and tells of a worker that has others.
-func (t *transfer) takeSome(ctx context.Context) (slow string, err error) {
+// takeSome takes the blocks that are free, and tells whether those are all, or else of a worker
+// that has others, if one was seen: another may have been quicker at a block that was free.
+func (t *transfer) takeSome(ctx context.Context) (all bool, slow string, err error) {
+	all = true
 	for _, q := range t.w.queues {
 		rows, err := t.c.blocks(ctx, q.id)
 		if err != nil {
-			return "", err
+			return false, "", err
 		}
 		if err := t.w.expelLate(ctx, ofBlocks(rows)); err != nil {
-			return "", err
+			return false, "", err
 		}
 		for i := range rows {
 			r := &rows[i]
@@ -231,15 +233,15 @@ func (t *transfer) takeSome(ctx context.Context) (slow string, err error) {
 			got := false
 			if r.free() {
 				if got, err = t.w.takeOne(ctx, q, r, t.node); err != nil {
-					return "", err
+					return false, "", err
 				}
 			}
 			if !got {
-				slow = r.lockBy
+				all, slow = false, cmp.Or(r.lockBy, slow)
 			}
 		}
 	}
-	return slow, nil
+	return all, slow, nil
 }
 
 // A stander is a job where it stands.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -115,6 +116,34 @@ func TestMoveRefused(t *testing.T) {
 			want(t, fmt.Sprintf("%+v", test), err, test.want)
 		}
 		wantRows(t, db, "processes", `SELECT name FROM {prefix}node`)
+	})
+}
+
+// Another worker may be quicker at a block that was free. Jobs are moved when it leaves that.
+func TestMoveWaitsForAQuickerWorker(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{Blocks: 1})
+		elsewhere(t, c, "to", 1)
+		enqueue(t, c, Job{Kind: "x"})
+		ghost(t, db, "quick", time.Hour)
+		var mu sync.Mutex
+		taken, left := false, false
+		slow := db.Broken(t, &dbtest.Fault{Text: "queue_block", Stall: func(op string) {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case !taken && strings.Contains(op, "suspects = CASE"):
+				taken = true
+				db.Do(t, `UPDATE {prefix}queue_block SET state = 'LEASED', lock_by = 'quick', fence = fence + 1`, nil)
+			case taken && !left && strings.Contains(op, "SELECT"):
+				left = true
+				db.Do(t, `UPDATE {prefix}queue_block SET state = 'FREE' WHERE lock_by = 'quick'`, nil)
+			}
+		}})
+		moveAll(t, client(t, slow, Options{}), MoveOptions{}, Moved{Jobs: 1})
+		if !left {
+			t.Error("the block was not taken by the other")
+		}
 	})
 }
 
