@@ -19,6 +19,7 @@ type runningRow struct {
 	divided            int
 	id                 int64
 	key, state, lockBy string
+	crashes            int
 	live, inTime       bool
 }
 
@@ -28,7 +29,7 @@ func (r *runningRow) at(q *workQueue) jobID { return jobID{blockID{q.id, r.divid
 func (w *Worker) readRunning(ctx context.Context, q *workQueue) ([]runningRow, error) {
 	return dialect.Select(ctx, &w.db.Session, runningJobs, dialect.Args{"queue": q.id}, func(rows *sql.Rows) (r runningRow, err error) {
 		var key sql.NullString
-		err = rows.Scan(&r.divided, &r.id, &key, &r.state, &r.lockBy, &r.live, &r.inTime)
+		err = rows.Scan(&r.divided, &r.id, &key, &r.state, &r.crashes, &r.lockBy, &r.live, &r.inTime)
 		r.key = key.String
 		return r, err
 	})
@@ -255,7 +256,7 @@ func (w *Worker) letGo(ctx context.Context, b *block, keys map[string]place, run
 
 // adoptOne takes a checked out job over, and counts the crash if its worker died.
 func (w *Worker) adoptOne(ctx context.Context, q *workQueue, r runningRow, name string) error {
-	why := w.trialOf(r.state)
+	why := w.trialOf(r)
 	w.mu.Lock()
 	b := q.blocks[r.divided]
 	room := b != nil && !b.leaving && !w.closing && b.turnOf(r.key, r.id)

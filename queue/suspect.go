@@ -16,6 +16,7 @@ import (
 //   - What the dead worker may have read and begun is checked out first, with that crash
 //     counted. A few of those jobs run at a time.
 //   - What it had checked out and trusted runs again, a few at a time, in places of its own.
+//     So does what was handed over and has met a death before.
 //   - What was on trial when it died runs alone: see loneTrial.
 //
 // A job that has run for provenAfter is trusted. Its row then says running again, and its place
@@ -66,11 +67,11 @@ const (
 func suspicion(reads, times int) int { return 2 * max(1, reads) << min(times-1, 10) }
 
 // trialOf returns which trial a checked out job needs that this worker takes over.
-func (w *Worker) trialOf(state string) trial {
+func (w *Worker) trialOf(r runningRow) trial {
 	switch {
-	case w.opt.Harmless || state == rowHanded:
+	case w.opt.Harmless || r.state == rowHanded && r.crashes == 0:
 		return trusted
-	case state == rowRunning:
+	case r.state == rowRunning, r.state == rowHanded: // who hands a job over may not have begun its trial
 		return survivor
 	}
 	return accused
