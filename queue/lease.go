@@ -100,11 +100,11 @@ func usable(lease time.Duration) time.Duration { return lease - lease/10 }
 
 // DefaultLease is the lease of a worker whose options name none. A killed worker's blocks are
 // another's within ten seconds, and a process that stands still for five loses nothing.
-const DefaultLease = 9 * time.Second
+const DefaultLease = 8 * time.Second
 
 // renewals is how often a lease is renewed before it would end: a process that stands still
-// for half a lease does not lose it, and one renewal that fails is no loss either.
-const renewals = 5
+// for three quarters of a lease does not lose it, nor one whose renewals fail for so long.
+const renewals = 8
 
 // keep holds on to what this process has.
 func (w *Worker) keep(ctx context.Context) {

@@ -50,8 +50,9 @@ const (
 )
 
 const (
-	// doubtful is how many suspected jobs run at a time, and how many survivors.
-	doubtful = 8
+	// doubtful is how many suspected jobs run at a time, and how many survivors: enough for a
+	// commit to serve many, since all that a dead worker may have begun is checked out first.
+	doubtful = 32
 
 	// provenAfter is how long a job runs until it is trusted, unless a test is in haste.
 	provenAfter = 5 * time.Second
