@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -69,6 +70,27 @@ func TestLongResultsOfManyJobs(t *testing.T) {
 		if seen != n {
 			t.Errorf("%d results", seen)
 		}
+	})
+}
+
+// TestLongErrorsOfManyJobs ends jobs together that have more in their errors and the details of
+// these than the server takes in a statement.
+func TestLongErrorsOfManyJobs(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		const n = 400
+		w, b := idleWorker(t, packetOf(t, db, 16<<20))
+		enqueueMany(t, w.c, slices.Repeat([]Job{{Kind: "x"}}, n))
+		var moves []move
+		for len(moves) < n {
+			pumpOnce(t, w, b, func() {})
+			w.mu.Lock()
+			for d := w.popReady(); d != nil; d = w.popReady() {
+				moves = append(moves, w.moveFor(d, buried, 0, errTest, strings.Repeat("\n\"", 16000)))
+			}
+			w.mu.Unlock()
+		}
+		must(t, w.carry(t.Context(), b, w.node, moves))
+		wantRows(t, db, "dead jobs, and the bytes of their details", `SELECT COUNT(*), MIN(LENGTH(detail)), MAX(LENGTH(detail)) FROM {prefix}job_dead`, "400 32000 32000")
 	})
 }
 
