@@ -103,8 +103,8 @@ type Dialect struct {
 	// Connector prepares connections with all that the SQL relies on.
 	Connector func(u *url.URL, opt Options) (driver.Connector, error)
 
-	// Check looks at a pool, ours or a caller's, for what the SQL relies on.
-	Check func(ctx context.Context, pool *sql.DB) ([]Finding, error)
+	// Check looks at a database through its pool, ours or a caller's, for what the SQL relies on.
+	Check func(ctx context.Context, db *DB) ([]Finding, error)
 
 	// Holdings tells which rights on tables the user of a DB has; nil if there are no tables,
 	// and no such function where there are no rights but those on files.

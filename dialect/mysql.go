@@ -259,8 +259,8 @@ func mysqlKill(base driver.Connector, id int64) {
 	_ = connExec(ctx, c, "KILL "+strconv.FormatInt(id, 10))
 }
 
-func mysqlCheck(ctx context.Context, pool *sql.DB) ([]Finding, error) {
-	v, err := mysqlVariables(ctx, pool)
+func mysqlCheck(ctx context.Context, db *DB) ([]Finding, error) {
+	v, err := mysqlVariables(ctx, db.pool)
 	if err != nil {
 		return nil, err
 	}

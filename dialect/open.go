@@ -169,7 +169,7 @@ type Finding struct {
 
 // Findings looks at everything that the SQL relies on.
 func (db *DB) Findings(ctx context.Context) ([]Finding, error) {
-	found, err := db.Dialect.Check(ctx, db.pool)
+	found, err := db.Dialect.Check(ctx, db)
 	if err != nil {
 		return nil, err
 	}

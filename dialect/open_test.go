@@ -9,12 +9,14 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/sqlschema"
 )
 
 func TestRedact(t *testing.T) {
@@ -348,6 +350,35 @@ func TestPostgresURLs(t *testing.T) {
 		err = refusal(t, with(func(_ *url.URL, q url.Values) { q.Set("options", "-cdefault_transaction_read_only=on") }), dialect.Options{})
 		if !errors.Is(err, dialect.ErrUnfit) || !strings.Contains(err.Error(), "target_session_attrs=read-write") {
 			t.Errorf("read-only: got %v, want the advice", err)
+		}
+	})
+}
+
+// Tables need a schema to be in. Where the search_path has none, that is said before anything
+// is changed.
+func TestASearchPathWithoutASchema(t *testing.T) {
+	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+		refused := func(rawURL, path string) {
+			t.Helper()
+			err := refusal(t, rawURL, dialect.Options{})
+			if !errors.Is(err, dialect.ErrUnfit) || !strings.Contains(err.Error(), "search_path is "+path) || !strings.Contains(err.Error(), "CREATE SCHEMA") {
+				t.Errorf("got %v, want what the search_path %s lacks, and the advice", err, path)
+			}
+		}
+		refused(db.URL+"&search_path=nowhere", "nowhere")
+		refused(db.URL+"&search_path=", `""`)
+		db.Do(t, `DROP SCHEMA public`, nil)
+		refused(db.URL, `"$user", public`)
+		own := dbtest.Open(t, db.URL, dialect.Options{Schema: "own"}) // which is made when it is migrated
+		if err := sqlschema.Migrate(t.Context(), own.DB); err != nil {
+			t.Error(err)
+		}
+		db.Do(t, `CREATE SCHEMA elsewhere`, nil)
+		if err := sqlschema.Migrate(t.Context(), dbtest.Open(t, db.URL+"&search_path=nowhere,elsewhere", dialect.Options{}).DB); err != nil {
+			t.Error(err)
+		}
+		if got := db.List(t, `SELECT schemaname FROM pg_tables WHERE tablename = 'dbcron_migration' ORDER BY 1`, nil); !slices.Equal(got, []string{"elsewhere", "own"}) {
+			t.Errorf("tables are in %v", got)
 		}
 	})
 }

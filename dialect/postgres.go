@@ -151,16 +151,17 @@ func postgresConnector(u *url.URL, opt Options) (driver.Connector, error) {
 	return newPoolerConnector(cfg), nil
 }
 
-func postgresCheck(ctx context.Context, pool *sql.DB) ([]Finding, error) {
+func postgresCheck(ctx context.Context, db *DB) ([]Finding, error) {
 	var version int
-	var name, readOnly, encoding, isolation string
-	err := pool.QueryRowContext(ctx, `SELECT CAST(current_setting('server_version_num') AS INT), current_setting('server_version'),
-		current_setting('transaction_read_only'), current_setting('server_encoding'), current_setting('transaction_isolation')`).
-		Scan(&version, &name, &readOnly, &encoding, &isolation)
+	var name, readOnly, encoding, isolation, path, schema string
+	err := db.pool.QueryRowContext(ctx, `SELECT CAST(current_setting('server_version_num') AS INT), current_setting('server_version'),
+		current_setting('transaction_read_only'), current_setting('server_encoding'), current_setting('transaction_isolation'),
+		current_setting('search_path'), COALESCE(current_schema(), '')`).
+		Scan(&version, &name, &readOnly, &encoding, &isolation, &path, &schema)
 	if err != nil {
 		return nil, err
 	}
-	pooler, err := poolerFinding(ctx, pool)
+	pooler, err := poolerFinding(ctx, db.pool)
 	return append([]Finding{
 		{
 			Subject: "version", OK: version >= 140000, Detail: "PostgreSQL " + name,
@@ -174,11 +175,30 @@ func postgresCheck(ctx context.Context, pool *sql.DB) ([]Finding, error) {
 			Subject: "encoding", OK: encoding == "UTF8", Detail: "server_encoding = " + encoding,
 			Advice: "create the database with ENCODING 'UTF8'",
 		},
+		searchPathFinding(db.opt.Schema, path, schema),
 		{
 			Subject: "isolation", OK: true,
 			Detail: fmt.Sprintf("session default %q; dbcron's transactions ask for read committed themselves", isolation),
 		},
 	}, pooler...), err
+}
+
+// searchPathFinding tells whether there is a schema for tables whose names have none before them:
+// current is the first of the search_path that exists and may be used, or empty.
+func searchPathFinding(own, path, current string) Finding {
+	f := Finding{
+		Subject: "search_path", OK: own != "" || current != "",
+		Advice: "create a schema and grant USAGE on it (CREATE SCHEMA dbcron AUTHORIZATION the_user), or name one that exists: search_path=its_name in the URL",
+	}
+	switch {
+	case own != "":
+		f.Detail = "tables are in schema " + own
+	case current != "":
+		f.Detail = "tables are in schema " + current
+	default:
+		f.Detail = fmt.Sprintf("search_path is %s, and none of these schemas exists and may be used", strings.TrimSpace(cmp.Or(path, `""`)))
+	}
+	return f
 }
 
 // postgresExclusive waits by asking again, because a statement that blocks on

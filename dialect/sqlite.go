@@ -151,8 +151,8 @@ func sqlitePath(u *url.URL) string {
 	return u.Host + u.Path // sqlite:///abs and sqlite://rel, as other tools have them
 }
 
-func sqliteCheck(ctx context.Context, pool *sql.DB) (found []Finding, err error) {
-	c, err := pool.Conn(ctx)
+func sqliteCheck(ctx context.Context, db *DB) (found []Finding, err error) {
+	c, err := db.pool.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
