@@ -25,6 +25,7 @@ type DB struct {
 	limit int  // of connections, where the pool does not know; 0: it does
 
 	isolation sql.IsolationLevel // that transactions have to ask for
+	lacks     map[Feature]string // what to do without, and why
 }
 
 // An Execer runs statements: a *sql.DB, *sql.Conn or *sql.Tx.
@@ -75,11 +76,15 @@ func newDB(d *Dialect, pool *sql.DB, opt Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{pool: pool, opt: opt, isolation: d.Isolation}
+	if err := d.checkWithout(opt.Without); err != nil {
+		return nil, err
+	}
+	db := &DB{pool: pool, opt: opt, isolation: d.Isolation, lacks: map[Feature]string{}}
 	db.Session = Session{Dialect: d, on: pool, prefix: prefix, timeout: opt.StatementTimeout, compiled: &sync.Map{}, packet: &packet{}, copies: &atomic.Int32{}, retry: true}
 	if d.SkipLocked == "" {
 		db.turn = make(chan struct{}, 1)
 	}
+	db.without(opt.told())
 	return db, nil
 }
 

@@ -40,6 +40,7 @@ type Dialect struct {
 
 	SkipLocked      string                     // ends a SELECT that locks its rows and passes over locked ones; "" where writers are alone anyway
 	Locked          string                     // ends a SELECT that locks its rows, and waits for locked ones; "" likewise
+	RowLocked       string                     // ends a SELECT that locks its rows, and fails at once if one is locked; "" where Exclusive locks no row
 	ShareLocked     string                     // ends a SELECT whose rows must not change until the transaction ends; "" likewise
 	Current         string                     // ends a SELECT that sees what is committed by now, whatever its transaction saw; "" where that fails instead
 	LocksTakeUpdate bool                       // whether these three take the right to UPDATE; elsewhere the right to DELETE will do
@@ -91,6 +92,7 @@ type Dialect struct {
 	Duplicate   func(error) bool // a unique key already holds the value
 	Missing     func(error) bool // a table does not exist
 	Denied      func(error) bool // the user lacks a right
+	Unknown     func(error) bool // the server lacks a language, a function or a feature
 	Retryable   func(error) bool // run the transaction again
 	Unavailable func(error) bool // the server cannot be reached or does not serve yet: try to connect again
 
@@ -114,9 +116,14 @@ type Dialect struct {
 	// where it may have a GiB.
 	MaxPacket string
 
-	// Exclusive waits for a lock that ends with the process that holds it, at
-	// the latest, and that needs no table of ours: for migrations.
-	Exclusive func(ctx context.Context, db *DB, name string) (unlock func(), err error)
+	// Lacks finds out which features, besides those that are known, a database does not have
+	// that its engine may have; nil where all have them.
+	Lacks func(ctx context.Context, c *sql.Conn, known map[Feature]string) ([]Lack, error)
+
+	// Exclusive waits for a lock that ends with the process that holds it, at the latest: for
+	// migrations. Where there is RowLocked, it also locks the row that a query ends so, for the sake
+	// of processes that have nothing else; nil: it does not.
+	Exclusive func(ctx context.Context, db *DB, name string, row *Stmt) (unlock func(), err error)
 
 	// Session is how a lock is held by a connection; nil where there is no such
 	// thing. See DB.SessionLock.
@@ -161,5 +168,6 @@ type Options struct {
 	StatementTimeout time.Duration // the longest that a statement may take; default: 30s
 	ApplicationName  string        // what the server's list of connections shows; default: dbcron
 	Existing         bool          // SQLite: do not make the file if there is none
+	Without          []Feature     // what to do without, besides what the database is found to lack
 	MaxConns         int           // the pool's size; default: 10. Not for Wrap and WrapPgx.
 }

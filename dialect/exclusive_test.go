@@ -28,7 +28,7 @@ func TestExclusiveIsOneAtATime(t *testing.T) {
 		var holders, most, times atomic.Int32
 		together(t, 3*len(pools), func(i int) error {
 			own := pools[i%len(pools)].DB
-			unlock, err := own.Dialect.Exclusive(ctx, own, "work")
+			unlock, err := own.Dialect.Exclusive(ctx, own, "work", nil)
 			if err != nil {
 				return err
 			}
@@ -54,14 +54,14 @@ func TestExclusiveIsOneAtATime(t *testing.T) {
 
 func TestExclusiveEndsWithTheContext(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
-		unlock, err := db.Dialect.Exclusive(t.Context(), db.DB, "work")
+		unlock, err := db.Dialect.Exclusive(t.Context(), db.DB, "work", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		began := time.Now() //nolint:forbidigo // measures how long it takes
-		_, err = db.Dialect.Exclusive(ctx, db.DB, "work")
+		_, err = db.Dialect.Exclusive(ctx, db.DB, "work", nil)
 		if took := time.Since(began); took > time.Minute {
 			t.Errorf("it waited %v", took)
 		}
@@ -69,7 +69,7 @@ func TestExclusiveEndsWithTheContext(t *testing.T) {
 			t.Errorf("got %v, want the deadline, and what was waited for", err)
 		}
 		unlock()
-		again, err := db.Dialect.Exclusive(t.Context(), db.DB, "work")
+		again, err := db.Dialect.Exclusive(t.Context(), db.DB, "work", nil)
 		if err != nil {
 			t.Fatalf("after it was released: %v", err)
 		}
@@ -89,7 +89,7 @@ func TestExclusiveSaysThatTheContextHasEnded(t *testing.T) {
 			cancel(ended)
 			return driver.ErrBadConn
 		})
-		if _, err := db.Dialect.Exclusive(ctx, pool.DB, "work"); !errors.Is(err, ended) {
+		if _, err := db.Dialect.Exclusive(ctx, pool.DB, "work", nil); !errors.Is(err, ended) {
 			t.Errorf("got %v, want %v", err, ended)
 		}
 	})
@@ -119,7 +119,7 @@ func TestExclusiveLeavesNoLockInThePool(t *testing.T) {
 				}
 				return unclear
 			})
-			unlock, err := db.Dialect.Exclusive(t.Context(), pool.DB, "work")
+			unlock, err := db.Dialect.Exclusive(t.Context(), pool.DB, "work", nil)
 			if err == nil {
 				unlock()
 			}
@@ -127,7 +127,7 @@ func TestExclusiveLeavesNoLockInThePool(t *testing.T) {
 				t.Fatal("no call was seen")
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-			unlock, err = db.Dialect.Exclusive(ctx, db.DB, "work")
+			unlock, err = db.Dialect.Exclusive(ctx, db.DB, "work", nil)
 			cancel()
 			if err != nil {
 				t.Errorf("%s: %v", c.name, err)

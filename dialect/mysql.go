@@ -340,7 +340,7 @@ func mysqlVariables(ctx context.Context, pool *sql.DB) (map[string]string, error
 	return found, rows.Err()
 }
 
-func mysqlExclusive(ctx context.Context, db *DB, name string) (func(), error) {
+func mysqlExclusive(ctx context.Context, db *DB, name string, _ *Stmt) (func(), error) {
 	locks := *mysqlSessionLocks
 	locks.Refuse = func(context.Context, *sql.Conn) error { return nil } // Galera: run migrations at one node
 	return exclusive(ctx, db.pool, &locks, name)

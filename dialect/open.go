@@ -30,7 +30,8 @@ var ErrUnfit = errors.New("this database cannot be used as it is")
 //	mysql://user:password@host:3306/database     (mariadb:// is the same)
 //	sqlite:file.db
 //
-// followed by parameters of the driver, if any. Close it when done.
+// followed by parameters of the driver, if any, and dbcron_without=…, which names
+// Features to do without, with commas between. Close it when done.
 func Open(ctx context.Context, rawURL string, opt Options) (*DB, error) {
 	db, err := Connect(ctx, rawURL, opt)
 	if err != nil {
@@ -53,6 +54,14 @@ func Connect(ctx context.Context, rawURL string, opt Options) (*DB, error) {
 		return nil, err
 	}
 	opt.ApplicationName = cmp.Or(opt.ApplicationName, "dbcron")
+	without, err := takeWithout(u)
+	if err == nil {
+		err = d.checkWithout(without)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", Redact(rawURL), err)
+	}
+	opt.Without = append(slices.Clone(opt.Without), without...)
 	c, err := d.Connector(u, opt)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", Redact(rawURL), err)
@@ -169,12 +178,24 @@ type Finding struct {
 
 // Findings looks at everything that the SQL relies on.
 func (db *DB) Findings(ctx context.Context) ([]Finding, error) {
-	found, err := db.Dialect.Check(ctx, db)
+	found, _, err := db.look(ctx)
+	return found, err
+}
+
+// look is Findings, and also tells what the database lacks besides what was known.
+func (db *DB) look(ctx context.Context) (found []Finding, lacks []Lack, err error) {
+	found, err = db.Dialect.Check(ctx, db)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	unfit := func(f Finding) bool { return !f.OK }
+	if !slices.ContainsFunc(found, unfit) { // a server that is read-only would refuse to say
+		if lacks, err = db.lacking(ctx); err != nil {
+			return found, nil, err
+		}
 	}
 	f, err := db.timeFinding(ctx)
-	return append(found, f), err
+	return append(append(found, lackFindings(db.lacks, lacks)...), f), lacks, err
 }
 
 // The last microsecond of 2100-02-28: past 2038, and rounded by nothing that
@@ -200,10 +221,11 @@ func (db *DB) timeFinding(ctx context.Context) (Finding, error) {
 }
 
 func (db *DB) check(ctx context.Context) error {
-	found, err := db.Findings(ctx)
+	found, lacks, err := db.look(ctx)
 	if err != nil {
 		return err
 	}
+	db.without(lacks)
 	var unfit []error
 	for _, f := range found {
 		if !f.OK {

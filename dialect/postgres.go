@@ -46,6 +46,7 @@ var Postgres = &Dialect{
 
 	SkipLocked:      "FOR UPDATE SKIP LOCKED",
 	Locked:          "FOR UPDATE",
+	RowLocked:       "FOR UPDATE NOWAIT",
 	ShareLocked:     "FOR SHARE",
 	LocksTakeUpdate: true,
 	AddDuplicate:    addOnConflict,
@@ -82,6 +83,7 @@ var Postgres = &Dialect{
 	Duplicate: sqlState("23505"),
 	Missing:   sqlState("42P01"),
 	Denied:    sqlState("42501"),
+	Unknown:   sqlState("42704", "42883", "0A000"),
 	Retryable: sqlState("40001", "40P01"),
 	Unavailable: func(err error) bool {
 		return networkError(err) || sqlState("57P01", "57P02", "57P03", "53300")(err) ||
@@ -92,6 +94,7 @@ var Postgres = &Dialect{
 	Connector: postgresConnector,
 	Check:     postgresCheck,
 	Holdings:  postgresHoldings,
+	Lacks:     postgresWithout,
 	Exclusive: postgresExclusive,
 	Session:   postgresSession,
 	Notify:    func(channel, payload string) string { return "pg_notify(" + channel + ", " + payload + ")" },
@@ -202,20 +205,37 @@ func searchPathFinding(own, path, current string) Finding {
 }
 
 // postgresExclusive waits by asking again, because a statement that blocks on
-// the lock would hold a snapshot, and be ended by the statement timeout. The lock is a
-// transaction's, which a pooler gives to nobody else before its end. It excludes those of
-// sessions, which earlier versions took, of the same key.
-func postgresExclusive(ctx context.Context, db *DB, name string) (func(), error) {
+// the lock would hold a snapshot, and be ended by the statement timeout. The locks are a
+// transaction's, which a pooler gives to nobody else before its end. The advisory one excludes
+// earlier versions, which took no other, and may have taken a session's of the same key. The
+// row's excludes processes that have no advisory locks.
+func postgresExclusive(ctx context.Context, db *DB, name string, row *Stmt) (func(), error) {
+	_, without := db.Lacks(AdvisoryLocks)
+	query := ""
+	if row != nil {
+		var err error
+		if query, _, err = db.render(row, nil); err != nil {
+			return nil, err
+		}
+	}
+	if without && query == "" {
+		return nil, errors.New("there are no advisory locks, and no row to lock")
+	}
 	return exclusive(ctx, db.pool, &SessionLocks{
 		Refuse: func(context.Context, *sql.Conn) error { return nil },
-		Try: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
+		Try: func(ctx context.Context, c *sql.Conn, name string) (got bool, err error) {
 			if _, err := c.ExecContext(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED"); err != nil {
 				return false, err
 			}
 			if _, err := c.ExecContext(ctx, "SELECT set_config('idle_in_transaction_session_timeout', '0', true)"); err != nil {
 				return false, err
 			}
-			got, err := sessionBool(ctx, c, "SELECT pg_try_advisory_xact_lock($1)", sessionKey(name))
+			if got = true; !without {
+				got, err = sessionBool(ctx, c, "SELECT pg_try_advisory_xact_lock($1)", sessionKey(name))
+			}
+			if err == nil && got && query != "" {
+				got, err = holdsRow(ctx, c, query, sqlState("55P03"))
+			}
 			if err == nil && !got {
 				_, err = c.ExecContext(ctx, "ROLLBACK")
 			}

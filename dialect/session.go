@@ -48,6 +48,9 @@ type SessionLock struct {
 // yet protect nothing.
 func (db *DB) SessionLock(ctx context.Context, name string) (*SessionLock, error) {
 	locks := db.Dialect.Session
+	if why, lacks := db.Lacks(sessionLocks); lacks {
+		return nil, fmt.Errorf("%w: %s", ErrNoSessions, why)
+	}
 	if locks == nil {
 		return nil, fmt.Errorf("%w: %s has none", ErrNoSessions, db.Dialect.Name)
 	}

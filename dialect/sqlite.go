@@ -206,7 +206,7 @@ func sqliteWrite(ctx context.Context, c *sql.Conn) error {
 // one. Not on the real one, which the holder wants to write to through other
 // connections. The file stays: removing it would let two in at once. Its journal is
 // left as it is: to change that takes the lock, and fails while somebody has it.
-func sqliteExclusive(ctx context.Context, db *DB, name string) (func(), error) {
+func sqliteExclusive(ctx context.Context, db *DB, name string, _ *Stmt) (func(), error) {
 	path, err := sqliteFile(ctx, db)
 	if err != nil {
 		return nil, err

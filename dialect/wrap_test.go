@@ -264,7 +264,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 		slow, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		_, _ = own.Exec(slow, dialect.Unlisted(sleep(own)), nil) // cancelled, or quick
-		unlock, err := own.Dialect.Exclusive(t.Context(), own, "leak")
+		unlock, err := own.Dialect.Exclusive(t.Context(), own, "leak", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

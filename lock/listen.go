@@ -22,7 +22,7 @@ const linger = 500 * time.Millisecond
 // A pool that is small is not deprived of a connection.
 func (c *contender) hear() bool {
 	w := c.l.waiting
-	if limit := w.db.Pool().Stats().MaxOpenConnections; w.db.Dialect.Notify == nil || limit > 0 && limit < 4 {
+	if limit := w.db.Pool().Stats().MaxOpenConnections; w.db.Dialect.Listen == nil || limit > 0 && limit < 4 {
 		return false
 	}
 	w.mu.Lock()
@@ -61,7 +61,7 @@ func (w *waiting) listen(ctx context.Context) {
 		go func() {
 			ctx, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
-			_, _ = w.db.Exec(ctx, ping, dialect.Args{"channel": channel + w.me}) // unheard, it is not relied on
+			_ = w.tell(ctx, w.me, "") // unheard, it is not relied on
 		}()
 	}
 	err := w.db.Listen(ctx, channel+w.me, ready, func(name string) {
@@ -97,8 +97,14 @@ func (l *Locker) enqueue(ctx context.Context, name string) (queued bool, err err
 	return n > 0, err
 }
 
-// notifying runs a statement that notifyNext has made: found tells whether it
-// has updated a row, and next who was told.
+// tell sends a notification to a process.
+func (w *waiting) tell(ctx context.Context, process, name string) error {
+	_, err := w.db.Exec(ctx, tell, dialect.Args{"channel": channel + process, "payload": name})
+	return err
+}
+
+// notifying runs a statement that returningNext has made, of the lock called name, and tells
+// whoever is next: found tells whether it has updated a row, and next who was told.
 func (l *Locker) notifying(ctx context.Context, stmt *dialect.Stmt, args dialect.Args) (found bool, next string, err error) {
 	if l.db.Dialect.Notify == nil {
 		n, err := l.db.Exec(ctx, stmt, args)
@@ -108,5 +114,15 @@ func (l *Locker) notifying(ctx context.Context, stmt *dialect.Stmt, args dialect
 	if noRows(err) {
 		return false, "", nil
 	}
-	return err == nil, next, err
+	if err != nil || next == "" {
+		return err == nil, "", err
+	}
+	// The statement is done, whatever ends now.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	if err := l.tell(ctx, next, args["name"].(string)); err != nil {
+		l.opt.Logger.Debug("telling the next one that waits for a lock failed; it will look by itself", "lock", args["name"], "err", err)
+		next = ""
+	}
+	return true, next, nil
 }

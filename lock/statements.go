@@ -64,7 +64,7 @@ var (
 
 	// release frees a lock that its holder still has. lock_by, lock_at and
 	// expire_at stay, for people to see whose it was. Where there are
-	// notifications it tells the next who waits, and nobody if none does: the
+	// notifications it returns the next who waits, to be told: the
 	// queue is read from the row as it is updated, so whoever joins it before is
 	// told, and whoever would join it after finds the lock free.
 	release = dialect.PerDialect("lock.release", func(d *dialect.Dialect) string {
@@ -72,7 +72,7 @@ var (
 		UPDATE {prefix}lock SET state = 'FREE', released_at = {now}, update_time = {now}
 		WHERE name = :name AND slot = :slot AND lock_by = :owner AND fence = :fence
 			AND state IN ('LOCK', 'EXTEND') AND released_at IS NULL AND expire_at > {now}`
-		return notifyNext(d, s)
+		return returningNext(d, s)
 	})
 
 	// keep is release before a lock's minimum hold is over: it stays as it is
@@ -151,7 +151,7 @@ var (
 
 	// force frees a lock whoever has it, and writes down who did that and why.
 	force = dialect.PerDialect("lock.force", func(d *dialect.Dialect) string {
-		return notifyNext(d, `
+		return returningNext(d, `
 		UPDATE {prefix}lock SET state = 'FREE', released_at = {now}, update_time = {now},
 			forced_by = :by, forced_fence = fence, forced_at = {now}, forced_why = :why
 		WHERE name = :name AND slot = :slot AND lock_by = :owner AND fence = :fence
@@ -191,17 +191,19 @@ var (
 	// dequeue takes this process out of the queue. If the lock came free
 	// meanwhile, and this process was to be told, the next one is.
 	dequeue = dialect.PerDialect("lock.dequeue", func(d *dialect.Dialect) string {
-		return whereNotified(notifyNext(d, `
+		return whereNotified(returningNext(d, `
 		UPDATE {prefix}lock SET waiters = array_remove(waiters, CAST(:me AS VARCHAR))
 		WHERE name = :name AND slot = 0 AND :me = ANY (waiters)`))(d)
 	})
 
-	// ping is heard by a listener that is not cut off by a pooler.
-	ping = dialect.PerDialect("lock.ping", func(d *dialect.Dialect) string {
+	// tell notifies a process: of a lock that has come free, or itself, to find out whether
+	// it hears. It is a transaction of its own: a notification that the server refuses must undo
+	// nothing. It does not wait for the disk.
+	tell = dialect.PerDialect("lock.tell", func(d *dialect.Dialect) string {
 		if d.Notify == nil {
 			return "SELECT 1"
 		}
-		return "SELECT " + d.Notify("CAST(:channel AS TEXT)", "''")
+		return "SELECT set_config('synchronous_commit', 'off', true) || CAST(" + d.Notify("CAST(:channel AS TEXT)", "CAST(:payload AS TEXT)") + " AS TEXT)"
 	})
 )
 
@@ -231,15 +233,14 @@ func queueWithout(d *dialect.Dialect) string {
 				THEN waiters[COALESCE(array_position(waiters, CAST(:me AS VARCHAR)), 1) + 1:] ELSE CAST(ARRAY[] AS VARCHAR[]) END`
 }
 
-// notifyNext adds to an UPDATE of one row that the first of its queue is told
-// if the lock is free. It returns the name of who was told, or nothing.
-func notifyNext(d *dialect.Dialect, update string) string {
+// returningNext adds to an UPDATE of one row that it returns the first of its queue if the
+// lock is free, for Locker.notifying to tell, or nothing.
+func returningNext(d *dialect.Dialect, update string) string {
 	if d.Notify == nil {
 		return update
 	}
 	return update + `
-		RETURNING CASE WHEN state = 'FREE' AND waiting_until > {now} AND cardinality(waiters) > 0
-			THEN waiters[1] || CAST(` + d.Notify("'"+channel+"' || waiters[1]", "name") + ` AS TEXT) ELSE '' END`
+		RETURNING CASE WHEN state = 'FREE' AND waiting_until > {now} AND cardinality(waiters) > 0 THEN waiters[1] ELSE '' END`
 }
 
 // whereNotified is a statement that is needed only where there are

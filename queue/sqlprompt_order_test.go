@@ -20,7 +20,7 @@ import (
 func TestPromptInATrigger(t *testing.T) {
 	atPrompt(t, func(t *testing.T, db *dbtest.DB, p *prompt) {
 		db.Do(t, `CREATE TABLE orders (number INT NOT NULL, customer VARCHAR(20) NOT NULL)`, nil)
-		if db.Dialect == dialect.Postgres {
+		if db.Dialect.Name == dialect.Postgres.Name {
 			db.Do(t, `CREATE FUNCTION order_placed() RETURNS trigger LANGUAGE plpgsql AS '
 				BEGIN
 					PERFORM {prefix}enqueue(''orders'', ''placed'', json_build_object(''number'', NEW.number), NEW.customer);
@@ -67,7 +67,7 @@ func TestPromptAfterWaiting(t *testing.T) {
 	atPrompt(t, func(t *testing.T, db *dbtest.DB, first *prompt) {
 		db.Do(t, `CREATE TABLE awaited_order (number INT NOT NULL PRIMARY KEY, changes INT NOT NULL)`, nil)
 		db.Do(t, `INSERT INTO awaited_order VALUES (1, 0)`, nil)
-		if db.Dialect == dialect.Postgres {
+		if db.Dialect.Name == dialect.Postgres.Name {
 			db.Do(t, `CREATE FUNCTION changed() RETURNS trigger LANGUAGE plpgsql AS '
 				BEGIN
 					PERFORM {prefix}enqueue(''q'', ''changed'', to_json(NEW.changes), ''1'');
@@ -101,7 +101,7 @@ func TestPromptAfterWaiting(t *testing.T) {
 // waitsForOrder tells whether a session waits for a row of awaited_order.
 func waitsForOrder(t *testing.T, db *dbtest.DB) bool {
 	t.Helper()
-	if db.Dialect == dialect.Postgres {
+	if db.Dialect.Name == dialect.Postgres.Name {
 		var n int
 		db.Scan(t, `SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`, nil, &n)
 		return n > 0

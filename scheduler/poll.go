@@ -65,7 +65,7 @@ func (s *Scheduler) wake() {
 // notifications, until ctx ends. Polling finds it as well, later.
 func (s *Scheduler) listen(ctx context.Context) {
 	limit := s.db.Pool().Stats().MaxOpenConnections
-	if s.db.Dialect.Notify == nil || limit > 0 && limit < 4 {
+	if s.db.Dialect.Listen == nil || limit > 0 && limit < 4 {
 		return
 	}
 	for ctx.Err() == nil {

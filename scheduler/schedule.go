@@ -289,13 +289,15 @@ func Edit(ctx context.Context, db *dialect.DB, s Schedule) error {
 
 // changing runs f in a transaction, and wakes the daemons afterwards.
 func changing(ctx context.Context, db *dialect.DB, f func(context.Context, *dialect.Session) error) error {
-	return db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
-		if err := f(ctx, tx); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, announce, dialect.Args{"channel": channel(db)})
+	if err := db.ShortTx(ctx, f); err != nil || db.Dialect.Notify == nil {
 		return err
-	})
+	}
+	// Apart from the transaction, which a notification that the server refuses would undo. Daemons
+	// that are not told look by themselves.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	_, _ = db.Exec(ctx, announce, dialect.Args{"channel": channel(db)})
+	return nil
 }
 
 // channel is where the daemons of a set of tables listen.

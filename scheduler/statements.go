@@ -236,7 +236,7 @@ var (
 		DELETE FROM {prefix}node WHERE expire_at < {now + :since}
 			AND NOT EXISTS (SELECT 1 FROM {prefix}queue_worker AS w WHERE w.node = name)`)
 
-	// announce wakes the daemons, once the transaction is committed.
+	// announce wakes the daemons, after a transaction that has changed something for them.
 	announce = dialect.PerDialect("scheduler.announce", func(d *dialect.Dialect) string {
 		if d.Notify == nil {
 			return "SELECT 1"

@@ -48,7 +48,14 @@ func Prompt(ctx context.Context, db *dialect.DB) error {
 	if err := Check(ctx, db); err != nil {
 		return err
 	}
-	unlock, err := db.Dialect.Exclusive(ctx, db, "migrate "+db.Prefix())
+	if why, lacks := db.Lacks(dialect.Functions); lacks {
+		return fmt.Errorf("the views and routines for the SQL prompt are not made: %s", why)
+	}
+	var row *dialect.Stmt // whoever may make views need not have the right to lock one
+	if _, lacks := db.Lacks(dialect.AdvisoryLocks); lacks {
+		row = lockFirst
+	}
+	unlock, err := db.Dialect.Exclusive(ctx, db, "migrate "+db.Prefix(), row)
 	if err != nil {
 		return err
 	}
@@ -73,11 +80,38 @@ func Prompt(ctx context.Context, db *dialect.DB) error {
 	return nil
 }
 
-// leftOut tells whether migrating failed for want of the rights for the SQL prompt: then
+// passingPrompt migrates by step. The migration for the SQL prompt is left out where the database
+// does without functions, and for want of rights, or of the language.
+func passingPrompt(ctx context.Context, db *dialect.DB, at, version int64, step func(context.Context, int64) ([]*goose.MigrationResult, error)) error {
+	up := at < version
+	note := func() error {
+		_, err := db.Exec(ctx, notes[up], dialect.Args{"version": promptVersion})
+		return err
+	}
+	if _, lacks := db.Lacks(dialect.Functions); lacks && up && at < promptVersion && version >= promptVersion {
+		if at < promptVersion-1 {
+			if _, err := step(ctx, promptVersion-1); err != nil {
+				return err
+			}
+		}
+		if err := note(); err != nil {
+			return err
+		}
+	}
+	_, err := step(ctx, version)
+	if leftOut(db.Dialect, err) {
+		if err = note(); err == nil {
+			_, err = step(ctx, version)
+		}
+	}
+	return err
+}
+
+// leftOut tells whether migrating failed for want of what the SQL prompt takes: then
 // that migration is noted as run, or as taken back, and the others go on.
 func leftOut(d *dialect.Dialect, err error) bool {
 	var part *goose.PartialError
-	return errors.As(err, &part) && part.Failed.Source.Version == promptVersion && d.Denied(err)
+	return errors.As(err, &part) && part.Failed.Source.Version == promptVersion && (d.Denied(err) || d.Unknown != nil && d.Unknown(err))
 }
 
 // notes are what is noted then, of migrating up or not. Whoever writes it holds the lock.

@@ -52,10 +52,19 @@ var (
 
 	// first writes the row that goose expects in its table and does not find
 	// there if it died between making the table and filling it, where these are
-	// not one transaction. Whoever runs it holds the lock.
+	// not one transaction. Of two who run it at once both may write one, where they do not hold the
+	// lock: goose does not mind, and the later one's lockFirst sees both.
 	first = dialect.SQL("sqlschema.first", `
 		INSERT INTO {prefix}migration (version_id, is_applied)
 		SELECT 0, TRUE FROM (SELECT COUNT(*) AS n FROM {prefix}migration) AS counted WHERE n = 0`)
+
+	// lockFirst locks that row, which nobody changes, until its transaction ends.
+	lockFirst = dialect.PerDialect("sqlschema.lock-first", func(d *dialect.Dialect) string {
+		if d.RowLocked == "" {
+			return "SELECT 1"
+		}
+		return "SELECT version_id FROM {prefix}migration WHERE version_id = 0 " + d.RowLocked
+	})
 )
 
 // Version returns the database's version: 0 where there are no tables. It
@@ -145,7 +154,11 @@ func To(ctx context.Context, db *dialect.DB, version int64) error {
 	if db.Pool().Stats().MaxOpenConnections == 1 {
 		return errors.New("migrating needs a pool of two connections at least: raise MaxConns or SetMaxOpenConns")
 	}
-	unlock, err := db.Dialect.Exclusive(ctx, db, "migrate "+db.Prefix())
+	row, err := rowToLock(ctx, db)
+	if err != nil {
+		return err
+	}
+	unlock, err := db.Dialect.Exclusive(ctx, db, "migrate "+db.Prefix(), row)
 	if err != nil {
 		return err
 	}
@@ -170,15 +183,40 @@ func To(ctx context.Context, db *dialect.DB, version int64) error {
 	if at < version {
 		step = p.UpTo
 	}
-	if _, err = step(ctx, version); leftOut(db.Dialect, err) {
-		if _, err = db.Exec(ctx, notes[at < version], dialect.Args{"version": promptVersion}); err == nil {
-			_, err = step(ctx, version)
-		}
-	}
-	if err != nil {
+	if err := passingPrompt(ctx, db, at, version, step); err != nil {
 		return fmt.Errorf("migrate from version %d to %d: %w", at, version, err)
 	}
 	return nil
+}
+
+// rowToLock returns what locks the first row of goose's table, where Exclusive locks a row, and
+// sees to it that there is one.
+func rowToLock(ctx context.Context, db *dialect.DB) (*dialect.Stmt, error) {
+	if db.Dialect.RowLocked == "" {
+		return nil, nil
+	}
+	if err := makeSchema(ctx, db, db.Options().Schema); err != nil {
+		return nil, err
+	}
+	_, err := db.Exec(ctx, first, nil)
+	if !db.Dialect.Missing(err) {
+		return lockFirst, err
+	}
+	table, err := versionTable(ctx, db.Dialect, db.Prefix()+"migration")
+	if err != nil {
+		return nil, err
+	}
+	made := db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		if _, err := tx.ExecText(ctx, table); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, first, nil)
+		return err
+	})
+	if _, err := db.Exec(ctx, first, nil); err != nil { // another process may have made the table meanwhile
+		return nil, errors.Join(made, err)
+	}
+	return lockFirst, nil
 }
 
 func provider(ctx context.Context, db *dialect.DB, opts ...goose.ProviderOption) (*goose.Provider, error) {
@@ -204,6 +242,9 @@ func makeSchema(ctx context.Context, db *dialect.DB, schema string) error {
 		db.Dialect.Placeholder(1), schema).Scan(&there)
 	if err == nil && there == 0 {
 		_, err = db.Pool().ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+schema) // the name was checked when db was made
+		if db.Dialect.Duplicate(err) {
+			err = nil // of two who make it at once one may be told so
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("schema %s: %w", schema, err)

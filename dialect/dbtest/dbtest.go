@@ -9,7 +9,8 @@
 // DBCRON_TEST_MYSQL name (URLs of users who may create databases), or starts private
 // ones from the binaries on the machine. A test whose engine is missing is skipped with
 // a message that says what to install; with CI=true it fails. DBCRON_TEST_ENGINES, such as
-// "mysql,sqlite", leaves out the others.
+// "mysql,sqlite", leaves out the others. With DBCRON_TEST_BARE=true, PostgreSQL is one without
+// notifications, advisory locks and functions, whose transactions are serializable by default.
 package dbtest
 
 import (
@@ -106,9 +107,22 @@ func (e *engine) open(t *testing.T, tables bool) *DB {
 	return db
 }
 
+// Bare tells whether PostgreSQL is to be one without all that an engine may lack. Tests of
+// these features skip then.
+func Bare() bool { return os.Getenv("DBCRON_TEST_BARE") == "true" }
+
+// bare are the options of a connection, if need be without that.
+func bare(opt dialect.Options, databaseURL string) dialect.Options {
+	if d, err := dialect.ForURL(databaseURL); err == nil && d == dialect.Postgres && Bare() {
+		opt.Without = []dialect.Feature{dialect.Notifications, dialect.AdvisoryLocks, dialect.Functions}
+	}
+	return opt
+}
+
 // Open connects a test to a database, and closes the connections at its end.
 func Open(t *testing.T, databaseURL string, opt dialect.Options) *DB {
 	t.Helper()
+	opt = bare(opt, databaseURL)
 	db, err := dialect.Open(t.Context(), databaseURL, opt)
 	if err != nil {
 		t.Fatal(err)
@@ -301,6 +315,11 @@ func (e *engine) fresh(t *testing.T, tables bool) string {
 	t.Cleanup(func() { drop(t, adminURL, name) })
 	if err := create(t.Context(), admin, adminURL, name); err != nil {
 		t.Fatal(err)
+	}
+	if Bare() && e.name == "postgres" {
+		if _, err := admin.Pool().ExecContext(t.Context(), "ALTER DATABASE "+name+" SET default_transaction_isolation = 'serializable'"); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return withPath(adminURL, name)
 }

@@ -1,0 +1,171 @@
+package dialect
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// A Feature is one that dbcron uses where it is there, and works without where it is not.
+type Feature string
+
+const (
+	// Notifications tell others of what was committed. Without them, others look by themselves.
+	Notifications Feature = "notifications"
+
+	// AdvisoryLocks are locks of the server that belong to no table. Without them there are no
+	// session locks, and migrations exclude each other by the lock of a row.
+	AdvisoryLocks Feature = "advisory-locks"
+
+	// Functions are those that are stored in the database. Without them there are no views and no
+	// function for the SQL prompt.
+	Functions Feature = "functions"
+
+	// A pooler lacks these parts of the first two: notifications can be sent through it, and
+	// migrations can hold the lock of a transaction.
+	listening    Feature = "listening"
+	sessionLocks Feature = "session locks"
+)
+
+// features are those that a URL or Options can have dbcron do without.
+var features = []Feature{Notifications, AdvisoryLocks, Functions}
+
+// withoutParameter is the parameter of a URL that names features to do without.
+const withoutParameter = "dbcron_without"
+
+// takeWithout takes dbcron's own parameter out of a URL, which drivers must not see, and
+// returns the features that it names. The other parameters stay as they were written.
+func takeWithout(u *url.URL) (without []Feature, err error) {
+	var kept []string
+	for pair := range strings.SplitSeq(u.RawQuery, "&") {
+		name, value, _ := strings.Cut(pair, "=")
+		if name != withoutParameter {
+			kept = append(kept, pair)
+			continue
+		}
+		if value, err = url.QueryUnescape(value); err != nil {
+			return nil, fmt.Errorf("parameter %s: %w", withoutParameter, err)
+		}
+		for word := range strings.SplitSeq(value, ",") {
+			without = append(without, Feature(word))
+		}
+	}
+	if len(without) > 0 {
+		u.RawQuery = strings.Join(kept, "&")
+	}
+	return without, nil
+}
+
+// checkWithout refuses features that are none, or that an engine cannot do without.
+func (d *Dialect) checkWithout(without []Feature) error {
+	for _, f := range without {
+		if !slices.Contains(features, f) {
+			return fmt.Errorf("%s: unknown feature %q; use notifications, advisory-locks or functions, with commas between", withoutParameter, f)
+		}
+		if f == AdvisoryLocks && d.Exclusive != nil && d.RowLocked == "" {
+			return fmt.Errorf("%s: dbcron cannot do without %s on %s", withoutParameter, f, d.Name)
+		}
+	}
+	return nil
+}
+
+// A Lack is a feature that a database is without, and why.
+type Lack struct {
+	Feature Feature
+	Why     string
+}
+
+// Lacks tells whether the database is without a feature, and why.
+func (db *DB) Lacks(f Feature) (why string, lacks bool) {
+	why, lacks = db.lacks[f]
+	return why, lacks
+}
+
+// without has db do without some features. It is called before anybody else uses db.
+func (db *DB) without(lacks []Lack) {
+	if len(lacks) == 0 {
+		return
+	}
+	d := *db.Dialect
+	for _, l := range lacks {
+		if _, known := db.lacks[l.Feature]; !known {
+			db.lacks[l.Feature] = l.Why
+		}
+		switch l.Feature {
+		case Notifications:
+			d.Notify, d.Listen = nil, nil
+		case listening:
+			d.Listen = nil
+		case AdvisoryLocks:
+			d.Session = nil
+			db.lacks[sessionLocks] = l.Why
+		case sessionLocks:
+			d.Session = nil
+		case Functions:
+		}
+	}
+	db.Dialect = &d
+	db.compiled.Clear()
+}
+
+// told are the lacks that options name.
+func (o Options) told() (lacks []Lack) {
+	for _, f := range o.Without {
+		lacks = append(lacks, Lack{f, withoutParameter + " says so"})
+	}
+	return lacks
+}
+
+// lacking finds out what the database lacks besides what was known before.
+func (db *DB) lacking(ctx context.Context) (lacks []Lack, err error) {
+	if db.Dialect.Lacks == nil {
+		return nil, nil
+	}
+	c, err := db.pool.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	return db.Dialect.Lacks(ctx, c, db.lacks)
+}
+
+// lackFindings tells what db does without, for people.
+func lackFindings(known map[Feature]string, found []Lack) (all []Finding) {
+	why := map[Feature]string{}
+	for _, l := range found {
+		why[l.Feature] = l.Why
+	}
+	for f, w := range known {
+		why[f] = w
+	}
+	for _, f := range features {
+		if w, lacks := why[f]; lacks {
+			all = append(all, Finding{Subject: string(f), OK: true, Detail: fmt.Sprintf("none (%s): %s", w, consequence[f])})
+		}
+	}
+	return all
+}
+
+var consequence = map[Feature]string{
+	Notifications: "jobs, schedules and locks are looked for instead of being told of",
+	AdvisoryLocks: "session locks are refused, elections rest on their leases alone, and migrations exclude each other by the lock of a row",
+	Functions:     "the views and the function for the SQL prompt are not made",
+}
+
+// holdsRow tells whether a query returns a row, for those that lock it. A lock that somebody
+// else has is no error.
+func holdsRow(ctx context.Context, c *sql.Conn, query string, held func(error) bool) (bool, error) {
+	var one any
+	err := c.QueryRowContext(ctx, query).Scan(&one)
+	if held(err) {
+		return false, nil
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		err = errors.New("the row to lock is not there")
+	}
+	return err == nil, err
+}

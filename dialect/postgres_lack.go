@@ -1,0 +1,137 @@
+package dialect
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// What speaks PostgreSQL's protocol need not have all that PostgreSQL has, and an administrator
+// can take away the right to a function. So dbcron tries, in transactions that it rolls back:
+// nobody hears the notification, and no lock stays.
+
+// A trial is queries that work where there is a feature. What a query returns has to be true.
+type trial struct {
+	feature Feature
+	queries []string
+}
+
+func postgresTrials() []trial {
+	key := strconv.FormatInt(rand.Int64(), 10) // nobody's
+	return []trial{
+		{Notifications, []string{"LISTEN dbcron_probe", "SELECT pg_notify('dbcron_probe', '') IS NOT NULL"}},
+		// The server must list the lock, too: there are some that have such functions, which do nothing.
+		{AdvisoryLocks, []string{"SELECT CASE WHEN pg_try_advisory_xact_lock(" + key + ") THEN EXISTS (" +
+			"SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted) END"}},
+		{sessionLocks, []string{"SELECT CASE WHEN pg_try_advisory_lock(" + key + ") THEN pg_advisory_unlock(" + key + ") END"}},
+	}
+}
+
+// postgresWithout finds out what a server has not, or what its user may not use, and what a pooler
+// on the way does not carry.
+func postgresWithout(ctx context.Context, c *sql.Conn, known map[Feature]string) (lacks []Lack, err error) {
+	is, _, err := behindPooler(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if is {
+		lacks = []Lack{
+			{listening, "a pooler is between this program and the server"},
+			{sessionLocks, "a pooler is between this program and the server, and may give the session to others; connect directly"},
+		}
+	}
+	trials := slices.DeleteFunc(postgresTrials(), func(t trial) bool {
+		_, is := known[t.feature]
+		return is || slices.ContainsFunc(lacks, func(l Lack) bool { return l.Feature == t.feature })
+	})
+	var all []string
+	for _, t := range trials {
+		all = append(all, t.queries...)
+	}
+	why, err := postgresTry(ctx, c, all)
+	if err != nil || why == "" { // all in one round trip, as it nearly always is
+		return lacks, err
+	}
+	for _, t := range trials {
+		if why, err = postgresTry(ctx, c, t.queries); err != nil {
+			return nil, err
+		}
+		if why != "" {
+			lacks = append(lacks, Lack{t.feature, why})
+		}
+	}
+	return lacks, nil
+}
+
+// postgresTry runs queries in a transaction that it rolls back, and tells why they do not work;
+// "" if they do.
+func postgresTry(ctx context.Context, c *sql.Conn, queries []string) (why string, err error) {
+	works := true
+	err = c.Raw(func(driverConn any) (err error) {
+		own, ok := Unwrap(driverConn).(*stdlib.Conn)
+		if !ok {
+			return errors.ErrUnsupported
+		}
+		works, err = tryAtOnce(ctx, own, queries)
+		return err
+	})
+	if errors.Is(err, errors.ErrUnsupported) {
+		works, err = tryEach(ctx, c, queries)
+	}
+	switch {
+	case err == nil && works:
+		return "", nil
+	case err == nil:
+		return "the server has such a function, which does nothing", nil
+	case postgresRefused(err) || sqlState("0A000")(err):
+		return err.Error(), nil
+	}
+	return "", fmt.Errorf("find out what the server has: %w", err)
+}
+
+// tryAtOnce is postgresTry in one round trip.
+func tryAtOnce(ctx context.Context, own *stdlib.Conn, queries []string) (works bool, err error) {
+	c := own.Conn().PgConn()
+	results, err := c.Exec(ctx, "BEGIN; "+strings.Join(append(slices.Clone(queries), "ROLLBACK"), "; ")).ReadAll()
+	if err != nil {
+		_, rollback := c.Exec(ctx, "ROLLBACK").ReadAll()
+		if rollback != nil {
+			err = errors.Join(err, rollback)
+		}
+		return false, err
+	}
+	for _, r := range results {
+		if len(r.FieldDescriptions) > 0 && (len(r.Rows) != 1 || string(r.Rows[0][0]) != "t") {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// tryEach is postgresTry by other drivers than pgx's.
+func tryEach(ctx context.Context, c *sql.Conn, queries []string) (works bool, err error) {
+	tx, err := c.BeginTx(ctx, nil)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, tx.Rollback()) }()
+	for _, query := range queries {
+		var is sql.NullBool
+		err := tx.QueryRowContext(ctx, query).Scan(&is)
+		switch {
+		case errors.Is(err, sql.ErrNoRows): // LISTEN has none
+		case err != nil:
+			return false, err
+		case !is.Bool:
+			return false, nil
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,440 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
+	"github.com/dbcron/dbcron/lock"
+	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/sqlschema"
+)
+
+// oddText is one that a wrong setting would change.
+const oddText = `it's \ "odd" | 100 % ä 4時`
+
+// useAll is two processes that migrate an empty database, and share what dbcron does in it: jobs, a
+// schedule for each of two kinds of work, and a lock.
+func useAll(t *testing.T, first, second *dialect.DB) {
+	t.Helper()
+	both := []*dialect.DB{first, second}
+	atOnce(t, both, func(db *dialect.DB) error { return sqlschema.Migrate(t.Context(), db) })
+	if t.Failed() {
+		return
+	}
+	useQueue(t, both)
+	useSchedules(t, both)
+	useLocks(t, both)
+}
+
+func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// eventually waits for something to become so, for ever as far as tests go.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	tick, deadline := time.NewTicker(20*time.Millisecond), time.After(5*time.Minute)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// atOnce runs f for each of some databases.
+func atOnce(t *testing.T, all []*dialect.DB, f func(db *dialect.DB) error) {
+	t.Helper()
+	var group sync.WaitGroup
+	for _, db := range all {
+		group.Go(func() {
+			if err := f(db); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// running runs something until the function that it returns is called.
+func running(t *testing.T, run func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// useQueue has four workers do jobs: with and without a key, of transactions, later, and one that
+// fails at first.
+func useQueue(t *testing.T, both []*dialect.DB) {
+	t.Helper()
+	var mu sync.Mutex
+	done, order := map[int]int{}, map[string][]int{}
+	const jobs, ofTx = 60, 20
+	type number struct {
+		N    int
+		Text string
+	}
+	kind := queue.Kind[number]{Name: "count", Queue: "settings"}
+	var clients []*queue.Client
+	for _, db := range both {
+		c, err := queue.New(db, queue.Options{Logger: silent()})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		clients = append(clients, c)
+	}
+	_, err := clients[0].Edit(t.Context(), "settings", func(q *queue.Queue) { q.RetryDelay = time.Millisecond })
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for i := range 4 {
+		w, err := clients[i%2].Worker(queue.WorkerOptions{Queues: []string{"settings"}, Logger: silent()})
+		if err == nil {
+			err = queue.HandleKind(w, kind, func(_ context.Context, n number, d *queue.Delivery) error {
+				if n.Text != oddText {
+					t.Errorf("a job's text is %q", n.Text)
+				}
+				if n.N == 7 && d.Attempt == 1 {
+					return errors.New("not yet")
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				done[n.N]++
+				order[d.Key] = append(order[d.Key], n.N)
+				return nil
+			})
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer running(t, w.Run)()
+	}
+	atOnce(t, both, func(db *dialect.DB) error {
+		which := slices.Index(both, db)
+		for n := which; n < jobs; n += 2 {
+			job := kind.Job(number{n, oddText})
+			job.Key = []string{"", "a", "b"}[n%3]
+			if job.Key != "" {
+				job.Key += fmt.Sprint(which) // whose order is that of this loop
+			}
+			if n%10 == 3 && job.Key == "" {
+				job.Delay = time.Second
+			}
+			if n >= ofTx {
+				if _, err := clients[which].Enqueue(t.Context(), job); err != nil {
+					return err
+				}
+				continue
+			}
+			if err := enqueueTx(t, db, clients[which], job); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	eventually(t, "all jobs are done", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(done) == jobs
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	for n, times := range done {
+		if times != 1 {
+			t.Errorf("job %d was done %d times", n, times)
+		}
+	}
+	delete(order, "")
+	for key, of := range order {
+		if !slices.IsSorted(of) {
+			t.Errorf("the jobs of %s were done in the order %v", key, of)
+		}
+	}
+}
+
+// enqueueTx enqueues in a transaction of the program's own, with the settings that its sessions
+// have, and one more in a transaction that is rolled back. It runs a transaction again that met another.
+func enqueueTx(t *testing.T, db *dialect.DB, c *queue.Client, job queue.Job) error {
+	t.Helper()
+	for {
+		err := func() error {
+			for _, commit := range []bool{false, true} {
+				tx, err := db.Pool().BeginTx(t.Context(), nil)
+				if err != nil {
+					return err
+				}
+				_, wake, err := c.EnqueueTx(t.Context(), tx, job)
+				if err != nil || !commit {
+					err = errors.Join(err, tx.Rollback())
+				} else if err = tx.Commit(); err == nil {
+					wake()
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}()
+		if !db.Dialect.Retryable(err) {
+			return err
+		}
+	}
+}
+
+// useSchedules has two daemons run a function and enqueue a job each second.
+func useSchedules(t *testing.T, both []*dialect.DB) {
+	t.Helper()
+	schedules := []scheduler.Schedule{
+		{Name: "function", Spec: "@every 1s", Zone: "Asia/Tokyo", Kind: "func", Command: "count"},
+		{Name: "job", Spec: "@every 1s", Zone: "UTC", Kind: "job", Command: "slot", Stdin: `{}`, Job: scheduler.JobOptions{Queue: "slots"}},
+	}
+	for _, s := range schedules {
+		if err := scheduler.Add(t.Context(), both[0], s); err != nil {
+			t.Error(err)
+			return
+		}
+		stored, err := scheduler.Get(t.Context(), both[1], s.Name)
+		if wait := time.Until(stored.Due); err != nil || wait < -time.Minute || wait > time.Minute {
+			t.Errorf("%s is due in %v, %v", s.Name, wait, err)
+		}
+	}
+	for _, db := range both {
+		s, err := scheduler.New(db, scheduler.Options{Logger: silent(), Poll: time.Second})
+		if err == nil {
+			err = s.Handle("count", func(context.Context, *scheduler.Running) error { return nil })
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer running(t, s.Run)()
+	}
+	eventually(t, "each schedule has run", func() bool {
+		slots := map[string]bool{}
+		runs, _, err := scheduler.RecentRuns(t.Context(), both[0], scheduler.RunFilter{States: []string{"ok"}})
+		if err != nil {
+			t.Error(err)
+		}
+		ok := map[string]int{}
+		for _, r := range runs {
+			ok[r.Schedule]++
+			if slot := fmt.Sprint(r.Schedule, r.Due); slots[slot] {
+				t.Errorf("slot %s ran twice", slot)
+			} else {
+				slots[slot] = true
+			}
+		}
+		return ok["function"] >= 2 && ok["job"] >= 2
+	})
+}
+
+// useLocks has six holders, of which one has the lock at a time.
+func useLocks(t *testing.T, both []*dialect.DB) {
+	t.Helper()
+	var inside, entered int
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for i := range 6 {
+		group.Go(func() {
+			l, err := lock.New(both[i%2], lock.Options{Logger: silent(), TTL: time.Minute, Meta: oddText})
+			for range 5 {
+				if err != nil {
+					break
+				}
+				err = l.Do(t.Context(), "settings", func(context.Context, *lock.Lease) error {
+					mu.Lock()
+					inside++
+					entered++
+					if inside != 1 {
+						t.Errorf("%d have the lock", inside)
+					}
+					mu.Unlock()
+					mu.Lock()
+					inside--
+					mu.Unlock()
+					return nil
+				})
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			s, err := l.TrySession(t.Context(), fmt.Sprint(i))
+			if err == nil {
+				err = s.Release()
+			} else if errors.Is(err, lock.ErrNoSessions) {
+				err = nil
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if entered != 30 {
+		t.Errorf("the lock was had %d times", entered)
+	}
+}
+
+// without takes from a database what an engine that speaks PostgreSQL's protocol may lack, and
+// returns the URL of a user to whom it is gone.
+func without(t *testing.T, db *dbtest.DB) string {
+	t.Helper()
+	u, err := url.Parse(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	database := u.Path[1:]
+	role := "bare_" + strings.TrimPrefix(database, "dbcron_")
+	for _, query := range []string{
+		`REVOKE EXECUTE ON FUNCTION pg_notify(TEXT, TEXT) FROM PUBLIC`,
+		`REVOKE EXECUTE ON FUNCTION pg_try_advisory_lock(BIGINT), pg_advisory_unlock(BIGINT), pg_try_advisory_xact_lock(BIGINT) FROM PUBLIC`,
+		`DROP EXTENSION plpgsql`,
+		`ALTER DATABASE ` + database + ` SET default_transaction_isolation = 'serializable'`,
+		`CREATE ROLE ` + role + ` LOGIN PASSWORD 'secret'`,
+		`GRANT ALL ON SCHEMA public TO ` + role,
+	} {
+		db.Do(t, query, nil)
+	}
+	t.Cleanup(func() {
+		for _, query := range []string{`DROP OWNED BY ` + role + ` CASCADE`, `DROP ROLE ` + role} {
+			if _, err := db.Pool().ExecContext(context.Background(), query); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	u.User = url.UserPassword(role, "secret")
+	return u.String()
+}
+
+// What an engine lacks is found out when it is connected to, and worked without, also where every
+// transaction is serializable by default.
+func TestWithoutWhatAnEngineMayLack(t *testing.T) {
+	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+		bare := without(t, db)
+		first, second := dbtest.Open(t, bare, dialect.Options{}).DB, dbtest.Open(t, bare, dialect.Options{}).DB
+		useAll(t, first, second)
+		for _, f := range []dialect.Feature{dialect.Notifications, dialect.AdvisoryLocks} {
+			if why, lacks := first.Lacks(f); !lacks || !strings.Contains(why, "42501") {
+				t.Errorf("%s are taken to be missing: %t, because %q", f, lacks, why)
+			}
+		}
+		if has, err := sqlschema.HasPrompt(t.Context(), first); has || err != nil {
+			t.Errorf("what takes functions is there: %t, %v", has, err)
+		}
+		l, err := lock.New(first, lock.Options{Logger: silent()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = l.TrySession(t.Context(), "x"); !errors.Is(err, lock.ErrNoSessions) || !strings.Contains(err.Error(), "permission denied") {
+			t.Errorf("a session lock: %v", err)
+		}
+	})
+}
+
+// A parameter of the URL has dbcron do without, beside a process that does not, and while the
+// server takes all for serializable.
+func TestDoingWithout(t *testing.T) {
+	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+		params := "&default_transaction_isolation=serializable"
+		first := dbtest.Open(t, db.URL+params+"&dbcron_without=notifications,advisory-locks,functions", dialect.Options{})
+		second := dbtest.Open(t, db.URL+params, dialect.Options{})
+		useAll(t, first.DB, second.DB)
+	})
+}
+
+// hostile are settings that a server, a database or a user may have, each as statements that make it the
+// default of sessions to come, and undo that. {database} is the database's name.
+var hostile = map[string]map[string][2][]string{
+	"postgres": {
+		"serializable":       {{`ALTER DATABASE {database} SET default_transaction_isolation = 'serializable'`}},
+		"zone and dates":     {{`ALTER DATABASE {database} SET timezone = 'Pacific/Apia'`, `ALTER DATABASE {database} SET datestyle = 'SQL, DMY'`, `ALTER DATABASE {database} SET intervalstyle = 'sql_standard'`}},
+		"strings":            {{`ALTER DATABASE {database} SET standard_conforming_strings = 'off'`, `ALTER DATABASE {database} SET bytea_output = 'escape'`, `ALTER DATABASE {database} SET extra_float_digits = -15`}},
+		"deferred and quiet": {{`ALTER DATABASE {database} SET default_transaction_deferrable = 'on'`, `ALTER DATABASE {database} SET client_min_messages = 'error'`, `ALTER DATABASE {database} SET row_security = 'off'`, `ALTER DATABASE {database} SET synchronous_commit = 'off'`}},
+	},
+	"mariadb": {
+		"serializable":       {{`SET GLOBAL tx_isolation = 'SERIALIZABLE'`}, {`SET GLOBAL tx_isolation = DEFAULT`}},
+		"without autocommit": {{`SET GLOBAL autocommit = 0`}, {`SET GLOBAL autocommit = 1`}},
+		"zone":               {{`SET GLOBAL time_zone = '-11:00'`}, {`SET GLOBAL time_zone = '+00:00'`}},
+		"ORACLE":             {{`SET GLOBAL sql_mode = 'ORACLE'`}, {`SET GLOBAL sql_mode = ''`}},
+		"ANSI":               {{`SET GLOBAL sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES'`}, {`SET GLOBAL sql_mode = ''`}},
+		"latin1":             {{`ALTER DATABASE {database} CHARACTER SET latin1`, `SET GLOBAL character_set_server = 'latin1'`}, {`SET GLOBAL character_set_server = 'utf8mb4'`}},
+	},
+	"mysql": {
+		"serializable":         {{`SET GLOBAL transaction_isolation = 'SERIALIZABLE'`}, {`SET GLOBAL transaction_isolation = DEFAULT`}},
+		"without autocommit":   {{`SET GLOBAL autocommit = 0`}, {`SET GLOBAL autocommit = 1`}},
+		"zone":                 {{`SET GLOBAL time_zone = '-11:00'`}, {`SET GLOBAL time_zone = '+00:00'`}},
+		"ANSI":                 {{`SET GLOBAL sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES'`}, {`SET GLOBAL sql_mode = ''`}},
+		"latin1":               {{`ALTER DATABASE {database} CHARACTER SET latin1`, `SET GLOBAL character_set_server = 'latin1'`}, {`SET GLOBAL character_set_server = 'utf8mb4'`}},
+		"primary key required": {{`SET GLOBAL sql_require_primary_key = 1`, `SET GLOBAL sql_generate_invisible_primary_key = 0`}, {`SET GLOBAL sql_require_primary_key = 0`}},
+	},
+}
+
+// What sessions are by default changes nothing.
+func TestHostileDefaults(t *testing.T) {
+	for _, engine := range dbserver.Engines {
+		t.Run(engine.Name, func(t *testing.T) {
+			t.Parallel()
+			database := func(t *testing.T) *dbtest.DB { return dbtest.Fresh(t, engine.Name) }
+			if engine.Name != "postgres" { // its settings are the server's, so it has one of its own
+				server, err := engine.Start(t.Context(), dbserver.Options{})
+				if err != nil {
+					dbtest.Missing(t, err)
+				}
+				t.Cleanup(func() { _ = server.Stop() })
+				database = func(t *testing.T) *dbtest.DB {
+					t.Helper()
+					admin := dbtest.Open(t, server.URL(), dialect.Options{})
+					admin.Do(t, `DROP DATABASE test`, nil)
+					admin.Do(t, `CREATE DATABASE test`, nil)
+					return dbtest.Open(t, server.URL(), dialect.Options{})
+				}
+			}
+			for _, name := range slices.Sorted(maps.Keys(hostile[engine.Name])) {
+				t.Run(name, func(t *testing.T) {
+					db := database(t)
+					u, err := url.Parse(db.URL)
+					if err != nil {
+						t.Fatal(err)
+					}
+					setting := hostile[engine.Name][name]
+					for _, query := range setting[0] {
+						db.Do(t, strings.ReplaceAll(query, "{database}", u.Path[1:]), nil)
+					}
+					t.Cleanup(func() {
+						for _, query := range setting[1] {
+							if _, err := db.Pool().ExecContext(context.Background(), query); err != nil {
+								t.Error(err)
+							}
+						}
+					})
+					first, second := dbtest.Open(t, db.URL, dialect.Options{}), dbtest.Open(t, db.URL, dialect.Options{})
+					useAll(t, first.DB, second.DB)
+				})
+			}
+		})
+	}
+}
