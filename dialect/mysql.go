@@ -165,7 +165,8 @@ func mysqlConfig(u *url.URL, opt Options) (*mysql.Config, error) {
 	}
 	cfg.Params["time_zone"] = "'+00:00'"
 	cfg.Params["sql_mode"] = "'" + mysqlMode + "'"
-	cfg.Params["autocommit"] = "1" // the server's default may be 0
+	cfg.Params["autocommit"] = "1"       // the server's default may be 0
+	cfg.Params["sql_safe_updates"] = "0" // it may be 1, and refuses statements by how they are planned
 	// A statement whose client has gone must not wait for a lock, get it, and
 	// hold it: the ghost of a cancelled claim.
 	cfg.Params["innodb_lock_wait_timeout"] = "5"
@@ -283,6 +284,7 @@ func mysqlFindings(v map[string]string) []Finding {
 		}
 	}
 	strict := strings.Contains(v["sql_mode"], "STRICT_TRANS_TABLES") || strings.Contains(v["sql_mode"], "STRICT_ALL_TABLES")
+	oracle := slices.Contains(strings.Split(v["sql_mode"], ","), "ORACLE")
 	return []Finding{
 		{
 			Subject: "version", OK: modern, Detail: product + " " + v["version"],
@@ -300,6 +302,14 @@ func mysqlFindings(v map[string]string) []Finding {
 		{
 			Subject: "sql_mode", OK: strict, Detail: "sql_mode = " + v["sql_mode"],
 			Advice: "add STRICT_TRANS_TABLES to this pool's sql_mode: values that do not fit must be refused, not cut",
+		},
+		{
+			Subject: "SQL dialect", OK: !oracle, Detail: "sql_mode = " + v["sql_mode"],
+			Advice: "take ORACLE out of this pool's sql_mode, in which the server parses another language",
+		},
+		{
+			Subject: "safe updates", OK: v["sql_safe_updates"] != "ON", Detail: "sql_safe_updates = " + cmp.Or(v["sql_safe_updates"], "OFF"),
+			Advice: "add sql_safe_updates=0 to this pool's DSN: it refuses statements by how they are planned (error 1175)",
 		},
 		{
 			Subject: "charset", OK: v["character_set_client"] == "utf8mb4" && v["character_set_connection"] == "utf8mb4",
@@ -324,7 +334,7 @@ func mysqlFindings(v map[string]string) []Finding {
 func mysqlVariables(ctx context.Context, pool *sql.DB) (map[string]string, error) {
 	rows, err := pool.QueryContext(ctx, `SHOW VARIABLES WHERE Variable_name IN ('version', 'read_only', 'super_read_only',
 		'innodb_read_only', 'log_bin', 'binlog_format', 'sql_mode', 'character_set_client', 'character_set_connection',
-		'autocommit', 'tx_isolation', 'transaction_isolation', 'tx_read_only', 'transaction_read_only')`)
+		'autocommit', 'sql_safe_updates', 'tx_isolation', 'transaction_isolation', 'tx_read_only', 'transaction_read_only')`)
 	if err != nil {
 		return nil, err
 	}

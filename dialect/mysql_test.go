@@ -31,6 +31,8 @@ func TestMySQLFindings(t *testing.T) {
 		{"sql_mode", "", "sql_mode", ""},
 		{"sql_mode", "ANSI_QUOTES,NO_ZERO_DATE", "sql_mode", "ANSI_QUOTES"},
 		{"sql_mode", "STRICT_ALL_TABLES", "", ""},
+		{"sql_mode", "STRICT_ALL_TABLES,ORACLE", "SQL dialect", "ORACLE"},
+		{"sql_safe_updates", "ON", "safe updates", "sql_safe_updates = ON"},
 		{"character_set_client", "latin1", "charset", "latin1"},
 		{"character_set_connection", "utf8mb3", "charset", "utf8mb3"},
 		{"read_only", "ON", "writable", "read_only = ON"},

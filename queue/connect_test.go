@@ -124,6 +124,7 @@ func TestLeavingBeforeAConnection(t *testing.T) {
 // What is done in a transaction takes no second connection: with as many transactions as
 // connections, cold, and when what was known is too old.
 func TestTransactionsTakeNoSecondConnection(t *testing.T) {
+	dbtest.SkipBare(t, "its transactions would have to be run again")
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		first := client(t, db, Options{})
 		enqueue(t, first, Job{Kind: "x"})

@@ -168,6 +168,7 @@ func TestPromptBlocksOfGenerations(t *testing.T) {
 }
 
 func TestPromptMakesTheQueueOnce(t *testing.T) {
+	dbtest.SkipBare(t, "its transactions would have to be run again")
 	atPrompt(t, func(t *testing.T, db *dbtest.DB, p *prompt) {
 		var wg sync.WaitGroup
 		for i := range 8 {

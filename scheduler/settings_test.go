@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -299,26 +300,16 @@ func useLocks(t *testing.T, both []*dialect.DB) {
 	}
 }
 
-// without takes from a database what an engine that speaks PostgreSQL's protocol may lack, and
-// returns the URL of a user to whom it is gone.
-func without(t *testing.T, db *dbtest.DB) string {
+// userOf makes a user, who may make tables in a database, and returns the URL for it.
+func userOf(t *testing.T, db *dbtest.DB) string {
 	t.Helper()
 	u, err := url.Parse(db.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	database := u.Path[1:]
-	role := "bare_" + strings.TrimPrefix(database, "dbcron_")
-	for _, query := range []string{
-		`REVOKE EXECUTE ON FUNCTION pg_notify(TEXT, TEXT) FROM PUBLIC`,
-		`REVOKE EXECUTE ON FUNCTION pg_try_advisory_lock(BIGINT), pg_advisory_unlock(BIGINT), pg_try_advisory_xact_lock(BIGINT) FROM PUBLIC`,
-		`DROP EXTENSION plpgsql`,
-		`ALTER DATABASE ` + database + ` SET default_transaction_isolation = 'serializable'`,
-		`CREATE ROLE ` + role + ` LOGIN PASSWORD 'secret'`,
-		`GRANT ALL ON SCHEMA public TO ` + role,
-	} {
-		db.Do(t, query, nil)
-	}
+	role := "bare_" + strings.TrimPrefix(u.Path[1:], "dbcron_")
+	db.Do(t, `CREATE ROLE `+role+` LOGIN PASSWORD 'secret'`, nil)
+	db.Do(t, `GRANT ALL ON SCHEMA public TO `+role, nil)
 	t.Cleanup(func() {
 		for _, query := range []string{`DROP OWNED BY ` + role + ` CASCADE`, `DROP ROLE ` + role} {
 			if _, err := db.Pool().ExecContext(context.Background(), query); err != nil {
@@ -330,11 +321,25 @@ func without(t *testing.T, db *dbtest.DB) string {
 	return u.String()
 }
 
+const (
+	noNotifications = `REVOKE EXECUTE ON FUNCTION pg_notify(TEXT, TEXT) FROM PUBLIC`
+	noAdvisoryLocks = `REVOKE EXECUTE ON FUNCTION pg_try_advisory_lock(BIGINT), pg_advisory_unlock(BIGINT), pg_try_advisory_xact_lock(BIGINT) FROM PUBLIC`
+)
+
 // What an engine lacks is found out when it is connected to, and worked without, also where every
 // transaction is serializable by default.
 func TestWithoutWhatAnEngineMayLack(t *testing.T) {
+	dbtest.SkipBare(t, "it has none to take away")
 	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
-		bare := without(t, db)
+		bare := userOf(t, db)
+		u, err := url.Parse(bare)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.Do(t, noNotifications, nil)
+		db.Do(t, noAdvisoryLocks, nil)
+		db.Do(t, `DROP EXTENSION plpgsql`, nil)
+		db.Do(t, `ALTER DATABASE `+u.Path[1:]+` SET default_transaction_isolation = 'serializable'`, nil)
 		first, second := dbtest.Open(t, bare, dialect.Options{}).DB, dbtest.Open(t, bare, dialect.Options{}).DB
 		useAll(t, first, second)
 		for _, f := range []dialect.Feature{dialect.Notifications, dialect.AdvisoryLocks} {
@@ -352,6 +357,52 @@ func TestWithoutWhatAnEngineMayLack(t *testing.T) {
 		if _, err = l.TrySession(t.Context(), "x"); !errors.Is(err, lock.ErrNoSessions) || !strings.Contains(err.Error(), "permission denied") {
 			t.Errorf("a session lock: %v", err)
 		}
+	})
+}
+
+// A notification that the server refuses, though it took others before, undoes nothing: neither what
+// it tells of, nor what comes after.
+func TestNotificationsThatAreRefusedLater(t *testing.T) {
+	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+		rawURL := userOf(t, db)
+		both := []*dialect.DB{dbtest.Open(t, rawURL, dialect.Options{}).DB, dbtest.Open(t, rawURL, dialect.Options{}).DB}
+		if err := sqlschema.Migrate(t.Context(), both[0]); err != nil {
+			t.Fatal(err)
+		}
+		locker := func(db *dialect.DB) *lock.Locker {
+			l, err := lock.New(db, lock.Options{Logger: silent(), TTL: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		holder, err := locker(both[0]).Acquire(t.Context(), "held")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make(chan error, 1)
+		go func() {
+			le, err := locker(both[1]).Acquire(t.Context(), "held")
+			if err == nil {
+				err = le.Release(t.Context())
+			}
+			got <- err
+		}()
+		if !dbtest.Bare() {
+			eventually(t, "somebody waits to be told", func() bool {
+				return db.List(t, `SELECT cardinality(waiters) FROM {prefix}lock WHERE name = 'held'`, nil)[0] == "1"
+			})
+		}
+		db.Do(t, noNotifications, nil)
+		if err := holder.Release(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
+		useQueue(t, both)
+		useSchedules(t, both)
+		useLocks(t, both)
 	})
 }
 
@@ -378,6 +429,7 @@ var hostile = map[string]map[string][2][]string{
 	"mariadb": {
 		"serializable":       {{`SET GLOBAL tx_isolation = 'SERIALIZABLE'`}, {`SET GLOBAL tx_isolation = DEFAULT`}},
 		"without autocommit": {{`SET GLOBAL autocommit = 0`}, {`SET GLOBAL autocommit = 1`}},
+		"safe updates":       {{`SET GLOBAL sql_safe_updates = 1`}, {`SET GLOBAL sql_safe_updates = 0`}},
 		"zone":               {{`SET GLOBAL time_zone = '-11:00'`}, {`SET GLOBAL time_zone = '+00:00'`}},
 		"ORACLE":             {{`SET GLOBAL sql_mode = 'ORACLE'`}, {`SET GLOBAL sql_mode = ''`}},
 		"ANSI":               {{`SET GLOBAL sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES'`}, {`SET GLOBAL sql_mode = ''`}},
@@ -386,6 +438,7 @@ var hostile = map[string]map[string][2][]string{
 	"mysql": {
 		"serializable":         {{`SET GLOBAL transaction_isolation = 'SERIALIZABLE'`}, {`SET GLOBAL transaction_isolation = DEFAULT`}},
 		"without autocommit":   {{`SET GLOBAL autocommit = 0`}, {`SET GLOBAL autocommit = 1`}},
+		"safe updates":         {{`SET GLOBAL sql_safe_updates = 1`}, {`SET GLOBAL sql_safe_updates = 0`}},
 		"zone":                 {{`SET GLOBAL time_zone = '-11:00'`}, {`SET GLOBAL time_zone = '+00:00'`}},
 		"ANSI":                 {{`SET GLOBAL sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES'`}, {`SET GLOBAL sql_mode = ''`}},
 		"latin1":               {{`ALTER DATABASE {database} CHARACTER SET latin1`, `SET GLOBAL character_set_server = 'latin1'`}, {`SET GLOBAL character_set_server = 'utf8mb4'`}},
@@ -437,4 +490,64 @@ func TestHostileDefaults(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Sessions of a program's own pool may be set in ways that dbcron's are not. They change nothing, or
+// are refused with advice before anything is made.
+func TestHostilePools(t *testing.T) {
+	const strict = "charset=utf8mb4&innodb_lock_wait_timeout=2&sql_mode='STRICT_TRANS_TABLES,"
+	settings := map[string]map[string]string{ // to whether it is refused, and why
+		"postgres": {
+			"default_transaction_isolation=serializable&timezone=Pacific/Apia&datestyle=SQL,%20DMY&intervalstyle=sql_standard": "",
+			"default_transaction_isolation=repeatable%20read&standard_conforming_strings=off&bytea_output=escape":              "",
+		},
+		"mariadb": {
+			strict + "ORACLE'":                          "take ORACLE out",
+			strict + "NO_ZERO_DATE'&sql_safe_updates=1": "sql_safe_updates=0",
+			strict + "ANSI,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT'&tx_isolation='SERIALIZABLE'&time_zone='-11:00'": "",
+			strict + "HIGH_NOT_PRECEDENCE,PAD_CHAR_TO_FULL_LENGTH'&sql_auto_is_null=1":                           "",
+			"charset=utf8mb4&sql_mode='ORACLE'":                                                                  "STRICT_TRANS_TABLES",
+		},
+		"mysql": {
+			strict + "ANSI,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT'&transaction_isolation='SERIALIZABLE'&time_zone='-11:00'": "",
+			strict + "HIGH_NOT_PRECEDENCE,PAD_CHAR_TO_FULL_LENGTH'&sql_auto_is_null=1":                                    "",
+			strict + "NO_ZERO_DATE'&sql_require_primary_key=1":                                                            "",
+		},
+	}
+	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		for _, parameters := range slices.Sorted(maps.Keys(settings[db.Engine])) {
+			t.Run(parameters, func(t *testing.T) {
+				own := dbtest.Fresh(t, db.Engine)
+				u, err := url.Parse(own.URL)
+				if err != nil {
+					t.Fatal(err)
+				}
+				driver, dsn := "pgx", own.URL+"&"+parameters
+				if db.Engine != "postgres" {
+					password, _ := u.User.Password()
+					driver, dsn = "mysql", fmt.Sprintf("%s:%s@tcp(%s)%s?%s", u.User.Username(), password, u.Host, u.Path, parameters)
+				}
+				var both []*dialect.DB
+				for range 2 {
+					pool, err := sql.Open(driver, dsn)
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { _ = pool.Close() })
+					wrapped, err := dialect.Wrap(t.Context(), pool, dialect.Options{})
+					if why := settings[db.Engine][parameters]; why != "" {
+						if !errors.Is(err, dialect.ErrUnfit) || !strings.Contains(err.Error(), why) {
+							t.Errorf("got %v, want to be refused for %s", err, why)
+						}
+						return
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					both = append(both, wrapped)
+				}
+				useAll(t, both[0], both[1])
+			})
+		}
+	})
 }

@@ -63,21 +63,21 @@ func TestEnginesHaveTheSameMigrations(t *testing.T) {
 func TestEverythingHasAComment(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		var without []string
-		switch db.Dialect {
-		case dialect.Postgres:
+		switch db.Dialect.Name {
+		case dialect.Postgres.Name:
 			without = db.List(t, `
 				SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
 				WHERE c.relkind = 'r' AND c.relname LIKE 'dbcron%' AND c.relname <> 'dbcron_migration' AND NOT a.attisdropped
 					AND (a.attnum > 0 AND col_description(c.oid, a.attnum) IS NULL OR obj_description(c.oid) IS NULL)
 				ORDER BY 1, 2`, nil)
-		case dialect.MySQL:
+		case dialect.MySQL.Name:
 			without = db.List(t, `
 				SELECT c.table_name, c.column_name FROM information_schema.columns c
 				JOIN information_schema.tables t ON t.table_schema = c.table_schema AND t.table_name = c.table_name
 				WHERE c.table_schema = DATABASE() AND c.table_name <> 'dbcron_migration' AND t.table_type = 'BASE TABLE'
 					AND (c.column_comment = '' OR t.table_comment = '')
 				ORDER BY 1, 2`, nil)
-		case dialect.SQLite:
+		case dialect.SQLite.Name:
 			for _, sql := range db.List(t, `SELECT sql FROM sqlite_schema WHERE type = 'table' AND name LIKE 'dbcron%' AND name <> 'dbcron_migration'`, nil) {
 				for line := range strings.SplitSeq(sql, "\n") {
 					if !strings.Contains(line, " -- ") && !strings.Contains(line, "CONSTRAINT ") && !strings.HasPrefix(line, ")") {
@@ -96,10 +96,10 @@ func TestEverythingHasAComment(t *testing.T) {
 func tables(t *testing.T, db *dbtest.DB) string {
 	t.Helper()
 	query := `SELECT name FROM sqlite_schema WHERE type <> 'view' AND name NOT LIKE 'sqlite_%' ORDER BY name`
-	switch db.Dialect {
-	case dialect.Postgres:
+	switch db.Dialect.Name {
+	case dialect.Postgres.Name:
 		query = `SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace ORDER BY 1`
-	case dialect.MySQL:
+	case dialect.MySQL.Name:
 		query = `SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' ORDER BY 1`
 	}
 	return strings.Join(db.List(t, query, nil), "\n")
@@ -108,10 +108,10 @@ func tables(t *testing.T, db *dbtest.DB) string {
 // schema writes all tables in SQL, or in what looks like it.
 func schema(t *testing.T, db *dbtest.DB) string {
 	t.Helper()
-	switch db.Dialect {
-	case dialect.Postgres:
+	switch db.Dialect.Name {
+	case dialect.Postgres.Name:
 		return postgresSchema(t, db)
-	case dialect.MySQL:
+	case dialect.MySQL.Name:
 		return mysqlSchema(t, db)
 	}
 	text := strings.Join(db.List(t, `SELECT sql || ';' FROM sqlite_schema WHERE sql IS NOT NULL AND type <> 'view' AND name NOT LIKE 'sqlite_%' ORDER BY tbl_name, type DESC, name`, nil), "\n\n")

@@ -183,7 +183,18 @@ func To(ctx context.Context, db *dialect.DB, version int64) error {
 	if at < version {
 		step = p.UpTo
 	}
-	if err := passingPrompt(ctx, db, at, version, step); err != nil {
+	for range 5 { // what is serializable by default may have met somebody who only reads
+		if err = passingPrompt(ctx, db, at, version, step); !db.Dialect.Retryable(err) {
+			break
+		}
+		var now int64
+		if now, err = Version(ctx, db); err != nil {
+			return err
+		} else if at = now; at == version {
+			break
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("migrate from version %d to %d: %w", at, version, err)
 	}
 	return nil

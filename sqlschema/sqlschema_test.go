@@ -318,6 +318,42 @@ func TestAKilledMigrator(t *testing.T) {
 	})
 }
 
+// Of those who migrate at once one works at a time, with and without advisory locks.
+func TestMigratorsWithoutAdvisoryLocks(t *testing.T) {
+	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+		const each = 3
+		errs := make(chan error, 2*each)
+		for i := range 2 * each {
+			var opt dialect.Options
+			if i%2 == 0 {
+				opt.Without = []dialect.Feature{dialect.AdvisoryLocks, dialect.Functions}
+			}
+			own := dbtest.Open(t, db.URL, opt)
+			go func() { errs <- sqlschema.Migrate(t.Context(), own.DB) }()
+		}
+		for range 2 * each {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+		if got := versions(t, db); got != all(db.Dialect) {
+			t.Errorf("versions %s", got)
+		}
+		tx := db.Begin(t, nil)
+		if _, err := tx.ExecContext(t.Context(), `SELECT 1 FROM dbcron_migration WHERE version_id = 0 FOR UPDATE`); err != nil {
+			t.Fatal(err)
+		}
+		for _, without := range [][]dialect.Feature{nil, {dialect.AdvisoryLocks}} {
+			own := dbtest.Open(t, db.URL, dialect.Options{Without: without})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if err := sqlschema.To(ctx, own.DB, 0); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "another process holds it") {
+				t.Errorf("without %v, while another process has the row: %v", without, err)
+			}
+		}
+	})
+}
+
 // Where DDL is committed by each statement, a migration can be cut at any: it
 // must run again from its start.
 func TestAMigrationThatDiedHalfWay(t *testing.T) {

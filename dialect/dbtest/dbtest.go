@@ -107,9 +107,16 @@ func (e *engine) open(t *testing.T, tables bool) *DB {
 	return db
 }
 
-// Bare tells whether PostgreSQL is to be one without all that an engine may lack. Tests of
-// these features skip then.
+// Bare tells whether PostgreSQL is to be one without all that an engine may lack.
 func Bare() bool { return os.Getenv("DBCRON_TEST_BARE") == "true" }
+
+// SkipBare skips a test then, and says why.
+func SkipBare(t *testing.T, why string) {
+	t.Helper()
+	if Bare() {
+		t.Skip("on a bare PostgreSQL: " + why)
+	}
+}
 
 // bare are the options of a connection, if need be without that.
 func bare(opt dialect.Options, databaseURL string) dialect.Options {
