@@ -12,7 +12,7 @@ ARGS     ?=
 FUZZTIME ?= 30s
 MINUTES  ?= 3
 ARCHS    ?= amd64 arm64
-SERVERS  ?= postgres-18 mariadb-11.8
+SERVERS  ?= postgres-18 mariadb-11.8 postgres-18-bare
 
 # SQLite is C that was translated to Go: the race detector makes it ten times slower, and
 # looks at nothing of ours there.

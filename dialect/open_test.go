@@ -354,6 +354,23 @@ func TestPostgresURLs(t *testing.T) {
 	})
 }
 
+func TestADatabaseInLatin1(t *testing.T) {
+	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+		u, err := url.Parse(db.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := u.Path[1:] + "_latin1"
+		db.Do(t, `CREATE DATABASE `+name+` TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'`, nil)
+		defer db.Do(t, `DROP DATABASE `+name+` WITH (FORCE)`, nil)
+		u.Path = "/" + name
+		err = refusal(t, u.String(), dialect.Options{})
+		if !errors.Is(err, dialect.ErrUnfit) || !strings.Contains(err.Error(), "ENCODING 'UTF8'") {
+			t.Errorf("got %v, want the advice", err)
+		}
+	})
+}
+
 // Tables need a schema to be in. Where the search_path has none, that is said before anything
 // is changed.
 func TestASearchPathWithoutASchema(t *testing.T) {

@@ -36,6 +36,10 @@ func TestAPrimaryThatBecomesReadOnly(t *testing.T) {
 
 			before := id()
 			admin.Do(t, `SET GLOBAL read_only = 1`, nil)
+			err = refusal(t, server.URL(), dialect.Options{})
+			if !errors.Is(err, dialect.ErrUnfit) || !strings.Contains(err.Error(), "connect to the primary") {
+				t.Errorf("opened when it is read-only: %v, want the advice", err)
+			}
 			_, err = db.Exec(t.Context(), insert, nil)
 			refused(t, "a statement", err)
 			if id() == before {
