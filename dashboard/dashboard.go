@@ -394,6 +394,8 @@ func (d *Dashboard) explain(err error) (status int, text string) {
 	switch {
 	case errors.Is(err, queue.ErrUnknownOutcome):
 		return http.StatusServiceUnavailable, "The answer of the database was lost, so it may have been done or not. Look before you do it again."
+	case dialect.ReadOnly(err):
+		return http.StatusServiceUnavailable, "The database takes no writes at the moment."
 	case dialect.Unavailable(err):
 		return http.StatusServiceUnavailable, "The database does not answer."
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

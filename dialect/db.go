@@ -468,12 +468,14 @@ func (d *Dialect) lost(err error) bool {
 // lost before the commit of a transaction.
 func (d *Dialect) Uncertain(err error) bool {
 	var commit *commitError
-	return err != nil && !d.Retryable(err) && !isUndone(err) && (d.lost(err) || errors.As(err, &commit))
+	return err != nil && !d.Retryable(err) && !d.ReadOnly(err) && !isUndone(err) && (d.lost(err) || errors.As(err, &commit))
 }
 
 // Unsent tells whether err says that the server could not be reached, and that nothing
 // was changed: the whole can be tried again later.
-func (d *Dialect) Unsent(err error) bool { return err != nil && isUndone(err) && d.Unavailable(err) }
+func (d *Dialect) Unsent(err error) bool {
+	return err != nil && (isUndone(err) || d.ReadOnly(err)) && d.Unavailable(err)
+}
 
 // isUndone tells whether nothing is left of what failed. Drivers say ErrBadConn only of
 // what they have not sent.

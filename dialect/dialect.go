@@ -96,6 +96,10 @@ type Dialect struct {
 	Retryable   func(error) bool // run the transaction again
 	Unavailable func(error) bool // the server cannot be reached or does not serve yet: try to connect again
 
+	// ReadOnly tells that the server has refused a statement because it takes no writes.
+	// Nothing was changed. It is Unavailable, too.
+	ReadOnly func(error) bool
+
 	// Refused tells that the engine has refused a statement for what it says or for the rows that
 	// it is about: a constraint, a trigger, a right. The same statement would fail again, and
 	// another one need not. It is no error of the connection, of other transactions, of time, or
@@ -107,6 +111,10 @@ type Dialect struct {
 
 	// Check looks at a database through its pool, ours or a caller's, for what the SQL relies on.
 	Check func(ctx context.Context, db *DB) ([]Finding, error)
+
+	// WhyReadOnly asks a connection why the server takes no writes; "": it takes them. It is
+	// cheap, and changes nothing.
+	WhyReadOnly func(ctx context.Context, on Execer) (why string, err error)
 
 	// Holdings tells which rights on tables the user of a DB has; nil if there are no tables,
 	// and no such function where there are no rights but those on files.
@@ -170,4 +178,5 @@ type Options struct {
 	Existing         bool          // SQLite: do not make the file if there is none
 	Without          []Feature     // what to do without, besides what the database is found to lack
 	MaxConns         int           // the pool's size; default: 10. Not for Wrap and WrapPgx.
+	Reading          bool          // Open takes a server that takes no writes, too
 }

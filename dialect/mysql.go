@@ -81,10 +81,12 @@ var MySQL = &Dialect{
 	Duplicate: mysqlError(1062),
 	Missing:   mysqlError(1146),
 	Denied:    mysqlError(1044, 1142, 1143, 1227, 1370, 1419),
-	Retryable: mysqlError(1205, 1213, 1020),
+	Retryable: func(err error) bool { return mysqlError(1205, 1213, 1020, 3101)(err) || mysqlCommitConflict(err) },
 	Unavailable: func(err error) bool {
-		return networkError(err) || errors.Is(err, mysql.ErrInvalidConn) || mysqlError(1040, 1053, 1047)(err)
+		return networkError(err) || errors.Is(err, mysql.ErrInvalidConn) || mysqlError(1040, 1053, 1927, 3032, 3169)(err) ||
+			mysqlReadOnly(err) || mysqlHalfCommitted(err)
 	},
+	ReadOnly: mysqlReadOnly,
 	Refused: func(err error) bool {
 		var e *mysql.MySQLError
 		return errors.As(err, &e) && !mysqlLacks(err)
@@ -92,10 +94,12 @@ var MySQL = &Dialect{
 
 	Connector: mysqlConnector,
 	Check:     mysqlCheck,
-	Holdings:  mysqlHoldings,
-	MaxPacket: "SELECT @@max_allowed_packet",
-	Exclusive: mysqlExclusive,
-	Session:   mysqlSessionLocks,
+
+	WhyReadOnly: mysqlWhyReadOnly,
+	Holdings:    mysqlHoldings,
+	MaxPacket:   "SELECT @@max_allowed_packet",
+	Exclusive:   mysqlExclusive,
+	Session:     mysqlSessionLocks,
 
 	Routines:  true,
 	Delimiter: true,
@@ -103,8 +107,9 @@ var MySQL = &Dialect{
 
 // mysqlLacks are the errors of the server, the connection, time and other transactions: locks;
 // limits on connections; a shutdown; no space, memory or threads; the network; statements that
-// were interrupted, or took too long; a server that is read-only or no primary.
-var mysqlLacks = mysqlError(1205, 1213, 1020, 3572,
+// were interrupted, or took too long; a server that is read-only or no primary, or whose group
+// or cluster does not let a transaction be committed.
+var mysqlLacks = mysqlError(1205, 1213, 1020, 3572, 1180, 3101, 3032, 3169,
 	1040, 1047, 1053, 1203, 1226,
 	1021, 1037, 1038, 1041, 1114, 1135,
 	1158, 1159, 1160, 1161, 1927,
@@ -230,8 +235,11 @@ func mysqlSession(ctx context.Context, c driver.Conn, base driver.Connector) (Ar
 		if err != nil && ctx.Err() != nil {
 			mysqlKill(base, id)
 		}
-		if mysqlReadOnly(err) {
+		switch {
+		case mysqlReadOnly(err):
 			err = fmt.Errorf("%w: %w", driver.ErrBadConn, err)
+		case mysqlHalfCommitted(err):
+			err = fmt.Errorf("%w: %w", ErrCut, err)
 		}
 		return err
 	}, nil
@@ -240,11 +248,26 @@ func mysqlSession(ctx context.Context, c driver.Conn, base driver.Connector) (Ar
 // mysqlReadOnly tells whether a statement was refused because the server takes no writes
 // any more. A primary that is demoted keeps its connections, and the pool would use them
 // for ever: as a bad connection it is closed, and the next one may lead to the new primary.
-// Nothing was changed.
+// So is a node of Galera that its cluster has left behind (1047). Nothing was changed.
 func mysqlReadOnly(err error) bool {
 	var e *mysql.MySQLError
 	// 1290 tells of any option that prevents a statement.
-	return errors.As(err, &e) && (e.Number == 1836 || e.Number == 1290 && strings.Contains(e.Message, "read-only"))
+	return errors.As(err, &e) && (e.Number == 1836 || e.Number == 1047 && strings.Contains(e.Message, "WSREP") ||
+		e.Number == 1290 && strings.Contains(e.Message, "read-only"))
+}
+
+// mysqlCommitConflict tells whether a commit lost against one of another node, and was rolled
+// back: group replication says so with the storage engine's number for a deadlock.
+func mysqlCommitConflict(err error) bool {
+	var e *mysql.MySQLError
+	return errors.As(err, &e) && e.Number == 1180 && strings.Contains(e.Message, "error 149")
+}
+
+// mysqlHalfCommitted tells whether a cluster failed a commit (Galera: 1180, group replication:
+// 3100). The other nodes may have it or not, and the connection leads to a node that may have
+// been left behind.
+func mysqlHalfCommitted(err error) bool {
+	return mysqlError(1180, 3100)(err) && !mysqlCommitConflict(err)
 }
 
 // mysqlKill ends a connection in the server, with a second of time: it is a
@@ -265,7 +288,55 @@ func mysqlCheck(ctx context.Context, db *DB) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
+	if v["wsrep_ready"], err = galeraReady(ctx, pool); err != nil {
+		return nil, err
+	}
 	return mysqlFindings(v), nil
+}
+
+func mysqlWhyReadOnly(ctx context.Context, on Execer) (why string, err error) {
+	var global, engine string
+	// MariaDB 12 has names as values, and others numbers.
+	if err := queryRow(ctx, on, "SELECT REPLACE(@@global.read_only, '1', 'ON'), REPLACE(@@innodb_read_only, '1', 'ON')", &global, &engine); err != nil {
+		return "", err
+	}
+	ready, err := galeraReady(ctx, on)
+	return whyReadOnly(map[string]string{"read_only": global, "innodb_read_only": engine, "wsrep_ready": ready}), err
+}
+
+// galeraReady tells whether a node of Galera takes statements, as SHOW STATUS does; "": it is no
+// such node. A node that does not still takes SHOW.
+func galeraReady(ctx context.Context, on Execer) (value string, err error) {
+	is, err := isGalera(ctx, on)
+	if err == nil && is {
+		err = queryRow(ctx, on, "SHOW STATUS LIKE 'wsrep_ready'", new(string), &value)
+	}
+	return value, err
+}
+
+// isGalera tells whether a server is a node of a Galera cluster.
+func isGalera(ctx context.Context, on Execer) (bool, error) {
+	var value string
+	err := queryRow(ctx, on, "SHOW VARIABLES LIKE 'wsrep_on'", new(string), &value)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return value == "ON", err
+}
+
+// whyReadOnly judges the values of variables. MariaDB 12 has further values than OFF and ON, and
+// they are read-only too.
+func whyReadOnly(v map[string]string) string {
+	var why []string
+	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only", "tx_read_only", "transaction_read_only"} {
+		if value := cmp.Or(v[name], "OFF"); value != "OFF" && value != "0" {
+			why = append(why, name+" = "+value)
+		}
+	}
+	if ready := v["wsrep_ready"]; ready == "OFF" {
+		why = append(why, "this node of Galera is not ready (wsrep_ready = OFF)")
+	}
+	return strings.Join(why, ", ")
 }
 
 // mysqlFindings judges the values of the variables that mysqlVariables asks for.
@@ -276,13 +347,6 @@ func mysqlFindings(v map[string]string) []Finding {
 	if strings.Contains(v["version"], "MariaDB") {
 		product, modern = "MariaDB", major > 10 || major == 10 && minor >= 6
 	}
-	// MariaDB 12 has further values than OFF and ON, and they are read-only too.
-	var readOnly []string
-	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only", "tx_read_only", "transaction_read_only"} {
-		if value, has := v[name]; has && value != "OFF" && value != "0" {
-			readOnly = append(readOnly, name+" = "+value)
-		}
-	}
 	strict := strings.Contains(v["sql_mode"], "STRICT_TRANS_TABLES") || strings.Contains(v["sql_mode"], "STRICT_ALL_TABLES")
 	oracle := slices.Contains(strings.Split(v["sql_mode"], ","), "ORACLE")
 	return []Finding{
@@ -290,10 +354,8 @@ func mysqlFindings(v map[string]string) []Finding {
 			Subject: "version", OK: modern, Detail: product + " " + v["version"],
 			Advice: "use MySQL 8.0 or MariaDB 10.6, or later",
 		},
-		{
-			Subject: "writable", OK: len(readOnly) == 0, Detail: cmp.Or(strings.Join(readOnly, ", "), "the server takes writes"),
-			Advice: "connect to the primary, not to a replica, and set nothing read-only",
-		},
+		writable(whyReadOnly(v), "connect to the primary, not to a replica, and set nothing read-only; "+
+			"a node of a cluster takes writes when it is in contact with most of the others"),
 		{
 			Subject: "binlog", OK: v["log_bin"] != "ON" || v["binlog_format"] != "STATEMENT",
 			Detail: fmt.Sprintf("log_bin = %s, binlog_format = %s", v["log_bin"], v["binlog_format"]),
@@ -393,13 +455,9 @@ func mysqlNoSession(ctx context.Context, c *sql.Conn) error {
 	if readOnly {
 		return fmt.Errorf("%w: the server is read-only, and its primary does not know its locks; connect to the primary", ErrNoSessions)
 	}
-	var name, value string
-	err := c.QueryRowContext(ctx, "SHOW VARIABLES LIKE 'wsrep_on'").Scan(&name, &value)
-	if err == nil && value == "ON" {
-		return fmt.Errorf("%w: the nodes of a Galera cluster do not know each other's", ErrNoSessions)
-	}
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
+	is, err := isGalera(ctx, c)
+	if is {
+		err = fmt.Errorf("%w: the nodes of a Galera cluster do not know each other's", ErrNoSessions)
 	}
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 )
@@ -174,6 +175,8 @@ type Finding struct {
 	OK      bool
 	Detail  string // what was seen
 	Advice  string // what to do if it is not OK
+
+	readOnly bool // it is about whether the server takes writes
 }
 
 // Findings looks at everything that the SQL relies on.
@@ -228,7 +231,11 @@ func (db *DB) check(ctx context.Context) error {
 	db.without(lacks)
 	var unfit []error
 	for _, f := range found {
-		if !f.OK {
+		switch {
+		case f.OK, f.readOnly && db.opt.Reading:
+		case f.readOnly:
+			unfit = append(unfit, fmt.Errorf("%w: %s: %w: %s; %s", ErrUnfit, f.Subject, ErrReadOnly, strings.TrimPrefix(f.Detail, ErrReadOnly.Error()+": "), f.Advice))
+		default:
 			unfit = append(unfit, fmt.Errorf("%w: %s: %s; %s", ErrUnfit, f.Subject, f.Detail, f.Advice))
 		}
 	}
@@ -304,10 +311,14 @@ func Unavailable(err error) bool {
 // too long: both are context.DeadlineExceeded.
 var errNoAnswer = errors.New("no answer")
 
-// networkError tells whether a connection could not be made, or was cut. If a
+// networkError tells whether a connection could not be made, or was cut, or leads to a server
+// that takes no writes. If a
 // server said something, that counts, and not that another address of the same
 // host did not answer: a refused password is not to be tried again.
 func networkError(err error) bool {
+	if errors.Is(err, ErrReadOnly) {
+		return true
+	}
 	var said interface{ SQLState() string }
 	if errors.As(err, &said) {
 		return false
@@ -317,7 +328,7 @@ func networkError(err error) bool {
 	if errors.As(err, &op) || errors.As(err, &dns) {
 		return true
 	}
-	for _, cut := range []error{errNoAnswer, ErrCut, driver.ErrBadConn, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
+	for _, cut := range []error{errNoAnswer, ErrCut, driver.ErrBadConn, sql.ErrConnDone, pgconn.ErrConnClosed, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
 		if errors.Is(err, cut) {
 			return true
 		}

@@ -86,25 +86,30 @@ var Postgres = &Dialect{
 	Unknown:   sqlState("42704", "42883", "0A000"),
 	Retryable: sqlState("40001", "40P01"),
 	Unavailable: func(err error) bool {
-		return networkError(err) || sqlState("57P01", "57P02", "57P03", "53300")(err) ||
+		return networkError(err) || sqlState("57P01", "57P02", "57P03", "57P05", "53300", postgresReadOnly)(err) ||
 			sqlState("08000", "08001", "08003", "08004", "08006", "08P01")(err) // poolers use these
 	},
-	Refused: postgresRefused,
+	ReadOnly: sqlState(postgresReadOnly),
+	Refused:  postgresRefused,
 
-	Connector: postgresConnector,
-	Check:     postgresCheck,
-	Holdings:  postgresHoldings,
-	Lacks:     postgresWithout,
-	Exclusive: postgresExclusive,
-	Session:   postgresSession,
-	Notify:    func(channel, payload string) string { return "pg_notify(" + channel + ", " + payload + ")" },
-	Listen:    postgresListen,
-	Pipeline:  postgresPipeline,
-	Copy:      postgresCopy,
-	DDLInTx:   true,
-	Routines:  true,
-	Schema:    true,
+	Connector:   postgresConnector,
+	Check:       postgresCheck,
+	WhyReadOnly: postgresWhyReadOnly,
+	Holdings:    postgresHoldings,
+	Lacks:       postgresWithout,
+	Exclusive:   postgresExclusive,
+	Session:     postgresSession,
+	Notify:      func(channel, payload string) string { return "pg_notify(" + channel + ", " + payload + ")" },
+	Listen:      postgresListen,
+	Pipeline:    postgresPipeline,
+	Copy:        postgresCopy,
+	DDLInTx:     true,
+	Routines:    true,
+	Schema:      true,
 }
+
+// postgresReadOnly is read_only_sql_transaction.
+const postgresReadOnly = "25006"
 
 const postgresOnBegin = "set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
 
@@ -148,6 +153,19 @@ func postgresConnector(u *url.URL, opt Options) (driver.Connector, error) {
 	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: time.Second}
 	}
+	// A connection to a server that takes no writes is closed, and the next one may lead to the
+	// primary.
+	onError := cfg.OnPgError
+	cfg.OnPgError = func(c *pgconn.PgConn, e *pgconn.PgError) bool { return onError(c, e) && e.Code != postgresReadOnly }
+	if validate := cfg.ValidateConnect; validate != nil { // target_session_attrs
+		cfg.ValidateConnect = func(ctx context.Context, c *pgconn.PgConn) error {
+			err := validate(ctx, c)
+			if errors.Is(err, pgconn.ErrReadOnlyConnection) || errors.Is(err, pgconn.ErrStandbyConnection) {
+				err = fmt.Errorf("%w: %w", ErrReadOnly, err)
+			}
+			return err
+		}
+	}
 	if u.Query().Has("default_query_exec_mode") {
 		return stdlib.GetConnector(*cfg), nil
 	}
@@ -156,11 +174,15 @@ func postgresConnector(u *url.URL, opt Options) (driver.Connector, error) {
 
 func postgresCheck(ctx context.Context, db *DB) ([]Finding, error) {
 	var version int
-	var name, readOnly, encoding, isolation, path, schema string
+	var name, encoding, isolation, path, schema string
 	err := db.pool.QueryRowContext(ctx, `SELECT CAST(current_setting('server_version_num') AS INT), current_setting('server_version'),
-		current_setting('transaction_read_only'), current_setting('server_encoding'), current_setting('transaction_isolation'),
+		current_setting('server_encoding'), current_setting('transaction_isolation'),
 		current_setting('search_path'), COALESCE(current_schema(), '')`).
-		Scan(&version, &name, &readOnly, &encoding, &isolation, &path, &schema)
+		Scan(&version, &name, &encoding, &isolation, &path, &schema)
+	if err != nil {
+		return nil, err
+	}
+	readOnly, err := postgresWhyReadOnly(ctx, db.pool)
 	if err != nil {
 		return nil, err
 	}
@@ -170,10 +192,7 @@ func postgresCheck(ctx context.Context, db *DB) ([]Finding, error) {
 			Subject: "version", OK: version >= 140000, Detail: "PostgreSQL " + name,
 			Advice: "use PostgreSQL 14 or later",
 		},
-		{
-			Subject: "writable", OK: readOnly == "off", Detail: "transaction_read_only = " + readOnly,
-			Advice: "connect to the primary (target_session_attrs=read-write in the URL finds it), or unset default_transaction_read_only",
-		},
+		writable(readOnly, "connect to the primary (a URL that names all hosts, with target_session_attrs=read-write, finds it), promote this server, or unset default_transaction_read_only"),
 		{
 			Subject: "encoding", OK: encoding == "UTF8", Detail: "server_encoding = " + encoding,
 			Advice: "create the database with ENCODING 'UTF8'",
@@ -202,6 +221,20 @@ func searchPathFinding(own, path, current string) Finding {
 		f.Detail = fmt.Sprintf("search_path is %s, and none of these schemas exists and may be used", strings.TrimSpace(cmp.Or(path, `""`)))
 	}
 	return f
+}
+
+func postgresWhyReadOnly(ctx context.Context, on Execer) (why string, err error) {
+	var standby bool
+	var readOnly string
+	err = queryRow(ctx, on, "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')", &standby, &readOnly)
+	switch {
+	case err != nil:
+	case standby:
+		why = "it is a standby (pg_is_in_recovery)"
+	case readOnly != "off":
+		why = "transaction_read_only = " + readOnly
+	}
+	return why, err
 }
 
 // postgresExclusive waits by asking again, because a statement that blocks on

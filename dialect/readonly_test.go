@@ -2,9 +2,19 @@ package dialect_test
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
@@ -34,10 +44,16 @@ func TestAPrimaryThatBecomesReadOnly(t *testing.T) {
 			insert := dialect.Unlisted(`INSERT INTO x VALUES (1)`)
 			id := func() string { return db.List(t, `SELECT CONNECTION_ID()`, nil)[0] }
 
+			whyReadOnly(t, db, "")
 			before := id()
 			admin.Do(t, `SET GLOBAL read_only = 1`, nil)
+			whyReadOnly(t, db, "read_only = ON")
+			if id() == before {
+				t.Error("after it has told that the server takes no writes, the pool uses the same connection")
+			}
+			before = id()
 			err = refusal(t, server.URL(), dialect.Options{})
-			if !errors.Is(err, dialect.ErrUnfit) || !strings.Contains(err.Error(), "connect to the primary") {
+			if !errors.Is(err, dialect.ErrUnfit) || !strings.Contains(err.Error(), "primary") {
 				t.Errorf("opened when it is read-only: %v, want the advice", err)
 			}
 			_, err = db.Exec(t.Context(), insert, nil)
@@ -73,6 +89,132 @@ func TestAPrimaryThatBecomesReadOnly(t *testing.T) {
 				t.Errorf("%d rows on the new primary", n)
 			}
 		})
+	}
+}
+
+// A standby that is not promoted, or that a URL leads to for a while, keeps its connections.
+func TestAConnectionLeavesAServerThatTakesNoWrites(t *testing.T) {
+	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+		db.Do(t, `CREATE TABLE x (n INTEGER)`, nil)
+		own, err := dialect.Connect(t.Context(), db.URL, dialect.Options{MaxConns: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = own.Close() })
+		insert := dialect.Unlisted(`INSERT INTO x VALUES (1)`)
+		write := func(ctx context.Context, tx *dialect.Session) error { _, err := tx.Exec(ctx, insert, nil); return err }
+		for what, statement := range map[string]func() error{
+			"a statement":   func() error { return write(t.Context(), &own.Session) },
+			"a transaction": func() error { return own.Tx(t.Context(), write) },
+			"a pipeline":    func() error { return own.Pipeline(t.Context(), &dialect.Step{Stmt: insert}) },
+		} {
+			// The next connection will be another one, to a server that takes writes.
+			if _, err := own.Pool().ExecContext(t.Context(), `SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY`); err != nil {
+				t.Fatal(err)
+			}
+			err := statement()
+			refused(t, what, err)
+			if own.Dialect.Uncertain(err) {
+				t.Errorf("%s: it is certain that nothing was changed: %v", what, err)
+			}
+			if err := statement(); err != nil {
+				t.Errorf("%s on another connection: %v", what, err)
+			}
+		}
+		if _, err := own.Pool().ExecContext(t.Context(), `SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY`); err != nil {
+			t.Fatal(err)
+		}
+		whyReadOnly(t, &dbtest.DB{DB: own}, "transaction_read_only = on")
+		whyReadOnly(t, &dbtest.DB{DB: own}, "")
+	})
+}
+
+// Who only reads may do so on a standby.
+func TestReadingFromAServerThatTakesNoWrites(t *testing.T) {
+	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+		readOnly := db.URL + "&default_transaction_read_only=on"
+		if _, err := dialect.Open(t.Context(), readOnly, dialect.Options{}); !errors.Is(err, dialect.ErrReadOnly) || !dialect.Unavailable(err) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := dialect.Open(t.Context(), readOnly+"&target_session_attrs=read-write", dialect.Options{}); !errors.Is(err, dialect.ErrReadOnly) || !dialect.Unavailable(err) {
+			t.Errorf("target_session_attrs: got %v", err)
+		}
+		own, err := dialect.Open(t.Context(), readOnly, dialect.Options{Reading: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := own.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func whyReadOnly(t *testing.T, db *dbtest.DB, want string) {
+	t.Helper()
+	if why, err := db.WhyReadOnly(t.Context()); err != nil || why != want {
+		t.Errorf("the server takes no writes because %q, %v; want %q", why, err, want)
+	}
+}
+
+// What drivers say of a connection that was lost means that there is no answer.
+func TestLostConnectionsAreUnavailable(t *testing.T) {
+	for _, err := range []error{
+		driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, mysql.ErrInvalidConn, pgconn.ErrConnClosed, &net.OpError{Op: "read", Err: syscall.ECONNRESET},
+		&mysql.MySQLError{Number: 1927, Message: "Connection was killed"},
+		&mysql.MySQLError{Number: 3100, Message: "Error on observer while running replication hook 'before_commit'."},
+		&mysql.MySQLError{Number: 1180, Message: "Got error 6 'No such device or address' during COMMIT"},
+		&mysql.MySQLError{Number: 1047, Message: "WSREP has not yet prepared node for application use"},
+		&pgconn.PgError{Code: "57P05"},
+	} {
+		if !dialect.Unavailable(fmt.Errorf("a statement: %w", err)) {
+			t.Errorf("%v is not unavailable", err)
+		}
+	}
+	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+		c, err := db.Pool().Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		err = c.Raw(func(driverConn any) error {
+			own := dialect.Unwrap(driverConn).(*stdlib.Conn).Conn()
+			if err := own.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			_, err := own.Exec(t.Context(), "SELECT 1")
+			return err
+		})
+		if !dialect.Unavailable(err) {
+			t.Errorf("%v is not unavailable", err)
+		}
+	})
+}
+
+// A transaction that lost against one of another node is run again. Where it is not known
+// what has become of it, it is not.
+func TestCommitsThatAClusterRefuses(t *testing.T) {
+	for _, c := range []struct {
+		err                  mysql.MySQLError
+		retryable, uncertain bool
+	}{
+		{err: mysql.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock; try restarting transaction"}, retryable: true},
+		{err: mysql.MySQLError{Number: 1180, Message: "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT"}, retryable: true},
+		{err: mysql.MySQLError{Number: 3101, Message: "Plugin instructed the server to rollback the current transaction."}, retryable: true},
+		{err: mysql.MySQLError{Number: 1180, Message: "Got error 6 'No such device or address' during COMMIT"}, uncertain: true},
+		{err: mysql.MySQLError{Number: 3100, Message: "Error on observer while running replication hook 'before_commit'."}, uncertain: true},
+		{err: mysql.MySQLError{Number: 1047, Message: "WSREP has not yet prepared node for application use"}},
+		{err: mysql.MySQLError{Number: 1290, Message: "The MySQL server is running with the --super-read-only option so it cannot execute this statement"}},
+	} {
+		err := fmt.Errorf("a statement: %w", &c.err)
+		if got := dialect.MySQL.Retryable(err); got != c.retryable {
+			t.Errorf("%v: retryable is %v", &c.err, got)
+		}
+		if got := dialect.MySQL.Uncertain(err); got != c.uncertain {
+			t.Errorf("%v: uncertain is %v", &c.err, got)
+		}
+		if dialect.MySQL.Refused(err) {
+			t.Errorf("%v is taken for the fault of the statement", &c.err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -130,4 +131,20 @@ func sessionBool(ctx context.Context, c *sql.Conn, query string, args ...any) (b
 	var yes sql.NullBool
 	err := c.QueryRowContext(ctx, query, args...).Scan(&yes)
 	return yes.Bool, err
+}
+
+// queryRow is QueryRow for an Execer: it scans the first row, or returns sql.ErrNoRows.
+func queryRow(ctx context.Context, on Execer, query string, dest ...any) error {
+	rows, err := on.QueryContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		return cmp.Or(rows.Err(), sql.ErrNoRows)
+	}
+	if err := rows.Scan(dest...); err != nil {
+		return err
+	}
+	return rows.Close()
 }

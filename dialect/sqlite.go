@@ -70,6 +70,7 @@ var SQLite = &Dialect{
 	Denied:      func(error) bool { return false }, // there are no rights but those on the file
 	Retryable:   sqliteBusy,
 	Unavailable: func(error) bool { return false },
+	ReadOnly:    func(error) bool { return false }, // a file that is read-only stays so
 	Refused: func(err error) bool {
 		var e *sqlite.Error
 		return errors.As(err, &e) && slices.Contains([]int{
@@ -79,6 +80,11 @@ var SQLite = &Dialect{
 
 	Connector: sqliteConnector,
 	Check:     sqliteCheck,
+
+	WhyReadOnly: func(ctx context.Context, on Execer) (string, error) {
+		return "", queryRow(ctx, on, "SELECT 1", new(int))
+	},
+
 	Exclusive: sqliteExclusive,
 	DDLInTx:   true,
 }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"os"
@@ -23,8 +24,6 @@ type Health struct {
 	// Metrics answers /metrics; nil: nothing does.
 	Metrics http.Handler
 }
-
-var ping = dialect.SQL("httpapi.ping", `SELECT 1`)
 
 // ServeHTTP answers.
 func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -74,8 +73,13 @@ func (h *Health) notReady(ctx context.Context) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if err := h.DB.Get(ctx, ping, nil, new(int)); err != nil {
+	switch why, err := h.DB.WhyReadOnly(ctx); {
+	case errors.Is(err, dialect.ErrReadOnly):
+		return "the database takes no writes: no server of its URL does"
+	case err != nil:
 		return "the database does not answer"
+	case why != "":
+		return "the database takes no writes: " + why
 	}
 	return ""
 }

@@ -126,6 +126,8 @@ func (a *API) problemOf(ctx context.Context, o *operation, err error) *huma.Erro
 	case errors.Is(err, queue.ErrRefused):
 		return problem(http.StatusConflict,
 			"the database refuses to write what has become of a job, and the job goes to nobody else meanwhile; GET the job to see why, under refused. What was said of other jobs is written")
+	case dialect.ReadOnly(err):
+		return problem(http.StatusServiceUnavailable, "the database takes no writes at the moment; try again later")
 	case dialect.Unavailable(err):
 		return problem(http.StatusServiceUnavailable, "the database does not answer; try again later")
 	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):

@@ -8,19 +8,24 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"database/sql"
+	"database/sql/driver"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
@@ -234,6 +239,45 @@ func TestHealth(t *testing.T) {
 		want("GET", "/readyz", 503, "stopping\n")
 		want("GET", "/livez", 200, "ok\n")
 	})
+}
+
+// A daemon whose server takes no writes can do none of its work.
+func TestReadyOnAServerThatTakesNoWrites(t *testing.T) {
+	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+		for url, want := range map[string]string{
+			db.URL: "ok\n",
+			db.URL + "&default_transaction_read_only=on": "the database takes no writes: transaction_read_only = on\n",
+		} {
+			far, err := dialect.Connect(t.Context(), url, db.Options())
+			must(t, err)
+			defer far.Close()
+			w := httptest.NewRecorder()
+			(&Health{DB: far}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/readyz", http.NoBody))
+			if got := w.Body.String(); got != want || (w.Code == 200) != (want == "ok\n") {
+				t.Errorf("%d %q, want %q", w.Code, got, want)
+			}
+		}
+	})
+}
+
+// A sqlState is an error as PostgreSQL's drivers have it.
+type sqlState string
+
+func (s sqlState) Error() string    { return "SQLSTATE " + string(s) }
+func (s sqlState) SQLState() string { return string(s) }
+
+// After a failover the database answers later; nothing is wrong with the request.
+func TestLostConnectionsAre503(t *testing.T) {
+	t.Parallel()
+	a := &API{log: quiet()}
+	for _, err := range []error{
+		driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, dialect.ErrReadOnly, dialect.ErrCut,
+		&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, sqlState("57P01"), sqlState("25006"), sqlState("08006"),
+	} {
+		if p := a.problemOf(t.Context(), &operation{}, fmt.Errorf("queue.enqueue: %w", err)); p.Status != http.StatusServiceUnavailable {
+			t.Errorf("%v: %d", err, p.Status)
+		}
+	}
 }
 
 // At a loopback address the metrics are for who names this host: a page that gives its own name

@@ -23,6 +23,7 @@ type databaseFlags struct {
 	connectTimeout time.Duration
 
 	fromFile configuredDatabase // that the config file names
+	reading  bool               // the command only reads, so that any server will do
 }
 
 func (f *databaseFlags) register(root *cobra.Command) {
@@ -30,7 +31,7 @@ func (f *databaseFlags) register(root *cobra.Command) {
 	flags.StringVar(&f.url, "url", "", "database URL; for one with a password use DBCRON_DATABASE_URL, which ps does not show")
 	flags.StringVar(&f.prefix, "prefix", "dbcron_", "what the names of all tables begin with")
 	flags.StringVar(&f.schema, "schema", "", "PostgreSQL: the schema of the tables (default: the first of the search_path)")
-	flags.DurationVar(&f.connectTimeout, "connect-timeout", 30*time.Second, "how long to try while the database does not answer")
+	flags.DurationVar(&f.connectTimeout, "connect-timeout", 30*time.Second, "how long to try while the database does not answer, or takes no writes and the command writes")
 }
 
 // databaseURL finds the URL: flag, environment, file, then the embedded default.
@@ -104,7 +105,7 @@ func (p *program) open(ctx context.Context) (*dialect.DB, error) {
 // mistyped must not become an empty database.
 func (p *program) existing() dialect.Options {
 	o := p.options()
-	o.Existing = true
+	o.Existing, o.Reading = true, p.reading
 	return o
 }
 
@@ -133,7 +134,11 @@ func (p *program) connect(ctx context.Context, opt dialect.Options, open func(co
 		}
 		if err != nil && !told && p.connectTimeout > 0 {
 			told = true
-			fmt.Fprintf(p.err, "dbcron: the database does not answer; trying for %v (--connect-timeout): %s\n", p.connectTimeout, flat(err.Error()))
+			what := "does not answer"
+			if errors.Is(err, dialect.ErrReadOnly) {
+				what = "takes no writes"
+			}
+			fmt.Fprintf(p.err, "dbcron: the database %s; trying for %v (--connect-timeout): %s\n", what, p.connectTimeout, flat(err.Error()))
 		}
 		return db, err
 	}, backoff.WithBackOff(wait), backoff.WithMaxElapsedTime(max(p.connectTimeout, time.Nanosecond)))

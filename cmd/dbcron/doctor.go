@@ -85,8 +85,11 @@ func (p *program) examine(ctx context.Context, as string) []checkRow {
 	}
 	db, err := p.connect(ctx, p.existing(), dialect.Connect)
 	if err != nil {
-		return []checkRow{{"reachable", "failed", err.Error(), "start the database, or correct the URL; " +
-			"then look at user and password, firewall, and the rights on files"}}
+		advice := "start the database, or correct the URL; then look at user and password, firewall, and the rights on files"
+		if errors.Is(err, dialect.ErrReadOnly) {
+			advice = "promote a server, or name the primary in the URL; to look at this one, leave target_session_attrs out"
+		}
+		return []checkRow{{"reachable", "failed", err.Error(), advice}}
 	}
 	defer db.Close()
 	rows := []checkRow{{"reachable", "ok", dialect.Redact(rawURL), ""}}
@@ -94,7 +97,9 @@ func (p *program) examine(ctx context.Context, as string) []checkRow {
 	if err != nil {
 		rows = append(rows, checkRow{"settings", "failed", err.Error(), "let this user read the server's settings"})
 	}
+	takesWrites := true
 	for _, f := range found {
+		takesWrites = takesWrites && (f.OK || f.Subject != "writable")
 		row := checkRow{f.Subject, "ok", f.Detail, ""}
 		if !f.OK {
 			row.Status, row.Advice = "failed", f.Advice
@@ -102,7 +107,16 @@ func (p *program) examine(ctx context.Context, as string) []checkRow {
 		rows = append(rows, row)
 	}
 	schema, usable := examineSchema(ctx, db)
-	rows = append(rows, schema, examineTables(ctx, db))
+	tables := examineTables(ctx, db)
+	if !takesWrites { // what cannot be read there says nothing of rights
+		for _, row := range []*checkRow{&schema, &tables} {
+			if row.Status == "failed" {
+				row.Advice = "look at a server that takes writes: see above"
+			}
+		}
+		return append(rows, schema, tables, examineClock(ctx, db))
+	}
+	rows = append(rows, schema, tables)
 	if usable {
 		rows = append(rows, examineRights(ctx, db, as)...)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -127,7 +128,10 @@ command cannot be run.`,
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 
-		PersistentPreRunE: p.configure,
+		PersistentPreRunE: func(c *cobra.Command, args []string) error {
+			p.reading = slices.Contains(readingCommands, c.Name())
+			return p.configure(c, args)
+		},
 	}
 	p.set = map[string]string{}
 	root.PersistentFlags().StringVar(&p.configPath, "config", "", "YAML `file` of settings: see dbcron config (default: the one that DBCRON_CONFIG names)")
@@ -140,6 +144,9 @@ command cannot be run.`,
 	p.complete(root)
 	return root
 }
+
+// readingCommands are the last words of commands that change nothing.
+var readingCommands = []string{"list", "show", "get", "peek", "stats", "history", "output", "next", "explain", "export"}
 
 // strictArgs makes wrong arguments an error of usage, everywhere, and a
 // command that only has subcommands refuse words that are none of them.

@@ -126,7 +126,7 @@ func (p *program) names(ctx context.Context, kind string) (names []string) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, nameTime)
 	defer cancel()
-	p.connectTimeout = 0
+	p.connectTimeout, p.reading = 0, true
 	_ = p.with(ctx, func(db *dialect.DB) (err error) {
 		names, err = list(ctx, db)
 		return err
