@@ -51,7 +51,7 @@ deps: ## install what the tests need (Debian, root), or say what is missing
 test: deps ## all tests on all engines; PKG=./lock ARGS='-v -run Renew'
 	@$(RUN) -- go test $(RACE) -timeout 60m $(ARGS) $(PKG)
 
-compat: deps ## the database's packages on other versions: SERVERS='postgres-18 mariadb-11.8'
+compat: deps ## the database's packages on other versions, and failovers: SERVERS='postgres-18 postgres-failover'
 	@tools/compat $(SERVERS)
 
 test-browser: ## the dashboard in a real Chromium (Debian's package chromium), on all engines

@@ -288,7 +288,7 @@ func mysqlCheck(ctx context.Context, db *DB) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	if v["wsrep_ready"], err = galeraReady(ctx, pool); err != nil {
+	if v["wsrep_ready"], err = galeraReady(ctx, db.pool); err != nil {
 		return nil, err
 	}
 	return mysqlFindings(v), nil

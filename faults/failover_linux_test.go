@@ -1,0 +1,662 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/sqlschema"
+)
+
+// The tests of failovers start clusters of servers, put load on them by daemons, workers and
+// producers, and then kill, cut off or change servers. What was acknowledged is accounted for.
+
+var failover = flag.Bool("failover", false, "test where the database fails over: see tools/compat")
+
+func init() { roles["failover worker"] = playFailoverWorker }
+
+// asksForFailover skips a test of failovers that nobody has asked for. What such a test lacks
+// fails it.
+func asksForFailover(t *testing.T) {
+	t.Helper()
+	if !*failover {
+		t.Skip("not part of make test: run make compat SERVERS=" + strings.ToLower(strings.TrimPrefix(t.Name(), "TestFailover")) + "-failover")
+	}
+}
+
+// A cluster is what a test fails over.
+type cluster struct {
+	product string   // and version
+	urls    []string // a daemon and a worker connect to each
+	steps   []mishap
+	dead    map[int]bool // of urls, to which nobody answers any more
+	primary string       // knows the tables; default: the first of urls
+}
+
+// A mishap is what happens to a cluster.
+type mishap struct {
+	what string
+	do   func(c *crew)
+}
+
+// A figure is what came of a mishap.
+type figure struct {
+	what string
+	gap  time.Duration // the longest time in which no job ended
+	jobs int           // that ended from then on, until the next
+}
+
+// A crew is daemons, workers and producers on a cluster.
+type crew struct {
+	t       *testing.T
+	cluster *cluster
+	journal string
+	urls    []string // of the daemons' APIs
+	health  []string
+
+	daemons []*daemon
+	workers []*child
+
+	mu    sync.Mutex
+	acked map[string][]int64 // numbers of jobs, by kind
+	wrong map[string]int     // what producers were told, but that they are to try again
+	told  map[string]int
+	next  atomic.Int64
+}
+
+const failoverQueue = "failover"
+
+func (cl *cluster) run(t *testing.T) {
+	t.Helper()
+	c := &crew{t: t, cluster: cl, journal: filepath.Join(t.TempDir(), "journal"), acked: map[string][]int64{}, wrong: map[string]int{}, told: map[string]int{}}
+	db := c.prepare()
+	binary := build(t)
+	for i, url := range cl.urls {
+		r := &rig{t: t, db: &dbtest.DB{URL: url}, binary: binary, dir: t.TempDir(), lease: 9 * time.Second, poll: time.Second, grace: 10 * time.Second}
+		api, admin := "127.0.0.1:"+freePort(t), "127.0.0.1:"+freePort(t)
+		c.urls, c.health = append(c.urls, "http://"+api), append(c.health, "http://"+admin)
+		c.daemons = append(c.daemons, r.serve(binary, fmt.Sprintf("d%d", i), "--poll", r.poll.String(), "--listen", api, "--admin-listen", admin))
+		c.workers = append(c.workers, start(t, "failover worker", part{URL: url, Name: failoverQueue, File: c.journal, Concurrency: 4}))
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, d := range c.daemons {
+				t.Logf("%s: %s", d.node, last(d.log.String(), 4000))
+			}
+		}
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var producers sync.WaitGroup
+	for i := range 2 {
+		producers.Go(func() { c.produce(ctx, func(n int64) error { return c.post(ctx, i, n) }, "plain") })
+	}
+	for _, url := range cl.urls {
+		producers.Go(func() { c.enqueue(ctx, url) })
+	}
+
+	c.until("jobs are done", 200, instant.Now())
+	var figures []figure
+	for _, m := range cl.steps {
+		at := instant.Now()
+		m.do(c)
+		t.Logf("%s: took %.1f s", m.what, instant.Now().Sub(at).Seconds())
+		c.until("jobs are done after: "+m.what, 300, instant.Now())
+		for i := range c.urls {
+			c.isReady(i)
+		}
+		c.until("jobs are done by all after: "+m.what, 300, instant.Now())
+		gap, jobs := c.gap(at)
+		figures = append(figures, figure{m.what, gap, jobs})
+	}
+	stop()
+	producers.Wait()
+	c.settle(db)
+	c.account(db, figures)
+}
+
+func last(text string, n int) string { return text[max(0, len(text)-n):] }
+
+// prepare makes tables and schedules.
+func (c *crew) prepare() *dbtest.DB {
+	t := c.t
+	url := c.cluster.primary
+	if url == "" {
+		url = c.cluster.urls[0]
+	}
+	own, err := dialect.Open(t.Context(), url, dialect.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = own.Close() })
+	db := &dbtest.DB{DB: own, URL: url}
+	if err := sqlschema.Migrate(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	// Nodes of a cluster know rows by their primary key.
+	key := "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
+	if own.Dialect == dialect.MySQL {
+		key = "BIGINT AUTO_INCREMENT PRIMARY KEY"
+	}
+	db.Do(t, `CREATE TABLE effects (id `+key+`, n BIGINT NOT NULL)`, nil)
+	db.Do(t, `CREATE TABLE slot_effect (id `+key+`, schedule VARCHAR(100) NOT NULL)`, nil)
+	db.Do(t, `CREATE TABLE sent (n BIGINT NOT NULL PRIMARY KEY)`, nil)
+	for _, s := range []scheduler.Schedule{
+		{Name: "command", Spec: "@every 1s", Command: "true"},
+		{Name: "statement", Spec: "@every 1s", Kind: "sql", Command: `INSERT INTO slot_effect (schedule) VALUES ('statement')`},
+		{Name: "job", Spec: "@every 1s", Kind: "job", Command: "slot", Job: scheduler.JobOptions{Queue: failoverQueue}},
+	} {
+		s.Missed, s.Overlap = "all", "allow"
+		if s.Kind != "job" { // which its queue tries again
+			s.MaxAttempts, s.RetryDelay, s.RetryPastNext = 20, 200*time.Millisecond, true
+		}
+		if err := scheduler.Add(t.Context(), own, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q, err := queue.New(own, queue.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.Edit(t.Context(), failoverQueue, func(q *queue.Queue) {
+		q.RetryDelay, q.MaxAttempts, q.MaxCrashes = 100*time.Millisecond, 1000, 1000
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// produce has jobs enqueued, one after the other, each until that is acknowledged.
+func (c *crew) produce(ctx context.Context, enqueue func(n int64) error, kind string) {
+	for ctx.Err() == nil {
+		n := c.next.Add(1)
+		for ctx.Err() == nil {
+			err := enqueue(n)
+			c.mu.Lock()
+			if err == nil {
+				c.acked[kind] = append(c.acked[kind], n)
+			} else if ctx.Err() == nil {
+				c.told[shortened(err)]++
+			}
+			c.mu.Unlock()
+			if err == nil {
+				break
+			}
+			_ = wait(ctx, 100*time.Millisecond)
+		}
+		_ = wait(ctx, 10*time.Millisecond)
+	}
+}
+
+// shortened is an error without what differs from one to the next.
+func shortened(err error) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return '#'
+		}
+		return r
+	}, err.Error())[:min(len(err.Error()), 160)]
+}
+
+// post enqueues by the HTTP API, of another daemon if one does not answer.
+func (c *crew) post(ctx context.Context, first int, n int64) (err error) {
+	for i := range c.urls {
+		var status int
+		var text string
+		status, text, err = c.send(ctx, c.urls[(first+i)%len(c.urls)]+"/api/v1/jobs", n)
+		switch {
+		case err != nil:
+		case status == http.StatusCreated, status == http.StatusOK:
+			return nil
+		case status == http.StatusServiceUnavailable:
+			err = errors.New(text)
+		default:
+			c.mu.Lock()
+			c.wrong[fmt.Sprintf("%d %s", status, text)]++
+			c.mu.Unlock()
+			err = errors.New(text)
+		}
+	}
+	return err
+}
+
+func (c *crew) send(ctx context.Context, url string, n int64) (status int, text string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	body := fmt.Sprintf(`{"kind": "plain", "queue": %q, "payload": %d}`, failoverQueue, n)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Idempotency-Key", strconv.FormatInt(n, 10))
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer answer.Body.Close()
+	got, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(bytes.TrimSpace(got)), err
+}
+
+// enqueue enqueues from a program: by itself, with a unique key, and in transactions of its own.
+func (c *crew) enqueue(ctx context.Context, url string) {
+	db, err := dialect.Open(ctx, url, dialect.Options{})
+	if err != nil {
+		c.t.Error(err)
+		return
+	}
+	defer db.Close()
+	q, err := queue.New(db, queue.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		c.t.Error(err)
+		return
+	}
+	var both sync.WaitGroup
+	both.Go(func() {
+		c.produce(ctx, func(n int64) error {
+			one, cancel := context.WithTimeout(ctx, 10*time.Second)
+			defer cancel()
+			_, err := q.Enqueue(one, queue.Job{
+				Queue: failoverQueue, Kind: "tx", Payload: strconv.AppendInt(nil, n, 10), Unique: strconv.FormatInt(n, 10), UniqueFor: time.Hour,
+			})
+			return err
+		}, "tx")
+	})
+	both.Go(func() {
+		c.produce(ctx, func(int64) error {
+			one, cancel := context.WithTimeout(ctx, 10*time.Second)
+			defer cancel()
+			// A number of its own each time: what fails may have been committed, which the
+			// table sent tells.
+			return enqueueSent(one, db, q, c.next.Add(1))
+		}, "sent")
+	})
+	both.Wait()
+}
+
+// enqueueSent enqueues a job in a transaction that writes down that it was sent.
+func enqueueSent(ctx context.Context, db *dialect.DB, q *queue.Client, n int64) error {
+	tx, err := db.Pool().BeginTx(ctx, &sql.TxOptions{Isolation: db.Dialect.Isolation})
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
+	if _, err := tx.ExecContext(ctx, "INSERT INTO sent (n) VALUES ("+strconv.FormatInt(n, 10)+")"); err != nil {
+		return err
+	}
+	_, wake, err := q.EnqueueTx(ctx, tx, queue.Job{Queue: failoverQueue, Kind: "tx", Payload: strconv.AppendInt(nil, n, 10)})
+	if err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	wake()
+	return nil
+}
+
+// playFailoverWorker does jobs: those that write down in the transaction that completes them
+// that they were done, and those that write it into a file before they end.
+func playFailoverWorker(ctx context.Context, a *actor) error {
+	journal, err := os.OpenFile(a.File, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	note := func(kind string, n int64) error {
+		_, err := fmt.Fprintf(journal, "%d %s %d\n", instant.Now(), kind, n)
+		return err
+	}
+	c, err := queue.New(a.db, queue.Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	if err != nil {
+		return err
+	}
+	w, err := c.Worker(queue.WorkerOptions{Queues: []string{a.Name}, Concurrency: a.Concurrency})
+	if err != nil {
+		return err
+	}
+	inTx := func(ctx context.Context, d *queue.Delivery, n int64) error {
+		tx, err := a.db.Pool().BeginTx(ctx, &sql.TxOptions{Isolation: a.db.Dialect.Isolation})
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
+		if _, err := tx.ExecContext(ctx, "INSERT INTO effects (n) VALUES ("+strconv.FormatInt(n, 10)+")"); err != nil {
+			return err
+		}
+		if err := d.CompleteTx(ctx, tx); err != nil {
+			return err
+		}
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+		return note(d.Kind, n)
+	}
+	number := func(d *queue.Delivery) (n int64, err error) { return n, d.Decode(&n) }
+	err = errors.Join(
+		w.Handle("tx", func(ctx context.Context, d *queue.Delivery) error {
+			n, err := number(d)
+			if err != nil {
+				return err
+			}
+			return inTx(ctx, d, n)
+		}),
+		w.Handle("slot", func(ctx context.Context, d *queue.Delivery) error { return inTx(ctx, d, -d.ID) }),
+		w.Handle("plain", func(_ context.Context, d *queue.Delivery) error {
+			n, err := number(d)
+			if err != nil {
+				return err
+			}
+			return note(d.Kind, n)
+		}),
+	)
+	if err != nil {
+		return err
+	}
+	a.runs(ctx, w)
+	return nil
+}
+
+// An ending is a line of the journal.
+type ending struct {
+	at   instant.Instant
+	kind string
+	n    int64
+}
+
+func (c *crew) endings() (all []ending) {
+	c.t.Helper()
+	text, err := os.ReadFile(c.journal)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		c.t.Fatal(err)
+	}
+	for row := range strings.Lines(string(text)) {
+		if !strings.HasSuffix(row, "\n") {
+			break // it is being written
+		}
+		var e ending
+		if _, err := fmt.Sscan(row, &e.at, &e.kind, &e.n); err != nil {
+			c.t.Fatalf("%q: %v", row, err)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// until waits until so many jobs have ended since an instant.
+func (c *crew) until(what string, n int, since instant.Instant) {
+	c.t.Helper()
+	for begun := instant.Now(); ; {
+		all := c.endings()
+		late := slices.IndexFunc(all, func(e ending) bool { return e.at >= since })
+		if late >= 0 && len(all)-late >= n {
+			return
+		}
+		if instant.Now().Sub(begun) > patience || wait(c.t.Context(), 200*time.Millisecond) != nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.t.Fatalf("not within %v: %s; %d have ended in all, the last %v ago; producers were told %v", patience, what, len(all), instant.Now().Sub(all[max(0, len(all)-1)].at), c.told)
+		}
+	}
+}
+
+// gap is the longest time in which no job has ended since an instant.
+func (c *crew) gap(since instant.Instant) (longest time.Duration, jobs int) {
+	at := since
+	all := c.endings()
+	slices.SortFunc(all, func(a, b ending) int { return int(a.at - b.at) })
+	for _, e := range all {
+		if e.at < since {
+			continue
+		}
+		longest, at = max(longest, e.at.Sub(at)), e.at
+		jobs++
+	}
+	return longest, jobs
+}
+
+// isReady waits until a daemon says that it is ready, unless its server is gone for good:
+// then it must say that it is not.
+func (c *crew) isReady(i int) {
+	c.t.Helper()
+	want := http.StatusOK
+	if c.cluster.dead[i] {
+		want = http.StatusServiceUnavailable
+	}
+	c.ready(i, want, "")
+}
+
+// ready waits for what /readyz of a daemon answers.
+func (c *crew) ready(i, want int, text string) {
+	c.t.Helper()
+	var got string
+	for begun := instant.Now(); ; {
+		r, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, c.health[i]+"/readyz", http.NoBody)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err == nil {
+			body, _ := io.ReadAll(answer.Body)
+			answer.Body.Close()
+			if got = fmt.Sprint(answer.StatusCode, " ", string(body)); answer.StatusCode == want && strings.Contains(got, text) {
+				return
+			}
+		}
+		if instant.Now().Sub(begun) > patience || wait(c.t.Context(), 200*time.Millisecond) != nil {
+			c.t.Fatalf("/readyz of daemon %d does not answer %d %q within %v: %s %v", i, want, text, patience, got, err)
+		}
+	}
+}
+
+// settle ends all, when what has come due is done.
+func (c *crew) settle(db *dbtest.DB) {
+	t := c.t
+	live := func(i int) bool { return !c.cluster.dead[i] }
+	// So that nothing comes due any more.
+	for _, name := range []string{"command", "statement", "job"} {
+		for begun := instant.Now(); ; {
+			if err := scheduler.Pause(t.Context(), db.DB, name, "the test ends"); err == nil {
+				break
+			} else if instant.Now().Sub(begun) > patience {
+				t.Fatal(err)
+			}
+			_ = wait(t.Context(), 100*time.Millisecond)
+		}
+	}
+	q, err := queue.New(db.DB, queue.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for begun := instant.Now(); ; {
+		n, err := q.Count(t.Context(), failoverQueue, 100_000)
+		open := db.List(t, `SELECT schedule, state FROM {prefix}run WHERE next_exec IS NOT NULL`, nil)
+		if err == nil && n.Ready+n.Delayed+n.Running == 0 && len(open) == 0 {
+			break
+		}
+		if instant.Now().Sub(begun) > patience {
+			t.Fatalf("not done within %v: %+v, %v, %v", patience, n, open, err)
+		}
+		_ = wait(t.Context(), 200*time.Millisecond)
+	}
+	for i, d := range c.daemons {
+		if live(i) {
+			d.stop()
+		} else {
+			d.signal(syscall.SIGKILL)
+			<-d.done
+		}
+	}
+	for i, w := range c.workers {
+		if live(i) {
+			w.tell("stop")
+			w.hear("stopped")
+		} else {
+			w.kill()
+		}
+	}
+}
+
+// account compares what was acknowledged with what was done.
+func (c *crew) account(db *dbtest.DB, figures []figure) {
+	t := c.t
+	effects := map[int64]int{}
+	for _, row := range db.List(t, `SELECT n, COUNT(*) FROM effects GROUP BY n`, nil) {
+		var n int64
+		var times int
+		if _, err := fmt.Sscan(row, &n, &times); err != nil {
+			t.Fatalf("%q: %v", row, err)
+		}
+		effects[n] = times
+	}
+	plain := map[int64]int{}
+	for _, e := range c.endings() {
+		if e.kind == "plain" {
+			plain[e.n]++
+		}
+	}
+	var lost, twice []int64
+	jobs := 0
+	for kind, all := range c.acked {
+		jobs += len(all)
+		for _, n := range all {
+			if kind == "tx" && effects[n] == 0 || kind == "plain" && plain[n] == 0 {
+				lost = append(lost, n)
+			}
+		}
+	}
+	// What was committed, acknowledged or not, is done.
+	sent := 0
+	for _, row := range db.List(t, `SELECT n FROM sent`, nil) {
+		n, err := strconv.ParseInt(row, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sent++; effects[n] == 0 {
+			lost = append(lost, n)
+		}
+	}
+	if acked := len(c.acked["sent"]); sent < acked {
+		t.Errorf("%d transactions were acknowledged, and %d were committed", acked, sent)
+	}
+	again := 0
+	for n, times := range effects {
+		if times > 1 {
+			twice = append(twice, n)
+		}
+	}
+	for _, times := range plain {
+		again += times - 1
+	}
+	slots, wrongSlots := c.slots(db, effects)
+	if dead := db.List(t, `SELECT kind, attempt, error FROM {prefix}job_dead`, nil); len(dead) > 0 {
+		t.Errorf("%d dead letters: %v", len(dead), dead[:min(3, len(dead))])
+	}
+	if len(lost) > 0 {
+		t.Errorf("%d jobs were acknowledged, and not done: %v", len(lost), lost[:min(10, len(lost))])
+	}
+	if len(twice) > 0 {
+		t.Errorf("%d jobs had their effect twice: %v", len(twice), twice[:min(10, len(twice))])
+	}
+	for _, w := range wrongSlots[:min(10, len(wrongSlots))] {
+		t.Error(w)
+	}
+	if len(c.wrong) > 0 {
+		t.Errorf("the HTTP API answered what is neither done nor try again: %v", c.wrong)
+	}
+	for _, f := range figures {
+		t.Logf("figures: %s: %s: no job ended for %.1f s", c.cluster.product, f.what, f.gap.Seconds())
+		fmt.Printf("| %s | %s | %.1f s | %d | %d | %d | %d | %d |\n", c.cluster.product, f.what, f.gap.Seconds(), jobs, len(lost), len(twice), slots, len(wrongSlots))
+	}
+	t.Logf("%d jobs were acknowledged, %d done again where they may be; %d slots; producers were told:", jobs, again, slots)
+	for _, text := range slices.Sorted(maps.Keys(c.told)) {
+		t.Logf("%5d %s", c.told[text], text)
+	}
+}
+
+// slots goes through the slots of each schedule: one run of each is ok, and the statements and
+// jobs of those had their effect once.
+func (c *crew) slots(db *dbtest.DB, effects map[int64]int) (n int, wrong []string) {
+	t := c.t
+	all, err := scheduler.History(t.Context(), db.DB, "", 1_000_000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := scheduler.List(t.Context(), db.DB, "", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range stored {
+		plan, err := s.Slots()
+		if err != nil {
+			t.Fatal(err)
+		}
+		done, first, lastSlot := map[int64]int{}, time.Time{}, time.Time{}
+		ok := 0
+		for _, run := range all {
+			if run.Schedule != s.Name {
+				continue
+			}
+			if first.IsZero() || run.Due.Before(first) {
+				first = run.Due
+			}
+			if run.Due.After(lastSlot) {
+				lastSlot = run.Due
+			}
+			if run.State == "ok" {
+				done[run.Due.UnixMicro()]++
+				ok++
+			}
+		}
+		for slot := first; !slot.After(lastSlot); slot, _ = plan.Next(slot) {
+			n++
+			if times := done[slot.UnixMicro()]; times != 1 {
+				text := fmt.Sprintf("%s: slot %v was run %d times:", s.Name, slot, times)
+				for _, run := range all {
+					if run.Schedule == s.Name && run.Due.Equal(slot) {
+						text += fmt.Sprintf(" attempt %d %s by %s %s;", run.Attempt, run.State, run.By, run.Error)
+					}
+				}
+				wrong = append(wrong, text)
+			}
+		}
+		had := ok
+		switch s.Name {
+		case "statement":
+			had = len(db.List(t, `SELECT id FROM slot_effect`, nil))
+		case "job":
+			had = 0
+			for n, times := range effects {
+				if n < 0 {
+					had += times
+				}
+			}
+		}
+		if had != ok {
+			wrong = append(wrong, fmt.Sprintf("%s: %d slots are ok, and %d had their effect", s.Name, ok, had))
+		}
+	}
+	return n, wrong
+}
