@@ -8,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -52,6 +53,46 @@ func TestCommandsOnAServerThatTakesNoWrites(t *testing.T) {
 			t.Errorf("exit code %d: %s", code, promoted.all.String())
 		}
 	})
+}
+
+// On a replica doctor says what the server is, and nothing of rights, which it cannot find out
+// there. Commands that read go on.
+func TestDoctorOnAReplica(t *testing.T) {
+	for _, e := range dbserver.Engines {
+		if e.Name == "postgres" {
+			continue // see above
+		}
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			server, err := e.Start(t.Context(), dbserver.Options{}) // the setting is the server's
+			if err != nil {
+				dbtest.Missing(t, err)
+			}
+			t.Cleanup(func() { _ = server.Stop() })
+			admin := dbtest.Open(t, server.URL(), dialect.Options{})
+			if err := sqlschema.Migrate(t.Context(), admin.DB); err != nil {
+				t.Fatal(err)
+			}
+			admin.Do(t, `CREATE USER app@'%' IDENTIFIED BY 'x'`, nil)
+			admin.Do(t, `GRANT ALL ON test.* TO app@'%'`, nil)
+			admin.Do(t, `SET GLOBAL read_only = 1`, nil)
+			_, host, _ := strings.Cut(server.URL(), "@")
+			rows, code := examined(t, "mysql://app:x@"+host)
+			if code == exitOK || len(ofCheck(rows, "rights")) > 0 {
+				t.Errorf("exit code %d, %v", code, rows)
+			}
+			for _, r := range rows {
+				if (r.Status != "ok") != (r.Check == "writable") || r.Check == "writable" && !strings.Contains(r.Detail, "takes no writes: read_only = ON") {
+					t.Errorf("%+v", r)
+				}
+			}
+			var errs bytes.Buffer
+			p := &program{in: strings.NewReader(""), out: io.Discard, err: &errs, environ: []string{"DBCRON_DATABASE_URL=mysql://app:x@" + host}}
+			if code := run(t.Context(), p, []string{"schedule", "list"}); code != exitOK || errs.Len() > 0 {
+				t.Errorf("list: exit code %d: %s", code, &errs)
+			}
+		})
+	}
 }
 
 // An onText does something when a text has been written.
