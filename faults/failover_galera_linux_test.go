@@ -3,6 +3,7 @@ package faults
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -110,6 +111,12 @@ func TestFailoverGalera(t *testing.T) {
 		{"a node is cut off, and joins again", func(c *crew) {
 			galeraOption(t, admins[2], "gmcast.isolate=1")
 			c.ready(2, 503, "takes no writes: this node of Galera is not ready")
+			if said, code := c.command(2, "doctor"); code != 1 || !strings.Contains(said, "wsrep_ready = OFF") || strings.Contains(said, "docs/grants.md") {
+				t.Errorf("doctor: exit code %d: %s", code, said)
+			}
+			if said, code := c.command(2, "queue", "set", failoverQueue, "--max-attempts", "1000", "--connect-timeout", "1s"); code != 1 || !strings.Contains(said, "wsrep_ready = OFF") {
+				t.Errorf("queue set: exit code %d: %s", code, said)
+			}
 			galeraBecomes(t, admins[0], "wsrep_cluster_size", "2")
 			galeraOption(t, admins[2], "gmcast.isolate=0")
 			rejoins(2)

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -469,6 +470,19 @@ func (c *crew) ready(i, want int, text string) {
 			c.t.Fatalf("/readyz of daemon %d does not answer %d %q within %v: %s %v", i, want, text, patience, got, err)
 		}
 	}
+}
+
+// command runs a command of the program at one of the servers.
+func (c *crew) command(i int, args ...string) (said string, code int) {
+	c.t.Helper()
+	d := c.daemons[i]
+	cmd := exec.CommandContext(c.t.Context(), d.rig.binary, args...)
+	cmd.Env = d.cmd.Env
+	out, err := cmd.CombinedOutput()
+	if err != nil && cmd.ProcessState == nil {
+		c.t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
 }
 
 // settle ends all, when what has come due is done.
