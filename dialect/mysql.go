@@ -347,12 +347,18 @@ func mysqlFindings(v map[string]string) []Finding {
 	if strings.Contains(v["version"], "MariaDB") {
 		product, modern = "MariaDB", major > 10 || major == 10 && minor >= 6
 	}
+	advice := "use MySQL 8.0 or MariaDB 10.6, or later"
+	if strings.Contains(v["version"], "TiDB") { // of which version() also names a MySQL that it is like
+		product, modern = "TiDB", false
+		advice = "TiDB is refused, since nobody has proven dbcron's locks on it: LOCK IN SHARE MODE, on which the order of jobs rests, may lock nothing there; " +
+			"use MySQL 8.0 or MariaDB 10.6, or later"
+	}
 	strict := strings.Contains(v["sql_mode"], "STRICT_TRANS_TABLES") || strings.Contains(v["sql_mode"], "STRICT_ALL_TABLES")
 	oracle := slices.Contains(strings.Split(v["sql_mode"], ","), "ORACLE")
 	return []Finding{
 		{
 			Subject: "version", OK: modern, Detail: product + " " + v["version"],
-			Advice: "use MySQL 8.0 or MariaDB 10.6, or later",
+			Advice: advice,
 		},
 		writable(whyReadOnly(v), "connect to the primary, not to a replica, and set nothing read-only; "+
 			"a node of a cluster takes writes when it is in contact with most of the others"),

@@ -25,6 +25,7 @@ func TestMySQLFindings(t *testing.T) {
 		{"version", "5.7.44-log", "version", "MySQL 5.7.44"},
 		{"version", "10.5.29-MariaDB", "version", "MariaDB 10.5.29"},
 		{"version", "5.5.5-MariaDB", "version", "MariaDB 5.5.5"},
+		{"version", "8.0.11-TiDB-v8.5.0", "version", "TiDB 8.0.11-TiDB-v8.5.0"},
 		{"version", "", "version", "MySQL"},
 		{"binlog_format", "STATEMENT", "binlog", "binlog_format = STATEMENT"},
 		{"binlog_format", "MIXED", "", ""},
