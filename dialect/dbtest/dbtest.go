@@ -147,6 +147,9 @@ func Open(t *testing.T, databaseURL string, opt dialect.Options) *DB {
 func (db *DB) Do(t *testing.T, text string, args dialect.Args) int64 {
 	t.Helper()
 	n, err := db.Exec(t.Context(), dialect.Unlisted(text), args)
+	for Bare() && err != nil && db.Dialect.Retryable(err) { // serializable, it may lose many times against what workers do
+		n, err = db.Exec(t.Context(), dialect.Unlisted(text), args)
+	}
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
