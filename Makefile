@@ -12,7 +12,7 @@ ARGS     ?=
 FUZZTIME ?= 30s
 MINUTES  ?= 3
 ARCHS    ?= amd64 arm64
-SERVERS  ?= postgres-18 mariadb-11.8 postgres-18-bare
+SERVERS  ?= postgres-18 mariadb-11.8 postgres-18-bare postgres-failover galera-failover mysql-failover patroni-failover
 
 # SQLite is C that was translated to Go: the race detector makes it ten times slower, and
 # looks at nothing of ours there.
@@ -51,7 +51,7 @@ deps: ## install what the tests need (Debian, root), or say what is missing
 test: deps ## all tests on all engines; PKG=./lock ARGS='-v -run Renew'
 	@$(RUN) -- go test $(RACE) -timeout 60m $(ARGS) $(PKG)
 
-compat: deps ## the database's packages on other versions, and failovers: SERVERS='postgres-18 postgres-failover'
+compat: deps ## the database's packages on other versions, and clusters that fail over; SERVERS='postgres-18 galera-failover'
 	@tools/compat $(SERVERS)
 
 test-browser: ## the dashboard in a real Chromium (Debian's package chromium), on all engines
