@@ -258,18 +258,7 @@ func (s *Session) Next(ctx context.Context, stmt *Stmt, args Args) (value int64,
 // Get runs a query and scans its first row, or returns sql.ErrNoRows.
 func (s *Session) Get(ctx context.Context, stmt *Stmt, args Args, dest ...any) error {
 	return s.run(ctx, stmt, args, func(ctx context.Context, query string, values []any) error {
-		rows, err := s.on.QueryContext(ctx, query, values...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		if !rows.Next() {
-			return cmp.Or(rows.Err(), sql.ErrNoRows)
-		}
-		if err := rows.Scan(dest...); err != nil {
-			return err
-		}
-		return rows.Close()
+		return queryRow(ctx, s.on, query, values, dest...)
 	})
 }
 

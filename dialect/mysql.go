@@ -297,7 +297,7 @@ func mysqlCheck(ctx context.Context, db *DB) ([]Finding, error) {
 func mysqlWhyReadOnly(ctx context.Context, on Execer) (why string, err error) {
 	var global, engine string
 	// MariaDB 12 has names as values, and others numbers.
-	if err := queryRow(ctx, on, "SELECT REPLACE(@@global.read_only, '1', 'ON'), REPLACE(@@innodb_read_only, '1', 'ON')", &global, &engine); err != nil {
+	if err := queryRow(ctx, on, "SELECT REPLACE(@@global.read_only, '1', 'ON'), REPLACE(@@innodb_read_only, '1', 'ON')", nil, &global, &engine); err != nil {
 		return "", err
 	}
 	ready, err := galeraReady(ctx, on)
@@ -309,7 +309,7 @@ func mysqlWhyReadOnly(ctx context.Context, on Execer) (why string, err error) {
 func galeraReady(ctx context.Context, on Execer) (value string, err error) {
 	is, err := isGalera(ctx, on)
 	if err == nil && is {
-		err = queryRow(ctx, on, "SHOW STATUS LIKE 'wsrep_ready'", new(string), &value)
+		err = queryRow(ctx, on, "SHOW STATUS LIKE 'wsrep_ready'", nil, new(string), &value)
 	}
 	return value, err
 }
@@ -317,7 +317,7 @@ func galeraReady(ctx context.Context, on Execer) (value string, err error) {
 // isGalera tells whether a server is a node of a Galera cluster.
 func isGalera(ctx context.Context, on Execer) (bool, error) {
 	var value string
-	err := queryRow(ctx, on, "SHOW VARIABLES LIKE 'wsrep_on'", new(string), &value)
+	err := queryRow(ctx, on, "SHOW VARIABLES LIKE 'wsrep_on'", nil, new(string), &value)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}

@@ -226,7 +226,7 @@ func searchPathFinding(own, path, current string) Finding {
 func postgresWhyReadOnly(ctx context.Context, on Execer) (why string, err error) {
 	var standby bool
 	var readOnly string
-	err = queryRow(ctx, on, "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')", &standby, &readOnly)
+	err = queryRow(ctx, on, "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')", nil, &standby, &readOnly)
 	switch {
 	case err != nil:
 	case standby:

@@ -134,8 +134,8 @@ func sessionBool(ctx context.Context, c *sql.Conn, query string, args ...any) (b
 }
 
 // queryRow is QueryRow for an Execer: it scans the first row, or returns sql.ErrNoRows.
-func queryRow(ctx context.Context, on Execer, query string, dest ...any) error {
-	rows, err := on.QueryContext(ctx, query)
+func queryRow(ctx context.Context, on Execer, query string, values []any, dest ...any) error {
+	rows, err := on.QueryContext(ctx, query, values...)
 	if err != nil {
 		return err
 	}

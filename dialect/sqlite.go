@@ -82,7 +82,7 @@ var SQLite = &Dialect{
 	Check:     sqliteCheck,
 
 	WhyReadOnly: func(ctx context.Context, on Execer) (string, error) {
-		return "", queryRow(ctx, on, "SELECT 1", new(int))
+		return "", queryRow(ctx, on, "SELECT 1", nil, new(int))
 	},
 
 	Exclusive: sqliteExclusive,
