@@ -14,28 +14,32 @@ type output struct {
 
 	mu    sync.Mutex
 	head  []byte
-	tail  []byte // longer than half at times: text cuts it
+	tail  []byte // longer than room at times: text cuts it
 	total int64
 	told  int64 // total at the last news
 }
 
 func newOutput(limit int) *output { return &output{half: limit / 2} }
 
+// room is how many of the last bytes text looks at: some more than the half, so that where a rune
+// begins does not depend on the pieces in which the bytes came.
+func (o *output) room() int { return o.half + utf8.UTFMax - 1 }
+
 func (o *output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := len(p)
 	o.total += int64(n)
-	room := min(o.half-len(o.head), n)
-	o.head = append(o.head, p[:room]...)
-	p = p[room:]
-	if len(p) >= o.half {
-		o.tail = append(o.tail[:0], p[len(p)-o.half:]...)
+	first := min(o.half-len(o.head), n)
+	o.head = append(o.head, p[:first]...)
+	p = p[first:]
+	if len(p) >= o.room() {
+		o.tail = append(o.tail[:0], p[len(p)-o.room():]...)
 		return n, nil
 	}
 	o.tail = append(o.tail, p...)
-	if len(o.tail) > 2*o.half { // move seldom, so that a byte costs the same at any limit
-		o.tail = o.tail[:copy(o.tail, o.tail[len(o.tail)-o.half:])]
+	if len(o.tail) > 2*o.room() { // move seldom, so that a byte costs the same at any limit
+		o.tail = o.tail[:copy(o.tail, o.tail[len(o.tail)-o.room():])]
 	}
 	return n, nil
 }
@@ -75,7 +79,7 @@ func (o *output) text() (string, int64) {
 // bytes were, so it may keep fewer of them.
 func (o *output) joined() (string, int64) {
 	head, tail := o.head, o.tail
-	whole := int64(len(head)+len(tail)) == o.total
+	whole := o.total <= int64(2*o.half)
 	if whole {
 		all := append(append([]byte(nil), head...), tail...)
 		if s, read := clean(all, 2*o.half, true); read == len(all) {
@@ -87,6 +91,7 @@ func (o *output) joined() (string, int64) {
 	if whole {
 		tail = head[read:]
 	} else {
+		tail = tail[max(0, len(tail)-o.room()):]
 		tail = tail[continuation(tail):]
 	}
 	last, readBack := cleanBack(tail, o.half)

@@ -40,6 +40,20 @@ func TestOutputKeepsHeadAndTail(t *testing.T) {
 	}
 }
 
+// Where the pieces end makes no difference: a byte that ends no rune stays, though what was
+// written before is left out.
+func TestOutputInPieces(t *testing.T) {
+	for _, pieces := range [][]string{{"\x00\x00\x00\u1f88\x80"}, {"\x00\x00\x00", "\u1f88", "\x80"}} {
+		o := newOutput(6)
+		for _, p := range pieces {
+			write(t, o, []byte(p))
+		}
+		if got, _ := o.text(); got != "\uFFFD\n[… 5 bytes left out …]\n\uFFFD" {
+			t.Errorf("%q: %q", pieces, got)
+		}
+	}
+}
+
 func TestOutputIsCleanWhateverComes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 64).Draw(t, "limit")
