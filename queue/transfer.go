@@ -199,10 +199,12 @@ func (t *transfer) takeAll(ctx context.Context) error {
 	t.c.bells.announce(ctx)
 	for {
 		all, slow, err := t.takeSome(ctx)
-		if err != nil || all {
+		late := since(t.began) > handOverTime
+		switch {
+		case err != nil && t.c.db.Dialect.Retryable(err) && !late: // where all is serializable, it may lose many times
+		case err != nil || all:
 			return err
-		}
-		if since(t.began) > handOverTime {
+		case late:
 			return fmt.Errorf("%w: worker %s does not leave its blocks; nothing was moved", ErrState, cmp.Or(slow, "of another process"))
 		}
 		select {
