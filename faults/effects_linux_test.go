@@ -182,6 +182,7 @@ func (e *effects) kill(all []*child, begin func() *child) {
 // stop stops a process, unless that keeps all others from writing.
 func (e *effects) stop(c *child) {
 	c.signal(syscall.SIGSTOP)
+	c.stands()
 	if e.wire == nil && !e.writable() {
 		c.signal(syscall.SIGCONT)
 		return

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -222,6 +223,28 @@ func (c *child) signal(sig os.Signal) {
 	c.t.Helper()
 	if err := c.cmd.Process.Signal(sig); err != nil {
 		c.t.Fatalf("%s: %v: %v", c.name, sig, err)
+	}
+}
+
+// stands waits until all threads of a process that was sent SIGSTOP stand still: one that still
+// runs may take a lock yet.
+func (c *child) stands() {
+	c.t.Helper()
+	for still := false; !still; {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", c.cmd.Process.Pid))
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		still = true
+		for _, file := range threads {
+			text, err := os.ReadFile(file)
+			if _, state, found := strings.Cut(string(text), ") "); err == nil && found && state[0] != 'T' {
+				still = false
+			}
+		}
+		if !still && wait(c.t.Context(), time.Millisecond) != nil {
+			return
+		}
 	}
 }
 
