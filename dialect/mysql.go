@@ -245,31 +245,6 @@ func mysqlSession(ctx context.Context, c driver.Conn, base driver.Connector) (Ar
 	}, nil
 }
 
-// mysqlReadOnly tells whether a statement was refused because the server takes no writes
-// any more. A primary that is demoted keeps its connections, and the pool would use them
-// for ever: as a bad connection it is closed, and the next one may lead to the new primary.
-// So is a node of Galera that its cluster has left behind (1047). Nothing was changed.
-func mysqlReadOnly(err error) bool {
-	var e *mysql.MySQLError
-	// 1290 tells of any option that prevents a statement.
-	return errors.As(err, &e) && (e.Number == 1836 || e.Number == 1047 && strings.Contains(e.Message, "WSREP") ||
-		e.Number == 1290 && strings.Contains(e.Message, "read-only"))
-}
-
-// mysqlCommitConflict tells whether a commit lost against one of another node, and was rolled
-// back: group replication says so with the storage engine's number for a deadlock.
-func mysqlCommitConflict(err error) bool {
-	var e *mysql.MySQLError
-	return errors.As(err, &e) && e.Number == 1180 && strings.Contains(e.Message, "error 149")
-}
-
-// mysqlHalfCommitted tells whether a cluster failed a commit (Galera: 1180, group replication:
-// 3100). The other nodes may have it or not, and the connection leads to a node that may have
-// been left behind.
-func mysqlHalfCommitted(err error) bool {
-	return mysqlError(1180, 3100)(err) && !mysqlCommitConflict(err)
-}
-
 // mysqlKill ends a connection in the server, with a second of time: it is a
 // courtesy, and innodb_lock_wait_timeout ends what it does not reach.
 func mysqlKill(base driver.Connector, id int64) {
@@ -292,51 +267,6 @@ func mysqlCheck(ctx context.Context, db *DB) ([]Finding, error) {
 		return nil, err
 	}
 	return mysqlFindings(v), nil
-}
-
-func mysqlWhyReadOnly(ctx context.Context, on Execer) (why string, err error) {
-	var global, engine string
-	// MariaDB 12 has names as values, and others numbers.
-	if err := queryRow(ctx, on, "SELECT REPLACE(@@global.read_only, '1', 'ON'), REPLACE(@@innodb_read_only, '1', 'ON')", nil, &global, &engine); err != nil {
-		return "", err
-	}
-	ready, err := galeraReady(ctx, on)
-	return whyReadOnly(map[string]string{"read_only": global, "innodb_read_only": engine, "wsrep_ready": ready}), err
-}
-
-// galeraReady tells whether a node of Galera takes statements, as SHOW STATUS does; "": it is no
-// such node. A node that does not still takes SHOW.
-func galeraReady(ctx context.Context, on Execer) (value string, err error) {
-	is, err := isGalera(ctx, on)
-	if err == nil && is {
-		err = queryRow(ctx, on, "SHOW STATUS LIKE 'wsrep_ready'", nil, new(string), &value)
-	}
-	return value, err
-}
-
-// isGalera tells whether a server is a node of a Galera cluster.
-func isGalera(ctx context.Context, on Execer) (bool, error) {
-	var value string
-	err := queryRow(ctx, on, "SHOW VARIABLES LIKE 'wsrep_on'", nil, new(string), &value)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	return value == "ON", err
-}
-
-// whyReadOnly judges the values of variables. MariaDB 12 has further values than OFF and ON, and
-// they are read-only too.
-func whyReadOnly(v map[string]string) string {
-	var why []string
-	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only", "tx_read_only", "transaction_read_only"} {
-		if value := cmp.Or(v[name], "OFF"); value != "OFF" && value != "0" {
-			why = append(why, name+" = "+value)
-		}
-	}
-	if ready := v["wsrep_ready"]; ready == "OFF" {
-		why = append(why, "this node of Galera is not ready (wsrep_ready = OFF)")
-	}
-	return strings.Join(why, ", ")
 }
 
 // mysqlFindings judges the values of the variables that mysqlVariables asks for.
