@@ -1,11 +1,14 @@
 package faults
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
@@ -24,7 +27,11 @@ func runTwice(t *testing.T, name string, args []string, says string, check func(
 		ended := make(chan bool, n)
 		for range n {
 			go func() {
-				cmd := exec.CommandContext(t.Context(), program, args...)
+				ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
+				defer stop()
+				cmd := exec.CommandContext(ctx, program, args...)
+				cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // it says where it hangs
+				cmd.WaitDelay = 10 * time.Second
 				cmd.Env = append(os.Environ(), "DBCRON_DATABASE_URL="+db.URL)
 				out, err := cmd.CombinedOutput()
 				if err != nil || !strings.Contains(string(out), says) {

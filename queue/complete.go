@@ -2,10 +2,12 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
 )
 
 // CompleteTx completes the job in a transaction of the handler's, on the same
@@ -156,20 +158,48 @@ func (b *block) handBack(d *Delivery) {
 	b.q.w.enlist(b)
 }
 
+// How long a completion waits for a check-out, and how long the other jobs of a batch stay
+// in their tables after one was completed.
+const (
+	checkOutWait = time.Second
+	mateStays    = 5 * time.Second
+)
+
 // pin has a job stay in its table, and those of its key that run in one batch with it:
-// a crash must not leave a later one checked out and an earlier one not. A check-out
-// under way is waited for, but not where there is one writer at a time, which is the
-// handler's transaction.
+// a crash must not leave a later one checked out and an earlier one not. The rest of the
+// batch stays, too, for a while: the same transaction will probably complete it.
+//
+// A check-out under way is waited for, but not where there is one writer at a time, which
+// is the handler's transaction. The check-out may in turn wait for a lock that the
+// transaction has, a circle that no server sees: InnoDB locks each row that a DELETE passes,
+// and what a transaction completes takes rows of groups. So pin waits for checkOutWait at
+// most. Then a single job is completed all the same: the server orders the two statements,
+// or finds the deadlock. A batch of a key is not, since a part of it could be checked out.
 func (w *Worker) pin(ctx context.Context, d *Delivery) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	mates := w.mates(d)
-	for _, m := range mates {
+	batch, ofKey := w.batch(d), w.mates(d)
+	now := instant.Now()
+	for _, m := range batch {
+		m.stays = max(m.stays, now.Add(mateStays))
+		if m.moving {
+			w.keepIn(m)
+		}
+	}
+	for _, m := range ofKey {
 		m.pinned = true
-		w.keepIn(m)
+	}
+	if w.db.Dialect.SkipLocked == "" {
+		return nil
 	}
 	moving := func(m *Delivery) bool { return m.moving || m.saving }
-	for slices.ContainsFunc(mates, moving) && w.db.Dialect.SkipLocked != "" {
+	for slices.ContainsFunc(batch, moving) {
+		if since(now) > checkOutWait {
+			if len(ofKey) == 1 || !slices.ContainsFunc(ofKey, moving) {
+				return nil
+			}
+			return fmt.Errorf("queue: job %d cannot be completed now: its batch is being checked out, which waits for a lock", d.ID)
+		}
 		if err := w.moment(ctx); err != nil {
 			return err
 		}
@@ -177,14 +207,20 @@ func (w *Worker) pin(ctx context.Context, d *Delivery) error {
 	return nil
 }
 
+// batch returns the jobs that run in one batch with d, and d. mu is held.
+func (w *Worker) batch(d *Delivery) []*Delivery {
+	for _, unit := range w.slots {
+		if len(unit) > 1 && slices.Contains(unit, d) {
+			return unit
+		}
+	}
+	return []*Delivery{d}
+}
+
 // mates returns the jobs of d's key that run in one batch with d, and d. mu is held.
 func (w *Worker) mates(d *Delivery) []*Delivery {
-	if d.Key != "" {
-		for _, unit := range w.slots {
-			if len(unit) > 1 && unit[0].Key == d.Key && slices.Contains(unit, d) {
-				return unit
-			}
-		}
+	if batch := w.batch(d); d.Key != "" && batch[0].Key == d.Key {
+		return batch
 	}
 	return []*Delivery{d}
 }

@@ -3,12 +3,14 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/instant"
 )
 
 // A job's CompleteTx commits the ends of the jobs of its key before it, so that a crash
@@ -250,6 +252,99 @@ func TestCompleteTxOfASlowJob(t *testing.T) {
 					t.Errorf("key %q, %v: %d effects; %q", key, commits, effects, r.all())
 				}
 			}
+		}
+	})
+}
+
+// A transaction that completes a batch job by job does not get into a circle with the
+// worker, which checks out what runs for long: InnoDB locks each row that a DELETE passes.
+func TestCompleteTxOfASlowBatch(t *testing.T) {
+	dbtest.SkipBare(t, "its transaction does not see that the job was checked out")
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		w := worker(t, c, WorkerOptions{Lease: longWait, Concurrency: 1})
+		const n = 8
+		batches := 0
+		must(t, w.HandleBatch("x", BatchOptions{Max: n, Wait: longWait}, func(ctx context.Context, batch []*Delivery) error {
+			batches++
+			return db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+				for i, d := range batch {
+					if err := d.CompleteTx(ctx, tx.Execer()); err != nil {
+						return err
+					}
+					if i == n/2 { // the rest has run for long
+						w.mu.Lock()
+						for _, d := range batch {
+							w.look(d, instant.Now().Add(w.slow))
+						}
+						w.mu.Unlock()
+						eventually(t, "what is to be checked out is on its way", func() bool {
+							w.mu.Lock()
+							defer w.mu.Unlock()
+							return !slices.ContainsFunc(w.queues, func(q *workQueue) bool {
+								for _, b := range q.blocks {
+									if len(b.moves) > 0 {
+										return true
+									}
+								}
+								return false
+							})
+						})
+					}
+				}
+				return nil
+			})
+		}))
+		start(t, w)
+		enqueueMany(t, c, slices.Repeat([]Job{{Kind: "x"}}, n))
+		empty(t, db)
+		if batches != 1 {
+			t.Errorf("it took %d batches", batches)
+		}
+	})
+}
+
+// What a handler's transaction has locked may keep its job's check-out waiting. The job is
+// completed all the same, or the server breaks the circle and it is tried again.
+func TestCompleteTxThatHoldsTheCheckOut(t *testing.T) {
+	dbtest.SkipBare(t, "its transaction does not see that the job was checked out")
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.SkipLocked == "" {
+			t.Skip("one writer at a time")
+		}
+		c := client(t, db, Options{})
+		edit(t, c, impatient)
+		w := worker(t, c, WorkerOptions{Lease: longWait})
+		w.slow = longWait
+		db.Do(t, "CREATE TABLE effects (job BIGINT NOT NULL)", nil)
+		handle(t, w, "x", func(ctx context.Context, d *Delivery) error {
+			tx := db.Begin(t, nil)
+			defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
+			if _, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO effects VALUES (%d)", d.ID)); err != nil {
+				return err
+			}
+			if d.Attempt == 1 { // a check-out looks at its block
+				if _, err := db.On(tx).Exec(ctx, dialect.Unlisted(`UPDATE {prefix}queue_block SET suspects = suspects`), nil); err != nil {
+					return err
+				}
+				eventually(t, "it is being checked out", func() bool {
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					w.look(d, instant.Now().Add(w.slow))
+					return d.moving && len(d.b.moves) == 0
+				})
+			}
+			if err := d.CompleteTx(ctx, tx); err != nil {
+				return err
+			}
+			return tx.Commit()
+		})
+		start(t, w)
+		enqueue(t, c, Job{Kind: "x"})
+		empty(t, db)
+		var effects int
+		if db.Scan(t, "SELECT COUNT(*) FROM effects", nil, &effects); effects != 1 {
+			t.Errorf("%d effects", effects)
 		}
 	})
 }

@@ -71,10 +71,14 @@ func run(ctx context.Context, url string, clicks int) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	worked := make(chan error, 1)
-	go func() { worked <- w.Run(ctx) }()
+	go func() {
+		err := w.Run(ctx)
+		stop(err) // if it could not begin, nothing waits for it
+		worked <- err
+	}()
 	pages := make([]string, 3) // of this process
 	for i := range pages {
 		pages[i] = fmt.Sprintf("page %d of %d", i+1, os.Getpid())
@@ -92,7 +96,7 @@ func run(ctx context.Context, url string, clicks int) error {
 	if err := counted(ctx, db, pages, clicks); err != nil {
 		return err
 	}
-	stop()
+	stop(nil)
 	fmt.Println("all clicks are counted")
 	return <-worked
 }
@@ -158,7 +162,7 @@ func counted(ctx context.Context, db *dialect.DB, pages []string, clicks int) er
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		case <-tick.C:
 		}
 	}

@@ -75,10 +75,14 @@ func run(ctx context.Context, url string, accounts int64, payments int) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	worked := make(chan error, 1)
-	go func() { worked <- w.Run(ctx) }()
+	go func() {
+		err := w.Run(ctx)
+		stop(err) // if it could not begin, nothing waits for it
+		worked <- err
+	}()
 	// Ids that no other process takes; a bank would have its own way.
 	first := int64(os.Getpid()) * 1_000_000
 	if err := pay(ctx, db, c, first, accounts, payments); err != nil {
@@ -87,7 +91,7 @@ func run(ctx context.Context, url string, accounts int64, payments int) error {
 	if err := booked(ctx, db, first, accounts, payments); err != nil {
 		return err
 	}
-	stop()
+	stop(nil)
 	fmt.Println("all payments are booked")
 	return <-worked
 }
@@ -157,7 +161,7 @@ func booked(ctx context.Context, db *dialect.DB, first, accounts int64, payments
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		case <-tick.C:
 		}
 	}

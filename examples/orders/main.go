@@ -84,10 +84,14 @@ func run(ctx context.Context, url string, orders int) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	worked := make(chan error, 1)
-	go func() { worked <- w.Run(ctx) }()
+	go func() {
+		err := w.Run(ctx)
+		stop(err) // if it could not begin, nothing waits for it
+		worked <- err
+	}()
 	for i := range orders {
 		// An id that no other process takes; a shop would have its own way.
 		id := int64(os.Getpid())*1_000_000 + int64(i)
@@ -98,7 +102,7 @@ func run(ctx context.Context, url string, orders int) error {
 	if err := confirmed(ctx, db); err != nil {
 		return err
 	}
-	stop()
+	stop(nil)
 	fmt.Println("all orders are confirmed")
 	return <-worked
 }
@@ -144,7 +148,7 @@ func confirmed(ctx context.Context, db *dialect.DB) error {
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		case <-tick.C:
 		}
 	}

@@ -57,14 +57,18 @@ func run(ctx context.Context, url string, files []string) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	worked := make(chan error, 1)
-	go func() { worked <- w.Run(ctx) }()
+	go func() {
+		err := w.Run(ctx)
+		stop(err) // if it could not begin, nothing waits for it
+		worked <- err
+	}()
 	if err := reported(ctx, c, id); err != nil {
 		return err
 	}
-	stop()
+	stop(nil)
 	return <-worked
 }
 
@@ -131,7 +135,7 @@ func reported(ctx context.Context, c *queue.Client, id int64) error {
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		case <-tick.C:
 		}
 	}

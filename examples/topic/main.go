@@ -52,8 +52,8 @@ func run(ctx context.Context, url string, orders int) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	worked := make(chan error, 2)
 	for _, name := range []string{"mail", "warehouse"} {
 		if err := c.Subscribe(ctx, topic, name); err != nil { // to do so again does nothing
@@ -63,7 +63,11 @@ func run(ctx context.Context, url string, orders int) error {
 		if err != nil {
 			return err
 		}
-		go func() { worked <- w.Run(ctx) }()
+		go func() {
+			err := w.Run(ctx)
+			stop(err) // if it could not begin, nothing waits for it
+			worked <- err
+		}()
 	}
 	copies := 0
 	for i := range orders {
@@ -78,7 +82,7 @@ func run(ctx context.Context, url string, orders int) error {
 		copies += len(p.Copies)
 	}
 	fmt.Printf("%d orders, and %d copies are done\n", orders, copies)
-	stop()
+	stop(nil)
 	if err := <-worked; err != nil {
 		return err
 	}
@@ -108,7 +112,7 @@ func ended(ctx context.Context, c *queue.Client, id int64) error {
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		case <-tick.C:
 		}
 	}
