@@ -17,6 +17,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/lock"
 )
@@ -80,7 +81,7 @@ func act(play func(context.Context, *dialect.DB) error) (code int) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
-	db, err := dialect.Open(context.Background(), os.Getenv(urlVariable), dialect.Options{MaxConns: 5})
+	db, err := engines.Open(context.Background(), os.Getenv(urlVariable), dialect.Options{MaxConns: 5})
 	if err == nil {
 		err = play(context.Background(), db)
 	}

@@ -394,9 +394,9 @@ func (d *Dashboard) explain(err error) (status int, text string) {
 	switch {
 	case errors.Is(err, queue.ErrUnknownOutcome):
 		return http.StatusServiceUnavailable, "The answer of the database was lost, so it may have been done or not. Look before you do it again."
-	case dialect.ReadOnly(err):
+	case d.db.Dialect.ReadOnly(err), errors.Is(err, dialect.ErrReadOnly):
 		return http.StatusServiceUnavailable, "The database takes no writes at the moment."
-	case dialect.Unavailable(err):
+	case d.db.Dialect.Unreachable(err):
 		return http.StatusServiceUnavailable, "The database does not answer."
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return http.StatusServiceUnavailable, fmt.Sprintf("The database took longer than %v, so it was broken off.", d.opt.Timeout)

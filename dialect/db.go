@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"github.com/dbcron/dbcron/dialect/internal/engine"
+	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
 // A DB is a database that dbcron's tables are in. It is safe for concurrent use.
@@ -258,7 +261,7 @@ func (s *Session) Next(ctx context.Context, stmt *Stmt, args Args) (value int64,
 // Get runs a query and scans its first row, or returns sql.ErrNoRows.
 func (s *Session) Get(ctx context.Context, stmt *Stmt, args Args, dest ...any) error {
 	return s.run(ctx, stmt, args, func(ctx context.Context, query string, values []any) error {
-		return queryRow(ctx, s.on, query, values, dest...)
+		return engine.QueryRow(ctx, s.on, query, values, dest...)
 	})
 }
 
@@ -338,13 +341,8 @@ func (db *DB) Tx(ctx context.Context, f func(ctx context.Context, tx *Session) e
 // ends it when it hears nothing of it for five seconds, where it can, so that a process
 // that is stopped in the middle does not keep its locks.
 func (db *DB) ShortTx(ctx context.Context, f func(ctx context.Context, tx *Session) error) error {
-	return db.Tx(context.WithValue(ctx, shortKey{}, true), f)
+	return db.Tx(sqlconn.Short(ctx), f)
 }
-
-// shortKey marks the contexts of short transactions, for those who begin them.
-type shortKey struct{}
-
-func isShort(ctx context.Context) bool { return ctx.Value(shortKey{}) != nil }
 
 // FreeTx is ShortTx, once, if it gets a connection of the pool within a moment. If not, it
 // returns an error that is Unavailable.
@@ -356,7 +354,7 @@ func (db *DB) FreeTx(ctx context.Context, wait time.Duration, f func(ctx context
 		return db.unconnected(ctx, fmt.Errorf("connect: %w", err))
 	}
 	defer c.Close()
-	return db.begin(context.WithValue(ctx, shortKey{}, true), c, f)
+	return db.begin(sqlconn.Short(ctx), c, f)
 }
 
 func (db *DB) once(ctx context.Context, f func(context.Context, *Session) error) error {
@@ -383,7 +381,7 @@ func (db *DB) begin(ctx context.Context, where interface {
 	}
 	defer tx.Rollback() //nolint:errcheck // after a commit it does nothing; before, the error that led here says more
 	onBegin := db.Dialect.OnBegin
-	if isShort(ctx) {
+	if sqlconn.IsShort(ctx) {
 		onBegin = cmp.Or(db.Dialect.OnBeginShort, onBegin)
 	}
 	if onBegin != "" {
@@ -447,9 +445,13 @@ func (db *DB) unconnected(ctx context.Context, err error) error {
 	return db.Undone(err)
 }
 
+// Unreachable tells whether err is one of a connection, or says that the server does not serve
+// yet or takes no writes, so that trying again later makes sense.
+func (d *Dialect) Unreachable(err error) bool { return ConnectionError(err) || d.Unavailable(err) }
+
 // lost tells whether err says no more than that there was no answer.
 func (d *Dialect) lost(err error) bool {
-	return d.Unavailable(err) || errors.Is(err, ErrCut) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	return d.Unavailable(err) || errors.Is(err, sqlconn.ErrCut) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // Uncertain tells whether err of a statement or transaction that was to be committed

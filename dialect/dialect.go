@@ -4,6 +4,10 @@
 // errors mean what. All other packages write each statement once, with the
 // fragments and named arguments described at [SQL], and run it through a [DB].
 //
+// This package links no driver. Those are in the packages postgres, mysql and sqlite below
+// it, which open a [DB] or make one of a pool that the program has; package engines links
+// all three, for programs that are told by a URL which one it is.
+//
 // Time is the database's. Instants stand in native UTC columns that a person
 // can read at the SQL prompt; Go sees only microseconds since 1970, converted
 // inside the statements. No clock of a host, no time zone of a session and no
@@ -22,12 +26,16 @@ import (
 type Column struct{ Name, Kind string }
 
 // A Dialect holds everything that differs from one engine to the next.
-// Each engine has one file, with the fields in the order given here. Code asks
-// what an engine can do (a field), never what it is called.
+// Each engine has a package below this one, with its driver and a Dialect whose fields
+// are in the order given here. Code asks what an engine can do (a field), never what it is
+// called.
 type Dialect struct {
 	Name    string   // names the folder of migrations and the subtests: postgres, mysql, sqlite
+	Title   string   // what people call it; several names with commas between
 	Goose   string   // goose's name for the engine
 	Schemes []string // of the URLs that Open takes
+	Example string   // one of them
+	Probe   string   // a query that no other engine answers
 
 	Placeholder func(n int) string // n counts from 1
 	Now         string             // the server's clock as the statement began, UTC, in the column type
@@ -106,8 +114,15 @@ type Dialect struct {
 	// of what the server as a whole lacks, such as space.
 	Refused func(error) bool
 
+	// SyntaxError tells that the engine could not read a statement, in an error of a driver
+	// whose errors the functions above understand.
+	SyntaxError func(error) bool
+
 	// Connector prepares connections with all that the SQL relies on.
 	Connector func(u *url.URL, opt Options) (driver.Connector, error)
+
+	// IdleLife is how long a connection of Open may be idle; 0: the server does not mind.
+	IdleLife time.Duration
 
 	// Check looks at a database through its pool, ours or a caller's, for what the SQL relies on.
 	Check func(ctx context.Context, db *DB) ([]Finding, error)
@@ -128,10 +143,9 @@ type Dialect struct {
 	// that its engine may have; nil where all have them.
 	Lacks func(ctx context.Context, c *sql.Conn, known map[Feature]string) ([]Lack, error)
 
-	// Exclusive waits for a lock that ends with the process that holds it, at the latest: for
-	// migrations. Where there is RowLocked, it also locks the row that a query ends so, for the sake
-	// of processes that have nothing else; nil: it does not.
-	Exclusive func(ctx context.Context, db *DB, name string, row *Stmt) (unlock func(), err error)
+	// Exclusive is how DB.Exclusive waits for its lock. Where there is RowLocked, it also locks the
+	// row that a query returns, for the sake of processes that have nothing else; "": it does not.
+	Exclusive func(ctx context.Context, db *DB, name, query string) (unlock func(), err error)
 
 	// Session is how a lock is held by a connection; nil where there is no such
 	// thing. See DB.SessionLock.
@@ -166,9 +180,6 @@ type Dialect struct {
 	Schema bool
 }
 
-// Engines lists the dialects. A further engine is a further file and a line here.
-var Engines = []*Dialect{Postgres, MySQL, SQLite}
-
 // Options adjusts a DB. The zero value is ready to use.
 type Options struct {
 	Prefix           string        // of all table names; default: dbcron_
@@ -177,6 +188,6 @@ type Options struct {
 	ApplicationName  string        // what the server's list of connections shows; default: dbcron
 	Existing         bool          // SQLite: do not make the file if there is none
 	Without          []Feature     // what to do without, besides what the database is found to lack
-	MaxConns         int           // the pool's size; default: 10. Not for Wrap and WrapPgx.
+	MaxConns         int           // the pool's size; default: 10. Not for Wrap.
 	Reading          bool          // Open takes a server that takes no writes, too
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/engines"
 )
 
 func TestInstantsComeBackToTheMillisecond(t *testing.T) {
@@ -294,7 +295,7 @@ func TestEachCallCanBeBroken(t *testing.T) {
 
 func TestWrapRecognizesEngines(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
-		wrapped, err := dialect.Wrap(t.Context(), db.Pool(), dialect.Options{})
+		wrapped, err := engines.Wrap(t.Context(), db.Pool(), dialect.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

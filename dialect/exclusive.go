@@ -10,10 +10,23 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// exclusive takes a lock of the session, for Dialect.Exclusive. It tries until
-// the lock is had or ctx ends. Who waits holds no connection meanwhile: the
-// holder may need it, if it shares the pool.
-func exclusive(ctx context.Context, pool *sql.DB, locks *SessionLocks, name string) (unlock func(), err error) {
+// Exclusive waits for the lock called name, which excludes all others that ask for it and ends
+// with the process that holds it, at the latest: for migrations. Where there is
+// [Dialect.RowLocked], it also locks the row that a query ends so; nil: it does not. Who waits
+// holds no connection meanwhile.
+func (db *DB) Exclusive(ctx context.Context, name string, row *Stmt) (unlock func(), err error) {
+	query := ""
+	if row != nil {
+		if query, _, err = db.render(row, nil); err != nil {
+			return nil, err
+		}
+	}
+	return db.Dialect.Exclusive(ctx, db, name, query)
+}
+
+// Take takes a lock of the session. It tries until the lock is had or ctx ends. Who waits
+// holds no connection meanwhile: the holder may need it, if it shares the pool.
+func (locks *SessionLocks) Take(ctx context.Context, pool *sql.DB, name string) (unlock func(), err error) {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = 20*time.Millisecond, 500*time.Millisecond
 	for {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
 // Pools stand for processes; the goroutines of one share its connections, of
@@ -28,7 +29,7 @@ func TestExclusiveIsOneAtATime(t *testing.T) {
 		var holders, most, times atomic.Int32
 		together(t, 3*len(pools), func(i int) error {
 			own := pools[i%len(pools)].DB
-			unlock, err := own.Dialect.Exclusive(ctx, own, "work", nil)
+			unlock, err := own.Exclusive(ctx, "work", nil)
 			if err != nil {
 				return err
 			}
@@ -54,14 +55,14 @@ func TestExclusiveIsOneAtATime(t *testing.T) {
 
 func TestExclusiveEndsWithTheContext(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
-		unlock, err := db.Dialect.Exclusive(t.Context(), db.DB, "work", nil)
+		unlock, err := db.Exclusive(t.Context(), "work", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		began := time.Now() //nolint:forbidigo // measures how long it takes
-		_, err = db.Dialect.Exclusive(ctx, db.DB, "work", nil)
+		_, err = db.Exclusive(ctx, "work", nil)
 		if took := time.Since(began); took > time.Minute {
 			t.Errorf("it waited %v", took)
 		}
@@ -69,7 +70,7 @@ func TestExclusiveEndsWithTheContext(t *testing.T) {
 			t.Errorf("got %v, want the deadline, and what was waited for", err)
 		}
 		unlock()
-		again, err := db.Dialect.Exclusive(t.Context(), db.DB, "work", nil)
+		again, err := db.Exclusive(t.Context(), "work", nil)
 		if err != nil {
 			t.Fatalf("after it was released: %v", err)
 		}
@@ -89,7 +90,7 @@ func TestExclusiveSaysThatTheContextHasEnded(t *testing.T) {
 			cancel(ended)
 			return driver.ErrBadConn
 		})
-		if _, err := db.Dialect.Exclusive(ctx, pool.DB, "work", nil); !errors.Is(err, ended) {
+		if _, err := pool.Exclusive(ctx, "work", nil); !errors.Is(err, ended) {
 			t.Errorf("got %v, want %v", err, ended)
 		}
 	})
@@ -119,7 +120,7 @@ func TestExclusiveLeavesNoLockInThePool(t *testing.T) {
 				}
 				return unclear
 			})
-			unlock, err := db.Dialect.Exclusive(t.Context(), pool.DB, "work", nil)
+			unlock, err := pool.Exclusive(t.Context(), "work", nil)
 			if err == nil {
 				unlock()
 			}
@@ -127,7 +128,7 @@ func TestExclusiveLeavesNoLockInThePool(t *testing.T) {
 				t.Fatal("no call was seen")
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-			unlock, err = db.Dialect.Exclusive(ctx, db.DB, "work", nil)
+			unlock, err = db.Exclusive(ctx, "work", nil)
 			cancel()
 			if err != nil {
 				t.Errorf("%s: %v", c.name, err)
@@ -154,7 +155,7 @@ func interceptedPool(t *testing.T, db *dbtest.DB, around func(n int, call func()
 		t.Fatal(err)
 	}
 	armed, n := false, 0
-	std := sql.OpenDB(dialect.Intercept(base, func(context.Context, driver.Conn) (dialect.Around, error) {
+	std := sql.OpenDB(sqlconn.Intercept(base, func(context.Context, driver.Conn) (sqlconn.Around, error) {
 		return func(_ context.Context, _ string, call func() error) error {
 			if !armed {
 				return call()

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/engines"
 	// All packages that have statements.
 	_ "github.com/dbcron/dbcron/httpapi"
 	_ "github.com/dbcron/dbcron/lock"
@@ -50,7 +51,7 @@ type variant struct {
 // get the same text.
 func variants(s *dialect.Stmt) []variant {
 	var all []variant
-	for _, d := range dialect.Engines {
+	for _, d := range engines.All {
 		text := s.Text(d)
 		i := slices.IndexFunc(all, func(v variant) bool { return v.text == text })
 		if i < 0 {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/mysql"
+	"github.com/dbcron/dbcron/dialect/postgres"
 )
 
 // Only short transactions are ended when they are idle, and not those of callers on the
@@ -17,8 +19,8 @@ func TestIdleTransactions(t *testing.T) {
 	t.Parallel()
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		limit := map[string]string{
-			dialect.Postgres.Name: "SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'",
-			dialect.MySQL.Name:    "SHOW VARIABLES LIKE 'idle_transaction_timeout'",
+			postgres.Dialect.Name: "SELECT setting FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'",
+			mysql.Dialect.Name:    "SHOW VARIABLES LIKE 'idle_transaction_timeout'",
 		}[db.Dialect.Name]
 		if db.Engine == "mysql" {
 			limit = "SHOW VARIABLES LIKE 'wait_timeout'"

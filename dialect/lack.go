@@ -2,7 +2,6 @@ package dialect
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"net/url"
@@ -25,10 +24,12 @@ const (
 	// function for the SQL prompt.
 	Functions Feature = "functions"
 
-	// A pooler lacks these parts of the first two: notifications can be sent through it, and
-	// migrations can hold the lock of a transaction.
-	listening    Feature = "listening"
-	sessionLocks Feature = "session locks"
+	// Listening is the part of Notifications that a pooler does not carry: to hear of them.
+	Listening Feature = "listening"
+
+	// Sessions is the part of AdvisoryLocks that a pooler does not carry: locks of a session.
+	// Migrations can hold the lock of a transaction through it.
+	Sessions Feature = "session locks"
 )
 
 // features are those that a URL or Options can have dbcron do without.
@@ -98,12 +99,12 @@ func (db *DB) without(lacks []Lack) {
 		switch l.Feature {
 		case Notifications:
 			d.Notify, d.Listen = nil, nil
-		case listening:
+		case Listening:
 			d.Listen = nil
 		case AdvisoryLocks:
 			d.Session = nil
-			db.lacks[sessionLocks] = l.Why
-		case sessionLocks:
+			db.lacks[Sessions] = l.Why
+		case Sessions:
 			d.Session = nil
 		case Functions:
 		}
@@ -154,18 +155,4 @@ var consequence = map[Feature]string{
 	Notifications: "jobs, schedules and locks are looked for instead of being told of",
 	AdvisoryLocks: "session locks are refused, elections rest on their leases alone, and migrations exclude each other by the lock of a row",
 	Functions:     "the views and the function for the SQL prompt are not made",
-}
-
-// holdsRow tells whether a query returns a row, for those that lock it. A lock that somebody
-// else has is no error.
-func holdsRow(ctx context.Context, c *sql.Conn, query string, held func(error) bool) (bool, error) {
-	var one any
-	err := c.QueryRowContext(ctx, query).Scan(&one)
-	if held(err) {
-		return false, nil
-	}
-	if errors.Is(err, sql.ErrNoRows) {
-		err = errors.New("the row to lock is not there")
-	}
-	return err == nil, err
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/dialect/postgres"
 )
 
 // lacksOf says which features a database is without.
@@ -23,7 +25,7 @@ func lacksOf(db *dbtest.DB) (all string) {
 // Functions that come before the server's own in the search_path stand for those of another server.
 func TestWhatAServerLacksIsFoundOut(t *testing.T) {
 	dbtest.SkipBare(t, "it lacks all")
-	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		if got := lacksOf(db); got != "" {
 			t.Errorf("PostgreSQL lacks %s", got)
 		}
@@ -93,7 +95,7 @@ func TestDoingWithoutByURL(t *testing.T) {
 		if !strings.Contains(err.Error(), `"notification"`) || !strings.Contains(err.Error(), "use notifications, advisory-locks or functions") {
 			t.Errorf("an unknown feature: %v", err)
 		}
-		other, err := dialect.Open(t.Context(), with("advisory-locks"), dialect.Options{})
+		other, err := engines.Open(t.Context(), with("advisory-locks"), dialect.Options{})
 		if can := db.Dialect.RowLocked != ""; can != (err == nil) {
 			t.Errorf("without advisory locks: %v", err)
 		}

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/dbcron/dbcron/dialect/internal/engine"
+	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
 // Listen calls heard for each notification that is sent to channel, until ctx
@@ -21,9 +24,9 @@ func (db *DB) Listen(ctx context.Context, channel string, ready func(), heard fu
 	if err != nil {
 		return err
 	}
-	defer discard(c) // it would go on listening in the pool
+	defer engine.Discard(c) // it would go on listening in the pool
 	err = c.Raw(func(driverConn any) error {
-		return db.Dialect.Listen(ctx, Unwrap(driverConn), channel, ready, heard)
+		return db.Dialect.Listen(ctx, sqlconn.Unwrap(driverConn), channel, ready, heard)
 	})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

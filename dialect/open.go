@@ -15,26 +15,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
 // ErrUnfit means that a database lacks something that the statements rely on.
 // The error's text says what, and what to do.
 var ErrUnfit = errors.New("this database cannot be used as it is")
 
-// Open connects to the database that rawURL names, with all that the SQL
-// relies on, and checks it. The URL is one of
-//
-//	postgres://user:password@host:5432/database
-//	mysql://user:password@host:3306/database     (mariadb:// is the same)
-//	sqlite:file.db
-//
-// followed by parameters of the driver, if any, and dbcron_without=…, which names
-// Features to do without, with commas between. Close it when done.
-func Open(ctx context.Context, rawURL string, opt Options) (*DB, error) {
-	db, err := Connect(ctx, rawURL, opt)
+// Open is what the packages of the engines have as their Open: it connects to the database
+// that rawURL names, with all that the SQL relies on, and checks it. among are the engines
+// that the program knows.
+func Open(ctx context.Context, among []*Dialect, rawURL string, opt Options) (*DB, error) {
+	db, err := Connect(ctx, among, rawURL, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +41,8 @@ const connLife = 30 * time.Minute
 
 // Connect is Open without the check, for programs that look into why a
 // database is refused.
-func Connect(ctx context.Context, rawURL string, opt Options) (*DB, error) {
-	u, d, err := parse(rawURL)
+func Connect(ctx context.Context, among []*Dialect, rawURL string, opt Options) (*DB, error) {
+	u, d, err := parse(rawURL, among)
 	if err != nil {
 		return nil, err
 	}
@@ -73,9 +65,7 @@ func Connect(ctx context.Context, rawURL string, opt Options) (*DB, error) {
 	if d.SkipLocked != "" { // a server: after a failover, connections to the old one end some day
 		pool.SetConnMaxLifetime(connLife)
 	}
-	if d == MySQL { // MySQL's server closes those that are idle for longer: see idleLimit
-		pool.SetConnMaxIdleTime(idleSeconds * time.Second * 3 / 5)
-	}
+	pool.SetConnMaxIdleTime(d.IdleLife)
 	db, err := newDB(d, pool, opt)
 	if err != nil {
 		return nil, errors.Join(err, pool.Close())
@@ -93,15 +83,11 @@ func Connect(ctx context.Context, rawURL string, opt Options) (*DB, error) {
 	return db, nil
 }
 
-// Wrap takes a pool that the program already has. The pool stays the
-// caller's: Close does not close it. Drivers: pgx's stdlib or another for
-// PostgreSQL whose errors have SQLState, go-sql-driver/mysql, modernc.org/sqlite.
-//
-// What Open sets on its connections, and a caller's pool may lack: on MySQL a
-// cancelled statement goes on in the server until it is done, or until
-// innodb_lock_wait_timeout if it waits for a lock.
-func Wrap(ctx context.Context, pool *sql.DB, opt Options) (*DB, error) {
-	d, err := recognize(ctx, pool)
+// Wrap is what the packages of the engines have as their Wrap: it takes a pool that the
+// program already has, of one of the engines among. The pool stays the caller's: Close does
+// not close it.
+func Wrap(ctx context.Context, among []*Dialect, pool *sql.DB, opt Options) (*DB, error) {
+	d, err := recognize(ctx, among, pool)
 	if err != nil {
 		return nil, err
 	}
@@ -115,58 +101,61 @@ func Wrap(ctx context.Context, pool *sql.DB, opt Options) (*DB, error) {
 	return db, nil
 }
 
-// WrapPgx is Wrap for a pool of pgx's own kind.
-func WrapPgx(ctx context.Context, pool *pgxpool.Pool, opt Options) (*DB, error) {
-	std := stdlib.OpenDBFromPool(pool)
-	db, err := Wrap(ctx, std, opt)
+// WrapOwned is Wrap for a pool that lends the connections of another one, of which there
+// are so many at the most. Close closes it, and so does an error.
+func WrapOwned(ctx context.Context, among []*Dialect, pool *sql.DB, maxConns int, opt Options) (*DB, error) {
+	db, err := Wrap(ctx, among, pool, opt)
 	if err != nil {
-		return nil, errors.Join(err, std.Close())
+		return nil, errors.Join(err, pool.Close())
 	}
-	db.owned = true // std is ours; closing it leaves the caller's pool open
-	db.limit = int(pool.Config().MaxConns)
+	db.owned, db.limit = true, maxConns
 	return db, nil
 }
 
 // recognize asks the server what it is: a driver's type says nothing once it
 // is wrapped for tracing.
-func recognize(ctx context.Context, pool *sql.DB) (*Dialect, error) {
+func recognize(ctx context.Context, among []*Dialect, pool *sql.DB) (*Dialect, error) {
 	if err := pool.PingContext(ctx); err != nil {
 		return nil, err
 	}
 	var refused []error
-	for _, probe := range []struct {
-		dialect *Dialect
-		query   string
-	}{
-		{Postgres, "SELECT 1 FROM (SELECT pg_backend_pid()) AS v"},
-		{MySQL, "SELECT 1 FROM (SELECT CONNECTION_ID()) AS v"},
-		{SQLite, "SELECT 1 FROM (SELECT sqlite_version()) AS v"},
-	} {
+	var names []string
+	for _, d := range among {
 		var one int
-		err := pool.QueryRowContext(ctx, probe.query).Scan(&one)
+		err := pool.QueryRowContext(ctx, d.Probe).Scan(&one)
 		if err == nil {
-			return probe.dialect, recognizeErrors(ctx, pool, probe.dialect)
+			return d, recognizeErrors(ctx, pool, d)
 		}
-		if ctx.Err() != nil || Unavailable(err) { // not an answer
+		if ctx.Err() != nil || d.Unreachable(err) { // not an answer
 			return nil, err
 		}
 		refused = append(refused, err)
+		names = append(names, strings.Split(d.Title, ", ")...)
 	}
-	return nil, fmt.Errorf("%w: it is not PostgreSQL, MySQL, MariaDB or SQLite: %w", ErrUnfit, errors.Join(refused...))
+	return nil, fmt.Errorf("%w: it is not %s: %w", ErrUnfit, orList(names), errors.Join(refused...))
 }
 
 // recognizeErrors refuses drivers whose errors we cannot tell apart, by
 // provoking one: each engine reports a syntax error with its own type.
 func recognizeErrors(ctx context.Context, pool *sql.DB, d *Dialect) error {
 	_, err := pool.ExecContext(ctx, "THIS IS NOT SQL")
-	if sqlState("42601")(err) || mysqlError(1064)(err) || sqliteError(1)(err) {
+	if d.SyntaxError(err) {
 		return nil
 	}
-	if ctx.Err() != nil || Unavailable(err) {
+	if ctx.Err() != nil || d.Unreachable(err) {
 		return err
 	}
 	return fmt.Errorf("%w: the driver's errors (%T) are not known; use pgx, go-sql-driver/mysql or modernc.org/sqlite for %s",
 		ErrUnfit, err, d.Name)
+}
+
+// orList joins alternatives.
+func orList(list []string) string {
+	if len(list) < 2 {
+		return strings.Join(list, "")
+	}
+	last := len(list) - 1
+	return strings.Join(list[:last], ", ") + " or " + list[last]
 }
 
 // A Finding is one thing that the SQL relies on, and how it stands.
@@ -214,7 +203,7 @@ func (db *DB) timeFinding(ctx context.Context) (Finding, error) {
 	var back int64
 	if err := db.Get(ctx, timeProbe, Args{"us": int64(probeMicros)}, &back); err != nil {
 		f.Detail = err.Error()
-		if ctx.Err() != nil || Unavailable(err) { // not an answer
+		if ctx.Err() != nil || db.Dialect.Unreachable(err) { // not an answer
 			return f, err
 		}
 		return f, nil
@@ -242,16 +231,20 @@ func (db *DB) check(ctx context.Context) error {
 	return errors.Join(unfit...)
 }
 
-// ForURL returns the dialect of the engine that a URL names, without a look at
+// ForURL returns the dialect among some of the engine that a URL names, without a look at
 // the database.
-func ForURL(rawURL string) (*Dialect, error) {
-	_, d, err := parse(rawURL)
+func ForURL(among []*Dialect, rawURL string) (*Dialect, error) {
+	_, d, err := parse(rawURL, among)
 	return d, err
 }
 
-func parse(rawURL string) (*url.URL, *Dialect, error) {
-	const known = "use postgres://user:password@host/database, mysql://user:password@host/database or sqlite:file.db"
+func parse(rawURL string, among []*Dialect) (*url.URL, *Dialect, error) {
 	const escaping = "in user, password and file names write %25 for %, %2F for /, %40 for @, %23 for #, %3F for ?"
+	examples := make([]string, len(among))
+	for i, d := range among {
+		examples[i] = d.Example
+	}
+	known := "use " + orList(examples)
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		// The error of url.Parse repeats the URL, password included.
@@ -260,7 +253,7 @@ func parse(rawURL string) (*url.URL, *Dialect, error) {
 	if u.Fragment != "" {
 		return nil, nil, fmt.Errorf("database URL %s has a # in it: %s", Redact(rawURL), escaping)
 	}
-	for _, d := range Engines {
+	for _, d := range among {
 		if slices.Contains(d.Schemes, u.Scheme) {
 			return u, d, nil
 		}
@@ -296,26 +289,15 @@ func Redact(rawURL string) string {
 	return scheme + secrets.ReplaceAllString(rest, "$1…")
 }
 
-// Unavailable tells whether err means that the server cannot be reached or
-// does not serve yet, so that trying again later makes sense.
-func Unavailable(err error) bool {
-	for _, d := range Engines {
-		if d.Unavailable(err) {
-			return true
-		}
-	}
-	return false
-}
-
 // errNoAnswer tells a server that does not answer from a statement that took
 // too long: both are context.DeadlineExceeded.
 var errNoAnswer = errors.New("no answer")
 
-// networkError tells whether a connection could not be made, or was cut, or leads to a server
+// ConnectionError tells whether a connection could not be made, or was cut, or leads to a server
 // that takes no writes. If a
 // server said something, that counts, and not that another address of the same
 // host did not answer: a refused password is not to be tried again.
-func networkError(err error) bool {
+func ConnectionError(err error) bool {
 	if errors.Is(err, ErrReadOnly) {
 		return true
 	}
@@ -328,16 +310,10 @@ func networkError(err error) bool {
 	if errors.As(err, &op) || errors.As(err, &dns) {
 		return true
 	}
-	for _, cut := range []error{errNoAnswer, ErrCut, driver.ErrBadConn, sql.ErrConnDone, pgconn.ErrConnClosed, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
+	for _, cut := range []error{errNoAnswer, sqlconn.ErrCut, driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed} {
 		if errors.Is(err, cut) {
 			return true
 		}
 	}
 	return false
-}
-
-// versionNumbers reads the first two numbers of a version such as 10.11.19-MariaDB.
-func versionNumbers(version string) (major, minor int) {
-	_, _ = fmt.Sscanf(version, "%d.%d", &major, &minor) // what is not a number stays 0, and is refused as too old
-	return major, minor
 }

@@ -16,6 +16,9 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/dialect/mysql"
+	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -88,7 +91,7 @@ func refusal(t *testing.T, rawURL string, opt dialect.Options) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	db, err := dialect.Open(ctx, rawURL, opt)
+	db, err := engines.Open(ctx, rawURL, opt)
 	if err == nil {
 		t.Errorf("%s was opened", rawURL)
 		return errors.Join(db.Close(), errors.New("was opened"))
@@ -122,7 +125,7 @@ func TestOpenRefusesURLs(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q in it", raw, err, want)
 		}
-		if dialect.Unavailable(err) {
+		if engines.Unavailable(err) {
 			t.Errorf("%s: to try again would not help: %v", raw, err)
 		}
 	}
@@ -213,7 +216,7 @@ func TestSQLiteThatCannotBeWritten(t *testing.T) {
 // unfit wraps a pool that must be refused because of subject.
 func unfit(t *testing.T, pool *sql.DB, subject, advice string) {
 	t.Helper()
-	db, err := dialect.Wrap(t.Context(), pool, dialect.Options{})
+	db, err := engines.Wrap(t.Context(), pool, dialect.Options{})
 	if !errors.Is(err, dialect.ErrUnfit) || db != nil {
 		t.Fatalf("got %v, %v; want ErrUnfit", db, err)
 	}
@@ -234,9 +237,9 @@ func TestTheServerIsDown(t *testing.T) {
 			"accepts, and says nothing": silent, "accepts, and closes": closing,
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			_, err := dialect.Open(ctx, scheme+"://me:hunter2@"+address+"/x", dialect.Options{})
+			_, err := engines.Open(ctx, scheme+"://me:hunter2@"+address+"/x", dialect.Options{})
 			cancel()
-			if err == nil || !dialect.Unavailable(err) {
+			if err == nil || !engines.Unavailable(err) {
 				t.Errorf("%s, %s: got %v, want it to be unavailable", scheme, name, err)
 			}
 			if err != nil && (strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), scheme+"://me:…@"+address)) {
@@ -280,12 +283,12 @@ func TestTheWrongPassword(t *testing.T) {
 		}
 		u.User = url.UserPassword(u.User.Username(), "hunter2")
 		err = refusal(t, u.String(), dialect.Options{})
-		if !strings.Contains(err.Error(), u.User.Username()) || dialect.Unavailable(err) {
+		if !strings.Contains(err.Error(), u.User.Username()) || engines.Unavailable(err) {
 			t.Errorf("got %v, want a refused user, and no second try", err)
 		}
 		if db.Dialect.Schema { // the engine whose URLs may have several hosts
 			u.Host = "127.0.0.1:1," + u.Host
-			if err := refusal(t, u.String(), dialect.Options{}); dialect.Unavailable(err) {
+			if err := refusal(t, u.String(), dialect.Options{}); engines.Unavailable(err) {
 				t.Errorf("got %v, want no second try", err)
 			}
 		}
@@ -303,14 +306,14 @@ func TestNoSuchDatabase(t *testing.T) {
 		}
 		u.Path = "/no_such_database"
 		err = refusal(t, u.String(), dialect.Options{})
-		if !strings.Contains(err.Error(), "no_such_database") || dialect.Unavailable(err) {
+		if !strings.Contains(err.Error(), "no_such_database") || engines.Unavailable(err) {
 			t.Errorf("got %v, want it to name the database", err)
 		}
 	})
 }
 
 func TestPostgresURLs(t *testing.T) {
-	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		u, err := url.Parse(db.URL)
 		if err != nil {
 			t.Fatal(err)
@@ -344,7 +347,7 @@ func TestPostgresURLs(t *testing.T) {
 			}
 		}
 		err = refusal(t, with(func(u *url.URL, q url.Values) { q.Set("host", "/no/such/socket"); u.Host = "" }), dialect.Options{})
-		if !strings.Contains(err.Error(), "/no/such/socket") || !dialect.Unavailable(err) {
+		if !strings.Contains(err.Error(), "/no/such/socket") || !engines.Unavailable(err) {
 			t.Errorf("a socket: got %v", err)
 		}
 		err = refusal(t, with(func(_ *url.URL, q url.Values) { q.Set("options", "-cdefault_transaction_read_only=on") }), dialect.Options{})
@@ -355,7 +358,7 @@ func TestPostgresURLs(t *testing.T) {
 }
 
 func TestADatabaseInLatin1(t *testing.T) {
-	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		u, err := url.Parse(db.URL)
 		if err != nil {
 			t.Fatal(err)
@@ -374,7 +377,7 @@ func TestADatabaseInLatin1(t *testing.T) {
 // Tables need a schema to be in. Where the search_path has none, that is said before anything
 // is changed.
 func TestASearchPathWithoutASchema(t *testing.T) {
-	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		refused := func(rawURL, path string) {
 			t.Helper()
 			err := refusal(t, rawURL, dialect.Options{})
@@ -401,9 +404,9 @@ func TestASearchPathWithoutASchema(t *testing.T) {
 }
 
 func TestMySQLServersRefuse(t *testing.T) {
-	dbtest.One(t, dialect.MySQL, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, mysql.Dialect, func(t *testing.T, db *dbtest.DB) {
 		err := refusal(t, db.URL+"?no_such_variable=1", dialect.Options{})
-		if !strings.Contains(err.Error(), "no_such_variable") || dialect.Unavailable(err) {
+		if !strings.Contains(err.Error(), "no_such_variable") || engines.Unavailable(err) {
 			t.Errorf("an unknown parameter: got %v", err)
 		}
 		err = refusal(t, db.URL+"?charset=latin1", dialect.Options{})
@@ -416,7 +419,7 @@ func TestMySQLServersRefuse(t *testing.T) {
 			t.Errorf("the session has %s; want what the SQL relies on, and the URL's variable", got)
 		}
 		err = refusal(t, strings.Replace(db.URL, "mysql://", "mariadb://", 1)+"?socket=/no/such/socket", dialect.Options{})
-		if !strings.Contains(err.Error(), "/no/such/socket") || !dialect.Unavailable(err) {
+		if !strings.Contains(err.Error(), "/no/such/socket") || !engines.Unavailable(err) {
 			t.Errorf("a socket: got %v", err)
 		}
 	})

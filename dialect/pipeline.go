@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
 // A Step is one statement of a pipeline.
@@ -26,6 +28,10 @@ type Row struct {
 	raw    [][]byte
 	binary []bool // numbers as PostgreSQL sends them; else in decimal digits
 }
+
+// Reset has a Row be the next one that a driver returned: its columns as the server sent them,
+// and which of them are numbers in binary, nil for none.
+func (r *Row) Reset(columns [][]byte, binary []bool) { r.raw, r.binary = columns, binary }
 
 // Null tells whether column i is NULL.
 func (r *Row) Null(i int) bool { return r.raw[i] == nil }
@@ -86,7 +92,7 @@ func (db *DB) pipeline(ctx context.Context, steps []*Step) error {
 	}
 	defer c.Close()
 	return c.Raw(func(driverConn any) error {
-		return through(ctx, driverConn, strings.Join(texts, ";\n"), func(own any) error {
+		return sqlconn.Through(ctx, driverConn, strings.Join(texts, ";\n"), func(own any) error {
 			at, err := db.Dialect.Pipeline(ctx, own, texts, values, steps)
 			if err != nil && at < len(steps) {
 				err = fmt.Errorf("%s: %w", steps[at].Stmt.Name, err)
@@ -94,16 +100,6 @@ func (db *DB) pipeline(ctx context.Context, steps []*Step) error {
 			return err
 		})
 	})
-}
-
-// through calls f with the driver's own connection, by way of those who want to
-// know of each round trip.
-func through(ctx context.Context, driverConn any, op string, f func(own any) error) error {
-	c, ok := driverConn.(*conn)
-	if !ok {
-		return f(driverConn)
-	}
-	return c.call(ctx, op, func() error { return through(ctx, c.Conn, op, f) })
 }
 
 // step runs one statement.
@@ -168,7 +164,7 @@ func (s *Session) Copy(ctx context.Context, table string, columns []string, rows
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	err := c.Raw(func(driverConn any) error {
-		return through(ctx, driverConn, "COPY "+table, func(own any) error {
+		return sqlconn.Through(ctx, driverConn, "COPY "+table, func(own any) error {
 			return s.Dialect.Copy(ctx, own, s.prefix+table, columns, rows)
 		})
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/postgres"
 )
 
 // A pooler tells its clients a process number of its own making. This one does
@@ -60,7 +61,7 @@ func (r renumber) Write(p []byte) (int, error) {
 }
 
 func TestSessionLocksAreRefusedBehindAPooler(t *testing.T) {
-	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		u, err := url.Parse(db.URL)
 		if err != nil {
 			t.Fatal(err)

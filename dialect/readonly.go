@@ -4,22 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/dbcron/dbcron/dialect/internal/engine"
 )
 
 // ErrReadOnly means that the server takes no writes: it is a standby or a replica, it was
 // set read-only, or it is a node that its cluster has left behind. It is [Unavailable]: after
 // a failover another connection may lead to a server that takes writes.
 var ErrReadOnly = errors.New("the server takes no writes")
-
-// ReadOnly tells whether err means that the server takes no writes. Then nothing was changed.
-func ReadOnly(err error) bool {
-	for _, d := range Engines {
-		if d.ReadOnly(err) {
-			return true
-		}
-	}
-	return errors.Is(err, ErrReadOnly)
-}
 
 // WhyReadOnly tells why the server takes no writes; "" means that it takes them. It changes
 // nothing. The connection that it has asked leaves the pool if it takes none, so that the
@@ -32,14 +24,14 @@ func (db *DB) WhyReadOnly(ctx context.Context) (why string, err error) {
 		return "", db.unconnected(ctx, fmt.Errorf("connect: %w", err))
 	}
 	if why, err = db.Dialect.WhyReadOnly(ctx, c); err != nil || why != "" {
-		discard(c)
+		engine.Discard(c)
 		return why, err
 	}
 	return "", c.Close()
 }
 
-// writable is the finding of why a server takes no writes.
-func writable(why, advice string) Finding {
+// Writable is the finding of why a server takes no writes.
+func Writable(why, advice string) Finding {
 	f := Finding{Subject: "writable", OK: why == "", Detail: "the server takes writes", Advice: advice, readOnly: true}
 	if !f.OK {
 		f.Detail = ErrReadOnly.Error() + ": " + why

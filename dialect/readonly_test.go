@@ -12,13 +12,17 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/go-sql-driver/mysql"
+	mysqldriver "github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
+	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/dialect/mysql"
+	"github.com/dbcron/dbcron/dialect/postgres"
+	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
 // A primary that is demoted becomes read-only and keeps its connections. The pool must not
@@ -94,9 +98,9 @@ func TestAPrimaryThatBecomesReadOnly(t *testing.T) {
 
 // A standby that is not promoted, or that a URL leads to for a while, keeps its connections.
 func TestAConnectionLeavesAServerThatTakesNoWrites(t *testing.T) {
-	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, `CREATE TABLE x (n INTEGER)`, nil)
-		own, err := dialect.Connect(t.Context(), db.URL, dialect.Options{MaxConns: 1})
+		own, err := engines.Connect(t.Context(), db.URL, dialect.Options{MaxConns: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,15 +135,15 @@ func TestAConnectionLeavesAServerThatTakesNoWrites(t *testing.T) {
 
 // Who only reads may do so on a standby.
 func TestReadingFromAServerThatTakesNoWrites(t *testing.T) {
-	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		readOnly := db.URL + "&default_transaction_read_only=on"
-		if _, err := dialect.Open(t.Context(), readOnly, dialect.Options{}); !errors.Is(err, dialect.ErrReadOnly) || !dialect.Unavailable(err) {
+		if _, err := engines.Open(t.Context(), readOnly, dialect.Options{}); !errors.Is(err, dialect.ErrReadOnly) || !engines.Unavailable(err) {
 			t.Errorf("got %v", err)
 		}
-		if _, err := dialect.Open(t.Context(), readOnly+"&target_session_attrs=read-write", dialect.Options{}); !errors.Is(err, dialect.ErrReadOnly) || !dialect.Unavailable(err) {
+		if _, err := engines.Open(t.Context(), readOnly+"&target_session_attrs=read-write", dialect.Options{}); !errors.Is(err, dialect.ErrReadOnly) || !engines.Unavailable(err) {
 			t.Errorf("target_session_attrs: got %v", err)
 		}
-		own, err := dialect.Open(t.Context(), readOnly, dialect.Options{Reading: true})
+		own, err := engines.Open(t.Context(), readOnly, dialect.Options{Reading: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,32 +163,32 @@ func whyReadOnly(t *testing.T, db *dbtest.DB, want string) {
 // What drivers say of a connection that was lost means that there is no answer.
 func TestLostConnectionsAreUnavailable(t *testing.T) {
 	for _, err := range []error{
-		driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, mysql.ErrInvalidConn, pgconn.ErrConnClosed, &net.OpError{Op: "read", Err: syscall.ECONNRESET},
-		&mysql.MySQLError{Number: 1927, Message: "Connection was killed"},
-		&mysql.MySQLError{Number: 3100, Message: "Error on observer while running replication hook 'before_commit'."},
-		&mysql.MySQLError{Number: 1180, Message: "Got error 6 'No such device or address' during COMMIT"},
-		&mysql.MySQLError{Number: 1047, Message: "WSREP has not yet prepared node for application use"},
+		driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, mysqldriver.ErrInvalidConn, pgconn.ErrConnClosed, &net.OpError{Op: "read", Err: syscall.ECONNRESET},
+		&mysqldriver.MySQLError{Number: 1927, Message: "Connection was killed"},
+		&mysqldriver.MySQLError{Number: 3100, Message: "Error on observer while running replication hook 'before_commit'."},
+		&mysqldriver.MySQLError{Number: 1180, Message: "Got error 6 'No such device or address' during COMMIT"},
+		&mysqldriver.MySQLError{Number: 1047, Message: "WSREP has not yet prepared node for application use"},
 		&pgconn.PgError{Code: "57P05"},
 	} {
-		if !dialect.Unavailable(fmt.Errorf("a statement: %w", err)) {
+		if !engines.Unavailable(fmt.Errorf("a statement: %w", err)) {
 			t.Errorf("%v is not unavailable", err)
 		}
 	}
-	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		c, err := db.Pool().Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
 		err = c.Raw(func(driverConn any) error {
-			own := dialect.Unwrap(driverConn).(*stdlib.Conn).Conn()
+			own := sqlconn.Unwrap(driverConn).(*stdlib.Conn).Conn()
 			if err := own.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
 			_, err := own.Exec(t.Context(), "SELECT 1")
 			return err
 		})
-		if !dialect.Unavailable(err) {
+		if !engines.Unavailable(err) {
 			t.Errorf("%v is not unavailable", err)
 		}
 	})
@@ -194,25 +198,25 @@ func TestLostConnectionsAreUnavailable(t *testing.T) {
 // what has become of it, it is not.
 func TestCommitsThatAClusterRefuses(t *testing.T) {
 	for _, c := range []struct {
-		err                  mysql.MySQLError
+		err                  mysqldriver.MySQLError
 		retryable, uncertain bool
 	}{
-		{err: mysql.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock; try restarting transaction"}, retryable: true},
-		{err: mysql.MySQLError{Number: 1180, Message: "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT"}, retryable: true},
-		{err: mysql.MySQLError{Number: 3101, Message: "Plugin instructed the server to rollback the current transaction."}, retryable: true},
-		{err: mysql.MySQLError{Number: 1180, Message: "Got error 6 'No such device or address' during COMMIT"}, uncertain: true},
-		{err: mysql.MySQLError{Number: 3100, Message: "Error on observer while running replication hook 'before_commit'."}, uncertain: true},
-		{err: mysql.MySQLError{Number: 1047, Message: "WSREP has not yet prepared node for application use"}},
-		{err: mysql.MySQLError{Number: 1290, Message: "The MySQL server is running with the --super-read-only option so it cannot execute this statement"}},
+		{err: mysqldriver.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock; try restarting transaction"}, retryable: true},
+		{err: mysqldriver.MySQLError{Number: 1180, Message: "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT"}, retryable: true},
+		{err: mysqldriver.MySQLError{Number: 3101, Message: "Plugin instructed the server to rollback the current transaction."}, retryable: true},
+		{err: mysqldriver.MySQLError{Number: 1180, Message: "Got error 6 'No such device or address' during COMMIT"}, uncertain: true},
+		{err: mysqldriver.MySQLError{Number: 3100, Message: "Error on observer while running replication hook 'before_commit'."}, uncertain: true},
+		{err: mysqldriver.MySQLError{Number: 1047, Message: "WSREP has not yet prepared node for application use"}},
+		{err: mysqldriver.MySQLError{Number: 1290, Message: "The MySQL server is running with the --super-read-only option so it cannot execute this statement"}},
 	} {
 		err := fmt.Errorf("a statement: %w", &c.err)
-		if got := dialect.MySQL.Retryable(err); got != c.retryable {
+		if got := mysql.Dialect.Retryable(err); got != c.retryable {
 			t.Errorf("%v: retryable is %v", &c.err, got)
 		}
-		if got := dialect.MySQL.Uncertain(err); got != c.uncertain {
+		if got := mysql.Dialect.Uncertain(err); got != c.uncertain {
 			t.Errorf("%v: uncertain is %v", &c.err, got)
 		}
-		if dialect.MySQL.Refused(err) {
+		if mysql.Dialect.Refused(err) {
 			t.Errorf("%v is taken for the fault of the statement", &c.err)
 		}
 	}
@@ -220,7 +224,7 @@ func TestCommitsThatAClusterRefuses(t *testing.T) {
 
 func refused(t *testing.T, what string, err error) {
 	t.Helper()
-	if err == nil || !strings.Contains(err.Error(), "read-only") || !dialect.Unavailable(err) {
+	if err == nil || !strings.Contains(err.Error(), "read-only") || !engines.Unavailable(err) {
 		t.Errorf("%s: got %v, want that the server is read-only, and unavailable", what, err)
 	}
 	if errors.Is(err, dialect.ErrUnfit) {
@@ -230,7 +234,7 @@ func refused(t *testing.T, what string, err error) {
 
 // The server's default must not matter: with autocommit off no transaction can be begun.
 func TestAServerWithoutAutocommit(t *testing.T) {
-	dbtest.One(t, dialect.MySQL, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, mysql.Dialect, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, `CREATE TABLE x (n INTEGER)`, nil)
 		own := dbtest.Open(t, db.URL+"?autocommit=0", dialect.Options{}) // comes where the default would
 		err := own.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {

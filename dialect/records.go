@@ -121,15 +121,6 @@ func appendElement(b []byte, text string) []byte {
 	return append(append(b, text[start:]...), '"')
 }
 
-// listed joins what columns become.
-func listed(columns []Column, as func(Column) string) string {
-	parts := make([]string, len(columns))
-	for i, c := range columns {
-		parts[i] = as(c)
-	}
-	return strings.Join(parts, ", ")
-}
-
 // recordsOf writes rows as a JSON array of objects, for {records}. It does so by
 // hand: for a batch of a hundred, reflection would take longer than the database.
 func recordsOf(rows Rows, columns []string) string {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/sqlite"
 )
 
 // What a statement says, or its rows, make the engine refuse it. What is wrong with the server, the
@@ -41,7 +42,7 @@ func TestRefused(t *testing.T) {
 		not("no row", db.Get(t.Context(), dialect.Unlisted(`SELECT n FROM {prefix}x WHERE n = 9`), nil, new(int)))
 		readOnly := `SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY`
 		switch {
-		case db.Dialect.Name == dialect.SQLite.Name:
+		case db.Dialect.Name == sqlite.Dialect.Name:
 			readOnly = `PRAGMA query_only = 1`
 		case db.Dialect.Delimiter:
 			readOnly = `SET SESSION TRANSACTION READ ONLY`

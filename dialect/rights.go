@@ -31,33 +31,42 @@ func (r Rights) Add(s *Stmt, d *Dialect) {
 		table := found[2]
 		switch found[1] {
 		case "INSERT INTO":
-			r.add(table, "INSERT")
+			r.Hold(table, "INSERT")
 			if orUpdates.MatchString(text) {
-				r.add(table, "SELECT", "UPDATE")
+				r.Hold(table, "SELECT", "UPDATE")
 			}
 			if readsBack.MatchString(text) {
-				r.add(table, "SELECT")
+				r.Hold(table, "SELECT")
 			}
 		case "DELETE FROM":
-			r.add(table, "SELECT", "DELETE") // SELECT for its WHERE
+			r.Hold(table, "SELECT", "DELETE") // SELECT for its WHERE
 		case "UPDATE":
-			r.add(table, "SELECT", "UPDATE")
+			r.Hold(table, "SELECT", "UPDATE")
 		case "STRAIGHT_JOIN":
-			r.add(table, "SELECT")
+			r.Hold(table, "SELECT")
 			if joined || locks { // what is updated is joined to what was picked
-				r.add(table, "UPDATE")
+				r.Hold(table, "UPDATE")
 			}
 		default:
-			r.add(table, "SELECT")
+			r.Hold(table, "SELECT")
 			if locks {
-				r.add(table, "UPDATE")
+				r.Hold(table, "UPDATE")
 			}
 		}
 	}
 }
 
-func (r Rights) add(table string, verbs ...string) {
+// Hold adds rights on a table.
+func (r Rights) Hold(table string, verbs ...string) {
 	has := append(slices.Clone(r[table]), verbs...)
 	slices.SortFunc(has, func(a, b string) int { return slices.Index(Verbs, a) - slices.Index(Verbs, b) })
 	r[table] = slices.Compact(has)
+}
+
+// Holdings are what the user of a connection may do with dbcron's tables.
+type Holdings struct {
+	User   string // as a GRANT names it
+	Tables string // what stands before a table's name in a GRANT: schema or database, and prefix
+	Schema string // the schema whose tables the user cannot reach, for want of USAGE; "": none
+	Lacks  Rights // those of the rights asked for that the user does not hold
 }

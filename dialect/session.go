@@ -1,14 +1,13 @@
 package dialect
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"time"
+
+	"github.com/dbcron/dbcron/dialect/internal/engine"
 )
 
 // SessionLocks is how an engine's connections hold locks that end with them.
@@ -49,7 +48,7 @@ type SessionLock struct {
 // yet protect nothing.
 func (db *DB) SessionLock(ctx context.Context, name string) (*SessionLock, error) {
 	locks := db.Dialect.Session
-	if why, lacks := db.Lacks(sessionLocks); lacks {
+	if why, lacks := db.Lacks(Sessions); lacks {
 		return nil, fmt.Errorf("%w: %s", ErrNoSessions, why)
 	}
 	if locks == nil {
@@ -79,7 +78,7 @@ func trySession(ctx context.Context, pool *sql.DB, locks *SessionLocks, name str
 	}
 	switch {
 	case err != nil:
-		discard(c) // it may have the lock
+		engine.Discard(c) // it may have the lock
 		return nil, err
 	case !got:
 		return nil, errors.Join(ErrSessionHeld, c.Close())
@@ -111,40 +110,4 @@ func (s *SessionLock) Free() {
 }
 
 // Drop closes the connection without a word to the server.
-func (s *SessionLock) Drop() { discard(s.conn) }
-
-// discard closes the connection itself instead of handing it back.
-func discard(c *sql.Conn) {
-	_ = c.Raw(func(any) error { return driver.ErrBadConn })
-	_ = c.Close() // it is gone already
-}
-
-// sessionKey hashes a name to the 64 bits that PostgreSQL's advisory locks take.
-func sessionKey(name string) int64 {
-	h := fnv.New64a()
-	h.Write([]byte("dbcron:" + name))
-	return int64(h.Sum64())
-}
-
-// sessionBool runs a query of one boolean.
-func sessionBool(ctx context.Context, c *sql.Conn, query string, args ...any) (bool, error) {
-	var yes sql.NullBool
-	err := c.QueryRowContext(ctx, query, args...).Scan(&yes)
-	return yes.Bool, err
-}
-
-// queryRow is QueryRow for an Execer: it scans the first row, or returns sql.ErrNoRows.
-func queryRow(ctx context.Context, on Execer, query string, values []any, dest ...any) error {
-	rows, err := on.QueryContext(ctx, query, values...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	if !rows.Next() {
-		return cmp.Or(rows.Err(), sql.ErrNoRows)
-	}
-	if err := rows.Scan(dest...); err != nil {
-		return err
-	}
-	return rows.Close()
-}
+func (s *SessionLock) Drop() { engine.Discard(s.conn) }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/dialect/mysql"
 )
 
 func TestStatementTimeout(t *testing.T) {
@@ -22,7 +24,7 @@ func TestStatementTimeout(t *testing.T) {
 		if took := time.Since(began); took > time.Minute {
 			t.Errorf("it took %v", took)
 		}
-		if !errors.Is(err, context.DeadlineExceeded) || dialect.Unavailable(err) {
+		if !errors.Is(err, context.DeadlineExceeded) || engines.Unavailable(err) {
 			t.Errorf("got %v, want the deadline; and the server is there", err)
 		}
 		if got := short.List(t, `SELECT 1`, nil); got[0] != "1" {
@@ -60,7 +62,7 @@ func TestErrorsNameTheStatement(t *testing.T) {
 // A cancelled statement, and with it its connection and its locks, must end in
 // the server, although the driver only closes its own end.
 func TestACancelledStatementsConnectionIsKilled(t *testing.T) {
-	dbtest.One(t, dialect.MySQL, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, mysql.Dialect, func(t *testing.T, db *dbtest.DB) {
 		other := dbtest.Open(t, db.URL, dialect.Options{MaxConns: 1})
 		var id int64
 		other.Scan(t, `SELECT CONNECTION_ID()`, nil, &id)
@@ -95,7 +97,7 @@ func waitFor(t *testing.T, what string, is func() bool) {
 // During a rolling upgrade, programs from before must not get the lock that one of these
 // holds: they had the server compute its name, with a function that MySQL 9.7 lacks.
 func TestSessionLocksHaveTheirOldNames(t *testing.T) {
-	dbtest.One(t, dialect.MySQL, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, mysql.Dialect, func(t *testing.T, db *dbtest.DB) {
 		if _, err := db.Pool().ExecContext(t.Context(), "DO SHA1('')"); err != nil {
 			t.Skip("this server ran no program from before:", err)
 		}

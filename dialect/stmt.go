@@ -52,23 +52,6 @@ func PerDialect(name string, shape func(*Dialect) string) *Stmt {
 	return s
 }
 
-// sameKey compares the key columns of table with those of picked.
-func sameKey(table string, key []string) string {
-	same := make([]string, len(key))
-	for i, column := range key {
-		same[i] = table + "." + column + " = picked." + column
-	}
-	return strings.Join(same, " AND ")
-}
-
-// also adds a condition, if there is one.
-func also(word, condition string) string {
-	if condition == "" {
-		return ""
-	}
-	return word + condition
-}
-
 // Unlisted makes a statement that is not listed among a program's own: for
 // tests.
 func Unlisted(text string) *Stmt {
@@ -76,10 +59,10 @@ func Unlisted(text string) *Stmt {
 }
 
 // Mutate changes a statement's text on all engines, for tests that see whether
-// other tests notice, until undo is called. It panics if old is not a part of it on any.
-func (s *Stmt) Mutate(old, changed string) (undo func()) {
+// other tests notice, until undo is called. It panics if old is not a part of it on any among some.
+func (s *Stmt) Mutate(among []*Dialect, old, changed string) (undo func()) {
 	shape, found := s.shape, false
-	for _, d := range Engines {
+	for _, d := range among {
 		found = found || strings.Contains(shape(d), old)
 	}
 	if !found {

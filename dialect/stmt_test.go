@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -76,7 +77,7 @@ func FuzzCompile(f *testing.F) {
 // read.
 func render(text string) (string, error) {
 	d := &Dialect{
-		Placeholder:     Postgres.Placeholder,
+		Placeholder:     func(n int) string { return "$" + strconv.Itoa(n) },
 		Now:             "NOW",
 		Add:             func(t, us string) string { return "(" + t + " + " + us + ")" },
 		FromMicros:      func(us string) string { return "time(" + us + ")" },

@@ -9,13 +9,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
+	mysqldriver "github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/goleak"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/dialect/mysql"
+	"github.com/dbcron/dbcron/dialect/postgres"
+	"github.com/dbcron/dbcron/dialect/sqlite"
+	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
 // mysqlPool opens db as a program would that knows nothing of dbcron.
@@ -26,7 +31,7 @@ func mysqlPool(t *testing.T, db *dbtest.DB, parameters string) *sql.DB {
 		t.Fatal(err)
 	}
 	password, _ := u.User.Password()
-	cfg := mysql.NewConfig()
+	cfg := mysqldriver.NewConfig()
 	cfg.User, cfg.Passwd, cfg.Net, cfg.Addr, cfg.DBName = u.User.Username(), password, "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
 	return opened(t, "mysql", cfg.FormatDSN()+"?"+parameters)
 }
@@ -43,7 +48,7 @@ func opened(t *testing.T, driver, dsn string) *sql.DB {
 
 func wrapped(t *testing.T, db *dbtest.DB, pool *sql.DB) *dbtest.DB {
 	t.Helper()
-	w, err := dialect.Wrap(t.Context(), pool, dialect.Options{})
+	w, err := engines.Wrap(t.Context(), pool, dialect.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +56,7 @@ func wrapped(t *testing.T, db *dbtest.DB, pool *sql.DB) *dbtest.DB {
 }
 
 func TestPoolsOfOtherProgramsOnMySQL(t *testing.T) {
-	dbtest.One(t, dialect.MySQL, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, mysql.Dialect, func(t *testing.T, db *dbtest.DB) {
 		unfit(t, mysqlPool(t, db, "charset=utf8mb4&sql_mode='NO_ENGINE_SUBSTITUTION'"), "sql_mode", "STRICT_TRANS_TABLES")
 		unfit(t, mysqlPool(t, db, "charset=latin1"), "charset", "charset=utf8mb4")
 
@@ -81,7 +86,7 @@ func TestPoolsOfOtherProgramsOnMySQL(t *testing.T) {
 }
 
 func TestPoolsOfOtherProgramsOnPostgres(t *testing.T) {
-	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		w := wrapped(t, db, opened(t, "pgx", db.URL+"&timezone=Asia/Tokyo&default_query_exec_mode=simple_protocol"))
 		var back int64
 		var text string
@@ -94,7 +99,7 @@ func TestPoolsOfOtherProgramsOnPostgres(t *testing.T) {
 }
 
 func TestPoolsOfOtherProgramsOnSQLite(t *testing.T) {
-	dbtest.One(t, dialect.SQLite, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, sqlite.Dialect, func(t *testing.T, db *dbtest.DB) {
 		file := "file:" + strings.TrimPrefix(db.URL, "sqlite:")
 		unfit(t, opened(t, "sqlite", file), "busy timeout", "busy_timeout(10000)")
 		unfit(t, opened(t, "sqlite", file+"-other?_pragma=busy_timeout(10)"), "journal", "journal_mode(WAL)")
@@ -180,7 +185,7 @@ func TestTransactionsAreReadCommitted(t *testing.T) {
 // strict is a pool whose sessions have another isolation by default.
 func strict(t *testing.T, db *dbtest.DB, isolation string) *sql.DB {
 	t.Helper()
-	if db.Dialect != dialect.MySQL {
+	if db.Dialect != mysql.Dialect {
 		return opened(t, "pgx", db.URL+"&default_transaction_isolation="+url.PathEscape(isolation))
 	}
 	pool := mysqlPool(t, db, "charset=utf8mb4")
@@ -192,17 +197,17 @@ func strict(t *testing.T, db *dbtest.DB, isolation string) *sql.DB {
 }
 
 func TestWrapPgx(t *testing.T) {
-	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		pool, err := pgxpool.New(t.Context(), db.URL)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer pool.Close()
-		w, err := dialect.WrapPgx(t.Context(), pool, dialect.Options{Prefix: "other_"})
+		w, err := postgres.Wrap(t.Context(), pool, dialect.Options{Prefix: "other_"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w.Dialect != dialect.Postgres || w.Prefix() != "other_" {
+		if w.Dialect != postgres.Dialect || w.Prefix() != "other_" {
 			t.Errorf("got %s with prefix %s", w.Dialect.Name, w.Prefix())
 		}
 		if err := w.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
@@ -231,18 +236,18 @@ func TestUnwrap(t *testing.T) {
 				t.Fatal(err)
 			}
 			err = c.Raw(func(c any) error {
-				own := dialect.Unwrap(c)
+				own := sqlconn.Unwrap(c)
 				switch db.Dialect {
-				case dialect.Postgres:
+				case postgres.Dialect:
 					if p, ok := own.(interface{ Conn() *pgx.Conn }); !ok || p.Conn() == nil {
 						t.Errorf("got %T", own)
 					}
-				case dialect.MySQL:
+				case mysql.Dialect:
 					if _, ok := own.(interface{ IsValid() bool }); !ok || own == c {
 						t.Errorf("got %T", own)
 					}
 				}
-				if dialect.Unwrap(own) != own {
+				if sqlconn.Unwrap(own) != own {
 					t.Error("there was more to unwrap")
 				}
 				return nil
@@ -257,14 +262,14 @@ func TestUnwrap(t *testing.T) {
 func TestNothingIsLeftRunning(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		defer goleak.VerifyNone(t, goleak.IgnoreCurrent()) // the fixture's own are open still
-		own, err := dialect.Open(t.Context(), db.URL, dialect.Options{})
+		own, err := engines.Open(t.Context(), db.URL, dialect.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		slow, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		_, _ = own.Exec(slow, dialect.Unlisted(sleep(own)), nil) // cancelled, or quick
-		unlock, err := own.Dialect.Exclusive(t.Context(), own, "leak", nil)
+		unlock, err := own.Exclusive(t.Context(), "leak", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +277,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 		if err := own.Close(); err != nil {
 			t.Error(err)
 		}
-		_, err = dialect.Open(t.Context(), strings.Replace(db.URL, "://", "://nobody:x@", 1)+"/no/such", dialect.Options{})
+		_, err = engines.Open(t.Context(), strings.Replace(db.URL, "://", "://nobody:x@", 1)+"/no/such", dialect.Options{})
 		if err == nil {
 			t.Error("a database that is not there was opened")
 		}
@@ -282,9 +287,9 @@ func TestNothingIsLeftRunning(t *testing.T) {
 // sleep is a statement that takes half a minute, unless it is ended.
 func sleep(db *dialect.DB) string {
 	switch db.Dialect {
-	case dialect.Postgres:
+	case postgres.Dialect:
 		return `SELECT pg_sleep(30)`
-	case dialect.MySQL:
+	case mysql.Dialect:
 		return `SELECT SLEEP(30)`
 	default:
 		return `SELECT COUNT(*) FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000000) SELECT i FROM n)`

@@ -21,6 +21,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
+	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -86,7 +87,7 @@ func TestChaos(t *testing.T) {
 	for _, s := range servers {
 		on(s.name, s.empty)
 	}
-	for _, d := range dialect.Engines {
+	for _, d := range engines.All {
 		if d.SkipLocked == "" { // a file: there is no server to be killed
 			on(d.Name, func(t *testing.T) (*dbtest.DB, *dbserver.Server) { return dbtest.Fresh(t, d.Name), nil })
 		}

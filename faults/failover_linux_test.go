@@ -25,6 +25,8 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
@@ -147,7 +149,7 @@ func (c *crew) prepare() *dbtest.DB {
 	if url == "" {
 		url = c.cluster.urls[0]
 	}
-	own, err := dialect.Open(t.Context(), url, dialect.Options{})
+	own, err := engines.Open(t.Context(), url, dialect.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +160,7 @@ func (c *crew) prepare() *dbtest.DB {
 	}
 	// Nodes of a cluster know rows by their primary key.
 	key := "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
-	if own.Dialect == dialect.MySQL {
+	if own.Dialect == mysql.Dialect {
 		key = "BIGINT AUTO_INCREMENT PRIMARY KEY"
 	}
 	db.Do(t, `CREATE TABLE effects (id `+key+`, n BIGINT NOT NULL)`, nil)
@@ -264,7 +266,7 @@ func (c *crew) send(ctx context.Context, url string, n int64) (status int, text 
 
 // enqueue enqueues from a program: by itself, with a unique key, and in transactions of its own.
 func (c *crew) enqueue(ctx context.Context, url string) {
-	db, err := dialect.Open(ctx, url, dialect.Options{})
+	db, err := engines.Open(ctx, url, dialect.Options{})
 	if err != nil {
 		c.t.Error(err)
 		return

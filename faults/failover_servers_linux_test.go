@@ -16,6 +16,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
@@ -196,7 +197,7 @@ func reached(t *testing.T, url string) *dbtest.DB {
 	t.Helper()
 	for begun := instant.Now(); ; {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		db, err := dialect.Connect(ctx, url, dialect.Options{MaxConns: 2}) // which looks at nothing
+		db, err := engines.Connect(ctx, url, dialect.Options{MaxConns: 2}) // which looks at nothing
 		cancel()
 		if err == nil {
 			t.Cleanup(func() { _ = db.Close() })

@@ -21,6 +21,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/lock"
 )
@@ -95,7 +96,7 @@ func act(ctx context.Context, play func(context.Context, *actor) error) error {
 	if err != nil {
 		return err
 	}
-	if a.db, err = dialect.Open(ctx, a.URL, dialect.Options{MaxConns: a.MaxConns}); err != nil {
+	if a.db, err = engines.Open(ctx, a.URL, dialect.Options{MaxConns: a.MaxConns}); err != nil {
 		return err
 	}
 	if a.Stepping {

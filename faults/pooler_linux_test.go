@@ -19,6 +19,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 )
@@ -107,7 +108,7 @@ func freePort(t *testing.T) string {
 func TestBehindAPooler(t *testing.T) {
 	t.Parallel()
 	binary := build(t)
-	dbtest.One(t, dialect.Postgres, func(t *testing.T, direct *dbtest.DB) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, direct *dbtest.DB) {
 		u := bouncer(t, direct.URL)
 		dbcron := func(args ...string) string {
 			t.Helper()

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/sqlite"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/sqlschema"
@@ -98,7 +98,7 @@ func TestQueueChaos(t *testing.T) {
 	}
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
-		dbtest.One(t, dialect.SQLite, func(t *testing.T, db *dbtest.DB) {
+		dbtest.One(t, sqlite.Dialect, func(t *testing.T, db *dbtest.DB) {
 			if err := sqlschema.Migrate(t.Context(), db.DB); err != nil {
 				t.Fatal(err)
 			}

@@ -126,9 +126,9 @@ func (a *API) problemOf(ctx context.Context, o *operation, err error) *huma.Erro
 	case errors.Is(err, queue.ErrRefused):
 		return problem(http.StatusConflict,
 			"the database refuses to write what has become of a job, and the job goes to nobody else meanwhile; GET the job to see why, under refused. What was said of other jobs is written")
-	case dialect.ReadOnly(err):
+	case a.db.Dialect.ReadOnly(err), errors.Is(err, dialect.ErrReadOnly):
 		return problem(http.StatusServiceUnavailable, "the database takes no writes at the moment; try again later")
-	case dialect.Unavailable(err):
+	case a.db.Dialect.Unreachable(err):
 		return problem(http.StatusServiceUnavailable, "the database does not answer; try again later")
 	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
 		return problem(http.StatusServiceUnavailable, "it took too long and was broken off; a part of it may have been done")

@@ -27,6 +27,9 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/dialect/postgres"
+	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
 // Without a token only addresses of this host alone are bound.
@@ -243,12 +246,12 @@ func TestHealth(t *testing.T) {
 
 // A daemon whose server takes no writes can do none of its work.
 func TestReadyOnAServerThatTakesNoWrites(t *testing.T) {
-	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		for url, want := range map[string]string{
 			db.URL: "ok\n",
 			db.URL + "&default_transaction_read_only=on": "the database takes no writes: transaction_read_only = on\n",
 		} {
-			far, err := dialect.Connect(t.Context(), url, db.Options())
+			far, err := engines.Connect(t.Context(), url, db.Options())
 			must(t, err)
 			defer far.Close()
 			w := httptest.NewRecorder()
@@ -269,9 +272,9 @@ func (s sqlState) SQLState() string { return string(s) }
 // After a failover the database answers later; nothing is wrong with the request.
 func TestLostConnectionsAre503(t *testing.T) {
 	t.Parallel()
-	a := &API{log: quiet()}
+	a := &API{log: quiet(), db: &dialect.DB{Session: dialect.Session{Dialect: postgres.Dialect}}}
 	for _, err := range []error{
-		driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, dialect.ErrReadOnly, dialect.ErrCut,
+		driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, dialect.ErrReadOnly, sqlconn.ErrCut,
 		&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, sqlState("57P01"), sqlState("25006"), sqlState("08006"),
 	} {
 		if p := a.problemOf(t.Context(), &operation{}, fmt.Errorf("queue.enqueue: %w", err)); p.Status != http.StatusServiceUnavailable {

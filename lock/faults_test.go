@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/engines"
 )
 
 // The connection is cut at each round trip in turn, before or after the server
@@ -74,13 +74,13 @@ func runWithFault(t *testing.T, l *Locker, take func(context.Context, *Locker) (
 	t.Helper()
 	le, err := take(t.Context(), l)
 	if err != nil {
-		if !dialect.Unavailable(err) {
+		if !engines.Unavailable(err) {
 			t.Errorf("taking it: %v", err)
 		}
 		return 0
 	}
 	extended := le.Extend(t.Context())
-	if extended != nil && !dialect.Unavailable(extended) {
+	if extended != nil && !engines.Unavailable(extended) {
 		t.Errorf("extending it (after: %v): %v", after, extended)
 	}
 	must(t, le.Check())

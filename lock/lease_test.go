@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/sqlite"
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
@@ -162,7 +162,7 @@ func TestRenewalsThatFail(t *testing.T) {
 // A host that was suspended, or a virtual machine that was paused, finds that
 // its wall clock has jumped.
 func TestAPausedHost(t *testing.T) {
-	dbtest.One(t, dialect.SQLite, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, sqlite.Dialect, func(t *testing.T, db *dbtest.DB) {
 		le := newLease(t.Context(), lockerOn(t, db, Options{TTL: time.Minute}), "x")
 		le.begun = instant.Now()
 		le.sent = instant.MarkNow().Back(2*time.Second, 2*time.Second)

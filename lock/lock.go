@@ -320,7 +320,7 @@ func (l *Locker) attempt(ctx context.Context, s seat) (*Lease, error) {
 	sent := instant.MarkNow()
 	slot, fence, found, err := s.grant(bounded, le.grantArgs())
 	if err != nil {
-		if unknown(err) {
+		if l.unknown(err) {
 			l.abandon(le.name, le.owner)
 		}
 		return nil, fmt.Errorf("lock %s: %w", le.name, err)
@@ -341,15 +341,15 @@ func (l *Locker) begin(le *Lease, sent instant.Mark, slot int, fence int64) (*Le
 }
 
 // unknown tells whether an error leaves open if the statement took effect.
-func unknown(err error) bool {
-	return dialect.Unavailable(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+func (l *Locker) unknown(err error) bool {
+	return l.db.Dialect.Unreachable(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // passing tells whether an error is worth waiting for its end: no answer, a
 // lock on the row or the file that somebody holds for long, or a grant that came
 // too late.
 func (l *Locker) passing(err error) bool {
-	return unknown(err) || l.db.Dialect.Retryable(err) || errors.Is(err, ErrLost)
+	return l.unknown(err) || l.db.Dialect.Retryable(err) || errors.Is(err, ErrLost)
 }
 
 // abandon frees what an acquisition may have got whose answer was lost: now if

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/engines"
 )
 
 // What a program's own connections are set to changes nothing, or is refused
@@ -36,7 +37,7 @@ func TestSettings(t *testing.T) {
 				query := u.Query()
 				query.Set(name, value)
 				u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20")
-				other, err := dialect.Open(t.Context(), u.String(), dialect.Options{})
+				other, err := engines.Open(t.Context(), u.String(), dialect.Options{})
 				if err != nil {
 					if !errors.Is(err, dialect.ErrUnfit) && !strings.Contains(err.Error(), "nknown system variable") {
 						t.Errorf("refused with %v", err)

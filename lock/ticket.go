@@ -201,7 +201,7 @@ var errRepeated = errors.New("lock: held by the same ticket")
 func (s *ticketSeat) grant(ctx context.Context, args dialect.Args) (slot int, fence int64, found bool, err error) {
 	args["owner"] = s.id.by()
 	slot, fence, found, err = s.single.grant(ctx, args)
-	if err != nil && unknown(err) && !s.repeatable { // else a repeated request may have it by now
+	if err != nil && s.l.unknown(err) && !s.repeatable { // else a repeated request may have it by now
 		s.l.abandon(s.name, s.id.by())
 	}
 	return slot, fence, found, err

@@ -17,7 +17,10 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/dialect/sqlite"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
 // small returns a client whose pool has so many connections.
@@ -225,7 +228,7 @@ func refusing(t *testing.T, db *dbtest.DB, refusal error) (c *Client, let func(b
 	must(t, err)
 	var refused atomic.Bool
 	refusals = &atomic.Int64{}
-	pool := sql.OpenDB(dialect.Intercept(base, func(context.Context, driver.Conn) (dialect.Around, error) {
+	pool := sql.OpenDB(sqlconn.Intercept(base, func(context.Context, driver.Conn) (sqlconn.Around, error) {
 		if refused.Load() {
 			refusals.Add(1)
 			return nil, refusal
@@ -233,7 +236,7 @@ func refusing(t *testing.T, db *dbtest.DB, refusal error) (c *Client, let func(b
 		return func(_ context.Context, _ string, call func() error) error { return call() }, nil
 	}))
 	t.Cleanup(func() { must(t, pool.Close()) })
-	own, err := dialect.Wrap(t.Context(), pool, db.Options())
+	own, err := engines.Wrap(t.Context(), pool, db.Options())
 	must(t, err)
 	pool.SetMaxIdleConns(0)
 	c, err = New(own, Options{Logger: quiet(), Blocks: 2})
@@ -245,7 +248,7 @@ func refusing(t *testing.T, db *dbtest.DB, refusal error) (c *Client, let func(b
 // context ends, knowing that nothing was enqueued.
 func TestEnqueueUnreachable(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.Name == dialect.SQLite.Name {
+		if db.Dialect.Name == sqlite.Dialect.Name {
 			t.Skip("a file is always reached")
 		}
 		refusal := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlconn"
 	"github.com/dbcron/dbcron/internal/trouble"
 )
 
@@ -436,7 +437,7 @@ func (w *Worker) insist(ctx context.Context, steps []func(context.Context) error
 			if err = step(ctx); err == nil || ctx.Err() != nil {
 				break
 			}
-			if since(began) > mostUnheard && (w.db.Dialect.Unavailable(err) || errors.Is(err, dialect.ErrCut)) {
+			if since(began) > mostUnheard && (w.db.Dialect.Unavailable(err) || errors.Is(err, sqlconn.ErrCut)) {
 				return err
 			}
 			select {

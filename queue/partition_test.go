@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -30,7 +31,7 @@ var ofAllQueues = map[*dialect.Stmt]bool{
 // partition, or is known not to.
 func TestPartitionsByQueue(t *testing.T) {
 	t.Parallel()
-	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		must(t, sqlschema.Migrate(t.Context(), db.DB))
 		for _, table := range []string{"job", "job_delayed", "job_running", "job_dead", "job_done"} {
 			db.Do(t, `ALTER TABLE {prefix}`+table+` RENAME TO old_`+table, nil)

@@ -9,13 +9,14 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
 // Transactions of pgx's own enqueue and complete jobs as others do.
 func TestPgxTransactions(t *testing.T) {
 	t.Parallel()
-	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		must(t, sqlschema.Migrate(t.Context(), db.DB))
 		c := client(t, db, Options{})
 		conn, err := pgx.Connect(t.Context(), db.URL)
@@ -27,7 +28,7 @@ func TestPgxTransactions(t *testing.T) {
 				return err
 			}
 			defer tx.Rollback(ctx) //nolint:errcheck // after a commit it does nothing
-			if err := f(dialect.Pgx(tx)); err != nil || !commit {
+			if err := f(postgres.Tx(tx)); err != nil || !commit {
 				return err
 			}
 			return tx.Commit(ctx)

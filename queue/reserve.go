@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
 // Connections that workers have to themselves. Handlers may hold all others of the pool, in
@@ -58,7 +59,7 @@ func (w *Worker) reserve() (release func(), err error) {
 	defer reserves.Unlock()
 	r := reserves.of[pool]
 	if r == nil {
-		r = &reserve{lease: dialect.Borrow(pool, 1), work: dialect.Borrow(pool, 1), ears: make(chan struct{}, listeners(most))}
+		r = &reserve{lease: sqlconn.Borrow(pool, 1), work: sqlconn.Borrow(pool, 1), ears: make(chan struct{}, listeners(most))}
 		reserves.of[pool] = r
 	}
 	r.use(1, w.opt.Connections, most)
@@ -129,7 +130,7 @@ func (w *Worker) fill(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	for _, db := range []*dialect.DB{w.leases, w.db} {
-		if err := dialect.Fill(ctx, db.Pool()); err != nil {
+		if err := sqlconn.Fill(ctx, db.Pool()); err != nil {
 			return fmt.Errorf("connections of the worker's own: %w", err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
@@ -21,7 +22,7 @@ func TestPromptInATrigger(t *testing.T) {
 	dbtest.SkipBare(t, "its transactions would have to be run again")
 	atPrompt(t, func(t *testing.T, db *dbtest.DB, p *prompt) {
 		db.Do(t, `CREATE TABLE orders (number INT NOT NULL, customer VARCHAR(20) NOT NULL)`, nil)
-		if db.Dialect.Name == dialect.Postgres.Name {
+		if db.Dialect.Name == postgres.Dialect.Name {
 			db.Do(t, `CREATE FUNCTION order_placed() RETURNS trigger LANGUAGE plpgsql AS '
 				BEGIN
 					PERFORM {prefix}enqueue(''orders'', ''placed'', json_build_object(''number'', NEW.number), NEW.customer);
@@ -69,7 +70,7 @@ func TestPromptAfterWaiting(t *testing.T) {
 	atPrompt(t, func(t *testing.T, db *dbtest.DB, first *prompt) {
 		db.Do(t, `CREATE TABLE awaited_order (number INT NOT NULL PRIMARY KEY, changes INT NOT NULL)`, nil)
 		db.Do(t, `INSERT INTO awaited_order VALUES (1, 0)`, nil)
-		if db.Dialect.Name == dialect.Postgres.Name {
+		if db.Dialect.Name == postgres.Dialect.Name {
 			db.Do(t, `CREATE FUNCTION changed() RETURNS trigger LANGUAGE plpgsql AS '
 				BEGIN
 					PERFORM {prefix}enqueue(''q'', ''changed'', to_json(NEW.changes), ''1'');
@@ -103,7 +104,7 @@ func TestPromptAfterWaiting(t *testing.T) {
 // waitsForOrder tells whether a session waits for a row of awaited_order.
 func waitsForOrder(t *testing.T, db *dbtest.DB) bool {
 	t.Helper()
-	if db.Dialect.Name == dialect.Postgres.Name {
+	if db.Dialect.Name == postgres.Dialect.Name {
 		var n int
 		db.Scan(t, `SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`, nil, &n)
 		return n > 0

@@ -15,6 +15,8 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/mysql"
+	"github.com/dbcron/dbcron/dialect/postgres"
 )
 
 // A prompt is a session at the SQL prompt.
@@ -65,7 +67,7 @@ func (p *prompt) enqueue(ctx context.Context, c call) (id int64, err error) {
 		at = "{now + :at}"
 	}
 	args := dialect.Args{"queue": c.queue, "kind": c.kind, "payload": c.payload, "key": c.key, "at": c.runAt}
-	if p.db.Dialect.Name == dialect.Postgres.Name {
+	if p.db.Dialect.Name == postgres.Dialect.Name {
 		text := "SELECT {prefix}enqueue(CAST(:queue AS TEXT), CAST(:kind AS TEXT), CAST(:payload AS JSON), CAST(:key AS TEXT), " + at + ")"
 		return id, p.on.Get(ctx, dialect.Unlisted(text), args, &id)
 	}
@@ -207,7 +209,7 @@ func TestPromptMakesTheQueueOnce(t *testing.T) {
 // from 11.6.2 on. There are tests of what happens without it.
 func hasSnapshotIsolation(t *testing.T, db *dbtest.DB) bool {
 	t.Helper()
-	return db.Dialect.Name == dialect.MySQL.Name && len(db.List(t, `SHOW VARIABLES LIKE 'innodb_snapshot_isolation'`, nil)) > 0
+	return db.Dialect.Name == mysql.Dialect.Name && len(db.List(t, `SHOW VARIABLES LIKE 'innodb_snapshot_isolation'`, nil)) > 0
 }
 
 // A transaction that began before another made the queue finds it.
@@ -331,7 +333,7 @@ func TestPromptTakesTheSameJSON(t *testing.T) {
 			strings.Repeat("[", 32) + strings.Repeat("]", 32), `1e999999`, `123456789012345678901234567890`, `/**/1`, `"\/"`, `1//x`,
 		} {
 			_, err := p.enqueue(t.Context(), call{kind: "k", payload: text})
-			if valid := json.Valid([]byte(text)); valid != (err == nil) && (db.Dialect.Name != dialect.MySQL.Name || !slices.Contains(known, text)) {
+			if valid := json.Valid([]byte(text)); valid != (err == nil) && (db.Dialect.Name != mysql.Dialect.Name || !slices.Contains(known, text)) {
 				t.Errorf("%q: Go says %v, the server %v", text, valid, err)
 			}
 		}
@@ -345,7 +347,7 @@ func TestPromptDrawsAnotherID(t *testing.T) {
 		q, err := c.read(t.Context(), "one")
 		must(t, err)
 		ahead := first>>idBits + 30_000_000 // half a minute, which a clock may be set back
-		if p.db.Dialect.Name == dialect.Postgres.Name {
+		if p.db.Dialect.Name == postgres.Dialect.Name {
 			var text string
 			must(t, p.on.Get(t.Context(), dialect.Unlisted(`SELECT set_config('dbcron_queue.tick', :tick, FALSE)`), dialect.Args{"tick": fmt.Sprint(ahead)}, &text))
 		} else {
@@ -381,7 +383,7 @@ func TestPromptRights(t *testing.T) {
 		name := "app_" + strings.TrimPrefix(u.Path, "/dbcron_")
 		u.User = url.UserPassword(name, "secret")
 		user, grants := name+"@'%'", []string{"GRANT EXECUTE ON PROCEDURE {prefix}enqueue TO "}
-		if db.Dialect.Name == dialect.Postgres.Name {
+		if db.Dialect.Name == postgres.Dialect.Name {
 			user, grants = name, []string{"GRANT EXECUTE ON FUNCTION {prefix}enqueue TO ", "GRANT TEMPORARY ON DATABASE " + u.Path[1:] + " TO "}
 			db.Do(t, `CREATE ROLE `+name+` LOGIN PASSWORD 'secret'`, nil)
 		} else {
@@ -389,13 +391,13 @@ func TestPromptRights(t *testing.T) {
 		}
 		t.Cleanup(func() {
 			text := "DROP USER " + user
-			if db.Dialect.Name == dialect.Postgres.Name {
+			if db.Dialect.Name == postgres.Dialect.Name {
 				text = "DROP OWNED BY " + user + "; " + text
 			}
 			_, err := db.Pool().ExecContext(context.Background(), text)
 			must(t, err)
 		})
-		if db.Dialect.Name == dialect.Postgres.Name {
+		if db.Dialect.Name == postgres.Dialect.Name {
 			app := newPrompt(t, dbtest.Open(t, u.String(), dialect.Options{}))
 			_, err = app.enqueue(t.Context(), call{queue: "q", kind: "k"})
 			if !db.Dialect.Denied(err) {
@@ -406,7 +408,7 @@ func TestPromptRights(t *testing.T) {
 			db.Do(t, grant+user, nil)
 		}
 		app := newPrompt(t, dbtest.Open(t, u.String(), dialect.Options{}))
-		if db.Dialect.Name == dialect.Postgres.Name {
+		if db.Dialect.Name == postgres.Dialect.Name {
 			app.do(t, `CREATE TEMPORARY TABLE dbcron_queue (queue_id INT, name TEXT, state TEXT, ordered TEXT, max_payload INT)`, nil)
 			app.do(t, `CREATE TEMPORARY TABLE dbcron_job (queue_id INT, divided INT, priority INT, id BIGINT, kind TEXT, job_key TEXT, payload JSON)`, nil)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
 // A taking takes up to limit of what is due in a lane: see claim and takeOver.
@@ -25,7 +26,7 @@ func (e *loneError) Unwrap() error { return e.error }
 // separable tells whether a transaction that failed is worth trying for each of its rows:
 // not if it would fail for all, since the database cannot be reached or the daemon stops.
 func (s *Scheduler) separable(ctx context.Context, err error) bool {
-	return err != nil && ctx.Err() == nil && !s.db.Dialect.Unavailable(err) && !errors.Is(err, dialect.ErrCut)
+	return err != nil && ctx.Err() == nil && !s.db.Dialect.Unavailable(err) && !errors.Is(err, sqlconn.ErrCut)
 }
 
 // takeEach takes what is due in a lane one by one, after it could not be taken together.

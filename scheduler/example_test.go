@@ -12,18 +12,19 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
 // open makes a database with dbcron's tables. A program that has a *sql.DB or a
-// pgxpool.Pool uses dialect.Wrap or dialect.WrapPgx.
+// pgxpool.Pool uses the Wrap or WrapDB of its engine: postgres.Wrap.
 func open(ctx context.Context) (db *dialect.DB, done func()) {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
 		log.Fatal(err)
 	}
-	db, err = dialect.Open(ctx, "sqlite:"+filepath.Join(dir, "app.db"), dialect.Options{})
+	db, err = engines.Open(ctx, "sqlite:"+filepath.Join(dir, "app.db"), dialect.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

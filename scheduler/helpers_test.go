@@ -16,6 +16,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/internal/guardian"
 )
 
@@ -47,7 +48,7 @@ func TestMain(m *testing.M) {
 const childLease = 6 * time.Second
 
 func childDaemon(url string) error {
-	db, err := dialect.Open(context.Background(), url, dialect.Options{})
+	db, err := engines.Open(context.Background(), url, dialect.Options{})
 	if err != nil {
 		return err
 	}

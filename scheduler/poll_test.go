@@ -19,6 +19,8 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
 // RunOnce runs what is due and what follows from it, and returns; a retry that
@@ -110,7 +112,7 @@ func TestRunOnceIsStopped(t *testing.T) {
 
 // around connects to the same database with something done around each round
 // trip of the statements.
-func around(t *testing.T, db *dbtest.DB, f dialect.Around) *dbtest.DB {
+func around(t *testing.T, db *dbtest.DB, f sqlconn.Around) *dbtest.DB {
 	t.Helper()
 	u, err := url.Parse(db.URL)
 	if err != nil {
@@ -120,9 +122,9 @@ func around(t *testing.T, db *dbtest.DB, f dialect.Around) *dbtest.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool := sql.OpenDB(dialect.Intercept(base, func(context.Context, driver.Conn) (dialect.Around, error) { return f, nil }))
+	pool := sql.OpenDB(sqlconn.Intercept(base, func(context.Context, driver.Conn) (sqlconn.Around, error) { return f, nil }))
 	t.Cleanup(func() { _ = pool.Close() })
-	other, err := dialect.Wrap(t.Context(), pool, dialect.Options{})
+	other, err := engines.Wrap(t.Context(), pool, dialect.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +319,7 @@ func TestNotifications(t *testing.T) {
 // A daemon that has a small pool does without notifications, and polls.
 func TestASmallPool(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
-		small, err := dialect.Open(t.Context(), db.URL, dialect.Options{MaxConns: 2})
+		small, err := engines.Open(t.Context(), db.URL, dialect.Options{MaxConns: 2})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -171,7 +172,7 @@ func running(t *testing.T, s *Scheduler) (stop func()) {
 func TestRun(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		leaks := goleak.IgnoreCurrent()
-		pool, err := dialect.Open(t.Context(), db.URL, dialect.Options{})
+		pool, err := engines.Open(t.Context(), db.URL, dialect.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

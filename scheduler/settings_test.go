@@ -17,6 +17,8 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
+	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
@@ -330,7 +332,7 @@ const (
 // transaction is serializable by default.
 func TestWithoutWhatAnEngineMayLack(t *testing.T) {
 	dbtest.SkipBare(t, "it has none to take away")
-	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		bare := userOf(t, db)
 		u, err := url.Parse(bare)
 		if err != nil {
@@ -363,7 +365,7 @@ func TestWithoutWhatAnEngineMayLack(t *testing.T) {
 // A notification that the server refuses, though it took others before, undoes nothing: neither what
 // it tells of, nor what comes after.
 func TestNotificationsThatAreRefusedLater(t *testing.T) {
-	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		rawURL := userOf(t, db)
 		both := []*dialect.DB{dbtest.Open(t, rawURL, dialect.Options{}).DB, dbtest.Open(t, rawURL, dialect.Options{}).DB}
 		if err := sqlschema.Migrate(t.Context(), both[0]); err != nil {
@@ -409,7 +411,7 @@ func TestNotificationsThatAreRefusedLater(t *testing.T) {
 // A parameter of the URL has dbcron do without, beside a process that does not, and while the
 // server takes all for serializable.
 func TestDoingWithout(t *testing.T) {
-	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		params := "&default_transaction_isolation=serializable"
 		first := dbtest.Open(t, db.URL+params+"&dbcron_without=notifications,advisory-locks,functions", dialect.Options{})
 		second := dbtest.Open(t, db.URL+params, dialect.Options{})
@@ -534,7 +536,7 @@ func TestHostilePools(t *testing.T) {
 						t.Fatal(err)
 					}
 					t.Cleanup(func() { _ = pool.Close() })
-					wrapped, err := dialect.Wrap(t.Context(), pool, dialect.Options{})
+					wrapped, err := engines.Wrap(t.Context(), pool, dialect.Options{})
 					if why := settings[db.Engine][parameters]; why != "" {
 						if !errors.Is(err, dialect.ErrUnfit) || !strings.Contains(err.Error(), why) {
 							t.Errorf("got %v, want to be refused for %s", err, why)

@@ -11,6 +11,10 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/dialect/mysql"
+	"github.com/dbcron/dbcron/dialect/postgres"
+	"github.com/dbcron/dbcron/dialect/sqlite"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -18,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // What the migrations add up to, as the engine itself has it.
 func TestGoldenSchema(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.Name == dialect.MySQL.Name && !strings.Contains(db.List(t, `SELECT VERSION()`, nil)[0], "MariaDB") {
+		if db.Dialect.Name == mysql.Dialect.Name && !strings.Contains(db.List(t, `SELECT VERSION()`, nil)[0], "MariaDB") {
 			t.Skip("the golden file is in the words of MariaDB")
 		}
 		file, got := filepath.Join("testdata", "schema."+db.Dialect.Name+".sql"), schema(t, db)+"\n"
@@ -40,7 +44,7 @@ func TestGoldenSchema(t *testing.T) {
 
 func TestEnginesHaveTheSameMigrations(t *testing.T) {
 	var first []string
-	for _, d := range dialect.Engines {
+	for _, d := range engines.All {
 		names, err := fs.Glob(os.DirFS(filepath.Join("migrations", d.Name)), "*")
 		if err != nil {
 			t.Fatal(err)
@@ -49,7 +53,7 @@ func TestEnginesHaveTheSameMigrations(t *testing.T) {
 			first = names
 		}
 		if got, want := strings.Join(names, " "), strings.Join(first, " "); got != want || got == "" {
-			t.Errorf("%s has %q, and %s has %q", d.Name, got, dialect.Engines[0].Name, want)
+			t.Errorf("%s has %q, and %s has %q", d.Name, got, engines.All[0].Name, want)
 		}
 		for _, name := range names {
 			if !regexp.MustCompile(`^\d{5}_[a-z_]+\.sql$`).MatchString(name) {
@@ -64,20 +68,20 @@ func TestEverythingHasAComment(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		var without []string
 		switch db.Dialect.Name {
-		case dialect.Postgres.Name:
+		case postgres.Dialect.Name:
 			without = db.List(t, `
 				SELECT c.relname, a.attname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
 				WHERE c.relkind = 'r' AND c.relname LIKE 'dbcron%' AND c.relname <> 'dbcron_migration' AND NOT a.attisdropped
 					AND (a.attnum > 0 AND col_description(c.oid, a.attnum) IS NULL OR obj_description(c.oid) IS NULL)
 				ORDER BY 1, 2`, nil)
-		case dialect.MySQL.Name:
+		case mysql.Dialect.Name:
 			without = db.List(t, `
 				SELECT c.table_name, c.column_name FROM information_schema.columns c
 				JOIN information_schema.tables t ON t.table_schema = c.table_schema AND t.table_name = c.table_name
 				WHERE c.table_schema = DATABASE() AND c.table_name <> 'dbcron_migration' AND t.table_type = 'BASE TABLE'
 					AND (c.column_comment = '' OR t.table_comment = '')
 				ORDER BY 1, 2`, nil)
-		case dialect.SQLite.Name:
+		case sqlite.Dialect.Name:
 			for _, sql := range db.List(t, `SELECT sql FROM sqlite_schema WHERE type = 'table' AND name LIKE 'dbcron%' AND name <> 'dbcron_migration'`, nil) {
 				for line := range strings.SplitSeq(sql, "\n") {
 					if !strings.Contains(line, " -- ") && !strings.Contains(line, "CONSTRAINT ") && !strings.HasPrefix(line, ")") {
@@ -97,9 +101,9 @@ func tables(t *testing.T, db *dbtest.DB) string {
 	t.Helper()
 	query := `SELECT name FROM sqlite_schema WHERE type <> 'view' AND name NOT LIKE 'sqlite_%' ORDER BY name`
 	switch db.Dialect.Name {
-	case dialect.Postgres.Name:
+	case postgres.Dialect.Name:
 		query = `SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace ORDER BY 1`
-	case dialect.MySQL.Name:
+	case mysql.Dialect.Name:
 		query = `SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' ORDER BY 1`
 	}
 	return strings.Join(db.List(t, query, nil), "\n")
@@ -109,9 +113,9 @@ func tables(t *testing.T, db *dbtest.DB) string {
 func schema(t *testing.T, db *dbtest.DB) string {
 	t.Helper()
 	switch db.Dialect.Name {
-	case dialect.Postgres.Name:
+	case postgres.Dialect.Name:
 		return postgresSchema(t, db)
-	case dialect.MySQL.Name:
+	case mysql.Dialect.Name:
 		return mysqlSchema(t, db)
 	}
 	text := strings.Join(db.List(t, `SELECT sql || ';' FROM sqlite_schema WHERE sql IS NOT NULL AND type <> 'view' AND name NOT LIKE 'sqlite_%' ORDER BY tbl_name, type DESC, name`, nil), "\n\n")

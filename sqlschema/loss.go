@@ -36,7 +36,7 @@ func Losses(ctx context.Context, db *dialect.DB, to int64) ([]Loss, error) {
 	}
 	// The engines' migrations do the same, and PostgreSQL's say it in the plainest words:
 	// SQLite rebuilds tables, and MySQL looks first.
-	all, err := files(dialect.Postgres, "{prefix}", "{name}")
+	all, err := files("postgres", "{prefix}", "{name}")
 	if err != nil {
 		return nil, err
 	}

@@ -55,12 +55,12 @@ func Prompt(ctx context.Context, db *dialect.DB) error {
 	if _, lacks := db.Lacks(dialect.AdvisoryLocks); lacks {
 		row = lockFirst
 	}
-	unlock, err := db.Dialect.Exclusive(ctx, db, "migrate "+db.Prefix(), row)
+	unlock, err := db.Exclusive(ctx, "migrate "+db.Prefix(), row)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	all, err := files(db.Dialect, "", "")
+	all, err := files(db.Dialect.Name, "", "")
 	if err != nil {
 		return err
 	}

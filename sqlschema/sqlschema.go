@@ -79,7 +79,7 @@ func Version(ctx context.Context, db *dialect.DB) (version int64, err error) {
 
 // Latest returns the version that this program needs.
 func Latest(d *dialect.Dialect) int64 {
-	all, err := files(d, "", "")
+	all, err := files(d.Name, "", "")
 	if err != nil {
 		panic(err) // the embedded files are wrong, which every test shows
 	}
@@ -110,7 +110,7 @@ func Status(ctx context.Context, db *dialect.DB) ([]Migration, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := files(db.Dialect, "", "")
+	all, err := files(db.Dialect.Name, "", "")
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func To(ctx context.Context, db *dialect.DB, version int64) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := db.Dialect.Exclusive(ctx, db, "migrate "+db.Prefix(), row)
+	unlock, err := db.Exclusive(ctx, "migrate "+db.Prefix(), row)
 	if err != nil {
 		return err
 	}
@@ -304,8 +304,8 @@ type filledFile struct {
 func (f filledFile) Read(p []byte) (int, error) { return f.text.Read(p) }
 
 // files reads an engine's migrations in order, with their names filled in.
-func files(d *dialect.Dialect, prefix, name string) ([]file, error) {
-	folder := path.Join("migrations", d.Name)
+func files(engine, prefix, name string) ([]file, error) {
+	folder := path.Join("migrations", engine)
 	entries, err := fs.ReadDir(migrations, folder)
 	if err != nil {
 		return nil, err
@@ -333,7 +333,7 @@ func SQL(ctx context.Context, w io.Writer, d *dialect.Dialect, opt dialect.Optio
 	if err != nil {
 		return err
 	}
-	all, err := files(d, prefix, opt.Prefix)
+	all, err := files(d.Name, prefix, opt.Prefix)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,9 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/dialect/mysql"
+	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -42,14 +45,14 @@ func TestMain(m *testing.M) {
 // child migrates, or holds the lock of those who migrate until it is killed.
 func child(job, databaseURL string) error {
 	ctx := context.Background()
-	db, err := dialect.Open(ctx, databaseURL, dialect.Options{})
+	db, err := engines.Open(ctx, databaseURL, dialect.Options{})
 	if err != nil {
 		return err
 	}
 	if job == "migrate" {
 		return errors.Join(sqlschema.Migrate(ctx, db), db.Close())
 	}
-	if _, err := db.Dialect.Exclusive(ctx, db, "migrate "+db.Prefix(), nil); err != nil {
+	if _, err := db.Exclusive(ctx, "migrate "+db.Prefix(), nil); err != nil {
 		return err
 	}
 	fmt.Println("held")
@@ -320,7 +323,7 @@ func TestAKilledMigrator(t *testing.T) {
 
 // Of those who migrate at once one works at a time, with and without advisory locks.
 func TestMigratorsWithoutAdvisoryLocks(t *testing.T) {
-	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		const each = 3
 		errs := make(chan error, 2*each)
 		for i := range 2 * each {
@@ -357,7 +360,7 @@ func TestMigratorsWithoutAdvisoryLocks(t *testing.T) {
 // Where DDL is committed by each statement, a migration can be cut at any: it
 // must run again from its start.
 func TestAMigrationThatDiedHalfWay(t *testing.T) {
-	dbtest.One(t, dialect.MySQL, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, mysql.Dialect, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		to := func(version int64) {
 			t.Helper()
@@ -556,7 +559,7 @@ func role(t *testing.T, db *dbtest.DB) *url.URL {
 	name := strings.TrimPrefix(u.Path, "/")[:15] // random, and short enough for all
 	u.User = url.UserPassword(name, "x")
 	create, remove := `CREATE ROLE `+name+` LOGIN PASSWORD 'x'`, []string{`DROP OWNED BY ` + name + ` CASCADE`, `DROP ROLE ` + name}
-	if db.Dialect.Name == dialect.MySQL.Name {
+	if db.Dialect.Name == mysql.Dialect.Name {
 		create, remove = `CREATE USER `+name+`@'%' IDENTIFIED BY 'x'`, []string{`DROP USER ` + name + `@'%'`}
 	}
 	db.Do(t, create, nil)
@@ -610,7 +613,7 @@ func TestLookingTakesNoMoreThanSELECT(t *testing.T) {
 func TestAPoolOfOneConnection(t *testing.T) {
 	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		db.Pool().SetMaxOpenConns(1)
-		own, err := dialect.Wrap(t.Context(), db.Pool(), dialect.Options{})
+		own, err := engines.Wrap(t.Context(), db.Pool(), dialect.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

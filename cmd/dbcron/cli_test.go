@@ -23,6 +23,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/engines"
 )
 
 var updateGolden = flag.Bool("update", false, "rewrite what the command lines print in testdata/cli")
@@ -123,7 +124,7 @@ func psql() {
 			return 0, errors.New("usage: psql URL -c STATEMENT")
 		}
 		ctx := context.Background()
-		db, err := dialect.Open(ctx, os.Args[1], dialect.Options{})
+		db, err := engines.Open(ctx, os.Args[1], dialect.Options{})
 		if err != nil {
 			return 0, err
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/engines"
 )
 
 func (p *program) config() *cobra.Command {
@@ -89,7 +89,7 @@ func (p *program) checkServe(f *serveFlags) error {
 	_, _, err := p.checkedOptions(f)
 	rawURL, err2 := p.databaseURL()
 	if err2 == nil {
-		if _, err := dialect.ForURL(rawURL); err != nil {
+		if _, err := engines.ForURL(rawURL); err != nil {
 			err2 = usagef("%v", err)
 		}
 	}

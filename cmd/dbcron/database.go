@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -98,7 +99,7 @@ func (p *program) options() dialect.Options {
 
 // open connects, and waits for a database that does not answer yet.
 func (p *program) open(ctx context.Context) (*dialect.DB, error) {
-	return p.connect(ctx, p.options(), dialect.Open)
+	return p.connect(ctx, p.options(), engines.Open)
 }
 
 // existing is options for commands that make no database: a file's name that is
@@ -114,7 +115,7 @@ func (p *program) connect(ctx context.Context, opt dialect.Options, open func(co
 	if err != nil {
 		return nil, err
 	}
-	d, err := dialect.ForURL(rawURL)
+	d, err := engines.ForURL(rawURL)
 	if err != nil {
 		return nil, usagef("%v", err)
 	}
@@ -129,7 +130,7 @@ func (p *program) connect(ctx context.Context, opt dialect.Options, open func(co
 		attempt, cancel := context.WithTimeout(ctx, min(max(p.connectTimeout, time.Second), 10*time.Second))
 		defer cancel()
 		db, err := open(attempt, rawURL, opt)
-		if err != nil && !dialect.Unavailable(err) {
+		if err != nil && !engines.Unavailable(err) {
 			return nil, backoff.Permanent(err)
 		}
 		if err != nil && !told && p.connectTimeout > 0 {
@@ -142,7 +143,7 @@ func (p *program) connect(ctx context.Context, opt dialect.Options, open func(co
 		}
 		return db, err
 	}, backoff.WithBackOff(wait), backoff.WithMaxElapsedTime(max(p.connectTimeout, time.Nanosecond)))
-	if err != nil && dialect.Unavailable(err) {
+	if err != nil && engines.Unavailable(err) {
 		err = fmt.Errorf("gave up after %v (--connect-timeout): %w", p.connectTimeout, err)
 	}
 	return db, err
@@ -151,7 +152,7 @@ func (p *program) connect(ctx context.Context, opt dialect.Options, open func(co
 // with opens the database, checks that its tables are the right ones, and
 // closes it when f is done.
 func (p *program) with(ctx context.Context, f func(db *dialect.DB) error) (err error) {
-	db, err := p.connect(ctx, p.existing(), dialect.Open)
+	db, err := p.connect(ctx, p.existing(), engines.Open)
 	if err != nil {
 		return err
 	}

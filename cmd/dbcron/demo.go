@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -46,7 +47,7 @@ func (p *program) runDemo(ctx context.Context, listen string, chosen bool) (err 
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	opt := dialect.Options{ApplicationName: "dbcron demo"}
-	db, err := dialect.Open(ctx, "sqlite:"+filepath.Join(folder, "demo.db"), opt)
+	db, err := engines.Open(ctx, "sqlite:"+filepath.Join(folder, "demo.db"), opt)
 	if err != nil {
 		return err
 	}

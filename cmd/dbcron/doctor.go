@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
@@ -83,7 +84,7 @@ func (p *program) examine(ctx context.Context, as string) []checkRow {
 	if err != nil {
 		return []checkRow{{"url", "failed", err.Error(), "set DBCRON_DATABASE_URL"}}
 	}
-	db, err := p.connect(ctx, p.existing(), dialect.Connect)
+	db, err := p.connect(ctx, p.existing(), engines.Connect)
 	if err != nil {
 		advice := "start the database, or correct the URL; then look at user and password, firewall, and the rights on files"
 		if errors.Is(err, dialect.ErrReadOnly) {

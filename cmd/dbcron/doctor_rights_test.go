@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -170,7 +171,7 @@ func tablesOf(t *testing.T, db *dbtest.DB) string {
 // TestDoctorNamesMissingSchema looks at tables in a schema of their own, which is closed to
 // the user.
 func TestDoctorNamesMissingSchema(t *testing.T) {
-	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, `CREATE SCHEMA apart`, nil)
 		apart := dbtest.Open(t, db.URL, dialect.Options{Schema: "apart"})
 		if err := sqlschema.Migrate(t.Context(), apart.DB); err != nil {

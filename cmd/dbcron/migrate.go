@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -178,7 +179,7 @@ bookkeeping included. The database is not opened; its URL says which engine.`,
 			if err != nil {
 				return err
 			}
-			d, err := dialect.ForURL(rawURL)
+			d, err := engines.ForURL(rawURL)
 			if err != nil {
 				return usagef("%v", err)
 			}

@@ -9,13 +9,14 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
+	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
 // A command that writes waits for a server that takes writes, as long as it waits for one that
 // answers. One that reads is content with a standby.
 func TestCommandsOnAServerThatTakesNoWrites(t *testing.T) {
-	dbtest.One(t, dialect.Postgres, func(t *testing.T, db *dbtest.DB) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		if err := sqlschema.Migrate(t.Context(), db.DB); err != nil {
 			t.Fatal(err)
 		}

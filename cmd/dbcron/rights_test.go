@@ -18,6 +18,8 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/mysql"
+	"github.com/dbcron/dbcron/dialect/postgres"
 )
 
 // grantsBlock is a list of docs/grants.md, between comments that a reader does not see.
@@ -33,7 +35,7 @@ func TestGoldenGrants(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, role := range []role{daemonRole, lockRole} {
-		for _, d := range []*dialect.Dialect{dialect.Postgres, dialect.MySQL} {
+		for _, d := range []*dialect.Dialect{postgres.Dialect, mysql.Dialect} {
 			prefix, user := "app.dbcron_", role.user+"@'%'"
 			if d.Schema {
 				prefix, user = "dbcron.dbcron_", role.user

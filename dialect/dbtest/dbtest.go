@@ -27,6 +27,10 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
+	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/dialect/mysql"
+	"github.com/dbcron/dbcron/dialect/postgres"
+	"github.com/dbcron/dbcron/dialect/sqlite"
 )
 
 // A DB is a database of a test's own.
@@ -65,7 +69,7 @@ func EachEmpty(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testin
 
 func each(t *testing.T, tables bool, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
-	for _, e := range engines {
+	for _, e := range tested {
 		t.Run(e.name, func(t *testing.T) {
 			for _, do := range first {
 				do(t)
@@ -75,10 +79,10 @@ func each(t *testing.T, tables bool, f func(t *testing.T, db *DB), first ...func
 	}
 }
 
-// One is EachEmpty on the engines of one dialect, for tests of what is in its file.
+// One is EachEmpty on the engines of one dialect, for tests of what is in its package.
 func One(t *testing.T, d *dialect.Dialect, f func(t *testing.T, db *DB)) {
 	t.Helper()
-	for _, e := range engines {
+	for _, e := range tested {
 		if e.dialect == d {
 			t.Run(e.name, func(t *testing.T) { f(t, e.open(t, false)) })
 		}
@@ -88,7 +92,7 @@ func One(t *testing.T, d *dialect.Dialect, f func(t *testing.T, db *DB)) {
 // Fresh returns a further database of an engine, without any table.
 func Fresh(t *testing.T, engine string) *DB {
 	t.Helper()
-	for _, e := range engines {
+	for _, e := range tested {
 		if e.name == engine {
 			return e.open(t, false)
 		}
@@ -120,7 +124,7 @@ func SkipBare(t *testing.T, why string) {
 
 // bare are the options of a connection, if need be without that.
 func bare(opt dialect.Options, databaseURL string) dialect.Options {
-	if d, err := dialect.ForURL(databaseURL); err == nil && d == dialect.Postgres && Bare() {
+	if d, err := engines.ForURL(databaseURL); err == nil && d == postgres.Dialect && Bare() {
 		opt.Without = []dialect.Feature{dialect.Notifications, dialect.AdvisoryLocks, dialect.Functions}
 	}
 	return opt
@@ -130,7 +134,7 @@ func bare(opt dialect.Options, databaseURL string) dialect.Options {
 func Open(t *testing.T, databaseURL string, opt dialect.Options) *DB {
 	t.Helper()
 	opt = bare(opt, databaseURL)
-	db, err := dialect.Open(t.Context(), databaseURL, opt)
+	db, err := engines.Open(t.Context(), databaseURL, opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,11 +254,12 @@ type engine struct {
 // A creation makes a database of a name.
 type creation func(ctx context.Context, admin *dialect.DB, adminURL, name string) error
 
-var engines = func() (all []*engine) {
+// tested are the engines, each with the server of a test.
+var tested = func() (all []*engine) {
 	byName := map[string]engine{
-		"postgres": {dialect: dialect.Postgres, create: createPostgres, tables: copyPostgres},
-		"mariadb":  {dialect: dialect.MySQL, create: createMySQL, tables: copyMySQL},
-		"mysql":    {dialect: dialect.MySQL, create: createMySQL, tables: copyMySQL},
+		"postgres": {dialect: postgres.Dialect, create: createPostgres, tables: copyPostgres},
+		"mariadb":  {dialect: mysql.Dialect, create: createMySQL, tables: copyMySQL},
+		"mysql":    {dialect: mysql.Dialect, create: createMySQL, tables: copyMySQL},
 	}
 	for _, s := range dbserver.Engines {
 		e := byName[s.Name]
@@ -262,7 +267,7 @@ var engines = func() (all []*engine) {
 		all = append(all, &e)
 	}
 	if !dbserver.LeftOut("sqlite") {
-		all = append(all, &engine{name: "sqlite", dialect: dialect.SQLite})
+		all = append(all, &engine{name: "sqlite", dialect: sqlite.Dialect})
 	}
 	return all
 }()
@@ -312,7 +317,7 @@ func (e *engine) fresh(t *testing.T, tables bool) string {
 	if err != nil {
 		Missing(t, err)
 	}
-	admin, err := dialect.Connect(t.Context(), adminURL, dialect.Options{MaxConns: 1})
+	admin, err := engines.Connect(t.Context(), adminURL, dialect.Options{MaxConns: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -347,7 +352,7 @@ func withPath(rawURL, name string) string {
 func drop(t *testing.T, adminURL, name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	admin, err := dialect.Connect(ctx, adminURL, dialect.Options{MaxConns: 1})
+	admin, err := engines.Connect(ctx, adminURL, dialect.Options{MaxConns: 1})
 	if err != nil {
 		t.Error(err)
 		return
@@ -403,7 +408,7 @@ func (db *DB) begin(t *testing.T, opt *sql.TxOptions) (*sql.Tx, error) {
 		return nil, err
 	}
 	t.Cleanup(func() { _ = tx.Rollback() })
-	if db.Dialect.Name == dialect.MySQL.Name { // the others do so in transactions of dialect.DB alone
+	if db.Dialect.Name == mysql.Dialect.Name { // the others do so in transactions of dialect.DB alone
 		_, _ = tx.ExecContext(t.Context(), "SET SESSION idle_transaction_timeout = 0") // MySQL has no such variable
 	}
 	return tx, nil

@@ -11,10 +11,12 @@ import (
 	"testing"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
 // ErrBroken is what a call that a Fault breaks returns.
-var ErrBroken = dialect.ErrCut
+var ErrBroken = sqlconn.ErrCut
 
 // A Fault cuts the connection at one round trip to the server.
 type Fault struct {
@@ -60,7 +62,7 @@ func (db *DB) Broken(t *testing.T, f *Fault) *DB {
 		t.Fatal(err)
 	}
 	var armed atomic.Bool
-	pool := sql.OpenDB(dialect.Intercept(base, func(context.Context, driver.Conn) (dialect.Around, error) {
+	pool := sql.OpenDB(sqlconn.Intercept(base, func(context.Context, driver.Conn) (sqlconn.Around, error) {
 		return func(_ context.Context, op string, call func() error) error {
 			if op == "rollback" || !armed.Load() || !strings.Contains(op, f.Text) {
 				return call()
@@ -81,7 +83,7 @@ func (db *DB) Broken(t *testing.T, f *Fault) *DB {
 		}, nil
 	}))
 	t.Cleanup(func() { _ = pool.Close() })
-	broken, err := dialect.Wrap(t.Context(), pool, db.options)
+	broken, err := engines.Wrap(t.Context(), pool, db.options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
+	"github.com/dbcron/dbcron/dialect/engines"
 )
 
 // Program builds the tests of the package that t is of as a program without the race
@@ -50,7 +51,7 @@ func MutantsMain(m *testing.M, mutants []Mutant) {
 		if err != nil {
 			panic(err)
 		}
-		undo := mutants[i].Stmt.Mutate(mutants[i].Old, mutants[i].Changed)
+		undo := mutants[i].Stmt.Mutate(engines.All, mutants[i].Old, mutants[i].Changed)
 		Mutated = mutants[i].Stmt
 		_, _ = fmt.Fprintf(os.Stdout, "%s%d\n", mutantMark, i)
 		m.Run()

@@ -4,7 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/postgres"
+	"github.com/dbcron/dbcron/dialect/sqlite"
 )
 
 // Refuse has the database refuse a verb, such as INSERT, on those rows of a table of ours that a
@@ -14,14 +15,14 @@ func (db *DB) Refuse(t *testing.T, verb, table, rule string) (allow func()) {
 	name := "refuse_" + strings.ToLower(verb) + "_" + table
 	head := `CREATE TRIGGER ` + name + ` BEFORE ` + verb + ` ON {prefix}` + table
 	switch db.Dialect.Name { // a test with a clock of its own has a copy of the dialect
-	case dialect.Postgres.Name:
+	case postgres.Dialect.Name:
 		db.Do(t, `CREATE FUNCTION `+name+`() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not this one''; END'`, nil)
 		db.Do(t, head+` FOR EACH ROW WHEN (`+rule+`) EXECUTE FUNCTION `+name+`()`, nil)
 		return func() {
 			db.Do(t, `DROP TRIGGER `+name+` ON {prefix}`+table, nil)
 			db.Do(t, `DROP FUNCTION `+name, nil)
 		}
-	case dialect.SQLite.Name:
+	case sqlite.Dialect.Name:
 		db.Do(t, head+` WHEN `+rule+` BEGIN SELECT RAISE(ABORT, 'not this one'); END`, nil)
 	default:
 		db.Do(t, head+` FOR EACH ROW IF `+rule+` THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'; END IF`, nil)

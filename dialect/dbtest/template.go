@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -61,7 +63,7 @@ func makeTemplate(ctx context.Context, admin *dialect.DB, adminURL, template str
 	if err := createPostgres(ctx, admin, adminURL, name); err != nil {
 		return err
 	}
-	db, err := dialect.Open(ctx, withPath(adminURL, name), dialect.Options{})
+	db, err := engines.Open(ctx, withPath(adminURL, name), dialect.Options{})
 	if err != nil {
 		return err
 	}
@@ -118,13 +120,13 @@ var asked sync.Map
 // templateMySQL returns what makes dbcron's tables. The database that it reads is whole when
 // it has the table that is made last. Programs that make it at once wait for each other.
 func templateMySQL(ctx context.Context, adminURL string) (all []string, err error) {
-	text, err := script(ctx, dialect.MySQL)
+	text, err := script(ctx, mysql.Dialect)
 	if err != nil {
 		return nil, err
 	}
 	sum := sha256.Sum256([]byte(text))
 	template := "dbcron_template_" + hex.EncodeToString(sum[:8])
-	admin, err := dialect.Connect(ctx, adminURL, dialect.Options{MaxConns: 1})
+	admin, err := engines.Connect(ctx, adminURL, dialect.Options{MaxConns: 1})
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +192,7 @@ func namesOf(ctx context.Context, db *sql.DB, schema string) (names []string, er
 
 // run runs statements one after the other, on one connection.
 func run(ctx context.Context, databaseURL string, all []string) error {
-	db, err := dialect.Connect(ctx, databaseURL, dialect.Options{MaxConns: 1})
+	db, err := engines.Connect(ctx, databaseURL, dialect.Options{MaxConns: 1})
 	if err != nil {
 		return err
 	}
@@ -230,7 +232,7 @@ var migratedFile = sync.OnceValues(func() ([]byte, error) {
 	}
 	defer os.RemoveAll(folder)
 	ctx, name := context.Background(), filepath.Join(folder, "template.db")
-	db, err := dialect.Open(ctx, "sqlite:"+name, dialect.Options{})
+	db, err := engines.Open(ctx, "sqlite:"+name, dialect.Options{})
 	if err != nil {
 		return nil, err
 	}

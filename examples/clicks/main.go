@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/sqlschema"
@@ -48,7 +49,7 @@ func main() {
 }
 
 func run(ctx context.Context, url string, clicks int) error {
-	db, err := dialect.Open(ctx, url, dialect.Options{})
+	db, err := engines.Open(ctx, url, dialect.Options{})
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"os"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -40,7 +41,7 @@ func main() {
 }
 
 func count(ctx context.Context, url, name string, times int, guarded bool) error {
-	db, err := dialect.Open(ctx, url, dialect.Options{}) // for a pool that you have already: dialect.Wrap
+	db, err := engines.Open(ctx, url, dialect.Options{}) // for a pool that you have already: dialect.Wrap
 	if err != nil {
 		return err
 	}

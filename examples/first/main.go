@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
@@ -28,7 +29,7 @@ func main() {
 }
 
 func run(ctx context.Context, url string) error {
-	db, err := dialect.Open(ctx, url, dialect.Options{}) // for a pool that you have already: dialect.Wrap, WrapPgx
+	db, err := engines.Open(ctx, url, dialect.Options{}) // for a pool that you have already: postgres.Wrap, mysql.Wrap
 	if err != nil {
 		return err
 	}

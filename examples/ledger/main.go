@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/sqlschema"
@@ -53,7 +54,7 @@ func main() {
 }
 
 func run(ctx context.Context, url string, accounts int64, payments int) error {
-	db, err := dialect.Open(ctx, url, dialect.Options{})
+	db, err := engines.Open(ctx, url, dialect.Options{})
 	if err != nil {
 		return err
 	}

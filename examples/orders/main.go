@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/sqlschema"
@@ -50,7 +51,7 @@ func main() {
 }
 
 func run(ctx context.Context, url string, orders int) error {
-	db, err := dialect.Open(ctx, url, dialect.Options{}) // for a pool that you have already: dialect.Wrap
+	db, err := engines.Open(ctx, url, dialect.Options{}) // for a pool that you have already: dialect.Wrap
 	if err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func take(ctx context.Context, db *dialect.DB, c *queue.Client, o order) error {
 	job.Key = o.Customer
 	var wake func()
 	// Tx runs all of it again after a deadlock. With a *sql.Tx or pgx.Tx of your own it
-	// is EnqueueTx(ctx, tx, job), or EnqueueTx(ctx, dialect.Pgx(tx), job).
+	// is EnqueueTx(ctx, tx, job), or EnqueueTx(ctx, postgres.Tx(tx), job).
 	err := db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
 		if _, err := tx.Exec(ctx, insert, dialect.Args{"id": o.ID, "customer": o.Customer}); err != nil {
 			return err

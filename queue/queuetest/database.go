@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -16,7 +17,7 @@ import (
 // [sqlschema.Migrate].
 func DB(t testing.TB) *dialect.DB {
 	t.Helper()
-	db, err := dialect.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "queue.db"), dialect.Options{})
+	db, err := engines.Open(t.Context(), "sqlite:"+filepath.Join(t.TempDir(), "queue.db"), dialect.Options{})
 	if err != nil {
 		t.Fatalf("queuetest: %v", err)
 	}

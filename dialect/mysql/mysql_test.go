@@ -1,4 +1,4 @@
-package dialect
+package mysql
 
 import (
 	"maps"
@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/dbcron/dbcron/dialect"
 )
 
 // A server for each fault would be dear: the variables' values are judged here.
@@ -47,7 +49,7 @@ func TestMySQLFindings(t *testing.T) {
 		v := maps.Clone(good)
 		v[c.name] = c.value
 		bad := ""
-		for _, f := range mysqlFindings(v) {
+		for _, f := range findings(v) {
 			if f.OK {
 				continue
 			}
@@ -65,7 +67,7 @@ func TestMySQLFindings(t *testing.T) {
 		delete(without, name)
 	}
 	without["binlog_format"] = "STATEMENT"
-	for _, f := range mysqlFindings(without) {
+	for _, f := range findings(without) {
 		if !f.OK {
 			t.Errorf("without a binlog: %+v", f)
 		}
@@ -99,7 +101,7 @@ func TestMySQLURLs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := mysqlConfig(u, Options{ApplicationName: "test"})
+		got, err := config(u, dialect.Options{ApplicationName: "test"})
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%s: got %v, want %q", c.url, err, c.err)

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package dialect
+package sqlite
 
 // networkFileSystem cannot tell here; docs/operations.md warns.
 func networkFileSystem(string) error { return nil }

@@ -1,4 +1,4 @@
-package dialect_test
+package sqlconn_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
 // A borrowed connection is the pool's, is kept out of it, and goes back. In the place of one
@@ -17,9 +18,9 @@ func TestBorrow(t *testing.T) {
 		fault.Random = func() (bool, bool) { return true, false }
 		from := db.Broken(t, fault)
 		from.Pool().SetMaxOpenConns(3)
-		pool := dialect.Borrow(from.Pool(), 2)
+		pool := sqlconn.Borrow(from.Pool(), 2)
 		over := from.Over(pool)
-		if err := dialect.Fill(t.Context(), pool); err != nil {
+		if err := sqlconn.Fill(t.Context(), pool); err != nil {
 			t.Fatal(err)
 		}
 		inUse := func(want int) {
@@ -46,7 +47,7 @@ func TestBorrow(t *testing.T) {
 				t.Fatalf("got %v", err)
 			}
 		}
-		if err := dialect.Fill(t.Context(), pool); err != nil {
+		if err := sqlconn.Fill(t.Context(), pool); err != nil {
 			t.Fatal(err)
 		}
 		inUse(2)

@@ -1,4 +1,6 @@
-package dialect
+// Package sqlite is SQLite for dbcron, by modernc.org/sqlite, which needs no C compiler. It
+// links that driver, and no other.
+package sqlite
 
 import (
 	"context"
@@ -15,14 +17,20 @@ import (
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/internal/engine"
 )
 
-// SQLite is SQLite from 3.42 on, by modernc.org/sqlite: one file, many
+// Dialect is SQLite from 3.42 on, by modernc.org/sqlite: one file, many
 // processes of one host, one writer at a time.
-var SQLite = &Dialect{
+var Dialect = &dialect.Dialect{
 	Name:    "sqlite",
 	Goose:   "sqlite3",
+	Title:   "SQLite",
 	Schemes: []string{"sqlite"},
+	Example: "sqlite:file.db",
+	Probe:   "SELECT 1 FROM (SELECT sqlite_version()) AS v",
 
 	Placeholder: func(int) string { return "?" },
 	Now:         "strftime('%Y-%m-%d %H:%M:%f', 'now')",
@@ -42,10 +50,10 @@ var SQLite = &Dialect{
 	SkipLocked:      "",
 	Locked:          "",
 	ShareLocked:     "",
-	AddDuplicate:    addOnConflict,
+	AddDuplicate:    engine.AddOnConflict,
 	IgnoreDuplicate: func(string) string { return "ON CONFLICT DO NOTHING" },
-	Records: func(rows string, columns []Column) string {
-		return "(SELECT " + listed(columns, func(c Column) string { return "json_extract(value, '$." + c.Name + "') AS " + c.Name }) +
+	Records: func(rows string, columns []dialect.Column) string {
+		return "(SELECT " + engine.Listed(columns, func(c dialect.Column) string { return "json_extract(value, '$." + c.Name + "') AS " + c.Name }) +
 			" FROM json_each(" + rows + ")) AS record"
 	},
 	JoinByKey: func(table string) string { return "CROSS JOIN " + table }, // which it does not turn round
@@ -55,7 +63,7 @@ var SQLite = &Dialect{
 	Only: func(string) string { return "" },
 	UpdateFrom: func(table string, key []string, set, condition, pick string) string {
 		return "WITH picked AS MATERIALIZED (" + pick + ")\nUPDATE " + table + " SET " + set +
-			" FROM picked WHERE " + sameKey(table, key) + also(" AND ", condition)
+			" FROM picked WHERE " + engine.SameKey(table, key) + engine.Also(" AND ", condition)
 	},
 
 	Next:      func(column string) string { return column + " = " + column + " + 1" },
@@ -63,12 +71,12 @@ var SQLite = &Dialect{
 
 	Isolation: sql.LevelDefault,
 
-	Duplicate: sqliteError(sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE),
+	Duplicate: coded(sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE),
 	Missing: func(err error) bool {
-		return sqliteError(sqlite3.SQLITE_ERROR)(err) && strings.Contains(err.Error(), "no such table")
+		return coded(sqlite3.SQLITE_ERROR)(err) && strings.Contains(err.Error(), "no such table")
 	},
 	Denied:      func(error) bool { return false }, // there are no rights but those on the file
-	Retryable:   sqliteBusy,
+	Retryable:   isBusy,
 	Unavailable: func(error) bool { return false },
 	ReadOnly:    func(error) bool { return false }, // a file that is read-only stays so
 	Refused: func(err error) bool {
@@ -78,41 +86,43 @@ var SQLite = &Dialect{
 		}, e.Code()&0xff)
 	},
 
-	Connector: sqliteConnector,
-	Check:     sqliteCheck,
+	SyntaxError: coded(1),
 
-	WhyReadOnly: func(ctx context.Context, on Execer) (string, error) {
-		return "", queryRow(ctx, on, "SELECT 1", nil, new(int))
+	Connector: connector,
+	Check:     check,
+
+	WhyReadOnly: func(ctx context.Context, on dialect.Execer) (string, error) {
+		return "", engine.QueryRow(ctx, on, "SELECT 1", nil, new(int))
 	},
 
-	Exclusive: sqliteExclusive,
+	Exclusive: exclusive,
 	DDLInTx:   true,
 }
 
-var sqliteBusy = sqliteError(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY, sqlite3.SQLITE_BUSY_SNAPSHOT,
+var isBusy = coded(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY, sqlite3.SQLITE_BUSY_SNAPSHOT,
 	sqlite3.SQLITE_BUSY_TIMEOUT, sqlite3.SQLITE_LOCKED)
 
-func sqliteError(codes ...int) func(error) bool {
+func coded(codes ...int) func(error) bool {
 	return func(err error) bool {
 		var e *sqlite.Error
 		return errors.As(err, &e) && slices.Contains(codes, e.Code())
 	}
 }
 
-// sqliteDSN makes the driver's name for a file: waits for the writer instead
+// dsn makes the driver's name for a file: waits for the writer instead
 // of failing, readers and a writer at once, every commit on the disk. A second
 // is as long as the driver waits deaf to the context; DB tries again after it.
-func sqliteDSN(path string) string {
-	return sqliteName(path) + "&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
+func dsn(path string) string {
+	return connectionName(path) + "&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
 }
 
-func sqliteName(path string) string {
+func connectionName(path string) string {
 	path = strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(path)
 	return "file:" + path + "?_txlock=immediate&_pragma=busy_timeout(1000)"
 }
 
-func sqliteConnector(u *url.URL, opt Options) (driver.Connector, error) {
-	path := sqlitePath(u)
+func connector(u *url.URL, opt dialect.Options) (driver.Connector, error) {
+	path := filePath(u)
 	switch {
 	case path == "":
 		return nil, errors.New("the URL names no file: sqlite:dbcron.db")
@@ -121,15 +131,15 @@ func sqliteConnector(u *url.URL, opt Options) (driver.Connector, error) {
 	case u.RawQuery != "":
 		return nil, fmt.Errorf("parameters after a file's name are not known: ?%s", u.RawQuery)
 	}
-	if err := sqliteUsable(path, opt.Existing); err != nil {
+	if err := usable(path, opt.Existing); err != nil {
 		return nil, err
 	}
-	return sqlite.NewConnector(sqliteDSN(path))
+	return sqlite.NewConnector(dsn(path))
 }
 
-// sqliteUsable says in plain words what the driver would call "unable to open
+// usable says in plain words what the driver would call "unable to open
 // database file".
-func sqliteUsable(path string, existing bool) error {
+func usable(path string, existing bool) error {
 	dir := filepath.Dir(path)
 	if info, err := os.Stat(dir); err != nil {
 		return fmt.Errorf("the folder of the database file: %w", err)
@@ -146,7 +156,7 @@ func sqliteUsable(path string, existing bool) error {
 	return networkFileSystem(dir)
 }
 
-func sqlitePath(u *url.URL) string {
+func filePath(u *url.URL) string {
 	if u.Opaque != "" {
 		path, err := url.PathUnescape(u.Opaque)
 		if err != nil {
@@ -157,8 +167,8 @@ func sqlitePath(u *url.URL) string {
 	return u.Host + u.Path // sqlite:///abs and sqlite://rel, as other tools have them
 }
 
-func sqliteCheck(ctx context.Context, db *DB) (found []Finding, err error) {
-	c, err := db.pool.Conn(ctx)
+func check(ctx context.Context, db *dialect.DB) (found []dialect.Finding, err error) {
+	c, err := db.Pool().Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -172,12 +182,12 @@ func sqliteCheck(ctx context.Context, db *DB) (found []Finding, err error) {
 	if err != nil {
 		return nil, err
 	}
-	major, minor := versionNumbers(version)
-	writable := Finding{Subject: "writable", OK: true, Detail: "the file takes writes", Advice: "check the rights on the file and its folder"}
-	if err := sqliteWrite(ctx, c); err != nil && !sqliteBusy(err) { // busy: somebody writes, so one can
+	major, minor := engine.Version(version)
+	writable := dialect.Finding{Subject: "writable", OK: true, Detail: "the file takes writes", Advice: "check the rights on the file and its folder"}
+	if err := tryWrite(ctx, c); err != nil && !isBusy(err) { // busy: somebody writes, so one can
 		writable.OK, writable.Detail = false, err.Error()
 	}
-	return []Finding{
+	return []dialect.Finding{
 		{
 			Subject: "version", OK: major > 3 || major == 3 && minor >= 42, Detail: "SQLite " + version,
 			Advice: "use a modernc.org/sqlite with SQLite 3.42 or later",
@@ -194,36 +204,36 @@ func sqliteCheck(ctx context.Context, db *DB) (found []Finding, err error) {
 	}, nil
 }
 
-// sqliteWrite writes something and takes it back. BEGIN IMMEDIATE alone is
+// tryWrite writes something and takes it back. BEGIN IMMEDIATE alone is
 // granted on a file that cannot be written, too.
-func sqliteWrite(ctx context.Context, c *sql.Conn) error {
+func tryWrite(ctx context.Context, c *sql.Conn) error {
 	if _, err := c.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
 	_, err := c.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS dbcron_writable (x INTEGER)")
 	_, rollback := c.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 	if rollback != nil {
-		discard(c)
+		engine.Discard(c)
 	}
 	return errors.Join(err, rollback)
 }
 
-// sqliteExclusive holds BEGIN EXCLUSIVE on an empty database beside the real
+// exclusive holds BEGIN EXCLUSIVE on an empty database beside the real
 // one. Not on the real one, which the holder wants to write to through other
 // connections. The file stays: removing it would let two in at once. Its journal is
 // left as it is: to change that takes the lock, and fails while somebody has it.
-func sqliteExclusive(ctx context.Context, db *DB, name string, _ *Stmt) (func(), error) {
-	path, err := sqliteFile(ctx, db)
+func exclusive(ctx context.Context, db *dialect.DB, name, _ string) (func(), error) {
+	path, err := file(ctx, db)
 	if err != nil {
 		return nil, err
 	}
-	connector, err := sqlite.NewConnector(sqliteName(path + "-migrate"))
+	connector, err := sqlite.NewConnector(connectionName(path + "-migrate"))
 	if err != nil {
 		return nil, err
 	}
 	pool := sql.OpenDB(connector)
 	pool.SetMaxOpenConns(1)
-	unlock, err := exclusive(ctx, pool, sqliteMutex, name)
+	unlock, err := mutex.Take(ctx, pool, name)
 	if err != nil {
 		return nil, errors.Join(err, pool.Close())
 	}
@@ -233,11 +243,11 @@ func sqliteExclusive(ctx context.Context, db *DB, name string, _ *Stmt) (func(),
 	}, nil
 }
 
-var sqliteMutex = &SessionLocks{
+var mutex = &dialect.SessionLocks{
 	Refuse: func(context.Context, *sql.Conn) error { return nil },
 	Try: func(ctx context.Context, c *sql.Conn, _ string) (bool, error) {
 		_, err := c.ExecContext(ctx, "BEGIN EXCLUSIVE")
-		if sqliteBusy(err) {
+		if isBusy(err) {
 			return false, nil
 		}
 		return err == nil, err
@@ -248,10 +258,10 @@ var sqliteMutex = &SessionLocks{
 	},
 }
 
-func sqliteFile(ctx context.Context, db *DB) (string, error) {
+func file(ctx context.Context, db *dialect.DB) (string, error) {
 	var seq int
 	var schema, path string
-	err := db.pool.QueryRowContext(ctx, "PRAGMA database_list").Scan(&seq, &schema, &path)
+	err := db.Pool().QueryRowContext(ctx, "PRAGMA database_list").Scan(&seq, &schema, &path)
 	if err == nil && path == "" {
 		err = errors.New("the database has no file")
 	}

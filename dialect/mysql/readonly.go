@@ -1,4 +1,4 @@
-package dialect
+package mysql
 
 import (
 	"cmp"
@@ -8,59 +8,62 @@ import (
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/internal/engine"
 )
 
 // How MySQL, MariaDB and their clusters say that a server takes no writes, or that a commit has failed.
 
-// mysqlReadOnly tells whether a statement was refused because the server takes no writes
+// readOnly tells whether a statement was refused because the server takes no writes
 // any more. A primary that is demoted keeps its connections, and the pool would use them
 // for ever: as a bad connection it is closed, and the next one may lead to the new primary.
 // So is a node of Galera that its cluster has left behind (1047). Nothing was changed.
-func mysqlReadOnly(err error) bool {
+func readOnly(err error) bool {
 	var e *mysql.MySQLError
 	// 1290 tells of any option that prevents a statement.
 	return errors.As(err, &e) && (e.Number == 1836 || e.Number == 1047 && strings.Contains(e.Message, "WSREP") ||
 		e.Number == 1290 && strings.Contains(e.Message, "read-only"))
 }
 
-// mysqlCommitConflict tells whether a commit lost against one of another node, and was rolled
+// commitConflict tells whether a commit lost against one of another node, and was rolled
 // back: group replication says so with the storage engine's number for a deadlock.
-func mysqlCommitConflict(err error) bool {
+func commitConflict(err error) bool {
 	var e *mysql.MySQLError
 	return errors.As(err, &e) && e.Number == 1180 && strings.Contains(e.Message, "error 149")
 }
 
-// mysqlHalfCommitted tells whether a cluster failed a commit (Galera: 1180, group replication:
+// halfCommitted tells whether a cluster failed a commit (Galera: 1180, group replication:
 // 3100). The other nodes may have it or not, and the connection leads to a node that may have
 // been left behind.
-func mysqlHalfCommitted(err error) bool {
-	return mysqlError(1180, 3100)(err) && !mysqlCommitConflict(err)
+func halfCommitted(err error) bool {
+	return numbered(1180, 3100)(err) && !commitConflict(err)
 }
 
-func mysqlWhyReadOnly(ctx context.Context, on Execer) (why string, err error) {
-	var global, engine string
+func askReadOnly(ctx context.Context, on dialect.Execer) (why string, err error) {
+	var global, innodb string
 	// MariaDB 12 has names as values, and others numbers.
-	if err := queryRow(ctx, on, "SELECT REPLACE(@@global.read_only, '1', 'ON'), REPLACE(@@innodb_read_only, '1', 'ON')", nil, &global, &engine); err != nil {
+	if err := engine.QueryRow(ctx, on, "SELECT REPLACE(@@global.read_only, '1', 'ON'), REPLACE(@@innodb_read_only, '1', 'ON')", nil, &global, &innodb); err != nil {
 		return "", err
 	}
 	ready, err := galeraReady(ctx, on)
-	return whyReadOnly(map[string]string{"read_only": global, "innodb_read_only": engine, "wsrep_ready": ready}), err
+	return whyReadOnly(map[string]string{"read_only": global, "innodb_read_only": innodb, "wsrep_ready": ready}), err
 }
 
 // galeraReady tells whether a node of Galera takes statements, as SHOW STATUS does; "": it is no
 // such node. A node that does not still takes SHOW.
-func galeraReady(ctx context.Context, on Execer) (value string, err error) {
+func galeraReady(ctx context.Context, on dialect.Execer) (value string, err error) {
 	is, err := isGalera(ctx, on)
 	if err == nil && is {
-		err = queryRow(ctx, on, "SHOW STATUS LIKE 'wsrep_ready'", nil, new(string), &value)
+		err = engine.QueryRow(ctx, on, "SHOW STATUS LIKE 'wsrep_ready'", nil, new(string), &value)
 	}
 	return value, err
 }
 
 // isGalera tells whether a server is a node of a Galera cluster.
-func isGalera(ctx context.Context, on Execer) (bool, error) {
+func isGalera(ctx context.Context, on dialect.Execer) (bool, error) {
 	var value string
-	err := queryRow(ctx, on, "SHOW VARIABLES LIKE 'wsrep_on'", nil, new(string), &value)
+	err := engine.QueryRow(ctx, on, "SHOW VARIABLES LIKE 'wsrep_on'", nil, new(string), &value)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}

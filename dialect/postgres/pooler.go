@@ -1,4 +1,4 @@
-package dialect
+package postgres
 
 import (
 	"context"
@@ -11,6 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
 // A transaction pooler, such as PgBouncer, gives each transaction another session of the
@@ -75,7 +78,7 @@ func pooled(ctx context.Context, own *stdlib.Conn) (bool, error) {
 // behindPooler is pooled for any driver; false: it is not, or that cannot be told.
 func behindPooler(ctx context.Context, c *sql.Conn) (is, prepares bool, err error) {
 	err = c.Raw(func(driverConn any) (err error) {
-		own, ok := Unwrap(driverConn).(*stdlib.Conn)
+		own, ok := sqlconn.Unwrap(driverConn).(*stdlib.Conn)
 		if !ok {
 			return nil
 		}
@@ -87,7 +90,7 @@ func behindPooler(ctx context.Context, c *sql.Conn) (is, prepares bool, err erro
 }
 
 // poolerFinding tells what does not work behind a pooler.
-func poolerFinding(ctx context.Context, pool *sql.DB) (all []Finding, err error) {
+func poolerFinding(ctx context.Context, pool *sql.DB) (all []dialect.Finding, err error) {
 	c, err := pool.Conn(ctx)
 	if err != nil {
 		return nil, err
@@ -97,12 +100,12 @@ func poolerFinding(ctx context.Context, pool *sql.DB) (all []Finding, err error)
 	if err != nil || !is {
 		return nil, err
 	}
-	f := Finding{
+	f := dialect.Finding{
 		Subject: "pooler", OK: true,
 		Detail: "a pooler is between this program and the server: notifications and session locks do not work, so jobs and locks are looked for instead of being told of, and elections rest on their leases alone",
 	}
 	if prepares {
 		f.Detail += "; the pool prepares statements, which fails if the pooler gives sessions to others after each transaction: set default_query_exec_mode=cache_describe then"
 	}
-	return []Finding{f}, nil
+	return []dialect.Finding{f}, nil
 }

@@ -1,4 +1,6 @@
-package dialect
+// Package mysql is MySQL and MariaDB for dbcron, by go-sql-driver/mysql. It links that
+// driver, and no other.
+package mysql
 
 import (
 	"cmp"
@@ -18,13 +20,20 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/internal/engine"
+	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
-// MySQL is MySQL from 8.0 on and MariaDB from 10.6 on: the SQL that both take.
-var MySQL = &Dialect{
+// Dialect is MySQL from 8.0 on and MariaDB from 10.6 on: the SQL that both take.
+var Dialect = &dialect.Dialect{
 	Name:    "mysql",
 	Goose:   "mysql",
+	Title:   "MySQL, MariaDB",
 	Schemes: []string{"mysql", "mariadb"},
+	Example: "mysql://user:password@host/database",
+	Probe:   "SELECT 1 FROM (SELECT CONNECTION_ID()) AS v",
 
 	Placeholder: func(int) string { return "?" },
 	Now:         "UTC_TIMESTAMP(6)",
@@ -50,12 +59,12 @@ var MySQL = &Dialect{
 		return "ON DUPLICATE KEY UPDATE " + strings.Join(sums, ", ")
 	},
 	IgnoreDuplicate: func(column string) string { return "ON DUPLICATE KEY UPDATE " + column + " = " + column },
-	Records: func(rows string, columns []Column) string {
+	Records: func(rows string, columns []dialect.Column) string {
 		types := map[string]string{"int": "BIGINT", "text": "LONGTEXT CHARACTER SET utf8mb4"}
 		// A derived table, since MySQL cannot lock a table function (error 3569), and the
 		// locking clause of a query does not reach into its derived tables.
 		return "(SELECT * FROM JSON_TABLE(" + rows + ", '$[*]' COLUMNS (" +
-			listed(columns, func(c Column) string { return c.Name + " " + types[c.Kind] + " PATH '$." + c.Name + "'" }) + ")) AS listed) AS record"
+			engine.Listed(columns, func(c dialect.Column) string { return c.Name + " " + types[c.Kind] + " PATH '$." + c.Name + "'" }) + ")) AS listed) AS record"
 	},
 	// In this order and by this index, because a small table would be scanned.
 	JoinByKey: func(table string) string { return "STRAIGHT_JOIN " + table + " FORCE INDEX (PRIMARY)" },
@@ -68,65 +77,68 @@ var MySQL = &Dialect{
 	UpdateFrom: func(table string, key []string, set, condition, pick string) string {
 		// Not IN, whose outer scan waits for rows that pick skips; and in this
 		// order and by this index, because a small table would be scanned as well.
-		return "UPDATE (" + pick + ") AS picked STRAIGHT_JOIN " + table + " FORCE INDEX (PRIMARY) ON " + sameKey(table, key) + " SET " + set +
-			also(" WHERE ", condition)
+		return "UPDATE (" + pick + ") AS picked STRAIGHT_JOIN " + table + " FORCE INDEX (PRIMARY) ON " + engine.SameKey(table, key) + " SET " + set +
+			engine.Also(" WHERE ", condition)
 	},
 
 	// The connection remembers the value, and the answer carries it.
 	Next: func(column string) string { return column + " = LAST_INSERT_ID(" + column + " + 1)" },
 
 	Isolation: sql.LevelReadCommitted,
-	Isolated:  true, // see mysqlSession; to ask for it would be one more round trip
+	Isolated:  true, // see session; to ask for it would be one more round trip
 
-	Duplicate: mysqlError(1062),
-	Missing:   mysqlError(1146),
-	Denied:    mysqlError(1044, 1142, 1143, 1227, 1370, 1419),
-	Retryable: func(err error) bool { return mysqlError(1205, 1213, 1020, 3101)(err) || mysqlCommitConflict(err) },
+	Duplicate: numbered(1062),
+	Missing:   numbered(1146),
+	Denied:    numbered(1044, 1142, 1143, 1227, 1370, 1419),
+	Retryable: func(err error) bool { return numbered(1205, 1213, 1020, 3101)(err) || commitConflict(err) },
 	Unavailable: func(err error) bool {
-		return networkError(err) || errors.Is(err, mysql.ErrInvalidConn) || mysqlError(1040, 1053, 1927, 3032, 3169)(err) ||
-			mysqlReadOnly(err) || mysqlHalfCommitted(err)
+		return dialect.ConnectionError(err) || errors.Is(err, mysql.ErrInvalidConn) || numbered(1040, 1053, 1927, 3032, 3169)(err) ||
+			readOnly(err) || halfCommitted(err)
 	},
-	ReadOnly: mysqlReadOnly,
+	ReadOnly: readOnly,
 	Refused: func(err error) bool {
 		var e *mysql.MySQLError
-		return errors.As(err, &e) && !mysqlLacks(err)
+		return errors.As(err, &e) && !temporary(err)
 	},
 
-	Connector: mysqlConnector,
-	Check:     mysqlCheck,
+	SyntaxError: numbered(1064),
 
-	WhyReadOnly: mysqlWhyReadOnly,
-	Holdings:    mysqlHoldings,
+	Connector: connector,
+	IdleLife:  idleSeconds * time.Second * 3 / 5, // MySQL's server closes those that are idle for longer: see idleLimit
+	Check:     check,
+
+	WhyReadOnly: askReadOnly,
+	Holdings:    holdings,
 	MaxPacket:   "SELECT @@max_allowed_packet",
-	Exclusive:   mysqlExclusive,
-	Session:     mysqlSessionLocks,
+	Exclusive:   exclusive,
+	Session:     locks,
 
 	Routines:  true,
 	Delimiter: true,
 }
 
-// mysqlLacks are the errors of the server, the connection, time and other transactions: locks;
+// temporary are the errors of the server, the connection, time and other transactions: locks;
 // limits on connections; a shutdown; no space, memory or threads; the network; statements that
 // were interrupted, or took too long; a server that is read-only or no primary, or whose group
 // or cluster does not let a transaction be committed.
-var mysqlLacks = mysqlError(1205, 1213, 1020, 3572, 1180, 3101, 3032, 3169,
+var temporary = numbered(1205, 1213, 1020, 3572, 1180, 3101, 3032, 3169,
 	1040, 1047, 1053, 1203, 1226,
 	1021, 1037, 1038, 1041, 1114, 1135,
 	1158, 1159, 1160, 1161, 1927,
 	1317, 1969, 3024,
 	1290, 1792, 1836, 3100)
 
-func mysqlError(numbers ...uint16) func(error) bool {
+func numbered(numbers ...uint16) func(error) bool {
 	return func(err error) bool {
 		var e *mysql.MySQLError
 		return errors.As(err, &e) && slices.Contains(numbers, e.Number)
 	}
 }
 
-const mysqlMode = "STRICT_TRANS_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+const sqlMode = "STRICT_TRANS_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 
-func mysqlConnector(u *url.URL, opt Options) (driver.Connector, error) {
-	cfg, err := mysqlConfig(u, opt)
+func connector(u *url.URL, opt dialect.Options) (driver.Connector, error) {
+	cfg, err := config(u, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -134,11 +146,11 @@ func mysqlConnector(u *url.URL, opt Options) (driver.Connector, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Intercept(base, func(ctx context.Context, c driver.Conn) (Around, error) { return mysqlSession(ctx, c, base) }), nil
+	return sqlconn.Intercept(base, func(ctx context.Context, c driver.Conn) (sqlconn.Around, error) { return session(ctx, c, base) }), nil
 }
 
-func mysqlConfig(u *url.URL, opt Options) (*mysql.Config, error) {
-	socket, parameters, err := mysqlParameters(u.RawQuery)
+func config(u *url.URL, opt dialect.Options) (*mysql.Config, error) {
+	socket, parameters, err := parameters(u.RawQuery)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +181,7 @@ func mysqlConfig(u *url.URL, opt Options) (*mysql.Config, error) {
 		cfg.Params = map[string]string{}
 	}
 	cfg.Params["time_zone"] = "'+00:00'"
-	cfg.Params["sql_mode"] = "'" + mysqlMode + "'"
+	cfg.Params["sql_mode"] = "'" + sqlMode + "'"
 	cfg.Params["autocommit"] = "1"       // the server's default may be 0
 	cfg.Params["sql_safe_updates"] = "0" // it may be 1, and refuses statements by how they are planned
 	// A statement whose client has gone must not wait for a lock, get it, and
@@ -178,13 +190,13 @@ func mysqlConfig(u *url.URL, opt Options) (*mysql.Config, error) {
 	return cfg, nil
 }
 
-var mysqlVariable = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+var variable = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
-// mysqlParameters takes the socket, which is ours, out of a URL's parameters.
+// parameters takes the socket, which is ours, out of a URL's parameters.
 // What the driver does not know it sends as SET name = value, so that any
 // variable of the server is a parameter, and the server refuses what is none.
 // But SET password would change it, and the driver panics at strict.
-func mysqlParameters(rawQuery string) (socket, rest string, err error) {
+func parameters(rawQuery string) (socket, rest string, err error) {
 	var kept []string
 	for pair := range strings.SplitSeq(rawQuery, "&") {
 		name, value, _ := strings.Cut(pair, "=")
@@ -196,8 +208,8 @@ func mysqlParameters(rawQuery string) (socket, rest string, err error) {
 				return "", "", fmt.Errorf("parameter socket: %w", err)
 			}
 			continue
-		case slices.Contains(mysqlDriverParameters, name):
-		case name == "password" || name == "strict" || !mysqlVariable.MatchString(name):
+		case slices.Contains(driverParameters, name):
+		case name == "password" || name == "strict" || !variable.MatchString(name):
 			return "", "", fmt.Errorf("parameter %q is unknown: use those of go-sql-driver/mysql, socket, or a variable of the server", name)
 		}
 		kept = append(kept, pair)
@@ -205,25 +217,25 @@ func mysqlParameters(rawQuery string) (socket, rest string, err error) {
 	return socket, strings.Join(kept, "&"), nil
 }
 
-// mysqlDriverParameters are those whose names could not be a variable's.
-var mysqlDriverParameters = []string{
+// driverParameters are those whose names could not be a variable's.
+var driverParameters = []string{
 	"allowAllFiles", "allowCleartextPasswords", "allowFallbackToPlaintext", "allowNativePasswords", "checkConnLiveness",
 	"clientFoundRows", "columnsWithAlias", "connectionAttributes", "interpolateParams", "maxAllowedPacket",
 	"multiStatements", "parseTime", "readTimeout", "rejectReadOnly", "serverPubKey", "timeTruncate", "writeTimeout",
 }
 
-// mysqlSession sets what a DSN cannot (no variable for isolation is known to
+// session sets what a DSN cannot (no variable for isolation is known to
 // both MySQL and MariaDB), and sees to it that a cancelled statement ends in
 // the server too: the driver alone only closes its end of the connection.
-func mysqlSession(ctx context.Context, c driver.Conn, base driver.Connector) (Around, error) {
-	if err := connExec(ctx, c, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
+func session(ctx context.Context, c driver.Conn, base driver.Connector) (sqlconn.Around, error) {
+	if err := sqlconn.Exec(ctx, c, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
 		return nil, err
 	}
 	limit, err := newIdleLimit(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	id, err := connInt(ctx, c, "SELECT CONNECTION_ID()")
+	id, err := sqlconn.Int(ctx, c, "SELECT CONNECTION_ID()")
 	if err != nil {
 		return nil, err
 	}
@@ -233,21 +245,21 @@ func mysqlSession(ctx context.Context, c driver.Conn, base driver.Connector) (Ar
 		}
 		err := call()
 		if err != nil && ctx.Err() != nil {
-			mysqlKill(base, id)
+			kill(base, id)
 		}
 		switch {
-		case mysqlReadOnly(err):
+		case readOnly(err):
 			err = fmt.Errorf("%w: %w", driver.ErrBadConn, err)
-		case mysqlHalfCommitted(err):
-			err = fmt.Errorf("%w: %w", ErrCut, err)
+		case halfCommitted(err):
+			err = fmt.Errorf("%w: %w", sqlconn.ErrCut, err)
 		}
 		return err
 	}, nil
 }
 
-// mysqlKill ends a connection in the server, with a second of time: it is a
+// kill ends a connection in the server, with a second of time: it is a
 // courtesy, and innodb_lock_wait_timeout ends what it does not reach.
-func mysqlKill(base driver.Connector, id int64) {
+func kill(base driver.Connector, id int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	c, err := base.Connect(ctx)
@@ -255,23 +267,23 @@ func mysqlKill(base driver.Connector, id int64) {
 		return
 	}
 	defer c.Close()
-	_ = connExec(ctx, c, "KILL "+strconv.FormatInt(id, 10))
+	_ = sqlconn.Exec(ctx, c, "KILL "+strconv.FormatInt(id, 10))
 }
 
-func mysqlCheck(ctx context.Context, db *DB) ([]Finding, error) {
-	v, err := mysqlVariables(ctx, db.pool)
+func check(ctx context.Context, db *dialect.DB) ([]dialect.Finding, error) {
+	v, err := variables(ctx, db.Pool())
 	if err != nil {
 		return nil, err
 	}
-	if v["wsrep_ready"], err = galeraReady(ctx, db.pool); err != nil {
+	if v["wsrep_ready"], err = galeraReady(ctx, db.Pool()); err != nil {
 		return nil, err
 	}
-	return mysqlFindings(v), nil
+	return findings(v), nil
 }
 
-// mysqlFindings judges the values of the variables that mysqlVariables asks for.
-func mysqlFindings(v map[string]string) []Finding {
-	major, minor := versionNumbers(v["version"])
+// findings judges the values of the variables that variables asks for.
+func findings(v map[string]string) []dialect.Finding {
+	major, minor := engine.Version(v["version"])
 	modern := major >= 8
 	product := "MySQL"
 	if strings.Contains(v["version"], "MariaDB") {
@@ -285,12 +297,12 @@ func mysqlFindings(v map[string]string) []Finding {
 	}
 	strict := strings.Contains(v["sql_mode"], "STRICT_TRANS_TABLES") || strings.Contains(v["sql_mode"], "STRICT_ALL_TABLES")
 	oracle := slices.Contains(strings.Split(v["sql_mode"], ","), "ORACLE")
-	return []Finding{
+	return []dialect.Finding{
 		{
 			Subject: "version", OK: modern, Detail: product + " " + v["version"],
 			Advice: advice,
 		},
-		writable(whyReadOnly(v), "connect to the primary, not to a replica, and set nothing read-only; "+
+		dialect.Writable(whyReadOnly(v), "connect to the primary, not to a replica, and set nothing read-only; "+
 			"a node of a cluster takes writes when it is in contact with most of the others"),
 		{
 			Subject: "binlog", OK: v["log_bin"] != "ON" || v["binlog_format"] != "STATEMENT",
@@ -327,9 +339,9 @@ func mysqlFindings(v map[string]string) []Finding {
 	}
 }
 
-// mysqlVariables asks with SHOW, because @@name of a variable that this
+// variables asks with SHOW, because @@name of a variable that this
 // version does not have is an error.
-func mysqlVariables(ctx context.Context, pool *sql.DB) (map[string]string, error) {
+func variables(ctx context.Context, pool *sql.DB) (map[string]string, error) {
 	rows, err := pool.QueryContext(ctx, `SHOW VARIABLES WHERE Variable_name IN ('version', 'read_only', 'super_read_only',
 		'innodb_read_only', 'log_bin', 'binlog_format', 'sql_mode', 'character_set_client', 'character_set_connection',
 		'autocommit', 'sql_safe_updates', 'tx_isolation', 'transaction_isolation', 'tx_read_only', 'transaction_read_only')`)
@@ -348,52 +360,52 @@ func mysqlVariables(ctx context.Context, pool *sql.DB) (map[string]string, error
 	return found, rows.Err()
 }
 
-func mysqlExclusive(ctx context.Context, db *DB, name string, _ *Stmt) (func(), error) {
-	locks := *mysqlSessionLocks
-	locks.Refuse = func(context.Context, *sql.Conn) error { return nil } // Galera: run migrations at one node
-	return exclusive(ctx, db.pool, &locks, name)
+func exclusive(ctx context.Context, db *dialect.DB, name, _ string) (func(), error) {
+	own := *locks
+	own.Refuse = func(context.Context, *sql.Conn) error { return nil } // Galera: run migrations at one node
+	return own.Take(ctx, db.Pool(), name)
 }
 
-// mysqlKey hashes a name, because GET_LOCK takes 64 characters and its rules on case
+// lockKey hashes a name, because GET_LOCK takes 64 characters and its rules on case
 // differ, and puts the database into it, because the lock is the server's. The hash is
 // computed here: MySQL 9.7 has no SHA1. Versions that had the server compute it made the
 // same name, so they and this one exclude each other.
-func mysqlKey(ctx context.Context, c *sql.Conn, name string) (string, error) {
+func lockKey(ctx context.Context, c *sql.Conn, name string) (string, error) {
 	var database string
 	if err := c.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&database); err != nil {
 		return "", err
 	}
-	sum := sha1.Sum([]byte(database + "/" + strconv.FormatUint(uint64(sessionKey(name)), 16)))
+	sum := sha1.Sum([]byte(database + "/" + strconv.FormatUint(uint64(engine.LockKey(name)), 16)))
 	return "dbcron:" + hex.EncodeToString(sum[:]), nil
 }
 
-var mysqlSessionLocks = &SessionLocks{
-	Key:    mysqlKey,
-	Refuse: mysqlNoSession,
+var locks = &dialect.SessionLocks{
+	Key:    lockKey,
+	Refuse: noSession,
 	Try: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
-		return sessionBool(ctx, c, "SELECT GET_LOCK(?, 0)", name)
+		return engine.QueryBool(ctx, c, "SELECT GET_LOCK(?, 0)", name)
 	},
 	Held: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
-		return sessionBool(ctx, c, "SELECT @@global.read_only = 0 AND IS_USED_LOCK(?) = CONNECTION_ID()", name)
+		return engine.QueryBool(ctx, c, "SELECT @@global.read_only = 0 AND IS_USED_LOCK(?) = CONNECTION_ID()", name)
 	},
 	Free: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
-		return sessionBool(ctx, c, "SELECT RELEASE_LOCK(?)", name)
+		return engine.QueryBool(ctx, c, "SELECT RELEASE_LOCK(?)", name)
 	},
 }
 
-// mysqlNoSession refuses nodes of a Galera cluster, each of which has such
+// noSession refuses nodes of a Galera cluster, each of which has such
 // locks of its own, and replicas.
-func mysqlNoSession(ctx context.Context, c *sql.Conn) error {
+func noSession(ctx context.Context, c *sql.Conn) error {
 	var readOnly bool
 	if err := c.QueryRowContext(ctx, "SELECT @@global.read_only").Scan(&readOnly); err != nil {
 		return err
 	}
 	if readOnly {
-		return fmt.Errorf("%w: the server is read-only, and its primary does not know its locks; connect to the primary", ErrNoSessions)
+		return fmt.Errorf("%w: the server is read-only, and its primary does not know its locks; connect to the primary", dialect.ErrNoSessions)
 	}
 	is, err := isGalera(ctx, c)
 	if is {
-		err = fmt.Errorf("%w: the nodes of a Galera cluster do not know each other's", ErrNoSessions)
+		err = fmt.Errorf("%w: the nodes of a Galera cluster do not know each other's", dialect.ErrNoSessions)
 	}
 	return err
 }

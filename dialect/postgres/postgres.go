@@ -1,4 +1,5 @@
-package dialect
+// Package postgres is PostgreSQL for dbcron, by pgx. It links that driver, and no other.
+package postgres
 
 import (
 	"cmp"
@@ -18,13 +19,19 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/internal/engine"
 )
 
-// Postgres is PostgreSQL, from 14 on.
-var Postgres = &Dialect{
+// Dialect is PostgreSQL, from 14 on.
+var Dialect = &dialect.Dialect{
 	Name:    "postgres",
 	Goose:   "postgres",
+	Title:   "PostgreSQL",
 	Schemes: []string{"postgres", "postgresql"},
+	Example: "postgres://user:password@host/database",
+	Probe:   "SELECT 1 FROM (SELECT pg_backend_pid()) AS v",
 
 	Placeholder: func(n int) string { return "$" + strconv.Itoa(n) },
 	// Not now(), which is the start of the transaction; not clock_timestamp(),
@@ -49,13 +56,13 @@ var Postgres = &Dialect{
 	RowLocked:       "FOR UPDATE NOWAIT",
 	ShareLocked:     "FOR SHARE",
 	LocksTakeUpdate: true,
-	AddDuplicate:    addOnConflict,
+	AddDuplicate:    engine.AddOnConflict,
 	IgnoreDuplicate: func(string) string { return "ON CONFLICT DO NOTHING" },
 	// Arrays, which the server reads several times as fast as JSON.
-	Records: func(rows string, columns []Column) string {
+	Records: func(rows string, columns []dialect.Column) string {
 		types := map[string]string{"int": "BIGINT[]", "text": "TEXT[]"}
-		return "unnest(" + listed(columns, func(c Column) string { return "CAST(" + rows + "." + c.Name + " AS " + types[c.Kind] + ")" }) +
-			") AS record (" + listed(columns, func(c Column) string { return c.Name }) + ")"
+		return "unnest(" + engine.Listed(columns, func(c dialect.Column) string { return "CAST(" + rows + "." + c.Name + " AS " + types[c.Kind] + ")" }) +
+			") AS record (" + engine.Listed(columns, func(c dialect.Column) string { return c.Name }) + ")"
 	},
 	JoinByKey: func(table string) string { return "JOIN " + table },
 
@@ -66,7 +73,7 @@ var Postgres = &Dialect{
 	UpdateFrom: func(table string, key []string, set, condition, pick string) string {
 		// MATERIALIZED, because a LIMIT in a plain subquery can be run again.
 		return "WITH picked AS MATERIALIZED (" + pick + ")\nUPDATE " + table + " SET " + set +
-			" FROM picked WHERE " + sameKey(table, key) + also(" AND ", condition)
+			" FROM picked WHERE " + engine.SameKey(table, key) + engine.Also(" AND ", condition)
 	},
 
 	Next:      func(column string) string { return column + " = " + column + " + 1" },
@@ -77,8 +84,8 @@ var Postgres = &Dialect{
 	// read all of one that has grown since; so would a new one, if the statistics say
 	// that the table is empty. See pipelineWithout. LOCAL, because a pooler may give the
 	// session to somebody else next.
-	OnBegin:      "SELECT " + postgresOnBegin,
-	OnBeginShort: "SELECT set_config('idle_in_transaction_session_timeout', '5s', true), " + postgresOnBegin,
+	OnBegin:      "SELECT " + onBegin,
+	OnBeginShort: "SELECT set_config('idle_in_transaction_session_timeout', '5s', true), " + onBegin,
 
 	Duplicate: sqlState("23505"),
 	Missing:   sqlState("42P01"),
@@ -86,32 +93,34 @@ var Postgres = &Dialect{
 	Unknown:   sqlState("42704", "42883", "0A000"),
 	Retryable: sqlState("40001", "40P01"),
 	Unavailable: func(err error) bool {
-		return networkError(err) || sqlState("57P01", "57P02", "57P03", "57P05", "53300", postgresReadOnly)(err) ||
+		return dialect.ConnectionError(err) || errors.Is(err, pgconn.ErrConnClosed) || sqlState("57P01", "57P02", "57P03", "57P05", "53300", readOnlyState)(err) ||
 			sqlState("08000", "08001", "08003", "08004", "08006", "08P01")(err) // poolers use these
 	},
-	ReadOnly: sqlState(postgresReadOnly),
-	Refused:  postgresRefused,
+	ReadOnly: sqlState(readOnlyState),
+	Refused:  refused,
 
-	Connector:   postgresConnector,
-	Check:       postgresCheck,
-	WhyReadOnly: postgresWhyReadOnly,
-	Holdings:    postgresHoldings,
-	Lacks:       postgresWithout,
-	Exclusive:   postgresExclusive,
-	Session:     postgresSession,
+	SyntaxError: sqlState("42601"),
+
+	Connector:   connector,
+	Check:       check,
+	WhyReadOnly: whyReadOnly,
+	Holdings:    holdings,
+	Lacks:       without,
+	Exclusive:   exclusive,
+	Session:     session,
 	Notify:      func(channel, payload string) string { return "pg_notify(" + channel + ", " + payload + ")" },
-	Listen:      postgresListen,
-	Pipeline:    postgresPipeline,
-	Copy:        postgresCopy,
+	Listen:      listen,
+	Pipeline:    pipeline,
+	Copy:        copyRows,
 	DDLInTx:     true,
 	Routines:    true,
 	Schema:      true,
 }
 
-// postgresReadOnly is read_only_sql_transaction.
-const postgresReadOnly = "25006"
+// readOnlyState is read_only_sql_transaction.
+const readOnlyState = "25006"
 
-const postgresOnBegin = "set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
+const onBegin = "set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
 
 // sqlState tells errors by SQLSTATE. Any driver's error that has the usual
 // method fits, so that a caller's pool need not be pgx's.
@@ -122,10 +131,10 @@ func sqlState(codes ...string) func(error) bool {
 	}
 }
 
-// postgresRefused goes by the class of the error, which are its first two characters: all but
+// refused goes by the class of the error, which are its first two characters: all but
 // those of connections, transactions, resources, operators and the server itself. A trigger may
 // use any class of its own.
-func postgresRefused(err error) bool {
+func refused(err error) bool {
 	var e interface{ SQLState() string }
 	if !errors.As(err, &e) || len(e.SQLState()) != 5 {
 		return false
@@ -137,7 +146,7 @@ func postgresRefused(err error) bool {
 	return !slices.Contains([]string{"08", "25", "40", "53", "55", "57", "58"}, e.SQLState()[:2])
 }
 
-func postgresConnector(u *url.URL, opt Options) (driver.Connector, error) {
+func connector(u *url.URL, opt dialect.Options) (driver.Connector, error) {
 	cfg, err := pgx.ParseConfig(u.String())
 	if err != nil {
 		return nil, err
@@ -156,12 +165,12 @@ func postgresConnector(u *url.URL, opt Options) (driver.Connector, error) {
 	// A connection to a server that takes no writes is closed, and the next one may lead to the
 	// primary.
 	onError := cfg.OnPgError
-	cfg.OnPgError = func(c *pgconn.PgConn, e *pgconn.PgError) bool { return onError(c, e) && e.Code != postgresReadOnly }
+	cfg.OnPgError = func(c *pgconn.PgConn, e *pgconn.PgError) bool { return onError(c, e) && e.Code != readOnlyState }
 	if validate := cfg.ValidateConnect; validate != nil { // target_session_attrs
 		cfg.ValidateConnect = func(ctx context.Context, c *pgconn.PgConn) error {
 			err := validate(ctx, c)
 			if errors.Is(err, pgconn.ErrReadOnlyConnection) || errors.Is(err, pgconn.ErrStandbyConnection) {
-				err = fmt.Errorf("%w: %w", ErrReadOnly, err)
+				err = fmt.Errorf("%w: %w", dialect.ErrReadOnly, err)
 			}
 			return err
 		}
@@ -172,32 +181,32 @@ func postgresConnector(u *url.URL, opt Options) (driver.Connector, error) {
 	return newPoolerConnector(cfg), nil
 }
 
-func postgresCheck(ctx context.Context, db *DB) ([]Finding, error) {
+func check(ctx context.Context, db *dialect.DB) ([]dialect.Finding, error) {
 	var version int
 	var name, encoding, isolation, path, schema string
-	err := db.pool.QueryRowContext(ctx, `SELECT CAST(current_setting('server_version_num') AS INT), current_setting('server_version'),
+	err := db.Pool().QueryRowContext(ctx, `SELECT CAST(current_setting('server_version_num') AS INT), current_setting('server_version'),
 		current_setting('server_encoding'), current_setting('transaction_isolation'),
 		current_setting('search_path'), COALESCE(current_schema(), '')`).
 		Scan(&version, &name, &encoding, &isolation, &path, &schema)
 	if err != nil {
 		return nil, err
 	}
-	readOnly, err := postgresWhyReadOnly(ctx, db.pool)
+	readOnly, err := whyReadOnly(ctx, db.Pool())
 	if err != nil {
 		return nil, err
 	}
-	pooler, err := poolerFinding(ctx, db.pool)
-	return append([]Finding{
+	pooler, err := poolerFinding(ctx, db.Pool())
+	return append([]dialect.Finding{
 		{
 			Subject: "version", OK: version >= 140000, Detail: "PostgreSQL " + name,
 			Advice: "use PostgreSQL 14 or later",
 		},
-		writable(readOnly, "connect to the primary (a URL that names all hosts, with target_session_attrs=read-write, finds it), promote this server, or unset default_transaction_read_only"),
+		dialect.Writable(readOnly, "connect to the primary (a URL that names all hosts, with target_session_attrs=read-write, finds it), promote this server, or unset default_transaction_read_only"),
 		{
 			Subject: "encoding", OK: encoding == "UTF8", Detail: "server_encoding = " + encoding,
 			Advice: "create the database with ENCODING 'UTF8'",
 		},
-		searchPathFinding(db.opt.Schema, path, schema),
+		searchPathFinding(db.Options().Schema, path, schema),
 		{
 			Subject: "isolation", OK: true,
 			Detail: fmt.Sprintf("session default %q; dbcron's transactions ask for read committed themselves", isolation),
@@ -207,8 +216,8 @@ func postgresCheck(ctx context.Context, db *DB) ([]Finding, error) {
 
 // searchPathFinding tells whether there is a schema for tables whose names have none before them:
 // current is the first of the search_path that exists and may be used, or empty.
-func searchPathFinding(own, path, current string) Finding {
-	f := Finding{
+func searchPathFinding(own, path, current string) dialect.Finding {
+	f := dialect.Finding{
 		Subject: "search_path", OK: own != "" || current != "",
 		Advice: "create a schema and grant USAGE on it (CREATE SCHEMA dbcron AUTHORIZATION the_user), or name one that exists: search_path=its_name in the URL",
 	}
@@ -223,10 +232,10 @@ func searchPathFinding(own, path, current string) Finding {
 	return f
 }
 
-func postgresWhyReadOnly(ctx context.Context, on Execer) (why string, err error) {
+func whyReadOnly(ctx context.Context, on dialect.Execer) (why string, err error) {
 	var standby bool
 	var readOnly string
-	err = queryRow(ctx, on, "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')", nil, &standby, &readOnly)
+	err = engine.QueryRow(ctx, on, "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')", nil, &standby, &readOnly)
 	switch {
 	case err != nil:
 	case standby:
@@ -237,24 +246,17 @@ func postgresWhyReadOnly(ctx context.Context, on Execer) (why string, err error)
 	return why, err
 }
 
-// postgresExclusive waits by asking again, because a statement that blocks on
+// exclusive waits by asking again, because a statement that blocks on
 // the lock would hold a snapshot, and be ended by the statement timeout. The locks are a
 // transaction's, which a pooler gives to nobody else before its end. The advisory one excludes
 // earlier versions, which took no other, and may have taken a session's of the same key. The
 // row's excludes processes that have no advisory locks.
-func postgresExclusive(ctx context.Context, db *DB, name string, row *Stmt) (func(), error) {
-	_, without := db.Lacks(AdvisoryLocks)
-	query := ""
-	if row != nil {
-		var err error
-		if query, _, err = db.render(row, nil); err != nil {
-			return nil, err
-		}
-	}
+func exclusive(ctx context.Context, db *dialect.DB, name, query string) (func(), error) {
+	_, without := db.Lacks(dialect.AdvisoryLocks)
 	if without && query == "" {
 		return nil, errors.New("there are no advisory locks, and no row to lock")
 	}
-	return exclusive(ctx, db.pool, &SessionLocks{
+	locks := &dialect.SessionLocks{
 		Refuse: func(context.Context, *sql.Conn) error { return nil },
 		Try: func(ctx context.Context, c *sql.Conn, name string) (got bool, err error) {
 			if _, err := c.ExecContext(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED"); err != nil {
@@ -264,10 +266,10 @@ func postgresExclusive(ctx context.Context, db *DB, name string, row *Stmt) (fun
 				return false, err
 			}
 			if got = true; !without {
-				got, err = sessionBool(ctx, c, "SELECT pg_try_advisory_xact_lock($1)", sessionKey(name))
+				got, err = engine.QueryBool(ctx, c, "SELECT pg_try_advisory_xact_lock($1)", engine.LockKey(name))
 			}
 			if err == nil && got && query != "" {
-				got, err = holdsRow(ctx, c, query, sqlState("55P03"))
+				got, err = engine.HoldsRow(ctx, c, query, sqlState("55P03"))
 			}
 			if err == nil && !got {
 				_, err = c.ExecContext(ctx, "ROLLBACK")
@@ -278,38 +280,39 @@ func postgresExclusive(ctx context.Context, db *DB, name string, row *Stmt) (fun
 			_, err := c.ExecContext(ctx, "ROLLBACK")
 			return err == nil, err
 		},
-	}, name)
+	}
+	return locks.Take(ctx, db.Pool(), name)
 }
 
-var postgresSession = &SessionLocks{
-	Refuse: postgresNoSession,
+var session = &dialect.SessionLocks{
+	Refuse: noSession,
 	Try: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
-		return sessionBool(ctx, c, "SELECT pg_try_advisory_lock($1)", sessionKey(name))
+		return engine.QueryBool(ctx, c, "SELECT pg_try_advisory_lock($1)", engine.LockKey(name))
 	},
 	// Asked of the list of locks, because a session that is another's by now,
 	// behind a pooler, answers as well.
 	Held: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
-		return sessionBool(ctx, c, `SELECT NOT pg_is_in_recovery() AND EXISTS (
+		return engine.QueryBool(ctx, c, `SELECT NOT pg_is_in_recovery() AND EXISTS (
 			SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted AND objsubid = 1
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-			AND classid = CAST(($1::bigint >> 32) & 4294967295 AS oid) AND objid = CAST($1::bigint & 4294967295 AS oid))`, sessionKey(name))
+			AND classid = CAST(($1::bigint >> 32) & 4294967295 AS oid) AND objid = CAST($1::bigint & 4294967295 AS oid))`, engine.LockKey(name))
 	},
 	Free: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
-		return sessionBool(ctx, c, "SELECT pg_advisory_unlock($1)", sessionKey(name))
+		return engine.QueryBool(ctx, c, "SELECT pg_advisory_unlock($1)", engine.LockKey(name))
 	},
 }
 
-func postgresNoSession(ctx context.Context, c *sql.Conn) error {
+func noSession(ctx context.Context, c *sql.Conn) error {
 	var standby bool
 	if err := c.QueryRowContext(ctx, "SELECT pg_is_in_recovery()").Scan(&standby); err != nil {
 		return err
 	}
 	if standby {
-		return fmt.Errorf("%w: the server is a standby, whose locks its primary does not know; connect to the primary", ErrNoSessions)
+		return fmt.Errorf("%w: the server is a standby, whose locks its primary does not know; connect to the primary", dialect.ErrNoSessions)
 	}
 	is, _, err := behindPooler(ctx, c)
 	if err == nil && is {
-		err = fmt.Errorf("%w: a pooler is between this program and the server, and may give the session to others; connect directly", ErrNoSessions)
+		err = fmt.Errorf("%w: a pooler is between this program and the server, and may give the session to others; connect directly", dialect.ErrNoSessions)
 	}
 	return err
 }
@@ -320,16 +323,16 @@ func postgresNoSession(ctx context.Context, c *sql.Conn) error {
 // its order. Where that cannot be, it would seem so dear as to be worth compiling.
 var pipelineWithout = []string{"enable_seqscan", "enable_bitmapscan", "enable_sort", "jit"}
 
-var postgresPipelineWithout = "SELECT set_config('" + strings.Join(pipelineWithout, "', 'off', true), set_config('") + "', 'off', true)"
+var pipelineSettings = "SELECT set_config('" + strings.Join(pipelineWithout, "', 'off', true), set_config('") + "', 'off', true)"
 
-// postgresPipeline is a transaction: the server commits at its end.
-func postgresPipeline(ctx context.Context, driverConn any, texts []string, values [][]any, steps []*Step) (at int, err error) {
+// pipeline is a transaction: the server commits at its end.
+func pipeline(ctx context.Context, driverConn any, texts []string, values [][]any, steps []*dialect.Step) (at int, err error) {
 	own, ok := driverConn.(*stdlib.Conn)
 	if !ok {
 		return len(steps), errors.ErrUnsupported
 	}
 	var batch pgx.Batch
-	batch.Queue(postgresPipelineWithout)
+	batch.Queue(pipelineSettings)
 	for i, text := range texts {
 		batch.Queue(text, values[i]...)
 	}
@@ -339,7 +342,7 @@ func postgresPipeline(ctx context.Context, driverConn any, texts []string, value
 		return 0, err
 	}
 	for i, step := range steps {
-		if err := postgresStep(results, step); err != nil {
+		if err := runStep(results, step); err != nil {
 			_ = results.Close() // it would say the same
 			return i, err
 		}
@@ -347,7 +350,7 @@ func postgresPipeline(ctx context.Context, driverConn any, texts []string, value
 	return len(steps), results.Close()
 }
 
-func postgresStep(results pgx.BatchResults, step *Step) error {
+func runStep(results pgx.BatchResults, step *dialect.Step) error {
 	if step.Scan == nil {
 		tag, err := results.Exec()
 		step.Changed = tag.RowsAffected()
@@ -358,14 +361,15 @@ func postgresStep(results pgx.BatchResults, step *Step) error {
 		return err
 	}
 	defer rows.Close()
-	var row Row
+	var row dialect.Row
+	var binary []bool
 	for rows.Next() {
-		if row.binary == nil {
+		if binary == nil {
 			for _, f := range rows.FieldDescriptions() {
-				row.binary = append(row.binary, f.Format == pgx.BinaryFormatCode)
+				binary = append(binary, f.Format == pgx.BinaryFormatCode)
 			}
 		}
-		row.raw = rows.RawValues()
+		row.Reset(rows.RawValues(), binary)
 		if err := step.Scan(&row); err != nil {
 			return err
 		}
@@ -373,8 +377,8 @@ func postgresStep(results pgx.BatchResults, step *Step) error {
 	return rows.Err()
 }
 
-// postgresCopy sends rows in binary.
-func postgresCopy(ctx context.Context, driverConn any, table string, columns []string, rows CopyRows) error {
+// copyRows sends rows in binary.
+func copyRows(ctx context.Context, driverConn any, table string, columns []string, rows dialect.CopyRows) error {
 	own, ok := driverConn.(*stdlib.Conn)
 	if !ok {
 		return errors.ErrUnsupported
@@ -387,7 +391,7 @@ func postgresCopy(ctx context.Context, driverConn any, table string, columns []s
 		}
 		values = rows.Values(at, values[:0])
 		for i, v := range values {
-			if text, ok := v.(JSON); ok {
+			if text, ok := v.(dialect.JSON); ok {
 				values[i] = json.RawMessage(text)
 			}
 		}
@@ -397,7 +401,7 @@ func postgresCopy(ctx context.Context, driverConn any, table string, columns []s
 	return err
 }
 
-func postgresListen(ctx context.Context, driverConn any, channel string, ready func(), heard func(string)) error {
+func listen(ctx context.Context, driverConn any, channel string, ready func(), heard func(string)) error {
 	own, ok := driverConn.(*stdlib.Conn)
 	if !ok {
 		return fmt.Errorf("notifications through driver %T: %w", driverConn, errors.ErrUnsupported)
@@ -422,13 +426,4 @@ func postgresListen(ctx context.Context, driverConn any, channel string, ready f
 			heard(n.Payload)
 		}
 	}
-}
-
-// addOnConflict is AddDuplicate where there is ON CONFLICT.
-func addOnConflict(table, key string, columns []string) string {
-	sums := make([]string, len(columns))
-	for i, c := range columns {
-		sums[i] = c + " = " + table + "." + c + " + excluded." + c
-	}
-	return "ON CONFLICT (" + key + ") DO UPDATE SET " + strings.Join(sums, ", ")
 }

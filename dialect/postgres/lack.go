@@ -1,4 +1,4 @@
-package dialect
+package postgres
 
 import (
 	"context"
@@ -11,6 +11,9 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
 // What speaks PostgreSQL's protocol need not have all that PostgreSQL has, and an administrator
@@ -19,63 +22,63 @@ import (
 
 // A trial is queries that work where there is a feature. What a query returns has to be true.
 type trial struct {
-	feature Feature
+	feature dialect.Feature
 	queries []string
 }
 
-func postgresTrials() []trial {
+func trials() []trial {
 	key := strconv.FormatInt(rand.Int64(), 10) // nobody's
 	return []trial{
-		{Notifications, []string{"LISTEN dbcron_probe", "SELECT pg_notify('dbcron_probe', '') IS NOT NULL"}},
+		{dialect.Notifications, []string{"LISTEN dbcron_probe", "SELECT pg_notify('dbcron_probe', '') IS NOT NULL"}},
 		// The server must list the lock, too: there are some that have such functions, which do nothing.
-		{AdvisoryLocks, []string{"SELECT CASE WHEN pg_try_advisory_xact_lock(" + key + ") THEN EXISTS (" +
+		{dialect.AdvisoryLocks, []string{"SELECT CASE WHEN pg_try_advisory_xact_lock(" + key + ") THEN EXISTS (" +
 			"SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted) END"}},
-		{sessionLocks, []string{"SELECT CASE WHEN pg_try_advisory_lock(" + key + ") THEN pg_advisory_unlock(" + key + ") END"}},
+		{dialect.Sessions, []string{"SELECT CASE WHEN pg_try_advisory_lock(" + key + ") THEN pg_advisory_unlock(" + key + ") END"}},
 	}
 }
 
-// postgresWithout finds out what a server has not, or what its user may not use, and what a pooler
+// without finds out what a server has not, or what its user may not use, and what a pooler
 // on the way does not carry.
-func postgresWithout(ctx context.Context, c *sql.Conn, known map[Feature]string) (lacks []Lack, err error) {
+func without(ctx context.Context, c *sql.Conn, known map[dialect.Feature]string) (lacks []dialect.Lack, err error) {
 	is, _, err := behindPooler(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	if is {
-		lacks = []Lack{
-			{listening, "a pooler is between this program and the server"},
-			{sessionLocks, "a pooler is between this program and the server, and may give the session to others; connect directly"},
+		lacks = []dialect.Lack{
+			{Feature: dialect.Listening, Why: "a pooler is between this program and the server"},
+			{Feature: dialect.Sessions, Why: "a pooler is between this program and the server, and may give the session to others; connect directly"},
 		}
 	}
-	trials := slices.DeleteFunc(postgresTrials(), func(t trial) bool {
+	trials := slices.DeleteFunc(trials(), func(t trial) bool {
 		_, is := known[t.feature]
-		return is || slices.ContainsFunc(lacks, func(l Lack) bool { return l.Feature == t.feature })
+		return is || slices.ContainsFunc(lacks, func(l dialect.Lack) bool { return l.Feature == t.feature })
 	})
 	var all []string
 	for _, t := range trials {
 		all = append(all, t.queries...)
 	}
-	why, err := postgresTry(ctx, c, all)
+	why, err := try(ctx, c, all)
 	if err != nil || why == "" { // all in one round trip, as it nearly always is
 		return lacks, err
 	}
 	for _, t := range trials {
-		if why, err = postgresTry(ctx, c, t.queries); err != nil {
+		if why, err = try(ctx, c, t.queries); err != nil {
 			return nil, err
 		}
 		if why != "" {
-			lacks = append(lacks, Lack{t.feature, why})
+			lacks = append(lacks, dialect.Lack{Feature: t.feature, Why: why})
 		}
 	}
 	return lacks, nil
 }
 
-// postgresTry runs queries in a transaction that it rolls back, and tells why they do not work;
+// try runs queries in a transaction that it rolls back, and tells why they do not work;
 // "" if they do.
-func postgresTry(ctx context.Context, c *sql.Conn, queries []string) (why string, err error) {
+func try(ctx context.Context, c *sql.Conn, queries []string) (why string, err error) {
 	works := true
 	err = c.Raw(func(driverConn any) (err error) {
-		own, ok := Unwrap(driverConn).(*stdlib.Conn)
+		own, ok := sqlconn.Unwrap(driverConn).(*stdlib.Conn)
 		if !ok {
 			return errors.ErrUnsupported
 		}
@@ -90,13 +93,13 @@ func postgresTry(ctx context.Context, c *sql.Conn, queries []string) (why string
 		return "", nil
 	case err == nil:
 		return "the server has such a function, which does nothing", nil
-	case postgresRefused(err) || sqlState("0A000")(err):
+	case refused(err) || sqlState("0A000")(err):
 		return err.Error(), nil
 	}
 	return "", fmt.Errorf("find out what the server has: %w", err)
 }
 
-// tryAtOnce is postgresTry in one round trip.
+// tryAtOnce is try in one round trip.
 func tryAtOnce(ctx context.Context, own *stdlib.Conn, queries []string) (works bool, err error) {
 	c := own.Conn().PgConn()
 	results, err := c.Exec(ctx, "BEGIN; "+strings.Join(append(slices.Clone(queries), "ROLLBACK"), "; ")).ReadAll()
@@ -115,7 +118,7 @@ func tryAtOnce(ctx context.Context, own *stdlib.Conn, queries []string) (works b
 	return true, nil
 }
 
-// tryEach is postgresTry by other drivers than pgx's.
+// tryEach is try by other drivers than pgx's.
 func tryEach(ctx context.Context, c *sql.Conn, queries []string) (works bool, err error) {
 	tx, err := c.BeginTx(ctx, nil)
 	if err != nil {

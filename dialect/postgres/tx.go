@@ -1,4 +1,4 @@
-package dialect
+package postgres
 
 import (
 	"context"
@@ -11,10 +11,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/dbcron/dbcron/dialect"
 )
 
-// Pgx makes a transaction of pgx's own fit to be an Execer.
-func Pgx(tx pgx.Tx) Execer { return pgxTx{tx} }
+// Tx makes a transaction of pgx's own fit to be an Execer.
+func Tx(tx pgx.Tx) dialect.Execer { return pgxTx{tx} }
 
 type pgxTx struct{ tx pgx.Tx }
 

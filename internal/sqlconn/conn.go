@@ -1,4 +1,6 @@
-package dialect
+// Package sqlconn stands between database/sql and a driver: it passes each round trip of a
+// connection through an interceptor, and lends connections out of a pool. It knows no engine.
+package sqlconn
 
 import (
 	"context"
@@ -161,8 +163,18 @@ func (t *transaction) Rollback() error {
 	return t.c.call(context.Background(), "rollback", t.Tx.Rollback)
 }
 
-// connExec runs a statement on a driver's connection that has no pool yet.
-func connExec(ctx context.Context, c driver.Conn, query string) error {
+// Through calls f with the driver's own connection, by way of those who want to
+// know of each round trip.
+func Through(ctx context.Context, driverConn any, op string, f func(own any) error) error {
+	c, ok := driverConn.(*conn)
+	if !ok {
+		return f(driverConn)
+	}
+	return c.call(ctx, op, func() error { return Through(ctx, c.Conn, op, f) })
+}
+
+// Exec runs a statement on a driver's connection that has no pool yet.
+func Exec(ctx context.Context, c driver.Conn, query string) error {
 	e, ok := c.(driver.ExecerContext)
 	if !ok {
 		return fmt.Errorf("driver %T has no ExecContext", c)
@@ -171,8 +183,8 @@ func connExec(ctx context.Context, c driver.Conn, query string) error {
 	return err
 }
 
-// connInt is connExec for a query of one integer.
-func connInt(ctx context.Context, c driver.Conn, query string) (int64, error) {
+// Int is Exec for a query of one integer.
+func Int(ctx context.Context, c driver.Conn, query string) (int64, error) {
 	q, ok := c.(driver.QueryerContext)
 	if !ok {
 		return 0, fmt.Errorf("driver %T has no QueryContext", c)

@@ -1,13 +1,15 @@
-package dialect
+package mysql
 
 import (
 	"context"
 	"database/sql/driver"
 	"fmt"
 	"strings"
+
+	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
-// idleSeconds is for how long a short transaction may be idle, see [DB.ShortTx].
+// idleSeconds is for how long a short transaction may be idle, see [dialect.DB.ShortTx].
 const idleSeconds = 5
 
 // An idleLimit has the server end the short transactions of a connection that are idle, and
@@ -26,7 +28,7 @@ type idleLimit struct {
 func newIdleLimit(ctx context.Context, c driver.Conn) (*idleLimit, error) {
 	l := &idleLimit{variable: "idle_transaction_timeout"}
 	err := l.set(ctx, c, true)
-	if mysqlError(1193)(err) { // MySQL does not know it
+	if numbered(1193)(err) { // MySQL does not know it
 		*l, err = idleLimit{variable: "wait_timeout"}, nil
 	}
 	return l, err
@@ -35,7 +37,7 @@ func newIdleLimit(ctx context.Context, c driver.Conn) (*idleLimit, error) {
 // before is called before each statement.
 func (l *idleLimit) before(ctx context.Context, c driver.Conn, op string) error {
 	switch {
-	case mysqlBegins(op) && l.on != isShort(ctx):
+	case begins(op) && l.on != sqlconn.IsShort(ctx):
 		return l.set(ctx, c, !l.on)
 	case l.on && l.variable == "wait_timeout" && strings.Contains(op, "GET_LOCK"):
 		return l.set(ctx, c, false)
@@ -48,15 +50,15 @@ func (l *idleLimit) set(ctx context.Context, c driver.Conn, on bool) error {
 	if on {
 		value = fmt.Sprint(idleSeconds)
 	}
-	err := connExec(ctx, c, "SET SESSION "+l.variable+" = "+value)
+	err := sqlconn.Exec(ctx, c, "SET SESSION "+l.variable+" = "+value)
 	if err == nil {
 		l.on = on
 	}
 	return err
 }
 
-// mysqlBegins tells whether a statement begins a transaction, or may.
-func mysqlBegins(op string) bool {
+// begins tells whether a statement begins a transaction, or may.
+func begins(op string) bool {
 	op = strings.TrimLeft(op, " \t\r\n")
 	for _, word := range []string{"begin", "start", "set autocommit"} {
 		if len(op) >= len(word) && strings.EqualFold(op[:len(word)], word) {

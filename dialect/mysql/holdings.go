@@ -1,0 +1,45 @@
+package mysql
+
+import (
+	"context"
+	"strings"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// holdings tries each right with a statement that fails in any case, since it names a
+// column that no table has: the server looks at the rights on the table first. What the
+// server's own tables say would leave out roles, patterns and revoked parts.
+func holdings(ctx context.Context, db *dialect.DB, want dialect.Rights) (*dialect.Holdings, error) {
+	var user, database string
+	if err := db.Get(ctx, dialect.Unlisted("SELECT CURRENT_USER(), DATABASE()"), nil, &user, &database); err != nil {
+		return nil, err
+	}
+	at := strings.LastIndexByte(user, '@')
+	h := &dialect.Holdings{User: quoteText(user[:at]) + "@" + quoteText(user[at+1:]), Tables: quoteName(database) + "." + db.Prefix(), Lacks: dialect.Rights{}}
+	denied, other := numbered(1142), numbered(1054, 1143, 1146) // 1143: holds it on some columns
+	for table, verbs := range want {
+		for _, verb := range verbs {
+			_, err := db.Pool().ExecContext(ctx, strings.ReplaceAll(probes[verb], "{table}", db.Prefix()+table))
+			if denied(err) {
+				h.Lacks.Hold(table, verb)
+			} else if !other(err) {
+				return nil, err
+			}
+		}
+	}
+	return h, nil
+}
+
+var probes = map[string]string{
+	"SELECT": "SELECT no_such_column FROM {table}",
+	"INSERT": "INSERT INTO {table} (no_such_column) VALUES (1)",
+	"UPDATE": "UPDATE {table} SET no_such_column = 1",
+	"DELETE": "DELETE FROM {table} WHERE no_such_column = 1",
+}
+
+func quoteText(s string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, "'", "''").Replace(s) + "'"
+}
+
+func quoteName(s string) string { return "`" + strings.ReplaceAll(s, "`", "``") + "`" }
