@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 )
@@ -59,7 +60,7 @@ func chartOf(minutes []queue.Minute, name string, now time.Time) chart {
 			return max(1.5, 100*float64(n)/float64(c.Most)) // what is little is seen, too
 		}
 		done, failed, dead := height(m.Done), height(m.Failed), height(m.Dead)
-		b := bar{X: i, Title: fmt.Sprintf("%s: %s done, %s failed, %s dead", c.From.Add(time.Duration(i)*time.Minute).Format("15:04"), number(m.Done), number(m.Failed), number(m.Dead))}
+		b := bar{X: i, Title: fmt.Sprintf("%s: %s done, %s failed, %s dead", c.From.Add(time.Duration(i)*time.Minute).Format("15:04"), plain.Number(m.Done), plain.Number(m.Failed), plain.Number(m.Dead))}
 		b.DoneY, b.DoneH = decimal(100-done), decimal(done)
 		b.FailY, b.FailH = decimal(100-done-failed), decimal(failed)
 		b.DeadY, b.DeadH = decimal(100-done-failed-dead), decimal(dead)
@@ -69,18 +70,6 @@ func chartOf(minutes []queue.Minute, name string, now time.Time) chart {
 }
 
 func decimal(f float64) string { return strconv.FormatFloat(max(0, f), 'f', 2, 64) }
-
-// rate is how many jobs a minute were done in the last ten of the minutes that are over.
-func rate(minutes []queue.Minute, name string, now time.Time) float64 {
-	to := now.Truncate(time.Minute)
-	n := 0
-	for _, m := range minutes {
-		if m.Queue == name && m.Begins.Before(to) && !m.Begins.Before(to.Add(-10*time.Minute)) {
-			n += m.Done + m.Dead
-		}
-	}
-	return float64(n) / 10
-}
 
 // A strip is the last runs of a schedule, the oldest first: how long each took, and what
 // became of it.
@@ -111,10 +100,10 @@ func stripOf(runs []scheduler.Run) strip {
 		}
 		title := stamp(r.Due) + " UTC: " + r.State
 		if t := took(r); t > 0 {
-			title += ", " + span(t)
+			title += ", " + plain.Span(t)
 		}
 		if r.Slots > 1 {
-			title += ", " + number(r.Slots) + " slots"
+			title += ", " + plain.Number(r.Slots) + " slots"
 		}
 		s.Bars = append(s.Bars, stripBar{X: int64(stripRuns - len(runs) + i), ID: r.ID, Y: decimal(100 - height), H: decimal(height), State: r.State, Title: title})
 	}

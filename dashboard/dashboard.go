@@ -25,7 +25,9 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
@@ -60,7 +62,7 @@ type Dashboard struct {
 	routes   map[string]route
 	foreign  *http.CrossOriginProtection
 
-	counts   cache[[]queueCounts]
+	counts   cache[[]health.Depth]
 	finished cache[[]queue.Finished]
 	minutes  cache[[]queue.Minute]
 }
@@ -154,7 +156,7 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			level = slog.LevelInfo
 		}
-		d.log.Log(r.Context(), level, "dashboard", "method", r.Method, "path", cut(r.URL.Path, 200), "status", out.status, "took", instant.Now().Sub(began),
+		d.log.Log(r.Context(), level, "dashboard", "method", r.Method, "path", plain.Cut(r.URL.Path, 200), "status", out.status, "took", instant.Now().Sub(began),
 			"token", who.Name, "from", r.RemoteAddr)
 	}()
 	for name, value := range map[string]string{
@@ -264,7 +266,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request, who visitor, to 
 		return
 	}
 	d.counts.drop()
-	d.log.Info("dashboard: done", "what", r.PostForm.Get("do"), "on", cut(r.URL.RequestURI(), 500), "token", who.Name)
+	d.log.Info("dashboard: done", "what", r.PostForm.Get("do"), "on", plain.Cut(r.URL.RequestURI(), 500), "token", who.Name)
 	if done.to == "" {
 		req.query.Del("ok")
 		req.query.Del("n")

@@ -12,6 +12,8 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/health"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 )
@@ -149,7 +151,7 @@ func TestManyJobs(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c, err := queue.New(db.DB, queue.Options{Blocks: 1})
 		must(t, err)
-		for n := 0; n <= countTo; n += 1000 {
+		for n := 0; n <= health.CountTo; n += 1000 {
 			jobs := make([]queue.Job, 1000)
 			for i := range jobs {
 				jobs[i] = queue.Job{Queue: "mail", Kind: "k"}
@@ -238,12 +240,12 @@ func TestLink(t *testing.T) {
 		}
 	}
 	for want, d := range map[string]time.Duration{"–": -1, "0µs": 0, "52ms": 52 * time.Millisecond, "1.5s": 1500 * time.Millisecond, "2s": 2 * time.Second, "42s": 42 * time.Second, "1m": time.Minute, "1m 5s": 65 * time.Second, "1h": time.Hour, "3d 4h": 76*time.Hour + 5*time.Minute} {
-		if got := span(d); got != want {
+		if got := plain.Span(d); got != want {
 			t.Errorf("%d: got %q, want %q", d, got, want)
 		}
 	}
 	for want, n := range map[string]int{"0": 0, "999": 999, "1,000": 1000, "12,345,678": 12345678, "-1,234": -1234} {
-		if got := number(n); got != want {
+		if got := plain.Number(n); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -255,7 +257,7 @@ func TestPayload(t *testing.T) {
 	deep := strings.Repeat("[", 200) + strings.Repeat("]", 200)
 	wide := "[" + strings.Repeat("0,", foldedNodes) + "0]"
 	for _, text := range []string{deep, wide, "{", "", "{} {}", `"\xff`, strings.Repeat(" ", foldedBytes) + "1"} {
-		if v := viewOf(&queue.Info{Job: queue.Job{Payload: []byte(text)}}); v.Root != nil || v.Text != clean(text)[:min(len(text), shownText)] {
+		if v := viewOf(&queue.Info{Job: queue.Job{Payload: []byte(text)}}); v.Root != nil || v.Text != plain.Clean(text)[:min(len(text), shownText)] {
 			t.Errorf("%.40q: got %+v", text, v)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/queuetest"
@@ -154,7 +155,7 @@ func (a *answer) banner() string {
 		text, _, _ = strings.Cut(text, "</p>")
 		return text
 	}
-	return cut(a.text, 300)
+	return plain.Cut(a.text, 300)
 }
 
 func (a *answer) has(texts ...string) *answer {
@@ -162,7 +163,7 @@ func (a *answer) has(texts ...string) *answer {
 	for _, text := range texts {
 		if !strings.Contains(a.text, text) && !strings.Contains(html.UnescapeString(a.text), text) {
 			_, main, _ := strings.Cut(a.text, "<main")
-			a.t.Errorf("%s: there is no %q in %s", a.what, text, cut(main, 4000))
+			a.t.Errorf("%s: there is no %q in %s", a.what, text, plain.Cut(main, 4000))
 		}
 	}
 	return a

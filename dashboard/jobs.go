@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -70,7 +71,7 @@ func (d *Dashboard) listJobs(ctx context.Context, r *request) (*view, error) {
 			data.Queue = data.Queues[0]
 		}
 	}
-	v.title = "Jobs of " + clean(data.Queue)
+	v.title = "Jobs of " + plain.Clean(data.Queue)
 	data.Jobs, data.More, err = d.queues.Jobs(ctx, queue.Filter{
 		Queue: data.Queue, State: data.State, Kind: data.Kind, Key: data.Key, Where: data.Where, After: data.After, Limit: jobsListed,
 		LongestPayload: listedPayload, MaxBytes: listedBytes,

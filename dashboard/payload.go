@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -56,7 +57,7 @@ func viewOf(i *queue.Info) payloadView {
 	if v.Cut = len(text) > shownText; v.Cut {
 		text = bytes.ToValidUTF8(text[:shownText], nil)
 	}
-	v.Text = clean(string(text))
+	v.Text = plain.Clean(string(text))
 	return v
 }
 
@@ -97,7 +98,7 @@ func (p *parser) value(depth int) (n node, ok bool) {
 			if !ok {
 				return n, false
 			}
-			child.Name, child.Named = clean(name), true
+			child.Name, child.Named = plain.Clean(name), true
 			n.Children = append(n.Children, child)
 		}
 		_, err = p.d.Token() // its end
@@ -120,7 +121,7 @@ func quoted(text string) string {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
-	if clean(text) != text || e.Encode(text) != nil {
+	if plain.Clean(text) != text || e.Encode(text) != nil {
 		return strconv.Quote(text)
 	}
 	return strings.TrimSuffix(out.String(), "\n")

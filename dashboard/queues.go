@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/health"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -13,7 +15,7 @@ import (
 const listed = 100
 
 type queuesData struct {
-	Queues []queueCounts
+	Queues []health.Depth
 	After  string
 	More   string // the name after which the next page begins; empty: there is none
 }
@@ -29,7 +31,7 @@ func (d *Dashboard) listQueues(ctx context.Context, r *request) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	counted := map[string]queueCounts{}
+	counted := map[string]health.Depth{}
 	all, err := d.countsOf(ctx)
 	if err != nil {
 		v.troubles = append(v.troubles, d.trouble("Counts", err))
@@ -40,7 +42,7 @@ func (d *Dashboard) listQueues(ctx context.Context, r *request) (*view, error) {
 	for i := range found {
 		q, ok := counted[found[i].Name]
 		if !ok && err == nil { // it is new, or beyond those that are counted together
-			one, err := d.countQueues(ctx, found[i:i+1], r.now)
+			one, err := health.Depths(ctx, d.queues, found[i:i+1], r.now)
 			if err != nil {
 				return nil, err
 			}
@@ -56,7 +58,7 @@ func (d *Dashboard) listQueues(ctx context.Context, r *request) (*view, error) {
 }
 
 type queueData struct {
-	queueCounts
+	health.Depth
 	Outlook  string
 	Chart    chart
 	Kinds    []queue.Finished // what was done in the last hour
@@ -84,7 +86,7 @@ func (d *Dashboard) showQueue(ctx context.Context, r *request) (*view, error) {
 		return nil, err
 	}
 	data := &queueData{Settings: settingsOf(&q)}
-	v := &view{template: "queue.html", title: "Queue " + clean(name), section: "queues", data: data}
+	v := &view{template: "queue.html", title: "Queue " + plain.Clean(name), section: "queues", data: data}
 	data.Queue = q
 	for _, part := range []struct {
 		name string
@@ -98,18 +100,18 @@ func (d *Dashboard) showQueue(ctx context.Context, r *request) (*view, error) {
 }
 
 func (d *Dashboard) readCounts(ctx context.Context, r *request, data *queueData) error {
-	all, err := d.countQueues(ctx, []queue.Queue{data.Queue}, r.now)
+	all, err := health.Depths(ctx, d.queues, []queue.Queue{data.Queue}, r.now)
 	if err != nil {
 		return err
 	}
-	data.queueCounts = all[0]
+	data.Depth = all[0]
 	minutes, err := d.minutesOf(ctx)
 	if err != nil {
 		return err
 	}
 	data.Chart = chartOf(minutes, data.Name, r.now)
-	if data.Age >= behindAfter && data.State == "active" {
-		data.Outlook = data.outlook(rate(minutes, data.Name, r.now))
+	if data.Behind() {
+		data.Outlook = data.Depth.Outlook(health.Rate(minutes, data.Name, r.now))
 	}
 	finished, err := d.queues.Finished(ctx, time.Hour)
 	for _, f := range finished {
@@ -158,11 +160,11 @@ func settingsOf(q *queue.Queue) []setRow {
 	}
 	keepMax := ""
 	if q.KeepDeadMax > 0 {
-		keepMax = ", about " + number(q.KeepDeadMax) + " of them"
+		keepMax = ", about " + plain.Number(q.KeepDeadMax) + " of them"
 	}
 	return []setRow{
-		{"Attempts", number(q.MaxAttempts), "failed ones before a job is dead"},
-		{"Crashes", number(q.MaxCrashes), "workers that die with a job before it is dead"},
+		{"Attempts", plain.Number(q.MaxAttempts), "failed ones before a job is dead"},
+		{"Crashes", plain.Number(q.MaxCrashes), "workers that die with a job before it is dead"},
 		{"Retry", setting(q.RetryDelay) + " to " + setting(q.RetryMaxDelay), "before another attempt"},
 		{"Timeout", always(q.Timeout, "none"), "of an attempt"},
 		{"Keys", q.KeyRetry, "what the jobs of a key do while one waits for its retry"},
@@ -213,17 +215,17 @@ func (d *Dashboard) purgeQueue(ctx context.Context, r *request) (outcome, error)
 	default:
 		return outcome{}, fmt.Errorf("%w: jobs that are ready, delayed or dead can be removed", errBadRequest)
 	}
-	done, err := d.queues.Bulk(ctx, what, queue.Filter{Queue: name, State: state, Limit: countTo}, queue.BulkOptions{})
+	done, err := d.queues.Bulk(ctx, what, queue.Filter{Queue: name, State: state, Limit: health.CountTo}, queue.BulkOptions{})
 	if err != nil {
 		if done.Done > 0 {
-			return outcome{}, errors.Join(fmt.Errorf("after %s were removed", plural(done.Done, "job", "jobs")), err)
+			return outcome{}, errors.Join(fmt.Errorf("after %s were removed", plain.Plural(done.Done, "job", "jobs")), err)
 		}
 		return outcome{}, err
 	}
 	switch {
 	case done.Done == 0:
 		return outcome{note: "nothing"}, nil
-	case done.Done+done.Gone+done.InUse >= countTo:
+	case done.Done+done.Gone+done.InUse >= health.CountTo:
 		return outcome{note: "purged", n: done.Done}, nil
 	}
 	return outcome{note: "purgedAll", n: done.Done}, nil
@@ -231,7 +233,7 @@ func (d *Dashboard) purgeQueue(ctx context.Context, r *request) (outcome, error)
 
 // reason reads why somebody does something, which may be empty, and adds who it is.
 func (r *request) reason(limit int) (string, error) {
-	why := cut(r.PostForm.Get("reason"), 10_000)
+	why := plain.Cut(r.PostForm.Get("reason"), 10_000)
 	if len(why) > limit {
 		return "", fmt.Errorf("%w: the reason is longer than %d bytes", errBadRequest, limit)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/scheduler"
 )
@@ -53,7 +54,7 @@ func (d *Dashboard) showRun(ctx context.Context, r *request) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	data := &runData{Run: run, Shown: clean(run.Output), Open: run.Finished.IsZero()}
+	data := &runData{Run: run, Shown: plain.Clean(run.Output), Open: run.Finished.IsZero()}
 	return &view{template: "run.html", title: fmt.Sprint("Run ", id), section: "runs", data: data, still: !data.Open}, nil
 }
 
@@ -111,7 +112,7 @@ func (d *Dashboard) showLock(ctx context.Context, r *request) (*view, error) {
 		return nil, err
 	}
 	data := &lockData{Name: name, Slots: found, Pool: len(found) > 1 || found[0].State == lock.Head}
-	return &view{template: "lock.html", title: "Lock " + clean(name), section: "locks", data: data}, nil
+	return &view{template: "lock.html", title: "Lock " + plain.Clean(name), section: "locks", data: data}, nil
 }
 
 type daemonsData struct {

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/health"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
@@ -84,14 +86,14 @@ func (d *Dashboard) showSchedule(ctx context.Context, r *request) (*view, error)
 		return nil, err
 	}
 	data := &scheduleData{
-		Schedule: s, Shown: clean(httpapi.ShownCommand(&s)), Here: zoneOf(&s), Slots: s.SlotsAfter(r.now, 5), Strip: stripOf(runs), Runs: runs[:min(len(runs), 20)],
+		Schedule: s, Shown: plain.Clean(httpapi.ShownCommand(&s)), Here: zoneOf(&s), Slots: s.SlotsAfter(r.now, 5), Strip: stripOf(runs), Runs: runs[:min(len(runs), 20)],
 		Settings: policyOf(&s),
 	}
 	for i := range runs {
 		data.Open += boolInt(runs[i].Finished.IsZero() && (runs[i].State == "running" || runs[i].State == "waiting" || runs[i].State == "retry"))
 	}
 	data.Why = explainSchedule(&s, runs, r.now)
-	return &view{template: "schedule.html", title: "Schedule " + clean(name), section: "schedules", data: data}, nil
+	return &view{template: "schedule.html", title: "Schedule " + plain.Clean(name), section: "schedules", data: data}, nil
 }
 
 // zoneOf is where the schedule's clock stands.
@@ -114,20 +116,20 @@ func explainSchedule(s *scheduler.Schedule, runs []scheduler.Run, now time.Time)
 	case "paused":
 		text := "It is paused"
 		if s.Reason != "" {
-			text += ": " + cut(s.Reason, 300)
+			text += ": " + plain.Cut(s.Reason, 300)
 		}
 		add("%s. Slots that come meanwhile are skipped.", text)
 	case "failed":
-		add("It was given up: %s. Remove the cause, then resume it.", cut(s.Reason, 300))
+		add("It was given up: %s. Remove the cause, then resume it.", plain.Cut(s.Reason, 300))
 	case "ended":
 		add("It has ended: there are no more slots.")
 	default:
 		late := scheduler.Planned{Schedule: *s}
-		switch text := lateness(&late, now); {
+		switch text := health.Lateness(&late, now); {
 		case text != "":
 			add("It is late since %s UTC: %s.", stamp(s.Due), text)
 		case s.Reason != "":
-			add("Daemons try to claim it, and fail: %s.", cut(s.Reason, 300))
+			add("Daemons try to claim it, and fail: %s.", plain.Cut(s.Reason, 300))
 		case s.Due.IsZero() && len(s.SlotsAfter(now, 1)) > 0:
 			add("A daemon has yet to plan it.")
 		case s.Due.IsZero():
@@ -135,9 +137,9 @@ func explainSchedule(s *scheduler.Schedule, runs []scheduler.Run, now time.Time)
 		}
 	}
 	if s.Failures > 0 {
-		text := plural(s.Failures, "slot has", "slots have") + " failed in a row"
+		text := plain.Plural(s.Failures, "slot has", "slots have") + " failed in a row"
 		if s.MaxFailures > 0 && s.State == "active" {
-			text += fmt.Sprintf("; after %s it is given up", number(s.MaxFailures))
+			text += fmt.Sprintf("; after %s it is given up", plain.Number(s.MaxFailures))
 		}
 		add("%s.", text)
 	}
@@ -145,7 +147,7 @@ func explainSchedule(s *scheduler.Schedule, runs []scheduler.Run, now time.Time)
 		r := &runs[i]
 		switch {
 		case r.State == "running" && now.Sub(r.Next) > 0:
-			add("Run %d has lost its daemon %s: another one takes it over.", r.ID, cut(r.By, 100))
+			add("Run %d has lost its daemon %s: another one takes it over.", r.ID, plain.Cut(r.By, 100))
 		case r.State == "running" && s.Overlap != "allow":
 			add("Run %d is under way: a slot that comes meanwhile is dealt with as the overlap policy %s says.", r.ID, s.Overlap)
 		case r.State == "waiting" && r.Attempt > 1:
@@ -157,9 +159,9 @@ func explainSchedule(s *scheduler.Schedule, runs []scheduler.Run, now time.Time)
 	if len(runs) > 0 {
 		switch r := &runs[0]; r.State {
 		case "failed", "timeout", "lost":
-			add("The last run ended as %s: %s.", r.State, cut(r.Error, 300))
+			add("The last run ended as %s: %s.", r.State, plain.Cut(r.Error, 300))
 		case "skipped", "missed":
-			add("The last slot was %s: %s.", r.State, cut(r.Error, 300))
+			add("The last slot was %s: %s.", r.State, plain.Cut(r.Error, 300))
 		}
 	}
 	return why[:min(len(why), 12)]
@@ -170,7 +172,7 @@ func policyOf(s *scheduler.Schedule) []setRow {
 	rows := []setRow{
 		{"Missed slots", s.Missed, "what becomes of slots that pass while no daemon runs"},
 		{"Overlap", s.Overlap, "a slot that comes while the run before is under way"},
-		{"Attempts", number(max(1, s.MaxAttempts)), "at a slot that fails"},
+		{"Attempts", plain.Number(max(1, s.MaxAttempts)), "at a slot that fails"},
 		{"Tag", s.Tag, "only daemons with this tag run it"},
 	}
 	for _, one := range []struct {
@@ -190,7 +192,7 @@ func policyOf(s *scheduler.Schedule) []setRow {
 		{"After failure", s.OnFailure, "the schedule that is started then", s.OnFailure != ""},
 	} {
 		if one.set {
-			rows = append(rows, setRow{one.name, clean(one.value), one.why})
+			rows = append(rows, setRow{one.name, plain.Clean(one.value), one.why})
 		}
 	}
 	return rows

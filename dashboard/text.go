@@ -17,6 +17,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 )
@@ -57,13 +58,13 @@ func (d *Dashboard) asset(w http.ResponseWriter, r *http.Request) bool {
 }
 
 var functions = template.FuncMap{
-	"link": link, "ago": ago, "stamp": stamp, "count": count, "number": func(n any) string {
+	"link": link, "ago": ago, "stamp": stamp, "count": plain.Count, "number": func(n any) string {
 		if n, ok := n.(int64); ok {
-			return number(n)
+			return plain.Number(n)
 		}
-		return number(n.(int))
-	}, "span": span, "cut": cut, "bytes": byteText, "plural": plural,
-	"clean": clean, "sections": func() []section { return sections }, "took": func(r scheduler.Run) time.Duration { return took(&r) },
+		return plain.Number(n.(int))
+	}, "span": plain.Span, "cut": plain.Cut, "bytes": byteText, "plural": plain.Plural,
+	"clean": plain.Clean, "sections": func() []section { return sections }, "took": func(r scheduler.Run) time.Duration { return took(&r) },
 	"shown": func(s scheduler.Schedule) string { return httpapi.ShownCommand(&s) }, "text": func(b []byte) string { return string(b) },
 	"priority": queue.PriorityName, "states": func() []string { return []string{"active", "paused", "ended", "failed"} },
 	"at": func(s queue.State) string {
@@ -132,45 +133,13 @@ func ago(now, t time.Time) template.HTML {
 	case d >= 30*24*time.Hour || d <= -30*24*time.Hour:
 		text = t.UTC().Format("2006-01-02")
 	case d >= time.Second:
-		text = span(d) + " ago"
+		text = plain.Span(d) + " ago"
 	case d > -time.Second:
 		text = "now"
 	default:
-		text = "in " + span(-d)
+		text = "in " + plain.Span(-d)
 	}
 	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s UTC">%s</time>`, t.UTC().Format(time.RFC3339Nano), stamp(t), text)) //nolint:gosec // digits and words of ours
-}
-
-// span is a duration in its two largest units.
-func span(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "–"
-	case d < time.Millisecond:
-		return fmt.Sprintf("%dµs", d.Microseconds())
-	case d < time.Second:
-		return fmt.Sprintf("%dms", d.Milliseconds())
-	case d < 10*time.Second:
-		return strings.TrimSuffix(strconv.FormatFloat(d.Seconds(), 'f', 1, 64), ".0") + "s"
-	}
-	d = d.Round(time.Second)
-	units := []struct {
-		name string
-		of   time.Duration
-	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}}
-	for i, u := range units {
-		if d < u.of {
-			continue
-		}
-		text := fmt.Sprintf("%d%s", d/u.of, u.name)
-		if i+1 < len(units) {
-			if rest := d % u.of / units[i+1].of; rest > 0 {
-				text += fmt.Sprintf(" %d%s", rest, units[i+1].name)
-			}
-		}
-		return text
-	}
-	return "0s"
 }
 
 func boolInt(b bool) int {
@@ -188,65 +157,14 @@ func setting(d time.Duration) string {
 	return duration.Format(d)
 }
 
-// number is a number with its thousands apart.
-func number[T int | int64](n T) string {
-	text := strconv.FormatInt(int64(n), 10)
-	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
-}
-
-// count is a number of which more than a limit was not counted.
-func count(n, limit int) string {
-	if limit > 0 && n >= limit {
-		return number(limit) + "+"
-	}
-	return number(n)
-}
-
-func plural(n int, one, more string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return number(n) + " " + more
-}
-
 func byteText(n int) string {
 	switch {
 	case n < 1<<10:
-		return plural(n, "byte", "bytes")
+		return plain.Plural(n, "byte", "bytes")
 	case n < 1<<20:
 		return strconv.FormatFloat(float64(n)/(1<<10), 'f', 1, 64) + " KiB"
 	}
 	return strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64) + " MiB"
-}
-
-// cut is text on one line that is not longer than so many characters.
-func cut(text string, limit int) string {
-	text = strings.Join(strings.Fields(clean(text)), " ")
-	if r := []rune(text); len(r) > limit {
-		return string(r[:limit-1]) + "…"
-	}
-	return text
-}
-
-// clean is text that shows what it is: characters that hide, or turn the direction of what
-// follows, are written as their numbers.
-func clean(text string) string {
-	var b strings.Builder
-	for _, r := range strings.ToValidUTF8(text, "�") {
-		switch {
-		case r == '\n' || r == '\t':
-			b.WriteRune(r)
-		case r == '\r':
-		case unicode.IsControl(r) || unicode.In(r, unicode.Cf) && r != '\u200d':
-			fmt.Fprintf(&b, "⟨U+%04X⟩", r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
 }
 
 // sentence makes the text of an error one for people.
@@ -254,7 +172,7 @@ func sentence(text string) string {
 	for _, prefix := range []string{"queue: ", "lock: ", "httpapi: ", "dashboard: "} {
 		text = strings.TrimPrefix(text, prefix)
 	}
-	text = cut(text, 500)
+	text = plain.Cut(text, 500)
 	first, n := utf8.DecodeRuneInString(text)
 	if text == "" {
 		return ""
@@ -271,8 +189,8 @@ func sentence(text string) string {
 var notes = map[string]func(n int) string{
 	"paused":    func(int) string { return "Paused." },
 	"resumed":   func(int) string { return "Resumed." },
-	"purged":    func(n int) string { return "Removed " + plural(n, "job", "jobs") + "." },
-	"purgedAll": func(n int) string { return "Removed " + plural(n, "job", "jobs") + ", all that there were." },
+	"purged":    func(n int) string { return "Removed " + plain.Plural(n, "job", "jobs") + "." },
+	"purgedAll": func(n int) string { return "Removed " + plain.Plural(n, "job", "jobs") + ", all that there were." },
 	"nothing":   func(int) string { return "There was nothing to remove." },
 	"retried":   func(int) string { return "The job is tried again." },
 	"goes":      func(int) string { return "The job may begin now." },

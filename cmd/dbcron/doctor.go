@@ -31,6 +31,7 @@ type checkRow struct {
 
 func (p *program) doctor() *cobra.Command {
 	var output, as string
+	var work bool
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the database, and say what to do about what is wrong",
@@ -39,13 +40,19 @@ tables, the clock, jobs of which the database refuses to write what has become o
 the rights of the user that it connects with. It says what the rights are enough for, and
 prints a GRANT for each table on which one is missing: for what --role says the user is for,
 or else for what it comes nearest to. A user that may write little, such as that of a program
-that only enqueues, lacks nothing unless --role says so. It exits with 1 if a check failed;
-warnings leave that at 0. It changes nothing.`,
+that only enqueues, lacks nothing unless --role says so.
+
+Then it looks at the work: schedules that are late or were given up, runs that failed in the
+last day, queues that are behind or paused, dead jobs of the last day, processes that were
+lost, tokens that expire within a week.
+
+It exits with 1 if a check failed; warnings leave that at 0. A run that failed is a warning,
+and so is a dead job: what failed yesterday may be fine today. It changes nothing.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if as != "" && !slices.Contains(roleNames(), as) {
 				return usagef("--role %q is not known; use %s", as, strings.Join(roleNames(), ", "))
 			}
-			rows := p.examine(c.Context(), as)
+			rows := p.examine(c.Context(), as, work)
 			if err := p.writeChecks(output, rows); err != nil {
 				return err
 			}
@@ -58,6 +65,7 @@ warnings leave that at 0. It changes nothing.`,
 		},
 	}
 	outputFlag(c, &output)
+	c.Flags().BoolVar(&work, "work", true, "look at the work, too; --work=false: at the database alone")
 	c.Flags().StringVar(&as, "role", "", "what the user is for: "+strings.Join(roleNames(), ", "))
 	return c
 }
@@ -79,7 +87,7 @@ func (p *program) writeChecks(output string, rows []checkRow) error {
 	return nil
 }
 
-func (p *program) examine(ctx context.Context, as string) []checkRow {
+func (p *program) examine(ctx context.Context, as string, work bool) []checkRow {
 	rawURL, err := p.databaseURL()
 	if err != nil {
 		return []checkRow{{"url", "failed", err.Error(), "set DBCRON_DATABASE_URL"}}
@@ -127,7 +135,11 @@ func (p *program) examine(ctx context.Context, as string) []checkRow {
 	if row, ok := examineRefused(ctx, db); ok {
 		rows = append(rows, row)
 	}
-	return append(rows, examineClock(ctx, db))
+	rows = append(rows, examineClock(ctx, db))
+	if work && usable {
+		rows = append(rows, examineWork(ctx, db)...)
+	}
+	return rows
 }
 
 // examineSchema also tells whether the tables may be those that this dbcron knows: whoever may

@@ -16,7 +16,8 @@ func (p *program) queueSet() *cobra.Command {
 	c = &cobra.Command{
 		Use:   "set NAME [flags]",
 		Short: "Change the settings of a queue, or make it",
-		Long: `Change the settings of a queue, or make it. What is not given stays as it is, and an
+		Long: `Change the settings of a queue, or make it: without a flag, one with the usual settings.
+What is not given stays as it is, and an empty
 empty text takes a setting back: --timeout ''. Producers and workers go by the new
 settings within seconds.
 
@@ -43,7 +44,7 @@ job can have a number of attempts and a timeout of its own.`,
 }
 
 // givenQueueSettings returns what the flags say, in a function that does it. All
-// that is wrong is told together.
+// that is wrong is told together. nil: they say nothing.
 func givenQueueSettings(c *cobra.Command) (func(*queue.Queue), error) {
 	var wrong []string
 	var given []func(*queue.Queue)
@@ -63,7 +64,7 @@ func givenQueueSettings(c *cobra.Command) (func(*queue.Queue), error) {
 		return nil, err
 	}
 	if len(given) == 0 {
-		return nil, usagef("there is nothing to change; name with flags what is to be: %s", c.Use)
+		return nil, nil
 	}
 	return func(q *queue.Queue) {
 		for _, change := range given {
@@ -87,6 +88,12 @@ func (p *program) setQueue(ctx context.Context, c *queue.Client, name string, ch
 	q, made, err := orUsual(ctx, c, name)
 	if err != nil {
 		return err
+	}
+	if change == nil {
+		if change = func(*queue.Queue) {}; !made {
+			fmt.Fprintf(p.err, "dbcron: there is a queue %s already, and nothing was changed: no flag says what is to be\n", oneLine(name, 200))
+			return nil
+		}
 	}
 	change(&q)
 	if err := refused(mismatches(&q)); err != nil { // before the queue is made

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/health"
+	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+// expiresSoon is how long before a token expires that is told.
+const expiresSoon = 7 * 24 * time.Hour
+
+// examineWork looks at what the database is used for. What the user may not read is passed
+// over: the rights are another check's.
+func examineWork(ctx context.Context, db *dialect.DB) (rows []checkRow) {
+	now, err := scheduler.Clock(ctx, db)
+	if err != nil {
+		return []checkRow{{"work", "warning", err.Error(), "look again when the database answers"}}
+	}
+	for _, part := range []struct {
+		name string
+		look func() (fine string, wrong []health.Problem, err error)
+	}{
+		{"schedules", func() (string, []health.Problem, error) {
+			wrong, _, err := health.OfSchedules(ctx, db, now, 0)
+			return "none is late, and none was given up", wrong, err
+		}},
+		{"runs", func() (string, []health.Problem, error) {
+			wrong, err := health.OfRuns(ctx, db, now)
+			return "none went wrong in the last day", wrong, err
+		}},
+		{"queues", func() (string, []health.Problem, error) { return examineQueues(ctx, db, now) }},
+		{"processes", func() (string, []health.Problem, error) {
+			wrong, live, err := health.OfProcesses(ctx, db, now)
+			if live == 0 {
+				return "no daemon or worker is at work", wrong, err
+			}
+			return plain.Plural(live, "daemon or worker is", "daemons and workers are") + " at work", wrong, err
+		}},
+	} {
+		fine, wrong, err := part.look()
+		switch {
+		case err != nil && db.Dialect.Denied(err):
+			rows = append(rows, checkRow{part.name, "ok", "not looked at: this user may not read what it takes", ""})
+		case err != nil:
+			rows = append(rows, checkRow{part.name, "warning", err.Error(), "look again; if it stays so, report it as a bug"})
+		case len(wrong) == 0:
+			rows = append(rows, checkRow{part.name, "ok", fine, ""})
+		}
+		for i := range wrong {
+			rows = append(rows, workRow(part.name, &wrong[i], now))
+		}
+	}
+	return append(rows, examineTokens(ctx, db, now)...)
+}
+
+// workRow is a line about something that is wrong. What has ended is a warning: it may be
+// fine by now.
+func workRow(check string, p *health.Problem, now time.Time) checkRow {
+	row := checkRow{check, "warning", p.What(), p.Do}
+	if p.Bad && p.Of != health.Runs {
+		row.Status = "failed"
+	}
+	if p.Why != "" {
+		row.Detail += ": " + p.Why
+	}
+	if !p.Since.IsZero() {
+		row.Detail += fmt.Sprintf(" (%s ago)", plain.Span(max(0, now.Sub(p.Since))))
+	}
+	return row
+}
+
+func examineQueues(ctx context.Context, db *dialect.DB, now time.Time) (fine string, wrong []health.Problem, err error) {
+	c, err := queue.New(db, queue.Options{})
+	if err != nil {
+		return "", nil, err
+	}
+	queues, err := c.Queues(ctx, "", health.MostQueues)
+	if err != nil {
+		return "", nil, err
+	}
+	depths, err := health.Depths(ctx, c, queues, now)
+	if err != nil {
+		return "", nil, err
+	}
+	minutes, err := c.FinishedByMinute(ctx, time.Hour)
+	if err != nil {
+		return "", nil, err
+	}
+	finished, err := c.Finished(ctx, 24*time.Hour)
+	if err != nil {
+		return "", nil, err
+	}
+	dead := map[string]int{}
+	for _, f := range finished {
+		dead[f.Queue] += f.Dead
+	}
+	fine = "there is none"
+	if len(queues) > 0 {
+		fine = plain.Plural(len(queues), "queue", "queues") + ", none of them behind or paused; no job died in the last day"
+	}
+	wrong, err = health.OfQueues(ctx, c, depths, minutes, dead, now)
+	return fine, wrong, err
+}
+
+// examineTokens finds tokens that expire soon.
+func examineTokens(ctx context.Context, db *dialect.DB, now time.Time) (rows []checkRow) {
+	tokens, err := httpapi.NewTokens(db).List(ctx)
+	if err != nil {
+		return nil // whoever may not read tokens has none to renew
+	}
+	for _, t := range tokens {
+		if !t.Expires.IsZero() && t.Revoked.IsZero() && !t.Expired && t.Expires.Sub(now) < expiresSoon {
+			rows = append(rows, checkRow{
+				"tokens", "warning", fmt.Sprintf("token %s expires in %s", plain.Clean(t.Name), plain.Span(t.Expires.Sub(now))),
+				"whoever uses it needs another one: dbcron token create",
+			})
+		}
+	}
+	return rows
+}

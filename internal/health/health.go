@@ -1,0 +1,298 @@
+// Package health finds what is wrong with the work: schedules that are late or were given up,
+// runs that failed, queues that are behind or paused, processes that were lost. The dashboard
+// and dbcron doctor say it, each in its way.
+package health
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+const (
+	// Most is how many problems of a kind are listed.
+	Most = 10
+
+	// CountTo is how far the jobs of a queue in one state are counted.
+	CountTo = 10_000
+
+	// MostQueues is how many queues are counted.
+	MostQueues = 1000
+
+	behindAfter = time.Minute      // that the oldest ready job of a queue waits
+	lateAfter   = 10 * time.Second // that a schedule's slot has come, and no daemon has claimed it
+	back        = 24 * time.Hour   // how old what has ended may be
+	mostNodes   = 1000
+)
+
+// A Problem is something that is wrong.
+type Problem struct {
+	Of    Subject
+	Name  string // of a schedule, a queue or a process; "" for a sum of several
+	Run   int64  // the last one that failed; 0: it is about no run
+	Bad   bool   // it is broken, and not only worth a look
+	Dead  bool   // it is about dead jobs of a queue
+	Why   string
+	Do    string    // what to do about it, in words and commands
+	Since time.Time // zero: it is not known
+
+	what string // with %s for the name
+}
+
+// A Subject is what a problem is of.
+type Subject string
+
+// The subjects.
+const (
+	Schedules Subject = "schedules"
+	Runs      Subject = "runs"
+	Queues    Subject = "queues"
+	Processes Subject = "processes"
+)
+
+// What says in a few words what is wrong. What hides in the name is shown.
+func (p *Problem) What() string {
+	if p.Name == "" {
+		return p.what
+	}
+	return fmt.Sprintf(p.what, plain.Clean(p.Name))
+}
+
+// argument is a name as an argument of a command line.
+func argument(name string) string {
+	if name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return !strings.ContainsRune("-_./:@", r) && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}) && name[0] != '-' {
+		return name
+	}
+	return "'" + strings.ReplaceAll(plain.Clean(name), "'", `'\''`) + "'"
+}
+
+// OfSchedules finds those that were given up, and those that are late. next are the first
+// schedules whose slots are to come, as many as limit.
+func OfSchedules(ctx context.Context, db *dialect.DB, now time.Time, limit int) (all []Problem, next []scheduler.Planned, err error) {
+	failed, err := scheduler.InState(ctx, db, "failed", Most)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range failed {
+		s := &failed[i]
+		all = append(all, Problem{
+			Of: Schedules, Name: s.Name, Bad: true, what: "Schedule %s was given up", Why: plain.Cut(s.Reason, 200),
+			Do: "mend what it says, then: dbcron schedule resume " + argument(s.Name),
+		})
+	}
+	planned, err := scheduler.Upcoming(ctx, db, Most+limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range planned {
+		s := &planned[i]
+		if why := Lateness(s, now); why != "" {
+			all = append(all, Problem{
+				Of: Schedules, Name: s.Name, Bad: true, what: "Schedule %s is late", Why: why, Since: s.Due,
+				Do: "see what keeps it: dbcron schedule explain " + argument(s.Name),
+			})
+		} else if len(next) < limit {
+			next = append(next, *s)
+		}
+	}
+	return all, next, nil
+}
+
+// Lateness tells why a schedule is late, or "" if it is not.
+func Lateness(s *scheduler.Planned, now time.Time) string {
+	switch {
+	case s.Due.IsZero() || now.Sub(s.Due) < s.Jitter+lateAfter:
+		return ""
+	case s.Reason != "":
+		return plain.Cut("daemons cannot claim it: "+s.Reason, 200)
+	}
+	return "no daemon has claimed its slot; it takes one with the tag " + plain.Cut(s.Tag, 60) + " that has a place free"
+}
+
+// OfRuns finds what has failed in the last day, by schedule.
+func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, err error) {
+	runs, _, err := scheduler.RecentRuns(ctx, db, scheduler.RunFilter{States: []string{"failed", "timeout", "lost"}, Limit: 200})
+	if err != nil {
+		return nil, err
+	}
+	type failures struct {
+		n    int
+		last scheduler.Run
+	}
+	by := map[string]*failures{}
+	var names []string
+	for i := range runs {
+		run := &runs[i]
+		if run.Finished.IsZero() || now.Sub(run.Finished) > back {
+			continue
+		}
+		if by[run.Schedule] == nil {
+			by[run.Schedule] = &failures{last: *run}
+			names = append(names, run.Schedule)
+		}
+		by[run.Schedule].n++
+	}
+	for _, name := range names[:min(len(names), Most)] {
+		f := by[name]
+		why := f.last.State
+		if f.last.Error != "" {
+			why = plain.Cut(f.last.Error, 200)
+		}
+		if f.n > 1 {
+			why = fmt.Sprintf("%d times in a day; last: %s", f.n, why)
+		}
+		all = append(all, Problem{
+			Of: Runs, Name: name, Run: f.last.ID, Bad: true, what: "A run of %s failed", Why: why, Since: f.last.Finished,
+			Do: fmt.Sprintf("see what it printed: dbcron schedule output %d", f.last.ID),
+		})
+	}
+	if more := len(names) - Most; more > 0 {
+		all = append(all, Problem{
+			Of: Runs, Bad: true, what: "Runs of " + plain.Plural(more, "more schedule", "more schedules") + " failed", Why: "in the last day",
+			Do: "see which: dbcron schedule list",
+		})
+	}
+	return all, nil
+}
+
+// A Depth is how many jobs a queue has.
+type Depth struct {
+	queue.Queue
+	queue.Counts
+	Age time.Duration // of the oldest ready job
+}
+
+// Depths counts the jobs of some queues.
+func Depths(ctx context.Context, c *queue.Client, queues []queue.Queue, now time.Time) (all []Depth, err error) {
+	for i := range queues {
+		d := Depth{Queue: queues[i]}
+		var oldest time.Time
+		if d.Counts, oldest, err = c.CountAndOldest(ctx, d.Name, CountTo); err != nil {
+			return nil, err
+		}
+		if !oldest.IsZero() {
+			d.Age = max(0, now.Sub(oldest))
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// OfQueues finds queues that are behind or paused, and dead letters of the last day: how many
+// jobs of each queue died. minutes are what was done of late.
+func OfQueues(ctx context.Context, c *queue.Client, depths []Depth, minutes []queue.Minute, dead map[string]int, now time.Time) ([]Problem, error) {
+	var behind, died, paused []Problem
+	for i := range depths {
+		q := &depths[i]
+		if q.State == "deleted" {
+			continue
+		}
+		p := Problem{Of: Queues, Name: q.Name}
+		switch {
+		case q.State == "paused":
+			p.what, p.Do = "Queue %s is paused", "when its jobs may go on: dbcron queue resume "+argument(q.Name)
+			if p.Why = plain.Cut(q.Reason, 200); q.Reason == "" {
+				p.Why = "for " + jobs(q.Ready, q.Limit) + " that wait"
+			}
+			paused = append(paused, p)
+		case q.Behind():
+			p.Bad, p.what, p.Since = true, "Queue %s is behind", now.Add(-q.Age)
+			p.Why, p.Do = q.Outlook(Rate(minutes, q.Name, now)), "give it more workers, or find what holds them up: dbcron job list --state running --queue "+argument(q.Name)
+			behind = append(behind, p)
+		}
+		if n := dead[q.Name]; n > 0 {
+			died = append(died, Problem{
+				Of: Queues, Name: q.Name, Dead: true, what: plain.Plural(n, "job", "jobs") + " of queue %s died", Why: "in the last day",
+				Do: "see why: dbcron job list --state dead --queue " + argument(q.Name),
+			})
+		}
+	}
+	slices.SortStableFunc(behind, func(a, b Problem) int { return a.Since.Compare(b.Since) })
+	behind = behind[:min(len(behind), Most)]
+	for i := range behind {
+		if err := unattended(ctx, c, &behind[i]); err != nil {
+			return nil, err
+		}
+	}
+	return slices.Concat(behind, died[:min(len(died), Most)], paused[:min(len(paused), Most)]), nil
+}
+
+// unattended says of a queue that is behind that no worker has any of its blocks.
+func unattended(ctx context.Context, c *queue.Client, p *Problem) error {
+	blocks, err := c.Blocks(ctx, p.Name)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(blocks, func(b queue.Block) bool { return b.Leased && b.Live }) {
+		p.Why += "; no worker has it"
+		p.Do = "start a worker for it: a program of yours, dbcron worker exec, or dbcron serve for one with an endpoint"
+	}
+	return nil
+}
+
+func jobs(n, limit int) string {
+	if n >= limit {
+		return plain.Count(n, limit) + " jobs"
+	}
+	return plain.Plural(n, "job", "jobs")
+}
+
+// Behind tells whether jobs of a queue that is not paused have waited for a minute.
+func (d *Depth) Behind() bool { return d.State == "active" && d.Age >= behindAfter }
+
+// Outlook tells how many jobs wait in a queue, and how long that lasts if it goes on as in the
+// last ten minutes and nothing is added.
+func (d *Depth) Outlook(perMinute float64) string {
+	text := plain.Count(d.Ready, d.Limit) + " ready, the oldest for " + plain.Span(d.Age)
+	switch {
+	case perMinute == 0:
+		return text + "; none was done in the last ten minutes"
+	case d.Ready >= d.Limit:
+		return fmt.Sprintf("%s; %.0f a minute are done", text, max(1, perMinute))
+	}
+	return text + "; at the present rate they are done in " + plain.Span(time.Duration(float64(d.Ready)/perMinute*float64(time.Minute)))
+}
+
+// Rate is how many jobs of a queue ended in a minute, in the ten whole ones before now.
+func Rate(minutes []queue.Minute, name string, now time.Time) float64 {
+	to := now.Truncate(time.Minute)
+	n := 0
+	for _, m := range minutes {
+		if m.Queue == name && m.Begins.Before(to) && !m.Begins.Before(to.Add(-10*time.Minute)) {
+			n += m.Done + m.Dead
+		}
+	}
+	return float64(n) / 10
+}
+
+// OfProcesses finds processes that were not heard of in time, in the last day. live is how
+// many are.
+func OfProcesses(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, live int, err error) {
+	nodes, err := scheduler.Nodes(ctx, db, "", mostNodes)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, node := range nodes {
+		if node.Live {
+			live++
+		}
+		if node.State == "gone" || node.Live || now.Sub(node.Until) > back || len(all) == Most {
+			continue
+		}
+		all = append(all, Problem{
+			Of: Processes, Name: node.Name, what: "Process %s was lost", Since: node.Until,
+			Why: "it did not end as it should, and is not heard of any more",
+			Do:  "see the log of that host: it was killed, or cut off from the database; others have its work",
+		})
+	}
+	return all, live, nil
+}

@@ -1,0 +1,133 @@
+package health
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/queuetest"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+// wants checks that all of some problems are there, and no other: each as a part of what it
+// says, with ! before those that are bad.
+func wants(t *testing.T, all []Problem, err error, want ...string) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for i := range all {
+		p := &all[i]
+		text := p.What() + ": " + p.Why + "; " + p.Do
+		if p.Bad {
+			text = "!" + text
+		}
+		got = append(got, text)
+	}
+	ok := len(got) == len(want)
+	for i := 0; ok && i < len(got); i++ {
+		for _, part := range strings.Split(want[i], "…") {
+			ok = ok && strings.Contains(got[i], part)
+		}
+	}
+	if !ok {
+		t.Errorf("got %d problems, want %d:\n%s\nwant\n%s", len(got), len(want), strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestSchedulesAndRuns(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		now, err := scheduler.Clock(t.Context(), db.DB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"late", "given up"} {
+			db.Do(t, `INSERT INTO {prefix}schedule (name, spec, command, due_at, next_exec) VALUES (:name, '@every 1h', 'true', {now}, {now})`, dialect.Args{"name": name})
+		}
+		db.Do(t, `UPDATE {prefix}schedule SET state = 'failed', reason = 'no such zone' WHERE name = 'given up'`, nil)
+		all, next, err := OfSchedules(t.Context(), db.DB, now, 5)
+		wants(t, all, err, "!Schedule given up was given up: no such zone; …dbcron schedule resume 'given up'")
+		if len(next) != 1 || next[0].Name != "late" {
+			t.Errorf("next are %v", next)
+		}
+		all, next, err = OfSchedules(t.Context(), db.DB, now.Add(time.Hour), 5)
+		wants(t, all, err, "!Schedule given up was given up", "!Schedule late is late: no daemon has claimed its slot…tag default…dbcron schedule explain late")
+		if len(next) > 0 {
+			t.Errorf("next are %v", next)
+		}
+
+		for range 2 {
+			db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at, exec_by, exit_code, error)
+				VALUES ('late', {now}, 1, 'failed', {now}, {now}, 'host:1:x', 3, 'exit code 3')`, nil)
+		}
+		all, err = OfRuns(t.Context(), db.DB, now)
+		wants(t, all, err, "!A run of late failed: 2 times in a day; last: exit code 3; …dbcron schedule output ")
+		all, err = OfRuns(t.Context(), db.DB, now.Add(25*time.Hour))
+		wants(t, all, err)
+	})
+}
+
+func TestQueues(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		c := queuetest.Client(t, db.DB)
+		for _, name := range []string{"mail", "it's paused"} {
+			if _, err := c.Enqueue(t.Context(), queue.Job{Queue: name, Kind: "x"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Pause(t.Context(), "it's paused", ""); err != nil {
+			t.Fatal(err)
+		}
+		now, err := scheduler.Clock(t.Context(), db.DB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		look := func(now time.Time, dead map[string]int) ([]Problem, error) {
+			queues, err := c.Queues(t.Context(), "", MostQueues)
+			if err != nil {
+				return nil, err
+			}
+			depths, err := Depths(t.Context(), c, queues, now)
+			if err != nil {
+				return nil, err
+			}
+			return OfQueues(t.Context(), c, depths, nil, dead, now)
+		}
+		all, err := look(now, nil)
+		wants(t, all, err, "Queue it's paused is paused: for 1 job that wait…dbcron queue resume 'it'\\''s paused'")
+		all, err = look(now.Add(time.Hour), map[string]int{"mail": 2})
+		wants(t, all, err, "!Queue mail is behind: 1 ready, the oldest for …none was done in the last ten minutes; no worker has it; start a worker",
+			"2 jobs of queue mail died…dbcron job list --state dead --queue mail", "is paused")
+	})
+}
+
+func TestProcesses(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		now, err := scheduler.Clock(t.Context(), db.DB)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('host:1:x', 'live', {time :until})`, dialect.Args{"until": now.Add(time.Hour).UnixMicro()})
+		db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('host:2:y', 'lost', {now})`, nil)
+		all, live, err := OfProcesses(t.Context(), db.DB, now)
+		wants(t, all, err, "Process host:2:y was lost")
+		if live != 1 {
+			t.Errorf("%d live", live)
+		}
+	})
+}
+
+// What is printed as an argument is one for the shell, whatever is in it.
+func TestArgument(t *testing.T) {
+	for name, want := range map[string]string{
+		"backup": "backup", "a/b_c-d.e:f@g": "a/b_c-d.e:f@g", "": "''", "a b": "'a b'", "-x": "'-x'", "$(rm)": "'$(rm)'", "it's": `'it'\''s'`,
+	} {
+		if got := argument(name); got != want {
+			t.Errorf("%q: %s, want %s", name, got, want)
+		}
+	}
+}

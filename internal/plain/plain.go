@@ -1,0 +1,95 @@
+// Package plain has what pages and command lines say in the same way: numbers, durations, and
+// text that comes from anybody.
+package plain
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Number is a number with its thousands apart.
+func Number[T int | int64](n T) string {
+	text := strconv.FormatInt(int64(n), 10)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
+
+// Count is a number of which more than a limit was not counted.
+func Count(n, limit int) string {
+	if limit > 0 && n >= limit {
+		return Number(limit) + "+"
+	}
+	return Number(n)
+}
+
+// Plural is a number of things: 1 job, 2 jobs.
+func Plural(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return Number(n) + " " + more
+}
+
+// Span is a duration in its two largest units.
+func Span(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "–"
+	case d < time.Millisecond:
+		return fmt.Sprintf("%dµs", d.Microseconds())
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 10*time.Second:
+		return strings.TrimSuffix(strconv.FormatFloat(d.Seconds(), 'f', 1, 64), ".0") + "s"
+	}
+	d = d.Round(time.Second)
+	units := []struct {
+		name string
+		of   time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}}
+	for i, u := range units {
+		if d < u.of {
+			continue
+		}
+		text := fmt.Sprintf("%d%s", d/u.of, u.name)
+		if i+1 < len(units) {
+			if rest := d % u.of / units[i+1].of; rest > 0 {
+				text += fmt.Sprintf(" %d%s", rest, units[i+1].name)
+			}
+		}
+		return text
+	}
+	return "0s"
+}
+
+// Cut is text on one line that is not longer than so many characters.
+func Cut(text string, limit int) string {
+	text = strings.Join(strings.Fields(Clean(text)), " ")
+	if r := []rune(text); len(r) > limit {
+		return string(r[:limit-1]) + "…"
+	}
+	return text
+}
+
+// Clean is text that shows what it is: characters that hide, or turn the direction of what
+// follows, are written as their numbers.
+func Clean(text string) string {
+	var b strings.Builder
+	for _, r := range strings.ToValidUTF8(text, "�") {
+		switch {
+		case r == '\n' || r == '\t':
+			b.WriteRune(r)
+		case r == '\r':
+		case unicode.IsControl(r) || unicode.In(r, unicode.Cf) && r != '\u200d':
+			fmt.Fprintf(&b, "⟨U+%04X⟩", r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
