@@ -34,7 +34,9 @@ var (
 		SELECT id FROM {prefix}run WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET :depth`)
 
 	recentRuns = dialect.SQL("scheduler.recent-runs", `
-		SELECT `+shortRun+` FROM {prefix}run WHERE id < :before AND id >= :floor AND state IN (:states) ORDER BY id DESC LIMIT :limit`)
+		SELECT `+shortRun+` FROM {prefix}run WHERE id < :before AND id >= :floor AND state IN (:states)
+		AND (:schedule = '' OR schedule = :schedule) AND COALESCE(finished_at, {now}) >= {time :since} AND COALESCE(started_at, due_at) < {time :until}
+		ORDER BY id DESC LIMIT :limit`)
 
 	shortHistory = dialect.SQL("scheduler.short-history", `
 		SELECT `+shortRun+` FROM {prefix}run WHERE schedule = :schedule ORDER BY due_at DESC, attempt DESC LIMIT :limit`)
@@ -118,11 +120,14 @@ func InState(ctx context.Context, db *dialect.DB, state string, limit int) ([]Sc
 // RunStates are all states of a run.
 var RunStates = []string{"waiting", "running", "ok", "failed", "timeout", "lost", "retry", "cancelled", "skipped", "missed"}
 
-// A RunFilter selects runs of all schedules.
+// A RunFilter selects runs.
 type RunFilter struct {
-	States []string // none: all
-	Before int64    // runs with smaller ids only; 0: all
-	Limit  int      // at the most; default: 100
+	Schedule string    // the name of one schedule; "": all
+	States   []string  // none: all
+	Since    time.Time // runs that had not ended before; zero: all
+	Until    time.Time // runs that began before, or whose slot came before if they never began; zero: all
+	Before   int64     // runs with smaller ids only; 0: all
+	Limit    int       // at the most; default: 100
 }
 
 // runDepth is how many runs RecentRuns looks at.
@@ -139,12 +144,20 @@ func RecentRuns(ctx context.Context, db *dialect.DB, f RunFilter) (runs []Run, m
 		f.States = RunStates
 	}
 	f.Limit = cmp.Or(f.Limit, 100)
+	since, until := int64(0), never.UnixMicro()
+	if !f.Since.IsZero() {
+		since = max(0, f.Since.UnixMicro())
+	}
+	if !f.Until.IsZero() {
+		until = f.Until.UnixMicro()
+	}
 	var floor int64
 	err = db.Get(ctx, runFloor, dialect.Args{"before": f.Before, "depth": runDepth}, &floor)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, 0, err
 	}
-	runs, err = dialect.Select(ctx, &db.Session, recentRuns, dialect.Args{"before": f.Before, "floor": floor, "states": f.States, "limit": f.Limit}, scanRun)
+	runs, err = dialect.Select(ctx, &db.Session, recentRuns, dialect.Args{"before": f.Before, "floor": floor, "states": f.States, "limit": f.Limit,
+		"schedule": f.Schedule, "since": since, "until": until}, scanRun)
 	switch {
 	case err != nil:
 		return nil, 0, err

@@ -94,6 +94,33 @@ func TestRecentRuns(t *testing.T) {
 		if len(older) != 1 || more != 0 || !older[0].Due.Equal(at(3*time.Second)) {
 			t.Errorf("got %v, and more from %d; want the oldest one, and no more", older, more)
 		}
+		// By name and time: run i began never, and its slot is that of second i.
+		db.Do(t, `UPDATE {prefix}run SET started_at = {time :began}, finished_at = {time :ended} WHERE due_at = {time :due}`,
+			dialect.Args{"due": at(3 * time.Second).UnixMicro(), "began": at(time.Hour).UnixMicro(), "ended": at(2 * time.Hour).UnixMicro()})
+		for _, c := range []struct {
+			f    RunFilter
+			want []int64 // slots, in seconds
+		}{
+			{RunFilter{Until: at(2 * time.Second)}, []int64{1, 0}},
+			{RunFilter{Schedule: "s1", Until: at(6 * time.Second)}, []int64{5, 1}},
+			{RunFilter{Schedule: "s1", States: []string{"failed"}, Since: at(2 * time.Hour)}, []int64{all - 1, 3}},
+			{RunFilter{States: []string{"failed"}, Since: at(2*time.Hour + time.Second)}, []int64{all - 1}},
+			{RunFilter{States: []string{"failed"}, Since: at(90 * time.Minute), Until: at(100 * time.Minute)}, []int64{3}},
+			{RunFilter{Schedule: "s", Until: at(time.Hour)}, nil},
+		} {
+			var got []int64
+			for more := int64(1); more > 0; c.f.Before = more {
+				var runs []Run
+				runs, more, err = RecentRuns(t.Context(), db.DB, c.f)
+				must(t, err)
+				for i := range runs {
+					got = append(got, int64(runs[i].Due.Sub(at(0)).Seconds()))
+				}
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%+v: got slots %v, want %v", c.f, got, c.want)
+			}
+		}
 		short, err := ShortHistory(t.Context(), db.DB, "s1", 3)
 		must(t, err)
 		if len(short) != 3 || short[0].Output != "" || !short[0].Due.After(short[1].Due) || short[0].Schedule != "s1" {

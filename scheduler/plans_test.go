@@ -107,7 +107,7 @@ func hot(ids []int64, names []string) map[*dialect.Stmt]dialect.Args {
 		upcoming:     {"lane": "default", "limit": 10, "never": never.UnixMicro()},
 		inState:      {"state": "failed", "limit": 10},
 		runFloor:     {"before": int64(1) << 40, "depth": 100},
-		recentRuns:   {"before": int64(1) << 40, "floor": int64(1) << 39, "states": RunStates, "limit": 10},
+		recentRuns:   {"before": int64(1) << 40, "floor": int64(1) << 39, "states": RunStates, "limit": 10, "schedule": "", "since": int64(0), "until": never.UnixMicro()},
 		shortHistory: {"schedule": names[0], "limit": 10},
 		ofSource:     {"source": "no such file"},
 		pause:        {"name": "no such name", "reason": ""},

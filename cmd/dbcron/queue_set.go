@@ -17,9 +17,8 @@ func (p *program) queueSet() *cobra.Command {
 		Use:   "set NAME [flags]",
 		Short: "Change the settings of a queue, or make it",
 		Long: `Change the settings of a queue, or make it: without a flag, one with the usual settings.
-What is not given stays as it is, and an empty
-empty text takes a setting back: --timeout ''. Producers and workers go by the new
-settings within seconds.
+What is not given stays as it is, and an empty text takes a setting back: --timeout ''.
+Producers and workers go by the new settings within seconds.
 
 Durations are such as 500ms, 90s, 1h30m or 30d, and sizes 65536, 64KiB or 4MiB. A
 job can have a number of attempts and a timeout of its own.`,

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -154,17 +155,28 @@ func shellLine(words []string) string {
 
 func (p *program) scheduleList() *cobra.Command {
 	var output string
+	var states []string
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List the schedules",
 		Long: `List the schedules. The column NEXT is the next slot, in UTC. With -o json all of
 each schedule is there, with the names that the columns of the table have.`,
 		Example: `  dbcron schedule list
-  dbcron schedule list -o jsonl | jq -r 'select(.state == "failed") | .name'`,
+  dbcron schedule list --state failed,paused
+  dbcron schedule list -o jsonl | jq -r 'select(.tag == "eu") | .name'`,
 		RunE: func(c *cobra.Command, _ []string) error {
+			for _, state := range states {
+				if !slices.Contains(scheduleStates, state) {
+					return usagef("--state %q is not known; use %s", state, strings.Join(scheduleStates, ", "))
+				}
+			}
 			return p.with(c.Context(), func(db *dialect.DB) error {
 				var rows []scheduleRow
-				err := eachSchedule(c.Context(), db, func(s *scheduler.Schedule) { rows = append(rows, newScheduleRow(s)) })
+				err := eachSchedule(c.Context(), db, func(s *scheduler.Schedule) {
+					if len(states) == 0 || slices.Contains(states, s.State) {
+						rows = append(rows, newScheduleRow(s))
+					}
+				})
 				if err != nil {
 					return err
 				}
@@ -172,9 +184,12 @@ each schedule is there, with the names that the columns of the table have.`,
 			})
 		},
 	}
+	c.Flags().StringSliceVar(&states, "state", nil, "schedules in one of these states, with commas between: "+strings.Join(scheduleStates, ", "))
 	outputFlag(c, &output)
 	return c
 }
+
+var scheduleStates = []string{"active", "paused", "ended", "failed"}
 
 // eachSchedule reads page by page: there may be a million.
 func eachSchedule(ctx context.Context, db *dialect.DB, f func(*scheduler.Schedule)) error {

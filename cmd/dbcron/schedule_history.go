@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -57,6 +58,7 @@ func newRunRow(r *scheduler.Run) runRow {
 func (p *program) scheduleHistory() *cobra.Command {
 	var output string
 	var n int
+	var f historyFlags
 	c := &cobra.Command{
 		Use:   "history [NAME]",
 		Short: "List the newest runs, with what became of them",
@@ -75,27 +77,107 @@ there too. The states:
     skipped     the slot did not run, because of a policy
     missed      the slot did not run, because no daemon was there in time
 
+--since, --until and --state select runs: those that were under way at some time between
+the two, or whose slot came then if they never began. A time is such as 2026-11-20T18:00 on
+the clocks of this host, 2026-11-20T18:00:00Z, a day, or how long ago: 12h, 7d.
+
 CAUSE is why it ran: slot, hand (schedule run), backfill, or chain (--on-success or
 --on-failure of another). Only the beginning of ERROR and OUTPUT is shown: see
 dbcron schedule output, or use -o json.`,
 		Example: `  dbcron schedule history
-  dbcron schedule history backup -n 5 -o json`,
+  dbcron schedule history backup -n 5 -o json
+  dbcron schedule history --since 12h --state failed,timeout,lost
+  dbcron schedule history --since 2026-11-20T22:00 --until 2026-11-21T06:00`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if n < 1 || n > 100_000 {
 				return usagef("-n %d: from 1 to 100000 runs can be had", n)
 			}
 			name := strings.Join(args, "")
-			return p.with(c.Context(), func(db *dialect.DB) error { return p.listRuns(c.Context(), db, name, n, output) })
+			return p.with(c.Context(), func(db *dialect.DB) error { return p.listRuns(c.Context(), db, name, n, &f, output) })
 		},
 	}
 	c.Flags().IntVarP(&n, "count", "n", 20, "how many runs")
+	c.Flags().StringVar(&f.since, "since", "", "runs that had not ended before that time, or so long ago")
+	c.Flags().StringVar(&f.until, "until", "", "runs that began before that time, or so long ago")
+	c.Flags().StringSliceVar(&f.states, "state", nil, "runs in one of these states, with commas between")
 	outputFlag(c, &output)
 	return c
 }
 
-func (p *program) listRuns(ctx context.Context, db *dialect.DB, name string, n int, output string) error {
-	found, err := scheduler.History(ctx, db, name, n)
+// historyFlags say which runs are listed.
+type historyFlags struct {
+	since, until string
+	states       []string
+}
+
+// filter reads the flags. now is the database's.
+func (f *historyFlags) filter(now time.Time) (scheduler.RunFilter, error) {
+	r := scheduler.RunFilter{States: f.states}
+	for _, state := range f.states {
+		if !slices.Contains(scheduler.RunStates, state) {
+			return r, usagef("--state %q is not known; use %s", state, strings.Join(scheduler.RunStates, ", "))
+		}
+	}
+	for _, t := range []struct {
+		flag, text string
+		at         *time.Time
+	}{{"since", f.since, &r.Since}, {"until", f.until, &r.Until}} {
+		if t.text == "" {
+			continue
+		}
+		if ago, err := duration.Parse(t.text); err == nil && ago > 0 {
+			*t.at = now.Add(-ago)
+			continue
+		}
+		at, _, err := parseTime(t.text, time.Local)
+		if err != nil {
+			return r, usagef("--%s: %v, or how long ago, such as 12h", t.flag, err)
+		}
+		*t.at = at
+	}
+	if !r.Until.IsZero() && !r.Since.Before(r.Until) {
+		return r, usagef("--until %s is not after --since %s", f.until, f.since)
+	}
+	return r, nil
+}
+
+// findRuns returns the newest runs that the flags select, with their output.
+func findRuns(ctx context.Context, db *dialect.DB, name string, n int, f *historyFlags) (all []scheduler.Run, err error) {
+	if f.since == "" && f.until == "" && len(f.states) == 0 {
+		return scheduler.History(ctx, db, name, n)
+	}
+	now, err := scheduler.Clock(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	filter, err := f.filter(now)
+	if err != nil {
+		return nil, err
+	}
+	filter.Schedule = name
+	for more := int64(1); more > 0 && len(all) < n; filter.Before = more {
+		var page []scheduler.Run
+		filter.Limit = min(n-len(all), 1000)
+		if page, more, err = scheduler.RecentRuns(ctx, db, filter); err != nil {
+			return nil, err
+		}
+		for i := range page {
+			run, err := scheduler.GetRun(ctx, db, page[i].ID)
+			if errors.Is(err, scheduler.ErrNoRun) { // removed meanwhile
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, run)
+		}
+	}
+	return all, nil
+}
+
+func (p *program) listRuns(ctx context.Context, db *dialect.DB, name string, n int, f *historyFlags, output string) error {
+	found, err := findRuns(ctx, db, name, n, f)
 	if err != nil {
 		return err
 	}

@@ -7,10 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/dialect/mysql"
-	"github.com/dbcron/dbcron/dialect/postgres"
-	"github.com/dbcron/dbcron/dialect/sqlite"
+	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -43,7 +40,7 @@ is known, and for each engine the number of the migration that its tables have t
 				return err
 			}
 			row := versionRow{Version: version, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, Schema: map[string]int64{}}
-			for _, d := range []*dialect.Dialect{postgres.Dialect, mysql.Dialect, sqlite.Dialect} {
+			for _, d := range engines.All {
 				row.Schema[d.Name] = sqlschema.Latest(d)
 			}
 			if info, ok := debug.ReadBuildInfo(); ok {
