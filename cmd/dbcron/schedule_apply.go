@@ -290,7 +290,7 @@ func notForCrontab(s *scheduler.Schedule) error {
 		extra = append(extra, "it is paused")
 	}
 	for _, set := range settings {
-		if set.name != "time_zone" && !set.ordinary(s) {
+		if set.name != "time_zone" && !inCrontab(set) && !set.ordinary(s) {
 			extra = append(extra, set.name+": "+set.get(s))
 		}
 	}
@@ -312,6 +312,11 @@ func entryOf(s *scheduler.Schedule, named bool) crontab.Entry {
 	e := crontab.Entry{Spec: s.Spec, Zone: s.Zone, Command: s.Command, Stdin: s.Stdin}
 	if named {
 		e.Name = s.Name
+	}
+	for _, set := range settings {
+		if inCrontab(set) && !set.ordinary(s) {
+			e.Options = append(e.Options, crontab.Option{Name: set.flag(), Value: set.get(s)})
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		e.Env = append(e.Env, name+"="+s.Env[name])

@@ -107,6 +107,7 @@ func (f *scheduleFile) readCrontab(data []byte) ([]scheduler.Schedule, error) {
 		return nil, usagef("%w", err)
 	}
 	given := make([]scheduler.Schedule, len(entries))
+	var wrong []error
 	for i, e := range entries {
 		given[i] = scheduler.Schedule{
 			Name: cmp.Or(e.Name, lineName(f.source, e)), Key: e.Key,
@@ -116,9 +117,39 @@ func (f *scheduleFile) readCrontab(data []byte) ([]scheduler.Schedule, error) {
 			name, value, _ := strings.Cut(pair, "=")
 			given[i].Env[name] = value
 		}
+		for _, o := range e.Options {
+			if err := setOption(&given[i], o); err != nil {
+				wrong = append(wrong, fmt.Errorf("%s:%d: %w", f.path, o.Line, err))
+			}
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, usagef("%w", errors.Join(wrong...))
 	}
 	return given, nil
 }
+
+// setOption reads an option of a line of a crontab, which is a setting of the schedule.
+func setOption(s *schedule, o crontab.Option) error {
+	var names []string
+	for _, set := range settings {
+		if !inCrontab(set) {
+			continue
+		}
+		if names = append(names, set.flag()); set.flag() != strings.ReplaceAll(o.Name, "_", "-") {
+			continue
+		}
+		if err := set.set(s, o.Value); err != nil {
+			return fmt.Errorf("%s: %w", o.Name, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("the option %q is not known; use %s", o.Name, strings.Join(names, ", "))
+}
+
+// inCrontab tells whether a line of a crontab may have a setting as an option: its zone is
+// that of CRON_TZ, and it enqueues no jobs.
+func inCrontab(s setting) bool { return s.name != "time_zone" && !strings.HasPrefix(s.name, "job_") }
 
 // parseCrontab reads the file as what somebody has said that it is, or else as what its
 // path says. A file that may be either is refused.

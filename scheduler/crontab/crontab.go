@@ -12,6 +12,8 @@
 //   - LOGNAME cannot be set: cron reads such a line and ignores it.
 //   - MAILTO is a variable like others: nothing here sends mail.
 //   - A comment "# name: NAME" directly above an entry names it.
+//   - A comment "# dbcron: NAME=VALUE NAME=VALUE" directly above an entry holds options
+//     for it, such as timeout=1h, which cron passes over. Quotes keep blanks in a value.
 //   - The last line needs no newline; CRLF and a byte order mark are accepted.
 //   - Lines may have 64 KiB. Cron refuses commands of 999 bytes, and cuts
 //     settings there.
@@ -72,10 +74,20 @@ type Entry struct {
 	// unless it is empty.
 	Stdin string
 
+	// Options are those of the comments "# dbcron: NAME=VALUE" above it. What names there
+	// are, and what their values mean, is the caller's to know.
+	Options []Option
+
 	// Env has the settings in force, "NAME=VALUE", in the order of the file. A
 	// name is there once, with its last value. CRON_TZ is not among them. Entries
 	// share it: do not change it.
 	Env []string
+}
+
+// An Option is a name and a value for one entry.
+type Option struct {
+	Name, Value string
+	Line        int // where it stands in the file
 }
 
 // Parse reads a user's crontab. It uses the file's name in messages, and refuses a
@@ -136,8 +148,9 @@ type parser struct {
 	env  []string // replaced, never changed: entries hold it
 	zone string
 
-	name     string // from a comment, for the next entry
-	nameLine int    // 0: no comment is waiting for its entry
+	name     string   // from a comment, for the next entry
+	nameLine int      // 0: no comment is waiting for its entry
+	options  []Option // from comments, likewise
 	named    map[string]int
 	repeats  map[string]int
 }
@@ -156,13 +169,13 @@ func (p *parser) readLine(line string) {
 	switch {
 	case len(line) > maxLine:
 		p.fail(fmt.Errorf("the line has %d bytes; use at most %d, or call a script", len(line), maxLine))
-		p.nameLine = 0
+		p.nameLine, p.options = 0, nil
 	case !utf8.ValidString(line):
 		p.fail(errors.New("the line is not UTF-8; save the file as UTF-8"))
-		p.nameLine = 0
+		p.nameLine, p.options = 0, nil
 	case strings.ContainsRune(line, 0):
 		p.fail(errors.New("the line holds a NUL; remove it"))
-		p.nameLine = 0
+		p.nameLine, p.options = 0, nil
 	case text == "":
 		p.dropName()
 	case text[0] == '#':
@@ -176,11 +189,15 @@ func (p *parser) readLine(line string) {
 }
 
 func (p *parser) readComment(text string) {
+	if options, ok := strings.CutPrefix(strings.TrimLeft(text[1:], blanks), "dbcron:"); ok {
+		p.readOptions(options)
+		return
+	}
 	name, ok := strings.CutPrefix(strings.TrimLeft(text[1:], blanks), "name:")
 	if !ok {
 		return
 	}
-	p.dropName()
+	p.dropOnlyName() // of two
 	name = strings.Trim(name, blanks)
 	switch {
 	case name == "":
@@ -196,9 +213,18 @@ func (p *parser) readComment(text string) {
 	}
 }
 
-// dropName reports a name that no entry follows: to ignore it would leave the
-// entry that its author meant without a name.
+// dropName reports a name and options that no entry follows: to ignore them would leave the
+// entry that their author meant without them.
 func (p *parser) dropName() {
+	if len(p.options) > 0 {
+		err := errors.New("the options belong to no entry; put them directly above one")
+		p.problems = append(p.problems, problem{p.options[0].Line, err})
+		p.options = nil
+	}
+	p.dropOnlyName()
+}
+
+func (p *parser) dropOnlyName() {
 	if p.nameLine > 0 {
 		err := fmt.Errorf("the name %q belongs to no entry; put it directly above one", p.name)
 		p.problems = append(p.problems, problem{p.nameLine, err})
@@ -207,7 +233,8 @@ func (p *parser) dropName() {
 }
 
 func (p *parser) readEntry(text string) {
-	entry := Entry{Line: p.line, Zone: p.zone, Env: p.env}
+	entry := Entry{Line: p.line, Zone: p.zone, Env: p.env, Options: p.options}
+	p.options = nil
 	if p.nameLine > 0 {
 		entry.Name = p.name
 		p.nameLine = 0

@@ -81,8 +81,10 @@ func (w *writer) write(e *Entry) error {
 	if err := w.writeSettings(e); err != nil {
 		return err
 	}
-	if e.Name != "" {
+	if e.Name != "" || len(e.Options) > 0 {
 		w.gap()
+	}
+	if e.Name != "" {
 		if err := w.writeLine("# name: " + e.Name); err != nil {
 			return err
 		}
@@ -91,8 +93,18 @@ func (w *writer) write(e *Entry) error {
 			return errors.New("the name begins or ends with a blank; remove it")
 		}
 	}
+	if len(e.Options) > 0 {
+		options, err := joinOptions(e.Options)
+		if err == nil {
+			err = w.writeLine(options)
+		}
+		if err != nil {
+			w.reader.nameLine, w.reader.options = 0, nil
+			return err
+		}
+	}
 	err = w.writeLine(line)
-	w.reader.nameLine = 0 // also where the entry was refused: the next one has its own
+	w.reader.nameLine, w.reader.options = 0, nil // also where the entry was refused: the next one has its own
 	return err
 }
 

@@ -377,7 +377,7 @@ func drawEntry(t *rapid.T) crontab.Entry {
 func FuzzFormat(f *testing.F) {
 	for _, seed := range []string{
 		"", "* * * * * a\n@daily b%c\\%", "A=1\n'B' = \" 2 \"\r\n# name: x\n@every 5m c", "CRON_TZ=Asia/Tokyo\n0 0 * * * é",
-		"@daily x\r\r\n@daily x%a\r%\n@daily x\r%\n@daily \\\\%\\\\%%\\", "\ufeff\ufeffA=1\n@daily #\n\"#\"=' '\n@daily '", "@daily a\n@daily a%\n@daily a",
+		"@daily x\r\r\n@daily x%a\r%\n@daily x\r%\n@daily \\\\%\\\\%%\\", "\ufeff\ufeffA=1\n@daily #\n\"#\"=' '\n@daily '", "@daily a\n@daily a%\n@daily a", "# dbcron: a=1 b=' 2' c=\n@daily x",
 		"a\"b'=c\"d'\r\r\n@daily x\nCRON_TZ=UTC\n@daily x\nCRON_TZ=\n@daily x\nA=1\nB=1\n@daily x\nA=2\nA=1\n@daily x",
 	} {
 		f.Add([]byte(seed))
