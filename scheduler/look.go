@@ -156,8 +156,10 @@ func RecentRuns(ctx context.Context, db *dialect.DB, f RunFilter) (runs []Run, m
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, 0, err
 	}
-	runs, err = dialect.Select(ctx, &db.Session, recentRuns, dialect.Args{"before": f.Before, "floor": floor, "states": f.States, "limit": f.Limit,
-		"schedule": f.Schedule, "since": since, "until": until}, scanRun)
+	runs, err = dialect.Select(ctx, &db.Session, recentRuns, dialect.Args{
+		"before": f.Before, "floor": floor, "states": f.States, "limit": f.Limit,
+		"schedule": f.Schedule, "since": since, "until": until,
+	}, scanRun)
 	switch {
 	case err != nil:
 		return nil, 0, err
