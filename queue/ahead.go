@@ -10,7 +10,7 @@ import (
 // Reading ahead. A worker reads jobs before it has a place for them, up to Batch of each
 // block, and further ones that wait for others of their keys or for limits. What their
 // payloads may take is bounded by ReadAhead, over all blocks. A job whose payload does not
-// fit is kept without: it is bare. When its turn has come its block's pump reads the
+// fit is kept without: it is bare. When its turn has come its block's flusher reads the
 // payload, and those of the next ones that fit. So memory never keeps a job from its turn:
 // it only costs a further read.
 //
@@ -30,7 +30,7 @@ const defaultReadAhead = 64 << 20
 // large is from where on a payload is worth some work to spare it.
 const large = 4 << 10
 
-// An allowance is how many bytes of payloads a turn may keep.
+// An allowance is how many bytes of payloads a round may keep.
 type allowance struct {
 	left int
 	rows int // that were read, and how many bytes their payloads had
@@ -47,7 +47,7 @@ func (a *allowance) takes(n int) bool {
 	return true
 }
 
-// allow says how much a turn may read: the pumps share what there is room for.
+// allow says how much a round may read: the flushers share what there is room for.
 func (w *Worker) allow() allowance {
 	if w.opt.AtMostOnce {
 		return allowance{left: math.MaxInt}
@@ -67,7 +67,7 @@ func (b *block) rowsAtOnce() int {
 	return min(w.opt.Batch, max(1, w.opt.Batch/10, room/b.average))
 }
 
-// sized takes in how large the rows were that a turn has read.
+// sized takes in how large the rows were that a round has read.
 func (b *block) sized(a allowance) {
 	if a.rows > 0 {
 		b.average = (b.average + a.size/a.rows + 1) / 2
@@ -178,7 +178,7 @@ func (b *block) toLoad(room int) (list []*Delivery) {
 func (b *block) next() func(yield func(*Delivery) bool) {
 	return func(yield func(*Delivery) bool) {
 		for _, d := range b.bare {
-			if l := b.lines[d.Key]; d.Key != "" && l != nil {
+			if l := b.keyQueues[d.Key]; d.Key != "" && l != nil {
 				for _, o := range l.waiting {
 					if !yield(o) {
 						return
@@ -207,7 +207,7 @@ type payload struct {
 }
 
 // loadSteps read the payloads of jobs that are bare.
-func (w *Worker) loadSteps(t *turn) (steps []*dialect.Step) {
+func (w *Worker) loadSteps(t *round) (steps []*dialect.Step) {
 	t.loaded = map[int64]payload{}
 	for _, part := range byTable(t.loads) {
 		args := listArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
@@ -228,7 +228,7 @@ func (w *Worker) loadSteps(t *turn) (steps []*dialect.Step) {
 
 // tookLoads gives jobs their payloads. Those whose turn has come go on; one that somebody
 // has cancelled is forgotten. mu is held.
-func (w *Worker) tookLoads(t *turn) {
+func (w *Worker) tookLoads(t *round) {
 	b := t.b
 	for _, d := range t.loads {
 		if !d.bare || d.moving || d.ended || d.from != tableRunning && b.seen[d.ID] != d {

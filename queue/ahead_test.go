@@ -190,7 +190,7 @@ func TestReadAheadOfTheCancelled(t *testing.T) {
 		w, b := idleWorker(t, db)
 		w.opt.ReadAhead = 1
 		ids := enqueueMany(t, w.c, heavy(3, Job{Kind: "x", Key: "k"}))
-		pumpDry(t, w, b)
+		flushDry(t, w, b)
 		if got := begun(t, w, b); got != "none" {
 			t.Fatalf("%.10s begins without its payload", got)
 		}
@@ -198,18 +198,18 @@ func TestReadAheadOfTheCancelled(t *testing.T) {
 		w.mu.Lock()
 		w.enlist(b)
 		w.mu.Unlock()
-		pumpDry(t, w, b)
+		flushDry(t, w, b)
 		for _, want := range []string{`"000001x`, `"000002x`} {
 			_ = begun(t, w, b) // which has its payload read
 			w.mu.Lock()
 			w.enlist(b)
 			w.mu.Unlock()
-			pumpDry(t, w, b)
+			flushDry(t, w, b)
 			if got := begun(t, w, b); len(got) != heavySize || got[:8] != want {
 				t.Fatalf("%.10s begins, not %s", got, want)
 			}
 		}
-		pumpDry(t, w, b)
+		flushDry(t, w, b)
 		if n := counted(w); n != 0 {
 			t.Errorf("%d bytes are left", n)
 		}

@@ -25,7 +25,7 @@ func (b *block) putBack() {
 		return
 	}
 	keep := b.keeps()
-	for _, l := range b.lines {
+	for _, l := range b.keyQueues {
 		n := keep
 		if b.stands(l) {
 			n = 0
@@ -43,7 +43,7 @@ func (b *block) putBack() {
 					return false
 				}
 				if b.skipped == nil {
-					b.skipped = map[*gate]int64{}
+					b.skipped = map[*limiter]int64{}
 				}
 				b.skipped[g] = least(b.skipped[g], d.ID)
 				b.skip(d)
@@ -53,8 +53,8 @@ func (b *block) putBack() {
 	}
 }
 
-// putBackOf puts back the jobs of a line that wait, but for the first n.
-func (b *block) putBackOf(l *line, n int) {
+// putBackOf puts back the jobs of a key queue that wait, but for the first n.
+func (b *block) putBackOf(l *keyQueue, n int) {
 	if len(l.waiting) <= n {
 		return
 	}
@@ -68,10 +68,10 @@ func (b *block) putBackOf(l *line, n int) {
 	})
 }
 
-// makesWay takes a job out of its line that waits for a limit, and those behind it. It returns
+// makesWay takes a job out of its key queue that waits for a limit, and those behind it. It returns
 // false if others of its key have begun with it, or its trial is not over: it stays.
-func (b *block) makesWay(d *Delivery, g *gate) bool {
-	l := b.lines[d.Key]
+func (b *block) makesWay(d *Delivery, g *limiter) bool {
+	l := b.keyQueues[d.Key]
 	switch {
 	case d.Key == "":
 		return true
@@ -80,19 +80,19 @@ func (b *block) makesWay(d *Delivery, g *gate) bool {
 	}
 	b.putBackOf(l, 0)
 	l.places = nil
-	l.skipped, l.gate = least(l.skipped, d.ID), g
+	l.skipped, l.limiter = least(l.skipped, d.ID), g
 	if b.gated == nil {
-		b.gated = map[*gate][]*line{}
+		b.gated = map[*limiter][]*keyQueue{}
 	}
 	b.gated[g] = append(b.gated[g], l)
 	return true
 }
 
-// keeps is how many jobs a line keeps whose jobs end one after the other: all of them half of
+// keeps is how many jobs a key queue keeps whose jobs end one after the other: all of them half of
 // what makes a block crowded.
 func (b *block) keeps() int {
 	lines := 0
-	for _, l := range b.lines {
+	for _, l := range b.keyQueues {
 		if len(l.waiting) > 0 {
 			lines++
 		}
@@ -103,22 +103,22 @@ func (b *block) keeps() int {
 // fill is how many jobs are set aside for a limit before some are put back.
 func (b *block) fill() int { return 20 * b.q.w.opt.Batch }
 
-// stands tells whether the jobs of a line wait for one that is not soon to end: it is
+// stands tells whether the jobs of a key queue wait for one that is not soon to end: it is
 // elsewhere, or checked out since it runs for long, or its end is refused. mu is held.
-func (b *block) stands(l *line) bool {
+func (b *block) stands(l *keyQueue) bool {
 	p := l.holder()
 	return p != nil && (p.foreign || b.q.w.out[jobID{b.at(), p.id}] != nil || b.bars(l.key))
 }
 
 // skips tells whether a job stays in its table that a read has returned, since it is
-// behind some that were put back. Once the line stands still no more, the first job that a
+// behind some that were put back. Once the key queue stands still no more, the first job that a
 // read returns which began before them is the next one of the key. mu is held.
 func (b *block) skips(d *Delivery, r reading) bool {
 	if b.seen[d.ID] != nil {
 		return false
 	}
 	if d.Key == "" {
-		g := b.q.gateOf(d.Kind)
+		g := b.q.limiterOf(d.Kind)
 		if b.skipped[g] == 0 {
 			return false
 		}
@@ -126,12 +126,12 @@ func (b *block) skips(d *Delivery, r reading) bool {
 		b.skip(d)
 		return true
 	}
-	l := b.lines[d.Key]
+	l := b.keyQueues[d.Key]
 	if l == nil || l.skipped == 0 || d.ID < l.skipped {
 		return false
 	}
 	if b.needs(l) && r.after[d.Priority] < l.skipped {
-		l.skipped, l.gate = 0, nil
+		l.skipped, l.limiter = 0, nil
 		return false
 	}
 	b.skip(d)
@@ -150,15 +150,15 @@ func (b *block) skip(d *Delivery) {
 	}
 }
 
-// needs tells whether the jobs of a line are to be read that were put back: few are left of
+// needs tells whether the jobs of a key queue are to be read that were put back: few are left of
 // it, and it does not stand still. mu is held.
-func (b *block) needs(l *line) bool {
-	return l.skipped != 0 && len(l.waiting) < b.q.w.opt.Batch/2+1 && !b.stands(l) && (l.gate == nil || b.skipped[l.gate] == 0)
+func (b *block) needs(l *keyQueue) bool {
+	return l.skipped != 0 && len(l.waiting) < b.q.w.opt.Batch/2+1 && !b.stands(l) && (l.limiter == nil || b.skipped[l.limiter] == 0)
 }
 
-// resume has the jobs of a line read that were put back, now that few are left of it. mu is
+// resume has the jobs of a key queue read that were put back, now that few are left of it. mu is
 // held.
-func (b *block) resume(l *line) {
+func (b *block) resume(l *keyQueue) {
 	if !l.resumed {
 		l.resumed, b.resumed = true, append(b.resumed, l)
 	}
@@ -171,7 +171,7 @@ func (b *block) resume(l *line) {
 // settled is the id up to which all jobs in time have been read.
 func (b *block) settled() int64 { return slices.Min(b.horizon[Urgent:]) }
 
-// rereads is the first job below the horizon that was put back and that a line needs; 0: there
+// rereads is the first job below the horizon that was put back and that a key queue needs; 0: there
 // is none. mu is held.
 func (b *block) rereads() (first int64) {
 	for _, l := range b.resumed {
@@ -191,7 +191,7 @@ func (b *block) planAgain(first int64) reading {
 	return r
 }
 
-// tookAgain returns what is taken of such a read: the jobs of lines that need some, up to where
+// tookAgain returns what is taken of such a read: the jobs of keys that need some, up to where
 // it has returned those of all priorities.
 func (b *block) tookAgain(r reading, rows []*Delivery) []*Delivery {
 	upto := r.upto
@@ -206,21 +206,21 @@ func (b *block) tookAgain(r reading, rows []*Delivery) []*Delivery {
 			upto = min(upto, last[p])
 		}
 	}
-	from := map[*line]int64{}
+	from := map[*keyQueue]int64{}
 	for _, l := range b.resumed {
 		if l.skipped > r.after[Normal] && l.skipped <= upto && b.needs(l) {
-			from[l], l.skipped, l.gate = l.skipped, upto+1, nil
+			from[l], l.skipped, l.limiter = l.skipped, upto+1, nil
 		}
 	}
 	return slices.DeleteFunc(rows, func(d *Delivery) bool {
-		first, is := from[b.lines[d.Key]]
+		first, is := from[b.keyQueues[d.Key]]
 		return !is || d.Key == "" || d.ID < first || d.ID > upto || b.seen[d.ID] != nil
 	})
 }
 
 // resumeOf has the jobs of a kind read that were put back, when so few are left that a
 // limit keeps back. mu is held.
-func (b *block) resumeOf(g *gate) {
+func (b *block) resumeOf(g *limiter) {
 	if first := b.skipped[g]; first != 0 && b.aside[g].len() < b.fill()/4 {
 		delete(b.skipped, g)
 		b.readFrom(first)
@@ -236,7 +236,7 @@ func (b *block) readFrom(id int64) {
 	b.q.w.enlist(b)
 }
 
-// hasReadAgain lets lines go whose jobs were to be read again: a read that was complete has
+// hasReadAgain lets keys go whose jobs were to be read again: a read that was complete has
 // returned those that are there.
 func (b *block) hasReadAgain(r reading) {
 	for id, p := range b.passed {
@@ -244,12 +244,12 @@ func (b *block) hasReadAgain(r reading) {
 			delete(b.passed, id)
 		}
 	}
-	goes := func(l *line) bool {
+	goes := func(l *keyQueue) bool {
 		if b.needs(l) {
 			if r.again || b.full || slices.Max(r.after[1:]) >= l.skipped {
 				return false // it began behind them, or was cut off
 			}
-			l.skipped, l.gate = 0, nil
+			l.skipped, l.limiter = 0, nil
 		}
 		l.resumed = false
 		b.tidy(l)

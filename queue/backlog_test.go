@@ -171,8 +171,8 @@ func TestBacklogOfAKindWithKeys(t *testing.T) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for _, b := range w.queues[0].blocks {
-			if len(b.lines) > 0 || len(b.gated) > 0 {
-				t.Errorf("%d keys are left in memory", len(b.lines))
+			if len(b.keyQueues) > 0 || len(b.gated) > 0 {
+				t.Errorf("%d keys are left in memory", len(b.keyQueues))
 			}
 		}
 	})

@@ -36,7 +36,7 @@ func (w *Worker) HandleBatch(kind string, opt BatchOptions, h BatchHandler) erro
 }
 
 // A gathering is a batch that waits for more. Of jobs of a key it has the first one: the
-// others wait in its line.
+// others wait in its key queue.
 type gathering struct {
 	jobs  []*Delivery
 	since instant.Instant // when the first of them came
@@ -57,7 +57,7 @@ func (w *Worker) gather(h *kindHandler, d *Delivery) []*Delivery {
 	}
 	g := &gathering{jobs: []*Delivery{d}, since: instant.Now()}
 	h.gathered = append(h.gathered, g)
-	if l := d.b.lines[d.Key]; opt.ByKey && (d.Key == "" || l == nil) || opt.Max == 1 {
+	if l := d.b.keyQueues[d.Key]; opt.ByKey && (d.Key == "" || l == nil) || opt.Max == 1 {
 		g.full = true
 	} else if opt.ByKey {
 		l.gathers, l.most = g, opt.Max
@@ -120,12 +120,12 @@ func (w *Worker) ripe(h *kindHandler, at int) (batch []*Delivery) {
 // it: those of its kind, up to the first of another.
 func (w *Worker) followers(first *Delivery, most int) (all []*Delivery) {
 	b := first.b
-	l := b.lines[first.Key]
+	l := b.keyQueues[first.Key]
 	if first.Key == "" || l == nil || !l.heldBy(first.ID) || b.gone || b.leaving || b.suspect > 0 || len(b.doubted) > 0 {
 		return nil // what may have ended a worker begins alone
 	}
 	l.gathers = nil
-	own, kind := b.q.own(), b.q.gateOf(first.Kind)
+	own, kind := b.q.own(), b.q.limiterOf(first.Kind)
 	for len(all) < most && own.open() && kind.open() {
 		d := l.join(1+len(all), first.Kind)
 		if d == nil {

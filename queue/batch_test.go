@@ -222,13 +222,13 @@ func TestBatchInPieces(t *testing.T) {
 		byHand(t, db, `INSERT INTO {prefix}job_running (queue_id, divided, id, kind, job_key, lock_by, state) VALUES (1, 0, 44, 'x', 'k', 'other', 'running'), (1, 0, 41, 'x', 'l', 'other', 'running')`)
 		byHand(t, db, `INSERT INTO {prefix}job_delayed (queue_id, divided, id, run_at, kind, job_key, hold_key) VALUES (1, 0, 43, {now}, 'x', 'k', 'k'), (1, 0, 42, {now}, 'x', 'k', 'k')`)
 		w := worker(t, c, WorkerOptions{})
-		b := &block{q: &workQueue{w: w, id: 1}, lines: map[string]*line{}}
+		b := &block{q: &workQueue{w: w, id: 1}, keyQueues: map[string]*keyQueue{}}
 		must(t, w.findHeld(t.Context(), b))
 		away := func(id int64) place { return place{id: id, foreign: true} }
-		if l := b.lines["k"]; l == nil || !slices.Equal(l.places, []place{away(42), away(43), away(44)}) {
+		if l := b.keyQueues["k"]; l == nil || !slices.Equal(l.places, []place{away(42), away(43), away(44)}) {
 			t.Errorf("the line is %+v", l)
 		}
-		if l := b.lines["l"]; l == nil || !slices.Equal(l.places, []place{away(41)}) {
+		if l := b.keyQueues["l"]; l == nil || !slices.Equal(l.places, []place{away(41)}) {
 			t.Errorf("the other line is %+v", l)
 		}
 	})
@@ -282,10 +282,10 @@ func TestBatchBeginsAgain(t *testing.T) {
 	w := &Worker{deadline: instant.Now().Add(longWait)}
 	w.work.L, w.chores.L = &w.mu, &w.mu
 	q := &workQueue{w: w, set: &Queue{State: "active"}, blocks: map[int]*block{}}
-	b := &block{q: q, lines: map[string]*line{}}
+	b := &block{q: q, keyQueues: map[string]*keyQueue{}}
 	first, later := &Delivery{ID: 1, b: b}, &Delivery{ID: 4, b: b}
 	first.Key, first.Kind, later.Key, later.Kind = "k", "x", "k", "x"
-	b.lines["k"] = &line{places: []place{{id: 1}, {id: 2}, {id: 3}}, waiting: []*Delivery{later}}
+	b.keyQueues["k"] = &keyQueue{places: []place{{id: 1}, {id: 2}, {id: 3}}, waiting: []*Delivery{later}}
 	if with := w.followers(first, 9); len(with) != 0 {
 		t.Errorf("%d jobs begin with it", len(with))
 	}

@@ -18,26 +18,26 @@ import (
 // back (the horizon), and seen tells what was read already. An id stays in seen until
 // a read has returned that was sent after its row's deletion was committed: an older
 // snapshot would show the row again. A block that is crowded is not read, and forgets
-// without: one pump at a time is at a block, so no older read is under way.
+// without: one flusher at a time is at a block, so no older read is under way.
 type block struct {
 	q       *workQueue
 	divided int
 	fence   int64
 	since   int64 // µs: when it was taken, by the database's clock
 
-	seen  map[int64]*Delivery
-	ready shelf            // may start
-	aside map[*gate]*shelf // could start, but for a limit of their kind
-	lines map[string]*line // of keys that have jobs here
-	bare  []*Delivery      // may start, but for their payloads
+	seen      map[int64]*Delivery
+	ready     readyList               // may start
+	aside     map[*limiter]*readyList // could start, but for a limit of their kind
+	keyQueues map[string]*keyQueue    // of keys that have jobs here
+	bare      []*Delivery             // may start, but for their payloads
 
-	skipped map[*gate]int64   // the first job that was put back, of kinds that are at a limit
-	passed  map[int64]int     // jobs above the horizon that stay in their table, and their priorities
-	gated   map[*gate][]*line // all of whose jobs were put back, since the first one waits for a limit
-	resumed []*line           // whose jobs that were put back are to be read
-	reread  bool              // the last read was of such
-	count   int               // in ready, bare, or under suspicion: read, and not started
-	active  int               // started, and not finished
+	skipped map[*limiter]int64       // the first job that was put back, of kinds that are at a limit
+	passed  map[int64]int            // jobs above the horizon that stay in their table, and their priorities
+	gated   map[*limiter][]*keyQueue // all of whose jobs were put back, since the first one waits for a limit
+	resumed []*keyQueue              // whose jobs that were put back are to be read
+	reread  bool                     // the last read was of such
+	count   int                      // in ready, bare, or under suspicion: read, and not started
+	active  int                      // started, and not finished
 
 	cursor  [Idle + 1]int64 // the highest id read, by priority
 	horizon [Idle + 1]int64 // the id up to which all is read that was committed in time
@@ -58,7 +58,7 @@ type block struct {
 	checked instant.Instant // when it was last looked whether what waits here is still there
 
 	acks    []*Delivery // finished, to be deleted
-	sent    []*Delivery // acks that a pump is writing
+	sent    []*Delivery // acks that a flusher is writing
 	moves   []move
 	missed  []heldKey // whose rows were gone: see releaseIfMine
 	forget  []int64   // deleted; to be forgotten once a later read has returned
@@ -76,7 +76,7 @@ type block struct {
 	held    int // bytes of payloads that were read ahead
 	average int // bytes of the payload of a row, of late
 
-	serving  bool            // a pump is at it
+	serving  bool            // a flusher is at it
 	queued   bool            // or will be
 	listed   bool            // in the worker's list of blocks with ready jobs
 	leaving  bool            // to be handed over: nothing is started any more
@@ -123,7 +123,7 @@ func (b *block) pop() *Delivery {
 		d := b.fromAside(p)
 		for d == nil && len(b.ready[p]) > 0 {
 			d = b.ready.take(p)
-			switch g := b.q.gateOf(d.Kind); {
+			switch g := b.q.limiterOf(d.Kind); {
 			case !g.open():
 				b.count--
 				b.setAside(g, d)
@@ -168,12 +168,12 @@ func (b *block) fromAside(priority int) *Delivery {
 	return nil
 }
 
-func (b *block) setAside(g *gate, d *Delivery) {
+func (b *block) setAside(g *limiter, d *Delivery) {
 	if b.aside == nil {
-		b.aside = map[*gate]*shelf{}
+		b.aside = map[*limiter]*readyList{}
 	}
 	if b.aside[g] == nil {
-		b.aside[g] = &shelf{}
+		b.aside[g] = &readyList{}
 	}
 	b.aside[g].put(d)
 	b.q.w.bench(d)
@@ -200,7 +200,7 @@ func (b *block) unstarted() iter.Seq[*Delivery] {
 				return
 			}
 		}
-		for _, s := range slices.Concat([]*shelf{&b.ready}, slices.Collect(maps.Values(b.aside))) {
+		for _, s := range slices.Concat([]*readyList{&b.ready}, slices.Collect(maps.Values(b.aside))) {
 			for _, list := range s {
 				for _, d := range list {
 					if !yield(d) {
@@ -397,7 +397,7 @@ func (b *block) noteRead(d *Delivery) {
 	}
 }
 
-// wants tells whether a pump has something to do here.
+// wants tells whether a flusher has something to do here.
 func (b *block) wants(at instant.Instant) bool {
 	if len(b.acks) > 0 || len(b.moves) > 0 || len(b.missed) > 0 || b.loads() || len(b.retries(at)) > 0 {
 		return true
@@ -410,7 +410,7 @@ func (b *block) wants(at instant.Instant) bool {
 
 // checkDue tells whether to look if jobs that wait here are still there.
 func (b *block) checkDue(at instant.Instant) bool {
-	return at.Sub(b.checked) >= lookEvery && (b.count > 0 || len(b.lines) > 0 || len(b.aside) > 0)
+	return at.Sub(b.checked) >= lookEvery && (b.count > 0 || len(b.keyQueues) > 0 || len(b.aside) > 0)
 }
 
 // waits lists jobs that were read and not started, but for those that are checked out:
@@ -432,7 +432,7 @@ func (b *block) waits() (all []*Delivery) {
 		}
 	}
 	look(b.doubted, b.q.w.opt.Batch)
-	for _, l := range b.lines {
+	for _, l := range b.keyQueues {
 		look(l.waiting, 10)
 	}
 	return all
@@ -464,7 +464,7 @@ func (b *block) remove(d *Delivery) {
 	for _, s := range b.aside {
 		s.remove(d)
 	}
-	if l := b.lines[d.Key]; d.Key != "" && l != nil {
+	if l := b.keyQueues[d.Key]; d.Key != "" && l != nil {
 		l.waiting = slices.DeleteFunc(l.waiting, same)
 	}
 	d.ended = true

@@ -17,7 +17,7 @@ import (
 func newBlock(batch int) *block {
 	w := &Worker{opt: WorkerOptions{Batch: batch, ReadAhead: defaultReadAhead}, whole: wholeEvery}
 	q := &workQueue{w: w, set: &Queue{State: "active"}}
-	return &block{q: q, seen: map[int64]*Delivery{}, lines: map[string]*line{}, dirty: true, ripe: true}
+	return &block{q: q, seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{}, dirty: true, ripe: true}
 }
 
 func ready(id int64, key string) *Delivery {
@@ -75,7 +75,7 @@ func (m *linesModel) ended(key string, id int64) {
 }
 
 func (m *linesModel) check(t *rapid.T) {
-	for key, l := range m.b.lines {
+	for key, l := range m.b.keyQueues {
 		p := l.holder()
 		if p == nil {
 			t.Fatalf("key %s: %d wait for nobody", key, len(l.waiting))
@@ -85,7 +85,7 @@ func (m *linesModel) check(t *rapid.T) {
 		}
 	}
 	for key, ids := range m.waiting {
-		if len(ids) > 0 && m.b.lines[key] == nil {
+		if len(ids) > 0 && m.b.keyQueues[key] == nil {
 			t.Fatalf("key %s has no line", key)
 		}
 	}
@@ -143,12 +143,12 @@ func TestLines(t *testing.T) {
 			"hold": func(t *rapid.T) { // as when a block is taken
 				key := rapid.SampledFrom(keys).Draw(t, "key")
 				m.next++
-				if m.b.lines[key] == nil {
+				if m.b.keyQueues[key] == nil {
 					m.foreign[key] = m.next
 				} else {
 					m.away[key] = append(m.away[key], m.next)
 				}
-				if its := m.foreign[key] == m.next; m.b.turnOf(key, m.next) != its {
+				if its := m.foreign[key] == m.next; m.b.roundOf(key, m.next) != its {
 					t.Fatalf("key %s: it is the turn of %d: %v", key, m.next, !its)
 				}
 				m.b.hold(key, m.next) // once more does nothing
@@ -197,8 +197,8 @@ func TestLines(t *testing.T) {
 				}
 			}
 		}
-		if len(m.b.lines) > 0 || m.b.count > 0 {
-			t.Fatalf("%d lines and %d jobs are left", len(m.b.lines), m.b.count)
+		if len(m.b.keyQueues) > 0 || m.b.count > 0 {
+			t.Fatalf("%d lines and %d jobs are left", len(m.b.keyQueues), m.b.count)
 		}
 	})
 }
@@ -231,7 +231,7 @@ func TestLineOfBatches(t *testing.T) {
 			}
 			begin(first)
 			for n := 1; n < most; n++ {
-				d := b.lines["k"].join(n, "")
+				d := b.keyQueues["k"].join(n, "")
 				if d == nil {
 					return
 				}
@@ -288,11 +288,11 @@ func TestLineOfBatches(t *testing.T) {
 				comeBack(id)
 			}
 			if start(3); len(begun) == 0 && len(over) < int(next) {
-				t.Fatalf("%d of %d have ended, and none begins: %+v", len(over), next, b.lines["k"])
+				t.Fatalf("%d of %d have ended, and none begins: %+v", len(over), next, b.keyQueues["k"])
 			}
 		}
-		if len(b.lines) > 0 {
-			t.Fatalf("left: %+v", b.lines["k"])
+		if len(b.keyQueues) > 0 {
+			t.Fatalf("left: %+v", b.keyQueues["k"])
 		}
 	})
 }
@@ -314,8 +314,8 @@ func TestLineOfRetries(t *testing.T) {
 		}
 		b.release("k", id+1)
 	}
-	if len(b.lines) > 0 {
-		t.Fatalf("left: %+v", b.lines["k"])
+	if len(b.keyQueues) > 0 {
+		t.Fatalf("left: %+v", b.keyQueues["k"])
 	}
 }
 
@@ -366,7 +366,7 @@ type readModel struct {
 // modelNow is when the model's jobs are a second old.
 var modelNow = Epoch.Add(time.Hour).UnixMicro()
 
-// read makes a turn as a pump does, with what happens in between.
+// read makes a round as a flusher does, with what happens in between.
 func (m *readModel) read(t *rapid.T, meanwhile func()) bool {
 	at := instant.Now()
 	plan, ok := m.b.plan(at, modelNow)
@@ -516,7 +516,7 @@ func TestMovesOutliveTheBlock(t *testing.T) {
 	own, of := ready(1, ""), ready(2, "")
 	own.from, own.b, of.b = tableRunning, b, b
 	own.ended, of.ended = true, true
-	w.apply(&turn{b: b, moves: []move{{d: own, what: failed}, {d: of, what: failed}}}, errBlockLost)
+	w.apply(&round{b: b, moves: []move{{d: own, what: failed}, {d: of, what: failed}}}, errBlockLost)
 	if len(b.moves) != 1 || b.moves[0].d != own {
 		t.Errorf("to be written: %s", fmt.Sprint(b.moves))
 	}
@@ -560,9 +560,9 @@ func (m *horizonModel) commit(i int) {
 	m.open = slices.Delete(m.open, i, i+1)
 }
 
-// turn reads as a pump does, if there is reason to, while time passes before the read is
+// round reads as a flusher does, if there is reason to, while time passes before the read is
 // made and after.
-func (m *horizonModel) turn(t *rapid.T, before, after time.Duration, fails bool) {
+func (m *horizonModel) round(t *rapid.T, before, after time.Duration, fails bool) {
 	plan, ok := m.b.plan(m.at, m.us-2*maxSkew.Microseconds())
 	if !ok {
 		return
@@ -649,7 +649,7 @@ func TestHorizon(t *testing.T) {
 			"do":    func(t *rapid.T) { m.do(rapid.IntRange(1, 10).Draw(t, "jobs")) },
 			"pause": func(t *rapid.T) { m.b.q.set.State = rapid.SampledFrom([]string{"active", "paused"}).Draw(t, "state") },
 			"read": func(t *rapid.T) {
-				m.turn(t, drawn(t, "before", 3*time.Second), drawn(t, "after", 3*time.Second), rapid.IntRange(0, 5).Draw(t, "fails") == 0)
+				m.round(t, drawn(t, "before", 3*time.Second), drawn(t, "after", 3*time.Second), rapid.IntRange(0, 5).Draw(t, "fails") == 0)
 			},
 		})
 		m.b.q.set.State = "active"
@@ -657,7 +657,7 @@ func TestHorizon(t *testing.T) {
 		for range 2000 {
 			m.ring()
 			m.pass(100 * time.Millisecond)
-			m.turn(t, 0, 0, false)
+			m.round(t, 0, 0, false)
 			m.do(100)
 		}
 		if len(m.rows) > 0 {

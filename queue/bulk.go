@@ -210,7 +210,7 @@ func (c *Client) remove(ctx context.Context, q *Queue, jobs []Info) (n int, err 
 					tied = append(tied, ended{id: j.ID, unique: j.Unique, group: j.Group, state: memberCancelled})
 				}
 			}
-			if err := untie(ctx, tx, q.id, tied); err != nil {
+			if err := releaseTies(ctx, tx, q.id, tied); err != nil {
 				return err
 			}
 		}

@@ -358,7 +358,7 @@ func (s *settling) ack(ctx context.Context, tx *dialect.Session, b *block, acks 
 			return err
 		}
 	}
-	return untie(ctx, tx, s.q.id, endedOf(acks, func(int64) bool { return true }))
+	return releaseTies(ctx, tx, s.q.id, endedOf(acks, func(int64) bool { return true }))
 }
 
 // tell counts and logs what was committed, and ends the groups that it was the last of. How

@@ -355,7 +355,7 @@ func TestEndedElsewhereDuringARead(t *testing.T) {
 			}
 			return d
 		}
-		pumpOnce(t, w, b, func() {})
+		flushOnce(t, w, b, func() {})
 		d := take()
 		if d == nil {
 			t.Fatal("the job was not read")
@@ -363,7 +363,7 @@ func TestEndedElsewhereDuringARead(t *testing.T) {
 		w.mu.Lock()
 		b.distrust() // so that it reads all
 		w.mu.Unlock()
-		pumpOnce(t, w, b, func() {
+		flushOnce(t, w, b, func() {
 			must(t, settle(t, client(t, db, Options{}), d.Claim(), nil))
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -373,7 +373,7 @@ func TestEndedElsewhereDuringARead(t *testing.T) {
 		if again := take(); again != nil {
 			t.Errorf("job %d comes again, attempt %d, after it was done", again.ID, again.Attempt)
 		}
-		pumpOnce(t, w, b, func() {})
+		flushOnce(t, w, b, func() {})
 		if again := take(); again != nil || len(b.seen) > 0 {
 			t.Errorf("then %v comes, and %v is remembered", again, b.seen)
 		}

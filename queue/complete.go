@@ -52,7 +52,7 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 		err = lostJob(d)
 	}
 	if err == nil {
-		err = untie(ctx, c.tx, b.q.id, c.ended)
+		err = releaseTies(ctx, c.tx, b.q.id, c.ended)
 	}
 	if err == nil {
 		w.mu.Lock()
@@ -104,9 +104,9 @@ func (c *completion) run(ctx context.Context, from table, list []*Delivery) (the
 // A key is released when its job ends, before that is committed. If d's transaction
 // committed before that, a crash in between would have the earlier job run again after
 // d's effects. So the transaction deletes the earlier jobs, too. It does not wait for
-// the pump, which may need the connection that the transaction has.
+// the flusher, which may need the connection that the transaction has.
 //
-// Until d ends, the pump does not get these acks: it would wait for the transaction's
+// Until d ends, the flusher does not get these acks: it would wait for the transaction's
 // locks. The acks that it has sent already are deleted by whichever comes first. mu is
 // held.
 func (b *block) withhold(d *Delivery) []*Delivery {
@@ -140,7 +140,7 @@ func (b *block) withhold(d *Delivery) []*Delivery {
 	return all
 }
 
-// handBack gives the pump the acks that were withheld for d: if its transaction has
+// handBack gives the flusher the acks that were withheld for d: if its transaction has
 // committed, they find nothing left to delete. mu is held.
 func (b *block) handBack(d *Delivery) {
 	for _, r := range d.paused {

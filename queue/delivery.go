@@ -30,41 +30,41 @@ type Delivery struct {
 	// [Client.Results] has what its jobs have made.
 	Callback int64
 
-	b       *block
-	order   int64 // its place among the jobs of its key
-	from    table
-	runAt   int64 // µs; of a row of delayed jobs
-	holding bool  // the jobs of its key wait for it, by its row
-	began   instant.Instant
-	over    instant.Instant // when its time is over; 0: never
-	stopped instant.Instant // when its handler had ended
-	counted bool            // among its block's active ones
-	gates   uint8           // that it has passed, and not left
-	moving  bool            // it is being checked out
-	bare    bool            // its payload was left in the table, and its last snapshot: see ahead.go
-	lacks   int             // how many bytes these have
-	held    int             // how many bytes of it count as read ahead
-	ending  *ending         // its outcome, which came meanwhile
-	loose   bool            // it is of no table: see Worker.attempt
-	pinned  bool            // it is being completed in a transaction of the handler's, and stays where it is
-	inTx    bool            // CompleteTx has succeeded
-	earlier []*Delivery     // ended jobs of its key whose acks its transaction writes: see withhold
-	trial   trial           // that it is on; trusted: none
-	benched bool            // it has given up its place there, and waits for a limit
-	result  []byte          // of a job of a group
-	saved   *Progress       // the last snapshot; nil: there is none
-	saving  bool            // one is being stored: its row stays where it is
-	dropped bool            // it was not done, and need not be
-	reason  string          // why it was dropped
-	ended   bool            // it has its outcome
-	settled bool            // and that is committed, or given up
-	refusal *refusal        // nil: the database refuses nothing of it
-	stays   instant.Instant // it is not checked out until then
-	paused  []*refusal      // ends of its key that its transaction writes: see withhold
-	acked   chan struct{}   // closed when its outcome is committed, or refused, for those who wait for that
-	told    bool            // it is closed
-	err     error           // what became of the outcome
-	ctx     jobContext
+	b        *block
+	order    int64 // its place among the jobs of its key
+	from     table
+	runAt    int64 // µs; of a row of delayed jobs
+	holding  bool  // the jobs of its key wait for it, by its row
+	began    instant.Instant
+	over     instant.Instant // when its time is over; 0: never
+	stopped  instant.Instant // when its handler had ended
+	counted  bool            // among its block's active ones
+	limiters uint8           // that it has passed, and not left
+	moving   bool            // it is being checked out
+	bare     bool            // its payload was left in the table, and its last snapshot: see ahead.go
+	lacks    int             // how many bytes these have
+	held     int             // how many bytes of it count as read ahead
+	ending   *ending         // its outcome, which came meanwhile
+	loose    bool            // it is of no table: see Worker.attempt
+	pinned   bool            // it is being completed in a transaction of the handler's, and stays where it is
+	inTx     bool            // CompleteTx has succeeded
+	earlier  []*Delivery     // ended jobs of its key whose acks its transaction writes: see withhold
+	trial    trial           // that it is on; trusted: none
+	benched  bool            // it has given up its place there, and waits for a limit
+	result   []byte          // of a job of a group
+	saved    *Progress       // the last snapshot; nil: there is none
+	saving   bool            // one is being stored: its row stays where it is
+	dropped  bool            // it was not done, and need not be
+	reason   string          // why it was dropped
+	ended    bool            // it has its outcome
+	settled  bool            // and that is committed, or given up
+	refusal  *refusal        // nil: the database refuses nothing of it
+	stays    instant.Instant // it is not checked out until then
+	paused   []*refusal      // ends of its key that its transaction writes: see withhold
+	acked    chan struct{}   // closed when its outcome is committed, or refused, for those who wait for that
+	told     bool            // it is closed
+	err      error           // what became of the outcome
+	ctx      jobContext
 }
 
 // An ending is an outcome that waits for a check-out to be over.

@@ -178,7 +178,7 @@ func (w *Worker) popReady() *Delivery {
 // begins notes that a job begins that was taken out of its block.
 func (w *Worker) begins(b *block, d *Delivery, at instant.Instant) {
 	d.began = at
-	if b.q.gates != nil {
+	if b.q.limiters != nil {
 		w.pass(d)
 	}
 	if limit := b.timeout(d); limit > 0 {

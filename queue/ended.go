@@ -41,9 +41,9 @@ func endedOf(list []*Delivery, among func(id int64) bool) (all []ended) {
 	return all
 }
 
-// untie frees the unique keys of jobs that this transaction has ended, and notes in
+// releaseTies frees the unique keys of jobs that this transaction has ended, and notes in
 // their groups what has become of them.
-func untie(ctx context.Context, tx *dialect.Session, queue int, all []ended) error {
+func releaseTies(ctx context.Context, tx *dialect.Session, queue int, all []ended) error {
 	var keys uniques
 	var members []ended
 	for _, e := range all {

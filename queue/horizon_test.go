@@ -23,11 +23,11 @@ func drawEarly(t *testing.T, c *Client, jobs ...Job) (commit func()) {
 	}
 }
 
-// pumpDry does turns of a block until there is nothing to do.
-func pumpDry(t *testing.T, w *Worker, b *block) {
+// flushDry does rounds of a block until there is nothing to do.
+func flushDry(t *testing.T, w *Worker, b *block) {
 	t.Helper()
 	for toServe(w) {
-		pumpOnce(t, w, b, func() {})
+		flushOnce(t, w, b, func() {})
 	}
 }
 
@@ -70,13 +70,13 @@ func TestLookBackAfterAPause(t *testing.T) {
 			meet("paused")
 			commit()
 			elapse(w, long)
-			pumpDry(t, w, b)
+			flushDry(t, w, b)
 			meet("active")
 		},
 		"full": func(t *testing.T, w *Worker, b *block, commit func()) {
 			w.opt.Batch = 1
 			enqueue(t, w.c, Job{Kind: "x", Payload: []byte(`"filler"`)})
-			pumpDry(t, w, b)
+			flushDry(t, w, b)
 			commit()
 			elapse(w, long)
 			w.ring(b.q.id, b.divided)
@@ -109,7 +109,7 @@ func TestLookBackAfterAPause(t *testing.T) {
 		},
 		"a stalled pump": func(t *testing.T, w *Worker, b *block, commit func()) {
 			w.ring(b.q.id, b.divided)
-			pumpOnce(t, w, b, func() {
+			flushOnce(t, w, b, func() {
 				commit()
 				elapse(w, long)
 			})
@@ -121,17 +121,17 @@ func TestLookBackAfterAPause(t *testing.T) {
 			each(t, func(t *testing.T, db *dbtest.DB) {
 				w, b := idleWorker(t, db)
 				w.whole = time.Hour
-				pumpDry(t, w, b)
+				flushDry(t, w, b)
 				commit := drawEarly(t, w.c, Job{Kind: "x", Key: "k", Payload: []byte("1")}, Job{Kind: "x", Payload: []byte("2")})
 				enqueue(t, w.c, Job{Kind: "x", Key: "other", Payload: []byte("0")})
-				pumpDry(t, w, b)
+				flushDry(t, w, b)
 				if got := begun(t, w, b); got != "0" {
 					t.Fatalf("%s begins", got)
 				}
-				pumpDry(t, w, b)
+				flushDry(t, w, b)
 				interrupt(t, w, b, commit)
 				enqueue(t, w.c, Job{Kind: "x", Key: "k", Payload: []byte("3")})
-				pumpDry(t, w, b)
+				flushDry(t, w, b)
 				if got := begun(t, w, b) + " " + begun(t, w, b); got != "2 1" {
 					t.Errorf("%s begin, of the late 1 and 2", got)
 				}
@@ -149,16 +149,16 @@ func TestLookBackOverAWholeWindow(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		w, b := idleWorker(t, db)
 		w.whole = time.Hour
-		pumpDry(t, w, b)
+		flushDry(t, w, b)
 		commit := drawEarly(t, w.c, Job{Kind: "x", Payload: []byte("1")})
 		enqueue(t, w.c, Job{Kind: "x", Payload: []byte("0")})
-		pumpDry(t, w, b)
+		flushDry(t, w, b)
 		if got := begun(t, w, b); got != "0" {
 			t.Fatalf("%s begins", got)
 		}
 		elapse(w, Window-lookEvery/2)
 		w.ring(b.q.id, b.divided)
-		pumpDry(t, w, b) // the last look before it is committed
+		flushDry(t, w, b) // the last look before it is committed
 		elapse(w, lookEvery/2)
 		commit()
 		elapse(w, lookEvery) // and nobody rings
@@ -166,7 +166,7 @@ func TestLookBackOverAWholeWindow(t *testing.T) {
 		b.looked = b.looked.Add(-lookEvery)
 		w.enlist(b)
 		w.mu.Unlock()
-		pumpDry(t, w, b)
+		flushDry(t, w, b)
 		if got := begun(t, w, b); got != "1" {
 			t.Errorf("%s begins, and a job is left", got)
 		}

@@ -72,7 +72,7 @@ func TestFollowerBehindABacklog(t *testing.T) {
 		w.mu.Unlock()
 		enqueueMany(t, w.c, slices.Repeat([]Job{{Kind: "x", Key: "k"}}, 150)) // more than the 100 that are kept
 		elapse(w, 2*Window)
-		pumpDry(t, w, b)
+		flushDry(t, w, b)
 		w.c.late.mark([]jobRow{{Job: &Job{Key: "other"}, queue: b.q.id, divided: b.divided}})
 		if id := enqueue(t, w.c, Job{Kind: "x", Key: "other", Payload: []byte("1")}); id&follower != follower {
 			t.Fatalf("its id is %x", id)
@@ -82,7 +82,7 @@ func TestFollowerBehindABacklog(t *testing.T) {
 			if turns > 2000 {
 				t.Fatal("the block is read again and again")
 			}
-			pumpOnce(t, w, b, func() {})
+			flushOnce(t, w, b, func() {})
 		}
 		if got := begun(t, w, b); got != "1" {
 			t.Errorf("%s begins", got)

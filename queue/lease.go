@@ -249,9 +249,9 @@ func (w *Worker) drop(b *block, cause error) {
 		w.undone([]move{m})
 	}
 	b.moves, b.missed, b.doubted, b.count = kept, nil, nil, 0
-	b.ready, b.bare, b.aside = shelf{}, nil, nil
+	b.ready, b.bare, b.aside = readyList{}, nil, nil
 	b.lighten()
-	b.lines = map[string]*line{}
+	b.keyQueues = map[string]*keyQueue{}
 	w.enlist(b)
 }
 

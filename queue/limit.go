@@ -13,7 +13,7 @@ import (
 
 // Limits bound the jobs of a queue, or of one of its kinds, over all workers: how many run
 // at a time (see permit.go), and how many begin in a time (see rate.go). What waits for a
-// limit waits in the worker that has its block (see gate.go).
+// limit waits in the worker that has its block (see limiter.go).
 
 var (
 	// limitsOf lists the limits of a queue, with whether some worker waits for a permit.

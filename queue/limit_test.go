@@ -412,12 +412,12 @@ func TestRateOfLatePermits(t *testing.T) {
 			waits := func() bool {
 				w2.mu.Lock()
 				defer w2.mu.Unlock()
-				g := w2.queues[0].gates[kind]
+				g := w2.queues[0].limiters[kind]
 				return g.waiting() == 16 && g.refusals > 12
 			}
 			eventually(t, "the other waits for permits", waits)
 			w2.mu.Lock()
-			if n := w2.queues[0].gates["x"].tokens; n > 0 {
+			if n := w2.queues[0].limiters["x"].tokens; n > 0 {
 				t.Errorf("it has drawn %d", n)
 			}
 			w2.mu.Unlock()
@@ -500,7 +500,7 @@ func TestDrawTogether(t *testing.T) {
 		for range 4 {
 			w := worker(t, other(t, db), WorkerOptions{})
 			all.Go(func() {
-				g := &gate{q: &workQueue{id: q.id, name: q.Name}, kind: "x"}
+				g := &limiter{q: &workQueue{id: q.id, name: q.Name}, kind: "x"}
 				for range 8 {
 					got, again, err := w.drawTokens(context.Background(), g, 1)
 					if err != nil || got == 0 && again < 30*time.Minute || got == 1 && again != 0 {
@@ -515,7 +515,7 @@ func TestDrawTogether(t *testing.T) {
 			t.Errorf("%d were drawn of 10", n)
 		}
 		w := worker(t, c, WorkerOptions{})
-		g := &gate{q: &workQueue{id: q.id, name: q.Name}, kind: "x", drawnTo: 1 << 60}
+		g := &limiter{q: &workQueue{id: q.id, name: q.Name}, kind: "x", drawnTo: 1 << 60}
 		_, _, err = w.drawTokens(t.Context(), g, -3)
 		must(t, err)
 		if got, _, err := w.drawTokens(t.Context(), g, 5); err != nil || got != 3 {

@@ -213,7 +213,7 @@ func (w *Worker) fly(ctx context.Context, tx *dialect.Session, b *block, node st
 			dead = append(dead, ended{id: m.d.ID, unique: m.d.Unique, group: m.d.Group, state: memberDead, why: m.why})
 		}
 	}
-	return untie(ctx, tx, b.q.id, dead)
+	return releaseTies(ctx, tx, b.q.id, dead)
 }
 
 // orShort makes an error of a statement that did not reach all rows, which are
@@ -350,7 +350,7 @@ func (w *Worker) setDue(b *block, us int64) {
 }
 
 // tookDelayed notes what a read of delayed jobs has returned. mu is held.
-func (w *Worker) tookDelayed(t *turn) {
+func (w *Worker) tookDelayed(t *round) {
 	b := t.b
 	b.ripe = t.m >= t.limit
 	for _, d := range t.ripe {

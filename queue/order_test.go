@@ -243,7 +243,7 @@ func hasPutBack(w *Worker, key string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(slices.Collect(maps.Values(w.queues[0].blocks)), func(b *block) bool {
-		l := b.lines[key]
+		l := b.keyQueues[key]
 		return l != nil && l.skipped != 0
 	})
 }
@@ -253,7 +253,7 @@ func waiting(w *Worker, key string) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, b := range w.queues[0].blocks {
-		if l := b.lines[key]; l != nil {
+		if l := b.keyQueues[key]; l != nil {
 			n += len(l.waiting)
 		}
 	}

@@ -82,7 +82,7 @@ func TestLongErrorsOfManyJobs(t *testing.T) {
 		enqueueMany(t, w.c, slices.Repeat([]Job{{Kind: "x"}}, n))
 		var moves []move
 		for len(moves) < n {
-			pumpOnce(t, w, b, func() {})
+			flushOnce(t, w, b, func() {})
 			w.mu.Lock()
 			for d := w.popReady(); d != nil; d = w.popReady() {
 				moves = append(moves, w.moveFor(d, buried, 0, errTest, strings.Repeat("\n\"", 16000)))

@@ -77,27 +77,27 @@ type permit struct {
 
 // A permitRow is one as the table has it.
 type permitRow struct {
-	holding
+	leaseRow
 	slot int
 }
 
-func ofPermits(rows []permitRow) (all []*holding) {
+func ofPermits(rows []permitRow) (all []*leaseRow) {
 	for i := range rows {
-		all = append(all, &rows[i].holding)
+		all = append(all, &rows[i].leaseRow)
 	}
 	return all
 }
 
-func (w *Worker) readPermits(ctx context.Context, g *gate) ([]permitRow, error) {
+func (w *Worker) readPermits(ctx context.Context, g *limiter) ([]permitRow, error) {
 	return dialect.Select(ctx, &w.db.Session, permits, dialect.Args{"queue": g.q.id, "kind": g.kind}, func(rows *sql.Rows) (r permitRow, err error) {
 		return r, rows.Scan(&r.slot, &r.state, &r.lockBy, &r.fence, &r.live, &r.inTime)
 	})
 }
 
-// tendPermits gets permits for the jobs that wait at a gate, and gives those back that
+// tendPermits gets permits for the jobs that wait at a limiter, and gives those back that
 // are not needed, or that others wait for. It returns when to look again; 0: when there is
 // need.
-func (w *Worker) tendPermits(ctx context.Context, g *gate) (time.Duration, error) {
+func (w *Worker) tendPermits(ctx context.Context, g *limiter) (time.Duration, error) {
 	w.mu.Lock()
 	at, node := instant.Now(), w.node
 	short := w.short(g)
@@ -123,7 +123,7 @@ func (w *Worker) tendPermits(ctx context.Context, g *gate) (time.Duration, error
 }
 
 // exchangePermits gives and takes.
-func (w *Worker) exchangePermits(ctx context.Context, g *gate, node string) error {
+func (w *Worker) exchangePermits(ctx context.Context, g *limiter, node string) error {
 	limits, err := readLimits(ctx, &w.db.Session, g.q.id, g.q.name)
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (w *Worker) exchangePermits(ctx context.Context, g *gate, node string) erro
 }
 
 // short is how many permits more could be used. mu is held.
-func (w *Worker) short(g *gate) int {
+func (w *Worker) short(g *limiter) int {
 	if g.limit.Running == 0 {
 		return 0
 	}
@@ -160,7 +160,7 @@ func (w *Worker) short(g *gate) int {
 }
 
 // completePermits makes those that there are not yet.
-func (w *Worker) completePermits(ctx context.Context, g *gate, rows []permitRow) ([]permitRow, error) {
+func (w *Worker) completePermits(ctx context.Context, g *limiter, rows []permitRow) ([]permitRow, error) {
 	w.mu.Lock()
 	most := g.limit.Running
 	w.mu.Unlock()
@@ -189,7 +189,7 @@ func (w *Worker) completePermits(ctx context.Context, g *gate, rows []permitRow)
 
 // givePermits gives back what is too much, and what this worker has without knowing: it
 // may have taken a permit without getting the answer.
-func (w *Worker) givePermits(ctx context.Context, g *gate, rows []permitRow, node, waiter string) error {
+func (w *Worker) givePermits(ctx context.Context, g *limiter, rows []permitRow, node, waiter string) error {
 	back := w.surplusPermits(g, rows, node, waiter)
 	for slot, fence := range back {
 		args := dialect.Args{"queue": g.q.id, "kind": g.kind, "slot": slot, "fence": fence, "node": node}
@@ -203,10 +203,10 @@ func (w *Worker) givePermits(ctx context.Context, g *gate, rows []permitRow, nod
 	return nil
 }
 
-// surplusPermits takes out of a gate what is to be given back: slots and their fences. A
+// surplusPermits takes out of a limiter what is to be given back: slots and their fences. A
 // worker keeps at least as many permits as jobs of its are active, whatever has become of
 // the limit meanwhile.
-func (w *Worker) surplusPermits(g *gate, rows []permitRow, node, waiter string) map[int]int64 {
+func (w *Worker) surplusPermits(g *limiter, rows []permitRow, node, waiter string) map[int]int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	back := map[int]int64{}
@@ -248,7 +248,7 @@ func (w *Worker) surplusPermits(g *gate, rows []permitRow, node, waiter string) 
 
 // quota is how many permits a worker may keep of which so many workers have or want some.
 // mu is held.
-func (g *gate) quota(at instant.Instant, contenders int, waited bool) int {
+func (g *limiter) quota(at instant.Instant, contenders int, waited bool) int {
 	spare := g.active + g.needPermits()
 	if len(g.permits) <= spare {
 		g.quiet = at
@@ -270,7 +270,7 @@ func (g *gate) quota(at instant.Instant, contenders int, waited bool) int {
 }
 
 // takePermits takes as many as could be used, if they are to be had.
-func (w *Worker) takePermits(ctx context.Context, g *gate, rows []permitRow, node string) error {
+func (w *Worker) takePermits(ctx context.Context, g *limiter, rows []permitRow, node string) error {
 	w.mu.Lock()
 	at := instant.Now()
 	want, most := w.short(g), g.limit.Running
@@ -309,7 +309,7 @@ func (w *Worker) takePermits(ctx context.Context, g *gate, rows []permitRow, nod
 	return w.denied(ctx, g, got < want, len(holders), node)
 }
 
-func (w *Worker) gotPermit(g *gate, r *permitRow, node string) {
+func (w *Worker) gotPermit(g *limiter, r *permitRow, node string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.node != node {
@@ -323,7 +323,7 @@ func (w *Worker) gotPermit(g *gate, r *permitRow, node string) {
 }
 
 // denied says in the limit's row that this worker waits, if it has less than its share.
-func (w *Worker) denied(ctx context.Context, g *gate, is bool, holders int, node string) error {
+func (w *Worker) denied(ctx context.Context, g *limiter, is bool, holders int, node string) error {
 	w.mu.Lock()
 	if !is {
 		g.refusals, g.ask = 0, 0
@@ -346,7 +346,7 @@ func (w *Worker) denied(ctx context.Context, g *gate, is bool, holders int, node
 
 // askAgain has permits asked for at once that were not to be had: some were given back.
 func (w *Worker) askAgain() {
-	for _, g := range w.gates() {
+	for _, g := range w.limiters() {
 		w.mu.Lock()
 		if g.refusals > 0 {
 			g.ask = 0
@@ -359,7 +359,7 @@ func (w *Worker) askAgain() {
 // loseLimits gives up permits and tokens: others may have them by now. mu is held.
 func (w *Worker) loseLimits() {
 	for _, q := range w.queues {
-		for _, g := range q.gates {
+		for _, g := range q.limiters {
 			clear(g.permits)
 			g.tokens = 0
 			g.recount()

@@ -79,9 +79,9 @@ func (l *Limit) putBack(now, drawn, after int64, n int) int64 {
 	return drawn - l.cost(n)
 }
 
-// drawTokens draws for a gate. It returns how many jobs may begin for that, and when to
+// drawTokens draws for a limiter. It returns how many jobs may begin for that, and when to
 // ask again. A negative number gives back what was drawn and not used.
-func (w *Worker) drawTokens(ctx context.Context, g *gate, want int) (got int, again time.Duration, err error) {
+func (w *Worker) drawTokens(ctx context.Context, g *limiter, want int) (got int, again time.Duration, err error) {
 	after := g.drawnTo // which only its keeper changes
 	err = w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		var now, drawn int64
@@ -117,9 +117,9 @@ func (w *Worker) drawTokens(ctx context.Context, g *gate, want int) (got int, ag
 	return got, again, err
 }
 
-// tendRate draws for the jobs that wait at a gate, and gives back what is not used. It
+// tendRate draws for the jobs that wait at a limiter, and gives back what is not used. It
 // returns when to look again; 0: when there is need.
-func (w *Worker) tendRate(ctx context.Context, g *gate) (time.Duration, error) {
+func (w *Worker) tendRate(ctx context.Context, g *limiter) (time.Duration, error) {
 	w.mu.Lock()
 	at, want := instant.Now(), 0
 	waiting, need := g.waiting(), g.ready()
@@ -161,7 +161,7 @@ func (w *Worker) tendRate(ctx context.Context, g *gate) (time.Duration, error) {
 func (w *Worker) returnTokens(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	for _, g := range w.gates() {
+	for _, g := range w.limiters() {
 		w.mu.Lock()
 		n := g.tokens
 		g.tokens = 0

@@ -36,7 +36,7 @@ const (
 	lastRefused  = 15 * time.Second
 
 	mostRefused = chunk // jobs of a block that are set aside
-	mostAgain   = 8     // of them that are tried in a turn
+	mostAgain   = 8     // of them that are tried in a round
 	mostLogged  = 100   // of a worker's that are logged, each by itself
 )
 
@@ -92,7 +92,7 @@ func (r *refusal) what() string {
 	return "retry"
 }
 
-// A refusedEnd is what a turn was refused.
+// A refusedEnd is what a round was refused.
 type refusedEnd struct {
 	d     *Delivery
 	move  *move
@@ -103,8 +103,8 @@ type refusedEnd struct {
 func keyOf(d *Delivery) string { return d.Key }
 func keyOfMove(m move) string  { return m.d.Key }
 
-// refuse notes what a turn was refused.
-func (t *turn) refuse(x refusedEnd) {
+// refuse notes what a round was refused.
+func (t *round) refuse(x refusedEnd) {
 	t.refused = append(t.refused, x)
 	if x.d.Key != "" {
 		if t.barred == nil {
@@ -114,8 +114,8 @@ func (t *turn) refuse(x refusedEnd) {
 	}
 }
 
-// ackAll deletes the jobs of a turn that are done, but for those that are refused.
-func (w *Worker) ackAll(ctx context.Context, t *turn) error {
+// ackAll deletes the jobs of a round that are done, but for those that are refused.
+func (w *Worker) ackAll(ctx context.Context, t *round) error {
 	settled := map[*Delivery]bool{}
 	s := sifter[*Delivery]{refuses: w.refuses, write: func(part []*Delivery) error {
 		err := w.ackAlone(ctx, t, part)
@@ -139,9 +139,9 @@ func (w *Worker) ackAll(ctx context.Context, t *turn) error {
 	return err
 }
 
-// carryAll carries the moves of a turn out, but for those that are refused. Ends go before
+// carryAll carries the moves of a round out, but for those that are refused. Ends go before
 // check-outs, and those of a key that was refused a moment ago wait.
-func (w *Worker) carryAll(ctx context.Context, t *turn) error {
+func (w *Worker) carryAll(ctx context.Context, t *round) error {
 	settled := map[*Delivery]bool{}
 	s := sifter[move]{refuses: w.refuses, write: func(part []move) error {
 		err := w.carry(ctx, t.b, t.node, part)
@@ -184,7 +184,7 @@ func (w *Worker) carryAll(ctx context.Context, t *turn) error {
 }
 
 // tryAgain tries what was refused before, each by itself.
-func (w *Worker) tryAgain(ctx context.Context, t *turn) error {
+func (w *Worker) tryAgain(ctx context.Context, t *round) error {
 	for _, r := range t.again {
 		var err error
 		switch {
@@ -312,7 +312,7 @@ func (b *block) holdBehind(r *refusal) {
 	if r.d.Key == "" || r.claim || b.gone {
 		return
 	}
-	l := b.line(r.d.Key)
+	l := b.keyQueue(r.d.Key)
 	if l.place(r.d.ID) >= 0 {
 		return
 	}
@@ -328,9 +328,9 @@ func (b *block) bars(key string) bool {
 	return key != "" && slices.ContainsFunc(b.refusals, func(r *refusal) bool { return r.d.Key == key })
 }
 
-// keepBehind takes out of a turn what has to wait for jobs of its key that are set aside. mu is
+// keepBehind takes out of a round what has to wait for jobs of its key that are set aside. mu is
 // held.
-func (w *Worker) keepBehind(t *turn) {
+func (w *Worker) keepBehind(t *round) {
 	if len(t.b.refusals) == 0 {
 		return
 	}
@@ -372,7 +372,7 @@ func (b *block) retries(at instant.Instant) (all []*refusal) {
 }
 
 // tookClaims takes in what was claimed of what had been refused. mu is held.
-func (w *Worker) tookClaims(t *turn) {
+func (w *Worker) tookClaims(t *round) {
 	for i, d := range t.claimed {
 		w.relieve(d)
 		if t.mine[i] {

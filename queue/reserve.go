@@ -89,7 +89,7 @@ func listeners(most int) int {
 	return max(1, most/4)
 }
 
-// use counts a worker that begins or ends: it pumps with so many connections, and shares one
+// use counts a worker that begins or ends: it flushes with so many connections, and shares one
 // for the rest with the others. All together have half of the pool at the most.
 func (r *reserve) use(workers, connections, most int) {
 	r.users += workers

@@ -86,7 +86,7 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) erro
 			continue
 		}
 		mine = append(mine, b)
-		for key, l := range b.lines {
+		for key, l := range b.keyQueues {
 			if p := l.holder(); p != nil && p.foreign {
 				if foreign[b] == nil {
 					foreign[b] = map[string]place{}
@@ -247,7 +247,7 @@ func (w *Worker) letGo(ctx context.Context, b *block, keys map[string]place, run
 	}
 	for key, was := range keys {
 		// One that was taken in and has parted again meanwhile is looked for next time.
-		if l := b.lines[key]; l != nil && !there[was.id] && len(l.places) > 0 && l.places[0] == was {
+		if l := b.keyQueues[key]; l != nil && !there[was.id] && len(l.places) > 0 && l.places[0] == was {
 			w.releaseIfMine(b, key, was.id)
 		}
 	}
@@ -259,7 +259,7 @@ func (w *Worker) adoptOne(ctx context.Context, q *workQueue, r runningRow, name 
 	why := w.trialOf(r)
 	w.mu.Lock()
 	b := q.blocks[r.divided]
-	room := b != nil && !b.leaving && !w.closing && b.turnOf(r.key, r.id)
+	room := b != nil && !b.leaving && !w.closing && b.roundOf(r.key, r.id)
 	if room && !w.admits(why) {
 		room, w.refused[why] = false, true
 	}

@@ -27,19 +27,19 @@ const shareEvery = 500 * time.Millisecond
 // settingsEvery is how often it looks at a queue's settings.
 const settingsEvery = 2 * time.Second
 
-// A holding is who has what workers lease, as its table has it.
-type holding struct {
+// A leaseRow is who has what workers lease, as its table has it.
+type leaseRow struct {
 	state, lockBy string
 	fence         int64
 	live, inTime  bool // the process that has it, or had it last
 }
 
 // free tells whether anybody may take it.
-func (h *holding) free() bool { return h.state == "FREE" || !h.live }
+func (h *leaseRow) free() bool { return h.state == "FREE" || !h.live }
 
 // A blockRow is a block as the table has it.
 type blockRow struct {
-	holding
+	leaseRow
 	divided, generation int
 	batch, suspects     int
 	lockAt              int64
@@ -119,8 +119,8 @@ func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) erro
 	if rows, err = w.current(ctx, q, rows); err != nil {
 		return errors.Join(failed, err)
 	}
-	turn := int(w.c.clock.now() / w.rotate.Microseconds())
-	share := target(all, name, len(rows), turn)
+	round := int(w.c.clock.now() / w.rotate.Microseconds())
+	share := target(all, name, len(rows), round)
 	mine := w.surrender(q, share, !othersMove(all, name))
 	failed = errors.Join(failed, w.handOverIdle(ctx, q))
 	free, vacant := w.freeBlocks(q, all, name, rows)
@@ -220,7 +220,7 @@ const rotation = 10 * time.Second
 
 // target is how many of n blocks a worker should have, in a turn: none while another one
 // moves jobs.
-func target(all []workerRow, name string, n, turn int) int {
+func target(all []workerRow, name string, n, round int) int {
 	all = slices.DeleteFunc(slices.Clone(all), func(r workerRow) bool { return !r.inTime })
 	if othersMove(all, name) {
 		return 0
@@ -233,14 +233,14 @@ func target(all []workerRow, name string, n, turn int) int {
 		return 0
 	}
 	share := n / len(all)
-	if (at+turn)%len(all) < n%len(all) {
+	if (at+round)%len(all) < n%len(all) {
 		share++
 	}
 	return share
 }
 
 // expelLate declares processes lost whose blocks, or permits, wait for that.
-func (w *Worker) expelLate(ctx context.Context, all []*holding) error {
+func (w *Worker) expelLate(ctx context.Context, all []*leaseRow) error {
 	told := map[string]bool{}
 	for _, h := range all {
 		if h.free() || h.inTime {
@@ -257,9 +257,9 @@ func (w *Worker) expelLate(ctx context.Context, all []*holding) error {
 	return nil
 }
 
-func ofBlocks(rows []blockRow) (all []*holding) {
+func ofBlocks(rows []blockRow) (all []*leaseRow) {
 	for i := range rows {
-		all = append(all, &rows[i].holding)
+		all = append(all, &rows[i].leaseRow)
 	}
 	return all
 }

@@ -96,7 +96,7 @@ func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *blockRow, name st
 		return false, err
 	}
 	b := &block{
-		q: q, divided: r.divided, fence: r.fence + 1, since: w.c.clock.now(), seen: map[int64]*Delivery{}, lines: map[string]*line{},
+		q: q, divided: r.divided, fence: r.fence + 1, since: w.c.clock.now(), seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{},
 		dirty: true, ripe: true, keyed: q.set.ordered,
 	}
 	if r.state != "FREE" && !r.left {

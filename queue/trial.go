@@ -23,7 +23,7 @@ type loneTrial struct {
 	began  bool
 }
 
-// holdBack has a job wait, and others with it, until it may run alone. It has passed the gates
+// holdBack has a job wait, and others with it, until it may run alone. It has passed the limiters
 // of its limits. mu is held.
 func (w *Worker) holdBack(d *Delivery) {
 	w.lone = loneTrial{d: d, since: instant.Now()}

@@ -26,21 +26,21 @@ func idleWorker(t *testing.T, db *dbtest.DB) (*Worker, *block) {
 	return w, b
 }
 
-// pumpOnce does a turn of a block, and something between what is read and what is made
+// flushOnce does a round of a block, and something between what is read and what is made
 // of it.
-func pumpOnce(t *testing.T, w *Worker, b *block, between func()) {
+func flushOnce(t *testing.T, w *Worker, b *block, between func()) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.serve, b.queued, b.serving = nil, false, true
-	turn := w.turn(b)
+	round := w.round(b)
 	w.mu.Unlock()
-	err := w.serveTurn(t.Context(), turn)
+	err := w.serveRound(t.Context(), round)
 	between()
 	w.mu.Lock()
 	b.serving = false
 	must(t, err)
-	w.apply(turn, nil)
+	w.apply(round, nil)
 }
 
 // A job that is enqueued after a worker has looked, and before it waits, is not left
@@ -49,7 +49,7 @@ func TestWakeBetweenLookingAndWaiting(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		w, b := idleWorker(t, db)
 		for toServe(w) {
-			pumpOnce(t, w, b, func() {})
+			flushOnce(t, w, b, func() {})
 		}
 		for late := range 2 { // a worker looks twice before it waits: at its cursor, and back
 			w.mu.Lock()
@@ -58,7 +58,7 @@ func TestWakeBetweenLookingAndWaiting(t *testing.T) {
 			w.ring(b.q.id, b.divided)
 			looks := 0
 			for ; toServe(w); looks++ {
-				pumpOnce(t, w, b, func() {
+				flushOnce(t, w, b, func() {
 					if looks == late {
 						enqueue(t, w.c, Job{Kind: "x"})
 					}
@@ -79,9 +79,9 @@ func TestWakeBetweenLookingAndWaiting(t *testing.T) {
 func TestLookDuringARead(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		w, b := idleWorker(t, db)
-		pumpDry(t, w, b)
+		flushDry(t, w, b)
 		w.ring(b.q.id, b.divided)
-		pumpOnce(t, w, b, func() {
+		flushOnce(t, w, b, func() {
 			enqueue(t, other(t, db), Job{Kind: "x"}) // whose bells are not heard here
 			w.mu.Lock()
 			w.readAgain()
@@ -95,7 +95,7 @@ func TestLookDuringARead(t *testing.T) {
 		if read {
 			t.Error("it is said that all was read")
 		}
-		pumpDry(t, w, b)
+		flushDry(t, w, b)
 		if w.mu.Lock(); b.pop() == nil {
 			t.Error("the job was not read")
 		}

@@ -114,20 +114,20 @@ type Worker struct {
 
 	mu       sync.Mutex
 	work     sync.Cond // handlers wait for jobs
-	chores   sync.Cond // pumps wait for blocks
+	chores   sync.Cond // flushers wait for blocks
 	started  bool
 	exact    bool // it is asked of each job whether its row was there
 	closing  bool // nothing is started any more
-	limited  bool // there are gates
+	limited  bool // there are limiters
 	alone    bool // it does all itself, one thing after the other
-	stopped  bool // handlers and pumps end
+	stopped  bool // handlers and flushers end
 	over     bool // it has left, and does not join again
 	node     string
 	last     string          // its name before it lost its lease
 	deadline instant.Instant // what is leased is until then, at least
 	queues   []*workQueue
 	runnable []*block        // that have ready jobs
-	serve    []*block        // that pumps have something to do with
+	serve    []*block        // that flushers have something to do with
 	remnants map[*block]bool // gone, and what is left to write of them failed to be written
 	idle     int             // handlers that wait
 	slots    [][]*Delivery
@@ -147,7 +147,7 @@ type Worker struct {
 	base     context.Context    // of jobs
 	hears    instant.Instant    // when a notification was heard last; 0: none was
 	tick     chan struct{}      // look after the blocks now
-	keeper   chan struct{}      // look after the gates now
+	keeper   chan struct{}      // look after the limiters now
 	shared   chan struct{}      // closed when no blocks are taken any more
 	stopping chan struct{}      // closed when the worker is being stopped
 	joined   chan struct{}      // closed when it is known to the others
@@ -165,16 +165,16 @@ type Worker struct {
 
 // A workQueue is one of a worker's queues.
 type workQueue struct {
-	w       *Worker
-	id      int // these two never change
-	name    string
-	set     *Queue
-	blocks  map[int]*block
-	long    int              // how often in a row all places were found taken by long jobs
-	busy    bool             // as the others are told
-	strange map[jobID]bool   // running jobs that are this worker's, and that it does not know of
-	vacant  map[int]vacancy  // blocks that were free at the last look
-	gates   map[string]*gate // by kind; nil while there were no limits
+	w        *Worker
+	id       int // these two never change
+	name     string
+	set      *Queue
+	blocks   map[int]*block
+	long     int                 // how often in a row all places were found taken by long jobs
+	busy     bool                // as the others are told
+	strange  map[jobID]bool      // running jobs that are this worker's, and that it does not know of
+	vacant   map[int]vacancy     // blocks that were free at the last look
+	limiters map[string]*limiter // by kind; nil while there were no limits
 }
 
 // Worker returns a Worker. Give it handlers, then Run it.
@@ -332,11 +332,11 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	if w.bell != nil {
 		helpers.Go(func() { w.answer(working, w.bell) })
 	}
-	for _, help := range []func(context.Context){w.keep, w.share, w.watch, w.listen, w.poll, w.conclude, w.addUp, w.keepGates, w.sweepOften, w.keepBook} {
+	for _, help := range []func(context.Context){w.keep, w.share, w.watch, w.listen, w.poll, w.conclude, w.addUp, w.keepLimiters, w.sweepOften, w.keepBook} {
 		helpers.Go(func() { help(working) })
 	}
 	for range w.opt.Connections {
-		helpers.Go(func() { w.pump(working) })
+		helpers.Go(func() { w.flushBlocks(working) })
 	}
 	for i := range handlers {
 		w.group.Go(func() { w.handleJobs(i) })
@@ -410,7 +410,7 @@ func (w *Worker) rouse(b *block) {
 	w.enlist(b)
 }
 
-// enlist lets a pump look after a block, if there is something to do. mu is held.
+// enlist lets a flusher look after a block, if there is something to do. mu is held.
 func (w *Worker) enlist(b *block) {
 	if b.serving || b.queued { // as with most jobs that end: to ask for the time costs more
 		return

@@ -12,9 +12,9 @@ import (
 	"github.com/dbcron/dbcron/internal/trouble"
 )
 
-// A turn is what a pump does for a block at a time: it writes what has become of
+// A round is what a flusher does for a block at a time: it writes what has become of
 // jobs, and reads the next ones, in one round trip where that can be.
-type turn struct {
+type round struct {
 	b       *block
 	at      instant.Instant // when it began
 	node    string
@@ -55,8 +55,8 @@ type turn struct {
 	m     int
 }
 
-// pump looks after one block after the other, whichever needs it.
-func (w *Worker) pump(ctx context.Context) {
+// flushBlocks looks after one block after the other, whichever needs it.
+func (w *Worker) flushBlocks(ctx context.Context) {
 	trouble := trouble.New(w.log, "reading and writing jobs")
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,18 +78,18 @@ func (w *Worker) serveNext(ctx context.Context) error {
 	b := w.serve[0]
 	w.serve = w.serve[1:]
 	b.queued, b.serving = false, true
-	t := w.turn(b)
+	t := w.round(b)
 	w.mu.Unlock()
-	err := w.serveTurn(ctx, t)
+	err := w.serveRound(ctx, t)
 	w.mu.Lock()
 	b.serving = false
 	w.apply(t, err)
 	return err
 }
 
-// turn says what there is to do for a block. mu is held.
-func (w *Worker) turn(b *block) *turn {
-	t := &turn{b: b, node: w.node, keyed: b.keyed, keep: b.q.set.KeepDone}
+// round says what there is to do for a block. mu is held.
+func (w *Worker) round(b *block) *round {
+	t := &round{b: b, node: w.node, keyed: b.keyed, keep: b.q.set.KeepDone}
 	n := min(chunk, len(b.acks))
 	t.acks, b.acks = b.acks[:n:n], b.acks[n:]
 	t.tied = t.keep > 0 || slices.ContainsFunc(t.acks, func(d *Delivery) bool { return d.tied() })
@@ -128,8 +128,8 @@ func (w *Worker) turn(b *block) *turn {
 	return t
 }
 
-// serveTurn does it.
-func (w *Worker) serveTurn(ctx context.Context, t *turn) error {
+// serveRound does it.
+func (w *Worker) serveRound(ctx context.Context, t *round) error {
 	if len(t.gone) > 0 { // before anything that could not be taken back
 		if err := w.holds(ctx, &w.db.Session, t.b, t.node); err != nil {
 			return err
@@ -162,7 +162,7 @@ func (w *Worker) serveTurn(ctx context.Context, t *turn) error {
 
 // ackAndRead deletes jobs that are done, if there are steps for that, and reads what is to be
 // read. If that is refused, the jobs are deleted first, but for those that it is refused of.
-func (w *Worker) ackAndRead(ctx context.Context, t *turn, acks []*dialect.Step) error {
+func (w *Worker) ackAndRead(ctx context.Context, t *round, acks []*dialect.Step) error {
 	steps := slices.Concat(acks, w.readSteps(t))
 	if len(steps) == 0 {
 		return nil
@@ -181,7 +181,7 @@ func (w *Worker) ackAndRead(ctx context.Context, t *turn, acks []*dialect.Step) 
 }
 
 // readSteps read what is to be read.
-func (w *Worker) readSteps(t *turn) (steps []*dialect.Step) {
+func (w *Worker) readSteps(t *round) (steps []*dialect.Step) {
 	if t.reads {
 		steps = append(steps, w.fetchStep(t))
 	}
@@ -198,7 +198,7 @@ func (w *Worker) readSteps(t *turn) (steps []*dialect.Step) {
 }
 
 // ackAlone deletes jobs that are done in a transaction, and nothing else.
-func (w *Worker) ackAlone(ctx context.Context, t *turn, list []*Delivery) error {
+func (w *Worker) ackAlone(ctx context.Context, t *round, list []*Delivery) error {
 	if w.exact || t.tied {
 		return w.ackExactly(ctx, t, list)
 	}
@@ -215,7 +215,7 @@ func (w *Worker) ackAlone(ctx context.Context, t *turn, list []*Delivery) error 
 
 // ackExactly deletes jobs that are done, and notes which were not there. Those that were
 // are kept, if their queue does that, and untied.
-func (w *Worker) ackExactly(ctx context.Context, t *turn, list []*Delivery) error {
+func (w *Worker) ackExactly(ctx context.Context, t *round, list []*Delivery) error {
 	lock := map[*dialect.Stmt]*dialect.Stmt{ack: lockJobs, ackDelayed: lockDelayed, ackRunning: lockRunning}
 	parts, steps := byTable(list), w.ackSteps(t, list) // which are for the parts
 	var deleted map[int64]bool
@@ -252,7 +252,7 @@ func (w *Worker) ackExactly(ctx context.Context, t *turn, list []*Delivery) erro
 				deleted[id] = true
 			}
 		}
-		return untie(ctx, tx, t.b.q.id, endedOf(list, func(id int64) bool { return deleted[id] }))
+		return releaseTies(ctx, tx, t.b.q.id, endedOf(list, func(id int64) bool { return deleted[id] }))
 	})
 	if err == nil {
 		if t.deleted == nil {
@@ -264,7 +264,7 @@ func (w *Worker) ackExactly(ctx context.Context, t *turn, list []*Delivery) erro
 }
 
 // ackSteps delete the jobs that are done.
-func (w *Worker) ackSteps(t *turn, list []*Delivery) (steps []*dialect.Step) {
+func (w *Worker) ackSteps(t *round, list []*Delivery) (steps []*dialect.Step) {
 	for _, part := range byTable(list) {
 		args := listArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
 		args["node"] = t.node
@@ -302,7 +302,7 @@ func idsOf(list []*Delivery) []int64 {
 	return ids
 }
 
-func (w *Worker) fetchStep(t *turn) *dialect.Step {
+func (w *Worker) fetchStep(t *round) *dialect.Step {
 	t.got, t.fresh = fetched{}, nil
 	r := w.reader(t.b, t.read.limit, &t.room)
 	stmt := fetch
@@ -321,7 +321,7 @@ func (w *Worker) fetchStep(t *turn) *dialect.Step {
 }
 
 // delayedSteps read jobs whose time has come, and when the next one is due.
-func (w *Worker) delayedSteps(t *turn) []*dialect.Step {
+func (w *Worker) delayedSteps(t *round) []*dialect.Step {
 	t.m, t.ripe = 0, nil
 	r := w.reader(t.b, 16, &t.room)
 	args := dialect.Args{"queue": t.b.q.id, "divided": t.b.divided, "limit": t.limit, "since": t.since}
@@ -336,7 +336,7 @@ func (w *Worker) delayedSteps(t *turn) []*dialect.Step {
 
 // checkSteps look whether jobs that wait in memory are still there: somebody may
 // have cancelled them.
-func (w *Worker) checkSteps(t *turn) (steps []*dialect.Step) {
+func (w *Worker) checkSteps(t *round) (steps []*dialect.Step) {
 	t.there = map[int64]bool{}
 	for _, part := range byTable(t.waits) {
 		args := listArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
@@ -354,7 +354,7 @@ func (w *Worker) checkSteps(t *turn) (steps []*dialect.Step) {
 
 // claim deletes jobs before they are done, and keeps those that it has deleted
 // itself. One that is refused does not begin, nor does what follows of its key.
-func (w *Worker) claim(ctx context.Context, t *turn) error {
+func (w *Worker) claim(ctx context.Context, t *round) error {
 	w.passOver(t)
 	mine := map[int64]bool{}
 	s := sifter[*Delivery]{refuses: w.refuses, write: func(part []*Delivery) error {
@@ -384,7 +384,7 @@ func (w *Worker) claim(ctx context.Context, t *turn) error {
 }
 
 // passOver leaves out what was read and is refused, or behind what is.
-func (w *Worker) passOver(t *turn) {
+func (w *Worker) passOver(t *round) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(t.b.refusals) == 0 {
@@ -401,7 +401,7 @@ func (w *Worker) passOver(t *turn) {
 }
 
 // claimPart claims jobs that stand in one table, and tells which of them were there.
-func (w *Worker) claimPart(ctx context.Context, t *turn, part []*Delivery) (map[int64]bool, error) {
+func (w *Worker) claimPart(ctx context.Context, t *round, part []*Delivery) (map[int64]bool, error) {
 	from := part[0].from
 	var got []int64
 	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
@@ -418,7 +418,7 @@ func (w *Worker) claimPart(ctx context.Context, t *turn, part []*Delivery) (map[
 		if err := orShort(err, n, len(got)); err != nil {
 			return err
 		}
-		return untie(ctx, tx, t.b.q.id, endedOf(part, func(id int64) bool { return slices.Contains(got, id) }))
+		return releaseTies(ctx, tx, t.b.q.id, endedOf(part, func(id int64) bool { return slices.Contains(got, id) }))
 	})
 	if err != nil {
 		return nil, err
@@ -439,8 +439,8 @@ func only(list []*Delivery, ids map[int64]bool) (kept []*Delivery) {
 	return kept
 }
 
-// apply takes in what a turn has done. mu is held.
-func (w *Worker) apply(t *turn, err error) {
+// apply takes in what a round has done. mu is held.
+func (w *Worker) apply(t *round, err error) {
 	b := t.b
 	b.sent = nil
 	w.tookEnds(t)
@@ -550,7 +550,7 @@ func (w *Worker) apply(t *turn, err error) {
 }
 
 // tookEnds takes in which jobs are deleted that were done. mu is held.
-func (w *Worker) tookEnds(t *turn) {
+func (w *Worker) tookEnds(t *round) {
 	if len(t.ended) == 0 {
 		return
 	}

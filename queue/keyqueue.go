@@ -5,23 +5,23 @@ import (
 	"slices"
 )
 
-// A line is the jobs of one key that are known here, in their order. Those that have
+// A keyQueue is the jobs of one key that are known here, in their order. Those that have
 // begun, and those that are elsewhere, have a place; behind them wait those that have been
 // read. The first place is the holder's: the others wait for it. It is guarded by its
 // worker's mu.
-type line struct {
+type keyQueue struct {
 	key     string
 	places  []place
 	waiting []*Delivery
-	skipped int64 // the first of those that were put back; 0: none were
-	gate    *gate // for which all of them were; nil: none
-	resumed bool  // it is in its block's list of such
+	skipped int64    // the first of those that were put back; 0: none were
+	limiter *limiter // for which all of them were; nil: none
+	resumed bool     // it is in its block's list of such
 
 	gathers *gathering // the batch that the holder waits for, and how many it may have
 	most    int
 }
 
-// A place is where a job of a line stands that is not merely waiting. Its order does not
+// A place is where a job of a key queue stands that is not merely waiting. Its order does not
 // change while the job fails and comes back, so that several that fail together keep it.
 type place struct {
 	id      int64
@@ -30,7 +30,7 @@ type place struct {
 }
 
 // holder returns the place of the job that the others wait for; nil if there is none.
-func (l *line) holder() *place {
+func (l *keyQueue) holder() *place {
 	if len(l.places) == 0 {
 		return nil
 	}
@@ -38,15 +38,15 @@ func (l *line) holder() *place {
 }
 
 // heldBy tells whether a job is the one that the others wait for.
-func (l *line) heldBy(id int64) bool { return len(l.places) > 0 && l.places[0].id == id }
+func (l *keyQueue) heldBy(id int64) bool { return len(l.places) > 0 && l.places[0].id == id }
 
 // place returns the place of a job; -1 if it has none.
-func (l *line) place(id int64) int {
+func (l *keyQueue) place(id int64) int {
 	return slices.IndexFunc(l.places, func(p place) bool { return p.id == id })
 }
 
 // fetch takes a job out of those that wait; nil if it is not among them.
-func (l *line) fetch(id int64) *Delivery {
+func (l *keyQueue) fetch(id int64) *Delivery {
 	at := slices.IndexFunc(l.waiting, func(d *Delivery) bool { return d.ID == id })
 	if at < 0 {
 		return nil
@@ -60,12 +60,12 @@ func (l *line) fetch(id int64) *Delivery {
 	return d
 }
 
-// line returns the line of a key.
-func (b *block) line(key string) *line {
-	l := b.lines[key]
+// keyQueue returns the queue of a key.
+func (b *block) keyQueue(key string) *keyQueue {
+	l := b.keyQueues[key]
 	if l == nil {
-		l = &line{key: key}
-		b.lines[key] = l
+		l = &keyQueue{key: key}
+		b.keyQueues[key] = l
 	}
 	return l
 }
@@ -73,7 +73,7 @@ func (b *block) line(key string) *line {
 // wait lets a job that was read wait for its turn, unless the others wait for it: it
 // is their retry.
 func (b *block) wait(d *Delivery) {
-	l := b.line(d.Key)
+	l := b.keyQueue(d.Key)
 	if l.heldBy(d.ID) {
 		l.places[0].foreign = false
 		b.admit(d)
@@ -94,7 +94,7 @@ func (b *block) wait(d *Delivery) {
 
 // fills tells whether those that wait fill the batch of the holder, or another kind's job
 // ends it.
-func (l *line) fills() bool {
+func (l *keyQueue) fills() bool {
 	kind := l.gathers.jobs[0].Kind
 	n := 0
 	for _, d := range l.waiting {
@@ -105,9 +105,9 @@ func (l *line) fills() bool {
 	return l.most == 1
 }
 
-// join takes the job that follows the first n of a line, which begin, if it may begin with
+// join takes the job that follows the first n of a key queue, which begin, if it may begin with
 // them: it is here, and of their kind.
-func (l *line) join(n int, kind string) *Delivery {
+func (l *keyQueue) join(n int, kind string) *Delivery {
 	var d *Delivery
 	switch {
 	case n < len(l.places):
@@ -135,16 +135,16 @@ func inOrder(a, b *Delivery) int {
 	return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.ID, b.ID))
 }
 
-// settle lets the first of each line go that waits for nobody: called when all of a
+// settle lets the first of each key queue go that waits for nobody: called when all of a
 // read has been added, so that its jobs are in order whatever order they came in.
 func (b *block) settle() {
-	for _, l := range b.lines {
+	for _, l := range b.keyQueues {
 		b.step(l)
 	}
 }
 
-// step lets the next of a line go, if it is here and does not wait for another.
-func (b *block) step(l *line) {
+// step lets the next of a key queue go, if it is here and does not wait for another.
+func (b *block) step(l *keyQueue) {
 	if len(l.places) == 0 && len(l.waiting) > 0 && (l.skipped == 0 || l.waiting[0].order < l.skipped) {
 		l.places = append(l.places, place{id: l.waiting[0].ID, foreign: true})
 	}
@@ -160,7 +160,7 @@ func (b *block) step(l *line) {
 
 // release ends the turn of a key's job: the next may go.
 func (b *block) release(key string, id int64) {
-	l := b.lines[key]
+	l := b.keyQueues[key]
 	if l == nil {
 		return
 	}
@@ -179,11 +179,11 @@ func (b *block) release(key string, id int64) {
 	}
 }
 
-// tidy lets the next of a line go, and removes the line if nothing is left of it.
-func (b *block) tidy(l *line) {
+// tidy lets the next of a key queue go, and removes the key queue if nothing is left of it.
+func (b *block) tidy(l *keyQueue) {
 	if len(l.waiting) == 0 && len(l.places) == 0 && l.skipped == 0 {
-		if b.lines[l.key] == l {
-			delete(b.lines, l.key)
+		if b.keyQueues[l.key] == l {
+			delete(b.keyQueues, l.key)
 		}
 		return
 	}
@@ -193,7 +193,7 @@ func (b *block) tidy(l *line) {
 // hold keeps a key's jobs back: one that is not here is running elsewhere, or waits
 // for its retry. If several are, they go one after the other, by their ids.
 func (b *block) hold(key string, id int64) {
-	l := b.line(key)
+	l := b.keyQueue(key)
 	if l.place(id) >= 0 {
 		return
 	}
@@ -207,7 +207,7 @@ func (b *block) hold(key string, id int64) {
 // part notes that a job that others wait for has left this worker's hands. It keeps its
 // place among those that have begun with it, or failed before.
 func (b *block) part(key string, id int64) {
-	if l := b.lines[key]; l != nil {
+	if l := b.keyQueues[key]; l != nil {
 		if at := l.place(id); at >= 0 {
 			l.places[at].foreign = true
 			l.places[at].parted++
@@ -217,17 +217,17 @@ func (b *block) part(key string, id int64) {
 
 // turnOf tells whether a checked out job may be taken in: one that others of its key
 // go before may not yet.
-func (b *block) turnOf(key string, id int64) bool {
+func (b *block) roundOf(key string, id int64) bool {
 	if key == "" {
 		return true
 	}
 	b.hold(key, id)
-	return b.lines[key].heldBy(id)
+	return b.keyQueues[key].heldBy(id)
 }
 
 // takeIn notes that the job that the others wait for is in this worker's hands.
 func (b *block) takeIn(key string, id int64) {
-	if l := b.lines[key]; l != nil && l.heldBy(id) {
+	if l := b.keyQueues[key]; l != nil && l.heldBy(id) {
 		l.places[0].foreign = false
 	}
 }

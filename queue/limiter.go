@@ -11,13 +11,13 @@ import (
 	"github.com/dbcron/dbcron/internal/trouble"
 )
 
-// A gate is what the jobs that a limit bounds pass before they begin: those of a queue, or
+// A limiter is what the jobs that a limit bounds pass before they begin: those of a queue, or
 // of one of its kinds. It is open as long as there are permits that no job has, and tokens
-// of the rate. A kind's jobs that come to a closed gate are set aside, in their block, so
-// that those of other kinds go on; a block of a queue whose gate is closed is left alone.
+// of the rate. A kind's jobs that come to a closed limiter are set aside, in their block, so
+// that those of other kinds go on; a block of a queue whose limiter is closed is left alone.
 //
-// A gate is guarded by its worker's mu. Once made it stays, with or without a limit.
-type gate struct {
+// A limiter is guarded by its worker's mu. Once made it stays, with or without a limit.
+type limiter struct {
 	q     *workQueue
 	kind  string // empty: the queue's own
 	limit Limit  // with neither number set when there is none
@@ -38,30 +38,30 @@ type gate struct {
 	askRate instant.Instant // for tokens, not before
 }
 
-// Gates that a job has passed.
+// Limiters that a job has passed.
 const (
 	throughQueue = 1 << iota
 	throughKind
 )
 
-// gateOf is the gate of the jobs of a kind; nil if there is none.
-func (q *workQueue) gateOf(kind string) *gate {
-	if q.gates == nil || kind == "" {
+// limiterOf is the limiter of the jobs of a kind; nil if there is none.
+func (q *workQueue) limiterOf(kind string) *limiter {
+	if q.limiters == nil || kind == "" {
 		return nil
 	}
-	return q.gates[kind]
+	return q.limiters[kind]
 }
 
-// own is the gate of all of a queue's jobs; nil if there is none.
-func (q *workQueue) own() *gate { return q.gates[""] }
+// own is the limiter of all of a queue's jobs; nil if there is none.
+func (q *workQueue) own() *limiter { return q.limiters[""] }
 
 // open tells whether a job may pass.
-func (g *gate) open() bool {
+func (g *limiter) open() bool {
 	return g == nil || (g.limit.Running == 0 || g.active < g.room) && (g.limit.Rate == 0 || g.tokens > 0)
 }
 
 // free is how many may pass now.
-func (g *gate) free() int {
+func (g *limiter) free() int {
 	n := g.vacant()
 	if g.limit.Rate > 0 {
 		n = min(n, g.tokens)
@@ -70,7 +70,7 @@ func (g *gate) free() int {
 }
 
 // recount counts what the permits that are there allow.
-func (g *gate) recount() {
+func (g *limiter) recount() {
 	n := 0
 	for slot := range g.permits {
 		if slot < g.limit.Running {
@@ -80,40 +80,40 @@ func (g *gate) recount() {
 	g.room = min(n, g.keep)
 }
 
-// closed tells a gate's keeper that a job has come to it in vain. mu is held.
-func (g *gate) closed() { signal(g.q.w.keeper) }
+// closed tells a limiter's keeper that a job has come to it in vain. mu is held.
+func (g *limiter) closed() { signal(g.q.w.keeper) }
 
-// pass notes that a job has passed the gates that it has to. mu is held.
+// pass notes that a job has passed the limiters that it has to. mu is held.
 func (w *Worker) pass(d *Delivery) {
 	q := d.b.q
 	if g := q.own(); g != nil {
-		d.gates |= throughQueue
+		d.limiters |= throughQueue
 		g.active++
 		g.tokens = max(0, g.tokens-1)
 	}
-	if g := q.gateOf(d.Kind); g != nil {
-		d.gates |= throughKind
+	if g := q.limiterOf(d.Kind); g != nil {
+		d.limiters |= throughKind
 		g.active++
 		g.tokens = max(0, g.tokens-1)
 	}
 }
 
-// exit notes that a job has ended that had passed gates. mu is held.
+// exit notes that a job has ended that had passed limiters. mu is held.
 func (w *Worker) exit(d *Delivery) {
-	if d.gates == 0 {
+	if d.limiters == 0 {
 		return
 	}
 	q := d.b.q
-	if d.gates&throughQueue != 0 {
+	if d.limiters&throughQueue != 0 {
 		w.vacate(q.own())
 	}
-	if d.gates&throughKind != 0 {
-		w.vacate(q.gateOf(d.Kind))
+	if d.limiters&throughKind != 0 {
+		w.vacate(q.limiterOf(d.Kind))
 	}
-	d.gates = 0
+	d.limiters = 0
 }
 
-func (w *Worker) vacate(g *gate) {
+func (w *Worker) vacate(g *limiter) {
 	g.active--
 	if len(g.permits) > g.keep || w.closing {
 		g.look = 0
@@ -124,8 +124,8 @@ func (w *Worker) vacate(g *gate) {
 	}
 }
 
-// reopen has n jobs go on that wait at a gate. mu is held.
-func (w *Worker) reopen(g *gate, n int) {
+// reopen has n jobs go on that wait at a limiter. mu is held.
+func (w *Worker) reopen(g *limiter, n int) {
 	for _, b := range g.q.blocks {
 		b.resumeOf(g)
 		w.offer(b, 0)
@@ -135,10 +135,10 @@ func (w *Worker) reopen(g *gate, n int) {
 	}
 }
 
-// waiting is how many jobs have been read that wait for a gate, and for no other one. mu
+// waiting is how many jobs have been read that wait for a limiter, and for no other one. mu
 // is held.
-func (g *gate) waiting() int {
-	return g.behind(func(kind *gate, n int) int {
+func (g *limiter) waiting() int {
+	return g.behind(func(kind *limiter, n int) int {
 		if kind.open() {
 			return n
 		}
@@ -146,9 +146,9 @@ func (g *gate) waiting() int {
 	})
 }
 
-// behind counts the jobs that wait for a gate. Of those that a queue has set aside for one of
+// behind counts the jobs that wait for a limiter. Of those that a queue has set aside for one of
 // its kinds, of says how many count. mu is held.
-func (g *gate) behind(of func(kind *gate, n int) int) (n int) {
+func (g *limiter) behind(of func(kind *limiter, n int) int) (n int) {
 	for _, b := range g.q.blocks {
 		if !b.startable() {
 			continue
@@ -168,11 +168,11 @@ func (g *gate) behind(of func(kind *gate, n int) int) (n int) {
 	return n
 }
 
-// need is how many of them could begin if the gate were open. mu is held.
-func (g *gate) need() int { return g.startable(g.waiting()) }
+// need is how many of them could begin if the limiter were open. mu is held.
+func (g *limiter) need() int { return g.startable(g.waiting()) }
 
-// startable is how many of n jobs could begin if the gate were open. mu is held.
-func (g *gate) startable(n int) int {
+// startable is how many of n jobs could begin if the limiter were open. mu is held.
+func (g *limiter) startable(n int) int {
 	w := g.q.w
 	if w.idle == 0 || w.closing && !w.opt.AtMostOnce {
 		return 0
@@ -186,8 +186,8 @@ func (g *gate) startable(n int) int {
 // needPermits is how many permits could be used: the queue's also for jobs that will begin
 // within a moment when their kind's rate lets them, for which nothing is drawn before. mu
 // is held.
-func (g *gate) needPermits() int {
-	return g.startable(g.behind(func(kind *gate, n int) int {
+func (g *limiter) needPermits() int {
+	return g.startable(g.behind(func(kind *limiter, n int) int {
 		switch {
 		case kind.open():
 			return n
@@ -200,7 +200,7 @@ func (g *gate) needPermits() int {
 
 // ready is how many of those that wait could begin now, were it not for the rate: a permit
 // is there for each. mu is held.
-func (g *gate) ready() int {
+func (g *limiter) ready() int {
 	n := min(g.need(), g.vacant())
 	if own := g.q.own(); g.kind != "" && own != nil {
 		n = min(n, own.vacant())
@@ -209,7 +209,7 @@ func (g *gate) ready() int {
 }
 
 // vacant is for how many jobs more there are permits here. mu is held.
-func (g *gate) vacant() int {
+func (g *limiter) vacant() int {
 	if g.limit.Running == 0 {
 		return maxRunning
 	}
@@ -228,22 +228,22 @@ func (w *Worker) meetLimits(q *workQueue, limits []limitRow) {
 		there[l.Kind] = true
 		w.limit(q, l.Kind, l.Limit)
 	}
-	for kind := range q.gates {
+	for kind := range q.limiters {
 		if !there[kind] {
 			w.limit(q, kind, Limit{})
 		}
 	}
 }
 
-// limit sets what a gate lets pass. mu is held.
+// limit sets what a limiter lets pass. mu is held.
 func (w *Worker) limit(q *workQueue, kind string, l Limit) {
-	g := q.gates[kind]
+	g := q.limiters[kind]
 	if g == nil {
-		if q.gates == nil {
-			q.gates = map[string]*gate{}
+		if q.limiters == nil {
+			q.limiters = map[string]*limiter{}
 		}
-		g = &gate{q: q, kind: kind, permits: map[int]permit{}, keep: maxRunning}
-		q.gates[kind], w.limited = g, true
+		g = &limiter{q: q, kind: kind, permits: map[int]permit{}, keep: maxRunning}
+		q.limiters[kind], w.limited = g, true
 		w.admitted(g)
 	}
 	if g.limit == l {
@@ -260,15 +260,15 @@ func (w *Worker) limit(q *workQueue, kind string, l Limit) {
 	}
 }
 
-// admitted has the jobs count at a new gate that run already. mu is held.
-func (w *Worker) admitted(g *gate) {
+// admitted has the jobs count at a new limiter that run already. mu is held.
+func (w *Worker) admitted(g *limiter) {
 	bit := uint8(throughKind)
 	if g.kind == "" {
 		bit = throughQueue
 	}
 	count := func(d *Delivery) {
-		if d.b.q == g.q && (g.kind == "" || g.kind == d.Kind) && !d.ended && d.gates&bit == 0 {
-			d.gates |= bit
+		if d.b.q == g.q && (g.kind == "" || g.kind == d.Kind) && !d.ended && d.limiters&bit == 0 {
+			d.limiters |= bit
 			g.active++
 		}
 	}
@@ -289,11 +289,11 @@ func (w *Worker) admitted(g *gate) {
 	}
 }
 
-// keepGates gets permits and tokens when jobs wait for them, and gives them back.
-func (w *Worker) keepGates(ctx context.Context) {
+// keepLimiters gets permits and tokens when jobs wait for them, and gives them back.
+func (w *Worker) keepLimiters(ctx context.Context) {
 	trouble := trouble.New(w.log, "keeping to limits")
 	for {
-		wait, err := w.tendGates(ctx)
+		wait, err := w.tendLimiters(ctx)
 		if ctx.Err() == nil {
 			trouble.Note(err)
 		}
@@ -306,11 +306,11 @@ func (w *Worker) keepGates(ctx context.Context) {
 	}
 }
 
-// tendGates looks after all gates, and returns when to do so again at the latest.
-func (w *Worker) tendGates(ctx context.Context) (next time.Duration, err error) {
+// tendLimiters looks after all limiters, and returns when to do so again at the latest.
+func (w *Worker) tendLimiters(ctx context.Context) (next time.Duration, err error) {
 	next = time.Hour
-	for _, g := range w.gates() {
-		for _, tend := range []func(context.Context, *gate) (time.Duration, error){w.tendPermits, w.tendRate} {
+	for _, g := range w.limiters() {
+		for _, tend := range []func(context.Context, *limiter) (time.Duration, error){w.tendPermits, w.tendRate} {
 			wait, e := tend(ctx, g)
 			if e != nil {
 				err, wait = errors.Join(err, e), permitAgain
@@ -323,22 +323,22 @@ func (w *Worker) tendGates(ctx context.Context) (next time.Duration, err error) 
 	return next, err
 }
 
-func (w *Worker) gates() (all []*gate) {
+func (w *Worker) limiters() (all []*limiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, q := range w.queues {
-		all = slices.AppendSeq(all, maps.Values(q.gates))
+		all = slices.AppendSeq(all, maps.Values(q.limiters))
 	}
 	return all
 }
 
-// A shelf is jobs that may start, or wait to, by their priority.
-type shelf [Idle + 1][]*Delivery
+// A ready list is jobs that may start, or wait to, by their priority.
+type readyList [Idle + 1][]*Delivery
 
-func (s *shelf) put(d *Delivery) { s[d.Priority] = append(s[d.Priority], d) }
+func (s *readyList) put(d *Delivery) { s[d.Priority] = append(s[d.Priority], d) }
 
 // take takes the first job of a priority; nil if there is none.
-func (s *shelf) take(priority int) *Delivery {
+func (s *readyList) take(priority int) *Delivery {
 	list := s[priority]
 	if len(list) == 0 {
 		return nil
@@ -348,8 +348,8 @@ func (s *shelf) take(priority int) *Delivery {
 	return d
 }
 
-// len is how many jobs there are. A shelf that is not there has none.
-func (s *shelf) len() (n int) {
+// len is how many jobs there are. A ready list that is not there has none.
+func (s *readyList) len() (n int) {
 	if s != nil {
 		for p := range s {
 			n += len(s[p])
@@ -359,7 +359,7 @@ func (s *shelf) len() (n int) {
 }
 
 // remove takes a job out, and tells whether it was there.
-func (s *shelf) remove(d *Delivery) bool {
+func (s *readyList) remove(d *Delivery) bool {
 	at := slices.Index(s[d.Priority], d)
 	if at >= 0 {
 		s[d.Priority] = slices.Delete(s[d.Priority], at, at+1)
