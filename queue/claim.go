@@ -240,8 +240,8 @@ func (s *settling) run(ctx context.Context, part []int) error {
 		if err := s.ack(ctx, tx, b, acks); err != nil {
 			return err
 		}
-		for _, f := range flights(s.moves) {
-			if err := w.fly(ctx, tx, b, s.of.Node, f); err != nil {
+		for _, f := range groupMoves(s.moves) {
+			if err := w.writeMoves(ctx, tx, b, s.of.Node, f); err != nil {
 				return err
 			}
 		}

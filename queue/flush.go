@@ -31,7 +31,7 @@ type round struct {
 	tied    bool           // some of the acks are noted elsewhere: by unique keys or groups, or all of them since they are kept
 	ended   []*Delivery    // acks that are committed, whatever becomes of the rest
 	deleted map[int64]bool // where it matters: which of them were there
-	carried []move         // moves that are
+	moved   []move         // moves that are
 
 	again   []*refusal      // set aside before, and tried once more
 	claimed []*Delivery     // claims of these that were tried, and what came of it: see mine
@@ -149,7 +149,7 @@ func (w *Worker) serveRound(ctx context.Context, t *round) error {
 		steps = nil
 	}
 	if len(t.moves) > 0 {
-		if err := w.carryAll(ctx, t); err != nil {
+		if err := w.commitAllMoves(ctx, t); err != nil {
 			return err
 		}
 	}
@@ -444,8 +444,8 @@ func (w *Worker) apply(t *round, err error) {
 	b := t.b
 	b.sent = nil
 	w.tookEnds(t)
-	for i := range t.carried {
-		w.moved(&t.carried[i])
+	for i := range t.moved {
+		w.moved(&t.moved[i])
 	}
 	for _, x := range t.refused {
 		w.setAside(x)

@@ -82,8 +82,8 @@ func (r RetryPolicy) over(p RetryPolicy) RetryPolicy {
 // errBlockLost rolls a move back: somebody else has the block.
 var errBlockLost = errors.New("somebody else has the block")
 
-// A flight is the moves of one transaction from one table to another.
-type flight struct {
+// A moveGroup is the moves of one transaction from one table to another.
+type moveGroup struct {
 	from     table
 	priority int // of ready jobs
 	dead     bool
@@ -92,21 +92,21 @@ type flight struct {
 }
 
 // attempt is which attempt at a job it was.
-func (f *flight) attempt(id int64) int {
+func (f *moveGroup) attempt(id int64) int {
 	at := slices.IndexFunc(f.moves, func(m *move) bool { return m.d.ID == id })
 	return f.moves[at].d.Attempt
 }
 
-// flights groups moves by what statements they take.
-func flights(moves []move) []*flight {
-	var all []*flight
+// groupMoves divides moves by what statements they take.
+func groupMoves(moves []move) []*moveGroup {
+	var all []*moveGroup
 	for i := range moves {
 		m := &moves[i]
-		f := &flight{from: m.d.from, dead: m.what == buried && !m.out, out: m.out}
+		f := &moveGroup{from: m.d.from, dead: m.what == buried && !m.out, out: m.out}
 		if f.from == tableReady {
 			f.priority = m.d.Priority
 		}
-		at := slices.IndexFunc(all, func(o *flight) bool {
+		at := slices.IndexFunc(all, func(o *moveGroup) bool {
 			return o.from == f.from && o.priority == f.priority && o.dead == f.dead && o.out == f.out
 		})
 		if at < 0 {
@@ -118,14 +118,14 @@ func flights(moves []move) []*flight {
 	return all
 }
 
-// carry carries moves of a block out, in one transaction. What is not there any more
+// commitMoves writes moves of a block, in one transaction. What is not there any more
 // is left out: somebody else has finished it.
-func (w *Worker) carry(ctx context.Context, b *block, node string, moves []move) error {
-	all := flights(moves)
-	needsBlock := slices.ContainsFunc(all, func(f *flight) bool { return f.from != tableRunning })
+func (w *Worker) commitMoves(ctx context.Context, b *block, node string, moves []move) error {
+	all := groupMoves(moves)
+	needsBlock := slices.ContainsFunc(all, func(f *moveGroup) bool { return f.from != tableRunning })
 	return w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		for _, f := range all {
-			if err := w.fly(ctx, tx, b, node, f); err != nil {
+			if err := w.writeMoves(ctx, tx, b, node, f); err != nil {
 				return err
 			}
 		}
@@ -152,7 +152,7 @@ var (
 	ackStatements  = map[table]*dialect.Stmt{tableReady: ack, tableDelayed: ackDelayed, tableRunning: ackRunning}
 )
 
-func (w *Worker) fly(ctx context.Context, tx *dialect.Session, b *block, node string, f *flight) error {
+func (w *Worker) writeMoves(ctx context.Context, tx *dialect.Session, b *block, node string, f *moveGroup) error {
 	ids := make([]int64, len(f.moves))
 	for i, m := range f.moves {
 		ids[i] = m.d.ID
@@ -225,7 +225,7 @@ func orShort(err error, n int64, want int) error {
 	return err
 }
 
-func destination(f *flight) *dialect.Stmt {
+func destination(f *moveGroup) *dialect.Stmt {
 	switch {
 	case f.out && f.from == tableReady:
 		return checkOutReady
@@ -239,8 +239,8 @@ func destination(f *flight) *dialect.Stmt {
 	return delayRunning
 }
 
-// arrivals tells which jobs stand where a flight takes them.
-func arrivals(f *flight) *dialect.Stmt {
+// arrivals tells which jobs stand where a moveGroup takes them.
+func arrivals(f *moveGroup) *dialect.Stmt {
 	switch {
 	case f.out:
 		return lockRunning

@@ -139,14 +139,14 @@ func (w *Worker) ackAll(ctx context.Context, t *round) error {
 	return err
 }
 
-// carryAll carries the moves of a round out, but for those that are refused. Ends go before
+// commitAllMoves writes the moves of a round, but for those that are refused. Ends go before
 // check-outs, and those of a key that was refused a moment ago wait.
-func (w *Worker) carryAll(ctx context.Context, t *round) error {
+func (w *Worker) commitAllMoves(ctx context.Context, t *round) error {
 	settled := map[*Delivery]bool{}
 	s := sifter[move]{refuses: w.refuses, write: func(part []move) error {
-		err := w.carry(ctx, t.b, t.node, part)
+		err := w.commitMoves(ctx, t.b, t.node, part)
 		if err == nil {
-			t.carried = append(t.carried, part...)
+			t.moved = append(t.moved, part...)
 			for i := range part {
 				settled[part[i].d] = true
 			}
@@ -200,8 +200,8 @@ func (w *Worker) tryAgain(ctx context.Context, t *round) error {
 			}
 		default:
 			one := []move{*r.move}
-			if err = w.carry(ctx, t.b, t.node, one); err == nil {
-				t.carried = append(t.carried, one...)
+			if err = w.commitMoves(ctx, t.b, t.node, one); err == nil {
+				t.moved = append(t.moved, one...)
 			}
 		}
 		if w.refuses(err) {
