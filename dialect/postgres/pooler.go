@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -29,6 +30,7 @@ type poolerConnector struct {
 }
 
 func newPoolerConnector(cfg *pgx.ConnConfig) driver.Connector {
+	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler { return &watcher{conn: c} }
 	direct := stdlib.GetConnector(*cfg)
 	// What parameters a statement has is remembered. It is parsed anew each time, in the
 	// same round trip.
@@ -42,6 +44,26 @@ func newPoolerConnector(cfg *pgx.ConnConfig) driver.Connector {
 	return &poolerConnector{direct, stdlib.GetConnector(*cfg)}
 }
 
+// leadsToServer is set in a connection's own data once it is known that no pooler is in between.
+const leadsToServer = "dbcron: no pooler"
+
+// A watcher ends a statement whose context ends: it asks the server to cancel the statement, if
+// the connection is known to lead to the server. Else it ends the connection: while it is asked
+// whether a pooler is in between, none may be asked to cancel anything (see newPoolerConnector).
+type watcher struct {
+	conn             *pgconn.PgConn
+	ctxwatch.Handler // of the statement that is being ended
+}
+
+func (w *watcher) HandleCancel(ctx context.Context) {
+	if w.conn.CustomData()[leadsToServer] == true {
+		w.Handler = &pgconn.CancelRequestContextWatcherHandler{Conn: w.conn, DeadlineDelay: time.Second}
+	} else {
+		w.Handler = &pgconn.DeadlineContextWatcherHandler{Conn: w.conn.Conn()}
+	}
+	w.Handler.HandleCancel(ctx)
+}
+
 func (c *poolerConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
@@ -53,6 +75,7 @@ func (c *poolerConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	pooled, err := pooled(ctx, own)
 	if err == nil && !pooled {
+		own.Conn().PgConn().CustomData()[leadsToServer] = true
 		return conn, nil
 	}
 	if e := conn.Close(); err != nil {
