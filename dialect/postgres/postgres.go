@@ -70,11 +70,7 @@ var Dialect = &dialect.Dialect{
 	ArrayRows:       true,
 	In:              func(column, list string) string { return column + " = ANY (CAST(" + list + ".list AS BIGINT[]))" },
 	Only:            func(string) string { return "" },
-	UpdateFrom: func(table string, key []string, set, condition, pick string) string {
-		// MATERIALIZED, because a LIMIT in a plain subquery can be run again.
-		return "WITH picked AS MATERIALIZED (" + pick + ")\nUPDATE " + table + " SET " + set +
-			" FROM picked WHERE " + engine.SameKey(table, key) + engine.Also(" AND ", condition)
-	},
+	UpdateFrom:      engine.UpdateFrom,
 
 	Next:      func(column string) string { return column + " = " + column + " + 1" },
 	Returning: func(column string) string { return "RETURNING " + column },

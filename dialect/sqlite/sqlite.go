@@ -60,11 +60,8 @@ var Dialect = &dialect.Dialect{
 	In: func(column, list string) string {
 		return column + " IN (SELECT value FROM json_each(" + list + ".json))"
 	},
-	Only: func(string) string { return "" },
-	UpdateFrom: func(table string, key []string, set, condition, pick string) string {
-		return "WITH picked AS MATERIALIZED (" + pick + ")\nUPDATE " + table + " SET " + set +
-			" FROM picked WHERE " + engine.SameKey(table, key) + engine.Also(" AND ", condition)
-	},
+	Only:       func(string) string { return "" },
+	UpdateFrom: engine.UpdateFrom,
 
 	Next:      func(column string) string { return column + " = " + column + " + 1" },
 	Returning: func(column string) string { return "RETURNING " + column },

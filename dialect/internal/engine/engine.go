@@ -48,6 +48,13 @@ func AddOnConflict(table, key string, columns []string) string {
 	return "ON CONFLICT (" + key + ") DO UPDATE SET " + strings.Join(sums, ", ")
 }
 
+// UpdateFrom is Dialect.UpdateFrom where an UPDATE can have a WITH and a FROM.
+func UpdateFrom(table string, key []string, set, condition, pick string) string {
+	// MATERIALIZED, because a LIMIT in a plain subquery can be run again.
+	return "WITH picked AS MATERIALIZED (" + pick + ")\nUPDATE " + table + " SET " + set +
+		" FROM picked WHERE " + SameKey(table, key) + Also(" AND ", condition)
+}
+
 // A Querier runs queries: a *sql.DB, *sql.Conn or *sql.Tx.
 type Querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
