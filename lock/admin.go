@@ -12,36 +12,36 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// A State is what a lock, or a slot of a pool, is at the moment.
+// A State is the current state of a lock or of a pool's slot.
 type State string
 
-// The states. In the table, where a lease's end is a time and not an event,
-// there are fewer: FREE, LOCK or EXTEND, POOL, CLOSED.
+// The states. The table has fewer, since there a lease ends by time and not by
+// an event: FREE, LOCK or EXTEND, POOL, CLOSED.
 const (
 	Free    State = "free"
 	Held    State = "held"
-	Expired State = "expired" // its holder has neither renewed nor released it
-	Kept    State = "kept"    // released, and taken until its minimum hold is over
-	Head    State = "pool"    // stands for a pool, whose slots follow
-	Closed  State = "closed"  // a slot that its pool no longer has
+	Expired State = "expired" // the holder neither renewed nor released it
+	Kept    State = "kept"    // released, but taken until the minimum hold is over
+	Head    State = "pool"    // represents a pool, whose slots follow
+	Closed  State = "closed"  // a slot that the pool no longer uses
 )
 
-// Info is what the table says about a lock or a slot. Times are the database's;
-// those that have not been are zero.
+// Info is the row of a lock or a slot. Times are the database's, and zero for
+// what has not happened.
 type Info struct {
 	Name      string
 	Slot      int // 0: a lock, or the head of a pool
 	State     State
-	By        string // the holder, also the last one
+	By        string // the current or last holder
 	Since     time.Time
 	Until     time.Time
 	Released  time.Time
 	Left      time.Duration // from the answer to Until; 0 if it is past
 	Fence     int64
-	Extends   int64 // how often the holder has renewed it
-	Takeovers int64 // how often it was taken because a lease had run out
+	Extends   int64 // renewals by this holder
+	Takeovers int64 // acquisitions after an expired lease
 	Meta      string
-	ForcedBy  string // who last released it by force, when and why
+	ForcedBy  string // who last released it by force, followed by when and why
 	Forced    time.Time
 	ForcedWhy string
 	Changed   time.Time
@@ -49,8 +49,8 @@ type Info struct {
 	session string
 }
 
-// Get reads one lock, and the slots if it is a pool. It returns ErrNotFound if
-// nobody has ever used it.
+// Get reads one lock, or a pool with its slots. It returns ErrNotFound if nobody
+// has ever used it.
 func (l *Locker) Get(ctx context.Context, name string) ([]Info, error) {
 	if err := l.check(context.Background(), name); err != nil {
 		return nil, err
@@ -62,8 +62,8 @@ func (l *Locker) Get(ctx context.Context, name string) ([]Info, error) {
 	return rows, err
 }
 
-// List reads up to limit locks and slots, in the order of their names' bytes
-// and slots, from the first after the one given.
+// List reads up to limit locks and slots after the given one, ordered by the
+// bytes of their names and by slot.
 func (l *Locker) List(ctx context.Context, after string, slot, limit int) ([]Info, error) {
 	return dialect.Select(ctx, &l.db.Session, list, dialect.Args{"after": after, "slot": slot, "limit": limit}, scanInfo)
 }
@@ -104,7 +104,7 @@ func instantOf(us int64) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// heldBy says whose a lock is, or returns nil if it can be taken.
+// heldBy returns the holder, or nil if the lock can be taken.
 func heldBy(i *Info) *HeldError {
 	if i.State != Held && i.State != Kept {
 		return nil
@@ -115,13 +115,14 @@ func heldBy(i *Info) *HeldError {
 	}
 }
 
-// ForceRelease frees a lock, or a slot of a pool, whoever holds it, and records
-// who did that, when and why. It returns what it was. The holder learns of it
-// when it next renews its lease, and goes on until then while others may begin:
-// make sure that it is dead or stopped. Fenced work of its is refused at once.
+// ForceRelease frees a lock, or a slot of a pool, whoever holds it. It records
+// who did so, when and why, and returns the row as it was before. The holder
+// learns of it at its next renewal and works on until then, while others may
+// begin: make sure that it is dead or stopped. Its fenced work is refused at
+// once.
 //
-// It returns ErrNotFound if there is no such lock, and nothing happens if nobody
-// holds it: then the State returned is not Held, Kept or Expired.
+// ForceRelease returns ErrNotFound if there is no such lock. If nobody holds the
+// lock, nothing changes, and the returned State is not Held, Kept or Expired.
 func (l *Locker) ForceRelease(ctx context.Context, name string, slot int, by, why string) (Info, error) {
 	switch {
 	case by == "" || len(by) > 128 || !plain(by):
@@ -147,7 +148,7 @@ func (l *Locker) ForceRelease(ctx context.Context, name string, slot int, by, wh
 		if found {
 			l.ring(name)
 			return was, nil
-		} // it was released, or taken by another, meanwhile: look again
+		} // released or taken by another meanwhile: look again
 	}
 }
 
@@ -163,10 +164,10 @@ func pick(rows []Info, slot int) (Info, error) {
 	return Info{}, fmt.Errorf("%w: %s has no slot %d", ErrNotFound, rows[0].Name, slot)
 }
 
-// Purge removes locks, not pools, that have been free and unused for longer
-// than the time given, a minute at least, and returns how many. Their fences go
-// on rising if they are used again. Programs that make up names need it from
-// time to time; locks with a name of their own can stay for ever.
+// Purge deletes locks, but not pools, that have been free and unused for longer
+// than the given time, which is at least a minute, and returns their number. If
+// such a name is used again, its fence goes on rising. Programs that generate
+// names need Purge from time to time; locks with fixed names can stay forever.
 func (l *Locker) Purge(ctx context.Context, unused time.Duration) (int, error) {
 	const batch = 500
 	if unused < time.Minute {
@@ -178,8 +179,8 @@ func (l *Locker) Purge(ctx context.Context, unused time.Duration) (int, error) {
 		last := after
 		err := l.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 			n = 0
-			// The floor's lock comes first, as in createRows, so that neither waits
-			// for the other's second.
+			// As in createRows, the lock on the floor comes first, so that the two
+			// cannot deadlock.
 			if _, err := tx.Exec(ctx, raise, dialect.Args{"fence": 0}); err != nil {
 				return err
 			}

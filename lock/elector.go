@@ -10,45 +10,46 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// An Election says what to do with leadership. Functions may be nil but Lead.
+// An Election has the callbacks of an Elector. Only Lead is required.
 type Election struct {
-	// Lead is called when this process has become the leader, and works as one
-	// until its context ends, which is before another can lead. The fence of the
-	// lease is the term: it rises with each leader. If Lead returns before its
+	// Lead is called when this process becomes the leader, and leads until its
+	// context ends, which happens before another process can lead. The lease's
+	// fence is the term: it rises with each leader. If Lead returns before its
 	// context has ended, the leader resigns, and Run returns Lead's error.
 	Lead func(ctx context.Context, lease *Lease) error
 
-	// Follow is called when this process sees that another leads, once for each
-	// term.
+	// Follow is called once for each term in which this process sees another
+	// lead.
 	Follow func(leader *HeldError)
 }
 
-// An Elector takes part in elections: of the processes that run one for the
-// same name, one leads at a time.
+// An Elector takes part in the election of a leader. Of all processes that run
+// an Elector of the same name, one leads at a time.
 //
-// Leadership is a lease. Where the engine has session locks, the leader holds
-// one as well. When it dies, the server frees that at once, and a standby that
-// gets it takes the lease over after three quarters of a second, without waiting
-// for its end. (A leader that lives ceases to lead sooner: when the server has
-// ended its session, or when no answer on it has come for 600ms.) Otherwise, and when a leader hangs with its connections open, a
-// standby waits until the lease has run out. As with every lease, what the
-// leader does is safe in any case only if it is fenced, by the term.
+// Leadership is a lease. Where the engine has session locks, the leader also
+// holds one of these. When it dies, the server frees the session lock at once,
+// and the standby that gets it takes over the lease after 750ms, without waiting
+// for its end. A leader that is alive steps down before that: when the server
+// has ended its session, or when the last answer on it is 600ms old. Without
+// session locks, or when a leader hangs with its connections open, a standby
+// waits until the lease has expired. As with every lease, the leader's effects
+// are safe in all cases only if they are fenced, by the term.
 type Elector struct {
 	l    *Locker
 	name string
 	e    Election
 
-	followed  int64           // the term that Follow was called for
-	freeSince instant.Instant // how long nobody has led while another had the session lock; 0: it is not so
-	noSession bool            // and that was logged
+	followed  int64           // the last term for which Follow was called
+	freeSince instant.Instant // since when nobody has led while another process held the session lock; 0: not so
+	noSession bool            // there are no session locks, which has been logged
 }
 
 const (
-	campaignEvery = 100 * time.Millisecond // by those who try to get the session lock
-	usurpAfter    = 750 * time.Millisecond // longer than a leader trusts in its session: see there
+	campaignEvery = 100 * time.Millisecond // between attempts to get the session lock
+	usurpAfter    = 750 * time.Millisecond // longer than trust, after which the old leader has stepped down
 )
 
-// NewElector returns an Elector for the name, which has a lock of its own.
+// NewElector returns an Elector whose leadership is the lock called name.
 func (l *Locker) NewElector(name string, e Election) (*Elector, error) {
 	if err := l.check(context.Background(), name); err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func (l *Locker) NewElector(name string, e Election) (*Elector, error) {
 	return &Elector{l: l, name: name, e: e}, nil
 }
 
-// Leader tells who leads, by name and term, or returns ErrNotFound.
+// Leader returns the current leader's name and term, or ErrNotFound.
 func (l *Locker) Leader(ctx context.Context, name string) (*HeldError, error) {
 	rows, err := l.Get(ctx, name)
 	if err != nil {
@@ -71,11 +72,11 @@ func (l *Locker) Leader(ctx context.Context, name string) (*HeldError, error) {
 	return nil, fmt.Errorf("%w: nobody leads %s", ErrNotFound, name)
 }
 
-// Run stands for election, leads when elected, and stands again when leadership
-// is lost, until ctx ends; then it resigns, so that another can lead at once,
-// and returns nil. It returns what Lead returns while it leads, and errors that
-// waiting does not mend. A database that cannot be reached is waited for. Run
-// is not to be called twice at a time.
+// Run stands for election, leads when elected, and stands again when it loses
+// leadership. When ctx ends it resigns, so that another can lead at once, and
+// returns nil. It also returns when Lead does, with its error, and after an
+// error that waiting cannot mend. While the database cannot be reached, it
+// waits. Calls of Run must not overlap.
 func (e *Elector) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		lease, session, err := e.campaign(ctx)
@@ -93,8 +94,8 @@ func (e *Elector) Run(ctx context.Context) error {
 	return nil
 }
 
-// campaign returns when this process is elected, or ctx has ended. The session
-// is nil if it leads by its lease alone.
+// campaign returns when this process is elected or ctx has ended. The session is
+// nil if the process leads by its lease alone.
 func (e *Elector) campaign(ctx context.Context) (*Lease, *Session, error) {
 	var session *Session
 	var begun instant.Instant // of the session
@@ -137,8 +138,8 @@ func (e *Elector) campaign(ctx context.Context) (*Lease, *Session, error) {
 	return nil, nil, nil
 }
 
-// session tries to get the session lock; nil if another has it, or there are
-// none.
+// session tries to get the session lock. It returns nil if another process has
+// it or there are none.
 func (e *Elector) session(ctx context.Context) (*Session, error) {
 	s, err := e.l.TrySession(ctx, e.name)
 	switch {
@@ -182,10 +183,10 @@ func (e *Elector) stand(ctx context.Context, session *Session, begun instant.Ins
 	return lease, err
 }
 
-// elect takes the lease if it can be had, and this process may. One that has
-// not got the session lock leaves what is free to the one that has, for the time
-// of a lease. But a leader whose lease has run out hangs, or is cut off, and the
-// server may keep its session for hours.
+// elect takes the lease if it is available to this process. A process without
+// the session lock leaves a free lease to the one that has it, for one TTL. It
+// does not wait for a leader whose lease has expired: that one hangs or is cut
+// off, and the server may keep its session for hours.
 func (e *Elector) elect(ctx context.Context, session *Session) (*Lease, error) {
 	if session != nil || e.noSession {
 		return e.take(ctx, session, nil)
@@ -212,13 +213,14 @@ func (e *Elector) elect(ctx context.Context, session *Session) (*Lease, error) {
 	return e.take(ctx, nil, nil)
 }
 
-// take tries to get the lease: as any other, or from the leader that is given,
-// whose session lock this process has by now.
+// take tries to get the lease: as any contender, or from the given leader, whose
+// session lock this process holds by now.
 func (e *Elector) take(ctx context.Context, session *Session, from *HeldError) (*Lease, error) {
 	return e.l.try(ctx, &seatOfLeader{single{e.l, e.name}, session, from})
 }
 
-// A seatOfLeader is a lock whose row says that its holder has a session lock.
+// A seatOfLeader is a lock whose row says that its holder also has a session
+// lock.
 type seatOfLeader struct {
 	single
 	session *Session
@@ -240,8 +242,8 @@ func (s *seatOfLeader) grant(ctx context.Context, args dialect.Args) (slot int, 
 	return 0, fence, found, err
 }
 
-// lead calls Lead, and sees to it that leadership ends with the lease, with the
-// session if there is one, and with ctx.
+// lead calls Lead. Leadership ends with the lease, with the session if there is
+// one, and with ctx.
 func (e *Elector) lead(ctx context.Context, lease *Lease, session *Session) (resigned bool, err error) {
 	e.freeSince = 0
 	work, stop := lease.Bind(ctx)

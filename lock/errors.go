@@ -7,55 +7,54 @@ import (
 )
 
 var (
-	// ErrHeld means that somebody else has the lock, or all slots of the pool.
-	// What TryAcquire, Acquire and Do return is a *HeldError, which says who,
-	// unless it is an ErrHeldByCaller.
+	// ErrHeld means that others hold the lock, or all slots of the pool.
+	// TryAcquire, Acquire and Do return it as a *HeldError, which names the
+	// holder, or as an ErrHeldByCaller.
 	ErrHeld = errors.New("lock: held")
 
-	// ErrHeldByCaller means that the caller's context comes from a holder of the
-	// same lock, so that waiting for it would be waiting for oneself. It is an
-	// ErrHeld, too.
+	// ErrHeldByCaller means that the caller's context derives from a holder of the
+	// same lock, so that the caller would wait for itself. It is also an ErrHeld.
 	ErrHeldByCaller = fmt.Errorf("%w by the caller itself", ErrHeld)
 
-	// ErrLost means that the lease ended while it was wanted: it was not renewed
-	// in time, or somebody released it by force. Another holder may have begun.
+	// ErrLost means that the lease ended before its holder released it: it was not
+	// renewed in time, or somebody released it by force. Another holder may have
+	// begun.
 	ErrLost = errors.New("lock: lease lost")
 
-	// ErrReleased means that the holder has released the lease before.
+	// ErrReleased means that the holder has already released the lease.
 	ErrReleased = errors.New("lock: released")
 
-	// ErrStalled is an ErrLost, because Progress was not called in time. See
+	// ErrStalled is an ErrLost whose cause is a missing call of Progress. See
 	// Options.Stall.
 	ErrStalled = fmt.Errorf("%w: no progress", ErrLost)
 
-	// ErrMaxHold is an ErrLost, after Options.MaxHold.
+	// ErrMaxHold is an ErrLost whose cause is Options.MaxHold.
 	ErrMaxHold = fmt.Errorf("%w: held for too long", ErrLost)
 
-	// ErrInvalid means that a name, an option or a size cannot be.
+	// ErrInvalid means that a name, an option or a size is not allowed.
 	ErrInvalid = errors.New("lock: invalid")
 
 	// ErrNotFound means that there is no such lock.
 	ErrNotFound = errors.New("lock: not found")
 
-	// ErrPool means that the name is that of a pool where a lock is wanted, or
-	// the other way round, or that the pool's size is another.
+	// ErrPool means that the name belongs to a pool and not to a lock, or the
+	// other way round, or that the pool has another size.
 	ErrPool = errors.New("lock: pool")
 
-	// ErrInUse means that a pool cannot shrink below the number of its slots
-	// that are held.
+	// ErrInUse means that more slots of a pool are held than it would keep.
 	ErrInUse = errors.New("lock: pool is in use")
 )
 
-// A HeldError says whose a lock is. It is an ErrHeld.
+// A HeldError describes the holder of a lock. It is an ErrHeld.
 type HeldError struct {
 	Name  string
 	By    string        // the holder; of a pool, the one whose lease ends first
-	Since time.Time     // by the database's clock, as Until
-	Until time.Time     // unless the holder renews or releases it
+	Since time.Time     // by the database's clock, as is Until
+	Until time.Time     // unless the holder renews or releases the lock
 	Left  time.Duration // from the answer to Until
 	Fence int64
 	Meta  string
-	Slots int // of a pool: how many there are, all of them held; of a lock: 0
+	Slots int // of a pool: its size, all slots being held; of a lock: 0
 
 	session bool
 	kept    bool // released, until its minimum hold is over

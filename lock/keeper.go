@@ -9,15 +9,15 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// longSleep is how long a lease is left without a look at the clock: timers do
+// longSleep bounds the time between two looks at the clock, because timers do
 // not run while a host is suspended.
 const longSleep = time.Second
 
-// deadline returns when the lease's context is to end. le.mu is held.
+// deadline returns the time at which the lease's context must end. le.mu is held.
 func (le *Lease) deadline() instant.Instant { return le.sent.At.Add(le.opt.TTL - le.opt.Margin) }
 
-// verdict tells whether the lease is over and why, or how long it has until
-// there is something to look at. le.mu is held.
+// verdict returns why the lease is over, or the time until the next check.
+// le.mu is held.
 func (le *Lease) verdict() (time.Duration, error) {
 	if le.end != nil {
 		return 0, le.end
@@ -27,8 +27,8 @@ func (le *Lease) verdict() (time.Duration, error) {
 	if wait <= 0 {
 		return 0, fmt.Errorf("%w: %s: it was not renewed in time", ErrLost, le.name)
 	}
-	// A virtual machine that was paused does not know; its wall clock may have
-	// been set since.
+	// A virtual machine does not notice that it was paused, but its wall clock
+	// may have been set since.
 	if jump := le.sent.Jump(); jump > le.opt.Margin/2 {
 		return 0, fmt.Errorf("%w: %s: the host was paused, or its clock was set, by %v", ErrLost, le.name, jump)
 	}
@@ -49,7 +49,7 @@ func (le *Lease) verdict() (time.Duration, error) {
 	return wait, nil
 }
 
-// finish ends the lease here, if it has not ended.
+// finish ends the lease in this process unless it has ended already.
 func (le *Lease) finish(why error) {
 	le.mu.Lock()
 	lost := le.end == nil && !le.released
@@ -69,15 +69,14 @@ func (le *Lease) finish(why error) {
 	}
 }
 
-// lose is finish for what a statement has found out. It returns why the lease
-// has ended.
+// lose ends a lease that a statement did not find any more. It returns why the
+// lease has ended.
 func (le *Lease) lose() error {
 	le.finish(fmt.Errorf("%w: %s: it expired, or somebody else has released or taken it", ErrLost, le.name))
 	return le.Check()
 }
 
-// watch ends the lease's context in time, whatever the database's driver does
-// meanwhile.
+// watch ends the lease's context in time, even if the database's driver hangs.
 func (le *Lease) watch() {
 	for {
 		le.mu.Lock()
@@ -95,11 +94,11 @@ func (le *Lease) watch() {
 	}
 }
 
-// keep renews the lease until it is over. A renewal that fails, or is not
-// answered, is tried again soon: twice at least before the time is over.
+// keep renews the lease until it is over. It soon retries a renewal that fails
+// or gets no answer, at least twice before the deadline.
 func (le *Lease) keep() {
 	for {
-		// Without the lease's end: a release must not cut off a renewal under way.
+		// Not le.ctx itself: a release must not cut off a renewal under way.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(le.ctx), max(le.opt.Heartbeat/2, minTTL/4))
 		err := le.Extend(ctx)
 		cancel()

@@ -47,7 +47,7 @@ func newLease(ctx context.Context, l *Locker, name string) *Lease {
 	return le
 }
 
-// holdKey finds in a context the leases that it comes from.
+// holdKey is the context key of the leases from which a context derives.
 type holdKey struct{}
 
 type hold struct {
@@ -66,8 +66,8 @@ func (le *Lease) args() dialect.Args {
 	return dialect.Args{"name": le.name, "slot": le.slot, "owner": le.owner, "fence": le.fence}
 }
 
-// begin starts the keepers of a lease that was granted to a request sent at the
-// moment given, unless its time is over already.
+// begin starts the timers of a lease that was granted to a request sent at the
+// given moment, unless its deadline has passed.
 func (le *Lease) begin(sent instant.Mark) error {
 	le.sent, le.begun, le.progressed = sent, sent.At, sent.At
 	le.mu.Lock()
@@ -88,26 +88,26 @@ func (le *Lease) begin(sent instant.Mark) error {
 // Name returns the lock's name.
 func (le *Lease) Name() string { return le.name }
 
-// Slot returns which slot of a pool it is, from 1 on; 0 for a lock.
+// Slot returns the number of the pool's slot, from 1 on, or 0 for a lock.
 func (le *Lease) Slot() int { return le.slot }
 
-// Owner returns the holder's name as it stands in the table.
+// Owner returns the holder's name as the table has it.
 func (le *Lease) Owner() string { return le.owner }
 
-// Fence returns a number that is greater than that of every earlier lease of
-// this lock, or of this slot of a pool. Pass it along with each effect of the
-// work, so that its receiver can refuse one that is lower than the highest it
-// has seen; for transactions in the same database see Guard.
+// Fence returns a number greater than that of every earlier lease of this lock,
+// or of this slot of a pool. Pass it along with each effect of the work, so that
+// the receiver can refuse any number below the highest it has seen. For
+// transactions in the same database see Guard.
 func (le *Lease) Fence() int64 { return le.fence }
 
-// Context returns a context that ends when the lease is lost, before anybody
-// else can have it, or when it is released. Its cause is an ErrLost or
-// ErrReleased. It has the values of the context that the lease was acquired
-// with, and lives longer than that.
+// Context returns a context that ends when the lease is released, or lost, and
+// then before anybody else can have the lock. Its cause is an ErrReleased or an
+// ErrLost. It has the values of the context passed to the acquisition, but
+// outlives that context.
 func (le *Lease) Context() context.Context { return le.ctx }
 
-// Bind returns a context that ends when ctx does or the lease, whichever is
-// first, with that one's cause. Call stop when the work is done.
+// Bind returns a context that ends when ctx or the lease does, whichever is
+// first, with the cause of that one. Call stop when the work is done.
 func (le *Lease) Bind(ctx context.Context) (work context.Context, stop context.CancelFunc) {
 	outer, _ := ctx.Value(holdKey{}).(*hold)
 	work, cancel := context.WithCancelCause(context.WithValue(ctx, holdKey{}, &hold{le, outer}))
@@ -118,8 +118,8 @@ func (le *Lease) Bind(ctx context.Context) (work context.Context, stop context.C
 	}
 }
 
-// Left returns how long the lease's context still lasts if it is not renewed.
-// It is zero when it is over.
+// Left returns the time until the lease's context ends unless the lease is
+// renewed, or zero if it has ended.
 func (le *Lease) Left() time.Duration {
 	le.mu.Lock()
 	defer le.mu.Unlock()
@@ -129,9 +129,9 @@ func (le *Lease) Left() time.Duration {
 	return max(0, le.deadline().Sub(instant.Now()))
 }
 
-// Check returns nil if the lease is held, and why not otherwise. It looks at
-// this host's clock and asks nobody, so it costs nothing; call it right before
-// an effect that cannot be fenced.
+// Check returns nil while the lease is held, and otherwise the reason why it is
+// not. It reads this host's clock and sends no query, so it costs next to
+// nothing. Call it right before an effect that cannot be fenced.
 func (le *Lease) Check() error {
 	le.mu.Lock()
 	_, end := le.verdict()
@@ -142,16 +142,16 @@ func (le *Lease) Check() error {
 	return end
 }
 
-// Progress says that the work goes on, for leases with Options.Stall.
+// Progress reports that the work makes progress, for leases with Options.Stall.
 func (le *Lease) Progress() {
 	le.mu.Lock()
 	defer le.mu.Unlock()
 	le.progressed = instant.Now()
 }
 
-// Extend gives the lease its full time again. It returns ErrLost if it had been
-// lost, and then the lease is over, or ErrReleased. After another error, such as
-// a cut connection, the lease has the time that it had.
+// Extend renews the lease for its full TTL. It returns an ErrLost or an
+// ErrReleased if the lease is over. Any other error, such as that of a cut
+// connection, leaves the lease's deadline as it was.
 func (le *Lease) Extend(ctx context.Context) error {
 	if err := le.Check(); err != nil {
 		return err
@@ -174,8 +174,8 @@ func (le *Lease) Extend(ctx context.Context) error {
 	return le.end
 }
 
-// SetMeta changes what the holder says about itself, for others to see. It
-// returns ErrLost or ErrReleased if the lease is over.
+// SetMeta changes the holder's description of itself, which others can see. It
+// returns an ErrLost or an ErrReleased if the lease is over.
 func (le *Lease) SetMeta(ctx context.Context, meta string) error {
 	if len(meta) > 10_000 || !utf8.ValidString(meta) || strings.ContainsRune(meta, 0) {
 		return fmt.Errorf("%w: meta must be UTF-8 without NUL, of 10 000 bytes at the most", ErrInvalid)
@@ -192,20 +192,21 @@ func (le *Lease) SetMeta(ctx context.Context, meta string) error {
 	return err
 }
 
-// Guard lets a transaction of the caller's pass only if no holder after this
-// one has had one pass, and if the lease is current. tx is a *sql.Tx, or
-// another handle inside a transaction on the same database. Call it first in
-// the transaction, before the reads that its writes depend on, and commit only
-// if it returns nil; after ErrLost roll back.
+// Guard returns nil only if the lease is current and no later holder has
+// guarded a transaction. tx is a *sql.Tx or another handle inside a transaction
+// on the same database. Call Guard first in the transaction, before the reads
+// that its writes depend on. Commit only if it returns nil; roll back after
+// ErrLost.
 //
-// Transactions that pass for one lock, or one slot of a pool, come one after the
-// other, in the order of their fences. The lock itself is not locked by them: a
+// Guarded transactions of one lock, or of one slot of a pool, run one after the
+// other, in the order of their fences. They do not block the lock's own row: the
 // lease can be renewed, and can end, while its transaction goes on. If it ends,
-// and the next holder's guarded transaction comes, that one waits for the end
-// of this one, and sees what it has done.
+// the next holder's guarded transaction waits until this one has ended, and
+// sees its writes.
 //
-// At REPEATABLE READ and above, PostgreSQL reports a conflict between two of
-// them as a serialization failure (40001): run the transaction again.
+// At REPEATABLE READ and above, PostgreSQL reports a conflict between two
+// guarded transactions as a serialization failure (40001): run the transaction
+// again.
 func (le *Lease) Guard(ctx context.Context, tx dialect.Execer) error {
 	if _, isPool := tx.(*sql.DB); isPool || tx == nil {
 		return fmt.Errorf("%w: Guard by lock %s outside of a transaction protects nothing", ErrInvalid, le.name)
@@ -220,7 +221,7 @@ func (le *Lease) Guard(ctx context.Context, tx dialect.Execer) error {
 	}
 	var held int
 	if n > 0 {
-		// Second, so that a snapshot that this makes is one after the wait.
+		// This read comes second, so that its snapshot is taken after the wait.
 		if err := s.Get(ctx, current, le.args(), &held); err != nil {
 			return fmt.Errorf("guard by lock %s: %w", le.name, err)
 		}
@@ -231,13 +232,13 @@ func (le *Lease) Guard(ctx context.Context, tx dialect.Execer) error {
 	return nil
 }
 
-// Release frees the lock, or keeps it until its minimum hold is over. It returns
-// ErrLost if the lease had been lost: the work was not alone then, or may not
-// have been. A second Release returns ErrReleased.
+// Release frees the lock, or leaves it taken until Options.MinHold is over. It
+// returns an ErrLost if the lease had been lost: the work may have overlapped
+// with the next holder's. A second Release returns an ErrReleased.
 //
-// It works as well when ctx has ended: then it takes five seconds more at the
-// most. While the database cannot be reached, it tries until ctx ends or the
-// lease has run out.
+// Release also works after ctx has ended: then it takes at most five seconds
+// more. While the database cannot be reached, it retries until ctx ends or the
+// lease has expired.
 func (le *Lease) Release(ctx context.Context) error {
 	le.mu.Lock()
 	if le.released {
@@ -268,15 +269,16 @@ func (le *Lease) Release(ctx context.Context) error {
 	return nil
 }
 
-// free sends the release until it is answered.
+// free repeats the release until it is answered.
 func (le *Lease) free(ctx context.Context, left time.Duration, keeping bool) (freed bool, err error) {
 	expiry := instant.Now().Add(left)
 	repeated := false
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		freed, err = le.freeOnce(ctx, keeping)
 		if err == nil && !freed && (repeated || instant.Now() >= expiry) {
-			// An earlier request has freed it, whose answer was lost, or it has run out
-			// since the work was over: unless somebody has ended it by force.
+			// An earlier request, whose answer was lost, has freed the lock, or the
+			// lease has expired after the work was over, unless somebody ended it
+			// by force.
 			freed, err = le.notForced(ctx)
 		}
 		if err == nil || errors.Is(err, errUnclear) || instant.Now().Add(wait) >= expiry {
@@ -291,8 +293,8 @@ func (le *Lease) free(ctx context.Context, left time.Duration, keeping bool) (fr
 	}
 }
 
-// occupies tells whether those of this process who wait for the lock need not
-// ask for it: it is held, or its release is under way, after which they are told.
+// occupies reports whether this process's waiters need not ask for the lock: it
+// is held, or its release is under way, which will wake them.
 func (le *Lease) occupies() bool {
 	le.mu.Lock()
 	released := le.released
@@ -300,10 +302,10 @@ func (le *Lease) occupies() bool {
 	return released || le.Check() == nil
 }
 
-// errUnclear is an ErrLost, to be on the safe side.
+// errUnclear is an ErrLost, since the caller must assume the worse.
 var errUnclear = fmt.Errorf("%w, or released: the answer was lost, and a later lease was ended by force", ErrLost)
 
-// notForced tells whether the lease was not ended by force.
+// notForced reports whether the lease ended without force.
 func (le *Lease) notForced(ctx context.Context) (bool, error) {
 	var last int64
 	err := le.l.db.Get(ctx, forced, le.args(), &last)
@@ -331,8 +333,8 @@ func (le *Lease) freeOnce(ctx context.Context, keeping bool) (freed bool, err er
 	return freed, err
 }
 
-// lingering returns a context that goes on after ctx has ended, until it is
-// grace old.
+// lingering returns a context that outlives ctx until grace has passed since
+// this call.
 func lingering(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	from := instant.Now()

@@ -8,18 +8,18 @@ import (
 )
 
 // An ear listens for notifications to this process, on one connection for all
-// lines, as long as anybody waits and a little longer. Guarded by waiting.mu.
+// lines, while there are waiters and for linger after that. waiting.mu guards it.
 type ear struct {
 	users int
 	stop  context.CancelFunc // nil: it is not listening
-	hears bool               // it has heard itself
+	hears bool               // its own test notification has arrived
 }
 
-// linger is how long an ear goes on when nobody waits.
+// linger is how long an ear goes on without waiters.
 const linger = 500 * time.Millisecond
 
-// hear sees to it that the process listens, and tells whether it does by now.
-// A pool that is small is not deprived of a connection.
+// hear makes the process listen, and reports whether it does so by now. It does
+// not take a connection from a small pool.
 func (c *contender) hear() bool {
 	w := c.l.waiting
 	if limit := w.db.Pool().Stats().MaxOpenConnections; w.db.Dialect.Listen == nil || limit > 0 && limit < 4 {
@@ -54,14 +54,14 @@ func (w *waiting) unhear() {
 	}
 }
 
-// listen rings the bells of the lines that it is told of. It pings itself
-// first: through a pooler it would hear nothing, and must not be relied on.
+// listen rings the bells of the lines that notifications name. It notifies
+// itself first: through a pooler nothing would arrive.
 func (w *waiting) listen(ctx context.Context) {
 	ready := func() {
 		go func() {
 			ctx, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
-			_ = w.tell(ctx, w.me, "") // unheard, it is not relied on
+			_ = w.tell(ctx, w.me, "") // if it does not arrive, hears stays false
 		}()
 	}
 	err := w.db.Listen(ctx, channel+w.me, ready, func(name string) {
@@ -76,7 +76,7 @@ func (w *waiting) listen(ctx context.Context) {
 	w.mu.Lock()
 	w.ear.hears = false
 	w.mu.Unlock()
-	if ctx.Err() == nil && err != nil { // whoever waits polls meanwhile
+	if ctx.Err() == nil && err != nil { // waiters poll meanwhile
 		select {
 		case <-ctx.Done():
 		case <-time.After(patience):
@@ -103,8 +103,8 @@ func (w *waiting) tell(ctx context.Context, process, name string) error {
 	return err
 }
 
-// notifying runs a statement that returningNext has made, of the lock called name, and tells
-// whoever is next: found tells whether it has updated a row, and next who was told.
+// notifying runs a statement made by returningNext and notifies the next waiter. found reports
+// whether the statement has updated a row, and next is the process that was notified.
 func (l *Locker) notifying(ctx context.Context, stmt *dialect.Stmt, args dialect.Args) (found bool, next string, err error) {
 	if l.db.Dialect.Notify == nil {
 		n, err := l.db.Exec(ctx, stmt, args)
@@ -117,7 +117,7 @@ func (l *Locker) notifying(ctx context.Context, stmt *dialect.Stmt, args dialect
 	if err != nil || next == "" {
 		return err == nil, "", err
 	}
-	// The statement is done, whatever ends now.
+	// The statement has taken effect, so the waiter must be told even if ctx has ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	if err := l.tell(ctx, next, args["name"].(string)); err != nil {

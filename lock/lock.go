@@ -1,48 +1,49 @@
-// Package lock lets one process at a time, or N of them, do a piece of work:
-// leases in a table of the database that the processes share anyway.
+// Package lock lets one process at a time, or N of them, do a piece of work. It
+// keeps leases in a table of the database that the processes already share.
 //
-// # What is promised
+// # Guarantees
 //
-// A lock is a row with an expiry time. Whoever takes it has a [Lease], which is
-// renewed in the background. When its holder dies, the time runs out, and the
-// next one gets the lock.
+// A lock is a row with an expiry time. Acquiring it returns a [Lease], which is
+// renewed in the background. If the holder dies, the lease expires and the next
+// waiter gets the lock.
 //
 //   - At any moment of the database's clock at most one lease of a lock is
-//     valid, and at most N of a pool of N slots. The clocks of the hosts take
-//     no part, nor do their time zones. Each holder's own TTL counts, so
-//     processes with different ones can share a lock.
+//     valid, and at most N leases of a pool of N slots. The hosts' clocks and
+//     time zones do not matter. Each lease has its holder's TTL, so processes
+//     with different TTLs can share a lock.
 //   - [Lease.Fence] rises with each acquisition of a lock and never falls.
-//   - The context of a lease ends before the lease can, by [Options].Margin,
-//     with a cause that is an [ErrLost]. It is measured from before the request
-//     was sent, on a clock that goes on while the host is suspended.
-//   - A lease is renewed only if it is the caller's by owner and fence and has
-//     not expired. One that was lost stays lost.
-//   - [Lease.Release] frees the lock if it is still the caller's, and says
-//     ErrLost if it had been lost.
-//   - When an answer is lost, nothing is assumed: an acquisition that may have
-//     happened is released, a renewal counts as not made, a release is repeated
-//     until the lease has ended.
-//   - A try that is refused writes nothing.
+//   - The context of a lease ends [Options].Margin before the lease can expire,
+//     with a cause that is an [ErrLost]. Its deadline counts from before the
+//     request was sent, on a clock that also runs while the host is suspended.
+//   - A renewal succeeds only if owner and fence match and the lease has not
+//     expired. A lost lease stays lost.
+//   - [Lease.Release] frees the lock if the caller still holds it, and returns
+//     ErrLost otherwise.
+//   - A lost answer is never taken for success: an acquisition that may have
+//     happened is released, a renewal counts as failed, and a release is
+//     repeated until the lease has ended.
+//   - A refused attempt writes nothing.
 //
-// # What is not
+// # Limits
 //
-// That the lease is valid when the work's effect takes place. A process can be
-// stopped for longer than its lease lasts between any two instructions; a
-// context that ends is noticed when it wakes up, not before. So two kinds of
-// work have to be told apart:
+// No lease can promise that it is still valid when the work takes effect. A
+// process can be stopped between any two instructions for longer than its lease
+// lasts, and it notices that its context has ended only after it continues.
+// Therefore distinguish two kinds of work:
 //
-//   - Fenced work is safe always. [Lease.Guard], called first in a transaction,
-//     lets it pass only if no later holder's transaction has passed, and puts
-//     those of one lock in the order of their fences. Other stores can do the
-//     same with the number that Fence returns: refuse one that is lower than
-//     the highest seen.
+//   - Fenced work is always safe. [Lease.Guard], called first in a transaction,
+//     refuses the transaction if a later holder's has passed, and orders the
+//     transactions of one lock by their fences. Other stores can do the same
+//     with the number that Fence returns: refuse any number below the highest
+//     seen so far.
 //   - Unfenced work (an e-mail, a file, a command) does not overlap with the
 //     next holder's as long as it ends within Margin after its context does,
-//     the process and its host are scheduled, and the database keeps what it
-//     has committed and its clock is not set forward by more than a lease.
+//     its process and host keep running, the database keeps what it has
+//     committed, and nobody sets the database's clock forward by more than a
+//     lease.
 //
-// A failover to a standby that has not received the last commits can lose a
-// lock's row like any other.
+// Like any other row, a lock's row can be lost in a failover to a standby that
+// has not received the last commits.
 package lock
 
 import (
@@ -68,25 +69,25 @@ type Options struct {
 	// for each acquisition. Default: host:pid. At most 100 bytes.
 	Owner string
 
-	TTL    time.Duration // how long a lease lasts if it is not renewed; default: 30s, at least 500ms
-	Margin time.Duration // how long before that its context ends; default: a tenth of TTL; a fiftieth to half of it
+	TTL    time.Duration // lifetime of a lease that is not renewed; default: 30s, at least 500ms
+	Margin time.Duration // the context ends this long before the lease; default: TTL/10; from TTL/50 to TTL/2
 
-	// Heartbeat is how often a lease is renewed in the background; default: a
-	// third of TTL. Negative: never, only by Extend.
+	// Heartbeat is the interval between renewals in the background; default: a
+	// third of TTL. If it is negative, only Extend renews the lease.
 	Heartbeat time.Duration
 
-	Stall   time.Duration // a lease is lost if its holder makes no Progress for so long; default: it need not
-	MaxHold time.Duration // a lease is lost when it has been held for so long; default: never
-	MinHold time.Duration // a lock that is released earlier stays taken until then; at most a year
+	Stall   time.Duration // the lease is lost after this time without a call of Progress; default: no limit
+	MaxHold time.Duration // the lease is lost after this time in any case; default: no limit
+	MinHold time.Duration // a lock released before this time stays taken until then; at most a year
 
-	// Acquire and Do give up after Tries × Every, with an ErrHeld. Default: they
-	// wait until their context ends. Every alone is how often they look; where
-	// the database can notify, they rarely need to. Default: adapted.
+	// Acquire and Do give up after Tries × Every, with an ErrHeld. By default they
+	// wait until their context ends. Every alone sets the polling interval, which
+	// matters little where the database can notify. Default: adapted.
 	Tries int
 	Every time.Duration
 
-	Meta   string       // what holders say about themselves, at most 10 000 bytes; shown to others, so no place for secrets
-	Logger *slog.Logger // for renewals that fail; default: slog.Default
+	Meta   string       // the holder's description of itself, at most 10 000 bytes; visible to others, so no secrets
+	Logger *slog.Logger // reports failed renewals; default: slog.Default
 }
 
 const minTTL = 500 * time.Millisecond
@@ -151,9 +152,9 @@ type Locker struct {
 	*waiting
 }
 
-// New returns a Locker. It does not touch the database. One for each program is
-// best: those who wait through the same one form a line, and load the database
-// like one.
+// New returns a Locker. It does not touch the database. Use one per program:
+// waiters of the same Locker form a queue, of which only the first asks the
+// database.
 func New(db *dialect.DB, opt Options) (*Locker, error) {
 	opt, err := opt.filled()
 	if err == nil && db == nil {
@@ -165,8 +166,8 @@ func New(db *dialect.DB, opt Options) (*Locker, error) {
 	return &Locker{db: db, opt: opt, waiting: newWaiting(db)}, nil
 }
 
-// With returns a Locker with other options, for a lock that needs others. The
-// two wait in the same lines.
+// With returns a Locker with other options that shares the queues of waiters
+// with l.
 func (l *Locker) With(opt Options) (*Locker, error) {
 	opt, err := opt.filled()
 	if err != nil {
@@ -175,11 +176,11 @@ func (l *Locker) With(opt Options) (*Locker, error) {
 	return &Locker{db: l.db, opt: opt, waiting: l.waiting}, nil
 }
 
-// TryAcquire takes the lock called name if it is free. If not, it returns a
-// *HeldError, which is an ErrHeld, without waiting. Names are 1 to 200
-// characters of UTF-8, compared by bytes.
+// TryAcquire takes the lock called name if it is free. Otherwise it returns a
+// *HeldError, which is an ErrHeld, without waiting. Names have 1 to 200
+// characters of UTF-8 and are compared by bytes.
 //
-// The lease lives on after ctx has ended; ctx bounds the request alone.
+// The lease outlives ctx, which bounds only the request.
 func (l *Locker) TryAcquire(ctx context.Context, name string) (*Lease, error) {
 	s := &single{l, name}
 	if err := l.check(ctx, name); err != nil {
@@ -188,24 +189,25 @@ func (l *Locker) TryAcquire(ctx context.Context, name string) (*Lease, error) {
 	return l.try(ctx, s)
 }
 
-// Acquire takes the lock called name, and waits for it if it is held: until ctx
-// ends, or as long as Options.Tries allows. Then it returns an error that is an
-// ErrHeld, and the context's cause if that has ended. While the database cannot
-// be reached it waits as well.
+// Acquire takes the lock called name. If it is held, Acquire waits until ctx
+// ends, or for as long as Options.Tries allows, and then returns an ErrHeld,
+// joined with the context's cause if ctx has ended. It also waits while the
+// database cannot be reached.
 //
-// Those who wait in one process get the lock in the order in which they came.
-// So do processes on PostgreSQL, roughly; elsewhere by chance.
+// Waiters of one process get the lock first come, first served. On PostgreSQL
+// this roughly holds between processes, too; on other engines their order is
+// random.
 func (l *Locker) Acquire(ctx context.Context, name string) (*Lease, error) {
 	return l.acquire(ctx, &single{l, name})
 }
 
-// Do acquires the lock called name, runs f, and releases the lock, also if f
-// panics. The context of f ends when ctx does or the lease, whichever is first;
-// context.Cause tells.
+// Do acquires the lock called name, runs f, and releases the lock, even if f
+// panics. The context of f ends when ctx or the lease does, whichever is first;
+// context.Cause tells which.
 //
-// It returns the error of f, joined with ErrLost if the lease was lost before f
-// returned: somebody else may have begun then. Within f, a Do of the same name
-// with a context that comes from f's returns ErrHeldByCaller at once.
+// Do returns the error of f, joined with ErrLost if the lease was lost before f
+// returned: another holder may have begun by then. Within f, a Do of the same
+// name with a context derived from f's returns ErrHeldByCaller at once.
 func (l *Locker) Do(ctx context.Context, name string, f func(ctx context.Context, lease *Lease) error) error {
 	return l.do(ctx, &single{l, name}, f)
 }
@@ -225,7 +227,7 @@ func (l *Locker) do(ctx context.Context, s seat, f func(context.Context, *Lease)
 	return f(work, lease)
 }
 
-// check refuses what is wrong before the database is asked.
+// check refuses invalid names and nested acquisitions before any query.
 func (l *Locker) check(ctx context.Context, name string) error {
 	if err := dialect.CheckName(name); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -238,14 +240,14 @@ func (l *Locker) check(ctx context.Context, name string) error {
 	return nil
 }
 
-// A seat is what can be taken: a lock, or a slot of a pool.
+// A seat can be taken: a lock, or a slot of a pool.
 type seat interface {
 	key() string
-	// grant makes one attempt with the arguments given. Not granted: found is
-	// false, and no error.
+	// grant makes one attempt with the given arguments. A refusal is no error:
+	// found is false.
 	grant(ctx context.Context, args dialect.Args) (slot int, fence int64, found bool, err error)
-	// holder says who is in the way, or nil if nobody is (any more). It makes
-	// the rows if there are none.
+	// holder returns the current holder, or nil if the seat is free by now. It
+	// creates the rows if there are none.
 	holder(ctx context.Context) (*HeldError, error)
 }
 
@@ -276,11 +278,11 @@ func (s *single) holder(ctx context.Context) (*HeldError, error) {
 	return heldBy(&rows[0]), nil
 }
 
-// try makes one attempt, repeated only while the reason to refuse is gone by
-// the time one looks at it.
+// try makes one attempt, and repeats it only if it was refused and the seat
+// turns out to be free.
 //
-// It may be that somebody has the row of a free slot locked for a while, which
-// is passed over: then it soon says that others have it.
+// A transaction may keep the row of a free slot locked, so that grant skips it
+// each time. After 25 rounds try reports the pool as held.
 func (l *Locker) try(ctx context.Context, s seat) (*Lease, error) {
 	for round := 0; ; round++ {
 		lease, err := l.attempt(ctx, s)
@@ -311,8 +313,8 @@ func (l *Locker) try(ctx context.Context, s seat) (*Lease, error) {
 	}
 }
 
-// attempt asks for a lease once; nil means that it was refused. A lease whose
-// grant may have happened, or came when it was over, is given up.
+// attempt asks for a lease once and returns nil if it is refused. It abandons a
+// lease that may have been granted, or whose grant arrived after its deadline.
 func (l *Locker) attempt(ctx context.Context, s seat) (*Lease, error) {
 	le := newLease(ctx, l, s.key())
 	bounded, cancel := context.WithTimeout(ctx, l.opt.TTL*2/3)
@@ -340,22 +342,21 @@ func (l *Locker) begin(le *Lease, sent instant.Mark, slot int, fence int64) (*Le
 	return le, nil
 }
 
-// unknown tells whether an error leaves open if the statement took effect.
+// unknown reports whether the statement may have taken effect despite err.
 func (l *Locker) unknown(err error) bool {
 	return l.db.Dialect.Unreachable(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// passing tells whether an error is worth waiting for its end: no answer, a
-// lock on the row or the file that somebody holds for long, or a grant that came
-// too late.
+// passing reports whether err is temporary: no answer, a lock on the row or the
+// file that is held for long, or a grant that came too late.
 func (l *Locker) passing(err error) bool {
 	return l.unknown(err) || l.db.Dialect.Retryable(err) || errors.Is(err, ErrLost)
 }
 
-// abandon frees what an acquisition may have got whose answer was lost: now if
-// it can, or else in the background while the lease lasts. A request that the
-// server has yet to deal with is looked for once more; what it may still get
-// after that runs out by itself.
+// abandon frees what an acquisition with a lost answer may have got: now if
+// possible, otherwise in the background while the lease lasts. It looks once
+// more for a request that the server had not processed yet. Whatever is granted
+// after that expires by itself.
 func (l *Locker) abandon(name, owner string) {
 	end := instant.Now().Add(l.opt.TTL)
 	free := func() (freed bool, err error) {
@@ -382,14 +383,14 @@ func (l *Locker) abandon(name, owner string) {
 	})
 }
 
-// create makes the rows of a lock that nobody has used before.
+// create inserts the rows of a lock that nobody has used before.
 func (l *Locker) create(ctx context.Context, name, state string) error {
 	return l.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		return createRows(ctx, tx, dialect.Args{"name": name, "slot": 0, "state": state})
 	})
 }
 
-// createRows makes rows whose fence is not below any that such a row has had.
+// createRows inserts rows whose fences are not below that of any purged row.
 func createRows(ctx context.Context, tx *dialect.Session, rows ...dialect.Args) error {
 	var fence int64
 	if err := tx.Get(ctx, floor, nil, &fence); err != nil {
@@ -405,5 +406,5 @@ func createRows(ctx context.Context, tx *dialect.Session, rows ...dialect.Args) 
 	return err
 }
 
-// newOwner makes a name that no other acquisition has.
+// newOwner returns a name unique to one acquisition.
 func (l *Locker) newOwner() string { return l.opt.Owner + ":" + strings.ToLower(rand.Text()[:16]) }

@@ -10,22 +10,22 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// MaxSlots is how large a pool can be.
+// MaxSlots is the maximum size of a pool.
 const MaxSlots = 1000
 
-// A Pool is N slots under one name, each of which one holder can have: a
-// semaphore over all processes. It is safe for concurrent use.
+// A Pool is a semaphore shared by all processes: N slots under one name, each
+// with at most one holder. It is safe for concurrent use.
 type Pool struct {
 	l     *Locker
 	name  string
 	size  int
-	ready atomic.Bool // it has been seen, with its size
+	ready atomic.Bool // the pool was seen with this size
 }
 
-// Pool returns the pool called name. A size above 0 makes it, with so many
-// slots, if there is none; of one that has another size ErrPool is returned when
-// the Pool is first used. With size 0 it must be there. Names are shared with locks: one
-// cannot be both.
+// Pool returns the pool called name. With a size above 0, the first use creates
+// the pool if there is none, and returns ErrPool if it has another size. With
+// size 0, the pool must exist. Pools and locks share their names: a name cannot
+// be both.
 func (l *Locker) Pool(name string, size int) (*Pool, error) {
 	if err := l.check(context.Background(), name); err != nil {
 		return nil, err
@@ -44,8 +44,8 @@ func (p *Pool) TryAcquire(ctx context.Context) (*Lease, error) {
 	return p.l.try(ctx, p)
 }
 
-// Acquire takes a slot, and waits for one as Locker.Acquire does. Where the
-// database can notify, pools poll nevertheless.
+// Acquire takes a slot, and waits for one as Locker.Acquire does. Pools always
+// poll, even where the database can notify.
 func (p *Pool) Acquire(ctx context.Context) (*Lease, error) {
 	if err := p.prepare(ctx); err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (p *Pool) Acquire(ctx context.Context) (*Lease, error) {
 	return p.l.acquire(ctx, p)
 }
 
-// Do takes a slot, runs f, and gives the slot up: see Locker.Do.
+// Do takes a slot, runs f, and releases the slot. See Locker.Do.
 func (p *Pool) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
 	if err := p.prepare(ctx); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (p *Pool) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 	return p.l.do(ctx, p, f)
 }
 
-// prepare makes the pool if there is none, and checks its size, once.
+// prepare creates the pool if there is none, and checks its size, once.
 func (p *Pool) prepare(ctx context.Context) error {
 	if err := p.l.check(ctx, p.name); err != nil || p.ready.Load() {
 		return err
@@ -79,8 +79,8 @@ func (p *Pool) prepare(ctx context.Context) error {
 	return err
 }
 
-// Size returns how many slots there are. It returns ErrNotFound if there is no
-// such pool, and ErrPool if its name is a lock's.
+// Size returns the number of slots. It returns ErrNotFound if there is no such
+// pool, and ErrPool if the name belongs to a lock.
 func (p *Pool) Size(ctx context.Context) (int, error) {
 	rows, err := p.l.peek(ctx, p.name)
 	if err != nil {
@@ -99,10 +99,10 @@ func isLock(name string) error {
 	return fmt.Errorf("%w: %s is a lock, not a pool; use another name, or purge it when it is not needed any more", ErrPool, name)
 }
 
-// Resize changes how many slots there are, and makes the pool if there is none.
-// At no time are there more holders than slots: ErrInUse is returned, and
-// nothing is changed, if more slots are held than are to stay. Programs that
-// still ask for the old size are refused.
+// Resize changes the number of slots, and creates the pool if there is none.
+// There are never more holders than slots: if more slots are held than would
+// remain, Resize returns ErrInUse and changes nothing. Programs that still ask
+// for the old size are refused.
 func (p *Pool) Resize(ctx context.Context, size int) error {
 	if size < 1 || size > MaxSlots {
 		return fmt.Errorf("%w: pool %s of %d slots; from 1 to %d can be had", ErrInvalid, p.name, size, MaxSlots)
@@ -110,8 +110,8 @@ func (p *Pool) Resize(ctx context.Context, size int) error {
 	return p.resize(ctx, size, false)
 }
 
-// resize makes the pool, and unless it is there already and that is enough,
-// gives it its size.
+// resize creates the pool and sets its size. With makeOnly it leaves the size of
+// an existing pool alone.
 func (p *Pool) resize(ctx context.Context, size int, makeOnly bool) error {
 	err := p.l.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		if err := createRows(ctx, tx, dialect.Args{"name": p.name, "slot": 0, "state": "POOL"}); err != nil {
@@ -124,7 +124,7 @@ func (p *Pool) resize(ctx context.Context, size int, makeOnly bool) error {
 		if n == 0 {
 			return isLock(p.name)
 		}
-		// From here on this transaction alone changes which slots there are.
+		// From here on no other transaction can change the set of slots.
 		for {
 			rows, err := dialect.Select(ctx, tx, peek, dialect.Args{"name": p.name}, scanInfo)
 			if err != nil {
@@ -162,8 +162,8 @@ func (p *Pool) grow(ctx context.Context, tx *dialect.Session, rows []Info, n int
 	return createRows(ctx, tx, fresh...)
 }
 
-// shrink closes up to n slots that are nobody's, the last ones first. One that
-// is taken meanwhile is not closed, and the next round looks again.
+// shrink closes up to n free slots, the last ones first. A slot that is taken
+// meanwhile stays open, and the next round looks again.
 func (p *Pool) shrink(ctx context.Context, tx *dialect.Session, rows []Info, n int) error {
 	unused := slots(rows, func(i Info) bool { return i.State != Closed && heldBy(&i) == nil })
 	if len(unused) < n {
@@ -175,7 +175,7 @@ func (p *Pool) shrink(ctx context.Context, tx *dialect.Session, rows []Info, n i
 	return err
 }
 
-// slots lists the slots of a pool that are wanted, in order.
+// slots returns the numbers of the wanted slots, in order.
 func slots(rows []Info, wanted func(Info) bool) []int64 {
 	var found []int64
 	for _, i := range rows {
@@ -188,7 +188,8 @@ func slots(rows []Info, wanted func(Info) bool) []int64 {
 
 func (p *Pool) key() string { return p.name }
 
-// grant is marking, then selecting, where the mark does not come back by itself.
+// grant marks a slot, and then selects it by its mark where the UPDATE cannot
+// return it.
 func (p *Pool) grant(ctx context.Context, args dialect.Args) (slot int, fence int64, found bool, err error) {
 	read := takeSlot
 	if p.l.db.Dialect.Returning == nil {
@@ -205,8 +206,8 @@ func (p *Pool) grant(ctx context.Context, args dialect.Args) (slot int, fence in
 	return slot, fence, err == nil, err
 }
 
-// holder answers that the pool is full only after it has seen no free slot: a
-// slot may have been passed over that another contender has only looked at.
+// holder reports the pool as full only if it sees no free slot: grant may have
+// skipped one whose row another contender had locked for a moment.
 func (p *Pool) holder(ctx context.Context) (*HeldError, error) {
 	rows, err := p.l.peek(ctx, p.name)
 	if err != nil {

@@ -11,24 +11,24 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// ErrNoSessions means that session locks are not to be had: the engine has
-// none, or they would be granted and protect nothing. The text says why.
+// ErrNoSessions means that session locks are not available: the engine has
+// none, or it would grant them without protecting anything. The text says why.
 var ErrNoSessions = dialect.ErrNoSessions
 
 const (
 	probeEvery = 150 * time.Millisecond
 
-	// trust is how old the last probe may be that was answered, from when it was
-	// sent. Then the session counts as lost, since the server may have ended it
-	// without a word getting through.
+	// trust bounds the age of the last answered probe, counted from when it was
+	// sent. After that the session counts as lost, since the server may have
+	// ended it without this process being told.
 	trust = 600 * time.Millisecond
 )
 
-// A Session is a lock that a connection to the database holds: it is free the
-// moment the server sees that connection end, so the next one need not wait for
-// a lease to run out. It has no fence, and a process that is cut off may not
-// know for a while that it has lost it: it is good for being fast, and a Lease
-// for being safe. An Elector uses both.
+// A Session is a lock held by a connection to the database. It is free the
+// moment the server sees that connection end, so the next holder need not wait
+// for a lease to expire. It has no fence, and a process that is cut off may
+// notice its loss late. Use a Session for speed and a Lease for safety; an
+// Elector uses both.
 type Session struct {
 	name   string
 	ctx    context.Context
@@ -41,13 +41,14 @@ type Session struct {
 	released bool
 }
 
-// TrySession takes the session lock called name, which has nothing to do with
-// the lease of that name. It returns an error that is ErrHeld if another has it,
-// and ErrNoSessions on SQLite, behind a connection pooler, on a standby and in a
-// Galera cluster. It keeps a connection of the pool until it is released.
+// TrySession takes the session lock called name, which is independent of the
+// lease of that name. It returns an ErrHeld if another connection has it, and
+// ErrNoSessions on SQLite, behind a connection pooler, on a standby and in a
+// Galera cluster. The lock occupies a connection of the pool until it is
+// released.
 //
-// The connection is asked several times a second whether it still has the lock.
-// When no answer is younger than 600ms, the lock counts as lost.
+// TrySession checks the connection several times a second. When the last answer
+// is 600ms old, the lock counts as lost.
 func (l *Locker) TrySession(ctx context.Context, name string) (*Session, error) {
 	if err := l.check(ctx, name); err != nil {
 		return nil, err
@@ -67,15 +68,15 @@ func (l *Locker) TrySession(ctx context.Context, name string) (*Session, error) 
 	return s, nil
 }
 
-// Context returns a context that ends when the lock is seen to be lost, or is
-// released. Its cause is an ErrLost or ErrReleased.
+// Context returns a context that ends when the lock is released or its loss is
+// noticed. Its cause is an ErrReleased or an ErrLost.
 func (s *Session) Context() context.Context { return s.ctx }
 
-// Check returns nil if the lock was held at the last look.
+// Check returns nil if the lock was held at the last check.
 func (s *Session) Check() error { return context.Cause(s.ctx) }
 
-// Release frees the lock. It returns ErrLost if it had been lost, and
-// ErrReleased the second time.
+// Release frees the lock. It returns an ErrLost if the lock had been lost, and
+// an ErrReleased the second time.
 func (s *Session) Release() error {
 	s.mu.Lock()
 	again := s.released
@@ -93,8 +94,8 @@ func (s *Session) Release() error {
 	return nil
 }
 
-// probe asks until the lock is lost or released. It alone uses the connection
-// meanwhile.
+// probe checks the connection until the lock is lost or released. Nothing else
+// uses the connection meanwhile.
 func (s *Session) probe() {
 	defer close(s.done)
 	for {
@@ -120,8 +121,8 @@ func (s *Session) probe() {
 	}
 }
 
-// watch ends the context when there has been no answer for too long, whatever
-// the database's driver does meanwhile.
+// watch ends the context when the last answer is too old, even if the
+// database's driver hangs.
 func (s *Session) watch() {
 	for {
 		s.mu.Lock()
@@ -139,7 +140,7 @@ func (s *Session) watch() {
 	}
 }
 
-// lose ends the context, if it has not ended.
+// lose ends the context unless it has ended already.
 func (s *Session) lose(why error) {
 	s.cancel(fmt.Errorf("%w: session lock %s: %w", ErrLost, s.name, why))
 }

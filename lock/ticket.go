@@ -15,35 +15,35 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// A Ticket is a lock that is held by whoever has its token, for programs that do not speak to
-// the database themselves. Nobody renews it in the background, and no process remembers it:
-// the lock's row alone decides, so that any process can renew or release it.
+// A Ticket is a lock held by whoever has its token, for programs that do not talk to the
+// database themselves. Nothing renews it in the background, and no process remembers it: the
+// lock's row alone decides, so any process can renew or release it.
 type Ticket struct {
 	Name  string
 	Token string // secret: it renews and releases the lock
-	By    string // the holder's name as it stands in the table
+	By    string // the holder's name as the table has it
 	Fence int64  // as Lease.Fence
 	Until time.Time
 	Left  time.Duration // from the answer to Until
 }
 
-// TicketOptions say how a lock is taken for a ticket. The zero value is ready to use.
+// TicketOptions adjusts TakeTicket. The zero value is ready to use.
 type TicketOptions struct {
 	Owner string        // the readable part of the holder's name; default: the Locker's
 	TTL   time.Duration // default: the Locker's
-	Wait  time.Duration // how long to wait for a lock that is held; default: not at all
+	Wait  time.Duration // for a lock that is held; default: do not wait
 	Meta  string        // see Options.Meta
 
-	// Key makes the request one that can be sent again: if the lock is held by a ticket of the
-	// same key and owner, that is renewed and returned. So it is as secret as the token, and
-	// fresh to each holder. Default: each request is another.
+	// Key makes the request idempotent: if a ticket with the same key and owner holds the lock,
+	// that ticket is renewed and returned. A key is therefore as secret as a token, and each
+	// holder needs a new one. Default: requests cannot be repeated.
 	Key string
 }
 
 // TakeTicket takes the lock called name, as [Locker.Acquire] does, and returns a ticket for
 // it. It returns a *HeldError if the lock is held for longer than TicketOptions.Wait.
 //
-// If the answer is lost, the lock is free again when the TTL is over at the latest.
+// If the answer is lost, the lock is free again after the TTL at the latest.
 func (l *Locker) TakeTicket(ctx context.Context, name string, opt TicketOptions) (*Ticket, error) {
 	o := l.opt
 	if opt.TTL != 0 {
@@ -73,8 +73,8 @@ func (l *Locker) TakeTicket(ctx context.Context, name string, opt TicketOptions)
 	return t, err
 }
 
-// take takes a seat of a ticket, and notes its fence. The Lease is only what counts its time
-// here, and nothing does that.
+// take takes a seat for a ticket and notes its fence. It discards the Lease, whose timers a
+// ticket does not need.
 func (l *Locker) take(ctx context.Context, s *ticketSeat, wait time.Duration) error {
 	var le *Lease
 	err := l.check(ctx, s.name)
@@ -98,9 +98,9 @@ func (l *Locker) take(ctx context.Context, s *ticketSeat, wait time.Duration) er
 	return err
 }
 
-// takeWithin takes a seat of a ticket, for which it stands in line. Those before it there may
-// wait for the very ticket that a repeated request has got already, so that its turn would not
-// come: hence it looks before, and at the end.
+// takeWithin waits in the queue for a seat. The waiters ahead may wait for the very ticket that
+// this request, sent before, has already got. Its turn would then not come, so takeWithin looks
+// for that ticket before and after the wait.
 func (l *Locker) takeWithin(ctx context.Context, s *ticketSeat, wait time.Duration) (*Lease, error) {
 	if s.hasIt(ctx) {
 		return nil, errRepeated
@@ -112,9 +112,9 @@ func (l *Locker) takeWithin(ctx context.Context, s *ticketSeat, wait time.Durati
 	return le, err
 }
 
-// RenewTicket gives a ticket's lock its time again, from now on; it never makes it shorter.
-// 0 is the Locker's TTL. It returns ErrLost if the lock is not the ticket's any more, and
-// ErrInvalid for a token that is none.
+// RenewTicket renews a ticket's lock for ttl from now on, and never shortens it. A ttl of 0 is
+// the Locker's TTL. It returns ErrLost if the ticket does not hold the lock any more, and
+// ErrInvalid for a malformed token.
 func (l *Locker) RenewTicket(ctx context.Context, name, token string, ttl time.Duration) (*Ticket, error) {
 	if ttl == 0 {
 		ttl = l.opt.TTL

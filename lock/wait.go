@@ -15,27 +15,27 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// Who waits for a lock stands in a line with the others of this process; the
-// first in line alone asks the database. While the lock is held by this process
-// it need not even do that. Otherwise, where the database can notify, it puts
-// the process into the queue of the lock's row and sleeps until it is told,
-// until the lease that it saw ends, or for patience. Elsewhere it polls.
+// The waiters of this process for a lock form a line, and only the first in line
+// asks the database. It need not even do that while this process holds the lock.
+// Otherwise, where the database can notify, it puts the process into the queue
+// of the lock's row and sleeps until it is notified, until the lease that it saw
+// ends, or for patience. Elsewhere it polls.
 
 const (
 	pollFirst = 10 * time.Millisecond // doubled while the same lease is seen
 	pollMost  = 250 * time.Millisecond
-	patience  = time.Second // how long to rely on being told
+	patience  = time.Second // how long to rely on a notification
 
-	// Whoever has just released a lock leaves it to the process that was told
-	// for as long as that takes to come. Where nobody is told, a process that has
-	// passed the lock around among its own for stint leaves it to the others for
-	// long enough that one that polls finds it.
+	// A process that has just released a lock does not ask for it during courtesy,
+	// so that the notified process can take it. Where there are no notifications,
+	// a process that has passed the lock around among its own waiters for stint
+	// pauses for gap, so that one that polls finds the lock free.
 	courtesy = 5 * time.Millisecond
 	stint    = 100 * time.Millisecond
 	gap      = 20 * time.Millisecond
 )
 
-// waiting is what the Lockers of a database share: the lines.
+// waiting has the lines, which all Lockers of a database share.
 type waiting struct {
 	db *dialect.DB
 	me string // names this process in queues
@@ -44,7 +44,7 @@ type waiting struct {
 	lines map[string]*line
 	ear   ear
 
-	leftovers sync.WaitGroup // what is done after an answer was lost; nobody waits for it but tests
+	leftovers sync.WaitGroup // clean-up after lost answers; only tests wait for it
 }
 
 func newWaiting(db *dialect.DB) *waiting {
@@ -55,21 +55,21 @@ func (w *waiting) same(other *waiting) bool {
 	return w.db.Pool() == other.db.Pool() && w.db.Prefix() == other.db.Prefix()
 }
 
-// A line is the goroutines of this process that want one name. Its fields are
-// guarded by waiting.mu.
+// A line has the goroutines of this process that wait for one name. waiting.mu
+// guards its fields.
 type line struct {
-	queue []chan struct{} // in the order in which they came; the first has its turn when its channel is closed
-	bell  chan struct{}   // heard by whoever has the turn; holds one ring
+	queue []chan struct{} // in order of arrival; closing the first one gives it the turn
+	bell  chan struct{}   // wakes whoever has the turn; holds one ring
 
 	held  *HeldError // as last seen
-	local *Lease     // of this process, if one has it
+	local *Lease     // the lease, if this process holds it
 	since instant.Instant
 	freed instant.Instant
 	rest  instant.Instant // until then the lock is left to other processes
 }
 
-// join puts the caller into the line of a name. turn is closed when it is the
-// first.
+// join appends the caller to the line of a name. turn is closed when the caller
+// is the first.
 func (w *waiting) join(name string) (ln *line, turn chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,7 +85,7 @@ func (w *waiting) join(name string) (ln *line, turn chan struct{}) {
 	return ln, turn
 }
 
-// leave takes the caller out of the line, wherever it stands.
+// leave removes the caller from the line.
 func (w *waiting) leave(name string, ln *line, turn chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,8 +97,7 @@ func (w *waiting) leave(name string, ln *line, turn chan struct{}) {
 	w.tidy(name, ln)
 }
 
-// tidy forgets a line that nobody needs, now or when its rest is over.
-// waiting.mu is held.
+// tidy deletes a line without waiters and without a lease. waiting.mu is held.
 func (w *waiting) tidy(name string, ln *line) {
 	if len(ln.queue) == 0 && ln.local == nil && w.lines[name] == ln {
 		delete(w.lines, name)
@@ -110,14 +109,14 @@ func (l *Locker) acquire(ctx context.Context, s seat) (*Lease, error) {
 	return l.acquireWithin(ctx, s, time.Duration(l.opt.Tries)*l.opt.Every)
 }
 
-// acquireWithin waits for a seat, for span at the most unless that is 0.
+// acquireWithin waits for a seat, for at most span unless that is 0.
 func (l *Locker) acquireWithin(ctx context.Context, s seat, span time.Duration) (*Lease, error) {
 	if err := l.check(ctx, s.key()); err != nil {
 		return nil, err
 	}
 	var until instant.Instant
 	var limit <-chan time.Time
-	if span > 0 { // not by ctx, which would cut off the last try
+	if span > 0 { // a deadline of ctx would cut off the last try
 		until, limit = instant.Now().Add(span), time.After(span)
 	}
 	ln, turn := l.join(s.key())
@@ -134,23 +133,23 @@ func (l *Locker) acquireWithin(ctx context.Context, s seat, span time.Duration) 
 	return c.run(ctx)
 }
 
-// A contender is whoever has the turn of a line.
+// A contender has the turn of a line.
 type contender struct {
 	l    *Locker
 	seat seat
 	line *line
 
-	until   instant.Instant // when it gives up; 0: never
+	until   instant.Instant // when to give up; 0: never
 	poll    time.Duration
 	fence   int64
-	trouble error // of the last attempt: the database cannot be reached
-	queued  bool  // in the row's queue
-	missed  bool  // the row had no place for it
+	trouble error // the last attempt's error if the database cannot be reached
+	queued  bool  // this process is in the row's queue
+	missed  bool  // the row's queue was full
 	hearing bool  // this process listens, or begins to
 }
 
 func (c *contender) run(ctx context.Context) (*Lease, error) {
-	told := true // the first time nothing is known
+	told := true // at first, the lock may be free
 	for {
 		if rest := c.l.rest(c.line); rest > 0 {
 			told = c.sleep(ctx, rest) || told
@@ -167,8 +166,8 @@ func (c *contender) run(ctx context.Context) (*Lease, error) {
 	}
 }
 
-// refusal is what a wait returns that has ended without a lease: who has the
-// lock, and why else it ended.
+// refusal is the error of a wait that ended without a lease: who holds the lock,
+// and why the wait ended.
 func (c *contender) refusal(ctx context.Context) error {
 	c.l.mu.Lock()
 	held, local := c.line.held, c.line.local
@@ -177,7 +176,7 @@ func (c *contender) refusal(ctx context.Context) error {
 		held = &HeldError{Name: local.name, By: local.owner, Fence: local.fence, Left: local.Left(), Meta: local.opt.Meta}
 	}
 	if held == nil && ctx.Err() == nil && c.trouble == nil {
-		held, c.trouble = c.seat.holder(ctx) // all the time it was others of this process
+		held, c.trouble = c.seat.holder(ctx) // only this process has held it
 	}
 	why := errors.Join(c.trouble, context.Cause(ctx))
 	switch {
@@ -191,8 +190,8 @@ func (c *contender) refusal(ctx context.Context) error {
 	return errors.Join(held, why)
 }
 
-// ask tries to get the lease, or looks whether that makes sense, and tells how
-// long to wait until the next time.
+// ask tries to get the lease if it may be free, and returns how long to wait
+// before the next attempt.
 func (c *contender) ask(ctx context.Context, told bool) (*Lease, time.Duration, error) {
 	if !told && !c.queued {
 		held, err := c.seat.holder(ctx)
@@ -202,7 +201,7 @@ func (c *contender) ask(ctx context.Context, told bool) (*Lease, time.Duration, 
 	}
 	lease, err := c.l.try(ctx, c.seat)
 	if err == nil {
-		c.queued = false // taking has seen to it
+		c.queued = false // the statement has removed it from the queue
 		c.l.took(c.seat, c.line, lease)
 		return lease, 0, nil
 	}
@@ -213,7 +212,7 @@ func (c *contender) ask(ctx context.Context, told bool) (*Lease, time.Duration, 
 	return c.refused(ctx, held, err)
 }
 
-// refused tells how long to wait after the answer that was given.
+// refused returns how long to wait after the given answer.
 func (c *contender) refused(ctx context.Context, held *HeldError, err error) (*Lease, time.Duration, error) {
 	if ctx.Err() != nil {
 		return nil, 0, nil
@@ -239,15 +238,15 @@ func (c *contender) refused(ctx context.Context, held *HeldError, err error) (*L
 		switch {
 		case c.queued:
 			wait, c.missed = jittered(patience), false
-		case err == nil && !c.missed: // it has come free meanwhile, or the queue is full
+		case err == nil && !c.missed: // the lock is free by now, or the queue is full
 			wait, c.missed = 0, true
 		}
 	}
-	// Not before its end, but then at once; and not all at once.
+	// Wake when the lease ends, with jitter, so that not all waiters ask at once.
 	return nil, min(wait, held.Left+jittered(pollFirst)), nil
 }
 
-// pollAfter is how long to wait where nobody tells.
+// pollAfter returns the time until the next poll where nothing notifies.
 func (c *contender) pollAfter(held *HeldError) time.Duration {
 	if c.l.opt.Every > 0 {
 		return jittered(c.l.opt.Every)
@@ -260,7 +259,7 @@ func (c *contender) pollAfter(held *HeldError) time.Duration {
 	return jittered(c.poll)
 }
 
-// sleep waits, and tells whether the bell has rung.
+// sleep waits, and reports whether the bell has rung.
 func (c *contender) sleep(ctx context.Context, wait time.Duration) (told bool) {
 	if c.until > 0 {
 		wait = min(wait, c.until.Sub(instant.Now()))
@@ -278,12 +277,13 @@ func (c *contender) sleep(ctx context.Context, wait time.Duration) (told bool) {
 	}
 }
 
-// stop leaves the row's queue, and has the next one told if this one was.
+// stop leaves the row's queue, and passes on a notification that this process may
+// have received.
 func (c *contender) stop() {
 	if c.queued {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		// If this fails, the next one finds out when its patience ends.
+		// If this fails, the next waiter looks by itself after patience.
 		_, _, _ = c.l.notifying(ctx, dequeue, dialect.Args{"name": c.seat.key(), "me": c.l.me})
 	}
 	if c.hearing {
@@ -291,11 +291,11 @@ func (c *contender) stop() {
 	}
 }
 
-// jittered is d on average, so that those who wait do not all ask at once.
+// jittered returns d on average, so that waiters do not all ask at once.
 func jittered(d time.Duration) time.Duration { return d/2 + mathrand.N(max(d, 1)) }
 
-// rest tells how long the first in line has to wait without asking: this
-// process has the lock, or leaves it to others.
+// rest returns how long the first in line must not ask, because this process
+// holds the lock or leaves it to others.
 func (w *waiting) rest(ln *line) time.Duration {
 	w.mu.Lock()
 	local, rest := ln.local, ln.rest
@@ -319,8 +319,8 @@ func (w *waiting) took(s seat, ln *line, le *Lease) {
 	ln.local, ln.held = le, nil
 }
 
-// freed notes that a lease of this process has been released, and that next was
-// told of it, if anybody.
+// freed notes that a lease of this process has been released, and which process,
+// if any, was notified.
 func (w *waiting) freed(le *Lease, next string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -339,7 +339,7 @@ func (w *waiting) freed(le *Lease, next string) {
 		ln.rest = now.Add(gap)
 	}
 	ln.ring()
-	if len(ln.queue) == 0 { // remembered, for one who takes it again at once
+	if len(ln.queue) == 0 { // kept for a while, in case the lock is taken again at once
 		time.AfterFunc(2*gap, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -348,7 +348,7 @@ func (w *waiting) freed(le *Lease, next string) {
 	}
 }
 
-// lost notes that a lease of this process is over, and was not released.
+// lost notes that a lease of this process is over without having been released.
 func (w *waiting) lost(le *Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -359,7 +359,7 @@ func (w *waiting) lost(le *Lease) {
 	}
 }
 
-// ring wakes whoever is the first in line for a name.
+// ring wakes the first in line for a name.
 func (w *waiting) ring(name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
