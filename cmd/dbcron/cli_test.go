@@ -75,7 +75,12 @@ func programAlone(t *testing.T) string {
 // runScript runs a script with the program in a folder, and variables.
 func runScript(t *testing.T, script, bin string, variables map[string]string) {
 	t.Helper()
-	testscript.Run(t, testscript.Params{
+	testscript.Run(t, scriptParams(t, script, bin, variables))
+}
+
+func scriptParams(t *testing.T, script, bin string, variables map[string]string) testscript.Params {
+	t.Helper()
+	return testscript.Params{
 		Files:               []string{script},
 		UpdateScripts:       *updateGolden,
 		RequireExplicitExec: true,
@@ -94,9 +99,9 @@ func runScript(t *testing.T, script, bin string, variables map[string]string) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "passes": passes, "eventually": eventually, "signal": signalTo, "documented": documented,
+			"exits": exits, "passes": passes, "eventually": eventually, "signal": signalTo,
 		},
-	})
+	}
 }
 
 // freePort is a port that nobody listens at, for now.
@@ -136,28 +141,6 @@ func psql() {
 		os.Exit(1)
 	}
 	fmt.Println(strings.Fields(os.Args[3])[0], n)
-}
-
-// documented PAGE FILE… sees to it that the sh blocks of a page in docs are the
-// files, so that the script runs all of them.
-func documented(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: documented PAGE FILE…")
-	}
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", args[0]))
-	ts.Check(err)
-	var files, blocks []string
-	for _, name := range args[1:] {
-		files = append(files, ts.ReadFile(name))
-	}
-	for _, m := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(string(page), -1) {
-		blocks = append(blocks, m[1])
-	}
-	for i := range max(len(blocks), len(files)) {
-		if i >= len(blocks) || i >= len(files) || blocks[i] != files[i] {
-			ts.Fatalf("%d sh blocks in %s and %d files differ from the %dth on", len(blocks), args[0], len(files), i+1)
-		}
-	}
 }
 
 // exits CODE COMMAND… runs a command and checks its exit code, and that it says
