@@ -90,7 +90,10 @@ type Options struct {
 	Logger *slog.Logger // reports failed renewals; default: slog.Default
 }
 
-const minTTL = 500 * time.Millisecond
+const (
+	minTTL = 500 * time.Millisecond
+	year   = 365 * 24 * time.Hour
+)
 
 // filled returns the options with the defaults filled in, or what is wrong.
 func (o Options) filled() (Options, error) {
@@ -110,35 +113,55 @@ func (o Options) filled() (Options, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	wrong := ""
-	switch {
-	case len(o.Owner) > 100:
-		wrong = "Owner is longer than 100 bytes"
-	case !plain(o.Owner):
-		wrong = "Owner is not plain text"
-	case o.TTL < minTTL:
-		wrong = fmt.Sprintf("a TTL of %v could not be renewed in time; use %v or more", o.TTL, minTTL)
-	case o.TTL > 365*24*time.Hour || o.MinHold > 365*24*time.Hour:
-		wrong = "TTL and MinHold are a year at the most"
-	case o.Margin < o.TTL/50 || o.Margin > o.TTL/2:
-		wrong = fmt.Sprintf("Margin is %v; it must be from a fiftieth of TTL to half of it", o.Margin)
-	case o.Heartbeat > (o.TTL-o.Margin)*2/3:
-		wrong = fmt.Sprintf("a Heartbeat of %v leaves no time for a second try before a lease of %v ends", o.Heartbeat, o.TTL)
-	case o.Heartbeat >= 0 && o.Heartbeat < 50*time.Millisecond:
-		wrong = "a Heartbeat of less than 50ms would only load the database"
-	case o.Stall < 0 || o.MaxHold < 0 || o.MinHold < 0 || o.Tries < 0 || o.Every < 0:
-		wrong = "Stall, MaxHold, MinHold, Tries and Every cannot be negative"
-	case o.Tries > 1_000_000 || o.Every > 365*24*time.Hour/1_000_000 && o.Tries > 0 && o.Every > 365*24*time.Hour/time.Duration(o.Tries):
-		wrong = "Tries × Every is a year at the most, and Tries a million"
-	case o.Every > 0 && o.Every < time.Millisecond:
-		wrong = "Every is 1ms at least"
-	case len(o.Meta) > 10_000 || !utf8.ValidString(o.Meta) || strings.ContainsRune(o.Meta, 0):
-		wrong = "Meta must be UTF-8 without NUL, of 10 000 bytes at the most"
-	}
-	if wrong != "" {
+	if wrong := cmp.Or(o.wrongTexts(), o.wrongLease(), o.wrongWait()); wrong != "" {
 		return o, fmt.Errorf("%w: %s", ErrInvalid, wrong)
 	}
 	return o, nil
+}
+
+// wrongTexts says what is wrong with the texts of filled options, or "".
+func (o *Options) wrongTexts() string {
+	switch {
+	case len(o.Owner) > 100:
+		return "Owner is longer than 100 bytes"
+	case !plain(o.Owner):
+		return "Owner is not plain text"
+	case len(o.Meta) > 10_000 || !utf8.ValidString(o.Meta) || strings.ContainsRune(o.Meta, 0):
+		return "Meta must be UTF-8 without NUL, of 10 000 bytes at the most"
+	}
+	return ""
+}
+
+// wrongLease says what is wrong with how long leases last, or "".
+func (o *Options) wrongLease() string {
+	switch {
+	case o.TTL < minTTL:
+		return fmt.Sprintf("a TTL of %v could not be renewed in time; use %v or more", o.TTL, minTTL)
+	case o.TTL > year || o.MinHold > year:
+		return "TTL and MinHold are a year at the most"
+	case o.Margin < o.TTL/50 || o.Margin > o.TTL/2:
+		return fmt.Sprintf("Margin is %v; it must be from a fiftieth of TTL to half of it", o.Margin)
+	case o.Heartbeat > (o.TTL-o.Margin)*2/3:
+		return fmt.Sprintf("a Heartbeat of %v leaves no time for a second try before a lease of %v ends", o.Heartbeat, o.TTL)
+	case o.Heartbeat >= 0 && o.Heartbeat < 50*time.Millisecond:
+		return "a Heartbeat of less than 50ms would only load the database"
+	case o.Stall < 0 || o.MaxHold < 0 || o.MinHold < 0:
+		return "Stall, MaxHold and MinHold cannot be negative"
+	}
+	return ""
+}
+
+// wrongWait says what is wrong with how long to wait, or "".
+func (o *Options) wrongWait() string {
+	switch {
+	case o.Tries < 0 || o.Every < 0:
+		return "Tries and Every cannot be negative"
+	case o.Tries > 1_000_000 || o.Tries > 0 && o.Every > year/time.Duration(o.Tries):
+		return "Tries × Every is a year at the most, and Tries a million"
+	case o.Every > 0 && o.Every < time.Millisecond:
+		return "Every is 1ms at least"
+	}
+	return ""
 }
 
 func plain(s string) bool {

@@ -119,7 +119,7 @@ func (l *Locker) RenewTicket(ctx context.Context, name, token string, ttl time.D
 	if ttl == 0 {
 		ttl = l.opt.TTL
 	}
-	if ttl < minTTL || ttl > 365*24*time.Hour {
+	if ttl < minTTL || ttl > year {
 		return nil, fmt.Errorf("%w: a TTL of %v is not from %v to a year", ErrInvalid, ttl, minTTL)
 	}
 	id, err := l.readTicket(name, token)
