@@ -1,0 +1,438 @@
+CREATE TABLE dbcron_endpoint (
+  queue_id int NOT NULL COMMENT 'The queue',
+  url varchar(1000) NOT NULL DEFAULT '' COMMENT 'Where its jobs are sent that do not say; empty: all say',
+  format varchar(16) NOT NULL DEFAULT 'plain' COMMENT 'plain, or cloudevents (headers of its binary mode, too)',
+  concurrency int NOT NULL DEFAULT 16 COMMENT 'How many are sent at a time by each dispatcher',
+  timeout varchar(32) NOT NULL DEFAULT '30s' COMMENT 'Of a request, if neither job nor queue say less',
+  secret varchar(200) NOT NULL DEFAULT '' COMMENT 'The key that signs requests, as in Standard Webhooks: whsec_ and base64',
+  old_secret varchar(200) NOT NULL DEFAULT '' COMMENT 'The key before, which signs them as well; empty: none',
+  insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
+  update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
+  PRIMARY KEY (queue_id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Where the jobs of a queue are sent by HTTP. The jobs of a queue that has no row here are done by workers';
+
+CREATE TABLE dbcron_job (
+  queue_id int NOT NULL COMMENT 'The queue',
+  divided int NOT NULL COMMENT 'The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls',
+  priority smallint(6) NOT NULL COMMENT '1 (urgent), 2 (normal), 3 (low) or 4 (idle)',
+  id bigint NOT NULL COMMENT 'Grows with time: µs since 2020 times 4096, and 12 random bits',
+  kind varchar(200) NOT NULL COMMENT 'What the job is, which picks the handler',
+  job_key varchar(200) DEFAULT NULL COMMENT 'Jobs of one key are done one after the other, in order',
+  payload longtext DEFAULT NULL COMMENT 'What the job is about, JSON as it was given',
+  payload_bin longblob DEFAULT NULL COMMENT 'The same in another codec',
+  max_attempts int DEFAULT NULL COMMENT 'After so many failed attempts the job is dead; NULL: the queue says',
+  timeout bigint DEFAULT NULL COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
+  trace varchar(512) DEFAULT NULL COMMENT 'The trace that the job belongs to, a W3C traceparent',
+  unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
+  group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
+  endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
+  PRIMARY KEY (queue_id,divided,priority,id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that are ready. A row is inserted, and deleted when the job is done; never updated';
+
+CREATE TABLE dbcron_job_count (
+  minute datetime(6) NOT NULL COMMENT 'When it ended, the beginning of the minute',
+  queue_id int NOT NULL COMMENT 'The queue',
+  kind varchar(200) NOT NULL COMMENT 'What the jobs are',
+  done bigint NOT NULL DEFAULT 0 COMMENT 'Jobs that were done, or discarded',
+  failed bigint NOT NULL DEFAULT 0 COMMENT 'Attempts that failed, and were followed by another',
+  dead bigint NOT NULL DEFAULT 0 COMMENT 'Jobs that were given up',
+  wait_us bigint NOT NULL DEFAULT 0 COMMENT 'For how long they had waited, in µs, all together',
+  run_us bigint NOT NULL DEFAULT 0 COMMENT 'How long they took, in µs, all together',
+  PRIMARY KEY (minute,queue_id,kind)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What workers have done, by minute, queue and kind';
+
+CREATE TABLE dbcron_job_dead (
+  queue_id int NOT NULL COMMENT 'The queue',
+  id bigint NOT NULL COMMENT 'As in dbcron_job',
+  divided int NOT NULL COMMENT 'Its block',
+  priority smallint(6) NOT NULL DEFAULT 2 COMMENT '1 (urgent), 2 (normal), 3 (low) or 4 (idle)',
+  attempt int NOT NULL DEFAULT 0 COMMENT 'How many attempts there were',
+  crashes int NOT NULL DEFAULT 0 COMMENT 'How many workers died with it',
+  error text NOT NULL DEFAULT '' COMMENT 'Why',
+  detail text NOT NULL DEFAULT '' COMMENT 'The stack of a panic, or what the worker said',
+  snapshot longblob DEFAULT NULL COMMENT 'What its handler has stored for the next attempt',
+  percent smallint(6) DEFAULT NULL COMMENT 'How much of it is done, as its handler says: 1 to 100',
+  message text DEFAULT NULL COMMENT 'How far it is, in its handler''s words',
+  died_at datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When it was given up',
+  purge_at datetime(6) DEFAULT NULL COMMENT 'When it is removed; NULL: never',
+  kind varchar(200) NOT NULL COMMENT 'What the job is, which picks the handler',
+  job_key varchar(200) DEFAULT NULL COMMENT 'Jobs of one key are done one after the other, in order',
+  payload longtext DEFAULT NULL COMMENT 'What the job is about, JSON as it was given',
+  payload_bin longblob DEFAULT NULL COMMENT 'The same in another codec',
+  max_attempts int DEFAULT NULL COMMENT 'After so many failed attempts the job is dead; NULL: the queue says',
+  timeout bigint DEFAULT NULL COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
+  trace varchar(512) DEFAULT NULL COMMENT 'The trace that the job belongs to, a W3C traceparent',
+  unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
+  group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
+  endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
+  PRIMARY KEY (queue_id,id),
+  KEY dbcron_job_dead_purge (purge_at)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that were given up';
+
+CREATE TABLE dbcron_job_delayed (
+  queue_id int NOT NULL COMMENT 'The queue',
+  divided int NOT NULL COMMENT 'The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls',
+  id bigint NOT NULL COMMENT 'As in dbcron_job',
+  run_at datetime(6) NOT NULL COMMENT 'When it is due',
+  priority smallint(6) NOT NULL DEFAULT 2 COMMENT '1 (urgent), 2 (normal), 3 (low) or 4 (idle)',
+  attempt int NOT NULL DEFAULT 0 COMMENT 'How many attempts there were',
+  crashes int NOT NULL DEFAULT 0 COMMENT 'How many workers died with it',
+  hold_key varchar(200) DEFAULT NULL COMMENT 'The key whose other jobs wait for this one',
+  error text NOT NULL DEFAULT '' COMMENT 'Why it failed last',
+  snapshot longblob DEFAULT NULL COMMENT 'What its handler has stored for the next attempt',
+  percent smallint(6) DEFAULT NULL COMMENT 'How much of it is done, as its handler says: 1 to 100',
+  message text DEFAULT NULL COMMENT 'How far it is, in its handler''s words',
+  kind varchar(200) NOT NULL COMMENT 'What the job is, which picks the handler',
+  job_key varchar(200) DEFAULT NULL COMMENT 'Jobs of one key are done one after the other, in order',
+  payload longtext DEFAULT NULL COMMENT 'What the job is about, JSON as it was given',
+  payload_bin longblob DEFAULT NULL COMMENT 'The same in another codec',
+  max_attempts int DEFAULT NULL COMMENT 'After so many failed attempts the job is dead; NULL: the queue says',
+  timeout bigint DEFAULT NULL COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
+  trace varchar(512) DEFAULT NULL COMMENT 'The trace that the job belongs to, a W3C traceparent',
+  unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
+  group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
+  endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
+  PRIMARY KEY (queue_id,divided,id),
+  KEY dbcron_job_delayed_due (queue_id,divided,run_at,id),
+  KEY dbcron_job_delayed_hold (queue_id,divided,hold_key)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs whose time has yet to come, and failed ones that wait for their retry';
+
+CREATE TABLE dbcron_job_done (
+  queue_id int NOT NULL COMMENT 'The queue',
+  id bigint NOT NULL COMMENT 'As in dbcron_job',
+  divided int NOT NULL COMMENT 'The block that it was in',
+  priority smallint(6) NOT NULL COMMENT '1 (urgent), 2 (normal), 3 (low) or 4 (idle)',
+  attempt int NOT NULL COMMENT 'How many attempts there were',
+  crashes int NOT NULL COMMENT 'How many workers died with it',
+  outcome varchar(16) NOT NULL COMMENT 'done, or discarded (its handler said that it need not be done)',
+  error text NOT NULL COMMENT 'Why it was discarded',
+  snapshot longblob DEFAULT NULL COMMENT 'What its handler has stored last',
+  percent smallint(6) DEFAULT NULL COMMENT 'How much of it was done then, as its handler said: 1 to 100',
+  message text DEFAULT NULL COMMENT 'How far it was then, in its handler''s words',
+  worker varchar(128) NOT NULL COMMENT 'The worker that has done it',
+  started_at datetime(6) NOT NULL COMMENT 'When the last attempt began',
+  ended_at datetime(6) NOT NULL COMMENT 'When its end was written',
+  purge_at datetime(6) NOT NULL COMMENT 'When it is removed',
+  kind varchar(200) NOT NULL COMMENT 'What the job is, which picks the handler',
+  job_key varchar(200) DEFAULT NULL COMMENT 'Jobs of one key are done one after the other, in order',
+  payload longtext DEFAULT NULL COMMENT 'What the job is about, JSON as it was given',
+  payload_bin longblob DEFAULT NULL COMMENT 'The same in another codec',
+  max_attempts int DEFAULT NULL COMMENT 'After so many failed attempts the job is dead; NULL: the queue says',
+  timeout bigint DEFAULT NULL COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
+  trace varchar(512) DEFAULT NULL COMMENT 'The trace that the job belongs to, a W3C traceparent',
+  unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
+  group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
+  endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
+  PRIMARY KEY (queue_id,id),
+  KEY dbcron_job_done_purge (purge_at)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that are done, of queues that keep them';
+
+CREATE TABLE dbcron_job_group (
+  id bigint NOT NULL COMMENT 'As ids in dbcron_job',
+  name varchar(200) NOT NULL DEFAULT '' COMMENT 'For people',
+  state varchar(16) NOT NULL DEFAULT 'open' COMMENT 'open (it does not end), sealed (it ends as soon as none of its jobs is pending) or done',
+  callback longtext DEFAULT NULL COMMENT 'The job that is enqueued when it ends, as JSON; NULL: none',
+  keep bigint NOT NULL DEFAULT 604800000000 COMMENT 'How long it is kept after its end, in µs; negative: always',
+  error text NOT NULL DEFAULT '' COMMENT 'Why its callback could not be enqueued',
+  created_at datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When it was made',
+  ended_at datetime(6) DEFAULT NULL COMMENT 'When it ended',
+  purge_at datetime(6) DEFAULT NULL COMMENT 'When it is removed; NULL: never, or it has not ended',
+  PRIMARY KEY (id),
+  KEY dbcron_job_group_state (state,id),
+  KEY dbcron_job_group_purge (purge_at)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Groups of jobs, and the callback of each';
+
+CREATE TABLE dbcron_job_member (
+  group_id bigint NOT NULL COMMENT 'The group',
+  job bigint NOT NULL COMMENT 'The job''s id',
+  queue_id int NOT NULL COMMENT 'The queue that it was enqueued in',
+  kind varchar(200) NOT NULL COMMENT 'What the job is',
+  state varchar(16) NOT NULL DEFAULT 'pending' COMMENT 'pending (it has yet to end), done, dead or cancelled',
+  result longtext DEFAULT NULL COMMENT 'What its handler has made of it, JSON',
+  error text NOT NULL DEFAULT '' COMMENT 'Why it is dead',
+  PRIMARY KEY (group_id,job),
+  KEY dbcron_job_member_state (group_id,state)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='The jobs of groups, and what has become of each';
+
+CREATE TABLE dbcron_job_running (
+  queue_id int NOT NULL COMMENT 'The queue',
+  divided int NOT NULL COMMENT 'The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls',
+  id bigint NOT NULL COMMENT 'As in dbcron_job',
+  priority smallint(6) NOT NULL DEFAULT 2 COMMENT '1 (urgent), 2 (normal), 3 (low) or 4 (idle)',
+  attempt int NOT NULL DEFAULT 0 COMMENT 'How many attempts there were',
+  crashes int NOT NULL DEFAULT 0 COMMENT 'How many workers died with it',
+  state varchar(16) NOT NULL DEFAULT 'running' COMMENT 'running, or handed (its worker has ended and left it to others)',
+  lock_by varchar(128) NOT NULL COMMENT 'The worker that runs it',
+  fence bigint NOT NULL DEFAULT 0 COMMENT 'Of the block, when it was taken',
+  started_at datetime(6) DEFAULT NULL COMMENT 'When the attempt began',
+  expire_at datetime(6) DEFAULT NULL COMMENT 'When others may take it; NULL: when its worker is lost',
+  error text NOT NULL DEFAULT '' COMMENT 'Why it failed last',
+  snapshot longblob DEFAULT NULL COMMENT 'What its handler has stored for the next attempt',
+  percent smallint(6) DEFAULT NULL COMMENT 'How much of it is done, as its handler says: 1 to 100',
+  message text DEFAULT NULL COMMENT 'How far it is, in its handler''s words',
+  kind varchar(200) NOT NULL COMMENT 'What the job is, which picks the handler',
+  job_key varchar(200) DEFAULT NULL COMMENT 'Jobs of one key are done one after the other, in order',
+  payload longtext DEFAULT NULL COMMENT 'What the job is about, JSON as it was given',
+  payload_bin longblob DEFAULT NULL COMMENT 'The same in another codec',
+  max_attempts int DEFAULT NULL COMMENT 'After so many failed attempts the job is dead; NULL: the queue says',
+  timeout bigint DEFAULT NULL COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
+  trace varchar(512) DEFAULT NULL COMMENT 'The trace that the job belongs to, a W3C traceparent',
+  unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
+  group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
+  endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
+  PRIMARY KEY (queue_id,divided,id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that have been running for longer than a second, or that may have ended their worker';
+
+CREATE TABLE dbcron_job_unique (
+  queue_id int NOT NULL COMMENT 'The queue',
+  unique_key varchar(200) NOT NULL COMMENT 'Compared by bytes',
+  job bigint NOT NULL COMMENT 'The id of the job that has it',
+  pending varchar(3) NOT NULL DEFAULT 'yes' COMMENT 'Whether that job has yet to end: yes or no',
+  free_at datetime(6) DEFAULT NULL COMMENT 'Until when it is in use in any case; NULL: until the job has ended',
+  PRIMARY KEY (queue_id,unique_key),
+  KEY dbcron_job_unique_job (queue_id,job),
+  KEY dbcron_job_unique_free (free_at)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Keys that are in use: a job is not enqueued whose key another one of its queue has';
+
+CREATE TABLE dbcron_lock (
+  name varchar(200) NOT NULL COMMENT 'Compared by bytes',
+  slot int NOT NULL DEFAULT 0 COMMENT '0: a lock, or the head of a pool; from 1 on: a slot of the pool',
+  state varchar(8) NOT NULL DEFAULT 'FREE' COMMENT 'FREE, LOCK (taken), EXTEND (taken and renewed since), POOL (head of a pool), CLOSED (slot that the pool no longer has)',
+  lock_by varchar(128) NOT NULL DEFAULT '' COMMENT 'Its holder, also the last one: host:pid:random',
+  lock_at datetime(6) DEFAULT NULL COMMENT 'When it was last taken',
+  expire_at datetime(6) DEFAULT NULL COMMENT 'When others may take it, in LOCK and EXTEND',
+  released_at datetime(6) DEFAULT NULL COMMENT 'When its holder gave it up; NULL: not, so it is held or has expired',
+  fence bigint NOT NULL DEFAULT 0 COMMENT 'Rises whenever it is taken, and never falls',
+  extends bigint NOT NULL DEFAULT 0 COMMENT 'How often its holder has renewed it',
+  takeovers bigint NOT NULL DEFAULT 0 COMMENT 'How often it was taken because a lease had run out',
+  meta text NOT NULL DEFAULT '' COMMENT 'What its holder says about itself',
+  session varchar(32) NOT NULL DEFAULT '' COMMENT 'Elections: the session lock that its holder has as well',
+  forced_by varchar(128) NOT NULL DEFAULT '' COMMENT 'Who last released it by force',
+  forced_fence bigint DEFAULT NULL COMMENT 'The fence of the lease that was ended so',
+  forced_at datetime(6) DEFAULT NULL COMMENT 'When',
+  forced_why text NOT NULL DEFAULT '' COMMENT 'Why, and whose it was',
+  insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
+  update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
+  PRIMARY KEY (name,slot)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Who may work: a row for each lock and each slot of a pool. Rows are made on first use';
+
+CREATE TABLE dbcron_lock_fence (
+  name varchar(200) NOT NULL COMMENT 'Of the lock; the empty name stands for all locks whose rows were purged',
+  slot int NOT NULL DEFAULT 0 COMMENT 'Of the lock',
+  fence bigint NOT NULL DEFAULT 0 COMMENT 'The highest that has guarded a transaction, or, of the empty name, that was purged',
+  guards bigint NOT NULL DEFAULT 0 COMMENT 'How often the row was used',
+  PRIMARY KEY (name,slot)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What keeps late holders out of guarded transactions; apart from the locks, so that a long transaction does not keep its own lease from being renewed';
+
+CREATE TABLE dbcron_migration (
+  id bigint unsigned NOT NULL AUTO_INCREMENT,
+  version_id bigint NOT NULL,
+  is_applied tinyint(1) NOT NULL,
+  tstamp datetime DEFAULT current_timestamp(),
+  PRIMARY KEY (id)
+) ENGINE=InnoDB;
+
+CREATE TABLE dbcron_node (
+  name varchar(128) NOT NULL COMMENT 'host:pid:random',
+  state varchar(16) NOT NULL DEFAULT 'live' COMMENT 'live, lost (it was not heard of until expire_at) or gone (it has ended)',
+  expire_at datetime(6) DEFAULT NULL COMMENT 'When others may take what it has, unless it is heard of before',
+  heartbeats bigint NOT NULL DEFAULT 0 COMMENT 'How often it was heard of',
+  started_at datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When it started',
+  bell_at varchar(100) NOT NULL DEFAULT '' COMMENT 'Where it hears of new jobs, an address and a port of UDP; empty: nowhere',
+  bell_key varchar(100) NOT NULL DEFAULT '' COMMENT 'The key that signs what is sent there',
+  under varchar(200) NOT NULL DEFAULT '' COMMENT 'The lock under which it works: whoever gets that after it takes over what it has; empty: none',
+  PRIMARY KEY (name)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='The processes that take part. What a worker holds is its own for as long as its row says live';
+
+CREATE TABLE dbcron_queue (
+  queue_id int NOT NULL AUTO_INCREMENT COMMENT 'Grows with each queue',
+  name varchar(200) NOT NULL COMMENT 'Compared by bytes',
+  state varchar(16) NOT NULL DEFAULT 'active' COMMENT 'active, paused (jobs are taken, and wait) or deleted',
+  reason text NOT NULL DEFAULT '' COMMENT 'Why it is paused, and by whom',
+  ordered varchar(3) NOT NULL DEFAULT 'no' COMMENT 'Whether it has had jobs with keys: yes or no',
+  key_retry varchar(16) NOT NULL DEFAULT 'hold' COMMENT 'When a job of a key waits for its retry, the next ones of the key hold or pass',
+  max_attempts int NOT NULL DEFAULT 10 COMMENT 'After so many failed attempts a job is dead',
+  max_crashes int NOT NULL DEFAULT 3 COMMENT 'After so many workers died with a job it is dead',
+  retry_delay varchar(32) NOT NULL DEFAULT '10s' COMMENT 'Before the second attempt; doubles with each further one',
+  retry_max_delay varchar(32) NOT NULL DEFAULT '1h' COMMENT 'Between two attempts at the most',
+  timeout varchar(32) NOT NULL DEFAULT '' COMMENT 'How long an attempt may take; empty: as long as it likes',
+  max_payload int NOT NULL DEFAULT 1048576 COMMENT 'How many bytes a payload may have',
+  keep_dead varchar(32) NOT NULL DEFAULT '90d' COMMENT 'How long dead jobs are kept; forever: always',
+  keep_dead_max int NOT NULL DEFAULT 0 COMMENT 'How many dead jobs are kept, about; 0: all, for as long as keep_dead says',
+  keep_done varchar(32) NOT NULL DEFAULT '' COMMENT 'How long jobs that are done are kept; empty: they are not',
+  poll_min varchar(32) NOT NULL DEFAULT '2ms' COMMENT 'How soon it is looked again after there was something, where nobody is notified',
+  poll_max varchar(32) NOT NULL DEFAULT '250ms' COMMENT 'How long it is waited between two looks at the most',
+  insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
+  update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
+  PRIMARY KEY (queue_id),
+  UNIQUE KEY dbcron_queue_name (name)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='The queues and what is set for each. Rows are made on first use and never removed';
+
+CREATE TABLE dbcron_queue_block (
+  queue_id int NOT NULL COMMENT 'The queue',
+  divided int NOT NULL COMMENT 'The block',
+  generation int NOT NULL DEFAULT 1 COMMENT 'Grows when the number of blocks is changed; new jobs go to the newest',
+  state varchar(16) NOT NULL DEFAULT 'FREE' COMMENT 'FREE or LEASED',
+  lock_by varchar(128) NOT NULL DEFAULT '' COMMENT 'The worker that has it, or had it last: host:pid:random, see dbcron_node',
+  lock_at datetime(6) DEFAULT NULL COMMENT 'When it was last taken',
+  fence bigint NOT NULL DEFAULT 0 COMMENT 'Rises whenever it is taken',
+  batch int NOT NULL DEFAULT 100 COMMENT 'How many jobs its worker reads at a time: so many may have ended it',
+  suspects int NOT NULL DEFAULT 0 COMMENT 'How often in a row its worker died with it',
+  insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
+  PRIMARY KEY (queue_id,divided)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Which worker has which block of a queue''s jobs. Their number is that of the newest generation''s rows';
+
+CREATE TABLE dbcron_queue_limit (
+  queue_id int NOT NULL COMMENT 'The queue',
+  kind varchar(200) NOT NULL DEFAULT '' COMMENT 'Of the jobs, compared by bytes; empty: all of the queue together',
+  max_running int DEFAULT NULL COMMENT 'How many may run at a time; NULL: any number',
+  rate int DEFAULT NULL COMMENT 'How many may begin in rate_per; NULL: any number',
+  rate_per varchar(40) NOT NULL DEFAULT '1s' COMMENT 'A duration, such as 1s or 1m',
+  burst int NOT NULL DEFAULT 1 COMMENT 'How many may begin at once after a pause',
+  drawn_at datetime(6) DEFAULT NULL COMMENT 'Until when the rate has been used up; what is in the past may be used',
+  waiting_by varchar(128) NOT NULL DEFAULT '' COMMENT 'A worker that waits for a permit',
+  waiting_until datetime(6) DEFAULT NULL COMMENT 'Until when it is taken to wait',
+  insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
+  update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
+  PRIMARY KEY (queue_id,kind)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='How many jobs may run at a time, and begin in a time, over all workers';
+
+CREATE TABLE dbcron_queue_permit (
+  queue_id int NOT NULL COMMENT 'The queue',
+  kind varchar(200) NOT NULL DEFAULT '' COMMENT 'As in dbcron_queue_limit',
+  slot int NOT NULL COMMENT 'From 0',
+  state varchar(16) NOT NULL DEFAULT 'FREE' COMMENT 'FREE or LEASED',
+  lock_by varchar(128) NOT NULL DEFAULT '' COMMENT 'The worker that has it, or had it last: see dbcron_node',
+  lock_at datetime(6) DEFAULT NULL COMMENT 'When it was last taken',
+  fence bigint NOT NULL DEFAULT 0 COMMENT 'Rises whenever it is taken',
+  PRIMARY KEY (queue_id,kind,slot)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Permits to run a job that is limited: as many as the limit''s max_running, made when they are first needed';
+
+CREATE TABLE dbcron_queue_worker (
+  queue_id int NOT NULL COMMENT 'The queue',
+  node varchar(128) NOT NULL COMMENT 'The process',
+  busy smallint(6) NOT NULL DEFAULT 0 COMMENT '1: all that it may do at a time are jobs that take long; it leaves blocks to others. 2: it moves jobs to another queue; others leave it all blocks',
+  PRIMARY KEY (queue_id,node)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Which processes work on which queue, to share its blocks';
+
+CREATE TABLE dbcron_route (
+  kind varchar(200) NOT NULL COMMENT 'Of the jobs, compared by bytes; *: all kinds without a row of their own',
+  queue varchar(200) NOT NULL COMMENT 'The queue''s name',
+  insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
+  update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
+  PRIMARY KEY (kind)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Where jobs go that name no queue. Those of a kind without a row: to that of *, or else to the queue default';
+
+CREATE TABLE dbcron_run (
+  id bigint NOT NULL AUTO_INCREMENT COMMENT 'Grows with each row',
+  schedule varchar(200) NOT NULL COMMENT 'Name of the schedule; the row stays when the schedule goes',
+  due_at datetime(6) NOT NULL COMMENT 'The slot',
+  attempt int NOT NULL COMMENT '1, or more after a crash or a failure',
+  state varchar(16) NOT NULL COMMENT 'waiting (for its time, or for the run before), running, retry (handed back), ok, failed, timeout, lost (its daemon died), cancelled, skipped (by policy), missed (no daemon ran)' CHECK (state in ('waiting','running','retry','ok','failed','timeout','lost','cancelled','skipped','missed')),
+  due_to datetime(6) DEFAULT NULL COMMENT 'skipped and missed: the last slot of the stretch that due_at begins',
+  slots bigint NOT NULL DEFAULT 1 COMMENT 'skipped and missed: how many slots the stretch has; 10000 is that many or more',
+  exec_by varchar(128) NOT NULL DEFAULT '' COMMENT 'The daemon: host:pid:random',
+  claim varchar(32) DEFAULT NULL COMMENT 'Token of the transaction that claimed the run; NULL once it has ended',
+  next_exec datetime(6) DEFAULT NULL COMMENT 'When a daemon may take it: waiting: its time; running: the end of its lease; NULL once it has ended',
+  renewals bigint NOT NULL DEFAULT 0 COMMENT 'How often the lease was renewed',
+  started_at datetime(6) DEFAULT NULL COMMENT 'When the attempt began',
+  finished_at datetime(6) DEFAULT NULL COMMENT 'When it ended, or was given up',
+  exit_code int DEFAULT NULL COMMENT 'Of a command, 128 + signal if a signal ended it; of a request, its status',
+  error text NOT NULL DEFAULT '' COMMENT 'Why it did not end well',
+  output mediumtext NOT NULL DEFAULT '' COMMENT 'Standard output and error, head and tail',
+  lane varchar(300) NOT NULL DEFAULT 'default' COMMENT 'Of the schedule, when the run was made',
+  cause varchar(8) NOT NULL DEFAULT 'slot' COMMENT 'Why it is run: slot, hand (run now), backfill or chain',
+  fence bigint NOT NULL DEFAULT 0 COMMENT 'Larger than that of every attempt of the schedule that began before',
+  failures int NOT NULL DEFAULT 0 COMMENT 'Attempts at the slot that have failed before this one',
+  crashes int NOT NULL DEFAULT 0 COMMENT 'Attempts at the slot that were lost before this one',
+  cancel varchar(255) DEFAULT NULL COMMENT 'Somebody wants the run to end, and why; NULL: nobody does',
+  purge_at datetime(6) DEFAULT NULL COMMENT 'When the row is removed from the history; NULL: never, or it has not ended',
+  PRIMARY KEY (id),
+  UNIQUE KEY dbcron_run_slot (schedule,due_at,attempt),
+  KEY dbcron_run_next (lane,next_exec),
+  KEY dbcron_run_open (schedule,next_exec),
+  KEY dbcron_run_purge (purge_at),
+  CONSTRAINT dbcron_run_due_at CHECK (due_at between '1971-01-01' and '9999-12-30'),
+  CONSTRAINT dbcron_run_due_to CHECK (due_to between '1971-01-01' and '9999-12-30'),
+  CONSTRAINT dbcron_run_next_exec CHECK (next_exec between '1971-01-01' and '9999-12-30'),
+  CONSTRAINT dbcron_run_started_at CHECK (started_at between '1971-01-01' and '9999-12-30'),
+  CONSTRAINT dbcron_run_finished_at CHECK (finished_at between '1971-01-01' and '9999-12-30')
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What became of each slot: one row for each attempt, or for a stretch of slots that did not run';
+
+CREATE TABLE dbcron_schedule (
+  id bigint NOT NULL AUTO_INCREMENT COMMENT 'Grows with each schedule that is made',
+  name varchar(200) NOT NULL COMMENT 'Compared by bytes; in the history of runs too',
+  source varchar(255) DEFAULT NULL COMMENT 'The file that the schedule comes from, which alone changes or removes it; NULL: made by hand',
+  source_key varchar(255) DEFAULT NULL COMMENT 'What the schedule is recognized by in its source',
+  spec varchar(256) NOT NULL COMMENT 'Five cron fields, or a macro such as @daily or @every 90s',
+  time_zone varchar(64) NOT NULL DEFAULT 'UTC' COMMENT 'Zone of the tz database that the spec is read in',
+  dst varchar(8) NOT NULL DEFAULT 'vixie' COMMENT 'When clocks change: vixie (fixed times run once) or wall (as the wall clock shows)',
+  command mediumtext NOT NULL COMMENT 'What is run, with the rights of the daemon; kind says how it is read',
+  stdin mediumtext NOT NULL DEFAULT '' COMMENT 'Text for a command''s standard input, the body of a request, the input of a function, or the payload of a job (JSON; empty: which slot it is)',
+  env mediumtext NOT NULL DEFAULT '{}' COMMENT 'Its environment beside the defaults, a JSON object of strings; SHELL names the shell',
+  state varchar(16) NOT NULL DEFAULT 'active' COMMENT 'active, paused, ended (its end is past), or failed (see reason)' CHECK (state in ('active','paused','ended','failed')),
+  reason text NOT NULL DEFAULT '' COMMENT 'Why it is paused or failed',
+  due_at datetime(6) DEFAULT NULL COMMENT 'The next slot',
+  next_exec datetime(6) DEFAULT NULL COMMENT 'When a daemon may claim that slot',
+  insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the schedule was made',
+  update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
+  kind varchar(8) NOT NULL DEFAULT 'shell' COMMENT 'What command is: shell (a line), argv (a JSON array of words), http (METHOD URL), sql (a statement), func (the name of a Go function), job (the kind of a job that is enqueued)' CHECK (kind in ('shell','argv','http','sql','func','job')),
+  headers text NOT NULL DEFAULT '{}' COMMENT 'Of a request, a JSON object of strings',
+  dir text NOT NULL DEFAULT '' COMMENT 'Where a command starts; empty: the daemon says',
+  run_as varchar(64) NOT NULL DEFAULT '' COMMENT 'The user a command runs as, if the daemon is root; empty: the daemon''s',
+  tag varchar(64) NOT NULL DEFAULT 'default' COMMENT 'Daemons that are given this tag run it',
+  missed varchar(8) NOT NULL DEFAULT 'once' COMMENT 'Slots that passed while no daemon could run them: skip, once (the newest runs) or all',
+  missed_window varchar(32) NOT NULL DEFAULT '' COMMENT 'How late a slot may still run, such as 90s or 2h; empty: 1m with skip, else any time',
+  overlap varchar(8) NOT NULL DEFAULT 'forbid' COMMENT 'A slot that comes while the run before is under way: forbid (skipped), allow, queue or replace',
+  first_run varchar(8) NOT NULL DEFAULT 'next' COMMENT 'When a new schedule runs first: next (slot) or now',
+  max_attempts int NOT NULL DEFAULT 1 COMMENT 'How often a slot is tried whose work fails',
+  retry_delay varchar(32) NOT NULL DEFAULT '10s' COMMENT 'Before the second attempt; doubles with each further one',
+  retry_max_delay varchar(32) NOT NULL DEFAULT '1h' COMMENT 'Between two attempts at the most',
+  retry_past_next varchar(3) NOT NULL DEFAULT 'no' COMMENT 'Whether attempts go on when the next slot has come: yes or no',
+  timeout varchar(32) NOT NULL DEFAULT '' COMMENT 'When a run is ended, such as 15m; empty: never',
+  kill_grace varchar(32) NOT NULL DEFAULT '' COMMENT 'From SIGTERM to SIGKILL; empty: the daemon says',
+  jitter varchar(32) NOT NULL DEFAULT '' COMMENT 'Slots run up to so much later, to spread them; empty: not at all',
+  starts_at datetime(6) DEFAULT NULL COMMENT 'There are no slots before',
+  ends_at datetime(6) DEFAULT NULL COMMENT 'There are no slots after',
+  max_failures int NOT NULL DEFAULT 0 COMMENT 'After so many failed slots in a row the schedule fails; 0: never',
+  keep_runs int NOT NULL DEFAULT 1000 COMMENT 'How many runs the history keeps, about; -1: all',
+  keep_for varchar(32) NOT NULL DEFAULT '30d' COMMENT 'How long the history keeps runs; forever: always',
+  on_success varchar(200) NOT NULL DEFAULT '' COMMENT 'The schedule that starts when a run of this one has ended well',
+  on_failure varchar(200) NOT NULL DEFAULT '' COMMENT 'The schedule that starts when a slot of this one has failed for good',
+  failures int NOT NULL DEFAULT 0 COMMENT 'Slots that failed in a row',
+  fence bigint NOT NULL DEFAULT 0 COMMENT 'Grows with each attempt that begins',
+  job_queue varchar(200) NOT NULL DEFAULT '' COMMENT 'Of a job: its queue, which is made if there is none; empty: as the route of its kind says',
+  job_key varchar(200) NOT NULL DEFAULT '' COMMENT 'Of a job: jobs of one key are done one after the other, in order; empty: it waits for nobody',
+  job_priority smallint(6) NOT NULL DEFAULT 2 COMMENT 'Of a job: 1 (urgent), 2 (normal), 3 (low) or 4 (idle)',
+  job_max_attempts int NOT NULL DEFAULT 0 COMMENT 'Of a job: after so many failed attempts it is dead; 0: the queue says',
+  job_timeout varchar(32) NOT NULL DEFAULT '' COMMENT 'Of a job: how long an attempt may take; empty: the queue says',
+  lane varchar(300) GENERATED ALWAYS AS (case when kind = 'func' then concat(tag,' func ',left(command,200)) when kind = 'job' then concat(tag,' job') else tag end) STORED COMMENT 'Which daemons may claim it: the tag and, for a function, its name, or that it is a job',
+  PRIMARY KEY (id),
+  UNIQUE KEY dbcron_schedule_name (name),
+  UNIQUE KEY dbcron_schedule_source (source,source_key),
+  KEY dbcron_schedule_next (state,lane,next_exec),
+  CONSTRAINT dbcron_schedule_due_at CHECK (due_at between '1971-01-01' and '9999-12-30'),
+  CONSTRAINT dbcron_schedule_next_exec CHECK (next_exec between '1971-01-01' and '9999-12-30'),
+  CONSTRAINT dbcron_schedule_order CHECK (due_at <= next_exec),
+  CONSTRAINT dbcron_schedule_named CHECK (name <> ''),
+  CONSTRAINT dbcron_schedule_range CHECK (starts_at between '1971-01-01' and '9999-12-30' and ends_at between '1971-01-01' and '9999-12-30')
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What runs when. A row with next_exec NULL and state active is planned by the next daemon';
+
+CREATE TABLE dbcron_token (
+  name varchar(200) NOT NULL COMMENT 'For people; compared by bytes',
+  hash varchar(64) NOT NULL COMMENT 'SHA-256 of the secret, in hexadecimal digits',
+  scopes varchar(200) NOT NULL COMMENT 'What it is good for: read, enqueue, work, admin, with commas between',
+  created_at datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When it was made',
+  expires_at datetime(6) DEFAULT NULL COMMENT 'From when on it is not good any more; NULL: never',
+  revoked_at datetime(6) DEFAULT NULL COMMENT 'When it was revoked; NULL: it was not',
+  last_used_at datetime(6) DEFAULT NULL COMMENT 'When it was used, to a minute; NULL: never',
+  PRIMARY KEY (name),
+  UNIQUE KEY dbcron_token_hash (hash)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Who may use the HTTP API: from the first row on nobody may without a token';
+
+CREATE TABLE dbcron_topic_queue (
+  topic varchar(200) NOT NULL COMMENT 'Compared by bytes',
+  queue varchar(200) NOT NULL COMMENT 'The name of the queue',
+  insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
+  PRIMARY KEY (topic,queue)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Which queues get a copy of what is published to a topic';
