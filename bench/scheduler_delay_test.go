@@ -38,7 +38,7 @@ func delay(t *testing.T, b *bed, n, rate int, together bool) string {
 	t.Helper()
 	newest := b.clear(t)
 	fires := max(1, int(float64(rate)*span.Seconds()))
-	f := launch(t, b, n, scheduler.Options{FunctionsOnly: true})
+	f := launch(t, b, n, scheduler.Options{Kinds: []string{scheduler.Functions}})
 	// Not before the daemons have settled, and at a whole second.
 	from := (b.clock(t)/1e6 + 3) * 1e6
 	if together {
@@ -118,7 +118,7 @@ func (b *bed) gather(t *testing.T, kind, command string, n int) (at int64) {
 func functionHerd(t *testing.T, b *bed, n int) string {
 	t.Helper()
 	newest := b.clear(t)
-	f := launch(t, b, n, scheduler.Options{FunctionsOnly: true})
+	f := launch(t, b, n, scheduler.Options{Kinds: []string{scheduler.Functions}})
 	b.gather(t, "func", "noop", *herd)
 	f.until(t, int64(*herd), 5*time.Minute)
 	f.stop()

@@ -168,7 +168,7 @@ func daemonsIdle(t *testing.T, b *bed) {
 		f := &fleet{cancel: cancel}
 		t.Cleanup(f.stop)
 		for range n {
-			f.run(t, ctx, counted.DB, scheduler.Options{FunctionsOnly: true})
+			f.run(t, ctx, counted.DB, scheduler.Options{Kinds: []string{scheduler.Functions}})
 		}
 		pause(t, 500*time.Millisecond)
 		trips.Store(0)

@@ -215,7 +215,7 @@ func throughput(t *testing.T, b *bed, n int) (claims, fires float64, shares stri
 	t.Helper()
 	newest, due := b.newest(t), b.due(t)
 	before := b.cpu(t)
-	f := launch(t, b, n, scheduler.Options{FunctionsOnly: true})
+	f := launch(t, b, n, scheduler.Options{Kinds: []string{scheduler.Functions}})
 	f.until(t, due, *span)
 	f.stop()
 	cost = b.cpu(t).since(before, f.count())

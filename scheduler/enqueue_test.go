@@ -399,7 +399,7 @@ func TestEnqueueNeedsNoPlace(t *testing.T) {
 			t.Errorf("jobs %q", payloads)
 		}
 		wantRows(t, db, "command", "3600 1 running")
-		functions := daemon(t, db, Options{FunctionsOnly: true})
+		functions := daemon(t, db, Options{Kinds: []string{Functions}})
 		if lanes := functions.lanes(); len(lanes) > 0 {
 			t.Errorf("a program that runs functions only has the lanes %q", lanes)
 		}

@@ -9,10 +9,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -46,7 +48,7 @@ func Example() {
 	db, done := open(ctx)
 	defer done()
 
-	s, err := scheduler.New(db, scheduler.Options{Node: "shop", FunctionsOnly: true, Logger: quiet})
+	s, err := scheduler.New(db, scheduler.Options{Node: "shop", Kinds: []string{scheduler.Functions}, Logger: quiet})
 	if err != nil {
 		panic(err)
 	}
@@ -70,6 +72,54 @@ func Example() {
 	// cleaning up, attempt 1 of old carts
 	// <nil>
 }
+
+type digestArgs struct {
+	To string `json:"to"`
+}
+
+// A program declares its periodic jobs when it starts: each of its processes does, and each
+// slot becomes one job. A scheduler that lists its kinds runs no command that somebody writes
+// into the table.
+func ExamplePeriodicJob() {
+	ctx, stop := context.WithCancel(context.Background())
+	db, done := open(ctx)
+	defer done()
+	digest := queue.Kind[digestArgs]{Name: "digest", Queue: "mail"}
+
+	every := scheduler.PeriodicJob("weekly digest", "@every 1s", digest.Job(digestArgs{To: "all"})) // or "0 7 * * 1"
+	every.Zone = "Europe/Berlin"
+	if err := scheduler.Put(ctx, db, every); err != nil {
+		panic(err)
+	}
+
+	s, err := scheduler.New(db, scheduler.Options{Kinds: []string{scheduler.Functions, scheduler.Jobs}, Logger: quiet})
+	if err != nil {
+		panic(err)
+	}
+	c, err := queue.New(db, queue.Options{Logger: quiet})
+	if err != nil {
+		panic(err)
+	}
+	w, err := c.Worker(queue.WorkerOptions{Queues: []string{"mail"}})
+	if err != nil {
+		panic(err)
+	}
+	err = queue.HandleKind(w, digest, func(ctx context.Context, args digestArgs, d *queue.Delivery) error {
+		once.Do(func() { fmt.Println("a digest for", args.To) })
+		stop() // a program would go on
+		return nil
+	})
+	if err != nil {
+		panic(err)
+	}
+	var both sync.WaitGroup
+	both.Go(func() { _ = s.Run(ctx) })
+	both.Go(func() { _ = w.Run(ctx) })
+	both.Wait()
+	// Output: a digest for all
+}
+
+var once sync.Once
 
 // A schedule says what becomes of slots when not all goes as planned.
 func ExampleAdd() {

@@ -277,8 +277,7 @@ func TestFunctionsThatDoNotReturn(t *testing.T) {
 	})
 }
 
-// A daemon runs the schedules of its tags and the functions that it handles, and
-// with FunctionsOnly nothing but these.
+// A daemon runs the schedules of its tags and kinds, of functions those that it handles.
 func TestLanes(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		for _, tag := range []string{"default", "gpu", "GPU", "eu-west"} {
@@ -286,6 +285,7 @@ func TestLanes(t *testing.T) {
 			addJob(t, db, Schedule{Name: tag + " one", Kind: "func", Command: "one", Tag: tag})
 			addJob(t, db, Schedule{Name: tag + " two", Kind: "func", Command: "two", Tag: tag})
 		}
+		addJob(t, db, Schedule{Name: "gpu job", Kind: "job", Command: "work", Tag: "gpu"})
 		db.Advance(t, time.Hour)
 		nothing := func(context.Context, *Running) error { return nil }
 		for _, c := range []struct {
@@ -294,11 +294,12 @@ func TestLanes(t *testing.T) {
 			want     []string
 		}{
 			{Options{Tags: []string{"none"}}, []string{"one"}, nil},
-			{Options{FunctionsOnly: true}, nil, nil},
-			{Options{FunctionsOnly: true}, []string{"one"}, []string{"default one"}},
-			{Options{}, nil, []string{"default command"}},
-			{Options{Tags: []string{"gpu", "eu-west"}}, []string{"two"}, []string{"eu-west command", "eu-west two", "gpu command", "gpu two"}},
-			{Options{Tags: []string{"gpu", "GPU", "default", "eu-west"}, FunctionsOnly: true}, []string{"two", "one", "three"}, []string{"GPU one", "GPU two", "default two", "eu-west one", "gpu one"}},
+			{Options{Kinds: []string{Functions}}, nil, nil},
+			{Options{Kinds: []string{Functions}}, []string{"one"}, []string{"default one"}},
+			{Options{Kinds: []string{Jobs, Functions}, Tags: []string{"gpu"}}, nil, []string{"gpu job"}},
+			{Options{Kinds: []string{Commands}, Tags: []string{"default"}}, []string{"two"}, []string{"default command"}},
+			{Options{Tags: []string{"gpu", "eu-west", "gpu"}}, []string{"two"}, []string{"eu-west command", "eu-west two", "gpu command", "gpu two"}},
+			{Options{Tags: []string{"gpu", "GPU", "default", "eu-west"}, Kinds: []string{Functions}}, []string{"two", "one", "three"}, []string{"GPU one", "GPU two", "default two", "eu-west one", "gpu one"}},
 			{Options{Tags: []string{"GPU"}}, nil, []string{"GPU command"}},
 		} {
 			s := daemon(t, db, c.opt)
@@ -307,12 +308,13 @@ func TestLanes(t *testing.T) {
 			}
 			before := rows(t, db, "")
 			work(t, s)
+			s.apart.Wait() // jobs
 			got := slices.DeleteFunc(rows(t, db, ""), func(row string) bool { return slices.Contains(before, row) })
 			for i := range got {
 				got[i] = strings.TrimSuffix(got[i], " 3600 1 ok")
 			}
 			if !slices.Equal(got, c.want) {
-				t.Errorf("a daemon with %q, functions only: %t, %q ran %q, want %q", c.opt.Tags, c.opt.FunctionsOnly, c.handlers, got, c.want)
+				t.Errorf("a daemon with %q, kinds %q, %q ran %q, want %q", c.opt.Tags, c.opt.Kinds, c.handlers, got, c.want)
 			}
 		}
 	})

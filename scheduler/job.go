@@ -32,6 +32,44 @@ type Slot struct {
 	RunID    int64     `json:"run_id"`
 }
 
+// PeriodicJob returns a schedule that enqueues job at each slot of spec, for [Add] or [Put]:
+//
+//	err := scheduler.Put(ctx, db, scheduler.PeriodicJob("digest", "0 7 * * 1", digest.Job(Digest{To: "all"})))
+//
+// The job has the same payload for each slot. One without a payload gets the [Slot]. A
+// schedule cannot give jobs a unique key, a delay, a group, an endpoint, or a payload that
+// is not JSON: Add and Put refuse such a job with ErrInvalid.
+func PeriodicJob(name, spec string, job queue.Job) Schedule {
+	return Schedule{
+		Name: name, Spec: spec, Kind: "job", Command: job.Kind, Stdin: string(job.Payload),
+		Job: JobOptions{Queue: job.Queue, Key: job.Key, Priority: job.Priority, MaxAttempts: job.MaxAttempts, Timeout: job.Timeout},
+		bad: unfit(job),
+	}
+}
+
+// unfit says why a schedule cannot enqueue a job; "": it can.
+func unfit(job queue.Job) string {
+	if err := job.Check(); err != nil {
+		return strings.TrimPrefix(err.Error(), queue.ErrInvalid.Error()+": ")
+	}
+	for _, field := range []struct {
+		name string
+		set  bool
+	}{
+		{"unique key", job.Unique != ""},
+		{"delay", job.Delay != 0 || !job.RunAt.IsZero()},
+		{"group", job.Group != 0},
+		{"endpoint", job.Endpoint != ""},
+		{"trace", job.Trace != ""},
+		{"binary payload", job.Binary},
+	} {
+		if field.set {
+			return "a schedule gives its jobs no " + field.name
+		}
+	}
+	return ""
+}
+
 // filled returns the options with the defaults filled in.
 func (o JobOptions) filled() JobOptions {
 	o.Priority = cmp.Or(o.Priority, queue.Normal)
@@ -63,6 +101,9 @@ func (s *Schedule) jobProblems() (all problems) {
 			all.add("job", "queue, key and the like are for jobs, not for the kind %s", s.Kind)
 		}
 		return all
+	}
+	if s.bad != "" {
+		all.add("job", "%s", s.bad)
 	}
 	if s.MaxAttempts > 1 {
 		all.add("max_attempts", "is not for jobs, which their queue tries again; say it of the job (job_max_attempts)")

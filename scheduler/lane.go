@@ -10,22 +10,28 @@ import (
 	"github.com/dbcron/dbcron/internal/trouble"
 )
 
-// lanes lists what this daemon may run: its tags, and its functions under each
-// tag.
+// lanes lists what this daemon may run: under each tag the commands, the jobs, and
+// its functions, as far as its kinds allow.
 func (s *Scheduler) lanes() []string {
 	var lanes []string
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, tag := range s.opt.Tags {
-		if !s.opt.FunctionsOnly {
-			lanes = append(lanes, tag, (&Schedule{Tag: tag, Kind: "job"}).lane())
-		}
-		for name := range s.handlers {
-			lanes = append(lanes, (&Schedule{Tag: tag, Kind: "func", Command: name}).lane())
+		for _, kind := range s.opt.Kinds {
+			switch kind {
+			case Commands:
+				lanes = append(lanes, (&Schedule{Tag: tag}).lane())
+			case Jobs:
+				lanes = append(lanes, (&Schedule{Tag: tag, Kind: "job"}).lane())
+			case Functions:
+				for name := range s.handlers {
+					lanes = append(lanes, (&Schedule{Tag: tag, Kind: "func", Command: name}).lane())
+				}
+			}
 		}
 	}
 	slices.Sort(lanes)
-	return lanes
+	return slices.Compact(lanes) // a kind or a tag may be listed twice
 }
 
 // lane is the column of that name, as the table computes it.

@@ -77,6 +77,8 @@ type Schedule struct {
 	Reason   string    // why it is not active
 	Due      time.Time // the next slot, or zero
 	Failures int       // slots that failed in a row
+
+	bad string // why its job cannot be enqueued by a schedule: see PeriodicJob
 }
 
 // Argv makes the Command of a schedule of the kind argv.

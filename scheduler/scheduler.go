@@ -30,6 +30,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
 	"strings"
@@ -58,10 +59,11 @@ type Options struct {
 	// Tags of the schedules that this daemon runs. Default: default.
 	Tags []string
 
-	// FunctionsOnly leaves everything to other daemons but the functions that
-	// this one handles: a program's own scheduler need not run whatever somebody
-	// writes into the table.
-	FunctionsOnly bool
+	// Kinds of schedules that this scheduler runs; it leaves the others to other daemons.
+	// They are [Functions] (those that it handles), [Jobs] (which it enqueues), and [Commands]
+	// (shell, argv, http and sql). Default: all. A program that lists only Functions and Jobs
+	// runs no command that somebody writes into the table.
+	Kinds []string
 
 	Grace     time.Duration // that running commands get when ctx ends; default: 30s, negative: none
 	KillGrace time.Duration // from SIGTERM to SIGKILL; default: 5s
@@ -78,6 +80,13 @@ type Options struct {
 	// Doorbell has it tell workers of the jobs that schedules enqueue: see [queue.Options].
 	Doorbell string
 }
+
+// Kinds of schedules, for [Options.Kinds].
+const (
+	Functions = "func"    // of Go: see [Scheduler.Handle]
+	Jobs      = "job"     // enqueued for each slot: see [PeriodicJob]
+	Commands  = "command" // commands, requests and statements: shell, argv, http, sql
+)
 
 // A Scheduler is one of the daemons that run what is due in a database.
 type Scheduler struct {
@@ -126,6 +135,9 @@ func (o Options) filled() (Options, error) {
 	if len(o.Tags) == 0 {
 		o.Tags = []string{"default"}
 	}
+	if len(o.Kinds) == 0 {
+		o.Kinds = []string{Functions, Jobs, Commands}
+	}
 	o.Grace = cmp.Or(o.Grace, 30*time.Second)
 	o.KillGrace = cmp.Or(o.KillGrace, 5*time.Second)
 	o.Dir = cmp.Or(o.Dir, "/")
@@ -146,6 +158,11 @@ func (o Options) filled() (Options, error) {
 		return o, errors.New("polling more often than every 10ms would only load the database")
 	case o.MaxRuns < 1 || o.MaxCrashes < 1:
 		return o, errors.New("there must be at least one run at a time, and one attempt")
+	}
+	for _, kind := range o.Kinds {
+		if kind != Functions && kind != Jobs && kind != Commands {
+			return o, fmt.Errorf("%q is no kind of schedules to run; use %s, %s, %s", kind, Functions, Jobs, Commands)
+		}
 	}
 	for _, tag := range o.Tags {
 		s := Schedule{Tag: tag}.filled()

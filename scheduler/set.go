@@ -30,6 +30,19 @@ func Set(ctx context.Context, db *dialect.DB, name string, change func(s *Schedu
 	}
 }
 
+// Put stores a schedule whether or not there is one with its name: it makes it, or gives the
+// one that is there all of its settings, and leaves whether that is paused. Programs that
+// declare their schedules in code call it when they start. Where the settings are the same
+// already, nothing changes, also not the next slot. It returns ErrInvalid, or ErrManaged for
+// a schedule that comes from a file.
+func Put(ctx context.Context, db *dialect.DB, s Schedule) error {
+	_, _, err := Set(ctx, db, s.Name, func(is *Schedule, _ bool) error {
+		*is = s
+		return nil
+	})
+	return err
+}
+
 func setOnce(ctx context.Context, db *dialect.DB, name string, edit func(*Schedule, bool) error) (s Schedule, isNew bool, err error) {
 	err = changing(ctx, db, func(ctx context.Context, tx *dialect.Session) error {
 		c, err := lock(ctx, tx, name)

@@ -2,9 +2,13 @@ package scheduler
 
 import (
 	"errors"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue"
 )
 
 // Set makes a schedule or changes it, and leaves the rest of it as it is. What it refuses
@@ -44,6 +48,68 @@ func TestSet(t *testing.T) {
 		all, err := List(t.Context(), db.DB, "", 10)
 		if err != nil || len(all) != 2 || all[0].Spec != "@hourly" || all[1].Command != "true" {
 			t.Errorf("there are %+v, %v", all, err)
+		}
+	})
+}
+
+// Put makes a schedule, changes it, and changes nothing where nothing is new, although all
+// processes of a program put theirs when they start.
+func TestPut(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		var processes sync.WaitGroup
+		for range 4 {
+			processes.Go(func() {
+				if err := Put(t.Context(), db.DB, Schedule{Name: "a", Spec: "@every 1h", Command: "true", Policy: Policy{FirstRun: "now"}}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		processes.Wait()
+		first := stored(t, db, "a")
+		paused(t, db, "a")
+		if err := Put(t.Context(), db.DB, Schedule{Name: "a", Spec: "@every 1h", Command: "false"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := stored(t, db, "a"); got.ID != first.ID || got.Command != "false" || got.State != "paused" {
+			t.Errorf("got %+v", got)
+		}
+		if err := Put(t.Context(), db.DB, Schedule{Name: "a", Spec: "never", Command: "false"}); !errors.Is(err, ErrInvalid) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// A periodic job has the payload of a typed job. What a schedule cannot give a job is refused,
+// and no schedule is made.
+func TestPeriodicJob(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		digest := queue.Kind[map[string]int]{Name: "digest", Queue: "mail"}
+		job := digest.Job(map[string]int{"user": 42})
+		job.Key, job.Priority, job.MaxAttempts, job.Timeout = "k", queue.Low, 3, time.Minute
+		if err := Put(t.Context(), db.DB, PeriodicJob("digest", "@every 1h", job)); err != nil {
+			t.Fatal(err)
+		}
+		db.Advance(t, time.Hour)
+		claimJobs(t, daemon(t, db, Options{Kinds: []string{Jobs}}))
+		if payloads := jobsOf(t, db)["digest"]; len(payloads) != 1 || payloads[0] != `{"user":42}` {
+			t.Errorf("payloads %q", payloads)
+		}
+		if got := stored(t, db, "digest").Job; got != (JobOptions{Queue: "mail", Key: "k", Priority: queue.Low, MaxAttempts: 3, Timeout: time.Minute}) {
+			t.Errorf("got %+v", got)
+		}
+		unfit := queue.Kind[chan int]{Name: "unfit"}
+		for want, j := range map[string]queue.Job{
+			"no unique key": {Kind: "k", Unique: "u"}, "no delay": {Kind: "k", Delay: time.Second}, "no group": {Kind: "k", Group: 1},
+			"no endpoint": {Kind: "k", Endpoint: "https://example.org/"}, "no binary": {Kind: "k", Payload: []byte{1}, Binary: true},
+			"unsupported type": unfit.Job(nil), "not JSON": {Kind: "k", Payload: []byte("{")}, "no trace": {Kind: "k", Trace: "00"},
+		} {
+			err := Put(t.Context(), db.DB, PeriodicJob("bad", "@daily", j))
+			if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %v", want, err)
+			}
+		}
+		if _, err := Get(t.Context(), db.DB, "bad"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("got %v", err)
 		}
 	})
 }

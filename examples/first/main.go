@@ -68,7 +68,7 @@ func onTime(ctx context.Context, db *dialect.DB) error {
 	if err != nil && !errors.Is(err, scheduler.ErrExists) {
 		return err
 	}
-	s, err := scheduler.New(db, scheduler.Options{FunctionsOnly: true})
+	s, err := scheduler.New(db, scheduler.Options{Kinds: []string{scheduler.Functions}})
 	if err != nil {
 		return err
 	}
