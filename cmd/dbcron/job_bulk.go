@@ -82,7 +82,7 @@ func (p *program) doBulks(ctx context.Context, c *queue.Client, all []bulk, f bu
 		for _, b := range all {
 			row := bulkRow{Action: b.what, Queue: b.filter.Queue, State: b.filter.State}
 			var r queue.BulkResult
-			r, err = c.Bulk(ctx, b.what, b.filter, queue.BulkOptions{Progress: p.progress()})
+			r, err = p.doBulk(ctx, c, b)
 			row.Done, row.Gone, row.InUse = r.Done, r.Gone, r.InUse
 			if rows = append(rows, row); err != nil {
 				break // what was done is told all the same
@@ -127,12 +127,18 @@ func (p *program) confirm(rows []bulkRow) bool {
 	return slices.Contains([]string{"y", "yes"}, strings.ToLower(p.answer(strings.Join(parts, ", ")+"? [y/N]")))
 }
 
-// progress tells how far a bulk is, if somebody looks on.
-func (p *program) progress() func(queue.BulkResult) {
-	if !isTerminal(p.err) {
-		return nil
-	}
-	return func(r queue.BulkResult) { fmt.Fprintf(p.err, "%d done\r", r.Done) }
+// doBulk does one, and tells how far it is.
+func (p *program) doBulk(ctx context.Context, c *queue.Client, b bulk) (queue.BulkResult, error) {
+	doing := map[queue.BulkAction]string{queue.BulkRetry: "retrying", queue.BulkCancel: "cancelling", queue.BulkDelete: "deleting"}[b.what]
+	so := p.begin(ctx, task{
+		what: fmt.Sprintf("%s %s jobs of %s", doing, b.filter.State, oneLine(b.filter.Queue, 200)), unit: "jobs",
+		left: func(ctx context.Context) (int, error) {
+			r, err := c.Bulk(ctx, b.what, b.filter, queue.BulkOptions{DryRun: true})
+			return r.Done, err
+		},
+	})
+	defer so.end()
+	return c.Bulk(ctx, b.what, b.filter, queue.BulkOptions{Progress: func(r queue.BulkResult) { so.at(r.Done) }})
 }
 
 // jobs are the jobs that a row is about, in words.

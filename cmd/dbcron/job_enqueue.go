@@ -45,8 +45,9 @@ func lineNames(field string) string { return field }
 func (p *program) jobEnqueue() *cobra.Command {
 	var t jobText
 	var lines bool
+	var f linesFlags
 	c := &cobra.Command{
-		Use:   "enqueue KIND [PAYLOAD|-]",
+		Use:   "enqueue {KIND [PAYLOAD|-] | -}",
 		Short: "Enqueue a job, or many, and print the ids",
 		Long: `Enqueue a job and print its id. KIND says which handler does it. PAYLOAD is what it
 is about, as JSON; - reads it from standard input, and --binary takes anything, byte
@@ -55,10 +56,13 @@ for byte. When the command ends with exit code 0, nothing loses the job.
 Jobs of one queue with the same --key are done one after the other, in the order in
 which they were enqueued.
 
-With --jsonl standard input has a job on each line, up to 100000 of them, and all or
-none are enqueued. A line is a JSON object with any of kind, payload, payload_base64,
+With - instead of KIND, or with --jsonl, standard input has a job on each line, and any
+number of them. A line is a JSON object with any of kind, payload, payload_base64,
 queue, key, unique, unique_for, group, priority, delay, run_at, max_attempts, timeout, trace
 and endpoint. What a line does not have is as KIND and the flags say.
+
+Lines are enqueued in batches, each all or none: of --batch lines, or fewer if they have
+16 MiB. The ids are printed after each. An error says with which --from-line to go on.
 
 With --unique the job is enqueued unless one of the queue has that unique key already;
 then the id of that one is printed. The key is free again when its job has ended, and
@@ -68,7 +72,8 @@ then when nobody knows whether the first time worked.
 Durations are such as 500ms, 90s, 1h30m or 30d.`,
 		Example: `  dbcron job enqueue welcome '{"to": "ada@example.org"}' --queue mail --max-attempts 5
   make-thumbnail | dbcron job enqueue upload - --binary --delay 10m
-  dbcron job enqueue --jsonl --queue mail welcome <welcome.jsonl`,
+  dbcron job enqueue - --queue mail <jobs.jsonl
+  dbcron job enqueue --jsonl welcome --queue mail --from-line 20001 <welcome.jsonl`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.Flags().Changed("key") && t.key == "" {
@@ -77,14 +82,22 @@ Durations are such as 500ms, 90s, 1h30m or 30d.`,
 			if c.Flags().Changed("queue") && t.queue == "" {
 				return usagef("--queue is empty; leave it out if the job goes where its kind's route says")
 			}
+			if len(args) == 1 && args[0] == "-" && !lines {
+				lines, args = true, nil
+			}
 			if lines {
-				return p.enqueueLines(c.Context(), t, args)
+				return p.enqueueLines(c.Context(), t, args, f)
+			}
+			if c.Flags().Changed("from-line") || c.Flags().Changed("batch") {
+				return usagef("--from-line and --batch are for lines of JSON: dbcron job enqueue -")
 			}
 			return p.enqueueOne(c.Context(), t, args)
 		},
 	}
 	t.register(c)
 	c.Flags().BoolVar(&lines, "jsonl", false, "read jobs from standard input, one JSON object on each line")
+	c.Flags().IntVar(&f.from, "from-line", 1, "`number` of the line to begin with, of --jsonl")
+	c.Flags().IntVar(&f.batch, "batch", usualBatch, "`number` of lines that are enqueued at a time, all or none")
 	return c
 }
 
@@ -127,7 +140,7 @@ func (p *program) enqueueOne(ctx context.Context, t jobText, args []string) erro
 	}
 	return p.withQueues(ctx, func(c *queue.Client) error {
 		jobs := []queue.Job{job}
-		if err := p.routed(ctx, c, jobs); err != nil {
+		if err := p.routed(ctx, c, jobs, map[string]bool{}); err != nil {
 			return err
 		}
 		made, err := fits(ctx, c, jobs, func(int) string { return "" })

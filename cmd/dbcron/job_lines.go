@@ -8,13 +8,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"sync/atomic"
 
 	"github.com/dbcron/dbcron/queue"
 )
 
-// lineLimit is how many jobs are enqueued at once: they are one transaction, which
-// should not last long.
-const lineLimit = 100_000
+// Jobs of lines are enqueued in batches, each as one transaction: usually of so many lines, and
+// of batchMost at the most, since it should not last long; a batch also ends with batchBytes.
+const (
+	usualBatch = 10_000
+	batchMost  = 100_000
+	batchBytes = 16 << 20
+	lineBytes  = 1<<30/3*4 + 1<<20 // of the longest line: a payload of 1 GiB in base64, and the rest
+)
+
+// A linesFlags says how lines are read.
+type linesFlags struct {
+	from  int // the first line that is enqueued
+	batch int
+}
 
 // A jobLine is a line of JSON that is a job. What is null was not given.
 type jobLine struct {
@@ -48,62 +61,152 @@ func (t *looseText) UnmarshalJSON(b []byte) error {
 }
 
 // enqueueLines enqueues the jobs of standard input. t has what lines do not say.
-func (p *program) enqueueLines(ctx context.Context, t jobText, args []string) error {
+func (p *program) enqueueLines(ctx context.Context, t jobText, args []string, f linesFlags) error {
 	switch {
 	case t.binary:
-		return usagef("--binary is not for --jsonl; a line has payload_base64 instead of payload")
+		return usagef("--binary is not for lines of JSON; a line has payload_base64 instead of payload")
 	case len(args) > 1:
-		return usagef("with --jsonl the payloads are in the lines")
+		return usagef("the payloads are in the lines")
 	case len(args) == 1:
 		t.kind = args[0]
 	}
-	jobs, lines, err := readLines(p.in, t)
+	switch {
+	case f.from < 1:
+		return usagef("--from-line %d: lines are counted from 1", f.from)
+	case f.batch < 1 || f.batch > batchMost:
+		return usagef("--batch %d: it is from 1 to %d", f.batch, batchMost)
+	}
+	r := &lineReader{r: bufio.NewReaderSize(p.in, 1<<16), usual: t, from: f.from, batch: f.batch}
+	first, err := r.next() // before there is a database: nothing is asked of it for wrong input
 	if err != nil {
 		return err
 	}
-	if len(jobs) == 0 {
+	if len(first.jobs) == 0 {
 		fmt.Fprintln(p.err, "dbcron: there was no job on standard input")
 		return nil
 	}
 	return p.withQueues(ctx, func(c *queue.Client) error {
-		if err := p.routed(ctx, c, jobs); err != nil {
-			return err
+		so := p.begin(ctx, task{what: "enqueueing", unit: "jobs", share: r.share(p.in)})
+		defer so.end()
+		e := &lineEnqueuer{p: p, c: c, told: map[string]bool{}}
+		for b := first; len(b.jobs) > 0; {
+			if err := e.enqueue(ctx, b); err != nil {
+				return r.goOn(b, err)
+			}
+			so.at(e.done)
+			if b, err = r.next(); err != nil {
+				return err
+			}
 		}
-		made, err := fits(ctx, c, jobs, func(i int) string { return fmt.Sprintf("line %d: ", lines[i]) })
-		if err != nil {
-			return err
-		}
-		all, err := c.EnqueueMany(ctx, jobs)
-		if err != nil {
-			return err
-		}
-		return p.tellEnqueued(all, made)
+		return nil
 	})
 }
 
-// readLines reads jobs, and on which lines they are. Blank lines are none.
-func readLines(in io.Reader, usual jobText) (jobs []queue.Job, lines []int, err error) {
-	r := bufio.NewReader(in)
-	for n := 1; ; n++ {
-		line, err := r.ReadBytes('\n')
-		if err != nil && !errors.Is(err, io.EOF) {
-			return nil, nil, fmt.Errorf("standard input: %w", err)
+// A lineEnqueuer enqueues batches of lines.
+type lineEnqueuer struct {
+	p    *program
+	c    *queue.Client
+	told map[string]bool // the kinds of which it was told that they have a route
+	done int
+}
+
+func (e *lineEnqueuer) enqueue(ctx context.Context, b lineBatch) error {
+	if err := e.p.routed(ctx, e.c, b.jobs, e.told); err != nil {
+		return err
+	}
+	made, err := fits(ctx, e.c, b.jobs, func(i int) string { return fmt.Sprintf("line %d: ", b.lines[i]) })
+	if err != nil {
+		return err
+	}
+	all, err := e.c.EnqueueMany(ctx, b.jobs)
+	if err != nil {
+		return err
+	}
+	e.done += len(all)
+	return e.p.tellEnqueued(all, made)
+}
+
+// A lineBatch is the jobs of some lines, and which lines these are.
+type lineBatch struct {
+	jobs  []queue.Job
+	lines []int
+	from  int // the line that it begins with, blank ones included
+}
+
+// A lineReader reads jobs of lines.
+type lineReader struct {
+	r           *bufio.Reader
+	usual       jobText
+	from, batch int
+	line        int // that was read last
+	read        atomic.Int64
+	ended       bool
+}
+
+// next reads a batch, which is empty at the end. Blank lines are no jobs.
+func (r *lineReader) next() (b lineBatch, err error) {
+	b.from = max(r.line+1, r.from)
+	for size := 0; !r.ended && len(b.jobs) < r.batch && size < batchBytes; {
+		line, err := r.readLine()
+		if err != nil {
+			return b, r.goOn(b, err)
 		}
-		last := err != nil
-		if line = bytes.TrimSpace(line); len(line) > 0 {
-			job, err := readLine(line, usual)
-			if err != nil {
-				return nil, nil, usagef("line %d: %v; nothing was enqueued", n, err)
-			}
-			jobs, lines = append(jobs, job), append(lines, n)
+		if line = bytes.TrimSpace(line); r.line < r.from || len(line) == 0 {
+			continue
 		}
-		if len(jobs) > lineLimit {
-			return nil, nil, usagef("there are more than %d jobs; enqueue them in parts: split -l %d", lineLimit, lineLimit)
+		job, err := readLine(line, r.usual)
+		if err != nil {
+			return b, r.goOn(b, usagef("line %d: %w", r.line, err))
 		}
-		if last {
-			return jobs, lines, nil
+		size += len(line)
+		b.jobs, b.lines = append(b.jobs, job), append(b.lines, r.line)
+	}
+	return b, nil
+}
+
+// readLine reads a line; the last one need not have an end.
+func (r *lineReader) readLine() (line []byte, err error) {
+	r.line++
+	for {
+		part, err := r.r.ReadSlice('\n')
+		line = append(line, part...)
+		r.read.Add(int64(len(part)))
+		switch {
+		case err == nil:
+			return line, nil
+		case errors.Is(err, io.EOF):
+			r.ended = true
+			return line, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, fmt.Errorf("standard input: %w", err)
+		case len(line) > lineBytes:
+			return nil, usagef("line %d is longer than any queue takes", r.line)
 		}
 	}
+}
+
+// share tells which part of a file has been read; nil: its size is not known.
+func (r *lineReader) share(in io.Reader) func() float64 {
+	file, isFile := in.(*os.File)
+	if !isFile {
+		return nil
+	}
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return nil
+	}
+	return func() float64 { return float64(r.read.Load()) / float64(info.Size()) }
+}
+
+// goOn adds to an error what was enqueued before the batch, and how to go on.
+func (r *lineReader) goOn(b lineBatch, err error) error {
+	switch {
+	case errors.Is(err, queue.ErrUnknownOutcome):
+		return fmt.Errorf("%w: lines %d to %d may have been enqueued, as a whole; if dbcron job list does not show them, go on with --from-line %d", err, b.from, r.line, b.from)
+	case b.from == r.from && r.from == 1:
+		return fmt.Errorf("%w; nothing was enqueued", err)
+	}
+	return fmt.Errorf("%w; of lines from %d on nothing was enqueued: go on with --from-line %[2]d", err, b.from)
 }
 
 func readLine(line []byte, t jobText) (queue.Job, error) {

@@ -276,7 +276,9 @@ can stay for ever.`,
 				return usagef("%s needs --unused, such as --unused 720h", c.CommandPath())
 			}
 			return p.withLocks(c.Context(), lock.Options{}, func(l *lock.Locker) error {
+				so := p.begin(c.Context(), task{what: "forgetting locks"})
 				n, err := l.Purge(c.Context(), unused)
+				so.end()
 				if err != nil {
 					return err
 				}

@@ -85,7 +85,9 @@ func (p *program) migrating(ctx context.Context, f func(*dialect.DB) error) (err
 }
 
 func (p *program) migrateUp(ctx context.Context) error {
-	return p.migrating(ctx, func(db *dialect.DB) error { return p.migrateLogged(ctx, db, sqlschema.Migrate) })
+	return p.migrating(ctx, func(db *dialect.DB) error {
+		return p.migrateLogged(ctx, db, sqlschema.Latest(db.Dialect), sqlschema.Migrate)
+	})
 }
 
 // migrateTo brings the tables to a version. On the way down it goes only as far as it may.
@@ -104,17 +106,30 @@ func (p *program) migrateTo(ctx context.Context, version func(at int64) int64, m
 				return err
 			}
 		}
-		return p.migrateLogged(ctx, db, func(ctx context.Context, db *dialect.DB) error { return sqlschema.To(ctx, db, to) })
+		return p.migrateLogged(ctx, db, to, func(ctx context.Context, db *dialect.DB) error { return sqlschema.To(ctx, db, to) })
 	})
 }
 
-// migrateLogged migrates and tells what came of it.
-func (p *program) migrateLogged(ctx context.Context, db *dialect.DB, f func(context.Context, *dialect.DB) error) error {
+// migrateLogged migrates to a version, and tells how far it is and what came of it.
+func (p *program) migrateLogged(ctx context.Context, db *dialect.DB, to int64, f func(context.Context, *dialect.DB) error) error {
 	before, err := sqlschema.Version(ctx, db)
 	if err != nil {
 		return err
 	}
-	if err := f(ctx, db); err != nil {
+	so := p.begin(ctx, task{
+		what: fmt.Sprintf("migrating from version %d to %d", before, to), unit: "migrations",
+		look: func(ctx context.Context) (int, error) {
+			at, err := sqlschema.Version(ctx, db)
+			return int(max(at-before, before-at)), err
+		},
+		left: func(ctx context.Context) (int, error) {
+			at, err := sqlschema.Version(ctx, db)
+			return int(max(to-at, at-to)), err
+		},
+	})
+	err = f(ctx, db)
+	so.end()
+	if err != nil {
 		return err
 	}
 	after, err := sqlschema.Version(ctx, db)

@@ -51,14 +51,16 @@ one has there. How many that are is told. Dead jobs stay: dbcron job retry.`,
 }
 
 func (p *program) moveJobs(ctx context.Context, c *queue.Client, from, to string, opt queue.MoveOptions) error {
-	told := 0
-	opt.Progress = func(n queue.Moved) {
-		if n.Jobs >= told+100_000 {
-			told = n.Jobs
-			fmt.Fprintf(p.err, "dbcron: %d jobs were moved so far\n", n.Jobs)
-		}
-	}
+	so := p.begin(ctx, task{
+		what: fmt.Sprintf("moving from %s to %s", oneLine(from, 200), oneLine(to, 200)), unit: "jobs",
+		left: func(ctx context.Context) (int, error) {
+			n, err := c.Move(ctx, from, to, queue.MoveOptions{Kinds: opt.Kinds, DryRun: true})
+			return n.Jobs, err
+		},
+	})
+	opt.Progress = func(n queue.Moved) { so.at(n.Jobs) }
 	n, err := c.Move(ctx, from, to, opt)
+	so.end()
 	done := "moved"
 	if opt.DryRun {
 		done = "to be moved"

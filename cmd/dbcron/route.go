@@ -118,7 +118,7 @@ func (p *program) withRoute(ctx context.Context, kind string, f func(c *queue.Cl
 
 // routed names the queues of jobs that name none, and tells of those that are not the
 // usual one: commands about jobs want to know.
-func (p *program) routed(ctx context.Context, c *queue.Client, jobs []queue.Job) error {
+func (p *program) routed(ctx context.Context, c *queue.Client, jobs []queue.Job, told map[string]bool) error {
 	queues := map[string]string{}
 	for i := range jobs {
 		j := &jobs[i]
@@ -130,7 +130,8 @@ func (p *program) routed(ctx context.Context, c *queue.Client, jobs []queue.Job)
 			if queues[j.Kind], err = c.Route(ctx, j.Kind); err != nil {
 				return err
 			}
-			if name := queues[j.Kind]; name != usualQueueName {
+			if name := queues[j.Kind]; name != usualQueueName && !told[j.Kind] {
+				told[j.Kind] = true
 				fmt.Fprintf(p.err, "dbcron: jobs of kind %s go to queue %s: dbcron route list\n", oneLine(j.Kind, 200), oneLine(name, 200))
 			}
 		}

@@ -137,7 +137,9 @@ func (p *program) backfill(ctx context.Context, db *dialect.DB, name string, f b
 	if err != nil {
 		return err
 	}
+	so := p.begin(ctx, task{what: "looking for the slots of " + oneLine(name, 200)})
 	done, err := scheduler.Backfill(ctx, db, name, from, to, f.dryRun)
+	so.end()
 	if err != nil {
 		return err
 	}
