@@ -139,7 +139,7 @@ command cannot be run.`,
 	root.SetVersionTemplate("dbcron {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	p.register(root)
-	root.AddCommand(p.serve(), p.schedule(), p.queue(), p.route(), p.limit(), p.endpoint(), p.job(), p.group(), p.topic(), p.worker(), p.lock(), p.migrate(), p.token(), p.openapi(), p.config(), p.doctor(), p.demo(), p.version())
+	root.AddCommand(p.serve(), p.schedule(), p.queue(), p.route(), p.limit(), p.endpoint(), p.job(), p.group(), p.topic(), p.worker(), p.lock(), p.migrate(), p.token(), p.openapi(), p.config(), p.doctor(), p.bench(), p.demo(), p.version())
 	strictArgs(root)
 	p.complete(root)
 	return root

@@ -1,0 +1,10 @@
+package measure
+
+import "time"
+
+// A mark is a moment from which something is measured.
+type mark time.Time
+
+func now() mark { return mark(time.Now()) } //nolint:forbidigo // what this package is for: durations
+
+func (m mark) since() time.Duration { return time.Since(time.Time(m)) }
