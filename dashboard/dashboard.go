@@ -65,6 +65,7 @@ type Dashboard struct {
 	counts   cache[[]health.Depth]
 	finished cache[[]queue.Finished]
 	minutes  cache[[]queue.Minute]
+	failures cache[failureList]
 }
 
 // A route is a path: what it shows, and what can be done there.
@@ -123,6 +124,9 @@ func New(db *dialect.DB, api *httpapi.API, opt Options) (*Dashboard, error) {
 		"/queue":     {show: d.showQueue, acts: map[string]action{"pause": d.pauseQueue, "resume": d.resumeQueue, "purge": d.purgeQueue}},
 		"/jobs":      {show: d.listJobs},
 		"/job":       {show: d.showJob, acts: map[string]action{"retry": d.jobAction("retry"), "run": d.jobAction("run"), "cancel": d.jobAction("cancel"), "delete": d.jobAction("delete")}},
+		"/bulk":      {show: d.showBulk, acts: map[string]action{"retry": d.doBulk, "run": d.doBulk, "cancel": d.doBulk, "delete": d.doBulk}},
+		"/clone":     {show: d.showClone, acts: map[string]action{"clone": d.cloneJob}},
+		"/errors":    {show: d.listErrors},
 		"/schedules": {show: d.listSchedules},
 		"/schedule":  {show: d.showSchedule, acts: map[string]action{"run": d.runSchedule, "pause": d.pauseSchedule, "resume": d.resumeSchedule}},
 		"/runs":      {show: d.listRuns},
@@ -266,15 +270,18 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request, who visitor, to 
 		return
 	}
 	d.counts.drop()
+	d.failures.drop()
 	d.log.Info("dashboard: done", "what", r.PostForm.Get("do"), "on", plain.Cut(r.URL.RequestURI(), 500), "token", who.Name)
 	if done.to == "" {
 		req.query.Del("ok")
 		req.query.Del("n")
 		done.to = strings.TrimPrefix(r.URL.Path, "/") + "?" + req.query.Encode()
 	}
-	done.to += "&ok=" + done.note
-	if done.n > 0 {
-		done.to += fmt.Sprint("&n=", done.n)
+	if done.note != "" {
+		done.to += "&ok=" + done.note
+		if done.n > 0 {
+			done.to += fmt.Sprint("&n=", done.n)
+		}
 	}
 	redirect(w, done.to)
 }

@@ -251,6 +251,9 @@ func (w *world) pages() []string {
 		"", "queues", link("queue", "name", "mail"), link("queue", "name", hostile), link("jobs", "queue", "mail"), link("jobs", "queue", "mail", "state", "dead"),
 		link("jobs", "queue", "mail", "state", "delayed"), link("jobs", "queue", hostile), link("jobs", "queue", "mail", "kind", hostile, "key", hostile, "where", `$.n = `+big),
 		link("job", "queue", "mail", "id", w.ready), link("job", "queue", "mail", "id", w.dead), link("job", "queue", "mail", "id", w.strange),
+		"errors", link("errors", "queue", "mail"), link("errors", "queue", hostile), link("clone", "queue", "mail", "id", w.ready), link("clone", "queue", "mail", "id", w.strange),
+		link("bulk", "queue", "mail", "state", "dead", "do", "retry"), link("bulk", "queue", "mail", "do", "cancel", "kind", hostile, "key", hostile, "where", "$.n", "like", "<b>"),
+		link("bulk", "queue", "mail", "do", "cancel", "id", w.ready), link("bulk", "queue", hostile, "state", "ready", "do", "cancel", "from", "end", "done", 7),
 		"schedules", link("schedules", "state", "active"), link("schedules", "from", "backup"), link("schedule", "name", "backup"), link("schedule", "name", hostile),
 		"runs", link("runs", "state", "failed"), link("run", "id", w.run), link("run", "id", w.run-1), "locks", link("lock", "name", "migration"), link("lock", "name", hostile), "daemons",
 	}

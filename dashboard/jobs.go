@@ -21,38 +21,23 @@ const (
 var states = []queue.State{queue.StateReady, queue.StateDelayed, queue.StateRunning, queue.StateDead, queue.StateDone}
 
 type jobsData struct {
-	Queue, Kind, Key, Where string
-	State                   queue.State
-	States                  []queue.State
-	Queues                  []string // to choose from
-	Jobs                    []queue.Info
-	After, More             int64
-	Filtered                bool
-	Unknown                 bool // there is no such queue
+	jobsFilter
+	States      []queue.State
+	Queues      []string // to choose from
+	Jobs        []queue.Info
+	After, More int64
+	Unknown     bool // there is no such queue
 }
 
 func (d *Dashboard) listJobs(ctx context.Context, r *request) (*view, error) {
-	data := &jobsData{States: states, State: queue.State(r.query.Get("state")), Where: r.query.Get("where")}
-	for _, f := range []struct {
-		field string
-		to    *string
-	}{{"queue", &data.Queue}, {"kind", &data.Kind}, {"key", &data.Key}} {
-		var err error
-		if *f.to, err = r.optionalName(f.field); err != nil {
-			return nil, err
-		}
+	f, err := r.jobsFilterIn()
+	if err != nil {
+		return nil, err
 	}
-	if data.State == "" {
-		data.State = queue.StateReady
-	}
-	if !slices.Contains(states, data.State) || len(data.Where) > whereBytes {
-		return nil, fmt.Errorf("%w: there is no such state, or the filter is too long", errBadRequest)
-	}
-	var err error
+	data := &jobsData{jobsFilter: f, States: states}
 	if data.After, err = r.idIn("after", false); err != nil {
 		return nil, err
 	}
-	data.Filtered = data.Kind != "" || data.Key != "" || data.Where != ""
 	v := &view{template: "jobs.html", title: "Jobs", section: "jobs", data: data}
 	known, err := d.queues.Queues(ctx, "", listed)
 	if err != nil {
@@ -72,10 +57,9 @@ func (d *Dashboard) listJobs(ctx context.Context, r *request) (*view, error) {
 		}
 	}
 	v.title = "Jobs of " + plain.Clean(data.Queue)
-	data.Jobs, data.More, err = d.queues.Jobs(ctx, queue.Filter{
-		Queue: data.Queue, State: data.State, Kind: data.Kind, Key: data.Key, Where: data.Where, After: data.After, Limit: jobsListed,
-		LongestPayload: listedPayload, MaxBytes: listedBytes,
-	})
+	page := data.filter()
+	page.After, page.Limit, page.LongestPayload, page.MaxBytes = data.After, jobsListed, listedPayload, listedBytes
+	data.Jobs, data.More, err = d.queues.Jobs(ctx, page)
 	switch {
 	case errors.Is(err, queue.ErrNotFound):
 		data.Unknown, err = true, nil
@@ -90,6 +74,7 @@ type jobData struct {
 	Max     int // failed attempts after which it is dead
 	Payload payloadView
 	Acts    []jobAct
+	Life    []moment
 }
 
 // A jobAct is something that can be done with a job in its state.
@@ -133,6 +118,7 @@ func (d *Dashboard) showJob(ctx context.Context, r *request) (*view, error) {
 		}
 		data.Max = q.MaxAttempts
 	}
+	data.Life = timelineOf(&i, data.Max, r.now)
 	return &view{template: "job.html", title: fmt.Sprint("Job ", id), section: "jobs", data: data, still: i.State == queue.StateDead || i.State == queue.StateDone}, nil
 }
 

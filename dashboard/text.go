@@ -66,6 +66,7 @@ var functions = template.FuncMap{
 	}, "span": plain.Span, "cut": plain.Cut, "bytes": byteText, "plural": plain.Plural,
 	"clean": plain.Clean, "sections": func() []section { return sections }, "took": func(r scheduler.Run) time.Duration { return took(&r) },
 	"shown": func(s scheduler.Schedule) string { return httpapi.ShownCommand(&s) }, "text": func(b []byte) string { return string(b) },
+	"bulks": bulkNames, "bulk": func(s queue.State, name string) bulkAct { return bulkActs[s][name] },
 	"priority": queue.PriorityName, "states": func() []string { return []string{"active", "paused", "ended", "failed"} },
 	"at": func(s queue.State) string {
 		return map[queue.State]string{queue.StateDelayed: "Due", queue.StateRunning: "Runs since", queue.StateDead: "Died", queue.StateDone: "Ended"}[s]
@@ -92,6 +93,7 @@ var sections = []section{
 	{"overview", "Overview", "./"},
 	{"queues", "Queues", "queues"},
 	{"jobs", "Jobs", "jobs"},
+	{"errors", "Errors", "errors"},
 	{"schedules", "Schedules", "schedules"},
 	{"runs", "Runs", "runs"},
 	{"locks", "Locks", "locks"},
@@ -197,6 +199,7 @@ var notes = map[string]func(n int) string{
 	"ended": func(int) string {
 		return "The job is cancelled. If it runs, its worker learns that within two seconds."
 	},
+	"cloned":    func(int) string { return "This is the new job." },
 	"deleted":   func(int) string { return "The job is deleted." },
 	"started":   func(int) string { return "A daemon will begin this run soon." },
 	"cancelled": func(int) string { return "The run is cancelled. If it runs, its daemon ends it within seconds." },

@@ -34,6 +34,18 @@ var bulkStates = map[BulkAction][]State{
 type BulkOptions struct {
 	DryRun   bool             // only count the jobs
 	Progress func(BulkResult) // is told after each batch what has been done so far
+
+	// Most ends a part once so many jobs were looked at, whether or not they are selected:
+	// then the result's Next is where another call goes on. 0: there is one part.
+	Most int
+	From BulkCursor // where to go on; zero: at the beginning
+}
+
+// A BulkCursor is a place between two parts of what [Client.Bulk] does.
+type BulkCursor struct {
+	Began int64 // when the first part began, by the database's clock in µs since 1970
+	Block int   // the block that was being read
+	After int64 // its jobs up to this id have been dealt with
 }
 
 // A BulkResult tells what has become of the jobs that a filter selected.
@@ -41,11 +53,18 @@ type BulkResult struct {
 	Done  int // in a dry run: it would be tried with so many
 	Gone  int // were ended, or moved on, by others meanwhile
 	InUse int // dead ones that stay so: another job has their unique key, or waits with their id
+
+	Next *BulkCursor // where to go on, if BulkOptions.Most ended it; nil: all have been dealt with
 }
 
-// bulkBatch is how many jobs are dealt with in one transaction: so few that nobody waits
-// for it for long.
-const bulkBatch = 200
+const (
+	// bulkBatch is how many jobs are dealt with in one transaction: so few that nobody waits
+	// for it for long.
+	bulkBatch = 200
+
+	// countBatch is how many jobs a dry run reads at once.
+	countBatch = 1000
+)
 
 // Bulk retries, cancels or deletes the jobs that a filter selects: those that are dead if
 // the filter names no state, and for BulkCancel those that are ready. It does so in small
@@ -55,7 +74,9 @@ const bulkBatch = 200
 //
 // An error ends it, and the result tells what was done before; whether the last
 // transaction was committed may be open. Calling it again does the rest, and several
-// processes that call it at once do nothing twice.
+// processes that call it at once do nothing twice. With BulkOptions.Most it does a part at a
+// time, for callers that cannot wait: the jobs are those that were there when the first part
+// began.
 func (c *Client) Bulk(ctx context.Context, what BulkAction, f Filter, opt BulkOptions) (r BulkResult, err error) {
 	f.Queue = cmpName(f.Queue)
 	where, err := f.forBulk(what)
@@ -67,22 +88,33 @@ func (c *Client) Bulk(ctx context.Context, what BulkAction, f Filter, opt BulkOp
 		return r, err
 	}
 	places, err := c.places(ctx, q, f.State)
-	var began int64
-	if err == nil {
+	began := opt.From.Began
+	if err == nil && began == 0 {
 		err = c.db.Get(ctx, readClock, nil, &began)
 	}
 	if err != nil {
 		return r, err
 	}
-	left := f.Limit
+	left, looked, batch := f.Limit, 0, bulkBatch
+	if opt.DryRun {
+		batch = countBatch
+	}
 	for _, divided := range places {
-		after, more := f.After, true
+		after, more := f.After, divided >= opt.From.Block
+		if divided == opt.From.Block {
+			after = max(after, opt.From.After)
+		}
 		for more {
-			part, err := c.part(ctx, q, f.State, divided, after, bulkBatch)
+			if opt.Most > 0 && looked >= opt.Most {
+				r.Next = &BulkCursor{began, divided, after}
+				return r, nil
+			}
+			part, err := c.part(ctx, q, f.State, divided, after, batch)
 			if err != nil {
 				return r, err
 			}
-			if more = len(part) >= bulkBatch; more {
+			looked += len(part)
+			if more = len(part) >= batch; more {
 				after = part[len(part)-1].ID
 				more = after < min(newest(began), f.before(began)) // so that it ends, however many jobs come meanwhile
 			}

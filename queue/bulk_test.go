@@ -107,6 +107,54 @@ func TestBulkRetry(t *testing.T) {
 	})
 }
 
+// What is done in parts goes on where the last one ended, and deals with each job once: one
+// that dies again between two parts stays dead. Match selects among all of them.
+func TestBulkInParts(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{Blocks: 3})
+		ids := enqueueMany(t, c, many(3*bulkBatch+50, nil))
+		match := func(i *Info) bool { return i.Kind == "b" && i.Error == "why" && i.ID != ids[1] }
+		parts := func(what BulkAction, f Filter, between func()) (n, total int) {
+			t.Helper()
+			for opt := (BulkOptions{Most: bulkBatch}); ; n++ {
+				r, err := c.Bulk(t.Context(), what, f, opt)
+				if err != nil || n > 20 {
+					t.Fatalf("part %d: %+v, %v", n, r, err)
+				}
+				if total += r.Done; r.Next == nil {
+					return n, total
+				}
+				if opt.From = *r.Next; between != nil {
+					between()
+				}
+			}
+		}
+		die(t, db)
+		later := 0
+		again := func() { // what was retried dies again, and another job dies
+			enqueueMany(t, c, []Job{{Kind: "b"}})
+			later++
+			die(t, db)
+			byHand(t, db, `INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, attempt, crashes, error, died_at, `+body+`)
+				SELECT queue_id, divided, id, priority, 10, 1, 'why', {now}, `+body+` FROM {prefix}job_delayed`, `DELETE FROM {prefix}job_delayed`)
+		}
+		half := len(ids)/2 - 1
+		if n, total := parts(BulkRetry, Filter{Match: match}, again); n < 3 || total != half {
+			t.Errorf("%d jobs were retried in %d parts, want %d in 4", total, n, half)
+		}
+		again()
+		there := len(ids) + later
+		wantCounts(t, c, 0, 0, 0, there)
+		if _, total := parts(BulkRetry, Filter{}, nil); total != there {
+			t.Errorf("%d jobs were retried, want %d", total, there)
+		}
+		if n, total := parts(BulkCancel, Filter{State: StateDelayed}, nil); n < 3 || total != there {
+			t.Errorf("%d jobs were cancelled in %d parts, want %d", total, n, there)
+		}
+		wantCounts(t, c, 0, 0, 0, 0)
+	})
+}
+
 // A delayed job is let go at once, unless it is due.
 func TestBulkRetryOfDelayed(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {

@@ -92,6 +92,10 @@ type Filter struct {
 	// A job whose payload has no such path is not listed, also with !=.
 	Where string
 
+	// Match is a further condition, on jobs as the tables have them but for their payloads;
+	// nil: there is none.
+	Match func(*Info) bool
+
 	OlderThan time.Duration // enqueued longer ago than that, by the database's clock; 0: all
 
 	After int64 // those with greater ids
@@ -127,7 +131,7 @@ func (f *Filter) before(now int64) int64 {
 // alike tells whether a job that is in the filter's state is one of those it selects, whatever
 // its payload is.
 func (f *Filter) alike(i *Info) bool {
-	return (f.Kind == "" || i.Kind == f.Kind) && (f.Key == "" || i.Key == f.Key)
+	return (f.Kind == "" || i.Kind == f.Kind) && (f.Key == "" || i.Key == f.Key) && (f.Match == nil || f.Match(i))
 }
 
 // Jobs lists jobs of a queue that are in one state, by id, those after an id. With a

@@ -225,7 +225,7 @@ func planArgs(stmt *dialect.Stmt, n int) dialect.Args {
 		"state": "active", "reason": "", "key_retry": "hold", "max_attempts": 1, "max_crashes": 1, "retry_delay": "", "retry_max_delay": "",
 		"timeout": "", "max_payload": 1, "keep_dead": "", "keep_dead_max": 1, "keep_done": "", "poll_min": "", "poll_max": "", "longest": 1, "channel": "c", "payload": "p", "once": "k", "job": int64(1), "holder": int64(2), "until_us": int64(1), "by": 1,
 		"snapshot": nil, "percent": nil, "message": nil, "attempt": 1, "group": int64(1), "callback": nil, "error": "", "topic": "t", "subscriber": "q",
-		"running": 1, "rate": 1, "per": "1s", "burst": 1, "slot": 0, "lasts": 1, "drawn": int64(1), "at": "127.0.0.1:1", "key": "k", "what": "done", "tries": 1,
+		"running": 1, "rate": 1, "per": "1s", "burst": 1, "slot": 0, "lasts": 1, "drawn": int64(1), "at": "127.0.0.1:1", "key": "k", "what": "done", "tries": 1, "before": ids[0],
 	}
 }
 

@@ -1,6 +1,18 @@
-// Refreshes what a page shows, and nothing else: without it, loading the page again does.
+// Refreshes what a page shows, ticks all jobs of a list, and goes on with what is done in parts.
+// Without it, loading the page again, ticking each one and a button do the same.
 (() => {
   'use strict';
+  const tickAll = () => {
+    const all = document.querySelector('input[data-all]');
+    if (!all) return;
+    all.hidden = false;
+    all.addEventListener('change', () => {
+      for (const one of all.form.querySelectorAll('input[name=id]')) one.checked = all.checked;
+    });
+  };
+  tickAll();
+  const part = document.querySelector('form[data-go-on]');
+  if (part && !document.querySelector('.banner.bad')) setTimeout(() => part.requestSubmit(part.querySelector('button')), 400);
   const every = 1000 * Number(document.body.dataset.refresh || 0);
   if (!every) return;
   const lost = document.getElementById('lost');
@@ -13,7 +25,7 @@
     const marked = document.getSelection();
     if (main.contains(at) && at.matches('input, select, textarea')) return true;
     if (marked && !marked.isCollapsed && main.contains(marked.anchorNode)) return true;
-    return [...main.querySelectorAll('form input:not([type=hidden])')].some((i) => i.value !== i.defaultValue);
+    return [...main.querySelectorAll('form input:not([type=hidden])')].some((i) => i.value !== i.defaultValue || i.checked !== i.defaultChecked);
   };
 
   const place = (e) => {
@@ -35,6 +47,7 @@
     const scrolled = [...main.querySelectorAll('.scroll, pre')].map((e) => [e.scrollLeft, e.scrollTop]);
     main.replaceChildren(...[...from.childNodes].map((n) => document.importNode(n, true)));
     if (note) main.prepend(note);
+    tickAll();
     if (focused >= 0) main.querySelectorAll('a, button, summary')[focused]?.focus({ preventScroll: true });
     [...main.querySelectorAll('.scroll, pre')].forEach((e, i) => {
       if (scrolled[i]) [e.scrollLeft, e.scrollTop] = scrolled[i];

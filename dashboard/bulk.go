@@ -1,0 +1,257 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dbcron/dbcron/internal/health"
+	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/queue"
+)
+
+const (
+	bulkPart  = 10_000 // jobs that one request looks at
+	bulkCount = 20_000 // jobs that are looked at to count those that match
+	mostIDs   = 500    // jobs that are chosen one by one
+)
+
+// A bulkAct is something that can be done with many jobs of a state.
+type bulkAct struct {
+	what         queue.BulkAction
+	Label, Doing string // on the button, and of what it has done
+	Why          string
+	Danger       bool
+	one          func(c *queue.Client, ctx context.Context, queue string, id int64) error
+}
+
+// bulkActs are those of each state, by what the address calls them.
+var bulkActs = map[queue.State]map[string]bulkAct{
+	queue.StateReady:   {"cancel": {queue.BulkCancel, "Cancel", "cancelled", "They are removed. Workers that have read some of them may begin these all the same.", true, (*queue.Client).Cancel}},
+	queue.StateDelayed: {"run": {queue.BulkRetry, "Run now", "let go", "They do not wait any longer.", false, (*queue.Client).RunNow}, "cancel": {queue.BulkCancel, "Cancel", "cancelled", "They are removed.", true, (*queue.Client).Cancel}},
+	queue.StateRunning: {"cancel": {queue.BulkCancel, "Cancel", "cancelled", "They are removed, and their workers learn that within two seconds.", true, (*queue.Client).Cancel}},
+	queue.StateDead:    {"retry": {queue.BulkRetry, "Retry", "retried", "They have all their attempts before them again.", false, (*queue.Client).Retry}, "delete": {queue.BulkDelete, "Delete", "deleted", "They are removed, and cannot be had back.", true, (*queue.Client).Delete}},
+	queue.StateDone:    {"delete": {queue.BulkDelete, "Delete", "deleted", "They are removed, and cannot be had back.", true, (*queue.Client).Delete}},
+}
+
+// bulkNames are the names of what can be done with many jobs of a state, the harmless first.
+func bulkNames(state queue.State) (names []string) {
+	for _, name := range []string{"retry", "run", "cancel", "delete"} {
+		if _, ok := bulkActs[state][name]; ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// A jobsFilter is which jobs a page is about. All of it stands in the address.
+type jobsFilter struct {
+	Queue, Kind, Key, Where string
+	Like                    string // of jobs whose errors are alike: see likeness
+	State                   queue.State
+}
+
+// jobsFilterIn reads a filter of the query. The queue may be missing.
+func (r *request) jobsFilterIn() (f jobsFilter, err error) {
+	f.State, f.Where, f.Like = queue.State(r.query.Get("state")), r.query.Get("where"), r.query.Get("like")
+	for _, name := range []struct {
+		field string
+		to    *string
+	}{{"queue", &f.Queue}, {"kind", &f.Kind}, {"key", &f.Key}} {
+		if *name.to, err = r.optionalName(name.field); err != nil {
+			return f, err
+		}
+	}
+	if f.State == "" {
+		f.State = queue.StateReady
+	}
+	if !slices.Contains(states, f.State) || len(f.Where) > whereBytes || len(f.Like) > likenessBytes {
+		return f, fmt.Errorf("%w: there is no such state, or the filter is too long", errBadRequest)
+	}
+	return f, nil
+}
+
+// Filtered tells whether it selects only some jobs of a state.
+func (f *jobsFilter) Filtered() bool {
+	return f.Kind != "" || f.Key != "" || f.Where != "" || f.Like != ""
+}
+
+// filter is the same for the queue.
+func (f *jobsFilter) filter() queue.Filter {
+	q := queue.Filter{Queue: f.Queue, State: f.State, Kind: f.Kind, Key: f.Key, Where: f.Where}
+	if f.Like != "" {
+		q.Match = func(i *queue.Info) bool { return i.Error != "" && likeness(i.Error) == f.Like }
+	}
+	return q
+}
+
+// To is the address of a page about the same jobs.
+func (f jobsFilter) To(page string, pairs ...any) string {
+	return link(page, append([]any{"queue", f.Queue, "state", f.State, "kind", f.Kind, "key", f.Key, "where", f.Where, "like", f.Like}, pairs...)...)
+}
+
+// In is the same for the jobs of another state.
+func (f jobsFilter) In(state queue.State) string {
+	f.State = state
+	return f.To("jobs")
+}
+
+type bulkData struct {
+	jobsFilter
+	bulkAct
+	Do      string
+	IDs     []int64 // that were chosen; none: all that match
+	N       int     // how many there are
+	Counted string  // the same in words
+	Here    string  // the address, for the form
+	Begun   bool    // a part has been done
+	Over    bool    // all of it has been done
+	bulkDone
+}
+
+// bulkDone is what has been done so far.
+type bulkDone struct{ Done, Gone, InUse int }
+
+// bulkIn reads what is to be done with which jobs.
+func (r *request) bulkIn() (*bulkData, error) {
+	f, err := r.jobsFilterIn()
+	if err != nil {
+		return nil, err
+	}
+	b := &bulkData{jobsFilter: f, Do: r.query.Get("do")}
+	var ok bool
+	if b.bulkAct, ok = bulkActs[f.State][b.Do]; !ok || f.Queue == "" {
+		return nil, fmt.Errorf("%w: this cannot be done with jobs that are %s, or the address lacks their queue", errBadRequest, f.State)
+	}
+	for _, text := range r.query["id"] {
+		id, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || id < 1 || len(b.IDs) >= mostIDs {
+			return nil, fmt.Errorf("%w: id is not a number, or there are more than %d", errBadRequest, mostIDs)
+		}
+		b.IDs = append(b.IDs, id)
+	}
+	if r.query.Get("chosen") != "" && len(b.IDs) == 0 {
+		return nil, fmt.Errorf("%w: no job was selected: go back and tick some, or take all that match", errBadRequest)
+	}
+	for field, n := range map[string]*int{"done": &b.Done, "gone": &b.Gone, "in_use": &b.InUse} {
+		if *n, err = strconv.Atoi(r.query.Get(field)); err != nil || *n < 0 {
+			*n = 0
+		}
+	}
+	b.Over, b.Begun = r.query.Get("from") == "end", r.query.Get("from") != ""
+	return b, nil
+}
+
+// cursor reads where a bulk goes on.
+func (r *request) cursor() (c queue.BulkCursor, err error) {
+	text := r.query.Get("from")
+	if text == "" {
+		return c, nil
+	}
+	if n, err := fmt.Sscanf(text, "%d.%d.%d", &c.Began, &c.Block, &c.After); err != nil || n != 3 || c.Began < 1 {
+		return c, fmt.Errorf("%w: from is not where something goes on", errBadRequest)
+	}
+	return c, nil
+}
+
+// at is the address at which it goes on, and tells what has been done.
+func (b *bulkData) at(from string) string {
+	to := b.To("bulk", "do", b.Do, "from", from, "done", b.Done, "gone", b.Gone, "in_use", b.InUse)
+	var all strings.Builder
+	for _, id := range b.IDs {
+		fmt.Fprint(&all, "&id=", id)
+	}
+	return to + all.String()
+}
+
+// showBulk asks before something is done with many jobs, and tells how far it is.
+func (d *Dashboard) showBulk(ctx context.Context, r *request) (*view, error) {
+	b, err := r.bulkIn()
+	if err != nil {
+		return nil, err
+	}
+	v := &view{template: "bulk.html", title: b.Label + " jobs of " + plain.Clean(b.Queue), section: "jobs", data: b, still: true}
+	if _, err := d.queues.Queue(ctx, b.Queue); err != nil {
+		return nil, err
+	}
+	b.Here = b.at(r.query.Get("from"))
+	if b.N = len(b.IDs); b.N > 0 || b.Over {
+		b.Counted = plain.Number(b.N)
+		return v, nil
+	}
+	from, err := r.cursor()
+	if err != nil {
+		return nil, err
+	}
+	f := b.filter()
+	f.Limit = health.CountTo
+	found, err := d.queues.Bulk(ctx, b.what, f, queue.BulkOptions{DryRun: true, Most: bulkCount, From: from})
+	if err != nil {
+		return nil, err
+	}
+	b.N, b.Counted = found.Done, plain.Number(found.Done)
+	switch {
+	case found.Done >= health.CountTo:
+		b.Counted = plain.Count(found.Done, health.CountTo)
+	case found.Next != nil: // not all were looked at
+		b.N, b.Counted = max(1, b.N), "at least "+b.Counted
+	}
+	return v, nil
+}
+
+// doBulk does a part of it, and leads to where the next part can be done.
+func (d *Dashboard) doBulk(ctx context.Context, r *request) (outcome, error) {
+	b, err := r.bulkIn()
+	if err == nil && r.PostForm.Get("do") != b.Do {
+		err = fmt.Errorf("%w: the form says something else than its address", errBadRequest)
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	if len(b.IDs) > 0 {
+		if err := d.doEach(ctx, b); err != nil {
+			return outcome{}, err
+		}
+		return outcome{to: b.at("end"), n: b.Done}, nil
+	}
+	from, err := r.cursor()
+	if err != nil {
+		return outcome{}, err
+	}
+	done, err := d.queues.Bulk(ctx, b.what, b.filter(), queue.BulkOptions{Most: bulkPart, From: from})
+	if err != nil {
+		if done.Done > 0 {
+			return outcome{}, fmt.Errorf("%s were %s, then it failed; go on to do the rest: %w", plain.Plural(done.Done, "job", "jobs"), b.Doing, err)
+		}
+		return outcome{}, err
+	}
+	b.Done, b.Gone, b.InUse = b.Done+done.Done, b.Gone+done.Gone, b.InUse+done.InUse
+	at := "end"
+	if n := done.Next; n != nil {
+		at = fmt.Sprintf("%d.%d.%d", n.Began, n.Block, n.After)
+	}
+	return outcome{to: b.at(at), n: done.Done}, nil
+}
+
+// doEach does it with jobs that were chosen one by one.
+func (d *Dashboard) doEach(ctx context.Context, b *bulkData) error {
+	for _, id := range b.IDs {
+		err := b.one(d.queues, ctx, b.Queue, id)
+		switch {
+		case err == nil:
+			b.Done++
+		case errors.Is(err, queue.ErrNotFound):
+			b.Gone++
+		case errors.Is(err, queue.ErrState), errors.Is(err, queue.ErrAmbiguous):
+			b.InUse++
+		case b.Done > 0:
+			return fmt.Errorf("%s were %s, then it failed: %w", plain.Plural(b.Done, "job", "jobs"), b.Doing, err)
+		default:
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/queue"
+)
+
+// clonedBytes is how long a payload is at the most that a form shows, to be edited.
+const clonedBytes = 16 << 10
+
+type cloneData struct {
+	queue.Info
+	Text     string // the payload; empty: it is taken over as it is
+	Editable bool
+	To, Kind string
+	Priority int
+	Names    []priorityName
+	From     payloadView
+}
+
+type priorityName struct {
+	N    int
+	Name string
+}
+
+// clonedFrom reads the job that is to be cloned.
+func (d *Dashboard) clonedFrom(ctx context.Context, r *request) (*cloneData, error) {
+	name, id, err := r.job()
+	if err != nil {
+		return nil, err
+	}
+	i, err := d.queues.Job(ctx, name, id)
+	if err != nil {
+		return nil, err
+	}
+	c := &cloneData{Info: i, To: i.Queue, Kind: i.Kind, Priority: i.Priority}
+	c.Editable = !i.Binary && len(i.Payload) <= clonedBytes && utf8.Valid(i.Payload)
+	if c.Editable {
+		c.Text = string(i.Payload)
+	} else {
+		c.From = viewOf(&i)
+	}
+	for n := queue.Urgent; n <= queue.Idle; n++ {
+		c.Names = append(c.Names, priorityName{n, queue.PriorityName(n)})
+	}
+	return c, nil
+}
+
+// showClone shows a form for a new job like another one. What was typed is there again if it
+// could not be enqueued.
+func (d *Dashboard) showClone(ctx context.Context, r *request) (*view, error) {
+	c, err := d.clonedFrom(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if r.PostForm != nil {
+		c.To, c.Kind, c.Key, c.Text = r.PostForm.Get("queue"), r.PostForm.Get("kind"), r.PostForm.Get("key"), r.PostForm.Get("payload")
+	}
+	return &view{template: "clone.html", title: "Clone a job of " + plain.Clean(c.Queue), section: "jobs", data: c, still: true}, nil
+}
+
+// cloneJob enqueues a new job: the unique key, the group and the trace stay the old one's.
+func (d *Dashboard) cloneJob(ctx context.Context, r *request) (outcome, error) {
+	c, err := d.clonedFrom(ctx, r)
+	if err != nil {
+		return outcome{}, err
+	}
+	form := r.PostForm
+	j := queue.Job{
+		Queue: form.Get("queue"), Kind: form.Get("kind"), Key: form.Get("key"), Payload: c.Payload, Binary: c.Binary,
+		MaxAttempts: c.MaxAttempts, Timeout: c.Timeout, Endpoint: c.Endpoint,
+	}
+	if j.Queue == "" || j.Kind == "" {
+		return outcome{}, fmt.Errorf("%w: a job has a queue and a kind", queue.ErrInvalid)
+	}
+	if _, err := d.queues.Queue(ctx, j.Queue); err != nil {
+		return outcome{}, fmt.Errorf("%w: it is enqueued into a queue that there is", err)
+	}
+	if c.Editable {
+		j.Payload = []byte(form.Get("payload"))
+	}
+	if j.Priority, err = queue.ParsePriority(form.Get("priority")); err != nil {
+		return outcome{}, fmt.Errorf("%w: %w", queue.ErrInvalid, err)
+	}
+	e, err := d.queues.Enqueue(ctx, j)
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{note: "cloned", n: 1, to: link("job", "queue", j.Queue, "id", e.ID)}, nil
+}

@@ -1,0 +1,122 @@
+package dashboard
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/queue"
+)
+
+const (
+	failuresRead = 10_000 // jobs that errors are grouped of
+	groupsListed = 100
+)
+
+// A failureList is the newest jobs that failed.
+type failureList struct {
+	all  []queue.Failure
+	more bool // there are older ones
+}
+
+// An errorGroup is jobs of a kind in a queue whose errors are alike.
+type errorGroup struct {
+	Queue, Kind   string
+	Like          string // identifies the errors
+	Common        string // what they have in common
+	Sample        string // the error of the newest job
+	ID            int64  // the newest job
+	Dead, Failing int
+	First, Last   time.Time // when dead ones died; zero: none did
+}
+
+// N is how many jobs there are.
+func (g *errorGroup) N() int { return g.Dead + g.Failing }
+
+// Jobs is the address of its jobs in a state.
+func (g *errorGroup) Jobs(state queue.State) string { return g.filter(state).To("jobs") }
+
+// Do is the address at which something can be done with its jobs in a state.
+func (g *errorGroup) Do(state queue.State, what string) string {
+	return g.filter(state).To("bulk", "do", what)
+}
+
+func (g *errorGroup) filter(state queue.State) jobsFilter {
+	return jobsFilter{Queue: g.Queue, Kind: g.Kind, State: state, Like: g.Like}
+}
+
+// groupErrors groups jobs, the newest first, by queue, kind and what their errors have in
+// common. The largest groups come first.
+func groupErrors(all []queue.Failure) []errorGroup {
+	type key struct{ queue, kind, common string }
+	at := map[key]int{}
+	var groups []errorGroup
+	for i := range all {
+		f := &all[i]
+		k := key{f.Queue, f.Kind, commonText(f.Error)}
+		n, ok := at[k]
+		if !ok {
+			n = len(groups)
+			at[k] = n
+			groups = append(groups, errorGroup{Queue: f.Queue, Kind: f.Kind, Like: likeness(f.Error), Common: k.common, Sample: f.Error, ID: f.ID})
+		}
+		g := &groups[n]
+		if f.State != queue.StateDead {
+			g.Failing++
+			continue
+		}
+		g.Dead++
+		if g.First.IsZero() || f.At.Before(g.First) {
+			g.First = f.At
+		}
+		if f.At.After(g.Last) {
+			g.Last = f.At
+		}
+	}
+	slices.SortStableFunc(groups, func(a, b errorGroup) int {
+		return cmp.Or(cmp.Compare(b.N(), a.N()), b.Last.Compare(a.Last), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Common, b.Common))
+	})
+	return groups
+}
+
+type errorsData struct {
+	Queue  string // only of this one; empty: of all
+	Queues []string
+	Groups []errorGroup
+	Jobs   int  // that were read
+	Others int  // groups that are not listed
+	More   bool // there are older jobs
+}
+
+func (d *Dashboard) listErrors(ctx context.Context, r *request) (*view, error) {
+	name, err := r.optionalName("queue")
+	if err != nil {
+		return nil, err
+	}
+	data := &errorsData{Queue: name}
+	v := &view{template: "errors.html", title: "Errors", section: "errors", data: data}
+	list, err := d.failures.get(ctx, func(ctx context.Context) (list failureList, err error) {
+		list.all, list.more, err = d.queues.Failures(ctx, failuresRead)
+		return list, err
+	})
+	if err != nil {
+		v.troubles = append(v.troubles, d.trouble("Errors", err))
+		return v, nil
+	}
+	data.More, data.Jobs = list.more, len(list.all)
+	for i := range list.all {
+		if !slices.Contains(data.Queues, list.all[i].Queue) && len(data.Queues) < listed {
+			data.Queues = append(data.Queues, list.all[i].Queue)
+		}
+	}
+	slices.Sort(data.Queues)
+	data.Groups = groupErrors(list.all)
+	if name != "" {
+		data.Groups = slices.DeleteFunc(data.Groups, func(g errorGroup) bool { return g.Queue != name })
+	}
+	if n := len(data.Groups); n > groupsListed {
+		data.Groups, data.Others = data.Groups[:groupsListed], n-groupsListed
+	}
+	return v, nil
+}

@@ -1,0 +1,78 @@
+package dashboard
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/queue"
+)
+
+// A moment is something that happened to a job, or will.
+type moment struct {
+	At    time.Time // zero: the tables do not say when
+	What  string
+	Why   string // more about it
+	State string // what it looks like
+	Ahead bool   // it is to come
+}
+
+// timelineOf tells the life of a job as far as its row has it: the row has the error of the last
+// attempt that failed, and how many there were before.
+func timelineOf(i *queue.Info, limit int, now time.Time) (all []moment) {
+	all = append(all, moment{At: i.Enqueued, What: "Enqueued", State: "ready"})
+	failed := i.Attempts
+	if failed > 0 && (i.State == queue.StateRunning || i.State == queue.StateDone) {
+		failed-- // the last one runs, or succeeded
+	}
+	if i.Discarded {
+		failed = max(0, i.Attempts-1)
+	}
+	if failed > 1 {
+		all = append(all, moment{What: earlier(failed - 1), Why: "Their errors are not kept; the log of their workers has them.", State: "failed"})
+	}
+	if failed > 0 && i.State != queue.StateDead {
+		m := moment{What: fmt.Sprintf("Attempt %d failed", failed), Why: plain.Cut(i.Error, 300), State: "failed"}
+		if i.State == queue.StateDone {
+			m.Why = ""
+		}
+		all = append(all, m)
+	}
+	if i.Crashes > 0 {
+		all = append(all, moment{What: plain.Plural(i.Crashes, "worker", "workers") + " died with it", State: "lost"})
+	}
+	return append(all, lastMoments(i, failed, limit, now)...)
+}
+
+func earlier(n int) string {
+	if n == 1 {
+		return "Attempt 1 failed"
+	}
+	return fmt.Sprintf("Attempts 1 to %d failed", n)
+}
+
+// lastMoments are those that its state is about.
+func lastMoments(i *queue.Info, failed, limit int, now time.Time) []moment {
+	next := fmt.Sprintf("Attempt %d of %s", failed+1, plain.Number(limit))
+	switch i.State {
+	case queue.StateReady:
+		return []moment{{What: next, Why: "It is ready, and waits for a worker since " + plain.Span(now.Sub(i.Enqueued)) + ".", State: "ready", Ahead: true}}
+	case queue.StateDelayed:
+		return []moment{{At: i.At, What: next, Why: "It is due then.", State: "delayed", Ahead: i.At.After(now)}}
+	case queue.StateRunning:
+		return []moment{{At: i.At, What: fmt.Sprintf("Attempt %d began", max(1, i.Attempts)), Why: "It runs for " + plain.Span(now.Sub(i.At)) + " on " + plain.Clean(i.Worker) + ".", State: "running"}}
+	case queue.StateDead:
+		what := "It died"
+		if failed > 0 {
+			what = fmt.Sprintf("Attempt %d failed, and it died", failed)
+		}
+		return []moment{{At: i.At, What: what, Why: plain.Cut(i.Error, 300), State: "dead"}}
+	case queue.StateDone:
+		end := moment{At: i.At, What: "Done", Why: "It took " + plain.Span(i.At.Sub(i.Started)) + ".", State: "done"}
+		if i.Discarded {
+			end.What, end.Why, end.State = "Discarded", plain.Cut(i.Error, 300), "skipped"
+		}
+		return []moment{{At: i.Started, What: fmt.Sprintf("Attempt %d began", max(1, i.Attempts)), Why: "On " + plain.Clean(i.Worker) + ".", State: "running"}, end}
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// A Failure is a job that is dead, or waits for its next attempt after one that failed.
+type Failure struct {
+	Queue, Kind string
+	ID          int64
+	State       State     // StateDead or StateDelayed
+	At          time.Time // when it died, or is due
+	Attempts    int       // made so far
+	Error       string    // the beginning of why it failed last
+}
+
+const (
+	failurePlaces  = 2000 // queues with dead jobs, and blocks with delayed ones, that are looked at
+	failuresAtOnce = 100  // rows that are read of a place at the least
+)
+
+var (
+	// failing finds where dead and delayed jobs are: the least key of a queue or a block is one
+	// look into an index.
+	failing = dialect.SQL("queue.failing", `
+		SELECT * FROM (SELECT q.queue_id, q.name, -1 AS divided FROM {prefix}queue AS q
+			WHERE (SELECT MIN(d.id) FROM {prefix}job_dead AS d WHERE d.queue_id = q.queue_id) IS NOT NULL LIMIT :limit) AS dead
+		UNION ALL SELECT * FROM (SELECT b.queue_id, (SELECT q.name FROM {prefix}queue AS q WHERE q.queue_id = b.queue_id), b.divided FROM {prefix}queue_block AS b
+			WHERE (SELECT MIN(j.id) FROM {prefix}job_delayed AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided) IS NOT NULL LIMIT :limit) AS waiting`)
+
+	newestDead = dialect.SQL("queue.newest-dead", `
+		SELECT id, kind, {us died_at}, attempt, SUBSTR(error, 1, 500) FROM {prefix}job_dead
+		WHERE queue_id = :queue AND id < :before ORDER BY id DESC LIMIT :limit`)
+
+	// soonestFailed reads the first of those that are due next, and leaves out those that have
+	// not been tried yet: of these there may be millions, and retries come soon.
+	soonestFailed = dialect.SQL("queue.soonest-failed", `
+		SELECT id, kind, at_us, attempt, SUBSTR(error, 1, 500) FROM (
+			SELECT id, kind, {us run_at} AS at_us, attempt, error FROM {prefix}job_delayed
+			WHERE queue_id = :queue AND divided = :divided ORDER BY run_at, id LIMIT :limit) AS soonest
+		WHERE attempt > 0 AND error <> ''`)
+)
+
+// A failurePlace is a queue with dead jobs, or a block with delayed ones.
+type failurePlace struct {
+	queue, block int
+	name         string
+	before       int64 // the least id that was read of dead ones
+	over         bool  // there are no more
+}
+
+// Failures returns the newest dead jobs of all queues, and of the delayed ones that come next
+// those that have failed before: as many as limit, the last enqueued first. It reads no more
+// than some times that many rows, whatever there is, and more tells that there may be others.
+func (c *Client) Failures(ctx context.Context, limit int) (all []Failure, more bool, err error) {
+	if limit < 1 || limit > 100_000 {
+		return nil, false, invalid("limit", "%d is not 1 to 100000", limit)
+	}
+	places, err := dialect.Select(ctx, &c.db.Session, failing, dialect.Args{"limit": failurePlaces}, func(rows *sql.Rows) (p failurePlace, err error) {
+		p.before = 1<<63 - 1
+		return p, rows.Scan(&p.queue, &p.name, &p.block)
+	})
+	if err != nil || len(places) == 0 {
+		return nil, false, err
+	}
+	share := max(failuresAtOnce, limit/len(places)+1)
+	for reading := true; reading; {
+		reading = false
+		var least int64 // the id of the last one that counts, of as many as the limit
+		if len(all) >= limit {
+			least = all[limit-1].ID
+		}
+		for i := range places {
+			p := &places[i]
+			if p.over || p.before <= least {
+				continue
+			}
+			part, err := c.failuresOf(ctx, p, share)
+			if err != nil {
+				return nil, false, err
+			}
+			all, reading = append(all, part...), true
+		}
+		slices.SortStableFunc(all, func(a, b Failure) int { return cmp.Compare(b.ID, a.ID) })
+		more = more || len(all) > limit
+		all = all[:min(len(all), limit)]
+	}
+	return all, more || slices.ContainsFunc(places, func(p failurePlace) bool { return !p.over }), nil
+}
+
+// failuresOf reads the next ones of a place.
+func (c *Client) failuresOf(ctx context.Context, p *failurePlace, limit int) ([]Failure, error) {
+	stmt, f := newestDead, Failure{Queue: p.name, State: StateDead}
+	args := dialect.Args{"queue": p.queue, "limit": limit}
+	if p.block >= 0 {
+		stmt, f.State, args["divided"] = soonestFailed, StateDelayed, p.block
+	} else {
+		args["before"] = p.before
+	}
+	all, err := dialect.Select(ctx, &c.db.Session, stmt, args, func(rows *sql.Rows) (Failure, error) {
+		var at int64
+		f := f
+		err := rows.Scan(&f.ID, &f.Kind, &at, &f.Attempts, &f.Error)
+		f.At = time.UnixMicro(at).UTC()
+		return f, err
+	})
+	if n := len(all); p.block >= 0 || n < limit {
+		p.over = true
+	} else {
+		p.before = all[n-1].ID
+	}
+	return all, err
+}
