@@ -18,6 +18,8 @@ type BatchOptions struct {
 	// their order, so that many changes to one thing can be dealt with at once. A job
 	// without a key is a batch of its own.
 	ByKey bool
+
+	Retry RetryPolicy // of each job; the zero value leaves all to the queue
 }
 
 // A BatchHandler does several jobs of a kind at once. It returns nil if all are
@@ -32,7 +34,7 @@ func (w *Worker) HandleBatch(kind string, opt BatchOptions, h BatchHandler) erro
 	if opt.Max < 1 || opt.Wait < 0 {
 		return invalid("batch", "a batch has at least one job, and does not wait for less than no time")
 	}
-	return w.handle(kind, &kindHandler{many: h, batch: opt})
+	return w.handle(kind, &kindHandler{many: h, batch: opt, retry: opt.Retry})
 }
 
 // A gathering is a batch that waits for more. Of jobs of a key it has the first one: the

@@ -25,6 +25,9 @@ type Client struct {
 	late  late
 	salt  salt
 
+	events     eventHub
+	middleware []EnqueueMiddleware
+
 	mu       sync.Mutex
 	queues   map[string]*Queue
 	routes   *routes

@@ -189,7 +189,14 @@ func (w *Worker) begins(b *block, d *Delivery, at instant.Instant) {
 	}
 }
 
-func (b *block) timeout(d *Delivery) time.Duration { return cmp.Or(d.Timeout, b.q.set.Timeout) }
+// timeout is how long an attempt may take: as the job says, or its kind, or its queue.
+func (b *block) timeout(d *Delivery) time.Duration {
+	limit := d.Timeout
+	if h := b.q.w.handlerOf(d.Kind); h != nil {
+		limit = cmp.Or(limit, h.retry.Timeout)
+	}
+	return cmp.Or(limit, b.q.set.Timeout)
+}
 
 // A tried is what the handler has made of a job.
 type tried struct {
@@ -218,7 +225,7 @@ func (w *Worker) try(unit []*Delivery) []tried {
 		return []tried{{err: Bury(fmt.Errorf("no handler for kind %q in this worker", first.Kind))}}
 	case h.one != nil:
 		stack, err := protect(func() error { return h.one(&first.ctx, first) })
-		return []tried{{err, stack}}
+		return []tried{{h.retry.timed(first, err), stack}}
 	}
 	ctx, cancel := context.WithCancelCause(first.ctx.base)
 	stops := make([]func() bool, len(unit))
@@ -240,7 +247,7 @@ func (w *Worker) try(unit []*Delivery) []tried {
 		if each != nil {
 			err = each[i]
 		}
-		all[i] = tried{err, stack}
+		all[i] = tried{h.retry.timed(unit[i], err), stack}
 	}
 	return all
 }
@@ -290,9 +297,13 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 	case b.gone && d.from != tableRunning && what != done && what != discard:
 		// Whoever has the block now does the job again.
 		w.settled(d, ErrLost)
+		if what != handed {
+			w.c.events.tell(d, lost, err, 0)
+		}
 		return
 	case what == lost || what == handed:
 		w.settled(d, ErrLost)
+		w.c.events.tell(d, what, err, 0)
 		if what == handed && d.from == tableRunning {
 			w.toHand = append(w.toHand, d)
 		}
@@ -308,6 +319,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 		if w.opt.AtMostOnce && d.from != tableRunning {
 			delete(b.seen, d.ID)
 			w.settled(d, nil)
+			w.c.events.tell(d, what, err, 0)
 			w.count(d, done, w.c.clock.skew(), instant.Now())
 		} else {
 			b.acks = append(b.acks, d)
@@ -321,6 +333,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 		w.log.Warn("job failed, and is not tried again", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
 		delete(b.seen, d.ID)
 		w.settled(d, nil)
+		w.c.events.tell(d, buried, err, 0)
 		w.count(d, buried, w.c.clock.skew(), instant.Now())
 		w.release(d)
 	default:

@@ -24,11 +24,18 @@ import (
 // with the id that it has then. A job with a unique key or a group is sent by itself, in
 // a transaction of a few statements.
 func (c *Client) Enqueue(ctx context.Context, job Job) (Enqueued, error) {
+	if len(c.middleware) > 0 {
+		return c.aroundOne(ctx, job, c.enqueueOne, c.enqueueMany)
+	}
+	return c.enqueueOne(ctx, job)
+}
+
+func (c *Client) enqueueOne(ctx context.Context, job Job) (Enqueued, error) {
 	if err := ctx.Err(); err != nil {
 		return Enqueued{}, err
 	}
 	if job.tied() {
-		all, err := c.EnqueueMany(ctx, []Job{job})
+		all, err := c.enqueueMany(ctx, []Job{job})
 		if len(all) == 0 {
 			return Enqueued{}, err
 		}
@@ -52,6 +59,10 @@ func (c *Client) Enqueue(ctx context.Context, job Job) (Enqueued, error) {
 // It is much cheaper than Enqueue for each. It waits for the database as Enqueue does, and
 // an [ErrUnknownOutcome] comes with the ids that the jobs have if they were enqueued.
 func (c *Client) EnqueueMany(ctx context.Context, jobs []Job) (all []Enqueued, err error) {
+	return c.around(ctx, jobs, c.enqueueMany)
+}
+
+func (c *Client) enqueueMany(ctx context.Context, jobs []Job) (all []Enqueued, err error) {
 	if len(jobs) == 0 || ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -96,8 +107,27 @@ func (c *Client) EnqueueIn(ctx context.Context, tx *dialect.Session, jobs ...Job
 	return c.enqueueIn(ctx, c.own(tx), jobs)
 }
 
-// enqueueIn inserts jobs in a transaction.
+// enqueueIn inserts jobs in a transaction, with the middleware around that.
 func (c *Client) enqueueIn(ctx context.Context, in *source, jobs []Job) (all []Enqueued, wake func(), err error) {
+	if len(c.middleware) == 0 {
+		return c.insertIn(ctx, in, jobs)
+	}
+	wake = func() {}
+	all, err = c.around(ctx, jobs, func(ctx context.Context, jobs []Job) (all []Enqueued, err error) {
+		before := wake
+		all, tell, err := c.insertIn(ctx, in, jobs)
+		if err == nil {
+			wake = func() { before(); tell() }
+		}
+		return all, err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return all, wake, nil
+}
+
+func (c *Client) insertIn(ctx context.Context, in *source, jobs []Job) (all []Enqueued, wake func(), err error) {
 	if len(jobs) == 0 {
 		return nil, func() {}, nil
 	}

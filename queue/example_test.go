@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -379,4 +380,110 @@ func ExampleClient_EditLimit() {
 	})
 	fmt.Println(l.Running, queue.FormatRate(l.Rate, l.Per), err)
 	// Output: 2 100/m <nil>
+}
+
+// A kind can have a retry policy of its own, which may depend on the error.
+func ExampleHandleKindWith() {
+	ctx, stop := context.WithCancel(context.Background())
+	c, _, done := open(ctx)
+	defer done()
+
+	confirm := queue.Kind[order]{Name: "confirm"}
+	errBusy := errors.New("the mail server is busy")
+	policy := queue.RetryPolicy{
+		MaxAttempts: 5, Timeout: 30 * time.Second,
+		Backoff: func(attempt int, err error) time.Duration {
+			if errors.Is(err, errBusy) {
+				return time.Millisecond // a program would say a minute
+			}
+			return time.Duration(attempt*attempt) * time.Second
+		},
+	}
+	w := worker(c, queue.WorkerOptions{})
+	set := queue.HandleKindWith(w, confirm, policy, func(_ context.Context, o order, d *queue.Delivery) error {
+		if d.Attempt < 3 {
+			return errBusy
+		}
+		fmt.Println("order", o.Number, "at attempt", d.Attempt)
+		stop()
+		return nil
+	})
+	if _, err := c.Enqueue(ctx, confirm.Job(order{1815, "Ada"})); err != nil {
+		panic(err)
+	}
+	until(ctx, w, set)
+	// Output: order 1815 at attempt 3
+}
+
+// A typed batch has the payloads of many jobs, and each job has an outcome of its own.
+func ExampleHandleKindBatch() {
+	ctx, stop := context.WithCancel(context.Background())
+	c, _, done := open(ctx)
+	defer done()
+
+	count := queue.Kind[int]{Name: "count"}
+	if _, err := c.EnqueueMany(ctx, []queue.Job{count.Job(1), count.Job(2), count.Job(3)}); err != nil {
+		panic(err)
+	}
+	var total atomic.Int64
+	w := worker(c, queue.WorkerOptions{})
+	until(ctx, w, queue.HandleKindBatch(w, count, queue.BatchOptions{Max: 100}, func(_ context.Context, batch []queue.TypedDelivery[int]) error {
+		results := make(queue.Results, len(batch)) // nil: done
+		for _, d := range batch {
+			if total.Add(int64(d.Args)) == 6 {
+				stop()
+			}
+		}
+		return results
+	}))
+	fmt.Println(total.Load())
+	// Output: 6
+}
+
+// Events tell a program what becomes of the jobs that its workers do.
+func ExampleClient_Events() {
+	ctx, stop := context.WithCancel(context.Background())
+	c, _, done := open(ctx)
+	defer done()
+
+	events, err := c.Events(queue.EventOptions{Outcomes: []string{queue.EventDead}})
+	if err != nil {
+		panic(err)
+	}
+	defer events.Close()
+	go func() {
+		for e := range events.C {
+			fmt.Println(e.Kind, e.Outcome, e.Err)
+			stop()
+		}
+	}()
+	w := worker(c, queue.WorkerOptions{})
+	set := w.Handle("fails", func(context.Context, *queue.Delivery) error { return queue.Bury(errors.New("no such customer")) })
+	if _, err := c.Enqueue(ctx, queue.Job{Kind: "fails"}); err != nil {
+		panic(err)
+	}
+	until(ctx, w, set)
+	// Output: fails dead no such customer
+}
+
+// Middleware of a client sees all jobs that are enqueued, also in transactions.
+func ExampleClient_Use() {
+	ctx := context.Background()
+	c, _, done := open(ctx)
+	defer done()
+
+	c.Use(func(next queue.Enqueuer) queue.Enqueuer {
+		return func(ctx context.Context, jobs []queue.Job) ([]queue.Enqueued, error) {
+			for _, j := range jobs {
+				fmt.Println("enqueueing", j.Kind)
+			}
+			return next(ctx, jobs)
+		}
+	})
+	if _, err := c.EnqueueMany(ctx, []queue.Job{{Kind: "welcome"}, {Kind: "remind", Delay: time.Hour}}); err != nil {
+		panic(err)
+	}
+	// Output:
+	// enqueueing welcome
+	// enqueueing remind
 }

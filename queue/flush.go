@@ -560,8 +560,10 @@ func (w *Worker) tookEnds(t *round) {
 		here := !w.exact || t.deleted[d.ID]
 		if !here {
 			w.settled(d, ErrLost)
+			w.c.events.tell(d, lost, ErrLost, 0)
 		} else {
 			w.settled(d, nil)
+			w.c.events.tell(d, done, nil, 0)
 			w.count(d, done, skew, at)
 		}
 		b.forget = append(b.forget, d.ID)

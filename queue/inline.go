@@ -51,8 +51,8 @@ func (w *Worker) attempt(ctx context.Context, jobs []Job, number int) (all []rig
 			b: &block{q: &workQueue{w: w, name: j.Queue, set: &set}},
 		}
 		d.ctx.base = ctx
-		if j.Timeout > 0 {
-			d.over = d.began.Add(j.Timeout)
+		if limit := d.b.timeout(d); limit > 0 {
+			d.over = d.began.Add(limit)
 			defer w.endInTime(d)()
 		}
 		unit = append(unit, d)

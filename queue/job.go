@@ -81,22 +81,6 @@ type Job struct {
 	callbackOf int64 // the group whose end it tells
 }
 
-// A Kind is a kind of jobs whose payload is a T, as JSON.
-type Kind[T any] struct {
-	Name  string
-	Queue string // as of a Job
-}
-
-// Job returns a job with args as its payload. If they cannot be encoded, enqueueing
-// it says so.
-func (k Kind[T]) Job(args T) Job {
-	payload, err := json.Marshal(args)
-	if err != nil {
-		err = invalid("payload", "%v", err)
-	}
-	return Job{Queue: k.Queue, Kind: k.Name, Payload: payload, err: err}
-}
-
 // defaultQueue is where jobs go that name none and have no route.
 const defaultQueue = "default"
 

@@ -23,7 +23,8 @@ type move struct {
 	died  int
 	later time.Duration
 	holds bool // its key waits for it
-	why   string
+	err   error
+	why   string // its text, and what is known beside that
 	more  string
 	here  bool  // its row was there
 	keep  int64 // how long it is kept if it is dead
@@ -35,7 +36,7 @@ func limitText(text string, limit int) string { return dialect.CleanText(text, l
 // moveFor says where a job goes that is not done.
 func (w *Worker) moveFor(d *Delivery, what verdict, after time.Duration, err error, detail string) move {
 	q := d.b.q.set
-	m := move{d: d, what: what, keep: keepOf(q), tries: d.Attempt, died: d.Crashes, later: after, why: limitText(err.Error(), 4000), more: limitText(detail, 32000)}
+	m := move{d: d, what: what, err: err, keep: keepOf(q), tries: d.Attempt, died: d.Crashes, later: after, why: limitText(err.Error(), 4000), more: limitText(detail, 32000)}
 	p := w.policy(d)
 	switch what {
 	case snoozed:
@@ -62,6 +63,25 @@ func (w *Worker) policy(d *Delivery) RetryPolicy {
 		p.MaxAttempts = d.MaxAttempts
 	}
 	return p
+}
+
+// timed is the outcome of an attempt at d, with the time to wait that the policy's Backoff says.
+// It asks no such time where the handler has said what becomes of the job, nor where it has
+// failed because the job was taken from it.
+func (r RetryPolicy) timed(d *Delivery, err error) error {
+	var said *result
+	if r.Backoff == nil || err == nil || errors.As(err, &said) {
+		return err
+	}
+	cause := context.Cause(&d.ctx)
+	if errors.Is(cause, ErrLost) || errors.Is(cause, errHandedOver) {
+		return err
+	}
+	after := r.Delay
+	if _, bad := protect(func() error { after = r.Backoff(d.Attempt, err); return nil }); bad != nil {
+		return err // the queue's delay
+	}
+	return RetryAfter(after, err)
 }
 
 // over returns the policy p with the fields that are set here.
@@ -299,8 +319,10 @@ func (w *Worker) moved(m *move) {
 	}
 	if !m.here {
 		w.settled(d, ErrLost)
+		w.c.events.tell(d, lost, ErrLost, 0)
 	} else {
 		w.settled(d, nil)
+		w.c.events.tell(d, m.what, m.err, m.later)
 		w.count(d, m.what, w.c.clock.skew(), instant.Now())
 	}
 	level := w.log.Info

@@ -155,10 +155,13 @@ func (w *Worker) cancelRemoved(q *workQueue, out map[jobID]*Delivery, rows []run
 	defer w.mu.Unlock()
 	for id, d := range out {
 		if w.out[id] == d && d.b.q == q && !there[id] && !d.pinned {
-			d.ctx.end(fmt.Errorf("%w: it was cancelled", ErrLost))
+			d.ctx.end(errCancelled)
 		}
 	}
 }
+
+// errCancelled is why a job's context ends whose row somebody has removed.
+var errCancelled = fmt.Errorf("%w: it was cancelled", ErrLost)
 
 // disown hands over checked out jobs that are this worker's by their rows, and that it
 // does not know of: the answer to their check-out was lost, or their block was before

@@ -71,9 +71,6 @@ type WorkerOptions struct {
 // been stopped and its grace is over; its cause says which.
 type Handler func(ctx context.Context, d *Delivery) error
 
-// A Middleware wraps handlers.
-type Middleware func(next Handler) Handler
-
 // A kindHandler is what does the jobs of a kind.
 type kindHandler struct {
 	one   Handler
@@ -87,9 +84,15 @@ type kindHandler struct {
 
 // A RetryPolicy overrides the queue's for a kind. Zero fields leave the queue's.
 type RetryPolicy struct {
-	MaxAttempts int
-	Delay       time.Duration
-	MaxDelay    time.Duration
+	MaxAttempts int           // after so many failed attempts a job is dead
+	Delay       time.Duration // before the second attempt; doubles with each further one
+	MaxDelay    time.Duration // between two attempts at the most
+	Timeout     time.Duration // of an attempt, unless the job has one of its own
+
+	// Backoff, if it is set, says how long to wait after a failed attempt (from 1) that ended
+	// with err, instead of Delay and MaxDelay. It may be called by several goroutines. It is
+	// not called where the handler has said what becomes of the job: see [RetryAfter].
+	Backoff func(attempt int, err error) time.Duration
 }
 
 // A Worker does the jobs of some queues: any number of processes may, and share
@@ -219,10 +222,6 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 	return w, nil
 }
 
-// Use adds middleware around all handlers that are set after it, the first
-// outermost.
-func (w *Worker) Use(m ...Middleware) { w.middleware = append(w.middleware, m...) }
-
 // Handle sets what does the jobs of a kind. It returns an error if there is a
 // handler already, or if the worker runs.
 func (w *Worker) Handle(kind string, h Handler) error { return w.HandleWith(kind, RetryPolicy{}, h) }
@@ -247,32 +246,12 @@ func (w *Worker) HandleOthers(h Handler) error {
 	return nil
 }
 
-// wrapped is a handler with the middleware around it.
-func (w *Worker) wrapped(h Handler) Handler {
-	for i := len(w.middleware) - 1; i >= 0; i-- {
-		h = w.middleware[i](h)
-	}
-	return h
-}
-
 // handlerOf is what does the jobs of a kind; nil if nothing does.
 func (w *Worker) handlerOf(kind string) *kindHandler {
 	if h := w.handlers[kind]; h != nil {
 		return h
 	}
 	return w.others
-}
-
-// HandleKind sets what does the jobs of a typed kind. A payload that does not fit T
-// makes the job a dead letter.
-func HandleKind[T any](w *Worker, k Kind[T], h func(ctx context.Context, args T, d *Delivery) error) error {
-	return w.Handle(k.Name, func(ctx context.Context, d *Delivery) error {
-		var args T
-		if err := d.Decode(&args); err != nil {
-			return err
-		}
-		return h(ctx, args, d)
-	})
 }
 
 func (w *Worker) handle(kind string, h *kindHandler) error {

@@ -1,0 +1,133 @@
+package queue
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// What has become of a job: the Outcome of an [Event].
+const (
+	EventDone      = "done"
+	EventDiscarded = "discarded" // it was not done, and need not be: see [Discard]
+	EventFailed    = "failed"    // and it is tried again, after After
+	EventSnoozed   = "snoozed"   // and the attempt does not count
+	EventDead      = "dead"      // it is not tried again
+	EventCancelled = "cancelled" // somebody has removed it while it ran
+	EventLost      = "lost"      // it is not this worker's any more: another does it, or has done it
+)
+
+var eventNames = map[verdict]string{
+	done: EventDone, discard: EventDiscarded, failed: EventFailed, retryIn: EventFailed, snoozed: EventSnoozed, buried: EventDead, lost: EventLost,
+}
+
+// An Event is the end of an attempt at a job. Its outcome is committed.
+type Event struct {
+	Job
+	ID      int64
+	Attempt int
+	Outcome string        // EventDone and so on
+	Err     error         // what the handler returned; nil: done
+	After   time.Duration // when it is tried again, of failed and snoozed
+	Took    time.Duration // the attempt; 0: it has not begun here
+}
+
+// EventOptions select events. The zero value selects all.
+type EventOptions struct {
+	Kinds    []string // of jobs; empty: all
+	Outcomes []string // EventDone and so on; empty: all
+	Buffer   int      // how many events may wait to be received; default: 1000
+}
+
+// Events are those of a client's workers. C has them in the order in which their outcomes were
+// committed, by each worker. No worker ever waits for a receiver: when the buffer is full,
+// further events are dropped, and counted.
+type Events struct {
+	C <-chan Event
+
+	c       chan Event
+	opt     EventOptions
+	of      *eventHub
+	dropped atomic.Int64
+}
+
+// Dropped returns how many events were dropped because the buffer was full.
+func (e *Events) Dropped() int64 { return e.dropped.Load() }
+
+// Close ends the events, and closes C. It may be called again.
+func (e *Events) Close() {
+	e.of.mu.Lock()
+	defer e.of.mu.Unlock()
+	if i := slices.Index(e.of.all, e); i >= 0 {
+		e.of.all = slices.Delete(e.of.all, i, i+1)
+		e.of.some.Store(len(e.of.all) > 0)
+		close(e.c)
+	}
+}
+
+// Events returns what becomes of the jobs that this client's workers do, from now on. The
+// workers of other processes are not heard: [Client.Finished] counts for all of them. Close it
+// when it is not needed any more.
+func (c *Client) Events(opt EventOptions) (*Events, error) {
+	opt.Buffer = cmp.Or(opt.Buffer, 1000)
+	if opt.Buffer < 0 {
+		return nil, invalid("buffer", "%d is negative", opt.Buffer)
+	}
+	known := []string{EventDone, EventDiscarded, EventFailed, EventSnoozed, EventDead, EventCancelled, EventLost}
+	for _, outcome := range opt.Outcomes {
+		if !slices.Contains(known, outcome) {
+			return nil, invalid("outcome", "%q is not known; use %q", outcome, known)
+		}
+	}
+	channel := make(chan Event, opt.Buffer)
+	e := &Events{C: channel, c: channel, opt: opt, of: &c.events}
+	e.of.mu.Lock()
+	defer e.of.mu.Unlock()
+	e.of.all = append(e.of.all, e)
+	e.of.some.Store(true)
+	return e, nil
+}
+
+// An eventHub has all who receive a client's events.
+type eventHub struct {
+	some atomic.Bool // somebody does: it spares workers the lock
+	mu   sync.Mutex
+	all  []*Events
+}
+
+// tell sends an event to all who want it and have room. mu of the worker is held, so it waits
+// for nobody.
+func (h *eventHub) tell(d *Delivery, what verdict, err error, after time.Duration) {
+	if !h.some.Load() || what == handed {
+		return
+	}
+	event := Event{Job: d.Job, ID: d.ID, Attempt: d.Attempt, Outcome: eventNames[what], Err: err, After: after}
+	switch {
+	case errors.Is(d.ctx.cause, errCancelled) && !d.inTx:
+		event.Outcome, event.Err, event.After = EventCancelled, errCancelled, 0
+	case what == done && d.dropped:
+		event.Outcome, event.Err = EventDiscarded, errors.New(d.reason)
+	case what == buried:
+		event.After = 0
+	}
+	if d.began != 0 {
+		event.Took = cmp.Or(d.stopped, instant.Now()).Sub(d.began)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range h.all {
+		if len(e.opt.Kinds) > 0 && !slices.Contains(e.opt.Kinds, d.Kind) || len(e.opt.Outcomes) > 0 && !slices.Contains(e.opt.Outcomes, event.Outcome) {
+			continue
+		}
+		select {
+		case e.c <- event:
+		default:
+			e.dropped.Add(1)
+		}
+	}
+}

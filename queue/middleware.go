@@ -1,0 +1,65 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"slices"
+)
+
+// A Middleware wraps handlers: see [Worker.Use].
+type Middleware func(next Handler) Handler
+
+// An Enqueuer enqueues jobs, and tells what has become of each.
+type Enqueuer func(ctx context.Context, jobs []Job) ([]Enqueued, error)
+
+// An EnqueueMiddleware wraps the enqueueing of jobs: see [Client.Use].
+type EnqueueMiddleware func(next Enqueuer) Enqueuer
+
+// Use adds middleware around all handlers that are set after it, the first
+// outermost.
+func (w *Worker) Use(m ...Middleware) { w.middleware = append(w.middleware, m...) }
+
+// wrapped is a handler with the middleware around it.
+func (w *Worker) wrapped(h Handler) Handler {
+	for _, m := range slices.Backward(w.middleware) {
+		h = m(h)
+	}
+	return h
+}
+
+// Use adds middleware around all that enqueues jobs with this client: Enqueue, EnqueueMany and
+// EnqueueTx, the jobs of groups, and the copies of publications; not the callbacks of groups.
+// The first is outermost. It may change the jobs, which are the caller's own, only by passing
+// others on; it may enqueue more or fewer, and returns what its caller gets. It is called again
+// where a transaction of the client's is. Call Use before anything is enqueued.
+func (c *Client) Use(m ...EnqueueMiddleware) { c.middleware = append(c.middleware, m...) }
+
+// around enqueues jobs by do, with the middleware around it.
+func (c *Client) around(ctx context.Context, jobs []Job, do Enqueuer) ([]Enqueued, error) {
+	for _, m := range slices.Backward(c.middleware) {
+		do = m(do)
+	}
+	return do(ctx, jobs)
+}
+
+// aroundOne is around for one job: do enqueues it, and many does what a middleware has made
+// more of.
+func (c *Client) aroundOne(ctx context.Context, job Job, do func(context.Context, Job) (Enqueued, error), many Enqueuer) (Enqueued, error) {
+	all, err := c.around(ctx, []Job{job}, func(ctx context.Context, jobs []Job) ([]Enqueued, error) {
+		if len(jobs) != 1 {
+			return many(ctx, jobs)
+		}
+		one, err := do(ctx, jobs[0])
+		if one == (Enqueued{}) {
+			return nil, err
+		}
+		return []Enqueued{one}, err
+	})
+	if len(all) == 0 {
+		if err == nil {
+			err = errors.New("queue: a middleware has enqueued no job")
+		}
+		return Enqueued{}, err
+	}
+	return all[0], err
+}
