@@ -80,9 +80,12 @@ type action func(ctx context.Context, r *request) (done outcome, err error)
 
 // An outcome is what has become of an action.
 type outcome struct {
-	note string // a key of notes
-	n    int    // how many
-	to   string // the page to go to; default: the same one
+	note    string // a key of notes
+	n       int    // how many
+	to      string // the page to go to; default: the same one
+	counted bool   // n says how many it was done to, also if that is none
+	object  string // to what, for the audit; default: what the address names
+	detail  string // why, or to which; default: the reason that was given
 }
 
 // A request is one that may be answered.
@@ -134,6 +137,7 @@ func New(db *dialect.DB, api *httpapi.API, opt Options) (*Dashboard, error) {
 		"/locks":     {show: d.listLocks},
 		"/lock":      {show: d.showLock},
 		"/daemons":   {show: d.listDaemons},
+		"/audit":     {show: d.listAudit},
 	}
 	return d, nil
 }
@@ -263,6 +267,9 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request, who visitor, to 
 	}
 	req := &request{Request: r, query: r.URL.Query(), who: who}
 	done, err := do(ctx, req)
+	if err == nil || done.n > 0 {
+		d.record(req, done, err)
+	}
 	if err != nil {
 		reading, cancel := context.WithTimeout(r.Context(), d.opt.Timeout)
 		defer cancel()

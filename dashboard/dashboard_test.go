@@ -5,6 +5,7 @@ import (
 	"html"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/audit"
 	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
@@ -79,7 +81,7 @@ func TestEmpty(t *testing.T) {
 		s := serve(t, db.DB, "", Options{})
 		s.get("").has("Nothing. No schedule failed", "dbcron schedule add")
 		for path, text := range map[string]string{
-			"queues": "no queue yet", "jobs": "no queue yet", "schedules": "no schedule yet", "runs": "Nothing has run", "locks": "No lock was used", "daemons": "No process",
+			"queues": "no queue yet", "jobs": "no queue yet", "schedules": "no schedule yet", "runs": "Nothing has run", "locks": "No lock was used", "daemons": "No process", "audit": "Nobody has done anything", "audit?actor=x": "Nothing that was done matches", "audit?before=7": "no older",
 			"queues?after=x": "no more", "schedules?after=x": "no more", "schedules?state=failed": "No schedule is failed", "runs?state=lost": "No run is lost", "runs?before=7": "no older", "locks?after=x": "no more", "daemons?after=x": "no more",
 			"jobs?queue=none": "There is no queue",
 		} {
@@ -88,7 +90,7 @@ func TestEmpty(t *testing.T) {
 		for path, status := range map[string]int{
 			"nothing": 404, "queue?name=none": 404, "job?queue=none&id=1": 404, "schedule?name=none": 404, "run?id=1": 404, "lock?name=none": 404, "payload?queue=none&id=1": 404,
 			"queue": 400, "run?id=x": 400, "run?id=0": 400, "run?id=99999999999999999999": 400, "runs?state=x": 400, "schedules?state=x": 400, "jobs?state=x": 400, "job?queue=a": 400,
-			"queue?name=" + strings.Repeat("x", 300): 400, "queue?name=%ff": 400, "queue?name=a%00b": 400, "jobs?where=" + strings.Repeat("x", 3000): 400, "locks?slot=77777777": 400,
+			"queue?name=" + strings.Repeat("x", 300): 400, "queue?name=%ff": 400, "queue?name=a%00b": 400, "jobs?where=" + strings.Repeat("x", 3000): 400, "locks?slot=77777777": 400, "audit?before=x": 400, "audit?actor=" + strings.Repeat("x", 5000): 400,
 		} {
 			s.do("GET", path, nil).is(status).has("banner bad", `href="style.css"`)
 		}
@@ -126,9 +128,12 @@ func TestLists(t *testing.T) {
 		db.Do(t, `INSERT INTO {prefix}lock (name, state, slot) VALUES {values rows: (:name, 'FREE', 0)}`, dialect.Args{"rows": locks})
 		db.Do(t, `INSERT INTO {prefix}node (name) VALUES {values rows: (:name)}`, dialect.Args{"rows": nodes})
 		db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, finished_at) VALUES {values rows: ('s000', {time :at}, 1, 'ok', {time :at})}`, dialect.Args{"rows": runs})
+		for _, n := range nodes {
+			must(t, audit.Write(ctx, db.DB, audit.Entry{Actor: "ada", Action: "queue.pause", Object: n["name"].(string)}))
+		}
 		s := serve(t, db.DB, "", Options{})
 		next := regexp.MustCompile(`<a href="([^"]*)" rel="next">`)
-		for path, want := range map[string]int{"jobs?queue=q000": 2*jobsListed + 1, "schedules": 2*listed + 1, "runs": 2*runsListed + 1, "runs?state=ok": 2*runsListed + 1, "locks": 2*listed + 1, "daemons": 2*listed + 1} {
+		for path, want := range map[string]int{"jobs?queue=q000": 2*jobsListed + 1, "schedules": 2*listed + 1, "runs": 2*runsListed + 1, "runs?state=ok": 2*runsListed + 1, "locks": 2*listed + 1, "daemons": 2*listed + 1, "audit": 2*listed + 1, "audit?actor=ada": 2*listed + 1} {
 			got, pages := 0, 0
 			for to := path; to != ""; pages++ {
 				a := s.get(to)
@@ -221,6 +226,23 @@ func TestActions(t *testing.T) {
 		run := link("run", "id", runs[0].ID)
 		s.post(run, "do", "cancel", "reason", "by mistake").has("The run is cancelled", "s-cancelled")
 		s.try(run, "do", "cancel").is(409)
+		s.get("audit").has("this host")
+		entries, _, err := audit.List(ctx, db.DB, audit.Filter{Actor: audit.ThisHost})
+		must(t, err)
+		var got []string
+		for _, e := range slices.Backward(entries) {
+			got = append(got, strings.TrimSpace(fmt.Sprint(e.Action, " ", e.Object, " ", e.Count, " ", e.Detail)))
+			if e.Login != audit.None || e.Source != audit.Dashboard {
+				t.Errorf("got %+v", e)
+			}
+		}
+		if want := []string{
+			"queue.pause mail 1 the <b>server</b> moves", "queue.resume mail 1", fmt.Sprint("job.run mail/", w.delayed, " 1"), fmt.Sprint("job.cancel mail/", w.delayed, " 1"),
+			fmt.Sprint("job.retry mail/", w.dead, " 1"), fmt.Sprint("job.cancel mail/", w.dead, " 1"), "queue.purge mail 2 state=ready", "queue.resume " + hostile + " 1",
+			"schedule.pause backup 1 holidays", "schedule.resume backup 1", "schedule.run " + hostile + " 1", fmt.Sprint("run.cancel ", hostile, "/", runs[0].ID, " 1 by mistake"),
+		}; !slices.Equal(got, want) {
+			t.Errorf("the audit has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
 		s.try(link("schedule", "name", "none"), "do", "run").is(404)
 		s.try(link("run", "id", 1<<40), "do", "cancel").is(404)
 		s.try(mail, "do", "nonsense").is(400)
@@ -315,6 +337,7 @@ func TestScopes(t *testing.T) {
 		}
 		admin.get("").has("<b>admin</b>")
 		admin.post(link("queue", "name", "mail"), "do", "pause").has("by admin")
+		admin.get(link("audit", "actor", "admin")).has("queue.pause", "dashboard")
 		admin.post(link("queue", "name", "mail"), "do", "resume")
 
 		must(t, tokens.Revoke(t.Context(), "admin"))

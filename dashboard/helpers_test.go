@@ -17,6 +17,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/audit"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
@@ -242,6 +243,7 @@ func newWorld(t *testing.T, db *dbtest.DB) (w world) {
 		t.Cleanup(func() { must(t, lease.Release(context.WithoutCancel(ctx))) })
 	}
 	db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES (:name, 'live', {time :at})`, dialect.Args{"name": hostile, "at": now.Add(-time.Minute).UnixMicro()})
+	must(t, audit.Write(ctx, db.DB, audit.Entry{Actor: hostile, Login: audit.Proxy, Source: audit.Dashboard, Action: "job.cancel", Object: hostile, Count: 3, Detail: hostile}))
 	return w
 }
 
@@ -256,5 +258,6 @@ func (w *world) pages() []string {
 		link("bulk", "queue", "mail", "do", "cancel", "id", w.ready), link("bulk", "queue", hostile, "state", "ready", "do", "cancel", "from", "end", "done", 7),
 		"schedules", link("schedules", "state", "active"), link("schedules", "from", "backup"), link("schedule", "name", "backup"), link("schedule", "name", hostile),
 		"runs", link("runs", "state", "failed"), link("run", "id", w.run), link("run", "id", w.run-1), "locks", link("lock", "name", "migration"), link("lock", "name", hostile), "daemons",
+		"audit", link("audit", "actor", hostile, "action", "job.cancel", "object", hostile),
 	}
 }

@@ -215,20 +215,22 @@ func (d *Dashboard) purgeQueue(ctx context.Context, r *request) (outcome, error)
 	default:
 		return outcome{}, fmt.Errorf("%w: jobs that are ready, delayed or dead can be removed", errBadRequest)
 	}
+	detail := "state=" + string(state)
 	done, err := d.queues.Bulk(ctx, what, queue.Filter{Queue: name, State: state, Limit: health.CountTo}, queue.BulkOptions{})
 	if err != nil {
 		if done.Done > 0 {
-			return outcome{}, errors.Join(fmt.Errorf("after %s were removed", plain.Plural(done.Done, "job", "jobs")), err)
+			err = errors.Join(fmt.Errorf("after %s were removed", plain.Plural(done.Done, "job", "jobs")), err)
 		}
-		return outcome{}, err
+		return outcome{n: done.Done, detail: detail}, err
 	}
+	note := "purgedAll"
 	switch {
 	case done.Done == 0:
-		return outcome{note: "nothing"}, nil
+		note = "nothing"
 	case done.Done+done.Gone+done.InUse >= health.CountTo:
-		return outcome{note: "purged", n: done.Done}, nil
+		note = "purged"
 	}
-	return outcome{note: "purgedAll", n: done.Done}, nil
+	return outcome{note: note, n: done.Done, counted: true, detail: detail}, nil
 }
 
 // reason reads why somebody does something, which may be empty, and adds who it is.

@@ -67,8 +67,8 @@ func (d *Dashboard) cancelRun(ctx context.Context, r *request) (outcome, error) 
 	if err != nil {
 		return outcome{}, err
 	}
-	_, err = scheduler.Cancel(ctx, d.db, id, why)
-	return outcome{note: "cancelled"}, err
+	run, err := scheduler.Cancel(ctx, d.db, id, why)
+	return outcome{note: "cancelled", object: fmt.Sprint(run.Schedule, "/", id)}, err
 }
 
 type locksData struct {

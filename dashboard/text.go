@@ -98,6 +98,7 @@ var sections = []section{
 	{"runs", "Runs", "runs"},
 	{"locks", "Locks", "locks"},
 	{"daemons", "Daemons", "daemons"},
+	{"audit", "Audit", "audit"},
 }
 
 // link is the address of a page, relative, with names and values of its query. Empty texts

@@ -164,7 +164,7 @@ func describe(opt Options) (*API, error) {
 	a.routes["GET "+prefix+"/openapi.yaml"] = &route{}
 	for _, describe := range []func(){
 		a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.limits, a.pushing, a.claiming, a.claims, a.overall, a.events, a.routings, a.topics, a.groups,
-		a.schedules, a.locking,
+		a.schedules, a.locking, a.audit,
 	} {
 		describe()
 	}
@@ -242,6 +242,7 @@ type operation struct {
 
 // register adds an operation. Its errors become problems.
 func register[I, O any](a *API, o operation, handle func(ctx context.Context, in *I) (*O, error)) {
+	handle = audited(a, &o, handle)
 	_, hasBody := reflect.TypeFor[I]().FieldByName("Body")
 	if o.scope == "" {
 		panic("operation " + o.id + " has no scope") // it would be everybody's

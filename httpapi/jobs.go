@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/audit"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -189,6 +190,7 @@ func oneJob[O any](a *API, o operation, do func(ctx context.Context, name string
 		if err != nil {
 			return nil, err
 		}
+		deedOf(ctx).object = i.Queue + "/" + in.ID
 		return do(ctx, i.Queue, id)
 	})
 }
@@ -313,6 +315,8 @@ func (a *API) bulk(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
 	}
 	f := queue.Filter{Queue: in.Queue, State: queue.State(b.State), Kind: b.Kind, Key: b.Key, Where: b.Where, Limit: b.Limit}
 	r, err := a.queues.Bulk(ctx, queue.BulkAction(b.Action), f, queue.BulkOptions{DryRun: b.DryRun})
+	d := deedOf(ctx)
+	d.action, d.count, d.detail, d.nothing = "job."+b.Action, r.Done, audit.FilterText(b.State, b.Kind, b.Key, b.Where), b.DryRun
 	if err != nil {
 		return nil, err
 	}

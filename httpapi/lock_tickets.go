@@ -256,6 +256,8 @@ func (a *API) forceRelease(ctx context.Context, in *forceInput) (*forcedOutput, 
 	if len(by) > 128 {
 		by = "http"
 	}
+	d := deedOf(ctx)
+	d.object, d.detail = in.Lock+slotText(in.Body.Slot), why
 	was, err := a.locks.ForceRelease(ctx, in.Lock, in.Body.Slot, by, why)
 	if err != nil {
 		return nil, err

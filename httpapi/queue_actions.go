@@ -97,6 +97,7 @@ func (a *API) queueActions() {
 		if err := checkNames("queue", in.Queue); err != nil {
 			return nil, err
 		}
+		deedOf(ctx).detail = in.Body.why()
 		return nil, a.queues.Pause(ctx, in.Queue, in.Body.why())
 	})
 	register(a, operation{
@@ -134,7 +135,8 @@ func (a *API) purge(ctx context.Context, in *purgeInput) (*purgeOutput, error) {
 	if left == 0 {
 		left = usualBulk
 	}
-	out := &purgeOutput{}
+	out, d := &purgeOutput{}, deedOf(ctx)
+	d.count, d.detail, d.nothing = 0, "state="+in.Body.State, in.Body.DryRun
 	// Ready ones come first: what becomes delayed or dead meanwhile is found there.
 	for _, part := range []struct {
 		state queue.State
@@ -145,10 +147,12 @@ func (a *API) purge(ctx context.Context, in *purgeInput) (*purgeOutput, error) {
 		}
 		r, err := a.queues.Bulk(ctx, part.what, queue.Filter{Queue: in.Queue, State: part.state, Limit: left}, queue.BulkOptions{DryRun: in.Body.DryRun})
 		if err != nil {
+			d.count += r.Done
 			return nil, err
 		}
 		left -= r.Done + r.Gone
 		out.Body.Removed += r.Done
+		d.count = out.Body.Removed
 	}
 	out.Body.All = left > 0
 	return out, nil

@@ -80,6 +80,7 @@ func (a *API) routings() {
 		if _, err := a.queues.Queue(ctx, in.Body.Queue); err != nil {
 			return nil, noSuchQueue(err, in.Body.Queue)
 		}
+		deedOf(ctx).detail = "to " + in.Body.Queue
 		err := a.queues.SetRoute(ctx, in.Kind, in.Body.Queue)
 		return &routingOutput{routingJSON{in.Kind, in.Body.Queue}}, noSuchQueue(err, in.Body.Queue)
 	})

@@ -57,6 +57,10 @@ func (a *API) cancelRun(ctx context.Context, in *cancelRunInput) (*struct{}, err
 	if err := checkText("reason", why, 200); err != nil {
 		return nil, err
 	}
-	_, err = scheduler.Cancel(ctx, a.db, id, why)
+	r, err := scheduler.Cancel(ctx, a.db, id, why)
+	if err == nil {
+		d := deedOf(ctx)
+		d.object, d.detail = r.Schedule+"/"+in.ID, why
+	}
 	return nil, err
 }

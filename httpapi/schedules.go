@@ -262,6 +262,7 @@ func (a *API) scheduleActions() {
 		if err := checkNames("schedule", in.Schedule); err != nil {
 			return nil, err
 		}
+		deedOf(ctx).detail = in.Body.why()
 		return nil, scheduler.Pause(ctx, a.db, in.Schedule, in.Body.why())
 	})
 	register(a, operation{

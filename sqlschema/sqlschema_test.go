@@ -516,10 +516,11 @@ func TestASchemaOfItsOwn(t *testing.T) {
 		migrate(t, ops)
 		migrate(t, db)
 		migrate(t, with(t, db, dialect.Options{Schema: "ops", Prefix: "other_"}))
-		got := db.List(t, `SELECT table_schema, COUNT(*) FROM information_schema.tables
-			WHERE table_schema IN ('ops', 'public') GROUP BY 1 ORDER BY 1`, nil)
-		if strings.Join(got, " ") != "ops 54 public 27" {
-			t.Errorf("the tables are in %v", got)
+		var public, both int
+		db.Scan(t, `SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'public'`, nil, &public)
+		db.Scan(t, `SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'ops'`, nil, &both)
+		if public < 27 || both != 2*public {
+			t.Errorf("there are %d tables in public, and %d in ops of two prefixes", public, both)
 		}
 		if err := sqlschema.To(t.Context(), ops.DB, 0); err != nil {
 			t.Fatal(err)

@@ -160,5 +160,6 @@ func (p *program) with(ctx context.Context, f func(db *dialect.DB) error) (err e
 	if err := sqlschema.Check(ctx, db); err != nil {
 		return err
 	}
+	p.db = db
 	return f(db)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -192,7 +193,7 @@ func (p *program) setEndpoint(ctx context.Context, name string, change func(*pus
 		if tell && done.NewSecret {
 			_, err = fmt.Fprintln(p.out, done.Secret)
 		}
-		return err
+		return errors.Join(p.did(ctx, nil, "endpoint.set", name, 1, ""), err)
 	})
 }
 
@@ -206,7 +207,8 @@ finished.`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return p.with(c.Context(), func(db *dialect.DB) error {
-				return push.NewEndpoints(db).Delete(c.Context(), args[0])
+				err := push.NewEndpoints(db).Delete(c.Context(), args[0])
+				return p.did(c.Context(), err, "endpoint.delete", args[0], 1, "")
 			})
 		},
 	}
@@ -224,7 +226,7 @@ func (p *program) endpointSecret() *cobra.Command {
 				if err == nil {
 					_, err = fmt.Fprintln(p.out, e.Secret)
 				}
-				return err
+				return p.did(c.Context(), err, "endpoint.secret", args[0], 1, "")
 			})
 		},
 	}

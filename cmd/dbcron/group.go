@@ -232,7 +232,7 @@ func (p *program) groupSeal() *cobra.Command {
 		Short:   "Let a group end as soon as none of its jobs is pending",
 		Example: `  dbcron group seal 4711`,
 		Args:    cobra.ExactArgs(1),
-		RunE:    p.onGroup((*queue.Client).Seal),
+		RunE:    p.onGroup("", (*queue.Client).Seal),
 	}
 }
 
@@ -244,16 +244,22 @@ func (p *program) groupDelete() *cobra.Command {
 runs, with all results. Its jobs are done all the same.`,
 		Example: `  dbcron group delete 4711`,
 		Args:    cobra.ExactArgs(1),
-		RunE:    p.onGroup((*queue.Client).DeleteGroup),
+		RunE:    p.onGroup("group.delete", (*queue.Client).DeleteGroup),
 	}
 }
 
-func (p *program) onGroup(do func(*queue.Client, context.Context, int64) error) func(*cobra.Command, []string) error {
+func (p *program) onGroup(action string, do func(*queue.Client, context.Context, int64) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		id, err := groupID(args[0])
 		if err != nil {
 			return err
 		}
-		return p.withQueues(c.Context(), func(q *queue.Client) error { return do(q, c.Context(), id) })
+		return p.withQueues(c.Context(), func(q *queue.Client) error {
+			err := do(q, c.Context(), id)
+			if action == "" { // it is the work of programs
+				return err
+			}
+			return p.did(c.Context(), err, action, args[0], 1, "")
+		})
 	}
 }

@@ -128,7 +128,7 @@ interrupted it can be called again.`
 		if c.Flag("queue").Changed {
 			of = []string{filter.filter.Queue}
 		}
-		return p.withQueues(c.Context(), func(q *queue.Client) error { return p.doEach(c.Context(), q, of, ids, done, one) }, of...)
+		return p.withQueues(c.Context(), func(q *queue.Client) error { return p.doEach(c.Context(), q, of, ids, string(what), done, one) }, of...)
 	}
 	filter.add(c, string(states[0]), states, 0, "how many jobs at the most (default all)")
 	how.add(c)
@@ -136,7 +136,7 @@ interrupted it can be called again.`
 }
 
 // doEach does something with some jobs, of a queue or of any.
-func (p *program) doEach(ctx context.Context, c *queue.Client, of []string, ids []int64, done string,
+func (p *program) doEach(ctx context.Context, c *queue.Client, of []string, ids []int64, what, done string,
 	one func(c *queue.Client, ctx context.Context, name string, id int64) error,
 ) error {
 	for _, name := range of {
@@ -151,7 +151,7 @@ func (p *program) doEach(ctx context.Context, c *queue.Client, of []string, ids 
 			i, err = c.Find(ctx, id)
 		}
 		if err == nil {
-			err = one(c, ctx, i.Queue, id)
+			err = p.did(ctx, one(c, ctx, i.Queue, id), "job."+what, fmt.Sprint(i.Queue, "/", id), 1, "")
 		}
 		switch {
 		case err == nil:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dbcron/dbcron/internal/audit"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -23,6 +25,7 @@ type bulk struct {
 type bulkFlags struct {
 	dryRun, yes bool
 	output      string
+	action      string // in the audit; default: what is done with the jobs
 }
 
 // A bulkRow tells what has come of a bulk, or would.
@@ -84,6 +87,10 @@ func (p *program) doBulks(ctx context.Context, c *queue.Client, all []bulk, f bu
 			var r queue.BulkResult
 			r, err = p.doBulk(ctx, c, b)
 			row.Done, row.Gone, row.InUse = r.Done, r.Gone, r.InUse
+			if err == nil || r.Done > 0 {
+				action, detail := cmp.Or(f.action, "job."+string(b.what)), audit.FilterText(string(b.filter.State), b.filter.Kind, b.filter.Key, b.filter.Where)
+				_ = p.did(ctx, nil, action, b.filter.Queue, r.Done, detail)
+			}
 			if rows = append(rows, row); err != nil {
 				break // what was done is told all the same
 			}
@@ -170,7 +177,7 @@ func (r *bulkRow) story() string {
 }
 
 func (p *program) queuePurge() *cobra.Command {
-	var f bulkFlags
+	f := bulkFlags{action: "queue.purge"}
 	var state string
 	c := &cobra.Command{
 		Use:   "purge NAME",

@@ -114,7 +114,7 @@ is better off in a queue of its own: dbcron route. Exit code 3: there is no such
 		}
 		return p.withLimit(c.Context(), f.kind, func(q *queue.Client) error {
 			_, err := q.EditLimit(c.Context(), args[0], f.kind, change)
-			return err
+			return p.did(c.Context(), err, "limit.set", ofKind(args[0], f.kind), 1, "")
 		}, args[0])
 	}
 	c.Flags().SortFlags = false
@@ -167,11 +167,21 @@ func (p *program) limitDelete() *cobra.Command {
 		Example: `  dbcron limit delete default --kind report`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.withLimit(c.Context(), kind, func(q *queue.Client) error { return q.DeleteLimit(c.Context(), args[0], kind) }, args[0])
+			return p.withLimit(c.Context(), kind, func(q *queue.Client) error {
+				return p.did(c.Context(), q.DeleteLimit(c.Context(), args[0], kind), "limit.delete", ofKind(args[0], kind), 1, "")
+			}, args[0])
 		},
 	}
 	c.Flags().StringVar(&kind, "kind", "", "that of the jobs of this kind")
 	return c
+}
+
+// ofKind is how the audit calls the limit of a kind, or of all jobs of a queue.
+func ofKind(name, kind string) string {
+	if kind == "" {
+		return name
+	}
+	return name + "/" + kind
 }
 
 // withLimit is withQueues for commands about a kind, or about none.

@@ -171,6 +171,11 @@ func (p *program) releaseLock(ctx context.Context, l *lock.Locker, name string, 
 		return err
 	}
 	if text := holding(was); text != "" {
+		object := name
+		if f.slot != 0 {
+			object += fmt.Sprint("/", f.slot)
+		}
+		_ = p.did(ctx, nil, "lock.release", object, 1, f.reason)
 		fmt.Fprintf(p.err, "dbcron: released %s (fence %d)\n", text, was.Fence)
 		return nil
 	}
@@ -254,7 +259,7 @@ refused from then on.`,
 				if err != nil {
 					return err
 				}
-				return pool.Resize(c.Context(), size)
+				return p.did(c.Context(), pool.Resize(c.Context(), size), "lock.resize", args[0], 1, fmt.Sprint("to ", size))
 			})
 		},
 	}
@@ -279,7 +284,7 @@ can stay for ever.`,
 				so := p.begin(c.Context(), task{what: "forgetting locks"})
 				n, err := l.Purge(c.Context(), unused)
 				so.end()
-				if err != nil {
+				if err := p.did(c.Context(), err, "lock.purge", "", int(n), fmt.Sprint("unused for ", unused)); err != nil {
 					return err
 				}
 				_, err = fmt.Fprintf(p.out, "purged %d locks\n", n)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
@@ -34,6 +35,7 @@ type program struct {
 	signals  *signals
 	environ  []string
 
+	db         *dialect.DB // that a command has open: see with
 	configPath string
 	set        map[string]string // where flags have their values from that the command line has not
 	databaseFlags
@@ -139,14 +141,14 @@ command cannot be run.`,
 	root.SetVersionTemplate("dbcron {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	p.register(root)
-	root.AddCommand(p.serve(), p.schedule(), p.queue(), p.route(), p.limit(), p.endpoint(), p.job(), p.group(), p.topic(), p.worker(), p.lock(), p.migrate(), p.token(), p.openapi(), p.config(), p.doctor(), p.bench(), p.demo(), p.version())
+	root.AddCommand(p.serve(), p.schedule(), p.queue(), p.route(), p.limit(), p.endpoint(), p.job(), p.group(), p.topic(), p.worker(), p.lock(), p.migrate(), p.token(), p.audit(), p.openapi(), p.config(), p.doctor(), p.bench(), p.demo(), p.version())
 	strictArgs(root)
 	p.complete(root)
 	return root
 }
 
 // readingCommands are the last words of commands that change nothing.
-var readingCommands = []string{"list", "show", "get", "peek", "stats", "history", "output", "next", "explain", "export"}
+var readingCommands = []string{"list", "show", "get", "peek", "stats", "history", "output", "next", "explain", "export", "audit"}
 
 // strictArgs makes wrong arguments an error of usage, everywhere, and a
 // command that only has subcommands refuse words that are none of them.

@@ -169,7 +169,8 @@ enqueued. Workers notice within seconds.`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return p.changeQueueState(c.Context(), args[0], "paused", func(q *queue.Client) error {
-				return q.Pause(c.Context(), args[0], cmp.Or(why, "paused by "+whoami()))
+				err := q.Pause(c.Context(), args[0], cmp.Or(why, "paused by "+whoami()))
+				return p.did(c.Context(), err, "queue.pause", args[0], 1, why)
 			})
 		},
 	}
@@ -185,7 +186,7 @@ func (p *program) queueResume() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return p.changeQueueState(c.Context(), args[0], "active", func(q *queue.Client) error {
-				return q.Resume(c.Context(), args[0])
+				return p.did(c.Context(), q.Resume(c.Context(), args[0]), "queue.resume", args[0], 1, "")
 			})
 		},
 	}
@@ -246,7 +247,7 @@ func (p *program) resizeQueue(ctx context.Context, c *queue.Client, name string,
 		fmt.Fprintf(p.err, "dbcron: nothing to do: %s has %s\n", oneLine(name, 200), counted(n, "block", "blocks"))
 		return nil
 	}
-	if err := c.Resize(ctx, name, n); err != nil {
+	if err := p.did(ctx, c.Resize(ctx, name, n), "queue.resize", name, 1, fmt.Sprintf("from %d to %d", before.Blocks, n)); err != nil {
 		return err
 	}
 	fmt.Fprintf(p.err, "dbcron: new jobs of %s go to %s in a few seconds; the old ones, %d, go when they are empty\n",

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -61,6 +62,9 @@ func (p *program) moveJobs(ctx context.Context, c *queue.Client, from, to string
 	opt.Progress = func(n queue.Moved) { so.at(n.Jobs) }
 	n, err := c.Move(ctx, from, to, opt)
 	so.end()
+	if !opt.DryRun && (err == nil || n.Jobs > 0) {
+		_ = p.did(ctx, nil, "queue.move", from, n.Jobs, "to "+to+", kind="+strings.Join(opt.Kinds, ","))
+	}
 	done := "moved"
 	if opt.DryRun {
 		done = "to be moved"

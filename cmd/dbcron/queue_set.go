@@ -102,6 +102,7 @@ func (p *program) setQueue(ctx context.Context, c *queue.Client, name string, ch
 	if err != nil {
 		return err
 	}
+	_ = p.did(ctx, nil, "queue.set", name, 1, "")
 	if made {
 		p.tellMade(name)
 	}

@@ -93,7 +93,7 @@ func (p *program) setRoute(ctx context.Context, c *queue.Client, kind, name stri
 		}
 		p.tellMade(name)
 	}
-	return c.SetRoute(ctx, kind, name)
+	return p.did(ctx, c.SetRoute(ctx, kind, name), "route.set", kind, 1, "to "+name)
 }
 
 func (p *program) routeDelete() *cobra.Command {
@@ -103,7 +103,9 @@ func (p *program) routeDelete() *cobra.Command {
 		Example: `  dbcron route delete thumbnail`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.withRoute(c.Context(), args[0], func(q *queue.Client) error { return q.DeleteRoute(c.Context(), args[0]) })
+			return p.withRoute(c.Context(), args[0], func(q *queue.Client) error {
+				return p.did(c.Context(), q.DeleteRoute(c.Context(), args[0]), "route.delete", args[0], 1, "")
+			})
 		},
 	}
 }

@@ -103,6 +103,9 @@ func (p *program) importFile(ctx context.Context, file *scheduleFile, f *importF
 		if err != nil {
 			return err
 		}
+		if n := len(changes.Added) + len(changes.Changed) + len(changes.Removed); n > 0 && !f.dryRun {
+			_ = p.did(ctx, nil, "schedule.import", file.source, n, changes.String())
+		}
 		if err := p.tellChanges(changes, f); err != nil {
 			return err
 		}

@@ -49,7 +49,7 @@ they do not say otherwise (2026-12-31T18:00, or 2026-12-31T18:00:00Z).`,
 				return err
 			}
 			return p.with(c.Context(), func(db *dialect.DB) error {
-				if err := scheduler.Add(c.Context(), db, s); err != nil {
+				if err := p.did(c.Context(), scheduler.Add(c.Context(), db, s), "schedule.add", name, 1, ""); err != nil {
 					return err
 				}
 				return p.warnOfMissing(c.Context(), db, []scheduler.Schedule{s})
@@ -100,7 +100,7 @@ func (p *program) editSchedule(ctx context.Context, db *dialect.DB, name string,
 	if err := f.apply(&s); err != nil {
 		return err
 	}
-	if err := scheduler.Edit(ctx, db, s); err != nil {
+	if err := p.did(ctx, scheduler.Edit(ctx, db, s), "schedule.edit", name, 1, ""); err != nil {
 		return err
 	}
 	if s, err = scheduler.Get(ctx, db, name); err != nil {
@@ -163,7 +163,7 @@ the file still has it.`,
 func (p *program) deleteSchedule(ctx context.Context, db *dialect.DB, name string) error {
 	s, err := scheduler.Get(ctx, db, name)
 	if err == nil {
-		err = scheduler.Delete(ctx, db, name)
+		err = p.did(ctx, scheduler.Delete(ctx, db, name), "schedule.delete", name, 1, "")
 	}
 	if err == nil && s.Source != "" {
 		fmt.Fprintf(p.err, "dbcron: it came from %s, and will be there again when that is imported, unless it is deleted there too\n", oneLine(s.Source, 300))
@@ -185,7 +185,8 @@ One that comes from a file stays paused when the file is imported again.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return p.with(c.Context(), func(db *dialect.DB) error {
 				return p.changeState(c.Context(), db, args[0], "paused", func() error {
-					return scheduler.Pause(c.Context(), db, args[0], cmp.Or(why, "paused by "+whoami()))
+					err := scheduler.Pause(c.Context(), db, args[0], cmp.Or(why, "paused by "+whoami()))
+					return p.did(c.Context(), err, "schedule.pause", args[0], 1, why)
 				})
 			})
 		},
@@ -206,7 +207,7 @@ or finds again what is wrong with it.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return p.with(c.Context(), func(db *dialect.DB) error {
 				return p.changeState(c.Context(), db, args[0], "active", func() error {
-					return scheduler.Resume(c.Context(), db, args[0])
+					return p.did(c.Context(), scheduler.Resume(c.Context(), db, args[0]), "schedule.resume", args[0], 1, "")
 				})
 			})
 		},

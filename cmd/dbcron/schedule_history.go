@@ -126,20 +126,27 @@ func (f *historyFlags) filter(now time.Time) (scheduler.RunFilter, error) {
 		if t.text == "" {
 			continue
 		}
-		if ago, err := duration.Parse(t.text); err == nil && ago > 0 {
-			*t.at = now.Add(-ago)
-			continue
+		var err error
+		if *t.at, err = timeOrAgo(t.flag, t.text, now); err != nil {
+			return r, err
 		}
-		at, _, err := parseTime(t.text, time.Local)
-		if err != nil {
-			return r, usagef("--%s: %v, or how long ago, such as 12h", t.flag, err)
-		}
-		*t.at = at
 	}
 	if !r.Until.IsZero() && !r.Since.Before(r.Until) {
 		return r, usagef("--until %s is not after --since %s", f.until, f.since)
 	}
 	return r, nil
+}
+
+// timeOrAgo reads a flag that is a time, or how long ago that was.
+func timeOrAgo(flag, text string, now time.Time) (time.Time, error) {
+	if ago, err := duration.Parse(text); err == nil && ago > 0 {
+		return now.Add(-ago), nil
+	}
+	at, _, err := parseTime(text, time.Local)
+	if err != nil {
+		return at, usagef("--%s: %v, or how long ago, such as 12h", flag, err)
+	}
+	return at, nil
 }
 
 // findRuns returns the newest runs that the flags select, with their output.

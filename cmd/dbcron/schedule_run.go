@@ -41,7 +41,7 @@ func (p *program) runSchedule(ctx context.Context, db *dialect.DB, name string, 
 	if errors.Is(err, scheduler.ErrBusy) {
 		return fmt.Errorf("%w; dbcron schedule show tells which run it is", err)
 	}
-	if err != nil {
+	if err := p.did(ctx, err, "schedule.run", name, 1, ""); err != nil {
 		return err
 	}
 	if !wait {
@@ -79,7 +79,7 @@ which looks once per --poll and then sends SIGTERM. It is not tried again. Exit 
 			}
 			return p.with(c.Context(), func(db *dialect.DB) error {
 				r, err := scheduler.Cancel(c.Context(), db, id, cmp.Or(why, "cancelled by "+whoami()))
-				if err != nil {
+				if err := p.did(c.Context(), err, "run.cancel", fmt.Sprint(r.Schedule, "/", id), 1, why); err != nil {
 					return err
 				}
 				done := "was cancelled: it had not begun"
@@ -142,6 +142,9 @@ func (p *program) backfill(ctx context.Context, db *dialect.DB, name string, f b
 	so.end()
 	if err != nil {
 		return err
+	}
+	if !f.dryRun {
+		_ = p.did(ctx, nil, "schedule.backfill", name, len(done.Slots), f.from+" to "+f.to)
 	}
 	text := counted(len(done.Slots), "slot", "slots")
 	if n := len(done.Slots); n > 0 {

@@ -29,6 +29,7 @@ type serveFlags struct {
 	noMigrate                  bool
 	node, logs                 string
 	only                       []string
+	audit                      keptAudit
 
 	options scheduler.Options
 	http    httpFlags
@@ -121,6 +122,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.IntVar(&f.options.MaxCrashes, "max-crashes", 3, "after how many attempts at a slot that took their daemon down no more are made")
 	flags.DurationVar(&f.options.Grace, "grace", 30*time.Second, "how long running commands may go on after SIGTERM")
 	flags.StringSliceVar(&f.only, "only", nil, "do only this `part`: schedules, push or api; may be repeated (default: all)")
+	f.audit.register(flags)
 	f.http.register(c)
 	f.push.register(c)
 }
@@ -164,7 +166,7 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 
 // checkServices tells all that is wrong with what the daemon offers, and reads it.
 func (f *serveFlags) checkServices(once bool) error {
-	return errors.Join(f.checkParts(), f.http.check(once), f.push.check())
+	return errors.Join(f.checkParts(), f.http.check(once), f.push.check(), f.audit.check())
 }
 
 // checkParts tells what is wrong with what the daemon is to do.
@@ -291,6 +293,9 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, fil
 	}
 	if dispatcher != nil {
 		defer startPush(ctx, dispatcher, log)()
+	}
+	if !f.once {
+		defer f.audit.sweep(ctx, db, log)()
 	}
 	log.Info("serving", "database", db.Dialect.Name, "node", s.Owner(), "version", version)
 	if f.once {

@@ -84,7 +84,7 @@ func (p *program) createToken(ctx context.Context, name string, scopes []string,
 			return err
 		}
 		secret, err := tokens.Create(ctx, name, all, lasts)
-		if err != nil {
+		if err := p.did(ctx, err, "token.create", name, 1, "scopes="+strings.Join(scopes, ",")); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintln(p.out, secret)
@@ -168,7 +168,7 @@ token left the API answers nobody; dbcron token reset opens it to this host.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return p.with(c.Context(), func(db *dialect.DB) error {
 				tokens := httpapi.NewTokens(db)
-				if err := tokens.Revoke(c.Context(), args[0]); err != nil {
+				if err := p.did(c.Context(), tokens.Revoke(c.Context(), args[0]), "token.revoke", args[0], 1, ""); err != nil {
 					return err
 				}
 				all, err := tokens.List(c.Context())
@@ -224,7 +224,7 @@ func (p *program) resetTokens(ctx context.Context, tokens *httpapi.Tokens, yes b
 		return err
 	}
 	n, err := tokens.Reset(ctx)
-	if err == nil {
+	if err = p.did(ctx, err, "token.reset", "", int(n), ""); err == nil {
 		_, err = fmt.Fprintln(p.out, "removed "+counted(int(n), "token", "tokens"))
 	}
 	return err

@@ -63,7 +63,9 @@ func (p *program) topicSubscribe() *cobra.Command {
 		Example: `  dbcron topic subscribe order-placed mail`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.withQueues(c.Context(), func(q *queue.Client) error { return q.Subscribe(c.Context(), args[0], args[1]) }, args[1])
+			return p.withQueues(c.Context(), func(q *queue.Client) error {
+				return p.did(c.Context(), q.Subscribe(c.Context(), args[0], args[1]), "topic.subscribe", args[0]+"/"+args[1], 1, "")
+			}, args[1])
 		},
 	}
 }
@@ -75,7 +77,9 @@ func (p *program) topicUnsubscribe() *cobra.Command {
 		Example: `  dbcron topic unsubscribe order-placed mail`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.withQueues(c.Context(), func(q *queue.Client) error { return q.Unsubscribe(c.Context(), args[0], args[1]) }, args[1])
+			return p.withQueues(c.Context(), func(q *queue.Client) error {
+				return p.did(c.Context(), q.Unsubscribe(c.Context(), args[0], args[1]), "topic.unsubscribe", args[0]+"/"+args[1], 1, "")
+			}, args[1])
 		},
 	}
 }

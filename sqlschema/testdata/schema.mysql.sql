@@ -1,3 +1,20 @@
+CREATE TABLE dbcron_audit (
+  id bigint NOT NULL AUTO_INCREMENT COMMENT 'Grows with each row',
+  done_at datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When it was done',
+  actor varchar(200) NOT NULL COMMENT 'Who did it: a token''s name, user@host, or this host',
+  login varchar(20) NOT NULL COMMENT 'How that is known: token, proxy, os (the user says so himself), or none (this host, as long as there is no token)',
+  source varchar(20) NOT NULL COMMENT 'cli, api or dashboard',
+  action varchar(100) NOT NULL COMMENT 'What was done, such as queue.pause',
+  object varchar(500) NOT NULL COMMENT 'To what, such as the name of a queue',
+  affected bigint NOT NULL COMMENT 'To how many',
+  detail varchar(500) NOT NULL COMMENT 'Why, or which: a reason or a filter',
+  PRIMARY KEY (id),
+  KEY dbcron_audit_time (done_at,id),
+  KEY dbcron_audit_actor (actor,id),
+  KEY dbcron_audit_action (action,id),
+  KEY dbcron_audit_object (object,id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What operators did, from the command line, the HTTP API and the dashboard';
+
 CREATE TABLE dbcron_endpoint (
   queue_id int NOT NULL COMMENT 'The queue',
   url varchar(1000) NOT NULL DEFAULT '' COMMENT 'Where its jobs are sent that do not say; empty: all say',

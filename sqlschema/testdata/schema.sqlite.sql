@@ -1,3 +1,23 @@
+CREATE TABLE dbcron_audit ( -- What operators did, from the command line, the HTTP API and the dashboard
+    id              INTEGER PRIMARY KEY AUTOINCREMENT, -- Grows with each row
+    done_at         TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When it was done
+    actor           TEXT NOT NULL, -- Who did it: a token's name, user@host, or this host
+    login           TEXT NOT NULL, -- How that is known: token, proxy, os (the user says so himself), or none (this host, as long as there is no token)
+    source          TEXT NOT NULL, -- cli, api or dashboard
+    action          TEXT NOT NULL, -- What was done, such as queue.pause
+    object          TEXT NOT NULL, -- To what, such as the name of a queue
+    affected        BIGINT NOT NULL, -- To how many
+    detail          TEXT NOT NULL -- Why, or which: a reason or a filter
+);
+
+CREATE INDEX dbcron_audit_action ON dbcron_audit (action, id);
+
+CREATE INDEX dbcron_audit_actor ON dbcron_audit (actor, id);
+
+CREATE INDEX dbcron_audit_object ON dbcron_audit (object, id);
+
+CREATE INDEX dbcron_audit_time ON dbcron_audit (done_at, id);
+
 CREATE TABLE dbcron_endpoint ( -- Where the jobs of a queue are sent by HTTP. The jobs of a queue that has no row here are done by workers
     queue_id        INTEGER NOT NULL, -- The queue
     url             TEXT NOT NULL DEFAULT '', -- Where its jobs are sent that do not say; empty: all say

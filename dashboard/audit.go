@@ -1,0 +1,75 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/dbcron/dbcron/internal/audit"
+	"github.com/dbcron/dbcron/internal/plain"
+)
+
+// auditObjects are what the pages of actions are about, where that is not their name.
+var auditObjects = map[string]string{"jobs": "job", "errors": "job"}
+
+// record writes to the audit what was done by a form.
+func (d *Dashboard) record(r *request, done outcome, failed error) {
+	page := strings.TrimPrefix(r.URL.Path, "/")
+	if other, ok := auditObjects[page]; ok {
+		page = other
+	}
+	e := audit.Entry{
+		Actor: r.who.Name, Login: audit.Token, Source: audit.Dashboard,
+		Action: page + "." + r.PostForm.Get("do"), Object: done.object, Count: done.n, Detail: done.detail,
+	}
+	if e.Actor == "" {
+		e.Actor, e.Login = audit.ThisHost, audit.None
+	}
+	if e.Object == "" {
+		e.Object = objectOf(r)
+	}
+	if e.Detail == "" {
+		e.Detail = plain.Cut(r.PostForm.Get("reason"), 500)
+	}
+	if e.Count == 0 && !done.counted {
+		e.Count = 1
+	}
+	if failed != nil {
+		e.Detail = strings.TrimSpace(e.Detail + " (then it failed)")
+	}
+	if err := audit.Write(r.Context(), d.db, e); err != nil {
+		d.log.Error("dashboard: done, and not written to the audit", "action", e.Action, "object", e.Object, "token", r.who.Name, "err", err)
+	}
+}
+
+// objectOf is what the address of a page names, as the audit calls it.
+func objectOf(r *request) string {
+	var parts []string
+	for _, field := range []string{"queue", "name", "kind", "id"} {
+		if is := r.query.Get(field); is != "" {
+			parts = append(parts, is)
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
+type auditData struct {
+	Actor, Action, Object string
+	Entries               []audit.Entry
+	Before, More          int64
+	Filtered              bool
+}
+
+func (d *Dashboard) listAudit(ctx context.Context, r *request) (*view, error) {
+	data := &auditData{Actor: r.query.Get("actor"), Action: r.query.Get("action"), Object: r.query.Get("object")}
+	if len(data.Actor)+len(data.Action)+len(data.Object) > 4000 {
+		return nil, fmt.Errorf("%w: the filter is too long", errBadRequest)
+	}
+	data.Filtered = data.Actor+data.Action+data.Object != ""
+	var err error
+	if data.Before, err = r.idIn("before", false); err != nil {
+		return nil, err
+	}
+	data.Entries, data.More, err = audit.List(ctx, d.db, audit.Filter{Actor: data.Actor, Action: data.Action, Object: data.Object, Before: data.Before, Limit: listed})
+	return &view{template: "audit.html", title: "Audit", section: "audit", data: data, still: data.Before != 0}, err
+}

@@ -1,0 +1,180 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/dbcron/dbcron/internal/audit"
+	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+// acts are the operations that are written to the audit, and how they are called there. What
+// programs do as their work is not: they enqueue, claim and lock.
+var acts = map[string]string{
+	"retry-job": "job.retry", "run-job": "job.run", "cancel-job": "job.cancel", "delete-job": "job.delete",
+	"retry-job-by-id": "job.retry", "run-job-by-id": "job.run", "cancel-job-by-id": "job.cancel", "delete-job-by-id": "job.delete",
+	"bulk-jobs":   "job.bulk", // the handler says which
+	"pause-queue": "queue.pause", "resume-queue": "queue.resume", "purge-queue": "queue.purge", "set-queue": "queue.set", "delete-queue": "queue.delete",
+	"set-queue-limit": "limit.set", "set-limit": "limit.set", "delete-queue-limit": "limit.delete", "delete-limit": "limit.delete",
+	"set-endpoint": "endpoint.set", "delete-endpoint": "endpoint.delete",
+	"set-routing": "route.set", "delete-routing": "route.delete",
+	"subscribe": "topic.subscribe", "unsubscribe": "topic.unsubscribe",
+	"delete-group": "group.delete",
+	"run-schedule": "schedule.run", "pause-schedule": "schedule.pause", "resume-schedule": "schedule.resume",
+	"set-schedule": "schedule.set", "delete-schedule": "schedule.delete",
+	"cancel-run":         "run.cancel",
+	"force-release-lock": "lock.release",
+}
+
+// unsaid is the count of a deed of which the handler does not say to how many it was done: to one.
+const unsaid = -1
+
+// A deed is what the audit says of a request. The handler may change it.
+type deed struct {
+	action  string
+	object  string // default: what the path names
+	count   int
+	detail  string
+	nothing bool // it only looked
+}
+
+type deedKey struct{}
+
+// deedOf is what the audit will say of a request.
+func deedOf(ctx context.Context) *deed {
+	if d, ok := ctx.Value(deedKey{}).(*deed); ok {
+		return d
+	}
+	return &deed{} // of an operation that is not written down
+}
+
+// audited has a handler's success written to the audit. A failed one is, too, if it did a part.
+func audited[I, O any](a *API, o *operation, handle func(ctx context.Context, in *I) (*O, error)) func(ctx context.Context, in *I) (*O, error) {
+	action, ok := acts[o.id]
+	if !ok {
+		if o.scope == ScopeAdmin && o.method != http.MethodGet {
+			panic("operation " + o.id + " is not among the acts of the audit")
+		}
+		return handle
+	}
+	return func(ctx context.Context, in *I) (*O, error) {
+		d := &deed{action: action, count: unsaid}
+		out, err := handle(context.WithValue(ctx, deedKey{}, d), in)
+		if d.nothing || err != nil && d.count <= 0 {
+			return out, err
+		}
+		e := audit.Entry{Source: audit.API, Action: d.action, Object: d.object, Count: d.count, Detail: d.detail}
+		if e.Object == "" {
+			e.Object = strings.Join(pathOf(reflect.ValueOf(in).Elem()), "/")
+		}
+		if d.count == unsaid {
+			e.Count = 1
+		}
+		if err != nil {
+			e.Detail = strings.TrimSpace(e.Detail + " (then it failed)")
+		}
+		who := senderOf(ctx)
+		e.Actor, e.Login = who.token, audit.Token
+		if e.Actor == "" {
+			e.Actor, e.Login = audit.ThisHost, audit.None
+		}
+		if failed := audit.Write(ctx, a.db, e); failed != nil {
+			a.log.Error("http: done, and not written to the audit", "action", e.Action, "object", e.Object, "token", who.token, "err", failed)
+		}
+		return out, err
+	}
+}
+
+// pathOf are the values of a request's path, in order.
+func pathOf(in reflect.Value) (all []string) {
+	for i := range in.NumField() {
+		f := in.Type().Field(i)
+		switch {
+		case f.Anonymous && f.Type.Kind() == reflect.Struct:
+			all = append(all, pathOf(in.Field(i))...)
+		case f.Tag.Get("path") != "":
+			all = append(all, in.Field(i).String())
+		}
+	}
+	return all
+}
+
+// slotText tells the slots of a pool apart.
+func slotText(slot int) string {
+	if slot == 0 {
+		return ""
+	}
+	return fmt.Sprint("/", slot)
+}
+
+type auditInput struct {
+	Actor  string `query:"actor" maxLength:"200" doc:"Who did it"`
+	Action string `query:"action" maxLength:"100" doc:"What was done" example:"queue.pause"`
+	Object string `query:"object" maxLength:"500" doc:"To what, such as the name of a queue, or queue/id of a job"`
+	Since  string `query:"since" maxLength:"40" doc:"Since how long ago, such as 24h, or when, in RFC 3339"`
+	Cursor string `query:"cursor" maxLength:"1200" doc:"next_cursor of the answer before: what comes after that"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many at the most"`
+}
+
+type entryJSON struct {
+	ID     string `json:"id"`
+	At     stamp  `json:"at"`
+	Actor  string `json:"actor" doc:"A token's name, a user's of a trusted proxy, user@host, or this host"`
+	Login  string `json:"login" enum:"token,proxy,os,none" doc:"How that is known; os: the user of the command line says so himself"`
+	Source string `json:"source" enum:"cli,api,dashboard"`
+	Action string `json:"action" doc:"Such as queue.pause"`
+	Object string `json:"object" doc:"To what it was done"`
+	Count  int    `json:"count" doc:"To how many"`
+	Detail string `json:"detail,omitempty" doc:"Why, or to which: a reason or a filter"`
+}
+
+type auditOutput struct {
+	Body struct {
+		Entries    []entryJSON `json:"entries" nullable:"false"`
+		NextCursor string      `json:"next_cursor,omitempty" doc:"There are more: send it as cursor"`
+	} `nameHint:"Audit"`
+}
+
+// audit describes how it is seen what operators did.
+func (a *API) audit() {
+	register(a, operation{
+		id: "list-audit", method: http.MethodGet, path: "/audit", tag: "audit", scope: ScopeRead,
+		summary: "List what operators did, the newest first",
+		more:    "From the command line, the API and the dashboard. What programs do as their work is not there: they enqueue, claim and lock. Entries are kept for 90 days, unless the daemons say otherwise.",
+	}, a.listAudit)
+}
+
+func (a *API) listAudit(ctx context.Context, in *auditInput) (*auditOutput, error) {
+	f := audit.Filter{Actor: in.Actor, Action: in.Action, Object: in.Object, Limit: in.Limit}
+	var err error
+	if f.Before, err = readIDCursor(in.Cursor); err != nil {
+		return nil, err
+	}
+	if in.Since != "" {
+		now, err := scheduler.Clock(ctx, a.db)
+		if err != nil {
+			return nil, err
+		}
+		if ago, err := duration.Parse(in.Since); err == nil {
+			f.Since = now.Add(-ago)
+		} else if err := givenTime("since", &f.Since, &in.Since); err != nil {
+			return nil, err
+		}
+	}
+	found, more, err := audit.List(ctx, a.db, f)
+	if err != nil {
+		return nil, err
+	}
+	out := &auditOutput{}
+	out.Body.Entries = make([]entryJSON, len(found))
+	for i, e := range found {
+		out.Body.Entries[i] = entryJSON{idText(e.ID), stamp{e.At}, e.Actor, cmp.Or(e.Login, audit.None), e.Source, e.Action, e.Object, e.Count, e.Detail}
+	}
+	out.Body.NextCursor = idText(more)
+	return out, nil
+}

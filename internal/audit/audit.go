@@ -1,0 +1,150 @@
+// Package audit keeps a record of what operators did: from the command line, the HTTP API
+// and the dashboard, in one table.
+//
+// An entry is written after the act succeeded. It never has payloads or secrets.
+package audit
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// Where an act came from.
+const (
+	CLI       = "cli"
+	API       = "api"
+	Dashboard = "dashboard"
+)
+
+// How it is known who acted.
+const (
+	Token = "token" // by a token, whose name is the actor
+	Proxy = "proxy" // by a header of a trusted proxy
+	OS    = "os"    // by what the command line says of its user: whoever has the database's password could say anything
+	None  = "none"  // by nothing: a program on this host, as long as there is no token
+)
+
+// ThisHost is the actor of a request that needed no token.
+const ThisHost = "this host"
+
+const (
+	longestName   = 200 // of an actor, in characters
+	longestText   = 500 // of an object and a detail
+	longestAction = 100
+	writeTime     = 5 * time.Second
+)
+
+// An Entry says who did what to how many, and when.
+type Entry struct {
+	ID     int64
+	At     time.Time // by the database's clock
+	Actor  string    // a token's name, user@host, or ThisHost
+	Login  string    // how that is known: Token, Proxy, OS or None
+	Source string    // CLI, API or Dashboard
+	Action string    // such as queue.pause
+	Object string    // to what it was done, such as the name of a queue
+	Count  int       // to how many
+	Detail string    // why, or to which: a reason or a filter
+}
+
+// Write adds an entry. The database says when that was. It goes on for a moment when ctx
+// has ended, since the act was done. Texts that are too long are cut.
+func Write(ctx context.Context, db *dialect.DB, e Entry) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
+	defer cancel()
+	_, err := db.Exec(ctx, write, dialect.Args{
+		"actor": bounded(e.Actor, longestName), "login": bounded(e.Login, 20), "source": bounded(e.Source, 20),
+		"action": bounded(e.Action, longestAction), "object": bounded(e.Object, longestText), "affected": e.Count, "detail": bounded(e.Detail, longestText),
+	})
+	return err
+}
+
+// bounded is text that each engine stores: valid, without NUL, and not too long.
+func bounded(text string, most int) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "�"), "\x00", "�")
+	if r := []rune(text); len(r) > most {
+		text = string(r[:most-1]) + "…"
+	}
+	return strings.TrimRight(text, " ") // MySQL compares without blanks at the end
+}
+
+// FilterText says which jobs were selected, as the detail of an entry.
+func FilterText(state, kind, key, where string) string {
+	var parts []string
+	for _, one := range []struct{ name, value string }{{"state", state}, {"kind", kind}, {"key", key}, {"where", where}} {
+		if one.value != "" {
+			parts = append(parts, one.name+"="+one.value)
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// A Filter selects entries. Empty fields select all.
+type Filter struct {
+	Actor, Action, Object string
+	Since                 time.Time
+	Before                int64 // only entries with smaller ids
+	Limit                 int   // at the most; default: 100
+}
+
+// List returns entries, the newest first. more is the Before that goes on from there, or 0
+// after the oldest one.
+func List(ctx context.Context, db *dialect.DB, f Filter) (all []Entry, more int64, err error) {
+	f.Limit = cmp.Or(f.Limit, 100)
+	args := dialect.Args{
+		"actor": bounded(f.Actor, longestName), "action": bounded(f.Action, longestAction), "object": bounded(f.Object, longestText),
+		"before": cmp.Or(max(f.Before, 0), math.MaxInt64), "since": int64(0), "limit": f.Limit + 1,
+	}
+	if !f.Since.IsZero() {
+		args["since"] = max(0, f.Since.UnixMicro())
+	}
+	by := list // the statement whose index selects the least
+	switch {
+	case f.Object != "":
+		by = listObject
+	case f.Actor != "":
+		by = listActor
+	case f.Action != "":
+		by = listAction
+	}
+	all, err = dialect.Select(ctx, &db.Session, by, args, scan)
+	if len(all) > f.Limit {
+		all = all[:f.Limit]
+		more = all[f.Limit-1].ID
+	}
+	return all, more, err
+}
+
+func scan(rows *sql.Rows) (e Entry, err error) {
+	var at int64
+	err = rows.Scan(&e.ID, &at, &e.Actor, &e.Login, &e.Source, &e.Action, &e.Object, &e.Count, &e.Detail)
+	e.At = time.UnixMicro(at).UTC()
+	return e, err
+}
+
+// All SQL of this package.
+var (
+	// Each act is a row of its own, and nothing changes it: writers never meet.
+	write = dialect.SQL("audit.write", `
+		INSERT INTO {prefix}audit (done_at, actor, login, source, action, object, affected, detail)
+		VALUES ({now}, :actor, :login, :source, :action, :object, {int :affected}, :detail)`)
+
+	list       = listBy("audit.list", "")
+	listActor  = listBy("audit.list-actor", "actor = :actor AND (:action = '' OR action = :action) AND (:object = '' OR object = :object) AND ")
+	listAction = listBy("audit.list-action", "action = :action AND (:actor = '' OR actor = :actor) AND (:object = '' OR object = :object) AND ")
+	listObject = listBy("audit.list-object", "object = :object AND (:actor = '' OR actor = :actor) AND (:action = '' OR action = :action) AND ")
+)
+
+// listBy makes a statement that reads backwards in the index that begins with the first column
+// of where, and else by the primary key.
+func listBy(name, where string) *dialect.Stmt {
+	return dialect.SQL(name, `
+		SELECT id, {us done_at}, actor, login, source, action, object, affected, detail FROM {prefix}audit
+		WHERE `+where+`id < :before AND done_at >= {time :since} ORDER BY id DESC LIMIT :limit`)
+}
