@@ -1,6 +1,9 @@
 package queue
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // What a worker does next follows from what it has: a block with ready jobs is listed, one
 // that there is something to read or write of is queued, and whoever waits wakes when there
@@ -14,8 +17,11 @@ const auditEvery = time.Second
 // audit puts right what a lost signal has left behind. mu is held.
 func (w *Worker) audit() {
 	listed, queued := map[*block]bool{}, map[*block]bool{}
-	for _, b := range w.runnable {
-		listed[b] = true
+	for _, q := range w.queues {
+		for _, b := range q.heap {
+			listed[b] = true
+		}
+		q.listed = slices.Contains(w.runnable, q)
 	}
 	for _, b := range w.serve {
 		queued[b] = true

@@ -47,6 +47,7 @@ type block struct {
 
 	dirty    bool            // there may be something new
 	rung     bool            // since the last read began
+	told     bool            // that there is something new, which was not read since
 	late     bool            // and it is not certain that it is above the cursor
 	full     bool            // the last read was cut off: there is more
 	looked   instant.Instant // when it was last read from the horizon
@@ -78,7 +79,11 @@ type block struct {
 
 	serving  bool            // a flusher is at it
 	queued   bool            // or will be
-	listed   bool            // in the worker's list of blocks with ready jobs
+	listed   bool            // among its queue's blocks with ready jobs
+	spot     int             // where there
+	first    head            // of these jobs
+	unseen   bool            // it was taken, and not read yet
+	readTo   head            // where the last read was cut off
 	leaving  bool            // to be handed over: nothing is started any more
 	leaves   instant.Instant // since when
 	kept     instant.Instant // when it was taken, or kept, beyond the worker's share; 0: it was not
@@ -346,8 +351,11 @@ func (b *block) took(r reading, got fetched, fresh int) {
 		b.dirty, b.late = b.dirty || b.rung, b.late || b.rung
 		return
 	}
+	b.unseen, b.told = false, b.rung
 	complete := b.fromHorizon(r)
-	b.full = got.rows >= r.limit
+	if b.full = got.rows >= r.limit; b.full {
+		b.readTo = head{got.priority, got.id}
+	}
 	b.raise(r, got)
 	switch {
 	case b.full || fresh > 0: // go on: below the cursor, if it was cut off there

@@ -330,7 +330,7 @@ func TestReceiveBytes(t *testing.T) {
 		eventually(t, "all were read", func() bool {
 			r.w.mu.Lock()
 			defer r.w.mu.Unlock()
-			return len(r.w.runnable) == 1 && r.w.runnable[0].count == 20
+			return len(r.w.runnable) == 1 && r.w.queues[0].blocks[0].count == 20
 		})
 		got, err := r.Receive(t.Context(), 100, longWait)
 		must(t, err)

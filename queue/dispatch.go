@@ -133,48 +133,6 @@ func (w *Worker) take(unit []*Delivery) []*Delivery {
 	}
 }
 
-// popReady takes a job of one block after the other. It marks the job as started: a
-// worker whose lease is over starts none.
-func (w *Worker) popReady() *Delivery {
-	if w.lone.d != nil {
-		return w.popLone()
-	}
-	for len(w.runnable) > 0 {
-		at := instant.Now()
-		if at >= w.deadline {
-			return nil
-		}
-		b := w.runnable[0]
-		w.runnable = w.runnable[1:]
-		b.listed = false
-		if !b.startable() {
-			continue
-		}
-		if g := b.q.own(); !g.open() {
-			g.closed()
-			continue
-		}
-		d := b.pop()
-		if b.room() || len(b.bare) > 0 {
-			w.enlist(b)
-		}
-		if d == nil {
-			continue
-		}
-		if b.hasReady() {
-			b.listed = true
-			w.runnable = append(w.runnable, b)
-		}
-		w.begins(b, d, at)
-		if d.trial == accused {
-			w.holdBack(d)
-			return nil
-		}
-		return d
-	}
-	return nil
-}
-
 // begins notes that a job begins that was taken out of its block.
 func (w *Worker) begins(b *block, d *Delivery, at instant.Instant) {
 	d.began = at

@@ -75,8 +75,7 @@ func (w *Worker) flushBlocks(ctx context.Context) {
 // serveNext looks after the next block that needs it. mu is held, but not while the
 // database is asked.
 func (w *Worker) serveNext(ctx context.Context) error {
-	b := w.serve[0]
-	w.serve = w.serve[1:]
+	b := w.neediest()
 	b.queued, b.serving = false, true
 	t := w.round(b)
 	w.mu.Unlock()
@@ -442,6 +441,7 @@ func only(list []*Delivery, ids map[int64]bool) (kept []*Delivery) {
 // apply takes in what a round has done. mu is held.
 func (w *Worker) apply(t *round, err error) {
 	b := t.b
+	defer b.q.recheck()
 	b.sent = nil
 	w.tookEnds(t)
 	for i := range t.moved {

@@ -132,7 +132,7 @@ func TestLookBackAfterAPause(t *testing.T) {
 				interrupt(t, w, b, commit)
 				enqueue(t, w.c, Job{Kind: "x", Key: "k", Payload: []byte("3")})
 				flushDry(t, w, b)
-				if got := begun(t, w, b) + " " + begun(t, w, b); got != "2 1" {
+				if got := begun(t, w, b) + " " + begun(t, w, b); got != "1 2" {
 					t.Errorf("%s begin, of the late 1 and 2", got)
 				}
 				if got := begun(t, w, b); got != "3" {

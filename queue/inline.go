@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -195,7 +194,6 @@ func (w *Worker) doDue(ctx context.Context, done func([]rig.Outcome) bool) (n in
 			return n, err
 		}
 		w.mu.Lock()
-		w.sortReady()
 		unit := w.take(nil)
 		w.slots[0] = unit
 		w.mu.Unlock()
@@ -210,29 +208,6 @@ func (w *Worker) doDue(ctx context.Context, done func([]rig.Outcome) bool) (n in
 			return -1, nil
 		}
 	}
-}
-
-// sortReady has jobs begin in one order, over all blocks: by priority, and then by when
-// they were enqueued, or are due. What is not read yet of a block comes after what is.
-// mu is held.
-func (w *Worker) sortReady() {
-	for _, b := range w.runnable {
-		for p := range b.ready {
-			slices.SortFunc(b.ready[p], inOrder)
-		}
-	}
-	slices.SortFunc(w.runnable, func(a, b *block) int {
-		for p := range a.ready {
-			x, y := a.ready[p], b.ready[p]
-			switch {
-			case len(x) > 0 && len(y) > 0:
-				return inOrder(x[0], y[0])
-			case len(x)+len(y) > 0:
-				return len(y) - len(x)
-			}
-		}
-		return 0
-	})
 }
 
 func (w *Worker) doInline(unit []*Delivery) (all []rig.Outcome) {

@@ -47,7 +47,7 @@ func (w *Worker) tryBegin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		q := &workQueue{w: w, id: set.id, name: set.Name, set: set, blocks: map[int]*block{}}
+		q := &workQueue{w: w, id: set.id, name: set.Name, set: set, blocks: map[int]*block{}, joining: true}
 		limits, err := readLimits(ctx, &w.db.Session, q.id, q.name)
 		if err != nil {
 			return err
@@ -252,6 +252,7 @@ func (w *Worker) drop(b *block, cause error) {
 	b.ready, b.bare, b.aside = readyList{}, nil, nil
 	b.lighten()
 	b.keyQueues = map[string]*keyQueue{}
+	b.q.recheck()
 	w.enlist(b)
 }
 

@@ -335,8 +335,6 @@ func (w *Worker) limiters() (all []*limiter) {
 // A ready list is jobs that may start, or wait to, by their priority.
 type readyList [Idle + 1][]*Delivery
 
-func (s *readyList) put(d *Delivery) { s[d.Priority] = append(s[d.Priority], d) }
-
 // take takes the first job of a priority; nil if there is none.
 func (s *readyList) take(priority int) *Delivery {
 	list := s[priority]

@@ -33,7 +33,10 @@ type Receiver struct {
 type wanted struct {
 	limit int
 	got   []*Delivery
-	given chan struct{} // closed when it has some, or will not get any
+	size  int             // of their payloads
+	since instant.Instant // when it got the first; 0: it has none
+	over  bool            // it has all that there is for it, or will not get any
+	given chan struct{}   // closed then
 }
 
 // mostReceived is how many bytes the payloads may have that are received at a time, but
@@ -84,7 +87,8 @@ func (c *Client) Receiver(ctx context.Context, opt WorkerOptions) (*Receiver, er
 
 // Receive returns up to limit jobs, as soon as there is one, and none after wait; before
 // that it looks into the database once more. Those who wait get jobs in the order in which
-// they came. There are fewer than limit also if their payloads come to 16 MiB.
+// they came. It returns fewer than limit only if no more are ready in the blocks that this
+// worker has, if reading them takes longer than a moment, or if their payloads come to 16 MiB.
 // Each must be given to Complete or Fail before its timeout, if it has one: then it
 // has failed. Receive returns ErrClosed after Close.
 func (r *Receiver) Receive(ctx context.Context, limit int, wait time.Duration) ([]*Delivery, error) {
@@ -138,7 +142,7 @@ func (r *Receiver) queueUp(o *wanted) bool {
 	r.waiting = append(r.waiting, o)
 	r.give()
 	r.asked = instant.Now()
-	if len(o.got) > 0 {
+	if o.over {
 		return true
 	}
 	if len(r.waiting) == 1 {
@@ -162,10 +166,9 @@ func (r *Receiver) hand() {
 			w.await()
 		}
 	}
-	for _, o := range r.waiting {
-		close(o.given)
+	for len(r.waiting) > 0 {
+		r.dismiss()
 	}
-	r.waiting = nil
 }
 
 // give gives what there is to those who have waited longest. mu is held, so nobody leaves
@@ -174,21 +177,54 @@ func (r *Receiver) give() {
 	w := r.w
 	for len(r.waiting) > 0 && !w.closing {
 		o := r.waiting[0]
-		for size := 0; len(o.got) < o.limit && size < mostReceived; {
+		for !o.filled() {
 			d := w.popReady()
 			if d == nil {
 				break
 			}
 			w.taken[d] = true
 			o.got = append(o.got, d)
-			size += len(d.Payload)
+			o.size += len(d.Payload)
 		}
-		if len(o.got) == 0 {
+		switch {
+		case len(o.got) == 0:
+			return
+		case o.since == 0:
+			o.since = instant.Now()
+		}
+		if !o.filled() && since(o.since) < w.patience && w.readsMore() {
 			return
 		}
-		r.waiting = r.waiting[1:]
-		close(o.given)
+		r.dismiss()
 	}
+}
+
+// filled tells whether one who waits has as many jobs as there may be.
+func (o *wanted) filled() bool { return len(o.got) >= o.limit || o.size >= mostReceived }
+
+// dismiss answers the first of those who wait. mu is held.
+func (r *Receiver) dismiss() {
+	o := r.waiting[0]
+	r.waiting, o.over = r.waiting[1:], true
+	close(o.given)
+}
+
+// readsMore tells whether jobs are about to be read of which it is known that they are there. If
+// so, work is signalled when they were. A block that merely may have something new does not
+// count: who waits for one job is not to wait for a further read. mu is held.
+func (w *Worker) readsMore() (more bool) {
+	for _, q := range w.queues {
+		if !q.own().open() {
+			continue
+		}
+		reads := q.joining
+		for _, b := range q.blocks {
+			reads = reads || b.loads() || b.readable() && (b.unseen || b.full || b.told)
+		}
+		q.waits = q.waits || reads
+		more = more || reads
+	}
+	return more
 }
 
 // look has the worker read what there is, for one whose time is over: so that none means
@@ -223,7 +259,10 @@ func (r *Receiver) look(ctx context.Context, o *wanted) {
 	_, err := w.lookForNew(ctx)
 	w.mu.Lock()
 	if err == nil {
-		_ = w.waitUntil(ctx, o, w.hasRead)
+		_ = w.waitUntil(ctx, o, func() bool {
+			r.give()
+			return w.hasRead() && !w.readsMore()
+		})
 	}
 }
 
@@ -237,10 +276,10 @@ func (w *Worker) readAgain() {
 	}
 }
 
-// waitUntil waits for something that is soon the case, or until somebody has jobs. mu is
+// waitUntil waits for something that is soon the case, or until somebody has been answered. mu is
 // held.
 func (w *Worker) waitUntil(ctx context.Context, o *wanted, done func() bool) error {
-	for !done() && len(o.got) == 0 && !w.closing {
+	for !done() && !o.over && !w.closing {
 		if err := w.moment(ctx); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -213,4 +214,60 @@ func TestReceiverClose(t *testing.T) {
 			t.Errorf("%+v, %v", n, err)
 		}
 	})
+}
+
+// Who asks for some gets so many, if they are ready: whether they were there before the receiver
+// was, or come while somebody waits.
+func TestReceiveFills(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		blocks int
+		jobs   int
+		takes  []int
+		waits  bool
+	}{
+		{"ready before", 16, 250, []int{100, 100, 100}, false},
+		{"many of one block", 1, 750, []int{500, 500}, false},
+		{"they come", 16, 250, []int{100, 100, 100}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			each(t, func(t *testing.T, db *dbtest.DB) {
+				cl := client(t, db, Options{Blocks: c.blocks})
+				jobs := slices.Repeat([]Job{{Kind: "x"}}, c.jobs)
+				var ids []int64
+				if !c.waits {
+					ids = enqueueMany(t, cl, jobs)
+				}
+				r := receiver(t, cl, WorkerOptions{Grace: -1})
+				r.w.mu.Lock()
+				r.w.patience = longWait
+				r.w.mu.Unlock()
+				if c.waits {
+					if got, err := r.Receive(t.Context(), 1, 0); len(got) > 0 || err != nil {
+						t.Fatalf("got %d, %v", len(got), err)
+					}
+					time.AfterFunc(0, func() {
+						_, err := cl.EnqueueMany(t.Context(), jobs)
+						if err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				var all []int64
+				for i, n := range c.takes {
+					got, err := r.Receive(t.Context(), n, longWait)
+					must(t, err)
+					if want := min(n, c.jobs-len(all)); len(got) != want {
+						t.Errorf("%d: got %d of %d jobs", i, len(got), want)
+					}
+					for _, d := range got {
+						all = append(all, d.ID)
+					}
+				}
+				if !c.waits && !slices.Equal(all, ids) {
+					t.Errorf("got %v, in this order, and not %v", all, ids)
+				}
+			})
+		})
+	}
 }

@@ -73,6 +73,7 @@ func (w *Worker) share(ctx context.Context) {
 		if name != "" {
 			for _, q := range queues {
 				err = errors.Join(err, w.shareQueue(ctx, q, name))
+				w.noteShare(q)
 			}
 			w.noteRound(err)
 		}
@@ -87,6 +88,14 @@ func (w *Worker) share(ctx context.Context) {
 		case <-w.tick:
 		}
 	}
+}
+
+// noteShare notes that the worker has taken blocks of a queue.
+func (w *Worker) noteShare(q *workQueue) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q.joining = false
+	q.recheck()
 }
 
 // noteRound notes that the worker has its share of the blocks.
@@ -189,6 +198,7 @@ func (w *Worker) meet(q *workQueue, set *Queue) bool {
 	defer w.mu.Unlock()
 	resumed := q.set.State != "active" && set.State == "active"
 	q.set = set
+	q.recheck()
 	for _, b := range q.blocks {
 		b.keyed = b.keyed || set.ordered
 		if resumed {
@@ -338,6 +348,7 @@ const (
 // held.
 func (w *Worker) leave(b *block) {
 	b.leaving, b.leaves = true, instant.Now()
+	b.q.recheck()
 	for _, d := range b.seen {
 		if d.began != 0 && !d.ended && !d.moving && d.from != tableRunning && d.counted && !d.pinned && !w.opt.AtMostOnce && b.mayLeave(d, b.leaves) {
 			w.checkOut(d, d.Crashes)

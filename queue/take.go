@@ -97,7 +97,7 @@ func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *blockRow, name st
 	}
 	b := &block{
 		q: q, divided: r.divided, fence: r.fence + 1, since: w.c.clock.now(), seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{},
-		dirty: true, ripe: true, keyed: q.set.ordered,
+		dirty: true, ripe: true, keyed: q.set.ordered, unseen: true,
 	}
 	if r.state != "FREE" && !r.left {
 		b.accused = r.suspects + 1
@@ -118,7 +118,7 @@ func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *blockRow, name st
 	if w.closing {
 		b.leaving = true // which drain will see
 	}
-	q.blocks[r.divided] = b
+	q.blocks[r.divided], q.known = b, false
 	w.enlist(b)
 	return true, nil
 }

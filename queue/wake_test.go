@@ -18,6 +18,7 @@ func idleWorker(t *testing.T, db *dbtest.DB) (*Worker, *block) {
 	w := worker(t, c, WorkerOptions{})
 	must(t, w.tryBegin(t.Context()))
 	must(t, w.shareQueue(t.Context(), w.queues[0], w.node))
+	w.noteShare(w.queues[0])
 	c.bells.add(w)
 	b := w.queues[0].blocks[0]
 	if b == nil {

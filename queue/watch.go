@@ -45,6 +45,7 @@ func (w *Worker) watch(ctx context.Context) {
 		w.heedSteps()
 		w.heedLone()
 		for _, q := range w.queues {
+			q.recheck()
 			for _, b := range q.blocks {
 				w.enlist(b) // what is read again now and then, and what has failed
 			}

@@ -110,6 +110,7 @@ type Worker struct {
 	proven     time.Duration // and after so long it is trusted: see suspect.go
 	rotate     time.Duration // for so long it may have a block more than others
 	whole      time.Duration // how often each block is read from its beginning
+	patience   time.Duration // for so long jobs wait for older ones: see oldest.go
 	miscounted func(was, is int)
 	handlers   map[string]*kindHandler
 	others     *kindHandler // for kinds that have none; nil: they become dead letters
@@ -129,8 +130,9 @@ type Worker struct {
 	last     string          // its name before it lost its lease
 	deadline instant.Instant // what is leased is until then, at least
 	queues   []*workQueue
-	runnable []*block        // that have ready jobs
+	runnable []*workQueue    // that have ready jobs
 	serve    []*block        // that flushers have something to do with
+	needs    bool            // the last of them was taken for its need
 	remnants map[*block]bool // gone, and what is left to write of them failed to be written
 	idle     int             // handlers that wait
 	slots    [][]*Delivery
@@ -178,6 +180,13 @@ type workQueue struct {
 	strange  map[jobID]bool      // running jobs that are this worker's, and that it does not know of
 	vacant   map[int]vacancy     // blocks that were free at the last look
 	limiters map[string]*limiter // by kind; nil while there were no limits
+
+	heap      []*block        // that have ready jobs, the oldest first: see oldest.go
+	listed    bool            // in the worker's list of queues that have such
+	joining   bool            // it has not had its share of the blocks yet
+	known     bool            // no block is about to be read
+	waits     bool            // jobs wait for a block that is
+	waitsFrom instant.Instant // since when; 0: they do not
 }
 
 // Worker returns a Worker. Give it handlers, then Run it.
@@ -212,7 +221,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		}
 	}
 	w := &Worker{
-		c: c, db: c.db, leases: c.db, opt: opt, log: opt.Logger, slow: slow, proven: provenAfter, rotate: rotation, whole: wholeEvery, miscounted: miscounted,
+		c: c, db: c.db, leases: c.db, opt: opt, log: opt.Logger, slow: slow, proven: provenAfter, rotate: rotation, whole: wholeEvery, patience: patience, miscounted: miscounted,
 		handlers: map[string]*kindHandler{}, taken: map[*Delivery]bool{}, out: map[jobID]*Delivery{}, rows: map[jobID]*Delivery{}, remnants: map[*block]bool{}, kinds: map[string]string{},
 		counts: map[countKey]*count{}, ends: concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
 		book: refusalBook{all: map[jobID]*refusal{}, gone: map[jobID]string{}, wake: make(chan struct{}, 1)},
@@ -385,7 +394,7 @@ func (w *Worker) rouse(b *block) {
 	if b == nil {
 		return
 	}
-	b.dirty, b.rung = true, true
+	b.dirty, b.rung, b.told = true, true, true
 	w.enlist(b)
 }
 
@@ -403,12 +412,11 @@ func (w *Worker) enlist(b *block) {
 	w.chores.Signal()
 }
 
-// offer puts a block into the list of those with ready jobs, and wakes as many
+// offer puts a block among those with ready jobs, if it has some, and wakes as many
 // handlers as there are jobs for. mu is held.
 func (w *Worker) offer(b *block, jobs int) {
-	if !b.listed && b.hasReady() && b.startable() {
-		b.listed = true
-		w.runnable = append(w.runnable, b)
+	if b.startable() {
+		b.q.list(b)
 	}
 	for range min(jobs, w.idle) {
 		w.work.Signal()

@@ -1,0 +1,277 @@
+package queue
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// Which job a worker begins next. Of its queues it serves one after the other, a job each. Of
+// a queue it begins the most urgent job, and of these the oldest, over all of its blocks: the
+// blocks that have ready jobs are a heap, by the first of these.
+//
+// A block whose next jobs are still in the table may have an older one. So the others wait
+// while such a block is read: right after it was taken, and when it has run out of jobs that
+// were read and has more, which reading ahead mostly prevents. They wait for patience at the
+// most, so that a read that hangs delays no other block.
+
+// patience is for how long a queue waits for blocks that are about to be read.
+const patience = 250 * time.Millisecond
+
+// A head is where a job stands in a queue: what is less begins first.
+type head struct {
+	priority int
+	order    int64
+}
+
+func (h head) before(o head) bool {
+	return h.priority < o.priority || h.priority == o.priority && h.order < o.order
+}
+
+// head returns the place of the first of the block's jobs that may start, if there is one.
+func (b *block) head() (h head, ok bool) {
+	for p := range b.ready {
+		if list := b.ready[p]; len(list) > 0 {
+			h, ok = head{p, list[0].order}, true
+		}
+		for g, s := range b.aside {
+			if list := s[p]; len(list) > 0 && g.open() && (!ok || list[0].order < h.order) {
+				h, ok = head{p, list[0].order}, true
+			}
+		}
+		if ok {
+			return h, true
+		}
+	}
+	return h, false
+}
+
+// unread tells whether jobs of a block that has none to start are about to be read: its first
+// ones, or those after b.readTo.
+func (b *block) unread() bool {
+	return !b.listed && (b.unseen || b.full) && b.readable()
+}
+
+// readable tells whether the block is read as soon as there is reason to.
+func (b *block) readable() bool {
+	return b.open() && b.failures == 0 && b.room() && !b.crowded()
+}
+
+// list puts a block into its queue's heap, or to its new place there. mu is held.
+func (q *workQueue) list(b *block) {
+	h, ok := b.head()
+	if !ok {
+		return
+	}
+	b.first = h
+	if !b.listed {
+		b.listed, b.spot = true, len(q.heap)
+		q.heap = append(q.heap, b)
+	}
+	q.up(b.spot)
+	q.down(b.spot)
+	if !q.listed {
+		q.listed = true
+		q.w.runnable = append(q.w.runnable, q)
+	}
+}
+
+// unlist takes the first block out of the heap. mu is held.
+func (q *workQueue) unlist() {
+	b, n := q.heap[0], len(q.heap)-1
+	q.swap(0, n)
+	q.heap[n] = nil
+	q.heap = q.heap[:n]
+	q.down(0)
+	b.listed, q.known = false, false
+}
+
+func (q *workQueue) swap(i, j int) {
+	q.heap[i], q.heap[j] = q.heap[j], q.heap[i]
+	q.heap[i].spot, q.heap[j].spot = i, j
+}
+
+func (q *workQueue) up(i int) {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !q.heap[i].first.before(q.heap[parent].first) {
+			return
+		}
+		q.swap(i, parent)
+		i = parent
+	}
+}
+
+func (q *workQueue) down(i int) {
+	for {
+		least := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(q.heap); child++ {
+			if q.heap[child].first.before(q.heap[least].first) {
+				least = child
+			}
+		}
+		if least == i {
+			return
+		}
+		q.swap(i, least)
+		i = least
+	}
+}
+
+// popReady takes the next job of one queue after the other. It marks the job as started: a
+// worker whose lease is over starts none. mu is held.
+func (w *Worker) popReady() *Delivery {
+	if w.lone.d != nil {
+		return w.popLone()
+	}
+	if len(w.runnable) == 0 {
+		return nil
+	}
+	at := instant.Now()
+	if at >= w.deadline {
+		return nil
+	}
+	for n := len(w.runnable); n > 0; n-- {
+		q := w.runnable[0]
+		copy(w.runnable, w.runnable[1:])
+		w.runnable[len(w.runnable)-1] = q
+		d, b := q.pop(at)
+		if len(q.heap) == 0 {
+			q.listed = false
+			w.runnable = w.runnable[:len(w.runnable)-1]
+		}
+		if d == nil {
+			continue
+		}
+		w.begins(b, d, at)
+		if d.trial == accused {
+			w.holdBack(d)
+			return nil
+		}
+		return d
+	}
+	return nil
+}
+
+// pop takes the next job of a queue out of its block. mu is held.
+func (q *workQueue) pop(at instant.Instant) (*Delivery, *block) {
+	w := q.w
+	for len(q.heap) > 0 {
+		b := q.heap[0]
+		h, ok := b.head()
+		switch {
+		case !ok || !b.startable():
+			q.unlist()
+			continue
+		case b.first.before(h): // what was its first has gone
+			b.first = h
+			q.down(0)
+			continue
+		}
+		if g := q.own(); !g.open() {
+			g.closed()
+			return nil, nil
+		}
+		if q.waitsFor(h, at) {
+			return nil, nil
+		}
+		d := b.pop()
+		if b.room() || len(b.bare) > 0 {
+			w.enlist(b)
+		}
+		if next, ok := b.head(); ok {
+			b.first = next
+			q.down(0)
+		} else {
+			q.unlist()
+		}
+		if d != nil {
+			return d, b
+		}
+	}
+	return nil, nil
+}
+
+// waitsFor tells whether a job that has come to its turn waits, since blocks are about to be
+// read, or taken, that may have an older one. mu is held.
+func (q *workQueue) waitsFor(h head, at instant.Instant) bool {
+	if q.known || q.w.alone {
+		return false
+	}
+	if !q.joining && !q.olderUnread(h) {
+		q.waitsFrom = 0
+		return false
+	}
+	if q.waitsFrom == 0 {
+		q.waitsFrom = at
+	}
+	q.waits = at.Sub(q.waitsFrom) < q.w.patience
+	return q.waits
+}
+
+// olderUnread tells whether a block that is about to be read may have an older job. It notes
+// if there is none that is about to be read. mu is held.
+func (q *workQueue) olderUnread(h head) bool {
+	q.known = true
+	if len(q.heap) == len(q.blocks) {
+		return false
+	}
+	older := false
+	for _, b := range q.blocks {
+		if b.unread() {
+			q.known, older = false, older || b.unseen || b.readTo.before(h)
+		}
+	}
+	return older
+}
+
+// neediest takes the block out of the list that a flusher looks after next: by turns the first
+// one, and the one that has fewest jobs left of those that have more to read, since the others
+// will wait for it. mu is held.
+func (w *Worker) neediest() *block {
+	at := 0
+	if w.needs = !w.needs; w.needs {
+		least := w.opt.Batch / 2
+		for i, b := range w.serve {
+			if b.full && b.count < least && b.readable() {
+				at, least = i, b.count
+			}
+		}
+	}
+	b := w.serve[at]
+	if at == 0 {
+		w.serve = w.serve[1:]
+	} else {
+		w.serve = slices.Delete(w.serve, at, at+1)
+	}
+	return b
+}
+
+// recheck has jobs go on that wait for blocks of the queue to be read, unless they still do. mu
+// is held.
+func (q *workQueue) recheck() {
+	q.known = false
+	if !q.waits {
+		return
+	}
+	if q.w.unasked == nil && len(q.heap) > 0 && q.waitsFor(q.heap[0].first, instant.Now()) {
+		return
+	}
+	q.waits = false
+	q.w.work.Broadcast()
+}
+
+// put adds a job behind those that are older.
+func (s *readyList) put(d *Delivery) {
+	list := s[d.Priority]
+	if n := len(list); n == 0 || list[n-1].order <= d.order {
+		s[d.Priority] = append(list, d)
+		return
+	}
+	at, _ := slices.BinarySearchFunc(list, d.order, func(o *Delivery, order int64) int {
+		return cmp.Or(cmp.Compare(o.order, order), -1) // behind those that are as old
+	})
+	s[d.Priority] = slices.Insert(list, at, d)
+}
