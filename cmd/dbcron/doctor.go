@@ -35,6 +35,8 @@ func (p *program) doctor() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the database, and say what to do about what is wrong",
+		Example: `  dbcron doctor
+  dbcron doctor --role daemon -o json`,
 		Long: `Check the database, and say what to do about what is wrong: the server's settings, the
 tables, the clock, jobs of which the database refuses to write what has become of them, and
 the rights of the user that it connects with. It says what the rights are enough for, and

@@ -191,6 +191,7 @@ func (p *program) setEndpoint(ctx context.Context, name string, change func(*pus
 			p.tellMade(name)
 		}
 		if tell && done.NewSecret {
+			p.say("secret", done.Secret)
 			_, err = fmt.Fprintln(p.out, done.Secret)
 		}
 		return errors.Join(p.did(ctx, nil, "endpoint.set", name, 1, ""), err)

@@ -211,6 +211,7 @@ job that --callback and --payload say is enqueued.`,
 				if err != nil {
 					return err
 				}
+				p.say("id", strconv.FormatInt(id, 10))
 				_, err = fmt.Fprintln(p.out, id)
 				return err
 			})

@@ -29,6 +29,7 @@ type jobText struct {
 
 	payload []byte
 	binary  bool
+	told    string // how what was enqueued is told: text, json or jsonl
 }
 
 // flagNames are how flags call what is wrong.
@@ -46,6 +47,7 @@ func (p *program) jobEnqueue() *cobra.Command {
 	var t jobText
 	var lines bool
 	var f linesFlags
+	var output string
 	c := &cobra.Command{
 		Use:   "enqueue {KIND [PAYLOAD|-] | -}",
 		Short: "Enqueue a job, or many, and print the ids",
@@ -85,6 +87,13 @@ Durations are such as 500ms, 90s, 1h30m or 30d.`,
 			if len(args) == 1 && args[0] == "-" && !lines {
 				lines, args = true, nil
 			}
+			switch {
+			case output != "text" && output != "json" && output != "jsonl":
+				return usagef("output %q is not known: use text, json or jsonl", output)
+			case lines && output == "json":
+				return usagef("-o json is for one job; of lines -o jsonl prints one for each")
+			}
+			t.told = output
 			if lines {
 				return p.enqueueLines(c.Context(), t, args, f)
 			}
@@ -95,6 +104,7 @@ Durations are such as 500ms, 90s, 1h30m or 30d.`,
 		},
 	}
 	t.register(c)
+	c.Flags().StringVarP(&output, "output", "o", "text", "the ids as text, or jobs as json or jsonl")
 	c.Flags().BoolVar(&lines, "jsonl", false, "read jobs from standard input, one JSON object on each line")
 	c.Flags().IntVar(&f.from, "from-line", 1, "`number` of the line to begin with, of --jsonl")
 	c.Flags().IntVar(&f.batch, "batch", usualBatch, "`number` of lines that are enqueued at a time, all or none")
@@ -154,7 +164,7 @@ func (p *program) enqueueOne(ctx context.Context, t jobText, args []string) erro
 		if err != nil {
 			return err
 		}
-		return p.tellEnqueued([]queue.Enqueued{e}, made)
+		return p.tellEnqueued([]queue.Enqueued{e}, made, t.told)
 	})
 }
 
@@ -282,13 +292,24 @@ func fits(ctx context.Context, c *queue.Client, jobs []queue.Job, where func(i i
 	return made, nil
 }
 
-func (p *program) tellEnqueued(all []queue.Enqueued, made []string) error {
+// An enqueuedRow is a job that was enqueued, or that had the unique key already.
+type enqueuedRow struct {
+	ID      string `json:"id"` // a string: JSON readers round large numbers
+	Queue   string `json:"queue"`
+	Existed bool   `json:"existed"`
+}
+
+func (p *program) tellEnqueued(all []queue.Enqueued, made []string, output string) error {
 	for _, name := range made {
 		p.tellMade(name)
 	}
 	var text strings.Builder
 	for _, e := range all {
-		fmt.Fprintln(&text, e.ID)
+		if output == "text" {
+			fmt.Fprintln(&text, e.ID)
+		} else if err := encode(&text, enqueuedRow{strconv.FormatInt(e.ID, 10), e.Queue, e.Existed}); err != nil {
+			return err
+		}
 		if e.Existed {
 			fmt.Fprintf(p.err, "dbcron: job %d has that unique key already; nothing was enqueued\n", e.ID)
 		}

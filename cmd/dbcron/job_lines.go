@@ -88,7 +88,7 @@ func (p *program) enqueueLines(ctx context.Context, t jobText, args []string, f 
 	return p.withQueues(ctx, func(c *queue.Client) error {
 		so := p.begin(ctx, task{what: "enqueueing", unit: "jobs", share: r.share(p.in)})
 		defer so.end()
-		e := &lineEnqueuer{p: p, c: c, told: map[string]bool{}}
+		e := &lineEnqueuer{p: p, c: c, told: map[string]bool{}, output: t.told}
 		for b := first; len(b.jobs) > 0; {
 			if err := e.enqueue(ctx, b); err != nil {
 				return r.goOn(b, err)
@@ -108,6 +108,8 @@ type lineEnqueuer struct {
 	c    *queue.Client
 	told map[string]bool // the kinds of which it was told that they have a route
 	done int
+
+	output string
 }
 
 func (e *lineEnqueuer) enqueue(ctx context.Context, b lineBatch) error {
@@ -123,7 +125,7 @@ func (e *lineEnqueuer) enqueue(ctx context.Context, b lineBatch) error {
 		return err
 	}
 	e.done += len(all)
-	return e.p.tellEnqueued(all, made)
+	return e.p.tellEnqueued(all, made, e.output)
 }
 
 // A lineBatch is the jobs of some lines, and which lines these are.

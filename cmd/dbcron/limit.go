@@ -113,7 +113,14 @@ is better off in a queue of its own: dbcron route. Exit code 3: there is no such
 			return err
 		}
 		return p.withLimit(c.Context(), f.kind, func(q *queue.Client) error {
-			_, err := q.EditLimit(c.Context(), args[0], f.kind, change)
+			made, err := q.EditLimit(c.Context(), args[0], f.kind, change)
+			if err == nil {
+				row := newLimitRow(queue.LimitInfo{Limit: made})
+				p.say("kind", row.Kind)
+				p.say("running", row.Running)
+				p.say("rate", row.Rate)
+				p.say("burst", row.Burst)
+			}
 			return p.did(c.Context(), err, "limit.set", ofKind(args[0], f.kind), 1, "")
 		}, args[0])
 	}

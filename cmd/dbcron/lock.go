@@ -89,6 +89,8 @@ func (p *program) lockList() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List the locks, and whose they are",
+		Example: `  dbcron lock list
+  dbcron lock list -o jsonl`,
 		Long: `List the locks, and whose they are. Of a lock that is free, the last holder is
 shown. The states:
 
@@ -170,7 +172,10 @@ func (p *program) releaseLock(ctx context.Context, l *lock.Locker, name string, 
 	if err != nil {
 		return err
 	}
-	if text := holding(was); text != "" {
+	text := holding(was)
+	if p.say("released", text != ""); text != "" {
+		p.say("by", was.By)
+		p.say("fence", strconv.FormatInt(was.Fence, 10)) // a string: JSON readers round large numbers
 		object := name
 		if f.slot != 0 {
 			object += fmt.Sprint("/", f.slot)
@@ -248,7 +253,8 @@ func (p *program) lockResize() *cobra.Command {
 than slots: a pool of which more are held than are to stay is left as it is (exit
 code 4). Commands that still ask for the old size (dbcron lock run --slots) are
 refused from then on.`,
-		Args: cobra.ExactArgs(2),
+		Example: `  dbcron lock resize export 5`,
+		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			size, err := strconv.Atoi(args[1])
 			if err != nil {
@@ -287,6 +293,7 @@ can stay for ever.`,
 				if err := p.did(c.Context(), err, "lock.purge", "", int(n), fmt.Sprint("unused for ", unused)); err != nil {
 					return err
 				}
+				p.say("purged", n)
 				_, err = fmt.Fprintf(p.out, "purged %d locks\n", n)
 				return err
 			})

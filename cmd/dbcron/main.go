@@ -35,7 +35,11 @@ type program struct {
 	signals  *signals
 	environ  []string
 
-	db         *dialect.DB // that a command has open: see with
+	db *dialect.DB // that a command has open: see with
+
+	outcome outcome // with -o json, what is printed at the end; nil: text is
+	said    bool    // there is something in it that the command has done
+
 	configPath string
 	set        map[string]string // where flags have their values from that the command line has not
 	databaseFlags
@@ -142,6 +146,7 @@ command cannot be run.`,
 	root.SetFlagErrorFunc(flagError)
 	p.register(root)
 	root.AddCommand(p.serve(), p.schedule(), p.queue(), p.route(), p.limit(), p.endpoint(), p.job(), p.group(), p.topic(), p.worker(), p.lock(), p.migrate(), p.token(), p.audit(), p.openapi(), p.config(), p.doctor(), p.bench(), p.demo(), p.version())
+	p.outcomes(root)
 	strictArgs(root)
 	p.complete(root)
 	return root

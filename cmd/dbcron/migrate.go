@@ -22,8 +22,9 @@ one works, the others wait. docs/grants.md lists the rights that it takes.`,
 	}
 	var output string
 	status := &cobra.Command{
-		Use:   "status",
-		Short: "List the migrations, and which have been run",
+		Use:     "status",
+		Short:   "List the migrations, and which have been run",
+		Example: `  dbcron migrate status`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return p.migrating(c.Context(), func(db *dialect.DB) error { return p.migrateStatus(c.Context(), db, output) })
 		},
@@ -31,19 +32,21 @@ one works, the others wait. docs/grants.md lists the rights that it takes.`,
 	outputFlag(status, &output)
 	var down, to descent
 	descend := &cobra.Command{
-		Use:   "down",
-		Short: "Take back the newest migration; tables that it made are dropped with their rows",
-		Long:  "Take back the newest migration. " + descentHelp,
+		Use:     "down",
+		Example: `  dbcron migrate down`,
+		Short:   "Take back the newest migration; tables that it made are dropped with their rows",
+		Long:    "Take back the newest migration. " + descentHelp,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return p.migrateTo(c.Context(), func(at int64) int64 { return max(at-1, 0) }, down)
 		},
 	}
 	down.register(descend)
 	goTo := &cobra.Command{
-		Use:   "to VERSION",
-		Short: "Bring the tables to a version, up or down; 0 has no tables",
-		Long:  "Bring the tables to a version, up or down; 0 has no tables. " + descentHelp,
-		Args:  cobra.ExactArgs(1),
+		Use:     "to VERSION",
+		Example: `  dbcron migrate to 12`,
+		Short:   "Bring the tables to a version, up or down; 0 has no tables",
+		Long:    "Bring the tables to a version, up or down; 0 has no tables. " + descentHelp,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			version, err := strconv.ParseInt(args[0], 10, 64)
 			if err != nil {
@@ -55,14 +58,16 @@ one works, the others wait. docs/grants.md lists the rights that it takes.`,
 	to.register(goTo)
 	c.AddCommand(
 		&cobra.Command{
-			Use:   "up",
-			Short: "Run all migrations that have not been run",
-			RunE:  func(c *cobra.Command, _ []string) error { return p.migrateUp(c.Context()) },
+			Use:     "up",
+			Example: `  dbcron migrate up`,
+			Short:   "Run all migrations that have not been run",
+			RunE:    func(c *cobra.Command, _ []string) error { return p.migrateUp(c.Context()) },
 		},
 		descend, goTo,
 		&cobra.Command{
-			Use:   "prompt",
-			Short: "Make the views and routines for the SQL prompt, also if they are there",
+			Use:     "prompt",
+			Example: `  dbcron migrate prompt`,
+			Short:   "Make the views and routines for the SQL prompt, also if they are there",
 			Long: `Make the views dbcron_v_job and dbcron_v_queue and the routine dbcron_enqueue, also
 if they are there: docs/queue-sql.md. The migrations make them too, but leave them out
 where the user may not; and some dumps do not have them. On MySQL the rights to call
@@ -136,6 +141,8 @@ func (p *program) migrateLogged(ctx context.Context, db *dialect.DB, to int64, f
 	if err != nil {
 		return err
 	}
+	p.say("from", before)
+	p.say("to", after)
 	if before == after {
 		_, err = fmt.Fprintf(p.out, "nothing to do: version %d\n", after)
 	} else {
@@ -185,7 +192,9 @@ type migrationRow struct {
 func (p *program) migrateSQL() *cobra.Command {
 	var from int64
 	c := &cobra.Command{
-		Use:   "sql",
+		Use: "sql",
+		Example: `  dbcron migrate sql --url postgres:// >tables.sql
+  dbcron migrate sql --url mysql:// --from 12 >newer.sql`,
 		Short: "Print the SQL of the migrations, to be run by hand",
 		Long: `Print the statements that bring the tables from a version to the newest,
 bookkeeping included. The database is not opened; its URL says which engine.`,

@@ -70,6 +70,11 @@ func (p *program) moveJobs(ctx context.Context, c *queue.Client, from, to string
 		done = "to be moved"
 	}
 	if err == nil || n.Jobs > 0 {
+		for name, value := range map[string]any{
+			"from": from, "to": to, "dry_run": opt.DryRun, "jobs": n.Jobs, "running": n.Running, "behind": n.Behind, "taken": n.Taken,
+		} {
+			p.say(name, value)
+		}
 		fmt.Fprintf(p.err, "dbcron: %s %s from %s to %s\n", counted(n.Jobs, "job", "jobs"), done, oneLine(from, 200), oneLine(to, 200))
 	}
 	for _, stay := range []struct {

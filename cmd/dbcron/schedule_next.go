@@ -50,7 +50,7 @@ so that it can be tried before it is used.`,
 	flags.StringVar(&zone, "tz", "UTC", "time zone of the spec")
 	flags.StringVar(&from, "from", "", "print slots strictly after this time (RFC 3339; default: now)")
 	flags.IntVarP(&n, "count", "n", 5, "how many slots")
-	flags.StringVar(&dst, "dst", "vixie", "when clocks change: vixie (fixed times run once) or wall")
+	flags.StringVar(&dst, "dst", "vixie", "when clocks change: `vixie|wall`; vixie runs fixed times once")
 	outputFlag(c, &output)
 	return c
 }

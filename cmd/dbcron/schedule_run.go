@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,6 +45,7 @@ func (p *program) runSchedule(ctx context.Context, db *dialect.DB, name string, 
 	if err := p.did(ctx, err, "schedule.run", name, 1, ""); err != nil {
 		return err
 	}
+	p.say("run_id", strconv.FormatInt(started.ID, 10))
 	if !wait {
 		_, err = fmt.Fprintln(p.out, started.ID)
 		return err
@@ -54,6 +56,7 @@ func (p *program) runSchedule(ctx context.Context, db *dialect.DB, name string, 
 	if err != nil {
 		return err
 	}
+	p.say("state", last.State)
 	text := fmt.Sprintf("%s: %s", last.State, result(last))
 	if last.State != "ok" {
 		return errors.New(text)
@@ -82,6 +85,8 @@ which looks once per --poll and then sends SIGTERM. It is not tried again. Exit 
 				if err := p.did(c.Context(), err, "run.cancel", fmt.Sprint(r.Schedule, "/", id), 1, why); err != nil {
 					return err
 				}
+				p.say("schedule", r.Schedule)
+				p.say("state", r.State) // before
 				done := "was cancelled: it had not begun"
 				if r.State != "waiting" {
 					done = "is to be ended by its daemon, " + oneLine(r.By, 200)
@@ -146,6 +151,9 @@ func (p *program) backfill(ctx context.Context, db *dialect.DB, name string, f b
 	if !f.dryRun {
 		_ = p.did(ctx, nil, "schedule.backfill", name, len(done.Slots), f.from+" to "+f.to)
 	}
+	p.say("slots", len(done.Slots))
+	p.say("left", done.Left)
+	p.say("dry_run", f.dryRun)
 	text := counted(len(done.Slots), "slot", "slots")
 	if n := len(done.Slots); n > 0 {
 		text += fmt.Sprintf(", from %s to %s,", inZone(done.Slots[0], &s), inZone(done.Slots[n-1], &s))

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,8 +18,7 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// Words that somebody may have meant: commands, flags, and the names in the tables, which the
-// shell completes as well.
+// Words that somebody may have meant: commands, flags, and the names in the tables.
 
 // didYouMean is what an error about an unknown word ends with; empty if no known word is near.
 func didYouMean(word string, known []string) string {
@@ -55,8 +55,7 @@ func flagError(c *cobra.Command, err error) error {
 	return usagef("%v%s", err, didYouMean("--"+name, known))
 }
 
-// nameLists say what the first argument of a command names, by the word for it in the line of
-// usage or by the group of the command.
+// nameLists list what there is of a kind that commands name: see kindNamed.
 var nameLists = map[string]func(context.Context, *dialect.DB) ([]string, error){
 	"queue": func(ctx context.Context, db *dialect.DB) (names []string, err error) {
 		c, err := queue.New(db, queue.Options{})
@@ -87,6 +86,44 @@ var nameLists = map[string]func(context.Context, *dialect.DB) ([]string, error){
 		}
 		return names, err
 	},
+	"group": func(ctx context.Context, db *dialect.DB) (names []string, err error) {
+		c, err := queue.New(db, queue.Options{})
+		if err != nil {
+			return nil, err
+		}
+		for _, state := range []string{queue.GroupOpen, queue.GroupSealed} {
+			all, err := c.Groups(ctx, state, 0, mostNames)
+			if err != nil {
+				return nil, err
+			}
+			for i := range all {
+				names = append(names, strconv.FormatInt(all[i].ID, 10))
+			}
+		}
+		return names, nil
+	},
+	"route": func(ctx context.Context, db *dialect.DB) (names []string, err error) {
+		c, err := queue.New(db, queue.Options{})
+		if err != nil {
+			return nil, err
+		}
+		all, err := c.Routes(ctx, "", mostNames)
+		for i := range all {
+			names = append(names, all[i].Kind)
+		}
+		return names, err
+	},
+	"topic": func(ctx context.Context, db *dialect.DB) (names []string, err error) {
+		c, err := queue.New(db, queue.Options{})
+		if err != nil {
+			return nil, err
+		}
+		all, err := c.Subscriptions(ctx, queue.Subscription{}, mostNames)
+		for i := range all {
+			names = append(names, all[i].Topic)
+		}
+		return slices.Compact(names), err
+	},
 	"token": func(ctx context.Context, db *dialect.DB) (names []string, err error) {
 		all, err := httpapi.NewTokens(db).List(ctx)
 		for i := range all {
@@ -101,21 +138,6 @@ const (
 	mostNames = 1000
 	nameTime  = 2 * time.Second
 )
-
-// kindNamed says what the first argument of a command names; empty: nothing that there is a list of.
-func kindNamed(c *cobra.Command) string {
-	_, args, _ := strings.Cut(c.Use, " ")
-	word, _, _ := strings.Cut(args, " ")
-	switch word = strings.Trim(word, "[]…"); {
-	case word == "QUEUE", word == "NAME" && c.Parent().Name() == "job":
-		return "queue"
-	case word == "NAME" && c.Name() != "add" && c.Name() != "create":
-		if _, listed := nameLists[c.Parent().Name()]; listed {
-			return c.Parent().Name()
-		}
-	}
-	return ""
-}
 
 // names lists the queues, or what else is of a kind. It is best effort: without a database there
 // are none.
@@ -134,33 +156,13 @@ func (p *program) names(ctx context.Context, kind string) (names []string) {
 	return names
 }
 
-// complete has the shell complete the names of queues, schedules, locks and tokens.
-func (p *program) complete(c *cobra.Command) {
-	if kindNamed(c) != "" {
-		c.ValidArgsFunction = func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return p.names(c.Context(), kindNamed(c)), cobra.ShellCompDirectiveNoFileComp
-		}
-	}
-	if c.Flags().Lookup("queue") != nil {
-		_ = c.RegisterFlagCompletionFunc("queue", func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return p.names(c.Context(), "queue"), cobra.ShellCompDirectiveNoFileComp
-		}) // which fails only for flags that are not there
-	}
-	for _, sub := range c.Commands() {
-		p.complete(sub)
-	}
-}
-
 // meant tells which name may have been meant where the first argument was not found.
 func (p *program) meant(ctx context.Context, c *cobra.Command) string {
 	args := c.Flags().Args()
 	if len(args) == 0 {
 		return ""
 	}
-	names := p.names(context.WithoutCancel(ctx), kindNamed(c))
+	names := p.names(context.WithoutCancel(ctx), kindNamed(c, 0))
 	if slices.Contains(names, args[0]) {
 		return "" // it is something else that was not found
 	}

@@ -87,6 +87,7 @@ func (p *program) createToken(ctx context.Context, name string, scopes []string,
 		if err := p.did(ctx, err, "token.create", name, 1, "scopes="+strings.Join(scopes, ",")); err != nil {
 			return err
 		}
+		p.say("secret", secret)
 		_, err = fmt.Fprintln(p.out, secret)
 		return err
 	})
@@ -215,6 +216,7 @@ func (p *program) resetTokens(ctx context.Context, tokens *httpapi.Tokens, yes b
 		return err
 	}
 	if len(all) == 0 {
+		p.say("removed", 0)
 		_, err := fmt.Fprintln(p.out, "nothing to do: there is no token")
 		return err
 	}
@@ -225,6 +227,7 @@ func (p *program) resetTokens(ctx context.Context, tokens *httpapi.Tokens, yes b
 	}
 	n, err := tokens.Reset(ctx)
 	if err = p.did(ctx, err, "token.reset", "", int(n), ""); err == nil {
+		p.say("removed", n)
 		_, err = fmt.Fprintln(p.out, "removed "+counted(int(n), "token", "tokens"))
 	}
 	return err

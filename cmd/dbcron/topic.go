@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -116,10 +117,11 @@ nobody has subscribed, stderr tells so, and nothing is printed.`,
 				if err != nil {
 					return err
 				}
-				if made.ID == 0 {
+				if p.say("queues", append([]string{}, made.Queues...)); made.ID == 0 {
 					fmt.Fprintf(p.err, "dbcron: no queue has subscribed to topic %s; nothing was enqueued\n", oneLine(args[0], 200))
 					return nil
 				}
+				p.say("id", strconv.FormatInt(made.ID, 10))
 				_, err = fmt.Fprintln(p.out, made.ID)
 				return err
 			})

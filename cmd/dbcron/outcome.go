@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue"
+)
+
+// An outcome is what a command that changes something prints with -o json: what was done, to
+// what, and what has come of it.
+type outcome map[string]any
+
+// textOnly are the commands whose output is a text, a stream or another program's.
+var textOnly = []string{
+	"config check", "demo", "endpoint secret", "lock run", "migrate sql", "openapi", "schedule output", "serve", "worker exec",
+}
+
+// showAfter are the words for what a command that changes something is about, whose new state is
+// part of the outcome.
+var showAfter = map[string]func(*program, context.Context, string) error{
+	"queue": func(p *program, ctx context.Context, name string) error {
+		return p.withQueues(ctx, func(c *queue.Client) error { return p.showQueue(ctx, c, name, "json") }, name)
+	},
+	"schedule": func(p *program, ctx context.Context, name string) error {
+		return p.with(ctx, func(db *dialect.DB) error { return p.showSchedule(ctx, db, name, "json") })
+	},
+}
+
+// changing are the last words of commands after which that state is told.
+var changing = []string{"add", "edit", "set", "pause", "resume", "resize"}
+
+// say adds something to what is printed with -o json.
+func (p *program) say(name string, value any) {
+	if p.outcome != nil {
+		p.outcome[name] = value
+		p.said = true
+	}
+}
+
+// outcomes gives all commands below c that change something -o json.
+func (p *program) outcomes(c *cobra.Command) {
+	for _, sub := range c.Commands() {
+		p.outcomes(sub)
+	}
+	path := actionOf(c)
+	if c.HasSubCommands() || c.Flags().Lookup("output") != nil || slices.Contains(textOnly, path) {
+		return
+	}
+	var output string
+	c.Flags().StringVarP(&output, "output", "o", "text", "what has been done, as text, json or jsonl")
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		switch output {
+		case "text":
+			return run(c, args)
+		case "json", "jsonl":
+			return p.telling(c, path, args, run)
+		}
+		return usagef("output %q is not known: use text, json or jsonl", output)
+	}
+}
+
+// actionOf is a command's words without the program's.
+func actionOf(c *cobra.Command) string {
+	_, path, _ := strings.Cut(c.CommandPath(), " ")
+	return path
+}
+
+// telling runs a command and prints what has come of it instead of its text, also after an error
+// if something was done before.
+func (p *program) telling(c *cobra.Command, path string, args []string, run func(*cobra.Command, []string) error) error {
+	out := p.out
+	p.out, p.outcome = io.Discard, outcome{}
+	defer func() { p.out, p.outcome = out, nil }()
+	err := run(c, args)
+	if err != nil && !p.said || p.outcome == nil {
+		return err
+	}
+	p.outcome["action"] = path
+	for i, name := range argumentsOf(c.Use) {
+		if _, known := p.outcome[name]; !known && i < len(args) {
+			p.outcome[name] = args[i]
+		}
+	}
+	group, word, _ := strings.Cut(path, " ")
+	if show := showAfter[group]; err == nil && show != nil && slices.Contains(changing, word) {
+		var now bytes.Buffer
+		p.out = &now
+		if err := show(p, c.Context(), c.Flags().Arg(0)); err != nil { // which may take a right more
+			fmt.Fprintf(p.err, "dbcron: it was done, but what it is now is not known: %v\n", err)
+		} else {
+			p.outcome[group] = json.RawMessage(now.Bytes())
+		}
+	}
+	if wrong := encode(out, p.outcome); err == nil {
+		err = wrong
+	}
+	return err
+}
+
+// argumentsOf are the names of the arguments in a line of usage, up to the first flag.
+func argumentsOf(use string) (names []string) {
+	for _, word := range strings.Fields(use)[1:] {
+		if strings.HasPrefix(word, "-") || strings.HasPrefix(word, "[-") || strings.Contains(word, "flags") {
+			break
+		}
+		word, _, _ = strings.Cut(strings.Trim(word, "{[]}"), "|")
+		names = append(names, strings.ToLower(strings.TrimSuffix(word, "…")))
+	}
+	return names
+}

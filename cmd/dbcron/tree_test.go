@@ -1,0 +1,123 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// leaves are all commands that do something.
+func leaves(c *cobra.Command) (all []*cobra.Command) {
+	if !c.HasSubCommands() {
+		return []*cobra.Command{c}
+	}
+	for _, sub := range c.Commands() {
+		all = append(all, leaves(sub)...)
+	}
+	return all
+}
+
+func emptyProgram() *program {
+	return &program{in: strings.NewReader(""), out: io.Discard, err: io.Discard}
+}
+
+// Each command shows how it is used, by lines that can be typed.
+func TestExamples(t *testing.T) {
+	for _, c := range leaves(emptyProgram().root()) {
+		shown := false
+		for line := range strings.Lines(c.Example) {
+			for _, words := range commandsOf(line) {
+				shown = shown || strings.HasPrefix(strings.Join(words, " ")+" ", c.CommandPath()+" ")
+				root := emptyProgram().root()
+				found, args, err := root.Find(words[1:])
+				if err == nil {
+					err = found.ParseFlags(args)
+				}
+				if err == nil {
+					err = found.ValidateArgs(found.Flags().Args())
+				}
+				if err != nil || found.HasSubCommands() {
+					t.Errorf("%s: the example %q: %v", c.CommandPath(), strings.TrimSpace(line), err)
+				}
+			}
+		}
+		if !shown {
+			t.Errorf("%s: no example shows it", c.CommandPath())
+		}
+	}
+}
+
+// commandsOf are the command lines of dbcron in a line for the shell.
+func commandsOf(line string) (all [][]string) {
+	var words []string
+	var word strings.Builder
+	quote, inWord := rune(0), false
+	end := func() {
+		if inWord {
+			words = append(words, word.String())
+		}
+		word.Reset()
+		inWord = false
+	}
+	endCommand := func() {
+		end()
+		if len(words) > 0 && words[0] == "dbcron" {
+			all = append(all, words)
+		}
+		words = nil
+	}
+	for _, r := range strings.TrimSpace(line) {
+		switch {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(r)
+		case r == '\'' || r == '"':
+			quote, inWord = r, true
+		case r == ' ':
+			end()
+		case strings.ContainsRune("|;&()<>", r): // what follows < and > is a file, and no command of ours
+			endCommand()
+		default:
+			inWord = true
+			word.WriteRune(r)
+		}
+	}
+	endCommand()
+	return all
+}
+
+// Each command that is not a text, a stream or another program's prints JSON if it is asked to.
+func TestOutputs(t *testing.T) {
+	texts := map[string]bool{}
+	for _, path := range textOnly {
+		texts[path] = true
+	}
+	for _, c := range leaves(emptyProgram().root()) {
+		path := actionOf(c)
+		if has := c.Flags().Lookup("output") != nil; has == texts[path] {
+			t.Errorf("%s: has -o: %t, and is in textOnly: %t", path, has, texts[path])
+		}
+		delete(texts, path)
+	}
+	for path := range texts {
+		t.Errorf("%s is in textOnly, and there is no such command", path)
+	}
+}
+
+// Flags that take one of some words have the shell complete them.
+func TestFlagWords(t *testing.T) {
+	for _, c := range leaves(emptyProgram().root()) {
+		for _, name := range worded {
+			f := c.Flags().Lookup(name)
+			if f == nil || name == "by" && c.Name() != "stats" {
+				continue
+			}
+			if words := flagWords(c, f); len(words) < 2 {
+				t.Errorf("%s --%s takes %q", c.CommandPath(), name, words)
+			}
+		}
+	}
+}
