@@ -29,3 +29,8 @@ func CheckName(name string) error {
 	}
 	return fmt.Errorf("name %q: %s", name, wrong)
 }
+
+// CutVersion makes what a program calls its version fit for a column and a label.
+func CutVersion(v string) string {
+	return strings.ToValidUTF8(v[:min(len(v), 64)], "")
+}

@@ -60,6 +60,9 @@ type Options struct {
 	// operation or "other", the status, and how long it took.
 	Observe func(method, path string, status int, took time.Duration)
 
+	// LeaseLost is called when what it has of a queue's jobs was lost: see [queue.Options].
+	LeaseLost func(why string)
+
 	// Doorbell has it tell workers of new jobs: see [queue.Options].
 	Doorbell string
 
@@ -113,7 +116,7 @@ func New(db *dialect.DB, opt Options) (*API, error) {
 		return nil, err
 	}
 	a.db, a.tokens, a.endpoints = db, NewTokens(db), push.NewEndpoints(db)
-	if a.queues, err = queue.New(db, queue.Options{Node: opt.Node, Logger: a.log, Doorbell: opt.Doorbell}); err != nil {
+	if a.queues, err = queue.New(db, queue.Options{Node: opt.Node, Version: a.opt.Version, Logger: a.log, Doorbell: opt.Doorbell, LeaseLost: opt.LeaseLost}); err != nil {
 		return nil, err
 	}
 	a.sample = newSampler(db, a.queues)

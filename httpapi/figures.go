@@ -9,7 +9,6 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue"
-	"github.com/dbcron/dbcron/scheduler"
 )
 
 const (
@@ -30,6 +29,9 @@ type figures struct {
 	runs      map[string]int // that have not ended, by state
 	locks     int
 	totals    map[string]queue.Minute // by queue, since the first look
+	nodes     []nodeFigures
+	offset    time.Duration // of this host's clock from the database's
+	each      []scheduleFigures
 }
 
 type queueFigures struct {
@@ -45,9 +47,11 @@ type sampler struct {
 	queues *queue.Client
 
 	turn  chan struct{} // whose it is looks, and has what follows
+	most  int           // schedules that are looked at one by one
 	last  *figures
 	until instant.Instant
 	seen  map[minuteOf]queue.Minute // nil: nothing was looked at yet
+	good  map[string]time.Time      // when schedules last succeeded, as far as that was seen
 }
 
 type minuteOf struct {
@@ -82,7 +86,7 @@ func (s *sampler) look(ctx context.Context) (*figures, error) {
 
 func (s *sampler) read(ctx context.Context) (*figures, error) {
 	f := &figures{at: instant.Now(), schedules: map[string]int{}, runs: map[string]int{}}
-	for _, read := range []func(context.Context, *figures) error{s.readQueues, s.readSchedules, s.readRuns, s.readLocks, s.addUp} {
+	for _, read := range []func(context.Context, *figures) error{s.readQueues, s.readSchedules, s.readRuns, s.readLocks, s.addUp, s.readNodes, s.readEach} {
 		if err := read(ctx, f); err != nil {
 			return nil, err
 		}
@@ -91,7 +95,7 @@ func (s *sampler) read(ctx context.Context) (*figures, error) {
 }
 
 func (s *sampler) readQueues(ctx context.Context, f *figures) error {
-	now, err := scheduler.Clock(ctx, s.db)
+	now, err := s.readClock(ctx, f)
 	if err != nil {
 		return err
 	}
@@ -158,7 +162,7 @@ func (s *sampler) addUp(ctx context.Context, f *figures) error {
 		was, t := s.seen[key], f.totals[m.Queue]
 		if s.seen != nil {
 			t.Done, t.Failed, t.Dead = t.Done+max(0, m.Done-was.Done), t.Failed+max(0, m.Failed-was.Failed), t.Dead+max(0, m.Dead-was.Dead)
-			t.Took += max(0, m.Took-was.Took)
+			t.Waited, t.Took = t.Waited+max(0, m.Waited-was.Waited), t.Took+max(0, m.Took-was.Took)
 		}
 		seen[key], f.totals[m.Queue] = m, t
 	}

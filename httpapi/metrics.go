@@ -1,9 +1,10 @@
 package httpapi
 
 import (
-	"context"
+	"cmp"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -26,6 +27,12 @@ type Metrics struct {
 	took     *prometheus.HistogramVec
 	runs     *prometheus.CounterVec
 	runsTook prometheus.Histogram
+	lost     *prometheus.CounterVec
+	sent     *prometheus.CounterVec
+	sentTook *prometheus.HistogramVec
+
+	mu      sync.Mutex
+	origins map[string]bool // that have a label of their own
 }
 
 // scrapeTime is for the database, so that the rest is told while it does not answer.
@@ -34,8 +41,18 @@ const scrapeTime = 8 * time.Second
 // durations are the bounds of a run's histogram, in seconds.
 var durations = []float64{.01, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600}
 
+// mostOrigins bounds how many origins have figures of their own: jobs may name any.
+const mostOrigins = 100
+
+// MetricsOptions adjusts Metrics. The zero value is ready to use.
+type MetricsOptions struct {
+	Version   string // of the program; default: devel
+	Schedules int    // that are told of one by one, the first by name; default: 100; negative: none
+}
+
 // NewMetrics returns the metrics of a daemon. It does not touch the database.
-func NewMetrics(db *dialect.DB, version string) (*Metrics, error) {
+func NewMetrics(db *dialect.DB, opt MetricsOptions) (*Metrics, error) {
+	version := cmp.Or(opt.Version, "devel")
 	queues, err := queue.New(db, queue.Options{})
 	if err != nil {
 		return nil, err
@@ -54,6 +71,20 @@ func NewMetrics(db *dialect.DB, version string) (*Metrics, error) {
 		runsTook: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "dbcron_run_duration_seconds", Help: "How long they took.", Buckets: durations,
 		}),
+		lost: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dbcron_lease_losses_total", Help: "Leases that this daemon has lost: of a run of a schedule, or of a worker with what it had of a queue.",
+		}, []string{"of"}),
+		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dbcron_push_requests_total", Help: "Jobs that this daemon has sent to endpoints, by origin and class of the answer's status; none: there was no whole answer.",
+		}, []string{"origin", "status"}),
+		sentTook: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "dbcron_push_request_duration_seconds", Help: "How long they took.", Buckets: prometheus.DefBuckets,
+		}, []string{"origin"}),
+		origins: map[string]bool{},
+	}
+	m.sample.most = cmp.Or(opt.Schedules, 100)
+	for _, of := range []string{lostRun, lostWorker} { // so that the first loss is a rise
+		m.lost.WithLabelValues(of)
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "dbcron_build_info", Help: "1, with the version.", ConstLabels: prometheus.Labels{"version": version, "database": db.Dialect.Name},
@@ -61,7 +92,7 @@ func NewMetrics(db *dialect.DB, version string) (*Metrics, error) {
 	build.Set(1)
 	own := prometheus.NewRegistry() // not the default one, to which any package adds
 	for _, c := range []prometheus.Collector{
-		m.requests, m.took, m.runs, m.runsTook, build, &tables{m.sample},
+		m.requests, m.took, m.runs, m.runsTook, m.lost, m.sent, m.sentTook, build, &tables{m.sample},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewDBStatsCollector(db.Pool(), "dbcron"),
 	} {
 		if err := own.Register(c); err != nil {
@@ -82,76 +113,40 @@ func (m *Metrics) Request(method, path string, status int, took time.Duration) {
 func (m *Metrics) RunEnded(state string, took time.Duration) {
 	m.runs.WithLabelValues(state).Inc()
 	m.runsTook.Observe(took.Seconds())
+	if state == "lost" {
+		m.lost.WithLabelValues(lostRun).Inc()
+	}
 }
 
-// tables collects what the tables say.
-type tables struct{ sample *sampler }
-
-func description(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc("dbcron_"+name, help, labels, nil)
-}
-
-var (
-	descUp       = description("database_up", "Whether the database has answered. If it has not, what the tables say is missing.")
-	descJobs     = description("queue_jobs", "Jobs of a queue by state; 10000 is that many or more.", "queue", "state")
-	descAge      = description("queue_oldest_ready_age_seconds", "How long ago the oldest ready job was enqueued; 0: there is none.", "queue")
-	descPaused   = description("queue_paused", "Whether the queue is paused.", "queue")
-	descDone     = description("jobs_done_total", "Jobs that all workers have done since this daemon began to look: the same at each daemon, so take one.", "queue")
-	descFailed   = description("job_attempts_failed_total", "Attempts that failed and are followed by another, likewise.", "queue")
-	descDead     = description("jobs_dead_total", "Jobs that were given up, likewise.", "queue")
-	descWork     = description("job_work_seconds_total", "How long attempts took, all together, likewise.", "queue")
-	descPlans    = description("schedules", "Schedules by state.", "state")
-	descDue      = description("schedules_due", "Active schedules that a daemon should run by now.")
-	descLate     = description("schedules_late", "Those of them that it should have run ten seconds ago.")
-	descOpenRuns = description("runs_open", "Runs that have not ended, by state.", "state")
-	descLocks    = description("locks_held", "Locks and slots of pools that are held.")
+// What a lease is of.
+const (
+	lostRun    = "run"
+	lostWorker = "worker"
 )
 
-// Describe tells which metrics there are.
-func (*tables) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		descUp, descJobs, descAge, descPaused, descDone, descFailed, descDead, descWork, descPlans, descDue, descLate, descOpenRuns, descLocks,
-	} {
-		to <- d
+// LeaseLost counts a lease that a worker has lost: see [queue.Options].
+func (m *Metrics) LeaseLost(string) { m.lost.WithLabelValues(lostWorker).Inc() }
+
+// Sent counts a job that was sent to an endpoint: see [push.Options].
+func (m *Metrics) Sent(origin string, status int, took time.Duration) {
+	origin, class := m.label(origin), "none"
+	if status > 0 {
+		class = strconv.Itoa(status/100) + "xx"
 	}
+	m.sent.WithLabelValues(origin, class).Inc()
+	m.sentTook.WithLabelValues(origin).Observe(took.Seconds())
 }
 
-// Collect tells what they are.
-func (t *tables) Collect(to chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+// label is the label of an origin: of those that come late, other.
+func (m *Metrics) label(origin string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.origins[origin] {
+		return origin
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
-	defer cancel()
-	f, err := t.sample.look(ctx)
-	if err != nil {
-		gauge(descUp, 0)
-		return
+	if len(m.origins) == mostOrigins || !utf8.ValidString(origin) {
+		return "other"
 	}
-	gauge(descUp, 1)
-	for _, q := range f.queues {
-		if !utf8.ValidString(q.name) { // made by hand: a label has to be
-			continue
-		}
-		for state, n := range map[string]int{"ready": q.Ready, "delayed": q.Delayed, "running": q.Running, "dead": q.Dead, "done": q.Done} {
-			gauge(descJobs, float64(n), q.name, state)
-		}
-		gauge(descAge, q.age.Seconds(), q.name)
-		gauge(descPaused, map[bool]float64{true: 1}[q.state == "paused"], q.name)
-		done := f.totals[q.name]
-		for d, v := range map[*prometheus.Desc]float64{
-			descDone: float64(done.Done), descFailed: float64(done.Failed), descDead: float64(done.Dead), descWork: done.Took.Seconds(),
-		} {
-			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, q.name)
-		}
-	}
-	for _, state := range []string{"active", "paused", "ended", "failed"} {
-		gauge(descPlans, float64(f.schedules[state]), state)
-	}
-	for _, state := range []string{"waiting", "running", "retry"} {
-		gauge(descOpenRuns, float64(f.runs[state]), state)
-	}
-	gauge(descDue, float64(f.due))
-	gauge(descLate, float64(f.late))
-	gauge(descLocks, float64(f.locks))
+	m.origins[origin] = true
+	return origin
 }

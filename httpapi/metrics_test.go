@@ -32,7 +32,7 @@ func scrape(t *testing.T, h http.Handler) string {
 // The metrics tell what there is, and are named as others are.
 func TestMetrics(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
-		m, err := NewMetrics(db.DB, "1.2.3")
+		m, err := NewMetrics(db.DB, MetricsOptions{Version: "1.2.3"})
 		must(t, err)
 		s := serve(t, db.DB, Options{Observe: m.Request})
 		for range 3 {
@@ -66,14 +66,17 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s: %s", p.Metric, p.Text)
 		}
 
+		m.Sent("https://example.org:443", 200, time.Second)
+		promtool(t, scrape(t, m))
+
 		// What is done after the first look is counted, and each time what is new.
-		db.Do(t, `UPDATE {prefix}job_count SET done = 7, failed = 1`, nil)
+		db.Do(t, `UPDATE {prefix}job_count SET done = 7, failed = 1, wait_us = 2500000`, nil)
 		if again := scrape(t, m); !strings.Contains(again, `dbcron_jobs_done_total{queue="mail"} 0`) {
 			t.Errorf("the tables were looked at again at once")
 		}
 		for range 2 {
 			m.sample.until = instant.Instant(0)
-			if text = scrape(t, m); !strings.Contains(text, `dbcron_jobs_done_total{queue="mail"} 2`) || !strings.Contains(text, `dbcron_job_attempts_failed_total{queue="mail"} 1`) {
+			if text = scrape(t, m); !strings.Contains(text, `dbcron_jobs_done_total{queue="mail"} 2`) || !strings.Contains(text, `dbcron_job_attempts_failed_total{queue="mail"} 1`) || !strings.Contains(text, `dbcron_job_wait_seconds_total{queue="mail"} 2.5`) {
 				t.Errorf("got\n%s", text)
 			}
 		}
@@ -84,7 +87,7 @@ func TestMetrics(t *testing.T) {
 func TestMetricsWithoutADatabase(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		gone := dbtest.Open(t, db.URL, dialect.Options{MaxConns: 2})
-		m, err := NewMetrics(gone.DB, "1.2.3")
+		m, err := NewMetrics(gone.DB, MetricsOptions{Version: "1.2.3"})
 		must(t, err)
 		must(t, gone.Close())
 		if text := scrape(t, &Health{DB: gone.DB, Metrics: m}); !strings.Contains(text, "dbcron_database_up 0") || !strings.Contains(text, "go_goroutines ") {
@@ -96,7 +99,7 @@ func TestMetricsWithoutADatabase(t *testing.T) {
 // A queue whose name cannot be a label does not keep the others from being told.
 func TestMetricsOfAQueueThatIsNotText(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
-		m, err := NewMetrics(db.DB, "1.2.3")
+		m, err := NewMetrics(db.DB, MetricsOptions{Version: "1.2.3"})
 		must(t, err)
 		m.sample.last, m.sample.until = &figures{queues: []queueFigures{{name: "\xff"}, {name: "mail"}}}, instant.Now().Add(time.Hour)
 		if text := scrape(t, m); !strings.Contains(text, `dbcron_queue_paused{queue="mail"} 0`) {

@@ -51,6 +51,27 @@ var (
 		JOIN {prefix}run AS r ON r.lane = l.lane AND r.next_exec > {time 0} AND r.next_exec < {time 253402300799000000}
 		GROUP BY r.state`)
 
+	// firstSchedules reads the first schedules by name.
+	firstSchedules = dialect.SQL("httpapi.first-schedules", `
+		SELECT name, state, jitter, COALESCE({us due_at}, 0) FROM {prefix}schedule ORDER BY name LIMIT :limit`)
+
+	// lastRuns reads the newest runs of some schedules that have ended: of each as many as the
+	// limit, along the unique key.
+	lastRuns = dialect.SQL("httpapi.last-runs", `
+		{union rows: SELECT * FROM (SELECT schedule, {us due_at} AS due, attempt, state, COALESCE({us started_at}, 0) AS began, COALESCE({us finished_at}, 0) AS ended
+			FROM {prefix}run WHERE schedule = :name ORDER BY due_at DESC, attempt DESC LIMIT :limit) AS one}`)
+
+	// runningOf counts the runs of some schedules that are under way.
+	runningOf = dialect.SQL("httpapi.running-of", `
+		SELECT schedule, COUNT(*) FROM {prefix}run
+		WHERE schedule IN (:names) AND next_exec > {time 0} AND next_exec < {time 253402300799000000} AND state = 'running' GROUP BY schedule`)
+
+	// countNodes reads all processes, which are few.
+	countNodes = dialect.SQL("httpapi.count-nodes", `
+		SELECT version, SUM(CASE WHEN state = 'live' AND expire_at > {now} THEN 1 ELSE 0 END),
+			SUM(CASE WHEN state = 'live' AND expire_at > {now} THEN 0 ELSE 1 END)
+		FROM {prefix}node WHERE state <> 'gone' GROUP BY version ORDER BY version LIMIT :limit`)
+
 	// countLocks looks at so many locks at the most.
 	countLocks = dialect.SQL("httpapi.count-locks", `
 		SELECT COUNT(*) FROM (SELECT state, expire_at FROM {prefix}lock LIMIT :limit) AS l

@@ -50,6 +50,7 @@ func New(db *dialect.DB, opt Options) (*Client, error) {
 	if opt.Blocks < 1 || opt.Blocks > 1000 {
 		return nil, invalid("blocks", "%d is not 1 to 1000", opt.Blocks)
 	}
+	opt.Version = dialect.CutVersion(opt.Version)
 	if opt.Doorbell != "" {
 		if err := checkDoorbell(opt.Doorbell); err != nil {
 			return nil, err

@@ -37,7 +37,7 @@ var (
 		WHERE c.minute >= {now + :since} GROUP BY q.name, c.kind ORDER BY q.name, c.kind`)
 
 	minuteCounts = dialect.SQL("queue.minute-counts", `
-		SELECT {us c.minute}, q.name, SUM(c.done), SUM(c.failed), SUM(c.dead), SUM(c.run_us)
+		SELECT {us c.minute}, q.name, SUM(c.done), SUM(c.failed), SUM(c.dead), SUM(c.wait_us), SUM(c.run_us)
 		FROM {prefix}job_count AS c JOIN {prefix}queue AS q ON q.queue_id = c.queue_id
 		WHERE c.minute >= {now + :since} GROUP BY c.minute, q.name ORDER BY c.minute, q.name`)
 
@@ -78,7 +78,7 @@ type Minute struct {
 	Begins             time.Time
 	Queue              string
 	Done, Failed, Dead int           // as in Finished
-	Took               time.Duration // all of them together
+	Waited, Took       time.Duration // from when a job could begin until it did, and then; all of them together
 }
 
 // FinishedByMinute is [Client.Finished] for programs that add up what they see: by minute and
@@ -88,9 +88,9 @@ func (c *Client) FinishedByMinute(ctx context.Context, last time.Duration) ([]Mi
 		return nil, invalid("last", "%v is not more than 0 and up to %v", last, longestCount)
 	}
 	return dialect.Select(ctx, &c.db.Session, minuteCounts, dialect.Args{"since": -last.Microseconds()}, func(rows *sql.Rows) (m Minute, err error) {
-		var at, ran int64
-		err = rows.Scan(&at, &m.Queue, &m.Done, &m.Failed, &m.Dead, &ran)
-		m.Begins, m.Took = time.UnixMicro(at).UTC(), time.Duration(ran)*time.Microsecond
+		var at, waited, ran int64
+		err = rows.Scan(&at, &m.Queue, &m.Done, &m.Failed, &m.Dead, &waited, &ran)
+		m.Begins, m.Waited, m.Took = time.UnixMicro(at).UTC(), time.Duration(waited)*time.Microsecond, time.Duration(ran)*time.Microsecond
 		return m, err
 	})
 }

@@ -71,7 +71,7 @@ func (w *Worker) tryBegin(ctx context.Context) error {
 // long as it is heard of in time.
 func (w *Worker) enter(ctx context.Context) error {
 	name, before := w.c.nodeName(), instant.Now()
-	if _, err := w.leases.Exec(ctx, join, dialect.Args{"node": name, "lease": w.opt.Lease.Microseconds(), "under": w.opt.Under}); err != nil {
+	if _, err := w.leases.Exec(ctx, join, dialect.Args{"node": name, "lease": w.opt.Lease.Microseconds(), "under": w.opt.Under, "version": w.c.opt.Version}); err != nil {
 		return err
 	}
 	if w.bell != nil {
@@ -189,6 +189,9 @@ func (w *Worker) lose(why string) {
 	defer w.mu.Unlock()
 	if w.node == "" {
 		return
+	}
+	if w.c.opt.LeaseLost != nil {
+		w.c.opt.LeaseLost(why)
 	}
 	w.log.Warn("the lease was lost; running jobs are cancelled, and done again by others", "node", w.node, "reason", why)
 	w.node, w.last, w.deadline = "", w.node, 0

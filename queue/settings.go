@@ -238,6 +238,13 @@ type Options struct {
 	Blocks int          // of queues that it makes: how many workers can share one; default: 16
 	Logger *slog.Logger // default: slog.Default()
 
+	// Version is the program's, of which its workers' rows say 64 bytes; empty: none.
+	Version string
+
+	// LeaseLost is called when a worker of the client has lost its lease, and why: for figures.
+	// It should return at once.
+	LeaseLost func(why string)
+
 	// Doorbell is an address of this host, with a port or 0 for any, at which its workers hear
 	// of jobs that other processes enqueue, such as 10.0.0.7:0, and has it ring theirs. It is a
 	// datagram (UDP) that says which queues to look at. Only where the database notifies

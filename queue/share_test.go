@@ -272,6 +272,20 @@ func TestBusy(t *testing.T) {
 	})
 }
 
+// Whoever wants to know hears that a worker has lost its lease.
+func TestLeaseLost(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		lost := make(chan string, 10)
+		c := client(t, db, Options{Version: "1.2.3", LeaseLost: func(why string) { lost <- why }})
+		w := worker(t, c, WorkerOptions{Lease: 4 * time.Second})
+		start(t, w)
+		if n := db.Do(t, `UPDATE {prefix}node SET state = 'lost' WHERE version = '1.2.3'`, nil); n != 1 {
+			t.Errorf("%d rows say the version", n)
+		}
+		received(t, "the loss", lost)
+	})
+}
+
 // What harmless workers have left that vanished is done again at once, all of it at the same
 // time, and nothing is dead for it.
 func TestHarmless(t *testing.T) {

@@ -72,7 +72,7 @@ var (
 	// Nodes.
 
 	join = dialect.SQL("queue.join", `
-		INSERT INTO {prefix}node (name, state, expire_at, under) VALUES (:node, 'live', {now + :lease}, :under)`)
+		INSERT INTO {prefix}node (name, state, expire_at, under, version) VALUES (:node, 'live', {now + :lease}, :under, :version)`)
 
 	// heartbeat holds on to all that a process has. A process whose time is over is
 	// not live again, even if nobody has noticed yet.

@@ -24,15 +24,15 @@ func (s *Scheduler) attend(ctx context.Context) {
 
 // stay renews this daemon's row, and makes it where there is none.
 func (s *Scheduler) stay(ctx context.Context) error {
-	args := dialect.Args{"node": s.owner, "lease": s.opt.Lease.Microseconds()}
-	n, err := s.db.Exec(ctx, stay, args)
+	lease := s.opt.Lease.Microseconds()
+	n, err := s.db.Exec(ctx, stay, dialect.Args{"node": s.owner, "lease": lease})
 	if err != nil || n > 0 {
 		return err
 	}
 	if _, err := s.db.Exec(ctx, departed, dialect.Args{"since": -(24 * time.Hour).Microseconds()}); err != nil {
 		return err
 	}
-	_, err = s.db.Exec(ctx, arrive, args)
+	_, err = s.db.Exec(ctx, arrive, dialect.Args{"node": s.owner, "lease": lease, "version": s.opt.Version})
 	return err
 }
 

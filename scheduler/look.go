@@ -42,7 +42,7 @@ var (
 		SELECT `+shortRun+` FROM {prefix}run WHERE schedule = :schedule ORDER BY due_at DESC, attempt DESC LIMIT :limit`)
 
 	listNodes = dialect.SQL("scheduler.list-nodes", `
-		SELECT name, state, COALESCE({us expire_at}, 0), {us started_at}, CASE WHEN state = 'live' AND expire_at > {now} THEN 1 ELSE 0 END
+		SELECT name, version, state, COALESCE({us expire_at}, 0), {us started_at}, CASE WHEN state = 'live' AND expire_at > {now} THEN 1 ELSE 0 END
 		FROM {prefix}node WHERE name > :after ORDER BY name LIMIT :limit`)
 )
 
@@ -177,6 +177,7 @@ func ShortHistory(ctx context.Context, db *dialect.DB, name string, limit int) (
 // A Node is a process that takes part: a daemon that runs schedules, or a worker of queues.
 type Node struct {
 	Name    string // host, process and a random part
+	Version string // of the program; "": it does not say
 	State   string // live; lost: it was not heard of in time; gone: it has ended
 	Live    bool   // its state is live, and it was heard of in time
 	Until   time.Time
@@ -188,7 +189,7 @@ type Node struct {
 func Nodes(ctx context.Context, db *dialect.DB, after string, limit int) ([]Node, error) {
 	return dialect.Select(ctx, &db.Session, listNodes, dialect.Args{"after": after, "limit": limit}, func(rows *sql.Rows) (n Node, err error) {
 		var until, started int64
-		err = rows.Scan(&n.Name, &n.State, &until, &started, &n.Live)
+		err = rows.Scan(&n.Name, &n.Version, &n.State, &until, &started, &n.Live)
 		n.Until, n.Started = instantOf(until), instantOf(started)
 		return n, err
 	})

@@ -51,6 +51,9 @@ type Options struct {
 	// random part is added. Default: "scheduler". At most 100 characters.
 	Node string
 
+	// Version is the program's, of which the daemon's row says 64 bytes; empty: none.
+	Version string
+
 	Lease      time.Duration // how long a dead daemon's run stays its own; default: 30s, at least 3s
 	Poll       time.Duration // the longest that a change of the tables may go unseen; default: 1s
 	MaxRuns    int           // that this daemon executes at a time; default: 64
@@ -128,6 +131,7 @@ func (o Options) Check() error {
 // filled returns the options with the defaults filled in.
 func (o Options) filled() (Options, error) {
 	o.Node = cmp.Or(o.Node, "scheduler")
+	o.Version = dialect.CutVersion(o.Version)
 	o.Lease = cmp.Or(o.Lease, 30*time.Second)
 	o.Poll = cmp.Or(o.Poll, time.Second)
 	o.MaxRuns = cmp.Or(o.MaxRuns, 64)

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -259,11 +258,12 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, fil
 		}
 	}
 	if f.http.admin != "" {
-		metrics, err := httpapi.NewMetrics(db, version)
+		metrics, err := newMetrics(db, f.http.schedules)
 		if err != nil {
 			return err
 		}
 		f.http.metrics, options.Ended = metrics, metrics.RunEnded
+		f.push.metrics = metrics
 	}
 	s, err := scheduler.New(db, options)
 	if err != nil {
@@ -388,7 +388,7 @@ func (f *scheduleFile) title() string {
 // password, and does not reach them.
 func (p *program) schedulerOptions(f serveFlags, log *slog.Logger) scheduler.Options {
 	o := f.options
-	o.Logger, o.Node, o.Doorbell = log, f.node, usualDoorbell
+	o.Logger, o.Node, o.Version, o.Doorbell = log, f.node, version, usualDoorbell
 	if o.Node == "" {
 		host, err := os.Hostname()
 		if err != nil {

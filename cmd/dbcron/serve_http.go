@@ -28,6 +28,17 @@ const (
 	claimGrace = 5 * time.Second
 )
 
+// mostMetrics bounds for how many schedules a scrape reads runs.
+const mostMetrics = 10_000
+
+// newMetrics returns figures of this daemon, and of so many schedules one by one.
+func newMetrics(db *dialect.DB, schedules int) (*httpapi.Metrics, error) {
+	if schedules == 0 {
+		schedules = -1
+	}
+	return httpapi.NewMetrics(db, httpapi.MetricsOptions{Version: version, Schedules: schedules})
+}
+
 // httpFlags say where a daemon answers requests.
 type httpFlags struct {
 	listen, admin string
@@ -39,6 +50,8 @@ type httpFlags struct {
 	proxies       []string
 	commands      bool
 
+	schedules int // of which /metrics tells one by one
+
 	bytes   int // what maxBody says
 	metrics *httpapi.Metrics
 }
@@ -47,6 +60,7 @@ func (f *httpFlags) register(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.listen, "listen", usualListen, "`address` of the HTTP API and the dashboard, or off; other hosts can reach it only when there is a token")
 	flags.StringVar(&f.admin, "admin-listen", "", "`address` of /livez, /readyz and /metrics, which need no token (default: none)")
+	flags.IntVar(&f.schedules, "metrics-schedules", 100, "how many schedules /metrics tells of one by one, the first by name; 0: none")
 	flags.StringVar(&f.cert, "tls-cert", "", "`file` with a certificate, in PEM: then the API speaks TLS. It is read again when it changes")
 	flags.StringVar(&f.key, "tls-key", "", "`file` with its key")
 	flags.StringVar(&f.maxBody, "max-body", "16MiB", "how large the body of a request may be")
@@ -62,6 +76,9 @@ func (f *httpFlags) check(once bool) (err error) {
 		return usagef("--tls-cert and --tls-key go together")
 	case once && f.asked: // a file may be shared with daemons that stay
 		return usagef("--once ends when all is done; --listen and --admin-listen are for daemons that stay")
+	}
+	if f.schedules < 0 || f.schedules > mostMetrics {
+		return usagef("--metrics-schedules: %d is not 0 to %d", f.schedules, mostMetrics)
 	}
 	if f.bytes, err = readSize(f.maxBody); err != nil {
 		return usagef("--max-body: %v", err)
@@ -111,7 +128,7 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 		TrustedProxies: f.proxies, AllowCommands: f.commands, Stopping: serving.Done(),
 	}
 	if f.metrics != nil {
-		opt.Observe = f.metrics.Request
+		opt.Observe, opt.LeaseLost = f.metrics.Request, f.metrics.LeaseLost
 	}
 	api, err := httpapi.New(db, opt)
 	if err != nil {

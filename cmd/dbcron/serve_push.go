@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/queue"
 )
@@ -17,7 +18,8 @@ type pushFlags struct {
 	to      []string
 	standby bool
 
-	hosts *push.Hosts // what to says
+	hosts   *push.Hosts // what to says
+	metrics *httpapi.Metrics
 }
 
 func (f *pushFlags) register(c *cobra.Command) {
@@ -56,10 +58,14 @@ func (f *serveFlags) newPush(db *dialect.DB, log *slog.Logger) (*push.Dispatcher
 	if f.options.Lease == usualRunLease { // a run may wait for longer than the jobs of a queue
 		lease = queue.DefaultLease
 	}
-	return push.New(db, push.Options{
+	opt := push.Options{
 		Node: f.node, Doorbell: usualDoorbell, Lease: lease, Grace: grace,
 		Hosts: f.push.hosts, Version: version, Logger: log, Standby: f.push.standby,
-	})
+	}
+	if f.push.metrics != nil {
+		opt.Observe, opt.LeaseLost = f.push.metrics.Sent, f.push.metrics.LeaseLost
+	}
+	return push.New(db, opt)
 }
 
 // startPush sends jobs until ctx ends. stop waits until those are answered that are under

@@ -138,7 +138,7 @@ func (p *program) runWorker(ctx context.Context, f *workerFlags, argv []string) 
 	defer stop()
 	var failed error
 	err = p.with(ctx, func(db *dialect.DB) error {
-		c, err := queue.New(db, queue.Options{Logger: log, Doorbell: f.doorbell})
+		c, err := queue.New(db, queue.Options{Version: version, Logger: log, Doorbell: f.doorbell})
 		if err == nil {
 			err = p.tellNew(ctx, c, f.options.Queues)
 		}

@@ -44,8 +44,15 @@ type Options struct {
 	Lease    time.Duration // of its workers, see [queue.WorkerOptions]; default: [queue.DefaultLease]
 	Grace    time.Duration // for requests under way at the end; default: 30s; negative: none
 	Hosts    *Hosts        // what may be sent to; default: the internet
-	Version  string        // of the program, for the header User-Agent; default: devel
+	Version  string        // of the program, for the header User-Agent and the rows of its workers; default: devel
 	Logger   *slog.Logger  // default: slog.Default
+
+	// Observe is called for each request when it has ended: with the origin that it went to,
+	// the status of the answer, or 0 if there was no whole one, and how long it took. LeaseLost
+	// is called when a worker has lost its lease: see [queue.Options]. Both are for figures,
+	// and should return at once.
+	Observe   func(origin string, status int, took time.Duration)
+	LeaseLost func(why string)
 
 	// Standby has it work only while no other does that has it, too. Without it all work at
 	// the same time, and share the jobs.
@@ -80,7 +87,7 @@ func New(db *dialect.DB, opt Options) (*Dispatcher, error) {
 	d := &Dispatcher{opt: opt, log: opt.Logger, endpoints: NewEndpoints(db), wrong: map[string]string{}}
 	d.aborted, d.abort = context.WithCancel(context.Background())
 	var err error
-	if d.queues, err = queue.New(db, queue.Options{Node: opt.Node, Logger: opt.Logger, Doorbell: opt.Doorbell}); err != nil {
+	if d.queues, err = queue.New(db, queue.Options{Node: opt.Node, Version: opt.Version, Logger: opt.Logger, Doorbell: opt.Doorbell, LeaseLost: opt.LeaseLost}); err != nil {
 		return nil, err
 	}
 	d.locks, err = lock.New(db, lock.Options{TTL: standbyTTL, Logger: opt.Logger})

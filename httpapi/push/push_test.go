@@ -26,13 +26,19 @@ func TestRequest(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c, r := client(t, db), receive(t, nil)
 		e := point(t, db, c, "q", r.URL+"/jobs?of=shop", nil)
-		start(t, db, Options{Version: "1.2"})
+		requests := make(chan string, 100)
+		start(t, db, Options{Version: "1.2", Observe: func(origin string, status int, took time.Duration) {
+			requests <- fmt.Sprintf("%s %d %t", origin, status, took > 0)
+		}})
 		const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 		id := enqueue(t, c, queue.Job{
 			Kind: "größe: 50 %", Key: "kunde 7", Payload: []byte(`{"a":  1 }`), Trace: trace, MaxAttempts: 4, Timeout: time.Hour,
 		})
 		becomes(t, c, id, "")
 		g := r.wait(t, 1)[0]
+		if got, want := <-requests, r.URL+" 200 true"; got != want {
+			t.Errorf("observed %q, want %q", got, want)
+		}
 		if g.body != `{"a":  1 }` {
 			t.Errorf("the body is %q", g.body)
 		}

@@ -33,10 +33,11 @@ type sender struct {
 	ending   context.Context // no request begins any more
 	aborted  context.Context
 	log      *slog.Logger
+	observed func(origin string, status int, took time.Duration) // nil: nobody wants to know
 }
 
 func newSender(ending context.Context, d *Dispatcher, e *Endpoint) *sender {
-	s := &sender{hosts: d.opt.Hosts, throttle: &d.throttle, agent: "dbcron/" + d.opt.Version, now: d.queues.Now, ending: ending, aborted: d.aborted, log: d.log}
+	s := &sender{hosts: d.opt.Hosts, throttle: &d.throttle, agent: "dbcron/" + d.opt.Version, now: d.queues.Now, ending: ending, aborted: d.aborted, log: d.log, observed: d.opt.Observe}
 	s.endpoint.Store(e)
 	s.client = &http.Client{
 		// A redirect leads where nobody allowed it to lead.
@@ -90,7 +91,9 @@ func (s *sender) send(ctx context.Context, d *queue.Delivery) error {
 	if err != nil {
 		return queue.Bury(plain(err))
 	}
+	began := instant.Now()
 	answer, err := s.exchange(r)
+	s.observe(v.at, answer.status, err, instant.Now().Sub(began))
 	if err != nil {
 		if !connected.Load() {
 			seen = unconnected(ctx, err)
@@ -110,6 +113,17 @@ func (s *sender) send(ctx context.Context, d *queue.Delivery) error {
 		}
 	}
 	return answer.outcome(s.now())
+}
+
+// observe tells those who count requests of one that has ended.
+func (s *sender) observe(at target, status int, err error, took time.Duration) {
+	if s.observed == nil {
+		return
+	}
+	if err != nil { // an answer that breaks off has a status, too
+		status = 0
+	}
+	s.observed(at.origin, status, took)
 }
 
 // unconnected tells how an endpoint is with which there was no connection. Whether its host
@@ -183,7 +197,8 @@ func targetOf(e *Endpoint, d *queue.Delivery) (at target, err error) {
 		return at, errors.New("it is not a URL")
 	}
 	host := net.JoinHostPort(cleanHost(u.Hostname()), strconv.Itoa(int(portOf(u))))
-	at = target{host: place{url: host}, answers: place{d.Queue, u.Scheme + "://" + host}}
+	origin := u.Scheme + "://" + host
+	at = target{host: place{url: host}, answers: place{d.Queue, origin}, origin: origin}
 	if d.Endpoint != "" {
 		at.answers.url += "/" + strings.TrimPrefix(u.EscapedPath(), "/")
 	}

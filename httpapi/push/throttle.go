@@ -34,6 +34,7 @@ type place struct {
 type target struct {
 	host    place // which is connected to
 	answers place // which answers
+	origin  string
 }
 
 // A cooldown says for how long a place that is not well is left alone.

@@ -18,7 +18,7 @@ import (
 
 // at is a target of a queue.
 func at(queue, host, origin string) target {
-	return target{place{url: host}, place{queue, origin}}
+	return target{place{url: host}, place{queue, origin}, origin}
 }
 
 // A place that is busy is left alone for as long as it says; then one request at a time goes

@@ -273,6 +273,7 @@ CREATE TABLE dbcron_node (
   bell_at varchar(100) NOT NULL DEFAULT '' COMMENT 'Where it hears of new jobs, an address and a port of UDP; empty: nowhere',
   bell_key varchar(100) NOT NULL DEFAULT '' COMMENT 'The key that signs what is sent there',
   under varchar(200) NOT NULL DEFAULT '' COMMENT 'The lock under which it works: whoever gets that after it takes over what it has; empty: none',
+  version varchar(64) NOT NULL DEFAULT '' COMMENT 'Of the program, as it says itself; empty: it does not say',
   PRIMARY KEY (name)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='The processes that take part. What a worker holds is its own for as long as its row says live';
 

@@ -275,6 +275,7 @@ CREATE TABLE dbcron_node (
     bell_at character varying(100) NOT NULL DEFAULT ''::character varying -- Where it hears of new jobs, an address and a port of UDP; empty: nowhere
     bell_key character varying(100) NOT NULL DEFAULT ''::character varying -- The key that signs what is sent there
     under character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- The lock under which it works: whoever gets that after it takes over what it has; empty: none
+    version character varying(64) COLLATE "C" NOT NULL DEFAULT ''::character varying -- Of the program, as it says itself; empty: it does not say
     CONSTRAINT dbcron_node_key PRIMARY KEY (name)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- The processes that take part. What a worker holds is its own for as long as its row says live
 

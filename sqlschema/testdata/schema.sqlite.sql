@@ -280,7 +280,7 @@ CREATE TABLE dbcron_node ( -- The processes that take part. What a worker holds 
     heartbeats      INTEGER NOT NULL DEFAULT 0, -- How often it was heard of
     started_at      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When it started
     bell_at         TEXT NOT NULL DEFAULT '', -- Where it hears of new jobs, an address and a port of UDP; empty: nowhere
-    bell_key        TEXT NOT NULL DEFAULT '', under TEXT NOT NULL DEFAULT '', -- The key that signs what is sent there
+    bell_key        TEXT NOT NULL DEFAULT '', under TEXT NOT NULL DEFAULT '', version TEXT NOT NULL DEFAULT '', -- The key that signs what is sent there
     CONSTRAINT dbcron_node_key PRIMARY KEY (name)
 ) WITHOUT ROWID;
 
