@@ -10,7 +10,7 @@ import (
 )
 
 // auditObjects are what the pages of actions are about, where that is not their name.
-var auditObjects = map[string]string{"jobs": "job", "errors": "job"}
+var auditObjects = map[string]string{"bulk": "job", "clone": "job"}
 
 // record writes to the audit what was done by a form.
 func (d *Dashboard) record(r *request, done outcome, failed error) {

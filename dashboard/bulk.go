@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dbcron/dbcron/internal/audit"
 	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
@@ -212,10 +213,11 @@ func (d *Dashboard) doBulk(ctx context.Context, r *request) (outcome, error) {
 		return outcome{}, err
 	}
 	if len(b.IDs) > 0 {
+		before := b.Done
 		if err := d.doEach(ctx, b); err != nil {
-			return outcome{}, err
+			return outcome{n: b.Done - before, object: b.Queue, detail: b.detail()}, err
 		}
-		return outcome{to: b.at("end"), n: b.Done}, nil
+		return outcome{to: b.at("end"), n: b.Done - before, counted: true, object: b.Queue, detail: b.detail()}, nil
 	}
 	from, err := r.cursor()
 	if err != nil {
@@ -224,7 +226,7 @@ func (d *Dashboard) doBulk(ctx context.Context, r *request) (outcome, error) {
 	done, err := d.queues.Bulk(ctx, b.what, b.filter(), queue.BulkOptions{Most: bulkPart, From: from})
 	if err != nil {
 		if done.Done > 0 {
-			return outcome{}, fmt.Errorf("%s were %s, then it failed; go on to do the rest: %w", plain.Plural(done.Done, "job", "jobs"), b.Doing, err)
+			return outcome{n: done.Done, object: b.Queue, detail: b.detail()}, fmt.Errorf("%s were %s, then it failed; go on to do the rest: %w", plain.Plural(done.Done, "job", "jobs"), b.Doing, err)
 		}
 		return outcome{}, err
 	}
@@ -233,7 +235,19 @@ func (d *Dashboard) doBulk(ctx context.Context, r *request) (outcome, error) {
 	if n := done.Next; n != nil {
 		at = fmt.Sprintf("%d.%d.%d", n.Began, n.Block, n.After)
 	}
-	return outcome{to: b.at(at), n: done.Done}, nil
+	return outcome{to: b.at(at), n: done.Done, counted: true, object: b.Queue, detail: b.detail()}, nil
+}
+
+// detail is which jobs it is about, for the audit.
+func (b *bulkData) detail() string {
+	text := audit.FilterText(string(b.State), b.Kind, b.Key, b.Where)
+	if b.Like != "" {
+		text += " like=" + b.Like
+	}
+	if n := len(b.IDs); n > 0 {
+		text += fmt.Sprintf(" (%d chosen)", n)
+	}
+	return text
 }
 
 // doEach does it with jobs that were chosen one by one.

@@ -7,7 +7,7 @@
 //
 // Who may look and who may act is decided by the tokens and checks of the API: see
 // [httpapi.API.Open]. A token with the scope read shows everything, and one with the scope
-// admin does everything, too.
+// admin does everything, too; operate is between the two.
 package dashboard
 
 import (
@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -261,8 +262,12 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request, who visitor, to 
 	case !ok:
 		d.refuse(w, r, who, http.StatusBadRequest, "There is no such action on this page.")
 		return
-	case !who.Admin:
-		d.refuse(w, r, who, http.StatusForbidden, "Nothing was done: this takes a token with the scope admin.")
+	case !who.may(r.URL.Path, r.PostForm.Get("do")):
+		scope := httpapi.ScopeAdmin
+		if slices.Contains(operates[r.URL.Path], r.PostForm.Get("do")) {
+			scope = httpapi.ScopeOperate
+		}
+		d.refuse(w, r, who, http.StatusForbidden, "Nothing was done: this takes a token with the scope "+string(scope)+".")
 		return
 	}
 	req := &request{Request: r, query: r.URL.Query(), who: who}

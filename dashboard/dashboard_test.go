@@ -330,6 +330,29 @@ func TestScopes(t *testing.T) {
 			t.Errorf("got %v, %v", q.State, err)
 		}
 
+		operator := s.another()
+		operator.try("sign-in", "token", secrets[httpapi.ScopeOperate]).is(303)
+		mail, dead := link("queue", "name", "mail"), link("job", "queue", "mail", "id", w.dead)
+		operator.get(mail).has("operator", `value="pause"`).lacks("Purge")
+		operator.get(dead).has(`value="retry"`).lacks(`value="delete"`, "Clone")
+		operator.get(link("jobs", "queue", "mail", "state", "dead")).has(`value="retry"`).lacks(`value="delete"`)
+		operator.try(mail, "do", "purge", "state", "ready", "typed", "mail").is(403).has("scope admin")
+		operator.try(dead, "do", "delete").is(403).has("scope admin")
+		operator.try(link("bulk", "queue", "mail", "state", "dead", "do", "delete"), "do", "delete").is(403)
+		operator.try(link("clone", "queue", "mail", "id", w.dead), "do", "clone").is(403)
+		operator.try(dead, "do", "nonsense").is(400)
+		operator.post(mail, "do", "pause").has("by operate")
+		operator.post(mail, "do", "resume")
+		operator.post(dead, "do", "retry").has("tried again")
+		for path, to := range s.board.routes {
+			for do := range to.acts {
+				allowed := slices.Contains([]string{"retry", "run", "cancel", "pause", "resume", "backfill", "drain"}, do)
+				if got := (visitor{Operate: true}).may(path, do); got != allowed {
+					t.Errorf("%s %s with the scope operate: %v, want %v", path, do, got, allowed)
+				}
+			}
+		}
+
 		admin := s.another()
 		a := admin.try("sign-in", "token", " "+secrets[httpapi.ScopeAdmin]+"\n", "to", link("queue", "name", "mail")).is(303)
 		if to := a.header.Get("Location"); to != link("queue", "name", "mail") {

@@ -187,4 +187,7 @@ func (d *Dashboard) countsOf(ctx context.Context) ([]health.Depth, error) {
 }
 
 // MayAct tells whether the page shows what can be done.
-func (p *page) MayAct() bool { return p.Who.Admin }
+func (p *page) MayAct() bool { return p.Who.Operate }
+
+// May tells whether it shows something that can be done on a page of ours.
+func (p *page) May(page, do string) bool { return p.Who.may("/"+page, do) }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,10 +27,26 @@ var errNobody = errors.New("dashboard: not signed in")
 
 // A visitor is who has sent a request.
 type visitor struct {
-	Name   string // of the token; empty: there is no token yet
-	Admin  bool   // may do everything, and not only look
-	Signed bool   // is signed in, and can sign out
-	Known  bool   // may look
+	Name    string // of the token; empty: there is no token yet
+	Admin   bool   // may do everything
+	Operate bool   // may do what operates says
+	Signed  bool   // is signed in, and can sign out
+	Known   bool   // may look
+}
+
+// operates are the actions of each page for which the scope operate is enough. The others need
+// admin: they change what is defined, delete, or deal with tokens.
+var operates = map[string][]string{
+	"/queue":    {"pause", "resume"},
+	"/job":      {"retry", "run", "cancel"},
+	"/bulk":     {"retry", "run", "cancel"},
+	"/schedule": {"run", "pause", "resume"},
+	"/run":      {"cancel"},
+}
+
+// may tells whether a visitor may do something on a page.
+func (v visitor) may(path, do string) bool {
+	return v.Admin || v.Operate && slices.Contains(operates[path], do)
 }
 
 // sessions are those of this process: a browser that comes to another one signs in there. A
@@ -106,7 +123,7 @@ func (d *Dashboard) visitor(r *http.Request) (visitor, error) {
 	if !open {
 		return visitor{}, errNobody
 	}
-	return visitor{Admin: true, Known: true}, nil
+	return visitor{Admin: true, Operate: true, Known: true}, nil
 }
 
 // signed returns the visitor whose session is a bearer's, by what its token is good for now.
@@ -118,7 +135,7 @@ func (d *Dashboard) signed(ctx context.Context, b *httpapi.Bearer) (visitor, err
 	if !b.May(httpapi.ScopeRead) {
 		return visitor{}, httpapi.ErrNoToken
 	}
-	return visitor{Name: b.Name(), Admin: b.May(httpapi.ScopeAdmin), Signed: true, Known: true}, nil
+	return visitor{Name: b.Name(), Admin: b.May(httpapi.ScopeAdmin), Operate: b.May(httpapi.ScopeOperate), Signed: true, Known: true}, nil
 }
 
 // signInData is what the form is made of.

@@ -66,7 +66,7 @@ func (a *API) authorize(w *reply, r *http.Request, scope Scope) *huma.ErrorModel
 	case err != nil:
 		a.log.Warn("http: it could not be noted that a token is used", "token", who.name, "err", err)
 	}
-	w.token = who.name
+	w.token, w.bearer = who.name, who
 	if scope != "" && !who.May(scope) {
 		w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+string(scope)+`"`)
 		return problem(http.StatusForbidden, "this needs a token with the scope "+string(scope))

@@ -23,7 +23,8 @@ type reply struct {
 	status int
 	bytes  int64
 	token  string // whose it was
-	room   *room  // that its body takes; nil: none
+	bearer *Bearer
+	room   *room // that its body takes; nil: none
 }
 
 // WriteHeader notes the status.
@@ -73,7 +74,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case p != nil:
 		write(out, p)
 	case !ended:
-		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callerKey{}, sender{r, out.token}), a.opt.Timeout)
+		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callerKey{}, sender{r, out.token, out.bearer}), a.opt.Timeout)
 		defer cancel()
 		a.mux.ServeHTTP(out, r.WithContext(ctx))
 	}
@@ -100,7 +101,11 @@ type callerKey struct{}
 type sender struct {
 	request *http.Request
 	token   string // its name
+	bearer  *Bearer
 }
+
+// may tells whether the sender may do what needs a scope: whoever needs no token may do all.
+func (s sender) may(scope Scope) bool { return s.bearer == nil || s.bearer.May(scope) }
 
 // senderOf finds who sent a request.
 func senderOf(ctx context.Context) sender {

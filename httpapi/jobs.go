@@ -263,10 +263,10 @@ func (a *API) manyJobs() {
 		more:    "But for those whose unique keys are in use. Those of one ordering key are in the order of the list. It is much cheaper than one request for each." + idempotencyDoc,
 	}, a.enqueueMany)
 	register(a, operation{
-		id: "bulk-jobs", method: http.MethodPost, path: "/queues/{queue}/jobs/bulk", tag: "jobs", scope: ScopeAdmin,
+		id: "bulk-jobs", method: http.MethodPost, path: "/queues/{queue}/jobs/bulk", tag: "jobs", scope: ScopeOperate,
 		errors:  []int{http.StatusNotFound, http.StatusConflict},
 		summary: "Retry, cancel or delete the jobs that a filter selects",
-		more:    "In small transactions, each as a whole or not at all: when it is broken off, a part is done, and doing it again does the rest.",
+		more:    "Deleting takes the scope admin. In small transactions, each as a whole or not at all: when it is broken off, a part is done, and doing it again does the rest.",
 	}, a.bulk)
 }
 
@@ -302,6 +302,9 @@ func (a *API) enqueueMany(ctx context.Context, in *batchInput) (*batchOutput, er
 	return out, nil
 }
 
+// errNoDelete means that the token may retry and cancel jobs, but not delete them.
+var errNoDelete = errors.New("to delete jobs needs a token with the scope admin")
+
 // usualBulk is how many jobs a bulk deals with if the request does not say.
 const usualBulk = 10_000
 
@@ -309,6 +312,9 @@ func (a *API) bulk(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
 	b := &in.Body
 	if err := checkNames("queue", in.Queue, "kind", b.Kind, "key", b.Key); err != nil {
 		return nil, err
+	}
+	if b.Action == string(queue.BulkDelete) && !senderOf(ctx).may(ScopeAdmin) {
+		return nil, errNoDelete
 	}
 	if b.Limit == 0 {
 		b.Limit = usualBulk
@@ -349,7 +355,9 @@ func (a *API) jobActions() {
 			summary: "Remove a dead job, or one that is done and kept",
 		}, func(ctx context.Context, name string, id int64) error { return a.queues.Delete(ctx, name, id) }},
 	} {
-		o.scope = ScopeAdmin
+		if o.scope = ScopeOperate; o.method == http.MethodDelete {
+			o.scope = ScopeAdmin
+		}
 		oneJob(a, o.operation, func(ctx context.Context, name string, id int64) (*struct{}, error) { return nil, o.do(ctx, name, id) })
 	}
 }

@@ -86,7 +86,7 @@ var kinds = []struct {
 	status int
 	errs   []error
 }{
-	{http.StatusForbidden, []error{errNoCommands}},
+	{http.StatusForbidden, []error{errNoCommands, errNoDelete}},
 	{http.StatusRequestEntityTooLarge, []error{queue.ErrTooLarge}},
 	{http.StatusUnprocessableEntity, []error{queue.ErrInvalid, scheduler.ErrInvalid, lock.ErrInvalid}},
 	{http.StatusNotFound, []error{queue.ErrNotFound, scheduler.ErrNotFound, scheduler.ErrNoRun, lock.ErrNotFound}},

@@ -89,7 +89,7 @@ type finishedOutput struct {
 // queueActions describes what is done with queues.
 func (a *API) queueActions() {
 	register(a, operation{
-		id: "pause-queue", method: http.MethodPost, path: "/queues/{queue}/pause", tag: "queues", scope: ScopeAdmin,
+		id: "pause-queue", method: http.MethodPost, path: "/queues/{queue}/pause", tag: "queues", scope: ScopeOperate,
 		errors:  []int{http.StatusNotFound, http.StatusConflict},
 		summary: "Let a queue's jobs wait",
 		more:    "What runs goes on, and jobs can be enqueued.",
@@ -101,7 +101,7 @@ func (a *API) queueActions() {
 		return nil, a.queues.Pause(ctx, in.Queue, in.Body.why())
 	})
 	register(a, operation{
-		id: "resume-queue", method: http.MethodPost, path: "/queues/{queue}/resume", tag: "queues", scope: ScopeAdmin,
+		id: "resume-queue", method: http.MethodPost, path: "/queues/{queue}/resume", tag: "queues", scope: ScopeOperate,
 		errors:  []int{http.StatusNotFound, http.StatusConflict},
 		summary: "End a pause",
 	}, func(ctx context.Context, in *queuePath) (*struct{}, error) {

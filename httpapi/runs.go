@@ -39,7 +39,7 @@ func (a *API) runs() {
 		return out, nil
 	})
 	register(a, operation{
-		id: "cancel-run", method: http.MethodPost, path: "/runs/{id}/cancel", tag: "schedules", scope: ScopeAdmin,
+		id: "cancel-run", method: http.MethodPost, path: "/runs/{id}/cancel", tag: "schedules", scope: ScopeOperate,
 		errors:  []int{http.StatusNotFound, http.StatusConflict},
 		summary: "End a run: at once if it waits, else by its daemon, within seconds",
 	}, a.cancelRun)

@@ -241,7 +241,7 @@ func (a *API) schedules() {
 func (a *API) scheduleActions() {
 	notFound := []int{http.StatusNotFound}
 	register(a, operation{
-		id: "run-schedule", method: http.MethodPost, path: "/schedules/{schedule}/run", tag: "schedules", scope: ScopeAdmin,
+		id: "run-schedule", method: http.MethodPost, path: "/schedules/{schedule}/run", tag: "schedules", scope: ScopeOperate,
 		status: http.StatusCreated, errors: []int{http.StatusNotFound, http.StatusConflict},
 		summary: "Ask the daemons to run a schedule now, also one that is paused",
 	}, func(ctx context.Context, in *schedulePath) (*runOutput, error) {
@@ -255,7 +255,7 @@ func (a *API) scheduleActions() {
 		return &runOutput{newRunJSON(&r)}, nil
 	})
 	register(a, operation{
-		id: "pause-schedule", method: http.MethodPost, path: "/schedules/{schedule}/pause", tag: "schedules", scope: ScopeAdmin,
+		id: "pause-schedule", method: http.MethodPost, path: "/schedules/{schedule}/pause", tag: "schedules", scope: ScopeOperate,
 		errors:  notFound,
 		summary: "Keep a schedule from running until it is resumed; runs under way go on",
 	}, func(ctx context.Context, in *pauseScheduleInput) (*struct{}, error) {
@@ -266,7 +266,7 @@ func (a *API) scheduleActions() {
 		return nil, scheduler.Pause(ctx, a.db, in.Schedule, in.Body.why())
 	})
 	register(a, operation{
-		id: "resume-schedule", method: http.MethodPost, path: "/schedules/{schedule}/resume", tag: "schedules", scope: ScopeAdmin,
+		id: "resume-schedule", method: http.MethodPost, path: "/schedules/{schedule}/resume", tag: "schedules", scope: ScopeOperate,
 		errors:  notFound,
 		summary: "Let a schedule run again from the next slot on",
 	}, func(ctx context.Context, in *schedulePath) (*struct{}, error) {

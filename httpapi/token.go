@@ -34,16 +34,17 @@ var (
 // A Scope is what a token is good for.
 type Scope string
 
-// Scopes. Whoever may administer may do all the rest.
+// Scopes. Whoever may administer may do all the rest, and whoever may operate may look.
 const (
 	ScopeRead    Scope = "read"    // look at everything
 	ScopeEnqueue Scope = "enqueue" // enqueue and publish jobs
 	ScopeWork    Scope = "work"    // do jobs, and take locks
+	ScopeOperate Scope = "operate" // look, and retry, cancel, run now, pause and resume; no settings, nothing deleted, no tokens
 	ScopeAdmin   Scope = "admin"   // everything
 )
 
 // Scopes are all that there are.
-var Scopes = []Scope{ScopeRead, ScopeEnqueue, ScopeWork, ScopeAdmin}
+var Scopes = []Scope{ScopeRead, ScopeEnqueue, ScopeWork, ScopeOperate, ScopeAdmin}
 
 // secretPrefix begins all secrets, so that a search for them finds those that went astray.
 const secretPrefix = "dbcron_"
@@ -92,7 +93,7 @@ func (b *Bearer) Name() string { return b.name }
 
 // May tells whether the token is good for what needs a scope.
 func (b *Bearer) May(scope Scope) bool {
-	return slices.Contains(b.scopes, scope) || slices.Contains(b.scopes, ScopeAdmin)
+	return slices.Contains(b.scopes, scope) || slices.Contains(b.scopes, ScopeAdmin) || scope == ScopeRead && slices.Contains(b.scopes, ScopeOperate)
 }
 
 // NewTokens returns the tokens of a database. It does not touch it.

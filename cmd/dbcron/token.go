@@ -38,6 +38,7 @@ table has only a hash of it. NAME tells people whose it is. What a token is good
     read       look at everything, payloads too
     enqueue    enqueue and publish jobs
     work       do jobs, and take locks
+    operate    look, and retry, cancel, run now, pause and resume
     admin      everything
 
 From the first token on every request to the API needs one, also those of programs on this
@@ -52,12 +53,12 @@ host. So the first one is asked for; without a terminal it needs --yes.`,
 				return usagef("--expires: %q is not a duration of more than 0; write for example 90d", expires)
 			}
 			if len(scopes) == 0 {
-				return usagef("--scope is missing: what is the token good for? read, enqueue, work or admin; it may be repeated")
+				return usagef("--scope is missing: what is the token good for? read, enqueue, work, operate or admin; it may be repeated")
 			}
 			return p.createToken(c.Context(), args[0], scopes, lasts, yes)
 		},
 	}
-	c.Flags().StringSliceVar(&scopes, "scope", nil, "what it is good for: read, enqueue, work or admin; may be repeated")
+	c.Flags().StringSliceVar(&scopes, "scope", nil, "what it is good for: read, enqueue, work, operate or admin; may be repeated")
 	c.Flags().StringVar(&expires, "expires", "", "a `duration` after which it is not good any more (default: never)")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask before the first token is made")
 	return c

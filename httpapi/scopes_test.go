@@ -1,0 +1,76 @@
+package httpapi
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+// scopesOf says which scope each operation takes beside admin. A new operation is added here:
+// operate is for what an operator does at night and can be undone or tried again, and admin for
+// what changes a definition, deletes, or deals with secrets.
+var scopesOf = map[Scope]string{
+	ScopeRead: `all-queue-stats events finished get-endpoint get-group get-job get-job-by-id get-limit get-lock get-payload get-payload-by-id
+		get-queue get-routing get-run get-schedule group-results list-audit list-endpoints list-groups list-jobs list-limits list-locks
+		list-queues list-routings list-schedules list-subscriptions preview-schedule queue-stats schedule-history schedule-next`,
+	ScopeEnqueue: `create-group enqueue-job enqueue-jobs publish seal-group`,
+	ScopeWork:    `acquire-lock claim-jobs complete-claims fail-claims heartbeat-claims release-claims release-lock renew-lock`,
+	ScopeOperate: `bulk-jobs cancel-job cancel-job-by-id cancel-run pause-queue pause-schedule resume-queue resume-schedule
+		retry-job retry-job-by-id run-job run-job-by-id run-schedule`,
+	ScopeAdmin: `delete-endpoint delete-group delete-job delete-job-by-id delete-limit delete-queue delete-queue-limit delete-routing
+		delete-schedule force-release-lock purge-queue set-endpoint set-limit set-queue set-queue-limit set-routing set-schedule
+		subscribe unsubscribe`,
+}
+
+// Each operation takes the scope that the table above says.
+func TestScopesOfOperations(t *testing.T) {
+	a, err := describe(Options{})
+	must(t, err)
+	got := map[Scope][]string{}
+	for _, item := range a.docs.OpenAPI().Paths {
+		for _, op := range methods(item) {
+			scope := Scope(op.Security[0]["token"][0])
+			got[scope] = append(got[scope], op.OperationID)
+		}
+	}
+	for _, scope := range Scopes {
+		want := strings.Fields(scopesOf[scope])
+		slices.Sort(want)
+		slices.Sort(got[scope])
+		if !slices.Equal(got[scope], want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", scope, strings.Join(got[scope], " "), strings.Join(want, " "))
+		}
+	}
+}
+
+// An operator looks, pauses, retries and cancels; what changes settings or deletes is refused,
+// also by a filter, and nothing is done.
+func TestOperators(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		secret, err := NewTokens(db.DB).Create(t.Context(), "ada", []Scope{ScopeOperate, ScopeEnqueue}, 0)
+		must(t, err)
+		s := serve(t, db.DB, Options{})
+		s.token = secret
+		id := s.enqueue(object{"kind": "k", "queue": "mail", "delay": "1h"})
+		s.get("/api/v1/queues/mail/jobs/" + id + "/payload").is(200)
+		s.post("/api/v1/queues/mail/pause", nil).is(204)
+		s.post("/api/v1/queues/mail/resume", nil).is(204)
+		s.post("/api/v1/queues/mail/jobs/"+id+"/run", nil).is(204)
+		db.Do(t, `INSERT INTO {prefix}job_dead (queue_id, id, divided, kind, attempt, error)
+			SELECT queue_id, 7, 0, 'k', 3, 'x' FROM {prefix}queue WHERE name = 'mail'`, nil)
+		for _, body := range []object{{"action": "delete"}, {"action": "delete", "dry_run": true}, {"action": "delete", "state": "dead"}} {
+			s.post("/api/v1/queues/mail/jobs/bulk", body).is(403).has("scope admin")
+		}
+		s.post("/api/v1/queues/mail/purge", object{"state": "all"}).is(403).has("scope admin")
+		s.remove("/api/v1/queues/mail/jobs/7").is(403)
+		s.put("/api/v1/queues/mail", object{"max_attempts": 2}).is(403)
+		if n := rows(t, db, "job_dead"); n != 1 {
+			t.Errorf("there are %d dead jobs", n)
+		}
+		s.enqueue(object{"kind": "k", "queue": "mail", "delay": "1h"})
+		s.post("/api/v1/queues/mail/jobs/bulk", object{"action": "cancel", "state": "delayed", "limit": 5}).is(200)
+		s.post("/api/v1/queues/mail/jobs/bulk", object{"action": "retry"}).is(200).has(`"done":1`)
+	})
+}
