@@ -190,6 +190,7 @@ func policyOf(s *scheduler.Schedule) []setRow {
 		{"Not after", stamp(s.Ends) + " UTC", "slots after are none", !s.Ends.IsZero()},
 		{"After success", s.OnSuccess, "the schedule that is started then", s.OnSuccess != ""},
 		{"After failure", s.OnFailure, "the schedule that is started then", s.OnFailure != ""},
+		{"Notify", s.Notify, "who is told when it fails", s.Notify != ""},
 	} {
 		if one.set {
 			rows = append(rows, setRow{one.name, plain.Clean(one.value), one.why})

@@ -13,6 +13,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/engines"
 	// All packages that have statements.
 	_ "github.com/dbcron/dbcron/httpapi"
+	_ "github.com/dbcron/dbcron/internal/notify"
 	_ "github.com/dbcron/dbcron/lock"
 	_ "github.com/dbcron/dbcron/queue"
 	_ "github.com/dbcron/dbcron/scheduler"

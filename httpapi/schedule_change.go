@@ -52,6 +52,7 @@ type scheduleChange struct {
 	KeepFor       *string `json:"keep_for,omitempty" maxLength:"40" doc:"How long the history keeps runs, or forever; empty: 30d"`
 	OnSuccess     *string `json:"on_success,omitempty" maxLength:"200" doc:"Schedule to start when a run has ended well"`
 	OnFailure     *string `json:"on_failure,omitempty" maxLength:"200" doc:"Schedule to start when a slot has failed for good"`
+	Notify        *string `json:"notify,omitempty" maxLength:"1000" doc:"Who is told when it fails and when it is well again: mail addresses and URLs with blanks between, or none; empty: as the daemons say" example:"mailto:ops@example.org"`
 }
 
 // apply makes the change, or returns an error about a field.
@@ -80,6 +81,7 @@ func (n *scheduleChange) apply(s *scheduler.Schedule) error {
 	ifGiven(&s.KeepRuns, n.KeepRuns)
 	ifGiven(&s.OnSuccess, n.OnSuccess)
 	ifGiven(&s.OnFailure, n.OnFailure)
+	ifGiven(&s.Notify, n.Notify)
 	if n.Payload != nil {
 		if s.Kind != "job" {
 			return invalid("payload", "it is for jobs, not for the kind %s; stdin is the input of others", s.Kind)

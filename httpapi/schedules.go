@@ -58,6 +58,7 @@ type scheduleJSON struct {
 	KeepFor       string `json:"keep_for" doc:"Or forever"`
 	OnSuccess     string `json:"on_success,omitempty"`
 	OnFailure     string `json:"on_failure,omitempty"`
+	Notify        string `json:"notify,omitempty"`
 }
 
 func newScheduleJSON(s *scheduler.Schedule) scheduleJSON {
@@ -68,7 +69,7 @@ func newScheduleJSON(s *scheduler.Schedule) scheduleJSON {
 		Attempts: s.MaxAttempts, RetryDelay: optionalDuration(s.RetryDelay), RetryMaxDelay: optionalDuration(s.RetryMaxDelay), RetryPastNext: s.RetryPastNext,
 		Timeout: durationText(s.Timeout), KillGrace: optionalDuration(s.KillGrace), Jitter: optionalDuration(s.Jitter),
 		Starts: optional(s.Starts), Ends: optional(s.Ends), MaxFailures: s.MaxFailures, KeepRuns: s.KeepRuns, KeepFor: durationText(s.KeepFor),
-		OnSuccess: s.OnSuccess, OnFailure: s.OnFailure,
+		OnSuccess: s.OnSuccess, OnFailure: s.OnFailure, Notify: s.Notify,
 	}
 	if s.KeepFor < 0 {
 		j.KeepFor = forever

@@ -407,6 +407,11 @@ func (s *Scheduler) close(ctx context.Context, tx *dialect.Session, c *candidate
 
 func (s *Scheduler) closeAfter(ctx context.Context, tx *dialect.Session, c *candidate, state, why string, begun int64) error {
 	s.opt.Logger.Warn("schedule "+state, "schedule", c.Name, "reason", why)
+	if state == "failed" {
+		if err := note(ctx, tx, &c.Schedule, mishap{problem: "given-up", detail: why, anew: true}); err != nil {
+			return err
+		}
+	}
 	_, err := tx.Exec(ctx, disable, dialect.Args{"id": c.ID, "state": state, "reason": reason(why), "begun": begun})
 	return err
 }

@@ -46,7 +46,7 @@ func (s *Scheduler) enqueueAll(ctx context.Context, tx *dialect.Session, b *clai
 		if m.outcome.state == "ok" && c.OnSuccess == "" && c.Failures == 0 {
 			continue
 		}
-		if err := s.entail(ctx, tx, c, &m.run, m.outcome.state); err != nil {
+		if err := s.entail(ctx, tx, c, &m.run, m.outcome); err != nil {
 			return nil, err
 		}
 	}

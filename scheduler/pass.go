@@ -3,6 +3,8 @@ package scheduler
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"time"
 
 	"github.com/dbcron/dbcron/dialect"
 )
@@ -14,12 +16,16 @@ func passOver(ctx context.Context, tx *dialect.Session, c *candidate, state stri
 	if err != nil {
 		return err
 	}
-	for _, part := range m.without(c.plan, taken) {
+	parts := m.without(c.plan, taken)
+	for _, part := range parts {
 		if err := passOne(ctx, tx, c, state, part); err != nil {
 			return err
 		}
 	}
-	return nil
+	if state != "missed" || len(parts) == 0 {
+		return nil
+	}
+	return note(ctx, tx, &c.Schedule, mishap{problem: state, detail: missedText(parts), due: parts[len(parts)-1].to})
 }
 
 // passOne records one stretch: in the row of the slots just before it, if that
@@ -50,4 +56,16 @@ func passOne(ctx context.Context, tx *dialect.Session, c *candidate, state strin
 	}
 	_, err = tx.Exec(ctx, pass, args)
 	return err
+}
+
+// missedText says how many slots were missed, and why.
+func missedText(parts []stretch) string {
+	var n int64
+	for _, part := range parts {
+		n += part.n
+	}
+	if n == 1 {
+		return "the slot of " + parts[0].from.Format(time.RFC3339) + " was missed: " + parts[0].why
+	}
+	return fmt.Sprintf("%d slots from %s to %s were missed: %s", n, parts[0].from.Format(time.RFC3339), parts[len(parts)-1].to.Format(time.RFC3339), parts[0].why)
 }

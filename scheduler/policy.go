@@ -68,6 +68,11 @@ type Policy struct {
 	// OnSuccess and OnFailure name schedules that are started, for the same
 	// slot, when a run of this one has ended well, or has failed for good.
 	OnSuccess, OnFailure string
+
+	// Notify says who is told when a slot has failed for good or was missed, when the schedule
+	// is late or given up, and when it is well again: see Targets. Default: as the daemons
+	// say; "none": nobody.
+	Notify string
 }
 
 const (
@@ -149,6 +154,9 @@ func (p *Policy) policyProblems() (all problems) {
 				all.add(field, "%s", strings.TrimPrefix(err.Error(), ErrInvalid.Error()+": "))
 			}
 		}
+	}
+	if _, err := Targets(p.Notify); err != nil {
+		all.add("notify", "%v", err)
 	}
 	slices.SortFunc(all, func(a, b Problem) int { return strings.Compare(a.Field, b.Field) })
 	return all

@@ -174,7 +174,7 @@ func (e *execution) entailsNothing(o outcome) bool {
 		return false
 	case w.MaxFailures > 0, good && w.OnSuccess != "":
 		return false
-	case !good && (w.OnFailure != "" || w.MaxAttempts > 1):
+	case !good && o.state != "cancelled": // somebody is to be told
 		return false
 	}
 	return true
@@ -209,14 +209,19 @@ func (s *Scheduler) conclude(ctx context.Context, tx *dialect.Session, e *execut
 		_, err = tx.Exec(ctx, wait, dialect.Args{"rows": []dialect.Args{args}})
 		return true, err
 	}
-	return true, s.entail(ctx, tx, &c, &e.run, o.state)
+	return true, s.entail(ctx, tx, &c, &e.run, o)
 }
 
 // entail does what the end of a slot's last attempt entails. The schedule is
 // locked.
-func (s *Scheduler) entail(ctx context.Context, tx *dialect.Session, c *candidate, r *run, state string) error {
+func (s *Scheduler) entail(ctx context.Context, tx *dialect.Session, c *candidate, r *run, o outcome) error {
 	next := ""
-	switch state {
+	if bad := o.state; bad == "failed" || bad == "timeout" || bad == "lost" {
+		if err := note(ctx, tx, &c.Schedule, mishap{problem: bad, detail: o.why, run: r.id, due: r.due}); err != nil {
+			return err
+		}
+	}
+	switch o.state {
 	case "ok":
 		next = c.OnSuccess
 		if c.Failures > 0 {

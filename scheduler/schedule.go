@@ -204,7 +204,7 @@ func (s *Schedule) settings() dialect.Args {
 		"retry_max_delay": duration.Format(s.RetryMaxDelay), "retry_past_next": past,
 		"timeout": duration.Format(s.Timeout), "kill_grace": duration.Format(s.KillGrace), "jitter": duration.Format(s.Jitter),
 		"max_failures": s.MaxFailures, "keep_runs": s.KeepRuns, "keep_for": keep,
-		"on_success": s.OnSuccess, "on_failure": s.OnFailure,
+		"on_success": s.OnSuccess, "on_failure": s.OnFailure, "notify": s.Notify,
 	}
 }
 
@@ -377,7 +377,7 @@ func (s *Schedule) scan(rows *sql.Rows, more ...any) (bad, err error) {
 		&s.Dir, &s.User, &s.Tag, &s.Missed, &texts[0], &s.Overlap, &s.FirstRun, &s.MaxAttempts, &texts[1], &texts[2],
 		&retryPastNext, &texts[3], &texts[4], &texts[5], &starts, &ends, &s.MaxFailures, &s.KeepRuns, &keepFor,
 		&s.OnSuccess, &s.OnFailure, &s.State, &s.Reason, &due, &s.Failures,
-		&s.Job.Queue, &s.Job.Key, &s.Job.Priority, &s.Job.MaxAttempts, &texts[6],
+		&s.Job.Queue, &s.Job.Key, &s.Job.Priority, &s.Job.MaxAttempts, &texts[6], &s.Notify,
 	}, more...)...)
 	if err != nil {
 		return nil, err

@@ -139,6 +139,12 @@ func TestProblems(t *testing.T) {
 		}, []func(*Schedule){func(s *Schedule) { s.Starts, s.Ends = at(0), at(0) }}},
 		{"", "on_success", []func(*Schedule){func(s *Schedule) { s.OnSuccess = " " }, func(s *Schedule) { s.OnSuccess = "a\n" }}, []func(*Schedule){func(s *Schedule) { s.OnSuccess = "job" }}},
 		{"", "on_failure", []func(*Schedule){func(s *Schedule) { s.OnFailure = strings.Repeat("x", 201) }}, []func(*Schedule){func(s *Schedule) { s.OnFailure = "ä b" }}},
+		{"", "notify", []func(*Schedule){
+			func(s *Schedule) { s.Notify = "somebody" }, func(s *Schedule) { s.Notify = "mailto:a@b@c" }, func(s *Schedule) { s.Notify = "https://ada:secret@example.org/" },
+			func(s *Schedule) { s.Notify = "ftp://example.org" }, func(s *Schedule) { s.Notify = "mailto:a<b@c" }, func(s *Schedule) { s.Notify = "mailto:-f" },
+		}, []func(*Schedule){
+			func(s *Schedule) { s.Notify = "none" }, func(s *Schedule) { s.Notify = "mailto:root" }, func(s *Schedule) { s.Notify = "a@b.example,https://example.org/x?y=z" },
+		}},
 	} {
 		for i, spoil := range c.bad {
 			s := good(c.kind)
@@ -221,7 +227,7 @@ func full(name string) Schedule {
 		Policy: Policy{
 			Missed: "all", MissedWindow: 90 * time.Second, Overlap: "queue", FirstRun: "now", MaxAttempts: 3, RetryDelay: 1500 * time.Millisecond,
 			RetryMaxDelay: 36 * time.Hour, RetryPastNext: true, Timeout: time.Hour, KillGrace: 20 * time.Second, Jitter: 7 * time.Minute,
-			Starts: at(-time.Hour), Ends: at(1000 * time.Hour), MaxFailures: 9, KeepRuns: 77, KeepFor: -1, OnSuccess: "next", OnFailure: "ä",
+			Starts: at(-time.Hour), Ends: at(1000 * time.Hour), MaxFailures: 9, KeepRuns: 77, KeepFor: -1, OnSuccess: "next", OnFailure: "ä", Notify: "ada@example.org https://example.org/in",
 		},
 	}
 }

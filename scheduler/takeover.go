@@ -87,9 +87,9 @@ type ending struct {
 
 // An aftermath is what the end of a run entails, once it is written.
 type aftermath struct {
-	c     *candidate
-	r     run
-	state string
+	c *candidate
+	r run
+	o outcome
 }
 
 // lock locks the schedules of runs as far as they are free, and reads what else
@@ -132,7 +132,7 @@ func (t *takeover) end(c *candidate, r expiredRun, state, why string) {
 	if c != nil {
 		keep = keepOf(&c.Schedule)
 		t.open[c.Name] = slices.DeleteFunc(t.open[c.Name], func(o openRun) bool { return o.id == r.id })
-		t.after = append(t.after, aftermath{c, r.run, state})
+		t.after = append(t.after, aftermath{c, r.run, outcome{state: state, why: why}})
 	}
 	e := ending{state, why, keep}
 	t.ends[e] = append(t.ends[e], r.id)
@@ -247,7 +247,7 @@ func (t *takeover) write(ctx context.Context) ([]run, error) {
 		return nil, err
 	}
 	for _, a := range t.after {
-		if err := t.s.entail(ctx, t.tx, a.c, &a.r, a.state); err != nil {
+		if err := t.s.entail(ctx, t.tx, a.c, &a.r, a.o); err != nil {
 			return nil, err
 		}
 	}

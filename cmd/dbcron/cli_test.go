@@ -24,6 +24,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/internal/notify/smtptest"
 )
 
 var updateGolden = flag.Bool("update", false, "rewrite what the command lines print in testdata/cli")
@@ -99,7 +100,7 @@ func scriptParams(t *testing.T, script, bin string, variables map[string]string)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "passes": passes, "eventually": eventually, "signal": signalTo,
+			"exits": exits, "passes": passes, "eventually": eventually, "signal": signalTo, "mailserver": mailServer,
 		},
 	}
 }
@@ -208,9 +209,9 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 // signalTo NAME WORD sends a signal to the background command that has the word
 // among its arguments.
 func signalTo(ts *testscript.TestScript, neg bool, args []string) {
-	signals := map[string]os.Signal{"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "INT": syscall.SIGINT}
+	signals := map[string]os.Signal{"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "KILL": syscall.SIGKILL}
 	if neg || len(args) != 2 || signals[args[0]] == nil {
-		ts.Fatalf("usage: signal TERM|HUP|INT WORD")
+		ts.Fatalf("usage: signal TERM|HUP|INT|KILL WORD")
 	}
 	for _, cmd := range ts.BackgroundCmds() {
 		if slices.Contains(cmd.Args, args[1]) {
@@ -221,6 +222,28 @@ func signalTo(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	ts.Fatalf("no background command has %s among its arguments", args[1])
+}
+
+// mailServer FOLDER starts a mail server, whose URL is $MAIL, and puts what it takes into the
+// folder: files 1, 2 and so on.
+func mailServer(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: mailserver FOLDER")
+	}
+	folder := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(folder, 0o755))
+	n := 0
+	s, err := smtptest.Start(smtptest.Options{Taken: func(l smtptest.Letter) {
+		_, subject, body, err := l.Read()
+		n++
+		text := fmt.Sprintf("To: %s\nSubject: %s\n\n%s", l.To, subject, body)
+		if err = errors.Join(err, os.WriteFile(filepath.Join(folder, strconv.Itoa(n)), []byte(text), 0o600)); err != nil {
+			ts.Logf("%v", err)
+		}
+	}})
+	ts.Check(err)
+	ts.Defer(s.Close)
+	ts.Setenv("MAIL", s.URL())
 }
 
 // TestHelp sees to it that every command explains itself.

@@ -64,24 +64,30 @@ Exit codes: 0 all is good, 2 something is wrong, 1 the file cannot be read.`,
 // serveSettings gives flags of serve, as c has those of all commands, the values that
 // they would have there.
 func (p *program) serveSettings(c *cobra.Command) (*configuration, map[string]*pflag.Flag, error) {
-	s, err := p.newConfiguration()
+	s, f, flags, err := p.settingsOfServe(c)
 	if err != nil {
 		return nil, nil, err
+	}
+	return s, flags, p.checkServe(f)
+}
+
+// settingsOfServe gives flags of serve the values that they would have there.
+func (p *program) settingsOfServe(c *cobra.Command) (*configuration, *serveFlags, map[string]*pflag.Flag, error) {
+	s, err := p.newConfiguration()
+	if err != nil {
+		return nil, nil, nil, err
 	}
 	s.checkEnvironment()
 	s.warnOfVariables()
 	s.tell()
 	if err := errors.Join(s.problems...); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	var f serveFlags
 	serve := &cobra.Command{}
 	f.register(serve)
 	flags := settable(serve.Flags(), c.InheritedFlags())
-	if err := s.apply(flags); err != nil {
-		return nil, nil, err
-	}
-	return s, flags, p.checkServe(&f)
+	return s, &f, flags, s.apply(flags)
 }
 
 // checkServe tells what can be said of serve's settings without opening anything.

@@ -86,6 +86,7 @@ type policyRow struct {
 	KeepFor       string     `json:"keep_for"`
 	OnSuccess     string     `json:"on_success"`
 	OnFailure     string     `json:"on_failure"`
+	Notify        string     `json:"notify"`
 	Failures      int        `json:"failures"`
 }
 
@@ -119,7 +120,7 @@ func newScheduleRow(s *scheduler.Schedule) scheduleRow {
 			s.DST, s.Dir, s.User, s.Missed, duration.Format(s.MissedWindow), s.Overlap, s.FirstRun, s.MaxAttempts,
 			duration.Format(s.RetryDelay), duration.Format(s.RetryMaxDelay), s.RetryPastNext,
 			duration.Format(s.Timeout), duration.Format(s.KillGrace), duration.Format(s.Jitter),
-			optional(s.Starts), optional(s.Ends), s.MaxFailures, s.KeepRuns, keep, s.OnSuccess, s.OnFailure, s.Failures,
+			optional(s.Starts), optional(s.Ends), s.MaxFailures, s.KeepRuns, keep, s.OnSuccess, s.OnFailure, s.Notify, s.Failures,
 		},
 		job,
 	}

@@ -116,6 +116,11 @@ func (f *scheduleFile) readCrontab(data []byte) ([]scheduler.Schedule, error) {
 		for _, pair := range e.Env {
 			name, value, _ := strings.Cut(pair, "=")
 			given[i].Env[name] = value
+			if name == "MAILTO" {
+				if given[i].Notify, err = mailTo(value); err != nil {
+					wrong = append(wrong, fmt.Errorf("%s:%d: MAILTO above it: %w", f.path, e.Line, err))
+				}
+			}
 		}
 		for _, o := range e.Options {
 			if err := setOption(&given[i], o); err != nil {
@@ -127,6 +132,21 @@ func (f *scheduleFile) readCrontab(data []byte) ([]scheduler.Schedule, error) {
 		return nil, usagef("%w", errors.Join(wrong...))
 	}
 	return given, nil
+}
+
+// mailTo is a crontab's MAILTO as whom to notify: addresses with commas between, of which one
+// without @ is a user's of the mail server's host. An empty one is nobody, as with cron.
+func mailTo(value string) (string, error) {
+	var targets []string
+	for _, address := range strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' }) {
+		targets = append(targets, "mailto:"+strings.TrimPrefix(address, "mailto:"))
+	}
+	if len(targets) == 0 {
+		return scheduler.NotifyNobody, nil
+	}
+	text := strings.Join(targets, " ")
+	_, err := scheduler.Targets(text)
+	return text, err
 }
 
 // setOption reads an option of a line of a crontab, which is a setting of the schedule.

@@ -59,6 +59,7 @@ var settings = []setting{
 	spanOr("forever", -1, "keep_for", "30d", "how long the history keeps runs", func(s *schedule) *time.Duration { return &s.KeepFor }),
 	words("on_success", "name", "", "schedule to start when a run has ended well", func(s *schedule) *string { return &s.OnSuccess }),
 	words("on_failure", "name", "", "schedule to start when a slot has failed for good", func(s *schedule) *string { return &s.OnFailure }),
+	words("notify", "targets", "", "who is told when it fails and when it is well again: mail addresses and URLs with commas between, or none (default: as the daemons say)", func(s *schedule) *string { return &s.Notify }),
 }
 
 // flag is the name of the setting's flag.

@@ -33,6 +33,7 @@ type serveFlags struct {
 	options scheduler.Options
 	http    httpFlags
 	push    pushFlags
+	notify  notifyFlags
 }
 
 // Parts of a daemon, as --only names them.
@@ -70,6 +71,10 @@ The first SIGTERM or SIGINT lets running commands end (--grace), then stops them
 and hands their runs to other daemons; the second stops them at once.
 
 Each flag can be set in a file (--config) and in the environment as well: dbcron config.
+
+Whoever --notify names is told when schedules and queues fail, and when they are well
+again; a schedule may name others (--notify of schedule add, MAILTO in a crontab).
+docs/notifications.md has more.
 
 Jobs of queues that have an endpoint (dbcron endpoint) are sent there: to the internet,
 unless --push-to says where else they may go. docs/push.md has more. All daemons share
@@ -124,6 +129,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	f.audit.register(flags)
 	f.http.register(c)
 	f.push.register(c)
+	f.notify.register(c)
 }
 
 func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
@@ -165,7 +171,7 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 
 // checkServices tells all that is wrong with what the daemon offers, and reads it.
 func (f *serveFlags) checkServices(once bool) error {
-	return errors.Join(f.checkParts(), f.http.check(once), f.push.check(), f.audit.check())
+	return errors.Join(f.checkParts(), f.http.check(once), f.push.check(), f.notify.check(), f.audit.check())
 }
 
 // checkParts tells what is wrong with what the daemon is to do.
@@ -273,6 +279,10 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, fil
 	if err != nil {
 		return err
 	}
+	notifier, err := p.newNotifier(db, &f.notify, f.push.hosts, options.Env, options.Dir, log)
+	if err != nil {
+		return err
+	}
 	abort := func() {
 		s.Abort()
 		if dispatcher != nil {
@@ -296,10 +306,11 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, fil
 	}
 	if !f.once {
 		defer f.audit.sweep(ctx, db, log)()
+		defer startNotifier(ctx, notifier)()
 	}
 	log.Info("serving", "database", db.Dialect.Name, "node", s.Owner(), "version", version)
 	if f.once {
-		return s.RunOnce(ctx)
+		return errors.Join(s.RunOnce(ctx), notifier.Once(ctx))
 	}
 	if !f.does(partSchedules) {
 		<-ctx.Done()

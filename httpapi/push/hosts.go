@@ -185,9 +185,9 @@ func isPublic(ip netip.Addr) bool {
 	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !ip.IsLoopback() && (ip.Is4() || global.Contains(ip)) && !slices.Contains(metadata, ip)
 }
 
-// dial connects to a host if that is allowed. The address is looked at right before it is
+// Dial connects to a host if that is allowed. The address is looked at right before it is
 // connected to, so that the name cannot have another one by then.
-func (h *Hosts) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (h *Hosts) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err

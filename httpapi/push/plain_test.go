@@ -35,7 +35,7 @@ func TestErrorsHaveNoAddresses(t *testing.T) {
 		must(t, err)
 		hosts, err := ParseHosts([]string{one.hosts})
 		must(t, err)
-		s := &sender{client: &http.Client{Transport: &http.Transport{DialContext: hosts.dial, DisableKeepAlives: true}}}
+		s := &sender{client: &http.Client{Transport: &http.Transport{DialContext: hosts.Dial, DisableKeepAlives: true}}}
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost:"+u.Port(), http.NoBody)
 		must(t, err)
 		_, err = s.exchange(r)

@@ -39,15 +39,20 @@ func signatures(e *Endpoint, id string, at time.Time, payload []byte) (string, e
 		if secret == "" {
 			continue
 		}
-		w, err := standardwebhooks.NewWebhook(secret)
-		if err != nil {
-			return "", errors.New("the endpoint's secret is not whsec_ and base64") // the library's error might show it
-		}
-		signature, err := w.Sign(id, at, payload)
+		signature, err := Sign(secret, id, at, payload)
 		if err != nil {
 			return "", err
 		}
 		all = append(all, signature)
 	}
 	return strings.Join(all, " "), nil
+}
+
+// Sign returns the signature of a request with one secret, as Standard Webhooks has it.
+func Sign(secret, id string, at time.Time, payload []byte) (string, error) {
+	w, err := standardwebhooks.NewWebhook(secret)
+	if err != nil {
+		return "", errors.New("the endpoint's secret is not whsec_ and base64") // the library's error might show it
+	}
+	return w.Sign(id, at, payload)
 }

@@ -218,7 +218,7 @@ func (e *dialError) Unwrap() error { return e.err }
 // the request that it is for, so its verdict does not depend on how long that may take.
 func (s *sender) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	began := instant.Now()
-	conn, err := s.hosts.dial(ctx, network, address)
+	conn, err := s.hosts.Dial(ctx, network, address)
 	if host, ok := ctx.Value(dialFor{}).(place); ok && (err == nil || ctx.Err() == nil) {
 		s.throttle.dialed(host, began, err == nil)
 	}

@@ -10,7 +10,7 @@
 //
 //   - CRON_TZ is the zone of the specs below it. TZ is a variable like others.
 //   - LOGNAME cannot be set: cron reads such a line and ignores it.
-//   - MAILTO is a variable like others: nothing here sends mail.
+//   - MAILTO is a variable like others here. What it means is the caller's to know.
 //   - A comment "# name: NAME" directly above an entry names it.
 //   - A comment "# dbcron: NAME=VALUE NAME=VALUE" directly above an entry holds options
 //     for it, such as timeout=1h, which cron passes over. Quotes keep blanks in a value.

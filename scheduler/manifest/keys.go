@@ -62,6 +62,7 @@ var keys = []key{
 	durationOrForever.key("keep_for", general, func(s *schedule) *time.Duration { return &s.KeepFor }),
 	text.key("on_success", follow, func(s *schedule) *string { return &s.OnSuccess }),
 	text.key("on_failure", follow, func(s *schedule) *string { return &s.OnFailure }),
+	text.key("notify", general, func(s *schedule) *string { return &s.Notify }),
 	pause.key("paused", general, func(s *schedule) *string { return &s.State }),
 }
 

@@ -277,6 +277,33 @@ CREATE TABLE dbcron_node (
   PRIMARY KEY (name)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='The processes that take part. What a worker holds is its own for as long as its row says live';
 
+CREATE TABLE dbcron_notice (
+  subject varchar(8) NOT NULL COMMENT 'schedule; dead (letters of a queue); behind (a queue whose oldest job waits too long)',
+  name varchar(200) NOT NULL COMMENT 'Of the schedule or the queue',
+  problem varchar(16) NOT NULL COMMENT 'failed, timeout, lost, missed, late or given-up; dead or behind',
+  detail text NOT NULL COMMENT 'The reason in words',
+  target text NOT NULL COMMENT 'Who is told, with blanks between; empty: as the daemons say',
+  run_id bigint NOT NULL COMMENT 'The newest run that failed; 0: none',
+  due_at datetime(6) DEFAULT NULL COMMENT 'The slot of that run: a later one that ends well is the recovery',
+  times bigint NOT NULL COMMENT 'How often it has failed since it was last well; of dead letters: how many there are',
+  begun_at datetime(6) NOT NULL COMMENT 'The first failure',
+  last_at datetime(6) NOT NULL COMMENT 'The newest failure',
+  tell_at datetime(6) DEFAULT NULL COMMENT 'Since when there is something to tell; NULL: there is nothing new',
+  told_at datetime(6) DEFAULT NULL COMMENT 'When it was told; NULL: not yet',
+  well_at datetime(6) DEFAULT NULL COMMENT 'When it was seen to be well again; NULL: it is not',
+  told_to text NOT NULL DEFAULT '' COMMENT 'Who was told, and will be told of the recovery',
+  PRIMARY KEY (subject,name),
+  KEY dbcron_notice_tell (tell_at)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What is wrong now and who has been told: a row from the first failure until the recovery was told';
+
+CREATE TABLE dbcron_notice_target (
+  target varchar(700) NOT NULL COMMENT 'An address or a URL; empty: the row that a daemon locks while it gathers what is to be told',
+  sent_at datetime(6) NOT NULL COMMENT 'When the last message was made; of the empty target: when schedules and queues were last looked at',
+  hour_at datetime(6) NOT NULL COMMENT 'When the hour began in which messages are counted',
+  sent int NOT NULL COMMENT 'Messages in this hour',
+  PRIMARY KEY (target)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='How many notifications each target was sent of late';
+
 CREATE TABLE dbcron_queue (
   queue_id int NOT NULL AUTO_INCREMENT COMMENT 'Grows with each queue',
   name varchar(200) NOT NULL COMMENT 'Compared by bytes',
@@ -440,6 +467,7 @@ CREATE TABLE dbcron_schedule (
   job_max_attempts int NOT NULL DEFAULT 0 COMMENT 'Of a job: after so many failed attempts it is dead; 0: the queue says',
   job_timeout varchar(32) NOT NULL DEFAULT '' COMMENT 'Of a job: how long an attempt may take; empty: the queue says',
   lane varchar(300) GENERATED ALWAYS AS (case when kind = 'func' then concat(tag,' func ',left(command,200)) when kind = 'job' then concat(tag,' job') else tag end) STORED COMMENT 'Which daemons may claim it: the tag and, for a function, its name, or that it is a job',
+  notify text NOT NULL DEFAULT '' COMMENT 'Who is told when it fails: addresses and URLs with blanks between, or none; empty: as the daemons say',
   PRIMARY KEY (id),
   UNIQUE KEY dbcron_schedule_name (name),
   UNIQUE KEY dbcron_schedule_source (source,source_key),

@@ -284,6 +284,34 @@ CREATE TABLE dbcron_node ( -- The processes that take part. What a worker holds 
     CONSTRAINT dbcron_node_key PRIMARY KEY (name)
 ) WITHOUT ROWID;
 
+CREATE TABLE dbcron_notice ( -- What is wrong now and who has been told: a row from the first failure until the recovery was told
+    subject         TEXT NOT NULL, -- schedule; dead (letters of a queue); behind (a queue whose oldest job waits too long)
+    name            TEXT NOT NULL, -- Of the schedule or the queue
+    problem         TEXT NOT NULL, -- failed, timeout, lost, missed, late or given-up; dead or behind
+    detail          TEXT NOT NULL, -- The reason in words
+    target          TEXT NOT NULL, -- Who is told, with blanks between; empty: as the daemons say
+    run_id          INTEGER NOT NULL, -- The newest run that failed; 0: none
+    due_at          TEXT, -- The slot of that run: a later one that ends well is the recovery
+    times           INTEGER NOT NULL, -- How often it has failed since it was last well; of dead letters: how many there are
+    begun_at        TEXT NOT NULL, -- The first failure
+    last_at         TEXT NOT NULL, -- The newest failure
+    tell_at         TEXT, -- Since when there is something to tell; NULL: there is nothing new
+    told_at         TEXT, -- When it was told; NULL: not yet
+    well_at         TEXT, -- When it was seen to be well again; NULL: it is not
+    told_to         TEXT NOT NULL DEFAULT '', -- Who was told, and will be told of the recovery
+    CONSTRAINT dbcron_notice_key PRIMARY KEY (subject, name)
+) WITHOUT ROWID;
+
+CREATE INDEX dbcron_notice_tell ON dbcron_notice (tell_at);
+
+CREATE TABLE dbcron_notice_target ( -- How many notifications each target was sent of late
+    target          TEXT NOT NULL, -- An address or a URL; empty: the row that a daemon locks while it gathers what is to be told
+    sent_at         TEXT NOT NULL, -- When the last message was made; of the empty target: when schedules and queues were last looked at
+    hour_at         TEXT NOT NULL, -- When the hour began in which messages are counted
+    sent            INTEGER NOT NULL, -- Messages in this hour
+    CONSTRAINT dbcron_notice_target_key PRIMARY KEY (target)
+) WITHOUT ROWID;
+
 CREATE TABLE dbcron_queue ( -- The queues and what is set for each. Rows are made on first use and never removed
     queue_id        INTEGER PRIMARY KEY AUTOINCREMENT, -- Grows with each queue
     name            TEXT NOT NULL, -- Compared by bytes
@@ -447,7 +475,7 @@ CREATE TABLE "dbcron_schedule" ( -- What runs when. A row with next_exec NULL an
     job_priority    INTEGER NOT NULL DEFAULT 2, -- Of a job: 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
     job_max_attempts INTEGER NOT NULL DEFAULT 0, -- Of a job: after so many failed attempts it is dead; 0: the queue says
     job_timeout     TEXT NOT NULL DEFAULT '', -- Of a job: how long an attempt may take; empty: the queue says
-    lane            TEXT GENERATED ALWAYS AS (CASE WHEN kind = 'func' THEN tag || ' func ' || substr(command, 1, 200) WHEN kind = 'job' THEN tag || ' job' ELSE tag END) STORED, -- Which daemons may claim it: the tag and, for a function, its name, or that it is a job
+    lane            TEXT GENERATED ALWAYS AS (CASE WHEN kind = 'func' THEN tag || ' func ' || substr(command, 1, 200) WHEN kind = 'job' THEN tag || ' job' ELSE tag END) STORED, notify TEXT NOT NULL DEFAULT '', -- Which daemons may claim it: the tag and, for a function, its name, or that it is a job
     CONSTRAINT dbcron_schedule_name UNIQUE (name),
     CONSTRAINT dbcron_schedule_source UNIQUE (source, source_key),
     CONSTRAINT dbcron_schedule_due_at CHECK (due_at BETWEEN '1971-01-01' AND '9999-12-30' AND due_at IS strftime('%Y-%m-%d %H:%M:%f', due_at)),

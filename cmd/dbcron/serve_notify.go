@@ -1,0 +1,193 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/httpapi/push"
+	"github.com/dbcron/dbcron/internal/notify"
+)
+
+// Secrets of notifications that the environment may have.
+const (
+	variableSMTPPassword = "DBCRON_SMTP_PASSWORD"
+	variableHookSecret   = "DBCRON_NOTIFY_SECRET"
+)
+
+// notifyFlags say whom a daemon tells of what went wrong, and how.
+type notifyFlags struct {
+	targets      []string
+	every        time.Duration
+	limit        int
+	queueAge     time.Duration
+	smtp, from   string
+	passwordFile string
+	secretFile   string
+}
+
+func (f *notifyFlags) register(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringArrayVar(&f.targets, "notify", nil, "`target` that is told when schedules and queues fail and recover: mailto:ops@example.org, https://… or command:LINE; may be repeated")
+	flags.DurationVar(&f.every, "notify-every", time.Minute, "the time between two messages to a target at least; what fails meanwhile shares one")
+	flags.IntVar(&f.limit, "notify-limit", 20, "how many messages a target gets in an hour")
+	flags.DurationVar(&f.queueAge, "notify-queue-age", 10*time.Minute, "how long the oldest ready job of a queue waits before that is told")
+	flags.StringVar(&f.smtp, "smtp", "smtp://localhost:25", "mail server: `smtp://[USER@]HOST:PORT`, or smtps:// if it is encrypted from the start")
+	flags.StringVar(&f.passwordFile, "smtp-password-file", "", "`file` with that user's password (default: "+variableSMTPPassword+" has it)")
+	flags.StringVar(&f.from, "mail-from", "", "`address` that mail comes from (default: dbcron@ and the host's name)")
+	flags.StringVar(&f.secretFile, "notify-secret-file", "", "`file` with the secret, whsec_…, that signs webhooks (default: "+variableHookSecret+" has it)")
+}
+
+// check reads what can be read without a database.
+func (f *notifyFlags) check() error {
+	if f.every <= 0 || f.limit <= 0 || f.queueAge <= 0 {
+		return usagef("--notify-every, --notify-limit and --notify-queue-age must be more than 0")
+	}
+	for _, target := range f.targets {
+		if _, err := notify.CheckTargets([]string{target}); err != nil {
+			return usagef("--notify: %v", err)
+		}
+	}
+	return nil
+}
+
+// secret is one of a file or the environment: ps shows neither.
+func (p *program) secret(flag, file, variable string) (string, error) {
+	if file == "" {
+		return p.getenv(variable), nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", flag, err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// newNotifier returns a daemon's part in telling people. env and dir are those of its commands.
+func (p *program) newNotifier(db *dialect.DB, f *notifyFlags, hosts *push.Hosts, env []string, dir string, log *slog.Logger) (*notify.Notifier, error) {
+	password, err := p.secret("--smtp-password-file", f.passwordFile, variableSMTPPassword)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := p.secret("--notify-secret-file", f.secretFile, variableHookSecret)
+	if err != nil {
+		return nil, err
+	}
+	n, err := notify.New(db, notify.Options{
+		Targets: f.targets, Every: f.every, Limit: f.limit, QueueAge: f.queueAge,
+		Mail: notify.Mail{Server: f.smtp, Password: password, From: f.from}, Secret: secret, Hosts: hosts,
+		Env: env, Dir: dir, Version: version, Doorbell: usualDoorbell, Logger: log,
+	})
+	if err != nil {
+		return nil, usagef("%v", err)
+	}
+	return n, nil
+}
+
+// startNotifier looks after notifications until stop is called.
+func startNotifier(ctx context.Context, n *notify.Notifier) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		n.Run(ctx)
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+func (p *program) notify() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "notify",
+		Short: "Try who is told when schedules and queues fail",
+		Long: `Whom a daemon tells when schedules and queues fail and when they are well again:
+docs/notifications.md.`,
+	}
+	c.AddCommand(p.notifyTest())
+	return c
+}
+
+type sentRow struct {
+	Target string `json:"target"`
+	Result string `json:"result"`
+}
+
+func (p *program) notifyTest() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "test [TARGET…]",
+		Short: "Send a test message to what dbcron serve is to notify",
+		Long: `Send a test message to the targets that dbcron serve would have here, by the file
+(--config) and the environment, or to those that are named. It is sent at once, not by a
+daemon.
+
+Exit codes: 0 all were sent, 1 some were not.`,
+		Example: `  dbcron notify test --config /etc/dbcron/dbcron.yaml
+  dbcron notify test mailto:ops@example.org`,
+		Args:        cobra.ArbitraryArgs,
+		Annotations: map[string]string{configuresItself: "yes"},
+		RunE: func(c *cobra.Command, args []string) error {
+			_, f, _, err := p.settingsOfServe(c)
+			if err != nil {
+				return err
+			}
+			if err := f.push.check(); err != nil {
+				return err
+			}
+			if len(args) > 0 {
+				f.notify.targets = args
+			}
+			if err := f.notify.check(); err != nil {
+				return err
+			}
+			if len(f.notify.targets) == 0 {
+				return usagef("nobody is to be notified: set notify in the file or DBCRON_NOTIFY, or name a target such as mailto:ops@example.org")
+			}
+			return p.with(c.Context(), func(db *dialect.DB) error { return p.testTargets(c.Context(), db, f, output) })
+		},
+	}
+	outputFlag(c, &output)
+	return c
+}
+
+func (p *program) testTargets(ctx context.Context, db *dialect.DB, f *serveFlags, output string) error {
+	log, err := newLogger(p.err, f.logs)
+	if err != nil {
+		return err
+	}
+	options := p.schedulerOptions(*f, log)
+	n, err := p.newNotifier(db, &f.notify, f.push.hosts, options.Env, options.Dir, log)
+	if err != nil {
+		return err
+	}
+	targets, err := notify.CheckTargets(f.notify.targets)
+	if err != nil {
+		return err
+	}
+	var rows []sentRow
+	failed := 0
+	for _, target := range targets {
+		row := sentRow{notify.Shown(target), "sent"}
+		if err := n.Test(ctx, target); err != nil {
+			row.Result = "not sent: " + flat(err.Error())
+			failed++
+		}
+		rows = append(rows, row)
+	}
+	if err := write(p.out, output, rows); err != nil {
+		return err
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d test messages were not sent", failed, cmp.Or(len(targets), 1))
+	}
+	return nil
+}

@@ -1,0 +1,251 @@
+package notify
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/queue"
+)
+
+const (
+	commandPrefix = "command:"
+
+	mostPending = 20_000 // notices of one transaction
+	mostListed  = 200    // in one message
+	namesAtOnce = 1000   // in one statement
+)
+
+// A notice is a row of the table of that name.
+type notice struct {
+	Trouble
+	target           string // as in the table: empty for the daemons' own
+	tell, told, well int64  // µs
+	toldTo           string
+}
+
+// A present is what glance sees.
+type present struct{ notices, queue, look bool }
+
+func (n *Notifier) glance(ctx context.Context) (p present, err error) {
+	var notices, there, fresh int
+	args := dialect.Args{"queue": Queue, "ago": -lookEvery.Microseconds()}
+	err = n.db.Get(ctx, glance, args, &notices, &there, &fresh)
+	return present{notices > 0, there > 0, fresh == 0}, err
+}
+
+// stored is how tables name a target: a command is not shown there, nor taken from there.
+func stored(target string) string {
+	if !strings.HasPrefix(target, commandPrefix) {
+		return target
+	}
+	sum := sha256.Sum256([]byte(target))
+	return commandPrefix + hex.EncodeToString(sum[:8])
+}
+
+// targetsOf are who is told of a notice.
+func (n *Notifier) targetsOf(x *notice) []string {
+	text := x.target
+	if x.told != 0 {
+		text = x.toldTo
+	}
+	if text != "" {
+		return strings.Fields(text)
+	}
+	all := make([]string, len(n.opt.Targets))
+	for i, target := range n.opt.Targets {
+		all[i] = stored(target)
+	}
+	return all
+}
+
+// gather makes messages of what is to be told, and notes that it was told, in one transaction.
+// wait lets what is new wait for more.
+func (n *Notifier) gather(ctx context.Context, wait bool) error {
+	if _, err := n.db.Exec(ctx, openBook, nil); err != nil {
+		return err
+	}
+	for tries := 0; ; tries++ {
+		var wake func()
+		err := n.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
+			wake, err = n.gatherIn(ctx, tx, wait)
+			return err
+		})
+		// An id of a job can be another process's too: all is done again, with others.
+		if n.db.Dialect.Duplicate(err) && tries < 3 {
+			continue
+		}
+		if err == nil && wake != nil {
+			wake()
+		}
+		return err
+	}
+}
+
+func (n *Notifier) gatherIn(ctx context.Context, tx *dialect.Session, wait bool) (wake func(), err error) {
+	var target string
+	if err := tx.Get(ctx, lockBook, nil, &target); err != nil {
+		return nil, err
+	}
+	defaults := 0
+	if len(n.opt.Targets) > 0 {
+		defaults = 1
+	}
+	var now int64
+	all, err := dialect.Select(ctx, tx, pending, dialect.Args{"defaults": defaults, "limit": mostPending}, func(rows *sql.Rows) (x notice, err error) {
+		return x, rows.Scan(&x.Subject, &x.Name, &x.Problem, &x.Detail, &x.target, &x.Run, &x.Due, &x.Times, &x.Begun, &x.Last,
+			&x.tell, &x.told, &x.well, &x.toldTo, &now)
+	})
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	groups := map[string][]notice{}
+	for _, x := range all {
+		to := strings.Join(n.targetsOf(&x), " ")
+		groups[to] = append(groups[to], x)
+	}
+	limits, err := n.limits(ctx, tx, groups)
+	if err != nil {
+		return nil, err
+	}
+	var jobs []queue.Job
+	for _, to := range slices.Sorted(maps.Keys(groups)) {
+		group, targets := groups[to], strings.Fields(to)
+		if !n.ripe(group, targets, limits, now, wait) {
+			continue
+		}
+		made, err := n.tell(ctx, tx, group, targets, limits, now)
+		if err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, made...)
+	}
+	if len(jobs) == 0 {
+		return nil, nil
+	}
+	_, wake, err = n.queues.EnqueueIn(ctx, tx, jobs...)
+	return wake, err
+}
+
+// A tally is what a target was sent in an hour.
+type tally struct {
+	last, hour int64 // µs
+	sent       int
+	known      bool // there is a row
+}
+
+// limits reads what the targets of all groups were sent.
+func (n *Notifier) limits(ctx context.Context, tx *dialect.Session, groups map[string][]notice) (map[string]*tally, error) {
+	all := map[string]*tally{}
+	for to := range groups {
+		for _, target := range strings.Fields(to) {
+			all[target] = &tally{}
+		}
+	}
+	for part := range slices.Chunk(slices.Sorted(maps.Keys(all)), namesAtOnce) {
+		_, err := dialect.Select(ctx, tx, sentTo, dialect.Args{"targets": part}, func(rows *sql.Rows) (target string, err error) {
+			t := tally{known: true}
+			err = rows.Scan(&target, &t.last, &t.hour, &t.sent)
+			if all[target] != nil {
+				*all[target] = t
+			}
+			return target, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// ripe tells whether a group is told now: when it has waited for more of its kind, and each
+// target may be sent a message. What has to wait is told with what comes meanwhile.
+func (n *Notifier) ripe(group []notice, targets []string, limits map[string]*tally, now int64, wait bool) bool {
+	if wait && now-group[0].tell < n.opt.gather.Microseconds() {
+		return false
+	}
+	for _, target := range targets {
+		t := limits[target]
+		if now-t.last < n.opt.Every.Microseconds() || now-t.hour < time.Hour.Microseconds() && t.sent >= n.opt.Limit {
+			return false
+		}
+	}
+	return true
+}
+
+// tell makes the messages of a group, one for each target, and changes its rows.
+func (n *Notifier) tell(ctx context.Context, tx *dialect.Session, group []notice, targets []string, limits map[string]*tally, now int64) (jobs []queue.Job, err error) {
+	m := Message{At: now}
+	news, ended := map[string][]string{}, map[string][]string{}
+	for i := range group {
+		x := &group[i]
+		x.Well, x.Detail = x.well, plain.Cut(x.Detail, 300)
+		switch {
+		case x.told != 0 && x.well != 0:
+			m.addRecovered(x.Trouble)
+		default:
+			m.addTrouble(x.Trouble)
+		}
+		if x.well != 0 {
+			ended[x.Subject] = append(ended[x.Subject], x.Name)
+		} else {
+			news[x.Subject] = append(news[x.Subject], x.Name)
+		}
+	}
+	to := strings.Join(targets, " ")
+	for stmt, bySubject := range map[*dialect.Stmt]map[string][]string{told: news, over: ended} {
+		for subject, names := range bySubject {
+			for part := range slices.Chunk(names, namesAtOnce) {
+				if _, err := tx.Exec(ctx, stmt, dialect.Args{"subject": subject, "names": part, "to": to}); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	for _, target := range targets {
+		t := limits[target]
+		if err := t.add(ctx, tx, target, now); err != nil {
+			return nil, err
+		}
+		m.Target, m.Last = target, t.sent >= n.opt.Limit
+		payload, err := json.Marshal(m)
+		if err != nil {
+			return nil, err
+		}
+		sum := sha256.Sum256([]byte(target))
+		jobs = append(jobs, queue.Job{Queue: Queue, Kind: jobKind, Key: hex.EncodeToString(sum[:8]), Payload: payload})
+	}
+	return jobs, nil
+}
+
+// add counts a message.
+func (t *tally) add(ctx context.Context, tx *dialect.Session, target string, now int64) error {
+	stmt := count
+	switch {
+	case !t.known:
+		stmt, t.hour, t.sent = countFirst, now, 0
+	case now-t.hour >= time.Hour.Microseconds():
+		t.hour, t.sent = now, 0
+	}
+	t.sent++
+	t.last, t.known = now, true
+	_, err := tx.Exec(ctx, stmt, dialect.Args{"target": target, "hour": t.hour, "sent": t.sent})
+	return err
+}
+
+// sorted puts what is alike together.
+func sorted(all []Trouble) []Trouble {
+	slices.SortStableFunc(all, func(a, b Trouble) int {
+		return cmp.Or(cmp.Compare(a.Last, b.Last), strings.Compare(a.Name, b.Name))
+	})
+	return all
+}

@@ -1,0 +1,204 @@
+package notify
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+const (
+	outputsOf = 5        // the first troubles of a message have their runs' outputs
+	maxOutput = 16 << 10 // bytes of each
+)
+
+// A Trouble is what is, or was, wrong with a schedule or a queue. Times are in µs.
+type Trouble struct {
+	Subject string `json:"subject"` // schedule, dead or behind
+	Name    string `json:"name"`
+	Problem string `json:"problem"`
+	Detail  string `json:"detail,omitempty"`
+	Run     int64  `json:"run,omitempty"`
+	Due     int64  `json:"due,omitempty"`
+	Times   int64  `json:"times"`
+	Begun   int64  `json:"begun"`
+	Last    int64  `json:"last"`
+	Well    int64  `json:"well,omitempty"` // since when it is well again
+
+	output string
+}
+
+// A Message is what one target is told: the payload of a job.
+type Message struct {
+	Target    string    `json:"target"`
+	At        int64     `json:"at"` // µs
+	Troubles  []Trouble `json:"troubles,omitempty"`
+	Recovered []Trouble `json:"recovered,omitempty"`
+	Failed    int       `json:"failed"`         // troubles, also those that are not listed
+	Well      int       `json:"well"`           // recoveries, likewise
+	Last      bool      `json:"last,omitempty"` // for this hour
+	Test      bool      `json:"test,omitempty"`
+}
+
+func (m *Message) addTrouble(x Trouble) {
+	if m.Failed++; len(m.Troubles) < mostListed {
+		m.Troubles = append(m.Troubles, x)
+	}
+}
+
+func (m *Message) addRecovered(x Trouble) {
+	if m.Well++; len(m.Recovered) < mostListed {
+		m.Recovered = append(m.Recovered, x)
+	}
+}
+
+// words say what is wrong, after the name.
+var words = map[string]string{
+	"failed": "failed", "timeout": "ran out of time", "lost": "was lost", "missed": "was missed", "late": "is late", "given-up": "was given up",
+	"dead": "has dead letters", "behind": "is behind",
+}
+
+// what says what is wrong in a few words. What hides in a name is shown.
+func (x *Trouble) what() string {
+	text := plain.Cut(x.Name, 80) + " " + cmp.Or(words[x.Problem], x.Problem)
+	if x.Subject != "schedule" {
+		text = "queue " + text
+	}
+	return text
+}
+
+// Subject is the message in one line.
+func (m *Message) Subject() string {
+	switch {
+	case m.Test:
+		return "[dbcron] a test message"
+	case m.Failed == 1 && m.Well == 0:
+		x := &m.Troubles[0]
+		return "[dbcron] " + plain.Cut(x.what()+": "+x.Detail, 150)
+	case m.Failed == 0 && m.Well == 1:
+		return "[dbcron] " + m.Recovered[0].name() + " is well again"
+	}
+	var parts []string
+	if m.Failed > 0 {
+		parts = append(parts, plain.Plural(m.Failed, "problem", "problems")+" ("+firstNames(m.Troubles, m.Failed)+")")
+	}
+	if m.Well > 0 {
+		parts = append(parts, plain.Number(m.Well)+" well again")
+	}
+	return "[dbcron] " + strings.Join(parts, ", ")
+}
+
+func (x *Trouble) name() string {
+	if x.Subject != "schedule" {
+		return "queue " + plain.Cut(x.Name, 80)
+	}
+	return plain.Cut(x.Name, 80)
+}
+
+func firstNames(all []Trouble, of int) string {
+	var names []string
+	for i := range all[:min(len(all), 3)] {
+		names = append(names, plain.Cut(all[i].Name, 40))
+	}
+	if of > len(names) {
+		names = append(names, "…")
+	}
+	return strings.Join(names, ", ")
+}
+
+func stamp(us int64) string { return time.UnixMicro(us).UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// Text is the message for people to read.
+func (m *Message) Text() string {
+	if m.Test {
+		return "This is a test message of dbcron notify test.\nWhen a schedule fails, the message is like this one, with the command's output.\n"
+	}
+	var b strings.Builder
+	for i := range sorted(m.Troubles) {
+		m.Troubles[i].write(&b)
+	}
+	if more := m.Failed - len(m.Troubles); more > 0 {
+		fmt.Fprintf(&b, "… and %s: dbcron doctor, dbcron schedule list\n\n", plain.Plural(more, "more problem", "more problems"))
+	}
+	for i := range sorted(m.Recovered) {
+		x := &m.Recovered[i]
+		fmt.Fprintf(&b, "%s is well again, since %s\n", x.name(), stamp(x.Well))
+		fmt.Fprintf(&b, "  it was in trouble from %s on, %s\n\n", stamp(x.Begun), plain.Plural(int(x.Times), "time", "times"))
+	}
+	if more := m.Well - len(m.Recovered); more > 0 {
+		fmt.Fprintf(&b, "… and %s well again\n\n", plain.Plural(more, "more is", "more are"))
+	}
+	if m.Last {
+		fmt.Fprintf(&b, "This was the last message of this hour; what comes meanwhile is told together after it (serve --notify-limit).\n")
+	}
+	return b.String()
+}
+
+func (x *Trouble) write(b *strings.Builder) {
+	fmt.Fprintf(b, "%s", x.what())
+	if x.Detail != "" {
+		fmt.Fprintf(b, ": %s", plain.Cut(x.Detail, 1000))
+	}
+	b.WriteString("\n")
+	if x.Due != 0 {
+		fmt.Fprintf(b, "  slot       %s\n", stamp(x.Due))
+	}
+	if x.Subject == "schedule" && x.Times > 1 {
+		fmt.Fprintf(b, "  failures   %d since %s\n", x.Times, stamp(x.Begun))
+	}
+	if x.Well != 0 {
+		fmt.Fprintf(b, "  meanwhile  it is well again, since %s\n", stamp(x.Well))
+	}
+	switch {
+	case x.Run != 0:
+		fmt.Fprintf(b, "  more       dbcron schedule output %d\n", x.Run)
+	case x.Subject == "schedule":
+		fmt.Fprintf(b, "  more       dbcron schedule explain\n")
+	default:
+		fmt.Fprintf(b, "  more       dbcron queue show, dbcron job list --state dead\n")
+	}
+	if x.output != "" {
+		b.WriteString("\n")
+		for line := range strings.Lines(x.output) {
+			b.WriteString("    " + line)
+		}
+		if !strings.HasSuffix(x.output, "\n") {
+			b.WriteString("\n")
+		}
+	}
+	b.WriteString("\n")
+}
+
+// read adds the outputs of the first runs. They may have left the history.
+func (n *Notifier) read(ctx context.Context, m *Message) error {
+	for i := range m.Troubles[:min(len(m.Troubles), outputsOf)] {
+		x := &m.Troubles[i]
+		if x.Run == 0 {
+			continue
+		}
+		run, err := scheduler.GetRun(ctx, n.db, x.Run)
+		switch {
+		case errors.Is(err, scheduler.ErrNoRun):
+			continue
+		case err != nil:
+			return err
+		}
+		x.output = excerpt(plain.Clean(run.Output))
+	}
+	return nil
+}
+
+// excerpt is the head and the tail of what is too long.
+func excerpt(text string) string {
+	if len(text) <= maxOutput {
+		return text
+	}
+	head := strings.ToValidUTF8(text[:maxOutput/2], "")
+	tail := strings.ToValidUTF8(text[len(text)-maxOutput/2:], "")
+	return fmt.Sprintf("%s\n… %s bytes are left out …\n%s", head, plain.Number(len(text)-maxOutput), tail)
+}

@@ -1,0 +1,306 @@
+package notify
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+func clocked(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
+	t.Parallel()
+	dbtest.EachClock(t, f, (*testing.T).Parallel)
+}
+
+// messages are those that wait in the queue, and those that were kept.
+func messages(t *testing.T, db *dbtest.DB) (all []Message) {
+	t.Helper()
+	texts := db.List(t, `SELECT payload FROM {prefix}job WHERE kind = 'notify' ORDER BY id`, nil)
+	texts = append(texts, db.List(t, `SELECT payload FROM {prefix}job_delayed WHERE kind = 'notify' ORDER BY id`, nil)...)
+	for _, text := range texts {
+		var m Message
+		must(t, json.Unmarshal([]byte(text), &m))
+		all = append(all, m)
+	}
+	return all
+}
+
+func notices(t *testing.T, db *dbtest.DB) []string {
+	t.Helper()
+	return db.List(t, `SELECT subject, name, problem, times, CASE WHEN told_at IS NULL THEN 'untold' ELSE 'told' END FROM {prefix}notice ORDER BY subject, name`, nil)
+}
+
+func is(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+func TestToldOnceAtFailureAndOnceAtRecovery(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		server := newMailServer(t, nil, "")
+		n := notifier(t, db, Options{Targets: []string{"ops@example.org"}, Mail: Mail{Server: server.URL(), From: "dbcron@example.com"}})
+		add(t, db, "sicherung", "echo fünf Bänder; exit 3", "")
+		fail := func() {
+			t.Helper()
+			db.Advance(t, time.Minute)
+			ask(t, db, "sicherung")
+			runAll(t, db)
+			must(t, n.Once(t.Context()))
+		}
+		fail()
+		letters := server.Letters()
+		if len(letters) != 1 || letters[0].From != "dbcron@example.com" || letters[0].To != "ops@example.org" {
+			t.Fatalf("letters %+v", letters)
+		}
+		header, subject, body := read(t, letters[0])
+		if subject != "[dbcron] sicherung failed: exit code 3" || !strings.Contains(body, "    fünf Bänder\n") || !strings.Contains(body, "dbcron schedule output ") {
+			t.Errorf("subject %q, body %q", subject, body)
+		}
+		if header.Get("Auto-Submitted") != "auto-generated" || !strings.HasSuffix(header.Get("Message-ID"), "@example.com>") {
+			t.Errorf("header %q", header)
+		}
+		fail()
+		if letters := server.Letters(); len(letters) != 1 {
+			t.Fatalf("it failed on: %d letters", len(letters))
+		}
+		is(t, "it is known", notices(t, db), []string{"schedule sicherung failed 2 told"})
+
+		must(t, scheduler.Edit(t.Context(), db.DB, scheduler.Schedule{Name: "sicherung", Spec: "@manual", Command: "true"}))
+		fail()
+		letters = server.Letters()
+		if len(letters) != 2 {
+			t.Fatalf("it is well again: %d letters", len(letters))
+		}
+		if _, subject, body := read(t, letters[1]); subject != "[dbcron] sicherung is well again" || !strings.Contains(body, "2 times") {
+			t.Errorf("subject %q, body %q", subject, body)
+		}
+		is(t, "it is forgotten", notices(t, db), nil)
+		fail()
+		if len(server.Letters()) != 2 {
+			t.Error("it was told that nothing is wrong")
+		}
+	})
+}
+
+// What fails while a target may not be told shares the next message, and so does what fails at
+// once. No target has more messages in an hour than the limit.
+func TestManyFailuresShareAMessage(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		n := notifier(t, db, Options{Targets: []string{"ops@example.org", "https://example.org/in"}, Limit: 2})
+		sick := func(from, to int) {
+			t.Helper()
+			for i := from; i < to; i++ {
+				s := scheduler.Schedule{Name: fmt.Sprintf("s%03d", i), Command: "x"}
+				must(t, db.ShortTx(t.Context(), func(ctx ctx, tx *dialect.Session) error { return scheduler.NoteLate(ctx, tx, &s, "nobody") }))
+			}
+		}
+		sick(0, 250)
+		must(t, n.gather(t.Context(), true))
+		sick(250, 260) // within the minute
+		must(t, n.gather(t.Context(), true))
+		all := messages(t, db)
+		if len(all) != 2 || all[0].Failed != 250 || len(all[0].Troubles) != mostListed || all[1].Failed != 250 || all[0].Target == all[1].Target {
+			t.Fatalf("%d messages: %.300v", len(all), all)
+		}
+		if text := all[0].Text(); !strings.Contains(text, "… and 50 more problems") {
+			t.Errorf("text %.500q", text)
+		}
+		db.Advance(t, 2*time.Minute)
+		must(t, n.gather(t.Context(), true))
+		if all = messages(t, db); len(all) != 4 || all[2].Failed != 10 || !all[2].Last {
+			t.Fatalf("after a minute: %d messages", len(all))
+		}
+		sick(260, 261)
+		db.Advance(t, 2*time.Minute)
+		must(t, n.gather(t.Context(), true))
+		if all = messages(t, db); len(all) != 4 {
+			t.Errorf("over the limit: %d messages", len(all))
+		}
+		db.Advance(t, time.Hour)
+		must(t, n.gather(t.Context(), true))
+		if all = messages(t, db); len(all) != 6 || all[4].Failed != 1 {
+			t.Errorf("an hour later: %d messages", len(all))
+		}
+	})
+}
+
+// A mail server that is down loses nothing: the message is sent when it is there again.
+func TestAMailServerComesBack(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		server := newMailServer(t, nil, "")
+		server.Refuse(true)
+		n := notifier(t, db, Options{Mail: Mail{Server: server.URL()}})
+		add(t, db, "job", "false", "mailto:root")
+		ask(t, db, "job")
+		runAll(t, db)
+		must(t, n.Once(t.Context()))
+		if len(server.Letters()) != 0 || len(messages(t, db)) != 1 {
+			t.Fatalf("%d letters, %d messages wait", len(server.Letters()), len(messages(t, db)))
+		}
+		server.Refuse(false)
+		db.Advance(t, time.Hour)
+		must(t, n.Once(t.Context()))
+		if letters := server.Letters(); len(letters) != 1 || letters[0].To != "root" || len(messages(t, db)) != 0 {
+			t.Errorf("letters %+v, %d messages wait", letters, len(messages(t, db)))
+		}
+	})
+}
+
+// Two daemons that look at once tell each thing once.
+func TestTwoDaemonsTellOnce(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		const each = 20
+		var making sync.WaitGroup
+		for d := range 2 {
+			n := notifier(t, db.Another(t, dialect.Options{}), Options{Targets: []string{"ops@example.org"}, Every: time.Microsecond, Limit: 1 << 20})
+			making.Go(func() {
+				for i := range each {
+					s := scheduler.Schedule{Name: fmt.Sprintf("s%d-%d", d, i)}
+					err := n.db.ShortTx(t.Context(), func(ctx ctx, tx *dialect.Session) error { return scheduler.NoteLate(ctx, tx, &s, "nobody") })
+					if err = errors.Join(err, n.gather(t.Context(), true)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		making.Wait()
+		seen := map[string]int{}
+		for _, m := range messages(t, db) {
+			for _, x := range m.Troubles {
+				seen[x.Name]++
+			}
+		}
+		for name, times := range seen {
+			if times != 1 {
+				t.Errorf("%s was told %d times", name, times)
+			}
+		}
+		if len(seen) != 2*each {
+			t.Errorf("%d of %d were told", len(seen), 2*each)
+		}
+	}, (*testing.T).Parallel)
+}
+
+// Wherever a daemon dies between a failure and its message, another one tells it, and once.
+func TestNothingIsLostBetweenFailureAndMessage(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		for call, reached := 1, true; reached; call++ {
+			name := fmt.Sprintf("s%d", call)
+			add(t, db, name, "false", "ops@example.org")
+			ask(t, db, name)
+			runAll(t, db)
+			db.Advance(t, 2*time.Minute)
+			f := &dbtest.Fault{Call: call}
+			broken := notifier(t, db.Broken(t, f), Options{Limit: 1 << 20})
+			_ = broken.gather(t.Context(), true) // it died
+			reached = f.Reached()
+			must(t, notifier(t, db, Options{Limit: 1 << 20}).gather(t.Context(), true))
+			told := 0
+			for _, m := range messages(t, db) {
+				for _, x := range m.Troubles {
+					if x.Name == name {
+						told++
+					}
+				}
+			}
+			if told != 1 {
+				t.Errorf("cut at call %d: told %d times", call, told)
+			}
+			if call > 40 {
+				t.Fatal("gathering does not end")
+			}
+		}
+	})
+}
+
+// Who has no targets of its own is told to the daemons' own, and not at all where they have none;
+// nobody is told of what names nobody.
+func TestWhoIsTold(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		for name, to := range map[string]string{"own": "ada@example.org, https://example.org/in", "usual": "", "nobody": "none"} {
+			add(t, db, name, "false", to)
+			ask(t, db, name)
+		}
+		runAll(t, db)
+		must(t, notifier(t, db, Options{}).gather(t.Context(), true))
+		targets := func() (all []string) {
+			for _, m := range messages(t, db) {
+				all = append(all, m.Target+" "+m.Troubles[0].Name)
+			}
+			slices.Sort(all)
+			return all
+		}
+		is(t, "without targets", targets(), []string{"https://example.org/in own", "mailto:ada@example.org own"})
+		command := "command:cat"
+		must(t, notifier(t, db, Options{Targets: []string{command}}).gather(t.Context(), true))
+		is(t, "with", targets(), []string{stored(command) + " usual", "https://example.org/in own", "mailto:ada@example.org own"})
+		if strings.Contains(stored(command), "cat") {
+			t.Error("tables show a command")
+		}
+		is(t, "notices", notices(t, db), []string{"schedule own failed 1 told", "schedule usual failed 1 told"})
+	})
+}
+
+// Dead letters are told when there are more than were told, a queue that is behind once, and a
+// schedule that no daemon claims.
+func TestQueuesAndLateSchedules(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		n := notifier(t, db, Options{Targets: []string{"ops@example.org"}, QueueAge: time.Minute})
+		c, err := queue.New(db.DB, queue.Options{Logger: quiet()})
+		must(t, err)
+		_, err = c.Enqueue(t.Context(), queue.Job{Queue: "mail", Kind: "k"})
+		must(t, err)
+		must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: "hourly", Spec: "@hourly", Command: "true"}))
+		told := func(what string, want ...string) {
+			t.Helper()
+			db.Advance(t, 2*time.Minute)
+			must(t, n.look(t.Context()))
+			must(t, n.gather(t.Context(), true))
+			var got []string
+			for _, m := range messages(t, db) {
+				for _, x := range m.Troubles {
+					got = append(got, x.Problem+" "+x.Name)
+				}
+				for _, x := range m.Recovered {
+					got = append(got, "well "+x.Problem+" "+x.Name)
+				}
+			}
+			slices.Sort(got)
+			is(t, what, got, want)
+			db.Do(t, `DELETE FROM {prefix}job WHERE kind = 'notify'`, nil)
+		}
+		told("the oldest job waits", "behind mail")
+		told("nothing is new")
+		w, err := c.Worker(queue.WorkerOptions{Queues: []string{"mail"}, Logger: quiet()})
+		must(t, err)
+		must(t, w.RunOnce(t.Context())) // it has no handler
+		told("it has died", "dead mail", "well behind mail")
+		told("nothing is new")
+		_, err = c.Enqueue(t.Context(), queue.Job{Queue: "mail", Kind: "k"})
+		must(t, err)
+		w, err = c.Worker(queue.WorkerOptions{Queues: []string{"mail"}, Logger: quiet()})
+		must(t, err)
+		must(t, w.RunOnce(t.Context()))
+		told("another has", "dead mail")
+		_, err = c.Bulk(t.Context(), queue.BulkDelete, queue.Filter{Queue: "mail", State: queue.StateDead}, queue.BulkOptions{})
+		must(t, err)
+		told("they are gone", "well dead mail")
+		db.Advance(t, time.Hour)
+		told("nobody runs it", "late hourly")
+		runAll(t, db)
+		told("somebody has", "well late hourly")
+	})
+}

@@ -1,0 +1,74 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+// sendWithin is how long one attempt to send a message may take.
+const sendWithin = time.Minute
+
+// handle sends the message that a job is.
+func (n *Notifier) handle(ctx context.Context, d *queue.Delivery) error {
+	var m Message
+	if err := d.Decode(&m); err != nil {
+		return err
+	}
+	if err := n.read(ctx, &m); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, sendWithin)
+	defer cancel()
+	err := n.deliver(ctx, &m, Queue+"."+strconv.FormatInt(d.ID, 10))
+	if err != nil {
+		n.log.Warn("a notification was not sent; it will be tried again", "target", Shown(m.Target), "attempt", d.Attempt, "err", err)
+	}
+	return err
+}
+
+// Test sends a message to a target at once, without the queue.
+func (n *Notifier) Test(ctx context.Context, target string) error {
+	ctx, cancel := context.WithTimeout(ctx, sendWithin)
+	defer cancel()
+	now, err := scheduler.Clock(ctx, n.db)
+	if err != nil {
+		return err
+	}
+	m := Message{Target: stored(target), At: now.UnixMicro(), Test: true}
+	return n.deliver(ctx, &m, Queue+".test."+strconv.FormatInt(now.UnixMicro(), 10))
+}
+
+// deliver sends a message. Whoever gets it twice knows it by its id.
+func (n *Notifier) deliver(ctx context.Context, m *Message, id string) error {
+	switch {
+	case strings.HasPrefix(m.Target, "mailto:"):
+		return n.opt.Mail.send(ctx, m, id)
+	case strings.HasPrefix(m.Target, commandPrefix):
+		return n.command(ctx, m, id)
+	case strings.HasPrefix(m.Target, "http:"), strings.HasPrefix(m.Target, "https:"):
+		return n.webhook(ctx, m, id)
+	}
+	return queue.Bury(fmt.Errorf("%q is no target", Shown(m.Target)))
+}
+
+// Shown is a target as people may see it: the path of a URL is often a secret.
+func Shown(target string) string {
+	scheme, rest, ok := strings.Cut(target, "://")
+	if !ok {
+		return target
+	}
+	host, path, _ := strings.Cut(rest, "/")
+	if path != "" {
+		path = "/…"
+	}
+	return scheme + "://" + host + path
+}
+
+var errElsewhere = errors.New("this daemon has no such command (serve --notify command:…); give all daemons the same targets")

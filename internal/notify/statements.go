@@ -1,0 +1,85 @@
+package notify
+
+import "github.com/dbcron/dbcron/dialect"
+
+// All SQL of this package.
+//
+// What is to be told is gathered under the lock of the row ” of notice_target, by one daemon at a
+// time: so a target's messages are counted right, and failures of one moment share a message. The
+// rows of notice are locked as they are read, so that a failure that is recorded meanwhile waits,
+// and comes after what was told.
+var (
+	// glance tells whether there is something to tell, whether there are messages, and whether
+	// it is time to look again.
+	glance = dialect.SQL("notify.glance", `
+		SELECT (SELECT COUNT(*) FROM (SELECT name FROM {prefix}notice WHERE tell_at <= {now} LIMIT 1) AS pending),
+			(SELECT COUNT(*) FROM {prefix}queue WHERE name = :queue AND state <> 'deleted'),
+			(SELECT COUNT(*) FROM {prefix}notice_target WHERE target = '' AND sent_at > {now + :ago})`)
+
+	// openBook makes the row that is locked to gather; the key decides who does.
+	openBook = dialect.SQL("notify.open-book", `
+		INSERT INTO {prefix}notice_target (target, sent_at, hour_at, sent) VALUES ('', {time 0}, {time 0}, 0) {ignore_duplicate target}`)
+
+	// takeLook lets one daemon look in a period: the rows changed tell which.
+	takeLook = dialect.SQL("notify.take-look", `
+		UPDATE {prefix}notice_target SET sent_at = {now}, sent = sent + 1 WHERE target = '' AND sent_at <= {now + :ago}`)
+
+	lockBook = dialect.SQL("notify.lock-book", `SELECT target FROM {prefix}notice_target WHERE target = '' {locked}`)
+
+	// pending locks what is to be told. :defaults = 0 leaves out what has no targets of its own.
+	pending = dialect.SQL("notify.pending", `
+		SELECT subject, name, problem, detail, target, run_id, COALESCE({us due_at}, 0), times, {us begun_at}, {us last_at},
+			{us tell_at}, COALESCE({us told_at}, 0), COALESCE({us well_at}, 0), told_to, {us {now}}
+		FROM {prefix}notice WHERE tell_at <= {now} AND ({int :defaults} = 1 OR target <> '' OR told_to <> '')
+		ORDER BY tell_at LIMIT :limit {locked}`)
+
+	sentTo = dialect.SQL("notify.sent-to", `
+		SELECT target, {us sent_at}, {us hour_at}, sent FROM {prefix}notice_target WHERE target IN (:targets)`)
+
+	// count and countFirst: only whoever has locked the book writes there.
+	count = dialect.SQL("notify.count", `
+		UPDATE {prefix}notice_target SET sent_at = {now}, hour_at = {time :hour}, sent = :sent WHERE target = :target`)
+
+	countFirst = dialect.SQL("notify.count-first", `
+		INSERT INTO {prefix}notice_target (target, sent_at, hour_at, sent) VALUES (:target, {now}, {now}, 1)`)
+
+	// told and over change rows that the transaction has locked.
+	told = dialect.SQL("notify.told", `
+		UPDATE {prefix}notice SET told_at = {now}, told_to = :to, tell_at = NULL WHERE subject = :subject AND name IN (:names)`)
+
+	over = dialect.SQL("notify.over", `DELETE FROM {prefix}notice WHERE subject = :subject AND name IN (:names)`)
+
+	// recovered finds schedules that have ended a run well after the newest failure.
+	recovered = dialect.SQL("notify.recovered", `
+		SELECT n.name, n.times FROM {prefix}notice AS n
+		WHERE n.subject = 'schedule' AND n.well_at IS NULL AND EXISTS (
+			SELECT 1 FROM {prefix}run AS r WHERE r.schedule = n.name AND r.due_at >= n.due_at AND r.state = 'ok'
+				AND r.finished_at >= n.last_at AND r.id <> n.run_id)
+		LIMIT :limit`)
+
+	// well notes a recovery, unless there was another failure since.
+	well = dialect.SQL("notify.well", `
+		UPDATE {prefix}notice SET well_at = {now}, tell_at = {now}
+		WHERE subject = :subject AND name = :name AND times = :times AND well_at IS NULL`)
+
+	// forget removes what nobody was told of for a day, and schedules that were removed
+	// after they were told.
+	forget = dialect.SQL("notify.forget", `
+		DELETE FROM {prefix}notice WHERE subject = 'schedule' AND (
+			told_at IS NULL AND well_at IS NOT NULL AND last_at < {now + :day}
+			OR told_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {prefix}schedule AS s WHERE s.name = {prefix}notice.name))`)
+
+	// ofQueues are the troubles of queues that are known.
+	ofQueues = dialect.SQL("notify.of-queues", `
+		SELECT subject, name, times, well_at IS NOT NULL FROM {prefix}notice WHERE subject IN ('dead', 'behind')`)
+
+	// noteQueue and worse: the key decides who is first, and then the number.
+	noteQueue = dialect.SQL("notify.note-queue", `
+		INSERT INTO {prefix}notice (subject, name, problem, detail, target, run_id, times, begun_at, last_at, tell_at)
+		VALUES (:subject, :name, :subject, :detail, '', 0, :times, {now}, {now}, {now}) {ignore_duplicate name}`)
+
+	worse = dialect.SQL("notify.worse", `
+		UPDATE {prefix}notice SET times = :times, detail = :detail, last_at = {now}, well_at = NULL,
+			tell_at = CASE WHEN {int :tell} = 1 THEN {now} ELSE tell_at END
+		WHERE subject = :subject AND name = :name AND times = :was`)
+)

@@ -1,0 +1,161 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// NotifyNobody is the Policy.Notify of a schedule of whose failures nobody is told.
+const NotifyNobody = "none"
+
+const (
+	maxTarget  = 700
+	maxTargets = 20
+)
+
+// Targets reads a list of whom to notify, with blanks or commas between:
+//
+//	mailto:ada@example.org   mail; "mailto:" may be left out where there is an @
+//	https://example.org/in   a webhook
+//	none                     nobody, if it stands alone
+//
+// It returns each target once, as mailto: and URLs, or an error that says what is wrong.
+func Targets(text string) (all []string, err error) {
+	words := strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || r == ',' })
+	if len(words) == 1 && words[0] == NotifyNobody {
+		return nil, nil
+	}
+	if len(words) > maxTargets {
+		return nil, fmt.Errorf("there are %d targets; use at most %d", len(words), maxTargets)
+	}
+	seen := map[string]bool{}
+	for _, word := range words {
+		target, err := targetOf(word)
+		if err != nil {
+			return nil, err
+		}
+		if !seen[target] {
+			all = append(all, target)
+		}
+		seen[target] = true
+	}
+	return all, nil
+}
+
+func targetOf(word string) (string, error) {
+	if !strings.Contains(word, ":") && strings.Contains(word, "@") {
+		word = "mailto:" + word
+	}
+	if len(word) > maxTarget {
+		return "", fmt.Errorf("the target %.40q… is longer than %d bytes", word, maxTarget)
+	}
+	if address, ok := strings.CutPrefix(word, "mailto:"); ok {
+		if err := checkAddress(address); err != nil {
+			return "", fmt.Errorf("%q: %w", word, err)
+		}
+		return word, nil
+	}
+	u, err := url.Parse(word)
+	switch {
+	case err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil:
+		return word, nil
+	case err == nil && u.User != nil:
+		return "", errors.New("a URL with a password in it would be shown in lists")
+	}
+	return "", fmt.Errorf("%.80q is no target; write mailto:ada@example.org, https://example.org/in, or none", word)
+}
+
+// checkAddress refuses what could be more than one address in a header or on the line of a
+// protocol. A name without @ is that of a user of the mail server's host.
+func checkAddress(address string) error {
+	name, host, at := strings.Cut(address, "@")
+	switch {
+	case name == "" || at && host == "" || strings.Contains(host, "@") || strings.HasPrefix(name, "-"):
+		return errors.New("it is no address such as ada@example.org")
+	case len(address) > 254:
+		return errors.New("the address is longer than 254 bytes")
+	case strings.ContainsFunc(address, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune("<>()[]\\,;:\"?&|`$", r) || r == unicode.ReplacementChar
+	}):
+		return errors.New("the address holds characters that addresses do not have")
+	}
+	return nil
+}
+
+// A mishap is what is wrong with a schedule.
+type mishap struct {
+	problem string // failed, timeout, lost, missed, late or given-up
+	detail  string
+	run     int64 // 0: none
+	due     time.Time
+	anew    bool // it is told although failures before it were
+}
+
+// note records for those who notify people that something went wrong with a schedule, in the
+// transaction that records the mishap itself. Each schedule has one row; see the table notice.
+//
+// Another transaction may make the row at the same time, or remove it since a recovery was told:
+// then the one of the three statements counts that finds what it needs.
+func note(ctx context.Context, tx *dialect.Session, s *Schedule, m mishap) error {
+	targets, err := Targets(s.Notify)
+	if s.Notify != "" && len(targets) == 0 && err == nil {
+		return nil // nobody wants to know
+	}
+	if err != nil { // written by hand
+		targets = nil
+	}
+	args := dialect.Args{
+		"name": s.Name, "problem": m.problem, "detail": reason(m.detail), "target": strings.Join(targets, " "),
+		"run": m.run, "due": micros(m.due), "anew": 0,
+	}
+	if m.anew {
+		args["anew"] = 1
+	}
+	for _, try := range []*dialect.Stmt{noteAgain, noteFirst, noteAgain} {
+		if n, err := tx.Exec(ctx, try, args); err != nil || n > 0 {
+			return err
+		}
+	}
+	return nil
+}
+
+// NoteLate records that no daemon claims a schedule whose slot has come. One that is known to
+// be in trouble stays as it is.
+func NoteLate(ctx context.Context, tx *dialect.Session, s *Schedule, why string) error {
+	targets, err := Targets(s.Notify)
+	if s.Notify != "" && len(targets) == 0 && err == nil {
+		return nil
+	}
+	if err != nil {
+		targets = nil
+	}
+	_, err = tx.Exec(ctx, noteFirst, dialect.Args{
+		"name": s.Name, "problem": "late", "detail": reason(why), "target": strings.Join(targets, " "), "run": 0, "due": micros(s.Due),
+	})
+	return err
+}
+
+var (
+	// noteFirst and noteAgain: a schedule's row is there from the first mishap on. Between the
+	// two, the key decides.
+	noteFirst = dialect.SQL("scheduler.note-first", `
+		INSERT INTO {prefix}notice (subject, name, problem, detail, target, run_id, due_at, times, begun_at, last_at, tell_at)
+		VALUES ('schedule', :name, :problem, :detail, :target, :run, {time :due}, 1, {now}, {now}, {now})
+		{ignore_duplicate name}`)
+
+	// noteAgain counts. What was told is told again only if it got worse;
+	// a recovery that was not told yet is none. MySQL sets columns in this order.
+	noteAgain = dialect.SQL("scheduler.note-again", `
+		UPDATE {prefix}notice SET problem = :problem, detail = :detail, target = :target,
+			run_id = CASE WHEN {int :run} = 0 THEN run_id ELSE {int :run} END, due_at = COALESCE({time :due}, due_at),
+			times = times + 1, last_at = {now}, tell_at = CASE WHEN {int :anew} = 1 THEN {now} WHEN told_at IS NOT NULL AND well_at IS NOT NULL THEN NULL ELSE tell_at END,
+			well_at = NULL
+		WHERE subject = 'schedule' AND name = :name`)
+)
