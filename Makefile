@@ -26,7 +26,7 @@ DIST    := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # $(call timed,NAME,COMMAND) runs the command and prints how long it took.
 timed = @echo "== $(1)"; from=$$(date +%s); $(2) && echo "== $(1): $$(($$(date +%s) - from)) s"
 
-.PHONY: help fmt fmt-check lint cross deps test compat test-browser screenshots golden faults bench fuzz check dist packages release hooks up
+.PHONY: help fmt fmt-check lint cross deps test smoke compat test-browser screenshots golden faults bench fuzz check dist packages release hooks up
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -53,6 +53,10 @@ test: deps ## all tests on all engines; PKG=./lock ARGS='-v -run Renew'
 
 compat: deps ## the database's packages on other versions, and clusters that fail over; SERVERS='postgres-18 galera-failover'
 	@tools/compat $(SERVERS)
+
+smoke: ## the dashboard in Chromium on SQLite alone, without axe: what CI runs of test-browser
+	$(call timed,deps,tools/test-deps chromium)
+	$(call timed,smoke,DBCRON_TEST_ENGINES=sqlite go -C browser test -count=1 -timeout 10m -run 'Browser|SignIn|Questions' ./...)
 
 test-browser: ## the dashboard in a real Chromium (Debian's package chromium), on all engines
 	$(call timed,deps,tools/test-deps browser)
@@ -81,6 +85,7 @@ check: ## all that CI runs
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory cross
 	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory smoke
 	$(call timed,packages,packaging/check)
 
 dist: ## release binaries and their sha256 sums, in dist/

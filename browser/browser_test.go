@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/lock"
@@ -133,7 +134,9 @@ func (w *world) pages() map[string]string {
 	return map[string]string{
 		"overview": "", "queues": "queues", "queue": "queue?name=billing", "queue-paused": "queue?name=mail", "queue-behind": "queue?name=thumbnails",
 		"jobs": "jobs?queue=thumbnails", "jobs-dead": "jobs?queue=billing&state=dead", "jobs-none": "jobs?queue=billing&state=delayed",
-		"job": job("mail", w.ready), "job-dead": job("billing", w.dead), "job-strange": "jobs?" + url.Values{"queue": {hostile}}.Encode(),
+		"job": job("mail", w.ready), "job-dead": job("billing", w.dead), "job-delayed": job("mail", w.delayed),
+		"bulk": "bulk?queue=billing&state=dead&do=retry", "bulk-many": "bulk?queue=thumbnails&state=ready&do=cancel", "bulk-done": "bulk?queue=billing&state=dead&do=retry&from=end&done=12345&gone=7&in_use=1",
+		"clone": strings.Replace(job("mail", w.ready), "job?", "clone?", 1), "errors": "errors", "errors-none": "errors?queue=none", "job-strange": "jobs?" + url.Values{"queue": {hostile}}.Encode(),
 		"schedules": "schedules", "schedule": "schedule?name=" + longName, "schedule-late": "schedule?name=ping", "schedule-strange": "schedule?" + url.Values{"name": {hostile}}.Encode(),
 		"runs": "runs", "runs-failed": "runs?state=failed", "run": fmt.Sprint("run?id=", w.failed), "run-running": fmt.Sprint("run?id=", w.running),
 		"locks": "locks", "lock": "lock?name=migration", "daemons": "daemons", "error": "run?id=99999999", "sign-in": "sign-in",
@@ -188,6 +191,7 @@ func TestBrowser(t *testing.T) {
 		b.run(chromedp.Click(`main a.id`, chromedp.ByQuery), chromedp.WaitVisible(`button[value=delete]`, chromedp.ByQuery))
 		b.submit(`button[value=delete]`)
 		b.has("The job is deleted.")
+		w.jobs(b)
 		b.visit("schedule?name=backup")
 		b.submit(`button[value=pause]`)
 		b.has("Paused.")
@@ -214,6 +218,74 @@ func TestBrowser(t *testing.T) {
 		if got := b.eval(`document.activeElement.className`); got != "skip" {
 			t.Errorf("the first Tab leads to %v", got)
 		}
+	})
+}
+
+// jobs clicks what can be done with many jobs, with errors, and with a job like another one.
+func (w *world) jobs(b *tab) {
+	b.t.Helper()
+	b.visit("jobs?queue=billing&state=dead")
+	b.run(chromedp.Click(`input[data-all]`, chromedp.ByQuery))
+	if n := b.eval(`document.querySelectorAll('input[name=id]:checked').length`); n != 2.0 {
+		b.t.Errorf("%v jobs are ticked, want 2", n)
+	}
+	b.run(chromedp.Click(`input[data-all]`, chromedp.ByQuery), chromedp.Click(`tbody input[name=id]`, chromedp.ByQuery))
+	b.submit(`button[value=retry]`)
+	b.has("1 dead job, which you have selected.")
+	b.submit(`button[value=retry]`)
+	b.has("1 job was retried.")
+
+	b.visit("errors")
+	b.has("no such user here")
+	b.submit(`a[href*="do=delete"]`)
+	b.has("1 dead job.")
+	b.submit(`button[value=delete]`)
+	b.has("1 job was deleted.")
+
+	b.visit("jobs?queue=thumbnails&state=ready") // all that match, without a click for each part
+	b.submit(`.bulk a[href*="do=cancel"]`)
+	b.has("500 ready jobs")
+	b.submit(`button[value=cancel]`)
+	b.has("500 jobs were cancelled.")
+
+	b.visit(job(hostile, w.strange))
+	b.submit(`a[href^="clone?"]`)
+	b.run(chromedp.SetValue(`textarea`, `{"n":12345678901234567890}`, chromedp.ByQuery))
+	b.submit(`button[value=clone]`)
+	b.has("This is the new job.")
+	b.has("12345678901234567890")
+}
+
+// Three questions that an operator has, each answered three clicks from the overview at the most.
+func TestQuestions(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		life(t, db, 500)
+		db.Do(t, `UPDATE {prefix}job SET id = id - :age WHERE kind = 'resize'`, dialect.Args{"age": int64(4096) * 3_600_000_000}) // they wait for an hour
+		b := open(t, serve(t, db.DB))
+
+		// Which schedule failed last night, and why?
+		b.visit("")
+		b.has("A run of " + longName + " failed")
+		b.submit(`.problems a[href^="run?"]`)
+		b.has("exit code 3: connection refused: warehouse.example.com:5432")
+		b.has("copied 10000 rows")
+
+		// Which queue is behind, since when, and what would help?
+		b.visit("")
+		b.has("Queue thumbnails is behind")
+		b.has("no worker has it")
+		b.submit(`.problems a[href="queue?name=thumbnails"]`)
+		b.has("500")
+		b.has("the oldest for 1h")
+		b.has("no worker is there")
+
+		// Who holds this lock, and is it alive?
+		b.visit("")
+		b.submit(`header a[href="locks"]`)
+		b.has("migration")
+		b.submit(`main a[href="lock?name=migration"]`)
+		b.has("app-1.example.org:4711")
+		b.has("has it, and was heard of in time")
 	})
 }
 
@@ -262,19 +334,14 @@ func TestPictures(t *testing.T) {
 	must(t, migrate(t, db))
 	w := life(t, db, 10_500)
 	address := serve(t, db.DB)
-	for _, look := range []struct {
-		name, scheme  string
-		width, height int64
-		mobile        bool
-	}{{"light", "light", 1280, 800, false}, {"dark", "dark", 1280, 800, false}, {"phone", "light", 390, 780, true}, {"phone-dark", "dark", 390, 780, true}} {
+	for _, l := range looks {
 		b := open(t, address)
-		b.run(emulation.SetDeviceMetricsOverride(look.width, look.height, 1, look.mobile),
-			emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: look.scheme}}))
+		b.as(l)
 		for name, path := range w.pages() {
 			var picture []byte
 			b.visit(path)
 			b.run(chromedp.FullScreenshot(&picture, 100))
-			must(t, os.WriteFile(filepath.Join(*pictures, name+"-"+look.name+".png"), picture, 0o644))
+			must(t, os.WriteFile(filepath.Join(*pictures, name+"-"+l.name+".png"), picture, 0o644))
 		}
 	}
 }

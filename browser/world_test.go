@@ -55,6 +55,7 @@ func serve(t *testing.T, db *dialect.DB) string {
 // A world has some of everything, and very many of something.
 type world struct {
 	dead, ready, delayed int64
+	strange              int64 // a job whose names are hostile
 	failed, running      int64 // runs
 }
 
@@ -95,8 +96,9 @@ func life(t *testing.T, db *dbtest.DB, many int) (w world) {
 		_, err := c.EnqueueMany(ctx, jobs)
 		must(t, err)
 	}
-	_, err = c.Enqueue(ctx, queue.Job{Queue: hostile, Kind: hostile, Payload: []byte(`{"` + strings.ReplaceAll(hostile, `"`, `\"`) + `":1}`)})
+	e, err = c.Enqueue(ctx, queue.Job{Queue: hostile, Kind: hostile, Payload: []byte(`{"` + strings.ReplaceAll(hostile, `"`, `\"`) + `":1}`)})
 	must(t, err)
+	w.strange = e.ID
 	must(t, c.Pause(ctx, "mail", "the mail server moves to the new data centre"))
 	_, err = c.EditLimit(ctx, "mail", "", func(l *queue.Limit) { l.Running, l.Rate, l.Per = 8, 200, time.Minute })
 	must(t, err)

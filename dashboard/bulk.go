@@ -16,7 +16,7 @@ import (
 
 const (
 	bulkPart  = 10_000 // jobs that one request looks at
-	bulkCount = 20_000 // jobs that are looked at to count those that match
+	bulkCount = 10_000 // jobs that are looked at to count those that match
 	mostIDs   = 500    // jobs that are chosen one by one
 )
 
@@ -182,6 +182,12 @@ func (d *Dashboard) showBulk(ctx context.Context, r *request) (*view, error) {
 	if b.N = len(b.IDs); b.N > 0 || b.Over {
 		b.Counted = plain.Number(b.N)
 		return v, nil
+	}
+	if !b.Filtered() && !b.Begun {
+		n, err := d.queues.Count(ctx, b.Queue, health.CountTo)
+		b.N = map[queue.State]int{queue.StateReady: n.Ready, queue.StateDelayed: n.Delayed, queue.StateRunning: n.Running, queue.StateDead: n.Dead, queue.StateDone: n.Done}[b.State]
+		b.Counted = plain.Count(b.N, health.CountTo)
+		return v, err
 	}
 	from, err := r.cursor()
 	if err != nil {

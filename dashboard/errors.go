@@ -14,10 +14,11 @@ const (
 	groupsListed = 100
 )
 
-// A failureList is the newest jobs that failed.
+// A failureList is the newest jobs that failed, grouped.
 type failureList struct {
-	all  []queue.Failure
-	more bool // there are older ones
+	groups []errorGroup
+	jobs   int
+	more   bool // there are older ones
 }
 
 // An errorGroup is jobs of a kind in a queue whose errors are alike.
@@ -96,22 +97,21 @@ func (d *Dashboard) listErrors(ctx context.Context, r *request) (*view, error) {
 	}
 	data := &errorsData{Queue: name}
 	v := &view{template: "errors.html", title: "Errors", section: "errors", data: data}
-	list, err := d.failures.get(ctx, func(ctx context.Context) (list failureList, err error) {
-		list.all, list.more, err = d.queues.Failures(ctx, failuresRead)
-		return list, err
+	list, err := d.failures.get(ctx, func(ctx context.Context) (failureList, error) {
+		all, more, err := d.queues.Failures(ctx, failuresRead)
+		return failureList{groupErrors(all), len(all), more}, err
 	})
 	if err != nil {
 		v.troubles = append(v.troubles, d.trouble("Errors", err))
 		return v, nil
 	}
-	data.More, data.Jobs = list.more, len(list.all)
-	for i := range list.all {
-		if !slices.Contains(data.Queues, list.all[i].Queue) && len(data.Queues) < listed {
-			data.Queues = append(data.Queues, list.all[i].Queue)
-		}
+	data.More, data.Jobs, data.Groups = list.more, list.jobs, slices.Clone(list.groups)
+	for i := range list.groups {
+		data.Queues = append(data.Queues, list.groups[i].Queue)
 	}
 	slices.Sort(data.Queues)
-	data.Groups = groupErrors(list.all)
+	data.Queues = slices.Compact(data.Queues)
+	data.Queues = data.Queues[:min(len(data.Queues), listed)]
 	if name != "" {
 		data.Groups = slices.DeleteFunc(data.Groups, func(g errorGroup) bool { return g.Queue != name })
 	}

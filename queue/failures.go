@@ -22,7 +22,8 @@ type Failure struct {
 
 const (
 	failurePlaces  = 2000 // queues with dead jobs, and blocks with delayed ones, that are looked at
-	failuresAtOnce = 100  // rows that are read of a place at the least
+	failuresAtOnce = 100  // rows that are read of a queue at the least
+	failureSteps   = 100  // statements that are sent at once
 )
 
 var (
@@ -69,51 +70,68 @@ func (c *Client) Failures(ctx context.Context, limit int) (all []Failure, more b
 	if err != nil || len(places) == 0 {
 		return nil, false, err
 	}
-	share := max(failuresAtOnce, limit/len(places)+1)
+	blocks := 0
+	for i := range places {
+		blocks += min(1, places[i].block+1)
+	}
+	perQueue, perBlock := max(failuresAtOnce, limit/max(1, len(places)-blocks)+1), max(failuresAtOnce/4, limit/2/max(1, blocks)+1)
 	for reading := true; reading; {
 		reading = false
 		var least int64 // the id of the last one that counts, of as many as the limit
 		if len(all) >= limit {
 			least = all[limit-1].ID
 		}
+		var steps []*dialect.Step
 		for i := range places {
 			p := &places[i]
 			if p.over || p.before <= least {
 				continue
 			}
-			part, err := c.failuresOf(ctx, p, share)
-			if err != nil {
-				return nil, false, err
+			n := perQueue
+			if p.block >= 0 {
+				n = perBlock
 			}
-			all, reading = append(all, part...), true
+			steps, reading = append(steps, p.step(n, &all)), true
+			if len(steps) == failureSteps || i == len(places)-1 {
+				if err := c.db.Pipeline(ctx, steps...); err != nil {
+					return nil, false, err
+				}
+				steps = nil
+			}
 		}
-		slices.SortStableFunc(all, func(a, b Failure) int { return cmp.Compare(b.ID, a.ID) })
+		if err := c.db.Pipeline(ctx, steps...); err != nil {
+			return nil, false, err
+		}
+		slices.SortStableFunc(all, func(a, b Failure) int {
+			return cmp.Or(cmp.Compare(b.ID, a.ID), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.State, b.State), cmp.Compare(a.Kind, b.Kind))
+		})
+		all = slices.Compact(all) // a pipeline may have been sent twice
 		more = more || len(all) > limit
 		all = all[:min(len(all), limit)]
 	}
-	return all, more || slices.ContainsFunc(places, func(p failurePlace) bool { return !p.over }), nil
+	return all, more, nil
 }
 
-// failuresOf reads the next ones of a place.
-func (c *Client) failuresOf(ctx context.Context, p *failurePlace, limit int) ([]Failure, error) {
-	stmt, f := newestDead, Failure{Queue: p.name, State: StateDead}
-	args := dialect.Args{"queue": p.queue, "limit": limit}
+// step reads the next ones of a place.
+func (p *failurePlace) step(limit int, all *[]Failure) *dialect.Step {
+	s := &dialect.Step{Stmt: newestDead, Args: dialect.Args{"queue": p.queue, "limit": limit}}
+	f := Failure{Queue: p.name, State: StateDead}
 	if p.block >= 0 {
-		stmt, f.State, args["divided"] = soonestFailed, StateDelayed, p.block
+		s.Stmt, f.State, s.Args["divided"], p.over = soonestFailed, StateDelayed, p.block, true
 	} else {
-		args["before"] = p.before
+		s.Args["before"] = p.before
 	}
-	all, err := dialect.Select(ctx, &c.db.Session, stmt, args, func(rows *sql.Rows) (Failure, error) {
-		var at int64
+	n := 0
+	p.over = true // unless it returns as many as it may
+	s.Scan = func(row *dialect.Row) error {
 		f := f
-		err := rows.Scan(&f.ID, &f.Kind, &at, &f.Attempts, &f.Error)
-		f.At = time.UnixMicro(at).UTC()
-		return f, err
-	})
-	if n := len(all); p.block >= 0 || n < limit {
-		p.over = true
-	} else {
-		p.before = all[n-1].ID
+		f.ID, f.Kind, f.At, f.Attempts, f.Error = row.Int(0), string(row.Bytes(1)), time.UnixMicro(row.Int(2)).UTC(), int(row.Int(3)), string(row.Bytes(4))
+		*all = append(*all, f)
+		if n++; n >= limit && p.block < 0 {
+			p.over = false
+		}
+		p.before = min(p.before, f.ID)
+		return nil
 	}
-	return all, err
+	return s
 }

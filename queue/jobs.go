@@ -153,9 +153,13 @@ func (c *Client) Jobs(ctx context.Context, f Filter) (jobs []Info, more int64, e
 			return nil, 0, err
 		}
 	}
+	all, err := c.merge(ctx, q, &f)
+	if err != nil {
+		return nil, 0, err
+	}
 	l := listing{f: &f, where: where, room: f.MaxBytes}
 	for looked := 0; ; {
-		part, err := c.page(ctx, q, f)
+		part, err := all.next(ctx, f.Limit)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -232,20 +236,68 @@ func (f *Filter) forList() (*where, error) {
 	return f.where()
 }
 
-// page returns the next jobs in a state, by id, without their payloads.
-func (c *Client) page(ctx context.Context, q *Queue, f Filter) (all []Info, err error) {
+// A merge reads the jobs of a state from all places, by id, without their payloads, and each row
+// once however many are looked at.
+type merge struct {
+	c      *Client
+	q      *Queue
+	state  State
+	places []mergePlace
+}
+
+type mergePlace struct {
+	divided int
+	after   int64 // the last that was read
+	size    int   // how many are read at once
+	rows    []Info
+	over    bool // there are no more
+}
+
+// mostMerged is how many rows of a place are read at once, of jobs that hardly match.
+const mostMerged = 500
+
+func (c *Client) merge(ctx context.Context, q *Queue, f *Filter) (*merge, error) {
 	places, err := c.places(ctx, q, f.State)
-	if err != nil {
-		return nil, err
-	}
+	m := &merge{c: c, q: q, state: f.State}
 	for _, divided := range places {
-		part, err := c.part(ctx, q, f.State, divided, f.After, f.Limit)
-		if err != nil {
-			return nil, err
-		}
-		all = oldest(append(all, part...), f.Limit)
+		m.places = append(m.places, mergePlace{divided: divided, after: f.After, size: f.Limit/len(places) + f.Limit/8 + 2})
 	}
-	return all, nil
+	return m, err
+}
+
+// next returns the next jobs, as many as limit, but does not end between two of one id. Fewer are
+// the last.
+func (m *merge) next(ctx context.Context, limit int) (all []Info, err error) {
+	for {
+		var least *mergePlace
+		for i := range m.places {
+			p := &m.places[i]
+			if err := m.fill(ctx, p); err != nil {
+				return nil, err
+			}
+			if len(p.rows) > 0 && (least == nil || p.rows[0].ID < least.rows[0].ID) {
+				least = p
+			}
+		}
+		if n := len(all); least == nil || n >= limit && least.rows[0].ID != all[n-1].ID {
+			return all, nil
+		}
+		all, least.rows = append(all, least.rows[0]), least.rows[1:]
+	}
+}
+
+// fill reads more of a place of which all has been taken, and more each time.
+func (m *merge) fill(ctx context.Context, p *mergePlace) (err error) {
+	if len(p.rows) > 0 || p.over {
+		return nil
+	}
+	p.rows, err = m.c.part(ctx, m.q, m.state, p.divided, p.after, p.size)
+	if n := len(p.rows); err == nil && n < p.size {
+		p.over = true
+	} else if err == nil {
+		p.after, p.size = p.rows[n-1].ID, min(max(p.size, mostMerged), 2*p.size)
+	}
+	return err
 }
 
 // oldest returns the first jobs by id.
