@@ -5,16 +5,35 @@ import "github.com/dbcron/dbcron/dialect"
 // All SQL of this package. A token is one row, and each statement finds one by a key, or
 // reads all, of which there are few.
 var (
-	// createToken fails for a name that is there, also of a token that was revoked.
+	// createToken fails for a name that is there.
 	createToken = dialect.SQL("httpapi.create-token", `
 		INSERT INTO {prefix}token (name, hash, scopes, created_at, expires_at) VALUES (:name, :hash, :scopes, {now}, CASE WHEN {int :lasts} > 0 THEN {now + :lasts} END)`)
 
-	// findToken tells by the database's clock whether a token is good, and whether it is
-	// time to note that it is used.
+	// reuseToken makes a token of a name whose token was revoked: of two that do so at once
+	// the second finds that it is not revoked any more.
+	reuseToken = dialect.SQL("httpapi.reuse-token", `
+		UPDATE {prefix}token SET hash = :hash, old_hash = NULL, old_until = NULL, scopes = :scopes, created_at = {now},
+			expires_at = CASE WHEN {int :lasts} > 0 THEN {now + :lasts} END, revoked_at = NULL, last_used_at = NULL
+		WHERE name = :name AND revoked_at IS NOT NULL`)
+
+	// rotateToken is for a token that is good, and, if the secret before is to stay good for a
+	// while, for one that has no other such secret. It reads hash before it writes it, which
+	// MySQL does in the order of the text.
+	rotateToken = dialect.SQL("httpapi.rotate-token", `
+		UPDATE {prefix}token SET old_hash = CASE WHEN {int :grace} > 0 THEN hash END, old_until = CASE WHEN {int :grace} > 0 THEN {now + :grace} END, hash = :hash
+		WHERE name = :name AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {now})
+			AND ({int :grace} = 0 OR old_until IS NULL OR old_until <= {now})`)
+
+	// findToken tells by the database's clock whether a token is good, by its secret or the
+	// one before, and whether it is time to note that it is used.
 	findToken = dialect.SQL("httpapi.find-token", `
 		SELECT name, hash, scopes, CASE WHEN revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {now}) THEN 1 ELSE 0 END,
 			CASE WHEN last_used_at > {now + :since} THEN 0 ELSE 1 END
-		FROM {prefix}token WHERE hash = :hash`)
+		FROM {prefix}token WHERE hash = :hash
+		UNION ALL
+		SELECT name, old_hash, scopes, CASE WHEN revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {now}) AND old_until > {now} THEN 1 ELSE 0 END,
+			CASE WHEN last_used_at > {now + :since} THEN 0 ELSE 1 END
+		FROM {prefix}token WHERE old_hash = :hash`)
 
 	// touchToken notes that a token was used: of several processes that do so at once one
 	// finds that it is time.
@@ -26,7 +45,7 @@ var (
 
 	listTokens = dialect.SQL("httpapi.list-tokens", `
 		SELECT name, scopes, {us created_at}, COALESCE({us expires_at}, 0), COALESCE({us revoked_at}, 0), COALESCE({us last_used_at}, 0),
-			CASE WHEN expires_at <= {now} THEN 1 ELSE 0 END
+			COALESCE(CASE WHEN old_until > {now} THEN {us old_until} END, 0), CASE WHEN expires_at <= {now} THEN 1 ELSE 0 END
 		FROM {prefix}token ORDER BY name`)
 
 	// revokeToken keeps the time of the first who revoked it.

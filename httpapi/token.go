@@ -24,8 +24,11 @@ var (
 	// ErrInvalid means that a token or an option cannot be: the text says why.
 	ErrInvalid = errors.New("httpapi: invalid")
 
-	// ErrTokenExists means that there is or was a token of that name.
+	// ErrTokenExists means that there is a token of that name.
 	ErrTokenExists = errors.New("httpapi: there is a token of that name")
+
+	// ErrRotated means that the secret before the token's last rotation is still good.
+	ErrRotated = errors.New("httpapi: the secret before is still good")
 
 	// ErrNoToken means that there is no such token, or that it is not good any more.
 	ErrNoToken = errors.New("httpapi: there is no such token")
@@ -68,6 +71,7 @@ type Token struct {
 	Expires time.Time // zero: never
 	Revoked time.Time // zero: it was not
 	Used    time.Time // when it was used last, to a minute; zero: never
+	Old     time.Time // until when the secret before is good; zero: it is not
 	Expired bool      // by the database's clock
 }
 
@@ -120,17 +124,18 @@ func CheckToken(name string, scopes []Scope, lasts time.Duration) error {
 
 // Create makes a token that is good for a while, or always if that is 0, and returns its
 // secret, which is stored nowhere. From the first token on every request needs one: Any
-// tells whether there is one already. Create returns ErrTokenExists for a name that was used
-// before, also if that token was revoked.
+// tells whether there is one already. Create returns ErrTokenExists if there is a token of that
+// name, unless it was revoked: then its name can be used again.
 func (t *Tokens) Create(ctx context.Context, name string, scopes []Scope, lasts time.Duration) (secret string, err error) {
 	if err := CheckToken(name, scopes, lasts); err != nil {
 		return "", err
 	}
-	random := make([]byte, secretBytes)
-	_, _ = rand.Read(random) // never fails
-	secret = secretPrefix + base64.RawURLEncoding.EncodeToString(random)
+	secret = freshSecret()
 	args := dialect.Args{"name": name, "hash": hashOf(secret), "scopes": joinScopes(inOrder(scopes)), "lasts": lasts.Microseconds()}
-	_, err = t.db.Exec(ctx, createToken, args)
+	n, err := t.db.Exec(ctx, reuseToken, args)
+	if err == nil && n == 0 {
+		_, err = t.db.Exec(ctx, createToken, args)
+	}
 	if t.db.Dialect.Duplicate(err) {
 		return "", fmt.Errorf("%w: %q", ErrTokenExists, name)
 	}
@@ -138,6 +143,40 @@ func (t *Tokens) Create(ctx context.Context, name string, scopes []Scope, lasts 
 		return "", err
 	}
 	return secret, nil
+}
+
+func freshSecret() string {
+	random := make([]byte, secretBytes)
+	_, _ = rand.Read(random) // never fails
+	return secretPrefix + base64.RawURLEncoding.EncodeToString(random)
+}
+
+// Rotate gives a token a new secret, which it returns. The one before stays good for grace,
+// which may be 0, but no longer than the token. Rotate returns ErrRotated if another secret
+// before is still good, unless grace is 0: then none of them is. It returns ErrNoToken if there
+// is no good token of that name.
+func (t *Tokens) Rotate(ctx context.Context, name string, grace time.Duration) (secret string, err error) {
+	if grace < 0 || grace > duration.Longest {
+		return "", fmt.Errorf("%w: %v is not 0 to 100 years", ErrInvalid, grace)
+	}
+	secret = freshSecret()
+	n, err := t.db.Exec(ctx, rotateToken, dialect.Args{"name": name, "hash": hashOf(secret), "grace": grace.Microseconds()})
+	switch {
+	case err != nil:
+		return "", err
+	case n > 0:
+		return secret, nil
+	}
+	all, err := t.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	for i := range all {
+		if one := &all[i]; one.Name == name && one.Revoked.IsZero() && !one.Expired {
+			return "", fmt.Errorf("%w, until %s: %q", ErrRotated, one.Old.Format(time.RFC3339), name)
+		}
+	}
+	return "", fmt.Errorf("%w, or it is not good any more: %q", ErrNoToken, name)
 }
 
 // inOrder has each scope once.
@@ -194,10 +233,10 @@ func (t *Tokens) Reset(ctx context.Context) (removed int64, err error) {
 func (t *Tokens) List(ctx context.Context) ([]Token, error) {
 	return dialect.Select(ctx, &t.db.Session, listTokens, nil, func(rows *sql.Rows) (one Token, err error) {
 		var scopes string
-		var us [4]int64
-		err = rows.Scan(&one.Name, &scopes, &us[0], &us[1], &us[2], &us[3], &one.Expired)
+		var us [5]int64
+		err = rows.Scan(&one.Name, &scopes, &us[0], &us[1], &us[2], &us[3], &us[4], &one.Expired)
 		one.Scopes = splitScopes(scopes)
-		for i, to := range []*time.Time{&one.Created, &one.Expires, &one.Revoked, &one.Used} {
+		for i, to := range []*time.Time{&one.Created, &one.Expires, &one.Revoked, &one.Used, &one.Old} {
 			if us[i] != 0 {
 				*to = time.UnixMicro(us[i]).UTC()
 			}

@@ -101,7 +101,7 @@ func codeOf(err error) int {
 		return exitNotFound
 	case errors.Is(err, scheduler.ErrExists), errors.Is(err, scheduler.ErrManaged), errors.Is(err, scheduler.ErrBusy),
 		errors.Is(err, scheduler.ErrNotRunning), errors.Is(err, lock.ErrPool), errors.Is(err, lock.ErrInUse),
-		errors.Is(err, queue.ErrDeleted), errors.Is(err, queue.ErrInUse), errors.Is(err, httpapi.ErrTokenExists), errors.Is(err, queue.ErrState),
+		errors.Is(err, queue.ErrDeleted), errors.Is(err, queue.ErrInUse), errors.Is(err, httpapi.ErrTokenExists), errors.Is(err, httpapi.ErrRotated), errors.Is(err, queue.ErrState),
 		errors.Is(err, queue.ErrAmbiguous), errors.Is(err, errLive):
 		return exitConflict
 	}

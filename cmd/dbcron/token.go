@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -21,7 +22,7 @@ the API needs none and answers this host alone. From the first on every request 
 also when all have been revoked or have expired. The way back is dbcron token reset, which
 removes them all. docs/http.md has more.`,
 	}
-	c.AddCommand(p.tokenCreate(), p.tokenList(), p.tokenRevoke(), p.tokenReset())
+	c.AddCommand(p.tokenCreate(), p.tokenList(), p.tokenRotate(), p.tokenRevoke(), p.tokenReset())
 	return c
 }
 
@@ -113,6 +114,8 @@ type tokenRow struct {
 	Created *time.Time `json:"created"`
 	Used    *time.Time `json:"last_used" table:"last used"`
 	Expires *time.Time `json:"expires"`
+	Old     *time.Time `json:"old_secret_until" table:"-"`
+	OldText string     `json:"-" table:"old secret until,rare"`
 	Revoked *time.Time `json:"revoked" table:"-"`
 }
 
@@ -123,7 +126,10 @@ func newTokenRow(t *httpapi.Token) tokenRow {
 	}
 	row := tokenRow{
 		Name: t.Name, Scopes: strings.Join(words, ","), State: "good",
-		Created: optional(t.Created), Used: optional(t.Used), Expires: optional(t.Expires), Revoked: optional(t.Revoked),
+		Created: optional(t.Created), Used: optional(t.Used), Expires: optional(t.Expires), Old: optional(t.Old), Revoked: optional(t.Revoked),
+	}
+	if row.Old != nil {
+		row.OldText = row.Old.Format(time.RFC3339)
 	}
 	switch {
 	case !t.Revoked.IsZero():
@@ -159,11 +165,46 @@ func (p *program) tokenList() *cobra.Command {
 	return c
 }
 
+func (p *program) tokenRotate() *cobra.Command {
+	var grace string
+	c := &cobra.Command{
+		Use:   "rotate NAME",
+		Short: "Give a token a new secret, and print it, once",
+		Long: `Give a token a new secret, and print it. The one before stays good for --grace, so that
+programs can change it one after the other; --grace 0s ends it within two seconds, for one
+that others know. Name, scopes and expiry stay. While a secret before is still good a token
+is not rotated again (exit code 4), but by --grace 0s.`,
+		Example: `  dbcron token rotate shop
+  dbcron token rotate shop --grace 0s >token && chmod 600 token`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			lasts, err := notNegative(grace)
+			if err != nil {
+				return usagef("--grace: %v", err)
+			}
+			return p.with(c.Context(), func(db *dialect.DB) error {
+				secret, err := httpapi.NewTokens(db).Rotate(c.Context(), args[0], lasts)
+				if errors.Is(err, httpapi.ErrRotated) {
+					err = fmt.Errorf("%w; wait, or end both with --grace 0s", err)
+				}
+				if err := p.did(c.Context(), err, "token.rotate", args[0], 1, "grace="+grace); err != nil {
+					return err
+				}
+				p.say("secret", secret)
+				_, err = fmt.Fprintln(p.out, secret)
+				return err
+			})
+		},
+	}
+	c.Flags().StringVar(&grace, "grace", "24h", "a `duration` for which the secret before is still good")
+	return c
+}
+
 func (p *program) tokenRevoke() *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke NAME",
 		Short: "Make a token good for nothing, within two seconds",
-		Long: `Make a token good for nothing, within two seconds. Its name stays taken. Without a good
+		Long: `Make a token good for nothing, within two seconds. Its name can be used again. Without a good
 token left the API answers nobody; dbcron token reset opens it to this host.`,
 		Example: `  dbcron token revoke shop`,
 		Args:    cobra.ExactArgs(1),

@@ -487,8 +487,11 @@ CREATE TABLE dbcron_token (
   expires_at datetime(6) DEFAULT NULL COMMENT 'From when on it is not good any more; NULL: never',
   revoked_at datetime(6) DEFAULT NULL COMMENT 'When it was revoked; NULL: it was not',
   last_used_at datetime(6) DEFAULT NULL COMMENT 'When it was used, to a minute; NULL: never',
+  old_hash varchar(64) DEFAULT NULL COMMENT 'That of the secret before; NULL: there was none, or it ended at once',
+  old_until datetime(6) DEFAULT NULL COMMENT 'From when on the secret before is not good any more',
   PRIMARY KEY (name),
-  UNIQUE KEY dbcron_token_hash (hash)
+  UNIQUE KEY dbcron_token_hash (hash),
+  UNIQUE KEY dbcron_token_old_hash (old_hash)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Who may use the HTTP API: from the first row on nobody may without a token';
 
 CREATE TABLE dbcron_topic_queue (

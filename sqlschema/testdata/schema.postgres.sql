@@ -497,9 +497,12 @@ CREATE TABLE dbcron_token (
     expires_at timestamp(6) with time zone -- From when on it is not good any more; NULL: never
     revoked_at timestamp(6) with time zone -- When it was revoked; NULL: it was not
     last_used_at timestamp(6) with time zone -- When it was used, to a minute; NULL: never
+    old_hash character varying(64) COLLATE "C" -- That of the secret before; NULL: there was none, or it ended at once
+    old_until timestamp(6) with time zone -- From when on the secret before is not good any more
     CONSTRAINT dbcron_token_hash UNIQUE (hash)
     CONSTRAINT dbcron_token_key PRIMARY KEY (name)
 ); -- Who may use the HTTP API: from the first row on nobody may without a token
+CREATE UNIQUE INDEX dbcron_token_old_hash ON public.dbcron_token USING btree (old_hash);
 
 CREATE TABLE dbcron_topic_queue (
     topic character varying(200) COLLATE "C" NOT NULL -- Compared by bytes

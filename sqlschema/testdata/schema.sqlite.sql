@@ -495,10 +495,12 @@ CREATE TABLE dbcron_token ( -- Who may use the HTTP API: from the first row on n
     created_at      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When it was made
     expires_at      TEXT, -- From when on it is not good any more; NULL: never
     revoked_at      TEXT, -- When it was revoked; NULL: it was not
-    last_used_at    TEXT, -- When it was used, to a minute; NULL: never
+    last_used_at    TEXT, old_hash TEXT, old_until TEXT, -- When it was used, to a minute; NULL: never
     CONSTRAINT dbcron_token_key PRIMARY KEY (name),
     CONSTRAINT dbcron_token_hash UNIQUE (hash)
 ) WITHOUT ROWID;
+
+CREATE UNIQUE INDEX dbcron_token_old_hash ON dbcron_token (old_hash);
 
 CREATE TABLE dbcron_topic_queue ( -- Which queues get a copy of what is published to a topic
     topic           TEXT NOT NULL, -- Compared by bytes
