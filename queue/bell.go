@@ -198,6 +198,7 @@ func (b *bells) heard(payload string) {
 			continue
 		}
 		w.heard(payload)
+		signal(w.called) // it may not have to wait any more
 	}
 }
 

@@ -25,6 +25,7 @@ type Client struct {
 	late  late
 	salt  salt
 
+	attention  attention
 	events     eventHub
 	middleware []EnqueueMiddleware
 

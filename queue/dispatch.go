@@ -136,6 +136,7 @@ func (w *Worker) take(unit []*Delivery) []*Delivery {
 // begins notes that a job begins that was taken out of its block.
 func (w *Worker) begins(b *block, d *Delivery, at instant.Instant) {
 	d.began = at
+	w.begun++
 	if b.q.limiters != nil {
 		w.pass(d)
 	}

@@ -85,8 +85,12 @@ func (c *Client) enqueueMany(ctx context.Context, jobs []Job) (all []Enqueued, e
 
 // EnqueueTx enqueues jobs in a transaction of the caller's, on the same database:
 // they are there if and when it commits. tx is a *sql.Tx, a *sql.Conn, or a pgx.Tx
-// made fit by [dialect.Pgx]. Call wake after the commit, so that workers notice at
-// once; not after a rollback.
+// made fit by [dialect.Pgx].
+//
+// On PostgreSQL the commit itself notifies workers that wait for jobs: see docs/queue.md. wake may
+// be called after the commit, not after a rollback: then workers of this process notice at once
+// on each engine, and on PostgreSQL those of others a little sooner. Without it they look by
+// themselves, within PollMax.
 //
 // It needs no connection but the transaction's. A queue that is used for the first time is
 // made beside the transaction if a connection is free, or else in it: then others who
@@ -141,7 +145,11 @@ func (c *Client) insertIn(ctx context.Context, in *source, jobs []Job) (all []En
 	if err := c.name(ctx, in.tx, rows); err != nil {
 		return nil, nil, err
 	}
-	if err := c.insertAll(ctx, in.tx, rows); err != nil {
+	of := insertOf
+	if in.foreign && c.db.Dialect.Notify != nil && c.someWait() { // its end is the caller's, who need not tell us of it
+		of = tellingOf
+	}
+	if err := c.insertBy(ctx, in.tx, rows, of); err != nil {
 		c.taken(err) // so that the caller's next try has other ids
 		return nil, nil, err
 	}

@@ -199,6 +199,11 @@ func (j *Job) waits(now int64) bool {
 
 // insertAll inserts rows in a transaction, but for those whose unique keys are in use.
 func (c *Client) insertAll(ctx context.Context, tx *dialect.Session, rows []jobRow) error {
+	return c.insertBy(ctx, tx, rows, insertOf)
+}
+
+// insertBy is insertAll by the statements that of picks.
+func (c *Client) insertBy(ctx context.Context, tx *dialect.Session, rows []jobRow, of func([]jobRow) *dialect.Stmt) error {
 	if anyTied(rows) {
 		err := enter(ctx, tx, rows)
 		if err == nil {
@@ -213,7 +218,7 @@ func (c *Client) insertAll(ctx context.Context, tx *dialect.Session, rows []jobR
 	}
 	ready, delayed := split(rows)
 	for _, part := range slices.Concat(parts(ready), parts(delayed)) {
-		if _, err := tx.Exec(ctx, insertOf(part), dialect.Args{"rows": jobRows(part)}); err != nil {
+		if _, err := tx.Exec(ctx, of(part), dialect.Args{"rows": jobRows(part), "channel": c.bells.channel()}); err != nil {
 			return err
 		}
 	}

@@ -171,6 +171,10 @@ var (
 	// insertPlain inserts jobs that have nothing rare about them, as most have.
 	insertPlain = dialect.PerDialect("queue.insert-plain", func(d *dialect.Dialect) string { return insertInto(d, "job", commonFields) })
 
+	// insertJobsTold and insertPlainTold are these in a caller's transaction.
+	insertJobsTold  = dialect.PerDialect("queue.insert-told", func(d *dialect.Dialect) string { return insertTelling(d, commonFields+rareFields) })
+	insertPlainTold = dialect.PerDialect("queue.insert-plain-told", func(d *dialect.Dialect) string { return insertTelling(d, commonFields) })
+
 	// fetch reads a block's jobs, the most urgent ones first, each priority from its
 	// cursor on. It locks nothing: the block is leased.
 	fetch = dialect.PerDialect("queue.fetch", fetchPriorities)

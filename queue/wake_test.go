@@ -2,9 +2,12 @@ package queue
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
 )
@@ -177,4 +180,95 @@ func waiters(w *Worker) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.idle
+}
+
+// A transaction of a caller's notifies the worker that has a job's block if that has said that it
+// waits, and nobody otherwise.
+func TestTellsWhoWaits(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.Notify == nil {
+			t.Skip("there are no notifications")
+		}
+		w, b := idleWorker(t, db)
+		heard, ready := make(chan string, 100), make(chan bool)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan bool)
+		go func() {
+			defer close(ended)
+			_ = w.c.db.Listen(ctx, w.c.bells.channel(), func() { close(ready) }, func(payload string) { heard <- payload })
+		}()
+		<-ready
+		place := func(jobs ...Job) string {
+			w.c.attention.mu.Lock()
+			w.c.attention.at = 0 // what it knows may be old
+			w.c.attention.mu.Unlock()
+			tx := db.Begin(t, nil)
+			_, _, err := w.c.EnqueueTx(t.Context(), tx, jobs...)
+			must(t, err)
+			must(t, tx.Commit())
+			w.c.bells.say(t.Context(), "end")
+			for got := ""; ; {
+				payload := received(t, "a notification", heard)
+				if payload == "end" {
+					return got
+				}
+				got += payload + ";"
+			}
+		}
+		two := []Job{{Kind: "x"}, {Kind: "x"}}
+		if got := place(two...); got != "" {
+			t.Errorf("nobody waits: %q", got)
+		}
+		_, err := db.Exec(t.Context(), putBell, dialect.Args{"node": w.node, "at": waitsAt, "key": ""})
+		must(t, err)
+		want := fmt.Sprintf("%d:%d;", b.q.id, b.divided)
+		for what, jobs := range map[string][]Job{"two": two, "one with more": {{Kind: "x", MaxAttempts: 2, Key: "k"}}, "unique": {{Kind: "x", Unique: "u"}}} {
+			if got := place(jobs...); got != want {
+				t.Errorf("%s: %q, want %q", what, got, want)
+			}
+		}
+		if got := place(Job{Kind: "x", Delay: time.Hour}, Job{Queue: "other", Kind: "x"}); got != "" {
+			t.Errorf("none of them is for a worker that waits: %q", got)
+		}
+		tx := db.Begin(t, nil)
+		_, _, err = w.c.EnqueueTx(t.Context(), tx, two...)
+		must(t, err)
+		must(t, tx.Rollback())
+		db.Do(t, `UPDATE {prefix}node SET state = 'lost'`, nil)
+		if got := place(two...); got != "" {
+			t.Errorf("the worker is gone: %q", got)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// A worker says that it waits when nothing has come for a while, and that it does not when it has
+// something to do; so nobody need call wake.
+func TestSaysThatItWaits(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		w := worker(t, other(t, db), WorkerOptions{})
+		hold := make(chan bool)
+		handle(t, w, "x", func(context.Context, *Delivery) error { <-hold; return nil })
+		start(t, w)
+		mark := func(is string) {
+			if db.Dialect.Notify == nil {
+				return
+			}
+			eventually(t, "the worker's mark is "+is, func() bool {
+				return strings.Join(db.List(t, `SELECT bell_at FROM {prefix}node WHERE state = 'live'`, nil), "") == is
+			})
+		}
+		for range 3 {
+			mark(waitsAt)
+			tx := db.Begin(t, nil)
+			_, _, err := c.EnqueueTx(t.Context(), tx, Job{Kind: "x"}, Job{Kind: "x"})
+			must(t, err)
+			must(t, tx.Commit())
+			hold <- true
+			hold <- true
+			eventually(t, "they are done", func() bool { return rowsOf(t, db) == 0 })
+		}
+	})
 }

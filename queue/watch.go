@@ -138,22 +138,35 @@ func (w *Worker) listen(ctx context.Context) {
 	}
 }
 
-// poll looks for new jobs in all blocks at once: seldom where notifications are
-// heard, else as the queue's settings say, sooner after there was something.
+// poll looks for new jobs in all blocks at once: seldom where a notification will tell of them, else as the queue's settings say, sooner after there was something.
 func (w *Worker) poll(ctx context.Context) {
 	trouble := trouble.New(w.log, "looking for jobs")
 	wait := time.Duration(0)
+	var waits waitingMark
 	for {
-		wait = w.pace(wait)
+		wait = w.pace(wait, waits.as != "")
 		select {
 		case <-ctx.Done():
 			return
+		case <-called(w, waits.as != ""):
+			wait = 0 // what it is about will have begun by then
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(leastLook):
+			}
 		case <-time.After(wait):
 		}
 		err := w.c.clock.sync(ctx, &w.db.Session, instant.Now())
 		found := 0
 		if err == nil {
 			found, err = w.lookForNew(ctx)
+		}
+		if err == nil {
+			var again bool
+			if again, err = waits.tend(ctx, w, found > 0); again {
+				_, err = w.lookForNew(ctx)
+			}
 		}
 		trouble.Note(err)
 		if found > 0 {
@@ -162,16 +175,28 @@ func (w *Worker) poll(ctx context.Context) {
 	}
 }
 
-// pace is how long to wait for the next look, after the last one.
-func (w *Worker) pace(last time.Duration) time.Duration {
+// called is where a worker hears that it was notified while it waits.
+func called(w *Worker, waits bool) <-chan struct{} {
+	if !waits {
+		return nil
+	}
+	return w.called
+}
+
+// pace is how long to wait for the next look, after the last one; waits tells whether whoever
+// enqueues a job notifies this worker.
+func (w *Worker) pace(last time.Duration, waits bool) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.db.Dialect.Listen != nil && w.hears != 0 {
-		return time.Second
-	}
 	least, most := time.Hour, time.Hour
 	for _, q := range w.queues {
 		least, most = min(least, q.set.PollMin), min(most, q.set.PollMax)
+	}
+	if w.db.Dialect.Listen != nil && w.hears != 0 {
+		least = max(least, leastLook)
+		if most = max(most, least); waits {
+			most = max(most, waitingLook)
+		}
 	}
 	if last == 0 {
 		return least

@@ -151,6 +151,8 @@ type Worker struct {
 	kinds    map[string]string  // names, each once
 	base     context.Context    // of jobs
 	hears    instant.Instant    // when a notification was heard last; 0: none was
+	begun    int                // jobs that have begun
+	called   chan struct{}      // a notification was heard
 	tick     chan struct{}      // look after the blocks now
 	keeper   chan struct{}      // look after the limiters now
 	shared   chan struct{}      // closed when no blocks are taken any more
@@ -225,7 +227,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		handlers: map[string]*kindHandler{}, taken: map[*Delivery]bool{}, out: map[jobID]*Delivery{}, rows: map[jobID]*Delivery{}, remnants: map[*block]bool{}, kinds: map[string]string{},
 		counts: map[countKey]*count{}, ends: concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
 		book: refusalBook{all: map[jobID]*refusal{}, gone: map[jobID]string{}, wake: make(chan struct{}, 1)},
-		tick: make(chan struct{}, 1), keeper: make(chan struct{}, 1), joined: make(chan struct{}), ended: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
+		tick: make(chan struct{}, 1), keeper: make(chan struct{}, 1), called: make(chan struct{}, 1), joined: make(chan struct{}), ended: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
 	}
 	w.work.L, w.chores.L = &w.mu, &w.mu
 	return w, nil

@@ -110,16 +110,12 @@ func place(ctx context.Context, pool *sql.DB, c *queue.Client, o order) error {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback()                                  //nolint:errcheck // after a commit it does nothing
-	_, wake, err := c.EnqueueTx(ctx, tx, confirm.Job(o)) // beside your own statements
+	defer tx.Rollback()                              //nolint:errcheck // after a commit it does nothing
+	_, _, err = c.EnqueueTx(ctx, tx, confirm.Job(o)) // beside your own statements
 	if err != nil {
 		return err
 	}
-	if err := tx.Commit(); err != nil {
-		return err
-	}
-	wake()
-	return nil
+	return tx.Commit()
 }
 
 func work(ctx context.Context, c *queue.Client) error {
