@@ -31,7 +31,11 @@ func (s *Scheduler) enqueueAll(ctx context.Context, tx *dialect.Session, b *clai
 			others = append(others, r)
 			continue
 		}
-		b.made = append(b.made, made{run: r, job: jobOf(&r)})
+		by, err := causeOf(ctx, tx, &r)
+		if err != nil {
+			return nil, err
+		}
+		b.made = append(b.made, made{run: r, job: jobOf(&r, by)})
 	}
 	// Jobs of one queue together: each change of the queue is a question about it.
 	slices.SortStableFunc(b.made, func(a, b made) int { return strings.Compare(a.job.Queue, b.job.Queue) })

@@ -94,7 +94,7 @@ func TestEnqueue(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := allRuns(t, db, "none")[0]
-		if slot != (Slot{"none", r.Due, r.ID}) || !strings.Contains(payloads["none"][0], `"due":"`+r.Due.Format(time.RFC3339)) {
+		if slot != (Slot{"none", r.Due, r.ID, nil}) || !strings.Contains(payloads["none"][0], `"due":"`+r.Due.Format(time.RFC3339)) {
 			t.Errorf("payload %s, and the run is %+v", payloads["none"][0], r)
 		}
 		if r.State != "ok" || !r.Due.Equal(at(time.Hour)) || r.Attempt != 1 || r.Cause != "slot" || r.ExitCode != -1 || r.Started.IsZero() || r.Finished.IsZero() || !r.Next.IsZero() {

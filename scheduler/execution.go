@@ -26,6 +26,7 @@ type effort interface {
 // An execution is a run that this daemon has begun.
 type execution struct {
 	run
+	by       *Cause // what has started it; nil: nothing has
 	mu       sync.Mutex
 	effort   effort
 	stopped  stop // why we have ended it
@@ -141,6 +142,7 @@ func (s *Scheduler) execute(e *execution) guardian.Result {
 
 // begin starts what a schedule has to be run.
 func (s *Scheduler) begin(e *execution) (effort, error) {
+	s.findCause(e)
 	switch e.what.Kind {
 	case "http":
 		return s.request(e)
@@ -171,7 +173,7 @@ func (s *Scheduler) command(e *execution) (effort, error) {
 	}
 	return guardian.Start(guardian.Command{
 		Name: e.schedule, Argv: argv, Env: env, User: e.what.User,
-		Dir: dir, Input: e.what.Stdin, Grace: grace, MaxOutput: s.opt.MaxOutput,
+		Dir: dir, Input: e.input(), Grace: grace, MaxOutput: s.opt.MaxOutput,
 	}, e.deadline)
 }
 
@@ -194,6 +196,9 @@ func (s *Scheduler) environment(e *execution) []string {
 		"DBCRON_ATTEMPT":  strconv.Itoa(e.attempt),
 		"DBCRON_FENCE":    strconv.FormatInt(e.fence, 10),
 	})
+	if e.by != nil {
+		maps.Copy(set, e.by.variables())
+	}
 	env := make([]string, 0, len(set))
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		env = append(env, name+"="+set[name])

@@ -19,7 +19,8 @@ type Running struct {
 	Due      time.Time // the slot, UTC
 	Attempt  int       // 1, or more after a crash or a failure
 	Fence    int64     // larger than that of every attempt of the schedule that began before
-	Input    string    // the column stdin of the schedule
+	Input    string    // the column stdin of the schedule, or else the output of the run that started it
+	By       *Cause    // the run that started it, by OnSuccess or OnFailure; nil: none
 
 	out io.Writer
 }
@@ -60,7 +61,7 @@ func (s *Scheduler) call(e *execution) (effort, error) {
 	}
 	return start(e.deadline, s.opt.KillGrace, s.opt.MaxOutput, func(ctx context.Context, out *guardian.Output) guardian.Result {
 		run := &Running{
-			ID: e.id, Schedule: e.schedule, Due: e.due, Attempt: e.attempt, Fence: e.fence, Input: e.what.Stdin, out: out,
+			ID: e.id, Schedule: e.schedule, Due: e.due, Attempt: e.attempt, Fence: e.fence, Input: e.input(), By: e.by, out: out,
 		}
 		return guardian.Result{Cause: guardian.Exited, ExitCode: -1, Err: f(ctx, run)}
 	}), nil

@@ -25,11 +25,16 @@ type JobOptions struct {
 	Timeout     time.Duration // of an attempt; 0: the queue says
 }
 
+// causeOutput is how many bytes of the output of the run that started it a job's payload has: the
+// last.
+const causeOutput = 8 << 10
+
 // A Slot is the payload of a job whose schedule gives none.
 type Slot struct {
 	Schedule string    `json:"schedule"`
 	Due      time.Time `json:"due"` // UTC
 	RunID    int64     `json:"run_id"`
+	Cause    *Cause    `json:"cause,omitempty"` // the run that started it, by OnSuccess or OnFailure
 }
 
 // PeriodicJob returns a schedule that enqueues job at each slot of spec, for [Add] or [Put]:
@@ -84,11 +89,14 @@ func (s *Schedule) job() queue.Job {
 	}
 }
 
-// jobOf is the job of a run.
-func jobOf(r *run) queue.Job {
+// jobOf is the job of a run that was started by another one, or by none.
+func jobOf(r *run, by *Cause) queue.Job {
 	j := r.what.job()
 	if len(j.Payload) == 0 {
-		j.Payload, _ = json.Marshal(Slot{r.schedule, r.due.UTC(), r.id}) // years are from 1971 to 9999
+		if by != nil && len(by.Output) > causeOutput { // queues refuse payloads that are too long
+			by.Output = strings.ToValidUTF8(by.Output[len(by.Output)-causeOutput:], "")
+		}
+		j.Payload, _ = json.Marshal(Slot{r.schedule, r.due.UTC(), r.id, by}) // years are from 1971 to 9999
 	}
 	return j
 }

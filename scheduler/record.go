@@ -279,7 +279,7 @@ func (s *Scheduler) countFailure(ctx context.Context, tx *dialect.Session, c *ca
 // run: so a chain starts each schedule once for a slot, also one that leads
 // back to its start.
 func (s *Scheduler) follow(ctx context.Context, tx *dialect.Session, name string, r *run) error {
-	n, err := tx.Exec(ctx, chain, dialect.Args{"name": name, "due": r.due.UnixMicro()})
+	n, err := tx.Exec(ctx, chain, dialect.Args{"name": name, "due": r.due.UnixMicro(), "by": r.id})
 	if err == nil && n == 0 {
 		s.opt.Logger.Warn("a schedule was not started by another: it does not exist, or has a run for that slot",
 			"schedule", name, "by", r.schedule, "due", r.due)

@@ -61,6 +61,9 @@ func (s *Scheduler) send(ctx context.Context, e *execution, method, target strin
 	req.Header.Set("Dbcron-Due", e.due.Format(time.RFC3339))
 	req.Header.Set("Dbcron-Attempt", strconv.Itoa(e.attempt))
 	req.Header.Set("Dbcron-Fence", strconv.FormatInt(e.fence, 10))
+	if e.by != nil {
+		e.by.setHeaders(req.Header)
+	}
 	for name, value := range e.what.Headers {
 		req.Header.Set(name, value)
 		if http.CanonicalHeaderKey(name) == "Host" {

@@ -126,8 +126,8 @@ var (
 
 	// chain writes a run of the schedule that another one starts.
 	chain = dialect.SQL("scheduler.chain", `
-		INSERT INTO {prefix}run (schedule, lane, due_at, attempt, cause, state, next_exec)
-		SELECT name, lane, {time :due}, 1, 'chain', 'waiting', {now} FROM {prefix}schedule WHERE name = :name
+		INSERT INTO {prefix}run (schedule, lane, due_at, attempt, cause, by_run, state, next_exec)
+		SELECT name, lane, {time :due}, 1, 'chain', {int :by}, 'waiting', {now} FROM {prefix}schedule WHERE name = :name
 		{ignore_duplicate attempt}`)
 
 	// postpone lets runs wait on that cannot begin yet.
