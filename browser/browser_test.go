@@ -338,10 +338,16 @@ func TestPictures(t *testing.T) {
 		b := open(t, address)
 		b.as(l)
 		for name, path := range w.pages() {
-			var picture []byte
-			b.visit(path)
-			b.run(chromedp.FullScreenshot(&picture, 100))
-			must(t, os.WriteFile(filepath.Join(*pictures, name+"-"+l.name+".png"), picture, 0o644))
+			b.picture(path, name+"-"+l.name)
 		}
 	}
+}
+
+// picture writes what a page looks like.
+func (b *tab) picture(path, name string) {
+	b.t.Helper()
+	var picture []byte
+	b.visit(path)
+	b.run(chromedp.FullScreenshot(&picture, 100))
+	must(b.t, os.WriteFile(filepath.Join(*pictures, name+".png"), picture, 0o644))
 }

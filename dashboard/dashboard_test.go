@@ -483,3 +483,42 @@ func TestTroubles(t *testing.T) {
 		s.get("").has("Queues could not be read", "A run of backup failed", "Next runs")
 	})
 }
+
+// A page does not wait for a table that somebody has locked: it says so, and its statement ends in
+// the server, too. On SQLite nobody can keep others from reading.
+func TestHang(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		how := map[string]struct{ lock, unlock, running string }{
+			"postgres": {`LOCK TABLE dbcron_job IN ACCESS EXCLUSIVE MODE`, `ROLLBACK`, `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`},
+			"mariadb":  {`LOCK TABLES dbcron_job WRITE`, `UNLOCK TABLES`, `SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND state LIKE 'Waiting for table%'`},
+			"mysql":    {`LOCK TABLES dbcron_job WRITE`, `UNLOCK TABLES`, `SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND state LIKE 'Waiting for table%'`},
+		}[strings.Split(t.Name(), "/")[1]]
+		if how.lock == "" {
+			t.Skip("reading waits for nobody")
+		}
+		newWorld(t, db)
+		other := dbtest.Open(t, db.URL, dialect.Options{})
+		conn, err := other.Pool().Conn(t.Context())
+		must(t, err)
+		defer conn.Close()
+		run := func(text string) {
+			t.Helper()
+			_, err := conn.ExecContext(t.Context(), text)
+			must(t, err)
+		}
+		s := serve(t, db.DB, "", Options{Timeout: 500 * time.Millisecond})
+		page := link("jobs", "queue", "mail")
+		run("BEGIN")
+		run(how.lock)
+		if a := s.do("GET", page, nil); a.status != 503 || !strings.Contains(a.text, "took longer than 500ms") || !strings.Contains(a.text, "Try again") {
+			t.Errorf("got %d, %s", a.status, a.banner())
+		}
+		for until := time.Now().Add(5 * time.Minute); len(db.List(t, how.running, nil)) > 0; { //nolint:forbidigo // it measures
+			if time.Now().After(until) { //nolint:forbidigo // it measures
+				t.Fatal("the statement still waits in the server")
+			}
+		}
+		run(how.unlock)
+		serve(t, db.DB, "", Options{Timeout: time.Minute}).get(page).has("welcome")
+	})
+}

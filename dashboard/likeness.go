@@ -24,6 +24,7 @@ func likeness(text string) string {
 func commonText(text string) string {
 	text = beginning(text, alikeBytes)
 	var out strings.Builder
+	out.Grow(len(text))
 	for i := 0; i < len(text); {
 		c := text[i]
 		switch {

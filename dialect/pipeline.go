@@ -97,6 +97,9 @@ func (db *DB) pipeline(ctx context.Context, steps []*Step) error {
 			if err != nil && at < len(steps) {
 				err = fmt.Errorf("%s: %w", steps[at].Stmt.Name, err)
 			}
+			if ended := ctx.Err(); err != nil && ended != nil && !errors.Is(err, ended) {
+				err = fmt.Errorf("%w: %w", ended, err) // the server only says that it was cancelled
+			}
 			return err
 		})
 	})
