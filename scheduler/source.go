@@ -15,6 +15,7 @@ import (
 // Changes tells by name what an Import did.
 type Changes struct {
 	Added, Changed, Removed []string
+	Adopted                 []string // had another source; they are among Changed and Unchanged, too
 	Unchanged               int
 }
 
@@ -22,6 +23,7 @@ type Changes struct {
 type ImportOptions struct {
 	Keep   bool // leave schedules of the source alone that are not given any more
 	DryRun bool // only tell what would change
+	Adopt  bool // take over schedules of the same names that have another source, or none
 }
 
 // Import makes the schedules of a source, such as a file, those that are given,
@@ -113,7 +115,13 @@ func importOnce(ctx context.Context, db *dialect.DB, source string, given []Sche
 		}
 		for _, s := range given {
 			s.Source = source
-			if err := importOne(ctx, tx, s, old[s.Key], now, &c); err != nil {
+			from := old[s.Key]
+			if from == nil && opt.Adopt {
+				if from, err = adopt(ctx, tx, &s, &c); err != nil {
+					return err
+				}
+			}
+			if err := importOne(ctx, tx, s, from, now, &c); err != nil {
 				return err
 			}
 		}
@@ -151,6 +159,29 @@ func removeOld(ctx context.Context, tx *dialect.Session, source string, stored, 
 		}
 	}
 	return old, nil
+}
+
+// adopt gives a schedule that another source has, or none, to this one, and returns it as it is
+// then; nil: there is none of that name. Its row is locked first, so that no daemon moves it to
+// another slot, and no import of its old source changes it meanwhile: that one then finds it gone.
+func adopt(ctx context.Context, tx *dialect.Session, s *Schedule, c *Changes) (*Schedule, error) {
+	found, err := lock(ctx, tx, s.Name)
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil //nolint:nilnil // it will be added
+	}
+	if err != nil {
+		return nil, err
+	}
+	n, err := tx.Exec(ctx, takeSource, dialect.Args{"id": found.ID, "source": s.Source, "key": null(s.Key)})
+	if err == nil && n != 1 {
+		err = errMoved
+	}
+	if err != nil {
+		return nil, err
+	}
+	found.Source, found.Key = s.Source, s.Key
+	c.Adopted = append(c.Adopted, s.Name)
+	return &found.Schedule, nil
 }
 
 func importOne(ctx context.Context, tx *dialect.Session, s Schedule, old *Schedule, now time.Time, c *Changes) error {
@@ -244,7 +275,7 @@ func replanOne(ctx context.Context, tx *dialect.Session, args dialect.Args, old 
 
 // String tells the changes in one line, for people.
 func (c Changes) String() string {
-	if len(c.Added)+len(c.Changed)+len(c.Removed) == 0 {
+	if len(c.Added)+len(c.Changed)+len(c.Removed)+len(c.Adopted) == 0 {
 		if c.Unchanged == 1 {
 			return "1 schedule, nothing changed"
 		}
@@ -254,7 +285,7 @@ func (c Changes) String() string {
 	for _, p := range []struct {
 		verb  string
 		names []string
-	}{{"added", c.Added}, {"changed", c.Changed}, {"removed", c.Removed}} {
+	}{{"adopted", c.Adopted}, {"added", c.Added}, {"changed", c.Changed}, {"removed", c.Removed}} {
 		if len(p.names) > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", len(p.names), p.verb))
 		}

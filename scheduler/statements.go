@@ -280,6 +280,11 @@ var (
 			due_at = {time :due}, next_exec = {time :next}, update_time = {now}, state = :state, reason = :reason, failures = 0
 		WHERE id = :id AND COALESCE(source, '') = COALESCE(:source, '') AND COALESCE({us due_at}, 0) = :seen`)
 
+	// takeSource changes the source of a locked schedule.
+	takeSource = dialect.SQL("scheduler.take-source", `
+		UPDATE {prefix}schedule SET source = :source, source_key = :key, update_time = {now}
+		WHERE id = :id AND COALESCE(source, '') <> :source`)
+
 	// relane moves runs that wait to the daemons that may run the schedule now.
 	relane = dialect.SQL("scheduler.relane", `
 		UPDATE {prefix}run SET lane = :lane WHERE schedule = :schedule AND state = 'waiting' AND `+unended)

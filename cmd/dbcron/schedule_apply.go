@@ -21,6 +21,7 @@ import (
 type importFlags struct {
 	path, source, zone string
 	prune, dryRun      bool
+	adopt              bool
 	output             string
 }
 
@@ -28,6 +29,7 @@ func (f *importFlags) register(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.source, "source", "", "what the file's schedules are known by (default: its whole path)")
 	flags.BoolVar(&f.prune, "prune", false, "remove schedules of the same source that the file does not have any more")
+	flags.BoolVar(&f.adopt, "adopt", false, "take over schedules of these names that come from another file or were made by hand")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "only print what would change")
 	outputFlag(c, &f.output)
 }
@@ -36,7 +38,11 @@ const aboutSources = `Schedules are known by their source, which is the file's w
 names another, and by their key in it. One that is there already is changed where it
 differs, and keeps its next slot unless its times changed. Without --prune, schedules
 of the source that the file does not have any more are left alone. All of it
-happens, or nothing.`
+happens, or nothing.
+
+A name that another source has is refused, unless --adopt takes it over: for schedules
+that move from a crontab to a YAML file, say. They keep their history and their next slot.
+Take them out of the old file, too: a daemon that goes on importing that is refused.`
 
 func (p *program) scheduleApply() *cobra.Command {
 	var f importFlags
@@ -99,7 +105,7 @@ func (p *program) importFile(ctx context.Context, file *scheduleFile, f *importF
 		return err
 	}
 	return p.with(ctx, func(db *dialect.DB) error {
-		changes, err := file.importInto(ctx, db, scheduler.ImportOptions{Keep: !f.prune, DryRun: f.dryRun})
+		changes, err := file.importInto(ctx, db, scheduler.ImportOptions{Keep: !f.prune, DryRun: f.dryRun, Adopt: f.adopt})
 		if err != nil {
 			return err
 		}
@@ -110,7 +116,7 @@ func (p *program) importFile(ctx context.Context, file *scheduleFile, f *importF
 			return err
 		}
 		if !f.prune {
-			if err := p.tellLeft(ctx, db, file); err != nil {
+			if err := p.tellLeft(ctx, db, file, f); err != nil {
 				return err
 			}
 		}
@@ -124,14 +130,15 @@ func (p *program) tellChanges(c scheduler.Changes, f *importFlags) error {
 			Added     []string `json:"added"`
 			Changed   []string `json:"changed"`
 			Removed   []string `json:"removed"`
+			Adopted   []string `json:"adopted"`
 			Unchanged int      `json:"unchanged"`
 			DryRun    bool     `json:"dry_run"`
-		}{append([]string{}, c.Added...), append([]string{}, c.Changed...), append([]string{}, c.Removed...), c.Unchanged, f.dryRun})
+		}{append([]string{}, c.Added...), append([]string{}, c.Changed...), append([]string{}, c.Removed...), append([]string{}, c.Adopted...), c.Unchanged, f.dryRun})
 	}
 	for _, part := range []struct {
 		verb  string
 		names []string
-	}{{"added", c.Added}, {"changed", c.Changed}, {"removed", c.Removed}} {
+	}{{"adopted", c.Adopted}, {"added", c.Added}, {"changed", c.Changed}, {"removed", c.Removed}} {
 		for _, name := range part.names {
 			if _, err := fmt.Fprintf(p.out, "%-8s %s\n", part.verb, oneLine(name, 200)); err != nil {
 				return err
@@ -148,8 +155,8 @@ func (p *program) tellChanges(c scheduler.Changes, f *importFlags) error {
 
 // tellLeft tells of schedules that --prune would remove: who has taken one out of
 // a file may think that it is gone.
-func (p *program) tellLeft(ctx context.Context, db *dialect.DB, file *scheduleFile) error {
-	changes, err := scheduler.Import(ctx, db, file.source, file.given, scheduler.ImportOptions{DryRun: true})
+func (p *program) tellLeft(ctx context.Context, db *dialect.DB, file *scheduleFile, f *importFlags) error {
+	changes, err := scheduler.Import(ctx, db, file.source, file.given, scheduler.ImportOptions{DryRun: true, Adopt: f.adopt})
 	if err != nil || len(changes.Removed) == 0 {
 		return err
 	}

@@ -217,7 +217,7 @@ func isUser(name string) bool {
 func (f *scheduleFile) importInto(ctx context.Context, db *dialect.DB, opt scheduler.ImportOptions) (scheduler.Changes, error) {
 	changes, err := scheduler.Import(ctx, db, f.source, f.given, opt)
 	if errors.Is(err, scheduler.ErrExists) {
-		err = fmt.Errorf("%w; give one of the two another name, or delete the other (if this file was moved: --source, or --schedules-source of serve, keeps what it was known by)", err)
+		err = fmt.Errorf("%w; give one of the two another name, delete the other, or take it over (schedule apply or import --adopt; if this file was moved: --source, or --schedules-source of serve, keeps what it was known by)", err)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", f.path, err)
