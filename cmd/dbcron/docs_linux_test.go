@@ -31,7 +31,8 @@ var onEachEngine = []string{"docs/lock-run.md", "docs/queue-cli.md", "docs/queue
 // page that needs files or another program, or of which more is to be seen than that its
 // commands succeed; the blocks that the script leaves out are run after it.
 func TestDocs(t *testing.T) {
-	bin := programAlone(t)
+	bin := shownPrograms(t)
+	typeUsers(t, bin)
 	for page, text := range shownPages(t) {
 		if blocks, _ := shellBlocks(text); !slices.ContainsFunc(blocks, func(b block) bool { return b.notRun == "" }) {
 			continue
@@ -47,6 +48,32 @@ func TestDocs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// typeUsers types what the pages tell users of several kinds to do in their first ten minutes.
+// Of getting it, packaging/check tests the package; notify.txtar and apply.txtar have crontabs.
+func typeUsers(t *testing.T, bin string) {
+	t.Helper()
+	scripts, err := filepath.Glob(filepath.Join(root(t), "testdata", "users", "*.txtar"))
+	if err != nil || len(scripts) == 0 {
+		t.Fatal("no scripts", err)
+	}
+	for _, script := range scripts {
+		t.Run("users/"+filepath.Base(script), func(t *testing.T) {
+			t.Parallel()
+			typeShown(t, script, bin, dbtest.Fresh(t, "sqlite"))
+		})
+	}
+}
+
+// shownPrograms builds what the pages have somebody run, and returns the folder.
+func shownPrograms(t *testing.T) string {
+	t.Helper()
+	bin := programAlone(t)
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "first"), "../../examples/first").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return bin
 }
 
 // typeShown runs a script that types what pages show.
@@ -134,7 +161,7 @@ type shellPageKey struct{}
 // docsCmds are the commands of scripts that type what pages show.
 func docsCmds() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
-		"page": choosePage, "block": typeBlock, "rest": typeRest, "save": saveBlock, "terminal": openTerminal, "close": closeTerminal, "shown": saveShown,
+		"page": choosePage, "block": typeBlock, "pick": pickBlock, "rest": typeRest, "save": saveBlock, "terminal": openTerminal, "close": closeTerminal, "shown": saveShown,
 	}
 }
 
@@ -179,6 +206,18 @@ func typeBlock(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: block TEXT")
 	}
 	s := shellPageOf(ts)
+	s.typeIt(ts, s.find(ts, args[0]), neg)
+}
+
+// pickBlock is pick TEXT: the next block that has the text is typed, without those before it.
+func pickBlock(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: pick TEXT")
+	}
+	s := shellPageOf(ts)
+	for s.next < len(s.blocks) && !strings.Contains(s.blocks[s.next].text, args[0]) {
+		s.next++
+	}
 	s.typeIt(ts, s.find(ts, args[0]), neg)
 }
 
@@ -228,6 +267,7 @@ func openTerminal(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) == 1 {
 		return
 	}
+	defer t.show(ts)
 	pattern := regexp.MustCompile("(?m)" + args[1])
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -236,10 +276,8 @@ func openTerminal(ts *testscript.TestScript, neg bool, args []string) {
 		case <-tick.C:
 		case err := <-t.over:
 			t.over <- err
-			t.show(ts)
 			ts.Fatalf("%s:%d ends: %v", s.page, b.line, err)
 		case <-timeout:
-			t.show(ts)
 			ts.Fatalf("%q did not come", args[1])
 		}
 	}
