@@ -16,6 +16,7 @@ type Queue struct {
 	Reason        string `json:"reason"` // why it is paused
 	Blocks        int    `json:"blocks"`
 	KeyRetry      string `json:"key_retry"` // hold or pass
+	FIFO          bool   `json:"fifo"`
 	MaxAttempts   int    `json:"max_attempts"`
 	MaxCrashes    int    `json:"max_crashes"`
 	RetryDelay    string `json:"retry_delay"`
@@ -33,6 +34,7 @@ type Queue struct {
 type QueueChange struct {
 	Blocks        int    `json:"blocks,omitempty"`
 	KeyRetry      string `json:"key_retry,omitempty"`
+	FIFO          *bool  `json:"fifo,omitempty"` // its jobs are done one after the other
 	MaxAttempts   int    `json:"max_attempts,omitempty"`
 	MaxCrashes    int    `json:"max_crashes,omitempty"`
 	RetryDelay    string `json:"retry_delay,omitempty"`

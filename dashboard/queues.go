@@ -168,6 +168,7 @@ func settingsOf(q *queue.Queue) []setRow {
 		{"Retry", setting(q.RetryDelay) + " to " + setting(q.RetryMaxDelay), "before another attempt"},
 		{"Timeout", always(q.Timeout, "none"), "of an attempt"},
 		{"Keys", q.KeyRetry, "what the jobs of a key do while one waits for its retry"},
+		{"Order", map[bool]string{false: "of each key", true: "FIFO: one job after the other"}[q.FIFO], "in which its jobs are done"},
 		{"Payload", byteText(q.MaxPayload), "at the most"},
 		{"Dead jobs", always(q.KeepDead, "for ever") + keepMax, "how long they are kept"},
 		{"Done jobs", always(q.KeepDone, "not kept"), "how long they are kept"},

@@ -163,6 +163,50 @@ func TestQueueLongJob(t *testing.T) {
 	}, (*testing.T).Parallel)
 }
 
+// Processes that share a FIFO queue are killed, and others begin: its jobs begin in the order in
+// which they were enqueued. What a killed process had begun, or done a moment before, begins
+// again; nothing begins before all that comes before it has ended.
+func TestQueueFIFO(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		w := newWorkshop(t, db)
+		if _, err := w.c.Edit(t.Context(), "work", func(q *queue.Queue) {
+			q.FIFO, q.RetryDelay, q.RetryMaxDelay = true, time.Millisecond, time.Millisecond
+		}); err != nil {
+			t.Fatal(err)
+		}
+		jobs := make([]queue.Job, 60)
+		for i := range jobs {
+			jobs[i] = queue.Job{Kind: []string{"plain", "brief", "flaky"}[i%3]}
+		}
+		ids := w.enqueue(jobs...)
+		workers := []*child{w.begin(), w.begin()}
+		for _, at := range []int{10, 25, 40} {
+			w.until("some have ended", w.ended(ids[at]))
+			for i, worker := range workers { // one of them has the block
+				worker.kill()
+				workers[i] = w.begin()
+			}
+		}
+		w.until("all have ended", w.ended(ids...))
+		all, err := readDiary(w.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := map[int64]bool{}
+		for _, l := range all {
+			at := slices.Index(ids, l.id)
+			if l.what == "end" {
+				ended[l.id] = true
+			}
+			if l.what == "start" && at > 0 && !ended[ids[at-1]] {
+				t.Errorf("job %d begins, and the one before it has not ended", at)
+			}
+		}
+		left := func() bool { return len(db.List(t, `SELECT id FROM {prefix}job`, nil)) == 0 }
+		w.until("nothing is left", left)
+	}, (*testing.T).Parallel)
+}
+
 // A worker that was stopped for longer than its lease starts nothing of what others
 // have taken over meanwhile, and the contexts of its jobs end.
 func TestQueueStopped(t *testing.T) {

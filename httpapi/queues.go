@@ -23,6 +23,7 @@ type queueJSON struct {
 	Reason        string `json:"reason,omitempty" doc:"Why it is paused"`
 	Blocks        int    `json:"blocks"`
 	KeyRetry      string `json:"key_retry" enum:"hold,pass"`
+	FIFO          bool   `json:"fifo" doc:"Its jobs are done one after the other, in the order in which they were enqueued"`
 	MaxAttempts   int    `json:"max_attempts"`
 	MaxCrashes    int    `json:"max_crashes"`
 	RetryDelay    string `json:"retry_delay"`
@@ -38,7 +39,7 @@ type queueJSON struct {
 
 func newQueueJSON(q *queue.Queue) queueJSON {
 	j := queueJSON{
-		Name: q.Name, State: q.State, Reason: q.Reason, Blocks: q.Blocks, KeyRetry: q.KeyRetry, MaxAttempts: q.MaxAttempts, MaxCrashes: q.MaxCrashes,
+		Name: q.Name, State: q.State, Reason: q.Reason, Blocks: q.Blocks, KeyRetry: q.KeyRetry, FIFO: q.FIFO, MaxAttempts: q.MaxAttempts, MaxCrashes: q.MaxCrashes,
 		RetryDelay: durationText(q.RetryDelay), RetryMaxDelay: durationText(q.RetryMaxDelay), Timeout: durationText(q.Timeout), MaxPayload: q.MaxPayload,
 		KeepDead: durationText(q.KeepDead), KeepDeadMax: q.KeepDeadMax, KeepDone: durationText(q.KeepDone), PollMin: durationText(q.PollMin), PollMax: durationText(q.PollMax),
 	}
@@ -52,6 +53,7 @@ func newQueueJSON(q *queue.Queue) queueJSON {
 type queueChange struct {
 	Blocks        int    `json:"blocks,omitempty" minimum:"1" maximum:"1000" doc:"How many workers can share it; 16 in a new queue"`
 	KeyRetry      string `json:"key_retry,omitempty" enum:"hold,pass" doc:"The jobs of a key of which one waits for its retry: hold lets them wait, too"`
+	FIFO          *bool  `json:"fifo,omitempty" doc:"Its jobs are done one after the other, in the order in which they were enqueued; takes effect after four seconds in a queue that is there"`
 	MaxAttempts   int    `json:"max_attempts,omitempty" minimum:"1" maximum:"1000000" doc:"After so many failed ones a job is dead"`
 	MaxCrashes    int    `json:"max_crashes,omitempty" minimum:"1" maximum:"1000000" doc:"After so many workers died with a job it is dead"`
 	RetryDelay    string `json:"retry_delay,omitempty" maxLength:"40" doc:"Before the second attempt; doubles with each further one" example:"10s"`
@@ -78,6 +80,9 @@ func (n *queueChange) read() (func(*queue.Queue), error) {
 	number(n.MaxPayload, func(q *queue.Queue) *int { return &q.MaxPayload })
 	if n.KeepDeadMax != nil {
 		changes = append(changes, func(q *queue.Queue) { q.KeepDeadMax = *n.KeepDeadMax })
+	}
+	if n.FIFO != nil {
+		changes = append(changes, func(q *queue.Queue) { q.FIFO = *n.FIFO })
 	}
 	if n.KeyRetry != "" {
 		changes = append(changes, func(q *queue.Queue) { q.KeyRetry = n.KeyRetry })
@@ -203,6 +208,9 @@ func (a *API) setQueue(ctx context.Context, in *setQueueInput) (*setQueueOutput,
 	}
 	if b := in.Body.Blocks; b < 0 || b > 1000 {
 		return nil, invalid("blocks", "%d is not 1 to 1000", b)
+	}
+	if f := in.Body.FIFO; f != nil && *f && in.Body.Blocks > 1 {
+		return nil, invalid("blocks", "a queue that is FIFO has one block")
 	}
 	out := &setQueueOutput{Status: http.StatusOK}
 	if _, err := a.queueOf(ctx, &queuePath{in.Queue}); errors.Is(err, queue.ErrNotFound) {

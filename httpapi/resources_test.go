@@ -54,7 +54,7 @@ func TestQueues(t *testing.T) {
 		s.remove(path).is(404)
 		for field, bad := range map[string]any{
 			"max_attempts": 0, "retry_delay": "5", "retry_max_delay": "1s", "timeout": "-1s", "keep_dead": "long", "keep_done": "-1s", "max_payload": 1 << 31, "poll_min": "0s",
-			"poll_max": "1d", "blocks": 1001, "key_retry": "wait", "keep_dead_max": -1, "max_crashes": "3", "nonsense": 1,
+			"poll_max": "1d", "blocks": 1001, "key_retry": "wait", "fifo": "yes", "keep_dead_max": -1, "max_crashes": "3", "nonsense": 1,
 		} {
 			s.put(path, object{field: bad}).is(422).at("body." + field)
 		}
@@ -83,6 +83,14 @@ func TestQueues(t *testing.T) {
 		if got := read[queueJSON](s.get(path).is(200)); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
+
+		s.put("/api/v1/queues/fifo", object{"fifo": true, "blocks": 2}).is(422).at("body.blocks")
+		if got := read[queueJSON](s.put("/api/v1/queues/fifo", object{"fifo": true}).is(201)); !got.FIFO || got.Blocks != 1 {
+			t.Errorf("got %+v", got)
+		}
+		s.post("/api/v1/jobs", object{"kind": "x", "queue": "fifo", "priority": "urgent"}).is(422).at("body.priority")
+		s.put("/api/v1/queues/fifo", object{"fifo": false}).is(200).has(`"fifo":false`)
+		s.remove("/api/v1/queues/fifo").is(204)
 
 		s.post(path+"/pause", object{"reason": "maintenance"}).is(204)
 		s.get(path).has(`"state":"paused","reason":"maintenance"`)
@@ -123,7 +131,7 @@ func TestQueues(t *testing.T) {
 		for _, name := range []string{"r", "s", "%2E%2E", "a%2Fb"} {
 			s.put("/api/v1/queues/"+name, object{}).is(201)
 		}
-		s.wantPages("/api/v1/queues?", "queues", "name", ".. a/b q r s")
+		s.wantPages("/api/v1/queues?", "queues", "name", ".. a/b fifo q r s")
 		s.put("/api/v1/queues/..", object{}).is(404)
 	})
 }

@@ -119,13 +119,13 @@ func (s *source) queue(ctx context.Context, name string, j *Job) (*Queue, error)
 // create makes a queue: by itself, or in the transaction if that is the only way.
 func (s *source) create(ctx context.Context, name string) (q *Queue, err error) {
 	if s.tx == nil {
-		if err := s.c.create(ctx, name, s.c.opt.Blocks); err != nil {
+		if err := s.c.create(ctx, name, s.c.opt.Blocks, false); err != nil {
 			return nil, err
 		}
 		return s.c.read(ctx, name)
 	}
 	done, err := s.beside(ctx, func(ctx context.Context, tx *dialect.Session) error {
-		if err := createIn(ctx, tx, name, s.c.opt.Blocks); err != nil {
+		if err := createIn(ctx, tx, name, s.c.opt.Blocks, false); err != nil {
 			return err
 		}
 		q, err = s.c.readOn(ctx, tx, name)
@@ -134,7 +134,7 @@ func (s *source) create(ctx context.Context, name string) (q *Queue, err error) 
 	if done || err != nil {
 		return q, err
 	}
-	if err := createIn(ctx, s.tx, name, s.c.opt.Blocks); err != nil {
+	if err := createIn(ctx, s.tx, name, s.c.opt.Blocks, false); err != nil {
 		return nil, err
 	}
 	return s.c.readBy(ctx, s.tx, getQueueNow, name)
@@ -171,6 +171,8 @@ func (s *source) fits(ctx context.Context, q *Queue, j *Job) error {
 		return fmt.Errorf("%w: %q", ErrDeleted, q.Name)
 	case len(j.Payload) > q.MaxPayload:
 		return tooLarge(j, q.Name, q.MaxPayload)
+	case q.FIFO && j.Priority != 0 && j.Priority != Normal:
+		return invalid("priority", "queue %q is FIFO: its jobs have no priority, and go in the order in which they are enqueued", q.Name)
 	case j.Key != "" && !q.ordered:
 		return s.order(ctx, q)
 	}

@@ -39,6 +39,11 @@ func (c *Client) Edit(ctx context.Context, name string, change func(*Queue)) (Qu
 		if err := fresh.check(); err != nil {
 			return Queue{}, err
 		}
+		if fresh.FIFO {
+			if err := c.create(ctx, name, 1, true); err != nil {
+				return Queue{}, err
+			}
+		}
 	} else if err != nil {
 		return Queue{}, err
 	}
@@ -59,6 +64,11 @@ func (c *Client) Edit(ctx context.Context, name string, change func(*Queue)) (Qu
 		change(&after)
 		if err := after.check(); err != nil {
 			return err
+		}
+		if after.FIFO != found[0].FIFO {
+			if err := c.becomeFIFO(ctx, tx, found[0], after.FIFO); err != nil {
+				return err
+			}
 		}
 		_, err = tx.Exec(ctx, setQueue, after.args())
 		return err
@@ -153,6 +163,9 @@ func (c *Client) Resize(ctx context.Context, name string, n int) error {
 	if err != nil || q.Blocks == n {
 		return err
 	}
+	if q.FIFO {
+		return invalid("blocks", "queue %q is FIFO, and has one block", name)
+	}
 	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		var id, there int
 		if err := tx.Get(ctx, lockQueue, dialect.Args{"name": name}, &id, &there); err != nil {
@@ -162,8 +175,11 @@ func (c *Client) Resize(ctx context.Context, name string, n int) error {
 		if err != nil || len(found) == 0 || found[0].Blocks == n {
 			return err
 		}
+		if found[0].FIFO {
+			return invalid("blocks", "queue %q is FIFO, and has one block", name)
+		}
 		last := found[0].newest()
-		return newBlocks(ctx, tx, id, last.first+last.blocks, n, last.number+1)
+		return newBlocks(ctx, tx, id, last.first+last.blocks, n, last.number+1, false)
 	})
 	if err != nil {
 		return err

@@ -178,7 +178,7 @@ func (b *block) toLoad(room int) (list []*Delivery) {
 func (b *block) next() func(yield func(*Delivery) bool) {
 	return func(yield func(*Delivery) bool) {
 		for _, d := range b.bare {
-			if l := b.keyQueues[d.Key]; d.Key != "" && l != nil {
+			if l := b.keyQueues[d.line()]; d.line() != "" && l != nil {
 				for _, o := range l.waiting {
 					if !yield(o) {
 						return
@@ -248,7 +248,7 @@ func (w *Worker) tookLoads(t *round) {
 			b.bare = slices.DeleteFunc(b.bare, func(o *Delivery) bool { return o == d })
 			b.count--
 			w.forgo(d)
-			w.releaseIfMine(b, d.Key, d.ID)
+			w.releaseIfMine(b, d.line(), d.ID)
 		default:
 			b.remove(d)
 		}

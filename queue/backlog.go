@@ -71,9 +71,9 @@ func (b *block) putBackOf(l *keyQueue, n int) {
 // makesWay takes a job out of its key queue that waits for a limit, and those behind it. It returns
 // false if others of its key have begun with it, or its trial is not over: it stays.
 func (b *block) makesWay(d *Delivery, g *limiter) bool {
-	l := b.keyQueues[d.Key]
+	l := b.keyQueues[d.line()]
 	switch {
-	case d.Key == "":
+	case d.line() == "":
 		return true
 	case l == nil || len(l.places) != 1 || !l.heldBy(d.ID) || d.trial != trusted:
 		return false
@@ -117,7 +117,7 @@ func (b *block) skips(d *Delivery, r reading) bool {
 	if b.seen[d.ID] != nil {
 		return false
 	}
-	if d.Key == "" {
+	if d.line() == "" {
 		g := b.q.limiterOf(d.Kind)
 		if b.skipped[g] == 0 {
 			return false
@@ -126,7 +126,7 @@ func (b *block) skips(d *Delivery, r reading) bool {
 		b.skip(d)
 		return true
 	}
-	l := b.keyQueues[d.Key]
+	l := b.keyQueues[d.line()]
 	if l == nil || l.skipped == 0 || d.ID < l.skipped {
 		return false
 	}
@@ -213,8 +213,8 @@ func (b *block) tookAgain(r reading, rows []*Delivery) []*Delivery {
 		}
 	}
 	return slices.DeleteFunc(rows, func(d *Delivery) bool {
-		first, is := from[b.keyQueues[d.Key]]
-		return !is || d.Key == "" || d.ID < first || d.ID > upto || b.seen[d.ID] != nil
+		first, is := from[b.keyQueues[d.line()]]
+		return !is || d.line() == "" || d.ID < first || d.ID > upto || b.seen[d.ID] != nil
 	})
 }
 

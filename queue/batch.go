@@ -59,7 +59,7 @@ func (w *Worker) gather(h *kindHandler, d *Delivery) []*Delivery {
 	}
 	g := &gathering{jobs: []*Delivery{d}, since: instant.Now()}
 	h.gathered = append(h.gathered, g)
-	if l := d.b.keyQueues[d.Key]; opt.ByKey && (d.Key == "" || l == nil) || opt.Max == 1 {
+	if l := d.b.keyQueues[d.line()]; opt.ByKey && (d.line() == "" || l == nil) || opt.Max == 1 {
 		g.full = true
 	} else if opt.ByKey {
 		l.gathers, l.most = g, opt.Max
@@ -122,8 +122,8 @@ func (w *Worker) ripe(h *kindHandler, at int) (batch []*Delivery) {
 // it: those of its kind, up to the first of another.
 func (w *Worker) followers(first *Delivery, most int) (all []*Delivery) {
 	b := first.b
-	l := b.keyQueues[first.Key]
-	if first.Key == "" || l == nil || !l.heldBy(first.ID) || b.gone || b.leaving || b.suspect > 0 || len(b.doubted) > 0 {
+	l := b.keyQueues[first.line()]
+	if first.line() == "" || l == nil || !l.heldBy(first.ID) || b.gone || b.leaving || b.suspect > 0 || len(b.doubted) > 0 {
 		return nil // what may have ended a worker begins alone
 	}
 	l.gathers = nil

@@ -24,6 +24,7 @@ type block struct {
 	divided int
 	fence   int64
 	since   int64 // µs: when it was taken, by the database's clock
+	fifo    bool  // its jobs go one after the other
 
 	seen      map[int64]*Delivery
 	ready     readyList               // may start
@@ -102,7 +103,7 @@ func (b *block) add(d *Delivery) bool {
 	}
 	b.seen[d.ID] = d
 	b.weigh(d, d.bytes())
-	if d.Key == "" {
+	if d.line() == "" {
 		b.admit(d)
 		return true
 	}
@@ -472,12 +473,12 @@ func (b *block) remove(d *Delivery) {
 	for _, s := range b.aside {
 		s.remove(d)
 	}
-	if l := b.keyQueues[d.Key]; d.Key != "" && l != nil {
+	if l := b.keyQueues[d.line()]; d.line() != "" && l != nil {
 		l.waiting = slices.DeleteFunc(l.waiting, same)
 	}
 	d.ended = true
 	b.forget = append(b.forget, d.ID)
-	b.q.w.releaseIfMine(b, d.Key, d.ID)
+	b.q.w.releaseIfMine(b, d.line(), d.ID)
 }
 
 // lookDue tells whether to look back: now and then while jobs may come below the cursor. A

@@ -223,7 +223,7 @@ func (s *settling) run(ctx context.Context, part []int) error {
 	// What the worker's own code takes: a worker that has nothing, and a block that is
 	// described by the claim.
 	w := &Worker{c: s.c, db: s.c.db, log: s.c.opt.Logger}
-	b := &block{q: &workQueue{w: w, id: s.q.id, name: s.q.Name, set: s.q}, divided: s.of.Block, fence: s.of.Fence}
+	b := &block{q: &workQueue{w: w, id: s.q.id, name: s.q.Name, set: s.q}, divided: s.of.Block, fence: s.of.Fence, fifo: s.q.fifoAt(s.of.Block)}
 	return s.c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		s.found, s.moves = map[int64]*Delivery{}, nil
 		for _, from := range s.tables {

@@ -110,10 +110,10 @@ func (c *completion) run(ctx context.Context, from table, list []*Delivery) (the
 // locks. The acks that it has sent already are deleted by whichever comes first. mu is
 // held.
 func (b *block) withhold(d *Delivery) []*Delivery {
-	if d.Key == "" {
+	if d.line() == "" {
 		return nil
 	}
-	before := func(o *Delivery) bool { return o.Key == d.Key && !o.inTx }
+	before := func(o *Delivery) bool { return o.line() == d.line() && !o.inTx }
 	var rest []*Delivery
 	for _, o := range b.acks {
 		if before(o) {
@@ -219,7 +219,7 @@ func (w *Worker) batch(d *Delivery) []*Delivery {
 
 // mates returns the jobs of d's key that run in one batch with d, and d. mu is held.
 func (w *Worker) mates(d *Delivery) []*Delivery {
-	if batch := w.batch(d); d.Key != "" && batch[0].Key == d.Key {
+	if batch := w.batch(d); d.line() != "" && batch[0].line() == d.line() {
 		return batch
 	}
 	return []*Delivery{d}

@@ -76,7 +76,16 @@ type ending struct {
 // at returns what no other job has.
 func (d *Delivery) at() jobID { return jobID{d.b.at(), d.ID} }
 
-func (d *Delivery) hasKey() bool { return d.Key != "" }
+// line names what the job goes one after the other with: its key, or the whole of a block that is
+// FIFO.
+func (d *Delivery) line() string {
+	if d.b != nil && d.b.fifo {
+		return fifoLine
+	}
+	return d.Key
+}
+
+func (d *Delivery) hasKey() bool { return d.line() != "" }
 
 // Enqueued returns when the job was enqueued, by the database's clock.
 func (d *Delivery) Enqueued() time.Time { return TimeOf(d.ID) }

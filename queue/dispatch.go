@@ -320,10 +320,10 @@ func (w *Worker) tellClosing() {
 
 // release lets the next job of a key go. mu is held.
 func (w *Worker) release(d *Delivery) {
-	if d.Key == "" || d.b.gone {
+	if d.line() == "" || d.b.gone {
 		return
 	}
-	d.b.release(d.Key, d.ID)
+	d.b.release(d.line(), d.ID)
 	w.offer(d.b, 1)
 }
 

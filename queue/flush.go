@@ -368,7 +368,7 @@ func (w *Worker) claim(ctx context.Context, t *round) error {
 	}}
 	for _, part := range byTable(slices.Concat(t.fresh, t.ripe)) {
 		part = slices.DeleteFunc(part, func(d *Delivery) bool {
-			bars := t.barred[d.Key]
+			bars := t.barred[d.line()]
 			if bars {
 				t.passed = append(t.passed, d)
 			}
@@ -390,7 +390,7 @@ func (w *Worker) passOver(t *round) {
 		return
 	}
 	stays := func(d *Delivery) bool {
-		if !t.b.bars(d.Key) && !slices.ContainsFunc(t.b.refusals, func(r *refusal) bool { return r.d.ID == d.ID }) {
+		if !t.b.bars(d.line()) && !slices.ContainsFunc(t.b.refusals, func(r *refusal) bool { return r.d.ID == d.ID }) {
 			return false
 		}
 		t.passed = append(t.passed, d)
@@ -522,7 +522,7 @@ func (w *Worker) apply(t *round, err error) {
 			if w.opt.AtMostOnce {
 				w.noteEnd(d)
 			}
-			b.keyed = b.keyed || d.Key != ""
+			b.keyed = b.keyed || d.line() != ""
 			if d.from == tableReady && !t.read.again && b.skips(d, t.read) {
 				continue
 			}
@@ -572,7 +572,7 @@ func (w *Worker) tookEnds(t *round) {
 		case held && here:
 			w.release(d)
 		case held:
-			w.releaseIfMine(b, d.Key, d.ID)
+			w.releaseIfMine(b, d.line(), d.ID)
 		}
 		b.spare(d)
 	}

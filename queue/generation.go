@@ -24,6 +24,7 @@ type generation struct {
 	first  int   // the number of its first block
 	blocks int   // how many there are
 	from   int64 // µs since 1970, by the database's clock; of the first one nothing
+	fifo   bool
 }
 
 // resizeAfter is how long after its blocks were made a generation begins: longer than
@@ -292,7 +293,7 @@ func (w *Worker) recall(ctx context.Context, q *workQueue) error {
 		return err
 	}
 	for divided := range found {
-		_, err = w.db.Exec(ctx, createBlocks, dialect.Args{"rows": []dialect.Args{{"queue": q.id, "divided": divided, "generation": 0}}})
+		_, err = w.db.Exec(ctx, createBlocks, dialect.Args{"rows": []dialect.Args{{"queue": q.id, "divided": divided, "generation": 0, "fifo": "no"}}})
 		if err != nil && !w.db.Dialect.Duplicate(err) { // another worker may have been first
 			return err
 		}

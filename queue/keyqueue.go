@@ -73,7 +73,7 @@ func (b *block) keyQueue(key string) *keyQueue {
 // wait lets a job that was read wait for its turn, unless the others wait for it: it
 // is their retry.
 func (b *block) wait(d *Delivery) {
-	l := b.keyQueue(d.Key)
+	l := b.keyQueue(d.line())
 	if l.heldBy(d.ID) {
 		l.places[0].foreign = false
 		b.admit(d)

@@ -21,7 +21,7 @@ const follower = 1<<idBits - 1
 // comesLate tells whether a job that was read says that one before it may not have been: not
 // if all of the block is read since, in however many parts.
 func (b *block) comesLate(d *Delivery) bool {
-	return d.Key != "" && d.ID&follower == follower && b.seen[d.ID] == nil && !b.followed[d.ID]
+	return d.line() != "" && d.ID&follower == follower && b.seen[d.ID] == nil && !b.followed[d.ID]
 }
 
 // readWhole has all of the block read before jobs begin that follow late ones.
@@ -69,7 +69,9 @@ func (l *late) number(rows []jobRow) {
 }
 
 // ordered tells whether a row has a place among those of its key.
-func (r *jobRow) ordered() bool { return r.Key != "" && r.runAt == 0 && r.holder == 0 }
+func (r *jobRow) ordered() bool {
+	return (r.Key != "" || r.of != nil && r.of.FIFO) && r.runAt == 0 && r.holder == 0
+}
 
 // note takes in that rows were committed.
 func (l *late) note(rows []jobRow) {

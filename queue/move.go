@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -48,7 +49,7 @@ func (w *Worker) moveFor(d *Delivery, what verdict, after time.Duration, err err
 			m.later = backoff.Delay(p.Delay, p.MaxDelay, d.Attempt, rand.Float64())
 		}
 	}
-	m.holds = m.what != buried && d.Key != "" && q.KeyRetry == "hold"
+	m.holds = m.what != buried && d.line() != "" && q.KeyRetry == "hold"
 	return m
 }
 
@@ -206,7 +207,7 @@ func (w *Worker) writeMoves(ctx context.Context, tx *dialect.Session, b *block, 
 			"later": m.later.Microseconds(), "holds": nil,
 		}
 		if m.holds {
-			row["holds"] = m.d.Key
+			row["holds"] = cmp.Or(m.d.Key, fifoHold)
 		}
 		rows = append(rows, row)
 	}
@@ -342,12 +343,12 @@ func (w *Worker) moved(m *move) {
 	if m.here && m.what != buried {
 		w.setDue(b, w.c.clock.now()+m.later.Microseconds())
 		if m.holds {
-			b.part(d.Key, d.ID)
+			b.part(d.line(), d.ID)
 			return
 		}
 	}
 	if !m.here {
-		w.releaseIfMine(b, d.Key, d.ID)
+		w.releaseIfMine(b, d.line(), d.ID)
 		return
 	}
 	w.release(d)

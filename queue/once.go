@@ -94,10 +94,16 @@ func (w *Worker) engaged() bool {
 func (w *Worker) left(ctx context.Context) (bool, error) {
 	w.mu.Lock()
 	queues, name := slices.DeleteFunc(slices.Clone(w.queues), func(q *workQueue) bool { return q.set.State != "active" }), w.node
+	ask := make([]*dialect.Stmt, len(queues))
+	for i, q := range queues {
+		if ask[i] = pending; q.set.FIFO {
+			ask[i] = pendingFIFO
+		}
+	}
 	w.mu.Unlock()
-	for _, q := range queues {
+	for i, q := range queues {
 		var block int
-		err := w.db.Get(ctx, pending, dialect.Args{"queue": q.id}, &block)
+		err := w.db.Get(ctx, ask[i], dialect.Args{"queue": q.id}, &block)
 		if err == nil || !errors.Is(err, sql.ErrNoRows) {
 			return true, err
 		}

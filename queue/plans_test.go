@@ -43,7 +43,7 @@ type keyColumn struct {
 // pending when they have nothing else to do, and tests have few jobs to advance.
 var asked = map[*dialect.Stmt]bool{
 	delayedByID: true, standDelayed: true, listDead: true, countReady: true, countDelayed: true, countRunning: true, countDead: true, lookForAny: true,
-	pending: true, advance: true, statReady: true, statDelayed: true, statRunning: true, statDead: true, statDone: true, listDone: true, countDone: true,
+	pending: true, pendingFIFO: true, advance: true, statReady: true, statDelayed: true, statRunning: true, statDead: true, statDone: true, listDone: true, countDone: true,
 	usesOf: true,
 }
 

@@ -401,8 +401,8 @@ func (w *Worker) forgetLost(d *Delivery) {
 	default:
 		return // it has come back
 	}
-	if d.Key != "" {
-		d.b.part(d.Key, d.ID)
+	if d.line() != "" {
+		d.b.part(d.line(), d.ID)
 	}
 }
 

@@ -100,17 +100,17 @@ type refusedEnd struct {
 	err   error // nil: it waits behind another one of its key
 }
 
-func keyOf(d *Delivery) string { return d.Key }
-func keyOfMove(m move) string  { return m.d.Key }
+func keyOf(d *Delivery) string { return d.line() }
+func keyOfMove(m move) string  { return m.d.line() }
 
 // refuse notes what a round was refused.
 func (t *round) refuse(x refusedEnd) {
 	t.refused = append(t.refused, x)
-	if x.d.Key != "" {
+	if x.d.line() != "" {
 		if t.barred == nil {
 			t.barred = map[string]bool{}
 		}
-		t.barred[x.d.Key] = true
+		t.barred[x.d.line()] = true
 	}
 }
 
@@ -159,7 +159,7 @@ func (w *Worker) commitAllMoves(ctx context.Context, t *round) error {
 	var rest, ends, outs []move
 	for _, m := range t.moves {
 		switch {
-		case m.d.Key != "" && t.barred[m.d.Key]:
+		case m.d.line() != "" && t.barred[m.d.line()]:
 			s.refuse(m, nil)
 			continue
 		case m.out:
@@ -303,16 +303,16 @@ func (w *Worker) goOnInPlace(x refusedEnd) {
 // it left while the end of one before it is refused, it would be begun before that one by whoever
 // takes over. mu is held.
 func (b *block) mayLeave(d *Delivery, at instant.Instant) bool {
-	return at >= d.stays && !b.bars(d.Key)
+	return at >= d.stays && !b.bars(d.line())
 }
 
 // holdBehind holds the key of a job that is set aside: behind those that were before, and ahead
 // of all that have not ended.
 func (b *block) holdBehind(r *refusal) {
-	if r.d.Key == "" || r.claim || b.gone {
+	if r.d.line() == "" || r.claim || b.gone {
 		return
 	}
-	l := b.keyQueue(r.d.Key)
+	l := b.keyQueue(r.d.line())
 	if l.place(r.d.ID) >= 0 {
 		return
 	}
@@ -325,7 +325,7 @@ func (b *block) holdBehind(r *refusal) {
 
 // bars tells whether something of a key is set aside.
 func (b *block) bars(key string) bool {
-	return key != "" && slices.ContainsFunc(b.refusals, func(r *refusal) bool { return r.d.Key == key })
+	return key != "" && slices.ContainsFunc(b.refusals, func(r *refusal) bool { return r.d.line() == key })
 }
 
 // keepBehind takes out of a round what has to wait for jobs of its key that are set aside. mu is
@@ -337,14 +337,14 @@ func (w *Worker) keepBehind(t *round) {
 	var acks []*Delivery
 	var moves []move
 	for _, d := range t.acks {
-		if t.b.bars(d.Key) {
+		if t.b.bars(d.line()) {
 			w.setAside(refusedEnd{d: d})
 		} else {
 			acks = append(acks, d)
 		}
 	}
 	for _, m := range t.moves {
-		if t.b.bars(m.d.Key) {
+		if t.b.bars(m.d.line()) {
 			w.setAside(refusedEnd{d: m.d, move: &m})
 		} else {
 			moves = append(moves, m)
@@ -361,8 +361,8 @@ func (b *block) retries(at instant.Instant) (all []*refusal) {
 	}
 	had := map[string]bool{}
 	for _, r := range b.refusals {
-		first := r.d.Key == "" || !had[r.d.Key]
-		had[r.d.Key] = true
+		first := r.d.line() == "" || !had[r.d.line()]
+		had[r.d.line()] = true
 		may := !r.claim || b.open() && at < b.q.w.deadline
 		if first && may && r.next <= at && r.pause == 0 && len(all) < mostAgain {
 			all = append(all, r)
@@ -396,7 +396,7 @@ func (w *Worker) relieve(d *Delivery) {
 	d.refusal = nil
 	b.refusals = slices.DeleteFunc(b.refusals, func(o *refusal) bool { return o == r })
 	w.forgetRefusal(r)
-	if r.claim && d.Key != "" { // those behind it were passed over
+	if r.claim && d.line() != "" { // those behind it were passed over
 		b.whole, b.delayed, b.dirty, b.ripe = 0, 0, true, true
 	}
 	w.enlist(b)

@@ -60,13 +60,13 @@ func (w *Worker) findHeld(ctx context.Context, b *block) error {
 		return err
 	}
 	for _, r := range running {
-		if r.divided == b.divided && r.key != "" {
+		if r.divided == b.divided && b.lineOf(r.key) != "" {
 			keys = append(keys, heldKey{r.id, r.key})
 		}
 	}
 	slices.SortFunc(keys, func(a, b heldKey) int { return cmp.Compare(a.id, b.id) })
 	for _, h := range keys {
-		b.hold(h.key, h.id)
+		b.hold(b.lineOf(h.key), h.id)
 	}
 	return nil
 }
@@ -262,7 +262,7 @@ func (w *Worker) adoptOne(ctx context.Context, q *workQueue, r runningRow, name 
 	why := w.trialOf(r)
 	w.mu.Lock()
 	b := q.blocks[r.divided]
-	room := b != nil && !b.leaving && !w.closing && b.roundOf(r.key, r.id)
+	room := b != nil && !b.leaving && !w.closing && b.roundOf(b.lineOf(r.key), r.id)
 	if room && !w.admits(why) {
 		room, w.refused[why] = false, true
 	}
@@ -284,7 +284,7 @@ func (w *Worker) adoptOne(ctx context.Context, q *workQueue, r runningRow, name 
 	}
 	d.trial = why
 	w.out[d.at()], w.rows[d.at()] = d, d
-	b.takeIn(d.Key, d.ID)
+	b.takeIn(d.line(), d.ID)
 	if w.guilty(d, r.state) {
 		d.ended = true
 		delete(w.out, d.at())

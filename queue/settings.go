@@ -36,6 +36,12 @@ type Queue struct {
 	PollMin       time.Duration // how soon it is looked again after there was something, where nobody is notified
 	PollMax       time.Duration // how long it is waited between two looks at the most
 
+	// FIFO has one job after the other be done, in the order in which they were enqueued, by
+	// whatever worker: the next one begins when the one before it is done or dead, or, with
+	// KeyRetry pass, has failed. Such a queue has one block. A change takes effect four seconds
+	// later, for what is enqueued from then on, and when what was before is done.
+	FIFO bool
+
 	Blocks int // how many blocks its jobs are divided into; see Client.Resize
 
 	id          int
@@ -49,10 +55,10 @@ func scanQueue(rows *sql.Rows) (*Queue, error) {
 	g := &q.generations[0]
 	var ordered, retry, most, timeout, keep, keepDone, pollMin, pollMax string
 	err := rows.Scan(&q.id, &q.Name, &q.State, &q.Reason, &ordered, &q.KeyRetry, &q.MaxAttempts, &q.MaxCrashes, &retry, &most,
-		&timeout, &q.MaxPayload, &keep, &q.KeepDeadMax, &keepDone, &pollMin, &pollMax, &g.number, &g.first, &g.blocks, &g.from)
-	q.Blocks = g.blocks
+		&timeout, &q.MaxPayload, &keep, &q.KeepDeadMax, &keepDone, &pollMin, &pollMax, &g.number, &g.first, &g.blocks, &g.from, &g.fifo)
+	q.Blocks, q.FIFO = g.blocks, g.fifo
 	g.from += resizeAfter.Microseconds()
-	q.ordered = ordered == "yes"
+	q.ordered = ordered == "yes" || q.FIFO
 	for _, d := range []struct {
 		text string
 		is   *time.Duration
@@ -160,7 +166,7 @@ func (c *Client) queueAt(ctx context.Context, name string, at instant.Instant) (
 	}
 	q, err := c.read(ctx, name)
 	if errors.Is(err, ErrNotFound) {
-		if err = c.create(ctx, name, c.opt.Blocks); err == nil {
+		if err = c.create(ctx, name, c.opt.Blocks, false); err == nil {
 			q, err = c.read(ctx, name)
 		}
 	}
@@ -204,11 +210,11 @@ func (c *Client) readBy(ctx context.Context, on *dialect.Session, stmt *dialect.
 }
 
 // create makes a queue with its blocks, once, whoever else does so.
-func (c *Client) create(ctx context.Context, name string, n int) error {
-	return c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error { return createIn(ctx, tx, name, n) })
+func (c *Client) create(ctx context.Context, name string, n int, fifo bool) error {
+	return c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error { return createIn(ctx, tx, name, n, fifo) })
 }
 
-func createIn(ctx context.Context, tx *dialect.Session, name string, n int) error {
+func createIn(ctx context.Context, tx *dialect.Session, name string, n int, fifo bool) error {
 	if err := dialect.CheckName(name); err != nil { // a route may have been written by hand
 		return invalid("queue", "%v", err)
 	}
@@ -219,14 +225,18 @@ func createIn(ctx context.Context, tx *dialect.Session, name string, n int) erro
 	if err := tx.Get(ctx, lockQueue, dialect.Args{"name": name}, &id, &there); err != nil || there > 0 {
 		return err
 	}
-	return newBlocks(ctx, tx, id, 0, n, 1)
+	return newBlocks(ctx, tx, id, 0, n, 1, fifo)
 }
 
 // newBlocks makes blocks of a queue that is locked.
-func newBlocks(ctx context.Context, tx *dialect.Session, queue, first, n, generation int) error {
+func newBlocks(ctx context.Context, tx *dialect.Session, queue, first, n, generation int, fifo bool) error {
+	is := "no"
+	if fifo {
+		is = "yes"
+	}
 	rows := make([]dialect.Args, n)
 	for i := range rows {
-		rows[i] = dialect.Args{"queue": queue, "divided": first + i, "generation": generation}
+		rows[i] = dialect.Args{"queue": queue, "divided": first + i, "generation": generation, "fifo": is}
 	}
 	_, err := tx.Exec(ctx, createBlocks, dialect.Args{"rows": rows})
 	return err

@@ -41,13 +41,14 @@ func (h *leaseRow) free() bool { return h.state == "FREE" || !h.live }
 type blockRow struct {
 	leaseRow
 	divided, generation int
+	fifo                bool
 	batch, suspects     int
 	lockAt              int64
 	left                bool
 }
 
 func scanBlock(rows *sql.Rows) (r blockRow, err error) {
-	return r, rows.Scan(&r.divided, &r.generation, &r.state, &r.lockBy, &r.fence, &r.batch, &r.suspects, &r.lockAt, &r.live, &r.inTime, &r.left)
+	return r, rows.Scan(&r.divided, &r.generation, &r.state, &r.lockBy, &r.fence, &r.batch, &r.suspects, &r.lockAt, &r.live, &r.inTime, &r.left, &r.fifo)
 }
 
 type workerRow struct {

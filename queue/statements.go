@@ -45,7 +45,7 @@ var (
 	// createBlocks runs with the queue locked. Those that a transaction's snapshot does not
 	// show are there all the same.
 	createBlocks = dialect.SQL("queue.create-blocks", `
-		INSERT INTO {prefix}queue_block (queue_id, divided, generation) VALUES {values rows: (:queue, :divided, :generation)} {ignore_duplicate divided}`)
+		INSERT INTO {prefix}queue_block (queue_id, divided, generation, fifo) VALUES {values rows: (:queue, :divided, :generation, :fifo)} {ignore_duplicate divided}`)
 
 	setOrdered = dialect.SQL("queue.set-ordered", `
 		UPDATE {prefix}queue SET ordered = 'yes', update_time = {now} WHERE queue_id = :queue AND ordered <> 'yes'`)
@@ -124,7 +124,8 @@ var (
 
 	blocks = dialect.SQL("queue.blocks", `
 		SELECT b.divided, b.generation, b.state, b.lock_by, b.fence, b.batch, b.suspects, COALESCE({us b.lock_at}, 0),
-			CASE WHEN n.state = 'live' THEN 1 ELSE 0 END, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END, CASE WHEN n.state = 'gone' THEN 1 ELSE 0 END
+			CASE WHEN n.state = 'live' THEN 1 ELSE 0 END, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END, CASE WHEN n.state = 'gone' THEN 1 ELSE 0 END,
+			CASE WHEN b.fifo = 'yes' THEN 1 ELSE 0 END
 		FROM {prefix}queue_block AS b LEFT JOIN {prefix}node AS n ON n.name = b.lock_by
 		WHERE b.queue_id = :queue ORDER BY b.divided`)
 
@@ -409,7 +410,7 @@ func withGenerations(queues string) string { return generationsOf(queues, "{pref
 
 func generationsOf(queues, blocks string) string {
 	return `
-		SELECT ` + queueColumns + `, COALESCE(b.generation, 0), COALESCE(MIN(b.divided), 0), COUNT(b.divided), COALESCE(MIN({us b.insert_time}), 0)
+		SELECT ` + queueColumns + `, COALESCE(b.generation, 0), COALESCE(MIN(b.divided), 0), COUNT(b.divided), COALESCE(MIN({us b.insert_time}), 0), MAX(CASE WHEN b.fifo = 'yes' THEN 1 ELSE 0 END)
 		FROM (` + queues + `) AS q LEFT JOIN ` + blocks + ` AS b ON b.queue_id = q.queue_id
 		GROUP BY ` + queueColumns + `, b.generation ORDER BY q.name, b.generation`
 }

@@ -205,7 +205,7 @@ func (w *Worker) checkedOut(m *move) {
 			b.weigh(d, 0)
 			d.ended = true
 			w.acquit(d)
-			w.releaseIfMine(b, d.Key, d.ID)
+			w.releaseIfMine(b, d.line(), d.ID)
 		}
 	}
 	if e := d.ending; e != nil {

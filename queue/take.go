@@ -97,7 +97,7 @@ func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *blockRow, name st
 	}
 	b := &block{
 		q: q, divided: r.divided, fence: r.fence + 1, since: w.c.clock.now(), seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{},
-		dirty: true, ripe: true, keyed: q.set.ordered, unseen: true,
+		dirty: true, ripe: true, keyed: q.set.ordered || r.fifo, unseen: true, fifo: r.fifo,
 	}
 	if r.state != "FREE" && !r.left {
 		b.accused = r.suspects + 1

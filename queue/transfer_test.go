@@ -18,7 +18,7 @@ import (
 // elsewhere makes a queue to move jobs to.
 func elsewhere(t *testing.T, c *Client, name string, blocks int) {
 	t.Helper()
-	must(t, c.create(t.Context(), name, blocks))
+	must(t, c.create(t.Context(), name, blocks, false))
 }
 
 // moveAll moves jobs from the default queue to that one, and compares what has become of them.

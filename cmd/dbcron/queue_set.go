@@ -23,6 +23,7 @@ Producers and workers go by the new settings within seconds.
 Durations are such as 500ms, 90s, 1h30m or 30d, and sizes 65536, 64KiB or 4MiB. A
 job can have a number of attempts and a timeout of its own.`,
 		Example: `  dbcron queue set mail --max-attempts 5 --retry-delay 30s --retry-max-delay 10m
+  dbcron queue set ledger --fifo
   dbcron queue set import --timeout 2h --keep-dead forever --keep-done 24h`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -30,6 +30,7 @@ var queueSettings = []queueSetting{
 	queueSpan("retry_delay", "none", 0, 0, "10s", "time before the second attempt; doubles with each further one", func(q *queue.Queue) *time.Duration { return &q.RetryDelay }),
 	queueSpan("retry_max_delay", "none", 0, 0, "1h", "time between two attempts at the most", func(q *queue.Queue) *time.Duration { return &q.RetryMaxDelay }),
 	queueKeyRetry(),
+	queueFIFO(),
 	queueSpan("timeout", "none", 0, 0, "none", "time after which an attempt has failed", func(q *queue.Queue) *time.Duration { return &q.Timeout }),
 	queueNumber("max_crashes", "3", "after so many workers died with a job it is dead", func(q *queue.Queue) *int { return &q.MaxCrashes }),
 	queueSpan("keep_dead", "forever", -1, 0, "90d", "how long dead jobs are kept", func(q *queue.Queue) *time.Duration { return &q.KeepDead }),
@@ -46,6 +47,9 @@ func (s queueSetting) flag() string { return strings.ReplaceAll(s.name, "_", "-"
 // given, and the empty text takes a setting back.
 func (s queueSetting) register(c *cobra.Command) {
 	c.Flags().Var(&rawText{shape: s.shape}, s.flag(), fmt.Sprintf("%s (default: %s)", s.usage, s.usual))
+	if s.shape == "yes|no" {
+		c.Flags().Lookup(s.flag()).NoOptDefVal = "yes"
+	}
 }
 
 // put changes a queue as a flag's text says.
@@ -74,6 +78,25 @@ func queueKeyRetry() queueSetting {
 				return fmt.Errorf("%q is not known; use hold or pass", text)
 			}
 			q.KeyRetry = text
+			return nil
+		},
+	}
+}
+
+func queueFIFO() queueSetting {
+	return queueSetting{
+		"fifo", "yes|no", "no", "whether its jobs are done one after the other, in the order in which they were enqueued",
+		func(q *queue.Queue) string {
+			if q.FIFO {
+				return "yes"
+			}
+			return "no"
+		},
+		func(q *queue.Queue, text string) error {
+			if text != "yes" && text != "no" {
+				return fmt.Errorf("%q is not known; use yes or no", text)
+			}
+			q.FIFO = text == "yes"
 			return nil
 		},
 	}
@@ -209,6 +232,7 @@ type queueSettingsRow struct {
 	RetryDelay    string `json:"retry_delay"`
 	RetryMaxDelay string `json:"retry_max_delay"`
 	KeyRetry      string `json:"key_retry"`
+	FIFO          string `json:"fifo"`
 	Timeout       string `json:"timeout"`
 	MaxCrashes    int    `json:"max_crashes"`
 	KeepDead      string `json:"keep_dead"`
@@ -225,7 +249,7 @@ func newQueueSettingsRow(q *queue.Queue) queueSettingsRow {
 		text[s.name] = s.get(q)
 	}
 	return queueSettingsRow{
-		q.MaxAttempts, text["retry_delay"], text["retry_max_delay"], text["key_retry"], text["timeout"],
+		q.MaxAttempts, text["retry_delay"], text["retry_max_delay"], text["key_retry"], text["fifo"], text["timeout"],
 		q.MaxCrashes, text["keep_dead"], text["keep_dead_max"], text["keep_done"], q.MaxPayload, text["poll_min"], text["poll_max"],
 	}
 }

@@ -339,6 +339,7 @@ CREATE TABLE dbcron_queue_block (
   batch int NOT NULL DEFAULT 100 COMMENT 'How many jobs its worker reads at a time: so many may have ended it',
   suspects int NOT NULL DEFAULT 0 COMMENT 'How often in a row its worker died with it',
   insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
+  fifo varchar(3) NOT NULL DEFAULT 'no' COMMENT 'Whether its jobs go one after the other, as if they had one key: yes or no',
   PRIMARY KEY (queue_id,divided)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Which worker has which block of a queue''s jobs. Their number is that of the newest generation''s rows';
 

@@ -341,6 +341,7 @@ CREATE TABLE dbcron_queue_block (
     batch integer NOT NULL DEFAULT 100 -- How many jobs its worker reads at a time: so many may have ended it
     suspects integer NOT NULL DEFAULT 0 -- How often in a row its worker died with it
     insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made
+    fifo character varying(3) NOT NULL DEFAULT 'no'::character varying -- Whether its jobs go one after the other, as if they had one key: yes or no
     CONSTRAINT dbcron_queue_block_key PRIMARY KEY (queue_id, divided)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- Which worker has which block of a queue's jobs. Their number is that of the newest generation's rows
 

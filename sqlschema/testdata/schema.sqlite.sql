@@ -345,7 +345,7 @@ CREATE TABLE dbcron_queue_block ( -- Which worker has which block of a queue's j
     fence           INTEGER NOT NULL DEFAULT 0, -- Rises whenever it is taken
     batch           INTEGER NOT NULL DEFAULT 100, -- How many jobs its worker reads at a time: so many may have ended it
     suspects        INTEGER NOT NULL DEFAULT 0, -- How often in a row its worker died with it
-    insert_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
+    insert_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), fifo TEXT NOT NULL DEFAULT 'no', -- When the row was made
     CONSTRAINT dbcron_queue_block_key PRIMARY KEY (queue_id, divided)
 ) WITHOUT ROWID;
 

@@ -1,0 +1,66 @@
+package queue
+
+import (
+	"context"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// A queue that is FIFO has one block, and does its jobs one after the other as if all of them had
+// one key. What is FIFO is a generation of blocks: a change of the setting makes a new one, and
+// jobs that are enqueued from some moment on belong to it, whoever enqueues them. Its jobs begin
+// when those of the generations before it have ended: see generation.go. So each job is done by
+// the rules that held when it was enqueued, and no worker has to know of a change in time.
+
+const (
+	// fifoLine is the key that the jobs of a FIFO block have in a worker's memory. No job can
+	// have it: keys have no blanks at their ends.
+	fifoLine = " fifo"
+
+	// fifoHold is what the row of a job says for which such a block waits, and that has no key.
+	fifoHold = fifoLine
+)
+
+// lineOf returns what a job of a key goes one after the other with: see Delivery.line.
+func (b *block) lineOf(key string) string {
+	if b.fifo {
+		return fifoLine
+	}
+	return key
+}
+
+// fifoAt tells whether a block is FIFO.
+func (q *Queue) fifoAt(divided int) bool {
+	for _, g := range q.generations {
+		if divided >= g.first && divided < g.first+g.blocks {
+			return g.fifo
+		}
+	}
+	return false
+}
+
+// becomeFIFO has the jobs of a queue that is locked go to blocks of a new generation, which are
+// one after the other, or not any more.
+func (c *Client) becomeFIFO(ctx context.Context, tx *dialect.Session, q *Queue, fifo bool) error {
+	n := c.opt.Blocks
+	if fifo {
+		n = 1
+		// So that the jobs before it are done before it: as in a queue that has had keys.
+		if _, err := tx.Exec(ctx, setOrdered, dialect.Args{"queue": q.id}); err != nil {
+			return err
+		}
+	}
+	last := q.newest()
+	return newBlocks(ctx, tx, q.id, last.first+last.blocks, n, last.number+1, fifo)
+}
+
+// pendingFIFO is pending for a queue that is FIFO: nothing can begin while a job waits for its
+// retry, or runs.
+var pendingFIFO = dialect.SQL("queue.pending-fifo", `
+	SELECT b.divided FROM {prefix}queue_block AS b
+	WHERE b.queue_id = :queue
+		AND ((SELECT j.id FROM {prefix}job AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided ORDER BY j.queue_id, j.divided, j.priority, j.id LIMIT 1) IS NOT NULL
+			OR (SELECT j.id FROM {prefix}job_delayed AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided AND j.run_at <= {now} ORDER BY j.queue_id, j.divided, j.run_at, j.id LIMIT 1) IS NOT NULL)
+		AND NOT EXISTS (SELECT 1 FROM {prefix}job_delayed AS h WHERE h.queue_id = b.queue_id AND h.divided = b.divided AND h.hold_key > '' AND h.run_at > {now})
+		AND NOT EXISTS (SELECT 1 FROM {prefix}job_running AS r WHERE r.queue_id = b.queue_id AND r.divided = b.divided)
+	ORDER BY b.divided LIMIT 1`)
