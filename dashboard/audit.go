@@ -19,11 +19,11 @@ func (d *Dashboard) record(r *request, done outcome, failed error) {
 		page = other
 	}
 	e := audit.Entry{
-		Actor: r.who.Name, Login: audit.Token, Source: audit.Dashboard,
+		Actor: r.who.Name, Login: r.who.Login, Source: audit.Dashboard,
 		Action: page + "." + r.PostForm.Get("do"), Object: done.object, Count: done.n, Detail: done.detail,
 	}
 	if e.Actor == "" {
-		e.Actor, e.Login = audit.ThisHost, audit.None
+		e.Actor = audit.ThisHost
 	}
 	if e.Object == "" {
 		e.Object = objectOf(r)

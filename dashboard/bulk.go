@@ -69,6 +69,9 @@ func (r *request) jobsFilterIn() (f jobsFilter, err error) {
 	if f.State == "" {
 		f.State = queue.StateReady
 	}
+	if r.hide && f.Where != "" { // what is found would tell what is there
+		return f, fmt.Errorf("%w: payloads are hidden here, and cannot be searched", errBadRequest)
+	}
 	if !slices.Contains(states, f.State) || len(f.Where) > whereBytes || len(f.Like) > likenessBytes {
 		return f, fmt.Errorf("%w: there is no such state, or the filter is too long", errBadRequest)
 	}

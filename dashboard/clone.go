@@ -38,7 +38,7 @@ func (d *Dashboard) clonedFrom(ctx context.Context, r *request) (*cloneData, err
 		return nil, err
 	}
 	c := &cloneData{Info: i, To: i.Queue, Kind: i.Kind, Priority: i.Priority}
-	c.Editable = !i.Binary && len(i.Payload) <= clonedBytes && utf8.Valid(i.Payload)
+	c.Editable = !r.hide && !i.Binary && len(i.Payload) <= clonedBytes && utf8.Valid(i.Payload)
 	if c.Editable {
 		c.Text = string(i.Payload)
 	} else {

@@ -46,6 +46,10 @@ type Options struct {
 	Timeout  time.Duration // for what a page reads from the database; default: 5s
 	Logger   *slog.Logger  // default: slog.Default
 	Doorbell string        // has it tell workers of jobs that are retried: see [queue.Options]
+
+	// HideArguments keeps payloads of jobs and commands of schedules from being shown, and
+	// from being searched.
+	HideArguments bool
 }
 
 // A Dashboard answers requests. It is an [http.Handler], safe for concurrent use. Below a path
@@ -94,7 +98,12 @@ type request struct {
 	*http.Request
 	query url.Values
 	who   visitor
+	hide  bool      // payloads and commands are not shown
 	now   time.Time // by the database's clock
+}
+
+func (d *Dashboard) request(r *http.Request, who visitor) *request {
+	return &request{Request: r, query: r.URL.Query(), who: who, hide: d.opt.HideArguments}
 }
 
 // A view is what a page shows in its frame.
@@ -237,13 +246,13 @@ func (d *Dashboard) serve(w http.ResponseWriter, r *http.Request) visitor {
 	case err != nil:
 		d.fail(w, r, who, err)
 	case r.URL.Path == "/payload" && r.Method != http.MethodPost:
-		d.payload(ctx, w, &request{Request: r, query: r.URL.Query(), who: who})
+		d.payload(ctx, w, d.request(r, who))
 	case !there:
 		d.refuse(w, r, who, http.StatusNotFound, "There is nothing at this address.")
 	case r.Method == http.MethodPost:
 		d.act(w, r, who, to)
 	default:
-		d.show(ctx, w, &request{Request: r, query: r.URL.Query(), who: who}, to, nil)
+		d.show(ctx, w, d.request(r, who), to, nil)
 	}
 	return who
 }
@@ -270,7 +279,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request, who visitor, to 
 		d.refuse(w, r, who, http.StatusForbidden, "Nothing was done: this takes a token with the scope "+string(scope)+".")
 		return
 	}
-	req := &request{Request: r, query: r.URL.Query(), who: who}
+	req := d.request(r, who)
 	done, err := do(ctx, req)
 	if err == nil || done.n > 0 {
 		d.record(req, done, err)
@@ -332,13 +341,14 @@ type page struct {
 	Troubles       []string
 	Refresh        bool
 	Version        string
+	Hidden         bool   // payloads and commands are not shown
 	Here           string // the address, to load it again
 }
 
 func (d *Dashboard) page(r *request, v *view) *page {
 	return &page{
 		Title: v.title, Section: v.section, Data: v.data, Who: r.who, Now: r.now, Note: noteOf(r.query), Troubles: v.troubles, Refresh: !v.still,
-		Version: d.opt.Version, Here: here(r.Request),
+		Version: d.opt.Version, Here: here(r.Request), Hidden: d.opt.HideArguments,
 	}
 }
 

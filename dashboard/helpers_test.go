@@ -56,8 +56,15 @@ type site struct {
 // serve serves a dashboard below a path until the test ends.
 func serve(t *testing.T, db *dialect.DB, prefix string, opt Options) *site {
 	t.Helper()
+	return serveBeside(t, db, prefix, httpapi.Options{}, opt)
+}
+
+// serveBeside is serve, beside an API that has options.
+func serveBeside(t *testing.T, db *dialect.DB, prefix string, of httpapi.Options, opt Options) *site {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	api, err := httpapi.New(db, httpapi.Options{Node: "test", Logger: log})
+	of.Node, of.Logger = "test", log
+	api, err := httpapi.New(db, of)
 	must(t, err)
 	opt.Logger, opt.Node = log, "test"
 	board, err := New(db, api, opt)

@@ -60,6 +60,11 @@ func (d *Dashboard) listJobs(ctx context.Context, r *request) (*view, error) {
 	page := data.filter()
 	page.After, page.Limit, page.LongestPayload, page.MaxBytes = data.After, jobsListed, listedPayload, listedBytes
 	data.Jobs, data.More, err = d.queues.Jobs(ctx, page)
+	for i := range data.Jobs {
+		if r.hide {
+			data.Jobs[i].Payload = nil
+		}
+	}
 	switch {
 	case errors.Is(err, queue.ErrNotFound):
 		data.Unknown, err = true, nil
@@ -110,7 +115,10 @@ func (d *Dashboard) showJob(ctx context.Context, r *request) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	data := &jobData{Info: i, Max: i.MaxAttempts, Payload: viewOf(&i), Acts: jobActs[i.State]}
+	data := &jobData{Info: i, Max: i.MaxAttempts, Acts: jobActs[i.State]}
+	if !r.hide {
+		data.Payload = viewOf(&i)
+	}
 	if data.Max == 0 {
 		q, err := d.queues.Queue(ctx, name)
 		if err != nil {

@@ -129,6 +129,10 @@ func quoted(text string) string {
 
 // payload sends a job's payload as a file, byte for byte.
 func (d *Dashboard) payload(ctx context.Context, w http.ResponseWriter, r *request) {
+	if r.hide {
+		d.refuse(w, r.Request, r.who, http.StatusForbidden, "Payloads are hidden here.")
+		return
+	}
 	name, err := r.nameIn("queue")
 	var id int64
 	if err == nil {

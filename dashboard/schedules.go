@@ -92,6 +92,9 @@ func (d *Dashboard) showSchedule(ctx context.Context, r *request) (*view, error)
 	for i := range runs {
 		data.Open += boolInt(runs[i].Finished.IsZero() && (runs[i].State == "running" || runs[i].State == "waiting" || runs[i].State == "retry"))
 	}
+	if r.hide {
+		data.Shown = ""
+	}
 	data.Why = explainSchedule(&s, runs, r.now)
 	return &view{template: "schedule.html", title: "Schedule " + plain.Clean(name), section: "schedules", data: data}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/audit"
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
@@ -31,6 +32,7 @@ type visitor struct {
 	Admin   bool   // may do everything
 	Operate bool   // may do what operates says
 	Signed  bool   // is signed in, and can sign out
+	Login   string // how that is known, as the audit calls it
 	Known   bool   // may look
 }
 
@@ -116,6 +118,12 @@ func (d *Dashboard) visitor(r *http.Request) (visitor, error) {
 			d.sessions.end(c.Value)
 		}
 	}
+	if b := d.api.ProxyUser(r); b != nil {
+		if !b.May(httpapi.ScopeRead) {
+			return visitor{}, errNobody
+		}
+		return visitorOf(b), nil
+	}
 	open, err := d.api.Open(r)
 	if err != nil {
 		return visitor{}, err
@@ -123,7 +131,12 @@ func (d *Dashboard) visitor(r *http.Request) (visitor, error) {
 	if !open {
 		return visitor{}, errNobody
 	}
-	return visitor{Admin: true, Operate: true, Known: true}, nil
+	return visitor{Login: audit.None, Admin: true, Operate: true, Known: true}, nil
+}
+
+// visitorOf is who may look, by what they may do.
+func visitorOf(b *httpapi.Bearer) visitor {
+	return visitor{Name: b.Name(), Login: b.Login(), Admin: b.May(httpapi.ScopeAdmin), Operate: b.May(httpapi.ScopeOperate), Known: true}
 }
 
 // signed returns the visitor whose session is a bearer's, by what its token is good for now.
@@ -135,7 +148,9 @@ func (d *Dashboard) signed(ctx context.Context, b *httpapi.Bearer) (visitor, err
 	if !b.May(httpapi.ScopeRead) {
 		return visitor{}, httpapi.ErrNoToken
 	}
-	return visitor{Name: b.Name(), Admin: b.May(httpapi.ScopeAdmin), Operate: b.May(httpapi.ScopeOperate), Signed: true, Known: true}, nil
+	who := visitorOf(b)
+	who.Signed = true
+	return who, nil
 }
 
 // signInData is what the form is made of.

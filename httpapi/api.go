@@ -48,6 +48,12 @@ type Options struct {
 	// the API: as long as there is no token, others' requests are refused.
 	TrustedProxies []string
 
+	// ProxyUserHeader is the header in which these proxies say who has sent a request, such as
+	// X-Forwarded-User. Such users have the scopes ProxyUserScopes, by default read, and a
+	// request of a trusted proxy without the header is nobody's. From anybody else it is ignored.
+	ProxyUserHeader string
+	ProxyUserScopes []Scope
+
 	// AllowCommands has it make and change schedules that run something on the daemons'
 	// hosts, or from there, and not only those that enqueue a job. That takes a token.
 	AllowCommands bool
@@ -158,6 +164,9 @@ func describe(opt Options) (*API, error) {
 		}
 	}
 	proxies, err := parseProxies(opt.TrustedProxies)
+	if err == nil {
+		err = opt.checkProxyUsers()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -79,12 +79,12 @@ func audited[I, O any](a *API, o *operation, handle func(ctx context.Context, in
 			e.Detail = strings.TrimSpace(e.Detail + " (then it failed)")
 		}
 		who := senderOf(ctx)
-		e.Actor, e.Login = who.token, audit.Token
-		if e.Actor == "" {
-			e.Actor, e.Login = audit.ThisHost, audit.None
+		e.Actor, e.Login = audit.ThisHost, audit.None
+		if who.bearer != nil {
+			e.Actor, e.Login = who.bearer.name, who.bearer.Login()
 		}
 		if failed := audit.Write(ctx, a.db, e); failed != nil {
-			a.log.Error("http: done, and not written to the audit", "action", e.Action, "object", e.Object, "token", who.token, "err", failed)
+			a.log.Error("http: done, and not written to the audit", "action", e.Action, "object", e.Object, "actor", e.Actor, "err", failed)
 		}
 		return out, err
 	}

@@ -48,7 +48,7 @@ func (a *API) follow(ctx context.Context, in *eventsInput) (*huma.StreamResponse
 			after = math.MaxInt64
 		}
 	}
-	l, mark, queues, err := a.hub.join(ctx, senderOf(ctx).token)
+	l, mark, queues, err := a.hub.join(ctx, senderOf(ctx).account())
 	if err != nil {
 		return nil, err
 	}

@@ -51,6 +51,10 @@ func schemeOf(r *http.Request) string {
 func (a *API) authorize(w *reply, r *http.Request, scope Scope) *huma.ErrorModel {
 	header := r.Header.Get("Authorization")
 	if header == "" {
+		if who := a.ProxyUser(r); who != nil {
+			w.bearer = who
+			return who.lacks(w, scope)
+		}
 		return a.withoutToken(w, r, scope)
 	}
 	scheme, secret, _ := strings.Cut(header, " ")
@@ -67,11 +71,19 @@ func (a *API) authorize(w *reply, r *http.Request, scope Scope) *huma.ErrorModel
 		a.log.Warn("http: it could not be noted that a token is used", "token", who.name, "err", err)
 	}
 	w.token, w.bearer = who.name, who
-	if scope != "" && !who.May(scope) {
-		w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+string(scope)+`"`)
-		return problem(http.StatusForbidden, "this needs a token with the scope "+string(scope))
+	return who.lacks(w, scope)
+}
+
+// lacks tells who may not do what needs a scope.
+func (b *Bearer) lacks(w *reply, scope Scope) *huma.ErrorModel {
+	switch {
+	case scope == "" || b.May(scope):
+		return nil
+	case b.proxy:
+		return problem(http.StatusForbidden, "this needs the scope "+string(scope)+", and users of the proxy have "+joinScopes(b.scopes))
 	}
-	return nil
+	w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="`+string(scope)+`"`)
+	return problem(http.StatusForbidden, "this needs a token with the scope "+string(scope))
 }
 
 // A refusedError is why a request that needs no token is refused all the same.
@@ -96,6 +108,8 @@ func (a *API) Open(r *http.Request) (bool, error) {
 		return false, err
 	case !fromHere(r):
 		return false, refusedError("as long as there is no token, only requests from the same host are answered, and for localhost or an address such as 127.0.0.1; dbcron token create makes one")
+	case a.throughUserProxy(r):
+		return false, refusedError("the proxy does not say whose request this is: it should set the header " + a.opt.ProxyUserHeader + ", once, to a name")
 	case throughProxy(r) && !a.trusts(r.RemoteAddr):
 		return false, refusedError("this came through a proxy, and as long as there is no token only programs on this host are answered; dbcron token create makes one. If the proxy itself decides who may use the API, dbcron serve --trusted-proxy names its address")
 	}

@@ -27,6 +27,14 @@ type reply struct {
 	room   *room // that its body takes; nil: none
 }
 
+// user is whom a proxy has named.
+func (w *reply) user() string {
+	if w.bearer == nil || !w.bearer.proxy {
+		return ""
+	}
+	return w.bearer.name
+}
+
 // WriteHeader notes the status.
 func (w *reply) WriteHeader(status int) {
 	if w.status == 0 {
@@ -64,7 +72,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		took := instant.Now().Sub(began)
 		a.observe(r, out.status, took)
 		a.log.Info("http", "method", cut(r.Method), "path", cut(r.URL.EscapedPath()), "status", out.status, "bytes", out.bytes,
-			"took", took, "token", out.token, "from", r.RemoteAddr)
+			"took", took, "token", out.token, "user", out.user(), "from", r.RemoteAddr)
 	}()
 	out.Header().Set("Cache-Control", "no-store")
 	out.Header().Set("X-Content-Type-Options", "nosniff")
@@ -104,6 +112,14 @@ type sender struct {
 	bearer  *Bearer
 }
 
+// account is what tells senders apart that have a name: a token, or a user of a proxy.
+func (s sender) account() string {
+	if s.bearer == nil {
+		return ""
+	}
+	return s.bearer.Login() + " " + s.bearer.name
+}
+
 // may tells whether the sender may do what needs a scope: whoever needs no token may do all.
 func (s sender) may(scope Scope) bool { return s.bearer == nil || s.bearer.May(scope) }
 
@@ -113,9 +129,13 @@ func senderOf(ctx context.Context) sender {
 	return s
 }
 
-// caller is who sent a request, for people: the name of its token.
+// caller is who sent a request, for people: the name of its token, or of a proxy's user.
 func caller(ctx context.Context) string {
-	return cmp.Or(senderOf(ctx).token, "http")
+	s := senderOf(ctx)
+	if s.bearer != nil {
+		return s.bearer.name
+	}
+	return cmp.Or(s.token, "http")
 }
 
 // admit looks at all that has to be right before a request is handled, and reads its body.

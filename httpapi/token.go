@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/audit"
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
 )
@@ -89,11 +90,20 @@ type Tokens struct {
 type Bearer struct {
 	name, hash string
 	scopes     []Scope
+	proxy      bool // it has no token: a proxy says who it is
 	read       instant.Instant
 }
 
 // Name returns the token's name.
 func (b *Bearer) Name() string { return b.name }
+
+// Login tells how it is known who it is, as the audit calls it: token or proxy.
+func (b *Bearer) Login() string {
+	if b.proxy {
+		return audit.Proxy
+	}
+	return audit.Token
+}
 
 // May tells whether the token is good for what needs a scope.
 func (b *Bearer) May(scope Scope) bool {

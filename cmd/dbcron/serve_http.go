@@ -48,6 +48,9 @@ type httpFlags struct {
 	maxBody       string
 	origins       []string
 	proxies       []string
+	userHeader    string
+	userScopes    []string
+	hide          bool
 	commands      bool
 
 	schedules int // of which /metrics tells one by one
@@ -66,6 +69,9 @@ func (f *httpFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.maxBody, "max-body", "16MiB", "how large the body of a request may be")
 	flags.StringArrayVar(&f.origins, "allow-origin", nil, "`origin` of pages that may use the API in a browser, such as https://ops.example.org; may be repeated")
 	flags.StringArrayVar(&f.proxies, "trusted-proxy", nil, "`address` or network of a proxy that itself decides who may use the API: as long as there is no token, others' requests are refused; may be repeated")
+	flags.StringVar(&f.userHeader, "proxy-user-header", "", "`header` in which the proxies of --trusted-proxy say who a user is, such as X-Forwarded-User; from others it is ignored")
+	flags.StringSliceVar(&f.userScopes, "proxy-user-scope", []string{string(httpapi.ScopeRead)}, "`scope` of these users: read, operate or admin")
+	flags.BoolVar(&f.hide, "hide-arguments", false, "keep payloads of jobs and commands of schedules off the dashboard")
 	flags.BoolVar(&f.commands, "allow-commands", false, "let the API make and change schedules that run commands, requests or SQL; without it only those that enqueue a job. There must be a token")
 }
 
@@ -125,7 +131,7 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 	}
 	opt := httpapi.Options{
 		Node: of.node, Version: version, MaxBody: int64(f.bytes), Origins: f.origins, Logger: log, Doorbell: usualDoorbell, Hosts: of.hosts(),
-		TrustedProxies: f.proxies, AllowCommands: f.commands, Stopping: serving.Done(),
+		TrustedProxies: f.proxies, ProxyUserHeader: f.userHeader, ProxyUserScopes: scopesOf(f.userScopes), AllowCommands: f.commands, Stopping: serving.Done(),
 	}
 	if f.metrics != nil {
 		opt.Observe, opt.LeaseLost = f.metrics.Request, f.metrics.LeaseLost
@@ -134,7 +140,7 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 	if err != nil {
 		return err
 	}
-	board, err := dashboard.New(db, api, dashboard.Options{Node: of.node, Version: version, Logger: log, Doorbell: usualDoorbell})
+	board, err := dashboard.New(db, api, dashboard.Options{HideArguments: f.hide, Node: of.node, Version: version, Logger: log, Doorbell: usualDoorbell})
 	if err != nil {
 		return err
 	}

@@ -65,6 +65,15 @@ host. So the first one is asked for; without a terminal it needs --yes.`,
 	return c
 }
 
+// scopesOf are the scopes that words name, known or not.
+func scopesOf(words []string) []httpapi.Scope {
+	all := make([]httpapi.Scope, len(words))
+	for i, s := range words {
+		all[i] = httpapi.Scope(s)
+	}
+	return all
+}
+
 func orText(text, otherwise string) string {
 	if text == "" {
 		return otherwise
@@ -73,10 +82,7 @@ func orText(text, otherwise string) string {
 }
 
 func (p *program) createToken(ctx context.Context, name string, scopes []string, lasts time.Duration, yes bool) error {
-	all := make([]httpapi.Scope, len(scopes))
-	for i, s := range scopes {
-		all[i] = httpapi.Scope(s)
-	}
+	all := scopesOf(scopes)
 	if err := httpapi.CheckToken(name, all, lasts); err != nil {
 		return err
 	}

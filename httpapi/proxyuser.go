@@ -1,0 +1,57 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"regexp"
+	"slices"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// headerName is what a header can be called here. An underscore is none: some servers in between
+// make it the same as a dash, so that a client could send the header under the other name.
+var headerName = regexp.MustCompile(`^[A-Za-z0-9]+(-[A-Za-z0-9]+)*$`)
+
+// checkProxyUsers reads the options of users whom a proxy names.
+func (o *Options) checkProxyUsers() error {
+	if o.ProxyUserHeader == "" {
+		return nil
+	}
+	header := textproto.CanonicalMIMEHeaderKey(o.ProxyUserHeader)
+	if !headerName.MatchString(header) || slices.Contains([]string{"Authorization", "Cookie", "Host", "Origin", "Content-Type", "Content-Length"}, header) {
+		return fmt.Errorf("%w: proxy user header %q: name a header that the proxy sets, such as X-Forwarded-User", ErrInvalid, o.ProxyUserHeader)
+	}
+	if len(o.TrustedProxies) == 0 {
+		return fmt.Errorf("%w: a proxy user header is believed from trusted proxies only, and none is named", ErrInvalid)
+	}
+	o.ProxyUserHeader = header
+	if len(o.ProxyUserScopes) == 0 {
+		o.ProxyUserScopes = []Scope{ScopeRead}
+	}
+	for _, s := range o.ProxyUserScopes {
+		if !slices.Contains(Scopes, s) {
+			return fmt.Errorf("%w: scope %q of a proxy's users is not known; use %s", ErrInvalid, s, joinScopes(Scopes))
+		}
+	}
+	return nil
+}
+
+// ProxyUser returns who has sent a request as a trusted proxy says ([Options.ProxyUserHeader]),
+// or nil. From anybody else the header says nothing.
+func (a *API) ProxyUser(r *http.Request) *Bearer {
+	if !a.throughUserProxy(r) {
+		return nil
+	}
+	names := r.Header.Values(a.opt.ProxyUserHeader)
+	if len(names) != 1 || dialect.CheckName(names[0]) != nil {
+		return nil // of two names, one may be what the browser has sent
+	}
+	return &Bearer{name: names[0], scopes: a.opt.ProxyUserScopes, proxy: true}
+}
+
+// throughUserProxy tells whether a request comes from a proxy that says who its users are.
+func (a *API) throughUserProxy(r *http.Request) bool {
+	return a.opt.ProxyUserHeader != "" && a.trusts(r.RemoteAddr)
+}
