@@ -23,7 +23,7 @@ type newJob struct {
 	RunAt         *time.Time `json:"run_at,omitempty" doc:"Or not before this time"`
 	MaxAttempts   int        `json:"max_attempts,omitempty" minimum:"1" maximum:"1000000" doc:"After so many failed ones it is dead; default: the queue's"`
 	Timeout       string     `json:"timeout,omitempty" maxLength:"40" doc:"Of an attempt; default: the queue's" example:"30s"`
-	Trace         string     `json:"trace,omitempty" maxLength:"512" doc:"A W3C traceparent, handed on to whoever does it"`
+	Trace         string     `json:"trace,omitempty" maxLength:"512" doc:"A W3C traceparent, such as 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01, handed on to whoever does it"`
 	Endpoint      string     `json:"endpoint,omitempty" maxLength:"1000" doc:"A URL that it is sent to, if its queue has an endpoint; default: the queue's"`
 }
 

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/dbcron/dbcron/internal/traceparent"
 )
 
 // A callback is a job as a group's row has it.
@@ -57,6 +59,9 @@ func readCallback(text string) (*Job, error) {
 	j := &Job{
 		Queue: b.Queue, Kind: b.Kind, Payload: []byte(b.Payload), Key: b.Key, Priority: b.Priority, Delay: time.Duration(b.Delay) * time.Microsecond,
 		MaxAttempts: b.MaxAttempts, Timeout: time.Duration(b.Timeout) * time.Microsecond, Trace: b.Trace, Endpoint: b.Endpoint,
+	}
+	if !traceparent.Valid(j.Trace) { // versions before took any text
+		j.Trace = ""
 	}
 	if len(b.Binary) > 0 {
 		j.Payload, j.Binary = b.Binary, true

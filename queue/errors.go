@@ -124,6 +124,16 @@ func Discard(err error) error { return &result{orText(err, "discarded"), discard
 // the reason.
 func Bury(err error) error { return &result{orText(err, "buried"), buried, 0} }
 
+// Failed tells whether what a handler returns is a failed attempt, or the end of a job that was
+// given up: not nil, nor what [Snooze] and [Discard] make. It is for middleware.
+func Failed(err error) bool {
+	if err == nil {
+		return false
+	}
+	var r *result
+	return !errors.As(err, &r) || r.what != snoozed && r.what != discard
+}
+
 func orText(err error, text string) error {
 	if err == nil {
 		return errors.New(text)

@@ -13,6 +13,8 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/traceparent"
 )
 
 // Priorities of a job. Those of a block that are more urgent are read first.
@@ -71,7 +73,7 @@ type Job struct {
 	RunAt       time.Time     // or not before this, by the database's clock
 	MaxAttempts int           // after so many failed ones it is dead; 0: the queue says
 	Timeout     time.Duration // of an attempt; 0: the queue says
-	Trace       string        // a W3C traceparent, handed on to the handler
+	Trace       string        // a W3C traceparent, handed on to the handler; others are refused
 
 	// Endpoint is a URL that the job is sent to, in a queue whose jobs are sent by HTTP; empty: as
 	// the queue says. Workers of other queues find it in the [Delivery].
@@ -132,8 +134,8 @@ func (j *Job) check() error {
 		return invalid("max_attempts", "%d is not 0 to 1000000", j.MaxAttempts)
 	case j.Timeout < 0 || j.Timeout > duration.Longest:
 		return invalid("timeout", "%v is not 0 to 100 years", j.Timeout)
-	case len(j.Trace) > 512 || strings.ContainsFunc(j.Trace, func(r rune) bool { return r < ' ' || r > '~' }):
-		return invalid("trace", "it is not up to 512 printable ASCII characters")
+	case j.Trace != "" && !traceparent.Valid(j.Trace):
+		return invalid("trace", "%q is not a W3C traceparent, such as 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", plain.Cut(j.Trace, 100))
 	case j.Endpoint != "" && CheckEndpoint(j.Endpoint) != nil:
 		return invalid("endpoint", "%v", CheckEndpoint(j.Endpoint))
 	case !j.Binary && len(j.Payload) > 0 && !utf8.Valid(j.Payload):

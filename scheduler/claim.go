@@ -28,6 +28,8 @@ type run struct {
 	claim    string // token of the claim's transaction
 	what     *Schedule
 
+	trace Trace // once it begins
+
 	crowded bool // others of the schedule waited when it began
 
 	// deadline is when the lease ends, by this host's clock: counted from

@@ -31,6 +31,7 @@ func (s *Scheduler) enqueueAll(ctx context.Context, tx *dialect.Session, b *clai
 			others = append(others, r)
 			continue
 		}
+		r.trace = s.traceOf(&r)
 		by, err := causeOf(ctx, tx, &r)
 		if err != nil {
 			return nil, err
@@ -145,6 +146,7 @@ func (s *Scheduler) tell(b *claims) {
 		m := &b.made[i]
 		s.opt.Logger.Info("run", "schedule", m.schedule, "state", m.outcome.state, "due", m.due, "attempt", m.attempt,
 			"id", m.id, "error", m.outcome.why, "output", Output(m.said))
+		m.trace.end(m.outcome.state, m.outcome.why)
 		s.trim(&m.run)
 	}
 }

@@ -188,6 +188,9 @@ func (s *Scheduler) environment(e *execution) []string {
 	if e.what.User != "" {
 		maps.Copy(set, home(e.what.User))
 	}
+	if e.trace.Parent != "" {
+		set["TRACEPARENT"] = e.trace.Parent
+	}
 	maps.Copy(set, e.what.Env)
 	maps.Copy(set, map[string]string{
 		"DBCRON_SCHEDULE": e.schedule,

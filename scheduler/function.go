@@ -21,6 +21,7 @@ type Running struct {
 	Fence    int64     // larger than that of every attempt of the schedule that began before
 	Input    string    // the column stdin of the schedule, or else the output of the run that started it
 	By       *Cause    // the run that started it, by OnSuccess or OnFailure; nil: none
+	Trace    string    // a W3C traceparent
 
 	out io.Writer
 }
@@ -61,9 +62,9 @@ func (s *Scheduler) call(e *execution) (effort, error) {
 	}
 	return start(e.deadline, s.opt.KillGrace, s.opt.MaxOutput, func(ctx context.Context, out *guardian.Output) guardian.Result {
 		run := &Running{
-			ID: e.id, Schedule: e.schedule, Due: e.due, Attempt: e.attempt, Fence: e.fence, Input: e.input(), By: e.by, out: out,
+			ID: e.id, Schedule: e.schedule, Due: e.due, Attempt: e.attempt, Fence: e.fence, Input: e.input(), By: e.by, Trace: e.trace.Parent, out: out,
 		}
-		return guardian.Result{Cause: guardian.Exited, ExitCode: -1, Err: f(ctx, run)}
+		return guardian.Result{Cause: guardian.Exited, ExitCode: -1, Err: f(e.trace.in(ctx), run)}
 	}), nil
 }
 

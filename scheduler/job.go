@@ -98,6 +98,7 @@ func jobOf(r *run, by *Cause) queue.Job {
 		}
 		j.Payload, _ = json.Marshal(Slot{r.schedule, r.due.UTC(), r.id, by}) // years are from 1971 to 9999
 	}
+	j.Trace = r.trace.Parent
 	return j
 }
 

@@ -17,6 +17,7 @@ import (
 // start executes runs in goroutines of their own.
 func (s *Scheduler) start(working context.Context, runs []run) {
 	for _, r := range runs {
+		r.trace = s.traceOf(&r)
 		e := newExecution(r)
 		s.mu.Lock()
 		s.running[r.id] = e
@@ -97,6 +98,7 @@ func (s *Scheduler) record(working context.Context, e *execution, r guardian.Res
 		s.opt.Logger.Error("processes could not be killed", "schedule", e.schedule, "pids", r.Survivors)
 	}
 	o := outcomeOf(e, r)
+	defer func() { e.trace.end(o.state, o.why) }()
 	trouble := trouble.New(s.opt.Logger, "recording a run")
 	for !o.none && !e.isLost() {
 		mine, err := s.writeOutcome(working, e, o, r)

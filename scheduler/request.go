@@ -50,11 +50,12 @@ func (s *Scheduler) request(e *execution) (effort, error) {
 }
 
 func (s *Scheduler) send(ctx context.Context, e *execution, method, target string, out io.Writer) (status int, err error) {
-	req, err := http.NewRequestWithContext(ctx, method, target, strings.NewReader(e.what.Stdin))
+	req, err := http.NewRequestWithContext(e.trace.in(ctx), method, target, strings.NewReader(e.what.Stdin))
 	if err != nil {
 		return -1, err
 	}
 	req.Header.Set("User-Agent", "dbcron")
+	req.Header.Set("Traceparent", e.trace.Parent)
 	req.Header.Set("Idempotency-Key", strconv.QuoteToASCII(fmt.Sprintf("%s/%d", e.schedule, e.due.UnixMicro())))
 	req.Header.Set("Dbcron-Schedule", strconv.QuoteToASCII(e.schedule))
 	req.Header.Set("Dbcron-Run-Id", strconv.FormatInt(e.id, 10))

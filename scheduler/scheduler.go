@@ -80,6 +80,10 @@ type Options struct {
 	// which it was recorded and how long it took: for figures. It should return at once.
 	Ended func(state string, took time.Duration)
 
+	// Trace is called when a run begins here, for those who trace it; nil: nobody does, and
+	// each run has a trace of its own. It should return at once. See also [Trace].
+	Trace func(TracedRun) Trace
+
 	// Doorbell has it tell workers of the jobs that schedules enqueue: see [queue.Options].
 	Doorbell string
 }

@@ -191,7 +191,7 @@ func TestEnqueued(t *testing.T) {
 		ids := enqueue(
 			t, c,
 			queue.Job{Kind: "x", Payload: []byte(`{"b": 12345678901234567890, "a": [1, "ü"]}`), Key: "k"},
-			queue.Job{Kind: "x", Payload: []byte(`{"a": 2}`), Priority: queue.Urgent, MaxAttempts: 3, Timeout: time.Second, Trace: "t"},
+			queue.Job{Kind: "x", Payload: []byte(`{"a": 2}`), Priority: queue.Urgent, MaxAttempts: 3, Timeout: time.Second, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 			queue.Job{Kind: "bytes", Payload: []byte{0, 255}, Binary: true},
 			queue.Job{Kind: "y", Delay: 24 * time.Hour},
 			queue.Job{Kind: "y", RunAt: at},
@@ -199,7 +199,7 @@ func TestEnqueued(t *testing.T) {
 		)
 		for i, like := range []queue.Job{
 			{Kind: "x", Payload: []byte(`{"a":[1,"\u00fc"],"b":12345678901234567890}`)},
-			{Kind: "x", Priority: queue.Urgent, MaxAttempts: 3, Timeout: time.Second, Trace: "t"},
+			{Kind: "x", Priority: queue.Urgent, MaxAttempts: 3, Timeout: time.Second, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 			{Payload: []byte{0, 255}, Binary: true},
 			{Kind: "y", Delay: 24 * time.Hour},
 			{RunAt: at},
@@ -215,7 +215,7 @@ func TestEnqueued(t *testing.T) {
 			{Kind: "x", Priority: queue.Low},
 			{Kind: "x", MaxAttempts: 4},
 			{Kind: "x", Timeout: time.Minute},
-			{Kind: "x", Trace: "u"},
+			{Kind: "x", Trace: "00-0af7651916cd43dd8448eb211c80319d-b7ad6b7169203331-01"},
 			{Kind: "x", Binary: true},
 			{Kind: "y", Delay: time.Hour},
 			{RunAt: at.Add(time.Minute)},

@@ -1,0 +1,37 @@
+// Package traceparent makes and checks what ties work to a trace: the header of that name of
+// the W3C's Trace Context.
+package traceparent
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"strings"
+)
+
+// Longest bounds how long one may be: versions to come may add to it.
+const Longest = 512
+
+// New returns one that begins a trace.
+func New() string {
+	var id [24]byte
+	_, _ = rand.Read(id[:]) // it never fails
+	return "00-" + hex.EncodeToString(id[:16]) + "-" + hex.EncodeToString(id[16:]) + "-01"
+}
+
+// Valid tells whether a text is one: of version 00, or of one to come that begins as that does.
+func Valid(text string) bool {
+	if len(text) < 55 || len(text) > Longest || text[2] != '-' || text[35] != '-' || text[52] != '-' {
+		return false
+	}
+	version, trace, parent, flags := text[:2], text[3:35], text[36:52], text[53:55]
+	if !isHex(version) || !isHex(trace) || !isHex(parent) || !isHex(flags) || version == "ff" ||
+		strings.Trim(trace, "0") == "" || strings.Trim(parent, "0") == "" {
+		return false
+	}
+	rest := text[55:]
+	return rest == "" || version != "00" && rest[0] == '-' && !strings.ContainsFunc(rest, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+func isHex(text string) bool {
+	return strings.Trim(text, "0123456789abcdef") == ""
+}
