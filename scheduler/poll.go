@@ -64,8 +64,10 @@ func (s *Scheduler) wake() {
 // listen wakes the daemon when somebody has changed something, where there are
 // notifications, until ctx ends. Polling finds it as well, later.
 func (s *Scheduler) listen(ctx context.Context) {
-	limit := s.db.Pool().Stats().MaxOpenConnections
-	if s.db.Dialect.Listen == nil || limit > 0 && limit < 4 {
+	// A worker on the same pool keeps up to half of it, and may listen, too. pgxpool has four
+	// connections unless it is told otherwise: one has to be left to claim with.
+	limit := s.db.MaxConns()
+	if s.db.Dialect.Listen == nil || limit > 0 && limit < 5 {
 		return
 	}
 	for ctx.Err() == nil {
