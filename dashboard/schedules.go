@@ -184,6 +184,7 @@ func policyOf(s *scheduler.Schedule) []setRow {
 	}{
 		{"Timeout", setting(s.Timeout), "after which a run is ended", s.Timeout > 0},
 		{"Jitter", setting(s.Jitter), "by which slots are spread", s.Jitter > 0},
+		{"Repeatable", "no", "a run whose daemon dies or is stopped is lost, and not begun again", s.Unrepeatable},
 		{"Source", s.Source, "the file that it comes from", s.Source != ""},
 		{"Queue", s.Job.Queue, "of the job that it enqueues", s.Job.Queue != ""},
 		{"Priority", queue.PriorityName(s.Job.Priority), "of that job", s.Kind == "job" && s.Job.Priority != 0},

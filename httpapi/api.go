@@ -175,7 +175,7 @@ func describe(opt Options) (*API, error) {
 	a.routes["GET "+prefix+"/openapi.json"] = &route{}
 	a.routes["GET "+prefix+"/openapi.yaml"] = &route{}
 	for _, describe := range []func(){
-		a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.limits, a.pushing, a.claiming, a.claims, a.overall, a.events, a.routings, a.topics, a.groups,
+		a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.limits, a.nodes, a.pushing, a.claiming, a.claims, a.overall, a.events, a.routings, a.topics, a.groups,
 		a.schedules, a.locking, a.audit,
 	} {
 		describe()

@@ -29,6 +29,7 @@ var acts = map[string]string{
 	"set-schedule": "schedule.set", "delete-schedule": "schedule.delete",
 	"cancel-run":         "run.cancel",
 	"force-release-lock": "lock.release",
+	"drain-node":         "node.drain", "undrain-node": "node.undrain",
 }
 
 // unsaid is the count of a deed of which the handler does not say to how many it was done: to one.

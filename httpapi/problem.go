@@ -89,7 +89,7 @@ var kinds = []struct {
 	{http.StatusForbidden, []error{errNoCommands, errNoDelete}},
 	{http.StatusRequestEntityTooLarge, []error{queue.ErrTooLarge}},
 	{http.StatusUnprocessableEntity, []error{queue.ErrInvalid, scheduler.ErrInvalid, lock.ErrInvalid}},
-	{http.StatusNotFound, []error{queue.ErrNotFound, scheduler.ErrNotFound, scheduler.ErrNoRun, lock.ErrNotFound}},
+	{http.StatusNotFound, []error{queue.ErrNotFound, scheduler.ErrNotFound, scheduler.ErrNoRun, scheduler.ErrNoNode, lock.ErrNotFound}},
 	{http.StatusConflict, []error{queue.ErrDeleted, queue.ErrState, queue.ErrInUse, queue.ErrAmbiguous, scheduler.ErrBusy, scheduler.ErrManaged, scheduler.ErrExists, scheduler.ErrNotRunning}},
 	{http.StatusServiceUnavailable, []error{errStopping, errFollowers}},
 	{http.StatusTooManyRequests, []error{errOwnFollowers}},

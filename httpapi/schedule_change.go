@@ -42,6 +42,7 @@ type scheduleChange struct {
 	RetryDelay    *string `json:"retry_delay,omitempty" maxLength:"40" doc:"Before the second attempt; doubles with each further one; empty: 10s"`
 	RetryMaxDelay *string `json:"retry_max_delay,omitempty" maxLength:"40" doc:"Between two attempts at the most; empty: 1h"`
 	RetryPastNext *bool   `json:"retry_past_next,omitempty" doc:"Attempts go on although the next slot has come"`
+	Repeatable    *bool   `json:"repeatable,omitempty" doc:"false: a run whose daemon dies or is stopped is lost, and not begun again"`
 	Timeout       *string `json:"timeout,omitempty" maxLength:"40" doc:"After which a run is ended; 0s: none"`
 	KillGrace     *string `json:"kill_grace,omitempty" maxLength:"40" doc:"From SIGTERM to SIGKILL; empty: as the daemon says"`
 	Jitter        *string `json:"jitter,omitempty" maxLength:"40" doc:"Slots run up to so much later, to spread them; 0s: none"`
@@ -77,6 +78,9 @@ func (n *scheduleChange) apply(s *scheduler.Schedule) error {
 	ifGiven(&s.FirstRun, n.FirstRun)
 	ifGiven(&s.MaxAttempts, n.MaxAttempts)
 	ifGiven(&s.RetryPastNext, n.RetryPastNext)
+	if n.Repeatable != nil {
+		s.Unrepeatable = !*n.Repeatable
+	}
 	ifGiven(&s.MaxFailures, n.MaxFailures)
 	ifGiven(&s.KeepRuns, n.KeepRuns)
 	ifGiven(&s.OnSuccess, n.OnSuccess)

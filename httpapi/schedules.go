@@ -48,6 +48,7 @@ type scheduleJSON struct {
 	RetryDelay    string `json:"retry_delay,omitempty"`
 	RetryMaxDelay string `json:"retry_max_delay,omitempty"`
 	RetryPastNext bool   `json:"retry_past_next"`
+	Repeatable    bool   `json:"repeatable" doc:"false: a run whose daemon dies or is stopped is lost, and not begun again"`
 	Timeout       string `json:"timeout" doc:"0s: none"`
 	KillGrace     string `json:"kill_grace,omitempty"`
 	Jitter        string `json:"jitter,omitempty"`
@@ -66,7 +67,7 @@ func newScheduleJSON(s *scheduler.Schedule) scheduleJSON {
 		Name: s.Name, Source: s.Source, Spec: s.Spec, Zone: s.Zone, DST: s.DST, Kind: s.Kind, Command: ShownCommand(s), Tag: s.Tag,
 		State: s.State, Reason: strings.ToValidUTF8(s.Reason, "�"), Due: optional(s.Due), Failures: s.Failures, Dir: s.Dir, User: s.User,
 		Missed: s.Missed, MissedWindow: optionalDuration(s.MissedWindow), Overlap: s.Overlap, FirstRun: s.FirstRun,
-		Attempts: s.MaxAttempts, RetryDelay: optionalDuration(s.RetryDelay), RetryMaxDelay: optionalDuration(s.RetryMaxDelay), RetryPastNext: s.RetryPastNext,
+		Attempts: s.MaxAttempts, RetryDelay: optionalDuration(s.RetryDelay), RetryMaxDelay: optionalDuration(s.RetryMaxDelay), RetryPastNext: s.RetryPastNext, Repeatable: !s.Unrepeatable,
 		Timeout: durationText(s.Timeout), KillGrace: optionalDuration(s.KillGrace), Jitter: optionalDuration(s.Jitter),
 		Starts: optional(s.Starts), Ends: optional(s.Ends), MaxFailures: s.MaxFailures, KeepRuns: s.KeepRuns, KeepFor: durationText(s.KeepFor),
 		OnSuccess: s.OnSuccess, OnFailure: s.OnFailure, Notify: s.Notify,

@@ -71,7 +71,7 @@ func (w *Worker) tryBegin(ctx context.Context) error {
 // long as it is heard of in time.
 func (w *Worker) enter(ctx context.Context) error {
 	name, before := w.c.nodeName(), instant.Now()
-	if _, err := w.leases.Exec(ctx, join, dialect.Args{"node": name, "lease": w.opt.Lease.Microseconds(), "under": w.opt.Under, "version": w.c.opt.Version}); err != nil {
+	if _, err := w.leases.Exec(ctx, join, w.joining(name)); err != nil {
 		return err
 	}
 	if w.bell != nil {
@@ -90,6 +90,18 @@ func (w *Worker) enter(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+func (w *Worker) joining(name string) dialect.Args {
+	args := dialect.Args{
+		"node": name, "lease": w.opt.Lease.Microseconds(), "under": w.opt.Under, "version": w.c.opt.Version, "drained": 0, "by": "",
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.drained != nil {
+		args["drained"], args["by"] = 1, *w.drained
+	}
+	return args
 }
 
 // until is when a lease ends that was asked for at an instant, less a margin in

@@ -55,6 +55,9 @@ type workerRow struct {
 	node   string
 	busy   int // 1: with jobs that run for long; or busyMoving
 	inTime bool
+
+	drained bool // it takes nothing any more
+	by      string
 }
 
 // share looks after the blocks of all queues.
@@ -131,12 +134,31 @@ func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) erro
 	}
 	round := int(w.c.clock.now() / w.rotate.Microseconds())
 	share := target(all, name, len(rows), round)
-	mine := w.surrender(q, share, !othersMove(all, name))
+	drained := w.noteDrained(all, name)
+	mine := w.surrender(q, share, !othersMove(all, name) && !drained)
 	failed = errors.Join(failed, w.handOverIdle(ctx, q))
 	free, vacant := w.freeBlocks(q, all, name, rows)
 	failed = errors.Join(failed, w.takeFree(ctx, q, free, vacant, name, share-mine))
 	failed = errors.Join(failed, w.conductTrials(ctx, q, name))
 	return errors.Join(failed, w.lookAround(ctx, q, name))
+}
+
+// noteDrained takes in whether somebody has drained this worker, or has taken that back.
+func (w *Worker) noteDrained(all []workerRow, name string) bool {
+	at := slices.IndexFunc(all, func(r workerRow) bool { return r.node == name })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch drained := w.drained != nil; {
+	case at < 0 || all[at].drained == drained:
+		return drained
+	case drained:
+		w.drained = nil
+		w.log.Info("not drained any more: it takes jobs again", "node", name)
+	default:
+		w.drained = &all[at].by
+		w.log.Info("drained: it takes no more jobs, and ends those that it has begun", "node", name, "by", all[at].by)
+	}
+	return w.drained != nil
 }
 
 // currentSettings returns a queue's settings, read again now and then with its limits. If
@@ -166,11 +188,11 @@ func (w *Worker) introduce(ctx context.Context, q *workQueue, name string, busy 
 	if err != nil {
 		return nil, err
 	}
+	at := slices.IndexFunc(all, func(r workerRow) bool { return r.node == name })
 	args := dialect.Args{"queue": q.id, "node": name, "busy": 0}
-	if busy {
+	if busy || at >= 0 && all[at].drained { // workers of 0.1 know the one, and not the other
 		args["busy"] = 1
 	}
-	at := slices.IndexFunc(all, func(r workerRow) bool { return r.node == name })
 	switch {
 	case at < 0:
 		_, err = w.db.Exec(ctx, register, args)
@@ -189,7 +211,7 @@ func (w *Worker) introduce(ctx context.Context, q *workQueue, name string, busy 
 // colleagues lists who works on a queue, with this worker.
 func (w *Worker) colleagues(ctx context.Context, q *workQueue) ([]workerRow, error) {
 	return dialect.Select(ctx, &w.db.Session, workers, dialect.Args{"queue": q.id}, func(rows *sql.Rows) (r workerRow, err error) {
-		return r, rows.Scan(&r.node, &r.busy, &r.inTime)
+		return r, rows.Scan(&r.node, &r.busy, &r.inTime, &r.drained, &r.by)
 	})
 }
 
@@ -230,9 +252,9 @@ const longTicks = 3
 const rotation = 10 * time.Second
 
 // target is how many of n blocks a worker should have, in a turn: none while another one
-// moves jobs.
+// moves jobs, and none if it is drained.
 func target(all []workerRow, name string, n, round int) int {
-	all = slices.DeleteFunc(slices.Clone(all), func(r workerRow) bool { return !r.inTime })
+	all = slices.DeleteFunc(slices.Clone(all), func(r workerRow) bool { return !r.inTime || r.drained })
 	if othersMove(all, name) {
 		return 0
 	}
@@ -360,7 +382,7 @@ func (w *Worker) leave(b *block) {
 // remain goes on with a block that was to go and does not become idle: a job of it runs
 // that cannot be checked out. mu is held.
 func (w *Worker) remain(b *block, at instant.Instant) {
-	if w.closing {
+	if w.closing || w.drained != nil {
 		return
 	}
 	b.leaving, b.kept = false, at

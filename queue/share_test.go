@@ -448,3 +448,57 @@ func TestHandedOn(t *testing.T) {
 		r.wants(t, fmt.Sprint(id, " 0"))
 	})
 }
+
+// A worker that is drained hands its blocks over, ends what it has begun and takes nothing, also
+// under the new name that it has after a loss; others do its part. Then it shares again. Where all
+// are drained, jobs wait.
+func TestDrainedNodes(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{Blocks: 8})
+		edit(t, c, impatient) // makes the queue
+		change := func(drained string, of ...string) {
+			t.Helper()
+			for _, name := range of {
+				if n := db.Do(t, `UPDATE {prefix}node SET drained_at = CASE WHEN :drained = 'yes' THEN {now} END, drained_by = :drained WHERE name = :name AND state = 'live'`,
+					dialect.Args{"drained": drained, "name": name}); n != 1 {
+					t.Fatalf("no row of %s", name)
+				}
+			}
+		}
+		name := func(w *Worker) string { w.mu.Lock(); defer w.mu.Unlock(); return w.node }
+		begun, end := make(chan struct{}), make(chan struct{})
+		var done atomic.Int64
+		first := worker(t, c, WorkerOptions{Lease: 24 * time.Second})
+		handle(t, first, "slow", func(context.Context, *Delivery) error { close(begun); <-end; done.Add(1); return nil })
+		handle(t, first, "x", func(context.Context, *Delivery) error { done.Add(1); return nil })
+		start(t, first)
+		enqueue(t, c, Job{Kind: "slow"})
+		<-begun
+		second := worker(t, other(t, db), WorkerOptions{Lease: 24 * time.Second})
+		handle(t, second, "x", func(context.Context, *Delivery) error { done.Add(1); return nil })
+		start(t, second)
+		change("yes", name(first))
+		eventually(t, "the other has all blocks", func() bool {
+			blocks, err := c.Blocks(t.Context(), "")
+			must(t, err)
+			return !slices.ContainsFunc(blocks, func(b Block) bool { return b.Worker != name(second) })
+		})
+		for range 20 {
+			enqueue(t, c, Job{Kind: "x"})
+		}
+		eventually(t, "the other does the jobs", func() bool { return done.Load() == 20 })
+		close(end)
+		eventually(t, "what it has begun ends", func() bool { return done.Load() == 21 })
+
+		lost := name(first) // under a new name it is drained as well
+		db.Do(t, `UPDATE {prefix}node SET state = 'lost' WHERE name = :name`, dialect.Args{"name": lost})
+		eventually(t, "it joins again", func() bool { n := name(first); return n != "" && n != lost })
+		if got := db.List(t, `SELECT drained_by FROM {prefix}node WHERE name = :name AND drained_at IS NOT NULL`, dialect.Args{"name": name(first)}); !slices.Equal(got, []string{"yes"}) {
+			t.Errorf("under its new name it is drained by %q", got)
+		}
+		change("yes", name(second))
+		shared(t, c)
+		change("no", name(first), name(second))
+		shared(t, c, 4, 4)
+	})
+}

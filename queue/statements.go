@@ -71,8 +71,10 @@ var (
 
 	// Nodes.
 
+	// join makes a row of a name that is new. A worker that was drained stays so under it.
 	join = dialect.SQL("queue.join", `
-		INSERT INTO {prefix}node (name, state, expire_at, under, version) VALUES (:node, 'live', {now + :lease}, :under, :version)`)
+		INSERT INTO {prefix}node (name, state, expire_at, under, version, drained_at, drained_by)
+		VALUES (:node, 'live', {now + :lease}, :under, :version, CASE WHEN {int :drained} = 1 THEN {now} END, :by)`)
 
 	// heartbeat holds on to all that a process has. A process whose time is over is
 	// not live again, even if nobody has noticed yet.
@@ -113,10 +115,10 @@ var (
 	setBusy = dialect.SQL("queue.set-busy", `
 		UPDATE {prefix}queue_worker SET busy = :busy WHERE queue_id = :queue AND node = :node`)
 
-	// workers lists who works on a queue, and since when others may take what is
-	// theirs.
+	// workers lists who works on a queue, since when others may take what is
+	// theirs, and who takes nothing any more.
 	workers = dialect.SQL("queue.workers", `
-		SELECT w.node, w.busy, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END
+		SELECT w.node, w.busy, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END, CASE WHEN n.drained_at IS NULL THEN 0 ELSE 1 END, n.drained_by
 		FROM {prefix}queue_worker AS w JOIN {prefix}node AS n ON n.name = w.node
 		WHERE w.queue_id = :queue AND n.state = 'live' ORDER BY w.node`)
 

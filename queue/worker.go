@@ -120,12 +120,13 @@ type Worker struct {
 	work     sync.Cond // handlers wait for jobs
 	chores   sync.Cond // flushers wait for blocks
 	started  bool
-	exact    bool // it is asked of each job whether its row was there
-	closing  bool // nothing is started any more
-	limited  bool // there are limiters
-	alone    bool // it does all itself, one thing after the other
-	stopped  bool // handlers and flushers end
-	over     bool // it has left, and does not join again
+	exact    bool    // it is asked of each job whether its row was there
+	closing  bool    // nothing is started any more
+	drained  *string // who has drained it: see share.go; nil: nobody
+	limited  bool    // there are limiters
+	alone    bool    // it does all itself, one thing after the other
+	stopped  bool    // handlers and flushers end
+	over     bool    // it has left, and does not join again
 	node     string
 	last     string          // its name before it lost its lease
 	deadline instant.Instant // what is leased is until then, at least

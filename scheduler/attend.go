@@ -32,8 +32,23 @@ func (s *Scheduler) stay(ctx context.Context) error {
 	if _, err := s.db.Exec(ctx, departed, dialect.Args{"since": -(24 * time.Hour).Microseconds()}); err != nil {
 		return err
 	}
-	_, err = s.db.Exec(ctx, arrive, dialect.Args{"node": s.owner, "lease": lease, "version": s.opt.Version})
+	_, err = s.db.Exec(ctx, arrive, dialect.Args{"node": s.owner, "lease": lease, "version": s.opt.Version, "tags": shortList(s.opt.Tags)})
 	return err
+}
+
+// shortList is a list of tags that the table takes.
+func shortList(tags []string) string {
+	text := ""
+	for i, tag := range tags {
+		if len(text)+len(tag) > 900 {
+			return text + ",…"
+		}
+		if i > 0 {
+			text += ","
+		}
+		text += tag
+	}
+	return text
 }
 
 // depart removes the row of a daemon that has ended. If it cannot, the lease ends it.

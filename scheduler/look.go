@@ -42,7 +42,8 @@ var (
 		SELECT `+shortRun+` FROM {prefix}run WHERE schedule = :schedule ORDER BY due_at DESC, attempt DESC LIMIT :limit`)
 
 	listNodes = dialect.SQL("scheduler.list-nodes", `
-		SELECT name, version, state, COALESCE({us expire_at}, 0), {us started_at}, CASE WHEN state = 'live' AND expire_at > {now} THEN 1 ELSE 0 END
+		SELECT name, version, state, COALESCE({us expire_at}, 0), {us started_at}, CASE WHEN state = 'live' AND expire_at > {now} THEN 1 ELSE 0 END,
+			COALESCE({us drained_at}, 0), drained_by, tags
 		FROM {prefix}node WHERE name > :after ORDER BY name LIMIT :limit`)
 )
 
@@ -182,15 +183,19 @@ type Node struct {
 	Live    bool   // its state is live, and it was heard of in time
 	Until   time.Time
 	Started time.Time
+
+	Drained   time.Time // since when it takes no new work; zero: it does
+	DrainedBy string
+	Tags      string // of the schedules that it runs, with commas between; "": it runs none
 }
 
 // Nodes lists processes by name, up to limit that come after a name. One that was killed is
 // listed for about a day.
 func Nodes(ctx context.Context, db *dialect.DB, after string, limit int) ([]Node, error) {
 	return dialect.Select(ctx, &db.Session, listNodes, dialect.Args{"after": after, "limit": limit}, func(rows *sql.Rows) (n Node, err error) {
-		var until, started int64
-		err = rows.Scan(&n.Name, &n.Version, &n.State, &until, &started, &n.Live)
-		n.Until, n.Started = instantOf(until), instantOf(started)
+		var until, started, drained int64
+		err = rows.Scan(&n.Name, &n.Version, &n.State, &until, &started, &n.Live, &drained, &n.DrainedBy, &n.Tags)
+		n.Until, n.Started, n.Drained = instantOf(until), instantOf(started), instantOf(drained)
 		return n, err
 	})
 }

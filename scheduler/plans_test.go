@@ -56,7 +56,7 @@ func hot(ids []int64, names []string) map[*dialect.Stmt]dialect.Args {
 		return dialect.Args{"lane": "default", "since": int64(0), "limit": limit}
 	}
 	return map[*dialect.Stmt]dialect.Args{
-		probe:       {"rows": lanes, "since": int64(0)},
+		probe:       {"rows": lanes, "since": int64(0), "node": "web-1:7:x"},
 		due:         lane(len(ids)),
 		unplanned:   {"lane": "default", "limit": len(ids), "but": []int64{0}},
 		stay:        {"node": "nobody", "lease": 1},

@@ -46,6 +46,12 @@ type Policy struct {
 	// that slot is the next attempt.
 	RetryPastNext bool
 
+	// Unrepeatable is for work that must not be begun twice. A run that its daemon
+	// cannot see to its end, since it dies or is stopped, is lost then, for good: no
+	// other daemon begins it again, and OnFailure is started. Failures are tried
+	// again as MaxAttempts says.
+	Unrepeatable bool
+
 	Timeout   time.Duration // after which the work is ended, state timeout; default: none
 	KillGrace time.Duration // from SIGTERM to SIGKILL; default: the daemon's
 

@@ -143,6 +143,7 @@ type lookout struct {
 	now             int64
 	schedules, runs sql.NullInt64 // when the first may be claimed
 	unplanned       int64
+	drained         bool // this daemon is to claim nothing
 }
 
 // first is when there is something to do in the lane.
@@ -170,8 +171,8 @@ func (s *Scheduler) probe(ctx context.Context, lanes []string) ([]lookout, error
 	for i, lane := range lanes {
 		rows[i] = dialect.Args{"lane": lane}
 	}
-	return dialect.Select(ctx, &s.db.Session, probe, dialect.Args{"rows": rows, "since": s.floor()}, func(rows *sql.Rows) (l lookout, err error) {
-		return l, rows.Scan(&l.lane, &l.now, &l.schedules, &l.runs, &l.unplanned)
+	return dialect.Select(ctx, &s.db.Session, probe, dialect.Args{"rows": rows, "since": s.floor(), "node": s.owner}, func(rows *sql.Rows) (l lookout, err error) {
+		return l, rows.Scan(&l.lane, &l.now, &l.schedules, &l.runs, &l.unplanned, &l.drained)
 	})
 }
 
@@ -193,6 +194,9 @@ func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
 	found, err := s.probe(ctx, lanes)
 	if err != nil {
 		return 0, err
+	}
+	if s.noteDrained(found) {
+		return s.opt.Poll, nil
 	}
 	done, wait := 0, s.opt.Poll
 	now, next := int64(0), int64(math.MaxInt64)
@@ -222,6 +226,20 @@ func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
 		return 0, nil
 	}
 	return wait, nil
+}
+
+// noteDrained tells whether somebody has drained this daemon.
+func (s *Scheduler) noteDrained(found []lookout) bool {
+	drained := len(found) > 0 && found[0].drained
+	if drained != s.drained {
+		s.drained = drained
+		if drained {
+			s.opt.Logger.Info("drained: this daemon begins no more runs, and ends those that it has begun", "node", s.owner, "running", s.busy())
+		} else {
+			s.opt.Logger.Info("not drained any more: this daemon begins runs again", "node", s.owner)
+		}
+	}
+	return drained
 }
 
 // stepIn does what there is to do in one lane. It returns how much it was, and how long the

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,8 +41,17 @@ type outcome struct {
 	none  bool // nothing is to be written: the lease ends it
 }
 
-// outcomeOf says what a result makes of a run.
+// outcomeOf says what a result makes of a run. Work that has begun and must not be repeated is
+// handed to nobody.
 func outcomeOf(e *execution, r guardian.Result) outcome {
+	o := usualOutcome(e, r)
+	if e.what.Unrepeatable && o.back && r.Cause != guardian.NotStarted {
+		return outcome{state: "lost", why: strings.TrimPrefix(o.why, backText) + "; " + notRepeated}
+	}
+	return o
+}
+
+func usualOutcome(e *execution, r guardian.Result) outcome {
 	s := e.why()
 	if errors.Is(r.Err, errUnfinished) && (s.cause == drained || s.cause == notStopped) {
 		return outcome{state: "lost", why: r.Err.Error(), none: true}
@@ -62,7 +72,7 @@ func outcomeOf(e *execution, r guardian.Result) outcome {
 		case s.cause != notStopped:
 			return stoppedOutcome(s, r)
 		case errors.Is(r.Err, guardian.ErrPast):
-			return outcome{state: "retry", why: "handed back: the lease had ended before the command was started", back: true}
+			return outcome{state: "retry", why: backText + "the lease had ended before the command was started", back: true}
 		}
 		return outcome{state: "failed", why: reason(r.Err.Error())}
 	case guardian.Deadline:
@@ -72,6 +82,11 @@ func outcomeOf(e *execution, r guardian.Result) outcome {
 	}
 	return outcome{state: "lost", why: "killed: " + reason(r.Err.Error()), back: true}
 }
+
+// notRepeated is why no other daemon begins a run again.
+const notRepeated = "not begun again: repeatable is no"
+
+const backText = "handed back: "
 
 // stoppedOutcome says what becomes of a run that somebody has ended.
 func stoppedOutcome(s stop, r guardian.Result) outcome {
@@ -84,7 +99,7 @@ func stoppedOutcome(s stop, r guardian.Result) outcome {
 	case cancelled:
 		return outcome{state: "cancelled", why: s.why}
 	case drained:
-		return outcome{state: "retry", why: "handed back: the daemon was stopped", back: true}
+		return outcome{state: "retry", why: backText + "the daemon was stopped", back: true}
 	case abandoned:
 		return outcome{state: "lost", none: true}
 	}
@@ -232,7 +247,10 @@ func (s *Scheduler) entail(ctx context.Context, tx *dialect.Session, c *candidat
 				return err
 			}
 		}
-	case "failed", "timeout":
+	case "failed", "timeout", "lost":
+		if o.state == "lost" && !c.Unrepeatable {
+			break
+		}
 		next = c.OnFailure
 		if err := s.countFailure(ctx, tx, c); err != nil {
 			return err

@@ -201,7 +201,7 @@ func (s *Schedule) settings() dialect.Args {
 		"job_max_attempts": s.Job.MaxAttempts, "job_timeout": duration.Format(s.Job.Timeout),
 		"missed": s.Missed, "missed_window": duration.Format(s.MissedWindow), "overlap": s.Overlap, "first_run": s.FirstRun,
 		"max_attempts": s.MaxAttempts, "retry_delay": duration.Format(s.RetryDelay),
-		"retry_max_delay": duration.Format(s.RetryMaxDelay), "retry_past_next": past,
+		"retry_max_delay": duration.Format(s.RetryMaxDelay), "retry_past_next": past, "repeatable": map[bool]string{false: "yes", true: "no"}[s.Unrepeatable],
 		"timeout": duration.Format(s.Timeout), "kill_grace": duration.Format(s.KillGrace), "jitter": duration.Format(s.Jitter),
 		"max_failures": s.MaxFailures, "keep_runs": s.KeepRuns, "keep_for": keep,
 		"on_success": s.OnSuccess, "on_failure": s.OnFailure, "notify": s.Notify,
@@ -369,13 +369,13 @@ func scanSchedule(rows *sql.Rows) (s Schedule, err error) {
 // scan reads columns, and then more of the row. What the columns hold that is
 // not what it should be, bad says: somebody has written it by hand.
 func (s *Schedule) scan(rows *sql.Rows, more ...any) (bad, err error) {
-	var env, headers, keepFor, retryPastNext string
+	var env, headers, keepFor, retryPastNext, repeatable string
 	var starts, ends, due int64
 	texts := make([]string, 7)
 	err = rows.Scan(append([]any{
 		&s.ID, &s.Name, &s.Source, &s.Key, &s.Spec, &s.Zone, &s.DST, &s.Kind, &s.Command, &s.Stdin, &env, &headers,
 		&s.Dir, &s.User, &s.Tag, &s.Missed, &texts[0], &s.Overlap, &s.FirstRun, &s.MaxAttempts, &texts[1], &texts[2],
-		&retryPastNext, &texts[3], &texts[4], &texts[5], &starts, &ends, &s.MaxFailures, &s.KeepRuns, &keepFor,
+		&retryPastNext, &repeatable, &texts[3], &texts[4], &texts[5], &starts, &ends, &s.MaxFailures, &s.KeepRuns, &keepFor,
 		&s.OnSuccess, &s.OnFailure, &s.State, &s.Reason, &due, &s.Failures,
 		&s.Job.Queue, &s.Job.Key, &s.Job.Priority, &s.Job.MaxAttempts, &texts[6], &s.Notify,
 	}, more...)...)
@@ -383,7 +383,7 @@ func (s *Schedule) scan(rows *sql.Rows, more ...any) (bad, err error) {
 		return nil, err
 	}
 	s.Starts, s.Ends, s.Due = instantOf(starts), instantOf(ends), instantOf(due)
-	s.RetryPastNext = retryPastNext == "yes"
+	s.RetryPastNext, s.Unrepeatable = retryPastNext == "yes", repeatable == "no"
 	if keepFor == "forever" {
 		s.KeepFor, keepFor = -1, ""
 	}

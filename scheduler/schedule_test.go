@@ -226,7 +226,7 @@ func full(name string) Schedule {
 		Env: map[string]string{"A": "b", "SHELL": "/bin/bash"}, Dir: "/tmp", User: "nobody", Tag: "gpu",
 		Policy: Policy{
 			Missed: "all", MissedWindow: 90 * time.Second, Overlap: "queue", FirstRun: "now", MaxAttempts: 3, RetryDelay: 1500 * time.Millisecond,
-			RetryMaxDelay: 36 * time.Hour, RetryPastNext: true, Timeout: time.Hour, KillGrace: 20 * time.Second, Jitter: 7 * time.Minute,
+			RetryMaxDelay: 36 * time.Hour, RetryPastNext: true, Unrepeatable: true, Timeout: time.Hour, KillGrace: 20 * time.Second, Jitter: 7 * time.Minute,
 			Starts: at(-time.Hour), Ends: at(1000 * time.Hour), MaxFailures: 9, KeepRuns: 77, KeepFor: -1, OnSuccess: "next", OnFailure: "ä", Notify: "ada@example.org https://example.org/in",
 		},
 	}

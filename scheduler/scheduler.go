@@ -40,6 +40,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/sqlschema"
@@ -116,6 +117,7 @@ type Scheduler struct {
 	finisher finisher
 	surplus  chan trimming
 	chance   func() float64 // from 0 to 1
+	drained  bool           // as was seen last: it claims nothing; of the poller alone
 	aborted  chan struct{}
 	bell     chan struct{} // there may be something to do
 	runs     sync.WaitGroup
@@ -225,7 +227,7 @@ func (s *Scheduler) run(ctx context.Context, poll func(ctx, working context.Cont
 	poll(ctx, working)
 	s.apart.Wait()
 	if n := s.busy(); n > 0 {
-		s.opt.Logger.Info("stopping", "running", n, "grace", max(0, s.opt.Grace))
+		s.opt.Logger.Info("stopping", "running", n, "grace", cmp.Or(duration.Format(s.opt.Grace), "none"))
 	}
 	s.drain(stop)
 	stop()

@@ -23,7 +23,8 @@ var (
 		{union rows: SELECT :lane, {us {now}},
 			(SELECT {us next_exec} FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec >= {time :since} ORDER BY next_exec LIMIT 1),
 			(SELECT {us next_exec} FROM {prefix}run WHERE lane = :lane AND next_exec >= {time :since} ORDER BY next_exec LIMIT 1),
-			(SELECT COUNT(*) FROM (SELECT id FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec IS NULL LIMIT 1) AS unplanned)}`)
+			(SELECT COUNT(*) FROM (SELECT id FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec IS NULL LIMIT 1) AS unplanned),
+			CASE WHEN EXISTS (SELECT 1 FROM {prefix}node WHERE name = :node AND drained_at IS NOT NULL) THEN 1 ELSE 0 END}`)
 
 	// due locks the schedules of a lane whose slot has come, oldest first.
 	due = dialect.SQL("scheduler.due", `
@@ -229,9 +230,23 @@ var (
 	// the daemon itself writes its row, and nobody has its name again. What a
 	// daemon left that was killed goes after a day, as does the row of a worker that has
 	// been dead for so long: to others it counts as gone when its lease ends.
-	arrive   = dialect.SQL("scheduler.arrive", `INSERT INTO {prefix}node (name, state, expire_at, version) VALUES (:node, 'live', {now + :lease}, :version)`)
-	stay     = dialect.SQL("scheduler.stay", `UPDATE {prefix}node SET state = 'live', expire_at = {now + :lease}, heartbeats = heartbeats + 1 WHERE name = :node`)
-	leave    = dialect.SQL("scheduler.leave", `DELETE FROM {prefix}node WHERE name = :node`)
+	arrive = dialect.SQL("scheduler.arrive", `INSERT INTO {prefix}node (name, state, expire_at, version, tags) VALUES (:node, 'live', {now + :lease}, :version, :tags)`)
+	stay   = dialect.SQL("scheduler.stay", `UPDATE {prefix}node SET state = 'live', expire_at = {now + :lease}, heartbeats = heartbeats + 1 WHERE name = :node`)
+	leave  = dialect.SQL("scheduler.leave", `DELETE FROM {prefix}node WHERE name = :node`)
+
+	// drain and undrain go by what they find. A row that is gone, or not live any more, stays so.
+	drain = dialect.SQL("scheduler.drain", `
+		UPDATE {prefix}node SET drained_at = {now}, drained_by = :by WHERE name IN (:names) AND state = 'live' AND drained_at IS NULL`)
+	undrain = dialect.SQL("scheduler.undrain", `
+		UPDATE {prefix}node SET drained_at = NULL, drained_by = '' WHERE name IN (:names) AND drained_at IS NOT NULL`)
+
+	// begunBy counts what processes have that they are to end: runs, and jobs that run for long or whose
+	// blocks they have.
+	begunBy = dialect.SQL("scheduler.begun-by", `
+		SELECT (SELECT COUNT(*) FROM {prefix}run WHERE exec_by IN (:names) AND state = 'running' AND `+unended+`),
+			(SELECT COUNT(*) FROM {prefix}queue_block WHERE lock_by IN (:names) AND state = 'LEASED')
+			+ (SELECT COUNT(*) FROM {prefix}job_running WHERE lock_by IN (:names))`)
+
 	departed = dialect.SQL("scheduler.departed", `
 		DELETE FROM {prefix}node WHERE expire_at < {now + :since}
 			AND NOT EXISTS (SELECT 1 FROM {prefix}queue_worker AS w WHERE w.node = name)`)
@@ -250,12 +265,12 @@ var (
 	insert = dialect.SQL("scheduler.insert", `
 		INSERT INTO {prefix}schedule (name, source, source_key, spec, time_zone, dst, kind, command, stdin, env, headers, dir, run_as, tag,
 			job_queue, job_key, job_priority, job_max_attempts, job_timeout,
-			missed, missed_window, overlap, first_run, max_attempts, retry_delay, retry_max_delay, retry_past_next,
+			missed, missed_window, overlap, first_run, max_attempts, retry_delay, retry_max_delay, retry_past_next, repeatable,
 			timeout, kill_grace, jitter, starts_at, ends_at, max_failures, keep_runs, keep_for, on_success, on_failure, notify,
 			state, reason, due_at, next_exec, insert_time, update_time)
 		VALUES (:name, :source, :key, :spec, :zone, :dst, :kind, :command, :stdin, :env, :headers, :dir, :user, :tag,
 			:job_queue, :job_key, :job_priority, :job_max_attempts, :job_timeout,
-			:missed, :missed_window, :overlap, :first_run, :max_attempts, :retry_delay, :retry_max_delay, :retry_past_next,
+			:missed, :missed_window, :overlap, :first_run, :max_attempts, :retry_delay, :retry_max_delay, :retry_past_next, :repeatable,
 			:timeout, :kill_grace, :jitter, {time :starts}, {time :ends}, :max_failures, :keep_runs, :keep_for, :on_success, :on_failure, :notify,
 			:state, :reason, {time :due}, {time :next}, {now}, {now})`)
 
@@ -342,12 +357,12 @@ const purgeAt = `purge_at = CASE WHEN {int :keep} < 0 THEN NULL ELSE {now + :kee
 const settings = `kind = :kind, command = :command, stdin = :stdin, env = :env, headers = :headers, dir = :dir, run_as = :user, tag = :tag,
 			job_queue = :job_queue, job_key = :job_key, job_priority = :job_priority, job_max_attempts = :job_max_attempts, job_timeout = :job_timeout,
 			missed = :missed, missed_window = :missed_window, overlap = :overlap, first_run = :first_run,
-			max_attempts = :max_attempts, retry_delay = :retry_delay, retry_max_delay = :retry_max_delay, retry_past_next = :retry_past_next,
+			max_attempts = :max_attempts, retry_delay = :retry_delay, retry_max_delay = :retry_max_delay, retry_past_next = :retry_past_next, repeatable = :repeatable,
 			timeout = :timeout, kill_grace = :kill_grace, jitter = :jitter, max_failures = :max_failures,
 			keep_runs = :keep_runs, keep_for = :keep_for, on_success = :on_success, on_failure = :on_failure, notify = :notify`
 
 const columns = `id, name, COALESCE(source, ''), COALESCE(source_key, ''), spec, time_zone, dst, kind, command, stdin, env, headers, dir, run_as, tag,
-			missed, missed_window, overlap, first_run, max_attempts, retry_delay, retry_max_delay, retry_past_next,
+			missed, missed_window, overlap, first_run, max_attempts, retry_delay, retry_max_delay, retry_past_next, repeatable,
 			timeout, kill_grace, jitter, COALESCE({us starts_at}, 0), COALESCE({us ends_at}, 0), max_failures,
 			keep_runs, keep_for, on_success, on_failure, state, reason, COALESCE({us due_at}, 0), failures,
 			job_queue, job_key, job_priority, job_max_attempts, job_timeout, notify`

@@ -204,8 +204,13 @@ func (t *takeover) mark(name string, id int64, state string) {
 // again ends a run that was handed back or lost, and begins the next attempt.
 // A command that takes its daemon or host down must not take all of them down,
 // so attempts that were lost are counted. Daemons that were stopped, for an
-// upgrade say, are no sign of that.
+// upgrade say, are no sign of that. Of a schedule that must not be repeated only
+// what was handed back before it had begun begins here.
 func (t *takeover) again(c *candidate, r expiredRun) {
+	if r.state == "running" && c.Unrepeatable {
+		t.end(c, r, "lost", "its lease ran out: the daemon died or was cut off; "+notRepeated)
+		return
+	}
 	next := r.run
 	next.attempt++
 	state, why := "retry", "handed back"

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -150,6 +151,68 @@ func TestAttemptsAreCapped(t *testing.T) {
 		finished(t, daemon(t, db, Options{}), held[0], 0)
 		wantRows(t, db, "job", "3600 1 lost", "3600 2 lost", "3600 3 failed",
 			"7200 1 retry", "7200 2 retry", "7200 3 retry", "7200 4 retry", "7200 5 retry", "7200 6 lost", "7200 7 ok")
+	})
+}
+
+// A run that must not be repeated is lost when its daemon dies, is cut off or is stopped, for
+// good: nobody begins it again, and what follows a failure is started. One that was handed back
+// before it had begun is not lost.
+func TestUnrepeatable(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		add(t, db, "tell", "@manual")
+		addWith(t, db, "job", "@every 1h", Policy{Unrepeatable: true, OnFailure: "tell"})
+		told := 0
+		lost := func(how string) {
+			t.Helper()
+			told++
+			rows := allRuns(t, db, "job")
+			if r := rows[len(rows)-1]; r.State != "lost" || !strings.Contains(r.Error, "repeatable is no") || r.Attempt != 1 {
+				t.Errorf("%s: %+v", how, r)
+			}
+			if got := len(allRuns(t, db, "tell")); got != told {
+				t.Errorf("%s: what follows a failure was started %d times, want %d", how, got, told)
+			}
+			db.Do(t, `UPDATE {prefix}run SET state = 'ok', next_exec = NULL WHERE schedule = 'tell'`, nil)
+			db.Advance(t, 3570*time.Second)
+		}
+		db.Advance(t, time.Hour)
+		claimed(t, daemon(t, db, Options{}), 1)
+		db.Advance(t, 30*time.Second)
+		s := daemon(t, db, Options{})
+		if got := takenOver(t, s, 10); len(got) != 0 {
+			t.Fatal("begun again after a crash")
+		}
+		lost("a crash")
+		held := claimed(t, s, 1)
+		held[0].stopFor(stop{cause: drained}, true)
+		ended(t, s, held[0], guardian.Result{Cause: guardian.Stopped, ExitCode: 143})
+		db.Advance(t, 30*time.Second)
+		lost("a stop")
+		held = claimed(t, s, 1)
+		ended(t, s, held[0], guardian.Result{Cause: guardian.Deadline, ExitCode: -1, Err: guardian.ErrLost})
+		for _, e := range takenOver(t, s, 10) {
+			if e.schedule == "job" {
+				t.Fatal("begun again after the lease could not be renewed")
+			}
+		}
+		db.Advance(t, 30*time.Second)
+		lost("a lease that could not be renewed")
+
+		runs, _, err := s.claim(t.Context(), "default", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs[0].deadline = instant.Now().Add(-time.Second)
+		s.start(context.Background(), runs)
+		s.runs.Wait()
+		if held = takenOver(t, s, 10); len(held) != 1 {
+			t.Fatal("what had not begun did not begin")
+		}
+		finished(t, s, held[0], 0)
+		rows := allRuns(t, db, "job")
+		if r := rows[len(rows)-1]; r.State != "ok" || r.Attempt != 2 {
+			t.Errorf("after a claim that took too long: %+v", r)
+		}
 	})
 }
 

@@ -97,7 +97,7 @@ func codeOf(err error) int {
 		return exit.code
 	case errors.Is(err, errUsage), errors.Is(err, scheduler.ErrInvalid), errors.Is(err, lock.ErrInvalid), errors.Is(err, queue.ErrInvalid), errors.Is(err, httpapi.ErrInvalid), errors.Is(err, sqlschema.ErrNoVersion):
 		return exitUsage
-	case errors.Is(err, scheduler.ErrNotFound), errors.Is(err, scheduler.ErrNoRun), errors.Is(err, lock.ErrNotFound), errors.Is(err, queue.ErrNotFound), errors.Is(err, httpapi.ErrNoToken):
+	case errors.Is(err, scheduler.ErrNotFound), errors.Is(err, scheduler.ErrNoRun), errors.Is(err, scheduler.ErrNoNode), errors.Is(err, lock.ErrNotFound), errors.Is(err, queue.ErrNotFound), errors.Is(err, httpapi.ErrNoToken):
 		return exitNotFound
 	case errors.Is(err, scheduler.ErrExists), errors.Is(err, scheduler.ErrManaged), errors.Is(err, scheduler.ErrBusy),
 		errors.Is(err, scheduler.ErrNotRunning), errors.Is(err, lock.ErrPool), errors.Is(err, lock.ErrInUse),
@@ -145,7 +145,7 @@ command cannot be run.`,
 	root.SetVersionTemplate("dbcron {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	p.register(root)
-	root.AddCommand(p.serve(), p.schedule(), p.queue(), p.route(), p.limit(), p.endpoint(), p.job(), p.group(), p.topic(), p.worker(), p.notify(), p.lock(), p.migrate(), p.token(), p.audit(), p.openapi(), p.config(), p.doctor(), p.bench(), p.demo(), p.version())
+	root.AddCommand(p.serve(), p.schedule(), p.queue(), p.route(), p.limit(), p.endpoint(), p.job(), p.group(), p.topic(), p.worker(), p.notify(), p.lock(), p.node(), p.migrate(), p.token(), p.audit(), p.openapi(), p.config(), p.doctor(), p.bench(), p.demo(), p.version())
 	p.outcomes(root)
 	strictArgs(root)
 	p.complete(root)

@@ -76,6 +76,7 @@ type policyRow struct {
 	RetryDelay    string     `json:"retry_delay"`
 	RetryMaxDelay string     `json:"retry_max_delay"`
 	RetryPastNext bool       `json:"retry_past_next"`
+	Repeatable    bool       `json:"repeatable"`
 	Timeout       string     `json:"timeout"`
 	KillGrace     string     `json:"kill_grace"`
 	Jitter        string     `json:"jitter"`
@@ -118,7 +119,7 @@ func newScheduleRow(s *scheduler.Schedule) scheduleRow {
 		s.Source, s.Reason,
 		policyRow{
 			s.DST, s.Dir, s.User, s.Missed, duration.Format(s.MissedWindow), s.Overlap, s.FirstRun, s.MaxAttempts,
-			duration.Format(s.RetryDelay), duration.Format(s.RetryMaxDelay), s.RetryPastNext,
+			duration.Format(s.RetryDelay), duration.Format(s.RetryMaxDelay), s.RetryPastNext, !s.Unrepeatable,
 			duration.Format(s.Timeout), duration.Format(s.KillGrace), duration.Format(s.Jitter),
 			optional(s.Starts), optional(s.Ends), s.MaxFailures, s.KeepRuns, keep, s.OnSuccess, s.OnFailure, s.Notify, s.Failures,
 		},

@@ -49,6 +49,7 @@ var settings = []setting{
 	span("retry_delay", "10s", "time before the second attempt; doubles with each further one", func(s *schedule) *time.Duration { return &s.RetryDelay }),
 	span("retry_max_delay", "1h", "time between two attempts at the most", func(s *schedule) *time.Duration { return &s.RetryMaxDelay }),
 	yesNo("retry_past_next", "attempts go on although the next slot has come", func(s *schedule) *bool { return &s.RetryPastNext }),
+	repeatable,
 	spanOr("none", 0, "timeout", "none", "time after which a run is ended", func(s *schedule) *time.Duration { return &s.Timeout }),
 	span("kill_grace", "", "time from SIGTERM to SIGKILL (default: 5s)", func(s *schedule) *time.Duration { return &s.KillGrace }),
 	spanOr("none", 0, "jitter", "none", "slots run up to so much later, to spread them", func(s *schedule) *time.Duration { return &s.Jitter }),
@@ -204,6 +205,28 @@ func yesNo(name, usage string, field func(*schedule) *bool) setting {
 		},
 		func(s *schedule, text string) error { *field(s) = text == "true"; return nil },
 	}
+}
+
+// repeatable is kept as its opposite, whose zero value is usual.
+var repeatable = setting{
+	"repeatable", "yes|no", "yes", "no: a run whose daemon dies or is stopped is lost, and not begun again",
+	func(s *schedule) string {
+		if s.Unrepeatable {
+			return "no"
+		}
+		return ""
+	},
+	func(s *schedule, text string) error {
+		switch text {
+		case "yes", "true", "":
+			s.Unrepeatable = false
+		case "no", "false":
+			s.Unrepeatable = true
+		default:
+			return fmt.Errorf("%q is not yes or no", text)
+		}
+		return nil
+	},
 }
 
 func moment(name, usage string, field func(*schedule) *time.Time) setting {

@@ -124,7 +124,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.DurationVar(&f.options.Poll, "poll", time.Second, "the longest that a change of the tables may go unseen")
 	flags.IntVar(&f.options.MaxRuns, "max-runs", 64, "how many commands run at a time")
 	flags.IntVar(&f.options.MaxCrashes, "max-crashes", 3, "after how many attempts at a slot that took their daemon down no more are made")
-	flags.DurationVar(&f.options.Grace, "grace", 30*time.Second, "how long running commands may go on after SIGTERM")
+	graceFlag(flags, &f.options.Grace, "how long running commands may go on after SIGTERM, or forever")
 	flags.StringSliceVar(&f.only, "only", nil, "do only this `part`: schedules, push or api; may be repeated (default: all)")
 	f.audit.register(flags)
 	f.http.register(c)

@@ -86,7 +86,7 @@ failure, also ended by a signal with --drain; 2 wrong usage or input.`,
 	flags.BoolVar(&f.drain, "drain", false, "end when nothing is ready or due")
 	flags.DurationVar(&f.timeout, "timeout", 0, "how long an attempt may take, if the job and the queue do not say less (default: no limit)")
 	flags.DurationVar(&f.options.Lease, "lease", queue.DefaultLease, "how long a dead worker's jobs wait for another one")
-	flags.DurationVar(&f.options.Grace, "grace", 30*time.Second, "how long running commands may go on when the worker is stopped")
+	graceFlag(flags, &f.options.Grace, "how long running commands may go on when the worker is stopped, or forever")
 	flags.DurationVar(&f.killGrace, "kill-grace", 10*time.Second, "time from SIGTERM to SIGKILL")
 	flags.StringVar(&f.doorbell, "doorbell", usualDoorbell, "`address` at which it hears of new jobs where the database notifies nobody, on MySQL and SQLite, or off")
 	flags.StringVar(&f.logs, "log-format", "auto", "text, json, or auto: text on a terminal")

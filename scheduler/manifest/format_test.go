@@ -82,7 +82,7 @@ func drawSchedule(t *rapid.T, name string) scheduler.Schedule {
 		Policy: scheduler.Policy{
 			Missed: word("missed", "skip", "once", "all"), MissedWindow: duration("window"), Overlap: word("overlap", "forbid", "queue"),
 			FirstRun: word("first", "next", "now"), MaxAttempts: number("attempts", 1, 1000), RetryDelay: duration("delay"),
-			RetryPastNext: maybe("past"), Timeout: duration("timeout"), Jitter: duration("jitter"),
+			RetryPastNext: maybe("past"), Unrepeatable: maybe("once"), Timeout: duration("timeout"), Jitter: duration("jitter"),
 			Starts: instant("starts", 0), Ends: instant("ends", 400), MaxFailures: number("failures", 1, 1_000_000),
 			KeepRuns: number("runs", -1, 1_000_000), KeepFor: duration("keep"), OnSuccess: word("success", "a", "yes"),
 			OnFailure: word("failure", "a", "é b"),

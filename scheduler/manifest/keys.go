@@ -52,6 +52,7 @@ var keys = []key{
 	someDuration.key("retry_delay", general, func(s *schedule) *time.Duration { return &s.RetryDelay }),
 	someDuration.key("retry_max_delay", general, func(s *schedule) *time.Duration { return &s.RetryMaxDelay }),
 	flag.key("retry_past_next", general, func(s *schedule) *bool { return &s.RetryPastNext }),
+	repeats.key("repeatable", general, func(s *schedule) *bool { return &s.Unrepeatable }),
 	durationOrNone.key("timeout", efforts, func(s *schedule) *time.Duration { return &s.Timeout }),
 	someDuration.key("kill_grace", commands, func(s *schedule) *time.Duration { return &s.KillGrace }),
 	durationOrNone.key("jitter", general, func(s *schedule) *time.Duration { return &s.Jitter }),
@@ -120,6 +121,23 @@ var (
 	spec = kind[string]{(*item).readText, strconv.Quote}
 
 	flag = kind[bool]{(*item).readFlag, writeFlag}
+
+	// The field says the opposite. YAML's old words are taken here, as in crontabs.
+	repeats = kind[bool]{
+		func(it *item, e entry) (bool, bool) {
+			if e.value.is("no") || e.value.is("yes") {
+				return e.value.is("no"), true
+			}
+			is, ok := it.readFlag(e)
+			return ok && !is, ok
+		},
+		func(unrepeatable bool) string {
+			if unrepeatable {
+				return "no"
+			}
+			return ""
+		},
+	}
 
 	pause = kind[string]{
 		func(it *item, e entry) (string, bool) {

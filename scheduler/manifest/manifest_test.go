@@ -227,6 +227,7 @@ func TestExample(t *testing.T) {
 			switch set := slices.ContainsFunc(values, func(v reflect.Value) bool { return !v.IsZero() }); {
 			case field.Anonymous:
 				unset(values)
+			case !field.IsExported():
 			case set == slices.Contains(notInFile, field.Name):
 				t.Errorf("%s: is the field %s set? %v", name, field.Name, set)
 			}

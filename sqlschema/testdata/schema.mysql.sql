@@ -274,6 +274,9 @@ CREATE TABLE dbcron_node (
   bell_key varchar(100) NOT NULL DEFAULT '' COMMENT 'The key that signs what is sent there',
   under varchar(200) NOT NULL DEFAULT '' COMMENT 'The lock under which it works: whoever gets that after it takes over what it has; empty: none',
   version varchar(64) NOT NULL DEFAULT '' COMMENT 'Of the program, as it says itself; empty: it does not say',
+  drained_at datetime(6) DEFAULT NULL COMMENT 'Since when it takes no new work, and finishes what it has; NULL: it takes work',
+  drained_by varchar(200) NOT NULL DEFAULT '' COMMENT 'Who has drained it',
+  tags varchar(1000) NOT NULL DEFAULT '' COMMENT 'Of a daemon that runs schedules: the tags of those, with commas between',
   PRIMARY KEY (name)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='The processes that take part. What a worker holds is its own for as long as its row says live';
 
@@ -470,6 +473,7 @@ CREATE TABLE dbcron_schedule (
   job_timeout varchar(32) NOT NULL DEFAULT '' COMMENT 'Of a job: how long an attempt may take; empty: the queue says',
   lane varchar(300) GENERATED ALWAYS AS (case when kind = 'func' then concat(tag,' func ',left(command,200)) when kind = 'job' then concat(tag,' job') else tag end) STORED COMMENT 'Which daemons may claim it: the tag and, for a function, its name, or that it is a job',
   notify text NOT NULL DEFAULT '' COMMENT 'Who is told when it fails: addresses and URLs with blanks between, or none; empty: as the daemons say',
+  repeatable varchar(3) NOT NULL DEFAULT 'yes' COMMENT 'no: a run whose daemon died or was stopped is lost, and not begun again; else yes',
   PRIMARY KEY (id),
   UNIQUE KEY dbcron_schedule_name (name),
   UNIQUE KEY dbcron_schedule_source (source,source_key),

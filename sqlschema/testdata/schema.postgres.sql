@@ -276,6 +276,9 @@ CREATE TABLE dbcron_node (
     bell_key character varying(100) NOT NULL DEFAULT ''::character varying -- The key that signs what is sent there
     under character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- The lock under which it works: whoever gets that after it takes over what it has; empty: none
     version character varying(64) COLLATE "C" NOT NULL DEFAULT ''::character varying -- Of the program, as it says itself; empty: it does not say
+    drained_at timestamp(6) with time zone -- Since when it takes no new work, and finishes what it has; NULL: it takes work
+    drained_by character varying(200) NOT NULL DEFAULT ''::character varying -- Who has drained it
+    tags character varying(1000) NOT NULL DEFAULT ''::character varying -- Of a daemon that runs schedules: the tags of those, with commas between
     CONSTRAINT dbcron_node_key PRIMARY KEY (name)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- The processes that take part. What a worker holds is its own for as long as its row says live
 
@@ -478,6 +481,7 @@ CASE
     ELSE tag
 END -- Which daemons may claim it: the tag and, for a function, its name, or that it is a job
     notify text COLLATE "C" NOT NULL DEFAULT ''::text -- Who is told when it fails: addresses and URLs with blanks between, or none; empty: as the daemons say
+    repeatable character varying(3) NOT NULL DEFAULT 'yes'::character varying -- no: a run whose daemon died or was stopped is lost, and not begun again; else yes
     CONSTRAINT dbcron_schedule_due_at CHECK (((due_at >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (due_at <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
     CONSTRAINT dbcron_schedule_kind_check CHECK (((kind)::text = ANY ((ARRAY['shell'::character varying, 'argv'::character varying, 'http'::character varying, 'sql'::character varying, 'func'::character varying, 'job'::character varying])::text[])))
     CONSTRAINT dbcron_schedule_name UNIQUE (name)

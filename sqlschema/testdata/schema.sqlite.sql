@@ -280,7 +280,7 @@ CREATE TABLE dbcron_node ( -- The processes that take part. What a worker holds 
     heartbeats      INTEGER NOT NULL DEFAULT 0, -- How often it was heard of
     started_at      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When it started
     bell_at         TEXT NOT NULL DEFAULT '', -- Where it hears of new jobs, an address and a port of UDP; empty: nowhere
-    bell_key        TEXT NOT NULL DEFAULT '', under TEXT NOT NULL DEFAULT '', version TEXT NOT NULL DEFAULT '', -- The key that signs what is sent there
+    bell_key        TEXT NOT NULL DEFAULT '', under TEXT NOT NULL DEFAULT '', version TEXT NOT NULL DEFAULT '', drained_at TEXT, drained_by TEXT NOT NULL DEFAULT '', tags TEXT NOT NULL DEFAULT '', -- The key that signs what is sent there
     CONSTRAINT dbcron_node_key PRIMARY KEY (name)
 ) WITHOUT ROWID;
 
@@ -475,7 +475,7 @@ CREATE TABLE "dbcron_schedule" ( -- What runs when. A row with next_exec NULL an
     job_priority    INTEGER NOT NULL DEFAULT 2, -- Of a job: 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
     job_max_attempts INTEGER NOT NULL DEFAULT 0, -- Of a job: after so many failed attempts it is dead; 0: the queue says
     job_timeout     TEXT NOT NULL DEFAULT '', -- Of a job: how long an attempt may take; empty: the queue says
-    lane            TEXT GENERATED ALWAYS AS (CASE WHEN kind = 'func' THEN tag || ' func ' || substr(command, 1, 200) WHEN kind = 'job' THEN tag || ' job' ELSE tag END) STORED, notify TEXT NOT NULL DEFAULT '', -- Which daemons may claim it: the tag and, for a function, its name, or that it is a job
+    lane            TEXT GENERATED ALWAYS AS (CASE WHEN kind = 'func' THEN tag || ' func ' || substr(command, 1, 200) WHEN kind = 'job' THEN tag || ' job' ELSE tag END) STORED, notify TEXT NOT NULL DEFAULT '', repeatable TEXT NOT NULL DEFAULT 'yes', -- Which daemons may claim it: the tag and, for a function, its name, or that it is a job
     CONSTRAINT dbcron_schedule_name UNIQUE (name),
     CONSTRAINT dbcron_schedule_source UNIQUE (source, source_key),
     CONSTRAINT dbcron_schedule_due_at CHECK (due_at BETWEEN '1971-01-01' AND '9999-12-30' AND due_at IS strftime('%Y-%m-%d %H:%M:%f', due_at)),

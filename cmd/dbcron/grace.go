@@ -1,0 +1,40 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/dbcron/dbcron/internal/duration"
+)
+
+const forever = "forever"
+
+// A grace is how long what runs may go on when the process is stopped. The longest duration
+// stands for forever.
+type grace time.Duration
+
+func (g *grace) String() string {
+	if time.Duration(*g) == duration.Longest {
+		return forever
+	}
+	return time.Duration(*g).String()
+}
+
+func (g *grace) Type() string { return "duration" }
+
+func (g *grace) Set(text string) error {
+	if text == forever {
+		*g = grace(duration.Longest)
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	*g = grace(min(d, duration.Longest))
+	return err
+}
+
+// graceFlag adds --grace.
+func graceFlag(flags *pflag.FlagSet, to *time.Duration, usage string) {
+	*to = 30 * time.Second
+	flags.Var((*grace)(to), "grace", usage)
+}

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+func (p *program) node() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "node",
+		Short: "See the processes that take part, and drain them",
+		Long: `See the processes that take part, daemons and workers, and have them take no new work:
+before a host is stopped, say. A process that is drained begins no runs and no jobs, and
+ends what it has begun. It stays so until it is undrained, or ends.
+
+A process has a row for each part of it: its schedules, its sending of jobs and the
+queues that its API gives jobs of. NAME is what their names have in common before a
+colon, such as the host's name or host:pid, or --node of dbcron serve; or it is the
+whole name of one.`,
+	}
+	c.AddCommand(p.nodeList(), p.nodeDrain(), p.nodeUndrain())
+	return c
+}
+
+type nodeRow struct {
+	Name      string     `json:"name"`
+	State     string     `json:"state"` // live, drained, lost or gone
+	Version   string     `json:"version"`
+	Tags      string     `json:"tags"` // of schedules
+	Started   time.Time  `json:"started"`
+	Until     time.Time  `json:"until"`
+	Drained   *time.Time `json:"drained" table:"-"`
+	DrainedBy string     `json:"drained_by"`
+}
+
+func newNodeRow(n *scheduler.Node) nodeRow {
+	state := n.State
+	switch {
+	case n.State == "live" && !n.Live:
+		state = "lost"
+	case n.State == "live" && !n.Drained.IsZero():
+		state = "drained"
+	}
+	return nodeRow{n.Name, state, n.Version, n.Tags, n.Started, n.Until, optional(n.Drained), n.DrainedBy}
+}
+
+func (p *program) nodeList() *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the processes that take part",
+		Long: `List daemons and workers with their state: live, drained, lost (it was not heard of in
+time) or gone (it has ended). One that was killed is listed for about a day.`,
+		Example: `  dbcron node list -o json`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return p.with(c.Context(), func(db *dialect.DB) error {
+				rows, err := nodes(c.Context(), db)
+				if err != nil {
+					return err
+				}
+				return write(p.out, output, rows)
+			})
+		},
+	}
+	outputFlag(c, &output)
+	return c
+}
+
+func nodes(ctx context.Context, db *dialect.DB) (rows []nodeRow, err error) {
+	const page = 1000
+	for after := ""; ; {
+		found, err := scheduler.Nodes(ctx, db, after, page)
+		if err != nil {
+			return nil, err
+		}
+		for i := range found {
+			rows = append(rows, newNodeRow(&found[i]))
+		}
+		if len(found) < page {
+			return rows, nil
+		}
+		after = found[page-1].Name
+	}
+}
+
+func (p *program) nodeDrain() *cobra.Command {
+	var wait time.Duration
+	c := &cobra.Command{
+		Use:   "drain NAME",
+		Short: "Have a process take no new work",
+		Long: `Have a process take no new work, and end what it has begun. With --wait the command
+ends when that is done, or with exit code 1 after so long: for the preStop hook of a
+container. Exit code 3: no process of that name is live.`,
+		Example: `  dbcron node drain "$(hostname)" --wait 10m`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if wait < 0 {
+				return usagef("--wait cannot be negative")
+			}
+			return p.with(c.Context(), func(db *dialect.DB) error {
+				found, err := scheduler.Drain(c.Context(), db, args[0], whoami())
+				if err := p.did(c.Context(), err, "node.drain", args[0], len(found), ""); err != nil {
+					return err
+				}
+				p.tellNodes(found, "takes no new work")
+				if wait == 0 {
+					return nil
+				}
+				return waitUntilEnded(c.Context(), db, args[0], wait)
+			})
+		},
+	}
+	c.Flags().DurationVar(&wait, "wait", 0, "wait until it has ended what it had begun, at most for so long (default: do not wait)")
+	return c
+}
+
+// waitUntilEnded asks twice a second. A process that is not there any more has ended.
+func waitUntilEnded(ctx context.Context, db *dialect.DB, name string, most time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, most, errNotEnded)
+	defer cancel()
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	// It has to hear of it first: what it claims meanwhile is begun.
+	for heard := 0; ; heard++ {
+		runs, jobs, err := scheduler.Begun(ctx, db, name)
+		switch {
+		case codeOf(err) == exitNotFound:
+			return nil
+		case err != nil && ctx.Err() == nil:
+			return err
+		case err == nil && runs+jobs == 0 && heard >= drainHeard:
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			if cause := context.Cause(ctx); cause != errNotEnded { //nolint:errorlint // it is this very value
+				return cause
+			}
+			return fmt.Errorf("%w within %v: %s and %s are under way; it goes on to end them",
+				errNotEnded, most, counted(runs, "run", "runs"), counted(jobs, "block or long job", "blocks and long jobs"))
+		case <-tick.C:
+		}
+	}
+}
+
+var errNotEnded = errors.New("the process has not ended what it had begun")
+
+// drainHeard is after how many looks a process has heard that it is drained: it asks once a
+// second, unless it was told otherwise (serve --poll).
+const drainHeard = 4
+
+func (p *program) nodeUndrain() *cobra.Command {
+	return &cobra.Command{
+		Use:     "undrain NAME",
+		Short:   "Have a process take work again",
+		Long:    "Have a process take work again that was drained. Exit code 3: no process of that name is live.",
+		Example: `  dbcron node undrain "$(hostname)"`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return p.with(c.Context(), func(db *dialect.DB) error {
+				found, err := scheduler.Undrain(c.Context(), db, args[0])
+				if err := p.did(c.Context(), err, "node.undrain", args[0], len(found), ""); err != nil {
+					return err
+				}
+				p.tellNodes(found, "takes work again")
+				return nil
+			})
+		},
+	}
+}
+
+func (p *program) tellNodes(nodes []scheduler.Node, what string) {
+	for i := range nodes {
+		fmt.Fprintf(p.err, "dbcron: %s %s\n", oneLine(nodes[i].Name, 200), what)
+	}
+}

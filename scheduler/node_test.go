@@ -1,0 +1,77 @@
+package scheduler
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+// A daemon that is drained claims nothing, takes nothing over, and ends what it has; others go
+// on, and it does again when that is taken back.
+func TestDrain(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		addWith(t, db, "job", "@every 1h", Policy{Overlap: "allow"})
+		s, other := daemon(t, db, Options{Node: "web-1:7", Version: "v1", Tags: []string{"default", "b"}}), daemon(t, db, Options{Node: "web-10"})
+		for _, d := range []*Scheduler{s, other} {
+			if err := d.stay(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		db.Advance(t, time.Hour)
+		held := claimed(t, s, 1)
+		if _, err := Drain(t.Context(), db.DB, "web", "ada"); !errors.Is(err, ErrNoNode) {
+			t.Errorf("a name that nobody has: %v", err)
+		}
+		for range 2 { // the second changes nothing
+			found, err := Drain(t.Context(), db.DB, "web-1", "ada")
+			if err != nil || len(found) != 1 || found[0].Name != s.Owner() || found[0].DrainedBy != "ada" || found[0].Drained.IsZero() ||
+				found[0].Version != "v1" || found[0].Tags != "default,b" {
+				t.Fatalf("drained %+v, %v", found, err)
+			}
+		}
+		if runs, jobs, err := Begun(t.Context(), db.DB, "web-1"); runs != 1 || jobs != 0 || err != nil {
+			t.Errorf("it has %d runs and %d jobs, %v", runs, jobs, err)
+		}
+		db.Advance(t, time.Hour)
+		if err := s.stay(t.Context()); err != nil { // a heartbeat takes nothing back
+			t.Fatal(err)
+		}
+		step := func(d *Scheduler) {
+			t.Helper()
+			if _, err := d.step(t.Context(), t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			d.runs.Wait()
+		}
+		step(s)
+		finished(t, s, held[0], 0)
+		wantRows(t, db, "job", "3600 1 ok")
+		if runs, _, err := Begun(t.Context(), db.DB, s.Owner()); runs != 0 || err != nil {
+			t.Errorf("it has %d runs, %v", runs, err)
+		}
+		step(other)
+		wantRuns(t, db, "job", 2)
+		db.Advance(t, time.Hour)
+		step(s)
+		wantRuns(t, db, "job", 2)
+		if found, err := Undrain(t.Context(), db.DB, s.Owner()); err != nil || len(found) != 1 || !found[0].Drained.IsZero() || found[0].DrainedBy != "" {
+			t.Errorf("undrained %+v, %v", found, err)
+		}
+		step(s)
+		wantRuns(t, db, "job", 3)
+		s.depart(t.Context())
+		if _, err := Drain(t.Context(), db.DB, "web-1", ""); !errors.Is(err, ErrNoNode) {
+			t.Errorf("one that has ended: %v", err)
+		}
+	})
+}
+
+// wantRuns checks how many runs of a schedule there are, whatever came of them.
+func wantRuns(t *testing.T, db *dbtest.DB, name string, want int) {
+	t.Helper()
+	if got := len(allRuns(t, db, name)); got != want {
+		t.Errorf("%d runs of %s, want %d", got, name, want)
+	}
+}
