@@ -24,7 +24,7 @@ func TestEachFlagIsASetting(t *testing.T) {
 			value = true
 		case "duration":
 			value = "90s"
-		case "int":
+		case "int", "int64":
 			value = 7
 		}
 		if err := set(f, value); err != nil {
