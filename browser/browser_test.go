@@ -139,7 +139,8 @@ func (w *world) pages() map[string]string {
 		"clone": strings.Replace(job("mail", w.ready), "job?", "clone?", 1), "errors": "errors", "errors-none": "errors?queue=none", "job-strange": "jobs?" + url.Values{"queue": {hostile}}.Encode(),
 		"schedules": "schedules", "schedule": "schedule?name=" + longName, "schedule-late": "schedule?name=ping", "schedule-strange": "schedule?" + url.Values{"name": {hostile}}.Encode(),
 		"runs": "runs", "runs-failed": "runs?state=failed", "run": fmt.Sprint("run?id=", w.failed), "run-running": fmt.Sprint("run?id=", w.running),
-		"locks": "locks", "lock": "lock?name=migration", "daemons": "daemons", "error": "run?id=99999999", "sign-in": "sign-in",
+		"locks": "locks", "lock": "lock?name=migration", "daemons": "daemons", "routes": "routes", "topics": "topics", "groups": "groups", "group": fmt.Sprint("group?id=", w.group), "tokens": "tokens",
+		"audit": "audit", "audit-none": "audit?actor=nobody", "error": "run?id=99999999", "sign-in": "sign-in",
 	}
 }
 
@@ -192,6 +193,7 @@ func TestBrowser(t *testing.T) {
 		b.submit(`button[value=delete]`)
 		b.has("The job is deleted.")
 		w.jobs(b)
+		w.routing(b)
 		b.visit("schedule?name=backup")
 		b.submit(`button[value=pause]`)
 		b.has("Paused.")
@@ -256,6 +258,31 @@ func (w *world) jobs(b *tab) {
 	b.has("12345678901234567890")
 }
 
+// routing clicks what can be done with routes, topics and groups, and looks for it in the audit.
+func (w *world) routing(b *tab) {
+	b.t.Helper()
+	b.visit("routes")
+	b.run(chromedp.SendKeys(`input[name=kind]:not([type=hidden])`, "receipt", chromedp.ByQuery), chromedp.SendKeys(`.acts input[name=queue]`, "mail", chromedp.ByQuery))
+	b.submit(`button[value=set]`)
+	b.has("The route is set.")
+	b.submit(`button[aria-label="Remove the route of receipt"]`)
+	b.has("The route is removed.")
+	b.visit("topics")
+	b.run(chromedp.SendKeys(`.acts input[name=topic]`, "order-paid", chromedp.ByQuery), chromedp.SendKeys(`.acts input[name=queue]`, "mail", chromedp.ByQuery))
+	b.submit(`button[value=subscribe]`)
+	b.has("The queue gets copies from now on.")
+	b.submit(`button[aria-label="End the subscription of mail to order-paid"]`)
+	b.has("The subscription has ended.")
+	b.visit(fmt.Sprint("group?id=", w.group))
+	b.run(chromedp.Click(`#delete summary`, chromedp.ByQuery), chromedp.SendKeys(`input[name=typed]`, fmt.Sprint(w.group), chromedp.ByQuery))
+	b.submit(`button[value=delete]`)
+	b.has("The group has ended")
+	b.visit("audit")
+	b.submit(`a[href="audit?action=route.set"]`)
+	b.has("to mail")
+	b.has("this host")
+}
+
 // Three questions that an operator has, each answered three clicks from the overview at the most.
 func TestQuestions(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
@@ -315,6 +342,14 @@ func TestSignIn(t *testing.T) {
 		b.has("Sign in")
 		b.visit("queues")
 		b.has("Sign in")
+		b.run(chromedp.SendKeys(`input[name=token]`, secret, chromedp.ByQuery))
+		b.submit(`main button`)
+		b.visit("tokens")
+		b.run(chromedp.Click(`#revoke-ada summary`, chromedp.ByQuery))
+		b.submit(`#revoke-ada button`)
+		if tokens, err := httpapi.NewTokens(db.DB).List(t.Context()); err != nil || tokens[0].Revoked.IsZero() {
+			t.Errorf("got %+v, %v", tokens, err)
+		}
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/audit"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/queuetest"
@@ -57,6 +58,7 @@ type world struct {
 	dead, ready, delayed int64
 	strange              int64 // a job whose names are hostile
 	failed, running      int64 // runs
+	group                int64
 }
 
 // life makes a database that looks as after a day's work.
@@ -99,6 +101,23 @@ func life(t *testing.T, db *dbtest.DB, many int) (w world) {
 	e, err = c.Enqueue(ctx, queue.Job{Queue: hostile, Kind: hostile, Payload: []byte(`{"` + strings.ReplaceAll(hostile, `"`, `\"`) + `":1}`)})
 	must(t, err)
 	w.strange = e.ID
+	for _, to := range []string{"mail", "billing", hostile} {
+		must(t, c.Subscribe(ctx, "order-placed", to))
+	}
+	w.group, _, err = c.EnqueueGroup(ctx, queue.Group{Name: "catalogue of the autumn", Callback: &queue.Job{Kind: "publish", Queue: "mail"}},
+		queue.Job{Queue: "catalogue", Kind: "page"}, queue.Job{Queue: "catalogue", Kind: "page"}, queue.Job{Queue: "catalogue", Kind: longName})
+	must(t, err)
+	for kind, to := range map[string]string{"resize": "catalogue", "invoice": "billing", "*": "mail", longName: "billing"} {
+		must(t, c.SetRoute(ctx, kind, to))
+	}
+	for _, e := range []audit.Entry{
+		{Actor: "ada", Login: audit.Token, Source: audit.Dashboard, Action: "job.retry", Object: "billing", Count: 1234, Detail: "state=dead kind=invoice"},
+		{Actor: "deploy@app-1.example.org", Login: audit.OS, Source: audit.CLI, Action: "schedule.import", Object: "/etc/dbcron/schedules.yaml", Count: 3, Detail: "2 added, 1 changed"},
+		{Actor: longName + "@example.org", Login: audit.Proxy, Source: audit.Dashboard, Action: "queue.pause", Object: longName, Count: 1, Detail: "the mail server moves to the new data centre, and comes back on Monday; ask ops@example.org if that is too late for you"},
+		{Actor: hostile, Login: audit.Token, Source: audit.API, Action: "limit.set", Object: hostile, Count: 1, Detail: hostile},
+	} {
+		must(t, audit.Write(ctx, db.DB, e))
+	}
 	must(t, c.Pause(ctx, "mail", "the mail server moves to the new data centre"))
 	_, err = c.EditLimit(ctx, "mail", "", func(l *queue.Limit) { l.Running, l.Rate, l.Per = 8, 200, time.Minute })
 	must(t, err)

@@ -147,6 +147,11 @@ func New(db *dialect.DB, api *httpapi.API, opt Options) (*Dashboard, error) {
 		"/locks":     {show: d.listLocks},
 		"/lock":      {show: d.showLock},
 		"/daemons":   {show: d.listDaemons},
+		"/routes":    {show: d.listRoutes, acts: map[string]action{"set": d.setRoute, "delete": d.deleteRoute}},
+		"/topics":    {show: d.listTopics, acts: map[string]action{"subscribe": d.subscribe, "unsubscribe": d.unsubscribe}},
+		"/groups":    {show: d.listGroups},
+		"/group":     {show: d.showGroup, acts: map[string]action{"delete": d.deleteGroup}},
+		"/tokens":    {show: d.listTokens, acts: map[string]action{"revoke": d.revokeToken}},
 		"/audit":     {show: d.listAudit},
 	}
 	return d, nil
@@ -408,7 +413,7 @@ var kinds = []struct {
 }{
 	{http.StatusBadRequest, []error{errBadRequest}},
 	{http.StatusUnprocessableEntity, []error{queue.ErrInvalid, scheduler.ErrInvalid, lock.ErrInvalid}},
-	{http.StatusNotFound, []error{queue.ErrNotFound, scheduler.ErrNotFound, scheduler.ErrNoRun, lock.ErrNotFound}},
+	{http.StatusNotFound, []error{queue.ErrNotFound, scheduler.ErrNotFound, scheduler.ErrNoRun, lock.ErrNotFound, httpapi.ErrNoToken}},
 	{http.StatusConflict, []error{queue.ErrDeleted, queue.ErrState, queue.ErrInUse, queue.ErrAmbiguous, scheduler.ErrBusy, scheduler.ErrManaged, scheduler.ErrNotRunning}},
 }
 

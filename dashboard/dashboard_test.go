@@ -81,7 +81,7 @@ func TestEmpty(t *testing.T) {
 		s := serve(t, db.DB, "", Options{})
 		s.get("").has("Nothing. No schedule failed", "dbcron schedule add")
 		for path, text := range map[string]string{
-			"queues": "no queue yet", "jobs": "no queue yet", "schedules": "no schedule yet", "runs": "Nothing has run", "locks": "No lock was used", "daemons": "No process", "audit": "Nobody has done anything", "audit?actor=x": "Nothing that was done matches", "audit?before=7": "no older",
+			"queues": "no queue yet", "jobs": "no queue yet", "schedules": "no schedule yet", "runs": "Nothing has run", "locks": "No lock was used", "daemons": "No process", "routes": "There is no route", "routes?after=x": "no more", "topics": "No queue has subscribed", "topics?after=x&queue=x": "no more", "groups": "No group is sealed", "groups?state=done&after=7": "no more", "tokens": "There is no token", "audit": "Nobody has done anything", "audit?actor=x": "Nothing that was done matches", "audit?before=7": "no older",
 			"queues?after=x": "no more", "schedules?after=x": "no more", "schedules?state=failed": "No schedule is failed", "runs?state=lost": "No run is lost", "runs?before=7": "no older", "locks?after=x": "no more", "daemons?after=x": "no more",
 			"jobs?queue=none": "There is no queue",
 		} {
@@ -90,7 +90,7 @@ func TestEmpty(t *testing.T) {
 		for path, status := range map[string]int{
 			"nothing": 404, "queue?name=none": 404, "job?queue=none&id=1": 404, "schedule?name=none": 404, "run?id=1": 404, "lock?name=none": 404, "payload?queue=none&id=1": 404,
 			"queue": 400, "run?id=x": 400, "run?id=0": 400, "run?id=99999999999999999999": 400, "runs?state=x": 400, "schedules?state=x": 400, "jobs?state=x": 400, "job?queue=a": 400,
-			"queue?name=" + strings.Repeat("x", 300): 400, "queue?name=%ff": 400, "queue?name=a%00b": 400, "jobs?where=" + strings.Repeat("x", 3000): 400, "locks?slot=77777777": 400, "audit?before=x": 400, "audit?actor=" + strings.Repeat("x", 5000): 400,
+			"queue?name=" + strings.Repeat("x", 300): 400, "queue?name=%ff": 400, "queue?name=a%00b": 400, "jobs?where=" + strings.Repeat("x", 3000): 400, "locks?slot=77777777": 400, "audit?before=x": 400, "groups?state=x": 400, "group?id=x": 400, "group?id=7": 404, "audit?actor=" + strings.Repeat("x", 5000): 400,
 		} {
 			s.do("GET", path, nil).is(status).has("banner bad", `href="style.css"`)
 		}

@@ -14,7 +14,7 @@ import (
 
 var (
 	postForms = regexp.MustCompile(`(?s)<form method="post" action="([^"]*)"[^>]*>(.*?)</form>`)
-	fields    = regexp.MustCompile(`(?s)<(input|button|select|textarea)\b([^>]*)>(.*?)(?:</(?:select|textarea|button)>|$|<)`)
+	fields    = regexp.MustCompile(`<(input|button|select|textarea)\b([^>]*)>([^<]*)`)
 	attribute = regexp.MustCompile(`([a-z-]+)(?:="([^"]*)")?`)
 	options   = regexp.MustCompile(`<option value="([^"]*)"( selected)?`)
 )
@@ -107,7 +107,7 @@ func TestForms(t *testing.T) {
 				t.Errorf("no test looks at %s: add it to the pages of the world", path)
 			}
 			for do := range to.acts {
-				if !offered[path+" "+do] {
+				if !offered[path+" "+do] && path != "/tokens" { // which has none before the first token: TestTokens
 					t.Errorf("no form of a page does %s of %s", do, path)
 				}
 			}

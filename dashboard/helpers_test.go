@@ -191,6 +191,7 @@ func (a *answer) lacks(texts ...string) *answer {
 type world struct {
 	ready, delayed, dead, strange int64 // jobs of the queue mail; strange is one whose names are hostile
 	run                           int64 // that has failed
+	group                         int64 // with hostile names
 }
 
 // newWorld makes some of everything, also with hostile names.
@@ -216,6 +217,11 @@ func newWorld(t *testing.T, db *dbtest.DB) (w world) {
 	w.strange = enqueue(queue.Job{Queue: "mail", Kind: hostile, Key: hostile, Payload: []byte(`{"</script><script>alert(3)</script>":"` + "\u2028" + `<svg onload=alert(4)>"}`)})
 	enqueue(queue.Job{Queue: hostile, Kind: "x", Payload: []byte{0xff, 0}, Binary: true})
 	must(t, c.Pause(ctx, hostile, hostile))
+	must(t, c.SetRoute(ctx, hostile, hostile))
+	must(t, c.Subscribe(ctx, hostile, hostile))
+	w.group, err = c.NewGroup(ctx, queue.Group{Name: hostile, Callback: &queue.Job{Kind: hostile}})
+	must(t, err)
+	enqueue(queue.Job{Queue: hostile, Kind: hostile, Group: w.group})
 	_, err = c.EditLimit(ctx, "mail", "", func(l *queue.Limit) { l.Running, l.Rate, l.Per = 7, 100, time.Minute })
 	must(t, err)
 
@@ -265,6 +271,7 @@ func (w *world) pages() []string {
 		link("bulk", "queue", "mail", "do", "cancel", "id", w.ready), link("bulk", "queue", hostile, "state", "ready", "do", "cancel", "from", "end", "done", 7),
 		"schedules", link("schedules", "state", "active"), link("schedules", "from", "backup"), link("schedule", "name", "backup"), link("schedule", "name", hostile),
 		"runs", link("runs", "state", "failed"), link("run", "id", w.run), link("run", "id", w.run-1), "locks", link("lock", "name", "migration"), link("lock", "name", hostile), "daemons",
+		"routes", "topics", "groups", link("groups", "state", "open"), link("group", "id", w.group), "tokens",
 		"audit", link("audit", "actor", hostile, "action", "job.cancel", "object", hostile),
 	}
 }

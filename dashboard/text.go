@@ -200,10 +200,16 @@ var notes = map[string]func(n int) string{
 	"ended": func(int) string {
 		return "The job is cancelled. If it runs, its worker learns that within two seconds."
 	},
-	"cloned":    func(int) string { return "This is the new job." },
-	"deleted":   func(int) string { return "The job is deleted." },
-	"started":   func(int) string { return "A daemon will begin this run soon." },
-	"cancelled": func(int) string { return "The run is cancelled. If it runs, its daemon ends it within seconds." },
+	"cloned":       func(int) string { return "This is the new job." },
+	"deleted":      func(int) string { return "The job is deleted." },
+	"started":      func(int) string { return "A daemon will begin this run soon." },
+	"routed":       func(int) string { return "The route is set. Whoever enqueues follows within two seconds." },
+	"unrouted":     func(int) string { return "The route is removed." },
+	"subscribed":   func(int) string { return "The queue gets copies from now on." },
+	"unsubscribed": func(int) string { return "The subscription has ended. Copies that were enqueued are done." },
+	"ungrouped":    func(int) string { return "The group has ended, and is removed by a worker within a minute or two." },
+	"revoked":      func(int) string { return "The token is revoked, at all daemons within two seconds." },
+	"cancelled":    func(int) string { return "The run is cancelled. If it runs, its daemon ends it within seconds." },
 }
 
 func noteOf(q url.Values) string {

@@ -1,0 +1,104 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dbcron/dbcron/queue"
+)
+
+type routesData struct {
+	Routes []queue.Route
+	Begun  bool
+	More   string
+}
+
+// listRoutes shows where jobs go that name no queue.
+func (d *Dashboard) listRoutes(ctx context.Context, r *request) (*view, error) {
+	after, err := r.optionalName("after")
+	if err != nil {
+		return nil, err
+	}
+	data := &routesData{Begun: after != ""}
+	data.Routes, err = d.queues.Routes(ctx, after, listed)
+	if n := len(data.Routes); n == listed {
+		data.More = data.Routes[n-1].Kind
+	}
+	return &view{template: "routes.html", title: "Routes", section: "queues", data: data}, err
+}
+
+// formName reads a name that was typed.
+func (r *request) formName(field string) (string, error) {
+	name := r.PostForm.Get(field)
+	if name == "" {
+		return "", fmt.Errorf("%w: the %s is missing", queue.ErrInvalid, field)
+	}
+	return name, checkName(field, name)
+}
+
+// pair reads two names that were typed.
+func (r *request) pair(one, other string) (a, b string, err error) {
+	if a, err = r.formName(one); err == nil {
+		b, err = r.formName(other)
+	}
+	return a, b, err
+}
+
+func (d *Dashboard) setRoute(ctx context.Context, r *request) (outcome, error) {
+	kind, name, err := r.pair("kind", "queue")
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{note: "routed", to: "routes?", object: kind, detail: "to " + name}, d.queues.SetRoute(ctx, kind, name)
+}
+
+func (d *Dashboard) deleteRoute(ctx context.Context, r *request) (outcome, error) {
+	kind, err := r.formName("kind")
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{note: "unrouted", to: "routes?", object: kind}, d.queues.DeleteRoute(ctx, kind)
+}
+
+type topicsData struct {
+	Subscriptions []queue.Subscription
+	Begun         bool
+	More          queue.Subscription
+}
+
+// listTopics shows which queues get copies of what is published.
+func (d *Dashboard) listTopics(ctx context.Context, r *request) (*view, error) {
+	var after queue.Subscription
+	var err error
+	if after.Topic, err = r.optionalName("after"); err == nil {
+		after.Queue, err = r.optionalName("queue")
+	}
+	if err != nil {
+		return nil, err
+	}
+	data := &topicsData{Begun: after.Topic != ""}
+	data.Subscriptions, err = d.queues.Subscriptions(ctx, after, listed)
+	if n := len(data.Subscriptions); n == listed {
+		data.More = data.Subscriptions[n-1]
+	}
+	return &view{template: "topics.html", title: "Topics", section: "queues", data: data}, err
+}
+
+func (d *Dashboard) subscribe(ctx context.Context, r *request) (outcome, error) {
+	topic, name, err := r.pair("topic", "queue")
+	if err != nil {
+		return outcome{}, err
+	}
+	if _, err := d.queues.Queue(ctx, name); err != nil { // a name that was mistyped would become a queue
+		return outcome{}, err
+	}
+	return outcome{note: "subscribed", to: "topics?", object: topic + "/" + name}, d.queues.Subscribe(ctx, topic, name)
+}
+
+func (d *Dashboard) unsubscribe(ctx context.Context, r *request) (outcome, error) {
+	topic, name, err := r.pair("topic", "queue")
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{note: "unsubscribed", to: "topics?", object: topic + "/" + name}, d.queues.Unsubscribe(ctx, topic, name)
+}

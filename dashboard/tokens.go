@@ -1,0 +1,64 @@
+package dashboard
+
+import (
+	"context"
+	"strings"
+
+	"github.com/dbcron/dbcron/httpapi"
+)
+
+type tokensData struct {
+	Tokens []tokenRow
+	Good   int  // that can be used now
+	Open   bool // there is none: whoever is on this host needs none
+}
+
+// A tokenRow is a token without its secret, which nobody knows.
+type tokenRow struct {
+	httpapi.Token
+	State  string // good, expired or revoked
+	Soon   bool   // it expires within a week
+	Scopes string
+	Own    bool // the visitor has signed in with it
+}
+
+// listTokens shows all tokens, the good ones first.
+func (d *Dashboard) listTokens(ctx context.Context, r *request) (*view, error) {
+	all, err := d.api.Tokens().List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	data := &tokensData{Open: len(all) == 0}
+	var ended []tokenRow
+	for _, t := range all {
+		row := tokenRow{Token: t, State: "good", Own: r.who.Signed && r.who.Name == t.Name}
+		words := make([]string, len(t.Scopes))
+		for i, s := range t.Scopes {
+			words[i] = string(s)
+		}
+		row.Scopes = strings.Join(words, ", ")
+		switch {
+		case !t.Revoked.IsZero():
+			row.State = "revoked"
+		case t.Expired:
+			row.State = "expired"
+		default:
+			row.Soon = !t.Expires.IsZero() && t.Expires.Sub(r.now) < expiresSoon
+			data.Good++
+			data.Tokens = append(data.Tokens, row)
+			continue
+		}
+		ended = append(ended, row)
+	}
+	data.Tokens = append(data.Tokens, ended...)
+	return &view{template: "tokens.html", title: "Tokens", section: "audit", data: data}, nil
+}
+
+// revokeToken makes a token good for nothing, also that of whoever does it.
+func (d *Dashboard) revokeToken(ctx context.Context, r *request) (outcome, error) {
+	name, err := r.formName("name")
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{note: "revoked", to: "tokens?", object: name}, d.api.Tokens().Revoke(ctx, name)
+}
