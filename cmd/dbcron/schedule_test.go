@@ -26,7 +26,7 @@ func TestSettings(t *testing.T) {
 		fields = append(fields, f)
 	}
 	for _, f := range fields {
-		if slices.Contains(apart, f.Name) {
+		if slices.Contains(apart, f.Name) || !f.IsExported() {
 			continue
 		}
 		var s scheduler.Schedule
