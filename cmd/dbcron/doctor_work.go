@@ -81,32 +81,37 @@ func examineQueues(ctx context.Context, db *dialect.DB, now time.Time) (fine str
 	if err != nil {
 		return "", nil, err
 	}
+	depths, _, wrong, err := lookAtQueues(ctx, c, now)
+	fine = "there is none"
+	if len(depths) > 0 {
+		fine = plain.Plural(len(depths), "queue", "queues") + ", none of them behind or paused; no job died in the last day"
+	}
+	return fine, wrong, err
+}
+
+// lookAtQueues counts the jobs of all queues, and finds what is wrong with them. minutes are
+// what was done in the last hour.
+func lookAtQueues(ctx context.Context, c *queue.Client, now time.Time) (depths []health.Depth, minutes []queue.Minute, wrong []health.Problem, err error) {
 	queues, err := c.Queues(ctx, "", health.MostQueues)
 	if err != nil {
-		return "", nil, err
+		return nil, nil, nil, err
 	}
-	depths, err := health.Depths(ctx, c, queues, now)
-	if err != nil {
-		return "", nil, err
+	if depths, err = health.Depths(ctx, c, queues, now); err != nil {
+		return nil, nil, nil, err
 	}
-	minutes, err := c.FinishedByMinute(ctx, time.Hour)
-	if err != nil {
-		return "", nil, err
+	if minutes, err = c.FinishedByMinute(ctx, time.Hour); err != nil {
+		return nil, nil, nil, err
 	}
 	finished, err := c.Finished(ctx, 24*time.Hour)
 	if err != nil {
-		return "", nil, err
+		return nil, nil, nil, err
 	}
 	dead := map[string]int{}
 	for _, f := range finished {
 		dead[f.Queue] += f.Dead
 	}
-	fine = "there is none"
-	if len(queues) > 0 {
-		fine = plain.Plural(len(queues), "queue", "queues") + ", none of them behind or paused; no job died in the last day"
-	}
 	wrong, err = health.OfQueues(ctx, c, depths, minutes, dead, now)
-	return fine, wrong, err
+	return depths, minutes, wrong, err
 }
 
 // examineTokens finds tokens that expire soon.

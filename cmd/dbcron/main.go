@@ -145,7 +145,7 @@ command cannot be run.`,
 	root.SetVersionTemplate("dbcron {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	p.register(root)
-	root.AddCommand(p.serve(), p.schedule(), p.queue(), p.route(), p.limit(), p.endpoint(), p.job(), p.group(), p.topic(), p.worker(), p.notify(), p.lock(), p.node(), p.migrate(), p.token(), p.audit(), p.openapi(), p.config(), p.doctor(), p.bench(), p.demo(), p.version())
+	root.AddCommand(p.serve(), p.schedule(), p.queue(), p.route(), p.limit(), p.endpoint(), p.job(), p.group(), p.topic(), p.worker(), p.notify(), p.lock(), p.node(), p.migrate(), p.token(), p.audit(), p.openapi(), p.config(), p.doctor(), p.top(), p.bench(), p.demo(), p.version())
 	p.outcomes(root)
 	strictArgs(root)
 	p.complete(root)

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+func (p *program) top() *cobra.Command {
+	interval, once := 2*time.Second, false
+	c := &cobra.Command{
+		Use:   "top",
+		Short: "Watch the work: what is wrong, queues, schedules, locks, daemons",
+		Example: `  dbcron top
+  dbcron top --interval 10s
+  dbcron top --once | head -20`,
+		Long: `Watch the work in a terminal: what is wrong first, then queues, the next runs, locks and
+daemons. It is looked at again every --interval, or more seldom where a look takes long.
+
+    1 to 6         overview, queues, schedules, runs, locks, daemons
+    up down enter  go to a line, and into it: a queue's jobs, a schedule's runs
+    left, esc      go back
+    /              show only lines that have a text; esc shows all again
+    q, Ctrl-C      leave
+
+When its output is no terminal, or with --once, it prints all of it once, and ends. NO_COLOR
+turns colors off. It changes nothing.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if interval < 500*time.Millisecond {
+				return usagef("--interval %v is shorter than 500ms, which would only load the database", interval)
+			}
+			return p.with(c.Context(), func(db *dialect.DB) error {
+				look, err := newTopLook(db)
+				if err != nil {
+					return err
+				}
+				if out, ok := p.out.(*os.File); ok && !once && isTerminal(p.in) && isTerminal(out) {
+					return (&topTerminal{look: look, interval: interval, in: p.in.(*os.File), out: out, plain: p.getenv("NO_COLOR") != ""}).run(c.Context())
+				}
+				return printTop(c.Context(), p.out, look)
+			})
+		},
+	}
+	c.Flags().DurationVar(&interval, "interval", interval, "how often to look")
+	c.Flags().BoolVar(&once, "once", false, "look once, and print it")
+	return c
+}
+
+// printTop prints what there is to see, for whoever reads no terminal.
+func printTop(ctx context.Context, to io.Writer, look *topLook) error {
+	w := bufio.NewWriter(to)
+	for i, at := range []topPlace{{view: topOverview}, {view: topQueues}, {view: topSchedules}, {view: topLocks}, {view: topDaemons}} {
+		s := look.at(ctx, at)
+		if s.err != nil {
+			return s.err
+		}
+		if i > 0 {
+			fmt.Fprintln(w)
+			fmt.Fprintln(w, s.title)
+		}
+		for _, l := range s.lines {
+			if i == 0 && l.also { // it follows in full
+				continue
+			}
+			fmt.Fprintln(w, l.text)
+		}
+	}
+	return w.Flush()
+}

@@ -1,0 +1,330 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+	"golang.org/x/term"
+
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// A topTerminal shows views in a terminal, and follows keys.
+type topTerminal struct {
+	look     *topLook
+	interval time.Duration
+	in, out  *os.File
+	plain    bool // without colors
+
+	width, height int
+	path          []topPlace // where it is, and how it got there
+	screen        *topScreen // as it was looked at last; nil: not yet
+	trouble       string     // why the last look failed
+	selected, top int        // lines, among those that are shown
+	filter        string
+	typing        bool // the filter
+	ended         bool
+}
+
+const (
+	topEnter = "\x1b[?1049h\x1b[?25l" // another screen, without a cursor
+	topLeave = "\x1b[0m\x1b[?25h\x1b[?1049l"
+)
+
+// run shows views until somebody has seen enough. The terminal is as before when it returns, or
+// panics.
+func (t *topTerminal) run(ctx context.Context) error {
+	before, err := term.MakeRaw(int(t.in.Fd()))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		_, _ = t.out.WriteString(topLeave)
+		_ = term.Restore(int(t.in.Fd()), before)
+	}()
+	if _, err := t.out.WriteString(topEnter); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	keys, looks := make(chan string), make(chan *topScreen, 1)
+	go t.read(ctx, keys)
+	t.path = []topPlace{{view: topOverview}}
+	looking, again := false, instant.Now()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if !looking && instant.Now() >= again {
+			looking = true
+			go t.lookAt(ctx, t.here(), looks)
+		}
+		t.draw()
+		select {
+		case <-ctx.Done():
+			return nil
+		case key, ok := <-keys:
+			was := t.here()
+			if t.press(key); t.ended || !ok {
+				return nil
+			}
+			if t.here() != was {
+				again = 0
+			}
+		case s := <-looks:
+			looking = false
+			again = instant.Now().Add(max(t.interval, 5*s.took))
+			if s.at != t.here() {
+				again = 0
+			}
+			t.take(s)
+		case <-tick.C: // the size may be another
+		}
+	}
+}
+
+// lookAt reads a view. What goes wrong there is said on the screen, and must not leave the
+// terminal as it is.
+func (t *topTerminal) lookAt(ctx context.Context, at topPlace, to chan<- *topScreen) {
+	s := &topScreen{at: at, err: fmt.Errorf("the look was ended")}
+	defer func() {
+		if p := recover(); p != nil {
+			s = &topScreen{at: at, err: fmt.Errorf("panic: %v", p)}
+		}
+		to <- s
+	}()
+	s = t.look.at(ctx, at)
+}
+
+func (t *topTerminal) here() topPlace { return t.path[len(t.path)-1] }
+
+// take takes in what a look has found, if it is of what is shown.
+func (t *topTerminal) take(s *topScreen) {
+	if s.at != t.here() {
+		return
+	}
+	t.trouble = ""
+	if s.err != nil {
+		t.trouble = flat(harmless(s.err.Error()))
+		if t.screen != nil && t.screen.at == s.at { // the last one is better than none
+			return
+		}
+	}
+	t.screen = s
+}
+
+// read reads keys until the terminal has none any more. An escape sequence comes at once.
+func (t *topTerminal) read(ctx context.Context, to chan<- string) {
+	defer close(to)
+	buffer := make([]byte, 64)
+	for {
+		n, err := t.in.Read(buffer)
+		if err != nil || n == 0 {
+			return
+		}
+		for _, key := range keysIn(string(buffer[:n])) {
+			select {
+			case to <- key:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// keysIn are the keys of what a terminal has sent: a character, or a name.
+func keysIn(sent string) (keys []string) {
+	for sent != "" {
+		found := false
+		for _, k := range [][2]string{
+			{"\x1b[A", "up"}, {"\x1bOA", "up"}, {"\x1b[B", "down"}, {"\x1bOB", "down"}, {"\x1b[D", "back"}, {"\x1bOD", "back"},
+			{"\x1b[C", "enter"}, {"\x1bOC", "enter"}, {"\x1b[5~", "page up"}, {"\x1b[6~", "page down"}, {"\r", "enter"}, {"\n", "enter"},
+			{"\x7f", "delete"}, {"\b", "delete"}, {"\x03", "leave"}, {"\x04", "leave"},
+		} {
+			if rest, ok := strings.CutPrefix(sent, k[0]); ok {
+				keys, sent, found = append(keys, k[1]), rest, true
+				break
+			}
+		}
+		if found {
+			continue
+		}
+		if len(sent) > 1 && sent[0] == '\x1b' && (sent[1] == '[' || sent[1] == 'O') { // another one: it is passed over
+			end := strings.IndexFunc(sent[2:], func(r rune) bool { return r >= '@' && r <= '~' })
+			if end < 0 {
+				return keys
+			}
+			sent = sent[2+end+1:]
+			continue
+		}
+		r := []rune(sent)[0]
+		if r == '\x1b' {
+			keys = append(keys, "back")
+		} else if r >= ' ' {
+			keys = append(keys, string(r))
+		}
+		sent = sent[len(string(r)):]
+	}
+	return keys
+}
+
+// press does what a key says.
+func (t *topTerminal) press(key string) {
+	if t.typing && t.typed(key) {
+		return
+	}
+	shown := t.shown()
+	switch key {
+	case "leave", "q":
+		t.ended = true
+	case "up", "k":
+		t.selected--
+	case "down", "j":
+		t.selected++
+	case "page up":
+		t.selected -= t.rows()
+	case "page down", " ":
+		t.selected += t.rows()
+	case "/":
+		t.typing = true
+	case "enter":
+		if t.selected < len(shown) && shown[t.selected].into.view != "" {
+			t.enter(append(t.path, shown[t.selected].into))
+		}
+	case "back", "delete", "h":
+		switch {
+		case t.filter != "":
+			t.filter = ""
+		case len(t.path) > 1:
+			t.enter(t.path[:len(t.path)-1])
+		}
+	default:
+		if view, ok := map[string]string{"1": topOverview, "2": topQueues, "3": topSchedules, "4": topRuns, "5": topLocks, "6": topDaemons}[key]; ok {
+			t.enter([]topPlace{{view: view}})
+		}
+	}
+	t.selected = max(0, min(t.selected, len(t.shown())-1))
+}
+
+// typed takes a key of the filter, and tells whether it was one.
+func (t *topTerminal) typed(key string) bool {
+	switch key {
+	case "enter":
+		t.typing = false
+	case "back":
+		t.typing, t.filter = false, ""
+	case "delete":
+		r := []rune(t.filter)
+		t.filter = string(r[:max(0, len(r)-1)])
+	case "leave", "up", "down", "page up", "page down":
+		t.typing = false
+		return false
+	default:
+		t.filter += key
+	}
+	t.selected, t.top = 0, 0
+	return true
+}
+
+// enter goes to another place.
+func (t *topTerminal) enter(path []topPlace) {
+	t.path, t.selected, t.top, t.filter, t.screen, t.trouble = slices.Clone(path), 0, 0, "", nil, ""
+}
+
+// shown are the lines that the filter leaves: headings, and those that have its text.
+func (t *topTerminal) shown() []topLine {
+	if t.screen == nil {
+		return nil
+	}
+	if t.filter == "" {
+		return t.screen.lines
+	}
+	var left []topLine
+	for _, l := range t.screen.lines {
+		if l.kind == topHead || l.text != "" && strings.Contains(strings.ToLower(l.text), strings.ToLower(t.filter)) {
+			left = append(left, l)
+		}
+	}
+	return left
+}
+
+// rows is how many lines of a view are seen at a time.
+func (t *topTerminal) rows() int { return max(1, t.height-2) }
+
+// draw writes the whole screen, in one write.
+func (t *topTerminal) draw() {
+	width, height, err := term.GetSize(int(t.out.Fd()))
+	if err != nil || width < 1 || height < 1 {
+		width, height = 80, 24
+	}
+	t.width, t.height = width, height
+	lines := t.shown()
+	t.top = max(0, min(t.top, t.selected, len(lines)-1))
+	if t.selected >= t.top+t.rows() {
+		t.top = t.selected - t.rows() + 1
+	}
+	var b strings.Builder
+	b.WriteString("\x1b[H")
+	t.put(&b, t.header(), topHead, false)
+	for i := range t.rows() {
+		if at := t.top + i; at < len(lines) {
+			mark := "  "
+			if at == t.selected {
+				mark = "> "
+			}
+			t.put(&b, mark+lines[at].text, lines[at].kind, at == t.selected)
+		} else {
+			t.put(&b, "", topPlain, false)
+		}
+	}
+	b.WriteString(t.cut(t.footer()) + "\x1b[K")
+	_, _ = t.out.WriteString(b.String())
+}
+
+func (t *topTerminal) header() string {
+	at := "dbcron top"
+	switch {
+	case t.screen == nil:
+		return at + ": looking at " + t.here().view + " …"
+	case t.trouble != "":
+		return at + ": " + t.trouble
+	}
+	return fmt.Sprintf("%s: %s at %s UTC, looked at in %s", at, t.screen.title, t.screen.when.UTC().Format(time.TimeOnly), t.screen.took.Round(time.Millisecond))
+}
+
+func (t *topTerminal) footer() string {
+	if t.typing || t.filter != "" {
+		return "/" + t.filter
+	}
+	return "1 overview  2 queues  3 schedules  4 runs  5 locks  6 daemons  / filter  q quit"
+}
+
+// put writes a line, as long as it fits.
+func (t *topTerminal) put(b *strings.Builder, line string, kind topKind, selected bool) {
+	line = t.cut(line)
+	if style := map[topKind]string{topHead: "\x1b[1m", topGood: "\x1b[32m", topOdd: "\x1b[33m", topBad: "\x1b[31m"}[kind]; !t.plain && (style != "" || selected) {
+		if selected {
+			style += "\x1b[7m"
+		}
+		line = style + line + "\x1b[0m"
+	}
+	b.WriteString(line + "\x1b[K\r\n")
+}
+
+// cut is a line on one row of the terminal.
+func (t *topTerminal) cut(line string) string {
+	if text.StringWidthWithoutEscSequences(line) <= t.width {
+		return line
+	}
+	width := 0
+	for i, r := range line {
+		if width += text.RuneWidth(r); width > t.width-1 {
+			return line[:i] + "…"
+		}
+	}
+	return line
+}
