@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"context"
+	"iter"
 	"slices"
 	"time"
 
@@ -35,6 +36,33 @@ func (w *Worker) HandleBatch(kind string, opt BatchOptions, h BatchHandler) erro
 		return invalid("batch", "a batch has at least one job, and does not wait for less than no time")
 	}
 	return w.handle(kind, &kindHandler{many: h, batch: opt, retry: opt.Retry})
+}
+
+// HandleOtherBatches sets what does the jobs of all kinds that have no handler of their own,
+// several at a time: a batch has jobs of any of these kinds, and of any of the worker's queues. It
+// returns an error as HandleOthers does.
+func (w *Worker) HandleOtherBatches(opt BatchOptions, h BatchHandler) error {
+	opt.Max = cmp.Or(opt.Max, 100)
+	if opt.Max < 1 || opt.Wait < 0 || opt.ByKey {
+		return invalid("batch", "a batch of any kind has at least one job, does not wait for less than no time, and is not of one key")
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.handleOthers(&kindHandler{many: h, batch: opt})
+}
+
+// everyHandler lists what does the jobs of all kinds. mu is held.
+func (w *Worker) everyHandler() iter.Seq[*kindHandler] {
+	return func(yield func(*kindHandler) bool) {
+		for _, h := range w.handlers {
+			if !yield(h) {
+				return
+			}
+		}
+		if w.others != nil {
+			yield(w.others)
+		}
+	}
 }
 
 // A gathering is a batch that waits for more. Of jobs of a key it has the first one: the
@@ -79,7 +107,7 @@ func (w *Worker) gather(h *kindHandler, d *Delivery) []*Delivery {
 
 // ripeBatch returns a batch that is full, or has waited long enough.
 func (w *Worker) ripeBatch() []*Delivery {
-	for _, h := range w.handlers {
+	for h := range w.everyHandler() {
 		for i := 0; i < len(h.gathered); {
 			g := h.gathered[i]
 			if !g.full && instant.Now().Sub(g.since) < h.batch.Wait {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -289,4 +290,41 @@ func TestBatchBeginsAgain(t *testing.T) {
 	if with := w.followers(first, 9); len(with) != 0 {
 		t.Errorf("%d jobs begin with it", len(with))
 	}
+}
+
+// A batch of the kinds that have no handler of their own has jobs of any of them, and of any
+// queue, and an outcome for each.
+func TestOtherBatches(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		edit(t, c, impatient)
+		w := worker(t, c, WorkerOptions{Queues: []string{defaultQueue, "second"}})
+		for _, bad := range []BatchOptions{{Max: -1}, {Wait: -1}, {ByKey: true}} {
+			want(t, "bad options", w.HandleOtherBatches(bad, nil), ErrInvalid)
+		}
+		var mu sync.Mutex
+		attempts, largest := map[string]int{}, 0
+		must(t, w.HandleOtherBatches(BatchOptions{Max: 3}, func(_ context.Context, batch []*Delivery) error {
+			mu.Lock()
+			defer mu.Unlock()
+			largest = max(largest, len(batch))
+			results := make(Results, len(batch))
+			for i, d := range batch {
+				if attempts[d.Queue+" "+d.Kind]++; d.Kind == "b" && d.Attempt == 1 {
+					results[i] = errTest
+				}
+			}
+			return results
+		}))
+		want(t, "twice", w.HandleOthers(nil), ErrInvalid)
+		own := 0
+		handle(t, w, "own", func(context.Context, *Delivery) error { own++; return nil })
+		enqueueMany(t, c, []Job{{Kind: "a"}, {Kind: "b"}, {Kind: "c", Queue: "second"}, {Kind: "own"}})
+		stop := start(t, w)
+		eventually(t, "all are done", func() bool { return rowsOf(t, db) == 0 })
+		stop()
+		if own != 1 || largest > 3 || !maps.Equal(attempts, map[string]int{"default a": 1, "default b": 2, "second c": 1}) {
+			t.Errorf("own %d, batches of up to %d, attempts %v", own, largest, attempts)
+		}
+	})
 }

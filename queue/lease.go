@@ -327,7 +327,7 @@ func (w *Worker) ungather() {
 	if w.opt.AtMostOnce {
 		return // their rows are gone, so they are done now
 	}
-	for _, h := range w.handlers {
+	for h := range w.everyHandler() {
 		for _, g := range h.gathered {
 			for _, d := range g.jobs {
 				w.giveUp(d)

@@ -277,7 +277,7 @@ func (w *Worker) admitted(g *limiter) {
 			count(d)
 		}
 	}
-	for _, h := range w.handlers {
+	for h := range w.everyHandler() {
 		for _, g := range h.gathered {
 			for _, d := range g.jobs {
 				count(d)

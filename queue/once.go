@@ -75,7 +75,7 @@ func (w *Worker) closeIdle() bool {
 
 // engaged tells whether jobs run here, or something is being read or written. mu is held.
 func (w *Worker) engaged() bool {
-	for _, h := range w.handlers {
+	for h := range w.everyHandler() {
 		if len(h.gathered) > 0 {
 			return true
 		}

@@ -248,13 +248,18 @@ func (w *Worker) HandleWith(kind string, p RetryPolicy, h Handler) error {
 func (w *Worker) HandleOthers(h Handler) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.handleOthers(&kindHandler{one: w.wrapped(h)})
+}
+
+// handleOthers sets what does the other kinds. mu is held.
+func (w *Worker) handleOthers(h *kindHandler) error {
 	switch {
 	case w.started:
 		return invalid("kind", "the other kinds: the worker runs already")
 	case w.others != nil:
 		return invalid("kind", "the other kinds have a handler already")
 	}
-	w.others = &kindHandler{one: w.wrapped(h)}
+	w.others = h
 	return nil
 }
 

@@ -25,10 +25,15 @@ package queue. docs/queue-cli.md has examples.`,
 	return c
 }
 
+// mostInBatch is how many jobs a command does at once at the most.
+const mostInBatch = 1000
+
 type workerFlags struct {
 	options   queue.WorkerOptions
 	timeout   time.Duration
 	killGrace time.Duration
+	batch     int
+	result    bool
 	drain     bool
 	doorbell  string
 	logs      string
@@ -56,6 +61,16 @@ A command that was told to end has not done its job, whatever its exit code: one
 took too long has failed; one that was ended because the worker stops, or has lost the
 job, is done again. When the command ends, what it has left running is killed.
 
+With --batch N the command is run for up to N jobs that are ready. It finds each as a line
+of JSON on stdin, with id, queue, kind, key, payload (or payload_base64), attempt,
+max_attempts, group, callback_of and trace, and writes a line of JSON to stdout for each: its
+"id", and nothing else if it is done. "error", "retry_after", "dead", "discard" and
+"result" say something else, as over HTTP. A job of which it has said nothing when it ends
+has failed, whatever the exit code. It also finds DBCRON_BATCH, the number of jobs.
+
+With --result what the command of a job of a group has written to stdout is the job's
+result: JSON, or else a text.
+
 With --drain it ends when none of the queue's jobs is ready or due, but for those that
 wait for another of their key, and those of a paused queue. What other workers have
 begun to run for long is not waited for; retries are left to the next call.
@@ -68,6 +83,7 @@ Exit codes: 0 ended by a signal, or (--drain) nothing is left, whatever came of 
 jobs; 126 the command cannot be run, 127 it is not found: no job is begun then; 1
 failure, also ended by a signal with --drain; 2 wrong usage or input.`,
 		Example: `  dbcron worker exec --queue mail --concurrency 4 -- /usr/local/bin/send-mail
+  dbcron worker exec --queue rows --batch 100 -- python3 load.py
   dbcron worker exec --queue photos --drain --timeout 5m -- sh -c 'convert - "thumb/$DBCRON_JOB_ID.png"'`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -83,6 +99,8 @@ failure, also ended by a signal with --drain; 2 wrong usage or input.`,
 	flags := c.Flags()
 	flags.StringArrayVar(&f.options.Queues, "queue", []string{usualQueueName}, "`name` of the jobs' queue; may be repeated")
 	flags.IntVar(&f.options.Concurrency, "concurrency", 1, "how many jobs are done at a time")
+	flags.IntVar(&f.batch, "batch", 0, "run the command for up to `N` jobs at once: each is a line of JSON on stdin, and its outcome one on stdout")
+	flags.BoolVar(&f.result, "result", false, "what the command writes to stdout is the result of a job of a group")
 	flags.BoolVar(&f.drain, "drain", false, "end when nothing is ready or due")
 	flags.DurationVar(&f.timeout, "timeout", 0, "how long an attempt may take, if the job and the queue do not say less (default: no limit)")
 	flags.DurationVar(&f.options.Lease, "lease", queue.DefaultLease, "how long a dead worker's jobs wait for another one")
@@ -105,6 +123,10 @@ func (f *workerFlags) check(c *cobra.Command) error {
 	switch {
 	case f.options.Concurrency < 1:
 		return usagef("--concurrency %d: it does one job at a time at least", f.options.Concurrency)
+	case c.Flags().Changed("batch") && (f.batch < 1 || f.batch > mostInBatch):
+		return usagef("--batch %d: it is 1 to %d", f.batch, mostInBatch)
+	case f.batch > 0 && f.result:
+		return usagef("--result is for a command that does one job; with --batch an outcome has its result: {\"id\": …, \"result\": …}")
 	case f.options.Lease < time.Second:
 		return usagef("--lease %v: it is a second at least", f.options.Lease)
 	case f.options.Grace < 0 || f.killGrace < 0:
@@ -122,7 +144,7 @@ func (f *workerFlags) check(c *cobra.Command) error {
 	// Commands take their time: a crash repeats those that ran, and few jobs come
 	// under suspicion with them.
 	f.options.AckEach = true
-	f.options.Batch = min(100, 10+2*f.options.Concurrency)
+	f.options.Batch = max(min(100, 10+2*f.options.Concurrency), f.batch)
 	return nil
 }
 
@@ -183,7 +205,12 @@ func (p *program) work(ctx context.Context, c *queue.Client, f *workerFlags, arg
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	x := executor{p: p, c: c, flags: f, argv: argv, log: log, cancel: cancel, stopping: ctx}
-	if err := w.HandleOthers(x.do); err != nil {
+	if f.batch > 0 {
+		err = w.HandleOtherBatches(queue.BatchOptions{Max: f.batch}, x.doBatch)
+	} else {
+		err = w.HandleOthers(x.do)
+	}
+	if err != nil {
 		return nil, err
 	}
 	log.Info("working", "queues", f.options.Queues, "concurrency", f.options.Concurrency, "version", version)

@@ -40,6 +40,19 @@ type executor struct {
 
 // do is the handler of all kinds.
 func (x *executor) do(ctx context.Context, d *queue.Delivery) error {
+	result := x.flags.result && d.Group != 0
+	r, stdout, err := x.run(ctx, d.Queue+" "+d.Kind, x.environment(ctx, d), string(d.Payload), d.Left, result)
+	if r.LeftBehind {
+		x.log.Warn("what the command had left running was killed", "queue", d.Queue, "kind", d.Kind, "id", d.ID)
+	}
+	if err = x.outcome(ctx, d, r, err); err == nil && result {
+		err = setResult(d, stdout)
+	}
+	return err
+}
+
+// run runs the command. It returns its stdout apart if that is captured.
+func (x *executor) run(ctx context.Context, name string, env []string, input string, left func() time.Duration, captured bool) (r guardian.Result, stdout []byte, err error) {
 	if limit := x.flags.timeout; limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %v (--timeout)", limit))
@@ -62,32 +75,35 @@ func (x *executor) do(ctx context.Context, d *queue.Delivery) error {
 		}
 	}()
 	g := guarded{
-		Command: guardian.Command{
-			Name: d.Queue + " " + d.Kind, Argv: x.argv, Env: x.environment(ctx, d), Input: string(d.Payload),
-			Grace: x.flags.killGrace, MaxOutput: keepOutput,
-		},
-		ttl: x.flags.options.Lease, left: d.Left, stop: ctx.Done(), kill: killed.Done(),
+		Command: guardian.Command{Name: name, Argv: x.argv, Env: env, Input: input, Grace: x.flags.killGrace, MaxOutput: keepOutput},
+		ttl:     x.flags.options.Lease, left: left, stop: ctx.Done(), kill: killed.Done(),
 	}
-	result, err := g.run()
-	if err == nil {
-		err = result.Err
+	var out *capture
+	if captured {
+		if out, err = newCapture(); err != nil {
+			return r, nil, err
+		}
+		defer out.close()
+		g.Stdout = out.file
 	}
-	if result.LeftBehind {
-		x.log.Warn("what the command had left running was killed", "queue", d.Queue, "kind", d.Kind, "id", d.ID)
+	if r, err = g.run(); err == nil {
+		err = r.Err
 	}
-	return x.outcome(ctx, d, result, err)
+	if err == nil && r.Cause != guardian.Exited && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if out != nil {
+		var e error
+		if stdout, e = out.read(); err == nil {
+			err = e
+		}
+	}
+	return r, stdout, err
 }
 
 // outcome says what has become of the job.
 func (x *executor) outcome(ctx context.Context, d *queue.Delivery, r guardian.Result, err error) error {
-	text := fmt.Sprintf("exit code %d", r.ExitCode)
-	if r.Signal != 0 {
-		text = fmt.Sprintf("ended by signal %d, %v", r.Signal, r.Signal)
-	}
-	if output := strings.TrimSpace(r.Output); output != "" {
-		text += ": " + tailOf(output, keepError)
-	}
-	failure := errors.New(text)
+	failure := errors.New(endOf(r))
 	switch {
 	case errors.Is(err, guardian.ErrPast):
 		return queue.Snooze(0) // it has not been begun
@@ -107,6 +123,18 @@ func (x *executor) outcome(ctx context.Context, d *queue.Delivery, r guardian.Re
 		return queue.Discard(failure)
 	}
 	return failure
+}
+
+// endOf says how a command has ended, and what it has written last.
+func endOf(r guardian.Result) string {
+	text := fmt.Sprintf("exit code %d", r.ExitCode)
+	if r.Signal != 0 {
+		text = fmt.Sprintf("ended by signal %d, %v", r.Signal, r.Signal)
+	}
+	if output := strings.TrimSpace(r.Output); output != "" {
+		text += ": " + tailOf(output, keepError)
+	}
+	return text
 }
 
 // tailOf is the end of a text, of so many bytes at the most.
@@ -136,12 +164,11 @@ func (x *executor) environment(ctx context.Context, d *queue.Delivery) []string 
 		"DBCRON_JOB_ID=" + strconv.FormatInt(d.ID, 10), "DBCRON_QUEUE=" + d.Queue, "DBCRON_KIND=" + d.Kind, "DBCRON_KEY=" + d.Key,
 		"DBCRON_GROUP=" + orNone(d.Group), "DBCRON_CALLBACK_OF=" + orNone(d.Callback), "DBCRON_ATTEMPT=" + strconv.Itoa(d.Attempt), "DBCRON_MAX_ATTEMPTS=", "TRACEPARENT=",
 	}
-	env := slices.DeleteFunc(slices.Clone(x.p.environ), func(pair string) bool {
-		return slices.ContainsFunc(set, func(of string) bool {
-			name, _, _ := strings.Cut(of, "=")
-			return strings.HasPrefix(pair, name+"=")
-		})
-	})
+	names := make([]string, len(set))
+	for i, of := range set {
+		names[i], _, _ = strings.Cut(of, "=")
+	}
+	env := x.inherited(names)
 	if limit > 0 {
 		set[7] += strconv.Itoa(limit)
 	}
@@ -150,4 +177,11 @@ func (x *executor) environment(ctx context.Context, d *queue.Delivery) []string 
 	}
 	set[8] += d.Trace
 	return append(env, set...)
+}
+
+// inherited is the caller's environment without some variables.
+func (x *executor) inherited(without []string) []string {
+	return slices.DeleteFunc(slices.Clone(x.p.environ), func(pair string) bool {
+		return slices.ContainsFunc(without, func(name string) bool { return strings.HasPrefix(pair, name+"=") })
+	})
 }

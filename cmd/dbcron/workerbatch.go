@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/queue"
+)
+
+// A batchJob is a job as a command gets it that does several: a line of JSON on stdin. Its fields
+// are those of a claim over HTTP.
+type batchJob struct {
+	ID            string          `json:"id"`
+	Queue         string          `json:"queue"`
+	Kind          string          `json:"kind"`
+	Key           string          `json:"key,omitempty"`
+	Payload       json.RawMessage `json:"payload,omitempty"`
+	PayloadBase64 []byte          `json:"payload_base64,omitempty"`
+	Attempt       int             `json:"attempt"`
+	MaxAttempts   int             `json:"max_attempts"`
+	Group         string          `json:"group,omitempty"`
+	CallbackOf    string          `json:"callback_of,omitempty"`
+	Trace         string          `json:"trace,omitempty"`
+}
+
+// A batchAnswer is a line of the command's stdout: what has become of a job. Its fields are those
+// of what is said of a claim over HTTP.
+type batchAnswer struct {
+	ID         string          `json:"id"`
+	Error      *string         `json:"error"`
+	RetryAfter string          `json:"retry_after"`
+	Dead       bool            `json:"dead"`
+	Discard    bool            `json:"discard"`
+	Result     json.RawMessage `json:"result"`
+}
+
+const (
+	mostAnswers = 256 << 20 // bytes of stdout that are read
+	longestLine = 4 << 20   // of it; a result has 1 MiB at the most
+)
+
+// linesOf is a batch as lines of JSON.
+func linesOf(batch []*queue.Delivery) (string, error) {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	for _, d := range batch {
+		j := batchJob{
+			ID: strconv.FormatInt(d.ID, 10), Queue: d.Queue, Kind: d.Kind, Key: d.Key, Attempt: d.Attempt, MaxAttempts: d.Attempts(),
+			Group: orNone(d.Group), CallbackOf: orNone(d.Callback), Trace: d.Trace,
+		}
+		if d.Binary || !json.Valid(d.Payload) {
+			j.PayloadBase64 = d.Payload
+		} else {
+			j.Payload = d.Payload
+		}
+		if err := enc.Encode(j); err != nil {
+			return "", err
+		}
+	}
+	return b.String(), nil
+}
+
+// doBatch runs the command for several jobs. What it has not answered has failed.
+func (x *executor) doBatch(ctx context.Context, batch []*queue.Delivery) error {
+	input, err := linesOf(batch)
+	if err != nil {
+		return err
+	}
+	first := batch[0]
+	name := fmt.Sprintf("%s, %d jobs", first.Queue, len(batch))
+	r, stdout, err := x.run(ctx, name, append(x.inherited(batchVariables), "DBCRON_BATCH="+strconv.Itoa(len(batch))), input, first.Left, true)
+	if r.LeftBehind {
+		x.log.Warn("what the command had left running was killed", "queue", first.Queue, "jobs", len(batch))
+	}
+	answers := x.answers(stdout, batch)
+	results := make(queue.Results, len(batch))
+	for i, d := range batch {
+		switch a := answers[d.ID]; {
+		case a != nil:
+			results[i] = x.answered(d, a, r.Took)
+		case err == nil && r.Cause == guardian.Exited:
+			results[i] = fmt.Errorf("the command has not said what has become of the job; %s", endOf(r))
+		default:
+			results[i] = x.outcome(ctx, d, r, err)
+		}
+	}
+	return results
+}
+
+// batchVariables are about one job, and so are not of a batch's command.
+var batchVariables = []string{"DBCRON_JOB_ID", "DBCRON_QUEUE", "DBCRON_KIND", "DBCRON_KEY", "DBCRON_GROUP", "DBCRON_CALLBACK_OF", "DBCRON_ATTEMPT", "DBCRON_MAX_ATTEMPTS", "TRACEPARENT", "DBCRON_BATCH"}
+
+// answers reads what a command has said of its jobs, of each the first. Other lines are told.
+func (x *executor) answers(stdout []byte, batch []*queue.Delivery) map[int64]*batchAnswer {
+	known, all := map[int64]bool{}, map[int64]*batchAnswer{}
+	for _, d := range batch {
+		known[d.ID] = true
+	}
+	bad, sample := 0, ""
+	lines := bufio.NewScanner(bytes.NewReader(stdout))
+	lines.Buffer(nil, longestLine)
+	for lines.Scan() {
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		a := &batchAnswer{}
+		dec := json.NewDecoder(bytes.NewReader(line))
+		dec.DisallowUnknownFields()
+		err := dec.Decode(a)
+		id, e := strconv.ParseInt(a.ID, 10, 64)
+		if err != nil || e != nil || !known[id] || all[id] != nil || dec.More() {
+			if bad++; bad == 1 {
+				sample = oneLine(string(line), 200)
+			}
+			continue
+		}
+		all[id] = a
+	}
+	if err := lines.Err(); err != nil {
+		x.log.Warn("the command's outcomes could not be read to their end", "err", err)
+	}
+	if bad > 0 {
+		x.log.Warn("lines of the command's stdout are no outcomes of its jobs", "lines", bad, "first", sample)
+	}
+	return all
+}
+
+// answered is what becomes of a job of which the command has said something.
+func (x *executor) answered(d *queue.Delivery, a *batchAnswer, took time.Duration) error {
+	why := errors.New("the command gave no reason")
+	if a.Error != nil && *a.Error != "" {
+		why = errors.New(tailOf(*a.Error, keepError))
+	}
+	switch {
+	case a.Dead:
+		return queue.Bury(why)
+	case a.Discard:
+		return queue.Discard(why)
+	case a.RetryAfter != "":
+		after, err := duration.Parse(a.RetryAfter)
+		if err != nil || after < 0 {
+			return fmt.Errorf("retry_after %q is no duration: %w", oneLine(a.RetryAfter, 40), why)
+		}
+		return queue.RetryAfter(after, why)
+	case a.Error != nil:
+		return why
+	}
+	if len(a.Result) > 0 && d.Group != 0 {
+		if err := d.SetResult(a.Result); err != nil {
+			return err
+		}
+	}
+	x.log.Info("job done", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "took", took)
+	return nil
+}
+
+// setResult has what a command has printed be what its job has made: JSON, or else a text.
+func setResult(d *queue.Delivery, stdout []byte) error {
+	text := bytes.TrimSpace(stdout)
+	if len(text) == 0 {
+		return nil
+	}
+	if json.Valid(text) {
+		return d.SetResult(json.RawMessage(text))
+	}
+	return d.SetResult(string(text))
+}
+
+// A capture is a file for a command's stdout that has no name.
+type capture struct{ file *os.File }
+
+func newCapture() (*capture, error) {
+	file, err := os.CreateTemp("", "dbcron-stdout-*")
+	if err != nil {
+		return nil, fmt.Errorf("a file for the command's stdout: %w", err)
+	}
+	_ = os.Remove(file.Name()) // where an open file can have no name
+	return &capture{file}, nil
+}
+
+// read returns what was written. The command may have moved the file's offset.
+func (c *capture) read() ([]byte, error) {
+	return io.ReadAll(io.NewSectionReader(c.file, 0, mostAnswers))
+}
+
+func (c *capture) close() {
+	_ = c.file.Close()
+	_ = os.Remove(c.file.Name())
+}
