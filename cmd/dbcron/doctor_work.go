@@ -35,6 +35,13 @@ func examineWork(ctx context.Context, db *dialect.DB) (rows []checkRow) {
 			wrong, err := health.OfRuns(ctx, db, now)
 			return "none went wrong in the last day", wrong, err
 		}},
+		{"files", func() (fine string, wrong []health.Problem, err error) {
+			wrong, files, err := health.OfFiles(ctx, db)
+			if files > 0 {
+				fine = plain.Plural(files, "file of schedules was", "files of schedules were") + " imported, the same by all daemons that have it"
+			}
+			return fine, wrong, err
+		}},
 		{"queues", func() (string, []health.Problem, error) { return examineQueues(ctx, db, now) }},
 		{"processes", func() (string, []health.Problem, error) {
 			wrong, live, err := health.OfProcesses(ctx, db, now)
@@ -50,7 +57,7 @@ func examineWork(ctx context.Context, db *dialect.DB) (rows []checkRow) {
 			rows = append(rows, checkRow{part.name, "ok", "not looked at: this user may not read what it takes", ""})
 		case err != nil:
 			rows = append(rows, checkRow{part.name, "warning", err.Error(), "look again; if it stays so, report it as a bug"})
-		case len(wrong) == 0:
+		case len(wrong) == 0 && fine != "":
 			rows = append(rows, checkRow{part.name, "ok", fine, ""})
 		}
 		for i := range wrong {

@@ -12,6 +12,7 @@ import (
 	"os/user"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -34,6 +35,11 @@ type scheduleFile struct {
 	zone   string // of a crontab where it has no CRON_TZ
 	system *bool  // whether a crontab names users; nil: find out
 	given  []scheduler.Schedule
+	left   []string // lines that are left out, and why
+
+	digest         string      // of what was read last, be it good or not
+	problem        string      // why that could not be imported
+	read, changing os.FileInfo // as it was then, and at the last look
 }
 
 // systemFlag adds the flag that says whether a crontab is a system crontab.
@@ -52,7 +58,9 @@ func saidSystem(flags *pflag.FlagSet) *bool {
 
 // load reads the schedules of the file, or returns all that is wrong with it.
 func (f *scheduleFile) load(stdin io.Reader) (err error) {
+	defer func() { f.problem = errorText(err) }()
 	var data []byte
+	f.read = f.stamp() // before it is read: a change meanwhile is found at the next look
 	if f.path == "-" {
 		data, err = io.ReadAll(stdin)
 	} else {
@@ -61,6 +69,7 @@ func (f *scheduleFile) load(stdin io.Reader) (err error) {
 	if err != nil {
 		return err
 	}
+	f.digest = digestOf(data)
 	if err := f.nameSource(); err != nil {
 		return err
 	}
@@ -106,6 +115,14 @@ func (f *scheduleFile) readCrontab(data []byte) ([]scheduler.Schedule, error) {
 	if err != nil {
 		return nil, usagef("%w", err)
 	}
+	f.left = nil
+	entries = slices.DeleteFunc(entries, func(e crontab.Entry) bool {
+		reboot := e.Spec == crontab.Reboot
+		if reboot {
+			f.left = append(f.left, fmt.Sprintf("%s:%d: @reboot: a schedule belongs to no host; start %.60q by the host's init system", f.path, e.Line, e.Command))
+		}
+		return reboot
+	})
 	given := make([]scheduler.Schedule, len(entries))
 	var wrong []error
 	for i, e := range entries {

@@ -54,8 +54,8 @@ func (p *program) serve() *cobra.Command {
 		Long: `Run what is due. Any number of daemons may share a database: each slot runs
 once, on one of them.
 
-With --crontab or --schedules, or both, the files are imported first, and again at
-SIGHUP: their schedules become those of the files, and others stay as they are.
+With --crontab or --schedules, or both, the files are imported first, and again when
+they change and at SIGHUP; if one is wrong, all stays as it was. Their schedules become those of the files, and others stay as they are.
 Without them the table's schedules run.
 
 ` + aboutSystem + `
@@ -145,6 +145,9 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 	}
 	if f.check {
 		for _, file := range files {
+			for _, left := range file.left {
+				fmt.Fprintln(p.err, "dbcron: left out: "+harmless(left))
+			}
 			if _, err := fmt.Fprintf(p.out, "%s: %s, all good\n", file.path, counted(len(file.given), "schedule", "schedules")); err != nil {
 				return err
 			}
@@ -293,7 +296,10 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, fil
 	var obeying sync.WaitGroup
 	defer obeying.Wait()
 	defer close(ended)
-	obeying.Go(func() { p.obey(ctx, abort, db, files, log, ended) })
+	watched := &watchedFiles{files: files, db: db, log: log, node: s.Owner(), others: map[string]string{}}
+	watched.note(ctx)
+	defer watched.forget(ctx)
+	obeying.Go(func() { p.obey(ctx, abort, watched, ended) })
 	if !f.once {
 		stop, err := p.startHTTP(ctx, db, &f, log)
 		if err != nil {
@@ -319,37 +325,26 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, fil
 	return s.Run(ctx)
 }
 
-// obey follows signals until the daemon has ended.
-func (p *program) obey(ctx context.Context, abort func(), db *dialect.DB, files []*scheduleFile, log *slog.Logger, ended <-chan struct{}) {
+// obey follows signals, and changes of the files, until the daemon has ended.
+func (p *program) obey(ctx context.Context, abort func(), files *watchedFiles, ended <-chan struct{}) {
+	look := time.NewTicker(fileEvery)
+	defer look.Stop()
 	for {
 		select {
 		case <-ended:
 			return
 		case <-p.signals.again:
-			log.Warn("stopping at once")
+			files.log.Warn("stopping at once")
 			abort()
 			<-ended
 			return
 		case <-p.signals.reload:
-			reload(ctx, db, files, log)
+			files.reload(ctx)
+		case <-look.C:
+			if ctx.Err() == nil {
+				files.look(ctx)
+			}
 		}
-	}
-}
-
-// reload imports the files again, if all of them are good.
-func reload(ctx context.Context, db *dialect.DB, files []*scheduleFile, log *slog.Logger) {
-	if len(files) == 0 {
-		log.Info("SIGHUP: there is no --crontab and no --schedules to import again")
-		return
-	}
-	err := loadAll(files)
-	for _, file := range files {
-		if err == nil {
-			err = file.importLogged(ctx, db, log)
-		}
-	}
-	if err != nil && ctx.Err() == nil {
-		log.Error("not imported; its schedules stay as they were", "err", err)
 	}
 }
 
@@ -361,6 +356,9 @@ func (f *scheduleFile) importLogged(ctx context.Context, db *dialect.DB, log *sl
 		return err
 	}
 	log.Info(f.title()+" "+f.path, "schedules", changes.String())
+	for _, left := range f.left {
+		log.Warn("left out: " + left)
+	}
 	if len(f.given) == 0 && len(changes.Removed) > 0 {
 		log.Warn("the "+f.title()+" is empty: all its schedules were removed", "removed", len(changes.Removed))
 	}

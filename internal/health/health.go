@@ -30,6 +30,7 @@ const (
 	lateAfter   = 10 * time.Second // that a schedule's slot has come, and no daemon has claimed it
 	back        = 24 * time.Hour   // how old what has ended may be
 	mostNodes   = 1000
+	mostFiles   = 1000
 )
 
 // A Problem is something that is wrong.
@@ -55,6 +56,7 @@ const (
 	Runs      Subject = "runs"
 	Queues    Subject = "queues"
 	Processes Subject = "processes"
+	Files     Subject = "files"
 )
 
 // What says in a few words what is wrong. What hides in the name is shown.
@@ -272,6 +274,39 @@ func Rate(minutes []queue.Minute, name string, now time.Time) float64 {
 		}
 	}
 	return float64(n) / 10
+}
+
+// OfFiles finds files that daemons could not import, and those of which daemons have different
+// ones under one source.
+func OfFiles(ctx context.Context, db *dialect.DB) (all []Problem, files int, err error) {
+	found, err := scheduler.Files(ctx, db, mostFiles)
+	if err != nil {
+		return nil, 0, err
+	}
+	first := map[string]*scheduler.File{}
+	told := map[string]bool{}
+	for i := range found {
+		f := &found[i]
+		if f.Problem != "" && len(all) < Most {
+			all = append(all, Problem{
+				Of: Files, Name: f.Source, Bad: true, what: "%s was not imported", Since: f.Read,
+				Why: "by " + plain.Cut(f.Node, 100) + ": " + plain.Cut(f.Problem, 200),
+				Do:  "mend the file; the daemon reads it again when it changes. Until then its schedules stay as they were",
+			})
+		}
+		switch other := first[f.Source]; {
+		case other == nil:
+			first[f.Source] = f
+		case other.Digest != f.Digest && !told[f.Source] && len(all) < Most:
+			told[f.Source] = true
+			all = append(all, Problem{
+				Of: Files, Name: f.Source, Bad: true, what: "daemons have different files for %s",
+				Why: plain.Cut(other.Node, 100) + " and " + plain.Cut(f.Node, 100) + ", of which the one that imports last removes what the other has",
+				Do:  "make the files the same, or give each daemon a --source of its own",
+			})
+		}
+	}
+	return all, len(first), nil
 }
 
 // OfProcesses finds processes that were not heard of in time, in the last day. live is how

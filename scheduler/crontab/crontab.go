@@ -18,7 +18,7 @@
 //   - Lines may have 64 KiB. Cron refuses commands of 999 bytes, and cuts
 //     settings there.
 //   - "NAME=" is an empty value, as NAME="" is. Quotes keep blanks on both sides.
-//   - @reboot is refused, and "@every DURATION" is accepted.
+//   - @reboot is read, and what it means is the caller's to know; "@every DURATION" is accepted.
 //   - What cron takes for another spec or never runs is refused: 0~30, *-5, 5-1,
 //     30 February. So is a step larger than its range, such as */61.
 //
@@ -53,6 +53,9 @@ const (
 	blanks = " \t"
 	mark   = "\ufeff" // the byte order mark
 )
+
+// Reboot is the Spec of a line that is to run when the host starts. No schedule can have it.
+const Reboot = "@reboot"
 
 // An Entry is one line of a crontab that says when to run what.
 type Entry struct {
@@ -254,7 +257,10 @@ func (p *parser) readEntry(text string) {
 		}
 	}
 	entry.Spec = strings.Join(words, " ")
-	if _, err := cronspec.New(entry.Spec, entry.Zone, ""); err != nil {
+	if strings.EqualFold(entry.Spec, Reboot) {
+		entry.Spec = Reboot
+		p.readCommand(&entry, text)
+	} else if _, err := cronspec.New(entry.Spec, entry.Zone, ""); err != nil {
 		p.fail(err)
 	} else {
 		p.readCommand(&entry, text)

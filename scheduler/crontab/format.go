@@ -120,7 +120,7 @@ func (w *writer) line(e *Entry) (string, error) {
 		return "", fmt.Errorf("its name is that of %s; choose another", other)
 	}
 	w.named[e.Name] = w.title
-	if _, err := cronspec.Parse(e.Spec); err != nil {
+	if _, err := cronspec.Parse(e.Spec); err != nil && e.Spec != Reboot {
 		return "", err
 	}
 	spec := strings.Join(strings.Fields(e.Spec), " ")

@@ -178,7 +178,6 @@ func TestFormatRefuses(t *testing.T) {
 		{named(" "), `entry 1, " ": the name is empty`},
 		{named("a\nb"), `entry 1, "a\nb": the name "a\nb" holds a control character; remove it`},
 		{named(long[:201]), `entry 1, "` + long[:60] + `": the name has 201 characters; use at most 200`},
-		{[]crontab.Entry{{Spec: "@reboot", Command: "x"}}, `entry 1, "@reboot x": invalid schedule: spec "@reboot": @reboot is not supported`},
 		{[]crontab.Entry{{Spec: " @daily", Command: "=x"}}, `entry 1, " @daily =x": @daily before a command that begins with =`},
 		{[]crontab.Entry{{Spec: "@daily\n", Command: "x"}}, `entry 1, "@daily\n x": invalid schedule: spec "@daily\n": it holds the control character`},
 		{[]crontab.Entry{{Command: "x"}}, `entry 1, " x": invalid schedule: spec "": it is empty`},

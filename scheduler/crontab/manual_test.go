@@ -167,11 +167,7 @@ var manual = []struct {
 		{"@weekly x\n@daily x\n@midnight x\n@hourly x\n", "@weekly | x\n@daily | x\n@midnight | x\n@hourly | x", ""},
 		{"@DAILY x\n", "@DAILY | x", "refuses capitals"},
 		{"@every 90s x\n", "@every 90s | x", "refuses it: it is of Go's robfig/cron"},
-		{
-			"@reboot x\n",
-			`tab:1: invalid schedule: spec "@reboot": @reboot is not supported: a scheduler of many processes has no moment of reboot; use a time or @every`,
-			"runs it when cron starts",
-		},
+		{"@reboot x\n@REBOOT y\n", "@reboot | x\n@reboot | y", "runs it when cron starts"},
 		{"@never x\n", `tab:1: invalid schedule: spec "@never": unknown macro "@never"; use @hourly,`, ""},
 		{"@daily\n", `tab:1: no command follows "@daily"; write one after the spec`, "takes it, and runs the shell without a command"},
 		{"@daily = x\n@hourly y\n", `@hourly | y | env ["@daily=x"]`, ""},

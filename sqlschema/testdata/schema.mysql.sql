@@ -485,6 +485,15 @@ CREATE TABLE dbcron_schedule (
   CONSTRAINT dbcron_schedule_range CHECK (starts_at between '1971-01-01' and '9999-12-30' and ends_at between '1971-01-01' and '9999-12-30')
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What runs when. A row with next_exec NULL and state active is planned by the next daemon';
 
+CREATE TABLE dbcron_schedule_file (
+  source varchar(255) NOT NULL COMMENT 'What the schedules are known by: dbcron_schedule.source',
+  node varchar(128) NOT NULL COMMENT 'The daemon',
+  digest varchar(64) NOT NULL COMMENT 'SHA-256 of the file, in hexadecimal digits',
+  problem text NOT NULL COMMENT 'Why it could not be imported; empty: it was',
+  read_at datetime(6) NOT NULL COMMENT 'When it was read',
+  PRIMARY KEY (source,node)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Files that daemons import schedules from, as each has read them last';
+
 CREATE TABLE dbcron_token (
   name varchar(200) NOT NULL COMMENT 'For people; compared by bytes',
   hash varchar(64) NOT NULL COMMENT 'SHA-256 of the secret, in hexadecimal digits',

@@ -495,6 +495,15 @@ END -- Which daemons may claim it: the tag and, for a function, its name, or tha
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=90); -- What runs when. A row with next_exec NULL and state active is planned by the next daemon
 CREATE INDEX dbcron_schedule_next ON public.dbcron_schedule USING btree (state, lane, next_exec);
 
+CREATE TABLE dbcron_schedule_file (
+    source character varying(255) COLLATE "C" NOT NULL -- What the schedules are known by: dbcron_schedule.source
+    node character varying(128) COLLATE "C" NOT NULL -- The daemon
+    digest character varying(64) COLLATE "C" NOT NULL -- SHA-256 of the file, in hexadecimal digits
+    problem text COLLATE "C" NOT NULL -- Why it could not be imported; empty: it was
+    read_at timestamp(6) with time zone NOT NULL -- When it was read
+    CONSTRAINT dbcron_schedule_file_key PRIMARY KEY (source, node)
+); -- Files that daemons import schedules from, as each has read them last
+
 CREATE TABLE dbcron_token (
     name character varying(200) COLLATE "C" NOT NULL -- For people; compared by bytes
     hash character varying(64) COLLATE "C" NOT NULL -- SHA-256 of the secret, in hexadecimal digits

@@ -488,6 +488,15 @@ CREATE TABLE "dbcron_schedule" ( -- What runs when. A row with next_exec NULL an
 
 CREATE INDEX dbcron_schedule_next ON dbcron_schedule (state, lane, next_exec);
 
+CREATE TABLE dbcron_schedule_file ( -- Files that daemons import schedules from, as each has read them last
+    source          TEXT NOT NULL, -- What the schedules are known by: dbcron_schedule.source
+    node            TEXT NOT NULL, -- The daemon
+    digest          TEXT NOT NULL, -- SHA-256 of the file, in hexadecimal digits
+    problem         TEXT NOT NULL, -- Why it could not be imported; empty: it was
+    read_at         TEXT NOT NULL, -- When it was read
+    CONSTRAINT dbcron_schedule_file_key PRIMARY KEY (source, node)
+) WITHOUT ROWID;
+
 CREATE TABLE dbcron_token ( -- Who may use the HTTP API: from the first row on nobody may without a token
     name            TEXT NOT NULL, -- For people; compared by bytes
     hash            TEXT NOT NULL, -- SHA-256 of the secret, in hexadecimal digits

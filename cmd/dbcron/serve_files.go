@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+const (
+	fileEvery  = 5 * time.Second // between two looks whether files have changed
+	othersWhen = 12              // looks, after which other daemons' files are looked at
+	mostFiles  = 1000
+)
+
+// watchedFiles are the files of a daemon, which it reads again when they change, as crond does.
+// Only one goroutine uses them.
+type watchedFiles struct {
+	files []*scheduleFile
+	db    *dialect.DB
+	log   *slog.Logger
+	node  string
+
+	looks  int
+	others map[string]string // by source: the daemons that have another file
+}
+
+// stamp is a file's state as far as it shows without reading it; nil: it cannot be told.
+func (f *scheduleFile) stamp() os.FileInfo {
+	info, err := os.Stat(f.path)
+	if err != nil {
+		return nil
+	}
+	return info
+}
+
+func sameStamp(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// settled tells whether the file is another than the one that was read, and has not changed
+// between two looks: one that is being written is not read in the middle.
+func (f *scheduleFile) settled() bool {
+	now := f.stamp()
+	if now == nil || sameStamp(now, f.read) {
+		f.changing = nil
+		return false
+	}
+	settled := sameStamp(now, f.changing)
+	f.changing = now
+	return settled
+}
+
+// look imports the files again if one has changed, and looks now and then at what other daemons have.
+func (w *watchedFiles) look(ctx context.Context) {
+	changed := false
+	for _, f := range w.files {
+		changed = f.settled() || changed
+	}
+	if changed {
+		w.log.Info("a file has changed; it is imported again")
+		w.reload(ctx)
+		return
+	}
+	if w.looks++; w.looks%othersWhen == 0 {
+		w.lookAtOthers(ctx)
+	}
+}
+
+// reload imports the files again, if all of them are good.
+func (w *watchedFiles) reload(ctx context.Context) {
+	if len(w.files) == 0 {
+		w.log.Info("SIGHUP: there is no --crontab and no --schedules to import again")
+		return
+	}
+	err := loadAll(w.files)
+	for _, f := range w.files {
+		if err == nil {
+			err = f.importLogged(ctx, w.db, w.log)
+			f.problem = errorText(err)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		w.log.Error("not imported; its schedules stay as they were", "err", err)
+	}
+	w.note(ctx)
+}
+
+// note tells doctor and other daemons how the files were read.
+func (w *watchedFiles) note(ctx context.Context) {
+	for _, f := range w.files {
+		err := scheduler.NoteFile(ctx, w.db, scheduler.File{Source: f.source, Node: w.node, Digest: f.digest, Problem: f.problem})
+		if err != nil && ctx.Err() == nil {
+			w.log.Warn("other daemons cannot be told of a file", "file", f.path, "err", err)
+		}
+	}
+	w.lookAtOthers(ctx)
+}
+
+// lookAtOthers warns of daemons that have another file under the same source: whoever imports last
+// removes what the others have.
+func (w *watchedFiles) lookAtOthers(ctx context.Context) {
+	if len(w.files) == 0 {
+		return
+	}
+	all, err := scheduler.Files(ctx, w.db, mostFiles)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.log.Warn("other daemons' files cannot be looked at", "err", err)
+		}
+		return
+	}
+	for _, f := range w.files {
+		var nodes []string
+		for _, other := range all {
+			if other.Source == f.source && other.Node != w.node && other.Digest != f.digest {
+				nodes = append(nodes, other.Node)
+			}
+		}
+		text := strings.Join(nodes, ", ")
+		if text != "" && text != w.others[f.source] {
+			w.log.Warn("other daemons have another file under the same source, and each import undoes the others'; make the files the same, or give each a --source of its own",
+				"source", f.source, "daemons", text)
+		}
+		w.others[f.source] = text
+	}
+}
+
+// forget removes what note has told.
+func (w *watchedFiles) forget(ctx context.Context) {
+	if len(w.files) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := scheduler.ForgetFiles(ctx, w.db, w.node); err != nil {
+		w.log.Warn("what other daemons were told of files stays for a day", "err", err)
+	}
+}
+
+func digestOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,69 @@
+package scheduler
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// A File is a file that a daemon imports schedules from, as it has read it last.
+type File struct {
+	Source  string // of its schedules: see Import
+	Node    string // the daemon
+	Digest  string // of its content
+	Problem string // why it could not be imported; "": it was
+	Read    time.Time
+}
+
+var (
+	// fileAgain and fileFirst: a daemon writes rows of its own name only, which no other has.
+	fileAgain = dialect.SQL("scheduler.file-again", `
+		UPDATE {prefix}schedule_file SET digest = :digest, problem = :problem, read_at = {now} WHERE source = :source AND node = :node`)
+
+	fileFirst = dialect.SQL("scheduler.file-first", `
+		INSERT INTO {prefix}schedule_file (source, node, digest, problem, read_at) VALUES (:source, :node, :digest, :problem, {now}) {ignore_duplicate source}`)
+
+	filesLeft = dialect.SQL("scheduler.files-left", `DELETE FROM {prefix}schedule_file WHERE node = :node`)
+
+	// filesOfDead removes what killed daemons have left.
+	filesOfDead = dialect.SQL("scheduler.files-of-dead", `
+		DELETE FROM {prefix}schedule_file WHERE read_at < {now + :ago}
+			AND NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = node)`)
+
+	listFiles = dialect.SQL("scheduler.files", `
+		SELECT f.source, f.node, f.digest, f.problem, {us f.read_at} FROM {prefix}schedule_file AS f
+		WHERE EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = f.node AND n.state <> 'gone' AND n.expire_at > {now})
+		ORDER BY f.source, f.node LIMIT :limit`)
+)
+
+// NoteFile records how a daemon has read a file, for Files.
+func NoteFile(ctx context.Context, db *dialect.DB, f File) error {
+	args := dialect.Args{"source": f.Source, "node": f.Node, "digest": f.Digest, "problem": reason(f.Problem)}
+	n, err := db.Exec(ctx, fileAgain, args)
+	if err == nil && n == 0 {
+		_, err = db.Exec(ctx, fileFirst, args)
+	}
+	if err == nil {
+		_, err = db.Exec(ctx, filesOfDead, dialect.Args{"ago": -(24 * time.Hour).Microseconds()})
+	}
+	return err
+}
+
+// ForgetFiles removes what a daemon has recorded by NoteFile: it ends.
+func ForgetFiles(ctx context.Context, db *dialect.DB, node string) error {
+	_, err := db.Exec(ctx, filesLeft, dialect.Args{"node": node})
+	return err
+}
+
+// Files returns up to limit files of live daemons, by their sources. Daemons that have different
+// files under one source undo each other's imports.
+func Files(ctx context.Context, db *dialect.DB, limit int) ([]File, error) {
+	return dialect.Select(ctx, &db.Session, listFiles, dialect.Args{"limit": limit}, func(rows *sql.Rows) (f File, err error) {
+		var read int64
+		err = rows.Scan(&f.Source, &f.Node, &f.Digest, &f.Problem, &read)
+		f.Read = instantOf(read)
+		return f, err
+	})
+}
