@@ -194,6 +194,7 @@ func TestBrowser(t *testing.T) {
 		b.has("The job is deleted.")
 		w.jobs(b)
 		w.routing(b)
+		w.settings(b)
 		b.visit("schedule?name=backup")
 		b.submit(`button[value=pause]`)
 		b.has("Paused.")
@@ -281,6 +282,29 @@ func (w *world) routing(b *tab) {
 	b.submit(`a[href="audit?action=route.set"]`)
 	b.has("to mail")
 	b.has("this host")
+}
+
+// settings clicks what is set for queues, slots of the past, and what processes take.
+func (w *world) settings(b *tab) {
+	b.t.Helper()
+	b.visit("queue?name=billing")
+	b.run(chromedp.Click(`#limit summary`, chromedp.ByQuery), chromedp.SendKeys(`#limit input[name=kind]`, "invoice", chromedp.ByQuery), chromedp.SendKeys(`#limit input[name=rate]`, "5/s", chromedp.ByQuery))
+	b.submit(`button[value=limit]`)
+	b.has("The limit is set.")
+	b.submit(`button[aria-label="Remove the limit of invoice"]`)
+	b.has("The limit is removed.")
+	b.run(chromedp.Click(`#resize summary`, chromedp.ByQuery), chromedp.SendKeys(`#resize input`, "9", chromedp.ByQuery))
+	b.submit(`button[value=resize]`)
+	b.has("New jobs go to new blocks")
+	b.visit("schedule?name=backup")
+	b.run(chromedp.Click(`#backfill summary`, chromedp.ByQuery), chromedp.SetValue(`#backfill input[name=from]`, "2026-01-02T03:30", chromedp.ByQuery), chromedp.SetValue(`#backfill input[name=to]`, "2026-01-03T03:30", chromedp.ByQuery))
+	b.submit(`button[value=backfill]`)
+	b.has("2 slots will be run")
+	b.visit("daemons")
+	b.submit(`button[value=drain]`)
+	b.has("It takes no new work")
+	b.submit(`button[value=undrain]`)
+	b.has("It takes work again.")
 }
 
 // Three questions that an operator has, each answered three clicks from the overview at the most.

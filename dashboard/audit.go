@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -20,7 +21,7 @@ func (d *Dashboard) record(r *request, done outcome, failed error) {
 	}
 	e := audit.Entry{
 		Actor: r.who.Name, Login: r.who.Login, Source: audit.Dashboard,
-		Action: page + "." + r.PostForm.Get("do"), Object: done.object, Count: done.n, Detail: done.detail,
+		Action: cmp.Or(done.action, page+"."+r.PostForm.Get("do")), Object: done.object, Count: done.n, Detail: done.detail,
 	}
 	if e.Actor == "" {
 		e.Actor = audit.ThisHost

@@ -89,6 +89,7 @@ type outcome struct {
 	n       int    // how many
 	to      string // the page to go to; default: the same one
 	counted bool   // n says how many it was done to, also if that is none
+	action  string // what, for the audit; default: the page and what the form does
 	object  string // to what, for the audit; default: what the address names
 	detail  string // why, or to which; default: the reason that was given
 }
@@ -134,19 +135,19 @@ func New(db *dialect.DB, api *httpapi.API, opt Options) (*Dashboard, error) {
 	d.routes = map[string]route{
 		"/":          {show: d.overview},
 		"/queues":    {show: d.listQueues},
-		"/queue":     {show: d.showQueue, acts: map[string]action{"pause": d.pauseQueue, "resume": d.resumeQueue, "purge": d.purgeQueue}},
+		"/queue":     {show: d.showQueue, acts: map[string]action{"pause": d.pauseQueue, "resume": d.resumeQueue, "purge": d.purgeQueue, "limit": d.limitQueue, "unlimit": d.unlimitQueue, "resize": d.resizeQueue}},
 		"/jobs":      {show: d.listJobs},
 		"/job":       {show: d.showJob, acts: map[string]action{"retry": d.jobAction("retry"), "run": d.jobAction("run"), "cancel": d.jobAction("cancel"), "delete": d.jobAction("delete")}},
 		"/bulk":      {show: d.showBulk, acts: map[string]action{"retry": d.doBulk, "run": d.doBulk, "cancel": d.doBulk, "delete": d.doBulk}},
 		"/clone":     {show: d.showClone, acts: map[string]action{"clone": d.cloneJob}},
 		"/errors":    {show: d.listErrors},
 		"/schedules": {show: d.listSchedules},
-		"/schedule":  {show: d.showSchedule, acts: map[string]action{"run": d.runSchedule, "pause": d.pauseSchedule, "resume": d.resumeSchedule}},
+		"/schedule":  {show: d.showSchedule, acts: map[string]action{"run": d.runSchedule, "pause": d.pauseSchedule, "resume": d.resumeSchedule, "backfill": d.backfillSchedule}},
 		"/runs":      {show: d.listRuns},
 		"/run":       {show: d.showRun, acts: map[string]action{"cancel": d.cancelRun}},
 		"/locks":     {show: d.listLocks},
 		"/lock":      {show: d.showLock},
-		"/daemons":   {show: d.listDaemons},
+		"/daemons":   {show: d.listDaemons, acts: map[string]action{"drain": d.drainNode, "undrain": d.undrainNode}},
 		"/routes":    {show: d.listRoutes, acts: map[string]action{"set": d.setRoute, "delete": d.deleteRoute}},
 		"/topics":    {show: d.listTopics, acts: map[string]action{"subscribe": d.subscribe, "unsubscribe": d.unsubscribe}},
 		"/groups":    {show: d.listGroups},
@@ -413,7 +414,7 @@ var kinds = []struct {
 }{
 	{http.StatusBadRequest, []error{errBadRequest}},
 	{http.StatusUnprocessableEntity, []error{queue.ErrInvalid, scheduler.ErrInvalid, lock.ErrInvalid}},
-	{http.StatusNotFound, []error{queue.ErrNotFound, scheduler.ErrNotFound, scheduler.ErrNoRun, lock.ErrNotFound, httpapi.ErrNoToken}},
+	{http.StatusNotFound, []error{queue.ErrNotFound, scheduler.ErrNotFound, scheduler.ErrNoRun, scheduler.ErrNoNode, lock.ErrNotFound, httpapi.ErrNoToken}},
 	{http.StatusConflict, []error{queue.ErrDeleted, queue.ErrState, queue.ErrInUse, queue.ErrAmbiguous, scheduler.ErrBusy, scheduler.ErrManaged, scheduler.ErrNotRunning}},
 }
 

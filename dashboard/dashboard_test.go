@@ -346,7 +346,7 @@ func TestScopes(t *testing.T) {
 		operator.post(dead, "do", "retry").has("tried again")
 		for path, to := range s.board.routes {
 			for do := range to.acts {
-				allowed := slices.Contains([]string{"retry", "run", "cancel", "pause", "resume", "backfill", "drain"}, do)
+				allowed := slices.Contains([]string{"retry", "run", "cancel", "pause", "resume", "backfill", "drain", "undrain"}, do)
 				if got := (visitor{Operate: true}).may(path, do); got != allowed {
 					t.Errorf("%s %s with the scope operate: %v, want %v", path, do, got, allowed)
 				}

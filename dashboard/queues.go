@@ -67,6 +67,7 @@ type queueData struct {
 	Leased   int
 	Workers  int
 	Settings []setRow
+	Endpoint *endpointView // nil: it has none
 }
 
 type limitRow struct {
@@ -91,7 +92,7 @@ func (d *Dashboard) showQueue(ctx context.Context, r *request) (*view, error) {
 	for _, part := range []struct {
 		name string
 		read func(context.Context, *request, *queueData) error
-	}{{"Counts", d.readCounts}, {"Limits", d.readLimits}, {"Blocks", d.readBlocks}} {
+	}{{"Counts", d.readCounts}, {"Limits", d.readLimits}, {"Blocks", d.readBlocks}, {"Endpoint", d.readEndpoint}} {
 		if err := part.read(ctx, r, data); err != nil {
 			v.troubles = append(v.troubles, d.trouble(part.name, err))
 		}

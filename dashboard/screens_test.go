@@ -10,8 +10,10 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/audit"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/scheduler"
 )
 
 // done is what the audit has of an action, the newest first.
@@ -97,6 +99,79 @@ func TestTokens(t *testing.T) {
 		}
 		if got := done(t, db, "token.revoke"); !slices.Equal(got, []string{"ada"}) {
 			t.Errorf("the audit has %q", got)
+		}
+	})
+}
+
+// The limits and the number of blocks of a queue are changed on its page, which shows where its
+// jobs are sent without what may be secret.
+func TestQueueSettings(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		newWorld(t, db)
+		s, ctx := serve(t, db.DB, "/x", Options{}), t.Context()
+		c := s.board.queues
+		mail := link("queue", "name", "mail")
+		s.post(mail, "do", "limit", "kind", "welcome", "running", "3", "rate", "5/s").has("The limit is set", ">5/s<", "Remove the limit of welcome")
+		s.post(mail, "do", "limit", "kind", "", "running", "9").has("The limit is set", ">9<").lacks("100/m<")
+		for _, wrong := range [][]string{{"running", "many"}, {"running", "0"}, {"rate", "5"}, {"rate", "0/s"}, {"burst", "2"}, {"kind", "x "}, {}} {
+			if a := s.try(mail, append(wrong, "do", "limit")...); a.status != 422 && a.status != 400 {
+				t.Errorf("%v: got %d", wrong, a.status)
+			}
+		}
+		limits, err := c.LimitsOf(ctx, "mail")
+		must(t, err)
+		if len(limits) != 2 || limits[0].Running != 9 || limits[0].Rate != 0 || limits[1].Kind != "welcome" || limits[1].Running != 3 || limits[1].Rate != 5 {
+			t.Errorf("got %+v", limits)
+		}
+		s.post(mail, "do", "unlimit", "kind", "welcome").has("The limit is removed")
+		s.try(mail, "do", "unlimit", "kind", "welcome").is(404)
+		s.try(mail, "do", "resize", "blocks", "1001").is(422)
+		s.try(mail, "do", "resize", "blocks", "").is(422)
+		s.post(mail, "do", "resize", "blocks", "7").has("New jobs go to new blocks")
+		if q, err := c.Queue(ctx, "mail"); err != nil || q.Blocks != 7 {
+			t.Errorf("got %d blocks, %v", q.Blocks, err)
+		}
+		s.get(mail).lacks("Endpoint")
+		set, err := push.NewEndpoints(db.DB).Set(ctx, c, "mail", func(e *push.Endpoint) { e.URL = "https://worker.example.org/jobs?key=geheim" })
+		must(t, err)
+		s.get(mail).has("Endpoint", "https://worker.example.org/jobs?…").lacks("geheim", set.Secret)
+		if got, want := done(t, db, "limit.set"), []string{"mail running=9", "mail/welcome running=3 rate=5/s"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if got := append(done(t, db, "limit.delete"), done(t, db, "queue.resize")...); !slices.Equal(got, []string{"mail/welcome", "mail to 7"}) {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// Slots of the past are run by the schedule's clock, and a process is drained and undrained.
+func TestBackfillAndDrain(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		newWorld(t, db)
+		s, ctx := serve(t, db.DB, "/x", Options{}), t.Context()
+		backup := link("schedule", "name", "backup") // at 3:30 in Berlin
+		s.post(backup, "do", "backfill", "from", "2026-01-02T03:30", "to", "2026-01-04T03:29").has("2 slots will be run")
+		due := db.List(t, `SELECT {us due_at} FROM {prefix}run WHERE schedule = 'backup' AND cause = 'backfill' ORDER BY due_at`, nil)
+		want := time.Date(2026, 1, 2, 2, 30, 0, 0, time.UTC)
+		if !slices.Equal(due, []string{fmt.Sprint(want.UnixMicro()), fmt.Sprint(want.Add(24 * time.Hour).UnixMicro())}) {
+			t.Errorf("the slots are %v", due)
+		}
+		s.post(backup, "do", "backfill", "from", "2026-01-02T03:30", "to", "2026-01-04T03:29").has("No slot of that time lacks")
+		s.try(backup, "do", "backfill", "from", "yesterday", "to", "2026-01-04T03:29").is(422).has("is not a time")
+		s.try(backup, "do", "backfill", "from", "2026-01-05T03:30", "to", "2026-01-04T03:29").is(422)
+		s.post("daemons", "do", "drain", "name", "web-1:4711").has("It takes no new work", "Undrain", "drained")
+		s.post("daemons", "do", "undrain", "name", "web-1:4711").has("It takes work again").lacks("Undrain")
+		s.try("daemons", "do", "drain", "name", "nobody").is(404)
+		nodes, err := scheduler.Nodes(ctx, db.DB, "", 10)
+		must(t, err)
+		for _, n := range nodes {
+			if !n.Drained.IsZero() {
+				t.Errorf("%s is drained", n.Name)
+			}
+		}
+		got := append(append(done(t, db, "node.drain"), done(t, db, "node.undrain")...), done(t, db, "schedule.backfill")...)
+		if want := []string{"web-1:4711", "web-1:4711", "backup 2026-01-02 02:30:00 to 2026-01-04 02:29:00", "backup 2026-01-02 02:30:00 to 2026-01-04 02:29:00"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	})
 }

@@ -42,8 +42,9 @@ var operates = map[string][]string{
 	"/queue":    {"pause", "resume"},
 	"/job":      {"retry", "run", "cancel"},
 	"/bulk":     {"retry", "run", "cancel"},
-	"/schedule": {"run", "pause", "resume"},
+	"/schedule": {"run", "pause", "resume", "backfill"},
 	"/run":      {"cancel"},
+	"/daemons":  {"drain", "undrain"},
 }
 
 // may tells whether a visitor may do something on a page.

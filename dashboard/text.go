@@ -200,16 +200,25 @@ var notes = map[string]func(n int) string{
 	"ended": func(int) string {
 		return "The job is cancelled. If it runs, its worker learns that within two seconds."
 	},
-	"cloned":       func(int) string { return "This is the new job." },
-	"deleted":      func(int) string { return "The job is deleted." },
-	"started":      func(int) string { return "A daemon will begin this run soon." },
-	"routed":       func(int) string { return "The route is set. Whoever enqueues follows within two seconds." },
-	"unrouted":     func(int) string { return "The route is removed." },
-	"subscribed":   func(int) string { return "The queue gets copies from now on." },
-	"unsubscribed": func(int) string { return "The subscription has ended. Copies that were enqueued are done." },
-	"ungrouped":    func(int) string { return "The group has ended, and is removed by a worker within a minute or two." },
-	"revoked":      func(int) string { return "The token is revoked, at all daemons within two seconds." },
-	"cancelled":    func(int) string { return "The run is cancelled. If it runs, its daemon ends it within seconds." },
+	"cloned":    func(int) string { return "This is the new job." },
+	"deleted":   func(int) string { return "The job is deleted." },
+	"started":   func(int) string { return "A daemon will begin this run soon." },
+	"limited":   func(int) string { return "The limit is set. Workers learn of it within three seconds." },
+	"unlimited": func(int) string { return "The limit is removed." },
+	"resized": func(int) string {
+		return "New jobs go to new blocks in a few seconds; the old ones go when they are empty."
+	},
+	"backfilled":    func(n int) string { return plain.Plural(n, "slot", "slots") + " will be run, the oldest first." },
+	"nothingMissed": func(int) string { return "No slot of that time lacks a good run." },
+	"drained":       func(int) string { return "It takes no new work, and ends what it has begun." },
+	"undrained":     func(int) string { return "It takes work again." },
+	"routed":        func(int) string { return "The route is set. Whoever enqueues follows within two seconds." },
+	"unrouted":      func(int) string { return "The route is removed." },
+	"subscribed":    func(int) string { return "The queue gets copies from now on." },
+	"unsubscribed":  func(int) string { return "The subscription has ended. Copies that were enqueued are done." },
+	"ungrouped":     func(int) string { return "The group has ended, and is removed by a worker within a minute or two." },
+	"revoked":       func(int) string { return "The token is revoked, at all daemons within two seconds." },
+	"cancelled":     func(int) string { return "The run is cancelled. If it runs, its daemon ends it within seconds." },
 }
 
 func noteOf(q url.Values) string {

@@ -1,0 +1,129 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/dbcron/dbcron/httpapi/push"
+	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/queue"
+)
+
+// An endpointView is where a queue's jobs are sent, without what may be secret.
+type endpointView struct {
+	push.Endpoint
+	Shown string
+}
+
+// readEndpoint finds out whether jobs of a queue are sent somewhere.
+func (d *Dashboard) readEndpoint(ctx context.Context, _ *request, data *queueData) error {
+	e, err := push.NewEndpoints(d.db).Get(ctx, data.Name)
+	if errors.Is(err, queue.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	data.Endpoint = &endpointView{e, shownURL(e.URL)}
+	return nil
+}
+
+// shownURL is a URL without its query and who it is for, which may be secret.
+func shownURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	more := ""
+	if u.RawQuery != "" {
+		more = "?…"
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return plain.Clean(u.String() + more)
+}
+
+// formNumber reads a number that was typed, and 0 if none was.
+func (r *request) formNumber(field string) (int, error) {
+	text := r.PostForm.Get(field)
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("%w: %s: %q is not a number of 1 or more", queue.ErrInvalid, field, plain.Cut(text, 30))
+	}
+	return n, nil
+}
+
+// limitQueue sets the limit of a queue, or of a kind in it, to what was typed.
+func (d *Dashboard) limitQueue(ctx context.Context, r *request) (outcome, error) {
+	name, kind, err := r.limited()
+	to := queue.Limit{Per: time.Second}
+	if err == nil {
+		to.Running, err = r.formNumber("running")
+	}
+	if err == nil {
+		to.Burst, err = r.formNumber("burst")
+	}
+	detail := ""
+	if to.Running > 0 {
+		detail = fmt.Sprint("running=", to.Running)
+	}
+	if rate := r.PostForm.Get("rate"); err == nil && rate != "" {
+		if to.Rate, to.Per, err = queue.ParseRate(rate); err != nil {
+			err = fmt.Errorf("%w: rate: %w", queue.ErrInvalid, err)
+		}
+		detail += " rate=" + plain.Cut(rate, 50)
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	_, err = d.queues.EditLimit(ctx, name, kind, func(l *queue.Limit) {
+		l.Running, l.Rate, l.Per = to.Running, to.Rate, to.Per
+		l.Burst = max(to.Burst, 1)
+	})
+	return outcome{note: "limited", action: "limit.set", object: objectOfKind(name, kind), detail: detail}, err
+}
+
+func (d *Dashboard) unlimitQueue(ctx context.Context, r *request) (outcome, error) {
+	name, kind, err := r.limited()
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{note: "unlimited", action: "limit.delete", object: objectOfKind(name, kind)}, d.queues.DeleteLimit(ctx, name, kind)
+}
+
+// limited reads what a limit is of: a queue, and a kind or all of its jobs.
+func (r *request) limited() (name, kind string, err error) {
+	if name, err = r.nameIn("name"); err != nil {
+		return "", "", err
+	}
+	if kind = r.PostForm.Get("kind"); kind != "" {
+		err = checkName("kind", kind)
+	}
+	return name, kind, err
+}
+
+func objectOfKind(name, kind string) string {
+	if kind == "" {
+		return name
+	}
+	return name + "/" + kind
+}
+
+// resizeQueue changes how many workers can share a queue.
+func (d *Dashboard) resizeQueue(ctx context.Context, r *request) (outcome, error) {
+	name, err := r.nameIn("name")
+	var n int
+	if err == nil {
+		n, err = r.formNumber("blocks")
+	}
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{note: "resized", detail: fmt.Sprint("to ", n)}, d.queues.Resize(ctx, name, n)
+}
