@@ -66,6 +66,10 @@ type Options struct {
 	// operation or "other", the status, and how long it took.
 	Observe func(method, path string, status int, took time.Duration)
 
+	// LogDone has a line logged for each job that was claimed here and is done, of the level
+	// info; otherwise it is of the level debug.
+	LogDone bool
+
 	// LeaseLost is called when what it has of a queue's jobs was lost: see [queue.Options].
 	LeaseLost func(why string)
 
@@ -131,6 +135,7 @@ func New(db *dialect.DB, opt Options) (*API, error) {
 		return nil, err
 	}
 	a.pulls = newPulls(a.queues, a.log)
+	a.pulls.logDone = opt.LogDone
 	return a, nil
 }
 

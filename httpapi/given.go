@@ -18,9 +18,10 @@ const idleReceiver = time.Minute
 
 // pulls are the queues that jobs are claimed from, and what has been given out.
 type pulls struct {
-	queues *queue.Client
-	log    *slog.Logger
-	idle   time.Duration // idleReceiver, but in tests
+	logDone bool // at the level info
+	queues  *queue.Client
+	log     *slog.Logger
+	idle    time.Duration // idleReceiver, but in tests
 
 	mu      sync.Mutex
 	sources map[string]*source
@@ -153,7 +154,7 @@ func (p *pulls) receiver(ctx context.Context, name string) (*queue.Receiver, err
 		return nil, fmt.Errorf("%w: %q", queue.ErrDeleted, name)
 	}
 	// Without a grace: before it is closed it is waited for what was given out.
-	return p.queues.Receiver(ctx, queue.WorkerOptions{Queues: []string{name}, Grace: -1, Harmless: true, Logger: p.log})
+	return p.queues.Receiver(ctx, queue.WorkerOptions{Queues: []string{name}, Grace: -1, Harmless: true, Logger: p.log, LogDone: queue.LogsDone(p.logDone, name)})
 }
 
 // leave ends the use of a source. One that nobody uses for a while is closed.

@@ -156,6 +156,15 @@ func (w *Worker) count(d *Delivery, what verdict, skew int64, at instant.Instant
 	}
 }
 
+// LogsDone is [WorkerOptions].LogDone of a worker that logs each job of a queue that is done,
+// or as usual.
+func LogsDone(each bool, queue string) map[string]slog.Level {
+	if !each {
+		return nil
+	}
+	return map[string]slog.Level{queue: slog.LevelInfo}
+}
+
 func (w *Worker) logDone(d *Delivery, waited, ran int64) {
 	level, ok := w.opt.LogDone[d.Queue]
 	if !ok {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os/signal"
 	"slices"
 	"strings"
@@ -154,7 +155,7 @@ func (f *lockRunFlags) check(c *cobra.Command) error {
 func (p *program) runLocked(ctx context.Context, f *lockRunFlags, name string, argv []string) error {
 	ctx, stop := p.untilHangup(ctx)
 	defer stop()
-	log, err := newLogger(p.err, "text")
+	log, err := newLogger(p.err, "text", slog.LevelInfo)
 	if err != nil {
 		return err
 	}

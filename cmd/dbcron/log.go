@@ -12,15 +12,25 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// newLogger logs for people, or as JSON.
-func newLogger(w io.Writer, format string) (*slog.Logger, error) {
+// newLogger logs for people, or as JSON: what is of a level at least.
+func newLogger(w io.Writer, format string, level slog.Level) (*slog.Logger, error) {
 	switch {
 	case format == "text", format == "auto" && isTerminal(w):
-		return slog.New(&lines{w: w, mu: &sync.Mutex{}}), nil
+		return slog.New(&lines{w: w, mu: &sync.Mutex{}, level: level}), nil
 	case format == "json", format == "auto":
-		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: jsonAttr})), nil
+		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: jsonAttr})), nil
 	}
 	return nil, usagef("log format %q is not known: use text, json or auto", format)
+}
+
+// readLevel reads the level of a log.
+func readLevel(name string) (slog.Level, error) {
+	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError} {
+		if strings.EqualFold(name, level.String()) {
+			return level, nil
+		}
+	}
+	return 0, usagef("log level %q is not known: use debug, info, warn or error", name)
 }
 
 // jsonAttr writes durations as seconds.
@@ -35,18 +45,19 @@ func jsonAttr(_ []string, a slog.Attr) slog.Attr {
 type lines struct {
 	mu    *sync.Mutex
 	w     io.Writer
+	level slog.Level
 	attrs []slog.Attr
 }
 
-// Enabled tells that debugging is not for people.
-func (*lines) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
+// Enabled tells whether a level is logged.
+func (h *lines) Enabled(_ context.Context, l slog.Level) bool { return l >= h.level }
 
 // WithGroup ignores groups: nothing here uses them.
 func (h *lines) WithGroup(string) slog.Handler { return h }
 
 // WithAttrs returns a handler that adds attrs to each line.
 func (h *lines) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &lines{h.mu, h.w, append(h.attrs[:len(h.attrs):len(h.attrs)], attrs...)}
+	return &lines{h.mu, h.w, h.level, append(h.attrs[:len(h.attrs):len(h.attrs)], attrs...)}
 }
 
 // Handle writes a line.

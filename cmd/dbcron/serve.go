@@ -26,7 +26,8 @@ type serveFlags struct {
 	system                     *bool // nil: nobody has said
 	check, once                bool
 	noMigrate                  bool
-	node, logs                 string
+	node, logs, level          string
+	logDone                    bool
 	only                       []string
 	audit                      keptAudit
 
@@ -120,6 +121,8 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.BoolVar(&f.noMigrate, "no-migrate", false, "leave the tables as they are; fail if they are not up to date")
 	flags.StringVar(&f.node, "node", "", "name of this daemon in the history (default: host name and process id)")
 	flags.StringVar(&f.logs, "log-format", "auto", "text, json, or auto: text on a terminal")
+	flags.StringVar(&f.level, "log-level", "info", "log what is of this `level` at least: debug, info, warn or error")
+	flags.BoolVar(&f.logDone, "log-done", false, "log each job that this daemon has sent, or given out, when it is done, and how long it took")
 	flags.DurationVar(&f.options.Lease, "lease", usualRunLease, "how long a dead daemon's run waits for another one")
 	flags.DurationVar(&f.options.Poll, "poll", time.Second, "the longest that a change of the tables may go unseen")
 	flags.IntVar(&f.options.MaxRuns, "max-runs", 64, "how many commands run at a time")
@@ -205,7 +208,11 @@ func (p *program) checkedOptions(f *serveFlags) (*slog.Logger, scheduler.Options
 	if f.options.Lease <= 0 || f.options.Poll <= 0 || f.options.MaxRuns <= 0 || f.options.MaxCrashes <= 0 {
 		return nil, f.options, usagef("--lease, --poll, --max-runs and --max-crashes must be more than 0")
 	}
-	log, err := newLogger(p.err, f.logs)
+	level, err := readLevel(f.level)
+	if err != nil {
+		return nil, f.options, err
+	}
+	log, err := newLogger(p.err, f.logs, level)
 	if err != nil {
 		return nil, f.options, err
 	}

@@ -131,7 +131,7 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 	}
 	opt := httpapi.Options{
 		Node: of.node, Version: version, MaxBody: int64(f.bytes), Origins: f.origins, Logger: log, Doorbell: usualDoorbell, Hosts: of.hosts(),
-		TrustedProxies: f.proxies, ProxyUserHeader: f.userHeader, ProxyUserScopes: scopesOf(f.userScopes), AllowCommands: f.commands, Stopping: serving.Done(),
+		TrustedProxies: f.proxies, ProxyUserHeader: f.userHeader, ProxyUserScopes: scopesOf(f.userScopes), AllowCommands: f.commands, Stopping: serving.Done(), LogDone: of.logDone,
 	}
 	if f.metrics != nil {
 		opt.Observe, opt.LeaseLost = f.metrics.Request, f.metrics.LeaseLost

@@ -160,7 +160,7 @@ Exit codes: 0 all were sent, 1 some were not.`,
 }
 
 func (p *program) testTargets(ctx context.Context, db *dialect.DB, f *serveFlags, output string) error {
-	log, err := newLogger(p.err, f.logs)
+	log, err := newLogger(p.err, f.logs, slog.LevelInfo)
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func (f *serveFlags) newPush(db *dialect.DB, log *slog.Logger) (*push.Dispatcher
 	}
 	opt := push.Options{
 		Node: f.node, Doorbell: usualDoorbell, Lease: lease, Grace: grace,
-		Hosts: f.push.hosts, Version: version, Logger: log, Standby: f.push.standby,
+		Hosts: f.push.hosts, Version: version, Logger: log, Standby: f.push.standby, LogDone: f.logDone,
 	}
 	if f.push.metrics != nil {
 		opt.Observe, opt.LeaseLost = f.push.metrics.Sent, f.push.metrics.LeaseLost

@@ -149,7 +149,7 @@ func (f *workerFlags) check(c *cobra.Command) error {
 }
 
 func (p *program) runWorker(ctx context.Context, f *workerFlags, argv []string) error {
-	log, err := newLogger(p.err, f.logs)
+	log, err := newLogger(p.err, f.logs, slog.LevelInfo)
 	if err != nil {
 		return err
 	}

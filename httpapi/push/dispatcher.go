@@ -46,6 +46,7 @@ type Options struct {
 	Hosts    *Hosts        // what may be sent to; default: the internet
 	Version  string        // of the program, for the header User-Agent and the rows of its workers; default: devel
 	Logger   *slog.Logger  // default: slog.Default
+	LogDone  bool          // a line for each job that is done, of the level info; else: debug
 
 	// Observe is called for each request when it has ended: with the origin that it went to,
 	// the status of the answer, or 0 if there was no whole one, and how long it took. LeaseLost
@@ -267,6 +268,7 @@ func (d *Dispatcher) begin(ctx context.Context, e *Endpoint) (*pusher, error) {
 	w, err := d.queues.Worker(queue.WorkerOptions{
 		Queues: []string{e.Queue}, Concurrency: e.Concurrency, Lease: d.opt.Lease, Grace: d.opt.Grace, Under: d.under, Logger: d.log,
 		Harmless: true, // what a job does, it does elsewhere
+		LogDone:  queue.LogsDone(d.opt.LogDone, e.Queue),
 	})
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -608,3 +609,21 @@ func TestEdit(t *testing.T) {
 }
 
 func esc(text string) string { return url.QueryEscape(text) }
+
+// Whoever wants to has a line for each job that was sent, and what it took.
+func TestLogDone(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c, r := client(t, db), receive(t, nil)
+		point(t, db, c, "q", r.URL, nil)
+		for _, each := range []bool{false, true} {
+			var log bytes.Buffer
+			stop := start(t, db, Options{LogDone: each, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			id := enqueue(t, c, queue.Job{})
+			becomes(t, c, id, "")
+			stop() // nobody writes any more
+			if got := strings.Contains(log.String(), fmt.Sprintf(`msg="job done" queue=q kind=k id=%d attempt=1`, id)); got != each {
+				t.Errorf("with LogDone %t there is\n%s", each, log.String())
+			}
+		}
+	})
+}
