@@ -46,7 +46,11 @@ func Example() {
 	server := httptest.NewServer(mux)
 	defer server.Close()
 	for _, path := range []string{"/api/v1/queues", "/dbcron/"} {
-		answer, err := server.Client().Get(server.URL + path)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+path, nil)
+		if err != nil {
+			panic(err)
+		}
+		answer, err := server.Client().Do(request)
 		if err != nil {
 			panic(err)
 		}
