@@ -285,7 +285,7 @@ func TestGuards(t *testing.T) {
 			{"chain", func(t *testing.T) {
 				add(t, db, "job", "@manual")
 				for range 2 {
-					run(t, chain, dialect.Args{"name": "job", "due": at(0).UnixMicro()})
+					run(t, chain, dialect.Args{"name": "job", "due": at(0).UnixMicro(), "by": 0})
 				}
 				wantRows(t, db, "job", "0 1 waiting")
 			}},
