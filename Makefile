@@ -8,6 +8,8 @@ LONGEST := ./queue ./cmd/dbcron ./faults ./httpapi
 
 VERSION  ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),devel)
 PKG      ?= $(LONGEST) ./...
+# Tests wait for databases and for leases more than for a processor. Vet is the linter's.
+PARALLEL ?= 3
 ARGS     ?=
 FUZZTIME ?= 30s
 MINUTES  ?= 3
@@ -49,7 +51,7 @@ deps: ## install what the tests need (Debian, root), or say what is missing
 	$(call timed,deps,tools/test-deps)
 
 test: deps ## all tests on all engines; PKG=./lock ARGS='-v -run Renew'
-	@$(RUN) -- go test $(RACE) -timeout 60m $(ARGS) $(PKG)
+	@$(RUN) -- go test $(RACE) -vet=off -parallel $(PARALLEL) -timeout 60m $(ARGS) $(PKG)
 
 compat: deps ## the database's packages on other versions, and clusters that fail over; SERVERS='postgres-18 galera-failover'
 	@tools/compat $(SERVERS)

@@ -154,7 +154,7 @@ func checkSettings(t *testing.T, s *Server) {
 	want := map[string]string{
 		"SELECT @@time_zone":       "-03:30",
 		"SELECT @@tx_isolation":    "REPEATABLE-READ",
-		"SELECT @@max_connections": "200",
+		"SELECT @@max_connections": "400",
 		"SELECT database()":        "test",
 		"SELECT group_concat(user, '@', host ORDER BY user) FROM mysql.user": "mariadb.sys@localhost,root@%",
 	}
@@ -166,7 +166,7 @@ func checkSettings(t *testing.T, s *Server) {
 	case strings.HasPrefix(s.URL(), "postgres:"):
 		want = map[string]string{
 			"SHOW timezone":        "America/St_Johns",
-			"SHOW max_connections": "200",
+			"SHOW max_connections": "400",
 			"SHOW fsync":           "off",
 			"SHOW server_encoding": "UTF8",
 		}

@@ -68,7 +68,7 @@ func mariadbArgs(k *keeper) []string {
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--port=%d", k.port),
 		"--skip-name-resolve",
-		"--max-connections=200",
+		"--max-connections=400",
 		"--default-time-zone=-03:30",
 		"--innodb-buffer-pool-size=256M",
 		"--innodb-log-file-size=64M",

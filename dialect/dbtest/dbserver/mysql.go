@@ -45,7 +45,7 @@ func mysqlArgs(k *keeper) []string {
 		"--mysqlx=OFF",            // listens on a port of its own
 		"--secure-file-priv=NULL", // the default is a folder that may not be there
 		"--skip-name-resolve",
-		"--max-connections=200",
+		"--max-connections=400",
 		"--default-time-zone=-03:30",
 		"--innodb-buffer-pool-size=256M",
 		"--innodb-redo-log-capacity=128M",

@@ -65,7 +65,7 @@ func postgresArgs(k *keeper) []string {
 		"-c", "listen_addresses=127.0.0.1",
 		"-c", fmt.Sprintf("port=%d", k.port),
 		"-c", "unix_socket_directories=",
-		"-c", "max_connections=200",
+		"-c", "max_connections=400",
 		"-c", "timezone=America/St_Johns", // -03:30 or -02:30
 		// Files that go with the folder; /dev/shm is small in containers, and
 		// a crash leaves something in it.
