@@ -74,8 +74,8 @@ func TestAxe(t *testing.T) {
 	must(t, migrate(t, db))
 	w := life(t, db, 500)
 	address := serve(t, db.DB)
-	pages := w.pages()
 	b := open(t, address)
+	pages := b.all(&w)
 	for _, l := range looks {
 		b.as(l)
 		for _, name := range slices.Sorted(maps.Keys(pages)) {

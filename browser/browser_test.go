@@ -4,9 +4,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -144,13 +146,32 @@ func (w *world) pages() map[string]string {
 	}
 }
 
+// all are the pages of a world, and what the navigation leads to beside them.
+func (b *tab) all(w *world) map[string]string {
+	b.t.Helper()
+	pages := w.pages()
+	known := slices.Collect(maps.Values(pages))
+	b.visit("")
+	var links []string
+	b.run(chromedp.Evaluate(`[...document.querySelectorAll('header nav a')].map((a) => a.getAttribute('href'))`, &links))
+	for _, to := range links {
+		if path := strings.TrimPrefix(to, "./"); !slices.Contains(known, path) {
+			pages[path] = path
+		}
+	}
+	if len(links) < 8 {
+		b.t.Errorf("the navigation has only %v", links)
+	}
+	return pages
+}
+
 // All pages, and each action on real data, by a browser with and without JavaScript: under the
 // policy, with no complaint in the console, and with hostile names that stay text.
 func TestBrowser(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		w := life(t, db, 500)
 		b := open(t, serve(t, db.DB))
-		for name, path := range w.pages() {
+		for name, path := range b.all(&w) {
 			b.visit(path)
 			if title := b.eval("document.title").(string); !strings.HasSuffix(title, "· dbcron") {
 				t.Errorf("%s: the title is %q", name, title)
@@ -396,7 +417,7 @@ func TestPictures(t *testing.T) {
 	for _, l := range looks {
 		b := open(t, address)
 		b.as(l)
-		for name, path := range w.pages() {
+		for name, path := range b.all(&w) {
 			b.picture(path, name+"-"+l.name)
 		}
 	}
