@@ -106,6 +106,9 @@ func (d *Dashboard) readCounts(ctx context.Context, r *request, data *queueData)
 		return err
 	}
 	data.Depth = all[0]
+	if data.Counts, err = d.queues.Count(ctx, data.Name, health.CountTo); err != nil {
+		return err
+	}
 	minutes, err := d.minutesOf(ctx)
 	if err != nil {
 		return err

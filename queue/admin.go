@@ -206,6 +206,18 @@ func (c *Client) Count(ctx context.Context, queue string, limit int) (Counts, er
 // CountAndOldest is [Client.Count], and tells when the oldest of those ready jobs that were
 // counted was enqueued: of all, if they are fewer than the limit. Zero: there are none.
 func (c *Client) CountAndOldest(ctx context.Context, queue string, limit int) (counts Counts, oldest time.Time, err error) {
+	if counts, oldest, err = c.CountUnfinished(ctx, queue, limit); err != nil {
+		return counts, oldest, err
+	}
+	q, err := c.read(ctx, cmpName(queue))
+	if err == nil {
+		err = c.db.Get(ctx, countDone, dialect.Args{"queue": q.id, "limit": limit}, &counts.Done, new(int64))
+	}
+	return counts, oldest, err
+}
+
+// CountUnfinished is [Client.CountAndOldest] without those that are done and kept.
+func (c *Client) CountUnfinished(ctx context.Context, queue string, limit int) (counts Counts, oldest time.Time, err error) {
 	q, err := c.read(ctx, cmpName(queue))
 	if err != nil {
 		return Counts{}, oldest, err
@@ -214,7 +226,7 @@ func (c *Client) CountAndOldest(ctx context.Context, queue string, limit int) (c
 	for _, of := range []struct {
 		stmt *dialect.Stmt
 		n    *int
-	}{{countReady, &counts.Ready}, {countDelayed, &counts.Delayed}, {countRunning, &counts.Running}, {countDead, &counts.Dead}, {countDone, &counts.Done}} {
+	}{{countReady, &counts.Ready}, {countDelayed, &counts.Delayed}, {countRunning, &counts.Running}, {countDead, &counts.Dead}} {
 		var least int64
 		if err := c.db.Get(ctx, of.stmt, dialect.Args{"queue": q.id, "limit": limit}, of.n, &least); err != nil {
 			return counts, oldest, err

@@ -29,9 +29,10 @@ var (
 	inState = dialect.SQL("scheduler.in-state", `
 		SELECT `+columns+` FROM {prefix}schedule WHERE state = :state ORDER BY lane, next_exec LIMIT :limit`)
 
-	// runFloor finds the run that is :depth before another one.
+	// runFloor finds the run that is :depth before another one. It joins so that MySQL does not
+	// read all of an index that has the ids, and sort them.
 	runFloor = dialect.SQL("scheduler.run-floor", `
-		SELECT id FROM {prefix}run WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET :depth`)
+		SELECT r.id FROM (SELECT 1 AS n) AS one {join_by_key {prefix}run AS r} ON r.id < :before ORDER BY r.id DESC LIMIT 1 OFFSET :depth`)
 
 	recentRuns = dialect.SQL("scheduler.recent-runs", `
 		SELECT `+shortRun+` FROM {prefix}run WHERE id < :before AND id >= :floor AND state IN (:states)

@@ -173,12 +173,12 @@ type Depth struct {
 	Age time.Duration // of the oldest ready job
 }
 
-// Depths counts the jobs of some queues.
+// Depths counts the jobs of some queues, but not those that are done and kept.
 func Depths(ctx context.Context, c *queue.Client, queues []queue.Queue, now time.Time) (all []Depth, err error) {
 	for i := range queues {
 		d := Depth{Queue: queues[i]}
 		var oldest time.Time
-		if d.Counts, oldest, err = c.CountAndOldest(ctx, d.Name, CountTo); err != nil {
+		if d.Counts, oldest, err = c.CountUnfinished(ctx, d.Name, CountTo); err != nil {
 			return nil, err
 		}
 		if !oldest.IsZero() {
