@@ -127,6 +127,10 @@ type Dialect struct {
 	// Check looks at a database through its pool, ours or a caller's, for what the SQL relies on.
 	Check func(ctx context.Context, db *DB) ([]Finding, error)
 
+	// Strain looks for what makes the server slow in the long run: old snapshots, dead rows.
+	// nil: nothing of that kind can be seen.
+	Strain func(ctx context.Context, db *DB) ([]Finding, error)
+
 	// WhyReadOnly asks a connection why the server takes no writes; "": it takes them. It is
 	// cheap, and changes nothing.
 	WhyReadOnly func(ctx context.Context, on Execer) (why string, err error)

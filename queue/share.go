@@ -135,12 +135,29 @@ func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) erro
 	round := int(w.c.clock.now() / w.rotate.Microseconds())
 	share := target(all, name, len(rows), round)
 	drained := w.noteDrained(all, name)
+	w.noteSurplus(q, all, len(rows))
 	mine := w.surrender(q, share, !othersMove(all, name) && !drained)
 	failed = errors.Join(failed, w.handOverIdle(ctx, q))
 	free, vacant := w.freeBlocks(q, all, name, rows)
 	failed = errors.Join(failed, w.takeFree(ctx, q, free, vacant, name, share-mine))
 	failed = errors.Join(failed, w.conductTrials(ctx, q, name))
 	return errors.Join(failed, w.lookAround(ctx, q, name))
+}
+
+// noteSurplus says once that a queue has too few blocks for its workers.
+func (w *Worker) noteSurplus(q *workQueue, all []workerRow, blocks int) {
+	n := 0
+	for i := range all {
+		if all[i].inTime && !all[i].drained {
+			n++
+		}
+	}
+	surplus := n > blocks && blocks > 0
+	if surplus && !q.surplus {
+		w.log.Warn("the queue has more workers than blocks, so that some of them stand idle; give it more: dbcron queue resize",
+			"queue", q.name, "workers", n, "blocks", blocks)
+	}
+	q.surplus = surplus
 }
 
 // noteDrained takes in whether somebody has drained this worker, or has taken that back.

@@ -180,6 +180,7 @@ type workQueue struct {
 	blocks   map[int]*block
 	long     int                 // how often in a row all places were found taken by long jobs
 	busy     bool                // as the others are told
+	surplus  bool                // as was logged: it has more workers than blocks
 	strange  map[jobID]bool      // running jobs that are this worker's, and that it does not know of
 	vacant   map[int]vacancy     // blocks that were free at the last look
 	limiters map[string]*limiter // by kind; nil while there were no limits

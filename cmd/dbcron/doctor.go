@@ -31,7 +31,7 @@ type checkRow struct {
 
 func (p *program) doctor() *cobra.Command {
 	var output, as string
-	var work bool
+	var work, monitor bool
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the database, and say what to do about what is wrong",
@@ -48,13 +48,18 @@ Then it looks at the work: schedules that are late or were given up, runs that f
 last day, queues that are behind or paused, dead jobs of the last day, processes that were
 lost, tokens that expire within a week.
 
-It exits with 1 if a check failed; warnings leave that at 0. A run that failed is a warning,
+It exits with 1 if a check failed; warnings leave that at 0. With --monitor it prints one
+line and exits as Nagios and its relatives expect: 0 all is well, 1 there are warnings,
+2 something failed. A run that failed is a warning,
 and so is a dead job: what failed yesterday may be fine today. It changes nothing.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if as != "" && !slices.Contains(roleNames(), as) {
 				return usagef("--role %q is not known; use %s", as, strings.Join(roleNames(), ", "))
 			}
 			rows := p.examine(c.Context(), as, work)
+			if monitor {
+				return p.monitored(rows)
+			}
 			if err := p.writeChecks(output, rows); err != nil {
 				return err
 			}
@@ -68,8 +73,36 @@ and so is a dead job: what failed yesterday may be fine today. It changes nothin
 	}
 	outputFlag(c, &output)
 	c.Flags().BoolVar(&work, "work", true, "look at the work, too; --work=false: at the database alone")
+	c.Flags().BoolVar(&monitor, "monitor", false, "for Nagios and the like: one line, and exit code 1 for warnings, 2 for failures")
 	c.Flags().StringVar(&as, "role", "", "what the user is for: "+strings.Join(roleNames(), ", "))
 	return c
+}
+
+// monitored prints what Nagios shows: one line that says the worst first, and the rest below.
+func (p *program) monitored(rows []checkRow) error {
+	worst, code := "OK", 0
+	var lines []string
+	for i, status := range []string{"failed", "warning"} {
+		for _, r := range rows {
+			if r.Status == status {
+				lines = append(lines, r.Check+": "+flat(r.Detail))
+			}
+		}
+		if len(lines) > 0 && code == 0 {
+			worst, code = []string{"CRITICAL", "WARNING"}[i], 2-i
+		}
+	}
+	first := "all checks passed"
+	if len(lines) > 0 {
+		first = fmt.Sprintf("%s; %s", counted(len(lines), "finding", "findings"), lines[0])
+	}
+	if _, err := fmt.Fprintln(p.out, strings.Join(append([]string{"DBCRON " + worst + ": " + first}, lines...), "\n")); err != nil {
+		return err
+	}
+	if code > 0 {
+		return exitError{code: code}
+	}
+	return nil
 }
 
 // writeChecks prints a line for each check, whole: advice is not to be cut.
@@ -137,7 +170,7 @@ func (p *program) examine(ctx context.Context, as string, work bool) []checkRow 
 	if row, ok := examineRefused(ctx, db); ok {
 		rows = append(rows, row)
 	}
-	rows = append(rows, examineClock(ctx, db))
+	rows = append(append(rows, examineStrain(ctx, db)...), examineClock(ctx, db))
 	if work && usable {
 		rows = append(rows, examineWork(ctx, db)...)
 	}
@@ -234,6 +267,26 @@ func examineRefused(ctx context.Context, db *dialect.DB) (checkRow, bool) {
 	}
 	return checkRow{"refused", "warning", detail, "remove what makes the database refuse it, such as a trigger, a constraint or a " +
 		"missing right; workers go on trying. See them with dbcron queue show " + oneLine(r.Queue, 200)}, true
+}
+
+// examineStrain tells what makes the server slow in the long run. None of it keeps anything from
+// working.
+func examineStrain(ctx context.Context, db *dialect.DB) (rows []checkRow) {
+	if db.Dialect.Strain == nil {
+		return nil
+	}
+	found, err := db.Dialect.Strain(ctx, db)
+	for _, f := range found {
+		row := checkRow{f.Subject, "ok", f.Detail, ""}
+		if !f.OK {
+			row.Status, row.Advice = "warning", f.Advice
+		}
+		rows = append(rows, row)
+	}
+	if err != nil {
+		rows = append(rows, checkRow{"strain", "warning", err.Error(), "look again; if it stays so, report it as a bug"})
+	}
+	return rows
 }
 
 // examineClock compares the clocks. The database's decides; the host's is only

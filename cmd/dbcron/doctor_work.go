@@ -29,7 +29,11 @@ func examineWork(ctx context.Context, db *dialect.DB) (rows []checkRow) {
 	}{
 		{"schedules", func() (string, []health.Problem, error) {
 			wrong, _, err := health.OfSchedules(ctx, db, now, 0)
-			return "none is late, and none was given up", wrong, err
+			if err != nil {
+				return "", wrong, err
+			}
+			paused, err := health.OfPaused(ctx, db)
+			return "none is late, and none was given up", append(wrong, paused...), err
 		}},
 		{"runs", func() (string, []health.Problem, error) {
 			wrong, err := health.OfRuns(ctx, db, now)
@@ -117,8 +121,11 @@ func lookAtQueues(ctx context.Context, c *queue.Client, now time.Time) (depths [
 	for _, f := range finished {
 		dead[f.Queue] += f.Dead
 	}
-	wrong, err = health.OfQueues(ctx, c, depths, minutes, dead, now)
-	return depths, minutes, wrong, err
+	if wrong, err = health.OfQueues(ctx, c, depths, minutes, dead, now); err != nil {
+		return depths, minutes, wrong, err
+	}
+	idle, err := health.OfWorkers(ctx, c)
+	return depths, minutes, append(wrong, idle...), err
 }
 
 // examineTokens finds tokens that expire soon.

@@ -106,6 +106,7 @@ var Dialect = &dialect.Dialect{
 	Connector: connector,
 	IdleLife:  idleSeconds * time.Second * 3 / 5, // MySQL's server closes those that are idle for longer: see idleLimit
 	Check:     check,
+	Strain:    strain,
 
 	WhyReadOnly: askReadOnly,
 	Holdings:    holdings,

@@ -99,6 +99,7 @@ var Dialect = &dialect.Dialect{
 
 	Connector:   connector,
 	Check:       check,
+	Strain:      strain,
 	WhyReadOnly: whyReadOnly,
 	Holdings:    holdings,
 	Lacks:       without,

@@ -6,6 +6,7 @@ package health
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -309,16 +310,71 @@ func OfFiles(ctx context.Context, db *dialect.DB) (all []Problem, files int, err
 	return all, len(first), nil
 }
 
-// OfProcesses finds processes that were not heard of in time, in the last day. live is how
-// many are.
+// OfPaused finds schedules that are paused.
+func OfPaused(ctx context.Context, db *dialect.DB) (all []Problem, err error) {
+	paused, err := scheduler.InState(ctx, db, "paused", Most)
+	for i := range paused {
+		s := &paused[i]
+		all = append(all, Problem{
+			Of: Schedules, Name: s.Name, what: "Schedule %s is paused", Why: plain.Cut(s.Reason, 200),
+			Do: "when it may run again: dbcron schedule resume " + argument(s.Name),
+		})
+	}
+	return all, err
+}
+
+// OfWorkers finds queues that have more workers than blocks.
+func OfWorkers(ctx context.Context, c *queue.Client) (all []Problem, err error) {
+	found, err := c.Surplus(ctx, Most)
+	for _, s := range found {
+		all = append(all, Problem{
+			Of: Queues, Name: s.Queue, what: "Queue %s has more workers than blocks",
+			Why: fmt.Sprintf("%d workers share %s, so that some stand idle", s.Workers, plain.Plural(s.Blocks, "block", "blocks")),
+			Do:  fmt.Sprintf("give it more: dbcron queue resize %s %d", argument(s.Queue), 2*s.Workers),
+		})
+	}
+	return all, err
+}
+
+// versions tells of live processes of several versions: of how many of each.
+func versions(nodes []scheduler.Node) (all []Problem) {
+	count := map[string]int{}
+	for i := range nodes {
+		if n := &nodes[i]; n.Live && n.Version != "" {
+			count[n.Version]++
+		}
+	}
+	if len(count) < 2 {
+		return nil
+	}
+	var parts []string
+	for _, v := range slices.Sorted(maps.Keys(count)) {
+		parts = append(parts, fmt.Sprintf("%d of %s", count[v], plain.Cut(v, 64)))
+	}
+	return []Problem{{
+		Of: Processes, what: "Live processes are of several versions", Why: strings.Join(parts, ", "),
+		Do: "replace the older ones; docs/upgrading.md says how: dbcron node list",
+	}}
+}
+
+// OfProcesses finds processes that were not heard of in time, in the last day, those that are
+// drained, and those of several versions. live is how many are.
 func OfProcesses(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, live int, err error) {
 	nodes, err := scheduler.Nodes(ctx, db, "", mostNodes)
 	if err != nil {
 		return nil, 0, err
 	}
+	all = versions(nodes)
 	for _, node := range nodes {
 		if node.Live {
 			live++
+		}
+		if node.Live && !node.Drained.IsZero() && len(all) < Most {
+			all = append(all, Problem{
+				Of: Processes, Name: node.Name, what: "Process %s is drained", Since: node.Drained,
+				Why: "it takes no new work, as " + plain.Cut(node.DrainedBy, 100) + " wants",
+				Do:  "stop it, or have it take work again: dbcron node undrain " + argument(node.Name),
+			})
 		}
 		if node.State == "gone" || node.Live || now.Sub(node.Until) > back || len(all) == Most {
 			continue
