@@ -215,7 +215,7 @@ func (b *block) part(key string, id int64) {
 	}
 }
 
-// turnOf tells whether a checked out job may be taken in: one that others of its key
+// roundOf tells whether a checked out job may be taken in: one that others of its key
 // go before may not yet.
 func (b *block) roundOf(key string, id int64) bool {
 	if key == "" {
