@@ -76,7 +76,7 @@ func (a *API) nodes() {
 		return out, nil
 	})
 	register(a, operation{
-		id: "drain-node", method: http.MethodPost, path: "/nodes/{name}/drain", tag: "nodes", scope: ScopeAdmin, errors: notFound,
+		id: "drain-node", method: http.MethodPost, path: "/nodes/{name}/drain", tag: "nodes", scope: ScopeOperate, errors: notFound,
 		summary: "Have a process take no new work", more: "It begins no runs and no jobs, and ends what it has begun, until it is undrained or ends.",
 	}, func(ctx context.Context, in *nodePath) (*nodesOutput, error) {
 		if err := checkNames("name", in.Name); err != nil {
@@ -90,7 +90,7 @@ func (a *API) nodes() {
 		return newNodesOutput(found), nil
 	})
 	register(a, operation{
-		id: "undrain-node", method: http.MethodPost, path: "/nodes/{name}/undrain", tag: "nodes", scope: ScopeAdmin, errors: notFound,
+		id: "undrain-node", method: http.MethodPost, path: "/nodes/{name}/undrain", tag: "nodes", scope: ScopeOperate, errors: notFound,
 		summary: "Have a process take work again",
 	}, func(ctx context.Context, in *nodePath) (*nodesOutput, error) {
 		if err := checkNames("name", in.Name); err != nil {
