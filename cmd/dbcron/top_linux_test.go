@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -97,7 +98,9 @@ func topOn(t *testing.T, p *pty, bin string, env ...string) *exec.Cmd {
 	t.Helper()
 	environment := append(os.Environ(), "DBCRON_DATABASE_URL=sqlite://"+filepath.Join(t.TempDir(), "db"), "GORACE=atexit_sleep_ms=0")
 	for _, args := range [][]string{
-		{"migrate", "up"}, {"schedule", "add", "nightly", "--expr", "@yearly", "--", "true"}, {"queue", "set", "mail"},
+		{"migrate", "up"},
+		{"schedule", "add", "nightly", "--expr", "@yearly", "--", "true"},
+		{"queue", "set", "mail"},
 		{"job", "enqueue", "welcome", "{}", "--queue", "mail"},
 	} {
 		c := exec.CommandContext(t.Context(), bin, args...)
@@ -107,7 +110,7 @@ func topOn(t *testing.T, p *pty, bin string, env ...string) *exec.Cmd {
 		}
 	}
 	c := exec.CommandContext(t.Context(), bin, "top", "--interval", "500ms")
-	c.Env = append(environment, env...)
+	c.Env = slices.Concat(environment, env)
 	c.Stdin, c.Stdout, c.Stderr = p.slave, p.slave, p.slave
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := c.Start(); err != nil {

@@ -141,9 +141,22 @@ func keysIn(sent string) (keys []string) {
 	for sent != "" {
 		found := false
 		for _, k := range [][2]string{
-			{"\x1b[A", "up"}, {"\x1bOA", "up"}, {"\x1b[B", "down"}, {"\x1bOB", "down"}, {"\x1b[D", "back"}, {"\x1bOD", "back"},
-			{"\x1b[C", "enter"}, {"\x1bOC", "enter"}, {"\x1b[5~", "page up"}, {"\x1b[6~", "page down"}, {"\r", "enter"}, {"\n", "enter"},
-			{"\x7f", "delete"}, {"\b", "delete"}, {"\x03", "leave"}, {"\x04", "leave"},
+			{"\x1b[A", "up"},
+			{"\x1bOA", "up"},
+			{"\x1b[B", "down"},
+			{"\x1bOB", "down"},
+			{"\x1b[D", "back"},
+			{"\x1bOD", "back"},
+			{"\x1b[C", "enter"},
+			{"\x1bOC", "enter"},
+			{"\x1b[5~", "page up"},
+			{"\x1b[6~", "page down"},
+			{"\r", "enter"},
+			{"\n", "enter"},
+			{"\x7f", "delete"},
+			{"\b", "delete"},
+			{"\x03", "leave"},
+			{"\x04", "leave"},
 		} {
 			if rest, ok := strings.CutPrefix(sent, k[0]); ok {
 				keys, sent, found = append(keys, k[1]), rest, true
