@@ -28,7 +28,7 @@ const (
 
 var (
 	// failing finds where dead and delayed jobs are: the least key of a queue or a block is one
-	// look into an index.
+	// look into an index. MySQL and MariaDB, though, read all of its keys. MySQL and MariaDB look through the index of each.
 	failing = dialect.SQL("queue.failing", `
 		SELECT * FROM (SELECT q.queue_id, q.name, -1 AS divided FROM {prefix}queue AS q
 			WHERE (SELECT MIN(d.id) FROM {prefix}job_dead AS d WHERE d.queue_id = q.queue_id) IS NOT NULL LIMIT :limit) AS dead
