@@ -48,10 +48,16 @@ type progress struct {
 
 // begin begins to tell how far a task is; end has to be called.
 func (p *program) begin(ctx context.Context, t task) *progress {
-	ctx, stop := context.WithCancel(ctx)
-	g := &progress{task: t, p: p, to: p.err, terminal: isTerminal(p.err), began: instant.Now(), stop: stop, ended: make(chan struct{})}
-	p.err = g
+	g := p.newProgress(t, isTerminal(p.err))
+	ctx, g.stop = context.WithCancel(ctx)
 	go g.run(ctx)
+	return g
+}
+
+// newProgress returns one that tells nothing by itself.
+func (p *program) newProgress(t task, terminal bool) *progress {
+	g := &progress{task: t, p: p, to: p.err, terminal: terminal, began: instant.Now(), ended: make(chan struct{})}
+	p.err = g
 	return g
 }
 

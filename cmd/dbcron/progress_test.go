@@ -38,12 +38,12 @@ func TestProgress(t *testing.T) {
 		var out bytes.Buffer
 		p := &program{err: &out}
 		counted := 0
-		g := p.begin(t.Context(), task{
+		g := p.newProgress(task{
 			what: "moving", unit: "jobs",
 			look: func(context.Context) (int, error) { return 10 * (counted + 1), nil },
 			left: func(context.Context) (int, error) { counted++; return 90, nil },
-		})
-		g.terminal = terminal
+		}, terminal)
+		g.stop = func() { close(g.ended) }
 		g.count(t.Context(), true)
 		g.tell(10 * time.Second)
 		fmt.Fprintln(p.err, "dbcron: said meanwhile")
@@ -70,7 +70,8 @@ func TestProgressWithoutCount(t *testing.T) {
 	var out bytes.Buffer
 	p := &program{err: &out}
 	no := func(context.Context) (int, error) { return 0, errors.New("no") }
-	g := p.begin(t.Context(), task{what: "moving", look: no, left: no})
+	g := p.newProgress(task{what: "moving", look: no, left: no}, false)
+	g.stop = func() { close(g.ended) }
 	g.count(t.Context(), true)
 	g.tell(time.Minute)
 	g.end()
