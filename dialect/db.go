@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -258,10 +259,15 @@ func (s *Session) Next(ctx context.Context, stmt *Stmt, args Args) (value int64,
 	return value, found, err
 }
 
-// Get runs a query and scans its first row, or returns sql.ErrNoRows.
+// Get runs a query, or a statement that returns what it has written, and scans its first row. It
+// returns sql.ErrNoRows if there is none.
 func (s *Session) Get(ctx context.Context, stmt *Stmt, args Args, dest ...any) error {
 	return s.run(ctx, stmt, args, func(ctx context.Context, query string, values []any) error {
-		return engine.QueryRow(ctx, s.on, query, values, dest...)
+		get := func(on Execer) error { return engine.QueryRow(ctx, on, query, values, dest...) }
+		if s.turn != nil && strings.Contains(query, "RETURNING") {
+			return s.inTurn(ctx, get)
+		}
+		return get(s.on)
 	})
 }
 
