@@ -28,7 +28,7 @@ DIST    := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # $(call timed,NAME,COMMAND) runs the command and prints how long it took.
 timed = @echo "== $(1)"; from=$$(date +%s); $(2) && echo "== $(1): $$(($$(date +%s) - from)) s"
 
-.PHONY: help fmt fmt-check lint cross deps test smoke compat test-browser screenshots golden faults bench fuzz check dist packages release hooks up
+.PHONY: help fmt fmt-check lint cross deps test smoke compat test-otel test-browser screenshots golden faults bench fuzz check dist packages release hooks up
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -39,8 +39,8 @@ fmt: ## format the code and sort the imports
 fmt-check: ## fail if fmt would change something
 	@$(LINT) fmt --diff
 
-lint: ## linters, formatting, import arrows, go.mod, and that bench and browser compile
-	$(call timed,lint,$(LINT) run ./... && go mod tidy -diff && go -C bench vet ./... && go -C browser vet ./...)
+lint: ## linters, formatting, import arrows, go.mod, and that bench, browser and oteldbcron compile
+	$(call timed,lint,$(LINT) run ./... && go mod tidy -diff && go -C bench vet ./... && go -C browser vet ./... && go -C oteldbcron vet ./...)
 
 # Not the drivers and the programs, which take minutes: `make dist` builds those.
 cross: ## compile what has files of its own for the other platforms
@@ -52,6 +52,9 @@ deps: ## install what the tests need (Debian, root), or say what is missing
 
 test: deps ## all tests on all engines; PKG=./lock ARGS='-v -run Renew'
 	@$(RUN) -- go test $(RACE) -vet=off -parallel $(PARALLEL) -timeout 60m $(ARGS) $(PKG)
+
+test-otel: ## the module for OpenTelemetry, on SQLite
+	$(call timed,oteldbcron,go -C oteldbcron test $(ARGS) ./...)
 
 compat: deps ## the database's packages on other versions, and clusters that fail over; SERVERS='postgres-18 galera-failover'
 	@tools/compat $(SERVERS)
@@ -88,6 +91,7 @@ check: ## all that CI runs
 	@$(MAKE) --no-print-directory cross
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory smoke
+	@$(MAKE) --no-print-directory test-otel
 	$(call timed,packages,packaging/check)
 
 dist: ## release binaries and their sha256 sums, in dist/
