@@ -22,7 +22,8 @@ func TestAdopt(t *testing.T) {
 		db.Advance(t, time.Minute)
 		given := []Schedule{
 			{Name: "backup", Key: "backup", Spec: "@every 1h", Command: "backup", Policy: Policy{Timeout: time.Hour}},
-			{Name: "by-hand", Key: "by-hand", Spec: "@every 1h", Command: "true"}, {Name: "new", Key: "new", Spec: "@every 1h", Command: "true"},
+			{Name: "by-hand", Key: "by-hand", Spec: "@every 1h", Command: "true"},
+			{Name: "new", Key: "new", Spec: "@every 1h", Command: "true"},
 		}
 		if _, err := Import(t.Context(), db.DB, "yaml", given, ImportOptions{}); !errors.Is(err, ErrExists) {
 			t.Fatalf("without adopt: %v", err)
