@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
@@ -183,13 +184,14 @@ func TestHandleKindBatch(t *testing.T) {
 // Middleware of a client is around all that enqueues, once.
 func TestEnqueueMiddleware(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
+		const traced = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 		c, r := client(t, db, Options{}), record{}
 		c.Use(func(next Enqueuer) Enqueuer {
 			return func(ctx context.Context, jobs []Job) ([]Enqueued, error) {
 				r.add("outer %d", len(jobs))
 				jobs = slices.Clone(jobs)
 				for i := range jobs {
-					jobs[i].Trace = "traced"
+					jobs[i].Trace = traced
 				}
 				return next(ctx, jobs)
 			}
@@ -221,7 +223,7 @@ func TestEnqueueMiddleware(t *testing.T) {
 		if got := r.all(); !slices.Equal(got, []string{"outer 1", "outer 1", "outer 2", "outer 1", "outer 1", "outer 1"}) {
 			t.Errorf("got %q", got)
 		}
-		if n := len(db.List(t, `SELECT id FROM {prefix}job WHERE trace = 'traced'`, nil)); n != 7 || rowsOf(t, db) != 7 {
+		if n := len(db.List(t, `SELECT id FROM {prefix}job WHERE trace = :traced`, dialect.Args{"traced": traced})); n != 7 || rowsOf(t, db) != 7 {
 			t.Errorf("%d jobs were changed, of %d", n, rowsOf(t, db))
 		}
 		for _, kind := range []string{"no", "none"} {

@@ -39,15 +39,22 @@ const (
 	attentionAge = 100 * time.Millisecond
 )
 
-// anyWaits tells whether a worker waits, in whichever queue.
-var anyWaits = dialect.SQL("queue.any-waits", `
-	SELECT COUNT(*) FROM {prefix}node WHERE state = 'live' AND bell_at = '`+waitsAt+`'`)
+// anyWaits tells whether a worker waits, in whichever queue, and whether this user may notify it:
+// an administrator can take that right away, and then a statement that would notify is refused.
+var anyWaits = dialect.PerDialect("queue.any-waits", func(d *dialect.Dialect) string {
+	may := "0"
+	if d.Notify != nil {
+		may = "CASE WHEN has_function_privilege('pg_notify(text, text)', 'EXECUTE') THEN 1 ELSE 0 END"
+	}
+	return `SELECT COUNT(*), ` + may + ` FROM {prefix}node WHERE state = 'live' AND bell_at = '` + waitsAt + `'`
+})
 
 // attention is what a client knows of workers that wait.
 type attention struct {
 	mu     sync.Mutex
 	at     instant.Instant // when it was asked; 0: never
 	some   bool            // one waited then
+	may    bool            // and might be notified
 	asking bool
 }
 
@@ -58,26 +65,26 @@ func (c *Client) someWait() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.at != 0 && since(a.at) < attentionAge {
-		return a.some
+		return a.some && a.may
 	}
 	if !a.asking {
 		a.asking = true
 		go c.askWhoWaits()
 	}
-	return true
+	return a.may
 }
 
 func (c *Client) askWhoWaits() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	at, n := instant.Now(), 0
-	err := c.db.Get(ctx, anyWaits, nil, &n)
+	at, n, may := instant.Now(), 0, 0
+	err := c.db.Get(ctx, anyWaits, nil, &n, &may)
 	a := &c.attention
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.asking = false
 	if err == nil {
-		a.at, a.some = at, n > 0
+		a.at, a.some, a.may = at, n > 0, may == 1
 	}
 }
 

@@ -199,9 +199,7 @@ func TestTellsWhoWaits(t *testing.T) {
 		}()
 		<-ready
 		place := func(jobs ...Job) string {
-			w.c.attention.mu.Lock()
-			w.c.attention.at = 0 // what it knows may be old
-			w.c.attention.mu.Unlock()
+			w.c.askWhoWaits() // what it knows may be old
 			tx := db.Begin(t, nil)
 			_, _, err := w.c.EnqueueTx(t.Context(), tx, jobs...)
 			must(t, err)

@@ -101,7 +101,7 @@ func TestPeriodicJob(t *testing.T) {
 		for want, j := range map[string]queue.Job{
 			"no unique key": {Kind: "k", Unique: "u"}, "no delay": {Kind: "k", Delay: time.Second}, "no group": {Kind: "k", Group: 1},
 			"no endpoint": {Kind: "k", Endpoint: "https://example.org/"}, "no binary": {Kind: "k", Payload: []byte{1}, Binary: true},
-			"unsupported type": unfit.Job(nil), "not JSON": {Kind: "k", Payload: []byte("{")}, "no trace": {Kind: "k", Trace: "00"},
+			"unsupported type": unfit.Job(nil), "not JSON": {Kind: "k", Payload: []byte("{")}, "no trace": {Kind: "k", Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 		} {
 			err := Put(t.Context(), db.DB, PeriodicJob("bad", "@daily", j))
 			if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
