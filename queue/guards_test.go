@@ -347,7 +347,7 @@ func TestNodes(t *testing.T) {
 		t.Run("lease", func(t *testing.T) {
 			void(t, db)
 			for name, lease := range map[string]int64{"me": 3600e6, "you": 60e6, "they": 60e6} {
-				must(t, orExec(db, join, dialect.Args{"node": name, "lease": lease, "under": "", "version": ""}))
+				must(t, orExec(db, join, dialect.Args{"node": name, "lease": lease, "under": "", "version": "", "drained": 0, "by": ""}))
 			}
 			must(t, orExec(db, heartbeat, dialect.Args{"node": "you", "lease": int64(3600e6)}))
 			wantRows(t, db, "live for an hour", `SELECT name FROM {prefix}node WHERE state = 'live' AND expire_at > {now + 1800000000} ORDER BY name`, "me", "you")
@@ -355,12 +355,12 @@ func TestNodes(t *testing.T) {
 		t.Run("succeed", func(t *testing.T) {
 			void(t, db)
 			for name, under := range map[string]string{"me": "this", "you": "that", "they": "this", "gone": "this"} {
-				must(t, orExec(db, join, dialect.Args{"node": name, "lease": int64(60e6), "under": under, "version": ""}))
+				must(t, orExec(db, join, dialect.Args{"node": name, "lease": int64(60e6), "under": under, "version": "", "drained": 0, "by": ""}))
 			}
 			must(t, orExec(db, leave, dialect.Args{"node": "gone"}))
 			must(t, orExec(db, succeed, dialect.Args{"under": "this"}))
 			wantRows(t, db, "states", `SELECT name, state FROM {prefix}node ORDER BY name`, "gone gone", "me lost", "they lost", "you live")
-			must(t, orExec(db, join, dialect.Args{"node": "she", "lease": int64(60e6), "under": "other", "version": ""}))
+			must(t, orExec(db, join, dialect.Args{"node": "she", "lease": int64(60e6), "under": "other", "version": "", "drained": 0, "by": ""}))
 			must(t, orExec(db, resign, dialect.Args{"under": "that"}))
 			must(t, orExec(db, resign, dialect.Args{"under": "this"}))
 			wantRows(t, db, "under", `SELECT name, under FROM {prefix}node ORDER BY name`, "gone this", "me this", "she other", "they this", "you ")

@@ -547,7 +547,7 @@ func TestDrawLocks(t *testing.T) {
 func TestPermits(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		for _, node := range []string{"n1", "n2", "lost"} {
-			_, err := db.Exec(t.Context(), join, dialect.Args{"node": node, "lease": time.Hour.Microseconds(), "under": "", "version": ""})
+			_, err := db.Exec(t.Context(), join, dialect.Args{"node": node, "lease": time.Hour.Microseconds(), "under": "", "version": "", "drained": 0, "by": ""})
 			must(t, err)
 		}
 		db.Do(t, `UPDATE {prefix}node SET state = 'lost' WHERE name = 'lost'`, nil)

@@ -132,7 +132,7 @@ func TestRecentRuns(t *testing.T) {
 func TestNodes(t *testing.T) {
 	dbtest.EachClock(t, func(t *testing.T, db *dbtest.DB) {
 		for i, name := range []string{"b", "a", "c"} {
-			_, err := db.Exec(t.Context(), arrive, dialect.Args{"node": name, "lease": int64(i+1) * time.Minute.Microseconds(), "version": "1.2.3"})
+			_, err := db.Exec(t.Context(), arrive, dialect.Args{"node": name, "lease": int64(i+1) * time.Minute.Microseconds(), "version": "1.2.3", "tags": ""})
 			must(t, err)
 		}
 		db.Advance(t, 90*time.Second)
