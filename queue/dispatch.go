@@ -276,31 +276,32 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 			w.log.Info("job discarded", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
 		}
 		if w.opt.AtMostOnce && d.from != tableRunning {
-			delete(b.seen, d.ID)
-			w.settled(d, nil)
-			w.c.events.tell(d, what, err, 0)
-			w.count(d, done, w.c.clock.skew(), instant.Now())
-		} else {
-			b.acks = append(b.acks, d)
-			b.weigh(d, d.bytes())
-			if w.opt.AckEach {
-				break // its key is released when its end is committed
-			}
+			w.endRemoved(d, what, done, err)
+			break
 		}
-		w.release(d)
+		b.acks = append(b.acks, d)
+		b.weigh(d, d.bytes())
+		if !w.opt.AckEach { // else its key is released when its end is committed
+			w.release(d)
+		}
 	case w.opt.AtMostOnce && d.from != tableRunning:
 		w.log.Warn("job failed, and is not tried again", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
-		delete(b.seen, d.ID)
-		w.settled(d, nil)
-		w.c.events.tell(d, buried, err, 0)
-		w.count(d, buried, w.c.clock.skew(), instant.Now())
-		w.release(d)
+		w.endRemoved(d, buried, buried, err)
 	default:
 		b.moves = append(b.moves, w.moveFor(d, what, after, err, detail))
 		b.weigh(d, d.bytes())
 	}
 	w.enlist(b)
 	w.tellClosing()
+}
+
+// endRemoved ends a job whose row was deleted before it began. mu is held.
+func (w *Worker) endRemoved(d *Delivery, what, counted verdict, err error) {
+	delete(d.b.seen, d.ID)
+	w.settled(d, nil)
+	w.c.events.tell(d, what, err, 0)
+	w.count(d, counted, w.c.clock.skew(), instant.Now())
+	w.release(d)
 }
 
 // explained is an error with the timeout that may have brought it about.

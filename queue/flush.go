@@ -454,22 +454,9 @@ func (w *Worker) apply(t *round, err error) {
 		b.noteRead(d)
 	}
 	w.tookClaims(t)
-	if errors.Is(err, errBlockLost) {
-		w.drop(b, ErrLost)
-		b.acks = append(t.acks, b.acks...) // deleting what is done is right in any case
-		w.undone(t.moves)
-		w.enlist(b)
-		return
-	}
 	if err != nil {
-		b.acks, b.moves, b.missed = append(t.acks, b.acks...), append(t.moves, b.moves...), append(t.gone, b.missed...)
-		b.failures++
-		b.distrust()
-		b.retryAt = instant.Now().Add(min(time.Duration(50<<min(b.failures, 6))*time.Millisecond, 2*time.Second))
-		if b.gone {
-			w.remnants[b] = true
-		}
-		return // watch enlists it again
+		w.failedRound(t, err)
+		return
 	}
 	b.failures = 0
 	if len(b.refusals) == 0 {
@@ -489,48 +476,17 @@ func (w *Worker) apply(t *round, err error) {
 		}
 		b.forget = b.forget[:0]
 	}
-	if t.read.again {
-		t.fresh = b.tookAgain(t.read, t.fresh)
-	}
-	if t.reads && !t.read.whole && !t.read.again && !w.opt.AtMostOnce && slices.ContainsFunc(t.fresh, b.comesLate) {
-		// A job of its key may have been committed long after its id was drawn.
-		b.readWhole(t.fresh)
-		t.fresh, t.reads = nil, false
-	}
-	if !b.keyed && t.reads && !b.fromHorizon(t.read) && !w.opt.AtMostOnce && slices.ContainsFunc(t.fresh, (*Delivery).hasKey) {
-		// The first keys: jobs before these may have been committed after others
-		// were read. Read again, as in a queue with keys.
-		b.keyed, b.dirty, b.late = true, true, true
-		t.fresh, t.reads = nil, false
-	}
-	if t.there != nil {
-		for _, d := range t.waits {
-			if !t.there[d.ID] && d.began == 0 && !d.ended && !d.moving && d.from != tableRunning {
-				b.remove(d)
-			}
+	w.readAnew(t)
+	for _, d := range t.waits {
+		if t.there != nil && !t.there[d.ID] && d.began == 0 && !d.ended && !d.moving && d.from != tableRunning {
+			b.remove(d)
 		}
 	}
 	b.sized(t.room)
 	if t.loads != nil {
 		w.tookLoads(t)
 	}
-	fresh := 0
-	for _, list := range [][]*Delivery{t.fresh, t.ripe} {
-		for _, d := range list {
-			b.noteRead(d)
-			w.supersede(d)
-			if w.opt.AtMostOnce {
-				w.noteEnd(d)
-			}
-			b.keyed = b.keyed || d.line() != ""
-			if d.from == tableReady && !t.read.again && b.skips(d, t.read) {
-				continue
-			}
-			if b.add(d) {
-				fresh++
-			}
-		}
-	}
+	fresh := w.addFresh(t)
 	b.settle()
 	b.shaken = b.shaken || since(t.at) > Window // something stands still
 	if t.reads {
@@ -547,6 +503,69 @@ func (w *Worker) apply(t *round, err error) {
 	if b.leaving && b.idle() {
 		w.nudge()
 	}
+}
+
+// failedRound keeps what a round has not written for the next one. mu is held.
+func (w *Worker) failedRound(t *round, err error) {
+	b := t.b
+	if errors.Is(err, errBlockLost) {
+		w.drop(b, ErrLost)
+		b.acks = append(t.acks, b.acks...) // deleting what is done is right in any case
+		w.undone(t.moves)
+		w.enlist(b)
+		return
+	}
+	b.acks, b.moves, b.missed = append(t.acks, b.acks...), append(t.moves, b.moves...), append(t.gone, b.missed...)
+	b.failures++
+	b.distrust()
+	b.retryAt = instant.Now().Add(min(time.Duration(50<<min(b.failures, 6))*time.Millisecond, 2*time.Second))
+	if b.gone {
+		w.remnants[b] = true
+	}
+	// watch enlists it again
+}
+
+// readAnew leaves out what a round has read if jobs before it may be missing, and has the block
+// read from further back. mu is held.
+func (w *Worker) readAnew(t *round) {
+	b := t.b
+	if t.read.again {
+		t.fresh = b.tookAgain(t.read, t.fresh)
+	}
+	if t.reads && !t.read.whole && !t.read.again && !w.opt.AtMostOnce && slices.ContainsFunc(t.fresh, b.comesLate) {
+		// A job of its key may have been committed long after its id was drawn.
+		b.readWhole(t.fresh)
+		t.fresh, t.reads = nil, false
+	}
+	if !b.keyed && t.reads && !b.fromHorizon(t.read) && !w.opt.AtMostOnce && slices.ContainsFunc(t.fresh, (*Delivery).hasKey) {
+		// The first keys: jobs before these may have been committed after others
+		// were read. Read again, as in a queue with keys.
+		b.keyed, b.dirty, b.late = true, true, true
+		t.fresh, t.reads = nil, false
+	}
+}
+
+// addFresh adds the jobs that a round has read to its block, and returns how many are new there.
+// mu is held.
+func (w *Worker) addFresh(t *round) (fresh int) {
+	b := t.b
+	for _, list := range [][]*Delivery{t.fresh, t.ripe} {
+		for _, d := range list {
+			b.noteRead(d)
+			w.supersede(d)
+			if w.opt.AtMostOnce {
+				w.noteEnd(d)
+			}
+			b.keyed = b.keyed || d.line() != ""
+			if d.from == tableReady && !t.read.again && b.skips(d, t.read) {
+				continue
+			}
+			if b.add(d) {
+				fresh++
+			}
+		}
+	}
+	return fresh
 }
 
 // tookEnds takes in which jobs are deleted that were done. mu is held.

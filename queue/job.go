@@ -101,6 +101,12 @@ func (j *Job) check() error {
 	if j.Priority == 0 {
 		j.Priority = Normal
 	}
+	j.Binary = j.Binary && len(j.Payload) > 0
+	return cmp.Or(j.checkNames(), j.checkTimes(), j.checkRest(), j.checkPayload())
+}
+
+// checkNames checks the texts that users choose.
+func (j *Job) checkNames() error {
 	for _, name := range []struct{ field, is string }{{"queue", j.Queue}, {"kind", j.Kind}, {"key", j.Key}, {"unique", j.Unique}} {
 		if name.field != "kind" && name.is == "" {
 			continue
@@ -112,10 +118,12 @@ func (j *Job) check() error {
 			return invalid(name.field, "%v", err)
 		}
 	}
-	j.Binary = j.Binary && len(j.Payload) > 0
+	return nil
+}
+
+// checkTimes checks when the job may begin, and how long its settings hold.
+func (j *Job) checkTimes() error {
 	switch {
-	case j.Priority < Urgent || j.Priority > Idle:
-		return invalid("priority", "%d is not 1 (urgent) to 4 (idle)", j.Priority)
 	case j.Delay < 0:
 		return invalid("delay", "%v is negative", j.Delay)
 	case j.Delay > duration.Longest:
@@ -128,21 +136,38 @@ func (j *Job) check() error {
 		return invalid("unique_for", "%v is not 0 to %v", j.UniqueFor, longestUnique)
 	case j.UniqueFor > 0 && j.Unique == "":
 		return invalid("unique_for", "there is no unique key that it is about")
+	case j.Timeout < 0 || j.Timeout > duration.Longest:
+		return invalid("timeout", "%v is not 0 to 100 years", j.Timeout)
+	}
+	return nil
+}
+
+// checkRest checks what is neither a name, a time nor the payload.
+func (j *Job) checkRest() error {
+	switch {
+	case j.Priority < Urgent || j.Priority > Idle:
+		return invalid("priority", "%d is not 1 (urgent) to 4 (idle)", j.Priority)
 	case j.Group < 0:
 		return invalid("group", "%d is not the id of a group", j.Group)
 	case j.MaxAttempts < 0 || j.MaxAttempts > 1_000_000:
 		return invalid("max_attempts", "%d is not 0 to 1000000", j.MaxAttempts)
-	case j.Timeout < 0 || j.Timeout > duration.Longest:
-		return invalid("timeout", "%v is not 0 to 100 years", j.Timeout)
 	case j.Trace != "" && !traceparent.Valid(j.Trace):
 		return invalid("trace", "%q is not a W3C traceparent, such as 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", plain.Cut(j.Trace, 100))
 	case j.Endpoint != "" && CheckEndpoint(j.Endpoint) != nil:
 		return invalid("endpoint", "%v", CheckEndpoint(j.Endpoint))
-	case !j.Binary && len(j.Payload) > 0 && !utf8.Valid(j.Payload):
+	}
+	return nil
+}
+
+// checkPayload checks a payload that is not binary: it has to be JSON.
+func (j *Job) checkPayload() error {
+	switch {
+	case j.Binary:
+	case len(j.Payload) > 0 && !utf8.Valid(j.Payload):
 		return invalid("payload", "it is not UTF-8; set Binary for what is not JSON")
-	case !j.Binary && len(j.Payload) > 0 && !json.Valid(j.Payload):
+	case len(j.Payload) > 0 && !json.Valid(j.Payload):
 		return invalid("payload", "it is not JSON; set Binary for what is not")
-	case !j.Binary && tooDeep(j.Payload):
+	case tooDeep(j.Payload):
 		return invalid("payload", "it is nested more than %d levels deep, which not all databases can read", deepest)
 	}
 	return nil

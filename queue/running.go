@@ -132,7 +132,15 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) erro
 			return err
 		}
 	}
-	for _, b := range unsuspected {
+	if err := w.trustAll(ctx, q, unsuspected, name); err != nil {
+		return err
+	}
+	return w.lookForDue(ctx, q, dues)
+}
+
+// trustAll notes that no job of some blocks is a suspect any more.
+func (w *Worker) trustAll(ctx context.Context, q *workQueue, blocks []*block, name string) error {
+	for _, b := range blocks {
 		if _, err := w.db.Exec(ctx, trust, dialect.Args{"queue": q.id, "divided": b.divided, "fence": b.fence, "node": name}); err != nil {
 			return err
 		}
@@ -140,7 +148,7 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) erro
 		b.accused = 0
 		w.mu.Unlock()
 	}
-	return w.lookForDue(ctx, q, dues)
+	return nil
 }
 
 // cancelRemoved ends checked out jobs whose rows are gone: somebody has cancelled

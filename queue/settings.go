@@ -112,6 +112,13 @@ func (q *Queue) check() error {
 		return invalid("max_crashes", "%d is not 1 to 1000000", q.MaxCrashes)
 	case q.MaxPayload < 1 || q.MaxPayload > 1<<30:
 		return invalid("max_payload", "%d is not 1 byte to 1 GiB", q.MaxPayload)
+	}
+	return q.checkTimes()
+}
+
+// checkTimes tells what is wrong with the settings of time, and how much is kept for so long.
+func (q *Queue) checkTimes() error {
+	switch {
 	case q.RetryDelay < 0 || q.RetryDelay > duration.Longest:
 		return invalid("retry_delay", "%v is not 0 to 100 years", q.RetryDelay)
 	case q.RetryMaxDelay < q.RetryDelay || q.RetryMaxDelay > duration.Longest:

@@ -261,17 +261,8 @@ func loadAll(files []*scheduleFile) error {
 
 func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, files []*scheduleFile, options scheduler.Options) error {
 	log := options.Logger
-	if !f.noMigrate {
-		if err := sqlschema.Migrate(ctx, db); err != nil {
-			return err
-		}
-	} else if err := sqlschema.Check(ctx, db); err != nil {
+	if err := setUp(ctx, db, &f, files, log); err != nil {
 		return err
-	}
-	for _, file := range files {
-		if err := file.importLogged(ctx, db, log); err != nil {
-			return err
-		}
 	}
 	if f.http.admin != "" {
 		metrics, err := newMetrics(db, f.http.schedules)
@@ -330,6 +321,23 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, fil
 		return nil
 	}
 	return s.Run(ctx)
+}
+
+// setUp makes the tables, or checks them, and imports the files.
+func setUp(ctx context.Context, db *dialect.DB, f *serveFlags, files []*scheduleFile, log *slog.Logger) error {
+	tables := sqlschema.Migrate
+	if f.noMigrate {
+		tables = sqlschema.Check
+	}
+	if err := tables(ctx, db); err != nil {
+		return err
+	}
+	for _, file := range files {
+		if err := file.importLogged(ctx, db, log); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // obey follows signals, and changes of the files, until the daemon has ended.
