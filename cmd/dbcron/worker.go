@@ -39,6 +39,7 @@ type workerFlags struct {
 	logs      string
 }
 
+//nolint:funlen // most of it is the help text
 func (p *program) workerExec() *cobra.Command {
 	var f workerFlags
 	c := &cobra.Command{
