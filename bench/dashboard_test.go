@@ -129,7 +129,11 @@ func bigPages(t *testing.T, db *dbtest.DB, names []string) []string {
 		return page + "?" + q.Encode()
 	}
 	q := names[0]
-	pages := []string{"", "queues", at("queue", "name", q), "errors", "schedules", at("schedules", "state", "paused"), at("schedules", "from", "s00500"), at("schedule", "name", "s0000007"), "runs", at("runs", "state", "failed"), at("runs", "state", "lost"), "locks", "daemons"}
+	pages := []string{
+		"", "queues", at("queue", "name", q), "errors", "schedules", at("schedules", "state", "paused"),
+		at("schedules", "from", "s00500"), at("schedule", "name", "s0000007"), "runs", at("runs", "state", "failed"),
+		at("runs", "state", "lost"), "locks", "daemons",
+	}
 	for _, state := range []queue.State{queue.StateReady, queue.StateDelayed, queue.StateRunning, queue.StateDead, queue.StateDone} {
 		pages = append(pages, at("jobs", "queue", q, "state", string(state)))
 		jobs, _, err := c.Jobs(t.Context(), queue.Filter{Queue: q, State: state, Limit: 1})
@@ -140,8 +144,10 @@ func bigPages(t *testing.T, db *dbtest.DB, names []string) []string {
 			pages = append(pages, at("job", "queue", q, "id", fmt.Sprint(jobs[0].ID)))
 		}
 	}
-	pages = append(pages, at("jobs", "queue", q, "kind", "none"), at("jobs", "queue", q, "state", "dead", "kind", "none"), at("jobs", "queue", q, "key", "k7"),
-		at("bulk", "queue", q, "state", "ready", "do", "cancel"), at("bulk", "queue", q, "state", "dead", "do", "retry"), at("bulk", "queue", q, "state", "dead", "do", "retry", "kind", "none"))
+	pages = append(pages, at("jobs", "queue", q, "kind", "none"), at("jobs", "queue", q, "state", "dead", "kind", "none"),
+		at("jobs", "queue", q, "key", "k7"),
+		at("bulk", "queue", q, "state", "ready", "do", "cancel"), at("bulk", "queue", q, "state", "dead", "do", "retry"),
+		at("bulk", "queue", q, "state", "dead", "do", "retry", "kind", "none"))
 	runs, _, err := scheduler.RecentRuns(t.Context(), db.DB, scheduler.RunFilter{Limit: 1})
 	if err != nil || len(runs) == 0 {
 		t.Fatal(runs, err)
@@ -188,11 +194,21 @@ func loadQueues(t *testing.T, db *dbtest.DB, n int) (names []string) {
 			FROM (SELECT * FROM {prefix}job LIMIT :n) AS seed`, dialect.Args{"more": more, "n": min(have, ready-have)})
 	}
 	for _, to := range []struct{ columns, values, where string }{
-		{`job_dead (attempt, error, died_at, purge_at,`, `10, CASE WHEN id % 5 = 0 THEN '550 5.1.1 no such user' WHEN id % 5 < 3 THEN 'dial tcp 192.0.2.25:25: i/o timeout' ELSE 'the bank refuses: card expired' END, {now}, {now}`, `id % 7 = 1`},
-		{`job_delayed (attempt, error, run_at,`, `CASE WHEN id % 5 = 0 THEN 2 ELSE 0 END, CASE WHEN id % 5 = 0 THEN 'POST https://example.org: 503' ELSE '' END, {now + 3600000000 + id % 1000000}`, `id % 11 = 3`},
-		{`job_done (attempt, crashes, outcome, error, worker, started_at, ended_at, purge_at,`, `1, 0, 'done', '', 'n1', {now}, {now}, {now}`, `id % 13 = 5`},
+		{
+			`job_dead (attempt, error, died_at, purge_at,`,
+			`10, CASE WHEN id % 5 = 0 THEN '550 5.1.1 no such user' WHEN id % 5 < 3 THEN 'dial tcp 192.0.2.25:25: i/o timeout' ELSE 'the bank refuses: card expired' END, {now}, {now}`, `id % 7 = 1`,
+		},
+		{
+			`job_delayed (attempt, error, run_at,`,
+			`CASE WHEN id % 5 = 0 THEN 2 ELSE 0 END, CASE WHEN id % 5 = 0 THEN 'POST https://example.org: 503' ELSE '' END, {now + 3600000000 + id % 1000000}`, `id % 11 = 3`,
+		},
+		{
+			`job_done (attempt, crashes, outcome, error, worker, started_at, ended_at, purge_at,`,
+			`1, 0, 'done', '', 'n1', {now}, {now}, {now}`, `id % 13 = 5`,
+		},
 	} {
-		db.Do(t, `INSERT INTO {prefix}`+to.columns+columns+`) SELECT `+to.values+`, queue_id, divided, priority, id + 7, kind, job_key, payload FROM {prefix}job WHERE `+to.where, nil)
+		db.Do(t, `INSERT INTO {prefix}`+to.columns+columns+`) SELECT `+to.values+
+			`, queue_id, divided, priority, id + 7, kind, job_key, payload FROM {prefix}job WHERE `+to.where, nil)
 	}
 	return []string{"mail"}
 }
@@ -227,6 +243,9 @@ func loadSchedules(t *testing.T, db *dbtest.DB, n, runs int) {
 		if i%1000 == 7 {
 			state = "failed"
 		}
-		return dialect.Args{"name": fmt.Sprintf("s%07d", i%1000), "state": state, "at": now.Add(-time.Duration(runs-i) * 50 * time.Millisecond).UnixMicro()}
+		return dialect.Args{
+			"name": fmt.Sprintf("s%07d", i%1000), "state": state,
+			"at": now.Add(-time.Duration(runs-i) * 50 * time.Millisecond).UnixMicro(),
+		}
 	})
 }

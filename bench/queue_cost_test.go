@@ -67,8 +67,10 @@ func TestQueueCost(t *testing.T) {
 func rawCost(t *testing.T, b *bed) {
 	t.Helper()
 	rawQueue(t, b)
-	t.Logf("%-8s %-24s enqueue, and do:   %s", b.Dialect.Name, "raw, leased blocks of 100", b.cost(t, *jobs, func() { leaseFloor(t, b, *jobs, 100) }))
-	t.Logf("%-8s %-24s enqueue, in bulk:  %s", b.Dialect.Name, "raw, INSERT of 1000 rows", b.cost(t, *jobs, func() { fillRaw(t, b, "raw_job", *jobs) }))
+	t.Logf("%-8s %-24s enqueue, and do:   %s", b.Dialect.Name, "raw, leased blocks of 100",
+		b.cost(t, *jobs, func() { leaseFloor(t, b, *jobs, 100) }))
+	t.Logf("%-8s %-24s enqueue, in bulk:  %s", b.Dialect.Name, "raw, INSERT of 1000 rows",
+		b.cost(t, *jobs, func() { fillRaw(t, b, "raw_job", *jobs) }))
 	if n := rawRows(t, b, "raw_job"); n != int64(*jobs) {
 		t.Errorf("%d rows of %d jobs", n, *jobs)
 	}

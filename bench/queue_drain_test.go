@@ -115,7 +115,8 @@ func TestQueueEarly(t *testing.T) {
 		stop()
 		done := len(rest.at)
 		early := perSecond(int64(done), rest.at[done-1].Sub(rest.at[0]))
-		t.Logf("%-8s %8.0f jobs/s of %d that came after the worker, %8.0f that came before: ratio %.2f", b.Dialect.Name, early, *backlog, late, early/late)
+		t.Logf("%-8s %8.0f jobs/s of %d that came after the worker, %8.0f that came before: ratio %.2f",
+			b.Dialect.Name, early, *backlog, late, early/late)
 		p.wipe(t)
 	})
 }
@@ -152,7 +153,8 @@ func TestQueueOrder(t *testing.T) {
 			stop()
 			seen.check(t, p, *jobs)
 			off := skews(seen.ids)
-			t.Logf("%-8s %-24s %d jobs, out of order by p50 %d, p99 %d, most %d places", b.Dialect.Name, p, len(off), off[len(off)/2], off[len(off)*99/100], off[len(off)-1])
+			t.Logf("%-8s %-24s %d jobs, out of order by p50 %d, p99 %d, most %d places", b.Dialect.Name, p, len(off),
+				off[len(off)/2], off[len(off)*99/100], off[len(off)-1])
 		}
 	})
 }

@@ -116,6 +116,7 @@ func TestQueueRecovery(t *testing.T) {
 		}
 		n := len(all)
 		t.Logf("%-8s after the kill: p50 %v, p99 %v, most %v of %d jobs; %d waited for longer than 1s, the last one enqueued %v after the kill",
-			b.Dialect.Name, all[n/2].begun.Sub(all[n/2].sent), all[n*99/100].begun.Sub(all[n*99/100].sent), all[n-1].begun.Sub(all[n-1].sent), n, slow, last.Sub(killed))
+			b.Dialect.Name, all[n/2].begun.Sub(all[n/2].sent), all[n*99/100].begun.Sub(all[n*99/100].sent),
+			all[n-1].begun.Sub(all[n-1].sent), n, slow, last.Sub(killed))
 	})
 }

@@ -112,7 +112,8 @@ func scale(t *testing.T, b *bed, workers, n int, opt queue.WorkerOptions, do fun
 	}
 	all.check(t, p, n)
 	p.wipe(t)
-	return perSecond(int64(n), took), fmt.Sprintf("blocks %v; jobs in the first %v %v, then %v (least/most %s)", leased, settled, early, late, evenly(late))
+	return perSecond(int64(n), took), fmt.Sprintf("blocks %v; jobs in the first %v %v, then %v (least/most %s)",
+		leased, settled, early, late, evenly(late))
 }
 
 // leased tells how many blocks each worker has that has any.

@@ -25,7 +25,10 @@ var volatile = map[string][]storage{
 		{name: "synchronous_commit=off", setting: "synchronous_commit=off"},
 	},
 	"mysql": {
-		{name: "flush_log_at_trx_commit=2", on: `SET GLOBAL innodb_flush_log_at_trx_commit = 2`, off: `SET GLOBAL innodb_flush_log_at_trx_commit = 1`},
+		{
+			name: "flush_log_at_trx_commit=2", on: `SET GLOBAL innodb_flush_log_at_trx_commit = 2`,
+			off: `SET GLOBAL innodb_flush_log_at_trx_commit = 1`,
+		},
 	},
 }
 

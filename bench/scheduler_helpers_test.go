@@ -355,7 +355,8 @@ func (b *bed) tally(t *testing.T, after int64, f *fleet) tally {
 		FROM {prefix}run WHERE id > :after`, dialect.Args{"after": after}, &r.runs, &good, &slots, &from, &start, &end)
 	if good != r.runs || slots != r.runs {
 		t.Errorf("of %d runs %d are ok at the first attempt, of %d schedules: want all", r.runs, good, slots)
-		for _, line := range b.List(t, `SELECT state, error, COUNT(*) FROM {prefix}run WHERE id > :after GROUP BY state, error`, dialect.Args{"after": after}) {
+		for _, line := range b.List(t, `SELECT state, error, COUNT(*) FROM {prefix}run WHERE id > :after GROUP BY state, error`,
+			dialect.Args{"after": after}) {
 			t.Log(line)
 		}
 	}
@@ -373,7 +374,8 @@ func (b *bed) tally(t *testing.T, after int64, f *fleet) tally {
 // due counts the schedules that are due.
 func (b *bed) due(t *testing.T) (n int64) {
 	t.Helper()
-	b.Scan(t, `SELECT COUNT(*) FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec <= {now}`, dialect.Args{"lane": lane}, &n)
+	b.Scan(t, `SELECT COUNT(*) FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec <= {now}`,
+		dialect.Args{"lane": lane}, &n)
 	return n
 }
 

@@ -110,7 +110,8 @@ func TestSchedulerIdle(t *testing.T) {
 				}{{"floor", floor}, {"no floor", 0}} {
 					begun := time.Now()
 					pollers(t)[0].ask(t, b, since.at)
-					t.Logf("%-8s %7d schedules, after %d claims, %s: the first poll %.0f µs", b.Dialect.Name, n, *churn, since.name, micros(time.Since(begun)))
+					t.Logf("%-8s %7d schedules, after %d claims, %s: the first poll %.0f µs", b.Dialect.Name, n, *churn,
+						since.name, micros(time.Since(begun)))
 					compareIdle(t, b, since.at, "after, "+since.name)
 				}
 				daemonsIdle(t, b)

@@ -29,7 +29,8 @@ func axe(t *testing.T) string {
 	file := filepath.Join(folder, "node_modules", "axe-core", "axe.min.js")
 	if _, err := os.Stat(file); err != nil {
 		must(t, os.MkdirAll(folder, 0o755))
-		fetch := exec.CommandContext(t.Context(), "npm", "install", "--prefix", folder, "--no-save", "--no-audit", "--no-fund", "--ignore-scripts", "axe-core@"+axeVersion)
+		fetch := exec.CommandContext(t.Context(), "npm", "install", "--prefix", folder, "--no-save", "--no-audit",
+			"--no-fund", "--ignore-scripts", "axe-core@"+axeVersion)
 		if out, err := fetch.CombinedOutput(); err != nil {
 			if os.Getenv("CI") != "true" {
 				t.Skipf("there is no axe-core: npm install axe-core@%s: %v: %s", axeVersion, err, out)
@@ -81,7 +82,8 @@ func TestAxe(t *testing.T) {
 		for _, name := range slices.Sorted(maps.Keys(pages)) {
 			b.visit(pages[name])
 			var found []string
-			b.run(chromedp.Evaluate(script, nil), chromedp.Evaluate(violations, &found, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
+			b.run(chromedp.Evaluate(script, nil),
+				chromedp.Evaluate(violations, &found, func(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }))
 			for _, text := range found {
 				t.Errorf("%s, %s: %s", name, l.name, text)
 			}

@@ -134,14 +134,20 @@ func job(queue string, id int64) string {
 // pages are those that are looked at, by the names of their pictures.
 func (w *world) pages() map[string]string {
 	return map[string]string{
-		"overview": "", "queues": "queues", "queue": "queue?name=billing", "queue-paused": "queue?name=mail", "queue-behind": "queue?name=thumbnails",
-		"jobs": "jobs?queue=thumbnails", "jobs-dead": "jobs?queue=billing&state=dead", "jobs-none": "jobs?queue=billing&state=delayed",
+		"overview": "", "queues": "queues", "queue": "queue?name=billing", "queue-paused": "queue?name=mail",
+		"queue-behind": "queue?name=thumbnails",
+		"jobs":         "jobs?queue=thumbnails", "jobs-dead": "jobs?queue=billing&state=dead", "jobs-none": "jobs?queue=billing&state=delayed",
 		"job": job("mail", w.ready), "job-dead": job("billing", w.dead), "job-delayed": job("mail", w.delayed),
-		"bulk": "bulk?queue=billing&state=dead&do=retry", "bulk-many": "bulk?queue=thumbnails&state=ready&do=cancel", "bulk-done": "bulk?queue=billing&state=dead&do=retry&from=end&done=12345&gone=7&in_use=1",
-		"clone": strings.Replace(job("mail", w.ready), "job?", "clone?", 1), "errors": "errors", "errors-none": "errors?queue=none", "job-strange": "jobs?" + url.Values{"queue": {hostile}}.Encode(),
-		"schedules": "schedules", "schedule": "schedule?name=" + longName, "schedule-late": "schedule?name=ping", "schedule-strange": "schedule?" + url.Values{"name": {hostile}}.Encode(),
-		"runs": "runs", "runs-failed": "runs?state=failed", "run": fmt.Sprint("run?id=", w.failed), "run-running": fmt.Sprint("run?id=", w.running),
-		"locks": "locks", "lock": "lock?name=migration", "daemons": "daemons", "routes": "routes", "topics": "topics", "groups": "groups", "group": fmt.Sprint("group?id=", w.group), "tokens": "tokens",
+		"bulk": "bulk?queue=billing&state=dead&do=retry", "bulk-many": "bulk?queue=thumbnails&state=ready&do=cancel",
+		"bulk-done": "bulk?queue=billing&state=dead&do=retry&from=end&done=12345&gone=7&in_use=1",
+		"clone":     strings.Replace(job("mail", w.ready), "job?", "clone?", 1), "errors": "errors",
+		"errors-none": "errors?queue=none", "job-strange": "jobs?" + url.Values{"queue": {hostile}}.Encode(),
+		"schedules": "schedules", "schedule": "schedule?name=" + longName, "schedule-late": "schedule?name=ping",
+		"schedule-strange": "schedule?" + url.Values{"name": {hostile}}.Encode(),
+		"runs":             "runs", "runs-failed": "runs?state=failed", "run": fmt.Sprint("run?id=", w.failed),
+		"run-running": fmt.Sprint("run?id=", w.running),
+		"locks":       "locks", "lock": "lock?name=migration", "daemons": "daemons", "routes": "routes",
+		"topics": "topics", "groups": "groups", "group": fmt.Sprint("group?id=", w.group), "tokens": "tokens",
 		"audit": "audit", "audit-none": "audit?actor=nobody", "error": "run?id=99999999", "sign-in": "sign-in",
 	}
 }
@@ -198,10 +204,12 @@ func TestBrowser(t *testing.T) {
 		b.run(chromedp.SendKeys(`input[name=reason]`, "for a while", chromedp.ByQuery))
 		b.submit(`button[value=pause]`)
 		b.has("for a while")
-		b.run(chromedp.Click(`#purge summary`, chromedp.ByQuery), chromedp.SetValue(`#purge select`, "ready", chromedp.ByQuery), chromedp.SendKeys(`input[name=typed]`, "nail", chromedp.ByQuery))
+		b.run(chromedp.Click(`#purge summary`, chromedp.ByQuery), chromedp.SetValue(`#purge select`, "ready", chromedp.ByQuery),
+			chromedp.SendKeys(`input[name=typed]`, "nail", chromedp.ByQuery))
 		b.submit(`button[value=purge]`)
 		b.has("not the name of the queue")
-		b.run(chromedp.Click(`#purge summary`, chromedp.ByQuery), chromedp.SetValue(`#purge select`, "ready", chromedp.ByQuery), chromedp.SendKeys(`input[name=typed]`, "mail", chromedp.ByQuery))
+		b.run(chromedp.Click(`#purge summary`, chromedp.ByQuery), chromedp.SetValue(`#purge select`, "ready", chromedp.ByQuery),
+			chromedp.SendKeys(`input[name=typed]`, "mail", chromedp.ByQuery))
 		b.submit(`button[value=purge]`)
 		b.has("Removed 5 jobs, all that there were.")
 		b.visit(job("mail", w.delayed))
@@ -284,13 +292,15 @@ func (w *world) jobs(b *tab) {
 func (w *world) routing(b *tab) {
 	b.t.Helper()
 	b.visit("routes")
-	b.run(chromedp.SendKeys(`input[name=kind]:not([type=hidden])`, "receipt", chromedp.ByQuery), chromedp.SendKeys(`.acts input[name=queue]`, "mail", chromedp.ByQuery))
+	b.run(chromedp.SendKeys(`input[name=kind]:not([type=hidden])`, "receipt", chromedp.ByQuery),
+		chromedp.SendKeys(`.acts input[name=queue]`, "mail", chromedp.ByQuery))
 	b.submit(`button[value=set]`)
 	b.has("The route is set.")
 	b.submit(`button[aria-label="Remove the route of receipt"]`)
 	b.has("The route is removed.")
 	b.visit("topics")
-	b.run(chromedp.SendKeys(`.acts input[name=topic]`, "order-paid", chromedp.ByQuery), chromedp.SendKeys(`.acts input[name=queue]`, "mail", chromedp.ByQuery))
+	b.run(chromedp.SendKeys(`.acts input[name=topic]`, "order-paid", chromedp.ByQuery),
+		chromedp.SendKeys(`.acts input[name=queue]`, "mail", chromedp.ByQuery))
 	b.submit(`button[value=subscribe]`)
 	b.has("The queue gets copies from now on.")
 	b.submit(`button[aria-label="End the subscription of mail to order-paid"]`)
@@ -309,7 +319,8 @@ func (w *world) routing(b *tab) {
 func (w *world) settings(b *tab) {
 	b.t.Helper()
 	b.visit("queue?name=billing")
-	b.run(chromedp.Click(`#limit summary`, chromedp.ByQuery), chromedp.SendKeys(`#limit input[name=kind]`, "invoice", chromedp.ByQuery), chromedp.SendKeys(`#limit input[name=rate]`, "5/s", chromedp.ByQuery))
+	b.run(chromedp.Click(`#limit summary`, chromedp.ByQuery), chromedp.SendKeys(`#limit input[name=kind]`, "invoice", chromedp.ByQuery),
+		chromedp.SendKeys(`#limit input[name=rate]`, "5/s", chromedp.ByQuery))
 	b.submit(`button[value=limit]`)
 	b.has("The limit is set.")
 	b.submit(`button[aria-label="Remove the limit of invoice"]`)
@@ -318,7 +329,9 @@ func (w *world) settings(b *tab) {
 	b.submit(`button[value=resize]`)
 	b.has("New jobs go to new blocks")
 	b.visit("schedule?name=backup")
-	b.run(chromedp.Click(`#backfill summary`, chromedp.ByQuery), chromedp.SetValue(`#backfill input[name=from]`, "2026-01-02T03:30", chromedp.ByQuery), chromedp.SetValue(`#backfill input[name=to]`, "2026-01-03T03:30", chromedp.ByQuery))
+	b.run(chromedp.Click(`#backfill summary`, chromedp.ByQuery),
+		chromedp.SetValue(`#backfill input[name=from]`, "2026-01-02T03:30", chromedp.ByQuery),
+		chromedp.SetValue(`#backfill input[name=to]`, "2026-01-03T03:30", chromedp.ByQuery))
 	b.submit(`button[value=backfill]`)
 	b.has("2 slots will be run")
 	b.visit("daemons")
@@ -332,7 +345,8 @@ func (w *world) settings(b *tab) {
 func TestQuestions(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		life(t, db, 500)
-		db.Do(t, `UPDATE {prefix}job SET id = id - :age WHERE kind = 'resize'`, dialect.Args{"age": int64(4096) * 3_600_000_000}) // they wait for an hour
+		// they wait for an hour
+		db.Do(t, `UPDATE {prefix}job SET id = id - :age WHERE kind = 'resize'`, dialect.Args{"age": int64(4096) * 3_600_000_000})
 		b := open(t, serve(t, db.DB))
 
 		// Which schedule failed last night, and why?
@@ -401,7 +415,8 @@ func TestSignIn(t *testing.T) {
 // serveEvil serves a page of another origin with a form for the dashboard.
 func serveEvil(t *testing.T, action string) string {
 	t.Helper()
-	return serveText(t, `<!doctype html><link rel="icon" href="data:,"><form method="post" action="`+action+`"><button name="do" value="pause">Win a prize</button></form>`)
+	return serveText(t, `<!doctype html><link rel="icon" href="data:,"><form method="post" action="`+action+
+		`"><button name="do" value="pause">Win a prize</button></form>`)
 }
 
 // Pictures of all pages, in dark and light, on a desk and on a phone.

@@ -40,8 +40,10 @@ func TestDemoPictures(t *testing.T) {
 		b := open(t, address)
 		b.as(l)
 		for name, path := range map[string]string{
-			"overview": "", "queues": "queues", "queue": "queue?name=mail", "jobs": "jobs?queue=mail&state=dead", "errors": "errors", "schedules": "schedules", "schedule": "schedule?name=prices-import",
-			"runs": "runs", "runs-failed": "runs?state=failed", "locks": "locks", "lock": "lock?name=stock-count", "daemons": "daemons", "audit": "audit",
+			"overview": "", "queues": "queues", "queue": "queue?name=mail", "jobs": "jobs?queue=mail&state=dead",
+			"errors": "errors", "schedules": "schedules", "schedule": "schedule?name=prices-import",
+			"runs": "runs", "runs-failed": "runs?state=failed", "locks": "locks", "lock": "lock?name=stock-count",
+			"daemons": "daemons", "audit": "audit",
 		} {
 			b.picture(path, "demo-"+name+"-"+l.name)
 		}

@@ -68,7 +68,10 @@ func life(t *testing.T, db *dbtest.DB, many int) (w world) {
 	c := queuetest.Client(t, db.DB)
 	for kind, n := range map[string]int{"invoice": 9, "reminder": 4} {
 		for i := range n {
-			_, err := c.Enqueue(ctx, queue.Job{Queue: "billing", Kind: kind, Key: fmt.Sprint("customer-", i), Payload: []byte(fmt.Sprintf(`{"customer":%d,"amount":"%d.50"}`, 4200+i, i))})
+			_, err := c.Enqueue(ctx, queue.Job{
+				Queue: "billing", Kind: kind, Key: fmt.Sprint("customer-", i),
+				Payload: []byte(fmt.Sprintf(`{"customer":%d,"amount":"%d.50"}`, 4200+i, i)),
+			})
 			must(t, err)
 		}
 	}
@@ -83,7 +86,10 @@ func life(t *testing.T, db *dbtest.DB, many int) (w world) {
 	must(t, err)
 	w.dead = dead[0].ID
 	for range 5 {
-		e, err := c.Enqueue(ctx, queue.Job{Queue: "mail", Kind: "welcome", Key: "ada", Payload: []byte(`{"to":"ada@example.org","order":12345678901234567890,"items":[{"sku":"A-17","n":2,"gift":true},{"sku":"B-4","n":1,"note":null}],"text":"Dear Ada,\nthank you for your order. It will be on its way tomorrow, and we hope that you like it."}`)})
+		e, err := c.Enqueue(ctx, queue.Job{
+			Queue: "mail", Kind: "welcome", Key: "ada",
+			Payload: []byte(`{"to":"ada@example.org","order":12345678901234567890,"items":[{"sku":"A-17","n":2,"gift":true},{"sku":"B-4","n":1,"note":null}],"text":"Dear Ada,\nthank you for your order. It will be on its way tomorrow, and we hope that you like it."}`),
+		})
 		must(t, err)
 		w.ready = e.ID
 	}
@@ -111,9 +117,18 @@ func life(t *testing.T, db *dbtest.DB, many int) (w world) {
 		must(t, c.SetRoute(ctx, kind, to))
 	}
 	for _, e := range []audit.Entry{
-		{Actor: "ada", Login: audit.Token, Source: audit.Dashboard, Action: "job.retry", Object: "billing", Count: 1234, Detail: "state=dead kind=invoice"},
-		{Actor: "deploy@app-1.example.org", Login: audit.OS, Source: audit.CLI, Action: "schedule.import", Object: "/etc/dbcron/schedules.yaml", Count: 3, Detail: "2 added, 1 changed"},
-		{Actor: longName + "@example.org", Login: audit.Proxy, Source: audit.Dashboard, Action: "queue.pause", Object: longName, Count: 1, Detail: "the mail server moves to the new data centre, and comes back on Monday; ask ops@example.org if that is too late for you"},
+		{
+			Actor: "ada", Login: audit.Token, Source: audit.Dashboard, Action: "job.retry", Object: "billing",
+			Count: 1234, Detail: "state=dead kind=invoice",
+		},
+		{
+			Actor: "deploy@app-1.example.org", Login: audit.OS, Source: audit.CLI, Action: "schedule.import",
+			Object: "/etc/dbcron/schedules.yaml", Count: 3, Detail: "2 added, 1 changed",
+		},
+		{
+			Actor: longName + "@example.org", Login: audit.Proxy, Source: audit.Dashboard, Action: "queue.pause",
+			Object: longName, Count: 1, Detail: "the mail server moves to the new data centre, and comes back on Monday; ask ops@example.org if that is too late for you",
+		},
 		{Actor: hostile, Login: audit.Token, Source: audit.API, Action: "limit.set", Object: hostile, Count: 1, Detail: hostile},
 	} {
 		must(t, audit.Write(ctx, db.DB, e))
@@ -138,7 +153,8 @@ func life(t *testing.T, db *dbtest.DB, many int) (w world) {
 	must(t, scheduler.Pause(ctx, db.DB, "holidays", "until 7 January"))
 	now, err := scheduler.Clock(ctx, db.DB)
 	must(t, err)
-	db.Do(t, `UPDATE {prefix}schedule SET due_at = {time :at}, next_exec = {time :at} WHERE name = 'ping'`, dialect.Args{"at": now.Add(-3 * time.Minute).UnixMicro()})
+	db.Do(t, `UPDATE {prefix}schedule SET due_at = {time :at}, next_exec = {time :at} WHERE name = 'ping'`,
+		dialect.Args{"at": now.Add(-3 * time.Minute).UnixMicro()})
 	db.Do(t, `UPDATE {prefix}schedule SET state = 'failed', reason = 'it has failed 5 times in a row', next_exec = NULL, failures = 5 WHERE name = 'vacuum'`, nil)
 	var rows []dialect.Args
 	for i := range 60 {
@@ -152,7 +168,11 @@ func life(t *testing.T, db *dbtest.DB, many int) (w world) {
 		case i == 40:
 			state, why = "timeout", "it took longer than 10m"
 		}
-		rows = append(rows, dialect.Args{"name": longName, "at": due.UnixMicro(), "end": due.Add(time.Duration(20+(i*37)%60) * time.Second).UnixMicro(), "state": state, "error": why, "code": code, "output": "exporting region eu-central\n" + hostile + "\n" + strings.Repeat("copied 10000 rows\n", 30)})
+		rows = append(rows, dialect.Args{
+			"name": longName, "at": due.UnixMicro(),
+			"end": due.Add(time.Duration(20+(i*37)%60) * time.Second).UnixMicro(), "state": state, "error": why,
+			"code": code, "output": "exporting region eu-central\n" + hostile + "\n" + strings.Repeat("copied 10000 rows\n", 30),
+		})
 	}
 	db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at, exec_by, exit_code, error, output)
 		VALUES {values rows: (:name, {time :at}, 1, :state, {time :at}, {time :end}, 'app-1.example.org:4711:K3XQ', :code, :error, :output)}`, dialect.Args{"rows": rows})
@@ -167,7 +187,8 @@ func life(t *testing.T, db *dbtest.DB, many int) (w world) {
 	for i := range 55 {
 		db.Do(t, `INSERT INTO {prefix}job_count (minute, queue_id, kind, done, failed, dead, wait_us, run_us)
 			SELECT {time :at}, queue_id, 'invoice', :done, :failed, :dead, :wait, :took FROM {prefix}queue WHERE name = 'billing'`, dialect.Args{
-			"at": now.Truncate(time.Minute).Add(-time.Duration(i+1) * time.Minute).UnixMicro(), "done": 300 + (i*i*13)%190, "failed": boolInt(i%9 == 4) * 22, "dead": boolInt(i%19 == 7) * 6, "wait": int64(300_000_000), "took": int64(20_000_000),
+			"at": now.Truncate(time.Minute).Add(-time.Duration(i+1) * time.Minute).UnixMicro(), "done": 300 + (i*i*13)%190,
+			"failed": boolInt(i%9 == 4) * 22, "dead": boolInt(i%19 == 7) * 6, "wait": int64(300_000_000), "took": int64(20_000_000),
 		})
 	}
 
@@ -179,7 +200,10 @@ func life(t *testing.T, db *dbtest.DB, many int) (w world) {
 		t.Cleanup(func() { must(t, lease.Release(context.WithoutCancel(ctx))) })
 	}
 	db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at, started_at) VALUES ('app-1.example.org:4711:K3XQ', 'live', {time :later}, {time :start}), ('app-2.example.org:815:Z7PA', 'live', {time :later}, {time :start}), ('app-3.example.org:99:BBCD', 'live', {time :past}, {time :start})`,
-		dialect.Args{"later": now.Add(time.Hour).UnixMicro(), "past": now.Add(-4 * time.Minute).UnixMicro(), "start": now.Add(-9 * time.Hour).UnixMicro()})
+		dialect.Args{
+			"later": now.Add(time.Hour).UnixMicro(), "past": now.Add(-4 * time.Minute).UnixMicro(),
+			"start": now.Add(-9 * time.Hour).UnixMicro(),
+		})
 	return w
 }
 

@@ -98,7 +98,10 @@ func TestSendingAgainEnqueuesOnce(t *testing.T) {
 			t.Errorf("it was published %d times: %v", n.Load(), err)
 		}
 		n.Store(0)
-		if _, err := c.EnqueueBatch(ctx, client.Batch{Jobs: []client.Job{{Kind: "v", Queue: "other", Unique: "two"}, {Kind: "w", Queue: "other"}}}); err == nil || n.Load() != 1 {
+		if _, err := c.EnqueueBatch(ctx, client.Batch{Jobs: []client.Job{
+			{Kind: "v", Queue: "other", Unique: "two"},
+			{Kind: "w", Queue: "other"},
+		}}); err == nil || n.Load() != 1 {
 			t.Errorf("a batch that cannot be sent again was sent %d times: %v", n.Load(), err)
 		}
 		n.Store(3)

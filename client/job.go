@@ -54,7 +54,8 @@ type wireJob struct {
 func (j *Job) wire() wireJob {
 	w := wireJob{
 		Kind: j.Kind, Queue: j.Queue, Payload: j.Payload, Binary: j.Binary, Key: j.Key, Unique: j.Unique, UniqueFor: durationText(j.UniqueFor),
-		Group: j.Group, Priority: j.Priority, Delay: durationText(j.Delay), MaxAttempts: j.MaxAttempts, Timeout: durationText(j.Timeout), Trace: j.Trace,
+		Group: j.Group, Priority: j.Priority, Delay: durationText(j.Delay), MaxAttempts: j.MaxAttempts,
+		Timeout: durationText(j.Timeout), Trace: j.Trace,
 	}
 	if !j.RunAt.IsZero() {
 		w.RunAt = &j.RunAt

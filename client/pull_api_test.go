@@ -106,7 +106,8 @@ func TestClaimsAndTheAPI(t *testing.T) {
 			return jobs[0]
 		}
 		j := claim()
-		if j.Kind != "x" || string(j.Binary) != "\x00\xff" || j.Priority != "low" || j.Attempt != 1 || j.MaxAttempts == 0 || j.Enqueued.IsZero() || j.ID == "" {
+		if j.Kind != "x" || string(j.Binary) != "\x00\xff" || j.Priority != "low" || j.Attempt != 1 ||
+			j.MaxAttempts == 0 || j.Enqueued.IsZero() || j.ID == "" {
 			t.Errorf("got %+v", j)
 		}
 		s, err := c.Heartbeat(ctx, longWait, j.Token)

@@ -84,7 +84,8 @@ func TestPushHandler(t *testing.T) {
 		now := time.Now() //nolint:forbidigo // the handler goes by the host's clock, too
 		for name, value := range map[string]string{
 			"Content-Type": "application/json", "Idempotency-Key": "17", "Dbcron-Queue": "caf%C3%A9", "Dbcron-Kind": kind, "Dbcron-Key": "a%25b",
-			"Dbcron-Attempt": "2", "Dbcron-Max-Attempts": "10", "Dbcron-Deadline": now.Add(time.Hour).UTC().Format(time.RFC3339), "traceparent": "00-x",
+			"Dbcron-Attempt": "2", "Dbcron-Max-Attempts": "10", "Dbcron-Deadline": now.Add(time.Hour).UTC().Format(time.RFC3339),
+			"traceparent": "00-x",
 		} {
 			r.Header.Set(name, value)
 		}
@@ -105,7 +106,8 @@ func TestPushHandler(t *testing.T) {
 			t.Errorf("it says %s", w.Body)
 		}
 	}
-	if got.ID != "17" || got.Queue != "café" || got.Key != "a%b" || got.Attempt != 2 || got.MaxAttempts != 10 || got.Trace != "00-x" || !got.JSON || string(got.Payload) != `{"n": 1}` {
+	if got.ID != "17" || got.Queue != "café" || got.Key != "a%b" || got.Attempt != 2 || got.MaxAttempts != 10 ||
+		got.Trace != "00-x" || !got.JSON || string(got.Payload) != `{"n": 1}` {
 		t.Errorf("got %+v", got)
 	}
 	got = nil

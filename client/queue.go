@@ -74,7 +74,10 @@ func (c *Client) DeleteQueue(ctx context.Context, name string) error {
 
 // Pause lets a queue's jobs wait. The reason is for people.
 func (c *Client) Pause(ctx context.Context, queue, reason string) error {
-	return c.do(ctx, &call{method: http.MethodPost, path: path("queues", queue, "pause"), in: map[string]string{"reason": reason}, again: true})
+	return c.do(ctx, &call{
+		method: http.MethodPost, path: path("queues", queue, "pause"),
+		in: map[string]string{"reason": reason}, again: true,
+	})
 }
 
 // Resume ends a pause.

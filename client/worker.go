@@ -159,7 +159,8 @@ func (w *worker) claim(ctx, doing context.Context) error {
 
 // refused tells whether trying again is of no use.
 func refused(status int) bool {
-	return status >= 400 && status < 500 && status != http.StatusConflict && status != http.StatusRequestTimeout && status != http.StatusTooManyRequests
+	return status >= 400 && status < 500 && status != http.StatusConflict && status != http.StatusRequestTimeout &&
+		status != http.StatusTooManyRequests
 }
 
 // places waits for a free place and takes all that there are. 0: ctx has ended.
@@ -272,7 +273,9 @@ type refusal[T any] struct {
 
 // insist tells the daemon something for as long as it can be of use: a lease. It returns
 // what the daemon refuses.
-func insist[T any](ctx context.Context, w *worker, what string, claims []T, tell func(context.Context, ...T) (Settled, error)) []refusal[T] {
+func insist[T any](ctx context.Context, w *worker, what string, claims []T,
+	tell func(context.Context, ...T) (Settled, error),
+) []refusal[T] {
 	n := len(claims)
 	if n == 0 {
 		return nil

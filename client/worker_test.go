@@ -83,11 +83,15 @@ func TestPull(t *testing.T) {
 	}
 	_, err = c.Complete(ctx, client.Done{Token: jobs[0].Token, Result: "r"})
 	must(t, err)
-	_, err = c.Fail(ctx, client.Failed{Token: jobs[1].Token, Error: "no", After: 90 * time.Second}, client.Failed{Token: jobs[2].Token, Error: "never", Dead: true})
+	_, err = c.Fail(ctx, client.Failed{Token: jobs[1].Token, Error: "no", After: 90 * time.Second},
+		client.Failed{Token: jobs[2].Token, Error: "never", Dead: true})
 	must(t, err)
 	_, err = c.Release(ctx, jobs[3].Token)
 	must(t, err)
-	if got, want := p.outcomes(), []string{"a:done:r", "b:failed:no:1m30s:false:false", "c:failed:never::true:false"}; !slices.Equal(got, want) {
+	if got, want := p.outcomes(), []string{
+		"a:done:r", "b:failed:no:1m30s:false:false",
+		"c:failed:never::true:false",
+	}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if _, err := c.Complete(ctx, client.Done{Token: jobs[0].Token}); !errors.Is(err, client.ErrConflict) {
@@ -130,13 +134,18 @@ func TestWorkerDoesJobs(t *testing.T) {
 		}
 		return len(j.Kind), nil
 	}})
-	for _, kind := range []string{"together1", "together2", "together3", "failed", "later", "dead", "discard", "panic", "no JSON", "refused", "last"} {
+	for _, kind := range []string{
+		"together1", "together2", "together3", "failed", "later", "dead", "discard",
+		"panic", "no JSON", "refused", "last",
+	} {
 		p.enqueue(kind)
 	}
 	want := []string{
 		"dead:failed:no such user::true:false", "discard:failed:not needed::false:true", "failed:failed:no paper::false:false",
-		"last:done:4", "later:failed:busy:1m0s:false:false", "no JSON:failed:its result is not JSON: json: unsupported type: func()::true:false", "panic:failed:panic: oh::false:false",
-		"refused:failed:client: POST /claims/complete: 422 Unprocessable Entity::false:false", "together1:done:9", "together2:done:9", "together3:done:9",
+		"last:done:4", "later:failed:busy:1m0s:false:false",
+		"no JSON:failed:its result is not JSON: json: unsupported type: func()::true:false", "panic:failed:panic: oh::false:false",
+		"refused:failed:client: POST /claims/complete: 422 Unprocessable Entity::false:false", "together1:done:9",
+		"together2:done:9", "together3:done:9",
 	}
 	waitFor(t, "all jobs have ended", func() bool { return len(p.outcomes()) == len(want) })
 	if got := p.outcomes(); !slices.Equal(got, want) {
@@ -262,7 +271,10 @@ func TestWorkerOutlivesOutages(t *testing.T) {
 		}
 		return true
 	}
-	w := work(t, p, client.WorkOptions{Wait: 10 * time.Millisecond, Handle: func(context.Context, *client.Claimed) (any, error) { return nil, nil }})
+	w := work(t, p, client.WorkOptions{
+		Wait:   10 * time.Millisecond,
+		Handle: func(context.Context, *client.Claimed) (any, error) { return nil, nil },
+	})
 	p.enqueue("x")
 	waitFor(t, "the job is done", func() bool { return slices.Equal(p.outcomes(), []string{"x:done:<nil>"}) })
 	forbidden.Store(true)

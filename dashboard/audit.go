@@ -71,6 +71,7 @@ func (d *Dashboard) listAudit(ctx context.Context, r *request) (*view, error) {
 	if data.Before, err = r.idIn("before", false); err != nil {
 		return nil, err
 	}
-	data.Entries, data.More, err = audit.List(ctx, d.db, audit.Filter{Actor: data.Actor, Action: data.Action, Object: data.Object, Before: data.Before, Limit: listed})
+	data.Entries, data.More, err = audit.List(ctx, d.db,
+		audit.Filter{Actor: data.Actor, Action: data.Action, Object: data.Object, Before: data.Before, Limit: listed})
 	return &view{template: "audit.html", title: "Audit", section: "audit", data: data, still: data.Before != 0}, err
 }

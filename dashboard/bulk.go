@@ -31,11 +31,29 @@ type bulkAct struct {
 
 // bulkActs are those of each state, by what the address calls them.
 var bulkActs = map[queue.State]map[string]bulkAct{
-	queue.StateReady:   {"cancel": {queue.BulkCancel, "Cancel", "cancelled", "They are removed. Workers that have read some of them may begin these all the same.", true, (*queue.Client).Cancel}},
-	queue.StateDelayed: {"run": {queue.BulkRetry, "Run now", "let go", "They do not wait any longer.", false, (*queue.Client).RunNow}, "cancel": {queue.BulkCancel, "Cancel", "cancelled", "They are removed.", true, (*queue.Client).Cancel}},
-	queue.StateRunning: {"cancel": {queue.BulkCancel, "Cancel", "cancelled", "They are removed, and their workers learn that within two seconds.", true, (*queue.Client).Cancel}},
-	queue.StateDead:    {"retry": {queue.BulkRetry, "Retry", "retried", "They have all their attempts before them again.", false, (*queue.Client).Retry}, "delete": {queue.BulkDelete, "Delete", "deleted", "They are removed, and cannot be had back.", true, (*queue.Client).Delete}},
-	queue.StateDone:    {"delete": {queue.BulkDelete, "Delete", "deleted", "They are removed, and cannot be had back.", true, (*queue.Client).Delete}},
+	queue.StateReady: {"cancel": {
+		queue.BulkCancel, "Cancel", "cancelled",
+		"They are removed. Workers that have read some of them may begin these all the same.", true, (*queue.Client).Cancel,
+	}},
+	queue.StateDelayed: {
+		"run":    {queue.BulkRetry, "Run now", "let go", "They do not wait any longer.", false, (*queue.Client).RunNow},
+		"cancel": {queue.BulkCancel, "Cancel", "cancelled", "They are removed.", true, (*queue.Client).Cancel},
+	},
+	queue.StateRunning: {"cancel": {
+		queue.BulkCancel, "Cancel", "cancelled",
+		"They are removed, and their workers learn that within two seconds.", true, (*queue.Client).Cancel,
+	}},
+	queue.StateDead: {"retry": {
+		queue.BulkRetry, "Retry", "retried", "They have all their attempts before them again.",
+		false, (*queue.Client).Retry,
+	}, "delete": {
+		queue.BulkDelete, "Delete", "deleted", "They are removed, and cannot be had back.",
+		true, (*queue.Client).Delete,
+	}},
+	queue.StateDone: {"delete": {
+		queue.BulkDelete, "Delete", "deleted", "They are removed, and cannot be had back.",
+		true, (*queue.Client).Delete,
+	}},
 }
 
 // bulkNames are the names of what can be done with many jobs of a state, the harmless first.
@@ -94,7 +112,8 @@ func (f *jobsFilter) filter() queue.Filter {
 
 // To is the address of a page about the same jobs.
 func (f jobsFilter) To(page string, pairs ...any) string {
-	return link(page, append([]any{"queue", f.Queue, "state", f.State, "kind", f.Kind, "key", f.Key, "where", f.Where, "like", f.Like}, pairs...)...)
+	return link(page, append([]any{"queue", f.Queue, "state", f.State, "kind", f.Kind, "key", f.Key, "where", f.Where, "like", f.Like},
+		pairs...)...)
 }
 
 // In is the same for the jobs of another state.
@@ -188,7 +207,10 @@ func (d *Dashboard) showBulk(ctx context.Context, r *request) (*view, error) {
 	}
 	if !b.Filtered() && !b.Begun {
 		n, err := d.queues.Count(ctx, b.Queue, health.CountTo)
-		b.N = map[queue.State]int{queue.StateReady: n.Ready, queue.StateDelayed: n.Delayed, queue.StateRunning: n.Running, queue.StateDead: n.Dead, queue.StateDone: n.Done}[b.State]
+		b.N = map[queue.State]int{
+			queue.StateReady: n.Ready, queue.StateDelayed: n.Delayed, queue.StateRunning: n.Running,
+			queue.StateDead: n.Dead, queue.StateDone: n.Done,
+		}[b.State]
 		b.Counted = plain.Count(b.N, health.CountTo)
 		return v, err
 	}
@@ -235,7 +257,8 @@ func (d *Dashboard) doBulk(ctx context.Context, r *request) (outcome, error) {
 	done, err := d.queues.Bulk(ctx, b.what, b.filter(), queue.BulkOptions{Most: bulkPart, From: from})
 	if err != nil {
 		if done.Done > 0 {
-			return outcome{n: done.Done, object: b.Queue, detail: b.detail()}, fmt.Errorf("%s were %s, then it failed; go on to do the rest: %w", plain.Plural(done.Done, "job", "jobs"), b.Doing, err)
+			return outcome{n: done.Done, object: b.Queue, detail: b.detail()},
+				fmt.Errorf("%s were %s, then it failed; go on to do the rest: %w", plain.Plural(done.Done, "job", "jobs"), b.Doing, err)
 		}
 		return outcome{}, err
 	}

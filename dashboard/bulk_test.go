@@ -27,7 +27,8 @@ func bury(t *testing.T, c *queue.Client, name, kind string, errs ...string) (ids
 	}
 	w, err := c.Worker(queue.WorkerOptions{Queues: []string{name}})
 	must(t, err)
-	must(t, queue.HandleKind(w, queue.Kind[string]{Name: kind}, func(_ context.Context, text string, _ *queue.Delivery) error { return queue.Bury(errors.New(text)) }))
+	must(t, queue.HandleKind(w, queue.Kind[string]{Name: kind},
+		func(_ context.Context, text string, _ *queue.Delivery) error { return queue.Bury(errors.New(text)) }))
 	queuetest.DrainAll(t, w)
 	return ids
 }
@@ -60,7 +61,8 @@ func TestBulk(t *testing.T) {
 			}
 		}
 
-		s.get(link("jobs", "queue", "mail", "state", "dead")).has(fmt.Sprintf(`name="id" value="%d"`, bounced[0]), `value="retry"`, `value="delete"`, "All that are dead")
+		s.get(link("jobs", "queue", "mail", "state", "dead")).has(fmt.Sprintf(`name="id" value="%d"`, bounced[0]),
+			`value="retry"`, `value="delete"`, "All that are dead")
 		chosen := link("bulk", "queue", "mail", "state", "dead", "chosen", "1", "do", "retry")
 		s.do("GET", chosen, nil).is(400).has("no job was selected")
 		s.do("GET", strings.Replace(chosen, "retry", "cancel", 1), nil).is(400)
@@ -81,12 +83,14 @@ func TestBulk(t *testing.T) {
 		s.post(ask.form(), "do", "cancel").has("were cancelled")
 		_, err := c.Enqueue(t.Context(), queue.Job{Queue: "mail", Kind: "later", Delay: time.Hour})
 		must(t, err)
-		s.post(s.get(link("bulk", "queue", "mail", "state", "delayed", "do", "run")).has("Run now 1 job").form(), "do", "run").has("1 job", "was let go")
+		s.post(s.get(link("bulk", "queue", "mail", "state", "delayed", "do", "run")).has("Run now 1 job").form(),
+			"do", "run").has("1 job", "was let go")
 		s.post(s.get(link("bulk", "queue", "mail", "state", "dead", "do", "retry")).has("2 dead jobs").form(), "do", "retry").has("2 jobs")
 		count(queue.Counts{Delayed: 3})
 
 		for path, status := range map[string]int{
-			"bulk": 400, "bulk?queue=mail&do=retry": 400, "bulk?queue=none&do=cancel": 404, "bulk?queue=mail&do=cancel&id=x": 400, "bulk?queue=mail&do=cancel&from=x": 400, "bulk?queue=mail&do=cancel&state=x": 400,
+			"bulk": 400, "bulk?queue=mail&do=retry": 400, "bulk?queue=none&do=cancel": 404, "bulk?queue=mail&do=cancel&id=x": 400,
+			"bulk?queue=mail&do=cancel&from=x": 400, "bulk?queue=mail&do=cancel&state=x": 400,
 			"bulk?queue=mail&do=cancel&where=nonsense": 422, "bulk?queue=mail&do=cancel" + strings.Repeat("&id=1", mostIDs+1): 400,
 		} {
 			s.do(http.MethodGet, path, nil).is(status)
@@ -148,7 +152,8 @@ func TestClone(t *testing.T) {
 		}
 		text := `{"n":` + big + "1,  \"a\":1.0}"
 		i := clone(from, "do", "clone", "queue", "mail", "kind", "welcome", "key", "eve", "priority", "low", "payload", text)
-		if i.ID == w.ready || string(i.Payload) != text || i.Key != "eve" || i.Priority != queue.Low || i.Kind != "welcome" || i.State != queue.StateReady {
+		if i.ID == w.ready || string(i.Payload) != text || i.Key != "eve" || i.Priority != queue.Low ||
+			i.Kind != "welcome" || i.State != queue.StateReady {
 			t.Errorf("got %+v", i)
 		}
 		if old, err := c.Job(ctx, "mail", w.ready); err != nil || old.Key != "ada" {
@@ -164,7 +169,8 @@ func TestClone(t *testing.T) {
 		must(t, err)
 		bin := link("clone", "queue", hostile, "id", strange[0].ID)
 		s.get(bin).has("taken over as it is").lacks("<textarea")
-		if i := clone(bin, "do", "clone", "queue", hostile, "kind", "x", "priority", "normal", "payload", "ignored"); string(i.Payload) != "\xff\x00" || !i.Binary {
+		if i := clone(bin, "do", "clone", "queue", hostile, "kind", "x", "priority", "normal", "payload",
+			"ignored"); string(i.Payload) != "\xff\x00" || !i.Binary {
 			t.Errorf("got %+v", i)
 		}
 	})
@@ -182,13 +188,16 @@ func TestTimeline(t *testing.T) {
 		return i
 	}
 	for want, i := range map[string]queue.Info{
-		"Enqueued; Attempt 1 of 5 (ahead): ready":                                                   job(queue.StateReady, 0, nil),
-		"Enqueued; Attempts 1 to 2 failed; Attempt 3 failed: why; Attempt 4 of 5 (ahead): due":      job(queue.StateDelayed, 3, func(i *queue.Info) { i.At = now.Add(time.Minute) }),
-		"Enqueued; Attempt 1 failed; Attempt 2 failed: why; 1 worker died with it; Attempt 3 began": job(queue.StateRunning, 3, func(i *queue.Info) { i.Crashes = 1 }),
-		"Enqueued; Attempts 1 to 4 failed; Attempt 5 failed, and it died: why":                      job(queue.StateDead, 5, nil),
-		"Enqueued; It died: why":                                 job(queue.StateDead, 0, nil),
-		"Enqueued; Attempt 1 failed; Attempt 2 began; Done: 30s": job(queue.StateDone, 2, func(i *queue.Info) { i.Started, i.Error = at(90*time.Second), "" }),
-		"Enqueued; Attempt 1 began; Discarded: why":              job(queue.StateDone, 1, func(i *queue.Info) { i.Discarded = true }),
+		"Enqueued; Attempt 1 of 5 (ahead): ready": job(queue.StateReady, 0, nil),
+		"Enqueued; Attempts 1 to 2 failed; Attempt 3 failed: why; Attempt 4 of 5 (ahead): due": job(queue.StateDelayed,
+			3, func(i *queue.Info) { i.At = now.Add(time.Minute) }),
+		"Enqueued; Attempt 1 failed; Attempt 2 failed: why; 1 worker died with it; Attempt 3 began": job(queue.StateRunning,
+			3, func(i *queue.Info) { i.Crashes = 1 }),
+		"Enqueued; Attempts 1 to 4 failed; Attempt 5 failed, and it died: why": job(queue.StateDead, 5, nil),
+		"Enqueued; It died: why": job(queue.StateDead, 0, nil),
+		"Enqueued; Attempt 1 failed; Attempt 2 began; Done: 30s": job(queue.StateDone, 2,
+			func(i *queue.Info) { i.Started, i.Error = at(90*time.Second), "" }),
+		"Enqueued; Attempt 1 began; Discarded: why": job(queue.StateDone, 1, func(i *queue.Info) { i.Discarded = true }),
 	} {
 		var got []string
 		for _, m := range timelineOf(&i, 5, now) {

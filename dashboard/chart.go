@@ -60,7 +60,8 @@ func chartOf(minutes []queue.Minute, name string, now time.Time) chart {
 			return max(1.5, 100*float64(n)/float64(c.Most)) // what is little is seen, too
 		}
 		done, failed, dead := height(m.Done), height(m.Failed), height(m.Dead)
-		b := bar{X: i, Title: fmt.Sprintf("%s: %s done, %s failed, %s dead", c.From.Add(time.Duration(i)*time.Minute).Format("15:04"), plain.Number(m.Done), plain.Number(m.Failed), plain.Number(m.Dead))}
+		b := bar{X: i, Title: fmt.Sprintf("%s: %s done, %s failed, %s dead", c.From.Add(time.Duration(i)*time.Minute).Format("15:04"),
+			plain.Number(m.Done), plain.Number(m.Failed), plain.Number(m.Dead))}
 		b.DoneY, b.DoneH = decimal(100-done), decimal(done)
 		b.FailY, b.FailH = decimal(100-done-failed), decimal(failed)
 		b.DeadY, b.DeadH = decimal(100-done-failed-dead), decimal(dead)
@@ -105,7 +106,10 @@ func stripOf(runs []scheduler.Run) strip {
 		if r.Slots > 1 {
 			title += ", " + plain.Number(r.Slots) + " slots"
 		}
-		s.Bars = append(s.Bars, stripBar{X: int64(stripRuns - len(runs) + i), ID: r.ID, Y: decimal(100 - height), H: decimal(height), State: r.State, Title: title})
+		s.Bars = append(s.Bars, stripBar{
+			X: int64(stripRuns - len(runs) + i), ID: r.ID, Y: decimal(100 - height),
+			H: decimal(height), State: r.State, Title: title,
+		})
 	}
 	return s
 }

@@ -90,5 +90,8 @@ func (d *Dashboard) cloneJob(ctx context.Context, r *request) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	return outcome{note: "cloned", n: 1, object: fmt.Sprint(j.Queue, "/", e.ID), detail: fmt.Sprint("of ", c.Queue, "/", c.ID), to: link("job", "queue", j.Queue, "id", e.ID)}, nil
+	return outcome{
+		note: "cloned", n: 1, object: fmt.Sprint(j.Queue, "/", e.ID), detail: fmt.Sprint("of ", c.Queue, "/", c.ID),
+		to: link("job", "queue", j.Queue, "id", e.ID),
+	}, nil
 }

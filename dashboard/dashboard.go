@@ -133,27 +133,36 @@ func New(db *dialect.DB, api *httpapi.API, opt Options) (*Dashboard, error) {
 		return nil, err
 	}
 	d.routes = map[string]route{
-		"/":          {show: d.overview},
-		"/queues":    {show: d.listQueues},
-		"/queue":     {show: d.showQueue, acts: map[string]action{"pause": d.pauseQueue, "resume": d.resumeQueue, "purge": d.purgeQueue, "limit": d.limitQueue, "unlimit": d.unlimitQueue, "resize": d.resizeQueue}},
-		"/jobs":      {show: d.listJobs},
-		"/job":       {show: d.showJob, acts: map[string]action{"retry": d.jobAction("retry"), "run": d.jobAction("run"), "cancel": d.jobAction("cancel"), "delete": d.jobAction("delete")}},
+		"/":       {show: d.overview},
+		"/queues": {show: d.listQueues},
+		"/queue": {show: d.showQueue, acts: map[string]action{
+			"pause": d.pauseQueue, "resume": d.resumeQueue,
+			"purge": d.purgeQueue, "limit": d.limitQueue, "unlimit": d.unlimitQueue, "resize": d.resizeQueue,
+		}},
+		"/jobs": {show: d.listJobs},
+		"/job": {show: d.showJob, acts: map[string]action{
+			"retry": d.jobAction("retry"), "run": d.jobAction("run"),
+			"cancel": d.jobAction("cancel"), "delete": d.jobAction("delete"),
+		}},
 		"/bulk":      {show: d.showBulk, acts: map[string]action{"retry": d.doBulk, "run": d.doBulk, "cancel": d.doBulk, "delete": d.doBulk}},
 		"/clone":     {show: d.showClone, acts: map[string]action{"clone": d.cloneJob}},
 		"/errors":    {show: d.listErrors},
 		"/schedules": {show: d.listSchedules},
-		"/schedule":  {show: d.showSchedule, acts: map[string]action{"run": d.runSchedule, "pause": d.pauseSchedule, "resume": d.resumeSchedule, "backfill": d.backfillSchedule}},
-		"/runs":      {show: d.listRuns},
-		"/run":       {show: d.showRun, acts: map[string]action{"cancel": d.cancelRun}},
-		"/locks":     {show: d.listLocks},
-		"/lock":      {show: d.showLock},
-		"/daemons":   {show: d.listDaemons, acts: map[string]action{"drain": d.drainNode, "undrain": d.undrainNode}},
-		"/routes":    {show: d.listRoutes, acts: map[string]action{"set": d.setRoute, "delete": d.deleteRoute}},
-		"/topics":    {show: d.listTopics, acts: map[string]action{"subscribe": d.subscribe, "unsubscribe": d.unsubscribe}},
-		"/groups":    {show: d.listGroups},
-		"/group":     {show: d.showGroup, acts: map[string]action{"delete": d.deleteGroup}},
-		"/tokens":    {show: d.listTokens, acts: map[string]action{"revoke": d.revokeToken}},
-		"/audit":     {show: d.listAudit},
+		"/schedule": {show: d.showSchedule, acts: map[string]action{
+			"run": d.runSchedule, "pause": d.pauseSchedule,
+			"resume": d.resumeSchedule, "backfill": d.backfillSchedule,
+		}},
+		"/runs":    {show: d.listRuns},
+		"/run":     {show: d.showRun, acts: map[string]action{"cancel": d.cancelRun}},
+		"/locks":   {show: d.listLocks},
+		"/lock":    {show: d.showLock},
+		"/daemons": {show: d.listDaemons, acts: map[string]action{"drain": d.drainNode, "undrain": d.undrainNode}},
+		"/routes":  {show: d.listRoutes, acts: map[string]action{"set": d.setRoute, "delete": d.deleteRoute}},
+		"/topics":  {show: d.listTopics, acts: map[string]action{"subscribe": d.subscribe, "unsubscribe": d.unsubscribe}},
+		"/groups":  {show: d.listGroups},
+		"/group":   {show: d.showGroup, acts: map[string]action{"delete": d.deleteGroup}},
+		"/tokens":  {show: d.listTokens, acts: map[string]action{"revoke": d.revokeToken}},
+		"/audit":   {show: d.listAudit},
 	}
 	return d, nil
 }
@@ -180,7 +189,8 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			level = slog.LevelInfo
 		}
-		d.log.Log(r.Context(), level, "dashboard", "method", r.Method, "path", plain.Cut(r.URL.Path, 200), "status", out.status, "took", instant.Now().Sub(began),
+		d.log.Log(r.Context(), level, "dashboard", "method", r.Method, "path", plain.Cut(r.URL.Path, 200),
+			"status", out.status, "took", instant.Now().Sub(began),
 			"token", who.Name, "from", r.RemoteAddr)
 	}()
 	for name, value := range map[string]string{
@@ -414,8 +424,14 @@ var kinds = []struct {
 }{
 	{http.StatusBadRequest, []error{errBadRequest}},
 	{http.StatusUnprocessableEntity, []error{queue.ErrInvalid, scheduler.ErrInvalid, lock.ErrInvalid}},
-	{http.StatusNotFound, []error{queue.ErrNotFound, scheduler.ErrNotFound, scheduler.ErrNoRun, scheduler.ErrNoNode, lock.ErrNotFound, httpapi.ErrNoToken}},
-	{http.StatusConflict, []error{queue.ErrDeleted, queue.ErrState, queue.ErrInUse, queue.ErrAmbiguous, scheduler.ErrBusy, scheduler.ErrManaged, scheduler.ErrNotRunning}},
+	{http.StatusNotFound, []error{
+		queue.ErrNotFound, scheduler.ErrNotFound, scheduler.ErrNoRun, scheduler.ErrNoNode,
+		lock.ErrNotFound, httpapi.ErrNoToken,
+	}},
+	{http.StatusConflict, []error{
+		queue.ErrDeleted, queue.ErrState, queue.ErrInUse, queue.ErrAmbiguous,
+		scheduler.ErrBusy, scheduler.ErrManaged, scheduler.ErrNotRunning,
+	}},
 }
 
 // explain tells an error to people. What the database says is logged, and not shown.

@@ -34,7 +34,8 @@ func TestPages(t *testing.T) {
 			s := serve(t, db.DB, prefix, Options{Version: "v1"})
 			seen := map[string]bool{}
 			for _, path := range w.pages() {
-				a := s.get(path).has("<main", "</html>").lacks("alert(1)</script>", "<img", "onerror=alert(2)>", "ZgotmplZ", "<svg onload", "geheim", "<b>ada", "\x1b", "\u202e", "could not be read", " style=", "%!")
+				a := s.get(path).has("<main", "</html>").lacks("alert(1)</script>", "<img", "onerror=alert(2)>",
+					"ZgotmplZ", "<svg onload", "geheim", "<b>ada", "\x1b", "\u202e", "could not be read", " style=", "%!")
 				if got := a.header.Get("Content-Security-Policy"); !strings.HasPrefix(got, "default-src 'self';") {
 					t.Errorf("%s: the policy is %q", a.what, got)
 				}
@@ -56,7 +57,8 @@ func TestPages(t *testing.T) {
 			}
 		}
 		s := serve(t, db.DB, "", Options{})
-		s.get("").has("What is wrong", "A run of backup failed", "exit code 3", "was lost", "is paused", "1 job of queue mail died", "Next runs", "backup", "1,234", "1,234 done, 5 failed, 1 dead")
+		s.get("").has("What is wrong", "A run of backup failed", "exit code 3", "was lost", "is paused",
+			"1 job of queue mail died", "Next runs", "backup", "1,234", "1,234 done, 5 failed, 1 dead")
 		s.get("queues").has("mail", "paused")
 		s.get(link("queue", "name", "mail")).has(">100/m<", ">7<", "block", "Purge", ">bounce<", "1,234 done, 5 failed, 1 dead")
 		s.get(link("jobs", "queue", "mail")).has(fmt.Sprint(w.ready), "welcome")
@@ -69,7 +71,8 @@ func TestPages(t *testing.T) {
 		s.get(link("run", "id", w.run)).has("dumping", "⟨U+001B⟩[31m", "1m 30s", "host:1:x")
 		s.get(link("lock", "name", "migration")).has("<b>host-7:", "has it, and was heard of in time")
 		s.get("daemons").has("s-lost")
-		if a := s.get(link("payload", "queue", "mail", "id", w.ready)); !strings.Contains(a.header.Get("Content-Disposition"), "attachment") || a.header.Get("Content-Type") != "application/octet-stream" || !strings.Contains(a.text, big) {
+		if a := s.get(link("payload", "queue", "mail", "id", w.ready)); !strings.Contains(a.header.Get("Content-Disposition"),
+			"attachment") || a.header.Get("Content-Type") != "application/octet-stream" || !strings.Contains(a.text, big) {
 			t.Errorf("got %v %q", a.header, a.text)
 		}
 	})
@@ -81,16 +84,25 @@ func TestEmpty(t *testing.T) {
 		s := serve(t, db.DB, "", Options{})
 		s.get("").has("Nothing. No schedule failed", "dbcron schedule add")
 		for path, text := range map[string]string{
-			"queues": "no queue yet", "jobs": "no queue yet", "schedules": "no schedule yet", "runs": "Nothing has run", "locks": "No lock was used", "daemons": "No process", "routes": "There is no route", "routes?after=x": "no more", "topics": "No queue has subscribed", "topics?after=x&queue=x": "no more", "groups": "No group is sealed", "groups?state=done&after=7": "no more", "tokens": "There is no token", "audit": "Nobody has done anything", "audit?actor=x": "Nothing that was done matches", "audit?before=7": "no older",
-			"queues?after=x": "no more", "schedules?after=x": "no more", "schedules?state=failed": "No schedule is failed", "runs?state=lost": "No run is lost", "runs?before=7": "no older", "locks?after=x": "no more", "daemons?after=x": "no more",
+			"queues": "no queue yet", "jobs": "no queue yet", "schedules": "no schedule yet", "runs": "Nothing has run",
+			"locks": "No lock was used", "daemons": "No process", "routes": "There is no route", "routes?after=x": "no more",
+			"topics": "No queue has subscribed", "topics?after=x&queue=x": "no more", "groups": "No group is sealed",
+			"groups?state=done&after=7": "no more", "tokens": "There is no token", "audit": "Nobody has done anything",
+			"audit?actor=x": "Nothing that was done matches", "audit?before=7": "no older",
+			"queues?after=x": "no more", "schedules?after=x": "no more", "schedules?state=failed": "No schedule is failed",
+			"runs?state=lost": "No run is lost", "runs?before=7": "no older", "locks?after=x": "no more", "daemons?after=x": "no more",
 			"jobs?queue=none": "There is no queue",
 		} {
 			s.get(path).has(text)
 		}
 		for path, status := range map[string]int{
-			"nothing": 404, "queue?name=none": 404, "job?queue=none&id=1": 404, "schedule?name=none": 404, "run?id=1": 404, "lock?name=none": 404, "payload?queue=none&id=1": 404,
-			"queue": 400, "run?id=x": 400, "run?id=0": 400, "run?id=99999999999999999999": 400, "runs?state=x": 400, "schedules?state=x": 400, "jobs?state=x": 400, "job?queue=a": 400,
-			"queue?name=" + strings.Repeat("x", 300): 400, "queue?name=%ff": 400, "queue?name=a%00b": 400, "jobs?where=" + strings.Repeat("x", 3000): 400, "locks?slot=77777777": 400, "audit?before=x": 400, "groups?state=x": 400, "group?id=x": 400, "group?id=7": 404, "audit?actor=" + strings.Repeat("x", 5000): 400,
+			"nothing": 404, "queue?name=none": 404, "job?queue=none&id=1": 404, "schedule?name=none": 404,
+			"run?id=1": 404, "lock?name=none": 404, "payload?queue=none&id=1": 404,
+			"queue": 400, "run?id=x": 400, "run?id=0": 400, "run?id=99999999999999999999": 400, "runs?state=x": 400,
+			"schedules?state=x": 400, "jobs?state=x": 400, "job?queue=a": 400,
+			"queue?name=" + strings.Repeat("x", 300): 400, "queue?name=%ff": 400, "queue?name=a%00b": 400,
+			"jobs?where=" + strings.Repeat("x", 3000): 400, "locks?slot=77777777": 400, "audit?before=x": 400,
+			"groups?state=x": 400, "group?id=x": 400, "group?id=7": 404, "audit?actor=" + strings.Repeat("x", 5000): 400,
 		} {
 			s.do("GET", path, nil).is(status).has("banner bad", `href="style.css"`)
 		}
@@ -124,7 +136,8 @@ func TestLists(t *testing.T) {
 		for i := range 2*runsListed + 1 {
 			runs = append(runs, dialect.Args{"at": 1_700_000_000_000_000 + int64(i)*1_000_000})
 		}
-		db.Do(t, `INSERT INTO {prefix}schedule (name, spec, command) VALUES {values rows: (:name, '@daily', 'true')}`, dialect.Args{"rows": schedules})
+		db.Do(t, `INSERT INTO {prefix}schedule (name, spec, command) VALUES {values rows: (:name, '@daily', 'true')}`,
+			dialect.Args{"rows": schedules})
 		db.Do(t, `INSERT INTO {prefix}lock (name, state, slot) VALUES {values rows: (:name, 'FREE', 0)}`, dialect.Args{"rows": locks})
 		db.Do(t, `INSERT INTO {prefix}node (name) VALUES {values rows: (:name)}`, dialect.Args{"rows": nodes})
 		db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, finished_at) VALUES {values rows: ('s000', {time :at}, 1, 'ok', {time :at})}`, dialect.Args{"rows": runs})
@@ -133,7 +146,11 @@ func TestLists(t *testing.T) {
 		}
 		s := serve(t, db.DB, "", Options{})
 		next := regexp.MustCompile(`<a href="([^"]*)" rel="next">`)
-		for path, want := range map[string]int{"jobs?queue=q000": 2*jobsListed + 1, "schedules": 2*listed + 1, "runs": 2*runsListed + 1, "runs?state=ok": 2*runsListed + 1, "locks": 2*listed + 1, "daemons": 2*listed + 1, "audit": 2*listed + 1, "audit?actor=ada": 2*listed + 1} {
+		for path, want := range map[string]int{
+			"jobs?queue=q000": 2*jobsListed + 1, "schedules": 2*listed + 1,
+			"runs": 2*runsListed + 1, "runs?state=ok": 2*runsListed + 1, "locks": 2*listed + 1, "daemons": 2*listed + 1,
+			"audit": 2*listed + 1, "audit?actor=ada": 2*listed + 1,
+		} {
 			got, pages := 0, 0
 			for to := path; to != ""; pages++ {
 				a := s.get(to)
@@ -237,9 +254,12 @@ func TestActions(t *testing.T) {
 			}
 		}
 		if want := []string{
-			"queue.pause mail 1 the <b>server</b> moves", "queue.resume mail 1", fmt.Sprint("job.run mail/", w.delayed, " 1"), fmt.Sprint("job.cancel mail/", w.delayed, " 1"),
-			fmt.Sprint("job.retry mail/", w.dead, " 1"), fmt.Sprint("job.cancel mail/", w.dead, " 1"), "queue.purge mail 2 state=ready", "queue.resume " + hostile + " 1",
-			"schedule.pause backup 1 holidays", "schedule.resume backup 1", "schedule.run " + hostile + " 1", fmt.Sprint("run.cancel ", hostile, "/", runs[0].ID, " 1 by mistake"),
+			"queue.pause mail 1 the <b>server</b> moves", "queue.resume mail 1", fmt.Sprint("job.run mail/", w.delayed, " 1"),
+			fmt.Sprint("job.cancel mail/", w.delayed, " 1"),
+			fmt.Sprint("job.retry mail/", w.dead, " 1"), fmt.Sprint("job.cancel mail/", w.dead, " 1"),
+			"queue.purge mail 2 state=ready", "queue.resume " + hostile + " 1",
+			"schedule.pause backup 1 holidays", "schedule.resume backup 1", "schedule.run " + hostile + " 1",
+			fmt.Sprint("run.cancel ", hostile, "/", runs[0].ID, " 1 by mistake"),
 		}; !slices.Equal(got, want) {
 			t.Errorf("the audit has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
@@ -255,13 +275,18 @@ func TestActions(t *testing.T) {
 // A name that could be taken for none is one.
 func TestLink(t *testing.T) {
 	for want, got := range map[string]string{
-		"queue?name=0": link("queue", "name", "0"), "jobs?queue=a%26b": link("jobs", "queue", "a&b", "after", int64(0), "kind", ""), "runs": link("runs"), "run?id=7": link("run", "id", 7),
+		"queue?name=0": link("queue", "name", "0"), "jobs?queue=a%26b": link("jobs", "queue", "a&b", "after", int64(0), "kind", ""),
+		"runs": link("runs"), "run?id=7": link("run", "id", 7),
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	for want, d := range map[string]time.Duration{"–": -1, "0µs": 0, "52ms": 52 * time.Millisecond, "1.5s": 1500 * time.Millisecond, "2s": 2 * time.Second, "42s": 42 * time.Second, "1m": time.Minute, "1m 5s": 65 * time.Second, "1h": time.Hour, "3d 4h": 76*time.Hour + 5*time.Minute} {
+	for want, d := range map[string]time.Duration{
+		"–": -1, "0µs": 0, "52ms": 52 * time.Millisecond,
+		"1.5s": 1500 * time.Millisecond, "2s": 2 * time.Second, "42s": 42 * time.Second, "1m": time.Minute,
+		"1m 5s": 65 * time.Second, "1h": time.Hour, "3d 4h": 76*time.Hour + 5*time.Minute,
+	} {
 		if got := plain.Span(d); got != want {
 			t.Errorf("%d: got %q, want %q", d, got, want)
 		}
@@ -279,7 +304,8 @@ func TestPayload(t *testing.T) {
 	deep := strings.Repeat("[", 200) + strings.Repeat("]", 200)
 	wide := "[" + strings.Repeat("0,", foldedNodes) + "0]"
 	for _, text := range []string{deep, wide, "{", "", "{} {}", `"\xff`, strings.Repeat(" ", foldedBytes) + "1"} {
-		if v := viewOf(&queue.Info{Job: queue.Job{Payload: []byte(text)}}); v.Root != nil || v.Text != plain.Clean(text)[:min(len(text), shownText)] {
+		if v := viewOf(&queue.Info{Job: queue.Job{Payload: []byte(text)}}); v.Root != nil ||
+			v.Text != plain.Clean(text)[:min(len(text), shownText)] {
 			t.Errorf("%.40q: got %+v", text, v)
 		}
 	}
@@ -287,7 +313,8 @@ func TestPayload(t *testing.T) {
 		t.Errorf("got %+v", v)
 	}
 	root := viewOf(&queue.Info{Job: queue.Job{Payload: []byte(`{"b":-0.10e+5,"a":` + big + `,"a":"\\u003c<"}`)}}).Root
-	if root == nil || len(root.Children) != 3 || root.Children[0].Name != "b" || root.Children[0].Text != "-0.10e+5" || root.Children[1].Text != big || root.Children[2].Text != `"\\u003c<"` {
+	if root == nil || len(root.Children) != 3 || root.Children[0].Name != "b" || root.Children[0].Text != "-0.10e+5" ||
+		root.Children[1].Text != big || root.Children[2].Text != `"\\u003c<"` {
 		t.Errorf("got %+v", root)
 	}
 }
@@ -323,7 +350,10 @@ func TestScopes(t *testing.T) {
 		for _, path := range w.pages() {
 			reader.get(path).lacks(`name="do"`).has("read only", "Sign out").lacks(secrets[httpapi.ScopeRead])
 		}
-		for path, do := range map[string]string{link("queue", "name", "mail"): "pause", link("job", "queue", "mail", "id", w.ready): "cancel", link("schedule", "name", "backup"): "pause", link("run", "id", w.run): "cancel"} {
+		for path, do := range map[string]string{
+			link("queue", "name", "mail"):               "pause",
+			link("job", "queue", "mail", "id", w.ready): "cancel", link("schedule", "name", "backup"): "pause", link("run", "id", w.run): "cancel",
+		} {
 			reader.try(path, "do", do).is(403).has("Nothing was done")
 		}
 		if q, err := s.board.queues.Queue(t.Context(), "mail"); err != nil || q.State != "active" {
@@ -416,7 +446,8 @@ func TestSessions(t *testing.T) {
 			t.Error("a cookie that was made up is good")
 		}
 		for to, want := range map[string]string{
-			"https://evil.example/": "./", "//evil.example/": "./", "javascript:alert(1)": "./", "sign-out": "./", "../x": "./", "": "./", "/queues": "./", "queues": "queues?", "jobs?queue=a&ok=paused": "jobs?queue=a",
+			"https://evil.example/": "./", "//evil.example/": "./", "javascript:alert(1)": "./", "sign-out": "./",
+			"../x": "./", "": "./", "/queues": "./", "queues": "queues?", "jobs?queue=a&ok=paused": "jobs?queue=a",
 		} {
 			if got := s.do("POST", "sign-in", url.Values{"token": {secret}, "to": {to}}).is(303).header.Get("Location"); got != want {
 				t.Errorf("signing in for %q leads to %q, want %q", to, got, want)
@@ -443,7 +474,10 @@ func TestForeign(t *testing.T) {
 		mail := link("queue", "name", "mail")
 		refused := func() {
 			t.Helper()
-			for _, header := range []string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site", "Origin: https://evil.example", "Origin: null"} {
+			for _, header := range []string{
+				"Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site",
+				"Origin: https://evil.example", "Origin: null",
+			} {
 				s.do("POST", mail, form, header).is(403).has("another origin")
 				s.do("POST", "sign-in", url.Values{"token": {"x"}}, header).is(403)
 				s.do("POST", "sign-out", url.Values{}, header).is(403)
@@ -489,9 +523,18 @@ func TestTroubles(t *testing.T) {
 func TestHang(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		how := map[string]struct{ lock, unlock, running string }{
-			"postgres": {`LOCK TABLE dbcron_job IN ACCESS EXCLUSIVE MODE`, `ROLLBACK`, `SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`},
-			"mariadb":  {`LOCK TABLES dbcron_job WRITE`, `UNLOCK TABLES`, `SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND state LIKE 'Waiting for table%'`},
-			"mysql":    {`LOCK TABLES dbcron_job WRITE`, `UNLOCK TABLES`, `SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND state LIKE 'Waiting for table%'`},
+			"postgres": {
+				`LOCK TABLE dbcron_job IN ACCESS EXCLUSIVE MODE`, `ROLLBACK`,
+				`SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`,
+			},
+			"mariadb": {
+				`LOCK TABLES dbcron_job WRITE`, `UNLOCK TABLES`,
+				`SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND state LIKE 'Waiting for table%'`,
+			},
+			"mysql": {
+				`LOCK TABLES dbcron_job WRITE`, `UNLOCK TABLES`,
+				`SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND state LIKE 'Waiting for table%'`,
+			},
 		}[strings.Split(t.Name(), "/")[1]]
 		if how.lock == "" {
 			t.Skip("reading waits for nobody")
@@ -510,7 +553,8 @@ func TestHang(t *testing.T) {
 		page := link("jobs", "queue", "mail")
 		run("BEGIN")
 		run(how.lock)
-		if a := s.do("GET", page, nil); a.status != 503 || !strings.Contains(a.text, "took longer than 500ms") || !strings.Contains(a.text, "Try again") {
+		if a := s.do("GET", page, nil); a.status != 503 || !strings.Contains(a.text, "took longer than 500ms") ||
+			!strings.Contains(a.text, "Try again") {
 			t.Errorf("got %d, %s", a.status, a.banner())
 		}
 		for until := time.Now().Add(5 * time.Minute); len(db.List(t, how.running, nil)) > 0; { //nolint:forbidigo // it measures

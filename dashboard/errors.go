@@ -76,7 +76,8 @@ func groupErrors(all []queue.Failure) []errorGroup {
 		}
 	}
 	slices.SortStableFunc(groups, func(a, b errorGroup) int {
-		return cmp.Or(cmp.Compare(b.N(), a.N()), b.Last.Compare(a.Last), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Common, b.Common))
+		return cmp.Or(cmp.Compare(b.N(), a.N()), b.Last.Compare(a.Last), cmp.Compare(a.Queue, b.Queue),
+			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Common, b.Common))
 	})
 	return groups
 }

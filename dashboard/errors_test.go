@@ -19,11 +19,14 @@ import (
 // What differs from one error of a cause to the next is left out, and the rest stays.
 func TestCommonText(t *testing.T) {
 	for want, texts := range map[string][]string{
-		"":                                   {"", "  \n"},
-		"dial tcp #: i/o timeout":            {"dial tcp 192.0.2.25:25: i/o timeout", "dial tcp 10.0.0.1:5432:  i/o timeout"},
-		"# # <customer-#@example.org>: no":   {"550 5.1.1 <customer-4207@example.org>: no", "551 5.1.2 <customer-1@example.org>: no\n"},
-		`relation "…" does not exist (#)`:    {`relation "users" does not exist (42P01)`, `relation 'a "b"' does not exist (1)`},
-		"order # failed at # after #":        {"order 6b0c9d1e-4a54-11ef-9262-0242ac120002 failed at 2026-11-24T03:30:00.5Z after 1.5s", "order 0b0c9d1e-face-11ef-9262-abcdefabcdef failed at 2026-01-02T03:04:05+01:00 after 250ms"},
+		"":                                 {"", "  \n"},
+		"dial tcp #: i/o timeout":          {"dial tcp 192.0.2.25:25: i/o timeout", "dial tcp 10.0.0.1:5432:  i/o timeout"},
+		"# # <customer-#@example.org>: no": {"550 5.1.1 <customer-4207@example.org>: no", "551 5.1.2 <customer-1@example.org>: no\n"},
+		`relation "…" does not exist (#)`:  {`relation "users" does not exist (42P01)`, `relation 'a "b"' does not exist (1)`},
+		"order # failed at # after #": {
+			"order 6b0c9d1e-4a54-11ef-9262-0242ac120002 failed at 2026-11-24T03:30:00.5Z after 1.5s",
+			"order 0b0c9d1e-face-11ef-9262-abcdefabcdef failed at 2026-01-02T03:04:05+01:00 after 250ms",
+		},
 		"IMG_#: can't read page#":            {"IMG_0001: can't read page7", "IMG_77: can't read page12"},
 		"pointer # of #":                     {"pointer 0xdeadbeef of 7f3a", "pointer 0x1 of ab12"},
 		"größe # zu groß":                    {"größe 5 zu groß", "größe 1,234 zu groß"},
@@ -45,8 +48,10 @@ func TestCommonTextOfAny(t *testing.T) {
 	digits := regexp.MustCompile(`[0-9]`)
 	word := rapid.StringMatching(`[a-z]{1,8}`)
 	value := rapid.OneOf(
-		rapid.StringMatching(`[1-9][0-9]{0,9}`), rapid.StringMatching(`[0-9a-f]{7}[0-9]-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`), rapid.StringMatching(`[0-9]{1,3}(\.[0-9]{1,3}){3}:[0-9]{1,5}`),
-		rapid.StringMatching(`20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?Z`), rapid.StringMatching(`[0-9]{1,4}(ms|s|µs)`), rapid.StringMatching(`0x[0-9a-f]{1,8}`),
+		rapid.StringMatching(`[1-9][0-9]{0,9}`), rapid.StringMatching(`[0-9a-f]{7}[0-9]-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`),
+		rapid.StringMatching(`[0-9]{1,3}(\.[0-9]{1,3}){3}:[0-9]{1,5}`),
+		rapid.StringMatching(`20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?Z`),
+		rapid.StringMatching(`[0-9]{1,4}(ms|s|µs)`), rapid.StringMatching(`0x[0-9a-f]{1,8}`),
 	)
 	quoted := rapid.StringMatching(`"[^"\n]{0,20}"|'[^'\n]{0,20}'`)
 	rapid.Check(t, func(t *rapid.T) {
@@ -72,7 +77,8 @@ func TestCommonTextOfAny(t *testing.T) {
 			}
 			a, b = append(a, w, x), append(b, w, y)
 		}
-		if x, y := commonText(strings.Join(a, " ")), commonText(strings.Join(b, " ")); len(x) <= alikeBytes && len(y) <= alikeBytes && len(strings.Join(a, " ")) <= alikeBytes && len(strings.Join(b, " ")) <= alikeBytes && x != y {
+		if x, y := commonText(strings.Join(a, " ")), commonText(strings.Join(b, " ")); len(x) <= alikeBytes &&
+			len(y) <= alikeBytes && len(strings.Join(a, " ")) <= alikeBytes && len(strings.Join(b, " ")) <= alikeBytes && x != y {
 			t.Fatalf("%q has %q, and %q has %q", a, x, b, y)
 		}
 	})
@@ -96,7 +102,8 @@ func TestGroupErrors(t *testing.T) {
 		return strings.Join(out, "\n")
 	}
 	groups := groupErrors(all)
-	if len(groups) != 3 || groups[0].N() != 3 || groups[0].Dead != 2 || groups[0].Sample != "no user 7" || groups[0].ID != 9 || !groups[0].First.Equal(now.Add(-time.Hour)) || !groups[0].Last.Equal(now) {
+	if len(groups) != 3 || groups[0].N() != 3 || groups[0].Dead != 2 || groups[0].Sample != "no user 7" ||
+		groups[0].ID != 9 || !groups[0].First.Equal(now.Add(-time.Hour)) || !groups[0].Last.Equal(now) {
 		t.Errorf("got %+v", groups)
 	}
 	want := text(groups)
@@ -122,7 +129,8 @@ func TestErrors(t *testing.T) {
 		db.Do(t, `UPDATE {prefix}job_delayed SET attempt = 2, error = 'timeout after 3s' WHERE kind = 'retry'`, nil)
 		s.board.failures.drop()
 
-		a := s.get("errors").has("6 dead letters and failing jobs", "no such user 333", "mailbox &lt;b&gt;full", "3 dead", "1 dead", "timeout after 3s", "waits for a retry", "Retry…").lacks("later", "no such user 22")
+		a := s.get("errors").has("6 dead letters and failing jobs", "no such user 333", "mailbox &lt;b&gt;full",
+			"3 dead", "1 dead", "timeout after 3s", "waits for a retry", "Retry…").lacks("later", "no such user 22")
 		if n := strings.Count(a.text, `class="head"`); n != 4 {
 			t.Errorf("there are %d groups, want 4", n)
 		}

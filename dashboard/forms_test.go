@@ -67,7 +67,8 @@ func TestForms(t *testing.T) {
 		w := newWorld(t, db)
 		s := serve(t, db.DB, "/x", Options{})
 		offered, visited, sent := map[string]bool{}, map[string]bool{}, 0
-		pages := append(w.pages(), link("bulk", "queue", "mail", "state", "delayed", "do", "run"), link("bulk", "queue", "mail", "state", "dead", "do", "delete"), link("job", "queue", "mail", "id", w.delayed))
+		pages := append(w.pages(), link("bulk", "queue", "mail", "state", "delayed", "do", "run"),
+			link("bulk", "queue", "mail", "state", "dead", "do", "delete"), link("job", "queue", "mail", "id", w.delayed))
 		for range 2 { // what is paused can be resumed
 			var all []form
 			for _, path := range pages {

@@ -212,9 +212,15 @@ func newWorld(t *testing.T, db *dbtest.DB) (w world) {
 		return queue.Bury(errors.New("550 no such user <b>ada</b>"))
 	}))
 	queuetest.DrainAll(t, worker)
-	w.ready = enqueue(queue.Job{Queue: "mail", Kind: "welcome", Key: "ada", Payload: []byte(`{"n":` + big + `,"a":[1,{"b":null,"c":true}],"text":"a<b>\u202e"}`)})
+	w.ready = enqueue(queue.Job{
+		Queue: "mail", Kind: "welcome", Key: "ada",
+		Payload: []byte(`{"n":` + big + `,"a":[1,{"b":null,"c":true}],"text":"a<b>\u202e"}`),
+	})
 	w.delayed = enqueue(queue.Job{Queue: "mail", Kind: "welcome", Delay: time.Hour})
-	w.strange = enqueue(queue.Job{Queue: "mail", Kind: hostile, Key: hostile, Payload: []byte(`{"</script><script>alert(3)</script>":"` + "\u2028" + `<svg onload=alert(4)>"}`)})
+	w.strange = enqueue(queue.Job{
+		Queue: "mail", Kind: hostile, Key: hostile,
+		Payload: []byte(`{"</script><script>alert(3)</script>":"` + "\u2028" + `<svg onload=alert(4)>"}`),
+	})
 	enqueue(queue.Job{Queue: hostile, Kind: "x", Payload: []byte{0xff, 0}, Binary: true})
 	must(t, c.Pause(ctx, hostile, hostile))
 	must(t, c.SetRoute(ctx, hostile, hostile))
@@ -255,23 +261,35 @@ func newWorld(t *testing.T, db *dbtest.DB) (w world) {
 		must(t, err)
 		t.Cleanup(func() { must(t, lease.Release(context.WithoutCancel(ctx))) })
 	}
-	db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES (:name, 'live', {time :at})`, dialect.Args{"name": hostile, "at": now.Add(-time.Minute).UnixMicro()})
-	db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('web-1:4711', 'live', {time :at})`, dialect.Args{"at": now.Add(time.Hour).UnixMicro()})
-	must(t, audit.Write(ctx, db.DB, audit.Entry{Actor: hostile, Login: audit.Proxy, Source: audit.Dashboard, Action: "job.cancel", Object: hostile, Count: 3, Detail: hostile}))
+	db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES (:name, 'live', {time :at})`,
+		dialect.Args{"name": hostile, "at": now.Add(-time.Minute).UnixMicro()})
+	db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('web-1:4711', 'live', {time :at})`,
+		dialect.Args{"at": now.Add(time.Hour).UnixMicro()})
+	must(t, audit.Write(ctx, db.DB, audit.Entry{
+		Actor: hostile, Login: audit.Proxy, Source: audit.Dashboard,
+		Action: "job.cancel", Object: hostile, Count: 3, Detail: hostile,
+	}))
 	return w
 }
 
 // pages are all pages of a world that can be looked at.
 func (w *world) pages() []string {
 	return []string{
-		"", "queues", link("queue", "name", "mail"), link("queue", "name", hostile), link("jobs", "queue", "mail"), link("jobs", "queue", "mail", "state", "dead"),
-		link("jobs", "queue", "mail", "state", "delayed"), link("jobs", "queue", hostile), link("jobs", "queue", "mail", "kind", hostile, "key", hostile, "where", `$.n = `+big),
+		"", "queues", link("queue", "name", "mail"), link("queue", "name", hostile), link("jobs", "queue", "mail"),
+		link("jobs", "queue", "mail", "state", "dead"),
+		link("jobs", "queue", "mail", "state", "delayed"), link("jobs", "queue", hostile),
+		link("jobs", "queue", "mail", "kind", hostile, "key", hostile, "where", `$.n = `+big),
 		link("job", "queue", "mail", "id", w.ready), link("job", "queue", "mail", "id", w.dead), link("job", "queue", "mail", "id", w.strange),
-		"errors", link("errors", "queue", "mail"), link("errors", "queue", hostile), link("clone", "queue", "mail", "id", w.ready), link("clone", "queue", "mail", "id", w.strange),
-		link("bulk", "queue", "mail", "state", "dead", "do", "retry"), link("bulk", "queue", "mail", "do", "cancel", "kind", hostile, "key", hostile, "where", "$.n", "like", "<b>"),
-		link("bulk", "queue", "mail", "do", "cancel", "id", w.ready), link("bulk", "queue", hostile, "state", "ready", "do", "cancel", "from", "end", "done", 7),
-		"schedules", link("schedules", "state", "active"), link("schedules", "from", "backup"), link("schedule", "name", "backup"), link("schedule", "name", hostile),
-		"runs", link("runs", "state", "failed"), link("run", "id", w.run), link("run", "id", w.run-1), "locks", link("lock", "name", "migration"), link("lock", "name", hostile), "daemons",
+		"errors", link("errors", "queue", "mail"), link("errors", "queue", hostile), link("clone", "queue", "mail", "id", w.ready),
+		link("clone", "queue", "mail", "id", w.strange),
+		link("bulk", "queue", "mail", "state", "dead", "do", "retry"),
+		link("bulk", "queue", "mail", "do", "cancel", "kind", hostile, "key", hostile, "where", "$.n", "like", "<b>"),
+		link("bulk", "queue", "mail", "do", "cancel", "id", w.ready),
+		link("bulk", "queue", hostile, "state", "ready", "do", "cancel", "from", "end", "done", 7),
+		"schedules", link("schedules", "state", "active"), link("schedules", "from", "backup"),
+		link("schedule", "name", "backup"), link("schedule", "name", hostile),
+		"runs", link("runs", "state", "failed"), link("run", "id", w.run), link("run", "id", w.run-1), "locks",
+		link("lock", "name", "migration"), link("lock", "name", hostile), "daemons",
 		"routes", "topics", "groups", link("groups", "state", "open"), link("group", "id", w.group), "tokens",
 		"audit", link("audit", "actor", hostile, "action", "job.cancel", "object", hostile),
 	}

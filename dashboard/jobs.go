@@ -127,7 +127,10 @@ func (d *Dashboard) showJob(ctx context.Context, r *request) (*view, error) {
 		data.Max = q.MaxAttempts
 	}
 	data.Life = timelineOf(&i, data.Max, r.now)
-	return &view{template: "job.html", title: fmt.Sprint("Job ", id), section: "jobs", data: data, still: i.State == queue.StateDead || i.State == queue.StateDone}, nil
+	return &view{
+		template: "job.html", title: fmt.Sprint("Job ", id), section: "jobs", data: data,
+		still: i.State == queue.StateDead || i.State == queue.StateDone,
+	}, nil
 }
 
 // jobAction makes an action of what the queue does with one job.

@@ -150,7 +150,8 @@ func (d *Dashboard) wrongTokens(ctx context.Context, r *request, data *overviewD
 	}
 	for _, t := range tokens {
 		if !t.Expires.IsZero() && t.Revoked.IsZero() && !t.Expired && t.Expires.Sub(r.now) < expiresSoon {
-			data.Problems = append(data.Problems, problem{false, "Token " + plain.Clean(t.Name) + " expires", "tokens", "whoever uses it needs another one", t.Expires})
+			data.Problems = append(data.Problems,
+				problem{false, "Token " + plain.Clean(t.Name) + " expires", "tokens", "whoever uses it needs another one", t.Expires})
 		}
 	}
 	return nil

@@ -18,7 +18,10 @@ func TestProxyUsers(t *testing.T) {
 		newWorld(t, db)
 		const ada = "X-Forwarded-User: ada <b>"
 		mail := link("queue", "name", "mail")
-		of := httpapi.Options{TrustedProxies: []string{"127.0.0.1"}, ProxyUserHeader: "X-Forwarded-User", ProxyUserScopes: []httpapi.Scope{httpapi.ScopeOperate}}
+		of := httpapi.Options{
+			TrustedProxies: []string{"127.0.0.1"}, ProxyUserHeader: "X-Forwarded-User",
+			ProxyUserScopes: []httpapi.Scope{httpapi.ScopeOperate},
+		}
 		s := serveBeside(t, db.DB, "/x", of, Options{})
 		of.TrustedProxies = []string{"10.1.2.3"}
 		elsewhere := serveBeside(t, db.DB, "/x", of, Options{})

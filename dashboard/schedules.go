@@ -86,7 +86,8 @@ func (d *Dashboard) showSchedule(ctx context.Context, r *request) (*view, error)
 		return nil, err
 	}
 	data := &scheduleData{
-		Schedule: s, Shown: plain.Clean(httpapi.ShownCommand(&s)), Here: zoneOf(&s), Slots: s.SlotsAfter(r.now, 5), Strip: stripOf(runs), Runs: runs[:min(len(runs), 20)],
+		Schedule: s, Shown: plain.Clean(httpapi.ShownCommand(&s)), Here: zoneOf(&s), Slots: s.SlotsAfter(r.now, 5),
+		Strip: stripOf(runs), Runs: runs[:min(len(runs), 20)],
 		Settings: policyOf(&s),
 	}
 	for i := range runs {

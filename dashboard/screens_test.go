@@ -54,7 +54,8 @@ func TestRoutesTopicsGroups(t *testing.T) {
 			t.Errorf("got %+v, %v", g, err)
 		}
 		for action, want := range map[string]string{
-			"route.set": "thumbnail to mail", "route.delete": "thumbnail", "topic.subscribe": "placed/mail", "topic.unsubscribe": "placed/mail", "group.delete": fmt.Sprint(w.group),
+			"route.set": "thumbnail to mail", "route.delete": "thumbnail", "topic.subscribe": "placed/mail",
+			"topic.unsubscribe": "placed/mail", "group.delete": fmt.Sprint(w.group),
 		} {
 			if got := done(t, db, action); !slices.Equal(got, []string{want}) {
 				t.Errorf("%s: got %q, want %q", action, got, want)
@@ -111,16 +112,26 @@ func TestQueueSettings(t *testing.T) {
 		s, ctx := serve(t, db.DB, "/x", Options{}), t.Context()
 		c := s.board.queues
 		mail := link("queue", "name", "mail")
-		s.post(mail, "do", "limit", "kind", "welcome", "running", "3", "rate", "5/s").has("The limit is set", ">5/s<", "Remove the limit of welcome")
+		s.post(mail, "do", "limit", "kind", "welcome", "running", "3", "rate", "5/s").has("The limit is set",
+			">5/s<", "Remove the limit of welcome")
 		s.post(mail, "do", "limit", "kind", "", "running", "9").has("The limit is set", ">9<").lacks("100/m<")
-		for _, wrong := range [][]string{{"running", "many"}, {"running", "0"}, {"rate", "5"}, {"rate", "0/s"}, {"burst", "2"}, {"kind", "x "}, {}} {
+		for _, wrong := range [][]string{
+			{"running", "many"},
+			{"running", "0"},
+			{"rate", "5"},
+			{"rate", "0/s"},
+			{"burst", "2"},
+			{"kind", "x "},
+			{},
+		} {
 			if a := s.try(mail, append(wrong, "do", "limit")...); a.status != 422 && a.status != 400 {
 				t.Errorf("%v: got %d", wrong, a.status)
 			}
 		}
 		limits, err := c.LimitsOf(ctx, "mail")
 		must(t, err)
-		if len(limits) != 2 || limits[0].Running != 9 || limits[0].Rate != 0 || limits[1].Kind != "welcome" || limits[1].Running != 3 || limits[1].Rate != 5 {
+		if len(limits) != 2 || limits[0].Running != 9 || limits[0].Rate != 0 || limits[1].Kind != "welcome" ||
+			limits[1].Running != 3 || limits[1].Rate != 5 {
 			t.Errorf("got %+v", limits)
 		}
 		s.post(mail, "do", "unlimit", "kind", "welcome").has("The limit is removed")
@@ -170,7 +181,10 @@ func TestBackfillAndDrain(t *testing.T) {
 			}
 		}
 		got := append(append(done(t, db, "node.drain"), done(t, db, "node.undrain")...), done(t, db, "schedule.backfill")...)
-		if want := []string{"web-1:4711", "web-1:4711", "backup 2026-01-02 02:30:00 to 2026-01-04 02:29:00", "backup 2026-01-02 02:30:00 to 2026-01-04 02:29:00"}; !slices.Equal(got, want) {
+		if want := []string{
+			"web-1:4711", "web-1:4711", "backup 2026-01-02 02:30:00 to 2026-01-04 02:29:00",
+			"backup 2026-01-02 02:30:00 to 2026-01-04 02:29:00",
+		}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})

@@ -193,7 +193,8 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) visitor {
 	}
 	d.forget(r)
 	http.SetCookie(w, &http.Cookie{
-		Name: cookieName, Value: d.sessions.begin(b), HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: overTLS(r), MaxAge: int(sessionTime.Seconds()),
+		Name: cookieName, Value: d.sessions.begin(b), HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Secure: overTLS(r), MaxAge: int(sessionTime.Seconds()),
 	}) // its path is that of this page, without the last part
 	redirect(w, to)
 	return visitor{Name: b.Name()}

@@ -69,7 +69,10 @@ var functions = template.FuncMap{
 	"bulks": bulkNames, "bulk": func(s queue.State, name string) bulkAct { return bulkActs[s][name] },
 	"priority": queue.PriorityName, "states": func() []string { return []string{"active", "paused", "ended", "failed"} },
 	"at": func(s queue.State) string {
-		return map[queue.State]string{queue.StateDelayed: "Due", queue.StateRunning: "Runs since", queue.StateDead: "Died", queue.StateDone: "Ended"}[s]
+		return map[queue.State]string{
+			queue.StateDelayed: "Due", queue.StateRunning: "Runs since", queue.StateDead: "Died",
+			queue.StateDone: "Ended",
+		}[s]
 	},
 	"if_": func(is any, then string) string {
 		if yes, _ := template.IsTrue(is); yes {

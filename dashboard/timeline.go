@@ -29,7 +29,10 @@ func timelineOf(i *queue.Info, limit int, now time.Time) (all []moment) {
 		failed = max(0, i.Attempts-1)
 	}
 	if failed > 1 {
-		all = append(all, moment{What: earlier(failed - 1), Why: "Their errors are not kept; the log of their workers has them.", State: "failed"})
+		all = append(all, moment{
+			What: earlier(failed - 1), Why: "Their errors are not kept; the log of their workers has them.",
+			State: "failed",
+		})
 	}
 	if failed > 0 && i.State != queue.StateDead {
 		m := moment{What: fmt.Sprintf("Attempt %d failed", failed), Why: plain.Cut(i.Error, 300), State: "failed"}
@@ -56,11 +59,15 @@ func lastMoments(i *queue.Info, failed, limit int, now time.Time) []moment {
 	next := fmt.Sprintf("Attempt %d of %s", failed+1, plain.Number(limit))
 	switch i.State {
 	case queue.StateReady:
-		return []moment{{What: next, Why: "It is ready, and waits for a worker since " + plain.Span(now.Sub(i.Enqueued)) + ".", State: "ready", Ahead: true}}
+		return []moment{{
+			What: next, Why: "It is ready, and waits for a worker since " + plain.Span(now.Sub(i.Enqueued)) + ".",
+			State: "ready", Ahead: true,
+		}}
 	case queue.StateDelayed:
 		return []moment{{At: i.At, What: next, Why: "It is due then.", State: "delayed", Ahead: i.At.After(now)}}
 	case queue.StateRunning:
-		return []moment{{At: i.At, What: fmt.Sprintf("Attempt %d began", max(1, i.Attempts)), Why: "It runs for " + plain.Span(now.Sub(i.At)) + " on " + plain.Clean(i.Worker) + ".", State: "running"}}
+		return []moment{{At: i.At, What: fmt.Sprintf("Attempt %d began", max(1, i.Attempts)), Why: "It runs for " +
+			plain.Span(now.Sub(i.At)) + " on " + plain.Clean(i.Worker) + ".", State: "running"}}
 	case queue.StateDead:
 		what := "It died"
 		if failed > 0 {
@@ -72,7 +79,8 @@ func lastMoments(i *queue.Info, failed, limit int, now time.Time) []moment {
 		if i.Discarded {
 			end.What, end.Why, end.State = "Discarded", plain.Cut(i.Error, 300), "skipped"
 		}
-		return []moment{{At: i.Started, What: fmt.Sprintf("Attempt %d began", max(1, i.Attempts)), Why: "On " + plain.Clean(i.Worker) + ".", State: "running"}, end}
+		return []moment{{At: i.Started, What: fmt.Sprintf("Attempt %d began", max(1, i.Attempts)), Why: "On " +
+			plain.Clean(i.Worker) + ".", State: "running"}, end}
 	}
 	return nil
 }

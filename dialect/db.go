@@ -84,7 +84,10 @@ func newDB(d *Dialect, pool *sql.DB, opt Options) (*DB, error) {
 		return nil, err
 	}
 	db := &DB{pool: pool, opt: opt, isolation: d.Isolation, lacks: map[Feature]string{}}
-	db.Session = Session{Dialect: d, on: pool, prefix: prefix, timeout: opt.StatementTimeout, compiled: &sync.Map{}, packet: &packet{}, copies: &atomic.Int32{}, retry: true}
+	db.Session = Session{
+		Dialect: d, on: pool, prefix: prefix, timeout: opt.StatementTimeout, compiled: &sync.Map{},
+		packet: &packet{}, copies: &atomic.Int32{}, retry: true,
+	}
 	if d.SkipLocked == "" {
 		db.turn = make(chan struct{}, 1)
 	}

@@ -46,11 +46,14 @@ type Dialect struct {
 
 	JSONBytes func(column string) string // how many bytes the JSON in a column has, as text
 
-	SkipLocked      string                     // ends a SELECT that locks its rows and passes over locked ones; "" where writers are alone anyway
-	Locked          string                     // ends a SELECT that locks its rows, and waits for locked ones; "" likewise
-	RowLocked       string                     // ends a SELECT that locks its rows, and fails at once if one is locked; "" where Exclusive locks no row
-	ShareLocked     string                     // ends a SELECT whose rows must not change until the transaction ends; "" likewise
-	Current         string                     // ends a SELECT that sees what is committed by now, whatever its transaction saw; "" where that fails instead
+	// ends a SELECT that locks its rows and passes over locked ones; "" where writers are alone anyway
+	SkipLocked string
+	Locked     string // ends a SELECT that locks its rows, and waits for locked ones; "" likewise
+	// ends a SELECT that locks its rows, and fails at once if one is locked; "" where Exclusive locks no row
+	RowLocked   string
+	ShareLocked string // ends a SELECT whose rows must not change until the transaction ends; "" likewise
+	// ends a SELECT that sees what is committed by now, whatever its transaction saw; "" where that fails instead
+	Current         string
 	LocksTakeUpdate bool                       // whether these three take the right to UPDATE; elsewhere the right to DELETE will do
 	IgnoreDuplicate func(column string) string // ends an INSERT that leaves rows alone whose key exists
 

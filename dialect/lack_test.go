@@ -100,7 +100,8 @@ func TestDoingWithoutByURL(t *testing.T) {
 			t.Errorf("without advisory locks: %v", err)
 		}
 		if err == nil {
-			if _, err := other.SessionLock(t.Context(), "x"); !errors.Is(err, dialect.ErrNoSessions) || !strings.Contains(err.Error(), "dbcron_without") {
+			if _, err := other.SessionLock(t.Context(), "x"); !errors.Is(err, dialect.ErrNoSessions) ||
+				!strings.Contains(err.Error(), "dbcron_without") {
 				t.Errorf("a session lock: %v", err)
 			}
 			if err := other.Close(); err != nil {

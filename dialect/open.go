@@ -223,7 +223,8 @@ func (db *DB) check(ctx context.Context) error {
 		switch {
 		case f.OK, f.readOnly && db.opt.Reading:
 		case f.readOnly:
-			unfit = append(unfit, fmt.Errorf("%w: %s: %w: %s; %s", ErrUnfit, f.Subject, ErrReadOnly, strings.TrimPrefix(f.Detail, ErrReadOnly.Error()+": "), f.Advice))
+			unfit = append(unfit, fmt.Errorf("%w: %s: %w: %s; %s", ErrUnfit, f.Subject, ErrReadOnly,
+				strings.TrimPrefix(f.Detail, ErrReadOnly.Error()+": "), f.Advice))
 		default:
 			unfit = append(unfit, fmt.Errorf("%w: %s: %s; %s", ErrUnfit, f.Subject, f.Detail, f.Advice))
 		}

@@ -75,7 +75,10 @@ func FuzzRedact(f *testing.F) {
 		password := mark + inside + mark
 		for _, scheme := range []string{"postgres", "postgresql", "mysql", "mariadb"} {
 			u := url.URL{Scheme: scheme, User: url.UserPassword(user, password), Host: host, Path: "/app"}
-			v := url.URL{Scheme: scheme, User: url.User(user), Host: host, Path: "/app", RawQuery: url.Values{"password": {password}, "z": {"1"}}.Encode()}
+			v := url.URL{
+				Scheme: scheme, User: url.User(user), Host: host, Path: "/app",
+				RawQuery: url.Values{"password": {password}, "z": {"1"}}.Encode(),
+			}
 			unescaped := scheme + "://" + url.User(user).String() + ":" + password + "@" + host + "/app"
 			for _, raw := range []string{u.String(), v.String(), unescaped} {
 				if got := dialect.Redact(raw); strings.Contains(got, mark) {
@@ -381,7 +384,8 @@ func TestASearchPathWithoutASchema(t *testing.T) {
 		refused := func(rawURL, path string) {
 			t.Helper()
 			err := refusal(t, rawURL, dialect.Options{})
-			if !errors.Is(err, dialect.ErrUnfit) || !strings.Contains(err.Error(), "search_path is "+path) || !strings.Contains(err.Error(), "CREATE SCHEMA") {
+			if !errors.Is(err, dialect.ErrUnfit) || !strings.Contains(err.Error(), "search_path is "+path) ||
+				!strings.Contains(err.Error(), "CREATE SCHEMA") {
 				t.Errorf("got %v, want what the search_path %s lacks, and the advice", err, path)
 			}
 		}
@@ -397,7 +401,8 @@ func TestASearchPathWithoutASchema(t *testing.T) {
 		if err := sqlschema.Migrate(t.Context(), dbtest.Open(t, db.URL+"&search_path=nowhere,elsewhere", dialect.Options{}).DB); err != nil {
 			t.Error(err)
 		}
-		if got := db.List(t, `SELECT schemaname FROM pg_tables WHERE tablename = 'dbcron_migration' ORDER BY 1`, nil); !slices.Equal(got, []string{"elsewhere", "own"}) {
+		if got := db.List(t, `SELECT schemaname FROM pg_tables WHERE tablename = 'dbcron_migration' ORDER BY 1`,
+			nil); !slices.Equal(got, []string{"elsewhere", "own"}) {
 			t.Errorf("tables are in %v", got)
 		}
 	})

@@ -140,7 +140,8 @@ func TestReadingFromAServerThatTakesNoWrites(t *testing.T) {
 		if _, err := engines.Open(t.Context(), readOnly, dialect.Options{}); !errors.Is(err, dialect.ErrReadOnly) || !engines.Unavailable(err) {
 			t.Errorf("got %v", err)
 		}
-		if _, err := engines.Open(t.Context(), readOnly+"&target_session_attrs=read-write", dialect.Options{}); !errors.Is(err, dialect.ErrReadOnly) || !engines.Unavailable(err) {
+		if _, err := engines.Open(t.Context(), readOnly+"&target_session_attrs=read-write", dialect.Options{}); !errors.Is(err,
+			dialect.ErrReadOnly) || !engines.Unavailable(err) {
 			t.Errorf("target_session_attrs: got %v", err)
 		}
 		own, err := engines.Open(t.Context(), readOnly, dialect.Options{Reading: true})
@@ -163,7 +164,8 @@ func whyReadOnly(t *testing.T, db *dbtest.DB, want string) {
 // What drivers say of a connection that was lost means that there is no answer.
 func TestLostConnectionsAreUnavailable(t *testing.T) {
 	for _, err := range []error{
-		driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, mysqldriver.ErrInvalidConn, pgconn.ErrConnClosed, &net.OpError{Op: "read", Err: syscall.ECONNRESET},
+		driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, mysqldriver.ErrInvalidConn,
+		pgconn.ErrConnClosed, &net.OpError{Op: "read", Err: syscall.ECONNRESET},
 		&mysqldriver.MySQLError{Number: 1927, Message: "Connection was killed"},
 		&mysqldriver.MySQLError{Number: 3100, Message: "Error on observer while running replication hook 'before_commit'."},
 		&mysqldriver.MySQLError{Number: 1180, Message: "Got error 6 'No such device or address' during COMMIT"},
@@ -201,13 +203,25 @@ func TestCommitsThatAClusterRefuses(t *testing.T) {
 		err                  mysqldriver.MySQLError
 		retryable, uncertain bool
 	}{
-		{err: mysqldriver.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock; try restarting transaction"}, retryable: true},
+		{
+			err:       mysqldriver.MySQLError{Number: 1213, Message: "Deadlock found when trying to get lock; try restarting transaction"},
+			retryable: true,
+		},
 		{err: mysqldriver.MySQLError{Number: 1180, Message: "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT"}, retryable: true},
-		{err: mysqldriver.MySQLError{Number: 3101, Message: "Plugin instructed the server to rollback the current transaction."}, retryable: true},
+		{
+			err:       mysqldriver.MySQLError{Number: 3101, Message: "Plugin instructed the server to rollback the current transaction."},
+			retryable: true,
+		},
 		{err: mysqldriver.MySQLError{Number: 1180, Message: "Got error 6 'No such device or address' during COMMIT"}, uncertain: true},
-		{err: mysqldriver.MySQLError{Number: 3100, Message: "Error on observer while running replication hook 'before_commit'."}, uncertain: true},
+		{
+			err:       mysqldriver.MySQLError{Number: 3100, Message: "Error on observer while running replication hook 'before_commit'."},
+			uncertain: true,
+		},
 		{err: mysqldriver.MySQLError{Number: 1047, Message: "WSREP has not yet prepared node for application use"}},
-		{err: mysqldriver.MySQLError{Number: 1290, Message: "The MySQL server is running with the --super-read-only option so it cannot execute this statement"}},
+		{err: mysqldriver.MySQLError{
+			Number:  1290,
+			Message: "The MySQL server is running with the --super-read-only option so it cannot execute this statement",
+		}},
 	} {
 		err := fmt.Errorf("a statement: %w", &c.err)
 		if got := mysql.Dialect.Retryable(err); got != c.retryable {

@@ -68,7 +68,8 @@ func TestPoolsOfOtherProgramsOnMySQL(t *testing.T) {
 		for _, reader := range []*dbtest.DB{w, db} {
 			var at, age int64
 			var text string
-			reader.Scan(t, `SELECT {us at}, CAST(at AS CHAR), {us {now}} - (SELECT {us at} FROM x WHERE id = 2) FROM x WHERE id = 1`, nil, &at, &text, &age)
+			reader.Scan(t, `SELECT {us at}, CAST(at AS CHAR), {us {now}} - (SELECT {us at} FROM x WHERE id = 2) FROM x WHERE id = 1`,
+				nil, &at, &text, &age)
 			if at != us || text != "2023-11-14 22:13:20.123456" {
 				t.Errorf("the instant came back as %d, and stands as %s", at, text)
 			}

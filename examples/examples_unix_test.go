@@ -96,7 +96,8 @@ func (p *puller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			Dead         bool
 		}
 	}
-	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || r.Method != http.MethodPost || r.Header.Get("Authorization") != "Bearer s3cret" {
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil || r.Method != http.MethodPost ||
+		r.Header.Get("Authorization") != "Bearer s3cret" {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
@@ -137,7 +138,10 @@ func TestPullWorkers(t *testing.T) {
 	for _, file := range []string{"python/worker.py", "node/worker.mjs", "curl/worker.sh"} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
-			p := &puller{jobs: []string{`{"to": "ada"}`, `{"from": "bob"}`, `{"to": "eve"}`}, allTold: make(chan struct{}), ended: make(chan struct{})}
+			p := &puller{
+				jobs: []string{`{"to": "ada"}`, `{"from": "bob"}`, `{"to": "eve"}`}, allTold: make(chan struct{}),
+				ended: make(chan struct{}),
+			}
 			server := httptest.NewServer(p)
 			t.Cleanup(func() {
 				close(p.ended)

@@ -258,7 +258,8 @@ func (b *book) tried(sum *tally) error {
 				failures++
 			}
 			if problem := b.repeated(run, runs[i+1], failures); problem != "" {
-				errs = append(errs, fmt.Errorf("%v: attempt %d is %s (%s), and there is another: %s", run.Due, run.Attempt, run.State, run.Error, problem))
+				errs = append(errs, fmt.Errorf("%v: attempt %d is %s (%s), and there is another: %s", run.Due, run.Attempt,
+					run.State, run.Error, problem))
 			}
 		}
 	}

@@ -320,12 +320,13 @@ var leasesOf = dialect.Unlisted(`
 func (c *chaos) noteLeases(d *daemon) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
 	defer cancel()
-	_, err := dialect.Select(ctx, &c.db.Session, leasesOf, dialect.Args{"node": d.node + ":%"}, func(rows *sql.Rows) (none struct{}, err error) {
-		var id, end, now int64
-		err = rows.Scan(&id, &end, &now)
-		c.leases[id] = leaseEnd{time.UnixMicro(now), time.UnixMicro(end)}
-		return none, err
-	})
+	_, err := dialect.Select(ctx, &c.db.Session, leasesOf, dialect.Args{"node": d.node + ":%"},
+		func(rows *sql.Rows) (none struct{}, err error) {
+			var id, end, now int64
+			err = rows.Scan(&id, &end, &now)
+			c.leases[id] = leaseEnd{time.UnixMicro(now), time.UnixMicro(end)}
+			return none, err
+		})
 	if err != nil && c.server == nil {
 		c.t.Error(err)
 	}

@@ -27,7 +27,8 @@ func buildAs(t *testing.T, version string) string {
 		// With the flags of the other programs that tests build: others would have the
 		// libraries compiled once more.
 		binary := filepath.Join(buildFolder, version, "dbcron")
-		out, err := exec.CommandContext(context.Background(), "go", "build", "-ldflags", "-X main.version="+version, "-o", filepath.Dir(binary)+"/", "../cmd/dbcron").CombinedOutput()
+		out, err := exec.CommandContext(context.Background(), "go", "build", "-ldflags", "-X main.version="+version,
+			"-o", filepath.Dir(binary)+"/", "../cmd/dbcron").CombinedOutput()
 		if err != nil {
 			err = fmt.Errorf("%w\n%s", err, out)
 		}

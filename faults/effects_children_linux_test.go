@@ -198,7 +198,10 @@ func playEffectsWorker(ctx context.Context, a *actor) error {
 		return err
 	}
 	batch := []int{2, 100}[rand.IntN(2)] // with small ones jobs that wait are put back
-	w, err := c.Worker(queue.WorkerOptions{Queues: []string{a.Name}, Lease: a.TTL, Grace: 5 * time.Second, Concurrency: a.Concurrency, Batch: batch})
+	w, err := c.Worker(queue.WorkerOptions{
+		Queues: []string{a.Name}, Lease: a.TTL, Grace: 5 * time.Second,
+		Concurrency: a.Concurrency, Batch: batch,
+	})
 	if err != nil {
 		return err
 	}
@@ -255,7 +258,8 @@ func appendLinks(ctx context.Context, db *dialect.DB, batch ...*queue.Delivery) 
 			return err
 		} else if n == 0 {
 			for _, text := range []string{ // and the next one is right again
-				fmt.Sprintf("INSERT INTO wrong (chain, seq, kind, attempt, pid) VALUES ('%s', %d, '%s', %d, %d)", l.Chain, l.Seq, d.Kind, d.Attempt, os.Getpid()),
+				fmt.Sprintf("INSERT INTO wrong (chain, seq, kind, attempt, pid) VALUES ('%s', %d, '%s', %d, %d)",
+					l.Chain, l.Seq, d.Kind, d.Attempt, os.Getpid()),
 				fmt.Sprintf("UPDATE chain SET seq = %d WHERE name = '%s' AND seq < %d", l.Seq, l.Chain, l.Seq),
 			} {
 				if _, err := tx.ExecContext(ctx, text); err != nil {

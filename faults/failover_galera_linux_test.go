@@ -50,7 +50,8 @@ func TestFailoverGalera(t *testing.T) {
 	installed(t, filepath.Base(galeraProvider), "galera-4", filepath.Dir(galeraProvider))
 	owner := serverUser(t, "mysql")
 	origin := serverFolder(t, owner, "origin")
-	helper(t, owner, origin, installed(t, "mariadb-install-db", "mariadb-server-core"), "--no-defaults", "--auth-root-authentication-method=normal",
+	helper(t, owner, origin, installed(t, "mariadb-install-db", "mariadb-server-core"), "--no-defaults",
+		"--auth-root-authentication-method=normal",
 		"--skip-name-resolve", "--skip-test-db", "--innodb-log-file-size=64M", "--datadir="+filepath.Join(origin, "data"))
 
 	transfer := filepath.Join(origin, "wsrep_sst_near")
@@ -66,7 +67,8 @@ func TestFailoverGalera(t *testing.T) {
 	members := "gcomm://127.0.0.1:" + group[0] + ",127.0.0.1:" + group[1] + ",127.0.0.1:" + group[2]
 	serve := func(i int, dir string, more ...string) (*serverProgram, *dbtest.DB) {
 		args := []string{
-			"--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--socket=" + filepath.Join(dir, "s"), "--pid-file=" + filepath.Join(dir, "pid"),
+			"--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--socket=" + filepath.Join(dir, "s"),
+			"--pid-file=" + filepath.Join(dir, "pid"),
 			"--bind-address=127.0.0.1", "--port=" + sql[i], "--skip-name-resolve", "--max-connections=200", "--default-time-zone=-03:30",
 			"--innodb-buffer-pool-size=128M", "--innodb-log-file-size=64M", "--innodb-flush-log-at-trx-commit=2",
 			"--binlog-format=ROW", "--innodb-autoinc-lock-mode=2", "--wsrep-on=ON", "--wsrep-provider=" + galeraProvider,
@@ -111,10 +113,12 @@ func TestFailoverGalera(t *testing.T) {
 		{"a node is cut off, and joins again", func(c *crew) {
 			galeraOption(t, admins[2], "gmcast.isolate=1")
 			c.ready(2, 503, "takes no writes: this node of Galera is not ready")
-			if said, code := c.command(2, "doctor"); code != 1 || !strings.Contains(said, "wsrep_ready = OFF") || strings.Contains(said, "docs/grants.md") {
+			if said, code := c.command(2, "doctor"); code != 1 || !strings.Contains(said, "wsrep_ready = OFF") ||
+				strings.Contains(said, "docs/grants.md") {
 				t.Errorf("doctor: exit code %d: %s", code, said)
 			}
-			if said, code := c.command(2, "queue", "set", failoverQueue, "--max-attempts", "1000", "--connect-timeout", "1s"); code != 1 || !strings.Contains(said, "wsrep_ready = OFF") {
+			if said, code := c.command(2, "queue", "set", failoverQueue, "--max-attempts", "1000", "--connect-timeout", "1s"); code != 1 ||
+				!strings.Contains(said, "wsrep_ready = OFF") {
 				t.Errorf("queue set: exit code %d: %s", code, said)
 			}
 			galeraBecomes(t, admins[0], "wsrep_cluster_size", "2")

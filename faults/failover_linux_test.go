@@ -93,11 +93,17 @@ const failoverQueue = "failover"
 
 func (cl *cluster) run(t *testing.T) {
 	t.Helper()
-	c := &crew{t: t, cluster: cl, journal: filepath.Join(t.TempDir(), "journal"), acked: map[string][]int64{}, wrong: map[string]int{}, told: map[string]int{}}
+	c := &crew{
+		t: t, cluster: cl, journal: filepath.Join(t.TempDir(), "journal"), acked: map[string][]int64{},
+		wrong: map[string]int{}, told: map[string]int{},
+	}
 	db := c.prepare()
 	binary := build(t)
 	for i, url := range cl.urls {
-		r := &rig{t: t, db: &dbtest.DB{URL: url}, binary: binary, dir: t.TempDir(), lease: 9 * time.Second, poll: time.Second, grace: 10 * time.Second}
+		r := &rig{
+			t: t, db: &dbtest.DB{URL: url}, binary: binary, dir: t.TempDir(), lease: 9 * time.Second,
+			poll: time.Second, grace: 10 * time.Second,
+		}
 		api, admin := "127.0.0.1:"+freePort(t), "127.0.0.1:"+freePort(t)
 		c.urls, c.health = append(c.urls, "http://"+api), append(c.health, "http://"+admin)
 		c.daemons = append(c.daemons, r.serve(binary, fmt.Sprintf("d%d", i), "--poll", r.poll.String(), "--listen", api, "--admin-listen", admin))
@@ -420,7 +426,8 @@ func (c *crew) until(what string, n int, since instant.Instant) {
 		if instant.Now().Sub(begun) > patience || wait(c.t.Context(), 200*time.Millisecond) != nil {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.t.Fatalf("not within %v: %s; %d have ended in all, the last %v ago; producers were told %v", patience, what, len(all), instant.Now().Sub(all[max(0, len(all)-1)].at), c.told)
+			c.t.Fatalf("not within %v: %s; %d have ended in all, the last %v ago; producers were told %v", patience,
+				what, len(all), instant.Now().Sub(all[max(0, len(all)-1)].at), c.told)
 		}
 	}
 }
@@ -604,7 +611,8 @@ func (c *crew) account(db *dbtest.DB, figures []figure) {
 	}
 	for _, f := range figures {
 		t.Logf("figures: %s: %s: no job ended for %.1f s", c.cluster.product, f.what, f.gap.Seconds())
-		fmt.Printf("| %s | %s | %.1f s | %d | %d | %d | %d | %d |\n", c.cluster.product, f.what, f.gap.Seconds(), jobs, len(lost), len(twice), slots, len(wrongSlots))
+		fmt.Printf("| %s | %s | %.1f s | %d | %d | %d | %d | %d |\n", c.cluster.product, f.what, f.gap.Seconds(),
+			jobs, len(lost), len(twice), slots, len(wrongSlots))
 	}
 	t.Logf("%d jobs were acknowledged, %d done again where they may be; %d slots; producers were told:", jobs, again, slots)
 	for _, text := range slices.Sorted(maps.Keys(c.told)) {

@@ -32,7 +32,10 @@ type serverProgram struct {
 // launch starts a program of a cluster, in a folder of the user's that it runs as.
 func launch(t *testing.T, owner, dir, name string, env []string, args ...string) *serverProgram {
 	t.Helper()
-	p := &serverProgram{t: t, name: filepath.Base(dir) + " " + filepath.Base(name), log: filepath.Join(dir, filepath.Base(name)+".log"), done: make(chan struct{})}
+	p := &serverProgram{
+		t: t, name: filepath.Base(dir) + " " + filepath.Base(name),
+		log: filepath.Join(dir, filepath.Base(name)+".log"), done: make(chan struct{}),
+	}
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +71,10 @@ func launch(t *testing.T, owner, dir, name string, env []string, args ...string)
 }
 
 func environment(dir string, more []string) []string {
-	return append([]string{"PATH=" + os.Getenv("PATH") + ":/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + dir, "TMPDIR=" + dir, "LC_ALL=C"}, more...)
+	return append([]string{
+		"PATH=" + os.Getenv("PATH") + ":/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + dir,
+		"TMPDIR=" + dir, "LC_ALL=C",
+	}, more...)
 }
 
 // crash kills a program and its children at once.

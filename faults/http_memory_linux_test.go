@@ -59,7 +59,10 @@ func worstOfAll() []worst {
 		{name: "unknown members in a preview", path: "schedules/preview", body: members, status: 413},
 		{name: "too many claims", path: "claims/complete", body: claims, status: 422},
 		{name: "free members", method: http.MethodPut, path: "schedules/x", body: free, status: 422},
-		{name: "not JSON at its end", path: "jobs/batch", body: repeated(`{"jobs":[{"kind":"x"}`, ``, func(int) string { return `,{}` }), status: 400},
+		{
+			name: "not JSON at its end", path: "jobs/batch", body: repeated(`{"jobs":[{"kind":"x"}`, ``, func(int) string { return `,{}` }),
+			status: 400,
+		},
 	}
 }
 

@@ -43,7 +43,8 @@ func TestPushOfTheKilled(t *testing.T) {
 		})
 		m.until("both send jobs of the other queue", func() bool {
 			all := fast.got()
-			return slices.ContainsFunc(all, func(d delivery) bool { return d.by == "first" }) && slices.ContainsFunc(all, func(d delivery) bool { return d.by == "second" })
+			return slices.ContainsFunc(all, func(d delivery) bool { return d.by == "first" }) &&
+				slices.ContainsFunc(all, func(d delivery) bool { return d.by == "second" })
 		})
 		m.until("they have rows of their own", func() bool {
 			return len(db.List(t, `SELECT id FROM {prefix}job_running`, nil)) >= 2*each
@@ -193,7 +194,8 @@ func TestPushDatabaseRestart(t *testing.T) {
 				restart(t, server)
 				up := instant.Now()
 				m.until("jobs come again", func() bool { return a.count() > before+100 })
-				t.Logf("%s: down for %v, jobs come %v after that", db.Dialect.Name, up.Sub(down).Round(time.Millisecond), a.got()[before+100].at.Sub(up).Round(time.Millisecond))
+				t.Logf("%s: down for %v, jobs come %v after that", db.Dialect.Name, up.Sub(down).Round(time.Millisecond),
+					a.got()[before+100].at.Sub(up).Round(time.Millisecond))
 				more()
 			}
 			sent := stop()
@@ -252,7 +254,8 @@ func TestPushBadEndpoint(t *testing.T) {
 		})
 		ends := db.List(t, `SELECT q.name, COUNT(*), MIN(d.attempt), MAX(d.attempt), SUM(CASE WHEN d.error LIKE 'no whole answer within 1s%' THEN 1 ELSE 0 END)
 			FROM {prefix}job_dead AS d JOIN {prefix}queue AS q ON q.queue_id = d.queue_id GROUP BY q.name ORDER BY q.name`, nil)
-		want := []string{fmt.Sprintf("drips %d 2 2 %d", bad, bad), fmt.Sprintf("hangs %d 2 2 %d", bad, bad)} // and those of the other one are done
+		// and those of the other one are done
+		want := []string{fmt.Sprintf("drips %d 2 2 %d", bad, bad), fmt.Sprintf("hangs %d 2 2 %d", bad, bad)}
 		if !slices.Equal(ends, want) {
 			t.Errorf("dead are %q, want %q", ends, want)
 		}

@@ -193,7 +193,8 @@ func queueChaos(t *testing.T, db *dbtest.DB, crash func()) {
 		w.hear("stopped")
 	}
 	checkDiary(t, db, file, all)
-	t.Logf("%s: %d jobs, %d kills, %d stops, %d crashes of the database, %v", db.Dialect.Name, len(all.ids), kills, stops, crashes, instant.Now().Sub(begun).Round(time.Second))
+	t.Logf("%s: %d jobs, %d kills, %d stops, %d crashes of the database, %v", db.Dialect.Name, len(all.ids),
+		kills, stops, crashes, instant.Now().Sub(begun).Round(time.Second))
 }
 
 // checkDiary looks whether what the workers wrote is what was promised.
@@ -259,5 +260,6 @@ func checkDiary(t *testing.T, db *dbtest.DB, file string, all sent) {
 		t.Errorf("dead letters: %v", dead[:min(5, len(dead))])
 	}
 	attempts := slices.DeleteFunc(lines, func(l line) bool { return l.what != "start" })
-	t.Logf("%d jobs lost, %d done more than once, %d effects of %d, %d out of order, %d starts", lost, again, len(effects), want, early, len(attempts))
+	t.Logf("%d jobs lost, %d done more than once, %d effects of %d, %d out of order, %d starts", lost, again,
+		len(effects), want, early, len(attempts))
 }

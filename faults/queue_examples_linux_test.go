@@ -63,7 +63,8 @@ func TestLedger(t *testing.T) {
 func TestClicks(t *testing.T) {
 	runTwice(t, "clicks", []string{"--clicks", "300"}, "all clicks are counted", func(t *testing.T, db *dbtest.DB) {
 		var pages, right int
-		if db.Scan(t, `SELECT COUNT(*), SUM(CASE WHEN clicks = 100 THEN 1 ELSE 0 END) FROM example_page`, nil, &pages, &right); pages != 6 || right != pages {
+		if db.Scan(t, `SELECT COUNT(*), SUM(CASE WHEN clicks = 100 THEN 1 ELSE 0 END) FROM example_page`, nil, &pages, &right); pages != 6 ||
+			right != pages {
 			t.Errorf("of %d pages %d are right", pages, right)
 		}
 	})

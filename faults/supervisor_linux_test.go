@@ -181,7 +181,8 @@ files=CONF
 		{"CONF", s.file("dbcron.conf")},
 	}))
 	// Not the test's context: it ends before the cleanup, and kills.
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), s.programs["supervisord"], "--nodaemon", "--configuration", s.file("supervisord.conf"))
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), s.programs["supervisord"], "--nodaemon",
+		"--configuration", s.file("supervisord.conf"))
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), s.mark}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -239,7 +240,8 @@ func (s *supervised) logged(file, text string, n int) {
 func (s *supervised) ctl(args ...string) <-chan string {
 	s.t.Helper()
 	answer := make(chan string, 1)
-	cmd := exec.CommandContext(s.t.Context(), s.programs["supervisorctl"], append([]string{"--configuration", s.file("supervisord.conf")}, args...)...)
+	cmd := exec.CommandContext(s.t.Context(), s.programs["supervisorctl"],
+		append([]string{"--configuration", s.file("supervisord.conf")}, args...)...)
 	go func() {
 		out, err := cmd.CombinedOutput()
 		if err != nil {
@@ -524,7 +526,8 @@ func givesTime(t *testing.T, binary string) {
 		if err != nil {
 			t.Fatalf("%s: %s: %v", file, limit, err)
 		}
-		grace, err := time.ParseDuration(cmp.Or(setting(text, `(?m)^[^;#].* --grace[= ](\S+)`), setting(help, `--grace duration .*\(default (.+)\)`)))
+		grace, err := time.ParseDuration(cmp.Or(setting(text, `(?m)^[^;#].* --grace[= ](\S+)`),
+			setting(help, `--grace duration .*\(default (.+)\)`)))
 		if err != nil {
 			t.Fatalf("%s: --grace: %v", file, err)
 		}

@@ -28,7 +28,8 @@ const (
 
 var buildReleased = sync.OnceValues(func() (string, error) {
 	source, binary := filepath.Join(buildFolder, "released"), filepath.Join(buildFolder, "v0.1.0", "dbcron")
-	script := `mkdir -p "$1" && git archive ` + released + ` | tar -x -C "$1" && cd "$1" && go build -buildvcs=false -ldflags "-X main.version=v0.1.0" -o "$2" ./cmd/dbcron`
+	script := `mkdir -p "$1" && git archive ` + released +
+		` | tar -x -C "$1" && cd "$1" && go build -buildvcs=false -ldflags "-X main.version=v0.1.0" -o "$2" ./cmd/dbcron`
 	c := exec.CommandContext(context.Background(), "sh", "-c", script, "sh", source, binary)
 	c.Dir = ".."
 	if out, err := c.CombinedOutput(); err != nil {

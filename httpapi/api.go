@@ -126,7 +126,10 @@ func New(db *dialect.DB, opt Options) (*API, error) {
 		return nil, err
 	}
 	a.db, a.tokens, a.endpoints = db, NewTokens(db), push.NewEndpoints(db)
-	if a.queues, err = queue.New(db, queue.Options{Node: opt.Node, Version: a.opt.Version, Logger: a.log, Doorbell: opt.Doorbell, LeaseLost: opt.LeaseLost}); err != nil {
+	if a.queues, err = queue.New(db, queue.Options{
+		Node: opt.Node, Version: a.opt.Version, Logger: a.log,
+		Doorbell: opt.Doorbell, LeaseLost: opt.LeaseLost,
+	}); err != nil {
 		return nil, err
 	}
 	a.sample = newSampler(db, a.queues)
@@ -175,12 +178,16 @@ func describe(opt Options) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &API{opt: opt, proxies: proxies, log: opt.Logger, mux: http.NewServeMux(), routes: map[string]*route{}, bodies: newBodies(opt.MaxBody)}
+	a := &API{
+		opt: opt, proxies: proxies, log: opt.Logger, mux: http.NewServeMux(), routes: map[string]*route{},
+		bodies: newBodies(opt.MaxBody),
+	}
 	a.docs = humago.New(a.mux, a.config())
 	a.routes["GET "+prefix+"/openapi.json"] = &route{}
 	a.routes["GET "+prefix+"/openapi.yaml"] = &route{}
 	for _, describe := range []func(){
-		a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.limits, a.nodes, a.pushing, a.claiming, a.claims, a.overall, a.events, a.routings, a.topics, a.groups,
+		a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.limits, a.nodes, a.pushing, a.claiming,
+		a.claims, a.overall, a.events, a.routings, a.topics, a.groups,
 		a.schedules, a.locking, a.audit,
 	} {
 		describe()
@@ -191,7 +198,8 @@ func describe(opt Options) (*API, error) {
 // checkOrigin tells what is wrong with an origin, which is a scheme and a host.
 func checkOrigin(origin string) error {
 	u, err := url.Parse(origin)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || origin != u.Scheme+"://"+u.Host || origin != strings.ToLower(origin) {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || origin != u.Scheme+"://"+
+		u.Host || origin != strings.ToLower(origin) {
 		return fmt.Errorf("%w: origin %q: write it as https://ops.example.org, in small letters and without a path", ErrInvalid, origin)
 	}
 	return nil
@@ -242,7 +250,10 @@ func (b bodySize) limit() int64 {
 
 // text says so in the document.
 func (b bodySize) text() string {
-	return [...]string{sizeSmall: "64 KiB", sizeTokens: "4 MiB", sizeLarge: "what the daemon takes (--max-body), 16 MiB unless it says otherwise"}[b]
+	return [...]string{
+		sizeSmall: "64 KiB", sizeTokens: "4 MiB",
+		sizeLarge: "what the daemon takes (--max-body), 16 MiB unless it says otherwise",
+	}[b]
 }
 
 // An operation is described for the document, and for who may use it.
@@ -264,7 +275,8 @@ func register[I, O any](a *API, o operation, handle func(ctx context.Context, in
 	if o.scope == "" {
 		panic("operation " + o.id + " has no scope") // it would be everybody's
 	}
-	errs := append([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusServiceUnavailable}, o.errors...)
+	errs := append([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusServiceUnavailable},
+		o.errors...)
 	more := o.more
 	if hasBody {
 		more += "\n\nThe body has up to " + o.body.text() + "."
@@ -302,7 +314,10 @@ func register[I, O any](a *API, o operation, handle func(ctx context.Context, in
 // operation is what the document has about an operation.
 func (a *API) operation(o *operation) *huma.Operation {
 	item := a.docs.OpenAPI().Paths[prefix+o.path]
-	return map[string]*huma.Operation{http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put, http.MethodDelete: item.Delete}[o.method]
+	return map[string]*huma.Operation{
+		http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodPut: item.Put,
+		http.MethodDelete: item.Delete,
+	}[o.method]
 }
 
 // rawAnswer describes an answer that may be anything.

@@ -19,7 +19,8 @@ var acts = map[string]string{
 	"retry-job": "job.retry", "run-job": "job.run", "cancel-job": "job.cancel", "delete-job": "job.delete",
 	"retry-job-by-id": "job.retry", "run-job-by-id": "job.run", "cancel-job-by-id": "job.cancel", "delete-job-by-id": "job.delete",
 	"bulk-jobs":   "job.bulk", // the handler says which
-	"pause-queue": "queue.pause", "resume-queue": "queue.resume", "purge-queue": "queue.purge", "set-queue": "queue.set", "delete-queue": "queue.delete",
+	"pause-queue": "queue.pause", "resume-queue": "queue.resume", "purge-queue": "queue.purge",
+	"set-queue": "queue.set", "delete-queue": "queue.delete",
 	"set-queue-limit": "limit.set", "set-limit": "limit.set", "delete-queue-limit": "limit.delete", "delete-limit": "limit.delete",
 	"set-endpoint": "endpoint.set", "delete-endpoint": "endpoint.delete",
 	"set-routing": "route.set", "delete-routing": "route.delete",
@@ -55,7 +56,8 @@ func deedOf(ctx context.Context) *deed {
 }
 
 // audited has a handler's success written to the audit. A failed one is, too, if it did a part.
-func audited[I, O any](a *API, o *operation, handle func(ctx context.Context, in *I) (*O, error)) func(ctx context.Context, in *I) (*O, error) {
+func audited[I, O any](a *API, o *operation, handle func(ctx context.Context, in *I) (*O, error)) func(ctx context.Context,
+	in *I) (*O, error) {
 	action, ok := acts[o.id]
 	if !ok {
 		if (o.scope == ScopeAdmin || o.scope == ScopeOperate) && o.method != http.MethodGet {
@@ -174,7 +176,12 @@ func (a *API) listAudit(ctx context.Context, in *auditInput) (*auditOutput, erro
 	out := &auditOutput{}
 	out.Body.Entries = make([]entryJSON, len(found))
 	for i, e := range found {
-		out.Body.Entries[i] = entryJSON{idText(e.ID), stamp{e.At}, e.Actor, cmp.Or(e.Login, audit.None), e.Source, e.Action, e.Object, e.Count, e.Detail}
+		out.Body.Entries[i] = entryJSON{
+			idText(e.ID),
+			stamp{e.At},
+			e.Actor, cmp.Or(e.Login, audit.None), e.Source,
+			e.Action, e.Object, e.Count, e.Detail,
+		}
 	}
 	out.Body.NextCursor = idText(more)
 	return out, nil

@@ -19,7 +19,8 @@ func auditLines(t *testing.T, db *dbtest.DB) (lines []string) {
 	must(t, err)
 	slices.Reverse(all)
 	for _, e := range all {
-		lines = append(lines, strings.TrimSpace(fmt.Sprint(e.Actor, " ", e.Login, " ", e.Source, " ", e.Action, " ", e.Object, " ", e.Count, " ", e.Detail)))
+		lines = append(lines, strings.TrimSpace(fmt.Sprint(e.Actor, " ", e.Login, " ", e.Source, " ", e.Action,
+			" ", e.Object, " ", e.Count, " ", e.Detail)))
 	}
 	return lines
 }
@@ -75,10 +76,12 @@ func TestAudit(t *testing.T) {
 			}
 			path = "/api/v1/audit?limit=3&actor=ada&since=1h&cursor=" + page.NextCursor
 		}
-		if wanted := "route.set k, endpoint.set mail, limit.set mail/k, queue.purge mail, job.cancel mail, job.cancel mail/" + id + ", queue.resume mail"; strings.Join(got, ", ") != wanted {
+		if wanted := "route.set k, endpoint.set mail, limit.set mail/k, queue.purge mail, job.cancel mail, job.cancel mail/" +
+			id + ", queue.resume mail"; strings.Join(got, ", ") != wanted {
 			t.Errorf("got %s, want %s", strings.Join(got, ", "), wanted)
 		}
-		if page := read[list](s.get("/api/v1/audit?action=queue.pause&object=mail").is(200)); len(page.Entries) != 1 || page.Entries[0].Detail != "it <b>rains</b>" || page.Entries[0].Count != 1 {
+		if page := read[list](s.get("/api/v1/audit?action=queue.pause&object=mail").is(200)); len(page.Entries) != 1 ||
+			page.Entries[0].Detail != "it <b>rains</b>" || page.Entries[0].Count != 1 {
 			t.Errorf("got %+v", page)
 		}
 		s.get("/api/v1/audit?since=yesterday").is(422)

@@ -112,7 +112,8 @@ func (a *API) readBody(w *reply, r *http.Request, to *route) *huma.ErrorModel {
 	case len(text) > 0:
 		return checkBody(a.docs.OpenAPI().Components.Schemas, to.body, text)
 	case to.needsBody:
-		return problem(http.StatusBadRequest, "there has to be a body, which is JSON", &huma.ErrorDetail{Location: "body", Message: "it is missing"})
+		return problem(http.StatusBadRequest, "there has to be a body, which is JSON",
+			&huma.ErrorDetail{Location: "body", Message: "it is missing"})
 	}
 	return nil
 }
@@ -132,13 +133,15 @@ func readAll(w *reply, r *http.Request, limit int64) ([]byte, *huma.ErrorModel) 
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
 		return nil, problem(http.StatusRequestTimeout, "the body did not come in time")
 	case err != nil:
-		return nil, problem(http.StatusBadRequest, "the body could not be read to its end", &huma.ErrorDetail{Location: "body", Message: "it is not whole"})
+		return nil, problem(http.StatusBadRequest, "the body could not be read to its end",
+			&huma.ErrorDetail{Location: "body", Message: "it is not whole"})
 	}
 	return text.Bytes(), nil
 }
 
 func tooLarge(limit int64) *huma.ErrorModel {
-	return problem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is larger than %d bytes, the most that this operation takes; store what is large elsewhere and send its name", limit),
+	return problem(http.StatusRequestEntityTooLarge,
+		fmt.Sprintf("the body is larger than %d bytes, the most that this operation takes; store what is large elsewhere and send its name", limit),
 		&huma.ErrorDetail{Location: "body", Message: "it is too large"})
 }
 

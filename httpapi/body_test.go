@@ -71,7 +71,8 @@ func TestMembersToTheLetter(t *testing.T) {
 		s.post("/api/v1/jobs", `{"kind": "x", "payload": {"a": 1, "A": 2, "a": 3}}`).is(201)
 		withBody(t, s.api, func(method, path string, _ *huma.Operation, body *huma.Schema) {
 			for _, name := range slices.Sorted(maps.Keys(body.Properties)) {
-				s.send(method, path, fmt.Sprintf(`{%q: null}`, strings.ToUpper(name))).is(422).has("body." + strings.ToUpper(name)).has(`it is called \"` + name)
+				s.send(method, path, fmt.Sprintf(`{%q: null}`, strings.ToUpper(name))).is(422).has("body." +
+					strings.ToUpper(name)).has(`it is called \"` + name)
 				if !slices.Contains(body.Required, name) { // null stands for what is not there, once
 					s.send(method, path, fmt.Sprintf(`{%q: null, %q: null}`, name, name)).is(422).at("body." + name)
 				}
@@ -134,7 +135,8 @@ func TestFewErrors(t *testing.T) {
 			if len(p.Errors) == 0 || len(p.Errors) > mostErrors || len(a.text) > 64<<10 {
 				t.Fatalf("%.80s: %d errors in %d bytes", a.what, len(p.Errors), len(a.text))
 			}
-			if first := p.Errors[0]; !strings.Contains(p.Detail, first.Message) || !strings.Contains(p.Detail, strings.TrimPrefix(first.Location, "body.")) {
+			if first := p.Errors[0]; !strings.Contains(p.Detail, first.Message) ||
+				!strings.Contains(p.Detail, strings.TrimPrefix(first.Location, "body.")) {
 				t.Errorf("%.80s: the text is %q, and the first error %+v", a.what, p.Detail, first)
 			}
 		}
@@ -149,7 +151,10 @@ func TestContentTypes(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		withBody(t, s.api, func(method, path string, _ *huma.Operation, _ *huma.Schema) {
-			for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "text/json", "application/vnd.x+json", ";", "application/json;"} {
+			for _, kind := range []string{
+				"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data",
+				"text/json", "application/vnd.x+json", ";", "application/json;",
+			} {
 				r, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(`{"kind": "x"}`))
 				must(t, err)
 				if kind != "" {

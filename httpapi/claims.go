@@ -242,7 +242,8 @@ func (p *pulls) here(ctx context.Context, all []claimed) error {
 			return err
 		}
 		if lives {
-			return problem(http.StatusMisdirectedRequest, fmt.Sprintf("the daemon %s has given the job out; send this to it. Nothing was done", daemonOf(node)))
+			return problem(http.StatusMisdirectedRequest,
+				fmt.Sprintf("the daemon %s has given the job out; send this to it. Nothing was done", daemonOf(node)))
 		}
 	}
 	return nil

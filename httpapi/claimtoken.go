@@ -66,7 +66,8 @@ func readToken(token string) (key secret, c queue.Claim, ok bool) {
 		return key, c, false
 	}
 	return key, queue.Claim{
-		Node: node, Queue: name, Block: int(numbers[0]), Fence: numbers[1], Priority: int(numbers[2]), Job: numbers[3], Attempt: int(numbers[4]), Group: text[0] == 1,
+		Node: node, Queue: name, Block: int(numbers[0]), Fence: numbers[1], Priority: int(numbers[2]), Job: numbers[3],
+		Attempt: int(numbers[4]), Group: text[0] == 1,
 	}, true
 }
 

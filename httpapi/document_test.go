@@ -20,7 +20,15 @@ func methods(item *huma.PathItem) iter.Seq2[string, *huma.Operation] {
 		for _, one := range []struct {
 			method string
 			op     *huma.Operation
-		}{{"GET", item.Get}, {"PUT", item.Put}, {"POST", item.Post}, {"DELETE", item.Delete}, {"PATCH", item.Patch}, {"HEAD", item.Head}, {"OPTIONS", item.Options}} {
+		}{
+			{"GET", item.Get},
+			{"PUT", item.Put},
+			{"POST", item.Post},
+			{"DELETE", item.Delete},
+			{"PATCH", item.Patch},
+			{"HEAD", item.Head},
+			{"OPTIONS", item.Options},
+		} {
 			if one.op != nil && !yield(one.method, one.op) {
 				return
 			}

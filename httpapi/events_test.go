@@ -149,7 +149,8 @@ func watched(t *testing.T, h *hub) (*watch, *follower) {
 func TestEventsOfOneLook(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
-		must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: "a", Spec: "@manual", Command: "true", Policy: scheduler.Policy{Overlap: "allow"}}))
+		must(t, scheduler.Add(t.Context(), db.DB,
+			scheduler.Schedule{Name: "a", Spec: "@manual", Command: "true", Policy: scheduler.Policy{Overlap: "allow"}}))
 		var runs []string
 		for range 2 {
 			runs = append(runs, read[runJSON](s.post("/api/v1/schedules/a/run", nil).is(201)).ID)
@@ -284,7 +285,8 @@ func TestEventsOutlastTheServersTime(t *testing.T) {
 func TestSlowFollower(t *testing.T) {
 	t.Parallel()
 	h := &hub{followers: map[*follower]struct{}{}}
-	slow, fast := &follower{events: make(chan []byte, 1), slow: make(chan struct{})}, &follower{events: make(chan []byte, 3), slow: make(chan struct{})}
+	slow, fast := &follower{events: make(chan []byte, 1), slow: make(chan struct{})},
+		&follower{events: make(chan []byte, 3), slow: make(chan struct{})}
 	h.followers[slow], h.followers[fast] = struct{}{}, struct{}{}
 	h.tell([][]byte{[]byte("1"), []byte("2"), []byte("3")})
 	if _, ok := h.followers[fast]; !ok || len(h.followers) != 1 || len(fast.events) != 3 {

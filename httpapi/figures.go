@@ -86,7 +86,10 @@ func (s *sampler) look(ctx context.Context) (*figures, error) {
 
 func (s *sampler) read(ctx context.Context) (*figures, error) {
 	f := &figures{at: instant.Now(), schedules: map[string]int{}, runs: map[string]int{}}
-	for _, read := range []func(context.Context, *figures) error{s.readQueues, s.readSchedules, s.readRuns, s.readLocks, s.addUp, s.readNodes, s.readEach} {
+	for _, read := range []func(context.Context, *figures) error{
+		s.readQueues, s.readSchedules, s.readRuns,
+		s.readLocks, s.addUp, s.readNodes, s.readEach,
+	} {
 		if err := read(ctx, f); err != nil {
 			return nil, err
 		}
@@ -118,13 +121,14 @@ func (s *sampler) readQueues(ctx context.Context, f *figures) error {
 }
 
 func (s *sampler) readSchedules(ctx context.Context, f *figures) error {
-	_, err := dialect.Select(ctx, &s.db.Session, countSchedules, dialect.Args{"since": -lateAfter.Microseconds()}, func(rows *sql.Rows) (none struct{}, err error) {
-		var state string
-		var n, due, late int
-		err = rows.Scan(&state, &n, &due, &late)
-		f.schedules[state], f.due, f.late = n, f.due+due, f.late+late
-		return none, err
-	})
+	_, err := dialect.Select(ctx, &s.db.Session, countSchedules, dialect.Args{"since": -lateAfter.Microseconds()},
+		func(rows *sql.Rows) (none struct{}, err error) {
+			var state string
+			var n, due, late int
+			err = rows.Scan(&state, &n, &due, &late)
+			f.schedules[state], f.due, f.late = n, f.due+due, f.late+late
+			return none, err
+		})
 	return err
 }
 

@@ -46,9 +46,10 @@ func (s *sampler) readClock(ctx context.Context, f *figures) (time.Time, error) 
 }
 
 func (s *sampler) readNodes(ctx context.Context, f *figures) (err error) {
-	f.nodes, err = dialect.Select(ctx, &s.db.Session, countNodes, dialect.Args{"limit": mostVersions}, func(rows *sql.Rows) (n nodeFigures, err error) {
-		return n, rows.Scan(&n.version, &n.live, &n.lost)
-	})
+	f.nodes, err = dialect.Select(ctx, &s.db.Session, countNodes, dialect.Args{"limit": mostVersions},
+		func(rows *sql.Rows) (n nodeFigures, err error) {
+			return n, rows.Scan(&n.version, &n.live, &n.lost)
+		})
 	return err
 }
 
@@ -61,19 +62,20 @@ func (s *sampler) readEach(ctx context.Context, f *figures) error {
 	if err != nil {
 		return err
 	}
-	f.each, err = dialect.Select(ctx, &s.db.Session, firstSchedules, dialect.Args{"limit": s.most}, func(rows *sql.Rows) (p scheduleFigures, err error) {
-		var state, text string
-		var due int64
-		if err = rows.Scan(&p.name, &state, &text, &due); err != nil {
-			return p, err
-		}
-		jitter, _ := duration.Parse(text) // a schedule that cannot be read fails, and says so
-		if state == "active" && due > 0 {
-			p.late = max(0, now.Sub(time.UnixMicro(due))-jitter)
-		}
-		p.took = -1
-		return p, nil
-	})
+	f.each, err = dialect.Select(ctx, &s.db.Session, firstSchedules, dialect.Args{"limit": s.most},
+		func(rows *sql.Rows) (p scheduleFigures, err error) {
+			var state, text string
+			var due int64
+			if err = rows.Scan(&p.name, &state, &text, &due); err != nil {
+				return p, err
+			}
+			jitter, _ := duration.Parse(text) // a schedule that cannot be read fails, and says so
+			if state == "active" && due > 0 {
+				p.late = max(0, now.Sub(time.UnixMicro(due))-jitter)
+			}
+			p.took = -1
+			return p, nil
+		})
 	if err != nil {
 		return err
 	}
@@ -175,13 +177,14 @@ func (s *sampler) endedRuns(ctx context.Context, names []string, limit int) (map
 		args[i] = dialect.Args{"name": name}
 	}
 	by := map[string][]endedRun{}
-	_, err := dialect.Select(ctx, &s.db.Session, lastRuns, dialect.Args{"rows": args, "limit": limit}, func(rows *sql.Rows) (none struct{}, err error) {
-		var r endedRun
-		var name string
-		err = rows.Scan(&name, &r.due, &r.attempt, &r.state, &r.began, &r.ended)
-		by[name] = append(by[name], r)
-		return none, err
-	})
+	_, err := dialect.Select(ctx, &s.db.Session, lastRuns, dialect.Args{"rows": args, "limit": limit},
+		func(rows *sql.Rows) (none struct{}, err error) {
+			var r endedRun
+			var name string
+			err = rows.Scan(&name, &r.due, &r.attempt, &r.state, &r.began, &r.ended)
+			by[name] = append(by[name], r)
+			return none, err
+		})
 	for _, runs := range by {
 		slices.SortFunc(runs, func(a, b endedRun) int { return cmp.Or(cmp.Compare(b.due, a.due), cmp.Compare(b.attempt, a.attempt)) })
 	}

@@ -66,7 +66,10 @@ func TestDocumentedAnswers(t *testing.T) {
 					try(method, path, op)
 				}
 				for _, g.name = range g.texts(op) { // whatever chance did not think of
-					for _, g.forced = range []string{"", " ", "a\x00", "a\xff", "a\ufffd", "\n", "..", "😀", strings.Repeat("ü", 201), "99999999999999999999", "{now}"} {
+					for _, g.forced = range []string{
+						"", " ", "a\x00", "a\xff", "a\ufffd", "\n", "..", "😀",
+						strings.Repeat("ü", 201), "99999999999999999999", "{now}",
+					} {
 						try(method, path, op)
 					}
 				}
@@ -125,8 +128,10 @@ func pick[T any](g *generator, all ...T) T { return all[g.IntN(len(all))] }
 
 // odd is a text that is apt to break something.
 func (g *generator) odd() string {
-	return pick(g, "", " ", "q", "k", "\x00", "a\nb", "\xff\xfe", "ü", "\ufffd", "😀", "..", ".", "a/b", "%", "%00", "'; DROP TABLE x; --", `\`, `"`, "null", "-1", "0", "NaN", "1e999",
-		"99999999999999999999", "9223372036854775807", strings.Repeat("x", 201), strings.Repeat("ü", 2000), "$.a", "$.a[0] > 5", "$[", "9999-12-31T23:59:59Z", "0000-01-01T00:00:00Z",
+	return pick(g, "", " ", "q", "k", "\x00", "a\nb", "\xff\xfe", "ü", "\ufffd", "😀", "..", ".", "a/b", "%",
+		"%00", "'; DROP TABLE x; --", `\`, `"`, "null", "-1", "0", "NaN", "1e999",
+		"99999999999999999999", "9223372036854775807", strings.Repeat("x", 201), strings.Repeat("ü", 2000), "$.a",
+		"$.a[0] > 5", "$[", "9999-12-31T23:59:59Z", "0000-01-01T00:00:00Z",
 		"2026-02-30T00:00:00Z", "100y", "876000h", "-5s", "1w", "{now}", "${x}", "{}", "*")
 }
 
@@ -159,7 +164,11 @@ func (g *generator) text(name string, s *huma.Schema) string {
 	case name == "lease" || name == "retry_after":
 		return pick(g, "1s", "30s", "12h", "13h", "")
 	case name == "token":
-		return pick(g, g.ticket, "1.aaaa.YQ", writeToken(newSecret(), &queue.Claim{Node: pick(g, "n", "m:1:x"), Queue: pick(g, "q", "none"), Priority: g.IntN(6), Fence: 1, Job: 1, Attempt: 1, Group: g.oneIn(2)}))
+		return pick(g, g.ticket, "1.aaaa.YQ", writeToken(newSecret(),
+			&queue.Claim{
+				Node: pick(g, "n", "m:1:x"), Queue: pick(g, "q", "none"), Priority: g.IntN(6), Fence: 1,
+				Job: 1, Attempt: 1, Group: g.oneIn(2),
+			}))
 	case name == "spec":
 		return pick(g, "@daily", "*/5 * * * *", "@every 90s", "@manual", "0 0 30 2 *")
 	case name == "zone":
@@ -257,7 +266,9 @@ func (g *generator) send(s *service, method, path string, op *huma.Operation) *a
 	case 5:
 		g.sent = `{"kind": "` + strings.Repeat("x", 1<<16) + `"}`
 	case 6, 7:
-		headers = append(headers, "Content-Type: "+pick(g, "text/plain", "application/xml", "application/cbor", "x", ";", "application/json;charset=latin1", "application/vnd.x+json", "+;"))
+		headers = append(headers, "Content-Type: "+
+			pick(g, "text/plain", "application/xml", "application/cbor", "x", ";", "application/json;charset=latin1",
+				"application/vnd.x+json", "+;"))
 	}
 	return s.send(method, path, g.sent, headers...)
 }

@@ -154,7 +154,10 @@ func (p *pulls) receiver(ctx context.Context, name string) (*queue.Receiver, err
 		return nil, fmt.Errorf("%w: %q", queue.ErrDeleted, name)
 	}
 	// Without a grace: before it is closed it is waited for what was given out.
-	return p.queues.Receiver(ctx, queue.WorkerOptions{Queues: []string{name}, Grace: -1, Harmless: true, Logger: p.log, LogDone: queue.LogsDone(p.logDone, name)})
+	return p.queues.Receiver(ctx, queue.WorkerOptions{
+		Queues: []string{name}, Grace: -1, Isolated: true,
+		Logger: p.log, LogDone: queue.LogsDone(p.logDone, name),
+	})
 }
 
 // leave ends the use of a source. One that nobody uses for a while is closed.
@@ -276,7 +279,10 @@ func (p *pulls) expire(g *given) {
 	p.take(g)
 	p.mu.Unlock()
 	defer p.leave(g.from, 1, false)
-	p.settleLater(g.from, []queue.Outcome{{Delivery: g.job, Err: fmt.Errorf("the claim's lease has ended: no heartbeat came for %v", g.lease)}})
+	p.settleLater(g.from, []queue.Outcome{{
+		Delivery: g.job,
+		Err:      fmt.Errorf("the claim's lease has ended: no heartbeat came for %v", g.lease),
+	}})
 }
 
 // take forgets that a job is given out. mu is held.

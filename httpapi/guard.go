@@ -109,7 +109,8 @@ func (a *API) Open(r *http.Request) (bool, error) {
 	case !fromHere(r):
 		return false, refusedError("as long as there is no token, only requests from the same host are answered, and for localhost or an address such as 127.0.0.1; dbcron token create makes one")
 	case a.throughUserProxy(r):
-		return false, refusedError("the proxy does not say whose request this is: it should set the header " + a.opt.ProxyUserHeader + ", once, to a name")
+		return false, refusedError("the proxy does not say whose request this is: it should set the header " +
+			a.opt.ProxyUserHeader + ", once, to a name")
 	case throughProxy(r) && !a.trusts(r.RemoteAddr):
 		return false, refusedError("this came through a proxy, and as long as there is no token only programs on this host are answered; dbcron token create makes one. If the proxy itself decides who may use the API, dbcron serve --trusted-proxy names its address")
 	}
@@ -152,8 +153,10 @@ func fromHere(r *http.Request) bool {
 // proxyHeaders are what proxies add to requests, whatever the value; those with a * are all
 // that begin so.
 var proxyHeaders = []string{
-	"Forwarded", "X-Forwarded-*", "X-Real-*", "Via", "X-Client-*", "X-Cluster-Client-*", "X-Original-*", "X-Proxy*", "X-Envoy-*", "X-Amzn-*", "X-Amz-Cf-*", "X-Azure-*",
-	"Cf-*", "Cdn-*", "Fastly-*", "Fly-*", "True-Client-Ip", "Client-Ip", "Remote-Addr", "X-Remote-*", "X-Nginx-*", "X-Host", "X-Scheme", "X-Url-Scheme", "X-Arr-*", "Max-Forwards",
+	"Forwarded", "X-Forwarded-*", "X-Real-*", "Via", "X-Client-*", "X-Cluster-Client-*", "X-Original-*",
+	"X-Proxy*", "X-Envoy-*", "X-Amzn-*", "X-Amz-Cf-*", "X-Azure-*",
+	"Cf-*", "Cdn-*", "Fastly-*", "Fly-*", "True-Client-Ip", "Client-Ip", "Remote-Addr", "X-Remote-*", "X-Nginx-*",
+	"X-Host", "X-Scheme", "X-Url-Scheme", "X-Arr-*", "Max-Forwards",
 	"X-Cloud-Trace-Context", "Front-End-Https",
 }
 

@@ -199,7 +199,8 @@ func (a *API) find(h http.Header, r *http.Request) (*route, *huma.ErrorModel) {
 func checkOnce(r *http.Request) *huma.ErrorModel {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return refusal(http.StatusUnprocessableEntity, []*huma.ErrorDetail{{Location: "query", Message: "it cannot be read: " + cut(err.Error())}})
+		return refusal(http.StatusUnprocessableEntity,
+			[]*huma.ErrorDetail{{Location: "query", Message: "it cannot be read: " + cut(err.Error())}})
 	}
 	var all []*huma.ErrorDetail
 	for _, name := range slices.Sorted(maps.Keys(query)) {

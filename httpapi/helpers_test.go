@@ -216,7 +216,8 @@ func undocumented(api *API, op *huma.Operation, a *answer) string {
 		return err.Error()
 	}
 	var wrong huma.ValidateResult
-	huma.Validate(api.docs.OpenAPI().Components.Schemas, described.Content[kind].Schema, huma.NewPathBuffer([]byte("answer"), 6), huma.ModeReadFromServer, body, &wrong)
+	huma.Validate(api.docs.OpenAPI().Components.Schemas, described.Content[kind].Schema,
+		huma.NewPathBuffer([]byte("answer"), 6), huma.ModeReadFromServer, body, &wrong)
 	if len(wrong.Errors) > 0 {
 		return "the body is not as documented: " + wrong.Errors[0].Error()
 	}
@@ -245,7 +246,8 @@ func (a *answer) is(status int) *answer {
 			Status        int
 			Title, Detail string
 		}
-		if err := json.Unmarshal([]byte(a.text), &p); err != nil || p.Status != status || p.Title == "" || p.Detail == "" || a.header.Get("Content-Type") != "application/problem+json" {
+		if err := json.Unmarshal([]byte(a.text), &p); err != nil || p.Status != status || p.Title == "" ||
+			p.Detail == "" || a.header.Get("Content-Type") != "application/problem+json" {
 			a.t.Errorf("%s: %s %s is no problem: %v", a.what, a.header.Get("Content-Type"), a.text, err)
 		}
 	}
@@ -258,7 +260,8 @@ func (a *answer) at(location string) {
 	var p struct {
 		Errors []struct{ Location, Message string }
 	}
-	if err := json.Unmarshal([]byte(a.text), &p); err != nil || len(p.Errors) == 0 || p.Errors[0].Location != location || p.Errors[0].Message == "" {
+	if err := json.Unmarshal([]byte(a.text), &p); err != nil || len(p.Errors) == 0 || p.Errors[0].Location != location ||
+		p.Errors[0].Message == "" {
 		a.t.Errorf("%s: %s is not about %s", a.what, a.text, location)
 	}
 }

@@ -30,7 +30,8 @@ type newJob struct {
 // job is the job that was sent, or an error about a field.
 func (n *newJob) job() (j queue.Job, err error) {
 	j = queue.Job{
-		Kind: n.Kind, Queue: n.Queue, Payload: n.Payload, Key: n.Key, Unique: n.Unique, MaxAttempts: n.MaxAttempts, Trace: n.Trace, Endpoint: n.Endpoint,
+		Kind: n.Kind, Queue: n.Queue, Payload: n.Payload, Key: n.Key, Unique: n.Unique, MaxAttempts: n.MaxAttempts,
+		Trace: n.Trace, Endpoint: n.Endpoint,
 	}
 	if err := checkNames("kind", n.Kind, "queue", n.Queue, "key", n.Key, "unique", n.Unique); err != nil {
 		return j, err

@@ -23,9 +23,10 @@ const (
 	idempotentFor = 24 * time.Hour
 )
 
-const idempotencyDoc = `
-
-With an Idempotency-Key it can be sent again when nobody knows whether it worked, from any process, for 24 hours: whoever is second gets the id of the job that is there or was, with status 200 and existed. The key is a unique key of the queue, so name the queue if its routing may change meanwhile; it is not looked whether the job is the same.`
+const idempotencyDoc = "\n\nWith an Idempotency-Key the request can be repeated for 24 hours when its outcome is not known, " +
+	"from any process: a repetition gets the id of the job that is there or was, with status 200 and existed. " +
+	"The key is a unique key of the queue, so name the queue if its routing may change meanwhile. " +
+	"The two jobs are not compared."
 
 // putKey makes an Idempotency-Key, if there is one, the unique key of a job. suffix tells
 // the jobs of a request apart.

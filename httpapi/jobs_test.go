@@ -17,7 +17,8 @@ func TestJobs(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		const payload = "{\"n\" : 12345678901234567890,\n \"s\":\"<é\\u00e9>\" , \"n\":1.0}"
-		sent := s.post("/api/v1/jobs", `{"kind": "mail", "queue": "a/b ü", "payload":  `+payload+`  , "key": "k", "priority": "urgent", "delay": "1h",
+		sent := s.post("/api/v1/jobs", `{"kind": "mail", "queue": "a/b ü", "payload":  `+payload+
+			`  , "key": "k", "priority": "urgent", "delay": "1h",
 			"max_attempts": 3, "timeout": "1m30s", "trace": "00-x", "unique": "u", "unique_for": "1d"}`).is(201)
 		made := read[enqueuedJSON](sent)
 		if made.Queue != "a/b ü" || made.Existed {
@@ -29,7 +30,8 @@ func TestJobs(t *testing.T) {
 		}
 		j := read[jobJSON](s.get(path).is(200))
 		due := j.Enqueued.Add(time.Hour)
-		if j.ID != made.ID || j.State != "delayed" || j.Kind != "mail" || j.Key != "k" || j.Priority != "urgent" || j.At == nil || j.At.Sub(due).Abs() > time.Second ||
+		if j.ID != made.ID || j.State != "delayed" || j.Kind != "mail" || j.Key != "k" || j.Priority != "urgent" ||
+			j.At == nil || j.At.Sub(due).Abs() > time.Second ||
 			j.MaxAttempts != 3 || j.Timeout != "1m30s" || j.Trace != "00-x" || j.Unique != "u" || j.Attempts != 0 || j.PayloadBytes != len(payload) {
 			t.Errorf("it is %+v", j)
 		}
@@ -43,10 +45,12 @@ func TestJobs(t *testing.T) {
 		}
 
 		binary := s.enqueue(object{"kind": "x", "payload_base64": base64.StdEncoding.EncodeToString([]byte("\x00\xff{"))})
-		if got := s.get("/api/v1/queues/default/jobs/" + binary + "/payload").is(200); got.text != "\x00\xff{" || got.header.Get("Content-Type") != "application/octet-stream" {
+		if got := s.get("/api/v1/queues/default/jobs/" + binary + "/payload").is(200); got.text != "\x00\xff{" ||
+			got.header.Get("Content-Type") != "application/octet-stream" {
 			t.Errorf("the binary payload is %s %q", got.header.Get("Content-Type"), got.text)
 		}
-		if j := read[jobJSON](s.get("/api/v1/queues/default/jobs/" + binary).is(200)); string(j.PayloadBase64) != "\x00\xff{" || j.State != "ready" || j.Priority != "normal" {
+		if j := read[jobJSON](s.get("/api/v1/queues/default/jobs/" + binary).is(200)); string(j.PayloadBase64) != "\x00\xff{" ||
+			j.State != "ready" || j.Priority != "normal" {
 			t.Errorf("the binary one is %+v", j)
 		}
 		null := s.enqueue(object{"kind": "x", "payload": nil})
@@ -89,12 +93,16 @@ func TestListJobs(t *testing.T) {
 		if strings.Join(got, " ") != strings.Join(want, " ") {
 			t.Errorf("got %v, want %v", got, want)
 		}
-		for query, n := range map[string]int{"": 8, "kind=b": 3, "key=k0": 3, "kind=a&key=k0": 2, "where=%24.n%20%3E%3D%205": 2, "state=delayed": 0, "state=dead": 0, "state=running": 0} {
+		for query, n := range map[string]int{
+			"": 8, "kind=b": 3, "key=k0": 3, "kind=a&key=k0": 2,
+			"where=%24.n%20%3E%3D%205": 2, "state=delayed": 0, "state=dead": 0, "state=running": 0,
+		} {
 			if p := read[page](s.get("/api/v1/queues/default/jobs?" + query).is(200)); len(p.Jobs) != n {
 				t.Errorf("%q lists %d, want %d", query, len(p.Jobs), n)
 			}
 		}
-		if p := read[page](s.get("/api/v1/queues/default/jobs?kind=large").is(200)); p.Jobs[0].ID != large || len(p.Jobs[0].Payload) != 0 || p.Jobs[0].PayloadBytes != longestListed+2 {
+		if p := read[page](s.get("/api/v1/queues/default/jobs?kind=large").is(200)); p.Jobs[0].ID != large ||
+			len(p.Jobs[0].Payload) != 0 || p.Jobs[0].PayloadBytes != longestListed+2 {
 			t.Errorf("the large one is listed as %.300v", p.Jobs)
 		}
 		s.get("/api/v1/queues/none/jobs").is(404)
@@ -155,10 +163,14 @@ func TestBatch(t *testing.T) {
 			}
 		}
 		s.post("/api/v1/jobs/batch", object{"jobs": append(many, many[0])}).is(422).at("body.jobs")
-		s.post("/api/v1/jobs/batch", `{"jobs": [{"kind": "x"}], "JOBS": [`+strings.Repeat(`{"kind": "x"}, `, mostJobs)+`{"kind": "x"}]}`).is(422).at("body.JOBS")
+		s.post("/api/v1/jobs/batch", `{"jobs": [{"kind": "x"}], "JOBS": [`+strings.Repeat(`{"kind": "x"}, `, mostJobs)+
+			`{"kind": "x"}]}`).is(422).at("body.JOBS")
 		s.post("/api/v1/jobs/batch", object{"jobs": []object{}}).is(422).at("body.jobs")
 		s.post("/api/v1/jobs/batch", object{"jobs": []object{{"kind": "x"}, {"kind": "x "}, {"kind": "x"}}}).is(422).at("body.jobs[1].kind")
-		s.post("/api/v1/jobs/batch", object{"jobs": []object{{"kind": "x"}, {"kind": "x", "run_at": "2026-01-01"}}}).is(422).at("body.jobs[1].run_at")
+		s.post("/api/v1/jobs/batch", object{"jobs": []object{
+			{"kind": "x"},
+			{"kind": "x", "run_at": "2026-01-01"},
+		}}).is(422).at("body.jobs[1].run_at")
 		s.put("/api/v1/queues/small", object{"max_payload": 10}).is(201)
 		large := object{"kind": "x", "queue": "small", "payload": "longer than that"}
 		s.post("/api/v1/jobs/batch", object{"jobs": []object{{"kind": "x", "queue": "fresh"}, large}}).is(413).at("body.jobs[1].payload")
@@ -214,14 +226,16 @@ func TestIdempotencyKey(t *testing.T) {
 		if err != nil || n.Done != 2 || made.ID == id {
 			t.Fatalf("%+v, %v", n, err)
 		}
-		if again := read[enqueuedJSON](s.send("POST", "/api/v1/jobs", object{"kind": "x", "queue": "q"}, "Idempotency-Key: a").is(200)); again.ID != made.ID {
+		if again := read[enqueuedJSON](s.send("POST", "/api/v1/jobs", object{"kind": "x", "queue": "q"},
+			"Idempotency-Key: a").is(200)); again.ID != made.ID {
 			t.Errorf("got %+v, want %s", again, made.ID)
 		}
 		s.send("POST", "/api/v1/jobs", object{"kind": "x", "queue": "q"}, "Idempotency-Key: b").is(201)
 
 		batch := object{"jobs": []object{{"kind": "x", "queue": "many"}, {"kind": "x", "queue": "many"}}}
 		first := s.send("POST", "/api/v1/jobs/batch", batch, "Idempotency-Key: a").is(201)
-		if second := s.send("POST", "/api/v1/jobs/batch", batch, "Idempotency-Key: a").is(200); strings.ReplaceAll(second.text, "true", "false") != first.text {
+		if second := s.send("POST", "/api/v1/jobs/batch", batch, "Idempotency-Key: a").is(200); strings.ReplaceAll(second.text,
+			"true", "false") != first.text {
 			t.Errorf("got %s after %s", second.text, first.text)
 		}
 		s.send("POST", "/api/v1/jobs", object{"kind": "x", "unique": "u"}, "Idempotency-Key: a").is(422).at("header.Idempotency-Key")
@@ -241,7 +255,8 @@ func TestJobActions(t *testing.T) {
 		s.get(dead).is(200).has(`"error":"why"`).has(`"state":"dead"`)
 		for path, want := range map[string]int{
 			ready + "/retry": 409, ready + "/run": 409, dead + "/run": 409, dead + "/cancel": 409,
-			"/api/v1/queues/default/jobs/6/retry": 404, "/api/v1/queues/default/jobs/6/run": 404, "/api/v1/queues/default/jobs/6/cancel": 404, "/api/v1/queues/none/jobs/6/cancel": 404,
+			"/api/v1/queues/default/jobs/6/retry": 404, "/api/v1/queues/default/jobs/6/run": 404,
+			"/api/v1/queues/default/jobs/6/cancel": 404, "/api/v1/queues/none/jobs/6/cancel": 404,
 		} {
 			s.post(path, nil).is(want)
 		}

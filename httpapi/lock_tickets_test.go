@@ -23,7 +23,8 @@ func TestLockTickets(t *testing.T) {
 		if first.Name != "a/b" || first.Fence != "1" || !strings.HasPrefix(first.By, "report.py:") || first.Left < 3000 || first.Left > 3600 {
 			t.Errorf("got %+v", first)
 		}
-		if got := elsewhere.get(path).is(200).has(`"state":"held","by":"report.py:`).has(`"meta":"nightly"`); strings.Contains(got.text, first.Token) {
+		if got := elsewhere.get(path).is(200).has(`"state":"held","by":"report.py:`).has(`"meta":"nightly"`); strings.Contains(got.text,
+			first.Token) {
 			t.Errorf("the token can be seen: %s", got.text)
 		}
 		for _, body := range []object{{}, {"wait": "10ms"}} {

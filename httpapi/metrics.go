@@ -93,7 +93,8 @@ func NewMetrics(db *dialect.DB, opt MetricsOptions) (*Metrics, error) {
 	own := prometheus.NewRegistry() // not the default one, to which any package adds
 	for _, c := range []prometheus.Collector{
 		m.requests, m.took, m.runs, m.runsTook, m.lost, m.sent, m.sentTook, build, &tables{m.sample},
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewDBStatsCollector(db.Pool(), "dbcron"),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewDBStatsCollector(db.Pool(), "dbcron"),
 	} {
 		if err := own.Register(c); err != nil {
 			return nil, err

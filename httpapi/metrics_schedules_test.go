@@ -50,14 +50,16 @@ func TestMetricsOfSchedules(t *testing.T) {
 	t.Parallel()
 	dbtest.EachClock(t, func(t *testing.T, db *dbtest.DB) {
 		add := func(name string) {
-			must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: name, Spec: "@daily", Command: "true", Policy: scheduler.Policy{Jitter: time.Minute}}))
+			must(t, scheduler.Add(t.Context(), db.DB,
+				scheduler.Schedule{Name: name, Spec: "@daily", Command: "true", Policy: scheduler.Policy{Jitter: time.Minute}}))
 		}
 		for _, name := range []string{"bad", "fine", "late", "new", "too many"} {
 			add(name)
 		}
 		m, err := NewMetrics(db.DB, MetricsOptions{Schedules: 4})
 		must(t, err)
-		db.Do(t, `UPDATE {prefix}schedule SET due_at = {now + :ago}, next_exec = {now + :ago} WHERE name = 'late'`, dialect.Args{"ago": -(3 * time.Minute).Microseconds()})
+		db.Do(t, `UPDATE {prefix}schedule SET due_at = {now + :ago}, next_exec = {now + :ago} WHERE name = 'late'`,
+			dialect.Args{"ago": -(3 * time.Minute).Microseconds()})
 		put(t, db, "fine", "ok", time.Hour)
 		put(t, db, "fine", "running", time.Minute)
 		put(t, db, "bad", "ok", 100*time.Hour)
@@ -117,7 +119,8 @@ func TestMetricsOfProcesses(t *testing.T) {
 		must(t, err)
 		text := m.look(t)
 		has(t, text, `dbcron_processes{state="live",version="1.2.3"} 1`, `dbcron_processes{state="lost",version="1.2.3"} 1`,
-			`dbcron_processes{state="live",version="1.3.0"} 1`, `dbcron_processes{state="lost",version="1.3.0"} 0`, `dbcron_processes{state="live",version=""} 1`)
+			`dbcron_processes{state="live",version="1.3.0"} 1`, `dbcron_processes{state="lost",version="1.3.0"} 0`,
+			`dbcron_processes{state="live",version=""} 1`)
 		before := m.sample.last.offset
 		db.Advance(t, time.Hour)
 		m.look(t)
@@ -146,7 +149,8 @@ func TestMetricsOfHooks(t *testing.T) {
 		m.Sent("https://h0:443", 0, time.Second)
 		text = scrape(t, m)
 		has(t, text, `dbcron_lease_losses_total{of="run"} 1`, `dbcron_lease_losses_total{of="worker"} 2`,
-			`dbcron_push_requests_total{origin="https://h0:443",status="2xx"} 1`, `dbcron_push_requests_total{origin="https://h0:443",status="5xx"} 1`,
+			`dbcron_push_requests_total{origin="https://h0:443",status="2xx"} 1`,
+			`dbcron_push_requests_total{origin="https://h0:443",status="5xx"} 1`,
 			`dbcron_push_requests_total{origin="https://h0:443",status="none"} 1`, `dbcron_push_requests_total{origin="other",status="2xx"} 5`,
 			`dbcron_push_request_duration_seconds_count{origin="https://h0:443"} 3`)
 	})

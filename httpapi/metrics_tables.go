@@ -15,35 +15,43 @@ func description(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	descUp       = description("database_up", "Whether the database has answered. If it has not, what the tables say is missing.")
-	descJobs     = description("queue_jobs", "Jobs of a queue by state; 10000 is that many or more.", "queue", "state")
-	descAge      = description("queue_oldest_ready_age_seconds", "How long ago the oldest ready job was enqueued; 0: there is none.", "queue")
-	descPaused   = description("queue_paused", "Whether the queue is paused.", "queue")
-	descDone     = description("jobs_done_total", "Jobs that all workers have done since this daemon began to look: the same at each daemon, so take one.", "queue")
-	descFailed   = description("job_attempts_failed_total", "Attempts that failed and are followed by another, likewise.", "queue")
-	descDead     = description("jobs_dead_total", "Jobs that were given up, likewise.", "queue")
-	descWait     = description("job_wait_seconds_total", "How long attempts waited from when they could begin, all together, likewise.", "queue")
+	descUp     = description("database_up", "Whether the database has answered. If it has not, what the tables say is missing.")
+	descJobs   = description("queue_jobs", "Jobs of a queue by state; 10000 is that many or more.", "queue", "state")
+	descAge    = description("queue_oldest_ready_age_seconds", "How long ago the oldest ready job was enqueued; 0: there is none.", "queue")
+	descPaused = description("queue_paused", "Whether the queue is paused.", "queue")
+	descDone   = description("jobs_done_total",
+		"Jobs that all workers have done since this daemon began to look: the same at each daemon, so take one.", "queue")
+	descFailed = description("job_attempts_failed_total", "Attempts that failed and are followed by another, likewise.", "queue")
+	descDead   = description("jobs_dead_total", "Jobs that were given up, likewise.", "queue")
+	descWait   = description("job_wait_seconds_total",
+		"How long attempts waited from when they could begin, all together, likewise.", "queue")
 	descWork     = description("job_work_seconds_total", "How long attempts took, all together, likewise.", "queue")
 	descPlans    = description("schedules", "Schedules by state.", "state")
 	descDue      = description("schedules_due", "Active schedules that a daemon should run by now.")
 	descLate     = description("schedules_late", "Those of them that it should have run ten seconds ago.")
 	descOpenRuns = description("runs_open", "Runs that have not ended, by state.", "state")
 	descLocks    = description("locks_held", "Locks and slots of pools that are held.")
-	descNodes    = description("processes", "Daemons and workers by the version that they say; lost are those of the last day that did not end as they should.", "version", "state")
-	descOffset   = description("clock_offset_seconds", "This host's clock less the database's, by which all is done; as exact as the database answers fast.")
+	descNodes    = description("processes",
+		"Daemons and workers by the version that they say; lost are those of the last day that did not end as they should.", "version", "state")
+	descOffset = description("clock_offset_seconds",
+		"This host's clock less the database's, by which all is done; as exact as the database answers fast.")
 
-	descSuccess  = description("schedule_last_success_timestamp_seconds", "When a run of the schedule last ended well. Missing: not in its history.", "schedule")
+	descSuccess = description("schedule_last_success_timestamp_seconds",
+		"When a run of the schedule last ended well. Missing: not in its history.", "schedule")
 	descDuration = description("schedule_last_duration_seconds", "How long the last run of the schedule took that has ended.", "schedule")
-	descFailures = description("schedule_failures_in_a_row", "Runs of the schedule that failed since the last that did not; 20 is that many or more.", "schedule")
+	descFailures = description("schedule_failures_in_a_row",
+		"Runs of the schedule that failed since the last that did not; 20 is that many or more.", "schedule")
 	descRunning  = description("schedule_running", "Runs of the schedule that are under way.", "schedule")
-	descLateness = description("schedule_lateness_seconds", "For how long the schedule's slot has been due without a daemon that has claimed it; 0: it is in time.", "schedule")
-	descOmitted  = description("schedules_omitted", "Schedules that are not told of one by one: see serve --metrics-schedules.")
+	descLateness = description("schedule_lateness_seconds",
+		"For how long the schedule's slot has been due without a daemon that has claimed it; 0: it is in time.", "schedule")
+	descOmitted = description("schedules_omitted", "Schedules that are not told of one by one: see serve --metrics-schedules.")
 )
 
 // Describe tells which metrics there are.
 func (*tables) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descUp, descJobs, descAge, descPaused, descDone, descFailed, descDead, descWait, descWork, descPlans, descDue, descLate, descOpenRuns, descLocks,
+		descUp, descJobs, descAge, descPaused, descDone, descFailed, descDead, descWait, descWork, descPlans,
+		descDue, descLate, descOpenRuns, descLocks,
 		descNodes, descOffset, descSuccess, descDuration, descFailures, descRunning, descLateness, descOmitted,
 	} {
 		to <- d
@@ -74,7 +82,8 @@ func (t *tables) Collect(to chan<- prometheus.Metric) {
 		gauge(descPaused, map[bool]float64{true: 1}[q.state == "paused"], q.name)
 		done := f.totals[q.name]
 		for d, v := range map[*prometheus.Desc]float64{
-			descDone: float64(done.Done), descFailed: float64(done.Failed), descDead: float64(done.Dead), descWait: done.Waited.Seconds(), descWork: done.Took.Seconds(),
+			descDone: float64(done.Done), descFailed: float64(done.Failed), descDead: float64(done.Dead),
+			descWait: done.Waited.Seconds(), descWork: done.Took.Seconds(),
 		} {
 			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, q.name)
 		}

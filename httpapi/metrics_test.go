@@ -43,17 +43,22 @@ func TestMetrics(t *testing.T) {
 		s.get("/nonsense/" + strings.Repeat("x", 50)).is(404)
 		s.post("/api/v1/locks/l/acquire", object{"ttl": "1h"}).is(200)
 		must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: "a", Spec: "@daily", Command: "true"}))
-		must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: "b", Spec: "@daily", Command: "true", Policy: scheduler.Policy{FirstRun: "now"}}))
+		must(t, scheduler.Add(t.Context(), db.DB,
+			scheduler.Schedule{Name: "b", Spec: "@daily", Command: "true", Policy: scheduler.Policy{FirstRun: "now"}}))
 		s.post("/api/v1/schedules/a/run", nil).is(201)
 		m.RunEnded("ok", time.Second)
 		db.Do(t, `INSERT INTO {prefix}job_count (minute, queue_id, kind, done) SELECT {now}, queue_id, 'x', 5 FROM {prefix}queue`, nil)
 		text := scrape(t, m)
 		for _, want := range []string{
 			`dbcron_build_info{database="` + db.Dialect.Name + `",version="1.2.3"} 1`, "dbcron_database_up 1",
-			`dbcron_queue_jobs{queue="mail",state="ready"} 3`, `dbcron_queue_jobs{queue="mail",state="delayed"} 1`, `dbcron_queue_oldest_ready_age_seconds{queue="mail"} `,
-			`dbcron_jobs_done_total{queue="mail"} 0`, `dbcron_schedules{state="active"} 2`, "dbcron_schedules_due 1", `dbcron_runs_open{state="waiting"} 1`,
-			`dbcron_runs_total{outcome="ok"} 1`, "dbcron_locks_held 1", `dbcron_http_requests_total{method="POST",path="/api/v1/jobs",status="201"} 4`,
-			`dbcron_http_requests_total{method="GET",path="/api/v1/queues/{queue}",status="404"} 1`, `dbcron_http_requests_total{method="other",path="other",status="404"} 1`,
+			`dbcron_queue_jobs{queue="mail",state="ready"} 3`, `dbcron_queue_jobs{queue="mail",state="delayed"} 1`,
+			`dbcron_queue_oldest_ready_age_seconds{queue="mail"} `,
+			`dbcron_jobs_done_total{queue="mail"} 0`, `dbcron_schedules{state="active"} 2`, "dbcron_schedules_due 1",
+			`dbcron_runs_open{state="waiting"} 1`,
+			`dbcron_runs_total{outcome="ok"} 1`, "dbcron_locks_held 1",
+			`dbcron_http_requests_total{method="POST",path="/api/v1/jobs",status="201"} 4`,
+			`dbcron_http_requests_total{method="GET",path="/api/v1/queues/{queue}",status="404"} 1`,
+			`dbcron_http_requests_total{method="other",path="other",status="404"} 1`,
 			"go_goroutines ", "process_start_time_seconds ", `go_sql_open_connections{db_name="dbcron"} `,
 		} {
 			if !strings.Contains(text, want) {
@@ -76,7 +81,9 @@ func TestMetrics(t *testing.T) {
 		}
 		for range 2 {
 			m.sample.until = instant.Instant(0)
-			if text = scrape(t, m); !strings.Contains(text, `dbcron_jobs_done_total{queue="mail"} 2`) || !strings.Contains(text, `dbcron_job_attempts_failed_total{queue="mail"} 1`) || !strings.Contains(text, `dbcron_job_wait_seconds_total{queue="mail"} 2.5`) {
+			if text = scrape(t, m); !strings.Contains(text, `dbcron_jobs_done_total{queue="mail"} 2`) ||
+				!strings.Contains(text, `dbcron_job_attempts_failed_total{queue="mail"} 1`) ||
+				!strings.Contains(text, `dbcron_job_wait_seconds_total{queue="mail"} 2.5`) {
 				t.Errorf("got\n%s", text)
 			}
 		}
@@ -90,7 +97,8 @@ func TestMetricsWithoutADatabase(t *testing.T) {
 		m, err := NewMetrics(gone.DB, MetricsOptions{Version: "1.2.3"})
 		must(t, err)
 		must(t, gone.Close())
-		if text := scrape(t, &Health{DB: gone.DB, Metrics: m}); !strings.Contains(text, "dbcron_database_up 0") || !strings.Contains(text, "go_goroutines ") {
+		if text := scrape(t, &Health{DB: gone.DB, Metrics: m}); !strings.Contains(text, "dbcron_database_up 0") ||
+			!strings.Contains(text, "go_goroutines ") {
 			t.Errorf("got\n%s", text)
 		}
 	})

@@ -77,7 +77,8 @@ func (a *API) nodes() {
 	})
 	register(a, operation{
 		id: "drain-node", method: http.MethodPost, path: "/nodes/{name}/drain", tag: "nodes", scope: ScopeOperate, errors: notFound,
-		summary: "Have a process take no new work", more: "It begins no runs and no jobs, and ends what it has begun, until it is undrained or ends.",
+		summary: "Have a process take no new work",
+		more:    "It begins no runs and no jobs, and ends what it has begun, until it is undrained or ends.",
 	}, func(ctx context.Context, in *nodePath) (*nodesOutput, error) {
 		if err := checkNames("name", in.Name); err != nil {
 			return nil, err

@@ -90,7 +90,10 @@ var kinds = []struct {
 	{http.StatusRequestEntityTooLarge, []error{queue.ErrTooLarge}},
 	{http.StatusUnprocessableEntity, []error{queue.ErrInvalid, scheduler.ErrInvalid, lock.ErrInvalid}},
 	{http.StatusNotFound, []error{queue.ErrNotFound, scheduler.ErrNotFound, scheduler.ErrNoRun, scheduler.ErrNoNode, lock.ErrNotFound}},
-	{http.StatusConflict, []error{queue.ErrDeleted, queue.ErrState, queue.ErrInUse, queue.ErrAmbiguous, scheduler.ErrBusy, scheduler.ErrManaged, scheduler.ErrExists, scheduler.ErrNotRunning}},
+	{http.StatusConflict, []error{
+		queue.ErrDeleted, queue.ErrState, queue.ErrInUse, queue.ErrAmbiguous,
+		scheduler.ErrBusy, scheduler.ErrManaged, scheduler.ErrExists, scheduler.ErrNotRunning,
+	}},
 	{http.StatusServiceUnavailable, []error{errStopping, errFollowers}},
 	{http.StatusTooManyRequests, []error{errOwnFollowers}},
 	{http.StatusConflict, []error{lock.ErrHeld, lock.ErrLost, lock.ErrPool}},

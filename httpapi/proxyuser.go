@@ -20,7 +20,10 @@ func (o *Options) checkProxyUsers() error {
 		return nil
 	}
 	header := textproto.CanonicalMIMEHeaderKey(o.ProxyUserHeader)
-	if !headerName.MatchString(header) || slices.Contains([]string{"Authorization", "Cookie", "Host", "Origin", "Content-Type", "Content-Length"}, header) {
+	if !headerName.MatchString(header) || slices.Contains([]string{
+		"Authorization", "Cookie", "Host", "Origin",
+		"Content-Type", "Content-Length",
+	}, header) {
 		return fmt.Errorf("%w: proxy user header %q: name a header that the proxy sets, such as X-Forwarded-User", ErrInvalid, o.ProxyUserHeader)
 	}
 	if len(o.TrustedProxies) == 0 {

@@ -25,7 +25,10 @@ func TestProxyUsers(t *testing.T) {
 		s.send("POST", pause, nil, header+": ada").is(204)
 		s.send("DELETE", path+"/mail", nil, header+": ada").is(403).has("scope admin").has("users of the proxy have operate")
 		s.send("PUT", "/api/v1/schedules/x", object{"spec": "@daily", "command": "true"}, header+": ada").is(403)
-		for _, none := range []string{header + ": ", "X-Forwarded-For: 10.0.0.1", header + ": a\tb", header + ": " + strings.Repeat("x", 300), "X_Forwarded_User: ada"} {
+		for _, none := range []string{
+			header + ": ", "X-Forwarded-For: 10.0.0.1", header + ": a\tb",
+			header + ": " + strings.Repeat("x", 300), "X_Forwarded_User: ada",
+		} {
 			s.send("GET", path, nil, none).is(403).has(header)
 		}
 		twice, err := http.NewRequestWithContext(t.Context(), "GET", s.url+path, nil)
@@ -44,7 +47,10 @@ func TestProxyUsers(t *testing.T) {
 		s.send("POST", pause, nil, header+": ada", "Authorization: Bearer x").is(401)
 		s.send("POST", pause, nil, header+": ada", "Origin: https://evil.example").is(403)
 		elsewhere.send("GET", path, nil, header+": ada").is(401)
-		want := []string{"this host none api queue.set mail 1", "ada proxy api queue.pause mail 1", "ada proxy api queue.resume mail 1", "bob token api queue.pause mail 1"}
+		want := []string{
+			"this host none api queue.set mail 1", "ada proxy api queue.pause mail 1",
+			"ada proxy api queue.resume mail 1", "bob token api queue.pause mail 1",
+		}
 		if got := auditLines(t, db); !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}

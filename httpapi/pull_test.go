@@ -105,7 +105,10 @@ func TestClaim(t *testing.T) {
 			t.Errorf("an empty queue gives %+v", got)
 		}
 		trace := "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-		id := s.enqueue(object{"kind": "x", "queue": "q", "key": "k", "payload": object{"a": 1}, "priority": "urgent", "max_attempts": 3, "trace": trace})
+		id := s.enqueue(object{
+			"kind": "x", "queue": "q", "key": "k", "payload": object{"a": 1}, "priority": "urgent",
+			"max_attempts": 3, "trace": trace,
+		})
 		binary := s.enqueue(object{"kind": "y", "queue": "q", "payload_base64": "/w=="})
 		got := s.one()
 		for len(got.Jobs) < 2 {
@@ -113,7 +116,8 @@ func TestClaim(t *testing.T) {
 		}
 		slices.SortFunc(got.Jobs, func(a, b claimedJob) int { return strings.Compare(a.Kind, b.Kind) })
 		j := got.Jobs[0]
-		if j.ID != id || j.Queue != "q" || j.Kind != "x" || j.Key != "k" || j.Priority != "urgent" || string(j.Payload) != `{"a":1}` || j.Attempt != 1 || j.MaxAttempts != 3 || j.Crashes != 0 || j.Trace != trace || j.Enqueued.IsZero() {
+		if j.ID != id || j.Queue != "q" || j.Kind != "x" || j.Key != "k" || j.Priority != "urgent" ||
+			string(j.Payload) != `{"a":1}` || j.Attempt != 1 || j.MaxAttempts != 3 || j.Crashes != 0 || j.Trace != trace || j.Enqueued.IsZero() {
 			t.Errorf("got %+v", j)
 		}
 		if y := got.Jobs[1]; y.ID != binary || string(y.PayloadBase64) != "\xff" || y.Payload != nil || y.MaxAttempts != 7 {
@@ -147,7 +151,8 @@ func TestClaimBadInput(t *testing.T) {
 		s.enqueue(object{"kind": "x", "queue": "q"})
 		token := s.one().Jobs[0].Token
 		for at, claims := range map[string][]object{
-			"token": {{"token": "x"}}, "retry_after": {{"token": token, "retry_after": "-1s"}}, "discard": {{"token": token, "dead": true, "discard": true}},
+			"token": {{"token": "x"}}, "retry_after": {{"token": token, "retry_after": "-1s"}},
+			"discard": {{"token": token, "dead": true, "discard": true}},
 		} {
 			s.say("fail", claims).is(422).at("body.claims[0]." + at)
 		}

@@ -145,7 +145,8 @@ func (a *API) purge(ctx context.Context, in *purgeInput) (*purgeOutput, error) {
 		if in.Body.State != "all" && in.Body.State != string(part.state) || left == 0 {
 			continue
 		}
-		r, err := a.queues.Bulk(ctx, part.what, queue.Filter{Queue: in.Queue, State: part.state, Limit: left}, queue.BulkOptions{DryRun: in.Body.DryRun})
+		r, err := a.queues.Bulk(ctx, part.what, queue.Filter{Queue: in.Queue, State: part.state, Limit: left},
+			queue.BulkOptions{DryRun: in.Body.DryRun})
 		if err != nil {
 			d.count += r.Done
 			return nil, err

@@ -39,9 +39,12 @@ type queueJSON struct {
 
 func newQueueJSON(q *queue.Queue) queueJSON {
 	j := queueJSON{
-		Name: q.Name, State: q.State, Reason: q.Reason, Blocks: q.Blocks, KeyRetry: q.KeyRetry, FIFO: q.FIFO, MaxAttempts: q.MaxAttempts, MaxCrashes: q.MaxCrashes,
-		RetryDelay: durationText(q.RetryDelay), RetryMaxDelay: durationText(q.RetryMaxDelay), Timeout: durationText(q.Timeout), MaxPayload: q.MaxPayload,
-		KeepDead: durationText(q.KeepDead), KeepDeadMax: q.KeepDeadMax, KeepDone: durationText(q.KeepDone), PollMin: durationText(q.PollMin), PollMax: durationText(q.PollMax),
+		Name: q.Name, State: q.State, Reason: q.Reason, Blocks: q.Blocks, KeyRetry: q.KeyRetry, FIFO: q.FIFO,
+		MaxAttempts: q.MaxAttempts, MaxCrashes: q.MaxCrashes,
+		RetryDelay: durationText(q.RetryDelay), RetryMaxDelay: durationText(q.RetryMaxDelay), Timeout: durationText(q.Timeout),
+		MaxPayload: q.MaxPayload,
+		KeepDead:   durationText(q.KeepDead), KeepDeadMax: q.KeepDeadMax, KeepDone: durationText(q.KeepDone),
+		PollMin: durationText(q.PollMin), PollMax: durationText(q.PollMax),
 	}
 	if q.KeepDead < 0 {
 		j.KeepDead = forever

@@ -53,7 +53,8 @@ func TestQueues(t *testing.T) {
 		s.post(path+"/purge", object{"state": "all"}).is(404)
 		s.remove(path).is(404)
 		for field, bad := range map[string]any{
-			"max_attempts": 0, "retry_delay": "5", "retry_max_delay": "1s", "timeout": "-1s", "keep_dead": "long", "keep_done": "-1s", "max_payload": 1 << 31, "poll_min": "0s",
+			"max_attempts": 0, "retry_delay": "5", "retry_max_delay": "1s", "timeout": "-1s", "keep_dead": "long",
+			"keep_done": "-1s", "max_payload": 1 << 31, "poll_min": "0s",
 			"poll_max": "1d", "blocks": 1001, "key_retry": "wait", "fifo": "yes", "keep_dead_max": -1, "max_crashes": "3", "nonsense": 1,
 		} {
 			s.put(path, object{field: bad}).is(422).at("body." + field)
@@ -73,7 +74,8 @@ func TestQueues(t *testing.T) {
 		}
 		set := object{
 			"blocks": 4, "key_retry": "pass", "max_attempts": 5, "max_crashes": 4, "retry_delay": "30s", "retry_max_delay": "24h",
-			"timeout": "90s", "max_payload": 65536, "keep_dead": "forever", "keep_dead_max": 9, "keep_done": "24h", "poll_min": "10ms", "poll_max": "1s",
+			"timeout": "90s", "max_payload": 65536, "keep_dead": "forever", "keep_dead_max": 9, "keep_done": "24h",
+			"poll_min": "10ms", "poll_max": "1s",
 		}
 		if got := read[queueJSON](s.put(path, set).is(200)); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
@@ -147,7 +149,8 @@ func TestNames(t *testing.T) {
 			s.post("/api/v1/jobs", object{"kind": name, "queue": name, "key": name, "unique": name}).is(201)
 		}
 		for _, name := range good {
-			if p := read[struct{ Jobs []jobJSON }](s.get("/api/v1/queues/" + escapeSegment(name) + "/jobs").is(200)); len(p.Jobs) != 1 || p.Jobs[0].Kind != name || p.Jobs[0].Queue != name {
+			if p := read[struct{ Jobs []jobJSON }](s.get("/api/v1/queues/" + escapeSegment(name) + "/jobs").is(200)); len(p.Jobs) != 1 ||
+				p.Jobs[0].Kind != name || p.Jobs[0].Queue != name {
 				t.Errorf("%q has %+v", name, p.Jobs)
 			}
 		}
@@ -258,7 +261,8 @@ func TestGroups(t *testing.T) {
 		s.wantPages("/api/v1/groups?", "groups", "id", strings.Join(sealed, " "))
 		s.wantPages("/api/v1/groups?state=open&", "groups", "id", idText(open))
 		s.wantPages("/api/v1/groups/"+idText(open)+"/results?", "results", "job", strings.Join(jobs, " "))
-		db.Do(t, `UPDATE {prefix}job_member SET state = 'done', result = :made WHERE job = :job`, dialect.Args{"made": `{"n": 1}`, "job": jobs[1]})
+		db.Do(t, `UPDATE {prefix}job_member SET state = 'done', result = :made WHERE job = :job`,
+			dialect.Args{"made": `{"n": 1}`, "job": jobs[1]})
 		s.get("/api/v1/groups/" + idText(open) + "/results?limit=2").is(200).has(`"state":"cancelled"}`).has(`"state":"done","result":{"n":1}}`)
 		s.get("/api/v1/groups/77").is(404)
 		s.get("/api/v1/groups/77/results").is(404)
@@ -273,8 +277,14 @@ func TestSchedules(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		add := func(one scheduler.Schedule) { must(t, scheduler.Add(t.Context(), db.DB, one)) }
-		add(scheduler.Schedule{Name: "a", Spec: "30 2 1 1 *", Zone: "Europe/Berlin", Command: "true", Env: map[string]string{"A": "hunter2"}, Stdin: "hunter2"})
-		add(scheduler.Schedule{Name: "b", Spec: "@manual", Kind: "http", Command: "GET https://example.org/x?key=hunter2#y", Headers: map[string]string{"Authorization": "hunter2"}})
+		add(scheduler.Schedule{
+			Name: "a", Spec: "30 2 1 1 *", Zone: "Europe/Berlin", Command: "true",
+			Env: map[string]string{"A": "hunter2"}, Stdin: "hunter2",
+		})
+		add(scheduler.Schedule{
+			Name: "b", Spec: "@manual", Kind: "http", Command: "GET https://example.org/x?key=hunter2#y",
+			Headers: map[string]string{"Authorization": "hunter2"},
+		})
 		add(scheduler.Schedule{Name: "c", Spec: "@every 1h", Kind: "job", Command: "mail"})
 		s.wantPages("/api/v1/schedules?", "schedules", "name", "a b c")
 		if got := s.get("/api/v1/schedules").is(200).has("GET https://example.org/x?…"); strings.Contains(got.text, "hunter2") {
@@ -334,7 +344,10 @@ func TestCursors(t *testing.T) {
 		s := serve(t, db.DB, Options{})
 		s.put("/api/v1/queues/q", object{}).is(201)
 		for _, path := range []string{"queues", "routings", "topics", "schedules", "locks", "groups", "queues/q/jobs", "groups/5/results"} {
-			for _, cursor := range []string{"x", "-1", "+5", "AAAA", cursorOf("a", "b", "c"), cursorOf("a\x00"), "99999999999999999999", cursorOf("a", "-1") + "="} {
+			for _, cursor := range []string{
+				"x", "-1", "+5", "AAAA", cursorOf("a", "b", "c"), cursorOf("a\x00"),
+				"99999999999999999999", cursorOf("a", "-1") + "=",
+			} {
 				s.get("/api/v1/" + path + "?cursor=" + url.QueryEscape(cursor)).is(422).at("query.cursor")
 			}
 			s.get("/api/v1/" + path + "?limit=0").is(422).at("query.limit")

@@ -177,7 +177,10 @@ type scheduleProblems []scheduler.Problem
 
 // problemsOf tells all that is wrong with a schedule, or nil.
 func problemsOf(s *scheduler.Schedule) error {
-	for field, name := range map[string]string{"job_queue": s.Job.Queue, "job_key": s.Job.Key, "on_success": s.OnSuccess, "on_failure": s.OnFailure} {
+	for field, name := range map[string]string{
+		"job_queue": s.Job.Queue, "job_key": s.Job.Key, "on_success": s.OnSuccess,
+		"on_failure": s.OnFailure,
+	} {
 		if err := checkNames(field, name); err != nil {
 			return err
 		}

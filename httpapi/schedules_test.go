@@ -19,16 +19,21 @@ func TestSetSchedule(t *testing.T) {
 		s := serve(t, db.DB, Options{AllowCommands: true})
 		const path = "/api/v1/schedules/nightly"
 		s.put(path, object{
-			"spec": "30 2 * * *", "zone": "Europe/Berlin", "command": "true", "env": object{"A": "hunter2"}, "stdin": "hunter2", "max_attempts": 3, "retry_delay": "30s",
+			"spec": "30 2 * * *", "zone": "Europe/Berlin", "command": "true", "env": object{"A": "hunter2"},
+			"stdin": "hunter2", "max_attempts": 3, "retry_delay": "30s",
 			"ends": "2090-01-01T00:00:00Z", "keep_for": "forever", "timeout": "1h", "on_failure": "page",
 		}).is(201).has(`"name":"nightly","spec":"30 2 * * *","zone":"Europe/Berlin","dst":"vixie","kind":"shell","command":"true"`).has(`"keep_for":"forever"`)
-		got := s.put(path, object{"spec": "0 4 * * *", "overlap": "queue", "timeout": "0s", "ends": ""}).is(200).has(`"overlap":"queue"`).has(`"timeout":"0s"`).has(`"on_failure":"page"`)
+		got := s.put(path, object{
+			"spec": "0 4 * * *", "overlap": "queue", "timeout": "0s",
+			"ends": "",
+		}).is(200).has(`"overlap":"queue"`).has(`"timeout":"0s"`).has(`"on_failure":"page"`)
 		if strings.Contains(got.text, "hunter2") || strings.Contains(got.text, `"ends"`) {
 			t.Errorf("it is %s", got.text)
 		}
 		is, err := scheduler.Get(t.Context(), db.DB, "nightly")
 		must(t, err)
-		if is.Spec != "0 4 * * *" || is.Env["A"] != "hunter2" || is.Stdin != "hunter2" || is.MaxAttempts != 3 || is.KeepFor >= 0 || is.Due.IsZero() || !is.Ends.IsZero() {
+		if is.Spec != "0 4 * * *" || is.Env["A"] != "hunter2" || is.Stdin != "hunter2" || is.MaxAttempts != 3 ||
+			is.KeepFor >= 0 || is.Due.IsZero() || !is.Ends.IsZero() {
 			t.Errorf("it is %+v", is)
 		}
 		s.put(path, object{"env": object{}, "stdin": "", "retry_delay": ""}).is(200).has(`"retry_delay":"10s"`)
@@ -49,9 +54,12 @@ func TestSetScheduleRefuses(t *testing.T) {
 		s := serve(t, db.DB, Options{AllowCommands: true})
 		const path = "/api/v1/schedules/x"
 		for field, bad := range map[string]any{
-			"spec": "61 * * * *", "zone": "Mars/Olympus", "dst": "none", "kind": "exec", "command": " ", "tag": "a b", "dir": "here", "user": "a:b", "job_queue": "q",
-			"missed": "never", "missed_window": "0s", "overlap": "x", "max_attempts": 0, "retry_delay": "0s", "retry_max_delay": "1s", "timeout": "-1s", "jitter": "x",
-			"starts": "tomorrow", "ends": "2001-01-01T00:00:00Z", "keep_for": "0s", "keep_runs": -2, "on_success": " ", "on_failure": "\ufffd", "headers": object{"A": "b"},
+			"spec": "61 * * * *", "zone": "Mars/Olympus", "dst": "none", "kind": "exec", "command": " ", "tag": "a b",
+			"dir": "here", "user": "a:b", "job_queue": "q",
+			"missed": "never", "missed_window": "0s", "overlap": "x", "max_attempts": 0, "retry_delay": "0s",
+			"retry_max_delay": "1s", "timeout": "-1s", "jitter": "x",
+			"starts": "tomorrow", "ends": "2001-01-01T00:00:00Z", "keep_for": "0s", "keep_runs": -2, "on_success": " ",
+			"on_failure": "\ufffd", "headers": object{"A": "b"},
 			"env": object{"DBCRON_X": "y"}, "nonsense": 1, "payload": object{},
 		} {
 			body := object{"spec": "@daily", "command": "true", field: bad}
@@ -68,7 +76,8 @@ func TestSetScheduleRefuses(t *testing.T) {
 		if n := rows(t, db, "schedule"); n != 0 {
 			t.Errorf("%d are stored", n)
 		}
-		_, err := scheduler.Import(t.Context(), db.DB, "file:/x", []scheduler.Schedule{{Name: "x", Key: "x", Spec: "@daily", Command: "true"}}, scheduler.ImportOptions{})
+		_, err := scheduler.Import(t.Context(), db.DB, "file:/x",
+			[]scheduler.Schedule{{Name: "x", Key: "x", Spec: "@daily", Command: "true"}}, scheduler.ImportOptions{})
 		must(t, err)
 		s.put(path, object{"command": "false"}).is(409).has("file:/x")
 		s.get(path).is(200).has(`"command":"true"`)
@@ -87,7 +96,10 @@ func TestCommandsNeedTheFlag(t *testing.T) {
 		s.put("/api/v1/schedules/x", object{"spec": "@daily", "command": "true"}).is(403)
 		s.put("/api/v1/schedules/there", object{"spec": "@hourly"}).is(403)
 		s.put("/api/v1/schedules/there", object{"kind": "job"}).is(403)
-		s.put("/api/v1/schedules/job", object{"spec": "@daily", "kind": "job", "command": "report", "payload": object{"n": 1}, "job_queue": "q", "job_priority": "low"}).
+		s.put("/api/v1/schedules/job", object{
+			"spec": "@daily", "kind": "job", "command": "report",
+			"payload": object{"n": 1}, "job_queue": "q", "job_priority": "low",
+		}).
 			is(201).has(`"kind":"job","command":"report"`).has(`"job_queue":"q","job_priority":"low"`)
 		s.put("/api/v1/schedules/job", object{"kind": "shell", "stdin": ""}).is(403)
 		s.put("/api/v1/schedules/job", object{"job_priority": "urgent"}).is(200).has(`"job_priority":"urgent"`)
@@ -108,7 +120,14 @@ func TestCommandsNeedTheFlag(t *testing.T) {
 func TestSetScheduleAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
-		fields := []object{{"job_key": "a"}, {"job_queue": "b"}, {"job_max_attempts": 7}, {"on_success": "c"}, {"keep_runs": 5}, {"missed": "skip"}}
+		fields := []object{
+			{"job_key": "a"},
+			{"job_queue": "b"},
+			{"job_max_attempts": 7},
+			{"on_success": "c"},
+			{"keep_runs": 5},
+			{"missed": "skip"},
+		}
 		var all sync.WaitGroup
 		made := make(chan bool, len(fields))
 		for _, body := range fields {
@@ -149,7 +168,10 @@ func TestPreview(t *testing.T) {
 		if got := read[struct{ Slots []string }](s.post(path, object{"spec": "* * * * *"}).is(200)).Slots; len(got) != 5 {
 			t.Errorf("slots are %v", got)
 		}
-		for field, bad := range map[string]any{"spec": "x", "zone": "x", "dst": "x", "starts": "x", "ends": "0001-01-01T00:00:00Z", "after": "9999-01-01T00:00:00Z", "count": 101} {
+		for field, bad := range map[string]any{
+			"spec": "x", "zone": "x", "dst": "x", "starts": "x",
+			"ends": "0001-01-01T00:00:00Z", "after": "9999-01-01T00:00:00Z", "count": 101,
+		} {
 			s.post(path, object{"spec": "@daily", field: bad}).is(422).at("body." + field)
 		}
 		if n := rows(t, db, "schedule"); n != 0 {

@@ -54,7 +54,8 @@ func TestScopes(t *testing.T) {
 			for has, secret := range secrets {
 				s.token = secret
 				a := s.send(method, path, nil)
-				if allowed := has == scope || has == ScopeAdmin || has == ScopeOperate && scope == ScopeRead; allowed != (a.status != 403) || a.status == 401 || a.status >= 500 {
+				if allowed := has == scope || has == ScopeAdmin || has == ScopeOperate && scope == ScopeRead; allowed != (a.status != 403) ||
+					a.status == 401 || a.status >= 500 {
 					t.Errorf("%s with %s: %d %s", a.what, has, a.status, a.text)
 				}
 				if a.status == 403 {
@@ -66,7 +67,10 @@ func TestScopes(t *testing.T) {
 				t.Errorf("%s: no WWW-Authenticate", a.what)
 			}
 		})
-		for _, wrong := range []string{"Bearer", "Bearer ", "Bearer x", "Basic bWU6eA==", "Bearer " + secrets[ScopeAdmin] + "x", "Bearer " + secrets[ScopeAdmin][1:], secrets[ScopeAdmin], "Bearer dbcron_" + strings.Repeat("A", 43)} {
+		for _, wrong := range []string{
+			"Bearer", "Bearer ", "Bearer x", "Basic bWU6eA==", "Bearer " + secrets[ScopeAdmin] + "x",
+			"Bearer " + secrets[ScopeAdmin][1:], secrets[ScopeAdmin], "Bearer dbcron_" + strings.Repeat("A", 43),
+		} {
 			s.send("GET", "/api/v1/queues", nil, "Authorization: "+wrong).is(401)
 		}
 		s.get("/api/v1/openapi.json").status200(t)
@@ -118,7 +122,10 @@ func TestWithoutTokens(t *testing.T) {
 		if got := request("[::1]:5555", "[::1]:8686", "[::1]:8686"); got != 200 {
 			t.Errorf("by IPv6: %d", got)
 		}
-		for _, host := range []string{"evil.example", "evil.example:8686", "", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1:8686", "0.0.0.0:8686", "[::]:8686", "evil.example:127.0.0.1"} {
+		for _, host := range []string{
+			"evil.example", "evil.example:8686", "", "localhost.evil.example",
+			"127.0.0.1.evil.example", "10.0.0.1:8686", "0.0.0.0:8686", "[::]:8686", "evil.example:127.0.0.1",
+		} {
 			if got := request("127.0.0.1:5555", here, host); got != 403 {
 				t.Errorf("for host %q: %d", host, got)
 			}
@@ -181,8 +188,10 @@ func TestProxies(t *testing.T) {
 		s, trusting, other := serve(t, db.DB, Options{}), serve(t, db.DB, Options{TrustedProxies: []string{"10.1.2.0/24", "127.0.0.1"}}),
 			serve(t, db.DB, Options{TrustedProxies: []string{"127.0.0.2", "::1"}})
 		for _, h := range []string{
-			"X-Forwarded-For: 10.0.0.1", "X-Forwarded-For: ", "X-Forwarded-Proto: https", "X-Forwarded-Host: x", "Forwarded: for=10.0.0.1", "Via: 1.1 x", "X-Real-IP: 10.0.0.1",
-			"X-Client-IP: 10.0.0.1", "CF-Connecting-IP: 10.0.0.1", "True-Client-IP: 10.0.0.1", "X-Original-URI: /", "X-Envoy-External-Address: 10.0.0.1", "Max-Forwards: 9", "Remote-Addr: x",
+			"X-Forwarded-For: 10.0.0.1", "X-Forwarded-For: ", "X-Forwarded-Proto: https", "X-Forwarded-Host: x",
+			"Forwarded: for=10.0.0.1", "Via: 1.1 x", "X-Real-IP: 10.0.0.1",
+			"X-Client-IP: 10.0.0.1", "CF-Connecting-IP: 10.0.0.1", "True-Client-IP: 10.0.0.1", "X-Original-URI: /",
+			"X-Envoy-External-Address: 10.0.0.1", "Max-Forwards: 9", "Remote-Addr: x",
 		} {
 			s.send("GET", path, nil, h).is(403).has("proxy").has("--trusted-proxy")
 			trusting.send("GET", path, nil, h).is(200)
@@ -218,7 +227,10 @@ func TestOrigins(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		const friend = "https://ops.example.org"
 		s := serve(t, db.DB, Options{Origins: []string{friend}})
-		for _, origin := range []string{"https://evil.example", "null", "http://ops.example.org", friend + ".evil.example", friend + ":8443", "file://", "HTTPS://OPS.EXAMPLE.ORG"} {
+		for _, origin := range []string{
+			"https://evil.example", "null", "http://ops.example.org", friend + ".evil.example",
+			friend + ":8443", "file://", "HTTPS://OPS.EXAMPLE.ORG",
+		} {
 			for _, method := range []string{"GET", "POST", "OPTIONS"} {
 				a := s.send(method, "/api/v1/jobs", nil, "Origin: "+origin, "Access-Control-Request-Method: POST").is(403)
 				if got := a.header.Get("Access-Control-Allow-Origin"); got != "" {
@@ -233,10 +245,13 @@ func TestOrigins(t *testing.T) {
 			s.send("GET", "/api/v1/queues", nil, h).is(200)
 		}
 		a := s.send("OPTIONS", "/api/v1/jobs", nil, "Origin: "+friend, "Access-Control-Request-Method: POST")
-		if a.status != 204 || a.header.Get("Access-Control-Allow-Origin") != friend || !strings.Contains(a.header.Get("Access-Control-Allow-Headers"), "Authorization") {
+		if a.status != 204 || a.header.Get("Access-Control-Allow-Origin") != friend ||
+			!strings.Contains(a.header.Get("Access-Control-Allow-Headers"), "Authorization") {
 			t.Errorf("before a request: %d %v", a.status, a.header)
 		}
-		if a := s.send("POST", "/api/v1/jobs", object{"kind": "x"}, "Origin: "+friend).is(201); a.header.Get("Access-Control-Allow-Origin") != friend || !strings.Contains(strings.Join(a.header.Values("Vary"), ","), "Origin") {
+		if a := s.send("POST", "/api/v1/jobs", object{"kind": "x"}, "Origin: "+
+			friend).is(201); a.header.Get("Access-Control-Allow-Origin") != friend ||
+			!strings.Contains(strings.Join(a.header.Values("Vary"), ","), "Origin") {
 			t.Errorf("the answer has %v", a.header)
 		}
 		if n := rows(t, db, "job"); n != 1 {
@@ -314,7 +329,8 @@ func TestRotate(t *testing.T) {
 		}
 		all, err = tokens.List(t.Context())
 		must(t, err)
-		if len(all) != 1 || !all[0].Revoked.IsZero() || !all[0].Expires.IsZero() || !all[0].Old.IsZero() || !all[0].Created.Equal(dbtest.Start.Add(25*time.Hour)) {
+		if len(all) != 1 || !all[0].Revoked.IsZero() || !all[0].Expires.IsZero() || !all[0].Old.IsZero() ||
+			!all[0].Created.Equal(dbtest.Start.Add(25*time.Hour)) {
 			t.Errorf("it is %+v", all)
 		}
 	})
@@ -359,7 +375,8 @@ func TestTokens(t *testing.T) {
 		used := func() time.Time {
 			all, err := tokens.List(t.Context())
 			must(t, err)
-			if len(all) != 2 || all[0].Name != "long" || all[1].Name != "short" || all[1].Expires.Sub(all[1].Created) != time.Hour || !all[0].Expires.IsZero() {
+			if len(all) != 2 || all[0].Name != "long" || all[1].Name != "short" || all[1].Expires.Sub(all[1].Created) != time.Hour ||
+				!all[0].Expires.IsZero() {
 				t.Fatalf("they are %+v", all)
 			}
 			return all[0].Used
@@ -456,14 +473,20 @@ func TestBadInput(t *testing.T) {
 		const path = "/api/v1/jobs"
 		for body, location := range map[string]string{
 			`{"kind": "x"`: "body", `nonsense`: "body", `[]`: "body", `"x"`: "body", `null`: "body", `{"kind": "x"} {}`: "body", `{}`: "body",
-			`{"kind": 5}`: "body.kind", `{"kind": null}`: "body.kind", `{"kind": "x", "hunter2": "hunter2"}`: "body.hunter2", `{"kind": "x", "queue": ["hunter2"]}`: "body.queue",
-			`{"kind": "x", "priority": "hunter2!"}`: "body.priority", `{"kind": "x", "delay": 5}`: "body.delay", `{"kind": "x", "delay": "5"}`: "body.delay",
+			`{"kind": 5}`: "body.kind", `{"kind": null}`: "body.kind", `{"kind": "x", "hunter2": "hunter2"}`: "body.hunter2",
+			`{"kind": "x", "queue": ["hunter2"]}`:   "body.queue",
+			`{"kind": "x", "priority": "hunter2!"}`: "body.priority", `{"kind": "x", "delay": 5}`: "body.delay",
+			`{"kind": "x", "delay": "5"}`:   "body.delay",
 			`{"kind": "x", "delay": "-5s"}`: "body.delay", `{"kind": "x", "delay": "1h", "run_at": "2030-01-01T00:00:00Z"}`: "body.delay",
-			`{"kind": "x", "run_at": "2030-01-01T00:00:00"}`: "body.run_at", `{"kind": "x", "run_at": "9999-01-01T00:00:01Z"}`: "body.run_at", `{"kind": "x", "max_attempts": 0}`: "body.max_attempts",
-			`{"kind": "x", "max_attempts": 1.5}`: "body.max_attempts", `{"kind": "x", "unique_for": "1h"}`: "body.unique_for", `{"kind": "x", "trace": "ü"}`: "body.trace",
-			`{"kind": "x", "payload": 1, "payload_base64": "eA=="}`: "body.payload_base64", `{"kind": "x", "payload_base64": "?"}`: "body.payload_base64",
-			`{"kind": "x", "payload": ` + strings.Repeat("[", 1001) + strings.Repeat("]", 1001) + `}`: "body.payload", `{"kind": "x", "group": "-5"}`: "body.group",
-			`{"kind": "x", "timeout": "200y"}`: "body.timeout",
+			`{"kind": "x", "run_at": "2030-01-01T00:00:00"}`: "body.run_at", `{"kind": "x", "run_at": "9999-01-01T00:00:01Z"}`: "body.run_at",
+			`{"kind": "x", "max_attempts": 0}`:   "body.max_attempts",
+			`{"kind": "x", "max_attempts": 1.5}`: "body.max_attempts", `{"kind": "x", "unique_for": "1h"}`: "body.unique_for",
+			`{"kind": "x", "trace": "ü"}`:                                                             "body.trace",
+			`{"kind": "x", "payload": 1, "payload_base64": "eA=="}`:                                   "body.payload_base64",
+			`{"kind": "x", "payload_base64": "?"}`:                                                    "body.payload_base64",
+			`{"kind": "x", "payload": ` + strings.Repeat("[", 1001) + strings.Repeat("]", 1001) + `}`: "body.payload",
+			`{"kind": "x", "group": "-5"}`:                                                            "body.group",
+			`{"kind": "x", "timeout": "200y"}`:                                                        "body.timeout",
 		} {
 			a := s.post(path, body)
 			if a.status != 422 && a.status != 400 {
@@ -480,7 +503,10 @@ func TestBadInput(t *testing.T) {
 		s.send("POST", path, `{"kind": "x"}`, "Content-Type: application/x-www-form-urlencoded").is(415)
 		s.send("POST", path, `{"kind": "x"}`, "Content-Type: application/json; charset=utf-8").is(201)
 		s.post(path+"?access_token=hunter2", object{"kind": "x"}).is(422).at("query.access_token")
-		for _, where := range []string{"/", "/api", "/api/v1/none", "/api/v1/queues/", "/api/v1//queues", "/api/v1/queues/../queues", "/api/v1/openapi", "/docs", "/schemas/Job.json"} {
+		for _, where := range []string{
+			"/", "/api", "/api/v1/none", "/api/v1/queues/", "/api/v1//queues",
+			"/api/v1/queues/../queues", "/api/v1/openapi", "/docs", "/schemas/Job.json",
+		} {
 			s.get(where).is(404)
 		}
 		if a := s.send("PATCH", "/api/v1/queues/q", object{}).is(405); a.header.Get("Allow") != "GET, PUT, DELETE, HEAD" {

@@ -90,7 +90,8 @@ func resolve(ctx context.Context, address string) (*net.TCPAddr, error) {
 // after that, and an error if it could not go on.
 func (s *Server) Serve(ctx context.Context, at net.Listener) error {
 	server := &http.Server{
-		Handler: s.Handler, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime, IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,
+		Handler: s.Handler, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime,
+		IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,
 		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug), // what clients do wrong on the wire
 		// Requests go on when ctx ends: it only stops the server.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },

@@ -133,11 +133,14 @@ func TestDrain(t *testing.T) {
 // Requests that do not end in the time they have are broken off.
 func TestDrainEnds(t *testing.T) {
 	begun, over := make(chan struct{}), make(chan struct{})
-	address, stop := run(t, &Server{Grace: time.Millisecond, Logger: quiet(), Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		close(begun)
-		<-r.Context().Done()
-		close(over)
-	})})
+	address, stop := run(t, &Server{
+		Grace: time.Millisecond, Logger: quiet(),
+		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			close(begun)
+			<-r.Context().Done()
+			close(over)
+		}),
+	})
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
 	must(t, err)
 	defer conn.Close()

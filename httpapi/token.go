@@ -107,7 +107,8 @@ func (b *Bearer) Login() string {
 
 // May tells whether the token is good for what needs a scope.
 func (b *Bearer) May(scope Scope) bool {
-	return slices.Contains(b.scopes, scope) || slices.Contains(b.scopes, ScopeAdmin) || scope == ScopeRead && slices.Contains(b.scopes, ScopeOperate)
+	return slices.Contains(b.scopes, scope) || slices.Contains(b.scopes, ScopeAdmin) || scope == ScopeRead &&
+		slices.Contains(b.scopes, ScopeOperate)
 }
 
 // NewTokens returns the tokens of a database. It does not touch it.

@@ -442,7 +442,8 @@ func TestPurge(t *testing.T) {
 		if n != 2 || err != nil {
 			t.Errorf("purged %d, %v", n, err)
 		}
-		if got := strings.Join(db.List(t, `SELECT name, slot FROM {prefix}lock ORDER BY 1, 2`, nil), ", "); got != "held 0, pool 0, pool 1, pool 2, young 0" {
+		if got := strings.Join(db.List(t, `SELECT name, slot FROM {prefix}lock ORDER BY 1, 2`, nil),
+			", "); got != "held 0, pool 0, pool 1, pool 2, young 0" {
 			t.Errorf("left: %s", got)
 		}
 		for _, name := range []string{"old", "new"} {

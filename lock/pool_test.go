@@ -92,7 +92,8 @@ func TestTakersPassEachOther(t *testing.T) {
 		other := db.Begin(t, nil)
 		defer func() { must(t, other.Rollback()) }()
 		var slot int
-		must(t, db.On(other).Get(t.Context(), dialect.Unlisted(`SELECT slot FROM {prefix}lock WHERE name = 'p' AND slot = 1 FOR UPDATE`), nil, &slot))
+		must(t, db.On(other).Get(t.Context(), dialect.Unlisted(`SELECT slot FROM {prefix}lock WHERE name = 'p' AND slot = 1 FOR UPDATE`),
+			nil, &slot))
 		ctx, cancel := context.WithTimeout(t.Context(), longWait/3)
 		defer cancel()
 		le, err := p.TryAcquire(ctx)

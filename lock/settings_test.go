@@ -22,7 +22,8 @@ func TestSettings(t *testing.T) {
 			"plan_cache_mode=force_generic_plan", "synchronous_commit=off", "default_query_exec_mode=simple_protocol",
 		},
 		"mysql": {
-			"transaction_isolation='REPEATABLE-READ'", "transaction_isolation='SERIALIZABLE'", "tx_isolation='REPEATABLE-READ'", "tx_isolation='SERIALIZABLE'",
+			"transaction_isolation='REPEATABLE-READ'", "transaction_isolation='SERIALIZABLE'", "tx_isolation='REPEATABLE-READ'",
+			"tx_isolation='SERIALIZABLE'",
 			"time_zone='-11:00'", "sql_mode='ANSI,TRADITIONAL'", "sql_mode='NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,PIPES_AS_CONCAT,ANSI_QUOTES'",
 			"sql_mode=''", "tx_read_only=1", "transaction_read_only=1",
 		},

@@ -203,7 +203,8 @@ var (
 		if d.Notify == nil {
 			return "SELECT 1"
 		}
-		return "SELECT set_config('synchronous_commit', 'off', true) || CAST(" + d.Notify("CAST(:channel AS TEXT)", "CAST(:payload AS TEXT)") + " AS TEXT)"
+		return "SELECT set_config('synchronous_commit', 'off', true) || CAST(" +
+			d.Notify("CAST(:channel AS TEXT)", "CAST(:payload AS TEXT)") + " AS TEXT)"
 	})
 )
 

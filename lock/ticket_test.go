@@ -22,7 +22,8 @@ func TestTicket(t *testing.T) {
 		if first.Left != time.Minute || !first.Until.Equal(dbtest.Start.Add(time.Minute)) || !strings.HasPrefix(first.By, "worker 7:") {
 			t.Errorf("got %+v", first)
 		}
-		if is := state(t, l, "x"); is.State != Held || is.By != first.By || is.Meta != "nightly" || strings.Contains(first.Token, is.By) || strings.Contains(is.By, strings.Split(first.Token, ".")[1]) {
+		if is := state(t, l, "x"); is.State != Held || is.By != first.By || is.Meta != "nightly" ||
+			strings.Contains(first.Token, is.By) || strings.Contains(is.By, strings.Split(first.Token, ".")[1]) {
 			t.Errorf("got %+v", is)
 		}
 		_, err = other.TakeTicket(t.Context(), "x", TicketOptions{})
@@ -220,7 +221,8 @@ func TestTicketRefuses(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		l := locker(t, db, Options{})
 		for what, opt := range map[string]TicketOptions{
-			"ttl": {TTL: time.Millisecond}, "owner": {Owner: strings.Repeat("x", 101)}, "meta": {Meta: "\x00"}, "wait": {Wait: -1}, "long": {TTL: 1 << 62},
+			"ttl": {TTL: time.Millisecond}, "owner": {Owner: strings.Repeat("x", 101)}, "meta": {Meta: "\x00"},
+			"wait": {Wait: -1}, "long": {TTL: 1 << 62},
 		} {
 			_, err := l.TakeTicket(t.Context(), "x", opt)
 			want(t, what, err, ErrInvalid)

@@ -91,7 +91,8 @@ func (t *Tracing) Enqueue(next queue.Enqueuer) queue.Enqueuer {
 		}
 		all, err := next(ctx, jobs)
 		if len(all) == 1 {
-			span.SetAttributes(attribute.String("messaging.destination.name", all[0].Queue), attribute.String("messaging.message.id", strconv.FormatInt(all[0].ID, 10)))
+			span.SetAttributes(attribute.String("messaging.destination.name", all[0].Queue),
+				attribute.String("messaging.message.id", strconv.FormatInt(all[0].ID, 10)))
 		}
 		note(span, err)
 		return all, err
@@ -126,9 +127,11 @@ func (t *Tracing) Batch(next queue.BatchHandler) queue.BatchHandler {
 		name, attributes := "process", []attribute.KeyValue{attribute.Int("messaging.batch.message_count", len(batch))}
 		if len(batch) > 0 {
 			name = "process " + batch[0].Kind
-			attributes = append(attributes, attribute.String("messaging.operation.type", "process"), attribute.String("messaging.destination.name", batch[0].Queue))
+			attributes = append(attributes, attribute.String("messaging.operation.type", "process"),
+				attribute.String("messaging.destination.name", batch[0].Queue))
 		}
-		ctx, span := t.tracer.Start(ctx, name, trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithLinks(links...), system(attributes...))
+		ctx, span := t.tracer.Start(ctx, name, trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindConsumer),
+			trace.WithLinks(links...), system(attributes...))
 		defer ended(span, &err)
 		return next(ctx, batch)
 	}
@@ -186,7 +189,8 @@ func note(span trace.Span, err error) {
 func (t *Tracing) Run(r scheduler.TracedRun) scheduler.Trace {
 	ctx, span := t.tracer.Start(context.Background(), "run "+r.Schedule, trace.WithNewRoot(), trace.WithAttributes(
 		attribute.String("dbcron.schedule", r.Schedule), attribute.String("dbcron.kind", r.Kind), attribute.Int64("dbcron.run", r.ID),
-		attribute.Int("dbcron.attempt", r.Attempt), attribute.String("dbcron.cause", r.Cause), attribute.String("dbcron.due", r.Due.UTC().Format(time.RFC3339))))
+		attribute.Int("dbcron.attempt", r.Attempt), attribute.String("dbcron.cause", r.Cause),
+		attribute.String("dbcron.due", r.Due.UTC().Format(time.RFC3339))))
 	return scheduler.Trace{
 		Parent:  parent(ctx),
 		Context: func(of context.Context) context.Context { return trace.ContextWithSpan(of, span) },

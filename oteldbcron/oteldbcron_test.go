@@ -120,14 +120,16 @@ func TestJobs(t *testing.T) {
 	}
 	enqueued, process, wait := r.named(t, "enqueue first"), r.named(t, "process first"), r.named(t, "wait first")
 	if enqueued.Parent.SpanID() != request.SpanContext().SpanID() || process.Parent.SpanID() != enqueued.SpanContext.SpanID() ||
-		wait.Parent.SpanID() != enqueued.SpanContext.SpanID() || !process.Parent.IsRemote() || process.SpanKind != trace.SpanKindConsumer || enqueued.SpanKind != trace.SpanKindProducer {
+		wait.Parent.SpanID() != enqueued.SpanContext.SpanID() || !process.Parent.IsRemote() ||
+		process.SpanKind != trace.SpanKindConsumer || enqueued.SpanKind != trace.SpanKindProducer {
 		t.Errorf("the parents are %v, %v and %v", enqueued.Parent, process.Parent, wait.Parent)
 	}
 	many := r.named(t, "enqueue jobs")
 	if many.Parent.SpanID() != process.SpanContext.SpanID() || attributeOf(&many, "messaging.batch.message_count") != "2" {
 		t.Errorf("what the job enqueues is no part of it: %+v", many)
 	}
-	if id := fmt.Sprint(first.ID); attributeOf(&process, "messaging.message.id") != id || attributeOf(&enqueued, "messaging.message.id") != id ||
+	if id := fmt.Sprint(first.ID); attributeOf(&process, "messaging.message.id") != id ||
+		attributeOf(&enqueued, "messaging.message.id") != id ||
 		attributeOf(&process, "messaging.destination.name") != "default" || attributeOf(&process, "dbcron.attempt") != "1" {
 		t.Errorf("got %v and %v", process.Attributes, enqueued.Attributes)
 	}
@@ -182,10 +184,11 @@ func TestBatches(t *testing.T) {
 		traces[request.SpanContext().TraceID()] = true
 	}
 	r.work(t, 1, func(w *queue.Worker, ended func()) {
-		must(t, w.HandleBatch("click", queue.BatchOptions{Max: 3, Wait: time.Minute}, r.Batch(func(_ context.Context, batch []*queue.Delivery) error {
-			defer ended()
-			return nil
-		})))
+		must(t, w.HandleBatch("click", queue.BatchOptions{Max: 3, Wait: time.Minute},
+			r.Batch(func(_ context.Context, batch []*queue.Delivery) error {
+				defer ended()
+				return nil
+			})))
 	})
 	s := r.named(t, "process click")
 	for _, link := range s.Links {
@@ -215,7 +218,8 @@ func TestRuns(t *testing.T) {
 	}))
 	must(t, s.RunOnce(t.Context()))
 	run, inside, enqueues := r.named(t, "run nightly"), r.named(t, "inside"), r.named(t, "run enqueues")
-	if inside.Parent.SpanID() != run.SpanContext.SpanID() || run.Status.Code != codes.Error || run.Status.Description != "no luck" || attributeOf(&run, "dbcron.outcome") != "failed" {
+	if inside.Parent.SpanID() != run.SpanContext.SpanID() || run.Status.Code != codes.Error ||
+		run.Status.Description != "no luck" || attributeOf(&run, "dbcron.outcome") != "failed" {
 		t.Errorf("the run is %+v", run)
 	}
 	if enqueues.Status.Code != codes.Unset || attributeOf(&enqueues, "dbcron.outcome") != "ok" {
@@ -227,7 +231,8 @@ func TestRuns(t *testing.T) {
 			return nil
 		}))
 	})
-	if s := r.named(t, "process welcome"); s.SpanContext.TraceID() != enqueues.SpanContext.TraceID() || s.Parent.SpanID() != enqueues.SpanContext.SpanID() {
+	if s := r.named(t, "process welcome"); s.SpanContext.TraceID() != enqueues.SpanContext.TraceID() ||
+		s.Parent.SpanID() != enqueues.SpanContext.SpanID() {
 		t.Errorf("the job is of another trace: %+v", s)
 	}
 }

@@ -257,7 +257,10 @@ func (c *Client) Blocks(ctx context.Context, queue string) (all []Block, err err
 	}
 	rows, err := c.blocks(ctx, q.id)
 	for _, r := range rows {
-		b := Block{Number: r.divided, Generation: r.generation, Leased: r.state == "LEASED", Worker: r.lockBy, Fence: r.fence, Live: r.live && r.inTime, Crashes: r.suspects}
+		b := Block{
+			Number: r.divided, Generation: r.generation, Leased: r.state == "LEASED", Worker: r.lockBy,
+			Fence: r.fence, Live: r.live && r.inTime, Crashes: r.suspects,
+		}
 		if r.lockAt > 0 {
 			b.Since = time.UnixMicro(r.lockAt).UTC()
 		}

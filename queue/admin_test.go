@@ -224,9 +224,11 @@ func TestStates(t *testing.T) {
 			id   int64
 			want error
 		}{
-			"cancel a dead one": {c.Cancel, dead, ErrState}, "delete a ready one": {c.Delete, ready, ErrState}, "delete a delayed one": {c.Delete, delayed, ErrState},
-			"delete a running one": {c.Delete, running, ErrState}, "retry a ready one": {c.Retry, ready, ErrState}, "retry a running one": {c.Retry, running, ErrState},
-			"cancel none": {c.Cancel, 7, ErrNotFound}, "delete none": {c.Delete, 7, ErrNotFound}, "retry none": {c.Retry, 7, ErrNotFound},
+			"cancel a dead one": {c.Cancel, dead, ErrState}, "delete a ready one": {c.Delete, ready, ErrState},
+			"delete a delayed one": {c.Delete, delayed, ErrState},
+			"delete a running one": {c.Delete, running, ErrState}, "retry a ready one": {c.Retry, ready, ErrState},
+			"retry a running one": {c.Retry, running, ErrState},
+			"cancel none":         {c.Cancel, 7, ErrNotFound}, "delete none": {c.Delete, 7, ErrNotFound}, "retry none": {c.Retry, 7, ErrNotFound},
 		} {
 			want(t, what, try.do(t.Context(), "", try.id), try.want)
 			want(t, what+" in no queue", try.do(t.Context(), "no", try.id), ErrNotFound)
@@ -296,7 +298,11 @@ func TestCancelWhatWaits(t *testing.T) {
 		start(t, w)
 		first := enqueue(t, c, Job{Kind: "x", Key: "k", Payload: []byte("0")})
 		received(t, "the first begins", began)
-		ids := enqueueMany(t, c, []Job{{Kind: "x", Key: "k", Payload: []byte("1")}, {Kind: "x", Payload: []byte("2")}, {Kind: "x", Key: "k", Payload: []byte("3")}})
+		ids := enqueueMany(t, c, []Job{
+			{Kind: "x", Key: "k", Payload: []byte("1")},
+			{Kind: "x", Payload: []byte("2")},
+			{Kind: "x", Key: "k", Payload: []byte("3")},
+		})
 		becomes(t, c, first, StateRunning) // a second later
 		eventually(t, "all wait", func() bool { return slices.Equal(waitFor(w), ids) })
 		must(t, c.Cancel(t.Context(), "", ids[0]))
@@ -339,7 +345,8 @@ func TestKeepDeadMax(t *testing.T) {
 		w := worker(t, c, WorkerOptions{Queues: []string{"all", "enough", "few"}})
 		q := edit(t, c, func(*Queue) {})
 		must(t, w.purgeSurplus(t.Context(), q.id, 3))
-		if left := db.List(t, `SELECT id FROM {prefix}job_dead WHERE queue_id = :queue ORDER BY id`, dialect.Args{"queue": q.id}); len(left) != 3 || left[0] != fmt.Sprint(ids[n-3]) {
+		if left := db.List(t, `SELECT id FROM {prefix}job_dead WHERE queue_id = :queue ORDER BY id`,
+			dialect.Args{"queue": q.id}); len(left) != 3 || left[0] != fmt.Sprint(ids[n-3]) {
 			t.Fatalf("left are %q", left)
 		}
 		start(t, w) // sweeps when it starts

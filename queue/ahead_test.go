@@ -88,7 +88,8 @@ func TestReadAhead(t *testing.T) {
 						r.add("%d bytes are kept", n)
 					}
 					var n int
-					if _, err := fmt.Sscanf(string(d.Payload[1:7]), "%d", &n); err != nil || !bytes.Equal(d.Payload, jobs[n].Payload) || d.Binary != l.job.Binary {
+					if _, err := fmt.Sscanf(string(d.Payload[1:7]), "%d", &n); err != nil || !bytes.Equal(d.Payload, jobs[n].Payload) ||
+						d.Binary != l.job.Binary {
 						r.add("a payload of %d bytes: %.10s", len(d.Payload), d.Payload)
 						return nil
 					}

@@ -66,7 +66,8 @@ func (w *Worker) recount(b *block) {
 	if n == b.count {
 		return
 	}
-	w.log.Error("the count of ready jobs was wrong, and is put right; please report this", "queue", b.q.name, "block", b.divided, "was", b.count, "is", n)
+	w.log.Error("the count of ready jobs was wrong, and is put right; please report this", "queue", b.q.name,
+		"block", b.divided, "was", b.count, "is", n)
 	w.miscounted(b.count, n)
 	b.count = n
 }

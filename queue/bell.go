@@ -44,7 +44,8 @@ var tell = dialect.PerDialect("queue.tell", func(d *dialect.Dialect) string {
 	if d.Notify == nil {
 		return "SELECT 1"
 	}
-	return "SELECT set_config('synchronous_commit', 'off', true) || CAST(" + d.Notify("CAST(:channel AS TEXT)", "CAST(:payload AS TEXT)") + " AS TEXT)"
+	return "SELECT set_config('synchronous_commit', 'off', true) || CAST(" +
+		d.Notify("CAST(:channel AS TEXT)", "CAST(:payload AS TEXT)") + " AS TEXT)"
 })
 
 func (b *bells) init(c *Client) {

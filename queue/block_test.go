@@ -96,7 +96,10 @@ func (m *linesModel) check(t *rapid.T) {
 func TestLines(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		keys := []string{"a", "b"}
-		m := &linesModel{b: newBlock(100), waiting: map[string][]int64{}, under: map[string]int64{}, foreign: map[string]int64{}, away: map[string][]int64{}, running: map[int64]*Delivery{}}
+		m := &linesModel{
+			b: newBlock(100), waiting: map[string][]int64{}, under: map[string]int64{},
+			foreign: map[string]int64{}, away: map[string][]int64{}, running: map[int64]*Delivery{},
+		}
 		last := map[string]int64{}
 		popped := func(d *Delivery) {
 			if id := m.under[d.Key]; id != 0 {
@@ -630,7 +633,10 @@ func (m *horizonModel) ring() {
 // with keys before anything later of its priority.
 func TestHorizon(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &horizonModel{b: newBlock(rapid.IntRange(1, 8).Draw(t, "batch")), at: instant.Instant(time.Hour), us: modelNow, read: map[int64]bool{}}
+		m := &horizonModel{
+			b: newBlock(rapid.IntRange(1, 8).Draw(t, "batch")), at: instant.Instant(time.Hour),
+			us: modelNow, read: map[int64]bool{},
+		}
 		m.b.keyed = rapid.Bool().Draw(t, "keyed")
 		m.b.q.w.whole = 1000 * time.Hour
 		t.Repeat(map[string]func(*rapid.T){

@@ -274,7 +274,8 @@ func byRank(jobs []Info) iter.Seq2[rank, []int64] {
 		at := rankOf(&jobs[i])
 		ids[at] = append(ids[at], jobs[i].ID)
 	}
-	order := slices.SortedFunc(maps.Keys(ids), func(a, b rank) int { return cmp.Or(cmp.Compare(a.block, b.block), cmp.Compare(a.priority, b.priority)) })
+	order := slices.SortedFunc(maps.Keys(ids),
+		func(a, b rank) int { return cmp.Or(cmp.Compare(a.block, b.block), cmp.Compare(a.priority, b.priority)) })
 	return func(yield func(rank, []int64) bool) {
 		for _, at := range order {
 			if !yield(at, ids[at]) {

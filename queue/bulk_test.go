@@ -90,7 +90,8 @@ func TestBulkRetry(t *testing.T) {
 			t.Errorf("%+v, %v, and after %d batches it was told %+v", r, err, calls, last)
 		}
 		wantCounts(t, c, 0, n, 0, 0)
-		if i := info(t, c, ids[10], StateDelayed); i.Attempts != 0 || i.Crashes != 0 || i.Error != "" || i.Key != "key 1" || i.Priority != Low || string(i.Payload) != `{"n": 10}` {
+		if i := info(t, c, ids[10], StateDelayed); i.Attempts != 0 || i.Crashes != 0 || i.Error != "" ||
+			i.Key != "key 1" || i.Priority != Low || string(i.Payload) != `{"n": 10}` {
 			t.Errorf("it is %+v", i)
 		}
 		wantRows(t, db, "the other queue's", `SELECT kind FROM {prefix}job_dead`, "a")
@@ -212,7 +213,8 @@ func TestBulkRemove(t *testing.T) {
 		wantCounts(t, c, 0, 10, running, 0)
 		bulk(t, c, BulkCancel, Filter{State: StateRunning}, BulkResult{Done: running})
 		wantCounts(t, c, 0, 10, 0, 0)
-		wantRows(t, db, "keys", `SELECT unique_key FROM {prefix}job_unique ORDER BY unique_key`, "k 1h0m0s 0", "k 1h0m0s 4", "k 1h0m0s 8", "kother 0s 0", "kother 0s 4")
+		wantRows(t, db, "keys", `SELECT unique_key FROM {prefix}job_unique ORDER BY unique_key`, "k 1h0m0s 0",
+			"k 1h0m0s 4", "k 1h0m0s 8", "kother 0s 0", "kother 0s 4")
 		enqueueMany(t, c, many(n, nil))
 		die(t, db)
 		bulk(t, c, BulkDelete, Filter{Kind: "a"}, BulkResult{Done: n / 2})
@@ -411,7 +413,8 @@ func TestOlderThan(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		old := enqueueMany(t, c, many(5, func(i int, j *Job) { j.Priority = Urgent + i%4 }))
-		db.Do(t, `UPDATE {prefix}job SET id = id - :by`, dialect.Args{"by": tickOf(Epoch.Add(2 * time.Hour).UnixMicro())}) // they were enqueued two hours before
+		// they were enqueued two hours before
+		db.Do(t, `UPDATE {prefix}job SET id = id - :by`, dialect.Args{"by": tickOf(Epoch.Add(2 * time.Hour).UnixMicro())})
 		fresh := enqueueMany(t, c, many(3, func(int, *Job) {}))
 		for older, want := range map[time.Duration]int{0: 8, time.Hour: 5, 3 * time.Hour: 0, 99 * 365 * 24 * time.Hour: 0} {
 			jobs, more, err := c.Jobs(t.Context(), Filter{OlderThan: older})

@@ -57,7 +57,8 @@ func readCallback(text string) (*Job, error) {
 		return nil, invalid("callback", "%v", err)
 	}
 	j := &Job{
-		Queue: b.Queue, Kind: b.Kind, Payload: []byte(b.Payload), Key: b.Key, Priority: b.Priority, Delay: time.Duration(b.Delay) * time.Microsecond,
+		Queue: b.Queue, Kind: b.Kind, Payload: []byte(b.Payload), Key: b.Key, Priority: b.Priority,
+		Delay:       time.Duration(b.Delay) * time.Microsecond,
 		MaxAttempts: b.MaxAttempts, Timeout: time.Duration(b.Timeout) * time.Microsecond, Trace: b.Trace, Endpoint: b.Endpoint,
 	}
 	if !traceparent.Valid(j.Trace) { // versions before took any text

@@ -76,7 +76,8 @@ var (
 
 	claimedReady   = dialect.SQL("queue.claimed-ready", `SELECT `+claimed+`, 0, 0 FROM {prefix}job WHERE priority = :priority AND `+these)
 	claimedDelayed = dialect.SQL("queue.claimed-delayed", `SELECT `+claimed+`, attempt, crashes FROM {prefix}job_delayed WHERE `+these)
-	claimedRunning = dialect.SQL("queue.claimed-running", `SELECT `+claimed+`, attempt - 1, crashes FROM {prefix}job_running WHERE `+these+` AND lock_by = :node`)
+	claimedRunning = dialect.SQL("queue.claimed-running", `SELECT `+claimed+`, attempt - 1, crashes FROM {prefix}job_running WHERE `+
+		these+` AND lock_by = :node`)
 )
 
 // attemptsDelayed tells how many attempts delayed jobs have had, whose rows are locked.
@@ -84,7 +85,9 @@ var attemptsDelayed = dialect.SQL("queue.attempts-delayed", `SELECT id, attempt 
 
 // ownAttempts leaves out those of a Receiver's jobs, whose rows are locked in a table, that
 // have failed elsewhere: such a job may stand where it did, waiting for its next attempt.
-func (w *Worker) ownAttempts(ctx context.Context, tx *dialect.Session, b *block, from table, here []int64, attempt func(id int64) int) ([]int64, error) {
+func (w *Worker) ownAttempts(ctx context.Context, tx *dialect.Session, b *block, from table, here []int64,
+	attempt func(id int64) int,
+) ([]int64, error) {
 	if !w.exact || from != tableDelayed || len(here) == 0 {
 		return here, nil
 	}
@@ -223,7 +226,10 @@ func (s *settling) run(ctx context.Context, part []int) error {
 	// What the worker's own code takes: a worker that has nothing, and a block that is
 	// described by the claim.
 	w := &Worker{c: s.c, db: s.c.db, log: s.c.opt.Logger}
-	b := &block{q: &workQueue{w: w, id: s.q.id, name: s.q.Name, set: s.q}, divided: s.of.Block, fence: s.of.Fence, fifo: s.q.fifoAt(s.of.Block)}
+	b := &block{
+		q: &workQueue{w: w, id: s.q.id, name: s.q.Name, set: s.q}, divided: s.of.Block, fence: s.of.Fence,
+		fifo: s.q.fifoAt(s.of.Block),
+	}
 	return s.c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		s.found, s.moves = map[int64]*Delivery{}, nil
 		for _, from := range s.tables {
@@ -389,7 +395,8 @@ func (s *settling) tell(ctx context.Context) {
 		default:
 			of(d).failed++
 		}
-		level("job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead", m.what == buried, "again_in", m.later, "error", m.why)
+		level("job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead",
+			m.what == buried, "again_in", m.later, "error", m.why)
 	}
 	for _, d := range s.found {
 		if !moved[d.ID] {

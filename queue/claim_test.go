@@ -186,7 +186,8 @@ func TestSettleStale(t *testing.T) {
 			for id, good := range map[int64]bool{7: test.ready, 17: test.ready, 27: test.running} {
 				for _, outcome := range []error{nil, errTest, Bury(errTest)} {
 					world(t, db)
-					byHand(t, db, `UPDATE {prefix}job_running SET attempt = 1`, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('another', 'live', `+ahead+`)`, test.change)
+					byHand(t, db, `UPDATE {prefix}job_running SET attempt = 1`,
+						`INSERT INTO {prefix}node (name, state, expire_at) VALUES ('another', 'live', `+ahead+`)`, test.change)
 					claim := of
 					claim.Job = id
 					err := settle(t, c, claim, outcome)

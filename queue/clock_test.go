@@ -196,7 +196,11 @@ func TestSteps(t *testing.T) {
 				eventually(t, "those of before are done", func() bool { return r.len() == 2 })
 				db.Shift(t, by)
 				fresh := other(t, db)
-				enqueueMany(t, fresh, []Job{{Kind: "x", Payload: []byte("3")}, {Kind: "x", Payload: []byte("4")}, {Kind: "x", Payload: []byte("5"), Delay: 100 * time.Millisecond}})
+				enqueueMany(t, fresh, []Job{
+					{Kind: "x", Payload: []byte("3")},
+					{Kind: "x", Payload: []byte("4")},
+					{Kind: "x", Payload: []byte("5"), Delay: 100 * time.Millisecond},
+				})
 				eventually(t, "those of after are done", func() bool { return r.len() == 5 })
 			})
 		}

@@ -74,7 +74,8 @@ func TestCompleteTxAfterOthersOfItsKey(t *testing.T) {
 		}
 		empty(t, db)
 		want := []string{"retried", "retried", "plain", "unique", "discarded", "completed"}
-		if got := r.all(); strings.Join(got[:min(len(got), 6)], " ") != strings.Join(want, " ") || r.count("after") != 1 || r.count("end") != 1 || len(got) != 9 {
+		if got := r.all(); strings.Join(got[:min(len(got), 6)], " ") != strings.Join(want, " ") || r.count("after") != 1 ||
+			r.count("end") != 1 || len(got) != 9 {
 			t.Errorf("done: %q", got)
 		}
 		for i, id := range ids {

@@ -163,9 +163,14 @@ func TestTransactionsTakeNoSecondConnection(t *testing.T) {
 					}
 					if i == 0 { // what is written to the queue's row is others' to wait for
 						wakes = append(wakes,
-							mustEnqueue(t, name+"keyed", func() (_ []Enqueued, wake func(), err error) { return c.EnqueueTx(ctx, tx, Job{Kind: "x", Key: "k"}) }),
+							mustEnqueue(t, name+"keyed", func() (_ []Enqueued, wake func(),
+								err error,
+							) {
+								return c.EnqueueTx(ctx, tx, Job{Kind: "x", Key: "k"})
+							}),
 							mustEnqueue(t, name+"new", func() (_ []Enqueued, wake func(), err error) {
-								return c.EnqueueTx(ctx, tx, Job{Queue: fmt.Sprint("new", n, round), Kind: "x", Key: "k"}, Job{Queue: fmt.Sprint("new", n, round), Kind: "x"})
+								return c.EnqueueTx(ctx, tx, Job{Queue: fmt.Sprint("new", n, round), Kind: "x", Key: "k"},
+									Job{Queue: fmt.Sprint("new", n, round), Kind: "x"})
 							}))
 					}
 					defer func() {

@@ -13,16 +13,21 @@ import (
 func inEveryState(t *testing.T, db *dbtest.DB, c *Client, n, size int) {
 	t.Helper()
 	for i := range n {
-		enqueue(t, c, Job{Kind: "large", Payload: fmt.Appendf(nil, `{"n":%d,"x":"%s"}`, i, bytes.Repeat([]byte{'x'}, size-len(fmt.Sprintf(`{"n":%d,"x":""}`, i))))})
+		enqueue(t, c, Job{Kind: "large", Payload: fmt.Appendf(nil, `{"n":%d,"x":"%s"}`, i,
+			bytes.Repeat([]byte{'x'}, size-len(fmt.Sprintf(`{"n":%d,"x":""}`, i))))})
 	}
 	const is = `queue_id, divided, id, priority, kind, payload`
 	for table, more := range map[string][2]string{
 		"job_delayed": {"run_at", "{now + :later}"},
 		"job_running": {"state, lock_by, fence, started_at", "'running', 'x', 1, {now}"},
 		"job_dead":    {"error, died_at", "'no', {now}"},
-		"job_done":    {"attempt, crashes, error, outcome, worker, started_at, ended_at, purge_at", "1, 0, '', 'done', 'x', {now}, {now}, {now + :later}"},
+		"job_done": {
+			"attempt, crashes, error, outcome, worker, started_at, ended_at, purge_at",
+			"1, 0, '', 'done', 'x', {now}, {now}, {now + :later}",
+		},
 	} {
-		db.Do(t, `INSERT INTO {prefix}`+table+` (`+is+`, `+more[0]+`) SELECT `+is+`, `+more[1]+` FROM {prefix}job`, map[string]any{"later": int64(3_600_000_000)})
+		db.Do(t, `INSERT INTO {prefix}`+table+` (`+is+`, `+more[0]+`) SELECT `+is+`, `+more[1]+` FROM {prefix}job`,
+			map[string]any{"later": int64(3_600_000_000)})
 	}
 }
 

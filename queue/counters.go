@@ -63,14 +63,15 @@ func (c *Client) Finished(ctx context.Context, last time.Duration) ([]Finished, 
 	if last <= 0 || last > longestCount {
 		return nil, invalid("last", "%v is not more than 0 and up to %v", last, longestCount)
 	}
-	return dialect.Select(ctx, &c.db.Session, sumCounts, dialect.Args{"since": -last.Microseconds()}, func(rows *sql.Rows) (f Finished, err error) {
-		var wait, ran int64
-		err = rows.Scan(&f.Queue, &f.Kind, &f.Done, &f.Failed, &f.Dead, &wait, &ran)
-		if n := int64(f.Done + f.Failed + f.Dead); n > 0 {
-			f.Wait, f.Took = time.Duration(wait/n)*time.Microsecond, time.Duration(ran/n)*time.Microsecond
-		}
-		return f, err
-	})
+	return dialect.Select(ctx, &c.db.Session, sumCounts, dialect.Args{"since": -last.Microseconds()},
+		func(rows *sql.Rows) (f Finished, err error) {
+			var wait, ran int64
+			err = rows.Scan(&f.Queue, &f.Kind, &f.Done, &f.Failed, &f.Dead, &wait, &ran)
+			if n := int64(f.Done + f.Failed + f.Dead); n > 0 {
+				f.Wait, f.Took = time.Duration(wait/n)*time.Microsecond, time.Duration(ran/n)*time.Microsecond
+			}
+			return f, err
+		})
 }
 
 // A Minute is what workers have done in a minute with the jobs of a queue.
@@ -87,12 +88,13 @@ func (c *Client) FinishedByMinute(ctx context.Context, last time.Duration) ([]Mi
 	if last <= 0 || last > longestCount {
 		return nil, invalid("last", "%v is not more than 0 and up to %v", last, longestCount)
 	}
-	return dialect.Select(ctx, &c.db.Session, minuteCounts, dialect.Args{"since": -last.Microseconds()}, func(rows *sql.Rows) (m Minute, err error) {
-		var at, waited, ran int64
-		err = rows.Scan(&at, &m.Queue, &m.Done, &m.Failed, &m.Dead, &waited, &ran)
-		m.Begins, m.Waited, m.Took = time.UnixMicro(at).UTC(), time.Duration(waited)*time.Microsecond, time.Duration(ran)*time.Microsecond
-		return m, err
-	})
+	return dialect.Select(ctx, &c.db.Session, minuteCounts, dialect.Args{"since": -last.Microseconds()},
+		func(rows *sql.Rows) (m Minute, err error) {
+			var at, waited, ran int64
+			err = rows.Scan(&at, &m.Queue, &m.Done, &m.Failed, &m.Dead, &waited, &ran)
+			m.Begins, m.Waited, m.Took = time.UnixMicro(at).UTC(), time.Duration(waited)*time.Microsecond, time.Duration(ran)*time.Microsecond
+			return m, err
+		})
 }
 
 // purgeCounts removes what is too old.

@@ -125,7 +125,8 @@ func TestLogDone(t *testing.T) {
 		handle(t, w, "x", func(context.Context, *Delivery) error { return nil })
 		must(t, w.RunOnce(t.Context()))
 		text := said.String()
-		if want := fmt.Sprintf(`msg="job done" queue=loud kind=x id=%d attempt=1 discarded=false waited=`, id); strings.Count(text, "job done") != 1 || !strings.Contains(text, want) {
+		if want := fmt.Sprintf(`msg="job done" queue=loud kind=x id=%d attempt=1 discarded=false waited=`,
+			id); strings.Count(text, "job done") != 1 || !strings.Contains(text, want) {
 			t.Errorf("it said %s", text)
 		}
 	})

@@ -48,7 +48,9 @@ var keepStatements = map[table]*dialect.Stmt{tableReady: keepReady, tableDelayed
 
 // keepDone keeps those of some jobs of a block that are here: in a table, locked, and about
 // to be deleted by this transaction.
-func keepDone(ctx context.Context, tx *dialect.Session, b *block, from table, list []*Delivery, here []int64, node string, keep time.Duration) error {
+func keepDone(ctx context.Context, tx *dialect.Session, b *block, from table, list []*Delivery, here []int64,
+	node string, keep time.Duration,
+) error {
 	if len(here) == 0 {
 		return nil
 	}

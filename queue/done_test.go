@@ -53,7 +53,13 @@ func TestKeepDone(t *testing.T) {
 		outcomes := map[string]string{"discarded": "discarded 1", "second": "done 2"}
 		var jobs []Job
 		for _, kind := range []string{"plain", "slow", "second", "discarded", "tx", "slow tx", "batch", "batch", "delayed"} {
-			for _, more := range []Job{{}, {Key: "k"}, {Unique: "u" + fmt.Sprint(len(jobs))}, {Group: group, Priority: Urgent}, {Payload: []byte("\xff"), Binary: true}} {
+			for _, more := range []Job{
+				{},
+				{Key: "k"},
+				{Unique: "u" + fmt.Sprint(len(jobs))},
+				{Group: group, Priority: Urgent},
+				{Payload: []byte("\xff"), Binary: true},
+			} {
 				more.Kind = kind
 				if kind == "delayed" {
 					more.Delay = time.Millisecond
@@ -77,10 +83,12 @@ func TestKeepDone(t *testing.T) {
 			}
 			want = append(want, fmt.Sprintf("%d %s %s", id, jobs[i].Kind, outcome))
 			got := info(t, c, id, StateDone)
-			if string(got.Payload) != string(jobs[i].Payload) || got.Binary != jobs[i].Binary || got.Key != jobs[i].Key || got.Unique != jobs[i].Unique || got.Group != jobs[i].Group {
+			if string(got.Payload) != string(jobs[i].Payload) || got.Binary != jobs[i].Binary || got.Key != jobs[i].Key ||
+				got.Unique != jobs[i].Unique || got.Group != jobs[i].Group {
 				t.Errorf("%s: %+v is kept as %+v", jobs[i].Kind, jobs[i], got.Job)
 			}
-			if got.Worker == "" || got.Started.After(got.At) || got.At.Sub(got.Enqueued) < -time.Second || got.Discarded != (got.Error == limitText(errTest.Error(), 100)) {
+			if got.Worker == "" || got.Started.After(got.At) || got.At.Sub(got.Enqueued) < -time.Second ||
+				got.Discarded != (got.Error == limitText(errTest.Error(), 100)) {
 				t.Errorf("%s: %+v", jobs[i].Kind, got)
 			}
 			if jobs[i].Kind == "slow" && (string(got.Progress.State) != "out" || got.Progress.Percent != 100) {
@@ -97,7 +105,8 @@ func TestKeepDone(t *testing.T) {
 		}
 
 		seen := db.List(t, `SELECT id, kind, state, attempt FROM {prefix}v_job WHERE queue = 'default' AND state = 'done' AND worker <> '' AND started_at <= since`, nil)
-		if total := db.List(t, `SELECT done_jobs FROM {prefix}v_queue`, nil); len(seen) != len(want) || !slices.Equal(total, []string{fmt.Sprint(len(want))}) {
+		if total := db.List(t, `SELECT done_jobs FROM {prefix}v_queue`, nil); len(seen) != len(want) ||
+			!slices.Equal(total, []string{fmt.Sprint(len(want))}) {
 			t.Errorf("in the views there are %d and %v", len(seen), total)
 		}
 

@@ -74,9 +74,12 @@ func TestEndpointOfACallback(t *testing.T) {
 func TestCheckEndpoint(t *testing.T) {
 	for text, part := range map[string]string{
 		"https://worker.example.org/jobs": "", "http://127.0.0.1:8080": "", "http://[::1]:80/?a=b%20c": "", "https://a:443/x": "",
-		"": "begin with", "worker.example.org": "begin with", "//worker/x": "begin with", "HTTPS:worker": "no host", "https:///x": "no host", "file:///etc/passwd": "begin with",
-		"https://user@a/": "user", "https://user:pass@a/": "user", "https://a/#b": "after #", "https://a/#": "after #", "https://a/ b": "ASCII", "https://ä/": "ASCII",
-		"https://a:0/": "port", "https://a:/": "port", "https://a:x/": "not a URL", "https://[::1/": "not a URL", "https://a/" + strings.Repeat("x", 1000): "bytes",
+		"": "begin with", "worker.example.org": "begin with", "//worker/x": "begin with", "HTTPS:worker": "no host",
+		"https:///x": "no host", "file:///etc/passwd": "begin with",
+		"https://user@a/": "user", "https://user:pass@a/": "user", "https://a/#b": "after #", "https://a/#": "after #",
+		"https://a/ b": "ASCII", "https://ä/": "ASCII",
+		"https://a:0/": "port", "https://a:/": "port", "https://a:x/": "not a URL", "https://[::1/": "not a URL",
+		"https://a/" + strings.Repeat("x", 1000): "bytes",
 	} {
 		err := CheckEndpoint(text)
 		if (err == nil) != (part == "") || err != nil && !strings.Contains(err.Error(), part) {
@@ -87,7 +90,10 @@ func TestCheckEndpoint(t *testing.T) {
 
 // What is accepted is a URL that an HTTP client takes, and to which it sends no secret.
 func FuzzCheckEndpoint(f *testing.F) {
-	for _, text := range []string{"https://a/", "http://[::1]:80/", "https://a:b@c", "https://%41/", "http://a%00/", "https://a/#", "http://a:99999/"} {
+	for _, text := range []string{
+		"https://a/", "http://[::1]:80/", "https://a:b@c", "https://%41/",
+		"http://a%00/", "https://a/#", "http://a:99999/",
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -107,26 +113,26 @@ func TestSucceed(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c, next := client(t, db, Options{}), other(t, db)
 		began := make(chan error, 1)
-		first := worker(t, c, WorkerOptions{Under: "push"})
+		first := worker(t, c, WorkerOptions{LeaderLock: "push"})
 		handle(t, first, "x", func(ctx context.Context, _ *Delivery) error {
 			began <- nil
 			<-ctx.Done()
 			began <- context.Cause(ctx)
 			return ctx.Err()
 		})
-		other := worker(t, c, WorkerOptions{Queues: []string{"other"}, Under: "another"})
+		other := worker(t, c, WorkerOptions{Queues: []string{"other"}, LeaderLock: "another"})
 		start(t, first)
 		start(t, other)
 		id := enqueue(t, c, Job{Kind: "x"})
 		must(t, received(t, "it begins", began))
-		n, err := next.Succeed(t.Context(), "push")
+		n, err := next.TakeOver(t.Context(), "push")
 		must(t, err)
 		if n != 1 {
 			t.Errorf("%d workers had worked under it", n)
 		}
 		kept := nameOf(other)
 		var r record
-		second := worker(t, next, WorkerOptions{Under: "push"})
+		second := worker(t, next, WorkerOptions{LeaderLock: "push"})
 		handle(t, second, "x", func(_ context.Context, d *Delivery) error { r.add("%d", d.ID); return nil })
 		first.c.bells.remove(first) // it hears nothing of what comes
 		start(t, second)
@@ -138,7 +144,7 @@ func TestSucceed(t *testing.T) {
 		if name := nameOf(other); name != kept {
 			t.Errorf("a worker under another lock is %q and was %q", name, kept)
 		}
-		_, err = next.Succeed(t.Context(), "")
+		_, err = next.TakeOver(t.Context(), "")
 		want(t, "no lock", err, ErrInvalid)
 	})
 }

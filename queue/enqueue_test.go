@@ -136,7 +136,8 @@ var payloads = func() map[string]Job {
 		every[i] = byte(i)
 	}
 	for name, text := range map[string][]byte{
-		"no bytes": {}, "a NUL": {0}, "every byte": every, "0xff": {0xff, 0xff}, "100 KB of bytes": bytes.Repeat(every, 400), "hex": []byte(`\x00`),
+		"no bytes": {}, "a NUL": {0}, "every byte": every, "0xff": {0xff, 0xff}, "100 KB of bytes": bytes.Repeat(every, 400),
+		"hex": []byte(`\x00`),
 	} {
 		all[name] = Job{Payload: text, Binary: true}
 	}
@@ -207,7 +208,8 @@ func TestPayloads(t *testing.T) {
 		handle(t, w, "echo", func(_ context.Context, d *Delivery) error {
 			mu.Lock()
 			defer mu.Unlock()
-			if j, ok := enqueued[d.ID]; !ok || !bytes.Equal(d.Payload, j.Payload) || d.Binary != (j.Binary && len(j.Payload) > 0) || d.Trace != j.Trace {
+			if j, ok := enqueued[d.ID]; !ok || !bytes.Equal(d.Payload, j.Payload) || d.Binary != (j.Binary && len(j.Payload) > 0) ||
+				d.Trace != j.Trace {
 				t.Errorf("%s: got %.100q (binary %v)", j.Trace, d.Payload, d.Binary)
 			}
 			done[d.ID] = true

@@ -23,7 +23,8 @@ const (
 )
 
 var eventNames = map[verdict]string{
-	done: EventDone, discard: EventDiscarded, failed: EventFailed, retryIn: EventFailed, snoozed: EventSnoozed, buried: EventDead, lost: EventLost,
+	done: EventDone, discard: EventDiscarded, failed: EventFailed, retryIn: EventFailed, snoozed: EventSnoozed,
+	buried: EventDead, lost: EventLost,
 }
 
 // An Event is the end of an attempt at a job. Its outcome is committed.
@@ -121,7 +122,8 @@ func (h *eventHub) tell(d *Delivery, what verdict, err error, after time.Duratio
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, e := range h.all {
-		if len(e.opt.Kinds) > 0 && !slices.Contains(e.opt.Kinds, d.Kind) || len(e.opt.Outcomes) > 0 && !slices.Contains(e.opt.Outcomes, event.Outcome) {
+		if len(e.opt.Kinds) > 0 && !slices.Contains(e.opt.Kinds, d.Kind) || len(e.opt.Outcomes) > 0 &&
+			!slices.Contains(e.opt.Outcomes, event.Outcome) {
 			continue
 		}
 		select {

@@ -64,7 +64,8 @@ func TestEvents(t *testing.T) {
 		var got []string
 		for _, e := range collect(t, all, 8) {
 			got = append(got, fmt.Sprintf("%s %d %s %s %v", e.Kind, e.Attempt, e.Outcome, e.Payload, e.After))
-			if good := e.Err == nil; good != (e.Outcome == EventDone) || !good && e.Kind != "panic" && e.Kind != "discard" && e.Kind != "snooze" && e.Kind != "cancel" && e.Err.Error() != errTest.Error() {
+			if good := e.Err == nil; good != (e.Outcome == EventDone) || !good && e.Kind != "panic" && e.Kind != "discard" &&
+				e.Kind != "snooze" && e.Kind != "cancel" && e.Err.Error() != errTest.Error() {
 				t.Errorf("%s: error %v", e.Kind, e.Err)
 			}
 		}
@@ -120,7 +121,8 @@ func TestRetryPolicy(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		}))
-		must(t, w.HandleWith("bad", RetryPolicy{Backoff: func(int, error) time.Duration { panic("no") }}, func(context.Context, *Delivery) error { return errTest }))
+		must(t, w.HandleWith("bad", RetryPolicy{Backoff: func(int, error) time.Duration { panic("no") }},
+			func(context.Context, *Delivery) error { return errTest }))
 		must(t, w.HandleBatch("batch", BatchOptions{Retry: RetryPolicy{Backoff: func(_ int, err error) time.Duration {
 			if errors.Is(err, errTest) {
 				return time.Hour
@@ -131,7 +133,8 @@ func TestRetryPolicy(t *testing.T) {
 		one := enqueue(t, c, kind.Job(args{1}))
 		late := enqueue(t, c, Job{Kind: "slow"})
 		bad := enqueue(t, c, Job{Kind: "bad"})
-		if i := becomes(t, c, enqueue(t, c, Job{Kind: "batch"}), StateDelayed); i.At.Sub(i.Enqueued) < time.Hour || i.At.Sub(i.Enqueued) > 100*time.Minute {
+		if i := becomes(t, c, enqueue(t, c, Job{Kind: "batch"}), StateDelayed); i.At.Sub(i.Enqueued) < time.Hour ||
+			i.At.Sub(i.Enqueued) > 100*time.Minute {
 			t.Errorf("of the batch: %+v", i)
 		}
 		if i := becomes(t, c, late, StateDead); !strings.Contains(i.Error, ErrTimeout.Error()) {
@@ -223,7 +226,8 @@ func TestEnqueueMiddleware(t *testing.T) {
 		if got := r.all(); !slices.Equal(got, []string{"outer 1", "outer 1", "outer 2", "outer 1", "outer 1", "outer 1"}) {
 			t.Errorf("got %q", got)
 		}
-		if n := len(db.List(t, `SELECT id FROM {prefix}job WHERE trace = :traced`, dialect.Args{"traced": traced})); n != 7 || rowsOf(t, db) != 7 {
+		if n := len(db.List(t, `SELECT id FROM {prefix}job WHERE trace = :traced`, dialect.Args{"traced": traced})); n != 7 ||
+			rowsOf(t, db) != 7 {
 			t.Errorf("%d jobs were changed, of %d", n, rowsOf(t, db))
 		}
 		for _, kind := range []string{"no", "none"} {

@@ -243,14 +243,15 @@ func ExampleWorker_HandleBatch() {
 
 	seen := 0
 	w := worker(c, queue.WorkerOptions{})
-	until(ctx, w, w.HandleBatch("click", queue.BatchOptions{Max: 100, Wait: time.Second / 10}, func(_ context.Context, batch []*queue.Delivery) error {
-		results := make(queue.Results, len(batch)) // nil: it is done
-		if seen += len(batch); seen == len(jobs) {
-			fmt.Println("all clicks were stored")
-			stop()
-		}
-		return results
-	}))
+	until(ctx, w, w.HandleBatch("click", queue.BatchOptions{Max: 100, Wait: time.Second / 10},
+		func(_ context.Context, batch []*queue.Delivery) error {
+			results := make(queue.Results, len(batch)) // nil: it is done
+			if seen += len(batch); seen == len(jobs) {
+				fmt.Println("all clicks were stored")
+				stop()
+			}
+			return results
+		}))
 	// Output: all clicks were stored
 }
 
@@ -427,15 +428,16 @@ func ExampleHandleKindBatch() {
 	}
 	var total atomic.Int64
 	w := worker(c, queue.WorkerOptions{})
-	until(ctx, w, queue.HandleKindBatch(w, count, queue.BatchOptions{Max: 100}, func(_ context.Context, batch []queue.TypedDelivery[int]) error {
-		results := make(queue.Results, len(batch)) // nil: done
-		for _, d := range batch {
-			if total.Add(int64(d.Args)) == 6 {
-				stop()
+	until(ctx, w, queue.HandleKindBatch(w, count, queue.BatchOptions{Max: 100},
+		func(_ context.Context, batch []queue.TypedDelivery[int]) error {
+			results := make(queue.Results, len(batch)) // nil: done
+			for _, d := range batch {
+				if total.Add(int64(d.Args)) == 6 {
+					stop()
+				}
 			}
-		}
-		return results
-	}))
+			return results
+		}))
 	fmt.Println(total.Load())
 	// Output: 6
 }

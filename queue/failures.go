@@ -63,10 +63,11 @@ func (c *Client) Failures(ctx context.Context, limit int) (all []Failure, more b
 	if limit < 1 || limit > 100_000 {
 		return nil, false, invalid("limit", "%d is not 1 to 100000", limit)
 	}
-	places, err := dialect.Select(ctx, &c.db.Session, failing, dialect.Args{"limit": failurePlaces}, func(rows *sql.Rows) (p failurePlace, err error) {
-		p.before = 1<<63 - 1
-		return p, rows.Scan(&p.queue, &p.name, &p.block)
-	})
+	places, err := dialect.Select(ctx, &c.db.Session, failing, dialect.Args{"limit": failurePlaces},
+		func(rows *sql.Rows) (p failurePlace, err error) {
+			p.before = 1<<63 - 1
+			return p, rows.Scan(&p.queue, &p.name, &p.block)
+		})
 	if err != nil || len(places) == 0 {
 		return nil, false, err
 	}
@@ -125,7 +126,8 @@ func (p *failurePlace) step(limit int, all *[]Failure) *dialect.Step {
 	p.over = true // unless it returns as many as it may
 	s.Scan = func(row *dialect.Row) error {
 		f := f
-		f.ID, f.Kind, f.At, f.Attempts, f.Error = row.Int(0), string(row.Bytes(1)), time.UnixMicro(row.Int(2)).UTC(), int(row.Int(3)), string(row.Bytes(4))
+		f.ID, f.Kind, f.At, f.Attempts, f.Error = row.Int(0), string(row.Bytes(1)), time.UnixMicro(row.Int(2)).UTC(),
+			int(row.Int(3)), string(row.Bytes(4))
 		*all = append(*all, f)
 		if n++; n >= limit && p.block < 0 {
 			p.over = false

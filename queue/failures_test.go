@@ -44,7 +44,8 @@ func TestFailures(t *testing.T) {
 		}
 		for i, text := range map[int]string{0: "default b 4 delayed 9", 2: "other a 10 dead 1000", len(all) - 1: "default a 10 dead 1000"} {
 			f := all[i]
-			if got := fmt.Sprint(f.Queue, " ", f.Kind, " ", f.Attempts, " ", f.State, " ", len(f.Error)); i != 0 && got != text || i == 0 && !strings.HasSuffix(got, "4 delayed 9") || f.At.IsZero() {
+			if got := fmt.Sprint(f.Queue, " ", f.Kind, " ", f.Attempts, " ", f.State, " ", len(f.Error)); i != 0 &&
+				got != text || i == 0 && !strings.HasSuffix(got, "4 delayed 9") || f.At.IsZero() {
 				t.Errorf("%d: got %s, want %s", i, got, text)
 			}
 		}

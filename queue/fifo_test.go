@@ -112,7 +112,7 @@ func TestFIFOOfTheLost(t *testing.T) {
 		edit(t, c, fifo)
 		var r record
 		lost, cut := severed(t, db)
-		w := worker(t, lost, WorkerOptions{Lease: time.Second, Grace: -1, Harmless: true})
+		w := worker(t, lost, WorkerOptions{Lease: time.Second, Grace: -1, Isolated: true})
 		began := make(chan bool)
 		handle(t, w, "x", func(ctx context.Context, d *Delivery) error {
 			if r.add("%s", d.Payload); string(d.Payload) == "2" {
@@ -134,7 +134,7 @@ func TestFIFOOfTheLost(t *testing.T) {
 			return rowsOf(t, db) == 4
 		})
 		cut()
-		crew(t, db, 1, WorkerOptions{Harmless: true}, func(_ context.Context, d *Delivery) error { r.add("%s", d.Payload); return nil })
+		crew(t, db, 1, WorkerOptions{Isolated: true}, func(_ context.Context, d *Delivery) error { r.add("%s", d.Payload); return nil })
 		r.wants(t, "0", "1", "2", "2", "3", "4", "5")
 		empty(t, db)
 	})

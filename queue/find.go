@@ -27,7 +27,8 @@ func locateIn(state, table, priority string) string {
 	if priority != "" {
 		key = " AND j.priority = " + priority
 	}
-	return `SELECT '` + state + `', b.queue_id, (SELECT q.name FROM {prefix}queue AS q WHERE q.queue_id = b.queue_id), b.divided, ` + cmp.Or(priority, "0") + `
+	return `SELECT '` + state + `', b.queue_id, (SELECT q.name FROM {prefix}queue AS q WHERE q.queue_id = b.queue_id), b.divided, ` +
+		cmp.Or(priority, "0") + `
 	FROM {prefix}queue_block AS b WHERE b.queue_id >= :first AND b.queue_id <= :last
 		AND (SELECT j.id FROM {prefix}` + table + ` AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided` + key + ` AND j.id = :id) IS NOT NULL`
 }
@@ -50,7 +51,10 @@ var (
 	findDone    = dialect.SQL("queue.find-done", findIn("job_done", "ended_at", ", worker, {us started_at}, outcome", ""))
 )
 
-var findStatements = map[State]*dialect.Stmt{StateReady: findReady, StateDelayed: findDelayed, StateRunning: findRunning, StateDead: findDead, StateDone: findDone}
+var findStatements = map[State]*dialect.Stmt{
+	StateReady: findReady, StateDelayed: findDelayed,
+	StateRunning: findRunning, StateDead: findDead, StateDone: findDone,
+}
 
 func findIn(table, at, more, key string) string {
 	return `SELECT id, priority, ` + body + `, attempt, crashes, COALESCE({us ` + at + `}, 0), error, ` + progress + `, divided` + more + `
@@ -161,7 +165,8 @@ func theOne(all []Info, err error) (Info, error) {
 		}
 	}
 	slices.Sort(names)
-	return Info{}, fmt.Errorf("%w: job %d is %s; name its queue, or select it by kind or key", ErrAmbiguous, all[0].ID, strings.Join(names, ", and "))
+	return Info{}, fmt.Errorf("%w: job %d is %s; name its queue, or select it by kind or key", ErrAmbiguous,
+		all[0].ID, strings.Join(names, ", and "))
 }
 
 func cmpName(queue string) string {

@@ -35,7 +35,8 @@ func TestFind(t *testing.T) {
 					got += " " + more
 				}
 			}
-			if got != want || found.ID != id || found.State == StateDone && found.Started.IsZero() || found.State != StateReady && found.State != StateRunning && found.At.IsZero() {
+			if got != want || found.ID != id || found.State == StateDone && found.Started.IsZero() ||
+				found.State != StateReady && found.State != StateRunning && found.At.IsZero() {
 				t.Errorf("job %d is %q, not %q: %+v", id, got, want, found)
 			}
 			for _, name := range []string{"q", "r", "s"} {
@@ -71,7 +72,8 @@ func TestFindAmbiguous(t *testing.T) {
 			27: {`running in queue "q", block 3`, `delayed in queue "q", block 5`},
 		} {
 			for what, do := range map[string]func() error{
-				"find": func() error { _, err := c.Find(t.Context(), id); return err }, "get": func() error { _, err := c.Job(t.Context(), "q", id); return err },
+				"find":   func() error { _, err := c.Find(t.Context(), id); return err },
+				"get":    func() error { _, err := c.Job(t.Context(), "q", id); return err },
 				"cancel": func() error { return c.Cancel(t.Context(), "q", id) }, "delete": func() error { return c.Delete(t.Context(), "q", id) },
 				"retry": func() error { return c.Retry(t.Context(), "q", id) }, "run": func() error { return c.RunNow(t.Context(), "q", id) },
 			} {

@@ -179,7 +179,9 @@ func (w *Worker) forwardPart(ctx context.Context, b *block, to generation, node 
 }
 
 // forwardSome moves those of a block's jobs that are not due soon, or only some of these.
-func (w *Worker) forwardSome(ctx context.Context, tx *dialect.Session, b *block, to generation, node string, only []laterRow) ([]laterRow, error) {
+func (w *Worker) forwardSome(ctx context.Context, tx *dialect.Session, b *block, to generation, node string,
+	only []laterRow,
+) ([]laterRow, error) {
 	args := dialect.Args{"queue": b.q.id, "divided": b.divided, "fence": b.fence, "node": node, "soon": Window.Microseconds(), "limit": chunk}
 	all, err := dialect.Select(ctx, tx, lockLater, args, func(rows *sql.Rows) (r laterRow, err error) {
 		var key sql.NullString
@@ -236,7 +238,9 @@ func (w *Worker) mayMove(b *block, all, only []laterRow) []laterRow {
 // withRoom leaves out jobs that cannot be moved yet, since another that has their id waits where
 // they are to go. One that comes there at this moment breaks the transaction off, and the next
 // one sees it.
-func (w *Worker) withRoom(ctx context.Context, tx *dialect.Session, b *block, rows []dialect.Args) (left []dialect.Args, ids []int64, err error) {
+func (w *Worker) withRoom(ctx context.Context, tx *dialect.Session, b *block,
+	rows []dialect.Args,
+) (left []dialect.Args, ids []int64, err error) {
 	byTarget, taken := map[int][]int64{}, map[int64]bool{}
 	for _, row := range rows {
 		target := row["target"].(int)
@@ -293,7 +297,10 @@ func (w *Worker) recall(ctx context.Context, q *workQueue) error {
 		return err
 	}
 	for divided := range found {
-		_, err = w.db.Exec(ctx, createBlocks, dialect.Args{"rows": []dialect.Args{{"queue": q.id, "divided": divided, "generation": 0, "fifo": "no"}}})
+		_, err = w.db.Exec(ctx, createBlocks, dialect.Args{"rows": []dialect.Args{{
+			"queue": q.id, "divided": divided,
+			"generation": 0, "fifo": "no",
+		}}})
 		if err != nil && !w.db.Dialect.Duplicate(err) { // another worker may have been first
 			return err
 		}

@@ -78,7 +78,8 @@ var (
 
 	// weighMembers tells how long their results are.
 	weighMembers = dialect.PerDialect("queue.weigh-members", func(d *dialect.Dialect) string {
-		return `SELECT COALESCE(` + d.JSONBytes("result") + `, 0) FROM {prefix}job_member WHERE group_id = :group AND job > :after ORDER BY job LIMIT :limit`
+		return `SELECT COALESCE(` + d.JSONBytes("result") +
+			`, 0) FROM {prefix}job_member WHERE group_id = :group AND job > :after ORDER BY job LIMIT :limit`
 	})
 
 	// oldGroups finds groups whose time is over. Their members are removed first, some
@@ -167,7 +168,9 @@ func (c *Client) concludeEmpty(ctx context.Context, id int64, all []Enqueued) {
 
 // EnqueueGroupTx is [Client.EnqueueGroup] in a transaction of the caller's: see
 // [Client.EnqueueTx].
-func (c *Client) EnqueueGroupTx(ctx context.Context, tx dialect.Execer, g Group, jobs ...Job) (id int64, all []Enqueued, wake func(), err error) {
+func (c *Client) EnqueueGroupTx(ctx context.Context, tx dialect.Execer, g Group,
+	jobs ...Job,
+) (id int64, all []Enqueued, wake func(), err error) {
 	return c.enqueueGroup(ctx, c.callers(tx), g, jobs)
 }
 

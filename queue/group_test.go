@@ -110,7 +110,10 @@ func TestGroup(t *testing.T) {
 		eventually(t, "the group has ended", func() bool { return counts(t, c, id) == "done 0 4 3 2" })
 		must(t, c.Resume(t.Context(), defaultQueue))
 		empty(t, db)
-		made := []string{`done done {"n":1}`, "retried done 2", "dead dead", "discarded cancelled", `completed done "tx"`, "slow done", "nobody dead", "later cancelled", "later dead"}
+		made := []string{
+			`done done {"n":1}`, "retried done 2", "dead dead", "discarded cancelled", `completed done "tx"`,
+			"slow done", "nobody dead", "later cancelled", "later dead",
+		}
 		if got := results(t, c, id); !slices.Equal(got, made) {
 			t.Errorf("results:\ngot  %q\nwant %q", got, made)
 		}
@@ -121,7 +124,8 @@ func TestGroup(t *testing.T) {
 		}
 		g, err := c.Group(t.Context(), id)
 		must(t, err)
-		if g.Name != "all" || g.Callback == nil || g.Callback.Kind != "end" || string(g.Callback.Payload) != `{"a":  1}` || g.Ended.Before(g.Created) || g.Keep != keepGroup {
+		if g.Name != "all" || g.Callback == nil || g.Callback.Kind != "end" || string(g.Callback.Payload) != `{"a":  1}` ||
+			g.Ended.Before(g.Created) || g.Keep != keepGroup {
 			t.Errorf("got %+v", g)
 		}
 		must(t, c.Seal(t.Context(), id)) // again
@@ -163,7 +167,10 @@ func TestSeal(t *testing.T) {
 
 		id, err = c.NewGroup(t.Context(), Group{Callback: end()})
 		must(t, err)
-		enqueueMany(t, c, []Job{{Kind: "more", Payload: []byte("10"), Group: id, Delay: time.Millisecond}, {Kind: "more", Payload: []byte("10"), Group: id, Key: "k"}})
+		enqueueMany(t, c, []Job{
+			{Kind: "more", Payload: []byte("10"), Group: id, Delay: time.Millisecond},
+			{Kind: "more", Payload: []byte("10"), Group: id, Key: "k"},
+		})
 		must(t, c.Seal(t.Context(), id))
 		enqueue(t, c, Job{Kind: "more", Payload: []byte("0"), Group: id})
 		tx := db.Begin(t, nil)
@@ -607,7 +614,11 @@ func TestGroupStatements(t *testing.T) {
 			jobs   []string
 		}{
 			{"finish", finishMembers, finished, groups, change(jobs, "1 11 pending", "1 11 dead x")},
-			{"finish in another group", finishMembers, dialect.Args{"rows": []dialect.Args{{"crew": 2, "job": 11, "became": "dead", "made": nil, "why": "x"}}}, groups, jobs},
+			{
+				"finish in another group", finishMembers,
+				dialect.Args{"rows": []dialect.Args{{"crew": 2, "job": 11, "became": "dead", "made": nil, "why": "x"}}},
+				groups, jobs,
+			},
 			{"seal", seal, group(3), change(groups, "3 open", "3 sealed"), jobs},
 			{"seal what has ended", seal, group(4), groups, jobs},
 			{"end with one pending", endGroup, group(1), groups, jobs},
@@ -662,10 +673,11 @@ func trim(all []string) {
 
 func lockOf(t *testing.T, db *dbtest.DB, group int) []string {
 	t.Helper()
-	all, err := dialect.Select(t.Context(), &db.Session, lockGroup, dialect.Args{"group": group}, func(rows *sql.Rows) (text string, err error) {
-		var callback sql.NullString
-		return "", rows.Scan(&callback)
-	})
+	all, err := dialect.Select(t.Context(), &db.Session, lockGroup, dialect.Args{"group": group},
+		func(rows *sql.Rows) (text string, err error) {
+			var callback sql.NullString
+			return "", rows.Scan(&callback)
+		})
 	must(t, err)
 	return all
 }

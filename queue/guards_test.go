@@ -36,7 +36,10 @@ func byHand(t *testing.T, db *dbtest.DB, statements ...string) {
 // void removes all rows.
 func void(t *testing.T, db *dbtest.DB) {
 	t.Helper()
-	for _, table := range []string{"queue", "queue_block", "node", "queue_worker", "job", "job_delayed", "job_running", "job_dead", "job_done"} {
+	for _, table := range []string{
+		"queue", "queue_block", "node", "queue_worker", "job", "job_delayed",
+		"job_running", "job_dead", "job_done",
+	} {
 		byHand(t, db, "DELETE FROM {prefix}"+table)
 	}
 }
@@ -60,7 +63,8 @@ func world(t *testing.T, db *dbtest.DB) {
 		`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at, hold_key) VALUES
 			(1, 3, 17, 'x', `+epoch+`, 'k'), (1, 3, 18, 'x', `+epoch+`, NULL), (1, 3, 19, 'x', `+epoch+`, 'l'), (1, 3, 20, 'x', `+ahead+`, NULL)`,
 		`INSERT INTO {prefix}job_running (queue_id, divided, id, kind, lock_by) VALUES (1, 3, 27, 'x', 'me'), (1, 3, 28, 'x', 'me'), (1, 3, 29, 'x', 'me'), (1, 3, 30, 'x', 'nobody')`,
-		`INSERT INTO {prefix}job_dead (queue_id, divided, id, kind, purge_at) VALUES (1, 3, 37, 'x', `+ago+`), (1, 3, 38, 'x', `+ahead+`), (1, 3, 39, 'x', NULL)`,
+		`INSERT INTO {prefix}job_dead (queue_id, divided, id, kind, purge_at) VALUES (1, 3, 37, 'x', `+ago+
+			`), (1, 3, 38, 'x', `+ahead+`), (1, 3, 39, 'x', NULL)`,
 		`INSERT INTO {prefix}job_done (queue_id, divided, id, priority, attempt, crashes, outcome, error, worker, kind, started_at, ended_at, purge_at) VALUES
 			(1, 3, 47, 2, 1, 0, 'done', '', 'me', 'x', {now}, {now}, `+ago+`), (1, 3, 48, 2, 1, 0, 'done', '', 'me', 'x', {now}, {now}, `+ahead+`),
 			(1, 3, 49, 2, 1, 0, 'done', '', 'me', 'x', {now}, {now}, `+ago+`)`,
@@ -71,8 +75,10 @@ func world(t *testing.T, db *dbtest.DB) {
 func told(at int) dialect.Args {
 	first := int64(at + 7)
 	args := dialect.Args{
-		"queue": 1, "to": 1, "name": "q", "divided": 3, "generation": 1, "priority": 2, "id": first, "ids": []int64{first, first + 2}, "n": 2, "least": first, "most": first + 2, "places": places{1, 3, 2, []int64{first, first + 2}},
-		"node": "me", "from": "nobody", "fence": 5, "batch": 100, "left": 0, "busy": 1, "was": rowRunning, "state": rowSuspect, "lease": 1, "keep": 1, "soon": 0, "limit": 100, "since": Epoch.UnixMicro(), "rows": moving(first, Normal),
+		"queue": 1, "to": 1, "name": "q", "divided": 3, "generation": 1, "priority": 2, "id": first,
+		"ids": []int64{first, first + 2}, "n": 2, "least": first, "most": first + 2, "places": places{1, 3, 2, []int64{first, first + 2}},
+		"node": "me", "from": "nobody", "fence": 5, "batch": 100, "left": 0, "busy": 1, "was": rowRunning,
+		"state": rowSuspect, "lease": 1, "keep": 1, "soon": 0, "limit": 100, "since": Epoch.UnixMicro(), "rows": moving(first, Normal),
 	}
 	maps.Copy(args, past(first-1))
 	return args
@@ -82,7 +88,8 @@ func told(at int) dialect.Args {
 func moving(first int64, priority int) (rows []dialect.Args) {
 	for _, id := range []int64{first, first + 2} {
 		rows = append(rows, dialect.Args{
-			"queue": 1, "block": 3, "job": id, "urgency": priority, "tries": 1, "died": 0, "why": "", "more": "", "later": 0, "holds": nil, "target": 5, "at": 1,
+			"queue": 1, "block": 3, "job": id, "urgency": priority, "tries": 1, "died": 0, "why": "", "more": "",
+			"later": 0, "holds": nil, "target": 5, "at": 1,
 			"divided": 3, "priority": priority, "after1": first - 1, "after2": first - 1, "after3": first - 1, "after4": first - 1,
 		})
 	}
@@ -407,7 +414,8 @@ func TestTake(t *testing.T) {
 			}
 		}
 		wantRows(t, db, "blocks", `SELECT divided, state, lock_by, fence, suspects, batch FROM {prefix}queue_block ORDER BY divided`,
-			"0 LEASED live 5 3 100", "1 LEASED late 5 3 100", "2 LEASED me 6 4 7", "3 LEASED me 6 4 7", "4 LEASED me 6 0 7", "5 LEASED me 6 0 7", "6 LEASED me 6 4 7",
+			"0 LEASED live 5 3 100", "1 LEASED late 5 3 100", "2 LEASED me 6 4 7", "3 LEASED me 6 4 7", "4 LEASED me 6 0 7",
+			"5 LEASED me 6 0 7", "6 LEASED me 6 4 7",
 			"9 LEASED me 6 0 7")
 	})
 }
@@ -429,14 +437,20 @@ func TestAdopt(t *testing.T) {
 					if id == 24 {
 						was = rowSuspect // the late worker has written since
 					}
-					must(t, orExec(db, adopt, dialect.Args{"queue": 1, "divided": 3, "id": id, "from": all[id%10], "was": was, "node": "me", "fence": 6, "state": rowSuspect}))
+					must(t, orExec(db, adopt, dialect.Args{
+						"queue": 1, "divided": 3, "id": id, "from": all[id%10],
+						"was": was, "node": "me", "fence": 6, "state": rowSuspect,
+					}))
 				}
 			}
 		}
 		wantRows(t, db, "jobs", `SELECT id, state, lock_by, fence, crashes FROM {prefix}job_running ORDER BY id`,
-			"0 running live 0 3", "1 running late 0 3", "2 suspect me 6 4", "3 suspect me 6 4", "4 suspect me 6 4", "5 suspect me 6 4", "6 suspect me 6 4",
-			"10 suspect me 6 3", "11 suspect me 6 3", "12 suspect me 6 3", "13 suspect me 6 3", "14 suspect me 6 3", "15 suspect me 6 3", "16 suspect me 6 3",
-			"20 alone live 0 3", "21 alone late 0 3", "22 suspect me 6 4", "23 suspect me 6 4", "24 alone "+all[4]+" 0 3", "25 suspect me 6 4", "26 suspect me 6 4")
+			"0 running live 0 3", "1 running late 0 3", "2 suspect me 6 4", "3 suspect me 6 4", "4 suspect me 6 4",
+			"5 suspect me 6 4", "6 suspect me 6 4",
+			"10 suspect me 6 3", "11 suspect me 6 3", "12 suspect me 6 3", "13 suspect me 6 3", "14 suspect me 6 3",
+			"15 suspect me 6 3", "16 suspect me 6 3",
+			"20 alone live 0 3", "21 alone late 0 3", "22 suspect me 6 4", "23 suspect me 6 4", "24 alone "+all[4]+" 0 3",
+			"25 suspect me 6 4", "26 suspect me 6 4")
 	})
 }
 
@@ -536,15 +550,22 @@ func TestLocks(t *testing.T) {
 			{claimHolds, 0, `SELECT divided FROM {prefix}queue_block WHERE queue_id = 1 AND divided = 3`, nil},
 			{stillMine, 0, `SELECT divided FROM {prefix}queue_block WHERE queue_id = 1 AND divided = 3`, nil},
 			{lockJobs, inReady, `SELECT id FROM {prefix}job WHERE queue_id = 1 AND divided = 3 AND priority = 2 ORDER BY id`, []string{"8"}},
-			{lockDelayed, inDelayed, `SELECT id FROM {prefix}job_delayed WHERE queue_id = 1 AND divided = 3 AND id < 20 ORDER BY id`, []string{"18"}},
+			{
+				lockDelayed, inDelayed, `SELECT id FROM {prefix}job_delayed WHERE queue_id = 1 AND divided = 3 AND id < 20 ORDER BY id`,
+				[]string{"18"},
+			},
 			{lockLater, inDelayed, `SELECT id FROM {prefix}job_delayed WHERE queue_id = 1 AND divided = 3 ORDER BY id`, []string{"17", "18", "19"}},
-			{lockRunning, inRunning, `SELECT id FROM {prefix}job_running WHERE queue_id = 1 AND divided = 3 AND id < 30 ORDER BY id`, []string{"28"}},
+			{
+				lockRunning, inRunning, `SELECT id FROM {prefix}job_running WHERE queue_id = 1 AND divided = 3 AND id < 30 ORDER BY id`,
+				[]string{"28"},
+			},
 			{lockOut, inRunning, `SELECT id FROM {prefix}job_running WHERE queue_id = 1 AND divided = 3 AND id < 30 ORDER BY id`, []string{"28"}},
 			{lockDead, inDead, `SELECT id FROM {prefix}job_dead WHERE queue_id = 1 ORDER BY id`, []string{"38"}},
 			{lockDone, inDone, `SELECT id FROM {prefix}job_done WHERE queue_id = 1 ORDER BY id`, []string{"48"}},
 		} {
 			must(t, db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
-				if _, err := dialect.Select(ctx, tx, test.stmt, told(test.at), func(*sql.Rows) (none struct{}, err error) { return none, nil }); err != nil {
+				if _, err := dialect.Select(ctx, tx, test.stmt, told(test.at),
+					func(*sql.Rows) (none struct{}, err error) { return none, nil }); err != nil {
 					return err
 				}
 				wantRows(t, db, test.stmt.Name, test.free+" {skip_locked}", test.want...)
@@ -587,9 +608,15 @@ func TestMovesOfALostBlock(t *testing.T) {
 			if errors.Is(err, errBlockLost) != lost || !lost && err != nil {
 				t.Errorf("%s: %v", holder, err)
 			}
-			want := []string{"job 7", "job 8", "job 9", "delayed 17 0", "delayed 18 0", "delayed 19 0", "delayed 20 0", "dead 37", "dead 38", "dead 39"}
+			want := []string{
+				"job 7", "job 8", "job 9", "delayed 17 0", "delayed 18 0", "delayed 19 0", "delayed 20 0",
+				"dead 37", "dead 38", "dead 39",
+			}
 			if !lost {
-				want = []string{"job 8", "delayed 7 1", "delayed 17 1", "delayed 18 0", "delayed 20 0", "dead 9", "dead 19", "dead 37", "dead 38", "dead 39"}
+				want = []string{
+					"job 8", "delayed 7 1", "delayed 17 1", "delayed 18 0", "delayed 20 0", "dead 9",
+					"dead 19", "dead 37", "dead 38", "dead 39",
+				}
 			}
 			got := db.List(t, `SELECT 'job', id FROM {prefix}job ORDER BY id`, nil)
 			got = append(got, db.List(t, `SELECT 'delayed', id, attempt FROM {prefix}job_delayed ORDER BY id`, nil)...)
@@ -611,7 +638,8 @@ func TestForward(t *testing.T) {
 			world(t, db)
 			byHand(t, db, `UPDATE {prefix}queue_block SET `+holder+` WHERE divided = 3`,
 				`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at, hold_key) VALUES (1, 3, 21, 'x', `+ahead+`, 'm')`,
-				`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at) VALUES (1, 3, 22, 'x', `+ahead+`), (1, 5, 22, 'y', `+ahead+`)`) // with one id
+				// with one id
+				`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at) VALUES (1, 3, 22, 'x', `+ahead+`), (1, 5, 22, 'y', `+ahead+`)`)
 			b := &block{q: &workQueue{w: w, id: 1}, divided: 3, fence: 5}
 			err := db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
 				moved, err := w.forwardSome(ctx, tx, b, to, "me", nil)
@@ -623,7 +651,8 @@ func TestForward(t *testing.T) {
 			if lost := n == 0; errors.Is(err, errBlockLost) != lost || !lost && err != nil {
 				t.Errorf("%s: %v", holder, err)
 			}
-			wantRows(t, db, holder, `SELECT divided, id, kind FROM {prefix}job_delayed WHERE divided > 3 OR id > 19 ORDER BY id, divided`, fmt.Sprintf("%d 20 x", 3+2*n), "3 21 x", "3 22 x", "5 22 y")
+			wantRows(t, db, holder, `SELECT divided, id, kind FROM {prefix}job_delayed WHERE divided > 3 OR id > 19 ORDER BY id, divided`,
+				fmt.Sprintf("%d 20 x", 3+2*n), "3 21 x", "3 22 x", "5 22 y")
 		}
 	})
 }
@@ -693,7 +722,8 @@ func TestDue(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		at := func(seconds int64) int64 { return Epoch.UnixMicro() + seconds*1e6 }
 		put := func(queue, divided, id int, run string) {
-			byHand(t, db, fmt.Sprintf(`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at) VALUES (%d, %d, %d, 'x', %s)`, queue, divided, id, run))
+			byHand(t, db, fmt.Sprintf(`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at) VALUES (%d, %d, %d, 'x', %s)`,
+				queue, divided, id, run))
 		}
 		for id, seconds := range []int64{10, 40, 30, 20, 20} {
 			put(1, 3, id, fmt.Sprintf("{time %d}", at(seconds)))
@@ -713,15 +743,16 @@ func TestDue(t *testing.T) {
 			}
 		}
 		rows := []dialect.Args{{"block": 3, "since": at(21)}, {"block": 4, "since": at(0)}, {"block": 5, "since": at(0)}}
-		found, err := dialect.Select(t.Context(), &db.Session, nextDelayed, dialect.Args{"queue": 1, "rows": rows}, func(rows *sql.Rows) (text string, err error) {
-			var divided int
-			var now, us sql.NullInt64
-			err = rows.Scan(&divided, &now, &us)
-			if us.Valid {
-				us.Int64 -= Epoch.UnixMicro()
-			}
-			return fmt.Sprint(divided, us.Valid, us.Int64/1e6), err
-		})
+		found, err := dialect.Select(t.Context(), &db.Session, nextDelayed, dialect.Args{"queue": 1, "rows": rows},
+			func(rows *sql.Rows) (text string, err error) {
+				var divided int
+				var now, us sql.NullInt64
+				err = rows.Scan(&divided, &now, &us)
+				if us.Valid {
+					us.Int64 -= Epoch.UnixMicro()
+				}
+				return fmt.Sprint(divided, us.Valid, us.Int64/1e6), err
+			})
 		must(t, err)
 		if got := fmt.Sprint(found); got != "[3 true 30 4 true 25 5 false 0]" {
 			t.Errorf("next are %s", got)
@@ -759,7 +790,10 @@ func TestDrained(t *testing.T) {
 			}
 		}
 		void(t, db)
-		for _, block := range []string{"1, 0, 1, {now + -9000000000}", "1, 1, 2, {now + -5400000000}", "1, 2, 3, {now}", "2, 0, 2, {now + -7200000000}"} {
+		for _, block := range []string{
+			"1, 0, 1, {now + -9000000000}", "1, 1, 2, {now + -5400000000}",
+			"1, 2, 3, {now}", "2, 0, 2, {now + -7200000000}",
+		} {
 			byHand(t, db, `INSERT INTO {prefix}queue_block (queue_id, divided, generation, insert_time) VALUES (`+block+`)`)
 		}
 		var empty bool
@@ -780,7 +814,8 @@ func TestRecall(t *testing.T) {
 			t, db,
 			`DELETE FROM {prefix}job`,
 			`DELETE FROM {prefix}job_delayed`,
-			`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at) VALUES (1, 0, 1, 'x', `+ahead+`), (1, 1, 2, 'x', `+ago+`), (1, 2, 3, 'x', `+ago+`), (1, 3, 4, 'x', `+ago+`)`,
+			`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at) VALUES (1, 0, 1, 'x', `+ahead+
+				`), (1, 1, 2, 'x', `+ago+`), (1, 2, 3, 'x', `+ago+`), (1, 3, 4, 'x', `+ago+`)`,
 			`INSERT INTO {prefix}job (queue_id, divided, priority, id, kind) VALUES (1, 2, 2, 5, 'x'), (1, 3, 2, 6, 'x'), (1, 9, 2, 7, 'x')`,
 			`INSERT INTO {prefix}queue_block (queue_id, divided) VALUES (2, 1), (2, 2)`,
 		)
@@ -788,7 +823,8 @@ func TestRecall(t *testing.T) {
 		for range 4 {
 			must(t, w.recall(t.Context(), &workQueue{w: w, id: 1, name: "q", set: &Queue{id: 1}}))
 		}
-		wantRows(t, db, "blocks", `SELECT divided, generation, fence FROM {prefix}queue_block WHERE queue_id = 1 ORDER BY divided`, "0 0 0", "1 0 0", "2 0 0", "3 1 5", "5 1 5")
+		wantRows(t, db, "blocks", `SELECT divided, generation, fence FROM {prefix}queue_block WHERE queue_id = 1 ORDER BY divided`,
+			"0 0 0", "1 0 0", "2 0 0", "3 1 5", "5 1 5")
 	})
 }
 
@@ -845,7 +881,8 @@ func TestKept(t *testing.T) {
 				reached(t, db, stmt, args)
 			}
 			must(t, w.purge(t.Context(), outdated, dialect.Args{}, purgeDead))
-			wantRows(t, db, fmt.Sprint("kept for ", keep), `SELECT id FROM {prefix}job UNION ALL SELECT id FROM {prefix}job_dead ORDER BY id`, left...)
+			wantRows(t, db, fmt.Sprint("kept for ", keep),
+				`SELECT id FROM {prefix}job UNION ALL SELECT id FROM {prefix}job_dead ORDER BY id`, left...)
 		}
 	})
 }
@@ -863,7 +900,8 @@ func TestKeptDone(t *testing.T) {
 				reached(t, db, stmt, args)
 			}
 			must(t, w.purge(t.Context(), outdatedDone, dialect.Args{}, purgeDone))
-			wantRows(t, db, fmt.Sprint("kept for ", keep), `SELECT id FROM {prefix}job UNION ALL SELECT id FROM {prefix}job_done ORDER BY id`, left...)
+			wantRows(t, db, fmt.Sprint("kept for ", keep),
+				`SELECT id FROM {prefix}job UNION ALL SELECT id FROM {prefix}job_done ORDER BY id`, left...)
 		}
 	})
 }
@@ -876,10 +914,12 @@ func TestPending(t *testing.T) {
 			return "INSERT INTO {prefix}job (queue_id, divided, priority, id, kind, job_key) VALUES (" + place + ", 2, " + id + ", 'x', " + key + ")"
 		}
 		delayed := func(place, id, key, at, hold string) string {
-			return "INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, job_key, run_at, hold_key) VALUES (" + place + ", " + id + ", 'x', " + key + ", " + at + ", " + hold + ")"
+			return "INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, job_key, run_at, hold_key) VALUES (" +
+				place + ", " + id + ", 'x', " + key + ", " + at + ", " + hold + ")"
 		}
 		running := func(place, id, key string) string {
-			return "INSERT INTO {prefix}job_running (queue_id, divided, id, kind, job_key, lock_by) VALUES (" + place + ", " + id + ", 'x', " + key + ", 'me')"
+			return "INSERT INTO {prefix}job_running (queue_id, divided, id, kind, job_key, lock_by) VALUES (" +
+				place + ", " + id + ", 'x', " + key + ", 'me')"
 		}
 		const here, there, elsewhere = "1, 3", "1, 5", "2, 3"
 		for i, test := range []struct {

@@ -185,7 +185,8 @@ func insertOf(rows []jobRow) *dialect.Stmt {
 		return insertDelayed
 	}
 	for i := range rows {
-		if r := &rows[i]; r.Binary || r.MaxAttempts != 0 || r.Timeout != 0 || r.Trace != "" || r.Unique != "" || r.Group != 0 || r.callbackOf != 0 || r.Endpoint != "" {
+		if r := &rows[i]; r.Binary || r.MaxAttempts != 0 || r.Timeout != 0 || r.Trace != "" || r.Unique != "" ||
+			r.Group != 0 || r.callbackOf != 0 || r.Endpoint != "" {
 			return insertJobs
 		}
 	}

@@ -152,7 +152,8 @@ func (j *Job) checkRest() error {
 	case j.MaxAttempts < 0 || j.MaxAttempts > 1_000_000:
 		return invalid("max_attempts", "%d is not 0 to 1000000", j.MaxAttempts)
 	case j.Trace != "" && !traceparent.Valid(j.Trace):
-		return invalid("trace", "%q is not a W3C traceparent, such as 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", plain.Cut(j.Trace, 100))
+		return invalid("trace", "%q is not a W3C traceparent, such as 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+			plain.Cut(j.Trace, 100))
 	case j.Endpoint != "" && CheckEndpoint(j.Endpoint) != nil:
 		return invalid("endpoint", "%v", CheckEndpoint(j.Endpoint))
 	}

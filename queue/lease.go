@@ -94,7 +94,7 @@ func (w *Worker) enter(ctx context.Context) error {
 
 func (w *Worker) joining(name string) dialect.Args {
 	args := dialect.Args{
-		"node": name, "lease": w.opt.Lease.Microseconds(), "under": w.opt.Under, "version": w.c.opt.Version, "drained": 0, "by": "",
+		"node": name, "lease": w.opt.Lease.Microseconds(), "under": w.opt.LeaderLock, "version": w.c.opt.Version, "drained": 0, "by": "",
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -87,7 +87,8 @@ func (l *Limit) check() error {
 	}
 	switch {
 	case l.Running < 0 || l.Running > maxRunning:
-		return invalid("running", "%d is not 1 to %d jobs at a time, or 0 for any number; to have none begin, pause the queue", l.Running, maxRunning)
+		return invalid("running", "%d is not 1 to %d jobs at a time, or 0 for any number; to have none begin, pause the queue",
+			l.Running, maxRunning)
 	case l.Rate < 0 || l.Rate > maxRate:
 		return invalid("rate", "%d is not 1 to %d jobs, or 0 for any number; to have none begin, pause the queue", l.Rate, maxRate)
 	case l.Running == 0 && l.Rate == 0:

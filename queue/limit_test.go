@@ -536,7 +536,8 @@ func TestDrawLocks(t *testing.T) {
 		limit(t, c, "j", 1)
 		limit(t, c, "k", 1)
 		must(t, db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
-			_, err := dialect.Select(ctx, tx, lockLimit, dialect.Args{"queue": 1, "kind": "k"}, func(*sql.Rows) (none struct{}, err error) { return none, nil })
+			_, err := dialect.Select(ctx, tx, lockLimit, dialect.Args{"queue": 1, "kind": "k"},
+				func(*sql.Rows) (none struct{}, err error) { return none, nil })
 			wantRows(t, db, "queue.lock-limit", "SELECT kind FROM {prefix}queue_limit ORDER BY kind {skip_locked}", "j")
 			return err
 		}))
@@ -547,7 +548,10 @@ func TestDrawLocks(t *testing.T) {
 func TestPermits(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		for _, node := range []string{"n1", "n2", "lost"} {
-			_, err := db.Exec(t.Context(), join, dialect.Args{"node": node, "lease": time.Hour.Microseconds(), "under": "", "version": "", "drained": 0, "by": ""})
+			_, err := db.Exec(t.Context(), join, dialect.Args{
+				"node": node, "lease": time.Hour.Microseconds(),
+				"under": "", "version": "", "drained": 0, "by": "",
+			})
 			must(t, err)
 		}
 		db.Do(t, `UPDATE {prefix}node SET state = 'lost' WHERE name = 'lost'`, nil)
@@ -611,7 +615,8 @@ func TestPermits(t *testing.T) {
 		do(returnPermit, "n2", 1, 3, 1, "[1 k 0 LEASED n1 1 1 k 1 FREE n2 3]")
 		_, err = db.Exec(t.Context(), sweepPermits, nil)
 		must(t, err)
-		if got := fmt.Sprint(db.List(t, `SELECT queue_id, kind, slot, state FROM {prefix}queue_permit ORDER BY queue_id, kind, slot`, nil)); got != "[1 j 0 FREE 1 j 1 FREE 1 k 0 LEASED]" {
+		if got := fmt.Sprint(db.List(t, `SELECT queue_id, kind, slot, state FROM {prefix}queue_permit ORDER BY queue_id, kind, slot`,
+			nil)); got != "[1 j 0 FREE 1 j 1 FREE 1 k 0 LEASED]" {
 			t.Errorf("after the sweep: %s", got)
 		}
 		db.Do(t, `UPDATE {prefix}node SET state = 'gone' WHERE name = 'n1'`, nil)
@@ -681,7 +686,10 @@ func TestParseRate(t *testing.T) {
 			t.Errorf("%q again: %q", text, FormatRate(n, per))
 		}
 	}
-	for _, bad := range []string{"", "5", "/s", "5/", "0/s", "-1/s", "+1/s", "x/s", "1/x", "1/0s", "100001/s", "1/-1s", "1/2y", "1.5/s", "1/s/s", "1/9000d"} {
+	for _, bad := range []string{
+		"", "5", "/s", "5/", "0/s", "-1/s", "+1/s", "x/s", "1/x", "1/0s", "100001/s",
+		"1/-1s", "1/2y", "1.5/s", "1/s/s", "1/9000d",
+	} {
 		if _, _, err := ParseRate(bad); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%q: %v", bad, err)
 		}

@@ -34,7 +34,8 @@ var (
 	// finishMembers runs in the transaction that has ended the jobs. Whoever deletes a
 	// job's row ends it, so nobody else says what has become of it.
 	finishMembers = dialect.PerDialect("queue.finish-members", func(d *dialect.Dialect) string {
-		return d.UpdateFrom("{prefix}job_member", []string{"group_id", "job"}, `state = picked.became, result = picked.made, error = picked.why`, "",
+		return d.UpdateFrom("{prefix}job_member", []string{"group_id", "job"},
+			`state = picked.became, result = picked.made, error = picked.why`, "",
 			`SELECT crew AS group_id, job, became, made, why FROM {records rows: crew int, job int, became text, made text, why text}`)
 	})
 )

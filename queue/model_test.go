@@ -156,7 +156,8 @@ func (m *model) worker() *modelWorker {
 		return mw.cut.Load() || rand.IntN(40) == 0, rand.IntN(2) == 0
 	}})
 	broken.Pool().SetMaxOpenConns(5)
-	mw.Worker = worker(m.t, client(m.t, broken, Options{}), WorkerOptions{Lease: 1500 * time.Millisecond, Concurrency: 4, Batch: 10, Grace: 100 * time.Millisecond})
+	mw.Worker = worker(m.t, client(m.t, broken, Options{}),
+		WorkerOptions{Lease: 1500 * time.Millisecond, Concurrency: 4, Batch: 10, Grace: 100 * time.Millisecond})
 	mw.slow = 20 * time.Millisecond
 	handle(m.t, mw.Worker, "x", m.handler(broken.DB))
 	mw.stop = start(m.t, mw.Worker)
@@ -298,7 +299,10 @@ func TestModelOfTheKept(t *testing.T) { testModel(t, true) }
 func testModel(t *testing.T, keep bool) {
 	t.Helper()
 	each(t, func(t *testing.T, db *dbtest.DB) {
-		m := &model{begun: instant.Now(), t: t, db: db, c: client(t, db, Options{Blocks: 3}), jobs: map[int64]*modelJob{}, lines: map[string][]*modelJob{}}
+		m := &model{
+			begun: instant.Now(), t: t, db: db, c: client(t, db, Options{Blocks: 3}), jobs: map[int64]*modelJob{},
+			lines: map[string][]*modelJob{},
+		}
 		db.Do(t, "CREATE TABLE effects (job BIGINT NOT NULL)", nil)
 		edit(t, m.c, func(q *Queue) {
 			impatient(q)

@@ -37,7 +37,10 @@ func limitText(text string, limit int) string { return dialect.CleanText(text, l
 // moveFor says where a job goes that is not done.
 func (w *Worker) moveFor(d *Delivery, what verdict, after time.Duration, err error, detail string) move {
 	q := d.b.q.set
-	m := move{d: d, what: what, err: err, keep: keepOf(q), tries: d.Attempt, died: d.Crashes, later: after, why: limitText(err.Error(), 4000), more: limitText(detail, 32000)}
+	m := move{
+		d: d, what: what, err: err, keep: keepOf(q), tries: d.Attempt, died: d.Crashes, later: after,
+		why: limitText(err.Error(), 4000), more: limitText(detail, 32000),
+	}
 	p := w.policy(d)
 	switch what {
 	case snoozed:
@@ -203,7 +206,8 @@ func (w *Worker) writeMoves(ctx context.Context, tx *dialect.Session, b *block, 
 		}
 		m.here = true
 		row := dialect.Args{
-			"queue": b.q.id, "block": b.divided, "job": m.d.ID, "urgency": m.d.Priority, "tries": m.tries, "died": m.died, "why": m.why, "more": m.more,
+			"queue": b.q.id, "block": b.divided, "job": m.d.ID, "urgency": m.d.Priority, "tries": m.tries,
+			"died": m.died, "why": m.why, "more": m.more,
 			"later": m.later.Microseconds(), "holds": nil,
 		}
 		if m.holds {
@@ -331,7 +335,8 @@ func (w *Worker) moved(m *move) {
 		level = w.log.Warn
 		w.noteEnd(d)
 	}
-	level("job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead", m.what == buried, "again_in", m.later, "error", m.why)
+	level("job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead",
+		m.what == buried, "again_in", m.later, "error", m.why)
 	if b.gone {
 		return
 	}

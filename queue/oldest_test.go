@@ -87,7 +87,10 @@ func TestOlderUnread(t *testing.T) {
 	}{
 		{"it was not read yet", func() { other.unseen = true }, true},
 		{"it cannot be read", func() { other.failures = 1 }, false},
-		{"it has more, which may be older", func() { other.unseen, other.failures, other.full, other.readTo = false, 0, true, head{Normal, 1} }, true},
+		{"it has more, which may be older", func() {
+			other.unseen, other.failures, other.full, other.readTo = false,
+				0, true, head{Normal, 1}
+		}, true},
 		{"or is younger", func() { other.readTo = head{Normal, 1000} }, false},
 		{"of a more urgent priority", func() { other.readTo = head{Urgent, 1000} }, true},
 		{"it is to go", func() { other.leaving = true }, false},

@@ -88,7 +88,11 @@ func livesIn(t *testing.T, db *dbtest.DB) {
 	for _, name := range names {
 		_, err := c.Edit(t.Context(), name, func(q *Queue) { impatient(q); q.MaxAttempts, q.KeepDone = 2, time.Hour })
 		must(t, err)
-		enqueueMany(t, c, []Job{{Queue: name, Kind: "good", Key: "k"}, {Queue: name, Kind: "bad", Key: "k"}, {Queue: name, Kind: "good", Delay: time.Millisecond}})
+		enqueueMany(t, c, []Job{
+			{Queue: name, Kind: "good", Key: "k"},
+			{Queue: name, Kind: "bad", Key: "k"},
+			{Queue: name, Kind: "good", Delay: time.Millisecond},
+		})
 	}
 	start(t, w)
 	for _, name := range names {

@@ -27,7 +27,8 @@ func packetOf(t *testing.T, db *dbtest.DB, most int) *dbtest.DB {
 	own := db.Another(t, dialect.Options{})
 	var is int
 	own.Scan(t, db.Dialect.MaxPacket, nil, &is)
-	if _, err := db.Exec(context.Background(), dialect.Unlisted(fmt.Sprintf("SET GLOBAL max_allowed_packet = %d", was)), nil); err != nil || is != most {
+	if _, err := db.Exec(context.Background(), dialect.Unlisted(fmt.Sprintf("SET GLOBAL max_allowed_packet = %d", was)),
+		nil); err != nil || is != most {
 		t.Fatalf("%d, %v", is, err)
 	}
 	own.Pool().SetMaxIdleConns(10)
@@ -90,7 +91,8 @@ func TestLongErrorsOfManyJobs(t *testing.T) {
 			w.mu.Unlock()
 		}
 		must(t, w.commitMoves(t.Context(), b, w.node, moves))
-		wantRows(t, db, "dead jobs, and the bytes of their details", `SELECT COUNT(*), MIN(LENGTH(detail)), MAX(LENGTH(detail)) FROM {prefix}job_dead`, "400 32000 32000")
+		wantRows(t, db, "dead jobs, and the bytes of their details",
+			`SELECT COUNT(*), MIN(LENGTH(detail)), MAX(LENGTH(detail)) FROM {prefix}job_dead`, "400 32000 32000")
 	})
 }
 

@@ -89,9 +89,10 @@ func ofPermits(rows []permitRow) (all []*leaseRow) {
 }
 
 func (w *Worker) readPermits(ctx context.Context, g *limiter) ([]permitRow, error) {
-	return dialect.Select(ctx, &w.db.Session, permits, dialect.Args{"queue": g.q.id, "kind": g.kind}, func(rows *sql.Rows) (r permitRow, err error) {
-		return r, rows.Scan(&r.slot, &r.state, &r.lockBy, &r.fence, &r.live, &r.inTime)
-	})
+	return dialect.Select(ctx, &w.db.Session, permits, dialect.Args{"queue": g.q.id, "kind": g.kind},
+		func(rows *sql.Rows) (r permitRow, err error) {
+			return r, rows.Scan(&r.slot, &r.state, &r.lockBy, &r.fence, &r.live, &r.inTime)
+		})
 }
 
 // tendPermits gets permits for the jobs that wait at a limiter, and gives those back that

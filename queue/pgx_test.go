@@ -37,7 +37,8 @@ func TestPgxTransactions(t *testing.T) {
 			for range 2 { // the first one makes the queue
 				var wake func()
 				must(t, in(t.Context(), commit, func(tx dialect.Execer) (err error) {
-					_, wake, err = c.EnqueueTx(t.Context(), tx, Job{Kind: "x", Key: "k"}, Job{Kind: "x", Priority: Idle, Payload: []byte(`{"a": "\u0000é'"}`)})
+					_, wake, err = c.EnqueueTx(t.Context(), tx, Job{Kind: "x", Key: "k"},
+						Job{Kind: "x", Priority: Idle, Payload: []byte(`{"a": "\u0000é'"}`)})
 					return err
 				}))
 				wake()
@@ -46,10 +47,12 @@ func TestPgxTransactions(t *testing.T) {
 		must(t, c.Subscribe(t.Context(), "topic", defaultQueue))
 		for _, commit := range []bool{false, true} {
 			must(t, in(t.Context(), commit, func(tx dialect.Execer) error {
-				if all, _, err := c.EnqueueTx(t.Context(), tx, Job{Kind: "y", Unique: "u"}, Job{Kind: "y", Unique: "u"}); err != nil || all[0].Existed || !all[1].Existed {
+				if all, _, err := c.EnqueueTx(t.Context(), tx, Job{Kind: "y", Unique: "u"}, Job{Kind: "y", Unique: "u"}); err != nil ||
+					all[0].Existed || !all[1].Existed {
 					t.Errorf("unique: %v, %v", all, err)
 				}
-				id, _, _, err := c.EnqueueGroupTx(t.Context(), tx, Group{Callback: &Job{Kind: "y"}}, Job{Kind: "y", Payload: []byte("\x00\xff"), Binary: true})
+				id, _, _, err := c.EnqueueGroupTx(t.Context(), tx, Group{Callback: &Job{Kind: "y"}},
+					Job{Kind: "y", Payload: []byte("\x00\xff"), Binary: true})
 				must(t, err)
 				if _, _, err := c.EnqueueTx(t.Context(), tx, Job{Kind: "y", Group: id, Delay: time.Hour}); err != nil {
 					t.Errorf("group: %v", err)

@@ -42,8 +42,10 @@ type keyColumn struct {
 // for a table. And servers are not asked lookForAny. Workers that end by themselves ask
 // pending when they have nothing else to do, and tests have few jobs to advance.
 var asked = map[*dialect.Stmt]bool{
-	delayedByID: true, standDelayed: true, listDead: true, countReady: true, countDelayed: true, countRunning: true, countDead: true, lookForAny: true,
-	pending: true, pendingFIFO: true, advance: true, statReady: true, statDelayed: true, statRunning: true, statDead: true, statDone: true, listDone: true, countDone: true,
+	delayedByID: true, standDelayed: true, listDead: true, countReady: true, countDelayed: true, countRunning: true,
+	countDead: true, lookForAny: true,
+	pending: true, pendingFIFO: true, advance: true, statReady: true, statDelayed: true, statRunning: true,
+	statDead: true, statDone: true, listDone: true, countDone: true,
 	usesOf: true,
 }
 
@@ -52,7 +54,8 @@ var asked = map[*dialect.Stmt]bool{
 var settled = map[*dialect.Stmt]bool{
 	delayReady: true, delayRunning: true, redelay: true, buryReady: true, buryDelayed: true, buryRunning: true,
 	checkOutReady: true, checkOutDelayed: true, lockJobs: true, lockDelayed: true, lockRunning: true, presentDead: true,
-	outdated: true, surplusDead: true, purgeDead: true, lockDead: true, lockOut: true, revive: true, hasten: true, lockQueue: true, setQueue: true, usesOf: true, markDeleted: true, stillMine: true,
+	outdated: true, surplusDead: true, purgeDead: true, lockDead: true, lockOut: true, revive: true, hasten: true,
+	lockQueue: true, setQueue: true, usesOf: true, markDeleted: true, stillMine: true,
 	lockLater: true, divideAnew: true, passReady: true,
 	keepReady: true, keepDelayed: true, keepRunning: true, lockDone: true, outdatedDone: true, purgeDone: true,
 	attemptsDelayed: true, claimHolds: true, claimedReady: true, claimedDelayed: true, claimedRunning: true,
@@ -61,10 +64,12 @@ var settled = map[*dialect.Stmt]bool{
 // piped are statements that are run in pipelines, in which PostgreSQL is told to use
 // an index even if the statistics say that the table is empty.
 var piped = map[*dialect.Stmt]bool{
-	ack: true, ackDelayed: true, ackRunning: true, fetch: true, fetchAgain: true, fetchDelayed: true, present: true, presentDelayed: true, getRunning: true,
+	ack: true, ackDelayed: true, ackRunning: true, fetch: true, fetchAgain: true, fetchDelayed: true,
+	present: true, presentDelayed: true, getRunning: true,
 	load: true, loadDelayed: true, loadRunning: true,
 	lookFor: true, nextDelayed: true, strays: true,
-	locate: true, findReady: true, findDelayed: true, findRunning: true, findDead: true, readyByID: true, delayedByID: true, listRunning: true, listDead: true,
+	locate: true, findReady: true, findDelayed: true, findRunning: true, findDead: true, readyByID: true,
+	delayedByID: true, listRunning: true, listDead: true,
 	standReady: true, standDelayed: true, standRunning: true, findDone: true, listDone: true,
 	contentReady: true, contentDelayed: true, contentRunning: true, contentDead: true, contentDone: true,
 }
@@ -209,8 +214,10 @@ func planArgs(stmt *dialect.Stmt, n int) dialect.Args {
 		rows[i] = dialect.Args{
 			"queue": 1, "divided": i % planBlocks, "generation": 1, "priority": 1 + i%Idle, "since": int64(1),
 			"after1": int64(1), "after2": int64(1), "after3": int64(1), "after4": int64(1),
-			"block": i % planBlocks, "urgency": 2, "job": -ids[i], "name": "kind", "line": nil, "words": "{}", "bytes": nil, "above": i % planBlocks, "below": i%planBlocks + 2, "target": 99,
-			"tries": 1, "lasts": nil, "trace_of": nil, "place": nil, "run_us": int64(1), "died": 0, "later": 1, "why": "", "more": "", "holds": nil, "at": i, "once": "k", "until_us": nil,
+			"block": i % planBlocks, "urgency": 2, "job": -ids[i], "name": "kind", "line": nil, "words": "{}",
+			"bytes": nil, "above": i % planBlocks, "below": i%planBlocks + 2, "target": 99,
+			"tries": 1, "lasts": nil, "trace_of": nil, "place": nil, "run_us": int64(1), "died": 0, "later": 1,
+			"why": "", "more": "", "holds": nil, "at": i, "once": "k", "until_us": nil,
 			"slot": 0, "since_us": 1, "done": 1, "failed": 1, "dead": 1, "waited": 1, "ran": 1, "crew": ids[i], "became": "done", "made": nil,
 		}
 	}
@@ -219,13 +226,20 @@ func planArgs(stmt *dialect.Stmt, n int) dialect.Args {
 		after = "a"
 	}
 	return dialect.Args{
-		"rows": rows, "keys": rows, "places": rows, "gaps": rows, "ids": ids, "n": n, "least": ids[0], "most": ids[n-1], "id": ids[0], "limit": 100, "after": after, "since": int64(1), "soon": 1,
-		"queue": 1, "to": 1, "kind": "k", "divided": 2, "priority": 2, "first": 1, "last": 2, "generation": 1, "after1": ids[0], "after2": ids[0], "after3": ids[0], "after4": ids[0],
-		"name": "a", "under": "u", "version": "v", "drained": 0, "node": "n1", "from": "n2", "was": "running", "lease": 1, "busy": 0, "fence": 1, "batch": 1, "left": 0, "keep": 1,
+		"rows": rows, "keys": rows, "places": rows, "gaps": rows, "ids": ids, "n": n, "least": ids[0],
+		"most": ids[n-1], "id": ids[0], "limit": 100, "after": after, "since": int64(1), "soon": 1,
+		"queue": 1, "to": 1, "kind": "k", "divided": 2, "priority": 2, "first": 1, "last": 2, "generation": 1,
+		"after1": ids[0], "after2": ids[0], "after3": ids[0], "after4": ids[0],
+		"name": "a", "under": "u", "version": "v", "drained": 0, "node": "n1", "from": "n2", "was": "running",
+		"lease": 1, "busy": 0, "fence": 1, "batch": 1, "left": 0, "keep": 1,
 		"state": "active", "reason": "", "key_retry": "hold", "max_attempts": 1, "max_crashes": 1, "retry_delay": "", "retry_max_delay": "",
-		"timeout": "", "max_payload": 1, "keep_dead": "", "keep_dead_max": 1, "keep_done": "", "poll_min": "", "poll_max": "", "longest": 1, "channel": "c", "payload": "p", "once": "k", "job": int64(1), "holder": int64(2), "until_us": int64(1), "by": 1,
-		"snapshot": nil, "percent": nil, "message": nil, "attempt": 1, "group": int64(1), "callback": nil, "error": "", "topic": "t", "subscriber": "q",
-		"running": 1, "rate": 1, "per": "1s", "burst": 1, "slot": 0, "lasts": 1, "drawn": int64(1), "at": "127.0.0.1:1", "key": "k", "what": "done", "tries": 1, "before": ids[0],
+		"timeout": "", "max_payload": 1, "keep_dead": "", "keep_dead_max": 1, "keep_done": "", "poll_min": "",
+		"poll_max": "", "longest": 1, "channel": "c", "payload": "p", "once": "k", "job": int64(1), "holder": int64(2),
+		"until_us": int64(1), "by": 1,
+		"snapshot": nil, "percent": nil, "message": nil, "attempt": 1, "group": int64(1), "callback": nil,
+		"error": "", "topic": "t", "subscriber": "q",
+		"running": 1, "rate": 1, "per": "1s", "burst": 1, "slot": 0, "lasts": 1, "drawn": int64(1), "at": "127.0.0.1:1",
+		"key": "k", "what": "done", "tries": 1, "before": ids[0],
 	}
 }
 
@@ -243,7 +257,8 @@ func planQueues(t *testing.T, db *dbtest.DB) {
 		priority := []int{Normal, Urgent, Normal, Normal, Normal, Low, Idle, Normal, Normal, Normal}[i/planBlocks%10]
 		rows = append(rows, dialect.Args{
 			"queue": q.id, "block": i % planBlocks, "urgency": priority, "job": i + 1, "name": "kind", "line": fmt.Sprintf("k%d", i),
-			"words": `{"about": "this and that"}`, "bytes": nil, "tries": nil, "lasts": nil, "trace_of": nil, "place": nil, "once": nil, "crew": nil, "run_us": nil,
+			"words": `{"about": "this and that"}`, "bytes": nil, "tries": nil, "lasts": nil, "trace_of": nil,
+			"place": nil, "once": nil, "crew": nil, "run_us": nil,
 		})
 	}
 	_, err := db.Exec(t.Context(), insertJobs, dialect.Args{"rows": rows})
@@ -265,7 +280,8 @@ func planMore(t *testing.T, db *dbtest.DB, size int) {
 	db.Do(t, `INSERT INTO {prefix}job_delayed (`+columns+`, run_at, hold_key)
 		SELECT `+columns+`, {now + CASE WHEN id % 7 = 1 THEN -1000000 ELSE 3600000000 + id * 1000 END}, CASE WHEN id % 49 = 1 THEN job_key END
 		FROM {prefix}job WHERE id % 3 = 1`, nil)
-	db.Do(t, `INSERT INTO {prefix}job_running (`+columns+`, lock_by, started_at) SELECT `+columns+`, 'n1', {now} FROM {prefix}job WHERE id <= 512`, nil)
+	db.Do(t, `INSERT INTO {prefix}job_running (`+columns+`, lock_by, started_at) SELECT `+columns+
+		`, 'n1', {now} FROM {prefix}job WHERE id <= 512`, nil)
 	db.Do(t, `INSERT INTO {prefix}job_dead (`+columns+`, purge_at)
 		SELECT `+columns+`, {now + CASE WHEN id % 101 = 1 THEN -1000000 ELSE 3600000000 + id * 1000 END} FROM {prefix}job WHERE id % 11 < 3`, nil)
 	db.Do(t, `INSERT INTO {prefix}job_done (`+columns+`, attempt, crashes, outcome, error, worker, started_at, ended_at, purge_at)

@@ -46,7 +46,10 @@ func TestSmoke(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 10 {
-			if _, err := c.Enqueue(t.Context(), queue.Job{Kind: "hello", Key: fmt.Sprint(i % 2), Delay: time.Duration(i%3) * 50 * time.Millisecond}); err != nil {
+			if _, err := c.Enqueue(t.Context(), queue.Job{
+				Kind: "hello", Key: fmt.Sprint(i % 2),
+				Delay: time.Duration(i%3) * 50 * time.Millisecond,
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}

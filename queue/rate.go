@@ -29,7 +29,8 @@ var (
 		SELECT {us {now}}, COALESCE({us drawn_at}, 0), COALESCE(rate, 0), rate_per, burst FROM {prefix}queue_limit WHERE queue_id = :queue AND kind = :kind {locked}`)
 
 	// setDrawn runs with the row locked.
-	setDrawn = dialect.SQL("queue.set-drawn", `UPDATE {prefix}queue_limit SET drawn_at = {time :drawn} WHERE queue_id = :queue AND kind = :kind`)
+	setDrawn = dialect.SQL("queue.set-drawn",
+		`UPDATE {prefix}queue_limit SET drawn_at = {time :drawn} WHERE queue_id = :queue AND kind = :kind`)
 )
 
 const (
@@ -170,7 +171,8 @@ func (w *Worker) returnTokens(ctx context.Context) {
 			continue
 		}
 		if _, _, err := w.drawTokens(ctx, g, -n); err != nil {
-			w.log.Warn("what a rate has left could not be given back; so many fewer jobs begin soon", "queue", g.q.name, "kind", g.kind, "jobs", n, "err", err)
+			w.log.Warn("what a rate has left could not be given back; so many fewer jobs begin soon", "queue",
+				g.q.name, "kind", g.kind, "jobs", n, "err", err)
 		}
 	}
 }

@@ -48,7 +48,8 @@ var errShort = errors.New("not all locked jobs were reached")
 // in a single job. A worker that does everything itself leaves that to its caller.
 func (w *Worker) refuses(err error) bool {
 	d := w.db.Dialect
-	return err != nil && !w.alone && !errors.Is(err, errBlockLost) && !d.Retryable(err) && !d.Unavailable(err) && (d.Refused(err) || errors.Is(err, errShort))
+	return err != nil && !w.alone && !errors.Is(err, errBlockLost) && !d.Retryable(err) && !d.Unavailable(err) &&
+		(d.Refused(err) || errors.Is(err, errShort))
 }
 
 // A refusal is what is known of a job whose end, check-out or claim is refused. The worker's

@@ -60,12 +60,15 @@ func TestRefused(t *testing.T) {
 		{name: "group", verb: "UPDATE", table: "job_member", grouped: true},
 		{name: "once", verb: "DELETE", table: "job", opt: WorkerOptions{AtMostOnce: true}},
 		{name: "dead", verb: "INSERT", table: "job_dead", bad: func(*Delivery) error { return Bury(errTest) }},
-		{name: "retry", verb: "INSERT", table: "job_delayed", want: []string{"bad 1", "bad 2", "after 1", "last 1"}, bad: func(d *Delivery) error {
-			if d.Attempt == 1 {
-				return errTest
-			}
-			return nil
-		}},
+		{
+			name: "retry", verb: "INSERT", table: "job_delayed", want: []string{"bad 1", "bad 2", "after 1", "last 1"},
+			bad: func(d *Delivery) error {
+				if d.Attempt == 1 {
+					return errTest
+				}
+				return nil
+			},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			each(t, func(t *testing.T, db *dbtest.DB) {
@@ -280,7 +283,8 @@ func TestRefusedIsShown(t *testing.T) {
 		bad := enqueue(t, c, Job{Kind: "bad"})
 		eventually(t, "there is a row", func() bool { return info(t, c, bad, StateReady).Refused != nil })
 		got := *info(t, c, bad, StateReady).Refused
-		if got.Job != bad || got.Queue != defaultQueue || got.Kind != "bad" || got.What != "done" || !strings.Contains(got.Error, "not this one") ||
+		if got.Job != bad || got.Queue != defaultQueue || got.Kind != "bad" || got.What != "done" ||
+			!strings.Contains(got.Error, "not this one") ||
 			got.Worker != nameOf(w) || got.Tries < 1 || got.Since.IsZero() || got.Last.Before(got.Since) {
 			t.Errorf("it says %+v", got)
 		}

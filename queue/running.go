@@ -41,9 +41,10 @@ type heldKey struct {
 }
 
 func (w *Worker) readHeld(ctx context.Context, b *block) ([]heldKey, error) {
-	return dialect.Select(ctx, &w.db.Session, held, dialect.Args{"queue": b.q.id, "divided": b.divided}, func(rows *sql.Rows) (h heldKey, err error) {
-		return h, rows.Scan(&h.id, &h.key)
-	})
+	return dialect.Select(ctx, &w.db.Session, held, dialect.Args{"queue": b.q.id, "divided": b.divided},
+		func(rows *sql.Rows) (h heldKey, err error) {
+			return h, rows.Scan(&h.id, &h.key)
+		})
 }
 
 // findHeld finds the keys whose jobs have to wait: for one that runs elsewhere, or

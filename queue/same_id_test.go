@@ -166,7 +166,8 @@ func testSameIDReceived(t *testing.T, db *dbtest.DB, c *Client, id int64, keys [
 	}
 	empty(t, db)
 	slices.Sort(did)
-	if want := []string{"next " + keys[0], "next " + keys[1], "x " + keys[0], "x " + keys[1]}; !slices.Equal(did, slices.Sorted(slices.Values(want))) {
+	if want := []string{"next " + keys[0], "next " + keys[1], "x " + keys[0], "x " + keys[1]}; !slices.Equal(did,
+		slices.Sorted(slices.Values(want))) {
 		t.Errorf("received were %q, not %q", did, want)
 	}
 	if got := endedWith(t, db, id); len(got) != 2 {
@@ -231,7 +232,8 @@ func TestSameIDAdmin(t *testing.T) {
 				} {
 					err := do()
 					for block, key := range keys {
-						if !errors.Is(err, ErrAmbiguous) || !strings.Contains(err.Error(), fmt.Sprintf("block %d", block)) || !strings.Contains(err.Error(), key) {
+						if !errors.Is(err, ErrAmbiguous) || !strings.Contains(err.Error(), fmt.Sprintf("block %d", block)) ||
+							!strings.Contains(err.Error(), key) {
 							t.Errorf("%s: %v", what, err)
 						}
 					}
@@ -284,7 +286,8 @@ func TestSameIDRetry(t *testing.T) {
 					must(t, err)
 				}
 				got := slices.Sorted(slices.Values(did.all()))
-				if want := []string{fmt.Sprint(keys[0], " ", id), fmt.Sprint(keys[1], " ", id)}; !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+				if want := []string{fmt.Sprint(keys[0], " ", id), fmt.Sprint(keys[1], " ", id)}; !slices.Equal(got,
+					slices.Sorted(slices.Values(want))) {
 					t.Errorf("done were %q, not %q", got, want)
 				}
 				wantRows(t, db, "dead jobs", `SELECT id FROM {prefix}job_dead`)
@@ -348,7 +351,8 @@ func TestSalt(t *testing.T) {
 		twin.clock.last = first + time.Hour.Microseconds()
 		tick := twin.clock.last + 1
 		twin.clock.mu.Unlock()
-		db.Do(t, `INSERT INTO {prefix}job (queue_id, divided, priority, id, kind) SELECT queue_id, 0, 2, :id, 'x' FROM {prefix}queue`, dialect.Args{"id": c.salt.id(tick)})
+		db.Do(t, `INSERT INTO {prefix}job (queue_id, divided, priority, id, kind) SELECT queue_id, 0, 2, :id, 'x' FROM {prefix}queue`,
+			dialect.Args{"id": c.salt.id(tick)})
 		id := enqueue(t, twin, Job{Kind: "x"})
 		if id>>idBits <= tick || twin.salt.bits.Load() == c.salt.bits.Load() {
 			t.Errorf("id %d of tick %d, bits %d", id, tick, twin.salt.bits.Load())
@@ -379,7 +383,8 @@ func TestSameIDMove(t *testing.T) {
 			wantRows(t, db, "jobs", `SELECT q.name, j.job_key FROM {prefix}job AS j JOIN {prefix}queue AS q ON q.queue_id = j.queue_id ORDER BY q.name`,
 				"default "+keys[1-block], "to "+keys[block])
 			// Nor does it take a key that another job has by now.
-			byHand(t, db, `UPDATE {prefix}job_unique SET job = 1, free_at = NULL`, `DELETE FROM {prefix}job_unique WHERE unique_key = '`+keys[block]+`'`)
+			byHand(t, db, `UPDATE {prefix}job_unique SET job = 1, free_at = NULL`,
+				`DELETE FROM {prefix}job_unique WHERE unique_key = '`+keys[block]+`'`)
 			_, err = c.Move(t.Context(), "", "to", MoveOptions{})
 			must(t, err)
 			wantRows(t, db, "unique keys", `SELECT q.name, u.unique_key FROM {prefix}job_unique AS u JOIN {prefix}queue AS q ON q.queue_id = u.queue_id ORDER BY q.name`,

@@ -24,8 +24,9 @@ type Queue struct {
 	// retry: hold (they wait too: strict order) or pass.
 	KeyRetry string
 
-	MaxAttempts   int           // after so many failed attempts a job is dead
-	MaxCrashes    int           // after so many workers died with a job it is dead, if it ran alone in the last one; after four times as many in any case
+	MaxAttempts int // after so many failed attempts a job is dead
+	// after so many workers died with a job it is dead, if it ran alone in the last one; after four times as many in any case
+	MaxCrashes    int
 	RetryDelay    time.Duration // before the second attempt; doubles with each further one
 	RetryMaxDelay time.Duration // between two attempts at the most
 	Timeout       time.Duration // of an attempt; 0: none
@@ -62,7 +63,14 @@ func scanQueue(rows *sql.Rows) (*Queue, error) {
 	for _, d := range []struct {
 		text string
 		is   *time.Duration
-	}{{retry, &q.RetryDelay}, {most, &q.RetryMaxDelay}, {timeout, &q.Timeout}, {keepDone, &q.KeepDone}, {pollMin, &q.PollMin}, {pollMax, &q.PollMax}} {
+	}{
+		{retry, &q.RetryDelay},
+		{most, &q.RetryMaxDelay},
+		{timeout, &q.Timeout},
+		{keepDone, &q.KeepDone},
+		{pollMin, &q.PollMin},
+		{pollMax, &q.PollMax},
+	} {
 		if err == nil {
 			*d.is, err = duration.Parse(d.text)
 		}

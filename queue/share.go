@@ -48,7 +48,8 @@ type blockRow struct {
 }
 
 func scanBlock(rows *sql.Rows) (r blockRow, err error) {
-	return r, rows.Scan(&r.divided, &r.generation, &r.state, &r.lockBy, &r.fence, &r.batch, &r.suspects, &r.lockAt, &r.live, &r.inTime, &r.left, &r.fifo)
+	return r, rows.Scan(&r.divided, &r.generation, &r.state, &r.lockBy, &r.fence, &r.batch, &r.suspects,
+		&r.lockAt, &r.live, &r.inTime, &r.left, &r.fifo)
 }
 
 type workerRow struct {
@@ -390,7 +391,8 @@ func (w *Worker) leave(b *block) {
 	b.leaving, b.leaves = true, instant.Now()
 	b.q.recheck()
 	for _, d := range b.seen {
-		if d.began != 0 && !d.ended && !d.moving && d.from != tableRunning && d.counted && !d.pinned && !w.opt.AtMostOnce && b.mayLeave(d, b.leaves) {
+		if d.began != 0 && !d.ended && !d.moving && d.from != tableRunning && d.counted && !d.pinned &&
+			!w.opt.AtMostOnce && b.mayLeave(d, b.leaves) {
 			w.checkOut(d, d.Crashes)
 		}
 	}

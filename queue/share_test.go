@@ -202,7 +202,8 @@ func TestStopWhileGathering(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		w := worker(t, c, WorkerOptions{Grace: time.Hour})
-		must(t, w.HandleBatch("x", BatchOptions{Wait: time.Hour}, func(context.Context, []*Delivery) error { t.Error("it was done"); return nil }))
+		must(t, w.HandleBatch("x", BatchOptions{Wait: time.Hour},
+			func(context.Context, []*Delivery) error { t.Error("it was done"); return nil }))
 		stop := start(t, w)
 		for range 3 {
 			enqueue(t, c, Job{Kind: "x"})
@@ -288,7 +289,7 @@ func TestLeaseLost(t *testing.T) {
 
 // What harmless workers have left that vanished is done again at once, all of it at the same
 // time, and nothing is dead for it.
-func TestHarmless(t *testing.T) {
+func TestIsolated(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		const many = 2 * doubtful
 		c := client(t, db, Options{Blocks: 2})
@@ -297,7 +298,7 @@ func TestHarmless(t *testing.T) {
 		for range many {
 			ids = append(ids, enqueue(t, c, Job{Kind: "x"}))
 		}
-		harmless := WorkerOptions{Harmless: true, Concurrency: many, Grace: -1}
+		harmless := WorkerOptions{Isolated: true, Concurrency: many, Grace: -1}
 		doomed, cut := severed(t, db)
 		w := worker(t, doomed, harmless)
 		handle(t, w, "x", func(ctx context.Context, _ *Delivery) error {
@@ -493,7 +494,8 @@ func TestDrainedNodes(t *testing.T) {
 		lost := name(first) // under a new name it is drained as well
 		db.Do(t, `UPDATE {prefix}node SET state = 'lost' WHERE name = :name`, dialect.Args{"name": lost})
 		eventually(t, "it joins again", func() bool { n := name(first); return n != "" && n != lost })
-		if got := db.List(t, `SELECT drained_by FROM {prefix}node WHERE name = :name AND drained_at IS NOT NULL`, dialect.Args{"name": name(first)}); !slices.Equal(got, []string{"yes"}) {
+		if got := db.List(t, `SELECT drained_by FROM {prefix}node WHERE name = :name AND drained_at IS NOT NULL`,
+			dialect.Args{"name": name(first)}); !slices.Equal(got, []string{"yes"}) {
 			t.Errorf("under its new name it is drained by %q", got)
 		}
 		change("yes", name(second))

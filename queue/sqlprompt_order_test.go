@@ -155,13 +155,17 @@ func TestViews(t *testing.T) {
 		got := db.List(t, `SELECT state, kind, COALESCE(job_key, '-'), priority, attempt, COALESCE(worker, '-'), error,
 			CASE WHEN run_at IS NULL THEN 0 ELSE 1 END + CASE WHEN since IS NULL THEN 0 ELSE 2 END
 			FROM {prefix}v_job WHERE queue = 'q' AND kind <> 'k' ORDER BY kind`, nil)
-		if want := []string{"dead bad - 2 10 - why 2", "delayed later - 2 0 -  1", "running slow - 2 3 host:1:x was 2"}; !slices.Equal(got, want) {
+		if want := []string{
+			"dead bad - 2 10 - why 2", "delayed later - 2 0 -  1",
+			"running slow - 2 3 host:1:x was 2",
+		}; !slices.Equal(got, want) {
 			t.Errorf("got %q", got)
 		}
 		for _, id := range []int64{ready, delayed} {
 			i, err := c.Job(t.Context(), "q", id)
 			must(t, err)
-			got := db.List(t, `SELECT state, priority, block, COALESCE(job_key, '') FROM {prefix}v_job WHERE queue = 'q' AND id = :id`, dialect.Args{"id": id})
+			got := db.List(t, `SELECT state, priority, block, COALESCE(job_key, '') FROM {prefix}v_job WHERE queue = 'q' AND id = :id`,
+				dialect.Args{"id": id})
 			if want := []string{fmt.Sprint(i.State, " ", i.Priority, " ", i.Block, " ", i.Key)}; !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)
 			}

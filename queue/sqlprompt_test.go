@@ -328,8 +328,10 @@ func TestPromptTakesTheSameJSON(t *testing.T) {
 		// that is too large for a DOUBLE.
 		known := []string{`1.`, `1e999999`, `"\x"`, `"\ud800"`, strings.Repeat("[", 32) + strings.Repeat("]", 32)}
 		for _, text := range []string{
-			`1`, `-0`, `01`, `1.`, `.5`, `1e5`, `1E+5`, `1e`, `+1`, `--1`, `-`, `true`, `True`, `nul`, `null`, ` null `, `NaN`, `"a"`, `"a`, `'a'`, `"\u00e9"`, `"\u00g9"`, `"\x"`,
-			`"\ud800"`, "\"a\tb\"", "\"a\nb\"", "\"\x7f\"", `{}`, `{"a":1,}`, `{"a":1,"a":2}`, `{a:1}`, `{"a" 1}`, `[1 2]`, `[,]`, `[1,]`, `[]]`, `[] []`, `{"a":[{"b":null}]}`, "\u00a01", "\ufeff1",
+			`1`, `-0`, `01`, `1.`, `.5`, `1e5`, `1E+5`, `1e`, `+1`, `--1`, `-`, `true`, `True`, `nul`, `null`,
+			` null `, `NaN`, `"a"`, `"a`, `'a'`, `"\u00e9"`, `"\u00g9"`, `"\x"`,
+			`"\ud800"`, "\"a\tb\"", "\"a\nb\"", "\"\x7f\"", `{}`, `{"a":1,}`, `{"a":1,"a":2}`, `{a:1}`, `{"a" 1}`,
+			`[1 2]`, `[,]`, `[1,]`, `[]]`, `[] []`, `{"a":[{"b":null}]}`, "\u00a01", "\ufeff1",
 			strings.Repeat("[", 32) + strings.Repeat("]", 32), `1e999999`, `123456789012345678901234567890`, `/**/1`, `"\/"`, `1//x`,
 		} {
 			_, err := p.enqueue(t.Context(), call{kind: "k", payload: text})
@@ -349,7 +351,8 @@ func TestPromptDrawsAnotherID(t *testing.T) {
 		ahead := first>>idBits + 30_000_000 // half a minute, which a clock may be set back
 		if p.db.Dialect.Name == postgres.Dialect.Name {
 			var text string
-			must(t, p.on.Get(t.Context(), dialect.Unlisted(`SELECT set_config('dbcron_queue.tick', :tick, FALSE)`), dialect.Args{"tick": fmt.Sprint(ahead)}, &text))
+			must(t, p.on.Get(t.Context(), dialect.Unlisted(`SELECT set_config('dbcron_queue.tick', :tick, FALSE)`),
+				dialect.Args{"tick": fmt.Sprint(ahead)}, &text))
 		} else {
 			p.do(t, `SET @dbcron_tick = :tick`, dialect.Args{"tick": ahead})
 		}

@@ -106,7 +106,8 @@ func ghost(t *testing.T, db *dbtest.DB, name string, lives time.Duration) {
 	t.Helper()
 	db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at, under) VALUES (:name, 'live', {now + :us}, '')`,
 		dialect.Args{"name": name, "us": lives.Microseconds()})
-	db.Do(t, `INSERT INTO {prefix}queue_worker (queue_id, node, busy) SELECT queue_id, :name, 0 FROM {prefix}queue`, dialect.Args{"name": name})
+	db.Do(t, `INSERT INTO {prefix}queue_worker (queue_id, node, busy) SELECT queue_id, :name, 0 FROM {prefix}queue`,
+		dialect.Args{"name": name})
 }
 
 // begins enqueues a job for each block of the default queue, and waits until all are done.
@@ -215,7 +216,8 @@ func TestLeavingInsists(t *testing.T) {
 		shared(t, c, 2)
 		name := nameOf(w)
 		stop()
-		if got := db.List(t, `SELECT name, state FROM {prefix}node WHERE name = :name`, dialect.Args{"name": name}); len(got) != 1 || got[0] != name+" gone" {
+		if got := db.List(t, `SELECT name, state FROM {prefix}node WHERE name = :name`, dialect.Args{"name": name}); len(got) != 1 ||
+			got[0] != name+" gone" {
 			t.Errorf("it stands there as %q", got)
 		}
 		if cuts.Load() != 4 {

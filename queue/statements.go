@@ -165,7 +165,8 @@ var (
 
 	// strays finds the first block with jobs in each of some gaps between the blocks
 	// that there are.
-	strays = dialect.SQL("queue.strays", `SELECT `+firstBetween("job")+`, `+firstBetween("job_delayed")+` FROM {records gaps: above int, below int}`)
+	strays = dialect.SQL("queue.strays", `SELECT `+firstBetween("job")+`, `+firstBetween("job_delayed")+
+		` FROM {records gaps: above int, below int}`)
 
 	// Ready jobs.
 
@@ -175,7 +176,8 @@ var (
 	insertPlain = dialect.PerDialect("queue.insert-plain", func(d *dialect.Dialect) string { return insertInto(d, "job", commonFields) })
 
 	// insertJobsTold and insertPlainTold are these in a caller's transaction.
-	insertJobsTold  = dialect.PerDialect("queue.insert-told", func(d *dialect.Dialect) string { return insertTelling(d, commonFields+rareFields) })
+	insertJobsTold = dialect.PerDialect("queue.insert-told",
+		func(d *dialect.Dialect) string { return insertTelling(d, commonFields+rareFields) })
 	insertPlainTold = dialect.PerDialect("queue.insert-plain-told", func(d *dialect.Dialect) string { return insertTelling(d, commonFields) })
 
 	// fetch reads a block's jobs, the most urgent ones first, each priority from its
@@ -200,9 +202,11 @@ var (
 
 	// load and its like read what a worker has left in the table of some jobs that it has
 	// read. Nobody else changes a payload, and a row that is gone was cancelled.
-	load        = dialect.SQL("queue.load", `SELECT id, payload, payload_bin, NULL, NULL, NULL FROM {prefix}job WHERE priority = :priority AND `+these)
+	load = dialect.SQL("queue.load",
+		`SELECT id, payload, payload_bin, NULL, NULL, NULL FROM {prefix}job WHERE priority = :priority AND `+these)
 	loadDelayed = dialect.SQL("queue.load-delayed", `SELECT id, payload, payload_bin, `+progress+` FROM {prefix}job_delayed WHERE `+these)
-	loadRunning = dialect.SQL("queue.load-running", `SELECT id, payload, payload_bin, `+progress+` FROM {prefix}job_running WHERE `+these+` AND lock_by = :node`)
+	loadRunning = dialect.SQL("queue.load-running", `SELECT id, payload, payload_bin, `+progress+
+		` FROM {prefix}job_running WHERE `+these+` AND lock_by = :node`)
 
 	// lockJobs and its like lock those of some jobs that are there, and nothing beside
 	// them: a producer may have locked that.
@@ -388,17 +392,20 @@ const these = `queue_id = :queue AND divided = :divided AND {in id :ids} AND id 
 // anyIn tells whether some blocks have jobs in a table. It asks for the first by the
 // key, and not EXISTS, for which an engine may begin anywhere in the table.
 func anyIn(table string) string {
-	return `(SELECT divided FROM {prefix}` + table + ` WHERE queue_id = :queue AND divided >= :first AND divided <= :last ORDER BY divided LIMIT 1) IS NOT NULL`
+	return `(SELECT divided FROM {prefix}` + table +
+		` WHERE queue_id = :queue AND divided >= :first AND divided <= :last ORDER BY divided LIMIT 1) IS NOT NULL`
 }
 
 func firstBetween(table string) string {
-	return `(SELECT divided FROM {prefix}` + table + ` WHERE queue_id = {int :queue} AND divided > above AND divided < below ORDER BY divided LIMIT 1)`
+	return `(SELECT divided FROM {prefix}` + table +
+		` WHERE queue_id = {int :queue} AND divided > above AND divided < below ORDER BY divided LIMIT 1)`
 }
 
 // firstFree tells whether a block has a job in a table that waits for no other of its
 // key.
 func firstFree(table, due string) string {
-	return `(SELECT j.id FROM {prefix}` + table + ` AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided` + due + ` AND (j.job_key IS NULL
+	return `(SELECT j.id FROM {prefix}` + table + ` AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided` +
+		due + ` AND (j.job_key IS NULL
 			OR NOT EXISTS (SELECT 1 FROM {prefix}job_delayed AS h WHERE h.queue_id = j.queue_id AND h.divided = j.divided AND h.hold_key = j.job_key AND h.run_at > {now})
 			AND NOT EXISTS (SELECT 1 FROM {prefix}job_running AS r WHERE r.queue_id = j.queue_id AND r.divided = j.divided AND r.job_key = j.job_key)) LIMIT 1) IS NOT NULL`
 }

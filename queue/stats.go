@@ -82,26 +82,27 @@ func (c *Client) statsOf(ctx context.Context, q *Queue, state State, stmt *diale
 	}
 	stats, seen, more := map[string]*Stat{}, make([]int, len(parts)), false
 	for some := range slices.Chunk(parts, 256) {
-		_, err := dialect.Select(ctx, &c.db.Session, stmt, dialect.Args{"queue": q.id, "limit": each, "rows": some}, func(rows *sql.Rows) (none struct{}, err error) {
-			var at, n int
-			var kind string
-			var id int64
-			if err := rows.Scan(&at, &kind, &n, &id); err != nil {
-				return none, err
-			}
-			seen[at] += n
-			more = more || seen[at] == each
-			s := stats[kind]
-			if s == nil {
-				s = &Stat{Queue: q.Name, State: state, Kind: kind, Oldest: TimeOf(id)}
-				stats[kind] = s
-			}
-			s.Count += n
-			if at := TimeOf(id); at.Before(s.Oldest) {
-				s.Oldest = at
-			}
-			return none, nil
-		})
+		_, err := dialect.Select(ctx, &c.db.Session, stmt, dialect.Args{"queue": q.id, "limit": each, "rows": some},
+			func(rows *sql.Rows) (none struct{}, err error) {
+				var at, n int
+				var kind string
+				var id int64
+				if err := rows.Scan(&at, &kind, &n, &id); err != nil {
+					return none, err
+				}
+				seen[at] += n
+				more = more || seen[at] == each
+				s := stats[kind]
+				if s == nil {
+					s = &Stat{Queue: q.Name, State: state, Kind: kind, Oldest: TimeOf(id)}
+					stats[kind] = s
+				}
+				s.Count += n
+				if at := TimeOf(id); at.Before(s.Oldest) {
+					s.Oldest = at
+				}
+				return none, nil
+			})
 		if err != nil {
 			return nil, err
 		}

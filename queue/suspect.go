@@ -70,7 +70,7 @@ func suspicion(reads, times int) int { return 2 * max(1, reads) << min(times-1, 
 // trialOf returns which trial a checked out job needs that this worker takes over.
 func (w *Worker) trialOf(r runningRow) trial {
 	switch {
-	case w.opt.Harmless || r.state == rowHanded && r.crashes == 0:
+	case w.opt.Isolated || r.state == rowHanded && r.crashes == 0:
 		return trusted
 	case r.state == rowRunning, r.state == rowHanded: // who hands a job over may not have begun its trial
 		return survivor
@@ -157,7 +157,7 @@ func (w *Worker) acquit(d *Delivery) {
 func (w *Worker) guilty(d *Delivery, state string) bool {
 	most := d.b.q.set.MaxCrashes
 	switch {
-	case w.opt.Harmless || state == rowHanded:
+	case w.opt.Isolated || state == rowHanded:
 		return false
 	case state == rowAlone:
 		return d.Crashes >= most

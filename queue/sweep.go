@@ -50,7 +50,8 @@ func (w *Worker) sweep(ctx context.Context) error {
 	_, err2 := w.db.Exec(ctx, forgetNodes, long)
 	_, err3 := w.db.Exec(ctx, forgetWorkers, nil)
 	_, err4 := w.db.Exec(ctx, sweepPermits, nil)
-	err := errors.Join(err1, err2, err3, err4, w.purge(ctx, outdated, dialect.Args{}, purgeDead), w.purge(ctx, outdatedDone, dialect.Args{}, purgeDone),
+	err := errors.Join(err1, err2, err3, err4, w.purge(ctx, outdated, dialect.Args{}, purgeDead),
+		w.purge(ctx, outdatedDone, dialect.Args{}, purgeDone),
 		w.purge(ctx, oldKeys, dialect.Args{}, purgeKeys), w.c.purgeGroups(ctx), w.c.purgeCounts(ctx), w.c.sweepRefusals(ctx))
 	w.mu.Lock()
 	queues, keep := w.queues, map[int]int{}

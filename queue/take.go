@@ -101,7 +101,7 @@ func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *blockRow, name st
 	}
 	if r.state != "FREE" && !r.left {
 		b.accused = r.suspects + 1
-		if !w.opt.Harmless && !w.opt.AtMostOnce {
+		if !w.opt.Isolated && !w.opt.AtMostOnce {
 			b.suspect = suspicion(r.batch, b.accused)
 		}
 		w.log.Info("took a block over from a worker that was lost", "queue", q.name, "block", r.divided, "from", r.lockBy)

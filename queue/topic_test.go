@@ -89,7 +89,14 @@ func TestBadTopics(t *testing.T) {
 		for _, bad := range []struct {
 			topic string
 			job   Job
-		}{{"", Job{Kind: "x"}}, {"a", Job{}}, {"nobody", Job{}}, {"a", Job{Kind: "x", Queue: "q"}}, {"a", Job{Kind: "x", Group: 7}}, {"a", Job{Kind: "x", Payload: []byte("{")}}} {
+		}{
+			{"", Job{Kind: "x"}},
+			{"a", Job{}},
+			{"nobody", Job{}},
+			{"a", Job{Kind: "x", Queue: "q"}},
+			{"a", Job{Kind: "x", Group: 7}},
+			{"a", Job{Kind: "x", Payload: []byte("{")}},
+		} {
 			_, err := c.Publish(t.Context(), bad.topic, bad.job)
 			want(t, fmt.Sprintf("%+v", bad), err, ErrInvalid)
 		}

@@ -443,7 +443,9 @@ func (t *transfer) order(ctx context.Context, batch []*stander) error {
 
 // sendIn moves those of some jobs that are still there. It counts them, or says whose
 // unique keys are taken.
-func (t *transfer) sendIn(ctx context.Context, tx *dialect.Session, divided int, from table, batch []*stander, n *int, taken map[int64]bool) error {
+func (t *transfer) sendIn(ctx context.Context, tx *dialect.Session, divided int, from table, batch []*stander,
+	n *int, taken map[int64]bool,
+) error {
 	var parts [Idle + 1][]*stander
 	for _, s := range batch {
 		p := 0

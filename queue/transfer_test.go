@@ -39,7 +39,10 @@ func TestMove(t *testing.T) {
 		for i, j := range []Job{
 			{},
 			{Key: "a"},
-			{Priority: Urgent, Payload: []byte(`{"a":  1}`), MaxAttempts: 3, Timeout: time.Minute, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Endpoint: "https://worker.example.org/?a=b"},
+			{
+				Priority: Urgent, Payload: []byte(`{"a":  1}`), MaxAttempts: 3, Timeout: time.Minute,
+				Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Endpoint: "https://worker.example.org/?a=b",
+			},
 			{Payload: []byte("\xff\x00"), Binary: true, Priority: Idle},
 			{Key: "a"},
 			{Key: "b", RunAt: at},

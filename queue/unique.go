@@ -23,7 +23,8 @@ var (
 	// takeKeys takes the keys that are not in use. A key that another transaction is
 	// taking is waited for.
 	takeKeys = dialect.PerDialect("queue.take-keys", func(d *dialect.Dialect) string {
-		return insertInto(d, "job_unique", "queue_id=queue int, unique_key=once text, job=job int, free_at={time until_us} int") + " {ignore_duplicate job}"
+		return insertInto(d, "job_unique", "queue_id=queue int, unique_key=once text, job=job int, free_at={time until_us} int") +
+			" {ignore_duplicate job}"
 	})
 
 	// keyHolders tells whose keys are, by job: an id that is fresh to this transaction

@@ -432,7 +432,10 @@ func TestUniqueUnderWay(t *testing.T) {
 // What the statements about unique keys reach: those of a queue and its ended jobs.
 func TestKeyStatements(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
-		all := []string{"1 a 7 yes", "1 b 8 yes", "1 c 9 no", "1 d 10 no", "1 e 11 yes", "1 f 12 no", "1 g 7 no", "1 h 11 yes", "1 i 12 yes", "2 a 7 yes", "2 c 9 no"}
+		all := []string{
+			"1 a 7 yes", "1 b 8 yes", "1 c 9 no", "1 d 10 no", "1 e 11 yes", "1 f 12 no", "1 g 7 no",
+			"1 h 11 yes", "1 i 12 yes", "2 a 7 yes", "2 c 9 no",
+		}
 		without := func(gone ...string) (left []string) {
 			return slices.DeleteFunc(slices.Clone(all), func(row string) bool { return slices.Contains(gone, row) })
 		}
@@ -474,7 +477,10 @@ func TestKeyStatements(t *testing.T) {
 				t.Errorf("old are %q", old)
 			}
 			holders, err := dialect.Select(t.Context(), &db.Session, keyHolders, dialect.Args{"rows": []dialect.Args{
-				{"at": 1, "queue": 1, "once": "a"}, {"at": 2, "queue": 2, "once": "c"}, {"at": 3, "queue": 1, "once": "d"}, {"at": 4, "queue": 1, "once": "x"},
+				{"at": 1, "queue": 1, "once": "a"},
+				{"at": 2, "queue": 2, "once": "c"},
+				{"at": 3, "queue": 1, "once": "d"},
+				{"at": 4, "queue": 1, "once": "x"},
 			}}, func(rows *sql.Rows) (text string, err error) {
 				var at, job, free int
 				err = rows.Scan(&at, &job, &free)
@@ -487,7 +493,8 @@ func TestKeyStatements(t *testing.T) {
 			_, err = db.Exec(t.Context(), test.stmt, test.args)
 			must(t, err)
 			slices.Sort(test.want)
-			wantRows(t, db, test.stmt.Name, `SELECT queue_id, unique_key, job, pending FROM {prefix}job_unique ORDER BY queue_id, unique_key`, test.want...)
+			wantRows(t, db, test.stmt.Name, `SELECT queue_id, unique_key, job, pending FROM {prefix}job_unique ORDER BY queue_id, unique_key`,
+				test.want...)
 		}
 	})
 }

@@ -220,7 +220,10 @@ func TestTellsWhoWaits(t *testing.T) {
 		_, err := db.Exec(t.Context(), putBell, dialect.Args{"node": w.node, "at": waitsAt, "key": ""})
 		must(t, err)
 		want := fmt.Sprintf("%d:%d;", b.q.id, b.divided)
-		for what, jobs := range map[string][]Job{"two": two, "one with more": {{Kind: "x", MaxAttempts: 2, Key: "k"}}, "unique": {{Kind: "x", Unique: "u"}}} {
+		for what, jobs := range map[string][]Job{
+			"two": two, "one with more": {{Kind: "x", MaxAttempts: 2, Key: "k"}},
+			"unique": {{Kind: "x", Unique: "u"}},
+		} {
 			if got := place(jobs...); got != want {
 				t.Errorf("%s: %q, want %q", what, got, want)
 			}

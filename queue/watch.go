@@ -138,7 +138,8 @@ func (w *Worker) listen(ctx context.Context) {
 	}
 }
 
-// poll looks for new jobs in all blocks at once: seldom where a notification will tell of them, else as the queue's settings say, sooner after there was something.
+// poll looks for new jobs in all blocks at once: seldom where a notification will tell of them, else
+// as the queue's settings say, sooner after there was something.
 func (w *Worker) poll(ctx context.Context) {
 	trouble := trouble.New(w.log, "looking for jobs")
 	wait := time.Duration(0)
@@ -212,7 +213,8 @@ var lookFor = dialect.SQL("queue.look", `
 	WHERE `+above("1")+` OR `+above("2")+` OR `+above("3")+` OR `+above("4"))
 
 func above(priority string) string {
-	return `(SELECT id FROM {prefix}job WHERE queue_id = {int :queue} AND divided = block AND priority = ` + priority + ` AND id > after` + priority + ` ORDER BY queue_id, divided, priority, id LIMIT 1) IS NOT NULL`
+	return `(SELECT id FROM {prefix}job WHERE queue_id = {int :queue} AND divided = block AND priority = ` +
+		priority + ` AND id > after` + priority + ` ORDER BY queue_id, divided, priority, id LIMIT 1) IS NOT NULL`
 }
 
 // lookForAny is a question that is cheaper to ask.

@@ -46,16 +46,16 @@ type WorkerOptions struct {
 	// stop that takes longer than Grace. Failed ones are not tried again.
 	AtMostOnce bool
 
-	// Harmless says that no job can end the process. Then jobs that a worker has left that
+	// Isolated says that no job can end the process. Then jobs that a worker has left that
 	// died are done again at once, however many they are and however often it happens, and
 	// none of them becomes a dead letter for it. Otherwise they are put on trial: a few run at a
 	// time until they are trusted, after five seconds, and those whose workers died then run
 	// alone.
-	Harmless bool
+	Isolated bool
 
-	// Under is the name of a lock that the process has, and that only one can have at a time:
-	// see [Client.Succeed]. Empty: none.
-	Under string
+	// LeaderLock is the name of a lock that the process has, and that only one can have at a time:
+	// see [Client.TakeOver]. Empty: none.
+	LeaderLock string
 
 	Logger *slog.Logger // default: the client's
 
@@ -225,11 +225,14 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		}
 	}
 	w := &Worker{
-		c: c, db: c.db, leases: c.db, opt: opt, log: opt.Logger, slow: slow, proven: provenAfter, rotate: rotation, whole: wholeEvery, patience: patience, miscounted: miscounted,
-		handlers: map[string]*kindHandler{}, taken: map[*Delivery]bool{}, out: map[jobID]*Delivery{}, rows: map[jobID]*Delivery{}, remnants: map[*block]bool{}, kinds: map[string]string{},
+		c: c, db: c.db, leases: c.db, opt: opt, log: opt.Logger, slow: slow, proven: provenAfter, rotate: rotation,
+		whole: wholeEvery, patience: patience, miscounted: miscounted,
+		handlers: map[string]*kindHandler{}, taken: map[*Delivery]bool{}, out: map[jobID]*Delivery{},
+		rows: map[jobID]*Delivery{}, remnants: map[*block]bool{}, kinds: map[string]string{},
 		counts: map[countKey]*count{}, ends: concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
 		book: refusalBook{all: map[jobID]*refusal{}, gone: map[jobID]string{}, wake: make(chan struct{}, 1)},
-		tick: make(chan struct{}, 1), keeper: make(chan struct{}, 1), called: make(chan struct{}, 1), joined: make(chan struct{}), ended: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
+		tick: make(chan struct{}, 1), keeper: make(chan struct{}, 1), called: make(chan struct{}, 1),
+		joined: make(chan struct{}), ended: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
 	}
 	w.work.L, w.chores.L = &w.mu, &w.mu
 	return w, nil
@@ -329,7 +332,10 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	if w.bell != nil {
 		helpers.Go(func() { w.answer(working, w.bell) })
 	}
-	for _, help := range []func(context.Context){w.keep, w.share, w.watch, w.listen, w.poll, w.conclude, w.addUp, w.keepLimiters, w.sweepOften, w.keepBook} {
+	for _, help := range []func(context.Context){
+		w.keep, w.share, w.watch, w.listen, w.poll, w.conclude,
+		w.addUp, w.keepLimiters, w.sweepOften, w.keepBook,
+	} {
 		helpers.Go(func() { help(working) })
 	}
 	for range w.opt.Connections {

@@ -61,7 +61,10 @@ func TestOutcomes(t *testing.T) {
 		want(t, "a second handler", w.Handle("done", outcomes["done"]), ErrInvalid)
 		want(t, "a handler of nothing", w.Handle("", outcomes["done"]), ErrInvalid)
 		ids := map[string]int64{}
-		for _, kind := range []string{"done", "fails", "later", "hour", "discard", "bury", "no text", "panic", "once", "by kind", "snooze", "unknown"} {
+		for _, kind := range []string{
+			"done", "fails", "later", "hour", "discard", "bury", "no text", "panic",
+			"once", "by kind", "snooze", "unknown",
+		} {
 			ids[kind] = enqueue(t, c, Job{Kind: kind})
 		}
 		ids["by job"] = enqueue(t, c, Job{Kind: "fails", MaxAttempts: 1})
@@ -77,8 +80,10 @@ func TestOutcomes(t *testing.T) {
 			attempts int
 			err      string
 		}{
-			"fails": {4, failed}, "later": {4, failed}, "bury": {1, failed}, "no text": {1, "buried"}, "panic": {4, "panic: oh\ufffd\ufffd"}, "by kind": {2, failed},
-			"unknown": {1, `no handler for kind "unknown"`}, "by job": {1, failed}, "by job, not kind": {3, failed}, "not typed": {1, "payload"}, "snooze": {4, failed},
+			"fails": {4, failed}, "later": {4, failed}, "bury": {1, failed}, "no text": {1, "buried"},
+			"panic": {4, "panic: oh\ufffd\ufffd"}, "by kind": {2, failed},
+			"unknown": {1, `no handler for kind "unknown"`}, "by job": {1, failed}, "by job, not kind": {3, failed},
+			"not typed": {1, "payload"}, "snooze": {4, failed},
 		} {
 			i := becomes(t, c, ids[name], StateDead)
 			if i.Attempts != dead.attempts || !strings.Contains(i.Error, dead.err) || i.Crashes != 0 {
@@ -92,7 +97,10 @@ func TestOutcomes(t *testing.T) {
 			t.Errorf("hour: %+v", i)
 		}
 		eventually(t, "the others are gone", func() bool { return rowsOf(t, db) == 1 })
-		for line, n := range map[string]int{"done 1.": 1, "fails 4.": 1, "once 1.": 1, "once 2.": 1, "once 3.": 0, "discard": 1, "snooze 1.": 6, "snooze": 9, "by kind 2.": 2, "hour": 1, "typed 7.": 1} {
+		for line, n := range map[string]int{
+			"done 1.": 1, "fails 4.": 1, "once 1.": 1, "once 2.": 1, "once 3.": 0,
+			"discard": 1, "snooze 1.": 6, "snooze": 9, "by kind 2.": 2, "hour": 1, "typed 7.": 1,
+		} {
 			if got := r.count(line); got != n {
 				t.Errorf("%q: %d times, not %d", line, got, n)
 			}

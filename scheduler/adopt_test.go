@@ -33,11 +33,13 @@ func TestAdopt(t *testing.T) {
 			t.Fatalf("dry: %+v, %v", dry, err)
 		}
 		c, err := Import(t.Context(), db.DB, "yaml", given, ImportOptions{Adopt: true})
-		if err != nil || !slices.Equal(c.Adopted, []string{"backup", "by-hand"}) || !slices.Equal(c.Added, []string{"new"}) || !slices.Contains(c.Changed, "backup") {
+		if err != nil || !slices.Equal(c.Adopted, []string{"backup", "by-hand"}) || !slices.Equal(c.Added, []string{"new"}) ||
+			!slices.Contains(c.Changed, "backup") {
 			t.Fatalf("adopted: %+v, %v", c, err)
 		}
 		after := stored(t, db, "backup")
-		if after.ID != before.ID || after.Source != "yaml" || after.Key != "backup" || !after.Due.Equal(before.Due) || after.Timeout != time.Hour {
+		if after.ID != before.ID || after.Source != "yaml" || after.Key != "backup" || !after.Due.Equal(before.Due) ||
+			after.Timeout != time.Hour {
 			t.Errorf("was %+v, is %+v", before, after)
 		}
 		if c, err := Import(t.Context(), db.DB, "yaml", given, ImportOptions{Adopt: true}); err != nil || len(c.Adopted)+len(c.Changed) > 0 {

@@ -49,7 +49,8 @@ func TestCauseIsTold(t *testing.T) {
 		}
 		got := output("command")
 		for _, want := range []string{
-			"DBCRON_CAUSE_ERROR=exit code 3\nDBCRON_CAUSE_EXIT_CODE=3\nDBCRON_CAUSE_RUN_ID=", "\nDBCRON_CAUSE_SCHEDULE=before-command\nDBCRON_CAUSE_STATE=failed\nBänder fehlen\n",
+			"DBCRON_CAUSE_ERROR=exit code 3\nDBCRON_CAUSE_EXIT_CODE=3\nDBCRON_CAUSE_RUN_ID=",
+			"\nDBCRON_CAUSE_SCHEDULE=before-command\nDBCRON_CAUSE_STATE=failed\nBänder fehlen\n",
 		} {
 			if !strings.Contains(got, want) {
 				t.Errorf("a command has %q, want %q", got, want)
@@ -59,7 +60,8 @@ func TestCauseIsTold(t *testing.T) {
 			t.Errorf("an input of its own: %q", got)
 		}
 		h := <-headers
-		if h.Get("Dbcron-Cause-Schedule") != `"before-http"` || h.Get("Dbcron-Cause-State") != "failed" || h.Get("Dbcron-Cause-Exit-Code") != "3" || h.Get("Dbcron-Cause-Error") != `"exit code 3"` {
+		if h.Get("Dbcron-Cause-Schedule") != `"before-http"` || h.Get("Dbcron-Cause-State") != "failed" ||
+			h.Get("Dbcron-Cause-Exit-Code") != "3" || h.Get("Dbcron-Cause-Error") != `"exit code 3"` {
 			t.Errorf("a request has %v", h)
 		}
 		if run := <-causes; run.By == nil || run.By.Schedule != "before-func" || run.By.ExitCode != 3 || run.Input != "Bänder fehlen\n" {
@@ -68,7 +70,8 @@ func TestCauseIsTold(t *testing.T) {
 		var payload string
 		db.Scan(t, `SELECT payload FROM {prefix}job WHERE kind = 'tell'`, nil, &payload)
 		var slot Slot
-		if err := json.Unmarshal([]byte(payload), &slot); err != nil || slot.Schedule != "job" || slot.Cause == nil || slot.Cause.Schedule != "before-job" || slot.Cause.Output != "Bänder fehlen\n" {
+		if err := json.Unmarshal([]byte(payload), &slot); err != nil || slot.Schedule != "job" || slot.Cause == nil ||
+			slot.Cause.Schedule != "before-job" || slot.Cause.Output != "Bänder fehlen\n" {
 			t.Errorf("a job has %s, %v", payload, err)
 		}
 	})

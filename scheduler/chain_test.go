@@ -79,7 +79,10 @@ func TestChain(t *testing.T) {
 // what is under way.
 func TestChainsEnd(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
-		for name, next := range map[string]string{"a": "b", "b": "c", "c": "a", "nowhere": "no such", "self": "self", "to busy": "busy", "to paused": "paused"} {
+		for name, next := range map[string]string{
+			"a": "b", "b": "c", "c": "a", "nowhere": "no such", "self": "self",
+			"to busy": "busy", "to paused": "paused",
+		} {
 			addWith(t, db, name, map[bool]string{true: "@manual", false: "@every 1m"}[name == "b" || name == "c"], Policy{OnSuccess: next})
 		}
 		addWith(t, db, "paused", "@manual", Policy{})

@@ -97,7 +97,8 @@ func TestEnqueue(t *testing.T) {
 		if slot != (Slot{"none", r.Due, r.ID, nil}) || !strings.Contains(payloads["none"][0], `"due":"`+r.Due.Format(time.RFC3339)) {
 			t.Errorf("payload %s, and the run is %+v", payloads["none"][0], r)
 		}
-		if r.State != "ok" || !r.Due.Equal(at(time.Hour)) || r.Attempt != 1 || r.Cause != "slot" || r.ExitCode != -1 || r.Started.IsZero() || r.Finished.IsZero() || !r.Next.IsZero() {
+		if r.State != "ok" || !r.Due.Equal(at(time.Hour)) || r.Attempt != 1 || r.Cause != "slot" || r.ExitCode != -1 ||
+			r.Started.IsZero() || r.Finished.IsZero() || !r.Next.IsZero() {
 			t.Errorf("run %+v", r)
 		}
 		got := db.List(t, `SELECT q.name, kind, job_key, priority, j.max_attempts, j.timeout FROM {prefix}job AS j

@@ -139,7 +139,10 @@ func ExampleAdd() {
 		},
 	})
 	fmt.Println(err)
-	err = scheduler.Add(ctx, db, scheduler.Schedule{Name: "call somebody", Spec: "@manual", Kind: "http", Command: "POST https://example.org/alarm"})
+	err = scheduler.Add(ctx, db, scheduler.Schedule{
+		Name: "call somebody", Spec: "@manual", Kind: "http",
+		Command: "POST https://example.org/alarm",
+	})
 	fmt.Println(err)
 	all, err := scheduler.List(ctx, db, "", 10)
 	for _, s := range all {
@@ -155,7 +158,10 @@ func ExampleAdd() {
 }
 
 func ExampleSchedule_Problems() {
-	s := scheduler.Schedule{Name: "report", Spec: "@daily", Kind: "sql", Command: "DELETE FROM cart", Dir: "/tmp", Policy: scheduler.Policy{Missed: "most"}}
+	s := scheduler.Schedule{
+		Name: "report", Spec: "@daily", Kind: "sql", Command: "DELETE FROM cart", Dir: "/tmp",
+		Policy: scheduler.Policy{Missed: "most"},
+	}
 	for _, p := range s.Problems() {
 		fmt.Println(p.Field+":", p.Text)
 	}
@@ -169,7 +175,10 @@ func ExampleScheduler_RunOnce() {
 	ctx := context.Background()
 	db, done := open(ctx)
 	defer done()
-	if err := scheduler.Add(ctx, db, scheduler.Schedule{Name: "hello", Spec: "@manual", Command: `echo "hello, attempt $DBCRON_ATTEMPT"`}); err != nil {
+	if err := scheduler.Add(ctx, db, scheduler.Schedule{
+		Name: "hello", Spec: "@manual",
+		Command: `echo "hello, attempt $DBCRON_ATTEMPT"`,
+	}); err != nil {
 		panic(err)
 	}
 	if _, err := scheduler.Start(ctx, db, "hello"); err != nil {

@@ -62,7 +62,8 @@ func (s *Scheduler) call(e *execution) (effort, error) {
 	}
 	return start(e.deadline, s.opt.KillGrace, s.opt.MaxOutput, func(ctx context.Context, out *guardian.Output) guardian.Result {
 		run := &Running{
-			ID: e.id, Schedule: e.schedule, Due: e.due, Attempt: e.attempt, Fence: e.fence, Input: e.input(), By: e.by, Trace: e.trace.Parent, out: out,
+			ID: e.id, Schedule: e.schedule, Due: e.due, Attempt: e.attempt, Fence: e.fence, Input: e.input(),
+			By: e.by, Trace: e.trace.Parent, out: out,
 		}
 		return guardian.Result{Cause: guardian.Exited, ExitCode: -1, Err: f(e.trace.in(ctx), run)}
 	}), nil

@@ -37,7 +37,8 @@ func TestFunctions(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		s := daemon(t, db, Options{Tags: []string{"batch"}})
 		handle(t, s, "Make Report, ü", func(ctx context.Context, run *Running) error {
-			fmt.Fprintf(run, "%d %s %s %d %d %q %v", run.ID, run.Schedule, run.Due.Format(time.RFC3339), run.Attempt, run.Fence, run.Input, ctx.Err())
+			fmt.Fprintf(run, "%d %s %s %d %d %q %v", run.ID, run.Schedule, run.Due.Format(time.RFC3339), run.Attempt,
+				run.Fence, run.Input, ctx.Err())
 			var writers sync.WaitGroup // its methods may be called by several goroutines
 			for range 4 {
 				writers.Go(func() { _, _ = io.WriteString(run, ".") })
@@ -80,7 +81,8 @@ func TestAFunctionThatPanics(t *testing.T) {
 		db.Advance(t, time.Hour)
 		work(t, s)
 		wantRows(t, db, "bad", "3600 1 failed", "7200 1 failed")
-		if r := allRuns(t, db, "bad")[0]; !strings.Contains(r.Error, "panic: runtime error: index out of range") || !strings.Contains(r.Output, "function_test.go") {
+		if r := allRuns(t, db, "bad")[0]; !strings.Contains(r.Error, "panic: runtime error: index out of range") ||
+			!strings.Contains(r.Output, "function_test.go") {
 			t.Errorf("error %q, output %q", r.Error, r.Output)
 		}
 	})
@@ -99,7 +101,8 @@ func TestAFunctionThatSaysMuch(t *testing.T) {
 		addFunc(t, db, "much", Policy{})
 		db.Advance(t, time.Hour)
 		work(t, s)
-		if r := only(t, db, "much"); r.State != "ok" || len(r.Output) > 1200 || !strings.HasPrefix(r.Output, "0\n1\n") || !strings.HasSuffix(r.Output, "\n99999\n") {
+		if r := only(t, db, "much"); r.State != "ok" || len(r.Output) > 1200 || !strings.HasPrefix(r.Output, "0\n1\n") ||
+			!strings.HasSuffix(r.Output, "\n99999\n") {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -172,7 +175,8 @@ func TestFunctionsAreTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.runs.Wait()
-		if all := allRuns(t, db, "lost"); <-told != "lost" || all[0].State != "lost" || all[0].Error == "something else went wrong" || all[1].Attempt != 2 {
+		if all := allRuns(t, db, "lost"); <-told != "lost" || all[0].State != "lost" || all[0].Error == "something else went wrong" ||
+			all[1].Attempt != 2 {
 			t.Errorf("%+v", all)
 		}
 		db.Do(t, `DELETE FROM {prefix}schedule`, nil)
@@ -298,8 +302,16 @@ func TestLanes(t *testing.T) {
 			{Options{Kinds: []string{Functions}}, []string{"one"}, []string{"default one"}},
 			{Options{Kinds: []string{Jobs, Functions}, Tags: []string{"gpu"}}, nil, []string{"gpu job"}},
 			{Options{Kinds: []string{Commands}, Tags: []string{"default"}}, []string{"two"}, []string{"default command"}},
-			{Options{Tags: []string{"gpu", "eu-west", "gpu"}}, []string{"two"}, []string{"eu-west command", "eu-west two", "gpu command", "gpu two"}},
-			{Options{Tags: []string{"gpu", "GPU", "default", "eu-west"}, Kinds: []string{Functions}}, []string{"two", "one", "three"}, []string{"GPU one", "GPU two", "default two", "eu-west one", "gpu one"}},
+			{
+				Options{Tags: []string{"gpu", "eu-west", "gpu"}},
+				[]string{"two"},
+				[]string{"eu-west command", "eu-west two", "gpu command", "gpu two"},
+			},
+			{
+				Options{Tags: []string{"gpu", "GPU", "default", "eu-west"}, Kinds: []string{Functions}},
+				[]string{"two", "one", "three"},
+				[]string{"GPU one", "GPU two", "default two", "eu-west one", "gpu one"},
+			},
 			{Options{Tags: []string{"GPU"}}, nil, []string{"GPU command"}},
 		} {
 			s := daemon(t, db, c.opt)
@@ -370,7 +382,10 @@ func effects(t *testing.T, db *dbtest.DB) (count func() int) {
 func TestStatements(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		count := effects(t, db)
-		addJob(t, db, Schedule{Name: "insert", Kind: "sql", Command: "INSERT INTO effect (id) VALUES (1), (2)", Policy: Policy{OnSuccess: "next"}})
+		addJob(t, db, Schedule{
+			Name: "insert", Kind: "sql", Command: "INSERT INTO effect (id) VALUES (1), (2)",
+			Policy: Policy{OnSuccess: "next"},
+		})
 		addJob(t, db, Schedule{Name: "next", Spec: "@manual", Kind: "sql", Command: "UPDATE effect SET id = id + 1"})
 		s := daemon(t, db, Options{})
 		for n := 1; n <= 3; n++ {
@@ -382,7 +397,8 @@ func TestStatements(t *testing.T) {
 		}
 		wantRows(t, db, "insert", "3600 1 ok", "7200 1 ok", "10800 1 ok")
 		wantRows(t, db, "next", "3600 1 ok", "7200 1 ok", "10800 1 ok")
-		if r := allRuns(t, db, "insert")[0]; r.Output != "2 rows\n" || r.ExitCode != -1 || r.Error != "" || r.Finished.IsZero() || !r.Next.IsZero() {
+		if r := allRuns(t, db, "insert")[0]; r.Output != "2 rows\n" || r.ExitCode != -1 || r.Error != "" ||
+			r.Finished.IsZero() || !r.Next.IsZero() {
 			t.Errorf("%+v", r)
 		}
 		if r := allRuns(t, db, "next")[2]; r.Output != "6 rows\n" {
@@ -453,7 +469,10 @@ func TestFaultsInStatements(t *testing.T) {
 		var runs []run
 		prepare := func() {
 			db.Do(t, `DELETE FROM effect`, nil)
-			addJob(t, db, Schedule{Name: "job", Kind: "sql", Command: "INSERT INTO effect (id) VALUES (1)", Policy: Policy{MaxAttempts: 3, RetryDelay: time.Second}})
+			addJob(t, db, Schedule{
+				Name: "job", Kind: "sql", Command: "INSERT INTO effect (id) VALUES (1)",
+				Policy: Policy{MaxAttempts: 3, RetryDelay: time.Second},
+			})
 			db.Advance(t, time.Hour)
 			s = daemon(t, db, Options{})
 			var err error

@@ -23,7 +23,10 @@ func TestJobProblems(t *testing.T) {
 		{func(s *Schedule) { s.Job.Priority = 5 }, "job_priority: 5 is not 1 (urgent) to 4 (idle)"},
 		{func(s *Schedule) { s.Job.MaxAttempts = -1 }, "job_max_attempts: -1 is not 0 to 1000000"},
 		{func(s *Schedule) { s.Job.Timeout = -1 }, "job_timeout: "},
-		{func(s *Schedule) { s.MaxAttempts = 2 }, "max_attempts: is not for jobs, which their queue tries again; say it of the job (job_max_attempts)"},
+		{
+			func(s *Schedule) { s.MaxAttempts = 2 },
+			"max_attempts: is not for jobs, which their queue tries again; say it of the job (job_max_attempts)",
+		},
 		{func(s *Schedule) { s.Timeout = time.Hour }, "timeout: is not for jobs, which their queue ends; say it of the job (job_timeout)"},
 		{func(s *Schedule) { s.Env = map[string]string{"A": "b"} }, "env: is for commands, not for the kind job"},
 		{func(s *Schedule) { s.Kind, s.Job.Queue = "shell", "mail" }, "job: queue, key and the like are for jobs, not for the kind shell"},

@@ -74,7 +74,8 @@ func Upcoming(ctx context.Context, db *dialect.DB, limit int) ([]Planned, error)
 			break
 		}
 		lane = lanes[0]
-		found, err := dialect.Select(ctx, &db.Session, upcoming, dialect.Args{"lane": lane, "limit": limit, "never": never.UnixMicro()}, scanPlanned)
+		found, err := dialect.Select(ctx, &db.Session, upcoming, dialect.Args{"lane": lane, "limit": limit, "never": never.UnixMicro()},
+			scanPlanned)
 		if err != nil {
 			return nil, err
 		}

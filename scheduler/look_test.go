@@ -132,13 +132,15 @@ func TestRecentRuns(t *testing.T) {
 func TestNodes(t *testing.T) {
 	dbtest.EachClock(t, func(t *testing.T, db *dbtest.DB) {
 		for i, name := range []string{"b", "a", "c"} {
-			_, err := db.Exec(t.Context(), arrive, dialect.Args{"node": name, "lease": int64(i+1) * time.Minute.Microseconds(), "version": "1.2.3", "tags": ""})
+			_, err := db.Exec(t.Context(), arrive,
+				dialect.Args{"node": name, "lease": int64(i+1) * time.Minute.Microseconds(), "version": "1.2.3", "tags": ""})
 			must(t, err)
 		}
 		db.Advance(t, 90*time.Second)
 		nodes, err := Nodes(t.Context(), db.DB, "", 2)
 		must(t, err)
-		if len(nodes) != 2 || nodes[0].Name != "a" || !nodes[0].Live || nodes[0].Version != "1.2.3" || nodes[1].Name != "b" || nodes[1].Live || nodes[1].State != "live" {
+		if len(nodes) != 2 || nodes[0].Name != "a" || !nodes[0].Live || nodes[0].Version != "1.2.3" ||
+			nodes[1].Name != "b" || nodes[1].Live || nodes[1].State != "live" {
 			t.Errorf("got %+v, want a, which lives, and b, whose time is over", nodes)
 		}
 		nodes, err = Nodes(t.Context(), db.DB, "b", 2)

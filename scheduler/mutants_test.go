@@ -176,7 +176,10 @@ func TestGuards(t *testing.T) {
 			f    func(*testing.T)
 		}{
 			{"putoff", func(t *testing.T) {
-				for name, more := range map[string][2]string{"due": {"next_exec", "{now}"}, "another": {"next_exec", "{now}"}, "paused": {"state", "'paused'"}, "later": {"next_exec", "{now + 1000000}"}} {
+				for name, more := range map[string][2]string{
+					"due": {"next_exec", "{now}"}, "another": {"next_exec", "{now}"},
+					"paused": {"state", "'paused'"}, "later": {"next_exec", "{now + 1000000}"},
+				} {
 					columns := map[string]string{"name": "'" + name + "'", "spec": "'@every 1m'", "due_at": "{now}", "next_exec": "{now}"}
 					columns[more[0]] = more[1]
 					byHand(t, db, columns)
@@ -212,8 +215,14 @@ func TestGuards(t *testing.T) {
 				want(t, "there are", strings.Join(got, ", "), "dead of late, dead worker, me")
 			}},
 			{"due", func(t *testing.T) {
-				for name, more := range map[string][2]string{"due": {"state", "'active'"}, "paused": {"state", "'paused'"}, "tagged": {"tag", "'other'"}} {
-					byHand(t, db, map[string]string{"name": "'" + name + "'", "spec": "'@every 1m'", "due_at": "{now}", "next_exec": "{now}", more[0]: more[1]})
+				for name, more := range map[string][2]string{
+					"due": {"state", "'active'"}, "paused": {"state", "'paused'"},
+					"tagged": {"tag", "'other'"},
+				} {
+					byHand(t, db, map[string]string{
+						"name": "'" + name + "'", "spec": "'@every 1m'", "due_at": "{now}",
+						"next_exec": "{now}", more[0]: more[1],
+					})
 				}
 				if e := one(t, claimed(t, s, 10)); e.schedule != "due" {
 					t.Errorf("claimed %s", e.schedule)
@@ -221,7 +230,10 @@ func TestGuards(t *testing.T) {
 			}},
 			{"unplanned", func(t *testing.T) {
 				byHand(t, db, map[string]string{"name": "'new'", "spec": "'@every 1m'"})
-				byHand(t, db, map[string]string{"name": "'planned'", "spec": "'@every 1m'", "due_at": "{now + 1000000}", "next_exec": "{now + 1000000}"})
+				byHand(t, db, map[string]string{
+					"name": "'planned'", "spec": "'@every 1m'", "due_at": "{now + 1000000}",
+					"next_exec": "{now + 1000000}",
+				})
 				if n, err := s.planNew(t.Context(), "default"); n != 1 || err != nil {
 					t.Errorf("planned %d, %v", n, err)
 				}
@@ -380,9 +392,10 @@ func TestGuards(t *testing.T) {
 			{"surplus", func(t *testing.T) {
 				byState(t, map[string]string{"purge_at": "{now + 1000000}"})
 				for stmt, n := range map[*dialect.Stmt]int{surplus: 4, outdated: 0} { // of 10 the newest 3 stay, and what has not ended
-					ids, err := dialect.Select(t.Context(), &db.Session, stmt, dialect.Args{"schedule": "job", "keep": 3, "limit": 100}, func(rows *sql.Rows) (id int64, err error) {
-						return id, rows.Scan(&id)
-					})
+					ids, err := dialect.Select(t.Context(), &db.Session, stmt, dialect.Args{"schedule": "job", "keep": 3, "limit": 100},
+						func(rows *sql.Rows) (id int64, err error) {
+							return id, rows.Scan(&id)
+						})
 					if err != nil || len(ids) != n {
 						t.Errorf("%s: %d rows, %v, want %d", stmt.Name, len(ids), err, n)
 					}
@@ -417,7 +430,12 @@ func TestGuards(t *testing.T) {
 					stmt  *dialect.Stmt
 					name  string
 					value any
-				}{{update, "source", "other"}, {replan, "source", "other"}, {replan, "seen", job.Due.UnixMicro() - 1}, {removeOfSource, "source", "other"}} {
+				}{
+					{update, "source", "other"},
+					{replan, "source", "other"},
+					{replan, "seen", job.Due.UnixMicro() - 1},
+					{removeOfSource, "source", "other"},
+				} {
 					other := maps.Clone(args)
 					other[c.name] = c.value
 					if n := run(t, c.stmt, other); n != 0 {
@@ -441,7 +459,9 @@ func TestGuards(t *testing.T) {
 }
 
 // wantOfClaim checks a statement that is for running runs of a claim.
-func wantOfClaim(t *testing.T, db *dbtest.DB, ids map[string]int64, changes func(*testing.T, map[string]int64, func()) string, stmt *dialect.Stmt) {
+func wantOfClaim(t *testing.T, db *dbtest.DB, ids map[string]int64, changes func(*testing.T, map[string]int64, func()) string,
+	stmt *dialect.Stmt,
+) {
 	t.Helper()
 	for _, c := range [][2]string{{"other", ""}, {"token", "running"}} {
 		claim, want := c[0], c[1]

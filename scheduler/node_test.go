@@ -56,7 +56,8 @@ func TestDrain(t *testing.T) {
 		db.Advance(t, time.Hour)
 		step(s)
 		wantRuns(t, db, "job", 2)
-		if found, err := Undrain(t.Context(), db.DB, s.Owner()); err != nil || len(found) != 1 || !found[0].Drained.IsZero() || found[0].DrainedBy != "" {
+		if found, err := Undrain(t.Context(), db.DB, s.Owner()); err != nil || len(found) != 1 ||
+			!found[0].Drained.IsZero() || found[0].DrainedBy != "" {
 			t.Errorf("undrained %+v, %v", found, err)
 		}
 		step(s)

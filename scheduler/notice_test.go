@@ -26,7 +26,10 @@ func isNoted(t *testing.T, db *dbtest.DB, what string, want ...string) {
 // another, no cancelled run, and nothing of which nobody wants to know.
 func TestFailuresAreNoted(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
-		addJob(t, db, Schedule{Name: "fails", Spec: "@manual", Command: "false", Policy: Policy{MaxAttempts: 2, Notify: "a@b.example,https://c.example/x"}})
+		addJob(t, db, Schedule{
+			Name: "fails", Spec: "@manual", Command: "false",
+			Policy: Policy{MaxAttempts: 2, Notify: "a@b.example,https://c.example/x"},
+		})
 		addJob(t, db, Schedule{Name: "secret", Spec: "@manual", Command: "false", Policy: Policy{Notify: "none"}})
 		addJob(t, db, Schedule{Name: "fine", Spec: "@manual", Command: "true"})
 		run := func() {

@@ -121,7 +121,8 @@ func TestAllow(t *testing.T) {
 		if len(late) != 3 {
 			t.Errorf("%d of 3 missed slots have begun beside the first", len(late))
 		}
-		wantRows(t, db, "job", "60 1 running", "120 1 running", "180 1 running", "240 1 running", "300 1 running", "360 1 running", "420 1 running")
+		wantRows(t, db, "job", "60 1 running", "120 1 running", "180 1 running", "240 1 running", "300 1 running",
+			"360 1 running", "420 1 running")
 		held = append(held, late...)
 		wantFences(t, held...)
 		finished(t, s, held[1], 0)
@@ -129,7 +130,8 @@ func TestAllow(t *testing.T) {
 		again := one(t, takenOver(t, other, 10))
 		wantFences(t, append(held, again)...)
 		finished(t, other, again, 1)
-		wantRows(t, db, "job", "60 1 retry", "60 2 failed", "120 1 ok", "180 1 running", "240 1 running", "300 1 running", "360 1 running", "420 1 running")
+		wantRows(t, db, "job", "60 1 retry", "60 2 failed", "120 1 ok", "180 1 running", "240 1 running",
+			"300 1 running", "360 1 running", "420 1 running")
 	})
 }
 
@@ -216,7 +218,8 @@ func TestQueueIsKept(t *testing.T) {
 		if err != nil || started.State != "waiting" || !started.Due.Equal(at(245*time.Second)) {
 			t.Fatal(started, err)
 		}
-		if b, err := Backfill(t.Context(), db.DB, "job", at(2*time.Minute), at(4*time.Minute), false); err != nil || len(b.Slots) != 1 || b.Left != 2 {
+		if b, err := Backfill(t.Context(), db.DB, "job", at(2*time.Minute), at(4*time.Minute), false); err != nil ||
+			len(b.Slots) != 1 || b.Left != 2 {
 			t.Fatal(b, err)
 		}
 		none(t, takenOver(t, s, 10))
@@ -239,7 +242,8 @@ func TestQueueIsKept(t *testing.T) {
 		finished(t, other, next(other, 245*time.Second, 1), 0)
 		finished(t, s, next(s, 5*time.Minute, 1), 0)
 		wantFences(t, begun...)
-		wantRows(t, db, "job", "60 1 missed to 120: 2", "120 1 lost", "120 2 failed", "120 3 ok", "180 1 retry", "180 2 ok", "240 1 ok", "245 1 ok", "300 1 ok")
+		wantRows(t, db, "job", "60 1 missed to 120: 2", "120 1 lost", "120 2 failed", "120 3 ok", "180 1 retry",
+			"180 2 ok", "240 1 ok", "245 1 ok", "300 1 ok")
 	})
 }
 
@@ -463,7 +467,8 @@ func TestRaceForTheLine(t *testing.T) {
 			if n := running[e.schedule[3]-'0'].Add(1); n > 1 {
 				t.Errorf("%s: %d run at a time", e.schedule, n)
 			}
-			if before := last[e.schedule]; before != nil && (e.due.Before(before.due) || e.due.Equal(before.due) && e.attempt <= before.attempt || e.fence <= before.fence) {
+			if before := last[e.schedule]; before != nil &&
+				(e.due.Before(before.due) || e.due.Equal(before.due) && e.attempt <= before.attempt || e.fence <= before.fence) {
 				t.Errorf("%s: %s attempt %d fence %d began after %s attempt %d fence %d", e.schedule,
 					seconds(e.due), e.attempt, e.fence, seconds(before.due), before.attempt, before.fence)
 			}

@@ -67,5 +67,6 @@ func missedText(parts []stretch) string {
 	if n == 1 {
 		return "the slot of " + parts[0].from.Format(time.RFC3339) + " was missed: " + parts[0].why
 	}
-	return fmt.Sprintf("%d slots from %s to %s were missed: %s", n, parts[0].from.Format(time.RFC3339), parts[len(parts)-1].to.Format(time.RFC3339), parts[0].why)
+	return fmt.Sprintf("%d slots from %s to %s were missed: %s", n, parts[0].from.Format(time.RFC3339),
+		parts[len(parts)-1].to.Format(time.RFC3339), parts[0].why)
 }

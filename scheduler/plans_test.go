@@ -104,11 +104,14 @@ func hot(ids []int64, names []string) map[*dialect.Stmt]dialect.Args {
 		get:         {"name": names[0]},
 		list:        {"after": names[0], "limit": 10},
 
-		nextLane:     {"after": ""},
-		upcoming:     {"lane": "default", "limit": 10, "never": never.UnixMicro()},
-		inState:      {"state": "failed", "limit": 10},
-		runFloor:     {"before": int64(1) << 40, "depth": 100},
-		recentRuns:   {"before": int64(1) << 40, "floor": int64(1) << 39, "states": RunStates, "limit": 10, "schedule": "", "since": int64(0), "until": never.UnixMicro()},
+		nextLane: {"after": ""},
+		upcoming: {"lane": "default", "limit": 10, "never": never.UnixMicro()},
+		inState:  {"state": "failed", "limit": 10},
+		runFloor: {"before": int64(1) << 40, "depth": 100},
+		recentRuns: {
+			"before": int64(1) << 40, "floor": int64(1) << 39, "states": RunStates, "limit": 10,
+			"schedule": "", "since": int64(0), "until": never.UnixMicro(),
+		},
 		shortHistory: {"schedule": names[0], "limit": 10},
 		ofSource:     {"source": "no such file"},
 		pause:        {"name": "no such name", "reason": ""},
@@ -143,7 +146,11 @@ func grow(t *testing.T, db *dbtest.DB) {
 }
 
 // alone are the statements that are not run in transactions of their own.
-var alone = map[*dialect.Stmt]bool{probe: true, handBack: true, forget: true, publish: true, history: true, list: true, get: true, showRun: true, remove: true, nextLane: true, upcoming: true, inState: true, runFloor: true, recentRuns: true, shortHistory: true}
+var alone = map[*dialect.Stmt]bool{
+	probe: true, handBack: true, forget: true, publish: true, history: true,
+	list: true, get: true, showRun: true, remove: true, nextLane: true, upcoming: true, inState: true,
+	runFloor: true, recentRuns: true, shortHistory: true,
+}
 
 // some is a batch of ids and names of schedules.
 func some() (ids []int64, names []string) {
@@ -173,7 +180,9 @@ func TestPlans(t *testing.T) {
 			}
 			for stmt, args := range statements {
 				plan := db.Plan(t, c, stmt, args)
-				limited := stmt == probe || stmt == list || stmt == history || stmt == surplus || stmt == shortHistory || stmt == nextLane || stmt == upcoming || stmt == runFloor || stmt == recentRuns // read in order until it ends
+				// read in order until it ends
+				limited := stmt == probe || stmt == list || stmt == history || stmt == surplus || stmt == shortHistory ||
+					stmt == nextLane || stmt == upcoming || stmt == runFloor || stmt == recentRuns
 				for _, line := range plan {
 					switch {
 					case (stmt == putOff || stmt == putOffRun) && strings.Contains(fmt.Sprint(plan), "Index Cond: (id ="):
@@ -194,9 +203,11 @@ func TestPlans(t *testing.T) {
 		check("nothing due, no statistics")
 		db.Analyze(t, "schedule", "run")
 		check("nothing due, with statistics")
-		db.Do(t, `UPDATE {prefix}schedule SET due_at = {time :due}, next_exec = {time :due} WHERE id % 100 = 0`, dialect.Args{"due": at(0).UnixMicro()})
+		db.Do(t, `UPDATE {prefix}schedule SET due_at = {time :due}, next_exec = {time :due} WHERE id % 100 = 0`,
+			dialect.Args{"due": at(0).UnixMicro()})
 		db.Do(t, `UPDATE {prefix}schedule SET next_exec = NULL WHERE id % 100 = 1`, nil)
-		db.Do(t, `UPDATE {prefix}run SET state = 'running', claim = 'c', exec_by = 'o', next_exec = {time :due} WHERE id % 100 = 2`, dialect.Args{"due": at(0).UnixMicro()})
+		db.Do(t, `UPDATE {prefix}run SET state = 'running', claim = 'c', exec_by = 'o', next_exec = {time :due} WHERE id % 100 = 2`,
+			dialect.Args{"due": at(0).UnixMicro()})
 		check("some due, old statistics")
 		db.Analyze(t, "schedule", "run")
 		check("some due, with statistics")

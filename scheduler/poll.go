@@ -171,9 +171,10 @@ func (s *Scheduler) probe(ctx context.Context, lanes []string) ([]lookout, error
 	for i, lane := range lanes {
 		rows[i] = dialect.Args{"lane": lane}
 	}
-	return dialect.Select(ctx, &s.db.Session, probe, dialect.Args{"rows": rows, "since": s.floor(), "node": s.owner}, func(rows *sql.Rows) (l lookout, err error) {
-		return l, rows.Scan(&l.lane, &l.now, &l.schedules, &l.runs, &l.unplanned, &l.drained)
-	})
+	return dialect.Select(ctx, &s.db.Session, probe, dialect.Args{"rows": rows, "since": s.floor(), "node": s.owner},
+		func(rows *sql.Rows) (l lookout, err error) {
+			return l, rows.Scan(&l.lane, &l.now, &l.schedules, &l.runs, &l.unplanned, &l.drained)
+		})
 }
 
 // step does what there is to do now, and tells how long there is nothing to do. Each

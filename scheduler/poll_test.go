@@ -303,7 +303,8 @@ func TestNotifications(t *testing.T) {
 				return Add(t.Context(), db.DB, Schedule{Name: "added", Spec: "@manual", Command: "true", Policy: Policy{FirstRun: "now"}})
 			},
 			"imported": func() error {
-				_, err := Import(t.Context(), db.DB, "file", []Schedule{{Name: "imported", Spec: "@manual", Command: "true", Policy: Policy{FirstRun: "now"}}}, ImportOptions{})
+				_, err := Import(t.Context(), db.DB, "file",
+					[]Schedule{{Name: "imported", Spec: "@manual", Command: "true", Policy: Policy{FirstRun: "now"}}}, ImportOptions{})
 				return err
 			},
 		} {

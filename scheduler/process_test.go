@@ -196,9 +196,12 @@ func TestCommands(t *testing.T) {
 			err   string
 			check func(output string) bool
 		}{
-			"exit":       {Schedule{Command: "echo out; echo err >&2; exit 7"}, "failed", 7, "exit code 7", is("out\nerr\n")},
-			"input":      {Schedule{Command: "cat", Stdin: "one\nzwö\n"}, "ok", 0, "", is("one\nzwö\n")},
-			"env":        {Schedule{Command: `echo "$A|$PATH|$DBCRON_DUE|$HOME"`, Env: map[string]string{"A": "x y"}}, "ok", 0, "", is("x y|/usr/bin:/bin|2026-03-02T10:00:00Z|\n")},
+			"exit":  {Schedule{Command: "echo out; echo err >&2; exit 7"}, "failed", 7, "exit code 7", is("out\nerr\n")},
+			"input": {Schedule{Command: "cat", Stdin: "one\nzwö\n"}, "ok", 0, "", is("one\nzwö\n")},
+			"env": {
+				Schedule{Command: `echo "$A|$PATH|$DBCRON_DUE|$HOME"`, Env: map[string]string{"A": "x y"}},
+				"ok", 0, "", is("x y|/usr/bin:/bin|2026-03-02T10:00:00Z|\n"),
+			},
 			"shell":      {Schedule{Command: "echo hello", Env: map[string]string{"SHELL": "/bin/echo"}}, "ok", 0, "", is("-c echo hello\n")},
 			"dir":        {Schedule{Command: "pwd"}, "ok", 0, "", is(dir + "\n")},
 			"not found":  {Schedule{Command: "no-such-command-anywhere"}, "failed", 127, "exit code 127", nil},
@@ -208,10 +211,15 @@ func TestCommands(t *testing.T) {
 			"binary":     {Schedule{Command: `printf 'a\000b\377c\360\237'`}, "ok", 0, "", is("a\uFFFDb\uFFFDc\uFFFD\uFFFD")},
 			"text":       {Schedule{Command: "cat", Stdin: "🕰 'quoted' \\ {prefix} :id $1 ?"}, "ok", 0, "", is("🕰 'quoted' \\ {prefix} :id $1 ?")},
 			"much": {Schedule{Command: "echo begin; head -c 100000000 /dev/zero | tr '\\0' x; echo end"}, "ok", 0, "", func(o string) bool {
-				return len(o) < 70_000 && strings.HasPrefix(o, "begin\nxxx") && strings.HasSuffix(o, "xxxend\n") && strings.Contains(o, "bytes left out")
+				return len(o) < 70_000 && strings.HasPrefix(o, "begin\nxxx") && strings.HasSuffix(o, "xxxend\n") &&
+					strings.Contains(o, "bytes left out")
 			}},
-			"much binary": {Schedule{Command: "head -c 1000000 /dev/urandom"}, "ok", 0, "", func(o string) bool { return len(o) < 70_000 && utf8.ValidString(o) }},
-			"pipe held":   {Schedule{Command: "sleep 600 & echo left"}, "ok", 0, "", is("left\n")},
+			"much binary": {
+				Schedule{Command: "head -c 1000000 /dev/urandom"},
+				"ok", 0, "",
+				func(o string) bool { return len(o) < 70_000 && utf8.ValidString(o) },
+			},
+			"pipe held": {Schedule{Command: "sleep 600 & echo left"}, "ok", 0, "", is("left\n")},
 		}
 		for name, c := range cases {
 			s := c.s
@@ -235,7 +243,8 @@ func TestCommands(t *testing.T) {
 			r := got[0]
 			if r.State != c.state || c.code != -2 && r.ExitCode != c.code || !strings.Contains(r.Error, c.err) || len(r.Error) > 5000 ||
 				c.check != nil && !c.check(r.Output) {
-				t.Errorf("%s: state %s, exit code %d, error %.200q, output %.200q (%d bytes)", name, r.State, r.ExitCode, r.Error, r.Output, len(r.Output))
+				t.Errorf("%s: state %s, exit code %d, error %.200q, output %.200q (%d bytes)", name, r.State, r.ExitCode,
+					r.Error, r.Output, len(r.Output))
 			}
 		}
 	})
@@ -358,7 +367,8 @@ func TestOutputIsNotLogged(t *testing.T) {
 		for _, e := range claimed(t, s, 1) {
 			ended(t, s, e, guardian.Result{Cause: guardian.Exited, Output: "secret-42"})
 		}
-		if got := log.String(); strings.Contains(got, "secret-42") || !strings.Contains(got, `output="9 bytes"`) || !strings.Contains(got, "state=ok") {
+		if got := log.String(); strings.Contains(got, "secret-42") || !strings.Contains(got, `output="9 bytes"`) ||
+			!strings.Contains(got, "state=ok") {
 			t.Errorf("logged %q", got)
 		}
 	})

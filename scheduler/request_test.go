@@ -94,7 +94,8 @@ func TestRequests(t *testing.T) {
 		work(t, daemon(t, db, Options{}))
 		for name, c := range cases {
 			r := only(t, db, name)
-			if r.State != c.state || r.ExitCode != c.code || !strings.Contains(r.Error, c.err) || (c.err == "") != (r.Error == "") || c.output != nil && !c.output(r.Output) {
+			if r.State != c.state || r.ExitCode != c.code || !strings.Contains(r.Error, c.err) ||
+				(c.err == "") != (r.Error == "") || c.output != nil && !c.output(r.Output) {
 				t.Errorf("%s: state %s, status %d, error %q, output %.100q (%d bytes)", name, r.State, r.ExitCode, r.Error, r.Output, len(r.Output))
 			}
 		}
@@ -120,7 +121,10 @@ func TestWhatARequestSays(t *testing.T) {
 				w.WriteHeader(http.StatusInternalServerError)
 			}
 		}})
-		headers := map[string]string{"authorization": "Bearer x y", "Content-Type": "application/json", "Host": "example.org", "User-Agent": "mine"}
+		headers := map[string]string{
+			"authorization": "Bearer x y", "Content-Type": "application/json",
+			"Host": "example.org", "User-Agent": "mine",
+		}
 		addJob(t, db, Schedule{
 			Name: "jób \"1\"", Kind: "http", Command: "PUT " + url + "/report?a=1&b=%20", Stdin: `{"a": "é"}`, Headers: headers,
 			Policy: Policy{MaxAttempts: 3, RetryDelay: time.Second},
@@ -190,14 +194,18 @@ func TestAnEndpointThatHangs(t *testing.T) {
 			<-r.Context().Done()
 			left <- r.URL.Path
 		}})
-		addJob(t, db, Schedule{Name: "timeout", Kind: "http", Command: "GET " + url + "/timeout", Policy: Policy{Timeout: 300 * time.Millisecond}})
+		addJob(t, db, Schedule{
+			Name: "timeout", Kind: "http", Command: "GET " + url + "/timeout",
+			Policy: Policy{Timeout: 300 * time.Millisecond},
+		})
 		addJob(t, db, Schedule{Name: "cancel", Spec: "@every 2h", Kind: "http", Command: "GET " + url + "/cancel"})
 		addJob(t, db, Schedule{Name: "lease", Spec: "@every 3h", Kind: "http", Command: "GET " + url + "/lease"})
 		s := daemon(t, db, Options{})
 
 		db.Advance(t, time.Hour)
 		work(t, s)
-		if r := only(t, db, "timeout"); r.State != "timeout" || r.ExitCode != -1 && r.ExitCode != 200 || !strings.Contains(r.Error, "longer than 300ms") {
+		if r := only(t, db, "timeout"); r.State != "timeout" || r.ExitCode != -1 && r.ExitCode != 200 ||
+			!strings.Contains(r.Error, "longer than 300ms") {
 			t.Errorf("%+v", r)
 		}
 		db.Do(t, `UPDATE {prefix}schedule SET state = 'paused' WHERE name = 'timeout'`, nil)

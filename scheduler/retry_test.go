@@ -18,7 +18,10 @@ import (
 // not more than the duration.Longest.
 func TestBackoff(t *testing.T) {
 	p := &Policy{RetryDelay: 10 * time.Second, RetryMaxDelay: time.Hour}
-	for failures, want := range map[int]time.Duration{1: 10e9, 2: 20e9, 3: 40e9, 9: 2560e9, 10: time.Hour, 40: time.Hour, 64: time.Hour, 1000: time.Hour} {
+	for failures, want := range map[int]time.Duration{
+		1: 10e9, 2: 20e9, 3: 40e9, 9: 2560e9, 10: time.Hour,
+		40: time.Hour, 64: time.Hour, 1000: time.Hour,
+	} {
 		for random, part := range map[float64]float64{0: 0.5, 0.5: 0.75, 0.9999999999: 1} {
 			if got := p.backoff(failures, random); got.Round(time.Millisecond) != time.Duration(part*float64(want)) {
 				t.Errorf("after %d failures, random %v: %v, want %v of %v", failures, random, got, part, want)

@@ -160,7 +160,8 @@ func TestNames(t *testing.T) {
 			add(t, db, name, "@every 1m")
 		}
 		for _, name := range good {
-			if err := Add(t.Context(), db.DB, Schedule{Name: name, Spec: "@daily", Command: "true"}); !errors.Is(err, ErrExists) || !strings.Contains(err.Error(), name) {
+			if err := Add(t.Context(), db.DB, Schedule{Name: name, Spec: "@daily", Command: "true"}); !errors.Is(err, ErrExists) ||
+				!strings.Contains(err.Error(), name) {
 				t.Errorf("a second %.20q: %v, want ErrExists", name, err)
 			}
 		}

@@ -201,8 +201,9 @@ func (s *Schedule) settings() dialect.Args {
 		"job_max_attempts": s.Job.MaxAttempts, "job_timeout": duration.Format(s.Job.Timeout),
 		"missed": s.Missed, "missed_window": duration.Format(s.MissedWindow), "overlap": s.Overlap, "first_run": s.FirstRun,
 		"max_attempts": s.MaxAttempts, "retry_delay": duration.Format(s.RetryDelay),
-		"retry_max_delay": duration.Format(s.RetryMaxDelay), "retry_past_next": past, "repeatable": map[bool]string{false: "yes", true: "no"}[s.Unrepeatable],
-		"timeout": duration.Format(s.Timeout), "kill_grace": duration.Format(s.KillGrace), "jitter": duration.Format(s.Jitter),
+		"retry_max_delay": duration.Format(s.RetryMaxDelay), "retry_past_next": past,
+		"repeatable": map[bool]string{false: "yes", true: "no"}[s.Unrepeatable],
+		"timeout":    duration.Format(s.Timeout), "kill_grace": duration.Format(s.KillGrace), "jitter": duration.Format(s.Jitter),
 		"max_failures": s.MaxFailures, "keep_runs": s.KeepRuns, "keep_for": keep,
 		"on_success": s.OnSuccess, "on_failure": s.OnFailure, "notify": s.Notify,
 	}
@@ -387,7 +388,10 @@ func (s *Schedule) scan(rows *sql.Rows, more ...any) (bad, err error) {
 	if keepFor == "forever" {
 		s.KeepFor, keepFor = -1, ""
 	}
-	for i, to := range []*time.Duration{&s.MissedWindow, &s.RetryDelay, &s.RetryMaxDelay, &s.Timeout, &s.KillGrace, &s.Jitter, &s.Job.Timeout} {
+	for i, to := range []*time.Duration{
+		&s.MissedWindow, &s.RetryDelay, &s.RetryMaxDelay, &s.Timeout,
+		&s.KillGrace, &s.Jitter, &s.Job.Timeout,
+	} {
 		*to = durationOf(texts[i], &bad)
 	}
 	if keepFor != "" {

@@ -61,7 +61,8 @@ func TestProblems(t *testing.T) {
 		}, []func(*Schedule){func(s *Schedule) { s.Command = mega }}},
 		{"argv", "command", []func(*Schedule){
 			func(s *Schedule) { s.Command = "ls -l" }, func(s *Schedule) { s.Command = "[]" }, func(s *Schedule) { s.Command = `[""]` },
-			func(s *Schedule) { s.Command = `["a", 1]` }, func(s *Schedule) { s.Command = `["a\u0000"]` }, func(s *Schedule) { s.Command = `["a"] ["b"]` },
+			func(s *Schedule) { s.Command = `["a", 1]` }, func(s *Schedule) { s.Command = `["a\u0000"]` },
+			func(s *Schedule) { s.Command = `["a"] ["b"]` },
 			func(s *Schedule) { s.Command = "null" },
 		}, []func(*Schedule){func(s *Schedule) { s.Command = `["a", "", " "]` }}},
 		{"http", "command", []func(*Schedule){
@@ -74,11 +75,15 @@ func TestProblems(t *testing.T) {
 		{"", "stdin", []func(*Schedule){
 			func(s *Schedule) { s.Stdin = "\x00" }, func(s *Schedule) { s.Stdin = "\xff" }, func(s *Schedule) { s.Stdin = mega + "x" },
 			func(s *Schedule) { *s = good("sql"); s.Stdin = "x" },
-		}, []func(*Schedule){func(s *Schedule) { s.Stdin = mega }, func(s *Schedule) { *s = good("func"); s.Stdin = "x" }, func(s *Schedule) { *s = good("http"); s.Stdin = "x" }}},
+		}, []func(*Schedule){
+			func(s *Schedule) { s.Stdin = mega }, func(s *Schedule) { *s = good("func"); s.Stdin = "x" },
+			func(s *Schedule) { *s = good("http"); s.Stdin = "x" },
+		}},
 		{"", "env", []func(*Schedule){
 			func(s *Schedule) { s.Env = map[string]string{"": "x"} }, func(s *Schedule) { s.Env = map[string]string{"A=B": "x"} },
 			func(s *Schedule) { s.Env = map[string]string{"A": "\x00"} }, func(s *Schedule) { s.Env = map[string]string{"A\xff": ""} },
-			func(s *Schedule) { s.Env = map[string]string{"DBCRON_FENCE": "7"} }, func(s *Schedule) { s.Env = map[string]string{"A": mega, "B": "x"} },
+			func(s *Schedule) { s.Env = map[string]string{"DBCRON_FENCE": "7"} },
+			func(s *Schedule) { s.Env = map[string]string{"A": mega, "B": "x"} },
 			func(s *Schedule) { *s = good("http"); s.Env = map[string]string{"A": "x"} },
 			func(s *Schedule) { *s = good("sql"); s.Env = map[string]string{"A": "x"} },
 			func(s *Schedule) { *s = good("func"); s.Env = map[string]string{"A": "x"} },
@@ -105,18 +110,33 @@ func TestProblems(t *testing.T) {
 		{"", "missed", []func(*Schedule){
 			func(s *Schedule) { s.Missed = "some" }, func(s *Schedule) { s.Missed, s.Overlap = "all", "replace" },
 		}, []func(*Schedule){func(s *Schedule) { s.Missed, s.Overlap = "all", "forbid" }, func(s *Schedule) { s.Missed = "skip" }}},
-		{"", "overlap", []func(*Schedule){func(s *Schedule) { s.Overlap = "no" }}, []func(*Schedule){func(s *Schedule) { s.Overlap = "replace" }}},
-		{"", "first_run", []func(*Schedule){func(s *Schedule) { s.FirstRun = "soon" }}, []func(*Schedule){func(s *Schedule) { s.FirstRun = "now" }}},
+		{
+			"", "overlap",
+			[]func(*Schedule){func(s *Schedule) { s.Overlap = "no" }},
+			[]func(*Schedule){func(s *Schedule) { s.Overlap = "replace" }},
+		},
+		{
+			"", "first_run",
+			[]func(*Schedule){func(s *Schedule) { s.FirstRun = "soon" }},
+			[]func(*Schedule){func(s *Schedule) { s.FirstRun = "now" }},
+		},
 		{"", "missed_window", durations(func(s *Schedule) *time.Duration { return &s.MissedWindow }), nil},
 		{"", "retry_delay", durations(func(s *Schedule) *time.Duration { s.RetryMaxDelay = duration.Longest; return &s.RetryDelay })[:1], nil},
 		{
 			"", "retry_max_delay",
-			append(durations(func(s *Schedule) *time.Duration { return &s.RetryMaxDelay }), func(s *Schedule) { s.RetryDelay, s.RetryMaxDelay = time.Hour, time.Minute }),
+			append(durations(func(s *Schedule) *time.Duration { return &s.RetryMaxDelay }),
+				func(s *Schedule) { s.RetryDelay, s.RetryMaxDelay = time.Hour, time.Minute }),
 			[]func(*Schedule){func(s *Schedule) { s.RetryDelay = 2 * time.Hour }},
 		},
-		{"", "timeout", durations(func(s *Schedule) *time.Duration { return &s.Timeout }), []func(*Schedule){func(s *Schedule) { *s = good("sql"); s.Timeout = time.Hour }}},
-		{"", "kill_grace", append(durations(func(s *Schedule) *time.Duration { return &s.KillGrace }),
-			func(s *Schedule) { *s = good("func"); s.KillGrace = time.Second }), []func(*Schedule){func(s *Schedule) { s.KillGrace = time.Millisecond }}},
+		{
+			"", "timeout", durations(func(s *Schedule) *time.Duration { return &s.Timeout }),
+			[]func(*Schedule){func(s *Schedule) { *s = good("sql"); s.Timeout = time.Hour }},
+		},
+		{
+			"", "kill_grace", append(durations(func(s *Schedule) *time.Duration { return &s.KillGrace }),
+				func(s *Schedule) { *s = good("func"); s.KillGrace = time.Second }),
+			[]func(*Schedule){func(s *Schedule) { s.KillGrace = time.Millisecond }},
+		},
 		{"", "jitter", durations(func(s *Schedule) *time.Duration { return &s.Jitter }), nil},
 		{
 			"", "keep_for", durations(func(s *Schedule) *time.Duration { return &s.KeepFor })[1:],
@@ -133,17 +153,31 @@ func TestProblems(t *testing.T) {
 			[]func(*Schedule){func(s *Schedule) { s.KeepRuns = -2 }, func(s *Schedule) { s.KeepRuns = 1_000_001 }},
 			[]func(*Schedule){func(s *Schedule) { s.KeepRuns = -1 }, func(s *Schedule) { s.KeepRuns = 1 }},
 		},
-		{"", "starts", []func(*Schedule){func(s *Schedule) { s.Starts = time.Unix(1, 0) }, func(s *Schedule) { s.Starts = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }}, nil},
+		{"", "starts", []func(*Schedule){
+			func(s *Schedule) { s.Starts = time.Unix(1, 0) },
+			func(s *Schedule) { s.Starts = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) },
+		}, nil},
 		{"", "ends", []func(*Schedule){
 			func(s *Schedule) { s.Ends = time.Unix(1, 0) }, func(s *Schedule) { s.Starts, s.Ends = at(time.Hour), at(0) },
 		}, []func(*Schedule){func(s *Schedule) { s.Starts, s.Ends = at(0), at(0) }}},
-		{"", "on_success", []func(*Schedule){func(s *Schedule) { s.OnSuccess = " " }, func(s *Schedule) { s.OnSuccess = "a\n" }}, []func(*Schedule){func(s *Schedule) { s.OnSuccess = "job" }}},
-		{"", "on_failure", []func(*Schedule){func(s *Schedule) { s.OnFailure = strings.Repeat("x", 201) }}, []func(*Schedule){func(s *Schedule) { s.OnFailure = "ä b" }}},
+		{
+			"", "on_success",
+			[]func(*Schedule){func(s *Schedule) { s.OnSuccess = " " }, func(s *Schedule) { s.OnSuccess = "a\n" }},
+			[]func(*Schedule){func(s *Schedule) { s.OnSuccess = "job" }},
+		},
+		{
+			"", "on_failure",
+			[]func(*Schedule){func(s *Schedule) { s.OnFailure = strings.Repeat("x", 201) }},
+			[]func(*Schedule){func(s *Schedule) { s.OnFailure = "ä b" }},
+		},
 		{"", "notify", []func(*Schedule){
-			func(s *Schedule) { s.Notify = "somebody" }, func(s *Schedule) { s.Notify = "mailto:a@b@c" }, func(s *Schedule) { s.Notify = "https://ada:secret@example.org/" },
-			func(s *Schedule) { s.Notify = "ftp://example.org" }, func(s *Schedule) { s.Notify = "mailto:a<b@c" }, func(s *Schedule) { s.Notify = "mailto:-f" },
+			func(s *Schedule) { s.Notify = "somebody" }, func(s *Schedule) { s.Notify = "mailto:a@b@c" },
+			func(s *Schedule) { s.Notify = "https://ada:secret@example.org/" },
+			func(s *Schedule) { s.Notify = "ftp://example.org" }, func(s *Schedule) { s.Notify = "mailto:a<b@c" },
+			func(s *Schedule) { s.Notify = "mailto:-f" },
 		}, []func(*Schedule){
-			func(s *Schedule) { s.Notify = "none" }, func(s *Schedule) { s.Notify = "mailto:root" }, func(s *Schedule) { s.Notify = "a@b.example,https://example.org/x?y=z" },
+			func(s *Schedule) { s.Notify = "none" }, func(s *Schedule) { s.Notify = "mailto:root" },
+			func(s *Schedule) { s.Notify = "a@b.example,https://example.org/x?y=z" },
 		}},
 	} {
 		for i, spoil := range c.bad {
@@ -226,8 +260,10 @@ func full(name string) Schedule {
 		Env: map[string]string{"A": "b", "SHELL": "/bin/bash"}, Dir: "/tmp", User: "nobody", Tag: "gpu",
 		Policy: Policy{
 			Missed: "all", MissedWindow: 90 * time.Second, Overlap: "queue", FirstRun: "now", MaxAttempts: 3, RetryDelay: 1500 * time.Millisecond,
-			RetryMaxDelay: 36 * time.Hour, RetryPastNext: true, Unrepeatable: true, Timeout: time.Hour, KillGrace: 20 * time.Second, Jitter: 7 * time.Minute,
-			Starts: at(-time.Hour), Ends: at(1000 * time.Hour), MaxFailures: 9, KeepRuns: 77, KeepFor: -1, OnSuccess: "next", OnFailure: "ä", Notify: "ada@example.org https://example.org/in",
+			RetryMaxDelay: 36 * time.Hour, RetryPastNext: true, Unrepeatable: true, Timeout: time.Hour,
+			KillGrace: 20 * time.Second, Jitter: 7 * time.Minute,
+			Starts: at(-time.Hour), Ends: at(1000 * time.Hour), MaxFailures: 9, KeepRuns: 77, KeepFor: -1,
+			OnSuccess: "next", OnFailure: "ä", Notify: "ada@example.org https://example.org/in",
 		},
 	}
 }
@@ -268,7 +304,10 @@ func TestEverySettingIsStored(t *testing.T) {
 		if got := stored(t, db, "edited"); !sameSettings(got, plain) || !got.Due.Equal(at(2*time.Hour)) {
 			t.Errorf("edited again: %+v", got)
 		}
-		request := Schedule{Name: "added", Spec: "@manual", Kind: "http", Command: "GET http://localhost/", Headers: map[string]string{"A": "é"}, Policy: Policy{KeepRuns: -1}}
+		request := Schedule{
+			Name: "added", Spec: "@manual", Kind: "http", Command: "GET http://localhost/",
+			Headers: map[string]string{"A": "é"}, Policy: Policy{KeepRuns: -1},
+		}
 		if err := Edit(t.Context(), db.DB, request); err != nil {
 			t.Fatal(err)
 		}
@@ -299,12 +338,16 @@ func TestEdit(t *testing.T) {
 		edit("both", "@every 7h", "echo new")
 		edit("paused", "@every 1h", "echo new")
 		edit("failed", "@every 1h", "echo new")
-		for name, due := range map[string]time.Duration{"command": time.Hour, "times": 3 * time.Hour, "both": 9*time.Hour + 30*time.Minute, "paused": time.Hour} {
+		for name, due := range map[string]time.Duration{
+			"command": time.Hour, "times": 3 * time.Hour,
+			"both": 9*time.Hour + 30*time.Minute, "paused": time.Hour,
+		} {
 			if got := stored(t, db, name); !got.Due.Equal(at(due)) {
 				t.Errorf("%s is due at %v, want %v", name, got.Due, at(due))
 			}
 		}
-		if p, f := stored(t, db, "paused"), stored(t, db, "failed"); p.State != "paused" || p.Reason != "for a test" || f.State != "failed" || f.Command != "echo new" {
+		if p, f := stored(t, db, "paused"), stored(t, db, "failed"); p.State != "paused" || p.Reason != "for a test" ||
+			f.State != "failed" || f.Command != "echo new" {
 			t.Errorf("%+v, %+v", p, f)
 		}
 		wantRows(t, db, "", "both 3600 1 missed to 7200: 2", "times 3600 1 missed to 7200: 2")
@@ -354,7 +397,10 @@ func TestEditRefuses(t *testing.T) {
 				t.Errorf("%s: %v, want %v", name, err, want)
 			}
 		}
-		if err := Edit(t.Context(), db.DB, Schedule{Name: "job", Spec: "0 0 1 1 *", Command: "true", Policy: Policy{Ends: at(time.Hour)}}); !errors.Is(err, ErrInvalid) {
+		if err := Edit(t.Context(), db.DB, Schedule{
+			Name: "job", Spec: "0 0 1 1 *", Command: "true",
+			Policy: Policy{Ends: at(time.Hour)},
+		}); !errors.Is(err, ErrInvalid) {
 			t.Errorf("no slot before its end: %v, want ErrInvalid", err)
 		}
 		if got := stored(t, db, "managed"); got.Spec != "@every 1h" || got.Command != "true" || got.Source != "file" {

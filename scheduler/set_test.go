@@ -39,7 +39,8 @@ func TestSet(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		}
-		if _, err := Import(t.Context(), db.DB, "file:/x", []Schedule{{Name: "managed", Key: "k", Spec: "@daily", Command: "true"}}, ImportOptions{}); err != nil {
+		if _, err := Import(t.Context(), db.DB, "file:/x", []Schedule{{Name: "managed", Key: "k", Spec: "@daily", Command: "true"}},
+			ImportOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := set("managed", func(s *Schedule) { s.Command = "false" }); !errors.Is(err, ErrManaged) {
@@ -59,7 +60,10 @@ func TestPut(t *testing.T) {
 		var processes sync.WaitGroup
 		for range 4 {
 			processes.Go(func() {
-				if err := Put(t.Context(), db.DB, Schedule{Name: "a", Spec: "@every 1h", Command: "true", Policy: Policy{FirstRun: "now"}}); err != nil {
+				if err := Put(t.Context(), db.DB, Schedule{
+					Name: "a", Spec: "@every 1h", Command: "true",
+					Policy: Policy{FirstRun: "now"},
+				}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -94,14 +98,18 @@ func TestPeriodicJob(t *testing.T) {
 		if payloads := jobsOf(t, db)["digest"]; len(payloads) != 1 || payloads[0] != `{"user":42}` {
 			t.Errorf("payloads %q", payloads)
 		}
-		if got := stored(t, db, "digest").Job; got != (JobOptions{Queue: "mail", Key: "k", Priority: queue.Low, MaxAttempts: 3, Timeout: time.Minute}) {
+		if got := stored(t, db, "digest").Job; got != (JobOptions{
+			Queue: "mail", Key: "k", Priority: queue.Low,
+			MaxAttempts: 3, Timeout: time.Minute,
+		}) {
 			t.Errorf("got %+v", got)
 		}
 		unfit := queue.Kind[chan int]{Name: "unfit"}
 		for want, j := range map[string]queue.Job{
 			"no unique key": {Kind: "k", Unique: "u"}, "no delay": {Kind: "k", Delay: time.Second}, "no group": {Kind: "k", Group: 1},
 			"no endpoint": {Kind: "k", Endpoint: "https://example.org/"}, "no binary": {Kind: "k", Payload: []byte{1}, Binary: true},
-			"unsupported type": unfit.Job(nil), "not JSON": {Kind: "k", Payload: []byte("{")}, "no trace": {Kind: "k", Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+			"unsupported type": unfit.Job(nil), "not JSON": {Kind: "k", Payload: []byte("{")},
+			"no trace": {Kind: "k", Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 		} {
 			err := Put(t.Context(), db.DB, PeriodicJob("bad", "@daily", j))
 			if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {

@@ -423,10 +423,20 @@ func TestDoingWithout(t *testing.T) {
 // default of sessions to come, and undo that. {database} is the database's name.
 var hostile = map[string]map[string][2][]string{
 	"postgres": {
-		"serializable":       {{`ALTER DATABASE {database} SET default_transaction_isolation = 'serializable'`}},
-		"zone and dates":     {{`ALTER DATABASE {database} SET timezone = 'Pacific/Apia'`, `ALTER DATABASE {database} SET datestyle = 'SQL, DMY'`, `ALTER DATABASE {database} SET intervalstyle = 'sql_standard'`}},
-		"strings":            {{`ALTER DATABASE {database} SET standard_conforming_strings = 'off'`, `ALTER DATABASE {database} SET bytea_output = 'escape'`, `ALTER DATABASE {database} SET extra_float_digits = -15`}},
-		"deferred and quiet": {{`ALTER DATABASE {database} SET default_transaction_deferrable = 'on'`, `ALTER DATABASE {database} SET client_min_messages = 'error'`, `ALTER DATABASE {database} SET row_security = 'off'`, `ALTER DATABASE {database} SET synchronous_commit = 'off'`}},
+		"serializable": {{`ALTER DATABASE {database} SET default_transaction_isolation = 'serializable'`}},
+		"zone and dates": {{
+			`ALTER DATABASE {database} SET timezone = 'Pacific/Apia'`,
+			`ALTER DATABASE {database} SET datestyle = 'SQL, DMY'`, `ALTER DATABASE {database} SET intervalstyle = 'sql_standard'`,
+		}},
+		"strings": {{
+			`ALTER DATABASE {database} SET standard_conforming_strings = 'off'`,
+			`ALTER DATABASE {database} SET bytea_output = 'escape'`, `ALTER DATABASE {database} SET extra_float_digits = -15`,
+		}},
+		"deferred and quiet": {{
+			`ALTER DATABASE {database} SET default_transaction_deferrable = 'on'`,
+			`ALTER DATABASE {database} SET client_min_messages = 'error'`, `ALTER DATABASE {database} SET row_security = 'off'`,
+			`ALTER DATABASE {database} SET synchronous_commit = 'off'`,
+		}},
 	},
 	"mariadb": {
 		"serializable":       {{`SET GLOBAL tx_isolation = 'SERIALIZABLE'`}, {`SET GLOBAL tx_isolation = DEFAULT`}},
@@ -435,16 +445,25 @@ var hostile = map[string]map[string][2][]string{
 		"zone":               {{`SET GLOBAL time_zone = '-11:00'`}, {`SET GLOBAL time_zone = '+00:00'`}},
 		"ORACLE":             {{`SET GLOBAL sql_mode = 'ORACLE'`}, {`SET GLOBAL sql_mode = ''`}},
 		"ANSI":               {{`SET GLOBAL sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES'`}, {`SET GLOBAL sql_mode = ''`}},
-		"latin1":             {{`ALTER DATABASE {database} CHARACTER SET latin1`, `SET GLOBAL character_set_server = 'latin1'`}, {`SET GLOBAL character_set_server = 'utf8mb4'`}},
+		"latin1": {
+			{`ALTER DATABASE {database} CHARACTER SET latin1`, `SET GLOBAL character_set_server = 'latin1'`},
+			{`SET GLOBAL character_set_server = 'utf8mb4'`},
+		},
 	},
 	"mysql": {
-		"serializable":         {{`SET GLOBAL transaction_isolation = 'SERIALIZABLE'`}, {`SET GLOBAL transaction_isolation = DEFAULT`}},
-		"without autocommit":   {{`SET GLOBAL autocommit = 0`}, {`SET GLOBAL autocommit = 1`}},
-		"safe updates":         {{`SET GLOBAL sql_safe_updates = 1`}, {`SET GLOBAL sql_safe_updates = 0`}},
-		"zone":                 {{`SET GLOBAL time_zone = '-11:00'`}, {`SET GLOBAL time_zone = '+00:00'`}},
-		"ANSI":                 {{`SET GLOBAL sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES'`}, {`SET GLOBAL sql_mode = ''`}},
-		"latin1":               {{`ALTER DATABASE {database} CHARACTER SET latin1`, `SET GLOBAL character_set_server = 'latin1'`}, {`SET GLOBAL character_set_server = 'utf8mb4'`}},
-		"primary key required": {{`SET GLOBAL sql_require_primary_key = 1`, `SET GLOBAL sql_generate_invisible_primary_key = 0`}, {`SET GLOBAL sql_require_primary_key = 0`}},
+		"serializable":       {{`SET GLOBAL transaction_isolation = 'SERIALIZABLE'`}, {`SET GLOBAL transaction_isolation = DEFAULT`}},
+		"without autocommit": {{`SET GLOBAL autocommit = 0`}, {`SET GLOBAL autocommit = 1`}},
+		"safe updates":       {{`SET GLOBAL sql_safe_updates = 1`}, {`SET GLOBAL sql_safe_updates = 0`}},
+		"zone":               {{`SET GLOBAL time_zone = '-11:00'`}, {`SET GLOBAL time_zone = '+00:00'`}},
+		"ANSI":               {{`SET GLOBAL sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES'`}, {`SET GLOBAL sql_mode = ''`}},
+		"latin1": {
+			{`ALTER DATABASE {database} CHARACTER SET latin1`, `SET GLOBAL character_set_server = 'latin1'`},
+			{`SET GLOBAL character_set_server = 'utf8mb4'`},
+		},
+		"primary key required": {
+			{`SET GLOBAL sql_require_primary_key = 1`, `SET GLOBAL sql_generate_invisible_primary_key = 0`},
+			{`SET GLOBAL sql_require_primary_key = 0`},
+		},
 	},
 }
 

@@ -75,30 +75,63 @@ func TestTurn(t *testing.T) {
 		{"skip", Schedule{Spec: cron, Policy: Policy{Missed: "skip"}}, 60e9, 330e9, "runs 300 policy 60-240:4 next 360"},
 		{"skip, too late", Schedule{Spec: "*/5 * * * *", Policy: Policy{Missed: "skip"}}, 300e9, 661e9, "policy 300-600:2 next 900"},
 		{"skip, just in time", Schedule{Spec: "*/5 * * * *", Policy: Policy{Missed: "skip"}}, 300e9, 660e9, "runs 600 policy 300-300:1 next 900"},
-		{"skip, some in time", Schedule{Spec: ten, Policy: Policy{Missed: "skip"}}, 10e9, 105e9, "runs 100 policy 10-40:4 nobody 50-90:5 next 110"},
-		{"skip, a window", Schedule{Spec: ten, Policy: Policy{Missed: "skip", MissedWindow: 20 * time.Second}}, 10e9, 105e9, "runs 100 late 10-80:8 nobody 90-90:1 next 110"},
+		{
+			"skip, some in time",
+			Schedule{Spec: ten, Policy: Policy{Missed: "skip"}},
+			10e9, 105e9,
+			"runs 100 policy 10-40:4 nobody 50-90:5 next 110",
+		},
+		{
+			"skip, a window",
+			Schedule{Spec: ten, Policy: Policy{Missed: "skip", MissedWindow: 20 * time.Second}},
+			10e9, 105e9, "runs 100 late 10-80:8 nobody 90-90:1 next 110",
+		},
 		{"once, a window", Schedule{Spec: cron, Policy: Policy{MissedWindow: time.Minute}}, 60e9, 355e9, "runs 300 late 60-240:4 next 360"},
 		{"once, all too late", Schedule{Spec: cron, Policy: Policy{MissedWindow: time.Minute / 2}}, 60e9, 355e9, "late 60-300:5 next 360"},
 		{"all", Schedule{Spec: cron, Policy: Policy{Missed: "all"}}, 60e9, 185e9, "runs 60 120 180 next 240"},
-		{"all, a window", Schedule{Spec: cron, Policy: Policy{Missed: "all", MissedWindow: 130 * time.Second}}, 60e9, 370e9, "runs 240 300 360 late 60-180:3 next 420"},
+		{
+			"all, a window",
+			Schedule{Spec: cron, Policy: Policy{Missed: "all", MissedWindow: 130 * time.Second}},
+			60e9, 370e9, "runs 240 300 360 late 60-180:3 next 420",
+		},
 		{"all, 100", Schedule{Spec: ten, Policy: Policy{Missed: "all"}}, 10e9, 1009e9, "runs 10..1000:100 next 1010"},
 		{"all, 101", Schedule{Spec: ten, Policy: Policy{Missed: "all"}}, 10e9, 1010e9, "runs 20..1010:100 many 10-10:1 next 1020"},
-		{"all, 101 on a calendar", Schedule{Spec: cron, Policy: Policy{Missed: "all"}}, 60e9, 6060e9, "runs 120..6060:100 many 60-60:1 next 6120"},
+		{
+			"all, 101 on a calendar",
+			Schedule{Spec: cron, Policy: Policy{Missed: "all"}},
+			60e9, 6060e9,
+			"runs 120..6060:100 many 60-60:1 next 6120",
+		},
 		{"all, many", Schedule{Spec: cron, Policy: Policy{Missed: "all"}}, 60e9, 60000e9, "runs 54060..60000:100 many 60-54000:900 next 60060"},
 		{
 			"all, many, a window",
 			Schedule{Spec: ten, Policy: Policy{Missed: "all", MissedWindow: 2000 * time.Second}},
 			10e9, 6000e9, "runs 5010..6000:100 late 10-3990:399 many 4000-5000:101 next 6010",
 		},
-		{"all, far between", Schedule{Spec: "0 9 1 * *", Policy: Policy{Missed: "all"}}, 30 * 24 * time.Hour, 92 * 24 * time.Hour, "runs 2592000 5184000 7862400 next 10454400"},
+		{
+			"all, far between",
+			Schedule{Spec: "0 9 1 * *", Policy: Policy{Missed: "all"}},
+			30 * 24 * time.Hour,
+			92 * 24 * time.Hour, "runs 2592000 5184000 7862400 next 10454400",
+		},
 		{"years of an interval", Schedule{Spec: "@every 1s"}, 1e9, year, "runs 31536000 nobody 1-31535999:31535999 next 31536001"},
 		{"years of minutes", Schedule{Spec: cron}, 60e9, year, "runs 31536000 nobody 60-31535940:10000 next 31536060"},
 		{"nothing but the limit", Schedule{Spec: cron}, 60e9, 60e9 * 10_001, "runs 600060 nobody 60-600000:10000 next 600120"},
 		{"below the limit", Schedule{Spec: cron}, 60e9, 60e9 * 10_000, "runs 600000 nobody 60-599940:9999 next 600060"},
 		{"at a time that is no slot", Schedule{Spec: cron}, 70e9, 75e9, "runs 70 next 120"},
-		{"at a time that is no slot, and then slots", Schedule{Spec: cron, Policy: Policy{Missed: "all"}}, 70e9, 185e9, "runs 70 120 180 next 240"},
+		{
+			"at a time that is no slot, and then slots",
+			Schedule{Spec: cron, Policy: Policy{Missed: "all"}},
+			70e9,
+			185e9, "runs 70 120 180 next 240",
+		},
 		{"an interval from another time on", Schedule{Spec: ten, Policy: Policy{Missed: "all"}}, 73e9, 93e9, "runs 73 83 93 next 103"},
-		{"an interval from a part of a second on", Schedule{Spec: ten, Policy: Policy{Missed: "all"}}, 73.4e9, 93.5e9, "runs 73.4 83 93 next 103"},
+		{
+			"an interval from a part of a second on",
+			Schedule{Spec: ten, Policy: Policy{Missed: "all"}},
+			73.4e9,
+			93.5e9, "runs 73.4 83 93 next 103",
+		},
 		{"by hand", Schedule{Spec: "@manual"}, 60e9, 600e9, "runs 60 by hand"},
 		{"by hand, too late", Schedule{Spec: "@manual", Policy: Policy{Missed: "skip"}}, 60e9, 600e9, "policy 60-60:1 by hand"},
 		{"the last slot", Schedule{Spec: cron, Policy: Policy{Ends: at(119e9)}}, 60e9, 70e9, "runs 60 ended"},
@@ -146,13 +179,28 @@ func TestTurnOnDaysOfClockChanges(t *testing.T) {
 		want      []time.Time // and then the next
 	}{
 		// Berlin, 29 March: 2:00 is 3:00, at 1:00 UTC.
-		{"30 2 * * *", "vixie", utc(3, 28, 1, 30), utc(3, 30, 12, 0), []time.Time{utc(3, 28, 1, 30), utc(3, 29, 1, 0), utc(3, 30, 0, 30), utc(3, 31, 0, 30)}},
+		{
+			"30 2 * * *", "vixie", utc(3, 28, 1, 30), utc(3, 30, 12, 0),
+			[]time.Time{utc(3, 28, 1, 30), utc(3, 29, 1, 0), utc(3, 30, 0, 30), utc(3, 31, 0, 30)},
+		},
 		{"30 2 * * *", "wall", utc(3, 28, 1, 30), utc(3, 30, 12, 0), []time.Time{utc(3, 28, 1, 30), utc(3, 30, 0, 30), utc(3, 31, 0, 30)}},
-		{"*/30 1-3 * * *", "vixie", utc(3, 29, 0, 0), utc(3, 29, 1, 45), []time.Time{utc(3, 29, 0, 0), utc(3, 29, 0, 30), utc(3, 29, 1, 0), utc(3, 29, 1, 30), utc(3, 29, 23, 0)}},
+		{
+			"*/30 1-3 * * *", "vixie", utc(3, 29, 0, 0), utc(3, 29, 1, 45),
+			[]time.Time{utc(3, 29, 0, 0), utc(3, 29, 0, 30), utc(3, 29, 1, 0), utc(3, 29, 1, 30), utc(3, 29, 23, 0)},
+		},
 		// Berlin, 25 October: 3:00 is 2:00, at 1:00 UTC.
-		{"30 2 * * *", "vixie", utc(10, 24, 0, 30), utc(10, 26, 12, 0), []time.Time{utc(10, 24, 0, 30), utc(10, 25, 0, 30), utc(10, 26, 1, 30), utc(10, 27, 1, 30)}},
-		{"30 2 * * *", "wall", utc(10, 24, 0, 30), utc(10, 26, 12, 0), []time.Time{utc(10, 24, 0, 30), utc(10, 25, 0, 30), utc(10, 25, 1, 30), utc(10, 26, 1, 30), utc(10, 27, 1, 30)}},
-		{"0 * * * *", "vixie", utc(10, 24, 23, 0), utc(10, 25, 2, 10), []time.Time{utc(10, 24, 23, 0), utc(10, 25, 0, 0), utc(10, 25, 1, 0), utc(10, 25, 2, 0), utc(10, 25, 3, 0)}},
+		{
+			"30 2 * * *", "vixie", utc(10, 24, 0, 30), utc(10, 26, 12, 0),
+			[]time.Time{utc(10, 24, 0, 30), utc(10, 25, 0, 30), utc(10, 26, 1, 30), utc(10, 27, 1, 30)},
+		},
+		{
+			"30 2 * * *", "wall", utc(10, 24, 0, 30), utc(10, 26, 12, 0),
+			[]time.Time{utc(10, 24, 0, 30), utc(10, 25, 0, 30), utc(10, 25, 1, 30), utc(10, 26, 1, 30), utc(10, 27, 1, 30)},
+		},
+		{
+			"0 * * * *", "vixie", utc(10, 24, 23, 0), utc(10, 25, 2, 10),
+			[]time.Time{utc(10, 24, 23, 0), utc(10, 25, 0, 0), utc(10, 25, 1, 0), utc(10, 25, 2, 0), utc(10, 25, 3, 0)},
+		},
 	} {
 		got := found(t, Schedule{Spec: c.spec, Zone: "Europe/Berlin", DST: c.dst, Policy: all}, c.due, c.now).turn()
 		if slots := append(slices.Clone(got.runs), got.due); !slices.Equal(slots, c.want) || len(got.missed) > 0 {
@@ -178,7 +226,8 @@ func anySpec(r *rapid.T) (spec, zone, dst string) {
 // anyTime draws a time of two years, with their clock changes, often near one.
 func anyTime(r *rapid.T) time.Time {
 	base := rapid.SampledFrom([]time.Time{
-		dbtest.Start, time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC), time.Date(2026, 10, 24, 23, 0, 0, 0, time.UTC), time.Date(2027, 4, 3, 12, 0, 0, 0, time.UTC),
+		dbtest.Start, time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC), time.Date(2026, 10, 24, 23, 0, 0, 0, time.UTC),
+		time.Date(2027, 4, 3, 12, 0, 0, 0, time.UTC),
 	}).Draw(r, "base")
 	return base.Add(time.Duration(rapid.Int64Range(0, int64(36*time.Hour/time.Millisecond)).Draw(r, "ms")) * time.Millisecond)
 }
@@ -263,7 +312,8 @@ func turnRandom(r *rapid.T) {
 	if len(covered) > 0 {
 		r.Errorf("no slots: %v", covered)
 	}
-	if (got.ended != "") != ended || !ended && (!got.due.Equal(next) || !got.next.Equal(next.Add(c.delay(c.plan, next))) || !got.next.After(c.now)) {
+	if (got.ended != "") != ended || !ended &&
+		(!got.due.Equal(next) || !got.next.Equal(next.Add(c.delay(c.plan, next))) || !got.next.After(c.now)) {
 		r.Errorf("next is %v, from %v, ended %q; want %v", got.due, got.next, got.ended, next)
 	}
 }

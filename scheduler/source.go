@@ -138,7 +138,9 @@ func importOnce(ctx context.Context, db *dialect.DB, source string, given []Sche
 
 // removeOld removes what is not given any more, before anything is added: a name
 // may pass from one key to another. It returns the others, by their keys.
-func removeOld(ctx context.Context, tx *dialect.Session, source string, stored, given []Schedule, opt ImportOptions, c *Changes) (map[string]*Schedule, error) {
+func removeOld(ctx context.Context, tx *dialect.Session, source string, stored, given []Schedule,
+	opt ImportOptions, c *Changes,
+) (map[string]*Schedule, error) {
 	old, kept, keys := map[string]*Schedule{}, map[[2]string]bool{}, map[string]bool{}
 	for _, s := range given {
 		kept[[2]string{s.Key, s.Name}], keys[s.Key] = true, true

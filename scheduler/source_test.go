@@ -100,7 +100,8 @@ func TestImport(t *testing.T) {
 			t.Error("what is given was changed")
 		}
 		wantChanges(t, imported(t, db, "file"), `[] [] ["command" "dst" "env" "input" "new" "same" "spec" "zone"] 0`)
-		wantRows(t, db, "", "by hand 60 1 missed to 540: 9", "by hand 600 1 ok", "of another file 60 1 missed to 540: 9", "of another file 600 1 ok")
+		wantRows(t, db, "", "by hand 60 1 missed to 540: 9", "by hand 600 1 ok", "of another file 60 1 missed to 540: 9",
+			"of another file 600 1 ok")
 	})
 }
 
@@ -126,7 +127,8 @@ func TestImportAndStates(t *testing.T) {
 		if s := stored(t, db, "broken"); s.State != "failed" || s.Reason == "" {
 			t.Fatalf("%+v", s)
 		}
-		wantChanges(t, imported(t, db, "file", entry("paused", "@every 2m", "false"), entry("broken", "@every 1m", "true")), `[] ["paused" "broken"] [] 0`)
+		wantChanges(t, imported(t, db, "file", entry("paused", "@every 2m", "false"), entry("broken", "@every 1m", "true")),
+			`[] ["paused" "broken"] [] 0`)
 		if s := stored(t, db, "paused"); s.State != "paused" || s.Spec != "@every 2m" || s.Command != "false" {
 			t.Errorf("%+v", s)
 		}

@@ -230,9 +230,10 @@ var (
 	// the daemon itself writes its row, and nobody has its name again. What a
 	// daemon left that was killed goes after a day, as does the row of a worker that has
 	// been dead for so long: to others it counts as gone when its lease ends.
-	arrive = dialect.SQL("scheduler.arrive", `INSERT INTO {prefix}node (name, state, expire_at, version, tags) VALUES (:node, 'live', {now + :lease}, :version, :tags)`)
-	stay   = dialect.SQL("scheduler.stay", `UPDATE {prefix}node SET state = 'live', expire_at = {now + :lease}, heartbeats = heartbeats + 1 WHERE name = :node`)
-	leave  = dialect.SQL("scheduler.leave", `DELETE FROM {prefix}node WHERE name = :node`)
+	arrive = dialect.SQL("scheduler.arrive",
+		`INSERT INTO {prefix}node (name, state, expire_at, version, tags) VALUES (:node, 'live', {now + :lease}, :version, :tags)`)
+	stay  = dialect.SQL("scheduler.stay", `UPDATE {prefix}node SET state = 'live', expire_at = {now + :lease}, heartbeats = heartbeats + 1 WHERE name = :node`)
+	leave = dialect.SQL("scheduler.leave", `DELETE FROM {prefix}node WHERE name = :node`)
 
 	// drain and undrain go by what they find. A row that is gone, or not live any more, stays so.
 	drain = dialect.SQL("scheduler.drain", `

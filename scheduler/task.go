@@ -42,7 +42,9 @@ const taskWatch = time.Second
 const deadlineGrace = 200 * time.Millisecond
 
 // start lets f work until it returns. Its context ends with the deadline.
-func start(deadline instant.Instant, grace time.Duration, maxOutput int, f func(ctx context.Context, out *guardian.Output) guardian.Result) *task {
+func start(deadline instant.Instant, grace time.Duration, maxOutput int,
+	f func(ctx context.Context, out *guardian.Output) guardian.Result,
+) *task {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	t := &task{
 		out: guardian.NewOutput(maxOutput), grace: grace, cancel: cancel,

@@ -150,7 +150,8 @@ func TestLiveOutput(t *testing.T) {
 			eventually(t, file, func() bool { _, err := os.Stat(dir + "/" + file); return err == nil })
 		}
 		const until = "until test -e %s; do sleep 0.05; done; "
-		addJob(t, db, Schedule{Name: "command", Command: "echo one; " + fmt.Sprintf(until, dir+"/1") + "echo two; " + fmt.Sprintf(until, dir+"/2") + "echo three", Policy: Policy{FirstRun: "now"}})
+		addJob(t, db, Schedule{Name: "command", Command: "echo one; " + fmt.Sprintf(until, dir+"/1") + "echo two; " +
+			fmt.Sprintf(until, dir+"/2") + "echo three", Policy: Policy{FirstRun: "now"}})
 		addJob(t, db, Schedule{Name: "function", Kind: "func", Command: "work", Policy: Policy{FirstRun: "now"}})
 		s := daemon(t, db, Options{})
 		err := s.Handle("work", func(_ context.Context, run *Running) error {

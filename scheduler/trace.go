@@ -35,7 +35,10 @@ type Trace struct {
 // traceOf asks whoever traces runs about one that begins.
 func (s *Scheduler) traceOf(r *run) (t Trace) {
 	if s.opt.Trace != nil {
-		t = s.opt.Trace(TracedRun{ID: r.id, Schedule: r.schedule, Kind: cmp.Or(r.what.Kind, "shell"), Due: r.due, Attempt: r.attempt, Cause: r.cause})
+		t = s.opt.Trace(TracedRun{
+			ID: r.id, Schedule: r.schedule, Kind: cmp.Or(r.what.Kind, "shell"), Due: r.due,
+			Attempt: r.attempt, Cause: r.cause,
+		})
 	}
 	if !traceparent.Valid(t.Parent) {
 		t.Parent = traceparent.New()

@@ -89,7 +89,8 @@ func TestTracer(t *testing.T) {
 				End: func(state, why string) {
 					mu.Lock()
 					defer mu.Unlock()
-					said = append(said, fmt.Sprintf("%s %s %d %s %t: %s %s", r.Schedule, r.Kind, r.Attempt, r.Cause, r.Due.Equal(at(time.Hour)), state, why))
+					said = append(said, fmt.Sprintf("%s %s %d %s %t: %s %s", r.Schedule, r.Kind, r.Attempt, r.Cause,
+						r.Due.Equal(at(time.Hour)), state, why))
 				},
 			}
 		}})

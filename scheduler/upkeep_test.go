@@ -29,7 +29,10 @@ func TestHistoryByAge(t *testing.T) {
 		for name, keep := range keeps {
 			addJob(t, db, Schedule{Name: name, Spec: "0 10 2 3 *", Command: "true", Policy: Policy{KeepFor: keep}})
 		}
-		addJob(t, db, Schedule{Name: "fails", Spec: "0 10 2 3 *", Command: "false", Policy: Policy{KeepFor: time.Hour, MaxAttempts: 2, RetryDelay: time.Second}})
+		addJob(t, db, Schedule{
+			Name: "fails", Spec: "0 10 2 3 *", Command: "false",
+			Policy: Policy{KeepFor: time.Hour, MaxAttempts: 2, RetryDelay: time.Second},
+		})
 		addJob(t, db, Schedule{Name: "missed", Spec: "* 10 2 3 *", Command: "true", Policy: Policy{KeepFor: time.Hour, Missed: "skip"}})
 		addJob(t, db, Schedule{Name: "cancelled", Spec: "0 10 2 3 *", Command: "true", Policy: Policy{KeepFor: time.Hour}})
 		s := daemon(t, db, Options{})

@@ -232,8 +232,14 @@ func takesTooLong(t *testing.T, db *dbtest.DB, timeout time.Duration) bool {
 	stubborn, pidsOfStubborn := sleeper(t, true)
 	suffix := " of " + timeout.String()
 	addJob(t, db, Schedule{Name: "gentle" + suffix, Command: "echo begun; " + gentle, Policy: Policy{Timeout: timeout}})
-	addJob(t, db, Schedule{Name: "stubborn" + suffix, Command: "echo begun; " + stubborn, Policy: Policy{Timeout: timeout, KillGrace: 100 * time.Millisecond}})
-	addJob(t, db, Schedule{Name: "last words" + suffix, Command: "trap 'echo ended; exit 0' TERM; echo begun; sleep 600 & wait", Policy: Policy{Timeout: timeout}})
+	addJob(t, db, Schedule{
+		Name: "stubborn" + suffix, Command: "echo begun; " + stubborn,
+		Policy: Policy{Timeout: timeout, KillGrace: 100 * time.Millisecond},
+	})
+	addJob(t, db, Schedule{
+		Name: "last words" + suffix, Command: "trap 'echo ended; exit 0' TERM; echo begun; sleep 600 & wait",
+		Policy: Policy{Timeout: timeout},
+	})
 	db.Advance(t, time.Hour)
 	work(t, daemon(t, db, Options{KillGrace: time.Hour, Lease: time.Hour}))
 	begun := true

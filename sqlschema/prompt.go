@@ -82,7 +82,9 @@ func Prompt(ctx context.Context, db *dialect.DB) error {
 
 // passingPrompt migrates by step. The migration for the SQL prompt is left out where the database
 // does without functions, and for want of rights, or of the language.
-func passingPrompt(ctx context.Context, db *dialect.DB, at, version int64, step func(context.Context, int64) ([]*goose.MigrationResult, error)) error {
+func passingPrompt(ctx context.Context, db *dialect.DB, at, version int64,
+	step func(context.Context, int64) ([]*goose.MigrationResult, error),
+) error {
 	up := at < version
 	note := func() error {
 		_, err := db.Exec(ctx, notes[up], dialect.Args{"version": promptVersion})

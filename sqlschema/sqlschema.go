@@ -238,7 +238,8 @@ func provider(ctx context.Context, db *dialect.DB, opts ...goose.ProviderOption)
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, goose.WithTableName(db.Prefix()+"migration"), goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
+	opts = append(opts, goose.WithTableName(db.Prefix()+"migration"), goose.WithDisableGlobalRegistry(true),
+		goose.WithLogger(goose.NopLogger()))
 	return goose.NewProvider(goose.Dialect(db.Dialect.Goose), db.Pool(), filled{folder, names(db.Prefix(), db.Options().Prefix)}, opts...)
 }
 

@@ -350,7 +350,8 @@ func TestMigratorsWithoutAdvisoryLocks(t *testing.T) {
 			own := dbtest.Open(t, db.URL, dialect.Options{Without: without})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			if err := sqlschema.To(ctx, own.DB, 0); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "another process holds it") {
+			if err := sqlschema.To(ctx, own.DB, 0); !errors.Is(err, context.DeadlineExceeded) ||
+				!strings.Contains(err.Error(), "another process holds it") {
 				t.Errorf("without %v, while another process has the row: %v", without, err)
 			}
 		}

@@ -66,7 +66,8 @@ func TestRowsOfTheReleaseSurvive(t *testing.T) {
 		look := func() (all []string) {
 			for _, query := range []string{
 				`SELECT name, spec, command, state, {us due_at} FROM {prefix}schedule`, `SELECT schedule, state, exit_code, error FROM {prefix}run`,
-				`SELECT name, state, fence FROM {prefix}lock`, `SELECT name, fence FROM {prefix}lock_fence WHERE name <> ''`, `SELECT queue_id, name FROM {prefix}queue`,
+				`SELECT name, state, fence FROM {prefix}lock`, `SELECT name, fence FROM {prefix}lock_fence WHERE name <> ''`,
+				`SELECT queue_id, name FROM {prefix}queue`,
 				`SELECT queue_id, id, divided, kind, attempt, error FROM {prefix}job_dead`, `SELECT name, state FROM {prefix}node`,
 				`SELECT name, hash, scopes FROM {prefix}token`,
 			} {

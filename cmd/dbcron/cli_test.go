@@ -278,8 +278,14 @@ func TestUsage(t *testing.T) {
 		{"schedule add x --expr @daily --env novalue -- true", `--env: "novalue" is not NAME=VALUE`},
 		{"schedule add x --expr @daily --header novalue --http https://example.org/", `--header: "novalue" is not 'Name: value'`},
 		{"schedule add x --expr @daily --http ftp://example.org/", "--http: "},
-		{"schedule add x --expr @daily --sql x --http https://example.org/ --timeout 5", "only one of a command after --, --http, --sql, --func and --job"},
-		{"schedule add x --expr @daily --tz Europe/Berlin --ends 2027-03-28T02:30 -- true", "--ends: the clocks of Europe/Berlin show 2027-03-28 02:30:00 never"},
+		{
+			"schedule add x --expr @daily --sql x --http https://example.org/ --timeout 5",
+			"only one of a command after --, --http, --sql, --func and --job",
+		},
+		{
+			"schedule add x --expr @daily --tz Europe/Berlin --ends 2027-03-28T02:30 -- true",
+			"--ends: the clocks of Europe/Berlin show 2027-03-28 02:30:00 never",
+		},
 		{"schedule add x --expr @daily --ends 2027-03-28 -- true", "has no time of day"},
 		{"schedule add x --expr @daily --body x -- true", "--body: is for requests"},
 		{"schedule edit x", "nothing to change"},
@@ -316,7 +322,10 @@ func TestUsage(t *testing.T) {
 		{"serve --tag a,b", "is no tag"},
 	} {
 		var out, errs bytes.Buffer
-		p := &program{in: strings.NewReader(""), out: &out, err: &errs, environ: []string{"DBCRON_DATABASE_URL=postgres://nobody@127.0.0.1:1/none"}}
+		p := &program{
+			in: strings.NewReader(""), out: &out, err: &errs,
+			environ: []string{"DBCRON_DATABASE_URL=postgres://nobody@127.0.0.1:1/none"},
+		}
 		if code := run(t.Context(), p, strings.Split(c.line, " ")); code != exitUsage {
 			t.Errorf("%s: exit code %d", c.line, code)
 		}

@@ -161,10 +161,11 @@ func (s *configuration) warnOfVariables() {
 	}
 	for _, pair := range s.p.environ {
 		name, value, _ := strings.Cut(pair, "=")
-		if !strings.HasPrefix(name, variablePrefix) || value == "" || slices.Contains(known, name) || slices.ContainsFunc(notOurs, func(pattern string) bool {
-			prefix, isPrefix := strings.CutSuffix(pattern, "*")
-			return name == pattern || isPrefix && strings.HasPrefix(name, prefix)
-		}) {
+		if !strings.HasPrefix(name, variablePrefix) || value == "" || slices.Contains(known, name) ||
+			slices.ContainsFunc(notOurs, func(pattern string) bool {
+				prefix, isPrefix := strings.CutSuffix(pattern, "*")
+				return name == pattern || isPrefix && strings.HasPrefix(name, prefix)
+			}) {
 			continue
 		}
 		text := "the variable " + name + " is not known"

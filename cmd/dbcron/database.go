@@ -32,7 +32,8 @@ func (f *databaseFlags) register(root *cobra.Command) {
 	flags.StringVar(&f.url, "url", "", "database URL; for one with a password use DBCRON_DATABASE_URL, which ps does not show")
 	flags.StringVar(&f.prefix, "prefix", "dbcron_", "what the names of all tables begin with")
 	flags.StringVar(&f.schema, "schema", "", "PostgreSQL: the schema of the tables (default: the first of the search_path)")
-	flags.DurationVar(&f.connectTimeout, "connect-timeout", 30*time.Second, "how long to try while the database does not answer, or takes no writes and the command writes")
+	flags.DurationVar(&f.connectTimeout, "connect-timeout", 30*time.Second,
+		"how long to try while the database does not answer, or takes no writes and the command writes")
 }
 
 // databaseURL finds the URL: flag, environment, file, then the embedded default.
@@ -110,7 +111,9 @@ func (p *program) existing() dialect.Options {
 	return o
 }
 
-func (p *program) connect(ctx context.Context, opt dialect.Options, open func(context.Context, string, dialect.Options) (*dialect.DB, error)) (*dialect.DB, error) {
+func (p *program) connect(ctx context.Context, opt dialect.Options,
+	open func(context.Context, string, dialect.Options) (*dialect.DB, error),
+) (*dialect.DB, error) {
 	rawURL, err := p.databaseURL()
 	if err != nil {
 		return nil, err

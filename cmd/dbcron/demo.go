@@ -63,7 +63,8 @@ func (p *program) runDemo(ctx context.Context, listen string, chosen bool) (err 
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(p.out, "The dashboard of the demo: http://%s/\nCtrl-C ends it, and removes its database.\n", f.http.listen); err != nil {
+	if _, err := fmt.Fprintf(p.out, "The dashboard of the demo: http://%s/\nCtrl-C ends it, and removes its database.\n",
+		f.http.listen); err != nil {
 		return err
 	}
 	living, stop := context.WithCancel(ctx)

@@ -74,7 +74,10 @@ func shopSchedules() []scheduler.Schedule {
 	retry := scheduler.Policy{MaxAttempts: 2, RetryDelay: 2 * time.Second}
 	return []scheduler.Schedule{
 		{Name: "stock-sync", Spec: "@every 7s", Command: "echo 'asking the warehouse'; sleep 1; echo '214 articles, 3 changed'"},
-		{Name: "prices-import", Spec: "@every 15s", Command: "echo 'connecting to prices.example.com:5432'; echo 'connection refused' >&2; exit 3", Policy: retry},
+		{
+			Name: "prices-import", Spec: "@every 15s",
+			Command: "echo 'connecting to prices.example.com:5432'; echo 'connection refused' >&2; exit 3", Policy: retry,
+		},
 		{Name: "search-index", Spec: "@every 20s", Command: "for part in 1 2 3 4 5; do echo \"part $part of 5\"; sleep 5; done"},
 		{Name: "backup", Spec: "30 3 * * *", Zone: "Europe/Berlin", Command: "echo 'dumping the database'; sleep 2; echo done"},
 		{Name: "weekly-report", Spec: "0 6 * * 1", Zone: "America/New_York", Command: "echo 'the report of the week'"},
@@ -211,9 +214,15 @@ func (s *shop) photographers(ctx context.Context) error {
 	for n := 1; ; n++ {
 		photos := make([]queue.Job, 20+rand.IntN(20))
 		for i := range photos {
-			photos[i] = queue.Job{Queue: thumbnailsQueue, Kind: "photo.scale", Payload: fmt.Appendf(nil, `{"gallery":%d,"photo":"IMG_%04d.jpg"}`, n, 1000*n%9000+i)}
+			photos[i] = queue.Job{
+				Queue: thumbnailsQueue, Kind: "photo.scale",
+				Payload: fmt.Appendf(nil, `{"gallery":%d,"photo":"IMG_%04d.jpg"}`, n, 1000*n%9000+i),
+			}
 		}
-		if _, _, err := s.c.EnqueueGroup(ctx, queue.Group{Name: fmt.Sprint("gallery ", n), Callback: &queue.Job{Queue: thumbnailsQueue, Kind: "gallery.publish"}}, photos...); err != nil {
+		if _, _, err := s.c.EnqueueGroup(ctx, queue.Group{
+			Name:     fmt.Sprint("gallery ", n),
+			Callback: &queue.Job{Queue: thumbnailsQueue, Kind: "gallery.publish"},
+		}, photos...); err != nil {
 			return err
 		}
 		if err := takes(ctx, 15*time.Second, 25*time.Second); err != nil {
@@ -240,7 +249,10 @@ func (s *shop) rivals(ctx context.Context) error {
 	errs := make([]error, 2)
 	for i := range errs {
 		all.Go(func() {
-			locker, err := lock.New(s.db, lock.Options{Owner: fmt.Sprint("web-", i+1), TTL: 5 * time.Second, Meta: "warms the cache of the front page", Logger: s.log})
+			locker, err := lock.New(s.db, lock.Options{
+				Owner: fmt.Sprint("web-", i+1), TTL: 5 * time.Second,
+				Meta: "warms the cache of the front page", Logger: s.log,
+			})
 			for err == nil && ctx.Err() == nil {
 				err = locker.Do(ctx, "cache-warmup", func(ctx context.Context, _ *lock.Lease) error { return takes(ctx, 3*time.Second, 6*time.Second) })
 			}

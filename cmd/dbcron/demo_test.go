@@ -20,7 +20,10 @@ func TestDemo(t *testing.T) {
 	defer stop()
 	out, in := io.Pipe()
 	var errs bytes.Buffer
-	p := &program{out: in, err: &errs, signals: &signals{again: make(chan struct{}), reload: make(chan struct{})}, environ: []string{"DBCRON_DATABASE_URL=nonsense"}}
+	p := &program{
+		out: in, err: &errs, signals: &signals{again: make(chan struct{}), reload: make(chan struct{})},
+		environ: []string{"DBCRON_DATABASE_URL=nonsense"},
+	}
 	code := make(chan int, 1)
 	go func() {
 		code <- run(ctx, p, []string{"demo", "--listen", "127.0.0.1:0"})

@@ -70,7 +70,8 @@ func typeUsers(t *testing.T, bin string) {
 func shownPrograms(t *testing.T) string {
 	t.Helper()
 	bin := programAlone(t)
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "first"), "../../examples/first").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "first"),
+		"../../examples/first").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	return bin
@@ -161,7 +162,8 @@ type shellPageKey struct{}
 // docsCmds are the commands of scripts that type what pages show.
 func docsCmds() map[string]func(*testscript.TestScript, bool, []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
-		"page": choosePage, "block": typeBlock, "pick": pickBlock, "rest": typeRest, "save": saveBlock, "terminal": openTerminal, "close": closeTerminal, "shown": saveShown,
+		"page": choosePage, "block": typeBlock, "pick": pickBlock, "rest": typeRest, "save": saveBlock,
+		"terminal": openTerminal, "close": closeTerminal, "shown": saveShown,
 	}
 }
 

@@ -241,8 +241,11 @@ func examineGroups(ctx context.Context, db *dialect.DB) (checkRow, bool) {
 		return checkRow{}, false
 	}
 	id := strconv.FormatInt(open[0].ID, 10)
-	return checkRow{"groups", "warning", "group " + id + " has been open since " + shown(open[0].Created, time.UTC), "seal it, if all of its " +
-		"jobs were enqueued, or delete it: dbcron group seal " + id + ", dbcron group list --state open"}, true
+	return checkRow{
+		"groups", "warning", "group " + id + " has been open since " + shown(open[0].Created, time.UTC),
+		"seal it, if all of its " +
+			"jobs were enqueued, or delete it: dbcron group seal " + id + ", dbcron group list --state open",
+	}, true
 }
 
 // examineRefused tells of jobs that are done, or have failed, and of which the database refuses to

@@ -63,7 +63,8 @@ func TestDoctorIsContentWithDocumentedGrants(t *testing.T) {
 		}
 		rows, code := examined(t, asUser)
 		rights := ofCheck(rows, "rights")
-		if code != 0 || len(rights) != 1 || rights[0].Status != "ok" || !strings.HasSuffix(rights[0].Detail, ": "+want) || len(ofCheck(rows, "right")) > 0 {
+		if code != 0 || len(rights) != 1 || rights[0].Status != "ok" || !strings.HasSuffix(rights[0].Detail, ": "+want) ||
+			len(ofCheck(rows, "right")) > 0 {
 			t.Errorf("exit code %d: %+v", code, rows)
 		}
 		if tables := ofCheck(rows, "tables"); len(tables) != 1 || tables[0].Status != "ok" {
@@ -81,7 +82,8 @@ func TestDoctorNamesMissingGrant(t *testing.T) {
 				db.Do(t, "REVOKE "+verb+" ON {prefix}"+table+" FROM "+user, nil)
 				rows, code := examined(t, asUser)
 				missing := ofCheck(rows, "right")
-				if code != 1 || len(missing) != 1 || !strings.Contains(missing[0].Detail, " lacks "+verb+" on ") || !strings.HasSuffix(missing[0].Detail, "dbcron_"+table) {
+				if code != 1 || len(missing) != 1 || !strings.Contains(missing[0].Detail, " lacks "+verb+" on ") ||
+					!strings.HasSuffix(missing[0].Detail, "dbcron_"+table) {
 					t.Fatalf("%s on %s: exit code %d, %+v", verb, table, code, rows)
 				}
 				db.Do(t, strings.TrimSuffix(missing[0].Advice, ";"), nil)
@@ -111,13 +113,15 @@ func TestDoctorOnReader(t *testing.T) {
 		}
 		rows, code := examined(t, asUser)
 		missing := ofCheck(rows, "right")
-		if code != 0 || len(missing) != 1 || missing[0].Status != "warning" || !strings.HasSuffix(missing[0].Detail, "SELECT on "+tablesOf(t, db)+"run") {
+		if code != 0 || len(missing) != 1 || missing[0].Status != "warning" ||
+			!strings.HasSuffix(missing[0].Detail, "SELECT on "+tablesOf(t, db)+"run") {
 			t.Fatalf("a part: exit code %d, %+v", code, rows)
 		}
 		db.Do(t, strings.TrimSuffix(missing[0].Advice, ";"), nil)
 		rows, code = examined(t, asUser)
 		rights := ofCheck(rows, "rights")
-		if code != 0 || rights[0].Status != "ok" || !strings.HasSuffix(rights[0].Detail, ": enough to look around; not enough to take locks or to run as a daemon") ||
+		if code != 0 || rights[0].Status != "ok" ||
+			!strings.HasSuffix(rights[0].Detail, ": enough to look around; not enough to take locks or to run as a daemon") ||
 			len(ofCheck(rows, "right")) > 0 {
 			t.Errorf("all: exit code %d, %+v", code, rows)
 		}
@@ -143,7 +147,8 @@ func TestDoctorOnEnqueuer(t *testing.T) {
 		}
 		rows, code := examined(t, asUser)
 		rights := ofCheck(rows, "rights")
-		if code != 0 || len(rights) != 1 || rights[0].Status != "ok" || !strings.Contains(rights[0].Advice, "--role daemon") || len(ofCheck(rows, "right")) > 0 {
+		if code != 0 || len(rights) != 1 || rights[0].Status != "ok" || !strings.Contains(rights[0].Advice, "--role daemon") ||
+			len(ofCheck(rows, "right")) > 0 {
 			t.Errorf("exit code %d: %+v", code, rows)
 		}
 		for _, role := range roleNames() {

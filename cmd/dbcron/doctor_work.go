@@ -102,7 +102,9 @@ func examineQueues(ctx context.Context, db *dialect.DB, now time.Time) (fine str
 
 // lookAtQueues counts the jobs of all queues, and finds what is wrong with them. minutes are
 // what was done in the last hour.
-func lookAtQueues(ctx context.Context, c *queue.Client, now time.Time) (depths []health.Depth, minutes []queue.Minute, wrong []health.Problem, err error) {
+func lookAtQueues(ctx context.Context, c *queue.Client,
+	now time.Time,
+) (depths []health.Depth, minutes []queue.Minute, wrong []health.Problem, err error) {
 	queues, err := c.Queues(ctx, "", health.MostQueues)
 	if err != nil {
 		return nil, nil, nil, err

@@ -55,7 +55,10 @@ type groupResult struct {
 }
 
 func newGroupRow(g *queue.GroupInfo) groupRow {
-	row := groupRow{ID: strconv.FormatInt(g.ID, 10), Name: g.Name, State: g.State, Created: optional(g.Created), Ended: optional(g.Ended), Error: g.Error}
+	row := groupRow{
+		ID: strconv.FormatInt(g.ID, 10), Name: g.Name, State: g.State, Created: optional(g.Created),
+		Ended: optional(g.Ended), Error: g.Error,
+	}
 	if row.Keep = "forever"; g.Keep >= 0 {
 		row.Keep = duration.Format(g.Keep)
 	}
@@ -140,7 +143,10 @@ func (p *program) showGroup(ctx context.Context, c *queue.Client, id int64, resu
 			if err != nil {
 				return err
 			}
-			rows = append(rows, groupResult{strconv.FormatInt(r.Job, 10), r.Queue, r.Kind, r.State, r.Error, r.Result, beginning(string(r.Result), "-o json")})
+			rows = append(rows, groupResult{
+				strconv.FormatInt(r.Job, 10), r.Queue, r.Kind, r.State, r.Error, r.Result,
+				beginning(string(r.Result), "-o json"),
+			})
 		}
 		return write(p.out, output, rows)
 	}

@@ -88,7 +88,8 @@ func (p *program) doBulks(ctx context.Context, c *queue.Client, all []bulk, f bu
 			r, err = p.doBulk(ctx, c, b)
 			row.Done, row.Gone, row.InUse = r.Done, r.Gone, r.InUse
 			if err == nil || r.Done > 0 {
-				action, detail := cmp.Or(f.action, "job."+string(b.what)), audit.FilterText(string(b.filter.State), b.filter.Kind, b.filter.Key, b.filter.Where)
+				action, detail := cmp.Or(f.action, "job."+string(b.what)),
+					audit.FilterText(string(b.filter.State), b.filter.Kind, b.filter.Key, b.filter.Where)
 				_ = p.did(ctx, nil, action, b.filter.Queue, r.Done, detail)
 			}
 			if rows = append(rows, row); err != nil {
@@ -115,7 +116,10 @@ func (p *program) countBulks(ctx context.Context, c *queue.Client, all []bulk) (
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, bulkRow{Action: b.what, Queue: b.filter.Queue, State: b.filter.State, DryRun: true, Done: r.Done, Counted: countLimit})
+		rows = append(rows, bulkRow{
+			Action: b.what, Queue: b.filter.Queue, State: b.filter.State, DryRun: true,
+			Done: r.Done, Counted: countLimit,
+		})
 	}
 	return rows, nil
 }
@@ -166,7 +170,10 @@ func (r *bulkRow) story() string {
 	if r.DryRun {
 		return "would " + string(r.Action) + " " + r.jobs()
 	}
-	text := map[queue.BulkAction]string{queue.BulkRetry: "retried", queue.BulkCancel: "cancelled", queue.BulkDelete: "deleted"}[r.Action] + " " + r.jobs()
+	text := map[queue.BulkAction]string{
+		queue.BulkRetry: "retried", queue.BulkCancel: "cancelled",
+		queue.BulkDelete: "deleted",
+	}[r.Action] + " " + r.jobs()
 	if r.InUse > 0 {
 		text += "; " + counted(r.InUse, "stays dead: another job has its unique key", "stay dead: other jobs have their unique keys")
 	}

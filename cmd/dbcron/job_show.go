@@ -103,15 +103,19 @@ func refusedText(r *queue.Refusal) string {
 	if r == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s, since %s, tried %s by %s: %s", r.What, shown(r.Since, time.UTC), counted(r.Tries, "time", "times"), oneLine(r.Worker, 200), oneLine(r.Error, 1000))
+	return fmt.Sprintf("%s, since %s, tried %s by %s: %s", r.What, shown(r.Since, time.UTC),
+		counted(r.Tries, "time", "times"), oneLine(r.Worker, 200), oneLine(r.Error, 1000))
 }
 
 func newJobRow(i *queue.Info) jobRow {
 	row := jobRow{
 		ID: fmt.Sprint(i.ID), Queue: i.Queue, State: i.State, Kind: i.Kind, Key: i.Key, Priority: priority(i.Priority),
 		Enqueued: optional(i.Enqueued), At: optional(i.At), Attempts: i.Attempts, Crashes: i.Crashes,
-		MaxAttempts: i.MaxAttempts, Timeout: duration.Format(i.Timeout), Trace: i.Trace, Endpoint: i.Endpoint, Unique: i.Unique, Group: orNone(i.Group), Callback: orNone(i.Callback),
-		Progress: newProgressRow(&i.Progress), HowFar: howFar(&i.Progress), Started: optional(i.Started), Discarded: i.Discarded, Worker: i.Worker, Block: i.Block, Error: i.Error, Detail: i.Detail, Refused: newRefusedRow(i.Refused), What: payloadText(i),
+		MaxAttempts: i.MaxAttempts, Timeout: duration.Format(i.Timeout), Trace: i.Trace, Endpoint: i.Endpoint,
+		Unique: i.Unique, Group: orNone(i.Group), Callback: orNone(i.Callback),
+		Progress: newProgressRow(&i.Progress), HowFar: howFar(&i.Progress), Started: optional(i.Started),
+		Discarded: i.Discarded, Worker: i.Worker, Block: i.Block, Error: i.Error, Detail: i.Detail,
+		Refused: newRefusedRow(i.Refused), What: payloadText(i),
 	}
 	if i.State != queue.StateReady {
 		row.When, row.Tried = shown(i.At, time.UTC), strconv.Itoa(i.Attempts)
@@ -227,9 +231,11 @@ func jobFacts(i *queue.Info) []fact {
 		facts = append(facts, fact{"max attempts", fmt.Sprint(i.MaxAttempts)})
 	}
 	return append(facts,
-		fact{"timeout", duration.Format(i.Timeout)}, fact{"trace", i.Trace}, fact{"endpoint", i.Endpoint}, fact{"unique key", i.Unique}, fact{"group", orNone(i.Group)}, fact{"callback of", orNone(i.Callback)}, fact{"worker", i.Worker},
+		fact{"timeout", duration.Format(i.Timeout)}, fact{"trace", i.Trace}, fact{"endpoint", i.Endpoint},
+		fact{"unique key", i.Unique}, fact{"group", orNone(i.Group)}, fact{"callback of", orNone(i.Callback)}, fact{"worker", i.Worker},
 		fact{"progress", howFar(&i.Progress)}, fact{"snapshot", beginning(readable(i.Progress.State, !utf8.Valid(i.Progress.State)), "-o json")},
-		fact{"block", fmt.Sprint(i.Block)}, fact{map[bool]string{true: "discarded", false: "error"}[i.Discarded], i.Error}, fact{"detail", i.Detail}, fact{"refused", refusedText(i.Refused)}, fact{"payload", beginning(payloadText(i), "--payload")})
+		fact{"block", fmt.Sprint(i.Block)}, fact{map[bool]string{true: "discarded", false: "error"}[i.Discarded], i.Error},
+		fact{"detail", i.Detail}, fact{"refused", refusedText(i.Refused)}, fact{"payload", beginning(payloadText(i), "--payload")})
 }
 
 // beginning cuts a long text, and tells how long it is, and what prints all of it.

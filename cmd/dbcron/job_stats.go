@@ -158,7 +158,8 @@ func (p *program) printStats(ctx context.Context, c *queue.Client, names, by []s
 		all = append(all, *row)
 	}
 	slices.SortFunc(all, func(a, b statRow) int {
-		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Kind, b.Kind), cmp.Compare(slices.Index(allStates, a.State), slices.Index(allStates, b.State)))
+		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(slices.Index(allStates, a.State), slices.Index(allStates, b.State)))
 	})
 	return write(p.out, output, all)
 }

@@ -95,13 +95,16 @@ func codeOf(err error) int {
 	switch {
 	case errors.As(err, &exit):
 		return exit.code
-	case errors.Is(err, errUsage), errors.Is(err, scheduler.ErrInvalid), errors.Is(err, lock.ErrInvalid), errors.Is(err, queue.ErrInvalid), errors.Is(err, httpapi.ErrInvalid), errors.Is(err, sqlschema.ErrNoVersion):
+	case errors.Is(err, errUsage), errors.Is(err, scheduler.ErrInvalid), errors.Is(err, lock.ErrInvalid),
+		errors.Is(err, queue.ErrInvalid), errors.Is(err, httpapi.ErrInvalid), errors.Is(err, sqlschema.ErrNoVersion):
 		return exitUsage
-	case errors.Is(err, scheduler.ErrNotFound), errors.Is(err, scheduler.ErrNoRun), errors.Is(err, scheduler.ErrNoNode), errors.Is(err, lock.ErrNotFound), errors.Is(err, queue.ErrNotFound), errors.Is(err, httpapi.ErrNoToken):
+	case errors.Is(err, scheduler.ErrNotFound), errors.Is(err, scheduler.ErrNoRun), errors.Is(err, scheduler.ErrNoNode),
+		errors.Is(err, lock.ErrNotFound), errors.Is(err, queue.ErrNotFound), errors.Is(err, httpapi.ErrNoToken):
 		return exitNotFound
 	case errors.Is(err, scheduler.ErrExists), errors.Is(err, scheduler.ErrManaged), errors.Is(err, scheduler.ErrBusy),
 		errors.Is(err, scheduler.ErrNotRunning), errors.Is(err, lock.ErrPool), errors.Is(err, lock.ErrInUse),
-		errors.Is(err, queue.ErrDeleted), errors.Is(err, queue.ErrInUse), errors.Is(err, httpapi.ErrTokenExists), errors.Is(err, httpapi.ErrRotated), errors.Is(err, queue.ErrState),
+		errors.Is(err, queue.ErrDeleted), errors.Is(err, queue.ErrInUse), errors.Is(err, httpapi.ErrTokenExists),
+		errors.Is(err, httpapi.ErrRotated), errors.Is(err, queue.ErrState),
 		errors.Is(err, queue.ErrAmbiguous), errors.Is(err, errLive):
 		return exitConflict
 	}
@@ -140,12 +143,15 @@ command cannot be run.`,
 		},
 	}
 	p.set = map[string]string{}
-	root.PersistentFlags().StringVar(&p.configPath, "config", "", "YAML `file` of settings: see dbcron config (default: the one that DBCRON_CONFIG names)")
+	root.PersistentFlags().StringVar(&p.configPath, "config", "",
+		"YAML `file` of settings: see dbcron config (default: the one that DBCRON_CONFIG names)")
 	root.Version = version
 	root.SetVersionTemplate("dbcron {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	p.register(root)
-	root.AddCommand(p.serve(), p.schedule(), p.queue(), p.route(), p.limit(), p.endpoint(), p.job(), p.group(), p.topic(), p.worker(), p.notify(), p.lock(), p.node(), p.migrate(), p.token(), p.audit(), p.openapi(), p.config(), p.doctor(), p.top(), p.bench(), p.demo(), p.version())
+	root.AddCommand(p.serve(), p.schedule(), p.queue(), p.route(), p.limit(), p.endpoint(), p.job(), p.group(),
+		p.topic(), p.worker(), p.notify(), p.lock(), p.node(), p.migrate(), p.token(), p.audit(), p.openapi(),
+		p.config(), p.doctor(), p.top(), p.bench(), p.demo(), p.version())
 	p.outcomes(root)
 	strictArgs(root)
 	p.complete(root)

@@ -35,7 +35,11 @@ func prometheusTool(t *testing.T, name string) string {
 // The examples for Prometheus are what it takes, and the alerts are raised as they should be.
 func TestPrometheusRules(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"check", "config", "prometheus.yml"}, {"check", "rules", "dbcron.rules.yml"}, {"test", "rules", "dbcron.test.yml"}} {
+	for _, args := range [][]string{
+		{"check", "config", "prometheus.yml"},
+		{"check", "rules", "dbcron.rules.yml"},
+		{"test", "rules", "dbcron.test.yml"},
+	} {
 		check := exec.CommandContext(t.Context(), prometheusTool(t, "promtool"), args...)
 		check.Dir = filepath.Join(root(t), "examples", "prometheus")
 		if said, err := check.CombinedOutput(); err != nil {
@@ -69,7 +73,11 @@ func TestPrometheus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, to := range [][2]string{{"127.0.0.1:8687", d.admin}, {"15s", "1s"}, {"dbcron.rules.yml", filepath.Join(folder, "dbcron.rules.yml")}} {
+	for _, to := range [][2]string{
+		{"127.0.0.1:8687", d.admin},
+		{"15s", "1s"},
+		{"dbcron.rules.yml", filepath.Join(folder, "dbcron.rules.yml")},
+	} {
 		if !bytes.Contains(config, []byte(to[0])) {
 			t.Fatalf("there is no %s in\n%s", to[0], config)
 		}
@@ -84,7 +92,8 @@ func TestPrometheus(t *testing.T) {
 	var alerts string
 	waitFor(t, func() bool {
 		alerts = fetch(t, "http://"+at+"/api/v1/alerts")
-		return strings.Contains(alerts, `"DbcronScheduleFailed"`) && strings.Contains(alerts, `"schedule":"fails"`) && strings.Contains(alerts, `"state":"firing"`)
+		return strings.Contains(alerts, `"DbcronScheduleFailed"`) && strings.Contains(alerts, `"schedule":"fails"`) &&
+			strings.Contains(alerts, `"state":"firing"`)
 	}, func() string { return "there is no alert about the schedule that fails: " + alerts })
 	if strings.Contains(alerts, `"DbcronDown"`) || strings.Contains(alerts, `"DbcronNoDaemon"`) {
 		t.Errorf("the daemon is there, and the alerts are %s", alerts)

@@ -116,7 +116,8 @@ func (p *program) setQueue(ctx context.Context, c *queue.Client, name string, ch
 // mismatches tells which settings are right, but not together.
 func mismatches(q *queue.Queue) (wrong []string) {
 	if q.RetryMaxDelay < q.RetryDelay {
-		wrong = append(wrong, fmt.Sprintf("--retry-max-delay, %s, is less than --retry-delay, %s", spanText(q.RetryMaxDelay, "none", 0), spanText(q.RetryDelay, "none", 0)))
+		wrong = append(wrong, fmt.Sprintf("--retry-max-delay, %s, is less than --retry-delay, %s",
+			spanText(q.RetryMaxDelay, "none", 0), spanText(q.RetryDelay, "none", 0)))
 	}
 	if q.PollMax < q.PollMin {
 		wrong = append(wrong, fmt.Sprintf("--poll-max, %s, is less than --poll-min, %s", spanText(q.PollMax, "", 0), spanText(q.PollMin, "", 0)))

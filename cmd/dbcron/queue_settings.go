@@ -27,18 +27,25 @@ type queueSetting struct {
 // queueSettings are in the order in which they are shown.
 var queueSettings = []queueSetting{
 	queueNumber("max_attempts", "10", "after so many failed attempts a job is dead", func(q *queue.Queue) *int { return &q.MaxAttempts }),
-	queueSpan("retry_delay", "none", 0, 0, "10s", "time before the second attempt; doubles with each further one", func(q *queue.Queue) *time.Duration { return &q.RetryDelay }),
-	queueSpan("retry_max_delay", "none", 0, 0, "1h", "time between two attempts at the most", func(q *queue.Queue) *time.Duration { return &q.RetryMaxDelay }),
+	queueSpan("retry_delay", "none", 0, 0, "10s", "time before the second attempt; doubles with each further one",
+		func(q *queue.Queue) *time.Duration { return &q.RetryDelay }),
+	queueSpan("retry_max_delay", "none", 0, 0, "1h", "time between two attempts at the most",
+		func(q *queue.Queue) *time.Duration { return &q.RetryMaxDelay }),
 	queueKeyRetry(),
 	queueFIFO(),
-	queueSpan("timeout", "none", 0, 0, "none", "time after which an attempt has failed", func(q *queue.Queue) *time.Duration { return &q.Timeout }),
+	queueSpan("timeout", "none", 0, 0, "none", "time after which an attempt has failed",
+		func(q *queue.Queue) *time.Duration { return &q.Timeout }),
 	queueNumber("max_crashes", "3", "after so many workers died with a job it is dead", func(q *queue.Queue) *int { return &q.MaxCrashes }),
 	queueSpan("keep_dead", "forever", -1, 0, "90d", "how long dead jobs are kept", func(q *queue.Queue) *time.Duration { return &q.KeepDead }),
 	queueKeepDeadMax(),
-	queueSpan("keep_done", "none", 0, 0, "none", "how long jobs that are done are kept", func(q *queue.Queue) *time.Duration { return &q.KeepDone }),
+	queueSpan("keep_done", "none", 0, 0, "none", "how long jobs that are done are kept",
+		func(q *queue.Queue) *time.Duration { return &q.KeepDone }),
 	queueSize("max_payload", "1MiB", "how large a job's payload may be", func(q *queue.Queue) *int { return &q.MaxPayload }),
-	queueSpan("poll_min", "", 0, time.Millisecond, "2ms", "how soon workers look again after there was something, where nobody notifies them", func(q *queue.Queue) *time.Duration { return &q.PollMin }),
-	queueSpan("poll_max", "", 0, time.Millisecond, "250ms", "how long workers wait between two looks at the most", func(q *queue.Queue) *time.Duration { return &q.PollMax }),
+	queueSpan("poll_min", "", 0, time.Millisecond, "2ms",
+		"how soon workers look again after there was something, where nobody notifies them",
+		func(q *queue.Queue) *time.Duration { return &q.PollMin }),
+	queueSpan("poll_max", "", 0, time.Millisecond, "250ms", "how long workers wait between two looks at the most",
+		func(q *queue.Queue) *time.Duration { return &q.PollMax }),
 }
 
 func (s queueSetting) flag() string { return strings.ReplaceAll(s.name, "_", "-") }
@@ -104,7 +111,8 @@ func queueFIFO() queueSetting {
 
 func queueKeepDeadMax() queueSetting {
 	const all = "all"
-	number := queueNumber("keep_dead_max", all, "how many dead jobs are kept, about: those that were enqueued last", func(q *queue.Queue) *int { return &q.KeepDeadMax })
+	number := queueNumber("keep_dead_max", all, "how many dead jobs are kept, about: those that were enqueued last",
+		func(q *queue.Queue) *int { return &q.KeepDeadMax })
 	count := number
 	count.shape += orShape(all)
 	count.get = func(q *queue.Queue) string {

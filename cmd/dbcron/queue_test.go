@@ -34,7 +34,10 @@ func TestQueueUsage(t *testing.T) {
 		{"queue purge x --state running --yes", "running"},
 	} {
 		var out, errs bytes.Buffer
-		p := &program{in: strings.NewReader(""), out: &out, err: &errs, environ: []string{"DBCRON_DATABASE_URL=postgres://nobody@127.0.0.1:1/none"}}
+		p := &program{
+			in: strings.NewReader(""), out: &out, err: &errs,
+			environ: []string{"DBCRON_DATABASE_URL=postgres://nobody@127.0.0.1:1/none"},
+		}
 		if code := run(t.Context(), p, strings.Split(c.line, " ")); code != exitUsage {
 			t.Errorf("%s: exit code %d", c.line, code)
 		}

@@ -32,7 +32,8 @@ func TestCommandsOnAServerThatTakesNoWrites(t *testing.T) {
 
 		var errs bytes.Buffer
 		if code := command(&errs, "queue", "set", "mail", "--max-attempts", "3", "--connect-timeout", "1ms"); code != exitFailure ||
-			!strings.Contains(errs.String(), "gave up after 1ms (--connect-timeout)") || !strings.Contains(errs.String(), "takes no writes: transaction_read_only = on") {
+			!strings.Contains(errs.String(), "gave up after 1ms (--connect-timeout)") ||
+			!strings.Contains(errs.String(), "takes no writes: transaction_read_only = on") {
 			t.Errorf("exit code %d: %s", code, &errs)
 		}
 		errs.Reset()
@@ -83,7 +84,8 @@ func TestDoctorOnAReplica(t *testing.T) {
 				t.Errorf("exit code %d, %v", code, rows)
 			}
 			for _, r := range rows {
-				if (r.Status != "ok") != (r.Check == "writable") || r.Check == "writable" && !strings.Contains(r.Detail, "takes no writes: read_only = ON") {
+				if (r.Status != "ok") != (r.Check == "writable") || r.Check == "writable" &&
+					!strings.Contains(r.Detail, "takes no writes: read_only = ON") {
 					t.Errorf("%+v", r)
 				}
 			}

@@ -186,7 +186,8 @@ each schedule is there, with the names that the columns of the table have.`,
 			})
 		},
 	}
-	c.Flags().StringSliceVar(&states, "state", nil, "schedules in one of these states, with commas between: "+strings.Join(scheduleStates, ", "))
+	c.Flags().StringSliceVar(&states, "state", nil, "schedules in one of these states, with commas between: "+
+		strings.Join(scheduleStates, ", "))
 	outputFlag(c, &output)
 	return c
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/crontab"
+	"github.com/dbcron/dbcron/internal/manifest"
 	"github.com/dbcron/dbcron/scheduler"
-	"github.com/dbcron/dbcron/scheduler/crontab"
-	"github.com/dbcron/dbcron/scheduler/manifest"
 )
 
 // The flags of apply and import.
@@ -136,7 +136,10 @@ func (p *program) tellChanges(c scheduler.Changes, f *importFlags) error {
 			Adopted   []string `json:"adopted"`
 			Unchanged int      `json:"unchanged"`
 			DryRun    bool     `json:"dry_run"`
-		}{append([]string{}, c.Added...), append([]string{}, c.Changed...), append([]string{}, c.Removed...), append([]string{}, c.Adopted...), c.Unchanged, f.dryRun})
+		}{
+			append([]string{}, c.Added...), append([]string{}, c.Changed...), append([]string{}, c.Removed...),
+			append([]string{}, c.Adopted...), c.Unchanged, f.dryRun,
+		})
 	}
 	for _, part := range []struct {
 		verb  string

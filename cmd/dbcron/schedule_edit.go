@@ -130,7 +130,8 @@ func (p *program) warnOfMissing(ctx context.Context, db *dialect.DB, given []sch
 				return err
 			}
 			if missing {
-				fmt.Fprintf(p.err, "dbcron: warning: %s of %s: there is no schedule %s yet\n", next.column, oneLine(s.Name, 200), oneLine(next.name, 200))
+				fmt.Fprintf(p.err, "dbcron: warning: %s of %s: there is no schedule %s yet\n", next.column,
+					oneLine(s.Name, 200), oneLine(next.name, 200))
 			}
 		}
 	}
@@ -166,7 +167,8 @@ func (p *program) deleteSchedule(ctx context.Context, db *dialect.DB, name strin
 		err = p.did(ctx, scheduler.Delete(ctx, db, name), "schedule.delete", name, 1, "")
 	}
 	if err == nil && s.Source != "" {
-		fmt.Fprintf(p.err, "dbcron: it came from %s, and will be there again when that is imported, unless it is deleted there too\n", oneLine(s.Source, 300))
+		fmt.Fprintf(p.err, "dbcron: it came from %s, and will be there again when that is imported, unless it is deleted there too\n",
+			oneLine(s.Source, 300))
 	}
 	return err
 }

@@ -191,7 +191,8 @@ func (e *explanation) addOpen(open []scheduler.Run) (waits time.Time) {
 		e.Open = append(e.Open, openRow{fmt.Sprint(r.ID), r.State, text})
 	}
 	if len(open) == openLimit {
-		e.Advice = append(e.Advice, fmt.Sprintf("only the first %d runs that have not ended are shown: dbcron schedule history shows more", openLimit))
+		e.Advice = append(e.Advice, fmt.Sprintf("only the first %d runs that have not ended are shown: dbcron schedule history shows more",
+			openLimit))
 	}
 	return waits
 }
@@ -218,7 +219,8 @@ func (e *explanation) adviseState() {
 	case e.s.State == "ended":
 		e.Advice = append(e.Advice, "it has no more slots: give it another end, or another spec")
 	case e.s.Reason != "":
-		e.Advice = append(e.Advice, "daemons try to claim it, and fail: the state above has the last error; they try again at "+inZone(e.at.next, &e.s)+
+		e.Advice = append(e.Advice, "daemons try to claim it, and fail: the state above has the last error; they try again at "+
+			inZone(e.at.next, &e.s)+
 			". Remove the cause; dbcron doctor finds missing rights")
 	case e.at.next.IsZero():
 		e.Advice = append(e.Advice, "a daemon has yet to plan it: a row that was written or resumed by hand waits for that")
@@ -243,9 +245,10 @@ func (e *explanation) overdue(waits time.Time) bool {
 // adviseDaemons says what daemon is missing.
 func (e *explanation) adviseDaemons(ctx context.Context, db *dialect.DB, runs []scheduler.Run) error {
 	const shownDaemons = 5
-	busy, err := dialect.Select(ctx, &db.Session, busyInLane, dialect.Args{"lane": e.at.lane, "limit": shownDaemons}, func(rows *sql.Rows) (by string, err error) {
-		return by, rows.Scan(&by)
-	})
+	busy, err := dialect.Select(ctx, &db.Session, busyInLane, dialect.Args{"lane": e.at.lane, "limit": shownDaemons},
+		func(rows *sql.Rows) (by string, err error) {
+			return by, rows.Scan(&by)
+		})
 	if err != nil {
 		return err
 	}
@@ -260,11 +263,13 @@ func (e *explanation) adviseDaemons(ctx context.Context, db *dialect.DB, runs []
 		e.Advice = append(e.Advice, "these daemons run such schedules now: "+strings.Join(busy, ", ")+
 			"; if they have no place free (--max-runs), give them more, or start another: "+needed)
 	} else {
-		e.Advice = append(e.Advice, "no daemon was seen that runs it; it needs "+needed+", which can reach the database and has a place free (--max-runs)")
+		e.Advice = append(e.Advice, "no daemon was seen that runs it; it needs "+needed+
+			", which can reach the database and has a place free (--max-runs)")
 	}
 	for _, r := range runs {
 		if !r.Started.IsZero() {
-			e.Advice = append(e.Advice, fmt.Sprintf("the last to run it was %s, at %s: see whether that is still there", oneLine(r.By, 200), inZone(r.Started, &e.s)))
+			e.Advice = append(e.Advice, fmt.Sprintf("the last to run it was %s, at %s: see whether that is still there",
+				oneLine(r.By, 200), inZone(r.Started, &e.s)))
 			break
 		}
 	}
@@ -302,7 +307,8 @@ func (e *explanation) write(p *program) error {
 		facts = append(facts, fact{"next slot", text})
 	}
 	if e.Overdue != nil {
-		facts = append(facts, fact{"overdue", "since " + inZone(*e.Overdue, &e.s) + ", for " + e.at.now.Sub(*e.Overdue).Round(time.Second).String()})
+		facts = append(facts, fact{"overdue", "since " + inZone(*e.Overdue, &e.s) + ", for " +
+			e.at.now.Sub(*e.Overdue).Round(time.Second).String()})
 	}
 	for _, o := range e.Open {
 		facts = append(facts, fact{o.State, o.Text})

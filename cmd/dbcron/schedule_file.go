@@ -18,10 +18,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/crontab"
+	"github.com/dbcron/dbcron/internal/manifest"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
-	"github.com/dbcron/dbcron/scheduler/crontab"
-	"github.com/dbcron/dbcron/scheduler/manifest"
 )
 
 // A scheduleFile is a file whose schedules are imported, and what they are known
@@ -119,7 +119,8 @@ func (f *scheduleFile) readCrontab(data []byte) ([]scheduler.Schedule, error) {
 	entries = slices.DeleteFunc(entries, func(e crontab.Entry) bool {
 		reboot := e.Spec == crontab.Reboot
 		if reboot {
-			f.left = append(f.left, fmt.Sprintf("%s:%d: @reboot: a schedule belongs to no host; start %.60q by the host's init system", f.path, e.Line, e.Command))
+			f.left = append(f.left, fmt.Sprintf("%s:%d: @reboot: a schedule belongs to no host; start %.60q by the host's init system",
+				f.path, e.Line, e.Command))
 		}
 		return reboot
 	})

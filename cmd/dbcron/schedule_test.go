@@ -17,7 +17,8 @@ import (
 // one of those that have a flag of their own or none, and that all are shown.
 func TestSettings(t *testing.T) {
 	apart := []string{
-		"ID", "Name", "Source", "Key", "Spec", "Kind", "Command", "Stdin", "Env", "Headers", "State", "Reason", "Due", "Failures", "Policy", "Job",
+		"ID", "Name", "Source", "Key", "Spec", "Kind", "Command", "Stdin", "Env", "Headers", "State", "Reason",
+		"Due", "Failures", "Policy", "Job",
 	}
 	fields := reflect.VisibleFields(reflect.TypeFor[scheduler.Schedule]())
 	job, _ := reflect.TypeFor[scheduler.Schedule]().FieldByName("Job")

@@ -381,7 +381,8 @@ func (f *scheduleFile) importLogged(ctx context.Context, db *dialect.DB, log *sl
 		log.Info("times without CRON_TZ are read as UTC, the same on every host; --tz or CRON_TZ names another zone", "this host's", zone)
 	}
 	if other := f.otherUser(); other != "" {
-		log.Warn("only a daemon that runs as root can run commands as another user; here the runs of such lines fail", "crontab", f.path, "user", other)
+		log.Warn("only a daemon that runs as root can run commands as another user; here the runs of such lines fail",
+			"crontab", f.path, "user", other)
 	}
 	return nil
 }

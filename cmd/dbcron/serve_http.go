@@ -61,18 +61,24 @@ type httpFlags struct {
 
 func (f *httpFlags) register(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.listen, "listen", usualListen, "`address` of the HTTP API and the dashboard, or off; other hosts can reach it only when there is a token")
+	flags.StringVar(&f.listen, "listen", usualListen,
+		"`address` of the HTTP API and the dashboard, or off; other hosts can reach it only when there is a token")
 	flags.StringVar(&f.admin, "admin-listen", "", "`address` of /livez, /readyz and /metrics, which need no token (default: none)")
 	flags.IntVar(&f.schedules, "metrics-schedules", 100, "how many schedules /metrics tells of one by one, the first by name; 0: none")
 	flags.StringVar(&f.cert, "tls-cert", "", "`file` with a certificate, in PEM: then the API speaks TLS. It is read again when it changes")
 	flags.StringVar(&f.key, "tls-key", "", "`file` with its key")
 	flags.StringVar(&f.maxBody, "max-body", "16MiB", "how large the body of a request may be")
-	flags.StringArrayVar(&f.origins, "allow-origin", nil, "`origin` of pages that may use the API in a browser, such as https://ops.example.org; may be repeated")
-	flags.StringArrayVar(&f.proxies, "trusted-proxy", nil, "`address` or network of a proxy that itself decides who may use the API: as long as there is no token, others' requests are refused; may be repeated")
-	flags.StringVar(&f.userHeader, "proxy-user-header", "", "`header` in which the proxies of --trusted-proxy say who a user is, such as X-Forwarded-User; from others it is ignored")
-	flags.StringSliceVar(&f.userScopes, "proxy-user-scope", []string{string(httpapi.ScopeRead)}, "`scope` of these users: read, operate or admin")
+	flags.StringArrayVar(&f.origins, "allow-origin", nil,
+		"`origin` of pages that may use the API in a browser, such as https://ops.example.org; may be repeated")
+	flags.StringArrayVar(&f.proxies, "trusted-proxy", nil,
+		"`address` or network of a proxy that itself decides who may use the API: as long as there is no token, others' requests are refused; may be repeated")
+	flags.StringVar(&f.userHeader, "proxy-user-header", "",
+		"`header` in which the proxies of --trusted-proxy say who a user is, such as X-Forwarded-User; from others it is ignored")
+	flags.StringSliceVar(&f.userScopes, "proxy-user-scope", []string{string(httpapi.ScopeRead)},
+		"`scope` of these users: read, operate or admin")
 	flags.BoolVar(&f.hide, "hide-arguments", false, "keep payloads of jobs and commands of schedules off the dashboard")
-	flags.BoolVar(&f.commands, "allow-commands", false, "let the API make and change schedules that run commands, requests or SQL; without it only those that enqueue a job. There must be a token")
+	flags.BoolVar(&f.commands, "allow-commands", false,
+		"let the API make and change schedules that run commands, requests or SQL; without it only those that enqueue a job. There must be a token")
 }
 
 // check reads the flags.
@@ -110,7 +116,10 @@ func (p *program) startHTTP(ctx context.Context, db *dialect.DB, f *serveFlags, 
 			return nil, err
 		}
 		log.Info("http: /livez, /readyz and /metrics", "address", at.Addr().String())
-		health := &httpapi.Server{Handler: &httpapi.Health{DB: db, Stopping: ctx.Done(), Metrics: f.http.metrics}, Logger: log, Grace: time.Second}
+		health := &httpapi.Server{
+			Handler: &httpapi.Health{DB: db, Stopping: ctx.Done(), Metrics: f.http.metrics},
+			Logger:  log, Grace: time.Second,
+		}
 		all.Go(func() { serveLogged(admin, health, at, log) })
 	}
 	if err := p.startAPI(ctx, serving, db, f, log, &all); err != nil {
@@ -131,7 +140,8 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 	}
 	opt := httpapi.Options{
 		Node: of.node, Version: version, MaxBody: int64(f.bytes), Origins: f.origins, Logger: log, Doorbell: usualDoorbell, Hosts: of.hosts(),
-		TrustedProxies: f.proxies, ProxyUserHeader: f.userHeader, ProxyUserScopes: scopesOf(f.userScopes), AllowCommands: f.commands, Stopping: serving.Done(), LogDone: of.logDone,
+		TrustedProxies: f.proxies, ProxyUserHeader: f.userHeader, ProxyUserScopes: scopesOf(f.userScopes),
+		AllowCommands: f.commands, Stopping: serving.Done(), LogDone: of.logDone,
 	}
 	if f.metrics != nil {
 		opt.Observe, opt.LeaseLost = f.metrics.Request, f.metrics.LeaseLost
@@ -140,7 +150,10 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 	if err != nil {
 		return err
 	}
-	board, err := dashboard.New(db, api, dashboard.Options{HideArguments: f.hide, Node: of.node, Version: version, Logger: log, Doorbell: usualDoorbell})
+	board, err := dashboard.New(db, api, dashboard.Options{
+		HideArguments: f.hide, Node: of.node, Version: version,
+		Logger: log, Doorbell: usualDoorbell,
+	})
 	if err != nil {
 		return err
 	}
@@ -152,13 +165,15 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 	}
 	at, err := httpapi.Listen(ctx, tokens, f.listen)
 	if errors.Is(err, syscall.EADDRINUSE) && !f.chosen {
-		log.Warn("no HTTP API: its usual address is taken, maybe by another daemon; --listen names another, and --listen off does without", "address", f.listen)
+		log.Warn("no HTTP API: its usual address is taken, maybe by another daemon; --listen names another, and --listen off does without",
+			"address", f.listen)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	log.Info("http: the API and the dashboard", "dashboard", linkTo(at.Addr(), f.cert != ""), "address", at.Addr().String(), "tls", f.cert != "")
+	log.Info("http: the API and the dashboard", "dashboard", linkTo(at.Addr(), f.cert != ""), "address",
+		at.Addr().String(), "tls", f.cert != "")
 	if host, ok := at.Addr().(*net.TCPAddr); ok && !host.IP.IsLoopback() && f.cert == "" {
 		log.Warn("http: tokens can be read on their way, unless what is before the API speaks TLS: --tls-cert and --tls-key")
 	}

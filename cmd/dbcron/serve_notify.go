@@ -35,14 +35,18 @@ type notifyFlags struct {
 
 func (f *notifyFlags) register(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringArrayVar(&f.targets, "notify", nil, "`target` that is told when schedules and queues fail and recover: mailto:ops@example.org, https://… or command:LINE; may be repeated")
-	flags.DurationVar(&f.every, "notify-every", time.Minute, "the time between two messages to a target at least; what fails meanwhile shares one")
+	flags.StringArrayVar(&f.targets, "notify", nil,
+		"`target` that is told when schedules and queues fail and recover: mailto:ops@example.org, https://… or command:LINE; may be repeated")
+	flags.DurationVar(&f.every, "notify-every", time.Minute,
+		"the time between two messages to a target at least; what fails meanwhile shares one")
 	flags.IntVar(&f.limit, "notify-limit", 20, "how many messages a target gets in an hour")
 	flags.DurationVar(&f.queueAge, "notify-queue-age", 10*time.Minute, "how long the oldest ready job of a queue waits before that is told")
-	flags.StringVar(&f.smtp, "smtp", "smtp://localhost:25", "mail server: `smtp://[USER@]HOST:PORT`, or smtps:// if it is encrypted from the start")
+	flags.StringVar(&f.smtp, "smtp", "smtp://localhost:25",
+		"mail server: `smtp://[USER@]HOST:PORT`, or smtps:// if it is encrypted from the start")
 	flags.StringVar(&f.passwordFile, "smtp-password-file", "", "`file` with that user's password (default: "+variableSMTPPassword+" has it)")
 	flags.StringVar(&f.from, "mail-from", "", "`address` that mail comes from (default: dbcron@ and the host's name)")
-	flags.StringVar(&f.secretFile, "notify-secret-file", "", "`file` with the secret, whsec_…, that signs webhooks (default: "+variableHookSecret+" has it)")
+	flags.StringVar(&f.secretFile, "notify-secret-file", "", "`file` with the secret, whsec_…, that signs webhooks (default: "+
+		variableHookSecret+" has it)")
 }
 
 // check reads what can be read without a database.
@@ -71,7 +75,9 @@ func (p *program) secret(flag, file, variable string) (string, error) {
 }
 
 // newNotifier returns a daemon's part in telling people. env and dir are those of its commands.
-func (p *program) newNotifier(db *dialect.DB, f *notifyFlags, hosts *push.Hosts, env []string, dir string, log *slog.Logger) (*notify.Notifier, error) {
+func (p *program) newNotifier(db *dialect.DB, f *notifyFlags, hosts *push.Hosts, env []string, dir string,
+	log *slog.Logger,
+) (*notify.Notifier, error) {
 	password, err := p.secret("--smtp-password-file", f.passwordFile, variableSMTPPassword)
 	if err != nil {
 		return nil, err

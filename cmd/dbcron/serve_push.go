@@ -24,7 +24,8 @@ type pushFlags struct {
 
 func (f *pushFlags) register(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringArrayVar(&f.to, "push-to", nil, "`host` or network that jobs may be sent to, such as worker, *.example.org:8443, 10.1.0.0/16, or public: all of the internet; may be repeated (default: public)")
+	flags.StringArrayVar(&f.to, "push-to", nil,
+		"`host` or network that jobs may be sent to, such as worker, *.example.org:8443, 10.1.0.0/16, or public: all of the internet; may be repeated (default: public)")
 	flags.BoolVar(&f.standby, "standby", false, "send jobs only while no other daemon does that has --standby, too")
 }
 

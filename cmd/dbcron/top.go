@@ -42,7 +42,10 @@ turns colors off. It changes nothing.`,
 					return err
 				}
 				if out, ok := p.out.(*os.File); ok && !once && isTerminal(p.in) && isTerminal(out) {
-					return (&topTerminal{look: look, interval: interval, in: p.in.(*os.File), out: out, plain: p.getenv("NO_COLOR") != ""}).run(c.Context())
+					return (&topTerminal{
+						look: look, interval: interval, in: p.in.(*os.File), out: out,
+						plain: p.getenv("NO_COLOR") != "",
+					}).run(c.Context())
 				}
 				return printTop(c.Context(), p.out, look)
 			})

@@ -84,7 +84,8 @@ func (p *pty) press(t *testing.T, is, keys string) {
 
 func (p *pty) waitFor(t *testing.T, is string) {
 	t.Helper()
-	waitFor(t, func() bool { return strings.Contains(p.text(), is) }, func() string { return fmt.Sprintf("the screen does not show %q, but %q", is, p.text()) })
+	waitFor(t, func() bool { return strings.Contains(p.text(), is) },
+		func() string { return fmt.Sprintf("the screen does not show %q, but %q", is, p.text()) })
 }
 
 func (p *pty) text() string {
@@ -153,7 +154,8 @@ func TestTop(t *testing.T) {
 	p.waitFor(t, "3 sched…\x1b[K")
 	frames := strings.Split(p.text(), "\x1b[H")
 	for _, line := range strings.Split(frames[1], "\r\n") {
-		plain := strings.NewReplacer("\x1b[K", "", "\x1b[1m", "", "\x1b[7m", "", "\x1b[0m", "", "\x1b[31m", "", "\x1b[32m", "", "\x1b[33m", "").Replace(line)
+		plain := strings.NewReplacer("\x1b[K", "", "\x1b[1m", "", "\x1b[7m", "", "\x1b[0m", "", "\x1b[31m", "",
+			"\x1b[32m", "", "\x1b[33m", "").Replace(line)
 		if n := len([]rune(plain)); n > 30 {
 			t.Errorf("%q has %d columns", plain, n)
 		}

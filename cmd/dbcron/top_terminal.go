@@ -216,7 +216,10 @@ func (t *topTerminal) press(key string) {
 			t.enter(t.path[:len(t.path)-1])
 		}
 	default:
-		if view, ok := map[string]string{"1": topOverview, "2": topQueues, "3": topSchedules, "4": topRuns, "5": topLocks, "6": topDaemons}[key]; ok {
+		if view, ok := map[string]string{
+			"1": topOverview, "2": topQueues, "3": topSchedules, "4": topRuns,
+			"5": topLocks, "6": topDaemons,
+		}[key]; ok {
 			t.enter([]topPlace{{view: view}})
 		}
 	}
@@ -306,7 +309,8 @@ func (t *topTerminal) header() string {
 	case t.trouble != "":
 		return at + ": " + t.trouble
 	}
-	return fmt.Sprintf("%s: %s at %s UTC, looked at in %s", at, t.screen.title, t.screen.when.UTC().Format(time.TimeOnly), t.screen.took.Round(time.Millisecond))
+	return fmt.Sprintf("%s: %s at %s UTC, looked at in %s", at, t.screen.title, t.screen.when.UTC().Format(time.TimeOnly),
+		t.screen.took.Round(time.Millisecond))
 }
 
 func (t *topTerminal) footer() string {
@@ -319,7 +323,8 @@ func (t *topTerminal) footer() string {
 // put writes a line, as long as it fits.
 func (t *topTerminal) put(b *strings.Builder, line string, kind topKind, selected bool) {
 	line = t.cut(line)
-	if style := map[topKind]string{topHead: "\x1b[1m", topGood: "\x1b[32m", topOdd: "\x1b[33m", topBad: "\x1b[31m"}[kind]; !t.plain && (style != "" || selected) {
+	if style := map[topKind]string{topHead: "\x1b[1m", topGood: "\x1b[32m", topOdd: "\x1b[33m", topBad: "\x1b[31m"}[kind]; !t.plain &&
+		(style != "" || selected) {
 		if selected {
 			style += "\x1b[7m"
 		}

@@ -11,7 +11,8 @@ func TestKeysIn(t *testing.T) {
 		"": "", "q": "q", "\x1b": "back", "\x1b[A\x1b[Bj": "up down j", "\r": "enter", "ü\x7f": "ü delete", "\x1b[1;5Cx": "x", "\x1b[": "",
 		"\x03": "leave", "\x1b[5~\x1b[6~": "page up,page down", "\x00a": "a",
 	} {
-		if got := keysIn(sent); !slices.Equal(got, strings.FieldsFunc(want, func(r rune) bool { return r == ',' || r == ' ' && !strings.Contains(want, ",") })) {
+		if got := keysIn(sent); !slices.Equal(got,
+			strings.FieldsFunc(want, func(r rune) bool { return r == ',' || r == ' ' && !strings.Contains(want, ",") })) {
 			t.Errorf("%q is %q, not %q", sent, got, want)
 		}
 	}

@@ -434,7 +434,8 @@ func (l *topLook) runs(ctx context.Context, s *topScreen) (err error) {
 			kind = topOdd
 		}
 		rows = append(rows, []string{
-			fmt.Sprint(r.ID), plain.Cut(r.Schedule, 30), r.Due.UTC().Format(time.DateTime), fmt.Sprint(r.Attempt), r.State, took, plain.Cut(r.Error, 100),
+			fmt.Sprint(r.ID), plain.Cut(r.Schedule, 30), r.Due.UTC().Format(time.DateTime), fmt.Sprint(r.Attempt),
+			r.State, took, plain.Cut(r.Error, 100),
 		})
 		line := topLine{kind: kind}
 		if s.at.name == "" {
@@ -463,7 +464,8 @@ func (l *topLook) allLocks(ctx context.Context, s *topScreen) error {
 			left = plain.Span(k.Left)
 		}
 		rows = append(rows, []string{
-			plain.Cut(k.Name, 40), fmt.Sprint(k.Slot), string(k.State), plain.Cut(k.By, 40), l.ago(k.Since), left, fmt.Sprint(k.Fence), fmt.Sprint(k.Takeovers),
+			plain.Cut(k.Name, 40), fmt.Sprint(k.Slot), string(k.State), plain.Cut(k.By, 40), l.ago(k.Since), left,
+			fmt.Sprint(k.Fence), fmt.Sprint(k.Takeovers),
 		})
 		lines = append(lines, topLine{kind: kind})
 	}

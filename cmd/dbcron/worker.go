@@ -39,7 +39,6 @@ type workerFlags struct {
 	logs      string
 }
 
-//nolint:funlen // most of it is the help text
 func (p *program) workerExec() *cobra.Command {
 	var f workerFlags
 	c := &cobra.Command{
@@ -50,8 +49,8 @@ share a queue.
 
 The command finds the job's payload on stdin, byte for byte, and beside this one's
 environment DBCRON_JOB_ID, DBCRON_QUEUE, DBCRON_KIND, DBCRON_KEY (empty if it has
-none), DBCRON_GROUP, DBCRON_CALLBACK_OF (the group whose end it tells), DBCRON_ATTEMPT (from 1), DBCRON_MAX_ATTEMPTS and, if the job has one,
-TRACEPARENT. Its exit code says what becomes of the job:
+none), DBCRON_GROUP, DBCRON_CALLBACK_OF (the group whose end it tells), DBCRON_ATTEMPT
+(from 1), DBCRON_MAX_ATTEMPTS and, if the job has one, TRACEPARENT. Its exit code says what becomes of the job:
 
     0      it is done
     100    it is discarded: it is not tried again, and leaves no trace but the log
@@ -107,7 +106,8 @@ failure, also ended by a signal with --drain; 2 wrong usage or input.`,
 	flags.DurationVar(&f.options.Lease, "lease", queue.DefaultLease, "how long a dead worker's jobs wait for another one")
 	graceFlag(flags, &f.options.Grace, "how long running commands may go on when the worker is stopped, or forever")
 	flags.DurationVar(&f.killGrace, "kill-grace", 10*time.Second, "time from SIGTERM to SIGKILL")
-	flags.StringVar(&f.doorbell, "doorbell", usualDoorbell, "`address` at which it hears of new jobs where the database notifies nobody, on MySQL and SQLite, or off")
+	flags.StringVar(&f.doorbell, "doorbell", usualDoorbell,
+		"`address` at which it hears of new jobs where the database notifies nobody, on MySQL and SQLite, or off")
 	flags.StringVar(&f.logs, "log-format", "auto", "text, json, or auto: text on a terminal")
 	return c
 }

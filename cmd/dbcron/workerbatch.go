@@ -100,7 +100,10 @@ func (x *executor) doBatch(ctx context.Context, batch []*queue.Delivery) error {
 }
 
 // batchVariables are about one job, and so are not of a batch's command.
-var batchVariables = []string{"DBCRON_JOB_ID", "DBCRON_QUEUE", "DBCRON_KIND", "DBCRON_KEY", "DBCRON_GROUP", "DBCRON_CALLBACK_OF", "DBCRON_ATTEMPT", "DBCRON_MAX_ATTEMPTS", "TRACEPARENT", "DBCRON_BATCH"}
+var batchVariables = []string{
+	"DBCRON_JOB_ID", "DBCRON_QUEUE", "DBCRON_KIND", "DBCRON_KEY", "DBCRON_GROUP",
+	"DBCRON_CALLBACK_OF", "DBCRON_ATTEMPT", "DBCRON_MAX_ATTEMPTS", "TRACEPARENT", "DBCRON_BATCH",
+}
 
 // answers reads what a command has said of its jobs, of each the first. Other lines are told.
 func (x *executor) answers(stdout []byte, batch []*queue.Delivery) map[int64]*batchAnswer {

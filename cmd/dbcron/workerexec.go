@@ -52,7 +52,9 @@ func (x *executor) do(ctx context.Context, d *queue.Delivery) error {
 }
 
 // run runs the command. It returns its stdout apart if that is captured.
-func (x *executor) run(ctx context.Context, name string, env []string, input string, left func() time.Duration, captured bool) (r guardian.Result, stdout []byte, err error) {
+func (x *executor) run(ctx context.Context, name string, env []string, input string, left func() time.Duration,
+	captured bool,
+) (r guardian.Result, stdout []byte, err error) {
 	if limit := x.flags.timeout; limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took longer than %v (--timeout)", limit))
@@ -162,7 +164,8 @@ func (x *executor) environment(ctx context.Context, d *queue.Delivery) []string 
 	}
 	set := []string{
 		"DBCRON_JOB_ID=" + strconv.FormatInt(d.ID, 10), "DBCRON_QUEUE=" + d.Queue, "DBCRON_KIND=" + d.Kind, "DBCRON_KEY=" + d.Key,
-		"DBCRON_GROUP=" + orNone(d.Group), "DBCRON_CALLBACK_OF=" + orNone(d.Callback), "DBCRON_ATTEMPT=" + strconv.Itoa(d.Attempt), "DBCRON_MAX_ATTEMPTS=", "TRACEPARENT=",
+		"DBCRON_GROUP=" + orNone(d.Group), "DBCRON_CALLBACK_OF=" + orNone(d.Callback), "DBCRON_ATTEMPT=" +
+			strconv.Itoa(d.Attempt), "DBCRON_MAX_ATTEMPTS=", "TRACEPARENT=",
 	}
 	names := make([]string, len(set))
 	for i, of := range set {

@@ -332,7 +332,8 @@ func (e *engine) fresh(t *testing.T, tables bool) string {
 		t.Fatal(err)
 	}
 	if Bare() && e.name == "postgres" {
-		if _, err := admin.Pool().ExecContext(t.Context(), "ALTER DATABASE "+name+" SET default_transaction_isolation = 'serializable'"); err != nil {
+		if _, err := admin.Pool().ExecContext(t.Context(), "ALTER DATABASE "+name+
+			" SET default_transaction_isolation = 'serializable'"); err != nil {
 			t.Fatal(err)
 		}
 	}

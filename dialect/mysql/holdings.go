@@ -16,7 +16,8 @@ func holdings(ctx context.Context, db *dialect.DB, want dialect.Rights) (*dialec
 		return nil, err
 	}
 	at := strings.LastIndexByte(user, '@')
-	h := &dialect.Holdings{User: quoteText(user[:at]) + "@" + quoteText(user[at+1:]), Tables: quoteName(database) + "." + db.Prefix(), Lacks: dialect.Rights{}}
+	h := &dialect.Holdings{User: quoteText(user[:at]) + "@" + quoteText(user[at+1:]), Tables: quoteName(database) +
+		"." + db.Prefix(), Lacks: dialect.Rights{}}
 	denied, other := numbered(1142), numbered(1054, 1143, 1146) // 1143: holds it on some columns
 	for table, verbs := range want {
 		for _, verb := range verbs {

@@ -64,7 +64,8 @@ var Dialect = &dialect.Dialect{
 		// A derived table, since MySQL cannot lock a table function (error 3569), and the
 		// locking clause of a query does not reach into its derived tables.
 		return "(SELECT * FROM JSON_TABLE(" + rows + ", '$[*]' COLUMNS (" +
-			engine.Listed(columns, func(c dialect.Column) string { return c.Name + " " + types[c.Kind] + " PATH '$." + c.Name + "'" }) + ")) AS listed) AS record"
+			engine.Listed(columns, func(c dialect.Column) string { return c.Name + " " + types[c.Kind] + " PATH '$." + c.Name + "'" }) +
+			")) AS listed) AS record"
 	},
 	// In this order and by this index, because a small table would be scanned.
 	JoinByKey: func(table string) string { return "STRAIGHT_JOIN " + table + " FORCE INDEX (PRIMARY)" },
@@ -77,7 +78,8 @@ var Dialect = &dialect.Dialect{
 	UpdateFrom: func(table string, key []string, set, condition, pick string) string {
 		// Not IN, whose outer scan waits for rows that pick skips; and in this
 		// order and by this index, because a small table would be scanned as well.
-		return "UPDATE (" + pick + ") AS picked STRAIGHT_JOIN " + table + " FORCE INDEX (PRIMARY) ON " + engine.SameKey(table, key) + " SET " + set +
+		return "UPDATE (" + pick + ") AS picked STRAIGHT_JOIN " + table + " FORCE INDEX (PRIMARY) ON " +
+			engine.SameKey(table, key) + " SET " + set +
 			engine.Also(" WHERE ", condition)
 	},
 

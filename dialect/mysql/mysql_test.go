@@ -80,7 +80,10 @@ func TestMySQLURLs(t *testing.T) {
 		want mysql.Config
 		err  string
 	}{
-		{url: "mysql://me:p%40s%2Fs@db.example:3307/app", want: mysql.Config{User: "me", Passwd: "p@s/s", Net: "tcp", Addr: "db.example:3307", DBName: "app"}},
+		{
+			url:  "mysql://me:p%40s%2Fs@db.example:3307/app",
+			want: mysql.Config{User: "me", Passwd: "p@s/s", Net: "tcp", Addr: "db.example:3307", DBName: "app"},
+		},
 		{url: "mysql://me@db.example/app", want: mysql.Config{User: "me", Net: "tcp", Addr: "db.example:3306", DBName: "app"}},
 		{url: "mariadb://[::1]/app", want: mysql.Config{Net: "tcp", Addr: "[::1]:3306", DBName: "app"}},
 		{url: "mysql:///app", want: mysql.Config{Net: "tcp", Addr: "127.0.0.1:3306", DBName: "app"}},

@@ -43,7 +43,8 @@ func halfCommitted(err error) bool {
 func askReadOnly(ctx context.Context, on dialect.Execer) (why string, err error) {
 	var global, innodb string
 	// MariaDB 12 has names as values, and others numbers.
-	if err := engine.QueryRow(ctx, on, "SELECT REPLACE(@@global.read_only, '1', 'ON'), REPLACE(@@innodb_read_only, '1', 'ON')", nil, &global, &innodb); err != nil {
+	if err := engine.QueryRow(ctx, on, "SELECT REPLACE(@@global.read_only, '1', 'ON'), REPLACE(@@innodb_read_only, '1', 'ON')",
+		nil, &global, &innodb); err != nil {
 		return "", err
 	}
 	ready, err := galeraReady(ctx, on)

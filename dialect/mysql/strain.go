@@ -24,8 +24,14 @@ const (
 // strain looks for what makes the database slow in the long run.
 func strain(ctx context.Context, db *dialect.DB) ([]dialect.Finding, error) {
 	return db.Strains(ctx, []dialect.Strain{
-		{Subject: "snapshots", Query: oldSnapshots, Fine: "no transaction has been open for ten minutes", Advice: "end it (KILL the connection), or have its program commit: until then nothing is purged, and claims become slower"},
+		{
+			Subject: "snapshots", Query: oldSnapshots, Fine: "no transaction has been open for ten minutes",
+			Advice: "end it (KILL the connection), or have its program commit: until then nothing is purged, and claims become slower",
+		},
 		{Subject: "bloat", Query: historyList, Advice: "if there is an old transaction, end that first; then purge catches up by itself"},
-		{Subject: "bloat", Query: unused, Args: []any{db.Options().Prefix + "%"}, Fine: "no table is much larger than what is in it", Advice: "OPTIMIZE TABLE gives the space back; it copies the table"},
+		{
+			Subject: "bloat", Query: unused, Args: []any{db.Options().Prefix + "%"}, Fine: "no table is much larger than what is in it",
+			Advice: "OPTIMIZE TABLE gives the space back; it copies the table",
+		},
 	})
 }

@@ -61,7 +61,8 @@ var Dialect = &dialect.Dialect{
 	// Arrays, which the server reads several times as fast as JSON.
 	Records: func(rows string, columns []dialect.Column) string {
 		types := map[string]string{"int": "BIGINT[]", "text": "TEXT[]"}
-		return "unnest(" + engine.Listed(columns, func(c dialect.Column) string { return "CAST(" + rows + "." + c.Name + " AS " + types[c.Kind] + ")" }) +
+		return "unnest(" + engine.Listed(columns,
+			func(c dialect.Column) string { return "CAST(" + rows + "." + c.Name + " AS " + types[c.Kind] + ")" }) +
 			") AS record (" + engine.Listed(columns, func(c dialect.Column) string { return c.Name }) + ")"
 	},
 	JoinByKey: func(table string) string { return "JOIN " + table },
@@ -89,7 +90,8 @@ var Dialect = &dialect.Dialect{
 	Unknown:   sqlState("42704", "42883", "0A000"),
 	Retryable: sqlState("40001", "40P01"),
 	Unavailable: func(err error) bool {
-		return dialect.ConnectionError(err) || errors.Is(err, pgconn.ErrConnClosed) || sqlState("57P01", "57P02", "57P03", "57P05", "53300", readOnlyState)(err) ||
+		return dialect.ConnectionError(err) || errors.Is(err, pgconn.ErrConnClosed) ||
+			sqlState("57P01", "57P02", "57P03", "57P05", "53300", readOnlyState)(err) ||
 			sqlState("08000", "08001", "08003", "08004", "08006", "08P01")(err) // poolers use these
 	},
 	ReadOnly: sqlState(readOnlyState),
@@ -309,7 +311,8 @@ func noSession(ctx context.Context, c *sql.Conn) error {
 	}
 	is, _, err := behindPooler(ctx, c)
 	if err == nil && is {
-		err = fmt.Errorf("%w: a pooler is between this program and the server, and may give the session to others; connect directly", dialect.ErrNoSessions)
+		err = fmt.Errorf("%w: a pooler is between this program and the server, and may give the session to others; connect directly",
+			dialect.ErrNoSessions)
 	}
 	return err
 }

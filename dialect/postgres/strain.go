@@ -30,9 +30,15 @@ const (
 func strain(ctx context.Context, db *dialect.DB) ([]dialect.Finding, error) {
 	like := "%" + db.Options().Prefix + "%"
 	return db.Strains(ctx, []dialect.Strain{
-		{Subject: "snapshots", Query: oldSnapshots, Fine: "no transaction has been open for ten minutes", Advice: "end it (pg_terminate_backend), or have its program commit: until then no dead row can be removed, and claims become slower"},
+		{
+			Subject: "snapshots", Query: oldSnapshots, Fine: "no transaction has been open for ten minutes",
+			Advice: "end it (pg_terminate_backend), or have its program commit: until then no dead row can be removed, and claims become slower",
+		},
 		{Subject: "snapshots", Query: prepared, Advice: "COMMIT PREPARED or ROLLBACK PREPARED it: until then no dead row can be removed"},
 		{Subject: "snapshots", Query: slots, Advice: "start its reader, or drop the slot (pg_drop_replication_slot): until then no dead row can be removed"},
-		{Subject: "bloat", Query: bloat, Args: []any{like}, Fine: "no table has many dead rows", Advice: "if there is an old snapshot, end that first; then VACUUM the table, and see that autovacuum is on"},
+		{
+			Subject: "bloat", Query: bloat, Args: []any{like}, Fine: "no table has many dead rows",
+			Advice: "if there is an old snapshot, end that first; then VACUUM the table, and see that autovacuum is on",
+		},
 	})
 }

@@ -53,7 +53,8 @@ var Dialect = &dialect.Dialect{
 	AddDuplicate:    engine.AddOnConflict,
 	IgnoreDuplicate: func(string) string { return "ON CONFLICT DO NOTHING" },
 	Records: func(rows string, columns []dialect.Column) string {
-		return "(SELECT " + engine.Listed(columns, func(c dialect.Column) string { return "json_extract(value, '$." + c.Name + "') AS " + c.Name }) +
+		return "(SELECT " + engine.Listed(columns,
+			func(c dialect.Column) string { return "json_extract(value, '$." + c.Name + "') AS " + c.Name }) +
 			" FROM json_each(" + rows + ")) AS record"
 	},
 	JoinByKey: func(table string) string { return "CROSS JOIN " + table }, // which it does not turn round
@@ -79,7 +80,8 @@ var Dialect = &dialect.Dialect{
 	Refused: func(err error) bool {
 		var e *sqlite.Error
 		return errors.As(err, &e) && slices.Contains([]int{
-			sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_RANGE, sqlite3.SQLITE_AUTH,
+			sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH,
+			sqlite3.SQLITE_RANGE, sqlite3.SQLITE_AUTH,
 		}, e.Code()&0xff)
 	},
 
@@ -180,7 +182,10 @@ func check(ctx context.Context, db *dialect.DB) (found []dialect.Finding, err er
 		return nil, err
 	}
 	major, minor := engine.Version(version)
-	writable := dialect.Finding{Subject: "writable", OK: true, Detail: "the file takes writes", Advice: "check the rights on the file and its folder"}
+	writable := dialect.Finding{
+		Subject: "writable", OK: true, Detail: "the file takes writes",
+		Advice: "check the rights on the file and its folder",
+	}
 	if err := tryWrite(ctx, c); err != nil && !isBusy(err) { // busy: somebody writes, so one can
 		writable.OK, writable.Detail = false, err.Error()
 	}

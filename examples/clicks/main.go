@@ -66,9 +66,10 @@ func run(ctx context.Context, url string, clicks int) error {
 		return err
 	}
 	// A batch that is not full waits for more for a moment.
-	err = w.HandleBatch(clicked.Name, queue.BatchOptions{Max: 100, Wait: 20 * time.Millisecond}, func(ctx context.Context, batch []*queue.Delivery) error {
-		return count(ctx, db, batch)
-	})
+	err = w.HandleBatch(clicked.Name, queue.BatchOptions{Max: 100, Wait: 20 * time.Millisecond},
+		func(ctx context.Context, batch []*queue.Delivery) error {
+			return count(ctx, db, batch)
+		})
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,9 @@ import (
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	for text, want := range map[string]time.Duration{
-		"0": 0, " 7 ": 7 * time.Second, "99999999": longestRetryAfter, "Sun, 22 Nov 2026 12:01:00 GMT": time.Minute, "Sun, 22 Nov 2026 11:00:00 GMT": 0,
-		"": -1, "-1": -1, "1.5": -1, "soon": -1, "99999999999999999999": -1,
+		"0": 0, " 7 ": 7 * time.Second, "99999999": longestRetryAfter, "Sun, 22 Nov 2026 12:01:00 GMT": time.Minute,
+		"Sun, 22 Nov 2026 11:00:00 GMT": 0,
+		"":                              -1, "-1": -1, "1.5": -1, "soon": -1, "99999999999999999999": -1,
 	} {
 		d, ok := retryAfter(http.Header{"Retry-After": {text}}, now)
 		if ok != (want >= 0) || ok && d != want {

@@ -88,7 +88,10 @@ func New(db *dialect.DB, opt Options) (*Dispatcher, error) {
 	d := &Dispatcher{opt: opt, log: opt.Logger, endpoints: NewEndpoints(db), wrong: map[string]string{}}
 	d.aborted, d.abort = context.WithCancel(context.Background())
 	var err error
-	if d.queues, err = queue.New(db, queue.Options{Node: opt.Node, Version: opt.Version, Logger: opt.Logger, Doorbell: opt.Doorbell, LeaseLost: opt.LeaseLost}); err != nil {
+	if d.queues, err = queue.New(db, queue.Options{
+		Node: opt.Node, Version: opt.Version, Logger: opt.Logger,
+		Doorbell: opt.Doorbell, LeaseLost: opt.LeaseLost,
+	}); err != nil {
 		return nil, err
 	}
 	d.locks, err = lock.New(db, lock.Options{TTL: standbyTTL, Logger: opt.Logger})
@@ -133,7 +136,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 func (d *Dispatcher) lead(ctx context.Context) {
 	taking := trouble.New(d.log, "push: taking over")
 	for {
-		n, err := d.queues.Succeed(ctx, d.under)
+		n, err := d.queues.TakeOver(ctx, d.under)
 		taking.Note(err)
 		if err == nil {
 			if n > 0 {
@@ -155,7 +158,7 @@ func (d *Dispatcher) lead(ctx context.Context) {
 func (d *Dispatcher) resign(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if err := d.queues.Resign(ctx, d.under); err != nil {
+	if err := d.queues.KeepOnExit(ctx, d.under); err != nil {
 		d.log.Warn("push: ending: what is under way may be sent again by another", "err", err)
 	}
 }
@@ -266,8 +269,8 @@ func (d *Dispatcher) fine(e *Endpoint) bool {
 // begin starts the worker of a queue.
 func (d *Dispatcher) begin(ctx context.Context, e *Endpoint) (*pusher, error) {
 	w, err := d.queues.Worker(queue.WorkerOptions{
-		Queues: []string{e.Queue}, Concurrency: e.Concurrency, Lease: d.opt.Lease, Grace: d.opt.Grace, Under: d.under, Logger: d.log,
-		Harmless: true, // what a job does, it does elsewhere
+		Queues: []string{e.Queue}, Concurrency: e.Concurrency, Lease: d.opt.Lease, Grace: d.opt.Grace, LeaderLock: d.under, Logger: d.log,
+		Isolated: true, // what a job does, it does elsewhere
 		LogDone:  queue.LogsDone(d.opt.LogDone, e.Queue),
 	})
 	if err != nil {

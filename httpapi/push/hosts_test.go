@@ -101,7 +101,8 @@ func FuzzParseHosts(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if entry != "169.254.169.254" && !strings.Contains(entry, "/") && !strings.Contains(entry, "254") && h.allow("x", netip.MustParseAddrPort("169.254.169.254:80")) == nil {
+		if entry != "169.254.169.254" && !strings.Contains(entry, "/") && !strings.Contains(entry, "254") &&
+			h.allow("x", netip.MustParseAddrPort("169.254.169.254:80")) == nil {
 			t.Errorf("%q allows metadata", entry)
 		}
 	})

@@ -46,7 +46,8 @@ func TestRequest(t *testing.T) {
 		text := strconv.FormatInt(id, 10)
 		for name, want := range map[string]string{
 			"Content-Type": "application/json", "User-Agent": "dbcron/1.2", "Webhook-Id": text, "Idempotency-Key": text,
-			"Dbcron-Queue": "q", "Dbcron-Kind": "gr%C3%B6%C3%9Fe:%2050%20%25", "Dbcron-Key": "kunde%207", "Dbcron-Attempt": "1", "Dbcron-Max-Attempts": "4",
+			"Dbcron-Queue": "q", "Dbcron-Kind": "gr%C3%B6%C3%9Fe:%2050%20%25", "Dbcron-Key": "kunde%207",
+			"Dbcron-Attempt": "1", "Dbcron-Max-Attempts": "4",
 			"Traceparent": trace, "Ce-Id": "",
 		} {
 			if got := g.header.Get(name); got != want {
@@ -194,8 +195,14 @@ func TestAnswers(t *testing.T) {
 			"s=200&h=Dbcron-No-Retry:true":                  {"", ""},
 			"s=404&h=Dbcron-No-Retry:true&b=no+such+person": {queue.StateDead, "HTTP 404 Not Found: no such person"},
 			"s=410": {queue.StateDead, "HTTP 410 Gone"},
-			"s=200&b=" + esc(` {"status":"permanent-failure","message":"it \u0000 is lost"}`): {queue.StateDead, "permanent-failure: it \ufffd is lost"},
-			"s=500&h=Retry-After:7200&b=oh":                                               {queue.StateDelayed, "HTTP 500 Internal Server Error: oh"},
+			"s=200&b=" + esc(` {"status":"permanent-failure","message":"it \u0000 is lost"}`): {
+				queue.StateDead,
+				"permanent-failure: it \ufffd is lost",
+			},
+			"s=500&h=Retry-After:7200&b=oh": {
+				queue.StateDelayed,
+				"HTTP 500 Internal Server Error: oh",
+			},
 			"s=302&h=Retry-After:7200&h=Location:" + esc("http://127.0.0.1:1/"):           {queue.StateDelayed, "redirects are not followed"},
 			"s=400&h=Retry-After:7200&n=5000":                                             {queue.StateDelayed, "xxx…"},
 			"s=200&h=Retry-After:7200&b=" + esc(`{"status":"failure","message":"later"}`): {queue.StateDelayed, "failure: later"},
@@ -277,7 +284,10 @@ func TestBadEndpoints(t *testing.T) {
 		})
 		t.Cleanup(func() { close(over) })
 		good := receive(t, nil)
-		ends := map[string]string{"hangs": "no whole answer within 300ms", "drips": "no whole answer within 300ms", "breaks": "HTTP 200, and the answer breaks off", "endless": "", "switches": "HTTP 101"}
+		ends := map[string]string{
+			"hangs": "no whole answer within 300ms", "drips": "no whole answer within 300ms",
+			"breaks": "HTTP 200, and the answer breaks off", "endless": "", "switches": "HTTP 101",
+		}
 		ids := map[string]int64{}
 		for name := range ends {
 			point(t, db, c, name, bad.URL+"/"+name, func(e *Endpoint) {
@@ -548,11 +558,14 @@ func TestEdit(t *testing.T) {
 			must(t, err)
 		}
 		for field, change := range map[string]func(*Endpoint){
-			"url": func(e *Endpoint) { e.URL = "gopher://a" }, "format": func(e *Endpoint) { e.Format = "" }, "concurrency": func(e *Endpoint) { e.Concurrency = 0 },
-			"timeout": func(e *Endpoint) { e.Timeout = 0 }, "secret": func(e *Endpoint) { e.Secret = "whsec_short" }, "old_secret": func(e *Endpoint) { e.OldSecret = "x" },
+			"url": func(e *Endpoint) { e.URL = "gopher://a" }, "format": func(e *Endpoint) { e.Format = "" },
+			"concurrency": func(e *Endpoint) { e.Concurrency = 0 },
+			"timeout":     func(e *Endpoint) { e.Timeout = 0 }, "secret": func(e *Endpoint) { e.Secret = "whsec_short" },
+			"old_secret": func(e *Endpoint) { e.OldSecret = "x" },
 		} {
 			var invalid *queue.InvalidError
-			if _, _, err := all.Edit(t.Context(), "q", change); !errors.As(err, &invalid) || invalid.Field != field || strings.Contains(err.Error(), "short") {
+			if _, _, err := all.Edit(t.Context(), "q", change); !errors.As(err, &invalid) || invalid.Field != field ||
+				strings.Contains(err.Error(), "short") {
 				t.Errorf("%s: %v", field, err)
 			}
 		}

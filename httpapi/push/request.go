@@ -26,7 +26,9 @@ const (
 // newRequest makes the request that a job is: its payload byte for byte, and in headers
 // what there is to know about it. Names are written there as in a URL where they have
 // characters that headers cannot have.
-func newRequest(ctx context.Context, e *Endpoint, to string, d *queue.Delivery, agent string, now time.Time, limit time.Duration) (*http.Request, error) {
+func newRequest(ctx context.Context, e *Endpoint, to string, d *queue.Delivery, agent string, now time.Time,
+	limit time.Duration,
+) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(d.Payload))
 	if err != nil {
 		return nil, err

@@ -37,7 +37,10 @@ type sender struct {
 }
 
 func newSender(ending context.Context, d *Dispatcher, e *Endpoint) *sender {
-	s := &sender{hosts: d.opt.Hosts, throttle: &d.throttle, agent: "dbcron/" + d.opt.Version, now: d.queues.Now, ending: ending, aborted: d.aborted, log: d.log, observed: d.opt.Observe}
+	s := &sender{
+		hosts: d.opt.Hosts, throttle: &d.throttle, agent: "dbcron/" + d.opt.Version, now: d.queues.Now,
+		ending: ending, aborted: d.aborted, log: d.log, observed: d.opt.Observe,
+	}
 	s.endpoint.Store(e)
 	s.client = &http.Client{
 		// A redirect leads where nobody allowed it to lead.
@@ -85,7 +88,8 @@ func (s *sender) send(ctx context.Context, d *queue.Delivery) error {
 	limit := limitOf(e, d)
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
-	ctx, cancel := context.WithTimeoutCause(context.WithValue(ctx, dialFor{}, v.at.host), limit, fmt.Errorf("no whole answer within %v", limit))
+	ctx, cancel := context.WithTimeoutCause(context.WithValue(ctx, dialFor{}, v.at.host), limit,
+		fmt.Errorf("no whole answer within %v", limit))
 	defer cancel()
 	r, err := newRequest(ctx, e, urlOf(e, d), d, s.agent, s.now(), limit)
 	if err != nil {

@@ -7,7 +7,8 @@ import "github.com/dbcron/dbcron/dialect"
 var (
 	lockQueue = dialect.SQL("push.lock-queue", `SELECT queue_id, state FROM {prefix}queue WHERE name = :name {locked}`)
 
-	getEndpoint = dialect.SQL("push.get", `SELECT `+columns+` FROM {prefix}endpoint AS e JOIN {prefix}queue AS q ON q.queue_id = e.queue_id WHERE q.name = :name`)
+	getEndpoint = dialect.SQL("push.get", `SELECT `+columns+
+		` FROM {prefix}endpoint AS e JOIN {prefix}queue AS q ON q.queue_id = e.queue_id WHERE q.name = :name`)
 
 	listEndpoints = dialect.SQL("push.list", `
 		SELECT `+columns+` FROM {prefix}endpoint AS e JOIN {prefix}queue AS q ON q.queue_id = e.queue_id
@@ -22,7 +23,8 @@ var (
 			secret = :secret, old_secret = :old_secret, update_time = {now}
 		WHERE queue_id = :queue`)
 
-	deleteEndpoint = dialect.SQL("push.delete", `DELETE FROM {prefix}endpoint WHERE queue_id = (SELECT queue_id FROM {prefix}queue WHERE name = :name)`)
+	deleteEndpoint = dialect.SQL("push.delete",
+		`DELETE FROM {prefix}endpoint WHERE queue_id = (SELECT queue_id FROM {prefix}queue WHERE name = :name)`)
 )
 
 const columns = `q.queue_id, q.name, q.state, q.timeout, q.max_attempts, e.url, e.format, e.concurrency, e.timeout, e.secret, e.old_secret`

@@ -152,7 +152,13 @@ func TestBadOwnEndpoints(t *testing.T) {
 			point(t, db, c, name, url, nil)
 		}
 		for _, bad := range []struct{ queue, own string }{
-			{"none", secure}, {"q", secure}, {"secure", ""}, {"none", r.URL + "/full"}, {"q", r.URL + "/full?of=shop"}, {"q", r.URL + "/full/and/more?a=b"}, {"full", ""},
+			{"none", secure},
+			{"q", secure},
+			{"secure", ""},
+			{"none", r.URL + "/full"},
+			{"q", r.URL + "/full?of=shop"},
+			{"q", r.URL + "/full/and/more?a=b"},
+			{"full", ""},
 		} {
 			id := enqueue(t, c, queue.Job{Queue: bad.queue, Endpoint: bad.own, Timeout: longWait})
 			eventually(t, "it has failed", func() bool {

@@ -60,7 +60,8 @@ func Write(ctx context.Context, db *dialect.DB, e Entry) error {
 	defer cancel()
 	_, err := db.Exec(ctx, write, dialect.Args{
 		"actor": bounded(e.Actor, longestName), "login": bounded(e.Login, 20), "source": bounded(e.Source, 20),
-		"action": bounded(e.Action, longestAction), "object": bounded(e.Object, longestText), "affected": e.Count, "detail": bounded(e.Detail, longestText),
+		"action": bounded(e.Action, longestAction), "object": bounded(e.Object, longestText), "affected": e.Count,
+		"detail": bounded(e.Detail, longestText),
 	})
 	return err
 }
@@ -135,10 +136,13 @@ var (
 		INSERT INTO {prefix}audit (done_at, actor, login, source, action, object, affected, detail)
 		VALUES ({now}, :actor, :login, :source, :action, :object, {int :affected}, :detail)`)
 
-	list       = listBy("audit.list", "")
-	listActor  = listBy("audit.list-actor", "actor = :actor AND (:action = '' OR action = :action) AND (:object = '' OR object = :object) AND ")
-	listAction = listBy("audit.list-action", "action = :action AND (:actor = '' OR actor = :actor) AND (:object = '' OR object = :object) AND ")
-	listObject = listBy("audit.list-object", "object = :object AND (:actor = '' OR actor = :actor) AND (:action = '' OR action = :action) AND ")
+	list      = listBy("audit.list", "")
+	listActor = listBy("audit.list-actor",
+		"actor = :actor AND (:action = '' OR action = :action) AND (:object = '' OR object = :object) AND ")
+	listAction = listBy("audit.list-action",
+		"action = :action AND (:actor = '' OR actor = :actor) AND (:object = '' OR object = :object) AND ")
+	listObject = listBy("audit.list-object",
+		"object = :object AND (:actor = '' OR actor = :actor) AND (:action = '' OR action = :action) AND ")
 )
 
 // listBy makes a statement that reads backwards in the index that begins with the first column

@@ -68,10 +68,12 @@ func TestEntries(t *testing.T) {
 		if len(all) != 4 || more != 0 {
 			t.Fatalf("got %d entries, and more from %d", len(all), more)
 		}
-		if e := all[0]; len([]rune(e.Object)) != longestText || len([]rune(e.Actor)) != longestName || e.Count != 12_345_678_901 || !strings.HasPrefix(e.Detail, "a��'; DROP") {
+		if e := all[0]; len([]rune(e.Object)) != longestText || len([]rune(e.Actor)) != longestName ||
+			e.Count != 12_345_678_901 || !strings.HasPrefix(e.Detail, "a��'; DROP") {
 			t.Errorf("got %+v", e)
 		}
-		if e := all[3]; e.Actor != "ada" || e.Login != Token || e.Source != API || e.Action != "queue.pause" || e.Object != "mail" || e.Count != 1 || e.Detail != "it rains" || all[0].At.Sub(e.At) != 3*time.Hour {
+		if e := all[3]; e.Actor != "ada" || e.Login != Token || e.Source != API || e.Action != "queue.pause" ||
+			e.Object != "mail" || e.Count != 1 || e.Detail != "it rains" || all[0].At.Sub(e.At) != 3*time.Hour {
 			t.Errorf("got %+v, and the newest at %v", e, all[0].At)
 		}
 		got, _ := objects(t, db, Filter{Actor: "ada"})
@@ -154,7 +156,10 @@ func TestPlans(t *testing.T) {
 			rows := make([]dialect.Args, 1000)
 			for i := range rows {
 				n := part*1000 + i
-				rows[i] = dialect.Args{"a": fmt.Sprint("actor", n%500), "b": fmt.Sprint("action", n%100), "c": fmt.Sprint("object", n), "at": int64(1_700_000_000_000_000 + n*1_000_000)}
+				rows[i] = dialect.Args{
+					"a": fmt.Sprint("actor", n%500), "b": fmt.Sprint("action", n%100),
+					"c": fmt.Sprint("object", n), "at": int64(1_700_000_000_000_000 + n*1_000_000),
+				}
 			}
 			db.Do(t, `INSERT INTO {prefix}audit (done_at, actor, login, source, action, object, affected, detail)
 				VALUES {values rows: ({time :at}, :a, 'token', 'api', :b, :c, 1, '')}`, dialect.Args{"rows": rows})

@@ -42,7 +42,10 @@ func TestParseOfTooManyWeeksAndDays(t *testing.T) {
 // hold; and what it reads is never negative nor longer than 100 years.
 func TestDurations(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		unit := rapid.SampledFrom([]time.Duration{1, time.Microsecond, time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour}).Draw(r, "unit")
+		unit := rapid.SampledFrom([]time.Duration{
+			1, time.Microsecond, time.Millisecond, time.Second, time.Minute,
+			time.Hour, 24 * time.Hour,
+		}).Draw(r, "unit")
 		d := min(Longest, unit*time.Duration(rapid.Int64Range(0, int64(Longest/unit)).Draw(r, "n")))
 		text := Format(d)
 		if got, err := Parse(text); err != nil || got != d {
@@ -64,7 +67,8 @@ func TestFormat(t *testing.T) {
 	const day = 24 * time.Hour
 	for d, want := range map[time.Duration]string{
 		0: "", -1: "", 30 * day: "30d", 90 * time.Minute: "1h30m", 90 * time.Second: "1m30s", time.Hour: "1h", 10 * time.Minute: "10m",
-		20 * time.Hour: "20h", day + time.Minute: "1d1m", 25 * time.Hour: "1d1h", time.Hour + 5*time.Second: "1h0m5s", 1500 * time.Millisecond: "1.5s",
+		20 * time.Hour: "20h", day + time.Minute: "1d1m", 25 * time.Hour: "1d1h", time.Hour + 5*time.Second: "1h0m5s",
+		1500 * time.Millisecond: "1.5s",
 	} {
 		if got := Format(d); got != want {
 			t.Errorf("%v: got %q, want %q", int64(d), got, want)

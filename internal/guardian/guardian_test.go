@@ -644,7 +644,8 @@ func TestCallerIsStopped(t *testing.T) {
 
 func isStopped(t *testing.T, caller *exec.Cmd) {
 	t.Helper()
-	if out, err := exec.CommandContext(t.Context(), "ps", "-o", "stat=", "-p", strconv.Itoa(caller.Process.Pid)).Output(); err != nil || out[0] != 'T' {
+	if out, err := exec.CommandContext(t.Context(), "ps", "-o", "stat=", "-p", strconv.Itoa(caller.Process.Pid)).Output(); err != nil ||
+		out[0] != 'T' {
 		t.Errorf("the caller is not stopped: %q, %v", out, err)
 	}
 }

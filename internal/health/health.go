@@ -192,7 +192,9 @@ func Depths(ctx context.Context, c *queue.Client, queues []queue.Queue, now time
 
 // OfQueues finds queues that are behind or paused, and dead letters of the last day: how many
 // jobs of each queue died. minutes are what was done of late.
-func OfQueues(ctx context.Context, c *queue.Client, depths []Depth, minutes []queue.Minute, dead map[string]int, now time.Time) ([]Problem, error) {
+func OfQueues(ctx context.Context, c *queue.Client, depths []Depth, minutes []queue.Minute, dead map[string]int,
+	now time.Time,
+) ([]Problem, error) {
 	var behind, died, paused []Problem
 	for i := range depths {
 		q := &depths[i]
@@ -209,7 +211,8 @@ func OfQueues(ctx context.Context, c *queue.Client, depths []Depth, minutes []qu
 			paused = append(paused, p)
 		case q.Behind():
 			p.Bad, p.what, p.Since = true, "Queue %s is behind", now.Add(-q.Age)
-			p.Why, p.Do = q.Outlook(Rate(minutes, q.Name, now)), "give it more workers, or find what holds them up: dbcron job list --state running --queue "+argument(q.Name)
+			p.Why, p.Do = q.Outlook(Rate(minutes, q.Name, now)),
+				"give it more workers, or find what holds them up: dbcron job list --state running --queue "+argument(q.Name)
 			behind = append(behind, p)
 		}
 		if n := dead[q.Name]; n > 0 {

@@ -46,7 +46,8 @@ func TestSchedulesAndRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"late", "given up"} {
-			db.Do(t, `INSERT INTO {prefix}schedule (name, spec, command, due_at, next_exec) VALUES (:name, '@every 1h', 'true', {now}, {now})`, dialect.Args{"name": name})
+			db.Do(t, `INSERT INTO {prefix}schedule (name, spec, command, due_at, next_exec) VALUES (:name, '@every 1h', 'true', {now}, {now})`,
+				dialect.Args{"name": name})
 		}
 		db.Do(t, `UPDATE {prefix}schedule SET state = 'failed', reason = 'no such zone' WHERE name = 'given up'`, nil)
 		all, next, err := OfSchedules(t.Context(), db.DB, now, 5)
@@ -55,7 +56,8 @@ func TestSchedulesAndRuns(t *testing.T) {
 			t.Errorf("next are %v", next)
 		}
 		all, next, err = OfSchedules(t.Context(), db.DB, now.Add(time.Hour), 5)
-		wants(t, all, err, "!Schedule given up was given up", "!Schedule late is late: no daemon has claimed its slot…tag default…dbcron schedule explain late")
+		wants(t, all, err, "!Schedule given up was given up",
+			"!Schedule late is late: no daemon has claimed its slot…tag default…dbcron schedule explain late")
 		if len(next) > 0 {
 			t.Errorf("next are %v", next)
 		}
@@ -111,7 +113,8 @@ func TestProcesses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('host:1:x', 'live', {time :until})`, dialect.Args{"until": now.Add(time.Hour).UnixMicro()})
+		db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('host:1:x', 'live', {time :until})`,
+			dialect.Args{"until": now.Add(time.Hour).UnixMicro()})
 		db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('host:2:y', 'lost', {now})`, nil)
 		all, live, err := OfProcesses(t.Context(), db.DB, now)
 		wants(t, all, err, "Process host:2:y was lost")

@@ -101,10 +101,11 @@ func (n *Notifier) gatherIn(ctx context.Context, tx *dialect.Session, wait bool)
 		defaults = 1
 	}
 	var now int64
-	all, err := dialect.Select(ctx, tx, pending, dialect.Args{"defaults": defaults, "limit": mostPending}, func(rows *sql.Rows) (x notice, err error) {
-		return x, rows.Scan(&x.Subject, &x.Name, &x.Problem, &x.Detail, &x.target, &x.Run, &x.Due, &x.Times, &x.Begun, &x.Last,
-			&x.tell, &x.told, &x.well, &x.toldTo, &now)
-	})
+	all, err := dialect.Select(ctx, tx, pending, dialect.Args{"defaults": defaults, "limit": mostPending},
+		func(rows *sql.Rows) (x notice, err error) {
+			return x, rows.Scan(&x.Subject, &x.Name, &x.Problem, &x.Detail, &x.target, &x.Run, &x.Due, &x.Times, &x.Begun, &x.Last,
+				&x.tell, &x.told, &x.well, &x.toldTo, &now)
+		})
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
@@ -183,7 +184,9 @@ func (n *Notifier) ripe(group []notice, targets []string, limits map[string]*tal
 }
 
 // tell makes the messages of a group, one for each target, and changes its rows.
-func (n *Notifier) tell(ctx context.Context, tx *dialect.Session, group []notice, targets []string, limits map[string]*tally, now int64) (jobs []queue.Job, err error) {
+func (n *Notifier) tell(ctx context.Context, tx *dialect.Session, group []notice, targets []string,
+	limits map[string]*tally, now int64,
+) (jobs []queue.Job, err error) {
 	m := Message{At: now}
 	news, ended := map[string][]string{}, map[string][]string{}
 	for i := range group {

@@ -47,7 +47,8 @@ func runAll(t *testing.T, db *dbtest.DB) {
 
 func add(t *testing.T, db *dbtest.DB, name, command, notify string) {
 	t.Helper()
-	must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: name, Spec: "@manual", Command: command, Policy: scheduler.Policy{Notify: notify}}))
+	must(t, scheduler.Add(t.Context(), db.DB,
+		scheduler.Schedule{Name: name, Spec: "@manual", Command: command, Policy: scheduler.Policy{Notify: notify}}))
 }
 
 func newMailServer(t *testing.T, config *tls.Config, login string) *smtptest.Server {

@@ -136,7 +136,9 @@ func (n *Notifier) lookAtQueues(ctx context.Context) error {
 }
 
 // noteQueue records how a queue is: times is how bad, and 0 is well.
-func (n *Notifier) noteQueue(ctx context.Context, subject string, q *queue.Queue, detail string, times, was int64, there, wasWell bool) (err error) {
+func (n *Notifier) noteQueue(ctx context.Context, subject string, q *queue.Queue, detail string, times,
+	was int64, there, wasWell bool,
+) (err error) {
 	args := dialect.Args{"subject": subject, "name": q.Name, "detail": detail, "times": times, "was": was, "tell": 0}
 	if times > was || wasWell {
 		args["tell"] = 1

@@ -59,8 +59,9 @@ func (m *Message) addRecovered(x Trouble) {
 
 // words say what is wrong, after the name.
 var words = map[string]string{
-	"failed": "failed", "timeout": "ran out of time", "lost": "was lost", "missed": "was missed", "late": "is late", "given-up": "was given up",
-	"dead": "has dead letters", "behind": "is behind",
+	"failed": "failed", "timeout": "ran out of time", "lost": "was lost", "missed": "was missed", "late": "is late",
+	"given-up": "was given up",
+	"dead":     "has dead letters", "behind": "is behind",
 }
 
 // what says what is wrong in a few words. What hides in a name is shown.

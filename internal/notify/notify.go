@@ -205,7 +205,10 @@ func (n *Notifier) send(ctx context.Context) {
 }
 
 func (n *Notifier) worker() (*queue.Worker, error) {
-	w, err := n.queues.Worker(queue.WorkerOptions{Queues: []string{Queue}, Concurrency: 4, Connections: 1, Logger: n.log, Grace: 20 * time.Second})
+	w, err := n.queues.Worker(queue.WorkerOptions{
+		Queues: []string{Queue}, Concurrency: 4, Connections: 1,
+		Logger: n.log, Grace: 20 * time.Second,
+	})
 	if err != nil {
 		return nil, err
 	}

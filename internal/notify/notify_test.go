@@ -65,7 +65,8 @@ func TestToldOnceAtFailureAndOnceAtRecovery(t *testing.T) {
 			t.Fatalf("letters %+v", letters)
 		}
 		header, subject, body := read(t, letters[0])
-		if subject != "[dbcron] sicherung failed: exit code 3" || !strings.Contains(body, "    fünf Bänder\n") || !strings.Contains(body, "dbcron schedule output ") {
+		if subject != "[dbcron] sicherung failed: exit code 3" || !strings.Contains(body, "    fünf Bänder\n") ||
+			!strings.Contains(body, "dbcron schedule output ") {
 			t.Errorf("subject %q, body %q", subject, body)
 		}
 		if header.Get("Auto-Submitted") != "auto-generated" || !strings.HasSuffix(header.Get("Message-ID"), "@example.com>") {
@@ -165,7 +166,8 @@ func TestTwoDaemonsTellOnce(t *testing.T) {
 		const each = 20
 		var making sync.WaitGroup
 		for d := range 2 {
-			n := notifier(t, db.Another(t, dialect.Options{}), Options{Targets: []string{"ops@example.org"}, Every: time.Microsecond, Limit: 1 << 20})
+			n := notifier(t, db.Another(t, dialect.Options{}),
+				Options{Targets: []string{"ops@example.org"}, Every: time.Microsecond, Limit: 1 << 20})
 			making.Go(func() {
 				for i := range each {
 					s := scheduler.Schedule{Name: fmt.Sprintf("s%d-%d", d, i)}

@@ -78,8 +78,12 @@ func TestMailIsEncryptedAndSaysWhoSends(t *testing.T) {
 
 func TestOutputIsBounded(t *testing.T) {
 	m := Message{Target: "mailto:ops@example.org"}
-	m.addTrouble(Trouble{Subject: "schedule", Name: "a", Problem: "failed", Times: 1, output: excerpt("head\n" + strings.Repeat("ä", 1<<20) + "\ntail")})
-	if text := m.Text(); len(text) > maxOutput+1000 || !strings.Contains(text, "head") || !strings.Contains(text, "tail") || !strings.Contains(text, "bytes are left out") {
+	m.addTrouble(Trouble{
+		Subject: "schedule", Name: "a", Problem: "failed", Times: 1,
+		output: excerpt("head\n" + strings.Repeat("ä", 1<<20) + "\ntail"),
+	})
+	if text := m.Text(); len(text) > maxOutput+1000 || !strings.Contains(text, "head") || !strings.Contains(text, "tail") ||
+		!strings.Contains(text, "bytes are left out") {
 		t.Errorf("%d bytes", len(text))
 	}
 }

@@ -62,7 +62,10 @@ func hookOnes(all []Trouble) []hookOne {
 		if subject != "schedule" {
 			subject = "queue"
 		}
-		ones = append(ones, hookOne{subject, x.Name, x.Problem, x.Detail, x.Run, at(x.Due), x.Times, at(x.Begun), at(x.Last), at(x.Well), x.output})
+		ones = append(ones, hookOne{
+			subject, x.Name, x.Problem, x.Detail, x.Run, at(x.Due), x.Times, at(x.Begun),
+			at(x.Last), at(x.Well), x.output,
+		})
 	}
 	return ones
 }

@@ -36,7 +36,10 @@ func TestBorrow(t *testing.T) {
 			if err := over.Get(t.Context(), one, nil, &n); err != nil || n != 1 {
 				t.Fatalf("got %d, %v", n, err)
 			}
-			if err := over.Pipeline(t.Context(), &dialect.Step{Stmt: one, Scan: func(row *dialect.Row) error { n = int(row.Int(0)); return nil }}); err != nil || n != 1 {
+			if err := over.Pipeline(t.Context(), &dialect.Step{
+				Stmt: one,
+				Scan: func(row *dialect.Row) error { n = int(row.Int(0)); return nil },
+			}); err != nil || n != 1 {
 				t.Fatalf("in a pipeline: got %d, %v", n, err)
 			}
 			err := over.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error { return tx.Get(ctx, one, nil, &n) })

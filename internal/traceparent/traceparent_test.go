@@ -20,7 +20,8 @@ func TestValid(t *testing.T) {
 		"no trace":  "00-00000000000000000000000000000000-b7ad6b7169203331-01",
 		"no parent": "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
 		"capitals":  strings.ToUpper(good), "too short": good[:54], "another mark": strings.ReplaceAll(good, "-", "_"),
-		"more without a mark": "01" + good[2:] + "x", "a blank": "01" + good[2:] + "- ", "a line": "01" + good[2:] + "-\n", "too long": "01" + good[2:] + "-" + strings.Repeat("x", 512),
+		"more without a mark": "01" + good[2:] + "x", "a blank": "01" + good[2:] + "- ", "a line": "01" + good[2:] + "-\n",
+		"too long": "01" + good[2:] + "-" + strings.Repeat("x", 512),
 	} {
 		if Valid(text) {
 			t.Errorf("%s is taken: %q", what, text)

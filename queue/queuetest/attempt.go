@@ -55,7 +55,8 @@ func outcomes(all []rig.Outcome) []Outcome {
 	for i, o := range all {
 		d := o.Delivery.(*queue.Delivery)
 		list[i] = Outcome{
-			Job: d.Job, ID: d.ID, Attempt: d.Attempt, Verdict: Verdict(o.Verdict), Err: o.Err, After: o.After, Stack: o.Stack, Completed: o.Completed, Progress: d.Progress(),
+			Job: d.Job, ID: d.ID, Attempt: d.Attempt, Verdict: Verdict(o.Verdict), Err: o.Err, After: o.After,
+			Stack: o.Stack, Completed: o.Completed, Progress: d.Progress(),
 		}
 	}
 	return list

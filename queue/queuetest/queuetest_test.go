@@ -156,19 +156,23 @@ func TestDo(t *testing.T) {
 	if o := queuetest.Do(t, w, queue.Job{Kind: "fails", MaxAttempts: 1}); o.Verdict != queuetest.Dead || !errors.Is(o.Err, errTest) {
 		t.Errorf("got %v", o)
 	}
-	if o := queuetest.Do(t, w, queue.Job{Kind: "panics"}); !strings.Contains(o.Stack, "queuetest_test.go") || !strings.Contains(o.String(), "panic: oh") {
+	if o := queuetest.Do(t, w, queue.Job{Kind: "panics"}); !strings.Contains(o.Stack, "queuetest_test.go") ||
+		!strings.Contains(o.String(), "panic: oh") {
 		t.Errorf("got %v", o)
 	}
-	if o := queuetest.Do(t, w, queue.Job{Kind: "waits", Timeout: time.Millisecond}); o.Verdict != queuetest.Failed || !errors.Is(o.Err, queue.ErrTimeout) {
+	if o := queuetest.Do(t, w, queue.Job{Kind: "waits", Timeout: time.Millisecond}); o.Verdict != queuetest.Failed ||
+		!errors.Is(o.Err, queue.ErrTimeout) {
 		t.Errorf("got %v", o)
 	}
-	if o := queuetest.Do(t, w, queue.Job{Kind: "asks", Key: "k", Payload: []byte(`[1]`)}); o.Verdict != queuetest.Done || !o.Completed || string(o.Progress.State) != "7" {
+	if o := queuetest.Do(t, w, queue.Job{Kind: "asks", Key: "k", Payload: []byte(`[1]`)}); o.Verdict != queuetest.Done ||
+		!o.Completed || string(o.Progress.State) != "7" {
 		t.Errorf("got %v", o)
 	}
 	if o := queuetest.Do(t, w, queue.Job{Kind: "welcome", Payload: []byte(`[1]`)}); o.Verdict != queuetest.Dead {
 		t.Errorf("got %v", o)
 	}
-	if all := queuetest.DoBatch(t, w, queue.Job{Kind: "batch"}, queue.Job{Kind: "batch"}); all[0].Verdict != queuetest.Done || all[1].Verdict != queuetest.Failed {
+	if all := queuetest.DoBatch(t, w, queue.Job{Kind: "batch"}, queue.Job{Kind: "batch"}); all[0].Verdict != queuetest.Done ||
+		all[1].Verdict != queuetest.Failed {
 		t.Errorf("got %v", all)
 	}
 	if wrapped != 17 {
@@ -191,7 +195,10 @@ func TestEnqueued(t *testing.T) {
 		ids := enqueue(
 			t, c,
 			queue.Job{Kind: "x", Payload: []byte(`{"b": 12345678901234567890, "a": [1, "ü"]}`), Key: "k"},
-			queue.Job{Kind: "x", Payload: []byte(`{"a": 2}`), Priority: queue.Urgent, MaxAttempts: 3, Timeout: time.Second, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+			queue.Job{
+				Kind: "x", Payload: []byte(`{"a": 2}`), Priority: queue.Urgent, MaxAttempts: 3, Timeout: time.Second,
+				Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+			},
 			queue.Job{Kind: "bytes", Payload: []byte{0, 255}, Binary: true},
 			queue.Job{Kind: "y", Delay: 24 * time.Hour},
 			queue.Job{Kind: "y", RunAt: at},
@@ -199,7 +206,10 @@ func TestEnqueued(t *testing.T) {
 		)
 		for i, like := range []queue.Job{
 			{Kind: "x", Payload: []byte(`{"a":[1,"\u00fc"],"b":12345678901234567890}`)},
-			{Kind: "x", Priority: queue.Urgent, MaxAttempts: 3, Timeout: time.Second, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+			{
+				Kind: "x", Priority: queue.Urgent, MaxAttempts: 3, Timeout: time.Second,
+				Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+			},
 			{Payload: []byte{0, 255}, Binary: true},
 			{Kind: "y", Delay: 24 * time.Hour},
 			{RunAt: at},
@@ -258,7 +268,12 @@ func TestDrain(t *testing.T) {
 		if got := queuetest.Drain(t, w); len(got) != 0 {
 			t.Errorf("of an empty queue: %v", got)
 		}
-		jobs := []queue.Job{{Kind: "more"}, {Kind: "later", Delay: 2 * time.Hour}, {Kind: "sooner", Delay: time.Hour}, {Kind: "urgent", Priority: queue.Urgent}}
+		jobs := []queue.Job{
+			{Kind: "more"},
+			{Kind: "later", Delay: 2 * time.Hour},
+			{Kind: "sooner", Delay: time.Hour},
+			{Kind: "urgent", Priority: queue.Urgent},
+		}
 		for i := range 300 {
 			jobs = append(jobs, queue.Job{Kind: "n", Payload: fmt.Append(nil, i), Key: []string{"", "k"}[i%2]})
 		}
@@ -340,7 +355,8 @@ func TestDrainFailures(t *testing.T) {
 		must(t, w.Handle("fails", func(context.Context, *queue.Delivery) error { return errTest }))
 		must(t, w.Handle("snoozes", func(context.Context, *queue.Delivery) error { return queue.Snooze(0) }))
 		enqueue(t, c, queue.Job{Kind: "fails"}, queue.Job{Kind: "ok"})
-		fails(t, func(t testing.TB) { queuetest.Drain(t, w) }, "after 1 attempts one did not end well", `kind "fails"`, "attempt 1: failed: it failed")
+		fails(t, func(t testing.TB) { queuetest.Drain(t, w) }, "after 1 attempts one did not end well",
+			`kind "fails"`, "attempt 1: failed: it failed")
 		if i := queuetest.Enqueued(t, c, queue.Job{Kind: "fails"}); i.State != queue.StateDelayed || i.Attempts != 1 {
 			t.Errorf("%+v", i)
 		}
@@ -423,7 +439,8 @@ func TestDrainComplete(t *testing.T) {
 		}))
 		enqueue(t, c, queue.Job{Kind: "tx"}, queue.Job{Kind: "slow", Timeout: 1200 * time.Millisecond})
 		got := queuetest.Drain(t, w)
-		if len(got) != 2 || !got[0].Completed || got[1].Completed || got[1].Verdict != queuetest.Discarded || !errors.Is(got[1].Err, queue.ErrTimeout) {
+		if len(got) != 2 || !got[0].Completed || got[1].Completed || got[1].Verdict != queuetest.Discarded ||
+			!errors.Is(got[1].Err, queue.ErrTimeout) {
 			t.Errorf("got %v", got)
 		}
 		if all := queuetest.Jobs(t, c, ""); len(all) != 0 {

@@ -38,7 +38,10 @@ func TestExitCodeAndOutput(t *testing.T) {
 		code   int
 		out    string
 	}{
-		{"echo $DBCRON_TEST_POSTGRES $DBCRON_TEST_MARIADB $DBCRON_TEST_MYSQL", 0, "postgres://elsewhere/ mysql://mariadb.elsewhere/ mysql://elsewhere/\n"},
+		{
+			"echo $DBCRON_TEST_POSTGRES $DBCRON_TEST_MARIADB $DBCRON_TEST_MYSQL", 0,
+			"postgres://elsewhere/ mysql://mariadb.elsewhere/ mysql://elsewhere/\n",
+		},
 		{"exit 7", 7, ""},
 		{"kill -9 $$", 1, ""},
 	} {

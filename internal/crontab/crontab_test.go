@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/dbcron/dbcron/scheduler/crontab"
+	"github.com/dbcron/dbcron/internal/crontab"
 )
 
 func parse(t *testing.T, text string) []crontab.Entry {
@@ -315,7 +315,8 @@ func checkEntries(t interface{ Fatalf(string, ...any) }, entries []crontab.Entry
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"", "* * * * * a\n@daily b%c\\%", "A=1\n'B' = \" 2 \"\r\n# name: x\n@every 5m c", "CRON_TZ=Asia/Tokyo\n0 0 * * * é",
-		"# name: a\n\n@reboot x\n=\n\"\n61 * * * * x", "\ufeff@hourly \x00", "\xff\n@\n%", "@daily a\n@daily a\n@daily a", "# dbcron: a=1 b=' 2'\n@daily x\n# dbcron: =\n@daily x",
+		"# name: a\n\n@reboot x\n=\n\"\n61 * * * * x", "\ufeff@hourly \x00", "\xff\n@\n%", "@daily a\n@daily a\n@daily a",
+		"# dbcron: a=1 b=' 2'\n@daily x\n# dbcron: =\n@daily x",
 	} {
 		f.Add([]byte(seed))
 	}

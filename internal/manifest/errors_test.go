@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dbcron/dbcron/scheduler/manifest"
+	"github.com/dbcron/dbcron/internal/manifest"
 )
 
 // message is the form of each line of an error.
@@ -234,11 +234,15 @@ func TestEveryKey(t *testing.T) {
 			`{url: http://a, body: "\0"}`:        "body: is not UTF-8 text without NUL",
 		},
 		"job": {
-			"x": `is the text "x", not a mapping`, "[a]": "is a list, not a mapping", "{}": "job has no kind", "{queue: mail}": "job has no kind, which picks its handler; add kind: KIND",
-			`{kind: ""}`: "kind: there is no command", "{kind: 5}": "kind is the number 5, not a text", `{kind: " x"}`: "kind: is no kind of job: ",
+			"x": `is the text "x", not a mapping`, "[a]": "is a list, not a mapping", "{}": "job has no kind",
+			"{queue: mail}": "job has no kind, which picks its handler; add kind: KIND",
+			`{kind: ""}`:    "kind: there is no command", "{kind: 5}": "kind is the number 5, not a text",
+			`{kind: " x"}`:              "kind: is no kind of job: ",
 			`{kind: x, queue: "mail "}`: "queue: name \"mail \": it begins or ends with a blank", `{kind: x, key: " k"}`: "key: ",
-			"{kind: x, payload: 'no'}": "payload: is not JSON: invalid character 'o' in literal null", "{kind: x, payload: {a: 1}}": "payload is a mapping, not a text",
-			"{kind: x, priority: high}": `priority: "high" is not known; use urgent, normal, low, idle`, "{kind: x, priority: 1}": "priority is the number 1, not a text",
+			"{kind: x, payload: 'no'}":   "payload: is not JSON: invalid character 'o' in literal null",
+			"{kind: x, payload: {a: 1}}": "payload is a mapping, not a text",
+			"{kind: x, priority: high}":  `priority: "high" is not known; use urgent, normal, low, idle`,
+			"{kind: x, priority: 1}":     "priority is the number 1, not a text",
 			"{kind: x, max_attempts: 0}": "max_attempts is 0; use at least 1", "{kind: x, max_attempts: -1}": "max_attempts: -1 is not 0 to 1000000",
 			"{kind: x, timeout: 5}": "timeout is the number 5; write a duration", "{kind: x, timeout: 0s}": "timeout is 0",
 			"{kind: x, queu: x}": `unknown key "queu" in job; did you mean queue?`, "{kind: x, kind: y}": `the key "kind" is on line 5 already`,
@@ -263,13 +267,16 @@ func TestEveryKey(t *testing.T) {
 		"retry_delay":     duration(zero),
 		"retry_max_delay": duration(some(zero, nil, map[string]string{"9s": "9s is less than the retry_delay of 10s", "1us": ""})),
 		"retry_past_next": notFlag,
-		"repeatable":      {"off": "is the truth value off", "1": "is the number 1; write true or false", "": "is empty; write true or false", "[true]": "is a list, not true or false"},
-		"timeout":         duration(nil),
-		"kill_grace":      duration(zero),
-		"jitter":          duration(nil),
-		"starts":          notInstant,
-		"ends":            notInstant,
-		"max_failures":    some(notNumber, nil, map[string]string{"-1": "-1 is not from 0"}),
+		"repeatable": {
+			"off": "is the truth value off", "1": "is the number 1; write true or false",
+			"": "is empty; write true or false", "[true]": "is a list, not true or false",
+		},
+		"timeout":      duration(nil),
+		"kill_grace":   duration(zero),
+		"jitter":       duration(nil),
+		"starts":       notInstant,
+		"ends":         notInstant,
+		"max_failures": some(notNumber, nil, map[string]string{"-1": "-1 is not from 0"}),
 		"keep_runs": some(notNumber, nil, map[string]string{
 			"0": "is 0; use at least 1", "-1": "-1 is less than nothing; write all", "-5": "write all", "forever": "a whole number",
 		}),
@@ -297,15 +304,18 @@ func TestEveryKey(t *testing.T) {
 func TestGoodValues(t *testing.T) {
 	t.Parallel()
 	for key, values := range map[string][]string{
-		"name":            {"a b", "4時", `"yes"`, "'5'", "x#y", `"\u00e9"`, "|-\n      a"},
-		"spec":            {"30 3 * * *", `"*/5 * * * *"`, "'@every 1h'", `"@manual"`, "0 9 * * mon-fri"},
-		"time_zone":       {"UTC", "Europe/Berlin", `""`},
-		"dst":             {"wall", "vixie", `""`},
-		"shell":           {"echo a | b && c > d", "'! true'", ">-\n      a\n      b", "|\n      a"},
-		"sql":             {"SELECT 1"},
-		"func":            {"f"},
-		"argv":            {"[a]", "[a, ]", "\n    - a\n    - 'b c'\n"},
-		"job":             {"{kind: x}", "{kind: x, queue: q, payload: '[1]', key: k, priority: idle, max_attempts: 1, timeout: 1s}", `{kind: x, queue: "", priority: ""}`},
+		"name":      {"a b", "4時", `"yes"`, "'5'", "x#y", `"\u00e9"`, "|-\n      a"},
+		"spec":      {"30 3 * * *", `"*/5 * * * *"`, "'@every 1h'", `"@manual"`, "0 9 * * mon-fri"},
+		"time_zone": {"UTC", "Europe/Berlin", `""`},
+		"dst":       {"wall", "vixie", `""`},
+		"shell":     {"echo a | b && c > d", "'! true'", ">-\n      a\n      b", "|\n      a"},
+		"sql":       {"SELECT 1"},
+		"func":      {"f"},
+		"argv":      {"[a]", "[a, ]", "\n    - a\n    - 'b c'\n"},
+		"job": {
+			"{kind: x}", "{kind: x, queue: q, payload: '[1]', key: k, priority: idle, max_attempts: 1, timeout: 1s}",
+			`{kind: x, queue: "", priority: ""}`,
+		},
 		"http":            {"{url: http://a}", "{url: 'https://a/?b=c', method: M-SEARCH, headers: {}, body: ''}"},
 		"stdin":           {"x", `""`, "|\n      a\n"},
 		"input":           {"x", `""`},
@@ -346,19 +356,23 @@ func TestGoodValues(t *testing.T) {
 func TestUnknownKeys(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]string{
-		"namee": "did you mean name?", "sepc": "did you mean spec?", "Name": "did you mean name?", "time-zone": "did you mean time_zone?", "timzone": "did you mean time_zone?",
+		"namee": "did you mean name?", "sepc": "did you mean spec?", "Name": "did you mean name?",
+		"time-zone": "did you mean time_zone?", "timzone": "did you mean time_zone?",
 		"retry-delay": "did you mean retry_delay?", "stdinn": "did you mean stdin?", "maxattempts": "did you mean max_attempts?",
 		"cron": "write spec", "timezone": "write time_zone", "command": "write shell, or argv", "comand": "did you mean shell, or argv",
 		"url": "write http: {url", "run_as": "write user", "retries": "write max_attempts", "Enabled": "write paused",
-		"x-note": "use one of name, spec, shell, argv, http, sql, func, job", "qqq": "use one of name", "id": "use one of name", `""`: `unknown key ""; use one of`,
+		"x-note": "use one of name, spec, shell, argv, http, sql, func, job", "qqq": "use one of name",
+		"id": "use one of name", `""`: `unknown key ""; use one of`,
 		`"a\nb"`: `unknown key "a\nb"`, `"<<"`: `unknown key "<<"`,
 	} {
 		check(t, base(key, "x"), "5: unknown key ")
 		check(t, base(key, "x"), "5: "+want)
 	}
-	check(t, "schedules: []\nschedule: []\nfoo: 1", `2: unknown key "schedule"; did you mean schedules?`, `3: unknown key "foo"; use one of defaults, schedules`)
+	check(t, "schedules: []\nschedule: []\nfoo: 1", `2: unknown key "schedule"; did you mean schedules?`,
+		`3: unknown key "foo"; use one of defaults, schedules`)
 	check(t, "defaults: {sepc: x, timout: 1s, foo: 1}\nschedules: []",
-		`1: unknown key "sepc"; did you mean spec?`, `1: unknown key "timout"; did you mean timeout?`, `1: unknown key "foo"; use one of spec, time_zone`)
+		`1: unknown key "sepc"; did you mean spec?`, `1: unknown key "timout"; did you mean timeout?`,
+		`1: unknown key "foo"; use one of spec, time_zone`)
 	check(t, "defaults:\n  name: a\n  shell: b\n  stdin: c\n  http: {}\nschedules: []",
 		"2: name is of one schedule", "3: shell is of one schedule", "4: stdin is of one schedule", "5: http is of one schedule")
 }
@@ -367,33 +381,42 @@ func TestWholeFile(t *testing.T) {
 	t.Parallel()
 	const missing = "the file has no key schedules; write schedules: [] if none is meant"
 	for text, want := range map[string][]string{
-		"":                                {"1: " + missing},
-		"\ufeff":                          {"1: " + missing},
-		"\n# nothing\n":                   {"1: " + missing},
-		"---\n":                           {"1: " + missing},
-		"null":                            {"1: " + missing},
-		"# a\n{}":                         {"2: " + missing},
-		"\ndefaults: {tag: a}\n":          {"2: " + missing},
-		"schedules:":                      {"1: schedules is empty, not a list; write [] if none is meant"},
-		"schedules: {a: {}}":              {"1: schedules is a mapping, not a list"},
-		"schedules: a":                    {`1: schedules is the text "a", not a list`},
-		"- name: a":                       {"1: the file is a list, not a mapping"},
-		"backup":                          {`1: the file is the text "backup", not a mapping`},
-		"defaults:\nschedules: []":        {"1: defaults is empty, not a mapping"},
-		"defaults: [a]\nschedules: []":    {"1: defaults is a list, not a mapping"},
-		"schedules: []\n5: a":             {`2: a key of the file is the number 5, not a text; write "5"`},
-		"schedules: []\nschedules: []":    {`2: the key "schedules" is on line 1 already; remove one`},
-		"schedules:\n- a\n-\n- [b]":       {`2: the schedule is the text "a", not a mapping`, "3: the schedule is empty", "4: the schedule is a list"},
-		"!!map {schedules: []}":           {"1: the file: tags such as"},
-		"schedules: !a []":                {"1: schedules: tags such as"},
-		"schedules: []\n---\na: 1":        {"2: a second document begins"},
-		"schedules: []\n...\n---\n":       {"3: a second document begins"},
-		"---\n---\nschedules: []":         {"2: a second document begins"},
-		"schedules: []\n--- |\n  a\n":     {"2: a second document begins"},
-		"%YAML 1.2\n---\nschedules: []":   {"1: this is read as YAML 1.1; remove the line that begins with %YAML"},
-		"a: 1\nb: \x00\nc: \xff\nd: \x1b": {"2: the line holds a NUL; remove it", "3: the line is not UTF-8", "4: the line holds the character U+001B"},
-		"a: b\rc: d":                      {"1: the line holds the character U+000D"},
-		"a: \u2028\nb: \u0085\nc: \ufeff": {"1: the line holds the character U+2028", "2: the line holds the character U+0085", "3: the line holds the character U+FEFF"},
+		"":                             {"1: " + missing},
+		"\ufeff":                       {"1: " + missing},
+		"\n# nothing\n":                {"1: " + missing},
+		"---\n":                        {"1: " + missing},
+		"null":                         {"1: " + missing},
+		"# a\n{}":                      {"2: " + missing},
+		"\ndefaults: {tag: a}\n":       {"2: " + missing},
+		"schedules:":                   {"1: schedules is empty, not a list; write [] if none is meant"},
+		"schedules: {a: {}}":           {"1: schedules is a mapping, not a list"},
+		"schedules: a":                 {`1: schedules is the text "a", not a list`},
+		"- name: a":                    {"1: the file is a list, not a mapping"},
+		"backup":                       {`1: the file is the text "backup", not a mapping`},
+		"defaults:\nschedules: []":     {"1: defaults is empty, not a mapping"},
+		"defaults: [a]\nschedules: []": {"1: defaults is a list, not a mapping"},
+		"schedules: []\n5: a":          {`2: a key of the file is the number 5, not a text; write "5"`},
+		"schedules: []\nschedules: []": {`2: the key "schedules" is on line 1 already; remove one`},
+		"schedules:\n- a\n-\n- [b]": {
+			`2: the schedule is the text "a", not a mapping`, "3: the schedule is empty",
+			"4: the schedule is a list",
+		},
+		"!!map {schedules: []}":         {"1: the file: tags such as"},
+		"schedules: !a []":              {"1: schedules: tags such as"},
+		"schedules: []\n---\na: 1":      {"2: a second document begins"},
+		"schedules: []\n...\n---\n":     {"3: a second document begins"},
+		"---\n---\nschedules: []":       {"2: a second document begins"},
+		"schedules: []\n--- |\n  a\n":   {"2: a second document begins"},
+		"%YAML 1.2\n---\nschedules: []": {"1: this is read as YAML 1.1; remove the line that begins with %YAML"},
+		"a: 1\nb: \x00\nc: \xff\nd: \x1b": {
+			"2: the line holds a NUL; remove it", "3: the line is not UTF-8",
+			"4: the line holds the character U+001B",
+		},
+		"a: b\rc: d": {"1: the line holds the character U+000D"},
+		"a: \u2028\nb: \u0085\nc: \ufeff": {
+			"1: the line holds the character U+2028", "2: the line holds the character U+0085",
+			"3: the line holds the character U+FEFF",
+		},
 		"\xff\xfes\x00":                   {"1: the line is not UTF-8; save the file as UTF-8"},
 		strings.Repeat(" ", 16<<20) + "a": {"1: the file has 16777217 bytes; use at most 16777216"},
 	} {
@@ -405,7 +428,8 @@ func TestSchedule(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{
 		"- tag: a": {
-			"2: the schedule has no name; add name: NAME", "2: the schedule has no spec; add spec:", "2: the schedule has nothing to run; add one of the keys shell, argv, http, sql, func, job",
+			"2: the schedule has no name; add name: NAME", "2: the schedule has no spec; add spec:",
+			"2: the schedule has nothing to run; add one of the keys shell, argv, http, sql, func, job",
 		},
 		"- {}": {"2: the schedule has no name", "2: the schedule has no spec", "2: the schedule has nothing to run"},
 		"- name: a\n  spec: '@daily'\n  shell: a\n  sql: b\n  func: c": {
@@ -416,7 +440,8 @@ func TestSchedule(t *testing.T) {
 		},
 		"- {name: a, spec: '@daily', sql: a}\n- {name: b, spec: '@daily',\n   sql: a,\n   tag: b,\n   sql: c}": {`6: the key "sql" is on line 4 already; remove one`},
 		"- name: a\n  spec: '@daily'\n  sql: a\n  env: {A: b}\n  dir: /a\n  user: b\n  kill_grace: 1s\n  stdin: x": {
-			"5: env: is for commands, not for the kind sql", "6: dir: is for commands", "7: user: is for commands", "8: kill_grace: is for commands", "9: stdin: a statement has no input",
+			"5: env: is for commands, not for the kind sql", "6: dir: is for commands", "7: user: is for commands",
+			"8: kill_grace: is for commands", "9: stdin: a statement has no input",
 		},
 		"- {name: a, spec: '@daily', func: f,\n  stdin: x}":               {"3: stdin is not for func; write input"},
 		"- {name: a, spec: '@daily', shell: f,\n  input: x}":              {"3: input is not for shell; write stdin"},
@@ -426,7 +451,8 @@ func TestSchedule(t *testing.T) {
 		"- {name: a, spec: '@daily', shell: f,\n  queue: mail}":           {`3: unknown key "queue"; write job: {queue: ...}`},
 		"- {name: a, spec: '@daily', shell: f,\n  job: {kind: k}}":        {"3: job: the schedule runs shell already, on line 2; keep one of them"},
 		"- {name: a, spec: '@daily', job: {kind: k},\n  max_attempts: 3,\n  timeout: 1h}": {
-			"3: max_attempts: is not for jobs, which their queue tries again; say it of the job", "4: timeout: is not for jobs, which their queue ends; say it of the job",
+			"3: max_attempts: is not for jobs, which their queue tries again; say it of the job",
+			"4: timeout: is not for jobs, which their queue ends; say it of the job",
 		},
 		"- {name: a, spec: '@daily', shell: f,\n  headers: {A: b}}": {`3: unknown key "headers"; write http: {headers: ...}`},
 		"- name: a\n  shell: x\n  spec: '61 * * * *'\n  time_zone: Mars\n  dst: x\n  starts: 2026-01-01 00:00": {
@@ -455,7 +481,8 @@ func TestDefaultsErrors(t *testing.T) {
 		"defaults:\n  timeout: 1us\n  time_zone: Mars\n  env: {DBCRON_A: b}\n  dir: x\n  spec: z" + two: {
 			"2: timeout: 1µs is less", "3: time_zone: time zone", "4: env: variable", "5: dir:", "6: spec: spec \"z\"",
 		},
-		"defaults:\n  retry_delay: 5m\n  retry_max_delay: 1m" + two:                                                              {"3: retry_max_delay: 1m0s is less"},
+		"defaults:\n  retry_delay: 5m\n  retry_max_delay: 1m" +
+			two: {"3: retry_max_delay: 1m0s is less"},
 		"defaults:\n  retry_max_delay: 1m\nschedules:\n- name: a\n  retry_delay: 5m\n  spec: '@daily'\n  shell: x":               {"4: retry_max_delay: 1m0s is less than the retry_delay of 5m0s"},
 		"defaults:\n  tag: a b\nschedules: [{name: a, tag: c, shell: x, spec: '@daily'}]":                                        {"2: tag: \"a b\" is no tag"},
 		"defaults: &d\n  tag: a\n  <<: *d" + two:                                                                                 {"3: <<: a mapping is merged into itself; remove one of both"},
@@ -472,14 +499,20 @@ func TestAnchorErrors(t *testing.T) {
 		"x-a: &a\n  timeout: 5\n  namee: x\nschedules:\n- {<<: *a, " + tail + "}\n- {<<: *a, name: b, spec: '@daily', shell: x}": {
 			"2: timeout is the number 5", `3: unknown key "namee"`,
 		},
-		"x-a: &a 5\nschedules:\n- name: *a\n  spec: '@daily'\n  shell: *a\n  timeout: *a": {"3: name is the number 5", "5: shell is the number 5", "6: timeout is the number 5"},
-		"x-a: &a {A: b}\nschedules:\n- {" + tail + ",\n  timeout: *a}":                    {"4: timeout is a mapping, not a duration"},
-		"schedules: &s\n- {" + tail + "}\n- *s":                                           {"3: the schedule is a list, not a mapping"},
-		"schedules:\n- &a {" + tail + "}\n- *a\n- *a":                                     {`2: the name "a" is taken by the schedule on line 2`},
-		"x-a: &a {<<: [*a, *a]}\nschedules: [*a]":                                         {"1: <<: a mapping is merged into itself", "2: the schedule has no name", "2: the schedule has no spec", "2: the schedule has nothing"},
-		"schedules:\n- {" + tail + ",\n   <<: {env: {A: b}},\n   <<: {dir: /a}}":          {`4: the key "<<" is on line 3 already`},
-		"schedules:\n- {" + tail + ",\n   tag: *b}":                                       {"3: *b stands for what is marked &b, and nothing above is"},
-		"schedules:\n- {" + tail + ", env: &e {A: *e}}":                                   {"2: env A is a mapping, not a text"},
+		"x-a: &a 5\nschedules:\n- name: *a\n  spec: '@daily'\n  shell: *a\n  timeout: *a": {
+			"3: name is the number 5",
+			"5: shell is the number 5", "6: timeout is the number 5",
+		},
+		"x-a: &a {A: b}\nschedules:\n- {" + tail + ",\n  timeout: *a}": {"4: timeout is a mapping, not a duration"},
+		"schedules: &s\n- {" + tail + "}\n- *s":                        {"3: the schedule is a list, not a mapping"},
+		"schedules:\n- &a {" + tail + "}\n- *a\n- *a":                  {`2: the name "a" is taken by the schedule on line 2`},
+		"x-a: &a {<<: [*a, *a]}\nschedules: [*a]": {
+			"1: <<: a mapping is merged into itself",
+			"2: the schedule has no name", "2: the schedule has no spec", "2: the schedule has nothing",
+		},
+		"schedules:\n- {" + tail + ",\n   <<: {env: {A: b}},\n   <<: {dir: /a}}": {`4: the key "<<" is on line 3 already`},
+		"schedules:\n- {" + tail + ",\n   tag: *b}":                              {"3: *b stands for what is marked &b, and nothing above is"},
+		"schedules:\n- {" + tail + ", env: &e {A: *e}}":                          {"2: env A is a mapping, not a text"},
 	} {
 		check(t, text, want...)
 	}
@@ -489,14 +522,17 @@ func TestSyntax(t *testing.T) {
 	t.Parallel()
 	const head = "schedules:\n- name: a\n  "
 	for text, want := range map[string]string{
-		head + "spec: */5 * * * *\n  shell: x":              `3: a text cannot begin with * or & unless it is in quotes; write spec: "*/5 * * * *"`,
-		head + "spec: * * * * *":                            `3: a text cannot begin with * or & unless it is in quotes; write spec: "* * * * *"`,
-		head + "spec: *5 * * * *":                           `3: a text cannot begin with * or & unless`,
-		head + "spec: *\n  shell: x":                        `3: a text cannot begin with * or & unless it is in quotes; write spec: "*"`,
-		head + "spec: @daily\n  shell: x":                   `3: a text cannot begin with @, % or ` + "`" + ` unless it is in quotes; write spec: "@daily"`,
-		"schedules:\n- {name: a,\n spec: @daily, shell: x}": `3: a text cannot begin with @, % or ` + "`" + ` unless it is in quotes; write spec: "@daily, shell: x}"`,
-		head + "shell: `date`":                              "3: a text cannot begin with @, % or ` unless",
-		head + "shell: @" + strings.Repeat("x", 90):         "3: a text cannot begin with @, % or ` unless it is in quotes; put the text in quotes",
+		head + "spec: */5 * * * *\n  shell: x": `3: a text cannot begin with * or & unless it is in quotes; write spec: "*/5 * * * *"`,
+		head + "spec: * * * * *":               `3: a text cannot begin with * or & unless it is in quotes; write spec: "* * * * *"`,
+		head + "spec: *5 * * * *":              `3: a text cannot begin with * or & unless`,
+		head + "spec: *\n  shell: x":           `3: a text cannot begin with * or & unless it is in quotes; write spec: "*"`,
+		head + "spec: @daily\n  shell: x": `3: a text cannot begin with @, % or ` + "`" +
+			` unless it is in quotes; write spec: "@daily"`,
+		"schedules:\n- {name: a,\n spec: @daily, shell: x}": `3: a text cannot begin with @, % or ` + "`" +
+			` unless it is in quotes; write spec: "@daily, shell: x}"`,
+		head + "shell: `date`": "3: a text cannot begin with @, % or ` unless",
+		head + "shell: @" + strings.Repeat("x",
+			90): "3: a text cannot begin with @, % or ` unless it is in quotes; put the text in quotes",
 		head + "shell: %x":                                  "3: a text cannot begin with @, % or ` unless",
 		head + "shell: | sort":                              `3: a text cannot begin with | or > on the same line unless it is in quotes; write shell: "| sort"`,
 		head + "shell: > /tmp/x":                            `3: a text cannot begin with | or >`,
@@ -554,7 +590,8 @@ func TestBombs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := messages(t, text)
-			if len(got) != 1 || !strings.HasPrefix(got[0], "file:1: the file is larger than 67108864 bytes when its defaults and aliases are written out") {
+			if len(got) != 1 || !strings.HasPrefix(got[0],
+				"file:1: the file is larger than 67108864 bytes when its defaults and aliases are written out") {
 				t.Errorf("got %d messages, such as %.200q", len(got), got[0])
 			}
 		})

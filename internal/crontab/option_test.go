@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dbcron/dbcron/scheduler/crontab"
+	"github.com/dbcron/dbcron/internal/crontab"
 )
 
 // Options stand in comments directly above an entry, beside its name, in any order.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/crontab"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
-	"github.com/dbcron/dbcron/scheduler/crontab"
 )
 
 // A form is something that can stand in a crontab.
@@ -93,13 +93,22 @@ var manual = []struct {
 		{"HOME=/srv\n@daily x\n", `@daily | x | env ["HOME=/srv"]`, ""},
 		{"PATH=/bin\n@daily $HOME/bin/x\n", `@daily | $HOME/bin/x | env ["PATH=/bin"]`, ""},
 		{"USER=paul\n@daily x\n", `@daily | x | env ["USER=paul"]`, ""},
-		{"LOGNAME=paul\n@daily x\n", "tab:1: LOGNAME is the user that runs the commands, and cron ignores such a line; remove it", "takes it and ignores it"},
+		{
+			"LOGNAME=paul\n@daily x\n", "tab:1: LOGNAME is the user that runs the commands, and cron ignores such a line; remove it",
+			"takes it and ignores it",
+		},
 		{"MAILTO=paul\n@daily x\n", `@daily | x | env ["MAILTO=paul"]`, "also mails what the command prints"},
 		{"MAILTO=\"\"\n@daily x\n", `@daily | x | env ["MAILTO="]`, ""},
 		{"MAILFROM=a\nCONTENT_TYPE=text/plain\n@daily x\n", `@daily | x | env ["MAILFROM=a" "CONTENT_TYPE=text/plain"]`, ""},
 		{"TZ=Asia/Tokyo\n@daily x\n", `@daily | x | env ["TZ=Asia/Tokyo"]`, ""},
-		{"CRON_TZ=Asia/Tokyo\n@daily x\nCRON_TZ=\"\"\n@daily y\n", "@daily | x | zone Asia/Tokyo\n@daily | y", "takes it for a variable; it is cronie's"},
-		{"CRON_TZ=Mars/Base\n", `tab:1: invalid schedule: time zone "Mars/Base" is unknown; use a name such as Europe/Berlin, or UTC`, "takes it for a variable"},
+		{
+			"CRON_TZ=Asia/Tokyo\n@daily x\nCRON_TZ=\"\"\n@daily y\n", "@daily | x | zone Asia/Tokyo\n@daily | y",
+			"takes it for a variable; it is cronie's",
+		},
+		{
+			"CRON_TZ=Mars/Base\n", `tab:1: invalid schedule: time zone "Mars/Base" is unknown; use a name such as Europe/Berlin, or UTC`,
+			"takes it for a variable",
+		},
 		{"RANDOM_DELAY=45\n@daily x\n", `@daily | x | env ["RANDOM_DELAY=45"]`, "the same; cronie waits up to 45 minutes"},
 	}},
 	{"fields", []form{
@@ -111,7 +120,10 @@ var manual = []struct {
 		{"* 24 * * * x\n", `tab:1: invalid schedule: spec "* 24 * * *": hour, item "24": 24 is out of range; use 0-23`, ""},
 		{"* * 0 * * x\n", `tab:1: invalid schedule: spec "* * 0 * *": day of month, item "0": 0 is out of range; use 1-31`, ""},
 		{"* * 32 * * x\n", `tab:1: invalid schedule: spec "* * 32 * *": day of month, item "32": 32 is out of range; use 1-31`, ""},
-		{"* * * 0 * x\n", `tab:1: invalid schedule: spec "* * * 0 *": month, item "0": 0 is out of range; use 1-12 or jan-dec`, "the same, against its page"},
+		{
+			"* * * 0 * x\n", `tab:1: invalid schedule: spec "* * * 0 *": month, item "0": 0 is out of range; use 1-12 or jan-dec`,
+			"the same, against its page",
+		},
 		{"* * * 13 * x\n", `tab:1: invalid schedule: spec "* * * 13 *": month, item "13": 13 is out of range; use 1-12 or jan-dec`, ""},
 		{"* * * * 8 x\n", `tab:1: invalid schedule: spec "* * * * 8": day of week, item "8": 8 is out of range; use 0-7 or sun-sat`, ""},
 		{"* * * x\n", `tab:1: invalid schedule: spec "* * * x": 4 fields; write five: minute, hour, day of month, month, day of week (no seconds, no year)`, ""},
@@ -146,7 +158,10 @@ var manual = []struct {
 		{"*/61 * * * * x\n", `tab:1: invalid schedule: spec "*/61 * * * *": minute, item "*/61": step 61 is out of range for 60 values; use 1-60`, "reads 0"},
 		{"1-5/10 * * * * x\n", `tab:1: invalid schedule: spec "1-5/10 * * * *": minute, item "1-5/10": step 10 is out of range for 5 values; use 1-5`, "reads 1"},
 		{"*/ * * * * x\n", `tab:1: invalid schedule: spec "*/ * * * *": minute, item "*/": the step after / is no number; use 1-60`, ""},
-		{"*/5/5 * * * * x\n", `tab:1: invalid schedule: spec "*/5/5 * * * *": minute, item "*/5/5": the step after / is no number; use 1-60`, "reads */5"},
+		{
+			"*/5/5 * * * * x\n", `tab:1: invalid schedule: spec "*/5/5 * * * *": minute, item "*/5/5": the step after / is no number; use 1-60`,
+			"reads */5",
+		},
 		{"0 0 * * 1-5/mon x\n", `tab:1: invalid schedule: spec "0 0 * * 1-5/mon": day of week, item "1-5/mon": the step after / is no number; use 1-5`, ""},
 	}},
 	{"names", []form{
@@ -196,8 +211,14 @@ var manual = []struct {
 		{"0 0 * * 5#2 x\n", `tab:1: invalid schedule: spec "0 0 * * 5#2": day of week, item "5#2": not a value; ? L W # H ~ R of other crons are not supported; use 0-7 or sun-sat`, "reads 5"},
 		{"0 0 L * * x\n", `tab:1: invalid schedule: spec "0 0 L * *": day of month, item "L": not a value; ? L W # H ~ R of other crons are not supported; use 1-31`, ""},
 		{"0 0 ? * 1 x\n", `tab:1: invalid schedule: spec "0 0 ? * 1": day of month, item "?": ? is not supported; use *`, ""},
-		{"-* * * * * x\n", `tab:1: invalid schedule: spec "-* * * * *": minute, item "-*": a number is missing; use 0-59 (no signs)`, "the same; cronie's root has no log of it"},
-		{"TZ=UTC 0 0 * * * x\n", `tab:1: the zone "UTC 0 0 * * * x" holds blanks; write CRON_TZ=ZONE on a line of its own, above the entry`, "takes it for a setting"},
+		{
+			"-* * * * * x\n", `tab:1: invalid schedule: spec "-* * * * *": minute, item "-*": a number is missing; use 0-59 (no signs)`,
+			"the same; cronie's root has no log of it",
+		},
+		{
+			"TZ=UTC 0 0 * * * x\n", `tab:1: the zone "UTC 0 0 * * * x" holds blanks; write CRON_TZ=ZONE on a line of its own, above the entry`,
+			"takes it for a setting",
+		},
 	}},
 	{"an example", []form{{`# The office, by bash; what goes wrong, to Olga.
 SHELL=/bin/bash
@@ -339,7 +360,8 @@ func TestSystemEntries(t *testing.T) {
 	if len(keys) != 5 || strings.Contains(got[4].Key, "#") {
 		t.Errorf("the user tells entries apart: got keys %v", keys)
 	}
-	if _, err := crontab.Format(got[3:4]); err == nil || !strings.Contains(err.Error(), `it runs as the user "games", which only a system crontab can say`) {
+	if _, err := crontab.Format(got[3:4]); err == nil ||
+		!strings.Contains(err.Error(), `it runs as the user "games", which only a system crontab can say`) {
 		t.Errorf("written without its user: %v", err)
 	}
 	for _, c := range []struct{ line, want string }{

@@ -6,14 +6,14 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// Succeed takes what workers have that worked under a lock: see [WorkerOptions]. Call it
+// TakeOver takes what workers have that worked under a lock: see [WorkerOptions]. Call it
 // after that lock was got, and before a worker is begun under it. Then the others need not
 // wait until the leases of those are over, which had the lock before. One of these that lives
 // on, and has not noticed yet that it has lost the lock, is treated as one that could not
 // renew its lease: it loses its jobs, and those that run there are done again.
 //
 // It returns how many workers there were.
-func (c *Client) Succeed(ctx context.Context, under string) (int, error) {
+func (c *Client) TakeOver(ctx context.Context, under string) (int, error) {
 	if err := dialect.CheckName(under); err != nil {
 		return 0, invalid("under", "%v", err)
 	}
@@ -24,9 +24,9 @@ func (c *Client) Succeed(ctx context.Context, under string) (int, error) {
 	return int(n), err
 }
 
-// Resign is called by who gives a lock up of its own accord, while it has it still: its workers
+// KeepOnExit is called by who gives a lock up of its own accord, while it has it still: its workers
 // that work under the lock keep what they have, and are not succeeded.
-func (c *Client) Resign(ctx context.Context, under string) error {
+func (c *Client) KeepOnExit(ctx context.Context, under string) error {
 	if err := dialect.CheckName(under); err != nil {
 		return invalid("under", "%v", err)
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/manifest"
 	"github.com/dbcron/dbcron/scheduler"
-	"github.com/dbcron/dbcron/scheduler/manifest"
 )
 
 func parse(t *testing.T, text string) []scheduler.Schedule {
@@ -240,7 +240,8 @@ func TestExample(t *testing.T) {
 	unset(values)
 	for _, key := range knownKeys(t) {
 		text := string(data) // within a job, two of them are there as well
-		if n := strings.Count(text, "\n    "+key+": ") + strings.Count(text, "\n  "+key+": ") + strings.Count(text, "\n    "+key+":\n"); n != 1 && key != "name" && key != "spec" {
+		if n := strings.Count(text, "\n    "+key+": ") + strings.Count(text, "\n  "+key+": ") +
+			strings.Count(text, "\n    "+key+":\n"); n != 1 && key != "name" && key != "spec" {
 			t.Errorf("%s: %s is there %d times, want once", name, key, n)
 		}
 	}

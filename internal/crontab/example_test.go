@@ -3,7 +3,7 @@ package crontab_test
 import (
 	"fmt"
 
-	"github.com/dbcron/dbcron/scheduler/crontab"
+	"github.com/dbcron/dbcron/internal/crontab"
 )
 
 // A crontab becomes entries; what is wrong with it is told with its line.

@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/dbcron/dbcron/scheduler/crontab"
+	"github.com/dbcron/dbcron/internal/crontab"
 )
 
 func TestFormat(t *testing.T) {
@@ -179,7 +179,10 @@ func TestFormatRefuses(t *testing.T) {
 		{named("a\nb"), `entry 1, "a\nb": the name "a\nb" holds a control character; remove it`},
 		{named(long[:201]), `entry 1, "` + long[:60] + `": the name has 201 characters; use at most 200`},
 		{[]crontab.Entry{{Spec: " @daily", Command: "=x"}}, `entry 1, " @daily =x": @daily before a command that begins with =`},
-		{[]crontab.Entry{{Spec: "@daily\n", Command: "x"}}, `entry 1, "@daily\n x": invalid schedule: spec "@daily\n": it holds the control character`},
+		{
+			[]crontab.Entry{{Spec: "@daily\n", Command: "x"}},
+			`entry 1, "@daily\n x": invalid schedule: spec "@daily\n": it holds the control character`,
+		},
 		{[]crontab.Entry{{Command: "x"}}, `entry 1, " x": invalid schedule: spec "": it is empty`},
 		{
 			[]crontab.Entry{{Spec: "@daily", Command: "x", Zone: "Mars/Base"}},
@@ -190,7 +193,10 @@ func TestFormatRefuses(t *testing.T) {
 			slices.Concat(daily("x", "", "B=1"), daily("y", "", "A=1")),
 			`entry 2, "@daily y": the setting "B" of entry 1, "@daily x", is missing, and no line of a crontab takes it back; give it to both, or write two files`,
 		},
-		{slices.Concat(daily("x", "", "A=1", "B=1"), daily("y", "", "C=1")), `entry 1, "@daily x": the setting "C" of entry 2, "@daily y", is missing`},
+		{
+			slices.Concat(daily("x", "", "A=1", "B=1"), daily("y", "", "C=1")),
+			`entry 1, "@daily x": the setting "C" of entry 2, "@daily y", is missing`,
+		},
 		{daily("x", "", large...), "the crontab has 16901460 bytes; write several of at most 16777216"},
 	} {
 		got, err := crontab.Format(c.entries)
@@ -376,7 +382,8 @@ func drawEntry(t *rapid.T) crontab.Entry {
 func FuzzFormat(f *testing.F) {
 	for _, seed := range []string{
 		"", "* * * * * a\n@daily b%c\\%", "A=1\n'B' = \" 2 \"\r\n# name: x\n@every 5m c", "CRON_TZ=Asia/Tokyo\n0 0 * * * é",
-		"@daily x\r\r\n@daily x%a\r%\n@daily x\r%\n@daily \\\\%\\\\%%\\", "\ufeff\ufeffA=1\n@daily #\n\"#\"=' '\n@daily '", "@daily a\n@daily a%\n@daily a", "# dbcron: a=1 b=' 2' c=\n@daily x",
+		"@daily x\r\r\n@daily x%a\r%\n@daily x\r%\n@daily \\\\%\\\\%%\\", "\ufeff\ufeffA=1\n@daily #\n\"#\"=' '\n@daily '",
+		"@daily a\n@daily a%\n@daily a", "# dbcron: a=1 b=' 2' c=\n@daily x",
 		"a\"b'=c\"d'\r\r\n@daily x\nCRON_TZ=UTC\n@daily x\nCRON_TZ=\n@daily x\nA=1\nB=1\n@daily x\nA=2\nA=1\n@daily x",
 	} {
 		f.Add([]byte(seed))

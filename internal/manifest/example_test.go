@@ -3,12 +3,13 @@ package manifest_test
 import (
 	"fmt"
 
-	"github.com/dbcron/dbcron/scheduler/manifest"
+	"github.com/dbcron/dbcron/internal/manifest"
 )
 
 // What is written reads back to the same schedules.
 func Example() {
-	all, err := manifest.Parse("jobs.yaml", []byte("schedules:\n- name: report\n  spec: \"0 6 * * *\"\n  shell: report --all\n  max_attempts: 3\n"))
+	all, err := manifest.Parse("jobs.yaml",
+		[]byte("schedules:\n- name: report\n  spec: \"0 6 * * *\"\n  shell: report --all\n  max_attempts: 3\n"))
 	if err != nil {
 		panic(err)
 	}

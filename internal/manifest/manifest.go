@@ -80,7 +80,10 @@ func Parse(file string, data []byte) ([]scheduler.Schedule, error) {
 	slices.SortStableFunc(r.found, func(a, b problem) int { return cmp.Compare(a.line, b.line) })
 	if len(r.found) >= maxProblems {
 		last := r.found[len(r.found)-1].line
-		r.found = append(r.found, problem{last, fmt.Sprintf("%d errors were found, and no more were looked for; correct these first", maxProblems)})
+		r.found = append(r.found, problem{
+			last,
+			fmt.Sprintf("%d errors were found, and no more were looked for; correct these first", maxProblems),
+		})
 	}
 	var errs []error
 	for _, p := range r.found {

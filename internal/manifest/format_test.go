@@ -13,8 +13,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/dbcron/dbcron/internal/manifest"
 	"github.com/dbcron/dbcron/scheduler"
-	"github.com/dbcron/dbcron/scheduler/manifest"
 )
 
 // drawText draws what is hard to write: what YAML takes for something else, what
@@ -24,16 +24,22 @@ func drawText(t *rapid.T, label string) string {
 	case 0:
 		return rapid.SampledFrom([]string{
 			"yes", "n", "~", "null", "", " ", "5", "0o7", "010", "1_000", "12:30", "1e3", ".5", "+1", "-", "--", "---", "...", "-x", "--all", "- a",
-			"*/5 * * * *", "@daily", "&a", "!a", "%a", "`a`", "|", "> a", "? a", ": ", "a: b", "a:", "a:b", "a #b", "#a", "a#", "[a]", "{a}", "a, b", "<<", "=",
-			"'", `"`, `'a' "b"`, `\`, `a\nb`, "\u00e9", "4時", "\u2028", "\u0085", "\ufeff", "\x1b", "\x7f", "\u00a0", "\U0001f600", "\u00ad", "\ufffd", "\ufffe",
-			"2026-01-01", "2026-01-01T00:00:00Z", "true", "TRUE", ".inf", "0x1F", "a?b", "a\tb", "\ta", "a\t", "\r", "a\r\nb", "$HOME/bin", "(a)", "../a",
+			"*/5 * * * *", "@daily", "&a", "!a", "%a", "`a`", "|", "> a", "? a", ": ", "a: b", "a:", "a:b", "a #b",
+			"#a", "a#", "[a]", "{a}", "a, b", "<<", "=",
+			"'", `"`, `'a' "b"`, `\`, `a\nb`, "\u00e9", "4時", "\u2028", "\u0085", "\ufeff", "\x1b", "\x7f", "\u00a0",
+			"\U0001f600", "\u00ad", "\ufffd", "\ufffe",
+			"2026-01-01", "2026-01-01T00:00:00Z", "true", "TRUE", ".inf", "0x1F", "a?b", "a\tb", "\ta", "a\t", "\r",
+			"a\r\nb", "$HOME/bin", "(a)", "../a",
 		}).Draw(t, label)
 	case 1:
 		return rapid.String().Draw(t, label)
 	case 2:
 		return rapid.StringMatching(`[a-z:#'"\\\[\]{}&*!|>%@, -]{0,20}`).Draw(t, label)
 	}
-	lines := rapid.SliceOfN(rapid.SampledFrom([]string{"", "", " ", "a", "  a", "a ", "\ta", "a\tb", "# a", "- a", "a: b", "---", "...", "%a", "é", "\"", "\u2028"}), 2, 6)
+	lines := rapid.SliceOfN(rapid.SampledFrom([]string{
+		"", "", " ", "a", "  a", "a ", "\ta", "a\tb", "# a",
+		"- a", "a: b", "---", "...", "%a", "é", "\"", "\u2028",
+	}), 2, 6)
 	return strings.Join(lines.Draw(t, label), "\n")
 }
 
@@ -56,7 +62,10 @@ func drawSchedule(t *rapid.T, name string) scheduler.Schedule {
 		if !maybe(label) {
 			return 0
 		}
-		unit := rapid.SampledFrom([]time.Duration{time.Microsecond, time.Millisecond, time.Second, time.Minute, time.Hour, 24 * time.Hour}).Draw(t, "unit")
+		unit := rapid.SampledFrom([]time.Duration{
+			time.Microsecond, time.Millisecond, time.Second, time.Minute,
+			time.Hour, 24 * time.Hour,
+		}).Draw(t, "unit")
 		return max(time.Millisecond, unit*time.Duration(rapid.IntRange(1, 18000).Draw(t, label)))
 	}
 	word := func(label string, words ...string) string { return rapid.SampledFrom(append(words, "")).Draw(t, label) }
@@ -256,11 +265,16 @@ schedules:
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"ls -l | wc > /tmp/x && y; z": "ls -l | wc > /tmp/x && y; z", "4時": "4時", "$HOME/bin/x": "$HOME/bin/x", "a:b#c": "a:b#c", "-x": "-x", "--all": "--all",
-		`echo "a"`: `echo "a"`, `"a" b`: `'"a" b'`, `"it's"`: `'"it''s"'`, `\d`: `'\d'`, "'a'": `"'a'"`, "a: b": `"a: b"`, "a #b": `"a #b"`, "#a": `"#a"`, "a:": `"a:"`,
-		"yes": `"yes"`, "N": `"N"`, "null": `"null"`, "~": `"~"`, "5": `"5"`, "1e3": `"1e3"`, "12:30": `"12:30"`, "1_000": `"1_000"`, "0o7": `"0o7"`, "2026-01-01": `"2026-01-01"`,
-		"- a": `"- a"`, "-": `"-"`, "---": `"---"`, "*": `"*"`, "@x": `"@x"`, "[a]": `"[a]"`, "! a": `"! a"`, " a": `" a"`, "a ": `"a "`, "a\u2028": `"a\u2028"`, "a\tb": `"a\tb"`,
-		"a\nb": "|-\n      a\n      b", "a\n\n\tb\n": "|\n      a\n\n      \tb", "a\nb\n\n": `"a\nb\n\n"`, " a\nb": `" a\nb"`, "a \nb": `"a \nb"`, "\na": `"\na"`, "a\r\nb": `"a\r\nb"`,
+		"ls -l | wc > /tmp/x && y; z": "ls -l | wc > /tmp/x && y; z", "4時": "4時", "$HOME/bin/x": "$HOME/bin/x",
+		"a:b#c": "a:b#c", "-x": "-x", "--all": "--all",
+		`echo "a"`: `echo "a"`, `"a" b`: `'"a" b'`, `"it's"`: `'"it''s"'`, `\d`: `'\d'`, "'a'": `"'a'"`,
+		"a: b": `"a: b"`, "a #b": `"a #b"`, "#a": `"#a"`, "a:": `"a:"`,
+		"yes": `"yes"`, "N": `"N"`, "null": `"null"`, "~": `"~"`, "5": `"5"`, "1e3": `"1e3"`, "12:30": `"12:30"`,
+		"1_000": `"1_000"`, "0o7": `"0o7"`, "2026-01-01": `"2026-01-01"`,
+		"- a": `"- a"`, "-": `"-"`, "---": `"---"`, "*": `"*"`, "@x": `"@x"`, "[a]": `"[a]"`, "! a": `"! a"`,
+		" a": `" a"`, "a ": `"a "`, "a\u2028": `"a\u2028"`, "a\tb": `"a\tb"`,
+		"a\nb": "|-\n      a\n      b", "a\n\n\tb\n": "|\n      a\n\n      \tb", "a\nb\n\n": `"a\nb\n\n"`,
+		" a\nb": `" a\nb"`, "a \nb": `"a \nb"`, "\na": `"\na"`, "a\r\nb": `"a\r\nb"`,
 	} {
 		got := string(format(t, []scheduler.Schedule{{Name: "a", Spec: "@daily", Kind: "shell", Command: text}}))
 		if want := "schedules:\n  - name: a\n    spec: \"@daily\"\n    shell: " + want + "\n"; got != want {
@@ -336,10 +350,12 @@ func FuzzParse(f *testing.F) {
 	f.Add(string(example))
 	for _, seed := range []string{
 		"", "schedules: []", "schedules:\n- {name: a, spec: '@daily', shell: x}", "defaults: &a {tag: b, <<: *a}\nschedules: [{<<: *a}]",
-		"schedules:\n- name: a\n  spec: */5 * * * *\n", "a: 'b\n", "{a: [b", "\ufeff---\r\nschedules: []\r\n...\n", "%YAML 1.1\n---\n!!map {}", "? a\n: b",
+		"schedules:\n- name: a\n  spec: */5 * * * *\n", "a: 'b\n", "{a: [b", "\ufeff---\r\nschedules: []\r\n...\n",
+		"%YAML 1.1\n---\n!!map {}", "? a\n: b",
 		base("shell", "|2-\n       a\n\n      b\n"), base("shell", ">+\n      a\n\n"), base("env", "{a: !!binary aa, ? [b] : c}"),
 		base("argv", "[a, \"\\u00e9\\x07\", '', *a]"), base("http", "{url: 'http://a b', method: !, headers: {A: b}, body: \"\\0\"}"),
-		base("starts", "2026-03-29 02:30"), base("ends", "0001-01-01T00:00:00-23:59"), base("time_zone", "Europe/Berlin"), base("timeout", "9999w99999d1.5h"),
+		base("starts", "2026-03-29 02:30"), base("ends", "0001-01-01T00:00:00-23:59"), base("time_zone", "Europe/Berlin"),
+		base("timeout", "9999w99999d1.5h"),
 		base("keep_for", "forever"), base("keep_runs", "all"), base("paused", "false"), base("on_failure", "&x a\n    on_success: *x"),
 	} {
 		f.Add(seed)
