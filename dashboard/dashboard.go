@@ -101,6 +101,8 @@ type request struct {
 	who   visitor
 	hide  bool      // payloads and commands are not shown
 	now   time.Time // by the database's clock
+
+	failed error // why what a form was to do was not done, if a page is shown after that
 }
 
 func (d *Dashboard) request(r *http.Request, who visitor) *request {
@@ -150,7 +152,7 @@ func New(db *dialect.DB, api *httpapi.API, opt Options) (*Dashboard, error) {
 		"/schedules": {show: d.listSchedules},
 		"/schedule": {show: d.showSchedule, acts: map[string]action{
 			"run": d.runSchedule, "pause": d.pauseSchedule,
-			"resume": d.resumeSchedule, "backfill": d.backfillSchedule,
+			"resume": d.resumeSchedule, "backfill": d.backfillSchedule, "edit": d.editSchedule,
 		}},
 		"/runs":    {show: d.listRuns},
 		"/run":     {show: d.showRun, acts: map[string]action{"cancel": d.cancelRun}},
@@ -303,6 +305,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request, who visitor, to 
 	if err != nil {
 		reading, cancel := context.WithTimeout(r.Context(), d.opt.Timeout)
 		defer cancel()
+		req.failed = err
 		d.show(reading, w, req, to, err)
 		return
 	}
@@ -430,7 +433,7 @@ var kinds = []struct {
 	}},
 	{http.StatusConflict, []error{
 		queue.ErrDeleted, queue.ErrState, queue.ErrInUse, queue.ErrAmbiguous,
-		scheduler.ErrBusy, scheduler.ErrManaged, scheduler.ErrNotRunning,
+		scheduler.ErrBusy, scheduler.ErrManaged, scheduler.ErrNotRunning, errChanged,
 	}},
 }
 

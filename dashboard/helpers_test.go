@@ -235,6 +235,7 @@ func newWorld(t *testing.T, db *dbtest.DB) (w world) {
 		{Name: "backup", Spec: "30 3 * * *", Zone: "Europe/Berlin", Command: "pg_dump app"},
 		{Name: hostile, Spec: "@hourly", Kind: "http", Command: "GET https://example.org/?key=geheim"},
 		{Name: "idle", Spec: "@manual", Command: "true"},
+		{Name: "digest", Spec: "@daily", Kind: "job", Command: "digest", Stdin: `{"to":"<b>ada"}`},
 	} {
 		must(t, scheduler.Add(ctx, db.DB, s))
 	}
@@ -287,7 +288,7 @@ func (w *world) pages() []string {
 		link("bulk", "queue", "mail", "do", "cancel", "id", w.ready),
 		link("bulk", "queue", hostile, "state", "ready", "do", "cancel", "from", "end", "done", 7),
 		"schedules", link("schedules", "state", "active"), link("schedules", "from", "backup"),
-		link("schedule", "name", "backup"), link("schedule", "name", hostile),
+		link("schedule", "name", "backup"), link("schedule", "name", hostile), link("schedule", "name", "digest"),
 		"runs", link("runs", "state", "failed"), link("run", "id", w.run), link("run", "id", w.run-1), "locks",
 		link("lock", "name", "migration"), link("lock", "name", hostile), "daemons",
 		"routes", "topics", "groups", link("groups", "state", "open"), link("group", "id", w.group), "tokens",

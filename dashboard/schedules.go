@@ -70,6 +70,7 @@ type scheduleData struct {
 	Why      []string // why it runs or does not
 	Open     int      // runs that have not ended
 	Settings []setRow
+	Edit     *scheduleForm // nil: it comes from a file
 }
 
 func (d *Dashboard) showSchedule(ctx context.Context, r *request) (*view, error) {
@@ -97,6 +98,12 @@ func (d *Dashboard) showSchedule(ctx context.Context, r *request) (*view, error)
 		data.Shown = ""
 	}
 	data.Why = explainSchedule(&s, runs, r.now)
+	if s.Source == "" {
+		data.Edit = d.editForm(r, &s)
+		if r.failed != nil && r.PostForm.Get("do") == "edit" {
+			data.Edit.failed(r.PostForm, r.failed)
+		}
+	}
 	return &view{template: "schedule.html", title: "Schedule " + plain.Clean(name), section: "schedules", data: data}, nil
 }
 

@@ -212,6 +212,8 @@ var notes = map[string]func(n int) string{
 		return "New jobs go to new blocks in a few seconds; the old ones go when they are empty."
 	},
 	"backfilled":    func(n int) string { return plain.Plural(n, "slot", "slots") + " will be run, the oldest first." },
+	"edited":        func(int) string { return "Saved. Daemons follow within seconds." },
+	"unchanged":     func(int) string { return "Nothing was changed." },
 	"nothingMissed": func(int) string { return "No slot of that time lacks a good run." },
 	"drained":       func(int) string { return "It takes no new work, and ends what it has begun." },
 	"undrained":     func(int) string { return "It takes work again." },

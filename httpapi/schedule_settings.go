@@ -61,6 +61,10 @@ func (a *API) scheduleSettings() {
 	}, a.preview)
 }
 
+// AllowsCommands tells whether schedules that run something on the daemons' hosts, or from
+// there, are made and changed here: see Options.AllowCommands. It takes a token, too.
+func (a *API) AllowsCommands() bool { return a.opt.AllowCommands }
+
 func (a *API) setSchedule(ctx context.Context, in *setScheduleInput) (*setScheduleOutput, error) {
 	if err := checkNames("schedule", in.Schedule); err != nil {
 		return nil, err
@@ -71,7 +75,7 @@ func (a *API) setSchedule(ctx context.Context, in *setScheduleInput) (*setSchedu
 			return err
 		}
 		// Before it is looked at what is wrong: the flag is missing in any case.
-		if (s.Kind != "job" || !isNew && was != "job") && (!a.opt.AllowCommands || senderOf(ctx).token == "") {
+		if (s.Kind != "job" || !isNew && was != "job") && (!a.AllowsCommands() || senderOf(ctx).token == "") {
 			return errNoCommands
 		}
 		return problemsOf(s)

@@ -1,0 +1,277 @@
+package dashboard
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/audit"
+	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/scheduler/cronspec"
+)
+
+// editedBytes is how long a text is at the most, as a browser sends it, that a form shows to be
+// edited: two of them fit into formBytes.
+const editedBytes = 24 << 10
+
+// errChanged means that somebody has changed a schedule since the form was made.
+var errChanged = errors.New("not saved: it was changed meanwhile. What it has now stands beside the fields that differ; save again to have yours")
+
+// fieldProblems are what is wrong with what was typed. They are an ErrInvalid.
+type fieldProblems []scheduler.Problem
+
+// Error lists them.
+func (all fieldProblems) Error() string {
+	texts := make([]string, len(all))
+	for i, p := range all {
+		texts[i] = p.Field + ": " + p.Text
+	}
+	return "not saved: " + strings.Join(texts, "; ")
+}
+
+// Is makes them an ErrInvalid.
+func (fieldProblems) Is(err error) bool { return err == scheduler.ErrInvalid }
+
+// An editField is a setting that the form has.
+type editField struct {
+	Name, Label, Hint string
+	Is                string   // the setting as it is shown
+	Typed             string   // what the form holds
+	Problem           string   // what is wrong with that
+	Options           []string // what it can be; nil: any text
+	Long              bool     // may have several lines
+	set               func(s *scheduler.Schedule, text string) error
+}
+
+// Lines are those that are shown of a long text.
+func (f *editField) Lines() int { return min(14, 2+strings.Count(f.Typed, "\n")) }
+
+// A scheduleForm is the form that edits a schedule.
+type scheduleForm struct {
+	Fields []editField
+	Was    string   // names the settings that the form was made from
+	Kept   []string // what cannot be edited here, and why
+	Open   bool
+}
+
+// editForm is the form for a schedule as it is. It shows no secrets: what is hidden in a command
+// stays as it is unless another one is typed.
+func (d *Dashboard) editForm(r *request, s *scheduler.Schedule) *scheduleForm {
+	f := &scheduleForm{Fields: []editField{
+		textField("spec", "Spec", "five or six fields as in a crontab, @daily, @every 90s, @manual", s.Spec,
+			func(s *scheduler.Schedule) *string { return &s.Spec }),
+		textField("zone", "Zone", "such as Europe/Berlin", s.Zone, func(s *scheduler.Schedule) *string { return &s.Zone }),
+		timeoutField(s), attemptsField(s),
+		textField("overlap", "Overlap", "", s.Overlap, func(s *scheduler.Schedule) *string { return &s.Overlap },
+			"forbid", "allow", "queue", "replace"),
+		textField("missed", "Missed slots", "", s.Missed, func(s *scheduler.Schedule) *string { return &s.Missed }, "skip", "once", "all"),
+		textField("notify", "Notify", "mail addresses and URLs, or none; empty: as the daemons say", s.Notify,
+			func(s *scheduler.Schedule) *string { return &s.Notify }),
+	}}
+	f.addWork(s, r.hide, d.api.AllowsCommands() && r.who.Login == audit.Token)
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%d %q", s.ID, s.Kind)
+	for i := range f.Fields {
+		one := &f.Fields[i]
+		one.Typed = one.Is
+		fmt.Fprintf(sum, " %s=%q", one.Name, one.Is)
+	}
+	f.Was = fmt.Sprintf("%x", sum.Sum(nil)[:12])
+	return f
+}
+
+// addWork adds what is done and where. Commands and the daemons that run them need what the API
+// asks for: whoever changes them runs something with the rights of a daemon.
+func (f *scheduleForm) addWork(s *scheduler.Schedule, hide, commands bool) {
+	if s.Kind != "job" && !commands {
+		f.Kept = append(f.Kept,
+			"Its command and its tag are changed only by who has signed in with a token, where dbcron serve has --allow-commands.")
+		return
+	}
+	f.Fields = append(f.Fields, textField("tag", "Tag", "only daemons with this tag run it", s.Tag,
+		func(s *scheduler.Schedule) *string { return &s.Tag }))
+	work := []editField{textField("command", "Command", "", httpapi.ShownCommand(s), func(s *scheduler.Schedule) *string { return &s.Command })}
+	if s.Kind == "job" {
+		work[0].Label = "Job kind"
+		work = append(work, textField("stdin", "Payload", "empty: the schedule, the slot and the run's id", s.Stdin,
+			func(s *scheduler.Schedule) *string { return &s.Stdin }))
+	}
+	for _, one := range work {
+		one.Long = one.Label != "Job kind"
+		switch {
+		case hide:
+			f.Kept = append(f.Kept, one.Label+": it is hidden here, and stays as it is.")
+		case !editable(one.Is):
+			f.Kept = append(f.Kept, one.Label+": it is too long for this form, or no text, and stays as it is.")
+		default:
+			f.Fields = append(f.Fields, one)
+		}
+	}
+}
+
+// editable tells whether a form can show a text and be sent back with it.
+func editable(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsRune(text, 0) &&
+		len(url.QueryEscape(strings.ReplaceAll(text, "\n", "\r\n"))) <= editedBytes
+}
+
+// textField is the field of a setting that is stored as it was typed.
+func textField(name, label, hint, is string, of func(s *scheduler.Schedule) *string, options ...string) editField {
+	return editField{Name: name, Label: label, Hint: hint, Is: is, Options: options, set: func(s *scheduler.Schedule, typed string) error {
+		*of(s) = typed
+		return nil
+	}}
+}
+
+// timeoutField is the time that an attempt has: of a job, its queue has a usual one.
+func timeoutField(s *scheduler.Schedule) editField {
+	of := func(s *scheduler.Schedule) *time.Duration { return &s.Timeout }
+	f := editField{Name: "timeout", Label: "Timeout", Hint: "such as 30m; empty: none"}
+	if s.Kind == "job" {
+		of = func(s *scheduler.Schedule) *time.Duration { return &s.Job.Timeout }
+		f = editField{Name: "job_timeout", Label: "Timeout of the job", Hint: "such as 30m; empty: as the queue says"}
+	}
+	if is := *of(s); is > 0 {
+		f.Is = duration.Format(is)
+	}
+	f.set = func(s *scheduler.Schedule, typed string) (err error) {
+		if strings.HasPrefix(typed, "-") {
+			return fmt.Errorf("%q is negative", plain.Cut(typed, 40))
+		}
+		*of(s), err = duration.Parse(typed)
+		return err
+	}
+	return f
+}
+
+// attemptsField is how often work is tried: a job, as often as its queue says otherwise.
+func attemptsField(s *scheduler.Schedule) editField {
+	of, least := func(s *scheduler.Schedule) *int { return &s.MaxAttempts }, 1
+	f := editField{Name: "max_attempts", Label: "Attempts", Hint: "at a slot that fails"}
+	if s.Kind == "job" {
+		of, least = func(s *scheduler.Schedule) *int { return &s.Job.MaxAttempts }, 0
+		f = editField{Name: "job_max_attempts", Label: "Attempts of the job", Hint: "0: as the queue says"}
+	}
+	f.Is = strconv.Itoa(max(least, *of(s)))
+	f.set = func(s *scheduler.Schedule, typed string) error {
+		n, err := strconv.Atoi(typed)
+		if err != nil || n < least {
+			return fmt.Errorf("%q is not a number from %d", plain.Cut(typed, 40), least)
+		}
+		*of(s) = n
+		return nil
+	}
+	return f
+}
+
+// typed is what the form sent for a field. Browsers end lines of long texts with CR LF.
+func (f *editField) typed(form url.Values) string {
+	if !form.Has(f.Name) {
+		return f.Is
+	}
+	text := form.Get(f.Name)
+	if !f.Long {
+		return strings.TrimSpace(text)
+	}
+	lines := strings.NewReplacer("\r\n", "\n", "\r", "\n")
+	if text = lines.Replace(text); text == lines.Replace(f.Is) {
+		return f.Is // with the ends of lines that it has
+	}
+	return text
+}
+
+// apply gives a schedule what was typed and differs from what it has, and returns which
+// settings those are.
+func (f *scheduleForm) apply(s *scheduler.Schedule, form url.Values) (changed []string, err error) {
+	var wrong fieldProblems
+	for i := range f.Fields {
+		one := &f.Fields[i]
+		typed := one.typed(form)
+		if typed == one.Is {
+			continue
+		}
+		changed = append(changed, one.Name)
+		switch err := one.set(s, typed); {
+		case !utf8.ValidString(typed) || strings.ContainsRune(typed, 0):
+			wrong = append(wrong, scheduler.Problem{Field: one.Name, Text: "is not UTF-8 text without NUL"})
+		case err != nil:
+			wrong = append(wrong, scheduler.Problem{Field: one.Name, Text: err.Error()})
+		}
+	}
+	for _, p := range s.Problems() {
+		if p.Field == "spec" {
+			if _, err := cronspec.New("@daily", s.Zone, ""); err != nil {
+				p.Field = "zone"
+			}
+		}
+		wrong = append(wrong, p)
+	}
+	if len(wrong) > 0 {
+		return nil, wrong
+	}
+	return changed, nil
+}
+
+// failed has the form show what was typed, and what is wrong with it.
+func (f *scheduleForm) failed(form url.Values, err error) {
+	var wrong fieldProblems
+	meanwhile := errors.Is(err, errChanged)
+	errors.As(err, &wrong)
+	f.Open = true
+	if !meanwhile { // what is changed until then is told, and not overwritten
+		f.Was = form.Get("was")
+	}
+	for i := range f.Fields {
+		one := &f.Fields[i]
+		one.Typed = one.typed(form)
+		if one.Options != nil && !slices.Contains(one.Options, one.Typed) {
+			one.Typed = one.Is
+		}
+		if meanwhile && one.Typed != one.Is {
+			one.Problem = fmt.Sprintf("is now %q", plain.Cut(one.Is, 300))
+		}
+		for _, p := range wrong {
+			if p.Field == one.Name {
+				one.Problem = plain.Cut(p.Text, 500)
+			}
+		}
+	}
+}
+
+// editSchedule saves what was typed. The row is locked from the comparison with what the form
+// was made from to the change, so that no change of somebody else is lost unseen.
+func (d *Dashboard) editSchedule(ctx context.Context, r *request) (outcome, error) {
+	name, err := r.nameIn("name")
+	if err != nil {
+		return outcome{}, err
+	}
+	var changed []string
+	_, _, err = scheduler.Set(ctx, d.db, name, func(s *scheduler.Schedule, isNew bool) error {
+		if isNew {
+			return fmt.Errorf("%w: %s", scheduler.ErrNotFound, name)
+		}
+		f := d.editForm(r, s)
+		if f.Was != r.PostForm.Get("was") {
+			return errChanged
+		}
+		changed, err = f.apply(s, r.PostForm)
+		return err
+	})
+	if err != nil {
+		return outcome{}, err
+	}
+	if len(changed) == 0 {
+		return outcome{note: "unchanged", counted: true, detail: "nothing was changed"}, nil
+	}
+	return outcome{note: "edited", detail: strings.Join(changed, ", ")}, nil
+}
