@@ -332,8 +332,17 @@ func (w *world) settings(b *tab) {
 	b.run(chromedp.Click(`#backfill summary`, chromedp.ByQuery),
 		chromedp.SetValue(`#backfill input[name=from]`, "2026-01-02T03:30", chromedp.ByQuery),
 		chromedp.SetValue(`#backfill input[name=to]`, "2026-01-03T03:30", chromedp.ByQuery))
+	b.submit(`#backfill button`)
+	b.has("2 slots would be run")
 	b.submit(`button[value=backfill]`)
 	b.has("2 slots will be run")
+	b.run(chromedp.Click(`#edit summary`, chromedp.ByQuery), chromedp.SetValue(`#edit input[name=spec]`, "99 * * * *", chromedp.ByQuery))
+	b.submit(`button[value=edit]`)
+	b.has("Not saved")
+	b.run(chromedp.SetValue(`#edit input[name=spec]`, "45 3 * * *", chromedp.ByQuery))
+	b.submit(`button[value=edit]`)
+	b.has("Saved.")
+	b.has("45 3 * * *")
 	b.visit("daemons")
 	b.submit(`button[value=drain]`)
 	b.has("It takes no new work")

@@ -117,6 +117,7 @@ type view struct {
 	data     any
 	troubles []string // what could not be read
 	still    bool     // it is not refreshed
+	status   int      // default: 200
 }
 
 // New returns a Dashboard that goes by the tokens and checks of an API of the same database.
@@ -152,19 +153,20 @@ func New(db *dialect.DB, api *httpapi.API, opt Options) (*Dashboard, error) {
 		"/schedules": {show: d.listSchedules},
 		"/schedule": {show: d.showSchedule, acts: map[string]action{
 			"run": d.runSchedule, "pause": d.pauseSchedule,
-			"resume": d.resumeSchedule, "backfill": d.backfillSchedule, "edit": d.editSchedule,
+			"resume": d.resumeSchedule, "edit": d.editSchedule,
 		}},
-		"/runs":    {show: d.listRuns},
-		"/run":     {show: d.showRun, acts: map[string]action{"cancel": d.cancelRun}},
-		"/locks":   {show: d.listLocks},
-		"/lock":    {show: d.showLock},
-		"/daemons": {show: d.listDaemons, acts: map[string]action{"drain": d.drainNode, "undrain": d.undrainNode}},
-		"/routes":  {show: d.listRoutes, acts: map[string]action{"set": d.setRoute, "delete": d.deleteRoute}},
-		"/topics":  {show: d.listTopics, acts: map[string]action{"subscribe": d.subscribe, "unsubscribe": d.unsubscribe}},
-		"/groups":  {show: d.listGroups},
-		"/group":   {show: d.showGroup, acts: map[string]action{"delete": d.deleteGroup}},
-		"/tokens":  {show: d.listTokens, acts: map[string]action{"revoke": d.revokeToken}},
-		"/audit":   {show: d.listAudit},
+		"/backfill": {show: d.showBackfill, acts: map[string]action{"backfill": d.backfillSchedule}},
+		"/runs":     {show: d.listRuns},
+		"/run":      {show: d.showRun, acts: map[string]action{"cancel": d.cancelRun}},
+		"/locks":    {show: d.listLocks},
+		"/lock":     {show: d.showLock},
+		"/daemons":  {show: d.listDaemons, acts: map[string]action{"drain": d.drainNode, "undrain": d.undrainNode}},
+		"/routes":   {show: d.listRoutes, acts: map[string]action{"set": d.setRoute, "delete": d.deleteRoute}},
+		"/topics":   {show: d.listTopics, acts: map[string]action{"subscribe": d.subscribe, "unsubscribe": d.unsubscribe}},
+		"/groups":   {show: d.listGroups},
+		"/group":    {show: d.showGroup, acts: map[string]action{"delete": d.deleteGroup}},
+		"/tokens":   {show: d.listTokens, acts: map[string]action{"revoke": d.revokeToken}},
+		"/audit":    {show: d.listAudit},
 	}
 	return d, nil
 }
@@ -342,7 +344,7 @@ func (d *Dashboard) show(ctx context.Context, w http.ResponseWriter, r *request,
 		return
 	}
 	p := d.page(r, v)
-	status := http.StatusOK
+	status := cmp.Or(v.status, http.StatusOK)
 	if failed != nil {
 		status, p.Error = d.explain(failed)
 		p.Refresh = false

@@ -289,6 +289,7 @@ func (w *world) pages() []string {
 		link("bulk", "queue", hostile, "state", "ready", "do", "cancel", "from", "end", "done", 7),
 		"schedules", link("schedules", "state", "active"), link("schedules", "from", "backup"),
 		link("schedule", "name", "backup"), link("schedule", "name", hostile), link("schedule", "name", "digest"),
+		link("backfill", "name", "backup", "from", "2026-01-02T03:30", "to", "2026-01-04T03:29"),
 		"runs", link("runs", "state", "failed"), link("run", "id", w.run), link("run", "id", w.run-1), "locks",
 		link("lock", "name", "migration"), link("lock", "name", hostile), "daemons",
 		"routes", "topics", "groups", link("groups", "state", "open"), link("group", "id", w.group), "tokens",

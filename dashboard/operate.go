@@ -2,7 +2,9 @@ package dashboard
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/audit"
@@ -10,29 +12,82 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// backfillSchedule runs slots of the past that have no good run. Both times are by the
+type backfillData struct {
+	Name, Zone string
+	From, To   string // as they were typed
+	Wrong      string // what is wrong with them
+	Counted    bool
+	Run, Left  int // slots that would be run, and those that have a good run or one under way
+	First      time.Time
+	Last       time.Time
+	here       *time.Location
+}
+
+// Wall is an instant by the clock of the schedule's zone.
+func (b *backfillData) Wall(t time.Time) string { return wallText(t, b.here) }
+
+// window reads a schedule, and between which times its slots are to be run: both are by the
 // schedule's clock.
-func (d *Dashboard) backfillSchedule(ctx context.Context, r *request) (outcome, error) {
-	name, err := r.nameIn("name")
-	if err != nil {
-		return outcome{}, err
+func (d *Dashboard) window(ctx context.Context, r *request) (name string, zone *time.Location, from, to time.Time, err error) {
+	if name, err = r.nameIn("name"); err != nil {
+		return name, nil, from, to, err
 	}
 	s, err := scheduler.Get(ctx, d.db, name)
 	if err != nil {
+		return name, nil, from, to, err
+	}
+	zone = zoneOf(&s)
+	field := "from"
+	if from, err = wallTime(r.query.Get(field), zone); err == nil {
+		field = "to"
+		to, err = wallTime(r.query.Get(field), zone)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w: %s: %w", scheduler.ErrInvalid, field, err)
+	}
+	return name, zone, from, to, err
+}
+
+// showBackfill tells how many slots would be run. Nothing is done yet.
+func (d *Dashboard) showBackfill(ctx context.Context, r *request) (*view, error) {
+	name, zone, from, to, err := d.window(ctx, r)
+	if zone == nil {
+		return nil, err
+	}
+	data := &backfillData{Name: name, Zone: zone.String(), From: r.query.Get("from"), To: r.query.Get("to"), here: zone}
+	v := &view{template: "backfill.html", title: "Backfill " + plain.Clean(name), section: "schedules", data: data, still: true}
+	if !r.who.may("/backfill", "backfill") {
+		return v, nil
+	}
+	var would scheduler.Backfilling
+	if err == nil {
+		would, err = scheduler.Backfill(ctx, d.db, name, from, to, true)
+	}
+	if errors.Is(err, scheduler.ErrInvalid) {
+		data.Wrong, v.status = sentence(err.Error()), http.StatusUnprocessableEntity
+		return v, nil
+	}
+	if data.Counted, data.Run, data.Left = true, len(would.Slots), would.Left; data.Run > 0 {
+		data.First, data.Last = would.Slots[0], would.Slots[data.Run-1]
+	}
+	return v, err
+}
+
+// backfillSchedule runs slots of the past that have no good run.
+func (d *Dashboard) backfillSchedule(ctx context.Context, r *request) (outcome, error) {
+	name, _, from, to, err := d.window(ctx, r)
+	if err != nil {
 		return outcome{}, err
 	}
-	var at [2]time.Time
-	for i, field := range []string{"from", "to"} {
-		if at[i], err = wallTime(r.PostForm.Get(field), zoneOf(&s)); err != nil {
-			return outcome{}, fmt.Errorf("%w: %s: %w", scheduler.ErrInvalid, field, err)
-		}
-	}
-	done, err := scheduler.Backfill(ctx, d.db, name, at[0], at[1], false)
+	done, err := scheduler.Backfill(ctx, d.db, name, from, to, false)
 	note := "backfilled"
 	if len(done.Slots) == 0 {
 		note = "nothingMissed"
 	}
-	return outcome{note: note, n: len(done.Slots), counted: true, detail: stamp(at[0]) + " to " + stamp(at[1])}, err
+	return outcome{
+		note: note, n: len(done.Slots), counted: true, object: name, detail: stamp(from) + " to " + stamp(to),
+		to: link("schedule", "name", name),
+	}, err
 }
 
 // wallTime reads what a browser sends of a field for a time: one of a wall clock.

@@ -117,7 +117,11 @@ func zoneOf(s *scheduler.Schedule) *time.Location {
 
 // Wall is an instant by the clock of the schedule's zone.
 func (s *scheduleData) Wall(t time.Time) string {
-	return t.In(s.Here).Format("Mon 2006-01-02 15:04:05 MST")
+	return wallText(t, s.Here)
+}
+
+func wallText(t time.Time, zone *time.Location) string {
+	return t.In(zone).Format("Mon 2006-01-02 15:04:05 MST")
 }
 
 // explainSchedule tells why a schedule runs or does not, and what to do.

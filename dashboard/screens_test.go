@@ -161,15 +161,26 @@ func TestBackfillAndDrain(t *testing.T) {
 		newWorld(t, db)
 		s, ctx := serve(t, db.DB, "/x", Options{}), t.Context()
 		backup := link("schedule", "name", "backup") // at 3:30 in Berlin
-		s.post(backup, "do", "backfill", "from", "2026-01-02T03:30", "to", "2026-01-04T03:29").has("2 slots will be run")
+		between := func(from, to string) string { return link("backfill", "name", "backup", "from", from, "to", to) }
+		s.get(backup).has(`<form method="get" action="backfill"`).lacks(`value="backfill"`)
+		s.get(between("2026-01-02T03:30", "2026-01-04T03:29")).has("2 slots would be run", "Fri 2026-01-02 03:30:00 CET", "Sat 2026-01-03 03:30:00 CET")
+		if n := len(db.List(t, `SELECT id FROM {prefix}run WHERE cause = 'backfill'`, nil)); n > 0 {
+			t.Errorf("counting has run %d slots", n)
+		}
+		s.post(between("2026-01-02T03:30", "2026-01-04T03:29"), "do", "backfill").has("2 slots will be run")
+		s.get(between("2026-01-01T03:30", "2026-01-04T03:29")).has("1 slot would be run", "2 more have a good run, or one that has not ended")
 		due := db.List(t, `SELECT {us due_at} FROM {prefix}run WHERE schedule = 'backup' AND cause = 'backfill' ORDER BY due_at`, nil)
 		want := time.Date(2026, 1, 2, 2, 30, 0, 0, time.UTC)
 		if !slices.Equal(due, []string{fmt.Sprint(want.UnixMicro()), fmt.Sprint(want.Add(24 * time.Hour).UnixMicro())}) {
 			t.Errorf("the slots are %v", due)
 		}
-		s.post(backup, "do", "backfill", "from", "2026-01-02T03:30", "to", "2026-01-04T03:29").has("No slot of that time lacks")
-		s.try(backup, "do", "backfill", "from", "yesterday", "to", "2026-01-04T03:29").is(422).has("is not a time")
-		s.try(backup, "do", "backfill", "from", "2026-01-05T03:30", "to", "2026-01-04T03:29").is(422)
+		s.get(between("2026-01-02T03:30", "2026-01-04T03:29")).has("No slot of that time lacks").lacks(`value="backfill"`)
+		s.post(between("2026-01-02T03:30", "2026-01-04T03:29"), "do", "backfill").has("No slot of that time lacks")
+		for _, wrong := range []string{between("yesterday", "2026-01-04T03:29"), between("2026-01-05T03:30", "2026-01-04T03:29")} {
+			s.do("GET", wrong, nil).is(422).has(`<small class="t-bad" role="alert">`, `value="2026-01-04T03:29"`)
+			s.try(wrong, "do", "backfill").is(422)
+		}
+		s.do("GET", link("backfill", "name", "none", "from", "2026-01-02T03:30", "to", "2026-01-04T03:29"), nil).is(404)
 		s.post("daemons", "do", "drain", "name", "web-1:4711").has("It takes no new work", "Undrain", "drained")
 		s.post("daemons", "do", "undrain", "name", "web-1:4711").has("It takes work again").lacks("Undrain")
 		s.try("daemons", "do", "drain", "name", "nobody").is(404)

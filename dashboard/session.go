@@ -42,7 +42,8 @@ var operates = map[string][]string{
 	"/queue":    {"pause", "resume"},
 	"/job":      {"retry", "run", "cancel"},
 	"/bulk":     {"retry", "run", "cancel"},
-	"/schedule": {"run", "pause", "resume", "backfill"},
+	"/schedule": {"run", "pause", "resume"},
+	"/backfill": {"backfill"},
 	"/run":      {"cancel"},
 	"/daemons":  {"drain", "undrain"},
 }
