@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -28,22 +27,8 @@ func (d *Dashboard) readEndpoint(ctx context.Context, _ *request, data *queueDat
 	if err != nil {
 		return err
 	}
-	data.Endpoint = &endpointView{e, shownURL(e.URL)}
+	data.Endpoint = &endpointView{e, plain.URL(e.URL)}
 	return nil
-}
-
-// shownURL is a URL without its query and who it is for, which may be secret.
-func shownURL(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return ""
-	}
-	more := ""
-	if u.RawQuery != "" {
-		more = "?…"
-	}
-	u.User, u.RawQuery, u.Fragment = nil, "", ""
-	return plain.Clean(u.String() + more)
 }
 
 // formNumber reads a number that was typed, and 0 if none was.

@@ -106,7 +106,7 @@ func (d *Dashboard) readCounts(ctx context.Context, r *request, data *queueData)
 		return err
 	}
 	data.Depth = all[0]
-	if data.Counts, err = d.queues.Count(ctx, data.Name, health.CountTo); err != nil {
+	if data.Done, err = d.queues.CountDone(ctx, data.Name, health.CountTo); err != nil {
 		return err
 	}
 	minutes, err := d.minutesOf(ctx)
@@ -115,7 +115,7 @@ func (d *Dashboard) readCounts(ctx context.Context, r *request, data *queueData)
 	}
 	data.Chart = chartOf(minutes, data.Name, r.now)
 	if data.Behind() {
-		data.Outlook = data.Depth.Outlook(health.Rate(minutes, data.Name, r.now))
+		data.Outlook = data.Depth.Outlook(health.Flows(minutes, r.now)[data.Name].Out)
 	}
 	finished, err := d.queues.Finished(ctx, time.Hour)
 	for _, f := range finished {

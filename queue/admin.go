@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -206,36 +207,64 @@ func (c *Client) Count(ctx context.Context, queue string, limit int) (Counts, er
 // CountAndOldest is [Client.Count], and tells when the oldest of those ready jobs that were
 // counted was enqueued: of all, if they are fewer than the limit. Zero: there are none.
 func (c *Client) CountAndOldest(ctx context.Context, queue string, limit int) (counts Counts, oldest time.Time, err error) {
-	if counts, oldest, err = c.CountUnfinished(ctx, queue, limit); err != nil {
-		return counts, oldest, err
+	b, err := c.Backlog(ctx, queue, limit, time.Time{})
+	if err != nil {
+		return b.Counts, oldest, err
 	}
-	q, err := c.read(ctx, cmpName(queue))
-	if err == nil {
-		err = c.db.Get(ctx, countDone, dialect.Args{"queue": q.id, "limit": limit}, &counts.Done, new(int64))
-	}
-	return counts, oldest, err
+	b.Done, err = c.CountDone(ctx, queue, limit)
+	return b.Counts, b.enqueued, err
 }
 
-// CountUnfinished is [Client.CountAndOldest] without those that are done and kept.
-func (c *Client) CountUnfinished(ctx context.Context, queue string, limit int) (counts Counts, oldest time.Time, err error) {
+// CountDone counts the jobs of a queue that are done and kept, up to a limit.
+func (c *Client) CountDone(ctx context.Context, queue string, limit int) (n int, err error) {
+	q, err := c.read(ctx, cmpName(queue))
+	if err == nil {
+		err = c.db.Get(ctx, countDone, dialect.Args{"queue": q.id, "limit": limit}, &n, new(int64))
+	}
+	return n, err
+}
+
+// A Backlog is what of a queue's jobs is not done.
+type Backlog struct {
+	Counts           // without Done
+	Due    int       // delayed ones whose time has come, such as dead letters that are retried: workers take them at once
+	Oldest time.Time // since when the first ready or due job could begin; zero: there is none
+	Recent int       // of all of these, how many were enqueued since the time that was asked for
+
+	enqueued time.Time // the oldest ready job
+}
+
+// Backlog counts a queue's jobs as [Client.Count] does, but not those that are done and kept. All
+// that it tells is of the jobs that were counted, up to limit of each state.
+func (c *Client) Backlog(ctx context.Context, queue string, limit int, since time.Time) (b Backlog, err error) {
 	q, err := c.read(ctx, cmpName(queue))
 	if err != nil {
-		return Counts{}, oldest, err
+		return b, err
 	}
-	counts.Limit = limit
+	b.Limit = limit
+	args := dialect.Args{"queue": q.id, "limit": limit, "recent": int64(math.MaxInt64)}
+	if !since.IsZero() {
+		args["recent"] = tickOf(since.UnixMicro())
+	}
 	for _, of := range []struct {
 		stmt *dialect.Stmt
 		n    *int
-	}{{countReady, &counts.Ready}, {countDelayed, &counts.Delayed}, {countRunning, &counts.Running}, {countDead, &counts.Dead}} {
-		var least int64
-		if err := c.db.Get(ctx, of.stmt, dialect.Args{"queue": q.id, "limit": limit}, of.n, &least); err != nil {
-			return counts, oldest, err
+	}{{countReady, &b.Ready}, {countDelayed, &b.Delayed}, {countRunning, &b.Running}, {countDead, &b.Dead}} {
+		var id, at int64
+		var recent, due int
+		if err := c.db.Get(ctx, of.stmt, args, of.n, &id, &at, &recent, &due); err != nil {
+			return b, err
 		}
-		if least > 0 { // of ready ones only
-			oldest = TimeOf(least)
+		if id > 0 {
+			b.enqueued = TimeOf(id)
+			b.Oldest = b.enqueued
 		}
+		if began := time.UnixMicro(at).UTC(); at > 0 && (b.Oldest.IsZero() || began.Before(b.Oldest)) {
+			b.Oldest = began
+		}
+		b.Recent, b.Due = b.Recent+recent, b.Due+due
 	}
-	return counts, oldest, nil
+	return b, nil
 }
 
 // A Block is a part of a queue's jobs, which one worker has at a time.

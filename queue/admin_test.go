@@ -218,6 +218,10 @@ func TestStates(t *testing.T) {
 		if n, err := c.Count(t.Context(), "", 10); err != nil || n != (Counts{1, 1, 1, 1, 10, 0}) {
 			t.Errorf("%+v, %v", n, err)
 		}
+		b, err := c.Backlog(t.Context(), "", 10, TimeOf(ready))
+		if err != nil || b.Counts != (Counts{1, 1, 1, 1, 10, 0}) || b.Due != 0 || b.Recent != 1 || !b.Oldest.Equal(TimeOf(ready)) {
+			t.Errorf("%+v, %v", b, err)
+		}
 		type do = func(context.Context, string, int64) error
 		for what, try := range map[string]struct {
 			do   do

@@ -326,18 +326,14 @@ var (
 		SELECT id, priority, `+bareBody+`, attempt, crashes, {us died_at}, error, NULL, percent, message, divided, detail FROM {prefix}job_dead
 		WHERE queue_id = :queue AND id > :after ORDER BY id, divided LIMIT :limit`)
 
-	// countReady and its like count up to a limit: nobody waits for millions.
-	countReady = dialect.SQL("queue.count-ready", `
-		SELECT COUNT(*), COALESCE(MIN(id), 0) FROM (SELECT id FROM {prefix}job WHERE queue_id = :queue LIMIT :limit) AS counted`)
-
-	countDelayed = dialect.SQL("queue.count-delayed", `
-		SELECT COUNT(*), 0 FROM (SELECT id FROM {prefix}job_delayed WHERE queue_id = :queue LIMIT :limit) AS counted`)
-
-	countRunning = dialect.SQL("queue.count-running", `
-		SELECT COUNT(*), 0 FROM (SELECT id FROM {prefix}job_running WHERE queue_id = :queue LIMIT :limit) AS counted`)
-
-	countDead = dialect.SQL("queue.count-dead", `
-		SELECT COUNT(*), 0 FROM (SELECT id FROM {prefix}job_dead WHERE queue_id = :queue LIMIT :limit) AS counted`)
+	// countReady and its like count up to a limit: nobody waits for millions. They also say
+	// since when the first has been ready, how many have an id of the last minutes, and how
+	// many are delayed ones that are due.
+	countReady   = countIn("count-ready", "job", "id", `COALESCE(MIN(id), 0), 0, COUNT(CASE WHEN id >= :recent THEN 1 END), 0`)
+	countRunning = countIn("count-running", "job_running", "id", `0, 0, COUNT(CASE WHEN id >= :recent THEN 1 END), 0`)
+	countDead    = countIn("count-dead", "job_dead", "id", `0, 0, COUNT(CASE WHEN id >= :recent THEN 1 END), 0`)
+	countDelayed = countIn("count-delayed", "job_delayed", "id, run_at", `0, COALESCE(MIN(CASE WHEN run_at <= {now} THEN {us run_at} END), 0),
+			COUNT(CASE WHEN id >= :recent THEN 1 END), COUNT(CASE WHEN run_at <= {now} THEN 1 END)`)
 
 	// removeRunning deletes jobs that are checked out, whoever has them: their workers see
 	// that they are gone.
@@ -546,4 +542,9 @@ func scanID(rows *sql.Rows) (id int64, err error) { return id, rows.Scan(&id) }
 func skipRow(rows *sql.Rows) (none struct{}, err error) {
 	var text sql.NullString
 	return none, rows.Scan(&text)
+}
+
+func countIn(name, table, columns, more string) *dialect.Stmt {
+	return dialect.SQL("queue."+name, `
+		SELECT COUNT(*), `+more+` FROM (SELECT `+columns+` FROM {prefix}`+table+` WHERE queue_id = :queue LIMIT :limit) AS counted`)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,7 +111,7 @@ func (p *program) finished(c *cobra.Command, name, last, output string) error {
 // printStats counts the jobs of some queues, or of all.
 func (p *program) printStats(ctx context.Context, c *queue.Client, names, by []string, output string) error {
 	if names == nil {
-		all, err := allQueues(ctx, c)
+		all, err := queuesAfter(ctx, c, "", math.MaxInt)
 		if err != nil {
 			return err
 		}

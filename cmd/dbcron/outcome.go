@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/queue"
 )
 
 // An outcome is what a command that changes something prints with -o json: what was done, to
@@ -28,7 +27,7 @@ var textOnly = []string{
 // part of the outcome.
 var showAfter = map[string]func(*program, context.Context, string) error{
 	"queue": func(p *program, ctx context.Context, name string) error {
-		return p.withQueues(ctx, func(c *queue.Client) error { return p.showQueue(ctx, c, name, "json") }, name)
+		return p.showQueue(ctx, name, "json")
 	},
 	"schedule": func(p *program, ctx context.Context, name string) error {
 		return p.with(ctx, func(db *dialect.DB) error { return p.showSchedule(ctx, db, name, "json") })

@@ -3,13 +3,13 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -35,12 +35,17 @@ func (p *program) withQueues(ctx context.Context, f func(c *queue.Client) error,
 			return usagef("the queue's %v", err)
 		}
 	}
+	return p.withQueuesOf(ctx, func(_ *dialect.DB, c *queue.Client) error { return f(c) })
+}
+
+// withQueuesOf also passes the database.
+func (p *program) withQueuesOf(ctx context.Context, f func(db *dialect.DB, c *queue.Client) error) error {
 	return p.with(ctx, func(db *dialect.DB) error {
 		c, err := queue.New(db, queue.Options{Doorbell: usualDoorbell})
 		if err != nil {
 			return err
 		}
-		if err := f(c); err != nil {
+		if err := f(db, c); err != nil {
 			return err
 		}
 		return c.Flush(ctx)
@@ -51,7 +56,7 @@ func (p *program) withQueues(ctx context.Context, f func(c *queue.Client) error,
 const usualDoorbell = "127.0.0.1:0"
 
 // countLimit is how far jobs are counted: nobody waits for millions.
-const countLimit = 10_000
+const countLimit = health.CountTo
 
 // A tally is a number of jobs, and in tables one for people.
 type tally int
@@ -61,90 +66,6 @@ func (t tally) String() string {
 		return strconv.Itoa(countLimit) + "+"
 	}
 	return strconv.Itoa(int(t))
-}
-
-type queueRow struct {
-	Name    string `json:"name"`
-	State   string `json:"state"`
-	Ready   tally  `json:"ready"`
-	Delayed tally  `json:"delayed"`
-	Running tally  `json:"running"`
-	Dead    tally  `json:"dead"`
-	Done    tally  `json:"done" table:"-"`
-	Counted int    `json:"counted_to" table:"-"`
-	Workers int    `json:"workers"`
-	Blocks  int    `json:"blocks"`
-	Reason  string `json:"reason" table:",rare"`
-
-	queueSettingsRow `table:"-"`
-}
-
-func (p *program) queueList() *cobra.Command {
-	var output string
-	c := &cobra.Command{
-		Use:   "list",
-		Short: "List the queues, and how many jobs are in them",
-		Long: `List the queues, and how many jobs are in each. No more than 10000 of a state are
-counted: 10000+ is that many or more. The states of a job:
-
-    ready      it waits for a worker, or has been running for less than a second
-    delayed    it waits for its time, or for its next attempt
-    running    it has been running for longer
-    dead       it failed too often, and is kept for somebody to look at
-
-WORKERS are the processes that do its jobs now. BLOCKS is how many could share it:
-dbcron queue resize.`,
-		Example: `  dbcron queue list
-  dbcron queue list -o jsonl | jq -r 'select(.dead > 0) | .name'`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return p.withQueues(c.Context(), func(q *queue.Client) error { return p.listQueues(c.Context(), q, output) })
-		},
-	}
-	outputFlag(c, &output)
-	return c
-}
-
-func (p *program) listQueues(ctx context.Context, c *queue.Client, output string) error {
-	all, err := allQueues(ctx, c)
-	if err != nil {
-		return err
-	}
-	rows := make([]queueRow, len(all))
-	for i := range all {
-		if rows[i], _, err = newQueueRow(ctx, c, &all[i]); err != nil {
-			return err
-		}
-	}
-	return write(p.out, output, rows)
-}
-
-// allQueues reads page by page: programs may make up names.
-func allQueues(ctx context.Context, c *queue.Client) (all []queue.Queue, err error) {
-	const page = 1000
-	for after := ""; ; {
-		found, err := c.Queues(ctx, after, page)
-		all = append(all, found...)
-		if err != nil || len(found) < page {
-			return all, err
-		}
-		after = found[page-1].Name
-	}
-}
-
-// newQueueRow counts a queue's jobs, and reads who has its blocks.
-func newQueueRow(ctx context.Context, c *queue.Client, q *queue.Queue) (queueRow, []queue.Block, error) {
-	n, err := c.Count(ctx, q.Name, countLimit)
-	var blocks []queue.Block
-	if err == nil {
-		blocks, err = c.Blocks(ctx, q.Name)
-	}
-	if errors.Is(err, queue.ErrNotFound) { // it was written by hand, and has had no job yet
-		err = nil
-	}
-	return queueRow{
-		q.Name, q.State, tally(n.Ready), tally(n.Delayed), tally(n.Running), tally(n.Dead), tally(n.Done), countLimit,
-		len(holders(blocks)), q.Blocks, q.Reason, newQueueSettingsRow(q),
-	}, blocks, err
 }
 
 // holders are the workers that have blocks.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -61,19 +62,30 @@ database refuses to write what has become of them.`,
   dbcron queue show mail -o json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.withQueues(c.Context(), func(q *queue.Client) error { return p.showQueue(c.Context(), q, args[0], output) }, args[0])
+			return p.showQueue(c.Context(), args[0], output)
 		},
 	}
 	outputFlag(c, &output)
 	return c
 }
 
-func (p *program) showQueue(ctx context.Context, c *queue.Client, name, output string) error {
+func (p *program) showQueue(ctx context.Context, name, output string) error {
+	if err := dialect.CheckName(name); err != nil {
+		return usagef("the queue's %v", err)
+	}
+	return p.withQueuesOf(ctx, func(db *dialect.DB, c *queue.Client) error { return p.showQueueOf(ctx, db, c, name, output) })
+}
+
+func (p *program) showQueueOf(ctx context.Context, db *dialect.DB, c *queue.Client, name, output string) error {
 	q, err := c.Queue(ctx, name)
 	if err != nil {
 		return err
 	}
-	row, blocks, err := newQueueRow(ctx, c, &q)
+	look, err := p.newQueueLook(ctx, db, c)
+	if err != nil {
+		return err
+	}
+	row, blocks, err := look.row(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -109,6 +121,10 @@ func (d *queueDetail) facts() []fact {
 		{"running", d.Running.String()},
 		{"dead", d.Dead.String()},
 	}
+	if d.Oldest >= 0 {
+		facts = append(facts, fact{"oldest", d.Oldest.String() + " ready"})
+	}
+	facts = append(facts, fact{"in, out", d.In.String() + " and " + d.Out.String() + " a minute"}, fact{"endpoint", d.Endpoint})
 	if d.q.KeepDone > 0 || d.Done > 0 {
 		facts = append(facts, fact{"done", d.Done.String()})
 	}

@@ -273,6 +273,7 @@ func (l *topLook) queueTable(s *topScreen, limit int) {
 	all := slices.Clone(l.depths)
 	slices.SortStableFunc(all, func(a, b health.Depth) int { return cmp.Or(cmp.Compare(b.Age, a.Age), cmp.Compare(b.Ready, a.Ready)) })
 	rows, lines := [][]string{{"QUEUE", "STATE", "READY", "OLDEST", "RUNNING", "DELAYED", "DEAD", "IN/MIN", "OUT/MIN"}}, []topLine(nil)
+	flows := health.Flows(l.minutes, l.now)
 	for i := range all[:min(len(all), limit)] {
 		d := &all[i]
 		oldest, in := "–", "–"
@@ -291,7 +292,7 @@ func (l *topLook) queueTable(s *topScreen, limit int) {
 		}
 		rows = append(rows, []string{
 			plain.Cut(d.Name, 30), d.State, plain.Count(d.Ready, d.Limit), oldest, plain.Count(d.Running, d.Limit), plain.Count(d.Delayed, d.Limit),
-			plain.Count(d.Dead, d.Limit), in, fmt.Sprintf("%.0f", health.Rate(l.minutes, d.Name, l.now)),
+			plain.Count(d.Dead, d.Limit), in, fmt.Sprintf("%.0f", flows[d.Name].Out),
 		})
 		lines = append(lines, line)
 	}

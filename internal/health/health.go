@@ -5,6 +5,7 @@ package health
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -171,19 +172,25 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 type Depth struct {
 	queue.Queue
 	queue.Counts
-	Age time.Duration // of the oldest ready job
+	Due    int           // delayed jobs whose time has come
+	Recent int           // jobs of Counts that were enqueued in the last minutes: see Flows
+	Age    time.Duration // for which the oldest ready or due job has waited
 }
+
+// Waiting is how many jobs a worker could begin: ready ones, and delayed ones that are due.
+func (d *Depth) Waiting() int { return min(d.Limit, d.Ready+d.Due) }
 
 // Depths counts the jobs of some queues, but not those that are done and kept.
 func Depths(ctx context.Context, c *queue.Client, queues []queue.Queue, now time.Time) (all []Depth, err error) {
 	for i := range queues {
 		d := Depth{Queue: queues[i]}
-		var oldest time.Time
-		if d.Counts, oldest, err = c.CountUnfinished(ctx, d.Name, CountTo); err != nil {
+		b, err := c.Backlog(ctx, d.Name, CountTo, flowFrom(now))
+		if err != nil && !errors.Is(err, queue.ErrNotFound) { // one that was written by hand has had no job yet
 			return nil, err
 		}
-		if !oldest.IsZero() {
-			d.Age = max(0, now.Sub(oldest))
+		d.Counts, d.Due, d.Recent = b.Counts, b.Due, b.Recent
+		if !b.Oldest.IsZero() {
+			d.Age = max(0, now.Sub(b.Oldest))
 		}
 		all = append(all, d)
 	}
@@ -196,6 +203,7 @@ func OfQueues(ctx context.Context, c *queue.Client, depths []Depth, minutes []qu
 	now time.Time,
 ) ([]Problem, error) {
 	var behind, died, paused []Problem
+	flows := Flows(minutes, now)
 	for i := range depths {
 		q := &depths[i]
 		if q.State == "deleted" {
@@ -206,12 +214,12 @@ func OfQueues(ctx context.Context, c *queue.Client, depths []Depth, minutes []qu
 		case q.State == "paused":
 			p.what, p.Do = "Queue %s is paused", "when its jobs may go on: dbcron queue resume "+argument(q.Name)
 			if p.Why = plain.Cut(q.Reason, 200); q.Reason == "" {
-				p.Why = "for " + jobs(q.Ready, q.Limit) + " that wait"
+				p.Why = "for " + jobs(q.Waiting(), q.Limit) + " that wait"
 			}
 			paused = append(paused, p)
 		case q.Behind():
 			p.Bad, p.what, p.Since = true, "Queue %s is behind", now.Add(-q.Age)
-			p.Why, p.Do = q.Outlook(Rate(minutes, q.Name, now)),
+			p.Why, p.Do = q.Outlook(flows[q.Name].Out),
 				"give it more workers, or find what holds them up: dbcron job list --state running --queue "+argument(q.Name)
 			behind = append(behind, p)
 		}
@@ -258,26 +266,14 @@ func (d *Depth) Behind() bool { return d.State == "active" && d.Age >= behindAft
 // Outlook tells how many jobs wait in a queue, and how long that lasts if it goes on as in the
 // last ten minutes and nothing is added.
 func (d *Depth) Outlook(perMinute float64) string {
-	text := plain.Count(d.Ready, d.Limit) + " ready, the oldest for " + plain.Span(d.Age)
+	text := plain.Count(d.Waiting(), d.Limit) + " ready, the oldest for " + plain.Span(d.Age)
 	switch {
 	case perMinute == 0:
 		return text + "; none was done in the last ten minutes"
-	case d.Ready >= d.Limit:
+	case d.Waiting() >= d.Limit:
 		return fmt.Sprintf("%s; %.0f a minute are done", text, max(1, perMinute))
 	}
-	return text + "; at the present rate they are done in " + plain.Span(time.Duration(float64(d.Ready)/perMinute*float64(time.Minute)))
-}
-
-// Rate is how many jobs of a queue ended in a minute, in the ten whole ones before now.
-func Rate(minutes []queue.Minute, name string, now time.Time) float64 {
-	to := now.Truncate(time.Minute)
-	n := 0
-	for _, m := range minutes {
-		if m.Queue == name && m.Begins.Before(to) && !m.Begins.Before(to.Add(-10*time.Minute)) {
-			n += m.Done + m.Dead
-		}
-	}
-	return float64(n) / 10
+	return text + "; at the present rate they are done in " + plain.Span(time.Duration(float64(d.Waiting())/perMinute*float64(time.Minute)))
 }
 
 // OfFiles finds files that daemons could not import, and those of which daemons have different

@@ -4,6 +4,7 @@ package plain
 
 import (
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -92,4 +93,18 @@ func Clean(text string) string {
 		}
 	}
 	return b.String()
+}
+
+// URL is a URL without its query and who it is for, which may be secret.
+func URL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return ""
+	}
+	more := ""
+	if u.RawQuery != "" {
+		more = "?…"
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return Clean(u.String() + more)
 }

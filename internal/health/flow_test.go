@@ -1,0 +1,40 @@
+package health
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue"
+)
+
+func TestFlows(t *testing.T) {
+	now := dbtest.Start.Add(30 * time.Second)
+	minute := func(ago, done, dead int, waited time.Duration) queue.Minute {
+		n := done + dead
+		return queue.Minute{Begins: dbtest.Start.Add(-time.Duration(ago) * time.Minute), Queue: "mail", Done: done, Dead: dead, Waited: time.Duration(n) * waited}
+	}
+	const span = 10.5 // minutes that are looked at
+	for name, c := range map[string]struct {
+		minutes []queue.Minute
+		d       Depth
+		out, in float64
+		unknown bool
+	}{
+		"nothing":              {d: Depth{Counts: queue.Counts{Limit: 10}}},
+		"no job ever":          {},
+		"done at once":         {[]queue.Minute{minute(1, 90, 10, 0), minute(11, 7, 0, 0)}, Depth{Counts: queue.Counts{Limit: 10}}, 10, 100 / span, false},
+		"this minute":          {[]queue.Minute{minute(0, 21, 0, 0)}, Depth{Counts: queue.Counts{Limit: 10}}, 0, 2, false},
+		"nothing done":         {nil, Depth{Counts: queue.Counts{Ready: 9, Limit: 10}, Recent: 21}, 0, 2, false},
+		"from before":          {[]queue.Minute{minute(5, 100, 0, time.Hour)}, Depth{Counts: queue.Counts{Ready: 9, Limit: 10}}, 10, 0, false},
+		"half are from before": {[]queue.Minute{minute(5, 100, 0, 315*time.Second)}, Depth{Counts: queue.Counts{Ready: 9, Limit: 10}, Recent: 55}, 10, 10, false},
+		"not counted":          {[]queue.Minute{minute(5, 100, 0, 0)}, Depth{Counts: queue.Counts{Delayed: 10, Limit: 10}}, 10, 0, true},
+	} {
+		f := Flows(c.minutes, now)["mail"]
+		in, ok := c.d.In(f, now)
+		if math.Abs(f.Out-c.out) > 1e-9 || math.Abs(in-c.in) > 1e-9 || ok == c.unknown {
+			t.Errorf("%s: got %v out and %v in, %v", name, f.Out, in, ok)
+		}
+	}
+}
