@@ -11,7 +11,9 @@ import (
 )
 
 // auditObjects are what the pages of actions are about, where that is not their name.
-var auditObjects = map[string]string{"bulk": "job", "clone": "job", "backfill": "schedule", "routes": "route", "topics": "topic", "tokens": "token"}
+var auditObjects = map[string]string{
+	"bulk": "job", "clone": "job", "backfill": "schedule", "routes": "route", "topics": "topic", "tokens": "token",
+}
 
 // record writes to the audit what was done by a form.
 func (d *Dashboard) record(r *request, done outcome, failed error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/lock"
+	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -116,10 +117,23 @@ func (d *Dashboard) showLock(ctx context.Context, r *request) (*view, error) {
 }
 
 type daemonsData struct {
-	Nodes []scheduler.Node
+	Nodes []daemonRow
 	Begun bool
 	More  string
 }
+
+// A daemonRow is a process, and what it does.
+type daemonRow struct {
+	scheduler.Node
+	queue.Serving
+	Runs int // that it executes now
+}
+
+// Some are the names of queues that are shown.
+func (n *daemonRow) Some() []string { return n.Names[:min(len(n.Names), 3)] }
+
+// Others is how many queues it works on beside those that are shown.
+func (n *daemonRow) Others() int { return max(0, n.Queues-len(n.Some())) }
 
 func (d *Dashboard) listDaemons(ctx context.Context, r *request) (*view, error) {
 	after, err := r.optionalName("after")
@@ -127,9 +141,28 @@ func (d *Dashboard) listDaemons(ctx context.Context, r *request) (*view, error) 
 		return nil, err
 	}
 	data := &daemonsData{Begun: after != ""}
-	data.Nodes, err = scheduler.Nodes(ctx, d.db, after, listed)
-	if n := len(data.Nodes); n == listed {
-		data.More = data.Nodes[n-1].Name
+	v := &view{template: "daemons.html", title: "Daemons", section: "daemons", data: data}
+	nodes, err := scheduler.Nodes(ctx, d.db, after, listed)
+	if err != nil {
+		return nil, err
 	}
-	return &view{template: "daemons.html", title: "Daemons", section: "daemons", data: data}, err
+	names := make([]string, len(nodes))
+	for i := range nodes {
+		names[i] = nodes[i].Name
+	}
+	serving, err := d.queues.Serving(ctx, names)
+	if err != nil {
+		v.troubles = append(v.troubles, d.trouble("What works on which queue", err))
+	}
+	runs, err := scheduler.Executing(ctx, d.db)
+	if err != nil {
+		v.troubles = append(v.troubles, d.trouble("What runs", err))
+	}
+	for _, n := range nodes {
+		data.Nodes = append(data.Nodes, daemonRow{n, serving[n.Name], runs[n.Name]})
+	}
+	if n := len(nodes); n == listed {
+		data.More = names[n-1]
+	}
+	return v, nil
 }

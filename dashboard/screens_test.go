@@ -8,11 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/audit"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/queuetest"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -197,6 +199,62 @@ func TestBackfillAndDrain(t *testing.T) {
 			"backup 2026-01-02 02:30:00 to 2026-01-04 02:29:00",
 		}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+// The page of daemons says what each process does: which schedules and queues it deals with, how
+// many runs it executes and how many blocks it has.
+func TestDaemons(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		newWorld(t, db)
+		s, ctx := serve(t, db.DB, "/x", Options{}), t.Context()
+		c := queuetest.Client(t, db.DB)
+		for _, name := range []string{"a", "b", "c", "d"} {
+			_, err := c.Enqueue(ctx, queue.Job{Queue: name, Kind: "k"})
+			must(t, err)
+		}
+		db.Do(t, `UPDATE {prefix}node SET tags = 'default,db' WHERE name = 'web-1:4711'`, nil)
+		db.Do(t, `INSERT INTO {prefix}queue_worker (queue_id, node) SELECT queue_id, 'web-1:4711' FROM {prefix}queue WHERE name IN ('a', 'b', 'c', 'd', 'mail')`, nil)
+		db.Do(t, `UPDATE {prefix}queue_block SET state = 'LEASED', lock_by = 'web-1:4711'
+			WHERE divided = 0 AND queue_id IN (SELECT queue_id FROM {prefix}queue WHERE name IN ('a', 'mail'))`, nil)
+		now, err := scheduler.Clock(ctx, db.DB)
+		must(t, err)
+		for i, run := range []struct {
+			state, by string
+			next      time.Duration
+		}{
+			{"running", "web-1:4711", time.Hour},
+			{"running", "web-1:4711", 2 * time.Hour},
+			{"running", "web-1:4711", -time.Hour}, // its daemon has not renewed it
+			{"running", "other", time.Hour},
+			{"waiting", "web-1:4711", time.Hour},
+		} {
+			db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, exec_by, next_exec)
+				VALUES ('backup', {time :at}, :i, :state, {time :at}, :by, {time :next})`, dialect.Args{
+				"at": now.UnixMicro(), "i": i + 1, "state": run.state, "by": run.by, "next": now.Add(run.next).UnixMicro(),
+			})
+		}
+		serving, err := c.Serving(ctx, []string{"web-1:4711", hostile})
+		must(t, err)
+		web := serving["web-1:4711"]
+		if web.Queues != 5 || web.Blocks != 2 || !slices.Equal(web.Names, []string{"a", "b", "c", "d", "mail"}) {
+			t.Errorf("got %+v", web)
+		}
+		runs, err := scheduler.Executing(ctx, db.DB)
+		must(t, err)
+		if runs["web-1:4711"] != 2 || runs["other"] != 1 || len(runs) != 2 {
+			t.Errorf("got %v", runs)
+		}
+		_, row, _ := strings.Cut(s.get("daemons").has("2 queues more").text, `<td class="name">web-1:4711</td>`)
+		row, _, _ = strings.Cut(row, "</tr>")
+		for _, want := range []string{
+			"schedules tagged default,db; jobs of ", `<a href="queue?name=a">a</a>, `, ` and 2 queues more`,
+			`<td class="num">2</td><td class="num">2</td>`,
+		} {
+			if !strings.Contains(row, want) {
+				t.Errorf("there is no %q in %s", want, row)
+			}
 		}
 	})
 }

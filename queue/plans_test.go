@@ -230,7 +230,7 @@ func planArgs(stmt *dialect.Stmt, n int) dialect.Args {
 		"most": ids[n-1], "id": ids[0], "limit": 100, "after": after, "since": int64(1), "soon": 1,
 		"queue": 1, "to": 1, "kind": "k", "divided": 2, "priority": 2, "first": 1, "last": 2, "generation": 1,
 		"after1": ids[0], "after2": ids[0], "after3": ids[0], "after4": ids[0],
-		"name": "a", "under": "u", "version": "v", "drained": 0, "node": "n1", "from": "n2", "was": "running",
+		"name": "a", "under": "u", "version": "v", "drained": 0, "node": "n1", "nodes": []string{"n1", "n2"}, "from": "n2", "was": "running",
 		"lease": 1, "busy": 0, "fence": 1, "batch": 1, "left": 0, "keep": 1,
 		"state": "active", "reason": "", "key_retry": "hold", "max_attempts": 1, "max_crashes": 1, "retry_delay": "", "retry_max_delay": "",
 		"timeout": "", "max_payload": 1, "keep_dead": "", "keep_dead_max": 1, "keep_done": "", "poll_min": "",

@@ -42,6 +42,14 @@ var (
 	shortHistory = dialect.SQL("scheduler.short-history", `
 		SELECT `+shortRun+` FROM {prefix}run WHERE schedule = :schedule ORDER BY due_at DESC, attempt DESC LIMIT :limit`)
 
+	// executing counts the runs of a lane by daemon. Those of a run that is under way renew when
+	// others may take it over, so they stand where the index has the times to come.
+	executing = dialect.SQL("scheduler.executing", `
+		SELECT r.exec_by, COUNT(*) FROM (
+			SELECT exec_by, state FROM {prefix}run WHERE lane = :lane AND next_exec > {now} AND next_exec < {time :never}
+			ORDER BY next_exec LIMIT :limit) AS r
+		WHERE r.state = 'running' GROUP BY r.exec_by ORDER BY r.exec_by`)
+
 	listNodes = dialect.SQL("scheduler.list-nodes", `
 		SELECT name, version, state, COALESCE({us expire_at}, 0), {us started_at}, CASE WHEN state = 'live' AND expire_at > {now} THEN 1 ELSE 0 END,
 			COALESCE({us drained_at}, 0), drained_by, tags
@@ -62,18 +70,11 @@ type Planned struct {
 // slots, nor those whose tags and functions are beyond the first hundred.
 func Upcoming(ctx context.Context, db *dialect.DB, limit int) ([]Planned, error) {
 	var all []Planned
-	lane := ""
-	for range mostLanes {
-		lanes, err := dialect.Select(ctx, &db.Session, nextLane, dialect.Args{"after": lane}, func(rows *sql.Rows) (name string, err error) {
-			return name, rows.Scan(&name)
-		})
-		if err != nil {
-			return nil, err
-		}
-		if len(lanes) == 0 {
-			break
-		}
-		lane = lanes[0]
+	lanes, err := lanes(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	for _, lane := range lanes {
 		found, err := dialect.Select(ctx, &db.Session, upcoming, dialect.Args{"lane": lane, "limit": limit, "never": never.UnixMicro()},
 			scanPlanned)
 		if err != nil {
@@ -83,6 +84,49 @@ func Upcoming(ctx context.Context, db *dialect.DB, limit int) ([]Planned, error)
 	}
 	slices.SortStableFunc(all, func(a, b Planned) int { return a.Next.Compare(b.Next) })
 	return all[:min(len(all), limit)], nil
+}
+
+// lanes are those of active schedules, by name.
+func lanes(ctx context.Context, db *dialect.DB) (all []string, err error) {
+	lane := ""
+	for range mostLanes {
+		next, err := dialect.Select(ctx, &db.Session, nextLane, dialect.Args{"after": lane}, func(rows *sql.Rows) (name string, err error) {
+			return name, rows.Scan(&name)
+		})
+		if err != nil || len(next) == 0 {
+			return all, err
+		}
+		lane = next[0]
+		all = append(all, lane)
+	}
+	return all, nil
+}
+
+// mostExecuting is how many runs of a lane Executing counts.
+const mostExecuting = 1000
+
+// Executing tells how many runs each daemon executes now, by its name: runs of lanes that have
+// an active schedule, as far as Upcoming looks, and up to a thousand of each.
+func Executing(ctx context.Context, db *dialect.DB) (map[string]int, error) {
+	all := map[string]int{}
+	lanes, err := lanes(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	for _, lane := range lanes {
+		args := dialect.Args{"lane": lane, "limit": mostExecuting, "never": never.UnixMicro()}
+		_, err := dialect.Select(ctx, &db.Session, executing, args, func(rows *sql.Rows) (none struct{}, err error) {
+			var name string
+			var n int
+			err = rows.Scan(&name, &n)
+			all[name] += n
+			return none, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 func scanPlanned(rows *sql.Rows) (p Planned, err error) {

@@ -104,10 +104,11 @@ func hot(ids []int64, names []string) map[*dialect.Stmt]dialect.Args {
 		get:         {"name": names[0]},
 		list:        {"after": names[0], "limit": 10},
 
-		nextLane: {"after": ""},
-		upcoming: {"lane": "default", "limit": 10, "never": never.UnixMicro()},
-		inState:  {"state": "failed", "limit": 10},
-		runFloor: {"before": int64(1) << 40, "depth": 100},
+		nextLane:  {"after": ""},
+		upcoming:  {"lane": "default", "limit": 10, "never": never.UnixMicro()},
+		executing: {"lane": "default", "limit": 10, "never": never.UnixMicro()},
+		inState:   {"state": "failed", "limit": 10},
+		runFloor:  {"before": int64(1) << 40, "depth": 100},
 		recentRuns: {
 			"before": int64(1) << 40, "floor": int64(1) << 39, "states": RunStates, "limit": 10,
 			"schedule": "", "since": int64(0), "until": never.UnixMicro(),
@@ -148,7 +149,7 @@ func grow(t *testing.T, db *dbtest.DB) {
 // alone are the statements that are not run in transactions of their own.
 var alone = map[*dialect.Stmt]bool{
 	probe: true, handBack: true, forget: true, publish: true, history: true,
-	list: true, get: true, showRun: true, remove: true, nextLane: true, upcoming: true, inState: true,
+	list: true, get: true, showRun: true, remove: true, nextLane: true, upcoming: true, inState: true, executing: true,
 	runFloor: true, recentRuns: true, shortHistory: true,
 }
 
@@ -182,7 +183,7 @@ func TestPlans(t *testing.T) {
 				plan := db.Plan(t, c, stmt, args)
 				// read in order until it ends
 				limited := stmt == probe || stmt == list || stmt == history || stmt == surplus || stmt == shortHistory ||
-					stmt == nextLane || stmt == upcoming || stmt == runFloor || stmt == recentRuns
+					stmt == nextLane || stmt == upcoming || stmt == executing || stmt == runFloor || stmt == recentRuns
 				for _, line := range plan {
 					switch {
 					case (stmt == putOff || stmt == putOffRun) && strings.Contains(fmt.Sprint(plan), "Index Cond: (id ="):
