@@ -19,7 +19,7 @@ func TestJobs(t *testing.T) {
 		const payload = "{\"n\" : 12345678901234567890,\n \"s\":\"<é\\u00e9>\" , \"n\":1.0}"
 		sent := s.post("/api/v1/jobs", `{"kind": "mail", "queue": "a/b ü", "payload":  `+payload+
 			`  , "key": "k", "priority": "urgent", "delay": "1h",
-			"max_attempts": 3, "timeout": "1m30s", "trace": "00-x", "unique": "u", "unique_for": "1d"}`).is(201)
+			"max_attempts": 3, "timeout": "1m30s", "trace": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "unique": "u", "unique_for": "1d"}`).is(201)
 		made := read[enqueuedJSON](sent)
 		if made.Queue != "a/b ü" || made.Existed {
 			t.Errorf("made %+v", made)
@@ -32,7 +32,7 @@ func TestJobs(t *testing.T) {
 		due := j.Enqueued.Add(time.Hour)
 		if j.ID != made.ID || j.State != "delayed" || j.Kind != "mail" || j.Key != "k" || j.Priority != "urgent" ||
 			j.At == nil || j.At.Sub(due).Abs() > time.Second ||
-			j.MaxAttempts != 3 || j.Timeout != "1m30s" || j.Trace != "00-x" || j.Unique != "u" || j.Attempts != 0 || j.PayloadBytes != len(payload) {
+			j.MaxAttempts != 3 || j.Timeout != "1m30s" || j.Trace != "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" || j.Unique != "u" || j.Attempts != 0 || j.PayloadBytes != len(payload) {
 			t.Errorf("it is %+v", j)
 		}
 		s.get(path).has(`{"n":12345678901234567890,"s":"<é\u00e9>","n":1.0}`)

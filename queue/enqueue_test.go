@@ -3,6 +3,7 @@ package queue
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math"
@@ -93,7 +94,7 @@ func TestEnqueueInvalid(t *testing.T) {
 			with(func(j *Job) { j.Timeout = duration.Longest }),
 			with(func(j *Job) { j.Key, j.Kind = strings.Repeat("😀", 200), strings.Repeat("😀", 200) }),
 			with(func(j *Job) { j.Queue, j.Payload = "small", []byte(`"12345678"`) }),
-			with(func(j *Job) { j.Trace = strings.Repeat("~", 512) }),
+			with(func(j *Job) { j.Trace = traceOf("within bounds") }),
 			with(func(j *Job) { j.RunAt = time.Unix(0, 0) }),
 			with(func(j *Job) { j.RunAt = time.Unix(-1<<62, 0) }), // more µs than an int64 has
 		} {
@@ -143,11 +144,17 @@ var payloads = func() map[string]Job {
 	}
 	for name, j := range all {
 		j.Kind = "echo"
-		j.Trace = name
+		j.Trace = traceOf(name)
 		all[name] = j
 	}
 	return all
 }()
+
+// traceOf makes a traceparent of a name.
+func traceOf(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return fmt.Sprintf("00-%x-%x-01", sum[:16], sum[16:24])
+}
 
 // What was enqueued comes back byte for byte, by each way in and each way out.
 func TestPayloads(t *testing.T) {

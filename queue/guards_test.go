@@ -488,10 +488,10 @@ func TestWhoIsLive(t *testing.T) {
 			}
 		}
 		on, err := dialect.Select(t.Context(), &db.Session, workers, dialect.Args{"queue": 1}, func(rows *sql.Rows) (r workerRow, err error) {
-			return r, rows.Scan(&r.node, &r.busy, &r.inTime)
+			return r, rows.Scan(&r.node, &r.busy, &r.inTime, &r.drained, &r.by)
 		})
 		must(t, err)
-		if got := fmt.Sprint(on); got != "[{late 0 false} {live 0 true}]" {
+		if got := fmt.Sprint(on); got != "[{late 0 false false } {live 0 true false }]" {
 			t.Errorf("workers are %s", got)
 		}
 	})

@@ -219,7 +219,11 @@ func (c *Client) insertBy(ctx context.Context, tx *dialect.Session, rows []jobRo
 	}
 	ready, delayed := split(rows)
 	for _, part := range slices.Concat(parts(ready), parts(delayed)) {
-		if _, err := tx.Exec(ctx, of(part), dialect.Args{"rows": jobRows(part), "channel": c.bells.channel()}); err != nil {
+		stmt, args := of(part), dialect.Args{"rows": jobRows(part)}
+		if stmt == insertJobsTold || stmt == insertPlainTold {
+			args["channel"] = c.bells.channel()
+		}
+		if _, err := tx.Exec(ctx, stmt, args); err != nil {
 			return err
 		}
 	}

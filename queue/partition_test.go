@@ -24,7 +24,7 @@ var byRows = map[*dialect.Stmt]bool{
 
 // ofAllQueues are the statements that are about jobs of any queue, for administration.
 var ofAllQueues = map[*dialect.Stmt]bool{
-	locate: true, advance: true, outdated: true, outdatedDone: true, pending: true,
+	locate: true, advance: true, outdated: true, outdatedDone: true, pending: true, pendingFIFO: true, failing: true,
 }
 
 // Tables of jobs can be kept in partitions by queue. Whatever workers do of their own accord opens one
