@@ -14,6 +14,8 @@ type guarded struct {
 	ttl        time.Duration        // what a renewal of the lease gives it, about
 	left       func() time.Duration // how long the lease lasts if it is not renewed
 	stop, kill <-chan struct{}      // the command gets SIGTERM, or SIGKILL
+	stall      *stall               // ends the command if it makes no progress; or nil
+	stalled    bool                 // it has done so
 }
 
 // run runs the command until it ends, its lease does, or it is stopped.
@@ -23,15 +25,22 @@ func (g *guarded) run() (guardian.Result, error) {
 	now := instant.Now()
 	deadline := now.Add(g.left())
 	process, err := guardian.Start(g.Command, deadline)
+	if g.stall != nil {
+		g.stall.begin()
+		defer g.stall.finish(g.kill)
+	}
 	if err != nil {
 		return guardian.Result{}, err
 	}
-	tick := time.NewTicker(min(g.ttl/50, time.Second)) // soon after a renewal
+	every := min(g.ttl/50, time.Second) // soon after a renewal
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {
 		case <-process.Done():
-			return process.Wait(), nil
+			r := process.Wait()
+			g.stalled = g.stalled && r.Cause != guardian.Exited // it may have ended just then
+			return r, nil
 		case <-tick.C:
 			now := instant.Now()
 			// Only after a renewal: the guardian takes the time from an extension to
@@ -40,6 +49,7 @@ func (g *guarded) run() (guardian.Result, error) {
 				deadline = next
 				process.Extend(deadline)
 			}
+			g.look(process, now, every)
 		case <-g.stop:
 			g.stop = nil
 			process.Stop()
@@ -47,6 +57,18 @@ func (g *guarded) run() (guardian.Result, error) {
 			g.kill = nil
 			process.Kill()
 		}
+	}
+}
+
+// look stops a command that makes no progress.
+func (g *guarded) look(process *guardian.Process, now instant.Instant, every time.Duration) {
+	if g.stall == nil || g.stalled || g.stop == nil {
+		return
+	}
+	_, snapshots := process.Output()
+	if g.stall.over(now, every, snapshots) {
+		g.stalled = true
+		process.Stop()
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 const (
 	exitNotAcquired = 75 // EX_TEMPFAIL
 	exitLost        = 76
+	exitStalled     = 77
 	exitSignal      = 128 + int(syscall.SIGTERM)
 )
 
@@ -54,6 +55,8 @@ type lockRunFlags struct {
 	conflict int
 	slots    int
 	grace    time.Duration
+	stall    time.Duration
+	stallOn  string
 	line     string
 }
 
@@ -70,6 +73,12 @@ The lock's lease is renewed while the command runs. If it cannot be, or somebody
 has freed the lock by force, the command gets SIGTERM, and SIGKILL before another
 can have the lock. When the command ends, what it has left running is killed.
 
+With --stall 5m a command that makes no progress for five minutes is ended in the same
+way, and the lock is released. Progress is whatever it writes to stdout or stderr, and a
+touch of the file that DBCRON_PROGRESS_FILE names: --stall-file, or one that is made for it.
+With --stall stdout and stderr are pipes, whose bytes are passed on as they are: a command
+that looks finds no terminal there, and may write in larger pieces.
+
 The command has this one's environment, folder, stdin, stdout and stderr, and
 DBCRON_LOCK_NAME, DBCRON_LOCK_FENCE (a number that rises with each holder),
 DBCRON_LOCK_DEADLINE (when it has to be done unless the lease is renewed) and, of
@@ -79,12 +88,13 @@ SIGTERM, SIGINT and SIGHUP are passed on as SIGTERM; a second SIGTERM or SIGINT
 kills the command.
 
 Exit codes: the command's; 128+n if signal n ended it; 126 it cannot be run, 127
-it is not found; 75 (or -E) the lock was not acquired; 76 the lock was lost; 143
-ended by a signal before it had the lock; 1 failure; 2 wrong usage or input; 4
+it is not found; 75 (or -E) the lock was not acquired; 76 the lock was lost; 77 it
+was ended because it made no progress (--stall); 143 ended by a signal before it had the lock; 1 failure; 2 wrong usage or input; 4
 there is a pool where a lock is wanted, or the other way round, or one of another
 size.`,
 		Example: `  dbcron lock run backup -n -- /usr/local/bin/backup --full
   dbcron lock run export --slots 3 -- export-customer 4711
+  dbcron lock run import --stall 5m -- import-orders --verbose
   dbcron lock run report -w 5m -c 'make-report | mail -s report boss'`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -108,6 +118,8 @@ size.`,
 	flags.DurationVar(&f.options.MaxHold, "max-hold", 0, "end a command that has run for so long")
 	flags.StringVar(&f.options.Meta, "meta", "", "`text` that others see in dbcron lock list")
 	flags.DurationVar(&f.grace, "kill-grace", 10*time.Second, "time from SIGTERM to SIGKILL")
+	flags.DurationVar(&f.stall, "stall", 0, "end a command that makes no progress for so long (default: no limit)")
+	flags.StringVar(&f.stallOn, "stall-file", "", "`file` that the command touches to show progress (default: one is made)")
 	flags.StringVarP(&f.line, "command", "c", "", "a `line` for /bin/sh, instead of a command after --")
 	return c
 }
@@ -140,6 +152,12 @@ func (f *lockRunFlags) check(c *cobra.Command) error {
 		return usagef("--slots %d: a pool has one slot at least", f.slots)
 	case changed("max-hold") && f.options.MaxHold <= 0, changed("ttl") && f.options.TTL <= 0:
 		return usagef("--ttl and --max-hold must be more than 0")
+	}
+	if err := checkStall(f.stall, changed("stall")); err != nil {
+		return err
+	}
+	if f.stallOn != "" && f.stall == 0 {
+		return usagef("--stall-file needs --stall: after how long without progress the command is ended")
 	}
 	// Twice as often as usual, because the guardian needs the last third of a lease
 	// to end the command: a renewal that is not answered can be tried again before.
@@ -237,7 +255,7 @@ func (f *lockRunFlags) acquire(ctx context.Context, l *lock.Locker, name string)
 // underLease runs the command, releases the lock, and returns what became of
 // both.
 func (p *program) underLease(ctx context.Context, lease *lock.Lease, f *lockRunFlags, argv []string) error {
-	result, err := p.guarded(ctx, lease, f, argv)
+	result, stalled, err := p.guarded(ctx, lease, f, argv)
 	released := lease.Release(ctx)
 	if errors.Is(err, guardian.ErrPast) {
 		result = guardian.Result{Cause: guardian.NotStarted, ExitCode: -1, Err: err}
@@ -254,6 +272,8 @@ func (p *program) underLease(ctx context.Context, lease *lock.Lease, f *lockRunF
 		fmt.Fprintf(p.err, "dbcron: warning: the lock stays taken until its lease runs out: %s\n", flat(released.Error()))
 	}
 	switch {
+	case stalled != nil:
+		return exitError{exitStalled, fmt.Errorf("%w; %s", stalled, ending(result))}
 	case result.Cause == guardian.NotStarted && ctx.Err() != nil:
 		return exitError{exitSignal, errors.New("ended by a signal before the command was started")}
 	case result.ExitCode < 0:
@@ -277,8 +297,9 @@ func ending(r guardian.Result) string {
 	return fmt.Sprintf("the command was ended (exit code %d)", r.ExitCode)
 }
 
-// guarded runs the command until it ends, its lease does, or a signal comes.
-func (p *program) guarded(ctx context.Context, lease *lock.Lease, f *lockRunFlags, argv []string) (guardian.Result, error) {
+// guarded runs the command until it ends, its lease does, or a signal comes. It returns apart
+// that the command made no progress.
+func (p *program) guarded(ctx context.Context, lease *lock.Lease, f *lockRunFlags, argv []string) (r guardian.Result, stalled, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(lease.Context(), stop)()
@@ -289,11 +310,25 @@ func (p *program) guarded(ctx context.Context, lease *lock.Lease, f *lockRunFlag
 		},
 		ttl: f.options.TTL, left: lease.Left, stop: ctx.Done(), kill: p.signals.again,
 	}
-	result, err := g.run()
-	if result.LeftBehind {
+	if g.stall, err = newStall(f.stall, f.stallOn); err != nil {
+		return r, nil, err
+	}
+	if g.stall != nil {
+		g.Env = g.stall.environ(g.Env)
+		if g.Stdout, g.Stderr, err = g.stall.relay(p.out, p.err); err != nil {
+			g.stall.begin() // there is nothing to begin
+			g.stall.finish(nil)
+			return r, nil, err
+		}
+	}
+	r, err = g.run()
+	if r.LeftBehind {
 		fmt.Fprintln(p.err, "dbcron: warning: what the command had left running was killed: it would have gone on without the lock")
 	}
-	return result, err
+	if g.stalled {
+		stalled = g.stall.err()
+	}
+	return r, stalled, err
 }
 
 // lockEnv is the caller's environment and what there is to know about the lease.

@@ -130,7 +130,7 @@ in this folder.
 
 Exit codes: 0 done, 1 failure, 2 wrong usage or input, 3 not found, 4 conflict.
 dbcron lock run has the exit code of the command that it runs, and also 75, the lock
-was not acquired, and 76, it was lost. dbcron worker exec has 126 and 127 if its
+was not acquired, 76, it was lost, and 77, the command made no progress. dbcron worker exec has 126 and 127 if its
 command cannot be run.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/guardian"
@@ -32,6 +33,7 @@ type workerFlags struct {
 	options   queue.WorkerOptions
 	timeout   time.Duration
 	killGrace time.Duration
+	stall     time.Duration
 	batch     int
 	result    bool
 	drain     bool
@@ -61,6 +63,10 @@ A command that was told to end has not done its job, whatever its exit code: one
 took too long has failed; one that was ended because the worker stops, or has lost the
 job, is done again. When the command ends, what it has left running is killed.
 
+With --stall 5m a command that makes no progress for five minutes is ended, with all that it
+has started, and its job has failed, and is tried again. Progress is whatever it writes, and a
+touch of the file that DBCRON_PROGRESS_FILE names.
+
 With --batch N the command is run for up to N jobs that are ready. It finds each as a line
 of JSON on stdin, with id, queue, kind, key, payload (or payload_base64), attempt,
 max_attempts, group, callback_of and trace, and writes a line of JSON to stdout for each: its
@@ -84,6 +90,7 @@ jobs; 126 the command cannot be run, 127 it is not found: no job is begun then; 
 failure, also ended by a signal with --drain; 2 wrong usage or input.`,
 		Example: `  dbcron worker exec --queue mail --concurrency 4 -- /usr/local/bin/send-mail
   dbcron worker exec --queue rows --batch 100 -- python3 load.py
+  dbcron worker exec --queue import --stall 5m -- import-orders --verbose
   dbcron worker exec --queue photos --drain --timeout 5m -- sh -c 'convert - "thumb/$DBCRON_JOB_ID.png"'`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -96,20 +103,24 @@ failure, also ended by a signal with --drain; 2 wrong usage or input.`,
 			return p.runWorker(c.Context(), &f, args)
 		},
 	}
-	flags := c.Flags()
+	f.register(c.Flags())
+	return c
+}
+
+func (f *workerFlags) register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.options.Queues, "queue", []string{usualQueueName}, "`name` of the jobs' queue; may be repeated")
 	flags.IntVar(&f.options.Concurrency, "concurrency", 1, "how many jobs are done at a time")
 	flags.IntVar(&f.batch, "batch", 0, "run the command for up to `N` jobs at once: each is a line of JSON on stdin, and its outcome one on stdout")
 	flags.BoolVar(&f.result, "result", false, "what the command writes to stdout is the result of a job of a group")
 	flags.BoolVar(&f.drain, "drain", false, "end when nothing is ready or due")
 	flags.DurationVar(&f.timeout, "timeout", 0, "how long an attempt may take, if the job and the queue do not say less (default: no limit)")
+	flags.DurationVar(&f.stall, "stall", 0, "end a command that makes no progress for so long (default: no limit)")
 	flags.DurationVar(&f.options.Lease, "lease", queue.DefaultLease, "how long a dead worker's jobs wait for another one")
 	graceFlag(flags, &f.options.Grace, "how long running commands may go on when the worker is stopped, or forever")
 	flags.DurationVar(&f.killGrace, "kill-grace", 10*time.Second, "time from SIGTERM to SIGKILL")
 	flags.StringVar(&f.doorbell, "doorbell", usualDoorbell,
 		"`address` at which it hears of new jobs where the database notifies nobody, on MySQL and SQLite, or off")
 	flags.StringVar(&f.logs, "log-format", "auto", "text, json, or auto: text on a terminal")
-	return c
 }
 
 func (f *workerFlags) check(c *cobra.Command) error {
@@ -134,6 +145,9 @@ func (f *workerFlags) check(c *cobra.Command) error {
 		return usagef("--grace and --kill-grace cannot be negative")
 	case c.Flags().Changed("timeout") && f.timeout <= 0:
 		return usagef("--timeout must be more than 0")
+	}
+	if err := checkStall(f.stall, c.Flags().Changed("stall")); err != nil {
+		return err
 	}
 	// None, where 0 would be the default.
 	if f.options.Grace == 0 {

@@ -88,8 +88,17 @@ func (x *executor) run(ctx context.Context, name string, env []string, input str
 		defer out.close()
 		g.Stdout = out.file
 	}
+	if g.stall, err = newStall(x.flags.stall, ""); err != nil {
+		return r, nil, err
+	}
+	if g.Env = g.stall.environ(env); g.stall != nil {
+		g.stall.grows = g.Stdout
+	}
 	if r, err = g.run(); err == nil {
 		err = r.Err
+	}
+	if err == nil && g.stalled {
+		err = g.stall.err()
 	}
 	if err == nil && r.Cause != guardian.Exited && ctx.Err() != nil {
 		err = context.Cause(ctx)

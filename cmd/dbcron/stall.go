@@ -1,0 +1,215 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// shortestStall is what --stall is at least: output of a command is seen once a second.
+const shortestStall = time.Second
+
+// progressVariable names the file that a command touches to show that it makes progress.
+const progressVariable = "DBCRON_PROGRESS_FILE"
+
+// A stall watches whether a command makes progress: it writes something, or touches a file.
+type stall struct {
+	limit  time.Duration
+	file   string
+	remove bool     // the file is ours
+	grows  *os.File // the command's stdout, where that is a file; or nil
+
+	relayed atomic.Int64 // bytes
+	held    atomic.Int32 // writes under way: the command may wait for whoever reads
+	ends    []*os.File   // of pipes, which are the command's
+	relays  sync.WaitGroup
+	done    chan struct{} // the command and all that it started are gone
+
+	seen progressMark
+	at   instant.Instant // of the last look
+	idle time.Duration
+}
+
+// A progressMark is another one after progress.
+type progressMark struct {
+	relayed, size, fileSize int64
+	snapshots               int
+	touched                 time.Time
+}
+
+// newStall returns a watch, or nil if there is no limit. Without a file it makes one.
+func newStall(limit time.Duration, file string) (*stall, error) {
+	if limit == 0 {
+		return nil, nil
+	}
+	s := &stall{limit: limit, file: file, done: make(chan struct{})}
+	if file == "" {
+		made, err := os.CreateTemp("", "dbcron-progress-*")
+		if err != nil {
+			return nil, fmt.Errorf("a file for the command to touch: %w", err)
+		}
+		s.file, s.remove = made.Name(), true
+		if err := made.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// environ adds the file to a command's environment.
+func (s *stall) environ(env []string) []string {
+	if s == nil {
+		return env
+	}
+	var all []string
+	for _, pair := range env {
+		if !strings.HasPrefix(pair, progressVariable+"=") { // of a command around this one
+			all = append(all, pair)
+		}
+	}
+	return append(all, progressVariable+"="+s.file)
+}
+
+// relay returns what the command gets as stdout and stderr, whose bytes go to out and to errs. If
+// these are one file, so are those: what is written first comes first.
+func (s *stall) relay(out, errs io.Writer) (stdout, stderr *os.File, err error) {
+	// Without this a write to a stdout that nobody reads any more ends this process, and not the
+	// command. Ignored signals, the command would inherit.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	if stdout, err = s.pipe(out); err != nil || sameFile(out, errs) {
+		return stdout, stdout, err
+	}
+	stderr, err = s.pipe(errs)
+	return stdout, stderr, err
+}
+
+func sameFile(a, b any) bool {
+	if fileOf(a) == nil || fileOf(b) == nil {
+		return false
+	}
+	one, err := fileOf(a).Stat()
+	other, err2 := fileOf(b).Stat()
+	return err == nil && err2 == nil && os.SameFile(one, other)
+}
+
+func (s *stall) pipe(to io.Writer) (*os.File, error) {
+	from, end, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	s.ends = append(s.ends, end)
+	s.relays.Go(func() { s.pass(to, from) })
+	return end, nil
+}
+
+// pass copies until nobody has the other end any more, or nothing has come for a second after the
+// command's end: a stranger may have it. If the bytes are not wanted the command learns that.
+func (s *stall) pass(to io.Writer, from *os.File) {
+	defer from.Close()
+	stopped := make(chan struct{})
+	defer close(stopped)
+	go func() {
+		select {
+		case <-s.done: // wakes a read that waits
+			_ = from.SetReadDeadline(hostNow().Add(time.Second))
+		case <-stopped:
+		}
+	}()
+	buf := make([]byte, 32<<10)
+	for {
+		select {
+		case <-s.done:
+			_ = from.SetReadDeadline(hostNow().Add(time.Second))
+		default:
+		}
+		n, err := from.Read(buf)
+		if n > 0 {
+			s.held.Add(1)
+			_, failed := to.Write(buf[:n])
+			s.relayed.Add(int64(n))
+			s.held.Add(-1)
+			if failed != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// begin is called when the command was started, or could not be.
+func (s *stall) begin() {
+	for _, end := range s.ends {
+		end.Close()
+	}
+	s.seen, s.at = s.mark(0), instant.Now()
+}
+
+// finish passes on what the command has written last, unless somebody is in a hurry.
+func (s *stall) finish(hurry <-chan struct{}) {
+	close(s.done)
+	passed := make(chan struct{})
+	go func() { // ends when whoever reads does
+		defer close(passed)
+		s.relays.Wait()
+	}()
+	select {
+	case <-passed:
+	case <-hurry:
+	}
+	if s.remove {
+		_ = os.Remove(s.file)
+	}
+}
+
+func (s *stall) mark(snapshots int) progressMark {
+	m := progressMark{relayed: s.relayed.Load(), snapshots: snapshots}
+	if s.grows != nil {
+		if info, err := s.grows.Stat(); err == nil {
+			m.size = info.Size()
+		}
+	}
+	if info, err := os.Stat(s.file); err == nil {
+		m.fileSize, m.touched = info.Size(), info.ModTime()
+	}
+	return m
+}
+
+// over tells at each tick whether there was no progress for too long. The time in which this
+// process did not run is not counted: the command may not have run either.
+func (s *stall) over(now instant.Instant, tick time.Duration, snapshots int) bool {
+	passed := min(now.Sub(s.at), 2*tick)
+	s.at = now
+	if m := s.mark(snapshots); m != s.seen || s.held.Load() > 0 {
+		s.seen, s.idle = m, 0
+		return false
+	}
+	s.idle += passed
+	return s.idle >= s.limit
+}
+
+// errStalled is in the error of a command that has made no progress.
+var errStalled = errors.New("no progress")
+
+func (s *stall) err() error {
+	return fmt.Errorf("%w for %s (--stall): neither output nor a touch of $%s", errStalled, duration.Format(s.limit), progressVariable)
+}
+
+// checkStall tells what is wrong with --stall.
+func checkStall(limit time.Duration, given bool) error {
+	if given && limit < shortestStall {
+		return usagef("--stall %v: it is a second at least", limit)
+	}
+	return nil
+}
