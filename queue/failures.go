@@ -27,13 +27,14 @@ const (
 )
 
 var (
-	// failing finds where dead and delayed jobs are: the least key of a queue or a block is one
-	// look into an index. MySQL and MariaDB, though, read all of its keys. MySQL and MariaDB look through the index of each.
+	// failing finds where dead and delayed jobs are. It asks for the first by the key, which is one
+	// look into an index, and not for the least, for which MySQL and MariaDB read all of a queue. The
+	// order names all of an index: else MySQL sorts.
 	failing = dialect.SQL("queue.failing", `
 		SELECT * FROM (SELECT q.queue_id, q.name, -1 AS divided FROM {prefix}queue AS q
-			WHERE (SELECT MIN(d.id) FROM {prefix}job_dead AS d WHERE d.queue_id = q.queue_id) IS NOT NULL LIMIT :limit) AS dead
+			WHERE (SELECT d.id FROM {prefix}job_dead AS d WHERE d.queue_id = q.queue_id ORDER BY d.queue_id, d.id LIMIT 1) IS NOT NULL LIMIT :limit) AS dead
 		UNION ALL SELECT * FROM (SELECT b.queue_id, (SELECT q.name FROM {prefix}queue AS q WHERE q.queue_id = b.queue_id), b.divided FROM {prefix}queue_block AS b
-			WHERE (SELECT MIN(j.id) FROM {prefix}job_delayed AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided) IS NOT NULL LIMIT :limit) AS waiting`)
+			WHERE (SELECT j.id FROM {prefix}job_delayed AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided ORDER BY j.queue_id, j.divided, j.run_at, j.id LIMIT 1) IS NOT NULL LIMIT :limit) AS waiting`)
 
 	newestDead = dialect.SQL("queue.newest-dead", `
 		SELECT id, kind, {us died_at}, attempt, SUBSTR(error, 1, 500) FROM {prefix}job_dead
