@@ -40,6 +40,7 @@ type scheduleFile struct {
 	digest         string      // of what was read last, be it good or not
 	problem        string      // why that could not be imported
 	read, changing os.FileInfo // as it was then, and at the last look
+	gone           bool        // at the last look
 }
 
 // systemFlag adds the flag that says whether a crontab is a system crontab.

@@ -47,13 +47,14 @@ func sameStamp(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// settled tells whether the file is another than the one that was read, and has not changed
-// between two looks: one that is being written is not read in the middle.
+// settled tells whether the file is another than the one that was read, or is gone, and has not
+// changed between two looks: one that is being written or replaced is not read in the middle.
 func (f *scheduleFile) settled() bool {
-	now := f.stamp()
+	now, gone := f.stamp(), f.gone
+	f.gone = now == nil
 	if now == nil || sameStamp(now, f.read) {
 		f.changing = nil
-		return false
+		return gone && f.gone && f.read != nil // it is told once: reading it fails, and forgets what was read
 	}
 	settled := sameStamp(now, f.changing)
 	f.changing = now
@@ -67,7 +68,7 @@ func (w *watchedFiles) look(ctx context.Context) {
 		changed = f.settled() || changed
 	}
 	if changed {
-		w.log.Info("a file has changed; it is imported again")
+		w.log.Info("a file has changed, or is gone; it is read again")
 		w.reload(ctx)
 		return
 	}
