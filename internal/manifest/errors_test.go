@@ -283,6 +283,7 @@ func TestEveryKey(t *testing.T) {
 		"keep_for":   duration(some(zero, nil, map[string]string{"all": `"all" is not a duration`})),
 		"on_success": text(names),
 		"on_failure": text(names),
+		"notify":     text(map[string]string{"ops": `"ops" is no target`}),
 		"paused":     notFlag,
 	}
 	for _, key := range knownKeys(t) {
@@ -345,6 +346,7 @@ func TestGoodValues(t *testing.T) {
 		"keep_for":     {"1s", "forever", `""`},
 		"on_success":   {"a", "not-there", `""`},
 		"on_failure":   {"a", `""`},
+		"notify":       {"ada@example.org", "none", "https://example.org/in mailto:root", `""`},
 		"paused":       {"true", "false"},
 	} {
 		for _, value := range values {
