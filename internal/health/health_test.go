@@ -62,9 +62,10 @@ func TestSchedulesAndRuns(t *testing.T) {
 			t.Errorf("next are %v", next)
 		}
 
-		for range 2 {
+		for i := range 2 { // two slots, also where the clock has milliseconds only
 			db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at, exec_by, exit_code, error)
-				VALUES ('late', {now}, 1, 'failed', {now}, {now}, 'host:1:x', 3, 'exit code 3')`, nil)
+				VALUES ('late', {now + :ago}, 1, 'failed', {now}, {now}, 'host:1:x', 3, 'exit code 3')`,
+				dialect.Args{"ago": -i * 1_000_000})
 		}
 		all, err = OfRuns(t.Context(), db.DB, now)
 		wants(t, all, err, "!A run of late failed: 2 times in a day; last: exit code 3; …dbcron schedule output ")
