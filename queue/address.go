@@ -8,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A source is where it is read what has to be known of the queues of jobs: the client's
@@ -137,7 +138,7 @@ func (s *source) create(ctx context.Context, name string) (q *Queue, err error) 
 	if err := createIn(ctx, s.tx, name, s.c.opt.Blocks, false); err != nil {
 		return nil, err
 	}
-	return s.c.readBy(ctx, s.tx, getQueueNow, name)
+	return s.c.readBy(ctx, s.tx, store.GetQueueNow, name)
 }
 
 // besideWait is how long a connection is waited for that is not needed, and besideTime how
@@ -189,7 +190,7 @@ func tooLarge(j *Job, queue string, limit int) error {
 func (s *source) order(ctx context.Context, q *Queue) error {
 	args := dialect.Args{"queue": q.id}
 	if s.tx == nil {
-		if _, err := s.c.db.Exec(ctx, setOrdered, args); err != nil {
+		if _, err := s.c.db.Exec(ctx, store.SetOrdered, args); err != nil {
 			return err
 		}
 		_, err := s.c.read(ctx, q.Name)
@@ -208,7 +209,7 @@ func (s *source) order(ctx context.Context, q *Queue) error {
 	}
 	if err != nil || !now.ordered {
 		mark := func(ctx context.Context, tx *dialect.Session) error {
-			_, err := tx.Exec(ctx, setOrdered, args)
+			_, err := tx.Exec(ctx, store.SetOrdered, args)
 			return err
 		}
 		done, err := s.beside(ctx, mark)

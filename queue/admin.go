@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // Queue returns a queue's settings, or ErrNotFound.
@@ -22,7 +23,7 @@ func (c *Client) Queue(ctx context.Context, name string) (Queue, error) {
 
 // Queues lists queues by name, those after a name.
 func (c *Client) Queues(ctx context.Context, after string, limit int) ([]Queue, error) {
-	found, err := selectQueues(ctx, &c.db.Session, listQueues, dialect.Args{"after": after, "limit": limit})
+	found, err := selectQueues(ctx, &c.db.Session, store.ListQueues, dialect.Args{"after": after, "limit": limit})
 	all := make([]Queue, len(found))
 	for i, q := range found {
 		all[i] = *q
@@ -54,10 +55,10 @@ func (c *Client) Edit(ctx context.Context, name string, change func(*Queue)) (Qu
 	var after Queue
 	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		var id, n int
-		if err := tx.Get(ctx, lockQueue, dialect.Args{"name": name}, &id, &n); err != nil {
+		if err := tx.Get(ctx, store.LockQueue, dialect.Args{"name": name}, &id, &n); err != nil {
 			return err
 		}
-		found, err := selectQueues(ctx, tx, getQueue, dialect.Args{"name": name})
+		found, err := selectQueues(ctx, tx, store.GetQueue, dialect.Args{"name": name})
 		if err != nil || len(found) == 0 {
 			return orNone(err, name)
 		}
@@ -71,7 +72,7 @@ func (c *Client) Edit(ctx context.Context, name string, change func(*Queue)) (Qu
 				return err
 			}
 		}
-		_, err = tx.Exec(ctx, setQueue, after.args())
+		_, err = tx.Exec(ctx, store.SetQueue, after.args())
 		return err
 	})
 	if err != nil {
@@ -125,21 +126,21 @@ func (c *Client) DeleteQueue(ctx context.Context, name string) error {
 		args := dialect.Args{"name": name}
 		var blocks int
 		var has string
-		if err := tx.Get(ctx, lockQueue, args, new(int), &blocks); err != nil {
+		if err := tx.Get(ctx, store.LockQueue, args, new(int), &blocks); err != nil {
 			return orNone(err, name)
 		}
-		found, err := selectQueues(ctx, tx, getQueue, args)
+		found, err := selectQueues(ctx, tx, store.GetQueue, args)
 		if err != nil || len(found) == 0 {
 			return orNone(err, name)
 		}
 		args["queue"] = found[0].id
-		if err := tx.Get(ctx, usesOf, args, &has); err != nil {
+		if err := tx.Get(ctx, store.QueueUses, args, &has); err != nil {
 			return err
 		}
 		if has != "" {
 			return fmt.Errorf("%w: %q has %s", ErrInUse, name, has)
 		}
-		_, err = tx.Exec(ctx, markDeleted, args)
+		_, err = tx.Exec(ctx, store.MarkDeleted, args)
 		return err
 	})
 	if err != nil {
@@ -169,10 +170,10 @@ func (c *Client) Resize(ctx context.Context, name string, n int) error {
 	}
 	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		var id, there int
-		if err := tx.Get(ctx, lockQueue, dialect.Args{"name": name}, &id, &there); err != nil {
+		if err := tx.Get(ctx, store.LockQueue, dialect.Args{"name": name}, &id, &there); err != nil {
 			return orNone(err, name)
 		}
-		found, err := selectQueues(ctx, tx, getQueue, dialect.Args{"name": name})
+		found, err := selectQueues(ctx, tx, store.GetQueue, dialect.Args{"name": name})
 		if err != nil || len(found) == 0 || found[0].Blocks == n {
 			return err
 		}
@@ -180,7 +181,7 @@ func (c *Client) Resize(ctx context.Context, name string, n int) error {
 			return invalid("blocks", "queue %q is FIFO, and has one block", name)
 		}
 		last := found[0].newest()
-		return newBlocks(ctx, tx, id, last.first+last.blocks, n, last.number+1, false)
+		return store.NewBlocks(ctx, tx, id, last.first+last.blocks, n, last.number+1, false)
 	})
 	if err != nil {
 		return err
@@ -219,7 +220,7 @@ func (c *Client) CountAndOldest(ctx context.Context, queue string, limit int) (c
 func (c *Client) CountDone(ctx context.Context, queue string, limit int) (n int, err error) {
 	q, err := c.read(ctx, cmpName(queue))
 	if err == nil {
-		err = c.db.Get(ctx, countDone, dialect.Args{"queue": q.id, "limit": limit}, &n, new(int64))
+		err = c.db.Get(ctx, store.CountDone, dialect.Args{"queue": q.id, "limit": limit}, &n, new(int64))
 	}
 	return n, err
 }
@@ -244,19 +245,19 @@ func (c *Client) Backlog(ctx context.Context, queue string, limit int, since tim
 	b.Limit = limit
 	args := dialect.Args{"queue": q.id, "limit": limit, "recent": int64(math.MaxInt64)}
 	if !since.IsZero() {
-		args["recent"] = tickOf(since.UnixMicro())
+		args["recent"] = store.TickOf(since.UnixMicro())
 	}
 	for _, of := range []struct {
 		stmt *dialect.Stmt
 		n    *int
-	}{{countReady, &b.Ready}, {countDelayed, &b.Delayed}, {countRunning, &b.Running}, {countDead, &b.Dead}} {
+	}{{store.CountReady, &b.Ready}, {store.CountDelayed, &b.Delayed}, {store.CountRunning, &b.Running}, {store.CountDead, &b.Dead}} {
 		var id, at int64
 		var recent, due int
 		if err := c.db.Get(ctx, of.stmt, args, of.n, &id, &at, &recent, &due); err != nil {
 			return b, err
 		}
 		if id > 0 {
-			b.enqueued = TimeOf(id)
+			b.enqueued = store.TimeOf(id)
 			b.Oldest = b.enqueued
 		}
 		if began := time.UnixMicro(at).UTC(); at > 0 && (b.Oldest.IsZero() || began.Before(b.Oldest)) {
@@ -287,11 +288,11 @@ func (c *Client) Blocks(ctx context.Context, queue string) (all []Block, err err
 	rows, err := c.blocks(ctx, q.id)
 	for _, r := range rows {
 		b := Block{
-			Number: r.divided, Generation: r.generation, Leased: r.state == "LEASED", Worker: r.lockBy,
-			Fence: r.fence, Live: r.live && r.inTime, Crashes: r.suspects,
+			Number: r.Divided, Generation: r.Generation, Leased: r.State == "LEASED", Worker: r.LockBy,
+			Fence: r.Fence, Live: r.Live && r.InTime, Crashes: r.Suspects,
 		}
-		if r.lockAt > 0 {
-			b.Since = time.UnixMicro(r.lockAt).UTC()
+		if r.LockAt > 0 {
+			b.Since = time.UnixMicro(r.LockAt).UTC()
 		}
 		all = append(all, b)
 	}

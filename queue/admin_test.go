@@ -13,6 +13,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // Settings come back as they were set, and none that cannot be is stored.
@@ -212,14 +213,14 @@ func TestStates(t *testing.T) {
 		must(t, c.Pause(t.Context(), defaultQueue, ""))
 		knowsPause(t, w)
 		ready := enqueue(t, c, Job{Kind: "none", Priority: Idle})
-		if i := info(t, c, ready, StateReady); i.Priority != Idle || i.Attempts != 0 || !i.Enqueued.Equal(TimeOf(ready)) {
+		if i := info(t, c, ready, StateReady); i.Priority != Idle || i.Attempts != 0 || !i.Enqueued.Equal(store.TimeOf(ready)) {
 			t.Errorf("%+v", i)
 		}
 		if n, err := c.Count(t.Context(), "", 10); err != nil || n != (Counts{1, 1, 1, 1, 10, 0}) {
 			t.Errorf("%+v, %v", n, err)
 		}
-		b, err := c.Backlog(t.Context(), "", 10, TimeOf(ready))
-		if err != nil || b.Counts != (Counts{1, 1, 1, 1, 10, 0}) || b.Due != 0 || b.Recent != 1 || !b.Oldest.Equal(TimeOf(ready)) {
+		b, err := c.Backlog(t.Context(), "", 10, store.TimeOf(ready))
+		if err != nil || b.Counts != (Counts{1, 1, 1, 1, 10, 0}) || b.Due != 0 || b.Recent != 1 || !b.Oldest.Equal(store.TimeOf(ready)) {
 			t.Errorf("%+v, %v", b, err)
 		}
 		type do = func(context.Context, string, int64) error
@@ -337,7 +338,7 @@ func waitFor(w *Worker) (ids []int64) {
 func TestKeepDeadMax(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		const n = chunk + 5
+		const n = store.Chunk + 5
 		ids := enqueueMany(t, c, many(n, nil))
 		keep := map[string]int{"all": 0, "enough": 6, "few": 2}
 		for name, most := range keep {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // Reading ahead. A worker reads jobs before it has a place for them, up to Batch of each
@@ -197,7 +198,7 @@ func (b *block) next() func(yield func(*Delivery) bool) {
 }
 
 // The statements that read payloads, by table.
-var loadStatements = map[table]*dialect.Stmt{tableReady: load, tableDelayed: loadDelayed, tableRunning: loadRunning}
+var loadStatements = map[table]*dialect.Stmt{tableReady: store.LoadReady, tableDelayed: store.LoadDelayed, tableRunning: store.LoadRunning}
 
 // A payload is what is read for a job that is bare.
 type payload struct {
@@ -210,7 +211,7 @@ type payload struct {
 func (w *Worker) loadSteps(t *round) (steps []*dialect.Step) {
 	t.loaded = map[int64]payload{}
 	for _, part := range byTable(t.loads) {
-		args := listArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
+		args := store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
 		args["node"] = t.node
 		steps = append(steps, &dialect.Step{Stmt: loadStatements[part[0].from], Args: args, Scan: func(row *dialect.Row) error {
 			p := payload{saved: readProgress(row, 3)}

@@ -1,6 +1,10 @@
 package queue
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/dbcron/dbcron/queue/internal/store"
+)
 
 // A backlog is the jobs of a block that cannot begin yet: they wait behind others of their
 // key, or for a limit of their kind. A block that is crowded with them puts them back: it
@@ -107,7 +111,7 @@ func (b *block) fill() int { return 20 * b.q.w.opt.Batch }
 // elsewhere, or checked out since it runs for long, or its end is refused. mu is held.
 func (b *block) stands(l *keyQueue) bool {
 	p := l.holder()
-	return p != nil && (p.foreign || b.q.w.out[jobID{b.at(), p.id}] != nil || b.bars(l.key))
+	return p != nil && (p.foreign || b.q.w.out[store.JobID{BlockID: b.at(), ID: p.id}] != nil || b.bars(l.key))
 }
 
 // skips tells whether a job stays in its table that a read has returned, since it is

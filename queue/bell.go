@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // bells tell workers which blocks have new jobs: those of this process at once,
@@ -38,15 +39,6 @@ const (
 	pace    = time.Millisecond
 	maxPace = 5 * time.Millisecond
 )
-
-// tell does not wait for the disk, which would keep inserts waiting for it.
-var tell = dialect.PerDialect("queue.tell", func(d *dialect.Dialect) string {
-	if d.Notify == nil {
-		return "SELECT 1"
-	}
-	return "SELECT set_config('synchronous_commit', 'off', true) || CAST(" +
-		d.Notify("CAST(:channel AS TEXT)", "CAST(:payload AS TEXT)") + " AS TEXT)"
-})
 
 func (b *bells) init(c *Client) {
 	b.client, b.workers, b.pending = c, map[*Worker]bool{}, map[int]map[int]bool{}
@@ -146,7 +138,7 @@ func (b *bells) send(ctx context.Context, payloads map[int]string) error {
 	for _, payload := range payloads {
 		all += payload
 	}
-	_, err := dialect.Select(ctx, &db.Session, tell, dialect.Args{"channel": b.channel(), "payload": all}, skipRow)
+	_, err := dialect.Select(ctx, &db.Session, store.Tell, dialect.Args{"channel": b.channel(), "payload": all}, store.SkipRow)
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A block is a part of a queue's jobs that this worker has leased: what it has read
@@ -94,7 +95,7 @@ type block struct {
 }
 
 // at returns which block it is.
-func (b *block) at() blockID { return blockID{b.q.id, b.divided} }
+func (b *block) at() store.BlockID { return store.BlockID{Queue: b.q.id, Divided: b.divided} }
 
 // add takes in a job that was read. It returns false if it was read before.
 func (b *block) add(d *Delivery) bool {
@@ -114,7 +115,7 @@ func (b *block) add(d *Delivery) bool {
 // admit lets a job start, unless it must be checked out before.
 func (b *block) admit(d *Delivery) {
 	b.count++
-	if b.suspect > 0 && d.from != tableRunning && TimeOf(d.ID).UnixMicro() <= b.since {
+	if b.suspect > 0 && d.from != tableRunning && store.TimeOf(d.ID).UnixMicro() <= b.since {
 		b.suspect--
 		b.doubted = append(b.doubted, d)
 		return
@@ -306,7 +307,7 @@ func (b *block) plan(at instant.Instant, settled int64) (r reading, ok bool) {
 	if !due {
 		return r, false
 	}
-	r = reading{after: b.cursor, limit: b.rowsAtOnce(), upto: tickOf(settled - Window.Microseconds()), whole: b.wholeDue(at)}
+	r = reading{after: b.cursor, limit: b.rowsAtOnce(), upto: store.TickOf(settled - Window.Microseconds()), whole: b.wholeDue(at)}
 	if r.whole {
 		if b.whole != 0 {
 			clear(b.followed) // those that are read again have the block read once more
@@ -426,7 +427,7 @@ func (b *block) checkDue(at instant.Instant) bool {
 // of each list the ones that are soon to start, since there may be very many.
 func (b *block) waits() (all []*Delivery) {
 	look := func(list []*Delivery, most int) {
-		for _, d := range list[:min(most, len(list), chunk-len(all))] {
+		for _, d := range list[:min(most, len(list), store.Chunk-len(all))] {
 			if d.began == 0 && !d.ended && !d.moving && d.from != tableRunning {
 				all = append(all, d)
 			}

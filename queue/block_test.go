@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // newBlock returns a block as a worker would have it that has just taken it.
@@ -367,7 +368,7 @@ type readModel struct {
 }
 
 // modelNow is when the model's jobs are a second old.
-var modelNow = Epoch.Add(time.Hour).UnixMicro()
+var modelNow = store.Epoch.Add(time.Hour).UnixMicro()
 
 // read makes a round as a flusher does, with what happens in between.
 func (m *readModel) read(t *rapid.T, meanwhile func()) bool {
@@ -422,7 +423,7 @@ func TestReading(t *testing.T) {
 		m.w = m.b.q.w
 		m.w.chores.L = &m.w.mu
 		m.w.queues = []*workQueue{m.b.q}
-		next := tickOf(modelNow - time.Second.Microseconds())
+		next := store.TickOf(modelNow - time.Second.Microseconds())
 		commit := func(id int64) {
 			m.rows[id] = true
 			m.w.rouse(m.b)
@@ -553,7 +554,7 @@ func (m *horizonModel) pass(d time.Duration) {
 func (m *horizonModel) draw(priority int, skew time.Duration) {
 	m.us++
 	m.last++
-	d := ready(tickOf(m.us+skew.Microseconds())+m.last%1000, "")
+	d := ready(store.TickOf(m.us+skew.Microseconds())+m.last%1000, "")
 	d.Priority, d.runAt = priority, m.us
 	m.open = append(m.open, d)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A BulkAction is what [Client.Bulk] does with each job.
@@ -90,7 +91,7 @@ func (c *Client) Bulk(ctx context.Context, what BulkAction, f Filter, opt BulkOp
 	places, err := c.places(ctx, q, f.State)
 	began := opt.From.Began
 	if err == nil && began == 0 {
-		err = c.db.Get(ctx, readClock, nil, &began)
+		err = c.db.Get(ctx, store.ReadClock, nil, &began)
 	}
 	if err != nil {
 		return r, err
@@ -160,7 +161,7 @@ func (f *Filter) forBulk(what BulkAction) (*where, error) {
 
 // newest is an id that no job had at a moment, by the database's clock in µs since 1970: ids
 // may be a little ahead of that.
-func newest(us int64) int64 { return tickOf(us + Window.Microseconds()) }
+func newest(us int64) int64 { return store.TickOf(us + Window.Microseconds()) }
 
 // wasThere tells whether there is something to do about a job that was there when a bulk
 // began.
@@ -208,11 +209,11 @@ func (c *Client) deal(ctx context.Context, what BulkAction, f Filter, opt BulkOp
 // removals are the statements that remove jobs from where they stand: the first locks
 // those that are there. Whoever deletes a job's row has ended it.
 var removals = map[State]struct{ lock, remove *dialect.Stmt }{
-	StateReady:   {lockJobs, ack},
-	StateDelayed: {lockDelayed, ackDelayed},
-	StateRunning: {lockOut, removeRunning},
-	StateDead:    {lockDead, purgeDead},
-	StateDone:    {lockDone, purgeDone},
+	StateReady:   {store.LockJobs, store.AckReady},
+	StateDelayed: {store.LockDelayed, store.AckDelayed},
+	StateRunning: {store.LockOut, store.RemoveRunning},
+	StateDead:    {store.LockDead, store.PurgeDead},
+	StateDone:    {store.LockDone, store.PurgeDone},
 }
 
 // remove deletes jobs of one state, and unties them. It tells how many were there.
@@ -221,28 +222,28 @@ func (c *Client) remove(ctx context.Context, q *Queue, jobs []Info) (n int, err 
 	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		n = 0
 		for at, ids := range byRank(jobs) {
-			here, err := dialect.Select(ctx, tx, by.lock, listArgs(q.id, at.block, at.priority, ids), scanID)
+			here, err := dialect.Select(ctx, tx, by.lock, store.JobArgs(q.id, at.block, at.priority, ids), store.ScanID)
 			if err != nil {
 				return err
 			}
 			if len(here) == 0 {
 				continue
 			}
-			gone, err := tx.Exec(ctx, by.remove, listArgs(q.id, at.block, at.priority, here))
-			if err := orShort(err, gone, len(here)); err != nil {
+			gone, err := tx.Exec(ctx, by.remove, store.JobArgs(q.id, at.block, at.priority, here))
+			if err := store.Short(err, gone, len(here)); err != nil {
 				return err
 			}
 			n += len(here)
 			if over { // its key was freed when it ended
 				continue
 			}
-			var tied []ended
+			var tied []store.Ended
 			for i := range jobs {
 				if j := &jobs[i]; j.tied() && rankOf(j) == at && slices.Contains(here, j.ID) {
-					tied = append(tied, ended{id: j.ID, unique: j.Unique, group: j.Group, state: memberCancelled})
+					tied = append(tied, store.Ended{ID: j.ID, Unique: j.Unique, Group: j.Group, State: store.MemberCancelled})
 				}
 			}
-			if err := releaseTies(ctx, tx, q.id, tied); err != nil {
+			if err := store.ReleaseTies(ctx, tx, q.id, tied); err != nil {
 				return err
 			}
 		}
@@ -296,7 +297,7 @@ func (c *Client) hasten(ctx context.Context, q *Queue, jobs []Info) (int, error)
 	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error { // where no plan is kept
 		n = 0
 		for at, ids := range byRank(jobs) {
-			part, err := tx.Exec(ctx, hasten, listArgs(q.id, at.block, 0, ids))
+			part, err := tx.Exec(ctx, store.HastenDelayed, store.JobArgs(q.id, at.block, 0, ids))
 			if n += part; err != nil {
 				return err
 			}
@@ -350,14 +351,16 @@ func (c *Client) revive(ctx context.Context, q *Queue, jobs []Info) (back, inUse
 
 // reviveIn does so in a transaction, with those that are still dead.
 func reviveIn(ctx context.Context, tx *dialect.Session, queue int, jobs []Info, all []jobRow) (back, inUse []jobRow, err error) {
-	dead := map[blockID][]int64{}
+	dead := map[store.BlockID][]int64{}
 	for at, ids := range byRank(jobs) {
-		dead[blockID{queue, at.block}], err = dialect.Select(ctx, tx, lockDead, listArgs(queue, at.block, 0, ids), scanID)
+		dead[store.BlockID{Queue: queue, Divided: at.block}],
+			err = dialect.Select(ctx, tx, store.LockDead, store.JobArgs(queue, at.block, 0, ids), store.ScanID)
 		if err != nil {
 			return nil, nil, err
 		}
 	}
-	rows := slices.DeleteFunc(slices.Clone(all), func(r jobRow) bool { return !slices.Contains(dead[blockID{queue, r.was}], r.id) })
+	rows := slices.DeleteFunc(slices.Clone(all),
+		func(r jobRow) bool { return !slices.Contains(dead[store.BlockID{Queue: queue, Divided: r.was}], r.id) })
 	if back, err = reclaimKeys(ctx, tx, queue, rows); err != nil {
 		return nil, nil, err
 	}
@@ -373,13 +376,13 @@ func reviveIn(ctx context.Context, tx *dialect.Session, queue int, jobs []Info, 
 	if err := reopen(ctx, tx, back); err != nil {
 		return nil, nil, err
 	}
-	n, err := tx.Exec(ctx, revive, dialect.Args{"rows": targets})
-	if err := orShort(err, n, len(back)); err != nil {
+	n, err := tx.Exec(ctx, store.ReviveDead, dialect.Args{"rows": targets})
+	if err := store.Short(err, n, len(back)); err != nil {
 		return nil, nil, err
 	}
 	for was, ids := range ids {
-		n, err := tx.Exec(ctx, purgeDead, listArgs(queue, was, 0, ids))
-		if err := orShort(err, n, len(ids)); err != nil {
+		n, err := tx.Exec(ctx, store.PurgeDead, store.JobArgs(queue, was, 0, ids))
+		if err := store.Short(err, n, len(ids)); err != nil {
 			return nil, nil, err
 		}
 	}

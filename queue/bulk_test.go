@@ -11,6 +11,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // many are jobs of two kinds, every fifth with a key and every tenth of low priority.
@@ -36,8 +37,8 @@ func die(t *testing.T, db *dbtest.DB) {
 	t.Helper()
 	byHand(
 		t, db,
-		`INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, attempt, crashes, error, died_at, `+body+`)
-			SELECT queue_id, divided, id, priority, 10, 1, 'why', {now}, `+body+` FROM {prefix}job`,
+		`INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, attempt, crashes, error, died_at, `+store.BodyColumns+`)
+			SELECT queue_id, divided, id, priority, 10, 1, 'why', {now}, `+store.BodyColumns+` FROM {prefix}job`,
 		`DELETE FROM {prefix}job`, `DELETE FROM {prefix}job_unique`,
 	)
 }
@@ -136,8 +137,8 @@ func TestBulkInParts(t *testing.T) {
 			enqueueMany(t, c, []Job{{Kind: "b"}})
 			later++
 			die(t, db)
-			byHand(t, db, `INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, attempt, crashes, error, died_at, `+body+`)
-				SELECT queue_id, divided, id, priority, 10, 1, 'why', {now}, `+body+` FROM {prefix}job_delayed`, `DELETE FROM {prefix}job_delayed`)
+			byHand(t, db, `INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, attempt, crashes, error, died_at, `+store.BodyColumns+`)
+				SELECT queue_id, divided, id, priority, 10, 1, 'why', {now}, `+store.BodyColumns+` FROM {prefix}job_delayed`, `DELETE FROM {prefix}job_delayed`)
 		}
 		half := len(ids)/2 - 1
 		if n, total := parts(BulkRetry, Filter{Match: match}, again); n < 3 || total != half {
@@ -197,8 +198,8 @@ func TestBulkRemove(t *testing.T) {
 		enqueueMany(t, c, many(n, unique))
 		enqueueMany(t, c, many(n, func(i int, j *Job) { j.Delay = time.Hour; unique(i, j) }))
 		enqueueMany(t, c, many(8, func(i int, j *Job) { j.Queue = "other"; unique(i, j) }))
-		byHand(t, db, `INSERT INTO {prefix}job_running (queue_id, divided, id, priority, lock_by, `+body+`)
-			SELECT queue_id, divided, id, priority, 'nobody', `+body+` FROM {prefix}job WHERE kind = 'b' AND priority = 2 AND queue_id = 1 AND divided = 1`)
+		byHand(t, db, `INSERT INTO {prefix}job_running (queue_id, divided, id, priority, lock_by, `+store.BodyColumns+`)
+			SELECT queue_id, divided, id, priority, 'nobody', `+store.BodyColumns+` FROM {prefix}job WHERE kind = 'b' AND priority = 2 AND queue_id = 1 AND divided = 1`)
 		byHand(t, db, `DELETE FROM {prefix}job WHERE id IN (SELECT id FROM {prefix}job_running)`)
 		before, err := c.Count(t.Context(), "", 10_000)
 		must(t, err)
@@ -414,7 +415,7 @@ func TestOlderThan(t *testing.T) {
 		c := client(t, db, Options{})
 		old := enqueueMany(t, c, many(5, func(i int, j *Job) { j.Priority = Urgent + i%4 }))
 		// they were enqueued two hours before
-		db.Do(t, `UPDATE {prefix}job SET id = id - :by`, dialect.Args{"by": tickOf(Epoch.Add(2 * time.Hour).UnixMicro())})
+		db.Do(t, `UPDATE {prefix}job SET id = id - :by`, dialect.Args{"by": store.TickOf(store.Epoch.Add(2 * time.Hour).UnixMicro())})
 		fresh := enqueueMany(t, c, many(3, func(int, *Job) {}))
 		for older, want := range map[time.Duration]int{0: 8, time.Hour: 5, 3 * time.Hour: 0, 99 * 365 * 24 * time.Hour: 0} {
 			jobs, more, err := c.Jobs(t.Context(), Filter{OlderThan: older})

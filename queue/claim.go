@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // What any process can say of a job that a Receiver of another one has given out.
@@ -64,25 +65,6 @@ type ClaimOutcome struct {
 	Result json.RawMessage // of a job of a group that is done
 }
 
-var (
-	// claimHolds is read last in a transaction about jobs that another process has given
-	// out: see above. That the block is leased tells it from one that was handed over.
-	claimHolds = dialect.SQL("queue.claim-holds", `
-		SELECT fence FROM {prefix}queue_block
-		WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node AND state = 'LEASED'
-			AND EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live' AND n.expire_at > {now}) {share_locked}`)
-
-	nodeLives = dialect.SQL("queue.node-lives", `SELECT name FROM {prefix}node WHERE name = :node AND state = 'live' AND expire_at > {now}`)
-
-	claimedReady   = dialect.SQL("queue.claimed-ready", `SELECT `+claimed+`, 0, 0 FROM {prefix}job WHERE priority = :priority AND `+these)
-	claimedDelayed = dialect.SQL("queue.claimed-delayed", `SELECT `+claimed+`, attempt, crashes FROM {prefix}job_delayed WHERE `+these)
-	claimedRunning = dialect.SQL("queue.claimed-running", `SELECT `+claimed+`, attempt - 1, crashes FROM {prefix}job_running WHERE `+
-		these+` AND lock_by = :node`)
-)
-
-// attemptsDelayed tells how many attempts delayed jobs have had, whose rows are locked.
-var attemptsDelayed = dialect.SQL("queue.attempts-delayed", `SELECT id, attempt FROM {prefix}job_delayed WHERE `+these)
-
 // ownAttempts leaves out those of a Receiver's jobs, whose rows are locked in a table, that
 // have failed elsewhere: such a job may stand where it did, waiting for its next attempt.
 func (w *Worker) ownAttempts(ctx context.Context, tx *dialect.Session, b *block, from table, here []int64,
@@ -92,29 +74,30 @@ func (w *Worker) ownAttempts(ctx context.Context, tx *dialect.Session, b *block,
 		return here, nil
 	}
 	var own []int64
-	_, err := dialect.Select(ctx, tx, attemptsDelayed, listArgs(b.q.id, b.divided, 0, here), func(rows *sql.Rows) (none struct{}, err error) {
-		var id int64
-		var had int
-		if err := rows.Scan(&id, &had); err != nil {
-			return none, err
-		}
-		if had+1 == attempt(id) {
-			own = append(own, id)
-		}
-		return none, nil
-	})
+	_, err := dialect.Select(ctx, tx, store.AttemptsDelayed, store.JobArgs(b.q.id, b.divided, 0, here),
+		func(rows *sql.Rows) (none struct{}, err error) {
+			var id int64
+			var had int
+			if err := rows.Scan(&id, &had); err != nil {
+				return none, err
+			}
+			if had+1 == attempt(id) {
+				own = append(own, id)
+			}
+			return none, nil
+		})
 	slices.Sort(own)
 	return own, err
 }
 
-// claimed is what has to be known of a job that is to be ended. Its attempt follows, less one.
-const claimed = `id, kind, job_key, unique_key, COALESCE(max_attempts, 0), COALESCE(group_id, 0)`
-
-var claimedStatements = map[table]*dialect.Stmt{tableReady: claimedReady, tableDelayed: claimedDelayed, tableRunning: claimedRunning}
+var claimedStatements = map[table]*dialect.Stmt{
+	tableReady: store.ClaimedReady, tableDelayed: store.ClaimedDelayed,
+	tableRunning: store.ClaimedRunning,
+}
 
 // NodeLives tells whether the worker that has given a job out is live.
 func (c *Client) NodeLives(ctx context.Context, node string) (bool, error) {
-	err := c.db.Get(ctx, nodeLives, dialect.Args{"node": node}, new(string))
+	err := c.db.Get(ctx, store.NodeLives, dialect.Args{"node": node}, new(string))
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -139,7 +122,7 @@ func (c *Client) SettleClaims(ctx context.Context, all []ClaimOutcome) []error {
 	}
 	queues := map[string]*Queue{}
 	for of, indexes := range parts {
-		for part := range slices.Chunk(indexes, chunk) {
+		for part := range slices.Chunk(indexes, store.Chunk) {
 			err := c.settlePart(ctx, queues, of, all, part, errs)
 			for _, i := range part {
 				if err != nil {
@@ -167,7 +150,7 @@ func (c *Client) settlePart(ctx context.Context, queues map[string]*Queue, of Cl
 	for _, step := range []struct {
 		tables []table
 		holds  *dialect.Stmt
-	}{{[]table{tableReady, tableDelayed}, claimHolds}, {[]table{tableRunning}, nodeLives}} {
+	}{{[]table{tableReady, tableDelayed}, store.ClaimHolds}, {[]table{tableRunning}, store.NodeLives}} {
 		if q == nil || len(left) == 0 {
 			break
 		}
@@ -253,7 +236,7 @@ func (s *settling) run(ctx context.Context, part []int) error {
 		}
 		args := dialect.Args{"node": s.of.Node}
 		var err error
-		if s.holds == claimHolds {
+		if s.holds == store.ClaimHolds {
 			args["queue"], args["divided"], args["fence"] = s.q.id, s.of.Block, s.of.Fence
 			err = tx.Get(ctx, s.holds, args, new(int64))
 		} else {
@@ -297,13 +280,13 @@ func (s *settling) find(ctx context.Context, tx *dialect.Session, b *block, from
 		claim := &s.all[at].Claim
 		ids[i], claims[claim.Job] = claim.Job, claim
 	}
-	args := listArgs(s.q.id, s.of.Block, priority, slices.Compact(slices.Sorted(slices.Values(ids))))
+	args := store.JobArgs(s.q.id, s.of.Block, priority, slices.Compact(slices.Sorted(slices.Values(ids))))
 	args["node"] = s.of.Node
-	here, err := dialect.Select(ctx, tx, lockStatements[from], args, scanID)
+	here, err := dialect.Select(ctx, tx, lockStatements[from], args, store.ScanID)
 	if err != nil || len(here) == 0 {
 		return err
 	}
-	args = listArgs(s.q.id, s.of.Block, priority, here)
+	args = store.JobArgs(s.q.id, s.of.Block, priority, here)
 	args["node"] = s.of.Node
 	rows, err := dialect.Select(ctx, tx, claimedStatements[from], args, func(rows *sql.Rows) (*Delivery, error) {
 		d := &Delivery{b: b, from: from}
@@ -352,7 +335,7 @@ func (s *settling) outcomes(w *Worker, part []int) (acks []*Delivery) {
 func (s *settling) ack(ctx context.Context, tx *dialect.Session, b *block, acks []*Delivery) error {
 	for _, list := range byTable(acks) {
 		from, ids := list[0].from, idsOf(list)
-		args := listArgs(s.q.id, s.of.Block, list[0].Priority, ids)
+		args := store.JobArgs(s.q.id, s.of.Block, list[0].Priority, ids)
 		args["node"] = s.of.Node
 		if keep := s.q.KeepDone; keep > 0 {
 			if err := keepDone(ctx, tx, b, from, list, ids, s.of.Node, keep); err != nil {
@@ -360,11 +343,11 @@ func (s *settling) ack(ctx context.Context, tx *dialect.Session, b *block, acks 
 			}
 		}
 		n, err := tx.Exec(ctx, ackStatements[from], args)
-		if err := orShort(err, n, len(ids)); err != nil {
+		if err := store.Short(err, n, len(ids)); err != nil {
 			return err
 		}
 	}
-	return releaseTies(ctx, tx, s.q.id, endedOf(acks, func(int64) bool { return true }))
+	return store.ReleaseTies(ctx, tx, s.q.id, endedOf(acks, func(int64) bool { return true }))
 }
 
 // tell counts and logs what was committed, and ends the groups that it was the last of. How

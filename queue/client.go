@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A Client enqueues jobs, makes workers and looks after queues. It is safe for
@@ -23,7 +24,7 @@ type Client struct {
 	out   sender
 	bells bells
 	late  late
-	salt  salt
+	salt  store.Salt
 
 	attention  attention
 	events     eventHub
@@ -58,7 +59,7 @@ func New(db *dialect.DB, opt Options) (*Client, error) {
 		}
 	}
 	c := &Client{db: db, opt: opt, queues: map[string]*Queue{}, learning: map[string]bool{}}
-	c.salt.change()
+	c.salt.Change()
 	c.out.client = c
 	c.bells.init(c)
 	return c, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A clock is the database's, as this process knows it: read now and then, and carried on
@@ -54,8 +55,6 @@ const (
 	// must be set before that counts as a step.
 	maxSkew = 125 * time.Millisecond
 )
-
-var readClock = dialect.SQL("queue.clock", `SELECT {us {now}}`)
 
 // sync reads the database's clock, unless it was read a moment ago. While one caller does,
 // the others go on with what is known.
@@ -115,7 +114,7 @@ func (c *clock) ask(ctx context.Context, db *dialect.Session) error {
 func (c *clock) read(ctx context.Context, db *dialect.Session) error {
 	before := instant.Now()
 	var us int64
-	if err := db.Get(ctx, readClock, nil, &us); err != nil {
+	if err := db.Get(ctx, store.ReadClock, nil, &us); err != nil {
 		return err
 	}
 	c.note(before, instant.Now(), us)
@@ -209,7 +208,7 @@ func (c *clock) take(n int) (first, now int64) {
 	defer c.mu.Unlock()
 	at := instant.Now()
 	now = micros(at) + c.best(at)
-	first = max(c.last+1, now-epochMicro)
+	first = max(c.last+1, now-store.EpochMicro)
 	c.last = first + int64(n) - 1
 	return first, now
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // CompleteTx completes the job in a transaction of the handler's, on the same
@@ -52,7 +53,7 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 		err = lostJob(d)
 	}
 	if err == nil {
-		err = releaseTies(ctx, c.tx, b.q.id, c.ended)
+		err = store.ReleaseTies(ctx, c.tx, b.q.id, c.ended)
 	}
 	if err == nil {
 		w.mu.Lock()
@@ -68,18 +69,18 @@ type completion struct {
 	b     *block
 	node  string
 	keep  time.Duration
-	ended []ended
+	ended []store.Ended
 }
 
 // run deletes jobs from one table, keeps them if their queue does that, and reports
 // whether any of them was there. Only one deletes a row, so a job that is gone was
 // ended by somebody else, who also unties it.
 func (c *completion) run(ctx context.Context, from table, list []*Delivery) (there bool, err error) {
-	args := listArgs(c.b.q.id, c.b.divided, list[0].Priority, idsOf(list))
+	args := store.JobArgs(c.b.q.id, c.b.divided, list[0].Priority, idsOf(list))
 	args["node"] = c.node
 	here := args["ids"].([]int64)
 	if c.keep > 0 || len(list) > 1 {
-		here, err = dialect.Select(ctx, c.tx, lockStatements[from], args, scanID)
+		here, err = dialect.Select(ctx, c.tx, lockStatements[from], args, store.ScanID)
 		if err != nil || len(here) == 0 {
 			return false, err
 		}
@@ -88,7 +89,7 @@ func (c *completion) run(ctx context.Context, from table, list []*Delivery) (the
 				return false, err
 			}
 		}
-		args = listArgs(c.b.q.id, c.b.divided, list[0].Priority, here)
+		args = store.JobArgs(c.b.q.id, c.b.divided, list[0].Priority, here)
 		args["node"] = c.node
 	}
 	n, err := c.tx.Exec(ctx, ackStatements[from], args)

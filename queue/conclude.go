@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/trouble"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // tryConclude does what conclude does. If that fails, workers do it a little later.
@@ -22,12 +23,12 @@ func (c *Client) tryConclude(ctx context.Context, ids ...int64) {
 // conclude ends groups that have come to their end, and enqueues their callbacks.
 func (c *Client) conclude(ctx context.Context, ids ...int64) error {
 	var errs []error
-	for part := range slices.Chunk(ids, chunk) {
+	for part := range slices.Chunk(ids, store.Chunk) {
 		rows := make([]dialect.Args, len(part))
 		for i, id := range part {
 			rows[i] = dialect.Args{"crew": id}
 		}
-		ripe, err := dialect.Select(ctx, &c.dbOf(ctx).Session, ripeGroups, dialect.Args{"rows": rows}, scanID)
+		ripe, err := dialect.Select(ctx, &c.dbOf(ctx).Session, store.RipeGroups, dialect.Args{"rows": rows}, store.ScanID)
 		errs = append(errs, err)
 		for _, id := range ripe {
 			errs = append(errs, c.endOne(ctx, id))
@@ -40,7 +41,7 @@ func (c *Client) conclude(ctx context.Context, ids ...int64) error {
 // no other from its end.
 func (c *Client) concludeAny(ctx context.Context) error {
 	for {
-		ripe, err := dialect.Select(ctx, &c.dbOf(ctx).Session, ripeAny, dialect.Args{"limit": chunk}, scanID)
+		ripe, err := dialect.Select(ctx, &c.dbOf(ctx).Session, store.RipeAny, dialect.Args{"limit": store.Chunk}, store.ScanID)
 		if err != nil {
 			return err
 		}
@@ -51,7 +52,7 @@ func (c *Client) concludeAny(ctx context.Context) error {
 				break
 			}
 		}
-		if err := errors.Join(errs...); err != nil || len(ripe) < chunk {
+		if err := errors.Join(errs...); err != nil || len(ripe) < store.Chunk {
 			return err
 		}
 	}
@@ -64,14 +65,14 @@ func (c *Client) endOne(ctx context.Context, id int64) error {
 		wake = func() {}
 		args := dialect.Args{"group": id}
 		var text sql.NullString
-		err := tx.Get(ctx, lockGroup, args, &text)
+		err := tx.Get(ctx, store.LockGroup, args, &text)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if n, err := tx.Exec(ctx, endGroup, args); err != nil || n == 0 {
+		if n, err := tx.Exec(ctx, store.EndGroup, args); err != nil || n == 0 {
 			return err
 		}
 		job, err := readCallback(text.String)
@@ -83,7 +84,7 @@ func (c *Client) endOne(ctx context.Context, id int64) error {
 			c.opt.Logger.Error("a group's callback cannot be enqueued", "group", id, "error", err)
 			args["error"] = limitText(err.Error(), 4000)
 			wake = func() {}
-			_, err = tx.Exec(ctx, accuseGroup, args)
+			_, err = tx.Exec(ctx, store.AccuseGroup, args)
 		}
 		return err
 	})
@@ -95,14 +96,14 @@ func (c *Client) endOne(ctx context.Context, id int64) error {
 
 // purgeGroups removes groups whose time is over.
 func (c *Client) purgeGroups(ctx context.Context) error {
-	old, err := dialect.Select(ctx, &c.db.Session, oldGroups, dialect.Args{"limit": chunk}, scanID)
+	old, err := dialect.Select(ctx, &c.db.Session, store.OldGroups, dialect.Args{"limit": store.Chunk}, store.ScanID)
 	if err != nil {
 		return err
 	}
 	for _, id := range old {
 		for {
-			args := dialect.Args{"group": id, "limit": chunk}
-			jobs, err := dialect.Select(ctx, &c.db.Session, someMembers, args, scanID)
+			args := dialect.Args{"group": id, "limit": store.Chunk}
+			jobs, err := dialect.Select(ctx, &c.db.Session, store.SomeMembers, args, store.ScanID)
 			if err != nil {
 				return err
 			}
@@ -110,11 +111,11 @@ func (c *Client) purgeGroups(ctx context.Context) error {
 				break
 			}
 			args = dialect.Args{"group": id, "ids": jobs, "n": len(jobs)}
-			if _, err := c.db.Exec(ctx, purgeMembers, args); err != nil {
+			if _, err := c.db.Exec(ctx, store.PurgeMembers, args); err != nil {
 				return err
 			}
 		}
-		if _, err := c.db.Exec(ctx, purgeGroup, dialect.Args{"group": id}); err != nil {
+		if _, err := c.db.Exec(ctx, store.PurgeGroup, dialect.Args{"group": id}); err != nil {
 			return err
 		}
 	}

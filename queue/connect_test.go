@@ -21,6 +21,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/sqlite"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlconn"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // small returns a client whose pool has so many connections.
@@ -36,7 +37,7 @@ func TestIDsWaitForAConnection(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c, own := small(t, db, 1)
 		must(t, c.Subscribe(t.Context(), "topic", defaultQueue))
-		many := make([]Job, chunk+1)
+		many := make([]Job, store.Chunk+1)
 		for i := range many {
 			many[i] = Job{Kind: "x", Key: "k"}
 		}
@@ -88,8 +89,8 @@ func TestIDsWaitForAConnection(t *testing.T) {
 			must(t, held.Close())
 			got := received(t, name, answers)
 			must(t, got.err)
-			if TimeOf(got.id).UnixMicro() < now {
-				t.Errorf("%s: the id is %v older than the connection", name, time.Duration(now-TimeOf(got.id).UnixMicro())*time.Microsecond)
+			if store.TimeOf(got.id).UnixMicro() < now {
+				t.Errorf("%s: the id is %v older than the connection", name, time.Duration(now-store.TimeOf(got.id).UnixMicro())*time.Microsecond)
 			}
 		}
 	})

@@ -9,34 +9,17 @@ import (
 	"slices"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // contents tell how long the payloads of some jobs are, and have those that are not longer
 // than a limit. Jobs that have moved on meanwhile are not among them.
 var contents = map[State]*dialect.Stmt{
-	StateReady:   contentReady,
-	StateDelayed: contentDelayed,
-	StateRunning: contentRunning,
-	StateDead:    contentDead,
-	StateDone:    contentDone,
-}
-
-var (
-	contentReady   = contentOf("ready", "job", `priority = :priority AND `+these)
-	contentDelayed = contentOf("delayed", "job_delayed", these)
-	contentRunning = contentOf("running", "job_running", these)
-	contentDead    = contentOf("dead", "job_dead", these)
-	contentDone    = contentOf("done", "job_done", these)
-)
-
-func contentOf(state, table, which string) *dialect.Stmt {
-	return dialect.PerDialect("queue.content-"+state, func(d *dialect.Dialect) string {
-		text, binary := d.JSONBytes("payload"), "OCTET_LENGTH(payload_bin)"
-		return `SELECT id, COALESCE(` + text + `, ` + binary + `, 0),
-			CASE WHEN ` + text + ` <= {int :longest} THEN payload END, CASE WHEN ` + binary + ` <= {int :longest} THEN payload_bin END,
-			CASE WHEN payload_bin IS NULL THEN 0 ELSE 1 END
-		FROM {prefix}` + table + ` WHERE ` + which
-	})
+	StateReady:   store.ContentReady,
+	StateDelayed: store.ContentDelayed,
+	StateRunning: store.ContentRunning,
+	StateDead:    store.ContentDead,
+	StateDone:    store.ContentDone,
 }
 
 // A standAt is where some listed jobs of a state stand: in a block, and ready ones behind those
@@ -61,11 +44,11 @@ func (c *Client) withPayloads(ctx context.Context, q *Queue, jobs []Info, longes
 		return i.PayloadBytes
 	}
 	for len(jobs) > 0 {
-		part := jobs[:min(len(jobs), chunk)]
+		part := jobs[:min(len(jobs), store.Chunk)]
 		jobs = jobs[len(part):]
 		part, err := c.content(ctx, q, part, -1)
 		for err == nil && len(part) > 0 {
-			n := partOf(part, min(room(), dialect.MaxBytes), weight)
+			n := store.PartOf(part, min(room(), dialect.MaxBytes), weight)
 			var some []Info
 			some, err = c.content(ctx, q, part[:n], longest)
 			for i := range some {
@@ -95,7 +78,7 @@ func (c *Client) content(ctx context.Context, q *Queue, jobs []Info, longest int
 	}
 	var steps []*dialect.Step
 	for s, of := range places {
-		args := listArgs(q.id, s.block, s.priority, slices.Collect(maps.Keys(of)))
+		args := store.JobArgs(q.id, s.block, s.priority, slices.Collect(maps.Keys(of)))
 		args["longest"] = int64(longest)
 		steps = append(steps, &dialect.Step{Stmt: contents[jobs[0].State], Args: args, Scan: func(row *dialect.Row) error {
 			i := *of[row.Int(0)]

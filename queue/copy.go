@@ -2,12 +2,6 @@ package queue
 
 import "github.com/dbcron/dbcron/dialect"
 
-// jobColumns are those of the table of ready jobs, in the order that copyRows has
-// them.
-var jobColumns = []string{
-	"queue_id", "divided", "priority", "id", "kind", "job_key", "payload", "payload_bin", "max_attempts", "timeout", "trace", "endpoint",
-}
-
 // copyRows are ready jobs as a bulk load takes them.
 type copyRows []jobRow
 

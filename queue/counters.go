@@ -12,6 +12,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/trouble"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A worker counts what it has done in memory, and adds that up in a table once a second:
@@ -20,28 +21,6 @@ import (
 const (
 	countEvery   = time.Second
 	longestCount = 7 * 24 * time.Hour
-)
-
-var (
-	// addCounts adds to the rows that are there, and makes the others. The rows are in the
-	// order of the key, so that no two workers wait for each other in a circle. It is
-	// approximate: what is added and not answered is added again.
-	addCounts = dialect.PerDialect("queue.add-counts", func(d *dialect.Dialect) string {
-		return insertInto(d, "job_count", "minute={time since_us} int, queue_id=queue int, kind=name text, done=done int, failed=failed int, dead=dead int, wait_us=waited int, run_us=ran int") +
-			" " + d.AddDuplicate("{prefix}job_count", "minute, queue_id, kind", []string{"done", "failed", "dead", "wait_us", "run_us"})
-	})
-
-	sumCounts = dialect.SQL("queue.sum-counts", `
-		SELECT q.name, c.kind, SUM(c.done), SUM(c.failed), SUM(c.dead), SUM(c.wait_us), SUM(c.run_us)
-		FROM {prefix}job_count AS c JOIN {prefix}queue AS q ON q.queue_id = c.queue_id
-		WHERE c.minute >= {now + :since} GROUP BY q.name, c.kind ORDER BY q.name, c.kind`)
-
-	minuteCounts = dialect.SQL("queue.minute-counts", `
-		SELECT {us c.minute}, q.name, SUM(c.done), SUM(c.failed), SUM(c.dead), SUM(c.wait_us), SUM(c.run_us)
-		FROM {prefix}job_count AS c JOIN {prefix}queue AS q ON q.queue_id = c.queue_id
-		WHERE c.minute >= {now + :since} GROUP BY c.minute, q.name ORDER BY c.minute, q.name`)
-
-	purgeCounts = dialect.SQL("queue.purge-counts", `DELETE FROM {prefix}job_count WHERE minute < {now + :since}`)
 )
 
 // A Finished counts attempts of a queue's jobs of a kind that have ended in some time.
@@ -63,7 +42,7 @@ func (c *Client) Finished(ctx context.Context, last time.Duration) ([]Finished, 
 	if last <= 0 || last > longestCount {
 		return nil, invalid("last", "%v is not more than 0 and up to %v", last, longestCount)
 	}
-	return dialect.Select(ctx, &c.db.Session, sumCounts, dialect.Args{"since": -last.Microseconds()},
+	return dialect.Select(ctx, &c.db.Session, store.SumCounts, dialect.Args{"since": -last.Microseconds()},
 		func(rows *sql.Rows) (f Finished, err error) {
 			var wait, ran int64
 			err = rows.Scan(&f.Queue, &f.Kind, &f.Done, &f.Failed, &f.Dead, &wait, &ran)
@@ -88,7 +67,7 @@ func (c *Client) FinishedByMinute(ctx context.Context, last time.Duration) ([]Mi
 	if last <= 0 || last > longestCount {
 		return nil, invalid("last", "%v is not more than 0 and up to %v", last, longestCount)
 	}
-	return dialect.Select(ctx, &c.db.Session, minuteCounts, dialect.Args{"since": -last.Microseconds()},
+	return dialect.Select(ctx, &c.db.Session, store.MinuteCounts, dialect.Args{"since": -last.Microseconds()},
 		func(rows *sql.Rows) (m Minute, err error) {
 			var at, waited, ran int64
 			err = rows.Scan(&at, &m.Queue, &m.Done, &m.Failed, &m.Dead, &waited, &ran)
@@ -99,7 +78,7 @@ func (c *Client) FinishedByMinute(ctx context.Context, last time.Duration) ([]Mi
 
 // purgeCounts removes what is too old.
 func (c *Client) purgeCounts(ctx context.Context) error {
-	_, err := c.db.Exec(ctx, purgeCounts, dialect.Args{"since": -longestCount.Microseconds()})
+	_, err := c.db.Exec(ctx, store.PurgeCounts, dialect.Args{"since": -longestCount.Microseconds()})
 	return err
 }
 
@@ -144,7 +123,7 @@ func (w *Worker) count(d *Delivery, what verdict, skew int64, at instant.Instant
 		return
 	}
 	began, ran := skew+d.began.Sub(0).Microseconds(), cmp.Or(d.stopped, at).Sub(d.began).Microseconds()
-	waited := max(0, began-max(d.ID>>idBits+epochMicro, d.runAt))
+	waited := max(0, began-max(d.ID>>store.IdBits+store.EpochMicro, d.runAt))
 	c := w.counter(countKey{(began + ran) / time.Minute.Microseconds(), d.b.q.id, d.Kind})
 	c.waited, c.ran = c.waited+waited, c.ran+ran
 	switch what {
@@ -212,7 +191,7 @@ func (c *Client) addCounts(ctx context.Context, counts map[countKey]*count) erro
 	keys := slices.SortedFunc(maps.Keys(counts), func(a, b countKey) int {
 		return cmp.Or(cmp.Compare(a.minute, b.minute), cmp.Compare(a.queue, b.queue), cmp.Compare(a.kind, b.kind))
 	})
-	for part := range slices.Chunk(keys, chunk) {
+	for part := range slices.Chunk(keys, store.Chunk) {
 		rows := make([]dialect.Args, len(part))
 		for i, key := range part {
 			n := counts[key]
@@ -221,7 +200,7 @@ func (c *Client) addCounts(ctx context.Context, counts map[countKey]*count) erro
 				"done": n.done, "failed": n.failed, "dead": n.dead, "waited": n.waited, "ran": n.ran,
 			}
 		}
-		if _, err := c.dbOf(ctx).Exec(ctx, addCounts, dialect.Args{"rows": rows}); err != nil {
+		if _, err := c.dbOf(ctx).Exec(ctx, store.AddCounts, dialect.Args{"rows": rows}); err != nil {
 			return err
 		}
 		for _, key := range part {
@@ -247,7 +226,7 @@ func (w *Worker) keepCounts(counts map[countKey]*count) {
 	for key, c := range counts {
 		if have := w.counts[key]; have != nil {
 			have.add(c)
-		} else if len(w.counts) < 10*chunk {
+		} else if len(w.counts) < 10*store.Chunk {
 			w.counts[key] = c
 		}
 	}

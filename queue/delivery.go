@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A table is where a job's row stands.
@@ -74,7 +75,7 @@ type ending struct {
 }
 
 // at returns what no other job has.
-func (d *Delivery) at() jobID { return jobID{d.b.at(), d.ID} }
+func (d *Delivery) at() store.JobID { return store.JobID{BlockID: d.b.at(), ID: d.ID} }
 
 // line names what the job goes one after the other with: its key, or the whole of a block that is
 // FIFO.
@@ -88,7 +89,7 @@ func (d *Delivery) line() string {
 func (d *Delivery) hasKey() bool { return d.line() != "" }
 
 // Enqueued returns when the job was enqueued, by the database's clock.
-func (d *Delivery) Enqueued() time.Time { return TimeOf(d.ID) }
+func (d *Delivery) Enqueued() time.Time { return store.TimeOf(d.ID) }
 
 // Decode decodes the payload, which is JSON, into v. An error of it is one that no
 // further attempt would cure: handlers may return it as it is.

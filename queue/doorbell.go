@@ -15,6 +15,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // Doorbells. Where an engine has no notifications, a process that enqueues jobs sends the
@@ -22,17 +23,6 @@ import (
 // to look at. It is signed with a key that the worker has put beside its address, in its row
 // of node: so who can read the tables can ring, and nobody else. A bell that is lost or sent
 // twice costs a look, or a wait until workers look by themselves.
-
-var (
-	// putBell says where a process hears the bell. It is the process's own row.
-	putBell = dialect.SQL("queue.put-bell", `
-		UPDATE {prefix}node SET bell_at = :at, bell_key = :key WHERE name = :node AND state = 'live'`)
-
-	// listBells lists where the workers of each queue hear it.
-	listBells = dialect.SQL("queue.list-bells", `
-		SELECT w.queue_id, n.bell_at, n.bell_key FROM {prefix}queue_worker AS w JOIN {prefix}node AS n ON n.name = w.node
-		WHERE n.state = 'live' AND n.expire_at > {now} AND n.bell_at <> '' ORDER BY w.queue_id, w.node`)
-)
 
 const (
 	// bellsAge is how old what a process knows of others' bells may be.
@@ -141,7 +131,7 @@ func (r *ringer) known(ctx context.Context, db *dialect.DB) ([]peer, error) {
 		return r.peers, nil
 	}
 	at := instant.Now()
-	peers, err := dialect.Select(ctx, &db.Session, listBells, nil, func(rows *sql.Rows) (p peer, err error) {
+	peers, err := dialect.Select(ctx, &db.Session, store.ListBells, nil, func(rows *sql.Rows) (p peer, err error) {
 		var at, key string
 		if err = rows.Scan(&p.queue, &at, &key); err != nil {
 			return p, err

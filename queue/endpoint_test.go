@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A job's endpoint goes with it wherever it goes, and reaches whoever does it.
@@ -22,13 +23,13 @@ func TestEndpointGoesAlong(t *testing.T) {
 			enqueue(t, c, Job{Kind: "waits", Endpoint: to, Delay: time.Hour}),
 			enqueue(t, c, Job{Kind: "works", Endpoint: to, Unique: "u"}),
 		}
-		many := make([]Job, 2*chunk) // which are copied, where there is such a thing
+		many := make([]Job, 2*store.Chunk) // which are copied, where there is such a thing
 		for i := range many {
 			many[i] = Job{Kind: "many"}
 		}
-		many[chunk].Endpoint = to
+		many[store.Chunk].Endpoint = to
 		all := enqueueMany(t, c, many)
-		if i := info(t, c, all[chunk], StateReady); i.Endpoint != to {
+		if i := info(t, c, all[store.Chunk], StateReady); i.Endpoint != to {
 			t.Errorf("one of many: %q", i.Endpoint)
 		}
 		if i := info(t, c, ids[0], StateReady); i.Endpoint != to {

@@ -16,6 +16,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // Nothing of what cannot be is written, by whichever way it comes.
@@ -175,7 +176,7 @@ func TestPayloads(t *testing.T) {
 			"many": func(t *testing.T, jobs []Job) []int64 { return enqueueMany(t, c, jobs) },
 			"very many": func(t *testing.T, jobs []Job) []int64 {
 				more := slices.Clone(jobs)
-				for len(more) <= chunk {
+				for len(more) <= store.Chunk {
 					more = append(more, Job{Kind: "filler"})
 				}
 				return enqueueMany(t, c, more)[:len(jobs)]
@@ -340,7 +341,7 @@ func TestEnqueueCancelled(t *testing.T) {
 func TestEnqueueFaults(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		enqueue(t, client(t, db, Options{}), Job{Kind: "first"})
-		many := make([]Job, chunk+1)
+		many := make([]Job, store.Chunk+1)
 		for i := range many {
 			many[i].Kind = "many"
 		}

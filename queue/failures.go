@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A Failure is a job that is dead, or waits for its next attempt after one that failed.
@@ -26,29 +27,6 @@ const (
 	failureSteps   = 100  // statements that are sent at once
 )
 
-var (
-	// failing finds where dead and delayed jobs are. It asks for the first by the key, which is one
-	// look into an index, and not for the least, for which MySQL and MariaDB read all of a queue. The
-	// order names all of an index: else MySQL sorts.
-	failing = dialect.SQL("queue.failing", `
-		SELECT * FROM (SELECT q.queue_id, q.name, -1 AS divided FROM {prefix}queue AS q
-			WHERE (SELECT d.id FROM {prefix}job_dead AS d WHERE d.queue_id = q.queue_id ORDER BY d.queue_id, d.id LIMIT 1) IS NOT NULL LIMIT :limit) AS dead
-		UNION ALL SELECT * FROM (SELECT b.queue_id, (SELECT q.name FROM {prefix}queue AS q WHERE q.queue_id = b.queue_id), b.divided FROM {prefix}queue_block AS b
-			WHERE (SELECT j.id FROM {prefix}job_delayed AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided ORDER BY j.queue_id, j.divided, j.run_at, j.id LIMIT 1) IS NOT NULL LIMIT :limit) AS waiting`)
-
-	newestDead = dialect.SQL("queue.newest-dead", `
-		SELECT id, kind, {us died_at}, attempt, SUBSTR(error, 1, 500) FROM {prefix}job_dead
-		WHERE queue_id = :queue AND id < :before ORDER BY id DESC LIMIT :limit`)
-
-	// soonestFailed reads the first of those that are due next, and leaves out those that have
-	// not been tried yet: of these there may be millions, and retries come soon.
-	soonestFailed = dialect.SQL("queue.soonest-failed", `
-		SELECT id, kind, at_us, attempt, SUBSTR(error, 1, 500) FROM (
-			SELECT id, kind, {us run_at} AS at_us, attempt, error FROM {prefix}job_delayed
-			WHERE queue_id = :queue AND divided = :divided ORDER BY run_at, id LIMIT :limit) AS soonest
-		WHERE attempt > 0 AND error <> ''`)
-)
-
 // A failurePlace is a queue with dead jobs, or a block with delayed ones.
 type failurePlace struct {
 	queue, block int
@@ -64,7 +42,7 @@ func (c *Client) Failures(ctx context.Context, limit int) (all []Failure, more b
 	if limit < 1 || limit > 100_000 {
 		return nil, false, invalid("limit", "%d is not 1 to 100000", limit)
 	}
-	places, err := dialect.Select(ctx, &c.db.Session, failing, dialect.Args{"limit": failurePlaces},
+	places, err := dialect.Select(ctx, &c.db.Session, store.Failing, dialect.Args{"limit": failurePlaces},
 		func(rows *sql.Rows) (p failurePlace, err error) {
 			p.before = 1<<63 - 1
 			return p, rows.Scan(&p.queue, &p.name, &p.block)
@@ -116,10 +94,10 @@ func (c *Client) Failures(ctx context.Context, limit int) (all []Failure, more b
 
 // step reads the next ones of a place.
 func (p *failurePlace) step(limit int, all *[]Failure) *dialect.Step {
-	s := &dialect.Step{Stmt: newestDead, Args: dialect.Args{"queue": p.queue, "limit": limit}}
+	s := &dialect.Step{Stmt: store.NewestDead, Args: dialect.Args{"queue": p.queue, "limit": limit}}
 	f := Failure{Queue: p.name, State: StateDead}
 	if p.block >= 0 {
-		s.Stmt, f.State, s.Args["divided"], p.over = soonestFailed, StateDelayed, p.block, true
+		s.Stmt, f.State, s.Args["divided"], p.over = store.SoonestFailed, StateDelayed, p.block, true
 	} else {
 		s.Args["before"] = p.before
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A queue that is FIFO has one block, and does its jobs one after the other as if all of them had
@@ -46,21 +47,10 @@ func (c *Client) becomeFIFO(ctx context.Context, tx *dialect.Session, q *Queue, 
 	if fifo {
 		n = 1
 		// So that the jobs before it are done before it: as in a queue that has had keys.
-		if _, err := tx.Exec(ctx, setOrdered, dialect.Args{"queue": q.id}); err != nil {
+		if _, err := tx.Exec(ctx, store.SetOrdered, dialect.Args{"queue": q.id}); err != nil {
 			return err
 		}
 	}
 	last := q.newest()
-	return newBlocks(ctx, tx, q.id, last.first+last.blocks, n, last.number+1, fifo)
+	return store.NewBlocks(ctx, tx, q.id, last.first+last.blocks, n, last.number+1, fifo)
 }
-
-// pendingFIFO is pending for a queue that is FIFO: nothing can begin while a job waits for its
-// retry, or runs.
-var pendingFIFO = dialect.SQL("queue.pending-fifo", `
-	SELECT b.divided FROM {prefix}queue_block AS b
-	WHERE b.queue_id = :queue
-		AND ((SELECT j.id FROM {prefix}job AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided ORDER BY j.queue_id, j.divided, j.priority, j.id LIMIT 1) IS NOT NULL
-			OR (SELECT j.id FROM {prefix}job_delayed AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided AND j.run_at <= {now} ORDER BY j.queue_id, j.divided, j.run_at, j.id LIMIT 1) IS NOT NULL)
-		AND NOT EXISTS (SELECT 1 FROM {prefix}job_delayed AS h WHERE h.queue_id = b.queue_id AND h.divided = b.divided AND h.hold_key > '' AND h.run_at > {now})
-		AND NOT EXISTS (SELECT 1 FROM {prefix}job_running AS r WHERE r.queue_id = b.queue_id AND r.divided = b.divided)
-	ORDER BY b.divided LIMIT 1`)

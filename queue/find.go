@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -9,56 +8,12 @@ import (
 	"strings"
 
 	"github.com/dbcron/dbcron/dialect"
-)
-
-// locate tells in which tables and blocks of some queues an id is, by the key that it would
-// have there: which block that is only its row tells, since it may be by its key. It
-// is one statement of a fixed text, so there is one plan however many blocks there are, and
-// it sees all tables at one moment: a job that moves meanwhile is in one of them. Its parts
-// are scalar subqueries, since an engine can only run those by the key, and could read all of
-// a table that it joins.
-var locate = dialect.SQL("queue.locate", strings.Join([]string{
-	locateIn("ready", "job", "1"), locateIn("ready", "job", "2"), locateIn("ready", "job", "3"), locateIn("ready", "job", "4"),
-	locateIn("delayed", "job_delayed", ""), locateIn("running", "job_running", ""), locateEnded("dead"), locateEnded("done"),
-}, "\nUNION ALL "))
-
-func locateIn(state, table, priority string) string {
-	key := ""
-	if priority != "" {
-		key = " AND j.priority = " + priority
-	}
-	return `SELECT '` + state + `', b.queue_id, (SELECT q.name FROM {prefix}queue AS q WHERE q.queue_id = b.queue_id), b.divided, ` +
-		cmp.Or(priority, "0") + `
-	FROM {prefix}queue_block AS b WHERE b.queue_id >= :first AND b.queue_id <= :last
-		AND (SELECT j.id FROM {prefix}` + table + ` AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided` + key + ` AND j.id = :id) IS NOT NULL`
-}
-
-// locateEnded is the part for jobs that are dead or done, whose blocks may have gone.
-func locateEnded(state string) string {
-	return `SELECT '` + state + `', b.queue_id, b.name, 0, 0
-	FROM {prefix}queue AS b WHERE b.queue_id >= :first AND b.queue_id <= :last
-		AND (SELECT COUNT(*) FROM {prefix}job_` + state + ` AS j WHERE j.queue_id = b.queue_id AND j.id = :id) > 0`
-}
-
-// findReady and its like read a job where it is.
-var (
-	findReady = dialect.SQL("queue.find-ready", `
-		SELECT id, priority, `+body+`, divided FROM {prefix}job WHERE queue_id = :queue AND divided = :divided AND priority = :priority AND id = :id`)
-
-	findDelayed = dialect.SQL("queue.find-delayed", findIn("job_delayed", "run_at", "", "AND divided = :divided"))
-	findRunning = dialect.SQL("queue.find-running", findIn("job_running", "started_at", ", lock_by", "AND divided = :divided"))
-	findDead    = dialect.SQL("queue.find-dead", findIn("job_dead", "died_at", ", detail", ""))
-	findDone    = dialect.SQL("queue.find-done", findIn("job_done", "ended_at", ", worker, {us started_at}, outcome", ""))
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 var findStatements = map[State]*dialect.Stmt{
-	StateReady: findReady, StateDelayed: findDelayed,
-	StateRunning: findRunning, StateDead: findDead, StateDone: findDone,
-}
-
-func findIn(table, at, more, key string) string {
-	return `SELECT id, priority, ` + body + `, attempt, crashes, COALESCE({us ` + at + `}, 0), error, ` + progress + `, divided` + more + `
-		FROM {prefix}` + table + ` WHERE queue_id = :queue ` + key + ` AND id = :id`
+	StateReady: store.FindReady, StateDelayed: store.FindDelayed,
+	StateRunning: store.FindRunning, StateDead: store.FindDead, StateDone: store.FindDone,
 }
 
 // A spot is where a job was seen.
@@ -97,7 +52,7 @@ func (c *Client) find(ctx context.Context, first, last int, id int64) (all []Inf
 // locate returns where an id is.
 func (c *Client) locate(ctx context.Context, first, last int, id int64) (all []spot, err error) {
 	err = c.db.Pipeline(ctx, &dialect.Step{
-		Stmt: locate, Args: dialect.Args{"first": first, "last": last, "id": id},
+		Stmt: store.LocateJob, Args: dialect.Args{"first": first, "last": last, "id": id},
 		Scan: func(row *dialect.Row) error {
 			all = append(all, spot{State(row.Bytes(0)), int(row.Int(1)), string(row.Bytes(2)), int(row.Int(3)), int(row.Int(4))})
 			return nil
@@ -108,9 +63,9 @@ func (c *Client) locate(ctx context.Context, first, last int, id int64) (all []s
 
 // at returns what is at a spot, of which a queue's dead and done jobs are one.
 func (c *Client) at(ctx context.Context, s spot, id int64) (all []Info, err error) {
-	block := bodyEnd + 7
+	block := store.BodyEnd + 7
 	if s.state == StateReady {
-		block = bodyEnd
+		block = store.BodyEnd
 	}
 	err = c.db.Pipeline(ctx, &dialect.Step{
 		Stmt: findStatements[s.state], Args: dialect.Args{"queue": s.queue, "divided": s.divided, "priority": s.priority, "id": id},

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A job is found by its id in whatever table, block and queue it is, with all that is known
@@ -105,7 +106,7 @@ func TestFindInManyBlocks(t *testing.T) {
 		must(t, err)
 		i, err := c.Find(t.Context(), e.ID)
 		must(t, err)
-		if i.Key != "k" || i.Block != Divided("k", e.ID, 1000) {
+		if i.Key != "k" || i.Block != store.Divided("k", e.ID, 1000) {
 			t.Errorf("%+v", i)
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/trouble"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A round is what a flusher does for a block at a time: it writes what has become of
@@ -89,7 +90,7 @@ func (w *Worker) serveNext(ctx context.Context) error {
 // round says what there is to do for a block. mu is held.
 func (w *Worker) round(b *block) *round {
 	t := &round{b: b, node: w.node, keyed: b.keyed, keep: b.q.set.KeepDone}
-	n := min(chunk, len(b.acks))
+	n := min(store.Chunk, len(b.acks))
 	t.acks, b.acks = b.acks[:n:n], b.acks[n:]
 	t.tied = t.keep > 0 || slices.ContainsFunc(t.acks, func(d *Delivery) bool { return d.tied() })
 	if !t.keyed || len(b.acks) == 0 {
@@ -215,13 +216,16 @@ func (w *Worker) ackAlone(ctx context.Context, t *round, list []*Delivery) error
 // ackExactly deletes jobs that are done, and notes which were not there. Those that were
 // are kept, if their queue does that, and untied.
 func (w *Worker) ackExactly(ctx context.Context, t *round, list []*Delivery) error {
-	lock := map[*dialect.Stmt]*dialect.Stmt{ack: lockJobs, ackDelayed: lockDelayed, ackRunning: lockRunning}
+	lock := map[*dialect.Stmt]*dialect.Stmt{
+		store.AckReady: store.LockJobs, store.AckDelayed: store.LockDelayed,
+		store.AckRunning: store.LockRunning,
+	}
 	parts, steps := byTable(list), w.ackSteps(t, list) // which are for the parts
 	var deleted map[int64]bool
 	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		deleted = map[int64]bool{}
 		for i, step := range steps {
-			here, err := dialect.Select(ctx, tx, lock[step.Stmt], step.Args, scanID)
+			here, err := dialect.Select(ctx, tx, lock[step.Stmt], step.Args, store.ScanID)
 			if err != nil {
 				return err
 			}
@@ -232,7 +236,7 @@ func (w *Worker) ackExactly(ctx context.Context, t *round, list []*Delivery) err
 				return err
 			}
 			if len(here) < len(parts[i]) && len(here) > 0 {
-				args := listArgs(t.b.q.id, t.b.divided, parts[i][0].Priority, slices.Clone(here))
+				args := store.JobArgs(t.b.q.id, t.b.divided, parts[i][0].Priority, slices.Clone(here))
 				args["node"] = t.node
 				step = &dialect.Step{Stmt: step.Stmt, Args: args}
 			}
@@ -251,7 +255,7 @@ func (w *Worker) ackExactly(ctx context.Context, t *round, list []*Delivery) err
 				deleted[id] = true
 			}
 		}
-		return releaseTies(ctx, tx, t.b.q.id, endedOf(list, func(id int64) bool { return deleted[id] }))
+		return store.ReleaseTies(ctx, tx, t.b.q.id, endedOf(list, func(id int64) bool { return deleted[id] }))
 	})
 	if err == nil {
 		if t.deleted == nil {
@@ -265,7 +269,7 @@ func (w *Worker) ackExactly(ctx context.Context, t *round, list []*Delivery) err
 // ackSteps delete the jobs that are done.
 func (w *Worker) ackSteps(t *round, list []*Delivery) (steps []*dialect.Step) {
 	for _, part := range byTable(list) {
-		args := listArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
+		args := store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
 		args["node"] = t.node
 		steps = append(steps, &dialect.Step{Stmt: ackStatements[part[0].from], Args: args})
 	}
@@ -304,9 +308,9 @@ func idsOf(list []*Delivery) []int64 {
 func (w *Worker) fetchStep(t *round) *dialect.Step {
 	t.got, t.fresh = fetched{}, nil
 	r := w.reader(t.b, t.read.limit, &t.room)
-	stmt := fetch
+	stmt := store.FetchReady
 	if t.read.again {
-		stmt = fetchAgain
+		stmt = store.FetchAgain
 	}
 	return &dialect.Step{Stmt: stmt, Args: dialect.Args{
 		"queue": t.b.q.id, "divided": t.b.divided, "limit": t.read.limit,
@@ -325,7 +329,7 @@ func (w *Worker) delayedSteps(t *round) []*dialect.Step {
 	r := w.reader(t.b, 16, &t.room)
 	args := dialect.Args{"queue": t.b.q.id, "divided": t.b.divided, "limit": t.limit, "since": t.since}
 	return []*dialect.Step{
-		{Stmt: fetchDelayed, Args: args, Scan: func(row *dialect.Row) error {
+		{Stmt: store.FetchDelayed, Args: args, Scan: func(row *dialect.Row) error {
 			t.m++
 			t.ripe = append(t.ripe, r.delayed(row))
 			return nil
@@ -338,10 +342,10 @@ func (w *Worker) delayedSteps(t *round) []*dialect.Step {
 func (w *Worker) checkSteps(t *round) (steps []*dialect.Step) {
 	t.there = map[int64]bool{}
 	for _, part := range byTable(t.waits) {
-		args := listArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
-		stmt := present
+		args := store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
+		stmt := store.PresentReady
 		if part[0].from == tableDelayed {
-			stmt = presentDelayed
+			stmt = store.PresentDelayed
 		}
 		steps = append(steps, &dialect.Step{Stmt: stmt, Args: args, Scan: func(row *dialect.Row) error {
 			t.there[row.Int(0)] = true
@@ -404,8 +408,8 @@ func (w *Worker) claimPart(ctx context.Context, t *round, part []*Delivery) (map
 	from := part[0].from
 	var got []int64
 	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
-		args := listArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
-		if got, err = dialect.Select(ctx, tx, lockStatements[from], args, scanID); err != nil || len(got) == 0 {
+		args := store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
+		if got, err = dialect.Select(ctx, tx, lockStatements[from], args, store.ScanID); err != nil || len(got) == 0 {
 			return err
 		}
 		if t.keep > 0 {
@@ -413,11 +417,11 @@ func (w *Worker) claimPart(ctx context.Context, t *round, part []*Delivery) (map
 				return err
 			}
 		}
-		n, err := tx.Exec(ctx, ackStatements[from], listArgs(t.b.q.id, t.b.divided, part[0].Priority, got))
-		if err := orShort(err, n, len(got)); err != nil {
+		n, err := tx.Exec(ctx, ackStatements[from], store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, got))
+		if err := store.Short(err, n, len(got)); err != nil {
 			return err
 		}
-		return releaseTies(ctx, tx, t.b.q.id, endedOf(part, func(id int64) bool { return slices.Contains(got, id) }))
+		return store.ReleaseTies(ctx, tx, t.b.q.id, endedOf(part, func(id int64) bool { return slices.Contains(got, id) }))
 	})
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // What becomes of a queue's blocks when their number is changed: jobs that are enqueued
@@ -39,7 +40,7 @@ func (q *Queue) block(key string, id int64) int {
 	if len(q.generations) == 1 {
 		return q.generations[0].block(key, id)
 	}
-	return q.generationAt(TimeOf(id).UnixMicro()).block(key, id)
+	return q.generationAt(store.TimeOf(id).UnixMicro()).block(key, id)
 }
 
 // generationAt returns the generation that jobs of a moment belong to.
@@ -51,7 +52,9 @@ func (q *Queue) generationAt(us int64) generation {
 	return q.generations[i]
 }
 
-func (g generation) block(key string, id int64) int { return g.first + Divided(key, id, g.blocks) }
+func (g generation) block(key string, id int64) int {
+	return g.first + store.Divided(key, id, g.blocks)
+}
 
 // stale tells whether rows were given their blocks by settings so old that a generation
 // may have begun that they do not tell of.
@@ -67,12 +70,12 @@ func stale(rows []jobRow) bool {
 // current returns the blocks that are to be worked on: all of them, but in a queue
 // with keys those of the oldest generation only. It retires a generation that has no
 // jobs left and gets none any more: producers have known of the next one for so long.
-func (w *Worker) current(ctx context.Context, q *workQueue, rows []blockRow) ([]blockRow, error) {
+func (w *Worker) current(ctx context.Context, q *workQueue, rows []store.BlockRow) ([]store.BlockRow, error) {
 	if len(rows) == 0 {
 		return rows, nil
 	}
-	oldest := slices.MinFunc(rows, func(a, b blockRow) int { return cmp.Compare(a.generation, b.generation) }).generation
-	old := slices.DeleteFunc(slices.Clone(rows), func(r blockRow) bool { return r.generation != oldest })
+	oldest := slices.MinFunc(rows, func(a, b store.BlockRow) int { return cmp.Compare(a.Generation, b.Generation) }).Generation
+	old := slices.DeleteFunc(slices.Clone(rows), func(r store.BlockRow) bool { return r.Generation != oldest })
 	if len(old) == len(rows) {
 		return rows, nil
 	}
@@ -83,22 +86,22 @@ func (w *Worker) current(ctx context.Context, q *workQueue, rows []blockRow) ([]
 	}
 	var empty bool
 	var age int64
-	args := dialect.Args{"queue": q.id, "generation": oldest, "first": old[0].divided, "last": old[len(old)-1].divided}
-	if err := w.db.Get(ctx, drained, args, &empty, &age); err != nil {
+	args := dialect.Args{"queue": q.id, "generation": oldest, "first": old[0].Divided, "last": old[len(old)-1].Divided}
+	if err := w.db.Get(ctx, store.DrainedBlocks, args, &empty, &age); err != nil {
 		return nil, err
 	}
 	if empty && time.Duration(age)*time.Microsecond > resizeAfter+2*Window {
-		if _, err := w.db.Exec(ctx, retire, args); err != nil {
+		if _, err := w.db.Exec(ctx, store.RetireBlocks, args); err != nil {
 			return nil, err
 		}
 		w.mu.Lock()
 		for _, r := range old {
-			if b := q.blocks[r.divided]; b != nil {
+			if b := q.blocks[r.Divided]; b != nil {
 				w.drop(b, ErrLost)
 			}
 		}
 		w.mu.Unlock()
-		rows = slices.DeleteFunc(rows, func(r blockRow) bool { return r.generation == oldest })
+		rows = slices.DeleteFunc(rows, func(r store.BlockRow) bool { return r.Generation == oldest })
 		return w.current(ctx, q, rows)
 	}
 	if now := set.generationAt(w.c.clock.now()); now.number > oldest {
@@ -116,15 +119,15 @@ func (w *Worker) current(ctx context.Context, q *workQueue, rows []blockRow) ([]
 // they would be enqueued now: nobody is to wait for one that is due in a year. It
 // leaves those that are due soon, and retries that hold their keys: the other jobs of
 // these are still here.
-func (w *Worker) forward(ctx context.Context, q *workQueue, to generation, old []blockRow) error {
+func (w *Worker) forward(ctx context.Context, q *workQueue, to generation, old []store.BlockRow) error {
 	for _, r := range old {
 		w.mu.Lock()
-		b, node := q.blocks[r.divided], w.node
+		b, node := q.blocks[r.Divided], w.node
 		w.mu.Unlock()
 		if b == nil || node == "" {
 			continue
 		}
-		for moved := chunk; moved == chunk && ctx.Err() == nil; {
+		for moved := store.Chunk; moved == store.Chunk && ctx.Err() == nil; {
 			var err error
 			if moved, err = w.forwardPart(ctx, b, to, node); err != nil && !errors.Is(err, errBlockLost) {
 				return err
@@ -182,8 +185,11 @@ func (w *Worker) forwardPart(ctx context.Context, b *block, to generation, node 
 func (w *Worker) forwardSome(ctx context.Context, tx *dialect.Session, b *block, to generation, node string,
 	only []laterRow,
 ) ([]laterRow, error) {
-	args := dialect.Args{"queue": b.q.id, "divided": b.divided, "fence": b.fence, "node": node, "soon": Window.Microseconds(), "limit": chunk}
-	all, err := dialect.Select(ctx, tx, lockLater, args, func(rows *sql.Rows) (r laterRow, err error) {
+	args := dialect.Args{
+		"queue": b.q.id, "divided": b.divided, "fence": b.fence, "node": node, "soon": Window.Microseconds(),
+		"limit": store.Chunk,
+	}
+	all, err := dialect.Select(ctx, tx, store.LockLater, args, func(rows *sql.Rows) (r laterRow, err error) {
 		var key sql.NullString
 		err = rows.Scan(&r.id, &key, &r.kind)
 		r.key = key.String
@@ -204,11 +210,11 @@ func (w *Worker) forwardSome(ctx context.Context, tx *dialect.Session, b *block,
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(r laterRow) bool { return !slices.Contains(ids, r.id) })
-	if _, err := tx.Exec(ctx, divideAnew, dialect.Args{"to": b.q.id, "rows": rows}); err != nil {
+	if _, err := tx.Exec(ctx, store.DivideAnew, dialect.Args{"to": b.q.id, "rows": rows}); err != nil {
 		return all, err
 	}
-	if n, err := tx.Exec(ctx, ackDelayed, listArgs(b.q.id, b.divided, 0, ids)); err != nil || n != int64(len(ids)) {
-		return all, orShort(err, n, len(ids))
+	if n, err := tx.Exec(ctx, store.AckDelayed, store.JobArgs(b.q.id, b.divided, 0, ids)); err != nil || n != int64(len(ids)) {
+		return all, store.Short(err, n, len(ids))
 	}
 	return all, w.holds(ctx, tx, b, node)
 }
@@ -247,7 +253,7 @@ func (w *Worker) withRoom(ctx context.Context, tx *dialect.Session, b *block,
 		byTarget[target] = append(byTarget[target], row["job"].(int64))
 	}
 	for target, wanted := range byTarget {
-		there, err := dialect.Select(ctx, tx, presentDelayed, listArgs(b.q.id, target, 0, wanted), scanID)
+		there, err := dialect.Select(ctx, tx, store.PresentDelayed, store.JobArgs(b.q.id, target, 0, wanted), store.ScanID)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -273,17 +279,17 @@ func (w *Worker) recall(ctx context.Context, q *workQueue) error {
 	var gaps []dialect.Args
 	last := -1
 	for _, r := range rows {
-		if r.divided > last+1 {
-			gaps = append(gaps, dialect.Args{"above": last, "below": r.divided})
+		if r.Divided > last+1 {
+			gaps = append(gaps, dialect.Args{"above": last, "below": r.Divided})
 		}
-		last = r.divided
+		last = r.Divided
 	}
 	if len(gaps) == 0 {
 		return nil
 	}
 	found := map[int]bool{}
 	err = w.db.Pipeline(ctx, &dialect.Step{ // for the sake of its plans
-		Stmt: strays, Args: dialect.Args{"queue": q.id, "gaps": gaps},
+		Stmt: store.StrayBlocks, Args: dialect.Args{"queue": q.id, "gaps": gaps},
 		Scan: func(row *dialect.Row) error {
 			for column := range 2 {
 				if !row.Null(column) {
@@ -297,7 +303,7 @@ func (w *Worker) recall(ctx context.Context, q *workQueue) error {
 		return err
 	}
 	for divided := range found {
-		_, err = w.db.Exec(ctx, createBlocks, dialect.Args{"rows": []dialect.Args{{
+		_, err = w.db.Exec(ctx, store.CreateBlocks, dialect.Args{"rows": []dialect.Args{{
 			"queue": q.id, "divided": divided,
 			"generation": 0, "fifo": "no",
 		}}})

@@ -14,6 +14,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A group's jobs have rows in a table of its members, which are written with the jobs
@@ -33,69 +34,6 @@ const keepGroup = 7 * 24 * time.Hour
 
 // longestResult is how many bytes a result may have.
 const longestResult = 1 << 20
-
-var (
-	createGroup = dialect.SQL("queue.create-group", `
-		INSERT INTO {prefix}job_group (id, name, state, callback, keep) VALUES (:group, :name, :state, :callback, :keep)`)
-
-	// seal lets a group end: once, whoever else does so at the same time.
-	seal = dialect.SQL("queue.seal-group", `UPDATE {prefix}job_group SET state = 'sealed' WHERE id = :group AND state = 'open'`)
-
-	// ripeGroups tells which of some groups may have come to their end, and ripeAny
-	// which of all: whoever has ended the last job may have died before it looked.
-	ripeGroups = dialect.SQL("queue.ripe-groups", `
-		SELECT g.id FROM {records rows: crew int} {join_by_key {prefix}job_group AS g} ON g.id = record.crew
-		WHERE g.state = 'sealed' AND `+nonePending+` ORDER BY g.id`)
-	ripeAny = dialect.SQL("queue.ripe-any-groups", `
-		SELECT g.id FROM {prefix}job_group AS g WHERE g.state = 'sealed' AND `+nonePending+` ORDER BY g.id LIMIT :limit`)
-
-	// lockGroup waits for those who add jobs to a group; endGroup, run after it, sees
-	// what they have added, and ends the group once.
-	lockGroup = dialect.SQL("queue.lock-group", `SELECT callback FROM {prefix}job_group WHERE id = :group AND state = 'sealed' {locked}`)
-	endGroup  = dialect.SQL("queue.end-group", `
-		UPDATE {prefix}job_group SET state = 'done', ended_at = {now}, purge_at = CASE WHEN keep < 0 THEN NULL ELSE {now + keep} END
-		WHERE id = :group AND state = 'sealed' AND NOT EXISTS (SELECT 1 FROM {prefix}job_member AS m WHERE m.group_id = :group AND m.state = 'pending')`)
-
-	// accuseGroup notes in the transaction that ends a group why that has no callback.
-	accuseGroup = dialect.SQL("queue.accuse-group", `UPDATE {prefix}job_group SET error = :error WHERE id = :group`)
-
-	// dropGroup ends a group without its callback, and has it removed.
-	dropGroup = dialect.SQL("queue.drop-group", `
-		UPDATE {prefix}job_group SET state = 'done', ended_at = COALESCE(ended_at, {now}), purge_at = {now} WHERE id = :group`)
-
-	getGroup = dialect.SQL("queue.get-group", `SELECT `+groupColumns+` FROM {prefix}job_group WHERE id = :group`)
-
-	listGroups = dialect.SQL("queue.list-groups", `
-		SELECT `+groupColumns+` FROM {prefix}job_group WHERE state = :state AND id > :after ORDER BY id LIMIT :limit`)
-
-	countMembers = dialect.SQL("queue.count-members", `
-		SELECT state, COUNT(*) FROM {prefix}job_member WHERE group_id = :group GROUP BY state`)
-
-	listMembers = dialect.SQL("queue.list-members", `
-		SELECT m.job, COALESCE(q.name, ''), m.kind, m.state, m.result, m.error
-		FROM {prefix}job_member AS m LEFT JOIN {prefix}queue AS q ON q.queue_id = m.queue_id
-		WHERE m.group_id = :group AND m.job > :after ORDER BY m.job LIMIT :limit`)
-
-	// weighMembers tells how long their results are.
-	weighMembers = dialect.PerDialect("queue.weigh-members", func(d *dialect.Dialect) string {
-		return `SELECT COALESCE(` + d.JSONBytes("result") +
-			`, 0) FROM {prefix}job_member WHERE group_id = :group AND job > :after ORDER BY job LIMIT :limit`
-	})
-
-	// oldGroups finds groups whose time is over. Their members are removed first, some
-	// at a time, and then they: whoever dies in between leaves the rest to the next.
-	oldGroups = dialect.SQL("queue.old-groups", `
-		SELECT id FROM {prefix}job_group WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit`)
-	someMembers = dialect.SQL("queue.some-members", `
-		SELECT job FROM {prefix}job_member WHERE group_id = :group ORDER BY job LIMIT :limit`)
-	purgeMembers = dialect.SQL("queue.purge-members", `
-		DELETE FROM {prefix}job_member WHERE group_id = :group AND {in job :ids} {only job :n}`)
-	purgeGroup = dialect.SQL("queue.purge-group", `DELETE FROM {prefix}job_group WHERE id = :group AND purge_at <= {now}`)
-)
-
-const nonePending = `NOT EXISTS (SELECT 1 FROM {prefix}job_member AS m WHERE m.group_id = g.id AND m.state = 'pending')`
-
-const groupColumns = `id, name, state, COALESCE(callback, ''), keep, error, {us created_at}, COALESCE({us ended_at}, 0)`
 
 // A Group is jobs that belong together: it ends when all of them have, and then its
 // callback is enqueued, once.
@@ -226,9 +164,9 @@ func (c *Client) newGroup(ctx context.Context, on *dialect.Session, g Group, sta
 		return 0, err
 	}
 	tick, _ := c.clock.take(1)
-	id := c.salt.id(tick)
+	id := c.salt.ID(tick)
 	args["group"] = id
-	_, err := on.Exec(ctx, createGroup, args)
+	_, err := on.Exec(ctx, store.CreateGroup, args)
 	return id, err
 }
 
@@ -236,7 +174,7 @@ func (c *Client) newGroup(ctx context.Context, on *dialect.Session, g Group, sta
 // until then, best by its own jobs: while such a one runs the group does not end. To seal
 // it again does nothing. It returns ErrNotFound if there is no such group.
 func (c *Client) Seal(ctx context.Context, id int64) error {
-	n, err := c.db.Exec(ctx, seal, dialect.Args{"group": id})
+	n, err := c.db.Exec(ctx, store.SealGroup, dialect.Args{"group": id})
 	if err != nil {
 		return err
 	}
@@ -253,7 +191,7 @@ func (c *Client) Seal(ctx context.Context, id int64) error {
 // jobs are done all the same, as if they were of none. It returns ErrNotFound if there is
 // no such group.
 func (c *Client) DeleteGroup(ctx context.Context, id int64) error {
-	n, err := c.db.Exec(ctx, dropGroup, dialect.Args{"group": id})
+	n, err := c.db.Exec(ctx, store.DropGroup, dialect.Args{"group": id})
 	if err == nil && n == 0 {
 		err = noGroup(id)
 	}
@@ -269,20 +207,22 @@ func (c *Client) Group(ctx context.Context, id int64) (GroupInfo, error) {
 	if err != nil {
 		return GroupInfo{}, err
 	}
-	counts := map[memberState]int{}
-	_, err = dialect.Select(ctx, &c.db.Session, countMembers, dialect.Args{"group": id}, func(rows *sql.Rows) (none struct{}, err error) {
-		var state memberState
-		var n int
-		err = rows.Scan(&state, &n)
-		counts[state] = n
-		return none, err
-	})
-	g.Pending, g.Done, g.Dead, g.Cancelled = counts[memberPending], counts[memberDone], counts[memberDead], counts[memberCancelled]
+	counts := map[store.MemberState]int{}
+	_, err = dialect.Select(ctx, &c.db.Session, store.CountMembers, dialect.Args{"group": id},
+		func(rows *sql.Rows) (none struct{}, err error) {
+			var state store.MemberState
+			var n int
+			err = rows.Scan(&state, &n)
+			counts[state] = n
+			return none, err
+		})
+	g.Pending, g.Done, g.Dead, g.Cancelled = counts[store.MemberPending], counts[store.MemberDone], counts[store.MemberDead],
+		counts[store.MemberCancelled]
 	return g, err
 }
 
 func (c *Client) group(ctx context.Context, id int64) (GroupInfo, error) {
-	all, err := dialect.Select(ctx, &c.db.Session, getGroup, dialect.Args{"group": id}, scanGroup)
+	all, err := dialect.Select(ctx, &c.db.Session, store.GetGroup, dialect.Args{"group": id}, scanGroup)
 	if err == nil && len(all) == 0 {
 		err = noGroup(id)
 	}
@@ -316,7 +256,7 @@ func (c *Client) Groups(ctx context.Context, state string, after int64, limit in
 	case limit < 1 || limit > 10_000:
 		return nil, invalid("limit", "%d is not 1 to 10000", limit)
 	}
-	return dialect.Select(ctx, &c.db.Session, listGroups, dialect.Args{"state": state, "after": after, "limit": limit}, scanGroup)
+	return dialect.Select(ctx, &c.db.Session, store.ListGroups, dialect.Args{"state": state, "after": after, "limit": limit}, scanGroup)
 }
 
 // Results goes through the jobs of a group, by their ids, and tells what has become of
@@ -326,7 +266,7 @@ func (c *Client) Results(ctx context.Context, group int64) iter.Seq2[Result, err
 		for after, more := int64(0), true; more; {
 			var all []Result
 			var err error
-			if all, more, err = c.ResultsAfter(ctx, group, after, chunk); err != nil {
+			if all, more, err = c.ResultsAfter(ctx, group, after, store.Chunk); err != nil {
 				yield(Result{}, err)
 				return
 			}
@@ -351,13 +291,13 @@ func (c *Client) ResultsAfter(ctx context.Context, group, after int64, limit int
 		return nil, false, invalid("limit", "%d is not 1 to 10000", limit)
 	}
 	args := dialect.Args{"group": group, "after": after, "limit": limit}
-	sizes, err := dialect.Select(ctx, &c.db.Session, weighMembers, args, scanID)
+	sizes, err := dialect.Select(ctx, &c.db.Session, store.WeighMembers, args, store.ScanID)
 	if err != nil || len(sizes) == 0 {
 		return nil, false, err
 	}
-	n := partOf(sizes, mostResults, func(size *int64) int { return int(*size) })
+	n := store.PartOf(sizes, mostResults, func(size *int64) int { return int(*size) })
 	args["limit"] = n
-	all, err = dialect.Select(ctx, &c.db.Session, listMembers, args, scanResult)
+	all, err = dialect.Select(ctx, &c.db.Session, store.ListMembers, args, scanResult)
 	return all, len(all) > 0 && (n < len(sizes) || n == limit), err
 }
 

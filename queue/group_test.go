@@ -16,6 +16,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // results are what has become of a group's jobs, by their ids.
@@ -215,7 +216,7 @@ func TestBadGroups(t *testing.T) {
 			"callback kind":   {Callback: &Job{}},
 			"callback unique": {Callback: &Job{Kind: "x", Unique: "u"}},
 			"callback group":  {Callback: &Job{Kind: "x", Group: 7}},
-			"callback time":   {Callback: &Job{Kind: "x", RunAt: Epoch}},
+			"callback time":   {Callback: &Job{Kind: "x", RunAt: store.Epoch}},
 		} {
 			_, err := c.NewGroup(t.Context(), g)
 			want(t, name, err, ErrInvalid)
@@ -613,23 +614,23 @@ func TestGroupStatements(t *testing.T) {
 			groups []string
 			jobs   []string
 		}{
-			{"finish", finishMembers, finished, groups, change(jobs, "1 11 pending", "1 11 dead x")},
+			{"finish", store.FinishMembers, finished, groups, change(jobs, "1 11 pending", "1 11 dead x")},
 			{
-				"finish in another group", finishMembers,
+				"finish in another group", store.FinishMembers,
 				dialect.Args{"rows": []dialect.Args{{"crew": 2, "job": 11, "became": "dead", "made": nil, "why": "x"}}},
 				groups, jobs,
 			},
-			{"seal", seal, group(3), change(groups, "3 open", "3 sealed"), jobs},
-			{"seal what has ended", seal, group(4), groups, jobs},
-			{"end with one pending", endGroup, group(1), groups, jobs},
-			{"end", endGroup, group(2), change(groups, "2 sealed", "2 done"), jobs},
-			{"end what is open", endGroup, group(3), groups, jobs},
-			{"end what is empty", endGroup, group(6), change(groups, "6 sealed", "6 done"), jobs},
-			{"drop", dropGroup, group(1), change(groups, "1 sealed", "1 done"), jobs},
-			{"accuse", accuseGroup, group(5), change(groups, "5 done", "5 done because"), jobs},
-			{"purge members", purgeMembers, dialect.Args{"group": 4, "ids": []int64{41, 51}, "n": 2}, groups, change(jobs, "4 41 done", "")},
-			{"purge", purgeGroup, group(4), change(groups, "4 done", ""), jobs},
-			{"purge early", purgeGroup, group(5), groups, jobs},
+			{"seal", store.SealGroup, group(3), change(groups, "3 open", "3 sealed"), jobs},
+			{"seal what has ended", store.SealGroup, group(4), groups, jobs},
+			{"end with one pending", store.EndGroup, group(1), groups, jobs},
+			{"end", store.EndGroup, group(2), change(groups, "2 sealed", "2 done"), jobs},
+			{"end what is open", store.EndGroup, group(3), groups, jobs},
+			{"end what is empty", store.EndGroup, group(6), change(groups, "6 sealed", "6 done"), jobs},
+			{"drop", store.DropGroup, group(1), change(groups, "1 sealed", "1 done"), jobs},
+			{"accuse", store.AccuseGroup, group(5), change(groups, "5 done", "5 done because"), jobs},
+			{"purge members", store.PurgeMembers, dialect.Args{"group": 4, "ids": []int64{41, 51}, "n": 2}, groups, change(jobs, "4 41 done", "")},
+			{"purge", store.PurgeGroup, group(4), change(groups, "4 done", ""), jobs},
+			{"purge early", store.PurgeGroup, group(5), groups, jobs},
 		} {
 			db.Do(t, `DELETE FROM {prefix}job_group`, nil)
 			db.Do(t, `DELETE FROM {prefix}job_member`, nil)
@@ -639,8 +640,8 @@ func TestGroupStatements(t *testing.T) {
 				(1, 11, 1, 'x', 'pending'), (1, 12, 1, 'x', 'done'), (2, 21, 1, 'x', 'done'), (2, 22, 1, 'x', 'dead'), (3, 31, 1, 'x', 'done'),
 				(4, 41, 1, 'x', 'done'), (4, 42, 1, 'x', 'pending'), (5, 51, 1, 'x', 'done')`)
 			crew := dialect.Args{"rows": []dialect.Args{{"crew": 1}, {"crew": 2}, {"crew": 3}, {"crew": 4}}, "limit": 10}
-			for stmt, want := range map[*dialect.Stmt][]int64{ripeGroups: {2}, ripeAny: {2, 6}} {
-				ripe, err := dialect.Select(t.Context(), &db.Session, stmt, crew, scanID)
+			for stmt, want := range map[*dialect.Stmt][]int64{store.RipeGroups: {2}, store.RipeAny: {2, 6}} {
+				ripe, err := dialect.Select(t.Context(), &db.Session, stmt, crew, store.ScanID)
 				must(t, err)
 				if !slices.Equal(ripe, want) {
 					t.Errorf("%s: %v, not %v", stmt.Name, ripe, want)
@@ -673,7 +674,7 @@ func trim(all []string) {
 
 func lockOf(t *testing.T, db *dbtest.DB, group int) []string {
 	t.Helper()
-	all, err := dialect.Select(t.Context(), &db.Session, lockGroup, dialect.Args{"group": group},
+	all, err := dialect.Select(t.Context(), &db.Session, store.LockGroup, dialect.Args{"group": group},
 		func(rows *sql.Rows) (text string, err error) {
 			var callback sql.NullString
 			return "", rows.Scan(&callback)
@@ -689,7 +690,7 @@ func TestGroupLocks(t *testing.T) {
 			t.Skip("one writer at a time")
 		}
 		byHand(t, db, `INSERT INTO {prefix}job_group (id, state) VALUES (1, 'sealed'), (2, 'sealed')`)
-		for _, stmt := range []*dialect.Stmt{enterGroup, lockGroup} {
+		for _, stmt := range []*dialect.Stmt{store.EnterGroup, store.LockGroup} {
 			must(t, db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
 				var text sql.NullString
 				if err := tx.Get(ctx, stmt, dialect.Args{"group": 1}, &text); err != nil {

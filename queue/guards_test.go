@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // The world of these tests, made by SQL: queue 1, called q, with its block 3 leased
@@ -52,7 +53,7 @@ const (
 func world(t *testing.T, db *dbtest.DB) {
 	t.Helper()
 	void(t, db)
-	epoch := fmt.Sprintf("{time %d}", Epoch.UnixMicro())
+	epoch := fmt.Sprintf("{time %d}", store.Epoch.UnixMicro())
 	byHand(
 		t, db,
 		`INSERT INTO {prefix}queue (queue_id, name) VALUES (1, 'q')`,
@@ -76,9 +77,9 @@ func told(at int) dialect.Args {
 	first := int64(at + 7)
 	args := dialect.Args{
 		"queue": 1, "to": 1, "name": "q", "divided": 3, "generation": 1, "priority": 2, "id": first,
-		"ids": []int64{first, first + 2}, "n": 2, "least": first, "most": first + 2, "places": places{1, 3, 2, []int64{first, first + 2}},
+		"ids": []int64{first, first + 2}, "n": 2, "least": first, "most": first + 2, "places": store.Places{Queue: 1, Divided: 3, Priority: 2, IDs: []int64{first, first + 2}},
 		"node": "me", "from": "nobody", "fence": 5, "batch": 100, "left": 0, "busy": 1, "was": rowRunning,
-		"state": rowSuspect, "lease": 1, "keep": 1, "soon": 0, "limit": 100, "since": Epoch.UnixMicro(), "rows": moving(first, Normal),
+		"state": rowSuspect, "lease": 1, "keep": 1, "soon": 0, "limit": 100, "since": store.Epoch.UnixMicro(), "rows": moving(first, Normal),
 	}
 	maps.Copy(args, past(first-1))
 	return args
@@ -107,7 +108,7 @@ func mistold(at int, name string) dialect.Args {
 	rows := args["rows"].([]dialect.Args)
 	for key, value := range map[string]any{
 		"queue": 2, "name": "r", "divided": 4, "generation": 2, "priority": 3, "id": first - 2, "ids": []int64{first - 2, first + 4},
-		"node": "you", "from": "you", "fence": 6, "since": Epoch.UnixMicro() + 1000,
+		"node": "you", "from": "you", "fence": 6, "since": store.Epoch.UnixMicro() + 1000,
 	} {
 		if key == name {
 			args[key] = value
@@ -134,13 +135,13 @@ func mistold(at int, name string) dialect.Args {
 	case "row's priority":
 		args["rows"] = moving(first, Low)
 	case "place's queue":
-		args["places"] = places{2, 3, 2, []int64{first, first + 2}}
+		args["places"] = store.Places{Queue: 2, Divided: 3, Priority: 2, IDs: []int64{first, first + 2}}
 	case "place's block":
-		args["places"] = places{1, 4, 2, []int64{first, first + 2}}
+		args["places"] = store.Places{Queue: 1, Divided: 4, Priority: 2, IDs: []int64{first, first + 2}}
 	case "place's priority":
-		args["places"] = places{1, 3, 3, []int64{first, first + 2}}
+		args["places"] = store.Places{Queue: 1, Divided: 3, Priority: 3, IDs: []int64{first, first + 2}}
 	case "place's id":
-		args["places"] = places{1, 3, 2, []int64{first - 2, first + 4}}
+		args["places"] = store.Places{Queue: 1, Divided: 3, Priority: 2, IDs: []int64{first - 2, first + 4}}
 	case "row's queue":
 		rows[0]["queue"], rows[1]["queue"] = 2, 2
 	default:
@@ -187,99 +188,99 @@ var reaches = []struct {
 	named string
 	with  dialect.Args // where other things than the first are named
 }{
-	{getQueue, 0, 1, "name", nil},
-	{lockQueue, 0, 1, "name", nil},
-	{setOrdered, 0, 1, "queue", nil},
-	{setQueue, 0, 1, "queue", (&Queue{id: 1, State: "active", KeyRetry: "hold"}).args()},
-	{setBusy, 0, 1, "queue, node", nil},
-	{workers, 0, 1, "queue", nil},
-	{blocks, 0, 2, "queue", nil},
-	{take, 0, 1, "queue, divided, fence", dialect.Args{"divided": 5}},
-	{handOver, 0, 1, "queue, divided, fence, node", nil},
-	{trust, 0, 1, "queue, divided, fence, node", nil},
-	{stillMine, 0, 1, "queue, divided, fence, node", nil},
-	{claimHolds, 0, 1, "queue, divided, fence, node", nil},
-	{nodeLives, 0, 1, "node", nil},
-	{retire, 0, 2, "queue, generation", nil},
-	{fetch, inReady, 3, "queue, divided, after2", nil},
-	{readyByID, inReady, 3, "queue, divided, after2", nil},
-	{lookFor, inReady, 2, "queue, row's block, row's after", nil},
-	{lookForAny, inReady, 1, "queue", dialect.Args{}},
-	{statReady, inReady, 1, "queue, row's block, row's priority", nil},
-	{statDelayed, inDelayed, 1, "queue, row's block", nil},
-	{statRunning, inRunning, 1, "queue, row's block", nil},
-	{statDead, inDead, 1, "queue", nil},
-	{ack, inReady, 2, "queue, divided, priority, ids", nil},
-	{present, inReady, 2, "queue, divided, priority, ids", nil},
-	{lockJobs, inReady, 2, "place's queue, place's block, place's priority, place's id", nil},
-	{claimedReady, inReady, 2, "queue, divided, priority, ids", nil},
-	{contentReady, inReady, 2, "queue, divided, priority, ids", dialect.Args{"longest": 1000}},
-	{findReady, inReady, 1, "queue, divided, priority, id", nil},
-	{countReady, inReady, 3, "queue", dialect.Args{"recent": int64(0)}},
-	{delayReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
-	{buryReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
-	{checkOutReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
-	{fetchDelayed, inDelayed, 3, "queue, divided, since", nil},
-	{held, inDelayed, 2, "queue, divided", nil},
-	{presentDelayed, inDelayed, 2, "queue, divided, ids", nil},
-	{load, inReady, 2, "queue, divided, priority, ids", nil},
-	{loadDelayed, inDelayed, 2, "queue, divided, ids", nil},
-	{loadRunning, inRunning, 2, "queue, divided, ids, node", nil},
-	{ackDelayed, inDelayed, 2, "queue, divided, ids", nil},
-	{lockDelayed, inDelayed, 2, "place's queue, place's block, place's id", nil},
-	{claimedDelayed, inDelayed, 2, "queue, divided, ids", nil},
-	{attemptsDelayed, inDelayed, 2, "queue, divided, ids", nil},
-	{redelay, inDelayed, 2, "queue, divided, row's id", nil},
-	{delayedByID, inDelayed, 4, "queue, divided, after", nil},
-	{contentDelayed, inDelayed, 2, "queue, divided, ids", dialect.Args{"longest": 1000}},
-	{findDelayed, inDelayed, 1, "queue, divided, id", nil},
-	{countDelayed, inDelayed, 4, "queue", dialect.Args{"recent": int64(0)}},
-	{hasten, inDelayed + 1, 1, "place's queue, place's block, place's id", nil},
-	{buryDelayed, inDelayed, 2, "row's queue, row's block, row's id", nil},
-	{checkOutDelayed, inDelayed, 2, "row's queue, row's block, row's id", nil},
-	{divideAnew, inDelayed, 2, "row's queue, row's block, row's id", nil},
-	{lockLater, inDelayed, 1, "queue, divided", nil},
-	{standReady, inReady, 3, "queue, divided, after2", nil},
-	{standDelayed, inDelayed, 4, "queue, divided, after", nil},
-	{standRunning, inRunning, 4, "queue, divided, after", nil},
-	{passReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
-	{runningJobs, inRunning, 4, "queue", nil},
-	{adopt, inRunning, 1, "queue, divided, id, from", dialect.Args{"id": 30}},
-	{setTrial, inRunning, 1, "queue, divided, id, node", nil},
-	{getRunning, inRunning, 1, "queue, divided, id, node", nil},
-	{ackRunning, inRunning, 2, "queue, divided, ids, node", nil},
-	{lockRunning, inRunning, 2, "place's queue, place's block, place's id, node", nil},
-	{claimedRunning, inRunning, 2, "queue, divided, ids, node", nil},
-	{handRunning, inRunning, 2, "queue, divided, ids, node", nil},
-	{saveProgress, inRunning, 1, "queue, divided, id, node", dialect.Args{"attempt": 0, "snapshot": nil, "percent": 5, "message": nil}},
-	{listRunning, inRunning, 4, "queue, divided, after", nil},
-	{contentRunning, inRunning, 2, "queue, divided, ids", dialect.Args{"longest": 1000}},
-	{findRunning, inRunning, 1, "queue, divided, id", nil},
-	{removeRunning, inRunning, 2, "queue, divided, ids", nil},
-	{lockOut, inRunning, 2, "place's queue, place's block, place's id", nil},
-	{countRunning, inRunning, 4, "queue", dialect.Args{"recent": int64(0)}},
-	{delayRunning, inRunning, 2, "row's queue, row's block, row's id", nil},
-	{buryRunning, inRunning, 2, "row's queue, row's block, row's id", nil},
-	{presentDead, inDead, 2, "queue, divided, ids", nil},
-	{listDead, inDead, 3, "queue, after", nil},
-	{contentDead, inDead, 2, "queue, ids", dialect.Args{"longest": 1000}},
-	{findDead, inDead, 1, "queue, id", nil},
-	{countDead, inDead, 3, "queue", dialect.Args{"recent": int64(0)}},
-	{lockDead, inDead, 2, "place's queue, place's block, place's id", nil},
-	{revive, inDead, 2, "row's queue, row's block, row's id", nil},
-	{purgeDead, inDead, 2, "queue, divided, ids", nil},
-	{keepReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
-	{keepDelayed, inDelayed, 2, "row's queue, row's block, row's id", nil},
-	{keepRunning, inRunning, 2, "row's queue, row's block, row's id", nil},
-	{listDone, inDone, 3, "queue, after", nil},
-	{contentDone, inDone, 2, "queue, ids", dialect.Args{"longest": 1000}},
-	{findDone, inDone, 1, "queue, id", nil},
-	{countDone, inDone, 3, "queue", nil},
-	{statDone, inDone, 1, "queue", nil},
-	{lockDone, inDone, 2, "place's queue, place's block, place's id", nil},
-	{purgeDone, inDone, 2, "queue, divided, ids", nil},
-	{surplus, inDead, 1, "queue", nil},
-	{surplusDead, inDead, 3, "queue", nil},
+	{store.GetQueue, 0, 1, "name", nil},
+	{store.LockQueue, 0, 1, "name", nil},
+	{store.SetOrdered, 0, 1, "queue", nil},
+	{store.SetQueue, 0, 1, "queue", (&Queue{id: 1, State: "active", KeyRetry: "hold"}).args()},
+	{store.SetBusy, 0, 1, "queue, node", nil},
+	{store.ListWorkers, 0, 1, "queue", nil},
+	{store.ListBlocks, 0, 2, "queue", nil},
+	{store.TakeBlock, 0, 1, "queue, divided, fence", dialect.Args{"divided": 5}},
+	{store.HandOverBlock, 0, 1, "queue, divided, fence, node", nil},
+	{store.TrustBlock, 0, 1, "queue, divided, fence, node", nil},
+	{store.StillMine, 0, 1, "queue, divided, fence, node", nil},
+	{store.ClaimHolds, 0, 1, "queue, divided, fence, node", nil},
+	{store.NodeLives, 0, 1, "node", nil},
+	{store.RetireBlocks, 0, 2, "queue, generation", nil},
+	{store.FetchReady, inReady, 3, "queue, divided, after2", nil},
+	{store.ListReady, inReady, 3, "queue, divided, after2", nil},
+	{store.LookFor, inReady, 2, "queue, row's block, row's after", nil},
+	{store.LookForAny, inReady, 1, "queue", dialect.Args{}},
+	{store.StatReady, inReady, 1, "queue, row's block, row's priority", nil},
+	{store.StatDelayed, inDelayed, 1, "queue, row's block", nil},
+	{store.StatRunning, inRunning, 1, "queue, row's block", nil},
+	{store.StatDead, inDead, 1, "queue", nil},
+	{store.AckReady, inReady, 2, "queue, divided, priority, ids", nil},
+	{store.PresentReady, inReady, 2, "queue, divided, priority, ids", nil},
+	{store.LockJobs, inReady, 2, "place's queue, place's block, place's priority, place's id", nil},
+	{store.ClaimedReady, inReady, 2, "queue, divided, priority, ids", nil},
+	{store.ContentReady, inReady, 2, "queue, divided, priority, ids", dialect.Args{"longest": 1000}},
+	{store.FindReady, inReady, 1, "queue, divided, priority, id", nil},
+	{store.CountReady, inReady, 3, "queue", dialect.Args{"recent": int64(0)}},
+	{store.DelayReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
+	{store.BuryReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
+	{store.CheckOutReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
+	{store.FetchDelayed, inDelayed, 3, "queue, divided, since", nil},
+	{store.HeldKeys, inDelayed, 2, "queue, divided", nil},
+	{store.PresentDelayed, inDelayed, 2, "queue, divided, ids", nil},
+	{store.LoadReady, inReady, 2, "queue, divided, priority, ids", nil},
+	{store.LoadDelayed, inDelayed, 2, "queue, divided, ids", nil},
+	{store.LoadRunning, inRunning, 2, "queue, divided, ids, node", nil},
+	{store.AckDelayed, inDelayed, 2, "queue, divided, ids", nil},
+	{store.LockDelayed, inDelayed, 2, "place's queue, place's block, place's id", nil},
+	{store.ClaimedDelayed, inDelayed, 2, "queue, divided, ids", nil},
+	{store.AttemptsDelayed, inDelayed, 2, "queue, divided, ids", nil},
+	{store.Redelay, inDelayed, 2, "queue, divided, row's id", nil},
+	{store.ListDelayed, inDelayed, 4, "queue, divided, after", nil},
+	{store.ContentDelayed, inDelayed, 2, "queue, divided, ids", dialect.Args{"longest": 1000}},
+	{store.FindDelayed, inDelayed, 1, "queue, divided, id", nil},
+	{store.CountDelayed, inDelayed, 4, "queue", dialect.Args{"recent": int64(0)}},
+	{store.HastenDelayed, inDelayed + 1, 1, "place's queue, place's block, place's id", nil},
+	{store.BuryDelayed, inDelayed, 2, "row's queue, row's block, row's id", nil},
+	{store.CheckOutDelayed, inDelayed, 2, "row's queue, row's block, row's id", nil},
+	{store.DivideAnew, inDelayed, 2, "row's queue, row's block, row's id", nil},
+	{store.LockLater, inDelayed, 1, "queue, divided", nil},
+	{store.StandReady, inReady, 3, "queue, divided, after2", nil},
+	{store.StandDelayed, inDelayed, 4, "queue, divided, after", nil},
+	{store.StandRunning, inRunning, 4, "queue, divided, after", nil},
+	{store.PassReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
+	{store.RunningJobs, inRunning, 4, "queue", nil},
+	{store.AdoptRunning, inRunning, 1, "queue, divided, id, from", dialect.Args{"id": 30}},
+	{store.SetTrial, inRunning, 1, "queue, divided, id, node", nil},
+	{store.GetRunning, inRunning, 1, "queue, divided, id, node", nil},
+	{store.AckRunning, inRunning, 2, "queue, divided, ids, node", nil},
+	{store.LockRunning, inRunning, 2, "place's queue, place's block, place's id, node", nil},
+	{store.ClaimedRunning, inRunning, 2, "queue, divided, ids, node", nil},
+	{store.HandRunning, inRunning, 2, "queue, divided, ids, node", nil},
+	{store.SaveProgress, inRunning, 1, "queue, divided, id, node", dialect.Args{"attempt": 0, "snapshot": nil, "percent": 5, "message": nil}},
+	{store.ListRunning, inRunning, 4, "queue, divided, after", nil},
+	{store.ContentRunning, inRunning, 2, "queue, divided, ids", dialect.Args{"longest": 1000}},
+	{store.FindRunning, inRunning, 1, "queue, divided, id", nil},
+	{store.RemoveRunning, inRunning, 2, "queue, divided, ids", nil},
+	{store.LockOut, inRunning, 2, "place's queue, place's block, place's id", nil},
+	{store.CountRunning, inRunning, 4, "queue", dialect.Args{"recent": int64(0)}},
+	{store.DelayRunning, inRunning, 2, "row's queue, row's block, row's id", nil},
+	{store.BuryRunning, inRunning, 2, "row's queue, row's block, row's id", nil},
+	{store.PresentDead, inDead, 2, "queue, divided, ids", nil},
+	{store.ListDead, inDead, 3, "queue, after", nil},
+	{store.ContentDead, inDead, 2, "queue, ids", dialect.Args{"longest": 1000}},
+	{store.FindDead, inDead, 1, "queue, id", nil},
+	{store.CountDead, inDead, 3, "queue", dialect.Args{"recent": int64(0)}},
+	{store.LockDead, inDead, 2, "place's queue, place's block, place's id", nil},
+	{store.ReviveDead, inDead, 2, "row's queue, row's block, row's id", nil},
+	{store.PurgeDead, inDead, 2, "queue, divided, ids", nil},
+	{store.KeepReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
+	{store.KeepDelayed, inDelayed, 2, "row's queue, row's block, row's id", nil},
+	{store.KeepRunning, inRunning, 2, "row's queue, row's block, row's id", nil},
+	{store.ListDone, inDone, 3, "queue, after", nil},
+	{store.ContentDone, inDone, 2, "queue, ids", dialect.Args{"longest": 1000}},
+	{store.FindDone, inDone, 1, "queue, id", nil},
+	{store.CountDone, inDone, 3, "queue", nil},
+	{store.StatDone, inDone, 1, "queue", nil},
+	{store.LockDone, inDone, 2, "place's queue, place's block, place's id", nil},
+	{store.PurgeDone, inDone, 2, "queue, divided, ids", nil},
+	{store.SurplusOf, inDead, 1, "queue", nil},
+	{store.SurplusDead, inDead, 3, "queue", nil},
 }
 
 // Each statement reaches the rows that all its arguments name, and none if one of
@@ -337,7 +338,7 @@ func TestNodes(t *testing.T) {
 		for _, test := range []struct {
 			stmt *dialect.Stmt
 			want []string
-		}{{heartbeat, []string{"live"}}, {expel, []string{"late"}}, {leave, []string{"live", "late"}}} {
+		}{{store.Heartbeat, []string{"live"}}, {store.ExpelNode, []string{"late"}}, {store.LeaveNode, []string{"live", "late"}}} {
 			t.Run(test.stmt.Name, func(t *testing.T) {
 				void(t, db)
 				var changed []string
@@ -359,36 +360,36 @@ func TestNodes(t *testing.T) {
 		t.Run("lease", func(t *testing.T) {
 			void(t, db)
 			for name, lease := range map[string]int64{"me": 3600e6, "you": 60e6, "they": 60e6} {
-				must(t, orExec(db, join, dialect.Args{"node": name, "lease": lease, "under": "", "version": "", "drained": 0, "by": ""}))
+				must(t, orExec(db, store.JoinNode, dialect.Args{"node": name, "lease": lease, "under": "", "version": "", "drained": 0, "by": ""}))
 			}
-			must(t, orExec(db, heartbeat, dialect.Args{"node": "you", "lease": int64(3600e6)}))
+			must(t, orExec(db, store.Heartbeat, dialect.Args{"node": "you", "lease": int64(3600e6)}))
 			wantRows(t, db, "live for an hour", `SELECT name FROM {prefix}node WHERE state = 'live' AND expire_at > {now + 1800000000} ORDER BY name`, "me", "you")
 		})
 		t.Run("succeed", func(t *testing.T) {
 			void(t, db)
 			for name, under := range map[string]string{"me": "this", "you": "that", "they": "this", "gone": "this"} {
-				must(t, orExec(db, join, dialect.Args{"node": name, "lease": int64(60e6), "under": under, "version": "", "drained": 0, "by": ""}))
+				must(t, orExec(db, store.JoinNode, dialect.Args{"node": name, "lease": int64(60e6), "under": under, "version": "", "drained": 0, "by": ""}))
 			}
-			must(t, orExec(db, leave, dialect.Args{"node": "gone"}))
-			must(t, orExec(db, succeed, dialect.Args{"under": "this"}))
+			must(t, orExec(db, store.LeaveNode, dialect.Args{"node": "gone"}))
+			must(t, orExec(db, store.SucceedNodes, dialect.Args{"under": "this"}))
 			wantRows(t, db, "states", `SELECT name, state FROM {prefix}node ORDER BY name`, "gone gone", "me lost", "they lost", "you live")
-			must(t, orExec(db, join, dialect.Args{"node": "she", "lease": int64(60e6), "under": "other", "version": "", "drained": 0, "by": ""}))
-			must(t, orExec(db, resign, dialect.Args{"under": "that"}))
-			must(t, orExec(db, resign, dialect.Args{"under": "this"}))
+			must(t, orExec(db, store.JoinNode, dialect.Args{"node": "she", "lease": int64(60e6), "under": "other", "version": "", "drained": 0, "by": ""}))
+			must(t, orExec(db, store.ResignNodes, dialect.Args{"under": "that"}))
+			must(t, orExec(db, store.ResignNodes, dialect.Args{"under": "this"}))
 			wantRows(t, db, "under", `SELECT name, under FROM {prefix}node ORDER BY name`, "gone this", "me this", "she other", "they this", "you ")
 		})
 		t.Run("forget", func(t *testing.T) {
 			void(t, db)
 			for _, name := range holders(t, db) {
-				must(t, orExec(db, register, dialect.Args{"queue": 1, "node": name, "busy": 0}))
+				must(t, orExec(db, store.RegisterWorker, dialect.Args{"queue": 1, "node": name, "busy": 0}))
 			}
 			long := dialect.Args{"since": int64(-3600e6)}
-			must(t, orExec(db, expelIdle, long))
+			must(t, orExec(db, store.ExpelIdleNodes, long))
 			states := []string{"gone gone", "gone early gone", "late lost", "live live", "lost lost", "lost early lost"}
 			wantRows(t, db, "states", `SELECT name, state FROM {prefix}node ORDER BY name`, states...)
 			byHand(t, db, `UPDATE {prefix}node SET state = 'live' WHERE name = 'late'`) // whom somebody has to declare lost first
-			must(t, orExec(db, forgetNodes, long))
-			must(t, orExec(db, forgetWorkers, nil))
+			must(t, orExec(db, store.ForgetNodes, long))
+			must(t, orExec(db, store.ForgetWorkers, nil))
 			left := []string{"gone early", "late", "live", "lost early"}
 			wantRows(t, db, "processes", `SELECT name FROM {prefix}node ORDER BY name`, left...)
 			wantRows(t, db, "workers", `SELECT node FROM {prefix}queue_worker ORDER BY node`, left...)
@@ -415,7 +416,7 @@ func TestTake(t *testing.T) {
 				if divided == 4 || divided == 5 {
 					left = 1
 				}
-				must(t, orExec(db, take, dialect.Args{"queue": 1, "divided": divided, "fence": 5, "node": "me", "batch": 7, "left": left}))
+				must(t, orExec(db, store.TakeBlock, dialect.Args{"queue": 1, "divided": divided, "fence": 5, "node": "me", "batch": 7, "left": left}))
 			}
 		}
 		wantRows(t, db, "blocks", `SELECT divided, state, lock_by, fence, suspects, batch FROM {prefix}queue_block ORDER BY divided`,
@@ -442,7 +443,7 @@ func TestAdopt(t *testing.T) {
 					if id == 24 {
 						was = rowSuspect // the late worker has written since
 					}
-					must(t, orExec(db, adopt, dialect.Args{
+					must(t, orExec(db, store.AdoptRunning, dialect.Args{
 						"queue": 1, "divided": 3, "id": id, "from": all[id%10],
 						"was": was, "node": "me", "fence": 6, "state": rowSuspect,
 					}))
@@ -485,14 +486,14 @@ func TestWhoIsLive(t *testing.T) {
 		}
 		for i, name := range all {
 			live, inTime, left := i < 2, name == "live" || strings.HasSuffix(name, "early"), strings.HasPrefix(name, "gone")
-			if r := rows[i]; r.divided != i || r.lockBy != name || r.live != live || r.inTime != inTime || r.left != left {
+			if r := rows[i]; r.Divided != i || r.LockBy != name || r.Live != live || r.InTime != inTime || r.Left != left {
 				t.Errorf("block %d of the %s one: %+v", i, name, r)
 			}
 			if r := running[i]; r.lockBy != name || r.live != live || r.inTime != inTime {
 				t.Errorf("job of the %s one: %+v", name, r)
 			}
 		}
-		on, err := dialect.Select(t.Context(), &db.Session, workers, dialect.Args{"queue": 1}, func(rows *sql.Rows) (r workerRow, err error) {
+		on, err := dialect.Select(t.Context(), &db.Session, store.ListWorkers, dialect.Args{"queue": 1}, func(rows *sql.Rows) (r workerRow, err error) {
 			return r, rows.Scan(&r.node, &r.busy, &r.inTime, &r.drained, &r.by)
 		})
 		must(t, err)
@@ -511,23 +512,23 @@ func TestOnce(t *testing.T) {
 			stmt *dialect.Stmt
 			args dialect.Args
 		}{
-			{createQueue, dialect.Args{"name": "r"}},
-			{register, dialect.Args{"queue": 1, "node": "you", "busy": 0}},
+			{store.CreateQueue, dialect.Args{"name": "r"}},
+			{store.RegisterWorker, dialect.Args{"queue": 1, "node": "you", "busy": 0}},
 		} {
 			must(t, orExec(db, test.stmt, test.args))
 			if err := orExec(db, test.stmt, test.args); err != nil {
 				t.Errorf("%s: %v", test.stmt.Name, err)
 			}
 		}
-		for _, stmt := range []*dialect.Stmt{setOrdered, take, adopt, hasten} {
+		for _, stmt := range []*dialect.Stmt{store.SetOrdered, store.TakeBlock, store.AdoptRunning, store.HastenDelayed} {
 			args := told(inDelayed)
 			args["id"] = 20
 			switch stmt {
-			case take:
+			case store.TakeBlock:
 				args["divided"] = 5
-			case adopt:
+			case store.AdoptRunning:
 				args["id"] = 30
-			case hasten:
+			case store.HastenDelayed:
 				args = told(inDelayed + 1)
 			}
 			if first, second := reached(t, db, stmt, args), reached(t, db, stmt, args); first != 1 || second != 0 {
@@ -551,22 +552,22 @@ func TestLocks(t *testing.T) {
 			free string // which are still to be had
 			want []string
 		}{
-			{lockQueue, 0, `SELECT queue_id FROM {prefix}queue`, nil},
-			{claimHolds, 0, `SELECT divided FROM {prefix}queue_block WHERE queue_id = 1 AND divided = 3`, nil},
-			{stillMine, 0, `SELECT divided FROM {prefix}queue_block WHERE queue_id = 1 AND divided = 3`, nil},
-			{lockJobs, inReady, `SELECT id FROM {prefix}job WHERE queue_id = 1 AND divided = 3 AND priority = 2 ORDER BY id`, []string{"8"}},
+			{store.LockQueue, 0, `SELECT queue_id FROM {prefix}queue`, nil},
+			{store.ClaimHolds, 0, `SELECT divided FROM {prefix}queue_block WHERE queue_id = 1 AND divided = 3`, nil},
+			{store.StillMine, 0, `SELECT divided FROM {prefix}queue_block WHERE queue_id = 1 AND divided = 3`, nil},
+			{store.LockJobs, inReady, `SELECT id FROM {prefix}job WHERE queue_id = 1 AND divided = 3 AND priority = 2 ORDER BY id`, []string{"8"}},
 			{
-				lockDelayed, inDelayed, `SELECT id FROM {prefix}job_delayed WHERE queue_id = 1 AND divided = 3 AND id < 20 ORDER BY id`,
+				store.LockDelayed, inDelayed, `SELECT id FROM {prefix}job_delayed WHERE queue_id = 1 AND divided = 3 AND id < 20 ORDER BY id`,
 				[]string{"18"},
 			},
-			{lockLater, inDelayed, `SELECT id FROM {prefix}job_delayed WHERE queue_id = 1 AND divided = 3 ORDER BY id`, []string{"17", "18", "19"}},
+			{store.LockLater, inDelayed, `SELECT id FROM {prefix}job_delayed WHERE queue_id = 1 AND divided = 3 ORDER BY id`, []string{"17", "18", "19"}},
 			{
-				lockRunning, inRunning, `SELECT id FROM {prefix}job_running WHERE queue_id = 1 AND divided = 3 AND id < 30 ORDER BY id`,
+				store.LockRunning, inRunning, `SELECT id FROM {prefix}job_running WHERE queue_id = 1 AND divided = 3 AND id < 30 ORDER BY id`,
 				[]string{"28"},
 			},
-			{lockOut, inRunning, `SELECT id FROM {prefix}job_running WHERE queue_id = 1 AND divided = 3 AND id < 30 ORDER BY id`, []string{"28"}},
-			{lockDead, inDead, `SELECT id FROM {prefix}job_dead WHERE queue_id = 1 ORDER BY id`, []string{"38"}},
-			{lockDone, inDone, `SELECT id FROM {prefix}job_done WHERE queue_id = 1 ORDER BY id`, []string{"48"}},
+			{store.LockOut, inRunning, `SELECT id FROM {prefix}job_running WHERE queue_id = 1 AND divided = 3 AND id < 30 ORDER BY id`, []string{"28"}},
+			{store.LockDead, inDead, `SELECT id FROM {prefix}job_dead WHERE queue_id = 1 ORDER BY id`, []string{"38"}},
+			{store.LockDone, inDone, `SELECT id FROM {prefix}job_done WHERE queue_id = 1 ORDER BY id`, []string{"48"}},
 		} {
 			must(t, db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
 				if _, err := dialect.Select(ctx, tx, test.stmt, told(test.at),
@@ -574,16 +575,16 @@ func TestLocks(t *testing.T) {
 					return err
 				}
 				wantRows(t, db, test.stmt.Name, test.free+" {skip_locked}", test.want...)
-				if test.stmt == lockDone {
-					if n := reached(t, db, outdatedDone, dialect.Args{"limit": 9}); n != 0 {
+				if test.stmt == store.LockDone {
+					if n := reached(t, db, store.OutdatedDone, dialect.Args{"limit": 9}); n != 0 {
 						t.Errorf("%d jobs that are done are to be removed, and somebody else has locked them", n)
 					}
 				}
-				if test.stmt == lockDead {
-					if n := reached(t, db, outdated, dialect.Args{"limit": 9}); n != 0 {
+				if test.stmt == store.LockDead {
+					if n := reached(t, db, store.OutdatedDead, dialect.Args{"limit": 9}); n != 0 {
 						t.Errorf("%d jobs are to be removed that somebody else has locked", n)
 					}
-					if n := reached(t, db, surplusDead, dialect.Args{"queue": 1, "most": 37, "limit": 9}); n != 0 {
+					if n := reached(t, db, store.SurplusDead, dialect.Args{"queue": 1, "most": 37, "limit": 9}); n != 0 {
 						t.Errorf("%d jobs are too many, and somebody else has locked them", n)
 					}
 				}
@@ -605,7 +606,7 @@ func TestMovesOfALostBlock(t *testing.T) {
 			var moves []move
 			for i, what := range []verdict{failed, buried} {
 				for from, id := range map[table]int64{tableReady: 7, tableDelayed: 17} {
-					d := &Delivery{Job: Job{Priority: Normal}, ID: id + 2*int64(i), b: b, from: from, runAt: Epoch.UnixMicro()}
+					d := &Delivery{Job: Job{Priority: Normal}, ID: id + 2*int64(i), b: b, from: from, runAt: store.Epoch.UnixMicro()}
 					moves = append(moves, move{d: d, what: what, tries: 1})
 				}
 			}
@@ -679,7 +680,7 @@ func TestMovesMadeTwice(t *testing.T) {
 				}
 				world(t, db)
 				what := fmt.Sprintf("job %d, verdict %d, checked out %v", id, to.what, to.out)
-				to.d = &Delivery{Job: Job{Priority: Normal}, ID: id, b: b, from: from, runAt: Epoch.UnixMicro()}
+				to.d = &Delivery{Job: Job{Priority: Normal}, ID: id, b: b, from: from, runAt: store.Epoch.UnixMicro()}
 				to.tries = 1
 				moves := []move{to}
 				var after [2][]string
@@ -707,13 +708,13 @@ func TestFetch(t *testing.T) {
 			byHand(t, db, fmt.Sprintf(`INSERT INTO {prefix}job (queue_id, divided, priority, id, kind) VALUES (1, 3, %d, %d, 'x')`, Idle-id%4, id))
 		}
 		for limit, want := range map[int]string{9: "[3 7 6 5 9 8]", 2: "[3 7]"} {
-			for _, stmt := range []*dialect.Stmt{fetch, readyByID} {
+			for _, stmt := range []*dialect.Stmt{store.FetchReady, store.ListReady} {
 				var ids []int64
 				must(t, db.Pipeline(t.Context(), &dialect.Step{
 					Stmt: stmt, Args: dialect.Args{"queue": 1, "divided": 3, "limit": limit, "after1": 2, "after2": 3, "after3": 1, "after4": 4},
 					Scan: func(row *dialect.Row) error { ids = append(ids, row.Int(0)); return nil },
 				}))
-				if got := fmt.Sprint(ids); got != want && (stmt == fetch || limit == 9) {
+				if got := fmt.Sprint(ids); got != want && (stmt == store.FetchReady || limit == 9) {
 					t.Errorf("%s, limit %d: %s, not %s", stmt.Name, limit, got, want)
 				}
 			}
@@ -725,7 +726,7 @@ func TestFetch(t *testing.T) {
 // and of each block it is known when the next one is.
 func TestDue(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
-		at := func(seconds int64) int64 { return Epoch.UnixMicro() + seconds*1e6 }
+		at := func(seconds int64) int64 { return store.Epoch.UnixMicro() + seconds*1e6 }
 		put := func(queue, divided, id int, run string) {
 			byHand(t, db, fmt.Sprintf(`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at) VALUES (%d, %d, %d, 'x', %s)`,
 				queue, divided, id, run))
@@ -740,7 +741,7 @@ func TestDue(t *testing.T) {
 		for limit, want := range map[int]string{9: "[3 4 2 1]", 3: "[3 4 2]"} {
 			var ids []int64
 			must(t, db.Pipeline(t.Context(), &dialect.Step{
-				Stmt: fetchDelayed, Args: dialect.Args{"queue": 1, "divided": 3, "limit": limit, "since": at(20)},
+				Stmt: store.FetchDelayed, Args: dialect.Args{"queue": 1, "divided": 3, "limit": limit, "since": at(20)},
 				Scan: func(row *dialect.Row) error { ids = append(ids, row.Int(0)); return nil },
 			}))
 			if got := fmt.Sprint(ids); got != want {
@@ -748,13 +749,13 @@ func TestDue(t *testing.T) {
 			}
 		}
 		rows := []dialect.Args{{"block": 3, "since": at(21)}, {"block": 4, "since": at(0)}, {"block": 5, "since": at(0)}}
-		found, err := dialect.Select(t.Context(), &db.Session, nextDelayed, dialect.Args{"queue": 1, "rows": rows},
+		found, err := dialect.Select(t.Context(), &db.Session, store.NextDelayed, dialect.Args{"queue": 1, "rows": rows},
 			func(rows *sql.Rows) (text string, err error) {
 				var divided int
 				var now, us sql.NullInt64
 				err = rows.Scan(&divided, &now, &us)
 				if us.Valid {
-					us.Int64 -= Epoch.UnixMicro()
+					us.Int64 -= store.Epoch.UnixMicro()
 				}
 				return fmt.Sprint(divided, us.Valid, us.Int64/1e6), err
 			})
@@ -783,12 +784,12 @@ func TestDrained(t *testing.T) {
 				within := where == [2]int{1, 3} || where == [2]int{1, 4}
 				var empty bool
 				var age sql.NullInt64
-				must(t, db.Get(t.Context(), drained, dialect.Args{"queue": 1, "first": 3, "last": 4, "generation": 1}, &empty, &age))
+				must(t, db.Get(t.Context(), store.DrainedBlocks, dialect.Args{"queue": 1, "first": 3, "last": 4, "generation": 1}, &empty, &age))
 				if empty == within {
 					t.Errorf("with a %s of queue and block %v it says that it is empty: %v", table, where, empty)
 				}
 				var stray, later sql.NullInt64
-				must(t, db.Get(t.Context(), strays, dialect.Args{"queue": 1, "gaps": []dialect.Args{{"above": 2, "below": 4}}}, &stray, &later))
+				must(t, db.Get(t.Context(), store.StrayBlocks, dialect.Args{"queue": 1, "gaps": []dialect.Args{{"above": 2, "below": 4}}}, &stray, &later))
 				if found := stray.Valid || later.Valid; found != (where == [2]int{1, 3} && table != "job_running") {
 					t.Errorf("with a %s of queue and block %v it finds %v %v", table, where, stray, later)
 				}
@@ -803,7 +804,7 @@ func TestDrained(t *testing.T) {
 		}
 		var empty bool
 		var age int64
-		must(t, db.Get(t.Context(), drained, dialect.Args{"queue": 1, "first": 0, "last": 0, "generation": 1}, &empty, &age))
+		must(t, db.Get(t.Context(), store.DrainedBlocks, dialect.Args{"queue": 1, "first": 0, "last": 0, "generation": 1}, &empty, &age))
 		if age < 5400e6 || age >= 7200e6 {
 			t.Errorf("the next generation is %d µs old", age)
 		}
@@ -880,12 +881,12 @@ func TestKept(t *testing.T) {
 		for keep, left := range map[int64][]string{0: {"8"}, 3600e6: {"7", "8", "9"}, -1: {"7", "8", "9"}} {
 			world(t, db)
 			byHand(t, db, `DELETE FROM {prefix}job_dead`)
-			for _, stmt := range []*dialect.Stmt{lockJobs, buryReady, ack} {
+			for _, stmt := range []*dialect.Stmt{store.LockJobs, store.BuryReady, store.AckReady} {
 				args := told(inReady)
 				args["keep"] = keep
 				reached(t, db, stmt, args)
 			}
-			must(t, w.purge(t.Context(), outdated, dialect.Args{}, purgeDead))
+			must(t, w.purge(t.Context(), store.OutdatedDead, dialect.Args{}, store.PurgeDead))
 			wantRows(t, db, fmt.Sprint("kept for ", keep),
 				`SELECT id FROM {prefix}job UNION ALL SELECT id FROM {prefix}job_dead ORDER BY id`, left...)
 		}
@@ -899,12 +900,12 @@ func TestKeptDone(t *testing.T) {
 		for keep, left := range map[int64][]string{0: {"8"}, 3600e6: {"7", "8", "9"}} {
 			world(t, db)
 			byHand(t, db, `DELETE FROM {prefix}job_done`)
-			for _, stmt := range []*dialect.Stmt{lockJobs, keepReady, ack} {
+			for _, stmt := range []*dialect.Stmt{store.LockJobs, store.KeepReady, store.AckReady} {
 				args := told(inReady)
 				args["keep"] = keep
 				reached(t, db, stmt, args)
 			}
-			must(t, w.purge(t.Context(), outdatedDone, dialect.Args{}, purgeDone))
+			must(t, w.purge(t.Context(), store.OutdatedDone, dialect.Args{}, store.PurgeDone))
 			wantRows(t, db, fmt.Sprint("kept for ", keep),
 				`SELECT id FROM {prefix}job UNION ALL SELECT id FROM {prefix}job_done ORDER BY id`, left...)
 		}
@@ -952,7 +953,7 @@ func TestPending(t *testing.T) {
 			void(t, db)
 			byHand(t, db, `INSERT INTO {prefix}queue_block (queue_id, divided) VALUES (1, 3), (1, 5), (2, 3)`)
 			byHand(t, db, test.rows...)
-			if n := reached(t, db, pending, dialect.Args{"queue": 1}); (n > 0) != test.want {
+			if n := reached(t, db, store.PendingBlock, dialect.Args{"queue": 1}); (n > 0) != test.want {
 				t.Errorf("case %d: %d blocks, want %t", i, n, test.want)
 			}
 		}

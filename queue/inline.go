@@ -10,6 +10,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/rig"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // What package queuetest does with workers: their jobs are done in the caller's
@@ -27,7 +28,7 @@ func init() {
 	}
 	rig.Advance = func(ctx context.Context, client any, by time.Duration) (int64, error) {
 		c := client.(*Client)
-		n, err := c.db.Exec(ctx, advance, dialect.Args{"by": -by.Microseconds()})
+		n, err := c.db.Exec(ctx, store.AdvanceDelayed, dialect.Args{"by": -by.Microseconds()})
 		c.bells.announce(ctx)
 		return n, err
 	}
@@ -44,7 +45,7 @@ func (w *Worker) attempt(ctx context.Context, jobs []Job, number int) (all []rig
 		j.Queue = cmpName(j.Queue)
 		set := defaults(j.Queue)
 		// The host's clock: there is no other, and nothing is compared with it.
-		id := tickOf(time.Now().UnixMicro()) + int64(i) //nolint:forbidigo // see above
+		id := store.TickOf(time.Now().UnixMicro()) + int64(i) //nolint:forbidigo // see above
 		d := &Delivery{
 			Job: j, ID: id, Attempt: number, order: id, began: instant.Now(), loose: true,
 			b: &block{q: &workQueue{w: w, name: j.Queue, set: &set}},

@@ -8,15 +8,13 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // How rows of jobs get their ids, and are written.
 //
 // An id is drawn when there is a connection, and in a transaction that has begun: so it
 // is not older than its statement, however long the caller has waited for either.
-
-// chunk is how many jobs one statement inserts at the most.
-const chunk = 1000
 
 // write gives rows their ids and inserts them, all or none. When it is called again they
 // get other ids: whoever does so knows that nothing was committed.
@@ -46,8 +44,8 @@ func (c *Client) insert(ctx context.Context, on *dialect.Session, rows []jobRow)
 	if slices.ContainsFunc(rows, func(r jobRow) bool { return (r.runAt != 0) != (rows[0].runAt != 0) }) {
 		return errMixed
 	}
-	if len(rows) > chunk || weightOf(rows) > dialect.MaxBytes && len(rows) > 1 {
-		return on.Copy(ctx, "job", jobColumns, copyRows(rows))
+	if len(rows) > store.Chunk || weightOf(rows) > dialect.MaxBytes && len(rows) > 1 {
+		return on.Copy(ctx, "job", store.JobColumns, copyRows(rows))
 	}
 	_, err := on.Exec(ctx, insertOf(rows), dialect.Args{"rows": jobRows(rows)})
 	return err
@@ -72,7 +70,7 @@ func (c *Client) writeAnew(ctx context.Context, rows []jobRow) error {
 func (c *Client) taken(err error) bool {
 	is := c.db.Dialect.Duplicate(err)
 	if is {
-		c.salt.change()
+		c.salt.Change()
 	}
 	return is
 }
@@ -88,7 +86,7 @@ func (c *Client) atOnce(rows []jobRow) bool {
 	if slices.ContainsFunc(rows, func(r jobRow) bool { return r.Delay > 0 || !r.RunAt.IsZero() }) {
 		return false
 	}
-	return len(rows) <= chunk && weightOf(rows) <= dialect.MaxBytes || c.db.CanCopy()
+	return len(rows) <= store.Chunk && weightOf(rows) <= dialect.MaxBytes || c.db.CanCopy()
 }
 
 // weight is how many bytes a row takes in an INSERT at the most.
@@ -167,7 +165,7 @@ func (c *Client) number(rows []jobRow) {
 	first, now := c.clock.take(len(rows))
 	for i := range rows {
 		r := &rows[i]
-		r.id, r.holder, r.runAt = c.salt.id(first+int64(i)), 0, 0
+		r.id, r.holder, r.runAt = c.salt.ID(first+int64(i)), 0, 0
 		r.divided = r.of.block(r.Key, r.id)
 		switch {
 		case r.Delay > 0:
@@ -182,15 +180,15 @@ func (c *Client) number(rows []jobRow) {
 // insertOf is the statement that inserts jobs, which are all ready or all delayed.
 func insertOf(rows []jobRow) *dialect.Stmt {
 	if rows[0].runAt != 0 {
-		return insertDelayed
+		return store.InsertDelayed
 	}
 	for i := range rows {
 		if r := &rows[i]; r.Binary || r.MaxAttempts != 0 || r.Timeout != 0 || r.Trace != "" || r.Unique != "" ||
 			r.Group != 0 || r.callbackOf != 0 || r.Endpoint != "" {
-			return insertJobs
+			return store.InsertJobs
 		}
 	}
-	return insertPlain
+	return store.InsertPlain
 }
 
 // waits tells whether a job is not ready at a moment, in µs since 1970.
@@ -220,7 +218,7 @@ func (c *Client) insertBy(ctx context.Context, tx *dialect.Session, rows []jobRo
 	ready, delayed := split(rows)
 	for _, part := range slices.Concat(parts(ready), parts(delayed)) {
 		stmt, args := of(part), dialect.Args{"rows": jobRows(part)}
-		if stmt == insertJobsTold || stmt == insertPlainTold {
+		if stmt == store.InsertJobsTold || stmt == store.InsertPlainTold {
 			args["channel"] = c.bells.channel()
 		}
 		if _, err := tx.Exec(ctx, stmt, args); err != nil {
@@ -232,7 +230,7 @@ func (c *Client) insertBy(ctx context.Context, tx *dialect.Session, rows []jobRo
 
 // parts divides rows by what one statement inserts.
 func parts(rows []jobRow) (all [][]jobRow) {
-	for part := range inParts(rows, (*jobRow).weight) {
+	for part := range store.InParts(rows, (*jobRow).weight) {
 		all = append(all, part)
 	}
 	return all

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A State is where a job stands.
@@ -52,14 +53,17 @@ type Info struct {
 
 func (c *Client) info(q *Queue, row *dialect.Row, state State, number int) Info {
 	d := (&reader{w: &Worker{}, b: &block{q: &workQueue{id: q.id, name: q.Name}}, limit: 1}).body(row, 0)
-	i := Info{Job: d.Job, ID: d.ID, State: state, Enqueued: TimeOf(d.ID), Block: number, Callback: d.Callback, PayloadBytes: len(d.Payload)}
+	i := Info{
+		Job: d.Job, ID: d.ID, State: state, Enqueued: store.TimeOf(d.ID), Block: number, Callback: d.Callback,
+		PayloadBytes: len(d.Payload),
+	}
 	if state == StateReady {
 		return i
 	}
-	i.Attempts, i.Crashes = int(row.Int(bodyEnd)), int(row.Int(bodyEnd+1))
-	i.At = time.UnixMicro(row.Int(bodyEnd + 2)).UTC()
-	i.Error = string(row.Bytes(bodyEnd + 3))
-	if p := readProgress(row, bodyEnd+4); p != nil {
+	i.Attempts, i.Crashes = int(row.Int(store.BodyEnd)), int(row.Int(store.BodyEnd+1))
+	i.At = time.UnixMicro(row.Int(store.BodyEnd + 2)).UTC()
+	i.Error = string(row.Bytes(store.BodyEnd + 3))
+	if p := readProgress(row, store.BodyEnd+4); p != nil {
 		i.Progress = *p
 	}
 	return i
@@ -125,7 +129,7 @@ func (f *Filter) before(now int64) int64 {
 	if f.OlderThan == 0 {
 		return math.MaxInt64
 	}
-	return tickOf(max(now-f.OlderThan.Microseconds(), Epoch.UnixMicro()))
+	return store.TickOf(max(now-f.OlderThan.Microseconds(), store.Epoch.UnixMicro()))
 }
 
 // alike tells whether a job that is in the filter's state is one of those it selects, whatever
@@ -149,7 +153,7 @@ func (c *Client) Jobs(ctx context.Context, f Filter) (jobs []Info, more int64, e
 	}
 	var now int64
 	if f.OlderThan > 0 {
-		if err := c.db.Get(ctx, readClock, nil, &now); err != nil {
+		if err := c.db.Get(ctx, store.ReadClock, nil, &now); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -331,7 +335,7 @@ func (c *Client) places(ctx context.Context, q *Queue, state State) (all []int, 
 	}
 	rows, err := c.blocks(ctx, q.id)
 	for _, b := range rows {
-		all = append(all, b.divided)
+		all = append(all, b.Divided)
 	}
 	return all, err
 }
@@ -341,25 +345,25 @@ func (c *Client) part(ctx context.Context, q *Queue, state State, divided int, a
 	step := &dialect.Step{Args: dialect.Args{"queue": q.id, "divided": divided, "after": after, "limit": limit}}
 	switch state {
 	case StateReady:
-		step.Stmt = readyByID
-		for _, p := range priorities {
+		step.Stmt = store.ListReady
+		for _, p := range store.Priorities {
 			step.Args["after"+p] = after
 		}
 	case StateDelayed:
-		step.Stmt = delayedByID
+		step.Stmt = store.ListDelayed
 	case StateRunning:
-		step.Stmt = listRunning
+		step.Stmt = store.ListRunning
 	case StateDead:
-		step.Stmt = listDead
+		step.Stmt = store.ListDead
 	case StateDone:
-		step.Stmt = listDone
+		step.Stmt = store.ListDone
 	}
 	ended := state == StateDead || state == StateDone
 	if ended {
 		step.Args["limit"] = limit + sharers
 	}
 	step.Scan = func(row *dialect.Row) error {
-		block, more := divided, bodyEnd+7
+		block, more := divided, store.BodyEnd+7
 		if ended {
 			block, more = int(row.Int(more)), more+1
 		}
@@ -372,8 +376,8 @@ func (c *Client) part(ctx context.Context, q *Queue, state State, divided int, a
 	return oldest(all, limit), err
 }
 
-func (c *Client) blocks(ctx context.Context, queue int) ([]blockRow, error) {
-	return dialect.Select(ctx, &c.dbOf(ctx).Session, blocks, dialect.Args{"queue": queue}, scanBlock)
+func (c *Client) blocks(ctx context.Context, queue int) ([]store.BlockRow, error) {
+	return dialect.Select(ctx, &c.dbOf(ctx).Session, store.ListBlocks, dialect.Args{"queue": queue}, store.ScanBlock)
 }
 
 // Cancel ends a job that is not dead, wherever it stands: it is removed, and the

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // What keeps the order of a key when a job is committed late: workers look for jobs in the
@@ -15,13 +16,10 @@ import (
 // Of an id that ends so by chance, one in 4096 that others than this package make, nothing
 // follows but one more read.
 
-// follower is the end of the id of a job that comes after one that was committed late.
-const follower = 1<<idBits - 1
-
 // comesLate tells whether a job that was read says that one before it may not have been: not
 // if all of the block is read since, in however many parts.
 func (b *block) comesLate(d *Delivery) bool {
-	return d.line() != "" && d.ID&follower == follower && b.seen[d.ID] == nil && !b.followed[d.ID]
+	return d.line() != "" && d.ID&store.Follower == store.Follower && b.seen[d.ID] == nil && !b.followed[d.ID]
 }
 
 // readWhole has all of the block read before jobs begin that follow late ones.
@@ -45,7 +43,7 @@ const lateAfter = Window / 2
 // them.
 type late struct {
 	mu     sync.Mutex
-	blocks map[blockID]int // how often there were; 0: never
+	blocks map[store.BlockID]int // how often there were; 0: never
 	n      int
 }
 
@@ -62,8 +60,8 @@ func (l *late) number(rows []jobRow) {
 	}
 	for i := range rows {
 		r := &rows[i]
-		if r.after = l.blocks[blockID{r.queue, r.divided}]; r.after != 0 && r.ordered() {
-			r.id |= follower
+		if r.after = l.blocks[store.BlockID{Queue: r.queue, Divided: r.divided}]; r.after != 0 && r.ordered() {
+			r.id |= store.Follower
 		}
 	}
 }
@@ -89,7 +87,7 @@ func (l *late) note(rows []jobRow) {
 	}
 	for i := range rows {
 		r := &rows[i]
-		if at := (blockID{r.queue, r.divided}); r.after != 0 && r.ordered() && l.blocks[at] == r.after {
+		if at := (store.BlockID{Queue: r.queue, Divided: r.divided}); r.after != 0 && r.ordered() && l.blocks[at] == r.after {
 			delete(l.blocks, at)
 		}
 	}
@@ -100,12 +98,12 @@ func (l *late) mark(rows []jobRow) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.blocks == nil {
-		l.blocks = map[blockID]int{}
+		l.blocks = map[store.BlockID]int{}
 	}
 	l.n++
 	for i := range rows {
 		if r := &rows[i]; r.ordered() {
-			l.blocks[blockID{r.queue, r.divided}] = l.n
+			l.blocks[store.BlockID{Queue: r.queue, Divided: r.divided}] = l.n
 		}
 	}
 }

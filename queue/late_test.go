@@ -8,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A job that is committed long after its id was drawn, and after others were read, is done
@@ -74,7 +75,7 @@ func TestFollowerBehindABacklog(t *testing.T) {
 		elapse(w, 2*Window)
 		flushDry(t, w, b)
 		w.c.late.mark([]jobRow{{Job: &Job{Key: "other"}, queue: b.q.id, divided: b.divided}})
-		if id := enqueue(t, w.c, Job{Kind: "x", Key: "other", Payload: []byte("1")}); id&follower != follower {
+		if id := enqueue(t, w.c, Job{Kind: "x", Key: "other", Payload: []byte("1")}); id&store.Follower != store.Follower {
 			t.Fatalf("its id is %x", id)
 		}
 		w.ring(b.q.id, b.divided)

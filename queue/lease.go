@@ -12,6 +12,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlconn"
 	"github.com/dbcron/dbcron/internal/trouble"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // errHandedOver is why a job's context ends whose worker is being stopped.
@@ -71,11 +72,12 @@ func (w *Worker) tryBegin(ctx context.Context) error {
 // long as it is heard of in time.
 func (w *Worker) enter(ctx context.Context) error {
 	name, before := w.c.nodeName(), instant.Now()
-	if _, err := w.leases.Exec(ctx, join, w.joining(name)); err != nil {
+	if _, err := w.leases.Exec(ctx, store.JoinNode, w.joining(name)); err != nil {
 		return err
 	}
 	if w.bell != nil {
-		if _, err := w.db.Exec(ctx, putBell, dialect.Args{"node": name, "at": w.bell.at, "key": hex.EncodeToString(w.bell.key)}); err != nil {
+		if _, err := w.db.Exec(ctx, store.PutBell,
+			dialect.Args{"node": name, "at": w.bell.at, "key": hex.EncodeToString(w.bell.key)}); err != nil {
 			return err
 		}
 	}
@@ -86,7 +88,7 @@ func (w *Worker) enter(ctx context.Context) error {
 	}
 	w.mu.Unlock()
 	if over { // it was being stopped meanwhile, and has left under the name that it had
-		_, err := w.db.Exec(ctx, leave, dialect.Args{"node": name})
+		_, err := w.db.Exec(ctx, store.LeaveNode, dialect.Args{"node": name})
 		return err
 	}
 	return nil
@@ -167,7 +169,7 @@ func (w *Worker) keep(ctx context.Context) {
 func (w *Worker) renew(ctx context.Context, name string) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(w.opt.Lease/2, time.Second))
 	defer cancel()
-	return w.leases.Exec(ctx, heartbeat, dialect.Args{"node": name, "lease": w.opt.Lease.Microseconds()})
+	return w.leases.Exec(ctx, store.Heartbeat, dialect.Args{"node": name, "lease": w.opt.Lease.Microseconds()})
 }
 
 // renewed takes in that the lease was renewed. What waited since it was nearly over goes on.
@@ -417,15 +419,15 @@ func (w *Worker) abandon(ctx context.Context) {
 	w.mu.Unlock()
 	var steps []func(context.Context) error
 	for b, ids := range hand {
-		args := listArgs(b.q.id, b.divided, 0, ids)
+		args := store.JobArgs(b.q.id, b.divided, 0, ids)
 		args["node"] = node
 		steps = append(steps, func(ctx context.Context) error {
-			_, err := w.db.Exec(ctx, handRunning, args)
+			_, err := w.db.Exec(ctx, store.HandRunning, args)
 			return err
 		})
 	}
 	steps = append(steps, func(ctx context.Context) error {
-		_, err := w.db.Exec(ctx, leave, dialect.Args{"node": node})
+		_, err := w.db.Exec(ctx, store.LeaveNode, dialect.Args{"node": node})
 		return err
 	})
 	if err := w.insist(ctx, steps); err != nil {

@@ -9,41 +9,12 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // Limits bound the jobs of a queue, or of one of its kinds, over all workers: how many run
 // at a time (see permit.go), and how many begin in a time (see rate.go). What waits for a
 // limit waits in the worker that has its block (see limiter.go).
-
-var (
-	// limitsOf lists the limits of a queue, with whether some worker waits for a permit.
-	limitsOf = dialect.SQL("queue.limits", `
-		SELECT kind, COALESCE(max_running, 0), COALESCE(rate, 0), rate_per, burst, waiting_by, CASE WHEN waiting_until > {now} THEN 1 ELSE 0 END
-		FROM {prefix}queue_limit WHERE queue_id = :queue ORDER BY kind`)
-
-	// listLimits lists those of all queues, with how many permits workers have, and
-	// limitsNamed those of one.
-	listLimits = dialect.SQL("queue.list-limits", limitColumns+`
-		WHERE q.name > :after OR q.name = :after AND l.kind > :kind ORDER BY q.name, l.kind LIMIT :limit`)
-	limitsNamed = dialect.SQL("queue.limits-named", limitColumns+`
-		WHERE q.name = :name ORDER BY l.kind`)
-
-	// insertLimit runs with the queue locked, as all that change limits do.
-	insertLimit = dialect.SQL("queue.insert-limit", `
-		INSERT INTO {prefix}queue_limit (queue_id, kind, max_running, rate, rate_per, burst) VALUES (:queue, :kind, :running, :rate, :per, :burst)`)
-
-	updateLimit = dialect.SQL("queue.update-limit", `
-		UPDATE {prefix}queue_limit SET max_running = :running, rate = :rate, rate_per = :per, burst = :burst, update_time = {now}
-		WHERE queue_id = :queue AND kind = :kind`)
-
-	deleteLimit = dialect.SQL("queue.delete-limit", `DELETE FROM {prefix}queue_limit WHERE queue_id = :queue AND kind = :kind`)
-)
-
-const limitColumns = `
-		SELECT q.name, l.kind, COALESCE(l.max_running, 0), COALESCE(l.rate, 0), l.rate_per, l.burst, l.waiting_by, CASE WHEN l.waiting_until > {now} THEN 1 ELSE 0 END,
-			(SELECT COUNT(*) FROM {prefix}queue_permit AS p JOIN {prefix}node AS n ON n.name = p.lock_by
-				WHERE p.queue_id = l.queue_id AND p.kind = l.kind AND p.state = 'LEASED' AND n.state = 'live')
-		FROM {prefix}queue_limit AS l JOIN {prefix}queue AS q ON q.queue_id = l.queue_id`
 
 // A Limit bounds the jobs of a queue, or those of one of its kinds, over all workers.
 //
@@ -120,18 +91,18 @@ func (c *Client) EditLimit(ctx context.Context, queue, kind string, change func(
 	var after Limit
 	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		var id, n int
-		if err := tx.Get(ctx, lockQueue, dialect.Args{"name": queue}, &id, &n); err != nil {
+		if err := tx.Get(ctx, store.LockQueue, dialect.Args{"name": queue}, &id, &n); err != nil {
 			return orNone(err, queue)
 		}
 		all, err := readLimits(ctx, tx, id, queue)
 		if err != nil {
 			return err
 		}
-		stmt := insertLimit
+		stmt := store.InsertLimit
 		after = Limit{Per: time.Second, Burst: 1}
 		for _, l := range all {
 			if l.Kind == kind {
-				after, stmt = l.Limit, updateLimit
+				after, stmt = l.Limit, store.UpdateLimit
 			}
 		}
 		change(&after)
@@ -153,10 +124,10 @@ func (c *Client) EditLimit(ctx context.Context, queue, kind string, change func(
 func (c *Client) DeleteLimit(ctx context.Context, queue, kind string) error {
 	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		var id, n int
-		if err := tx.Get(ctx, lockQueue, dialect.Args{"name": queue}, &id, &n); err != nil {
+		if err := tx.Get(ctx, store.LockQueue, dialect.Args{"name": queue}, &id, &n); err != nil {
 			return orNone(err, queue)
 		}
-		gone, err := tx.Exec(ctx, deleteLimit, dialect.Args{"queue": id, "kind": kind})
+		gone, err := tx.Exec(ctx, store.DeleteLimit, dialect.Args{"queue": id, "kind": kind})
 		if err == nil && gone == 0 {
 			err = fmt.Errorf("%w: limit of queue %q and kind %q", ErrNotFound, queue, kind)
 		}
@@ -171,13 +142,13 @@ func (c *Client) DeleteLimit(ctx context.Context, queue, kind string) error {
 // Limits lists limits by queue and kind, those after a queue and kind.
 func (c *Client) Limits(ctx context.Context, afterQueue, afterKind string, limit int) ([]LimitInfo, error) {
 	args := dialect.Args{"after": afterQueue, "kind": afterKind, "limit": limit}
-	return dialect.Select(ctx, &c.db.Session, listLimits, args, scanLimit)
+	return dialect.Select(ctx, &c.db.Session, store.ListLimits, args, scanLimit)
 }
 
 // LimitsOf lists the limits of a queue by kind, that of all its jobs first. A queue that is
 // not there has none.
 func (c *Client) LimitsOf(ctx context.Context, queue string) ([]LimitInfo, error) {
-	return dialect.Select(ctx, &c.db.Session, limitsNamed, dialect.Args{"name": queue}, scanLimit)
+	return dialect.Select(ctx, &c.db.Session, store.LimitsNamed, dialect.Args{"name": queue}, scanLimit)
 }
 
 func scanLimit(rows *sql.Rows) (l LimitInfo, err error) {
@@ -193,7 +164,7 @@ type limitRow struct {
 }
 
 func readLimits(ctx context.Context, on *dialect.Session, queue int, name string) ([]limitRow, error) {
-	return dialect.Select(ctx, on, limitsOf, dialect.Args{"queue": queue}, func(rows *sql.Rows) (l limitRow, err error) {
+	return dialect.Select(ctx, on, store.LimitsOf, dialect.Args{"queue": queue}, func(rows *sql.Rows) (l limitRow, err error) {
 		var per string
 		var waits bool
 		l.Queue = name

@@ -16,6 +16,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // limit sets a limit of the default queue.
@@ -536,7 +537,7 @@ func TestDrawLocks(t *testing.T) {
 		limit(t, c, "j", 1)
 		limit(t, c, "k", 1)
 		must(t, db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
-			_, err := dialect.Select(ctx, tx, lockLimit, dialect.Args{"queue": 1, "kind": "k"},
+			_, err := dialect.Select(ctx, tx, store.LockLimit, dialect.Args{"queue": 1, "kind": "k"},
 				func(*sql.Rows) (none struct{}, err error) { return none, nil })
 			wantRows(t, db, "queue.lock-limit", "SELECT kind FROM {prefix}queue_limit ORDER BY kind {skip_locked}", "j")
 			return err
@@ -548,7 +549,7 @@ func TestDrawLocks(t *testing.T) {
 func TestPermits(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		for _, node := range []string{"n1", "n2", "lost"} {
-			_, err := db.Exec(t.Context(), join, dialect.Args{
+			_, err := db.Exec(t.Context(), store.JoinNode, dialect.Args{
 				"node": node, "lease": time.Hour.Microseconds(),
 				"under": "", "version": "", "drained": 0, "by": "",
 			})
@@ -569,7 +570,7 @@ func TestPermits(t *testing.T) {
 			}
 		}
 		for range 2 {
-			_, err = db.Exec(t.Context(), createPermits, dialect.Args{"rows": rows})
+			_, err = db.Exec(t.Context(), store.CreatePermits, dialect.Args{"rows": rows})
 			must(t, err)
 		}
 		all := func() string {
@@ -585,19 +586,19 @@ func TestPermits(t *testing.T) {
 				t.Errorf("%s of %d by %s with %d: %s, not %s", stmt.Name, slot, node, fence, got, after)
 			}
 		}
-		do(takePermit, "n1", 1, 1, 0, "[]")
-		do(takePermit, "n1", 1, 0, 1, "[1 k 1 LEASED n1 1]")
-		do(takePermit, "n2", 1, 1, 0, "[1 k 1 LEASED n1 1]")
-		do(returnPermit, "n2", 1, 1, 0, "[1 k 1 LEASED n1 1]")
-		do(returnPermit, "n1", 1, 0, 0, "[1 k 1 LEASED n1 1]")
-		do(returnPermit, "n1", 1, 1, 1, "[1 k 1 FREE n1 1]")
-		do(takePermit, "lost", 1, 1, 1, "[1 k 1 LEASED lost 2]")
-		do(takePermit, "n2", 1, 2, 1, "[1 k 1 LEASED n2 3]")
-		do(takePermit, "n1", 0, 0, 1, "[1 k 0 LEASED n1 1 1 k 1 LEASED n2 3]")
+		do(store.TakePermit, "n1", 1, 1, 0, "[]")
+		do(store.TakePermit, "n1", 1, 0, 1, "[1 k 1 LEASED n1 1]")
+		do(store.TakePermit, "n2", 1, 1, 0, "[1 k 1 LEASED n1 1]")
+		do(store.ReturnPermit, "n2", 1, 1, 0, "[1 k 1 LEASED n1 1]")
+		do(store.ReturnPermit, "n1", 1, 0, 0, "[1 k 1 LEASED n1 1]")
+		do(store.ReturnPermit, "n1", 1, 1, 1, "[1 k 1 FREE n1 1]")
+		do(store.TakePermit, "lost", 1, 1, 1, "[1 k 1 LEASED lost 2]")
+		do(store.TakePermit, "n2", 1, 2, 1, "[1 k 1 LEASED n2 3]")
+		do(store.TakePermit, "n1", 0, 0, 1, "[1 k 0 LEASED n1 1 1 k 1 LEASED n2 3]")
 
 		wait := dialect.Args{"queue": 1, "kind": "k", "node": "n1", "lasts": time.Hour.Microseconds(), "soon": time.Minute.Microseconds()}
 		for i, want := range []int64{1, 0} {
-			if n, err := db.Exec(t.Context(), waitForPermit, wait); err != nil || n != want {
+			if n, err := db.Exec(t.Context(), store.WaitForPermit, wait); err != nil || n != want {
 				t.Errorf("waiting %d: %d, %v", i, n, err)
 			}
 		}
@@ -611,16 +612,16 @@ func TestPermits(t *testing.T) {
 		}
 
 		must(t, c.DeleteLimit(t.Context(), defaultQueue, "k"))
-		do(takePermit, "lost", 0, 1, 0, "[1 k 0 LEASED n1 1 1 k 1 LEASED n2 3]")
-		do(returnPermit, "n2", 1, 3, 1, "[1 k 0 LEASED n1 1 1 k 1 FREE n2 3]")
-		_, err = db.Exec(t.Context(), sweepPermits, nil)
+		do(store.TakePermit, "lost", 0, 1, 0, "[1 k 0 LEASED n1 1 1 k 1 LEASED n2 3]")
+		do(store.ReturnPermit, "n2", 1, 3, 1, "[1 k 0 LEASED n1 1 1 k 1 FREE n2 3]")
+		_, err = db.Exec(t.Context(), store.SweepPermits, nil)
 		must(t, err)
 		if got := fmt.Sprint(db.List(t, `SELECT queue_id, kind, slot, state FROM {prefix}queue_permit ORDER BY queue_id, kind, slot`,
 			nil)); got != "[1 j 0 FREE 1 j 1 FREE 1 k 0 LEASED]" {
 			t.Errorf("after the sweep: %s", got)
 		}
 		db.Do(t, `UPDATE {prefix}node SET state = 'gone' WHERE name = 'n1'`, nil)
-		_, err = db.Exec(t.Context(), sweepPermits, nil)
+		_, err = db.Exec(t.Context(), store.SweepPermits, nil)
 		must(t, err)
 		if got := all(); got != "[]" {
 			t.Errorf("after the sweep of those of the dead: %s", got)

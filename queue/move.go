@@ -12,6 +12,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/backoff"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A move takes a job from the table where it stands to another: to the delayed
@@ -164,7 +165,7 @@ func (w *Worker) commitMoves(ctx context.Context, b *block, node string, moves [
 // the transaction.
 func (w *Worker) holds(ctx context.Context, tx *dialect.Session, b *block, node string) error {
 	var fence int64
-	err := tx.Get(ctx, stillMine, dialect.Args{"queue": b.q.id, "divided": b.divided, "fence": b.fence, "node": node}, &fence)
+	err := tx.Get(ctx, store.StillMine, dialect.Args{"queue": b.q.id, "divided": b.divided, "fence": b.fence, "node": node}, &fence)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errBlockLost
 	}
@@ -172,8 +173,8 @@ func (w *Worker) holds(ctx context.Context, tx *dialect.Session, b *block, node 
 }
 
 var (
-	lockStatements = map[table]*dialect.Stmt{tableReady: lockJobs, tableDelayed: lockDelayed, tableRunning: lockRunning}
-	ackStatements  = map[table]*dialect.Stmt{tableReady: ack, tableDelayed: ackDelayed, tableRunning: ackRunning}
+	lockStatements = map[table]*dialect.Stmt{tableReady: store.LockJobs, tableDelayed: store.LockDelayed, tableRunning: store.LockRunning}
+	ackStatements  = map[table]*dialect.Stmt{tableReady: store.AckReady, tableDelayed: store.AckDelayed, tableRunning: store.AckRunning}
 )
 
 func (w *Worker) writeMoves(ctx context.Context, tx *dialect.Session, b *block, node string, f *moveGroup) error {
@@ -181,9 +182,9 @@ func (w *Worker) writeMoves(ctx context.Context, tx *dialect.Session, b *block, 
 	for i, m := range f.moves {
 		ids[i] = m.d.ID
 	}
-	args := listArgs(b.q.id, b.divided, f.priority, ids)
+	args := store.JobArgs(b.q.id, b.divided, f.priority, ids)
 	args["node"] = node
-	here, err := dialect.Select(ctx, tx, lockStatements[f.from], args, scanID)
+	here, err := dialect.Select(ctx, tx, lockStatements[f.from], args, store.ScanID)
 	if err != nil {
 		return err
 	}
@@ -194,7 +195,7 @@ func (w *Worker) writeMoves(ctx context.Context, tx *dialect.Session, b *block, 
 	if len(here) < len(ids) {
 		// Moved already, by this transaction before, if its answer was lost: the job
 		// is this worker's all the same, and its key waits for it.
-		if arrived, err = dialect.Select(ctx, tx, arrivals(f), args, scanID); err != nil {
+		if arrived, err = dialect.Select(ctx, tx, arrivals(f), args, store.ScanID); err != nil {
 			return err
 		}
 	}
@@ -220,59 +221,50 @@ func (w *Worker) writeMoves(ctx context.Context, tx *dialect.Session, b *block, 
 	}
 	to := dialect.Args{"queue": b.q.id, "divided": b.divided, "node": node, "fence": b.fence, "keep": f.moves[0].keep}
 	if f.from == tableDelayed && !f.dead && !f.out { // it stays in its table
-		n, err := execParts(ctx, tx, redelay, to, rows)
-		return orShort(err, n, len(rows))
+		n, err := store.ExecParts(ctx, tx, store.Redelay, to, rows)
+		return store.Short(err, n, len(rows))
 	}
-	if n, err := execParts(ctx, tx, destination(f), to, rows); err != nil || n != int64(len(rows)) {
-		return orShort(err, n, len(rows))
+	if n, err := store.ExecParts(ctx, tx, destination(f), to, rows); err != nil || n != int64(len(rows)) {
+		return store.Short(err, n, len(rows))
 	}
-	args = listArgs(b.q.id, b.divided, f.priority, here)
+	args = store.JobArgs(b.q.id, b.divided, f.priority, here)
 	args["node"] = node
 	n, err := tx.Exec(ctx, ackStatements[f.from], args)
 	if err != nil || n != int64(len(here)) || !f.dead {
-		return orShort(err, n, len(here))
+		return store.Short(err, n, len(here))
 	}
-	var dead []ended
+	var dead []store.Ended
 	for _, m := range f.moves {
 		if m.d.tied() && slices.Contains(here, m.d.ID) {
-			dead = append(dead, ended{id: m.d.ID, unique: m.d.Unique, group: m.d.Group, state: memberDead, why: m.why})
+			dead = append(dead, store.Ended{ID: m.d.ID, Unique: m.d.Unique, Group: m.d.Group, State: store.MemberDead, Why: m.why})
 		}
 	}
-	return releaseTies(ctx, tx, b.q.id, dead)
-}
-
-// orShort makes an error of a statement that did not reach all rows, which are
-// locked.
-func orShort(err error, n int64, want int) error {
-	if err == nil && n != int64(want) {
-		err = errShort
-	}
-	return err
+	return store.ReleaseTies(ctx, tx, b.q.id, dead)
 }
 
 func destination(f *moveGroup) *dialect.Stmt {
 	switch {
 	case f.out && f.from == tableReady:
-		return checkOutReady
+		return store.CheckOutReady
 	case f.out:
-		return checkOutDelayed
+		return store.CheckOutDelayed
 	case f.dead:
-		return map[table]*dialect.Stmt{tableReady: buryReady, tableDelayed: buryDelayed, tableRunning: buryRunning}[f.from]
+		return map[table]*dialect.Stmt{tableReady: store.BuryReady, tableDelayed: store.BuryDelayed, tableRunning: store.BuryRunning}[f.from]
 	case f.from == tableReady:
-		return delayReady
+		return store.DelayReady
 	}
-	return delayRunning
+	return store.DelayRunning
 }
 
 // arrivals tells which jobs stand where a moveGroup takes them.
 func arrivals(f *moveGroup) *dialect.Stmt {
 	switch {
 	case f.out:
-		return lockRunning
+		return store.LockRunning
 	case f.dead:
-		return presentDead
+		return store.PresentDead
 	}
-	return presentDelayed
+	return store.PresentDelayed
 }
 
 // keepOf is how long a queue's dead jobs are kept, in µs; -1: always.
@@ -281,38 +273,6 @@ func keepOf(q *Queue) int64 {
 		return -1
 	}
 	return q.KeepDead.Microseconds()
-}
-
-// listArgs are the arguments of statements about some jobs of a block, ready ones of
-// one priority.
-func listArgs(queue, divided, priority int, ids []int64) dialect.Args {
-	slices.Sort(ids)
-	return dialect.Args{
-		"queue": queue, "divided": divided, "priority": priority, "ids": ids, "n": len(ids),
-		"least": ids[0], "most": ids[len(ids)-1], "places": places{queue, divided, priority, ids},
-	}
-}
-
-// places are those jobs as records.
-type places struct {
-	queue, divided, priority int
-	ids                      []int64
-}
-
-func (p places) Len() int { return len(p.ids) }
-
-func (p places) Value(row int, column string) (any, bool) {
-	switch column {
-	case "queue":
-		return p.queue, true
-	case "block":
-		return p.divided, true
-	case "urgency":
-		return p.priority, true
-	case "job":
-		return p.ids[row], true
-	}
-	return nil, false
 }
 
 // moved takes in that a move was committed. mu is held.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/trouble"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // RunOnce does what there is to do, and ends when nothing is left of its queues that
@@ -96,8 +97,8 @@ func (w *Worker) left(ctx context.Context) (bool, error) {
 	queues, name := slices.DeleteFunc(slices.Clone(w.queues), func(q *workQueue) bool { return q.set.State != "active" }), w.node
 	ask := make([]*dialect.Stmt, len(queues))
 	for i, q := range queues {
-		if ask[i] = pending; q.set.FIFO {
-			ask[i] = pendingFIFO
+		if ask[i] = store.PendingBlock; q.set.FIFO {
+			ask[i] = store.PendingFIFO
 		}
 	}
 	w.mu.Unlock()

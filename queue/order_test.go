@@ -14,6 +14,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A sequence checks that the jobs of each key are done one at a time and in their
@@ -346,14 +347,14 @@ func TestResize(t *testing.T) {
 
 // A job belongs to the generation of blocks that had begun when its id was made.
 func TestGenerations(t *testing.T) {
-	at := func(s int) int64 { return Epoch.Add(time.Duration(s) * time.Second).UnixMicro() }
+	at := func(s int) int64 { return store.Epoch.Add(time.Duration(s) * time.Second).UnixMicro() }
 	q := &Queue{generations: []generation{
 		{number: 3, first: 10, blocks: 1, from: at(100)},
 		{number: 4, first: 11, blocks: 1, from: at(200)},
 		{number: 5, first: 12, blocks: 1, from: at(300)},
 	}}
 	for us, want := range map[int64]int{at(0): 10, at(100): 10, at(200) - 1: 10, at(200): 11, at(300) - 1: 11, at(300): 12, at(999): 12} {
-		if got := q.block("", tickOf(us)); got != want {
+		if got := q.block("", store.TickOf(us)); got != want {
 			t.Errorf("a job of %v goes to block %d, not %d", time.UnixMicro(us).UTC(), got, want)
 		}
 	}

@@ -11,20 +11,21 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/postgres"
+	"github.com/dbcron/dbcron/queue/internal/store"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
 // byRows are the statements whose rows say of which queue they are, and no constant: see
 // docs/adr/0023-records-name-the-queue.md. They open all partitions, and look into one.
 var byRows = map[*dialect.Stmt]bool{
-	lockJobs: true, lockDelayed: true, lockRunning: true, lockOut: true, lockDead: true, lockDone: true,
-	delayReady: true, delayRunning: true, buryReady: true, buryDelayed: true, buryRunning: true, checkOutReady: true, checkOutDelayed: true,
-	keepReady: true, keepDelayed: true, keepRunning: true, divideAnew: true, passReady: true, revive: true, hasten: true, redelay: true,
+	store.LockJobs: true, store.LockDelayed: true, store.LockRunning: true, store.LockOut: true, store.LockDead: true, store.LockDone: true,
+	store.DelayReady: true, store.DelayRunning: true, store.BuryReady: true, store.BuryDelayed: true, store.BuryRunning: true, store.CheckOutReady: true, store.CheckOutDelayed: true,
+	store.KeepReady: true, store.KeepDelayed: true, store.KeepRunning: true, store.DivideAnew: true, store.PassReady: true, store.ReviveDead: true, store.HastenDelayed: true, store.Redelay: true,
 }
 
 // ofAllQueues are the statements that are about jobs of any queue, for administration.
 var ofAllQueues = map[*dialect.Stmt]bool{
-	locate: true, advance: true, outdated: true, outdatedDone: true, pending: true, pendingFIFO: true, failing: true,
+	store.LocateJob: true, store.AdvanceDelayed: true, store.OutdatedDead: true, store.OutdatedDone: true, store.PendingBlock: true, store.PendingFIFO: true, store.Failing: true,
 }
 
 // Tables of jobs can be kept in partitions by queue. Whatever workers do of their own accord opens one

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // packetOf has the server take statements of so many bytes from connections that are opened
@@ -49,12 +50,12 @@ func TestLongResultsOfManyJobs(t *testing.T) {
 		group, ids, err := c.EnqueueGroup(t.Context(), Group{}, jobs...)
 		must(t, err)
 		result := `"` + strings.Repeat(`\"`, longestResult/2-1) + `"` // each of which takes eight bytes in a statement
-		members := make([]ended, n)
+		members := make([]store.Ended, n)
 		for i, id := range ids {
-			members[i] = ended{id: id.ID, group: group, state: memberDone, result: []byte(result)}
+			members[i] = store.Ended{ID: id.ID, Group: group, State: store.MemberDone, Result: []byte(result)}
 		}
 		// Not ShortTx: a slow machine may take longer than that may be idle to write the statement.
-		must(t, c.db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error { return finish(ctx, tx, members) }))
+		must(t, c.db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error { return store.Finish(ctx, tx, members) }))
 		seen := 0
 		for after, more := int64(0), true; more; {
 			var part []Result
@@ -63,7 +64,7 @@ func TestLongResultsOfManyJobs(t *testing.T) {
 			if len(part) != 1 {
 				t.Fatalf("%d results at once", len(part))
 			}
-			if after = part[0].Job; part[0].State != string(memberDone) || string(part[0].Result) != result {
+			if after = part[0].Job; part[0].State != string(store.MemberDone) || string(part[0].Result) != result {
 				t.Errorf("job %d: %s, with %d bytes", after, part[0].State, len(part[0].Result))
 			}
 			seen++

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // Permits. How many jobs may run at a time over all workers is how many permits there are:
@@ -18,40 +19,6 @@ import (
 // moment. A worker that gets none although it has less than its share says so in the limit's
 // row: then those that have more give theirs back as their jobs end, and where there are fewer
 // permits than workers each is had for a turn.
-
-var (
-	permits = dialect.SQL("queue.permits", `
-		SELECT p.slot, p.state, p.lock_by, p.fence, CASE WHEN n.state = 'live' THEN 1 ELSE 0 END, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END
-		FROM {prefix}queue_permit AS p LEFT JOIN {prefix}node AS n ON n.name = p.lock_by
-		WHERE p.queue_id = :queue AND p.kind = :kind ORDER BY p.slot`)
-
-	// createPermits makes the permits that a limit has and the table has not. Whoever else
-	// does so makes the same.
-	createPermits = dialect.SQL("queue.create-permits", `
-		INSERT INTO {prefix}queue_permit (queue_id, kind, slot) VALUES {values rows: (:queue, :kind, :slot)} {ignore_duplicate slot}`)
-
-	// takePermit leases a permit that is free, or whose holder is not live. The fence is what
-	// the taker saw: one of several takers finds it.
-	takePermit = dialect.SQL("queue.take-permit", `
-		UPDATE {prefix}queue_permit SET state = 'LEASED', lock_by = :node, lock_at = {now}, fence = fence + 1
-		WHERE queue_id = :queue AND kind = :kind AND slot = :slot AND fence = :fence
-			AND (state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))`)
-
-	returnPermit = dialect.SQL("queue.return-permit", `
-		UPDATE {prefix}queue_permit SET state = 'FREE' WHERE queue_id = :queue AND kind = :kind AND slot = :slot AND fence = :fence AND lock_by = :node`)
-
-	// waitForPermit says that a worker waits, unless one has said so a moment ago. Nothing
-	// depends on it but how soon that one gets a permit.
-	waitForPermit = dialect.SQL("queue.wait-for-permit", `
-		UPDATE {prefix}queue_limit SET waiting_by = :node, waiting_until = {now + :lasts}
-		WHERE queue_id = :queue AND kind = :kind AND (waiting_until IS NULL OR waiting_until < {now + :soon})`)
-
-	// sweepPermits removes those that no limit has any more, and nobody has.
-	sweepPermits = dialect.SQL("queue.sweep-permits", `
-		DELETE FROM {prefix}queue_permit
-		WHERE (state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))
-			AND NOT EXISTS (SELECT 1 FROM {prefix}queue_limit AS l WHERE l.queue_id = {prefix}queue_permit.queue_id AND l.kind = {prefix}queue_permit.kind)`)
-)
 
 const (
 	// permitsEvery is how often a worker looks whether others wait for its permits.
@@ -77,21 +44,21 @@ type permit struct {
 
 // A permitRow is one as the table has it.
 type permitRow struct {
-	leaseRow
+	store.LeaseRow
 	slot int
 }
 
-func ofPermits(rows []permitRow) (all []*leaseRow) {
+func ofPermits(rows []permitRow) (all []*store.LeaseRow) {
 	for i := range rows {
-		all = append(all, &rows[i].leaseRow)
+		all = append(all, &rows[i].LeaseRow)
 	}
 	return all
 }
 
 func (w *Worker) readPermits(ctx context.Context, g *limiter) ([]permitRow, error) {
-	return dialect.Select(ctx, &w.db.Session, permits, dialect.Args{"queue": g.q.id, "kind": g.kind},
+	return dialect.Select(ctx, &w.db.Session, store.Permits, dialect.Args{"queue": g.q.id, "kind": g.kind},
 		func(rows *sql.Rows) (r permitRow, err error) {
-			return r, rows.Scan(&r.slot, &r.state, &r.lockBy, &r.fence, &r.live, &r.inTime)
+			return r, rows.Scan(&r.slot, &r.State, &r.LockBy, &r.Fence, &r.Live, &r.InTime)
 		})
 }
 
@@ -179,8 +146,8 @@ func (w *Worker) completePermits(ctx context.Context, g *limiter, rows []permitR
 		return rows, nil
 	}
 	for len(missing) > 0 {
-		n := min(chunk, len(missing))
-		if _, err := w.db.Exec(ctx, createPermits, dialect.Args{"rows": missing[:n]}); err != nil {
+		n := min(store.Chunk, len(missing))
+		if _, err := w.db.Exec(ctx, store.CreatePermits, dialect.Args{"rows": missing[:n]}); err != nil {
 			return nil, err
 		}
 		missing = missing[n:]
@@ -194,7 +161,7 @@ func (w *Worker) givePermits(ctx context.Context, g *limiter, rows []permitRow, 
 	back := w.surplusPermits(g, rows, node, waiter)
 	for slot, fence := range back {
 		args := dialect.Args{"queue": g.q.id, "kind": g.kind, "slot": slot, "fence": fence, "node": node}
-		if _, err := w.db.Exec(ctx, returnPermit, args); err != nil {
+		if _, err := w.db.Exec(ctx, store.ReturnPermit, args); err != nil {
 			return err
 		}
 	}
@@ -214,13 +181,13 @@ func (w *Worker) surplusPermits(g *limiter, rows []permitRow, node, waiter strin
 	there, others := map[int]bool{}, map[string]bool{}
 	for _, r := range rows {
 		switch p, ok := g.permits[r.slot]; {
-		case r.free():
-		case r.lockBy != node:
-			others[r.lockBy] = true
-		case ok && p.fence == r.fence:
+		case r.Free():
+		case r.LockBy != node:
+			others[r.LockBy] = true
+		case ok && p.fence == r.Fence:
 			there[r.slot] = true
 		default:
-			back[r.slot] = r.fence
+			back[r.slot] = r.Fence
 		}
 	}
 	maps.DeleteFunc(g.permits, func(slot int, _ permit) bool { return !there[slot] })
@@ -287,8 +254,8 @@ func (w *Worker) takePermits(ctx context.Context, g *limiter, rows []permitRow, 
 	var free []permitRow
 	holders := map[string]bool{node: true}
 	for _, r := range rows {
-		if !r.free() {
-			holders[r.lockBy] = true
+		if !r.Free() {
+			holders[r.LockBy] = true
 		} else if r.slot < most {
 			free = append(free, r)
 		}
@@ -297,8 +264,8 @@ func (w *Worker) takePermits(ctx context.Context, g *limiter, rows []permitRow, 
 	got := 0
 	for i := 0; i < len(free) && got < want; i++ {
 		r := &free[i]
-		args := dialect.Args{"queue": g.q.id, "kind": g.kind, "slot": r.slot, "fence": r.fence, "node": node}
-		n, err := w.db.Exec(ctx, takePermit, args)
+		args := dialect.Args{"queue": g.q.id, "kind": g.kind, "slot": r.slot, "fence": r.Fence, "node": node}
+		n, err := w.db.Exec(ctx, store.TakePermit, args)
 		if err != nil {
 			return err
 		}
@@ -316,7 +283,7 @@ func (w *Worker) gotPermit(g *limiter, r *permitRow, node string) {
 	if w.node != node {
 		return // others take it when they see that this process is gone
 	}
-	g.permits[r.slot] = permit{r.fence + 1, instant.Now()}
+	g.permits[r.slot] = permit{r.Fence + 1, instant.Now()}
 	g.recount()
 	if g.open() {
 		w.reopen(g, 1)
@@ -339,7 +306,7 @@ func (w *Worker) denied(ctx context.Context, g *limiter, is bool, holders int, n
 	if !claims {
 		return nil
 	}
-	_, err := w.db.Exec(ctx, waitForPermit, dialect.Args{
+	_, err := w.db.Exec(ctx, store.WaitForPermit, dialect.Args{
 		"queue": g.q.id, "kind": g.kind, "node": node, "lasts": waitLasts.Microseconds(), "soon": waitLasts.Microseconds() / 2,
 	})
 	return err

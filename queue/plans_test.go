@@ -13,6 +13,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 var planRows = flag.Int("plan-rows", 0, "how many ready jobs TestPlans makes; 0: some thousands")
@@ -39,39 +40,39 @@ type keyColumn struct {
 }
 
 // asked are statements that people wait for, who may wait for a block to be read, or
-// for a table. And servers are not asked lookForAny. Workers that end by themselves ask
+// for a table. And servers are not asked store.LookForAny. Workers that end by themselves ask
 // pending when they have nothing else to do, and tests have few jobs to advance.
 var asked = map[*dialect.Stmt]bool{
-	delayedByID: true, standDelayed: true, listDead: true, countReady: true, countDelayed: true, countRunning: true,
-	countDead: true, lookForAny: true,
-	pending: true, pendingFIFO: true, advance: true, statReady: true, statDelayed: true, statRunning: true,
-	statDead: true, statDone: true, listDone: true, countDone: true,
-	usesOf: true,
+	store.ListDelayed: true, store.StandDelayed: true, store.ListDead: true, store.CountReady: true, store.CountDelayed: true, store.CountRunning: true,
+	store.CountDead: true, store.LookForAny: true,
+	store.PendingBlock: true, store.PendingFIFO: true, store.AdvanceDelayed: true, store.StatReady: true, store.StatDelayed: true, store.StatRunning: true,
+	store.StatDead: true, store.StatDone: true, store.ListDone: true, store.CountDone: true,
+	store.QueueUses: true,
 }
 
 // settled are statements that are run in transactions of their own, where no plans
 // are kept.
 var settled = map[*dialect.Stmt]bool{
-	delayReady: true, delayRunning: true, redelay: true, buryReady: true, buryDelayed: true, buryRunning: true,
-	checkOutReady: true, checkOutDelayed: true, lockJobs: true, lockDelayed: true, lockRunning: true, presentDead: true,
-	outdated: true, surplusDead: true, purgeDead: true, lockDead: true, lockOut: true, revive: true, hasten: true,
-	lockQueue: true, setQueue: true, usesOf: true, markDeleted: true, stillMine: true,
-	lockLater: true, divideAnew: true, passReady: true,
-	keepReady: true, keepDelayed: true, keepRunning: true, lockDone: true, outdatedDone: true, purgeDone: true,
-	attemptsDelayed: true, claimHolds: true, claimedReady: true, claimedDelayed: true, claimedRunning: true,
+	store.DelayReady: true, store.DelayRunning: true, store.Redelay: true, store.BuryReady: true, store.BuryDelayed: true, store.BuryRunning: true,
+	store.CheckOutReady: true, store.CheckOutDelayed: true, store.LockJobs: true, store.LockDelayed: true, store.LockRunning: true, store.PresentDead: true,
+	store.OutdatedDead: true, store.SurplusDead: true, store.PurgeDead: true, store.LockDead: true, store.LockOut: true, store.ReviveDead: true, store.HastenDelayed: true,
+	store.LockQueue: true, store.SetQueue: true, store.QueueUses: true, store.MarkDeleted: true, store.StillMine: true,
+	store.LockLater: true, store.DivideAnew: true, store.PassReady: true,
+	store.KeepReady: true, store.KeepDelayed: true, store.KeepRunning: true, store.LockDone: true, store.OutdatedDone: true, store.PurgeDone: true,
+	store.AttemptsDelayed: true, store.ClaimHolds: true, store.ClaimedReady: true, store.ClaimedDelayed: true, store.ClaimedRunning: true,
 }
 
 // piped are statements that are run in pipelines, in which PostgreSQL is told to use
 // an index even if the statistics say that the table is empty.
 var piped = map[*dialect.Stmt]bool{
-	ack: true, ackDelayed: true, ackRunning: true, fetch: true, fetchAgain: true, fetchDelayed: true,
-	present: true, presentDelayed: true, getRunning: true,
-	load: true, loadDelayed: true, loadRunning: true,
-	lookFor: true, nextDelayed: true, strays: true,
-	locate: true, findReady: true, findDelayed: true, findRunning: true, findDead: true, readyByID: true,
-	delayedByID: true, listRunning: true, listDead: true,
-	standReady: true, standDelayed: true, standRunning: true, findDone: true, listDone: true,
-	contentReady: true, contentDelayed: true, contentRunning: true, contentDead: true, contentDone: true,
+	store.AckReady: true, store.AckDelayed: true, store.AckRunning: true, store.FetchReady: true, store.FetchAgain: true, store.FetchDelayed: true,
+	store.PresentReady: true, store.PresentDelayed: true, store.GetRunning: true,
+	store.LoadReady: true, store.LoadDelayed: true, store.LoadRunning: true,
+	store.LookFor: true, store.NextDelayed: true, store.StrayBlocks: true,
+	store.LocateJob: true, store.FindReady: true, store.FindDelayed: true, store.FindRunning: true, store.FindDead: true, store.ListReady: true,
+	store.ListDelayed: true, store.ListRunning: true, store.ListDead: true,
+	store.StandReady: true, store.StandDelayed: true, store.StandRunning: true, store.FindDone: true, store.ListDone: true,
+	store.ContentReady: true, store.ContentDelayed: true, store.ContentRunning: true, store.ContentDead: true, store.ContentDone: true,
 }
 
 // A scan is what a plan does with a table that may be large.
@@ -196,7 +197,7 @@ func wrong(stmt *dialect.Stmt, d *dialect.Dialect, plan []dbtest.PlanLine, n int
 		if reads == 0 && sorted && limited && !byID.MatchString(s.cond) {
 			reads = tables[s.table].block
 		}
-		if stmt == held && strings.Contains(fmt.Sprint(plan), "job_delayed_hold") {
+		if stmt == store.HeldKeys && strings.Contains(fmt.Sprint(plan), "job_delayed_hold") {
 			continue // where this has no others
 		}
 		if reads > most && !asked[stmt] {
@@ -222,7 +223,7 @@ func planArgs(stmt *dialect.Stmt, n int) dialect.Args {
 		}
 	}
 	var after any = ids[0]
-	if stmt == listQueues || stmt == listRoutes || stmt == listLimits {
+	if stmt == store.ListQueues || stmt == store.ListRoutes || stmt == store.ListLimits {
 		after = "a"
 	}
 	return dialect.Args{
@@ -262,7 +263,7 @@ func planQueues(t *testing.T, db *dbtest.DB) {
 			"place": nil, "once": nil, "crew": nil, "run_us": nil,
 		})
 	}
-	_, err := db.Exec(t.Context(), insertJobs, dialect.Args{"rows": rows})
+	_, err := db.Exec(t.Context(), store.InsertJobs, dialect.Args{"rows": rows})
 	must(t, err)
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // What a handler stores on its way stands in the row of its job, and goes where that
@@ -24,14 +25,6 @@ type Progress struct {
 
 // longestState is how many bytes a state may have.
 const longestState = 1 << 20
-
-// saveProgress stores a snapshot if the job is still this worker's, by the worker's name,
-// which no other lease has, and it is the same attempt: who has lost the job changes
-// nothing, however late its statement comes. Taking the job over waits for it, or was
-// before it.
-var saveProgress = dialect.SQL("queue.save-progress", `
-	UPDATE {prefix}job_running SET snapshot = :snapshot, percent = :percent, message = :message
-	WHERE queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :node AND state <> 'handed' AND attempt = :attempt`)
 
 // SetProgress stores how far the job is: when it returns nil that is committed, in place
 // of what was stored before, and the next attempt finds it with [Delivery.Progress],
@@ -64,7 +57,7 @@ func (d *Delivery) SetProgress(ctx context.Context, p Progress) error {
 	if err != nil {
 		return orLost(ctx, err)
 	}
-	n, err := w.db.Exec(ctx, saveProgress, dialect.Args{
+	n, err := w.db.Exec(ctx, store.SaveProgress, dialect.Args{
 		"queue": d.b.q.id, "divided": d.b.divided, "id": d.ID, "node": node, "attempt": d.Attempt,
 		"snapshot": orNil(p.State), "percent": orNull(p.Percent), "message": orNull(p.Message),
 	})

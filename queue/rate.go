@@ -12,6 +12,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // Rates. A limit's row says until when its rate has been used up: the generic cell rate
@@ -20,18 +21,6 @@ import (
 // second by each of them and not for each job. A worker draws for jobs that can begin at once
 // but for the rate: what it had drawn for jobs that wait for a permit would let all of them
 // begin together when the permits come.
-
-var (
-	// lockLimit has others who draw wait: what is computed of the row is written before they
-	// read it. The time is the one when it was asked for, and what was drawn while it was waited
-	// for may be later.
-	lockLimit = dialect.SQL("queue.lock-limit", `
-		SELECT {us {now}}, COALESCE({us drawn_at}, 0), COALESCE(rate, 0), rate_per, burst FROM {prefix}queue_limit WHERE queue_id = :queue AND kind = :kind {locked}`)
-
-	// setDrawn runs with the row locked.
-	setDrawn = dialect.SQL("queue.set-drawn",
-		`UPDATE {prefix}queue_limit SET drawn_at = {time :drawn} WHERE queue_id = :queue AND kind = :kind`)
-)
 
 const (
 	// drawFor is for how long ahead workers draw, how long they keep what they do not use,
@@ -89,7 +78,7 @@ func (w *Worker) drawTokens(ctx context.Context, g *limiter, want int) (got int,
 		var per string
 		l := Limit{Queue: g.q.name, Kind: g.kind}
 		args := dialect.Args{"queue": g.q.id, "kind": g.kind}
-		err := tx.Get(ctx, lockLimit, args, &now, &drawn, &l.Rate, &per, &l.Burst)
+		err := tx.Get(ctx, store.LockLimit, args, &now, &drawn, &l.Rate, &per, &l.Burst)
 		if err == nil {
 			err = l.parse(per)
 		}
@@ -109,7 +98,7 @@ func (w *Worker) drawTokens(ctx context.Context, g *limiter, want int) (got int,
 			return nil
 		}
 		after, args["drawn"] = until, until
-		_, err = tx.Exec(ctx, setDrawn, args)
+		_, err = tx.Exec(ctx, store.SetDrawn, args)
 		return err
 	})
 	if err == nil && want > 0 {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A reader makes deliveries of rows, with as few allocations as can be: one for
@@ -101,14 +102,15 @@ func (r *reader) ready(row *dialect.Row) *Delivery { return r.body(row, 0) }
 // delayed reads a job with attempt, crashes, run_at, hold_key and progress after its
 // body.
 func (r *reader) delayed(row *dialect.Row) *Delivery {
-	d := r.body(row, len(row.Bytes(bodyEnd+4)))
+	d := r.body(row, len(row.Bytes(store.BodyEnd+4)))
 	d.from = tableDelayed
-	d.Attempt, d.Crashes, d.runAt, d.holding = int(row.Int(bodyEnd))+1, int(row.Int(bodyEnd+1)), row.Int(bodyEnd+2), !row.Null(bodyEnd+3)
+	d.Attempt, d.Crashes, d.runAt, d.holding = int(row.Int(store.BodyEnd))+1, int(row.Int(store.BodyEnd+1)), row.Int(store.BodyEnd+2),
+		!row.Null(store.BodyEnd+3)
 	if !d.bare {
-		d.saved = readProgress(row, bodyEnd+4)
+		d.saved = readProgress(row, store.BodyEnd+4)
 	}
 	if !d.holding {
-		d.order = tickOf(d.runAt)
+		d.order = store.TickOf(d.runAt)
 	}
 	return d
 }

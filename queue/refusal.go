@@ -11,6 +11,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/trouble"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // What people see of refusals: a line in the log, now and then, and a row for each refused job. A
@@ -22,38 +23,6 @@ const (
 	staleRecord = 5 * tellEvery   // a row that was not written for so long is of a worker that is gone
 	lookAtBook  = 5 * time.Second // how often it is looked whether one is to be written
 )
-
-var (
-	// againRefused is of the worker that has the job, so there is one at a time. If it lost the
-	// job a moment ago, another may write the same row: what the last one says stands.
-	againRefused = dialect.SQL("queue.refused-again", `
-		UPDATE {prefix}job_refused SET what = :what, error = :error, worker = :node, tries = tries + :tries, last_at = {now}
-		WHERE queue_id = :queue AND divided = :divided AND id = :id`)
-
-	addRefused = dialect.SQL("queue.refused", `
-		INSERT INTO {prefix}job_refused (queue_id, divided, id, kind, what, error, worker, tries, first_at, last_at)
-		VALUES (:queue, :divided, :id, :kind, :what, :error, :node, :tries, {now}, {now}) {ignore_duplicate id}`)
-
-	// endRefused leaves the row alone of a worker that has taken the job over.
-	endRefused = dialect.SQL("queue.refused-ends", `
-		DELETE FROM {prefix}job_refused WHERE queue_id = :queue AND divided = :divided AND id = :id AND worker = :node`)
-
-	sweepRefused = dialect.SQL("queue.sweep-refused", `DELETE FROM {prefix}job_refused WHERE last_at < {now + :since}`)
-
-	listRefused = dialect.SQL("queue.list-refused", `
-		SELECT q.name, `+refusedColumns+` FROM {prefix}job_refused AS r JOIN {prefix}queue AS q ON q.queue_id = r.queue_id
-		WHERE q.name = :name ORDER BY r.divided, r.id LIMIT :limit`)
-
-	listAllRefused = dialect.SQL("queue.list-all-refused", `
-		SELECT q.name, `+refusedColumns+` FROM {prefix}job_refused AS r JOIN {prefix}queue AS q ON q.queue_id = r.queue_id
-		ORDER BY r.queue_id, r.divided, r.id LIMIT :limit`)
-
-	getRefused = dialect.SQL("queue.get-refused", `
-		SELECT q.name, `+refusedColumns+` FROM {prefix}job_refused AS r JOIN {prefix}queue AS q ON q.queue_id = r.queue_id
-		WHERE q.name = :name AND r.divided = :divided AND r.id = :id`)
-)
-
-const refusedColumns = `r.divided, r.id, r.kind, r.what, r.error, r.worker, r.tries, {us r.first_at}, {us r.last_at}`
 
 // A Refusal tells that the database refuses to write what has become of a job, for a reason that
 // lies in the job, and that a worker goes on trying: see [ErrRefused].
@@ -79,12 +48,12 @@ func scanRefusal(rows *sql.Rows) (r Refusal, err error) {
 
 // Refusals lists the jobs of a queue whose ends are refused, up to limit.
 func (c *Client) Refusals(ctx context.Context, queue string, limit int) ([]Refusal, error) {
-	return dialect.Select(ctx, &c.db.Session, listRefused, dialect.Args{"name": cmpName(queue), "limit": limit}, scanRefusal)
+	return dialect.Select(ctx, &c.db.Session, store.ListRefused, dialect.Args{"name": cmpName(queue), "limit": limit}, scanRefusal)
 }
 
 // AllRefusals is [Client.Refusals] of all queues.
 func (c *Client) AllRefusals(ctx context.Context, limit int) ([]Refusal, error) {
-	return dialect.Select(ctx, &c.db.Session, listAllRefused, dialect.Args{"limit": limit}, scanRefusal)
+	return dialect.Select(ctx, &c.db.Session, store.ListAllRefused, dialect.Args{"limit": limit}, scanRefusal)
 }
 
 // withRefusal adds to what is known of a job. Whoever may not read that sees the job without it.
@@ -93,7 +62,7 @@ func (c *Client) withRefusal(ctx context.Context, i Info, err error) (Info, erro
 		return i, err
 	}
 	args := dialect.Args{"name": i.Queue, "divided": i.Block, "id": i.ID}
-	all, err := dialect.Select(ctx, &c.db.Session, getRefused, args, scanRefusal)
+	all, err := dialect.Select(ctx, &c.db.Session, store.GetRefused, args, scanRefusal)
 	switch {
 	case err != nil && (c.db.Dialect.Denied(err) || c.db.Dialect.Missing(err)):
 		err = nil
@@ -105,14 +74,14 @@ func (c *Client) withRefusal(ctx context.Context, i Info, err error) (Info, erro
 
 // sweepRefusals removes the rows of workers that have gone.
 func (c *Client) sweepRefusals(ctx context.Context) error {
-	_, err := c.db.Exec(ctx, sweepRefused, dialect.Args{"since": -staleRecord.Microseconds()})
+	_, err := c.db.Exec(ctx, store.SweepRefused, dialect.Args{"since": -staleRecord.Microseconds()})
 	return err
 }
 
 // A refusalBook is what a worker tells of its refusals. The worker's mutex guards it.
 type refusalBook struct {
-	all  map[jobID]*refusal // that stand
-	gone map[jobID]string   // rows to be removed, and the worker's name in them
+	all  map[store.JobID]*refusal // that stand
+	gone map[store.JobID]string   // rows to be removed, and the worker's name in them
 	wake chan struct{}
 }
 
@@ -186,7 +155,7 @@ func (w *Worker) closeBook(ctx context.Context) {
 // that cannot be written keeps it from no other, and waits for its next time.
 func (w *Worker) writeBook(ctx context.Context) error {
 	type row struct {
-		id   jobID
+		id   store.JobID
 		args dialect.Args
 	}
 	var put, gone []row
@@ -197,25 +166,25 @@ func (w *Worker) writeBook(ctx context.Context) error {
 			continue
 		}
 		put = append(put, row{id, dialect.Args{
-			"queue": id.queue, "divided": id.divided, "id": id.id, "kind": r.d.Kind, "what": r.what(), "error": limitText(r.err.Error(), 4000),
+			"queue": id.Queue, "divided": id.Divided, "id": id.ID, "kind": r.d.Kind, "what": r.what(), "error": limitText(r.err.Error(), 4000),
 			"node": node, "tries": r.untold,
 		}})
 		r.told, r.untold, r.node = at, 0, node
 	}
 	for id, name := range w.book.gone {
-		gone = append(gone, row{id, dialect.Args{"queue": id.queue, "divided": id.divided, "id": id.id, "node": name}})
+		gone = append(gone, row{id, dialect.Args{"queue": id.Queue, "divided": id.Divided, "id": id.ID, "node": name}})
 	}
 	w.mu.Unlock()
 	var errs []error
 	for _, r := range put {
-		n, err := w.db.Exec(ctx, againRefused, r.args)
+		n, err := w.db.Exec(ctx, store.AgainRefused, r.args)
 		if err == nil && n == 0 {
-			_, err = w.db.Exec(ctx, addRefused, r.args)
+			_, err = w.db.Exec(ctx, store.AddRefused, r.args)
 		}
 		errs = append(errs, err)
 	}
 	for _, r := range gone {
-		_, err := w.db.Exec(ctx, endRefused, r.args)
+		_, err := w.db.Exec(ctx, store.EndRefused, r.args)
 		errs = append(errs, err)
 		if err == nil || !w.db.Dialect.Unavailable(err) {
 			w.mu.Lock()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/trouble"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // Refusals. A database may refuse to write what has become of a job for a reason that lies in
@@ -35,21 +36,17 @@ const (
 	firstRefused = 500 * time.Millisecond // until a refused job is tried again
 	lastRefused  = 15 * time.Second
 
-	mostRefused = chunk // jobs of a block that are set aside
-	mostAgain   = 8     // of them that are tried in a round
-	mostLogged  = 100   // of a worker's that are logged, each by itself
+	mostRefused = store.Chunk // jobs of a block that are set aside
+	mostAgain   = 8           // of them that are tried in a round
+	mostLogged  = 100         // of a worker's that are logged, each by itself
 )
-
-// errShort is of a statement that did not reach all rows, which are locked: a trigger may keep it
-// from some.
-var errShort = errors.New("not all locked jobs were reached")
 
 // refuses tells whether err says that the same would be refused again, for a reason that may lie
 // in a single job. A worker that does everything itself leaves that to its caller.
 func (w *Worker) refuses(err error) bool {
 	d := w.db.Dialect
 	return err != nil && !w.alone && !errors.Is(err, errBlockLost) && !d.Retryable(err) && !d.Unavailable(err) &&
-		(d.Refused(err) || errors.Is(err, errShort))
+		(d.Refused(err) || errors.Is(err, store.ErrShort))
 }
 
 // A refusal is what is known of a job whose end, check-out or claim is refused. The worker's

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // refuse has the database refuse what a statement does to rows of a table that are of kind bad.
@@ -29,7 +30,7 @@ func refusedNow(w *Worker) (ids []int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for id := range w.book.all {
-		ids = append(ids, id.id)
+		ids = append(ids, id.ID)
 	}
 	return ids
 }
@@ -373,7 +374,7 @@ func TestRefusedForward(t *testing.T) {
 		w.node = "me"
 		forward := func() {
 			t.Helper()
-			must(t, w.forward(t.Context(), b.q, generation{number: 2, first: 5, blocks: 1}, []blockRow{{divided: 3}}))
+			must(t, w.forward(t.Context(), b.q, generation{number: 2, first: 5, blocks: 1}, []store.BlockRow{{Divided: 3}}))
 		}
 		where := func(want ...string) {
 			t.Helper()

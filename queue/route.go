@@ -8,21 +8,11 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // Routes say where jobs go that name no queue. A producer knows them as they were two
 // seconds ago or less, as it does the settings of queues, so they cost its jobs nothing.
-
-var (
-	listRoutes = dialect.SQL("queue.list-routes", `
-		SELECT kind, queue FROM {prefix}route WHERE kind > :after ORDER BY kind LIMIT :limit`)
-
-	// updateRoute and insertRoute set a route: of several who insert one the others find
-	// a duplicate, and update it.
-	updateRoute = dialect.SQL("queue.update-route", `UPDATE {prefix}route SET queue = :name, update_time = {now} WHERE kind = :kind`)
-	insertRoute = dialect.SQL("queue.insert-route", `INSERT INTO {prefix}route (kind, queue) VALUES (:kind, :name)`)
-	deleteRoute = dialect.SQL("queue.delete-route", `DELETE FROM {prefix}route WHERE kind = :kind`)
-)
 
 // OtherKinds is the kind of the route of all kinds that have none of their own.
 const OtherKinds = "*"
@@ -39,7 +29,7 @@ func (c *Client) Routes(ctx context.Context, after string, limit int) ([]Route, 
 }
 
 func routesOn(ctx context.Context, on *dialect.Session, after string, limit int) ([]Route, error) {
-	return dialect.Select(ctx, on, listRoutes, dialect.Args{"after": after, "limit": limit}, func(rows *sql.Rows) (r Route, err error) {
+	return dialect.Select(ctx, on, store.ListRoutes, dialect.Args{"after": after, "limit": limit}, func(rows *sql.Rows) (r Route, err error) {
 		return r, rows.Scan(&r.Kind, &r.Queue)
 	})
 }
@@ -67,7 +57,7 @@ func (c *Client) SetRoute(ctx context.Context, kind, queue string) error {
 func (c *Client) setRoute(ctx context.Context, kind, queue string) error {
 	return c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		var id, blocks int
-		if err := tx.Get(ctx, lockQueue, dialect.Args{"name": queue}, &id, &blocks); err != nil {
+		if err := tx.Get(ctx, store.LockQueue, dialect.Args{"name": queue}, &id, &blocks); err != nil {
 			return orNone(err, queue)
 		}
 		if q, err := c.readOn(ctx, tx, queue); err != nil {
@@ -76,9 +66,9 @@ func (c *Client) setRoute(ctx context.Context, kind, queue string) error {
 			return fmt.Errorf("%w: %q", ErrDeleted, queue)
 		}
 		args := dialect.Args{"kind": kind, "name": queue}
-		n, err := tx.Exec(ctx, updateRoute, args)
+		n, err := tx.Exec(ctx, store.UpdateRoute, args)
 		if err == nil && n == 0 {
-			_, err = tx.Exec(ctx, insertRoute, args)
+			_, err = tx.Exec(ctx, store.InsertRoute, args)
 		}
 		return err
 	})
@@ -87,7 +77,7 @@ func (c *Client) setRoute(ctx context.Context, kind, queue string) error {
 // DeleteRoute ends a route: jobs of the kind go where those of [OtherKinds] do, or else to
 // the queue default. It returns ErrNotFound if there is no such route.
 func (c *Client) DeleteRoute(ctx context.Context, kind string) error {
-	n, err := c.db.Exec(ctx, deleteRoute, dialect.Args{"kind": kind})
+	n, err := c.db.Exec(ctx, store.DeleteRoute, dialect.Args{"kind": kind})
 	if err == nil && n == 0 {
 		err = fmt.Errorf("%w: route of kind %q", ErrNotFound, kind)
 	}
@@ -122,14 +112,14 @@ func (c *Client) readRoutes(ctx context.Context, tx *dialect.Session) (*routes, 
 	on := cmp.Or(tx, &c.db.Session)
 	r := &routes{of: map[string]string{}, at: instant.Now()}
 	for after := ""; ; {
-		part, err := routesOn(ctx, on, after, chunk)
+		part, err := routesOn(ctx, on, after, store.Chunk)
 		if err != nil {
 			return nil, err
 		}
 		for _, one := range part {
 			r.of[one.Kind], after = one.Queue, one.Kind
 		}
-		if len(part) < chunk {
+		if len(part) < store.Chunk {
 			break
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // wantQueue fails the test unless jobs are enqueued in a queue, however they are.
@@ -139,7 +140,7 @@ func TestRoutesInATransaction(t *testing.T) {
 		c := client(t, dbtest.Open(t, db.URL, dialect.Options{MaxConns: 1}), Options{})
 		var all []Enqueued
 		err := c.db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) (err error) {
-			if _, err := tx.Exec(ctx, insertRoute, dialect.Args{"kind": "x", "name": "new"}); err != nil {
+			if _, err := tx.Exec(ctx, store.InsertRoute, dialect.Args{"kind": "x", "name": "new"}); err != nil {
 				return err
 			}
 			if all, _, err = c.EnqueueIn(ctx, tx, Job{Kind: "x"}); err == nil {

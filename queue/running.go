@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // Jobs that are checked out, by this worker and by others, and the keys that wait for
@@ -24,10 +25,12 @@ type runningRow struct {
 }
 
 // at returns which job it is.
-func (r *runningRow) at(q *workQueue) jobID { return jobID{blockID{q.id, r.divided}, r.id} }
+func (r *runningRow) at(q *workQueue) store.JobID {
+	return store.JobID{BlockID: store.BlockID{Queue: q.id, Divided: r.divided}, ID: r.id}
+}
 
 func (w *Worker) readRunning(ctx context.Context, q *workQueue) ([]runningRow, error) {
-	return dialect.Select(ctx, &w.db.Session, runningJobs, dialect.Args{"queue": q.id}, func(rows *sql.Rows) (r runningRow, err error) {
+	return dialect.Select(ctx, &w.db.Session, store.RunningJobs, dialect.Args{"queue": q.id}, func(rows *sql.Rows) (r runningRow, err error) {
 		var key sql.NullString
 		err = rows.Scan(&r.divided, &r.id, &key, &r.state, &r.crashes, &r.lockBy, &r.live, &r.inTime)
 		r.key = key.String
@@ -41,7 +44,7 @@ type heldKey struct {
 }
 
 func (w *Worker) readHeld(ctx context.Context, b *block) ([]heldKey, error) {
-	return dialect.Select(ctx, &w.db.Session, held, dialect.Args{"queue": b.q.id, "divided": b.divided},
+	return dialect.Select(ctx, &w.db.Session, store.HeldKeys, dialect.Args{"queue": b.q.id, "divided": b.divided},
 		func(rows *sql.Rows) (h heldKey, err error) {
 			return h, rows.Scan(&h.id, &h.key)
 		})
@@ -142,7 +145,8 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) erro
 // trustAll notes that no job of some blocks is a suspect any more.
 func (w *Worker) trustAll(ctx context.Context, q *workQueue, blocks []*block, name string) error {
 	for _, b := range blocks {
-		if _, err := w.db.Exec(ctx, trust, dialect.Args{"queue": q.id, "divided": b.divided, "fence": b.fence, "node": name}); err != nil {
+		if _, err := w.db.Exec(ctx, store.TrustBlock,
+			dialect.Args{"queue": q.id, "divided": b.divided, "fence": b.fence, "node": name}); err != nil {
 			return err
 		}
 		w.mu.Lock()
@@ -155,8 +159,8 @@ func (w *Worker) trustAll(ctx context.Context, q *workQueue, blocks []*block, na
 // cancelRemoved ends checked out jobs whose rows are gone: somebody has cancelled
 // them. out are those that were checked out before the rows were read: one that has failed
 // meanwhile, and has begun anew, is another delivery.
-func (w *Worker) cancelRemoved(q *workQueue, out map[jobID]*Delivery, rows []runningRow) {
-	there := map[jobID]bool{}
+func (w *Worker) cancelRemoved(q *workQueue, out map[store.JobID]*Delivery, rows []runningRow) {
+	there := map[store.JobID]bool{}
 	for _, r := range rows {
 		there[r.at(q)] = true
 	}
@@ -177,7 +181,7 @@ var errCancelled = fmt.Errorf("%w: it was cancelled", ErrLost)
 // they began. It looks twice, since a check-out may be under way.
 func (w *Worker) disown(ctx context.Context, q *workQueue, rows []runningRow, name string) error {
 	w.mu.Lock()
-	strange := map[jobID]bool{}
+	strange := map[store.JobID]bool{}
 	twice := map[int][]int64{}
 	for _, r := range rows {
 		if r.lockBy != name || r.state == rowHanded || w.rows[r.at(q)] != nil {
@@ -191,9 +195,9 @@ func (w *Worker) disown(ctx context.Context, q *workQueue, rows []runningRow, na
 	q.strange = strange
 	w.mu.Unlock()
 	for divided, ids := range twice {
-		args := listArgs(q.id, divided, 0, ids)
+		args := store.JobArgs(q.id, divided, 0, ids)
 		args["node"] = name
-		if _, err := w.db.Exec(ctx, handRunning, args); err != nil {
+		if _, err := w.db.Exec(ctx, store.HandRunning, args); err != nil {
 			return err
 		}
 	}
@@ -201,7 +205,7 @@ func (w *Worker) disown(ctx context.Context, q *workQueue, rows []runningRow, na
 }
 
 // leads tells whether a checked out job is this worker's own.
-func (w *Worker) leads(id jobID) bool {
+func (w *Worker) leads(id store.JobID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.out[id] != nil
@@ -223,7 +227,7 @@ func (w *Worker) cleared(b *block) bool {
 
 func (w *Worker) lookForDue(ctx context.Context, q *workQueue, rows []dialect.Args) error {
 	return w.db.Pipeline(ctx, &dialect.Step{ // for the sake of its plans
-		Stmt: nextDelayed, Args: dialect.Args{"rows": rows, "queue": q.id},
+		Stmt: store.NextDelayed, Args: dialect.Args{"rows": rows, "queue": q.id},
 		Scan: func(row *dialect.Row) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -313,7 +317,7 @@ func (w *Worker) adoptOne(ctx context.Context, q *workQueue, r runningRow, name 
 }
 
 func (w *Worker) readAdopted(ctx context.Context, q *workQueue, b *block, r runningRow, name string, why trial) (*Delivery, error) {
-	n, err := w.db.Exec(ctx, adopt, dialect.Args{
+	n, err := w.db.Exec(ctx, store.AdoptRunning, dialect.Args{
 		"queue": q.id, "divided": r.divided, "id": r.id, "from": r.lockBy, "was": r.state, "node": name, "fence": b.fence, "state": why.state(),
 	})
 	if err != nil || n == 0 {
@@ -321,11 +325,11 @@ func (w *Worker) readAdopted(ctx context.Context, q *workQueue, b *block, r runn
 	}
 	var d *Delivery
 	step := &dialect.Step{
-		Stmt: getRunning, Args: dialect.Args{"queue": q.id, "divided": r.divided, "id": r.id, "node": name},
+		Stmt: store.GetRunning, Args: dialect.Args{"queue": q.id, "divided": r.divided, "id": r.id, "node": name},
 		Scan: func(row *dialect.Row) error {
 			d = w.reader(b, 1, nil).body(row, 0)
-			d.from, d.Attempt, d.Crashes = tableRunning, int(row.Int(bodyEnd)), int(row.Int(bodyEnd+1))
-			d.saved = readProgress(row, bodyEnd+2)
+			d.from, d.Attempt, d.Crashes = tableRunning, int(row.Int(store.BodyEnd)), int(row.Int(store.BodyEnd+1))
+			d.saved = readProgress(row, store.BodyEnd+2)
 			return nil
 		},
 	}

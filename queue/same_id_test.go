@@ -11,12 +11,13 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // keyIn returns a key that belongs to a block.
 func keyIn(block, blocks int, name string) string {
 	for i := 0; ; i++ {
-		if key := fmt.Sprint(name, i); Divided(key, 0, blocks) == block {
+		if key := fmt.Sprint(name, i); store.Divided(key, 0, blocks) == block {
 			return key
 		}
 	}
@@ -31,8 +32,8 @@ func sameID(t *testing.T, db *dbtest.DB, c *Client, state State) (id int64, keys
 	must(t, err)
 	db.Do(t, `UPDATE {prefix}queue SET ordered = 'yes'`, nil)
 	var now int64
-	must(t, db.Get(t.Context(), readClock, nil, &now))
-	id = tickOf(now) + 5
+	must(t, db.Get(t.Context(), store.ReadClock, nil, &now))
+	id = store.TickOf(now) + 5
 	for block := range 2 {
 		key := keyIn(block, 2, "k")
 		keys = append(keys, key)
@@ -333,7 +334,7 @@ func TestSameIDPurge(t *testing.T) {
 		_, keys := sameID(t, db, c, StateDead)
 		byHand(t, db, `UPDATE {prefix}job_dead SET purge_at = `+ago+` WHERE divided = 0`)
 		w := worker(t, c, WorkerOptions{})
-		must(t, w.purge(t.Context(), outdated, dialect.Args{}, purgeDead))
+		must(t, w.purge(t.Context(), store.OutdatedDead, dialect.Args{}, store.PurgeDead))
 		wantRows(t, db, "dead jobs", `SELECT job_key FROM {prefix}job_dead`, keys[1])
 	})
 }
@@ -345,17 +346,17 @@ func TestSalt(t *testing.T) {
 		c, twin := client(t, db, Options{Blocks: 1}), client(t, db, Options{Blocks: 1})
 		enqueue(t, c, Job{Kind: "x"})
 		enqueue(t, twin, Job{Kind: "x"})
-		twin.salt.bits.Store(c.salt.bits.Load())
+		twin.salt.Bits.Store(c.salt.Bits.Load())
 		first, _ := c.clock.take(1)
 		twin.clock.mu.Lock()
 		twin.clock.last = first + time.Hour.Microseconds()
 		tick := twin.clock.last + 1
 		twin.clock.mu.Unlock()
 		db.Do(t, `INSERT INTO {prefix}job (queue_id, divided, priority, id, kind) SELECT queue_id, 0, 2, :id, 'x' FROM {prefix}queue`,
-			dialect.Args{"id": c.salt.id(tick)})
+			dialect.Args{"id": c.salt.ID(tick)})
 		id := enqueue(t, twin, Job{Kind: "x"})
-		if id>>idBits <= tick || twin.salt.bits.Load() == c.salt.bits.Load() {
-			t.Errorf("id %d of tick %d, bits %d", id, tick, twin.salt.bits.Load())
+		if id>>store.IdBits <= tick || twin.salt.Bits.Load() == c.salt.Bits.Load() {
+			t.Errorf("id %d of tick %d, bits %d", id, tick, twin.salt.Bits.Load())
 		}
 	})
 }

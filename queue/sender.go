@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A sender writes the jobs of many callers with few statements. A job is sent when a
@@ -118,7 +119,7 @@ func (s *sender) take() []*sending {
 	now := s.client.clock.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := partOf(s.waiting, dialect.MaxBytes, func(one **sending) int { return (*one).rows[0].weight() })
+	n := store.PartOf(s.waiting, dialect.MaxBytes, func(one **sending) int { return (*one).rows[0].weight() })
 	for i := range n {
 		if s.waiting[i].jobs[0].waits(now) != s.waiting[0].jobs[0].waits(now) {
 			n = i

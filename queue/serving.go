@@ -5,20 +5,7 @@ import (
 	"database/sql"
 
 	"github.com/dbcron/dbcron/dialect"
-)
-
-// What some processes do, for people. The tables have a row for each block, and for each queue
-// of each worker.
-var (
-	servedQueues = dialect.SQL("queue.served-queues", `
-		SELECT node, COUNT(*) FROM {prefix}queue_worker WHERE node IN (:nodes) GROUP BY node ORDER BY node`)
-
-	servedNames = dialect.SQL("queue.served-names", `
-		SELECT w.node, q.name FROM {prefix}queue_worker AS w JOIN {prefix}queue AS q ON q.queue_id = w.queue_id
-		WHERE w.node IN (:nodes) ORDER BY q.name, w.node LIMIT :limit`)
-
-	leasedBlocks = dialect.SQL("queue.leased-blocks", `
-		SELECT lock_by, COUNT(*) FROM {prefix}queue_block WHERE state = 'LEASED' AND lock_by IN (:nodes) GROUP BY lock_by ORDER BY lock_by`)
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // mostServed is how many queues of processes Serving names.
@@ -49,9 +36,9 @@ func (c *Client) Serving(ctx context.Context, nodes []string) (map[string]Servin
 		scan func(*sql.Rows) (row, error)
 		note func(s *Serving, r row)
 	}{
-		{servedQueues, dialect.Args{"nodes": nodes}, count, func(s *Serving, r row) { s.Queues = r.n }},
-		{servedNames, dialect.Args{"nodes": nodes, "limit": mostServed}, name, func(s *Serving, r row) { s.Names = append(s.Names, r.name) }},
-		{leasedBlocks, dialect.Args{"nodes": nodes}, count, func(s *Serving, r row) { s.Blocks = r.n }},
+		{store.ServedQueues, dialect.Args{"nodes": nodes}, count, func(s *Serving, r row) { s.Queues = r.n }},
+		{store.ServedNames, dialect.Args{"nodes": nodes, "limit": mostServed}, name, func(s *Serving, r row) { s.Names = append(s.Names, r.name) }},
+		{store.LeasedBlocks, dialect.Args{"nodes": nodes}, count, func(s *Serving, r row) { s.Blocks = r.n }},
 	} {
 		rows, err := dialect.Select(ctx, &c.db.Session, one.stmt, one.args, one.scan)
 		if err != nil {

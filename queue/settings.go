@@ -11,6 +11,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A Queue is a queue's settings. They can be changed at any time: see
@@ -208,7 +209,7 @@ func (c *Client) remember(q *Queue) {
 }
 
 func (c *Client) readOn(ctx context.Context, on *dialect.Session, name string) (*Queue, error) {
-	return c.readBy(ctx, on, getQueue, name)
+	return c.readBy(ctx, on, store.GetQueue, name)
 }
 
 func (c *Client) readBy(ctx context.Context, on *dialect.Session, stmt *dialect.Stmt, name string) (*Queue, error) {
@@ -233,28 +234,14 @@ func createIn(ctx context.Context, tx *dialect.Session, name string, n int, fifo
 	if err := dialect.CheckName(name); err != nil { // a route may have been written by hand
 		return invalid("queue", "%v", err)
 	}
-	if _, err := tx.Exec(ctx, createQueue, dialect.Args{"name": name}); err != nil {
+	if _, err := tx.Exec(ctx, store.CreateQueue, dialect.Args{"name": name}); err != nil {
 		return err
 	}
 	var id, there int
-	if err := tx.Get(ctx, lockQueue, dialect.Args{"name": name}, &id, &there); err != nil || there > 0 {
+	if err := tx.Get(ctx, store.LockQueue, dialect.Args{"name": name}, &id, &there); err != nil || there > 0 {
 		return err
 	}
-	return newBlocks(ctx, tx, id, 0, n, 1, fifo)
-}
-
-// newBlocks makes blocks of a queue that is locked.
-func newBlocks(ctx context.Context, tx *dialect.Session, queue, first, n, generation int, fifo bool) error {
-	is := "no"
-	if fifo {
-		is = "yes"
-	}
-	rows := make([]dialect.Args, n)
-	for i := range rows {
-		rows[i] = dialect.Args{"queue": queue, "divided": first + i, "generation": generation, "fifo": is}
-	}
-	_, err := tx.Exec(ctx, createBlocks, dialect.Args{"rows": rows})
-	return err
+	return store.NewBlocks(ctx, tx, id, 0, n, 1, fifo)
 }
 
 // Options adjusts a Client. The zero value is ready to use.

@@ -11,6 +11,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/trouble"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // How workers share the blocks of a queue: each looks twice a second at who is
@@ -26,31 +27,6 @@ const shareEvery = 500 * time.Millisecond
 
 // settingsEvery is how often it looks at a queue's settings.
 const settingsEvery = 2 * time.Second
-
-// A leaseRow is who has what workers lease, as its table has it.
-type leaseRow struct {
-	state, lockBy string
-	fence         int64
-	live, inTime  bool // the process that has it, or had it last
-}
-
-// free tells whether anybody may take it.
-func (h *leaseRow) free() bool { return h.state == "FREE" || !h.live }
-
-// A blockRow is a block as the table has it.
-type blockRow struct {
-	leaseRow
-	divided, generation int
-	fifo                bool
-	batch, suspects     int
-	lockAt              int64
-	left                bool
-}
-
-func scanBlock(rows *sql.Rows) (r blockRow, err error) {
-	return r, rows.Scan(&r.divided, &r.generation, &r.state, &r.lockBy, &r.fence, &r.batch, &r.suspects,
-		&r.lockAt, &r.live, &r.inTime, &r.left, &r.fifo)
-}
 
 type workerRow struct {
 	node   string
@@ -126,8 +102,8 @@ func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) erro
 	}
 	failed = errors.Join(failed, w.expelLate(ctx, ofBlocks(rows)))
 	for _, r := range w.check(q, rows, name) {
-		args := dialect.Args{"queue": set.id, "divided": r.divided, "fence": r.fence, "node": name}
-		_, err := w.db.Exec(ctx, handOver, args)
+		args := dialect.Args{"queue": set.id, "divided": r.Divided, "fence": r.Fence, "node": name}
+		_, err := w.db.Exec(ctx, store.HandOverBlock, args)
 		failed = errors.Join(failed, err)
 	}
 	if rows, err = w.current(ctx, q, rows); err != nil {
@@ -213,9 +189,9 @@ func (w *Worker) introduce(ctx context.Context, q *workQueue, name string, busy 
 	}
 	switch {
 	case at < 0:
-		_, err = w.db.Exec(ctx, register, args)
+		_, err = w.db.Exec(ctx, store.RegisterWorker, args)
 	case all[at].busy != args["busy"]:
-		_, err = w.db.Exec(ctx, setBusy, args)
+		_, err = w.db.Exec(ctx, store.SetBusy, args)
 	default:
 		return all, nil
 	}
@@ -228,7 +204,7 @@ func (w *Worker) introduce(ctx context.Context, q *workQueue, name string, busy 
 
 // colleagues lists who works on a queue, with this worker.
 func (w *Worker) colleagues(ctx context.Context, q *workQueue) ([]workerRow, error) {
-	return dialect.Select(ctx, &w.db.Session, workers, dialect.Args{"queue": q.id}, func(rows *sql.Rows) (r workerRow, err error) {
+	return dialect.Select(ctx, &w.db.Session, store.ListWorkers, dialect.Args{"queue": q.id}, func(rows *sql.Rows) (r workerRow, err error) {
 		return r, rows.Scan(&r.node, &r.busy, &r.inTime, &r.drained, &r.by)
 	})
 }
@@ -291,32 +267,32 @@ func target(all []workerRow, name string, n, round int) int {
 }
 
 // expelLate declares processes lost whose blocks, or permits, wait for that.
-func (w *Worker) expelLate(ctx context.Context, all []*leaseRow) error {
+func (w *Worker) expelLate(ctx context.Context, all []*store.LeaseRow) error {
 	told := map[string]bool{}
 	for _, h := range all {
-		if h.free() || h.inTime {
+		if h.Free() || h.InTime {
 			continue
 		}
-		if !told[h.lockBy] {
-			told[h.lockBy] = true
-			if err := w.expelOne(ctx, h.lockBy); err != nil {
+		if !told[h.LockBy] {
+			told[h.LockBy] = true
+			if err := w.expelOne(ctx, h.LockBy); err != nil {
 				return err
 			}
 		}
-		h.live = false // if it was in time after all, taking what it has will fail
+		h.Live = false // if it was in time after all, taking what it has will fail
 	}
 	return nil
 }
 
-func ofBlocks(rows []blockRow) (all []*leaseRow) {
+func ofBlocks(rows []store.BlockRow) (all []*store.LeaseRow) {
 	for i := range rows {
-		all = append(all, &rows[i].leaseRow)
+		all = append(all, &rows[i].LeaseRow)
 	}
 	return all
 }
 
 func (w *Worker) expelOne(ctx context.Context, node string) error {
-	n, err := w.db.Exec(ctx, expel, dialect.Args{"node": node})
+	n, err := w.db.Exec(ctx, store.ExpelNode, dialect.Args{"node": node})
 	if n > 0 {
 		signal(w.ends.died)
 		w.log.Warn("a worker was not heard of in time; others take over what it had", "node", node)
@@ -327,14 +303,14 @@ func (w *Worker) expelOne(ctx context.Context, node string) error {
 // check drops blocks that the table says are not this worker's any more. It returns
 // those that are, and that it does not know of: it may have taken them without
 // getting the answer, or not have been able to hand them over.
-func (w *Worker) check(q *workQueue, rows []blockRow, name string) (forgotten []blockRow) {
+func (w *Worker) check(q *workQueue, rows []store.BlockRow, name string) (forgotten []store.BlockRow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	there := map[int]int64{}
 	for _, r := range rows {
-		if r.state == "LEASED" && r.lockBy == name {
-			there[r.divided] = r.fence
-			if q.blocks[r.divided] == nil {
+		if r.State == "LEASED" && r.LockBy == name {
+			there[r.Divided] = r.Fence
+			if q.blocks[r.Divided] == nil {
 				forgotten = append(forgotten, r)
 			}
 		}
@@ -435,13 +411,13 @@ func (w *Worker) handOverIdle(ctx context.Context, q *workQueue) error {
 	w.mu.Unlock()
 	var err error
 	for b, ids := range unstarted {
-		args := listArgs(b.q.id, b.divided, 0, ids)
+		args := store.JobArgs(b.q.id, b.divided, 0, ids)
 		args["node"] = name
-		_, e := w.db.Exec(ctx, handRunning, args)
+		_, e := w.db.Exec(ctx, store.HandRunning, args)
 		err = errors.Join(err, e)
 	}
 	for _, b := range idle {
-		_, e := w.db.Exec(ctx, handOver, dialect.Args{"queue": q.id, "divided": b.divided, "fence": b.fence, "node": name})
+		_, e := w.db.Exec(ctx, store.HandOverBlock, dialect.Args{"queue": q.id, "divided": b.divided, "fence": b.fence, "node": name})
 		err = errors.Join(err, e) // then it is taken away when the lease has ended
 	}
 	if len(idle) > 0 {

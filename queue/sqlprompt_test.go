@@ -17,6 +17,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/dialect/postgres"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A prompt is a session at the SQL prompt.
@@ -100,7 +101,7 @@ func TestPromptDividesAsGo(t *testing.T) {
 				key = nil
 			}
 			id := p.must(t, call{queue: "q", kind: "k", key: key})
-			if id>>idBits <= last>>idBits {
+			if id>>store.IdBits <= last>>store.IdBits {
 				t.Errorf("id %d after %d", id, last)
 			}
 			last = id
@@ -155,7 +156,7 @@ func TestPromptBlocksOfGenerations(t *testing.T) {
 				id := p.must(t, call{queue: "q", kind: "k", key: key})
 				var divided int
 				db.Scan(t, `SELECT divided FROM {prefix}job WHERE id = :id`, dialect.Args{"id": id}, &divided)
-				if want := first + Divided(key, id, blocks); divided != want {
+				if want := first + store.Divided(key, id, blocks); divided != want {
 					t.Errorf("%s: key %s is in block %d, not %d", what, key, divided, want)
 				}
 			}
@@ -229,7 +230,7 @@ func TestPromptLooksPastASnapshot(t *testing.T) {
 		p.do(t, "COMMIT", nil)
 		var divided int
 		db.Scan(t, `SELECT divided FROM {prefix}job WHERE id = :id`, dialect.Args{"id": id}, &divided)
-		if divided != Divided("x", id, 5) {
+		if divided != store.Divided("x", id, 5) {
 			t.Errorf("block %d", divided)
 		}
 	})
@@ -348,7 +349,7 @@ func TestPromptDrawsAnotherID(t *testing.T) {
 		first := p.must(t, call{queue: "one", kind: "k"})
 		q, err := c.read(t.Context(), "one")
 		must(t, err)
-		ahead := first>>idBits + 30_000_000 // half a minute, which a clock may be set back
+		ahead := first>>store.IdBits + 30_000_000 // half a minute, which a clock may be set back
 		if p.db.Dialect.Name == postgres.Dialect.Name {
 			var text string
 			must(t, p.on.Get(t.Context(), dialect.Unlisted(`SELECT set_config('dbcron_queue.tick', :tick, FALSE)`),
@@ -357,14 +358,14 @@ func TestPromptDrawsAnotherID(t *testing.T) {
 			p.do(t, `SET @dbcron_tick = :tick`, dialect.Args{"tick": ahead})
 		}
 		var jobs []jobRow
-		for n := range int64(1 << idBits) {
-			id := (ahead+1)<<idBits + n
+		for n := range int64(1 << store.IdBits) {
+			id := (ahead+1)<<store.IdBits + n
 			jobs = append(jobs, jobRow{Job: &Job{Kind: "k", Key: "x", Priority: Normal}, queue: q.id, divided: q.block("x", id), id: id})
 		}
-		for part := range slices.Chunk(jobs, chunk) {
+		for part := range slices.Chunk(jobs, store.Chunk) {
 			must(t, (&Client{db: db.DB}).insertAll(t.Context(), &db.Session, part))
 		}
-		if id := p.must(t, call{queue: "one", kind: "k", key: "x"}); id>>idBits != ahead+2 {
+		if id := p.must(t, call{queue: "one", kind: "k", key: "x"}); id>>store.IdBits != ahead+2 {
 			t.Errorf("got %d, want one of the tick after %d", id, ahead+1)
 		}
 		bits := int64(0)

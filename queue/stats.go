@@ -8,27 +8,8 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
-
-// statReady and its like count the first jobs of each part of a queue by kind: as many
-// of each part as they are told, since nobody waits for millions.
-var (
-	statReady = dialect.SQL("queue.stat-ready", statIn("job", " AND divided = :divided AND priority = :priority"))
-
-	statDelayed = dialect.SQL("queue.stat-delayed", statIn("job_delayed", " AND divided = :divided"))
-
-	statRunning = dialect.SQL("queue.stat-running", statIn("job_running", " AND divided = :divided"))
-
-	statDead = dialect.SQL("queue.stat-dead", statIn("job_dead", ""))
-)
-
-func statIn(table, part string) string {
-	return `
-		SELECT part, kind, COUNT(*), MIN(id) FROM (
-			{union rows: SELECT * FROM (SELECT {int :at} AS part, kind, id FROM {prefix}` + table + `
-				WHERE queue_id = :queue` + part + ` ORDER BY id LIMIT :limit) AS one}) AS counted
-		GROUP BY part, kind`
-}
 
 // A Stat tells of the jobs of a queue that are in one state and of one kind.
 type Stat struct {
@@ -55,7 +36,13 @@ func (c *Client) Stats(ctx context.Context, queue string, limit int) (all []Stat
 	for _, of := range []struct {
 		state State
 		stmt  *dialect.Stmt
-	}{{StateReady, statReady}, {StateDelayed, statDelayed}, {StateRunning, statRunning}, {StateDead, statDead}, {StateDone, statDone}} {
+	}{
+		{StateReady, store.StatReady},
+		{StateDelayed, store.StatDelayed},
+		{StateRunning, store.StatRunning},
+		{StateDead, store.StatDead},
+		{StateDone, store.StatDone},
+	} {
 		stats, err := c.statsOf(ctx, q, of.state, of.stmt, limit)
 		if err != nil {
 			return nil, err
@@ -94,11 +81,11 @@ func (c *Client) statsOf(ctx context.Context, q *Queue, state State, stmt *diale
 				more = more || seen[at] == each
 				s := stats[kind]
 				if s == nil {
-					s = &Stat{Queue: q.Name, State: state, Kind: kind, Oldest: TimeOf(id)}
+					s = &Stat{Queue: q.Name, State: state, Kind: kind, Oldest: store.TimeOf(id)}
 					stats[kind] = s
 				}
 				s.Count += n
-				if at := TimeOf(id); at.Before(s.Oldest) {
+				if at := store.TimeOf(id); at.Before(s.Oldest) {
 					s.Oldest = at
 				}
 				return none, nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // Jobs are counted by state and kind, up to a limit, and the oldest is told.
@@ -45,8 +46,8 @@ func TestStats(t *testing.T) {
 		all, err := c.Stats(t.Context(), "", 5)
 		must(t, err)
 		for i, id := range map[int]int64{0: ready[1], 1: ready[0], 4: dead[0], 5: dead[1]} {
-			if !all[i].Oldest.Equal(TimeOf(id)) {
-				t.Errorf("the oldest of %+v is that of %v", all[i], TimeOf(id))
+			if !all[i].Oldest.Equal(store.TimeOf(id)) {
+				t.Errorf("the oldest of %+v is that of %v", all[i], store.TimeOf(id))
 			}
 		}
 		_, err = c.Stats(t.Context(), "", 0)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A dock is a queue whose workers die at will. Its jobs are named by their payloads; those
@@ -83,7 +84,7 @@ func (o *dock) hire(opt WorkerOptions, change func(*Worker)) {
 		lapse(o.t, o.db, w, 0)
 		// Cut off it could not end. So that it can, and hands nothing over that it remembers,
 		// what it had is that of a name which is not there any more.
-		must(o.t, orExec(o.db, expel, dialect.Args{"node": name}))
+		must(o.t, orExec(o.db, store.ExpelNode, dialect.Args{"node": name}))
 		for _, table := range []string{"queue_block", "job_running"} {
 			o.db.Do(o.t, fmt.Sprintf(`UPDATE {prefix}%s SET lock_by = 'late' WHERE lock_by = :name`, table), dialect.Args{"name": name})
 		}
@@ -279,7 +280,7 @@ func (w *Worker) keepsWaiting(id int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for at, d := range w.out {
-		if at.id == id {
+		if at.ID == id {
 			return d.trial != trusted && (d.trial == accused || w.refused[accused])
 		}
 	}
@@ -497,7 +498,7 @@ func TestTrialOfTheHanded(t *testing.T) {
 		byHand(t, db, `INSERT INTO {prefix}job_running (queue_id, divided, id, kind, state, lock_by) VALUES
 			(1, 2, 77, 'x', 'handed', 'me'), (1, 2, 78, 'x', 'suspect', 'me')`)
 		for _, id := range []int{77, 78} {
-			must(t, orExec(db, setTrial, dialect.Args{"queue": 1, "divided": 2, "id": id, "node": "me", "state": rowAlone}))
+			must(t, orExec(db, store.SetTrial, dialect.Args{"queue": 1, "divided": 2, "id": id, "node": "me", "state": rowAlone}))
 		}
 		wantRows(t, db, "jobs", `SELECT id, state FROM {prefix}job_running WHERE id IN (77, 78) ORDER BY id`, "77 handed", "78 alone")
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/trouble"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // What every worker removes now and then: what is left of processes, jobs and keys whose
@@ -46,13 +47,13 @@ func (w *Worker) sweepOften(ctx context.Context) {
 // sweep removes what is left of processes that ended long ago.
 func (w *Worker) sweep(ctx context.Context) error {
 	long := dialect.Args{"since": -time.Hour.Microseconds()}
-	_, err1 := w.db.Exec(ctx, expelIdle, long)
-	_, err2 := w.db.Exec(ctx, forgetNodes, long)
-	_, err3 := w.db.Exec(ctx, forgetWorkers, nil)
-	_, err4 := w.db.Exec(ctx, sweepPermits, nil)
-	err := errors.Join(err1, err2, err3, err4, w.purge(ctx, outdated, dialect.Args{}, purgeDead),
-		w.purge(ctx, outdatedDone, dialect.Args{}, purgeDone),
-		w.purge(ctx, oldKeys, dialect.Args{}, purgeKeys), w.c.purgeGroups(ctx), w.c.purgeCounts(ctx), w.c.sweepRefusals(ctx))
+	_, err1 := w.db.Exec(ctx, store.ExpelIdleNodes, long)
+	_, err2 := w.db.Exec(ctx, store.ForgetNodes, long)
+	_, err3 := w.db.Exec(ctx, store.ForgetWorkers, nil)
+	_, err4 := w.db.Exec(ctx, store.SweepPermits, nil)
+	err := errors.Join(err1, err2, err3, err4, w.purge(ctx, store.OutdatedDead, dialect.Args{}, store.PurgeDead),
+		w.purge(ctx, store.OutdatedDone, dialect.Args{}, store.PurgeDone),
+		w.purge(ctx, store.OldKeys, dialect.Args{}, store.PurgeKeys), w.c.purgeGroups(ctx), w.c.purgeCounts(ctx), w.c.sweepRefusals(ctx))
 	w.mu.Lock()
 	queues, keep := w.queues, map[int]int{}
 	for _, q := range queues {
@@ -75,27 +76,27 @@ func (w *Worker) sweep(ctx context.Context) error {
 func (w *Worker) purgeSurplus(ctx context.Context, queue, keep int) error {
 	args := dialect.Args{"queue": queue, "keep": keep}
 	var most int64
-	if err := w.db.Get(ctx, surplus, args, &most); err != nil {
+	if err := w.db.Get(ctx, store.SurplusOf, args, &most); err != nil {
 		if errors.Is(err, sql.ErrNoRows) {
 			err = nil
 		}
 		return err
 	}
 	args["most"] = most
-	return w.purge(ctx, surplusDead, args, purgeDead)
+	return w.purge(ctx, store.SurplusDead, args, store.PurgeDead)
 }
 
 // purge removes what outdated finds, such as dead jobs whose time is over, by a statement
 // and in small transactions.
 func (w *Worker) purge(ctx context.Context, outdated *dialect.Stmt, args dialect.Args, remove *dialect.Stmt) error {
-	args["limit"] = chunk
+	args["limit"] = store.Chunk
 	for ctx.Err() == nil {
 		n := 0
 		err := w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
-			byBlock := map[blockID][]int64{}
+			byBlock := map[store.BlockID][]int64{}
 			_, err := dialect.Select(ctx, tx, outdated, args, func(rows *sql.Rows) (id int64, err error) {
-				var at blockID
-				err = rows.Scan(&at.queue, &at.divided, &id)
+				var at store.BlockID
+				err = rows.Scan(&at.Queue, &at.Divided, &id)
 				byBlock[at] = append(byBlock[at], id)
 				return id, err
 			})
@@ -105,13 +106,13 @@ func (w *Worker) purge(ctx context.Context, outdated *dialect.Stmt, args dialect
 			n = 0
 			for at, ids := range byBlock { // whose rows are locked
 				n += len(ids)
-				if _, err := tx.Exec(ctx, remove, listArgs(at.queue, at.divided, 0, ids)); err != nil {
+				if _, err := tx.Exec(ctx, remove, store.JobArgs(at.Queue, at.Divided, 0, ids)); err != nil {
 					return err
 				}
 			}
 			return nil
 		})
-		if err != nil || n < chunk {
+		if err != nil || n < store.Chunk {
 			return err
 		}
 	}

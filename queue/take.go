@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // Which free blocks a worker takes: those of its share at once, and after a moment also
@@ -29,22 +30,24 @@ type vacancy struct {
 // freeBlocks lists the blocks that anybody may take: those that have waited longest first,
 // and of those that were never had, any. It tells which of them have been vacant for so long
 // that they are taken beyond the worker's share.
-func (w *Worker) freeBlocks(q *workQueue, all []workerRow, name string, rows []blockRow) (free []blockRow, vacant map[int]bool) {
-	free = slices.DeleteFunc(slices.Clone(rows), func(r blockRow) bool { return !r.free() })
+func (w *Worker) freeBlocks(q *workQueue, all []workerRow, name string, rows []store.BlockRow) (free []store.BlockRow,
+	vacant map[int]bool,
+) {
+	free = slices.DeleteFunc(slices.Clone(rows), func(r store.BlockRow) bool { return !r.Free() })
 	rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
-	slices.SortStableFunc(free, func(a, b blockRow) int { return cmp.Compare(a.lockAt, b.lockAt) })
+	slices.SortStableFunc(free, func(a, b store.BlockRow) int { return cmp.Compare(a.LockAt, b.LockAt) })
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at, had := instant.Now(), q.vacant
 	q.vacant, vacant = map[int]vacancy{}, map[int]bool{}
 	may := !q.busy && !w.closing && !othersMove(all, name)
 	for _, r := range free {
-		v := had[r.divided]
-		if v.from == 0 || v.fence != r.fence {
-			v = vacancy{r.fence, at}
+		v := had[r.Divided]
+		if v.from == 0 || v.fence != r.Fence {
+			v = vacancy{r.Fence, at}
 		}
-		q.vacant[r.divided] = v
-		vacant[r.divided] = may && at.Sub(v.from) >= vacantAfter
+		q.vacant[r.Divided] = v
+		vacant[r.Divided] = may && at.Sub(v.from) >= vacantAfter
 	}
 	return free, vacant
 }
@@ -56,10 +59,10 @@ func othersMove(all []workerRow, name string) bool {
 
 // takeFree takes up to n free blocks, and those that are vacant. One that cannot be had
 // keeps it from no other.
-func (w *Worker) takeFree(ctx context.Context, q *workQueue, free []blockRow, vacant map[int]bool, name string, n int) (err error) {
+func (w *Worker) takeFree(ctx context.Context, q *workQueue, free []store.BlockRow, vacant map[int]bool, name string, n int) (err error) {
 	for i := range free {
 		r := &free[i]
-		if n <= 0 && !vacant[r.divided] {
+		if n <= 0 && !vacant[r.Divided] {
 			continue
 		}
 		got, e := w.takeOne(ctx, q, r, name)
@@ -71,7 +74,7 @@ func (w *Worker) takeFree(ctx context.Context, q *workQueue, free []blockRow, va
 			continue
 		}
 		if n--; n < 0 {
-			w.keepBlock(q, r.divided)
+			w.keepBlock(q, r.Divided)
 		}
 	}
 	return err
@@ -86,28 +89,28 @@ func (w *Worker) keepBlock(q *workQueue, divided int) {
 	}
 }
 
-func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *blockRow, name string) (bool, error) {
-	args := dialect.Args{"queue": q.id, "divided": r.divided, "fence": r.fence, "node": name, "batch": w.opt.Batch, "left": 0}
-	if r.left {
+func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *store.BlockRow, name string) (bool, error) {
+	args := dialect.Args{"queue": q.id, "divided": r.Divided, "fence": r.Fence, "node": name, "batch": w.opt.Batch, "left": 0}
+	if r.Left {
 		args["left"] = 1
 	}
-	n, err := w.db.Exec(ctx, take, args)
+	n, err := w.db.Exec(ctx, store.TakeBlock, args)
 	if err != nil || n == 0 {
 		return false, err
 	}
 	b := &block{
-		q: q, divided: r.divided, fence: r.fence + 1, since: w.c.clock.now(), seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{},
-		dirty: true, ripe: true, keyed: q.set.ordered || r.fifo, unseen: true, fifo: r.fifo,
+		q: q, divided: r.Divided, fence: r.Fence + 1, since: w.c.clock.now(), seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{},
+		dirty: true, ripe: true, keyed: q.set.ordered || r.FIFO, unseen: true, fifo: r.FIFO,
 	}
-	if r.state != "FREE" && !r.left {
-		b.accused = r.suspects + 1
+	if r.State != "FREE" && !r.Left {
+		b.accused = r.Suspects + 1
 		if !w.opt.Isolated && !w.opt.AtMostOnce {
-			b.suspect = suspicion(r.batch, b.accused)
+			b.suspect = suspicion(r.Batch, b.accused)
 		}
-		w.log.Info("took a block over from a worker that was lost", "queue", q.name, "block", r.divided, "from", r.lockBy)
+		w.log.Info("took a block over from a worker that was lost", "queue", q.name, "block", r.Divided, "from", r.LockBy)
 	}
 	if err := w.findHeld(ctx, b); err != nil {
-		_, _ = w.db.Exec(ctx, handOver, dialect.Args{"queue": q.id, "divided": r.divided, "fence": b.fence, "node": name})
+		_, _ = w.db.Exec(ctx, store.HandOverBlock, dialect.Args{"queue": q.id, "divided": r.Divided, "fence": b.fence, "node": name})
 		return false, err
 	}
 	w.mu.Lock()
@@ -118,7 +121,7 @@ func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *blockRow, name st
 	if w.closing {
 		b.leaving = true // which drain will see
 	}
-	q.blocks[r.divided], q.known = b, false
+	q.blocks[r.Divided], q.known = b, false
 	w.enlist(b)
 	return true, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // TakeOver takes what workers have that worked under a lock: see [WorkerOptions]. Call it
@@ -17,7 +18,7 @@ func (c *Client) TakeOver(ctx context.Context, under string) (int, error) {
 	if err := dialect.CheckName(under); err != nil {
 		return 0, invalid("under", "%v", err)
 	}
-	n, err := c.db.Exec(ctx, succeed, dialect.Args{"under": under})
+	n, err := c.db.Exec(ctx, store.SucceedNodes, dialect.Args{"under": under})
 	if err == nil && n > 0 {
 		c.bells.announce(ctx)
 	}
@@ -30,6 +31,6 @@ func (c *Client) KeepOnExit(ctx context.Context, under string) error {
 	if err := dialect.CheckName(under); err != nil {
 		return invalid("under", "%v", err)
 	}
-	_, err := c.db.Exec(ctx, resign, dialect.Args{"under": under})
+	_, err := c.db.Exec(ctx, store.ResignNodes, dialect.Args{"under": under})
 	return err
 }

@@ -8,23 +8,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
-)
-
-var (
-	subscribe = dialect.SQL("queue.subscribe", `
-		INSERT INTO {prefix}topic_queue (topic, queue) VALUES (:topic, :subscriber) {ignore_duplicate queue}`)
-
-	unsubscribe = dialect.SQL("queue.unsubscribe", `DELETE FROM {prefix}topic_queue WHERE topic = :topic AND queue = :subscriber`)
-
-	// subscribed is read in the transaction that publishes: each publication goes to the
-	// queues that are subscribed at one moment, and are there.
-	subscribed = dialect.SQL("queue.subscribed", `
-		SELECT queue FROM {prefix}topic_queue AS t
-		WHERE topic = :topic AND NOT EXISTS (SELECT 1 FROM {prefix}queue AS q WHERE q.name = t.queue AND q.state = 'deleted') ORDER BY queue`)
-
-	listSubscriptions = dialect.SQL("queue.subscriptions", `
-		SELECT topic, queue FROM {prefix}topic_queue
-		WHERE topic > :topic OR topic = :topic AND queue > :subscriber ORDER BY topic, queue LIMIT :limit`)
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // keepPublication is how long it can be told what became of a publication.
@@ -65,14 +49,14 @@ func (c *Client) Subscribe(ctx context.Context, topic, queue string) error {
 	if q.State == "deleted" {
 		return fmt.Errorf("%w: %q", ErrDeleted, queue)
 	}
-	_, err = c.db.Exec(ctx, subscribe, dialect.Args{"topic": topic, "subscriber": queue})
+	_, err = c.db.Exec(ctx, store.InsertSubscription, dialect.Args{"topic": topic, "subscriber": queue})
 	return err
 }
 
 // Unsubscribe ends that. Copies that were enqueued are done all the same. It returns
 // ErrNotFound if the queue has not subscribed.
 func (c *Client) Unsubscribe(ctx context.Context, topic, queue string) error {
-	n, err := c.db.Exec(ctx, unsubscribe, dialect.Args{"topic": topic, "subscriber": cmpName(queue)})
+	n, err := c.db.Exec(ctx, store.DeleteSubscription, dialect.Args{"topic": topic, "subscriber": cmpName(queue)})
 	if err == nil && n == 0 {
 		err = fmt.Errorf("%w: %q has not subscribed to topic %q", ErrNotFound, cmpName(queue), topic)
 	}
@@ -86,7 +70,7 @@ func (c *Client) Subscriptions(ctx context.Context, after Subscription, limit in
 		return nil, invalid("limit", "%d is not 1 to 10000", limit)
 	}
 	args := dialect.Args{"topic": after.Topic, "subscriber": after.Queue, "limit": limit}
-	return dialect.Select(ctx, &c.db.Session, listSubscriptions, args, func(rows *sql.Rows) (s Subscription, err error) {
+	return dialect.Select(ctx, &c.db.Session, store.ListSubscriptions, args, func(rows *sql.Rows) (s Subscription, err error) {
 		return s, rows.Scan(&s.Topic, &s.Queue)
 	})
 }
@@ -125,9 +109,10 @@ func (c *Client) publish(ctx context.Context, in *source, topic string, job Job)
 	case job.Queue != "":
 		return p, nil, invalid("queue", "a publication goes to the queues that have subscribed, and to no other")
 	}
-	queues, err := dialect.Select(ctx, in.tx, subscribed, dialect.Args{"topic": topic}, func(rows *sql.Rows) (name string, err error) {
-		return name, rows.Scan(&name)
-	})
+	queues, err := dialect.Select(ctx, in.tx, store.ListSubscribed, dialect.Args{"topic": topic},
+		func(rows *sql.Rows) (name string, err error) {
+			return name, rows.Scan(&name)
+		})
 	if err != nil || len(queues) == 0 {
 		if err == nil {
 			err = job.Check()

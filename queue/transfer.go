@@ -11,6 +11,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // Jobs are moved to another queue by a process that is a worker of both queues, to which
@@ -28,37 +29,6 @@ const moveLease = 10 * time.Second
 
 // handOverTime is how long workers may take to leave their blocks.
 const handOverTime = time.Minute
-
-var (
-	// standReady and its like list what is moved or stays, without the payloads.
-	standReady   = dialect.SQL("queue.stand-ready", selectReady(standing+`, 0 AS due, 0 AS holds`))
-	standDelayed = dialect.SQL("queue.stand-delayed", `
-		SELECT `+standing+`, {us run_at}, CASE WHEN hold_key IS NULL THEN 0 ELSE 1 END FROM {prefix}job_delayed
-		WHERE queue_id = :queue AND divided = :divided AND id > :after ORDER BY id LIMIT :limit`)
-	standRunning = dialect.SQL("queue.stand-running", `
-		SELECT `+standing+`, 0 AS due, 0 AS holds FROM {prefix}job_running
-		WHERE queue_id = :queue AND divided = :divided AND id > :after ORDER BY id LIMIT :limit`)
-
-	// passReady copies locked jobs into another queue. divideAnew does so with delayed
-	// ones.
-	passReady = dialect.SQL("queue.pass-ready", `
-		INSERT INTO {prefix}job (queue_id, divided, priority, id, `+body+`)
-		SELECT {int :to}, record.target, j.priority, j.id, `+bodyOfJ+`
-		FROM {records rows: queue int, block int, urgency int, job int, target int}
-		{join_by_key {prefix}job AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.priority = record.urgency AND j.id = record.job`)
-
-	// keysUntil tells until when the unique keys of jobs are in use at least. It locks
-	// nothing: the jobs are locked, and with them their keys. passKeys gives these up at
-	// once: the jobs have them in another queue.
-	keysUntil = dialect.SQL("queue.keys-until", `
-		SELECT job, COALESCE({us free_at}, 0) FROM {prefix}job_unique WHERE `+theirKeys)
-	passKeys = dialect.SQL("queue.pass-keys", `
-		DELETE FROM {prefix}job_unique WHERE `+theirKeys+` {only job :n}`)
-)
-
-// standing is what a move asks of a job, before its time, if it is delayed, and whether it
-// holds its key.
-const standing = `id, priority, kind, job_key, unique_key`
 
 // MoveOptions say what [Client.Move] moves.
 type MoveOptions struct {
@@ -113,7 +83,7 @@ func (c *Client) Move(ctx context.Context, from, to string, opt MoveOptions) (Mo
 	if err = c.clock.sync(ctx, &c.db.Session, instant.Now()); err != nil {
 		return Moved{}, err
 	}
-	t.began, t.bound = instant.Now(), tickOf(c.clock.now())
+	t.began, t.bound = instant.Now(), store.TickOf(c.clock.now())
 	if opt.DryRun {
 		err = t.walk(ctx)
 	} else {
@@ -181,7 +151,7 @@ func (t *transfer) run(ctx context.Context) error {
 func (t *transfer) takeAll(ctx context.Context) error {
 	for _, q := range t.w.queues {
 		args := dialect.Args{"queue": q.id, "node": t.node, "busy": busyMoving}
-		if _, err := t.w.db.Exec(ctx, register, args); err != nil {
+		if _, err := t.w.db.Exec(ctx, store.RegisterWorker, args); err != nil {
 			return err
 		}
 	}
@@ -229,17 +199,17 @@ func (t *transfer) takeSome(ctx context.Context) (all bool, slow string, err err
 		}
 		for i := range rows {
 			r := &rows[i]
-			if r.lockBy == t.node {
+			if r.LockBy == t.node {
 				continue
 			}
 			got := false
-			if r.free() {
+			if r.Free() {
 				if got, err = t.w.takeOne(ctx, q, r, t.node); err != nil {
 					return false, "", err
 				}
 			}
 			if !got {
-				all, slow = false, cmp.Or(r.lockBy, slow)
+				all, slow = false, cmp.Or(r.LockBy, slow)
 			}
 		}
 	}
@@ -260,7 +230,7 @@ func (s *stander) order() int64 {
 	if s.runAt == 0 || s.holds {
 		return s.id
 	}
-	return tickOf(s.runAt)
+	return store.TickOf(s.runAt)
 }
 
 // walk goes through the blocks, and moves what is to be moved. Of a key those that hold it
@@ -282,23 +252,23 @@ func (t *transfer) walk(ctx context.Context) error {
 			from table
 			pick func(*stander) bool
 		}{
-			{standRunning, tableRunning, func(s *stander) bool {
+			{store.StandRunning, tableRunning, func(s *stander) bool {
 				if t.picks(s) {
 					t.sum.Running++
 				}
 				t.stays(s, 0)
 				return false
 			}},
-			{standDelayed, tableDelayed, func(s *stander) bool {
+			{store.StandDelayed, tableDelayed, func(s *stander) bool {
 				if !t.picks(s) && (s.holds || s.runAt <= now) {
 					t.stays(s, s.order())
 				}
 				return s.holds && t.goes(s)
 			}},
-			{standReady, tableReady, t.goes},
-			{standDelayed, tableDelayed, func(s *stander) bool { return !s.holds && t.picks(s) && t.goes(s) }},
+			{store.StandReady, tableReady, t.goes},
+			{store.StandDelayed, tableDelayed, func(s *stander) bool { return !s.holds && t.picks(s) && t.goes(s) }},
 		} {
-			if err := t.pass(ctx, b.divided, pass.stmt, pass.from, pass.pick); err != nil {
+			if err := t.pass(ctx, b.Divided, pass.stmt, pass.from, pass.pick); err != nil {
 				return err
 			}
 		}
@@ -342,8 +312,8 @@ func (t *transfer) pass(ctx context.Context, divided int, stmt *dialect.Stmt, fr
 		if err != nil {
 			return err
 		}
-		last := len(all) < chunk
-		all = upTo(all, chunk, func(s *stander) int64 { return s.id })
+		last := len(all) < store.Chunk
+		all = upTo(all, store.Chunk, func(s *stander) int64 { return s.id })
 		var batch []*stander
 		for i := range all {
 			if pick(&all[i]) {
@@ -360,8 +330,8 @@ func (t *transfer) pass(ctx context.Context, divided int, stmt *dialect.Stmt, fr
 // page lists the next jobs by their ids: those of each priority, so there may be more than
 // the chunk up to which they are all.
 func (t *transfer) page(ctx context.Context, divided int, stmt *dialect.Stmt, after int64) (all []stander, err error) {
-	args := dialect.Args{"queue": t.from.id, "divided": divided, "limit": chunk, "after": after}
-	for _, p := range priorities {
+	args := dialect.Args{"queue": t.from.id, "divided": divided, "limit": store.Chunk, "after": after}
+	for _, p := range store.Priorities {
 		args["after"+p] = after
 	}
 	err = t.c.db.Pipeline(ctx, &dialect.Step{ // for the sake of its plans
@@ -434,7 +404,7 @@ func (t *transfer) order(ctx context.Context, batch []*stander) error {
 	if t.to.ordered || !slices.ContainsFunc(batch, func(s *stander) bool { return s.key != "" }) {
 		return nil
 	}
-	_, err := t.c.db.Exec(ctx, setOrdered, dialect.Args{"queue": t.to.id})
+	_, err := t.c.db.Exec(ctx, store.SetOrdered, dialect.Args{"queue": t.to.id})
 	if err == nil {
 		t.to, err = t.c.read(ctx, t.to.Name)
 	}
@@ -463,7 +433,7 @@ func (t *transfer) sendIn(ctx context.Context, tx *dialect.Session, divided int,
 		for i, s := range part {
 			ids[i] = s.id
 		}
-		here, err := dialect.Select(ctx, tx, lockStatements[from], listArgs(t.from.id, divided, priority, ids), scanID)
+		here, err := dialect.Select(ctx, tx, lockStatements[from], store.JobArgs(t.from.id, divided, priority, ids), store.ScanID)
 		if err != nil {
 			return err
 		}
@@ -483,19 +453,19 @@ func (t *transfer) sendIn(ctx context.Context, tx *dialect.Session, divided int,
 			reached[target] = true
 			rows[i] = dialect.Args{"queue": t.from.id, "block": divided, "urgency": priority, "job": s.id, "target": target}
 		}
-		stmt := passReady
+		stmt := store.PassReady
 		if from == tableDelayed {
-			stmt = divideAnew
+			stmt = store.DivideAnew
 		}
 		m, err := tx.Exec(ctx, stmt, dialect.Args{"to": t.to.id, "rows": rows})
 		if t.c.db.Dialect.Duplicate(err) {
 			return fmt.Errorf("%w: a job of queue %q has the id of one of queue %q", ErrState, t.to.Name, t.from.Name)
 		}
 		if err != nil || m != int64(len(here)) {
-			return orShort(err, m, len(here))
+			return store.Short(err, m, len(here))
 		}
-		if m, err = tx.Exec(ctx, ackStatements[from], listArgs(t.from.id, divided, priority, here)); err != nil || m != int64(len(here)) {
-			return orShort(err, m, len(here))
+		if m, err = tx.Exec(ctx, ackStatements[from], store.JobArgs(t.from.id, divided, priority, here)); err != nil || m != int64(len(here)) {
+			return store.Short(err, m, len(here))
 		}
 		*n += len(here)
 	}
@@ -528,16 +498,16 @@ func (t *transfer) stillMine(ctx context.Context, tx *dialect.Session, divided i
 // sendKeys takes the unique keys of jobs in the other queue, and gives them up here. It
 // notes which are taken there.
 func (t *transfer) sendKeys(ctx context.Context, tx *dialect.Session, part []*stander, taken map[int64]bool) error {
-	var theirs uniques
+	var theirs store.Uniques
 	for _, s := range part {
-		theirs.add(s.id, s.unique)
+		theirs.Add(s.id, s.unique)
 	}
-	if len(theirs.ids) == 0 {
+	if len(theirs.IDs) == 0 {
 		return nil
 	}
 	until := map[int64]int64{}
-	for args := range theirs.args(t.from.id) {
-		_, err := dialect.Select(ctx, tx, keysUntil, args, func(rows *sql.Rows) (none struct{}, err error) {
+	for args := range theirs.Args(t.from.id) {
+		_, err := dialect.Select(ctx, tx, store.KeysUntil, args, func(rows *sql.Rows) (none struct{}, err error) {
 			var id, us int64
 			err = rows.Scan(&id, &us)
 			until[id] = us
@@ -554,7 +524,7 @@ func (t *transfer) sendKeys(ctx context.Context, tx *dialect.Session, part []*st
 		}
 		j := &Job{Unique: s.unique}
 		if us := until[s.id]; us > 0 {
-			j.UniqueFor = time.UnixMicro(us).Sub(TimeOf(s.id))
+			j.UniqueFor = time.UnixMicro(us).Sub(store.TimeOf(s.id))
 		}
 		rows = append(rows, jobRow{Job: j, queue: t.to.id, id: s.id})
 	}
@@ -569,8 +539,8 @@ func (t *transfer) sendKeys(ctx context.Context, tx *dialect.Session, part []*st
 	if len(taken) > 0 {
 		return nil // it is rolled back
 	}
-	for args := range theirs.args(t.from.id) {
-		if _, err := tx.Exec(ctx, passKeys, args); err != nil {
+	for args := range theirs.Args(t.from.id) {
+		if _, err := tx.Exec(ctx, store.PassKeys, args); err != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // elsewhere makes a queue to move jobs to.
@@ -333,13 +334,13 @@ func TestMoveKilled(t *testing.T) {
 		c := client(t, db, Options{Blocks: 1})
 		elsewhere(t, c, "to", 1)
 		var jobs []Job
-		for i := range 2 * chunk {
+		for i := range 2 * store.Chunk {
 			jobs = append(jobs, Job{Kind: "x", Key: fmt.Sprint("k", i%7)})
 		}
 		enqueueMany(t, c, jobs)
 		from, cut := severed(t, db)
 		n, err := from.Move(t.Context(), "", "to", MoveOptions{Progress: func(Moved) { cut() }})
-		if err == nil || n.Jobs != chunk {
+		if err == nil || n.Jobs != store.Chunk {
 			t.Errorf("moved were %+v, and it ended with %v", n, err)
 		}
 		expire := `UPDATE {prefix}node SET expire_at = `
@@ -354,7 +355,7 @@ func TestMoveKilled(t *testing.T) {
 		empty(t, db)
 		lines := done.all()
 		slices.Sort(lines)
-		if got := len(slices.Compact(lines)); got != 2*chunk || done.len() != got {
+		if got := len(slices.Compact(lines)); got != 2*store.Chunk || done.len() != got {
 			t.Errorf("%d jobs were done, %d times", got, done.len())
 		}
 	})
@@ -368,18 +369,18 @@ func TestMoveOfALostBlock(t *testing.T) {
 			c := client(t, db, Options{Blocks: 1})
 			elsewhere(t, c, defaultQueue, 1)
 			elsewhere(t, c, "to", 1)
-			enqueueMany(t, c, slices.Repeat([]Job{{Kind: "x"}}, 2*chunk))
+			enqueueMany(t, c, slices.Repeat([]Job{{Kind: "x"}}, 2*store.Chunk))
 			n, err := c.Move(t.Context(), "", "to", MoveOptions{Progress: func(n Moved) {
-				if n.Jobs == chunk {
+				if n.Jobs == store.Chunk {
 					byHand(t, db, `UPDATE {prefix}queue_block SET fence = fence + 1 WHERE queue_id = (SELECT queue_id FROM {prefix}queue WHERE name = '`+lost+`')`)
 				}
 			}})
 			want(t, lost+" was lost", err, ErrState)
-			if n.Jobs != chunk {
+			if n.Jobs != store.Chunk {
 				t.Errorf("moved were %+v", n)
 			}
-			wantRows(t, db, "jobs", `SELECT COUNT(*) FROM {prefix}job GROUP BY queue_id`, fmt.Sprint(chunk), fmt.Sprint(chunk))
-			moveAll(t, c, MoveOptions{}, Moved{Jobs: chunk})
+			wantRows(t, db, "jobs", `SELECT COUNT(*) FROM {prefix}job GROUP BY queue_id`, fmt.Sprint(store.Chunk), fmt.Sprint(store.Chunk))
+			moveAll(t, c, MoveOptions{}, Moved{Jobs: store.Chunk})
 		}
 	})
 }

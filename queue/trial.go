@@ -6,6 +6,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A loneTrial is the trial of a job whose worker died while the job was on trial. Nothing else
@@ -112,7 +113,10 @@ func (w *Worker) conductTrials(ctx context.Context, q *workQueue, name string) (
 	all := w.findings(q, instant.Now())
 	w.mu.Unlock()
 	for _, f := range all {
-		n, e := w.db.Exec(ctx, setTrial, dialect.Args{"queue": q.id, "divided": f.d.b.divided, "id": f.d.ID, "node": name, "state": f.state})
+		n, e := w.db.Exec(ctx, store.SetTrial, dialect.Args{
+			"queue": q.id, "divided": f.d.b.divided, "id": f.d.ID, "node": name,
+			"state": f.state,
+		})
 		err = errors.Join(err, e)
 		w.mu.Lock()
 		w.found(f, n, e)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // uniquely is a job of a kind with the unique key k.
@@ -439,7 +440,7 @@ func TestKeyStatements(t *testing.T) {
 		without := func(gone ...string) (left []string) {
 			return slices.DeleteFunc(slices.Clone(all), func(row string) bool { return slices.Contains(gone, row) })
 		}
-		ids := listArgs(1, 0, 0, []int64{7, 9, 10, 11})
+		ids := store.JobArgs(1, 0, 0, []int64{7, 9, 10, 11})
 		ids["keys"] = []dialect.Args{{"once": "a"}, {"once": "c"}, {"once": "d"}, {"once": "e"}, {"once": "f"}, {"once": "i"}}
 		take := dialect.Args{"queue": 1, "once": "c", "holder": 9, "job": 99, "until_us": nil}
 		not := func(name string, value any) dialect.Args {
@@ -452,22 +453,22 @@ func TestKeyStatements(t *testing.T) {
 			args dialect.Args
 			want []string
 		}{
-			{freeKeys, ids, without("1 a 7 yes", "1 c 9 no", "1 e 11 yes")},
-			{parting, ids, append(without("1 a 7 yes", "1 e 11 yes"), "1 a 7 no", "1 e 11 no")},
-			{purgeKeys, ids, without("1 c 9 no")},
-			{keepKeys, ids, append(without("1 c 9 no", "1 d 10 no"), "1 c 9 yes", "1 d 10 yes")},
-			{takeOverKey, take, append(without("1 c 9 no"), "1 c 99 yes")},
-			{takeOverKey, not("queue", 3), all},
-			{takeOverKey, not("holder", 8), all},
-			{takeOverKey, not("once", "d"), all},
-			{takeOverKey, dialect.Args{"queue": 1, "once": "d", "holder": 10, "job": 99, "until_us": nil}, all}, // not yet
-			{takeOverKey, dialect.Args{"queue": 1, "once": "e", "holder": 11, "job": 99, "until_us": nil}, all}, // it has yet to end
+			{store.FreeKeys, ids, without("1 a 7 yes", "1 c 9 no", "1 e 11 yes")},
+			{store.PartingKeys, ids, append(without("1 a 7 yes", "1 e 11 yes"), "1 a 7 no", "1 e 11 no")},
+			{store.PurgeKeys, ids, without("1 c 9 no")},
+			{store.KeepKeys, ids, append(without("1 c 9 no", "1 d 10 no"), "1 c 9 yes", "1 d 10 yes")},
+			{store.TakeOverKey, take, append(without("1 c 9 no"), "1 c 99 yes")},
+			{store.TakeOverKey, not("queue", 3), all},
+			{store.TakeOverKey, not("holder", 8), all},
+			{store.TakeOverKey, not("once", "d"), all},
+			{store.TakeOverKey, dialect.Args{"queue": 1, "once": "d", "holder": 10, "job": 99, "until_us": nil}, all}, // not yet
+			{store.TakeOverKey, dialect.Args{"queue": 1, "once": "e", "holder": 11, "job": 99, "until_us": nil}, all}, // it has yet to end
 		} {
 			db.Do(t, `DELETE FROM {prefix}job_unique`, nil)
 			byHand(t, db, `INSERT INTO {prefix}job_unique (queue_id, unique_key, job, pending, free_at) VALUES
 				(1, 'a', 7, 'yes', NULL), (1, 'b', 8, 'yes', NULL), (1, 'c', 9, 'no', `+ago+`), (1, 'd', 10, 'no', `+ahead+`),
 				(1, 'e', 11, 'yes', `+ago+`), (1, 'f', 12, 'no', `+ago+`), (1, 'g', 7, 'no', `+ahead+`), (1, 'h', 11, 'yes', NULL), (1, 'i', 12, 'yes', NULL), (2, 'a', 7, 'yes', NULL), (2, 'c', 9, 'no', `+ago+`)`)
-			old, err := dialect.Select(t.Context(), &db.Session, oldKeys, dialect.Args{"limit": 10}, func(rows *sql.Rows) (text string, err error) {
+			old, err := dialect.Select(t.Context(), &db.Session, store.OldKeys, dialect.Args{"limit": 10}, func(rows *sql.Rows) (text string, err error) {
 				var queue, none, job int
 				err = rows.Scan(&queue, &none, &job)
 				return fmt.Sprint(queue, job), err
@@ -476,7 +477,7 @@ func TestKeyStatements(t *testing.T) {
 			if slices.Sort(old); !slices.Equal(old, []string{"1 12", "1 9", "2 9"}) {
 				t.Errorf("old are %q", old)
 			}
-			holders, err := dialect.Select(t.Context(), &db.Session, keyHolders, dialect.Args{"rows": []dialect.Args{
+			holders, err := dialect.Select(t.Context(), &db.Session, store.KeyHolders, dialect.Args{"rows": []dialect.Args{
 				{"at": 1, "queue": 1, "once": "a"},
 				{"at": 2, "queue": 2, "once": "c"},
 				{"at": 3, "queue": 1, "once": "d"},

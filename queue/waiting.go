@@ -2,12 +2,12 @@ package queue
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // Where the database notifies, a transaction of a caller's that enqueues jobs tells the workers,
@@ -23,9 +23,6 @@ import (
 // next one finds it.
 
 const (
-	// waitsAt is what a waiting worker has in node.bell_at, which is empty otherwise, or an
-	// address where there are no notifications.
-	waitsAt = "notify"
 
 	// waitsAfter is how long nothing comes before a worker says that it waits.
 	waitsAfter = 100 * time.Millisecond
@@ -38,16 +35,6 @@ const (
 	// attentionAge is how old what a client knows of waiting workers may be.
 	attentionAge = 100 * time.Millisecond
 )
-
-// anyWaits tells whether a worker waits, in whichever queue, and whether this user may notify it:
-// an administrator can take that right away, and then a statement that would notify is refused.
-var anyWaits = dialect.PerDialect("queue.any-waits", func(d *dialect.Dialect) string {
-	may := "0"
-	if d.Notify != nil {
-		may = "CASE WHEN has_function_privilege('pg_notify(text, text)', 'EXECUTE') THEN 1 ELSE 0 END"
-	}
-	return `SELECT COUNT(*), ` + may + ` FROM {prefix}node WHERE state = 'live' AND bell_at = '` + waitsAt + `'`
-})
 
 // attention is what a client knows of workers that wait.
 type attention struct {
@@ -78,7 +65,7 @@ func (c *Client) askWhoWaits() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	at, n, may := instant.Now(), 0, 0
-	err := c.db.Get(ctx, anyWaits, nil, &n, &may)
+	err := c.db.Get(ctx, store.AnyWaits, nil, &n, &may)
 	a := &c.attention
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -88,26 +75,13 @@ func (c *Client) askWhoWaits() {
 	}
 }
 
-// insertTelling is insertInto that notifies who waits for the jobs. Duplicates among the
-// notifications of a transaction are sent once.
-func insertTelling(d *dialect.Dialect, fields string) string {
-	text := insertInto(d, "job", fields)
-	if d.Notify == nil {
-		return text
-	}
-	return strings.Replace(text, "{prefix}job (", "{prefix}job AS placed (", 1) + ` RETURNING (
-		SELECT ` + d.Notify("CAST(:channel AS TEXT)", "CAST(placed.queue_id AS TEXT) || ':' || CAST(placed.divided AS TEXT)") + `
-		FROM {prefix}queue_block AS b JOIN {prefix}node AS n ON n.name = b.lock_by
-		WHERE b.queue_id = placed.queue_id AND b.divided = placed.divided AND n.state = 'live' AND n.bell_at = '` + waitsAt + `' LIMIT 1)`
-}
-
 // tellingOf is insertOf for a caller's transaction.
 func tellingOf(rows []jobRow) *dialect.Stmt {
 	switch of := insertOf(rows); of {
-	case insertJobs:
-		return insertJobsTold
-	case insertPlain:
-		return insertPlainTold
+	case store.InsertJobs:
+		return store.InsertJobsTold
+	case store.InsertPlain:
+		return store.InsertPlainTold
 	default:
 		return of
 	}
@@ -138,8 +112,8 @@ func (p *waitingMark) tend(ctx context.Context, w *Worker, found bool) (again bo
 	if waits == (p.as == name) {
 		return false, nil
 	}
-	at := map[bool]string{true: waitsAt}[waits]
-	if _, err := w.db.Exec(ctx, putBell, dialect.Args{"node": name, "at": at, "key": ""}); err != nil {
+	at := map[bool]string{true: store.WaitsAt}[waits]
+	if _, err := w.db.Exec(ctx, store.PutBell, dialect.Args{"node": name, "at": at, "key": ""}); err != nil {
 		return false, err
 	}
 	if p.as = ""; waits {

@@ -10,6 +10,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // idleWorker returns a worker that does nothing by itself, and has the only block of
@@ -217,7 +218,7 @@ func TestTellsWhoWaits(t *testing.T) {
 		if got := place(two...); got != "" {
 			t.Errorf("nobody waits: %q", got)
 		}
-		_, err := db.Exec(t.Context(), putBell, dialect.Args{"node": w.node, "at": waitsAt, "key": ""})
+		_, err := db.Exec(t.Context(), store.PutBell, dialect.Args{"node": w.node, "at": store.WaitsAt, "key": ""})
 		must(t, err)
 		want := fmt.Sprintf("%d:%d;", b.q.id, b.divided)
 		for what, jobs := range map[string][]Job{
@@ -262,7 +263,7 @@ func TestSaysThatItWaits(t *testing.T) {
 			})
 		}
 		for range 3 {
-			mark(waitsAt)
+			mark(store.WaitsAt)
 			tx := db.Begin(t, nil)
 			_, _, err := c.EnqueueTx(t.Context(), tx, Job{Kind: "x"}, Job{Kind: "x"})
 			must(t, err)

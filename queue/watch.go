@@ -9,6 +9,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/trouble"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // ErrTimeout is the cause with which the context of a job ends that takes longer
@@ -205,21 +206,6 @@ func (w *Worker) pace(last time.Duration, waits bool) time.Duration {
 	return min(most, last*3/2)
 }
 
-// lookFor tells which blocks have jobs above their cursors. It asks for the first
-// one by the key, and not EXISTS: see anyIn. It orders by the whole key: MySQL does not
-// see that its first columns are the same in all rows of a subquery, and would sort them.
-var lookFor = dialect.SQL("queue.look", `
-	SELECT block FROM {records rows: block int, after1 int, after2 int, after3 int, after4 int}
-	WHERE `+above("1")+` OR `+above("2")+` OR `+above("3")+` OR `+above("4"))
-
-func above(priority string) string {
-	return `(SELECT id FROM {prefix}job WHERE queue_id = {int :queue} AND divided = block AND priority = ` +
-		priority + ` AND id > after` + priority + ` ORDER BY queue_id, divided, priority, id LIMIT 1) IS NOT NULL`
-}
-
-// lookForAny is a question that is cheaper to ask.
-var lookForAny = dialect.SQL("queue.look-any", `SELECT id FROM {prefix}job WHERE queue_id = :queue LIMIT 1`)
-
 // lookForNew rouses the blocks that have jobs above their cursors, and tells how
 // many those are.
 func (w *Worker) lookForNew(ctx context.Context) (found int, err error) {
@@ -248,13 +234,14 @@ func (w *Worker) lookForNew(ctx context.Context) (found int, err error) {
 func (w *Worker) lookIn(ctx context.Context, rows []dialect.Args) (found int, err error) {
 	id := rows[0]["queue"].(int)
 	if w.db.Dialect.SkipLocked == "" { // deleted rows cost readers nothing, so this is cheap
-		if some, err := dialect.Select(ctx, &w.db.Session, lookForAny, dialect.Args{"queue": id}, scanID); err != nil || len(some) == 0 {
+		if some, err := dialect.Select(ctx, &w.db.Session, store.LookForAny, dialect.Args{"queue": id},
+			store.ScanID); err != nil || len(some) == 0 {
 			return 0, err
 		}
 	}
 	// In a pipeline, for the sake of its plans.
 	err = w.db.Pipeline(ctx, &dialect.Step{
-		Stmt: lookFor, Args: dialect.Args{"rows": rows, "queue": id},
+		Stmt: store.LookFor, Args: dialect.Args{"rows": rows, "queue": id},
 		Scan: func(row *dialect.Row) error {
 			found++
 			w.ring(id, int(row.Int(0)))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // WorkerOptions adjusts a Worker. The zero value is ready to use.
@@ -137,12 +138,12 @@ type Worker struct {
 	remnants map[*block]bool // gone, and what is left to write of them failed to be written
 	idle     int             // handlers that wait
 	slots    [][]*Delivery
-	out      map[jobID]*Delivery // checked out
-	held     int                 // bytes of payloads that were read ahead
-	rows     map[jobID]*Delivery // rows of running jobs that are this worker's, until they are deleted
-	toHand   []*Delivery         // checked out, and cancelled because the worker is being stopped
-	onTrial  [trials]int         // how many jobs may end the process, by why that is
-	refused  [trials]bool        // some were not taken over, for want of a place
+	out      map[store.JobID]*Delivery // checked out
+	held     int                       // bytes of payloads that were read ahead
+	rows     map[store.JobID]*Delivery // rows of running jobs that are this worker's, until they are deleted
+	toHand   []*Delivery               // checked out, and cancelled because the worker is being stopped
+	onTrial  [trials]int               // how many jobs may end the process, by why that is
+	refused  [trials]bool              // some were not taken over, for want of a place
 	lone     loneTrial
 	recess   instant.Instant    // until then no job begins that is to run alone
 	taken    map[*Delivery]bool // by Receive
@@ -178,12 +179,12 @@ type workQueue struct {
 	name     string
 	set      *Queue
 	blocks   map[int]*block
-	long     int                 // how often in a row all places were found taken by long jobs
-	busy     bool                // as the others are told
-	surplus  bool                // as was logged: it has more workers than blocks
-	strange  map[jobID]bool      // running jobs that are this worker's, and that it does not know of
-	vacant   map[int]vacancy     // blocks that were free at the last look
-	limiters map[string]*limiter // by kind; nil while there were no limits
+	long     int                  // how often in a row all places were found taken by long jobs
+	busy     bool                 // as the others are told
+	surplus  bool                 // as was logged: it has more workers than blocks
+	strange  map[store.JobID]bool // running jobs that are this worker's, and that it does not know of
+	vacant   map[int]vacancy      // blocks that were free at the last look
+	limiters map[string]*limiter  // by kind; nil while there were no limits
 
 	heap      []*block        // that have ready jobs, the oldest first: see oldest.go
 	listed    bool            // in the worker's list of queues that have such
@@ -227,10 +228,10 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 	w := &Worker{
 		c: c, db: c.db, leases: c.db, opt: opt, log: opt.Logger, slow: slow, proven: provenAfter, rotate: rotation,
 		whole: wholeEvery, patience: patience, miscounted: miscounted,
-		handlers: map[string]*kindHandler{}, taken: map[*Delivery]bool{}, out: map[jobID]*Delivery{},
-		rows: map[jobID]*Delivery{}, remnants: map[*block]bool{}, kinds: map[string]string{},
+		handlers: map[string]*kindHandler{}, taken: map[*Delivery]bool{}, out: map[store.JobID]*Delivery{},
+		rows: map[store.JobID]*Delivery{}, remnants: map[*block]bool{}, kinds: map[string]string{},
 		counts: map[countKey]*count{}, ends: concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
-		book: refusalBook{all: map[jobID]*refusal{}, gone: map[jobID]string{}, wake: make(chan struct{}, 1)},
+		book: refusalBook{all: map[store.JobID]*refusal{}, gone: map[store.JobID]string{}, wake: make(chan struct{}, 1)},
 		tick: make(chan struct{}, 1), keeper: make(chan struct{}, 1), called: make(chan struct{}, 1),
 		joined: make(chan struct{}), ended: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
 	}

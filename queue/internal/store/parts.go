@@ -1,4 +1,4 @@
-package queue
+package store
 
 import (
 	"context"
@@ -7,12 +7,15 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// inParts divides a list by what one statement should have: up to chunk rows, and so many
+// Chunk is how many jobs one statement inserts at the most.
+const Chunk = 1000
+
+// InParts divides a list by what one statement should have: up to chunk rows, and so many
 // bytes that every server takes them, or one row that has more.
-func inParts[T any](list []T, weight func(*T) int) iter.Seq[[]T] {
+func InParts[T any](list []T, weight func(*T) int) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
 		for len(list) > 0 {
-			n := partOf(list, dialect.MaxBytes, weight)
+			n := PartOf(list, dialect.MaxBytes, weight)
 			if !yield(list[:n:n]) {
 				return
 			}
@@ -21,21 +24,21 @@ func inParts[T any](list []T, weight func(*T) int) iter.Seq[[]T] {
 	}
 }
 
-// partOf is how many of the first of a list are a part of so many bytes at the most.
-func partOf[T any](list []T, most int, weight func(*T) int) int {
+// PartOf is how many of the first of a list are a part of so many bytes at the most.
+func PartOf[T any](list []T, most int, weight func(*T) int) int {
 	size := 0
-	for i := range min(len(list), chunk) {
+	for i := range min(len(list), Chunk) {
 		if size += weight(&list[i]); size > most && i > 0 {
 			return i
 		}
 	}
-	return min(len(list), chunk)
+	return min(len(list), Chunk)
 }
 
-// execParts runs a statement for some records, which are :rows, a part of them at a time. It
+// ExecParts runs a statement for some records, which are :rows, a part of them at a time. It
 // adds up how many rows of the table that reached.
-func execParts(ctx context.Context, tx *dialect.Session, stmt *dialect.Stmt, args dialect.Args, rows []dialect.Args) (n int64, err error) {
-	for part := range inParts(rows, recordWeight) {
+func ExecParts(ctx context.Context, tx *dialect.Session, stmt *dialect.Stmt, args dialect.Args, rows []dialect.Args) (n int64, err error) {
+	for part := range InParts(rows, recordWeight) {
 		args["rows"] = part
 		reached, err := tx.Exec(ctx, stmt, args)
 		if err != nil {

@@ -1,0 +1,12 @@
+package store
+
+import "github.com/dbcron/dbcron/dialect"
+
+// Tell does not wait for the disk, which would keep inserts waiting for it.
+var Tell = dialect.PerDialect("queue.tell", func(d *dialect.Dialect) string {
+	if d.Notify == nil {
+		return "SELECT 1"
+	}
+	return "SELECT set_config('synchronous_commit', 'off', true) || CAST(" +
+		d.Notify("CAST(:channel AS TEXT)", "CAST(:payload AS TEXT)") + " AS TEXT)"
+})

@@ -1,0 +1,107 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// NewBlocks makes blocks of a queue that is locked.
+func NewBlocks(ctx context.Context, tx *dialect.Session, queue, first, n, generation int, fifo bool) error {
+	is := "no"
+	if fifo {
+		is = "yes"
+	}
+	rows := make([]dialect.Args, n)
+	for i := range rows {
+		rows[i] = dialect.Args{"queue": queue, "divided": first + i, "generation": generation, "fifo": is}
+	}
+	_, err := tx.Exec(ctx, CreateBlocks, dialect.Args{"rows": rows})
+	return err
+}
+
+// A LeaseRow is who has what workers lease, as its table has it.
+type LeaseRow struct {
+	State, LockBy string
+	Fence         int64
+	Live, InTime  bool // the process that has it, or had it last
+}
+
+// Free tells whether anybody may take it.
+func (h *LeaseRow) Free() bool { return h.State == "FREE" || !h.Live }
+
+// A BlockRow is a block as the table has it.
+type BlockRow struct {
+	LeaseRow
+	Divided, Generation int
+	FIFO                bool
+	Batch, Suspects     int
+	LockAt              int64
+	Left                bool
+}
+
+// ScanBlock reads a row of [ListBlocks].
+func ScanBlock(rows *sql.Rows) (r BlockRow, err error) {
+	return r, rows.Scan(&r.Divided, &r.Generation, &r.State, &r.LockBy, &r.Fence, &r.Batch, &r.Suspects,
+		&r.LockAt, &r.Live, &r.InTime, &r.Left, &r.FIFO)
+}
+
+// Blocks of queues, and who has leased them.
+var (
+	ListBlocks = dialect.SQL("queue.blocks", `
+		SELECT b.divided, b.generation, b.state, b.lock_by, b.fence, b.batch, b.suspects, COALESCE({us b.lock_at}, 0),
+			CASE WHEN n.state = 'live' THEN 1 ELSE 0 END, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END, CASE WHEN n.state = 'gone' THEN 1 ELSE 0 END,
+			CASE WHEN b.fifo = 'yes' THEN 1 ELSE 0 END
+		FROM {prefix}queue_block AS b LEFT JOIN {prefix}node AS n ON n.name = b.lock_by
+		WHERE b.queue_id = :queue ORDER BY b.divided`)
+
+	// TakeBlock leases a block that is free, or whose holder is not live. The fence is
+	// what the taker saw: one of several takers finds it. One whose holder has left as
+	// it should is not under suspicion.
+	TakeBlock = dialect.SQL("queue.take", `
+		UPDATE {prefix}queue_block
+		SET suspects = CASE WHEN state = 'FREE' OR {int :left} = 1 THEN 0 ELSE suspects + 1 END, state = 'LEASED', lock_by = :node, lock_at = {now}, batch = :batch, fence = fence + 1
+		WHERE queue_id = :queue AND divided = :divided AND fence = :fence
+			AND (state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))`)
+
+	HandOverBlock = dialect.SQL("queue.hand-over", `
+		UPDATE {prefix}queue_block SET state = 'FREE' WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node`)
+
+	// TrustBlock ends the suspicion that a job of the block has ended its worker.
+	TrustBlock = dialect.SQL("queue.trust", `
+		UPDATE {prefix}queue_block SET suspects = 0 WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node`)
+
+	// StillMine is read last in a transaction that moves jobs of a block: taking the
+	// block waits for it, or was before it.
+	StillMine = dialect.SQL("queue.still-mine", `
+		SELECT fence FROM {prefix}queue_block WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node {share_locked}`)
+
+	// DrainedBlocks tells whether a generation of blocks has no job left, and how long the
+	// one after it has been there.
+	DrainedBlocks = dialect.SQL("queue.drained", `
+		SELECT CASE WHEN `+anyIn("job")+` OR `+anyIn("job_delayed")+` OR `+anyIn("job_running")+` THEN 0 ELSE 1 END,
+			(SELECT {us {now}} - {us MIN(insert_time)} FROM {prefix}queue_block WHERE queue_id = :queue AND generation > :generation)`)
+
+	// RetireBlocks removes the blocks of a generation that is drained. A job that comes late
+	// all the same is found by strays.
+	RetireBlocks = dialect.SQL("queue.retire", `
+		DELETE FROM {prefix}queue_block WHERE queue_id = :queue AND generation = :generation`)
+
+	// StrayBlocks finds the first block with jobs in each of some gaps between the blocks
+	// that there are.
+	StrayBlocks = dialect.SQL("queue.strays", `SELECT `+firstBetween("job")+`, `+firstBetween("job_delayed")+
+		` FROM {records gaps: above int, below int}`)
+)
+
+// anyIn tells whether some blocks have jobs in a table. It asks for the first by the
+// key, and not EXISTS, for which an engine may begin anywhere in the table.
+func anyIn(table string) string {
+	return `(SELECT divided FROM {prefix}` + table +
+		` WHERE queue_id = :queue AND divided >= :first AND divided <= :last ORDER BY divided LIMIT 1) IS NOT NULL`
+}
+
+func firstBetween(table string) string {
+	return `(SELECT divided FROM {prefix}` + table +
+		` WHERE queue_id = {int :queue} AND divided > above AND divided < below ORDER BY divided LIMIT 1)`
+}

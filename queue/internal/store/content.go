@@ -1,0 +1,22 @@
+package store
+
+import "github.com/dbcron/dbcron/dialect"
+
+// Payloads, which lists leave out.
+var (
+	ContentReady   = contentOf("ready", "job", `priority = :priority AND `+these)
+	ContentDelayed = contentOf("delayed", "job_delayed", these)
+	ContentRunning = contentOf("running", "job_running", these)
+	ContentDead    = contentOf("dead", "job_dead", these)
+	ContentDone    = contentOf("done", "job_done", these)
+)
+
+func contentOf(state, table, which string) *dialect.Stmt {
+	return dialect.PerDialect("queue.content-"+state, func(d *dialect.Dialect) string {
+		text, binary := d.JSONBytes("payload"), "OCTET_LENGTH(payload_bin)"
+		return `SELECT id, COALESCE(` + text + `, ` + binary + `, 0),
+			CASE WHEN ` + text + ` <= {int :longest} THEN payload END, CASE WHEN ` + binary + ` <= {int :longest} THEN payload_bin END,
+			CASE WHEN payload_bin IS NULL THEN 0 ELSE 1 END
+		FROM {prefix}` + table + ` WHERE ` + which
+	})
+}

@@ -1,0 +1,38 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// An Ended is a job that a transaction has ended and that is noted elsewhere as well:
+// its unique key is in use, or its group waits for it.
+type Ended struct {
+	ID     int64
+	Unique string
+	Group  int64
+	State  MemberState
+	Result []byte
+	Why    string
+}
+
+// ReleaseTies frees the unique keys of jobs that this transaction has ended, and notes in
+// their groups what has become of them.
+func ReleaseTies(ctx context.Context, tx *dialect.Session, queue int, all []Ended) error {
+	var keys Uniques
+	var members []Ended
+	for _, e := range all {
+		keys.Add(e.ID, e.Unique)
+		if e.Group != 0 {
+			members = append(members, e)
+		}
+	}
+	if err := freeUnique(ctx, tx, queue, &keys); err != nil {
+		return err
+	}
+	slices.SortFunc(members, func(a, b Ended) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.ID, b.ID)) })
+	return Finish(ctx, tx, members)
+}

@@ -1,0 +1,54 @@
+package store
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// LocateJob tells in which tables and blocks of some queues an id is, by the key that it would
+// have there: which block that is only its row tells, since it may be by its key. It
+// is one statement of a fixed text, so there is one plan however many blocks there are, and
+// it sees all tables at one moment: a job that moves meanwhile is in one of them. Its parts
+// are scalar subqueries, since an engine can only run those by the key, and could read all of
+// a table that it joins.
+var LocateJob = dialect.SQL("queue.locate", strings.Join([]string{
+	locateIn("ready", "job", "1"), locateIn("ready", "job", "2"), locateIn("ready", "job", "3"), locateIn("ready", "job", "4"),
+	locateIn("delayed", "job_delayed", ""), locateIn("running", "job_running", ""), locateEnded("dead"), locateEnded("done"),
+}, "\nUNION ALL "))
+
+func locateIn(state, table, priority string) string {
+	key := ""
+	if priority != "" {
+		key = " AND j.priority = " + priority
+	}
+	return `SELECT '` + state + `', b.queue_id, (SELECT q.name FROM {prefix}queue AS q WHERE q.queue_id = b.queue_id), b.divided, ` +
+		cmp.Or(priority, "0") + `
+	FROM {prefix}queue_block AS b WHERE b.queue_id >= :first AND b.queue_id <= :last
+		AND (SELECT j.id FROM {prefix}` + table + ` AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided` + key + ` AND j.id = :id) IS NOT NULL`
+}
+
+// locateEnded is the part for jobs that are dead or done, whose blocks may have gone.
+func locateEnded(state string) string {
+	return `SELECT '` + state + `', b.queue_id, b.name, 0, 0
+	FROM {prefix}queue AS b WHERE b.queue_id >= :first AND b.queue_id <= :last
+		AND (SELECT COUNT(*) FROM {prefix}job_` + state + ` AS j WHERE j.queue_id = b.queue_id AND j.id = :id) > 0`
+}
+
+// FindReady and its like read a job where it is.
+var (
+	FindReady = dialect.SQL("queue.find-ready", `
+		SELECT id, priority, `+BodyColumns+`, divided FROM {prefix}job WHERE queue_id = :queue AND divided = :divided AND priority = :priority AND id = :id`)
+
+	FindDelayed = dialect.SQL("queue.find-delayed", findIn("job_delayed", "run_at", "", "AND divided = :divided"))
+	FindRunning = dialect.SQL("queue.find-running", findIn("job_running", "started_at", ", lock_by", "AND divided = :divided"))
+	FindDead    = dialect.SQL("queue.find-dead", findIn("job_dead", "died_at", ", detail", ""))
+	FindDone    = dialect.SQL("queue.find-done", findIn("job_done", "ended_at", ", worker, {us started_at}, outcome", ""))
+)
+
+func findIn(table, at, more, key string) string {
+	return `SELECT id, priority, ` + BodyColumns + `, attempt, crashes, COALESCE({us ` + at + `}, 0), error, ` +
+		ProgressColumns + `, divided` + more + `
+		FROM {prefix}` + table + ` WHERE queue_id = :queue ` + key + ` AND id = :id`
+}

@@ -1,0 +1,90 @@
+package store
+
+import "github.com/dbcron/dbcron/dialect"
+
+// What people and programs ask.
+var (
+	// Lists have no payloads: see content.
+	ListReady = dialect.SQL("queue.list-ready", selectReady(`id, priority, `+BareBody))
+
+	ListDelayed = dialect.SQL("queue.list-delayed", `
+		SELECT id, priority, `+BareBody+`, attempt, crashes, {us run_at}, error, NULL, percent, message FROM {prefix}job_delayed
+		WHERE queue_id = :queue AND divided = :divided AND id > :after ORDER BY id LIMIT :limit`)
+
+	ListRunning = dialect.SQL("queue.list-running", `
+		SELECT id, priority, `+BareBody+`, attempt, crashes, COALESCE({us started_at}, 0), error, NULL, percent, message, lock_by FROM {prefix}job_running
+		WHERE queue_id = :queue AND divided = :divided AND id > :after ORDER BY id LIMIT :limit`)
+
+	ListDead = dialect.SQL("queue.list-dead", `
+		SELECT id, priority, `+BareBody+`, attempt, crashes, {us died_at}, error, NULL, percent, message, divided, detail FROM {prefix}job_dead
+		WHERE queue_id = :queue AND id > :after ORDER BY id, divided LIMIT :limit`)
+
+	// CountReady and its like count up to a limit: nobody waits for millions. They also say
+	// since when the first has been ready, how many have an id of the last minutes, and how
+	// many are delayed ones that are due.
+	CountReady   = countIn("count-ready", "job", "id", `COALESCE(MIN(id), 0), 0, COUNT(CASE WHEN id >= :recent THEN 1 END), 0`)
+	CountRunning = countIn("count-running", "job_running", "id", `0, 0, COUNT(CASE WHEN id >= :recent THEN 1 END), 0`)
+	CountDead    = countIn("count-dead", "job_dead", "id", `0, 0, COUNT(CASE WHEN id >= :recent THEN 1 END), 0`)
+	CountDelayed = countIn("count-delayed", "job_delayed", "id, run_at", `0, COALESCE(MIN(CASE WHEN run_at <= {now} THEN {us run_at} END), 0),
+			COUNT(CASE WHEN id >= :recent THEN 1 END), COUNT(CASE WHEN run_at <= {now} THEN 1 END)`)
+
+	// RemoveRunning deletes jobs that are checked out, whoever has them: their workers see
+	// that they are gone.
+	RemoveRunning = dialect.SQL("queue.remove-running", `DELETE FROM {prefix}job_running WHERE `+these+` {only id :n}`)
+
+	// HastenDelayed makes delayed jobs due. How many rows it changes says how many were not.
+	HastenDelayed = dialect.PerDialect("queue.hasten", func(d *dialect.Dialect) string {
+		return d.UpdateFrom("{prefix}job_delayed", []string{"queue_id", "divided", "id"}, `run_at = {now}`, `{prefix}job_delayed.run_at > {now}`,
+			`SELECT queue AS queue_id, block AS divided, job AS id FROM {records places: queue int, block int, job int}`)
+	})
+
+	// ReviveDead copies dead jobs, whose rows are locked, among the delayed ones, due at once:
+	// their ids are old, and workers would not look for them among the ready ones.
+	ReviveDead = dialect.SQL("queue.revive", `
+		INSERT INTO {prefix}job_delayed (queue_id, divided, run_at, priority, id, `+BodyColumns+`, `+ProgressColumns+`)
+		SELECT j.queue_id, record.target, {now}, j.priority, j.id, `+bodyOfJ+`, `+progressOfJ+`
+		FROM {records rows: queue int, block int, job int, target int}
+		{join_by_key {prefix}job_dead AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job`)
+
+	// PendingBlock finds a block with a job that could begin: one that is ready or due, and
+	// is not behind another of its key that runs or waits for its retry. It locks
+	// nothing: what comes or goes meanwhile is as if that were a moment later.
+	PendingBlock = dialect.SQL("queue.pending", `
+		SELECT b.divided FROM {prefix}queue_block AS b
+		WHERE b.queue_id = :queue AND (`+firstFree("job", "")+` OR `+firstFree("job_delayed", " AND j.run_at <= {now}")+`)
+		ORDER BY b.divided LIMIT 1`)
+
+	// AdvanceDelayed lets time pass for delayed jobs: see package queuetest. A worker finds a
+	// job that it has read by its id, wherever its time has gone meanwhile.
+	AdvanceDelayed = dialect.PerDialect("queue.advance", func(d *dialect.Dialect) string {
+		return `UPDATE {prefix}job_delayed SET run_at = ` + d.Add("run_at", ":by")
+	})
+
+	// OutdatedDead finds dead jobs whose time is over.
+	OutdatedDead = dialect.SQL("queue.outdated", `
+		SELECT queue_id, divided, id FROM {prefix}job_dead WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit {skip_locked}`)
+
+	// SurplusOf finds the newest of a queue's dead jobs that are too many, and SurplusDead those
+	// up to it: jobs are counted by their ids, whose order is that of the key.
+	SurplusOf = dialect.SQL("queue.surplus", `
+		SELECT id FROM {prefix}job_dead WHERE queue_id = :queue ORDER BY id DESC LIMIT 1 OFFSET :keep`)
+
+	SurplusDead = dialect.SQL("queue.surplus-dead", `
+		SELECT queue_id, divided, id FROM {prefix}job_dead WHERE queue_id = :queue AND id <= :most ORDER BY id LIMIT :limit {skip_locked}`)
+
+	PurgeDead = dialect.SQL("queue.purge-dead", `DELETE FROM {prefix}job_dead WHERE `+these+` {only id :n}`)
+)
+
+// firstFree tells whether a block has a job in a table that waits for no other of its
+// key.
+func firstFree(table, due string) string {
+	return `(SELECT j.id FROM {prefix}` + table + ` AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided` +
+		due + ` AND (j.job_key IS NULL
+			OR NOT EXISTS (SELECT 1 FROM {prefix}job_delayed AS h WHERE h.queue_id = j.queue_id AND h.divided = j.divided AND h.hold_key = j.job_key AND h.run_at > {now})
+			AND NOT EXISTS (SELECT 1 FROM {prefix}job_running AS r WHERE r.queue_id = j.queue_id AND r.divided = j.divided AND r.job_key = j.job_key)) LIMIT 1) IS NOT NULL`
+}
+
+func countIn(name, table, columns, more string) *dialect.Stmt {
+	return dialect.SQL("queue."+name, `
+		SELECT COUNT(*), `+more+` FROM (SELECT `+columns+` FROM {prefix}`+table+` WHERE queue_id = :queue LIMIT :limit) AS counted`)
+}

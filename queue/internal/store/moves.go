@@ -1,0 +1,70 @@
+package store
+
+import "github.com/dbcron/dbcron/dialect"
+
+// Moves from one table to another. The rows of :rows are locked, in the table that they come from.
+var (
+	DelayReady   = dialect.SQL("queue.delay-ready", moveTo("job_delayed", "job", true))
+	DelayRunning = dialect.SQL("queue.delay-running", moveTo("job_delayed", "job_running", false))
+
+	// Redelay puts delayed jobs off once more.
+	Redelay = dialect.PerDialect("queue.redelay", func(d *dialect.Dialect) string {
+		return d.UpdateFrom("{prefix}job_delayed", []string{"queue_id", "divided", "id"},
+			`run_at = {now + picked.later}, attempt = picked.tries, crashes = picked.died, error = picked.why, hold_key = picked.holds`, "",
+			`SELECT {int :queue} AS queue_id, {int :divided} AS divided, job AS id, later, tries, died, why, holds
+			FROM {records rows: job int, tries int, died int, why text, later int, holds text}`)
+	})
+
+	// LockLater and DivideAnew move jobs that are not due soon to other blocks, which may
+	// be another queue's. It does not say IS NULL, so that MySQL does not look by hold_key's
+	// index for the many jobs without one, lock them all and sort them.
+	LockLater = dialect.SQL("queue.lock-later", `
+		SELECT id, job_key, kind FROM {prefix}job_delayed
+		WHERE queue_id = :queue AND divided = :divided AND run_at > {now + :soon} AND (hold_key > '') IS NOT TRUE
+		ORDER BY run_at, id LIMIT :limit {locked}`)
+
+	DivideAnew = dialect.SQL("queue.divide-anew", `
+		INSERT INTO {prefix}job_delayed (queue_id, divided, id, priority, `+BodyColumns+`, `+ProgressColumns+`, attempt, crashes, error, run_at, hold_key)
+		SELECT {int :to}, record.target, j.id, j.priority, `+bodyOfJ+`, `+progressOfJ+`, j.attempt, j.crashes, j.error, j.run_at, j.hold_key
+		FROM {records rows: queue int, block int, job int, target int}
+		{join_by_key {prefix}job_delayed AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job`)
+
+	BuryReady   = dialect.SQL("queue.bury-ready", moveTo("job_dead", "job", true))
+	BuryDelayed = dialect.SQL("queue.bury-delayed", moveTo("job_dead", "job_delayed", false))
+	BuryRunning = dialect.SQL("queue.bury-running", moveTo("job_dead", "job_running", false))
+
+	CheckOutReady   = dialect.SQL("queue.check-out-ready", moveTo("job_running", "job", true))
+	CheckOutDelayed = dialect.SQL("queue.check-out-delayed", moveTo("job_running", "job_delayed", false))
+)
+
+// moveTo copies locked rows of one table into another. Ready jobs have a priority in
+// their key. The records say the queue and the block as well, so that none of the
+// table is known before a record is: engines would read the block for each.
+func moveTo(to, from string, ready bool) string {
+	key := "j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job"
+	columns := "queue_id, divided, id, priority, " + BodyColumns + ", attempt, crashes, error"
+	values := "j.queue_id, j.divided, j.id, j.priority, " + bodyOfJ + ", record.tries, record.died, record.why"
+	if ready {
+		key += " AND j.priority = record.urgency"
+	} else {
+		columns, values = columns+", "+ProgressColumns, values+", "+progressOfJ
+	}
+	switch to {
+	case "job_delayed":
+		columns += ", run_at, hold_key"
+		values += ", {now + record.later}, record.holds"
+	case "job_running":
+		columns += ", state, lock_by, fence, started_at"
+		values += ", record.more, :node, {int :fence}, {now + record.later}"
+	case "job_dead":
+		columns += ", detail, died_at, purge_at"
+		values += ", record.more, {now}, CASE WHEN {int :keep} < 0 THEN NULL ELSE {now + :keep} END"
+	case "job_done":
+		columns += ", outcome, worker, started_at, ended_at, purge_at"
+		values += ", record.more, :node, {now + record.later}, {now}, {now + :keep}"
+	}
+	return `INSERT INTO {prefix}` + to + ` (` + columns + `)
+		SELECT ` + values + `
+		FROM {records rows: queue int, block int, job int, urgency int, tries int, died int, why text, more text, later int, holds text}
+		{join_by_key {prefix}` + from + ` AS j} ON ` + key
+}

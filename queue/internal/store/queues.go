@@ -1,0 +1,64 @@
+package store
+
+import "github.com/dbcron/dbcron/dialect"
+
+// Queues and their settings.
+var (
+	GetQueue = dialect.SQL("queue.get", withGenerations("SELECT * FROM {prefix}queue WHERE name = :name"))
+
+	ListQueues = dialect.SQL("queue.list", withGenerations("SELECT * FROM {prefix}queue WHERE name > :after ORDER BY name LIMIT :limit"))
+
+	// GetQueueNow sees a queue that others have made since the transaction's snapshot.
+	GetQueueNow = dialect.PerDialect("queue.get-now", func(d *dialect.Dialect) string {
+		return generationsOf("SELECT * FROM {prefix}queue WHERE name = :name "+d.Current,
+			`(SELECT o.* FROM {prefix}queue_block AS o JOIN {prefix}queue AS p ON p.queue_id = o.queue_id WHERE p.name = :name `+d.Current+`)`)
+	})
+
+	// LockQueue serializes those who make a queue's blocks or change their number.
+	LockQueue = dialect.SQL("queue.lock", `
+		SELECT queue_id, (SELECT COUNT(*) FROM {prefix}queue_block AS b WHERE b.queue_id = q.queue_id) FROM {prefix}queue AS q WHERE q.name = :name {locked}`)
+
+	CreateQueue = dialect.SQL("queue.create", `
+		INSERT INTO {prefix}queue (name) VALUES (:name) {ignore_duplicate name}`)
+
+	// CreateBlocks runs with the queue locked. Those that a transaction's snapshot does not
+	// show are there all the same.
+	CreateBlocks = dialect.SQL("queue.create-blocks", `
+		INSERT INTO {prefix}queue_block (queue_id, divided, generation, fifo) VALUES {values rows: (:queue, :divided, :generation, :fifo)} {ignore_duplicate divided}`)
+
+	SetOrdered = dialect.SQL("queue.set-ordered", `
+		UPDATE {prefix}queue SET ordered = 'yes', update_time = {now} WHERE queue_id = :queue AND ordered <> 'yes'`)
+
+	SetQueue = dialect.SQL("queue.set", `
+		UPDATE {prefix}queue SET state = :state, reason = :reason, key_retry = :key_retry, max_attempts = :max_attempts, max_crashes = :max_crashes,
+			retry_delay = :retry_delay, retry_max_delay = :retry_max_delay, timeout = :timeout, max_payload = :max_payload,
+			keep_dead = :keep_dead, keep_dead_max = :keep_dead_max, keep_done = :keep_done, poll_min = :poll_min, poll_max = :poll_max, update_time = {now}
+		WHERE queue_id = :queue`)
+
+	// QueueUses tells what keeps a queue from being deleted. Routes to it are set with the
+	// queue locked, as it is here; jobs may come until all who enqueue know.
+	QueueUses = dialect.SQL("queue.uses", `
+		SELECT CASE WHEN EXISTS (SELECT 1 FROM {prefix}job WHERE queue_id = :queue) THEN 'ready jobs'
+			WHEN EXISTS (SELECT 1 FROM {prefix}job_delayed WHERE queue_id = :queue) THEN 'delayed jobs'
+			WHEN EXISTS (SELECT 1 FROM {prefix}job_running WHERE queue_id = :queue) THEN 'running jobs'
+			WHEN EXISTS (SELECT 1 FROM {prefix}job_dead WHERE queue_id = :queue) THEN 'dead jobs'
+			WHEN EXISTS (SELECT 1 FROM {prefix}route WHERE queue = :name) THEN 'a route that leads to it' ELSE '' END`)
+
+	// MarkDeleted runs with the queue locked.
+	MarkDeleted = dialect.SQL("queue.mark-deleted", `
+		UPDATE {prefix}queue SET state = 'deleted', reason = '', update_time = {now} WHERE queue_id = :queue`)
+)
+
+const queueColumns = `q.queue_id, q.name, q.state, q.reason, q.ordered, q.key_retry, q.max_attempts, q.max_crashes, q.retry_delay, q.retry_max_delay,
+			q.timeout, q.max_payload, q.keep_dead, q.keep_dead_max, q.keep_done, q.poll_min, q.poll_max`
+
+// withGenerations gives a row for each generation of blocks of some queues, and one with
+// no blocks for a queue that was written by hand and has none yet.
+func withGenerations(queues string) string { return generationsOf(queues, "{prefix}queue_block") }
+
+func generationsOf(queues, blocks string) string {
+	return `
+		SELECT ` + queueColumns + `, COALESCE(b.generation, 0), COALESCE(MIN(b.divided), 0), COUNT(b.divided), COALESCE(MIN({us b.insert_time}), 0), MAX(CASE WHEN b.fifo = 'yes' THEN 1 ELSE 0 END)
+		FROM (` + queues + `) AS q LEFT JOIN ` + blocks + ` AS b ON b.queue_id = q.queue_id
+		GROUP BY ` + queueColumns + `, b.generation ORDER BY q.name, b.generation`
+}

@@ -1,0 +1,84 @@
+package store
+
+import (
+	"strings"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// Ready jobs.
+var (
+	InsertJobs = dialect.PerDialect("queue.insert", func(d *dialect.Dialect) string { return insertInto(d, "job", commonFields+rareFields) })
+
+	// InsertPlain inserts jobs that have nothing rare about them, as most have.
+	InsertPlain = dialect.PerDialect("queue.insert-plain", func(d *dialect.Dialect) string { return insertInto(d, "job", commonFields) })
+
+	// InsertJobsTold and InsertPlainTold are these in a caller's transaction.
+	InsertJobsTold = dialect.PerDialect("queue.insert-told",
+		func(d *dialect.Dialect) string { return insertTelling(d, commonFields+rareFields) })
+	InsertPlainTold = dialect.PerDialect("queue.insert-plain-told", func(d *dialect.Dialect) string { return insertTelling(d, commonFields) })
+
+	// FetchReady reads a block's jobs, the most urgent ones first, each priority from its
+	// cursor on. It locks nothing: the block is leased.
+	FetchReady = dialect.PerDialect("queue.fetch", fetchPriorities)
+
+	// FetchAgain reads jobs of a block that were put back, up to a limit of each priority. It
+	// locks nothing, as fetch.
+	FetchAgain = dialect.SQL("queue.fetch-again", selectPriorities())
+
+	// AckReady deletes jobs that are done, and its like do so in the other tables. BETWEEN
+	// makes it a range of the key also in a plan that was made when the table was
+	// empty; the list says which: jobs that were committed late may be in between.
+	AckReady   = dialect.SQL("queue.ack", `DELETE FROM {prefix}job WHERE priority = :priority AND `+these+` {only id :n}`)
+	AckDelayed = dialect.SQL("queue.ack-delayed", `DELETE FROM {prefix}job_delayed WHERE `+these+` {only id :n}`)
+	AckRunning = dialect.SQL("queue.ack-running", `DELETE FROM {prefix}job_running WHERE `+these+` AND lock_by = :node {only id :n}`)
+
+	// PresentReady and its like tell which of some jobs are there.
+	PresentReady   = dialect.SQL("queue.present", `SELECT id FROM {prefix}job WHERE priority = :priority AND `+these)
+	PresentDelayed = dialect.SQL("queue.present-delayed", `SELECT id FROM {prefix}job_delayed WHERE `+these)
+	PresentDead    = dialect.SQL("queue.present-dead", `SELECT id FROM {prefix}job_dead WHERE `+these)
+
+	// LoadReady and its like read what a worker has left in the table of some jobs that it has
+	// read. Nobody else changes a payload, and a row that is gone was cancelled.
+	LoadReady = dialect.SQL("queue.load",
+		`SELECT id, payload, payload_bin, NULL, NULL, NULL FROM {prefix}job WHERE priority = :priority AND `+these)
+	LoadDelayed = dialect.SQL("queue.load-delayed", `SELECT id, payload, payload_bin, `+ProgressColumns+` FROM {prefix}job_delayed WHERE `+these)
+	LoadRunning = dialect.SQL("queue.load-running", `SELECT id, payload, payload_bin, `+ProgressColumns+
+		` FROM {prefix}job_running WHERE `+these+` AND lock_by = :node`)
+
+	// LockJobs and its like lock those of some jobs that are there, and nothing beside
+	// them: a producer may have locked that.
+	LockJobs    = dialect.SQL("queue.lock-jobs", lockIn("job", " AND j.priority = record.urgency"))
+	LockDelayed = dialect.SQL("queue.lock-delayed", lockIn("job_delayed", ""))
+	LockRunning = dialect.SQL("queue.lock-running", lockIn("job_running", " AND j.lock_by = :node"))
+	LockOut     = dialect.SQL("queue.lock-checked-out", lockIn("job_running", ""))
+	LockDead    = dialect.SQL("queue.lock-dead", lockIn("job_dead", ""))
+)
+
+// fetchPriorities reads each priority from its cursor on, the most urgent first.
+func fetchPriorities(d *dialect.Dialect) string {
+	if !d.Ranges {
+		return selectPriorities() + "\nLIMIT :limit"
+	}
+	var ranges []string
+	for _, p := range Priorities {
+		ranges = append(ranges, "priority = "+p+" AND id > :after"+p)
+	}
+	return `SELECT id, priority, ` + BodyColumns + ` FROM {prefix}job
+		WHERE queue_id = :queue AND divided = :divided AND (` + strings.Join(ranges, " OR ") + `) ORDER BY priority, id LIMIT :limit`
+}
+
+// Priorities are the priorities of jobs, as they stand in names of arguments.
+var Priorities = []string{"1", "2", "3", "4"}
+
+// selectPriorities is a SELECT for each priority.
+func selectPriorities() string { return selectReady(`id, priority, ` + BodyColumns) }
+
+func selectReady(columns string) string {
+	var parts []string
+	for _, p := range Priorities {
+		parts = append(parts, `SELECT * FROM (SELECT `+columns+` FROM {prefix}job
+			WHERE queue_id = :queue AND divided = :divided AND priority = `+p+` AND id > :after`+p+` ORDER BY id LIMIT :limit) AS p`+p)
+	}
+	return strings.Join(parts, "\nUNION ALL ")
+}

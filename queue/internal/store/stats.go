@@ -1,0 +1,23 @@
+package store
+
+import "github.com/dbcron/dbcron/dialect"
+
+// StatReady and its like count the first jobs of each part of a queue by kind: as many
+// of each part as they are told, since nobody waits for millions.
+var (
+	StatReady = dialect.SQL("queue.stat-ready", statIn("job", " AND divided = :divided AND priority = :priority"))
+
+	StatDelayed = dialect.SQL("queue.stat-delayed", statIn("job_delayed", " AND divided = :divided"))
+
+	StatRunning = dialect.SQL("queue.stat-running", statIn("job_running", " AND divided = :divided"))
+
+	StatDead = dialect.SQL("queue.stat-dead", statIn("job_dead", ""))
+)
+
+func statIn(table, part string) string {
+	return `
+		SELECT part, kind, COUNT(*), MIN(id) FROM (
+			{union rows: SELECT * FROM (SELECT {int :at} AS part, kind, id FROM {prefix}` + table + `
+				WHERE queue_id = :queue` + part + ` ORDER BY id LIMIT :limit) AS one}) AS counted
+		GROUP BY part, kind`
+}
