@@ -8,8 +8,8 @@ import (
 	"github.com/dbcron/dbcron/internal/trouble"
 )
 
-// attend says in the table of nodes that this daemon is there, until ctx ends: also while it
-// runs nothing, so that nobody takes the tables away from under it.
+// attend keeps this daemon's row in the table of nodes alive until ctx ends, even while it runs
+// nothing: migrations see from it that the tables are in use.
 func (s *Scheduler) attend(ctx context.Context) {
 	defer s.depart(ctx)
 	trouble := trouble.New(s.opt.Logger, "telling that this daemon is there")
@@ -22,7 +22,7 @@ func (s *Scheduler) attend(ctx context.Context) {
 	}
 }
 
-// stay renews this daemon's row, and makes it where there is none.
+// stay renews this daemon's row, or inserts it if it is missing.
 func (s *Scheduler) stay(ctx context.Context) error {
 	lease := s.opt.Lease.Microseconds()
 	n, err := s.db.Exec(ctx, stay, dialect.Args{"node": s.owner, "lease": lease})
@@ -36,7 +36,7 @@ func (s *Scheduler) stay(ctx context.Context) error {
 	return err
 }
 
-// shortList is a list of tags that the table takes.
+// shortList joins tags into a list that fits the column.
 func shortList(tags []string) string {
 	text := ""
 	for i, tag := range tags {
@@ -51,7 +51,7 @@ func shortList(tags []string) string {
 	return text
 }
 
-// depart removes the row of a daemon that has ended. If it cannot, the lease ends it.
+// depart removes this daemon's row when it stops. If that fails, the row's lease expires.
 func (s *Scheduler) depart(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

@@ -9,23 +9,23 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// A Cause is the run that started another one, by OnSuccess or OnFailure.
+// A Cause is the run that started another one through OnSuccess or OnFailure.
 type Cause struct {
 	Schedule string `json:"schedule"`
 	RunID    int64  `json:"run_id"`
 	State    string `json:"state"`
 	ExitCode int    `json:"exit_code"` // of a command, or the status of a request; -1: none
 	Error    string `json:"error,omitempty"`
-	Output   string `json:"output,omitempty"` // as far as the history has it
+	Output   string `json:"output,omitempty"` // the last part that the history kept
 }
 
-// causedBy finds the run that started another one. All attempts at a slot have the cause of the
-// first. Its row may have left the history.
+// causedBy finds the run that started another one. Every attempt at a slot has the cause of the
+// first attempt. The causing run may have left the history already.
 var causedBy = dialect.SQL("scheduler.caused-by", `
 		SELECT `+runColumns+` FROM {prefix}run
 		WHERE id = (SELECT c.by_run FROM {prefix}run AS c WHERE c.schedule = :schedule AND c.due_at = {time :due} AND c.attempt = 1)`)
 
-// causeOf returns what has started a run; nil: nothing has, or it is not known any more.
+// causeOf returns the run that started r, or nil if there is none or it has left the history.
 func causeOf(ctx context.Context, tx *dialect.Session, r *run) (*Cause, error) {
 	if r.cause != "chain" {
 		return nil, nil //nolint:nilnil // none, which is no error
@@ -38,11 +38,11 @@ func causeOf(ctx context.Context, tx *dialect.Session, r *run) (*Cause, error) {
 	return &Cause{Schedule: c.Schedule, RunID: c.ID, State: c.State, ExitCode: c.ExitCode, Error: c.Error, Output: c.Output}, nil
 }
 
-// causeWithin bounds the look for a run's cause.
+// causeWithin bounds the query for a run's cause.
 const causeWithin = 10 * time.Second
 
-// findCause tells an execution what has started it. An alarm without its cause is better than
-// none.
+// findCause sets the cause of an execution. If the query fails, the run starts without it: an
+// alarm that does not name its cause is better than no alarm.
 func (s *Scheduler) findCause(e *execution) {
 	ctx, cancel := context.WithTimeout(context.Background(), causeWithin)
 	defer cancel()
@@ -53,7 +53,7 @@ func (s *Scheduler) findCause(e *execution) {
 	e.by = by
 }
 
-// variables are what a command is told of the cause.
+// variables returns the environment variables that describe the cause to a command.
 func (c *Cause) variables() map[string]string {
 	code := ""
 	if c.ExitCode >= 0 {
@@ -68,7 +68,7 @@ func (c *Cause) variables() map[string]string {
 	}
 }
 
-// setHeaders tells a request of the cause.
+// setHeaders describes the cause in the headers of a request.
 func (c *Cause) setHeaders(h http.Header) {
 	h.Set("Dbcron-Cause-Schedule", strconv.QuoteToASCII(c.Schedule))
 	h.Set("Dbcron-Cause-Run-Id", strconv.FormatInt(c.RunID, 10))
@@ -79,8 +79,8 @@ func (c *Cause) setHeaders(h http.Header) {
 	h.Set("Dbcron-Cause-Error", strconv.QuoteToASCII(reason(c.Error)))
 }
 
-// input is what a command or a function reads: its schedule's own, or else the output of the run
-// that started it.
+// input returns what a command or function reads: the schedule's own input, or else the output
+// of the run that started it.
 func (e *execution) input() string {
 	if e.what.Stdin == "" && e.by != nil {
 		return e.by.Output

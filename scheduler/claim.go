@@ -15,33 +15,33 @@ import (
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
-// A claimed run is this daemon's to execute while its lease lasts.
+// A run is a claimed run, which this daemon executes while its lease lasts.
 type run struct {
 	id       int64
 	schedule string
 	due      time.Time
 	attempt  int
 	cause    string // slot, hand, backfill or chain
-	failures int    // attempts at the slot that failed before
-	crashes  int    // and that were lost
+	failures int    // failed attempts at the slot before this one
+	crashes  int    // lost attempts at the slot before this one
 	fence    int64
 	claim    string // token of the claim's transaction
 	what     *Schedule
 
-	trace Trace // once it begins
+	trace Trace // set when the run begins
 
-	crowded bool // others of the schedule waited when it began
+	crowded bool // other runs of the schedule were waiting when it began
 
 	// deadline is when the lease ends, by this host's clock: counted from
 	// before the claim was sent, so that it is never later than the database's.
 	deadline instant.Instant
 }
 
-// asked tells whether somebody has asked for the run, so that it is made even
-// if the schedule is paused or has ended.
+// asked reports whether the run was requested explicitly. Such a run is executed even if the
+// schedule is paused or has ended.
 func (r *run) asked() bool { return r.cause == "hand" || r.cause == "backfill" }
 
-// args are the columns of a run that is yet to begin.
+// args returns the columns of a run that has not begun.
 func (r *run) args(lane string) dialect.Args {
 	return dialect.Args{
 		"name": r.schedule, "path": lane, "due": r.due.UnixMicro(), "nth": r.attempt,
@@ -57,7 +57,7 @@ type candidate struct {
 	lane     string
 	now      time.Time // the database's, when the schedule was locked
 	plan     *cronspec.Schedule
-	bad      error // why it cannot be run
+	bad      error // why the schedule cannot run
 }
 
 func scanCandidate(rows *sql.Rows) (c candidate, err error) {
@@ -67,12 +67,12 @@ func scanCandidate(rows *sql.Rows) (c candidate, err error) {
 	return c, err
 }
 
-// stopped tells whether somebody, or its failures, have stopped the schedule.
-// One that has ended still finishes its last slots.
+// stopped reports whether the schedule was paused or gave up after failures. A schedule that
+// has ended still finishes its last slots.
 func (c *candidate) stopped() bool { return c.State == "paused" || c.State == "failed" }
 
-// overlap is the policy that counts: no run that enqueues a job is under way while
-// another one begins.
+// overlap returns the policy in effect. Runs that enqueue a job end in the transaction that
+// begins them, so they never overlap.
 func (c *candidate) overlap() string {
 	if c.Kind == "job" {
 		return "allow"
@@ -80,7 +80,7 @@ func (c *candidate) overlap() string {
 	return c.Overlap
 }
 
-// load checks what a person may have written, and finds the plan.
+// load validates the row, which a person may have written, and parses its plan.
 func (c *candidate) load() error {
 	if c.bad != nil {
 		return c.bad
@@ -91,18 +91,17 @@ func (c *candidate) load() error {
 	return c.bad
 }
 
-// An open run is one that has not ended.
+// An openRun is a run that has not ended.
 type openRun struct {
 	id       int64
 	schedule string
 	due      time.Time
 	attempt  int
-	state    string // waiting, running, or retry: about to be begun again
+	state    string // waiting, running, or retry: its next attempt is due
 	failures int
 }
 
-// openRuns lists the runs of locked schedules that have not ended, by name, in
-// the order of their slots.
+// openRuns lists the open runs of locked schedules by schedule name, in slot order.
 func openRuns(ctx context.Context, tx *dialect.Session, locked []candidate) (map[string][]openRun, error) {
 	names := make([]string, len(locked))
 	for i := range locked {
@@ -121,27 +120,27 @@ func openRuns(ctx context.Context, tx *dialect.Session, locked []candidate) (map
 	return byName, err
 }
 
-// Claims are what one transaction of a daemon does with schedules that it has
-// locked, gathered to be written at once.
+// claims collects what one transaction does with the schedules it has locked, so that it can
+// be written in few statements.
 type claims struct {
 	token  string
 	begins []dialect.Args
 	waits  []dialect.Args
 	moves  []dialect.Args
-	what   map[string]*candidate // by name, of all that begin
+	what   map[string]*candidate // by name: every schedule of which a run begins
 	crowd  map[string]bool
 
-	resumes bool // runs that waited have begun as well
+	resumes bool // runs that were waiting have begun, too
 
-	made  []made   // runs that have enqueued a job, or could not
-	wakes []func() // tell workers of the jobs, after the commit
+	made  []made   // runs that have enqueued a job or failed to
+	wakes []func() // wake the workers of those jobs after the commit
 }
 
 func newClaims() *claims {
 	return &claims{token: rand.Text(), what: map[string]*candidate{}, crowd: map[string]bool{}}
 }
 
-// begin lets a run of a locked schedule begin here.
+// begin starts a run of a locked schedule on this daemon.
 func (b *claims) begin(c *candidate, r run) {
 	c.fence++
 	r.fence = c.fence
@@ -149,7 +148,7 @@ func (b *claims) begin(c *candidate, r run) {
 	b.what[c.Name] = c
 }
 
-// wait lets a run of a schedule wait for its turn.
+// wait stores a run that waits for its turn.
 func (b *claims) wait(c *candidate, r run, after time.Duration) {
 	args := r.args(c.lane)
 	args["after_us"] = after.Microseconds()
@@ -157,9 +156,9 @@ func (b *claims) wait(c *candidate, r run, after time.Duration) {
 	b.crowd[c.Name] = true
 }
 
-// claim takes up to limit due schedules of a lane: each moves to its next slot,
-// and the slot that has come becomes a run, all in one transaction. It returns
-// the runs to start here, and how many schedules it has moved.
+// claim takes up to limit due schedules of a lane. In one transaction it advances each to its
+// next slot and turns the slot that is due into a run. It returns the runs to start here and
+// the number of schedules that it advanced.
 func (s *Scheduler) claim(ctx context.Context, lane string, limit int) (runs []run, moved int, err error) {
 	var first candidate
 	b, err := s.claimTx(ctx, func(ctx context.Context, tx *dialect.Session, b *claims) error {
@@ -194,17 +193,17 @@ func (s *Scheduler) claim(ctx context.Context, lane string, limit int) (runs []r
 	return runs, moved, nil
 }
 
-// claimTx runs f in a transaction that claims. If its commit's answer is lost, what it
-// may have begun is given back; jobs that it may have enqueued are not, and need not be:
-// their runs have ended with them.
+// claimTx runs f in a claiming transaction. If the outcome of the commit is unknown, it hands
+// back the runs that may have begun. Jobs that may have been enqueued need no such care: their
+// runs ended in the same transaction.
 func (s *Scheduler) claimTx(ctx context.Context, f func(context.Context, *dialect.Session, *claims) error) (b *claims, err error) {
 	for tries := 0; ; tries++ {
 		err = s.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 			b = newClaims()
 			return f(ctx, tx, b)
 		})
-		// Of the ids of jobs one in thousands is another process's too: then all of it
-		// is done again, with others.
+		// Rarely, a generated job id equals that of another process. The whole transaction is
+		// then repeated with new ids.
 		if err == nil || !s.db.Dialect.Duplicate(err) || tries == 3 {
 			break
 		}
@@ -215,9 +214,9 @@ func (s *Scheduler) claimTx(ctx context.Context, f func(context.Context, *dialec
 	return b, err
 }
 
-// claimOne decides about one schedule whose time has come.
+// claimOne decides what one due schedule does.
 func (s *Scheduler) claimOne(ctx context.Context, tx *dialect.Session, b *claims, c *candidate, open []openRun) error {
-	if c.Due.IsZero() && c.bad == nil { // written by hand: next_exec alone
+	if c.Due.IsZero() && c.bad == nil { // inserted by hand, with next_exec only
 		c.Due = c.nextExec
 	}
 	if err := c.load(); err != nil {
@@ -253,14 +252,13 @@ const (
 	whyReplace = "replaced by the next slot"
 )
 
-// place lets slots begin or wait, or passes over them, as the overlap policy
-// says.
+// place lets slots begin or wait, or skips them, according to the overlap policy.
 func (s *Scheduler) place(ctx context.Context, tx *dialect.Session, b *claims, c *candidate, slots []time.Time, open []openRun) error {
 	slot := func(due time.Time) run { return run{schedule: c.Name, due: due, attempt: 1, cause: "slot"} }
 	switch {
 	case len(slots) == 0:
 		return nil
-	case c.Kind == "job": // all at once: their runs end in this transaction
+	case c.Kind == "job": // all at once, because their runs end in this transaction
 		for _, due := range slots {
 			b.begin(c, slot(due))
 		}
@@ -296,12 +294,12 @@ func (s *Scheduler) place(ctx context.Context, tx *dialect.Session, b *claims, c
 	return nil
 }
 
-// turnAfter is when a run that waits for its turn is looked at again, should
-// nobody release it: whoever should have may have died.
+// turnAfter is the interval after which a waiting run is checked again. It bounds the delay if
+// the daemon that should have released the run has died.
 func (s *Scheduler) turnAfter() time.Duration { return min(s.opt.Lease, 5*time.Second) }
 
-// replace ends what is under way: what waits at once, and what runs by asking
-// its daemon.
+// replace ends the open runs of a schedule: waiting ones at once, running ones by asking their
+// daemon.
 func (s *Scheduler) replace(ctx context.Context, tx *dialect.Session, c *candidate, open []openRun) error {
 	var waiting, running []int64
 	for _, o := range open {
@@ -324,9 +322,8 @@ func (s *Scheduler) replace(ctx context.Context, tx *dialect.Session, c *candida
 	return err
 }
 
-// write carries out claims, and returns the runs that have begun: all that
-// were to, but for slots that have a run already, and for those that enqueue a
-// job, which have ended.
+// write carries out the claims and returns the runs that have begun. It leaves out slots that
+// have a run already, and runs that enqueued a job, since those have ended.
 func (s *Scheduler) write(ctx context.Context, tx *dialect.Session, b *claims) ([]run, error) {
 	if err := moveAll(ctx, tx, b.moves); err != nil {
 		return nil, err
@@ -354,7 +351,7 @@ func (s *Scheduler) write(ctx context.Context, tx *dialect.Session, b *claims) (
 	}
 	var all []run
 	var err error
-	tells := tx.Dialect.Returning != nil // which runs it has written
+	tells := tx.Dialect.Returning != nil // the statement returns the runs it has written
 	switch {
 	case len(b.begins) > 0 && tells:
 		all, err = dialect.Select(ctx, tx, begin, args, scan)
@@ -371,8 +368,8 @@ func (s *Scheduler) write(ctx context.Context, tx *dialect.Session, b *claims) (
 	return s.enqueueAll(ctx, tx, b, all)
 }
 
-// reason is an error's text as it can be stored, whatever somebody has written
-// into a row that the error quotes.
+// reason returns an error's text in a form that can be stored, whatever the row that the error
+// quotes contains.
 func reason(text string) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 	if len(text) > 4000 {
@@ -381,7 +378,7 @@ func reason(text string) string {
 	return text
 }
 
-// keepOf is how long a schedule's runs stay in the history, in µs; -1: for ever.
+// keepOf is how long a schedule's runs stay in the history, in µs; -1 means for ever.
 func keepOf(s *Schedule) int64 {
 	if s.KeepFor < 0 {
 		return -1
@@ -389,8 +386,8 @@ func keepOf(s *Schedule) int64 {
 	return cmp.Or(s.KeepFor, defaultKeepFor).Microseconds()
 }
 
-// moveAll gives locked schedules their next slot. The rows are locked, so each
-// of them is changed, or something is wrong and the transaction must not be.
+// moveAll gives locked schedules their next slot. The rows are locked, so a row that does not
+// change is a bug, and the transaction must not commit.
 func moveAll(ctx context.Context, tx *dialect.Session, moves []dialect.Args) error {
 	if len(moves) == 0 {
 		return nil
@@ -402,7 +399,7 @@ func moveAll(ctx context.Context, tx *dialect.Session, moves []dialect.Args) err
 	return err
 }
 
-// close takes a locked schedule out of the race.
+// close takes a locked schedule out of service: it ends or fails.
 func (s *Scheduler) close(ctx context.Context, tx *dialect.Session, c *candidate, state, why string) error {
 	return s.closeAfter(ctx, tx, c, state, why, 0)
 }
@@ -418,14 +415,14 @@ func (s *Scheduler) closeAfter(ctx context.Context, tx *dialect.Session, c *cand
 	return err
 }
 
-// deadline is the end of a lease that is asked for now, less a margin in which
-// the command is gone and the loss noticed.
+// deadline is the local time at which a lease requested now ends, minus a margin to kill the
+// command and notice the loss.
 func (s *Scheduler) deadline() instant.Instant {
 	return instant.Now().Add(s.opt.Lease - s.opt.Lease/10)
 }
 
-// forget gives back what a claim may have taken whose commit's answer was
-// lost. If this fails too, the lease ends it.
+// forget hands back what a claim may have taken if the outcome of its commit is unknown. If
+// this fails too, the leases expire.
 func (s *Scheduler) forget(ctx context.Context, b *claims) {
 	if b == nil || len(b.what) == 0 {
 		return

@@ -13,8 +13,8 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// A run that was made has ended in the transaction in which it began: its job is
-// enqueued, or cannot be.
+// A made is a run that ended in the transaction in which it began: its job was enqueued, or
+// could not be.
 type made struct {
 	run
 	job     queue.Job
@@ -22,9 +22,9 @@ type made struct {
 	said    string
 }
 
-// enqueueAll enqueues the jobs of runs that a claim has begun, ends those runs, and
-// returns the others. It is the last that the claim's transaction does: ids of jobs
-// are times, and should be committed soon.
+// enqueueAll enqueues the jobs of the runs that a claim has begun, ends those runs, and returns
+// the others. It comes last in the claim's transaction: ids of jobs are times and should be
+// committed soon.
 func (s *Scheduler) enqueueAll(ctx context.Context, tx *dialect.Session, b *claims, all []run) (others []run, err error) {
 	for _, r := range all {
 		if r.what.Kind != "job" {
@@ -38,7 +38,7 @@ func (s *Scheduler) enqueueAll(ctx context.Context, tx *dialect.Session, b *clai
 		}
 		b.made = append(b.made, made{run: r, job: jobOf(&r, by)})
 	}
-	// Jobs of one queue together: each change of the queue is a question about it.
+	// Group jobs by queue: each change of queue costs a query for its settings.
 	slices.SortStableFunc(b.made, func(a, b made) int { return strings.Compare(a.job.Queue, b.job.Queue) })
 	for part := range parts(b.made) {
 		if err := s.enqueuePart(ctx, tx, b, part); err != nil {
@@ -58,14 +58,14 @@ func (s *Scheduler) enqueueAll(ctx context.Context, tx *dialect.Session, b *clai
 	return others, nil
 }
 
-// A statement has so many jobs at the most, and payloads of so many bytes, if it has
-// more than one: servers refuse statements that are too long.
+// Limits of one statement: its jobs, and the bytes of their payloads unless it has one job
+// only. Servers refuse statements that are too long.
 const (
 	partJobs  = 1000
 	partBytes = 4 << 20
 )
 
-// parts divides jobs into those that one statement can insert.
+// parts splits jobs into batches that one statement can insert.
 func parts(all []made) func(yield func([]made) bool) {
 	return func(yield func([]made) bool) {
 		for from := 0; from < len(all); {
@@ -83,8 +83,8 @@ func parts(all []made) func(yield func([]made) bool) {
 	}
 }
 
-// enqueuePart enqueues some jobs and ends their runs. If a queue takes one of them
-// not, they are enqueued one by one, so that only the run of that one fails.
+// enqueuePart enqueues a batch of jobs and ends their runs. If a queue refuses one of them, it
+// enqueues them one by one, so that only the run of that job fails.
 func (s *Scheduler) enqueuePart(ctx context.Context, tx *dialect.Session, b *claims, part []made) error {
 	err := s.enqueue(ctx, tx, b, part)
 	if refused(err) && len(part) > 1 {
@@ -109,13 +109,13 @@ func (s *Scheduler) enqueuePart(ctx context.Context, tx *dialect.Session, b *cla
 	return err
 }
 
-// refused tells whether a queue does not take a job. Nothing was written then, and the
-// transaction goes on.
+// refused reports whether a queue refused a job. In that case nothing was written, and the
+// transaction can go on.
 func refused(err error) bool {
 	return errors.Is(err, queue.ErrInvalid) || errors.Is(err, queue.ErrDeleted)
 }
 
-// enqueue enqueues jobs, all or none, and notes what has become of each.
+// enqueue enqueues all of the jobs or none, and records the outcome of each.
 func (s *Scheduler) enqueue(ctx context.Context, tx *dialect.Session, b *claims, part []made) error {
 	jobs := make([]queue.Job, len(part))
 	for i := range part {
@@ -136,8 +136,8 @@ func (s *Scheduler) enqueue(ctx context.Context, tx *dialect.Session, b *claims,
 	return err
 }
 
-// tell does what is to be done when a claim was committed: it wakes the workers of
-// the jobs, and logs their runs as those of other kinds are.
+// tell follows the commit of a claim: it wakes the workers of the enqueued jobs and logs their
+// runs like those of other kinds.
 func (s *Scheduler) tell(b *claims) {
 	for _, wake := range b.wakes {
 		wake()
@@ -151,10 +151,10 @@ func (s *Scheduler) tell(b *claims) {
 	}
 }
 
-// flush waits until workers have been told of all jobs: a program that ends would
-// leave them to find the last ones by themselves.
+// flush waits until workers have been notified of all jobs. Otherwise they would find the last
+// jobs of an exiting program only by polling.
 func (s *Scheduler) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_ = s.jobs.Flush(ctx) // unheard, they look by themselves
+	_ = s.jobs.Flush(ctx) // on failure, workers find the jobs by polling
 }

@@ -14,31 +14,31 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// An effort is work under way: a guarded process, or a task of this one.
+// An effort is work in progress: a guarded process, or a task inside this one.
 type effort interface {
 	Extend(deadline instant.Instant)
-	Stop() // ask it to end; it is killed after its grace
+	Stop() // asks it to end; it is killed after its grace
 	Kill()
 	Output() (text string, snapshot int)
 	Wait() guardian.Result
 }
 
-// An execution is a run that this daemon has begun.
+// An execution is a run that this daemon has started.
 type execution struct {
 	run
-	by       *Cause // what has started it; nil: nothing has
+	by       *Cause // the run that started it; nil: none
 	mu       sync.Mutex
 	effort   effort
-	stopped  stop // why we have ended it
-	lost     bool // the row is somebody else's: nothing is to be written
-	recorded bool // the outcome was written with the work
-	shown    int  // the snapshot of the output that was published
+	stopped  stop // why this daemon ended it
+	lost     bool // the row belongs to another daemon: write nothing
+	recorded bool // the outcome was written together with the work
+	shown    int  // the last snapshot of the output that was published
 	until    instant.Instant
 }
 
 func newExecution(r run) *execution { return &execution{run: r, until: r.deadline} }
 
-// A stop is a reason for which the daemon ends work.
+// A stop is a reason why the daemon ends work.
 type stop struct {
 	cause stopCause
 	why   string
@@ -54,7 +54,7 @@ const (
 	abandoned // the lease was lost, or the function did not return
 )
 
-// stopFor ends the work, gently or at once. The first reason counts.
+// stopFor ends the work, gracefully or at once. The first reason wins.
 func (e *execution) stopFor(s stop, kill bool) {
 	e.mu.Lock()
 	if e.stopped.cause == notStopped {
@@ -63,7 +63,7 @@ func (e *execution) stopFor(s stop, kill bool) {
 	work := e.effort
 	e.mu.Unlock()
 	switch {
-	case work == nil: // attach does it
+	case work == nil: // attach will stop it
 	case kill:
 		work.Kill()
 	default:
@@ -71,11 +71,11 @@ func (e *execution) stopFor(s stop, kill bool) {
 	}
 }
 
-// end asks the work to stop, and kills it after its grace; kill does at once.
+// end asks the work to stop and kills it after its grace; kill does so at once.
 func (e *execution) end()  { e.stopFor(stop{cause: drained}, false) }
 func (e *execution) kill() { e.stopFor(stop{cause: drained}, true) }
 
-// attach makes work that has started known, unless it was stopped meanwhile.
+// attach registers work that has started, or stops it if a stop came in the meantime.
 func (e *execution) attach(work effort) {
 	e.mu.Lock()
 	e.effort = work
@@ -98,7 +98,7 @@ func (e *execution) extend(deadline instant.Instant) {
 	}
 }
 
-// lose gives up a run that is somebody else's.
+// lose gives up a run that another daemon has taken over.
 func (e *execution) lose() {
 	e.mu.Lock()
 	e.lost = true
@@ -124,7 +124,7 @@ func (e *execution) why() stop {
 	return e.stopped
 }
 
-// execute does the work and waits for its end.
+// execute does the work and waits until it ends.
 func (s *Scheduler) execute(e *execution) guardian.Result {
 	work, err := s.begin(e)
 	if err != nil {
@@ -140,7 +140,7 @@ func (s *Scheduler) execute(e *execution) guardian.Result {
 	return work.Wait()
 }
 
-// begin starts what a schedule has to be run.
+// begin starts the work of a schedule.
 func (s *Scheduler) begin(e *execution) (effort, error) {
 	s.findCause(e)
 	switch e.what.Kind {
@@ -177,8 +177,8 @@ func (s *Scheduler) command(e *execution) (effort, error) {
 	}, e.deadline)
 }
 
-// environment is what the daemon gives every command, with what the schedule
-// sets, and what tells the command about its run.
+// environment returns a command's environment: the daemon's settings, the schedule's, and the
+// variables that describe the run.
 func (s *Scheduler) environment(e *execution) []string {
 	set := map[string]string{}
 	for _, pair := range s.opt.Env {
@@ -218,12 +218,12 @@ func value(env []string, name, otherwise string) string {
 	return otherwise
 }
 
-// Output is the output of a run as a log handler gets it: a handler for people
-// shows some of it, and others should not, since it may hold secrets.
+// Output is the output of a run as passed to a log handler. It may hold secrets: only a handler
+// for people should print part of it.
 type Output string
 
-// String is what handlers show that do not know the type.
+// String returns the size only, for handlers that do not know the type.
 func (o Output) String() string { return fmt.Sprintf("%d bytes", len(o)) }
 
-// MarshalText is String for handlers that encode.
+// MarshalText is String for handlers that encode values.
 func (o Output) MarshalText() ([]byte, error) { return []byte(o.String()), nil }

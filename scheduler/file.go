@@ -8,17 +8,17 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// A File is a file that a daemon imports schedules from, as it has read it last.
+// A File is a file from which a daemon imports schedules, as last read.
 type File struct {
-	Source  string // of its schedules: see Import
-	Node    string // the daemon
+	Source  string // of the schedules: see Import
+	Node    string // the daemon that read it
 	Digest  string // of its content
-	Problem string // why it could not be imported; "": it was
+	Problem string // why the import failed; "": it succeeded
 	Read    time.Time
 }
 
 var (
-	// fileAgain and fileFirst: a daemon writes rows of its own name only, which no other has.
+	// fileAgain and fileFirst cannot collide: a daemon writes only rows under its own, unique name.
 	fileAgain = dialect.SQL("scheduler.file-again", `
 		UPDATE {prefix}schedule_file SET digest = :digest, problem = :problem, read_at = {now} WHERE source = :source AND node = :node`)
 
@@ -27,7 +27,7 @@ var (
 
 	filesLeft = dialect.SQL("scheduler.files-left", `DELETE FROM {prefix}schedule_file WHERE node = :node`)
 
-	// filesOfDead removes what killed daemons have left.
+	// filesOfDead removes the rows of daemons that were killed.
 	filesOfDead = dialect.SQL("scheduler.files-of-dead", `
 		DELETE FROM {prefix}schedule_file WHERE read_at < {now + :ago}
 			AND NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = node)`)
@@ -38,7 +38,7 @@ var (
 		ORDER BY f.source, f.node LIMIT :limit`)
 )
 
-// NoteFile records how a daemon has read a file, for Files.
+// NoteFile records how a daemon last read a file. Files lists the records.
 func NoteFile(ctx context.Context, db *dialect.DB, f File) error {
 	args := dialect.Args{"source": f.Source, "node": f.Node, "digest": f.Digest, "problem": reason(f.Problem)}
 	n, err := db.Exec(ctx, fileAgain, args)
@@ -51,13 +51,13 @@ func NoteFile(ctx context.Context, db *dialect.DB, f File) error {
 	return err
 }
 
-// ForgetFiles removes what a daemon has recorded by NoteFile: it ends.
+// ForgetFiles removes what a stopping daemon recorded with NoteFile.
 func ForgetFiles(ctx context.Context, db *dialect.DB, node string) error {
 	_, err := db.Exec(ctx, filesLeft, dialect.Args{"node": node})
 	return err
 }
 
-// Files returns up to limit files of live daemons, by their sources. Daemons that have different
+// Files returns up to limit files of live daemons, ordered by source. Daemons with different
 // files under one source undo each other's imports.
 func Files(ctx context.Context, db *dialect.DB, limit int) ([]File, error) {
 	return dialect.Select(ctx, &db.Session, listFiles, dialect.Args{"limit": limit}, func(rows *sql.Rows) (f File, err error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// What follows runs as they come and go reads them without their output, which may be long.
+// Statements for following runs. They leave out the output, which may be long.
 var (
 	runsAfter = dialect.SQL("scheduler.runs-after", `SELECT `+shortRun+` FROM {prefix}run WHERE id > :after ORDER BY id LIMIT :limit`)
 
@@ -16,7 +16,7 @@ var (
 
 	lastRun = dialect.SQL("scheduler.last-run", `SELECT COALESCE(MAX(id), 0) FROM {prefix}run`)
 
-	// openRunIDs finds them by the index of each lane.
+	// openRunIDs probes the index once per lane.
 	openRunIDs = dialect.SQL("scheduler.open-run-ids", `
 		SELECT r.id FROM (SELECT DISTINCT lane FROM {prefix}schedule) AS l
 		JOIN {prefix}run AS r ON r.lane = l.lane AND r.next_exec > {time 0} AND r.next_exec < {time 253402300799000000}
@@ -25,13 +25,14 @@ var (
 
 var shortRun = strings.Replace(runColumns, ", output,", ", '',", 1)
 
-// RunsAfter returns up to limit runs by id, those after an id, without their output. Ids are in
-// the order in which runs were made, but one can be committed a moment after a larger one.
+// RunsAfter returns up to limit runs with ids above after, in id order and without their output.
+// Ids are in the order in which runs were made, but a run may be committed shortly after one with
+// a larger id.
 func RunsAfter(ctx context.Context, db *dialect.DB, after int64, limit int) ([]Run, error) {
 	return dialect.Select(ctx, &db.Session, runsAfter, dialect.Args{"after": after, "limit": limit}, scanRun)
 }
 
-// RunsWithIDs returns those of some runs that are there, by id, without their output.
+// RunsWithIDs returns those of the given runs that exist, in id order and without their output.
 func RunsWithIDs(ctx context.Context, db *dialect.DB, ids []int64) ([]Run, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -39,7 +40,7 @@ func RunsWithIDs(ctx context.Context, db *dialect.DB, ids []int64) ([]Run, error
 	return dialect.Select(ctx, &db.Session, runsWithIDs, dialect.Args{"ids": ids}, scanRun)
 }
 
-// OpenRuns returns the ids of up to limit runs that have not ended, and that of the newest run,
+// OpenRuns returns the ids of up to limit runs that have not ended, and the id of the newest run,
 // or 0 if there is none.
 func OpenRuns(ctx context.Context, db *dialect.DB, limit int) (ids []int64, newest int64, err error) {
 	if err = db.Get(ctx, lastRun, nil, &newest); err != nil {

@@ -11,34 +11,33 @@ import (
 	"github.com/dbcron/dbcron/internal/guardian"
 )
 
-// A Running is a run that a function is called for. What is written to it
-// becomes the run's output; its methods may be called by several goroutines.
+// A Running is the run for which a function is called. What is written to it becomes the run's
+// output. It is safe for concurrent use.
 type Running struct {
 	ID       int64
 	Schedule string
 	Due      time.Time // the slot, UTC
-	Attempt  int       // 1, or more after a crash or a failure
-	Fence    int64     // larger than that of every attempt of the schedule that began before
-	Input    string    // the column stdin of the schedule, or else the output of the run that started it
-	By       *Cause    // the run that started it, by OnSuccess or OnFailure; nil: none
+	Attempt  int       // 1 at first; more after a crash or failure
+	Fence    int64     // larger than the fence of every earlier attempt of the schedule
+	Input    string    // the schedule's Stdin, or else the output of the run that started it
+	By       *Cause    // the run that started it through OnSuccess or OnFailure; nil: none
 	Trace    string    // a W3C traceparent
 
 	out io.Writer
 }
 
-// Write adds to the run's output, of which head and tail are kept.
+// Write appends to the run's output, of which the head and the tail are kept.
 func (r *Running) Write(p []byte) (int, error) { return r.out.Write(p) }
 
-// A Func is the work of a schedule of the kind func. Its context ends when the
-// lease cannot be renewed, the run is cancelled, takes longer than the
-// schedule's timeout, or the daemon stops: it must return then, for another
-// daemon will begin the next attempt. An error is a failure, and so is a panic.
+// A Func is the work of a schedule of kind func. Its context ends when the lease cannot be
+// renewed, when the run is cancelled or exceeds the schedule's timeout, or when the daemon stops.
+// The function must return then, because another daemon will begin the next attempt. An error or
+// a panic fails the attempt.
 type Func func(ctx context.Context, run *Running) error
 
-// Handle gives schedules of the kind func their work: those whose command is
-// this name. Only processes that handle it claim their slots. Handle must be
-// called before Run. It returns ErrInvalid for a name that cannot be, or that
-// is handled already.
+// Handle registers f as the work of schedules of kind func whose command is name. Only processes
+// that handle a name claim its slots. Call Handle before Run. It returns ErrInvalid if the name is
+// malformed or registered already.
 func (s *Scheduler) Handle(name string, f Func) error {
 	if err := CheckName(name); err != nil {
 		return err
@@ -52,7 +51,7 @@ func (s *Scheduler) Handle(name string, f Func) error {
 	return nil
 }
 
-// call calls the function that a schedule names.
+// call calls the function that the schedule names.
 func (s *Scheduler) call(e *execution) (effort, error) {
 	s.mu.Lock()
 	f := s.handlers[e.what.Command]
@@ -69,11 +68,11 @@ func (s *Scheduler) call(e *execution) (effort, error) {
 	}), nil
 }
 
-// errElsewhere rolls a statement back whose run is no longer this daemon's.
+// errElsewhere rolls back a statement whose run belongs to another daemon by now.
 var errElsewhere = errors.New("the lease had ended; the statement was rolled back")
 
-// statement runs a schedule's SQL and records its outcome in one transaction:
-// its effect is there exactly when the run is recorded as ok, once per slot.
+// statement executes a schedule's SQL and records its outcome in one transaction. So its effect
+// is committed if and only if the run is recorded as ok, once per slot.
 func (s *Scheduler) statement(e *execution) effort {
 	return start(e.deadline, s.opt.KillGrace, s.opt.MaxOutput, func(ctx context.Context, out *guardian.Output) guardian.Result {
 		r := guardian.Result{Cause: guardian.Exited, ExitCode: -1}

@@ -9,12 +9,12 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// A Run is what became of a slot, or of a stretch of slots.
+// A Run is the history of one slot, or of a stretch of slots that did not run.
 type Run struct {
 	ID       int64
 	Schedule string
 	Due      time.Time // the slot
-	Attempt  int       // 1, or more after a crash or a failure
+	Attempt  int       // 1 at first; more after a crash or failure
 	Cause    string    // why it is run: slot, hand (run now), backfill or chain
 
 	// State is waiting (for its time, or the run before), running, ok, failed,
@@ -22,21 +22,21 @@ type Run struct {
 	// missed.
 	State string
 
-	To    time.Time // skipped and missed: the last slot of the stretch that Due begins
-	Slots int64     // how many slots the stretch has
+	To    time.Time // skipped and missed: the last slot of the stretch that begins with Due
+	Slots int64     // number of slots in the stretch
 
-	By                string    // the daemon
-	Fence             int64     // larger than that of every attempt of the schedule that began before
+	By                string    // the daemon that executes it
+	Fence             int64     // larger than the fence of every earlier attempt of the schedule
 	Next              time.Time // waiting: its time; running: the end of its lease; else zero
 	Started, Finished time.Time // zero: not yet, or never
 	ExitCode          int       // of a command, or the status of a request; -1: none
-	Error             string    // why it did not end well, or did not run
-	Output            string    // standard output and error, or the answer, head and tail
-	Cancel            string    // somebody wants it to end, and why
+	Error             string    // why it failed or did not run
+	Output            string    // standard output and error, or the response body: head and tail
+	Cancel            string    // the reason given by whoever asked to cancel it
 }
 
-// History returns the newest runs of a schedule, or of all if name is empty,
-// newest first. Runs of schedules that were removed are there too.
+// History returns the newest runs of a schedule, or of all schedules if name is empty, newest
+// first. It includes the runs of deleted schedules.
 func History(ctx context.Context, db *dialect.DB, name string, limit int) ([]Run, error) {
 	stmt := history
 	if name == "" {
@@ -45,8 +45,8 @@ func History(ctx context.Context, db *dialect.DB, name string, limit int) ([]Run
 	return dialect.Select(ctx, &db.Session, stmt, dialect.Args{"schedule": name, "limit": limit}, scanRun)
 }
 
-// GetRun returns a run with its output, that of one which runs as far as its daemon has
-// written it, which it does every few seconds. It returns ErrNoRun.
+// GetRun returns a run with its output. A running run has the output up to the daemon's last
+// write, which is a few seconds old at most. GetRun returns ErrNoRun if there is no such run.
 func GetRun(ctx context.Context, db *dialect.DB, id int64) (Run, error) {
 	found, err := dialect.Select(ctx, &db.Session, showRun, dialect.Args{"id": id}, scanRun)
 	if err == nil && len(found) == 0 {

@@ -9,41 +9,41 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// JobOptions say how a schedule of the kind job enqueues its job, whose kind is the
-// schedule's Command, and whose payload its Stdin: JSON, byte for byte. Without one
-// the payload is the Slot.
+// JobOptions says how a schedule of kind job enqueues its job. The job's kind is the schedule's
+// Command. Its payload is the schedule's Stdin, which must be JSON and is passed on byte for byte,
+// or a Slot if Stdin is empty.
 //
-// The job is enqueued in the transaction that claims the slot, which also ends the
-// run: so there is one job for each slot that runs, whatever crashes. How long the
-// job takes and how often it is tried are the queue's concern: the policies of
-// overlap, timeout and attempts have nothing to do with it.
+// The job is enqueued in the transaction that claims the slot, which also ends the run. So each
+// slot that runs yields exactly one job, whatever crashes. The queue decides how long the job may
+// take and how often it is retried; the schedule's policies for overlap, timeout and attempts do
+// not apply to it.
 type JobOptions struct {
-	Queue       string        // which is made if there is none; default: as the route of its kind says: see queue.Client.SetRoute
-	Key         string        // jobs of one key are done in order; default: it waits for nobody
+	Queue       string        // created if missing; default: the route of the job's kind (see queue.Client.SetRoute)
+	Key         string        // jobs with the same key run in order; default: none
 	Priority    int           // queue.Urgent to queue.Idle; default: queue.Normal
-	MaxAttempts int           // after so many failed ones it is dead; 0: the queue says
-	Timeout     time.Duration // of an attempt; 0: the queue says
+	MaxAttempts int           // failed attempts before the job is dead; 0: the queue's setting
+	Timeout     time.Duration // of an attempt; 0: the queue's setting
 }
 
-// causeOutput is how many bytes of the output of the run that started it a job's payload has: the
-// last.
+// causeOutput is the number of trailing bytes of the causing run's output that a job's payload
+// contains.
 const causeOutput = 8 << 10
 
-// A Slot is the payload of a job whose schedule gives none.
+// A Slot is the payload of a job whose schedule sets none.
 type Slot struct {
 	Schedule string    `json:"schedule"`
 	Due      time.Time `json:"due"` // UTC
 	RunID    int64     `json:"run_id"`
-	Cause    *Cause    `json:"cause,omitempty"` // the run that started it, by OnSuccess or OnFailure
+	Cause    *Cause    `json:"cause,omitempty"` // the run that started it through OnSuccess or OnFailure
 }
 
 // PeriodicJob returns a schedule that enqueues job at each slot of spec, for [Add] or [Put]:
 //
 //	err := scheduler.Put(ctx, db, scheduler.PeriodicJob("digest", "0 7 * * 1", digest.Job(Digest{To: "all"})))
 //
-// The job has the same payload for each slot. One without a payload gets the [Slot]. A
-// schedule cannot give jobs a unique key, a delay, a group, an endpoint, or a payload that
-// is not JSON: Add and Put refuse such a job with ErrInvalid.
+// The job has the same payload for each slot, or the [Slot] if it has none. A schedule cannot give
+// jobs a unique key, a delay, a group, an endpoint, or a payload that is not JSON: Add and Put
+// refuse such a job with ErrInvalid.
 func PeriodicJob(name, spec string, job queue.Job) Schedule {
 	return Schedule{
 		Name: name, Spec: spec, Kind: "job", Command: job.Kind, Stdin: string(job.Payload),
@@ -52,7 +52,7 @@ func PeriodicJob(name, spec string, job queue.Job) Schedule {
 	}
 }
 
-// unfit says why a schedule cannot enqueue a job; "": it can.
+// unfit says why a schedule cannot enqueue a job; "" means that it can.
 func unfit(job queue.Job) string {
 	if err := job.Check(); err != nil {
 		return strings.TrimPrefix(err.Error(), queue.ErrInvalid.Error()+": ")
@@ -81,7 +81,7 @@ func (o JobOptions) filled() JobOptions {
 	return o
 }
 
-// job is what the schedule enqueues, but for the payload of a slot.
+// job returns the job that the schedule enqueues, without the payload of a slot.
 func (s *Schedule) job() queue.Job {
 	return queue.Job{
 		Queue: s.Job.Queue, Kind: s.Command, Key: s.Job.Key, Payload: []byte(s.Stdin), Priority: s.Job.Priority,
@@ -89,11 +89,11 @@ func (s *Schedule) job() queue.Job {
 	}
 }
 
-// jobOf is the job of a run that was started by another one, or by none.
+// jobOf returns the job of a run; by is the run that started it, or nil.
 func jobOf(r *run, by *Cause) queue.Job {
 	j := r.what.job()
 	if len(j.Payload) == 0 {
-		if by != nil && len(by.Output) > causeOutput { // queues refuse payloads that are too long
+		if by != nil && len(by.Output) > causeOutput { // queues limit the payload
 			by.Output = strings.ToValidUTF8(by.Output[len(by.Output)-causeOutput:], "")
 		}
 		j.Payload, _ = json.Marshal(Slot{r.schedule, r.due.UTC(), r.id, by}) // years are from 1971 to 9999
@@ -102,8 +102,8 @@ func jobOf(r *run, by *Cause) queue.Job {
 	return j
 }
 
-// jobProblems tells what is wrong with what a schedule says of a job. Each part is
-// looked at for itself, so that all is told.
+// jobProblems lists what is wrong with a schedule's job. It checks each part separately, so that
+// it reports every problem.
 func (s *Schedule) jobProblems() (all problems) {
 	if s.Kind != "job" {
 		if s.Job.filled() != (JobOptions{}).filled() {
@@ -143,8 +143,8 @@ func (s *Schedule) jobProblems() (all problems) {
 	return all
 }
 
-// refused adds why a queue takes no such job, without the field, which has another
-// name there.
+// refused adds the reason why queues refuse such a job. It drops the queue's field name, since
+// schedules use another one.
 func (all *problems) refused(field string, err error) {
 	if err == nil {
 		return

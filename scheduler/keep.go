@@ -11,7 +11,7 @@ import (
 	"github.com/dbcron/dbcron/internal/trouble"
 )
 
-// keep renews the leases of all that runs, until ctx ends.
+// keep renews the leases of all running runs until ctx ends.
 func (s *Scheduler) keep(ctx context.Context) {
 	trouble := trouble.New(s.opt.Logger, "renewing leases")
 	for {
@@ -24,8 +24,8 @@ func (s *Scheduler) keep(ctx context.Context) {
 	}
 }
 
-// held lists the runs that this daemon executes, in the order of their ids: who
-// locks several rows locks them in this order.
+// held lists the runs that this daemon executes, ordered by id. All transactions lock runs in this
+// order.
 func (s *Scheduler) held() []*execution {
 	var held []*execution
 	s.each(func(e *execution) {
@@ -45,8 +45,8 @@ func idsOf(part []*execution) []int64 {
 	return ids
 }
 
-// renew extends the leases of all runs in one statement. Only if that did not
-// reach all of them does it ask for each, to find those that are lost.
+// renew extends the leases of all runs in one statement. If that misses any, it renews them one by
+// one to find those that are lost.
 func (s *Scheduler) renew(ctx context.Context) error {
 	for part := range slices.Chunk(s.held(), batch) {
 		all, err := s.renewed(ctx, part)
@@ -65,8 +65,8 @@ func (s *Scheduler) renew(ctx context.Context) error {
 	return nil
 }
 
-// renewed renews some leases and tells whether it was all of them. A single one
-// that it does not reach is lost, and its work is ended.
+// renewed renews a batch of leases and reports whether it reached all of them. If a batch of one
+// fails, that run is lost, and its work is ended.
 func (s *Scheduler) renewed(ctx context.Context, part []*execution) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opt.Lease/3)
 	defer cancel()
@@ -91,15 +91,15 @@ func (s *Scheduler) renewed(ctx context.Context, part []*execution) (bool, error
 	return false, nil
 }
 
-// executing tells whether a run's outcome has yet to be recorded: a run that
-// was recorded while its lease was being renewed is not lost.
+// executing reports whether a run's outcome is still to be recorded. A run that was recorded while
+// its lease was being renewed is not lost.
 func (s *Scheduler) executing(e *execution) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.running[e.id] == e
 }
 
-// cancelRequests ends the runs that somebody wants to end.
+// cancelRequests ends the runs whose cancellation was requested.
 func (s *Scheduler) cancelRequests(ctx context.Context) error {
 	held := s.held()
 	for at := 0; at < len(held); at += batch {
@@ -126,10 +126,10 @@ func (s *Scheduler) cancelRequests(ctx context.Context) error {
 	return nil
 }
 
-// publishEvery is how often the output of what runs is written to the table.
+// publishEvery is the interval at which the output of running runs is written to the table.
 const publishEvery = 3 * time.Second
 
-// show writes the output of what runs, where there is news, until ctx ends.
+// show writes new output of running runs until ctx ends.
 func (s *Scheduler) show(ctx context.Context) {
 	tick := time.NewTicker(publishEvery)
 	defer tick.Stop()
@@ -144,13 +144,13 @@ func (s *Scheduler) show(ctx context.Context) {
 			if !ok {
 				continue
 			}
-			// What fails now is written with the outcome.
+			// Output that cannot be written now is written with the outcome.
 			_, _ = s.db.Exec(ctx, publish, dialect.Args{"id": e.id, "claim": e.claim, "output": text})
 		}
 	}
 }
 
-// news returns the output, if there is more than before.
+// news returns the output if it has grown since the last snapshot.
 func (e *execution) news() (text string, ok bool) {
 	e.mu.Lock()
 	work, before := e.effort, e.shown

@@ -10,8 +10,8 @@ import (
 	"github.com/dbcron/dbcron/internal/trouble"
 )
 
-// lanes lists what this daemon may run: under each tag the commands, the jobs, and
-// its functions, as far as its kinds allow.
+// lanes lists what this daemon may run: for each tag its commands, jobs and functions, as far as
+// Options.Kinds allows.
 func (s *Scheduler) lanes() []string {
 	var lanes []string
 	s.mu.Lock()
@@ -34,7 +34,7 @@ func (s *Scheduler) lanes() []string {
 	return slices.Compact(lanes) // a kind or a tag may be listed twice
 }
 
-// lane is the column of that name, as the table computes it.
+// lane computes the column of that name as the table does.
 func (s *Schedule) lane() string {
 	switch s.Kind {
 	case "func":
@@ -45,19 +45,19 @@ func (s *Schedule) lane() string {
 	return s.Tag
 }
 
-// ofJobs tells whether the schedules of a lane enqueue jobs, which takes no place of
-// those that a daemon has for what it executes.
+// ofJobs reports whether the schedules of a lane enqueue jobs. Those take none of the daemon's
+// MaxRuns.
 func ofJobs(lane string) bool {
-	_, rest, _ := strings.Cut(lane, " ") // a tag has no blank
+	_, rest, _ := strings.Cut(lane, " ") // a tag contains no blank
 	return rest == "job"
 }
 
-// A laneState is how a lane fares in this daemon.
+// A laneState is the state of a lane in this daemon.
 type laneState struct {
 	trouble *trouble.Trouble
 	failing bool
-	busy    bool            // it is being worked on, apart from the others
-	until   instant.Instant // it rests until then
+	busy    bool            // it is being worked on in the background
+	until   instant.Instant // it rests until then after an error
 }
 
 // state returns a lane's state. The caller holds s.mu.
@@ -70,7 +70,7 @@ func (s *Scheduler) state(lane string) *laneState {
 	return state
 }
 
-// resting tells whether a lane is being worked on, or else how long it rests yet.
+// resting reports whether a lane is being worked on, and otherwise how long it still rests.
 func (s *Scheduler) resting(lane string) (busy bool, rest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,8 +81,7 @@ func (s *Scheduler) resting(lane string) (busy bool, rest time.Duration) {
 	return state.busy, max(0, state.until.Sub(instant.Now()))
 }
 
-// fared notes how work in a lane went, and returns how long the lane rests then. Others go
-// on meanwhile.
+// fared records how work in a lane went, and returns how long the lane rests. Other lanes go on.
 func (s *Scheduler) fared(lane string, err error) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,15 +94,15 @@ func (s *Scheduler) fared(lane string, err error) time.Duration {
 	return rest
 }
 
-// settle notes that nothing is due in a lane: what failed there is no more to be done.
+// settle forgets a lane's errors when nothing is due in it.
 func (s *Scheduler) settle(lane string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state(lane).failing = false
 }
 
-// stepApart is stepIn in the background, for a lane of jobs: to enqueue, it may have to wait
-// for locks that others hold on their queues. It takes no place of what is executed.
+// stepApart runs stepIn in the background for a lane of jobs: enqueueing may wait for locks on
+// queues. It takes none of the daemon's MaxRuns.
 func (s *Scheduler) stepApart(ctx, working context.Context, l lookout) {
 	s.mu.Lock()
 	s.state(l.lane).busy = true
@@ -121,7 +120,7 @@ func (s *Scheduler) stepApart(ctx, working context.Context, l lookout) {
 	})
 }
 
-// idle tells whether nothing runs, is being enqueued, or is to be tried again.
+// idle reports whether nothing runs, is being enqueued, or awaits a retry.
 func (s *Scheduler) idle() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,11 +12,11 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// Statements for people who look at all schedules, runs and processes. They only read, each
-// what is committed at one moment. Each reads at most limit rows of an index, however long
-// the tables are, but for recentRuns, which reads the rows from :floor on.
+// Statements for people who look at all schedules, runs and processes. They are read-only, and
+// each reads one committed state. Each reads at most limit rows of an index however long the
+// tables are, except recentRuns, which reads the rows from :floor on.
 var (
-	// nextLane goes from one lane to the next: an index probe for each.
+	// nextLane skips from one lane to the next with one index probe each.
 	nextLane = dialect.SQL("scheduler.next-lane", `
 		SELECT lane FROM {prefix}schedule WHERE state = 'active' AND lane > :after ORDER BY lane LIMIT 1`)
 
@@ -29,8 +29,8 @@ var (
 	inState = dialect.SQL("scheduler.in-state", `
 		SELECT `+columns+` FROM {prefix}schedule WHERE state = :state ORDER BY lane, next_exec LIMIT :limit`)
 
-	// runFloor finds the run that is :depth before another one. It joins so that MySQL does not
-	// read all of an index that has the ids, and sort them.
+	// runFloor finds the run :depth places before another one. The join keeps MySQL from reading
+	// and sorting a whole index.
 	runFloor = dialect.SQL("scheduler.run-floor", `
 		SELECT r.id FROM (SELECT 1 AS n) AS one {join_by_key {prefix}run AS r} ON r.id < :before ORDER BY r.id DESC LIMIT 1 OFFSET :depth`)
 
@@ -42,8 +42,8 @@ var (
 	shortHistory = dialect.SQL("scheduler.short-history", `
 		SELECT `+shortRun+` FROM {prefix}run WHERE schedule = :schedule ORDER BY due_at DESC, attempt DESC LIMIT :limit`)
 
-	// executing counts the runs of a lane by daemon. Those of a run that is under way renew when
-	// others may take it over, so they stand where the index has the times to come.
+	// executing counts the runs of a lane by daemon. A running run stands in the index under the
+	// end of its lease, so they are among the future times.
 	executing = dialect.SQL("scheduler.executing", `
 		SELECT r.exec_by, COUNT(*) FROM (
 			SELECT exec_by, state FROM {prefix}run WHERE lane = :lane AND next_exec > {now} AND next_exec < {time :never}
@@ -56,18 +56,18 @@ var (
 		FROM {prefix}node WHERE name > :after ORDER BY name LIMIT :limit`)
 )
 
-// mostLanes bounds how many lanes Upcoming looks into.
+// mostLanes bounds the number of lanes that Upcoming reads.
 const mostLanes = 100
 
 // A Planned is an active schedule, and when a daemon may claim its next slot.
 type Planned struct {
 	Schedule
-	Next time.Time // the slot and its jitter, or when a daemon tries again after an error
+	Next time.Time // the slot plus its jitter, or the time of the next try after an error
 }
 
-// Upcoming returns up to limit active schedules in the order in which their slots come: those
-// that are late stand first. Schedules that wait to be planned are not there, nor those without
-// slots, nor those whose tags and functions are beyond the first hundred.
+// Upcoming returns up to limit active schedules in the order of their next slots, late ones first.
+// It omits schedules that are not planned yet, those without slots, and those in lanes beyond the
+// first hundred; a lane is a tag, or a tag and a function.
 func Upcoming(ctx context.Context, db *dialect.DB, limit int) ([]Planned, error) {
 	var all []Planned
 	lanes, err := lanes(ctx, db)
@@ -86,7 +86,7 @@ func Upcoming(ctx context.Context, db *dialect.DB, limit int) ([]Planned, error)
 	return all[:min(len(all), limit)], nil
 }
 
-// lanes are those of active schedules, by name.
+// lanes returns the lanes of active schedules, ordered by name.
 func lanes(ctx context.Context, db *dialect.DB) (all []string, err error) {
 	lane := ""
 	for range mostLanes {
@@ -102,11 +102,11 @@ func lanes(ctx context.Context, db *dialect.DB) (all []string, err error) {
 	return all, nil
 }
 
-// mostExecuting is how many runs of a lane Executing counts.
+// mostExecuting bounds the runs of a lane that Executing counts.
 const mostExecuting = 1000
 
-// Executing tells how many runs each daemon executes now, by its name: runs of lanes that have
-// an active schedule, as far as Upcoming looks, and up to a thousand of each.
+// Executing returns how many runs each daemon executes now, by daemon name. It counts up to a
+// thousand runs in each lane that Upcoming reads.
 func Executing(ctx context.Context, db *dialect.DB) (map[string]int, error) {
 	all := map[string]int{}
 	lanes, err := lanes(ctx, db)
@@ -139,8 +139,8 @@ func scanPlanned(rows *sql.Rows) (p Planned, err error) {
 	return p, err
 }
 
-// SlotsAfter returns up to n slots of the schedule after a time: none of one that is not
-// active, or whose spec cannot be read, which its state will tell.
+// SlotsAfter returns the next n slots of the schedule after now. It returns none if the schedule is
+// not active or its spec is invalid.
 func (s *Schedule) SlotsAfter(now time.Time, n int) (slots []time.Time) {
 	plan, err := s.Slots()
 	if err != nil || s.State != "active" {
@@ -159,30 +159,29 @@ func (s *Schedule) SlotsAfter(now time.Time, n int) (slots []time.Time) {
 	return slots
 }
 
-// InState returns up to limit schedules that are active, paused, ended or failed.
+// InState returns up to limit schedules in a state: active, paused, ended or failed.
 func InState(ctx context.Context, db *dialect.DB, state string, limit int) ([]Schedule, error) {
 	return dialect.Select(ctx, &db.Session, inState, dialect.Args{"state": state, "limit": limit}, scanSchedule)
 }
 
-// RunStates are all states of a run.
+// RunStates lists the states of a run.
 var RunStates = []string{"waiting", "running", "ok", "failed", "timeout", "lost", "retry", "cancelled", "skipped", "missed"}
 
 // A RunFilter selects runs.
 type RunFilter struct {
 	Schedule string    // the name of one schedule; "": all
-	States   []string  // none: all
-	Since    time.Time // runs that had not ended before; zero: all
-	Until    time.Time // runs that began before, or whose slot came before if they never began; zero: all
-	Before   int64     // runs with smaller ids only; 0: all
-	Limit    int       // at the most; default: 100
+	States   []string  // empty: all
+	Since    time.Time // runs that ended later or not at all; zero: all
+	Until    time.Time // runs that began earlier, or whose slot is earlier if they never began; zero: all
+	Before   int64     // runs with smaller ids; 0: all
+	Limit    int       // default: 100
 }
 
-// runDepth is how many runs RecentRuns looks at.
+// runDepth is the number of runs that RecentRuns examines.
 const runDepth = 10_000
 
-// RecentRuns returns runs without their output, the newest first. It looks at ten thousand
-// runs, so it may return fewer than there are; more is the Before that goes on from there, or 0
-// after the oldest run.
+// RecentRuns returns runs without their output, newest first. It examines ten thousand runs, so it
+// may return fewer than match. Pass more as Before to continue; it is 0 after the oldest run.
 func RecentRuns(ctx context.Context, db *dialect.DB, f RunFilter) (runs []Run, more int64, err error) {
 	if f.Before <= 0 {
 		f.Before = math.MaxInt64
@@ -216,7 +215,7 @@ func RecentRuns(ctx context.Context, db *dialect.DB, f RunFilter) (runs []Run, m
 	return runs, floor, nil
 }
 
-// ShortHistory is History of one schedule without the runs' output.
+// ShortHistory is History for one schedule, without the runs' output.
 func ShortHistory(ctx context.Context, db *dialect.DB, name string, limit int) ([]Run, error) {
 	return dialect.Select(ctx, &db.Session, shortHistory, dialect.Args{"schedule": name, "limit": limit}, scanRun)
 }
@@ -224,18 +223,18 @@ func ShortHistory(ctx context.Context, db *dialect.DB, name string, limit int) (
 // A Node is a process that takes part: a daemon that runs schedules, or a worker of queues.
 type Node struct {
 	Name    string // host, process and a random part
-	Version string // of the program; "": it does not say
-	State   string // live; lost: it was not heard of in time; gone: it has ended
-	Live    bool   // its state is live, and it was heard of in time
+	Version string // of the program; "": unknown
+	State   string // live; lost: its lease expired; gone: it has stopped
+	Live    bool   // its state is live and its lease has not expired
 	Until   time.Time
 	Started time.Time
 
-	Drained   time.Time // since when it takes no new work; zero: it does
+	Drained   time.Time // since when it takes no new work; zero: not drained
 	DrainedBy string
-	Tags      string // of the schedules that it runs, with commas between; "": it runs none
+	Tags      string // of the schedules that it runs, comma-separated; "": none
 }
 
-// Nodes lists processes by name, up to limit that come after a name. One that was killed is
+// Nodes lists up to limit processes whose names come after a name, in order. A killed process stays
 // listed for about a day.
 func Nodes(ctx context.Context, db *dialect.DB, after string, limit int) ([]Node, error) {
 	return dialect.Select(ctx, &db.Session, listNodes, dialect.Args{"after": after, "limit": limit}, func(rows *sql.Rows) (n Node, err error) {

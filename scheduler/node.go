@@ -9,25 +9,25 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// ErrNoNode means that no process of that name takes part.
+// ErrNoNode means that there is no live process of that name.
 var ErrNoNode = errors.New("no live process with this name")
 
-// Drain has processes take no new work: they begin no runs and no jobs, and end what
-// they have begun. by says who wants it. The name is that of one, or what the names of
-// several begin with before a colon: "web-1:4711" is all that is part of that process.
-// It holds until [Undrain], or until the process ends; a process learns of it within
-// its Poll, and a worker within a second. Drain returns the processes, or ErrNoNode;
-// one that was drained before is left as it was.
+// Drain stops processes from taking new work: they begin no runs or jobs, and finish those they
+// have begun. by says who asked for it. The name is that of one process, or the part before a colon
+// that several share: "web-1:4711" means everything in that process. Draining lasts until
+// [Undrain], or until the process ends. A scheduler notices within its Poll, a worker within a
+// second. Drain returns the processes, or ErrNoNode. It leaves a process that is drained already
+// as it is.
 func Drain(ctx context.Context, db *dialect.DB, name, by string) ([]Node, error) {
 	return changeNodes(ctx, db, drain, name, by)
 }
 
-// Undrain has processes take work again. It returns them, or ErrNoNode.
+// Undrain lets processes take work again. It returns them, or ErrNoNode.
 func Undrain(ctx context.Context, db *dialect.DB, name string) ([]Node, error) {
 	return changeNodes(ctx, db, undrain, name, "")
 }
 
-// changeNodes may meet a process that ends meanwhile: it has no work then, as was wanted.
+// changeNodes tolerates a process that ends meanwhile: it takes no work any more either.
 func changeNodes(ctx context.Context, db *dialect.DB, change *dialect.Stmt, name, by string) ([]Node, error) {
 	found, err := liveNodes(ctx, db, name)
 	if err != nil {
@@ -44,8 +44,8 @@ func changeNodes(ctx context.Context, db *dialect.DB, change *dialect.Stmt, name
 	return liveNodes(ctx, db, name)
 }
 
-// Begun tells how many runs, and how many blocks and long jobs of queues, live processes have
-// that they are to end: see [Drain] for the name.
+// Begun returns the work that live processes must still finish: their runs, and their blocks and
+// long jobs of queues. The name is as in [Drain].
 func Begun(ctx context.Context, db *dialect.DB, name string) (runs, jobs int, err error) {
 	found, err := liveNodes(ctx, db, name)
 	if err == nil {
@@ -62,7 +62,7 @@ func namesOf(nodes []Node) []string {
 	return names
 }
 
-// liveNodes finds the processes that a name means, by name.
+// liveNodes finds the live processes that a name stands for, ordered by name.
 func liveNodes(ctx context.Context, db *dialect.DB, name string) (all []Node, err error) {
 	const page = 1000
 	for after := ""; ; {
@@ -86,7 +86,7 @@ func liveNodes(ctx context.Context, db *dialect.DB, name string) (all []Node, er
 	return all, nil
 }
 
-// shortReason is a text that the column takes.
+// shortReason cuts a text to fit the column.
 func shortReason(text string) string {
 	text = reason(text)
 	if runes := []rune(text); len(runes) > 100 {

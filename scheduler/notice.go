@@ -12,7 +12,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// NotifyNobody is the Policy.Notify of a schedule of whose failures nobody is told.
+// NotifyNobody is the Policy.Notify of a schedule whose failures nobody is told about.
 const NotifyNobody = "none"
 
 const (
@@ -20,13 +20,13 @@ const (
 	maxTargets = 20
 )
 
-// Targets reads a list of whom to notify, with blanks or commas between:
+// Targets parses a list of notification targets, separated by blanks or commas:
 //
 //	mailto:ada@example.org   mail; "mailto:" may be left out where there is an @
 //	https://example.org/in   a webhook
 //	none                     nobody, if it stands alone
 //
-// It returns each target once, as mailto: and URLs, or an error that says what is wrong.
+// It returns each target once, as a mailto: or http(s) URL, or an error that says what is wrong.
 func Targets(text string) (all []string, err error) {
 	words := strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || r == ',' })
 	if len(words) == 1 && words[0] == NotifyNobody {
@@ -72,8 +72,8 @@ func targetOf(word string) (string, error) {
 	return "", fmt.Errorf("%.80q is no target; write mailto:ada@example.org, https://example.org/in, or none", word)
 }
 
-// checkAddress refuses what could be more than one address in a header or on the line of a
-// protocol. A name without @ is that of a user of the mail server's host.
+// checkAddress refuses text that could be more than one address in a header or on a line of SMTP. A
+// name without @ is a user of the mail server's host.
 func checkAddress(address string) error {
 	name, host, at := strings.Cut(address, "@")
 	switch {
@@ -89,20 +89,20 @@ func checkAddress(address string) error {
 	return nil
 }
 
-// A mishap is what is wrong with a schedule.
+// A mishap is a problem of a schedule.
 type mishap struct {
 	problem string // failed, timeout, lost, missed, late or given-up
 	detail  string
 	run     int64 // 0: none
 	due     time.Time
-	anew    bool // it is told although failures before it were
+	anew    bool // report it even after earlier failures
 }
 
-// note records for those who notify people that something went wrong with a schedule, in the
-// transaction that records the mishap itself. Each schedule has one row; see the table notice.
+// note records a schedule's problem for the notifiers, in the transaction that records the mishap
+// itself. Each schedule has one row; see the table notice.
 //
-// Another transaction may make the row at the same time, or remove it since a recovery was told:
-// then the one of the three statements counts that finds what it needs.
+// Another transaction may insert the row at the same time, or delete it after a recovery was
+// reported. One of the three statements finds what it needs in each case.
 func note(ctx context.Context, tx *dialect.Session, s *Schedule, m mishap) error {
 	targets, err := Targets(s.Notify)
 	if s.Notify != "" && len(targets) == 0 && err == nil {
@@ -126,8 +126,8 @@ func note(ctx context.Context, tx *dialect.Session, s *Schedule, m mishap) error
 	return nil
 }
 
-// NoteLate records that no daemon claims a schedule whose slot has come. One that is known to
-// be in trouble stays as it is.
+// NoteLate records that no daemon claims a schedule whose slot is due. It does not change the record
+// of a schedule that is known to be in trouble.
 func NoteLate(ctx context.Context, tx *dialect.Session, s *Schedule, why string) error {
 	targets, err := Targets(s.Notify)
 	if s.Notify != "" && len(targets) == 0 && err == nil {
@@ -143,15 +143,15 @@ func NoteLate(ctx context.Context, tx *dialect.Session, s *Schedule, why string)
 }
 
 var (
-	// noteFirst and noteAgain: a schedule's row is there from the first mishap on. Between the
-	// two, the key decides.
+	// noteFirst inserts a schedule's row at its first mishap; noteAgain updates it. If two
+	// transactions insert at once, the key decides.
 	noteFirst = dialect.SQL("scheduler.note-first", `
 		INSERT INTO {prefix}notice (subject, name, problem, detail, target, run_id, due_at, times, begun_at, last_at, tell_at)
 		VALUES ('schedule', :name, :problem, :detail, :target, :run, {time :due}, 1, {now}, {now}, {now})
 		{ignore_duplicate name}`)
 
-	// noteAgain counts. What was told is told again only if it got worse;
-	// a recovery that was not told yet is none. MySQL sets columns in this order.
+	// noteAgain counts failures. It asks for another report only if the trouble got worse, and
+	// discards a recovery that was not reported yet. MySQL sets columns in this order.
 	noteAgain = dialect.SQL("scheduler.note-again", `
 		UPDATE {prefix}notice SET problem = :problem, detail = :detail, target = :target,
 			run_id = CASE WHEN {int :run} = 0 THEN run_id ELSE {int :run} END, due_at = COALESCE({time :due}, due_at),

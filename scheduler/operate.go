@@ -10,9 +10,9 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// Pause keeps a schedule from running until it is resumed. Runs under way go on;
-// those that wait are cancelled when their turn comes. It returns ErrNotFound,
-// and does nothing to one that is not active.
+// Pause keeps a schedule from running until it is resumed. Running runs go on; waiting ones are
+// cancelled when their turn comes. Pause does nothing to a schedule that is not active. It returns
+// ErrNotFound if there is no such schedule.
 func Pause(ctx context.Context, db *dialect.DB, name, why string) error {
 	return changing(ctx, db, func(ctx context.Context, tx *dialect.Session) error {
 		if _, err := lock(ctx, tx, name); err != nil {
@@ -23,10 +23,10 @@ func Pause(ctx context.Context, db *dialect.DB, name, why string) error {
 	})
 }
 
-// Resume lets a schedule run again that was paused, has failed or has ended,
-// from the next slot on: slots that have come meanwhile are recorded as skipped.
-// A daemon plans it, or finds again what is wrong with it. Resume returns
-// ErrNotFound, and does nothing to one that is active.
+// Resume makes a schedule active again that was paused, has failed or has ended. It continues with
+// the next slot and records slots missed meanwhile as skipped. A daemon plans it, or finds again
+// what is wrong with it. Resume does nothing to an active schedule. It returns ErrNotFound if there
+// is no such schedule.
 func Resume(ctx context.Context, db *dialect.DB, name string) error {
 	return changing(ctx, db, func(ctx context.Context, tx *dialect.Session) error {
 		if _, err := lock(ctx, tx, name); err != nil {
@@ -37,10 +37,9 @@ func Resume(ctx context.Context, db *dialect.DB, name string) error {
 	})
 }
 
-// Start asks the daemons to run a schedule now, also one that is paused. The
-// slot of the run is the present moment. If a run is under way, it waits for the
-// end of that one or, under the policy forbid, Start returns ErrBusy. It returns
-// the run, which a daemon will begin soon, or ErrNotFound.
+// Start asks the daemons to run a schedule now, even if it is paused. The run's slot is the present
+// moment. If another run is under way, the new one waits for it or, under the policy forbid, Start
+// returns ErrBusy. Start returns the run, which a daemon will begin soon, or ErrNotFound.
 func Start(ctx context.Context, db *dialect.DB, name string) (started Run, err error) {
 	err = changing(ctx, db, func(ctx context.Context, tx *dialect.Session) error {
 		c, err := lock(ctx, tx, name)
@@ -55,8 +54,8 @@ func Start(ctx context.Context, db *dialect.DB, name string) (started Run, err e
 			return fmt.Errorf("%w: %s", ErrBusy, name)
 		}
 		r := run{schedule: name, due: c.now, attempt: 1, cause: "hand"}
-		// Another one may have been started in the same moment. The schedule is
-		// locked, so that nobody else takes the next.
+		// The present moment may be taken as a slot already. The schedule is locked, so nobody else can
+		// take the next one.
 		for {
 			taken, err := attempts(ctx, tx, name, r.due, r.due)
 			if err != nil {
@@ -81,9 +80,8 @@ func Start(ctx context.Context, db *dialect.DB, name string) (started Run, err e
 	return started, err
 }
 
-// Cancel ends a run: one that waits at once, and one that runs by asking its
-// daemon, which looks once per poll. It returns the run as it was, ErrNotRunning
-// if it has ended already, or ErrNoRun.
+// Cancel ends a run: a waiting one at once, a running one by asking its daemon, which checks once
+// per Poll. It returns the run as it was before, ErrNotRunning if it has ended already, or ErrNoRun.
 func Cancel(ctx context.Context, db *dialect.DB, id int64, why string) (r Run, err error) {
 	if why == "" {
 		why = "cancelled by hand"
@@ -120,26 +118,26 @@ func Cancel(ctx context.Context, db *dialect.DB, id int64, why string) (r Run, e
 }
 
 var (
-	// ErrNoRun means that no run has that id.
+	// ErrNoRun means that there is no run with that id.
 	ErrNoRun = errors.New("no run with this id")
 
 	// ErrNotRunning means that a run has ended already.
 	ErrNotRunning = errors.New("the run has ended already")
 )
 
-// backfillLimit is how many runs one Backfill makes at the most.
+// backfillLimit is the number of runs that one Backfill makes at most.
 const backfillLimit = 10_000
 
-// A Backfilling is what a Backfill did, or would do.
+// A Backfilling is what a Backfill did or would do.
 type Backfilling struct {
-	Slots []time.Time // that are run
-	Left  int         // that have a run which is ok, or has not ended
+	Slots []time.Time // slots that run
+	Left  int         // slots left alone: their run is ok or has not ended
 }
 
-// Backfill runs the slots of a schedule from one time to another, both included,
-// as far as they have no run that is ok or has not ended: oldest first, and one
-// after another unless the overlap policy is allow. With dry it only tells what
-// it would do. It returns ErrNotFound, or ErrInvalid for more than 10000 slots.
+// Backfill runs a schedule's slots from one time to another, both included, except slots whose run
+// is ok or has not ended. It runs the oldest slot first, and one at a time unless the overlap
+// policy is allow. With dry it changes nothing and returns what it would do. It returns
+// ErrNotFound, or ErrInvalid for more than 10000 slots.
 func Backfill(ctx context.Context, db *dialect.DB, name string, from, to time.Time, dry bool) (b Backfilling, err error) {
 	err = changing(ctx, db, func(ctx context.Context, tx *dialect.Session) error {
 		b = Backfilling{}
@@ -188,7 +186,7 @@ func Backfill(ctx context.Context, db *dialect.DB, name string, from, to time.Ti
 	return b, err
 }
 
-// between lists a schedule's slots from one time to another.
+// between lists a schedule's slots from one time to another, both included.
 func (c *candidate) between(from, to time.Time) (slots []time.Time, err error) {
 	if to.Before(from) {
 		return nil, fmt.Errorf("%w: the window ends before it begins", ErrInvalid)
@@ -198,7 +196,7 @@ func (c *candidate) between(from, to time.Time) (slots []time.Time, err error) {
 	}
 	at := from.Add(-time.Microsecond)
 	if every := c.plan.Spec().Every(); every > 0 && !c.Due.IsZero() {
-		// Counted from slot to slot: back from the next one.
+		// An @every schedule counts from slot to slot: step back from the next one.
 		back := c.Due.Sub(from) / every * every
 		at = c.Due.Add(-back - every)
 		for at.Add(every).Before(from) {
@@ -229,7 +227,7 @@ type attemptAt struct {
 	open    bool // it has not ended
 }
 
-// attempts lists the attempts at slots from one time to another, in order.
+// attempts lists the attempts at slots from one time to another, in slot order.
 func attempts(ctx context.Context, tx *dialect.Session, name string, from, to time.Time) ([]attemptAt, error) {
 	args := dialect.Args{"schedule": name, "from": from.UnixMicro(), "to": to.UnixMicro()}
 	return dialect.Select(ctx, tx, attemptsAt, args, func(rows *sql.Rows) (a attemptAt, err error) {

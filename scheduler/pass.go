@@ -9,8 +9,8 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// passOver records slots that do not run. Those that have a run already, because
-// somebody has asked for it, are left out: so it may become several stretches.
+// passOver records slots that do not run. It leaves out those that have a run already because
+// somebody requested one, so the stretch may become several.
 func passOver(ctx context.Context, tx *dialect.Session, c *candidate, state string, m stretch) error {
 	taken, err := attempts(ctx, tx, c.Name, m.from, m.to)
 	if err != nil {
@@ -28,8 +28,8 @@ func passOver(ctx context.Context, tx *dialect.Session, c *candidate, state stri
 	return note(ctx, tx, &c.Schedule, mishap{problem: state, detail: missedText(parts), due: parts[len(parts)-1].to})
 }
 
-// passOne records one stretch: in the row of the slots just before it, if that
-// tells the same.
+// passOne records one stretch. It extends the row of the preceding slots if that has the same
+// state and reason.
 func passOne(ctx context.Context, tx *dialect.Session, c *candidate, state string, m stretch) error {
 	args := dialect.Args{
 		"schedule": c.Name, "lane": c.lane, "state": state, "error": m.why,

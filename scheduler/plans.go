@@ -10,8 +10,7 @@ import (
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
-// plans keeps plans that were read, since to read one takes longer than to ask
-// it, and many schedules share one.
+// plans caches parsed plans: parsing one takes longer than using it, and many schedules share one.
 var plans planCache
 
 type planCache struct {
@@ -19,7 +18,7 @@ type planCache struct {
 	read map[[3]string]*cronspec.Schedule
 }
 
-// planLimit is how many plans are kept; then it begins anew.
+// planLimit bounds the cache; when it is full, it is emptied.
 const planLimit = 10_000
 
 func (p *planCache) get(s *Schedule) (*cronspec.Schedule, error) {
@@ -43,14 +42,14 @@ func (p *planCache) get(s *Schedule) (*cronspec.Schedule, error) {
 	return plan, nil
 }
 
-// planNew gives rows that were inserted or resumed by hand their first slot. It
-// returns how many it has dealt with.
+// planNew computes the first slot of rows that were inserted or resumed by hand. It returns the
+// number of rows handled.
 func (s *Scheduler) planNew(ctx context.Context, lane string) (planned int, err error) {
 	planned, _, err = s.planSome(ctx, lane, batch, []int64{0})
 	if !s.separable(ctx, err) {
 		return planned, err
 	}
-	// One by one: a row that cannot be planned is in nobody's way.
+	// One by one, so that a row that cannot be planned blocks no other.
 	var errs []error
 	failed := []int64{0}
 	for planned = 0; planned < batch; planned++ {
@@ -68,8 +67,8 @@ func (s *Scheduler) planNew(ctx context.Context, lane string) (planned int, err 
 	return planned - len(errs), errors.Join(errs...)
 }
 
-// planSome plans up to limit rows, but for some. It returns how many it has tried, and the
-// id of the first.
+// planSome plans up to limit rows, excluding the ids in but. It returns the number of rows tried
+// and the id of the first.
 func (s *Scheduler) planSome(ctx context.Context, lane string, limit int, but []int64) (planned int, first int64, err error) {
 	err = s.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		planned = 0

@@ -10,79 +10,79 @@ import (
 	"github.com/dbcron/dbcron/internal/duration"
 )
 
-// A Policy says what becomes of slots when not all goes as planned, and how
-// long is kept what became of them. The zero value is the default policy.
+// A Policy says what happens to slots that cannot run as planned, and how long the history keeps
+// their runs. The zero value is the default policy.
 type Policy struct {
-	// Missed says what becomes of slots that have passed while no daemon could
-	// run them: of several, "once" runs the newest, "all" runs all, oldest first
-	// (at most the newest 100), and "skip" runs none. Default: once.
+	// Missed says what happens to slots that passed while no daemon could run
+	// them: "once" runs the newest, "all" runs all of them, oldest first (at
+	// most the newest 100), and "skip" runs none. Default: once.
 	Missed string
 
-	// MissedWindow is how late a slot may still be run. Default: 1m with skip,
-	// else any time.
+	// MissedWindow is how late a slot may still run. Default: 1m with skip,
+	// otherwise without limit.
 	MissedWindow time.Duration
 
-	// Overlap says what becomes of a slot that comes while the run before is
+	// Overlap says what happens to a slot that is due while the previous run is
 	// under way: "forbid" skips it, "allow" runs both at once, "queue" runs it
-	// afterwards (at most 100 wait), and "replace" ends the run before and then
-	// runs it. Default: forbid. All but allow never run two at a time.
+	// afterwards (at most 100 wait), and "replace" ends the previous run and then
+	// runs it. Default: forbid. Only allow ever runs two at a time.
 	Overlap string
 
 	// FirstRun says when a new schedule runs first: at its "next" slot, or
 	// "now". Default: next.
 	FirstRun string
 
-	// MaxAttempts is how often a slot is tried whose work fails or takes too
-	// long. Default: 1. Exit codes 126 and 127 are final: a command that is not
-	// there will not be there in a minute. What a daemon's death cuts off is
-	// tried again in any case: see Options.MaxCrashes.
+	// MaxAttempts is how often a slot is attempted if its work fails or times out.
+	// Default: 1. Exit codes 126 and 127 are not retried: a missing command will
+	// still be missing a minute later. Attempts cut off by a daemon's death are
+	// retried regardless, up to Options.MaxCrashes.
 	MaxAttempts int
 
-	// The n-th retry comes after a random time of 50 to 100 % of RetryDelay ×
-	// 2^(n-1), at most of RetryMaxDelay. Default: 10s and 1h.
+	// RetryDelay and RetryMaxDelay set the backoff. The n-th retry follows after a
+	// random 50 to 100 % of RetryDelay × 2^(n-1), or of RetryMaxDelay if that is
+	// less. Default: 10s and 1h.
 	RetryDelay, RetryMaxDelay time.Duration
 
-	// RetryPastNext lets retries go on when the next slot has come. Otherwise
-	// that slot is the next attempt.
+	// RetryPastNext lets retries continue after the next slot is due. Otherwise
+	// the next slot replaces them.
 	RetryPastNext bool
 
-	// Unrepeatable is for work that must not be begun twice. A run that its daemon
-	// cannot see to its end, since it dies or is stopped, is lost then, for good: no
-	// other daemon begins it again, and OnFailure is started. Failures are tried
-	// again as MaxAttempts says.
+	// Unrepeatable is for work that must not begin twice. If its daemon dies or stops before the
+	// run has ended, the run is lost for good: no other daemon begins it again, and OnFailure is
+	// started. Failures are retried as MaxAttempts says.
 	Unrepeatable bool
 
-	Timeout   time.Duration // after which the work is ended, state timeout; default: none
+	Timeout   time.Duration // limit of an attempt, which then ends as timeout; default: none
 	KillGrace time.Duration // from SIGTERM to SIGKILL; default: the daemon's
 
-	// Jitter spreads what is due at the same time: a slot is run up to so much
-	// later, never past the next slot, and always as much for a schedule's name
-	// and slot. Default: none.
+	// Jitter spreads runs that are due at the same time. Each slot is delayed by up to
+	// this much, but never past the next slot. The delay depends only on the schedule's
+	// name and the slot. Default: none.
 	Jitter time.Duration
 
-	Starts, Ends time.Time // slots before and after these are none; default: no limits
+	Starts, Ends time.Time // no slots lie before and after these; default: no limits
 
-	// MaxFailures is after how many slots in a row that failed the schedule is
-	// given up: its state becomes failed. Default: never.
+	// MaxFailures is the number of consecutive failed slots after which the schedule's
+	// state becomes failed and it stops running. Default: never.
 	MaxFailures int
 
-	// KeepRuns and KeepFor limit the history: no more runs, and none that ended
-	// longer ago. Default: 1000 and 30 days; negative: without limit.
+	// KeepRuns and KeepFor limit the history by the number of runs and by the time since
+	// they ended. Default: 1000 and 30 days; negative: no limit.
 	KeepRuns int
 	KeepFor  time.Duration
 
-	// OnSuccess and OnFailure name schedules that are started, for the same
-	// slot, when a run of this one has ended well, or has failed for good.
+	// OnSuccess and OnFailure name schedules that are started, for the same slot, when a run
+	// of this one has succeeded or has failed for good.
 	OnSuccess, OnFailure string
 
-	// Notify says who is told when a slot has failed for good or was missed, when the schedule
-	// is late or given up, and when it is well again: see Targets. Default: as the daemons
-	// say; "none": nobody.
+	// Notify says who is notified when a slot has failed for good or was missed, when the schedule
+	// is late or has been stopped after failures, and when it recovers: see Targets. Default: the
+	// daemons' setting; "none": nobody.
 	Notify string
 }
 
 const (
-	catchUpLimit = 100 // runs that may wait of one schedule
+	catchUpLimit = 100 // runs of a schedule that may wait
 	skipWindow   = time.Minute
 
 	defaultKeepRuns = 1000
@@ -102,7 +102,7 @@ func (p Policy) filled() Policy {
 	return p
 }
 
-// policyProblems tells what is wrong with a policy whose defaults are filled in.
+// policyProblems lists what is wrong with a policy whose defaults are filled in.
 func (p *Policy) policyProblems() (all problems) {
 	all.word("missed", p.Missed, "skip", "once", "all")
 	all.word("overlap", p.Overlap, "forbid", "allow", "queue", "replace")
@@ -170,7 +170,7 @@ func (p *Policy) policyProblems() (all problems) {
 
 // A Problem is one thing that is wrong with a schedule.
 type Problem struct {
-	Field string // as columns of the table and keys of schedule files are called
+	Field string // the name of the column, which is also the key in schedule files
 	Text  string // what is wrong, and what to do
 }
 

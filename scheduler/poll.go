@@ -13,7 +13,7 @@ import (
 	"github.com/dbcron/dbcron/internal/trouble"
 )
 
-// poll claims and starts what is due until ctx ends.
+// poll claims and starts what is due, until ctx ends.
 func (s *Scheduler) poll(ctx, working context.Context) {
 	trouble := trouble.New(s.opt.Logger, "looking for what is due")
 	for ctx.Err() == nil {
@@ -29,17 +29,17 @@ func (s *Scheduler) poll(ctx, working context.Context) {
 func (s *Scheduler) pollOnce(ctx, working context.Context) {
 	trouble := trouble.New(s.opt.Logger, "looking for what is due")
 	for ctx.Err() == nil {
-		idle := s.idle() // what ends during the look may have started something
+		idle := s.idle() // read before the step: a run that ends during it may have started another
 		wait, err := s.step(ctx, working)
 		if err == nil && wait > soon && idle && s.idle() {
-			trouble.Wait(s.purgeAll(ctx, outdated, nil), 0) // there may be no daemon that does
+			trouble.Wait(s.purgeAll(ctx, outdated, nil), 0) // there may be no daemon that purges
 			return
 		}
 		s.rest(ctx, trouble.Wait(err, wait))
 	}
 }
 
-// rest waits, or until there may be something to do.
+// rest waits for a while, or until there may be something to do.
 func (s *Scheduler) rest(ctx context.Context, wait time.Duration) {
 	if wait <= 0 {
 		return
@@ -53,7 +53,7 @@ func (s *Scheduler) rest(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// wake lets the daemon look for what is due.
+// wake makes the daemon check for due work.
 func (s *Scheduler) wake() {
 	select {
 	case s.bell <- struct{}{}:
@@ -61,11 +61,11 @@ func (s *Scheduler) wake() {
 	}
 }
 
-// listen wakes the daemon when somebody has changed something, where there are
-// notifications, until ctx ends. Polling finds it as well, later.
+// listen wakes the daemon when somebody announces a change, on engines with notifications, until
+// ctx ends. Polling finds the change too, but later.
 func (s *Scheduler) listen(ctx context.Context) {
-	// A worker on the same pool keeps up to half of it, and may listen, too. pgxpool has four
-	// connections unless it is told otherwise: one has to be left to claim with.
+	// A worker on the same pool uses up to half of it and may listen, too. pgxpool has four
+	// connections by default: leave one to claim with.
 	limit := s.db.MaxConns()
 	if s.db.Dialect.Listen == nil || limit > 0 && limit < 5 {
 		return
@@ -79,7 +79,7 @@ func (s *Scheduler) listen(ctx context.Context) {
 	}
 }
 
-// wakeAll lets the daemon look through everything.
+// wakeAll makes the daemon search everything, from the beginning of the indexes.
 func (s *Scheduler) wakeAll() {
 	s.mu.Lock()
 	s.sinceAt = time.Time{}
@@ -87,15 +87,14 @@ func (s *Scheduler) wakeAll() {
 	s.wake()
 }
 
-// soon is when to look again for what somebody else holds locked.
+// soon is the delay before work that another daemon has locked is checked again.
 const soon = 20 * time.Millisecond
 
-// Looks through an index begin at a floor: entries that lie before it belong to
-// rows that have moved on, and engines that have not cleaned up would have to
-// walk over all of them, each time. Rows are written with times from now on, so
-// that a row may appear before what was found to be the first, but not before
-// now less what a transaction takes. What a person writes into the past is found
-// once a minute, when all is looked through.
+// Searches of an index begin at a floor. Entries before it belong to rows that have moved on; until
+// the engine has cleaned them up, each search would walk over all of them. Rows are written with
+// times from now on. So a row may appear before the first one found, but not before now minus the
+// duration of a transaction. A row that a person writes into the past is found once a minute, when
+// a search begins without a floor.
 const (
 	floorSlack = time.Minute
 	floorAge   = time.Minute
@@ -107,7 +106,7 @@ func (s *Scheduler) floor() int64 {
 	return s.since
 }
 
-// look decides whether to look through everything.
+// look decides whether to search without a floor.
 func (s *Scheduler) look() {
 	now := time.Now() //nolint:forbidigo // how long ago the last such look was
 	s.mu.Lock()
@@ -117,8 +116,8 @@ func (s *Scheduler) look() {
 	}
 }
 
-// asks tells whether it is time to ask which runs somebody wants to end: once
-// per poll, or when somebody has told of a change.
+// asks reports whether to check for cancellation requests: once per poll, or after an announced
+// change.
 func (s *Scheduler) asks() bool {
 	now := time.Now() //nolint:forbidigo // how long ago it was asked
 	s.mu.Lock()
@@ -130,23 +129,23 @@ func (s *Scheduler) asks() bool {
 	return true
 }
 
-// seen raises the floor: there is nothing before these times.
+// seen raises the floor: nothing is due before these times.
 func (s *Scheduler) seen(now, first int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.since = max(s.since, min(now-floorSlack.Microseconds(), first))
 }
 
-// A lookout is what a probe found in a lane.
+// A lookout is the result of probing a lane.
 type lookout struct {
 	lane            string
 	now             int64
-	schedules, runs sql.NullInt64 // when the first may be claimed
+	schedules, runs sql.NullInt64 // when the first of each may be claimed
 	unplanned       int64
-	drained         bool // this daemon is to claim nothing
+	drained         bool // this daemon must claim nothing
 }
 
-// first is when there is something to do in the lane.
+// first returns when there is something to do in the lane.
 func (l *lookout) first() int64 {
 	first := int64(math.MaxInt64)
 	for _, at := range []sql.NullInt64{l.schedules, l.runs} {
@@ -157,15 +156,15 @@ func (l *lookout) first() int64 {
 	return first
 }
 
-// isDue tells whether there is something to do in the lane now.
+// isDue reports whether there is something to do in the lane now.
 func (l *lookout) isDue() bool { return l.unplanned > 0 || l.first() <= l.now }
 
-// left is how long it takes until there is, or at the most.
+// left returns the time until there is something to do, most at the longest.
 func (l *lookout) left(most time.Duration) time.Duration {
 	return min(most, time.Duration(min(l.first()-l.now, most.Microseconds())+500)*time.Microsecond)
 }
 
-// probe looks into all lanes.
+// probe probes all lanes.
 func (s *Scheduler) probe(ctx context.Context, lanes []string) ([]lookout, error) {
 	rows := make([]dialect.Args, len(lanes))
 	for i, lane := range lanes {
@@ -177,8 +176,8 @@ func (s *Scheduler) probe(ctx context.Context, lanes []string) ([]lookout, error
 		})
 }
 
-// step does what there is to do now, and tells how long there is nothing to do. Each
-// lane fares by itself: one that fails, or that waits for locks, delays no other.
+// step does what there is to do now, and returns how long to wait before the next step. Lanes are
+// independent: one that fails or waits for locks delays no other.
 func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
 	if s.asks() {
 		s.asking.Note(s.cancelRequests(ctx))
@@ -201,7 +200,7 @@ func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
 	}
 	done, wait := 0, s.opt.Poll
 	now, next := int64(0), int64(math.MaxInt64)
-	slices.SortFunc(found, func(a, b lookout) int { return cmp.Compare(a.first(), b.first()) }) // no lane starves
+	slices.SortFunc(found, func(a, b lookout) int { return cmp.Compare(a.first(), b.first()) }) // so that no lane starves
 	for _, l := range found {
 		now, next = l.now, min(next, l.first())
 		busy, rest := s.resting(l.lane)
@@ -220,7 +219,7 @@ func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
 			wait = min(wait, rest)
 		}
 	}
-	if !full { // else what comes first was not looked for
+	if !full { // otherwise the first due time is not known
 		s.seen(now, next)
 	}
 	if done > 0 && s.room() > 0 {
@@ -229,7 +228,7 @@ func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
 	return wait, nil
 }
 
-// noteDrained tells whether somebody has drained this daemon.
+// noteDrained reports whether this daemon is drained, and logs each change.
 func (s *Scheduler) noteDrained(found []lookout) bool {
 	drained := len(found) > 0 && found[0].drained
 	if drained != s.drained {
@@ -243,8 +242,8 @@ func (s *Scheduler) noteDrained(found []lookout) bool {
 	return drained
 }
 
-// stepIn does what there is to do in one lane. It returns how much it was, and how long the
-// lane rests then if it cannot go on.
+// stepIn does what there is to do in one lane. It returns the number of rows handled, and how long
+// the lane rests if it cannot go on.
 func (s *Scheduler) stepIn(ctx, working context.Context, l lookout) (done int, rest time.Duration) {
 	done, err := s.doLane(ctx, working, l)
 	if ctx.Err() != nil {
@@ -252,13 +251,13 @@ func (s *Scheduler) stepIn(ctx, working context.Context, l lookout) (done int, r
 	}
 	rest = s.fared(l.lane, err)
 	if err == nil && done == 0 && (ofJobs(l.lane) || s.room() > 0) {
-		rest = soon // it is in the hands of another daemon, or will be free in a moment
+		rest = soon // another daemon has it, or its lock is about to be released
 	}
 	return done, cmp.Or(rest, s.opt.Poll)
 }
 
-// doLane plans what is new in a lane, and takes what is due. What fails keeps nothing else
-// from being tried.
+// doLane plans new rows of a lane and takes those that are due. It tries each part even if another
+// one fails.
 func (s *Scheduler) doLane(ctx, working context.Context, l lookout) (done int, err error) {
 	var errs []error
 	if l.unplanned > 0 {
@@ -286,11 +285,11 @@ func (s *Scheduler) doLane(ctx, working context.Context, l lookout) (done int, e
 	return done, errors.Join(errs...)
 }
 
-// room is how many more runs this daemon may execute.
+// room returns how many more runs this daemon may execute.
 func (s *Scheduler) room() int { return s.opt.MaxRuns - s.busy() }
 
-// share is how much to take at once: not all that there is room for, so that
-// what comes due at the same moment is spread over the daemons.
+// share returns how many runs to take at once. It is less than the room, so that runs that become
+// due at the same moment are spread over the daemons.
 func (s *Scheduler) share() int {
 	room := s.room()
 	return min(batch, max(room/4, min(room, 8)))

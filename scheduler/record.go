@@ -15,7 +15,7 @@ import (
 	"github.com/dbcron/dbcron/internal/trouble"
 )
 
-// start executes runs in goroutines of their own.
+// start executes runs, each in its own goroutine.
 func (s *Scheduler) start(working context.Context, runs []run) {
 	for _, r := range runs {
 		r.trace = s.traceOf(&r)
@@ -33,16 +33,16 @@ func (s *Scheduler) start(working context.Context, runs []run) {
 	}
 }
 
-// An outcome is what has become of a run.
+// An outcome is the result of a run as it is recorded.
 type outcome struct {
 	state string
 	why   string
-	back  bool // another daemon should take it over: see handBack
-	none  bool // nothing is to be written: the lease ends it
+	back  bool // another daemon should take the run over: see handBack
+	none  bool // write nothing: the lease ends it
 }
 
-// outcomeOf says what a result makes of a run. Work that has begun and must not be repeated is
-// handed to nobody.
+// outcomeOf turns the result of the work into an outcome. Work that has begun and must not be
+// repeated is not handed back.
 func outcomeOf(e *execution, r guardian.Result) outcome {
 	o := usualOutcome(e, r)
 	if e.what.Unrepeatable && o.back && r.Cause != guardian.NotStarted {
@@ -83,12 +83,12 @@ func usualOutcome(e *execution, r guardian.Result) outcome {
 	return outcome{state: "lost", why: "killed: " + reason(r.Err.Error()), back: true}
 }
 
-// notRepeated is why no other daemon begins a run again.
+// notRepeated is the reason recorded for such a run.
 const notRepeated = "not begun again: repeatable is no"
 
 const backText = "handed back: "
 
-// stoppedOutcome says what becomes of a run that somebody has ended.
+// stoppedOutcome returns the outcome of a run that was stopped.
 func stoppedOutcome(s stop, r guardian.Result) outcome {
 	if errors.Is(r.Err, errUnfinished) {
 		s.why += "; " + errUnfinished.Error()
@@ -106,8 +106,8 @@ func stoppedOutcome(s stop, r guardian.Result) outcome {
 	return outcome{state: "cancelled", why: "stopped by a signal to its guardian"}
 }
 
-// record writes what became of a run. It tries until the database takes it,
-// and meanwhile the run is renewed, so that nobody does the work again.
+// record writes the outcome of a run. It retries until the database accepts it; meanwhile the lease
+// is renewed, so that nobody repeats the work.
 func (s *Scheduler) record(working context.Context, e *execution, r guardian.Result) {
 	if len(r.Survivors) > 0 {
 		s.opt.Logger.Error("processes could not be killed", "schedule", e.schedule, "pids", r.Survivors)
@@ -141,8 +141,8 @@ func (s *Scheduler) record(working context.Context, e *execution, r guardian.Res
 	s.trim(&e.run)
 }
 
-// writeOutcome writes an outcome in the cheapest way that does, and tells
-// whether the run was still this daemon's.
+// writeOutcome writes an outcome with the cheapest sufficient statement. It reports whether the run
+// was still this daemon's.
 func (s *Scheduler) writeOutcome(ctx context.Context, e *execution, o outcome, r guardian.Result) (mine bool, err error) {
 	switch {
 	case e.isRecorded():
@@ -180,9 +180,8 @@ func exitCode(r guardian.Result) any {
 	return r.ExitCode
 }
 
-// entailsNothing tells whether a run's end changes nothing but its own row, as
-// far as was known when it began. Who waits without its knowing looks again by
-// itself.
+// entailsNothing reports whether the end of a run changes only its own row, as far as this daemon
+// knew when the run began. A run that has been waiting since then checks again by itself.
 func (e *execution) entailsNothing(o outcome) bool {
 	w := e.what
 	good := o.state == "ok"
@@ -191,15 +190,15 @@ func (e *execution) entailsNothing(o outcome) bool {
 		return false
 	case w.MaxFailures > 0, good && w.OnSuccess != "":
 		return false
-	case !good && o.state != "cancelled": // somebody is to be told
+	case !good && o.state != "cancelled": // someone must be notified
 		return false
 	}
 	return true
 }
 
-// conclude writes an outcome and all that it entails: the next attempt, or the
-// count of failures, the schedule that follows, and the run that waited for
-// this one. It tells whether the run was still this daemon's.
+// conclude writes an outcome with its consequences: the next attempt, or the count of failures, the
+// schedule that follows, and the run that waited for this one. It reports whether the run was still
+// this daemon's.
 func (s *Scheduler) conclude(ctx context.Context, tx *dialect.Session, e *execution, o outcome, r guardian.Result) (mine bool, err error) {
 	c, err := lock(ctx, tx, e.schedule)
 	gone := errors.Is(err, ErrNotFound)
@@ -229,8 +228,7 @@ func (s *Scheduler) conclude(ctx context.Context, tx *dialect.Session, e *execut
 	return true, s.entail(ctx, tx, &c, &e.run, o)
 }
 
-// entail does what the end of a slot's last attempt entails. The schedule is
-// locked.
+// entail carries out the consequences of a slot's last attempt. The schedule is locked.
 func (s *Scheduler) entail(ctx context.Context, tx *dialect.Session, c *candidate, r *run, o outcome) error {
 	next := ""
 	if bad := o.state; bad == "failed" || bad == "timeout" || bad == "lost" {
@@ -279,8 +277,8 @@ func (s *Scheduler) entail(ctx context.Context, tx *dialect.Session, c *candidat
 	return err
 }
 
-// countFailure counts a slot that failed, and gives the schedule up that has
-// failed too often.
+// countFailure counts a failed slot. It sets the schedule's state to failed after too many in a
+// row.
 func (s *Scheduler) countFailure(ctx context.Context, tx *dialect.Session, c *candidate) error {
 	if c.MaxFailures == 0 {
 		return nil
@@ -295,9 +293,8 @@ func (s *Scheduler) countFailure(ctx context.Context, tx *dialect.Session, c *ca
 	return s.close(ctx, tx, c, "failed", fmt.Sprintf("%d slots in a row have failed", c.Failures))
 }
 
-// follow starts the schedule that comes after a run. Its slot is that of the
-// run: so a chain starts each schedule once for a slot, also one that leads
-// back to its start.
+// follow starts the schedule that OnSuccess or OnFailure names. Its slot is that of the run, so a
+// chain starts each schedule once per slot, even if it leads back to its start.
 func (s *Scheduler) follow(ctx context.Context, tx *dialect.Session, name string, r *run) error {
 	n, err := tx.Exec(ctx, chain, dialect.Args{"name": name, "due": r.due.UnixMicro(), "by": r.id})
 	if err == nil && n == 0 {
@@ -307,9 +304,8 @@ func (s *Scheduler) follow(ctx context.Context, tx *dialect.Session, name string
 	return err
 }
 
-// A finisher writes outcomes: while one statement is under way, those that come
-// meanwhile gather for the next. So one alone waits for nobody, and many cost
-// little each.
+// A finisher batches outcomes: those that arrive while one statement is under way go into the next.
+// So a single outcome waits for nobody, and many cost little each.
 type finisher struct {
 	mu      sync.Mutex
 	waiting []*finishing
@@ -324,7 +320,7 @@ type finishing struct {
 	done chan struct{}
 }
 
-// finish writes one outcome, and tells whether the run was still this daemon's.
+// finish writes one outcome and reports whether the run was still this daemon's.
 func (f *finisher) finish(ctx context.Context, db *dialect.DB, args dialect.Args) (mine bool, err error) {
 	one := &finishing{args: args, ctx: ctx, done: make(chan struct{})}
 	f.mu.Lock()
@@ -340,7 +336,7 @@ func (f *finisher) finish(ctx context.Context, db *dialect.DB, args dialect.Args
 
 func (f *finisher) write(db *dialect.DB) {
 	for {
-		runtime.Gosched() // who is about to come, comes along
+		runtime.Gosched() // let other goroutines join the batch
 		f.mu.Lock()
 		part := f.waiting[:min(batch, len(f.waiting))]
 		f.waiting = f.waiting[len(part):]
@@ -356,11 +352,11 @@ func (f *finisher) write(db *dialect.DB) {
 	}
 }
 
-// errMixed rolls back: not all runs of a part were this daemon's.
+// errMixed rolls back a batch in which some runs were no longer this daemon's.
 var errMixed = errors.New("some runs were lost")
 
-// writePart writes outcomes at once or, if that does not reach all of them, one
-// by one, to know which.
+// writePart writes a batch of outcomes with one statement. If that misses a run, it writes them one
+// by one to find out which.
 func (f *finisher) writePart(db *dialect.DB, part []*finishing) {
 	rows := make([]dialect.Args, len(part))
 	for i, one := range part {
@@ -384,8 +380,8 @@ func (f *finisher) writePart(db *dialect.DB, part []*finishing) {
 	}
 }
 
-// trim removes what is too much of a schedule's history, seldom enough to cost
-// little: on the average when it has grown by a tenth.
+// trim deletes surplus runs of a schedule's history. It does so seldom enough to be cheap: on
+// average when the history has grown by a tenth.
 func (s *Scheduler) trim(r *run) {
 	keep := cmp.Or(r.what.KeepRuns, defaultKeepRuns)
 	if keep < 0 || s.chance() > 10/float64(max(10, keep)) {
@@ -393,6 +389,6 @@ func (s *Scheduler) trim(r *run) {
 	}
 	select {
 	case s.surplus <- trimming{r.schedule, keep}:
-	default: // the next one will do
+	default: // the next trim will do it
 	}
 }

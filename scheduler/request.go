@@ -14,11 +14,11 @@ import (
 	"github.com/dbcron/dbcron/internal/guardian"
 )
 
-// requestTimeout ends requests of schedules that have no timeout.
+// requestTimeout limits requests of schedules without a timeout.
 const requestTimeout = 5 * time.Minute
 
-// client sends the requests of all schedules. A redirect is a failure: the
-// endpoint that the schedule names has not done the work.
+// client sends the requests of all schedules. A redirect counts as a failure, because the endpoint
+// that the schedule names has not done the work.
 var client = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	Transport: &http.Transport{
@@ -30,8 +30,8 @@ var client = &http.Client{
 	},
 }
 
-// request sends a request. The endpoint gets the same Idempotency-Key with each
-// attempt at a slot.
+// request sends the schedule's HTTP request. Each attempt at a slot carries the same
+// Idempotency-Key.
 func (s *Scheduler) request(e *execution) (effort, error) {
 	method, target, err := parseRequest(e.what.Command)
 	if err != nil {
@@ -87,8 +87,8 @@ func (s *Scheduler) send(ctx context.Context, e *execution, method, target strin
 	return answer.StatusCode, err
 }
 
-// withoutURL is an error of the HTTP client without its URL: what is behind the question mark may
-// be secret, and errors are shown to all who may see runs.
+// withoutURL strips the URL from an error of the HTTP client. Its query may hold secrets, and
+// everybody who may see runs sees their errors.
 func withoutURL(err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {

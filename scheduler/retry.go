@@ -8,20 +8,19 @@ import (
 	"github.com/dbcron/dbcron/internal/guardian"
 )
 
-// backoff returns how long to wait before the attempt that follows so many that
-// failed. random is in [0, 1).
+// backoff returns the delay before the next attempt after the given number of failures. random is
+// in [0, 1).
 func (p *Policy) backoff(failures int, random float64) time.Duration {
 	return backoff.Delay(p.RetryDelay, p.RetryMaxDelay, failures, random)
 }
 
-// final tells whether trying again cannot help: the command is not there, or
-// must not be executed.
+// final reports whether a retry cannot help, because the command is missing or not executable.
 func final(kind string, r guardian.Result) bool {
 	return (kind == "shell" || kind == "argv") && (r.ExitCode == 126 || r.ExitCode == 127)
 }
 
-// retryAfter decides whether a run that failed is tried again, and after what
-// time. If not although the policy would allow it, why says so.
+// retryAfter decides whether a failed run is retried and after what delay. If it is not although
+// the policy allows another attempt, why gives the reason.
 func (c *candidate) retryAfter(e *execution, r guardian.Result) (after time.Duration, again bool, why string) {
 	switch {
 	case e.failures+1 >= c.MaxAttempts:

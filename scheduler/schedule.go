@@ -16,32 +16,29 @@ import (
 )
 
 var (
-	// ErrExists means that a schedule has that name already.
+	// ErrExists means that there is a schedule of that name already.
 	ErrExists = errors.New("a schedule with this name exists")
 
-	// ErrNotFound means that no schedule has that name.
+	// ErrNotFound means that there is no schedule of that name.
 	ErrNotFound = errors.New("no schedule with this name")
 
-	// ErrManaged means that a schedule comes from a file, and is changed there.
+	// ErrManaged means that a schedule comes from a file and must be changed there.
 	ErrManaged = errors.New("the schedule comes from a file; change it there and import that")
 
-	// ErrBusy means that a schedule has a run under way, and its policy forbids
-	// another one.
+	// ErrBusy means that a run of the schedule is under way and its policy forbids another one.
 	ErrBusy = errors.New("a run of the schedule is under way, and its overlap policy is forbid")
 
-	// ErrInvalid means that a schedule is refused, for its spec or anything
-	// else. The text says why.
+	// ErrInvalid means that a schedule is refused. The error's text says why.
 	ErrInvalid = cronspec.ErrInvalid
 )
 
-// A Schedule says what runs when. Who can write one can run commands with the
-// rights of the daemons.
+// A Schedule says what runs when. Whoever can write one can run commands with the daemons' rights.
 type Schedule struct {
 	ID   int64
 	Name string // up to 200 characters, compared by bytes
 
-	// Source is the file that the schedule comes from, and Key what it is
-	// recognized by there: see Import. Both are empty for one made by hand.
+	// Source is the file that the schedule comes from, and Key identifies it there: see Import.
+	// Both are empty for a schedule made by hand.
 	Source, Key string
 
 	Spec string // see cronspec; @manual has no slots
@@ -60,37 +57,37 @@ type Schedule struct {
 	Kind    string
 	Command string
 
-	Stdin   string            // text for standard input; the body of a request; a function's input; a job's payload
-	Env     map[string]string // of a command, beside what Options.Env gives; SHELL names the shell
+	Stdin   string            // standard input of a command, body of a request, input of a function, payload of a job
+	Env     map[string]string // of a command, added to Options.Env; SHELL names the shell
 	Headers map[string]string // of a request
-	Dir     string            // where a command starts; default: Options.Dir
-	User    string            // whom a command runs as, if the daemon is root; default: the daemon's
+	Dir     string            // working directory of a command; default: Options.Dir
+	User    string            // user that runs the command if the daemon is root; default: the daemon's
 	Job     JobOptions        // of a job
 
-	// Tag says which daemons may run it: those that are given the tag. Default:
-	// default.
+	// Tag selects the daemons that may run the schedule: those with the same tag in
+	// Options.Tags. Default: default.
 	Tag string
 
 	Policy
 
-	State    string    // active, paused, ended (its end is past), or failed: see Reason
+	State    string    // active, paused, ended (Ends has passed), or failed: see Reason
 	Reason   string    // why it is not active
 	Due      time.Time // the next slot, or zero
-	Failures int       // slots that failed in a row
+	Failures int       // consecutive failed slots
 
 	bad string // why its job cannot be enqueued by a schedule: see PeriodicJob
 }
 
-// Argv makes the Command of a schedule of the kind argv.
+// Argv returns words as the Command of a schedule of kind argv.
 func Argv(words ...string) string {
 	text, err := json.Marshal(words)
 	if err != nil {
-		return "" // strings can be encoded
+		return "" // strings always encode
 	}
 	return string(text)
 }
 
-// Slots returns the instants that the schedule names.
+// Slots returns the cron schedule of s, which computes its slots.
 func (s *Schedule) Slots() (*cronspec.Schedule, error) { return cronspec.New(s.Spec, s.Zone, s.DST) }
 
 // filled returns the schedule with the defaults filled in.
@@ -105,8 +102,7 @@ func (s Schedule) filled() Schedule {
 	return s
 }
 
-// Problems lists all that is wrong with a schedule and would be refused by Add
-// and Import, field by field.
+// Problems returns everything for which Add and Import would refuse the schedule, field by field.
 func (s *Schedule) Problems() []Problem {
 	f := s.filled()
 	var all problems
@@ -129,14 +125,14 @@ func (s *Schedule) tagProblem() error {
 	return nil
 }
 
-// wrong adds an error, without the words that it shares with all others.
+// wrong adds an error without the prefix that all of them share.
 func (all *problems) wrong(field string, err error) {
 	if err != nil {
 		all.add(field, "%s", strings.TrimPrefix(err.Error(), ErrInvalid.Error()+": "))
 	}
 }
 
-// check refuses what cannot be stored or run, before anything is changed.
+// check returns an error for a schedule that cannot be stored or run.
 func (s *Schedule) check() error {
 	all := s.Problems()
 	if len(all) == 0 {
@@ -149,7 +145,7 @@ func (s *Schedule) check() error {
 	return fmt.Errorf("%w: %s: %s", ErrInvalid, s.Name, strings.Join(texts, "; "))
 }
 
-// CheckName returns ErrInvalid for what cannot name a schedule.
+// CheckName returns ErrInvalid for text that cannot name a schedule.
 func CheckName(name string) error {
 	if err := dialect.CheckName(name); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -157,7 +153,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// args gives a schedule's columns, and its first slot after now.
+// args returns the schedule's columns, with its first slot after now.
 func (s *Schedule) args(now time.Time) (dialect.Args, error) {
 	f := s.filled()
 	plan, err := f.Slots()
@@ -187,7 +183,7 @@ func (s *Schedule) args(now time.Time) (dialect.Args, error) {
 	return args, nil
 }
 
-// settings gives the columns that say nothing about times.
+// settings returns the columns that do not depend on the time.
 func (s *Schedule) settings() dialect.Args {
 	past := map[bool]string{false: "no", true: "yes"}[s.RetryPastNext]
 	keep := duration.Format(s.KeepFor)
@@ -209,14 +205,14 @@ func (s *Schedule) settings() dialect.Args {
 	}
 }
 
-// object is a map as the tables have it: JSON, in the order of the names.
+// object encodes a map for the tables: JSON with sorted keys.
 func object(m map[string]string) string {
 	if len(m) == 0 {
 		return "{}"
 	}
 	text, err := json.Marshal(m)
 	if err != nil {
-		return "{}" // strings can be encoded
+		return "{}" // strings always encode
 	}
 	return string(text)
 }
@@ -228,7 +224,7 @@ func null(s string) any {
 	return s
 }
 
-// micros is an instant as an argument, NULL for the zero time.
+// micros returns an instant as an argument; the zero time is NULL.
 func micros(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -236,8 +232,8 @@ func micros(t time.Time) any {
 	return t.UnixMicro()
 }
 
-// Add stores a schedule made by hand. Its first slot is the first one after
-// the database's now. It returns ErrInvalid, or ErrExists.
+// Add stores a new schedule. Its first slot is the first after the database's current time. Add
+// returns ErrInvalid, or ErrExists.
 func Add(ctx context.Context, db *dialect.DB, s Schedule) error {
 	s.Source, s.Key = "", ""
 	if err := s.check(); err != nil {
@@ -252,7 +248,7 @@ func Add(ctx context.Context, db *dialect.DB, s Schedule) error {
 	})
 }
 
-// addTo stores a new schedule. It returns ErrExists for one that is there.
+// addTo stores a new schedule. It returns ErrExists if the name is taken.
 func addTo(ctx context.Context, tx *dialect.Session, s *Schedule, now time.Time) error {
 	args, err := s.args(now)
 	if err == nil && s.over(now) {
@@ -268,9 +264,9 @@ func addTo(ctx context.Context, tx *dialect.Session, s *Schedule, now time.Time)
 	return err
 }
 
-// Edit gives a schedule that was made by hand other settings: all those of s,
-// found by its name. If its times change, slots that have come and have not been
-// run are recorded as missed. It returns ErrInvalid, ErrNotFound, or ErrManaged.
+// Edit replaces all settings of the schedule named s.Name, which must not come from a file. If its
+// times change, slots that are due but have not run are recorded as missed. Edit returns ErrInvalid,
+// ErrNotFound, or ErrManaged.
 func Edit(ctx context.Context, db *dialect.DB, s Schedule) error {
 	s.Source, s.Key = "", ""
 	if err := s.check(); err != nil {
@@ -290,23 +286,23 @@ func Edit(ctx context.Context, db *dialect.DB, s Schedule) error {
 	})
 }
 
-// changing runs f in a transaction, and wakes the daemons afterwards.
+// changing runs f in a transaction and wakes the daemons afterwards.
 func changing(ctx context.Context, db *dialect.DB, f func(context.Context, *dialect.Session) error) error {
 	if err := db.ShortTx(ctx, f); err != nil || db.Dialect.Notify == nil {
 		return err
 	}
-	// Apart from the transaction, which a notification that the server refuses would undo. Daemons
-	// that are not told look by themselves.
+	// Outside the transaction, which a refused notification would roll back. Daemons that are not
+	// notified find the change by polling.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	_, _ = db.Exec(ctx, announce, dialect.Args{"channel": channel(db)})
 	return nil
 }
 
-// channel is where the daemons of a set of tables listen.
+// channel is the notification channel of the daemons of one set of tables.
 func channel(db *dialect.DB) string { return "dbcron_scheduler_" + db.Prefix() }
 
-// lock locks a schedule, and waits for it. It returns ErrNotFound.
+// lock locks a schedule, waiting for other transactions. It returns ErrNotFound.
 func lock(ctx context.Context, tx *dialect.Session, name string) (candidate, error) {
 	found, err := dialect.Select(ctx, tx, lockOne, dialect.Args{"name": name}, scanCandidate)
 	if err == nil && len(found) == 0 {
@@ -318,8 +314,8 @@ func lock(ctx context.Context, tx *dialect.Session, name string) (candidate, err
 	return found[0], nil
 }
 
-// Delete removes a schedule. Its runs stay in the history. It returns
-// ErrNotFound.
+// Delete removes a schedule. Its runs stay in the history. Delete returns ErrNotFound if there is no
+// such schedule.
 func Delete(ctx context.Context, db *dialect.DB, name string) error {
 	n, err := db.Exec(ctx, remove, dialect.Args{"name": name})
 	if err == nil && n == 0 {
@@ -328,7 +324,7 @@ func Delete(ctx context.Context, db *dialect.DB, name string) error {
 	return err
 }
 
-// Get returns the schedule with a name, or ErrNotFound.
+// Get returns the schedule with the given name, or ErrNotFound.
 func Get(ctx context.Context, db *dialect.DB, name string) (Schedule, error) {
 	return getFrom(ctx, &db.Session, name)
 }
@@ -344,13 +340,13 @@ func getFrom(ctx context.Context, tx *dialect.Session, name string) (Schedule, e
 	return found[0], nil
 }
 
-// List returns up to limit schedules, by name, that come after a name; "" is
-// before the first.
+// List returns up to limit schedules whose names come after a name, in order. Pass "" to begin with
+// the first.
 func List(ctx context.Context, db *dialect.DB, after string, limit int) ([]Schedule, error) {
 	return dialect.Select(ctx, &db.Session, list, dialect.Args{"after": after, "limit": limit}, scanSchedule)
 }
 
-// Clock returns the database's present time, by which everything is decided.
+// Clock returns the database's current time, which decides what is due.
 func Clock(ctx context.Context, db *dialect.DB) (time.Time, error) { return clock(ctx, &db.Session) }
 
 func clock(ctx context.Context, s *dialect.Session) (time.Time, error) {
@@ -367,8 +363,8 @@ func scanSchedule(rows *sql.Rows) (s Schedule, err error) {
 	return s, err
 }
 
-// scan reads columns, and then more of the row. What the columns hold that is
-// not what it should be, bad says: somebody has written it by hand.
+// scan reads the columns of a schedule, and then more of the row. Errors in the columns' contents,
+// which somebody may have written by hand, are returned in bad.
 func (s *Schedule) scan(rows *sql.Rows, more ...any) (bad, err error) {
 	var env, headers, keepFor, retryPastNext, repeatable string
 	var starts, ends, due int64
@@ -401,7 +397,7 @@ func (s *Schedule) scan(rows *sql.Rows, more ...any) (bad, err error) {
 	return bad, nil
 }
 
-// instantOf reads µs since 1970, where 0 stands for no time.
+// instantOf converts µs since 1970; 0 means the zero time.
 func instantOf(us int64) time.Time {
 	if us == 0 {
 		return time.Time{}
@@ -409,7 +405,7 @@ func instantOf(us int64) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// durationOf reads a duration of a column, and says if it is none.
+// durationOf parses a duration and sets *bad if it is malformed.
 func durationOf(text string, bad *error) time.Duration {
 	d, err := duration.Parse(text)
 	if err != nil {
@@ -418,7 +414,7 @@ func durationOf(text string, bad *error) time.Duration {
 	return d
 }
 
-// textsOf reads a JSON object of strings, and says if it is none.
+// textsOf parses a JSON object of strings and sets *bad if it is malformed.
 func textsOf(column, text string, bad *error) (m map[string]string) {
 	if text == "{}" {
 		return nil

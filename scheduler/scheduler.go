@@ -1,28 +1,25 @@
-// Package scheduler runs commands on time, from a table that any number of
-// daemons share.
+// Package scheduler runs commands on time, from a table that any number of daemons share.
 //
-// A schedule is a row of the table schedule: a cron spec, a time zone, and a
-// command. When a slot comes, one daemon claims it: in one transaction the
-// schedule moves to its next slot, and a row of the table run says who runs
-// this one. That there is one run for each schedule, slot and attempt is
-// enforced by a unique key, not by the daemons. All times are the database's,
-// so the clocks of the hosts need not agree.
+// A schedule is a row of the table schedule: a cron spec, a time zone, and a command. When a slot
+// is due, one daemon claims it: one transaction advances the schedule to its next slot and inserts
+// a row into the table run. A unique key, not the daemons, ensures that there is one run for each
+// schedule, slot and attempt. All times are the database's, so the hosts' clocks need not agree.
 //
-// A run has a lease, which its daemon renews while the command runs. When the
-// daemon dies, the lease runs out, another daemon records the run as lost and
-// begins the next attempt. The command of a daemon that was killed, stopped or
-// cut off is killed before its lease can end: see internal/guardian. So a slot
-// is run at least once, and not twice at a time while hosts and guardians are
-// scheduled.
+// A run has a lease, which its daemon renews while the command runs. When the daemon dies, the
+// lease expires, and another daemon records the run as lost and begins the next attempt. If a daemon
+// is killed, stopped or cut off, its command is killed before the lease can end: see
+// internal/guardian. So each slot runs at least once, and never twice at a time as long as the host
+// runs the guardian.
 //
-// What becomes of slots that passed while no daemon ran, and of those that come
-// while the run before is under way, a schedule's Policy says. By default the
-// newest of the former is run, and the latter are skipped; in any case the table
-// run says of each slot what has become of it.
+// A schedule's Policy says what happens to slots that passed while no daemon ran, and to slots that
+// are due while the previous run is under way. By default the newest of the former runs, and the
+// latter are skipped. In any case the table run records what happened to each slot.
 //
-// What is run is a command, an HTTP request, an SQL statement, or a function of
-// this program: see Schedule and Scheduler.Handle. Or a job of a queue is enqueued,
-// in the transaction that claims the slot: one job for each slot, whatever crashes.
+// The work is a command, an HTTP request, an SQL statement, or a Go function: see Schedule and
+// Scheduler.Handle. Or it is a job of a queue, which the transaction that claims the slot enqueues:
+// exactly one job for each slot, whatever crashes.
+//
+// All functions are safe for concurrent use by any number of processes.
 package scheduler
 
 import (
@@ -46,89 +43,90 @@ import (
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
-// Options adjusts a Scheduler. The zero value is ready to use.
+// Options configures a Scheduler. The zero value is ready to use.
 type Options struct {
 	// Node is the readable part of the name under which runs are recorded; a
-	// random part is added. Default: "scheduler". At most 100 characters.
+	// random part is appended. Default: "scheduler". At most 100 bytes.
 	Node string
 
-	// Version is the program's, of which the daemon's row says 64 bytes; empty: none.
+	// Version is the program's version, up to 64 bytes, recorded in the daemon's row. Default: none.
 	Version string
 
-	Lease      time.Duration // how long a dead daemon's run stays its own; default: 30s, at least 3s
-	Poll       time.Duration // the longest that a change of the tables may go unseen; default: 1s
-	MaxRuns    int           // that this daemon executes at a time; default: 64
+	Lease      time.Duration // after its daemon's death, a run is taken over so much later; default: 30s, at least 3s
+	Poll       time.Duration // how long a change of the tables may go unnoticed; default: 1s
+	MaxRuns    int           // runs that this daemon executes at a time; default: 64
 	MaxCrashes int           // attempts at a slot that may be lost; default: 3
 
-	// Tags of the schedules that this daemon runs. Default: default.
+	// Tags selects the schedules that this daemon runs, by their Tag. Default: default.
 	Tags []string
 
-	// Kinds of schedules that this scheduler runs; it leaves the others to other daemons.
-	// They are [Functions] (those that it handles), [Jobs] (which it enqueues), and [Commands]
-	// (shell, argv, http and sql). Default: all. A program that lists only Functions and Jobs
-	// runs no command that somebody writes into the table.
+	// Kinds selects the kinds of schedules that this daemon runs; it leaves others to other
+	// daemons. They are [Functions] (those that it handles), [Jobs] (which it enqueues), and
+	// [Commands] (shell, argv, http and sql). Default: all. A program that lists only Functions
+	// and Jobs runs no command that somebody writes into the table.
 	Kinds []string
 
-	Grace     time.Duration // that running commands get when ctx ends; default: 30s, negative: none
+	Grace     time.Duration // time for running commands to finish after ctx ends; default: 30s, negative: none
 	KillGrace time.Duration // from SIGTERM to SIGKILL; default: 5s
-	MaxOutput int           // bytes of a command's output that are kept; default: 64 KiB
+	MaxOutput int           // bytes of a command's output to keep; default: 64 KiB
 
-	Env    []string     // every command's environment, to which its schedule adds; default: PATH=/usr/bin:/bin
-	Dir    string       // where commands start; default: /
+	Env    []string     // environment of every command, to which its schedule adds; default: PATH=/usr/bin:/bin
+	Dir    string       // working directory of commands; default: /
 	Logger *slog.Logger // default: slog.Default
 
-	// Ended is called when a run that this daemon has executed has ended, with the state in
-	// which it was recorded and how long it took: for figures. It should return at once.
+	// Ended is called when a run of this daemon has ended, with its recorded state and its
+	// duration. It feeds metrics and should return quickly. Default: none.
 	Ended func(state string, took time.Duration)
 
-	// Trace is called when a run begins here, for those who trace it; nil: nobody does, and
-	// each run has a trace of its own. It should return at once. See also [Trace].
+	// Trace is called when a run begins on this daemon: see [Trace]. It should return quickly.
+	// Default: none, and each run starts a trace of its own.
 	Trace func(TracedRun) Trace
 
-	// Doorbell has it tell workers of the jobs that schedules enqueue: see [queue.Options].
+	// Doorbell notifies workers of the jobs that schedules enqueue: see [queue.Options].
 	Doorbell string
 }
 
-// Kinds of schedules, for [Options.Kinds].
+// The kinds of schedules in [Options.Kinds].
 const (
-	Functions = "func"    // of Go: see [Scheduler.Handle]
-	Jobs      = "job"     // enqueued for each slot: see [PeriodicJob]
+	Functions = "func"    // Go functions: see [Scheduler.Handle]
+	Jobs      = "job"     // jobs of queues, one for each slot: see [PeriodicJob]
 	Commands  = "command" // commands, requests and statements: shell, argv, http, sql
 )
 
-// A Scheduler is one of the daemons that run what is due in a database.
+// A Scheduler is one of the daemons that run what is due in a database. Its methods are safe for
+// concurrent use.
 type Scheduler struct {
 	db    *dialect.DB
 	opt   Options
-	owner string // the node's name, and a random part
+	owner string // the node's name plus a random part
 
 	mu       sync.Mutex
-	running  map[int64]*execution // by the run's id; until its outcome is recorded
+	running  map[int64]*execution // by run id, until the outcome is recorded
 	handlers map[string]Func
-	since    int64     // the µs from which on looks begin: see floor
-	sinceAt  time.Time // when all was last looked through
-	askedAt  time.Time // when it was last asked which runs are to end
+	since    int64     // µs at which searches begin: see floor
+	sinceAt  time.Time // the last search without a floor
+	askedAt  time.Time // the last check for cancellation requests
 
 	states map[string]*laneState // by lane
-	apart  sync.WaitGroup        // lanes that are worked on in the background
+	apart  sync.WaitGroup        // lanes worked on in the background
 	asking *trouble.Trouble
 
 	jobs     *queue.Client
 	finisher finisher
 	surplus  chan trimming
-	chance   func() float64 // from 0 to 1
-	drained  bool           // as was seen last: it claims nothing; of the poller alone
+	chance   func() float64 // random, in [0, 1)
+	drained  bool           // as last seen: it claims nothing; used by the poller only
 	aborted  chan struct{}
 	bell     chan struct{} // there may be something to do
 	runs     sync.WaitGroup
 	abort    sync.Once
 }
 
-// batch is how many rows one statement claims or renews at the most.
+// batch is the number of rows that one statement claims or renews at most.
 const batch = 100
 
-// Check returns what is wrong with the options, if anything: for programs that
-// want to know before they connect. New checks them too.
+// Check returns what is wrong with the options, if anything. New checks them too; Check is for
+// programs that want to know before they connect.
 func (o Options) Check() error {
 	_, err := o.filled()
 	return err
@@ -183,7 +181,7 @@ func (o Options) filled() (Options, error) {
 	return o, nil
 }
 
-// New returns a Scheduler. It does not touch the database.
+// New returns a Scheduler. It does not access the database.
 func New(db *dialect.DB, opt Options) (*Scheduler, error) {
 	opt, err := opt.filled()
 	if err != nil {
@@ -202,23 +200,22 @@ func New(db *dialect.DB, opt Options) (*Scheduler, error) {
 	}, nil
 }
 
-// Run executes what is due until ctx ends. Then it claims no more, gives
-// running commands their grace to end, ends those that do not, hands their runs
-// back to the other daemons, and returns nil. It returns an error only if the
-// tables are not those that this program needs. A database that cannot be
-// reached is waited for.
+// Run executes what is due until ctx ends. Then it claims no more, gives running commands their
+// Grace to end, stops those that do not, hands their runs back to the other daemons, and returns
+// nil. It returns an error only if the tables are not those that this program needs. If the
+// database is unreachable, it waits.
 func (s *Scheduler) Run(ctx context.Context) error { return s.run(ctx, s.poll) }
 
-// RunOnce executes what is due, and what follows from that at once, and returns
-// when all of it has ended: for host cron and timers. What is due later, such as
-// a retry, is left to the next call. When ctx ends it stops as Run does.
+// RunOnce executes what is due and what follows from it at once, and returns when all of it has
+// ended. It is for host cron and timers. Work that is due later, such as a retry, is left to the
+// next call. When ctx ends it stops as Run does.
 func (s *Scheduler) RunOnce(ctx context.Context) error { return s.run(ctx, s.pollOnce) }
 
 func (s *Scheduler) run(ctx context.Context, poll func(ctx, working context.Context)) error {
 	if err := s.check(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
-	// What has begun is finished and recorded after ctx has ended.
+	// Finish and record runs that have begun, even after ctx has ended.
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var helpers sync.WaitGroup
 	for _, help := range []func(context.Context){s.keep, s.show, s.upkeep, s.listen, s.attend} {
@@ -236,8 +233,7 @@ func (s *Scheduler) run(ctx context.Context, poll func(ctx, working context.Cont
 	return nil
 }
 
-// check waits for the database, and tells whether the tables are those that
-// this program needs.
+// check waits for the database and checks that the tables are those that this program needs.
 func (s *Scheduler) check(ctx context.Context) error {
 	trouble := trouble.New(s.opt.Logger, "looking at the tables")
 	for ctx.Err() == nil {
@@ -256,8 +252,8 @@ func (s *Scheduler) check(ctx context.Context) error {
 // Owner returns the name under which this daemon's runs are recorded.
 func (s *Scheduler) Owner() string { return s.owner }
 
-// Abort ends all running commands at once and hands their runs back. Run, whose
-// ctx should have ended, then returns soon.
+// Abort ends all running commands at once and hands their runs back. Cancel Run's ctx first; Run
+// then returns soon.
 func (s *Scheduler) Abort() { s.abort.Do(func() { close(s.aborted) }) }
 
 func (s *Scheduler) busy() int {
@@ -266,8 +262,8 @@ func (s *Scheduler) busy() int {
 	return len(s.running)
 }
 
-// drain waits for the running commands as long as their grace, then ends them.
-// stop gives up on recording outcomes in a database that does not answer.
+// drain gives the running commands their grace, then ends them. stop gives up on recording outcomes
+// in a database that does not answer.
 func (s *Scheduler) drain(stop context.CancelFunc) {
 	ended := make(chan struct{})
 	go func() { s.runs.Wait(); close(ended) }()
@@ -294,7 +290,7 @@ func (s *Scheduler) drain(stop context.CancelFunc) {
 	}
 }
 
-// longestGrace is how long what runs may take from SIGTERM to SIGKILL.
+// longestGrace is the longest time that a running command may take from SIGTERM to SIGKILL.
 func (s *Scheduler) longestGrace() time.Duration {
 	longest := s.opt.KillGrace
 	s.each(func(e *execution) { longest = max(longest, e.what.KillGrace) })

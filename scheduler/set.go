@@ -8,33 +8,31 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// Set changes the schedule with a name, or makes it: change is given the schedule as it is,
-// or one that has only its name, and whether it is new. It may be called again, if somebody
-// else changes the schedule meanwhile, so it should do nothing else. What it returns as an
-// error is returned, and nothing has changed. So it is with ErrInvalid, and with ErrManaged
-// for one that comes from a file. Set returns the schedule as it is then, and whether it is
-// new.
+// Set changes the named schedule, or creates it. It calls change with the stored schedule, or with
+// one that has only its name, and tells it whether the schedule is new. Set may call change again if
+// the schedule changes meanwhile, so change should have no other effects. If change returns an
+// error, Set returns it and stores nothing. Set also returns ErrInvalid, or ErrManaged for a
+// schedule from a file. It returns the stored schedule and whether it is new.
 //
-// The row is locked from the look at it to the change: two who change different settings
-// at once both have their way.
+// The row is locked between reading and writing, so concurrent changes of different settings both
+// take effect.
 func Set(ctx context.Context, db *dialect.DB, name string, change func(s *Schedule, isNew bool) error) (Schedule, bool, error) {
 	if err := CheckName(name); err != nil {
 		return Schedule{}, false, err
 	}
 	for try := 1; ; try++ {
 		s, isNew, err := setOnce(ctx, db, name, change)
-		// Somebody has made it since it was looked for, or a daemon has claimed it.
+		// It was created since it was looked for, or a daemon has claimed it.
 		if again := errors.Is(err, ErrExists) || errors.Is(err, errMoved); !again || try == 10 {
 			return s, isNew, err
 		}
 	}
 }
 
-// Put stores a schedule whether or not there is one with its name: it makes it, or gives the
-// one that is there all of its settings, and leaves whether that is paused. Programs that
-// declare their schedules in code call it when they start. Where the settings are the same
-// already, nothing changes, also not the next slot. It returns ErrInvalid, or ErrManaged for
-// a schedule that comes from a file.
+// Put creates a schedule or replaces all settings of the one with its name; a paused schedule stays
+// paused. Programs that declare their schedules in code call Put at startup. If the settings are
+// unchanged, nothing changes, not even the next slot. Put returns ErrInvalid, or ErrManaged for a
+// schedule that comes from a file.
 func Put(ctx context.Context, db *dialect.DB, s Schedule) error {
 	_, _, err := Set(ctx, db, s.Name, func(is *Schedule, _ bool) error {
 		*is = s

@@ -9,12 +9,10 @@ import (
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
-// never is the next_exec of a schedule that has no slots: it runs when somebody
-// asks for it.
+// never is the next_exec of a schedule without slots, which runs only on request.
 var never = time.Date(9999, time.December, 29, 0, 0, 0, 0, time.UTC)
 
-// first returns a new schedule's first slot after now, and when it may be
-// claimed.
+// first returns a new schedule's first slot after now, and when it may be claimed.
 func (s *Schedule) first(plan *cronspec.Schedule, now time.Time) (due, next time.Time, err error) {
 	early := s.Starts.After(now)
 	switch {
@@ -28,7 +26,7 @@ func (s *Schedule) first(plan *cronspec.Schedule, now time.Time) (due, next time
 		now = s.Starts.Add(-time.Microsecond)
 	}
 	due, ok := plan.Next(now)
-	if every := plan.Spec().Every(); early && every > 0 { // it counts from its start
+	if every := plan.Spec().Every(); early && every > 0 { // @every counts from the schedule's start
 		due = s.Starts.Add(time.Second - 1).Truncate(time.Second)
 	}
 	if !ok || s.over(due) {
@@ -37,13 +35,12 @@ func (s *Schedule) first(plan *cronspec.Schedule, now time.Time) (due, next time
 	return due, due.Add(s.delay(plan, due)), nil
 }
 
-// restart returns the slot from which a schedule goes on that had none: the first
-// one, if it is new. One that was interrupted keeps the distance from slot to
-// slot.
+// restart returns the slot at which a schedule without one continues: the first slot, if it is new.
+// An @every schedule that was interrupted keeps its rhythm.
 func (c *candidate) restart() (due, next time.Time, err error) {
 	s := c.Schedule
 	if c.fence > 0 || !s.Due.IsZero() {
-		s.FirstRun = "next" // it is not new
+		s.FirstRun = "next" // it is not a new schedule
 	}
 	now := c.now
 	every := c.plan.Spec().Every()
@@ -57,7 +54,7 @@ func (c *candidate) restart() (due, next time.Time, err error) {
 	return s.first(c.plan, now)
 }
 
-// over tells whether an instant is past the schedule's end.
+// over reports whether an instant is past the schedule's end.
 func (s *Schedule) over(t time.Time) bool { return !s.Ends.IsZero() && t.After(s.Ends) }
 
 func (s *Schedule) pastEnd() string { return "its end is past: " + s.Ends.Format(time.RFC3339) }
@@ -69,8 +66,8 @@ func (s *Schedule) until() string {
 	return " and before its end, " + s.Ends.Format(time.DateTime)
 }
 
-// delay returns a slot's jitter: the same for a name and a slot wherever it is
-// computed, and less than the time to the next slot.
+// delay returns a slot's jitter. It depends only on the name and the slot, and is less than the time
+// to the next slot.
 func (s *Schedule) delay(plan *cronspec.Schedule, due time.Time) time.Duration {
 	if s.Jitter <= 0 {
 		return 0
@@ -82,29 +79,28 @@ func (s *Schedule) delay(plan *cronspec.Schedule, due time.Time) time.Duration {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s\n%d", s.Name, due.Unix())
 	sum := h.Sum64()
-	sum ^= sum >> 29 // FNV's last bytes move its low bits only
+	sum ^= sum >> 29 // the last bytes of FNV change only its low bits
 	return time.Duration(sum*0x9e3779b97f4a7c15>>1%uint64(max(1, limit/time.Millisecond))) * time.Millisecond
 }
 
-// A stretch is slots, one after another, that do not run.
+// A stretch is a run of consecutive slots that do not run.
 type stretch struct {
 	from, to time.Time
 	n        int64
-	why      string // why they do not
+	why      string // why they do not run
 }
 
-// A turn says what a schedule whose time has come does: which slots run, which
-// have come and do not, and which is next.
+// A turn is what a due schedule does: which slots run, which were due but do not run, and which is
+// next.
 type turn struct {
 	runs      []time.Time
 	missed    []stretch
 	due, next time.Time // the next slot, and when it may be claimed
-	ended     string    // or why there is none
+	ended     string    // or why there is no next slot
 }
 
-// missedLimit is how far missed slots are counted. A stretch of more says so
-// many: counting the minutes of years would hold up the claim. The stretch's
-// ends are right all the same.
+// missedLimit bounds the count of missed slots. A longer stretch reports this number: counting the
+// minutes of years would hold up the claim. The ends of the stretch are exact nevertheless.
 const missedLimit = 10_000
 
 const (
@@ -127,11 +123,11 @@ func (c *candidate) turn() (t turn) {
 	default:
 		t.ended = fmt.Sprintf("%q has no slot after %s", c.Spec, last.Format(time.DateTime))
 	}
-	if c.over(last) { // the end was moved to before what was the next slot
+	if c.over(last) { // the schedule's end was moved before its next slot
 		return t
 	}
 	from := c.Due
-	if bound := c.bound(); bound.After(from) { // some are too late
+	if bound := c.bound(); bound.After(from) { // some slots are too late
 		why := whyLate
 		if c.Missed == "skip" && c.MissedWindow == 0 {
 			why = whyPolicy
@@ -143,7 +139,7 @@ func (c *candidate) turn() (t turn) {
 		before := bound.Add(-time.Microsecond)
 		t.missed = append(t.missed, c.stretch(from, before, why))
 		from, _ = c.plan.Next(before)
-		if c.plan.Spec().Every() > 0 { // it counts from a slot
+		if c.plan.Spec().Every() > 0 { // @every counts from a slot
 			from, _ = c.plan.Next(t.missed[0].to)
 		}
 	}
@@ -158,7 +154,7 @@ func (c *candidate) turn() (t turn) {
 	return t
 }
 
-// latest returns the newest slot whose time, with its jitter, has come.
+// latest returns the newest slot whose time, including its jitter, has come.
 func (c *candidate) latest() time.Time {
 	last, ok := c.plan.Latest(c.Due, c.lastMoment())
 	if !ok {
@@ -172,7 +168,7 @@ func (c *candidate) latest() time.Time {
 	return last
 }
 
-// bound returns the oldest instant at which a slot that runs now may have been.
+// bound returns the oldest instant that a slot may have and still run now.
 func (c *candidate) bound() time.Time {
 	window := c.MissedWindow
 	if c.Missed == "skip" && window == 0 {
@@ -184,8 +180,7 @@ func (c *candidate) bound() time.Time {
 	return c.now.Add(-window - c.Jitter)
 }
 
-// lastOf returns the last slots of those from one slot to another, in order: as
-// many as may be caught up.
+// lastOf returns the last slots between two slots, in order: as many as may be caught up.
 func (c *candidate) lastOf(from, to time.Time) []time.Time {
 	start := from
 	if every := c.plan.Spec().Every(); every > 0 {
@@ -212,7 +207,7 @@ func (c *candidate) lastOf(from, to time.Time) []time.Time {
 	return all[max(0, len(all)-catchUpLimit):]
 }
 
-// stretch returns the slots from a slot on, until a time.
+// stretch returns the slots from one slot until a time.
 func (c *candidate) stretch(from, until time.Time, why string) stretch {
 	s := stretchOf(c.plan, from, until)
 	s.why = why
@@ -227,8 +222,7 @@ func (c *candidate) lastMoment() time.Time {
 	return c.now
 }
 
-// without returns what is left of a stretch without some slots, which come in
-// order.
+// without returns what is left of a stretch after some slots, given in order, are removed.
 func (m stretch) without(plan *cronspec.Schedule, taken []attemptAt) (parts []stretch) {
 	if len(taken) == 0 {
 		return []stretch{m}
@@ -263,7 +257,7 @@ func stretchOf(plan *cronspec.Schedule, from, until time.Time) stretch {
 	}
 	limit := missedLimit - 1
 	if plan.Spec().Every() > 0 {
-		limit = math.MaxInt - 1 // a division
+		limit = math.MaxInt - 1 // almost MaxInt: enough for an interval, which Count divides
 	}
 	return stretch{from: from, to: to, n: 1 + int64(plan.Count(from, to, limit))}
 }

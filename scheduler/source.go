@@ -12,45 +12,44 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// Changes tells by name what an Import did.
+// Changes lists, by name, what an Import did.
 type Changes struct {
 	Added, Changed, Removed []string
-	Adopted                 []string // had another source; they are among Changed and Unchanged, too
+	Adopted                 []string // had another source; also in Changed or Unchanged
 	Unchanged               int
 }
 
-// ImportOptions adjusts an Import.
+// ImportOptions configures an Import.
 type ImportOptions struct {
-	Keep   bool // leave schedules of the source alone that are not given any more
-	DryRun bool // only tell what would change
-	Adopt  bool // take over schedules of the same names that have another source, or none
+	Keep   bool // leave schedules of the source alone that are no longer given
+	DryRun bool // only return what would change
+	Adopt  bool // take over schedules of the same name from another source or from none
 }
 
-// Import makes the schedules of a source, such as a file, those that are given,
-// and leaves all others alone. A schedule is recognized by its Key in the
-// source: one that is there already is changed where it differs, and keeps its
-// next slot unless its times changed; one that is not given any more is
-// removed, and its runs stay in the history. One that has another name now is
-// removed and added. All of it happens, or nothing. A schedule that is given as
-// paused is paused, one that is given as active is resumed, and of others the state
-// is left as it is, but for those that could not be planned.
+// Import makes the schedules of a source, such as a file, equal to those given, and leaves all other
+// schedules alone. It identifies a schedule by its Key within the source. A schedule that exists is
+// changed where it differs, and keeps its next slot unless its times change. One that is no longer
+// given is deleted; its runs stay in the history. Renaming deletes and adds. Import is atomic. A
+// schedule given as paused is paused, one given as active is resumed. Otherwise its state stays,
+// except that schedules that could not be planned are tried again.
 //
-// Two processes may import the same source at once.
+// Several processes may import the same source at once.
 func Import(ctx context.Context, db *dialect.DB, source string, given []Schedule, opt ImportOptions) (Changes, error) {
 	if err := CheckImport(source, given); err != nil {
 		return Changes{}, err
 	}
 	for try := 1; ; try++ {
 		changes, err := importOnce(ctx, db, source, given, opt)
-		// A duplicate may be another process's import of the same source, which
-		// the next look will show as done. What stays one has a name that is taken.
+		// A duplicate may stem from a concurrent import of the same source; the next try then finds
+		// its result. If the error persists, the name is taken by another schedule.
 		if again := db.Dialect.Duplicate(err) || errors.Is(err, errMoved); !again || try == 10 {
 			return changes, nameTaken(ctx, db, err)
 		}
 	}
 }
 
-// CheckImport returns what Import would refuse, without a look at the database.
+// CheckImport returns the error with which Import would refuse the schedules, without access to the
+// database.
 func CheckImport(source string, given []Schedule) error {
 	if source == "" {
 		return fmt.Errorf("%w: the source has no name", ErrInvalid)
@@ -69,10 +68,10 @@ func CheckImport(source string, given []Schedule) error {
 	return nil
 }
 
-// errMoved means that a daemon has claimed a schedule while it was changed.
+// errMoved means that a daemon claimed a schedule while it was being changed.
 var errMoved = errors.New("the schedule has moved meanwhile")
 
-// A takenError says of a name that another schedule has it.
+// A takenError says that another schedule has the name.
 type takenError struct {
 	name  string
 	cause error
@@ -82,7 +81,7 @@ func (e *takenError) Error() string   { return e.name + ": " + e.cause.Error() }
 func (e *takenError) Unwrap() error   { return e.cause }
 func (*takenError) Is(err error) bool { return err == ErrExists }
 
-// nameTaken puts into words who has the name.
+// nameTaken adds to the error which schedule has the name.
 func nameTaken(ctx context.Context, db *dialect.DB, err error) error {
 	var taken *takenError
 	if !errors.As(err, &taken) {
@@ -95,7 +94,7 @@ func nameTaken(ctx context.Context, db *dialect.DB, err error) error {
 	return fmt.Errorf("%w: %s, %s", ErrExists, taken.name, from)
 }
 
-// errDry rolls a dry run back.
+// errDry rolls back a dry run.
 var errDry = errors.New("only a dry run")
 
 func importOnce(ctx context.Context, db *dialect.DB, source string, given []Schedule, opt ImportOptions) (c Changes, err error) {
@@ -136,8 +135,8 @@ func importOnce(ctx context.Context, db *dialect.DB, source string, given []Sche
 	return c, err
 }
 
-// removeOld removes what is not given any more, before anything is added: a name
-// may pass from one key to another. It returns the others, by their keys.
+// removeOld deletes schedules that are no longer given, before any is added: a name may move from
+// one key to another. It returns the others by key.
 func removeOld(ctx context.Context, tx *dialect.Session, source string, stored, given []Schedule,
 	opt ImportOptions, c *Changes,
 ) (map[string]*Schedule, error) {
@@ -163,9 +162,9 @@ func removeOld(ctx context.Context, tx *dialect.Session, source string, stored, 
 	return old, nil
 }
 
-// adopt gives a schedule that another source has, or none, to this one, and returns it as it is
-// then; nil: there is none of that name. Its row is locked first, so that no daemon moves it to
-// another slot, and no import of its old source changes it meanwhile: that one then finds it gone.
+// adopt moves a schedule from its old source, or from none, to this one, and returns it, or nil if
+// there is none of that name. It locks the row first. So no daemon advances it meanwhile, and an
+// import of the old source does not change it: that import finds it gone.
 func adopt(ctx context.Context, tx *dialect.Session, s *Schedule, c *Changes) (*Schedule, error) {
 	found, err := lock(ctx, tx, s.Name)
 	if errors.Is(err, ErrNotFound) {
@@ -188,8 +187,8 @@ func adopt(ctx context.Context, tx *dialect.Session, s *Schedule, c *Changes) (*
 
 func importOne(ctx context.Context, tx *dialect.Session, s Schedule, old *Schedule, now time.Time, c *Changes) error {
 	if old != nil {
-		// What a file does not say stays: paused by hand, given up, ended. But what
-		// could not be planned is tried again.
+		// A state that the file does not give stays: paused by hand, failed, ended. But a schedule
+		// that could not be planned is tried again.
 		if s.State == "" && (old.State != "failed" || old.Failures > 0) {
 			s.State, s.Reason = old.State, old.Reason
 		}
@@ -212,11 +211,10 @@ func importOne(ctx context.Context, tx *dialect.Session, s Schedule, old *Schedu
 	return err
 }
 
-// change gives a stored schedule the settings of another one, as far as they
-// differ, and tells whether they did.
+// change updates a stored schedule with the settings of s that differ, and reports whether any did.
 func change(ctx context.Context, tx *dialect.Session, s Schedule, old *Schedule, now time.Time) (changed bool, err error) {
 	if s.filled().FirstRun == "now" {
-		s.FirstRun = "next" // it is not new
+		s.FirstRun = "next" // it is not a new schedule
 	}
 	args, err := s.args(now)
 	if err != nil {
@@ -226,7 +224,7 @@ func change(ctx context.Context, tx *dialect.Session, s Schedule, old *Schedule,
 	args["id"], args["source"] = old.ID, null(old.Source)
 	same := args["spec"] == old.Spec && args["zone"] == old.Zone && args["dst"] == old.DST &&
 		args["starts"] == micros(old.Starts) && args["ends"] == micros(old.Ends) && s.Jitter == old.Jitter
-	if !same && (s.State == "failed" || s.State == "ended") { // its new times begin anew
+	if !same && (s.State == "failed" || s.State == "ended") { // new times reactivate it
 		s.State = ""
 		if args, err = s.args(now); err != nil {
 			return false, err
@@ -253,8 +251,8 @@ func change(ctx context.Context, tx *dialect.Session, s Schedule, old *Schedule,
 	return true, err
 }
 
-// replanOne gives a schedule other times. Slots that have come and have not been
-// run are recorded as missed: nobody would look for them any more.
+// replanOne gives a schedule new times. It records slots that are due but have not run as missed,
+// since nobody would find them any more.
 func replanOne(ctx context.Context, tx *dialect.Session, args dialect.Args, old *Schedule, now time.Time) error {
 	args["seen"] = int64(0)
 	if !old.Due.IsZero() {
@@ -275,7 +273,7 @@ func replanOne(ctx context.Context, tx *dialect.Session, args dialect.Args, old 
 	return passOver(ctx, tx, c, "missed", c.stretch(old.Due, c.lastMoment(), "the schedule's times were changed before it ran"))
 }
 
-// String tells the changes in one line, for people.
+// String summarizes the changes in one line for people.
 func (c Changes) String() string {
 	if len(c.Added)+len(c.Changed)+len(c.Removed)+len(c.Adopted) == 0 {
 		if c.Unchanged == 1 {

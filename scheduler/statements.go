@@ -2,23 +2,21 @@ package scheduler
 
 import "github.com/dbcron/dbcron/dialect"
 
-// All SQL of this package.
+// This file holds all SQL of the package.
 //
-// What makes two daemons safe at once: a run begins only in a transaction that
-// has locked its schedule's row, and has looked since at the schedule's runs
-// that have not ended. Claims and takeovers pass over rows that another
-// transaction has locked, and wait for none; so do not deadlock with those that
-// conclude a run, which lock the schedule first (on SQLite a transaction holds
-// the one writer's lock from its start). That there is one run for each slot and
-// attempt is enforced by the unique key (schedule, due_at, attempt). All other
-// writes name the state that they found in their WHERE, and go by the number of
-// rows changed. A job that a schedule enqueues is inserted by the transaction that
-// writes the run of the slot and ends it, after the key has let that run in: both
-// are there, or neither.
+// Two daemons are safe at once because a run begins only in a transaction that has locked its
+// schedule's row and has since read the schedule's open runs. Claims and takeovers skip rows that
+// another transaction has locked and wait for none. Hence they do not deadlock with transactions
+// that conclude a run, which lock the schedule first (on SQLite a transaction holds the single
+// writer's lock from its start). The unique key (schedule, due_at, attempt) ensures that there is
+// one run for each slot and attempt. All other writes name the state that they expect in their
+// WHERE, and go by the number of rows changed. A job of a schedule is inserted by the transaction
+// that writes the slot's run and ends it, after the key has admitted that run: both are there, or
+// neither.
 var (
-	// probe tells for each lane when there is something to do: three index
-	// probes, the same for any number of schedules. They begin at :since, so that
-	// they need not walk over entries of rows that have moved on long ago.
+	// probe returns for each lane when there is something to do. It takes three index probes for
+	// any number of schedules. They begin at :since, so as not to walk over entries of rows that
+	// have moved on long ago.
 	probe = dialect.SQL("scheduler.probe", `
 		{union rows: SELECT :lane, {us {now}},
 			(SELECT {us next_exec} FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec >= {time :since} ORDER BY next_exec LIMIT 1),
@@ -26,39 +24,39 @@ var (
 			(SELECT COUNT(*) FROM (SELECT id FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec IS NULL LIMIT 1) AS unplanned),
 			CASE WHEN EXISTS (SELECT 1 FROM {prefix}node WHERE name = :node AND drained_at IS NOT NULL) THEN 1 ELSE 0 END}`)
 
-	// due locks the schedules of a lane whose slot has come, oldest first.
+	// due locks the schedules of a lane whose slot is due, oldest first.
 	due = dialect.SQL("scheduler.due", `
 		SELECT `+lockedColumns+` FROM {prefix}schedule
 		WHERE state = 'active' AND lane = :lane AND next_exec >= {time :since} AND next_exec <= {now}
 		ORDER BY next_exec LIMIT :limit {skip_locked}`)
 
-	// unplanned locks rows that have no slot yet: inserted or resumed by hand.
+	// unplanned locks rows without a slot: inserted or resumed by hand.
 	unplanned = dialect.SQL("scheduler.unplanned", `
 		SELECT `+lockedColumns+` FROM {prefix}schedule
 		WHERE state = 'active' AND lane = :lane AND next_exec IS NULL AND id NOT IN (:but)
 		LIMIT :limit {skip_locked}`)
 
-	// lockNamed locks schedules whose runs are to begin, those that it gets.
+	// lockNamed locks schedules whose runs may begin. It skips those that are locked.
 	lockNamed = dialect.SQL("scheduler.lock-named", `
 		SELECT `+lockedColumns+` FROM {prefix}schedule WHERE name IN (:names) {skip_locked}`)
 
-	// lockOne locks a schedule, and waits for it.
+	// lockOne locks a schedule, waiting for other transactions.
 	lockOne = dialect.SQL("scheduler.lock-one", `
 		SELECT `+lockedColumns+` FROM {prefix}schedule WHERE name = :name {locked}`)
 
-	// existing tells which schedules there are, locked or not.
+	// existing returns which of some schedules exist, locked or not.
 	existing = dialect.SQL("scheduler.existing", `SELECT name FROM {prefix}schedule WHERE name IN (:names)`)
 
-	// move gives locked schedules their next slot, and counts what begins.
+	// move advances locked schedules to their next slot and counts what begins.
 	move = dialect.PerDialect("scheduler.move", func(d *dialect.Dialect) string {
 		return d.UpdateFrom("{prefix}schedule", []string{"id"},
 			`due_at = picked.new_due, next_exec = picked.new_next, reason = '', fence = fence + picked.begun, update_time = {now}`, "",
 			`SELECT id, {time due} AS new_due, {time next} AS new_next, begun FROM {records rows: id int, due int, next int, begun int}`)
 	})
 
-	// putOff and putOffRun let a schedule and a run wait that could not be claimed, and say
-	// why. The slot stays the same. What somebody has claimed or changed since has another
-	// next_exec, and is left alone.
+	// putOff and putOffRun postpone a schedule or a run that could not be claimed, and record why.
+	// Its slot stays the same. If somebody has claimed or changed the row since, its next_exec
+	// differs, and it is left alone.
 	putOff = dialect.SQL("scheduler.put-off", `
 		UPDATE {prefix}schedule SET next_exec = {now + :after}, reason = :reason, update_time = {now}
 		WHERE id = :id AND state = 'active' AND next_exec <= {now}`)
@@ -67,26 +65,24 @@ var (
 		UPDATE {prefix}run SET next_exec = {now + :after}, error = CASE WHEN state = 'waiting' THEN :reason ELSE error END
 		WHERE id = :id AND next_exec <= {now}`)
 
-	// disable takes a locked schedule out of the race, for good or until somebody
-	// resumes it.
+	// disable takes a locked schedule out of service, for good or until somebody resumes it.
 	disable = dialect.SQL("scheduler.disable", `
 		UPDATE {prefix}schedule
 		SET state = :state, reason = :reason, next_exec = NULL, fence = fence + :begun, update_time = {now}
 		WHERE id = :id AND state = 'active'`)
 
-	// failed counts slots that failed in a row.
+	// failed counts consecutive failed slots.
 	failed = dialect.SQL("scheduler.failed", `
 		UPDATE {prefix}schedule SET failures = :failures, update_time = {now} WHERE id = :id`)
 
-	// open lists the runs of schedules that have not ended. The schedules are
-	// locked, so none of them can begin meanwhile. What ends meanwhile is taken
-	// to be under way.
+	// open lists the open runs of schedules. The schedules are locked, so no run can begin
+	// meanwhile. A run that ends meanwhile counts as open.
 	open = dialect.SQL("scheduler.open", `
 		SELECT id, schedule, {us due_at}, attempt, state, failures FROM {prefix}run
 		WHERE schedule IN (:names) AND `+unended+` ORDER BY due_at, attempt`)
 
-	// begin writes the runs of a claim. One whose slot and attempt exist
-	// already is left as it is: the key decides, not the claim.
+	// begin inserts the runs of a claim. A run that exists already for the slot and attempt is
+	// left alone: the key decides, not the claim.
 	begin = dialect.PerDialect("scheduler.begin", func(d *dialect.Dialect) string {
 		text := `
 		INSERT INTO {prefix}run (schedule, lane, due_at, attempt, cause, state, failures, crashes, fence, exec_by, claim, next_exec, started_at)
@@ -112,35 +108,35 @@ var (
 			`SELECT id, fence AS new_fence FROM {records rows: id int, fence int}`)
 	})
 
-	// begun tells which runs a claim has begun, by its token, which is fresh.
+	// begun returns the runs that a claim has begun, by its token, which is fresh.
 	begun = dialect.SQL("scheduler.begun", `
 		SELECT `+begunColumns+` FROM {prefix}run
 		WHERE claim = :claim AND schedule IN (:names) AND `+unended)
 
-	// wait writes runs for later: for their time, or the end of the run before.
-	// It needs no lock: what waits is looked at again before it begins.
+	// wait inserts runs for later: for their time, or for the end of the previous run. It needs no
+	// lock, because a waiting run is checked again before it begins.
 	wait = dialect.SQL("scheduler.wait", `
 		INSERT INTO {prefix}run (schedule, lane, due_at, attempt, cause, state, failures, crashes, next_exec)
 		SELECT name, path, {time due}, nth, why, 'waiting', failed, crashed, {now + after_us}
 		FROM `+pending+`
 		WHERE nth > 0 {ignore_duplicate attempt}`)
 
-	// chain writes a run of the schedule that another one starts.
+	// chain inserts a run of the schedule that another one starts.
 	chain = dialect.SQL("scheduler.chain", `
 		INSERT INTO {prefix}run (schedule, lane, due_at, attempt, cause, by_run, state, next_exec)
 		SELECT name, lane, {time :due}, 1, 'chain', {int :by}, 'waiting', {now} FROM {prefix}schedule WHERE name = :name
 		{ignore_duplicate attempt}`)
 
-	// postpone lets runs wait on that cannot begin yet.
+	// postpone lets runs that cannot begin yet wait on.
 	postpone = dialect.SQL("scheduler.postpone", `
 		UPDATE {prefix}run SET next_exec = {now + :after} WHERE id IN (:ids) AND state = 'waiting'`)
 
-	// release lets a run begin whose turn has come, if it waited for that.
+	// release lets the run whose turn has come begin, if it is waiting for that.
 	release = dialect.SQL("scheduler.release", `
 		UPDATE {prefix}run SET next_exec = {now} WHERE id = :id AND state = 'waiting' AND failures = 0 AND next_exec > {now}`)
 
-	// newest finds the stretch of slots that a further slot may belong to. The
-	// schedule is locked, so nobody else lengthens it.
+	// newest finds the stretch that a further slot may extend. The schedule is locked, so nobody
+	// else extends it.
 	newest = dialect.SQL("scheduler.newest", `
 		SELECT id, state, error, COALESCE({us due_to}, 0) FROM {prefix}run
 		WHERE schedule = :schedule AND due_at < {time :from}
@@ -150,35 +146,33 @@ var (
 		UPDATE {prefix}run SET due_to = {time :to}, slots = slots + :slots, finished_at = {now}, `+purgeAt+`
 		WHERE id = :id AND state = :state`)
 
-	// pass writes slots that do not run, and why.
+	// pass inserts slots that do not run, with the reason.
 	pass = dialect.SQL("scheduler.pass", `
 		INSERT INTO {prefix}run (schedule, lane, due_at, attempt, state, due_to, slots, finished_at, error, purge_at)
 		VALUES (:schedule, :lane, {time :from}, 1, :state, {time :to}, :slots, {now}, :error, CASE WHEN {int :keep} < 0 THEN NULL ELSE {now + :keep} END)
 		{ignore_duplicate attempt}`)
 
-	// expired locks the runs of a lane whose lease has ended or whose time to
-	// begin has come.
+	// expired locks the runs of a lane whose lease has expired or whose time to begin has come.
 	expired = dialect.SQL("scheduler.expired", `
 		SELECT id, schedule, {us due_at}, attempt, cause, state, failures, crashes, COALESCE(cancel, '') FROM {prefix}run
 		WHERE lane = :lane AND next_exec >= {time :since} AND next_exec <= {now}
 		ORDER BY next_exec LIMIT :limit {skip_locked}`)
 
-	// lose ends locked runs that nobody will finish any more.
+	// lose ends locked runs that nobody will finish.
 	lose = dialect.SQL("scheduler.lose", `
 		UPDATE {prefix}run
 		SET state = :state, finished_at = {now}, next_exec = NULL, claim = NULL, `+purgeAt+`,
 			error = CASE WHEN error = '' THEN :error WHEN :more = 1 THEN CONCAT(error, '; ', COALESCE(:error, '')) ELSE error END
 		WHERE id IN (:ids) AND state IN ('waiting', 'running', 'retry')`)
 
-	// renew holds on to runs. One whose lease has ended is not taken back,
-	// even if nobody has claimed it yet. The counter makes every renewal a
-	// change, for pools that count changed rows.
+	// renew extends leases. An expired lease is not revived, even if nobody has claimed the run
+	// yet. The counter makes every renewal a change, for pools that count changed rows.
 	renew = dialect.SQL("scheduler.renew", `
 		UPDATE {prefix}run SET next_exec = {now + :lease}, renewals = renewals + 1
 		WHERE id IN (:ids) AND exec_by = :owner AND state = 'running' AND next_exec > {now}`)
 
-	// finish writes outcomes, but not of runs that were lost meanwhile: their
-	// state is no longer running, and the token is gone.
+	// finish writes outcomes. It skips runs that were lost meanwhile: their state is no longer
+	// running, and the token is gone.
 	finish = dialect.PerDialect("scheduler.finish", func(d *dialect.Dialect) string {
 		return d.UpdateFrom("{prefix}run", []string{"id"}, `
 			state = picked.outcome, finished_at = {now}, exit_code = picked.code, error = picked.why, output = picked.said,
@@ -189,9 +183,8 @@ var (
 			FROM {records rows: id int, claim text, outcome text, exit_status int, why text, said text, keep int}`)
 	})
 
-	// handBack ends the lease of a run that this daemon will not finish, so
-	// that the next poll of any daemon takes it over: as one that was handed
-	// back if it is left in the state retry, and like a crash if in running.
+	// handBack ends the lease of a run that this daemon will not finish, so that the next poll of
+	// any daemon takes it over. State retry marks it as handed back, state running as crashed.
 	handBack = dialect.SQL("scheduler.hand-back", `
 		UPDATE {prefix}run SET state = :left, next_exec = {now}, error = :error, output = :output
 		WHERE id = :id AND claim = :claim AND state = 'running'`)
@@ -201,11 +194,11 @@ var (
 		UPDATE {prefix}run SET state = 'retry', next_exec = {now}, error = 'the answer to the claim was lost'
 		WHERE claim = :claim AND schedule IN (:names) AND state = 'running' AND `+unended)
 
-	// publish shows the output of a run that goes on.
+	// publish writes the output of a run that is still running.
 	publish = dialect.SQL("scheduler.publish", `
 		UPDATE {prefix}run SET output = :output WHERE id = :id AND claim = :claim AND state = 'running'`)
 
-	// unwanted tells which runs somebody wants to end.
+	// unwanted returns the runs whose cancellation was requested.
 	unwanted = dialect.SQL("scheduler.unwanted", `
 		SELECT id, cancel FROM {prefix}run WHERE id IN (:ids) AND cancel IS NOT NULL`)
 
@@ -213,8 +206,8 @@ var (
 	dismiss = dialect.SQL("scheduler.dismiss", `
 		UPDATE {prefix}run SET cancel = :why WHERE id IN (:ids) AND state IN ('running', 'retry')`)
 
-	// outdated locks runs whose time in the history is over; surplus those of a
-	// schedule that are more than it keeps.
+	// outdated locks runs whose retention is over; surplus locks those of a schedule beyond the
+	// number that it keeps.
 	outdated = dialect.SQL("scheduler.outdated", `
 		SELECT id FROM {prefix}run WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit {skip_locked}`)
 
@@ -226,23 +219,22 @@ var (
 
 	purge = dialect.SQL("scheduler.purge", `DELETE FROM {prefix}run WHERE id IN (:ids) AND next_exec IS NULL`)
 
-	// These say that the daemon is there, for those who look: no claim depends on it. Only
-	// the daemon itself writes its row, and nobody has its name again. What a
-	// daemon left that was killed goes after a day, as does the row of a worker that has
-	// been dead for so long: to others it counts as gone when its lease ends.
+	// These statements record that the daemon is alive, for people and tools: no claim depends on
+	// them. Only the daemon itself writes its row, and its name is never reused. What a killed
+	// daemon left is deleted after a day, as is the row of a worker that has been dead for so long;
+	// others treat it as gone when its lease expires.
 	arrive = dialect.SQL("scheduler.arrive",
 		`INSERT INTO {prefix}node (name, state, expire_at, version, tags) VALUES (:node, 'live', {now + :lease}, :version, :tags)`)
 	stay  = dialect.SQL("scheduler.stay", `UPDATE {prefix}node SET state = 'live', expire_at = {now + :lease}, heartbeats = heartbeats + 1 WHERE name = :node`)
 	leave = dialect.SQL("scheduler.leave", `DELETE FROM {prefix}node WHERE name = :node`)
 
-	// drain and undrain go by what they find. A row that is gone, or not live any more, stays so.
+	// drain and undrain go by the state they find. A row that is gone or no longer live stays so.
 	drain = dialect.SQL("scheduler.drain", `
 		UPDATE {prefix}node SET drained_at = {now}, drained_by = :by WHERE name IN (:names) AND state = 'live' AND drained_at IS NULL`)
 	undrain = dialect.SQL("scheduler.undrain", `
 		UPDATE {prefix}node SET drained_at = NULL, drained_by = '' WHERE name IN (:names) AND drained_at IS NOT NULL`)
 
-	// begunBy counts what processes have that they are to end: runs, and jobs that run for long or whose
-	// blocks they have.
+	// begunBy counts what processes must still finish: runs, and long jobs and leased blocks.
 	begunBy = dialect.SQL("scheduler.begun-by", `
 		SELECT (SELECT COUNT(*) FROM {prefix}run WHERE exec_by IN (:names) AND state = 'running' AND `+unended+`),
 			(SELECT COUNT(*) FROM {prefix}queue_block WHERE lock_by IN (:names) AND state = 'LEASED')
@@ -252,7 +244,7 @@ var (
 		DELETE FROM {prefix}node WHERE expire_at < {now + :since}
 			AND NOT EXISTS (SELECT 1 FROM {prefix}queue_worker AS w WHERE w.node = name)`)
 
-	// announce wakes the daemons, after a transaction that has changed something for them.
+	// announce wakes the daemons after a transaction that has changed something for them.
 	announce = dialect.PerDialect("scheduler.announce", func(d *dialect.Dialect) string {
 		if d.Notify == nil {
 			return "SELECT 1"
@@ -260,7 +252,7 @@ var (
 		return "SELECT " + d.Notify("CAST(:channel AS TEXT)", "''")
 	})
 
-	// readClock reads the clock, to plan from.
+	// readClock reads the clock for planning.
 	readClock = dialect.SQL("scheduler.instant", `SELECT {us {now}}`)
 
 	insert = dialect.SQL("scheduler.insert", `
@@ -284,8 +276,8 @@ var (
 	ofSource = dialect.SQL("scheduler.of-source", `
 		SELECT `+columns+` FROM {prefix}schedule WHERE source = :source`)
 
-	// update and replan change a schedule that was read in the same transaction;
-	// replan only if no daemon has moved it to another slot since.
+	// update and replan change a schedule that was read in the same transaction; replan does so
+	// only if no daemon has moved it to another slot since.
 	update = dialect.SQL("scheduler.update", `
 		UPDATE {prefix}schedule SET `+settings+`, update_time = {now}
 		WHERE id = :id AND COALESCE(source, '') = COALESCE(:source, '')`)
@@ -301,11 +293,11 @@ var (
 		UPDATE {prefix}schedule SET source = :source, source_key = :key, update_time = {now}
 		WHERE id = :id AND COALESCE(source, '') <> :source`)
 
-	// relane moves runs that wait to the daemons that may run the schedule now.
+	// relane moves waiting runs to the daemons that may run the schedule now.
 	relane = dialect.SQL("scheduler.relane", `
 		UPDATE {prefix}run SET lane = :lane WHERE schedule = :schedule AND state = 'waiting' AND `+unended)
 
-	// pause and unpause go by the state that they find.
+	// pause and unpause go by the state they find.
 	pause = dialect.SQL("scheduler.pause", `
 		UPDATE {prefix}schedule SET state = 'paused', reason = :reason, next_exec = NULL, update_time = {now}
 		WHERE name = :name AND state = 'active'`)
@@ -331,7 +323,7 @@ var (
 
 	showRun = dialect.SQL("scheduler.show-run", `SELECT `+runColumns+` FROM {prefix}run WHERE id = :id`)
 
-	// attemptsAt tells of slots from one to another what was tried last.
+	// attemptsAt returns the last attempt at each slot from one to another.
 	attemptsAt = dialect.SQL("scheduler.attempts-at", `
 		SELECT {us due_at}, attempt, state, next_exec IS NOT NULL FROM {prefix}run
 		WHERE schedule = :schedule AND due_at >= {time :from} AND due_at <= {time :to} ORDER BY due_at, attempt`)
@@ -340,19 +332,19 @@ var (
 		SELECT `+runColumns+` FROM {prefix}run WHERE schedule = :schedule AND due_at = {time :due} AND attempt = 1`)
 )
 
-// unended selects runs that have not ended: few, and in an index of their own. Of
-// a range with two ends PostgreSQL expects few rows even without statistics; of
-// IS NOT NULL it would expect all, and read the table.
+// unended selects open runs: few, and in an index of their own. For a range with two ends
+// PostgreSQL expects few rows even without statistics; for IS NOT NULL it would expect all of them
+// and read the table.
 const unended = `next_exec > {time 0} AND next_exec < {time 253402300799000000}`
 
-// pending are the runs that are to be written. No column has a name that the
-// table of runs has, and the condition that follows it is always true: both for
-// the parsers of engines that would mix up what comes after.
+// pending are the runs to insert. No column shares its name with one of the table of runs, and the
+// condition that follows it is always true: both for engines whose parsers would otherwise mistake
+// what comes after.
 const pending = `{records rows: name text, path text, due int, nth int, why text, failed int, crashed int, number int, after_us int}`
 
 const begunColumns = `id, schedule, {us due_at}, attempt, cause, failures, crashes, fence`
 
-// purgeAt sets when a run that has ended leaves the history; :keep < 0 is never.
+// purgeAt sets when an ended run leaves the history; :keep < 0 means never.
 const purgeAt = `purge_at = CASE WHEN {int :keep} < 0 THEN NULL ELSE {now + :keep} END`
 
 const settings = `kind = :kind, command = :command, stdin = :stdin, env = :env, headers = :headers, dir = :dir, run_as = :user, tag = :tag,

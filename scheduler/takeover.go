@@ -10,12 +10,11 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// An expiredRun is a run whose lease has ended, or that has waited and whose
-// time has come.
+// An expiredRun is a run whose lease has expired, or a waiting one whose time has come.
 type expiredRun struct {
 	run
 	state  string
-	cancel string // why somebody wants it to end
+	cancel string // why its cancellation was requested; "": it was not
 }
 
 func scanExpired(rows *sql.Rows) (r expiredRun, err error) {
@@ -25,10 +24,9 @@ func scanExpired(rows *sql.Rows) (r expiredRun, err error) {
 	return r, err
 }
 
-// takeOver deals with up to limit runs of a lane whose time has come: those
-// that waited begin here, and those whose lease has ended are ended, and their
-// next attempt begins here. It returns what to start, and how many runs it has
-// dealt with.
+// takeOver handles up to limit runs of a lane whose time has come. It begins those that waited, ends
+// those whose lease has expired, and begins their next attempt. It returns the runs to start and the
+// number of runs handled.
 func (s *Scheduler) takeOver(ctx context.Context, lane string, limit int) (runs []run, done int, err error) {
 	var alone []expiredRun
 	b, err := s.claimTx(ctx, func(ctx context.Context, tx *dialect.Session, b *claims) error {
@@ -45,7 +43,7 @@ func (s *Scheduler) takeOver(ctx context.Context, lane string, limit int) (runs 
 		}
 		for _, r := range found {
 			if t.held[r.schedule] {
-				continue // another transaction has the schedule: at the next look
+				continue // another transaction has locked the schedule: try next time
 			}
 			done++
 			t.one(r)
@@ -70,7 +68,7 @@ type takeover struct {
 	b  *claims
 
 	schedules map[string]*candidate // locked
-	held      map[string]bool       // locked by somebody else
+	held      map[string]bool       // locked by another transaction
 	open      map[string][]openRun
 
 	resumes   []run
@@ -79,21 +77,21 @@ type takeover struct {
 	after     []aftermath
 }
 
-// An ending is how some runs end.
+// An ending is the way in which some runs end.
 type ending struct {
 	state, why string
 	keep       int64
 }
 
-// An aftermath is what the end of a run entails, once it is written.
+// An aftermath is what follows from the end of a run, once that is written.
 type aftermath struct {
 	c *candidate
 	r run
 	o outcome
 }
 
-// lock locks the schedules of runs as far as they are free, and reads what else
-// is open of them.
+// lock locks the schedules of runs, skipping those that are locked, and reads their other open
+// runs.
 func (t *takeover) lock(ctx context.Context, found []expiredRun) error {
 	names := make([]string, 0, len(found))
 	for _, r := range found {
@@ -108,7 +106,7 @@ func (t *takeover) lock(ctx context.Context, found []expiredRun) error {
 	}
 	t.schedules, t.held = map[string]*candidate{}, map[string]bool{}
 	for i := range locked {
-		_ = locked[i].load() // what is bad, one tells
+		_ = locked[i].load() // begin reports what is wrong with it
 		t.schedules[locked[i].Name] = &locked[i]
 	}
 	if len(locked) < len(names) {
@@ -138,7 +136,7 @@ func (t *takeover) end(c *candidate, r expiredRun, state, why string) {
 	t.ends[e] = append(t.ends[e], r.id)
 }
 
-// one deals with one run.
+// one handles one run.
 func (t *takeover) one(r expiredRun) {
 	c := t.schedules[r.schedule]
 	switch {
@@ -161,7 +159,7 @@ func (t *takeover) one(r expiredRun) {
 	}
 }
 
-// begin lets a run begin that waited, if it is its turn.
+// begin begins a run that waited, if it is its turn.
 func (t *takeover) begin(c *candidate, r expiredRun) {
 	if after := t.notYet(c, r); after > 0 {
 		t.postponed[after] = append(t.postponed[after], r.id)
@@ -176,8 +174,8 @@ func (t *takeover) begin(c *candidate, r expiredRun) {
 	t.mark(c.Name, r.id, "running")
 }
 
-// notYet returns when to look again at a run that has to wait on: while another
-// one of the schedule runs, or waits before it.
+// notYet returns after what delay to check a run again that must wait on, because another run of the
+// schedule is running or waits before it; 0 means that it can begin.
 func (t *takeover) notYet(c *candidate, r expiredRun) time.Duration {
 	if c.overlap() == "allow" {
 		return 0
@@ -192,7 +190,7 @@ func (t *takeover) notYet(c *candidate, r expiredRun) time.Duration {
 	return 0
 }
 
-// mark notes what has become of an open run in this transaction.
+// mark records the new state of an open run within this transaction.
 func (t *takeover) mark(name string, id int64, state string) {
 	for i := range t.open[name] {
 		if t.open[name][i].id == id {
@@ -201,11 +199,10 @@ func (t *takeover) mark(name string, id int64, state string) {
 	}
 }
 
-// again ends a run that was handed back or lost, and begins the next attempt.
-// A command that takes its daemon or host down must not take all of them down,
-// so attempts that were lost are counted. Daemons that were stopped, for an
-// upgrade say, are no sign of that. Of a schedule that must not be repeated only
-// what was handed back before it had begun begins here.
+// again ends a run that was handed back or lost, and begins the next attempt. It counts lost
+// attempts, so that a command that takes its daemon or host down does not take all of them down. An
+// attempt of a daemon that was stopped, for an upgrade say, does not count. If the schedule is
+// Unrepeatable, only a run that was handed back before it had begun begins here.
 func (t *takeover) again(c *candidate, r expiredRun) {
 	if r.state == "running" && c.Unrepeatable {
 		t.end(c, r, "lost", "its lease ran out: the daemon died or was cut off; "+notRepeated)
@@ -229,11 +226,11 @@ func (t *takeover) again(c *candidate, r expiredRun) {
 	t.b.crowd[c.Name] = crowded
 }
 
-// write carries all of it out.
+// write carries out the takeover.
 func (t *takeover) write(ctx context.Context) ([]run, error) {
 	for e, ids := range t.ends {
 		slices.Sort(ids)
-		more := 1 // but for what a daemon has said itself of a run that goes on
+		more := 1 // except what the daemon has recorded about a run that goes on
 		if e.state == "retry" || e.state == "lost" {
 			more = 0
 		}
@@ -259,8 +256,7 @@ func (t *takeover) write(ctx context.Context) ([]run, error) {
 	return t.s.write(ctx, t.tx, t.b)
 }
 
-// resume begins the runs that waited, and gives the schedules of all that begin
-// their new fences.
+// resume begins the runs that waited, and gives the schedules of all that begin their new fences.
 func (t *takeover) resume(ctx context.Context) error {
 	if len(t.resumes) > 0 {
 		rows := make([]dialect.Args, len(t.resumes))

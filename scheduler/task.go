@@ -14,34 +14,34 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// errUnfinished means that work of this process was told to end and has not.
+// errUnfinished means that a task was told to end and did not.
 var errUnfinished = errors.New("it was told to end, and had not returned when its grace was over; it may still be going on")
 
-// A task is work that this process does itself: a request, a statement or a
-// function. It is told to end by its context, and cannot be forced to.
+// A task is work inside this process: a request, a statement or a function. Its context tells it to
+// end; it cannot be forced to.
 type task struct {
 	out    *guardian.Output
 	grace  time.Duration
 	cancel context.CancelCauseFunc
 	done   chan struct{}
-	ended  chan struct{} // its grace is over
+	ended  chan struct{} // closed when its grace is over
 	giveUp func()        // closes ended
 	result guardian.Result
 
 	mu       sync.Mutex
 	deadline instant.Instant
-	cause    guardian.Cause // why it was told to end; "": it was not
+	cause    guardian.Cause // why it was told to end; "": not told
 	timer    *time.Timer
 }
 
-// taskWatch is how long a timer may sleep: timers do not run in suspend.
+// taskWatch bounds a timer's sleep, because timers do not run while the host is suspended.
 const taskWatch = time.Second
 
-// deadlineGrace is how long a task may take to return at its deadline, which is
-// a tenth of a lease, 300ms at least, before the lease's end.
+// deadlineGrace is the time for a task to return at its deadline. The deadline is a tenth of a lease,
+// at least 300ms, before the lease's end.
 const deadlineGrace = 200 * time.Millisecond
 
-// start lets f work until it returns. Its context ends with the deadline.
+// start runs f until it returns. The deadline ends its context.
 func start(deadline instant.Instant, grace time.Duration, maxOutput int,
 	f func(ctx context.Context, out *guardian.Output) guardian.Result,
 ) *task {
@@ -108,7 +108,7 @@ func (t *task) watch() {
 	}
 }
 
-// end tells the task to end. The first cause counts; a shorter grace does too.
+// end tells the task to end. The first cause wins, and so does the shortest grace.
 func (t *task) end(cause guardian.Cause, grace time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,14 +130,13 @@ func (t *task) Extend(deadline instant.Instant) {
 // Stop tells the task to end.
 func (t *task) Stop() { t.end(guardian.Stopped, t.grace) }
 
-// Kill is Stop, and waits for a moment only.
+// Kill is Stop with a grace of at most a second.
 func (t *task) Kill() { t.end(guardian.Killed, min(t.grace, time.Second)) }
 
-// Output returns the newest output, and its length as the number of the
-// snapshot.
+// Output returns the newest output, and its length as the snapshot's number.
 func (t *task) Output() (text string, snapshot int) { return t.out.Snapshot() }
 
-// Wait waits until the task has returned, or its grace is over.
+// Wait waits until the task has returned or its grace is over.
 func (t *task) Wait() guardian.Result {
 	select {
 	case <-t.done:
@@ -154,14 +153,14 @@ func (t *task) Wait() guardian.Result {
 	}
 }
 
-// home is the environment of a user at login.
+// home returns the environment of a user at login.
 func home(name string) map[string]string {
 	u, err := user.Lookup(name)
 	if err != nil {
 		u, err = user.LookupId(name)
 	}
 	if err != nil {
-		return nil // the guardian says so
+		return nil // the guardian reports the missing user
 	}
 	return map[string]string{"HOME": u.HomeDir, "LOGNAME": u.Username, "USER": u.Username}
 }

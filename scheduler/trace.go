@@ -8,7 +8,7 @@ import (
 	"github.com/dbcron/dbcron/internal/traceparent"
 )
 
-// A TracedRun is a run that begins, as those who trace it see it.
+// A TracedRun describes a run that begins to [Options.Trace].
 type TracedRun struct {
 	ID       int64
 	Schedule string
@@ -18,21 +18,22 @@ type TracedRun struct {
 	Cause    string // slot, hand, backfill or chain
 }
 
-// A Trace ties a run to those who trace it. All of it may be left out.
+// A Trace connects a run to its tracer. All fields are optional.
 type Trace struct {
-	// Parent is a W3C traceparent: commands get it as TRACEPARENT in their environment, requests
-	// as the header traceparent, jobs as their Trace, and functions in [Running]. Empty: a random one.
+	// Parent is a W3C traceparent. Commands get it in the environment variable TRACEPARENT,
+	// requests in the header traceparent, jobs in their Trace, and functions in [Running]. Empty:
+	// a random one.
 	Parent string
 
-	// Context returns the context of a run's function or request, made of the one that it is given.
+	// Context derives the context of a run's function or request from the one given.
 	Context func(context.Context) context.Context
 
-	// End is called when the run has ended: with its state, and why it is that. It is not called
-	// for a run that enqueues a job if its transaction is rolled back.
+	// End is called when the run has ended, with its state and the reason for it. For a run that
+	// enqueues a job, it is not called if the transaction is rolled back.
 	End func(state, why string)
 }
 
-// traceOf asks whoever traces runs about one that begins.
+// traceOf asks Options.Trace about a run that begins.
 func (s *Scheduler) traceOf(r *run) (t Trace) {
 	if s.opt.Trace != nil {
 		t = s.opt.Trace(TracedRun{
@@ -46,7 +47,7 @@ func (s *Scheduler) traceOf(r *run) (t Trace) {
 	return t
 }
 
-// in is a context of the run's work.
+// in derives the context for the run's work.
 func (t *Trace) in(ctx context.Context) context.Context {
 	if t.Context == nil {
 		return ctx

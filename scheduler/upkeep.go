@@ -18,11 +18,11 @@ type trimming struct {
 
 const (
 	purgeEvery = time.Minute
-	purgeBatch = 500 // rows in one transaction: more would hold up others
+	purgeBatch = 500 // rows per transaction; larger ones would block others
 )
 
-// upkeep removes from the history what is too old or too much, until ctx ends.
-// Every daemon takes part: each passes over the rows that another one removes.
+// upkeep deletes surplus and outdated history until ctx ends. Every daemon takes part and skips the
+// rows that another one is deleting.
 func (s *Scheduler) upkeep(ctx context.Context) {
 	trouble := trouble.New(s.opt.Logger, "removing old history")
 	wait := time.Duration(rand.Int64N(int64(purgeEvery)))
@@ -45,7 +45,7 @@ func (s *Scheduler) upkeep(ctx context.Context) {
 	}
 }
 
-// purgeAll removes the rows that a statement selects, batch by batch.
+// purgeAll deletes the rows that a statement selects, batch by batch.
 func (s *Scheduler) purgeAll(ctx context.Context, which *dialect.Stmt, args dialect.Args) error {
 	with := dialect.Args{"limit": purgeBatch}
 	for name, value := range args {

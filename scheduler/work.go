@@ -15,13 +15,13 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// kinds are the kinds of work: see Schedule.Kind.
+// kinds lists the kinds of work: see Schedule.Kind.
 var kinds = []string{"shell", "argv", "http", "sql", "func", "job"}
 
-// maxText is how long a command, its input and each variable may be, in bytes.
+// maxText limits a command, its input and each variable, in bytes.
 const maxText = 1 << 20
 
-// workProblems tells what is wrong with what a schedule has to be run.
+// workProblems lists what is wrong with a schedule's work.
 func (s *Schedule) workProblems() (all problems) {
 	all.word("kind", s.Kind, kinds...)
 	command := s.Kind == "shell" || s.Kind == "argv"
@@ -84,7 +84,7 @@ func (s *Schedule) workProblems() (all problems) {
 	return all
 }
 
-// joined is all the text of a map, to be looked through.
+// joined concatenates a map's text for inspection.
 func joined(m map[string]string) string {
 	var b strings.Builder
 	for name, value := range m {
@@ -94,7 +94,7 @@ func joined(m map[string]string) string {
 	return b.String()
 }
 
-// commandProblem tells what is wrong with a schedule's command.
+// commandProblem returns what is wrong with a schedule's command.
 func (s *Schedule) commandProblem() error {
 	if strings.TrimSpace(s.Command) == "" {
 		return errors.New("there is no command")
@@ -150,7 +150,7 @@ func parseRequest(text string) (method, target string, err error) {
 	return method, target, nil
 }
 
-// token tells whether text can be a method or a header's name.
+// token reports whether text can be a method or a header's name.
 func token(text string) bool {
 	_, err := http.NewRequest(text, "http://localhost", http.NoBody) //nolint:noctx // it is not sent
 	return text != "" && err == nil

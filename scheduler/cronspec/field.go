@@ -49,7 +49,7 @@ func (f *field) parse(text string) (string, error) {
 	return strings.Join(values, ","), nil
 }
 
-// item reads "*", "n" or "n-m", each with or without "/k".
+// item parses "*", "n" or "n-m", each with or without "/k".
 func (f *field) item(text string) (lo, hi, step int, err error) {
 	if text == "" {
 		return 0, 0, 0, errors.New("it is empty; take out the extra comma")
@@ -71,8 +71,8 @@ func (f *field) item(text string) (lo, hi, step int, err error) {
 	return lo, hi, step, nil
 }
 
-// span reads the part before the step. Open means that a step follows, so that
-// a single value runs to the end of the field.
+// span parses the part before the step. If open is set, a step follows, and a single value
+// extends to the end of the field.
 func (f *field) span(text string, open bool) (lo, hi int, err error) {
 	if text == "*" {
 		return f.min, f.last, nil
@@ -102,7 +102,7 @@ func (f *field) span(text string, open bool) (lo, hi int, err error) {
 	return lo, lo, nil
 }
 
-// value reads a number or a name.
+// value parses a number or a name.
 func (f *field) value(text string) (int, error) {
 	if i := slices.Index(f.names, strings.ToLower(text)); i >= 0 {
 		return f.min + i, nil
@@ -117,7 +117,7 @@ func (f *field) value(text string) (int, error) {
 	return v, nil
 }
 
-// explain says why text is no value.
+// explain returns an error that says why text is not a value.
 func (f *field) explain(text string) error {
 	switch {
 	case text == "":
@@ -139,7 +139,7 @@ func (f *field) legal() string {
 	return fmt.Sprintf("%d-%d or %s-%s", f.min, f.max, f.names[0], f.names[len(f.names)-1])
 }
 
-// number reads digits: Atoi alone would take a sign.
+// number parses digits. Unlike Atoi it accepts no sign.
 func number(text string) (int, error) {
 	for _, r := range text {
 		if r < '0' || r > '9' {

@@ -6,11 +6,11 @@ import (
 )
 
 var (
-	// New and Parse look for a first slot from here on. It is fixed, so that
-	// they do not accept today what they refuse tomorrow.
+	// New and Parse search for a first slot from here. The start is fixed so that a spec
+	// accepted today is accepted tomorrow.
 	probeFrom = time.Date(2025, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-	// No slot is outside of these: RFC 3339 and the databases end with 9999.
+	// All slots lie between these: RFC 3339 and the databases end with the year 9999.
 	earliest = time.Date(2, time.January, 1, 0, 0, 0, 0, time.UTC)
 	latest   = time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
 )
@@ -115,7 +115,8 @@ func (s *Schedule) nextSlot(after time.Time) (time.Time, bool) {
 		case once && small && gap && slot.Before(now):
 			return seg.end, true
 		case once && small && !gap:
-			// What repeats was shown before. The slot that was found is later.
+			// After a backward change the repeated times have been shown before. The slot found is
+			// later than those.
 		case slot.Before(now) || now.Before(old):
 			slot, ok = s.spec.next(justBefore(now))
 		}
@@ -124,12 +125,11 @@ func (s *Schedule) nextSlot(after time.Time) (time.Time, bool) {
 	return slot.Add(-seg.offset), ok
 }
 
-// justBefore lets a search that is strictly after find t itself.
+// justBefore makes a search for times strictly after its argument include t.
 func justBefore(t time.Time) time.Time { return t.Add(-time.Nanosecond) }
 
-// Latest returns the newest slot in (after, until], and false if there is none.
-// It is fast however many slots there are. An @every schedule counts from after,
-// as Next does.
+// Latest returns the newest slot in (after, until], or false if there is none. It takes
+// logarithmic time in the number of slots. An @every schedule counts from after, as in Next.
 func (s *Schedule) Latest(after, until time.Time) (time.Time, bool) {
 	after, until = clamp(after), clamp(until)
 	if s.spec.every > 0 {
@@ -137,7 +137,7 @@ func (s *Schedule) Latest(after, until time.Time) (time.Time, bool) {
 		if steps <= 0 {
 			return time.Time{}, false
 		}
-		// Not one Add: a Duration ends after 292 years.
+		// Not a single Add: a Duration overflows after 292 years.
 		seconds := after.Unix() + steps*int64(s.spec.every/time.Second)
 		return time.Unix(seconds, 0).UTC(), true
 	}
@@ -157,9 +157,8 @@ func (s *Schedule) Latest(after, until time.Time) (time.Time, bool) {
 	return found, true
 }
 
-// Count returns the number of slots in (after, until], or limit if there are
-// more. The work grows with the result. An @every schedule counts from after,
-// as Next does.
+// Count returns the number of slots in (after, until], or limit if there are more. It takes
+// time proportional to the result. An @every schedule counts from after, as in Next.
 func (s *Schedule) Count(after, until time.Time, limit int) int {
 	after, until = clamp(after), clamp(until)
 	if s.spec.every > 0 {
@@ -177,13 +176,13 @@ func (s *Schedule) Count(after, until time.Time, limit int) int {
 	return n
 }
 
-// steps returns how many whole intervals fit between the two times.
+// steps returns the number of whole intervals between the two times.
 func (s *Schedule) steps(after, until time.Time) int64 {
 	return (until.Unix() - after.Unix()) / int64(s.spec.every/time.Second)
 }
 
-// clamp brings t into the years that have slots, and drops its monotonic
-// reading, which would hide a step of the host's clock.
+// clamp limits t to the years that have slots, and drops its monotonic reading, which would
+// hide a step of the host's clock.
 func clamp(t time.Time) time.Time {
 	switch seconds := t.Unix(); { // Before and After overflow at the ends of int64
 	case seconds < earliest.Unix():

@@ -1,5 +1,5 @@
-// Package cronspec says what a cron spec means: which instants it names, in
-// which time zone, and what happens when the clocks change.
+// Package cronspec interprets cron specs: which instants a spec names, in which time zone,
+// and what happens when the clocks change.
 //
 // Everything here is a pure function of its arguments. Nothing reads the clock.
 //
@@ -7,9 +7,9 @@
 // and day of week. There are no seconds. Or it is one of @hourly, @daily,
 // @midnight, @weekly, @monthly, @yearly, @annually, or "@every DURATION".
 //
-// Days follow cron(8): a field that begins with "*" is a star, and so is "*/2".
-// If the day of month or the day of week is a star, a day must match both
-// fields; else it is enough that it matches one.
+// Days follow cron(8): a field that begins with "*", such as "*/2", counts as a star. If the
+// day of month or the day of week is a star, a day must match both fields; otherwise it must
+// match at least one.
 package cronspec
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// ErrInvalid means that a spec, a zone or a DST rule is refused. The error that
-// wraps it is one line, which says what is wrong, where, and what to do.
+// ErrInvalid means that a spec, a zone or a DST rule is refused. The wrapping error is one line
+// that says what is wrong, where, and what to do.
 var ErrInvalid = errors.New("invalid schedule")
 
 const (
@@ -46,20 +46,20 @@ var macros = map[string]string{
 	"@annually": "0 0 1 1 *",
 }
 
-// manual is the spec of what runs only when somebody asks for it.
+// manual is the spec of a schedule that runs only on request.
 const manual = "@manual"
 
-// A Spec is a cron spec that was checked. It knows wall time only: no zone.
+// A Spec is a validated cron spec. It knows wall time only, and has no zone.
 type Spec struct {
 	text  string
 	every time.Duration      // of an @every spec, else 0
 	never bool               // @manual
-	cron  *cron.SpecSchedule // of all others; its zone is UTC, so it is a calendar and no more
-	fixed bool               // neither minute nor hour begins with *: a time of day, not a rhythm
+	cron  *cron.SpecSchedule // all other specs; in UTC, so that it serves as a plain calendar
+	fixed bool               // neither minute nor hour begins with *: a time of day, not an interval
 }
 
-// Parse checks a spec, and refuses what cannot fire within 40 years, such as
-// 30 February. Its errors wrap ErrInvalid.
+// Parse parses a spec. It refuses one that cannot fire within 40 years, such as 30 February.
+// Its errors wrap ErrInvalid.
 //
 // Blanks around the spec are ignored. A step must not be larger than the number
 // of values that it steps over: "*/60" is a legal minute, "*/61" is not. "5/10"
@@ -79,7 +79,7 @@ func Parse(text string) (Spec, error) {
 // String returns the spec as it was written, with single spaces.
 func (s Spec) String() string { return s.text }
 
-// Manual tells whether the spec is @manual: it has no slots.
+// Manual reports whether the spec is @manual, which has no slots.
 func (s Spec) Manual() bool { return s.never }
 
 // Every returns the interval of an @every spec, and 0 for all others.
@@ -172,8 +172,8 @@ func interval(words []string) (time.Duration, error) {
 	return d, nil
 }
 
-// withFields gives the library fields that were checked and written out, and
-// then says itself which day field is a star: for the library "*/2" is none.
+// withFields passes validated numeric fields to the library, and then decides by itself which
+// day field is a star: the library does not count "*/2" as one.
 func (s Spec) withFields(words []string) (Spec, error) {
 	plain := make([]string, len(fields))
 	for i := range fields {
@@ -207,7 +207,7 @@ func (s Spec) withFields(words []string) (Spec, error) {
 	return s, nil
 }
 
-// parseRobfig calls the parser, which panics on some input.
+// parseRobfig calls the parser and recovers from its panics.
 func parseRobfig(text string) (parsed *cron.SpecSchedule, err error) {
 	defer func() {
 		if p := recover(); p != nil {

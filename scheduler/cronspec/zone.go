@@ -8,24 +8,24 @@ import (
 	_ "time/tzdata" // zones resolve on hosts without a zone database
 )
 
-// A DST says what happens to slots when the clocks change.
+// A DST is a rule for slots when the clocks change.
 type DST string
 
 const (
 	// Vixie is cron's own rule, and the default. A spec with a fixed time of day
-	// (neither minute nor hour begins with *) runs once although the clocks
-	// change: a time that is skipped runs when the gap ends, and a time that is
-	// shown twice runs the first time. Other specs follow the wall clock, and so
-	// does every spec when the clocks change by more than three hours.
+	// (neither minute nor hour begins with *) runs exactly once across a change: a
+	// skipped time runs when the gap ends, and a repeated time runs the first time it
+	// is shown. Other specs follow the wall clock, and so does every spec when the
+	// clocks change by more than three hours.
 	Vixie DST = "vixie"
 
-	// Wall means that slots are exactly when the wall clock shows them: none in
-	// a gap, two where an hour repeats.
+	// Wall means that slots are exactly the instants at which the wall clock shows
+	// them: none in a gap, two in an hour that repeats.
 	Wall DST = "wall"
 )
 
-// maxShift is the largest change of the clocks that the vixie rule makes good;
-// a larger one moves the date line, and the days it skips did not happen.
+// maxShift is the largest change of the clocks that the Vixie rule compensates. A larger one
+// moves the date line, and the skipped days did not happen.
 const maxShift = 3 * time.Hour
 
 // ParseDST returns the rule called name; "" is the default. Its error wraps
@@ -40,8 +40,8 @@ func ParseDST(name string) (DST, error) {
 	return "", fmt.Errorf("%w: DST rule %+q is unknown; use vixie or wall", ErrInvalid, clip(name))
 }
 
-// locations keeps what was loaded: reading a zone costs more than using it.
-// Only names that exist get in, so it stays small.
+// locations caches zones: loading one costs more than using it. Only names that exist get in,
+// so the cache stays small.
 var locations sync.Map // string → *time.Location
 
 func loadZone(name string) (*time.Location, error) {
@@ -66,7 +66,7 @@ func loadZone(name string) (*time.Location, error) {
 	return loc, nil
 }
 
-// clip keeps messages short, whatever a caller passes.
+// clip shortens text for error messages.
 func clip(s string) string {
 	if len(s) > maxLength {
 		return s[:maxLength] + "..."
@@ -94,8 +94,8 @@ func segmentAt(t time.Time, loc *time.Location) segment {
 	return segment{start.UTC(), end.UTC(), time.Duration(seconds) * time.Second}
 }
 
-// shown returns the wall time before which all was already shown at t, because
-// the clocks were set back in the last hours. It is zero when they were not.
+// shown returns the wall time up to which everything was shown before t, because the clocks
+// were set back in the last hours. It is zero if they were not.
 func (seg segment) shown(t time.Time, loc *time.Location) time.Time {
 	var until time.Time
 	for !seg.start.IsZero() && t.Sub(seg.start) < maxShift {
