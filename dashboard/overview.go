@@ -22,6 +22,7 @@ type problem struct {
 	What  string
 	Link  string
 	Why   string
+	Do    string // what to do about it
 	Since time.Time
 }
 
@@ -52,7 +53,9 @@ func (d *Dashboard) overview(ctx context.Context, r *request) (*view, error) {
 		{"Schedules", d.wrongSchedules},
 		{"Failed runs", d.wrongRuns},
 		{"Queues", d.wrongQueues},
+		{"Endpoints", d.wrongEndpoints},
 		{"Daemons", d.wrongDaemons},
+		{"Files of schedules", d.wrongFiles},
 		{"Tokens", d.wrongTokens},
 	} {
 		if err := part.read(ctx, r, data); err != nil {
@@ -68,7 +71,7 @@ func (d *Dashboard) overview(ctx context.Context, r *request) (*view, error) {
 func (data *overviewData) found(all []health.Problem) {
 	for i := range all {
 		p := &all[i]
-		shown := problem{p.Bad, p.What(), "", p.Why, p.Since}
+		shown := problem{p.Bad, p.What(), "", p.Why, p.Do, p.Since}
 		switch {
 		case p.Of == health.Schedules:
 			shown.Link = link("schedule", "name", p.Name)
@@ -78,7 +81,7 @@ func (data *overviewData) found(all []health.Problem) {
 			shown.Link = link("runs", "state", "failed")
 		case p.Dead:
 			shown.Link = link("jobs", "queue", p.Name, "state", "dead")
-		case p.Of == health.Queues:
+		case p.Of == health.Queues, p.Of == health.Endpoints:
 			shown.Link = link("queue", "name", p.Name)
 		case p.Of == health.Processes:
 			shown.Link = "daemons"
@@ -90,9 +93,12 @@ func (data *overviewData) found(all []health.Problem) {
 // wrongSchedules finds those that were given up, and those that are late.
 func (d *Dashboard) wrongSchedules(ctx context.Context, r *request, data *overviewData) (err error) {
 	var all []health.Problem
-	if all, data.Next, err = health.OfSchedules(ctx, d.db, r.now, nextRuns); err == nil {
-		data.found(all)
+	if all, data.Next, err = health.OfSchedules(ctx, d.db, r.now, nextRuns); err != nil {
+		return err
 	}
+	data.found(all)
+	all, err = health.OfPaused(ctx, d.db)
+	data.found(all)
 	return err
 }
 
@@ -133,6 +139,25 @@ func (d *Dashboard) wrongQueues(ctx context.Context, r *request, data *overviewD
 	}
 	wrong, err := health.OfQueues(ctx, d.queues, all, minutes, dead, r.now)
 	data.found(wrong)
+	if err != nil {
+		return err
+	}
+	idle, err := health.OfWorkers(ctx, d.queues)
+	data.found(idle)
+	return err
+}
+
+// wrongFiles finds files of schedules that were not imported, or differ between daemons.
+func (d *Dashboard) wrongFiles(ctx context.Context, _ *request, data *overviewData) error {
+	all, _, err := health.OfFiles(ctx, d.db)
+	data.found(all)
+	return err
+}
+
+// wrongEndpoints finds those that push back or fail.
+func (d *Dashboard) wrongEndpoints(ctx context.Context, r *request, data *overviewData) error {
+	all, _, err := health.OfEndpoints(ctx, d.db, r.now)
+	data.found(all)
 	return err
 }
 
@@ -150,8 +175,10 @@ func (d *Dashboard) wrongTokens(ctx context.Context, r *request, data *overviewD
 	}
 	for _, t := range tokens {
 		if !t.Expires.IsZero() && t.Revoked.IsZero() && !t.Expired && t.Expires.Sub(r.now) < expiresSoon {
-			data.Problems = append(data.Problems,
-				problem{false, "Token " + plain.Clean(t.Name) + " expires", "tokens", "whoever uses it needs another one", t.Expires})
+			data.Problems = append(data.Problems, problem{
+				What: "Token " + plain.Clean(t.Name) + " expires", Link: "tokens", Why: "whoever uses it needs another one",
+				Do: "make one: dbcron token create", Since: t.Expires,
+			})
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/httpapi/push"
+	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 )
@@ -15,20 +16,25 @@ import (
 // An endpointView is where a queue's jobs are sent, without what may be secret.
 type endpointView struct {
 	push.Endpoint
-	Shown string
+	Shown   string
+	How     string // it is
+	Is      health.Standing
+	Answers []push.Answer // some of the newest ones
 }
 
 // readEndpoint finds out whether jobs of a queue are sent somewhere.
-func (d *Dashboard) readEndpoint(ctx context.Context, _ *request, data *queueData) error {
-	e, err := push.NewEndpoints(d.db).Get(ctx, data.Name)
+func (d *Dashboard) readEndpoint(ctx context.Context, r *request, data *queueData) error {
+	endpoints := push.NewEndpoints(d.db)
+	e, err := endpoints.Get(ctx, data.Name)
 	if errors.Is(err, queue.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	data.Endpoint = &endpointView{e, plain.URL(e.URL)}
-	return nil
+	answers, err := endpoints.Answers(ctx, data.Name)
+	data.Endpoint = &endpointView{e, plain.URL(e.URL), health.EndpointText(answers, r.now), health.StandingOf(answers, r.now), answers}
+	return err
 }
 
 // formNumber reads a number that was typed, and 0 if none was.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/queue"
@@ -19,12 +20,37 @@ type endpointJSON struct {
 	Timeout     string `json:"timeout" doc:"Of a request, if neither job nor queue say"`
 	Secret      string `json:"secret,omitempty" doc:"The key that signs requests, if this request has made it: it is not shown again"`
 	OldSecret   bool   `json:"old_secret" doc:"Requests are signed with the secret before, too"`
+
+	Answers []endpointAnswerJSON `json:"answers,omitempty" doc:"Some of the newest answers, the newest first; up to a few seconds late. Not there: nothing was sent, or it is a list of endpoints"`
 }
 
 func newEndpointJSON(e *push.Endpoint) endpointJSON {
 	return endpointJSON{
 		Queue: e.Queue, URL: e.URL, Format: e.Format, Concurrency: e.Concurrency, Timeout: durationText(e.Timeout), OldSecret: e.OldSecret != "",
 	}
+}
+
+// An endpointAnswerJSON is an answer to a request with a job.
+type endpointAnswerJSON struct {
+	At       stamp   `json:"at"`
+	Seconds  float64 `json:"seconds" doc:"From the beginning of the request to the end of the answer"`
+	Status   int     `json:"status,omitempty" doc:"Not there: there was no whole answer"`
+	Error    string  `json:"error,omitempty" doc:"Why the attempt failed; not there: it went well"`
+	Origin   string  `json:"origin,omitempty" doc:"Where it was sent, of a job with an endpoint of its own"`
+	Job      string  `json:"job" doc:"Its id"`
+	By       string  `json:"by" doc:"The process that sent it"`
+	Failures int     `json:"failures,omitempty" doc:"How often the endpoint had pushed back in a row by then"`
+	Until    *stamp  `json:"until,omitempty" doc:"For as long it was left alone then"`
+}
+
+func newEndpointAnswers(answers []push.Answer) []endpointAnswerJSON {
+	all := make([]endpointAnswerJSON, len(answers))
+	for i, a := range answers {
+		all[i] = endpointAnswerJSON{
+			stamp{a.At}, a.Took.Seconds(), a.Status, a.Error, a.Origin, strconv.FormatInt(a.Job, 10), a.By, a.Failures, optional(a.Until),
+		}
+	}
+	return all
 }
 
 type endpointOutput struct{ Body endpointJSON }
@@ -177,13 +203,19 @@ func (a *API) pushing() {
 	register(a, operation{
 		id: "get-endpoint", method: http.MethodGet, path: "/queues/{queue}/endpoint", tag: "push", scope: ScopeRead,
 		errors:  []int{http.StatusNotFound},
-		summary: "Tell where a queue's jobs are sent",
+		summary: "Tell where a queue's jobs are sent, and what was answered of late",
 	}, func(ctx context.Context, in *queuePath) (*endpointOutput, error) {
 		if err := checkNames("queue", in.Queue); err != nil {
 			return nil, err
 		}
 		e, err := a.endpoints.Get(ctx, in.Queue)
-		return &endpointOutput{newEndpointJSON(&e)}, err
+		if err != nil {
+			return nil, err
+		}
+		answers, err := a.endpoints.Answers(ctx, in.Queue)
+		out := &endpointOutput{newEndpointJSON(&e)}
+		out.Body.Answers = newEndpointAnswers(answers)
+		return out, err
 	})
 	register(a, operation{
 		id: "set-endpoint", method: http.MethodPut, path: "/queues/{queue}/endpoint", tag: "push", scope: ScopeAdmin,

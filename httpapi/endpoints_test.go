@@ -1,9 +1,11 @@
 package httpapi
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi/push"
 )
@@ -59,9 +61,12 @@ func TestEndpoints(t *testing.T) {
 			t.Errorf("its secret is %q", first.Secret)
 		}
 		want := endpointJSON{Queue: "mail", URL: "https://worker/mail", Format: "plain", Concurrency: 16, Timeout: "30s"}
-		if got := read[endpointJSON](s.get(path).is(200)); got != want {
+		if got := read[endpointJSON](s.get(path).is(200)); !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
+		db.Do(t, `INSERT INTO {prefix}endpoint_answers (queue_id, answers) SELECT queue_id, :answers FROM {prefix}queue WHERE name = 'mail'`,
+			dialect.Args{"answers": `[{"at":1700000001000000,"took":250000,"status":503,"error":"HTTP 503","job":7,"by":"host:1","failures":2,"until":1700000004000000},{"at":1700000000000000,"took":1,"status":200,"job":6,"by":"host:1"}]`})
+		s.get(path).is(200).has(`"answers":[{"at":"2023-11-14T22:13:21.000000Z","seconds":0.25,"status":503,"error":"HTTP 503","job":"7","by":"host:1","failures":2,"until":"2023-11-14T22:13:24.000000Z"},{"at":`)
 		second := read[endpointJSON](s.put(path, object{"new_secret": true, "concurrency": 4, "timeout": "2m", "format": "cloudevents"}).is(200))
 		if second.Secret == first.Secret || push.CheckSecret(second.Secret) != nil || !second.OldSecret {
 			t.Errorf("a new secret: %+v", second)
@@ -73,7 +78,7 @@ func TestEndpoints(t *testing.T) {
 		}
 		third = read[endpointJSON](s.put(path, object{"drop_old_secret": true}).is(200))
 		want = endpointJSON{Queue: "mail", Format: "cloudevents", Concurrency: 4, Timeout: "2m"}
-		if third != want {
+		if !reflect.DeepEqual(third, want) {
 			t.Errorf("got %+v, want %+v", third, want)
 		}
 		e, err := push.NewEndpoints(db.DB).Get(t.Context(), "mail")

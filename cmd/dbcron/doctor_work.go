@@ -47,6 +47,14 @@ func examineWork(ctx context.Context, db *dialect.DB) (rows []checkRow) {
 			return fine, wrong, err
 		}},
 		{"queues", func() (string, []health.Problem, error) { return examineQueues(ctx, db, now) }},
+		{"endpoints", func() (string, []health.Problem, error) {
+			wrong, answered, err := health.OfEndpoints(ctx, db, now)
+			fine := ""
+			if answered > 0 {
+				fine = plain.Plural(answered, "endpoint", "endpoints") + " answered in the last hour, and none fails or pushes back"
+			}
+			return fine, wrong, err
+		}},
 		{"processes", func() (string, []health.Problem, error) {
 			wrong, live, err := health.OfProcesses(ctx, db, now)
 			if live == 0 {

@@ -24,7 +24,7 @@ func (p *program) endpoint() *cobra.Command {
 dbcron serve sends them, and goes by a change within two seconds. docs/push.md says what
 is sent, and what answers mean.`,
 	}
-	c.AddCommand(p.endpointList(), p.endpointSet(), p.endpointDelete(), p.endpointSecret())
+	c.AddCommand(p.endpointList(), p.endpointShow(), p.endpointSet(), p.endpointDelete(), p.endpointSecret())
 	return c
 }
 
@@ -35,6 +35,10 @@ type endpointRow struct {
 	Concurrency int    `json:"concurrency"`
 	Timeout     string `json:"timeout"`
 	OldSecret   bool   `json:"old_secret" table:"-"` // it signs, too
+}
+
+func newEndpointRow(e *push.Endpoint) endpointRow {
+	return endpointRow{e.Queue, e.URL, e.Format, e.Concurrency, duration.Format(e.Timeout), e.OldSecret != ""}
 }
 
 func (p *program) endpointList() *cobra.Command {
@@ -69,7 +73,7 @@ func endpointRows(ctx context.Context, of *push.Endpoints) (rows []endpointRow, 
 		for i := range found {
 			e := &found[i]
 			after = e.Queue
-			rows = append(rows, endpointRow{e.Queue, e.URL, e.Format, e.Concurrency, duration.Format(e.Timeout), e.OldSecret != ""})
+			rows = append(rows, newEndpointRow(e))
 		}
 		if len(found) < page {
 			return rows, nil

@@ -163,7 +163,11 @@ func (l *topLook) overview(ctx context.Context, s *topScreen) error {
 	if err != nil {
 		return err
 	}
-	all := slices.Concat(wrong, failed, l.wrong, lost)
+	pushed, _, err := health.OfEndpoints(ctx, l.db, l.now)
+	if err != nil {
+		return err
+	}
+	all := slices.Concat(wrong, failed, l.wrong, pushed, lost)
 	slices.SortStableFunc(all, func(a, b health.Problem) int { return cmp.Compare(topKindOf(&b), topKindOf(&a)) })
 	s.add(topHead, topPlace{}, "WHAT IS WRONG")
 	if len(all) == 0 {
@@ -210,7 +214,7 @@ func (l *topLook) problem(s *topScreen, p *health.Problem) {
 	}
 	into := topPlace{view: topDaemons}
 	switch {
-	case p.Of == health.Queues:
+	case p.Of == health.Queues, p.Of == health.Endpoints:
 		into = topPlace{topQueue, p.Name}
 	case p.Of != health.Processes:
 		into = topPlace{topRuns, p.Name}

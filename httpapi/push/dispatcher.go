@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -68,6 +69,8 @@ type Dispatcher struct {
 	queues    *queue.Client
 	locks     *lock.Locker
 	throttle  throttle
+	reporter  reporter
+	node      string            // this process
 	under     string            // the lock under which it works
 	wrong     map[string]string // endpoints that cannot be, and why
 
@@ -85,7 +88,12 @@ func New(db *dialect.DB, opt Options) (*Dispatcher, error) {
 	if opt.Hosts == nil {
 		opt.Hosts = &Hosts{public: true}
 	}
-	d := &Dispatcher{opt: opt, log: opt.Logger, endpoints: NewEndpoints(db), wrong: map[string]string{}}
+	d := &Dispatcher{opt: opt, log: opt.Logger, endpoints: NewEndpoints(db), wrong: map[string]string{}, reporter: reporter{db: db}}
+	node := opt.Node
+	if node == "" {
+		node, _ = os.Hostname()
+	}
+	d.node = fmt.Sprintf("%s:%d", node, os.Getpid())
 	d.aborted, d.abort = context.WithCancel(context.Background())
 	var err error
 	if d.queues, err = queue.New(db, queue.Options{
@@ -107,7 +115,10 @@ func (d *Dispatcher) Abort() { d.abort() }
 // waited for.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	ending := ctx
-	defer d.ending.Wait()
+	defer func() {
+		d.ending.Wait()
+		d.reporter.last(ctx)
+	}()
 	if !d.opt.Standby {
 		d.dispatch(ctx)
 		return nil
@@ -183,6 +194,7 @@ func (p *pusher) follows(e *Endpoint) bool {
 // blocks and places: one that is slow, or changes, is nothing to the others. The workers end
 // in the background.
 func (d *Dispatcher) dispatch(ctx context.Context) {
+	d.ending.Go(func() { d.reporter.run(ctx, trouble.New(d.log, "push: noting what endpoints answer")) })
 	running := map[string]*pusher{}
 	looking := trouble.New(d.log, "push: looking for endpoints")
 	for {

@@ -44,6 +44,9 @@ type Endpoint struct {
 	tries int
 }
 
+// Check tells what is wrong with an endpoint that was written by hand: nothing is sent to it then.
+func (e *Endpoint) Check() error { return e.check() }
+
 // check tells what is wrong with an endpoint.
 func (e *Endpoint) check() error {
 	if e.URL != "" {
@@ -194,11 +197,16 @@ func usual(secret string) Endpoint {
 // Delete takes a queue's endpoint away. Its jobs stay, and wait for workers; what is being
 // sent is finished. It returns [queue.ErrNotFound] if it has none.
 func (s *Endpoints) Delete(ctx context.Context, name string) error {
-	n, err := s.db.Exec(ctx, deleteEndpoint, dialect.Args{"name": name})
-	if err == nil && n == 0 {
-		err = fmt.Errorf("%w: queue %q has no endpoint", queue.ErrNotFound, name)
-	}
-	return err
+	return s.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		n, err := tx.Exec(ctx, deleteEndpoint, dialect.Args{"name": name})
+		if err == nil && n == 0 {
+			err = fmt.Errorf("%w: queue %q has no endpoint", queue.ErrNotFound, name)
+		}
+		if err == nil {
+			_, err = tx.Exec(ctx, deleteAnswers, dialect.Args{"name": name})
+		}
+		return err
+	})
 }
 
 // scanEndpoint reads a row, which may have been written by hand: what is wrong with it is

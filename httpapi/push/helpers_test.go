@@ -101,7 +101,7 @@ func begin(t *testing.T, db *dbtest.DB, opt Options, pause time.Duration) (d *Di
 	}
 	d, err := New(db.DB, opt)
 	must(t, err)
-	d.throttle.first = pause
+	d.throttle.first, d.reporter.every = pause, 100*time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()

@@ -33,13 +33,16 @@ type sender struct {
 	ending   context.Context // no request begins any more
 	aborted  context.Context
 	log      *slog.Logger
+	node     string                                              // this process, in answers that are noted
+	notes    notepad                                             // of answers
+	reporter *reporter                                           // of all senders
 	observed func(origin string, status int, took time.Duration) // nil: nobody wants to know
 }
 
 func newSender(ending context.Context, d *Dispatcher, e *Endpoint) *sender {
 	s := &sender{
 		hosts: d.opt.Hosts, throttle: &d.throttle, agent: "dbcron/" + d.opt.Version, now: d.queues.Now,
-		ending: ending, aborted: d.aborted, log: d.log, observed: d.opt.Observe,
+		ending: ending, aborted: d.aborted, log: d.log, observed: d.opt.Observe, node: d.node, reporter: &d.reporter,
 	}
 	s.endpoint.Store(e)
 	s.client = &http.Client{
@@ -78,13 +81,32 @@ func (s *sender) handle(ctx context.Context, d *queue.Delivery) error {
 }
 
 // send sends a job, and tells what became of it.
-func (s *sender) send(ctx context.Context, d *queue.Delivery) error {
+func (s *sender) send(ctx context.Context, d *queue.Delivery) (err error) {
 	e, v, err := s.admit(ctx, d)
 	if err != nil {
 		return err
 	}
-	seen, after := unknown, time.Duration(0)
-	defer func() { v.leave(seen, after) }()
+	noted := &Answer{Job: d.ID}
+	if d.Endpoint != "" {
+		noted.Origin = v.at.origin
+	}
+	began, seen, after := instant.Now(), unknown, time.Duration(0)
+	defer func() {
+		v.leave(seen, after)
+		noted.Took = instant.Now().Sub(began)
+		if !errors.Is(ctx.Err(), context.Canceled) { // else it was broken off
+			s.noteAnswer(noted, v, err)
+		}
+	}()
+	seen, after, err = s.exchangeJob(ctx, d, e, v, noted)
+	return err
+}
+
+// exchangeJob sends a job, and tells also how the endpoint is, and for how long it wants to be
+// left alone.
+func (s *sender) exchangeJob(ctx context.Context, d *queue.Delivery, e *Endpoint, v *visit,
+	noted *Answer,
+) (seen state, after time.Duration, err error) {
 	limit := limitOf(e, d)
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
@@ -93,7 +115,7 @@ func (s *sender) send(ctx context.Context, d *queue.Delivery) error {
 	defer cancel()
 	r, err := newRequest(ctx, e, urlOf(e, d), d, s.agent, s.now(), limit)
 	if err != nil {
-		return queue.Bury(plain(err))
+		return unknown, 0, queue.Bury(plain(err))
 	}
 	began := instant.Now()
 	answer, err := s.exchange(r)
@@ -105,8 +127,9 @@ func (s *sender) send(ctx context.Context, d *queue.Delivery) error {
 		if err = plain(err); ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
-		return err
+		return seen, 0, err
 	}
+	noted.Status = answer.status
 	v.answered()
 	if seen = answer.state(); seen == busy {
 		after, _ = retryAfter(answer.header, s.now())
@@ -116,7 +139,7 @@ func (s *sender) send(ctx context.Context, d *queue.Delivery) error {
 			s.log.Warn("an answer could not be kept as the job's result", "queue", d.Queue, "id", d.ID, "err", err)
 		}
 	}
-	return answer.outcome(s.now())
+	return seen, after, answer.outcome(s.now())
 }
 
 // observe tells those who count requests of one that has ended.

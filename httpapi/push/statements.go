@@ -23,6 +23,29 @@ var (
 			secret = :secret, old_secret = :old_secret, update_time = {now}
 		WHERE queue_id = :queue`)
 
+	// lockAnswers locks the row that updateAnswers writes next. insertAnswers leaves the row alone
+	// if another process was quicker.
+	lockAnswers = dialect.SQL("push.lock-answers", `SELECT answers FROM {prefix}endpoint_answers WHERE queue_id = :queue {locked}`)
+
+	updateAnswers = dialect.SQL("push.update-answers",
+		`UPDATE {prefix}endpoint_answers SET answers = :answers, update_time = {now} WHERE queue_id = :queue`)
+
+	insertAnswers = dialect.SQL("push.insert-answers",
+		`INSERT INTO {prefix}endpoint_answers (queue_id, answers) VALUES (:queue, :answers) {ignore_duplicate queue_id}`)
+
+	getAnswers = dialect.SQL("push.get-answers", `
+		SELECT q.name, a.answers FROM {prefix}endpoint_answers AS a JOIN {prefix}queue AS q ON q.queue_id = a.queue_id WHERE q.name = :name`)
+
+	// listAnswers reads no table that has secrets.
+	listAnswers = dialect.SQL("push.list-answers", `
+		SELECT q.name, a.answers FROM {prefix}endpoint_answers AS a JOIN {prefix}queue AS q ON q.queue_id = a.queue_id
+		WHERE a.update_time >= {now + :since} AND q.state <> 'deleted' ORDER BY q.name LIMIT :limit`)
+
+	// deleteAnswers goes with deleteEndpoint. What is being sent meanwhile may make the row anew,
+	// which is harmless: the answers have their times.
+	deleteAnswers = dialect.SQL("push.delete-answers",
+		`DELETE FROM {prefix}endpoint_answers WHERE queue_id = (SELECT queue_id FROM {prefix}queue WHERE name = :name)`)
+
 	deleteEndpoint = dialect.SQL("push.delete",
 		`DELETE FROM {prefix}endpoint WHERE queue_id = (SELECT queue_id FROM {prefix}queue WHERE name = :name)`)
 )

@@ -134,6 +134,19 @@ func (v *visit) leave(s state, after time.Duration) {
 	}
 }
 
+// standing tells how often a target has failed in a row, and for how long it is left alone.
+func (t *throttle) standing(at target) (failures int, pause time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := instant.Now()
+	for _, p := range []place{at.host, at.answers} {
+		if is := t.places[p]; is != nil {
+			failures, pause = max(failures, is.failures), max(pause, is.until.Sub(now))
+		}
+	}
+	return failures, pause
+}
+
 // failed notes a failure of a place, which is left alone for as long as it asked, or longer
 // than the last time. mu is held.
 func (t *throttle) failed(p place, asked time.Duration) {

@@ -57,6 +57,7 @@ const (
 	Schedules Subject = "schedules"
 	Runs      Subject = "runs"
 	Queues    Subject = "queues"
+	Endpoints Subject = "endpoints"
 	Processes Subject = "processes"
 	Files     Subject = "files"
 )

@@ -28,6 +28,13 @@ CREATE TABLE dbcron_endpoint (
   PRIMARY KEY (queue_id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Where the jobs of a queue are sent by HTTP. The jobs of a queue that has no row here are done by workers';
 
+CREATE TABLE dbcron_endpoint_answers (
+  queue_id int NOT NULL COMMENT 'The queue',
+  answers mediumtext NOT NULL COMMENT 'Some of the newest answers, the newest first, as JSON',
+  update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
+  PRIMARY KEY (queue_id)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What the endpoint of a queue has answered of late: dispatchers write the row every few seconds while they send';
+
 CREATE TABLE dbcron_job (
   queue_id int NOT NULL COMMENT 'The queue',
   divided int NOT NULL COMMENT 'The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls',

@@ -28,6 +28,13 @@ CREATE TABLE dbcron_endpoint (
     CONSTRAINT dbcron_endpoint_key PRIMARY KEY (queue_id)
 ); -- Where the jobs of a queue are sent by HTTP. The jobs of a queue that has no row here are done by workers
 
+CREATE TABLE dbcron_endpoint_answers (
+    queue_id integer NOT NULL -- The queue
+    answers text NOT NULL -- Some of the newest answers, the newest first, as JSON
+    update_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row last changed
+    CONSTRAINT dbcron_endpoint_answers_key PRIMARY KEY (queue_id)
+); -- What the endpoint of a queue has answered of late: dispatchers write the row every few seconds while they send
+
 CREATE TABLE dbcron_job (
     queue_id integer NOT NULL -- The queue
     divided integer NOT NULL -- The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls

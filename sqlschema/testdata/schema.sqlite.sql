@@ -31,6 +31,13 @@ CREATE TABLE dbcron_endpoint ( -- Where the jobs of a queue are sent by HTTP. Th
     CONSTRAINT dbcron_endpoint_key PRIMARY KEY (queue_id)
 ) WITHOUT ROWID;
 
+CREATE TABLE dbcron_endpoint_answers ( -- What the endpoint of a queue has answered of late: dispatchers write the row every few seconds while they send
+    queue_id        INTEGER NOT NULL, -- The queue
+    answers         TEXT NOT NULL, -- Some of the newest answers, the newest first, as JSON
+    update_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
+    CONSTRAINT dbcron_endpoint_answers_key PRIMARY KEY (queue_id)
+) WITHOUT ROWID;
+
 CREATE TABLE dbcron_job ( -- Jobs that are ready. A row is inserted, and deleted when the job is done; never updated
     queue_id        INTEGER NOT NULL, -- The queue
     divided         INTEGER NOT NULL, -- The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls

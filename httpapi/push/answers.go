@@ -1,0 +1,262 @@
+package push
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/trouble"
+)
+
+// What endpoints answer is noted in memory, and every few seconds the newest answers go into
+// a row of the queue: a request costs no statement.
+const (
+	reportEvery   = 5 * time.Second
+	mostAnswers   = 20        // of a queue, in its row
+	mostReporters = 10        // processes whose newest answer stays, though others have newer ones
+	reporterFor   = time.Hour // for which it does
+	longestReason = 300       // bytes of an answer's error
+	sampled       = 3         // how many good ones, and bad ones, of a process are noted from one report to the next
+)
+
+// An Answer is what became of a request that was sent to an endpoint.
+type Answer struct {
+	At       time.Time     // when it ended
+	Took     time.Duration // from its beginning to the end of the answer
+	Status   int           // 0: there was no whole answer
+	Error    string        // why the job's attempt failed; empty: it went well
+	Origin   string        // where it was sent if the job has an endpoint of its own; else empty
+	Job      int64         // its id
+	By       string        // the process that sent it
+	Failures int           // how often the endpoint has pushed back in a row, by now
+	Until    time.Time     // for as long it is left alone then; zero: it is not
+}
+
+// A Report is what the endpoint of a queue has answered of late.
+type Report struct {
+	Queue   string
+	Answers []Answer // some of the newest, the newest first
+}
+
+// answerJSON is an answer as the table has it. Times are µs.
+type answerJSON struct {
+	At       int64  `json:"at"`
+	Took     int64  `json:"took"`
+	Status   int    `json:"status,omitempty"`
+	Error    string `json:"error,omitempty"`
+	Origin   string `json:"origin,omitempty"`
+	Job      int64  `json:"job"`
+	By       string `json:"by"`
+	Failures int    `json:"failures,omitempty"`
+	Until    int64  `json:"until,omitempty"`
+}
+
+func encodeAnswers(all []Answer) (string, error) {
+	list := make([]answerJSON, len(all))
+	for i, a := range all {
+		list[i] = answerJSON{a.At.UnixMicro(), a.Took.Microseconds(), a.Status, a.Error, a.Origin, a.Job, a.By, a.Failures, 0}
+		if !a.Until.IsZero() {
+			list[i].Until = a.Until.UnixMicro()
+		}
+	}
+	text, err := json.Marshal(list)
+	return string(text), err
+}
+
+// decodeAnswers reads what the table has. What was written by hand is none.
+func decodeAnswers(text string) []Answer {
+	var list []answerJSON
+	if json.Unmarshal([]byte(text), &list) != nil {
+		return nil
+	}
+	all := make([]Answer, len(list))
+	for i, a := range list {
+		all[i] = Answer{
+			time.UnixMicro(a.At).UTC(), time.Duration(a.Took) * time.Microsecond, a.Status, a.Error, a.Origin, a.Job, a.By, a.Failures, time.Time{},
+		}
+		if a.Until != 0 {
+			all[i].Until = time.UnixMicro(a.Until).UTC()
+		}
+	}
+	return all
+}
+
+// Answers returns some of the newest answers to requests with a queue's jobs, the newest first.
+func (s *Endpoints) Answers(ctx context.Context, name string) ([]Answer, error) {
+	found, err := dialect.Select(ctx, &s.db.Session, getAnswers, dialect.Args{"name": name}, scanReport)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return found[0].Answers, nil
+}
+
+// Reports lists what the endpoints of queues have answered, by queue, up to limit: of those
+// that have answered in the last while.
+func (s *Endpoints) Reports(ctx context.Context, last time.Duration, limit int) ([]Report, error) {
+	return dialect.Select(ctx, &s.db.Session, listAnswers, dialect.Args{"since": -last.Microseconds(), "limit": limit}, scanReport)
+}
+
+func scanReport(rows *sql.Rows) (r Report, err error) {
+	var text string
+	err = rows.Scan(&r.Queue, &text)
+	r.Answers = decodeAnswers(text)
+	return r, err
+}
+
+// merged returns the newest of some answers, the newest first, and the newest of each process
+// that has sent something of late: another may be well where one is not.
+func merged(all ...[]Answer) (some []Answer) {
+	sorted := slices.Concat(all...)
+	slices.SortStableFunc(sorted, func(a, b Answer) int { return b.At.Compare(a.At) })
+	seen := map[string]bool{}
+	for i := range sorted {
+		a := &sorted[i]
+		first := !seen[a.By] && len(seen) < mostReporters && sorted[0].At.Sub(a.At) < reporterFor
+		if seen[a.By] = true; len(some) < mostAnswers || first {
+			some = append(some, *a)
+		}
+	}
+	return some
+}
+
+// A notepad has the answers that were noted since the last report.
+type notepad struct {
+	mu        sync.Mutex
+	good, bad []Answer // the newest ones, the newest last
+}
+
+// note notes an answer, and tells whether it is the first one.
+func (n *notepad) note(a *Answer) (first bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	first = len(n.good)+len(n.bad) == 0
+	list := &n.good
+	if a.Error != "" {
+		list = &n.bad
+	}
+	if len(*list) == sampled {
+		*list = slices.Delete(*list, 0, 1)
+	}
+	*list = append(*list, *a)
+	return first
+}
+
+func (n *notepad) take() []Answer {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := slices.Concat(n.good, n.bad)
+	n.good, n.bad = nil, nil
+	return all
+}
+
+// A reporter writes down what endpoints have answered.
+type reporter struct {
+	db    *dialect.DB
+	every time.Duration
+
+	mu    sync.Mutex
+	noted map[*sender]bool // those that have noted something
+}
+
+func (r *reporter) add(s *sender) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.noted == nil {
+		r.noted = map[*sender]bool{}
+	}
+	r.noted[s] = true
+}
+
+// run reports until ctx ends.
+func (r *reporter) run(ctx context.Context, noting *trouble.Trouble) {
+	tick := time.NewTicker(cmp.Or(r.every, reportEvery))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := r.report(ctx); ctx.Err() == nil {
+			noting.Note(err)
+		}
+	}
+}
+
+// last reports once more when the workers have ended.
+func (r *reporter) last(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = r.report(ctx) // nobody misses it
+}
+
+// report writes what was noted since the last time. What could not be written is forgotten:
+// newer answers are soon there.
+func (r *reporter) report(ctx context.Context) error {
+	r.mu.Lock()
+	noted := r.noted
+	r.noted = nil
+	r.mu.Unlock()
+	var errs []error
+	for s := range noted {
+		if answers := s.notes.take(); ctx.Err() == nil {
+			errs = append(errs, r.write(ctx, s.endpoint.Load().id, answers))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// write merges answers with those that the row of the queue has. The row is locked from
+// when it is read until it is written, so that no process undoes what another writes. Two that
+// make the row at once: one waits for the other's insert, adds nothing, and leaves its answers out.
+func (r *reporter) write(ctx context.Context, id int, answers []Answer) error {
+	return r.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		var before string
+		stmt := updateAnswers
+		switch err := tx.Get(ctx, lockAnswers, dialect.Args{"queue": id}, &before); {
+		case errors.Is(err, sql.ErrNoRows):
+			stmt = insertAnswers
+		case err != nil:
+			return err
+		}
+		text, err := encodeAnswers(merged(answers, decodeAnswers(before)))
+		if err == nil {
+			_, err = tx.Exec(ctx, stmt, dialect.Args{"queue": id, "answers": text})
+		}
+		return err
+	})
+}
+
+// noteAnswer notes what became of a request.
+func (s *sender) noteAnswer(a *Answer, v *visit, err error) {
+	if s.reporter == nil || s.aborted.Err() != nil {
+		return
+	}
+	a.At, a.By = s.now(), s.node
+	a.Origin = cut(a.Origin, longestReason)
+	if err != nil {
+		a.Error = cut(err.Error(), longestReason)
+	}
+	var pause time.Duration
+	if a.Failures, pause = s.throttle.standing(v.at); pause > 0 {
+		a.Until = a.At.Add(pause)
+	}
+	if s.notes.note(a) {
+		s.reporter.add(s)
+	}
+}
+
+// cut is the beginning of a text.
+func cut(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit], "") + "…"
+}

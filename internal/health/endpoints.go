@@ -1,0 +1,136 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/httpapi/push"
+	"github.com/dbcron/dbcron/internal/plain"
+)
+
+const (
+	// answersFor is how long what an endpoint has answered counts as its state.
+	answersFor = time.Hour
+
+	// badFailures is how many failures in a row are more than a hiccup, and badPause is a pause
+	// that is.
+	badFailures = 3
+	badPause    = time.Minute
+)
+
+// OfEndpoints finds endpoints that push back, those that answer each request with a failure,
+// and those that cannot be. A user that may not read endpoints, which have secrets, sees the
+// first two. answered is how many have answered in the last hour.
+func OfEndpoints(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, answered int, err error) {
+	endpoints := push.NewEndpoints(db)
+	reports, err := endpoints.Reports(ctx, answersFor, MostQueues)
+	if err != nil {
+		return nil, 0, err
+	}
+	for i := range reports {
+		if p := endpointProblem(&reports[i], now); p != nil && len(all) < Most {
+			all = append(all, *p)
+		}
+	}
+	found, err := endpoints.List(ctx, "", MostQueues)
+	if err != nil && db.Dialect.Denied(err) {
+		return all, len(reports), nil
+	}
+	for i := range found {
+		e := &found[i]
+		if wrong := e.Check(); wrong != nil && len(all) < 2*Most {
+			all = append(all, Problem{
+				Of: Endpoints, Name: e.Queue, Bad: true, what: "The endpoint of queue %s is wrong", Why: plain.Cut(wrong.Error(), 200),
+				Do: "its jobs wait until it is mended: dbcron endpoint set " + argument(e.Queue),
+			})
+		}
+	}
+	return all, len(reports), err
+}
+
+// Standing is how an endpoint is, by what it has answered.
+type Standing struct {
+	Pushed   bool // it is left alone for a while, again and again, or fails each time
+	Bad      bool
+	Answers  int          // that are known and not old
+	Last     *push.Answer // the newest that failed; nil: none did
+	Failures int          // that it has pushed back in a row; 0: it answers, but all fail
+	Until    time.Time    // for as long as it is left alone
+	Since    time.Time    // the first of the failures that are known
+}
+
+// StandingOf tells how an endpoint is. Where several processes send, it is the worst that one
+// of them sees. Endpoints of jobs of their own do not count.
+func StandingOf(answers []push.Answer, now time.Time) (s Standing) {
+	seen, good, bad := map[string]bool{}, false, 0
+	for i := range answers { // the newest first
+		a := &answers[i]
+		if a.Origin != "" || now.Sub(a.At) > answersFor {
+			continue
+		}
+		if s.Answers++; !seen[a.By] && a.Failures > s.Failures {
+			s.Failures, s.Until = a.Failures, a.Until
+			s.Pushed, s.Bad = true, a.Failures >= badFailures || a.Until.Sub(a.At) >= badPause
+		}
+		seen[a.By] = true
+		if a.Error == "" {
+			good = true
+			continue
+		}
+		if s.Last == nil {
+			s.Last = a
+		}
+		if !good || s.Pushed && s.Since.IsZero() {
+			s.Since = a.At
+			bad++
+		}
+	}
+	if bad >= badFailures && !good {
+		s.Pushed, s.Bad = true, true
+	}
+	return s
+}
+
+func endpointProblem(r *push.Report, now time.Time) *Problem {
+	s := StandingOf(r.Answers, now)
+	if !s.Pushed || s.Last == nil {
+		return nil
+	}
+	p := &Problem{
+		Of: Endpoints, Name: r.Queue, Bad: s.Bad, Since: s.Since, what: "The endpoint of queue %s fails",
+		Why: "no request of late went well; the last answer: " + plain.Cut(s.Last.Error, 200),
+		Do:  "mend what it says, and see what else it says: dbcron endpoint show " + argument(r.Queue),
+	}
+	if s.Failures > 0 {
+		p.what = "The endpoint of queue %s pushes back"
+		p.Why = fmt.Sprintf("%s in a row; %s; the last: %s", plain.Plural(s.Failures, "failure", "failures"), s.next(now),
+			plain.Cut(s.Last.Error, 200))
+		p.Do = "see whether it is up, and takes so many at a time; its jobs wait meanwhile: dbcron endpoint show " + argument(r.Queue)
+	}
+	return p
+}
+
+// EndpointText tells in words how an endpoint is.
+func EndpointText(answers []push.Answer, now time.Time) string {
+	switch s := StandingOf(answers, now); {
+	case s.Failures > 0:
+		return fmt.Sprintf("it pushes back: %s in a row; %s", plain.Plural(s.Failures, "failure", "failures"), s.next(now))
+	case s.Pushed:
+		return "it fails: no request of late went well"
+	case s.Answers == 0:
+		return "nothing was sent to it in the last hour"
+	case s.Last != nil:
+		return "it answers, and some requests of late failed"
+	}
+	return "it answers"
+}
+
+// next tells when something is sent again.
+func (s *Standing) next(now time.Time) string {
+	if left := s.Until.Sub(now); left > 0 {
+		return "it is left alone for " + plain.Span(left) + " more"
+	}
+	return "the next job is sent as a trial"
+}

@@ -1,0 +1,10 @@
+-- +goose Up
+CREATE TABLE {prefix}endpoint_answers ( -- What the endpoint of a queue has answered of late: dispatchers write the row every few seconds while they send
+    queue_id        INTEGER NOT NULL, -- The queue
+    answers         TEXT NOT NULL, -- Some of the newest answers, the newest first, as JSON
+    update_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
+    CONSTRAINT {name}endpoint_answers_key PRIMARY KEY (queue_id)
+) WITHOUT ROWID;
+
+-- +goose Down
+DROP TABLE {prefix}endpoint_answers;
