@@ -34,9 +34,13 @@ type execution struct {
 	recorded bool // the outcome was written together with the work
 	shown    int  // the last snapshot of the output that was published
 	until    instant.Instant
+	halted   chan struct{} // closed when it is stopped
+	ahead    bool          // it was claimed ahead: see place.go
 }
 
-func newExecution(r run) *execution { return &execution{run: r, until: r.deadline} }
+func newExecution(r run) *execution {
+	return &execution{run: r, until: r.deadline, halted: make(chan struct{})}
+}
 
 // A stop is a reason why the daemon ends work.
 type stop struct {
@@ -59,6 +63,7 @@ func (e *execution) stopFor(s stop, kill bool) {
 	e.mu.Lock()
 	if e.stopped.cause == notStopped {
 		e.stopped = s
+		close(e.halted)
 	}
 	work := e.effort
 	e.mu.Unlock()

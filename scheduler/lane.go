@@ -58,6 +58,7 @@ type laneState struct {
 	failing bool
 	busy    bool            // it is being worked on in the background
 	until   instant.Instant // it rests until then after an error
+	took    time.Duration   // what its functions take: see place.go
 }
 
 // state returns a lane's state. The caller holds s.mu.

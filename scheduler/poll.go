@@ -183,7 +183,7 @@ func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
 		s.asking.Note(s.cancelRequests(ctx))
 	}
 	lanes := s.lanes()
-	full := s.room() <= 0
+	full := s.freePlaces() == 0
 	if full {
 		lanes = slices.DeleteFunc(lanes, func(lane string) bool { return !ofJobs(lane) })
 	}
@@ -222,7 +222,7 @@ func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
 	if !full { // otherwise the first due time is not known
 		s.seen(now, next)
 	}
-	if done > 0 && s.room() > 0 {
+	if done > 0 && s.freePlaces() > 0 {
 		return 0, nil
 	}
 	return wait, nil
@@ -250,7 +250,7 @@ func (s *Scheduler) stepIn(ctx, working context.Context, l lookout) (done int, r
 		return done, s.opt.Poll
 	}
 	rest = s.fared(l.lane, err)
-	if err == nil && done == 0 && (ofJobs(l.lane) || s.room() > 0) {
+	if err == nil && done == 0 && (ofJobs(l.lane) || s.room(l.lane) > 0) {
 		rest = soon // another daemon has it, or its lock is about to be released
 	}
 	return done, cmp.Or(rest, s.opt.Poll)
@@ -268,7 +268,7 @@ func (s *Scheduler) doLane(ctx, working context.Context, l lookout) (done int, e
 		at   sql.NullInt64
 		take taking
 	}{{l.runs, s.takeOver}, {l.schedules, s.claim}} {
-		limit := s.share()
+		limit := s.share(l.lane)
 		if ofJobs(l.lane) {
 			limit = batch
 		}
@@ -283,14 +283,4 @@ func (s *Scheduler) doLane(ctx, working context.Context, l lookout) (done int, e
 		done, errs = done+n, append(errs, err)
 	}
 	return done, errors.Join(errs...)
-}
-
-// room returns how many more runs this daemon may execute.
-func (s *Scheduler) room() int { return s.opt.MaxRuns - s.busy() }
-
-// share returns how many runs to take at once. It is less than the room, so that runs that become
-// due at the same moment are spread over the daemons.
-func (s *Scheduler) share() int {
-	room := s.room()
-	return min(batch, max(room/4, min(room, 8)))
 }

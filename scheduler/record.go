@@ -20,14 +20,10 @@ func (s *Scheduler) start(working context.Context, runs []run) {
 	for _, r := range runs {
 		r.trace = s.traceOf(&r)
 		e := newExecution(r)
-		s.mu.Lock()
-		s.running[r.id] = e
-		s.mu.Unlock()
+		s.enter(e)
 		s.runs.Go(func() {
-			s.record(working, e, s.execute(e))
-			s.mu.Lock()
-			delete(s.running, r.id)
-			s.mu.Unlock()
+			s.record(working, e, s.executeInPlace(e))
+			s.leave(e)
 			s.wake()
 		})
 	}
@@ -71,6 +67,8 @@ func usualOutcome(e *execution, r guardian.Result) outcome {
 		switch {
 		case s.cause != notStopped:
 			return stoppedOutcome(s, r)
+		case errors.Is(r.Err, errNoPlace):
+			return outcome{state: "retry", why: backText + r.Err.Error(), back: true}
 		case errors.Is(r.Err, guardian.ErrPast):
 			return outcome{state: "retry", why: backText + "the lease had ended before the command was started", back: true}
 		}

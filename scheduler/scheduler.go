@@ -54,7 +54,7 @@ type Options struct {
 
 	Lease      time.Duration // after its daemon's death, a run is taken over so much later; default: 30s, at least 3s
 	Poll       time.Duration // how long a change of the tables may go unnoticed; default: 1s
-	MaxRuns    int           // runs that this daemon executes at a time; default: 64
+	MaxRuns    int           // runs that this daemon executes at a time; default: 64. It claims more of functions that end at once
 	MaxCrashes int           // attempts at a slot that may be lost; default: 3
 
 	// Tags selects the schedules that this daemon runs, by their Tag. Default: default.
@@ -102,6 +102,7 @@ type Scheduler struct {
 
 	mu       sync.Mutex
 	running  map[int64]*execution // by run id, until the outcome is recorded
+	ahead    int                  // of these, the runs that were claimed ahead: see place.go
 	handlers map[string]Func
 	since    int64     // µs at which searches begin: see floor
 	sinceAt  time.Time // the last search without a floor
@@ -111,6 +112,7 @@ type Scheduler struct {
 	apart  sync.WaitGroup        // lanes worked on in the background
 	asking *trouble.Trouble
 
+	places   chan struct{} // one for each run that is being executed
 	jobs     *queue.Client
 	finisher finisher
 	surplus  chan trimming
@@ -194,7 +196,7 @@ func New(db *dialect.DB, opt Options) (*Scheduler, error) {
 	return &Scheduler{
 		db: db, opt: opt, jobs: jobs, owner: opt.Node + ":" + strings.ToLower(rand.Text()[:8]),
 		states: map[string]*laneState{}, asking: trouble.New(opt.Logger, "asking which runs are to end"),
-		running: map[int64]*execution{}, handlers: map[string]Func{},
+		running: map[int64]*execution{}, places: make(chan struct{}, opt.MaxRuns), handlers: map[string]Func{},
 		surplus: make(chan trimming, 100), chance: mathrand.Float64,
 		aborted: make(chan struct{}), bell: make(chan struct{}, 1),
 	}, nil
