@@ -19,20 +19,20 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
-// A DB is a database that dbcron's tables are in. It is safe for concurrent use.
+// A DB is a database with dbcron's tables. It is safe for concurrent use.
 type DB struct {
-	Session // statements outside of a transaction
+	Session // runs statements outside of transactions
 
 	pool  *sql.DB
 	opt   Options
 	owned bool // opened by Open, so Close closes it
-	limit int  // of connections, where the pool does not know; 0: it does
+	limit int  // connections at most, if the pool does not know; 0: ask the pool
 
-	isolation sql.IsolationLevel // that transactions have to ask for
-	lacks     map[Feature]string // what to do without, and why
+	isolation sql.IsolationLevel // the level that transactions must ask for
+	lacks     map[Feature]string // missing features, and why each is missing
 }
 
-// An Execer runs statements: a *sql.DB, *sql.Conn or *sql.Tx.
+// An Execer runs statements. It is a *sql.DB, a *sql.Conn or a *sql.Tx.
 type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
@@ -45,18 +45,17 @@ type Session struct {
 	on       Execer
 	prefix   string
 	timeout  time.Duration
-	compiled *sync.Map     // *Stmt to *compiled; of all sessions of a DB
-	packet   *packet       // likewise
-	copies   *atomic.Int32 // likewise; never: the driver cannot copy
-	turn     chan struct{} // where there is one writer: who may write; nil elsewhere
-	retry    bool          // each statement is a transaction of its own, and is run again as one
+	compiled *sync.Map     // *Stmt to *compiled; shared by all sessions of a DB
+	packet   *packet       // shared likewise
+	copies   *atomic.Int32 // shared likewise; never: the driver cannot copy
+	turn     chan struct{} // on engines with one writer: the right to write; otherwise nil
+	retry    bool          // each statement is its own transaction and may be retried
 }
 
 var prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,23}$`)
 
-// Filled returns the options with the defaults filled in, and what stands
-// before each table's name in SQL: schema and prefix. It refuses names that are
-// none, since they become part of statements as they are.
+// Filled returns the options with the defaults filled in, and the prefix of table names in SQL:
+// schema and prefix. It refuses malformed names, because they become part of statements verbatim.
 func (o Options) Filled(d *Dialect) (filled Options, prefix string, err error) {
 	o.Prefix = cmp.Or(o.Prefix, "dbcron_")
 	o.StatementTimeout = cmp.Or(o.StatementTimeout, 30*time.Second)
@@ -95,13 +94,13 @@ func newDB(d *Dialect, pool *sql.DB, opt Options) (*DB, error) {
 	return db, nil
 }
 
-// patience is how long a writer of this process waits for the others before it tries
-// its luck with the engine, which knows no order: long enough for each to have its turn,
-// and an end for one that waits for itself.
+// patience bounds how long a writer of this process waits in the process's own queue, which is
+// fair. Then it competes in the engine, whose queue is not. It is long enough for each writer to
+// have its turn, and it frees a writer that waits for itself.
 const patience = 5 * time.Second
 
-// write waits for its turn to write, where there is one writer: the engine lets those
-// wait who come at once, and then lets anybody go first.
+// write waits for the right to write, on engines with one writer. Without it, writers that arrive
+// together would compete inside the engine, which lets anybody go first.
 func (s *Session) write(ctx context.Context) (done func()) {
 	if s.turn == nil {
 		return func() {}
@@ -122,9 +121,8 @@ func (s *Session) write(ctx context.Context) (done func()) {
 	return func() {}
 }
 
-// inTurn runs f in its turn to write, on a connection that it has before: one that waits for
-// a connection of the pool, which others may hold for long, must not keep writers waiting
-// that have one.
+// inTurn takes a connection, waits for the right to write, and runs f. It takes the connection
+// first: otherwise a writer that waits for the pool would block writers that have a connection.
 func (s *Session) inTurn(ctx context.Context, f func(on Execer) error) error {
 	pool, ok := s.on.(*sql.DB)
 	if s.turn == nil || !ok {
@@ -140,13 +138,13 @@ func (s *Session) inTurn(ctx context.Context, f func(on Execer) error) error {
 	return f(c)
 }
 
-// Pool returns the pool, for what a DB does not offer.
+// Pool returns the underlying pool, for what a DB does not offer.
 func (db *DB) Pool() *sql.DB { return db.pool }
 
-// MaxConns returns how many connections the pool has at the most; 0: any number.
+// MaxConns returns the largest number of connections in the pool; 0 means no limit.
 func (db *DB) MaxConns() int { return cmp.Or(db.limit, db.pool.Stats().MaxOpenConnections) }
 
-// Over returns db on another pool of the same database, such as one that Borrow made.
+// Over returns db on another pool of the same database, such as one made by Borrow.
 func (db *DB) Over(pool *sql.DB) *DB {
 	other := *db
 	other.pool, other.on, other.owned = pool, pool, false
@@ -156,11 +154,11 @@ func (db *DB) Over(pool *sql.DB) *DB {
 // Options returns the options with the defaults filled in.
 func (db *DB) Options() Options { return db.opt }
 
-// Prefix returns what stands before each table's name in SQL: schema and prefix.
+// Prefix returns the prefix of table names in SQL: schema and prefix.
 func (db *DB) Prefix() string { return db.prefix }
 
-// WithNow returns db with another clock: an SQL expression of the column type.
-// For tests, which move time instead of waiting for it.
+// WithNow returns db with another clock, an SQL expression of the column type. It lets tests move
+// time instead of waiting.
 func (db *DB) WithNow(now string) *DB {
 	d, other := *db.Dialect, *db
 	d.Now = now
@@ -168,7 +166,7 @@ func (db *DB) WithNow(now string) *DB {
 	return &other
 }
 
-// Close closes the pool if Open made it, and leaves a caller's pool alone.
+// Close closes the pool if Open made it. It leaves a caller's pool open.
 func (db *DB) Close() error {
 	var err error
 	if db.owned {
@@ -177,17 +175,17 @@ func (db *DB) Close() error {
 	return err
 }
 
-// On returns a session in a transaction or on a connection of the caller's.
-// Nothing is retried there: the caller's whole transaction would have to be.
+// On returns a session in the caller's transaction or on the caller's connection. It does not
+// retry, because the caller's whole transaction would have to be repeated.
 func (db *DB) On(x Execer) *Session {
 	s := db.Session
 	s.on, s.retry, s.turn = x, false, nil
 	return &s
 }
 
-// Hold returns a session on one connection of the pool, which release gives back. In a
-// transaction, or on a connection, it is the session itself. A statement that fails is not
-// run again.
+// Hold returns a session on one connection of the pool, which release returns to the pool. In a
+// transaction or on a connection, Hold returns the session itself. Statements of the held session
+// are not retried.
 func (s *Session) Hold(ctx context.Context) (held *Session, release func(), err error) {
 	pool, ok := s.on.(*sql.DB)
 	if !ok {
@@ -204,12 +202,11 @@ func (s *Session) Hold(ctx context.Context) (held *Session, release func(), err 
 	return &own, func() { _ = conn.Close() }, nil
 }
 
-// Execer returns what the session runs statements on: in a transaction, the
-// transaction.
+// Execer returns what the session runs statements on, such as its transaction.
 func (s *Session) Execer() Execer { return s.on }
 
-// Exec runs a statement and tells how many rows it changed or, for an UPDATE
-// through Open, matched.
+// Exec runs a statement and returns the number of rows it changed or, for an UPDATE through Open,
+// matched.
 func (s *Session) Exec(ctx context.Context, stmt *Stmt, args Args) (int64, error) {
 	var n int64
 	err := s.run(ctx, stmt, args, func(ctx context.Context, query string, values []any) error {
@@ -225,8 +222,8 @@ func (s *Session) Exec(ctx context.Context, stmt *Stmt, args Args) (int64, error
 	return n, err
 }
 
-// ExecText runs a statement that a user wrote, as it is, and tells how many rows
-// it changed. Nothing but ctx limits its time.
+// ExecText runs a statement written by a user, verbatim, and returns the number of rows it changed.
+// Only ctx limits its time.
 func (s *Session) ExecText(ctx context.Context, text string) (int64, error) {
 	r, err := s.on.ExecContext(ctx, text)
 	if err != nil {
@@ -235,9 +232,9 @@ func (s *Session) ExecText(ctx context.Context, text string) (int64, error) {
 	return r.RowsAffected()
 }
 
-// Next runs an UPDATE of one row at the most that has {next column} in its SET
-// and ends in {returning column}. It tells the column's new value in one round
-// trip, and whether there was such a row.
+// Next runs an UPDATE of at most one row that has {next column} in its SET and ends in
+// {returning column}. In one round trip it returns the column's new value and whether the row was
+// found.
 func (s *Session) Next(ctx context.Context, stmt *Stmt, args Args) (value int64, found bool, err error) {
 	if s.Dialect.Returning != nil {
 		err = s.Get(ctx, stmt, args, &value)
@@ -262,7 +259,7 @@ func (s *Session) Next(ctx context.Context, stmt *Stmt, args Args) (value int64,
 	return value, found, err
 }
 
-// Get runs a query, or a statement that returns what it has written, and scans its first row. It
+// Get runs a query, or a statement that returns what it has written, and scans the first row. It
 // returns sql.ErrNoRows if there is none.
 func (s *Session) Get(ctx context.Context, stmt *Stmt, args Args, dest ...any) error {
 	return s.run(ctx, stmt, args, func(ctx context.Context, query string, values []any) error {
@@ -274,7 +271,7 @@ func (s *Session) Get(ctx context.Context, stmt *Stmt, args Args, dest ...any) e
 	})
 }
 
-// Select runs a query and reads each row with scan.
+// Select runs a query and converts each row with scan.
 func Select[T any](ctx context.Context, s *Session, stmt *Stmt, args Args, scan func(*sql.Rows) (T, error)) ([]T, error) {
 	var all []T
 	err := s.run(ctx, stmt, args, func(ctx context.Context, query string, values []any) error {
@@ -296,7 +293,7 @@ func Select[T any](ctx context.Context, s *Session, stmt *Stmt, args Args, scan 
 	return all, err
 }
 
-// run renders a statement, bounds its time, and names it in its error.
+// run renders a statement, bounds its time, and adds its name to errors.
 func (s *Session) run(ctx context.Context, stmt *Stmt, args Args, call func(context.Context, string, []any) error) error {
 	query, values, err := s.render(stmt, args)
 	if err != nil {
@@ -307,7 +304,7 @@ func (s *Session) run(ctx context.Context, stmt *Stmt, args Args, call func(cont
 		defer cancel()
 		err := call(bounded, query, values)
 		if err != nil && bounded.Err() != nil && !errors.Is(err, bounded.Err()) {
-			err = fmt.Errorf("%w: %w", bounded.Err(), err) // engines call it what they like
+			err = fmt.Errorf("%w: %w", bounded.Err(), err) // engines report this in their own ways
 		}
 		return err
 	}
@@ -334,27 +331,26 @@ func (s *Session) render(stmt *Stmt, args Args) (string, []any, error) {
 	return found.(*compiled).render(s.Dialect, args)
 }
 
-// Tx runs f in a transaction at READ COMMITTED and commits it. On a deadlock,
-// a serialization failure or a lock that could not be had in time it rolls
-// back (a lock timeout on MySQL leaves the transaction open, with its earlier
-// writes) and runs the whole again, so f must not change anything outside of
-// it before it returns. An error of f rolls back, and a panic too.
+// Tx runs f in a transaction at READ COMMITTED and commits it. On a deadlock, a serialization
+// failure or a lock timeout it rolls back and runs f again, so f must have no effects outside the
+// transaction. (It rolls back explicitly because a lock timeout on MySQL leaves the transaction
+// open, with its earlier writes.) An error of f, or a panic, rolls back.
 //
-// An error of the commit itself, such as a cut connection, leaves open whether
-// it happened.
+// If the commit itself fails, for example because the connection was cut, it may or may not have
+// happened: see [Dialect.Uncertain].
 func (db *DB) Tx(ctx context.Context, f func(ctx context.Context, tx *Session) error) error {
 	return db.retrying(ctx, func() error { return db.once(ctx, f) })
 }
 
-// ShortTx is Tx for a transaction that waits for nothing but the database: the server
-// ends it when it hears nothing of it for five seconds, where it can, so that a process
-// that is stopped in the middle does not keep its locks.
+// ShortTx is Tx for a transaction that waits only for the database. Where the server can, it ends
+// the transaction after five idle seconds, so that a process that is stopped in the middle does not
+// keep its locks.
 func (db *DB) ShortTx(ctx context.Context, f func(ctx context.Context, tx *Session) error) error {
 	return db.Tx(sqlconn.Short(ctx), f)
 }
 
-// FreeTx is ShortTx, once, if it gets a connection of the pool within a moment. If not, it
-// returns an error that is Unavailable.
+// FreeTx is ShortTx without retries. If the pool has no free connection within wait, it returns an
+// error that is Unavailable.
 func (db *DB) FreeTx(ctx context.Context, wait time.Duration, f func(ctx context.Context, tx *Session) error) error {
 	bounded, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -407,10 +403,9 @@ func (db *DB) begin(ctx context.Context, where interface {
 	return nil
 }
 
-// WithConn runs f with a session on one connection of the pool: what f sends waits for
-// no connection, and for no other writer of this process where there is one writer.
-// Like Tx it runs the whole again where that helps: so only the last statement of f may
-// change anything.
+// WithConn runs f with a session on one connection of the pool. What f sends waits for no
+// connection and, on engines with one writer, for no other writer of this process. Like Tx it may
+// run f again, so only the last statement of f may change anything.
 func (db *DB) WithConn(ctx context.Context, f func(ctx context.Context, on *Session) error) error {
 	return db.retrying(ctx, func() error {
 		bounded, cancel := context.WithTimeout(ctx, db.timeout)
@@ -425,20 +420,20 @@ func (db *DB) WithConn(ctx context.Context, f func(ctx context.Context, on *Sess
 	})
 }
 
-// A commitError is one of a commit.
+// A commitError is an error of a commit.
 type commitError struct{ error }
 
 func (e *commitError) Error() string { return "commit: " + e.error.Error() }
 func (e *commitError) Unwrap() error { return e.error }
 
-// An undoneError is one that left nothing behind, although the server could not be
-// asked: nothing was sent, or what was sent is rolled back.
+// An undoneError is an error that left no changes behind, even though the server gave no answer:
+// nothing was sent, or it was rolled back.
 type undoneError struct{ error }
 
 func (e *undoneError) Unwrap() error { return e.error }
 
-// Undone marks an error of what changes nothing, or of what came before the commit: if
-// there was no answer, nothing is left open.
+// Undone marks an error of a step that changes nothing or precedes the commit. Without an answer
+// from the server, such an error is still certain to have changed nothing.
 func (db *DB) Undone(err error) error {
 	if err != nil && db.Dialect.lost(err) {
 		return &undoneError{err}
@@ -446,46 +441,46 @@ func (db *DB) Undone(err error) error {
 	return err
 }
 
-// unconnected marks an error of getting a connection.
+// unconnected marks an error in getting a connection.
 func (db *DB) unconnected(ctx context.Context, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		err = fmt.Errorf("%w: %w", errNoAnswer, err) // the time for that is over, and not the caller's
+		err = fmt.Errorf("%w: %w", errNoAnswer, err) // the timeout for connecting is over, not the caller's
 	}
 	return db.Undone(err)
 }
 
-// Unreachable tells whether err is one of a connection, or says that the server does not serve
-// yet or takes no writes, so that trying again later makes sense.
+// Unreachable reports whether err is a connection error, or says that the server is not ready or
+// takes no writes, so that a later retry makes sense.
 func (d *Dialect) Unreachable(err error) bool { return ConnectionError(err) || d.Unavailable(err) }
 
-// lost tells whether err says no more than that there was no answer.
+// lost reports whether err only means that there was no answer.
 func (d *Dialect) lost(err error) bool {
 	return d.Unavailable(err) || errors.Is(err, sqlconn.ErrCut) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// Uncertain tells whether err of a statement or transaction that was to be committed
-// leaves open whether it was. It is not if nothing was sent, or if the connection was
-// lost before the commit of a transaction.
+// Uncertain reports whether, after err, a statement or transaction may or may not have been
+// committed. It is certain not to be if nothing was sent, or if the connection was lost before the
+// commit.
 func (d *Dialect) Uncertain(err error) bool {
 	var commit *commitError
 	return err != nil && !d.Retryable(err) && !d.ReadOnly(err) && !isUndone(err) && (d.lost(err) || errors.As(err, &commit))
 }
 
-// Unsent tells whether err says that the server could not be reached, and that nothing
-// was changed: the whole can be tried again later.
+// Unsent reports whether the server could not be reached and nothing was changed, so that the whole
+// operation can be retried later.
 func (d *Dialect) Unsent(err error) bool {
 	return err != nil && (isUndone(err) || d.ReadOnly(err)) && d.Unavailable(err)
 }
 
-// isUndone tells whether nothing is left of what failed. Drivers say ErrBadConn only of
+// isUndone reports whether the failed operation left no changes. Drivers return ErrBadConn only for
 // what they have not sent.
 func isUndone(err error) bool {
 	var undone *undoneError
 	return errors.As(err, &undone) || errors.Is(err, driver.ErrBadConn)
 }
 
-// retrying runs f again while the engine says that this helps, ten times at
-// the most: contention in tests never took more than four.
+// retrying runs f, and runs it again while the engine asks for that, ten times at most: contention
+// in tests never needed more than four.
 func (s *Session) retrying(ctx context.Context, f func() error) error {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = 5*time.Millisecond, time.Second

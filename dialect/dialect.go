@@ -1,17 +1,19 @@
-// Package dialect holds everything that differs from one database engine to
-// the next, and nothing else: how a connection is opened and what it must
-// promise, the few fragments of SQL that are spelled differently, and which
-// errors mean what. All other packages write each statement once, with the
-// fragments and named arguments described at [SQL], and run it through a [DB].
+// Package dialect holds everything that differs between database engines, and nothing else: how to
+// open a connection and what it must guarantee, the few SQL fragments that differ, and what errors
+// mean. All other packages write each statement once, with the fragments and named arguments
+// described at [SQL], and run it through a [DB].
 //
-// This package links no driver. Those are in the packages postgres, mysql and sqlite below
-// it, which open a [DB] or make one of a pool that the program has; package engines links
-// all three, for programs that are told by a URL which one it is.
+// This package links no driver. The packages postgres, mysql and sqlite below it do; they open a
+// [DB] or wrap a pool that the program has. Package engines links all three, for programs that
+// choose the engine by a URL.
 //
-// Time is the database's. Instants stand in native UTC columns that a person
-// can read at the SQL prompt; Go sees only microseconds since 1970, converted
-// inside the statements. No clock of a host, no time zone of a session and no
-// parsing flag of a driver takes part.
+// Time is the database's. Instants are stored in native UTC columns that a person can read at the
+// SQL prompt. Go sees only microseconds since 1970, which the statements convert. Hosts' clocks,
+// session time zones and drivers' parsing flags do not matter.
+//
+// A [DB] and its [Session] are safe for concurrent use; a session in a transaction is not. Errors of
+// statements begin with the statement's name, such as "queue.insert". Use [Dialect.Unreachable],
+// [Dialect.Uncertain] and the functions of [Dialect] to tell what an error means.
 package dialect
 
 import (
@@ -22,179 +24,175 @@ import (
 	"time"
 )
 
-// A Column is one of a table of records: an int or a text.
+// A Column is a column of {records}; its Kind is int or text.
 type Column struct{ Name, Kind string }
 
-// A Dialect holds everything that differs from one engine to the next.
-// Each engine has a package below this one, with its driver and a Dialect whose fields
-// are in the order given here. Code asks what an engine can do (a field), never what it is
-// called.
+// A Dialect describes an engine. Each engine has a package below this one, with its driver and a
+// Dialect whose fields are in the order given here. Code asks what an engine can do (a field), never
+// for its name.
 type Dialect struct {
 	Name    string   // names the folder of migrations and the subtests: postgres, mysql, sqlite
-	Title   string   // what people call it; several names with commas between
-	Goose   string   // goose's name for the engine
+	Title   string   // for people; several names are comma-separated
+	Goose   string   // the engine's name in goose
 	Schemes []string // of the URLs that Open takes
 	Example string   // one of them
-	Probe   string   // a query that no other engine answers
+	Probe   string   // a query that only this engine answers
 
 	Placeholder func(n int) string // n counts from 1
-	Now         string             // the server's clock as the statement began, UTC, in the column type
+	Now         string             // the server's clock at the start of the statement, UTC, in the column type
 	Add         func(t, us string) string
 	FromMicros  func(us string) string // µs since 1970 to the column type; ToMicros is its inverse
 	ToMicros    func(t string) string
-	BigInt      string // a CAST's target for 64-bit integers
+	BigInt      string // target type of a CAST to 64-bit integers
 
-	JSONBytes func(column string) string // how many bytes the JSON in a column has, as text
+	JSONBytes func(column string) string // length in bytes of a JSON column's text
 
-	// ends a SELECT that locks its rows and passes over locked ones; "" where writers are alone anyway
+	// ends a SELECT that locks its rows and skips locked ones; "" on engines with one writer
 	SkipLocked string
-	Locked     string // ends a SELECT that locks its rows, and waits for locked ones; "" likewise
-	// ends a SELECT that locks its rows, and fails at once if one is locked; "" where Exclusive locks no row
+	Locked     string // ends a SELECT that locks its rows and waits for locked ones; "" likewise
+	// ends a SELECT that locks its rows and fails at once if one is locked; "" if Exclusive locks no row
 	RowLocked   string
-	ShareLocked string // ends a SELECT whose rows must not change until the transaction ends; "" likewise
-	// ends a SELECT that sees what is committed by now, whatever its transaction saw; "" where that fails instead
+	ShareLocked string // ends a SELECT that keeps others from changing its rows; "" likewise
+	// ends a SELECT that sees the latest commits, whatever its snapshot; "" if that would fail
 	Current         string
-	LocksTakeUpdate bool                       // whether these three take the right to UPDATE; elsewhere the right to DELETE will do
-	IgnoreDuplicate func(column string) string // ends an INSERT that leaves rows alone whose key exists
+	LocksTakeUpdate bool                       // whether these three require the right to UPDATE; otherwise the right to DELETE suffices
+	IgnoreDuplicate func(column string) string // ends an INSERT that skips rows whose key exists
 
-	// AddDuplicate ends an INSERT that adds columns of the new rows to those of the rows
-	// that have the same key.
+	// AddDuplicate ends an INSERT that, for each row whose key exists, adds the given columns
+	// to those of the existing row.
 	AddDuplicate func(table, key string, columns []string) string
 
-	// Records is the table, called record, of some rows: of the argument :rows,
-	// a JSON array of objects, or of :rows.column, an array for each column.
+	// Records is a table, called record, made from an argument: from :rows, a JSON array of
+	// objects, or from :rows.column, one array per column.
 	Records func(rows string, columns []Column) string
 
-	// JoinByKey joins a table, "name alias", to records, each of which names a row by
-	// the primary key: the engine is to look for those, and not to read or lock more.
+	// JoinByKey joins a table, "name alias", to records, each of which names a row by its
+	// primary key. It makes the engine look up those rows and neither read nor lock others.
 	JoinByKey func(tableAndAlias string) string
 
-	// Ranges tells whether several ranges of a key that are joined by OR are read in
-	// its order, and no further than a LIMIT; elsewhere they are read by a UNION.
+	// Ranges reports that several ranges of a key, joined by OR, are read in key order and only
+	// up to a LIMIT. Otherwise statements use a UNION.
 	Ranges bool
 
-	// ArrayRows tells whether Records makes rows of arrays, so that it is the
-	// best source of an INSERT of many rows. Elsewhere {values} is.
+	// ArrayRows reports that Records is made from arrays, so that it is the fastest source for
+	// an INSERT of many rows. Otherwise {values} is.
 	ArrayRows bool
 
-	// In compares a column with the list in an argument such as :ids; :ids.list is
-	// the list as one argument, an array, and :ids.json as JSON. Only ends a DELETE or UPDATE
-	// that is not to scan more rows than so many, "" where none does.
+	// In compares a column with a list argument such as :ids; :ids.list is the list as one
+	// array argument, and :ids.json as JSON. Only ends a DELETE or UPDATE that must not scan
+	// more than so many rows; it is "" on engines that scan no more.
 	In   func(column, list string) string
 	Only func(columnAndCount string) string
 
-	// UpdateFrom updates the rows of table that pick selects by the columns of
-	// key and for which a further condition holds, "" for none; set and the
-	// condition see pick's columns as picked.x.
+	// UpdateFrom updates those rows of table that pick selects by the columns of key and that
+	// meet a further condition, "" for none. set and the condition refer to pick's columns as
+	// picked.x.
 	UpdateFrom func(table string, key []string, set, condition, pick string) string
 
-	// Next is a column's part in an UPDATE's SET that adds one to it, for a
-	// statement of one row that Session.Next runs. Returning ends such a
-	// statement; nil where the new value comes back by other means.
+	// Next is the assignment in the SET of a one-row UPDATE that adds one to a column; see
+	// Session.Next. Returning ends such a statement; it is nil if the new value comes back by
+	// other means.
 	Next      func(column string) string
 	Returning func(column string) string
 
 	Isolation sql.IsolationLevel // of every transaction of DB.Tx
-	Isolated  bool               // connections of Open have it from the beginning
+	Isolated  bool               // connections of Open have that level by default
 
 	OnBegin      string // run first in every transaction of DB.Tx; "" for nothing
-	OnBeginShort string // the same in one of DB.ShortTx; "": OnBegin
+	OnBeginShort string // the same for DB.ShortTx; "": OnBegin
 
 	Duplicate   func(error) bool // a unique key already holds the value
 	Missing     func(error) bool // a table does not exist
 	Denied      func(error) bool // the user lacks a right
-	Unknown     func(error) bool // the server lacks a language, a function or a feature
-	Retryable   func(error) bool // run the transaction again
-	Unavailable func(error) bool // the server cannot be reached or does not serve yet: try to connect again
+	Unknown     func(error) bool // the server lacks a language, function or feature
+	Retryable   func(error) bool // the transaction should be run again
+	Unavailable func(error) bool // the server is unreachable or not ready: try to connect again
 
-	// ReadOnly tells that the server has refused a statement because it takes no writes.
-	// Nothing was changed. It is Unavailable, too.
+	// ReadOnly reports that the server refused a statement because it takes no writes. Nothing was
+	// changed. Such an error is Unavailable, too.
 	ReadOnly func(error) bool
 
-	// Refused tells that the engine has refused a statement for what it says or for the rows that
-	// it is about: a constraint, a trigger, a right. The same statement would fail again, and
-	// another one need not. It is no error of the connection, of other transactions, of time, or
-	// of what the server as a whole lacks, such as space.
+	// Refused reports that the engine refused a statement because of its text or the rows it is
+	// about: a constraint, a trigger, a right. The same statement would fail again; another one
+	// may succeed. Errors of the connection, of concurrent transactions, of timeouts, or of the
+	// whole server, such as lack of space, are not Refused.
 	Refused func(error) bool
 
-	// SyntaxError tells that the engine could not read a statement, in an error of a driver
-	// whose errors the functions above understand.
+	// SyntaxError reports a syntax error, in the error type of a driver that the functions above
+	// understand.
 	SyntaxError func(error) bool
 
-	// Connector prepares connections with all that the SQL relies on.
+	// Connector makes connections with everything that the SQL relies on.
 	Connector func(u *url.URL, opt Options) (driver.Connector, error)
 
-	// IdleLife is how long a connection of Open may be idle; 0: the server does not mind.
+	// IdleLife is how long a connection of Open may be idle; 0 means no limit.
 	IdleLife time.Duration
 
-	// Check looks at a database through its pool, ours or a caller's, for what the SQL relies on.
+	// Check examines a database, through a pool of ours or a caller's, for what the SQL relies on.
 	Check func(ctx context.Context, db *DB) ([]Finding, error)
 
-	// Strain looks for what makes the server slow in the long run: old snapshots, dead rows.
-	// nil: nothing of that kind can be seen.
+	// Strain looks for what makes the server slow over time: old snapshots, dead rows. It is nil if
+	// the engine shows nothing of that kind.
 	Strain func(ctx context.Context, db *DB) ([]Finding, error)
 
-	// WhyReadOnly asks a connection why the server takes no writes; "": it takes them. It is
-	// cheap, and changes nothing.
+	// WhyReadOnly asks a connection why the server takes no writes; "" means that it does. It is
+	// cheap and changes nothing.
 	WhyReadOnly func(ctx context.Context, on Execer) (why string, err error)
 
-	// Holdings tells which rights on tables the user of a DB has; nil if there are no tables,
-	// and no such function where there are no rights but those on files.
+	// Holdings returns the rights on tables that the user of a DB holds, or nil if there are no
+	// tables. The function is nil if the engine only has rights on files.
 	Holdings func(ctx context.Context, db *DB, want Rights) (*Holdings, error)
 
-	// MaxPacket is a query for how many bytes a statement may have, with its values; ""
-	// where it may have a GiB.
+	// MaxPacket is a query for the largest size of a statement with its values, in bytes; "" if
+	// that is a GiB.
 	MaxPacket string
 
-	// Lacks finds out which features, besides those that are known, a database does not have
-	// that its engine may have; nil where all have them.
+	// Lacks finds features, besides the known ones, that a database lacks although its engine has
+	// them. It is nil if all databases of the engine have them.
 	Lacks func(ctx context.Context, c *sql.Conn, known map[Feature]string) ([]Lack, error)
 
-	// Exclusive is how DB.Exclusive waits for its lock. Where there is RowLocked, it also locks the
-	// row that a query returns, for the sake of processes that have nothing else; "": it does not.
+	// Exclusive acquires the lock of DB.Exclusive. If there is RowLocked, it also locks the row that
+	// query returns, for processes that know no other lock; "" means that it does not.
 	Exclusive func(ctx context.Context, db *DB, name, query string) (unlock func(), err error)
 
-	// Session is how a lock is held by a connection; nil where there is no such
-	// thing. See DB.SessionLock.
+	// Session describes locks held by a connection; nil if the engine has none. See
+	// DB.SessionLock.
 	Session *SessionLocks
 
-	// Notify is an expression that, in a statement that is committed, sends
-	// payload to those who Listen on the channel; both are nil where there is no
-	// such thing.
+	// Notify is an expression that sends payload to the listeners of a channel when its statement is
+	// committed. Notify and Listen are nil on engines without notifications.
 	Notify func(channel, payload string) string
 	Listen func(ctx context.Context, driverConn any, channel string, ready func(), heard func(payload string)) error
 
-	// PipelineWithout are the settings that are off in pipelines, so that plans that
-	// are kept are good ones.
+	// PipelineWithout lists planner settings that are off in pipelines, so that cached plans are
+	// good ones.
 	PipelineWithout []string
 
-	// Pipeline runs statements in one round trip on a driver's connection, and
-	// tells which of them an error is of; Copy loads rows in bulk. They are nil
-	// where there is no such thing, and return errors.ErrUnsupported for drivers
-	// that have none.
+	// Pipeline runs statements in one round trip on a driver's connection, and returns the index
+	// of the statement that failed. Copy loads rows in bulk. They are nil on engines without such
+	// a feature, and return errors.ErrUnsupported for drivers without it.
 	Pipeline func(ctx context.Context, driverConn any, texts []string, values [][]any, steps []*Step) (at int, err error)
 	Copy     func(ctx context.Context, driverConn any, table string, columns []string, rows CopyRows) error
 
-	// DDLInTx tells whether a transaction can hold statements that change tables.
+	// DDLInTx reports whether a transaction can contain statements that change tables.
 	DDLInTx bool
 
-	// Routines tells whether there are functions or procedures in the database, and
-	// Delimiter whether the engine's client at the command line has to be told where one
-	// ends.
+	// Routines reports whether the database can have functions or procedures, and Delimiter
+	// whether the engine's command line client must be told where one ends.
 	Routines, Delimiter bool
 
-	// Schema tells whether tables can be put into a schema of their own.
+	// Schema reports whether tables can be in a schema of their own.
 	Schema bool
 }
 
-// Options adjusts a DB. The zero value is ready to use.
+// Options configures a DB. The zero value is ready to use.
 type Options struct {
 	Prefix           string        // of all table names; default: dbcron_
-	Schema           string        // PostgreSQL: where the tables are; default: the search_path's first
-	StatementTimeout time.Duration // the longest that a statement may take; default: 30s
-	ApplicationName  string        // what the server's list of connections shows; default: dbcron
-	Existing         bool          // SQLite: do not make the file if there is none
-	Without          []Feature     // what to do without, besides what the database is found to lack
-	MaxConns         int           // the pool's size; default: 10. Not for Wrap.
-	Reading          bool          // Open takes a server that takes no writes, too
+	Schema           string        // PostgreSQL: schema of the tables; default: the first of the search_path
+	StatementTimeout time.Duration // limit of a statement; default: 30s
+	ApplicationName  string        // name in the server's list of connections; default: dbcron
+	Existing         bool          // SQLite: do not create the file
+	Without          []Feature     // features to do without, besides those the database lacks
+	MaxConns         int           // size of the pool; default: 10. Ignored by Wrap.
+	Reading          bool          // Open accepts a server that takes no writes, too
 }

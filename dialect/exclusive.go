@@ -10,10 +10,9 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Exclusive waits for the lock called name, which excludes all others that ask for it and ends
-// with the process that holds it, at the latest: for migrations. Where there is
-// [Dialect.RowLocked], it also locks the row that a query ends so; nil: it does not. Who waits
-// holds no connection meanwhile.
+// Exclusive waits for the lock called name, for migrations. It excludes all other callers with that
+// name, and ends with the process that holds it at the latest. On engines with [Dialect.RowLocked],
+// it also locks the row that row returns, unless row is nil. A waiter holds no connection.
 func (db *DB) Exclusive(ctx context.Context, name string, row *Stmt) (unlock func(), err error) {
 	query := ""
 	if row != nil {
@@ -24,8 +23,8 @@ func (db *DB) Exclusive(ctx context.Context, name string, row *Stmt) (unlock fun
 	return db.Dialect.Exclusive(ctx, db, name, query)
 }
 
-// Take takes a lock of the session. It tries until the lock is had or ctx ends. Who waits
-// holds no connection meanwhile: the holder may need it, if it shares the pool.
+// Take takes a lock of the session, trying until it succeeds or ctx ends. A waiter holds no
+// connection between tries: the holder may need it, if they share the pool.
 func (locks *SessionLocks) Take(ctx context.Context, pool *sql.DB, name string) (unlock func(), err error) {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = 20*time.Millisecond, 500*time.Millisecond

@@ -9,37 +9,37 @@ import (
 	"strings"
 )
 
-// A Feature is one that dbcron uses where it is there, and works without where it is not.
+// A Feature is an optional feature of a database: dbcron uses it if it is there.
 type Feature string
 
 const (
-	// Notifications tell others of what was committed. Without them, others look by themselves.
+	// Notifications tell listeners about commits. Without them, dbcron polls.
 	Notifications Feature = "notifications"
 
 	// AdvisoryLocks are locks of the server that belong to no table. Without them there are no
-	// session locks, and migrations exclude each other by the lock of a row.
+	// session locks, and migrations exclude each other by a row lock.
 	AdvisoryLocks Feature = "advisory-locks"
 
-	// Functions are those that are stored in the database. Without them there are no views and no
-	// function for the SQL prompt.
+	// Functions are stored functions. Without them there are no views and no function for the SQL
+	// prompt.
 	Functions Feature = "functions"
 
-	// Listening is the part of Notifications that a pooler does not carry: to hear of them.
+	// Listening is the part of Notifications that a pooler does not support: receiving them.
 	Listening Feature = "listening"
 
-	// Sessions is the part of AdvisoryLocks that a pooler does not carry: locks of a session.
-	// Migrations can hold the lock of a transaction through it.
+	// Sessions is the part of AdvisoryLocks that a pooler does not support: locks of a session.
+	// Migrations can hold a transaction's lock through it.
 	Sessions Feature = "session locks"
 )
 
-// features are those that a URL or Options can have dbcron do without.
+// features are those that a URL or Options can turn off.
 var features = []Feature{Notifications, AdvisoryLocks, Functions}
 
-// withoutParameter is the parameter of a URL that names features to do without.
+// withoutParameter is the URL parameter that lists features to do without.
 const withoutParameter = "dbcron_without"
 
-// takeWithout takes dbcron's own parameter out of a URL, which drivers must not see, and
-// returns the features that it names. The other parameters stay as they were written.
+// takeWithout removes dbcron's own parameter from a URL, since drivers must not see it, and returns
+// the features in it. It leaves the other parameters as written.
 func takeWithout(u *url.URL) (without []Feature, err error) {
 	var kept []string
 	for pair := range strings.SplitSeq(u.RawQuery, "&") {
@@ -61,7 +61,7 @@ func takeWithout(u *url.URL) (without []Feature, err error) {
 	return without, nil
 }
 
-// checkWithout refuses features that are none, or that an engine cannot do without.
+// checkWithout refuses unknown features, and those that dbcron needs on the engine.
 func (d *Dialect) checkWithout(without []Feature) error {
 	for _, f := range without {
 		if !slices.Contains(features, f) {
@@ -74,19 +74,19 @@ func (d *Dialect) checkWithout(without []Feature) error {
 	return nil
 }
 
-// A Lack is a feature that a database is without, and why.
+// A Lack is a feature that a database lacks, and why.
 type Lack struct {
 	Feature Feature
 	Why     string
 }
 
-// Lacks tells whether the database is without a feature, and why.
+// Lacks reports whether the database lacks a feature, and why.
 func (db *DB) Lacks(f Feature) (why string, lacks bool) {
 	why, lacks = db.lacks[f]
 	return why, lacks
 }
 
-// without has db do without some features. It is called before anybody else uses db.
+// without turns features off. It must be called before db is used.
 func (db *DB) without(lacks []Lack) {
 	if len(lacks) == 0 {
 		return
@@ -113,7 +113,7 @@ func (db *DB) without(lacks []Lack) {
 	db.compiled.Clear()
 }
 
-// told are the lacks that options name.
+// told returns the features that the options turn off.
 func (o Options) told() (lacks []Lack) {
 	for _, f := range o.Without {
 		lacks = append(lacks, Lack{f, withoutParameter + " says so"})
@@ -121,7 +121,7 @@ func (o Options) told() (lacks []Lack) {
 	return lacks
 }
 
-// lacking finds out what the database lacks besides what was known before.
+// lacking finds the features that the database lacks, besides those known.
 func (db *DB) lacking(ctx context.Context) (lacks []Lack, err error) {
 	if db.Dialect.Lacks == nil {
 		return nil, nil
@@ -134,7 +134,7 @@ func (db *DB) lacking(ctx context.Context) (lacks []Lack, err error) {
 	return db.Dialect.Lacks(ctx, c, db.lacks)
 }
 
-// lackFindings tells what db does without, for people.
+// lackFindings describes for people what db does without.
 func lackFindings(known map[Feature]string, found []Lack) (all []Finding) {
 	why := map[Feature]string{}
 	for _, l := range found {

@@ -9,13 +9,12 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
-// Listen calls heard for each notification that is sent to channel, until ctx
-// ends or the connection does, and ready once from when on all are heard. It
-// takes a connection out of the pool meanwhile. On engines without
-// notifications it returns errors.ErrUnsupported at once.
+// Listen calls heard for each notification on channel, until ctx or the connection ends. It calls
+// ready once, when it has begun to receive. It uses one connection of the pool meanwhile. On engines
+// without notifications it returns errors.ErrUnsupported at once.
 //
-// Behind a transaction pooler nothing is heard, and no error tells: a listener
-// that must know sends itself a notification.
+// Behind a transaction pooler no notification arrives, and there is no error. A listener that must
+// know can send itself a notification.
 func (db *DB) Listen(ctx context.Context, channel string, ready func(), heard func(payload string)) error {
 	if db.Dialect.Listen == nil {
 		return fmt.Errorf("notifications of %s: %w", db.Dialect.Name, errors.ErrUnsupported)

@@ -7,9 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// CheckName tells what is wrong with a name that users choose, if anything:
-// those that pass are stored and compared alike by all engines. A column for
-// them holds 200 characters.
+// CheckName returns an error for a name chosen by a user that not all engines store and compare
+// alike, or that exceeds the 200 characters of its column.
 func CheckName(name string) error {
 	wrong := ""
 	switch {
@@ -20,7 +19,7 @@ func CheckName(name string) error {
 	case utf8.RuneCountInString(name) > 200:
 		wrong = "it has more than 200 characters"
 	case strings.TrimSpace(name) != name:
-		// MySQL ignores trailing blanks when it compares.
+		// MySQL ignores trailing blanks in comparisons.
 		wrong = "it begins or ends with a blank"
 	case strings.ContainsFunc(name, unicode.IsControl):
 		wrong = "it has control characters"
@@ -30,7 +29,7 @@ func CheckName(name string) error {
 	return fmt.Errorf("name %q: %s", name, wrong)
 }
 
-// CutVersion makes what a program calls its version fit for a column and a label.
+// CutVersion makes a program's version fit a column and a label.
 func CutVersion(v string) string {
 	return strings.ToValidUTF8(v[:min(len(v), 64)], "")
 }

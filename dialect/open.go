@@ -18,13 +18,13 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
-// ErrUnfit means that a database lacks something that the statements rely on.
-// The error's text says what, and what to do.
+// ErrUnfit means that a database lacks something that the statements rely on. The error's text says
+// what it lacks and what to do.
 var ErrUnfit = errors.New("this database cannot be used as it is")
 
-// Open is what the packages of the engines have as their Open: it connects to the database
-// that rawURL names, with all that the SQL relies on, and checks it. among are the engines
-// that the program knows.
+// Open implements the Open of the engines' packages: it connects to the database that rawURL names,
+// with everything that the SQL relies on, and checks it. among lists the engines that the program
+// has.
 func Open(ctx context.Context, among []*Dialect, rawURL string, opt Options) (*DB, error) {
 	db, err := Connect(ctx, among, rawURL, opt)
 	if err != nil {
@@ -36,11 +36,10 @@ func Open(ctx context.Context, among []*Dialect, rawURL string, opt Options) (*D
 	return db, nil
 }
 
-// connLife is how long a connection is used.
+// connLife is the lifetime of a connection.
 const connLife = 30 * time.Minute
 
-// Connect is Open without the check, for programs that look into why a
-// database is refused.
+// Connect is Open without the check, for programs that examine why a database is refused.
 func Connect(ctx context.Context, among []*Dialect, rawURL string, opt Options) (*DB, error) {
 	u, d, err := parse(rawURL, among)
 	if err != nil {
@@ -62,7 +61,7 @@ func Connect(ctx context.Context, among []*Dialect, rawURL string, opt Options) 
 	pool := sql.OpenDB(c)
 	pool.SetMaxOpenConns(cmp.Or(opt.MaxConns, 10))
 	pool.SetMaxIdleConns(cmp.Or(opt.MaxConns, 10))
-	if d.SkipLocked != "" { // a server: after a failover, connections to the old one end some day
+	if d.SkipLocked != "" { // after a failover, connections to the old server must end some day
 		pool.SetConnMaxLifetime(connLife)
 	}
 	pool.SetConnMaxIdleTime(d.IdleLife)
@@ -83,9 +82,8 @@ func Connect(ctx context.Context, among []*Dialect, rawURL string, opt Options) 
 	return db, nil
 }
 
-// Wrap is what the packages of the engines have as their Wrap: it takes a pool that the
-// program already has, of one of the engines among. The pool stays the caller's: Close does
-// not close it.
+// Wrap implements the Wrap of the engines' packages: it uses a pool that the program has, of one of
+// the given engines. Close leaves the pool open.
 func Wrap(ctx context.Context, among []*Dialect, pool *sql.DB, opt Options) (*DB, error) {
 	d, err := recognize(ctx, among, pool)
 	if err != nil {
@@ -101,8 +99,8 @@ func Wrap(ctx context.Context, among []*Dialect, pool *sql.DB, opt Options) (*DB
 	return db, nil
 }
 
-// WrapOwned is Wrap for a pool that lends the connections of another one, of which there
-// are so many at the most. Close closes it, and so does an error.
+// WrapOwned is Wrap for a pool that borrows the connections of another pool, maxConns at most. Close
+// closes it, and so does an error.
 func WrapOwned(ctx context.Context, among []*Dialect, pool *sql.DB, maxConns int, opt Options) (*DB, error) {
 	db, err := Wrap(ctx, among, pool, opt)
 	if err != nil {
@@ -112,8 +110,8 @@ func WrapOwned(ctx context.Context, among []*Dialect, pool *sql.DB, maxConns int
 	return db, nil
 }
 
-// recognize asks the server what it is: a driver's type says nothing once it
-// is wrapped for tracing.
+// recognize asks the server which engine it is: the driver's type says nothing once it is wrapped for
+// tracing.
 func recognize(ctx context.Context, among []*Dialect, pool *sql.DB) (*Dialect, error) {
 	if err := pool.PingContext(ctx); err != nil {
 		return nil, err
@@ -135,8 +133,8 @@ func recognize(ctx context.Context, among []*Dialect, pool *sql.DB) (*Dialect, e
 	return nil, fmt.Errorf("%w: it is not %s: %w", ErrUnfit, orList(names), errors.Join(refused...))
 }
 
-// recognizeErrors refuses drivers whose errors we cannot tell apart, by
-// provoking one: each engine reports a syntax error with its own type.
+// recognizeErrors refuses drivers whose errors dbcron cannot interpret. It provokes an error: each
+// engine's driver reports a syntax error with its own type.
 func recognizeErrors(ctx context.Context, pool *sql.DB, d *Dialect) error {
 	_, err := pool.ExecContext(ctx, "THIS IS NOT SQL")
 	if d.SyntaxError(err) {
@@ -158,30 +156,30 @@ func orList(list []string) string {
 	return strings.Join(list[:last], ", ") + " or " + list[last]
 }
 
-// A Finding is one thing that the SQL relies on, and how it stands.
+// A Finding is the state of one thing that the SQL relies on.
 type Finding struct {
 	Subject string
 	OK      bool
 	Detail  string // what was seen
-	Advice  string // what to do if it is not OK
+	Advice  string // what to do about it, if not OK
 
-	readOnly bool // it is about whether the server takes writes
+	readOnly bool // it says whether the server takes writes
 }
 
-// Findings looks at everything that the SQL relies on.
+// Findings checks everything that the SQL relies on.
 func (db *DB) Findings(ctx context.Context) ([]Finding, error) {
 	found, _, err := db.look(ctx)
 	return found, err
 }
 
-// look is Findings, and also tells what the database lacks besides what was known.
+// look is Findings that also returns what the database lacks, besides what was known.
 func (db *DB) look(ctx context.Context) (found []Finding, lacks []Lack, err error) {
 	found, err = db.Dialect.Check(ctx, db)
 	if err != nil {
 		return nil, nil, err
 	}
 	unfit := func(f Finding) bool { return !f.OK }
-	if !slices.ContainsFunc(found, unfit) { // a server that is read-only would refuse to say
+	if !slices.ContainsFunc(found, unfit) { // a read-only server would refuse to answer
 		if lacks, err = db.lacking(ctx); err != nil {
 			return found, nil, err
 		}
@@ -190,14 +188,14 @@ func (db *DB) look(ctx context.Context) (found []Finding, lacks []Lack, err erro
 	return append(append(found, lackFindings(db.lacks, lacks)...), f), lacks, err
 }
 
-// The last microsecond of 2100-02-28: past 2038, and rounded by nothing that
-// keeps milliseconds at least.
+// The last microsecond of 2100-02-28: it is past 2038, and a column with milliseconds or better
+// does not round it.
 const probeMicros = 4107542399_999000
 
 var timeProbe = SQL("dialect.time", `SELECT {us {time :us}}`)
 
-// timeFinding sends an instant through the engine and back, so that a time
-// zone, a rounding or a driver's flag that would shift it shows at the start.
+// timeFinding sends an instant through the engine and back, so that a time zone, rounding or a driver
+// flag that would shift it shows at startup.
 func (db *DB) timeFinding(ctx context.Context) (Finding, error) {
 	f := Finding{Subject: "time", Advice: "report this as a bug, with the settings of the pool and the server"}
 	var back int64
@@ -232,8 +230,7 @@ func (db *DB) check(ctx context.Context) error {
 	return errors.Join(unfit...)
 }
 
-// ForURL returns the dialect among some of the engine that a URL names, without a look at
-// the database.
+// ForURL returns the one of the given dialects whose engine a URL names, without connecting.
 func ForURL(among []*Dialect, rawURL string) (*Dialect, error) {
 	_, d, err := parse(rawURL, among)
 	return d, err
@@ -262,13 +259,12 @@ func parse(rawURL string, among []*Dialect) (*url.URL, *Dialect, error) {
 	return nil, nil, fmt.Errorf("database URL %s: unknown kind %q: %s", Redact(rawURL), u.Scheme, known)
 }
 
-// secrets finds parameters with a password: by their name, or because the name
-// is disguised by escapes.
+// secrets finds parameters with a password: by name, or because escapes disguise the name.
 var secrets = regexp.MustCompile(`(?i)([^?&=\s]*(?:pass|pwd|%)[^?&=\s]*\s*=)[^&]*`)
 
-// Redact takes what may be a password out of a URL. In doubt it takes out
-// more: all of a URL that cannot be parsed, because where its password ends is
-// unknown, and what is between the first : and the last @ of any other.
+// Redact removes what may be a password from a URL, and more in doubt: all of a URL that it cannot
+// parse, because nobody knows where its password ends, and otherwise everything between the first :
+// and the last @.
 func Redact(rawURL string) string {
 	scheme, rest, found := strings.Cut(rawURL, "://")
 	if found {
@@ -277,7 +273,7 @@ func Redact(rawURL string) string {
 		scheme, rest = "", rawURL
 	}
 	if scheme == "" && strings.HasPrefix(rawURL, "sqlite:") {
-		return rawURL // a file's name, and no more
+		return rawURL // only a file's name
 	}
 	if _, err := url.Parse(rawURL); err != nil {
 		return scheme + "…"
@@ -290,14 +286,13 @@ func Redact(rawURL string) string {
 	return scheme + secrets.ReplaceAllString(rest, "$1…")
 }
 
-// errNoAnswer tells a server that does not answer from a statement that took
-// too long: both are context.DeadlineExceeded.
+// errNoAnswer distinguishes a server that does not answer from a statement that took too long: both
+// are context.DeadlineExceeded.
 var errNoAnswer = errors.New("no answer")
 
-// ConnectionError tells whether a connection could not be made, or was cut, or leads to a server
-// that takes no writes. If a
-// server said something, that counts, and not that another address of the same
-// host did not answer: a refused password is not to be tried again.
+// ConnectionError reports whether a connection failed or was cut, or leads to a server that takes no
+// writes. What a server said takes precedence over another address of the same host that did not
+// answer: a refused password must not be retried.
 func ConnectionError(err error) bool {
 	if errors.Is(err, ErrReadOnly) {
 		return true

@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// MaxBytes is how many bytes of values a statement should have: longer ones are no
-// faster, and most servers take so many.
+// MaxBytes is the recommended size of a statement's values, in bytes: larger statements are no
+// faster, and most servers accept this size.
 const MaxBytes = 4 << 20
 
-// smallBytes is what all servers take.
+// smallBytes is the size that all servers accept.
 const smallBytes = 256 << 10
 
-// packetSlack is how many bytes a statement may have beside its values.
+// packetSlack is the space that a statement may need beside its values.
 const packetSlack = 16 << 10
 
-// packetAge is how long the server's limit is remembered.
+// packetAge is how long the server's limit is cached.
 const packetAge = 10 * time.Second
 
-// A packet is the longest statement that the server takes.
+// A packet caches the longest statement that the server takes.
 type packet struct {
 	mu   sync.Mutex
 	most int
-	at   time.Time // when it said so
+	at   time.Time // when it was read
 }
 
-// maxPacket is not listed with the others: not every engine has it.
+// maxPacket is unlisted, because not every engine has it.
 var maxPacket = &Stmt{Name: "dialect.max-packet", shape: func(d *Dialect) string { return d.MaxPacket }}
 
-// Room returns how many bytes of values a statement can have that is to have so many. It
-// asks the server now and then, and only if they are many.
+// Room returns how many bytes of values one statement can have, for a caller that needs so many
+// bytes. It asks the server if they are many, and caches the answer for a while.
 func (s *Session) Room(ctx context.Context, bytes int) (int, error) {
 	const most = 1 << 30
 	if bytes <= smallBytes || s.Dialect.MaxPacket == "" {
@@ -53,8 +53,8 @@ func (s *Session) Room(ctx context.Context, bytes int) (int, error) {
 	return p.most, nil
 }
 
-// Weight is how many bytes a text takes in a statement at the most, also inside of JSON:
-// for dividing what is too much for one statement.
+// Weight returns the largest number of bytes that a text takes in a statement, even inside JSON. It is
+// for splitting values over several statements.
 func Weight[T string | []byte](text T) int {
 	n := len(text)
 	for i := range len(text) {
@@ -70,7 +70,7 @@ func Weight[T string | []byte](text T) int {
 	return n
 }
 
-// Quoted is how many bytes a value takes in the text of a statement.
+// Quoted returns the number of bytes that a value takes in the text of a statement.
 func Quoted(value []byte) int {
 	n := len(value)
 	for _, c := range value {

@@ -17,26 +17,26 @@ import (
 type Step struct {
 	Stmt *Stmt
 	Args Args
-	Scan func(*Row) error // reads each row; nil: it is no query
+	Scan func(*Row) error // called with each row; nil: not a query
 
-	Changed int64 // how many rows it changed, once it has run
+	Changed int64 // number of rows changed, set by running it
 }
 
-// A Row is one that a query of a pipeline returned. It is valid until the function
-// returns that was given it.
+// A Row is a row returned by a query of a pipeline. It is valid only during the call that receives
+// it.
 type Row struct {
 	raw    [][]byte
-	binary []bool // numbers as PostgreSQL sends them; else in decimal digits
+	binary []bool // which numbers are in PostgreSQL's binary format; others are decimal digits
 }
 
-// Reset has a Row be the next one that a driver returned: its columns as the server sent them,
-// and which of them are numbers in binary, nil for none.
+// Reset makes r the next row that a driver returned: its columns as the server sent them, and which of
+// them are binary numbers; nil means none.
 func (r *Row) Reset(columns [][]byte, binary []bool) { r.raw, r.binary = columns, binary }
 
-// Null tells whether column i is NULL.
+// Null reports whether column i is NULL.
 func (r *Row) Null(i int) bool { return r.raw[i] == nil }
 
-// Bytes returns column i, a text or bytes. It must be copied to be kept.
+// Bytes returns column i, a text or bytes. Copy it to keep it.
 func (r *Row) Bytes(i int) []byte { return r.raw[i] }
 
 // Int returns column i, a number; 0 if it is NULL.
@@ -46,7 +46,7 @@ func (r *Row) Int(i int) int64 {
 	case len(b) == 0:
 		return 0
 	case r.binary == nil || !r.binary[i]:
-		n, _ := strconv.ParseInt(string(b), 10, 64) // our own columns of numbers
+		n, _ := strconv.ParseInt(string(b), 10, 64) // our own columns hold numbers
 		return n
 	case len(b) == 8:
 		return int64(binary.BigEndian.Uint64(b))
@@ -58,8 +58,8 @@ func (r *Row) Int(i int) int64 {
 	return 0
 }
 
-// Pipeline runs statements one after the other, in one round trip and one
-// transaction where the driver can, else each by itself.
+// Pipeline runs statements in order, in one round trip and one transaction if the driver can, and
+// otherwise one by one.
 func (db *DB) Pipeline(ctx context.Context, steps ...*Step) error {
 	if db.Dialect.Pipeline != nil {
 		err := db.retrying(ctx, func() error { return db.pipeline(ctx, steps) })
@@ -141,24 +141,23 @@ func (s *Session) step(ctx context.Context, step *Step) (err error) {
 	})
 }
 
-// Bytes are bytes as a value of rows.
+// Bytes is a value of rows that holds bytes.
 type Bytes []byte
 
-// JSON is a JSON text as a value of rows that are copied.
+// JSON is a value of copied rows that holds JSON text.
 type JSON []byte
 
-// CopyRows are rows of a bulk load.
+// CopyRows is the input of a bulk load.
 type CopyRows interface {
 	Len() int
 	Values(row int, to []any) []any // appends the row's values
 }
 
-// CanCopy tells whether there is a bulk load that is faster than INSERT.
+// CanCopy reports whether there is a bulk load that is faster than INSERT.
 func (db *DB) CanCopy() bool { return db.Dialect.Copy != nil && db.copies.Load() != never }
 
-// Copy loads rows into a table in one statement, all or none, in a session of
-// [DB.WithConn]. Where it cannot be, it returns errors.ErrUnsupported, and CanCopy says so
-// from then on.
+// Copy loads rows into a table in one statement, all or none, in a session of [DB.WithConn]. If the
+// driver cannot do it, Copy returns errors.ErrUnsupported, and CanCopy returns false from then on.
 func (s *Session) Copy(ctx context.Context, table string, columns []string, rows CopyRows) error {
 	c, held := s.on.(*sql.Conn)
 	if !held || s.Dialect.Copy == nil {
@@ -182,8 +181,7 @@ func (s *Session) Copy(ctx context.Context, table string, columns []string, rows
 
 const never = -1
 
-// CleanText makes a text that all engines store: UTF-8 without NUL, of so many bytes
-// at the most.
+// CleanText returns text in a form that all engines store: UTF-8 without NUL, cut to limit bytes.
 func CleanText(text string, limit int) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd")
 	if len(text) <= limit {

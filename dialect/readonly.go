@@ -8,14 +8,14 @@ import (
 	"github.com/dbcron/dbcron/dialect/internal/engine"
 )
 
-// ErrReadOnly means that the server takes no writes: it is a standby or a replica, it was
-// set read-only, or it is a node that its cluster has left behind. It is [Unavailable]: after
-// a failover another connection may lead to a server that takes writes.
+// ErrReadOnly means that the server takes no writes: it is a standby or a replica, was set read-only,
+// or is a node that its cluster has left behind. The error is [Dialect.Unavailable]: after a failover,
+// another connection may lead to a server that takes writes.
 var ErrReadOnly = errors.New("the server takes no writes")
 
-// WhyReadOnly tells why the server takes no writes; "" means that it takes them. It changes
-// nothing. The connection that it has asked leaves the pool if it takes none, so that the
-// next one may lead to another server.
+// WhyReadOnly returns why the server takes no writes; "" means that it does. It changes nothing. If
+// the server takes none, the connection is removed from the pool, so that the next one may lead to
+// another server.
 func (db *DB) WhyReadOnly(ctx context.Context) (why string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, db.timeout)
 	defer cancel()
@@ -30,7 +30,7 @@ func (db *DB) WhyReadOnly(ctx context.Context) (why string, err error) {
 	return "", c.Close()
 }
 
-// Writable is the finding of why a server takes no writes.
+// Writable returns the finding about why a server takes no writes.
 func Writable(why, advice string) Finding {
 	f := Finding{Subject: "writable", OK: why == "", Detail: "the server takes writes", Advice: advice, readOnly: true}
 	if !f.OK {

@@ -8,15 +8,15 @@ import (
 	"unicode/utf8"
 )
 
-// Rows are the rows of {values} and {records}, for callers to whom a map for each
-// would be too dear. []Args are such rows, too.
+// Rows are the rows of {values} and {records}, for callers for whom a map per row is too expensive.
+// []Args are rows, too.
 type Rows interface {
 	Len() int
-	Value(row int, column string) (value any, ok bool) // nil: NULL; not ok: there is no such column
+	Value(row int, column string) (value any, ok bool) // nil: NULL; not ok: no such column
 }
 
-// IntRows are Rows that tell numbers without making values of them first, which costs
-// more than all the rest. It is not ok where Value is to be asked.
+// IntRows are Rows that return numbers without boxing them, which would cost more than everything
+// else. Int is not ok for columns that Value must be asked for.
 type IntRows interface {
 	Rows
 	Int(row int, column string) (n int64, ok bool)
@@ -31,7 +31,7 @@ func (a argRows) Value(row int, column string) (any, bool) {
 	return value, ok
 }
 
-// rowsOf returns the rows that an argument is, if it is any.
+// rowsOf returns the rows that an argument holds, if any.
 func rowsOf(value any) (Rows, bool) {
 	if list, ok := value.([]Args); ok {
 		return argRows(list), true
@@ -40,7 +40,7 @@ func rowsOf(value any) (Rows, bool) {
 	return rows, ok
 }
 
-// records is a table of rows.
+// records expands {records …}.
 func (e *expander) records(rest string) (string, error) {
 	rows, body, ok := strings.Cut(rest, ":")
 	if !ok || strings.Trim(rows, letters) != "" || rows == "" {
@@ -60,10 +60,10 @@ func (e *expander) records(rest string) (string, error) {
 	return e.d.Records(":"+rows, columns), nil
 }
 
-// A column is one of the rows in an argument.
+// A column is a column of the rows in an argument.
 type column struct{ rows, name string }
 
-// records is the argument that rows become.
+// records returns the argument that holds rows.
 func (n *node) records(rows Rows) string {
 	if n.of != "" {
 		return arrayOf(rows, n.of)
@@ -71,8 +71,7 @@ func (n *node) records(rows Rows) string {
 	return recordsOf(rows, n.columns)
 }
 
-// arrayOf writes a column of rows as PostgreSQL writes an array, which any driver
-// sends as the text that it is.
+// arrayOf writes a column of rows in PostgreSQL's array syntax, which any driver sends as text.
 func arrayOf(rows Rows, column string) string {
 	b := make([]byte, 0, 24*rows.Len()+2)
 	b = append(b, '{')
@@ -106,8 +105,8 @@ func arrayOf(rows Rows, column string) string {
 	return string(append(b, '}'))
 }
 
-// appendElement writes an element of an array. What is not UTF-8 becomes U+FFFD,
-// as in appendText.
+// appendElement writes an element of an array. As in appendText, bytes that are not UTF-8 become
+// U+FFFD.
 func appendElement(b []byte, text string) []byte {
 	text = strings.ToValidUTF8(text, "\ufffd")
 	b = append(b, '"')
@@ -121,8 +120,8 @@ func appendElement(b []byte, text string) []byte {
 	return append(append(b, text[start:]...), '"')
 }
 
-// recordsOf writes rows as a JSON array of objects, for {records}. It does so by
-// hand: for a batch of a hundred, reflection would take longer than the database.
+// recordsOf writes rows as a JSON array of objects, for {records}. It does so by hand: for a batch of
+// a hundred, reflection would take longer than the database.
 func recordsOf(rows Rows, columns []string) string {
 	b := make([]byte, 0, 256*rows.Len()+2)
 	b = append(b, '[')
@@ -158,8 +157,8 @@ func appendValue(b []byte, value any) []byte {
 	return appendText(b, fmt.Sprint(value))
 }
 
-// appendText writes a JSON string. What is not UTF-8 becomes U+FFFD, as the
-// engines would refuse it.
+// appendText writes a JSON string. Bytes that are not UTF-8, which the engines would refuse, become
+// U+FFFD.
 func appendText(b []byte, text string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
@@ -188,7 +187,7 @@ func appendText(b []byte, text string) []byte {
 	return append(append(b, text[start:]...), '"')
 }
 
-// list writes numbers as one argument: as PostgreSQL writes an array, or in JSON.
+// list writes numbers as one argument, as a PostgreSQL array or in JSON.
 func (n *node) list(list []int64) string {
 	brackets := "{}"
 	if n.of == "json" {
@@ -205,7 +204,7 @@ func (n *node) list(list []int64) string {
 	return string(append(b, brackets[1]))
 }
 
-// in compares a column with a list of numbers.
+// in expands {in …}, which compares a column with a list of numbers.
 func (e *expander) in(rest string) (string, error) {
 	column, list, ok := strings.Cut(rest, " :")
 	if !ok || list == "" || strings.Trim(list, letters) != "" {

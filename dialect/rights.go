@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Rights are what statements need on tables: SELECT, INSERT, UPDATE and DELETE, by the
+// Rights are the rights that statements need on tables: SELECT, INSERT, UPDATE and DELETE, by the
 // table's name without the prefix.
 type Rights map[string][]string
 
-// Verbs are the rights on a table, in the order in which Rights has them.
+// Verbs lists the rights on a table, in the order in which Rights has them.
 var Verbs = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 
 var (
@@ -21,8 +21,8 @@ var (
 	readsBack  = regexp.MustCompile(`\b(ON CONFLICT \(|RETURNING\b)`)
 )
 
-// Add adds what s needs on an engine. It reads the text: an engine checks a statement's
-// rights before it looks at any row, so the text decides.
+// Add adds what s needs on an engine. The statement's text decides, because engines check rights
+// before they look at any row.
 func (r Rights) Add(s *Stmt, d *Dialect) {
 	text := quotedText.ReplaceAllString(s.Text(d), "''")
 	locks := d.LocksTakeUpdate && locksRows.MatchString(text)
@@ -39,12 +39,12 @@ func (r Rights) Add(s *Stmt, d *Dialect) {
 				r.Hold(table, "SELECT")
 			}
 		case "DELETE FROM":
-			r.Hold(table, "SELECT", "DELETE") // SELECT for its WHERE
+			r.Hold(table, "SELECT", "DELETE") // SELECT because of its WHERE
 		case "UPDATE":
 			r.Hold(table, "SELECT", "UPDATE")
 		case "STRAIGHT_JOIN":
 			r.Hold(table, "SELECT")
-			if joined || locks { // what is updated is joined to what was picked
+			if joined || locks { // the UPDATE joins the rows picked
 				r.Hold(table, "UPDATE")
 			}
 		default:
@@ -63,10 +63,10 @@ func (r Rights) Hold(table string, verbs ...string) {
 	r[table] = slices.Compact(has)
 }
 
-// Holdings are what the user of a connection may do with dbcron's tables.
+// Holdings describes what a connection's user may do with dbcron's tables.
 type Holdings struct {
 	User   string // as a GRANT names it
-	Tables string // what stands before a table's name in a GRANT: schema or database, and prefix
-	Schema string // the schema whose tables the user cannot reach, for want of USAGE; "": none
-	Lacks  Rights // those of the rights asked for that the user does not hold
+	Tables string // prefix of table names in a GRANT: schema or database, and prefix
+	Schema string // schema that the user cannot access, for lack of USAGE; "": none
+	Lacks  Rights // the requested rights that the user does not hold
 }

@@ -13,39 +13,37 @@ import (
 // SessionLocks is how an engine's connections hold locks that end with them.
 // Each function works on one connection; names are hashed.
 type SessionLocks struct {
-	// Key turns a lock's name into the one that the other functions get; nil: it is the same.
+	// Key converts a lock's name for the other functions; nil: it stays the same.
 	Key    func(ctx context.Context, c *sql.Conn, name string) (string, error)
-	Refuse func(ctx context.Context, c *sql.Conn) error // why this connection cannot be relied on for them
+	Refuse func(ctx context.Context, c *sql.Conn) error // why this connection's locks cannot be trusted
 	Try    func(ctx context.Context, c *sql.Conn, name string) (got bool, err error)
 	Held   func(ctx context.Context, c *sql.Conn, name string) (held bool, err error)
 	Free   func(ctx context.Context, c *sql.Conn, name string) (freed bool, err error)
 }
 
 var (
-	// ErrSessionHeld means that another connection has the session lock.
+	// ErrSessionHeld means that another connection holds the session lock.
 	ErrSessionHeld = errors.New("another session holds it")
 
 	// ErrSessionLost means that the session no longer has its lock.
 	ErrSessionLost = errors.New("the session has lost its lock")
 
-	// ErrNoSessions means that locks of a session are not to be had here, or
-	// not to be relied on. The error's text says why.
+	// ErrNoSessions means that the database has no session locks, or none that can be trusted. The error's
+	// text says why.
 	ErrNoSessions = errors.New("no session locks here")
 )
 
-// A SessionLock is a lock that one connection holds until it ends, however it
-// ends. It keeps that connection out of the pool. It is not safe for concurrent
-// use.
+// A SessionLock is a lock that one connection holds until the connection ends, however it ends. The
+// connection stays out of the pool. A SessionLock is not safe for concurrent use.
 type SessionLock struct {
 	conn  *sql.Conn
 	locks *SessionLocks
 	name  string
 }
 
-// SessionLock takes the session lock called name, or returns ErrSessionHeld.
-// It returns ErrNoSessions where the engine has none, behind a connection
-// pooler, on a standby and in a Galera cluster, where they would be granted and
-// yet protect nothing.
+// SessionLock takes the session lock called name, or returns ErrSessionHeld. It returns ErrNoSessions
+// if the engine has none, and behind a connection pooler, on a standby and in a Galera cluster, where
+// they would be granted but protect nothing.
 func (db *DB) SessionLock(ctx context.Context, name string) (*SessionLock, error) {
 	locks := db.Dialect.Session
 	if why, lacks := db.Lacks(Sessions); lacks {
@@ -78,7 +76,7 @@ func trySession(ctx context.Context, pool *sql.DB, locks *SessionLocks, name str
 	}
 	switch {
 	case err != nil:
-		engine.Discard(c) // it may have the lock
+		engine.Discard(c) // it may hold the lock
 		return nil, err
 	case !got:
 		return nil, errors.Join(ErrSessionHeld, c.Close())
@@ -86,8 +84,8 @@ func trySession(ctx context.Context, pool *sql.DB, locks *SessionLocks, name str
 	return &SessionLock{c, locks, name}, nil
 }
 
-// Probe asks the server whether the session still has its lock, and returns
-// ErrSessionLost if not. After any error the lock must be taken for lost.
+// Probe asks the server whether the session still holds its lock, and returns ErrSessionLost if not.
+// After any error, treat the lock as lost.
 func (s *SessionLock) Probe(ctx context.Context) error {
 	held, err := s.locks.Held(ctx, s.conn, s.name)
 	if err == nil && !held {
@@ -96,9 +94,8 @@ func (s *SessionLock) Probe(ctx context.Context) error {
 	return err
 }
 
-// Free gives the lock up. The connection goes back to the pool only after the
-// server has said that the lock is free; in doubt it is closed, which ends its
-// session and with it the lock.
+// Free releases the lock. The connection returns to the pool only after the server has confirmed the
+// release. Otherwise it is closed, which ends its session and with it the lock.
 func (s *SessionLock) Free() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -109,5 +106,5 @@ func (s *SessionLock) Free() {
 	_ = s.conn.Close() // back to the pool, unlocked
 }
 
-// Drop closes the connection without a word to the server.
+// Drop closes the connection without notifying the server.
 func (s *SessionLock) Drop() { engine.Discard(s.conn) }

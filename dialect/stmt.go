@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// A Stmt is one statement, written once for all engines.
+// A Stmt is one statement, written once for all engines. It is safe for concurrent use.
 type Stmt struct {
 	Name  string // package.verb, as in testdata/statements.golden
 	shape func(*Dialect) string
 }
 
-// SQL makes a statement from its text. In the text stand named arguments and
-// fragments, which Exec and the others fill in for the engine at hand:
+// SQL makes a statement from its text. The text contains named arguments and fragments, which Exec and
+// its siblings fill in for the engine:
 //
 //	:name              an argument; a slice becomes a list, for IN (:ids)
 //	{prefix}           before every table's name: the prefix, and the schema if there is one
@@ -24,26 +24,26 @@ type Stmt struct {
 //	{us expire_at}     an instant as µs since 1970
 //	{time :due}        µs since 1970 as an instant
 //	{int :id}          an argument's type, where the server cannot infer it
-//	{skip_locked}      at the end of a SELECT in a transaction: lock the rows, pass over locked ones
-//	{locked}           the same, waiting for locked ones
+//	{skip_locked}      at the end of a SELECT in a transaction: lock the rows, skip locked ones
+//	{locked}           the same, but wait for locked ones
 //	{share_locked}     at the end of a SELECT in a transaction: keep others from changing the rows
 //	{next fence}       in the SET of an UPDATE of one row for Session.Next: the column plus one
 //	{returning fence}  at the end of such an UPDATE
-//	{ignore_duplicate column}  at the end of an INSERT: leave rows alone whose key exists
-//	{in id :ids}       compares a column with a list of numbers, that is sent as one argument where that is possible
-//	{only id :n}       at the end of a DELETE or UPDATE: :n rows at the most, in the order of a column; to keep
-//	                   an engine from locking what it would scan
-//	{values rows: (:a, {time :b})}   one tuple for each of the Args in the slice Args["rows"], with commas between
+//	{ignore_duplicate column}  at the end of an INSERT: skip rows whose key exists
+//	{in id :ids}       compares a column with a list of numbers, sent as one argument if possible
+//	{only id :n}       at the end of a DELETE or UPDATE: at most :n rows, in the order of a column; keeps
+//	                   an engine from locking all that it would scan
+//	{values rows: (:a, {time :b})}   one tuple for each of the Args in the slice Args["rows"], comma-separated
 //	{union rows: SELECT :a AS a}     the same with UNION ALL between
-//	{records rows: a int, b text}    those Args as a table called record, after FROM; they are sent as one
-//	                   argument, or one for each column, so that the text is the same for any number, and quick to plan
-//	{join_by_key {prefix}x AS y}     after {records}, before ON: joins a table's rows that the records name by its primary key
+//	{records rows: a int, b text}    those Args as a table called record, after FROM; sent as one argument,
+//	                   or one per column, so the text is the same for any number of rows, and quick to plan
+//	{join_by_key {prefix}x AS y}     after {records}, before ON: joins rows whose primary key the records name
 func SQL(name, text string) *Stmt {
 	return PerDialect(name, func(*Dialect) string { return text })
 }
 
-// PerDialect makes a statement whose shape differs between engines: shape asks
-// the dialect for it. The text has arguments and fragments as with SQL.
+// PerDialect makes a statement whose shape differs between engines: shape returns its text for a
+// dialect. The text has arguments and fragments as with SQL.
 func PerDialect(name string, shape func(*Dialect) string) *Stmt {
 	s := &Stmt{Name: name, shape: shape}
 	registry.Lock()
@@ -52,14 +52,13 @@ func PerDialect(name string, shape func(*Dialect) string) *Stmt {
 	return s
 }
 
-// Unlisted makes a statement that is not listed among a program's own: for
-// tests.
+// Unlisted makes a statement that [Statements] does not list, for tests.
 func Unlisted(text string) *Stmt {
 	return &Stmt{Name: "statement", shape: func(*Dialect) string { return text }}
 }
 
-// Mutate changes a statement's text on all engines, for tests that see whether
-// other tests notice, until undo is called. It panics if old is not a part of it on any among some.
+// Mutate changes a statement's text until undo is called, for tests that check whether other tests
+// notice. It panics if old occurs in the text of none of the given engines.
 func (s *Stmt) Mutate(among []*Dialect, old, changed string) (undo func()) {
 	shape, found := s.shape, false
 	for _, d := range among {
@@ -77,8 +76,7 @@ var registry struct {
 	statements []*Stmt
 }
 
-// Statements lists all statements of the packages that the program imports,
-// by name.
+// Statements lists all statements of the packages that the program imports, by name.
 func Statements() []*Stmt {
 	registry.Lock()
 	defer registry.Unlock()
@@ -87,12 +85,11 @@ func Statements() []*Stmt {
 	return all
 }
 
-// Args gives a statement's arguments their values: integers (durations and
-// instants in µs), strings, nil, slices of those for lists, and []Args or Rows
-// for {values}, {union} and {records}.
+// Args holds the values of a statement's arguments: integers (durations and instants in µs), strings,
+// nil, slices of those for lists, and []Args or Rows for {values}, {union} and {records}.
 type Args map[string]any
 
-// Text renders the statement for reading: each list and each row once.
+// Text renders the statement for reading, with each list and each row once.
 func (s *Stmt) Text(d *Dialect) string {
 	nodes, err := compile(s.shape(d), d, "dbcron_")
 	if err != nil {
@@ -117,7 +114,7 @@ type node struct {
 	body    []node
 }
 
-// A compiled statement is one for an engine and a prefix.
+// A compiled is a statement compiled for an engine and a prefix.
 type compiled struct {
 	nodes []node
 	text  string // if all arguments are scalars; "" if it repeats rows
@@ -150,7 +147,7 @@ func (c *compiled) render(d *Dialect, args Args) (string, []any, error) {
 	return w.text.String(), w.values, nil
 }
 
-// scalars returns the values in order, if each argument is there and no list.
+// scalars returns the values in order. It is not ok if an argument is missing or is a list.
 func (c *compiled) scalars(args Args) (values []any, ok bool) {
 	if c.text == "" {
 		return nil, false
@@ -181,10 +178,10 @@ func (c *compiled) scalars(args Args) (values []any, ok bool) {
 	return values, true
 }
 
-// compile expands the fragments, then takes the text apart at its arguments.
+// compile expands the fragments, then splits the text at its arguments.
 func compile(text string, d *Dialect, prefix string) ([]node, error) {
 	if strings.IndexByte(text, 0) >= 0 {
-		return nil, fmt.Errorf("a NUL in %q", text) // the expander marks templates with it
+		return nil, fmt.Errorf("a NUL in %q", text) // the expander marks templates with NUL
 	}
 	e := expander{d: d, prefix: prefix}
 	text, err := e.expand(dedent(text))
@@ -313,7 +310,7 @@ func (e *expander) template(word, rest string) (string, error) {
 	return fmt.Sprintf("\x00%d\x00", len(e.rows)-1), nil
 }
 
-// split takes text apart at :name and at templates, outside of quotes.
+// split splits text at :name and at templates, outside quotes.
 func (e *expander) split(text string) ([]node, error) {
 	var nodes []node
 	start, quoted := 0, false
@@ -372,7 +369,7 @@ const letters = "abcdefghijklmnopqrstuvwxyz0123456789_"
 
 func letter(c byte) bool { return strings.IndexByte(letters, c) >= 0 }
 
-// dedent takes the indentation of Go source off the statement.
+// dedent removes the indentation of the Go source from a statement.
 func dedent(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for i := range lines {
@@ -389,7 +386,7 @@ type writer struct {
 	values []any
 }
 
-// A row is one of those that a template is repeated for; the zero row is none.
+// A row is one for which a template is repeated; the zero row is none.
 type row struct {
 	rows Rows
 	at   int
@@ -459,8 +456,8 @@ func (w *writer) argument(value any) {
 	}
 }
 
-// list writes an empty list as NULL: IN (NULL) holds for no row. It repeats the
-// last value up to a power of two: so there are few texts to prepare.
+// list writes an empty list as NULL: IN (NULL) matches no row. It repeats the last value up to a power
+// of two, so that there are few texts to prepare.
 func (w *writer) list(n int, at func(int) any) {
 	if n == 0 {
 		w.text.WriteString("NULL")

@@ -6,16 +6,15 @@ import (
 	"fmt"
 )
 
-// A Strain is a question about what makes a server slow in the long run. Its query returns a
-// line for each thing that is wrong.
+// A Strain is a query for what makes a server slow over time. It returns one line per problem.
 type Strain struct {
 	Subject, Query string
 	Args           []any
-	Fine           string // what is said if there is no line; "": nothing
+	Fine           string // the finding if there is no line; "": none
 	Advice         string
 }
 
-// Strains asks. What the user may not see is passed over.
+// Strains runs the queries. It skips those that the user may not run.
 func (db *DB) Strains(ctx context.Context, all []Strain) (found []Finding, err error) {
 	for i := range all {
 		s := &all[i]

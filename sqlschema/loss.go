@@ -11,14 +11,14 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// LossLimit bounds how many rows [Losses] counts in a table.
+// LossLimit bounds the number of rows that [Losses] counts in a table.
 const LossLimit = 1_000_000
 
-// A Loss is what going down takes from one table: the whole table, or some columns.
+// A Loss is what a downgrade takes from one table: the whole table, or some columns.
 type Loss struct {
 	Table   string   // its full name
 	Columns []string // nil: the table is dropped
-	Rows    int64    // in the table now; LossLimit stands for that many or more
+	Rows    int64    // number of rows now; LossLimit means that many or more
 }
 
 var (
@@ -27,15 +27,15 @@ var (
 	droppedColumns = regexp.MustCompile(`DROP COLUMN (\w+)`)
 )
 
-// Losses lists what the migrations down to a version would take from the database, the
-// tables first: those that have rows. It only reads.
+// Losses lists what migrating down to a version would delete: the tables and columns that have rows,
+// tables first. It only reads.
 func Losses(ctx context.Context, db *dialect.DB, to int64) ([]Loss, error) {
 	at, err := Version(ctx, db)
 	if err != nil {
 		return nil, err
 	}
-	// The engines' migrations do the same, and PostgreSQL's say it in the plainest words:
-	// SQLite rebuilds tables, and MySQL looks first.
+	// All engines' migrations do the same, and PostgreSQL's are the easiest to parse: SQLite
+	// rebuilds tables, and MySQL checks first.
 	all, err := files("postgres", "{prefix}", "{name}")
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func Losses(ctx context.Context, db *dialect.DB, to int64) ([]Loss, error) {
 		}
 		for _, found := range alteredTable.FindAllStringSubmatch(down, -1) {
 			for _, column := range droppedColumns.FindAllStringSubmatch(found[2], -1) {
-				if !strings.Contains(found[2], "ADD COLUMN "+column[1]+" ") { // else it is only computed anew
+				if !strings.Contains(found[2], "ADD COLUMN "+column[1]+" ") { // otherwise the column is only computed anew
 					columns[found[1]] = append(columns[found[1]], column[1])
 				}
 			}
@@ -81,7 +81,7 @@ func Losses(ctx context.Context, db *dialect.DB, to int64) ([]Loss, error) {
 	return losses, nil
 }
 
-// countRows counts the rows of a table up to LossLimit. A table that is not there has none.
+// countRows counts the rows of a table up to LossLimit. A missing table has none.
 func countRows(ctx context.Context, db *dialect.DB, table string) (n int64, err error) {
 	err = db.Pool().QueryRowContext(ctx, fmt.Sprintf("SELECT COUNT(*) FROM (SELECT 1 AS one FROM %s%s LIMIT %d) AS counted",
 		db.Prefix(), table, LossLimit)).Scan(&n)
@@ -95,14 +95,14 @@ var (
 	liveNodes = dialect.SQL("sqlschema.live-nodes", `
 		SELECT name FROM {prefix}node WHERE state = 'live' AND expire_at > {now} ORDER BY name`)
 
-	// liveRunners are daemons that run something: those of older versions have no row of their own.
+	// liveRunners are daemons that run something. Daemons of older versions have no row of their own.
 	liveRunners = dialect.SQL("sqlschema.live-runners", `
 		SELECT DISTINCT exec_by FROM {prefix}run
 		WHERE next_exec > {now} AND next_exec < {time 253402300799000000} AND state = 'running' ORDER BY exec_by`)
 )
 
-// LiveNodes lists the processes that use the tables now, as far as these say: daemons that
-// run schedules, and workers. It only reads, at any version of the schema.
+// LiveNodes lists the processes that use the tables now, according to these: daemons that run
+// schedules, and workers. It only reads, at any version of the schema.
 func LiveNodes(ctx context.Context, db *dialect.DB) ([]string, error) {
 	var all []string
 	for _, stmt := range []*dialect.Stmt{liveNodes, liveRunners} {

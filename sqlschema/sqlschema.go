@@ -1,10 +1,8 @@
-// Package sqlschema makes and changes dbcron's tables: numbered migrations,
-// the same numbers and names for each engine, embedded in the program and run
-// by goose.
+// Package sqlschema creates and changes dbcron's tables. It embeds numbered migrations, with the same
+// numbers and names for each engine, and runs them with goose.
 //
-// The table {prefix}migration records what has been run. Any number of
-// processes may call [Migrate] at once: one works, the others wait, then find
-// nothing left to do.
+// The table {prefix}migration records which have run. Any number of processes may call [Migrate] at
+// once: one migrates, the others wait and then find nothing left to do.
 package sqlschema
 
 import (
@@ -29,14 +27,13 @@ import (
 var migrations embed.FS
 
 var (
-	// ErrNewer means that a newer dbcron has migrated the database: this one
-	// must not touch it.
+	// ErrNewer means that a newer dbcron has migrated the database: this one must not touch it.
 	ErrNewer = errors.New("the database's schema is newer than this dbcron")
 
-	// ErrNoVersion means that a version was asked for that there is not.
+	// ErrNoVersion means that there is no such version.
 	ErrNoVersion = errors.New("there is no version")
 
-	// ErrOutdated means that migrations have yet to be run.
+	// ErrOutdated means that some migrations have not run.
 	ErrOutdated = errors.New("the database's schema is not up to date: run dbcron migrate up")
 )
 
@@ -50,9 +47,10 @@ type Migration struct {
 var (
 	current = dialect.SQL("sqlschema.current", `SELECT COALESCE(MAX(version_id), 0) FROM {prefix}migration`)
 
-	// first writes the row that goose expects in its table and does not find
-	// there if it died between making the table and filling it, where these are
-	// not one transaction. Of two who run it at once both may write one, where they do not hold the
+	// first inserts the row that goose expects in its table. It is missing if goose died between
+	// creating the table and filling it, on engines where these are not one transaction. Two
+	// processes without the lock may both insert one: goose tolerates that, and the later one's
+	// lockFirst sees both.
 	// lock: goose does not mind, and the later one's lockFirst sees both.
 	first = dialect.SQL("sqlschema.first", `
 		INSERT INTO {prefix}migration (version_id, is_applied)
@@ -67,8 +65,7 @@ var (
 	})
 )
 
-// Version returns the database's version: 0 where there are no tables. It
-// needs no right but to read.
+// Version returns the database's version, 0 if there are no tables. It only needs the right to read.
 func Version(ctx context.Context, db *dialect.DB) (version int64, err error) {
 	err = db.Get(ctx, current, nil, &version)
 	if db.Dialect.Missing(err) {
@@ -86,8 +83,8 @@ func Latest(d *dialect.Dialect) int64 {
 	return all[len(all)-1].Version
 }
 
-// Check returns nil if the schema is the one that this program needs, ErrNewer
-// or ErrOutdated if not. It needs no right but to read.
+// Check returns nil if the schema is the one that this program needs, and ErrNewer or ErrOutdated if
+// not. It only needs the right to read.
 func Check(ctx context.Context, db *dialect.DB) error {
 	version, err := Version(ctx, db)
 	if err != nil {
@@ -104,7 +101,7 @@ func Check(ctx context.Context, db *dialect.DB) error {
 	return nil
 }
 
-// Status lists all migrations, and which of them have been run.
+// Status lists all migrations and whether each has run.
 func Status(ctx context.Context, db *dialect.DB) ([]Migration, error) {
 	version, err := Version(ctx, db)
 	if err != nil {
@@ -121,9 +118,9 @@ func Status(ctx context.Context, db *dialect.DB) ([]Migration, error) {
 	return status, nil
 }
 
-// Migrate runs all migrations that have not been run. It returns ErrNewer if
-// the database is ahead of this program. A migration that fails on MySQL, where
-// each DDL statement is committed by itself, can be run again.
+// Migrate runs all migrations that have not run. It returns ErrNewer if the database is ahead of this
+// program. If a migration fails on MySQL, which commits each DDL statement by itself, Migrate can be
+// called again.
 func Migrate(ctx context.Context, db *dialect.DB) error {
 	if err := Check(ctx, db); !errors.Is(err, ErrOutdated) {
 		return err
@@ -131,8 +128,8 @@ func Migrate(ctx context.Context, db *dialect.DB) error {
 	return To(ctx, db, Latest(db.Dialect))
 }
 
-// Down takes back the newest migration. The tables that it made are dropped,
-// with what is in them.
+// Down reverts the newest migration. It drops the tables that the migration created, with their
+// contents.
 func Down(ctx context.Context, db *dialect.DB) error {
 	if err := Check(ctx, db); err != nil && !errors.Is(err, ErrOutdated) {
 		return err
@@ -144,13 +141,13 @@ func Down(ctx context.Context, db *dialect.DB) error {
 	return To(ctx, db, version-1)
 }
 
-// To brings the schema to a version, up or down. Version 0 has no tables.
+// To migrates the schema up or down to a version. Version 0 has no tables.
 func To(ctx context.Context, db *dialect.DB, version int64) error {
 	latest := Latest(db.Dialect)
 	if version < 0 || version > latest {
 		return noVersion(version, latest)
 	}
-	// A pool of one could not both hold the lock and migrate.
+	// A pool of one connection could not both hold the lock and migrate.
 	if db.Pool().Stats().MaxOpenConnections == 1 {
 		return errors.New("migrating needs a pool of two connections at least: raise MaxConns or SetMaxOpenConns")
 	}
@@ -183,7 +180,7 @@ func To(ctx context.Context, db *dialect.DB, version int64) error {
 	if at < version {
 		step = p.UpTo
 	}
-	for range 5 { // what is serializable by default may have met somebody who only reads
+	for range 5 { // a serializable transaction may have met a concurrent reader
 		if err = passingPrompt(ctx, db, at, version, step); !db.Dialect.Retryable(err) {
 			break
 		}
@@ -200,8 +197,8 @@ func To(ctx context.Context, db *dialect.DB, version int64) error {
 	return nil
 }
 
-// rowToLock returns what locks the first row of goose's table, where Exclusive locks a row, and
-// sees to it that there is one.
+// rowToLock returns the statement that locks the first row of goose's table, on engines whose
+// Exclusive locks a row. It makes sure that the row exists.
 func rowToLock(ctx context.Context, db *dialect.DB) (*dialect.Stmt, error) {
 	if db.Dialect.RowLocked == "" {
 		return nil, nil
@@ -224,7 +221,7 @@ func rowToLock(ctx context.Context, db *dialect.DB) (*dialect.Stmt, error) {
 		_, err := tx.Exec(ctx, first, nil)
 		return err
 	})
-	if _, err := db.Exec(ctx, first, nil); err != nil { // another process may have made the table meanwhile
+	if _, err := db.Exec(ctx, first, nil); err != nil { // another process may have created the table meanwhile
 		return nil, errors.Join(made, err)
 	}
 	return lockFirst, nil
@@ -243,8 +240,8 @@ func provider(ctx context.Context, db *dialect.DB, opts ...goose.ProviderOption)
 	return goose.NewProvider(goose.Dialect(db.Dialect.Goose), db.Pool(), filled{folder, names(db.Prefix(), db.Options().Prefix)}, opts...)
 }
 
-// makeSchema makes the schema of the tables, if they are to be in one. It looks
-// first: IF NOT EXISTS alone takes the right to create one even if it is there.
+// makeSchema creates the schema of the tables, if they have their own. It checks first: IF NOT EXISTS
+// needs the right to create one even if it exists.
 func makeSchema(ctx context.Context, db *dialect.DB, schema string) error {
 	if schema == "" {
 		return nil
@@ -253,9 +250,9 @@ func makeSchema(ctx context.Context, db *dialect.DB, schema string) error {
 	err := db.Pool().QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = "+
 		db.Dialect.Placeholder(1), schema).Scan(&there)
 	if err == nil && there == 0 {
-		_, err = db.Pool().ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+schema) // the name was checked when db was made
+		_, err = db.Pool().ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+schema) // the name was validated when db was made
 		if db.Dialect.Duplicate(err) {
-			err = nil // of two who make it at once one may be told so
+			err = nil // of two concurrent creators, one may get this error
 		}
 	}
 	if err != nil {
@@ -270,8 +267,7 @@ type file struct {
 	text    string
 }
 
-// names fills in {prefix} (of tables, with the schema) and {name} (of indexes,
-// which have none).
+// names fills in {prefix} (of tables, with the schema) and {name} (of indexes, which have none).
 func names(prefix, name string) *strings.Replacer {
 	return strings.NewReplacer("{prefix}", prefix, "{name}", name)
 }
@@ -327,8 +323,8 @@ func files(engine, prefix, name string) ([]file, error) {
 	return all, nil
 }
 
-// SQL writes the statements that bring the schema from a version to the
-// latest, the bookkeeping included, for someone who runs them by hand.
+// SQL writes the statements that migrate the schema from a version to the latest, including
+// bookkeeping, for running them by hand.
 func SQL(ctx context.Context, w io.Writer, d *dialect.Dialect, opt dialect.Options, from int64) error {
 	opt, prefix, err := opt.Filled(d)
 	if err != nil {
@@ -376,8 +372,8 @@ func noVersion(version, latest int64) error {
 	return fmt.Errorf("%w %d: this program knows 0 to %d", ErrNoVersion, version, latest)
 }
 
-// versionTable asks goose for the statement that makes its table, by letting
-// it make one where nothing is listening.
+// versionTable returns goose's statement that creates its table, by running goose against a connection
+// that records statements.
 func versionTable(ctx context.Context, d *dialect.Dialect, name string) (string, error) {
 	store, err := database.NewStore(goose.Dialect(d.Goose), name)
 	if err != nil {

@@ -5,12 +5,12 @@
 //		dbtest.Each(t, func(t *testing.T, db *dbtest.DB) { … })
 //	}
 //
-// It connects to the servers that DBCRON_TEST_POSTGRES, DBCRON_TEST_MARIADB and
-// DBCRON_TEST_MYSQL name (URLs of users who may create databases), or starts private
-// ones from the binaries on the machine. A test whose engine is missing is skipped with
-// a message that says what to install; with CI=true it fails. DBCRON_TEST_ENGINES, such as
-// "mysql,sqlite", leaves out the others. With DBCRON_TEST_BARE=true, PostgreSQL is one without
-// notifications, advisory locks and functions, whose transactions are serializable by default.
+// It connects to the servers that DBCRON_TEST_POSTGRES, DBCRON_TEST_MARIADB and DBCRON_TEST_MYSQL
+// name (URLs of users who may create databases), or starts private ones from the binaries on the
+// machine. If an engine is missing, its tests are skipped with a message that says what to install;
+// with CI=true they fail. DBCRON_TEST_ENGINES, such as "mysql,sqlite", selects the engines to test.
+// DBCRON_TEST_BARE=true tests PostgreSQL without notifications, advisory locks and functions, and
+// with transactions that are serializable by default.
 package dbtest
 
 import (
@@ -33,26 +33,24 @@ import (
 	"github.com/dbcron/dbcron/dialect/sqlite"
 )
 
-// A DB is a database of a test's own.
+// A DB is a test's own database.
 type DB struct {
 	*dialect.DB
-	Engine string // postgres, mariadb, mysql, sqlite; the dialect is the same on two of them
+	Engine string // postgres, mariadb, mysql or sqlite; the first two MySQLs share a dialect
 	URL    string // for further connections, and for child processes
 
 	options dialect.Options
 }
 
-// Each runs f in a subtest for each engine, with an empty database that has
-// dbcron's tables. The clock is the server's. What is to come before the database
-// is made, such as (*testing.T).Parallel, is given as first: tests that wait for
-// their turn need no connection.
+// Each runs f in a subtest per engine, with an empty database that has dbcron's tables and the
+// server's clock. first runs before the database is made; pass (*testing.T).Parallel there, so that
+// tests that wait for their turn hold no connection.
 func Each(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
 	each(t, true, f, first...)
 }
 
-// EachClock is Each with a clock that only moves when told, by Advance. All
-// sessions made from db see the same clock.
+// EachClock is Each with a clock that moves only by Advance. All sessions made from db share it.
 func EachClock(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
 	Each(t, func(t *testing.T, db *DB) {
@@ -61,7 +59,7 @@ func EachClock(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testin
 	}, first...)
 }
 
-// EachEmpty is Each without any table.
+// EachEmpty is Each without tables.
 func EachEmpty(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
 	each(t, false, f, first...)
@@ -79,7 +77,7 @@ func each(t *testing.T, tables bool, f func(t *testing.T, db *DB), first ...func
 	}
 }
 
-// One is EachEmpty on the engines of one dialect, for tests of what is in its package.
+// One is EachEmpty on the engines of one dialect, for tests of that dialect's package.
 func One(t *testing.T, d *dialect.Dialect, f func(t *testing.T, db *DB)) {
 	t.Helper()
 	for _, e := range tested {
@@ -89,7 +87,7 @@ func One(t *testing.T, d *dialect.Dialect, f func(t *testing.T, db *DB)) {
 	}
 }
 
-// Fresh returns a further database of an engine, without any table.
+// Fresh returns another database of an engine, without tables.
 func Fresh(t *testing.T, engine string) *DB {
 	t.Helper()
 	for _, e := range tested {
@@ -111,10 +109,10 @@ func (e *engine) open(t *testing.T, tables bool) *DB {
 	return db
 }
 
-// Bare tells whether PostgreSQL is to be one without all that an engine may lack.
+// Bare reports whether PostgreSQL is tested without all optional features.
 func Bare() bool { return os.Getenv("DBCRON_TEST_BARE") == "true" }
 
-// SkipBare skips a test then, and says why.
+// SkipBare skips a test in that case.
 func SkipBare(t *testing.T, why string) {
 	t.Helper()
 	if Bare() {
@@ -122,7 +120,7 @@ func SkipBare(t *testing.T, why string) {
 	}
 }
 
-// bare are the options of a connection, if need be without that.
+// bare adapts a connection's options for that case.
 func bare(opt dialect.Options, databaseURL string) dialect.Options {
 	if d, err := engines.ForURL(databaseURL); err == nil && d == postgres.Dialect && Bare() {
 		opt.Without = []dialect.Feature{dialect.Notifications, dialect.AdvisoryLocks, dialect.Functions}
@@ -130,7 +128,7 @@ func bare(opt dialect.Options, databaseURL string) dialect.Options {
 	return opt
 }
 
-// Open connects a test to a database, and closes the connections at its end.
+// Open connects a test to a database and closes the connections when the test ends.
 func Open(t *testing.T, databaseURL string, opt dialect.Options) *DB {
 	t.Helper()
 	opt = bare(opt, databaseURL)
@@ -146,12 +144,12 @@ func Open(t *testing.T, databaseURL string, opt dialect.Options) *DB {
 	return &DB{DB: db, URL: databaseURL, options: opt}
 }
 
-// Do runs a statement of the test's own, with {prefix} and the other fragments
-// and with args, and fails the test if it fails.
+// Do runs a statement of the test itself, with {prefix} and the other fragments and with args. An
+// error fails the test.
 func (db *DB) Do(t *testing.T, text string, args dialect.Args) int64 {
 	t.Helper()
 	n, err := db.Exec(t.Context(), dialect.Unlisted(text), args)
-	for Bare() && err != nil && db.Dialect.Retryable(err) { // serializable, it may lose many times against what workers do
+	for Bare() && err != nil && db.Dialect.Retryable(err) { // a serializable one may lose many times against workers
 		n, err = db.Exec(t.Context(), dialect.Unlisted(text), args)
 	}
 	if err != nil {
@@ -160,7 +158,7 @@ func (db *DB) Do(t *testing.T, text string, args dialect.Args) int64 {
 	return n
 }
 
-// Scan runs a query of the test's own and scans its first row.
+// Scan runs a query of the test itself and scans its first row.
 func (db *DB) Scan(t *testing.T, text string, args dialect.Args, dest ...any) {
 	t.Helper()
 	if err := db.Get(t.Context(), dialect.Unlisted(text), args, dest...); err != nil {
@@ -168,8 +166,7 @@ func (db *DB) Scan(t *testing.T, text string, args dialect.Args, dest ...any) {
 	}
 }
 
-// List runs a query of the test's own and returns its rows as text, columns
-// between blanks.
+// List runs a query of the test itself and returns its rows as text, with blanks between columns.
 func (db *DB) List(t *testing.T, text string, args dialect.Args) []string {
 	t.Helper()
 	lines, err := dialect.Select(t.Context(), &db.Session, dialect.Unlisted(text), args, scanText)
@@ -201,39 +198,39 @@ func scanText(rows *sql.Rows) (string, error) {
 	return strings.Join(words, " "), nil
 }
 
-// stopClock replaces the clock by a row, set to a moment with an even second.
+// stopClock replaces the clock by a table row, set to a whole second.
 func (db *DB) stopClock(t *testing.T) {
 	t.Helper()
 	db.Do(t, `CREATE TABLE {prefix}test_clock AS SELECT {time :us} AS now`, dialect.Args{"us": Start.UnixMicro()})
 	db.DB = db.WithNow("(SELECT now FROM " + db.Prefix() + "test_clock)")
 }
 
-// Start is the moment at which a clock stands that EachClock stopped.
+// Start is the time at which EachClock stops the clock.
 var Start = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 
-// Advance moves the clock of an EachClock database.
+// Advance moves the clock of a database made by EachClock.
 func (db *DB) Advance(t *testing.T, d time.Duration) {
 	t.Helper()
-	// By the column, since MySQL does not read the table in a subquery that it updates.
+	// In terms of the column, since MySQL cannot read a table in a subquery of its own UPDATE.
 	db.Do(t, `UPDATE {prefix}test_clock SET now = `+db.Dialect.Add("now", ":us"), dialect.Args{"us": d.Microseconds()})
 }
 
-// ShiftClock has the database's clock go on with a difference, 0 at first, which Shift
-// changes. Sessions made from db see the same clock.
+// ShiftClock adds a difference to the database's clock, 0 at first, which Shift changes. Sessions
+// made from db share it.
 func (db *DB) ShiftClock(t *testing.T) {
 	t.Helper()
 	db.Do(t, `CREATE TABLE {prefix}test_shift AS SELECT {int 0} AS us`, nil)
 	db.DB = db.WithNow(db.Dialect.Add(db.Dialect.Now, "(SELECT us FROM "+db.Prefix()+"test_shift)"))
 }
 
-// Shift sets a clock of ShiftClock forward, or back, as an operator or a failover to
-// another host does.
+// Shift moves a clock of ShiftClock forward or back, as an operator or a failover to another host
+// may.
 func (db *DB) Shift(t *testing.T, by time.Duration) {
 	t.Helper()
 	db.Do(t, `UPDATE {prefix}test_shift SET us = us + {int :us}`, dialect.Args{"us": by.Microseconds()})
 }
 
-// Another connects to the same database, with the same clock, as another process would.
+// Another connects to the same database with the same clock, as another process would.
 func (db *DB) Another(t *testing.T, opt dialect.Options) *DB {
 	t.Helper()
 	other := Open(t, db.URL, opt)
@@ -241,20 +238,20 @@ func (db *DB) Another(t *testing.T, opt dialect.Options) *DB {
 	return other
 }
 
-// An engine is a kind of server, its dialect, and how it makes fresh databases. A further
+// An engine is a kind of server, its dialect, and how to make fresh databases on it. A further
 // engine is a further line here.
 type engine struct {
 	name    string
 	dialect *dialect.Dialect
-	server  func() (adminURL string, err error) // nil: there is none
-	create  creation                            // of an empty one
-	tables  creation                            // of one with dbcron's tables
+	server  func() (adminURL string, err error) // nil: no server needed
+	create  creation                            // makes an empty database
+	tables  creation                            // makes one with dbcron's tables
 }
 
-// A creation makes a database of a name.
+// A creation makes a database with the given name.
 type creation func(ctx context.Context, admin *dialect.DB, adminURL, name string) error
 
-// tested are the engines, each with the server of a test.
+// tested lists the engines to test.
 var tested = func() (all []*engine) {
 	byName := map[string]engine{
 		"postgres": {dialect: postgres.Dialect, create: createPostgres, tables: copyPostgres},
@@ -282,12 +279,12 @@ func createMySQL(ctx context.Context, admin *dialect.DB, _, name string) error {
 	return err
 }
 
-// running holds on to the servers, which end with this process, or when
-// nobody refers to them.
+// running keeps the servers referenced: they end with this process, or when nothing refers to
+// them.
 var running sync.Map
 
-// server returns the URL that the engine's variable holds, or that of a server that is
-// started when first asked for and shared by all tests of this program.
+// server returns the URL in the engine's variable, or that of a server that is started on first use
+// and shared by all tests of this program.
 func server(e dbserver.Engine) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		if u := os.Getenv(e.Variable); u != "" {
@@ -302,8 +299,8 @@ func server(e dbserver.Engine) func() (string, error) {
 	})
 }
 
-// fresh makes a database, empty or with dbcron's tables, and returns its URL. It is
-// dropped at the end of the test.
+// fresh makes a database, empty or with dbcron's tables, and returns its URL. It is dropped when
+// the test ends.
 func (e *engine) fresh(t *testing.T, tables bool) string {
 	t.Helper()
 	if e.server == nil {
@@ -340,11 +337,11 @@ func (e *engine) fresh(t *testing.T, tables bool) string {
 	return withPath(adminURL, name)
 }
 
-// withPath is a URL with another path, which names a database.
+// withPath replaces the path of a URL, which names the database.
 func withPath(rawURL, name string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return rawURL // which was used as it is
+		return rawURL // the URL was used unparsed before
 	}
 	u.Path = "/" + name
 	return u.String()
@@ -359,7 +356,7 @@ func drop(t *testing.T, adminURL, name string) {
 		return
 	}
 	defer admin.Close()
-	// A connection that was just closed may still be seen by the server.
+	// The server may still count a connection that was just closed.
 	query := "DROP DATABASE IF EXISTS " + name
 	if admin.Dialect.Schema {
 		query += " WITH (FORCE)"
@@ -369,7 +366,7 @@ func drop(t *testing.T, adminURL, name string) {
 	}
 }
 
-// Missing skips a test whose engine is not to be had, or fails it with CI=true.
+// Missing skips a test whose engine is unavailable, or fails it with CI=true.
 func Missing(t *testing.T, err error) {
 	t.Helper()
 	if os.Getenv("CI") == "true" || !errors.Is(err, dbserver.ErrMissing) {
@@ -378,9 +375,9 @@ func Missing(t *testing.T, err error) {
 	t.Skip(err)
 }
 
-// Begin begins a transaction that may be idle for as long as the test likes, where others
-// are ended after a few seconds. Where there is one writer, it waits for its turn. A test
-// that has not ended it by then has it rolled back.
+// Begin begins a transaction that may stay idle for as long as the test likes; others end after a
+// few seconds. On engines with one writer, it waits for its turn. If the test has not ended the
+// transaction, it is rolled back.
 func (db *DB) Begin(t *testing.T, opt *sql.TxOptions) *sql.Tx {
 	t.Helper()
 	for end := time.After(patience); ; {
@@ -399,7 +396,7 @@ func (db *DB) Begin(t *testing.T, opt *sql.TxOptions) *sql.Tx {
 	}
 }
 
-// patience is for what must happen, on a slow machine.
+// patience bounds waits for events that must happen, on a slow machine.
 const patience = 5 * time.Minute
 
 func (db *DB) begin(t *testing.T, opt *sql.TxOptions) (*sql.Tx, error) {
@@ -409,8 +406,8 @@ func (db *DB) begin(t *testing.T, opt *sql.TxOptions) (*sql.Tx, error) {
 		return nil, err
 	}
 	t.Cleanup(func() { _ = tx.Rollback() })
-	if db.Dialect.Name == mysql.Dialect.Name { // the others do so in transactions of dialect.DB alone
-		_, _ = tx.ExecContext(t.Context(), "SET SESSION idle_transaction_timeout = 0") // MySQL has no such variable
+	if db.Dialect.Name == mysql.Dialect.Name { // on the other engines only dialect.DB limits idle transactions
+		_, _ = tx.ExecContext(t.Context(), "SET SESSION idle_transaction_timeout = 0") // fails on MySQL, which has no such variable
 	}
 	return tx, nil
 }

@@ -15,33 +15,33 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
-// ErrBroken is what a call that a Fault breaks returns.
+// ErrBroken is the error of a call broken by a Fault.
 var ErrBroken = sqlconn.ErrCut
 
 // A Fault cuts the connection at one round trip to the server.
 type Fault struct {
-	Call  int  // which one, counted from 1 over all connections
-	After bool // the server still does the work, and its answer is lost
+	Call  int  // which round trip, counted from 1 over all connections
+	After bool // the server does the work, and its answer is lost
 
-	// Text limits the fault to round trips whose statement contains it. Others are not
-	// counted, and Random is not asked for them.
+	// Text limits the fault to round trips whose statement contains it. Others are neither
+	// counted nor passed to Random.
 	Text string
 
-	// Random, if set, is asked at each round trip instead of Call and After. It must be
-	// safe for concurrent use.
+	// Random, if set, replaces Call and After and is called at each round trip. It must be safe for
+	// concurrent use.
 	Random func() (broken, after bool)
 
-	// Stall, if set, is called before each round trip with its SQL, or what it is
-	// otherwise, and may block. It must be safe for concurrent use.
+	// Stall, if set, is called before each round trip with its SQL, or the name of the operation.
+	// It may block, and must be safe for concurrent use.
 	Stall func(op string)
 
 	calls atomic.Int64
 }
 
-// Reached tells whether the call was made, and broken.
+// Reached reports whether the call was made and broken.
 func (f *Fault) Reached() bool { return f.calls.Load() >= int64(f.Call) }
 
-// next tells what to do with a round trip.
+// next returns what to do with a round trip.
 func (f *Fault) next() (broken, after bool) {
 	if f.Random != nil {
 		return f.Random()

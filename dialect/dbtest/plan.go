@@ -12,10 +12,10 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// A PlanLine is a line of a query plan, by the names of its columns.
+// A PlanLine is one line of a query plan, by column name.
 type PlanLine map[string]string
 
-// String is the line for messages, as name=value.
+// String formats the line for messages, as name=value.
 func (l PlanLine) String() string {
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(l)) {
@@ -26,8 +26,8 @@ func (l PlanLine) String() string {
 	return strings.Join(words, " ")
 }
 
-// Plan asks for the plan of a statement instead of running it, on a connection,
-// which remembers the plans that it has made.
+// Plan returns the plan of a statement without running it. It uses one connection, which caches the
+// plans that it makes.
 func (db *DB) Plan(t *testing.T, c *sql.Conn, stmt *dialect.Stmt, args dialect.Args) []PlanLine {
 	t.Helper()
 	plan, err := dialect.Select(t.Context(), db.On(explainer{c}), stmt, args, ScanPlan)
@@ -37,7 +37,7 @@ func (db *DB) Plan(t *testing.T, c *sql.Conn, stmt *dialect.Stmt, args dialect.A
 	return plan
 }
 
-// Analyze gathers statistics, in the words of whichever engine it is.
+// Analyze gathers statistics, with the statement of whichever engine it is.
 func (db *DB) Analyze(t *testing.T, tables ...string) {
 	t.Helper()
 	for _, table := range tables {
@@ -48,8 +48,7 @@ func (db *DB) Analyze(t *testing.T, tables ...string) {
 	}
 }
 
-// An explainer asks for the plan of each query instead of its answer, in the words that
-// the engine understands.
+// An explainer asks for each query's plan instead of its result, in the engine's syntax.
 type explainer struct{ *sql.Conn }
 
 func (x explainer) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
@@ -63,7 +62,7 @@ func (x explainer) QueryContext(ctx context.Context, query string, args ...any) 
 	return rows, err
 }
 
-// ScanPlan reads a row, whatever its columns.
+// ScanPlan reads a row with any columns.
 func ScanPlan(rows *sql.Rows) (PlanLine, error) {
 	columns, err := rows.Columns()
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/dbcron/dbcron/dialect/engines"
 )
 
-// Program builds the tests of the package that t is of as a program without the race
-// detector, for tests that start very many: with it each takes several times as long.
+// Program builds the tests of t's package as a program without the race detector, for tests that
+// start many processes: with it each takes several times as long.
 func Program(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "program")
@@ -26,7 +26,7 @@ func Program(t *testing.T) string {
 	return name
 }
 
-// A Mutant is a statement that lacks a guard, and the test that finds that out.
+// A Mutant is a statement without one of its guards, and the test that must notice.
 type Mutant struct {
 	Stmt         *dialect.Stmt
 	Old, Changed string
@@ -35,12 +35,11 @@ type Mutant struct {
 
 const mutantsVariable = "DBCRON_TEST_MUTANTS"
 
-// Mutated is the statement of the mutant that this program is one of at present; nil: of
-// none.
+// Mutated is the statement of the mutant that this program currently runs, or nil.
 var Mutated *dialect.Stmt
 
-// MutantsMain is for TestMain. In a program that TestMutants has started it runs the tests
-// for each mutant in turn, and ends the program.
+// MutantsMain is for TestMain. In a program started by TestMutants it runs the tests for each mutant
+// in turn and exits.
 func MutantsMain(m *testing.M, mutants []Mutant) {
 	numbers, is := os.LookupEnv(mutantsVariable)
 	if !is {
@@ -62,8 +61,8 @@ func MutantsMain(m *testing.M, mutants []Mutant) {
 
 const mutantMark = "== mutant "
 
-// TestMutants fails for each mutant whose test does not. Those with the same test share a
-// program, since to start one takes longer than the tests.
+// TestMutants fails for each mutant whose test passes. Mutants with the same test share a program,
+// since starting one takes longer than the tests.
 func TestMutants(t *testing.T, mutants []Mutant) {
 	t.Helper()
 	if Mutated != nil {

@@ -8,13 +8,13 @@ import (
 	"github.com/dbcron/dbcron/dialect/sqlite"
 )
 
-// Refuse has the database refuse a verb, such as INSERT, on those rows of a table of ours that a
-// rule names, such as NEW.kind = 'bad', until allow is called. A DELETE has the row as OLD.
+// Refuse makes the database refuse a verb, such as INSERT, on rows of a dbcron table that match a
+// rule, such as NEW.kind = 'bad', until allow is called. In a DELETE, the row is called OLD.
 func (db *DB) Refuse(t *testing.T, verb, table, rule string) (allow func()) {
 	t.Helper()
 	name := "refuse_" + strings.ToLower(verb) + "_" + table
 	head := `CREATE TRIGGER ` + name + ` BEFORE ` + verb + ` ON {prefix}` + table
-	switch db.Dialect.Name { // a test with a clock of its own has a copy of the dialect
+	switch db.Dialect.Name { // a test with its own clock has a copy of the dialect
 	case postgres.Dialect.Name:
 		db.Do(t, `CREATE FUNCTION `+name+`() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not this one''; END'`, nil)
 		db.Do(t, head+` FOR EACH ROW WHEN (`+rule+`) EXECUTE FUNCTION `+name+`()`, nil)

@@ -22,19 +22,19 @@ import (
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
-// A database with dbcron's tables is a copy of one that was migrated before, or, where
-// there are no copies, has tables like those: sqlschema's tests show that this is the same. To
-// migrate each takes longer than most tests.
+// A database with dbcron's tables is a copy of one that was migrated before or, on engines that
+// cannot copy, gets tables like those; sqlschema's tests show that the result is the same. Migrating
+// each database would take longer than most tests.
 
-// script is what makes the tables of an engine.
+// script returns the SQL that creates an engine's tables.
 func script(ctx context.Context, d *dialect.Dialect) (string, error) {
 	var text bytes.Buffer
 	err := sqlschema.SQL(ctx, &text, d, dialect.Options{}, 0)
 	return text.String(), err
 }
 
-// copyPostgres makes a database by copying one that this server keeps for these
-// migrations. Of several programs that make that at once, one is first.
+// copyPostgres makes a database by copying a template that this server keeps for the current
+// migrations. If several programs make the template at once, the first one wins.
 func copyPostgres(ctx context.Context, admin *dialect.DB, adminURL, name string) error {
 	text, err := script(ctx, admin.Dialect)
 	if err != nil {
@@ -49,7 +49,7 @@ func copyPostgres(ctx context.Context, admin *dialect.DB, adminURL, name string)
 	if err != nil {
 		return err
 	}
-	// From its files, which version 14 does in any case.
+	// Copied file by file, as version 14 always does.
 	query := "CREATE DATABASE " + name + " TEMPLATE " + template
 	if _, err = admin.Pool().ExecContext(ctx, query+" STRATEGY FILE_COPY"); err != nil {
 		_, err = admin.Pool().ExecContext(ctx, query)
@@ -57,7 +57,7 @@ func copyPostgres(ctx context.Context, admin *dialect.DB, adminURL, name string)
 	return err
 }
 
-// makeTemplate makes it under another name, so that nobody copies half of it.
+// makeTemplate builds the template under another name, so that nobody copies half of it.
 func makeTemplate(ctx context.Context, admin *dialect.DB, adminURL, template string) (err error) {
 	name := freshName()
 	if err := createPostgres(ctx, admin, adminURL, name); err != nil {
@@ -71,7 +71,7 @@ func makeTemplate(ctx context.Context, admin *dialect.DB, adminURL, template str
 		return err
 	}
 	for _, query := range []string{
-		"ALTER DATABASE " + name + " ALLOW_CONNECTIONS false", // a copy cannot be made while somebody is there
+		"ALTER DATABASE " + name + " ALLOW_CONNECTIONS false", // a database in use cannot be copied
 		"ALTER DATABASE " + name + " RENAME TO " + template,
 	} {
 		if _, err = admin.Pool().ExecContext(ctx, query); err != nil {
@@ -83,7 +83,7 @@ func makeTemplate(ctx context.Context, admin *dialect.DB, adminURL, template str
 	}
 	_, dropped := admin.Pool().ExecContext(ctx, "DROP DATABASE "+name+" WITH (FORCE)")
 	if there, looked := isThere(ctx, admin, template); looked == nil && there {
-		return dropped // another program was first
+		return dropped // another program was faster
 	}
 	return errors.Join(err, dropped)
 }
@@ -93,9 +93,9 @@ func isThere(ctx context.Context, admin *dialect.DB, name string) (there bool, e
 	return there, err
 }
 
-// copyMySQL makes a database with the tables of one that this server keeps for these
-// migrations, each as they left it: they make it, and change it many times. The rest, which is
-// rows, views and routines, is what the script makes.
+// copyMySQL creates the tables as the migrations left them in a database that this server keeps for
+// the current migrations. Running the migrations would alter each table many times. The script
+// creates the rest: rows, views and routines.
 func copyMySQL(ctx context.Context, admin *dialect.DB, adminURL, name string) error {
 	all, err := tablesOf(adminURL)
 	if err != nil {
@@ -117,8 +117,8 @@ func tablesOf(adminURL string) ([]string, error) {
 
 var asked sync.Map
 
-// templateMySQL returns what makes dbcron's tables. The database that it reads is whole when
-// it has the table that is made last. Programs that make it at once wait for each other.
+// templateMySQL returns the statements that create dbcron's tables. The database that it reads is
+// complete when it has the table that is made last. Concurrent programs wait for each other.
 func templateMySQL(ctx context.Context, adminURL string) (all []string, err error) {
 	text, err := script(ctx, mysql.Dialect)
 	if err != nil {
@@ -130,7 +130,7 @@ func templateMySQL(ctx context.Context, adminURL string) (all []string, err erro
 	if err != nil {
 		return nil, err
 	}
-	defer admin.Close() // and ends the lock
+	defer admin.Close() // which also ends the lock
 	db := admin.Pool()
 	var whole int
 	err = errors.Join(
@@ -152,7 +152,7 @@ func templateMySQL(ctx context.Context, adminURL string) (all []string, err erro
 	if err != nil {
 		return nil, err
 	}
-	all = []string{"SET foreign_key_checks = 0"} // they come by name
+	all = []string{"SET foreign_key_checks = 0"} // the tables come in alphabetical order
 	for _, table := range tables {
 		var name, create string
 		if err := db.QueryRowContext(ctx, "SHOW CREATE TABLE "+template+"."+table).Scan(&name, &create); err != nil {
@@ -190,7 +190,7 @@ func namesOf(ctx context.Context, db *sql.DB, schema string) (names []string, er
 	return names, rows.Err()
 }
 
-// run runs statements one after the other, on one connection.
+// run runs statements in order on one connection.
 func run(ctx context.Context, databaseURL string, all []string) error {
 	db, err := engines.Connect(ctx, databaseURL, dialect.Options{MaxConns: 1})
 	if err != nil {
@@ -205,7 +205,7 @@ func run(ctx context.Context, databaseURL string, all []string) error {
 	return nil
 }
 
-// statements divides a script as the mysql program would.
+// statements splits a script as the mysql program would.
 func statements(text string) (all []string) {
 	end, part := ";", ""
 	for line := range strings.Lines(text) {

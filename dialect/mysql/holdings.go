@@ -7,9 +7,9 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// holdings tries each right with a statement that fails in any case, since it names a
-// column that no table has: the server looks at the rights on the table first. What the
-// server's own tables say would leave out roles, patterns and revoked parts.
+// holdings tries each right with a statement that always fails, because it names a column that no
+// table has: the server checks rights on the table first. The server's own tables would not account
+// for roles, patterns and partial revokes.
 func holdings(ctx context.Context, db *dialect.DB, want dialect.Rights) (*dialect.Holdings, error) {
 	var user, database string
 	if err := db.Get(ctx, dialect.Unlisted("SELECT CURRENT_USER(), DATABASE()"), nil, &user, &database); err != nil {

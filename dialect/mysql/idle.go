@@ -9,17 +9,17 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
-// idleSeconds is for how long a short transaction may be idle, see [dialect.DB.ShortTx].
+// idleSeconds limits the idle time of a short transaction: see [dialect.DB.ShortTx].
 const idleSeconds = 5
 
-// An idleLimit has the server end the short transactions of a connection that are idle, and
-// no others. It is switched when a transaction of the other kind begins. Those of one kind
-// come one after the other, so that this costs next to nothing.
+// An idleLimit makes the server end short transactions that are idle, and no others. It switches the
+// limit when a transaction of the other kind begins. Transactions of one kind follow each other, so
+// this costs next to nothing.
 //
-// MariaDB has a setting for transactions. In MySQL it is wait_timeout, which ends idle
-// connections whether they are in a transaction or not. The pool closes those that it has
-// before that, and connects again if it is too late; but a lock of the session's would end
-// with the connection, so the limit is off while it may have one.
+// MariaDB has a setting for idle transactions. MySQL only has wait_timeout, which ends idle
+// connections in and outside of transactions. The pool closes its idle connections earlier, and
+// reconnects if it was too late. But a session lock would end with its connection, so the limit is
+// off while the connection may hold one.
 type idleLimit struct {
 	variable string
 	on       bool
@@ -57,7 +57,7 @@ func (l *idleLimit) set(ctx context.Context, c driver.Conn, on bool) error {
 	return err
 }
 
-// begins tells whether a statement begins a transaction, or may.
+// begins reports whether a statement begins a transaction, or may.
 func begins(op string) bool {
 	op = strings.TrimLeft(op, " \t\r\n")
 	for _, word := range []string{"begin", "start", "set autocommit"} {

@@ -1,5 +1,4 @@
-// Package mysql is MySQL and MariaDB for dbcron, by go-sql-driver/mysql. It links that
-// driver, and no other.
+// Package mysql is the engine for MySQL and MariaDB, with go-sql-driver/mysql as its only driver.
 package mysql
 
 import (
@@ -26,7 +25,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
-// Dialect is MySQL from 8.0 on and MariaDB from 10.6 on: the SQL that both take.
+// Dialect is the engine of MySQL from 8.0 on and MariaDB from 10.6 on: the SQL that both accept.
 var Dialect = &dialect.Dialect{
 	Name:    "mysql",
 	Goose:   "mysql",
@@ -61,13 +60,13 @@ var Dialect = &dialect.Dialect{
 	IgnoreDuplicate: func(column string) string { return "ON DUPLICATE KEY UPDATE " + column + " = " + column },
 	Records: func(rows string, columns []dialect.Column) string {
 		types := map[string]string{"int": "BIGINT", "text": "LONGTEXT CHARACTER SET utf8mb4"}
-		// A derived table, since MySQL cannot lock a table function (error 3569), and the
-		// locking clause of a query does not reach into its derived tables.
+		// A derived table, since MySQL cannot lock a table function (error 3569), and a query's locking
+		// clause does not apply to its derived tables.
 		return "(SELECT * FROM JSON_TABLE(" + rows + ", '$[*]' COLUMNS (" +
 			engine.Listed(columns, func(c dialect.Column) string { return c.Name + " " + types[c.Kind] + " PATH '$." + c.Name + "'" }) +
 			")) AS listed) AS record"
 	},
-	// In this order and by this index, because a small table would be scanned.
+	// In this order and with this index, because the optimizer would scan a small table.
 	JoinByKey: func(table string) string { return "STRAIGHT_JOIN " + table + " FORCE INDEX (PRIMARY)" },
 	Ranges:    true,
 	In:        func(column, list string) string { return column + " IN (" + list + ")" },
@@ -76,8 +75,8 @@ var Dialect = &dialect.Dialect{
 		return "ORDER BY " + column + " LIMIT " + count
 	},
 	UpdateFrom: func(table string, key []string, set, condition, pick string) string {
-		// Not IN, whose outer scan waits for rows that pick skips; and in this
-		// order and by this index, because a small table would be scanned as well.
+		// Not IN, whose outer scan waits for rows that pick skips. In this order and with this
+		// index, because the optimizer would scan a small table.
 		return "UPDATE (" + pick + ") AS picked STRAIGHT_JOIN " + table + " FORCE INDEX (PRIMARY) ON " +
 			engine.SameKey(table, key) + " SET " + set +
 			engine.Also(" WHERE ", condition)
@@ -87,7 +86,7 @@ var Dialect = &dialect.Dialect{
 	Next: func(column string) string { return column + " = LAST_INSERT_ID(" + column + " + 1)" },
 
 	Isolation: sql.LevelReadCommitted,
-	Isolated:  true, // see session; to ask for it would be one more round trip
+	Isolated:  true, // set by session; asking for it would cost one more round trip
 
 	Duplicate: numbered(1062),
 	Missing:   numbered(1146),
@@ -106,7 +105,7 @@ var Dialect = &dialect.Dialect{
 	SyntaxError: numbered(1064),
 
 	Connector: connector,
-	IdleLife:  idleSeconds * time.Second * 3 / 5, // MySQL's server closes those that are idle for longer: see idleLimit
+	IdleLife:  idleSeconds * time.Second * 3 / 5, // MySQL closes connections that are idle for longer: see idleLimit
 	Check:     check,
 	Strain:    strain,
 
@@ -120,10 +119,10 @@ var Dialect = &dialect.Dialect{
 	Delimiter: true,
 }
 
-// temporary are the errors of the server, the connection, time and other transactions: locks;
-// limits on connections; a shutdown; no space, memory or threads; the network; statements that
-// were interrupted, or took too long; a server that is read-only or no primary, or whose group
-// or cluster does not let a transaction be committed.
+// temporary lists errors of the server, the connection, timeouts and other transactions: locks, limits
+// on connections, a shutdown, lack of space, memory or threads, the network, statements that were
+// interrupted or took too long, and a read-only server, one that is not the primary, or one whose
+// group or cluster prevents a commit.
 var temporary = numbered(1205, 1213, 1020, 3572, 1180, 3101, 3032, 3169,
 	1040, 1047, 1053, 1203, 1226,
 	1021, 1037, 1038, 1041, 1114, 1135,
@@ -161,8 +160,8 @@ func config(u *url.URL, opt dialect.Options) (*mysql.Config, error) {
 	if socket != "" {
 		address = "unix(" + socket + ")"
 	}
-	// With the address, because the driver takes from it the name that the
-	// server's certificate must have.
+	// With the address, because the driver takes from it the name to verify in the server's
+	// certificate.
 	cfg, err := mysql.ParseDSN(address + "/?" + parameters)
 	if err != nil {
 		return nil, err
@@ -173,11 +172,11 @@ func config(u *url.URL, opt dialect.Options) (*mysql.Config, error) {
 	}
 	cfg.User = u.User.Username()
 	cfg.Passwd, _ = u.User.Password()
-	// What the SQL relies on: matched rows are counted, not changed ones; one
-	// round trip a statement; instants never parsed by the driver.
+	// The SQL relies on this: matched rows are counted, not changed ones; a statement takes one
+	// round trip; the driver never parses instants.
 	cfg.ClientFoundRows, cfg.InterpolateParams = true, true
 	cfg.ParseTime, cfg.MultiStatements = false, false
-	cfg.Logger = &mysql.NopLogger{} // what it would print comes back as errors, too
+	cfg.Logger = &mysql.NopLogger{} // what it would print is returned as errors, too
 	cfg.Timeout = cmp.Or(cfg.Timeout, 10*time.Second)
 	cfg.ConnectionAttributes = cmp.Or(cfg.ConnectionAttributes, "program_name:"+opt.ApplicationName)
 	if cfg.Params == nil {
@@ -186,19 +185,18 @@ func config(u *url.URL, opt dialect.Options) (*mysql.Config, error) {
 	cfg.Params["time_zone"] = "'+00:00'"
 	cfg.Params["sql_mode"] = "'" + sqlMode + "'"
 	cfg.Params["autocommit"] = "1"       // the server's default may be 0
-	cfg.Params["sql_safe_updates"] = "0" // it may be 1, and refuses statements by how they are planned
-	// A statement whose client has gone must not wait for a lock, get it, and
-	// hold it: the ghost of a cancelled claim.
+	cfg.Params["sql_safe_updates"] = "0" // may be 1, which refuses statements depending on their plans
+	// A statement whose client is gone must not wait for a lock, get it, and hold it: the ghost
+	// of a cancelled claim.
 	cfg.Params["innodb_lock_wait_timeout"] = "5"
 	return cfg, nil
 }
 
 var variable = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
-// parameters takes the socket, which is ours, out of a URL's parameters.
-// What the driver does not know it sends as SET name = value, so that any
-// variable of the server is a parameter, and the server refuses what is none.
-// But SET password would change it, and the driver panics at strict.
+// parameters removes the socket, which is ours, from a URL's parameters. The driver sends parameters
+// that it does not know as SET name = value. So any server variable is a parameter, and the server
+// refuses unknown ones. But SET password would change it, and strict makes the driver panic.
 func parameters(rawQuery string) (socket, rest string, err error) {
 	var kept []string
 	for pair := range strings.SplitSeq(rawQuery, "&") {
@@ -220,16 +218,16 @@ func parameters(rawQuery string) (socket, rest string, err error) {
 	return socket, strings.Join(kept, "&"), nil
 }
 
-// driverParameters are those whose names could not be a variable's.
+// driverParameters are parameters of the driver whose names are not those of variables.
 var driverParameters = []string{
 	"allowAllFiles", "allowCleartextPasswords", "allowFallbackToPlaintext", "allowNativePasswords", "checkConnLiveness",
 	"clientFoundRows", "columnsWithAlias", "connectionAttributes", "interpolateParams", "maxAllowedPacket",
 	"multiStatements", "parseTime", "readTimeout", "rejectReadOnly", "serverPubKey", "timeTruncate", "writeTimeout",
 }
 
-// session sets what a DSN cannot (no variable for isolation is known to
-// both MySQL and MariaDB), and sees to it that a cancelled statement ends in
-// the server too: the driver alone only closes its end of the connection.
+// session sets what a DSN cannot: no variable for the isolation level exists in both MySQL and
+// MariaDB. It also makes sure that a cancelled statement ends in the server; the driver alone only
+// closes its end of the connection.
 func session(ctx context.Context, c driver.Conn, base driver.Connector) (sqlconn.Around, error) {
 	if err := sqlconn.Exec(ctx, c, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
 		return nil, err
@@ -260,8 +258,8 @@ func session(ctx context.Context, c driver.Conn, base driver.Connector) (sqlconn
 	}, nil
 }
 
-// kill ends a connection in the server, with a second of time: it is a
-// courtesy, and innodb_lock_wait_timeout ends what it does not reach.
+// kill ends a connection in the server, within a second. It is a courtesy: innodb_lock_wait_timeout
+// ends what it does not reach.
 func kill(base driver.Connector, id int64) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -284,7 +282,7 @@ func check(ctx context.Context, db *dialect.DB) ([]dialect.Finding, error) {
 	return findings(v), nil
 }
 
-// findings judges the values of the variables that variables asks for.
+// findings judges the variables that variables has read.
 func findings(v map[string]string) []dialect.Finding {
 	major, minor := engine.Version(v["version"])
 	modern := major >= 8
@@ -293,7 +291,7 @@ func findings(v map[string]string) []dialect.Finding {
 		product, modern = "MariaDB", major > 10 || major == 10 && minor >= 6
 	}
 	advice := "use MySQL 8.0 or MariaDB 10.6, or later"
-	if strings.Contains(v["version"], "TiDB") { // of which version() also names a MySQL that it is like
+	if strings.Contains(v["version"], "TiDB") { // version() of TiDB names the MySQL that it imitates
 		product, modern = "TiDB", false
 		advice = "TiDB is refused, since nobody has proven dbcron's locks on it: LOCK IN SHARE MODE, on which the order of jobs rests, may lock nothing there; " +
 			"use MySQL 8.0 or MariaDB 10.6, or later"
@@ -342,8 +340,7 @@ func findings(v map[string]string) []dialect.Finding {
 	}
 }
 
-// variables asks with SHOW, because @@name of a variable that this
-// version does not have is an error.
+// variables uses SHOW, because @@name fails for a variable that this version does not have.
 func variables(ctx context.Context, pool *sql.DB) (map[string]string, error) {
 	rows, err := pool.QueryContext(ctx, `SHOW VARIABLES WHERE Variable_name IN ('version', 'read_only', 'super_read_only',
 		'innodb_read_only', 'log_bin', 'binlog_format', 'sql_mode', 'character_set_client', 'character_set_connection',
@@ -365,14 +362,14 @@ func variables(ctx context.Context, pool *sql.DB) (map[string]string, error) {
 
 func exclusive(ctx context.Context, db *dialect.DB, name, _ string) (func(), error) {
 	own := *locks
-	own.Refuse = func(context.Context, *sql.Conn) error { return nil } // Galera: run migrations at one node
+	own.Refuse = func(context.Context, *sql.Conn) error { return nil } // Galera: run migrations on one node
 	return own.Take(ctx, db.Pool(), name)
 }
 
-// lockKey hashes a name, because GET_LOCK takes 64 characters and its rules on case
-// differ, and puts the database into it, because the lock is the server's. The hash is
-// computed here: MySQL 9.7 has no SHA1. Versions that had the server compute it made the
-// same name, so they and this one exclude each other.
+// lockKey hashes a name, because GET_LOCK takes 64 characters and its case rules vary. The hash
+// includes the database, because the locks are the server's. It is computed here, since MySQL 9.7 has
+// no SHA1; earlier versions of dbcron had the server compute the same name, so they and this one
+// exclude each other.
 func lockKey(ctx context.Context, c *sql.Conn, name string) (string, error) {
 	var database string
 	if err := c.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&database); err != nil {
@@ -396,8 +393,7 @@ var locks = &dialect.SessionLocks{
 	},
 }
 
-// noSession refuses nodes of a Galera cluster, each of which has such
-// locks of its own, and replicas.
+// noSession refuses replicas, and nodes of a Galera cluster, which do not share such locks.
 func noSession(ctx context.Context, c *sql.Conn) error {
 	var readOnly bool
 	if err := c.QueryRowContext(ctx, "SELECT @@global.read_only").Scan(&readOnly); err != nil {

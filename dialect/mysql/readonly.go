@@ -13,36 +13,35 @@ import (
 	"github.com/dbcron/dbcron/dialect/internal/engine"
 )
 
-// How MySQL, MariaDB and their clusters say that a server takes no writes, or that a commit has failed.
+// How MySQL, MariaDB and their clusters report that a server takes no writes, or that a commit failed.
 
-// readOnly tells whether a statement was refused because the server takes no writes
-// any more. A primary that is demoted keeps its connections, and the pool would use them
-// for ever: as a bad connection it is closed, and the next one may lead to the new primary.
-// So is a node of Galera that its cluster has left behind (1047). Nothing was changed.
+// readOnly reports whether a statement was refused because the server takes no writes. A demoted
+// primary keeps its connections, and the pool would use them for ever. Treating them as bad closes
+// them, and the next one may lead to the new primary. The same goes for a Galera node that its
+// cluster has left behind (1047). Nothing was changed.
 func readOnly(err error) bool {
 	var e *mysql.MySQLError
-	// 1290 tells of any option that prevents a statement.
+	// 1290 stands for any server option that prevents a statement.
 	return errors.As(err, &e) && (e.Number == 1836 || e.Number == 1047 && strings.Contains(e.Message, "WSREP") ||
 		e.Number == 1290 && strings.Contains(e.Message, "read-only"))
 }
 
-// commitConflict tells whether a commit lost against one of another node, and was rolled
-// back: group replication says so with the storage engine's number for a deadlock.
+// commitConflict reports whether a commit lost against one of another node and was rolled back. Group
+// replication reports this with the storage engine's number for a deadlock.
 func commitConflict(err error) bool {
 	var e *mysql.MySQLError
 	return errors.As(err, &e) && e.Number == 1180 && strings.Contains(e.Message, "error 149")
 }
 
-// halfCommitted tells whether a cluster failed a commit (Galera: 1180, group replication:
-// 3100). The other nodes may have it or not, and the connection leads to a node that may have
-// been left behind.
+// halfCommitted reports whether a cluster failed a commit (Galera: 1180, group replication: 3100).
+// The other nodes may or may not have it, and this node may have been left behind.
 func halfCommitted(err error) bool {
 	return numbered(1180, 3100)(err) && !commitConflict(err)
 }
 
 func askReadOnly(ctx context.Context, on dialect.Execer) (why string, err error) {
 	var global, innodb string
-	// MariaDB 12 has names as values, and others numbers.
+	// MariaDB 12 has names as values, others have numbers.
 	if err := engine.QueryRow(ctx, on, "SELECT REPLACE(@@global.read_only, '1', 'ON'), REPLACE(@@innodb_read_only, '1', 'ON')",
 		nil, &global, &innodb); err != nil {
 		return "", err
@@ -51,8 +50,8 @@ func askReadOnly(ctx context.Context, on dialect.Execer) (why string, err error)
 	return whyReadOnly(map[string]string{"read_only": global, "innodb_read_only": innodb, "wsrep_ready": ready}), err
 }
 
-// galeraReady tells whether a node of Galera takes statements, as SHOW STATUS does; "": it is no
-// such node. A node that does not still takes SHOW.
+// galeraReady reports whether a Galera node takes statements, as SHOW STATUS says; "" means that it is
+// not a Galera node. A node that is not ready still takes SHOW.
 func galeraReady(ctx context.Context, on dialect.Execer) (value string, err error) {
 	is, err := isGalera(ctx, on)
 	if err == nil && is {
@@ -61,7 +60,7 @@ func galeraReady(ctx context.Context, on dialect.Execer) (value string, err erro
 	return value, err
 }
 
-// isGalera tells whether a server is a node of a Galera cluster.
+// isGalera reports whether a server is a node of a Galera cluster.
 func isGalera(ctx context.Context, on dialect.Execer) (bool, error) {
 	var value string
 	err := engine.QueryRow(ctx, on, "SHOW VARIABLES LIKE 'wsrep_on'", nil, new(string), &value)
@@ -71,8 +70,8 @@ func isGalera(ctx context.Context, on dialect.Execer) (bool, error) {
 	return value == "ON", err
 }
 
-// whyReadOnly judges the values of variables. MariaDB 12 has further values than OFF and ON, and
-// they are read-only too.
+// whyReadOnly judges the values of variables. MariaDB 12 has values besides OFF and ON, which also mean
+// read-only.
 func whyReadOnly(v map[string]string) string {
 	var why []string
 	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only", "tx_read_only", "transaction_read_only"} {

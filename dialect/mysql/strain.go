@@ -7,7 +7,7 @@ import (
 )
 
 // What keeps InnoDB from cleaning up after updates and deletes, of which queues have many. Each
-// statement returns a line for each thing that is wrong; the first two take the right PROCESS.
+// statement returns one line per problem; the first two need the right PROCESS.
 const (
 	oldSnapshots = `
 		SELECT CONCAT('transaction ', trx_id, ' of connection ', trx_mysql_thread_id, ' has been open since ', trx_started)
@@ -21,7 +21,7 @@ const (
 			AND data_free > 1073741824 AND data_free > 4 * (data_length + index_length) ORDER BY data_free DESC LIMIT 5`
 )
 
-// strain looks for what makes the database slow in the long run.
+// strain looks for what makes the database slow over time.
 func strain(ctx context.Context, db *dialect.DB) ([]dialect.Finding, error) {
 	return db.Strains(ctx, []dialect.Strain{
 		{

@@ -8,8 +8,8 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// holdings asks the catalogs, which everybody may read. Rights of groups, owners and
-// superusers count.
+// holdings reads the catalogs, which everybody may do. It takes groups, owners and superusers into
+// account.
 func holdings(ctx context.Context, db *dialect.DB, want dialect.Rights) (*dialect.Holdings, error) {
 	h := &dialect.Holdings{Lacks: dialect.Rights{}}
 	var schema string
@@ -43,7 +43,7 @@ func holdings(ctx context.Context, db *dialect.DB, want dialect.Rights) (*dialec
 	return h, err
 }
 
-// Not listed with the others, since no other engine has these.
+// Unlisted, since no other engine has these.
 var (
 	tableUser = dialect.Unlisted(`SELECT quote_ident(current_user), quote_ident(n.nspname), has_schema_privilege(n.oid, 'USAGE')
 		FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace

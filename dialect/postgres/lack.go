@@ -16,29 +16,29 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
-// What speaks PostgreSQL's protocol need not have all that PostgreSQL has, and an administrator
-// can take away the right to a function. So dbcron tries, in transactions that it rolls back:
-// nobody hears the notification, and no lock stays.
+// Servers that speak PostgreSQL's protocol may lack some of its features, and an administrator can
+// revoke the right to a function. So dbcron tries each feature in a transaction that it rolls back:
+// nobody receives the notification, and no lock remains.
 
-// A trial is queries that work where there is a feature. What a query returns has to be true.
+// A trial is a list of queries that work if a feature exists. Each must return true.
 type trial struct {
 	feature dialect.Feature
 	queries []string
 }
 
 func trials() []trial {
-	key := strconv.FormatInt(rand.Int64(), 10) // nobody's
+	key := strconv.FormatInt(rand.Int64(), 10) // a key that nobody else uses
 	return []trial{
 		{dialect.Notifications, []string{"LISTEN dbcron_probe", "SELECT pg_notify('dbcron_probe', '') IS NOT NULL"}},
-		// The server must list the lock, too: there are some that have such functions, which do nothing.
+		// The server must also list the lock: some servers have such functions as no-ops.
 		{dialect.AdvisoryLocks, []string{"SELECT CASE WHEN pg_try_advisory_xact_lock(" + key + ") THEN EXISTS (" +
 			"SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted) END"}},
 		{dialect.Sessions, []string{"SELECT CASE WHEN pg_try_advisory_lock(" + key + ") THEN pg_advisory_unlock(" + key + ") END"}},
 	}
 }
 
-// without finds out what a server has not, or what its user may not use, and what a pooler
-// on the way does not carry.
+// without finds out what the server lacks, what its user may not use, and what a pooler in between
+// does not support.
 func without(ctx context.Context, c *sql.Conn, known map[dialect.Feature]string) (lacks []dialect.Lack, err error) {
 	is, _, err := behindPooler(ctx, c)
 	if err != nil {
@@ -59,7 +59,7 @@ func without(ctx context.Context, c *sql.Conn, known map[dialect.Feature]string)
 		all = append(all, t.queries...)
 	}
 	why, err := try(ctx, c, all)
-	if err != nil || why == "" { // all in one round trip, as it nearly always is
+	if err != nil || why == "" { // all in one round trip, the usual case
 		return lacks, err
 	}
 	for _, t := range trials {
@@ -73,8 +73,7 @@ func without(ctx context.Context, c *sql.Conn, known map[dialect.Feature]string)
 	return lacks, nil
 }
 
-// try runs queries in a transaction that it rolls back, and tells why they do not work;
-// "" if they do.
+// try runs queries in a transaction that it rolls back, and returns why they do not work, or "".
 func try(ctx context.Context, c *sql.Conn, queries []string) (why string, err error) {
 	works := true
 	err = c.Raw(func(driverConn any) (err error) {
@@ -118,7 +117,7 @@ func tryAtOnce(ctx context.Context, own *stdlib.Conn, queries []string) (works b
 	return true, nil
 }
 
-// tryEach is try by other drivers than pgx's.
+// tryEach is try for drivers other than pgx's.
 func tryEach(ctx context.Context, c *sql.Conn, queries []string) (works bool, err error) {
 	tx, err := c.BeginTx(ctx, nil)
 	if err != nil {
@@ -129,7 +128,7 @@ func tryEach(ctx context.Context, c *sql.Conn, queries []string) (works bool, er
 		var is sql.NullBool
 		err := tx.QueryRowContext(ctx, query).Scan(&is)
 		switch {
-		case errors.Is(err, sql.ErrNoRows): // LISTEN has none
+		case errors.Is(err, sql.ErrNoRows): // LISTEN returns no rows
 		case err != nil:
 			return false, err
 		case !is.Bool:

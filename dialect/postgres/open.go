@@ -12,25 +12,24 @@ import (
 
 var only = []*dialect.Dialect{Dialect}
 
-// Open connects to the PostgreSQL database that rawURL names, with all that the SQL relies
-// on, and checks it. The URL is
+// Open connects to the PostgreSQL database that rawURL names, with everything that the SQL relies on,
+// and checks it. The URL is
 //
 //	postgres://user:password@host:5432/database
 //
-// followed by parameters of pgx, if any, and dbcron_without=…, which names the features to do
-// without, with commas between: see [dialect.Feature]. Close it when done.
+// optionally followed by parameters of pgx and by dbcron_without=…, a comma-separated list of
+// features to do without: see [dialect.Feature]. The caller must Close the DB.
 func Open(ctx context.Context, rawURL string, opt dialect.Options) (*dialect.DB, error) {
 	return dialect.Open(ctx, only, rawURL, opt)
 }
 
-// Wrap takes a pool of pgx's own kind that the program already has. The pool stays the
-// caller's: Close leaves it open.
+// Wrap uses a pgxpool.Pool that the program has. Close leaves the pool open.
 func Wrap(ctx context.Context, pool *pgxpool.Pool, opt dialect.Options) (*dialect.DB, error) {
 	return dialect.WrapOwned(ctx, only, stdlib.OpenDBFromPool(pool), int(pool.Config().MaxConns), opt)
 }
 
-// WrapDB is Wrap for a pool of database/sql: of pgx's stdlib, or of another driver whose
-// errors have the method SQLState.
+// WrapDB is Wrap for a pool of database/sql, with pgx's stdlib or another driver whose errors have the
+// method SQLState.
 func WrapDB(ctx context.Context, pool *sql.DB, opt dialect.Options) (*dialect.DB, error) {
 	return dialect.Wrap(ctx, only, pool, opt)
 }

@@ -17,42 +17,41 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
-// A transaction pooler, such as PgBouncer, gives each transaction another session of the
-// server. What belongs to a session is lost or another's then: prepared statements,
-// notifications, session locks. A pooler is told by the process number that it makes up for
-// its clients: that of the server's process is another. One that pools whole sessions looks
-// the same, and is treated as if it did not.
+// A transaction pooler, such as PgBouncer, gives each transaction another session of the server. State
+// of a session is then lost or belongs to somebody else: prepared statements, notifications, session
+// locks. A pooler gives its clients an invented process number, which differs from that of the
+// server's process; that reveals it. A pooler of whole sessions looks the same, and is treated the
+// same.
 
 // A poolerConnector connects with prepared statements, or without them behind a pooler.
 type poolerConnector struct {
-	driver.Connector // prepares statements
+	driver.Connector // with prepared statements
 	behind           driver.Connector
 }
 
 func newPoolerConnector(cfg *pgx.ConnConfig) driver.Connector {
 	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler { return &watcher{conn: c} }
 	direct := stdlib.GetConnector(*cfg)
-	// What parameters a statement has is remembered. It is parsed anew each time, in the
-	// same round trip.
+	// The parameters of a statement are cached. The statement is parsed anew each time, in the same
+	// round trip.
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
-	// PgBouncer up to 1.20, and so Debian 12's, can end when it is asked to cancel a statement
-	// (its issues 801 and 904).
-	// So a statement whose context ends loses its connection instead.
+	// PgBouncer up to 1.20, which Debian 12 has, can crash when asked to cancel a statement (its
+	// issues 801 and 904). So a statement whose context ends loses its connection instead.
 	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
 	}
 	return &poolerConnector{direct, stdlib.GetConnector(*cfg)}
 }
 
-// leadsToServer is set in a connection's own data once it is known that no pooler is in between.
+// leadsToServer marks a connection's custom data once it is known that no pooler is in between.
 const leadsToServer = "dbcron: no pooler"
 
-// A watcher ends a statement whose context ends: it asks the server to cancel the statement, if
-// the connection is known to lead to the server. Else it ends the connection: while it is asked
-// whether a pooler is in between, none may be asked to cancel anything (see newPoolerConnector).
+// A watcher ends a statement whose context ends. It asks the server to cancel the statement if the
+// connection is known to lead to the server. Otherwise it closes the connection: until it is known
+// whether a pooler is in between, nothing may be cancelled (see newPoolerConnector).
 type watcher struct {
 	conn             *pgconn.PgConn
-	ctxwatch.Handler // of the statement that is being ended
+	ctxwatch.Handler // of the statement being ended
 }
 
 func (w *watcher) HandleCancel(ctx context.Context) {
@@ -84,7 +83,7 @@ func (c *poolerConnector) Connect(ctx context.Context) (driver.Conn, error) {
 	return c.behind.Connect(ctx)
 }
 
-// pooled tells whether a pooler is between a connection and the server. It prepares nothing.
+// pooled reports whether a pooler is between a connection and the server. It prepares nothing.
 func pooled(ctx context.Context, own *stdlib.Conn) (bool, error) {
 	c := own.Conn().PgConn()
 	results, err := c.Exec(ctx, "SELECT pg_backend_pid()").ReadAll()
@@ -98,7 +97,7 @@ func pooled(ctx context.Context, own *stdlib.Conn) (bool, error) {
 	return err == nil && uint32(pid) != c.PID(), err
 }
 
-// behindPooler is pooled for any driver; false: it is not, or that cannot be told.
+// behindPooler is pooled for any driver. It returns false if it cannot tell.
 func behindPooler(ctx context.Context, c *sql.Conn) (is, prepares bool, err error) {
 	err = c.Raw(func(driverConn any) (err error) {
 		own, ok := sqlconn.Unwrap(driverConn).(*stdlib.Conn)
@@ -112,7 +111,7 @@ func behindPooler(ctx context.Context, c *sql.Conn) (is, prepares bool, err erro
 	return is, prepares, err
 }
 
-// poolerFinding tells what does not work behind a pooler.
+// poolerFinding reports what does not work behind a pooler.
 func poolerFinding(ctx context.Context, pool *sql.DB) (all []dialect.Finding, err error) {
 	c, err := pool.Conn(ctx)
 	if err != nil {

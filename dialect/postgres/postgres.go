@@ -1,4 +1,4 @@
-// Package postgres is PostgreSQL for dbcron, by pgx. It links that driver, and no other.
+// Package postgres is the engine for PostgreSQL, with pgx as its only driver.
 package postgres
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/internal/engine"
 )
 
-// Dialect is PostgreSQL, from 14 on.
+// Dialect is the engine of PostgreSQL from 14 on.
 var Dialect = &dialect.Dialect{
 	Name:    "postgres",
 	Goose:   "postgres",
@@ -40,8 +40,8 @@ var Dialect = &dialect.Dialect{
 	Add: func(t, us string) string {
 		return "(" + t + " + CAST(" + us + " AS BIGINT) * INTERVAL '1 microsecond')"
 	},
-	// Seconds and µs apart: µs alone times an interval is computed in floating
-	// point, and is one off in far years.
+	// Seconds and µs separately: an interval from µs alone is computed in floating point, and off
+	// by one in far years.
 	FromMicros: func(us string) string {
 		us = "CAST(" + us + " AS BIGINT)"
 		return "(TIMESTAMPTZ 'epoch' + " + us + " / 1000000 * INTERVAL '1 second' + " + us + " % 1000000 * INTERVAL '1 microsecond')"
@@ -77,10 +77,10 @@ var Dialect = &dialect.Dialect{
 	Returning: func(column string) string { return "RETURNING " + column },
 
 	Isolation: sql.LevelReadCommitted,
-	// A plan that was made for an empty table, of a statement with a long list, would
-	// read all of one that has grown since; so would a new one, if the statistics say
-	// that the table is empty. See pipelineWithout. LOCAL, because a pooler may give the
-	// session to somebody else next.
+	// A statement with a long list could keep the plan made for an empty table, and read all of the
+	// table after it has grown. A new plan does the same if the statistics say that the table is
+	// empty. See pipelineWithout. LOCAL, because a pooler may give the session to somebody else
+	// next.
 	OnBegin:      "SELECT " + onBegin,
 	OnBeginShort: "SELECT set_config('idle_in_transaction_session_timeout', '5s', true), " + onBegin,
 
@@ -92,7 +92,7 @@ var Dialect = &dialect.Dialect{
 	Unavailable: func(err error) bool {
 		return dialect.ConnectionError(err) || errors.Is(err, pgconn.ErrConnClosed) ||
 			sqlState("57P01", "57P02", "57P03", "57P05", "53300", readOnlyState)(err) ||
-			sqlState("08000", "08001", "08003", "08004", "08006", "08P01")(err) // poolers use these
+			sqlState("08000", "08001", "08003", "08004", "08006", "08P01")(err) // poolers use the class 08
 	},
 	ReadOnly: sqlState(readOnlyState),
 	Refused:  refused,
@@ -121,8 +121,8 @@ const readOnlyState = "25006"
 
 const onBegin = "set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
 
-// sqlState tells errors by SQLSTATE. Any driver's error that has the usual
-// method fits, so that a caller's pool need not be pgx's.
+// sqlState recognizes errors by SQLSTATE. Any driver's error with the usual method fits, so a
+// caller's pool need not be pgx's.
 func sqlState(codes ...string) func(error) bool {
 	return func(err error) bool {
 		var e interface{ SQLState() string }
@@ -130,16 +130,15 @@ func sqlState(codes ...string) func(error) bool {
 	}
 }
 
-// refused goes by the class of the error, which are its first two characters: all but
-// those of connections, transactions, resources, operators and the server itself. A trigger may
-// use any class of its own.
+// refused goes by the class of the error, its first two characters: all but those of connections,
+// transactions, resources, operators and the server itself. A trigger may use any class of its own.
 func refused(err error) bool {
 	var e interface{ SQLState() string }
 	if !errors.As(err, &e) || len(e.SQLState()) != 5 {
 		return false
 	}
 	switch e.SQLState() {
-	case "26000", "42P05", "0A000": // a prepared statement is not there, there already, or of before a change of the tables
+	case "26000", "42P05", "0A000": // a prepared statement is missing, exists already, or is older than a change of the tables
 		return false
 	}
 	return !slices.Contains([]string{"08", "25", "40", "53", "55", "57", "58"}, e.SQLState()[:2])
@@ -156,13 +155,12 @@ func connector(u *url.URL, opt dialect.Options) (driver.Connector, error) {
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = opt.ApplicationName
 	}
-	// A statement whose context ends is cancelled in the server, and its end is
-	// waited for: it must not be granted a lock after nobody wants it any more.
+	// A statement whose context ends is cancelled in the server, and the driver waits for its end:
+	// it must not be granted a lock after nobody wants it any more.
 	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: time.Second}
 	}
-	// A connection to a server that takes no writes is closed, and the next one may lead to the
-	// primary.
+	// Close a connection to a server that takes no writes: the next one may lead to the primary.
 	onError := cfg.OnPgError
 	cfg.OnPgError = func(c *pgconn.PgConn, e *pgconn.PgError) bool { return onError(c, e) && e.Code != readOnlyState }
 	if validate := cfg.ValidateConnect; validate != nil { // target_session_attrs
@@ -213,8 +211,8 @@ func check(ctx context.Context, db *dialect.DB) ([]dialect.Finding, error) {
 	}, pooler...), err
 }
 
-// searchPathFinding tells whether there is a schema for tables whose names have none before them:
-// current is the first of the search_path that exists and may be used, or empty.
+// searchPathFinding reports whether there is a schema for tables without a schema in their names.
+// current is the first schema of the search_path that exists and may be used, or "".
 func searchPathFinding(own, path, current string) dialect.Finding {
 	f := dialect.Finding{
 		Subject: "search_path", OK: own != "" || current != "",
@@ -245,11 +243,10 @@ func whyReadOnly(ctx context.Context, on dialect.Execer) (why string, err error)
 	return why, err
 }
 
-// exclusive waits by asking again, because a statement that blocks on
-// the lock would hold a snapshot, and be ended by the statement timeout. The locks are a
-// transaction's, which a pooler gives to nobody else before its end. The advisory one excludes
-// earlier versions, which took no other, and may have taken a session's of the same key. The
-// row's excludes processes that have no advisory locks.
+// exclusive polls, because a statement that blocks on the lock would hold a snapshot and run into the
+// statement timeout. The locks belong to a transaction, which a pooler gives to nobody else before it
+// ends. The advisory lock excludes earlier versions, which took no other and may hold a session lock
+// with the same key. The row lock excludes processes without advisory locks.
 func exclusive(ctx context.Context, db *dialect.DB, name, query string) (func(), error) {
 	_, without := db.Lacks(dialect.AdvisoryLocks)
 	if without && query == "" {
@@ -288,8 +285,8 @@ var session = &dialect.SessionLocks{
 	Try: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
 		return engine.QueryBool(ctx, c, "SELECT pg_try_advisory_lock($1)", engine.LockKey(name))
 	},
-	// Asked of the list of locks, because a session that is another's by now,
-	// behind a pooler, answers as well.
+	// Read the list of locks: behind a pooler, a session that belongs to somebody else by now would
+	// answer, too.
 	Held: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
 		return engine.QueryBool(ctx, c, `SELECT NOT pg_is_in_recovery() AND EXISTS (
 			SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted AND objsubid = 1
@@ -317,10 +314,10 @@ func noSession(ctx context.Context, c *sql.Conn) error {
 	return err
 }
 
-// pipelineWithout is what the server is not to use in pipelines. A plan that was made
-// while a table was empty is kept for a minute and longer, and would read all of what has
-// come since, or all of one block to sort it: so there is to be an index in it, read in
-// its order. Where that cannot be, it would seem so dear as to be worth compiling.
+// pipelineWithout lists what the planner must not use in pipelines. A plan made while a table was
+// empty is kept for a minute or longer, and would read everything added since, or sort a whole block.
+// So the plan must use an index in its order. Where it cannot, the plan would seem expensive enough to
+// be compiled, which does not pay.
 var pipelineWithout = []string{"enable_seqscan", "enable_bitmapscan", "enable_sort", "jit"}
 
 var pipelineSettings = "SELECT set_config('" + strings.Join(pipelineWithout, "', 'off', true), set_config('") + "', 'off', true)"
@@ -338,12 +335,12 @@ func pipeline(ctx context.Context, driverConn any, texts []string, values [][]an
 	}
 	results := own.Conn().SendBatch(ctx, &batch)
 	if _, err := results.Exec(); err != nil {
-		_ = results.Close() // it would say the same
+		_ = results.Close() // it would return the same error
 		return 0, err
 	}
 	for i, step := range steps {
 		if err := runStep(results, step); err != nil {
-			_ = results.Close() // it would say the same
+			_ = results.Close() // it would return the same error
 			return i, err
 		}
 	}
@@ -377,7 +374,7 @@ func runStep(results pgx.BatchResults, step *dialect.Step) error {
 	return rows.Err()
 }
 
-// copyRows sends rows in binary.
+// copyRows sends rows in binary format.
 func copyRows(ctx context.Context, driverConn any, table string, columns []string, rows dialect.CopyRows) error {
 	own, ok := driverConn.(*stdlib.Conn)
 	if !ok {
@@ -413,8 +410,8 @@ func listen(ctx context.Context, driverConn any, channel string, ready func(), h
 	if _, err := c.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
 		return err
 	}
-	// Waiting with ctx would end a second late: cancelling asks the server to
-	// end a statement first, and there is none.
+	// Waiting with ctx would end a second late: cancellation asks the server to end a statement
+	// first, and there is none.
 	defer context.AfterFunc(ctx, func() { _ = c.PgConn().Conn().Close() })()
 	ready()
 	for {

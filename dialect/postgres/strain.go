@@ -6,8 +6,8 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// What keeps a server from cleaning up after updates and deletes, of which queues have many.
-// Each statement returns a line for each thing that is wrong. What the user may not see is not there.
+// What keeps a server from cleaning up after updates and deletes, of which queues have many. Each
+// statement returns one line per problem, as far as the user may see it.
 const (
 	oldSnapshots = `
 		SELECT 'session ' || pid || ' of ' || COALESCE(usename, '?') || ' (' || COALESCE(NULLIF(application_name, ''), 'no name') || ', ' || COALESCE(state, '?') ||
@@ -26,7 +26,7 @@ const (
 		FROM pg_stat_user_tables WHERE relname LIKE $1 AND n_dead_tup > 50000 AND n_dead_tup > 2 * n_live_tup ORDER BY n_dead_tup DESC LIMIT 5`
 )
 
-// strain looks for what makes the database slow in the long run.
+// strain looks for what makes the database slow over time.
 func strain(ctx context.Context, db *dialect.DB) ([]dialect.Finding, error) {
 	like := "%" + db.Options().Prefix + "%"
 	return db.Strains(ctx, []dialect.Strain{

@@ -15,7 +15,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// Tx makes a transaction of pgx's own fit to be an Execer.
+// Tx adapts a transaction of pgx to [dialect.Execer].
 func Tx(tx pgx.Tx) dialect.Execer { return pgxTx{tx} }
 
 type pgxTx struct{ tx pgx.Tx }
@@ -28,20 +28,20 @@ func (p pgxTx) ExecContext(ctx context.Context, query string, args ...any) (sql.
 	return driver.RowsAffected(tag.RowsAffected()), nil
 }
 
-// QueryContext reads all rows before it returns: the connection is free for the next
-// statement then, as it must be in pgx. They are few.
+// QueryContext reads all rows, which are few, before it returns: pgx needs the connection to be free
+// for the next statement.
 func (p pgxTx) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	answer, err := p.query(ctx, query, args)
 	if err != nil {
 		return nil, err
 	}
-	// Only database/sql makes an sql.Rows: of the answer of a driver, which is this.
+	// Only database/sql can make an sql.Rows, from the answer of a driver; pgxAnswer is one.
 	db := sql.OpenDB(answer)
 	rows, err := db.QueryContext(ctx, query)
-	return rows, errors.Join(err, db.Close()) // the rows go on
+	return rows, errors.Join(err, db.Close()) // the rows remain valid
 }
 
-// query asks for texts, which all columns can be scanned from.
+// query requests text format, which all columns can be scanned from.
 func (p pgxTx) query(ctx context.Context, query string, args []any) (*pgxAnswer, error) {
 	rows, err := p.tx.Query(ctx, query, append([]any{pgx.QueryResultFormats{pgx.TextFormatCode}}, args...)...)
 	if err != nil {
@@ -77,7 +77,7 @@ func pgxValue(oid uint32, text []byte) (driver.Value, error) {
 	return hex.AppendDecode(nil, text[2:])
 }
 
-// A pgxAnswer is the answer to one query, in the place of a driver.
+// A pgxAnswer is a driver that returns the answer to one query.
 type pgxAnswer struct {
 	columns []string
 	rows    [][]driver.Value
@@ -98,7 +98,7 @@ func (a *pgxAnswer) Next(row []driver.Value) error {
 	return nil
 }
 
-// pgxAnswered is a connection on which the answer has come already.
+// pgxAnswered is a connection whose answer has arrived already.
 type pgxAnswered struct{ answer *pgxAnswer }
 
 func (c pgxAnswered) QueryContext(context.Context, string, []driver.NamedValue) (driver.Rows, error) {

@@ -6,12 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// networkFileSystem refuses folders where SQLite's locks do not work between
-// hosts, or not at all.
+// networkFileSystem refuses folders in which SQLite's locks do not work between hosts, or not at all.
 func networkFileSystem(dir string) error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err != nil {
-		return nil // opening the file will tell
+		return nil // opening the file will report it
 	}
 	kind, bad := map[int64]string{
 		unix.NFS_SUPER_MAGIC: "NFS", unix.SMB_SUPER_MAGIC: "SMB", 0xff534d42: "CIFS", 0xfe534d42: "SMB2",

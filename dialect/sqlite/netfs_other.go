@@ -2,5 +2,5 @@
 
 package sqlite
 
-// networkFileSystem cannot tell here; docs/operations.md warns.
+// networkFileSystem cannot detect them on this system; docs/operations.md has a warning.
 func networkFileSystem(string) error { return nil }

@@ -9,19 +9,18 @@ import (
 
 var only = []*dialect.Dialect{Dialect}
 
-// Open connects to the SQLite database that rawURL names, with all that the SQL relies on,
-// and checks it. The URL is
+// Open connects to the SQLite database that rawURL names, with everything that the SQL relies on, and
+// checks it. The URL is
 //
 //	sqlite:file.db
 //
-// followed by parameters of the driver, if any, and dbcron_without=…, which names the
-// features to do without, with commas between: see [dialect.Feature]. Close it when done.
+// optionally followed by ?dbcron_without=…, a comma-separated list of features to do without: see
+// [dialect.Feature]. The caller must Close the DB.
 func Open(ctx context.Context, rawURL string, opt dialect.Options) (*dialect.DB, error) {
 	return dialect.Open(ctx, only, rawURL, opt)
 }
 
-// Wrap takes a pool that the program already has, of modernc.org/sqlite. The pool stays the caller's:
-// Close does not close it.
+// Wrap uses a pool of modernc.org/sqlite that the program has. Close leaves the pool open.
 func Wrap(ctx context.Context, pool *sql.DB, opt dialect.Options) (*dialect.DB, error) {
 	return dialect.Wrap(ctx, only, pool, opt)
 }

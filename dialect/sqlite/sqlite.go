@@ -1,5 +1,5 @@
-// Package sqlite is SQLite for dbcron, by modernc.org/sqlite, which needs no C compiler. It
-// links that driver, and no other.
+// Package sqlite is the engine for SQLite, with modernc.org/sqlite, which needs no C compiler, as its
+// only driver.
 package sqlite
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/dbcron/dbcron/dialect/internal/engine"
 )
 
-// Dialect is SQLite from 3.42 on, by modernc.org/sqlite: one file, many
-// processes of one host, one writer at a time.
+// Dialect is the engine of SQLite from 3.42 on: one file, many processes of one host, one writer at a
+// time.
 var Dialect = &dialect.Dialect{
 	Name:    "sqlite",
 	Goose:   "sqlite3",
@@ -57,7 +57,7 @@ var Dialect = &dialect.Dialect{
 			func(c dialect.Column) string { return "json_extract(value, '$." + c.Name + "') AS " + c.Name }) +
 			" FROM json_each(" + rows + ")) AS record"
 	},
-	JoinByKey: func(table string) string { return "CROSS JOIN " + table }, // which it does not turn round
+	JoinByKey: func(table string) string { return "CROSS JOIN " + table }, // whose order SQLite keeps
 	In: func(column, list string) string {
 		return column + " IN (SELECT value FROM json_each(" + list + ".json))"
 	},
@@ -73,10 +73,10 @@ var Dialect = &dialect.Dialect{
 	Missing: func(err error) bool {
 		return coded(sqlite3.SQLITE_ERROR)(err) && strings.Contains(err.Error(), "no such table")
 	},
-	Denied:      func(error) bool { return false }, // there are no rights but those on the file
+	Denied:      func(error) bool { return false }, // there are only the file's rights
 	Retryable:   isBusy,
 	Unavailable: func(error) bool { return false },
-	ReadOnly:    func(error) bool { return false }, // a file that is read-only stays so
+	ReadOnly:    func(error) bool { return false }, // a read-only file stays so
 	Refused: func(err error) bool {
 		var e *sqlite.Error
 		return errors.As(err, &e) && slices.Contains([]int{
@@ -108,9 +108,9 @@ func coded(codes ...int) func(error) bool {
 	}
 }
 
-// dsn makes the driver's name for a file: waits for the writer instead
-// of failing, readers and a writer at once, every commit on the disk. A second
-// is as long as the driver waits deaf to the context; DB tries again after it.
+// dsn returns the driver's name for a file: wait for the writer instead of failing, allow readers
+// beside the writer, and sync every commit. The driver ignores the context while it waits, for up to
+// a second; DB then retries.
 func dsn(path string) string {
 	return connectionName(path) + "&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
 }
@@ -136,8 +136,7 @@ func connector(u *url.URL, opt dialect.Options) (driver.Connector, error) {
 	return sqlite.NewConnector(dsn(path))
 }
 
-// usable says in plain words what the driver would call "unable to open
-// database file".
+// usable explains what the driver would only call "unable to open database file".
 func usable(path string, existing bool) error {
 	dir := filepath.Dir(path)
 	if info, err := os.Stat(dir); err != nil {
@@ -163,7 +162,7 @@ func filePath(u *url.URL) string {
 		}
 		return path
 	}
-	return u.Host + u.Path // sqlite:///abs and sqlite://rel, as other tools have them
+	return u.Host + u.Path // sqlite:///abs and sqlite://rel, as in other tools
 }
 
 func check(ctx context.Context, db *dialect.DB) (found []dialect.Finding, err error) {
@@ -186,7 +185,7 @@ func check(ctx context.Context, db *dialect.DB) (found []dialect.Finding, err er
 		Subject: "writable", OK: true, Detail: "the file takes writes",
 		Advice: "check the rights on the file and its folder",
 	}
-	if err := tryWrite(ctx, c); err != nil && !isBusy(err) { // busy: somebody writes, so one can
+	if err := tryWrite(ctx, c); err != nil && !isBusy(err) { // busy: somebody else writes, so writing works
 		writable.OK, writable.Detail = false, err.Error()
 	}
 	return []dialect.Finding{
@@ -206,8 +205,8 @@ func check(ctx context.Context, db *dialect.DB) (found []dialect.Finding, err er
 	}, nil
 }
 
-// tryWrite writes something and takes it back. BEGIN IMMEDIATE alone is
-// granted on a file that cannot be written, too.
+// tryWrite writes and rolls back. BEGIN IMMEDIATE alone also succeeds on a file that cannot be
+// written.
 func tryWrite(ctx context.Context, c *sql.Conn) error {
 	if _, err := c.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
@@ -220,10 +219,9 @@ func tryWrite(ctx context.Context, c *sql.Conn) error {
 	return errors.Join(err, rollback)
 }
 
-// exclusive holds BEGIN EXCLUSIVE on an empty database beside the real
-// one. Not on the real one, which the holder wants to write to through other
-// connections. The file stays: removing it would let two in at once. Its journal is
-// left as it is: to change that takes the lock, and fails while somebody has it.
+// exclusive holds BEGIN EXCLUSIVE on an empty database beside the real one, to which the holder writes
+// through other connections. The file stays: removing it would let two in at once. Its journal mode
+// stays, too: changing it takes the lock, and fails while somebody holds it.
 func exclusive(ctx context.Context, db *dialect.DB, name, _ string) (func(), error) {
 	path, err := file(ctx, db)
 	if err != nil {
@@ -241,7 +239,7 @@ func exclusive(ctx context.Context, db *dialect.DB, name, _ string) (func(), err
 	}
 	return func() {
 		unlock()
-		_ = pool.Close() // the lock went with unlock; nothing was written
+		_ = pool.Close() // unlock released the lock; nothing was written
 	}, nil
 }
 

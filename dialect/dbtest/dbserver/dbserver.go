@@ -1,9 +1,8 @@
-// Package dbserver starts real database servers for tests: private ones, on
-// free ports of 127.0.0.1, from the binaries that the machine has.
+// Package dbserver starts real database servers for tests: private ones, on free ports of
+// 127.0.0.1, from the binaries installed on the machine.
 //
-// A server ends with the process that started it, however that process ends,
-// and its data folder goes with it. A second process, the keeper, sees to
-// that: see keeper.go.
+// A server ends with the process that started it, however that process ends, and its data folder is
+// removed. A second process, the keeper, takes care of that: see keeper.go.
 //
 // The settings are chosen to make mistakes show: the server's time zone is not
 // UTC, and PostgreSQL sorts text by language unless a column says otherwise.
@@ -22,14 +21,14 @@ import (
 	"sync"
 )
 
-// ErrMissing means that the machine has no binaries for the server. The whole
-// message says what to install.
+// ErrMissing means that the server's binaries are not installed. The full message says what to
+// install.
 var ErrMissing = errors.New("dbserver: server not installed")
 
 // ErrStopped means that the server was stopped for good.
 var ErrStopped = errors.New("dbserver: server is stopped")
 
-// Options adjusts a server. The zero value is a fast one.
+// Options configures a server. The zero value is a fast one.
 type Options struct {
 	Durable bool // what is committed survives Kill; slower
 }
@@ -37,7 +36,7 @@ type Options struct {
 // An Engine is a kind of server.
 type Engine struct {
 	Name     string // names the subtests
-	Variable string // the environment variable for the URL of a server to use instead
+	Variable string // environment variable with the URL of a server to use instead
 
 	// Start starts a server and waits until it answers. If ctx ends first, it
 	// leaves nothing behind.
@@ -51,8 +50,8 @@ var Engines = slices.DeleteFunc([]Engine{
 	{"mysql", "DBCRON_TEST_MYSQL", StartMySQL},
 }, func(e Engine) bool { return LeftOut(e.Name) })
 
-// LeftOut tells whether name is that of an engine on which the tests are not to run:
-// DBCRON_TEST_ENGINES lists others, with commas between. Without it they run on all.
+// LeftOut reports whether the tests should skip the engine called name. DBCRON_TEST_ENGINES lists
+// the engines to run, comma-separated; without it, the tests run on all.
 func LeftOut(name string) bool {
 	return len(chosen) > 0 && slices.Contains(known, name) && !slices.Contains(chosen, name)
 }
@@ -100,8 +99,8 @@ func StartMySQL(ctx context.Context, opt Options) (*Server, error) {
 	return start(ctx, order{Do: doStart, Engine: "mysql", Bin: bin, Durable: opt.Durable})
 }
 
-// A Server is a database server that belongs to this process. Its methods may
-// be called from several goroutines.
+// A Server is a database server that belongs to this process. Its methods are safe for concurrent
+// use.
 type Server struct {
 	url     string
 	dir     string
@@ -114,16 +113,14 @@ type Server struct {
 	stopped bool
 }
 
-// URL returns the address of the server, as postgres://… or mysql://…, with
-// the name and password of a user who may do everything, and an empty database
-// (postgres, test). It stays the same after Restart.
+// URL returns the server's address, as postgres://… or mysql://…, with the name and password of a
+// superuser and an empty database (postgres, test). It stays the same after Restart.
 func (s *Server) URL() string { return s.url }
 
-// Version returns what the server's program says of itself.
+// Version returns the version that the server's program prints.
 func (s *Server) Version() string { return s.version }
 
-// Stop stops the server at once and removes its data. After the first call it
-// does nothing.
+// Stop stops the server at once and removes its data. Further calls do nothing.
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,16 +130,15 @@ func (s *Server) Stop() error {
 	return s.stop()
 }
 
-// Kill ends all processes of the server with SIGKILL, as a crash does. The
-// data stay.
+// Kill kills all processes of the server with SIGKILL, like a crash. The data stay.
 func (s *Server) Kill() error {
 	_, err := s.send(context.Background(), order{Do: doKill})
 	return err
 }
 
-// Restart starts the server again after Kill, with the same data and port, and
-// waits until it answers. A server that runs is killed first. If ctx ends
-// before that, the server is stopped for good.
+// Restart starts the server again after Kill, with the same data and port, and waits until it
+// answers. It kills a running server first. If ctx ends before the server answers, the server is
+// stopped for good.
 func (s *Server) Restart(ctx context.Context) error {
 	_, err := s.send(ctx, order{Do: doRestart})
 	return err
@@ -205,8 +201,8 @@ func (s *Server) send(ctx context.Context, o order) (answer, error) {
 	return a, nil
 }
 
-// stop tells the keeper to stop the server, by closing its input, and waits
-// for its last answer. It needs s.mu.
+// stop tells the keeper to stop the server, by closing its input, and waits for its last answer.
+// The caller holds s.mu.
 func (s *Server) stop() error {
 	s.stopped = true
 	s.orders.Close()

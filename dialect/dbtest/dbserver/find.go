@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// binaries are the absolute names of the two programs that an engine needs.
+// binaries holds the absolute paths of the two programs that an engine needs.
 type binaries struct {
 	Server string
 	SetUp  string // makes the data folder
@@ -46,7 +46,7 @@ func findMariaDB(folders []string) (binaries, error) {
 	return b, nil
 }
 
-// findMySQL passes over MariaDB, which installs itself as mysqld, too.
+// findMySQL skips MariaDB, which is installed as mysqld, too.
 func findMySQL(folders []string) (binaries, error) {
 	for _, dir := range folders {
 		if path := program(dir, "mysqld"); path != "" && !strings.Contains(version(path), "MariaDB") {
@@ -57,7 +57,7 @@ func findMySQL(folders []string) (binaries, error) {
 		"on Debian, as root, run tools/test-deps; or set DBCRON_TEST_MYSQL to the URL of a server", ErrMissing)
 }
 
-// version returns what a server's program says of itself.
+// version returns the version that a server's program prints.
 func version(path string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -83,8 +83,7 @@ func postgresFolders() []string {
 	return append(pathFolders(), versions...)
 }
 
-// asideFolder is where tools/test-deps puts a MySQL that cannot be installed beside
-// MariaDB.
+// asideFolder is where tools/test-deps puts a MySQL that cannot be installed beside MariaDB.
 const asideFolder = "/var/cache/dbcron-tests/mysql/bin"
 
 func mysqlFolders() []string { return append(mariadbFolders(), asideFolder) }

@@ -104,10 +104,10 @@ func keep(in io.Reader, out io.Writer) int {
 	}
 }
 
-// An engine is what differs between the servers.
+// An engine describes the differences between the servers.
 type engine struct {
 	name  string
-	users []string // whom to run as instead of root, best first
+	users []string // users to run as instead of root, best first
 	ready string   // in the log once the server answers
 	quit  syscall.Signal
 	setUp func(ctx context.Context, k *keeper) error // makes the data folder
@@ -242,7 +242,7 @@ func (k *keeper) kill() error {
 	return k.gone(10 * time.Second)
 }
 
-// gone waits until no process of the server is left.
+// gone waits until all processes of the server have ended.
 func (k *keeper) gone(limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -261,8 +261,8 @@ func (k *keeper) end() error {
 	}
 	var err error
 	if k.server != nil {
-		// PostgreSQL gives back its shared memory when it is asked to quit. A
-		// server that a test has frozen does not hear.
+		// PostgreSQL frees its shared memory when asked to quit. A server that a test has frozen
+		// does not react.
 		_ = k.server.Process.Signal(k.engine.quit)
 		if k.gone(3*time.Second) != nil {
 			err = k.kill()

@@ -63,7 +63,7 @@ func mariadbArgs(k *keeper) []string {
 		"--no-defaults", // must be first
 		"--datadir=" + filepath.Join(k.dir, "data"),
 		"--init-file=" + filepath.Join(k.dir, "init.sql"),
-		"--socket=" + filepath.Join(k.dir, "s"), // the name may not be long
+		"--socket=" + filepath.Join(k.dir, "s"), // the path must be short
 		"--pid-file=" + filepath.Join(k.dir, "pid"),
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--port=%d", k.port),

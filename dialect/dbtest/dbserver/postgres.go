@@ -43,9 +43,8 @@ func setUpPostgres(ctx context.Context, k *keeper) error {
 		"--pgdata=" + data, "--username=postgres", "--pwfile=" + pwfile, "--auth=scram-sha-256",
 		"--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions",
 	}
-	// Rules of a language by default, so that a test notices a column that
-	// needs COLLATE "C" and lacks it. Version 14, and builds without ICU,
-	// cannot do it.
+	// Sort by the rules of a language by default, so that tests notice a column that lacks
+	// COLLATE "C". Version 14, and builds without ICU, cannot do this.
 	icu := k.run(ctx, k.bin.SetUp, append(args, "--locale-provider=icu", "--icu-locale=en-US")...)
 	if icu == nil || ctx.Err() != nil {
 		return icu
@@ -67,8 +66,8 @@ func postgresArgs(k *keeper) []string {
 		"-c", "unix_socket_directories=",
 		"-c", "max_connections=400",
 		"-c", "timezone=America/St_Johns", // -03:30 or -02:30
-		// Files that go with the folder; /dev/shm is small in containers, and
-		// a crash leaves something in it.
+		// Keep shared memory in files of the folder: /dev/shm is small in containers, and a crash
+		// leaves segments behind.
 		"-c", "dynamic_shared_memory_type=mmap",
 	}
 	if !k.durable {

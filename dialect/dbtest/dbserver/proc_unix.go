@@ -13,7 +13,7 @@ import (
 	"syscall"
 )
 
-// An account is whom a server runs as.
+// An account is the user that a server runs as.
 type account struct{ uid, gid int }
 
 // runAs returns the first of the named users that exists, for root, because

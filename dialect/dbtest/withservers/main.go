@@ -3,8 +3,8 @@
 //	go run ./dialect/dbtest/withservers [-durable] -- go test ./...
 //
 // It starts a PostgreSQL, a MariaDB and a MySQL server, sets DBCRON_TEST_POSTGRES,
-// DBCRON_TEST_MARIADB and DBCRON_TEST_MYSQL for the command, prints the servers'
-// versions, and stops them when the command ends. A variable that is already set keeps its value, and no server is
+// DBCRON_TEST_MARIADB and DBCRON_TEST_MYSQL for the command, prints the servers' versions, and stops
+// them when the command ends. A variable that is set already keeps its value, and no server is
 // started for it. A server that is not installed is left out, except in CI.
 //
 // Without a command it prints the variables and keeps the servers until
@@ -49,7 +49,7 @@ func main() {
 	os.Exit(code)
 }
 
-// setUp starts a server if the variable is not set, and sets it.
+// setUp starts a server and sets its variable, unless the variable is set already.
 func setUp(e dbserver.Engine, opt dbserver.Options) *dbserver.Server {
 	if os.Getenv(e.Variable) != "" {
 		return nil
@@ -68,8 +68,8 @@ func setUp(e dbserver.Engine, opt dbserver.Options) *dbserver.Server {
 	return s
 }
 
-// runCommand passes signals on to the command and returns its exit code.
-// Without a command it waits for a signal.
+// runCommand forwards signals to the command and returns its exit code. Without a command it waits
+// for a signal.
 func runCommand(signals <-chan os.Signal, command []string) int {
 	if len(command) == 0 {
 		for _, e := range dbserver.Engines {
@@ -96,8 +96,8 @@ func runCommand(signals <-chan os.Signal, command []string) int {
 	return 1 // a signal ended it
 }
 
-// watchParent sends a signal when the process that started this one has ended:
-// go run, when it is killed, tells nobody.
+// watchParent sends a signal when the parent process has ended. A killed go run does not forward
+// its end.
 func watchParent(signals chan<- os.Signal) {
 	parent := os.Getppid()
 	for range time.Tick(time.Second) {

@@ -1,5 +1,5 @@
-// Package engine has what the packages of several engines need, and no user does: parts of
-// their SQL, and short ways to ask a connection.
+// Package engine has what the packages of several engines share: parts of their SQL, and short ways
+// to query a connection.
 package engine
 
 import (
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Listed joins what as makes of each element, with commas between.
+// Listed joins the results of as for each element, separated by commas.
 func Listed[T any](list []T, as func(T) string) string {
 	texts := make([]string, len(list))
 	for i, x := range list {
@@ -39,7 +39,7 @@ func Also(word, condition string) string {
 	return word + condition
 }
 
-// AddOnConflict is Dialect.AddDuplicate where there is ON CONFLICT.
+// AddOnConflict is Dialect.AddDuplicate for engines with ON CONFLICT.
 func AddOnConflict(table, key string, columns []string) string {
 	sums := make([]string, len(columns))
 	for i, c := range columns {
@@ -48,9 +48,9 @@ func AddOnConflict(table, key string, columns []string) string {
 	return "ON CONFLICT (" + key + ") DO UPDATE SET " + strings.Join(sums, ", ")
 }
 
-// UpdateFrom is Dialect.UpdateFrom where an UPDATE can have a WITH and a FROM.
+// UpdateFrom is Dialect.UpdateFrom for engines whose UPDATE can have WITH and FROM.
 func UpdateFrom(table string, key []string, set, condition, pick string) string {
-	// MATERIALIZED, because a LIMIT in a plain subquery can be run again.
+	// MATERIALIZED, because the engine may run a plain subquery with a LIMIT more than once.
 	return "WITH picked AS MATERIALIZED (" + pick + ")\nUPDATE " + table + " SET " + set +
 		" FROM picked WHERE " + SameKey(table, key) + Also(" AND ", condition)
 }
@@ -60,7 +60,7 @@ type Querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// QueryRow scans the first row, or returns sql.ErrNoRows.
+// QueryRow scans the first row of a query, or returns sql.ErrNoRows.
 func QueryRow(ctx context.Context, on Querier, query string, values []any, dest ...any) error {
 	rows, err := on.QueryContext(ctx, query, values...)
 	if err != nil {
@@ -76,15 +76,15 @@ func QueryRow(ctx context.Context, on Querier, query string, values []any, dest 
 	return rows.Close()
 }
 
-// QueryBool runs a query of one boolean.
+// QueryBool runs a query that returns one boolean.
 func QueryBool(ctx context.Context, c *sql.Conn, query string, args ...any) (bool, error) {
 	var yes sql.NullBool
 	err := c.QueryRowContext(ctx, query, args...).Scan(&yes)
 	return yes.Bool, err
 }
 
-// HoldsRow tells whether a query returns a row, for those that lock it. A lock that somebody
-// else has is no error.
+// HoldsRow runs a query that locks a row, and reports whether it did. A lock that somebody else holds
+// is not an error.
 func HoldsRow(ctx context.Context, c *sql.Conn, query string, held func(error) bool) (bool, error) {
 	var one any
 	err := c.QueryRowContext(ctx, query).Scan(&one)
@@ -97,7 +97,7 @@ func HoldsRow(ctx context.Context, c *sql.Conn, query string, held func(error) b
 	return err == nil, err
 }
 
-// Discard closes the connection itself instead of handing it back.
+// Discard closes the connection itself instead of returning it to the pool.
 func Discard(c *sql.Conn) {
 	_ = c.Raw(func(any) error { return driver.ErrBadConn })
 	_ = c.Close() // it is gone already
