@@ -213,14 +213,11 @@ func (w *Worker) loadSteps(t *round) (steps []*dialect.Step) {
 	for _, part := range byTable(t.loads) {
 		args := store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
 		args["node"] = t.node
-		steps = append(steps, &dialect.Step{Stmt: loadStatements[part[0].from], Args: args, Scan: func(row *dialect.Row) error {
-			p := payload{saved: readProgress(row, 3)}
-			if p.binary = !row.Null(2); p.binary {
-				p.text = slices.Clone(row.Bytes(2))
-			} else {
-				p.text = slices.Clone(row.Bytes(1))
-			}
-			t.loaded[row.Int(0)] = p
+		stmt := loadStatements[part[0].from]
+		rows := store.NewReader(stmt)
+		steps = append(steps, &dialect.Step{Stmt: stmt, Args: args, Scan: func(row *dialect.Row) error {
+			j := rows.Read(row)
+			t.loaded[j.ID] = payload{text: j.Payload, binary: j.Binary, saved: progressOf(j)}
 			return nil
 		}})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/backoff"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // Enqueue enqueues a job and returns its id. When it returns without an error the
@@ -145,9 +146,9 @@ func (c *Client) insertIn(ctx context.Context, in *source, jobs []Job) (all []En
 	if err := c.name(ctx, in.tx, rows); err != nil {
 		return nil, nil, err
 	}
-	of := insertOf
+	of := store.Insertion
 	if in.foreign && c.db.Dialect.Notify != nil && c.someWait() { // its end is the caller's, who need not tell us of it
-		of = tellingOf
+		of = store.TellingInsertion
 	}
 	if err := c.insertBy(ctx, in.tx, rows, of); err != nil {
 		c.taken(err) // so that the caller's next try has other ids

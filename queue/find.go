@@ -63,16 +63,11 @@ func (c *Client) locate(ctx context.Context, first, last int, id int64) (all []s
 
 // at returns what is at a spot, of which a queue's dead and done jobs are one.
 func (c *Client) at(ctx context.Context, s spot, id int64) (all []Info, err error) {
-	block := store.BodyEnd + 7
-	if s.state == StateReady {
-		block = store.BodyEnd
-	}
+	rows := store.NewReader(findStatements[s.state])
 	err = c.db.Pipeline(ctx, &dialect.Step{
 		Stmt: findStatements[s.state], Args: dialect.Args{"queue": s.queue, "divided": s.divided, "priority": s.priority, "id": id},
 		Scan: func(row *dialect.Row) error {
-			i := c.info(&Queue{id: s.queue, Name: s.name}, row, s.state, int(row.Int(block)))
-			i.readMore(row, block+1)
-			all = append(all, i)
+			all = append(all, infoOf(rows.Read(row), s.name, s.state))
 			return nil
 		},
 	})

@@ -307,11 +307,11 @@ func idsOf(list []*Delivery) []int64 {
 
 func (w *Worker) fetchStep(t *round) *dialect.Step {
 	t.got, t.fresh = fetched{}, nil
-	r := w.reader(t.b, t.read.limit, &t.room)
 	stmt := store.FetchReady
 	if t.read.again {
 		stmt = store.FetchAgain
 	}
+	r := w.reader(stmt, t.b, t.read.limit, &t.room)
 	return &dialect.Step{Stmt: stmt, Args: dialect.Args{
 		"queue": t.b.q.id, "divided": t.b.divided, "limit": t.read.limit,
 		"after1": t.read.after[1], "after2": t.read.after[2], "after3": t.read.after[3], "after4": t.read.after[4],
@@ -326,7 +326,7 @@ func (w *Worker) fetchStep(t *round) *dialect.Step {
 // delayedSteps read jobs whose time has come, and when the next one is due.
 func (w *Worker) delayedSteps(t *round) []*dialect.Step {
 	t.m, t.ripe = 0, nil
-	r := w.reader(t.b, 16, &t.room)
+	r := w.reader(store.FetchDelayed, t.b, 16, &t.room)
 	args := dialect.Args{"queue": t.b.q.id, "divided": t.b.divided, "limit": t.limit, "since": t.since}
 	return []*dialect.Step{
 		{Stmt: store.FetchDelayed, Args: args, Scan: func(row *dialect.Row) error {

@@ -45,9 +45,10 @@ func (c *Client) insert(ctx context.Context, on *dialect.Session, rows []jobRow)
 		return errMixed
 	}
 	if len(rows) > store.Chunk || weightOf(rows) > dialect.MaxBytes && len(rows) > 1 {
-		return on.Copy(ctx, "job", store.JobColumns, copyRows(rows))
+		return on.Copy(ctx, "job", store.CopyColumns, stored(rows))
 	}
-	_, err := on.Exec(ctx, insertOf(rows), dialect.Args{"rows": jobRows(rows)})
+	all := stored(rows)
+	_, err := on.Exec(ctx, store.Insertion(all), dialect.Args{"rows": all})
 	return err
 }
 
@@ -177,20 +178,6 @@ func (c *Client) number(rows []jobRow) {
 	c.late.number(rows)
 }
 
-// insertOf is the statement that inserts jobs, which are all ready or all delayed.
-func insertOf(rows []jobRow) *dialect.Stmt {
-	if rows[0].runAt != 0 {
-		return store.InsertDelayed
-	}
-	for i := range rows {
-		if r := &rows[i]; r.Binary || r.MaxAttempts != 0 || r.Timeout != 0 || r.Trace != "" || r.Unique != "" ||
-			r.Group != 0 || r.callbackOf != 0 || r.Endpoint != "" {
-			return store.InsertJobs
-		}
-	}
-	return store.InsertPlain
-}
-
 // waits tells whether a job is not ready at a moment, in µs since 1970.
 func (j *Job) waits(now int64) bool {
 	return j.Delay > 0 || !j.RunAt.IsZero() && j.RunAt.UnixMicro() > now
@@ -198,11 +185,11 @@ func (j *Job) waits(now int64) bool {
 
 // insertAll inserts rows in a transaction, but for those whose unique keys are in use.
 func (c *Client) insertAll(ctx context.Context, tx *dialect.Session, rows []jobRow) error {
-	return c.insertBy(ctx, tx, rows, insertOf)
+	return c.insertBy(ctx, tx, rows, store.Insertion)
 }
 
 // insertBy is insertAll by the statements that of picks.
-func (c *Client) insertBy(ctx context.Context, tx *dialect.Session, rows []jobRow, of func([]jobRow) *dialect.Stmt) error {
+func (c *Client) insertBy(ctx context.Context, tx *dialect.Session, rows []jobRow, of func(store.Jobs) *dialect.Stmt) error {
 	if anyTied(rows) {
 		err := enter(ctx, tx, rows)
 		if err == nil {
@@ -217,11 +204,8 @@ func (c *Client) insertBy(ctx context.Context, tx *dialect.Session, rows []jobRo
 	}
 	ready, delayed := split(rows)
 	for _, part := range slices.Concat(parts(ready), parts(delayed)) {
-		stmt, args := of(part), dialect.Args{"rows": jobRows(part)}
-		if stmt == store.InsertJobsTold || stmt == store.InsertPlainTold {
-			args["channel"] = c.bells.channel()
-		}
-		if _, err := tx.Exec(ctx, stmt, args); err != nil {
+		all := stored(part)
+		if _, err := tx.Exec(ctx, of(all), dialect.Args{"rows": all, "channel": c.bells.channel()}); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/traceparent"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // Priorities of a job. Those of a block that are more urgent are read first.
@@ -215,67 +216,18 @@ type jobRow struct {
 	after int             // the late ones that it follows: see late; 0: none
 }
 
-// jobRows are rows of an INSERT.
-type jobRows []jobRow
-
-func (r jobRows) Len() int { return len(r) }
-
-func (r jobRows) Value(i int, column string) (any, bool) {
-	j := &r[i]
-	switch column {
-	case "queue":
-		return j.queue, true
-	case "block":
-		return j.divided, true
-	case "urgency":
-		return j.Priority, true
-	case "job":
-		return j.id, true
-	case "name":
-		return j.Kind, true
-	case "line":
-		return orNull(j.Key), true
-	case "words":
-		if j.Binary || len(j.Payload) == 0 {
-			return nil, true
+// stored returns jobs as rows of an INSERT.
+func stored(jobs []jobRow) store.Jobs {
+	all := make(store.Jobs, len(jobs))
+	for i := range jobs {
+		j := &jobs[i]
+		all[i] = store.Job{
+			Queue: j.queue, Divided: j.divided, ID: j.id, RunAt: j.runAt, Priority: j.Priority, Kind: j.Kind, Key: j.Key,
+			Payload: j.Payload, Binary: j.Binary, MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Trace: j.Trace, Unique: j.Unique,
+			Group: j.Group, Callback: j.callbackOf, Endpoint: j.Endpoint,
 		}
-		return string(j.Payload), true
-	case "bytes":
-		if !j.Binary {
-			return nil, true
-		}
-		return dialect.Bytes(j.Payload), true
-	case "tries":
-		return orNull(j.MaxAttempts), true
-	case "lasts":
-		return orNull(j.Timeout.Microseconds()), true
-	case "trace_of":
-		return orNull(j.Trace), true
-	case "once":
-		return orNull(j.Unique), true
-	case "place":
-		return orNull(j.Endpoint), true
-	case "crew":
-		return orNull(cmp.Or(j.Group, -j.callbackOf)), true
-	case "run_us":
-		return j.runAt, true
 	}
-	return nil, false
-}
-
-// Int spares Value the numbers that each job has.
-func (r jobRows) Int(i int, column string) (int64, bool) {
-	switch j := &r[i]; column {
-	case "queue":
-		return int64(j.queue), true
-	case "block":
-		return int64(j.divided), true
-	case "urgency":
-		return int64(j.Priority), true
-	case "job":
-		return j.id, true
-	}
-	return 0, false
+	return all
 }
 
 // orNull is nil for a zero value.

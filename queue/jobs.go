@@ -51,35 +51,30 @@ type Info struct {
 	PayloadBytes int // how long Payload is, also where [Client.Jobs] leaves it out
 }
 
-func (c *Client) info(q *Queue, row *dialect.Row, state State, number int) Info {
-	d := (&reader{w: &Worker{}, b: &block{q: &workQueue{id: q.id, name: q.Name}}, limit: 1}).body(row, 0)
+// infoOf returns the job that a row of a queue is.
+func infoOf(j *store.Job, queue string, state State) Info {
 	i := Info{
-		Job: d.Job, ID: d.ID, State: state, Enqueued: store.TimeOf(d.ID), Block: number, Callback: d.Callback,
-		PayloadBytes: len(d.Payload),
+		Job: jobOf(j, queue), ID: j.ID, State: state, Enqueued: store.TimeOf(j.ID), Block: j.Divided, Callback: j.Callback,
+		Attempts: j.Attempt, Crashes: j.Crashes, Error: j.Error, Detail: j.Detail, Worker: j.Worker, PayloadBytes: len(j.Payload),
 	}
-	if state == StateReady {
-		return i
-	}
-	i.Attempts, i.Crashes = int(row.Int(store.BodyEnd)), int(row.Int(store.BodyEnd+1))
-	i.At = time.UnixMicro(row.Int(store.BodyEnd + 2)).UTC()
-	i.Error = string(row.Bytes(store.BodyEnd + 3))
-	if p := readProgress(row, store.BodyEnd+4); p != nil {
+	if p := progressOf(j); p != nil {
 		i.Progress = *p
 	}
-	return i
-}
-
-// readMore reads what only some states have, from a column on.
-func (i *Info) readMore(row *dialect.Row, at int) {
-	switch i.State {
+	at := int64(0)
+	switch state {
+	case StateReady:
+		return i
+	case StateDelayed:
+		at = j.RunAt
 	case StateRunning:
-		i.Worker = string(row.Bytes(at))
+		at = j.Started
 	case StateDead:
-		i.Detail = string(row.Bytes(at))
+		at = j.Died
 	case StateDone:
-		i.Worker, i.Started = string(row.Bytes(at)), time.UnixMicro(row.Int(at+1)).UTC()
-		i.Discarded = string(row.Bytes(at+2)) == outcomeDiscarded
+		at, i.Started, i.Discarded = j.Ended, time.UnixMicro(j.Started).UTC(), j.Outcome == outcomeDiscarded
 	}
+	i.At = time.UnixMicro(at).UTC()
+	return i
 }
 
 // A Filter selects jobs of a queue.
@@ -362,13 +357,12 @@ func (c *Client) part(ctx context.Context, q *Queue, state State, divided int, a
 	if ended {
 		step.Args["limit"] = limit + sharers
 	}
+	rows := store.NewReader(step.Stmt)
 	step.Scan = func(row *dialect.Row) error {
-		block, more := divided, store.BodyEnd+7
-		if ended {
-			block, more = int(row.Int(more)), more+1
+		i := infoOf(rows.Read(row), q.Name, state)
+		if !ended {
+			i.Block = divided
 		}
-		i := c.info(q, row, state, block)
-		i.readMore(row, more)
 		all = append(all, i)
 		return nil
 	}

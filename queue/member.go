@@ -45,7 +45,7 @@ func addTo(ctx context.Context, tx *dialect.Session, rows []jobRow) error {
 		}
 	}
 	for part := range slices.Chunk(members, store.Chunk) {
-		if _, err := tx.Exec(ctx, store.AddMembers, dialect.Args{"rows": jobRows(part)}); err != nil {
+		if _, err := tx.Exec(ctx, store.AddMembers, dialect.Args{"rows": stored(part)}); err != nil {
 			return err
 		}
 	}

@@ -163,12 +163,12 @@ func (w *Worker) claimRow(ctx context.Context, d *Delivery) (node string, err er
 
 func lostJob(d *Delivery) error { return fmt.Errorf("%w: job %d", ErrLost, d.ID) }
 
-// readProgress reads three columns, which are NULL if there is none.
-func readProgress(row *dialect.Row, at int) *Progress {
-	if row.Null(at) && row.Null(at+1) && row.Null(at+2) {
+// progressOf returns what is stored of a job; nil: nothing is.
+func progressOf(j *store.Job) *Progress {
+	if j.Progress == nil {
 		return nil
 	}
-	return &Progress{State: bytes.Clone(row.Bytes(at)), Percent: int(row.Int(at + 1)), Message: textOf(row, at+2)}
+	return &Progress{State: j.Progress.State, Percent: j.Progress.Percent, Message: j.Progress.Message}
 }
 
 // orNil is NULL for no bytes.

@@ -327,9 +327,7 @@ func (w *Worker) readAdopted(ctx context.Context, q *workQueue, b *block, r runn
 	step := &dialect.Step{
 		Stmt: store.GetRunning, Args: dialect.Args{"queue": q.id, "divided": r.divided, "id": r.id, "node": name},
 		Scan: func(row *dialect.Row) error {
-			d = w.reader(b, 1, nil).body(row, 0)
-			d.from, d.Attempt, d.Crashes = tableRunning, int(row.Int(store.BodyEnd)), int(row.Int(store.BodyEnd+1))
-			d.saved = readProgress(row, store.BodyEnd+2)
+			d = w.reader(store.GetRunning, b, 1, nil).running(row)
 			return nil
 		},
 	}

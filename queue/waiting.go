@@ -75,18 +75,6 @@ func (c *Client) askWhoWaits() {
 	}
 }
 
-// tellingOf is insertOf for a caller's transaction.
-func tellingOf(rows []jobRow) *dialect.Stmt {
-	switch of := insertOf(rows); of {
-	case store.InsertJobs:
-		return store.InsertJobsTold
-	case store.InsertPlain:
-		return store.InsertPlainTold
-	default:
-		return of
-	}
-}
-
 // A waitingMark is how a worker waits that hears notifications. It belongs to the goroutine that polls.
 type waitingMark struct {
 	as    string          // the node under which it has said that it waits; empty: it has not

@@ -1,57 +1,312 @@
 package store
 
 import (
+	"bytes"
 	"strings"
+	"time"
 
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// BodyColumns is what a job is, wherever it stands.
-const BodyColumns = `kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, endpoint`
+// A Job is a row of one of the tables of jobs. What the table does not have, or the statement
+// does not read, is zero.
+type Job struct {
+	ID          int64
+	Queue       int // these three are written, and read by some statements
+	Divided     int
+	Priority    int
+	Kind        string
+	Key         string
+	Payload     []byte
+	Binary      bool // Payload is not JSON
+	MaxAttempts int
+	Timeout     time.Duration
+	Trace       string
+	Unique      string
+	Group       int64 // that waits for it
+	Callback    int64 // whose callback it is
+	Endpoint    string
 
-// BareBody is body without the payload.
-var BareBody = strings.Replace(BodyColumns, "payload, payload_bin", "NULL AS payload, NULL AS payload_bin", 1)
+	RunAt   int64 // µs since 1970, as the others; of a job that is written: 0 if it is ready
+	Started int64
+	Died    int64
+	Ended   int64
 
-// BodyEnd is the number of the column after id, priority and body.
-const BodyEnd = 12
+	Attempt  int
+	Crashes  int
+	Holds    bool // its key waits for it
+	Error    string
+	Progress *Progress // nil: none was stored
+	Worker   string
+	Detail   string
+	Outcome  string
 
-// ProgressColumns is what its handler has stored of a job, in all tables but that of ready jobs.
-const ProgressColumns = `snapshot, percent, message`
+	// Bare says that a [Reader] left out the payload and the state of the progress, and Lacks how
+	// many bytes these have.
+	Bare  bool
+	Lacks int
+}
+
+// Progress is what a job's handler has stored of it.
+type Progress struct {
+	State   []byte
+	Percent int
+	Message string
+}
+
+// A column is one of the tables of jobs: its name there, and how it is read.
+type column struct {
+	name string
+	read func(r *Reader, row *dialect.Row, at int)
+}
+
+// A bodyColumn is a column of all tables of jobs that producers write.
+type bodyColumn struct {
+	column
+	record string // the name and kind of its field in the rows of an INSERT
+	how    written
+	value  func(j *Job) any // nil is NULL
+}
+
+// A written says by which statements a column is written.
+type written uint8
+
+const (
+	always written = iota // by all
+	rare                  // by those for jobs that are not plain
+	tied                  // so, and it is noted in another table as well: such jobs are not copied
+)
+
+// body is what a job is, wherever it stands. A new column is a line here, a field of [Job], and one
+// in each engine's migrations.
+var body = []bodyColumn{
+	{
+		column{"kind", func(r *Reader, row *dialect.Row, at int) { r.job.Kind = r.kind(row.Bytes(at)) }},
+		"name text", always, func(j *Job) any { return j.Kind },
+	},
+	{
+		column{"job_key", func(r *Reader, row *dialect.Row, at int) { r.job.Key = text(row, at) }},
+		"line text", always, func(j *Job) any { return orNull(j.Key) },
+	},
+	{
+		column{"payload", func(r *Reader, row *dialect.Row, at int) {
+			r.payload = row.Bytes(at)
+		}},
+		"words json", always, func(j *Job) any {
+			if j.Binary || len(j.Payload) == 0 {
+				return nil
+			}
+			return string(j.Payload)
+		},
+	},
+	{
+		column{"payload_bin", func(r *Reader, row *dialect.Row, at int) {
+			if r.job.Binary = !row.Null(at); r.job.Binary {
+				r.payload = row.Bytes(at)
+			}
+		}},
+		"bytes bytes", rare, func(j *Job) any {
+			if !j.Binary {
+				return nil
+			}
+			return dialect.Bytes(j.Payload)
+		},
+	},
+	{
+		column{"max_attempts", func(r *Reader, row *dialect.Row, at int) { r.job.MaxAttempts = int(row.Int(at)) }},
+		"tries int", rare, func(j *Job) any { return orNull(j.MaxAttempts) },
+	},
+	{
+		column{"timeout", func(r *Reader, row *dialect.Row, at int) {
+			r.job.Timeout = time.Duration(row.Int(at)) * time.Microsecond
+		}},
+		"lasts int", rare, func(j *Job) any { return orNull(j.Timeout.Microseconds()) },
+	},
+	{
+		column{"trace", func(r *Reader, row *dialect.Row, at int) { r.job.Trace = text(row, at) }},
+		"trace_of text", rare, func(j *Job) any { return orNull(j.Trace) },
+	},
+	{
+		column{"unique_key", func(r *Reader, row *dialect.Row, at int) { r.job.Unique = text(row, at) }},
+		"once text", tied, func(j *Job) any { return orNull(j.Unique) },
+	},
+	{
+		column{"group_id", func(r *Reader, row *dialect.Row, at int) {
+			r.job.Group, r.job.Callback = max(0, row.Int(at)), max(0, -row.Int(at))
+		}},
+		"crew int", tied, func(j *Job) any { return orNull(j.Group - j.Callback) },
+	},
+	{
+		column{"endpoint", func(r *Reader, row *dialect.Row, at int) { r.job.Endpoint = text(row, at) }},
+		"place text", rare, func(j *Job) any { return orNull(j.Endpoint) },
+	},
+}
+
+// others are the further columns that are read of jobs.
+var others = []column{
+	{"id", func(r *Reader, row *dialect.Row, at int) { r.job.ID = row.Int(at) }},
+	{"priority", func(r *Reader, row *dialect.Row, at int) { r.job.Priority = int(row.Int(at)) }},
+	{"divided", func(r *Reader, row *dialect.Row, at int) { r.job.Divided = int(row.Int(at)) }},
+	{"attempt", func(r *Reader, row *dialect.Row, at int) { r.job.Attempt = int(row.Int(at)) }},
+	{"crashes", func(r *Reader, row *dialect.Row, at int) { r.job.Crashes = int(row.Int(at)) }},
+	{"run_at", func(r *Reader, row *dialect.Row, at int) { r.job.RunAt = row.Int(at) }},
+	{"started_at", func(r *Reader, row *dialect.Row, at int) { r.job.Started = row.Int(at) }},
+	{"died_at", func(r *Reader, row *dialect.Row, at int) { r.job.Died = row.Int(at) }},
+	{"ended_at", func(r *Reader, row *dialect.Row, at int) { r.job.Ended = row.Int(at) }},
+	{"hold_key", func(r *Reader, row *dialect.Row, at int) { r.job.Holds = !row.Null(at) }},
+	{"error", func(r *Reader, row *dialect.Row, at int) { r.job.Error = text(row, at) }},
+	{"snapshot", func(r *Reader, row *dialect.Row, at int) {
+		if !row.Null(at) {
+			r.progress()
+			r.state = row.Bytes(at)
+		}
+	}},
+	{"percent", func(r *Reader, row *dialect.Row, at int) {
+		if !row.Null(at) {
+			r.progress().Percent = int(row.Int(at))
+		}
+	}},
+	{"message", func(r *Reader, row *dialect.Row, at int) {
+		if !row.Null(at) {
+			r.progress().Message = text(row, at)
+		}
+	}},
+	{"lock_by", func(r *Reader, row *dialect.Row, at int) { r.job.Worker = text(row, at) }},
+	{"worker", func(r *Reader, row *dialect.Row, at int) { r.job.Worker = text(row, at) }},
+	{"detail", func(r *Reader, row *dialect.Row, at int) { r.job.Detail = text(row, at) }},
+	{"outcome", func(r *Reader, row *dialect.Row, at int) { r.job.Outcome = text(row, at) }},
+}
+
+// A Reader reads jobs from the rows of a statement, by the names of its columns. Its fields may be
+// set before the first one.
+type Reader struct {
+	Kind func(name []byte) string      // returns the text of a kind, to share it; nil: a copy
+	Keep func(id int64, size int) bool // says whether to keep payload and state, of so many bytes; nil: always
+	Text func(b []byte) []byte         // keeps bytes of a row; nil: a copy
+
+	columns        []column
+	job            Job
+	payload, state []byte // of the row
+}
+
+// columnsOf are the columns of the statements that read jobs.
+var columnsOf = map[*dialect.Stmt][]column{}
+
+// reading notes that a statement reads jobs, and which columns.
+func reading(columns string, stmt *dialect.Stmt) *dialect.Stmt {
+	columnsOf[stmt] = parse(columns)
+	return stmt
+}
+
+// NewReader returns a reader for the rows of a statement.
+func NewReader(stmt *dialect.Stmt) *Reader { return &Reader{columns: columnsOf[stmt]} }
+
+// Read reads a row. The job is the reader's, until the next one.
+func (r *Reader) Read(row *dialect.Row) *Job {
+	r.job, r.payload, r.state = Job{}, nil, nil
+	for at := range r.columns {
+		if read := r.columns[at].read; read != nil {
+			read(r, row, at)
+		}
+	}
+	if n := len(r.payload) + len(r.state); r.Keep != nil && !r.Keep(r.job.ID, n) {
+		r.job.Bare, r.job.Lacks, r.job.Progress = true, n, nil
+		return &r.job
+	}
+	if r.Text != nil {
+		r.job.Payload = r.Text(r.payload)
+	} else {
+		r.job.Payload = bytes.Clone(r.payload)
+	}
+	if r.job.Progress != nil {
+		r.job.Progress.State = bytes.Clone(r.state)
+	}
+	return &r.job
+}
+
+// Job returns the job that was read last. It is the reader's, until the next one.
+func (r *Reader) Job() *Job { return &r.job }
+
+func (r *Reader) kind(name []byte) string {
+	if r.Kind != nil {
+		return r.Kind(name)
+	}
+	return string(name)
+}
+
+func (r *Reader) progress() *Progress {
+	if r.job.Progress == nil {
+		r.job.Progress = &Progress{}
+	}
+	return r.job.Progress
+}
+
+// text returns a column that may be NULL.
+func text(row *dialect.Row, at int) string {
+	if row.Null(at) {
+		return ""
+	}
+	return string(row.Bytes(at))
+}
+
+// parse returns the columns of a list as it stands in a SELECT. An expression has the name that
+// follows AS, or that of the column in it; NULL has none.
+func parse(list string) (all []column) {
+	known := map[string]column{}
+	for _, c := range body {
+		known[c.name] = c.column
+	}
+	for _, c := range others {
+		known[c.name] = c
+	}
+	depth, from := 0, 0
+	for i := 0; i <= len(list); i++ {
+		switch {
+		case i == len(list) || list[i] == ',' && depth == 0:
+			name := nameOf(list[from:i])
+			all = append(all, column{name, known[name].read})
+			from = i + 1
+		case list[i] == '(' || list[i] == '{':
+			depth++
+		case list[i] == ')' || list[i] == '}':
+			depth--
+		}
+	}
+	return all
+}
+
+// nameOf returns the name of an expression in a SELECT.
+func nameOf(expression string) (name string) {
+	if _, after, ok := strings.Cut(expression, " AS "); ok {
+		return after
+	}
+	for word := range strings.FieldsFuncSeq(expression, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') }) {
+		name = word
+	}
+	return name
+}
+
+// BodyColumns are the columns of all tables of jobs that producers write.
+var BodyColumns = bodyText(func(c bodyColumn) string { return c.name })
+
+// bareBody is BodyColumns without the payload.
+var bareBody = strings.Replace(BodyColumns, "payload, payload_bin", "NULL AS payload, NULL AS payload_bin", 1)
+
+// progressColumns is what its handler has stored of a job, in all tables but that of ready jobs.
+const progressColumns = `snapshot, percent, message`
 
 // bodyOfJ and progressOfJ are these of a table that is called j.
 var (
 	bodyOfJ     = "j." + strings.ReplaceAll(BodyColumns, ", ", ", j.")
-	progressOfJ = "j." + strings.ReplaceAll(ProgressColumns, ", ", ", j.")
+	progressOfJ = "j." + strings.ReplaceAll(progressColumns, ", ", ", j.")
 )
 
-// What is inserted: column=what kind, where what is a field of the rows.
-const (
-	commonFields = "queue_id=queue int, divided=block int, priority=urgency int, id=job int, kind=name text, job_key=line text, payload=words json"
-	rareFields   = ", payload_bin=bytes bytes, max_attempts=tries int, timeout=lasts int, trace=trace_of text, unique_key=once text, group_id=crew int, endpoint=place text"
-)
-
-// insertInto writes jobs: from arrays where there are such, which need one text for
-// any number, else from a list of tuples.
-func insertInto(d *dialect.Dialect, table, fields string) string {
-	var columns, values, tuple, records []string
-	for field := range strings.SplitSeq(fields, ", ") {
-		column, what, _ := strings.Cut(field, "=")
-		at := strings.LastIndex(what, " ")
-		value, kind := what[:at], what[at+1:]
-		name := strings.TrimSuffix(strings.TrimPrefix(value, "{time "), "}")
-		columns = append(columns, column)
-		tuple = append(tuple, strings.Replace(value, name, ":"+name, 1))
-		switch kind {
-		case "json":
-			value, kind = "CAST("+value+" AS JSON)", "text"
-		case "bytes":
-			value, kind = "CAST("+value+" AS BYTEA)", "text"
+func bodyText(of func(bodyColumn) string) string {
+	var all []string
+	for _, c := range body {
+		if text := of(c); text != "" {
+			all = append(all, text)
 		}
-		values, records = append(values, value), append(records, name+" "+kind)
 	}
-	into := `INSERT INTO {prefix}` + table + ` (` + strings.Join(columns, ", ") + `) `
-	if d.ArrayRows {
-		return into + `SELECT ` + strings.Join(values, ", ") + ` FROM {records rows: ` + strings.Join(records, ", ") + `}`
-	}
-	return into + `VALUES {values rows: (` + strings.Join(tuple, ", ") + `)}`
+	return strings.Join(all, ", ")
 }

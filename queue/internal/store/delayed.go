@@ -5,16 +5,16 @@ import "github.com/dbcron/dbcron/dialect"
 // Delayed jobs.
 var (
 	InsertDelayed = dialect.PerDialect("queue.insert-delayed", func(d *dialect.Dialect) string {
-		return insertInto(d, "job_delayed", commonFields+rareFields+", run_at={time run_us} int")
+		return insertInto(d, "job_delayed", allFields+", run_at={time run_us} int")
 	})
 
 	// FetchDelayed reads jobs whose time has come. The lower bound spares it the
 	// entries of those that were done long ago.
-	FetchDelayed = dialect.SQL("queue.fetch-delayed", `
-		SELECT id, priority, `+BodyColumns+`, attempt, crashes, {us run_at}, hold_key, `+ProgressColumns+`
+	FetchDelayed = reading(delayedColumns, dialect.SQL("queue.fetch-delayed", `
+		SELECT `+delayedColumns+`
 		FROM {prefix}job_delayed
 		WHERE queue_id = :queue AND divided = :divided AND run_at >= {time :since} AND run_at <= {now}
-		ORDER BY run_at, id LIMIT :limit`)
+		ORDER BY run_at, id LIMIT :limit`))
 
 	// NextDelayed tells for some blocks when the next job is due. For its order see LookFor.
 	NextDelayed = dialect.SQL("queue.next-delayed", `
@@ -27,3 +27,6 @@ var (
 	HeldKeys = dialect.SQL("queue.held", `
 		SELECT id, hold_key FROM {prefix}job_delayed WHERE queue_id = :queue AND divided = :divided AND hold_key > ''`)
 )
+
+// delayedColumns are what a worker reads of delayed jobs.
+var delayedColumns = `id, priority, ` + BodyColumns + `, attempt, crashes, {us run_at}, hold_key, ` + progressColumns

@@ -10,8 +10,7 @@ var (
 	KeepDelayed = dialect.SQL("queue.keep-delayed", moveTo("job_done", "job_delayed", false))
 	KeepRunning = dialect.SQL("queue.keep-running", moveTo("job_done", "job_running", false))
 
-	ListDone = dialect.SQL("queue.list-done", `
-		SELECT id, priority, `+BareBody+`, attempt, crashes, {us ended_at}, error, NULL, percent, message, divided, worker, {us started_at}, outcome FROM {prefix}job_done
+	ListDone = list("queue.list-done", `, attempt, crashes, {us ended_at}, error, NULL, percent, message, divided, worker, {us started_at}, outcome`, `job_done
 		WHERE queue_id = :queue AND id > :after ORDER BY id, divided LIMIT :limit`)
 
 	CountDone = dialect.SQL("queue.count-done", `

@@ -38,17 +38,17 @@ func locateEnded(state string) string {
 
 // FindReady and its like read a job where it is.
 var (
-	FindReady = dialect.SQL("queue.find-ready", `
-		SELECT id, priority, `+BodyColumns+`, divided FROM {prefix}job WHERE queue_id = :queue AND divided = :divided AND priority = :priority AND id = :id`)
+	FindReady = reading(readyColumns+`, divided`, dialect.SQL("queue.find-ready", `
+		SELECT `+readyColumns+`, divided FROM {prefix}job WHERE queue_id = :queue AND divided = :divided AND priority = :priority AND id = :id`))
 
-	FindDelayed = dialect.SQL("queue.find-delayed", findIn("job_delayed", "run_at", "", "AND divided = :divided"))
-	FindRunning = dialect.SQL("queue.find-running", findIn("job_running", "started_at", ", lock_by", "AND divided = :divided"))
-	FindDead    = dialect.SQL("queue.find-dead", findIn("job_dead", "died_at", ", detail", ""))
-	FindDone    = dialect.SQL("queue.find-done", findIn("job_done", "ended_at", ", worker, {us started_at}, outcome", ""))
+	FindDelayed = findIn("queue.find-delayed", "job_delayed", "run_at", "", "AND divided = :divided")
+	FindRunning = findIn("queue.find-running", "job_running", "started_at", ", lock_by", "AND divided = :divided")
+	FindDead    = findIn("queue.find-dead", "job_dead", "died_at", ", detail", "")
+	FindDone    = findIn("queue.find-done", "job_done", "ended_at", ", worker, {us started_at}, outcome", "")
 )
 
-func findIn(table, at, more, key string) string {
-	return `SELECT id, priority, ` + BodyColumns + `, attempt, crashes, COALESCE({us ` + at + `}, 0), error, ` +
-		ProgressColumns + `, divided` + more + `
-		FROM {prefix}` + table + ` WHERE queue_id = :queue ` + key + ` AND id = :id`
+func findIn(name, table, at, more, key string) *dialect.Stmt {
+	columns := readyColumns + `, attempt, crashes, COALESCE({us ` + at + `}, 0), error, ` + progressColumns + `, divided` + more
+	return reading(columns, dialect.SQL(name, `SELECT `+columns+`
+		FROM {prefix}`+table+` WHERE queue_id = :queue `+key+` AND id = :id`))
 }

@@ -5,18 +5,15 @@ import "github.com/dbcron/dbcron/dialect"
 // What people and programs ask.
 var (
 	// Lists have no payloads: see content.
-	ListReady = dialect.SQL("queue.list-ready", selectReady(`id, priority, `+BareBody))
+	ListReady = reading(listColumns, dialect.SQL("queue.list-ready", selectReady(listColumns)))
 
-	ListDelayed = dialect.SQL("queue.list-delayed", `
-		SELECT id, priority, `+BareBody+`, attempt, crashes, {us run_at}, error, NULL, percent, message FROM {prefix}job_delayed
+	ListDelayed = list("queue.list-delayed", `, attempt, crashes, {us run_at}, error, NULL, percent, message`, `job_delayed
 		WHERE queue_id = :queue AND divided = :divided AND id > :after ORDER BY id LIMIT :limit`)
 
-	ListRunning = dialect.SQL("queue.list-running", `
-		SELECT id, priority, `+BareBody+`, attempt, crashes, COALESCE({us started_at}, 0), error, NULL, percent, message, lock_by FROM {prefix}job_running
+	ListRunning = list("queue.list-running", `, attempt, crashes, COALESCE({us started_at}, 0), error, NULL, percent, message, lock_by`, `job_running
 		WHERE queue_id = :queue AND divided = :divided AND id > :after ORDER BY id LIMIT :limit`)
 
-	ListDead = dialect.SQL("queue.list-dead", `
-		SELECT id, priority, `+BareBody+`, attempt, crashes, {us died_at}, error, NULL, percent, message, divided, detail FROM {prefix}job_dead
+	ListDead = list("queue.list-dead", `, attempt, crashes, {us died_at}, error, NULL, percent, message, divided, detail`, `job_dead
 		WHERE queue_id = :queue AND id > :after ORDER BY id, divided LIMIT :limit`)
 
 	// CountReady and its like count up to a limit: nobody waits for millions. They also say
@@ -41,7 +38,7 @@ var (
 	// ReviveDead copies dead jobs, whose rows are locked, among the delayed ones, due at once:
 	// their ids are old, and workers would not look for them among the ready ones.
 	ReviveDead = dialect.SQL("queue.revive", `
-		INSERT INTO {prefix}job_delayed (queue_id, divided, run_at, priority, id, `+BodyColumns+`, `+ProgressColumns+`)
+		INSERT INTO {prefix}job_delayed (queue_id, divided, run_at, priority, id, `+BodyColumns+`, `+progressColumns+`)
 		SELECT j.queue_id, record.target, {now}, j.priority, j.id, `+bodyOfJ+`, `+progressOfJ+`
 		FROM {records rows: queue int, block int, job int, target int}
 		{join_by_key {prefix}job_dead AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job`)
@@ -74,6 +71,14 @@ var (
 
 	PurgeDead = dialect.SQL("queue.purge-dead", `DELETE FROM {prefix}job_dead WHERE `+these+` {only id :n}`)
 )
+
+// listColumns are those of ready jobs in lists, and the first ones of the others.
+var listColumns = `id, priority, ` + bareBody
+
+func list(name, more, from string) *dialect.Stmt {
+	return reading(listColumns+more, dialect.SQL(name, `
+		SELECT `+listColumns+more+` FROM {prefix}`+from))
+}
 
 // firstFree tells whether a block has a job in a table that waits for no other of its
 // key.

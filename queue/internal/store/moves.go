@@ -24,7 +24,7 @@ var (
 		ORDER BY run_at, id LIMIT :limit {locked}`)
 
 	DivideAnew = dialect.SQL("queue.divide-anew", `
-		INSERT INTO {prefix}job_delayed (queue_id, divided, id, priority, `+BodyColumns+`, `+ProgressColumns+`, attempt, crashes, error, run_at, hold_key)
+		INSERT INTO {prefix}job_delayed (queue_id, divided, id, priority, `+BodyColumns+`, `+progressColumns+`, attempt, crashes, error, run_at, hold_key)
 		SELECT {int :to}, record.target, j.id, j.priority, `+bodyOfJ+`, `+progressOfJ+`, j.attempt, j.crashes, j.error, j.run_at, j.hold_key
 		FROM {records rows: queue int, block int, job int, target int}
 		{join_by_key {prefix}job_delayed AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job`)
@@ -47,7 +47,7 @@ func moveTo(to, from string, ready bool) string {
 	if ready {
 		key += " AND j.priority = record.urgency"
 	} else {
-		columns, values = columns+", "+ProgressColumns, values+", "+progressOfJ
+		columns, values = columns+", "+progressColumns, values+", "+progressOfJ
 	}
 	switch to {
 	case "job_delayed":

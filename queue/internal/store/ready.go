@@ -8,23 +8,23 @@ import (
 
 // Ready jobs.
 var (
-	InsertJobs = dialect.PerDialect("queue.insert", func(d *dialect.Dialect) string { return insertInto(d, "job", commonFields+rareFields) })
+	InsertJobs = dialect.PerDialect("queue.insert", func(d *dialect.Dialect) string { return insertInto(d, "job", allFields) })
 
 	// InsertPlain inserts jobs that have nothing rare about them, as most have.
-	InsertPlain = dialect.PerDialect("queue.insert-plain", func(d *dialect.Dialect) string { return insertInto(d, "job", commonFields) })
+	InsertPlain = dialect.PerDialect("queue.insert-plain", func(d *dialect.Dialect) string { return insertInto(d, "job", plainFields) })
 
 	// InsertJobsTold and InsertPlainTold are these in a caller's transaction.
 	InsertJobsTold = dialect.PerDialect("queue.insert-told",
-		func(d *dialect.Dialect) string { return insertTelling(d, commonFields+rareFields) })
-	InsertPlainTold = dialect.PerDialect("queue.insert-plain-told", func(d *dialect.Dialect) string { return insertTelling(d, commonFields) })
+		func(d *dialect.Dialect) string { return insertTelling(d, allFields) })
+	InsertPlainTold = dialect.PerDialect("queue.insert-plain-told", func(d *dialect.Dialect) string { return insertTelling(d, plainFields) })
 
 	// FetchReady reads a block's jobs, the most urgent ones first, each priority from its
 	// cursor on. It locks nothing: the block is leased.
-	FetchReady = dialect.PerDialect("queue.fetch", fetchPriorities)
+	FetchReady = reading(readyColumns, dialect.PerDialect("queue.fetch", fetchPriorities))
 
 	// FetchAgain reads jobs of a block that were put back, up to a limit of each priority. It
 	// locks nothing, as fetch.
-	FetchAgain = dialect.SQL("queue.fetch-again", selectPriorities())
+	FetchAgain = reading(readyColumns, dialect.SQL("queue.fetch-again", selectPriorities()))
 
 	// AckReady deletes jobs that are done, and its like do so in the other tables. BETWEEN
 	// makes it a range of the key also in a plan that was made when the table was
@@ -40,11 +40,9 @@ var (
 
 	// LoadReady and its like read what a worker has left in the table of some jobs that it has
 	// read. Nobody else changes a payload, and a row that is gone was cancelled.
-	LoadReady = dialect.SQL("queue.load",
-		`SELECT id, payload, payload_bin, NULL, NULL, NULL FROM {prefix}job WHERE priority = :priority AND `+these)
-	LoadDelayed = dialect.SQL("queue.load-delayed", `SELECT id, payload, payload_bin, `+ProgressColumns+` FROM {prefix}job_delayed WHERE `+these)
-	LoadRunning = dialect.SQL("queue.load-running", `SELECT id, payload, payload_bin, `+ProgressColumns+
-		` FROM {prefix}job_running WHERE `+these+` AND lock_by = :node`)
+	LoadReady   = load("queue.load", `id, payload, payload_bin, NULL, NULL, NULL`, `job WHERE priority = :priority AND `+these)
+	LoadDelayed = load("queue.load-delayed", loadColumns, `job_delayed WHERE `+these)
+	LoadRunning = load("queue.load-running", loadColumns, `job_running WHERE `+these+` AND lock_by = :node`)
 
 	// LockJobs and its like lock those of some jobs that are there, and nothing beside
 	// them: a producer may have locked that.
@@ -55,6 +53,15 @@ var (
 	LockDead    = dialect.SQL("queue.lock-dead", lockIn("job_dead", ""))
 )
 
+const loadColumns = `id, payload, payload_bin, ` + progressColumns
+
+func load(name, columns, from string) *dialect.Stmt {
+	return reading(columns, dialect.SQL(name, `SELECT `+columns+` FROM {prefix}`+from))
+}
+
+// readyColumns are those of ready jobs.
+var readyColumns = `id, priority, ` + BodyColumns
+
 // fetchPriorities reads each priority from its cursor on, the most urgent first.
 func fetchPriorities(d *dialect.Dialect) string {
 	if !d.Ranges {
@@ -64,7 +71,7 @@ func fetchPriorities(d *dialect.Dialect) string {
 	for _, p := range Priorities {
 		ranges = append(ranges, "priority = "+p+" AND id > :after"+p)
 	}
-	return `SELECT id, priority, ` + BodyColumns + ` FROM {prefix}job
+	return `SELECT ` + readyColumns + ` FROM {prefix}job
 		WHERE queue_id = :queue AND divided = :divided AND (` + strings.Join(ranges, " OR ") + `) ORDER BY priority, id LIMIT :limit`
 }
 
@@ -72,7 +79,7 @@ func fetchPriorities(d *dialect.Dialect) string {
 var Priorities = []string{"1", "2", "3", "4"}
 
 // selectPriorities is a SELECT for each priority.
-func selectPriorities() string { return selectReady(`id, priority, ` + BodyColumns) }
+func selectPriorities() string { return selectReady(readyColumns) }
 
 func selectReady(columns string) string {
 	var parts []string

@@ -21,9 +21,9 @@ var (
 		WHERE queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :from AND state = :was
 			AND (state = 'handed' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))`)
 
-	GetRunning = dialect.SQL("queue.get-running", `
-		SELECT id, priority, `+BodyColumns+`, attempt, crashes, `+ProgressColumns+`
-		FROM {prefix}job_running WHERE queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :node`)
+	GetRunning = reading(runningColumns, dialect.SQL("queue.get-running", `
+		SELECT `+runningColumns+`
+		FROM {prefix}job_running WHERE queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :node`))
 
 	// HandRunning gives a job that a worker cannot finish to whoever has its block.
 	HandRunning = dialect.SQL("queue.hand-running", `
@@ -35,3 +35,6 @@ var (
 		UPDATE {prefix}job_running SET state = :state
 		WHERE queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :node AND state <> 'handed'`)
 )
+
+// runningColumns are what a worker reads of a job that it takes over.
+var runningColumns = `id, priority, ` + BodyColumns + `, attempt, crashes, ` + progressColumns

@@ -1,0 +1,177 @@
+package store
+
+import (
+	"strings"
+
+	"github.com/dbcron/dbcron/dialect"
+)
+
+// What is inserted: column=what kind, where what is a field of the rows.
+var (
+	plainFields = keyFields + bodyText(func(c bodyColumn) string {
+		if c.how != always {
+			return ""
+		}
+		return c.name + "=" + c.record
+	})
+	allFields = keyFields + bodyText(func(c bodyColumn) string { return c.name + "=" + c.record })
+)
+
+const keyFields = "queue_id=queue int, divided=block int, priority=urgency int, id=job int, "
+
+// insertInto writes rows: from arrays where there are such, which need one text for
+// any number, else from a list of tuples.
+func insertInto(d *dialect.Dialect, table, fields string) string {
+	var columns, values, tuple, records []string
+	for field := range strings.SplitSeq(fields, ", ") {
+		column, what, _ := strings.Cut(field, "=")
+		at := strings.LastIndex(what, " ")
+		value, kind := what[:at], what[at+1:]
+		name := strings.TrimSuffix(strings.TrimPrefix(value, "{time "), "}")
+		columns = append(columns, column)
+		tuple = append(tuple, strings.Replace(value, name, ":"+name, 1))
+		switch kind {
+		case "json":
+			value, kind = "CAST("+value+" AS JSON)", "text"
+		case "bytes":
+			value, kind = "CAST("+value+" AS BYTEA)", "text"
+		}
+		values, records = append(values, value), append(records, name+" "+kind)
+	}
+	into := `INSERT INTO {prefix}` + table + ` (` + strings.Join(columns, ", ") + `) `
+	if d.ArrayRows {
+		return into + `SELECT ` + strings.Join(values, ", ") + ` FROM {records rows: ` + strings.Join(records, ", ") + `}`
+	}
+	return into + `VALUES {values rows: (` + strings.Join(tuple, ", ") + `)}`
+}
+
+// Jobs are rows of an INSERT.
+type Jobs []Job
+
+// Len returns how many they are.
+func (r Jobs) Len() int { return len(r) }
+
+// Value returns a field of one of them.
+func (r Jobs) Value(i int, field string) (any, bool) {
+	if n, ok := r.Int(i, field); ok {
+		return int(n), true
+	}
+	if field == "run_us" {
+		return r[i].RunAt, true
+	}
+	value, ok := fields[field]
+	if !ok {
+		return nil, false
+	}
+	return value(&r[i]), true
+}
+
+// Int spares Value the numbers that each job has.
+func (r Jobs) Int(i int, field string) (int64, bool) {
+	switch j := &r[i]; field {
+	case "queue":
+		return int64(j.Queue), true
+	case "block":
+		return int64(j.Divided), true
+	case "urgency":
+		return int64(j.Priority), true
+	case "job":
+		return j.ID, true
+	}
+	return 0, false
+}
+
+// Plain tells whether none of them has anything rare about it.
+func (r Jobs) Plain() bool {
+	for i := range r {
+		for _, c := range body {
+			if c.how != always && c.value(&r[i]) != nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Insertion is the statement that inserts jobs, which are all ready or all delayed.
+func Insertion(rows Jobs) *dialect.Stmt {
+	switch {
+	case rows[0].RunAt != 0:
+		return InsertDelayed
+	case rows.Plain():
+		return InsertPlain
+	}
+	return InsertJobs
+}
+
+// TellingInsertion is Insertion for a caller's transaction: ready jobs notify workers.
+func TellingInsertion(rows Jobs) *dialect.Stmt {
+	switch of := Insertion(rows); of {
+	case InsertJobs:
+		return InsertJobsTold
+	case InsertPlain:
+		return InsertPlainTold
+	default:
+		return of
+	}
+}
+
+// fields are the values of the fields of rows, by their names.
+var fields = func() map[string]func(*Job) any {
+	all := map[string]func(*Job) any{}
+	for _, c := range body {
+		name, _, _ := strings.Cut(c.record, " ")
+		all[name] = c.value
+	}
+	return all
+}()
+
+// copied are the columns of the body that a bulk load writes.
+var copied = func() (all []bodyColumn) {
+	for _, c := range body {
+		if c.how != tied {
+			all = append(all, c)
+		}
+	}
+	return all
+}()
+
+// CopyColumns are the columns that a bulk load writes, in the order in which Values has them.
+var CopyColumns = func() []string {
+	all := []string{"queue_id", "divided", "priority", "id"}
+	for _, c := range copied {
+		all = append(all, c.name)
+	}
+	return all
+}()
+
+// Values appends the values of one of them, as a bulk load takes them: those that are JSON or
+// bytes, and numbers in the sizes of their columns.
+func (r Jobs) Values(i int, to []any) []any {
+	j := &r[i]
+	to = append(to, int32(j.Queue), int32(j.Divided), int32(j.Priority), j.ID)
+	for _, c := range copied {
+		value := c.value(j)
+		switch v := value.(type) {
+		case int:
+			value = int32(v)
+		case dialect.Bytes:
+			value = j.Payload
+		case string:
+			if c.name == "payload" {
+				value = dialect.JSON(j.Payload)
+			}
+		}
+		to = append(to, value)
+	}
+	return to
+}
+
+// orNull is nil for a zero value.
+func orNull[T comparable](v T) any {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return v
+}
