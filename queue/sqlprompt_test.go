@@ -386,9 +386,12 @@ func TestPromptRights(t *testing.T) {
 		must(t, err)
 		name := "app_" + strings.TrimPrefix(u.Path, "/dbcron_")
 		u.User = url.UserPassword(name, "secret")
-		user, grants := name+"@'%'", []string{"GRANT EXECUTE ON PROCEDURE {prefix}enqueue TO "}
+		user, grants := name+"@'%'", []string{
+			"GRANT EXECUTE ON PROCEDURE {prefix}enqueue TO ",
+			"GRANT EXECUTE ON PROCEDURE {prefix}take TO ", "GRANT EXECUTE ON PROCEDURE {prefix}complete TO ",
+		}
 		if db.Dialect.Name == postgres.Dialect.Name {
-			user, grants = name, []string{"GRANT EXECUTE ON FUNCTION {prefix}enqueue TO ", "GRANT TEMPORARY ON DATABASE " + u.Path[1:] + " TO "}
+			user, grants = name, []string{"GRANT EXECUTE ON FUNCTION {prefix}enqueue, {prefix}take, {prefix}complete TO ", "GRANT TEMPORARY ON DATABASE " + u.Path[1:] + " TO "}
 			db.Do(t, `CREATE ROLE `+name+` LOGIN PASSWORD 'secret'`, nil)
 		} else {
 			db.Do(t, `CREATE USER `+user+` IDENTIFIED BY 'secret'`, nil)
@@ -424,6 +427,22 @@ func TestPromptRights(t *testing.T) {
 		}
 		if _, err := app.on.Exec(t.Context(), dialect.Unlisted(`DELETE FROM {prefix}queue_block`), nil); !db.Dialect.Denied(err) {
 			t.Errorf("the tables: %v", err)
+		}
+		app.must(t, call{queue: "mail", kind: "welcome"})
+		s := newSeat(t, db)
+		s.prompt = app
+		if s.take(t) == nil {
+			t.Error("nothing was taken")
+		}
+		s.answers(t, "complete", "true")
+		for _, part := range []string{"sql_us('1s')", "give_back(1, 'x')"} {
+			text := "SELECT {prefix}" + part
+			if db.Dialect.Name != postgres.Dialect.Name {
+				text = "CALL {prefix}" + strings.TrimSuffix(part, ")") + ", @x)"
+			}
+			if _, err := app.on.Exec(t.Context(), dialect.Unlisted(text), nil); !db.Dialect.Denied(err) {
+				t.Errorf("%s: %v", text, err)
+			}
 		}
 	})
 }

@@ -2,8 +2,11 @@ package sqlschema
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/pressly/goose/v3"
@@ -11,35 +14,73 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// promptVersion is the migration that makes the views and routines for the SQL prompt.
+// promptVersions are the migrations that make the views and routines for the SQL prompt.
 // No program needs them, and making them takes further rights: where these are missing
-// it is left out, and can be made up for by [Prompt].
-const promptVersion = 7
+// they are left out, and can be made up for by [Prompt], which runs them again in this
+// order. So what one of them makes, it makes whether it is there or not, and a later one
+// may replace what an earlier one has made.
+var promptVersions = []int64{7, 24}
 
-var (
-	promptViews = dialect.SQL("sqlschema.prompt-views", `
-		SELECT COUNT(*) FROM (SELECT 1 AS one FROM {prefix}v_queue CROSS JOIN {prefix}v_job WHERE 1 = 0) AS none`)
+var promptRoutines = dialect.SQL("sqlschema.prompt-routines", `
+		SELECT DISTINCT routine_name FROM information_schema.routines WHERE routine_name LIKE :like AND (routine_schema = :schema OR :schema = '')`)
 
-	promptRoutine = dialect.PerDialect("sqlschema.prompt-routine", func(d *dialect.Dialect) string {
-		if !d.Routines {
-			return "SELECT 1 WHERE :name <> :schema"
+// made finds what a migration makes for the SQL prompt.
+var made = regexp.MustCompile(`(?m)^CREATE (?:OR REPLACE )?(VIEW|FUNCTION|PROCEDURE) \{prefix\}(\w+)`)
+
+// promptNames returns the names, without the prefix, of the views and routines for the SQL
+// prompt that an engine has.
+func promptNames(d *dialect.Dialect) (views, routines []string, err error) {
+	all, err := promptFiles(d)
+	for _, m := range all {
+		up, _, _ := strings.Cut(m.text, "-- +goose Down")
+		for _, found := range made.FindAllStringSubmatch(up, -1) {
+			into := &routines
+			if found[1] == "VIEW" {
+				into = &views
+			}
+			if !slices.Contains(*into, found[2]) {
+				*into = append(*into, found[2])
+			}
 		}
-		return "SELECT COUNT(*) FROM information_schema.routines WHERE routine_name = :name AND (routine_schema = :schema OR :schema = '')"
-	})
-)
+	}
+	return views, routines, err
+}
 
-// HasPrompt tells whether the views and routines for the SQL prompt are there, and may
+// promptFiles returns the migrations for the SQL prompt, with the names in braces.
+func promptFiles(d *dialect.Dialect) ([]file, error) {
+	all, err := files(d.Name, "{prefix}", "{name}")
+	return slices.DeleteFunc(all, func(f file) bool { return !slices.Contains(promptVersions, f.Version) }), err
+}
+
+// HasPrompt tells whether the views and routines for the SQL prompt are all there, and may
 // be used.
 func HasPrompt(ctx context.Context, db *dialect.DB) (bool, error) {
-	var n int
-	err := db.Get(ctx, promptViews, nil, &n)
-	if err == nil {
-		err = db.Get(ctx, promptRoutine, dialect.Args{"name": db.Options().Prefix + "enqueue", "schema": db.Options().Schema}, &n)
+	views, routines, err := promptNames(db.Dialect)
+	if err != nil {
+		return false, err
 	}
-	if db.Dialect.Missing(err) || db.Dialect.Denied(err) {
-		return false, nil
+	for _, view := range views {
+		var n int
+		err := db.Pool().QueryRowContext(ctx, "SELECT COUNT(*) FROM (SELECT 1 AS one FROM "+db.Prefix()+view+" WHERE 1 = 0) AS none").Scan(&n)
+		if db.Dialect.Missing(err) || db.Dialect.Denied(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
 	}
-	return n > 0, err
+	if !db.Dialect.Routines {
+		return true, nil
+	}
+	prefix := db.Options().Prefix
+	there, err := dialect.Select(ctx, &db.Session, promptRoutines, dialect.Args{"like": prefix + "%", "schema": db.Options().Schema},
+		func(rows *sql.Rows) (name string, err error) { return name, rows.Scan(&name) })
+	for _, name := range routines {
+		if !slices.Contains(there, prefix+name) {
+			return false, err
+		}
+	}
+	return err == nil, err
 }
 
 // Prompt makes the views and routines for the SQL prompt, or makes them anew: after they
@@ -66,7 +107,7 @@ func Prompt(ctx context.Context, db *dialect.DB) error {
 	}
 	var others []string
 	for _, m := range all {
-		if m.Version != promptVersion {
+		if !slices.Contains(promptVersions, m.Version) {
 			others = append(others, fmt.Sprintf("%05d_%s.sql", m.Version, m.Name))
 		}
 	}
@@ -80,40 +121,56 @@ func Prompt(ctx context.Context, db *dialect.DB) error {
 	return nil
 }
 
-// passingPrompt migrates by step. The migration for the SQL prompt is left out where the database
+// passingPrompt migrates by step. Migrations for the SQL prompt are left out where the database
 // does without functions, and for want of rights, or of the language.
 func passingPrompt(ctx context.Context, db *dialect.DB, at, version int64,
 	step func(context.Context, int64) ([]*goose.MigrationResult, error),
 ) error {
 	up := at < version
-	note := func() error {
-		_, err := db.Exec(ctx, notes[up], dialect.Args{"version": promptVersion})
+	note := func(of int64) error {
+		_, err := db.Exec(ctx, notes[up], dialect.Args{"version": of})
 		return err
 	}
-	if _, lacks := db.Lacks(dialect.Functions); lacks && up && at < promptVersion && version >= promptVersion {
-		if at < promptVersion-1 {
-			if _, err := step(ctx, promptVersion-1); err != nil {
+	if _, lacks := db.Lacks(dialect.Functions); lacks && up {
+		for _, of := range promptVersions {
+			if of <= at || of > version {
+				continue
+			}
+			if at < of-1 {
+				if _, err := step(ctx, of-1); err != nil {
+					return err
+				}
+			}
+			if err := note(of); err != nil {
 				return err
 			}
-		}
-		if err := note(); err != nil {
-			return err
+			at = of
 		}
 	}
 	_, err := step(ctx, version)
-	if leftOut(db.Dialect, err) {
-		if err = note(); err == nil {
+	for range promptVersions {
+		of := leftOut(db.Dialect, err)
+		if of == 0 {
+			break
+		}
+		if err = note(of); err == nil {
 			_, err = step(ctx, version)
 		}
 	}
 	return err
 }
 
-// leftOut tells whether migrating failed for want of what the SQL prompt takes: then
-// that migration is noted as run, or as taken back, and the others go on.
-func leftOut(d *dialect.Dialect, err error) bool {
+// leftOut tells whether migrating failed for want of what the SQL prompt takes, and at which
+// migration: then that is noted as run, or as taken back, and the others go on.
+func leftOut(d *dialect.Dialect, err error) (version int64) {
 	var part *goose.PartialError
-	return errors.As(err, &part) && part.Failed.Source.Version == promptVersion && (d.Denied(err) || d.Unknown != nil && d.Unknown(err))
+	if !errors.As(err, &part) || !d.Denied(err) && (d.Unknown == nil || !d.Unknown(err)) {
+		return 0
+	}
+	if version = part.Failed.Source.Version; !slices.Contains(promptVersions, version) {
+		return 0
+	}
+	return version
 }
 
 // notes are what is noted then, of migrating up or not. Whoever writes it holds the lock.

@@ -68,10 +68,10 @@ one works, the others wait. docs/grants.md lists the rights that it takes.`,
 			Use:     "prompt",
 			Example: `  dbcron migrate prompt`,
 			Short:   "Make the views and routines for the SQL prompt, also if they are there",
-			Long: `Make the views dbcron_v_job and dbcron_v_queue and the routine dbcron_enqueue, also
-if they are there: docs/queue-sql.md. The migrations make them too, but leave them out
-where the user may not; and some dumps do not have them. On MySQL the rights to call
-the procedure have to be granted again.`,
+			Long: `Make the views and the functions or procedures for the SQL prompt, such as dbcron_v_job,
+dbcron_enqueue, dbcron_take and dbcron_acquire, also if they are there: docs/queue-sql.md.
+The migrations make them too, but leave them out where the user may not; and some dumps
+do not have them. On MySQL the rights to call the procedures have to be granted again.`,
 			RunE: func(c *cobra.Command, _ []string) error {
 				return p.migrating(c.Context(), func(db *dialect.DB) error { return sqlschema.Prompt(c.Context(), db) })
 			},
@@ -159,7 +159,7 @@ func (p *program) migrateLogged(ctx context.Context, db *dialect.DB, to int64, f
 func (p *program) missPrompt(ctx context.Context, db *dialect.DB) error {
 	there, err := sqlschema.HasPrompt(ctx, db)
 	if err == nil && !there {
-		fmt.Fprintln(p.err, "dbcron: the views and the routine for the SQL prompt are not there; nothing else needs them."+
+		fmt.Fprintln(p.err, "dbcron: the views and routines for the SQL prompt are not all there; nothing else needs them."+
 			" To have them, grant the rights (docs/grants.md), then run dbcron migrate prompt")
 	}
 	return err

@@ -1,0 +1,474 @@
+-- +goose Up
+-- What is here holds no data and can be made anew at any time: dbcron migrate prompt.
+-- So nothing here is without OR REPLACE.
+--
+-- Functions that take a lock or a job obey the rules of the programs: see lock/statements.go
+-- and queue/statements.go, which say what makes each statement safe.
+
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION {prefix}sql_name(word TEXT) RETURNS TEXT LANGUAGE sql IMMUTABLE AS $wrong$
+    SELECT CASE
+        WHEN COALESCE(word, '') = '' THEN 'it is empty'
+        WHEN char_length(word) > 200 THEN 'it has more than 200 characters'
+        WHEN word <> btrim(word, E' \t\n\x0b\f\r\u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000')
+            THEN 'it begins or ends with a blank'
+        WHEN word ~ E'[\\u0001-\\u001f\\u007f-\\u009f]' THEN 'it has control characters'
+    END
+$wrong$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION {prefix}acquire(name TEXT, owner TEXT, lease INTERVAL DEFAULT INTERVAL '30 seconds', meta TEXT DEFAULT '')
+RETURNS BIGINT LANGUAGE plpgsql SECURITY DEFINER AS $acquire$
+#variable_conflict use_variable
+DECLARE
+    wrong TEXT := {prefix}sql_name(name);
+    known TEXT; -- the state
+    given BIGINT; -- the fence
+BEGIN
+    IF wrong IS NOT NULL THEN
+        RAISE invalid_parameter_value USING MESSAGE = format('{name}acquire: name "%s": %s', left(name, 200), wrong);
+    ELSIF {prefix}sql_name(owner) IS NOT NULL OR char_length(owner) > 128 THEN
+        RAISE invalid_parameter_value USING MESSAGE = '{name}acquire: owner: it has to be fresh for each taking, such as host:pid:random, with up to 128 characters, and without blanks at its ends';
+    ELSIF lease IS NULL OR lease < INTERVAL '500 milliseconds' OR lease > INTERVAL '366 days' THEN
+        RAISE invalid_parameter_value USING MESSAGE = '{name}acquire: lease: it is not 0.5 seconds to 366 days';
+    END IF;
+    FOR try IN 1..2 LOOP
+        -- One UPDATE of one row, which lets one after the other through.
+        UPDATE {prefix}lock AS l SET
+            takeovers = l.takeovers + CASE WHEN l.state <> 'FREE' AND l.released_at IS NULL THEN 1 ELSE 0 END,
+            lock_by = owner, state = 'LOCK', lock_at = statement_timestamp(), released_at = NULL, extends = 0,
+            meta = COALESCE(meta, ''), session = '', fence = l.fence + 1, update_time = statement_timestamp(), expire_at = statement_timestamp() + lease,
+            waiters = CASE WHEN l.waiting_until > statement_timestamp() THEN l.waiters[2:] ELSE '{}' END
+        WHERE l.name = name AND l.slot = 0
+            AND (l.state = 'FREE' OR l.state IN ('LOCK', 'EXTEND') AND l.expire_at <= statement_timestamp())
+        RETURNING l.fence INTO given;
+        EXIT WHEN given IS NOT NULL OR try = 2;
+        SELECT l.state INTO known FROM {prefix}lock AS l WHERE l.name = name AND l.slot = 0;
+        IF known = 'POOL' THEN
+            RAISE wrong_object_type USING MESSAGE = format('{name}acquire: "%s" is a pool', name);
+        END IF;
+        EXIT WHEN FOUND;
+        -- The floor is the highest fence of the rows that were purged, which a purge does not raise before we end.
+        INSERT INTO {prefix}lock (name, fence) SELECT name, f.fence FROM {prefix}lock_fence AS f WHERE f.name = '' AND f.slot = 0 FOR SHARE
+        ON CONFLICT DO NOTHING;
+    END LOOP;
+    RETURN given;
+END
+$acquire$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION {prefix}renew(name TEXT, owner TEXT, fence BIGINT, lease INTERVAL DEFAULT INTERVAL '30 seconds')
+RETURNS BOOLEAN LANGUAGE plpgsql SECURITY DEFINER AS $renew$
+#variable_conflict use_variable
+BEGIN
+    IF lease IS NULL OR lease < INTERVAL '500 milliseconds' OR lease > INTERVAL '366 days' THEN
+        RAISE invalid_parameter_value USING MESSAGE = '{name}renew: lease: it is not 0.5 seconds to 366 days';
+    END IF;
+    UPDATE {prefix}lock AS l SET state = 'EXTEND', extends = l.extends + 1, update_time = statement_timestamp(),
+        expire_at = GREATEST(l.expire_at, statement_timestamp() + lease)
+    WHERE l.name = name AND l.slot = 0 AND l.lock_by = owner AND l.fence = fence
+        AND l.state IN ('LOCK', 'EXTEND') AND l.released_at IS NULL AND l.expire_at > statement_timestamp();
+    RETURN FOUND;
+END
+$renew$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION {prefix}release(name TEXT, owner TEXT, fence BIGINT)
+RETURNS BOOLEAN LANGUAGE plpgsql SECURITY DEFINER AS $release$
+#variable_conflict use_variable
+DECLARE
+    waiter TEXT;
+BEGIN
+    UPDATE {prefix}lock AS l SET state = 'FREE', released_at = statement_timestamp(), update_time = statement_timestamp()
+    WHERE l.name = name AND l.slot = 0 AND l.lock_by = owner AND l.fence = fence
+        AND l.state IN ('LOCK', 'EXTEND') AND l.released_at IS NULL AND l.expire_at > statement_timestamp()
+    RETURNING CASE WHEN l.waiting_until > statement_timestamp() THEN l.waiters[1] END INTO waiter;
+    IF NOT FOUND THEN
+        RETURN FALSE;
+    END IF;
+    IF waiter IS NOT NULL THEN
+        PERFORM pg_notify('dbcron_lock_' || waiter, name);
+    END IF;
+    RETURN TRUE;
+END
+$release$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION {prefix}sql_us(setting TEXT) RETURNS BIGINT LANGUAGE plpgsql IMMUTABLE AS $microseconds$
+BEGIN -- of a setting of a queue, as package duration reads it
+    IF setting !~ '^([0-9]+w)?([0-9]+d)?(([0-9]+\.?[0-9]*|\.[0-9]+)(h|ms|us|µs|μs|ns|m|s))*$' THEN
+        RAISE invalid_parameter_value USING MESSAGE = format('"%s" is not a duration; write for example 500ms, 90s, 1h30m or 30d', setting);
+    END IF;
+    RETURN COALESCE((SELECT SUM(part[1]::NUMERIC * CASE part[2] WHEN 'w' THEN 604800000000 WHEN 'd' THEN 86400000000 WHEN 'h' THEN 3600000000
+        WHEN 'm' THEN 60000000 WHEN 's' THEN 1000000 WHEN 'ms' THEN 1000 WHEN 'ns' THEN 0.001 ELSE 1 END)
+        FROM regexp_matches(setting, '([0-9]+\.?[0-9]*|\.[0-9]+)(w|d|h|ms|us|µs|μs|ns|m|s)', 'g') AS found (part)), 0);
+END
+$microseconds$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION {prefix}take(queue TEXT DEFAULT 'default', lease INTERVAL DEFAULT INTERVAL '30 seconds', kinds TEXT[] DEFAULT NULL)
+RETURNS TABLE (job BIGINT, token TEXT, kind TEXT, payload JSON, payload_bin BYTEA, job_key TEXT, attempt INT, max_attempts INT, expire_at TIMESTAMPTZ)
+LANGUAGE plpgsql SECURITY DEFINER AS $take$
+#variable_conflict use_column
+DECLARE
+    wanted ALIAS FOR $1;
+    lasts  ALIAS FOR $2;
+    doing  ALIAS FOR $3;
+    q      RECORD; -- the queue
+    b      RECORD; -- a block
+    h      RECORD; -- its row, locked
+    j      RECORD; -- a job
+    chosen BIGINT; -- its id
+    ours   TEXT;
+    limits TEXT[]; -- kinds that are limited
+    gone   TEXT;
+    guilty {prefix}job_running;
+    settings {prefix}queue;
+    n      BIGINT;
+BEGIN
+    IF lasts IS NULL OR lasts < INTERVAL '1 second' OR lasts > INTERVAL '12 hours' THEN
+        RAISE invalid_parameter_value USING MESSAGE = '{name}take: lease: it is not 1 second to 12 hours';
+    END IF;
+    wanted := COALESCE(NULLIF(wanted, ''), 'default');
+    SELECT t.* INTO q FROM {prefix}queue AS t WHERE t.name = wanted;
+    IF NOT FOUND THEN
+        RAISE NOTICE '{name}take: there is no queue "%" yet', wanted;
+        RETURN;
+    ELSIF q.state = 'deleted' THEN
+        RAISE object_not_in_prerequisite_state USING MESSAGE = format('{name}take: queue "%s" was deleted', wanted);
+    ELSIF q.state <> 'active' THEN
+        RAISE NOTICE '{name}take: queue "%" is paused', wanted;
+        RETURN;
+    END IF;
+    SELECT COALESCE(array_agg(l.kind), '{}') INTO limits FROM {prefix}queue_limit AS l WHERE l.queue_id = q.queue_id AND (l.max_running > 0 OR l.rate > 0);
+    IF '' = ANY (limits) THEN
+        RAISE feature_not_supported USING MESSAGE = format('{name}take: queue "%s" has a limit, which only workers obey: claim its jobs over HTTP', wanted);
+    END IF;
+    IF EXISTS (SELECT 1 FROM {prefix}queue_worker AS w JOIN {prefix}node AS n ON n.name = w.node
+        WHERE w.queue_id = q.queue_id AND w.busy = 2 AND n.state = 'live' AND n.expire_at > statement_timestamp()) THEN
+        RETURN; -- it moves the jobs elsewhere, and is to have all blocks
+    END IF;
+
+    -- Blocks that nobody holds who is live, that with the oldest job first. Of a queue with keys
+    -- those of a new generation come when the ones before are empty, and can get nothing any more.
+    FOR b IN
+        SELECT c.divided FROM (
+            SELECT k.divided, k.generation, LEAST(
+                (SELECT x.priority::NUMERIC * 9223372036854775808 + x.id FROM {prefix}job AS x WHERE x.queue_id = k.queue_id AND x.divided = k.divided ORDER BY x.priority, x.id LIMIT 1),
+                (SELECT x.priority::NUMERIC * 9223372036854775808 + x.id FROM {prefix}job_delayed AS x WHERE x.queue_id = k.queue_id AND x.divided = k.divided AND x.run_at <= statement_timestamp() ORDER BY x.run_at, x.id LIMIT 1),
+                (SELECT x.priority::NUMERIC * 9223372036854775808 + x.id FROM {prefix}job_running AS x WHERE x.queue_id = k.queue_id AND x.divided = k.divided
+                    AND (x.state = 'handed' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS m WHERE m.name = x.lock_by AND m.state = 'live' AND m.expire_at > statement_timestamp())) LIMIT 1)) AS head
+            FROM {prefix}queue_block AS k WHERE k.queue_id = q.queue_id
+                AND (k.state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS m WHERE m.name = k.lock_by AND m.state = 'live' AND m.expire_at > statement_timestamp()))
+                AND (q.ordered <> 'yes' AND NOT EXISTS (SELECT 1 FROM {prefix}queue_block AS f WHERE f.queue_id = q.queue_id AND f.fifo = 'yes')
+                    OR NOT EXISTS (SELECT 1 FROM {prefix}queue_block AS o WHERE o.queue_id = q.queue_id AND o.generation < k.generation
+                        AND (k.insert_time > statement_timestamp() - INTERVAL '8 seconds'
+                            OR EXISTS (SELECT 1 FROM {prefix}job AS x WHERE x.queue_id = o.queue_id AND x.divided = o.divided)
+                            OR EXISTS (SELECT 1 FROM {prefix}job_delayed AS x WHERE x.queue_id = o.queue_id AND x.divided = o.divided)
+                            OR EXISTS (SELECT 1 FROM {prefix}job_running AS x WHERE x.queue_id = o.queue_id AND x.divided = o.divided))))
+        ) AS c WHERE c.head IS NOT NULL ORDER BY c.head
+    LOOP
+        -- With its row locked nobody else takes the block: whoever wants to waits for our end, and
+        -- finds another fence than the one that it saw. The block stays what it was otherwise, so
+        -- that whoever gets it after a worker that was lost knows of that.
+        SELECT k.* INTO h FROM {prefix}queue_block AS k WHERE k.queue_id = q.queue_id AND k.divided = b.divided FOR UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;
+        IF h.state <> 'FREE' THEN
+            UPDATE {prefix}node AS m SET state = 'lost' WHERE m.name = h.lock_by AND m.state = 'live' AND m.expire_at <= statement_timestamp();
+            CONTINUE WHEN EXISTS (SELECT 1 FROM {prefix}node AS m WHERE m.name = h.lock_by AND m.state = 'live');
+        END IF;
+        ours := format('sql:%s.%s:%s', q.queue_id, b.divided, replace(gen_random_uuid()::TEXT, '-', ''));
+        chosen := NULL;
+
+        -- Jobs whose workers have ended come first. The others of a key wait for the first one of
+        -- the key that runs, or waits for its retry.
+        FOR j IN
+            SELECT r.*, 'running' AS stands FROM {prefix}job_running AS r WHERE r.queue_id = q.queue_id AND r.divided = b.divided
+                AND (r.state = 'handed' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS m WHERE m.name = r.lock_by AND m.state = 'live' AND m.expire_at > statement_timestamp()))
+                AND (doing IS NULL OR r.kind = ANY (doing)) AND r.kind <> ALL (limits)
+                AND (r.job_key IS NULL AND h.fifo <> 'yes'
+                    OR NOT EXISTS (SELECT 1 FROM {prefix}job_running AS o WHERE o.queue_id = r.queue_id AND o.divided = r.divided AND o.id < r.id AND (h.fifo = 'yes' OR o.job_key = r.job_key))
+                    AND NOT EXISTS (SELECT 1 FROM {prefix}job_delayed AS o WHERE o.queue_id = r.queue_id AND o.divided = r.divided AND o.id < r.id AND (h.fifo = 'yes' AND o.hold_key IS NOT NULL OR o.hold_key = r.job_key)))
+            ORDER BY r.id LIMIT 20 FOR UPDATE OF r SKIP LOCKED
+        LOOP
+            gone := j.lock_by;
+            UPDATE {prefix}node AS m SET state = 'lost' WHERE m.name = gone AND m.state = 'live' AND m.expire_at <= statement_timestamp() AND j.state <> 'handed';
+            CONTINUE WHEN j.state <> 'handed' AND EXISTS (SELECT 1 FROM {prefix}node AS m WHERE m.name = gone AND m.state = 'live');
+            j.crashes := j.crashes + CASE WHEN j.state = 'handed' THEN 0 ELSE 1 END;
+            IF gone LIKE 'sql:%' THEN
+                DELETE FROM {prefix}node AS m WHERE m.name = gone;
+            END IF;
+            UPDATE {prefix}job_running AS r SET crashes = j.crashes, state = 'alone', lock_by = ours, fence = h.fence + 1, started_at = statement_timestamp()
+            WHERE r.queue_id = q.queue_id AND r.divided = b.divided AND r.id = j.id;
+            chosen := j.id;
+            EXIT WHEN j.state = 'handed' OR j.crashes < q.max_crashes * CASE WHEN j.state = 'alone' THEN 1 ELSE 4 END;
+            chosen := NULL;
+            SELECT t.* INTO settings FROM {prefix}queue AS t WHERE t.queue_id = q.queue_id;
+            SELECT r.* INTO guilty FROM {prefix}job_running AS r WHERE r.queue_id = q.queue_id AND r.divided = b.divided AND r.id = j.id;
+            PERFORM {prefix}sql_bury(guilty, settings, format('%s workers died with it', j.crashes), j.attempt);
+            PERFORM {prefix}sql_count(guilty, 0, 0, 1);
+        END LOOP;
+
+        IF chosen IS NULL THEN
+            SELECT c.* INTO j FROM (
+                (SELECT x.id, x.priority, x.id::NUMERIC AS place, 'ready' AS stands FROM {prefix}job AS x WHERE x.queue_id = q.queue_id AND x.divided = b.divided
+                    AND (doing IS NULL OR x.kind = ANY (doing)) AND x.kind <> ALL (limits)
+                    AND (x.job_key IS NULL AND h.fifo <> 'yes' OR (
+                        NOT EXISTS (SELECT 1 FROM {prefix}job_running AS o WHERE o.queue_id = x.queue_id AND o.divided = x.divided AND (h.fifo = 'yes' OR o.job_key = x.job_key))
+                        AND NOT EXISTS (SELECT 1 FROM {prefix}job_delayed AS o WHERE o.queue_id = x.queue_id AND o.divided = x.divided AND (h.fifo = 'yes' AND o.hold_key IS NOT NULL OR o.hold_key = x.job_key))
+                        AND NOT EXISTS (SELECT 1 FROM {prefix}job AS o WHERE o.queue_id = x.queue_id AND o.divided = x.divided AND o.priority = x.priority AND o.id < x.id AND (h.fifo = 'yes' OR o.job_key = x.job_key))))
+                ORDER BY x.priority, x.id LIMIT 1)
+                UNION ALL
+                SELECT d.id, d.priority, d.place, 'delayed' FROM (
+                    SELECT x.*, CASE WHEN x.hold_key IS NULL THEN EXTRACT(EPOCH FROM x.run_at - TIMESTAMPTZ '2020-01-01 00:00:00+00') * 4096000000 ELSE x.id END AS place
+                    FROM {prefix}job_delayed AS x WHERE x.queue_id = q.queue_id AND x.divided = b.divided AND x.run_at <= statement_timestamp()
+                        AND (doing IS NULL OR x.kind = ANY (doing)) AND x.kind <> ALL (limits)
+                        AND (x.job_key IS NULL AND h.fifo <> 'yes' OR (
+                            NOT EXISTS (SELECT 1 FROM {prefix}job_running AS o WHERE o.queue_id = x.queue_id AND o.divided = x.divided AND (h.fifo = 'yes' OR o.job_key = x.job_key))
+                            AND NOT EXISTS (SELECT 1 FROM {prefix}job_delayed AS o WHERE o.queue_id = x.queue_id AND o.divided = x.divided AND (x.hold_key IS NULL OR o.id < x.id)
+                                AND (h.fifo = 'yes' AND o.hold_key IS NOT NULL OR o.hold_key = x.job_key))))
+                    ORDER BY x.run_at, x.id LIMIT 100) AS d
+            ) AS c ORDER BY c.priority, c.place LIMIT 1;
+            CONTINUE WHEN NOT FOUND;
+            IF j.stands = 'ready' THEN
+                INSERT INTO {prefix}job_running (queue_id, divided, id, priority, attempt, state, lock_by, fence, started_at,
+                    kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, endpoint)
+                SELECT x.queue_id, x.divided, x.id, x.priority, 1, 'alone', ours, h.fence + 1, statement_timestamp(),
+                    x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.group_id, x.endpoint
+                FROM {prefix}job AS x WHERE x.queue_id = q.queue_id AND x.divided = b.divided AND x.priority = j.priority AND x.id = j.id FOR UPDATE SKIP LOCKED;
+            ELSE
+                INSERT INTO {prefix}job_running (queue_id, divided, id, priority, attempt, crashes, error, snapshot, percent, message, state, lock_by, fence, started_at,
+                    kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, endpoint)
+                SELECT x.queue_id, x.divided, x.id, x.priority, x.attempt + 1, x.crashes, x.error, x.snapshot, x.percent, x.message, 'alone', ours, h.fence + 1, statement_timestamp(),
+                    x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.group_id, x.endpoint
+                FROM {prefix}job_delayed AS x WHERE x.queue_id = q.queue_id AND x.divided = b.divided AND x.id = j.id FOR UPDATE SKIP LOCKED;
+            END IF;
+            CONTINUE WHEN NOT FOUND; -- somebody cancels it, or moves it
+            chosen := j.id;
+            IF j.stands = 'ready' THEN
+                DELETE FROM {prefix}job AS x WHERE x.queue_id = q.queue_id AND x.divided = b.divided AND x.priority = j.priority AND x.id = j.id;
+            ELSE
+                DELETE FROM {prefix}job_delayed AS x WHERE x.queue_id = q.queue_id AND x.divided = b.divided AND x.id = j.id;
+            END IF;
+        END IF;
+        UPDATE {prefix}queue_block AS k SET fence = k.fence + 1 WHERE k.queue_id = q.queue_id AND k.divided = b.divided;
+        -- A worker that has one job: whoever has the block takes that over when the worker's time is over.
+        INSERT INTO {prefix}node (name, state, expire_at, version) VALUES (ours, 'live', statement_timestamp() + lasts, 'SQL prompt');
+        RETURN QUERY SELECT r.id, ours, r.kind::TEXT, r.payload, r.payload_bin, r.job_key::TEXT, r.attempt, COALESCE(r.max_attempts, q.max_attempts), statement_timestamp() + lasts
+            FROM {prefix}job_running AS r WHERE r.queue_id = q.queue_id AND r.divided = b.divided AND r.id = chosen;
+        RETURN;
+    END LOOP;
+    SELECT COUNT(*) INTO n FROM {prefix}queue_block AS k JOIN {prefix}node AS m ON m.name = k.lock_by
+    WHERE k.queue_id = q.queue_id AND k.state = 'LEASED' AND m.state = 'live' AND m.expire_at > statement_timestamp();
+    IF n > 0 THEN
+        RAISE NOTICE '{name}take: workers have % blocks of queue "%", whose jobs are theirs', n, wanted;
+    END IF;
+END
+$take$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION {prefix}sql_end(r {prefix}job_running, became TEXT, made JSON, why TEXT)
+RETURNS VOID LANGUAGE plpgsql AS $part$
+BEGIN -- ends a job that somebody has, whose row is locked: its row goes, and its unique key, and its group is told
+    DELETE FROM {prefix}job_running AS x WHERE x.queue_id = r.queue_id AND x.divided = r.divided AND x.id = r.id;
+    IF r.unique_key IS NOT NULL THEN
+        DELETE FROM {prefix}job_unique AS u WHERE u.queue_id = r.queue_id AND u.unique_key = r.unique_key AND u.job = r.id AND (u.free_at IS NULL OR u.free_at <= statement_timestamp());
+        UPDATE {prefix}job_unique AS u SET pending = 'no' WHERE u.queue_id = r.queue_id AND u.unique_key = r.unique_key AND u.job = r.id;
+    END IF;
+    IF r.group_id > 0 THEN
+        UPDATE {prefix}job_member AS m SET state = became, result = made::TEXT, error = why WHERE m.group_id = r.group_id AND m.job = r.id;
+    END IF;
+END
+$part$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION {prefix}sql_bury(r {prefix}job_running, q {prefix}queue, why TEXT, tries INT)
+RETURNS VOID LANGUAGE plpgsql AS $bury$
+DECLARE
+    keep BIGINT := {prefix}sql_us(NULLIF(q.keep_dead, 'forever'));
+BEGIN
+    INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, attempt, crashes, error, snapshot, percent, message, died_at, purge_at,
+        kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, endpoint)
+    VALUES (r.queue_id, r.divided, r.id, r.priority, tries, r.crashes, why, r.snapshot, r.percent, r.message, statement_timestamp(), statement_timestamp() + keep * INTERVAL '1 microsecond',
+        r.kind, r.job_key, r.payload, r.payload_bin, r.max_attempts, r.timeout, r.trace, r.unique_key, r.group_id, r.endpoint);
+    PERFORM {prefix}sql_end(r, 'dead', NULL, why);
+END
+$bury$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION {prefix}sql_mine(job BIGINT, token TEXT) RETURNS {prefix}job_running LANGUAGE plpgsql AS $mine$
+DECLARE
+    r {prefix}job_running;
+    at TEXT[] := regexp_match(token, '^sql:([0-9]{1,9})\.([0-9]{1,9}):');
+BEGIN -- locks the row of a job that was taken, and ours; then nobody takes it over before we end
+    SELECT x.* INTO r FROM {prefix}job_running AS x WHERE x.queue_id = at[1]::INT AND x.divided = at[2]::INT AND x.id = job AND x.lock_by = token FOR UPDATE;
+    IF r.id IS NOT NULL THEN
+        PERFORM 1 FROM {prefix}node AS n WHERE n.name = token AND n.state = 'live' AND n.expire_at > statement_timestamp() FOR UPDATE;
+        IF NOT FOUND THEN
+            r := NULL;
+        END IF;
+    END IF;
+    RETURN r;
+END
+$mine$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION {prefix}sql_count(r {prefix}job_running, did INT, not_yet INT, never INT) RETURNS VOID LANGUAGE sql AS $count$
+    INSERT INTO {prefix}job_count AS c (minute, queue_id, kind, done, failed, dead, wait_us, run_us)
+    SELECT date_trunc('minute', statement_timestamp()), r.queue_id, r.kind, did, not_yet, never,
+        GREATEST(0, EXTRACT(EPOCH FROM r.started_at - TIMESTAMPTZ '2020-01-01 00:00:00+00') * 1000000 - (r.id >> 12))::BIGINT,
+        GREATEST(0, EXTRACT(EPOCH FROM statement_timestamp() - r.started_at) * 1000000)::BIGINT
+    ON CONFLICT ON CONSTRAINT {name}job_count_key DO UPDATE SET done = c.done + EXCLUDED.done, failed = c.failed + EXCLUDED.failed,
+        dead = c.dead + EXCLUDED.dead, wait_us = c.wait_us + EXCLUDED.wait_us, run_us = c.run_us + EXCLUDED.run_us
+$count$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION {prefix}complete(job BIGINT, token TEXT, result JSON DEFAULT NULL)
+RETURNS BOOLEAN LANGUAGE plpgsql SECURITY DEFINER AS $complete$
+DECLARE
+    r {prefix}job_running := {prefix}sql_mine(job, token);
+    keep BIGINT;
+BEGIN
+    IF r.id IS NULL THEN
+        RETURN FALSE;
+    END IF;
+    SELECT {prefix}sql_us(q.keep_done) INTO keep FROM {prefix}queue AS q WHERE q.queue_id = r.queue_id;
+    IF keep > 0 THEN
+        INSERT INTO {prefix}job_done (queue_id, divided, id, priority, attempt, crashes, outcome, error, snapshot, percent, message, worker, started_at, ended_at, purge_at,
+            kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, endpoint)
+        VALUES (r.queue_id, r.divided, r.id, r.priority, r.attempt, r.crashes, 'done', '', r.snapshot, r.percent, r.message, token, r.started_at, statement_timestamp(),
+            statement_timestamp() + keep * INTERVAL '1 microsecond',
+            r.kind, r.job_key, r.payload, r.payload_bin, r.max_attempts, r.timeout, r.trace, r.unique_key, r.group_id, r.endpoint);
+    END IF;
+    PERFORM {prefix}sql_end(r, 'done', result, '');
+    DELETE FROM {prefix}node AS n WHERE n.name = token;
+    PERFORM {prefix}sql_count(r, 1, 0, 0);
+    RETURN TRUE;
+END
+$complete$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION {prefix}fail(job BIGINT, token TEXT, error TEXT DEFAULT '', retry_in INTERVAL DEFAULT NULL, dead BOOLEAN DEFAULT FALSE)
+RETURNS TEXT LANGUAGE plpgsql SECURITY DEFINER AS $fail$
+#variable_conflict use_column
+DECLARE
+    why   TEXT := left(COALESCE($3, ''), 4000);
+    r     {prefix}job_running;
+    q     {prefix}queue;
+    delay DOUBLE PRECISION; -- µs
+    most  DOUBLE PRECISION;
+BEGIN
+    IF retry_in < INTERVAL '0' OR retry_in > INTERVAL '36500 days' THEN
+        RAISE invalid_parameter_value USING MESSAGE = '{name}fail: retry_in: it is not 0 to 100 years';
+    END IF;
+    r := {prefix}sql_mine($1, $2);
+    IF r.id IS NULL THEN
+        RETURN NULL;
+    END IF;
+    SELECT t.* INTO q FROM {prefix}queue AS t WHERE t.queue_id = r.queue_id;
+    DELETE FROM {prefix}node AS n WHERE n.name = $2;
+    IF $5 OR r.attempt >= COALESCE(r.max_attempts, q.max_attempts) THEN
+        PERFORM {prefix}sql_bury(r, q, why, r.attempt);
+        PERFORM {prefix}sql_count(r, 0, 0, 1);
+        RETURN 'dead';
+    END IF;
+    -- The delay doubles with each attempt, and half of it is random: see package backoff.
+    most := {prefix}sql_us(q.retry_max_delay);
+    delay := {prefix}sql_us(q.retry_delay);
+    IF r.attempt > 1 AND delay < most THEN
+        delay := LEAST(most, delay * 2.0 ^ LEAST(r.attempt - 1, 60));
+    END IF;
+    delay := COALESCE(EXTRACT(EPOCH FROM retry_in) * 1000000, delay / 2 + random() * delay / 2);
+    INSERT INTO {prefix}job_delayed (queue_id, divided, id, run_at, priority, attempt, crashes, hold_key, error, snapshot, percent, message,
+        kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, endpoint)
+    SELECT r.queue_id, r.divided, r.id, statement_timestamp() + delay * INTERVAL '1 microsecond', r.priority, r.attempt, r.crashes,
+        CASE WHEN q.key_retry = 'hold' THEN COALESCE(r.job_key, (SELECT ' fifo' FROM {prefix}queue_block AS k WHERE k.queue_id = r.queue_id AND k.divided = r.divided AND k.fifo = 'yes')) END,
+        why, r.snapshot, r.percent, r.message,
+        r.kind, r.job_key, r.payload, r.payload_bin, r.max_attempts, r.timeout, r.trace, r.unique_key, r.group_id, r.endpoint;
+    DELETE FROM {prefix}job_running AS x WHERE x.queue_id = r.queue_id AND x.divided = r.divided AND x.id = r.id;
+    PERFORM {prefix}sql_count(r, 0, 1, 0);
+    RETURN 'delayed';
+END
+$fail$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION {prefix}give_back(job BIGINT, token TEXT) RETURNS BOOLEAN LANGUAGE plpgsql SECURITY DEFINER AS $give$
+DECLARE
+    r {prefix}job_running := {prefix}sql_mine(job, token);
+BEGIN
+    IF r.id IS NULL THEN
+        RETURN FALSE;
+    END IF;
+    UPDATE {prefix}job_running AS x SET state = 'handed' WHERE x.queue_id = r.queue_id AND x.divided = r.divided AND x.id = r.id;
+    DELETE FROM {prefix}node AS n WHERE n.name = token;
+    RETURN TRUE;
+END
+$give$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION {prefix}extend(job BIGINT, token TEXT, lease INTERVAL DEFAULT INTERVAL '30 seconds') RETURNS BOOLEAN LANGUAGE plpgsql SECURITY DEFINER AS $extend$
+DECLARE
+    r {prefix}job_running;
+BEGIN
+    IF lease IS NULL OR lease < INTERVAL '1 second' OR lease > INTERVAL '12 hours' THEN
+        RAISE invalid_parameter_value USING MESSAGE = '{name}extend: lease: it is not 1 second to 12 hours';
+    END IF;
+    r := {prefix}sql_mine(job, token);
+    UPDATE {prefix}node AS n SET expire_at = GREATEST(n.expire_at, statement_timestamp() + lease), heartbeats = n.heartbeats + 1 WHERE n.name = token AND r.id IS NOT NULL;
+    RETURN FOUND;
+END
+$extend$;
+-- +goose StatementEnd
+
+-- They run with their owner's rights, so that who calls them needs none on the tables: nobody
+-- may slip other tables under them by a search_path, and nobody may call them unasked.
+-- +goose StatementBegin
+DO $path$
+DECLARE
+    home REGNAMESPACE := (SELECT relnamespace FROM pg_class WHERE oid = '{prefix}queue'::REGCLASS);
+    f REGPROCEDURE;
+BEGIN
+    FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = home AND proname IN ('{name}acquire', '{name}renew', '{name}release', '{name}take', '{name}complete', '{name}fail', '{name}give_back', '{name}extend', '{name}sql_name', '{name}sql_us', '{name}sql_end', '{name}sql_bury', '{name}sql_mine', '{name}sql_count') LOOP
+        EXECUTE format('ALTER FUNCTION %s SET search_path = pg_catalog, %s, pg_temp', f, home);
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f);
+    END LOOP;
+END
+$path$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION {prefix}acquire(TEXT, TEXT, INTERVAL, TEXT) IS 'Takes a lock and returns its fence; NULL: somebody else has it';
+COMMENT ON FUNCTION {prefix}renew(TEXT, TEXT, BIGINT, INTERVAL) IS 'Renews the lease of a lock; false: it has ended';
+COMMENT ON FUNCTION {prefix}release(TEXT, TEXT, BIGINT) IS 'Gives a lock back; false: its lease had ended';
+COMMENT ON FUNCTION {prefix}take(TEXT, INTERVAL, TEXT[]) IS 'Takes a job of a queue whose block no worker has, for the time of a lease';
+COMMENT ON FUNCTION {prefix}complete(BIGINT, TEXT, JSON) IS 'Says that a job that was taken is done; false: it is somebody else''s by now';
+COMMENT ON FUNCTION {prefix}fail(BIGINT, TEXT, TEXT, INTERVAL, BOOLEAN) IS 'Says that a job that was taken has failed, and returns what becomes of it: delayed or dead; NULL: it is somebody else''s by now';
+COMMENT ON FUNCTION {prefix}give_back(BIGINT, TEXT) IS 'Leaves a job that was taken to others; false: it is somebody else''s by now';
+COMMENT ON FUNCTION {prefix}extend(BIGINT, TEXT, INTERVAL) IS 'Renews the lease of a job that was taken; false: it is somebody else''s by now';
+
+-- +goose Down
+DROP FUNCTION IF EXISTS {prefix}acquire(TEXT, TEXT, INTERVAL, TEXT);
+DROP FUNCTION IF EXISTS {prefix}renew(TEXT, TEXT, BIGINT, INTERVAL);
+DROP FUNCTION IF EXISTS {prefix}release(TEXT, TEXT, BIGINT);
+DROP FUNCTION IF EXISTS {prefix}take(TEXT, INTERVAL, TEXT[]);
+DROP FUNCTION IF EXISTS {prefix}complete(BIGINT, TEXT, JSON);
+DROP FUNCTION IF EXISTS {prefix}fail(BIGINT, TEXT, TEXT, INTERVAL, BOOLEAN);
+DROP FUNCTION IF EXISTS {prefix}give_back(BIGINT, TEXT);
+DROP FUNCTION IF EXISTS {prefix}extend(BIGINT, TEXT, INTERVAL);
+DROP FUNCTION IF EXISTS {prefix}sql_name(TEXT);
+DROP FUNCTION IF EXISTS {prefix}sql_us(TEXT);
+DROP FUNCTION IF EXISTS {prefix}sql_end({prefix}job_running, TEXT, JSON, TEXT);
+DROP FUNCTION IF EXISTS {prefix}sql_bury({prefix}job_running, {prefix}queue, TEXT, INT);
+DROP FUNCTION IF EXISTS {prefix}sql_mine(BIGINT, TEXT);
+DROP FUNCTION IF EXISTS {prefix}sql_count({prefix}job_running, INT, INT, INT);
