@@ -19,7 +19,7 @@ import (
 // they are left out, and can be made up for by [Prompt], which runs them again in this
 // order. So what one of them makes, it makes whether it is there or not, and a later one
 // may replace what an earlier one has made.
-var promptVersions = []int64{7, 24}
+var promptVersions = []int64{7, 25}
 
 var promptRoutines = dialect.SQL("sqlschema.prompt-routines", `
 		SELECT DISTINCT routine_name FROM information_schema.routines WHERE routine_name LIKE :like AND (routine_schema = :schema OR :schema = '')`)
