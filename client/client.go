@@ -1,12 +1,13 @@
-// Package client speaks to the HTTP API of a dbcron daemon: it enqueues jobs, looks after
-// queues, and does jobs, by pull ([Client.Work]) or by push ([PushHandler]). It needs the
-// standard library only, and no database.
+// Package client is a client of the HTTP API of a dbcron daemon. It enqueues jobs, manages queues, and
+// does jobs by pull ([Client.Work]) or by push ([PushHandler]). It only needs the standard library, and
+// no database.
 //
 //	c, err := client.New("http://127.0.0.1:8686", client.Options{Token: os.Getenv("DBCRON_TOKEN")})
 //	job, err := c.Enqueue(ctx, client.Job{Kind: "welcome", Queue: "mail", Payload: map[string]string{"to": "ada@example.org"}})
 //
-// What can be sent again without harm is sent again when the daemon does not answer, or
-// answers that it cannot just now. What the daemon refuses is a [*Problem].
+// The client retries requests that are safe to repeat, if the daemon does not answer or is temporarily
+// unable to. If the daemon refuses a request, the error is a [*Problem]. All errors begin with
+// "client: ", but for those of handlers.
 package client
 
 import (
@@ -28,16 +29,16 @@ import (
 	"github.com/dbcron/dbcron/internal/backoff"
 )
 
-// Options adjusts a client. The zero value is ready to use where no token is needed.
+// Options configures a Client. The zero value is ready to use with a daemon that needs no token.
 type Options struct {
-	Token      string        // of dbcron token create
-	HTTPClient *http.Client  // default: one of its own
-	Timeout    time.Duration // of one try, beside the time that it is to wait for jobs; default: 1 minute
-	Tries      int           // how often something is sent at the most; default: 6, in about 5 seconds
-	Delay      time.Duration // before the second try; doubles with each further one; default: 200ms
+	Token      string        // made by dbcron token create
+	HTTPClient *http.Client  // default: one of the client's own
+	Timeout    time.Duration // of one try, not counting the time it waits for jobs; default: 1 minute
+	Tries      int           // tries of a request at most; default: 6, within about 5 seconds
+	Delay      time.Duration // before the second try; doubles with each further try; default: 200ms
 }
 
-// A Client is safe for concurrent use.
+// A Client is a client of one daemon. It is safe for concurrent use.
 type Client struct {
 	base string
 	opt  Options
@@ -49,8 +50,7 @@ const (
 	mostProblem = 64 << 10         // bytes of an error that are read
 )
 
-// New returns a client of the daemon at an address such as http://127.0.0.1:8686. It sends
-// nothing yet.
+// New returns a client of the daemon at an address such as http://127.0.0.1:8686. It sends nothing.
 func New(baseURL string, opt Options) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
@@ -73,17 +73,17 @@ func New(baseURL string, opt Options) (*Client, error) {
 // CloseIdleConnections closes connections that are not in use.
 func (c *Client) CloseIdleConnections() { c.opt.HTTPClient.CloseIdleConnections() }
 
-// A call is a request, and what is known about it.
+// A call is a request and its properties.
 type call struct {
 	method, path string
 	query        url.Values
 	in, out      any
 	key          string        // Idempotency-Key
-	again        bool          // it can be sent again
-	wait         time.Duration // that the answer may take by intention
+	again        bool          // it is safe to repeat
+	wait         time.Duration // how long the daemon may wait before it answers
 }
 
-// do sends a request until there is an answer.
+// do sends a request, with retries, until it is answered.
 func (c *Client) do(ctx context.Context, r *call) error {
 	var body []byte
 	if r.in != nil {
@@ -99,13 +99,13 @@ func (c *Client) do(ctx context.Context, r *call) error {
 		}
 		wait := backoff.Delay(c.opt.Delay, longestWait, failures, rand.Float64())
 		if pause(ctx, max(wait, after)) != nil {
-			return err // the reason says more than that there was no time
+			return err // the reason says more than a timeout
 		}
 	}
 }
 
-// try sends a request once. after is how long to wait before it is sent again: negative if
-// that is of no use.
+// try sends a request once. after is the delay before the next try; it is negative if a retry is
+// pointless.
 func (c *Client) try(ctx context.Context, r *call, body []byte) (after time.Duration, err error) {
 	own, cancel := context.WithTimeout(ctx, c.opt.Timeout+r.wait)
 	defer cancel()
@@ -148,7 +148,7 @@ func (c *Client) try(ctx context.Context, r *call, body []byte) (after time.Dura
 	return 0, err
 }
 
-// retryAfter is how long to wait after an answer that is a problem.
+// retryAfter returns how long to wait after an answer that is a problem.
 func retryAfter(answer *http.Response) time.Duration {
 	again := []int{http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 	if !slices.Contains(again, answer.StatusCode) {
@@ -164,12 +164,12 @@ func retryAfter(answer *http.Response) time.Duration {
 func encode(v any) ([]byte, error) {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false) // payloads stay as they were given, but for blanks
+	e.SetEscapeHTML(false) // keep payloads as given, except for white space
 	err := e.Encode(v)
 	return text.Bytes(), err
 }
 
-// decode reads an answer. Fields that it does not know are those of a newer daemon.
+// decode reads an answer. It ignores unknown fields, which come from a newer daemon.
 func decode(body io.Reader, out any) error {
 	if out == nil {
 		_, err := io.Copy(io.Discard, body)
@@ -182,7 +182,7 @@ func decode(body io.Reader, out any) error {
 	return json.Unmarshal(text, out)
 }
 
-// pause waits, and tells if ctx ended first.
+// pause waits, and returns an error if ctx ends first.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -194,7 +194,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// path is a path of segments, each escaped: also . and .., which would be taken out.
+// path joins segments, escaping each, including . and .., which would be resolved.
 func path(segments ...string) string {
 	var b strings.Builder
 	for _, s := range segments {
@@ -207,7 +207,7 @@ func path(segments ...string) string {
 	return b.String()
 }
 
-// durationText is a duration as the API reads it; "" for none.
+// durationText formats a duration for the API; "" means none.
 func durationText(d time.Duration) string {
 	if d == 0 {
 		return ""

@@ -11,29 +11,29 @@ import (
 	"time"
 )
 
-// A Job is one to enqueue. Only Kind is required.
+// A Job is a job to enqueue. Only Kind is required.
 type Job struct {
-	Kind        string        // what it is, which picks who does it
-	Queue       string        // default: as the routing of its kind says
-	Payload     any           // becomes JSON; a json.RawMessage is JSON already
+	Kind        string        // type of the job, which selects its handler
+	Queue       string        // default: the kind's routing
+	Payload     any           // encoded as JSON; a json.RawMessage is sent as it is
 	Binary      []byte        // the payload if it is not JSON
-	Key         string        // jobs of one queue and key are done in order
-	Unique      string        // keeps other jobs of the queue out that have the same one
-	UniqueFor   time.Duration // for so long at least
-	Group       string        // the id of a group that waits for it
+	Key         string        // jobs of a queue with the same key run in order
+	Unique      string        // while this job exists, no other with the same unique key is enqueued in the queue
+	UniqueFor   time.Duration // the unique key lasts at least this long
+	Group       string        // id of a group that waits for the job
 	Priority    string        // urgent, normal, low or idle; default: normal
-	Delay       time.Duration // not before so long from now
-	RunAt       time.Time     // or not before this time
+	Delay       time.Duration // before the job is due
+	RunAt       time.Time     // or the time at which it is due
 	MaxAttempts int           // default: the queue's
 	Timeout     time.Duration // of an attempt; default: the queue's
 	Trace       string        // a W3C traceparent
 
-	// IdempotencyKey has the job enqueued once, however often it is sent, also by other
-	// processes; default: a fresh one, for the tries of this call.
+	// IdempotencyKey ensures that the job is enqueued once, however often it is sent, even by other
+	// processes. Default: a fresh key for the tries of this call.
 	IdempotencyKey string
 }
 
-// wireJob is a job as it is sent.
+// wireJob is the JSON of a job to enqueue.
 type wireJob struct {
 	Kind        string     `json:"kind"`
 	Queue       string     `json:"queue,omitempty"`
@@ -63,17 +63,17 @@ func (j *Job) wire() wireJob {
 	return w
 }
 
-// Enqueued is what has become of a job that was sent.
+// Enqueued is the result of enqueueing a job.
 type Enqueued struct {
 	ID      string `json:"id"`
 	Queue   string `json:"queue"`
-	Existed bool   `json:"existed"` // another had its unique key: it is that one
+	Existed bool   `json:"existed"` // a job with its unique key existed; ID is that job's
 }
 
-// Enqueue enqueues a job. When it returns without an error, nothing loses the job. It is
-// sent again until there is an answer, and enqueued once all the same: by an Idempotency-Key,
-// or by a unique key that lasts for UniqueFor, which has to be longer than the tries take. A
-// job whose unique key is free as soon as it ends is sent once: it could end between two tries.
+// Enqueue enqueues a job. If it returns no error, the job will not be lost. Enqueue retries until it
+// gets an answer, and still enqueues the job only once. It relies on an Idempotency-Key, or on a unique
+// key that lasts for UniqueFor, which must be longer than the tries take. A job whose unique key is
+// free as soon as the job ends is sent only once, because it could end between two tries.
 func (c *Client) Enqueue(ctx context.Context, j Job) (Enqueued, error) {
 	r := &call{method: http.MethodPost, path: "/jobs", in: j.wire(), key: j.IdempotencyKey}
 	if r.key == "" && j.Unique == "" {
@@ -86,21 +86,20 @@ func (c *Client) Enqueue(ctx context.Context, j Job) (Enqueued, error) {
 	return e, err
 }
 
-// lasts tells whether a unique key keeps the job from being enqueued again also when it has
-// ended.
+// lasts reports whether the unique key outlasts the job, so that a retry cannot enqueue it again.
 func (j *Job) lasts() bool { return j.Unique != "" && j.UniqueFor > 0 }
 
 // A Batch is up to 1000 jobs that are enqueued together, all or none.
 type Batch struct {
 	Jobs []Job
 
-	// IdempotencyKey is as in a job; those of the jobs are not looked at. A batch that has
-	// jobs with unique keys has none.
+	// IdempotencyKey is as in Job; those of the jobs are ignored. Leave it empty if jobs have unique
+	// keys.
 	IdempotencyKey string
 }
 
-// EnqueueBatch enqueues jobs, in their order. It is sent again as in [Client.Enqueue],
-// unless some of the jobs have unique keys, and not all of them one that lasts.
+// EnqueueBatch enqueues jobs in order. It retries like [Client.Enqueue], unless some of the jobs have
+// unique keys and not all of them have one that lasts.
 func (c *Client) EnqueueBatch(ctx context.Context, b Batch) ([]Enqueued, error) {
 	wires := make([]wireJob, len(b.Jobs))
 	unique, lasting := false, true
@@ -122,7 +121,7 @@ func (c *Client) EnqueueBatch(ctx context.Context, b Batch) ([]Enqueued, error) 
 	return out.Jobs, err
 }
 
-// A JobInfo is a job as it stands somewhere.
+// A JobInfo describes a stored job.
 type JobInfo struct {
 	ID           string          `json:"id"`
 	Queue        string          `json:"queue"`
@@ -131,7 +130,7 @@ type JobInfo struct {
 	Key          string          `json:"key"`
 	Priority     string          `json:"priority"`
 	Enqueued     time.Time       `json:"enqueued"`
-	At           time.Time       `json:"at"` // when it is due, since when it runs, or when it died
+	At           time.Time       `json:"at"` // when it is due, began, or died, depending on State
 	Attempts     int             `json:"attempts"`
 	Crashes      int             `json:"crashes"`
 	MaxAttempts  int             `json:"max_attempts"`
@@ -144,22 +143,21 @@ type JobInfo struct {
 	Error        string          `json:"error"`
 	Detail       string          `json:"detail"`
 	PayloadBytes int             `json:"payload_bytes"`
-	Payload      json.RawMessage `json:"payload"` // in lists only up to 64 KiB: get the job, if PayloadBytes says that there is one
+	Payload      json.RawMessage `json:"payload"` // lists omit payloads over 64 KiB, though not PayloadBytes: use Client.Job
 	Binary       []byte          `json:"payload_base64"`
 	Refused      *Refusal        `json:"refused"` // nil in lists
 }
 
-// A Refusal says that the database refuses to write what has become of a job. The worker that has
-// it goes on trying.
+// A Refusal means that the database refuses to store a job's outcome. The job's worker goes on trying.
 type Refusal struct {
 	What   string    `json:"what"`
-	Error  string    `json:"error"` // the database's
+	Error  string    `json:"error"` // the database's error
 	Since  time.Time `json:"since"`
 	Tries  int       `json:"tries"`
 	Worker string    `json:"worker"`
 }
 
-// Job returns a job, wherever it stands. One that is done is [ErrNotFound].
+// Job returns a job in any state. For a job that is done it returns [ErrNotFound].
 func (c *Client) Job(ctx context.Context, queue, id string) (JobInfo, error) {
 	var j JobInfo
 	err := c.do(ctx, &call{method: http.MethodGet, path: path("queues", queue, "jobs", id), out: &j, again: true})
@@ -171,19 +169,19 @@ type Filter struct {
 	State  string // default: ready
 	Kind   string
 	Key    string
-	Where  string // a condition on the payload, such as $.user.id = 42
-	Limit  int    // of a page; default: 100
-	Cursor string // Next of the page before
+	Where  string // condition on the payload, such as $.user.id = 42
+	Limit  int    // jobs per page; default: 100
+	Cursor string // Next of the previous page
 }
 
-// A Page is a part of a list.
+// A Page is a page of a list.
 type Page struct {
 	Jobs []JobInfo `json:"jobs"`
-	Next string    `json:"next_cursor"` // "": there are no more
+	Next string    `json:"next_cursor"` // "": this is the last page
 }
 
-// Jobs lists jobs of a queue, a page of them. It can have fewer than Limit, and none, and be
-// followed by others all the same: Next says so.
+// Jobs returns a page of a queue's jobs. It may have fewer jobs than Limit, or none, and still be
+// followed by another page: see Next.
 func (c *Client) Jobs(ctx context.Context, queue string, f Filter) (Page, error) {
 	q := url.Values{}
 	for name, value := range map[string]string{"state": f.State, "kind": f.Kind, "key": f.Key, "where": f.Where, "cursor": f.Cursor} {
@@ -199,7 +197,7 @@ func (c *Client) Jobs(ctx context.Context, queue string, f Filter) (Page, error)
 	return p, err
 }
 
-// AllJobs lists jobs of a queue, page after page. It ends with the first error.
+// AllJobs iterates over the jobs of a queue, page by page. It ends at the first error.
 func (c *Client) AllJobs(ctx context.Context, queue string, f Filter) iter.Seq2[JobInfo, error] {
 	return func(yield func(JobInfo, error) bool) {
 		for {
@@ -220,17 +218,17 @@ func (c *Client) AllJobs(ctx context.Context, queue string, f Filter) iter.Seq2[
 	}
 }
 
-// Retry tries a dead job anew, with all its attempts before it, or a delayed one at once.
+// Retry makes a dead job ready again, with all its attempts, or a delayed one due at once.
 func (c *Client) Retry(ctx context.Context, queue, id string) error {
 	return c.do(ctx, &call{method: http.MethodPost, path: path("queues", queue, "jobs", id, "retry")})
 }
 
-// Run lets a job go at once that waits for its time or its retry.
+// Run makes a job that waits for its time or its retry due at once.
 func (c *Client) Run(ctx context.Context, queue, id string) error {
 	return c.do(ctx, &call{method: http.MethodPost, path: path("queues", queue, "jobs", id, "run")})
 }
 
-// Cancel ends a job that is not dead, wherever it stands.
+// Cancel ends a job in any state but dead.
 func (c *Client) Cancel(ctx context.Context, queue, id string) error {
 	return c.do(ctx, &call{method: http.MethodPost, path: path("queues", queue, "jobs", id, "cancel")})
 }

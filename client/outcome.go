@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// ErrLost is the cause with which a handler's context ends when its job is not this
-// client's any more.
+// ErrLost is the cause with which a handler's context ends when its job no longer belongs to this
+// client.
 var ErrLost = errors.New("client: the job is somebody else's now")
 
-// mostText is how many characters of an error are sent.
+// mostText limits the error texts that are sent, in characters.
 const mostText = 4000
 
-// An outcome is a failure that says what is to become of the job.
+// An outcome is a handler's error that says what happens to the job.
 type outcome struct {
 	err           error
 	after         time.Duration
@@ -23,7 +23,7 @@ type outcome struct {
 
 func (o *outcome) Error() string { return o.err.Error() }
 
-// text is what is told of it, no longer than people read.
+// text returns the error's text, cut to mostText.
 func (o *outcome) text() string {
 	if r := []rune(o.Error()); len(r) > mostText {
 		return string(r[:mostText-1]) + "…"
@@ -33,13 +33,13 @@ func (o *outcome) text() string {
 
 func (o *outcome) Unwrap() error { return o.err }
 
-// RetryAfter is an error of a handler whose job is tried again, not before so long from now.
+// RetryAfter returns a handler's error after which the job is retried, but not before d has passed.
 func RetryAfter(d time.Duration, err error) error { return &outcome{err: filled(err), after: d} }
 
-// Dead is an error of a handler whose job is not tried again, and is kept with the dead.
+// Dead returns a handler's error after which the job is not retried, but kept as a dead letter.
 func Dead(err error) error { return &outcome{err: filled(err), dead: true} }
 
-// Discard is an error of a handler whose job is not tried again, and leaves no trace.
+// Discard returns a handler's error after which the job is deleted.
 func Discard(err error) error { return &outcome{err: filled(err), discard: true} }
 
 func filled(err error) error {
@@ -49,7 +49,7 @@ func filled(err error) error {
 	return err
 }
 
-// outcomeOf is what an error of a handler says.
+// outcomeOf returns what a handler's error says about the job.
 func outcomeOf(err error) *outcome {
 	var o *outcome
 	if errors.As(err, &o) {
@@ -58,7 +58,7 @@ func outcomeOf(err error) *outcome {
 	return &outcome{err: err}
 }
 
-// guarded calls a handler. A panic is a failure.
+// guarded calls a handler and turns a panic into an error.
 func guarded[T any](handle func() (T, error)) (result T, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -10,15 +10,15 @@ import (
 )
 
 var (
-	// ErrNotFound is a problem of status 404.
+	// ErrNotFound is a Problem of status 404.
 	ErrNotFound = errors.New("client: there is no such thing")
 
-	// ErrConflict is a problem of status 409: what is there does not allow it. With claims
-	// it says that none of them is held any more.
+	// ErrConflict is a Problem of status 409: the current state does not allow the request. For claims
+	// it means that none of them is held any more.
 	ErrConflict = errors.New("client: it cannot be done as things are")
 )
 
-// A Problem is an answer of the daemon that refuses a request: a problem detail (RFC 9457).
+// A Problem is the daemon's refusal of a request: a problem detail (RFC 9457).
 type Problem struct {
 	Type     string         `json:"type"`
 	Title    string         `json:"title"`
@@ -30,13 +30,13 @@ type Problem struct {
 	request string
 }
 
-// A FieldProblem is what is wrong with one field.
+// A FieldProblem says what is wrong with one field.
 type FieldProblem struct {
 	Message  string `json:"message"`
 	Location string `json:"location"` // such as body.max_attempts
 }
 
-// Error tells the request, and what is wrong with it.
+// Error returns the request and what is wrong with it.
 func (p *Problem) Error() string {
 	text := fmt.Sprintf("client: %s: %d %s", p.request, p.Status, p.Title)
 	if p.Detail != "" {
@@ -50,17 +50,16 @@ func (p *Problem) Error() string {
 	return text
 }
 
-// Is tells whether it is one of the errors of this package.
+// Is reports whether p is one of the errors of this package.
 func (p *Problem) Is(target error) bool {
 	return target == ErrNotFound && p.Status == http.StatusNotFound ||
 		target == ErrConflict && p.Status == http.StatusConflict
 }
 
-// readProblem reads an answer that is none of success. What is before a daemon may answer
-// with a page.
+// readProblem reads an answer without success. A proxy may have sent a page instead of JSON.
 func readProblem(r *call, answer *http.Response) error {
 	p := &Problem{}
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, mostProblem)) // what there is says enough
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, mostProblem)) // a part of it is enough
 	if !strings.HasPrefix(answer.Header.Get("Content-Type"), "application/problem+json") || json.Unmarshal(text, p) != nil {
 		p = &Problem{}
 	}
@@ -71,7 +70,7 @@ func readProblem(r *call, answer *http.Response) error {
 	return p
 }
 
-// status is that of a problem, or 0.
+// status returns the status of a Problem, or 0.
 func status(err error) int {
 	var p *Problem
 	if errors.As(err, &p) {

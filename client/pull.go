@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Claimed is a job that has been given to this client, to be done before its lease ends.
+// A Claimed is a job that this client has claimed, to be done before its lease ends.
 type Claimed struct {
 	Token       string          `json:"token"`
 	ID          string          `json:"id"`
@@ -17,7 +17,7 @@ type Claimed struct {
 	Priority    string          `json:"priority"`
 	Payload     json.RawMessage `json:"payload"`
 	Binary      []byte          `json:"payload_base64"`
-	Attempt     int             `json:"attempt"` // 1 is the first
+	Attempt     int             `json:"attempt"` // counts from 1
 	MaxAttempts int             `json:"max_attempts"`
 	Crashes     int             `json:"crashes"`
 	Enqueued    time.Time       `json:"enqueued"`
@@ -29,15 +29,15 @@ type Claimed struct {
 // Decode reads the payload, which must be JSON.
 func (j *Claimed) Decode(v any) error { return json.Unmarshal(j.Payload, v) }
 
-// ClaimOptions adjusts a claim.
+// ClaimOptions configures a claim.
 type ClaimOptions struct {
-	Max   int           // how many jobs at the most, up to 1000; default: 1
-	Lease time.Duration // how long they are this client's without a heartbeat; default: 30s
+	Max   int           // jobs at most, up to 1000; default: 1
+	Lease time.Duration // of the jobs, until a heartbeat renews it; default: 30s
 	Wait  time.Duration // how long to wait for a job, up to 30s; default: not at all
 }
 
-// Claim asks for jobs of a queue. It is sent once: jobs whose answer is lost are given out
-// again when their lease ends.
+// Claim claims jobs of a queue. It does not retry: if the answer is lost, the jobs are claimable again
+// when their lease ends.
 func (c *Client) Claim(ctx context.Context, queue string, opt ClaimOptions) ([]Claimed, error) {
 	in := struct {
 		Max   int    `json:"max,omitempty"`
@@ -52,27 +52,26 @@ func (c *Client) Claim(ctx context.Context, queue string, opt ClaimOptions) ([]C
 // A Done is a claim whose job is done.
 type Done struct {
 	Token  string `json:"token"`
-	Result any    `json:"result,omitempty"` // becomes JSON; only for jobs of a group
+	Result any    `json:"result,omitempty"` // encoded as JSON; only for jobs of a group
 }
 
 // A Failed is a claim whose job has failed.
 type Failed struct {
 	Token   string
 	Error   string
-	After   time.Duration // the next attempt is not before; default: as the queue's settings say
-	Dead    bool          // it is not tried again, and kept with the dead
-	Discard bool          // it is not tried again, and leaves no trace
+	After   time.Duration // earliest time of the next attempt; default: the queue's backoff
+	Dead    bool          // do not retry; keep it as a dead letter
+	Discard bool          // do not retry; delete it
 }
 
-// Settled says what has become of claims. Those that are lost are not this client's any
-// more: somebody else does their jobs, or has done them. After an answer that was lost it
-// can also be this client who did.
+// Settled says what happened to claims. Lost claims no longer belong to this client: another worker
+// does their jobs, or has done them. If an earlier answer was lost, that worker may be this client.
 type Settled struct {
 	Done int      `json:"done"`
 	Lost []string `json:"lost"` // tokens
 }
 
-// A reference names a claim, where there is no more to say.
+// A reference names a claim by its token only.
 type reference struct {
 	Token string `json:"token"`
 }
@@ -85,13 +84,13 @@ func references(tokens []string) []reference {
 	return all
 }
 
-// Complete ends claims, up to 1000, whose jobs are done. If all of them are lost, the error
-// is [ErrConflict]; so it is with the other calls about claims.
+// Complete ends up to 1000 claims whose jobs are done. If all of them are lost, it returns
+// [ErrConflict]. The other calls about claims do the same.
 func (c *Client) Complete(ctx context.Context, claims ...Done) (Settled, error) {
 	return c.settle(ctx, "complete", map[string]any{"claims": claims})
 }
 
-// Fail ends claims, up to 1000, whose jobs have failed.
+// Fail ends up to 1000 claims whose jobs have failed.
 func (c *Client) Fail(ctx context.Context, claims ...Failed) (Settled, error) {
 	type wire struct {
 		Token      string `json:"token"`
@@ -107,8 +106,7 @@ func (c *Client) Fail(ctx context.Context, claims ...Failed) (Settled, error) {
 	return c.settle(ctx, "fail", map[string]any{"claims": all})
 }
 
-// Heartbeat gives claims, up to 1000, a fresh lease. It has to reach the daemon that gave
-// them out.
+// Heartbeat renews the leases of up to 1000 claims. It must reach the daemon that granted them.
 func (c *Client) Heartbeat(ctx context.Context, lease time.Duration, tokens ...string) (Settled, error) {
 	in := map[string]any{"claims": references(tokens)}
 	if lease > 0 {
@@ -117,13 +115,13 @@ func (c *Client) Heartbeat(ctx context.Context, lease time.Duration, tokens ...s
 	return c.settle(ctx, "heartbeat", in)
 }
 
-// Release gives claims, up to 1000, back. It does not count as an attempt. It has to reach
-// the daemon that gave them out.
+// Release gives up to 1000 claims back, without counting an attempt. It must reach the daemon that
+// granted them.
 func (c *Client) Release(ctx context.Context, tokens ...string) (Settled, error) {
 	return c.settle(ctx, "release", map[string]any{"claims": references(tokens)})
 }
 
-// settle is sent again: a claim ends once.
+// settle may be retried, because a claim ends only once.
 func (c *Client) settle(ctx context.Context, what string, in map[string]any) (Settled, error) {
 	var s Settled
 	err := c.do(ctx, &call{method: http.MethodPost, path: path("claims", what), in: in, out: &s, again: true})

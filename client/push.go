@@ -18,22 +18,22 @@ import (
 )
 
 var (
-	// ErrSignature means that a request was not signed with any of the secrets, or was
-	// changed on its way.
+	// ErrSignature means that a request was signed with none of the secrets, or was changed on the
+	// way.
 	ErrSignature = errors.New("client: the signature is not good")
 
-	// ErrTimestamp means that a request was signed too long ago, or in the future: it may
-	// have been recorded and sent again, or one of the two clocks is wrong.
+	// ErrTimestamp means that a request's signature is too old or from the future: it may be a
+	// replay, or one of the two clocks is wrong.
 	ErrTimestamp = errors.New("client: the signature's time is too far off")
 )
 
-// usualTolerance is how far the clocks of the two hosts may be apart.
+// usualTolerance is the default difference between the clocks of the two hosts.
 const usualTolerance = 5 * time.Minute
 
-// Verify checks the signature of a request that a daemon has pushed, in the way of Standard
-// Webhooks: the headers webhook-id, webhook-timestamp and webhook-signature. The secrets are
-// such as whsec_…; while one is replaced by another there are two. The body is as it was
-// sent, byte for byte. tolerance is how old the signature may be; 0 is five minutes.
+// Verify checks the signature of a request that a daemon has pushed, according to Standard Webhooks:
+// the headers webhook-id, webhook-timestamp and webhook-signature. The secrets look like whsec_…; pass
+// two while one replaces the other. The body must be as it was sent, byte for byte. tolerance is the
+// largest age of the signature; 0 means five minutes.
 func Verify(secrets []string, header http.Header, body []byte, tolerance time.Duration) error {
 	return verifyAt(time.Now(), secrets, header, body, tolerance) //nolint:forbidigo // who receives has no database's clock
 }
@@ -66,7 +66,7 @@ func verifyAt(now time.Time, secrets []string, header http.Header, body []byte, 
 		for _, one := range strings.Fields(header.Get("webhook-signature")) {
 			text, isV1 := strings.CutPrefix(one, "v1,")
 			got, err := base64.StdEncoding.DecodeString(text)
-			if isV1 && err == nil && hmac.Equal(got, want) { // takes as long whatever differs
+			if isV1 && err == nil && hmac.Equal(got, want) { // in constant time
 				good = true
 			}
 		}
@@ -79,32 +79,32 @@ func verifyAt(now time.Time, secrets []string, header http.Header, body []byte, 
 
 // A Delivery is a job that a daemon has pushed.
 type Delivery struct {
-	ID          string // of the job, and of all its attempts
+	ID          string // of the job, the same for all attempts
 	Queue       string
 	Kind        string
 	Key         string
-	Attempt     int // 1 is the first
+	Attempt     int // counts from 1
 	MaxAttempts int
-	Deadline    time.Time // when the daemon waits no longer, by the database's clock
+	Deadline    time.Time // when the daemon stops waiting, by the database's clock
 	Trace       string
-	JSON        bool // what the payload is
+	JSON        bool // the payload is JSON
 	Payload     []byte
 }
 
 // Decode reads the payload, which must be JSON.
 func (d *Delivery) Decode(v any) error { return json.Unmarshal(d.Payload, v) }
 
-// PushOptions adjusts a PushHandler. Secrets and Handle are required.
+// PushOptions configures PushHandler. Secrets and Handle are required.
 type PushOptions struct {
 	Secrets   []string
 	Handle    func(ctx context.Context, d *Delivery) error
-	Tolerance time.Duration // of clocks: see [Verify]
+	Tolerance time.Duration // of the signature's age: see [Verify]
 	MaxBody   int64         // bytes; default: 16 MiB
 }
 
-// PushHandler returns what a daemon can push jobs to. An error of Handle has the job tried
-// again, as the queue's settings say, or as [RetryAfter] does; with [Dead] and [Discard] it
-// goes to the dead. The context of Handle ends when the daemon waits no longer.
+// PushHandler returns a handler for the jobs that a daemon pushes. If Handle returns an error, the job
+// is retried according to the queue's settings or [RetryAfter]; after [Dead] and [Discard] it becomes a
+// dead letter. Handle's context ends when the daemon stops waiting.
 func PushHandler(opt PushOptions) http.Handler {
 	if opt.MaxBody == 0 {
 		opt.MaxBody = 16 << 20
@@ -136,14 +136,14 @@ func PushHandler(opt PushOptions) http.Handler {
 	})
 }
 
-// sentAt is when a request was sent, by the sender's clock, as its deadline is: this host's may
-// be ahead. The signature was verified, so it is a time.
+// sentAt returns when a request was sent, by the sender's clock. The deadline is by that clock, too,
+// while this host's clock may be ahead. The signature was verified, so the header is a valid time.
 func sentAt(h http.Header) time.Time {
 	seconds, _ := strconv.ParseInt(h.Get("webhook-timestamp"), 10, 64)
 	return time.Unix(seconds, 0)
 }
 
-// answerPush tells the daemon what came of a job.
+// answerPush answers the daemon with the outcome of a job.
 func answerPush(w http.ResponseWriter, err error) {
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)
@@ -159,11 +159,11 @@ func answerPush(w http.ResponseWriter, err error) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	text, _ := encode(map[string]string{"status": said, "message": o.Error()}) // two texts
+	text, _ := encode(map[string]string{"status": said, "message": o.Error()}) // strings always encode
 	_, _ = w.Write(text)                                                       // the daemon may be gone
 }
 
-// deliveryOf reads what the headers say of a job. Names are escaped there.
+// deliveryOf reads a job's headers, which escape names.
 func deliveryOf(r *http.Request, body []byte) *Delivery {
 	name := func(header string) string {
 		text := r.Header.Get(header)
@@ -173,7 +173,7 @@ func deliveryOf(r *http.Request, body []byte) *Delivery {
 		return text
 	}
 	number := func(header string) int {
-		n, _ := strconv.Atoi(r.Header.Get(header)) // 0 if there is none
+		n, _ := strconv.Atoi(r.Header.Get(header)) // 0 if missing
 		return n
 	}
 	d := &Delivery{
@@ -181,6 +181,6 @@ func deliveryOf(r *http.Request, body []byte) *Delivery {
 		Attempt: number("Dbcron-Attempt"), MaxAttempts: number("Dbcron-Max-Attempts"), Trace: r.Header.Get("traceparent"),
 		JSON: strings.HasPrefix(r.Header.Get("Content-Type"), "application/json"), Payload: body,
 	}
-	d.Deadline, _ = time.Parse(time.RFC3339, r.Header.Get("Dbcron-Deadline")) // zero if there is none
+	d.Deadline, _ = time.Parse(time.RFC3339, r.Header.Get("Dbcron-Deadline")) // zero if missing
 	return d
 }

@@ -9,7 +9,7 @@ import (
 	"net/url"
 )
 
-// A Queue is a queue's settings. Durations are as the API writes them, such as 10s or 30d.
+// A Queue holds a queue's settings. Durations are formatted as in the API, such as 10s or 30d.
 type Queue struct {
 	Name          string `json:"name"`
 	State         string `json:"state"`  // active, paused or deleted
@@ -25,16 +25,16 @@ type Queue struct {
 	MaxPayload    int    `json:"max_payload"`
 	KeepDead      string `json:"keep_dead"` // a duration, or forever
 	KeepDeadMax   int    `json:"keep_dead_max"`
-	KeepDone      string `json:"keep_done"` // "" of a daemon that does not keep them
+	KeepDone      string `json:"keep_done"` // "" from a daemon that does not support it
 	PollMin       string `json:"poll_min"`
 	PollMax       string `json:"poll_max"`
 }
 
-// A QueueChange is what is to be of a queue's settings. What is not given stays.
+// A QueueChange is a change of a queue's settings. Nil fields stay.
 type QueueChange struct {
 	Blocks        int    `json:"blocks,omitempty"`
 	KeyRetry      string `json:"key_retry,omitempty"`
-	FIFO          *bool  `json:"fifo,omitempty"` // its jobs are done one after the other
+	FIFO          *bool  `json:"fifo,omitempty"` // run its jobs one at a time
 	MaxAttempts   int    `json:"max_attempts,omitempty"`
 	MaxCrashes    int    `json:"max_crashes,omitempty"`
 	RetryDelay    string `json:"retry_delay,omitempty"`
@@ -42,7 +42,7 @@ type QueueChange struct {
 	Timeout       string `json:"timeout,omitempty"`
 	MaxPayload    int    `json:"max_payload,omitempty"`
 	KeepDead      string `json:"keep_dead,omitempty"`
-	KeepDeadMax   *int   `json:"keep_dead_max,omitempty"` // 0: all
+	KeepDeadMax   *int   `json:"keep_dead_max,omitempty"` // 0: no limit
 	KeepDone      string `json:"keep_done,omitempty"`
 	PollMin       string `json:"poll_min,omitempty"`
 	PollMax       string `json:"poll_max,omitempty"`
@@ -55,24 +55,24 @@ func (c *Client) Queue(ctx context.Context, name string) (Queue, error) {
 	return q, err
 }
 
-// Queues lists all queues by name, also those that were deleted.
+// Queues lists all queues by name, including deleted ones.
 func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
 	return all(ctx, c, "/queues", func(p *struct{ Queues []Queue }) []Queue { return p.Queues })
 }
 
-// SetQueue changes a queue's settings, or makes it, and returns what they are then.
+// SetQueue changes a queue's settings, or creates it, and returns the new settings.
 func (c *Client) SetQueue(ctx context.Context, name string, change QueueChange) (Queue, error) {
 	var q Queue
 	err := c.do(ctx, &call{method: http.MethodPut, path: path("queues", name), in: change, out: &q, again: true})
 	return q, err
 }
 
-// DeleteQueue deletes a queue that has no jobs and to which no routing leads.
+// DeleteQueue deletes a queue without jobs to which no routing leads.
 func (c *Client) DeleteQueue(ctx context.Context, name string) error {
 	return c.do(ctx, &call{method: http.MethodDelete, path: path("queues", name)})
 }
 
-// Pause lets a queue's jobs wait. The reason is for people.
+// Pause stops a queue from starting jobs. The reason is for people.
 func (c *Client) Pause(ctx context.Context, queue, reason string) error {
 	return c.do(ctx, &call{
 		method: http.MethodPost, path: path("queues", queue, "pause"),
@@ -85,13 +85,13 @@ func (c *Client) Resume(ctx context.Context, queue string) error {
 	return c.do(ctx, &call{method: http.MethodPost, path: path("queues", queue, "resume"), again: true})
 }
 
-// QueueStats counts a queue's jobs, up to a limit for each state.
+// QueueStats counts a queue's jobs, up to Limit for each state.
 type QueueStats struct {
 	Ready   int `json:"ready"`
 	Delayed int `json:"delayed"`
 	Running int `json:"running"` // for more than a second
 	Dead    int `json:"dead"`
-	Limit   int `json:"limit"` // a count that is this is that or more
+	Limit   int `json:"limit"` // a count equal to this means at least that many
 }
 
 // Stats counts the jobs of a queue by state.
@@ -101,8 +101,8 @@ func (c *Client) Stats(ctx context.Context, queue string) (QueueStats, error) {
 	return s, err
 }
 
-// A Routing says which queue jobs of a kind go to that name none; the kind * is for all
-// that have no routing of their own.
+// A Routing says to which queue jobs of a kind go if they name none. The kind * is the default for
+// kinds without a routing.
 type Routing struct {
 	Kind  string `json:"kind"`
 	Queue string `json:"queue"`
@@ -113,48 +113,48 @@ func (c *Client) Routings(ctx context.Context) ([]Routing, error) {
 	return all(ctx, c, "/routings", func(p *struct{ Routings []Routing }) []Routing { return p.Routings })
 }
 
-// Routing tells which queue jobs of a kind go to that name none.
+// Routing returns the routing of a kind.
 func (c *Client) Routing(ctx context.Context, kind string) (Routing, error) {
 	var r Routing
 	err := c.do(ctx, &call{method: http.MethodGet, path: path("routings", kind), out: &r, again: true})
 	return r, err
 }
 
-// SetRouting has jobs of a kind go to a queue if they name none.
+// SetRouting routes jobs of a kind that name no queue to a queue.
 func (c *Client) SetRouting(ctx context.Context, kind, queue string) error {
 	return c.do(ctx, &call{method: http.MethodPut, path: path("routings", kind), in: map[string]string{"queue": queue}, again: true})
 }
 
-// DeleteRouting ends a routing.
+// DeleteRouting deletes the routing of a kind.
 func (c *Client) DeleteRouting(ctx context.Context, kind string) error {
 	return c.do(ctx, &call{method: http.MethodDelete, path: path("routings", kind)})
 }
 
-// Published is what has become of a job that was published.
+// Published is the result of publishing a job.
 type Published struct {
-	Group  string     `json:"group"` // of all copies; "": nobody has subscribed
+	Group  string     `json:"group"` // of all copies; "": no subscribers
 	Copies []Enqueued `json:"copies"`
 }
 
-// Publish enqueues a copy of a job in each queue that has subscribed to a topic. It is sent
-// once, unless the job has a unique key that lasts (UniqueFor): two publications would be two.
+// Publish enqueues a copy of a job in each queue subscribed to a topic. It does not retry, unless the
+// job has a unique key that lasts (UniqueFor): a second try could publish twice.
 func (c *Client) Publish(ctx context.Context, topic string, j Job) (Published, error) {
 	var p Published
 	err := c.do(ctx, &call{method: http.MethodPost, path: path("topics", topic, "publish"), in: j.wire(), out: &p, again: j.lasts()})
 	return p, err
 }
 
-// Subscribe has a queue get a copy of each job that is published to a topic from now on.
+// Subscribe subscribes a queue to the jobs published to a topic from now on.
 func (c *Client) Subscribe(ctx context.Context, topic, queue string) error {
 	return c.do(ctx, &call{method: http.MethodPut, path: path("topics", topic, "queues", queue), again: true})
 }
 
-// Unsubscribe ends that.
+// Unsubscribe ends a subscription.
 func (c *Client) Unsubscribe(ctx context.Context, topic, queue string) error {
 	return c.do(ctx, &call{method: http.MethodDelete, path: path("topics", topic, "queues", queue)})
 }
 
-// all reads a list, page after page.
+// all reads a list, page by page.
 func all[P, T any](ctx context.Context, c *Client, path string, items func(*P) []T) ([]T, error) {
 	var list []T
 	query := url.Values{}

@@ -15,20 +15,19 @@ import (
 	"github.com/dbcron/dbcron/internal/backoff"
 )
 
-// A Handler does a job. What it returns becomes the result of a job of a group. An error
-// has the job tried again, as the queue's settings say, or as [RetryAfter], [Dead] and
-// [Discard] do. Its context ends when the job is lost, and when the worker stops and its
-// grace is over.
+// A Handler does a job. Its result becomes that of a job of a group. After an error the job is retried
+// according to the queue's settings, or handled as [RetryAfter], [Dead] or [Discard] say. The context
+// ends when the job is lost, or when the worker stops and its grace is over.
 type Handler func(ctx context.Context, j *Claimed) (result any, err error)
 
-// WorkOptions adjusts a worker. Queue and Handle are required.
+// WorkOptions configures a worker. Queue and Handle are required.
 type WorkOptions struct {
 	Queue       string
 	Handle      Handler
-	Concurrency int           // how many jobs at a time, up to 1000; default: 1
-	Lease       time.Duration // how long the jobs of a client that is gone wait for another; default: 30s
+	Concurrency int           // jobs at a time, up to 1000; default: 1
+	Lease       time.Duration // of a job; if this client dies, others get the job after it; default: 30s
 	Wait        time.Duration // how long a claim waits for a job; default: 20s
-	Grace       time.Duration // how long jobs may go on when the worker stops; default: 30s
+	Grace       time.Duration // for running jobs when the worker stops; default: 30s
 	Logger      *slog.Logger  // default: slog.Default
 }
 
@@ -37,19 +36,19 @@ const (
 	mostPause  = 5 * time.Second
 	mostClaims = 1000
 
-	// lastWords is how long a worker that stops tries to tell what came of its jobs, after
-	// its grace.
+	// lastWords bounds how long a stopping worker tries to report its jobs' outcomes after its
+	// grace.
 	lastWords = 5 * time.Second
 )
 
-// Work does the jobs of a queue until ctx ends, and then those that are under way. Jobs that
-// are not done then are given back, and do not count as tried. It returns nil after that,
-// and an error if the daemon refuses its claims. It goes on while the daemon does not answer,
-// and while there is no such queue.
+// Work does the jobs of a queue until ctx ends, and then finishes running jobs. Jobs that are not done
+// within the grace are given back, and the attempt does not count. Work then returns nil. It returns
+// an error if the daemon refuses its claims. It keeps trying while the daemon does not answer and
+// while the queue does not exist.
 //
-// A job is done at least once: again if its outcome does not reach the daemon before its
-// lease ends. Leases are renewed at the daemon that gave the jobs out: of several behind one
-// address, a worker has to reach the same one each time.
+// A job is done at least once: it is done again if its outcome does not reach the daemon before its
+// lease ends. Leases are renewed at the daemon that granted them, so if several daemons share one
+// address, a worker must reach the same one each time.
 func (c *Client) Work(ctx context.Context, opt WorkOptions) error {
 	opt.Concurrency = cmp.Or(opt.Concurrency, 1)
 	opt.Lease = cmp.Or(opt.Lease, 30*time.Second)
@@ -73,16 +72,16 @@ func (c *Client) Work(ctx context.Context, opt WorkOptions) error {
 	return w.run(ctx)
 }
 
-// A worker has four parts: one claims jobs, one goroutine each does them, one tells the
-// daemon what came of them, and one renews their leases until it knows that.
+// A worker has four parts: one goroutine claims jobs, one per job runs the handler, one reports
+// outcomes to the daemon, and one renews leases until the outcomes are reported.
 type worker struct {
 	c    *Client
 	opt  WorkOptions
 	log  *slog.Logger
-	free chan struct{} // has one for each job that is under way
+	free chan struct{} // has one token per running job
 	jobs sync.WaitGroup
 
-	ended chan *underWay // jobs whose outcome is to be told
+	ended chan *underWay // jobs whose outcome must be reported
 
 	mu   sync.Mutex
 	held map[string]*underWay // by token
@@ -92,16 +91,16 @@ type worker struct {
 type underWay struct {
 	*Claimed
 	lose   context.CancelCauseFunc
-	expiry *time.Timer // loses it when its lease may have ended
+	expiry *time.Timer // marks it lost when its lease may have ended
 
 	result   any
 	err      error
-	released bool // it is to be given back
-	lost     bool // nobody is to be told
+	released bool // to be given back
+	lost     bool // nothing is to be reported
 }
 
 func (w *worker) run(ctx context.Context) error {
-	// Handlers go on when ctx ends, until the grace is over.
+	// Handlers go on after ctx ends, until the grace is over.
 	doing, stopDoing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopDoing()
 	telling, stopTelling := context.WithCancel(context.WithoutCancel(ctx))
@@ -121,7 +120,7 @@ func (w *worker) run(ctx context.Context) error {
 	return err
 }
 
-// claim claims as many jobs as there are places for, until ctx ends.
+// claim claims as many jobs as there are free places, until ctx ends.
 func (w *worker) claim(ctx, doing context.Context) error {
 	failures := 0
 	for {
@@ -142,11 +141,11 @@ func (w *worker) claim(ctx, doing context.Context) error {
 			return nil
 		case err != nil && refused(status(err)) && !errors.Is(err, ErrNotFound):
 			return err
-		case err != nil: // also if there is no such queue yet
+		case err != nil: // also if the queue does not exist yet
 			failures++
 			w.log.Warn("claiming jobs failed; it is tried again", "err", err)
 		case len(jobs) == 0 && time.Since(began) < w.opt.Wait/2:
-			failures++ // a daemon that stops does not let clients wait
+			failures++ // a stopping daemon answers at once, without waiting for jobs
 		default:
 			failures = 0
 			continue
@@ -157,13 +156,13 @@ func (w *worker) claim(ctx, doing context.Context) error {
 	}
 }
 
-// refused tells whether trying again is of no use.
+// refused reports whether a retry is pointless.
 func refused(status int) bool {
 	return status >= 400 && status < 500 && status != http.StatusConflict && status != http.StatusRequestTimeout &&
 		status != http.StatusTooManyRequests
 }
 
-// places waits for a free place and takes all that there are. 0: ctx has ended.
+// places waits for a free place and takes all free ones. It returns 0 when ctx has ended.
 func (w *worker) places(ctx context.Context) (n int) {
 	select {
 	case w.free <- struct{}{}:
@@ -182,16 +181,16 @@ func (w *worker) places(ctx context.Context) (n int) {
 	return n
 }
 
-// begin does a job, or gives it back if the worker stops.
+// begin starts a job, or gives it back if the worker stops.
 func (w *worker) begin(ctx, doing context.Context, j *Claimed) {
 	own, lose := context.WithCancelCause(doing)
 	u := &underWay{Claimed: j, lose: lose, released: ctx.Err() != nil}
-	// Its lease began when the daemon sent it: a tenth is for the way.
+	// Its lease began when the daemon sent it; allow a tenth for the way.
 	u.expiry = time.AfterFunc(w.opt.Lease*9/10, func() { lose(ErrLost) })
 	w.mu.Lock()
 	w.held[j.Token] = u
 	w.mu.Unlock()
-	w.jobs.Add(1) // until the daemon knows
+	w.jobs.Add(1) // until the daemon knows its outcome
 	go func() {
 		if !u.released {
 			u.result, u.err = w.handle(own, j)
@@ -202,7 +201,7 @@ func (w *worker) begin(ctx, doing context.Context, j *Claimed) {
 	}()
 }
 
-// handle does a job, and makes JSON of its result. Only a job of a group has one.
+// handle runs the handler and encodes its result. Only a job of a group has one.
 func (w *worker) handle(ctx context.Context, j *Claimed) (result any, err error) {
 	result, err = guarded(func() (any, error) { return w.opt.Handle(ctx, j) })
 	if err != nil || result == nil || j.Group == "" {
@@ -215,12 +214,11 @@ func (w *worker) handle(ctx context.Context, j *Claimed) (result any, err error)
 	return json.RawMessage(text), nil
 }
 
-// tell tells the daemon what came of jobs: of all at once that ended while it was told of
-// the ones before.
+// tell reports outcomes to the daemon, batching those that arrive during the previous report.
 func (w *worker) tell(ctx context.Context) {
 	for u := range w.ended {
 		all := []*underWay{u}
-		for range len(w.ended) { // nobody else takes them
+		for range len(w.ended) { // there is no other receiver
 			all = append(all, <-w.ended)
 		}
 		w.tellAll(ctx, all)
@@ -258,21 +256,21 @@ func (w *worker) tellAll(ctx context.Context, all []*underWay) {
 			done = append(done, Done{u.Token, u.result})
 		}
 	}
-	for _, r := range insist(ctx, w, "done", done, w.c.Complete) { // a result that is too large, say
+	for _, r := range insist(ctx, w, "done", done, w.c.Complete) { // refused, because a result is too large, say
 		failed = append(failed, Failed{Token: r.claim.Token, Error: outcomeOf(r.err).text()})
 	}
 	insist(ctx, w, "failed", failed, w.c.Fail)
 	insist(ctx, w, "given back", back, w.c.Release)
 }
 
-// A refusal is a claim that the daemon does not take as it is.
+// A refusal is a claim that the daemon refuses as it stands.
 type refusal[T any] struct {
 	claim T
 	err   error
 }
 
-// insist tells the daemon something for as long as it can be of use: a lease. It returns
-// what the daemon refuses.
+// insist reports something to the daemon for as long as it can matter: a lease. It returns what the
+// daemon refuses.
 func insist[T any](ctx context.Context, w *worker, what string, claims []T,
 	tell func(context.Context, ...T) (Settled, error),
 ) []refusal[T] {
@@ -289,7 +287,7 @@ func insist[T any](ctx context.Context, w *worker, what string, claims []T,
 			return nil
 		case err == nil:
 			return nil
-		case refused(status(err)) && n > 1: // one of them may be what is refused
+		case refused(status(err)) && n > 1: // a single one of them may be the reason
 			return append(insist(ctx, w, what, claims[:n/2], tell), insist(ctx, w, what, claims[n/2:], tell)...)
 		case refused(status(err)):
 			w.log.Warn("the outcome of a job is refused", "outcome", what, "err", err)
@@ -304,7 +302,7 @@ func insist[T any](ctx context.Context, w *worker, what string, claims []T,
 	}
 }
 
-// renew renews the leases of all jobs that are under way, three times in each.
+// renew renews the leases of all running jobs, three times per lease.
 func (w *worker) renew(ctx context.Context) {
 	tick := time.NewTicker(w.opt.Lease / 3)
 	defer tick.Stop()
@@ -343,7 +341,7 @@ func (w *worker) extend(ctx context.Context, tokens []string) (failed int, err e
 	switch {
 	case errors.Is(err, ErrConflict):
 		s = Settled{Lost: tokens}
-	case status(err) == http.StatusMisdirectedRequest && n > 1: // one of them may be of another daemon
+	case status(err) == http.StatusMisdirectedRequest && n > 1: // one of them may belong to another daemon
 		failed, err = w.extend(ctx, tokens[:n/2])
 		more, also := w.extend(ctx, tokens[n/2:])
 		if err == nil {
@@ -357,7 +355,7 @@ func (w *worker) extend(ctx context.Context, tokens []string) (failed int, err e
 	return 0, nil
 }
 
-// extended notes what was said when leases were renewed.
+// extended records the result of renewing leases.
 func (w *worker) extended(began time.Time, tokens, gone []string) {
 	lost := map[string]bool{}
 	for _, t := range gone {
@@ -367,7 +365,7 @@ func (w *worker) extended(began time.Time, tokens, gone []string) {
 	defer w.mu.Unlock()
 	for _, t := range tokens {
 		switch u := w.held[t]; {
-		case u == nil: // ended meanwhile
+		case u == nil: // it has ended meanwhile
 		case lost[t]:
 			u.lose(ErrLost)
 		case u.expiry.Stop():

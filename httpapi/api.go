@@ -1,11 +1,11 @@
-// Package httpapi is the HTTP API: jobs, queues and the rest for programs in any language.
+// Package httpapi is the HTTP API: jobs, queues, schedules and locks for programs in any language.
 //
-// Its operations are described once, as types of Go; from these come the OpenAPI document,
-// the checks of what is sent, and the errors, which are problem details (RFC 9457) that name
-// the field that is wrong. Nothing is written by a request that is refused.
+// Go types describe each operation once. They yield the OpenAPI document, the validation of requests,
+// and errors: problem details (RFC 9457) that name the offending field. A refused request writes
+// nothing.
 //
-// Who may do what is said by tokens: see [Tokens]. As long as there are none, the API
-// answers this host alone, and no page in a browser.
+// [Tokens] say who may do what. While there are none, the API only answers requests from its own host,
+// and none from a web page of another origin.
 package httpapi
 
 import (
@@ -32,56 +32,55 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// prefix begins the paths of all operations.
+// prefix begins the path of every operation.
 const prefix = "/api/v1"
 
-// Options adjusts an API. The zero value is ready to use.
+// Options configures an API. The zero value is ready to use.
 type Options struct {
 	Node    string        // the readable part of this process's name in the tables; default: the host's name
-	Version string        // of the program, for the OpenAPI document; default: devel
-	MaxBody int64         // bytes that a request's body may have; default: 16 MiB
-	Timeout time.Duration // of a request, once its body is there; default: 1 minute
-	Origins []string      // of the pages that may use it in a browser beside its own, such as https://ops.example.org
+	Version string        // version of the program, for the OpenAPI document; default: devel
+	MaxBody int64         // limit of a request's body, in bytes; default: 16 MiB
+	Timeout time.Duration // limit of a request after its body has arrived; default: 1 minute
+	Origins []string      // other origins whose pages may use the API from a browser, such as https://ops.example.org
 	Logger  *slog.Logger  // default: slog.Default
 
-	// TrustedProxies are addresses and networks of proxies that themselves decide who may use
-	// the API: as long as there is no token, others' requests are refused.
+	// TrustedProxies are the addresses and networks of proxies that authorize requests themselves.
+	// While there is no token, the API refuses requests through other proxies.
 	TrustedProxies []string
 
-	// ProxyUserHeader is the header in which these proxies say who has sent a request, such as
-	// X-Forwarded-User. Such users have the scopes ProxyUserScopes, by default read, and a
-	// request of a trusted proxy without the header is nobody's. From anybody else it is ignored.
+	// ProxyUserHeader is the header in which these proxies name the user, such as
+	// X-Forwarded-User. Such users have the scopes ProxyUserScopes, by default read. A request of a
+	// trusted proxy without the header is anonymous. From anybody else the header is ignored.
 	ProxyUserHeader string
 	ProxyUserScopes []Scope
 
-	// AllowCommands has it make and change schedules that run something on the daemons'
-	// hosts, or from there, and not only those that enqueue a job. That takes a token.
+	// AllowCommands allows creating and changing schedules that run something on or from the
+	// daemons' hosts, in addition to those that enqueue a job. The request needs a token.
 	AllowCommands bool
 
-	// Stopping is closed when the process begins to end: then nobody waits any longer for an
-	// answer that is yet to come.
+	// Stopping is closed when the process begins to stop. It ends requests that are waiting for
+	// something to happen.
 	Stopping <-chan struct{}
 
-	// Observe is told of each request when it has been answered: its method, the path of the
-	// operation or "other", the status, and how long it took.
+	// Observe is called after each request with its method, the path of its operation or "other",
+	// the status, and the duration. It feeds metrics.
 	Observe func(method, path string, status int, took time.Duration)
 
-	// LogDone has a line logged for each job that was claimed here and is done, of the level
-	// info; otherwise it is of the level debug.
+	// LogDone logs jobs that were claimed here and completed at level info instead of debug.
 	LogDone bool
 
-	// LeaseLost is called when what it has of a queue's jobs was lost: see [queue.Options].
+	// LeaseLost is called when the API loses its lease on a queue's blocks: see [queue.Options].
 	LeaseLost func(why string)
 
-	// Doorbell has it tell workers of new jobs: see [queue.Options].
+	// Doorbell notifies workers of new jobs: see [queue.Options].
 	Doorbell string
 
-	// Hosts are what jobs may be sent to, for endpoints to be checked when they are set; nil:
-	// what they may be sent to is not known here.
+	// Hosts are the hosts that jobs may be sent to, for checking endpoints when they are set; nil
+	// means that endpoints are not checked.
 	Hosts *push.Hosts
 }
 
-// An API answers requests. It is an [http.Handler], safe for concurrent use.
+// An API answers requests. It is an [http.Handler] and safe for concurrent use.
 type API struct {
 	opt    Options
 	log    *slog.Logger
@@ -103,15 +102,15 @@ type API struct {
 	proxies []netip.Prefix
 }
 
-// A route is what has to be known of an operation before its handler runs.
+// A route is what must be known about an operation before its handler runs.
 type route struct {
-	scope     Scope        // "": all may
-	body      *huma.Schema // of its body; nil: it has none
+	scope     Scope        // "": none needed
+	body      *huma.Schema // of its body; nil: no body
 	needsBody bool
-	limit     int64 // bytes of its body; 0: as many as any
+	limit     int64 // of its body, in bytes; 0: Options.MaxBody
 }
 
-// maxBody is how large its body may be, of those that may be as large as any.
+// maxBody returns the limit of the body; any applies to operations without their own.
 func (r *route) maxBody(any int64) int64 {
 	if r.limit == 0 {
 		return any
@@ -119,7 +118,7 @@ func (r *route) maxBody(any int64) int64 {
 	return min(r.limit, any)
 }
 
-// New returns an API. It does not touch the database.
+// New returns an API. It does not access the database.
 func New(db *dialect.DB, opt Options) (*API, error) {
 	a, err := describe(opt)
 	if err != nil {
@@ -151,11 +150,10 @@ func Document(version string) ([]byte, error) {
 	return json.MarshalIndent(a.docs.OpenAPI(), "", "  ")
 }
 
-// Flush waits until workers have been told of what was enqueued: call it when the API has
-// answered its last request.
+// Flush waits until workers have been notified of enqueued jobs. Call it after the last request.
 func (a *API) Flush(ctx context.Context) error { return a.queues.Flush(ctx) }
 
-// describe makes an API that has no database: it only knows its operations.
+// describe makes an API without a database, which only knows its operations.
 func describe(opt Options) (*API, error) {
 	opt.Version = cmp.Or(opt.Version, "devel")
 	opt.MaxBody = cmp.Or(opt.MaxBody, 16<<20)
@@ -195,7 +193,7 @@ func describe(opt Options) (*API, error) {
 	return a, nil
 }
 
-// checkOrigin tells what is wrong with an origin, which is a scheme and a host.
+// checkOrigin returns an error unless origin is a scheme and a host.
 func checkOrigin(origin string) error {
 	u, err := url.Parse(origin)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || origin != u.Scheme+"://"+
@@ -205,7 +203,7 @@ func checkOrigin(origin string) error {
 	return nil
 }
 
-// config is huma's: JSON only, no pages, and nothing added to what is answered.
+// config configures huma: JSON only, no pages, and nothing added to answers.
 func (a *API) config() huma.Config {
 	const schemas = "#/components/schemas/"
 	c := huma.DefaultConfig("dbcron", a.opt.Version)
@@ -235,20 +233,20 @@ func schemaName(t reflect.Type, hint string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(name, "JSON"), "Body")
 }
 
-// A bodySize is how large the body of an operation may be.
+// A bodySize is the limit of an operation's body.
 type bodySize int
 
 const (
 	sizeSmall  bodySize = iota // smallBody
-	sizeTokens                 // tokensBody: what names up to 1000 claims
-	sizeLarge                  // Options.MaxBody: what has payloads, or texts as long
+	sizeTokens                 // tokensBody: the tokens of up to 1000 claims
+	sizeLarge                  // Options.MaxBody: payloads or long texts
 )
 
 func (b bodySize) limit() int64 {
 	return [...]int64{sizeSmall: smallBody, sizeTokens: tokensBody, sizeLarge: 0}[b]
 }
 
-// text says so in the document.
+// text describes the limit in the document.
 func (b bodySize) text() string {
 	return [...]string{
 		sizeSmall: "64 KiB", sizeTokens: "4 MiB",
@@ -256,7 +254,7 @@ func (b bodySize) text() string {
 	}[b]
 }
 
-// An operation is described for the document, and for who may use it.
+// An operation describes an operation for the document and for authorization.
 type operation struct {
 	id, method, path string
 	tag              string
@@ -264,16 +262,16 @@ type operation struct {
 	scope            Scope
 	body             bodySize
 	status           int   // default: 200, or 204 without an answer
-	also             int   // another status that has the same answer; 0: none
-	errors           []int // beside those that all have
+	also             int   // another status with the same answer; 0: none
+	errors           []int // besides those of all operations
 }
 
-// register adds an operation. Its errors become problems.
+// register adds an operation. Its handler's errors become problems.
 func register[I, O any](a *API, o operation, handle func(ctx context.Context, in *I) (*O, error)) {
 	handle = audited(a, &o, handle)
 	_, hasBody := reflect.TypeFor[I]().FieldByName("Body")
 	if o.scope == "" {
-		panic("operation " + o.id + " has no scope") // it would be everybody's
+		panic("operation " + o.id + " has no scope") // it would be open to everybody
 	}
 	errs := append([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusServiceUnavailable},
 		o.errors...)
@@ -311,7 +309,7 @@ func register[I, O any](a *API, o operation, handle func(ctx context.Context, in
 	a.routes[o.method+" "+prefix+o.path] = to
 }
 
-// operation is what the document has about an operation.
+// operation returns the document's entry for an operation.
 func (a *API) operation(o *operation) *huma.Operation {
 	item := a.docs.OpenAPI().Paths[prefix+o.path]
 	return map[string]*huma.Operation{
@@ -320,7 +318,7 @@ func (a *API) operation(o *operation) *huma.Operation {
 	}[o.method]
 }
 
-// rawAnswer describes an answer that may be anything.
+// rawAnswer documents an answer of any media type.
 func (a *API) rawAnswer(path string) {
 	a.docs.OpenAPI().Paths[prefix+path].Get.Responses["200"].Content = map[string]*huma.MediaType{
 		"application/json":         {Schema: &huma.Schema{}},
@@ -328,7 +326,7 @@ func (a *API) rawAnswer(path string) {
 	}
 }
 
-// sameAnswer describes the other status of an operation.
+// sameAnswer documents the other status of an operation.
 func (a *API) sameAnswer(o *operation) {
 	all := a.operation(o).Responses
 	one := *all[fmt.Sprint(o.status)]

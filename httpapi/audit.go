@@ -13,12 +13,12 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// acts are the operations that are written to the audit, and how they are called there. What
-// programs do as their work is not: they enqueue, claim and lock.
+// acts maps the operations in the audit log to the names of their actions. The routine work of
+// programs is not audited: they enqueue, claim and lock.
 var acts = map[string]string{
 	"retry-job": "job.retry", "run-job": "job.run", "cancel-job": "job.cancel", "delete-job": "job.delete",
 	"retry-job-by-id": "job.retry", "run-job-by-id": "job.run", "cancel-job-by-id": "job.cancel", "delete-job-by-id": "job.delete",
-	"bulk-jobs":   "job.bulk", // the handler says which
+	"bulk-jobs":   "job.bulk", // the handler sets the verb
 	"pause-queue": "queue.pause", "resume-queue": "queue.resume", "purge-queue": "queue.purge",
 	"set-queue": "queue.set", "delete-queue": "queue.delete",
 	"set-queue-limit": "limit.set", "set-limit": "limit.set", "delete-queue-limit": "limit.delete", "delete-limit": "limit.delete",
@@ -33,29 +33,29 @@ var acts = map[string]string{
 	"drain-node":         "node.drain", "undrain-node": "node.undrain",
 }
 
-// unsaid is the count of a deed of which the handler does not say to how many it was done: to one.
+// unsaid is the count of a deed whose handler does not set one: it affected one object.
 const unsaid = -1
 
-// A deed is what the audit says of a request. The handler may change it.
+// A deed is the audit entry of a request. The handler may change it.
 type deed struct {
 	action  string
-	object  string // default: what the path names
+	object  string // default: the names in the path
 	count   int
 	detail  string
-	nothing bool // it only looked
+	nothing bool // it changed nothing
 }
 
 type deedKey struct{}
 
-// deedOf is what the audit will say of a request.
+// deedOf returns the audit entry of the current request.
 func deedOf(ctx context.Context) *deed {
 	if d, ok := ctx.Value(deedKey{}).(*deed); ok {
 		return d
 	}
-	return &deed{} // of an operation that is not written down
+	return &deed{} // the operation is not audited
 }
 
-// audited has a handler's success written to the audit. A failed one is, too, if it did a part.
+// audited adds a handler's success to the audit log, and its failure if a part was done.
 func audited[I, O any](a *API, o *operation, handle func(ctx context.Context, in *I) (*O, error)) func(ctx context.Context,
 	in *I) (*O, error) {
 	action, ok := acts[o.id]
@@ -93,7 +93,7 @@ func audited[I, O any](a *API, o *operation, handle func(ctx context.Context, in
 	}
 }
 
-// pathOf are the values of a request's path, in order.
+// pathOf returns the path parameters of a request, in order.
 func pathOf(in reflect.Value) (all []string) {
 	for i := range in.NumField() {
 		f := in.Type().Field(i)
@@ -107,7 +107,7 @@ func pathOf(in reflect.Value) (all []string) {
 	return all
 }
 
-// slotText tells the slots of a pool apart.
+// slotText names a slot of a pool.
 func slotText(slot int) string {
 	if slot == 0 {
 		return ""
@@ -143,7 +143,7 @@ type auditOutput struct {
 	} `nameHint:"Audit"`
 }
 
-// audit describes how it is seen what operators did.
+// audit registers the operation that lists the audit log.
 func (a *API) audit() {
 	register(a, operation{
 		id: "list-audit", method: http.MethodGet, path: "/audit", tag: "audit", scope: ScopeRead,

@@ -17,25 +17,24 @@ import (
 )
 
 const (
-	// smallBody is how large a body may be where nothing large is ever sent.
+	// smallBody limits the body of operations that need no more.
 	smallBody = 64 << 10
 
-	// tokensBody has room for the tokens of 1000 claims.
+	// tokensBody limits a body with the tokens of 1000 claims.
 	tokensBody = 4 << 20
 
-	// smallBodies and largeBodies bound the bytes of all bodies that are in memory.
+	// smallBodies and largeBodies limit the total size of all bodies in memory.
 	smallBodies = 4 << 20
 	largeBodies = 16 << 20
 
-	// bodyPatience is how long a request waits for others to end.
+	// bodyPatience is how long a request waits for others to finish.
 	bodyPatience = 10 * time.Second
 )
 
-// bodies bound how much memory requests take together: a request waits until there is room for
-// its body, which it gives back when it has been answered. To wait is better than to refuse at
-// once, since requests take milliseconds and a burst of large ones is no fault of anybody's.
-// Small bodies have room of their own, so that who sends large ones slowly holds up none of
-// them.
+// bodies limits the memory of all request bodies together. A request waits until there is room for its
+// body, and frees it when it has been answered. Waiting is better than refusing at once, since requests
+// take milliseconds, and a burst of large ones is nobody's fault. Small bodies have room of their own,
+// so that slow senders of large bodies do not block them.
 type bodies struct {
 	small, large *semaphore.Weighted
 	largeSize    int64
@@ -43,11 +42,11 @@ type bodies struct {
 }
 
 func newBodies(maxBody int64) *bodies {
-	size := max(largeBodies, maxBody) // one of the largest fits
+	size := max(largeBodies, maxBody) // room for at least one of the largest
 	return &bodies{small: semaphore.NewWeighted(smallBodies), large: semaphore.NewWeighted(size), largeSize: size, patience: bodyPatience}
 }
 
-// A room is what a body takes of the memory for bodies.
+// A room is the memory reserved for a body.
 type room struct {
 	of    *semaphore.Weighted
 	bytes int64
@@ -64,27 +63,27 @@ func (b *bodies) enter(ctx context.Context, bytes int64) (*room, error) {
 	return r, r.of.Acquire(ctx, bytes)
 }
 
-// shrink gives back what a body did not need whose length was not told before.
+// shrink frees what a body of undeclared length did not need.
 func (r *room) shrink(bytes int64) {
 	r.of.Release(r.bytes - bytes)
 	r.bytes = bytes
 }
 
-// leave gives back all. A nil room has nothing.
+// leave frees everything. A nil room has nothing.
 func (r *room) leave() {
 	if r != nil {
 		r.of.Release(r.bytes)
 	}
 }
 
-// readBody reads a body as a whole, and checks it, before anything is done with it.
+// readBody reads and checks the whole body before anything else happens.
 func (a *API) readBody(w *reply, r *http.Request, to *route) *huma.ErrorModel {
 	if r.ContentLength != 0 {
 		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 			return problem(http.StatusUnsupportedMediaType, "the body has to be JSON, and declared so: Content-Type: application/json",
 				&huma.ErrorDetail{Location: "header.Content-Type", Message: "it is not application/json"})
 		}
-		r.Header.Set("Content-Type", "application/json") // huma takes it in small letters only
+		r.Header.Set("Content-Type", "application/json") // huma only accepts it in lower case
 	}
 	limit := to.maxBody(a.opt.MaxBody)
 	if r.ContentLength > limit {
@@ -106,7 +105,7 @@ func (a *API) readBody(w *reply, r *http.Request, to *route) *huma.ErrorModel {
 	}
 	taken.shrink(int64(len(text)))
 	r.Body = &handed{text}
-	// The server's time for reading is over soon, and would end the handler's context.
+	// The server's read deadline is near, and would end the handler's context.
 	_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Time{}) // a test's writer has none
 	switch {
 	case len(text) > 0:
@@ -122,7 +121,7 @@ func (a *API) readBody(w *reply, r *http.Request, to *route) *huma.ErrorModel {
 func readAll(w *reply, r *http.Request, limit int64) ([]byte, *huma.ErrorModel) {
 	var text bytes.Buffer
 	if r.ContentLength > 0 {
-		text.Grow(int(r.ContentLength) + bytes.MinRead) // so that it need not grow, and be copied
+		text.Grow(int(r.ContentLength) + bytes.MinRead) // avoid growing and copying
 	}
 	_, err := text.ReadFrom(http.MaxBytesReader(w.ResponseWriter, r.Body, limit))
 	var large *http.MaxBytesError
@@ -145,7 +144,7 @@ func tooLarge(limit int64) *huma.ErrorModel {
 		&huma.ErrorDetail{Location: "body", Message: "it is too large"})
 }
 
-// A handed body is forgotten when it has been read: huma has a copy then.
+// A handed body is released once it has been read: huma has a copy by then.
 type handed struct{ text []byte }
 
 // Read reads a part.
@@ -157,14 +156,14 @@ func (h *handed) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// WriteTo hands all of it over at once.
+// WriteTo writes everything at once.
 func (h *handed) WriteTo(w io.Writer) (int64, error) {
 	n, err := w.Write(h.text)
 	h.text = nil
 	return int64(n), err
 }
 
-// Close forgets it.
+// Close releases the body.
 func (h *handed) Close() error {
 	h.text = nil
 	return nil

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A pair is a certificate and its key in files, which are replaced now and then.
+// A pair is a certificate and its key, in files that may be replaced.
 type pair struct {
 	cert, key string
 	log       *slog.Logger
@@ -19,7 +19,7 @@ type pair struct {
 	seen   [2]version
 }
 
-// A version is by what a change of a file is noticed.
+// A version identifies the contents of a file without reading them.
 type version struct {
 	changed time.Time
 	size    int64
@@ -41,15 +41,15 @@ func (p *pair) versions() (v [2]version, err error) {
 	return v, nil
 }
 
-// load reads the files. They are looked at before: if they change meanwhile, they are read
-// once more the next time.
+// load reads the files. It takes their versions first, so that files that change meanwhile are read
+// again next time.
 func (p *pair) load() error {
 	seen, err := p.versions()
 	if err != nil {
 		return fmt.Errorf("certificate: %w", err)
 	}
 	loaded, err := tls.LoadX509KeyPair(p.cert, p.key)
-	p.seen = seen // also of files that are wrong, so that this is said once
+	p.seen = seen // even if the files are invalid, so that this is logged once
 	if err != nil {
 		return fmt.Errorf("certificate %s with key %s: %w", p.cert, p.key, err)
 	}
@@ -57,8 +57,8 @@ func (p *pair) load() error {
 	return nil
 }
 
-// get returns the certificate, as the files have it by now. While these are wrong it is the
-// one before: one of the two may have been replaced yet.
+// get returns the current certificate. If the files are invalid it returns the previous one: perhaps
+// only one of the two has been replaced yet.
 func (p *pair) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

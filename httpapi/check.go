@@ -15,22 +15,21 @@ import (
 )
 
 const (
-	// mostErrors is how many errors a problem lists. Checking a body stops there.
+	// mostErrors limits the errors in a problem. Checking stops there.
 	mostErrors = 20
 
-	// mostMembers bounds objects whose member names are free, such as environments.
+	// mostMembers limits objects with arbitrary member names, such as environments.
 	mostMembers = 1000
 )
 
-// checkBody compares a body with the schema of its operation, and returns what is wrong.
+// checkBody compares a body with its operation's schema and returns what is wrong.
 //
-// It reads the text itself instead of decoding it first: a few MiB of small values become
-// gigabytes once they are decoded. It stops at the 20th error, and at the first value more
-// than a list may have. Names have to be those of the schema to the letter and may come once:
-// the decoder takes names in any case and the last of several, where a proxy or a person may
-// take the first.
+// It reads the text without decoding it: a few MiB of small values become gigabytes when decoded. It
+// stops at the 20th error, and at the first element beyond a list's limit. Member names must match the
+// schema exactly and occur once. The decoder would accept any case and use the last duplicate, where a
+// proxy or a person may use the first.
 func checkBody(schemas huma.Registry, schema *huma.Schema, text []byte) *huma.ErrorModel {
-	if !utf8.Valid(text) { // the decoder would replace what is not, and make different names the same
+	if !utf8.Valid(text) { // the decoder would replace invalid bytes, and make different names equal
 		return problem(http.StatusBadRequest, "the body is not UTF-8", &huma.ErrorDetail{Location: "body", Message: "it is not UTF-8"})
 	}
 	if err := json.Unmarshal(text, new(syntax)); err != nil {
@@ -49,22 +48,22 @@ func checkBody(schemas huma.Registry, schema *huma.Schema, text []byte) *huma.Er
 	return refusal(http.StatusUnprocessableEntity, c.errors)
 }
 
-// refusal is a problem that tells the first error in its text.
+// refusal returns a problem whose text is the first error.
 func refusal(status int, all []*huma.ErrorDetail) *huma.ErrorModel {
 	return problem(status, all[0].Location+": "+all[0].Message, all...)
 }
 
-// syntax takes any JSON and keeps nothing of it.
+// syntax accepts any JSON and discards it.
 type syntax struct{}
 
 func (*syntax) UnmarshalJSON([]byte) error { return nil }
 
-// A checker walks through a text that is valid JSON.
+// A checker walks through valid JSON.
 type checker struct {
 	schemas huma.Registry
 	text    []byte
 	at      int
-	path    []byte // of the value at hand
+	path    []byte // of the current value
 	errors  []*huma.ErrorDetail
 }
 
@@ -72,8 +71,8 @@ func (c *checker) add(message string) {
 	c.errors = append(c.errors, &huma.ErrorDetail{Location: string(c.path), Message: message})
 }
 
-// value checks the next value. Like the other methods it returns false when it stopped before
-// the value's end, since enough is known.
+// value checks the next value. Like the other methods it returns false if it stopped before the value's
+// end, because enough is known.
 func (c *checker) value(s *huma.Schema) bool {
 	for s.Ref != "" {
 		s = c.schemas.SchemaFromRef(s.Ref)
@@ -94,14 +93,14 @@ func (c *checker) value(s *huma.Schema) bool {
 	return len(c.errors) < mostErrors
 }
 
-// single checks a value that is decoded for that: a text, a number, true, false or null. A
-// list or an object, which the schema does not want here, is not.
+// single checks a scalar by decoding it: a string, a number, true, false or null. A list or an object,
+// which the schema does not allow here, is not decoded.
 func (c *checker) single(s *huma.Schema) {
 	raw := c.skip()
 	var v any = struct{}{}
 	if raw[0] != '{' && raw[0] != '[' {
 		if err := json.Unmarshal(raw, &v); err != nil {
-			c.add(err.Error()) // a number that is too large
+			c.add(err.Error()) // the number is too large
 			return
 		}
 	}
@@ -177,7 +176,7 @@ func (c *checker) member(s *huma.Schema, name string, seen map[string]bool) bool
 			of = rest
 		}
 		if c.peek() == 'n' && !slices.Contains(s.Required, name) {
-			break // null: as if it were not there
+			break // null counts as absent
 		}
 		return c.value(of)
 	}
@@ -195,7 +194,7 @@ func (c *checker) unknown(s *huma.Schema, name string) {
 	c.add(validation.MsgUnexpectedProperty)
 }
 
-// cutName is a name that is not too long for the place of an error.
+// cutName shortens a name for the location of an error.
 func cutName(name string) string {
 	if len(name) > 200 {
 		return strings.ToValidUTF8(name[:200], "") + "…"
@@ -203,20 +202,20 @@ func cutName(name string) string {
 	return name
 }
 
-// name reads the name of a member, and goes to its value.
+// name reads the name of a member and advances to its value.
 func (c *checker) name() (name string) {
 	raw := c.skip()
 	if bytes.IndexByte(raw, '\\') < 0 {
 		name = string(raw[1 : len(raw)-1])
 	} else {
-		_ = json.Unmarshal(raw, &name) // it is valid
+		_ = json.Unmarshal(raw, &name) // it is valid JSON
 	}
 	c.peek()
 	c.at++ // the colon
 	return name
 }
 
-// peek goes to the next character that is no blank, and returns it.
+// peek advances to the next character that is not white space, and returns it.
 func (c *checker) peek() byte {
 	for strings.IndexByte(" \t\r\n", c.text[c.at]) >= 0 {
 		c.at++
@@ -224,14 +223,14 @@ func (c *checker) peek() byte {
 	return c.text[c.at]
 }
 
-// comma passes over the comma behind a value, if there is one.
+// comma skips the comma after a value, if there is one.
 func (c *checker) comma() {
 	if c.peek() == ',' {
 		c.at++
 	}
 }
 
-// skip passes over the next value or name, and returns it.
+// skip skips the next value or name, and returns it.
 func (c *checker) skip() []byte {
 	c.peek()
 	from, depth := c.at, 0
@@ -260,7 +259,7 @@ func (c *checker) skip() []byte {
 	return c.text[from:c.at]
 }
 
-// quoted passes over a text in quotes.
+// quoted skips a quoted string.
 func (c *checker) quoted() {
 	for c.at++; c.text[c.at] != '"'; c.at++ {
 		if c.text[c.at] == '\\' {

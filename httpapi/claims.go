@@ -61,7 +61,7 @@ type settledOutput struct {
 	} `nameHint:"SettledClaims"`
 }
 
-// claims describes what is said of claimed jobs.
+// claims registers the operations on claimed jobs.
 func (a *API) claims() {
 	const anywhere = " It can be sent to any daemon."
 	const there = " It has to be sent to the daemon that gave them out: another one answers 421, and names it."
@@ -92,16 +92,16 @@ func (a *API) claims() {
 	}, a.release)
 }
 
-// A claimed is a claim as it was sent, and what is said of it.
+// A claimed is a claim in a request, and the outcome that the request reports.
 type claimed struct {
 	token  string
 	key    secret
 	claim  queue.Claim
-	err    error // what becomes of the job
+	err    error // the job's outcome
 	result json.RawMessage
 }
 
-// readClaims reads tokens, each of which is there once.
+// readClaims parses tokens and refuses duplicates.
 func readClaims(tokens []string) ([]claimed, error) {
 	all, at := make([]claimed, len(tokens)), map[secret]int{}
 	for i, token := range tokens {
@@ -173,7 +173,7 @@ func (a *API) fail(ctx context.Context, in *failInput) (*settledOutput, error) {
 	return a.pulls.settle(ctx, all)
 }
 
-// outcome is what becomes of a job that has failed.
+// outcome returns the outcome of a failed job.
 func (f *failedClaimJSON) outcome(at string) (outcome, err error) {
 	why := errors.New("its worker gave no reason")
 	if f.Error != "" {
@@ -226,7 +226,7 @@ func (a *API) heartbeat(ctx context.Context, in *heartbeatInput) (*settledOutput
 	return a.pulls.extend(all, lease)
 }
 
-// here returns a problem if one of the claims is another daemon's that is alive.
+// here returns a problem if one of the claims belongs to another live daemon.
 func (p *pulls) here(ctx context.Context, all []claimed) error {
 	others := map[string]bool{}
 	p.mu.Lock()
@@ -249,7 +249,7 @@ func (p *pulls) here(ctx context.Context, all []claimed) error {
 	return nil
 }
 
-// extend lets leases begin anew; 0 is as long as they were.
+// extend renews leases; 0 means their previous duration.
 func (p *pulls) extend(all []claimed, lease time.Duration) (*settledOutput, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -269,8 +269,8 @@ func (p *pulls) extend(all []claimed, lease time.Duration) (*settledOutput, erro
 	return settled(len(all), lost)
 }
 
-// settle says what has become of jobs: those that were given out here together, and then
-// those of other daemons.
+// settle records the outcomes of jobs: first those claimed from here, in batches, then those claimed
+// from other daemons.
 func (p *pulls) settle(ctx context.Context, all []claimed) (*settledOutput, error) {
 	errs := make([]error, len(all))
 	mine, others := map[*source][]int{}, []int(nil)
@@ -286,7 +286,7 @@ func (p *pulls) settle(ctx context.Context, all []claimed) (*settledOutput, erro
 			outcomes[i] = queue.Outcome{Delivery: g.job, Err: c.err}
 			mine[g.from] = append(mine[g.from], i)
 		case p.nodes[c.claim.Node] != nil:
-			errs[i] = queue.ErrLost // its lease has ended, or it was ended before
+			errs[i] = queue.ErrLost // its lease has expired, or it was settled before
 		default:
 			others = append(others, i)
 		}
@@ -316,7 +316,7 @@ func (p *pulls) settle(ctx context.Context, all []claimed) (*settledOutput, erro
 	return settled(len(all), lost)
 }
 
-// settleHere says what has become of jobs of a source.
+// settleHere records the outcomes of one source's jobs.
 func (p *pulls) settleHere(ctx context.Context, s *source, all []claimed, indexes []int, outcomes []queue.Outcome, errs []error) {
 	defer p.leave(s, len(indexes), false)
 	part := make([]queue.Outcome, len(indexes))
@@ -331,7 +331,7 @@ func (p *pulls) settleHere(ctx context.Context, s *source, all []claimed, indexe
 	}
 }
 
-// settled is the answer about n claims, of which some are lost.
+// settled returns the answer for n claims, of which some are lost.
 func settled(n int, lost []string) (*settledOutput, error) {
 	if len(lost) == n {
 		return nil, problem(http.StatusConflict, "none of the jobs is claimed any more: their leases have ended, or somebody else has ended them")

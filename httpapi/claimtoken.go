@@ -10,16 +10,16 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// A token of a claim has a random part, by which the daemon that gave it out finds the job,
-// and so that nobody can guess it; and what another daemon has to know to let the database
-// decide. That part is not signed: who may work on jobs may claim, and so finish, any of
-// them, and no token makes a daemon finish a job that is not given out by a live one.
+// A claim's token has a random part, by which the daemon that granted it finds the job and which nobody
+// can guess. The rest is what another daemon needs to let the database decide. That part is not signed:
+// whoever may work on jobs may claim, and so finish, any of them, and no token makes a daemon finish a
+// job that a live one has not handed out.
 
-// A secret is the random part.
+// A secret is the random part of a token.
 type secret [16]byte
 
 func newSecret() (s secret) {
-	_, _ = rand.Read(s[:]) // it never fails
+	_, _ = rand.Read(s[:]) // never fails
 	return s
 }
 
@@ -28,7 +28,7 @@ const (
 	longestToken = 2500
 )
 
-// writeToken makes a token.
+// writeToken encodes a token.
 func writeToken(key secret, c *queue.Claim) string {
 	text := append([]byte{tokenVersion}, key[:]...)
 	for _, n := range []int64{int64(c.Block), c.Fence, int64(c.Priority), c.Job, int64(c.Attempt)} {
@@ -39,11 +39,11 @@ func writeToken(key secret, c *queue.Claim) string {
 		group = 1
 	}
 	text = append(text, group)
-	text = append(text, c.Queue+"\n"+c.Node...) // names have no line feeds
+	text = append(text, c.Queue+"\n"+c.Node...) // names contain no line feeds
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// readToken reads a token; ok is false if it is none.
+// readToken decodes a token; ok is false if it is malformed.
 func readToken(token string) (key secret, c queue.Claim, ok bool) {
 	text, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(text) < 1+len(key) || text[0] != tokenVersion {
@@ -71,7 +71,7 @@ func readToken(token string) (key secret, c queue.Claim, ok bool) {
 	}, true
 }
 
-// daemonOf is the readable part of a worker's name, by which people know the process.
+// daemonOf returns the readable part of a worker's name, which identifies the process to people.
 func daemonOf(node string) string {
 	if at := strings.LastIndexByte(node, ':'); at >= 0 {
 		return node[:at]

@@ -10,8 +10,7 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// An endpointJSON is where a queue's jobs are sent. Its secret is shown when it was made,
-// and never again.
+// An endpointJSON is the endpoint of a queue. Its secret is shown only when it has been generated.
 type endpointJSON struct {
 	Queue       string `json:"queue"`
 	URL         string `json:"url,omitempty" doc:"Of jobs that name none; without it those become dead letters"`
@@ -30,7 +29,7 @@ func newEndpointJSON(e *push.Endpoint) endpointJSON {
 	}
 }
 
-// An endpointAnswerJSON is an answer to a request with a job.
+// An endpointAnswerJSON is an endpoint's answer to a job.
 type endpointAnswerJSON struct {
 	At       stamp   `json:"at"`
 	Seconds  float64 `json:"seconds" doc:"From the beginning of the request to the end of the answer"`
@@ -62,7 +61,7 @@ type endpointsOutput struct {
 	} `nameHint:"Endpoints"`
 }
 
-// endpointChange is what is to be of an endpoint; what is not given stays.
+// endpointChange is a change of an endpoint. Absent fields stay.
 type endpointChange struct {
 	URL           *string `json:"url,omitempty" maxLength:"1000" doc:"https:// or http://; empty: each job names its own" example:"https://worker.example.org/jobs"`
 	Format        string  `json:"format,omitempty" enum:"plain,cloudevents" doc:"plain: the payload and headers; cloudevents: those of a CloudEvent, too"`
@@ -113,7 +112,7 @@ func (n *endpointChange) read(hosts *push.Hosts) (func(*push.Endpoint), error) {
 	}, nil
 }
 
-// checkEndpoint tells what is wrong with a URL that is to be sent to.
+// checkEndpoint returns an error for a URL that jobs may not be sent to.
 func checkEndpoint(field, to string, hosts *push.Hosts) error {
 	err := queue.CheckEndpoint(to)
 	if err == nil && hosts != nil {
@@ -125,8 +124,8 @@ func checkEndpoint(field, to string, hosts *push.Hosts) error {
 	return nil
 }
 
-// checkPushed tells which of some jobs names an endpoint in a queue whose jobs are not sent:
-// nobody would go by it.
+// checkPushed refuses jobs that name an endpoint in a queue whose jobs are not pushed: nobody would send
+// them there.
 func (a *API) checkPushed(ctx context.Context, jobs []queue.Job) error {
 	known := map[string]error{}
 	for i := range jobs {
@@ -176,7 +175,7 @@ type setEndpointOutput struct {
 	Body   endpointJSON
 }
 
-// pushing describes how it is said where jobs are sent.
+// pushing registers the operations on endpoints.
 func (a *API) pushing() {
 	register(a, operation{
 		id: "list-endpoints", method: http.MethodGet, path: "/endpoints", tag: "push", scope: ScopeRead,

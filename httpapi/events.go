@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	aliveEvery = 15 * time.Second // a comment, for proxies that end what is silent
+	aliveEvery = 15 * time.Second // a comment, for proxies that close silent connections
 	eventTime  = 10 * time.Second // to send an event
 )
 
@@ -22,10 +22,10 @@ type eventsInput struct {
 	Last string `header:"Last-Event-ID" maxLength:"19" pattern:"^[0-9]*$" doc:"The id of the last event that came: then what has become of runs since is told at first"`
 }
 
-// readyJSON is the data of events that only say something of the stream.
+// readyJSON is the data of events about the stream itself.
 type readyJSON struct{}
 
-// events describes the stream of what happens.
+// events registers the stream of events.
 func (a *API) events() {
 	register(a, operation{
 		id: "events", method: http.MethodGet, path: "/events", tag: "events", scope: ScopeRead,
@@ -69,23 +69,22 @@ func (a *API) follow(ctx context.Context, in *eventsInput) (*huma.StreamResponse
 	}}, nil
 }
 
-// A stream is what a follower is sent, until something goes wrong.
+// A stream writes events to a follower until an error occurs.
 type stream struct {
 	w   io.Writer
 	r   *http.Request
 	err error
 }
 
-// send sends at once, within a time of its own: the server's is for requests that are answered
-// and done. In between there is none, since HTTP/2 ends a stream whose time is over although
-// nothing is sent.
+// send writes at once, with a deadline of its own: the server's is for requests that end. Between events
+// there is no deadline, since HTTP/2 ends a stream whose deadline has passed even if nothing is sent.
 func (s *stream) send(text []byte) {
 	w, ok := s.w.(http.ResponseWriter)
 	if s.err != nil || !ok {
 		return
 	}
 	c := http.NewResponseController(w)
-	_ = c.SetReadDeadline(time.Time{})                // a test's writer has none, nor the others
+	_ = c.SetReadDeadline(time.Time{})                // a test's writer has no deadlines
 	_ = c.SetWriteDeadline(time.Now().Add(eventTime)) //nolint:forbidigo // of this host's network
 	if _, s.err = w.Write(text); s.err == nil {
 		s.err = c.Flush()
@@ -93,7 +92,7 @@ func (s *stream) send(text []byte) {
 	_ = c.SetWriteDeadline(time.Time{})
 }
 
-// catchUp tells what has become of the runs after one, if a client has come back.
+// catchUp sends what happened to the runs after a mark, for a client that reconnects.
 func (a *API) catchUp(s *stream, after int64) {
 	if after < 0 || s.err != nil {
 		return
@@ -111,8 +110,7 @@ func (a *API) catchUp(s *stream, after int64) {
 	}
 }
 
-// forward sends events until the client or the process ends, or the client may not listen
-// any more.
+// forward sends events until the client or the process ends, or the client's token is no longer valid.
 func (a *API) forward(s *stream, l *follower) {
 	alive := time.NewTicker(aliveEvery)
 	defer alive.Stop()
@@ -137,7 +135,7 @@ func (a *API) forward(s *stream, l *follower) {
 	}
 }
 
-// nobody is who a request is looked at for again.
+// nobody discards the answer when a request is authorized again.
 type nobody struct{}
 
 func (nobody) Header() http.Header         { return http.Header{} }

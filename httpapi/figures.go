@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	figuresFor   = 5 * time.Second // for which figures are good
-	figuresShare = 20              // of the time at the least that a look takes, so that many queues are looked at more seldom
-	mostQueues   = 1000            // that are looked at
-	countedTo    = 10_000          // jobs of a queue and state, and locks times ten
+	figuresFor   = 5 * time.Second // how long figures are reused
+	figuresShare = 20              // a look takes at most 1/20 of the time: with many queues, figures are read less often
+	mostQueues   = 1000            // queues that are counted
+	countedTo    = 10_000          // limit of the count of jobs per queue and state, and of locks, times ten
 	lateAfter    = 10 * time.Second
-	minutesBack  = 10 * time.Minute // in which what workers have done can still change
+	minutesBack  = 10 * time.Minute // age up to which a minute's counts may still change
 )
 
 // figures are what the tables say at one time.
@@ -26,11 +26,11 @@ type figures struct {
 	queues    []queueFigures
 	schedules map[string]int // by state
 	due, late int
-	runs      map[string]int // that have not ended, by state
+	runs      map[string]int // open runs, by state
 	locks     int
 	totals    map[string]queue.Minute // by queue, since the first look
 	nodes     []nodeFigures
-	offset    time.Duration // of this host's clock from the database's
+	offset    time.Duration // this host's clock minus the database's
 	each      []scheduleFigures
 }
 
@@ -40,18 +40,17 @@ type queueFigures struct {
 	age time.Duration // of the oldest ready job
 }
 
-// A sampler looks at the tables for all who want figures, and not more often than every
-// five seconds, whoever asks.
+// A sampler reads figures for everyone who needs them, at most once every five seconds.
 type sampler struct {
 	db     *dialect.DB
 	queues *queue.Client
 
-	turn  chan struct{} // whose it is looks, and has what follows
-	most  int           // schedules that are looked at one by one
+	turn  chan struct{} // its holder may read the tables and the fields below
+	most  int           // schedules that are examined one by one
 	last  *figures
 	until instant.Instant
-	seen  map[minuteOf]queue.Minute // nil: nothing was looked at yet
-	good  map[string]time.Time      // when schedules last succeeded, as far as that was seen
+	seen  map[minuteOf]queue.Minute // nil: not read yet
+	good  map[string]time.Time      // last known success of each schedule
 }
 
 type minuteOf struct {
@@ -63,7 +62,7 @@ func newSampler(db *dialect.DB, queues *queue.Client) *sampler {
 	return &sampler{db: db, queues: queues, turn: make(chan struct{}, 1)}
 }
 
-// look returns figures that are not old.
+// look returns recent figures.
 func (s *sampler) look(ctx context.Context) (*figures, error) {
 	select {
 	case s.turn <- struct{}{}:
@@ -147,8 +146,8 @@ func (s *sampler) readLocks(ctx context.Context, f *figures) error {
 	return s.db.Get(ctx, countLocks, dialect.Args{"limit": 10 * countedTo}, &f.locks)
 }
 
-// addUp adds what has been done since the last look to what was known then: the table has it
-// by minute, and not for ever. What was there at the first look is not counted.
+// addUp adds what was done since the last look to the totals. The table has counts by minute, and not
+// for ever. Counts from before the first look are ignored.
 func (s *sampler) addUp(ctx context.Context, f *figures) error {
 	minutes, err := s.queues.FinishedByMinute(ctx, minutesBack)
 	if err != nil {
@@ -196,7 +195,7 @@ func newQueueCounts(q *queueFigures) queueCounts {
 	return queueCounts{q.name, q.state, q.Ready, q.Delayed, q.Running, q.Dead, q.Done, q.Limit, rounded(q.age)}
 }
 
-// overall describes the figures of all queues.
+// overall registers the operation that returns the figures of all queues.
 func (a *API) overall() {
 	register(a, operation{
 		id: "all-queue-stats", method: http.MethodGet, path: "/stats/queues", tag: "queues", scope: ScopeRead,

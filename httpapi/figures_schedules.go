@@ -14,29 +14,29 @@ import (
 )
 
 const (
-	runsBack     = 20  // of each schedule that are looked at
-	runsFarBack  = 500 // likewise, once, for the last success of a schedule of which none is known
+	runsBack     = 20  // of each schedule that are examined
+	runsFarBack  = 500 // likewise, once, to find the last success of a schedule
 	mostVersions = 50
 )
 
-// scheduleFigures are of one schedule.
+// scheduleFigures are the figures of one schedule.
 type scheduleFigures struct {
 	name     string
-	late     time.Duration // since its slot should have been claimed
+	late     time.Duration // time since its slot should have been claimed
 	running  int
-	failures int           // of the newest runs, in a row
-	success  time.Time     // when a run last ended well; zero: not in the history
-	took     time.Duration // of the last run that has ended; -1: none has
+	failures int           // consecutive failures among the newest runs
+	success  time.Time     // end of the last successful run; zero: not in the history
+	took     time.Duration // duration of the last ended run; -1: none
 }
 
-// nodeFigures count the processes of one version.
+// nodeFigures counts the processes of one version.
 type nodeFigures struct {
 	version    string
 	live, lost int
 }
 
-// readClock reads the database's clock, and compares it with this host's: as it was in the
-// middle of the statement.
+// readClock reads the database's clock and compares it with this host's clock at the middle of the
+// statement.
 func (s *sampler) readClock(ctx context.Context, f *figures) (time.Time, error) {
 	before := instant.Now()
 	began := time.Now() //nolint:forbidigo // it is this host's clock that is looked at
@@ -53,7 +53,7 @@ func (s *sampler) readNodes(ctx context.Context, f *figures) (err error) {
 	return err
 }
 
-// readEach looks at schedules one by one, if anybody wants to know.
+// readEach examines schedules one by one, if anybody needs that.
 func (s *sampler) readEach(ctx context.Context, f *figures) error {
 	if s.most <= 0 {
 		return nil
@@ -69,7 +69,7 @@ func (s *sampler) readEach(ctx context.Context, f *figures) error {
 			if err = rows.Scan(&p.name, &state, &text, &due); err != nil {
 				return p, err
 			}
-			jitter, _ := duration.Parse(text) // a schedule that cannot be read fails, and says so
+			jitter, _ := duration.Parse(text) // an unreadable schedule fails and reports it
 			if state == "active" && due > 0 {
 				p.late = max(0, now.Sub(time.UnixMicro(due))-jitter)
 			}
@@ -89,8 +89,7 @@ func (s *sampler) readEach(ctx context.Context, f *figures) error {
 	return nil
 }
 
-// readRunsOf looks at the runs of some schedules. was is when they last succeeded, as far as
-// the look before knew.
+// readRunsOf reads the runs of some schedules. was holds their last successes as known so far.
 func (s *sampler) readRunsOf(ctx context.Context, some []scheduleFigures, was map[string]time.Time) error {
 	names, by := make([]string, len(some)), make(map[string]*scheduleFigures, len(some))
 	for i := range some {
@@ -138,7 +137,7 @@ func (s *sampler) readRunsOf(ctx context.Context, some []scheduleFigures, was ma
 	return nil
 }
 
-// sumUp takes in the newest runs, of which the last one stands first.
+// sumUp evaluates the newest runs, the last one first.
 func (p *scheduleFigures) sumUp(runs []endedRun) {
 	p.took = -1
 	counting := true
@@ -160,14 +159,14 @@ func (p *scheduleFigures) sumUp(runs []endedRun) {
 	}
 }
 
-// An endedRun is what a run tells of its schedule.
+// An endedRun is what a run says about its schedule.
 type endedRun struct {
 	due, began, ended int64
 	attempt           int
 	state             string
 }
 
-// endedRuns reads the newest runs of some schedules, up to limit of each, the newest first.
+// endedRuns reads the newest runs of some schedules, up to limit of each, newest first.
 func (s *sampler) endedRuns(ctx context.Context, names []string, limit int) (map[string][]endedRun, error) {
 	if len(names) == 0 {
 		return nil, nil

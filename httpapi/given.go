@@ -13,46 +13,46 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// idleReceiver is how long the blocks of a queue are kept that nobody claims from.
+// idleReceiver is how long the API keeps its blocks of a queue from which nobody claims.
 const idleReceiver = time.Minute
 
-// pulls are the queues that jobs are claimed from, and what has been given out.
+// pulls holds the queues that jobs are claimed from, and the claimed jobs.
 type pulls struct {
 	logDone bool // at the level info
 	queues  *queue.Client
 	log     *slog.Logger
-	idle    time.Duration // idleReceiver, but in tests
+	idle    time.Duration // idleReceiver, except in tests
 
 	mu      sync.Mutex
 	sources map[string]*source
 	given   map[secret]*given
-	nodes   map[string]*source // the names under which jobs were given out here
-	claims  int                // under way
-	drained chan struct{}      // closed when nothing is given out, nor will be
-	closed  sync.WaitGroup     // receivers that end, and outcomes that nobody waits for
+	nodes   map[string]*source // worker names under which jobs were claimed here
+	claims  int                // claims in progress
+	drained chan struct{}      // closed when nothing is claimed and nothing will be
+	closed  sync.WaitGroup     // receivers that are closing, and outcomes that nobody waits for
 
-	giving, writing         context.Context // end when nothing is given out any more, and when nothing is written
+	giving, writing         context.Context // end when no more jobs are handed out, and when nothing more is written
 	stopGiving, stopWriting context.CancelFunc
 }
 
-// A source gives out the jobs of a queue.
+// A source hands out the jobs of a queue.
 type source struct {
 	queue    string
-	ready    chan struct{} // closed when there is a receiver, or an error
+	ready    chan struct{} // closed when there is a receiver or an error
 	receiver *queue.Receiver
 	err      error
-	users    int // claims under way, and jobs that were given out
+	users    int // claims in progress, plus claimed jobs
 	idle     *time.Timer
 }
 
-// A given is a job that was given out.
+// A given is a claimed job.
 type given struct {
 	token string
 	key   secret
 	job   *queue.Delivery
 	from  *source
 	lease time.Duration
-	until instant.Instant // a heartbeat moves it
+	until instant.Instant // end of its lease; a heartbeat moves it
 	timer *time.Timer
 }
 
@@ -66,13 +66,12 @@ func newPulls(queues *queue.Client, log *slog.Logger) *pulls {
 	return p
 }
 
-// stopping is what a claim gets that comes too late.
+// stopping is the answer to a claim that comes too late.
 func stopping() error {
 	return problem(http.StatusServiceUnavailable, "the daemon is stopping, and gives no jobs out any more; claim from another one")
 }
 
-// claim gets jobs of a queue. It returns none if the wait is over, and when the daemon stops
-// meanwhile.
+// claim claims jobs of a queue. It returns none if the wait is over or the daemon stops.
 func (p *pulls) claim(ctx context.Context, name string, limit int, lease, wait time.Duration) (node string, list []*given, err error) {
 	s, err := p.enter(ctx, name)
 	if err != nil {
@@ -84,7 +83,7 @@ func (p *pulls) claim(ctx context.Context, name string, limit int, lease, wait t
 	defer context.AfterFunc(p.giving, cancel)()
 	jobs, err := s.receiver.Receive(waiting, limit, wait)
 	switch {
-	case ctx.Err() != nil: // nobody hears the answer
+	case ctx.Err() != nil: // nobody receives the answer
 		p.giveBack(s, jobs)
 		return "", nil, problem(http.StatusServiceUnavailable, "it was broken off, and nothing is given out by it")
 	case err != nil && !errors.Is(err, queue.ErrClosed) && waiting.Err() == nil:
@@ -94,8 +93,8 @@ func (p *pulls) claim(ctx context.Context, name string, limit int, lease, wait t
 	return daemonOf(s.receiver.Node()), list, err
 }
 
-// enter returns a queue's source, which stays until it is left as often. The first who
-// comes opens it.
+// enter returns a queue's source. It stays open until each user has called leave. The first user opens
+// it.
 func (p *pulls) enter(ctx context.Context, name string) (*source, error) {
 	p.mu.Lock()
 	if p.giving.Err() != nil {
@@ -106,7 +105,7 @@ func (p *pulls) enter(ctx context.Context, name string) (*source, error) {
 	if s == nil {
 		s = &source{queue: name, ready: make(chan struct{})}
 		p.sources[name] = s
-		p.closed.Go(func() { p.open(s) }) // for all who come meanwhile: the first may leave
+		p.closed.Go(func() { p.open(s) }) // in the background: others may wait for it after the first has left
 	}
 	s.users++
 	p.claims++
@@ -127,7 +126,7 @@ func (p *pulls) enter(ctx context.Context, name string) (*source, error) {
 	return s, nil
 }
 
-// open makes a source ready, or notes why it cannot be: then the next who comes tries again.
+// open makes a source ready, or records why it cannot; the next user then tries again.
 func (p *pulls) open(s *source) {
 	ctx, cancel := context.WithTimeout(p.giving, longestWait)
 	defer cancel()
@@ -144,7 +143,7 @@ func (p *pulls) open(s *source) {
 	close(s.ready)
 }
 
-// receiver takes part in a queue's work. A queue is not made by a claim.
+// receiver joins the workers of a queue. A claim does not create the queue.
 func (p *pulls) receiver(ctx context.Context, name string) (*queue.Receiver, error) {
 	q, err := p.queues.Queue(ctx, name)
 	if err != nil {
@@ -153,14 +152,14 @@ func (p *pulls) receiver(ctx context.Context, name string) (*queue.Receiver, err
 	if q.State == "deleted" {
 		return nil, fmt.Errorf("%w: %q", queue.ErrDeleted, name)
 	}
-	// Without a grace: before it is closed it is waited for what was given out.
+	// No grace: close is called only after the claimed jobs have ended.
 	return p.queues.Receiver(ctx, queue.WorkerOptions{
 		Queues: []string{name}, Grace: -1, Isolated: true,
 		Logger: p.log, LogDone: queue.LogsDone(p.logDone, name),
 	})
 }
 
-// leave ends the use of a source. One that nobody uses for a while is closed.
+// leave ends the use of a source. A source that is unused for a while is closed.
 func (p *pulls) leave(s *source, n int, claim bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,7 +169,7 @@ func (p *pulls) leave(s *source, n int, claim bool) {
 	p.left(s, n)
 }
 
-// left is leave with mu held.
+// left is leave; the caller holds mu.
 func (p *pulls) left(s *source, n int) {
 	s.users -= n
 	p.noteDrained()
@@ -189,7 +188,7 @@ func (p *pulls) left(s *source, n int) {
 	})
 }
 
-// end hands the blocks of a source over, of which nothing is given out. mu is held.
+// end hands over the blocks of a source none of whose jobs are claimed. The caller holds mu.
 func (p *pulls) end(s *source) {
 	delete(p.sources, s.queue)
 	p.closed.Go(func() {
@@ -209,8 +208,8 @@ func (p *pulls) end(s *source) {
 	})
 }
 
-// giveOut notes what is given out, and until when. When all has been given back nothing is any
-// more: these jobs, too, go back with their receiver.
+// giveOut records claimed jobs and their leases. After close it records nothing: these jobs go back with
+// their receiver.
 func (p *pulls) giveOut(s *source, jobs []*queue.Delivery, lease time.Duration) ([]*given, error) {
 	list := make([]*given, len(jobs))
 	for i, d := range jobs {
@@ -232,7 +231,7 @@ func (p *pulls) giveOut(s *source, jobs []*queue.Delivery, lease time.Duration) 
 	return list, nil
 }
 
-// giveBack gives back what was for one who is gone, as if it had never been given out.
+// giveBack returns the jobs of a claimer that is gone, uncounted.
 func (p *pulls) giveBack(s *source, jobs []*queue.Delivery) {
 	if len(jobs) == 0 {
 		return
@@ -244,8 +243,7 @@ func (p *pulls) giveBack(s *source, jobs []*queue.Delivery) {
 	p.settleLater(s, outcomes)
 }
 
-// settleLater writes outcomes that nobody waits for. The source is left when they are
-// written.
+// settleLater writes outcomes that nobody waits for, and then leaves the source.
 func (p *pulls) settleLater(s *source, outcomes []queue.Outcome) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -263,7 +261,7 @@ func (p *pulls) settleLater(s *source, outcomes []queue.Outcome) {
 	})
 }
 
-// expire fails a job of which nothing was heard in time.
+// expire fails a job whose lease has expired without a heartbeat.
 func (p *pulls) expire(g *given) {
 	p.mu.Lock()
 	if p.given[g.key] != g {
@@ -285,14 +283,14 @@ func (p *pulls) expire(g *given) {
 	}})
 }
 
-// take forgets that a job is given out. mu is held.
+// take forgets a claimed job. The caller holds mu.
 func (p *pulls) take(g *given) {
 	g.timer.Stop()
 	delete(p.given, g.key)
 	p.left(g.from, 1)
 }
 
-// noteDrained notes that nothing is given out any more. mu is held.
+// noteDrained closes drained when no job is claimed any more. The caller holds mu.
 func (p *pulls) noteDrained() {
 	if p.giving.Err() == nil || len(p.given) > 0 || p.claims > 0 {
 		return
@@ -304,8 +302,7 @@ func (p *pulls) noteDrained() {
 	}
 }
 
-// drain gives nothing out any more, and waits until all that was given out has ended, or
-// ctx does.
+// drain stops handing out jobs and waits until all claimed jobs have ended, or ctx has.
 func (p *pulls) drain(ctx context.Context) {
 	p.mu.Lock()
 	p.stopGiving()
@@ -317,7 +314,7 @@ func (p *pulls) drain(ctx context.Context) {
 	}
 }
 
-// close gives back what is given out yet, uncounted, and hands all blocks over.
+// close returns jobs that are still claimed, uncounted, and hands over all blocks.
 func (p *pulls) close() {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -341,11 +338,11 @@ func (p *pulls) close() {
 	p.closed.Wait()
 }
 
-// Drain has the API give no more jobs out: claims that wait are answered with none. It
-// returns when all that were given out have been completed, failed or released, or when ctx
-// ends. Call it before requests are not answered any more, and Close afterwards.
+// Drain stops the API from handing out jobs: waiting claims get none. It returns when all claimed jobs
+// have been completed, failed or released, or when ctx ends. Call it while requests are still answered,
+// and Close afterwards.
 func (a *API) Drain(ctx context.Context) { a.pulls.drain(ctx) }
 
-// Close gives the jobs back that are given out yet, to be done again, and hands over what
-// the API has. It answers no claims any more.
+// Close returns the jobs that are still claimed, to be done again, and hands over the API's blocks.
+// Claims after it are refused.
 func (a *API) Close() { a.pulls.close() }

@@ -26,7 +26,7 @@ type newGroupOutput struct {
 	} `nameHint:"CreatedGroup"`
 }
 
-// groupActions describes how groups are made and ended.
+// groupActions registers the operations that make and end groups.
 func (a *API) groupActions() {
 	register(a, operation{
 		id: "create-group", method: http.MethodPost, path: "/groups", tag: "groups", scope: ScopeEnqueue, body: sizeLarge,
@@ -90,7 +90,7 @@ func (a *API) createGroup(ctx context.Context, in *newGroupInput) (*newGroupOutp
 	return out, nil
 }
 
-// read is the group that was sent, or an error about a field.
+// read returns the group in a request, or an error about a field.
 func (in *newGroupInput) read() (g queue.Group, jobs []queue.Job, err error) {
 	b := &in.Body
 	if err := checkNames("name", b.Name); err != nil {
@@ -119,7 +119,7 @@ func (in *newGroupInput) read() (g queue.Group, jobs []queue.Job, err error) {
 	return g, jobs, nil
 }
 
-// readCallback is the callback that was sent.
+// readCallback returns the callback in a request.
 func readCallback(n *newJob) (*queue.Job, error) {
 	if n == nil {
 		return nil, nil //nolint:nilnil // a group need not have one

@@ -84,7 +84,7 @@ type resultsOutput struct {
 	} `nameHint:"Results"`
 }
 
-// groups describes jobs that belong together.
+// groups registers the operations that show groups.
 func (a *API) groups() {
 	register(a, operation{
 		id: "list-groups", method: http.MethodGet, path: "/groups", tag: "groups", scope: ScopeRead,
@@ -154,7 +154,7 @@ func (a *API) results(ctx context.Context, in *resultsInput) (*resultsOutput, er
 	out.Body.Results = make([]resultJSON, len(found))
 	for i, r := range found {
 		out.Body.Results[i] = resultJSON{Job: idText(r.Job), Queue: r.Queue, Kind: r.Kind, State: r.State, Error: r.Error}
-		if json.Valid(r.Result) { // else it was written by hand
+		if json.Valid(r.Result) { // otherwise somebody wrote it by hand
 			out.Body.Results[i].Result = jsonText(r.Result)
 		}
 	}

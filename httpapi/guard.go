@@ -12,9 +12,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// checkBrowser refuses what a page of somebody else's has a browser send: a browser says
-// where a page is from, and other programs do not. Pages of the origins that are allowed
-// get the headers without which a browser would keep the answer from them.
+// checkBrowser refuses requests that a page of another origin makes a browser send. Browsers send the
+// page's origin, and other programs do not. Pages of allowed origins get the headers without which a
+// browser would withhold the answer.
 func (a *API) checkBrowser(h http.Header, r *http.Request) *huma.ErrorModel {
 	h.Add("Vary", "Origin")
 	origins := r.Header.Values("Origin")
@@ -46,8 +46,7 @@ func schemeOf(r *http.Request) string {
 	return "http"
 }
 
-// authorize tells who may not do what needs a scope, "" being what all may who may use the
-// API at all.
+// authorize returns a problem unless the sender has a scope; "" means any authorized sender.
 func (a *API) authorize(w *reply, r *http.Request, scope Scope) *huma.ErrorModel {
 	header := r.Header.Get("Authorization")
 	if header == "" {
@@ -74,7 +73,7 @@ func (a *API) authorize(w *reply, r *http.Request, scope Scope) *huma.ErrorModel
 	return who.lacks(w, scope)
 }
 
-// lacks tells who may not do what needs a scope.
+// lacks returns a problem unless b has a scope.
 func (b *Bearer) lacks(w *reply, scope Scope) *huma.ErrorModel {
 	switch {
 	case scope == "" || b.May(scope):
@@ -86,21 +85,21 @@ func (b *Bearer) lacks(w *reply, scope Scope) *huma.ErrorModel {
 	return problem(http.StatusForbidden, "this needs a token with the scope "+string(scope))
 }
 
-// A refusedError is why a request that needs no token is refused all the same.
+// A refusedError says why a request that needs no token is refused nevertheless.
 type refusedError string
 
 func (e refusedError) Error() string { return string(e) }
 
-// ErrRefused means that a request without a token is not answered: there is no token yet, and
-// it is not from this host.
+// ErrRefused means that a request without a token is refused although there is no token yet, because it
+// is not from this host.
 var ErrRefused = errors.New("httpapi: refused")
 
-// Is makes it an ErrRefused.
+// Is reports that every refusedError is ErrRefused.
 func (refusedError) Is(err error) bool { return err == ErrRefused }
 
-// Open tells whether a request may do everything without a token, which is so as long as
-// there is none at all, for requests from this host and from trusted proxies. It returns false
-// if it takes a token, and an ErrRefused if the request has to be refused before there is one.
+// Open reports whether a request may do everything without a token. That is so while there is no token
+// at all, for requests from this host and from trusted proxies. It returns false if a token is needed,
+// and ErrRefused if the request must be refused until there is one.
 func (a *API) Open(r *http.Request) (bool, error) {
 	needed, err := a.tokens.Any(r.Context())
 	switch {
@@ -117,11 +116,10 @@ func (a *API) Open(r *http.Request) (bool, error) {
 	return true, nil
 }
 
-// Tokens returns the tokens that the API goes by.
+// Tokens returns the API's tokens.
 func (a *API) Tokens() *Tokens { return a.tokens }
 
-// withoutToken lets those in who have none: as long as there is none at all, and from this
-// host.
+// withoutToken admits requests without a token, from this host, while there is none at all.
 func (a *API) withoutToken(w *reply, r *http.Request, scope Scope) *huma.ErrorModel {
 	open, err := a.Open(r)
 	switch {
@@ -140,9 +138,9 @@ func unauthorized(w *reply, detail string) *huma.ErrorModel {
 	return problem(http.StatusUnauthorized, detail)
 }
 
-// fromHere tells whether a request is from a program on this host, and meant for it. The
-// Host is looked at since a page can have a name that leads here: its requests come from a
-// browser on this host, and are of one origin with it.
+// fromHere reports whether a request comes from a program on this host and names this host. It checks
+// the Host header, because a web page may have a name that resolves to this host: a browser here sends
+// its requests, which then are of the same origin.
 func fromHere(r *http.Request) bool {
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && !isLoopback(local.String()) {
 		return false
@@ -150,8 +148,7 @@ func fromHere(r *http.Request) bool {
 	return isLoopback(r.RemoteAddr) && (isLoopback(r.Host) || isLocalhost(r.Host))
 }
 
-// proxyHeaders are what proxies add to requests, whatever the value; those with a * are all
-// that begin so.
+// proxyHeaders are headers that proxies add to requests; * stands for any ending.
 var proxyHeaders = []string{
 	"Forwarded", "X-Forwarded-*", "X-Real-*", "Via", "X-Client-*", "X-Cluster-Client-*", "X-Original-*",
 	"X-Proxy*", "X-Envoy-*", "X-Amzn-*", "X-Amz-Cf-*", "X-Azure-*",
@@ -160,9 +157,9 @@ var proxyHeaders = []string{
 	"X-Cloud-Trace-Context", "Front-End-Https",
 }
 
-// throughProxy tells whether a request shows that it came through a proxy. HTTP/1.0 is what
-// nginx speaks to a server behind it unless it is told otherwise, and what no client speaks
-// nowadays. A proxy that adds nothing and speaks HTTP/1.1 cannot be told from a client.
+// throughProxy reports whether a request evidently came through a proxy. nginx speaks HTTP/1.0 to its
+// backends by default, and clients no longer do. A proxy that adds nothing and speaks HTTP/1.1 looks
+// like a client.
 func throughProxy(r *http.Request) bool {
 	if !r.ProtoAtLeast(1, 1) {
 		return true
@@ -177,13 +174,13 @@ func throughProxy(r *http.Request) bool {
 	return false
 }
 
-// trusts tells whether an address is that of a proxy that decides who may use the API.
+// trusts reports whether an address is that of a trusted proxy.
 func (a *API) trusts(address string) bool {
 	from, err := netip.ParseAddrPort(address)
 	return err == nil && slices.ContainsFunc(a.proxies, func(p netip.Prefix) bool { return p.Contains(from.Addr().Unmap().WithZone("")) })
 }
 
-// parseProxies reads addresses and networks.
+// parseProxies parses addresses and networks.
 func parseProxies(list []string) (all []netip.Prefix, err error) {
 	for _, text := range list {
 		if net, err := netip.ParsePrefix(text); err == nil && !net.Addr().Is4In6() {
@@ -200,7 +197,7 @@ func parseProxies(list []string) (all []netip.Prefix, err error) {
 	return all, nil
 }
 
-// isLoopback tells whether an address, with or without a port, is one of this host alone.
+// isLoopback reports whether an address, with or without a port, is a loopback address.
 func isLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -212,7 +209,7 @@ func isLoopback(address string) bool {
 
 func isLocalhost(address string) bool { return strings.EqualFold(withoutPort(address), "localhost") }
 
-// withoutPort is the name in an address.
+// withoutPort returns the host of an address.
 func withoutPort(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// A reply knows what was answered.
+// A reply records what was answered.
 type reply struct {
 	http.ResponseWriter
 	status int
 	bytes  int64
-	token  string // whose it was
+	token  string // name of the sender's token
 	bearer *Bearer
-	room   *room // that its body takes; nil: none
+	room   *room // reserved for the body; nil: none
 }
 
-// user is whom a proxy has named.
+// user returns the user named by a proxy.
 func (w *reply) user() string {
 	if w.bearer == nil || !w.bearer.proxy {
 		return ""
@@ -35,7 +35,7 @@ func (w *reply) user() string {
 	return w.bearer.name
 }
 
-// WriteHeader notes the status.
+// WriteHeader records the status.
 func (w *reply) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
@@ -43,7 +43,7 @@ func (w *reply) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write counts.
+// Write counts bytes.
 func (w *reply) Write(p []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
@@ -56,7 +56,7 @@ func (w *reply) Write(p []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (w *reply) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// ServeHTTP answers a request, and logs it without its query, headers and body.
+// ServeHTTP answers a request and logs it, without its query, headers and body.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began, out := instant.Now(), &reply{ResponseWriter: w}
 	defer func() {
@@ -88,7 +88,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// observe tells of a request. The path is that of the operation: others can be anything.
+// observe reports a request with the path of its operation: other paths can be anything.
 func (a *API) observe(r *http.Request, status int, took time.Duration) {
 	if a.opt.Observe == nil {
 		return
@@ -102,17 +102,17 @@ func (a *API) observe(r *http.Request, status int, took time.Duration) {
 	a.opt.Observe(method, path, status, took)
 }
 
-// callerKey finds in a request's context who sent it.
+// callerKey is the context key of the sender.
 type callerKey struct{}
 
-// A sender is who has sent a request, which is there as it came: its context has no time limit.
+// A sender is the sender of a request, and the original request, whose context has no timeout.
 type sender struct {
 	request *http.Request
-	token   string // its name
+	token   string // its token's name
 	bearer  *Bearer
 }
 
-// account is what tells senders apart that have a name: a token, or a user of a proxy.
+// account identifies a named sender: a token, or a user of a proxy.
 func (s sender) account() string {
 	if s.bearer == nil {
 		return ""
@@ -120,16 +120,16 @@ func (s sender) account() string {
 	return s.bearer.Login() + " " + s.bearer.name
 }
 
-// may tells whether the sender may do what needs a scope: whoever needs no token may do all.
+// may reports whether the sender has a scope. A sender who needs no token has all of them.
 func (s sender) may(scope Scope) bool { return s.bearer == nil || s.bearer.May(scope) }
 
-// senderOf finds who sent a request.
+// senderOf returns the sender of the current request.
 func senderOf(ctx context.Context) sender {
 	s, _ := ctx.Value(callerKey{}).(sender)
 	return s
 }
 
-// caller is who sent a request, for people: the name of its token, or of a proxy's user.
+// caller names the sender for people: its token's name, or a proxy's user.
 func caller(ctx context.Context) string {
 	s := senderOf(ctx)
 	if s.bearer != nil {
@@ -138,8 +138,8 @@ func caller(ctx context.Context) string {
 	return cmp.Or(s.token, "http")
 }
 
-// admit looks at all that has to be right before a request is handled, and reads its body.
-// ended tells that it was answered here.
+// admit makes all checks that precede a handler, and reads the body. ended reports that it has answered
+// the request.
 func (a *API) admit(w *reply, r *http.Request) (ended bool, p *huma.ErrorModel) {
 	if p := a.checkBrowser(w.Header(), r); p != nil {
 		return false, p
@@ -161,12 +161,12 @@ func (a *API) admit(w *reply, r *http.Request) (ended bool, p *huma.ErrorModel) 
 	return false, a.readBody(w, r, to)
 }
 
-// find returns where a request goes.
+// find returns the route of a request.
 func (a *API) find(h http.Header, r *http.Request) (*route, *huma.ErrorModel) {
 	none := problem(http.StatusNotFound, "there is nothing at this path; "+prefix+"/openapi.json describes what there is")
 	for segment := range strings.SplitSeq(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/") {
 		if segment == "" || segment == "." || segment == ".." {
-			return nil, none // the mux would send it elsewhere
+			return nil, none // the mux would redirect it
 		}
 	}
 	if _, pattern := a.mux.Handler(r); pattern != "" {
@@ -194,8 +194,7 @@ func (a *API) find(h http.Header, r *http.Request) (*route, *huma.ErrorModel) {
 	return nil, problem(http.StatusMethodNotAllowed, "this path takes "+strings.Join(allow, ", "))
 }
 
-// checkOnce refuses what is there twice: of two values one program takes the first, and
-// another the last.
+// checkOnce refuses parameters that occur twice: some programs use the first value, and others the last.
 func checkOnce(r *http.Request) *huma.ErrorModel {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {

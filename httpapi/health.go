@@ -12,20 +12,19 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// Health answers those who look after a daemon: /livez, whether the process answers at
-// all, and /readyz, whether it can do its work. It needs no token, and tells nothing but
-// that.
+// Health answers probes: /livez reports that the process answers at all, and /readyz whether it can do
+// its work. It needs no token, and reveals nothing else.
 type Health struct {
 	DB *dialect.DB
 
-	// Stopping is closed when the daemon begins to end: then it is not ready any more.
+	// Stopping is closed when the daemon begins to stop. It is no longer ready then.
 	Stopping <-chan struct{}
 
-	// Metrics answers /metrics; nil: nothing does.
+	// Metrics answers /metrics; nil means that there are none.
 	Metrics http.Handler
 }
 
-// ServeHTTP answers.
+// ServeHTTP answers a probe.
 func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/metrics" && h.Metrics != nil && meantForHere(r) {
 		h.Metrics.ServeHTTP(w, r)
@@ -49,19 +48,18 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text)) // nobody is there any more
+	_, _ = w.Write([]byte(text)) // the client is gone
 }
 
-// meantForHere tells whether a request that came to a loopback address names this host: a page
-// that has given its own name to this host could read the answer otherwise. The others, at
-// /livez and /readyz, tell nothing, and some that ask there name no host at all. At any other
-// address whoever reaches it may ask, by whatever name they know it.
+// meantForHere reports whether a request to a loopback address names this host. Otherwise a web page
+// that gives this host its own name could read the metrics. /livez and /readyz reveal nothing, and some
+// probes name no host. At other addresses, anyone who can connect may ask, under any name.
 func meantForHere(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok || !isLoopback(local.String()) || isLoopback(r.Host) || isLocalhost(r.Host) {
 		return true
 	}
-	own, err := os.Hostname() // to which some give a loopback address
+	own, err := os.Hostname() // which may resolve to a loopback address
 	return err == nil && strings.EqualFold(own, withoutPort(r.Host))
 }
 

@@ -17,22 +17,22 @@ import (
 
 const (
 	mostFollowers = 100
-	mostOfToken   = 20   // of them
-	mostRuns      = 1000 // of a look, and of what a follower is told that comes back
+	mostOfToken   = 20   // of one token
+	mostRuns      = 1000 // of one look, and in the catch-up of a follower that reconnects
 	lookEvery     = time.Second
-	figuresEvery  = 5 // looks
+	figuresEvery  = 5 // in looks
 	lateIDs       = 200
-	backlog       = 2000 // events that a follower may be behind
+	backlog       = 2000 // events that a follower may lag behind
 )
 
-// errFollowers means that so many listen that no more can.
+// errFollowers means that the daemon has too many followers.
 var errFollowers = errors.New("too many listen to events at this daemon; ask another, or try again later")
 
-// errOwnFollowers means that so many listen with one token that no more can: one client that
-// forgets its streams takes no places from others.
+// errOwnFollowers means that one token has too many followers. A client that leaks streams takes no
+// places from others.
 var errOwnFollowers = fmt.Errorf("%d streams of events are open at this daemon with this token, as many as may be; close some", mostOfToken)
 
-// A hub tells all who listen what happens. It looks for them together, and only as long as
+// A hub sends events to all followers. It reads the tables for all of them together, and only while
 // there are any.
 type hub struct {
 	db     *dialect.DB
@@ -41,32 +41,32 @@ type hub struct {
 
 	mu        sync.Mutex
 	followers map[*follower]struct{}
-	stop      context.CancelFunc    // nil: nobody listens
-	mark      int64                 // all runs up to this one have ended, and were told of
-	queues    map[string]queueEvent // as they were told last
+	stop      context.CancelFunc    // nil: no followers
+	mark      int64                 // all runs up to this one have ended and were sent
+	queues    map[string]queueEvent // as last sent
 }
 
-// A follower gets events as they are sent.
+// A follower receives events.
 type follower struct {
 	events chan []byte
 	slow   chan struct{} // closed when it was too slow
-	token  string        // whose it is; "" as long as there are none
+	token  string        // its token; "" while there are none
 }
 
-// A queueEvent is what has changed of a queue.
+// A queueEvent is a change of a queue.
 type queueEvent struct {
 	queueCounts
 	Done float64 `json:"done_per_second" doc:"Jobs that workers have done, in the last five seconds or so"`
 }
 
-// noMark is of events that leave it to the one before what a client sends that comes back.
+// noMark is the id of events that leave the client's Last-Event-ID as it was.
 const noMark = -1
 
-// event writes an event. id is what a client sends that comes back.
+// event encodes an event. id is what a reconnecting client sends as Last-Event-ID.
 func event(name string, id int64, data any) []byte {
 	text, err := json.Marshal(data)
 	if err != nil {
-		text = []byte("{}") // numbers and valid strings
+		text = []byte("{}") // numbers and valid strings always encode
 	}
 	if id == noMark {
 		return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, text)
@@ -74,8 +74,8 @@ func event(name string, id int64, data any) []byte {
 	return fmt.Appendf(nil, "event: %s\nid: %d\ndata: %s\n\n", name, id, text)
 }
 
-// join adds a follower with a token, and returns what it has to be told at first. The first
-// follower has the hub begin to look.
+// join adds a follower with a token, and returns what to send it first. The first follower starts the
+// hub's loop.
 func (h *hub) join(ctx context.Context, token string) (l *follower, mark int64, queues []queueEvent, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,14 +108,14 @@ func (h *hub) join(ctx context.Context, token string) (l *follower, mark int64, 
 	return l, h.mark, queues, nil
 }
 
-// leave takes a follower out. With the last one the hub looks no more.
+// leave removes a follower. The last one stops the loop.
 func (h *hub) leave(l *follower) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.drop(l)
 }
 
-// drop is leave. h.mu is held.
+// drop is leave; the caller holds h.mu.
 func (h *hub) drop(l *follower) {
 	delete(h.followers, l)
 	if len(h.followers) == 0 && h.stop != nil {
@@ -124,7 +124,7 @@ func (h *hub) drop(l *follower) {
 	}
 }
 
-// tell sends events to all who listen. One that is too far behind has to come back.
+// tell sends events to all followers. One that lags too far behind is dropped and must reconnect.
 func (h *hub) tell(events [][]byte) {
 	for l := range h.followers {
 		for _, e := range events {
@@ -140,18 +140,18 @@ func (h *hub) tell(events [][]byte) {
 	}
 }
 
-// A watch is what the hub knows from one look to the next.
+// A watch is the hub's state between looks.
 type watch struct {
 	hub     *hub
 	known   map[int64]string // states of runs that have not ended, and of the last ones
 	highest int64
-	before  int64 // highest at the last look: what is committed late comes after it
+	before  int64 // highest id at the last look: later commits may have smaller ids
 	figures *figures
 }
 
 func isOpen(state string) bool { return state == "waiting" || state == "running" || state == "retry" }
 
-// begin looks what there is: of that, changes are told. hub.mu is held.
+// begin reads the initial state, from which changes are reported. The caller holds hub.mu.
 func (w *watch) begin(ctx context.Context) error {
 	ids, newest, err := scheduler.OpenRuns(ctx, w.hub.db, mostRuns)
 	if err != nil {
@@ -182,7 +182,7 @@ func (w *watch) begin(ctx context.Context) error {
 	return err
 }
 
-// markNow is the run up to which all have ended.
+// markNow returns the run up to which all have ended.
 func (w *watch) markNow() int64 {
 	mark := w.before
 	for id, state := range w.known {
@@ -193,7 +193,7 @@ func (w *watch) markNow() int64 {
 	return mark
 }
 
-// look looks until ctx ends.
+// look reads the tables repeatedly until ctx ends.
 func (w *watch) look(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -212,7 +212,7 @@ func (w *watch) look(ctx context.Context) {
 	}
 }
 
-// once looks, and tells what is new.
+// once reads the tables and sends what is new.
 func (w *watch) once(ctx context.Context, withFigures bool) error {
 	bounded, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -221,13 +221,13 @@ func (w *watch) once(ctx context.Context, withFigures bool) error {
 		return err
 	}
 	var f *figures
-	if withFigures { // without them the runs are told all the same: they are not seen as changed again
+	if withFigures { // if that fails, runs are sent nevertheless: they would not be seen as changed again
 		f, err = w.hub.sample.look(bounded)
 	}
 	h := w.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if ctx.Err() != nil { // by now another one may look
+	if ctx.Err() != nil { // another watch may be running by now
 		return err
 	}
 	h.mark = w.markNow()
@@ -243,8 +243,8 @@ func (w *watch) once(ctx context.Context, withFigures bool) error {
 	return err
 }
 
-// runEvents tells of runs. Only the last one has the mark: who has got no more than the first
-// ones comes back with the mark before, and misses none.
+// runEvents encodes runs. Only the last event has the mark: a client that received just the first ones
+// reconnects with the previous mark, and misses none.
 func runEvents(runs []scheduler.Run, mark int64) (events [][]byte) {
 	for i := range runs {
 		id := int64(noMark)
@@ -256,7 +256,7 @@ func runEvents(runs []scheduler.Run, mark int64) (events [][]byte) {
 	return events
 }
 
-// changed returns the runs that are new or in another state than before.
+// changed returns the runs that are new or have changed their state.
 func (w *watch) changed(ctx context.Context) ([]scheduler.Run, error) {
 	from := w.highest - lateIDs
 	recent, err := scheduler.RunsAfter(ctx, w.hub.db, from, mostRuns)
@@ -291,7 +291,7 @@ func (w *watch) changed(ctx context.Context) ([]scheduler.Run, error) {
 	return changed, nil
 }
 
-// queueEvents are those of queues that have changed but for the age of their jobs.
+// queueEvents returns the queues that have changed in anything but the age of their jobs.
 func (w *watch) queueEvents(f *figures) (all []queueEvent) {
 	took := f.at.Sub(w.figures.at).Seconds()
 	for i := range f.queues {

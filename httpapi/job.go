@@ -8,7 +8,7 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// A newJob is a job as it is sent.
+// A newJob is a job in a request.
 type newJob struct {
 	Kind          string     `json:"kind" minLength:"1" maxLength:"200" doc:"What the job is, which picks who does it"`
 	Queue         string     `json:"queue,omitempty" maxLength:"200" doc:"Where it goes, a queue that is made if there is none; default: as the routing of its kind says, or else default"`
@@ -27,7 +27,7 @@ type newJob struct {
 	Endpoint      string     `json:"endpoint,omitempty" maxLength:"1000" doc:"A URL that it is sent to, if its queue has an endpoint; default: the queue's"`
 }
 
-// job is the job that was sent, or an error about a field.
+// job returns the job in a request, or an error about a field.
 func (n *newJob) job() (j queue.Job, err error) {
 	j = queue.Job{
 		Kind: n.Kind, Queue: n.Queue, Payload: n.Payload, Key: n.Key, Unique: n.Unique, MaxAttempts: n.MaxAttempts,
@@ -67,14 +67,14 @@ func (n *newJob) job() (j queue.Job, err error) {
 }
 
 const (
-	// longestListed is how many bytes a payload may have to be shown in a list.
+	// longestListed limits the payloads that lists include, in bytes.
 	longestListed = 64 << 10
 
-	// mostListed is how many bytes payloads, errors and details have together in a list.
+	// mostListed limits the total of payloads, errors and details in a list, in bytes.
 	mostListed = 1 << 20
 )
 
-// A jobJSON is a job as it is shown.
+// A jobJSON is a job in an answer.
 type jobJSON struct {
 	ID            string   `json:"id"`
 	Queue         string   `json:"queue"`
@@ -104,7 +104,7 @@ type jobJSON struct {
 	PayloadBase64 []byte   `json:"payload_base64,omitempty"`
 }
 
-// A refused says that the database refuses to write what has become of a job.
+// A refused says that the database refuses to store a job's outcome.
 type refused struct {
 	What   string `json:"what" doc:"done, discarded, retry, dead, check-out, claim or forward"`
 	Error  string `json:"error" doc:"The database's"`
@@ -129,7 +129,7 @@ func newJobJSON(i *queue.Info) jobJSON {
 	if i.Timeout > 0 {
 		j.Timeout = durationText(i.Timeout)
 	}
-	if i.Binary || !json.Valid(i.Payload) { // written by hand
+	if i.Binary || !json.Valid(i.Payload) { // somebody wrote it by hand
 		j.PayloadBase64 = i.Payload
 	} else {
 		j.Payload = i.Payload

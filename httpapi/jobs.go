@@ -12,14 +12,13 @@ import (
 )
 
 const (
-	// idempotencyField is how an Idempotency-Key is called in errors here.
+	// idempotencyField is the name of the Idempotency-Key in errors.
 	idempotencyField = "Idempotency-Key"
 
-	// uniquePrefix is before such keys where they are unique keys of jobs, so that they
-	// are none that a program chose.
+	// uniquePrefix distinguishes such keys from the unique keys that programs choose.
 	uniquePrefix = "Idempotency-Key:"
 
-	// idempotentFor is how long a request with such a key can be sent again.
+	// idempotentFor is how long a request with such a key may be repeated.
 	idempotentFor = 24 * time.Hour
 )
 
@@ -28,8 +27,8 @@ const idempotencyDoc = "\n\nWith an Idempotency-Key the request can be repeated 
 	"The key is a unique key of the queue, so name the queue if its routing may change meanwhile. " +
 	"The two jobs are not compared."
 
-// putKey makes an Idempotency-Key, if there is one, the unique key of a job. suffix tells
-// the jobs of a request apart.
+// putKey makes an Idempotency-Key, if there is one, the unique key of a job. suffix distinguishes the
+// jobs of one request.
 func putKey(j *queue.Job, key, suffix string) error {
 	if key == "" {
 		return nil
@@ -67,7 +66,7 @@ type jobPath struct {
 	ID    string `path:"id" pattern:"^[1-9][0-9]*$" maxLength:"19"`
 }
 
-// read returns what the path names.
+// read returns the names in the path.
 func (p *jobPath) read() (name string, id int64, err error) {
 	if err = checkNames("queue", p.Queue); err == nil {
 		id, err = readID("id", p.ID)
@@ -103,7 +102,7 @@ type jobsOutput struct {
 	} `nameHint:"Jobs"`
 }
 
-// jobs describes how jobs are enqueued and looked at.
+// jobs registers the operations that enqueue and show jobs.
 func (a *API) jobs() {
 	register(a, operation{
 		id: "enqueue-job", method: http.MethodPost, path: "/jobs", tag: "jobs", scope: ScopeEnqueue, body: sizeLarge,
@@ -168,8 +167,7 @@ func (a *API) enqueue(ctx context.Context, in *enqueueInput) (*enqueueOutput, er
 	return out, nil
 }
 
-// oneJob describes what can be asked of one job, or done with it: at its queue, and by its
-// id alone.
+// oneJob registers an operation on one job twice: below its queue, and by its id alone.
 func oneJob[O any](a *API, o operation, do func(ctx context.Context, name string, id int64) (*O, error)) {
 	o.tag, o.errors = "jobs", []int{http.StatusNotFound, http.StatusConflict}
 	register(a, o, func(ctx context.Context, in *jobPath) (*O, error) {
@@ -255,7 +253,7 @@ type bulkOutput struct {
 	} `nameHint:"BulkResult"`
 }
 
-// manyJobs describes what is done with many jobs at once.
+// manyJobs registers the operations on many jobs at once.
 func (a *API) manyJobs() {
 	register(a, operation{
 		id: "enqueue-jobs", method: http.MethodPost, path: "/jobs/batch", tag: "jobs", scope: ScopeEnqueue, body: sizeLarge,
@@ -306,7 +304,7 @@ func (a *API) enqueueMany(ctx context.Context, in *batchInput) (*batchOutput, er
 // errNoDelete means that the token may retry and cancel jobs, but not delete them.
 var errNoDelete = errors.New("to delete jobs needs a token with the scope admin")
 
-// usualBulk is how many jobs a bulk deals with if the request does not say.
+// usualBulk is the default limit of a bulk operation.
 const usualBulk = 10_000
 
 func (a *API) bulk(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
@@ -332,7 +330,7 @@ func (a *API) bulk(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
 	return out, nil
 }
 
-// jobActions describes what is done with one job.
+// jobActions registers the operations that change one job.
 func (a *API) jobActions() {
 	for _, o := range []struct {
 		operation

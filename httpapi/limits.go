@@ -32,7 +32,7 @@ func newLimitJSON(l *queue.LimitInfo) limitJSON {
 	return j
 }
 
-// limitChange is what is to be of a limit; what is not given stays.
+// limitChange is a change of a limit. Absent fields stay.
 type limitChange struct {
 	Running *int    `json:"running,omitempty" minimum:"0" maximum:"10000" doc:"How many may run at a time; 0: any number"`
 	Rate    *string `json:"rate,omitempty" maxLength:"40" doc:"How many may begin in a time; empty: any number" example:"100/m"`
@@ -78,8 +78,7 @@ type setQueueLimitInput struct {
 	Body  limitChange
 }
 
-// limits describes how many jobs may run at a time, or begin in a time: of a queue, and of
-// its kinds.
+// limits registers the operations on the limits of queues and kinds.
 func (a *API) limits() {
 	const all, ofKind = "/queues/{queue}/limits", "/queues/{queue}/limits/{kind}"
 	const what = "What is not given stays as it is. Workers learn of it within three seconds; jobs that run by then are not stopped."
@@ -140,7 +139,7 @@ func (a *API) limits() {
 	})
 }
 
-// limitsOf lists the limits of a queue that has to be there.
+// limitsOf lists the limits of a queue, which must exist.
 func (a *API) limitsOf(ctx context.Context, name string) ([]queue.LimitInfo, error) {
 	if err := checkNames("queue", name); err != nil {
 		return nil, err

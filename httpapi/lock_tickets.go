@@ -78,7 +78,7 @@ func newTicketOutput(t *lock.Ticket) *ticketOutput {
 
 type forcedOutput struct{ Body lockJSON }
 
-// A heldProblem is a problem that says whose a lock is.
+// A heldProblem is a problem that names the holder of a lock.
 type heldProblem struct {
 	huma.ErrorModel
 	Holder  string  `json:"holder,omitempty" doc:"Whose the lock is"`
@@ -90,7 +90,7 @@ func newHeldProblem(held *lock.HeldError) *heldProblem {
 	return &heldProblem{*problem(http.StatusConflict, held.Error()), held.By, optional(held.Until), rounded(held.Left)}
 }
 
-// tickets describes how locks are taken by programs that speak HTTP: see [lock.Ticket].
+// tickets registers the operations that take locks over HTTP: see [lock.Ticket].
 func (a *API) tickets() {
 	register(a, operation{
 		id: "acquire-lock", method: http.MethodPost, path: "/locks/{lock}/acquire", tag: "locks", scope: ScopeWork,
@@ -134,7 +134,7 @@ func (a *API) tickets() {
 	}, a.forceRelease)
 }
 
-// heldAnswer describes the conflict of an operation.
+// heldAnswer documents the conflict of an operation.
 func (a *API) heldAnswer(path string) {
 	doc := a.docs.OpenAPI()
 	schema := doc.Components.Schemas.Schema(reflect.TypeFor[heldProblem](), true, "HeldProblem")
@@ -171,7 +171,7 @@ func (a *API) acquireLock(ctx context.Context, in *acquireInput) (*ticketOutput,
 		if in.Body != nil && in.Body.Owner != "" {
 			return nil, invalid("owner", "it is longer than 100 bytes")
 		}
-		opt.Owner = "http" // a token's name that is too long
+		opt.Owner = "http" // the token's name is too long
 	}
 	if a.isStopping() {
 		opt.Wait = 0
@@ -188,7 +188,7 @@ func (a *API) acquireLock(ctx context.Context, in *acquireInput) (*ticketOutput,
 	return newTicketOutput(t), nil
 }
 
-// checkText tells what is wrong with a text for people.
+// checkText returns an error for an unfit text for people.
 func checkText(field, text string, most int) error {
 	if len(text) > most || strings.ContainsRune(text, 0) {
 		return invalid(field, "it is longer than %d bytes, or has a NUL", most)
@@ -196,7 +196,7 @@ func checkText(field, text string, most int) error {
 	return nil
 }
 
-// badTicket says of an error about a token which field that is.
+// badTicket sets the field of an error about a token.
 func badTicket(err error) error {
 	if errors.Is(err, lock.ErrInvalid) {
 		return invalid("token", "it is none of a lock")
@@ -204,10 +204,10 @@ func badTicket(err error) error {
 	return err
 }
 
-// errStopping ends what waits when the process begins to end.
+// errStopping ends waiting requests when the process begins to stop.
 var errStopping = errors.New("the daemon is ending; another may answer")
 
-// isStopping tells whether the process has begun to end.
+// isStopping reports whether the process has begun to stop.
 func (a *API) isStopping() bool {
 	select {
 	case <-a.opt.Stopping: // nil: never
@@ -217,7 +217,7 @@ func (a *API) isStopping() bool {
 	}
 }
 
-// untilStopping is a context that ends when the process begins to.
+// untilStopping returns a context that ends when the process begins to stop.
 func (a *API) untilStopping(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if a.opt.Stopping != nil {
@@ -232,7 +232,7 @@ func (a *API) untilStopping(ctx context.Context) (context.Context, context.Cance
 	return ctx, func() { cancel(nil) }
 }
 
-// readTTL reads how long a lock is to be held, and looks at its name.
+// readTTL parses the TTL of a lock and checks the lock's name.
 func readTTL(name, text string) (time.Duration, error) {
 	if err := checkNames("lock", name); err != nil || text == "" {
 		return usualTTL, err

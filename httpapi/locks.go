@@ -36,7 +36,7 @@ type locksOutput struct {
 	} `nameHint:"Locks"`
 }
 
-// locking describes what can be seen of locks and done with them.
+// locking registers the operations that show and free locks.
 func (a *API) locking() {
 	register(a, operation{
 		id: "list-locks", method: http.MethodGet, path: "/locks", tag: "locks", scope: ScopeRead,

@@ -16,9 +16,8 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// Metrics are figures of a daemon and its database, as Prometheus reads them: an
-// [http.Handler]. However often they are read, the database is asked every five seconds at the
-// most.
+// Metrics serves the metrics of a daemon and its database for Prometheus. It is an [http.Handler], safe
+// for concurrent use. It queries the database at most every five seconds, however often it is scraped.
 type Metrics struct {
 	http.Handler
 
@@ -32,25 +31,25 @@ type Metrics struct {
 	sentTook *prometheus.HistogramVec
 
 	mu      sync.Mutex
-	origins map[string]bool // that have a label of their own
+	origins map[string]bool // with a label of their own
 }
 
-// scrapeTime is for the database, so that the rest is told while it does not answer.
+// scrapeTime limits queries, so that other metrics are served while the database does not answer.
 const scrapeTime = 8 * time.Second
 
-// durations are the bounds of a run's histogram, in seconds.
+// durations are the buckets of the histogram of runs, in seconds.
 var durations = []float64{.01, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600}
 
-// mostOrigins bounds how many origins have figures of their own: jobs may name any.
+// mostOrigins limits the origins with a label of their own: jobs may name any.
 const mostOrigins = 100
 
-// MetricsOptions adjusts Metrics. The zero value is ready to use.
+// MetricsOptions configures Metrics. The zero value is ready to use.
 type MetricsOptions struct {
 	Version   string // of the program; default: devel
-	Schedules int    // that are told of one by one, the first by name; default: 100; negative: none
+	Schedules int    // schedules with metrics of their own, the first by name; default: 100; negative: none
 }
 
-// NewMetrics returns the metrics of a daemon. It does not touch the database.
+// NewMetrics returns the metrics of a daemon. It does not access the database.
 func NewMetrics(db *dialect.DB, opt MetricsOptions) (*Metrics, error) {
 	version := cmp.Or(opt.Version, "devel")
 	queues, err := queue.New(db, queue.Options{})
@@ -83,14 +82,14 @@ func NewMetrics(db *dialect.DB, opt MetricsOptions) (*Metrics, error) {
 		origins: map[string]bool{},
 	}
 	m.sample.most = cmp.Or(opt.Schedules, 100)
-	for _, of := range []string{lostRun, lostWorker} { // so that the first loss is a rise
+	for _, of := range []string{lostRun, lostWorker} { // so that the first loss is an increase
 		m.lost.WithLabelValues(of)
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "dbcron_build_info", Help: "1, with the version.", ConstLabels: prometheus.Labels{"version": version, "database": db.Dialect.Name},
 	})
 	build.Set(1)
-	own := prometheus.NewRegistry() // not the default one, to which any package adds
+	own := prometheus.NewRegistry() // not the default registry, to which any package may add
 	for _, c := range []prometheus.Collector{
 		m.requests, m.took, m.runs, m.runsTook, m.lost, m.sent, m.sentTook, build, &tables{m.sample},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -119,16 +118,16 @@ func (m *Metrics) RunEnded(state string, took time.Duration) {
 	}
 }
 
-// What a lease is of.
+// Kinds of leases, as label values.
 const (
 	lostRun    = "run"
 	lostWorker = "worker"
 )
 
-// LeaseLost counts a lease that a worker has lost: see [queue.Options].
+// LeaseLost counts a lease lost by a worker: see [queue.Options].
 func (m *Metrics) LeaseLost(string) { m.lost.WithLabelValues(lostWorker).Inc() }
 
-// Sent counts a job that was sent to an endpoint: see [push.Options].
+// Sent counts a job sent to an endpoint: see [push.Options].
 func (m *Metrics) Sent(origin string, status int, took time.Duration) {
 	origin, class := m.label(origin), "none"
 	if status > 0 {
@@ -138,7 +137,7 @@ func (m *Metrics) Sent(origin string, status int, took time.Duration) {
 	m.sentTook.WithLabelValues(origin).Observe(took.Seconds())
 }
 
-// label is the label of an origin: of those that come late, other.
+// label returns the label of an origin; late ones share the label other.
 func (m *Metrics) label(origin string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// tables collects what the tables say.
+// tables collects metrics from the tables.
 type tables struct{ sample *sampler }
 
 func description(name, help string, labels ...string) *prometheus.Desc {
@@ -47,7 +47,7 @@ var (
 	descOmitted = description("schedules_omitted", "Schedules that are not told of one by one: see serve --metrics-schedules.")
 )
 
-// Describe tells which metrics there are.
+// Describe lists the metrics.
 func (*tables) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		descUp, descJobs, descAge, descPaused, descDone, descFailed, descDead, descWait, descWork, descPlans,
@@ -58,7 +58,7 @@ func (*tables) Describe(to chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect tells what they are.
+// Collect reads the metrics.
 func (t *tables) Collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -72,7 +72,7 @@ func (t *tables) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(descUp, 1)
 	for _, q := range f.queues {
-		if !utf8.ValidString(q.name) { // made by hand: a label has to be
+		if !utf8.ValidString(q.name) { // labels must be UTF-8; this name was made by hand
 			continue
 		}
 		for state, n := range map[string]int{"ready": q.Ready, "delayed": q.Delayed, "running": q.Running, "dead": q.Dead, "done": q.Done} {
@@ -107,7 +107,7 @@ func (t *tables) Collect(to chan<- prometheus.Metric) {
 	f.collectEach(gauge)
 }
 
-// collectEach tells of schedules one by one.
+// collectEach collects the metrics of single schedules.
 func (f *figures) collectEach(gauge func(d *prometheus.Desc, v float64, labels ...string)) {
 	all := 0
 	for _, n := range f.schedules {

@@ -54,7 +54,7 @@ type nodePath struct {
 	Name string `path:"name" minLength:"1" maxLength:"200" doc:"Of one, or what the names of several begin with before a colon, such as host:pid"`
 }
 
-// nodes describes the processes that take part: daemons and workers.
+// nodes registers the operations on daemons and workers.
 func (a *API) nodes() {
 	notFound := []int{http.StatusNotFound}
 	register(a, operation{

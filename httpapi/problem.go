@@ -19,8 +19,7 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// jsonFormat reads and writes bodies. What cannot be sent, since nobody is there any more,
-// is no error.
+// jsonFormat encodes and decodes bodies. It ignores errors in sending, since the client is gone then.
 var jsonFormat = huma.Format{
 	Marshal: func(w io.Writer, v any) error {
 		var text bytes.Buffer
@@ -35,8 +34,8 @@ var jsonFormat = huma.Format{
 	Unmarshal: json.Unmarshal,
 }
 
-// presentable makes errors of parameters, which huma finds, like all others: without what was
-// sent, which may be secret or long, and with the first error as the problem's text.
+// presentable gives huma's errors about parameters the form of all others: without the value, which may
+// be secret or long, and with the first error as the problem's text.
 func presentable(_ huma.Context, _ string, v any) (any, error) {
 	p, ok := v.(*huma.ErrorModel)
 	if !ok || len(p.Errors) == 0 {
@@ -45,14 +44,14 @@ func presentable(_ huma.Context, _ string, v any) (any, error) {
 	for _, e := range p.Errors {
 		e.Value = nil
 	}
-	if p.Detail == "validation failed" { // huma's words, and chance's order
+	if p.Detail == "validation failed" { // huma's text; its order is random
 		slices.SortStableFunc(p.Errors, func(a, b *huma.ErrorDetail) int { return strings.Compare(a.Location, b.Location) })
 		return refusal(p.Status, p.Errors), nil
 	}
 	return problem(p.Status, p.Detail, p.Errors...), nil
 }
 
-// cut is text that is not longer than people read.
+// cut limits a text to a readable length.
 func cut(text string) string {
 	if r := []rune(text); len(r) > 1000 {
 		return string(r[:999]) + "…"
@@ -60,7 +59,7 @@ func cut(text string) string {
 	return text
 }
 
-// problem is an error as it is sent, with some of the places that it is about.
+// problem returns a problem detail, with the fields it is about.
 func problem(status int, detail string, at ...*huma.ErrorDetail) *huma.ErrorModel {
 	at = at[:min(len(at), mostErrors)]
 	for _, e := range at {
@@ -69,7 +68,7 @@ func problem(status int, detail string, at ...*huma.ErrorDetail) *huma.ErrorMode
 	return &huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: cut(detail), Errors: at}
 }
 
-// invalid is an ErrInvalid of the queue about a field.
+// invalid returns a queue.ErrInvalid about a field.
 func invalid(field, format string, args ...any) error {
 	return &queue.InvalidError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
@@ -78,10 +77,10 @@ func invalid(field, format string, args ...any) error {
 func write(w http.ResponseWriter, p *huma.ErrorModel) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
-	_ = jsonFormat.Marshal(w, p) // strings and numbers
+	_ = jsonFormat.Marshal(w, p) // strings and numbers always encode
 }
 
-// kinds of errors, and what they are in HTTP. The first that fits counts.
+// kinds maps errors to statuses. The first match counts.
 var kinds = []struct {
 	status int
 	errs   []error
@@ -99,8 +98,7 @@ var kinds = []struct {
 	{http.StatusConflict, []error{lock.ErrHeld, lock.ErrLost, lock.ErrPool}},
 }
 
-// problemOf makes a problem of a handler's error. What the database says is logged, and not
-// sent.
+// problemOf turns a handler's error into a problem. What the database says is logged and not sent.
 func (a *API) problemOf(ctx context.Context, o *operation, err error) *huma.ErrorModel {
 	var told *huma.ErrorModel
 	if errors.As(err, &told) {
@@ -139,7 +137,7 @@ func (a *API) problemOf(ctx context.Context, o *operation, err error) *huma.Erro
 	return problem(http.StatusInternalServerError, "something went wrong; the log of the daemon says what")
 }
 
-// field finds what an error is about, and where that stands in the request.
+// field returns the field that an error is about, as its location in the request.
 func (o *operation) field(err error) (location, text string) {
 	var invalid *queue.InvalidError
 	switch {

@@ -10,11 +10,11 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// headerName is what a header can be called here. An underscore is none: some servers in between
-// make it the same as a dash, so that a client could send the header under the other name.
+// headerName matches names for the header. Underscores are excluded: some servers turn them into dashes,
+// so that a client could smuggle in the header under the other name.
 var headerName = regexp.MustCompile(`^[A-Za-z0-9]+(-[A-Za-z0-9]+)*$`)
 
-// checkProxyUsers reads the options of users whom a proxy names.
+// checkProxyUsers validates the options about users named by a proxy.
 func (o *Options) checkProxyUsers() error {
 	if o.ProxyUserHeader == "" {
 		return nil
@@ -41,20 +41,20 @@ func (o *Options) checkProxyUsers() error {
 	return nil
 }
 
-// ProxyUser returns who has sent a request as a trusted proxy says ([Options.ProxyUserHeader]),
-// or nil. From anybody else the header says nothing.
+// ProxyUser returns the sender of a request as named by a trusted proxy ([Options.ProxyUserHeader]), or
+// nil. From anybody else the header is ignored.
 func (a *API) ProxyUser(r *http.Request) *Bearer {
 	if !a.throughUserProxy(r) {
 		return nil
 	}
 	names := r.Header.Values(a.opt.ProxyUserHeader)
 	if len(names) != 1 || dialect.CheckName(names[0]) != nil {
-		return nil // of two names, one may be what the browser has sent
+		return nil // of two values, one may have been sent by the browser
 	}
 	return &Bearer{name: names[0], scopes: a.opt.ProxyUserScopes, proxy: true}
 }
 
-// throughUserProxy tells whether a request comes from a proxy that says who its users are.
+// throughUserProxy reports whether a request comes from a proxy that names its users.
 func (a *API) throughUserProxy(r *http.Request) bool {
 	return a.opt.ProxyUserHeader != "" && a.trusts(r.RemoteAddr)
 }

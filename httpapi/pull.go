@@ -9,9 +9,8 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// Programs that have no handlers claim jobs, do them, and say what has become of them. A
-// claim writes nothing: the daemon has blocks of the queue, as any worker, and remembers
-// what it has given out.
+// Programs without Go handlers claim jobs, do them, and report the outcomes. A claim writes nothing: the
+// daemon leases blocks of the queue like any worker, and keeps claims in memory.
 
 const (
 	usualLease    = 30 * time.Second
@@ -28,7 +27,7 @@ type claimInput struct {
 	} `nameHint:"ClaimRequest"`
 }
 
-// A claimedJobJSON is a job that is given out.
+// A claimedJobJSON is a claimed job.
 type claimedJobJSON struct {
 	Token         string   `json:"token" doc:"What names this attempt"`
 	ID            string   `json:"id"`
@@ -54,7 +53,7 @@ type claimOutput struct {
 	} `nameHint:"ClaimedJobs"`
 }
 
-// claiming describes how jobs are claimed.
+// claiming registers the operation that claims jobs.
 func (a *API) claiming() {
 	register(a, operation{
 		id: "claim-jobs", method: http.MethodPost, path: "/queues/{queue}/claim", tag: "claims", scope: ScopeWork,
@@ -80,7 +79,7 @@ func (a *API) claim(ctx context.Context, in *claimInput) (*claimOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	wait = min(wait, a.opt.Timeout/2) // so that the request is not broken off meanwhile
+	wait = min(wait, a.opt.Timeout/2) // so that the request does not time out
 	node, list, err := a.pulls.claim(ctx, in.Queue, in.Body.Max, lease, wait)
 	if err != nil {
 		return nil, err
@@ -100,7 +99,7 @@ func newClaimedJob(g *given) claimedJobJSON {
 		Attempt: d.Attempt, MaxAttempts: d.Attempts(), Crashes: d.Crashes, Enqueued: stamp{d.Enqueued()},
 		Group: idText(d.Group), CallbackOf: idText(d.Callback), Trace: d.Trace,
 	}
-	if d.Binary || !json.Valid(d.Payload) { // written by hand
+	if d.Binary || !json.Valid(d.Payload) { // somebody wrote it by hand
 		j.PayloadBase64 = d.Payload
 	} else {
 		j.Payload = d.Payload
@@ -108,7 +107,7 @@ func newClaimedJob(g *given) claimedJobJSON {
 	return j
 }
 
-// readLease reads for how long jobs are given out.
+// readLease parses the lease of a claim.
 func readLease(text string) (time.Duration, error) {
 	if text == "" {
 		return usualLease, nil

@@ -12,7 +12,7 @@ type pauseJSON struct {
 	Reason string `json:"reason,omitempty" maxLength:"1000" doc:"For people"`
 }
 
-// why is the reason, if there is a body at all.
+// why returns the reason, if there is a body.
 func (p *pauseJSON) why() string {
 	if p == nil {
 		return ""
@@ -86,7 +86,7 @@ type finishedOutput struct {
 	} `nameHint:"FinishedList"`
 }
 
-// queueActions describes what is done with queues.
+// queueActions registers the operations that act on queues.
 func (a *API) queueActions() {
 	register(a, operation{
 		id: "pause-queue", method: http.MethodPost, path: "/queues/{queue}/pause", tag: "queues", scope: ScopeOperate,
@@ -137,7 +137,7 @@ func (a *API) purge(ctx context.Context, in *purgeInput) (*purgeOutput, error) {
 	}
 	out, d := &purgeOutput{}, deedOf(ctx)
 	d.count, d.detail, d.nothing = 0, "state="+in.Body.State, in.Body.DryRun
-	// Ready ones come first: what becomes delayed or dead meanwhile is found there.
+	// Ready jobs first: those that become delayed or dead meanwhile are found afterwards.
 	for _, part := range []struct {
 		state queue.State
 		what  queue.BulkAction
@@ -198,5 +198,5 @@ func (a *API) finished(ctx context.Context, in *finishedInput) (*finishedOutput,
 	return out, nil
 }
 
-// rounded is a duration in seconds, to a microsecond.
+// rounded returns a duration in seconds, rounded to microseconds.
 func rounded(d time.Duration) float64 { return d.Round(time.Microsecond).Seconds() }

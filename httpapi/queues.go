@@ -9,7 +9,7 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// forever stands for dead jobs that are always kept.
+// forever is the retention of dead jobs that are never deleted.
 const forever = "forever"
 
 type queuePath struct {
@@ -52,7 +52,7 @@ func newQueueJSON(q *queue.Queue) queueJSON {
 	return j
 }
 
-// queueChange is what is to be of a queue; what is not given stays.
+// queueChange is a change of a queue's settings. Absent fields stay.
 type queueChange struct {
 	Blocks        int    `json:"blocks,omitempty" minimum:"1" maximum:"1000" doc:"How many workers can share it; 16 in a new queue"`
 	KeyRetry      string `json:"key_retry,omitempty" enum:"hold,pass" doc:"The jobs of a key of which one waits for its retry: hold lets them wait, too"`
@@ -115,7 +115,7 @@ func (n *queueChange) read() (func(*queue.Queue), error) {
 		changes = append(changes, func(q *queue.Queue) { *s.to(q) = d })
 	}
 	return func(q *queue.Queue) {
-		if q.State == "deleted" { // it is taken into use again
+		if q.State == "deleted" { // a deleted queue is taken into use again
 			q.State = "active"
 		}
 		for _, change := range changes {
@@ -143,7 +143,7 @@ type setQueueOutput struct {
 	Body   queueJSON
 }
 
-// queueSettings describes how queues are looked at and changed.
+// queueSettings registers the operations that show and change queues.
 func (a *API) queueSettings() {
 	register(a, operation{
 		id: "list-queues", method: http.MethodGet, path: "/queues", tag: "queues", scope: ScopeRead,

@@ -33,7 +33,7 @@ type setRoutingInput struct {
 
 type routingOutput struct{ Body routingJSON }
 
-// routings describes which queue jobs go to that name none.
+// routings registers the operations on routings.
 func (a *API) routings() {
 	register(a, operation{
 		id: "list-routings", method: http.MethodGet, path: "/routings", tag: "routings", scope: ScopeRead,
@@ -96,8 +96,8 @@ func (a *API) routings() {
 	})
 }
 
-// noSuchQueue makes a queue that is not found into a field of the body that is wrong: what
-// the path names is there.
+// noSuchQueue turns an unknown queue into an error about a field of the body: what the path names
+// exists.
 func noSuchQueue(err error, name string) error {
 	if isNotFound(err) {
 		return fmt.Errorf("%w", &queue.InvalidError{Field: "queue", Problem: fmt.Sprintf("there is no queue %q; make it first", name)})

@@ -19,7 +19,7 @@ type cancelRunInput struct {
 	} `nameHint:"Cancel"`
 }
 
-// runs describes what can be seen of runs and done with them.
+// runs registers the operations on runs.
 func (a *API) runs() {
 	register(a, operation{
 		id: "get-run", method: http.MethodGet, path: "/runs/{id}", tag: "schedules", scope: ScopeRead,

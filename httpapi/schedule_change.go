@@ -12,8 +12,8 @@ import (
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
-// A scheduleChange is what is to be of a schedule; what is not given stays. The fields are
-// called as the columns of the table and the keys of schedule files.
+// A scheduleChange is a change of a schedule. Absent fields stay. Fields have the names of the table's
+// columns, which are also the keys in schedule files.
 type scheduleChange struct {
 	Spec    *string           `json:"spec,omitempty" maxLength:"1000" doc:"When it runs: five or six fields as in a crontab, @daily, @every 90s, or @manual" example:"30 2 * * *"`
 	Zone    *string           `json:"zone,omitempty" maxLength:"100" doc:"Time zone of the spec; UTC in a new schedule" example:"Europe/Berlin"`
@@ -119,14 +119,14 @@ func ifGiven[T any](to, from *T) {
 	}
 }
 
-// applyDurations reads the durations. Where 0 stands for the default, nobody who writes 0s
-// expects that.
+// applyDurations applies the durations. It refuses 0s where 0 would stand for a default other than none,
+// since nobody who writes 0s expects that.
 func (n *scheduleChange) applyDurations(s *scheduler.Schedule) error {
 	for _, d := range []struct {
 		field  string
 		text   *string
 		to     *time.Duration
-		noneIs bool // 0s is none at all
+		noneIs bool // 0s means none
 	}{
 		{"job_timeout", n.JobTimeout, &s.Job.Timeout, false},
 		{"missed_window", n.MissedWindow, &s.MissedWindow, false},
@@ -172,10 +172,10 @@ func givenTime(field string, to *time.Time, text *string) (err error) {
 	return nil
 }
 
-// scheduleProblems is all that is wrong with a schedule. It is an ErrInvalid.
+// scheduleProblems lists everything wrong with a schedule. It is an ErrInvalid.
 type scheduleProblems []scheduler.Problem
 
-// problemsOf tells all that is wrong with a schedule, or nil.
+// problemsOf returns everything wrong with a schedule, or nil.
 func problemsOf(s *scheduler.Schedule) error {
 	for field, name := range map[string]string{
 		"job_queue": s.Job.Queue, "job_key": s.Job.Key, "on_success": s.OnSuccess,
@@ -202,7 +202,7 @@ func problemsOf(s *scheduler.Schedule) error {
 	return scheduleProblems(all)
 }
 
-// timeField is the field of spec, zone and dst that cannot be read.
+// timeField returns which of the fields spec, zone and dst is invalid.
 func timeField(zone, dst string) string {
 	if _, err := cronspec.New("@daily", zone, ""); err != nil {
 		return "zone"
@@ -213,7 +213,7 @@ func timeField(zone, dst string) string {
 	return "spec"
 }
 
-// Error lists them.
+// Error lists the problems.
 func (all scheduleProblems) Error() string {
 	texts := make([]string, len(all))
 	for i, p := range all {
@@ -222,10 +222,10 @@ func (all scheduleProblems) Error() string {
 	return fmt.Sprintf("%v: %s", scheduler.ErrInvalid, strings.Join(texts, "; "))
 }
 
-// Is makes them an ErrInvalid.
+// Is reports that they are an ErrInvalid.
 func (scheduleProblems) Is(err error) bool { return err == scheduler.ErrInvalid }
 
-// details are the problems as they are sent.
+// details converts the problems for sending.
 func (all scheduleProblems) details() []*huma.ErrorDetail {
 	out := make([]*huma.ErrorDetail, len(all))
 	for i, p := range all {

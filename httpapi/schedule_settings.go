@@ -10,7 +10,7 @@ import (
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
-// errNoCommands means that this daemon makes no schedules of that kind.
+// errNoCommands means that this daemon does not create such schedules.
 var errNoCommands = errors.New("schedules that run commands, requests, statements or functions are made and changed here only with a token and dbcron serve --allow-commands; those of the kind job need neither")
 
 type setScheduleInput struct {
@@ -35,7 +35,7 @@ type previewInput struct {
 	} `nameHint:"Preview"`
 }
 
-// scheduleSettings describes how schedules are made, changed and removed.
+// scheduleSettings registers the operations that create, change and delete schedules.
 func (a *API) scheduleSettings() {
 	register(a, operation{
 		id: "set-schedule", method: http.MethodPut, path: "/schedules/{schedule}", tag: "schedules", scope: ScopeAdmin, body: sizeLarge,
@@ -61,8 +61,8 @@ func (a *API) scheduleSettings() {
 	}, a.preview)
 }
 
-// AllowsCommands tells whether schedules that run something on the daemons' hosts, or from
-// there, are made and changed here: see Options.AllowCommands. It takes a token, too.
+// AllowsCommands reports whether schedules that run something on or from the daemons' hosts can be
+// created and changed here: see Options.AllowCommands. The request needs a token, too.
 func (a *API) AllowsCommands() bool { return a.opt.AllowCommands }
 
 func (a *API) setSchedule(ctx context.Context, in *setScheduleInput) (*setScheduleOutput, error) {
@@ -74,7 +74,7 @@ func (a *API) setSchedule(ctx context.Context, in *setScheduleInput) (*setSchedu
 		if err := in.Body.apply(s); err != nil {
 			return err
 		}
-		// Before it is looked at what is wrong: the flag is missing in any case.
+		// Before validation: the flag is missing in any case.
 		if (s.Kind != "job" || !isNew && was != "job") && (!a.AllowsCommands() || senderOf(ctx).token == "") {
 			return errNoCommands
 		}

@@ -15,8 +15,8 @@ type schedulePath struct {
 	Schedule string `path:"schedule" minLength:"1" maxLength:"200"`
 }
 
-// A scheduleJSON is a schedule without what may be secret: environment, headers, input, and
-// the query of a URL.
+// A scheduleJSON is a schedule without parts that may be secret: environment, headers, input, and the
+// query of a URL.
 type scheduleJSON struct {
 	Name     string `json:"name"`
 	Source   string `json:"source,omitempty" doc:"The file that it comes from"`
@@ -83,7 +83,7 @@ func newScheduleJSON(s *scheduler.Schedule) scheduleJSON {
 	return j
 }
 
-// optionalDuration is a duration as it is written, or "" for none.
+// optionalDuration formats a duration, or returns "" for 0.
 func optionalDuration(d time.Duration) string {
 	if d <= 0 {
 		return ""
@@ -91,8 +91,8 @@ func optionalDuration(d time.Duration) string {
 	return durationText(d)
 }
 
-// ShownCommand returns a schedule's command, and of a request its method and URL without
-// password and query, which may be secret.
+// ShownCommand returns a schedule's command or, for a request, its method and URL without password and
+// query, which may be secret.
 func ShownCommand(s *scheduler.Schedule) string {
 	if s.Kind != "http" {
 		return s.Command
@@ -178,7 +178,7 @@ type nextOutput struct {
 	} `nameHint:"Slots"`
 }
 
-// schedules describes what can be seen of schedules and done with them.
+// schedules registers the operations that show schedules and act on them.
 func (a *API) schedules() {
 	register(a, operation{
 		id: "list-schedules", method: http.MethodGet, path: "/schedules", tag: "schedules", scope: ScopeRead,

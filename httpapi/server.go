@@ -13,28 +13,28 @@ import (
 
 // The limits of a connection. A request's own limit is [Options.Timeout].
 const (
-	headerTime  = 10 * time.Second // for a request's first lines
-	readTime    = time.Minute      // for all of a request
-	writeTime   = 3 * time.Minute  // from a request's first lines to the end of its answer
+	headerTime  = 10 * time.Second // for the header of a request
+	readTime    = time.Minute      // for a whole request
+	writeTime   = 3 * time.Minute  // from the header of a request to the end of its answer
 	idleTime    = 2 * time.Minute
 	headerBytes = 32 << 10
 )
 
-// A Server serves a handler at an address, until it is told to stop.
+// A Server serves a handler at an address until it is stopped.
 type Server struct {
 	Handler http.Handler
 	Logger  *slog.Logger
-	Grace   time.Duration // how long requests under way may go on at the end; default: 10s
+	Grace   time.Duration // for running requests at the end; default: 10s
 
-	// Cert and Key are files of a certificate and its key, in PEM: then it speaks TLS. They
-	// are read again when they change.
+	// Cert and Key are files with a certificate and its key, in PEM. If set, the server speaks TLS.
+	// It reads the files again when they change.
 	Cert, Key string
 
 	pair *pair
 }
 
-// Load reads the certificate, if there is to be one. Serve does so itself; whoever calls Load
-// knows before there is an address that the files are good.
+// Load reads the certificate, if there is one. Serve does so itself; call Load to find out earlier
+// whether the files are valid.
 func (s *Server) Load() error {
 	if s.pair != nil || s.Cert == "" && s.Key == "" {
 		return nil
@@ -46,8 +46,8 @@ func (s *Server) Load() error {
 	return err
 }
 
-// Listen binds an address. Without a token the API is for this host alone: so unless
-// tokens tell of one, an address that others can reach is refused.
+// Listen binds an address. Without a token the API serves this host only. So it refuses an address that
+// others can reach, unless tokens has one.
 func Listen(ctx context.Context, tokens *Tokens, address string) (net.Listener, error) {
 	at, err := resolve(ctx, address)
 	if err != nil {
@@ -63,10 +63,10 @@ func Listen(ctx context.Context, tokens *Tokens, address string) (net.Listener, 
 		}
 	}
 	var c net.ListenConfig
-	return c.Listen(ctx, "tcp", at.String()) // what was looked at, and not what the name has become
+	return c.Listen(ctx, "tcp", at.String()) // the address that was checked, whatever the name resolves to now
 }
 
-// resolve finds out what an address is. Without a host it is all addresses.
+// resolve resolves an address. Without a host it means all addresses.
 func resolve(ctx context.Context, address string) (*net.TCPAddr, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -86,14 +86,14 @@ func resolve(ctx context.Context, address string) (*net.TCPAddr, error) {
 	return &net.TCPAddr{IP: found[0].IP, Zone: found[0].Zone, Port: n}, nil
 }
 
-// Serve answers requests until ctx ends, and then those that are under way. It returns nil
-// after that, and an error if it could not go on.
+// Serve answers requests until ctx ends, and then finishes running ones. It then returns nil; it returns
+// an error if it cannot go on.
 func (s *Server) Serve(ctx context.Context, at net.Listener) error {
 	server := &http.Server{
 		Handler: s.Handler, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime,
 		IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,
-		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug), // what clients do wrong on the wire
-		// Requests go on when ctx ends: it only stops the server.
+		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug), // errors of clients
+		// Requests go on when ctx ends, which only stops the server.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 	serve := server.Serve
@@ -119,7 +119,7 @@ func (s *Server) Serve(ctx context.Context, at net.Listener) error {
 	defer cancel()
 	if err := server.Shutdown(last); err != nil {
 		s.Logger.Warn("http: requests were broken off", "after", grace)
-		_ = server.Close() // what is left
+		_ = server.Close() // break off the rest
 	}
 	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
 		return err

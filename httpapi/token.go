@@ -22,82 +22,81 @@ import (
 )
 
 var (
-	// ErrInvalid means that a token or an option cannot be: the text says why.
+	// ErrInvalid means that a token or an option is invalid. The text says why.
 	ErrInvalid = errors.New("httpapi: invalid")
 
-	// ErrTokenExists means that there is a token of that name.
+	// ErrTokenExists means that there is a token of that name already.
 	ErrTokenExists = errors.New("httpapi: there is a token of that name")
 
-	// ErrRotated means that the secret before the token's last rotation is still good.
+	// ErrRotated means that the secret before the token's last rotation is still valid.
 	ErrRotated = errors.New("httpapi: the secret before is still good")
 
-	// ErrNoToken means that there is no such token, or that it is not good any more.
+	// ErrNoToken means that there is no such token, or that it is no longer valid.
 	ErrNoToken = errors.New("httpapi: there is no such token")
 )
 
-// A Scope is what a token is good for.
+// A Scope is a set of permissions of a token.
 type Scope string
 
-// Scopes. Whoever may administer may do all the rest, and whoever may operate may look.
+// Scopes. ScopeAdmin includes all others, and ScopeOperate includes ScopeRead.
 const (
 	ScopeRead    Scope = "read"    // look at everything
 	ScopeEnqueue Scope = "enqueue" // enqueue and publish jobs
 	ScopeWork    Scope = "work"    // do jobs, and take locks
-	ScopeOperate Scope = "operate" // look, and retry, cancel, run now, pause and resume; no settings, nothing deleted, no tokens
+	ScopeOperate Scope = "operate" // read, and retry, cancel, run now, pause and resume; no settings, deletions or tokens
 	ScopeAdmin   Scope = "admin"   // everything
 )
 
-// Scopes are all that there are.
+// Scopes lists all scopes.
 var Scopes = []Scope{ScopeRead, ScopeEnqueue, ScopeWork, ScopeOperate, ScopeAdmin}
 
-// secretPrefix begins all secrets, so that a search for them finds those that went astray.
+// secretPrefix begins all secrets, so that leaked ones can be searched for.
 const secretPrefix = "dbcron_"
 
-// secretBytes is how much chance is in a secret: so much that it is not guessed, and that
-// its hash needs no salt.
+// secretBytes is the entropy of a secret: enough that it cannot be guessed and its hash needs no salt.
 const secretBytes = 32
 
-// knownFor is how long a process goes by what it has read of tokens: so long after it was
-// revoked a token may still be good, and after the first was made none be needed.
+// knownFor is how long a process caches tokens. A revoked token may stay valid, and the first token
+// unneeded, for so long.
 const knownFor = 2 * time.Second
 
-// touchEvery is how often it is noted that a token is used.
+// touchEvery is the interval at which a token's use is recorded.
 const touchEvery = time.Minute
 
-// A Token is one as the table has it. Its secret is not known any more.
+// A Token is a token in the table, without its secret.
 type Token struct {
 	Name    string
 	Scopes  []Scope
 	Created time.Time
 	Expires time.Time // zero: never
-	Revoked time.Time // zero: it was not
-	Used    time.Time // when it was used last, to a minute; zero: never
-	Old     time.Time // until when the secret before is good; zero: it is not
+	Revoked time.Time // zero: it is not revoked
+	Used    time.Time // last use, to a minute; zero: never
+	Old     time.Time // until when the previous secret is valid; zero: it is not
 	Expired bool      // by the database's clock
 }
 
-// Tokens are the tokens of a database. It is safe for concurrent use.
+// Tokens manages the tokens of a database. It is safe for concurrent use.
 type Tokens struct {
 	db *dialect.DB
 
 	mu    sync.Mutex
-	known map[string]*Bearer // by hash; good ones only
-	there bool               // what the table said about whether there is one
-	asked instant.Instant    // when it was asked; 0: never
+	known map[string]*Bearer // by hash; valid ones only
+	there bool               // whether the table has any token, as last read
+	asked instant.Instant    // when that was read; 0: never
 }
 
-// A Bearer is who has a good token.
+// A Bearer is a sender with a valid token.
 type Bearer struct {
 	name, hash string
 	scopes     []Scope
-	proxy      bool // it has no token: a proxy says who it is
+	proxy      bool // it has no token: a proxy names it
 	read       instant.Instant
 }
 
 // Name returns the token's name.
 func (b *Bearer) Name() string { return b.name }
 
-// Login tells how it is known who it is, as the audit calls it: token or proxy.
+// Login returns how the sender was identified, as the audit log calls it: token or proxy.
 func (b *Bearer) Login() string {
 	if b.proxy {
 		return audit.Proxy
@@ -105,16 +104,16 @@ func (b *Bearer) Login() string {
 	return audit.Token
 }
 
-// May tells whether the token is good for what needs a scope.
+// May reports whether the token has a scope.
 func (b *Bearer) May(scope Scope) bool {
 	return slices.Contains(b.scopes, scope) || slices.Contains(b.scopes, ScopeAdmin) || scope == ScopeRead &&
 		slices.Contains(b.scopes, ScopeOperate)
 }
 
-// NewTokens returns the tokens of a database. It does not touch it.
+// NewTokens returns the tokens of a database. It does not access the database.
 func NewTokens(db *dialect.DB) *Tokens { return &Tokens{db: db, known: map[string]*Bearer{}} }
 
-// CheckToken tells what is wrong with a token that is to be made.
+// CheckToken returns what is wrong with a token to be created.
 func CheckToken(name string, scopes []Scope, lasts time.Duration) error {
 	if err := dialect.CheckName(name); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -133,10 +132,9 @@ func CheckToken(name string, scopes []Scope, lasts time.Duration) error {
 	return nil
 }
 
-// Create makes a token that is good for a while, or always if that is 0, and returns its
-// secret, which is stored nowhere. From the first token on every request needs one: Any
-// tells whether there is one already. Create returns ErrTokenExists if there is a token of that
-// name, unless it was revoked: then its name can be used again.
+// Create creates a token that is valid for a while, or for ever if lasts is 0, and returns its secret,
+// which is stored nowhere. Once there is a token, every request needs one: see Any. Create returns
+// ErrTokenExists if there is a token of that name, unless it was revoked.
 func (t *Tokens) Create(ctx context.Context, name string, scopes []Scope, lasts time.Duration) (secret string, err error) {
 	if err := CheckToken(name, scopes, lasts); err != nil {
 		return "", err
@@ -162,10 +160,10 @@ func freshSecret() string {
 	return secretPrefix + base64.RawURLEncoding.EncodeToString(random)
 }
 
-// Rotate gives a token a new secret, which it returns. The one before stays good for grace,
-// which may be 0, but no longer than the token. Rotate returns ErrRotated if another secret
-// before is still good, unless grace is 0: then none of them is. It returns ErrNoToken if there
-// is no good token of that name.
+// Rotate gives a token a new secret and returns it. The previous secret stays valid for grace, which may
+// be 0, but not longer than the token. Rotate returns ErrRotated if an earlier secret is still valid,
+// unless grace is 0: then none stays valid. It returns ErrNoToken if there is no valid token of that
+// name.
 func (t *Tokens) Rotate(ctx context.Context, name string, grace time.Duration) (secret string, err error) {
 	if grace < 0 || grace > duration.Longest {
 		return "", fmt.Errorf("%w: %v is not 0 to 100 years", ErrInvalid, grace)
@@ -190,7 +188,7 @@ func (t *Tokens) Rotate(ctx context.Context, name string, grace time.Duration) (
 	return "", fmt.Errorf("%w, or it is not good any more: %q", ErrNoToken, name)
 }
 
-// inOrder has each scope once.
+// inOrder sorts scopes and removes duplicates.
 func inOrder(scopes []Scope) []Scope {
 	return slices.DeleteFunc(slices.Clone(Scopes), func(s Scope) bool { return !slices.Contains(scopes, s) })
 }
@@ -203,7 +201,7 @@ func joinScopes(scopes []Scope) string {
 	return strings.Join(words, ",")
 }
 
-// splitScopes reads what the table has, and leaves out what is not known.
+// splitScopes parses the table's scopes and skips unknown ones.
 func splitScopes(text string) []Scope {
 	var scopes []Scope
 	for word := range strings.SplitSeq(text, ",") {
@@ -217,8 +215,8 @@ func hashOf(secret string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Revoke makes a token good for nothing, within two seconds everywhere. To revoke it again
-// does nothing. It returns ErrNoToken if there is none of that name.
+// Revoke makes a token invalid, within two seconds everywhere. Revoking it again has no effect. Revoke
+// returns ErrNoToken if there is no token of that name.
 func (t *Tokens) Revoke(ctx context.Context, name string) error {
 	n, err := t.db.Exec(ctx, revokeToken, dialect.Args{"name": name})
 	if err != nil || n > 0 {
@@ -234,13 +232,13 @@ func (t *Tokens) Revoke(ctx context.Context, name string) error {
 	return nil
 }
 
-// Reset removes all tokens, revoked ones too, and returns how many. Within two seconds the
-// API of each daemon needs none again, and answers its own host alone.
+// Reset deletes all tokens, including revoked ones, and returns their number. Within two seconds the API
+// of each daemon needs no token and serves its own host only.
 func (t *Tokens) Reset(ctx context.Context) (removed int64, err error) {
 	return t.db.Exec(ctx, removeTokens, nil)
 }
 
-// List returns all tokens by name, also those that are not good any more.
+// List returns all tokens by name, including invalid ones.
 func (t *Tokens) List(ctx context.Context) ([]Token, error) {
 	return dialect.Select(ctx, &t.db.Session, listTokens, nil, func(rows *sql.Rows) (one Token, err error) {
 		var scopes string
@@ -256,8 +254,8 @@ func (t *Tokens) List(ctx context.Context) ([]Token, error) {
 	})
 }
 
-// Any tells whether there is a token, good or not: then the API needs one, so that it is not
-// open to all when the last one is revoked or expires. It may be two seconds late.
+// Any reports whether there is a token, valid or not. If so the API needs one, so that it does not
+// become open to all when the last one is revoked or expires. The result may be two seconds old.
 func (t *Tokens) Any(ctx context.Context) (bool, error) {
 	at := instant.Now()
 	t.mu.Lock()
@@ -271,25 +269,25 @@ func (t *Tokens) Any(ctx context.Context) (bool, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.asked == 0 || at.Sub(t.asked) > 0 { // else another request has asked since
+	if t.asked == 0 || at.Sub(t.asked) > 0 { // otherwise another request has read it since
 		t.there, t.asked = there, at
 	}
 	return t.there, nil
 }
 
-// Verify returns whose secret it is, or ErrNoToken if it is nobody's or not good any more. A
-// token that was revoked may be good for two seconds more.
+// Verify returns the bearer of a secret, or ErrNoToken if it is unknown or no longer valid. A revoked
+// token may be valid for two more seconds.
 func (t *Tokens) Verify(ctx context.Context, secret string) (*Bearer, error) {
 	return checked(t.verify(ctx, secret))
 }
 
-// Again returns the bearer of the same token as it is now, or ErrNoToken if it is not good any
-// more: for sessions, which last no longer than their token.
+// Again returns the current bearer of the same token, or ErrNoToken if it is no longer valid. Sessions,
+// which must not outlive their token, use it.
 func (t *Tokens) Again(ctx context.Context, b *Bearer) (*Bearer, error) {
 	return checked(t.find(ctx, b.hash))
 }
 
-// checked passes over an error that comes with a bearer: only the time of use was not noted.
+// checked drops an error that comes with a bearer: only the token's use was not recorded.
 func checked(b *Bearer, err error) (*Bearer, error) {
 	switch {
 	case b != nil:
@@ -300,11 +298,11 @@ func checked(b *Bearer, err error) (*Bearer, error) {
 	return nil, err
 }
 
-// verify returns whose secret it is, or nil if it is nobody's, or not good any more. With a
-// bearer, an error means that it could not be noted that the token is used.
+// verify returns the bearer of a secret, or nil if it is unknown or no longer valid. An error with a
+// bearer means that the token's use could not be recorded.
 func (t *Tokens) verify(ctx context.Context, secret string) (*Bearer, error) {
 	if len(secret) != len(secretPrefix)+base64.RawURLEncoding.EncodedLen(secretBytes) || !strings.HasPrefix(secret, secretPrefix) {
-		return nil, nil // it is not worth a look
+		return nil, nil // not a secret of ours
 	}
 	return t.find(ctx, hashOf(secret))
 }

@@ -39,7 +39,7 @@ type publishOutput struct {
 	} `nameHint:"Published"`
 }
 
-// topics describes how jobs are published.
+// topics registers the operations on topics.
 func (a *API) topics() {
 	register(a, operation{
 		id: "list-subscriptions", method: http.MethodGet, path: "/topics", tag: "topics", scope: ScopeRead,
@@ -108,7 +108,7 @@ func (a *API) publish(ctx context.Context, in *publishInput) (*publishOutput, er
 	p, err := a.queues.Publish(ctx, in.Topic, j)
 	var one *queue.JobError
 	if errors.As(err, &one) {
-		err = one.Err // it is about the job that was sent
+		err = one.Err // it is about the job in the request
 	}
 	if err != nil {
 		return nil, err

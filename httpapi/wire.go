@@ -16,10 +16,10 @@ import (
 	"github.com/dbcron/dbcron/internal/duration"
 )
 
-// A stamp is an instant as it is written: UTC, with microseconds.
+// A stamp is an instant as it is formatted: UTC, with microseconds.
 type stamp struct{ time.Time }
 
-// MarshalJSON writes it.
+// MarshalJSON formats it.
 func (s stamp) MarshalJSON() ([]byte, error) {
 	return []byte(s.UTC().Format(`"2006-01-02T15:04:05.000000Z"`)), nil
 }
@@ -29,7 +29,7 @@ func (stamp) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Format: "date-time"}
 }
 
-// optional is nil for the zero time.
+// optional returns nil for the zero time.
 func optional(t time.Time) *stamp {
 	if t.IsZero() {
 		return nil
@@ -37,16 +37,16 @@ func optional(t time.Time) *stamp {
 	return &stamp{t}
 }
 
-// A jsonText is any JSON, byte for byte as it was sent.
+// A jsonText is any JSON, kept byte for byte.
 type jsonText []byte
 
-// UnmarshalJSON keeps it.
+// UnmarshalJSON copies it.
 func (t *jsonText) UnmarshalJSON(text []byte) error {
-	*t = append(jsonText(nil), text...) // the array is used again
+	*t = append(jsonText(nil), text...) // the decoder reuses the array
 	return nil
 }
 
-// MarshalJSON writes it. The encoder leaves the blanks out between its parts.
+// MarshalJSON writes it. The encoder removes white space between its parts.
 func (t jsonText) MarshalJSON() ([]byte, error) { return json.RawMessage(t).MarshalJSON() }
 
 // Schema describes it.
@@ -54,7 +54,7 @@ func (jsonText) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Description: "Any JSON"}
 }
 
-// idText is an id as it is written: a string, or "" for none.
+// idText formats an id as a string; 0 becomes "".
 func idText(id int64) string {
 	if id == 0 {
 		return ""
@@ -62,7 +62,7 @@ func idText(id int64) string {
 	return strconv.FormatInt(id, 10)
 }
 
-// readID reads an id that stands in a field.
+// readID parses an id in a field.
 func readID(field, text string) (int64, error) {
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || id < 1 || text[0] == '+' {
@@ -71,7 +71,7 @@ func readID(field, text string) (int64, error) {
 	return id, nil
 }
 
-// readDuration reads a duration that stands in a field; "" is 0.
+// readDuration parses a duration in a field; "" is 0.
 func readDuration(field, text string) (time.Duration, error) {
 	if strings.HasPrefix(text, "-") {
 		return 0, invalid(field, "%q is negative", text)
@@ -83,7 +83,7 @@ func readDuration(field, text string) (time.Duration, error) {
 	return d, nil
 }
 
-// durationText is a duration as it is written: 0s for none.
+// durationText formats a duration; 0 becomes 0s.
 func durationText(d time.Duration) string {
 	if d <= 0 {
 		return "0s"
@@ -91,9 +91,8 @@ func durationText(d time.Duration) string {
 	return duration.Format(d)
 }
 
-// checkNames tells what is wrong with names, which come after their fields; those that are
-// empty were not given. What stands for a character that could not be read is none: names
-// that differ there would become one.
+// checkNames validates names, each given after its field; empty names are skipped. It refuses the
+// replacement character: names that differ in unreadable characters would become equal.
 func checkNames(fieldsAndNames ...string) error {
 	for i := 0; i+1 < len(fieldsAndNames); i += 2 {
 		field, name := fieldsAndNames[i], fieldsAndNames[i+1]
@@ -110,18 +109,17 @@ func checkNames(fieldsAndNames ...string) error {
 	return nil
 }
 
-// longestWait is how long a request may wait for what is yet to come: a job, or a lock.
+// longestWait limits how long a request may wait for a job or a lock.
 const longestWait = 30 * time.Second
 
-// A page says which part of a list is wanted. Inputs with more parameters have the same
-// fields: what is embedded must be exported to be found.
+// A page selects a part of a list. Inputs with more parameters repeat its fields, because huma only finds
+// exported embedded structs.
 type page struct {
 	Cursor string `query:"cursor" maxLength:"1200" doc:"next_cursor of the answer before: what comes after that"`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many at the most"`
 }
 
-// readCursor reads a cursor that is names, as many as there are pointers. Without one they
-// stay empty.
+// readCursor parses a cursor of names, one per pointer. Without a cursor they stay empty.
 func readCursor(cursor string, names ...*string) error {
 	if cursor == "" {
 		return nil
@@ -140,12 +138,12 @@ func readCursor(cursor string, names ...*string) error {
 	return nil
 }
 
-// cursorOf is the cursor behind names. Names have no line feeds.
+// cursorOf returns the cursor after some names. Names contain no line feeds.
 func cursorOf(names ...string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strings.Join(names, "\n")))
 }
 
-// readIDCursor reads a cursor that is an id.
+// readIDCursor parses a cursor that is an id.
 func readIDCursor(cursor string) (int64, error) {
 	if cursor == "" {
 		return 0, nil
@@ -161,7 +159,7 @@ func badCursor() error {
 	return invalid("cursor", "it is not the next_cursor of an answer; leave it out to begin")
 }
 
-// location is the path of something that was made.
+// location is the path of a created resource.
 func location(format string, names ...string) string {
 	escaped := make([]any, len(names))
 	for i, name := range names {
@@ -170,8 +168,7 @@ func location(format string, names ...string) string {
 	return prefix + fmt.Sprintf(format, escaped...)
 }
 
-// escapeSegment writes a name so that it is one segment of a path: also . and .., which
-// would be taken out.
+// escapeSegment escapes a name as one segment of a path, including . and .., which would be resolved.
 func escapeSegment(name string) string {
 	if name == "." || name == ".." {
 		return strings.ReplaceAll(name, ".", "%2E")

@@ -14,43 +14,42 @@ import (
 )
 
 const (
-	// longestAnswer is how much of an answer is read: who sends more is not listened to.
+	// longestAnswer limits how much of an answer is read, in bytes.
 	longestAnswer = 64 << 10
 
 	longestQuote = 2000 // bytes of an answer in a job's error
 
-	// longestRetryAfter is how long a job waits at the most because an answer says so.
+	// longestRetryAfter limits the delay that an answer may ask for.
 	longestRetryAfter = 30 * 24 * time.Hour
 )
 
-// An answer is what a worker's endpoint has said.
+// An answer is the answer of a worker's endpoint.
 type answer struct {
 	status  int
 	header  http.Header
 	body    []byte // its beginning
-	cut     bool   // there was more
+	cut     bool   // the rest was not read
 	verdict verdict
 }
 
-// A verdict is what JSON in the body of an answer may say: workers that were written for
-// Fireworq do.
+// A verdict is JSON in the body of an answer, as workers written for Fireworq send it.
 type verdict struct {
 	Status  string `json:"status"`
 	Message string `json:"message"`
 }
 
-// What a verdict's status may be. Others say nothing.
+// Statuses of a verdict. Others have no meaning.
 const (
 	statusSuccess          = "success"
 	statusFailure          = "failure"
 	statusPermanentFailure = "permanent-failure"
 )
 
-// readAnswer reads as much of an answer as counts. One that breaks off is an error: what it
-// was about to say is not known.
+// readAnswer reads the relevant part of an answer. A truncated answer is an error, because its verdict is
+// unknown.
 func readAnswer(r *http.Response) (a answer, err error) {
 	a = answer{status: r.StatusCode, header: r.Header}
-	if a.status < 200 { // it wants to speak something else, without an end
+	if a.status < 200 { // an interim answer: it wants to switch protocols, without end
 		return a, nil
 	}
 	a.body, err = io.ReadAll(io.LimitReader(r.Body, longestAnswer+1))
@@ -62,12 +61,12 @@ func readAnswer(r *http.Response) (a answer, err error) {
 		return a, nil
 	}
 	if text := strings.TrimSpace(string(a.body)); strings.HasPrefix(text, "{") {
-		_ = json.Unmarshal([]byte(text), &a.verdict) // else it says nothing
+		_ = json.Unmarshal([]byte(text), &a.verdict) // no verdict otherwise
 	}
 	return a, nil
 }
 
-// state tells how the host is that has answered so.
+// state returns the state of the host that gave the answer.
 func (a *answer) state() state {
 	if a.status == http.StatusTooManyRequests || a.status == http.StatusServiceUnavailable {
 		return busy
@@ -75,7 +74,7 @@ func (a *answer) state() state {
 	return well
 }
 
-// outcome is what an answer makes of its job: nil, or an error as handlers return it.
+// outcome returns the outcome of the job: nil, or an error as a handler returns it.
 func (a *answer) outcome(now time.Time) error {
 	success := a.status >= 200 && a.status < 300
 	said := a.verdict.Status
@@ -92,7 +91,7 @@ func (a *answer) outcome(now time.Time) error {
 	return err
 }
 
-// text is the answer as a job's error has it.
+// text returns the answer as the error of its job.
 func (a *answer) text() error {
 	text := fmt.Sprintf("HTTP %d %s", a.status, http.StatusText(a.status))
 	if a.status >= 300 && a.status < 400 {
@@ -112,8 +111,7 @@ func (a *answer) text() error {
 	return errors.New(strings.TrimSpace(text))
 }
 
-// retryAfter reads the header of that name: seconds, or a time by the answerer's clock, if it
-// says what that is.
+// retryAfter parses the header Retry-After: seconds, or a time by the sender's clock if its Date is known.
 func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	text := strings.TrimSpace(h.Get("Retry-After"))
 	if n, err := strconv.ParseUint(text, 10, 32); err == nil {

@@ -15,37 +15,37 @@ import (
 	"github.com/dbcron/dbcron/internal/trouble"
 )
 
-// What endpoints answer is noted in memory, and every few seconds the newest answers go into
-// a row of the queue: a request costs no statement.
+// Answers are recorded in memory. Every few seconds the newest go into one row per queue, so a request
+// costs no statement.
 const (
 	reportEvery   = 5 * time.Second
-	mostAnswers   = 20        // of a queue, in its row
-	mostReporters = 10        // processes whose newest answer stays, though others have newer ones
-	reporterFor   = time.Hour // for which it does
+	mostAnswers   = 20        // in the row of a queue
+	mostReporters = 10        // processes whose newest answer is kept even if others have newer ones
+	reporterFor   = time.Hour // how long it is kept
 	longestReason = 300       // bytes of an answer's error
-	sampled       = 3         // how many good ones, and bad ones, of a process are noted from one report to the next
+	sampled       = 3         // successes, and failures, that a process records between two reports
 )
 
-// An Answer is what became of a request that was sent to an endpoint.
+// An Answer is the result of a request to an endpoint.
 type Answer struct {
-	At       time.Time     // when it ended
-	Took     time.Duration // from its beginning to the end of the answer
-	Status   int           // 0: there was no whole answer
-	Error    string        // why the job's attempt failed; empty: it went well
-	Origin   string        // where it was sent if the job has an endpoint of its own; else empty
-	Job      int64         // its id
-	By       string        // the process that sent it
-	Failures int           // how often the endpoint has pushed back in a row, by now
-	Until    time.Time     // for as long it is left alone then; zero: it is not
+	At       time.Time     // when the request ended
+	Took     time.Duration // from the start of the request to the end of the answer
+	Status   int           // 0: no complete answer
+	Error    string        // why the attempt failed; "": it succeeded
+	Origin   string        // where it was sent, if the job has its own endpoint; otherwise ""
+	Job      int64         // the job's id
+	By       string        // the process that sent the request
+	Failures int           // consecutive failures of the endpoint, up to now
+	Until    time.Time     // end of the pause after a failure; zero: none
 }
 
-// A Report is what the endpoint of a queue has answered of late.
+// A Report lists recent answers of a queue's endpoint.
 type Report struct {
 	Queue   string
-	Answers []Answer // some of the newest, the newest first
+	Answers []Answer // some of the newest, newest first
 }
 
-// answerJSON is an answer as the table has it. Times are µs.
+// answerJSON is an answer as stored. Times are in µs.
 type answerJSON struct {
 	At       int64  `json:"at"`
 	Took     int64  `json:"took"`
@@ -70,7 +70,7 @@ func encodeAnswers(all []Answer) (string, error) {
 	return string(text), err
 }
 
-// decodeAnswers reads what the table has. What was written by hand is none.
+// decodeAnswers parses stored answers. It ignores malformed ones, which were written by hand.
 func decodeAnswers(text string) []Answer {
 	var list []answerJSON
 	if json.Unmarshal([]byte(text), &list) != nil {
@@ -88,7 +88,7 @@ func decodeAnswers(text string) []Answer {
 	return all
 }
 
-// Answers returns some of the newest answers to requests with a queue's jobs, the newest first.
+// Answers returns some of the newest answers to requests with a queue's jobs, newest first.
 func (s *Endpoints) Answers(ctx context.Context, name string) ([]Answer, error) {
 	found, err := dialect.Select(ctx, &s.db.Session, getAnswers, dialect.Args{"name": name}, scanReport)
 	if err != nil || len(found) == 0 {
@@ -97,8 +97,8 @@ func (s *Endpoints) Answers(ctx context.Context, name string) ([]Answer, error) 
 	return found[0].Answers, nil
 }
 
-// Reports lists what the endpoints of queues have answered, by queue, up to limit: of those
-// that have answered in the last while.
+// Reports lists the answers of endpoints, by queue, up to limit queues. It includes those that answered
+// within the given time.
 func (s *Endpoints) Reports(ctx context.Context, last time.Duration, limit int) ([]Report, error) {
 	return dialect.Select(ctx, &s.db.Session, listAnswers, dialect.Args{"since": -last.Microseconds(), "limit": limit}, scanReport)
 }
@@ -110,8 +110,8 @@ func scanReport(rows *sql.Rows) (r Report, err error) {
 	return r, err
 }
 
-// merged returns the newest of some answers, the newest first, and the newest of each process
-// that has sent something of late: another may be well where one is not.
+// merged returns the newest of some answers, newest first. It keeps the newest of each recently active
+// process, since the endpoint may fail for one and not for another.
 func merged(all ...[]Answer) (some []Answer) {
 	sorted := slices.Concat(all...)
 	slices.SortStableFunc(sorted, func(a, b Answer) int { return b.At.Compare(a.At) })
@@ -126,13 +126,13 @@ func merged(all ...[]Answer) (some []Answer) {
 	return some
 }
 
-// A notepad has the answers that were noted since the last report.
+// A notepad collects answers between two reports.
 type notepad struct {
 	mu        sync.Mutex
-	good, bad []Answer // the newest ones, the newest last
+	good, bad []Answer // the newest ones, newest last
 }
 
-// note notes an answer, and tells whether it is the first one.
+// note records an answer, and reports whether it is the first one.
 func (n *notepad) note(a *Answer) (first bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -156,13 +156,13 @@ func (n *notepad) take() []Answer {
 	return all
 }
 
-// A reporter writes down what endpoints have answered.
+// A reporter stores answers of endpoints.
 type reporter struct {
 	db    *dialect.DB
 	every time.Duration
 
 	mu    sync.Mutex
-	noted map[*sender]bool // those that have noted something
+	noted map[*sender]bool // those that have recorded something
 }
 
 func (r *reporter) add(s *sender) {
@@ -190,15 +190,15 @@ func (r *reporter) run(ctx context.Context, noting *trouble.Trouble) {
 	}
 }
 
-// last reports once more when the workers have ended.
+// last reports once more after the workers have ended.
 func (r *reporter) last(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_ = r.report(ctx) // nobody misses it
+	_ = r.report(ctx) // best effort
 }
 
-// report writes what was noted since the last time. What could not be written is forgotten:
-// newer answers are soon there.
+// report stores what was recorded since the last report. On failure it drops the answers: newer ones
+// follow soon.
 func (r *reporter) report(ctx context.Context) error {
 	r.mu.Lock()
 	noted := r.noted
@@ -213,9 +213,9 @@ func (r *reporter) report(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// write merges answers with those that the row of the queue has. The row is locked from
-// when it is read until it is written, so that no process undoes what another writes. Two that
-// make the row at once: one waits for the other's insert, adds nothing, and leaves its answers out.
+// write merges answers into the row of a queue. It locks the row before reading it, so no process undoes
+// the writes of another. If two insert the row at once, one waits for the other, inserts nothing, and
+// drops its answers.
 func (r *reporter) write(ctx context.Context, id int, answers []Answer) error {
 	return r.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		var before string
@@ -234,7 +234,7 @@ func (r *reporter) write(ctx context.Context, id int, answers []Answer) error {
 	})
 }
 
-// noteAnswer notes what became of a request.
+// noteAnswer records the result of a request.
 func (s *sender) noteAnswer(a *Answer, v *visit, err error) {
 	if s.reporter == nil || s.aborted.Err() != nil {
 		return
@@ -253,7 +253,7 @@ func (s *sender) noteAnswer(a *Answer, v *visit, err error) {
 	}
 }
 
-// cut is the beginning of a text.
+// cut returns the beginning of a text.
 func cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text

@@ -1,11 +1,9 @@
-// Package push does jobs by sending them: to endpoints that answer HTTP, whatever they are
-// written in.
+// Package push does jobs by sending them to HTTP endpoints, written in any language.
 //
-// A queue that has an [Endpoint] is a worker's as any other. What the worker does with a job
-// is a POST of its payload, and what the answer's status says becomes of the job. So all that
-// holds for workers holds here: any number of dispatchers share the queues' blocks, a job is
-// sent at least once, those of a key one after the other, and one that is slow has a lease of
-// its own.
+// A queue with an [Endpoint] has workers like any other. The worker does a job by a POST of its payload,
+// and the status of the answer decides the job's outcome. So the guarantees for workers apply: any number
+// of dispatchers share a queue's blocks, a job is sent at least once, jobs with the same key are sent one
+// at a time, and a slow job has a lease of its own.
 package push
 
 import (
@@ -28,36 +26,35 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// lookEvery is how often it is looked what endpoints there are.
+// lookEvery is the interval at which the endpoints are read.
 const lookEvery = time.Second
 
-// standbyLock is the name of the lock of dispatchers of which one works at a time, and
-// standbyTTL how long others wait for one that hangs.
+// standbyLock is the lock of dispatchers of which one works at a time. standbyTTL is how long the
+// others wait for one that hangs.
 const (
 	standbyLock = "dbcron push"
 	standbyTTL  = 5 * time.Second
 )
 
-// Options adjusts a Dispatcher. The zero value is ready to use.
+// Options configures a Dispatcher. The zero value is ready to use.
 type Options struct {
-	Node     string        // as of [queue.Options]
-	Doorbell string        // as of [queue.Options]
-	Lease    time.Duration // of its workers, see [queue.WorkerOptions]; default: [queue.DefaultLease]
-	Grace    time.Duration // for requests under way at the end; default: 30s; negative: none
-	Hosts    *Hosts        // what may be sent to; default: the internet
-	Version  string        // of the program, for the header User-Agent and the rows of its workers; default: devel
+	Node     string        // see [queue.Options]
+	Doorbell string        // see [queue.Options]
+	Lease    time.Duration // of its workers: see [queue.WorkerOptions]; default: [queue.DefaultLease]
+	Grace    time.Duration // for running requests at the end; default: 30s; negative: none
+	Hosts    *Hosts        // hosts that may be sent to; default: the internet
+	Version  string        // version of the program, for User-Agent and the workers' rows; default: devel
 	Logger   *slog.Logger  // default: slog.Default
-	LogDone  bool          // a line for each job that is done, of the level info; else: debug
+	LogDone  bool          // log completed jobs at level info instead of debug
 
-	// Observe is called for each request when it has ended: with the origin that it went to,
-	// the status of the answer, or 0 if there was no whole one, and how long it took. LeaseLost
-	// is called when a worker has lost its lease: see [queue.Options]. Both are for figures,
-	// and should return at once.
+	// Observe is called after each request, with the origin it went to, the status of the answer, or
+	// 0 without a complete one, and the duration. LeaseLost is called when a worker has lost its
+	// lease: see [queue.Options]. Both feed metrics and should return quickly.
 	Observe   func(origin string, status int, took time.Duration)
 	LeaseLost func(why string)
 
-	// Standby has it work only while no other does that has it, too. Without it all work at
-	// the same time, and share the jobs.
+	// Standby makes the dispatcher work only while no other dispatcher with Standby does. Without
+	// it, all dispatchers work at the same time and share the jobs.
 	Standby bool
 }
 
@@ -71,15 +68,15 @@ type Dispatcher struct {
 	throttle  throttle
 	reporter  reporter
 	node      string            // this process
-	under     string            // the lock under which it works
-	wrong     map[string]string // endpoints that cannot be, and why
+	under     string            // the lock that it holds
+	wrong     map[string]string // invalid endpoints, and why
 
 	ending  sync.WaitGroup // workers
 	aborted context.Context
 	abort   context.CancelFunc
 }
 
-// New returns a Dispatcher. It does not touch the database.
+// New returns a Dispatcher. It does not access the database.
 func New(db *dialect.DB, opt Options) (*Dispatcher, error) {
 	opt.Version = cmp.Or(opt.Version, "devel")
 	if opt.Logger == nil {
@@ -106,13 +103,12 @@ func New(db *dialect.DB, opt Options) (*Dispatcher, error) {
 	return d, err
 }
 
-// Abort breaks requests off that are under way: Run returns soon after its context has ended.
-// Their jobs are sent again, and the attempts do not count.
+// Abort cancels running requests; Run returns soon after its context has ended. Their jobs are sent
+// again, and the cancelled attempts do not count.
 func (d *Dispatcher) Abort() { d.abort() }
 
-// Run sends jobs until ctx ends. Then it sends no more, and gives those under way their
-// grace. It returns an error only if it could not begin: a database that cannot be reached is
-// waited for.
+// Run sends jobs until ctx ends. Then it sends no more and gives running requests their grace. It returns
+// an error only if it could not begin. If the database is unreachable, it waits.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	ending := ctx
 	defer func() {
@@ -143,7 +139,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return e.Run(ctx)
 }
 
-// lead works as the only one. What the one before has left is taken over at once.
+// lead works as the only dispatcher. It takes over at once what its predecessor left.
 func (d *Dispatcher) lead(ctx context.Context) {
 	taking := trouble.New(d.log, "push: taking over")
 	for {
@@ -164,8 +160,8 @@ func (d *Dispatcher) lead(ctx context.Context) {
 	d.dispatch(ctx)
 }
 
-// resign has what is under way go on when another begins to send. It is called with the lock
-// held, and all the workers under it are this dispatcher's.
+// resign lets running requests finish while another dispatcher begins. The caller holds the lock, and all
+// workers under it belong to this dispatcher.
 func (d *Dispatcher) resign(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -178,21 +174,21 @@ func (d *Dispatcher) resign(ctx context.Context) {
 type pusher struct {
 	sender *sender
 	cancel context.CancelFunc
-	again  atomic.Int64 // when its worker may begin anew, which has ended; 0: it has not
+	again  atomic.Int64 // when to restart its failed worker; 0: it has not failed
 }
 
-// beginAgain is how long after its end a worker begins anew that could not go on.
+// beginAgain is the delay before a failed worker is restarted.
 const beginAgain = 10 * time.Second
 
-// follows tells whether the worker does what an endpoint says, as it is now.
+// follows reports whether the worker runs with the endpoint's current settings.
 func (p *pusher) follows(e *Endpoint) bool {
 	was, again := p.sender.endpoint.Load(), instant.Instant(p.again.Load())
 	return e != nil && e.id == was.id && e.Concurrency == was.Concurrency && (again == 0 || instant.Now() < again)
 }
 
-// dispatch has a worker for each endpoint until ctx ends, each with its own connections,
-// blocks and places: one that is slow, or changes, is nothing to the others. The workers end
-// in the background.
+// dispatch keeps a worker for each endpoint until ctx ends. Each has its own connections, blocks and
+// slots, so that one endpoint that is slow or changes does not affect the others. Workers end in the
+// background.
 func (d *Dispatcher) dispatch(ctx context.Context) {
 	d.ending.Go(func() { d.reporter.run(ctx, trouble.New(d.log, "push: noting what endpoints answer")) })
 	running := map[string]*pusher{}
@@ -212,7 +208,7 @@ func (d *Dispatcher) dispatch(ctx context.Context) {
 	}
 }
 
-// follow begins and ends workers as the endpoints are now.
+// follow starts and stops workers to match the current endpoints.
 func (d *Dispatcher) follow(ctx context.Context, running map[string]*pusher) error {
 	is, err := d.all(ctx)
 	if err != nil {
@@ -242,7 +238,7 @@ func (d *Dispatcher) follow(ctx context.Context, running map[string]*pusher) err
 	return errors.Join(errs...)
 }
 
-// all are the endpoints that can be.
+// all returns the valid endpoints.
 func (d *Dispatcher) all(ctx context.Context) (map[string]*Endpoint, error) {
 	const page = 1000
 	all, after := map[string]*Endpoint{}, ""
@@ -263,8 +259,8 @@ func (d *Dispatcher) all(ctx context.Context) (map[string]*Endpoint, error) {
 	}
 }
 
-// fine tells whether an endpoint can be: it may have been written by hand. Jobs wait until it
-// is mended.
+// fine reports whether an endpoint is valid: it may have been written by hand. Jobs wait until it is
+// corrected.
 func (d *Dispatcher) fine(e *Endpoint) bool {
 	err := e.check()
 	if err == nil {
@@ -282,7 +278,7 @@ func (d *Dispatcher) fine(e *Endpoint) bool {
 func (d *Dispatcher) begin(ctx context.Context, e *Endpoint) (*pusher, error) {
 	w, err := d.queues.Worker(queue.WorkerOptions{
 		Queues: []string{e.Queue}, Concurrency: e.Concurrency, Lease: d.opt.Lease, Grace: d.opt.Grace, LeaderLock: d.under, Logger: d.log,
-		Isolated: true, // what a job does, it does elsewhere
+		Isolated: true, // a handler has no effects in this process
 		LogDone:  queue.LogsDone(d.opt.LogDone, e.Queue),
 	})
 	if err != nil {

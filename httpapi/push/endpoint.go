@@ -14,11 +14,11 @@ import (
 
 // Formats of requests.
 const (
-	FormatPlain       = "plain"       // the payload, and headers
-	FormatCloudEvents = "cloudevents" // also the headers of a CloudEvent in binary mode
+	FormatPlain       = "plain"       // the payload, and dbcron's headers
+	FormatCloudEvents = "cloudevents" // in addition, the headers of a CloudEvent in binary mode
 )
 
-// What an endpoint may be.
+// Limits of an endpoint's settings.
 const (
 	usualConcurrency = 16
 	mostConcurrency  = 10_000
@@ -29,25 +29,25 @@ const (
 // An Endpoint says where and how the jobs of a queue are sent.
 type Endpoint struct {
 	Queue       string
-	URL         string        // of jobs that name none themselves; empty: those become dead letters
+	URL         string        // of jobs that name none; "": such jobs become dead letters
 	Format      string        // FormatPlain or FormatCloudEvents
-	Concurrency int           // how many are sent at a time by each dispatcher; a limit of the queue bounds all together
-	Timeout     time.Duration // of a request to the end of its answer, if neither job nor queue say
+	Concurrency int           // requests of each dispatcher at a time; a limit of the queue applies to all together
+	Timeout     time.Duration // of a request including its answer, if neither job nor queue sets one
 
 	Secret    string // signs requests: whsec_ and a key of 24 to 64 bytes in base64
-	OldSecret string // signs them, too, while receivers change to the new one; empty: none
+	OldSecret string // signs them, too, while receivers migrate to the new secret; "": none
 
-	wrong error  // about a change that cannot be
+	wrong error  // from an invalid change
 	id    int    // of the queue
 	state string // of the queue
 	limit time.Duration
 	tries int
 }
 
-// Check tells what is wrong with an endpoint that was written by hand: nothing is sent to it then.
+// Check returns an error for an invalid endpoint, which was written by hand. Nothing is sent to it.
 func (e *Endpoint) Check() error { return e.check() }
 
-// check tells what is wrong with an endpoint.
+// check returns what is wrong with an endpoint.
 func (e *Endpoint) check() error {
 	if e.URL != "" {
 		if err := queue.CheckEndpoint(e.URL); err != nil {
@@ -77,9 +77,8 @@ func invalid(field, format string, args ...any) error {
 	return &queue.InvalidError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
-// Rotate gives the endpoint a new secret, and keeps the one before for receivers that do
-// not know it yet. While there is an old one already, the endpoint cannot be stored: that may
-// be all that receivers know.
+// Rotate sets a new secret, and keeps the previous one for receivers that do not know the new one yet. If
+// there is an old secret already, the endpoint cannot be stored, since receivers may only know that one.
 func (e *Endpoint) Rotate(secret string) {
 	if e.OldSecret != "" {
 		e.wrong = invalid("secret", "there are two already, and receivers may know the old one only; drop that first")
@@ -87,7 +86,7 @@ func (e *Endpoint) Rotate(secret string) {
 	e.OldSecret, e.Secret = e.Secret, secret
 }
 
-// Endpoints are the endpoints of queues, in the database. It is safe for concurrent use.
+// Endpoints manages the endpoints of queues in a database. It is safe for concurrent use.
 type Endpoints struct{ db *dialect.DB }
 
 // NewEndpoints returns the endpoints of a database.
@@ -109,16 +108,15 @@ func get(ctx context.Context, on *dialect.Session, name string) (Endpoint, error
 	return found[0], nil
 }
 
-// List lists endpoints by queue, those after one, up to limit.
+// List lists up to limit endpoints, by queue, whose queues come after a name.
 func (s *Endpoints) List(ctx context.Context, after string, limit int) ([]Endpoint, error) {
 	return dialect.Select(ctx, &s.db.Session, listEndpoints, dialect.Args{"after": after, "limit": limit}, scanEndpoint)
 }
 
-// Edit changes the endpoint of a queue that is there, or gives it one: then its jobs are
-// sent by dispatchers from then on, within two seconds, and workers should leave it alone.
-// change gets the endpoint as it is, or one as is usual, with a new secret, and may be called
-// more than once. It returns [queue.ErrNotFound] if there is no such queue, and
-// [queue.ErrDeleted] if it was deleted.
+// Edit changes or creates the endpoint of an existing queue. Dispatchers begin to send its jobs within
+// two seconds; do not run other workers for the queue. change gets the current endpoint, or a default
+// one with a new secret, and may be called more than once. Edit returns [queue.ErrNotFound] if there is
+// no such queue, and [queue.ErrDeleted] if it was deleted.
 func (s *Endpoints) Edit(ctx context.Context, name string, change func(*Endpoint)) (after Endpoint, made bool, err error) {
 	if err := dialect.CheckName(name); err != nil {
 		return after, false, invalid("queue", "%v", err)
@@ -163,15 +161,15 @@ func (s *Endpoints) Edit(ctx context.Context, name string, change func(*Endpoint
 	return after, made, err
 }
 
-// A Setting is what [Endpoints.Set] has done.
+// A Setting is the result of [Endpoints.Set].
 type Setting struct {
 	Endpoint
 	Made      bool // the queue had none
-	MadeQueue bool // there was no such queue
-	NewSecret bool // its secret is another, or the first
+	MadeQueue bool // the queue did not exist
+	NewSecret bool // the secret is new
 }
 
-// Set is Edit, and makes the queue if there is none.
+// Set is Edit that also creates the queue if necessary.
 func (s *Endpoints) Set(ctx context.Context, queues *queue.Client, name string, change func(*Endpoint)) (r Setting, err error) {
 	before := ""
 	noted := func(e *Endpoint) {
@@ -189,13 +187,13 @@ func (s *Endpoints) Set(ctx context.Context, queues *queue.Client, name string, 
 	return r, err
 }
 
-// usual is a new endpoint.
+// usual returns a new endpoint with the defaults.
 func usual(secret string) Endpoint {
 	return Endpoint{Format: FormatPlain, Concurrency: usualConcurrency, Timeout: usualTimeout, Secret: secret}
 }
 
-// Delete takes a queue's endpoint away. Its jobs stay, and wait for workers; what is being
-// sent is finished. It returns [queue.ErrNotFound] if it has none.
+// Delete removes a queue's endpoint. Its jobs wait for workers; running requests finish. Delete returns
+// [queue.ErrNotFound] if the queue has no endpoint.
 func (s *Endpoints) Delete(ctx context.Context, name string) error {
 	return s.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		n, err := tx.Exec(ctx, deleteEndpoint, dialect.Args{"name": name})
@@ -209,15 +207,14 @@ func (s *Endpoints) Delete(ctx context.Context, name string) error {
 	})
 }
 
-// scanEndpoint reads a row, which may have been written by hand: what is wrong with it is
-// told by check.
+// scanEndpoint reads a row, which may have been written by hand; check reports what is wrong with it.
 func scanEndpoint(rows *sql.Rows) (e Endpoint, err error) {
 	var limit, timeout string
 	err = rows.Scan(&e.id, &e.Queue, &e.state, &limit, &e.tries, &e.URL, &e.Format, &e.Concurrency, &timeout, &e.Secret, &e.OldSecret)
 	if err != nil {
 		return e, err
 	}
-	e.Timeout, _ = duration.Parse(timeout) // 0, which is none
+	e.Timeout, _ = duration.Parse(timeout) // 0 is invalid
 	e.limit, _ = duration.Parse(limit)
 	return e, nil
 }

@@ -19,33 +19,32 @@ import (
 // Public stands for all addresses of the internet in a list of hosts.
 const Public = "public"
 
-// Hosts say what may be sent to. Whoever may enqueue a job, or set an endpoint, has the
-// daemon send a request: without bounds also to what only the daemon's host or network can
-// reach, such as a database's admin page or a cloud's metadata. So it is looked at each
-// address when it is connected to, after the name was looked up, and no redirect is
-// followed.
+// Hosts restricts where requests are sent. Whoever may enqueue a job or set an endpoint makes the daemon
+// send a request: without restrictions, even to services that only the daemon's host or network can
+// reach, such as a database's admin page or a cloud's metadata. So each address is checked when it is
+// dialed, after the name was resolved, and redirects are not followed.
 type Hosts struct {
 	public bool
 	names  []hostName
 	nets   []netip.Prefix
 }
 
-// A hostName is a name, or all below a name, and a port or 0 for any.
+// A hostName is a name, or all names below one, and a port or 0 for any.
 type hostName struct {
 	name  string
 	below bool
 	port  uint16
 }
 
-// ParseHosts reads a list of what may be sent to. An entry is
+// ParseHosts parses a list of allowed hosts. An entry is one of
 //
 //	public                all addresses of the internet: what an empty list means
 //	10.1.0.0/16, ::1      a network or an address, whatever the name
 //	worker, worker:8080   a host of that name, also at a private address
 //	*.example.org         a host of a name below this one
 //
-// A name allows loopback addresses, too, but not link-local ones and others where clouds have
-// their metadata: only the address itself does.
+// A name also allows loopback addresses, but not link-local ones and others at which clouds serve
+// metadata: only such an address itself does.
 func ParseHosts(list []string) (*Hosts, error) {
 	h := &Hosts{public: len(list) == 0}
 	for _, entry := range list {
@@ -89,10 +88,10 @@ func parseHostName(entry string) (n hostName, err error) {
 	return n, nil
 }
 
-// cleanHost is a name as names are compared.
+// cleanHost normalizes a name for comparison.
 func cleanHost(name string) string { return strings.TrimSuffix(strings.ToLower(name), ".") }
 
-// named tells whether the list has the name of a host.
+// named reports whether the list contains a host by name.
 func (h *Hosts) named(host string, port uint16) bool {
 	host = cleanHost(host)
 	for _, n := range h.names {
@@ -106,7 +105,7 @@ func (h *Hosts) named(host string, port uint16) bool {
 // ErrRefused means that a host may not be sent to.
 var ErrRefused = errors.New("push: the daemon may not send there")
 
-// allow returns ErrRefused unless requests to a host may be sent to an address that it has.
+// allow returns ErrRefused unless requests to a host may go to one of its addresses.
 func (h *Hosts) allow(host string, at netip.AddrPort) error {
 	ip := at.Addr().Unmap().WithZone("")
 	for _, net := range h.nets {
@@ -123,8 +122,7 @@ func (h *Hosts) allow(host string, at netip.AddrPort) error {
 	return fmt.Errorf("%w: %s has an address that is not allowed; dbcron serve --push-to allows hosts and networks", ErrRefused, host)
 }
 
-// Check returns an [ErrRefused] error for a URL that may not be sent to whatever addresses
-// its host has.
+// Check returns [ErrRefused] for a URL that is not allowed whatever the addresses of its host.
 func (h *Hosts) Check(endpoint string) error {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -150,23 +148,23 @@ func portOf(u *url.URL) uint16 {
 	return 443
 }
 
-// neverByName tells of addresses that a name does not allow: whoever answers for the name
-// could choose them.
+// neverByName reports addresses that a name does not allow, because whoever controls the name could
+// choose them.
 func neverByName(ip netip.Addr) bool {
 	return ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() || !ip.IsValid() || slices.Contains(metadata, ip)
 }
 
-// metadata are addresses where clouds tell a host its secrets, beside the link-local ones.
+// metadata are addresses at which clouds serve a host's secrets, besides the link-local ones.
 var metadata = []netip.Addr{
 	netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("192.0.0.192"),
 	netip.MustParseAddr("168.63.129.16"),
 }
 
-// global is what is given out of IPv6 so far.
+// global is the part of IPv6 allocated so far.
 var global = netip.MustParsePrefix("2000::/3")
 
-// notPublic are networks beside those that netip knows which are not of the internet, or
-// lead elsewhere.
+// notPublic are networks, besides those known to netip, that are not part of the internet or lead
+// elsewhere.
 var notPublic = prefixes("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24",
 	"198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
 	"240.0.0.0/4", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16",
@@ -188,8 +186,8 @@ func isPublic(ip netip.Addr) bool {
 	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !ip.IsLoopback() && (ip.Is4() || global.Contains(ip)) && !slices.Contains(metadata, ip)
 }
 
-// Dial connects to a host if that is allowed. The address is looked at right before it is
-// connected to, so that the name cannot have another one by then.
+// Dial connects to a host if that is allowed. It checks the address right before it connects, so that the
+// name cannot resolve to another one in between.
 func (h *Hosts) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// Headers of requests beside those of Standard Webhooks and of CloudEvents.
+// Headers of requests besides those of Standard Webhooks and CloudEvents.
 const (
 	headerQueue       = "Dbcron-Queue"
 	headerKind        = "Dbcron-Kind"
@@ -23,9 +23,8 @@ const (
 	headerNoRetry     = "Dbcron-No-Retry" // of answers
 )
 
-// newRequest makes the request that a job is: its payload byte for byte, and in headers
-// what there is to know about it. Names are written there as in a URL where they have
-// characters that headers cannot have.
+// newRequest makes the request for a job: its payload byte for byte, and its properties in headers. Names
+// are escaped as in URLs where headers cannot contain their characters.
 func newRequest(ctx context.Context, e *Endpoint, to string, d *queue.Delivery, agent string, now time.Time,
 	limit time.Duration,
 ) (*http.Request, error) {
@@ -72,7 +71,7 @@ func newRequest(ctx context.Context, e *Endpoint, to string, d *queue.Delivery, 
 	return r, nil
 }
 
-// triesOf is after how many failed attempts a job is dead.
+// triesOf returns the number of failed attempts after which a job is dead.
 func triesOf(e *Endpoint, d *queue.Delivery) int {
 	if d.MaxAttempts > 0 {
 		return d.MaxAttempts
@@ -80,7 +79,7 @@ func triesOf(e *Endpoint, d *queue.Delivery) int {
 	return e.tries
 }
 
-// limitOf is how long a request may take: as the job says, or its queue, or the endpoint.
+// limitOf returns the timeout of a request: the job's, its queue's, or the endpoint's.
 func limitOf(e *Endpoint, d *queue.Delivery) time.Duration {
 	switch {
 	case d.Timeout > 0:
@@ -91,7 +90,7 @@ func limitOf(e *Endpoint, d *queue.Delivery) time.Duration {
 	return e.Timeout
 }
 
-// headerText writes a name in visible ASCII: all else, blanks and % as in a URL.
+// headerText writes a name in visible ASCII. Other characters, blanks and % are escaped as in a URL.
 func headerText(name string) string {
 	var b strings.Builder
 	for i := range len(name) {

@@ -15,14 +15,14 @@ const (
 	secretBytes  = 32 // of new ones; Standard Webhooks wants 24 to 64
 )
 
-// NewSecret returns a secret that nobody knows.
+// NewSecret returns a random secret.
 func NewSecret() string {
 	key := make([]byte, secretBytes)
-	_, _ = rand.Read(key) // it never fails
+	_, _ = rand.Read(key) // never fails
 	return secretPrefix + base64.StdEncoding.EncodeToString(key)
 }
 
-// CheckSecret tells what is wrong with a secret. It does not show it.
+// CheckSecret returns what is wrong with a secret, without revealing it.
 func CheckSecret(secret string) error {
 	text, ok := strings.CutPrefix(secret, secretPrefix)
 	key, err := base64.StdEncoding.DecodeString(text)
@@ -32,7 +32,7 @@ func CheckSecret(secret string) error {
 	return nil
 }
 
-// signatures are those of a request, one for each secret, as Standard Webhooks has them.
+// signatures returns the signatures of a request, one for each secret, as Standard Webhooks defines them.
 func signatures(e *Endpoint, id string, at time.Time, payload []byte) (string, error) {
 	var all []string
 	for _, secret := range []string{e.Secret, e.OldSecret} {
@@ -48,7 +48,7 @@ func signatures(e *Endpoint, id string, at time.Time, payload []byte) (string, e
 	return strings.Join(all, " "), nil
 }
 
-// Sign returns the signature of a request with one secret, as Standard Webhooks has it.
+// Sign returns the signature of a request with one secret, as Standard Webhooks defines it.
 func Sign(secret, id string, at time.Time, payload []byte) (string, error) {
 	w, err := standardwebhooks.NewWebhook(secret)
 	if err != nil {

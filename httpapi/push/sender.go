@@ -21,22 +21,22 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// A sender sends the jobs of one queue. Its connections are its own, so that a queue whose
-// endpoint is slow takes none from another.
+// A sender sends the jobs of one queue. It has its own connections, so that a queue with a slow endpoint
+// takes none from another.
 type sender struct {
-	endpoint atomic.Pointer[Endpoint] // as it was read last
+	endpoint atomic.Pointer[Endpoint] // as last read
 	client   *http.Client
 	hosts    *Hosts
-	throttle *throttle // of all senders
+	throttle *throttle // shared by all senders
 	agent    string
 	now      func() time.Time
-	ending   context.Context // no request begins any more
+	ending   context.Context // when it ends, no more requests begin
 	aborted  context.Context
 	log      *slog.Logger
-	node     string                                              // this process, in answers that are noted
-	notes    notepad                                             // of answers
-	reporter *reporter                                           // of all senders
-	observed func(origin string, status int, took time.Duration) // nil: nobody wants to know
+	node     string                                              // this process, in recorded answers
+	notes    notepad                                             // collects answers
+	reporter *reporter                                           // shared by all senders
+	observed func(origin string, status int, took time.Duration) // may be nil
 }
 
 func newSender(ending context.Context, d *Dispatcher, e *Endpoint) *sender {
@@ -46,14 +46,14 @@ func newSender(ending context.Context, d *Dispatcher, e *Endpoint) *sender {
 	}
 	s.endpoint.Store(e)
 	s.client = &http.Client{
-		// A redirect leads where nobody allowed it to lead.
+		// A redirect leads to a place that nobody allowed.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			Proxy:       nil, // it would connect to what is not looked at
+			Proxy:       nil, // a proxy would connect to unchecked addresses
 			DialContext: s.dial, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSHandshakeTimeout: 10 * time.Second,
 			MaxIdleConnsPerHost: e.Concurrency, MaxConnsPerHost: e.Concurrency, IdleConnTimeout: 30 * time.Second,
 			MaxResponseHeaderBytes: 64 << 10, DisableCompression: true, ForceAttemptHTTP2: true,
-			HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second}, // a connection may be dead without a word
+			HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 10 * time.Second}, // detects dead connections
 		},
 	}
 	return s
@@ -61,11 +61,10 @@ func newSender(ending context.Context, d *Dispatcher, e *Endpoint) *sender {
 
 func (s *sender) close() { s.client.CloseIdleConnections() }
 
-// patience is how long a job waits here for its host, if others of its queue may go
-// elsewhere meanwhile.
+// patience is how long a job waits here for its host, if other jobs of its queue may go elsewhere.
 const patience = time.Second
 
-// forever is more than anybody waits.
+// forever is longer than anybody waits.
 const forever = 100 * 365 * 24 * time.Hour
 
 // handle does a job by sending it. It is the handler of a worker.
@@ -80,7 +79,7 @@ func (s *sender) handle(ctx context.Context, d *queue.Delivery) error {
 	return err
 }
 
-// send sends a job, and tells what became of it.
+// send sends a job and returns its outcome.
 func (s *sender) send(ctx context.Context, d *queue.Delivery) (err error) {
 	e, v, err := s.admit(ctx, d)
 	if err != nil {
@@ -94,7 +93,7 @@ func (s *sender) send(ctx context.Context, d *queue.Delivery) (err error) {
 	defer func() {
 		v.leave(seen, after)
 		noted.Took = instant.Now().Sub(began)
-		if !errors.Is(ctx.Err(), context.Canceled) { // else it was broken off
+		if !errors.Is(ctx.Err(), context.Canceled) { // otherwise it was cancelled
 			s.noteAnswer(noted, v, err)
 		}
 	}()
@@ -102,8 +101,8 @@ func (s *sender) send(ctx context.Context, d *queue.Delivery) (err error) {
 	return err
 }
 
-// exchangeJob sends a job, and tells also how the endpoint is, and for how long it wants to be
-// left alone.
+// exchangeJob sends a job. It also returns the state of the endpoint, and for how long it asked not to be
+// called.
 func (s *sender) exchangeJob(ctx context.Context, d *queue.Delivery, e *Endpoint, v *visit,
 	noted *Answer,
 ) (seen state, after time.Duration, err error) {
@@ -142,20 +141,20 @@ func (s *sender) exchangeJob(ctx context.Context, d *queue.Delivery, e *Endpoint
 	return seen, after, answer.outcome(s.now())
 }
 
-// observe tells those who count requests of one that has ended.
+// observe reports an ended request.
 func (s *sender) observe(at target, status int, err error, took time.Duration) {
 	if s.observed == nil {
 		return
 	}
-	if err != nil { // an answer that breaks off has a status, too
+	if err != nil { // a truncated answer has a status, too
 		status = 0
 	}
 	s.observed(at.origin, status, took)
 }
 
-// unconnected tells how an endpoint is with which there was no connection. Whether its host
-// can be reached is noted by dial. What remains is a TLS handshake that failed. That there was
-// no time for one says nothing: the job may have chosen the time.
+// unconnected returns the state of an endpoint after a failed connection. dial records whether the host
+// can be reached; what remains is a failed TLS handshake. A timeout says nothing, since the job may have
+// chosen it.
 func unconnected(ctx context.Context, err error) state {
 	var dial *dialError
 	if ctx.Err() != nil || errors.As(err, &dial) {
@@ -164,12 +163,12 @@ func unconnected(ctx context.Context, err error) state {
 	return busy
 }
 
-// urlOf is where a job is sent.
+// urlOf returns where a job is sent.
 func urlOf(e *Endpoint, d *queue.Delivery) string { return cmp.Or(d.Endpoint, e.URL) }
 
-// admit waits until a job may be sent. It looks at the endpoint again and again: that
-// may change meanwhile. The time does not count for the job. A job that names its endpoint
-// goes back if that takes long, since others may go elsewhere; and all do when the worker ends.
+// admit waits until a job may be sent. It rereads the endpoint, which may change meanwhile. The wait does
+// not count towards the job's timeout. A job with its own endpoint goes back if the wait is long, since
+// others may go elsewhere. All jobs go back when the worker ends.
 func (s *sender) admit(ctx context.Context, d *queue.Delivery) (e *Endpoint, v *visit, err error) {
 	began, waited := instant.Now(), false
 	for {
@@ -178,7 +177,7 @@ func (s *sender) admit(ctx context.Context, d *queue.Delivery) (e *Endpoint, v *
 			return nil, nil, queue.Bury(errors.New("the job names no endpoint, and its queue's has no URL"))
 		}
 		at, err := targetOf(e, d)
-		if err != nil { // written by hand
+		if err != nil { // somebody wrote it by hand
 			return nil, nil, queue.Bury(fmt.Errorf("endpoint: %w", err))
 		}
 		v, wait, changed := s.throttle.enter(at)
@@ -211,9 +210,8 @@ func (s *sender) admit(ctx context.Context, d *queue.Delivery) (e *Endpoint, v *
 	}
 }
 
-// targetOf is what a throttle knows the place by that a job is sent to. A job's own endpoint
-// is told apart from its queue's, and by its path from those of other jobs: whoever
-// chose it can make it fail.
+// targetOf identifies to the throttle where a job is sent. It separates a job's own endpoint from its
+// queue's, and by path from those of other jobs: whoever chose it can make it fail.
 func targetOf(e *Endpoint, d *queue.Delivery) (at target, err error) {
 	endpoint := urlOf(e, d)
 	if err := queue.CheckEndpoint(endpoint); err != nil {
@@ -232,17 +230,17 @@ func targetOf(e *Endpoint, d *queue.Delivery) (at target, err error) {
 	return at, nil
 }
 
-// dialFor is the key of a request's context under which dial finds the host's place.
+// dialFor is the context key of the host's place, for dial.
 type dialFor struct{}
 
-// A dialError says that a host could not be connected to.
+// A dialError means that a host could not be connected to.
 type dialError struct{ err error }
 
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// dial connects to a host, and notes whether it can be connected to. It does not end with
-// the request that it is for, so its verdict does not depend on how long that may take.
+// dial connects to a host, and records whether that succeeds. It does not end with the request, so its
+// verdict does not depend on the request's timeout.
 func (s *sender) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	began := instant.Now()
 	conn, err := s.hosts.Dial(ctx, network, address)
@@ -264,8 +262,8 @@ func (s *sender) exchange(r *http.Request) (answer, error) {
 	return readAnswer(response)
 }
 
-// plain is an error of the HTTP client without what not everybody should see who may see jobs:
-// the URL, which may have secrets in it, and the addresses of the host and the name server.
+// plain strips from an error of the HTTP client what not everybody who sees jobs should see: the URL,
+// which may contain secrets, and the addresses of the host and the name server.
 func plain(err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {

@@ -2,8 +2,8 @@ package push
 
 import "github.com/dbcron/dbcron/dialect"
 
-// All SQL of this package. An endpoint is one row, which is changed with its queue's row
-// locked; dispatchers read all of them about once a second.
+// This file holds the SQL of the package. An endpoint is one row, which is changed with its queue's row
+// locked. Dispatchers read all endpoints about once a second.
 var (
 	lockQueue = dialect.SQL("push.lock-queue", `SELECT queue_id, state FROM {prefix}queue WHERE name = :name {locked}`)
 
@@ -23,8 +23,8 @@ var (
 			secret = :secret, old_secret = :old_secret, update_time = {now}
 		WHERE queue_id = :queue`)
 
-	// lockAnswers locks the row that updateAnswers writes next. insertAnswers leaves the row alone
-	// if another process was quicker.
+	// lockAnswers locks the row that updateAnswers then writes. insertAnswers does nothing if another
+	// process has inserted the row.
 	lockAnswers = dialect.SQL("push.lock-answers", `SELECT answers FROM {prefix}endpoint_answers WHERE queue_id = :queue {locked}`)
 
 	updateAnswers = dialect.SQL("push.update-answers",
@@ -36,13 +36,13 @@ var (
 	getAnswers = dialect.SQL("push.get-answers", `
 		SELECT q.name, a.answers FROM {prefix}endpoint_answers AS a JOIN {prefix}queue AS q ON q.queue_id = a.queue_id WHERE q.name = :name`)
 
-	// listAnswers reads no table that has secrets.
+	// listAnswers reads no table with secrets.
 	listAnswers = dialect.SQL("push.list-answers", `
 		SELECT q.name, a.answers FROM {prefix}endpoint_answers AS a JOIN {prefix}queue AS q ON q.queue_id = a.queue_id
 		WHERE a.update_time >= {now + :since} AND q.state <> 'deleted' ORDER BY q.name LIMIT :limit`)
 
-	// deleteAnswers goes with deleteEndpoint. What is being sent meanwhile may make the row anew,
-	// which is harmless: the answers have their times.
+	// deleteAnswers accompanies deleteEndpoint. A request that is still running may insert the row again,
+	// which is harmless: the answers carry their times.
 	deleteAnswers = dialect.SQL("push.delete-answers",
 		`DELETE FROM {prefix}endpoint_answers WHERE queue_id = (SELECT queue_id FROM {prefix}queue WHERE name = :name)`)
 

@@ -10,75 +10,75 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// A throttle holds requests back from what is not well: for as long as that asked for, or
-// else for a second, and longer after each further failure. Then one request at a time may
-// try, until one succeeds; if that takes long, another one may.
+// A throttle holds requests back from a place that fails: for as long as it asked for, or else for a
+// second, and longer after each further failure. Then one request at a time may probe it, until one
+// succeeds. If a probe takes long, another request may probe, too.
 //
-// Anybody who enqueues a job can make a request to any origin fail, with an endpoint of the
-// job's own. So queues share only what no request can bring about: that a host cannot be
-// connected to. All else belongs to one queue, and there to its endpoint or to that of the jobs.
+// Anybody who enqueues a job can make a request to any origin fail, with an endpoint of the job's own. So
+// queues share only what no request can cause: that a host cannot be connected to. Everything else belongs
+// to one queue, and there either to its endpoint or to those of its jobs.
 type throttle struct {
 	first time.Duration // the first pause; default: firstPause
 
 	mu     sync.Mutex
-	places map[place]*cooldown // that are not well
+	places map[place]*cooldown // those that fail
 }
 
-// A place is a part of the world that a throttle takes to be well or not as a whole.
+// A place is a destination that fails or recovers as a whole.
 type place struct {
-	queue string // whose requests it concerns; "": everybody's, and origin is a host and a port
-	url   string // where they go: an origin, with the path if it is a job's own endpoint
+	queue string // whose requests it concerns; "": everybody's, and url is a host and a port
+	url   string // an origin, with the path for a job's own endpoint
 }
 
-// A target is where a request goes.
+// A target is the destination of a request.
 type target struct {
-	host    place // which is connected to
+	host    place // to which to connect
 	answers place // which answers
 	origin  string
 }
 
-// A cooldown says for how long a place that is not well is left alone.
+// A cooldown is the pause of a failing place.
 type cooldown struct {
-	failures int             // in a row
-	since    instant.Instant // when the last one was noted
+	failures int             // consecutive
+	since    instant.Instant // time of the last failure
 	until    instant.Instant // when the next request may go there
-	changed  chan struct{}   // closed when that has changed
+	changed  chan struct{}   // closed when until changes
 }
 
-// How long a place is left alone that does not say.
+// Lengths of the pause of a place that does not ask for one.
 const (
 	firstPause   = time.Second
 	longestPause = time.Minute
 
-	// longestAsked bounds how long it is left alone when it does say.
+	// longestAsked limits the pause that a place can ask for.
 	longestAsked = time.Hour
 
-	// probeFor is how long others wait for a request that tries: it may be one that takes long.
+	// probeFor is how long others wait for a probing request, which may take long.
 	probeFor = 10 * time.Second
 
-	// mostPlaces bounds the memory that jobs with endpoints of their own can take up.
-	// Beyond it any place is forgotten, which costs one request too many.
+	// mostPlaces limits the memory that jobs with their own endpoints can use. Beyond it an arbitrary
+	// place is forgotten, which costs one request too many.
 	mostPlaces = 10_000
 )
 
-// A state of a place, as an answer shows it.
+// A state is the state of a place according to an answer.
 type state int
 
 const (
-	unknown state = iota // no answer, which may be the job's fault
+	unknown state = iota // no answer, perhaps because of the job
 	well
-	busy // it has said that there are too many requests, or speaks no HTTP
+	busy // it reports too many requests, or does not speak HTTP
 )
 
 // A visit is a request to a target.
 type visit struct {
 	t     *throttle
 	at    target
-	tries *cooldown // of at.answers, if the request tries whether that is over
+	tries *cooldown // of at.answers, if the request is a probe
 }
 
-// enter begins a request, or returns how long to wait at the most before the next try, and a
-// channel that is closed if something changes before.
+// enter begins a request. Otherwise it returns how long to wait at most before the next try, and a channel
+// that is closed when something changes earlier.
 func (t *throttle) enter(at target) (v *visit, wait time.Duration, changed <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,8 +99,8 @@ func (t *throttle) enter(at target) (v *visit, wait time.Duration, changed <-cha
 	return &visit{t, at, t.places[at.answers]}, 0, nil
 }
 
-// dialed takes in whether a host could be connected to, by an attempt that began at an
-// instant. One that began before the last failure says nothing new if it fails, too.
+// dialed records whether a host could be connected to, by an attempt that began at an instant. A failure
+// of an attempt that began before the last failure is no news.
 func (t *throttle) dialed(host place, began instant.Instant, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,15 +111,15 @@ func (t *throttle) dialed(host place, began instant.Instant, ok bool) {
 	}
 }
 
-// answered takes in that there was an answer: over a connection that was there before, too.
+// answered records that the host is reachable: it answered, perhaps over an older connection.
 func (v *visit) answered() {
 	v.t.mu.Lock()
 	defer v.t.mu.Unlock()
 	v.t.recovered(v.at.host)
 }
 
-// leave ends a request, and takes in how the place is that answers. A request that was sent
-// before the place was found busy says nothing about what came after.
+// leave ends a request and records the state of the place that answered. A request sent before the place
+// was found busy says nothing about the time since.
 func (v *visit) leave(s state, after time.Duration) {
 	t := v.t
 	t.mu.Lock()
@@ -134,7 +134,7 @@ func (v *visit) leave(s state, after time.Duration) {
 	}
 }
 
-// standing tells how often a target has failed in a row, and for how long it is left alone.
+// standing returns a target's consecutive failures and its current pause.
 func (t *throttle) standing(at target) (failures int, pause time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -147,8 +147,8 @@ func (t *throttle) standing(at target) (failures int, pause time.Duration) {
 	return failures, pause
 }
 
-// failed notes a failure of a place, which is left alone for as long as it asked, or longer
-// than the last time. mu is held.
+// failed records a failure of a place. The place pauses for as long as it asked, or for longer than last
+// time. The caller holds mu.
 func (t *throttle) failed(p place, asked time.Duration) {
 	is := t.places[p]
 	if is == nil {
@@ -168,7 +168,7 @@ func (t *throttle) failed(p place, asked time.Duration) {
 	is.changed = make(chan struct{})
 }
 
-// recovered notes that a place is well. mu is held.
+// recovered records that a place works. The caller holds mu.
 func (t *throttle) recovered(p place) {
 	if is := t.places[p]; is != nil {
 		delete(t.places, p)
@@ -176,7 +176,7 @@ func (t *throttle) recovered(p place) {
 	}
 }
 
-// makeRoom makes room for another place. mu is held.
+// makeRoom makes room for another place. The caller holds mu.
 func (t *throttle) makeRoom() {
 	if t.places == nil {
 		t.places = map[place]*cooldown{}
