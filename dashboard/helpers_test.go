@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"html"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/audit"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/lock"
@@ -227,7 +229,7 @@ func newWorld(t *testing.T, db *dbtest.DB) (w world) {
 	must(t, c.Subscribe(ctx, hostile, hostile))
 	w.group, err = c.NewGroup(ctx, queue.Group{Name: hostile, Callback: &queue.Job{Kind: hostile}})
 	must(t, err)
-	enqueue(queue.Job{Queue: hostile, Kind: hostile, Group: w.group})
+	failing := enqueue(queue.Job{Queue: hostile, Kind: hostile, Group: w.group})
 	_, err = c.EditLimit(ctx, "mail", "", func(l *queue.Limit) { l.Running, l.Rate, l.Per = 7, 100, time.Minute })
 	must(t, err)
 
@@ -244,6 +246,16 @@ func newWorld(t *testing.T, db *dbtest.DB) (w world) {
 	db.Do(t, `INSERT INTO {prefix}job_count (minute, queue_id, kind, done, failed, dead, wait_us, run_us)
 		SELECT {time :at}, queue_id, 'bounce', 1234, 5, 1, 2000000, 3000000 FROM {prefix}queue WHERE name = 'mail'`,
 		dialect.Args{"at": now.Truncate(time.Minute).Add(-5 * time.Minute).UnixMicro()})
+	db.Do(t, `INSERT INTO {prefix}job_count (minute, queue_id, kind, done, wait_us) SELECT {time :at}, queue_id, 'bounce', 766, 766 FROM {prefix}queue WHERE name = 'mail'`,
+		dialect.Args{"at": now.Truncate(time.Minute).Add(-5 * time.Hour).UnixMicro()})
+	_, err = push.NewEndpoints(db.DB).Set(ctx, c, hostile, func(e *push.Endpoint) { e.URL = "https://worker.example/?key=geheim" })
+	must(t, err)
+	said, err := json.Marshal([]map[string]any{{
+		"at": now.Add(-3 * time.Second).UnixMicro(), "took": 70_000, "status": 503, "error": hostile, "origin": hostile, "job": failing, "by": hostile, "failures": 4,
+	}, {"at": now.Add(-9 * time.Second).UnixMicro(), "status": 503, "error": "HTTP 503 " + hostile, "job": failing, "by": "host:1", "failures": 4}})
+	must(t, err)
+	db.Do(t, `INSERT INTO {prefix}endpoint_answers (queue_id, answers) SELECT queue_id, :said FROM {prefix}queue WHERE name = :name`,
+		dialect.Args{"said": string(said), "name": hostile})
 	for i, name := range []string{hostile, "backup"} {
 		db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at, exec_by, exit_code, error, output)
 			VALUES (:name, {time :at}, 1, 'failed', {time :at}, {time :end}, 'host:1:x', 3, :error, :output)`, dialect.Args{

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"time"
 
@@ -30,10 +31,35 @@ type overviewData struct {
 	Problems []problem
 	All      bool // all that could be wrong was looked at
 	Chart    chart
+	Spans    []spanSum // of the last hour and the last day
 	Next     []scheduler.Planned
 	Queues   int
 	Sums     []sum // of all queues
 	Read     bool  // the queues were read
+}
+
+// A spanSum is what was done in some time, of all queues.
+type spanSum struct {
+	Name               string
+	Done, Failed, Dead int
+	Rate               string // jobs that ended in a minute
+	Wait, Took         time.Duration
+}
+
+// spanOf adds up what was done in some time: each part n attempts, with how long they waited and
+// took all together.
+func spanOf(name string, last time.Duration, parts iter.Seq[queue.Minute]) spanSum {
+	s := spanSum{Name: name}
+	var waited, took time.Duration
+	for m := range parts {
+		s.Done, s.Failed, s.Dead = s.Done+m.Done, s.Failed+m.Failed, s.Dead+m.Dead
+		waited, took = waited+m.Waited, took+m.Took
+	}
+	s.Rate = plain.Rate(float64(s.Done+s.Dead) / last.Minutes())
+	if n := time.Duration(s.Done + s.Failed + s.Dead); n > 0 {
+		s.Wait, s.Took = waited/n, took/n
+	}
+	return s
 }
 
 // A sum is how many jobs of all queues are in a state.
@@ -117,9 +143,21 @@ func (d *Dashboard) wrongQueues(ctx context.Context, r *request, data *overviewD
 		return err
 	}
 	data.Chart = chartOf(minutes, "", r.now)
-	dead, err := d.deadOfDay(ctx)
+	finished, err := d.finishedOfDay(ctx)
 	if err != nil {
 		return err
+	}
+	dead := deadOf(finished)
+	data.Spans = []spanSum{
+		spanOf("hour", time.Hour, slices.Values(minutes)),
+		spanOf("day", 24*time.Hour, func(yield func(queue.Minute) bool) {
+			for _, f := range finished {
+				n := time.Duration(f.Done + f.Failed + f.Dead)
+				if !yield(queue.Minute{Done: f.Done, Failed: f.Failed, Dead: f.Dead, Waited: n * f.Wait, Took: n * f.Took}) {
+					return
+				}
+			}
+		}),
 	}
 	all, err := d.countsOf(ctx)
 	if err != nil {
@@ -189,14 +227,18 @@ func (d *Dashboard) minutesOf(ctx context.Context) ([]queue.Minute, error) {
 	return d.minutes.get(ctx, func(ctx context.Context) ([]queue.Minute, error) { return d.queues.FinishedByMinute(ctx, time.Hour) })
 }
 
-// deadOfDay returns how many jobs of each queue died in the last day.
-func (d *Dashboard) deadOfDay(ctx context.Context) (map[string]int, error) {
-	all, err := d.finished.get(ctx, func(ctx context.Context) ([]queue.Finished, error) { return d.queues.Finished(ctx, 24*time.Hour) })
+// finishedOfDay returns what was done in the last day.
+func (d *Dashboard) finishedOfDay(ctx context.Context) ([]queue.Finished, error) {
+	return d.finished.get(ctx, func(ctx context.Context) ([]queue.Finished, error) { return d.queues.Finished(ctx, 24*time.Hour) })
+}
+
+// deadOf returns how many jobs of each queue died.
+func deadOf(all []queue.Finished) map[string]int {
 	dead := map[string]int{}
 	for _, f := range all {
 		dead[f.Queue] += f.Dead
 	}
-	return dead, err
+	return dead
 }
 
 // countsOf counts the jobs of the first thousand queues.

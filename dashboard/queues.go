@@ -15,9 +15,25 @@ import (
 const listed = 100
 
 type queuesData struct {
-	Queues []health.Depth
+	Queues []queueRow
 	After  string
 	More   string // the name after which the next page begins; empty: there is none
+}
+
+// A queueRow is a queue in a list, and how its jobs come and go.
+type queueRow struct {
+	health.Depth
+	In, Out string // a minute
+	Empty   health.Emptying
+}
+
+func newQueueRow(d health.Depth, flows map[string]health.Flow, now time.Time) queueRow {
+	f := flows[d.Name]
+	in, ok := d.In(f, now)
+	if !ok {
+		in = -1
+	}
+	return queueRow{d, plain.Rate(in), plain.Rate(f.Out), d.Empty(f, now)}
 }
 
 func (d *Dashboard) listQueues(ctx context.Context, r *request) (*view, error) {
@@ -31,7 +47,11 @@ func (d *Dashboard) listQueues(ctx context.Context, r *request) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	counted := map[string]health.Depth{}
+	minutes, err := d.minutesOf(ctx)
+	if err != nil {
+		v.troubles = append(v.troubles, d.trouble("Rates", err))
+	}
+	flows, counted := health.Flows(minutes, r.now), map[string]health.Depth{}
 	all, err := d.countsOf(ctx)
 	if err != nil {
 		v.troubles = append(v.troubles, d.trouble("Counts", err))
@@ -49,7 +69,7 @@ func (d *Dashboard) listQueues(ctx context.Context, r *request) (*view, error) {
 			q = one[0]
 		}
 		q.Queue = found[i] // the counts may be older
-		data.Queues = append(data.Queues, q)
+		data.Queues = append(data.Queues, newQueueRow(q, flows, r.now))
 	}
 	if n := len(found); n == listed {
 		data.More = found[n-1].Name
@@ -114,8 +134,8 @@ func (d *Dashboard) readCounts(ctx context.Context, r *request, data *queueData)
 		return err
 	}
 	data.Chart = chartOf(minutes, data.Name, r.now)
-	if data.Behind() {
-		data.Outlook = data.Depth.Outlook(health.Flows(minutes, r.now)[data.Name].Out)
+	if data.Waiting() > 0 {
+		data.Outlook = data.Depth.Outlook(health.Flows(minutes, r.now)[data.Name], r.now)
 	}
 	finished, err := d.queues.Finished(ctx, time.Hour)
 	for _, f := range finished {

@@ -31,6 +31,7 @@ type queueRow struct {
 	Oldest   waitAge `json:"oldest_seconds" table:"oldest"`
 	In       rate    `json:"in_per_minute" table:"in/min"`
 	Out      rate    `json:"out_per_minute" table:"out/min"`
+	Empty    emptied `json:"empty_seconds" table:"empty in"`
 	Workers  int     `json:"workers"`
 	Blocks   int     `json:"blocks"`
 	Endpoint string  `json:"endpoint" table:",rare"`
@@ -78,6 +79,27 @@ func (r rate) MarshalJSON() ([]byte, error) {
 	return json.Marshal(math.Round(float64(r)*100) / 100)
 }
 
+// An emptied is how long it takes until nothing waits.
+type emptied struct {
+	health.Emptying
+	waits bool // something does
+}
+
+func (e emptied) String() string {
+	if !e.waits || !e.Never && e.In < 0 {
+		return "-"
+	}
+	return e.Emptying.String()
+}
+
+// MarshalJSON returns a number, or null: never, or it is not known.
+func (e emptied) MarshalJSON() ([]byte, error) {
+	if e.Never {
+		return []byte("null"), nil
+	}
+	return waitAge(e.In).MarshalJSON()
+}
+
 func (p *program) queueList() *cobra.Command {
 	var output, after string
 	limit := health.MostQueues
@@ -96,7 +118,8 @@ counted: 10000+ is that many or more. The states of a job:
 OLDEST is for how long the oldest ready job has waited. OUT/MIN is how many jobs a minute
 ended, done or dead, in the last ten whole minutes, as workers have counted; IN/MIN is how
 many came in then: an estimate from the jobs that are there and those that ended, and -
-where there are too many to be counted. WORKERS are the processes that do its jobs now.
+where there are too many to be counted. EMPTY IN is how long it takes until none waits if
+it goes on so: never if as many come in as end, "over" what the first 10000 take. WORKERS are the processes that do its jobs now.
 BLOCKS is how many could share it: dbcron queue resize. ENDPOINT is where its jobs are
 sent, without the URL's query: dbcron endpoint.`,
 		Example: `  dbcron queue list
@@ -210,6 +233,8 @@ func (l *queueLook) row(ctx context.Context, q queue.Queue) (queueRow, []queue.B
 	}
 	return queueRow{
 		q.Name, q.State, tally(d.Waiting()), tally(d.Delayed - d.Due), tally(d.Running), tally(d.Dead), tally(done), countLimit,
-		oldest, in, rate(flow.Out), len(holders(blocks)), q.Blocks, l.endpoints[q.Name], q.Reason, newQueueSettingsRow(&q),
+		oldest, in, rate(flow.Out),
+		emptied{d.Empty(flow, l.now), d.Waiting() > 0},
+		len(holders(blocks)), q.Blocks, l.endpoints[q.Name], q.Reason, newQueueSettingsRow(&q),
 	}, blocks, err
 }

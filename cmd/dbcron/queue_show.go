@@ -124,6 +124,9 @@ func (d *queueDetail) facts() []fact {
 	if d.Oldest >= 0 {
 		facts = append(facts, fact{"oldest", d.Oldest.String() + " ready"})
 	}
+	if d.Empty.waits {
+		facts = append(facts, fact{"empty in", d.Empty.String()})
+	}
 	facts = append(facts, fact{"in, out", d.In.String() + " and " + d.Out.String() + " a minute"}, fact{"endpoint", d.Endpoint})
 	if d.q.KeepDone > 0 || d.Done > 0 {
 		facts = append(facts, fact{"done", d.Done.String()})

@@ -276,13 +276,14 @@ func (l *topLook) measure(d *health.Depth) {
 func (l *topLook) queueTable(s *topScreen, limit int) {
 	all := slices.Clone(l.depths)
 	slices.SortStableFunc(all, func(a, b health.Depth) int { return cmp.Or(cmp.Compare(b.Age, a.Age), cmp.Compare(b.Ready, a.Ready)) })
-	rows, lines := [][]string{{"QUEUE", "STATE", "READY", "OLDEST", "RUNNING", "DELAYED", "DEAD", "IN/MIN", "OUT/MIN"}}, []topLine(nil)
+	head := []string{"QUEUE", "STATE", "READY", "OLDEST", "RUNNING", "DELAYED", "DEAD", "IN/MIN", "OUT/MIN", "EMPTY IN"}
+	rows, lines := [][]string{head}, []topLine(nil)
 	flows := health.Flows(l.minutes, l.now)
 	for i := range all[:min(len(all), limit)] {
 		d := &all[i]
-		oldest, in := "–", "–"
-		if d.Ready > 0 {
-			oldest = plain.Span(d.Age)
+		oldest, in, empty := "–", "–", "–"
+		if d.Waiting() > 0 {
+			oldest, empty = plain.Span(d.Age), d.Empty(flows[d.Name], l.now).String()
 		}
 		if r := l.rates[d.Name]; r.measured {
 			in = fmt.Sprintf("%.0f", r.perMin)
@@ -296,7 +297,7 @@ func (l *topLook) queueTable(s *topScreen, limit int) {
 		}
 		rows = append(rows, []string{
 			plain.Cut(d.Name, 30), d.State, plain.Count(d.Ready, d.Limit), oldest, plain.Count(d.Running, d.Limit), plain.Count(d.Delayed, d.Limit),
-			plain.Count(d.Dead, d.Limit), in, fmt.Sprintf("%.0f", flows[d.Name].Out),
+			plain.Count(d.Dead, d.Limit), in, fmt.Sprintf("%.0f", flows[d.Name].Out), empty,
 		})
 		lines = append(lines, line)
 	}

@@ -3,6 +3,7 @@ package health
 import (
 	"time"
 
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -42,6 +43,48 @@ func Flows(minutes []queue.Minute, now time.Time) map[string]Flow {
 		all[m.Queue] = f
 	}
 	return all
+}
+
+// An Emptying is how long it takes until no job of a queue waits, if jobs come and go as in the
+// last ten minutes.
+type Emptying struct {
+	In    time.Duration // below 0: it is not known
+	More  bool          // it is more than that: not all jobs were counted
+	Never bool          // as many jobs come in as are done, or more
+}
+
+// String says it in a few words.
+func (e Emptying) String() string {
+	switch {
+	case e.Never:
+		return "never"
+	case e.In >= 0 && e.More:
+		return "over " + plain.Span(e.In)
+	}
+	return plain.Span(e.In)
+}
+
+// Empty estimates when no job of a queue waits any more. It is not known of a queue that is paused.
+func (d *Depth) Empty(f Flow, now time.Time) Emptying {
+	in, ok := d.In(f, now)
+	switch waiting := d.Waiting(); {
+	case d.Limit == 0 || waiting > 0 && d.State != "active":
+		return Emptying{In: -1}
+	case waiting == 0:
+		return Emptying{}
+	case f.Out == 0 || ok && in >= f.Out:
+		return Emptying{Never: true}
+	case !ok: // nobody knows how many there are, but these take so long at the least
+		return Emptying{In: perMinute(waiting, f.Out), More: true}
+	default:
+		return Emptying{In: perMinute(waiting, f.Out-in)}
+	}
+}
+
+// perMinute is how long so many jobs take at a rate.
+func perMinute(n int, rate float64) time.Duration {
+	const longest = 365 * 24 * time.Hour
+	return time.Duration(min(float64(n)/rate*float64(time.Minute), float64(longest)))
 }
 
 // In estimates how many jobs came into a queue in a minute, over the minutes of Flows: those that

@@ -38,3 +38,35 @@ func TestFlows(t *testing.T) {
 		}
 	}
 }
+
+// How long it takes until a queue is empty, by what comes in and what ends.
+func TestEmpty(t *testing.T) {
+	now := dbtest.Start.Add(30 * time.Second)
+	rate := func(out int) []queue.Minute { // of jobs that had waited for long, so that none of them came in meanwhile
+		return []queue.Minute{{Begins: dbtest.Start.Add(-time.Minute), Queue: "mail", Done: 10 * out, Waited: time.Duration(10*out) * time.Hour}}
+	}
+	depth := func(ready, recent int) Depth {
+		return Depth{Queue: queue.Queue{Name: "mail", State: "active"}, Counts: queue.Counts{Ready: ready, Limit: 100}, Recent: recent}
+	}
+	paused := depth(5, 0)
+	paused.State = "paused"
+	for name, c := range map[string]struct {
+		d       Depth
+		minutes []queue.Minute
+		want    string
+	}{
+		"nothing waits":       {depth(0, 0), nil, "0µs"},
+		"none is done":        {depth(5, 0), nil, "never"},
+		"none comes in":       {depth(60, 0), rate(20), "3m"},
+		"half as many come":   {depth(60, 105), rate(20), "6m"},
+		"as many come":        {depth(60, 210), rate(20), "never"},
+		"more than counted":   {depth(100, 100), rate(20), "over 5m"},
+		"more, and none done": {depth(100, 100), nil, "never"},
+		"paused":              {paused, rate(20), "–"},
+		"not counted":         {Depth{}, nil, "–"},
+	} {
+		if got := c.d.Empty(Flows(c.minutes, now)["mail"], now).String(); got != c.want {
+			t.Errorf("%s: %s, not %s", name, got, c.want)
+		}
+	}
+}

@@ -220,7 +220,7 @@ func OfQueues(ctx context.Context, c *queue.Client, depths []Depth, minutes []qu
 			paused = append(paused, p)
 		case q.Behind():
 			p.Bad, p.what, p.Since = true, "Queue %s is behind", now.Add(-q.Age)
-			p.Why, p.Do = q.Outlook(flows[q.Name].Out),
+			p.Why, p.Do = q.Outlook(flows[q.Name], now),
 				"give it more workers, or find what holds them up: dbcron job list --state running --queue "+argument(q.Name)
 			behind = append(behind, p)
 		}
@@ -264,17 +264,28 @@ func jobs(n, limit int) string {
 // Behind tells whether jobs of a queue that is not paused have waited for a minute.
 func (d *Depth) Behind() bool { return d.State == "active" && d.Age >= behindAfter }
 
-// Outlook tells how many jobs wait in a queue, and how long that lasts if it goes on as in the
-// last ten minutes and nothing is added.
-func (d *Depth) Outlook(perMinute float64) string {
+// Outlook tells how many jobs wait in a queue, how fast they come and go, and how long that
+// lasts if it goes on as in the last ten minutes.
+func (d *Depth) Outlook(f Flow, now time.Time) string {
 	text := plain.Count(d.Waiting(), d.Limit) + " ready, the oldest for " + plain.Span(d.Age)
+	in, ok := d.In(f, now)
 	switch {
-	case perMinute == 0:
-		return text + "; none was done in the last ten minutes"
-	case d.Waiting() >= d.Limit:
-		return fmt.Sprintf("%s; %.0f a minute are done", text, max(1, perMinute))
+	case f.Out == 0:
+		text += "; none was done in the last ten minutes"
+	case ok:
+		text += "; " + plain.Rate(in) + " a minute come in, " + plain.Rate(f.Out) + " are done"
+	default:
+		text += "; " + plain.Rate(f.Out) + " a minute are done"
 	}
-	return text + "; at the present rate they are done in " + plain.Span(time.Duration(float64(d.Waiting())/perMinute*float64(time.Minute)))
+	switch e := d.Empty(f, now); {
+	case e.Never && f.Out == 0:
+		return text
+	case e.Never:
+		return text + ", so that they never end at this rate"
+	case e.In > 0:
+		return text + "; none is left in " + e.String() + " at this rate"
+	}
+	return text
 }
 
 // OfFiles finds files that daemons could not import, and those of which daemons have different

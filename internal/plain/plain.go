@@ -36,6 +36,17 @@ func Plural(n int, one, more string) string {
 	return Number(n) + " " + more
 }
 
+// Rate is how many things a minute. One below 0 is not known.
+func Rate(perMinute float64) string {
+	switch {
+	case perMinute < 0:
+		return "–"
+	case perMinute == 0 || perMinute >= 9.95:
+		return Number(int64(perMinute + 0.5))
+	}
+	return strconv.FormatFloat(max(0.1, perMinute), 'f', 1, 64)
+}
+
 // Span is a duration in its two largest units.
 func Span(d time.Duration) string {
 	switch {
