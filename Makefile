@@ -28,7 +28,7 @@ DIST    := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # $(call timed,NAME,COMMAND) runs the command and prints how long it took.
 timed = @echo "== $(1)"; from=$$(date +%s); $(2) && echo "== $(1): $$(($$(date +%s) - from)) s"
 
-.PHONY: help fmt fmt-check lint cross deps test smoke compat test-otel test-browser screenshots golden faults bench fuzz check dist packages release hooks up
+.PHONY: help fmt fmt-check lint cross deps test smoke compat test-otel test-browser screenshots golden faults bench bench-peers fuzz check dist packages release hooks up
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -39,8 +39,8 @@ fmt: ## format the code and sort the imports
 fmt-check: ## fail if fmt would change something
 	@$(LINT) fmt --diff
 
-lint: ## linters, formatting, import arrows, go.mod, and that bench, browser and oteldbcron compile
-	$(call timed,lint,$(LINT) run ./... && go mod tidy -diff && go -C bench vet ./... && go -C browser vet ./... && go -C oteldbcron vet ./...)
+lint: ## linters, formatting, import arrows, go.mod, and that bench, bench/peers, browser and oteldbcron compile
+	$(call timed,lint,$(LINT) run ./... && go mod tidy -diff && go -C bench vet ./... && go -C bench/peers vet ./... && go -C browser vet ./... && go -C oteldbcron vet ./...)
 
 # Not the drivers and the programs, which take minutes: `make dist` builds those.
 cross: ## compile what has files of its own for the other platforms
@@ -79,6 +79,10 @@ faults: ## processes killed, paused and cut off, for MINUTES=3
 
 bench: ## measurements behind docs/benchmarks.md and decisions; ARGS='-run LockPairs'
 	@$(RUN) -durable -- go -C bench test -count=1 -v -timeout 60m $(ARGS) ./...
+
+bench-peers: ## dbcron beside River, asynq, JetStream, redsync and etcd, about 15 minutes; ARGS='-rounds 1 -only etcd'
+	@tools/test-deps peers
+	@DBCRON_TEST_ENGINES=postgres $(RUN) -durable -- go -C bench/peers test -count=1 -v -timeout 60m . -chart ../../docs/pictures/peers.svg $(ARGS)
 
 fuzz: ## each fuzz test for FUZZTIME=30s
 	@grep -rEo --include='*_test.go' --exclude-dir=bench --exclude-dir=browser '^func Fuzz[A-Za-z0-9_]*' . | \

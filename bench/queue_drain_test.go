@@ -18,7 +18,7 @@ func drained(t *testing.T, b *bed, batch int) *ours {
 }
 
 // TestQueueDrain prints how many jobs a second one worker does whose handler does
-// nothing, and the same for the floors and for River. Where Go's time goes:
+// nothing, and the same for the floors. Where Go's time goes:
 //
 //	-run TestQueueDrain/postgres -compare=false -cpuprofile cpu.out
 func TestQueueDrain(t *testing.T) {
@@ -40,9 +40,6 @@ func TestQueueDrain(t *testing.T) {
 				if *compare && b.Dialect.Name == "postgres" {
 					figures = append(figures, figure{"raw, advisory locks", advisoryFloor(t, b, *jobs, batch)})
 				}
-				for _, p := range rivers(t, b) {
-					figures = append(figures, figure{p.String(), drain(t, p, *jobs)})
-				}
 				report(t, b, fmt.Sprintf("drain of %d", *jobs), figures)
 			})
 		}
@@ -54,18 +51,17 @@ func TestQueueDrain(t *testing.T) {
 func TestQueueBacklog(t *testing.T) {
 	const few, rounds = 10_000, 5
 	queues(t, func(t *testing.T, b *bed) {
-		for _, p := range append([]peer{newOurs(t, b, "dbcron", queue.WorkerOptions{})}, rivers(t, b)...) {
-			t.Run(p.String(), func(t *testing.T) {
-				small := 0.0
-				n := min(few, *backlog)
-				for range rounds {
-					small += drain(t, p, n) / rounds
-				}
-				large := drainFor(t, p, *backlog, *span)
-				t.Logf("%-8s %-8s %8.0f jobs/s of %d, %8.0f jobs/s of %d: ratio %.2f",
-					b.Dialect.Name, p, small, n, large, *backlog, large/small)
-			})
-		}
+		p := newOurs(t, b, "dbcron", queue.WorkerOptions{})
+		t.Run(p.String(), func(t *testing.T) {
+			small := 0.0
+			n := min(few, *backlog)
+			for range rounds {
+				small += drain(t, p, n) / rounds
+			}
+			large := drainFor(t, p, *backlog, *span)
+			t.Logf("%-8s %-8s %8.0f jobs/s of %d, %8.0f jobs/s of %d: ratio %.2f",
+				b.Dialect.Name, p, small, n, large, *backlog, large/small)
+		})
 	})
 }
 

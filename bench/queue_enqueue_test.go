@@ -13,7 +13,7 @@ import (
 const bulk = 1000
 
 // TestQueueBulk prints how many jobs a second goroutines enqueue, 1000 a call,
-// with package queue, with the least SQL for it, and with River.
+// with package queue, and with the least SQL for it.
 func TestQueueBulk(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		rawQueue(t, b)
@@ -39,9 +39,6 @@ func bulkWays(t *testing.T, b *bed, workers int) []contestant {
 		ways = append(ways, rawContestant(b, "raw INSERT of many rows", func(ctx context.Context, n int) error {
 			return with(links, func(l *link) error { return l.insert(ctx, sequence(n, bulk)...) })
 		}))
-	}
-	for _, p := range rivers(t, b) {
-		ways = append(ways, contestantOf(p, func(ctx context.Context, n int) error { return p.many(ctx, n, bulk) }))
 	}
 	return ways
 }
@@ -86,13 +83,10 @@ func singleWays(t *testing.T, b *bed, workers int) []contestant {
 			waiting <- r
 			return <-r.done
 		}))
-		links := connectMany(t, b, min(workers, riverConns))
+		links := connectMany(t, b, min(workers, 20))
 		ways = append(ways, rawContestant(b, "raw, one row a statement", func(ctx context.Context, n int) error {
 			return with(links, func(l *link) error { return l.insertOne(ctx, n) })
 		}))
-	}
-	for _, p := range rivers(t, b) {
-		ways = append(ways, singles(p))
 	}
 	return ways
 }

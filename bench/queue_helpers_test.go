@@ -25,7 +25,7 @@ var (
 // stalled is after how long without a job it is not waited for more.
 const stalled = 30 * time.Second
 
-// payload is that of job n: a hundred bytes of JSON, the same that a riverJob has.
+// payload is that of job n: a hundred bytes of JSON.
 func payload(n int) []byte {
 	return fmt.Appendf(nil, `{"order":%d,"customer":"customer-%d","address":"12 High Street, Springfield","paid":true}`,
 		n+10_000_000, n%1000+1000)

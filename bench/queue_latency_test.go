@@ -53,9 +53,6 @@ func TestQueueLatency(t *testing.T) {
 		if b.Dialect.Notify == nil {
 			peers = append(peers, newRinging(t, b))
 		}
-		for _, p := range rivers(t, b) {
-			peers = append(peers, p, newTheirs(t, b, "River, as it comes", riverDefault))
-		}
 		var first [2]time.Duration
 		for i, p := range peers {
 			p50, p99, most, n := latency(t, p)
@@ -130,19 +127,18 @@ var snapshots = map[string][]string{
 // removes what is deleted; and without that.
 func TestQueueSnapshot(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
-		for _, p := range append([]peer{newOurs(t, b, "dbcron", queue.WorkerOptions{})}, rivers(t, b)...) {
-			var ends [2]float64
-			for i, old := range []bool{false, true} {
-				what := map[bool]string{false: "no snapshot", true: "an old snapshot"}[old]
-				series := flow(t, b, p, old)
-				third := series[len(series)*2/3:]
-				for _, n := range third {
-					ends[i] += float64(n) / float64(len(third))
-				}
-				t.Logf("%-8s %-8v %-16s %8.0f jobs/s in the last third; each second: %v", b.Dialect.Name, p, what, ends[i], series)
+		p := newOurs(t, b, "dbcron", queue.WorkerOptions{})
+		var ends [2]float64
+		for i, old := range []bool{false, true} {
+			what := map[bool]string{false: "no snapshot", true: "an old snapshot"}[old]
+			series := flow(t, b, p, old)
+			third := series[len(series)*2/3:]
+			for _, n := range third {
+				ends[i] += float64(n) / float64(len(third))
 			}
-			t.Logf("%-8s %-8v with the snapshot in the last third: ratio %.2f", b.Dialect.Name, p, ends[1]/ends[0])
+			t.Logf("%-8s %-8v %-16s %8.0f jobs/s in the last third; each second: %v", b.Dialect.Name, p, what, ends[i], series)
 		}
+		t.Logf("%-8s %-8v with the snapshot in the last third: ratio %.2f", b.Dialect.Name, p, ends[1]/ends[0])
 	})
 }
 

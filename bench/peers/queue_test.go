@@ -1,0 +1,258 @@
+package peers
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var (
+	rounds = flag.Int("rounds", 3, "how often each system is measured, in turns")
+	span   = flag.Duration("span", 3*time.Second, "how long each measurement enqueues, or takes locks")
+	jobs   = flag.Int("jobs", 100_000, "jobs that are ready before a worker starts")
+	chart  = flag.String("chart", "", "the `file` that the chart is written to")
+	only   = flag.String("only", "", "the one system to measure, by its name")
+)
+
+// stalled is how long a system may do no job before the measurement is given up.
+const stalled = time.Minute
+
+// A system is a queue, or a way to lock, with the settings that its name tells.
+type system interface {
+	String() string
+	durable() bool // what it has acknowledged survives a crash of the machine
+}
+
+// A queueSystem is a queue with its server, of which the tests are two processes: one that
+// enqueues, and one that works.
+type queueSystem interface {
+	system
+	one(ctx context.Context, n int) error         // enqueues job n
+	many(ctx context.Context, first, n int) error // enqueues n jobs at once, or as quickly as it can
+	bulk() bool                                   // many is a call of its own
+	work(t *testing.T, do func(n int)) (stop func())
+	wipe(t *testing.T) // removes all jobs
+}
+
+// payload is that of job n: a hundred bytes of JSON.
+func payload(n int) []byte {
+	return fmt.Appendf(nil, `{"order":%d,"customer":"customer-%d","address":"12 High Street, Springfield","paid":true}`, n+firstOrder, n%1000+1000)
+}
+
+const firstOrder = 10_000_000
+
+// number tells which job has a payload.
+func number(t *testing.T, text []byte) int {
+	digits, _, ok := bytes.Cut(bytes.TrimPrefix(text, []byte(`{"order":`)), []byte(","))
+	n, err := strconv.Atoi(string(digits))
+	if err != nil || !ok {
+		t.Errorf("a payload of another: %q", text)
+	}
+	return n - firstOrder
+}
+
+// TestQueues measures, in each round and for each queue: enqueueing by one caller and by 32, in
+// bulk, the drain of jobs that are ready, and the time from the call that enqueues to the start of
+// the handler at 100 jobs a second.
+func TestQueues(t *testing.T) {
+	var all []queueSystem
+	for _, open := range []func(*testing.T) []queueSystem{dbcronQueues, riverQueues, asynqQueues, jetStreamQueues} {
+		for _, q := range open(t) {
+			if *only == "" || *only == q.String() {
+				all = append(all, q)
+			}
+		}
+	}
+	r := newReport("Enqueue, 1 caller", "Enqueue, 32 callers", "Bulk", "Drain", "Latency, p50", "Latency, p99")
+	for range *rounds {
+		for _, q := range all {
+			r.note(q, "Enqueue, 1 caller", enqueue(t, q, 1))
+			r.note(q, "Enqueue, 32 callers", enqueue(t, q, 32))
+			if q.bulk() {
+				r.note(q, "Bulk", inBulk(t, q))
+			}
+			r.note(q, "Drain", drain(t, q))
+			p50, p99 := latency(t, q)
+			r.note(q, "Latency, p50", p50.Seconds()*1e3)
+			r.note(q, "Latency, p99", p99.Seconds()*1e3)
+		}
+	}
+	r.print(t)
+	if *chart != "" {
+		r.draw(t, *chart, "Enqueue, 32 callers", "Drain")
+	}
+}
+
+// enqueue returns how many jobs a second some callers enqueue, each one at a time.
+func enqueue(t *testing.T, q queueSystem, callers int) float64 {
+	t.Helper()
+	defer q.wipe(t)
+	var next atomic.Int64
+	var group sync.WaitGroup
+	begun := time.Now()
+	for range callers {
+		group.Go(func() {
+			for time.Since(begun) < *span {
+				if err := q.one(t.Context(), int(next.Add(1))); err != nil {
+					t.Errorf("%v: %v", q, err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	return float64(next.Load()) / time.Since(begun).Seconds()
+}
+
+// inBulk returns how many jobs a second four callers enqueue, 1000 in each call.
+func inBulk(t *testing.T, q queueSystem) float64 {
+	t.Helper()
+	defer q.wipe(t)
+	var next atomic.Int64
+	var group sync.WaitGroup
+	begun := time.Now()
+	for range 4 {
+		group.Go(func() {
+			for time.Since(begun) < *span {
+				if err := q.many(t.Context(), int(next.Add(1000)-1000), 1000); err != nil {
+					t.Errorf("%v: %v", q, err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	return float64(next.Load()) / time.Since(begun).Seconds()
+}
+
+// A tally notes when each job was first started, and how many were.
+type tally struct {
+	mu    sync.Mutex
+	at    map[int]time.Time
+	again int // jobs that were started once more
+	last  time.Time
+}
+
+func newTally(n int) *tally { return &tally{at: make(map[int]time.Time, n)} }
+
+func (s *tally) start(n int) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = now
+	if _, there := s.at[n]; there {
+		s.again++
+		return
+	}
+	s.at[n] = now
+}
+
+// wait waits until n jobs were started.
+func (s *tally) wait(t *testing.T, q queueSystem, n int) {
+	t.Helper()
+	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
+		s.mu.Lock()
+		started, last := len(s.at), s.last
+		s.mu.Unlock()
+		if started >= n {
+			return
+		}
+		if time.Since(begun) > stalled && time.Since(last) > stalled {
+			t.Fatalf("%v: %d of %d jobs were started", q, started, n)
+		}
+	}
+}
+
+func (s *tally) check(t *testing.T, q queueSystem) {
+	t.Helper()
+	if s.again > 0 {
+		t.Logf("%v: %d jobs were started more than once", q, s.again)
+	}
+}
+
+// drain returns how many jobs a second one worker does that were ready before it started, from its
+// first one on.
+func drain(t *testing.T, q queueSystem) float64 {
+	t.Helper()
+	defer q.wipe(t)
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for {
+				first := int(next.Add(1000) - 1000)
+				n := min(1000, *jobs-first)
+				if n <= 0 {
+					return
+				}
+				if err := q.many(t.Context(), first, n); err != nil {
+					t.Errorf("%v: %v", q, err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	seen := newTally(*jobs)
+	stop := q.work(t, seen.start)
+	seen.wait(t, q, *jobs)
+	over := time.Now()
+	stop()
+	seen.check(t, q)
+	first := over
+	for _, at := range seen.at {
+		if at.Before(first) {
+			first = at
+		}
+	}
+	return float64(*jobs) / over.Sub(first).Seconds()
+}
+
+// latency returns percentiles of the time from the call that enqueues a job to its start, of jobs
+// that come at random, 100 a second.
+func latency(t *testing.T, q queueSystem) (p50, p99 time.Duration) {
+	t.Helper()
+	defer q.wipe(t)
+	const rate, warm = 100, 50
+	random := rand.New(rand.NewPCG(1, 2)) // the same for all
+	n := int(span.Seconds() * rate)
+	seen := newTally(n + warm)
+	stop := q.work(t, seen.start)
+	for i := range warm { // connections, prepared statements, listeners
+		if err := q.one(t.Context(), i); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	sent := make([]time.Time, n)
+	var group sync.WaitGroup
+	at := time.Now()
+	for i := range n {
+		at = at.Add(time.Duration(random.ExpFloat64() / rate * float64(time.Second)))
+		time.Sleep(time.Until(at))
+		group.Go(func() {
+			sent[i] = time.Now()
+			if err := q.one(t.Context(), warm+i); err != nil {
+				t.Errorf("%v: %v", q, err)
+			}
+		})
+	}
+	group.Wait()
+	seen.wait(t, q, n+warm)
+	stop()
+	seen.check(t, q)
+	took := make([]time.Duration, n)
+	for i := range took {
+		took[i] = seen.at[warm+i].Sub(sent[i])
+	}
+	slices.Sort(took)
+	return took[n/2], took[n*99/100]
+}
