@@ -131,7 +131,7 @@ type runJSON struct {
 	To       *stamp `json:"to,omitempty" doc:"Of slots that were skipped or missed: the last one of the stretch that due begins"`
 	Slots    int64  `json:"slots,omitempty" doc:"How many slots that stretch has"`
 	Attempt  int    `json:"attempt"`
-	Cause    string `json:"cause" doc:"slot, hand, backfill or chain"`
+	Cause    string `json:"cause" doc:"slot, hand, backfill, chain or boot"`
 	State    string `json:"state" doc:"waiting, running, ok, failed, timeout, lost, retry, cancelled, skipped or missed"`
 	By       string `json:"by,omitempty" doc:"The daemon"`
 	Started  *stamp `json:"started,omitempty"`

@@ -65,7 +65,7 @@ var (
 
 	// countRuns counts open runs, by the index of each lane.
 	countRuns = dialect.SQL("httpapi.count-runs", `
-		SELECT r.state, COUNT(*) FROM (SELECT DISTINCT lane FROM {prefix}schedule) AS l
+		SELECT r.state, COUNT(*) FROM (SELECT lane FROM {prefix}schedule UNION SELECT lane FROM {prefix}schedule_boot) AS l
 		JOIN {prefix}run AS r ON r.lane = l.lane AND r.next_exec > {time 0} AND r.next_exec < {time 253402300799000000}
 		GROUP BY r.state`)
 

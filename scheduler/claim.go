@@ -21,7 +21,8 @@ type run struct {
 	schedule string
 	due      time.Time
 	attempt  int
-	cause    string // slot, hand, backfill or chain
+	cause    string // slot, hand, backfill, chain or boot
+	pinned   string // the lane of one host, if only that may run it: see bootLane
 	failures int    // failed attempts at the slot before this one
 	crashes  int    // lost attempts at the slot before this one
 	fence    int64
@@ -41,10 +42,10 @@ type run struct {
 // schedule is paused or has ended.
 func (r *run) asked() bool { return r.cause == "hand" || r.cause == "backfill" }
 
-// args returns the columns of a run that has not begun.
+// args returns the columns of a run that has not begun, for a schedule's lane.
 func (r *run) args(lane string) dialect.Args {
 	return dialect.Args{
-		"name": r.schedule, "path": lane, "due": r.due.UnixMicro(), "nth": r.attempt,
+		"name": r.schedule, "path": cmp.Or(r.pinned, lane), "due": r.due.UnixMicro(), "nth": r.attempt,
 		"why": r.cause, "failed": r.failures, "crashed": r.crashes, "number": r.fence,
 	}
 }
@@ -72,9 +73,9 @@ func scanCandidate(rows *sql.Rows) (c candidate, err error) {
 func (c *candidate) stopped() bool { return c.State == "paused" || c.State == "failed" }
 
 // overlap returns the policy in effect. Runs that enqueue a job end in the transaction that
-// begins them, so they never overlap.
+// begins them, so they never overlap; and hosts that start at the same time all run @reboot.
 func (c *candidate) overlap() string {
-	if c.Kind == "job" {
+	if c.Kind == "job" || c.atBoot() {
 		return "allow"
 	}
 	return c.Overlap
@@ -344,7 +345,8 @@ func (s *Scheduler) write(ctx context.Context, tx *dialect.Session, b *claims) (
 	args := dialect.Args{"rows": b.begins, "owner": s.owner, "claim": b.token, "lease": s.opt.Lease.Microseconds(), "names": names}
 	scan := func(rows *sql.Rows) (r run, err error) {
 		var due int64
-		err = rows.Scan(&r.id, &r.schedule, &due, &r.attempt, &r.cause, &r.failures, &r.crashes, &r.fence)
+		err = rows.Scan(&r.id, &r.schedule, &due, &r.attempt, &r.cause, &r.failures, &r.crashes, &r.fence, &r.pinned)
+		r.pinned = pin(r.pinned)
 		r.due, r.claim, r.deadline = instantOf(due), b.token, deadline
 		r.what, r.crowded = &b.what[r.schedule].Schedule, b.crowd[r.schedule]
 		return r, err

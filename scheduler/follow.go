@@ -16,9 +16,9 @@ var (
 
 	lastRun = dialect.SQL("scheduler.last-run", `SELECT COALESCE(MAX(id), 0) FROM {prefix}run`)
 
-	// openRunIDs probes the index once per lane.
+	// openRunIDs probes the index once per lane, those of started hosts among them.
 	openRunIDs = dialect.SQL("scheduler.open-run-ids", `
-		SELECT r.id FROM (SELECT DISTINCT lane FROM {prefix}schedule) AS l
+		SELECT r.id FROM (SELECT lane FROM {prefix}schedule UNION SELECT lane FROM {prefix}schedule_boot) AS l
 		JOIN {prefix}run AS r ON r.lane = l.lane AND r.next_exec > {time 0} AND r.next_exec < {time 253402300799000000}
 		ORDER BY r.id LIMIT :limit`)
 )

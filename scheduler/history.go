@@ -15,7 +15,7 @@ type Run struct {
 	Schedule string
 	Due      time.Time // the slot
 	Attempt  int       // 1 at first; more after a crash or failure
-	Cause    string    // why it is run: slot, hand (run now), backfill or chain
+	Cause    string    // why it is run: slot, hand (run now), backfill, chain or boot
 
 	// State is waiting (for its time, or the run before), running, ok, failed,
 	// timeout, lost and retry (another attempt follows), cancelled, skipped or

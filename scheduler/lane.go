@@ -21,6 +21,9 @@ func (s *Scheduler) lanes() []string {
 			switch kind {
 			case Commands:
 				lanes = append(lanes, (&Schedule{Tag: tag}).lane())
+				if s.boots { // else there is nothing in it
+					lanes = append(lanes, bootLane(tag, s.opt.BootID))
+				}
 			case Jobs:
 				lanes = append(lanes, (&Schedule{Tag: tag, Kind: "job"}).lane())
 			case Functions:

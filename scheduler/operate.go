@@ -53,18 +53,9 @@ func Start(ctx context.Context, db *dialect.DB, name string) (started Run, err e
 		if len(open[name]) > 0 && c.overlap() == "forbid" {
 			return fmt.Errorf("%w: %s", ErrBusy, name)
 		}
-		r := run{schedule: name, due: c.now, attempt: 1, cause: "hand"}
-		// The present moment may be taken as a slot already. The schedule is locked, so nobody else can
-		// take the next one.
-		for {
-			taken, err := attempts(ctx, tx, name, r.due, r.due)
-			if err != nil {
-				return err
-			}
-			if len(taken) == 0 {
-				break
-			}
-			r.due = r.due.Add(time.Millisecond)
+		r := run{schedule: name, attempt: 1, cause: "hand"}
+		if r.due, err = freeSlot(ctx, tx, &c); err != nil {
+			return err
 		}
 		args := r.args(c.lane)
 		args["after_us"] = 0
@@ -225,6 +216,17 @@ type attemptAt struct {
 	attempt int
 	state   string
 	open    bool // it has not ended
+}
+
+// freeSlot returns the slot of a run that no spec makes due: the present moment, or the next one
+// that is free. The schedule is locked, so nobody else can take it.
+func freeSlot(ctx context.Context, tx *dialect.Session, c *candidate) (time.Time, error) {
+	for due := c.now; ; due = due.Add(time.Millisecond) {
+		taken, err := attempts(ctx, tx, c.Name, due, due)
+		if err != nil || len(taken) == 0 {
+			return due, err
+		}
+	}
 }
 
 // attempts lists the attempts at slots from one time to another, in slot order.

@@ -97,7 +97,7 @@ func hot(ids []int64, names []string) map[*dialect.Stmt]dialect.Args {
 		runsAfter:   {"after": int64(1) << 40, "limit": 10},
 		runsWithIDs: {"ids": ids},
 		lastRun:     {},
-		relane:      {"schedule": names[0], "lane": "x"},
+		relane:      {"schedule": names[0], "old": "default", "lane": "x"},
 		runOf:       {"schedule": names[0], "due": at(0).UnixMicro()},
 		causedBy:    {"schedule": names[0], "due": at(0).UnixMicro()},
 		attemptsAt:  {"schedule": names[0], "from": at(0).UnixMicro(), "to": at(0).UnixMicro()},

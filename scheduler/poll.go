@@ -182,6 +182,12 @@ func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
 	if s.asks() {
 		s.asking.Note(s.cancelRequests(ctx))
 	}
+	if !s.booted {
+		if err := s.lookAtBoot(ctx, true); err != nil {
+			return 0, err
+		}
+		s.booted = true
+	}
 	lanes := s.lanes()
 	full := s.freePlaces() == 0
 	if full {

@@ -113,6 +113,9 @@ func (s *Schedule) Problems() []Problem {
 	if _, err := plans.get(&f); err != nil {
 		all.wrong("spec", err)
 	}
+	if f.atBoot() && f.Kind != "shell" && f.Kind != "argv" {
+		all.add("spec", "@reboot runs commands only: kind shell or argv")
+	}
 	all = append(all, f.workProblems()...)
 	all.wrong("tag", f.tagProblem())
 	return append(all, f.policyProblems()...)

@@ -74,6 +74,10 @@ type Options struct {
 	Dir    string       // working directory of commands; default: /
 	Logger *slog.Logger // default: slog.Default
 
+	// BootID identifies the host's present start, for schedules with the spec @reboot: each runs once
+	// per BootID. Default: the kernel's, on Linux and macOS; elsewhere none, and no @reboot runs.
+	BootID string
+
 	// Ended is called when a run of this daemon has ended, with its recorded state and its
 	// duration. It feeds metrics and should return quickly. Default: none.
 	Ended func(state string, took time.Duration)
@@ -117,6 +121,8 @@ type Scheduler struct {
 	finisher finisher
 	surplus  chan trimming
 	chance   func() float64 // random, in [0, 1)
+	boots    bool           // a schedule has @reboot; under mu
+	booted   bool           // this start of the host was looked at; used by the poller only
 	drained  bool           // as last seen: it claims nothing; used by the poller only
 	aborted  chan struct{}
 	bell     chan struct{} // there may be something to do
@@ -151,6 +157,7 @@ func (o Options) filled() (Options, error) {
 	o.Grace = cmp.Or(o.Grace, 30*time.Second)
 	o.KillGrace = cmp.Or(o.KillGrace, 5*time.Second)
 	o.Dir = cmp.Or(o.Dir, "/")
+	o.BootID = cmp.Or(o.BootID, bootID())
 	if o.Env == nil {
 		o.Env = []string{"PATH=/usr/bin:/bin"}
 	}
@@ -162,6 +169,8 @@ func (o Options) filled() (Options, error) {
 		return o, errors.New("the node's name is longer than 100 bytes")
 	case !utf8.ValidString(o.Node) || strings.ContainsFunc(o.Node, unicode.IsControl):
 		return o, errors.New("the node's name is not plain text")
+	case len(o.BootID) > 64 || dialect.CheckName(cmp.Or(o.BootID, "none")) != nil || strings.Contains(o.BootID, " "):
+		return o, errors.New("the id of the host's start is not up to 64 bytes of plain text without blanks")
 	case o.Lease < 3*time.Second:
 		return o, errors.New("a lease shorter than 3s could not be renewed in time")
 	case o.Poll < 10*time.Millisecond:

@@ -233,7 +233,7 @@ func change(ctx context.Context, tx *dialect.Session, s Schedule, old *Schedule,
 	}
 	filled := s.filled()
 	if lane := filled.lane(); lane != old.lane() {
-		if _, err := tx.Exec(ctx, relane, dialect.Args{"schedule": old.Name, "lane": lane}); err != nil {
+		if _, err := tx.Exec(ctx, relane, dialect.Args{"schedule": old.Name, "lane": lane, "old": old.lane()}); err != nil {
 			return false, err
 		}
 	}

@@ -293,9 +293,10 @@ var (
 		UPDATE {prefix}schedule SET source = :source, source_key = :key, update_time = {now}
 		WHERE id = :id AND COALESCE(source, '') <> :source`)
 
-	// relane moves waiting runs to the daemons that may run the schedule now.
+	// relane moves waiting runs to the daemons that may run the schedule now. Runs of one host have
+	// a lane of their own, and keep it.
 	relane = dialect.SQL("scheduler.relane", `
-		UPDATE {prefix}run SET lane = :lane WHERE schedule = :schedule AND state = 'waiting' AND `+unended)
+		UPDATE {prefix}run SET lane = :lane WHERE schedule = :schedule AND lane = :old AND state = 'waiting' AND `+unended)
 
 	// pause and unpause go by the state they find.
 	pause = dialect.SQL("scheduler.pause", `
@@ -342,7 +343,7 @@ const unended = `next_exec > {time 0} AND next_exec < {time 253402300799000000}`
 // what comes after.
 const pending = `{records rows: name text, path text, due int, nth int, why text, failed int, crashed int, number int, after_us int}`
 
-const begunColumns = `id, schedule, {us due_at}, attempt, cause, failures, crashes, fence`
+const begunColumns = `id, schedule, {us due_at}, attempt, cause, failures, crashes, fence, lane`
 
 // purgeAt sets when an ended run leaves the history; :keep < 0 means never.
 const purgeAt = `purge_at = CASE WHEN {int :keep} < 0 THEN NULL ELSE {now + :keep} END`

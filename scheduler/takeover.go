@@ -28,16 +28,24 @@ func scanExpired(rows *sql.Rows) (r expiredRun, err error) {
 // those whose lease has expired, and begins their next attempt. It returns the runs to start and the
 // number of runs handled.
 func (s *Scheduler) takeOver(ctx context.Context, lane string, limit int) (runs []run, done int, err error) {
+	return s.takeOverFrom(ctx, lane, limit, false)
+}
+
+// takeOverFrom is takeOver; of a host that is gone it ends all runs, and begins none.
+func (s *Scheduler) takeOverFrom(ctx context.Context, lane string, limit int, gone bool) (runs []run, done int, err error) {
 	var alone []expiredRun
 	b, err := s.claimTx(ctx, func(ctx context.Context, tx *dialect.Session, b *claims) error {
 		runs, done, alone = nil, 0, nil
 		args := dialect.Args{"lane": lane, "limit": limit, "since": s.floor()}
+		if gone { // which may be long ago
+			args["since"] = int64(0)
+		}
 		found, err := dialect.Select(ctx, tx, expired, args, scanExpired)
 		if err != nil || len(found) == 0 {
 			return err
 		}
 		alone = found
-		t := &takeover{s: s, tx: tx, b: b, postponed: map[time.Duration][]int64{}, ends: map[ending][]int64{}}
+		t := &takeover{s: s, tx: tx, b: b, gone: gone, postponed: map[time.Duration][]int64{}, ends: map[ending][]int64{}}
 		if err := t.lock(ctx, found); err != nil {
 			return err
 		}
@@ -46,6 +54,7 @@ func (s *Scheduler) takeOver(ctx context.Context, lane string, limit int) (runs 
 				continue // another transaction has locked the schedule: try next time
 			}
 			done++
+			r.pinned = pin(lane)
 			t.one(r)
 		}
 		runs, err = t.write(ctx)
@@ -66,6 +75,8 @@ type takeover struct {
 	s  *Scheduler
 	tx *dialect.Session
 	b  *claims
+
+	gone bool // the host of the runs: it has started anew, or no daemon of it is left
 
 	schedules map[string]*candidate // locked
 	held      map[string]bool       // locked by another transaction
@@ -152,6 +163,10 @@ func (t *takeover) one(r expiredRun) {
 		t.end(c, r, "lost", "its lease ran out; the schedule is "+c.State+", so it is not tried again")
 	case c.stopped() && !r.asked():
 		t.end(c, r, "cancelled", "the schedule is "+c.State)
+	case t.gone && r.state == "running":
+		t.end(c, r, "failed", "its host has started anew, or no daemon of it is left")
+	case t.gone:
+		t.end(c, r, "cancelled", "its host has started anew, or no daemon of it is left")
 	case r.state == "waiting":
 		t.begin(c, r)
 	default:

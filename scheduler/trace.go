@@ -15,7 +15,7 @@ type TracedRun struct {
 	Kind     string    // of the schedule: shell, argv, http, sql, func or job
 	Due      time.Time // the slot, UTC
 	Attempt  int
-	Cause    string // slot, hand, backfill or chain
+	Cause    string // slot, hand, backfill, chain or boot
 }
 
 // A Trace connects a run to its tracer. All fields are optional.

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -21,8 +22,8 @@ const (
 	purgeBatch = 500 // rows per transaction; larger ones would block others
 )
 
-// upkeep deletes surplus and outdated history until ctx ends. Every daemon takes part and skips the
-// rows that another one is deleting.
+// upkeep deletes surplus and outdated history until ctx ends, and looks after @reboot. Every daemon
+// takes part and skips the rows that another one is deleting.
 func (s *Scheduler) upkeep(ctx context.Context) {
 	trouble := trouble.New(s.opt.Logger, "removing old history")
 	wait := time.Duration(rand.Int64N(int64(purgeEvery)))
@@ -36,7 +37,7 @@ func (s *Scheduler) upkeep(ctx context.Context) {
 		case t := <-s.surplus:
 			err = s.purgeAll(ctx, surplus, dialect.Args{"schedule": t.schedule, "keep": t.keep})
 		case <-timer.C:
-			err = s.purgeAll(ctx, outdated, nil)
+			err = errors.Join(s.purgeAll(ctx, outdated, nil), s.lookAtBoot(ctx, false), s.endOfGone(ctx))
 			timer.Reset(purgeEvery/2 + time.Duration(rand.Int64N(int64(purgeEvery))))
 		}
 		if ctx.Err() == nil {

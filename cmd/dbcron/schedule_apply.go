@@ -104,9 +104,6 @@ func (p *program) importFile(ctx context.Context, file *scheduleFile, f *importF
 	if err := file.load(p.in); err != nil {
 		return err
 	}
-	for _, left := range file.left {
-		fmt.Fprintln(p.err, "dbcron: left out: "+harmless(left))
-	}
 	return p.with(ctx, func(db *dialect.DB) error {
 		changes, err := file.importInto(ctx, db, scheduler.ImportOptions{Keep: !f.prune, DryRun: f.dryRun, Adopt: f.adopt})
 		if err != nil {

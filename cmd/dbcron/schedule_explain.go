@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/crontab"
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/scheduler"
 )
@@ -224,6 +225,8 @@ func (e *explanation) adviseState() {
 			". Remove the cause; dbcron doctor finds missing rights")
 	case e.at.next.IsZero():
 		e.Advice = append(e.Advice, "a daemon has yet to plan it: a row that was written or resumed by hand waits for that")
+	case e.Next == nil && strings.EqualFold(e.s.Spec, crontab.Reboot):
+		e.Advice = append(e.Advice, "it has no slots of its own: each host with a daemon runs it once after it has started")
 	case e.Next == nil:
 		e.Advice = append(e.Advice, "it has no slots of its own: it runs when somebody or another schedule starts it")
 	}

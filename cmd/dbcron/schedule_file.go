@@ -12,7 +12,6 @@ import (
 	"os/user"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -35,7 +34,6 @@ type scheduleFile struct {
 	zone   string // of a crontab where it has no CRON_TZ
 	system *bool  // whether a crontab names users; nil: find out
 	given  []scheduler.Schedule
-	left   []string // lines that are left out, and why
 
 	digest         string      // of what was read last, be it good or not
 	problem        string      // why that could not be imported
@@ -116,15 +114,6 @@ func (f *scheduleFile) readCrontab(data []byte) ([]scheduler.Schedule, error) {
 	if err != nil {
 		return nil, usagef("%w", err)
 	}
-	f.left = nil
-	entries = slices.DeleteFunc(entries, func(e crontab.Entry) bool {
-		reboot := e.Spec == crontab.Reboot
-		if reboot {
-			f.left = append(f.left, fmt.Sprintf("%s:%d: @reboot: a schedule belongs to no host; start %.60q by the host's init system",
-				f.path, e.Line, e.Command))
-		}
-		return reboot
-	})
 	given := make([]scheduler.Schedule, len(entries))
 	var wrong []error
 	for i, e := range entries {

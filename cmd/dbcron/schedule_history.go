@@ -367,6 +367,7 @@ var causes = map[string]string{
 	"hand":     "started by hand",
 	"backfill": "a backfill",
 	"chain":    "started by another schedule",
+	"boot":     "its host had started",
 }
 
 // underWay tells what a run does that has not ended.

@@ -148,9 +148,6 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 	}
 	if f.check {
 		for _, file := range files {
-			for _, left := range file.left {
-				fmt.Fprintln(p.err, "dbcron: left out: "+harmless(left))
-			}
 			if _, err := fmt.Fprintf(p.out, "%s: %s, all good\n", file.path, counted(len(file.given), "schedule", "schedules")); err != nil {
 				return err
 			}
@@ -371,9 +368,6 @@ func (f *scheduleFile) importLogged(ctx context.Context, db *dialect.DB, log *sl
 		return err
 	}
 	log.Info(f.title()+" "+f.path, "schedules", changes.String())
-	for _, left := range f.left {
-		log.Warn("left out: " + left)
-	}
 	if len(f.given) == 0 && len(changes.Removed) > 0 {
 		log.Warn("the "+f.title()+" is empty: all its schedules were removed", "removed", len(changes.Removed))
 	}

@@ -18,7 +18,7 @@
 //   - Lines may have 64 KiB. Cron refuses commands of 999 bytes, and cuts
 //     settings there.
 //   - "NAME=" is an empty value, as NAME="" is. Quotes keep blanks on both sides.
-//   - @reboot is read, and what it means is the caller's to know; "@every DURATION" is accepted.
+//   - @reboot is what runs once after each start of each host; "@every DURATION" is accepted.
 //   - What cron takes for another spec or never runs is refused: 0~30, *-5, 5-1,
 //     30 February. So is a step larger than its range, such as */61.
 //
@@ -54,7 +54,7 @@ const (
 	mark   = "\ufeff" // the byte order mark
 )
 
-// Reboot is the Spec of a line that is to run when the host starts. No schedule can have it.
+// Reboot is the Spec of a line that is to run when the host starts.
 const Reboot = "@reboot"
 
 // An Entry is one line of a crontab that says when to run what.

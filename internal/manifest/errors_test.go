@@ -206,7 +206,7 @@ func TestEveryKey(t *testing.T) {
 			`""`: "it is empty", `"` + strings.Repeat("é", 126) + `"`: "it is too long for a schedule from a file; shorten it",
 		})),
 		"spec": text(map[string]string{
-			`""`: "it is empty", `"* * * *"`: "4 fields", `"@reboot"`: "not supported", `"0 0 31 2 *"`: "never fires",
+			`""`: "it is empty", `"* * * *"`: "4 fields", `"@reboot now"`: "stands alone", `"0 0 31 2 *"`: "never fires",
 		}),
 		"time_zone": text(map[string]string{"Europe/Bonn": "time zone \"Europe/Bonn\" is unknown", "Local": "differs between hosts"}),
 		"dst":       text(map[string]string{"summer": `DST rule "summer" is unknown`}),

@@ -49,11 +49,14 @@ var macros = map[string]string{
 // manual is the spec of a schedule that runs only on request.
 const manual = "@manual"
 
+// reboot is the spec of what runs once after each start of a host.
+const reboot = "@reboot"
+
 // A Spec is a validated cron spec. It knows wall time only, and has no zone.
 type Spec struct {
 	text  string
 	every time.Duration      // of an @every spec, else 0
-	never bool               // @manual
+	never bool               // @manual or @reboot
 	cron  *cron.SpecSchedule // all other specs; in UTC, so that it serves as a plain calendar
 	fixed bool               // neither minute nor hour begins with *: a time of day, not an interval
 }
@@ -79,8 +82,11 @@ func Parse(text string) (Spec, error) {
 // String returns the spec as it was written, with single spaces.
 func (s Spec) String() string { return s.text }
 
-// Manual reports whether the spec is @manual, which has no slots.
+// Manual reports whether the spec is @manual or @reboot, which have no slots.
 func (s Spec) Manual() bool { return s.never }
+
+// Reboot tells whether the spec is @reboot: it has no slots, and what it runs is due when a host has started.
+func (s Spec) Reboot() bool { return s.text == reboot }
 
 // Every returns the interval of an @every spec, and 0 for all others.
 func (s Spec) Every() time.Duration { return s.every }
@@ -101,6 +107,8 @@ func parse(text string) (Spec, error) {
 			words[0])
 	case len(words) == 1 && strings.EqualFold(words[0], manual):
 		return Spec{text: manual, never: true}, nil
+	case len(words) == 1 && strings.EqualFold(words[0], reboot):
+		return Spec{text: reboot, never: true}, nil
 	case words[0][0] == '@':
 		fields, every, err := macro(words)
 		if err != nil {
@@ -142,12 +150,11 @@ func macro(words []string) (fields []string, every time.Duration, err error) {
 	case name == "@every":
 		every, err = interval(words[1:])
 		return nil, every, err
-	case name == "@reboot":
-		return nil, 0, errors.New(
-			"@reboot is not supported: a scheduler of many processes has no moment of reboot; use a time or @every")
+	case (name == reboot || name == manual) && len(words) > 1:
+		return nil, 0, fmt.Errorf("%q follows %s; a macro stands alone", words[1], words[0])
 	case fields == "":
 		return nil, 0, fmt.Errorf("unknown macro %q; use @hourly, @daily, @midnight, @weekly, @monthly, @yearly, "+
-			"@annually, @every or @manual", words[0])
+			"@annually, @every, @reboot or @manual", words[0])
 	case len(words) > 1:
 		return nil, 0, fmt.Errorf("%q follows %s; a macro stands alone", words[1], words[0])
 	default:

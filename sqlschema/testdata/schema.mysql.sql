@@ -492,6 +492,14 @@ CREATE TABLE dbcron_schedule (
   CONSTRAINT dbcron_schedule_range CHECK (starts_at between '1971-01-01' and '9999-12-30' and ends_at between '1971-01-01' and '9999-12-30')
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What runs when. A row with next_exec NULL and state active is planned by the next daemon';
 
+CREATE TABLE dbcron_schedule_boot (
+  boot varchar(64) NOT NULL COMMENT 'The start: the id that the kernel gave it',
+  schedule varchar(200) NOT NULL COMMENT 'The name of the schedule',
+  lane varchar(300) NOT NULL COMMENT 'That of its runs, which only daemons of the host have, in this start',
+  seen_at datetime(6) NOT NULL COMMENT 'When a daemon of the host last said that it is there',
+  PRIMARY KEY (boot,schedule)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Which start of a host has had which schedule with the spec @reboot';
+
 CREATE TABLE dbcron_schedule_file (
   source varchar(255) NOT NULL COMMENT 'What the schedules are known by: dbcron_schedule.source',
   node varchar(128) NOT NULL COMMENT 'The daemon',

@@ -502,6 +502,14 @@ END -- Which daemons may claim it: the tag and, for a function, its name, or tha
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=90); -- What runs when. A row with next_exec NULL and state active is planned by the next daemon
 CREATE INDEX dbcron_schedule_next ON public.dbcron_schedule USING btree (state, lane, next_exec);
 
+CREATE TABLE dbcron_schedule_boot (
+    boot character varying(64) COLLATE "C" NOT NULL -- The start: the id that the kernel gave it
+    schedule character varying(200) COLLATE "C" NOT NULL -- The name of the schedule
+    lane character varying(300) COLLATE "C" NOT NULL -- That of its runs, which only daemons of the host have, in this start
+    seen_at timestamp(6) with time zone NOT NULL -- When a daemon of the host last said that it is there
+    CONSTRAINT dbcron_schedule_boot_key PRIMARY KEY (boot, schedule)
+); -- Which start of a host has had which schedule with the spec @reboot
+
 CREATE TABLE dbcron_schedule_file (
     source character varying(255) COLLATE "C" NOT NULL -- What the schedules are known by: dbcron_schedule.source
     node character varying(128) COLLATE "C" NOT NULL -- The daemon

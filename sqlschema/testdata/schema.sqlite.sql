@@ -495,6 +495,14 @@ CREATE TABLE "dbcron_schedule" ( -- What runs when. A row with next_exec NULL an
 
 CREATE INDEX dbcron_schedule_next ON dbcron_schedule (state, lane, next_exec);
 
+CREATE TABLE dbcron_schedule_boot ( -- Which start of a host has had which schedule with the spec @reboot
+    boot            TEXT NOT NULL, -- The start: the id that the kernel gave it
+    schedule        TEXT NOT NULL, -- The name of the schedule
+    lane            TEXT NOT NULL, -- That of its runs, which only daemons of the host have, in this start
+    seen_at         TEXT NOT NULL, -- When a daemon of the host last said that it is there
+    CONSTRAINT dbcron_schedule_boot_key PRIMARY KEY (boot, schedule)
+) WITHOUT ROWID;
+
 CREATE TABLE dbcron_schedule_file ( -- Files that daemons import schedules from, as each has read them last
     source          TEXT NOT NULL, -- What the schedules are known by: dbcron_schedule.source
     node            TEXT NOT NULL, -- The daemon

@@ -1,0 +1,12 @@
+package scheduler
+
+import "golang.org/x/sys/unix"
+
+// bootID is the kernel's name of the host's present start.
+func bootID() string {
+	id, err := unix.Sysctl("kern.bootsessionuuid")
+	if err != nil {
+		return ""
+	}
+	return id
+}

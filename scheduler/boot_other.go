@@ -1,0 +1,6 @@
+//go:build !linux && !darwin
+
+package scheduler
+
+// bootID is not known here.
+func bootID() string { return "" }

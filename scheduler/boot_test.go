@@ -1,0 +1,207 @@
+package scheduler
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+)
+
+// nodesOf lists which daemon has had each run, in the order of the slots.
+func nodesOf(t *testing.T, db *dbtest.DB, name string) string {
+	t.Helper()
+	var all []string
+	for _, r := range allRuns(t, db, name) {
+		node, _, _ := strings.Cut(r.By, ":")
+		all = append(all, node+" "+r.Cause+" "+r.State)
+	}
+	return strings.Join(all, ", ")
+}
+
+func edit(t *testing.T, db *dbtest.DB, name string, f func(*Schedule)) {
+	t.Helper()
+	s := stored(t, db, name)
+	f(&s)
+	if err := Edit(t.Context(), db.DB, s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func onHost(t *testing.T, db *dbtest.DB, node, boot string) *Scheduler {
+	t.Helper()
+	return daemon(t, db, Options{Node: node, BootID: boot})
+}
+
+// What has the spec @reboot runs once for each start of each host, whatever daemons it has and
+// however often they start. What is added later waits for the next start.
+func TestRebootOncePerStart(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		add(t, db, "warm", "@reboot")
+		addWith(t, db, "tagged", "@reboot", Policy{})
+		edit(t, db, "tagged", func(s *Schedule) { s.Tag = "other" })
+		add(t, db, "paused", "@reboot")
+		if err := Pause(t.Context(), db.DB, "paused", "test"); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range []*Scheduler{onHost(t, db, "a1", "A"), onHost(t, db, "a2", "A"), onHost(t, db, "b1", "B"), onHost(t, db, "a1", "A")} {
+			stepped(t, d)
+		}
+		want := "a1 boot ok, b1 boot ok"
+		if got := nodesOf(t, db, "warm"); got != want {
+			t.Errorf("two hosts, with several daemons: %s", got)
+		}
+		add(t, db, "later", "@reboot")
+		db.Advance(t, time.Hour)
+		if err := Resume(t.Context(), db.DB, "paused"); err != nil {
+			t.Fatal(err)
+		}
+		stepped(t, onHost(t, db, "b2", "B")) // runs what came meanwhile: nobody has noted it
+		here := onHost(t, db, "a3", "A")
+		if err := here.lookAtBoot(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		stepped(t, here)
+		if got := nodesOf(t, db, "later"); got != "b2 boot ok" {
+			t.Errorf("one that came later: %s", got)
+		}
+		stepped(t, onHost(t, db, "a4", "A-again"))
+		if got := nodesOf(t, db, "warm"); got != want+", a4 boot ok" {
+			t.Errorf("after a start: %s", got)
+		}
+		if got := nodesOf(t, db, "later"); got != "b2 boot ok, a4 boot ok" {
+			t.Errorf("one that came later, after a start: %s", got)
+		}
+		wantRuns(t, db, "tagged", 0)
+	})
+}
+
+// The run belongs to its host: another attempt begins there, whether it failed or was cut off.
+func TestRebootStaysOnItsHost(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		addCommand(t, db, "fails", "@reboot", "exit 1")
+		edit(t, db, "fails", func(s *Schedule) { s.MaxAttempts = 2; s.RetryDelay = time.Second })
+		a, a2, b := onHost(t, db, "a1", "A"), onHost(t, db, "a2", "A"), onHost(t, db, "b1", "B")
+		stepped(t, a)
+		stepped(t, b)
+		db.Advance(t, time.Minute)
+		edit(t, db, "fails", func(s *Schedule) { s.Tag = "other" }) // what waits stays with the host
+		edit(t, db, "fails", func(s *Schedule) { s.Tag = "default" })
+		stepped(t, b)
+		stepped(t, a2)
+		if got, want := nodesOf(t, db, "fails"), "a1 boot failed, a2 boot failed, b1 boot failed, b1 boot failed"; got != want {
+			t.Errorf("%s; want %s", got, want)
+		}
+
+		add(t, db, "cut", "@reboot")
+		a, b = onHost(t, db, "a3", "A"), onHost(t, db, "b2", "B")
+		if err := a.lookAtBoot(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+		if held, _, err := a.takeOver(t.Context(), bootLane("default", "A"), 10); err != nil || len(held) != 1 {
+			t.Fatalf("%d begin, %v", len(held), err)
+		}
+		db.Advance(t, time.Hour)
+		stepped(t, b)
+		stepped(t, onHost(t, db, "a4", "A"))
+		if got, want := nodesOf(t, db, "cut"), "a3 boot lost, a4 boot ok, b2 boot ok"; got != want {
+			t.Errorf("%s; want %s", got, want)
+		}
+	})
+}
+
+// What a host has not ended when it started anew is ended by the others, once nobody has seen that start for a while.
+func TestRebootOfAHostThatIsGone(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		add(t, db, "runs", "@reboot")
+		add(t, db, "waits", "@reboot")
+		a, b := onHost(t, db, "a", "A"), onHost(t, db, "b", "B")
+		if err := a.lookAtBoot(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+		if held, _, err := a.takeOver(t.Context(), bootLane("default", "A"), 1); err != nil || len(held) != 1 {
+			t.Fatalf("%d begin, %v", len(held), err)
+		}
+		ids, _, err := OpenRuns(t.Context(), db.DB, 10)
+		if err != nil || len(ids) != 2 {
+			t.Errorf("open are %v, %v", ids, err)
+		}
+		states := func() string {
+			var all []string
+			for _, r := range allRuns(t, db, "") {
+				all = append(all, r.State)
+			}
+			return strings.Join(all, " ")
+		}
+		db.Advance(t, time.Hour)
+		if err := a.lookAtBoot(t.Context(), false); err != nil { // it is there
+			t.Fatal(err)
+		}
+		if err := b.endOfGone(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := states(); got != "running waiting" && got != "waiting running" {
+			t.Errorf("while the host is there: %s", got)
+		}
+		db.Advance(t, hostGone+time.Minute)
+		if err := b.lookAtBoot(t.Context(), true); err != nil { // another host is no sign of it
+			t.Fatal(err)
+		}
+		if err := b.endOfGone(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got := states()
+		if strings.Count(got, "failed") != 1 || strings.Count(got, "cancelled") != 1 || strings.Count(got, "waiting") != 2 {
+			t.Errorf("when it is gone: %s", got)
+		}
+		db.Advance(t, bootForget+time.Hour)
+		if err := b.endOfGone(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var left int
+		db.Scan(t, `SELECT COUNT(*) FROM {prefix}schedule_boot`, nil, &left)
+		if left != 0 {
+			t.Errorf("%d are left", left)
+		}
+	})
+}
+
+// Daemons of one host that start in the same moment run it once.
+func TestRebootAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		add(t, db, "warm", "@reboot")
+		var all sync.WaitGroup
+		for i := range 6 {
+			d := onHost(t, db, fmt.Sprint("d", i), "A")
+			all.Go(func() {
+				if err := d.lookAtBoot(t.Context(), true); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		wantRuns(t, db, "warm", 1)
+	})
+}
+
+// The kernel tells one start from another.
+func TestBootID(t *testing.T) {
+	opt, err := Options{}.filled()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("known on Linux, and looked at there")
+	}
+	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil || opt.BootID == "" || opt.BootID != strings.TrimSpace(string(data)) {
+		t.Errorf("%q, %v", opt.BootID, err)
+	}
+	if _, err := (Options{BootID: "a b"}).filled(); err == nil {
+		t.Error("blanks in an id were accepted")
+	}
+}
