@@ -1,7 +1,7 @@
-// Package audit keeps a record of what operators did: from the command line, the HTTP API
-// and the dashboard, in one table.
+// Package audit records what operators did from the command line, the HTTP API and the dashboard, in
+// one table.
 //
-// An entry is written after the act succeeded. It never has payloads or secrets.
+// An entry is written after the act has succeeded. It never contains payloads or secrets.
 package audit
 
 import (
@@ -22,12 +22,12 @@ const (
 	Dashboard = "dashboard"
 )
 
-// How it is known who acted.
+// How the actor was identified.
 const (
 	Token = "token" // by a token, whose name is the actor
 	Proxy = "proxy" // by a header of a trusted proxy
-	OS    = "os"    // by what the command line says of its user: whoever has the database's password could say anything
-	None  = "none"  // by nothing: a program on this host, as long as there is no token
+	OS    = "os"    // by the operating system's user name, which anyone with the database's password can forge
+	None  = "none"  // not at all: a program on this host, while there is no token
 )
 
 // ThisHost is the actor of a request that needed no token.
@@ -40,21 +40,21 @@ const (
 	writeTime     = 5 * time.Second
 )
 
-// An Entry says who did what to how many, and when.
+// An Entry says who did what, to how many objects, and when.
 type Entry struct {
 	ID     int64
 	At     time.Time // by the database's clock
 	Actor  string    // a token's name, user@host, or ThisHost
-	Login  string    // how that is known: Token, Proxy, OS or None
+	Login  string    // how the actor was identified: Token, Proxy, OS or None
 	Source string    // CLI, API or Dashboard
 	Action string    // such as queue.pause
-	Object string    // to what it was done, such as the name of a queue
-	Count  int       // to how many
-	Detail string    // why, or to which: a reason or a filter
+	Object string    // what it was done to, such as the name of a queue
+	Count  int       // number of affected objects
+	Detail string    // a reason or a filter
 }
 
-// Write adds an entry. The database says when that was. It goes on for a moment when ctx
-// has ended, since the act was done. Texts that are too long are cut.
+// Write adds an entry, with the database's current time. It works for a moment even if ctx has ended,
+// since the act has happened. It cuts texts that are too long.
 func Write(ctx context.Context, db *dialect.DB, e Entry) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
 	defer cancel()
@@ -66,16 +66,16 @@ func Write(ctx context.Context, db *dialect.DB, e Entry) error {
 	return err
 }
 
-// bounded is text that each engine stores: valid, without NUL, and not too long.
+// bounded returns text in a form that each engine stores: valid, without NUL, and not too long.
 func bounded(text string, most int) string {
 	text = strings.ReplaceAll(strings.ToValidUTF8(text, "�"), "\x00", "�")
 	if r := []rune(text); len(r) > most {
 		text = string(r[:most-1]) + "…"
 	}
-	return strings.TrimRight(text, " ") // MySQL compares without blanks at the end
+	return strings.TrimRight(text, " ") // MySQL ignores trailing blanks in comparisons
 }
 
-// FilterText says which jobs were selected, as the detail of an entry.
+// FilterText describes a selection of jobs, as the detail of an entry.
 func FilterText(state, kind, key, where string) string {
 	var parts []string
 	for _, one := range []struct{ name, value string }{{"state", state}, {"kind", kind}, {"key", key}, {"where", where}} {
@@ -90,12 +90,11 @@ func FilterText(state, kind, key, where string) string {
 type Filter struct {
 	Actor, Action, Object string
 	Since                 time.Time
-	Before                int64 // only entries with smaller ids
-	Limit                 int   // at the most; default: 100
+	Before                int64 // only smaller ids; 0: all
+	Limit                 int   // default: 100
 }
 
-// List returns entries, the newest first. more is the Before that goes on from there, or 0
-// after the oldest one.
+// List returns entries, newest first. Pass more as Before to continue; it is 0 after the oldest.
 func List(ctx context.Context, db *dialect.DB, f Filter) (all []Entry, more int64, err error) {
 	f.Limit = cmp.Or(f.Limit, 100)
 	args := dialect.Args{
@@ -105,7 +104,7 @@ func List(ctx context.Context, db *dialect.DB, f Filter) (all []Entry, more int6
 	if !f.Since.IsZero() {
 		args["since"] = max(0, f.Since.UnixMicro())
 	}
-	by := list // the statement whose index selects the least
+	by := list // use the statement whose index selects the fewest rows
 	switch {
 	case f.Object != "":
 		by = listObject
@@ -131,7 +130,7 @@ func scan(rows *sql.Rows) (e Entry, err error) {
 
 // All SQL of this package.
 var (
-	// Each act is a row of its own, and nothing changes it: writers never meet.
+	// Each act is a row of its own that never changes, so writers never conflict.
 	write = dialect.SQL("audit.write", `
 		INSERT INTO {prefix}audit (done_at, actor, login, source, action, object, affected, detail)
 		VALUES ({now}, :actor, :login, :source, :action, :object, {int :affected}, :detail)`)
@@ -145,8 +144,8 @@ var (
 		"object = :object AND (:actor = '' OR actor = :actor) AND (:action = '' OR action = :action) AND ")
 )
 
-// listBy makes a statement that reads backwards in the index that begins with the first column
-// of where, and else by the primary key.
+// listBy makes a statement that reads backwards along the index that begins with the first column of
+// where, or along the primary key.
 func listBy(name, where string) *dialect.Stmt {
 	return dialect.SQL(name, `
 		SELECT id, {us done_at}, actor, login, source, action, object, affected, detail FROM {prefix}audit

@@ -14,16 +14,16 @@ import (
 
 const (
 	sweepEvery = time.Hour
-	sweepBatch = 5000 // ids in one transaction: more would hold up others
+	sweepBatch = 5000 // ids per transaction; more would block others
 )
 
-// A Keep says which entries stay.
+// A Keep says which entries to keep.
 type Keep struct {
-	For time.Duration // younger ones; 0: of any age
-	Max int64         // the newest so many, by their ids, of which some may be missing; 0: all
+	For time.Duration // keep younger ones; 0: of any age
+	Max int64         // keep the ids of the newest so many, some of which may be missing; 0: all
 }
 
-// Usual is what a daemon keeps unless it is told otherwise.
+// Usual is the default retention.
 var Usual = Keep{For: 90 * 24 * time.Hour, Max: 1_000_000}
 
 var (
@@ -34,12 +34,12 @@ var (
 	newestOld = dialect.SQL("audit.newest-old", `
 		SELECT id FROM {prefix}audit WHERE done_at < {now + :since} ORDER BY done_at DESC, id DESC LIMIT 1`)
 
-	// sweep goes along the primary key. Daemons that sweep at once want the same rows in the
-	// same order, so that one waits for the other and finds them gone; new rows are behind.
+	// sweep deletes along the primary key. Concurrent daemons delete in the same order: one waits for
+	// the other and finds the rows gone. New rows come after them.
 	sweep = dialect.SQL("audit.sweep", `DELETE FROM {prefix}audit WHERE id >= :from AND id <= :to`)
 )
 
-// Sweep removes the entries that are not to be kept, and returns how many.
+// Sweep deletes the entries that are not to be kept, and returns how many.
 func Sweep(ctx context.Context, db *dialect.DB, keep Keep) (removed int64, err error) {
 	var first, last, upTo int64
 	if err := db.Get(ctx, ends, nil, &first, &last); err != nil || last == 0 {

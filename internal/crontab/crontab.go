@@ -6,21 +6,21 @@
 // setting NAME=VALUE, or an entry: five fields or a macro (see cronspec), then
 // a command. Settings hold for the entries below them.
 //
-// What differs from Debian's cron:
+// Differences from Debian's cron:
 //
 //   - CRON_TZ is the zone of the specs below it. TZ is a variable like others.
 //   - LOGNAME cannot be set: cron reads such a line and ignores it.
-//   - MAILTO is a variable like others here. What it means is the caller's to know.
+//   - MAILTO is an ordinary variable. The caller decides what it means.
 //   - A comment "# name: NAME" directly above an entry names it.
 //   - A comment "# dbcron: NAME=VALUE NAME=VALUE" directly above an entry holds options
-//     for it, such as timeout=1h, which cron passes over. Quotes keep blanks in a value.
+//     for it, such as timeout=1h; cron ignores it. Quotes keep blanks in a value.
 //   - The last line needs no newline; CRLF and a byte order mark are accepted.
 //   - Lines may have 64 KiB. Cron refuses commands of 999 bytes, and cuts
 //     settings there.
 //   - "NAME=" is an empty value, as NAME="" is. Quotes keep blanks on both sides.
 //   - @reboot is what runs once after each start of each host; "@every DURATION" is accepted.
-//   - What cron takes for another spec or never runs is refused: 0~30, *-5, 5-1,
-//     30 February. So is a step larger than its range, such as */61.
+//   - What cron misinterprets or never runs is refused: 0~30, *-5, 5-1, 30 February, and
+//     a step larger than its range, such as */61.
 //
 // System crontabs, /etc/crontab and the files of /etc/cron.d, have one more column
 // before the command: the user that it runs as. Nothing in a line tells the two
@@ -54,7 +54,7 @@ const (
 	mark   = "\ufeff" // the byte order mark
 )
 
-// Reboot is the Spec of a line that is to run when the host starts.
+// Reboot is the Spec of a line that runs when the host starts.
 const Reboot = "@reboot"
 
 // An Entry is one line of a crontab that says when to run what.
@@ -62,14 +62,14 @@ type Entry struct {
 	Line int    // where it stands in the file; the first line is 1
 	Name string // from the comment "# name: NAME" above it; "" if there is none
 
-	// Key tells the entry from others in the file, and is the same when the file
-	// is read again after changes elsewhere. It is "name:NAME", or else "line:"
-	// and a hash of spec, user, command and input, with "#2", "#3" where they repeat.
+	// Key identifies the entry in the file, and stays the same when other parts of the file
+	// change. It is "name:NAME", or else "line:" and a hash of spec, user, command and input,
+	// followed by "#2", "#3" for repetitions.
 	Key string
 
 	Spec    string // with single spaces between the fields
 	Zone    string // the value of CRON_TZ; "" if there is none
-	User    string // whom the command runs as, in a system crontab; else ""
+	User    string // user that runs the command, in a system crontab; otherwise ""
 	Command string // up to the first %, with \% replaced by % and \\ by \
 
 	// Stdin is the command's input: what follows the first %, with further ones
@@ -77,27 +77,26 @@ type Entry struct {
 	// unless it is empty.
 	Stdin string
 
-	// Options are those of the comments "# dbcron: NAME=VALUE" above it. What names there
-	// are, and what their values mean, is the caller's to know.
+	// Options are those of the comments "# dbcron: NAME=VALUE" above it. The caller knows the
+	// valid names and values.
 	Options []Option
 
-	// Env has the settings in force, "NAME=VALUE", in the order of the file. A
-	// name is there once, with its last value. CRON_TZ is not among them. Entries
-	// share it: do not change it.
+	// Env has the settings in force, "NAME=VALUE", in the order of the file. Each name occurs
+	// once, with its last value. CRON_TZ is not included. Entries share Env: do not change it.
 	Env []string
 }
 
 // An Option is a name and a value for one entry.
 type Option struct {
 	Name, Value string
-	Line        int // where it stands in the file
+	Line        int // in the file, from 1
 }
 
 // Parse reads a user's crontab. It uses the file's name in messages, and refuses a
 // file that is a system crontab by its path.
 //
-// It returns all entries or an error, which joins the errors of all lines. Each
-// is one line, "file:line: what is wrong; what to do".
+// It returns all entries or an error, which joins the errors of all lines. Each of them is one line,
+// "file:line: what is wrong; what to do".
 func Parse(file string, data []byte) ([]Entry, error) {
 	if IsSystem(file) {
 		return nil, fmt.Errorf("%s:1: this is a system crontab, with a column for the user; read it as one, or use a copy without that column", file)
@@ -135,8 +134,8 @@ func parse(file string, data []byte, p *parser) ([]Entry, error) {
 	return nil, errors.Join(errs...)
 }
 
-// IsSystem tells whether a file is a system crontab by its path alone: /etc/crontab, or
-// a file in /etc/cron.d.
+// IsSystem reports, by its path alone, whether a file is a system crontab: /etc/crontab, or a file in
+// /etc/cron.d.
 func IsSystem(file string) bool {
 	file = path.Clean(file)
 	return file == "/etc/crontab" || path.Dir(file) == "/etc/cron.d"
@@ -144,11 +143,11 @@ func IsSystem(file string) bool {
 
 type parser struct {
 	system   bool // entries name a user
-	line     int  // of what is being read
+	line     int  // of the current line
 	entries  []Entry
 	problems []problem
 
-	env  []string // replaced, never changed: entries hold it
+	env  []string // replaced, never modified: entries share it
 	zone string
 
 	name     string   // from a comment, for the next entry
@@ -216,8 +215,8 @@ func (p *parser) readComment(text string) {
 	}
 }
 
-// dropName reports a name and options that no entry follows: to ignore them would leave the
-// entry that their author meant without them.
+// dropName reports a name and options that no entry follows. Ignoring them would leave the intended
+// entry without them.
 func (p *parser) dropName() {
 	if len(p.options) > 0 {
 		err := errors.New("the options belong to no entry; put them directly above one")
@@ -269,7 +268,7 @@ func (p *parser) readEntry(text string) {
 	p.entries = append(p.entries, entry)
 }
 
-// readCommand reads what follows an entry's spec.
+// readCommand parses what follows an entry's spec.
 func (p *parser) readCommand(entry *Entry, text string) {
 	before, place := entry.Spec, "spec"
 	if p.system {
@@ -287,7 +286,7 @@ func (p *parser) readCommand(entry *Entry, text string) {
 	}
 }
 
-// key also checks that names are different.
+// key returns the entry's key. It also checks that names are unique.
 func (p *parser) key(entry *Entry) string {
 	if entry.Name != "" {
 		if first, ok := p.named[entry.Name]; ok {
@@ -297,7 +296,7 @@ func (p *parser) key(entry *Entry) string {
 		}
 		return "name:" + entry.Name
 	}
-	// Not of the line as it was written, which is lost where Format writes it.
+	// Not of the line as written, which Format may change.
 	text := entry.Spec + "\n" + joinCommand(entry.Command, entry.Stdin)
 	if entry.User != "" {
 		text += "\n" + entry.User
@@ -311,7 +310,7 @@ func (p *parser) key(entry *Entry) string {
 	return key
 }
 
-// cutWord returns the text before the first blank, and what follows the blanks.
+// cutWord splits text at the first run of blanks.
 func cutWord(text string) (word, rest string) {
 	end := strings.IndexAny(text, blanks)
 	if end < 0 {
@@ -320,11 +319,10 @@ func cutWord(text string) (word, rest string) {
 	return text[:end], strings.TrimLeft(text[end:], blanks)
 }
 
-// splitCommand divides a command from its input at the first % that is not
-// escaped. The manual page does not say what other backslashes mean; this is
-// what Debian's cron 3.0pl1-162 was seen to do. In the command, \\ is a
-// backslash, so that "a\\%b" has an input. In the input, \% is a percent sign
-// whatever stands before it. All other backslashes are themselves.
+// splitCommand splits a command from its input at the first % that is not escaped. The manual page does
+// not define other backslashes; this follows Debian's cron 3.0pl1-162. In the command, \\ is a
+// backslash, so "a\\%b" has an input. In the input, \% is a percent sign whatever precedes it. All
+// other backslashes are literal.
 func splitCommand(text string) (command, stdin string) {
 	var b strings.Builder
 	for text != "" && text[0] != '%' {
@@ -343,10 +341,9 @@ func splitCommand(text string) (command, stdin string) {
 	return b.String(), stdin
 }
 
-// joinCommand is the inverse of splitCommand. It writes no backslash and no %
-// that could be left out, so that there is one text for each command and input.
-// There is none for an input with a backslash before a newline, except before
-// the last one, or without a newline at its end.
+// joinCommand is the inverse of splitCommand. It writes no unnecessary backslash or %, so each command
+// and input has one text. An input has none if it has a backslash before a newline other than the last,
+// or no newline at its end.
 func joinCommand(command, stdin string) string {
 	var b strings.Builder
 	for i := range len(command) {

@@ -12,18 +12,16 @@ import (
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
-// Format writes a crontab that Parse reads as the same entries: equal in Name,
-// Zone, Command and Stdin, in Spec but for blanks, and with the same settings in
-// Env. What Parse has read from a file can be written, if that does not take it
-// over a limit of size, and is given the same keys again. Line and Key are not
-// looked at, and comments are gone.
+// Format writes a crontab that Parse reads as the same entries: equal in Name, Zone, Command and Stdin,
+// in Spec except for blanks, and with the same settings in Env. Entries read by Parse can always be
+// written, unless the result exceeds a size limit, and get the same keys again. Format ignores Line and
+// Key, and comments are lost.
 //
-// Settings are written where they change from one entry to the next. No line of
-// a crontab takes a setting back, so entries with fewer settings are written
-// first. Otherwise they keep their order, as all do that come from one file.
+// Settings are written where they change between entries. No line of a crontab unsets one, so entries
+// with fewer settings come first. Otherwise the order stays, as it always does for entries of one file.
 //
-// Format returns the crontab or an error, which joins the errors of all entries
-// that a crontab cannot express. Each is one line, such as
+// Format returns the crontab or an error, which joins the errors of all entries that a crontab cannot
+// express. Each of them is one line, such as
 //
 //	entry 2, "backup": the command holds a newline; join its lines with ; or call a script
 //
@@ -34,8 +32,8 @@ func Format(entries []Entry) ([]byte, error) {
 	for i := range order {
 		order[i] = i
 	}
-	// Settings can only be added, so the names in the Env of each entry must be
-	// among those of the next: if any order will do, this one does.
+	// Settings can only be added, so the names in each entry's Env must be among those of the next
+	// one. If any order works, this one does.
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(len(entries[a].Env), len(entries[b].Env)) })
 	errs := make([]error, len(entries))
 	for _, i := range order {
@@ -57,13 +55,13 @@ func Format(entries []Entry) ([]byte, error) {
 	return text, nil
 }
 
-// title says in a message which entry is meant.
+// title identifies an entry in messages.
 func title(i int, e *Entry) string {
 	return fmt.Sprintf("entry %d, %.60q", i+1, cmp.Or(e.Name, e.Spec+" "+e.Command))
 }
 
-// A writer reads back each line that it writes. So it knows what holds for the
-// next entry, and it refuses, in the same words, what Parse refuses.
+// A writer reads back each line that it writes. So it knows the settings in force, and refuses what
+// Parse refuses, in the same words.
 type writer struct {
 	text   bytes.Buffer
 	reader *parser
@@ -104,12 +102,12 @@ func (w *writer) write(e *Entry) error {
 		}
 	}
 	err = w.writeLine(line)
-	w.reader.nameLine, w.reader.options = 0, nil // also where the entry was refused: the next one has its own
+	w.reader.nameLine, w.reader.options = 0, nil // even if the entry was refused: the next one has its own
 	return err
 }
 
-// line returns the entry's own line. It refuses what would be read as something
-// else; the rest is left to the reader.
+// line returns the entry's own line. It refuses what would be read as something else, and leaves the
+// rest to the reader.
 func (w *writer) line(e *Entry) (string, error) {
 	for _, text := range []string{e.Name, e.Spec, e.Zone, e.Command, e.Stdin} {
 		if err := checkText(text); err != nil {
@@ -150,7 +148,7 @@ func checkText(text string) error {
 	return nil
 }
 
-// writeSettings writes those in which an entry differs from what is in force.
+// writeSettings writes the settings that change with the entry.
 func (w *writer) writeSettings(e *Entry) error {
 	changes, err := w.changes(e)
 	if err != nil || len(changes) == 0 {
@@ -212,11 +210,11 @@ func (w *writer) changes(e *Entry) (lines []string, err error) {
 	return lines, nil
 }
 
-// writeLine returns what the reader has to say against the line.
+// writeLine writes a line, and returns the reader's error about it.
 func (w *writer) writeLine(line string) error {
 	w.text.WriteString(line)
 	if strings.HasSuffix(line, "\r") {
-		w.text.WriteByte('\r') // Parse takes one for a part of the newline
+		w.text.WriteByte('\r') // Parse takes a final \r as part of the newline
 	}
 	w.text.WriteByte('\n')
 	w.reader.line++

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// maxOptions bounds how many options an entry has.
+// maxOptions limits the options of an entry.
 const maxOptions = 100
 
-// readOptions reads what follows "# dbcron:" in a comment.
+// readOptions parses what follows "# dbcron:" in a comment.
 func (p *parser) readOptions(text string) {
 	before := len(p.options)
 	for {
@@ -37,8 +37,7 @@ func (p *parser) readOptions(text string) {
 	}
 }
 
-// cutOption cuts NAME=VALUE off the front of a text, where it ends or a blank follows. A value
-// may stand in quotes.
+// cutOption cuts NAME=VALUE off the front of a text, up to its end or a blank. A value may be quoted.
 func cutOption(text string) (o Option, rest string, err error) {
 	end := strings.IndexAny(text, blanks+"=")
 	if end <= 0 || text[end] != '=' || strings.ContainsAny(text[:end], "\"'#") {
@@ -59,7 +58,7 @@ func cutOption(text string) (o Option, rest string, err error) {
 	return o, rest, err
 }
 
-// joinOptions is the comment that readOptions reads.
+// joinOptions formats the comment that readOptions parses.
 func joinOptions(options []Option) (string, error) {
 	text := "# dbcron:"
 	for _, o := range options {

@@ -13,12 +13,12 @@ const (
 	// reserved begins the names of the variables that every command is given.
 	reserved = "DBCRON_"
 
-	// zoneName is the setting that is the zone of specs, and no variable.
+	// zoneName is the setting for the zone of specs; it is not a variable.
 	zoneName = "CRON_TZ"
 )
 
-// isSetting says whether a line is NAME=VALUE rather than an entry: a quote,
-// which no spec begins with, or one word and an equals sign.
+// isSetting reports whether a line is NAME=VALUE rather than an entry: it begins with a quote, which no
+// spec does, or with one word and an equals sign.
 func isSetting(text string) bool {
 	if text[0] == '"' || text[0] == '\'' {
 		return true
@@ -41,12 +41,12 @@ func (p *parser) readSetting(text string) {
 	case name == "LOGNAME":
 		p.fail(errors.New("LOGNAME is the user that runs the commands, and cron ignores such a line; remove it"))
 	case (name == zoneName || name == "TZ") && strings.ContainsAny(value, blanks):
-		// Other crons take the rest of such a line for an entry.
+		// Other crons treat the rest of such a line as an entry.
 		p.fail(fmt.Errorf("the zone %q holds blanks; write %s=ZONE on a line of its own, above the entry", value, zoneName))
 	case name == zoneName:
 		if _, err := cronspec.New("@daily", value, ""); err != nil {
 			p.fail(err)
-			value = "" // the entries below have no fault of their own
+			value = "" // the entries below are not at fault
 		}
 		p.zone = value
 	default:
@@ -65,8 +65,8 @@ func (p *parser) set(name, value string) {
 	p.env = slices.Clip(append(env, name+"="+value))
 }
 
-// splitSetting takes quotes off name and value, and blanks from around both
-// where there are no quotes. Nothing in a value is replaced, neither $ nor \.
+// splitSetting strips quotes from name and value, and blanks around both unless quoted. Nothing in a
+// value is expanded, neither $ nor \.
 func splitSetting(text string) (name, value string, err error) {
 	if text[0] == '"' || text[0] == '\'' {
 		if name, text, err = cutQuoted(text); err != nil {
@@ -121,7 +121,7 @@ func joinSetting(name, value string) (string, error) {
 	return quotedName + "=" + value, nil
 }
 
-// quote puts text between quotes that it does not hold.
+// quote quotes text with a quote that it does not contain.
 func quote(text string) (quoted string, ok bool) {
 	for _, mark := range []string{`"`, `'`} {
 		if !strings.Contains(text, mark) {

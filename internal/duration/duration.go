@@ -1,5 +1,4 @@
-// Package duration reads and writes durations as people write them into tables,
-// files and flags.
+// Package duration parses and formats durations as people write them in tables, files and flags.
 package duration
 
 import (
@@ -9,12 +8,11 @@ import (
 	"time"
 )
 
-// Longest is the longest duration that is read.
+// Longest is the longest duration that Parse accepts.
 const Longest = 100 * 365 * 24 * time.Hour
 
-// Parse reads a duration: like Go's, without a
-// sign, and with days of 24 hours and weeks of 7 days: 500ms, 90s, 1h30m, 30d,
-// 1w. The empty text is 0.
+// Parse parses a duration. The syntax is Go's without a sign, plus days of 24 hours and weeks of 7 days:
+// 500ms, 90s, 1h30m, 30d, 1w. The empty text is 0.
 func Parse(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
@@ -33,7 +31,7 @@ func Parse(text string) (time.Duration, error) {
 		if err != nil {
 			return 0, notDuration(text)
 		}
-		n = min(n, uint64(2*Longest/unit.is)) // more is too much in any case
+		n = min(n, uint64(2*Longest/unit.is)) // anything larger is refused anyway
 		total, rest = total+time.Duration(n)*unit.is, after
 	}
 	if rest != "" {
@@ -53,8 +51,8 @@ func notDuration(text string) error {
 	return fmt.Errorf("%q is not a duration; write for example 500ms, 90s, 1h30m or 30d", text)
 }
 
-// Format writes what Parse reads, in few characters: 30d, 1h30m,
-// 90s is 1m30s. 0 is the empty text.
+// Format formats a duration in the syntax of Parse, in few characters: 30d, 1h30m; 90s becomes 1m30s. 0
+// becomes the empty text.
 func Format(d time.Duration) string {
 	if d <= 0 {
 		return ""

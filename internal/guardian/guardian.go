@@ -17,34 +17,33 @@
 //
 // # The second start
 //
-// A program that imports this package needs to do nothing for it: an init
-// function looks whether argv[0] is "dbcron-guardian", and if so, the program
-// is a guardian and never reaches main. The package depends on little, so that
-// this happens before most other packages are initialised. Everything about
+// A program that imports this package needs to do nothing for it. An init
+// function checks whether argv[0] is "dbcron-guardian"; if so, the program
+// is a guardian and never reaches main. The package has few dependencies, so
+// that this happens before most other packages are initialized. Everything about
 // the command (arguments, environment, input) goes through the pipe: ps shows
-// a guardian's name and nothing else, and its environment is empty.
+// only a guardian's name, and its environment is empty.
 //
 // # Ending a command
 //
-// The command gets SIGTERM, and SIGKILL after its grace. When it is the
-// deadline that ends it, SIGTERM comes early enough for the SIGKILL to come
-// before the deadline: a grace before it, but never more than a third of the
-// time that the last extension gave. With 30 seconds per extension and a grace
-// of 20, SIGTERM comes after 20 seconds without a new one. A SIGTERM is not
-// taken back by an extension that comes after it.
+// The command gets SIGTERM, and SIGKILL after its grace. If the deadline ends
+// it, SIGTERM comes early enough for SIGKILL to precede the deadline: a grace
+// before it, but never more than a third of the time that the last extension
+// gave. With 30 seconds per extension and a grace of 20, SIGTERM comes after 20
+// seconds without an extension. A later extension does not take back a SIGTERM.
 //
-// When a command ends by itself, what it has left running in the background
-// may end as well for one second, and is then killed. On Linux this includes
-// processes that moved to a session of their own; elsewhere only the process
-// group is found. A service that is to stay must be started by the init
-// system, not as a child of the command.
+// When a command ends by itself, processes that it has left in the background get
+// one second to end, and are then killed. On Linux this includes processes that
+// moved to a session of their own; elsewhere only the process group is found. A
+// service that must keep running has to be started by the init system, not as a
+// child of the command.
 //
 // # Output
 //
-// The guardian keeps the first and the last of the output, and sends it with
-// the result. While the command runs, it sends what it has once per second, if
-// there is news. It never waits for the caller to read: a caller that is
-// stopped misses some of this, but neither a deadline nor the result.
+// The guardian keeps the head and the tail of the output, and sends it with the
+// result. While the command runs, it sends new output once per second. It never
+// waits for the caller to read: a caller that is stopped misses some snapshots,
+// but neither a deadline nor the result.
 package guardian
 
 import (
@@ -73,7 +72,7 @@ type Command struct {
 	Argv  []string      // Argv[0] is looked up in Env's PATH if it has no slash
 	Env   []string      // the whole environment: nothing is inherited
 	Dir   string        // default: the caller's; see User
-	Input string        // the text on stdin; default: none
+	Input string        // standard input; default: none
 	Grace time.Duration // from SIGTERM to SIGKILL; default: 10s, negative: none
 
 	// User runs the command: a name or a uid of the passwd database, which is
@@ -90,7 +89,7 @@ type Command struct {
 	// the start and half from the end; default: 64 KiB.
 	MaxOutput int
 
-	// The command uses these files instead, if set. It has no controlling
+	// Stdin, Stdout and Stderr replace the pipes, if set. The command has no controlling
 	// terminal even so: Ctrl-C reaches the caller only.
 	Stdin, Stdout, Stderr *os.File
 }
@@ -100,33 +99,33 @@ type Cause string
 
 // The causes of an end.
 const (
-	Exited     Cause = "exited"      // by itself, or by a stranger's signal
+	Exited     Cause = "exited"      // by itself, or by a signal from elsewhere
 	Deadline   Cause = "deadline"    // not extended in time
 	Stopped    Cause = "stopped"     // Stop, or SIGTERM to the guardian
 	Killed     Cause = "killed"      // Kill
 	Lost       Cause = "lost"        // the guardian died: see ErrLost
 	NotStarted Cause = "not started" // see Result.Err
 
-	orphaned Cause = "orphaned" // the caller died, so nobody gets to see this
+	orphaned Cause = "orphaned" // the caller died, so nobody sees this
 )
 
-// A Result is what became of a command.
+// A Result is the result of a command.
 type Result struct {
 	Cause Cause
 
-	// ExitCode is what a shell would say: the command's own, 128+n after
-	// signal n, 127 for a command that is not found, 126 for one that cannot
-	// be run; -1 if there is none.
+	// ExitCode is what a shell would report: the command's own code, 128+n after
+	// signal n, 127 for a command that is not found, 126 for one that cannot be
+	// run; -1 if there is none.
 	ExitCode int
 	Signal   syscall.Signal // that ended the command; 0: none
 
-	// Output is stdout and stderr as they came, in valid UTF-8 without NUL.
-	// Where Omitted bytes are left out of the middle, a line says so.
+	// Output is stdout and stderr as they arrived, in valid UTF-8 without NUL. If
+	// Omitted bytes are left out of the middle, a line says so.
 	Output  string
 	Omitted int64
 
 	Took       time.Duration // from the command's start to its own end
-	LeftBehind bool          // it ended by itself, but others had to be killed
+	LeftBehind bool          // the command ended by itself, but others had to be killed
 	Survivors  []int         // processes that SIGKILL did not end in 5s
 
 	// Err is set if the command did not start, the guardian was lost or there
@@ -139,13 +138,13 @@ const (
 	killLead  = 200 * time.Millisecond // SIGKILL comes this long before the deadline
 	linger    = time.Second            // for what the command leaves behind
 	giveUp    = 5 * time.Second        // after SIGKILL
-	longSleep = time.Second            // timers do not run in suspend: look at the clock again
-	newsEvery = time.Second            // so often a caller sees new output
+	longSleep = time.Second            // timers do not run while suspended: recheck the clock
+	newsEvery = time.Second            // interval of snapshots
 
 	defaultOutput = 64 << 10
 )
 
-// withDefaults returns c with its zero values filled in, or what is wrong.
+// withDefaults returns c with its zero values filled in, or an error.
 func (c Command) withDefaults() (Command, error) {
 	if len(c.Argv) == 0 || c.Argv[0] == "" {
 		return c, errors.New("guardian: no command")

@@ -1,11 +1,10 @@
 package guardian
 
-// An Output keeps the head and the tail of what is written to it, as the output
-// of a command is kept, for work that is no command. It is safe for concurrent
-// use.
+// An Output keeps the head and the tail of what is written to it, like the output of a command, for work
+// that is not a command. It is safe for concurrent use.
 type Output struct{ kept *output }
 
-// NewOutput returns an Output that keeps so many bytes; 0 is 64 KiB.
+// NewOutput returns an Output that keeps limit bytes; 0 means 64 KiB.
 func NewOutput(limit int) *Output {
 	if limit <= 0 {
 		limit = defaultOutput
@@ -22,8 +21,7 @@ func (o *Output) Text() string {
 	return text
 }
 
-// Snapshot returns the text, and a number that is the same as before only if
-// nothing was written since.
+// Snapshot returns the text, and the total of bytes written, which tells whether it has changed.
 func (o *Output) Snapshot() (text string, total int) {
 	o.kept.mu.Lock()
 	defer o.kept.mu.Unlock()

@@ -21,8 +21,8 @@ type output struct {
 
 func newOutput(limit int) *output { return &output{half: limit / 2} }
 
-// room is how many of the last bytes text looks at: some more than the half, so that where a rune
-// begins does not depend on the pieces in which the bytes came.
+// room is the number of trailing bytes that text examines: slightly more than half, so that where a rune
+// begins does not depend on how the bytes were split into writes.
 func (o *output) room() int { return o.half + utf8.UTFMax - 1 }
 
 func (o *output) Write(p []byte) (int, error) {
@@ -38,14 +38,14 @@ func (o *output) Write(p []byte) (int, error) {
 		return n, nil
 	}
 	o.tail = append(o.tail, p...)
-	if len(o.tail) > 2*o.room() { // move seldom, so that a byte costs the same at any limit
+	if len(o.tail) > 2*o.room() { // rarely move bytes, so that the cost per byte does not depend on the limit
 		o.tail = o.tail[:copy(o.tail, o.tail[len(o.tail)-o.room():])]
 	}
 	return n, nil
 }
 
-// follow sends the text once per second, if there is news, until that fails.
-// While send blocks, news is not queued: the next text has all of it.
+// follow sends the text once per second if it has changed, until sending fails. While send blocks,
+// snapshots are not queued: the next text contains everything.
 func (o *output) follow(send func(text string) error) {
 	tick := time.NewTicker(newsEvery)
 	defer tick.Stop()
@@ -56,7 +56,7 @@ func (o *output) follow(send func(text string) error) {
 	}
 }
 
-// news returns the text, if something was written since the last time.
+// news returns the text if something was written since the last call.
 func (o *output) news() (string, bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -68,15 +68,15 @@ func (o *output) news() (string, bool) {
 	return text, true
 }
 
-// text returns what was kept as text, and how many bytes it leaves out.
+// text returns the kept text, and the number of bytes it omits.
 func (o *output) text() (string, int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.joined()
 }
 
-// joined is text for who holds the lock. Clean text can be longer than the
-// bytes were, so it may keep fewer of them.
+// joined is text for callers that hold the lock. Cleaned text may be longer than the bytes, so it may
+// keep fewer of them.
 func (o *output) joined() (string, int64) {
 	head, tail := o.head, o.tail
 	whole := o.total <= int64(2*o.half)
@@ -99,9 +99,8 @@ func (o *output) joined() (string, int64) {
 	return fmt.Sprintf("%s\n[… %d bytes left out …]\n%s", first, omitted, last), omitted
 }
 
-// clean turns b into valid UTF-8 without NUL, which PostgreSQL refuses, until
-// it has room bytes. It also says how much of b it has read. Unless b is the
-// whole text, half a rune at its end is left alone.
+// clean converts b into at most room bytes of valid UTF-8 without NUL, which PostgreSQL refuses. It also
+// returns how much of b it has read. Unless b is the whole text, it leaves half a rune at its end.
 func clean(b []byte, room int, whole bool) (string, int) {
 	out := make([]byte, 0, min(room, len(b)))
 	read := 0
@@ -140,8 +139,7 @@ func visible(r rune) rune {
 	return r
 }
 
-// continuation counts the bytes at the start of b that end a rune whose start
-// is missing.
+// continuation counts the bytes at the start of b that continue a rune whose start is missing.
 func continuation(b []byte) int {
 	n := 0
 	for n < min(len(b), utf8.UTFMax-1) && !utf8.RuneStart(b[n]) {

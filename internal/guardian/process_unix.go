@@ -20,7 +20,7 @@ type Process struct {
 	guardian *os.Process
 	grace    time.Duration
 	orders   *os.File
-	wake     chan struct{} // something is new in next
+	wake     chan struct{} // next has changed
 	ended    chan struct{} // the result is known, or never will be
 	done     chan struct{}
 	helpers  sync.WaitGroup
@@ -32,21 +32,20 @@ type Process struct {
 	stopAt, killedAt instant.Instant
 	forced           Cause // why the caller did the guardian's work
 	output           string
-	snapshots        int // that have come, of output
+	snapshots        int // number of output snapshots received
 }
 
-// Start runs the command under a guardian. It returns as soon as the guardian
-// is on its way: what is wrong with the command itself, the Result says, also
-// of a User who is unknown or whom the caller may not name. It returns ErrPast
-// if the deadline has passed.
+// Start runs the command under a guardian. It returns as soon as the guardian is started. Errors of the
+// command itself, including a User who is unknown or whom the caller may not name, are in the Result.
+// Start returns ErrPast if the deadline has passed.
 //
-// A Process needs no closing. All that it holds is gone when Done is closed.
+// A Process need not be closed. It holds nothing once Done is closed.
 func Start(c Command, deadline instant.Instant) (*Process, error) {
 	c, err := c.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	credential, userErr := credentialOf(c.User) // may take its time, where a server knows the users
+	credential, userErr := credentialOf(c.User) // may take long if a server knows the users
 	if instant.Now() >= deadline {
 		return nil, ErrPast
 	}
@@ -72,7 +71,7 @@ func Start(c Command, deadline instant.Instant) (*Process, error) {
 	return p, nil
 }
 
-// refused is a Process that was over before it began.
+// refused returns a Process that ended before it began.
 func refused(err error) *Process {
 	p := &Process{done: make(chan struct{}), result: Result{Cause: NotStarted, ExitCode: 126, Err: err}}
 	close(p.done)
@@ -126,8 +125,7 @@ func launch(c Command) (guardian *os.Process, orders, reports *os.File, err erro
 	return guardian, orders, reports, nil
 }
 
-// Extend moves the deadline to a later instant; an earlier one changes
-// nothing. It never blocks.
+// Extend moves the deadline to a later instant; an earlier one has no effect. It never blocks.
 func (p *Process) Extend(deadline instant.Instant) {
 	p.order(func() { p.next.Deadline = max(p.next.Deadline, deadline) })
 }
@@ -142,25 +140,23 @@ func (p *Process) Kill() {
 	p.order(func() { p.next.Kill, p.killedAt = true, cmp.Or(p.killedAt, instant.Now()) })
 }
 
-// Output returns the newest snapshot of the output of a command that runs, in
-// the form of Result.Output, and how many there have been: if that number is
-// the same as before, then so is the text. The first comes a second after the
-// start, and another with each second that brings output; there is none, and
-// the text is empty, for a command that is silent or ends sooner. The Result
-// does not wait for a last one: once the command is done, only it has all. If
-// the guardian was Lost, the Result has none, and this is what is left.
+// Output returns the newest snapshot of a running command's output, in the form of Result.Output, and
+// the number of snapshots so far, which tells whether the text has changed. The first snapshot comes a
+// second after the start, and another after each second with new output. A command that is silent or
+// ends sooner has none, and the text is empty. Once the command is done, only the Result has all of its
+// output. If the guardian was Lost, the Result has none, and the last snapshot is all there is.
 //
-// Output costs nothing and never blocks.
+// Output is cheap and never blocks.
 func (p *Process) Output() (text string, snapshots int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.output, p.snapshots
 }
 
-// Done is closed when the command and all that it started are gone.
+// Done returns a channel that is closed when the command and everything it started are gone.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits for Done and returns what became of the command.
+// Wait waits for Done and returns the command's result.
 func (p *Process) Wait() Result {
 	<-p.done
 	return p.result
@@ -176,7 +172,7 @@ func (p *Process) order(change func()) {
 	}
 }
 
-// send passes orders on. It alone blocks if the guardian does not read.
+// send forwards orders. Only this goroutine blocks if the guardian does not read.
 func (p *Process) send(first *spec) {
 	enc := gob.NewEncoder(p.orders)
 	for spec := first; ; spec = nil {
@@ -195,11 +191,11 @@ func (p *Process) send(first *spec) {
 	}
 }
 
-// watch does the guardian's work if the guardian does not: if it is stopped,
-// for instance. It never acts on a guardian that does its work in time.
+// watch does the guardian's work if the guardian does not, for instance because it is stopped. It never
+// acts on a guardian that does its work in time.
 func (p *Process) watch() {
 	const patience = giveUp + 5*time.Second
-	var noticed instant.Instant // that it is late: a result may wait for a caller that was stopped
+	var noticed instant.Instant // when the delay was noticed: a result may be waiting for a caller that was stopped
 	for {
 		now := instant.Now()
 		p.mu.Lock()
@@ -247,7 +243,7 @@ func (p *Process) limit() (instant.Instant, Cause) {
 	return limit, cause
 }
 
-// listen waits for the result, cleans up, and publishes it.
+// listen waits for the result, cleans up, and publishes the result.
 func (p *Process) listen(reports *os.File) {
 	defer close(p.done)
 	result, err := p.read(reports)
@@ -258,7 +254,7 @@ func (p *Process) listen(reports *os.File) {
 	if err != nil {
 		p.sweep()
 	}
-	// Its work is done: it must not be able to keep Wait waiting.
+	// The guardian's work is done: it must not keep Wait waiting.
 	timer := time.AfterFunc(time.Second, func() { _ = p.guardian.Kill() })
 	state, waitErr := p.guardian.Wait()
 	timer.Stop()
@@ -275,8 +271,8 @@ func (p *Process) listen(reports *os.File) {
 	}
 }
 
-// read takes what the guardian reports. It returns the result, or an error if
-// the guardian dies without one.
+// read processes the guardian's reports. It returns the result, or an error if the guardian dies without
+// one.
 func (p *Process) read(reports io.Reader) (Result, error) {
 	dec := gob.NewDecoder(reports)
 	for {
@@ -299,7 +295,7 @@ func (p *Process) read(reports io.Reader) (Result, error) {
 	}
 }
 
-// note keeps what is known before the result is.
+// note records what is known before the result.
 func (p *Process) note(r report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -310,12 +306,12 @@ func (p *Process) note(r report) {
 	p.output, p.snapshots = r.Output, p.snapshots+1
 }
 
-// sweep kills what a dead guardian has left. The guardian is not reaped yet,
-// so its number, which is that of the session, still belongs to it.
+// sweep kills what a dead guardian has left. The guardian is not reaped yet, so its process id, which is
+// that of the session, is not reused.
 func (p *Process) sweep() {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for range 50 { // what forks at this moment may escape the first look
+	for range 50 { // a process that forks right now may escape the first look
 		if len(signalTree(p.guardian.Pid, p.group, syscall.SIGKILL)) == 0 {
 			return
 		}

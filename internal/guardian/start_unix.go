@@ -51,7 +51,7 @@ func (w *ward) start() (int, error) {
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return 126, fmt.Errorf("%s: its interpreter is not found", path)
-	case err != nil && attr.Credential != nil: // any of the three can be the reason
+	case err != nil && attr.Credential != nil: // any of the three may be the reason
 		return 126, fmt.Errorf("%s as user %s in %s: %w", path, w.spec.User, cmp.Or(dir, "the caller's directory"), err)
 	case err != nil:
 		return 126, fmt.Errorf("%s: %w", path, err)
@@ -59,9 +59,8 @@ func (w *ward) start() (int, error) {
 	return 0, nil
 }
 
-// enter goes to the command's directory, for what is relative to it. If the
-// command has a user, it returns where the command itself must go once more:
-// with the rights of the user, who may not be able to.
+// enter changes to the command's directory, for relative paths. If the command has a user, it returns
+// the directory that the command itself must enter again, with the user's rights, which may fail.
 func (w *ward) enter() (string, error) {
 	if w.spec.Dir == "" {
 		return "", nil
@@ -72,8 +71,7 @@ func (w *ward) enter() (string, error) {
 	return os.Getwd()
 }
 
-// files returns what the command gets as stdin, stdout and stderr, and starts
-// to feed the one and to read the others.
+// files returns the command's stdin, stdout and stderr, and starts to feed the first and read the others.
 func (w *ward) files() ([]*os.File, error) {
 	files := []*os.File{os.Stdin, os.Stdout, os.Stderr} // the caller's, or /dev/null
 	if w.spec.Input != "" {
@@ -83,7 +81,7 @@ func (w *ward) files() ([]*os.File, error) {
 		}
 		files[0] = r
 		go func() {
-			_, _ = io.WriteString(in, w.spec.Input) // EPIPE: the command has read enough
+			_, _ = io.WriteString(in, w.spec.Input) // EPIPE: the command does not read on
 			in.Close()
 		}()
 	}
@@ -110,8 +108,8 @@ func (w *ward) files() ([]*os.File, error) {
 	return files, nil
 }
 
-// newPipe returns a pipe that also the command's user can open: as /dev/stdout,
-// for instance. Where pipes have no owner to change, everybody can.
+// newPipe returns a pipe that the command's user can open, too, for instance as /dev/stdout. Where a
+// pipe's owner cannot be changed, everybody can.
 func (w *ward) newPipe() (reader, writer *os.File, err error) {
 	reader, writer, err = os.Pipe()
 	if c := w.spec.Credential; c != nil && err == nil {

@@ -16,7 +16,7 @@ const subreaper = true
 
 func becomeSubreaper() {
 	name := append([]byte(argv0), 0)
-	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0) // or ps -e says "exe"
+	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0) // otherwise ps -e says "exe"
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)                      // Linux 3.4
 }
 
@@ -26,8 +26,8 @@ func commandAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// program returns the file to start a guardian from: this very program, also
-// when an upgrade has put another one in its place.
+// program returns the file to start a guardian from: this very program, even if an upgrade has replaced
+// its file.
 func program() (string, error) {
 	const self = "/proc/self/exe"
 	if _, err := os.Stat(self); err == nil {

@@ -15,5 +15,5 @@ func commandAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: t
 
 func program() (string, error) { return os.Executable() }
 
-// family finds nobody: here, only the process group is known.
+// family finds nothing: here, only the process group is known.
 func family(int) []relative { return nil }

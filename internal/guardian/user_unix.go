@@ -10,8 +10,7 @@ import (
 	"syscall"
 )
 
-// credentialOf returns what a process needs to become the user, or nil if it
-// is the user already.
+// credentialOf returns the credential of a user, or nil if the process already runs as that user.
 func credentialOf(name string) (*syscall.Credential, error) {
 	if name == "" {
 		return nil, nil
@@ -53,8 +52,8 @@ func newCredential(uid uint32, u *user.User) (*syscall.Credential, error) {
 	return c, nil
 }
 
-// lookupUser finds a user by name or, if nobody is called that, by number. The
-// number is checked here: user.LookupId takes 1<<32 for 0, which is root.
+// lookupUser finds a user by name or, if there is no such name, by number. It checks the number itself:
+// user.LookupId takes 1<<32 for 0, which is root.
 func lookupUser(name string) (*user.User, error) {
 	u, err := user.Lookup(name)
 	if err == nil {

@@ -54,8 +54,8 @@ func guard() int {
 		w.result = Result{Cause: NotStarted, ExitCode: code, Err: err}
 	} else {
 		_ = enc.Encode(report{Pid: w.pid})
-		// This may wait for the caller, so the work goes on beside it. The encoder
-		// sends one report after the other, and who has the last reads no more.
+		// This may wait for the caller, so it runs beside the work. The encoder sends one report at a
+		// time, and the reader of the last one reads no more.
 		go w.out.follow(func(text string) error { return enc.Encode(report{Output: text}) })
 		w.run(receive(dec), signals)
 	}
@@ -63,7 +63,7 @@ func guard() int {
 	if w.result.Err != nil {
 		last.Err, w.result.Err = w.result.Err.Error(), nil
 	}
-	_ = enc.Encode(last) // waits for a caller that is stopped, not for one that is dead
+	_ = enc.Encode(last) // waits for a caller that is stopped, but not for a dead one
 	return 0
 }
 
@@ -74,12 +74,12 @@ func pipeEnd(fd int) *os.File {
 		return nil
 	}
 	unix.CloseOnExec(fd)
-	_ = unix.SetNonblock(fd, true) // for a goroutine to wait on it, not a thread
+	_ = unix.SetNonblock(fd, true) // so that waiting for it blocks a goroutine, not a thread
 	return os.NewFile(uintptr(fd), "pipe")
 }
 
-// closeInherited closes what the caller itself has inherited from a careless
-// parent. All that Go opens is marked close-on-exec.
+// closeInherited closes what the caller itself has inherited from a careless parent. Everything opened by
+// Go is marked close-on-exec.
 func closeInherited() {
 	names, _ := os.ReadDir("/dev/fd")
 	for _, name := range names {
@@ -109,7 +109,7 @@ func receive(dec *gob.Decoder) <-chan order {
 	return orders
 }
 
-// A ward is the command, as its guardian sees it.
+// A ward is the command as seen by its guardian.
 type ward struct {
 	spec     spec
 	out      *output
@@ -183,7 +183,7 @@ func (w *ward) run(orders <-chan order, signals <-chan os.Signal) {
 	w.finish()
 }
 
-// obey does what the order says. Orders are repeated.
+// obey follows an order. Orders may be repeated.
 func (w *ward) obey(o order) {
 	if o.Deadline > w.deadline {
 		w.deadline, w.span = o.Deadline, o.Deadline.Sub(instant.Now())
@@ -199,7 +199,7 @@ func (w *ward) obey(o order) {
 	}
 }
 
-// act does what is due, and returns how long nothing else will be.
+// act does what is due, and returns the time until something else is.
 func (w *ward) act(now instant.Instant) time.Duration {
 	kill, term := w.killTime(), w.termTime()
 	switch {
@@ -223,14 +223,13 @@ func (w *ward) act(now instant.Instant) time.Duration {
 	if w.cause == "" && w.exitAt == 0 {
 		next = min(next, term)
 	}
-	if !subreaper && w.exitAt != 0 { // only asking tells whether the group is empty
+	if !subreaper && w.exitAt != 0 { // only polling tells whether the group is empty
 		return 20 * time.Millisecond
 	}
 	return min(next.Sub(now), longSleep)
 }
 
-// terminate sends SIGTERM, once. SIGCONT, for a process that is stopped takes
-// no other signal.
+// terminate sends SIGTERM, once. It sends SIGCONT, too, since a stopped process takes no other signal.
 func (w *ward) terminate(cause Cause) {
 	if w.cause != "" || w.exitAt != 0 {
 		return
@@ -269,8 +268,8 @@ func (w *ward) exited(status syscall.WaitStatus) {
 	}
 }
 
-// over says whether there is nothing left to wait for: the processes are gone,
-// and so is the output, but for what a stranger may still write.
+// over reports whether there is nothing left to wait for: the processes are gone and the output has ended,
+// except for what an unrelated process may still write.
 func (w *ward) over(now instant.Instant, childless, eof bool) bool {
 	if w.goneAt == 0 && childless && (subreaper || unix.Kill(-w.pid, 0) != nil) {
 		w.goneAt = now

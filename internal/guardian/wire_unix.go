@@ -11,9 +11,8 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// An order goes from the caller to the guardian, as gob, which unlike JSON
-// carries arguments that are not UTF-8. Each one says all that holds now, so
-// that those which were not sent in time can be left out. The first has a
+// An order goes from the caller to the guardian, as gob, which unlike JSON can carry arguments that are
+// not UTF-8. Each order is complete, so orders that were not sent in time can be skipped. The first has a
 // spec.
 type order struct {
 	Spec       *spec
@@ -31,8 +30,8 @@ type spec struct {
 	OwnIn, OwnOut, OwnErr bool // the guardian's 0, 1, 2 are the command's
 }
 
-// A report goes from the guardian to the caller, and has one of the three: Pid
-// when the command has started, Output while it runs, Result when all is over.
+// A report goes from the guardian to the caller. It has one of the three: Pid when the command has
+// started, Output while it runs, Result at the end.
 type report struct {
 	Pid    int // of the command, and of its process group
 	Output string
@@ -43,9 +42,8 @@ type report struct {
 // A relative is one of the command's processes.
 type relative struct{ pid, group int }
 
-// signalTree sends the signals to the command's process group and, where they
-// can be found, to the processes that have left it. It returns the latter and
-// those that it found of the former.
+// signalTree sends the signals to the command's process group and, where they can be found, to processes
+// that have left the group. It returns the latter, and those of the group that it found.
 func signalTree(guardian, group int, signals ...syscall.Signal) []relative {
 	for _, sig := range signals {
 		signalGroup(guardian, group, sig)
@@ -61,8 +59,8 @@ func signalTree(guardian, group int, signals ...syscall.Signal) []relative {
 	return found
 }
 
-// signalGroup signals the process group, unless its number has passed to
-// strangers: the command's leader is in the guardian's session for life.
+// signalGroup signals the process group, unless its number now belongs to others: the command's leader
+// stays in the guardian's session for life.
 func signalGroup(guardian, group int, sig syscall.Signal) {
 	if group <= 1 {
 		return

@@ -11,18 +11,17 @@ import (
 )
 
 const (
-	// answersFor is how long what an endpoint has answered counts as its state.
+	// answersFor is how long an endpoint's answers count.
 	answersFor = time.Hour
 
-	// badFailures is how many failures in a row are more than a hiccup, and badPause is a pause
-	// that is.
+	// badFailures consecutive failures are more than a hiccup; so is a pause of badPause.
 	badFailures = 3
 	badPause    = time.Minute
 )
 
-// OfEndpoints finds endpoints that push back, those that answer each request with a failure,
-// and those that cannot be. A user that may not read endpoints, which have secrets, sees the
-// first two. answered is how many have answered in the last hour.
+// OfEndpoints finds endpoints that throttle, endpoints that fail every request, and invalid endpoints. A
+// user who may not read endpoints, which contain secrets, sees the first two kinds. answered is the
+// number of endpoints that have answered in the last hour.
 func OfEndpoints(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, answered int, err error) {
 	endpoints := push.NewEndpoints(db)
 	reports, err := endpoints.Reports(ctx, answersFor, MostQueues)
@@ -50,22 +49,22 @@ func OfEndpoints(ctx context.Context, db *dialect.DB, now time.Time) (all []Prob
 	return all, len(reports), err
 }
 
-// Standing is how an endpoint is, by what it has answered.
+// Standing is the state of an endpoint according to its recent answers.
 type Standing struct {
-	Pushed   bool // it is left alone for a while, again and again, or fails each time
+	Pushed   bool // it is paused repeatedly, or fails every request
 	Bad      bool
-	Answers  int          // that are known and not old
-	Last     *push.Answer // the newest that failed; nil: none did
-	Failures int          // that it has pushed back in a row; 0: it answers, but all fail
-	Until    time.Time    // for as long as it is left alone
-	Since    time.Time    // the first of the failures that are known
+	Answers  int          // known recent answers
+	Last     *push.Answer // the newest failure; nil: none
+	Failures int          // consecutive failures that led to a pause; 0: it answers, but always fails
+	Until    time.Time    // end of its pause
+	Since    time.Time    // the first known failure
 }
 
-// StandingOf tells how an endpoint is. Where several processes send, it is the worst that one
-// of them sees. Endpoints of jobs of their own do not count.
+// StandingOf returns the state of an endpoint. If several processes send, it is the worst that any of
+// them sees. Endpoints of single jobs do not count.
 func StandingOf(answers []push.Answer, now time.Time) (s Standing) {
 	seen, good, bad := map[string]bool{}, false, 0
-	for i := range answers { // the newest first
+	for i := range answers { // newest first
 		a := &answers[i]
 		if a.Origin != "" || now.Sub(a.At) > answersFor {
 			continue
@@ -112,7 +111,7 @@ func endpointProblem(r *push.Report, now time.Time) *Problem {
 	return p
 }
 
-// EndpointText tells in words how an endpoint is.
+// EndpointText describes the state of an endpoint.
 func EndpointText(answers []push.Answer, now time.Time) string {
 	switch s := StandingOf(answers, now); {
 	case s.Failures > 0:
@@ -127,7 +126,7 @@ func EndpointText(answers []push.Answer, now time.Time) string {
 	return "it answers"
 }
 
-// next tells when something is sent again.
+// next says when the next request is sent.
 func (s *Standing) next(now time.Time) string {
 	if left := s.Until.Sub(now); left > 0 {
 		return "it is left alone for " + plain.Span(left) + " more"

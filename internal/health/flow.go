@@ -7,25 +7,25 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// flowMinutes is of how many minutes rates are.
+// flowMinutes is the number of minutes over which rates are averaged.
 const flowMinutes = 10
 
-// FlowTime is how far back Flows looks, and a little more.
+// FlowTime is slightly more than the time over which Flows averages.
 const FlowTime = (flowMinutes + 2) * time.Minute
 
-// flowFrom is when the minutes of rates begin.
+// flowFrom is when the averaged minutes begin.
 func flowFrom(now time.Time) time.Time {
 	return now.Truncate(time.Minute).Add(-flowMinutes * time.Minute)
 }
 
-// A Flow is what the counters say of a queue's last minutes.
+// A Flow is a queue's throughput in the last minutes.
 type Flow struct {
-	Out float64 // jobs that ended in a minute, in the ten whole ones before now
+	Out float64 // jobs per minute that ended in the last ten whole minutes
 
-	young float64 // jobs that ended since then, without those that were ready before
+	young float64 // jobs that ended since then and were enqueued since then
 }
 
-// Flows adds up what was done, by queue.
+// Flows sums up what was done, by queue.
 func Flows(minutes []queue.Minute, now time.Time) map[string]Flow {
 	from, all := flowFrom(now), map[string]Flow{}
 	span := now.Sub(from)
@@ -45,15 +45,15 @@ func Flows(minutes []queue.Minute, now time.Time) map[string]Flow {
 	return all
 }
 
-// An Emptying is how long it takes until no job of a queue waits, if jobs come and go as in the
-// last ten minutes.
+// An Emptying is the time until a queue is drained, if jobs come and go as in the last ten
+// minutes.
 type Emptying struct {
-	In    time.Duration // below 0: it is not known
-	More  bool          // it is more than that: not all jobs were counted
-	Never bool          // as many jobs come in as are done, or more
+	In    time.Duration // negative: unknown
+	More  bool          // at least In: not all jobs were counted
+	Never bool          // jobs come in at least as fast as they are done
 }
 
-// String says it in a few words.
+// String describes it in a few words.
 func (e Emptying) String() string {
 	switch {
 	case e.Never:
@@ -64,7 +64,7 @@ func (e Emptying) String() string {
 	return plain.Span(e.In)
 }
 
-// Empty estimates when no job of a queue waits any more. It is not known of a queue that is paused.
+// Empty estimates when a queue is drained. That is unknown for a paused queue.
 func (d *Depth) Empty(f Flow, now time.Time) Emptying {
 	in, ok := d.In(f, now)
 	switch waiting := d.Waiting(); {
@@ -74,26 +74,26 @@ func (d *Depth) Empty(f Flow, now time.Time) Emptying {
 		return Emptying{}
 	case f.Out == 0 || ok && in >= f.Out:
 		return Emptying{Never: true}
-	case !ok: // nobody knows how many there are, but these take so long at the least
+	case !ok: // uncounted jobs only add to this
 		return Emptying{In: perMinute(waiting, f.Out), More: true}
 	default:
 		return Emptying{In: perMinute(waiting, f.Out-in)}
 	}
 }
 
-// perMinute is how long so many jobs take at a rate.
+// perMinute is the time that n jobs take at a rate per minute.
 func perMinute(n int, rate float64) time.Duration {
 	const longest = 365 * 24 * time.Hour
 	return time.Duration(min(float64(n)/rate*float64(time.Minute), float64(longest)))
 }
 
-// In estimates how many jobs came into a queue in a minute, over the minutes of Flows: those that
-// are there and have an id of that time, and those that have ended since, but for the share that
-// had waited from before. It is exact where all wait equally long. ok is false if there are more
-// jobs than were counted.
+// In estimates the jobs per minute that entered a queue, over the minutes of Flows: the jobs still there
+// with an id of that time, plus those that have ended since, minus the share that had waited from
+// before. It is exact if all jobs wait equally long. ok is false if there are more jobs than were
+// counted.
 func (d *Depth) In(f Flow, now time.Time) (perMinute float64, ok bool) {
 	if max(d.Ready, d.Delayed, d.Running, d.Dead) >= d.Limit {
-		return 0, d.Limit == 0 // nothing was counted of a queue that has had no job
+		return 0, d.Limit == 0 // a queue that has had no job was not counted
 	}
 	return (float64(d.Recent) + f.young) / now.Sub(flowFrom(now)).Minutes(), true
 }

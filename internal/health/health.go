@@ -1,6 +1,5 @@
-// Package health finds what is wrong with the work: schedules that are late or were given up,
-// runs that failed, queues that are behind or paused, processes that were lost. The dashboard
-// and dbcron doctor say it, each in its way.
+// Package health finds what is wrong with the work: schedules that are late or have failed, failed runs,
+// queues that lag behind or are paused, lost processes. The dashboard and dbcron doctor report it.
 package health
 
 import (
@@ -19,18 +18,18 @@ import (
 )
 
 const (
-	// Most is how many problems of a kind are listed.
+	// Most limits the problems of a kind that are listed.
 	Most = 10
 
-	// CountTo is how far the jobs of a queue in one state are counted.
+	// CountTo limits the count of a queue's jobs per state.
 	CountTo = 10_000
 
-	// MostQueues is how many queues are counted.
+	// MostQueues limits the queues that are counted.
 	MostQueues = 1000
 
-	behindAfter = time.Minute      // that the oldest ready job of a queue waits
-	lateAfter   = 10 * time.Second // that a schedule's slot has come, and no daemon has claimed it
-	back        = 24 * time.Hour   // how old what has ended may be
+	behindAfter = time.Minute      // age of the oldest ready job of a queue that lags
+	lateAfter   = 10 * time.Second // time since a slot was due that no daemon has claimed
+	back        = 24 * time.Hour   // age up to which ended runs are considered
 	mostNodes   = 1000
 	mostFiles   = 1000
 )
@@ -38,18 +37,18 @@ const (
 // A Problem is something that is wrong.
 type Problem struct {
 	Of    Subject
-	Name  string // of a schedule, a queue or a process; "" for a sum of several
-	Run   int64  // the last one that failed; 0: it is about no run
-	Bad   bool   // it is broken, and not only worth a look
-	Dead  bool   // it is about dead jobs of a queue
+	Name  string // of a schedule, a queue or a process; "": of several
+	Run   int64  // the last failed run; 0: none
+	Bad   bool   // it is broken, not just noteworthy
+	Dead  bool   // it is about a queue's dead letters
 	Why   string
 	Do    string    // what to do about it, in words and commands
-	Since time.Time // zero: it is not known
+	Since time.Time // zero: unknown
 
 	what string // with %s for the name
 }
 
-// A Subject is what a problem is of.
+// A Subject is the kind of thing that has a problem.
 type Subject string
 
 // The subjects.
@@ -62,7 +61,7 @@ const (
 	Files     Subject = "files"
 )
 
-// What says in a few words what is wrong. What hides in the name is shown.
+// What describes the problem in a few words. It makes invisible characters in the name visible.
 func (p *Problem) What() string {
 	if p.Name == "" {
 		return p.what
@@ -70,7 +69,7 @@ func (p *Problem) What() string {
 	return fmt.Sprintf(p.what, plain.Clean(p.Name))
 }
 
-// argument is a name as an argument of a command line.
+// argument quotes a name for a command line.
 func argument(name string) string {
 	if name != "" && !strings.ContainsFunc(name, func(r rune) bool {
 		return !strings.ContainsRune("-_./:@", r) && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
@@ -80,8 +79,8 @@ func argument(name string) string {
 	return "'" + strings.ReplaceAll(plain.Clean(name), "'", `'\''`) + "'"
 }
 
-// OfSchedules finds those that were given up, and those that are late. next are the first
-// schedules whose slots are to come, as many as limit.
+// OfSchedules finds schedules that have failed and schedules that are late. It examines the schedules
+// with the next slots, up to limit.
 func OfSchedules(ctx context.Context, db *dialect.DB, now time.Time, limit int) (all []Problem, next []scheduler.Planned, err error) {
 	failed, err := scheduler.InState(ctx, db, "failed", Most)
 	if err != nil {
@@ -112,7 +111,7 @@ func OfSchedules(ctx context.Context, db *dialect.DB, now time.Time, limit int) 
 	return all, next, nil
 }
 
-// Lateness tells why a schedule is late, or "" if it is not.
+// Lateness returns why a schedule is late, or "" if it is not.
 func Lateness(s *scheduler.Planned, now time.Time) string {
 	switch {
 	case s.Due.IsZero() || now.Sub(s.Due) < s.Jitter+lateAfter:
@@ -123,7 +122,7 @@ func Lateness(s *scheduler.Planned, now time.Time) string {
 	return "no daemon has claimed its slot; it takes one with the tag " + plain.Cut(s.Tag, 60) + " that has a place free"
 }
 
-// OfRuns finds what has failed in the last day, by schedule.
+// OfRuns finds the failures of the last day, by schedule.
 func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, err error) {
 	runs, _, err := scheduler.RecentRuns(ctx, db, scheduler.RunFilter{States: []string{"failed", "timeout", "lost"}, Limit: 200})
 	if err != nil {
@@ -169,24 +168,24 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 	return all, nil
 }
 
-// A Depth is how many jobs a queue has.
+// A Depth is the backlog of a queue.
 type Depth struct {
 	queue.Queue
 	queue.Counts
-	Due    int           // delayed jobs whose time has come
+	Due    int           // delayed jobs that are due
 	Recent int           // jobs of Counts that were enqueued in the last minutes: see Flows
-	Age    time.Duration // for which the oldest ready or due job has waited
+	Age    time.Duration // how long the oldest ready or due job has waited
 }
 
-// Waiting is how many jobs a worker could begin: ready ones, and delayed ones that are due.
+// Waiting returns the number of jobs that a worker could begin: ready ones, and delayed ones that are due.
 func (d *Depth) Waiting() int { return min(d.Limit, d.Ready+d.Due) }
 
-// Depths counts the jobs of some queues, but not those that are done and kept.
+// Depths counts the jobs of some queues, except for completed jobs that are kept.
 func Depths(ctx context.Context, c *queue.Client, queues []queue.Queue, now time.Time) (all []Depth, err error) {
 	for i := range queues {
 		d := Depth{Queue: queues[i]}
 		b, err := c.Backlog(ctx, d.Name, CountTo, flowFrom(now))
-		if err != nil && !errors.Is(err, queue.ErrNotFound) { // one that was written by hand has had no job yet
+		if err != nil && !errors.Is(err, queue.ErrNotFound) { // a queue inserted by hand may not have had a job yet
 			return nil, err
 		}
 		d.Counts, d.Due, d.Recent = b.Counts, b.Due, b.Recent
@@ -198,8 +197,8 @@ func Depths(ctx context.Context, c *queue.Client, queues []queue.Queue, now time
 	return all, nil
 }
 
-// OfQueues finds queues that are behind or paused, and dead letters of the last day: how many
-// jobs of each queue died. minutes are what was done of late.
+// OfQueues finds queues that lag behind or are paused, and counts the dead letters of the last day by
+// queue. minutes is the recent throughput.
 func OfQueues(ctx context.Context, c *queue.Client, depths []Depth, minutes []queue.Minute, dead map[string]int,
 	now time.Time,
 ) ([]Problem, error) {
@@ -241,7 +240,7 @@ func OfQueues(ctx context.Context, c *queue.Client, depths []Depth, minutes []qu
 	return slices.Concat(behind, died[:min(len(died), Most)], paused[:min(len(paused), Most)]), nil
 }
 
-// unattended says of a queue that is behind that no worker has any of its blocks.
+// unattended adds that no worker leases any block of a queue that lags behind.
 func unattended(ctx context.Context, c *queue.Client, p *Problem) error {
 	blocks, err := c.Blocks(ctx, p.Name)
 	if err != nil {
@@ -261,11 +260,11 @@ func jobs(n, limit int) string {
 	return plain.Plural(n, "job", "jobs")
 }
 
-// Behind tells whether jobs of a queue that is not paused have waited for a minute.
+// Behind reports whether jobs of an active queue have waited for a minute.
 func (d *Depth) Behind() bool { return d.State == "active" && d.Age >= behindAfter }
 
-// Outlook tells how many jobs wait in a queue, how fast they come and go, and how long that
-// lasts if it goes on as in the last ten minutes.
+// Outlook describes the backlog of a queue, the rates at which jobs come and go, and when it is
+// empty if the last ten minutes continue.
 func (d *Depth) Outlook(f Flow, now time.Time) string {
 	text := plain.Count(d.Waiting(), d.Limit) + " ready, the oldest for " + plain.Span(d.Age)
 	in, ok := d.In(f, now)
@@ -288,8 +287,7 @@ func (d *Depth) Outlook(f Flow, now time.Time) string {
 	return text
 }
 
-// OfFiles finds files that daemons could not import, and those of which daemons have different
-// ones under one source.
+// OfFiles finds files that daemons could not import, and sources for which daemons have different files.
 func OfFiles(ctx context.Context, db *dialect.DB) (all []Problem, files int, err error) {
 	found, err := scheduler.Files(ctx, db, mostFiles)
 	if err != nil {
@@ -347,7 +345,7 @@ func OfWorkers(ctx context.Context, c *queue.Client) (all []Problem, err error) 
 	return all, err
 }
 
-// versions tells of live processes of several versions: of how many of each.
+// versions reports live processes of different versions.
 func versions(nodes []scheduler.Node) (all []Problem) {
 	count := map[string]int{}
 	for i := range nodes {
@@ -368,8 +366,8 @@ func versions(nodes []scheduler.Node) (all []Problem) {
 	}}
 }
 
-// OfProcesses finds processes that were not heard of in time, in the last day, those that are
-// drained, and those of several versions. live is how many are.
+// OfProcesses finds processes lost in the last day, drained ones, and those of different versions. live is
+// the number of live processes.
 func OfProcesses(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, live int, err error) {
 	nodes, err := scheduler.Nodes(ctx, db, "", mostNodes)
 	if err != nil {

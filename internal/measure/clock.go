@@ -2,7 +2,7 @@ package measure
 
 import "time"
 
-// A mark is a moment from which something is measured.
+// A mark is the start of a measurement.
 type mark time.Time
 
 func now() mark { return mark(time.Now()) } //nolint:forbidigo // what this package is for: durations

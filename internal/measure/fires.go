@@ -15,8 +15,8 @@ const (
 	firesMost = 20_000
 )
 
-// fires makes schedules of functions that are due at once, for a third of the time, and then has
-// one scheduler with the settings that it has by default run them.
+// fires spends a third of the time creating schedules of functions that are due at once, and then has one
+// scheduler with default settings run them.
 func fires(ctx context.Context, b *bed, span time.Duration) ([]Figure, error) {
 	made := 0
 	for begin := now(); made == 0 || begin.since() < span/3 && made < firesMost; made += firesSize {

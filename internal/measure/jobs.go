@@ -19,8 +19,8 @@ func enqueueTogether(ctx context.Context, b *bed, span time.Duration) ([]Figure,
 	return b.enqueue(ctx, 32, span)
 }
 
-// enqueue has callers enqueue one job after the other. What one caller waits for beyond a round
-// trip is taken for the commit.
+// enqueue has callers enqueue one job after the other. A single caller's time beyond a round trip is
+// attributed to the commit.
 func (b *bed) enqueue(ctx context.Context, callers int, span time.Duration) ([]Figure, error) {
 	from := loadNow()
 	took, all, err := calls(ctx, callers, span, func(ctx context.Context, _ int) error {
@@ -42,10 +42,10 @@ func (b *bed) enqueue(ctx context.Context, callers int, span time.Duration) ([]F
 
 const (
 	bulkSize = 1000
-	bulkMost = 500_000 // jobs, so that a fast database has something to do, and its disk is not filled
+	bulkMost = 500_000 // jobs: enough for a fast database, without filling its disk
 )
 
-// drain enqueues in bulk for a third of the time, and then has a worker do all of it.
+// drain enqueues in bulk for a third of the time, and then has a worker drain the queue.
 func drain(ctx context.Context, b *bed, span time.Duration) ([]Figure, error) {
 	jobs := slices.Repeat([]queue.Job{b.job()}, bulkSize)
 	var filled atomic.Int64
@@ -98,7 +98,7 @@ func drain(ctx context.Context, b *bed, span time.Duration) ([]Figure, error) {
 
 var errEnough = errors.New("enough")
 
-// handler is a worker of a queue with the settings that it has by default.
+// handler returns a worker of a queue with default settings.
 func (b *bed) handler(queueName string, h queue.Handler) (*queue.Worker, error) {
 	w, err := b.worker.Worker(queue.WorkerOptions{Queues: []string{queueName}, Grace: -1, Logger: b.quiet})
 	if err == nil {
@@ -110,11 +110,11 @@ func (b *bed) handler(queueName string, h queue.Handler) (*queue.Worker, error) 
 const (
 	latencyQueue = "bench-latency"
 	latencyPace  = 10 * time.Millisecond // between jobs: 100 a second
-	lost         = 30 * time.Second      // after which latency goes without a job
+	lost         = 30 * time.Second      // latency gives up on a missing job after this time
 )
 
-// latency measures from the call that enqueues a job to the start of its handler, in a worker
-// that has nothing else to do. Producer and worker have a pool each, as two processes have.
+// latency measures the time from the call that enqueues a job to the start of its handler, in an idle
+// worker. Producer and worker have a pool each, as two processes would.
 func latency(ctx context.Context, b *bed, span time.Duration) ([]Figure, error) {
 	var mu sync.Mutex
 	begun := map[int64]mark{}
@@ -162,8 +162,8 @@ func latency(ctx context.Context, b *bed, span time.Duration) ([]Figure, error) 
 	return []Figure{f}, nil
 }
 
-// trickle enqueues jobs one after the other, and returns when each was sent. The first tenth,
-// in which connections are made and the worker finds its blocks, is not among them.
+// trickle enqueues jobs one after the other and returns when each was sent. It skips the first tenth, in
+// which connections are made and the worker leases its blocks.
 func (b *bed) trickle(ctx context.Context, span time.Duration) (sent map[int64]mark, err error) {
 	sent = map[int64]mark{}
 	for begin := now(); len(sent) == 0 || begin.since() < span; {

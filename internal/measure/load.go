@@ -1,7 +1,6 @@
 package measure
 
-// since is the share of the processors' time that was spent from then to now, or -1 if that is
-// not known.
+// since returns the share of processor time that was busy from then to now, or -1 if unknown.
 func (l load) since() float64 {
 	at := loadNow()
 	if at.all <= l.all {

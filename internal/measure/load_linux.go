@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// A load is what the host's processors have done since it started.
+// A load is the processor time of the host since it started.
 type load struct{ busy, all float64 }
 
-// loadNow reads the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq,
-// steal. All but idle and iowait is work; of what a hypervisor took there was none to have.
+// loadNow reads the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
+// Everything but idle and iowait is busy; time stolen by a hypervisor was not available either.
 func loadNow() (l load) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {

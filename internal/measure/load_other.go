@@ -2,7 +2,7 @@
 
 package measure
 
-// A load is what the host's processors have done, which only Linux tells here.
+// A load is the processor time of the host, which only Linux reports here.
 type load struct{ busy, all float64 }
 
 func loadNow() load { return load{} }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// lockName is of a lock that one caller takes, and others do not.
+// lockName returns the name of a caller's own lock.
 func lockName(caller int) string { return fmt.Sprint("bench-", caller) }
 
 // roundTrip reads a row by its key.
@@ -44,7 +44,7 @@ func lockTogether(ctx context.Context, b *bed, span time.Duration) ([]Figure, er
 	return b.pairs(ctx, 16, span)
 }
 
-// pairs has each caller take and release a lock of its own, which are two commits.
+// pairs has each caller take and release its own lock, which takes two commits.
 func (b *bed) pairs(ctx context.Context, callers int, span time.Duration) ([]Figure, error) {
 	from := loadNow()
 	took, all, err := calls(ctx, callers, span, b.pair)

@@ -1,6 +1,6 @@
-// Package measure finds out what dbcron does on a database: how long enqueueing takes, how fast
-// jobs are drained, how soon they begin, and what locks and schedules cost there. It works in
-// tables that the caller has made for it alone, and leaves rows in them.
+// Package measure benchmarks dbcron on a database: how long enqueueing takes, how fast jobs drain, how
+// soon they begin, and what locks and schedules cost. It works in tables that the caller has created for
+// it alone, and leaves rows in them.
 package measure
 
 import (
@@ -18,37 +18,37 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// MinSpan is the shortest time that Run can do with.
+// MinSpan is the shortest duration that Run accepts.
 const MinSpan = time.Second
 
-// Options adjusts Run.
+// Options configures Run.
 type Options struct {
-	// Span is about how long all of it takes, at least MinSpan.
+	// Span is the approximate total duration, at least MinSpan.
 	Span time.Duration
 
-	// Begin is called before each step with its name, and how much of Span is over. May be nil.
+	// Begin is called before each step with its name and the elapsed part of Span. May be nil.
 	Begin func(step string, over time.Duration)
 }
 
-// A Figure is what one step has measured.
+// A Figure is the result of one step.
 type Figure struct {
 	Name    string        // such as "enqueue"
-	Callers int           // goroutines that did it at the same time; 0: does not apply
-	Rate    float64       // Unit per second; 0: it is a matter of time alone
+	Callers int           // concurrent goroutines; 0: does not apply
+	Rate    float64       // Unit per second; 0: only times were measured
 	Unit    string        // what Rate counts, such as "jobs"
-	P50     time.Duration // half of the calls took no longer; 0: not measured
+	P50     time.Duration // median duration of a call; 0: not measured
 	P99     time.Duration
-	Host    float64 // the share of this host's processors that was busy, 0 to 1; negative: not known
-	Bound   string  // what bounds the figure, in words
+	Host    float64 // busy share of this host's processors, 0 to 1; negative: unknown
+	Bound   string  // what limits the figure, in words
 }
 
-// A bed is what the steps work with: two pools, as two processes would have them.
+// A bed is what the steps share: two pools, as two processes would have them.
 type bed struct {
 	producer, worker *queue.Client
 	locks            *lock.Locker
 	db               *dialect.DB
 	quiet            *slog.Logger
-	read             time.Duration // of one row: a round trip
+	read             time.Duration // of one row by its key: a round trip
 	commit           time.Duration // what a commit adds to that
 }
 
@@ -57,13 +57,13 @@ const (
 	kind      = "nothing"
 )
 
-// payload has the 100 bytes that the figures of docs/benchmarks.md have.
+// payload has 100 bytes, as for the figures in docs/benchmarks.md.
 var payload = []byte(fmt.Sprintf(`{"text":"%0*d"}`, 100-len(`{"text":""}`), 0))
 
-// A step measures one thing for about the time given. A step has a part of Options.Span.
+// A step measures one thing for about the given time, which is a part of Options.Span.
 type step struct {
 	name string
-	part int // of the sum of all
+	part int // its weight among all steps
 	run  func(ctx context.Context, b *bed, span time.Duration) ([]Figure, error)
 }
 
@@ -78,7 +78,7 @@ var steps = []step{
 	{"schedules", 10, fires},
 }
 
-// Run measures all there is on the database of two pools, which must have dbcron's tables.
+// Run runs all measurements on the database of two pools, which must have dbcron's tables.
 func Run(ctx context.Context, producer, worker *dialect.DB, opt Options) ([]Figure, error) {
 	if opt.Span < MinSpan {
 		return nil, fmt.Errorf("%v is too short to measure anything; use %v or more", opt.Span, MinSpan)
@@ -123,14 +123,14 @@ func newBed(ctx context.Context, producer, worker *dialect.DB) (*bed, error) {
 	if b.locks, err = lock.New(producer, lock.Options{Owner: "bench", Logger: b.quiet}); err != nil {
 		return nil, err
 	}
-	_, err = b.producer.Enqueue(ctx, b.job()) // makes the queue
+	_, err = b.producer.Enqueue(ctx, b.job()) // creates the queue
 	return b, err
 }
 
 func (b *bed) job() queue.Job { return queue.Job{Queue: queueName, Kind: kind, Payload: payload} }
 
-// calls has each of so many callers call do again and again for the time given, and at least
-// once. It returns how long each call took, shortest first, and how long all of it took.
+// calls runs call repeatedly in so many goroutines for the given time, and at least once in each. It
+// returns the duration of each call, shortest first, and the total duration.
 func calls(ctx context.Context, callers int, span time.Duration,
 	do func(ctx context.Context, caller int) error,
 ) (took []time.Duration, all time.Duration, err error) {
@@ -161,7 +161,7 @@ func calls(ctx context.Context, callers int, span time.Duration,
 	return took, all, ctx.Err()
 }
 
-// pause waits, and not at all if the time is over.
+// pause waits, unless the time is over already.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -171,7 +171,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// called makes a figure of calls.
+// called makes a figure from the durations of calls.
 func called(name, unit string, callers int, took []time.Duration, all time.Duration, host float64) Figure {
 	return Figure{
 		Name: name, Callers: callers, Unit: unit, Rate: float64(len(took)) / all.Seconds(),
@@ -179,7 +179,7 @@ func called(name, unit string, callers int, took []time.Duration, all time.Durat
 	}
 }
 
-// quantile reads from times that are sorted.
+// quantile returns a quantile of sorted durations.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -187,11 +187,11 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
-// busyFrom is the share of a host's processors from which on they count as the bound.
+// busyFrom is the busy share from which the processors count as the limit.
 const busyFrom = 0.85
 
-// bound says what bounds work that many do at once, with so many statements that commit in each
-// call; 0: commits are shared by many.
+// bound says what limits concurrent work whose calls commit the given number of statements; 0 means that
+// many calls share a commit.
 func (b *bed) bound(host float64, statements int) string {
 	switch {
 	case host >= busyFrom:
@@ -204,8 +204,8 @@ func (b *bed) bound(host float64, statements int) string {
 	return fmt.Sprintf("round trips, of %v each", rounded(b.read))
 }
 
-// boundAlone says where the time of one caller goes, who sends so many statements in a call, one
-// after the other. What such a statement takes beyond reading a row is its commit.
+// boundAlone says what takes a single caller's time, whose calls send the given number of statements one
+// after the other. What a statement takes beyond reading a row is its commit.
 func (b *bed) boundAlone(f *Figure, statements int) string {
 	trips := min(f.P50, time.Duration(statements)*b.read)
 	switch {
@@ -217,7 +217,7 @@ func (b *bed) boundAlone(f *Figure, statements int) string {
 	return fmt.Sprintf("round trips: %v of %v", rounded(trips), rounded(f.P50))
 }
 
-// rounded has three digits, which is more than any of it is worth.
+// rounded rounds to three digits, which is more than the figures are worth.
 func rounded(d time.Duration) time.Duration {
 	unit := time.Duration(1)
 	for d/unit >= 1000 {

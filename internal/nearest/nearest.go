@@ -1,14 +1,13 @@
-// Package nearest finds the word that a mistyped one may be a slip of.
+// Package nearest finds the known word that a mistyped one resembles.
 package nearest
 
 import "strings"
 
-// Of returns the one of the known words that name is nearest to, or "" if it is another
-// word than any of them. Large letters and hyphens are no difference. Of two that are
-// equally near, it is the later one.
+// Of returns the known word nearest to name, or "" if none is near. Case and hyphens do not count. Of two
+// equally near words it returns the later one.
 func Of(name string, known []string) string {
 	plain := plainly(name)
-	best, nearest := 2, "" // more than two slips are another word
+	best, nearest := 2, "" // more than two edits make another word
 	for _, k := range known {
 		if d := slips(plain, plainly(k)); d <= min(best, max(1, len(k)/3)) {
 			best, nearest = d, k
@@ -19,13 +18,13 @@ func Of(name string, known []string) string {
 
 func plainly(word string) string { return strings.ReplaceAll(strings.ToLower(word), "-", "_") }
 
-// slips counts the letters to add, leave out or replace, and the neighbours to
-// swap, until a is b. It gives up at lengths that differ a lot.
+// slips counts the letters to insert, delete or replace, and the neighbors to swap, that turn a into b. It
+// gives up if the lengths differ a lot.
 func slips(a, b string) int {
 	if len(a) > len(b)+2 || len(b) > len(a)+2 {
 		return 3
 	}
-	above := make([]int, len(b)+1) // the row of a[:i-1], and before it that of a[:i-2]
+	above := make([]int, len(b)+1) // the row of a[:i-1]; before it that of a[:i-2]
 	before := above
 	for j := range above {
 		above[j] = j

@@ -10,8 +10,8 @@ import (
 	"github.com/dbcron/dbcron/internal/plain"
 )
 
-// command runs a command of the daemon's own settings, with the message on its standard input.
-// It cannot outlive its time, nor the daemon.
+// command runs a command from the daemon's own settings, with the message on its standard input. The
+// command outlives neither its timeout nor the daemon.
 func (n *Notifier) command(ctx context.Context, m *Message, id string) error {
 	line, ok := n.commandOf(m.Target)
 	if !ok {

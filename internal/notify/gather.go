@@ -20,20 +20,20 @@ import (
 const (
 	commandPrefix = "command:"
 
-	mostPending = 20_000 // notices of one transaction
-	mostListed  = 200    // in one message
-	namesAtOnce = 1000   // in one statement
+	mostPending = 20_000 // notices per transaction
+	mostListed  = 200    // per message
+	namesAtOnce = 1000   // per statement
 )
 
 // A notice is a row of the table of that name.
 type notice struct {
 	Trouble
-	target           string // as in the table: empty for the daemons' own
+	target           string // as stored: "" for the daemons' default
 	tell, told, well int64  // µs
 	toldTo           string
 }
 
-// A present is what glance sees.
+// A present is the result of glance.
 type present struct{ notices, queue, look bool }
 
 func (n *Notifier) glance(ctx context.Context) (p present, err error) {
@@ -43,7 +43,7 @@ func (n *Notifier) glance(ctx context.Context) (p present, err error) {
 	return present{notices > 0, there > 0, fresh == 0}, err
 }
 
-// stored is how tables name a target: a command is not shown there, nor taken from there.
+// stored returns a target as tables name it: a command is neither shown there nor taken from there.
 func stored(target string) string {
 	if !strings.HasPrefix(target, commandPrefix) {
 		return target
@@ -52,7 +52,7 @@ func stored(target string) string {
 	return commandPrefix + hex.EncodeToString(sum[:8])
 }
 
-// targetsOf are who is told of a notice.
+// targetsOf returns the targets of a notice.
 func (n *Notifier) targetsOf(x *notice) []string {
 	text := x.target
 	if x.told != 0 {
@@ -68,8 +68,8 @@ func (n *Notifier) targetsOf(x *notice) []string {
 	return all
 }
 
-// gather makes messages of what is to be told, and notes that it was told, in one transaction.
-// wait lets what is new wait for more.
+// gather makes messages of all pending notices and marks these as told, in one transaction. With wait, new
+// notices wait for more of their kind.
 func (n *Notifier) gather(ctx context.Context, wait bool) error {
 	if _, err := n.db.Exec(ctx, openBook, nil); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (n *Notifier) gather(ctx context.Context, wait bool) error {
 			wake, err = n.gatherIn(ctx, tx, wait)
 			return err
 		})
-		// An id of a job can be another process's too: all is done again, with others.
+		// A generated job id may equal that of another process: repeat everything with new ids.
 		if n.db.Dialect.Duplicate(err) && tries < 3 {
 			continue
 		}
@@ -141,10 +141,10 @@ func (n *Notifier) gatherIn(ctx context.Context, tx *dialect.Session, wait bool)
 type tally struct {
 	last, hour int64 // µs
 	sent       int
-	known      bool // there is a row
+	known      bool // the table has its row
 }
 
-// limits reads what the targets of all groups were sent.
+// limits reads the tallies of the targets of all groups.
 func (n *Notifier) limits(ctx context.Context, tx *dialect.Session, groups map[string][]notice) (map[string]*tally, error) {
 	all := map[string]*tally{}
 	for to := range groups {
@@ -168,8 +168,8 @@ func (n *Notifier) limits(ctx context.Context, tx *dialect.Session, groups map[s
 	return all, nil
 }
 
-// ripe tells whether a group is told now: when it has waited for more of its kind, and each
-// target may be sent a message. What has to wait is told with what comes meanwhile.
+// ripe reports whether a group is told now: it has waited for more of its kind, and each target may be
+// sent a message. A group that must wait is told together with what arrives meanwhile.
 func (n *Notifier) ripe(group []notice, targets []string, limits map[string]*tally, now int64, wait bool) bool {
 	if wait && now-group[0].tell < n.opt.gather.Microseconds() {
 		return false
@@ -183,7 +183,7 @@ func (n *Notifier) ripe(group []notice, targets []string, limits map[string]*tal
 	return true
 }
 
-// tell makes the messages of a group, one for each target, and changes its rows.
+// tell makes the messages of a group, one per target, and updates its rows.
 func (n *Notifier) tell(ctx context.Context, tx *dialect.Session, group []notice, targets []string,
 	limits map[string]*tally, now int64,
 ) (jobs []queue.Job, err error) {
@@ -245,7 +245,7 @@ func (t *tally) add(ctx context.Context, tx *dialect.Session, target string, now
 	return err
 }
 
-// sorted puts what is alike together.
+// sorted groups similar troubles.
 func sorted(all []Trouble) []Trouble {
 	slices.SortStableFunc(all, func(a, b Trouble) int {
 		return cmp.Or(cmp.Compare(a.Last, b.Last), strings.Compare(a.Name, b.Name))

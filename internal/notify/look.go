@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	mostLate      = 100 // schedules that are found late in one look, those with the oldest slots
+	mostLate      = 100 // late schedules per look, those with the oldest slots
 	mostRecovered = 1000
 	mostQueues    = 1000
-	countTo       = 10_000 // dead letters of a queue
+	countTo       = 10_000 // limit of a queue's count of dead letters
 )
 
-// mayLook tells whether it is this daemon that looks now.
+// mayLook reports whether it is this daemon's turn to look.
 func (n *Notifier) mayLook(ctx context.Context) (bool, error) {
 	if _, err := n.db.Exec(ctx, openBook, nil); err != nil {
 		return false, err
@@ -29,8 +29,8 @@ func (n *Notifier) mayLook(ctx context.Context) (bool, error) {
 	return rows == 1, err
 }
 
-// look finds what no transaction could record: recoveries, schedules that are late, and queues.
-// It may be done by two daemons at once, whose statements then change nothing the second time.
+// look finds what no transaction could record: recoveries, late schedules, and troubles of queues. If two
+// daemons look at once, the statements of the second change nothing.
 func (n *Notifier) look(ctx context.Context) error {
 	for _, part := range []func(context.Context) error{n.lookForRecovered, n.lookForLate, n.lookAtQueues} {
 		if err := part(ctx); err != nil {
@@ -78,7 +78,7 @@ func (n *Notifier) lookForLate(ctx context.Context) error {
 	return nil
 }
 
-// lookAtQueues finds dead letters and queues that are behind. Who has no targets need not know.
+// lookAtQueues finds dead letters and queues that lag behind. Without targets it does nothing.
 func (n *Notifier) lookAtQueues(ctx context.Context) error {
 	if len(n.opt.Targets) == 0 {
 		return nil
@@ -135,7 +135,7 @@ func (n *Notifier) lookAtQueues(ctx context.Context) error {
 	return nil
 }
 
-// noteQueue records how a queue is: times is how bad, and 0 is well.
+// noteQueue records the state of a queue; times says how bad it is, 0 meaning well.
 func (n *Notifier) noteQueue(ctx context.Context, subject string, q *queue.Queue, detail string, times,
 	was int64, there, wasWell bool,
 ) (err error) {

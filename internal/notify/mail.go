@@ -21,7 +21,7 @@ import (
 // Mail says how mail is sent.
 type Mail struct {
 	// Server is smtp://HOST:PORT, encrypted by STARTTLS if the server offers it, or
-	// smtps://HOST:PORT, encrypted from the start. A user may stand before the host. Default:
+	// smtps://HOST:PORT, encrypted from the start. The host may be preceded by a user. Default:
 	// smtp://localhost:25, as for cron.
 	Server   string
 	Password string // of that user
@@ -34,14 +34,14 @@ type Mail struct {
 	user       string
 }
 
-// filled reads the settings, or tells what is wrong.
+// filled fills in defaults, or returns what is wrong.
 func (s Mail) filled() (Mail, error) {
 	if s.Server == "" {
 		s.Server = "smtp://localhost:25"
 	}
 	u, err := url.Parse(s.Server)
 	if err != nil || u.Scheme != "smtp" && u.Scheme != "smtps" || u.Hostname() == "" || u.Path != "" || u.RawQuery != "" {
-		return s, errors.New("the mail server is not smtp://HOST:PORT or smtps://HOST:PORT") // a password may be in it
+		return s, errors.New("the mail server is not smtp://HOST:PORT or smtps://HOST:PORT") // it may contain a password
 	}
 	if _, has := u.User.Password(); has {
 		return s, errors.New("the mail server's URL has a password, which ps would show; DBCRON_SMTP_PASSWORD or --smtp-password-file has it")
@@ -109,7 +109,7 @@ func (s *Mail) send(ctx context.Context, m *Message, id string) error {
 			return s.failed(step.name, err)
 		}
 	}
-	_ = c.Quit() // the message is theirs
+	_ = c.Quit() // the message is delivered
 	return nil
 }
 
@@ -126,8 +126,8 @@ func (s *Mail) config() *tls.Config {
 	return config
 }
 
-// secure encrypts the connection and says who sends. A password does not leave this host
-// unencrypted. A mail server of this host need not have a certificate that fits its name.
+// secure encrypts the connection and authenticates. A password never leaves this host unencrypted. A mail
+// server on this host may have a certificate for another name.
 func (s *Mail) secure(c *smtp.Client) error {
 	local := s.host == "localhost"
 	if ip := net.ParseIP(s.host); ip != nil {
@@ -153,7 +153,7 @@ func (s *Mail) secure(c *smtp.Client) error {
 	return nil
 }
 
-// compose writes the mail. Nothing in it that comes from tables can begin a line of its header.
+// compose formats the mail. Text from tables cannot start a header line.
 func (s *Mail) compose(m *Message, to, id string) []byte {
 	_, domain, _ := strings.Cut(s.From, "@")
 	subject := mime.QEncoding.Encode("utf-8", plain.Cut(m.Subject(), 200))

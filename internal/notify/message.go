@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	outputsOf = 5        // the first troubles of a message have their runs' outputs
+	outputsOf = 5        // troubles of a message that include their runs' output
 	maxOutput = 16 << 10 // bytes of each
 )
 
-// A Trouble is what is, or was, wrong with a schedule or a queue. Times are in µs.
+// A Trouble is a past or present problem of a schedule or a queue. Times are in µs.
 type Trouble struct {
 	Subject string `json:"subject"` // schedule, dead or behind
 	Name    string `json:"name"`
@@ -28,7 +28,7 @@ type Trouble struct {
 	Times   int64  `json:"times"`
 	Begun   int64  `json:"begun"`
 	Last    int64  `json:"last"`
-	Well    int64  `json:"well,omitempty"` // since when it is well again
+	Well    int64  `json:"well,omitempty"` // when it recovered
 
 	output string
 }
@@ -39,9 +39,9 @@ type Message struct {
 	At        int64     `json:"at"` // µs
 	Troubles  []Trouble `json:"troubles,omitempty"`
 	Recovered []Trouble `json:"recovered,omitempty"`
-	Failed    int       `json:"failed"`         // troubles, also those that are not listed
-	Well      int       `json:"well"`           // recoveries, likewise
-	Last      bool      `json:"last,omitempty"` // for this hour
+	Failed    int       `json:"failed"`         // number of troubles, including unlisted ones
+	Well      int       `json:"well"`           // number of recoveries, likewise
+	Last      bool      `json:"last,omitempty"` // the last one for this hour
 	Test      bool      `json:"test,omitempty"`
 }
 
@@ -57,14 +57,14 @@ func (m *Message) addRecovered(x Trouble) {
 	}
 }
 
-// words say what is wrong, after the name.
+// words says what is wrong, after the name.
 var words = map[string]string{
 	"failed": "failed", "timeout": "ran out of time", "lost": "was lost", "missed": "was missed", "late": "is late",
 	"given-up": "was given up",
 	"dead":     "has dead letters", "behind": "is behind",
 }
 
-// what says what is wrong in a few words. What hides in a name is shown.
+// what describes the trouble in a few words. It makes invisible characters in names visible.
 func (x *Trouble) what() string {
 	text := plain.Cut(x.Name, 80) + " " + cmp.Or(words[x.Problem], x.Problem)
 	if x.Subject != "schedule" {
@@ -73,7 +73,7 @@ func (x *Trouble) what() string {
 	return text
 }
 
-// Subject is the message in one line.
+// Subject returns a one-line summary of the message.
 func (m *Message) Subject() string {
 	switch {
 	case m.Test:
@@ -114,7 +114,7 @@ func firstNames(all []Trouble, of int) string {
 
 func stamp(us int64) string { return time.UnixMicro(us).UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// Text is the message for people to read.
+// Text returns the message for people.
 func (m *Message) Text() string {
 	if m.Test {
 		return "This is a test message of dbcron notify test.\nWhen a schedule fails, the message is like this one, with the command's output.\n"
@@ -175,7 +175,7 @@ func (x *Trouble) write(b *strings.Builder) {
 	b.WriteString("\n")
 }
 
-// read adds the outputs of the first runs. They may have left the history.
+// read adds the output of the first runs. They may have left the history.
 func (n *Notifier) read(ctx context.Context, m *Message) error {
 	for i := range m.Troubles[:min(len(m.Troubles), outputsOf)] {
 		x := &m.Troubles[i]
@@ -194,7 +194,7 @@ func (n *Notifier) read(ctx context.Context, m *Message) error {
 	return nil
 }
 
-// excerpt is the head and the tail of what is too long.
+// excerpt returns the head and tail of a long text.
 func excerpt(text string) string {
 	if len(text) <= maxOutput {
 		return text

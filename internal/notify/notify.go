@@ -1,12 +1,12 @@
-// Package notify tells people when schedules and queues are in trouble, and when they are well
-// again: by mail, by webhooks, and by a command.
+// Package notify tells people when schedules and queues are in trouble and when they recover: by mail, by
+// webhook, and by a command.
 //
-// What goes wrong with a schedule is recorded in the table notice by the transaction in which it
-// goes wrong: see scheduler/notice.go. A daemon at a time looks there, and at what only time can
-// tell: schedules that are late, queues that are behind, recoveries. In one transaction it then
-// makes messages of all that is to be told, as jobs of the queue dbcron.notify, and notes that it
-// was told. So nothing is lost or told twice, whichever daemon dies when. The jobs are sent by any
-// daemon, at least once; a message has one id, however often it is sent.
+// When something goes wrong with a schedule, the same transaction records it in the table notice: see
+// scheduler/notice.go. One daemon at a time reads that table, and looks for what only time reveals: late
+// schedules, queues that lag behind, recoveries. In one transaction it turns everything pending into
+// messages, which are jobs of the queue dbcron.notify, and marks it as told. So nothing is lost or told
+// twice, whichever daemon dies when. Any daemon sends the jobs, at least once; all copies of a message have
+// the same id.
 package notify
 
 import (
@@ -34,36 +34,36 @@ const Queue = "dbcron.notify"
 const (
 	jobKind = "notify"
 
-	glanceEvery = 5 * time.Second  // between two questions whether there is something to tell
-	lookEvery   = 15 * time.Second // between two looks for what only time tells, over all daemons
+	glanceEvery = 5 * time.Second  // between checks for something to tell
+	lookEvery   = 15 * time.Second // between looks for what only time reveals, over all daemons
 )
 
-// Options adjusts a Notifier.
+// Options configures a Notifier.
 type Options struct {
-	// Targets are who is told of all that has no targets of its own: mailto:, http: and https:
-	// URLs, and command:LINE.
+	// Targets are notified of everything without targets of its own: mailto:, http: and https: URLs,
+	// and command:LINE.
 	Targets []string
 
-	Every    time.Duration // between two messages to a target, at least; default: 1m
+	Every    time.Duration // minimum interval of messages to a target; default: 1m
 	Limit    int           // messages to a target in an hour; default: 20
-	QueueAge time.Duration // after so long a queue whose oldest job waits is in trouble; default: 10m
+	QueueAge time.Duration // a queue is in trouble when its oldest job has waited for so long; default: 10m
 
 	Mail   Mail
-	Secret string      // signs webhooks, as Standard Webhooks has it; empty: they are not signed
-	Hosts  *push.Hosts // that webhooks may be sent to; nil: all of the internet
+	Secret string      // signs webhooks as Standard Webhooks defines; "": they are not signed
+	Hosts  *push.Hosts // allowed hosts of webhooks; nil: the whole internet
 
 	Env []string // of commands
-	Dir string   // where commands start
+	Dir string   // working directory of commands
 
 	Node     string
 	Version  string
 	Doorbell string
 	Logger   *slog.Logger
 
-	gather time.Duration // how long what comes first waits for more; default: 5s; negative: not at all
+	gather time.Duration // how long the first notice waits for more; default: 5s; negative: not at all
 }
 
-// A Notifier is a daemon's part in telling people.
+// A Notifier is a daemon's part in notifying people.
 type Notifier struct {
 	db     *dialect.DB
 	opt    Options
@@ -71,7 +71,7 @@ type Notifier struct {
 	log    *slog.Logger
 }
 
-// New returns a Notifier, or tells what is wrong with the options. It does not touch the database.
+// New returns a Notifier, or an error about its options. It does not access the database.
 func New(db *dialect.DB, opt Options) (*Notifier, error) {
 	opt.Every = cmp.Or(opt.Every, time.Minute)
 	opt.Limit = cmp.Or(opt.Limit, 20)
@@ -103,8 +103,8 @@ func New(db *dialect.DB, opt Options) (*Notifier, error) {
 	return &Notifier{db: db, opt: opt, queues: queues, log: opt.Logger}, nil
 }
 
-// CheckTargets reads what Options.Targets may hold. Only whoever starts a daemon may name
-// commands: they are in no table, and messages name them by a hash.
+// CheckTargets parses Options.Targets. Only whoever starts a daemon may name commands: tables do not
+// contain them, and messages name them by a hash.
 func CheckTargets(list []string) (all []string, err error) {
 	for _, one := range list {
 		if line, ok := strings.CutPrefix(one, commandPrefix); ok {
@@ -123,7 +123,7 @@ func CheckTargets(list []string) (all []string, err error) {
 	return all, nil
 }
 
-// Run looks after notifications until ctx ends.
+// Run sends notifications until ctx ends.
 func (n *Notifier) Run(ctx context.Context) {
 	var sending sync.WaitGroup
 	defer sending.Wait()
@@ -148,7 +148,7 @@ func (n *Notifier) Run(ctx context.Context) {
 	}
 }
 
-// Once tells what there is to tell now, and sends it.
+// Once sends the notifications that are pending now.
 func (n *Notifier) Once(ctx context.Context) error {
 	if err := n.look(ctx); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (n *Notifier) Once(ctx context.Context) error {
 	return w.RunOnce(ctx)
 }
 
-// round does what is to be done now, and tells whether there is a queue of messages.
+// round does what is due, and reports whether the queue of messages exists.
 func (n *Notifier) round(ctx context.Context) (jobs bool, err error) {
 	there, err := n.glance(ctx)
 	if err != nil {
@@ -193,7 +193,7 @@ func (n *Notifier) round(ctx context.Context) (jobs bool, err error) {
 	return there.queue, nil
 }
 
-// send does the jobs of the queue until ctx ends.
+// send does the queue's jobs until ctx ends.
 func (n *Notifier) send(ctx context.Context) {
 	w, err := n.worker()
 	if err == nil {
@@ -212,12 +212,12 @@ func (n *Notifier) worker() (*queue.Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	// For a day: a mail server that is down comes back.
+	// For about a day, since a mail server may be down.
 	policy := queue.RetryPolicy{MaxAttempts: 150, Delay: 10 * time.Second, MaxDelay: 10 * time.Minute}
 	return w, w.HandleWith(jobKind, policy, n.handle)
 }
 
-// commandOf is the command line that the daemon names and that a message means.
+// commandOf returns the daemon's command line that a message refers to.
 func (n *Notifier) commandOf(target string) (line string, ok bool) {
 	i := slices.IndexFunc(n.opt.Targets, func(own string) bool {
 		return strings.HasPrefix(own, commandPrefix) && stored(own) == target

@@ -12,10 +12,10 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// sendWithin is how long one attempt to send a message may take.
+// sendWithin is the timeout of one attempt to send a message.
 const sendWithin = time.Minute
 
-// handle sends the message that a job is.
+// handle sends the message in a job.
 func (n *Notifier) handle(ctx context.Context, d *queue.Delivery) error {
 	var m Message
 	if err := d.Decode(&m); err != nil {
@@ -45,7 +45,7 @@ func (n *Notifier) Test(ctx context.Context, target string) error {
 	return n.deliver(ctx, &m, Queue+".test."+strconv.FormatInt(now.UnixMicro(), 10))
 }
 
-// deliver sends a message. Whoever gets it twice knows it by its id.
+// deliver sends a message. Recipients recognize a duplicate by its id.
 func (n *Notifier) deliver(ctx context.Context, m *Message, id string) error {
 	switch {
 	case strings.HasPrefix(m.Target, "mailto:"):
@@ -58,7 +58,7 @@ func (n *Notifier) deliver(ctx context.Context, m *Message, id string) error {
 	return queue.Bury(fmt.Errorf("%q is no target", Shown(m.Target)))
 }
 
-// Shown is a target as people may see it: the path of a URL is often a secret.
+// Shown returns a target in a form that people may see: the path of a URL is often secret.
 func Shown(target string) string {
 	scheme, rest, ok := strings.Cut(target, "://")
 	if !ok {

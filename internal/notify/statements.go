@@ -2,31 +2,31 @@ package notify
 
 import "github.com/dbcron/dbcron/dialect"
 
-// All SQL of this package.
+// This file holds all SQL of the package.
 //
-// What is to be told is gathered under the lock of the row ” of notice_target, by one daemon at a
-// time: so a target's messages are counted right, and failures of one moment share a message. The
-// rows of notice are locked as they are read, so that a failure that is recorded meanwhile waits,
+// One daemon at a time gathers what is to be told, under the lock of the row ” of notice_target. So the
+// count of a target's messages is right, and simultaneous failures share a message. The rows of notice are
+// locked when they are read, so a failure recorded meanwhile waits, and comes after what was told.
 // and comes after what was told.
 var (
-	// glance tells whether there is something to tell, whether there are messages, and whether
-	// it is time to look again.
+	// glance reads whether something is to be told, whether there are messages, and whether it is time
+	// to look again.
 	glance = dialect.SQL("notify.glance", `
 		SELECT (SELECT COUNT(*) FROM (SELECT name FROM {prefix}notice WHERE tell_at <= {now} LIMIT 1) AS pending),
 			(SELECT COUNT(*) FROM {prefix}queue WHERE name = :queue AND state <> 'deleted'),
 			(SELECT COUNT(*) FROM {prefix}notice_target WHERE target = '' AND sent_at > {now + :ago})`)
 
-	// openBook makes the row that is locked to gather; the key decides who does.
+	// openBook inserts the row that serializes gathering; the key decides who inserts it.
 	openBook = dialect.SQL("notify.open-book", `
 		INSERT INTO {prefix}notice_target (target, sent_at, hour_at, sent) VALUES ('', {time 0}, {time 0}, 0) {ignore_duplicate target}`)
 
-	// takeLook lets one daemon look in a period: the rows changed tell which.
+	// takeLook lets one daemon look per period: the number of changed rows decides.
 	takeLook = dialect.SQL("notify.take-look", `
 		UPDATE {prefix}notice_target SET sent_at = {now}, sent = sent + 1 WHERE target = '' AND sent_at <= {now + :ago}`)
 
 	lockBook = dialect.SQL("notify.lock-book", `SELECT target FROM {prefix}notice_target WHERE target = '' {locked}`)
 
-	// pending locks what is to be told. :defaults = 0 leaves out what has no targets of its own.
+	// pending locks what is to be told. :defaults = 0 omits what has no targets of its own.
 	pending = dialect.SQL("notify.pending", `
 		SELECT subject, name, problem, detail, target, run_id, COALESCE({us due_at}, 0), times, {us begun_at}, {us last_at},
 			{us tell_at}, COALESCE({us told_at}, 0), COALESCE({us well_at}, 0), told_to, {us {now}}
@@ -36,7 +36,7 @@ var (
 	sentTo = dialect.SQL("notify.sent-to", `
 		SELECT target, {us sent_at}, {us hour_at}, sent FROM {prefix}notice_target WHERE target IN (:targets)`)
 
-	// count and countFirst: only whoever has locked the book writes there.
+	// count and countFirst: only the daemon that has locked the book writes there.
 	count = dialect.SQL("notify.count", `
 		UPDATE {prefix}notice_target SET sent_at = {now}, hour_at = {time :hour}, sent = :sent WHERE target = :target`)
 
@@ -49,7 +49,7 @@ var (
 
 	over = dialect.SQL("notify.over", `DELETE FROM {prefix}notice WHERE subject = :subject AND name IN (:names)`)
 
-	// recovered finds schedules that have ended a run well after the newest failure.
+	// recovered finds schedules with a run that ended well after the newest failure.
 	recovered = dialect.SQL("notify.recovered", `
 		SELECT n.name, n.times FROM {prefix}notice AS n
 		WHERE n.subject = 'schedule' AND n.well_at IS NULL AND EXISTS (
@@ -57,23 +57,23 @@ var (
 				AND r.finished_at >= n.last_at AND r.id <> n.run_id)
 		LIMIT :limit`)
 
-	// well notes a recovery, unless there was another failure since.
+	// well records a recovery, unless there was another failure since.
 	well = dialect.SQL("notify.well", `
 		UPDATE {prefix}notice SET well_at = {now}, tell_at = {now}
 		WHERE subject = :subject AND name = :name AND times = :times AND well_at IS NULL`)
 
-	// forget removes what nobody was told of for a day, and schedules that were removed
-	// after they were told.
+	// forget deletes troubles that nobody was told about for a day, and told troubles of deleted
+	// schedules.
 	forget = dialect.SQL("notify.forget", `
 		DELETE FROM {prefix}notice WHERE subject = 'schedule' AND (
 			told_at IS NULL AND well_at IS NOT NULL AND last_at < {now + :day}
 			OR told_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {prefix}schedule AS s WHERE s.name = {prefix}notice.name))`)
 
-	// ofQueues are the troubles of queues that are known.
+	// ofQueues reads the known troubles of queues.
 	ofQueues = dialect.SQL("notify.of-queues", `
 		SELECT subject, name, times, well_at IS NOT NULL FROM {prefix}notice WHERE subject IN ('dead', 'behind')`)
 
-	// noteQueue and worse: the key decides who is first, and then the number.
+	// noteQueue and worse: first the key decides, and then the number.
 	noteQueue = dialect.SQL("notify.note-queue", `
 		INSERT INTO {prefix}notice (subject, name, problem, detail, target, run_id, times, begun_at, last_at, tell_at)
 		VALUES (:subject, :name, :subject, :detail, '', 0, :times, {now}, {now}, {now}) {ignore_duplicate name}`)

@@ -18,7 +18,7 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// A hook is the body of a webhook. Chats that take webhooks show text.
+// A hook is the body of a webhook. Chat services display its text.
 type hook struct {
 	Type      string   `json:"type"`
 	Timestamp string   `json:"timestamp"`
@@ -70,8 +70,8 @@ func hookOnes(all []Trouble) []hookOne {
 	return ones
 }
 
-// webhook posts a message. A redirect is not followed, and each address is checked when it is
-// dialed, as of jobs that are pushed.
+// webhook posts a message. It does not follow redirects, and checks each address when it is dialed, as for
+// pushed jobs.
 func (n *Notifier) webhook(ctx context.Context, m *Message, id string) error {
 	body, err := json.Marshal(hook{
 		Type: "dbcron.notification", Timestamp: time.UnixMicro(m.At).UTC().Format(time.RFC3339Nano), Text: m.Subject(),
@@ -111,14 +111,14 @@ func (n *Notifier) webhook(ctx context.Context, m *Message, id string) error {
 		return withoutURL(err)
 	}
 	defer answer.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, 300)) // it is only for the message
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, 300)) // only for the error message
 	if answer.StatusCode < 200 || answer.StatusCode > 299 {
 		return fmt.Errorf("the webhook answered %d: %s", answer.StatusCode, plain.Cut(string(text), 200))
 	}
 	return nil
 }
 
-// withoutURL is an error of a client without the URL, which may have a secret in it.
+// withoutURL strips the URL, which may contain a secret, from an error of the HTTP client.
 func withoutURL(err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {

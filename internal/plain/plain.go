@@ -1,5 +1,4 @@
-// Package plain has what pages and command lines say in the same way: numbers, durations, and
-// text that comes from anybody.
+// Package plain formats what pages and command lines share: numbers, durations, and text from anybody.
 package plain
 
 import (
@@ -11,7 +10,7 @@ import (
 	"unicode"
 )
 
-// Number is a number with its thousands apart.
+// Number formats a number with separated thousands.
 func Number[T int | int64](n T) string {
 	text := strconv.FormatInt(int64(n), 10)
 	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
@@ -20,7 +19,7 @@ func Number[T int | int64](n T) string {
 	return text
 }
 
-// Count is a number of which more than a limit was not counted.
+// Count formats a number that was counted up to a limit.
 func Count(n, limit int) string {
 	if limit > 0 && n >= limit {
 		return Number(limit) + "+"
@@ -28,7 +27,7 @@ func Count(n, limit int) string {
 	return Number(n)
 }
 
-// Plural is a number of things: 1 job, 2 jobs.
+// Plural formats a number of things: 1 job, 2 jobs.
 func Plural(n int, one, more string) string {
 	if n == 1 {
 		return "1 " + one
@@ -36,7 +35,7 @@ func Plural(n int, one, more string) string {
 	return Number(n) + " " + more
 }
 
-// Rate is how many things a minute. One below 0 is not known.
+// Rate formats a number of things per minute. A negative one is unknown.
 func Rate(perMinute float64) string {
 	switch {
 	case perMinute < 0:
@@ -47,7 +46,7 @@ func Rate(perMinute float64) string {
 	return strconv.FormatFloat(max(0.1, perMinute), 'f', 1, 64)
 }
 
-// Span is a duration in its two largest units.
+// Span formats a duration in its two largest units.
 func Span(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -79,7 +78,7 @@ func Span(d time.Duration) string {
 	return "0s"
 }
 
-// Cut is text on one line that is not longer than so many characters.
+// Cut returns text on one line, cut to so many characters.
 func Cut(text string, limit int) string {
 	text = strings.Join(strings.Fields(Clean(text)), " ")
 	if r := []rune(text); len(r) > limit {
@@ -88,8 +87,8 @@ func Cut(text string, limit int) string {
 	return text
 }
 
-// Clean is text that shows what it is: characters that hide, or turn the direction of what
-// follows, are written as their numbers.
+// Clean makes text show what it is: it writes invisible characters, and those that change the direction of
+// text, as their numbers.
 func Clean(text string) string {
 	var b strings.Builder
 	for _, r := range strings.ToValidUTF8(text, "�") {
@@ -106,7 +105,7 @@ func Clean(text string) string {
 	return b.String()
 }
 
-// URL is a URL without its query and who it is for, which may be secret.
+// URL returns a URL without its query and user, which may be secret.
 func URL(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"fmt"
 )
 
-// Borrow returns a pool of up to n connections that are taken out of another one, whoever
-// made that. They go back when it is closed. So who has it never waits for others that use
-// the pool, except for a new connection in the place of one that has broken.
+// Borrow returns a pool of up to n connections taken from another pool. They return to it when the borrowed
+// pool is closed. So its user never waits for other users of the original pool, except to replace a broken
+// connection.
 func Borrow(pool *sql.DB, n int) *sql.DB {
 	borrowed := sql.OpenDB(lender{pool})
 	borrowed.SetMaxOpenConns(n)
@@ -18,7 +18,7 @@ func Borrow(pool *sql.DB, n int) *sql.DB {
 	return borrowed
 }
 
-// Fill has a pool open all the connections that it may have, so that none is missing later.
+// Fill makes a pool open all the connections it may have, so that none is missing later.
 func Fill(ctx context.Context, pool *sql.DB) (err error) {
 	for range pool.Stats().MaxOpenConnections {
 		var c *sql.Conn
@@ -30,13 +30,13 @@ func Fill(ctx context.Context, pool *sql.DB) (err error) {
 	return nil
 }
 
-// A lender connects by taking connections out of a pool.
+// A lender connects by taking connections from a pool.
 type lender struct{ pool *sql.DB }
 
 func (l lender) Driver() driver.Driver { return l.pool.Driver() }
 
-// Connect keeps the pool's connection for itself until the one that it returns is closed.
-// The pool gives it to nobody meanwhile, so that it can be used outside of Raw.
+// Connect keeps the pool's connection to itself until the returned one is closed. The pool gives it to
+// nobody meanwhile, so it can be used outside of Raw.
 func (l lender) Connect(ctx context.Context) (driver.Conn, error) {
 	lent, err := l.pool.Conn(ctx)
 	if err != nil {
@@ -56,5 +56,5 @@ func (l lender) Connect(ctx context.Context) (driver.Conn, error) {
 	return &conn{Conn: own, around: direct, lent: lent}, nil
 }
 
-// direct is an Around that does nothing of its own.
+// direct is an Around that only makes the call.
 func direct(_ context.Context, _ string, call func() error) error { return call() }

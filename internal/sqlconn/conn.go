@@ -1,5 +1,5 @@
-// Package sqlconn stands between database/sql and a driver: it passes each round trip of a
-// connection through an interceptor, and lends connections out of a pool. It knows no engine.
+// Package sqlconn stands between database/sql and a driver: it passes each round trip of a connection
+// through an interceptor, and lends connections of a pool. It knows no engine.
 package sqlconn
 
 import (
@@ -10,18 +10,16 @@ import (
 	"fmt"
 )
 
-// Around runs one round trip to the server: call, and what an interceptor
-// wants to do before and after it. op is the statement's text, or one of
-// "begin", "commit", "rollback", "ping".
+// Around performs one round trip to the server: call, and what an interceptor does before and after it. op
+// is the statement's text, or one of "begin", "commit", "rollback", "ping".
 type Around func(ctx context.Context, op string, call func() error) error
 
-// ErrCut in the error of an Around says that the connection is of no more use:
-// it fails all further calls, and the pool closes it.
+// ErrCut in the error of an Around means that the connection is no longer usable: all further calls fail,
+// and the pool closes it.
 var ErrCut = errors.New("connection cut")
 
-// Intercept returns a connector whose connections pass each round trip through
-// the Around that opened made for that connection. It is what ends cancelled
-// statements on MySQL, and what breaks calls in tests.
+// Intercept returns a connector whose connections pass each round trip through an Around made by opened.
+// It ends cancelled statements on MySQL, and breaks calls in tests.
 func Intercept(c driver.Connector, opened func(context.Context, driver.Conn) (Around, error)) driver.Connector {
 	return &interceptor{Connector: c, opened: opened}
 }
@@ -58,12 +56,12 @@ func Unwrap(driverConn any) any {
 type conn struct {
 	driver.Conn
 	around Around
-	cut    bool      // used by one goroutine at a time, as all of a driver.Conn is
-	lent   *sql.Conn // keeps the connection out of the pool that it is of; nil: it is of none
+	cut    bool      // not shared, like all of a driver.Conn
+	lent   *sql.Conn // keeps the connection out of its pool; nil: not from a pool
 }
 
-// Close closes the connection, or gives it back to the pool that has lent it, which closes it
-// if it is of no more use.
+// Close closes the connection or returns it to the pool that lent it, which closes it if it is no longer
+// usable.
 func (c *conn) Close() error {
 	if c.lent != nil {
 		return c.lent.Close()
@@ -95,7 +93,7 @@ func (c *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		return nil, driver.ErrSkip
 	}
 	err = c.call(ctx, query, func() error { r, err = q.QueryContext(ctx, query, args); return err })
-	if err != nil && r != nil { // the call went well, and its answer is to be lost
+	if err != nil && r != nil { // the call succeeded, and its answer is dropped
 		err = errors.Join(err, r.Close())
 		r = nil
 	}
@@ -163,8 +161,7 @@ func (t *transaction) Rollback() error {
 	return t.c.call(context.Background(), "rollback", t.Tx.Rollback)
 }
 
-// Through calls f with the driver's own connection, by way of those who want to
-// know of each round trip.
+// Through calls f with the driver's own connection, through the interceptors.
 func Through(ctx context.Context, driverConn any, op string, f func(own any) error) error {
 	c, ok := driverConn.(*conn)
 	if !ok {
@@ -173,7 +170,7 @@ func Through(ctx context.Context, driverConn any, op string, f func(own any) err
 	return c.call(ctx, op, func() error { return Through(ctx, c.Conn, op, f) })
 }
 
-// Exec runs a statement on a driver's connection that has no pool yet.
+// Exec runs a statement on a driver's connection that is not in a pool yet.
 func Exec(ctx context.Context, c driver.Conn, query string) error {
 	e, ok := c.(driver.ExecerContext)
 	if !ok {

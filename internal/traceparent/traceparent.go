@@ -1,5 +1,4 @@
-// Package traceparent makes and checks what ties work to a trace: the header of that name of
-// the W3C's Trace Context.
+// Package traceparent generates and checks traceparent headers of W3C Trace Context.
 package traceparent
 
 import (
@@ -8,17 +7,17 @@ import (
 	"strings"
 )
 
-// Longest bounds how long one may be: versions to come may add to it.
+// Longest limits the length: future versions may be longer than version 00.
 const Longest = 512
 
-// New returns one that begins a trace.
+// New returns a traceparent that begins a trace.
 func New() string {
 	var id [24]byte
-	_, _ = rand.Read(id[:]) // it never fails
+	_, _ = rand.Read(id[:]) // never fails
 	return "00-" + hex.EncodeToString(id[:16]) + "-" + hex.EncodeToString(id[16:]) + "-01"
 }
 
-// Valid tells whether a text is one: of version 00, or of one to come that begins as that does.
+// Valid reports whether text is a traceparent of version 00, or of a future version that begins like one.
 func Valid(text string) bool {
 	if len(text) < 55 || len(text) > Longest || text[2] != '-' || text[35] != '-' || text[52] != '-' {
 		return false

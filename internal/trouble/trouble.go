@@ -1,6 +1,5 @@
-// Package trouble logs errors that last: when one begins, again and again while it stands,
-// and when it is over. A line for each attempt would fill the log, and a single line at the
-// start would be missed.
+// Package trouble logs lasting errors: when one begins, at intervals while it lasts, and when it ends. One
+// line per attempt would fill the log, and a single line at the start would be missed.
 package trouble
 
 import (
@@ -12,27 +11,26 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// Every is the interval at which a standing error is logged again.
+// Every is the interval at which a lasting error is logged again.
 const Every = time.Minute
 
-// A Trouble follows one piece of work that is tried again and again. It is not safe for
-// concurrent use.
+// A Trouble tracks one operation that is tried repeatedly. It is not safe for concurrent use.
 type Trouble struct {
 	log  *slog.Logger
 	what string
 
-	failed      int // attempts in a row
+	failed      int // consecutive failed attempts
 	began, told instant.Instant
 	now         func() instant.Instant
 }
 
-// New returns a Trouble for work that what names, such as "renewing leases".
+// New returns a Trouble for the operation that what names, such as "renewing leases".
 func New(log *slog.Logger, what string) *Trouble {
 	return &Trouble{log: log, what: what, now: instant.Now}
 }
 
-// Note takes how an attempt ended, and returns how many have failed in a row. The end of a
-// context counts as neither.
+// Note records the result of an attempt, and returns the number of consecutive failures. The end of a
+// context counts neither as success nor as failure.
 func (t *Trouble) Note(err error) int {
 	switch {
 	case err == nil && t.failed > 0:
@@ -59,8 +57,8 @@ func (t *Trouble) fail(err error) {
 	t.told = at
 }
 
-// Wait is Note for work that pauses between attempts: it returns how long. After failures
-// that is 0.2 s to 3.2 s, and otherwise normally.
+// Wait is Note for work that pauses between attempts. It returns the pause: normally, or 0.2 s to 3.2 s
+// after failures.
 func (t *Trouble) Wait(err error, normally time.Duration) time.Duration {
 	if failed := t.Note(err); err != nil {
 		return time.Duration(100<<min(max(failed, 1), 5)) * time.Millisecond

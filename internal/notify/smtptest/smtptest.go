@@ -1,5 +1,5 @@
-// Package smtptest is a mail server for tests: it speaks SMTP as far as mail needs it, and keeps
-// what it is given.
+// Package smtptest is a mail server for tests. It speaks the SMTP that package notify needs, and keeps the
+// letters it receives.
 package smtptest
 
 import (
@@ -17,14 +17,14 @@ import (
 	"sync"
 )
 
-// Options adjusts a Server.
+// Options configures a Server.
 type Options struct {
-	TLS   *tls.Config  // nil: it offers no STARTTLS
-	Login string       // user and password with NUL between; empty: it asks for none
-	Taken func(Letter) // is called for each letter, before its sender knows
+	TLS   *tls.Config  // nil: no STARTTLS
+	Login string       // user and password, separated by NUL; "": no authentication
+	Taken func(Letter) // called with each letter, before the sender gets an answer
 }
 
-// A Server listens on this host.
+// A Server is a mail server on this host.
 type Server struct {
 	opt      Options
 	listener net.Listener
@@ -36,7 +36,7 @@ type Server struct {
 	open     map[net.Conn]bool
 }
 
-// A Letter is what was sent, as it was sent.
+// A Letter is a message as it was sent.
 type Letter struct{ From, To, Text string }
 
 // Start starts a Server.
@@ -50,7 +50,7 @@ func Start(opt Options) (*Server, error) {
 	return s, nil
 }
 
-// Close ends it.
+// Close stops the server.
 func (s *Server) Close() {
 	s.listener.Close()
 	s.mu.Lock()
@@ -61,17 +61,17 @@ func (s *Server) Close() {
 	s.serving.Wait()
 }
 
-// URL is where it is.
+// URL returns the server's address.
 func (s *Server) URL() string { return "smtp://" + s.listener.Addr().String() }
 
-// Refuse has it take no letter, for now.
+// Refuse makes the server refuse letters, or accept them again.
 func (s *Server) Refuse(is bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refusing = is
 }
 
-// Letters are those that it has taken.
+// Letters returns the accepted letters.
 func (s *Server) Letters() []Letter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +171,7 @@ func (s *Server) take(one Letter) {
 	}
 }
 
-// text reads a letter until the line that ends it.
+// text reads a letter up to the final line.
 func text(r *bufio.Reader) (string, error) {
 	var b strings.Builder
 	for {
@@ -189,7 +189,7 @@ func between(text string) string {
 	return text
 }
 
-// Read is a letter as a mail program shows it.
+// Read parses a letter as a mail program shows it.
 func (l Letter) Read() (header mail.Header, subject, body string, err error) {
 	m, err := mail.ReadMessage(strings.NewReader(l.Text))
 	if err != nil {
