@@ -137,8 +137,8 @@ func (b *block) loads() bool {
 
 // bared tells whether no job of the block can start since they all lack their payloads.
 func (b *block) bared() bool {
-	for _, list := range b.ready {
-		if slices.ContainsFunc(list, func(d *Delivery) bool { return !d.bare }) {
+	for d := range b.ready.All() {
+		if !d.bare {
 			return false
 		}
 	}
@@ -187,13 +187,7 @@ func (b *block) next() func(yield func(*Delivery) bool) {
 				}
 			}
 		}
-		for _, list := range b.ready {
-			for _, d := range list {
-				if !yield(d) {
-					return
-				}
-			}
-		}
+		b.ready.All()(yield)
 	}
 }
 
@@ -240,7 +234,7 @@ func (w *Worker) tookLoads(t *round) {
 			b.weigh(d, d.bytes())
 			if waits {
 				b.bare = slices.DeleteFunc(b.bare, func(o *Delivery) bool { return o == d })
-				b.ready.put(d)
+				b.ready.Put(d.turn(), d)
 			}
 		case waits && d.from == tableRunning:
 			b.bare = slices.DeleteFunc(b.bare, func(o *Delivery) bool { return o == d })

@@ -29,7 +29,7 @@ func (w *Worker) audit() {
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
 			w.recount(b)
-			b.listed, b.queued = listed[b], queued[b]
+			b.spot.Listed, b.queued = listed[b], queued[b]
 			w.offer(b, 0)
 			w.enlist(b)
 		}
@@ -52,7 +52,7 @@ func (w *Worker) recount(b *block) {
 	if b.serving { // what is being checked out is in no list
 		return
 	}
-	n := b.ready.len() + len(b.bare) + len(b.doubted)
+	n := b.ready.Len() + len(b.bare) + len(b.doubted)
 	for _, m := range b.moves {
 		if m.out && m.d.began == 0 && !m.d.ended {
 			n++

@@ -37,23 +37,21 @@ func (b *block) putBack() {
 		b.putBackOf(l, n)
 	}
 	for g, s := range b.aside {
-		if s.len() < b.fill() || g.open() {
+		if s.Len() < b.fill() || g.open() {
 			continue
 		}
 		keep := b.fill() / 2
-		for p := range s {
-			s[p] = slices.DeleteFunc(s[p], func(d *Delivery) bool {
-				if keep--; keep >= 0 || d.from != tableReady || !b.makesWay(d, g) {
-					return false
-				}
-				if b.skipped == nil {
-					b.skipped = map[*limiter]int64{}
-				}
-				b.skipped[g] = least(b.skipped[g], d.ID)
-				b.skip(d)
-				return true
-			})
-		}
+		s.RemoveFunc(func(d *Delivery) bool {
+			if keep--; keep >= 0 || d.from != tableReady || !b.makesWay(d, g) {
+				return false
+			}
+			if b.skipped == nil {
+				b.skipped = map[*limiter]int64{}
+			}
+			b.skipped[g] = least(b.skipped[g], d.ID)
+			b.skip(d)
+			return true
+		})
 	}
 }
 
@@ -225,7 +223,7 @@ func (b *block) tookAgain(r reading, rows []*Delivery) []*Delivery {
 // resumeOf has the jobs of a kind read that were put back, when so few are left that a
 // limit keeps back. mu is held.
 func (b *block) resumeOf(g *limiter) {
-	if first := b.skipped[g]; first != 0 && b.aside[g].len() < b.fill()/4 {
+	if first := b.skipped[g]; first != 0 && b.aside[g].Len() < b.fill()/4 {
 		delete(b.skipped, g)
 		b.readFrom(first)
 	}

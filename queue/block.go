@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/board"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -81,11 +82,9 @@ type block struct {
 
 	serving  bool            // a flusher is at it
 	queued   bool            // or will be
-	listed   bool            // among its queue's blocks with ready jobs
-	spot     int             // where there
-	first    head            // of these jobs
+	spot     board.Spot      // among its queue's blocks with ready jobs
 	unseen   bool            // it was taken, and not read yet
-	readTo   head            // where the last read was cut off
+	readTo   board.Place     // where the last read was cut off
 	leaving  bool            // to be handed over: nothing is started any more
 	leaves   instant.Instant // since when
 	kept     instant.Instant // when it was taken, or kept, beyond the worker's share; 0: it was not
@@ -120,7 +119,7 @@ func (b *block) admit(d *Delivery) {
 		b.doubted = append(b.doubted, d)
 		return
 	}
-	b.ready.put(d)
+	b.ready.Put(d.turn(), d)
 }
 
 // pop takes the most urgent job that may start, and sets those aside that their kind's
@@ -128,8 +127,8 @@ func (b *block) admit(d *Delivery) {
 func (b *block) pop() *Delivery {
 	for p := range b.ready {
 		d := b.fromAside(p)
-		for d == nil && len(b.ready[p]) > 0 {
-			d = b.ready.take(p)
+		for d == nil && more(&b.ready, p) {
+			d = b.ready.Take(p)
 			switch g := b.q.limiterOf(d.Kind); {
 			case !g.open():
 				b.count--
@@ -150,6 +149,12 @@ func (b *block) pop() *Delivery {
 	return nil
 }
 
+// more tells whether a list has a job of a priority.
+func more(list *readyList, priority int) bool {
+	_, has := list.First(priority)
+	return has
+}
+
 // engage counts a job that was taken out.
 func (b *block) engage(d *Delivery) {
 	b.weigh(d, 0)
@@ -163,7 +168,7 @@ func (b *block) engage(d *Delivery) {
 func (b *block) fromAside(priority int) *Delivery {
 	for g, s := range b.aside {
 		if g.open() {
-			for d := s.take(priority); d != nil; d = s.take(priority) {
+			for d := s.Take(priority); d != nil; d = s.Take(priority) {
 				if !d.bare {
 					return d
 				}
@@ -182,7 +187,7 @@ func (b *block) setAside(g *limiter, d *Delivery) {
 	if b.aside[g] == nil {
 		b.aside[g] = &readyList{}
 	}
-	b.aside[g].put(d)
+	b.aside[g].Put(d.turn(), d)
 	b.q.w.bench(d)
 	b.shed(d)
 	g.closed()
@@ -192,11 +197,11 @@ func (b *block) setAside(g *limiter, d *Delivery) {
 // limit is seen when it is taken.
 func (b *block) hasReady() bool {
 	for g, s := range b.aside {
-		if g.open() && s.len() > 0 {
+		if g.open() && s.Len() > 0 {
 			return true
 		}
 	}
-	return b.ready.len() > 0
+	return b.ready.Len() > 0
 }
 
 // unstarted lists the jobs that could start, or could but for a limit.
@@ -208,11 +213,9 @@ func (b *block) unstarted() iter.Seq[*Delivery] {
 			}
 		}
 		for _, s := range slices.Concat([]*readyList{&b.ready}, slices.Collect(maps.Values(b.aside))) {
-			for _, list := range s {
-				for _, d := range list {
-					if !yield(d) {
-						return
-					}
+			for d := range s.All() {
+				if !yield(d) {
+					return
 				}
 			}
 		}
@@ -238,7 +241,7 @@ func (b *block) room() bool {
 // read that would.
 func (b *block) crowded() bool {
 	for _, s := range b.aside { // or for a limit
-		if s.len() >= b.fill() {
+		if s.Len() >= b.fill() {
 			return true
 		}
 	}
@@ -356,7 +359,7 @@ func (b *block) took(r reading, got fetched, fresh int) {
 	b.unseen, b.told = false, b.rung
 	complete := b.fromHorizon(r)
 	if b.full = got.rows >= r.limit; b.full {
-		b.readTo = head{got.priority, got.id}
+		b.readTo = board.Place{Priority: got.priority, Order: got.id}
 	}
 	b.raise(r, got)
 	switch {
@@ -426,24 +429,23 @@ func (b *block) checkDue(at instant.Instant) bool {
 // waits lists jobs that were read and not started, but for those that are checked out:
 // of each list the ones that are soon to start, since there may be very many.
 func (b *block) waits() (all []*Delivery) {
-	look := func(list []*Delivery, most int) {
-		for _, d := range list[:min(most, len(list), store.Chunk-len(all))] {
+	look := func(list iter.Seq[*Delivery]) {
+		for d := range list {
+			if len(all) == store.Chunk {
+				return
+			}
 			if d.began == 0 && !d.ended && !d.moving && d.from != tableRunning {
 				all = append(all, d)
 			}
 		}
 	}
-	for _, list := range b.ready {
-		look(list, b.q.w.opt.Batch)
-	}
+	look(b.ready.FirstOf(b.q.w.opt.Batch))
 	for _, s := range b.aside {
-		for _, list := range s {
-			look(list, b.q.w.opt.Batch)
-		}
+		look(s.FirstOf(b.q.w.opt.Batch))
 	}
-	look(b.doubted, b.q.w.opt.Batch)
+	look(slices.Values(b.doubted[:min(b.q.w.opt.Batch, len(b.doubted))]))
 	for _, l := range b.keyQueues {
-		look(l.waiting, 10)
+		look(slices.Values(l.waiting[:min(10, len(l.waiting))]))
 	}
 	return all
 }
@@ -467,12 +469,12 @@ func (b *block) remove(d *Delivery) {
 	n = len(b.bare)
 	b.bare = slices.DeleteFunc(b.bare, same)
 	b.count -= n - len(b.bare)
-	if b.ready.remove(d) {
+	if b.ready.Remove(d.Priority, d) {
 		b.count--
 	}
 	b.weigh(d, 0)
 	for _, s := range b.aside {
-		s.remove(d)
+		s.Remove(d.Priority, d)
 	}
 	if l := b.keyQueues[d.line()]; d.line() != "" && l != nil {
 		l.waiting = slices.DeleteFunc(l.waiting, same)

@@ -159,9 +159,9 @@ func (g *limiter) behind(of func(kind *limiter, n int) int) (n int) {
 		for kind, s := range b.aside {
 			switch {
 			case kind == g:
-				n += s.len()
+				n += s.Len()
 			case g.kind == "":
-				n += of(kind, s.len())
+				n += of(kind, s.Len())
 			}
 		}
 	}
@@ -330,37 +330,4 @@ func (w *Worker) limiters() (all []*limiter) {
 		all = slices.AppendSeq(all, maps.Values(q.limiters))
 	}
 	return all
-}
-
-// A ready list is jobs that may start, or wait to, by their priority.
-type readyList [Idle + 1][]*Delivery
-
-// take takes the first job of a priority; nil if there is none.
-func (s *readyList) take(priority int) *Delivery {
-	list := s[priority]
-	if len(list) == 0 {
-		return nil
-	}
-	d := list[0]
-	s[priority], list[0] = list[1:], nil // what is done is not kept in memory
-	return d
-}
-
-// len is how many jobs there are. A ready list that is not there has none.
-func (s *readyList) len() (n int) {
-	if s != nil {
-		for p := range s {
-			n += len(s[p])
-		}
-	}
-	return n
-}
-
-// remove takes a job out, and tells whether it was there.
-func (s *readyList) remove(d *Delivery) bool {
-	at := slices.Index(s[d.Priority], d)
-	if at >= 0 {
-		s[d.Priority] = slices.Delete(s[d.Priority], at, at+1)
-	}
-	return at >= 0
 }

@@ -1,11 +1,11 @@
 package queue
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/board"
 )
 
 // Which job a worker begins next. Of its queues it serves one after the other, a job each. Of
@@ -20,25 +20,22 @@ import (
 // patience is for how long a queue waits for blocks that are about to be read.
 const patience = 250 * time.Millisecond
 
-// A head is where a job stands in a queue: what is less begins first.
-type head struct {
-	priority int
-	order    int64
-}
+// A readyList is jobs that may start, or wait to, by their places.
+type readyList = board.Ready[*Delivery]
 
-func (h head) before(o head) bool {
-	return h.priority < o.priority || h.priority == o.priority && h.order < o.order
-}
+// turn is the job's place among those that may start.
+func (d *Delivery) turn() board.Place { return board.Place{Priority: d.Priority, Order: d.order} }
+
+// Spot is where the block stands among those of its queue that have ready jobs.
+func (b *block) Spot() *board.Spot { return &b.spot }
 
 // head returns the place of the first of the block's jobs that may start, if there is one.
-func (b *block) head() (h head, ok bool) {
+func (b *block) head() (h board.Place, ok bool) {
 	for p := range b.ready {
-		if list := b.ready[p]; len(list) > 0 {
-			h, ok = head{p, list[0].order}, true
-		}
+		h, ok = b.ready.First(p)
 		for g, s := range b.aside {
-			if list := s[p]; len(list) > 0 && g.open() && (!ok || list[0].order < h.order) {
-				h, ok = head{p, list[0].order}, true
+			if first, has := s.First(p); has && g.open() && (!ok || first.Before(h)) {
+				h, ok = first, true
 			}
 		}
 		if ok {
@@ -51,7 +48,7 @@ func (b *block) head() (h head, ok bool) {
 // unread tells whether jobs of a block that has none to start are about to be read: its first
 // ones, or those after b.readTo.
 func (b *block) unread() bool {
-	return !b.listed && (b.unseen || b.full) && b.readable()
+	return !b.spot.Listed && (b.unseen || b.full) && b.readable()
 }
 
 // readable tells whether the block is read as soon as there is reason to.
@@ -65,13 +62,7 @@ func (q *workQueue) list(b *block) {
 	if !ok {
 		return
 	}
-	b.first = h
-	if !b.listed {
-		b.listed, b.spot = true, len(q.heap)
-		q.heap = append(q.heap, b)
-	}
-	q.up(b.spot)
-	q.down(b.spot)
+	q.heap.Set(b, h)
 	if !q.listed {
 		q.listed = true
 		q.w.runnable = append(q.w.runnable, q)
@@ -80,44 +71,8 @@ func (q *workQueue) list(b *block) {
 
 // unlist takes the first block out of the heap. mu is held.
 func (q *workQueue) unlist() {
-	b, n := q.heap[0], len(q.heap)-1
-	q.swap(0, n)
-	q.heap[n] = nil
-	q.heap = q.heap[:n]
-	q.down(0)
-	b.listed, q.known = false, false
-}
-
-func (q *workQueue) swap(i, j int) {
-	q.heap[i], q.heap[j] = q.heap[j], q.heap[i]
-	q.heap[i].spot, q.heap[j].spot = i, j
-}
-
-func (q *workQueue) up(i int) {
-	for i > 0 {
-		parent := (i - 1) / 2
-		if !q.heap[i].first.before(q.heap[parent].first) {
-			return
-		}
-		q.swap(i, parent)
-		i = parent
-	}
-}
-
-func (q *workQueue) down(i int) {
-	for {
-		least := i
-		for child := 2*i + 1; child <= 2*i+2 && child < len(q.heap); child++ {
-			if q.heap[child].first.before(q.heap[least].first) {
-				least = child
-			}
-		}
-		if least == i {
-			return
-		}
-		q.swap(i, least)
-		i = least
-	}
+	q.heap.Drop()
+	q.known = false
 }
 
 // popReady takes the next job of one queue after the other. It marks the job as started: a
@@ -165,9 +120,8 @@ func (q *workQueue) pop(at instant.Instant) (*Delivery, *block) {
 		case !ok || !b.startable():
 			q.unlist()
 			continue
-		case b.first.before(h): // what was its first has gone
-			b.first = h
-			q.down(0)
+		case b.spot.First.Before(h): // what was its first has gone
+			q.heap.Set(b, h)
 			continue
 		}
 		if g := q.own(); !g.open() {
@@ -182,8 +136,7 @@ func (q *workQueue) pop(at instant.Instant) (*Delivery, *block) {
 			w.enlist(b)
 		}
 		if next, ok := b.head(); ok {
-			b.first = next
-			q.down(0)
+			q.heap.Set(b, next)
 		} else {
 			q.unlist()
 		}
@@ -196,7 +149,7 @@ func (q *workQueue) pop(at instant.Instant) (*Delivery, *block) {
 
 // waitsFor tells whether a job that has come to its turn waits, since blocks are about to be
 // read, or taken, that may have an older one. mu is held.
-func (q *workQueue) waitsFor(h head, at instant.Instant) bool {
+func (q *workQueue) waitsFor(h board.Place, at instant.Instant) bool {
 	if q.known || q.w.alone {
 		return false
 	}
@@ -213,7 +166,7 @@ func (q *workQueue) waitsFor(h head, at instant.Instant) bool {
 
 // olderUnread tells whether a block that is about to be read may have an older job. It notes
 // if there is none that is about to be read. mu is held.
-func (q *workQueue) olderUnread(h head) bool {
+func (q *workQueue) olderUnread(h board.Place) bool {
 	q.known = true
 	if len(q.heap) == len(q.blocks) {
 		return false
@@ -221,7 +174,7 @@ func (q *workQueue) olderUnread(h head) bool {
 	older := false
 	for _, b := range q.blocks {
 		if b.unread() {
-			q.known, older = false, older || b.unseen || b.readTo.before(h)
+			q.known, older = false, older || b.unseen || b.readTo.Before(h)
 		}
 	}
 	return older
@@ -256,22 +209,9 @@ func (q *workQueue) recheck() {
 	if !q.waits {
 		return
 	}
-	if q.w.unasked == nil && len(q.heap) > 0 && q.waitsFor(q.heap[0].first, instant.Now()) {
+	if q.w.unasked == nil && len(q.heap) > 0 && q.waitsFor(q.heap[0].spot.First, instant.Now()) {
 		return
 	}
 	q.waits = false
 	q.w.work.Broadcast()
-}
-
-// put adds a job behind those that are older.
-func (s *readyList) put(d *Delivery) {
-	list := s[d.Priority]
-	if n := len(list); n == 0 || list[n-1].order <= d.order {
-		s[d.Priority] = append(list, d)
-		return
-	}
-	at, _ := slices.BinarySearchFunc(list, d.order, func(o *Delivery, order int64) int {
-		return cmp.Or(cmp.Compare(o.order, order), -1) // behind those that are as old
-	})
-	s[d.Priority] = slices.Insert(list, at, d)
 }

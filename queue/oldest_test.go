@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/board"
 )
 
 // One worker begins jobs in the order in which they were enqueued, over all of its blocks:
@@ -89,10 +90,10 @@ func TestOlderUnread(t *testing.T) {
 		{"it cannot be read", func() { other.failures = 1 }, false},
 		{"it has more, which may be older", func() {
 			other.unseen, other.failures, other.full, other.readTo = false,
-				0, true, head{Normal, 1}
+				0, true, board.Place{Priority: Normal, Order: 1}
 		}, true},
-		{"or is younger", func() { other.readTo = head{Normal, 1000} }, false},
-		{"of a more urgent priority", func() { other.readTo = head{Urgent, 1000} }, true},
+		{"or is younger", func() { other.readTo = board.Place{Priority: Normal, Order: 1000} }, false},
+		{"of a more urgent priority", func() { other.readTo = board.Place{Priority: Urgent, Order: 1000} }, true},
 		{"it is to go", func() { other.leaving = true }, false},
 		{"it is read for long", func() { other.leaving = false; q.waitsFrom = instant.Now().Add(-patience) }, false},
 	} {

@@ -311,7 +311,7 @@ func (w *Worker) adoptOne(ctx context.Context, q *workQueue, r runningRow, name 
 	}
 	b.count++
 	b.weigh(d, d.bytes())
-	b.ready.put(d)
+	b.ready.Put(d.turn(), d)
 	w.offer(b, 1)
 	return nil
 }

@@ -31,7 +31,7 @@ func TestLostSignals(t *testing.T) {
 			w.serve = append(w.serve, b)
 			return nothing
 		}},
-		{"a block counts as listed", func(_ *Worker, b *block) func() { b.listed = true; return nothing }},
+		{"a block counts as listed", func(_ *Worker, b *block) func() { b.spot.Listed = true; return nothing }},
 		{"a block counts as queued", func(_ *Worker, b *block) func() { b.queued = true; return nothing }},
 		{"a block counts as failed", func(_ *Worker, b *block) func() { b.failures = 1; return nothing }},
 		{"a block is to go, for whatever reason", func(w *Worker, b *block) func() {
@@ -54,7 +54,7 @@ func TestLostSignals(t *testing.T) {
 					w.mu.Lock()
 					defer w.mu.Unlock()
 					b = w.queues[0].blocks[0]
-					return w.idle == 2 && b != nil && !b.serving && !b.queued && !b.listed
+					return w.idle == 2 && b != nil && !b.serving && !b.queued && !b.spot.Listed
 				})
 				w.mu.Lock()
 				restore := c.loses(w, b)

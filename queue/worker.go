@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/board"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -186,12 +187,12 @@ type workQueue struct {
 	vacant   map[int]vacancy      // blocks that were free at the last look
 	limiters map[string]*limiter  // by kind; nil while there were no limits
 
-	heap      []*block        // that have ready jobs, the oldest first: see oldest.go
-	listed    bool            // in the worker's list of queues that have such
-	joining   bool            // it has not had its share of the blocks yet
-	known     bool            // no block is about to be read
-	waits     bool            // jobs wait for a block that is
-	waitsFrom instant.Instant // since when; 0: they do not
+	heap      board.Heap[*block] // that have ready jobs, the oldest first: see oldest.go
+	listed    bool               // in the worker's list of queues that have such
+	joining   bool               // it has not had its share of the blocks yet
+	known     bool               // no block is about to be read
+	waits     bool               // jobs wait for a block that is
+	waitsFrom instant.Instant    // since when; 0: they do not
 }
 
 // Worker returns a Worker. Give it handlers, then Run it.
