@@ -1,5 +1,4 @@
-// Package faults has no code of its own: its tests start real dbcron daemons on
-// real databases, kill them, stop them and cut them off, and then look whether
-// the tables still tell the truth. `make faults` runs them at length and prints
-// what became of the slots.
+// Package faults has only tests. They start real dbcron daemons on real databases, kill, stop and disconnect them, and
+// then check that the tables still tell the truth. `make faults` runs them at length and prints what happened to the
+// slots.
 package faults

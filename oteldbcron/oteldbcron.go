@@ -1,6 +1,5 @@
-// Package oteldbcron ties dbcron to OpenTelemetry: spans for jobs that are enqueued, wait and
-// are done, and for runs of schedules. dbcron itself does not import OpenTelemetry; this module
-// hooks into it.
+// Package oteldbcron traces dbcron with OpenTelemetry: spans for jobs that are enqueued, wait and are done, and for
+// runs of schedules. dbcron itself does not import OpenTelemetry; this module hooks into it.
 //
 //	tracing := oteldbcron.New(oteldbcron.Options{})
 //	client.Use(tracing.Enqueue)    // a queue.Client
@@ -8,8 +7,8 @@
 //	worker.HandleBatch("clicks", queue.BatchOptions{}, tracing.Batch(handler))
 //	scheduler.New(db, scheduler.Options{Trace: tracing.Run})
 //
-// A job carries the trace in which it was enqueued, whatever does it: a worker of a program, of
-// another language, or an endpoint.
+// A job carries the trace in which it was enqueued, whoever does it: a worker in Go or another language, or an
+// endpoint.
 package oteldbcron
 
 import (
@@ -30,7 +29,7 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// Options adjusts a Tracing. The zero value is ready to use.
+// Options configures a Tracing. The zero value is ready to use.
 type Options struct {
 	Provider trace.TracerProvider // default: OpenTelemetry's global one
 }
@@ -67,8 +66,8 @@ func system(more ...attribute.KeyValue) trace.SpanStartEventOption {
 	return trace.WithAttributes(append(more, attribute.String("messaging.system", "dbcron"))...)
 }
 
-// Enqueue makes a span for each call that enqueues jobs, and has those that name no trace
-// belong to it: see [queue.Client.Use].
+// Enqueue makes a span for each call that enqueues jobs. Jobs without a trace become part of it: see
+// [queue.Client.Use].
 func (t *Tracing) Enqueue(next queue.Enqueuer) queue.Enqueuer {
 	return func(ctx context.Context, jobs []queue.Job) ([]queue.Enqueued, error) {
 		if len(jobs) == 0 {
@@ -99,9 +98,8 @@ func (t *Tracing) Enqueue(next queue.Enqueuer) queue.Enqueuer {
 	}
 }
 
-// Work makes two spans for each attempt at a job: how long it waited, if it is the first, and
-// how long it took. They belong to the job's trace, and what the handler does with its context
-// to the second: see [queue.Worker.Use].
+// Work makes two spans for each attempt at a job: the time it waited, for the first attempt, and the time it took.
+// They belong to the job's trace; the context of the handler carries the second span: see [queue.Worker.Use].
 func (t *Tracing) Work(next queue.Handler) queue.Handler {
 	return func(ctx context.Context, d *queue.Delivery) (err error) {
 		ctx = follow(ctx, d.Trace)
@@ -112,8 +110,7 @@ func (t *Tracing) Work(next queue.Handler) queue.Handler {
 	}
 }
 
-// Batch does for a handler of batches what Work does for others: one span for each batch, with
-// links to the traces of its jobs.
+// Batch is Work for a handler of batches: one span per batch, linked to the traces of its jobs.
 func (t *Tracing) Batch(next queue.BatchHandler) queue.BatchHandler {
 	return func(ctx context.Context, batch []*queue.Delivery) (err error) {
 		var links []trace.Link
@@ -144,9 +141,9 @@ func aboutJob(d *queue.Delivery) []attribute.KeyValue {
 	}
 }
 
-// waited makes a span from when a job was enqueued until now. Later attempts waited for the
-// queue's backoff, which says nothing about its workers. The beginning is by the database's
-// clock, and the end by this host's: where they differ, a span is not longer than it may be.
+// waited makes a span from when a job was enqueued until now. Later attempts have waited for the queue's backoff,
+// which says nothing about its workers. The start is by the database's clock and the end by this host's; the span's
+// length is clamped where they differ.
 func (t *Tracing) waited(ctx context.Context, d *queue.Delivery) {
 	if d.Attempt > 1 || !trace.SpanContextFromContext(ctx).IsValid() {
 		return
@@ -159,7 +156,7 @@ func (t *Tracing) waited(ctx context.Context, d *queue.Delivery) {
 	span.End(trace.WithTimestamp(now))
 }
 
-// ended ends the span of an attempt, also of one that panics.
+// ended ends the span of an attempt, even if it panics.
 func ended(span trace.Span, err *error) {
 	if p := recover(); p != nil {
 		note(span, fmt.Errorf("panic: %v", p))
@@ -175,7 +172,7 @@ func ended(span trace.Span, err *error) {
 	span.End()
 }
 
-// note says what went wrong.
+// note records an error.
 func note(span trace.Span, err error) {
 	if err == nil {
 		return
@@ -184,8 +181,8 @@ func note(span trace.Span, err error) {
 	span.SetStatus(codes.Error, err.Error())
 }
 
-// Run makes a span for each run of a schedule: see [scheduler.Options]. Commands, requests and
-// jobs belong to it, and what a function does with its context.
+// Run makes a span for each run of a schedule: see [scheduler.Options]. Commands, requests and jobs belong to it, and
+// so does what a function does with its context.
 func (t *Tracing) Run(r scheduler.TracedRun) scheduler.Trace {
 	ctx, span := t.tracer.Start(context.Background(), "run "+r.Schedule, trace.WithNewRoot(), trace.WithAttributes(
 		attribute.String("dbcron.schedule", r.Schedule), attribute.String("dbcron.kind", r.Kind), attribute.Int64("dbcron.run", r.ID),

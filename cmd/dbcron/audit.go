@@ -16,8 +16,8 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// did writes to the audit that a command has done something, unless err says that it has not,
-// and returns err. What was done stays done when that fails.
+// did adds an entry to the audit log, unless err says that the command failed, and returns err. If writing
+// the entry fails, what was done stays done.
 func (p *program) did(ctx context.Context, err error, action, object string, n int, detail string) error {
 	if err != nil {
 		return err
@@ -107,12 +107,12 @@ func (p *program) listAudit(ctx context.Context, db *dialect.DB, f *auditFlags) 
 	return write(p.out, f.output, rows)
 }
 
-// keptAudit says how much of the audit a daemon keeps.
+// keptAudit is the retention of the audit log.
 type keptAudit struct {
 	age string
 	max int64
 
-	keep audit.Keep // what they say
+	keep audit.Keep // as parsed from the flags
 }
 
 func (f *keptAudit) register(flags *pflag.FlagSet) {
@@ -134,7 +134,7 @@ func (f *keptAudit) check() (err error) {
 	return nil
 }
 
-// sweep removes entries that are not to be kept, again and again, until stop is called.
+// sweep removes expired entries periodically, until stop is called.
 func (f *keptAudit) sweep(ctx context.Context, db *dialect.DB, log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup

@@ -16,7 +16,7 @@ import (
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
-// benchPrefix begins the names of the tables that bench makes and removes.
+// benchPrefix begins the names of the tables that bench creates and drops.
 const benchPrefix = "dbcron_bench_"
 
 func (p *program) bench() *cobra.Command {
@@ -53,8 +53,8 @@ defaults, one worker and one scheduler do the work; more processes do more.`,
 	return c
 }
 
-// runBench measures in tables that it makes and removes, whatever ends it. If it was stopped, it
-// returns what it had measured.
+// runBench measures in tables of its own, which it drops however it ends. If interrupted, it returns what
+// it has measured.
 func (p *program) runBench(ctx context.Context, span time.Duration) (figures []measure.Figure, err error) {
 	opt := p.options()
 	opt.Prefix, opt.ApplicationName = benchPrefix, "dbcron bench"
@@ -80,7 +80,7 @@ func (p *program) runBench(ctx context.Context, span time.Duration) (figures []m
 	return measure.Run(ctx, producer, worker, measure.Options{Span: span, Begin: begin})
 }
 
-// clearBench removes what a bench has left that was killed. It refuses while another one runs.
+// clearBench removes what a killed bench has left. It refuses while another one runs.
 func clearBench(ctx context.Context, db *dialect.DB) error {
 	at, err := sqlschema.Version(ctx, db)
 	if err != nil || at == 0 {
@@ -106,8 +106,8 @@ func dropBench(ctx context.Context, db *dialect.DB) error {
 	return nil
 }
 
-// benchStep says on standard error what is measured now: on a terminal in one line with a bar,
-// which done clears.
+// benchStep shows on standard error what is being measured: on a terminal as one line with a bar, which
+// done clears.
 func (p *program) benchStep(span time.Duration) (begin func(step string, over time.Duration), done func()) {
 	if !isTerminal(p.err) {
 		return func(step string, over time.Duration) {

@@ -12,33 +12,33 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// What the shell completes: commands and flags are cobra's, names are in the tables, and the
-// words that a flag takes are in its usage.
+// Shell completion: cobra knows commands and flags, the tables have names, and a flag's usage lists its
+// words.
 
-// namedByFlags are the kinds of names that flags take.
+// namedByFlags maps flags to the kinds of names they take.
 var namedByFlags = map[string]string{
 	"queue": "queue", "job-queue": "queue", "callback-queue": "queue", "from": "queue", "to": "queue",
 	"on-success": "schedule", "on-failure": "schedule", "group": "group",
 }
 
-// namedByWords are the kinds of names that words in a line of usage stand for; a NAME is what
-// the command's group is about.
+// namedByWords maps placeholders in a usage line to kinds of names; NAME is what the command's group is
+// about.
 var namedByWords = map[string]string{"queue": "queue", "topic": "topic", "kind": "route"}
 
-// kindNamed says what the argument at a place names; empty: nothing that there is a list of.
+// kindNamed returns the kind of name of an argument; "": nothing that can be listed.
 func kindNamed(c *cobra.Command, at int) string {
 	words := argumentsOf(c.Use)
 	switch group := c.Parent(); {
 	case group == nil || len(words) == 0:
 		return ""
-	case strings.HasSuffix(strings.Fields(c.Use)[1], "…]"): // as many as one likes
+	case strings.HasSuffix(strings.Fields(c.Use)[1], "…]"): // any number of arguments
 		at = 0
 	case at >= len(words):
 		return ""
 	case words[at] == "name" && group.Name() == "job":
 		return "queue"
 	case words[at] == "name" && (c.Name() == "add" || c.Name() == "create"):
-		return "" // which is not there yet
+		return "" // it does not exist yet
 	case words[at] == "kind" && group.Name() != "route":
 		return ""
 	}
@@ -53,7 +53,7 @@ func kindNamed(c *cobra.Command, at int) string {
 	}
 }
 
-// complete has the shell complete names and words of c and the commands below it.
+// complete adds completion of names and words to c and the commands below it.
 func (p *program) complete(c *cobra.Command) {
 	if c.Use != "" && len(argumentsOf(c.Use)) > 0 && c.Parent() != nil {
 		c.ValidArgsFunction = func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -75,10 +75,10 @@ func (p *program) complete(c *cobra.Command) {
 func complete(c *cobra.Command, flag string, words func(context.Context) []string) {
 	_ = c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return words(c.Context()), cobra.ShellCompDirectiveNoFileComp
-	}) // which fails only for flags that are not there
+	}) // fails only for unknown flags
 }
 
-// worded are the flags that take one of some words, which their usage lists.
+// worded lists the flags that take one of the words listed in their usage.
 var worded = []string{"output", "state", "scope", "priority", "job-priority", "format", "role", "only", "by", "log-format", "dst"}
 
 var (
@@ -86,7 +86,7 @@ var (
 	between     = regexp.MustCompile(`, | or | and `)
 )
 
-// flagWords are the words that a flag takes; none: it takes others than a few.
+// flagWords returns the words that a flag takes; none: it takes any value.
 func flagWords(c *cobra.Command, f *pflag.Flag) []string {
 	shape, usage := pflag.UnquoteUsage(f)
 	switch {

@@ -61,8 +61,8 @@ Exit codes: 0 all is good, 2 something is wrong, 1 the file cannot be read.`,
 	}
 }
 
-// serveSettings gives flags of serve, as c has those of all commands, the values that
-// they would have there.
+// serveSettings sets flags of serve, and c's flags shared by all commands, to the values that they would
+// have in serve.
 func (p *program) serveSettings(c *cobra.Command) (*configuration, map[string]*pflag.Flag, error) {
 	s, f, flags, err := p.settingsOfServe(c)
 	if err != nil {
@@ -71,7 +71,7 @@ func (p *program) serveSettings(c *cobra.Command) (*configuration, map[string]*p
 	return s, flags, p.checkServe(f)
 }
 
-// settingsOfServe gives flags of serve the values that they would have there.
+// settingsOfServe sets flags of serve to the values that they would have there.
 func (p *program) settingsOfServe(c *cobra.Command) (*configuration, *serveFlags, map[string]*pflag.Flag, error) {
 	s, err := p.newConfiguration()
 	if err != nil {
@@ -90,7 +90,7 @@ func (p *program) settingsOfServe(c *cobra.Command) (*configuration, *serveFlags
 	return s, &f, flags, s.apply(flags)
 }
 
-// checkServe tells what can be said of serve's settings without opening anything.
+// checkServe checks serve's settings without opening anything.
 func (p *program) checkServe(f *serveFlags) error {
 	_, _, err := p.checkedOptions(f)
 	rawURL, err2 := p.databaseURL()
@@ -157,7 +157,7 @@ func valueText(f *pflag.Flag) string {
 	return f.Value.String()
 }
 
-// sourceOf says where a flag has its value from.
+// sourceOf returns where a flag's value comes from.
 func (p *program) sourceOf(f *pflag.Flag) string {
 	switch from := p.set[f.Name]; {
 	case from != "":
@@ -168,7 +168,8 @@ func (p *program) sourceOf(f *pflag.Flag) string {
 	return "default"
 }
 
-// onCommandLine tells whether a flag was given, not set by the environment or a file.
+// onCommandLine reports whether a flag was given on the command line, rather than set by the environment or
+// a file.
 func (p *program) onCommandLine(c *cobra.Command, name string) bool {
 	return c.Flags().Changed(name) && p.set[name] == ""
 }

@@ -19,33 +19,33 @@ const (
 	keyURLFile     = "database_url_file"
 )
 
-// notSettings are the flags that say what a command is to do this time.
+// notSettings lists the flags that are about one invocation.
 var notSettings = []string{"help", "config", "check", "once"}
 
-// A configuration is what a file and the environment say about settings. Each of serve's
-// flags is one, so that there is no second list of them.
+// A configuration holds the settings of a file and the environment. Each of serve's flags is one, so there is
+// no second list of settings.
 type configuration struct {
 	p     *program
-	known []string               // as files call them, sorted
-	flags map[string]*pflag.Flag // that try values: those of no command that runs
+	known []string               // keys, sorted
+	flags map[string]*pflag.Flag // for validating values: not those of a running command
 
 	file, environment *koanf.Koanf
 	path              string
-	lines             map[string]int // of the file, by key
+	lines             map[string]int // in the file, by key
 	problems          []error
 	warnings          []string
 }
 
-// A configured database is one that the file names.
+// A configuredDatabase is the database named in the file.
 type configuredDatabase struct {
-	url, file string // one of them
-	at        string // where it says so
+	url, file string // one of them is set
+	at        string // where in the file
 }
 
-// keyOf is how a file calls the setting of a flag.
+// keyOf returns the key of a flag's setting in files.
 func keyOf(f *pflag.Flag) string {
 	if f.Name == "url" {
-		return keyURL // as in the environment, where it has been called so all along
+		return keyURL // as in the environment, for compatibility
 	}
 	return strings.ReplaceAll(f.Name, "-", "_")
 }
@@ -65,7 +65,7 @@ func settable(sets ...*pflag.FlagSet) map[string]*pflag.Flag {
 	return all
 }
 
-// newConfiguration reads the file and the environment, and looks for all that is wrong there.
+// newConfiguration reads the file and the environment, and collects everything wrong in them.
 func (p *program) newConfiguration() (*configuration, error) {
 	var f serveFlags
 	var d databaseFlags
@@ -84,8 +84,8 @@ func (p *program) newConfiguration() (*configuration, error) {
 	return s, s.readEnvironment()
 }
 
-// configure gives the flags of a command that were not given the values that the
-// environment or the file has for them: all of serve's, and the database's of any other.
+// configure sets flags that were not given on the command line from the environment or the file: all of
+// serve's, and the database flags of other commands.
 func (p *program) configure(c *cobra.Command, _ []string) error {
 	if c.HasSubCommands() || c.Annotations[configuresItself] != "" {
 		return nil
@@ -100,15 +100,14 @@ func (p *program) configure(c *cobra.Command, _ []string) error {
 		s.warnOfVariables()
 	}
 	s.tell()
-	// What is wrong in the file may be the database's name, mistyped: so it is an error
-	// of all commands.
+	// The error may concern a mistyped name of the database, so all commands fail.
 	if err := errors.Join(s.problems...); err != nil {
 		return err
 	}
 	return s.apply(settable(flags))
 }
 
-// configuresItself marks commands that look at the settings on their own, or need none.
+// configuresItself marks commands that handle settings themselves or need none.
 const configuresItself = "configures itself"
 
 // apply sets the flags that the command line did not.
@@ -132,7 +131,7 @@ func (s *configuration) apply(flags map[string]*pflag.Flag) error {
 	return errors.Join(errs...)
 }
 
-// database is the one that the file names.
+// database returns the database named in the file.
 func (s *configuration) database() (d configuredDatabase) {
 	for key, to := range map[string]*string{keyURL: &d.url, keyURLFile: &d.file} {
 		if text, ok := s.file.Get(key).(string); ok {
@@ -142,8 +141,8 @@ func (s *configuration) database() (d configuredDatabase) {
 	return d
 }
 
-// get returns the value of a setting that the command line has not, and where it is from;
-// nil if it is from nowhere.
+// get returns the value of a setting from the environment or file, and where it is from; nil if it is not
+// set.
 func (s *configuration) get(key string) (value any, from string) {
 	if s.environment.Exists(key) {
 		return s.environment.Get(key), variableOf(key)
@@ -154,7 +153,7 @@ func (s *configuration) get(key string) (value any, from string) {
 	return nil, ""
 }
 
-// at is the place of a key in the file.
+// at returns the position of a key in the file.
 func (s *configuration) at(key string) string {
 	if line := s.lines[key]; line > 0 {
 		return fmt.Sprintf("%s:%d", s.path, line)
@@ -169,14 +168,14 @@ func (s *configuration) tell() {
 	}
 }
 
-// try sees whether a key is known and its value good.
+// try checks that a key is known and its value valid.
 func (s *configuration) try(from, key string, value any) {
 	f := s.flags[key]
 	switch {
 	case f == nil && key != keyURLFile:
 		s.problems = append(s.problems, usagef("%s: unknown key %q; %s", from, key, s.suggest(key)))
 		return
-	case key == keyURL || key == keyURLFile: // whose value may have a password
+	case key == keyURL || key == keyURLFile: // the value may contain a password
 		if _, ok := value.(string); !ok || value == "" {
 			s.problems = append(s.problems, usagef("%s: %s: it is a text, in quotes if need be", from, key))
 		}
@@ -187,7 +186,7 @@ func (s *configuration) try(from, key string, value any) {
 	}
 }
 
-// set sets a flag to a value of YAML's types, or of the environment's.
+// set sets a flag to a value from YAML or the environment.
 func set(f *pflag.Flag, value any) error {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		texts, err := textsOf(value)
@@ -208,10 +207,10 @@ func set(f *pflag.Flag, value any) error {
 	return nil
 }
 
-// A variable is a value from the environment, where all is text.
+// A variable is a value from the environment, where everything is text.
 type variable string
 
-// textsOf is the value of a setting that there may be several of.
+// textsOf returns the values of a setting that may have several.
 func textsOf(value any) (texts []string, err error) {
 	switch value := value.(type) {
 	case variable:
@@ -234,8 +233,7 @@ func textsOf(value any) (texts []string, err error) {
 	return nil, errors.New("it is a list of texts, such as [one, two]")
 }
 
-// textOf is a value as a flag takes it. YAML guesses types; what it makes a number of is
-// no text.
+// textOf converts a value for a flag. YAML guesses types; a value that it takes for a number is not a text.
 func textOf(kind string, value any) (string, error) {
 	switch value := value.(type) {
 	case variable:
@@ -266,7 +264,7 @@ func wholeNumber(kind string) bool {
 	return strings.HasPrefix(kind, "int") || strings.HasPrefix(kind, "uint") || kind == "count"
 }
 
-// kindText says what values of a type of flag are.
+// kindText describes the values of a type of flag.
 func kindText(kind string) string {
 	switch {
 	case kind == "bool":
@@ -288,7 +286,7 @@ func wrongValue(kind, text string, err error) error {
 	return fmt.Errorf("%q: %w", text, err)
 }
 
-// withoutSecrets is a value as people may see it.
+// withoutSecrets returns a value in a form that people may see.
 func withoutSecrets(key, value string) string {
 	switch {
 	case key == keyURL:

@@ -21,7 +21,7 @@ import (
 	"github.com/dbcron/dbcron/internal/nearest"
 )
 
-// keySeparator is for keys within keys, which there are none of.
+// keySeparator separates nested keys, of which there are none.
 const keySeparator = "\x00"
 
 // readFile reads the file that --config or DBCRON_CONFIG names, if one does.
@@ -60,14 +60,13 @@ func (s *configuration) readFile() error {
 	return nil
 }
 
-// readLines finds the line of each key, and what koanf would not tell apart from a file of
-// settings.
+// readLines finds the line of each key, and errors that koanf would not notice.
 func (s *configuration) readLines(data []byte) error {
 	s.lines = map[string]int{}
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	var document, second yaml.Node
 	if err := d.Decode(&document); errors.Is(err, io.EOF) {
-		return nil // nothing but comments
+		return nil // only comments
 	} else if err != nil {
 		return s.wrongYAML(err)
 	}
@@ -89,7 +88,7 @@ func (s *configuration) readLines(data []byte) error {
 
 var yamlLine = regexp.MustCompile(`^(?:unmarshal errors: )?line (\d+): `)
 
-// wrongYAML is an error of the parser in one line, which begins with its place.
+// wrongYAML formats an error of the parser as one line that begins with its position.
 func (s *configuration) wrongYAML(err error) error {
 	text := strings.TrimPrefix(flat(err.Error()), "yaml: ")
 	if m := yamlLine.FindStringSubmatch(text); m != nil {
@@ -101,7 +100,7 @@ func (s *configuration) wrongYAML(err error) error {
 // warnOfReaders warns if others can read a password in the file.
 func (s *configuration) warnOfReaders() {
 	rawURL := s.file.String(keyURL)
-	if rawURL == "" || runtime.GOOS == "windows" { // which has no such bits
+	if rawURL == "" || runtime.GOOS == "windows" { // which has no such permission bits
 		return
 	}
 	if u, err := url.Parse(rawURL); err == nil && u.User == nil && u.RawQuery == "" {
@@ -112,7 +111,7 @@ func (s *configuration) warnOfReaders() {
 	}
 }
 
-// readEnvironment reads the variables that are settings. One that is empty is not set.
+// readEnvironment reads the variables that are settings. An empty one is not set.
 func (s *configuration) readEnvironment() error {
 	s.environment = koanf.New(keySeparator)
 	keys := map[string]string{}
@@ -132,7 +131,7 @@ func (s *configuration) readEnvironment() error {
 	return err
 }
 
-// checkEnvironment tries all variables, also those that are no settings of the command.
+// checkEnvironment validates all variables, including settings that the command does not use.
 func (s *configuration) checkEnvironment() {
 	for _, key := range s.known {
 		if s.environment.Exists(key) && key != keyURL {
@@ -141,9 +140,8 @@ func (s *configuration) checkEnvironment() {
 	}
 }
 
-// notOurs are variables that dbcron gives to commands, or that others give to it: a
-// daemon that finds them has been started by such a command, by a test or by Kubernetes,
-// which names variables for its services.
+// notOurs lists variables that dbcron gives to commands, or that others give to it: the daemon was started by
+// such a command, by a test, or by Kubernetes, which names variables after its services.
 var notOurs = []string{
 	"DBCRON_CONFIG", "DBCRON_DATABASE_URL", "DBCRON_DATABASE_URL_FILE",
 	"DBCRON_SCHEDULE", "DBCRON_RUN_ID", "DBCRON_DUE", "DBCRON_ATTEMPT", "DBCRON_FENCE", "DBCRON_CAUSE_*",
@@ -153,7 +151,7 @@ var notOurs = []string{
 	"DBCRON_LOCK_*", "DBCRON_TEST_*", "DBCRON_SERVICE_*", "DBCRON_PORT", "DBCRON_PORT_*",
 }
 
-// warnOfVariables warns of those that look like settings and are none.
+// warnOfVariables warns of variables that look like settings but are not.
 func (s *configuration) warnOfVariables() {
 	var known []string
 	for _, key := range s.known {
@@ -176,7 +174,7 @@ func (s *configuration) warnOfVariables() {
 	}
 }
 
-// suggest says what a key may have been meant to be.
+// suggest returns a suggestion for a mistyped key.
 func (s *configuration) suggest(key string) string {
 	if key == "url" {
 		return "write " + keyURL

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// errDeclined is the exit of a command whose question was not answered with a yes.
+// errDeclined is the error of a command that the user did not confirm.
 var errDeclined = errors.New("nothing was changed")
 
-// answer asks a question at the terminal and returns the line that is typed. The end of the
-// input is an empty answer, which agrees to nothing.
+// answer asks a question at the terminal and returns the line typed. The end of the input is an empty answer,
+// which agrees to nothing.
 func (p *program) answer(question string) string {
 	fmt.Fprintf(p.err, "dbcron: %s ", question)
 	line, _ := bufio.NewReader(p.in).ReadString('\n')
 	return strings.TrimSpace(line)
 }
 
-// consent lets a command go on that is hard to undo: if --yes was given, or if somebody at
-// the terminal types word. Without a terminal it is refused.
+// consent permits a command that is hard to undo: if --yes was given, or if somebody types word at the
+// terminal. Without a terminal it refuses.
 func (p *program) consent(yes bool, word string) error {
 	switch {
 	case yes:

@@ -17,14 +17,14 @@ import (
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
-// databaseFlags say which database, for all commands.
+// databaseFlags select the database, for all commands.
 type databaseFlags struct {
 	url            string
 	prefix, schema string
 	connectTimeout time.Duration
 
-	fromFile configuredDatabase // that the config file names
-	reading  bool               // the command only reads, so that any server will do
+	fromFile configuredDatabase // named in the config file
+	reading  bool               // the command only reads, so any server will do
 }
 
 func (f *databaseFlags) register(root *cobra.Command) {
@@ -49,7 +49,7 @@ func (p *program) databaseURL() (string, error) {
 	return rawURL, err
 }
 
-// findDatabase returns the URL, and what says that it is this one.
+// findDatabase returns the URL and where it comes from.
 func (p *program) findDatabase() (rawURL, from string, err error) {
 	if p.url != "" {
 		return p.url, "--url", nil
@@ -73,7 +73,7 @@ func (p *program) findDatabase() (rawURL, from string, err error) {
 	return "sqlite:dbcron.db", "default", nil
 }
 
-// urlIn reads a file that holds a URL; from says who named it.
+// urlIn reads a file that holds a URL; from says where the file was named.
 func urlIn(file, from string) (string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -103,8 +103,8 @@ func (p *program) open(ctx context.Context) (*dialect.DB, error) {
 	return p.connect(ctx, p.options(), engines.Open)
 }
 
-// existing is options for commands that make no database: a file's name that is
-// mistyped must not become an empty database.
+// existing returns options for commands that must not create a database: a mistyped file name must not
+// become an empty database.
 func (p *program) existing() dialect.Options {
 	o := p.options()
 	o.Existing, o.Reading = true, p.reading

@@ -39,7 +39,7 @@ folder, which is removed at the end. Nothing else is read or written, whatever
 	return c
 }
 
-// runDemo serves a database that it makes and removes, and has the shop live in it.
+// runDemo serves a database of its own, in which the demo shop runs.
 func (p *program) runDemo(ctx context.Context, listen string, chosen bool) (err error) {
 	folder, err := os.MkdirTemp("", "dbcron-demo-")
 	if err != nil {
@@ -78,8 +78,8 @@ func (p *program) runDemo(ctx context.Context, listen string, chosen bool) (err 
 	return err
 }
 
-// demoFlags are those of a daemon that shows the demo, and what follows from them for its
-// scheduler. Its log is of errors alone: what else happens is on the dashboard.
+// demoFlags returns the daemon's flags for the demo, and the scheduler options that follow. It only logs
+// errors; the dashboard shows everything else.
 func (p *program) demoFlags(ctx context.Context, listen string, chosen bool) (f serveFlags, options scheduler.Options, err error) {
 	f.register(&cobra.Command{})
 	f.noMigrate, f.node, f.options.Grace = true, "demo", -1
@@ -95,8 +95,8 @@ func (p *program) demoFlags(ctx context.Context, listen string, chosen bool) (f 
 	return f, options, err
 }
 
-// freeAddress is the one that was asked for, or another one of this host if it was not, and the
-// usual one is taken.
+// freeAddress returns the address that was asked for. If none was and the default is taken, it returns another
+// address of this host.
 func freeAddress(ctx context.Context, listen string, chosen bool) (string, error) {
 	at, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
 	if err != nil && !chosen {
@@ -108,8 +108,8 @@ func freeAddress(ctx context.Context, listen string, chosen bool) (string, error
 	return at.Addr().String(), at.Close()
 }
 
-// failures is a handler that leaves out what is no error.
+// failures is a handler that only logs errors.
 type failures struct{ slog.Handler }
 
-// Enabled tells that what is less than an error is not logged.
+// Enabled reports whether a level is at least an error.
 func (failures) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }

@@ -15,8 +15,7 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// A shop is what the demo shows. Everything that happens in it really does, but for what the
-// jobs and commands are about.
+// A shop is the demo's workload. Everything in it is real, except for what its jobs and commands do.
 type shop struct {
 	db  *dialect.DB
 	c   *queue.Client
@@ -31,7 +30,7 @@ const (
 	exportsQueue    = "exports"
 )
 
-// newShop makes queues, schedules and limits, and some jobs to begin with.
+// newShop creates queues, schedules and limits, and some initial jobs.
 func newShop(ctx context.Context, db *dialect.DB, log *slog.Logger) (*shop, error) {
 	c, err := queue.New(db, queue.Options{Logger: log})
 	if err != nil {
@@ -69,7 +68,7 @@ func newShop(ctx context.Context, db *dialect.DB, log *slog.Logger) (*shop, erro
 	return s, c.Pause(ctx, exportsQueue, "the ledger moves to its new server tonight")
 }
 
-// shopSchedules are those of the shop: some for each thing that an operator meets.
+// shopSchedules returns the shop's schedules: some for each situation that an operator meets.
 func shopSchedules() []scheduler.Schedule {
 	retry := scheduler.Policy{MaxAttempts: 2, RetryDelay: 2 * time.Second}
 	return []scheduler.Schedule{
@@ -88,7 +87,7 @@ func shopSchedules() []scheduler.Schedule {
 	}
 }
 
-// live has the shop work until the context ends, and then says what went wrong.
+// live runs the shop until the context ends, and then reports what went wrong.
 func (s *shop) live(ctx context.Context) <-chan error {
 	closed := make(chan error, 1)
 	var all sync.WaitGroup
@@ -111,7 +110,7 @@ func (s *shop) live(ctx context.Context) <-chan error {
 	return closed
 }
 
-// work does what is quick.
+// work runs the fast handlers.
 func (s *shop) work(ctx context.Context) error {
 	w, err := s.c.Worker(queue.WorkerOptions{Queues: []string{ordersQueue, mailQueue}, Concurrency: 8, Grace: -1})
 	if err != nil {
@@ -143,7 +142,7 @@ func (s *shop) work(ctx context.Context) error {
 	return w.Run(ctx)
 }
 
-// mail is a handler of jobs that a mail server takes, or does not.
+// mail is a handler of jobs that sometimes fail, as a mail server does.
 func (s *shop) mail(ctx context.Context, _ *queue.Delivery) error {
 	err := takes(ctx, 20*time.Millisecond, 120*time.Millisecond)
 	switch luck := rand.Float64(); {
@@ -157,7 +156,7 @@ func (s *shop) mail(ctx context.Context, _ *queue.Delivery) error {
 	return nil
 }
 
-// slowWork does what takes its time, and tells how far it is.
+// slowWork runs handlers that take long and report progress.
 func (s *shop) slowWork(ctx context.Context) error {
 	w, err := s.c.Worker(queue.WorkerOptions{Queues: []string{thumbnailsQueue}, Concurrency: 3, Grace: -1})
 	if err != nil {
@@ -186,7 +185,7 @@ func (s *shop) slowWork(ctx context.Context) error {
 	return w.Run(ctx)
 }
 
-// customers order, now more and now less.
+// customers enqueues orders at a varying rate.
 func (s *shop) customers(ctx context.Context) error {
 	for n := 0; ; n++ {
 		customer := fmt.Sprint("customer-", 4200+rand.IntN(30))
@@ -200,7 +199,7 @@ func (s *shop) customers(ctx context.Context) error {
 			return err
 		}
 		pace := 150 * time.Millisecond
-		if n/100%2 == 1 { // for a while they do not come as fast
+		if n/100%2 == 1 { // slower for a while
 			pace = 500 * time.Millisecond
 		}
 		if err := takes(ctx, pace/2, 3*pace/2); err != nil {
@@ -209,7 +208,7 @@ func (s *shop) customers(ctx context.Context) error {
 	}
 }
 
-// photographers send galleries, each of which is a group of jobs.
+// photographers enqueues galleries, each as a group of jobs.
 func (s *shop) photographers(ctx context.Context) error {
 	for n := 1; ; n++ {
 		photos := make([]queue.Job, 20+rand.IntN(20))
@@ -263,7 +262,7 @@ func (s *shop) rivals(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// takes waits for a random time between two, or until the context ends.
+// takes waits for a random time between two durations, or until the context ends.
 func takes(ctx context.Context, least, most time.Duration) error {
 	select {
 	case <-ctx.Done():

@@ -19,7 +19,7 @@ import (
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
-// errDoctor is the exit of a doctor that found something.
+// errDoctor is the error of a doctor that found a problem.
 var errDoctor = errors.New("something needs attention")
 
 type checkRow struct {
@@ -78,7 +78,7 @@ and so is a dead job: what failed yesterday may be fine today. It changes nothin
 	return c
 }
 
-// monitored prints what Nagios shows: one line that says the worst first, and the rest below.
+// monitored prints output for Nagios: one line with the worst first, and the rest below.
 func (p *program) monitored(rows []checkRow) error {
 	worst, code := "OK", 0
 	var lines []string
@@ -105,7 +105,7 @@ func (p *program) monitored(rows []checkRow) error {
 	return nil
 }
 
-// writeChecks prints a line for each check, whole: advice is not to be cut.
+// writeChecks prints one full line per check: advice is not cut.
 func (p *program) writeChecks(output string, rows []checkRow) error {
 	if output != "table" {
 		return write(p.out, output, rows)
@@ -152,7 +152,7 @@ func (p *program) examine(ctx context.Context, as string, work bool) []checkRow 
 	}
 	schema, usable := examineSchema(ctx, db)
 	tables := examineTables(ctx, db)
-	if !takesWrites { // what cannot be read there says nothing of rights
+	if !takesWrites { // rights cannot be judged there
 		for _, row := range []*checkRow{&schema, &tables} {
 			if row.Status == "failed" {
 				row.Advice = "look at a server that takes writes: see above"
@@ -177,8 +177,8 @@ func (p *program) examine(ctx context.Context, as string, work bool) []checkRow 
 	return rows
 }
 
-// examineSchema also tells whether the tables may be those that this dbcron knows: whoever may
-// not read the version has to be told why.
+// examineSchema also reports whether the tables may be those that this dbcron knows: whoever may not read the
+// version must be told why.
 func examineSchema(ctx context.Context, db *dialect.DB) (_ checkRow, usable bool) {
 	latest := sqlschema.Latest(db.Dialect)
 	version, err := sqlschema.Version(ctx, db)
@@ -194,8 +194,8 @@ func examineSchema(ctx context.Context, db *dialect.DB) (_ checkRow, usable bool
 	return row, err != nil || version == latest
 }
 
-// examineTables reads from them: a version table alone makes no schema. That the user may
-// not read some is for examineRights.
+// examineTables reads from the tables, since a version table alone is no schema. examineRights reports tables
+// that the user may not read.
 func examineTables(ctx context.Context, db *dialect.DB) checkRow {
 	detail := "they can be read"
 	for _, read := range []func() error{
@@ -225,8 +225,8 @@ func examineLocks(ctx context.Context, db *dialect.DB) error {
 	return err
 }
 
-// examineGroups tells of groups that may never end, since nobody has sealed them: so does
-// a program that died between its first job and its last.
+// examineGroups reports groups that may never end because nobody has sealed them, for instance because their
+// program died before it enqueued the last job.
 func examineGroups(ctx context.Context, db *dialect.DB) (checkRow, bool) {
 	c, err := queue.New(db, queue.Options{})
 	if err != nil {
@@ -234,7 +234,7 @@ func examineGroups(ctx context.Context, db *dialect.DB) (checkRow, bool) {
 	}
 	open, err := c.Groups(ctx, queue.GroupOpen, 0, 1)
 	if err != nil || len(open) == 0 {
-		return checkRow{}, false // what cannot be read is told elsewhere
+		return checkRow{}, false // other checks report what cannot be read
 	}
 	now, err := scheduler.Clock(ctx, db)
 	if age := now.Sub(open[0].Created); err != nil || age < 24*time.Hour {
@@ -248,8 +248,7 @@ func examineGroups(ctx context.Context, db *dialect.DB) (checkRow, bool) {
 	}, true
 }
 
-// examineRefused tells of jobs that are done, or have failed, and of which the database refuses to
-// write that.
+// examineRefused reports jobs whose outcome the database refuses to store.
 func examineRefused(ctx context.Context, db *dialect.DB) (checkRow, bool) {
 	c, err := queue.New(db, queue.Options{})
 	if err != nil {
@@ -257,7 +256,7 @@ func examineRefused(ctx context.Context, db *dialect.DB) (checkRow, bool) {
 	}
 	all, err := c.AllRefusals(ctx, mostRefusals)
 	if err != nil || len(all) == 0 {
-		return checkRow{}, false // what cannot be read is told elsewhere
+		return checkRow{}, false // other checks report what cannot be read
 	}
 	r := &all[0]
 	detail := fmt.Sprintf("job %d of queue %s, block %d: %s", r.Job, oneLine(r.Queue, 200), r.Block, refusedText(r))
@@ -272,8 +271,7 @@ func examineRefused(ctx context.Context, db *dialect.DB) (checkRow, bool) {
 		"missing right; workers go on trying. See them with dbcron queue show " + oneLine(r.Queue, 200)}, true
 }
 
-// examineStrain tells what makes the server slow in the long run. None of it keeps anything from
-// working.
+// examineStrain reports what makes the server slow over time. None of it prevents work.
 func examineStrain(ctx context.Context, db *dialect.DB) (rows []checkRow) {
 	if db.Dialect.Strain == nil {
 		return nil
@@ -292,8 +290,7 @@ func examineStrain(ctx context.Context, db *dialect.DB) (rows []checkRow) {
 	return rows
 }
 
-// examineClock compares the clocks. The database's decides; the host's is only
-// what people see beside it.
+// examineClock compares the clocks. The database's decides; people see the host's beside it.
 func examineClock(ctx context.Context, db *dialect.DB) checkRow {
 	before := hostNow()
 	now, err := scheduler.Clock(ctx, db)
@@ -311,5 +308,5 @@ func examineClock(ctx context.Context, db *dialect.DB) checkRow {
 	return row
 }
 
-// hostNow is this host's clock, for what people compare and nothing else.
+// hostNow returns this host's clock, which is only for people to compare.
 func hostNow() time.Time { return time.Now() } //nolint:forbidigo // shown beside the database's, never stored

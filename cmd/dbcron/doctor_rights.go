@@ -10,18 +10,18 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// A use is something that a database user is made for.
+// A use is a purpose for which a database user is created.
 type use struct {
 	name   string // for --role
-	to     string // what its rights are enough for
+	to     string // what its rights suffice for
 	rights dialect.Rights
 	lacks  dialect.Rights
 }
 
-// secretTables are those that a user who only looks should not read: see docs/grants.md.
+// secretTables are tables that a read-only user should not read: see docs/grants.md.
 var secretTables = []string{"endpoint", "token"}
 
-// uses are what the rights of a user can be enough for, the larger after the smaller.
+// uses lists what a user's rights may suffice for, smaller ones first.
 func uses(d *dialect.Dialect) []use {
 	daemon, looking := daemonRole.rights(d), dialect.Rights{}
 	for table := range daemon {
@@ -39,9 +39,9 @@ func uses(d *dialect.Dialect) []use {
 // roleNames are what --role takes.
 func roleNames() []string { return []string{"look", "locks", "daemon"} }
 
-// examineRights tells what the user's rights are enough for, and which it lacks for what it is
-// made for: what as says, or else the least use that takes all of its rights to write. A user
-// that has less than half of those is made for something else, such as to enqueue.
+// examineRights reports what the user's rights suffice for, and which are missing for its purpose: as if given,
+// or else the smallest use that includes all of its rights to write. A user with less than half of those was
+// created for something else, such as enqueueing.
 func examineRights(ctx context.Context, db *dialect.DB, as string) []checkRow {
 	if db.Dialect.Holdings == nil {
 		return nil
@@ -53,7 +53,7 @@ func examineRights(ctx context.Context, db *dialect.DB, as string) []checkRow {
 		return []checkRow{{"rights", "failed", err.Error(), "compare this user's rights with docs/grants.md"}}
 	}
 	if holds == nil {
-		return nil // there are no tables, which is told elsewhere
+		return nil // no tables: reported elsewhere
 	}
 	for i := range all {
 		all[i].lacks = both(all[i].rights, holds.Lacks)
@@ -77,7 +77,7 @@ func examineRights(ctx context.Context, db *dialect.DB, as string) []checkRow {
 
 func isWrite(_, verb string) bool { return verb != "SELECT" }
 
-// size is how many rights there are.
+// size returns the number of rights.
 func size(r dialect.Rights) (n int) {
 	for _, verbs := range r {
 		n += len(verbs)
@@ -85,8 +85,8 @@ func size(r dialect.Rights) (n int) {
 	return n
 }
 
-// rightsRows says what the rights are enough for, and what is missing for what the user is
-// made for: as far as was asked, or as it seems.
+// rightsRows says what the rights suffice for, and what is missing for the user's purpose, as given or as it
+// seems.
 func rightsRows(holds *dialect.Holdings, all []use, made use, asked bool) []checkRow {
 	var enough, not []string
 	for _, u := range all {
@@ -118,7 +118,7 @@ func rightsRows(holds *dialect.Holdings, all []use, made use, asked bool) []chec
 		rows[0].Advice = "run these GRANTs as the owner of the tables: docs/grants.md"
 		rows[0].Status = "failed"
 		if made.to == all[0].to && !asked {
-			rows[0].Status = "warning" // some is enough for many who look
+			rows[0].Status = "warning" // a part suffices for many read-only users
 		}
 	}
 	if holds.Schema != "" {
@@ -131,8 +131,7 @@ func rightsRows(holds *dialect.Holdings, all []use, made use, asked bool) []chec
 	return rows
 }
 
-// both are the rights that are among a and among b; without are those of a that are not
-// among b.
+// both returns the rights that are in a and in b; without returns those of a that are not in b.
 func both(a, b dialect.Rights) dialect.Rights {
 	return filtered(a, func(table, verb string) bool { return slices.Contains(b[table], verb) })
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// expiresSoon is how long before a token expires that is told.
+// expiresSoon is how long before its expiry a token is reported.
 const expiresSoon = 7 * 24 * time.Hour
 
-// examineWork looks at what the database is used for. What the user may not read is passed
-// over: the rights are another check's.
+// examineWork examines what the database is used for. It skips what the user may not read, which another check
+// reports.
 func examineWork(ctx context.Context, db *dialect.DB) (rows []checkRow) {
 	now, err := scheduler.Clock(ctx, db)
 	if err != nil {
@@ -79,8 +79,7 @@ func examineWork(ctx context.Context, db *dialect.DB) (rows []checkRow) {
 	return append(rows, examineTokens(ctx, db, now)...)
 }
 
-// workRow is a line about something that is wrong. What has ended is a warning: it may be
-// fine by now.
+// workRow is the line about a problem. A run or process that has ended is a warning: all may be fine by now.
 func workRow(check string, p *health.Problem, now time.Time) checkRow {
 	row := checkRow{check, "warning", p.What(), p.Do}
 	if p.Bad && p.Of != health.Runs {
@@ -108,8 +107,8 @@ func examineQueues(ctx context.Context, db *dialect.DB, now time.Time) (fine str
 	return fine, wrong, err
 }
 
-// lookAtQueues counts the jobs of all queues, and finds what is wrong with them. minutes are
-// what was done in the last hour.
+// lookAtQueues counts the jobs of all queues and finds their problems. minutes is the throughput of the last
+// hour.
 func lookAtQueues(ctx context.Context, c *queue.Client,
 	now time.Time,
 ) (depths []health.Depth, minutes []queue.Minute, wrong []health.Problem, err error) {

@@ -34,7 +34,7 @@ type endpointRow struct {
 	Format      string `json:"format" table:",rare"`
 	Concurrency int    `json:"concurrency"`
 	Timeout     string `json:"timeout"`
-	OldSecret   bool   `json:"old_secret" table:"-"` // it signs, too
+	OldSecret   bool   `json:"old_secret" table:"-"` // signs requests, too
 }
 
 func newEndpointRow(e *push.Endpoint) endpointRow {
@@ -81,7 +81,7 @@ func endpointRows(ctx context.Context, of *push.Endpoints) (rows []endpointRow, 
 	}
 }
 
-// endpointFlags are what is given of an endpoint.
+// endpointFlags are the flags that change an endpoint.
 type endpointFlags struct {
 	format, timeout, secretFile string
 	concurrency                 int
@@ -125,7 +125,7 @@ all of them together, and how many are sent in a time.`,
 	return c
 }
 
-// change returns what the flags say, in a function that does it.
+// change returns a function that makes the change given by the flags.
 func (f *endpointFlags) change(c *cobra.Command, args []string) (func(*push.Endpoint), error) {
 	given := func(flag string) bool { return c.Flags().Changed(flag) }
 	something := len(args) == 2
@@ -180,7 +180,7 @@ func (f *endpointFlags) change(c *cobra.Command, args []string) (func(*push.Endp
 	}, nil
 }
 
-// setEndpoint makes the change, and prints the secret if it is new and nobody has seen it.
+// setEndpoint makes the change, and prints the secret if it is new and was never shown.
 func (p *program) setEndpoint(ctx context.Context, name string, change func(*push.Endpoint), tell bool) error {
 	return p.with(ctx, func(db *dialect.DB) error {
 		c, err := queue.New(db, queue.Options{})

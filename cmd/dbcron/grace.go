@@ -10,8 +10,7 @@ import (
 
 const forever = "forever"
 
-// A grace is how long what runs may go on when the process is stopped. The longest duration
-// stands for forever.
+// A grace is how long running work may go on when the process stops. The longest duration means for ever.
 type grace time.Duration
 
 func (g *grace) String() string {

@@ -24,7 +24,7 @@ ended; then its callback, a job, is enqueued, once. docs/queue-cli.md has exampl
 	return c
 }
 
-// A groupRow is a group. Pending and the like are known of a single one only.
+// A groupRow is a group. Pending and the like are known only for a single one.
 type groupRow struct {
 	ID       string       `json:"id"` // a string: JSON readers round large numbers
 	Name     string       `json:"name" table:",rare"`
@@ -263,7 +263,7 @@ func (p *program) onGroup(action string, do func(*queue.Client, context.Context,
 		}
 		return p.withQueues(c.Context(), func(q *queue.Client) error {
 			err := do(q, c.Context(), id)
-			if action == "" { // it is the work of programs
+			if action == "" { // programs' routine work is not audited
 				return err
 			}
 			return p.did(c.Context(), err, action, args[0], 1, "")

@@ -11,17 +11,17 @@ import (
 // A guarded is a command that must not outlive a lease.
 type guarded struct {
 	guardian.Command
-	ttl        time.Duration        // what a renewal of the lease gives it, about
-	left       func() time.Duration // how long the lease lasts if it is not renewed
+	ttl        time.Duration        // approximate time that a renewal adds
+	left       func() time.Duration // remaining time of the lease, without a renewal
 	stop, kill <-chan struct{}      // the command gets SIGTERM, or SIGKILL
-	stall      *stall               // ends the command if it makes no progress; or nil
-	stalled    bool                 // it has done so
+	stall      *stall               // ends the command if it makes no progress; may be nil
+	stalled    bool                 // it has ended the command
 }
 
-// run runs the command until it ends, its lease does, or it is stopped.
+// run runs the command until it ends, its lease ends, or it is stopped.
 func (g *guarded) run() (guardian.Result, error) {
-	// In this order, here and below: a process that is stopped between the two
-	// gets a deadline that is too early, never one that is too late.
+	// In this order, here and below: a process that is suspended between the two gets a deadline that is
+	// too early, never too late.
 	now := instant.Now()
 	deadline := now.Add(g.left())
 	process, err := guardian.Start(g.Command, deadline)
@@ -43,8 +43,8 @@ func (g *guarded) run() (guardian.Result, error) {
 			return r, nil
 		case <-tick.C:
 			now := instant.Now()
-			// Only after a renewal: the guardian takes the time from an extension to
-			// its deadline for the time that one gives, and divides it.
+			// Only after a renewal: the guardian takes the time from an extension to its deadline as the length of
+			// the lease, and divides it.
 			if next := now.Add(g.left()); next.Sub(deadline) > g.ttl/100 {
 				deadline = next
 				process.Extend(deadline)
@@ -72,7 +72,7 @@ func (g *guarded) look(process *guardian.Process, now instant.Instant, every tim
 	}
 }
 
-// fileOf returns what the command can use as it is.
+// fileOf returns a stream that the command can use directly, or nil.
 func fileOf(stream any) *os.File {
 	file, _ := stream.(*os.File)
 	return file

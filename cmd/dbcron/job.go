@@ -25,7 +25,7 @@ such for a while (dbcron queue set --keep-done). docs/queue-cli.md has examples.
 	return c
 }
 
-// usualQueueName is that of the queue that commands about jobs mean if none is named.
+// usualQueueName is the default queue of commands about jobs.
 const usualQueueName = "default"
 
 // queueFlag adds --queue to a command about jobs.
@@ -83,8 +83,7 @@ Exit code 4: a job with one of the ids is neither dead nor done.`,
 	}, queue.BulkDelete, []queue.State{queue.StateDead, queue.StateDone}, "was deleted", (*queue.Client).Delete)
 }
 
-// eachJob makes a command that does something with each job of a list, or with those that
-// a filter selects, which can be in some states.
+// eachJob makes a command that acts on listed jobs, or on those selected by a filter, in the given states.
 func (p *program) eachJob(c *cobra.Command, what queue.BulkAction, states []queue.State, done string,
 	one func(c *queue.Client, ctx context.Context, name string, id int64) error,
 ) *cobra.Command {
@@ -118,13 +117,13 @@ interrupted it can be called again.`
 			}
 		}
 		ids := make([]int64, len(args))
-		for i, text := range args { // all of them before anything is done
+		for i, text := range args { // validate all before acting on any
 			var err error
 			if ids[i], err = jobID(text); err != nil {
 				return err
 			}
 		}
-		var of []string // where the jobs are
+		var of []string // queues of the jobs
 		if c.Flag("queue").Changed {
 			of = []string{filter.filter.Queue}
 		}
@@ -135,12 +134,12 @@ interrupted it can be called again.`
 	return c
 }
 
-// doEach does something with some jobs, of a queue or of any.
+// doEach acts on some jobs, of one queue or of any.
 func (p *program) doEach(ctx context.Context, c *queue.Client, of []string, ids []int64, what, done string,
 	one func(c *queue.Client, ctx context.Context, name string, id int64) error,
 ) error {
 	for _, name := range of {
-		if _, err := c.Queue(ctx, name); err != nil { // told once, and not for each job
+		if _, err := c.Queue(ctx, name); err != nil { // report it once, not for each job
 			return err
 		}
 	}
@@ -163,7 +162,7 @@ func (p *program) doEach(ctx context.Context, c *queue.Client, of []string, ids 
 			failed = append(failed, exitError{exitConflict, errors.New(text)})
 		case errors.Is(err, queue.ErrNotFound), errors.Is(err, queue.ErrDeleted):
 			failed = append(failed, err)
-		default: // the next would fail as well
+		default: // the next would fail, too
 			return errors.Join(append(failed, err)...)
 		}
 	}

@@ -15,20 +15,20 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// A bulk is something to be done with all jobs that a filter selects.
+// A bulk is an action on all jobs selected by a filter.
 type bulk struct {
 	what   queue.BulkAction
 	filter queue.Filter
 }
 
-// bulkFlags say how bulks are done.
+// bulkFlags say how to carry out a bulk.
 type bulkFlags struct {
 	dryRun, yes bool
 	output      string
-	action      string // in the audit; default: what is done with the jobs
+	action      string // in the audit log; default: derived from the bulk
 }
 
-// A bulkRow tells what has come of a bulk, or would.
+// A bulkRow is the result of a bulk, or of its dry run.
 type bulkRow struct {
 	Action  queue.BulkAction `json:"action"`
 	Queue   string           `json:"queue"`
@@ -47,7 +47,7 @@ func (f *bulkFlags) add(c *cobra.Command) {
 	flags.StringVarP(&f.output, "output", "o", "text", "what has been done, as text (on stderr), json or jsonl")
 }
 
-// check tells what can be told without a database.
+// check validates the flags without a database.
 func (f *bulkFlags) check(p *program) error {
 	switch {
 	case f.output != "text" && f.output != "json" && f.output != "jsonl":
@@ -58,7 +58,7 @@ func (f *bulkFlags) check(p *program) error {
 	return nil
 }
 
-// choose reads a filter that has to select something: without one all jobs would be meant.
+// choose reads a filter, which must not be empty: that would select all jobs.
 func (f *jobFilter) choose(c *cobra.Command, states []queue.State) error {
 	if !slices.ContainsFunc([]string{"state", "kind", "key", "where", "older-than"}, func(name string) bool { return c.Flag(name).Changed }) {
 		return usagef("say which jobs, by their ids or by at least one of --state, --kind, --key, --where and --older-than")
@@ -69,7 +69,7 @@ func (f *jobFilter) choose(c *cobra.Command, states []queue.State) error {
 	return f.read(c, states)
 }
 
-// doBulks asks and does it, or tells what it would do.
+// doBulks asks for confirmation and acts, or shows what it would do.
 func (p *program) doBulks(ctx context.Context, c *queue.Client, all []bulk, f bulkFlags) (err error) {
 	var rows []bulkRow
 	if f.dryRun || !f.yes {
@@ -93,7 +93,7 @@ func (p *program) doBulks(ctx context.Context, c *queue.Client, all []bulk, f bu
 				_ = p.did(ctx, nil, action, b.filter.Queue, r.Done, detail)
 			}
 			if rows = append(rows, row); err != nil {
-				break // what was done is told all the same
+				break // report what was done nevertheless
 			}
 		}
 	}
@@ -106,7 +106,7 @@ func (p *program) doBulks(ctx context.Context, c *queue.Client, all []bulk, f bu
 	return err
 }
 
-// countBulks counts the jobs that bulks would deal with.
+// countBulks counts the jobs that bulks would act on.
 func (p *program) countBulks(ctx context.Context, c *queue.Client, all []bulk) (rows []bulkRow, err error) {
 	for _, b := range all {
 		if b.filter.Limit == 0 || b.filter.Limit > countLimit {
@@ -124,7 +124,7 @@ func (p *program) countBulks(ctx context.Context, c *queue.Client, all []bulk) (
 	return rows, nil
 }
 
-// confirm asks at the terminal, if there is something to be done.
+// confirm asks at the terminal, if there is something to do.
 func (p *program) confirm(rows []bulkRow) bool {
 	var parts []string
 	for _, row := range rows {
@@ -138,7 +138,7 @@ func (p *program) confirm(rows []bulkRow) bool {
 	return slices.Contains([]string{"y", "yes"}, strings.ToLower(p.answer(strings.Join(parts, ", ")+"? [y/N]")))
 }
 
-// doBulk does one, and tells how far it is.
+// doBulk carries out one bulk and shows its progress.
 func (p *program) doBulk(ctx context.Context, c *queue.Client, b bulk) (queue.BulkResult, error) {
 	doing := map[queue.BulkAction]string{queue.BulkRetry: "retrying", queue.BulkCancel: "cancelling", queue.BulkDelete: "deleting"}[b.what]
 	so := p.begin(ctx, task{
@@ -152,7 +152,7 @@ func (p *program) doBulk(ctx context.Context, c *queue.Client, b bulk) (queue.Bu
 	return c.Bulk(ctx, b.what, b.filter, queue.BulkOptions{Progress: func(r queue.BulkResult) { so.at(r.Done) }})
 }
 
-// jobs are the jobs that a row is about, in words.
+// jobs describes the jobs that a row is about.
 func (r *bulkRow) jobs() string {
 	n := strconv.Itoa(r.Done)
 	if r.DryRun {
@@ -165,7 +165,7 @@ func (r *bulkRow) jobs() string {
 	return fmt.Sprintf("%s %s %s of %s", n, r.State, noun, oneLine(r.Queue, 200))
 }
 
-// story tells in words what has come of a bulk.
+// story describes the result of a bulk.
 func (r *bulkRow) story() string {
 	if r.DryRun {
 		return "would " + string(r.Action) + " " + r.jobs()
@@ -224,8 +224,8 @@ meanwhile, and when it is interrupted it can be called again.`,
 	return c
 }
 
-// purges are what removes the jobs of a queue that are in a state. Ready ones come first:
-// what becomes delayed or dead meanwhile is found there.
+// purges returns the bulks that delete a queue's jobs in a state. Ready jobs come first: those that become
+// delayed or dead meanwhile are found afterwards.
 func purges(name, state string) (all []bulk, err error) {
 	for _, b := range []bulk{
 		{queue.BulkCancel, queue.Filter{Queue: name, State: queue.StateReady}},

@@ -18,8 +18,7 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// A jobText is a job as flags and lines of JSON have it: its values are text, and
-// empty if they were not given.
+// A jobText is a job from flags or a line of JSON. Its values are text, and empty if not given.
 type jobText struct {
 	queue, kind, key, priority  string
 	delay, runAt                string
@@ -29,10 +28,10 @@ type jobText struct {
 
 	payload []byte
 	binary  bool
-	told    string // how what was enqueued is told: text, json or jsonl
+	told    string // format of the result: text, json or jsonl
 }
 
-// flagNames are how flags call what is wrong.
+// flagNames maps fields in errors to flags.
 func flagNames(field string) string {
 	if field == "kind" || field == "payload" {
 		return "the " + field
@@ -40,7 +39,7 @@ func flagNames(field string) string {
 	return "--" + strings.ReplaceAll(field, "_", "-")
 }
 
-// lineNames are how the fields of a line are called.
+// lineNames maps fields in errors to the fields of a line.
 func lineNames(field string) string { return field }
 
 func (p *program) jobEnqueue() *cobra.Command {
@@ -168,12 +167,12 @@ func (p *program) enqueueOne(ctx context.Context, t jobText, args []string) erro
 	})
 }
 
-// readPayload returns what PAYLOAD stands for. JSON is read without the line feed
-// that echo writes after it.
+// readPayload returns the payload that PAYLOAD stands for. For JSON it drops the final line feed, which echo
+// writes.
 func (p *program) readPayload(arg string, binary bool) ([]byte, error) {
 	payload, from := []byte(arg), "the payload"
 	if arg == "-" {
-		const most = 1 << 30 // no queue takes more
+		const most = 1 << 30 // no queue accepts more
 		var err error
 		payload, err = io.ReadAll(io.LimitReader(p.in, most+1))
 		if err != nil {
@@ -193,7 +192,7 @@ func (p *program) readPayload(arg string, binary bool) ([]byte, error) {
 	return payload, nil
 }
 
-// job reads the texts. names says how the fields are called whose texts are wrong.
+// job parses the texts. names maps fields to the names used in errors.
 func (t *jobText) job(names func(field string) string) (j queue.Job, err error) {
 	j = queue.Job{Queue: t.queue, Kind: t.kind, Key: t.key, Payload: t.payload, Binary: t.binary, Trace: t.trace, Unique: t.unique}
 	for _, field := range []struct {
@@ -243,7 +242,7 @@ func (t *jobText) checkPayload() error {
 	return err
 }
 
-// readRunAt takes no time without a zone: nobody knows whose clocks are meant.
+// readRunAt refuses a time without a zone, because it would be ambiguous.
 func readRunAt(text string) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
@@ -268,8 +267,8 @@ func readTimeout(text string) (time.Duration, error) {
 	return d, err
 }
 
-// fits checks that the queues take the jobs, before one of them is made, and
-// returns those that will be.
+// fits checks that the queues accept the jobs before any is enqueued, and returns the queues that will be
+// created.
 func fits(ctx context.Context, c *queue.Client, jobs []queue.Job, where func(i int) string) (made []string, err error) {
 	queues := map[string]queue.Queue{}
 	for i := range jobs {
@@ -292,7 +291,7 @@ func fits(ctx context.Context, c *queue.Client, jobs []queue.Job, where func(i i
 	return made, nil
 }
 
-// An enqueuedRow is a job that was enqueued, or that had the unique key already.
+// An enqueuedRow is a job that was enqueued, or the existing one with its unique key.
 type enqueuedRow struct {
 	ID      string `json:"id"` // a string: JSON readers round large numbers
 	Queue   string `json:"queue"`

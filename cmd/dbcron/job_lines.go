@@ -14,22 +14,22 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// Jobs of lines are enqueued in batches, each as one transaction: usually of so many lines, and
-// of batchMost at the most, since it should not last long; a batch also ends with batchBytes.
+// Lines are enqueued in batches, one transaction each. A batch has usualBatch lines by default, batchMost at
+// most, so that transactions stay short, and ends at batchBytes.
 const (
 	usualBatch = 10_000
 	batchMost  = 100_000
 	batchBytes = 16 << 20
-	lineBytes  = 1<<30/3*4 + 1<<20 // of the longest line: a payload of 1 GiB in base64, and the rest
+	lineBytes  = 1<<30/3*4 + 1<<20 // length of the longest line: a payload of 1 GiB in base64, and the rest
 )
 
 // A linesFlags says how lines are read.
 type linesFlags struct {
-	from  int // the first line that is enqueued
+	from  int // the first line to enqueue
 	batch int
 }
 
-// A jobLine is a line of JSON that is a job. What is null was not given.
+// A jobLine is a line of JSON with a job. null means not given.
 type jobLine struct {
 	Kind        *looseText      `json:"kind"`
 	Queue       *looseText      `json:"queue"`
@@ -44,11 +44,11 @@ type jobLine struct {
 	Timeout     *looseText      `json:"timeout"`
 	Trace       *looseText      `json:"trace"`
 	Endpoint    *looseText      `json:"endpoint"`
-	Payload     json.RawMessage `json:"payload"` // as it stands there
+	Payload     json.RawMessage `json:"payload"` // verbatim
 	Binary      *[]byte         `json:"payload_base64"`
 }
 
-// A looseText is a string, or a number as it is written.
+// A looseText is a string, or a number as written.
 type looseText string
 
 func (t *looseText) UnmarshalJSON(b []byte) error {
@@ -60,7 +60,7 @@ func (t *looseText) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*string)(t))
 }
 
-// enqueueLines enqueues the jobs of standard input. t has what lines do not say.
+// enqueueLines enqueues jobs from standard input. t has the defaults for the lines.
 func (p *program) enqueueLines(ctx context.Context, t jobText, args []string, f linesFlags) error {
 	switch {
 	case t.binary:
@@ -77,7 +77,7 @@ func (p *program) enqueueLines(ctx context.Context, t jobText, args []string, f 
 		return usagef("--batch %d: it is from 1 to %d", f.batch, batchMost)
 	}
 	r := &lineReader{r: bufio.NewReaderSize(p.in, 1<<16), usual: t, from: f.from, batch: f.batch}
-	first, err := r.next() // before there is a database: nothing is asked of it for wrong input
+	first, err := r.next() // before the database is opened: wrong input must not touch it
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (p *program) enqueueLines(ctx context.Context, t jobText, args []string, f 
 type lineEnqueuer struct {
 	p    *program
 	c    *queue.Client
-	told map[string]bool // the kinds of which it was told that they have a route
+	told map[string]bool // kinds whose route was mentioned
 	done int
 
 	output string
@@ -128,24 +128,24 @@ func (e *lineEnqueuer) enqueue(ctx context.Context, b lineBatch) error {
 	return e.p.tellEnqueued(all, made, e.output)
 }
 
-// A lineBatch is the jobs of some lines, and which lines these are.
+// A lineBatch holds the jobs of some lines.
 type lineBatch struct {
 	jobs  []queue.Job
 	lines []int
-	from  int // the line that it begins with, blank ones included
+	from  int // number of its first line, including blank ones
 }
 
-// A lineReader reads jobs of lines.
+// A lineReader parses jobs from lines.
 type lineReader struct {
 	r           *bufio.Reader
 	usual       jobText
 	from, batch int
-	line        int // that was read last
+	line        int // the last one read
 	read        atomic.Int64
 	ended       bool
 }
 
-// next reads a batch, which is empty at the end. Blank lines are no jobs.
+// next reads a batch, which is empty at the end. It skips blank lines.
 func (r *lineReader) next() (b lineBatch, err error) {
 	b.from = max(r.line+1, r.from)
 	for size := 0; !r.ended && len(b.jobs) < r.batch && size < batchBytes; {
@@ -166,7 +166,7 @@ func (r *lineReader) next() (b lineBatch, err error) {
 	return b, nil
 }
 
-// readLine reads a line; the last one need not have an end.
+// readLine reads a line; the last one need not end with a line feed.
 func (r *lineReader) readLine() (line []byte, err error) {
 	r.line++
 	for {
@@ -187,7 +187,7 @@ func (r *lineReader) readLine() (line []byte, err error) {
 	}
 }
 
-// share tells which part of a file has been read; nil: its size is not known.
+// share reports the fraction of a file that has been read; nil: its size is unknown.
 func (r *lineReader) share(in io.Reader) func() float64 {
 	file, isFile := in.(*os.File)
 	if !isFile {
@@ -200,7 +200,7 @@ func (r *lineReader) share(in io.Reader) func() float64 {
 	return func() float64 { return float64(r.read.Load()) / float64(info.Size()) }
 }
 
-// goOn adds to an error what was enqueued before the batch, and how to go on.
+// goOn adds to an error what was enqueued before the batch, and how to continue.
 func (r *lineReader) goOn(b lineBatch, err error) error {
 	switch {
 	case errors.Is(err, queue.ErrUnknownOutcome):
@@ -231,9 +231,9 @@ func readLine(line []byte, t jobText) (queue.Job, error) {
 	return t.job(lineNames)
 }
 
-// over puts what a line says over what is usual.
+// over applies a line's values to the defaults.
 func (l *jobLine) over(t *jobText) {
-	if l.Delay != nil || l.RunAt != nil { // one takes the place of the other
+	if l.Delay != nil || l.RunAt != nil { // one replaces the other
 		t.delay, t.runAt = "", ""
 	}
 	for _, field := range []struct {

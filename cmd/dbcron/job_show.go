@@ -16,8 +16,7 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// A jobRow is a job. Its names are those that dbcron job enqueue --jsonl reads, as
-// far as there are such.
+// A jobRow is a job. It uses the names that dbcron job enqueue --jsonl reads, where there are such.
 type jobRow struct {
 	ID          string          `json:"id"` // a string: JSON readers round large numbers
 	Queue       string          `json:"queue" table:"-"`
@@ -52,7 +51,7 @@ type jobRow struct {
 	What        string          `json:"-" table:"payload,rare"`
 }
 
-// A progressRow is what a job's handler has stored.
+// A progressRow is the progress stored by a job's handler.
 type progressRow struct {
 	Percent int             `json:"percent,omitempty"`
 	Message string          `json:"message,omitempty"`
@@ -73,7 +72,7 @@ func newProgressRow(p *queue.Progress) *progressRow {
 	return row
 }
 
-// howFar tells of a job's progress, for people.
+// howFar describes a job's progress for people.
 func howFar(p *queue.Progress) string {
 	if p.Percent == 0 {
 		return p.Message
@@ -81,9 +80,9 @@ func howFar(p *queue.Progress) string {
 	return strings.TrimSuffix(fmt.Sprintf("%d%%, %s", p.Percent, p.Message), ", ")
 }
 
-// A refusedRow says that the database refuses to write what has become of a job.
+// A refusedRow says that the database refuses to store a job's outcome.
 type refusedRow struct {
-	Job    string     `json:"job,omitempty"` // in lists
+	Job    string     `json:"job,omitempty"` // set in lists
 	What   string     `json:"what"`
 	Error  string     `json:"error"`
 	Tries  int        `json:"tries"`
@@ -98,7 +97,7 @@ func newRefusedRow(r *queue.Refusal) *refusedRow {
 	return &refusedRow{What: r.What, Error: r.Error, Tries: r.Tries, Since: optional(r.Since), Worker: r.Worker}
 }
 
-// refusedText tells of a refusal, for people.
+// refusedText describes a refusal for people.
 func refusedText(r *queue.Refusal) string {
 	if r == nil {
 		return ""
@@ -128,7 +127,7 @@ func newJobRow(i *queue.Info) jobRow {
 	return row
 }
 
-// orNone is an id, or "" for none.
+// orNone formats an id; 0 becomes "".
 func orNone(id int64) string {
 	if id == 0 {
 		return ""
@@ -181,7 +180,7 @@ message names them: choose one by --queue.`,
 	return c
 }
 
-// jobOf returns the job of a queue that has an id, or of any queue if none is named.
+// jobOf returns the job with an id, in a queue or, if name is empty, in any.
 func jobOf(ctx context.Context, c *queue.Client, name string, id int64) (queue.Info, error) {
 	if name == "" {
 		return c.Find(ctx, id)
@@ -189,7 +188,7 @@ func jobOf(ctx context.Context, c *queue.Client, name string, id int64) (queue.I
 	return c.Job(ctx, name, id)
 }
 
-// named is a queue's name, if there is one.
+// named returns a queue's name, if there is one.
 func named(name string) []string {
 	if name == "" {
 		return nil
@@ -238,7 +237,7 @@ func jobFacts(i *queue.Info) []fact {
 		fact{"detail", i.Detail}, fact{"refused", refusedText(i.Refused)}, fact{"payload", beginning(payloadText(i), "--payload")})
 }
 
-// beginning cuts a long text, and tells how long it is, and what prints all of it.
+// beginning cuts a long text, and adds its length and the command that prints all of it.
 func beginning(text, all string) string {
 	const enough = 4000
 	runes := []rune(text[:min(len(text), 4*enough)]) // a character has up to four bytes
@@ -256,7 +255,7 @@ type jobFilter struct {
 	after     string
 }
 
-// filterNames are the flags of a jobFilter but for --queue, which goes with ids as well.
+// filterNames lists the flags of a jobFilter except --queue, which also goes with ids.
 var filterNames = []string{"state", "kind", "key", "where", "older-than", "after", "count"}
 
 func (f *jobFilter) add(c *cobra.Command, state string, states []queue.State, count int, howMany string) {
@@ -271,13 +270,13 @@ func (f *jobFilter) add(c *cobra.Command, state string, states []queue.State, co
 	flags.IntVarP(&f.filter.Limit, "count", "n", count, howMany)
 }
 
-// read checks what can be checked without a database.
+// read validates what can be checked without a database.
 func (f *jobFilter) read(c *cobra.Command, states []queue.State) (err error) {
 	f.filter.State = queue.State(f.state)
 	if !slices.Contains(states, f.filter.State) {
 		return usagef("--state: %q is not known; use %s", f.state, orList(states))
 	}
-	for _, name := range filterNames { // a variable of a script that is not set, and not all jobs
+	for _, name := range filterNames { // an unset variable in a script must not mean all jobs
 		if flag := c.Flag(name); flag.Changed && flag.Value.String() == "" {
 			return usagef("--%s is empty; leave it out if it is not to select jobs", name)
 		}
@@ -293,7 +292,7 @@ func (f *jobFilter) read(c *cobra.Command, states []queue.State) (err error) {
 	return err
 }
 
-// orList names states.
+// orList joins states.
 func orList(states []queue.State) string {
 	names := make([]string, len(states))
 	for i, s := range states {
@@ -412,7 +411,7 @@ dead ones see dbcron job list.`,
 	return c
 }
 
-// A priority is a number in JSON, and in tables a word, if it is not the usual one.
+// A priority is a number in JSON. Tables show a word, unless it is the default.
 type priority int
 
 func (p priority) String() string {

@@ -14,7 +14,7 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// A statRow counts the jobs that have in common what is given.
+// A statRow counts the jobs that share the given values.
 type statRow struct {
 	Queue  string      `json:"queue,omitempty" table:",rare"`
 	State  queue.State `json:"state,omitempty" table:",rare"`
@@ -69,7 +69,7 @@ were given up, and on average how long they had waited and how long they took.`,
 	return c
 }
 
-// A finishedRow is what workers have done.
+// A finishedRow counts what workers have done.
 type finishedRow struct {
 	Queue  string  `json:"queue"`
 	Kind   string  `json:"kind"`
@@ -116,7 +116,7 @@ func (p *program) printStats(ctx context.Context, c *queue.Client, names, by []s
 			return err
 		}
 		for i := range all {
-			if all[i].Blocks > 0 { // else it was written by hand, and has had no job yet
+			if all[i].Blocks > 0 { // otherwise it was inserted by hand and has had no job yet
 				names = append(names, all[i].Name)
 			}
 		}

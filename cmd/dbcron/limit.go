@@ -25,12 +25,12 @@ within three seconds; jobs that run by then are not stopped.`,
 
 type limitRow struct {
 	Queue   string `json:"queue"`
-	Kind    string `json:"kind"`    // empty: all of the queue together
-	Running string `json:"running"` // empty: any number
-	Rate    string `json:"rate"`    // as in 100/1m; empty: any number
+	Kind    string `json:"kind"`    // empty: the whole queue
+	Running string `json:"running"` // empty: no limit
+	Rate    string `json:"rate"`    // such as 100/1m; empty: no limit
 	Burst   int    `json:"burst"`
-	Permits int    `json:"permits"` // that workers have
-	Waiting bool   `json:"waiting"` // some worker waits for one
+	Permits int    `json:"permits"` // held by workers
+	Waiting bool   `json:"waiting"` // a worker waits for one
 }
 
 func newLimitRow(l queue.LimitInfo) limitRow {
@@ -84,7 +84,7 @@ func limits(ctx context.Context, c *queue.Client) (rows []limitRow, err error) {
 	}
 }
 
-// limitFlags are what is given of a limit.
+// limitFlags are the flags that change a limit.
 type limitFlags struct {
 	kind, running, rate string
 	burst               int
@@ -132,7 +132,7 @@ is better off in a queue of its own: dbcron route. Exit code 3: there is no such
 	return c
 }
 
-// change returns what the flags say, in a function that does it.
+// change returns a function that makes the change given by the flags.
 func (f *limitFlags) change(c *cobra.Command) (func(*queue.Limit), error) {
 	given := func(flag string) bool { return c.Flags().Changed(flag) }
 	if !given("running") && !given("rate") && !given("burst") {
@@ -183,7 +183,7 @@ func (p *program) limitDelete() *cobra.Command {
 	return c
 }
 
-// ofKind is how the audit calls the limit of a kind, or of all jobs of a queue.
+// ofKind names the limit of a kind, or of a whole queue, in the audit log.
 func ofKind(name, kind string) string {
 	if kind == "" {
 		return name
@@ -199,7 +199,7 @@ func (p *program) withLimit(ctx context.Context, kind string, f func(c *queue.Cl
 	return p.withQueues(ctx, f, names...)
 }
 
-// limitsText tells of the limits of a queue, a line for each.
+// limitsText describes the limits of a queue, one per line.
 func limitsText(ctx context.Context, c *queue.Client, name string) (lines []string, err error) {
 	rows, err := limits(ctx, c)
 	for _, r := range rows {

@@ -39,7 +39,7 @@ func (p *program) withLocks(ctx context.Context, opt lock.Options, f func(l *loc
 	})
 }
 
-// seconds is a number in JSON, and in tables one for people, or "-" for 0.
+// seconds is a number in JSON. Tables format it for people, with "-" for 0.
 type seconds float64
 
 func (s seconds) String() string {
@@ -79,7 +79,7 @@ func newLockRow(i lock.Info) lockRow {
 		row.Slot = &i.Slot
 	}
 	if i.State != lock.Held && i.State != lock.Kept {
-		row.Left = 0 // of a lease that was released before its end
+		row.Left = 0 // of a lease released early
 	}
 	return row
 }
@@ -108,7 +108,7 @@ shown. The states:
 	return c
 }
 
-// listLocks reads page by page: programs may make up names.
+// listLocks reads page by page, since programs may invent any number of names.
 func (p *program) listLocks(ctx context.Context, l *lock.Locker, output string) error {
 	const page = 1000
 	var rows []lockRow
@@ -188,7 +188,7 @@ func (p *program) releaseLock(ctx context.Context, l *lock.Locker, name string, 
 	return nil
 }
 
-// refuseRelease says whose a lock is.
+// refuseRelease says who holds a lock.
 func (p *program) refuseRelease(ctx context.Context, l *lock.Locker, name string, slot int) error {
 	rows, err := l.Get(ctx, name)
 	if err != nil {
@@ -215,7 +215,7 @@ func (p *program) refuseRelease(ctx context.Context, l *lock.Locker, name string
 		"--force is for holders that are dead: one that is alive goes on until it next renews its lease, while another may begin", text)
 }
 
-// holding says whose a lock is, or "" if nobody's.
+// holding describes the holder of a lock, or returns "" if there is none.
 func holding(i lock.Info) string {
 	if i.State != lock.Held && i.State != lock.Kept && i.State != lock.Expired {
 		return ""
@@ -233,7 +233,7 @@ func seat(i lock.Info) string {
 	return fmt.Sprintf("slot %d of %s", i.Slot, i.Name)
 }
 
-// whoami names whoever runs this command, for others to ask.
+// whoami identifies the user of this command to others.
 func whoami() string {
 	name, host := "unknown", "localhost"
 	if u, err := user.Current(); err == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/dbcron/dbcron/lock"
 )
 
-// The exit codes of `dbcron lock run`, beside those of the command that it runs.
+// Exit codes of dbcron lock run, besides those of its command.
 const (
 	exitNotAcquired = 75 // EX_TEMPFAIL
 	exitLost        = 76
@@ -25,8 +25,7 @@ const (
 	exitSignal      = 128 + int(syscall.SIGTERM)
 )
 
-// An exitError ends the program with a code of its own, and without a word if
-// there is no error in it.
+// An exitError ends the program with its own exit code, and prints nothing unless it contains an error.
 type exitError struct {
 	code int
 	err  error
@@ -41,11 +40,10 @@ func (e exitError) Error() string {
 
 func (e exitError) Unwrap() error { return e.err }
 
-// errWaited is the cause of waits that --wait has ended.
+// errWaited is the cause of waits ended by --wait.
 var errWaited = errors.New("waited for long enough")
 
-// nohup tells that SIGHUP was ignored when the program began. It has to be asked
-// before main, which catches the signal.
+// nohup reports that SIGHUP was ignored at startup. It must be read before main, which catches the signal.
 var nohup = signal.Ignored(syscall.SIGHUP)
 
 type lockRunFlags struct {
@@ -124,7 +122,7 @@ size.`,
 	return c
 }
 
-// command is what to run.
+// command returns the command to run.
 func (f *lockRunFlags) command(c *cobra.Command, args []string) ([]string, error) {
 	dash := c.ArgsLenAtDash()
 	if c.Flags().Changed("command") {
@@ -159,12 +157,12 @@ func (f *lockRunFlags) check(c *cobra.Command) error {
 	if f.stallOn != "" && f.stall == 0 {
 		return usagef("--stall-file needs --stall: after how long without progress the command is ended")
 	}
-	// Twice as often as usual, because the guardian needs the last third of a lease
-	// to end the command: a renewal that is not answered can be tried again before.
+	// Twice the usual rate, because the guardian needs the last third of a lease to end the command: an
+	// unanswered renewal can be retried before that.
 	f.options.Heartbeat = f.options.TTL / 6
-	f.noWait = f.noWait || changed("wait") && f.wait == 0 // as flock has it
+	f.noWait = f.noWait || changed("wait") && f.wait == 0 // as in flock
 	if f.grace == 0 {
-		f.grace = -1 // none, where 0 would be the default
+		f.grace = -1 // none; 0 would mean the default
 	}
 	return nil
 }
@@ -205,8 +203,7 @@ func (p *program) runLocked(ctx context.Context, f *lockRunFlags, name string, a
 	return err
 }
 
-// untilHangup returns a context that SIGHUP ends as well. A program that was
-// started by nohup goes on.
+// untilHangup returns a context that SIGHUP ends, too, unless the program was started by nohup.
 func (p *program) untilHangup(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if !nohup {
@@ -221,9 +218,8 @@ func (p *program) untilHangup(ctx context.Context) (context.Context, context.Can
 	return ctx, cancel
 }
 
-// acquire takes the lock or a slot. It waits only after it has seen that it is
-// held, so that a short --wait gets a lock that is free, and whoever gives up
-// knows because of whom.
+// acquire takes the lock or a slot. It first tries without waiting, so that even a short --wait gets a free
+// lock, and a failure can name the holder.
 func (f *lockRunFlags) acquire(ctx context.Context, l *lock.Locker, name string) (*lock.Lease, error) {
 	try := func(ctx context.Context) (*lock.Lease, error) { return l.TryAcquire(ctx, name) }
 	wait := func(ctx context.Context) (*lock.Lease, error) { return l.Acquire(ctx, name) }
@@ -246,14 +242,13 @@ func (f *lockRunFlags) acquire(ctx context.Context, l *lock.Locker, name string)
 	}
 	lease, err = wait(ctx)
 	if errors.Is(err, errWaited) {
-		errors.As(err, &held) // who was seen last
+		errors.As(err, &held) // the holder seen last
 		return nil, fmt.Errorf("gave up after %v (--wait): %w", f.wait, held)
 	}
 	return lease, err
 }
 
-// underLease runs the command, releases the lock, and returns what became of
-// both.
+// underLease runs the command, releases the lock, and returns the results of both.
 func (p *program) underLease(ctx context.Context, lease *lock.Lease, f *lockRunFlags, argv []string) error {
 	result, stalled, err := p.guarded(ctx, lease, f, argv)
 	released := lease.Release(ctx)
@@ -268,7 +263,7 @@ func (p *program) underLease(ctx context.Context, lease *lock.Lease, f *lockRunF
 	case result.Cause == guardian.Deadline, errors.Is(result.Err, guardian.ErrPast):
 		return exitError{exitLost, fmt.Errorf("%w: %s: it was not renewed in time; %s", lock.ErrLost, lease.Name(), ending(result))}
 	case released != nil:
-		// The command's end does not hang on it: no lease outlasts this one's.
+		// The command's result does not depend on it: the lease expires in any case.
 		fmt.Fprintf(p.err, "dbcron: warning: the lock stays taken until its lease runs out: %s\n", flat(released.Error()))
 	}
 	switch {
@@ -284,7 +279,7 @@ func (p *program) underLease(ctx context.Context, lease *lock.Lease, f *lockRunF
 	return result.Err
 }
 
-// ending tells how the command ended when its lock was lost.
+// ending describes how the command ended after its lock was lost.
 func ending(r guardian.Result) string {
 	switch {
 	case r.Cause == guardian.NotStarted:
@@ -297,8 +292,8 @@ func ending(r guardian.Result) string {
 	return fmt.Sprintf("the command was ended (exit code %d)", r.ExitCode)
 }
 
-// guarded runs the command until it ends, its lease does, or a signal comes. It returns apart
-// that the command made no progress.
+// guarded runs the command until it ends, its lease ends, or a signal arrives. stalled reports that it made no
+// progress.
 func (p *program) guarded(ctx context.Context, lease *lock.Lease, f *lockRunFlags, argv []string) (r guardian.Result, stalled, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -316,7 +311,7 @@ func (p *program) guarded(ctx context.Context, lease *lock.Lease, f *lockRunFlag
 	if g.stall != nil {
 		g.Env = g.stall.environ(g.Env)
 		if g.Stdout, g.Stderr, err = g.stall.relay(p.out, p.err); err != nil {
-			g.stall.begin() // there is nothing to begin
+			g.stall.begin() // there is no start to report
 			g.stall.finish(nil)
 			return r, nil, err
 		}
@@ -331,11 +326,11 @@ func (p *program) guarded(ctx context.Context, lease *lock.Lease, f *lockRunFlag
 	return r, stalled, err
 }
 
-// lockEnv is the caller's environment and what there is to know about the lease.
-// Within another lock's command the variables are the inner lock's.
+// lockEnv returns the caller's environment, plus variables about the lease. Nested locks override the outer
+// lock's variables.
 func lockEnv(environ []string, lease *lock.Lease) []string {
 	env := slices.DeleteFunc(slices.Clone(environ), func(pair string) bool { return strings.HasPrefix(pair, "DBCRON_LOCK_") })
-	now := hostNow() // first, as for the guardian
+	now := hostNow() // taken first, as for the guardian
 	deadline := now.Add(lease.Left()).UTC()
 	env = append(env,
 		"DBCRON_LOCK_NAME="+lease.Name(),

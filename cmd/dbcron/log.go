@@ -12,7 +12,7 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// newLogger logs for people, or as JSON: what is of a level at least.
+// newLogger logs text for people or JSON, at the given level and above.
 func newLogger(w io.Writer, format string, level slog.Level) (*slog.Logger, error) {
 	switch {
 	case format == "text", format == "auto" && isTerminal(w):
@@ -41,7 +41,7 @@ func jsonAttr(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// lines is a slog.Handler for people: a line for each record.
+// lines is a slog.Handler for people: one line per record.
 type lines struct {
 	mu    *sync.Mutex
 	w     io.Writer
@@ -49,10 +49,10 @@ type lines struct {
 	attrs []slog.Attr
 }
 
-// Enabled tells whether a level is logged.
+// Enabled reports whether a level is logged.
 func (h *lines) Enabled(_ context.Context, l slog.Level) bool { return l >= h.level }
 
-// WithGroup ignores groups: nothing here uses them.
+// WithGroup ignores groups, which are not used here.
 func (h *lines) WithGroup(string) slog.Handler { return h }
 
 // WithAttrs returns a handler that adds attrs to each line.
@@ -81,7 +81,7 @@ func (h *lines) Handle(_ context.Context, r slog.Record) error {
 	return err
 }
 
-// runLine tells a run: state, schedule, slot, and what came of it.
+// runLine describes a run: state, schedule, slot, and result.
 func runLine(attrs []slog.Attr) string {
 	v := map[string]slog.Value{}
 	for _, a := range attrs {

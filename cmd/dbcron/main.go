@@ -27,25 +27,24 @@ func main() {
 	}, os.Args[1:]))
 }
 
-// A program is what the commands share: where they read and write, and the
-// flags that all of them have.
+// A program holds what the commands share: streams, and the flags of all commands.
 type program struct {
 	in       io.Reader
 	out, err io.Writer
 	signals  *signals
 	environ  []string
 
-	db *dialect.DB // that a command has open: see with
+	db *dialect.DB // opened by the command: see with
 
-	outcome outcome // with -o json, what is printed at the end; nil: text is
-	said    bool    // there is something in it that the command has done
+	outcome outcome // with -o json, what to print at the end; nil: text
+	said    bool    // the command has added to it
 
 	configPath string
-	set        map[string]string // where flags have their values from that the command line has not
+	set        map[string]string // sources of flags not set on the command line
 	databaseFlags
 }
 
-// The exit codes, which scripts may rely on.
+// Exit codes, on which scripts may rely.
 const (
 	exitOK = iota
 	exitFailure
@@ -61,7 +60,7 @@ func usagef(format string, args ...any) error {
 	return fmt.Errorf("%w%w", errSilent{errUsage}, fmt.Errorf(format, args...))
 }
 
-// errSilent is an error that can be told by errors.Is and adds no text.
+// errSilent adds an error that errors.Is finds and that has no text.
 type errSilent struct{ error }
 
 func (errSilent) Error() string   { return "" }
@@ -79,7 +78,7 @@ func run(ctx context.Context, p *program, args []string) int {
 		return exitOK
 	}
 	code := codeOf(err)
-	// Drivers indent the lines of one message; separate errors begin their lines.
+	// Drivers indent continuation lines of one message; separate errors start at the margin.
 	if text := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n\t", " "); text != "" {
 		if code == exitNotFound {
 			text += p.meant(ctx, c)
@@ -89,7 +88,7 @@ func run(ctx context.Context, p *program, args []string) int {
 	return code
 }
 
-// codeOf is the exit code of an error.
+// codeOf returns the exit code for an error.
 func codeOf(err error) int {
 	var exit exitError
 	switch {
@@ -158,11 +157,11 @@ command cannot be run.`,
 	return root
 }
 
-// readingCommands are the last words of commands that change nothing.
+// readingCommands are the last words of read-only commands.
 var readingCommands = []string{"list", "show", "get", "peek", "stats", "history", "output", "next", "explain", "export", "audit"}
 
-// strictArgs makes wrong arguments an error of usage, everywhere, and a
-// command that only has subcommands refuse words that are none of them.
+// strictArgs makes wrong arguments usage errors, everywhere, and makes commands with subcommands refuse unknown
+// words.
 func strictArgs(c *cobra.Command) {
 	check := c.Args
 	if check == nil {

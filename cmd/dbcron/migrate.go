@@ -95,7 +95,7 @@ func (p *program) migrateUp(ctx context.Context) error {
 	})
 }
 
-// migrateTo brings the tables to a version. On the way down it goes only as far as it may.
+// migrateTo migrates the tables to a version. It goes down only as far as permitted.
 func (p *program) migrateTo(ctx context.Context, version func(at int64) int64, may descent) error {
 	return p.migrating(ctx, func(db *dialect.DB) error {
 		if err := sqlschema.Check(ctx, db); err != nil && !errors.Is(err, sqlschema.ErrOutdated) {
@@ -115,7 +115,7 @@ func (p *program) migrateTo(ctx context.Context, version func(at int64) int64, m
 	})
 }
 
-// migrateLogged migrates to a version, and tells how far it is and what came of it.
+// migrateLogged migrates to a version, and reports progress and result.
 func (p *program) migrateLogged(ctx context.Context, db *dialect.DB, to int64, f func(context.Context, *dialect.DB) error) error {
 	before, err := sqlschema.Version(ctx, db)
 	if err != nil {
@@ -154,8 +154,7 @@ func (p *program) migrateLogged(ctx context.Context, db *dialect.DB, to int64, f
 	return err
 }
 
-// missPrompt tells if the views and routines are not there that the migrations leave out
-// for want of rights.
+// missPrompt reports missing views and routines, which the migrations leave out for lack of rights.
 func (p *program) missPrompt(ctx context.Context, db *dialect.DB) error {
 	there, err := sqlschema.HasPrompt(ctx, db)
 	if err == nil && !there {

@@ -13,16 +13,16 @@ import (
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
-// descentHelp is what the commands that can take migrations back say of that.
+// descentHelp is the help about reverting migrations.
 const descentHelp = `Going down drops tables and
 columns with all that is in them. First it tells what would be lost, and asks; without a
 terminal it needs --yes. While daemons or workers use the tables it is refused, unless
 --force is given: stop them first, since they cannot work with other tables.`
 
-// errLive is the exit of a command that is not for tables in use.
+// errLive is the error of a command that must not run while tables are in use.
 var errLive = errors.New("these processes use the tables now")
 
-// A descent says what a command that takes migrations back may do.
+// A descent says what a command that reverts migrations may do.
 type descent struct{ yes, force bool }
 
 func (d *descent) register(c *cobra.Command) {
@@ -30,9 +30,9 @@ func (d *descent) register(c *cobra.Command) {
 	c.Flags().BoolVar(&d.force, "force", false, "also while daemons and workers use the tables")
 }
 
-// permitDescent tells what going down would take, and returns an error unless that may be.
-// Nothing is changed yet. A process that starts between this look and the migration is not
-// seen; it ends with an error when its tables are gone.
+// permitDescent shows what going down would delete, and returns an error unless that is permitted. It changes
+// nothing. It does not see a process that starts between this check and the migration; such a process fails
+// when its tables are gone.
 func (p *program) permitDescent(ctx context.Context, db *dialect.DB, at, to int64, may descent) error {
 	nodes, err := sqlschema.LiveNodes(ctx, db)
 	if err != nil {

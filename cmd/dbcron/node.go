@@ -33,7 +33,7 @@ type nodeRow struct {
 	Name      string     `json:"name"`
 	State     string     `json:"state"` // live, drained, lost or gone
 	Version   string     `json:"version"`
-	Tags      string     `json:"tags"` // of schedules
+	Tags      string     `json:"tags"` // of its schedules
 	Started   time.Time  `json:"started"`
 	Until     time.Time  `json:"until"`
 	Drained   *time.Time `json:"drained" table:"-"`
@@ -121,13 +121,13 @@ container. Exit code 3: no process of that name is live.`,
 	return c
 }
 
-// waitUntilEnded asks twice a second. A process that is not there any more has ended.
+// waitUntilEnded checks twice a second. A missing process has ended.
 func waitUntilEnded(ctx context.Context, db *dialect.DB, name string, most time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, errNotEnded)
 	defer cancel()
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
-	// It has to hear of it first: what it claims meanwhile is begun.
+	// The process must first notice: it still begins what it claims until then.
 	for heard := 0; ; heard++ {
 		runs, jobs, err := scheduler.Begun(ctx, db, name)
 		switch {
@@ -152,8 +152,8 @@ func waitUntilEnded(ctx context.Context, db *dialect.DB, name string, most time.
 
 var errNotEnded = errors.New("the process has not ended what it had begun")
 
-// drainHeard is after how many looks a process has heard that it is drained: it asks once a
-// second, unless it was told otherwise (serve --poll).
+// drainHeard is the number of checks after which a process has noticed that it is drained: it looks once a
+// second unless configured otherwise (serve --poll).
 const drainHeard = 4
 
 func (p *program) nodeUndrain() *cobra.Command {

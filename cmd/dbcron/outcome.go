@@ -14,17 +14,15 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// An outcome is what a command that changes something prints with -o json: what was done, to
-// what, and what has come of it.
+// An outcome is what a changing command prints with -o json: what was done, to what, and the result.
 type outcome map[string]any
 
-// textOnly are the commands whose output is a text, a stream or another program's.
+// textOnly lists commands whose output is a text, a stream or another program's.
 var textOnly = []string{
 	"config check", "demo", "endpoint secret", "lock run", "migrate sql", "openapi", "schedule output", "serve", "worker exec",
 }
 
-// showAfter are the words for what a command that changes something is about, whose new state is
-// part of the outcome.
+// showAfter maps what a changing command is about to a function that adds its new state to the outcome.
 var showAfter = map[string]func(*program, context.Context, string) error{
 	"queue": func(p *program, ctx context.Context, name string) error {
 		return p.showQueue(ctx, name, "json")
@@ -34,10 +32,10 @@ var showAfter = map[string]func(*program, context.Context, string) error{
 	},
 }
 
-// changing are the last words of commands after which that state is told.
+// changing lists the last words of commands whose outcome includes that state.
 var changing = []string{"add", "edit", "set", "pause", "resume", "resize"}
 
-// say adds something to what is printed with -o json.
+// say adds a value to the output of -o json.
 func (p *program) say(name string, value any) {
 	if p.outcome != nil {
 		p.outcome[name] = value
@@ -45,7 +43,7 @@ func (p *program) say(name string, value any) {
 	}
 }
 
-// outcomes gives all commands below c that change something -o json.
+// outcomes adds -o json to all changing commands below c.
 func (p *program) outcomes(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		p.outcomes(sub)
@@ -68,14 +66,14 @@ func (p *program) outcomes(c *cobra.Command) {
 	}
 }
 
-// actionOf is a command's words without the program's.
+// actionOf returns a command's words without the program's name.
 func actionOf(c *cobra.Command) string {
 	_, path, _ := strings.Cut(c.CommandPath(), " ")
 	return path
 }
 
-// telling runs a command and prints what has come of it instead of its text, also after an error
-// if something was done before.
+// telling runs a command and prints the outcome instead of its text. After an error it does so if something was
+// done before.
 func (p *program) telling(c *cobra.Command, path string, args []string, run func(*cobra.Command, []string) error) error {
 	out := p.out
 	p.out, p.outcome = io.Discard, outcome{}
@@ -94,7 +92,7 @@ func (p *program) telling(c *cobra.Command, path string, args []string, run func
 	if show := showAfter[group]; err == nil && show != nil && slices.Contains(changing, word) {
 		var now bytes.Buffer
 		p.out = &now
-		if err := show(p, c.Context(), c.Flags().Arg(0)); err != nil { // which may take a right more
+		if err := show(p, c.Context(), c.Flags().Arg(0)); err != nil { // may need an additional right
 			fmt.Fprintf(p.err, "dbcron: it was done, but what it is now is not known: %v\n", err)
 		} else {
 			p.outcome[group] = json.RawMessage(now.Bytes())
@@ -106,7 +104,7 @@ func (p *program) telling(c *cobra.Command, path string, args []string, run func
 	return err
 }
 
-// argumentsOf are the names of the arguments in a line of usage, up to the first flag.
+// argumentsOf returns the argument names in a usage line, up to the first flag.
 func argumentsOf(use string) (names []string) {
 	for _, word := range strings.Fields(use)[1:] {
 		if strings.HasPrefix(word, "-") || strings.HasPrefix(word, "[-") || strings.Contains(word, "flags") {

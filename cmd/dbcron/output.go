@@ -59,7 +59,7 @@ func encode(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// writeTable leaves out columns in which there is nothing: see write.
+// writeTable omits columns without values: see write.
 func writeTable[T any](w io.Writer, rows []T) error {
 	t := table.NewWriter()
 	style := table.StyleDefault
@@ -97,8 +97,8 @@ func writeTable[T any](w io.Writer, rows []T) error {
 	return nil
 }
 
-// column tells how a field is called in a table, and whether it is there only
-// if it says something. ok tells whether it is there at all.
+// column returns a field's name in tables, and whether it is shown only if it has a value. ok reports whether it
+// is shown at all.
 func column(f reflect.StructField) (name string, rare, ok bool) {
 	tag := f.Tag.Get("table")
 	if tag == "-" {
@@ -111,7 +111,7 @@ func column(f reflect.StructField) (name string, rare, ok bool) {
 	return strings.ReplaceAll(name, "_", " "), strings.HasSuffix(tag, ",rare"), true
 }
 
-// cell is a value as one line of text that does nothing to a terminal.
+// cell formats a value as one line of text that is safe for a terminal.
 func cell(v any) string {
 	switch v := v.(type) {
 	case *time.Time:
@@ -146,7 +146,7 @@ func oneLine(s string, width int) string {
 	return line
 }
 
-// harmless is text that does nothing to a terminal but fill its lines.
+// harmless returns text that is safe for a terminal.
 func harmless(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r >= 0x80 && r < 0xa0 {
@@ -156,10 +156,10 @@ func harmless(s string) string {
 	}, s)
 }
 
-// A fact is a line of a description: what it is about, and what there is to say.
+// A fact is one entry of a description.
 type fact struct{ about, text string }
 
-// writeFacts prints facts of one line or more, and leaves out empty ones.
+// writeFacts prints facts of one or more lines, and omits empty ones.
 func writeFacts(w io.Writer, facts []fact) error {
 	for _, f := range facts {
 		text := strings.TrimRight(harmless(f.text), "\n")
@@ -174,16 +174,16 @@ func writeFacts(w io.Writer, facts []fact) error {
 	return nil
 }
 
-// isTerminal tells whether a stream is one that a person sits at.
+// isTerminal reports whether a stream is a terminal.
 func isTerminal(stream any) bool {
 	file, isFile := stream.(*os.File)
 	return isFile && term.IsTerminal(int(file.Fd()))
 }
 
-// flat makes one line of the several that drivers write.
+// flat joins the lines of a driver's message.
 func flat(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// optional is nil for the zero time.
+// optional returns nil for the zero time.
 func optional(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil

@@ -11,26 +11,26 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// Work that ends within quiet says nothing of how far it is. After that a terminal has a line
-// that changes, and a file a line each interval.
+// Tasks shorter than quiet show no progress. After that, a terminal shows a line that is updated, and a file gets
+// a line per interval.
 const (
 	quiet            = 2 * time.Second
 	terminalInterval = 500 * time.Millisecond
 	fileInterval     = 10 * time.Second
-	leftTime         = 5 * time.Second // for which what is left is counted at the most
+	leftTime         = 5 * time.Second // timeout of counting what is left
 )
 
-// A task is work that may take long, and how to learn how far it is.
+// A task is work that may take long, with ways to measure its progress.
 type task struct {
 	what  string                             // such as "retrying jobs of mail"
-	unit  string                             // what is counted: jobs
-	left  func(context.Context) (int, error) // counts what is left to do; is asked once
-	look  func(context.Context) (int, error) // counts what is done, where nobody calls at; may be nil
-	share func() float64                     // which part is done, from 0 to 1, where left is not known; may be nil
+	unit  string                             // what is counted, such as jobs
+	left  func(context.Context) (int, error) // counts what is left; called once
+	look  func(context.Context) (int, error) // counts what is done, if nobody calls at; may be nil
+	share func() float64                     // fraction done, from 0 to 1, if left is unknown; may be nil
 }
 
-// A progress tells on stderr how far a task is. It is stderr as long as the task goes on, so
-// that its line and others do not mix.
+// A progress shows a task's progress on stderr. It replaces stderr during the task, so that its line and other
+// output do not mix.
 type progress struct {
 	task
 	p        *program
@@ -42,11 +42,11 @@ type progress struct {
 
 	mu    sync.Mutex
 	done  int
-	total int  // 0: not known
-	shown bool // there is a line on the terminal that has to go before another
+	total int  // 0: unknown
+	shown bool // the terminal shows a line to erase before other output
 }
 
-// begin begins to tell how far a task is; end has to be called.
+// begin starts showing progress; the caller must call end.
 func (p *program) begin(ctx context.Context, t task) *progress {
 	g := p.newProgress(t, isTerminal(p.err))
 	ctx, g.stop = context.WithCancel(ctx)
@@ -54,7 +54,7 @@ func (p *program) begin(ctx context.Context, t task) *progress {
 	return g
 }
 
-// newProgress returns one that tells nothing by itself.
+// newProgress returns a progress that shows nothing by itself.
 func (p *program) newProgress(t task, terminal bool) *progress {
 	g := &progress{task: t, p: p, to: p.err, terminal: terminal, began: instant.Now(), ended: make(chan struct{})}
 	p.err = g
@@ -83,7 +83,7 @@ func (g *progress) run(ctx context.Context) {
 	}
 }
 
-// count asks how far the task is. It goes without what cannot be learned in time.
+// count measures progress. It skips what cannot be learned in time.
 func (g *progress) count(ctx context.Context, first bool) {
 	ctx, cancel := context.WithTimeout(ctx, leftTime)
 	defer cancel()
@@ -105,14 +105,14 @@ func (g *progress) count(ctx context.Context, first bool) {
 	}
 }
 
-// at says how much is done.
+// at records how much is done.
 func (g *progress) at(done int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.done = done
 }
 
-// tell writes how far the task is, after so long.
+// tell shows the progress after some time.
 func (g *progress) tell(took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -124,8 +124,7 @@ func (g *progress) tell(took time.Duration) {
 	fmt.Fprintf(g.to, "dbcron: %s\n", g.line(took))
 }
 
-// line says how far the task is: how much is done of how much, how fast, and how long it will
-// still take at that pace.
+// line describes the progress: how much is done of how much, how fast, and the remaining time at that pace.
 func (g *progress) line(took time.Duration) string {
 	text := g.what + ": "
 	if g.done == 0 {
@@ -151,7 +150,7 @@ func (g *progress) line(took time.Duration) string {
 	return text
 }
 
-// Write writes what is said on stderr meanwhile.
+// Write writes other output to stderr.
 func (g *progress) Write(text []byte) (int, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -162,11 +161,11 @@ func (g *progress) Write(text []byte) (int, error) {
 }
 
 func (g *progress) clear() {
-	_, _ = io.WriteString(g.to, "\r\x1b[K") // as all that is said on stderr
+	_, _ = io.WriteString(g.to, "\r\x1b[K") // like all output on stderr
 	g.shown = false
 }
 
-// end ends it: stderr is what it was.
+// end restores stderr.
 func (g *progress) end() {
 	g.stop()
 	<-g.ended

@@ -27,8 +27,8 @@ seen and changed with dbcron job. docs/queue-cli.md has examples.`,
 	return c
 }
 
-// withQueues opens the database for a command about queues, whose names are checked
-// before: engines differ in what they make of odd ones.
+// withQueues opens the database for a command about queues. It validates their names first, since engines treat
+// odd ones differently.
 func (p *program) withQueues(ctx context.Context, f func(c *queue.Client) error, names ...string) error {
 	for _, name := range names {
 		if err := dialect.CheckName(name); err != nil {
@@ -38,7 +38,7 @@ func (p *program) withQueues(ctx context.Context, f func(c *queue.Client) error,
 	return p.withQueuesOf(ctx, func(_ *dialect.DB, c *queue.Client) error { return f(c) })
 }
 
-// withQueuesOf also passes the database.
+// withQueuesOf is withQueues that also passes the database.
 func (p *program) withQueuesOf(ctx context.Context, f func(db *dialect.DB, c *queue.Client) error) error {
 	return p.with(ctx, func(db *dialect.DB) error {
 		c, err := queue.New(db, queue.Options{Doorbell: usualDoorbell})
@@ -52,13 +52,13 @@ func (p *program) withQueuesOf(ctx context.Context, f func(db *dialect.DB, c *qu
 	})
 }
 
-// usualDoorbell is where workers hear of jobs that other processes of this host enqueue.
+// usualDoorbell is the address at which workers are notified of jobs enqueued by other processes of this host.
 const usualDoorbell = "127.0.0.1:0"
 
-// countLimit is how far jobs are counted: nobody waits for millions.
+// countLimit limits counts of jobs: nobody waits for millions.
 const countLimit = health.CountTo
 
-// A tally is a number of jobs, and in tables one for people.
+// A tally is a number of jobs; tables format it for people.
 type tally int
 
 func (t tally) String() string {
@@ -68,7 +68,7 @@ func (t tally) String() string {
 	return strconv.Itoa(int(t))
 }
 
-// holders are the workers that have blocks.
+// holders returns the workers that lease blocks.
 func holders(blocks []queue.Block) map[string]bool {
 	has := map[string]bool{}
 	for _, b := range blocks {
@@ -113,14 +113,14 @@ func (p *program) queueResume() *cobra.Command {
 	}
 }
 
-// changeQueueState says so where there was nothing to change.
+// changeQueueState reports if there was nothing to change.
 func (p *program) changeQueueState(ctx context.Context, name, to string, change func(*queue.Client) error) error {
 	return p.withQueues(ctx, func(c *queue.Client) error {
 		q, err := c.Queue(ctx, name)
 		switch {
 		case err != nil:
 			return err
-		case q.State == "deleted": // which a pause or its end must not take back
+		case q.State == "deleted": // which neither pause nor resume may undo
 			return fmt.Errorf("%w: %s", queue.ErrDeleted, name)
 		case q.State == to:
 			fmt.Fprintf(p.err, "dbcron: nothing to do: %s is %s\n", oneLine(name, 200), queueStanding(&q))
@@ -130,7 +130,7 @@ func (p *program) changeQueueState(ctx context.Context, name, to string, change 
 	}, name)
 }
 
-// queueStanding tells the state of a queue, and why it is not active.
+// queueStanding describes the state of a queue, and why it is not active.
 func queueStanding(q *queue.Queue) string {
 	if q.Reason == "" {
 		return q.State

@@ -40,7 +40,7 @@ type queueRow struct {
 	queueSettingsRow `table:"-"`
 }
 
-// A waitAge is a duration, and one below 0 is not known.
+// A waitAge is a duration; a negative one is unknown.
 type waitAge time.Duration
 
 func (s waitAge) String() string {
@@ -58,7 +58,7 @@ func (s waitAge) MarshalJSON() ([]byte, error) {
 	return json.Marshal(math.Round(time.Duration(s).Seconds()*1000) / 1000)
 }
 
-// A rate is how many jobs a minute, and one below 0 is not known.
+// A rate is a number of jobs per minute; a negative one is unknown.
 type rate float64
 
 func (r rate) String() string {
@@ -79,10 +79,10 @@ func (r rate) MarshalJSON() ([]byte, error) {
 	return json.Marshal(math.Round(float64(r)*100) / 100)
 }
 
-// An emptied is how long it takes until nothing waits.
+// An emptied is the time until a queue is drained.
 type emptied struct {
 	health.Emptying
-	waits bool // something does
+	waits bool // jobs are waiting
 }
 
 func (e emptied) String() string {
@@ -92,7 +92,7 @@ func (e emptied) String() string {
 	return e.Emptying.String()
 }
 
-// MarshalJSON returns a number, or null: never, or it is not known.
+// MarshalJSON returns a number, or null: never, or unknown.
 func (e emptied) MarshalJSON() ([]byte, error) {
 	if e.Never {
 		return []byte("null"), nil
@@ -163,7 +163,7 @@ func (p *program) listQueues(ctx context.Context, db *dialect.DB, c *queue.Clien
 	return write(p.out, output, rows)
 }
 
-// queuesAfter reads page by page: programs may make up names.
+// queuesAfter reads page by page, since programs may invent any number of names.
 func queuesAfter(ctx context.Context, c *queue.Client, after string, limit int) (all []queue.Queue, err error) {
 	const page = 1000
 	for {
@@ -177,7 +177,7 @@ func queuesAfter(ctx context.Context, c *queue.Client, after string, limit int) 
 	}
 }
 
-// A queueLook reads what rows of queues say. What is read for all of them is read once.
+// A queueLook makes rows of queues. It reads what all of them share once.
 type queueLook struct {
 	c         *queue.Client
 	now       time.Time
@@ -197,7 +197,7 @@ func (p *program) newQueueLook(ctx context.Context, db *dialect.DB, c *queue.Cli
 	}
 	l.now, l.flows = now, health.Flows(minutes, now)
 	rows, err := endpointRows(ctx, push.NewEndpoints(db))
-	if err != nil { // whoever may not read that, for there are secrets, sees the rest
+	if err != nil { // endpoints contain secrets; a user who may not read them sees the rest
 		fmt.Fprintf(p.err, "dbcron: which queues have endpoints is not known: %v\n", err)
 	}
 	for i := range rows {
@@ -209,7 +209,7 @@ func (p *program) newQueueLook(ctx context.Context, db *dialect.DB, c *queue.Cli
 	return l, nil
 }
 
-// row counts a queue's jobs, and reads who has its blocks.
+// row counts a queue's jobs, and reads who leases its blocks.
 func (l *queueLook) row(ctx context.Context, q queue.Queue) (queueRow, []queue.Block, error) {
 	depths, err := health.Depths(ctx, l.c, []queue.Queue{q}, l.now)
 	if err != nil {
@@ -221,7 +221,7 @@ func (l *queueLook) row(ctx context.Context, q queue.Queue) (queueRow, []queue.B
 	if err == nil {
 		blocks, err = l.c.Blocks(ctx, q.Name)
 	}
-	if errors.Is(err, queue.ErrNotFound) { // it was written by hand, and has had no job yet
+	if errors.Is(err, queue.ErrNotFound) { // it was inserted by hand and has had no job yet
 		err = nil
 	}
 	flow, oldest, in := l.flows[q.Name], waitAge(-1), rate(-1)

@@ -43,8 +43,8 @@ job can have a number of attempts and a timeout of its own.`,
 	return c
 }
 
-// givenQueueSettings returns what the flags say, in a function that does it. All
-// that is wrong is told together. nil: they say nothing.
+// givenQueueSettings returns a function that makes the change given by the flags, or nil if there is none. It
+// reports all errors together.
 func givenQueueSettings(c *cobra.Command) (func(*queue.Queue), error) {
 	var wrong []string
 	var given []func(*queue.Queue)
@@ -58,7 +58,7 @@ func givenQueueSettings(c *cobra.Command) (func(*queue.Queue), error) {
 			wrong = append(wrong, fmt.Sprintf("--%s: %v", s.flag(), err))
 			continue
 		}
-		given = append(given, func(q *queue.Queue) { _ = s.put(q, text) }) // it was read before
+		given = append(given, func(q *queue.Queue) { _ = s.put(q, text) }) // it was validated before
 	}
 	if err := refused(wrong); err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func givenQueueSettings(c *cobra.Command) (func(*queue.Queue), error) {
 	}, nil
 }
 
-// refused puts all that is wrong into one error.
+// refused joins all errors into one.
 func refused(wrong []string) error {
 	switch len(wrong) {
 	case 0:
@@ -96,7 +96,7 @@ func (p *program) setQueue(ctx context.Context, c *queue.Client, name string, ch
 		}
 	}
 	change(&q)
-	if err := refused(mismatches(&q)); err != nil { // before the queue is made
+	if err := refused(mismatches(&q)); err != nil { // before the queue is created
 		return err
 	}
 	q, err = c.Edit(ctx, name, change)
@@ -113,7 +113,7 @@ func (p *program) setQueue(ctx context.Context, c *queue.Client, name string, ch
 	return nil
 }
 
-// mismatches tells which settings are right, but not together.
+// mismatches lists settings that are valid, but not together.
 func mismatches(q *queue.Queue) (wrong []string) {
 	if q.RetryMaxDelay < q.RetryDelay {
 		wrong = append(wrong, fmt.Sprintf("--retry-max-delay, %s, is less than --retry-delay, %s",
@@ -125,7 +125,7 @@ func mismatches(q *queue.Queue) (wrong []string) {
 	return wrong
 }
 
-// orUsual returns a queue's settings, or those that it will have when it is made.
+// orUsual returns a queue's settings, or the defaults of a new one.
 func orUsual(ctx context.Context, c *queue.Client, name string) (q queue.Queue, isNew bool, err error) {
 	q, err = c.Queue(ctx, name)
 	if errors.Is(err, queue.ErrNotFound) {
@@ -134,7 +134,7 @@ func orUsual(ctx context.Context, c *queue.Client, name string) (q queue.Queue, 
 	return q, false, err
 }
 
-// tellMade tells of a new queue: its name may be a mistyped one.
+// tellMade reports a new queue, since its name may be mistyped.
 func (p *program) tellMade(name string) {
 	fmt.Fprintf(p.err, "dbcron: there was no queue %s; it was made\n", oneLine(name, 200))
 }

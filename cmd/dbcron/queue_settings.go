@@ -13,18 +13,18 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// A queueSetting is a column of a queue that has a flag of its own. Its value is
-// text here: flags that are wrong are told together, before a database is opened.
+// A queueSetting is a column of a queue that has a flag. Its value is text here, so that all invalid flags are
+// reported together, before a database is opened.
 type queueSetting struct {
 	name  string // of the column
-	shape string // of the value, for the help
-	usual string // what it is if nobody says otherwise
+	shape string // placeholder in the help
+	usual string // the default
 	usage string
 	get   func(*queue.Queue) string
 	set   func(*queue.Queue, string) error
 }
 
-// queueSettings are in the order in which they are shown.
+// queueSettings are listed in the order in which they are shown.
 var queueSettings = []queueSetting{
 	queueNumber("max_attempts", "10", "after so many failed attempts a job is dead", func(q *queue.Queue) *int { return &q.MaxAttempts }),
 	queueSpan("retry_delay", "none", 0, 0, "10s", "time before the second attempt; doubles with each further one",
@@ -50,8 +50,8 @@ var queueSettings = []queueSetting{
 
 func (s queueSetting) flag() string { return strings.ReplaceAll(s.name, "_", "-") }
 
-// register adds the setting's flag. It has no default: so it is known what was
-// given, and the empty text takes a setting back.
+// register adds the setting's flag. It has no default, so it is known what was given, and an empty text restores
+// the default.
 func (s queueSetting) register(c *cobra.Command) {
 	c.Flags().Var(&rawText{shape: s.shape}, s.flag(), fmt.Sprintf("%s (default: %s)", s.usage, s.usual))
 	if s.shape == "yes|no" {
@@ -59,7 +59,7 @@ func (s queueSetting) register(c *cobra.Command) {
 	}
 }
 
-// put changes a queue as a flag's text says.
+// put sets a queue's column from a flag's text.
 func (s queueSetting) put(q *queue.Queue, text string) error {
 	if text == "" {
 		text = s.usual
@@ -67,11 +67,11 @@ func (s queueSetting) put(q *queue.Queue, text string) error {
 	return s.set(q, text)
 }
 
-// usualQueue is a queue for which nobody has said anything.
+// usualQueue returns a queue with default settings.
 func usualQueue(name string) (q queue.Queue) {
 	q.Name, q.State = name, "active"
 	for _, s := range queueSettings {
-		_ = s.set(&q, s.usual) // a test sees to it that they can be read
+		_ = s.set(&q, s.usual) // a test checks that the defaults are valid
 	}
 	return q
 }
@@ -146,7 +146,7 @@ func queueNumber(name, usual, usage string, field func(*queue.Queue) *int) queue
 	}
 }
 
-// queueSpan is a duration from least on, for which a word may stand.
+// queueSpan is a setting that is a duration of at least least, or a word.
 func queueSpan(name, word string, means, least time.Duration, usual, usage string, field func(*queue.Queue) *time.Duration) queueSetting {
 	return queueSetting{
 		name, "duration" + orShape(word), usual, usage,
@@ -179,7 +179,7 @@ func spanText(d time.Duration, word string, means time.Duration) string {
 	return duration.Format(d)
 }
 
-// notNegative reads a duration, and tells of a sign what is wrong with it.
+// notNegative parses a duration, and explains an error about its sign.
 func notNegative(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, errors.New("is empty")
@@ -190,7 +190,7 @@ func notNegative(text string) (time.Duration, error) {
 	return duration.Parse(text)
 }
 
-// The units of sizes, the largest first.
+// Units of sizes, largest first.
 var sizeUnits = []struct {
 	name string
 	is   int
@@ -234,7 +234,7 @@ func readSize(text string) (int, error) {
 	return n * times, nil
 }
 
-// A queueSettingsRow has the settings as the flags of dbcron queue set take them.
+// A queueSettingsRow has the settings in the form in which the flags of dbcron queue set take them.
 type queueSettingsRow struct {
 	MaxAttempts   int    `json:"max_attempts"`
 	RetryDelay    string `json:"retry_delay"`

@@ -12,7 +12,7 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// A queueDetail is all that there is to know of one queue.
+// A queueDetail is everything about one queue.
 type queueDetail struct {
 	queueRow
 	Has     []blockRow    `json:"has"`
@@ -24,12 +24,12 @@ type queueDetail struct {
 	refused []queue.Refusal
 }
 
-// A blockRow is a block of a queue, and who has it.
+// A blockRow is a block of a queue and its holder.
 type blockRow struct {
 	Block      int        `json:"block"`
 	Generation int        `json:"generation"`
 	State      string     `json:"state"`
-	Worker     string     `json:"worker"` // that has it, or had it last
+	Worker     string     `json:"worker"` // current or last holder
 	Since      *time.Time `json:"since"`
 	Fence      string     `json:"fence"` // a string: JSON readers round large numbers
 	Crashes    int        `json:"crashes"`
@@ -95,7 +95,7 @@ func (p *program) showQueueOf(ctx context.Context, db *dialect.DB, c *queue.Clie
 	}
 	d.Refused = []*refusedRow{}
 	d.refused, err = c.Refusals(ctx, name, mostRefusals)
-	if err != nil { // whoever may not read that sees the rest
+	if err != nil { // a user who may not read it sees the rest
 		fmt.Fprintf(p.err, "dbcron: which jobs the database refuses is not known: %v\n", err)
 	}
 	for i := range d.refused {
@@ -140,10 +140,10 @@ func (d *queueDetail) facts() []fact {
 	return append(facts, fact{"workers", fmt.Sprint(d.Workers)}, fact{"blocks", d.whose()}, fact{"refused", refusalsText(d.refused)})
 }
 
-// mostRefusals is how many refused jobs are shown.
+// mostRefusals limits the refused jobs that are shown.
 const mostRefusals = 100
 
-// refusalsText has a line for each.
+// refusalsText describes refusals, one per line.
 func refusalsText(all []queue.Refusal) string {
 	lines := make([]string, len(all))
 	for i := range all {
@@ -153,8 +153,7 @@ func refusalsText(all []queue.Refusal) string {
 	return strings.Join(lines, "\n")
 }
 
-// whose tells of the blocks who has them, a line for those in a row that have the
-// same to say.
+// whose describes the holders of the blocks. Consecutive blocks with the same description share a line.
 func (d *queueDetail) whose() string {
 	lines := []string{fmt.Sprint(d.Blocks)}
 	for i := 0; i < len(d.blocks); {
@@ -172,7 +171,7 @@ func (d *queueDetail) whose() string {
 	return strings.Join(lines, "\n")
 }
 
-// story tells of a block who has it and what is odd about it.
+// story describes a block's holder and anything unusual.
 func (d *queueDetail) story(i int) string {
 	b := d.blocks[i]
 	text := "free"

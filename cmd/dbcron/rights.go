@@ -9,8 +9,8 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// A role is a kind of database user of docs/grants.md: the statements that its programs
-// send decide its rights.
+// A role is a kind of database user from docs/grants.md. Its rights follow from the statements that its programs
+// send.
 type role struct {
 	user  string // in the docs
 	sends func(statement string) bool
@@ -18,7 +18,7 @@ type role struct {
 
 var (
 	daemonRole = role{"dbcron_run", func(statement string) bool {
-		// Migrating is the owner's, and the API neither makes nor removes tokens.
+		// The owner migrates; the API neither creates nor deletes tokens.
 		return (!strings.HasPrefix(statement, "sqlschema.") || statement == versionStatement) &&
 			statement != "httpapi.create-token" && statement != "httpapi.remove-tokens"
 	}}
@@ -27,7 +27,7 @@ var (
 	}}
 )
 
-// versionStatement is what each program sends that looks whether the tables are up to date.
+// versionStatement checks the version of the tables, and every program sends it.
 const versionStatement = "sqlschema.current"
 
 func (r role) rights(d *dialect.Dialect) dialect.Rights {
@@ -40,8 +40,7 @@ func (r role) rights(d *dialect.Dialect) dialect.Rights {
 	return rights
 }
 
-// grants are the statements that give a user rights on tables, whose names begin with the
-// prefix, in the order of the tables' names.
+// grants returns the statements that grant a user rights on tables with the prefix, ordered by table name.
 func grants(rights dialect.Rights, prefix, user string) (all []string) {
 	for _, table := range slices.Sorted(maps.Keys(rights)) {
 		all = append(all, fmt.Sprintf("GRANT %s ON %s%s TO %s;", strings.Join(rights[table], ", "), prefix, table, user))

@@ -118,8 +118,8 @@ func (p *program) withRoute(ctx context.Context, kind string, f func(c *queue.Cl
 	return p.withQueues(ctx, f, names...)
 }
 
-// routed names the queues of jobs that name none, and tells of those that are not the
-// usual one: commands about jobs want to know.
+// routed sets the queues of jobs that name none, and reports queues other than the default, which users of these
+// commands need to know.
 func (p *program) routed(ctx context.Context, c *queue.Client, jobs []queue.Job, told map[string]bool) error {
 	queues := map[string]string{}
 	for i := range jobs {

@@ -53,7 +53,7 @@ type scheduleRow struct {
 	jobColumns `table:"-"`
 }
 
-// jobColumns are those of a schedule that enqueues a job.
+// jobColumns are the columns of a schedule that enqueues a job.
 type jobColumns struct {
 	Queue       string `json:"job_queue,omitempty"`
 	Key         string `json:"job_key,omitempty"`
@@ -62,8 +62,7 @@ type jobColumns struct {
 	Timeout     string `json:"job_timeout,omitempty"`
 }
 
-// A policyRow has its columns as the table has them: durations as 1h30m, -1 for
-// all runs, and "" for what is not set.
+// A policyRow has the columns as the table has them: durations such as 1h30m, -1 for all runs, and "" for unset.
 type policyRow struct {
 	DST           string     `json:"dst"`
 	Dir           string     `json:"dir"`
@@ -91,7 +90,7 @@ type policyRow struct {
 	Failures      int        `json:"failures"`
 }
 
-// A tagName is shown in tables if it is not the one that all have.
+// A tagName appears in tables only if it is not the default.
 type tagName string
 
 func (t tagName) String() string {
@@ -107,7 +106,7 @@ func newScheduleRow(s *scheduler.Schedule) scheduleRow {
 		keep = "forever"
 	}
 	var due *time.Time
-	if s.State == "active" { // else nothing comes of it
+	if s.State == "active" { // otherwise it will not run
 		due = optional(s.Due)
 	}
 	var job jobColumns
@@ -127,7 +126,7 @@ func newScheduleRow(s *scheduler.Schedule) scheduleRow {
 	}
 }
 
-// what is what a schedule runs, for people to read.
+// what describes for people what a schedule runs.
 func what(s *scheduler.Schedule) string {
 	if s.Kind == "job" {
 		if s.Job.Queue == "" {
@@ -142,7 +141,7 @@ func what(s *scheduler.Schedule) string {
 	return shellLine(argv)
 }
 
-// shellLine quotes words as a shell would need it.
+// shellLine quotes words for a shell.
 func shellLine(words []string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%"
 	quoted := make([]string, len(words))
@@ -194,7 +193,7 @@ each schedule is there, with the names that the columns of the table have.`,
 
 var scheduleStates = []string{"active", "paused", "ended", "failed"}
 
-// eachSchedule reads page by page: there may be a million.
+// eachSchedule reads page by page, since there may be a million.
 func eachSchedule(ctx context.Context, db *dialect.DB, f func(*scheduler.Schedule)) error {
 	const page = 1000
 	for after := ""; ; {

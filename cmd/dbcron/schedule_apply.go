@@ -17,7 +17,7 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// The flags of apply and import.
+// Flags of apply and import.
 type importFlags struct {
 	path, source, zone string
 	prune, dryRun      bool
@@ -156,8 +156,8 @@ func (p *program) tellChanges(c scheduler.Changes, f *importFlags) error {
 	return err
 }
 
-// tellLeft tells of schedules that --prune would remove: who has taken one out of
-// a file may think that it is gone.
+// tellLeft lists schedules that --prune would delete: somebody who has removed one from a file may think that it
+// is gone.
 func (p *program) tellLeft(ctx context.Context, db *dialect.DB, file *scheduleFile, f *importFlags) error {
 	changes, err := scheduler.Import(ctx, db, file.source, file.given, scheduler.ImportOptions{DryRun: true, Adopt: f.adopt})
 	if err != nil || len(changes.Removed) == 0 {
@@ -235,8 +235,7 @@ func (p *program) exportSchedules(ctx context.Context, db *dialect.DB, names []s
 	return err
 }
 
-// find returns the schedules in the order in which they were made: for those of
-// a file, that is its own.
+// find returns the schedules in the order in which they were created, which for those of a file is the file's.
 func (f *exportFlags) find(ctx context.Context, db *dialect.DB, names []string) (found []scheduler.Schedule, err error) {
 	if len(names) > 0 {
 		slices.Sort(names)
@@ -261,17 +260,16 @@ func (f *exportFlags) find(ctx context.Context, db *dialect.DB, names []string) 
 	return found, err
 }
 
-// plainer takes out of a schedule what is as usual: it is so as well when it is
-// not in the file.
+// plainer removes defaults from a schedule, since the file need not contain them.
 func plainer(s *scheduler.Schedule) {
 	for _, set := range settings {
 		if set.ordinary(s) {
-			_ = set.set(s, "") // nothing is wrong with the empty text
+			_ = set.set(s, "") // an empty text is always valid
 		}
 	}
 }
 
-// toCrontab writes a crontab, or says of each schedule why it cannot stand there.
+// toCrontab formats a crontab, or says for each schedule why it cannot be in one.
 func (p *program) toCrontab(found []scheduler.Schedule, f *exportFlags) ([]byte, error) {
 	var kept []scheduler.Schedule
 	var errs []error
@@ -293,7 +291,7 @@ func (p *program) toCrontab(found []scheduler.Schedule, f *exportFlags) ([]byte,
 	return formatCrontab(kept, f)
 }
 
-// notForCrontab tells what a crontab cannot express of a schedule.
+// notForCrontab returns what a crontab cannot express about a schedule.
 func notForCrontab(s *scheduler.Schedule) error {
 	var extra []string
 	if s.Kind != "shell" {
@@ -319,8 +317,8 @@ func notForCrontab(s *scheduler.Schedule) error {
 	return fmt.Errorf("%s: %s", oneLine(s.Name, 200), strings.Join(extra, "; "))
 }
 
-// entryOf is a schedule as a line. The zone is always named: the file may be
-// imported with another --tz.
+// entryOf returns a schedule as a line. It always names the zone, since the file may be imported with another
+// --tz.
 func entryOf(s *scheduler.Schedule, named bool) crontab.Entry {
 	e := crontab.Entry{Spec: s.Spec, Zone: s.Zone, Command: s.Command, Stdin: s.Stdin}
 	if named {
@@ -337,8 +335,8 @@ func entryOf(s *scheduler.Schedule, named bool) crontab.Entry {
 	return e
 }
 
-// formatCrontab names lines, but for those that are given the same name when they
-// are read: to name these would make other schedules of them.
+// formatCrontab names lines, except those that get the same name when they are read: naming them would make
+// different schedules of them.
 func formatCrontab(kept []scheduler.Schedule, f *exportFlags) ([]byte, error) {
 	entries := make([]crontab.Entry, len(kept))
 	for i := range kept {
@@ -369,7 +367,7 @@ func formatCrontab(kept []scheduler.Schedule, f *exportFlags) ([]byte, error) {
 	}
 }
 
-// asRead tells lines apart that say the same in different places.
+// asRead distinguishes equal lines in different places.
 func asRead(name string, e *crontab.Entry) string {
 	return strings.Join(append([]string{name, e.Zone}, slices.Sorted(slices.Values(e.Env))...), "\n")
 }

@@ -94,7 +94,7 @@ func (p *program) editSchedule(ctx context.Context, db *dialect.DB, name string,
 	if err != nil {
 		return err
 	}
-	if s.Source != "" { // before all that may be wrong with the flags
+	if s.Source != "" { // before any error about the flags
 		return fmt.Errorf("%w: %s comes from %s", scheduler.ErrManaged, name, s.Source)
 	}
 	if err := f.apply(&s); err != nil {
@@ -112,8 +112,7 @@ func (p *program) editSchedule(ctx context.Context, db *dialect.DB, name string,
 	return p.warnOfMissing(ctx, db, []scheduler.Schedule{s})
 }
 
-// warnOfMissing warns of schedules that others are to start and that do not exist:
-// they may come later.
+// warnOfMissing warns of schedules that others start but that do not exist, perhaps not yet.
 func (p *program) warnOfMissing(ctx context.Context, db *dialect.DB, given []scheduler.Schedule) error {
 	known := map[string]bool{"": true}
 	for _, s := range given {
@@ -216,7 +215,7 @@ or finds again what is wrong with it.`,
 	}
 }
 
-// changeState says so where there was nothing to change.
+// changeState reports if there was nothing to change.
 func (p *program) changeState(ctx context.Context, db *dialect.DB, name, to string, change func() error) error {
 	s, err := scheduler.Get(ctx, db, name)
 	if err != nil {

@@ -38,7 +38,7 @@ type openRow struct {
 	Text  string `json:"text"`
 }
 
-// A slotRow is a slot, or a stretch of them, and what became of it.
+// A slotRow is a slot or a stretch of slots, and what happened to it.
 type slotRow struct {
 	Due   *time.Time `json:"due"`
 	To    *time.Time `json:"to"`
@@ -117,8 +117,7 @@ func explain(ctx context.Context, db *dialect.DB, name string, n int) (*explanat
 	return e, err
 }
 
-// newestSlots returns the newest runs of a schedule, those of n slots at least if
-// there are so many.
+// newestSlots returns the newest runs of a schedule, covering at least n slots if there are so many.
 func newestSlots(ctx context.Context, db *dialect.DB, name string, n int) (runs []scheduler.Run, err error) {
 	const most = 50_000
 	for limit := 2*n + 10; ; limit *= 4 {
@@ -130,13 +129,13 @@ func newestSlots(ctx context.Context, db *dialect.DB, name string, n int) (runs 
 		for _, r := range runs {
 			slots[r.Due.UnixMicro()] = true
 		}
-		if len(slots) > n { // more: of the last one there may be attempts that were not read
+		if len(slots) > n { // one more, since attempts at the last one may be missing
 			return runs, nil
 		}
 	}
 }
 
-// newSlotRow folds the attempts at a slot, of which the last comes first.
+// newSlotRow combines the attempts at a slot, given last first.
 func newSlotRow(attempts []scheduler.Run) slotRow {
 	last := &attempts[0]
 	why := withJob(last)
@@ -160,12 +159,10 @@ func newSlotRow(attempts []scheduler.Run) slotRow {
 	return slotRow{optional(last.Due), optional(last.To), last.State, why}
 }
 
-// late is how long a daemon may take to see that something is due: it looks every
-// second, if nobody has told it to look less often.
+// late is how long a daemon may take to notice that something is due. By default it polls every second.
 const late = 5 * time.Second
 
-// addOpen tells what runs and waits. It returns since when a run waits for
-// nothing but a daemon.
+// addOpen describes running and waiting runs. It returns since when a run waits only for a daemon.
 func (e *explanation) addOpen(open []scheduler.Run) (waits time.Time) {
 	for i := range open {
 		r := &open[i]
@@ -205,7 +202,7 @@ func earliest(a, b time.Time) time.Time {
 	return a
 }
 
-// adviseState says what to do about the schedule's own state.
+// adviseState gives advice about the schedule's own state.
 func (e *explanation) adviseState() {
 	resume := "dbcron schedule resume lets it run again"
 	switch {
@@ -232,7 +229,7 @@ func (e *explanation) adviseState() {
 	}
 }
 
-// overdue tells whether something waits for a daemon for too long.
+// overdue reports whether something has waited for a daemon for too long.
 func (e *explanation) overdue(waits time.Time) bool {
 	since := waits
 	if next := e.at.next; e.s.State == "active" && !next.IsZero() && next.Before(e.at.now) {
@@ -245,7 +242,7 @@ func (e *explanation) overdue(waits time.Time) bool {
 	return true
 }
 
-// adviseDaemons says what daemon is missing.
+// adviseDaemons says which daemon is missing.
 func (e *explanation) adviseDaemons(ctx context.Context, db *dialect.DB, runs []scheduler.Run) error {
 	const shownDaemons = 5
 	busy, err := dialect.Select(ctx, &db.Session, busyInLane, dialect.Args{"lane": e.at.lane, "limit": shownDaemons},
@@ -279,7 +276,7 @@ func (e *explanation) adviseDaemons(ctx context.Context, db *dialect.DB, runs []
 	return nil
 }
 
-// adviseChain says which schedules are to follow that do not exist.
+// adviseChain names schedules that should follow but do not exist.
 func (e *explanation) adviseChain(ctx context.Context, db *dialect.DB) error {
 	for _, next := range []struct{ column, name string }{{"on_success", e.s.OnSuccess}, {"on_failure", e.s.OnFailure}} {
 		if next.name == "" {

@@ -23,43 +23,41 @@ import (
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
-// A scheduleFile is a file whose schedules are imported, and what they are known
-// by. Without a name of its own that is the file's whole path, so that daemons on
-// several hosts that have the same file at the same place import one set of
-// schedules.
+// A scheduleFile is a file whose schedules are imported, with the name of their source. By default that is the
+// file's full path, so daemons on several hosts with the same file at the same path import one set of schedules.
 type scheduleFile struct {
-	kind   string // crontab, or file: what sources begin with
+	kind   string // crontab or file: prefix of the source
 	path   string
 	source string
-	zone   string // of a crontab where it has no CRON_TZ
-	system *bool  // whether a crontab names users; nil: find out
+	zone   string // of a crontab without CRON_TZ
+	system *bool  // whether a crontab names users; nil: detect
 	given  []scheduler.Schedule
 
-	digest         string      // of what was read last, be it good or not
+	digest         string      // of the last content read, valid or not
 	problem        string      // why that could not be imported
-	read, changing os.FileInfo // as it was then, and at the last look
-	gone           bool        // at the last look
+	read, changing os.FileInfo // its state then, and at the last check
+	gone           bool        // at the last check
 }
 
-// systemFlag adds the flag that says whether a crontab is a system crontab.
+// systemFlag adds the flag that marks a crontab as a system crontab.
 func systemFlag(flags *pflag.FlagSet) {
 	flags.Bool("system", false, "the crontab is a system crontab, with a column for the user (default: found out)")
 }
 
-// saidSystem is nil if nobody has set the flag.
+// saidSystem returns nil if the flag is not set.
 func saidSystem(flags *pflag.FlagSet) *bool {
 	if !flags.Changed("system") {
 		return nil
 	}
-	system, _ := flags.GetBool("system") // it is there, and a bool
+	system, _ := flags.GetBool("system") // the flag exists and is a bool
 	return &system
 }
 
-// load reads the schedules of the file, or returns all that is wrong with it.
+// load reads the schedules of the file, or returns everything wrong with it.
 func (f *scheduleFile) load(stdin io.Reader) (err error) {
 	defer func() { f.problem = errorText(err) }()
 	var data []byte
-	f.read = f.stamp() // before it is read: a change meanwhile is found at the next look
+	f.read = f.stamp() // before reading: a later change is found at the next check
 	if f.path == "-" {
 		data, err = io.ReadAll(stdin)
 	} else {
@@ -142,8 +140,8 @@ func (f *scheduleFile) readCrontab(data []byte) ([]scheduler.Schedule, error) {
 	return given, nil
 }
 
-// mailTo is a crontab's MAILTO as whom to notify: addresses with commas between, of which one
-// without @ is a user's of the mail server's host. An empty one is nobody, as with cron.
+// mailTo converts a crontab's MAILTO to notification targets: comma-separated addresses, where one without @ is a
+// user of the mail server's host. An empty one means nobody, as in cron.
 func mailTo(value string) (string, error) {
 	var targets []string
 	for _, address := range strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' }) {
@@ -157,7 +155,7 @@ func mailTo(value string) (string, error) {
 	return text, err
 }
 
-// setOption reads an option of a line of a crontab, which is a setting of the schedule.
+// setOption applies an option of a crontab line, which is a setting of the schedule.
 func setOption(s *schedule, o crontab.Option) error {
 	var names []string
 	for _, set := range settings {
@@ -175,12 +173,12 @@ func setOption(s *schedule, o crontab.Option) error {
 	return fmt.Errorf("the option %q is not known; use %s", o.Name, strings.Join(names, ", "))
 }
 
-// inCrontab tells whether a line of a crontab may have a setting as an option: its zone is
-// that of CRON_TZ, and it enqueues no jobs.
+// inCrontab reports whether a crontab line may have a setting as an option. Its zone comes from CRON_TZ, and it
+// enqueues no jobs.
 func inCrontab(s setting) bool { return s.name != "time_zone" && !strings.HasPrefix(s.name, "job_") }
 
-// parseCrontab reads the file as what somebody has said that it is, or else as what its
-// path says. A file that may be either is refused.
+// parseCrontab parses the file in the format given by a flag, or else indicated by its path. It refuses a file
+// whose format is ambiguous.
 func (f *scheduleFile) parseCrontab(data []byte) ([]crontab.Entry, error) {
 	whole, err := filepath.Abs(f.path)
 	if err != nil {
@@ -200,8 +198,8 @@ func (f *scheduleFile) parseCrontab(data []byte) ([]crontab.Entry, error) {
 	return entries, err
 }
 
-// startWithUsers tells whether entries may be those of a system crontab: the command of
-// each is the name of a user, and then a command.
+// startWithUsers reports whether entries may be those of a system crontab: each command begins with a user's
+// name, followed by a command.
 func startWithUsers(entries []crontab.Entry, isUser func(name string) bool) bool {
 	known := map[string]bool{}
 	for _, e := range entries {
@@ -214,14 +212,13 @@ func startWithUsers(entries []crontab.Entry, isUser func(name string) bool) bool
 	return len(entries) > 0
 }
 
-// isUser tells whether a name is that of a user of this host. A host without a list of
-// users has root all the same.
+// isUser reports whether a name is a user of this host. A host without a list of users still has root.
 func isUser(name string) bool {
 	_, err := user.Lookup(name)
 	return err == nil || name == "root"
 }
 
-// importInto makes the schedules of the file's source those that were loaded.
+// importInto makes the schedules of the file's source equal to those loaded.
 func (f *scheduleFile) importInto(ctx context.Context, db *dialect.DB, opt scheduler.ImportOptions) (scheduler.Changes, error) {
 	changes, err := scheduler.Import(ctx, db, f.source, f.given, opt)
 	if errors.Is(err, scheduler.ErrExists) {
@@ -233,8 +230,8 @@ func (f *scheduleFile) importInto(ctx context.Context, db *dialect.DB, opt sched
 	return changes, err
 }
 
-// lineName names a line that has no name: by the command's first word, and a
-// hash that tells it from other lines and other files.
+// lineName names an unnamed line by the command's first word and a hash that distinguishes it from other lines and
+// files.
 func lineName(source string, e crontab.Entry) string {
 	word, _, _ := strings.Cut(strings.TrimSpace(e.Command), " ")
 	word = strings.Map(func(r rune) rune {
@@ -250,8 +247,8 @@ func lineName(source string, e crontab.Entry) string {
 	return cmp.Or(word, "line") + "-" + hex.EncodeToString(sum[:6])
 }
 
-// hostZone finds the name of this host's time zone, or UTC. Go knows the zone
-// itself as "Local", which means nothing on another host.
+// hostZone returns the name of this host's time zone, or UTC. Go calls the zone "Local", which means nothing on
+// another host.
 func hostZone() string {
 	if zone := strings.TrimPrefix(os.Getenv("TZ"), ":"); zone != "" && !filepath.IsAbs(zone) {
 		return zone

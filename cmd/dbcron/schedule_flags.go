@@ -10,7 +10,7 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// The flags of add and edit that are no settings: when, and what is run.
+// Flags of add and edit that are not settings: when, and what to run.
 type scheduleFlags struct {
 	expr          string
 	http, sql, fn string
@@ -20,7 +20,7 @@ type scheduleFlags struct {
 	env, headers  []string
 	words         []string // the command after --
 
-	edit    bool // a schedule that exists: see merge
+	edit    bool // the schedule exists: see merge
 	changed func(flag string) bool
 	text    func(flag string) string
 	wrong   []scheduler.Problem
@@ -30,7 +30,7 @@ func (f *scheduleFlags) register(c *cobra.Command) {
 	flags := c.Flags()
 	f.changed = flags.Changed
 	f.text = func(flag string) string { return flags.Lookup(flag).Value.String() }
-	flags.SortFlags = false // what, when, and then the policies in their order
+	flags.SortFlags = false // in order: what, when, and then the policies
 	flags.StringVar(&f.expr, "expr", "", "`spec`: five cron fields, or @daily, @every 90s, @manual, …")
 	flags.StringVar(&f.http, "http", "", "run a `request` such as \"POST https://example.org/report\"")
 	flags.StringArrayVar(&f.headers, "header", nil, "of the request, such as `'Name: value'`; may be repeated")
@@ -48,7 +48,7 @@ func (f *scheduleFlags) register(c *cobra.Command) {
 	}
 }
 
-// any tells whether anything is given beside the name.
+// any reports whether anything is given besides the name.
 func (f *scheduleFlags) any() bool {
 	given := len(f.words) > 0
 	for _, flag := range []string{"expr", "http", "header", "body", "sql", "func", "job", "payload", "stdin", "env"} {
@@ -64,7 +64,7 @@ func (f *scheduleFlags) fail(field, format string, args ...any) {
 	f.wrong = append(f.wrong, scheduler.Problem{Field: field, Text: fmt.Sprintf(format, args...)})
 }
 
-// split divides the arguments into the name and the command after --.
+// split splits the arguments into the name and the command after --.
 func (f *scheduleFlags) split(c *cobra.Command, args []string) (name string, err error) {
 	dash := c.ArgsLenAtDash()
 	if dash < 0 {
@@ -77,8 +77,7 @@ func (f *scheduleFlags) split(c *cobra.Command, args []string) (name string, err
 	return args[0], nil
 }
 
-// apply changes a schedule as the flags say, and returns all that is wrong with
-// the result as one error.
+// apply changes a schedule according to the flags, and returns everything wrong with the result as one error.
 func (f *scheduleFlags) apply(s *scheduler.Schedule) error {
 	f.wrong = nil
 	f.work(s)
@@ -99,7 +98,7 @@ func (f *scheduleFlags) apply(s *scheduler.Schedule) error {
 	return f.refuse(s)
 }
 
-// work says what is run.
+// work sets what is run.
 func (f *scheduleFlags) work(s *scheduler.Schedule) {
 	given := 0
 	for _, w := range []struct {
@@ -129,7 +128,7 @@ func (f *scheduleFlags) work(s *scheduler.Schedule) {
 	}
 }
 
-// merge sets pairs in a map, and takes them away that have no value.
+// merge sets pairs in a map, and deletes those without a value.
 func (f *scheduleFlags) merge(field string, old map[string]string, given []string, between, shape string) map[string]string {
 	merged := maps.Clone(old)
 	if merged == nil {
@@ -152,7 +151,7 @@ func (f *scheduleFlags) merge(field string, old map[string]string, given []strin
 	return merged
 }
 
-// input says what the work reads: one column, with three flags.
+// input sets what the work reads: one column, with three flags.
 func (f *scheduleFlags) input(s *scheduler.Schedule) {
 	for _, in := range []struct{ flag, text, what string }{
 		{"stdin", f.stdin, "commands and functions"}, {"body", f.body, "requests"}, {"payload", f.payload, "jobs"},
@@ -165,7 +164,7 @@ func (f *scheduleFlags) input(s *scheduler.Schedule) {
 	}
 }
 
-// inputFlag names the flag that sets the column stdin.
+// inputFlag returns the flag that sets the column stdin.
 func inputFlag(kind string) string {
 	switch kind {
 	case "http":
@@ -176,7 +175,7 @@ func inputFlag(kind string) string {
 	return "stdin"
 }
 
-// refuse puts all that is wrong into one error, which names the flags.
+// refuse joins all errors into one, in terms of flags.
 func (f *scheduleFlags) refuse(s *scheduler.Schedule) error {
 	told := map[string]bool{}
 	for _, p := range f.wrong {
@@ -205,8 +204,7 @@ func (f *scheduleFlags) refuse(s *scheduler.Schedule) error {
 	return usagef("there are %d things to correct, and nothing was changed:\n  %s", len(lines), strings.Join(lines, "\n  "))
 }
 
-// timeProblems divides what is wrong with spec, zone and rule, of which the
-// scheduler tells one.
+// timeProblems separates errors in spec, zone and rule, of which the scheduler reports one.
 func timeProblems(s *scheduler.Schedule, together scheduler.Problem) (all []scheduler.Problem) {
 	for _, part := range []struct {
 		field string
@@ -222,13 +220,12 @@ func timeProblems(s *scheduler.Schedule, together scheduler.Problem) (all []sche
 		}
 	}
 	if len(all) == 0 {
-		all = append(all, together) // each is right, but not with the others
+		all = append(all, together) // each is valid, but not together
 	}
 	return all
 }
 
-// flagOf names the flag that sets a column; none where the text says what it is
-// about.
+// flagOf returns the flag that sets a column; "" if the text names what it is about.
 func flagOf(field, kind string) string {
 	switch field {
 	case "work", "input", "spec", "name", "source":
@@ -242,7 +239,7 @@ func flagOf(field, kind string) string {
 		return "--header"
 	case "stdin":
 		return "--" + inputFlag(kind)
-	case "job": // of several flags
+	case "job": // several flags
 		return "--job-…"
 	case "time_zone":
 		return "--tz"

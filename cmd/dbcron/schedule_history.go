@@ -105,13 +105,13 @@ dbcron schedule output, or use -o json.`,
 	return c
 }
 
-// historyFlags say which runs are listed.
+// historyFlags select the listed runs.
 type historyFlags struct {
 	since, until string
 	states       []string
 }
 
-// filter reads the flags. now is the database's.
+// filter parses the flags. now is the database's time.
 func (f *historyFlags) filter(now time.Time) (scheduler.RunFilter, error) {
 	r := scheduler.RunFilter{States: f.states}
 	for _, state := range f.states {
@@ -137,7 +137,7 @@ func (f *historyFlags) filter(now time.Time) (scheduler.RunFilter, error) {
 	return r, nil
 }
 
-// timeOrAgo reads a flag that is a time, or how long ago that was.
+// timeOrAgo parses a flag that is a time, or a duration before now.
 func timeOrAgo(flag, text string, now time.Time) (time.Time, error) {
 	if ago, err := duration.Parse(text); err == nil && ago > 0 {
 		return now.Add(-ago), nil
@@ -171,7 +171,7 @@ func findRuns(ctx context.Context, db *dialect.DB, name string, n int, f *histor
 		}
 		for i := range page {
 			run, err := scheduler.GetRun(ctx, db, page[i].ID)
-			if errors.Is(err, scheduler.ErrNoRun) { // removed meanwhile
+			if errors.Is(err, scheduler.ErrNoRun) { // deleted meanwhile
 				continue
 			}
 			if err != nil {
@@ -189,7 +189,7 @@ func (p *program) listRuns(ctx context.Context, db *dialect.DB, name string, n i
 		return err
 	}
 	if len(found) == 0 && name != "" {
-		// No runs yet is an empty list; a name that nobody knows is an error.
+		// A schedule without runs gives an empty list; an unknown name is an error.
 		if _, err := scheduler.Get(ctx, db, name); err != nil {
 			return err
 		}
@@ -254,8 +254,7 @@ func (p *program) printOutput(ctx context.Context, db *dialect.DB, id int64, fol
 	return err
 }
 
-// follow prints what runs write, as it grows, until the last of them has ended.
-// It returns that one.
+// follow prints the growing output of runs until the last of them has ended, and returns that one.
 func (p *program) follow(ctx context.Context, look func(context.Context) ([]scheduler.Run, error)) (*scheduler.Run, error) {
 	printers := map[int64]*printer{}
 	tick := time.NewTicker(500 * time.Millisecond)
@@ -298,16 +297,16 @@ func (p *program) follow(ctx context.Context, look func(context.Context) ([]sche
 	}
 }
 
-// A printer prints a text that grows, each part once.
+// A printer prints a growing text, each part once.
 type printer struct {
 	out   io.Writer
 	shown string
 }
 
-// print prints what is new. Of a long text only head and tail are kept, so that
-// the part that was shown last may be gone, or stand after another one.
+// print prints what is new. Only head and tail of a long text are kept, so the part shown last may be gone or
+// follow another part.
 func (pr *printer) print(text string) error {
-	const enough = 256 // bytes by which a place is recognized
+	const enough = 256 // bytes by which a position is recognized
 	rest, ok := strings.CutPrefix(text, pr.shown)
 	if !ok {
 		end := pr.shown[max(0, len(pr.shown)-enough):]
@@ -329,7 +328,7 @@ func (pr *printer) print(text string) error {
 	return err
 }
 
-// result tells in plain words what became of a run.
+// result describes the result of a run.
 func result(r *scheduler.Run) string {
 	var parts []string
 	if r.State == "skipped" || r.State == "missed" {
@@ -354,7 +353,7 @@ func result(r *scheduler.Run) string {
 	return strings.Join(parts, ", ")
 }
 
-// withJob is result, and begins with the job that a run of newestRuns has enqueued.
+// withJob is result, preceded by the job that a run of newestRuns has enqueued.
 func withJob(r *scheduler.Run) string {
 	if r.Output == "" {
 		return result(r)
@@ -362,7 +361,7 @@ func withJob(r *scheduler.Run) string {
 	return oneLine(strings.TrimSpace(r.Output), 300) + ", " + result(r)
 }
 
-// causes tells why runs were made that no slot has made.
+// causes describes why runs exist that are not due to a slot.
 var causes = map[string]string{
 	"hand":     "started by hand",
 	"backfill": "a backfill",
@@ -370,7 +369,7 @@ var causes = map[string]string{
 	"boot":     "its host had started",
 }
 
-// underWay tells what a run does that has not ended.
+// underWay describes what an open run is doing.
 func underWay(r *scheduler.Run, s *scheduler.Schedule) string {
 	text := fmt.Sprintf("run %d, slot %s", r.ID, inZone(r.Due, s))
 	if r.Attempt > 1 {
@@ -388,7 +387,7 @@ func underWay(r *scheduler.Run, s *scheduler.Schedule) string {
 	return text
 }
 
-// pairs are lines, in the order of the names.
+// pairs formats a map as lines, sorted by key.
 func pairs(m map[string]string, between string) string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(m)) {

@@ -55,7 +55,7 @@ so that it can be tried before it is used.`,
 	return c
 }
 
-// nextAfter prints the slots after a time, or from now on.
+// nextAfter prints the slots after a time, by default after now.
 func (p *program) nextAfter(plan *cronspec.Schedule, from string, n int, output string) (err error) {
 	at := hostNow()
 	if from != "" {
@@ -115,8 +115,8 @@ func (p *program) printSlots(slots []time.Time, zone *time.Location, output stri
 	return nil
 }
 
-// shown is an instant with its wall time, or in UTC where the zone's offset has
-// seconds, as local mean times have: RFC 3339 cannot write these.
+// shown formats an instant with its wall time, or in UTC if the zone's offset has seconds, as local mean times do:
+// RFC 3339 cannot express these.
 func shown(t time.Time, zone *time.Location) string {
 	local := t.In(zone)
 	if _, offset := local.Zone(); offset%60 != 0 {
@@ -125,15 +125,14 @@ func shown(t time.Time, zone *time.Location) string {
 	return local.Format(time.RFC3339)
 }
 
-// nextSlots returns up to n slots that are to come of a schedule, none of one
-// that is not active.
+// nextSlots returns up to n next slots of a schedule, or none if it is not active.
 func nextSlots(s *scheduler.Schedule, at planned, n int) (slots []time.Time) {
 	plan, err := s.Slots()
 	if err != nil || s.State != "active" {
 		return nil
 	}
 	slot, ok := s.Due, !s.Due.IsZero()
-	if at.next.IsZero() { // then Due is from before it was paused
+	if at.next.IsZero() { // Due is from before it was paused
 		now := at.now
 		if before := s.Starts.Add(-time.Microsecond); before.After(now) {
 			now = before
@@ -146,7 +145,7 @@ func nextSlots(s *scheduler.Schedule, at planned, n int) (slots []time.Time) {
 	return slots
 }
 
-// inZone is an instant as the clocks of the schedule's zone show it.
+// inZone formats an instant in the schedule's zone.
 func inZone(t time.Time, s *scheduler.Schedule) string {
 	plan, err := cronspec.New("@daily", s.Zone, "")
 	if err != nil {

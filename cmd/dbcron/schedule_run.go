@@ -86,7 +86,7 @@ which looks once per --poll and then sends SIGTERM. It is not tried again. Exit 
 					return err
 				}
 				p.say("schedule", r.Schedule)
-				p.say("state", r.State) // before
+				p.say("state", r.State) // its state before
 				done := "was cancelled: it had not begun"
 				if r.State != "waiting" {
 					done = "is to be ended by its daemon, " + oneLine(r.By, 200)
@@ -168,7 +168,7 @@ func (p *program) backfill(ctx context.Context, db *dialect.DB, name string, f b
 	return err
 }
 
-// window reads from and to in the schedule's zone.
+// window parses from and to in the schedule's zone.
 func (f *backfillFlags) window(ctx context.Context, db *dialect.DB, s *scheduler.Schedule) (from, to time.Time, err error) {
 	plan, err := cronspec.New("@daily", s.Zone, "")
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
-// A setting is a column of a schedule that has a flag of its own. Its value is
-// text here: flags that are wrong are told together, and not one by one.
+// A setting is a column of a schedule that has a flag. Its value is text here, so that all invalid flags are
+// reported together.
 type setting struct {
 	name  string // of the column
-	shape string // of the value, for the help
-	usual string // what it is if nobody says otherwise
+	shape string // placeholder in the help
+	usual string // the default
 	usage string
 	get   func(*schedule) string
 	set   func(*schedule, string) error
@@ -28,8 +28,8 @@ type setting struct {
 
 type schedule = scheduler.Schedule
 
-// settings are in the order in which they are read and shown: time_zone comes
-// before starts and ends, which need it.
+// settings are listed in the order in which they are parsed and shown: time_zone precedes starts and ends, which
+// need it.
 var settings = []setting{
 	words("time_zone", "zone", "UTC", "time zone of the spec", func(s *schedule) *string { return &s.Zone }),
 	words("dst", "vixie|wall", "vixie", "when clocks change: vixie runs fixed times once, wall as the clock shows",
@@ -74,7 +74,7 @@ var settings = []setting{
 	words("notify", "targets", "", "who is told when it fails and when it is well again: mail addresses and URLs with commas between, or none (default: as the daemons say)", func(s *schedule) *string { return &s.Notify }),
 }
 
-// flag is the name of the setting's flag.
+// flag returns the name of the setting's flag.
 func (s setting) flag() string {
 	if s.name == "time_zone" {
 		return "tz"
@@ -82,8 +82,8 @@ func (s setting) flag() string {
 	return strings.ReplaceAll(s.name, "_", "-")
 }
 
-// register adds the setting's flag. It has no default: so it is known what was
-// given, and the empty text takes a setting back.
+// register adds the setting's flag. It has no default, so it is known what was given, and an empty text restores
+// the default.
 func (s setting) register(c *cobra.Command) {
 	usage := s.usage
 	if s.usual != "" {
@@ -96,14 +96,14 @@ func (s setting) register(c *cobra.Command) {
 	c.Flags().Var(&rawText{shape: s.shape}, s.flag(), usage)
 }
 
-// A rawText is a flag whose text is read later.
+// A rawText is a flag whose text is parsed later.
 type rawText struct{ text, shape string }
 
 func (t *rawText) String() string        { return t.text }
 func (t *rawText) Set(text string) error { t.text = text; return nil }
 func (t *rawText) Type() string          { return t.shape }
 
-// ordinary tells whether a schedule has the setting as it usually is.
+// ordinary reports whether a schedule has the setting's default.
 func (s setting) ordinary(of *schedule) bool {
 	text := s.get(of)
 	return text == "" || text == s.usual
@@ -117,12 +117,12 @@ func words(name, shape, usual, usage string, field func(*schedule) *string) sett
 	}
 }
 
-// span is a duration. 0 would be taken for the default, which nobody expects.
+// span is a setting that is a duration. It refuses 0, which would mean the default, to nobody's expectation.
 func span(name, usual, usage string, field func(*schedule) *time.Duration) setting {
 	return spanOr("", 0, name, usual, usage, field)
 }
 
-// spanOr is a duration, for which a word may stand.
+// spanOr is a setting that is a duration or a word.
 func spanOr(word string, means time.Duration, name, usual, usage string, field func(*schedule) *time.Duration) setting {
 	return setting{
 		name, "duration" + orShape(word), usual, usage,
@@ -151,7 +151,7 @@ func count(name, usual, usage string, field func(*schedule) *int) setting {
 	return countOr("", 0, name, usual, usage, field)
 }
 
-// countOr is a number, for which a word may stand.
+// countOr is a setting that is a number or a word.
 func countOr(word string, means int, name, usual, usage string, field func(*schedule) *int) setting {
 	return setting{
 		name, "number" + orShape(word), usual, usage,
@@ -190,7 +190,7 @@ func orShape(word string) string {
 	return "|" + word
 }
 
-// urgency is a job's priority, in words.
+// urgency is a setting that is a job's priority, in words.
 func urgency(name, usage string, field func(*schedule) *int) setting {
 	return setting{
 		name, "urgent|normal|low|idle", "normal", usage,
@@ -218,7 +218,7 @@ func yesNo(name, usage string, field func(*schedule) *bool) setting {
 	}
 }
 
-// repeatable is kept as its opposite, whose zero value is usual.
+// repeatable is stored as its opposite, so that the zero value is the default.
 var repeatable = setting{
 	"repeatable", "yes|no", "yes", "no: a run whose daemon dies or is stopped is lost, and not begun again",
 	func(s *schedule) string {
@@ -268,11 +268,11 @@ func moment(name, usage string, field func(*schedule) *time.Time) setting {
 	}
 }
 
-// parseTime reads RFC 3339, or a date with or without a time of day, which the
-// clocks of the zone show. day tells that there was none.
+// parseTime parses RFC 3339, or a date with or without a time of day in a zone. day reports that there was no time
+// of day.
 func parseTime(text string, zone *time.Location) (at time.Time, day bool, err error) {
 	if at, err = time.Parse(time.RFC3339, text); err == nil {
-		return at.Truncate(time.Millisecond).UTC(), false, nil // as SQLite keeps it
+		return at.Truncate(time.Millisecond).UTC(), false, nil // SQLite's precision
 	}
 	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04", time.DateTime, time.DateOnly} {
 		if wall, err := time.Parse(layout, text); err == nil {
@@ -286,8 +286,8 @@ func parseTime(text string, zone *time.Location) (at time.Time, day bool, err er
 	return at, false, fmt.Errorf("%q is not a time such as 2026-11-20T18:00 or 2026-11-20T18:00:00Z", text)
 }
 
-// onClocks returns when the clocks of a zone show a wall time. They show some
-// twice and some never, and the package time picks one without a word.
+// onClocks returns when the clocks of a zone show a wall time. Some are shown twice and some never, and package
+// time picks an instant silently.
 func onClocks(wall time.Time, zone *time.Location) (at time.Time, err error) {
 	found := map[int64]bool{}
 	for _, near := range []time.Duration{-24 * time.Hour, 24 * time.Hour} {

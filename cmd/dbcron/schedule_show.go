@@ -10,7 +10,7 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// A scheduleDetail is all that there is to know of one schedule.
+// A scheduleDetail is everything about one schedule.
 type scheduleDetail struct {
 	scheduleRow
 	Slots []string `json:"next_slots"`
@@ -51,7 +51,7 @@ func (p *program) showSchedule(ctx context.Context, db *dialect.DB, name, output
 	return writeFacts(p.out, d.facts())
 }
 
-// openLimit is how many runs are shown that run or wait.
+// openLimit limits the open runs that are shown.
 const openLimit = 20
 
 func detail(ctx context.Context, db *dialect.DB, name string) (*scheduleDetail, error) {
@@ -115,7 +115,7 @@ func (d *scheduleDetail) facts() []fact {
 	return facts
 }
 
-// standing tells the state of a schedule, and why it is not active.
+// standing describes the state of a schedule, and why it is not active.
 func standing(s *scheduler.Schedule) string {
 	text := s.State
 	if s.State == "active" && s.Failures > 0 {

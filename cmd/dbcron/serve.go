@@ -23,7 +23,7 @@ import (
 type serveFlags struct {
 	crontab, source, zone      string
 	schedules, schedulesSource string
-	system                     *bool // nil: nobody has said
+	system                     *bool // nil: not given
 	check, once                bool
 	noMigrate                  bool
 	node, logs, level          string
@@ -37,14 +37,14 @@ type serveFlags struct {
 	notify  notifyFlags
 }
 
-// Parts of a daemon, as --only names them.
+// Parts of a daemon, as named by --only.
 const (
 	partSchedules = "schedules"
 	partPush      = "push"
 	partAPI       = "api"
 )
 
-// usualRunLease is how long a dead daemon's run waits if --lease is not set.
+// usualRunLease is the default of --lease.
 const usualRunLease = 30 * time.Second
 
 func (p *program) serve() *cobra.Command {
@@ -105,8 +105,7 @@ this daemon: see docs/grants.md.`,
 	return c
 }
 
-// register adds the flags. Each is a setting as well, of files and the environment,
-// unless notSettings has it.
+// register adds the flags. Each is also a setting of files and the environment, except those in notSettings.
 func (f *serveFlags) register(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.schedules, "schedules", "", "YAML `file` of schedules to import: see dbcron schedule apply")
@@ -172,12 +171,12 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 	return err
 }
 
-// checkServices tells all that is wrong with what the daemon offers, and reads it.
+// checkServices validates and parses the settings of the daemon's services.
 func (f *serveFlags) checkServices(once bool) error {
 	return errors.Join(f.checkParts(), f.http.check(once), f.push.check(), f.notify.check(), f.audit.check())
 }
 
-// checkParts tells what is wrong with what the daemon is to do.
+// checkParts validates what the daemon is to do.
 func (f *serveFlags) checkParts() error {
 	for _, part := range f.only {
 		if part != partSchedules && part != partPush && part != partAPI {
@@ -197,10 +196,10 @@ func (f *serveFlags) checkParts() error {
 	return nil
 }
 
-// does tells whether the daemon does a part.
+// does reports whether the daemon does a part.
 func (f *serveFlags) does(part string) bool { return len(f.only) == 0 || slices.Contains(f.only, part) }
 
-// checkedOptions are the scheduler's, if all is right about them.
+// checkedOptions returns the scheduler's options, if all settings are valid.
 func (p *program) checkedOptions(f *serveFlags) (*slog.Logger, scheduler.Options, error) {
 	if f.options.Lease <= 0 || f.options.Poll <= 0 || f.options.MaxRuns <= 0 || f.options.MaxCrashes <= 0 {
 		return nil, f.options, usagef("--lease, --poll, --max-runs and --max-crashes must be more than 0")
@@ -220,7 +219,7 @@ func (p *program) checkedOptions(f *serveFlags) (*slog.Logger, scheduler.Options
 	return log, options, nil
 }
 
-// files are those that the flags name.
+// files returns the files named by flags.
 func (f *serveFlags) files() (files []*scheduleFile, err error) {
 	if f.crontab == "-" || f.schedules == "-" {
 		return nil, usagef("serve reads its files again at SIGHUP, so they cannot be standard input; use dbcron schedule apply -f -")
@@ -237,7 +236,7 @@ func (f *serveFlags) files() (files []*scheduleFile, err error) {
 	return files, nil
 }
 
-// loadAll reads the files, and tells all that is wrong with any of them.
+// loadAll reads the files, and returns everything wrong with any of them.
 func loadAll(files []*scheduleFile) error {
 	var errs []error
 	in := map[string]string{}
@@ -320,7 +319,7 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, fil
 	return s.Run(ctx)
 }
 
-// setUp makes the tables, or checks them, and imports the files.
+// setUp creates or checks the tables, and imports the files.
 func setUp(ctx context.Context, db *dialect.DB, f *serveFlags, files []*scheduleFile, log *slog.Logger) error {
 	tables := sqlschema.Migrate
 	if f.noMigrate {
@@ -337,7 +336,7 @@ func setUp(ctx context.Context, db *dialect.DB, f *serveFlags, files []*schedule
 	return nil
 }
 
-// obey follows signals, and changes of the files, until the daemon has ended.
+// obey reacts to signals and to changes of the files until the daemon has ended.
 func (p *program) obey(ctx context.Context, abort func(), files *watchedFiles, ended <-chan struct{}) {
 	look := time.NewTicker(fileEvery)
 	defer look.Stop()
@@ -360,8 +359,7 @@ func (p *program) obey(ctx context.Context, abort func(), files *watchedFiles, e
 	}
 }
 
-// importLogged makes the schedules of the file's source those that were loaded,
-// and removes others.
+// importLogged makes the schedules of the file's source equal to those loaded, deleting others.
 func (f *scheduleFile) importLogged(ctx context.Context, db *dialect.DB, log *slog.Logger) error {
 	changes, err := f.importInto(ctx, db, scheduler.ImportOptions{})
 	if err != nil {
@@ -381,7 +379,7 @@ func (f *scheduleFile) importLogged(ctx context.Context, db *dialect.DB, log *sl
 	return nil
 }
 
-// otherUser is one whom the file names and whom this process cannot run commands as.
+// otherUser returns a user in the file as whom this process cannot run commands.
 func (f *scheduleFile) otherUser() string {
 	self, err := user.Current()
 	if f.kind != "crontab" || err != nil || self.Uid == "0" {
@@ -402,9 +400,8 @@ func (f *scheduleFile) title() string {
 	return "schedules"
 }
 
-// schedulerOptions gives commands what cron gives them: a short environment, and
-// the home folder to start in. The daemon's own environment holds the database's
-// password, and does not reach them.
+// schedulerOptions gives commands what cron does: a short environment, and the home directory to start in. They do
+// not inherit the daemon's environment, which contains the database's password.
 func (p *program) schedulerOptions(f serveFlags, log *slog.Logger) scheduler.Options {
 	o := f.options
 	o.Logger, o.Node, o.Version, o.Doorbell = log, f.node, version, usualDoorbell
@@ -416,10 +413,10 @@ func (p *program) schedulerOptions(f serveFlags, log *slog.Logger) scheduler.Opt
 		o.Node = fmt.Sprintf("%s:%d", host, os.Getpid())
 	}
 	if o.Grace <= 0 {
-		o.Grace = -1 // none, where 0 would be the default
+		o.Grace = -1 // none; 0 would mean the default
 	}
-	// The user's own, as cron does, also where the environment has neither, or is
-	// that of whoever started the daemon: supervisord and su keep root's HOME.
+	// The user's own, as in cron, even if the environment has neither, or has those of whoever started the daemon:
+	// supervisord and su keep root's HOME.
 	home, name := p.getenv("HOME"), p.getenv("LOGNAME")
 	if self, err := user.Current(); err == nil {
 		if dir, err := os.Open(home); err == nil {

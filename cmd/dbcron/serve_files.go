@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	fileEvery  = 5 * time.Second // between two looks whether files have changed
-	othersWhen = 12              // looks, after which other daemons' files are looked at
+	fileEvery  = 5 * time.Second // between two checks for changed files
+	othersWhen = 12              // checks between two looks at other daemons' files
 	mostFiles  = 1000
 )
 
-// watchedFiles are the files of a daemon, which it reads again when they change, as crond does.
-// Only one goroutine uses them.
+// watchedFiles are the files of a daemon, which reads them again when they change, as crond does. They are used by
+// one goroutine only.
 type watchedFiles struct {
 	files []*scheduleFile
 	db    *dialect.DB
@@ -28,10 +28,10 @@ type watchedFiles struct {
 	node  string
 
 	looks  int
-	others map[string]string // by source: the daemons that have another file
+	others map[string]string // by source: daemons with a different file
 }
 
-// stamp is a file's state as far as it shows without reading it; nil: it cannot be told.
+// stamp returns a file's state, without reading it; nil: unknown.
 func (f *scheduleFile) stamp() os.FileInfo {
 	info, err := os.Stat(f.path)
 	if err != nil {
@@ -47,21 +47,21 @@ func sameStamp(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// settled tells whether the file is another than the one that was read, or is gone, and has not
-// changed between two looks: one that is being written or replaced is not read in the middle.
+// settled reports whether the file has changed since it was read, or is gone, and has not changed between two
+// checks: a file that is being written is not read half-way.
 func (f *scheduleFile) settled() bool {
 	now, gone := f.stamp(), f.gone
 	f.gone = now == nil
 	if now == nil || sameStamp(now, f.read) {
 		f.changing = nil
-		return gone && f.gone && f.read != nil // it is told once: reading it fails, and forgets what was read
+		return gone && f.gone && f.read != nil // once: reading it fails and resets what was read
 	}
 	settled := sameStamp(now, f.changing)
 	f.changing = now
 	return settled
 }
 
-// look imports the files again if one has changed, and looks now and then at what other daemons have.
+// look imports the files again if one has changed, and occasionally compares them with other daemons'.
 func (w *watchedFiles) look(ctx context.Context) {
 	changed := false
 	for _, f := range w.files {
@@ -77,7 +77,7 @@ func (w *watchedFiles) look(ctx context.Context) {
 	}
 }
 
-// reload imports the files again, if all of them are good.
+// reload imports the files again, if all of them are valid.
 func (w *watchedFiles) reload(ctx context.Context) {
 	if len(w.files) == 0 {
 		w.log.Info("SIGHUP: there is no --crontab and no --schedules to import again")
@@ -96,7 +96,7 @@ func (w *watchedFiles) reload(ctx context.Context) {
 	w.note(ctx)
 }
 
-// note tells doctor and other daemons how the files were read.
+// note records for doctor and other daemons how the files were read.
 func (w *watchedFiles) note(ctx context.Context) {
 	for _, f := range w.files {
 		err := scheduler.NoteFile(ctx, w.db, scheduler.File{Source: f.source, Node: w.node, Digest: f.digest, Problem: f.problem})
@@ -107,8 +107,8 @@ func (w *watchedFiles) note(ctx context.Context) {
 	w.lookAtOthers(ctx)
 }
 
-// lookAtOthers warns of daemons that have another file under the same source: whoever imports last
-// removes what the others have.
+// lookAtOthers warns of daemons with a different file under the same source: whoever imports last deletes the
+// others' schedules.
 func (w *watchedFiles) lookAtOthers(ctx context.Context) {
 	if len(w.files) == 0 {
 		return
@@ -136,7 +136,7 @@ func (w *watchedFiles) lookAtOthers(ctx context.Context) {
 	}
 }
 
-// forget removes what note has told.
+// forget deletes the records of note.
 func (w *watchedFiles) forget(ctx context.Context) {
 	if len(w.files) == 0 {
 		return

@@ -23,15 +23,14 @@ const (
 	usualListen = "127.0.0.1:8686"
 	noListen    = "off"
 
-	// claimGrace is how long a daemon that is stopped hears of the jobs that it has given
-	// out.
+	// claimGrace is how long a stopping daemon still accepts outcomes of jobs claimed from it.
 	claimGrace = 5 * time.Second
 )
 
-// mostMetrics bounds for how many schedules a scrape reads runs.
+// mostMetrics limits the schedules whose runs a scrape reads.
 const mostMetrics = 10_000
 
-// newMetrics returns figures of this daemon, and of so many schedules one by one.
+// newMetrics returns the metrics of this daemon, with up to so many schedules one by one.
 func newMetrics(db *dialect.DB, schedules int) (*httpapi.Metrics, error) {
 	if schedules == 0 {
 		schedules = -1
@@ -39,11 +38,11 @@ func newMetrics(db *dialect.DB, schedules int) (*httpapi.Metrics, error) {
 	return httpapi.NewMetrics(db, httpapi.MetricsOptions{Version: version, Schedules: schedules})
 }
 
-// httpFlags say where a daemon answers requests.
+// httpFlags configure the HTTP server.
 type httpFlags struct {
 	listen, admin string
-	chosen        bool // listen was set, and is not the default
-	asked         bool // --listen or --admin-listen is on this command line
+	chosen        bool // listen is not the default
+	asked         bool // --listen or --admin-listen is on the command line
 	cert, key     string
 	maxBody       string
 	origins       []string
@@ -53,9 +52,9 @@ type httpFlags struct {
 	hide          bool
 	commands      bool
 
-	schedules int // of which /metrics tells one by one
+	schedules int // those with metrics of their own
 
-	bytes   int // what maxBody says
+	bytes   int // parsed maxBody
 	metrics *httpapi.Metrics
 }
 
@@ -81,12 +80,12 @@ func (f *httpFlags) register(c *cobra.Command) {
 		"let the API make and change schedules that run commands, requests or SQL; without it only those that enqueue a job. There must be a token")
 }
 
-// check reads the flags.
+// check parses the flags.
 func (f *httpFlags) check(once bool) (err error) {
 	switch {
 	case (f.cert == "") != (f.key == ""):
 		return usagef("--tls-cert and --tls-key go together")
-	case once && f.asked: // a file may be shared with daemons that stay
+	case once && f.asked: // the file may be shared with daemons that stay
 		return usagef("--once ends when all is done; --listen and --admin-listen are for daemons that stay")
 	}
 	if f.schedules < 0 || f.schedules > mostMetrics {
@@ -98,8 +97,8 @@ func (f *httpFlags) check(once bool) (err error) {
 	return nil
 }
 
-// startHTTP answers requests until stop is called, and those of the API only until ctx
-// ends: a daemon that ends takes no more work, and can be asked whether it is alive.
+// startHTTP answers requests until stop is called, and those of the API only until ctx ends: a stopping daemon takes
+// no more work, but still answers probes.
 func (p *program) startHTTP(ctx context.Context, db *dialect.DB, f *serveFlags, log *slog.Logger) (stop func(), err error) {
 	admin, stopAdmin := context.WithCancel(context.WithoutCancel(ctx))
 	serving, stopAPI := context.WithCancel(ctx)
@@ -179,7 +178,7 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 	}
 	server.Handler = withDashboard(api, board)
 	draining, drained := context.WithCancel(context.WithoutCancel(ctx))
-	all.Go(func() { // what was given out may be finished yet, for a moment
+	all.Go(func() { // claimed jobs may be finished for a moment
 		defer drained()
 		<-serving.Done()
 		last, cancel := context.WithTimeout(draining, claimGrace)
@@ -191,12 +190,12 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 		api.Close()
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
-		_, _ = api.Flush(last), board.Flush(last) // workers find what was enqueued in any case
+		_, _ = api.Flush(last), board.Flush(last) // best effort: workers poll, too
 	})
 	return nil
 }
 
-// withDashboard answers for the API below /api, and with the dashboard elsewhere.
+// withDashboard serves the API below /api, and the dashboard elsewhere.
 func withDashboard(api, board http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api" || strings.HasPrefix(r.URL.Path, "/api/") {
@@ -207,7 +206,7 @@ func withDashboard(api, board http.Handler) http.Handler {
 	})
 }
 
-// linkTo is the address of the dashboard as a browser on this host takes it.
+// linkTo returns the dashboard's URL for a browser on this host.
 func linkTo(at net.Addr, secure bool) string {
 	scheme, host := "http", at.String()
 	if secure {
@@ -219,8 +218,8 @@ func linkTo(at net.Addr, secure bool) string {
 	return scheme + "://" + host + "/"
 }
 
-// needToken refuses --allow-commands while the API needs no token: a proxy on this host, or
-// any user of it, could run commands then.
+// needToken refuses --allow-commands while the API needs no token: otherwise a proxy on this host, or any of its
+// users, could run commands.
 func needToken(ctx context.Context, tokens *httpapi.Tokens) error {
 	there, err := tokens.Any(ctx)
 	if err == nil && !there {
@@ -229,7 +228,7 @@ func needToken(ctx context.Context, tokens *httpapi.Tokens) error {
 	return err
 }
 
-// serveLogged serves, and tells if that ends before it should.
+// serveLogged serves, and logs if that ends prematurely.
 func serveLogged(ctx context.Context, s *httpapi.Server, at net.Listener, log *slog.Logger) {
 	if err := s.Serve(ctx, at); err != nil {
 		log.Error("http: it answers no more", "address", at.Addr().String(), "err", err)

@@ -16,13 +16,13 @@ import (
 	"github.com/dbcron/dbcron/internal/notify"
 )
 
-// Secrets of notifications that the environment may have.
+// Environment variables with secrets of notifications.
 const (
 	variableSMTPPassword = "DBCRON_SMTP_PASSWORD"
 	variableHookSecret   = "DBCRON_NOTIFY_SECRET"
 )
 
-// notifyFlags say whom a daemon tells of what went wrong, and how.
+// notifyFlags configure whom a daemon notifies of problems, and how.
 type notifyFlags struct {
 	targets      []string
 	every        time.Duration
@@ -49,7 +49,7 @@ func (f *notifyFlags) register(c *cobra.Command) {
 		variableHookSecret+" has it)")
 }
 
-// check reads what can be read without a database.
+// check parses what can be parsed without a database.
 func (f *notifyFlags) check() error {
 	if f.every <= 0 || f.limit <= 0 || f.queueAge <= 0 {
 		return usagef("--notify-every, --notify-limit and --notify-queue-age must be more than 0")
@@ -62,7 +62,7 @@ func (f *notifyFlags) check() error {
 	return nil
 }
 
-// secret is one of a file or the environment: ps shows neither.
+// secret returns a secret from a file or the environment, neither of which ps shows.
 func (p *program) secret(flag, file, variable string) (string, error) {
 	if file == "" {
 		return p.getenv(variable), nil
@@ -74,7 +74,7 @@ func (p *program) secret(flag, file, variable string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// newNotifier returns a daemon's part in telling people. env and dir are those of its commands.
+// newNotifier returns the daemon's Notifier. env and dir are for its commands.
 func (p *program) newNotifier(db *dialect.DB, f *notifyFlags, hosts *push.Hosts, env []string, dir string,
 	log *slog.Logger,
 ) (*notify.Notifier, error) {
@@ -97,7 +97,7 @@ func (p *program) newNotifier(db *dialect.DB, f *notifyFlags, hosts *push.Hosts,
 	return n, nil
 }
 
-// startNotifier looks after notifications until stop is called.
+// startNotifier sends notifications until stop is called.
 func startNotifier(ctx context.Context, n *notify.Notifier) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

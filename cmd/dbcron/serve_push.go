@@ -13,12 +13,12 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// pushFlags say how a daemon sends the jobs of queues that have an endpoint.
+// pushFlags configure how a daemon pushes jobs to endpoints.
 type pushFlags struct {
 	to      []string
 	standby bool
 
-	hosts   *push.Hosts // what to says
+	hosts   *push.Hosts // parsed to
 	metrics *httpapi.Metrics
 }
 
@@ -29,7 +29,7 @@ func (f *pushFlags) register(c *cobra.Command) {
 	flags.BoolVar(&f.standby, "standby", false, "send jobs only while no other daemon does that has --standby, too")
 }
 
-// check reads the flags.
+// check parses the flags.
 func (f *pushFlags) check() (err error) {
 	if f.hosts, err = push.ParseHosts(f.to); err != nil {
 		return usagef("--push-to: %v", err)
@@ -37,8 +37,7 @@ func (f *pushFlags) check() (err error) {
 	return nil
 }
 
-// hosts are what jobs may be sent to, as far as this daemon knows: one that sends none does
-// not.
+// hosts returns the hosts that jobs may be sent to, or nil if this daemon sends none and does not know them.
 func (f *serveFlags) hosts() *push.Hosts {
 	if f.does(partPush) {
 		return f.push.hosts
@@ -46,17 +45,17 @@ func (f *serveFlags) hosts() *push.Hosts {
 	return nil
 }
 
-// newPush returns what sends jobs, or nil if the daemon does not.
+// newPush returns the dispatcher, or nil if the daemon sends no jobs.
 func (f *serveFlags) newPush(db *dialect.DB, log *slog.Logger) (*push.Dispatcher, error) {
 	if f.once || !f.does(partPush) {
 		return nil, nil //nolint:nilnil // none, which is no error
 	}
 	grace := f.options.Grace
 	if grace <= 0 {
-		grace = -1 // none, where 0 would be the default
+		grace = -1 // none; 0 would mean the default
 	}
 	lease := max(f.options.Lease, time.Second)
-	if f.options.Lease == usualRunLease { // a run may wait for longer than the jobs of a queue
+	if f.options.Lease == usualRunLease { // a run may wait longer than a queue's jobs
 		lease = queue.DefaultLease
 	}
 	opt := push.Options{
@@ -69,8 +68,7 @@ func (f *serveFlags) newPush(db *dialect.DB, log *slog.Logger) (*push.Dispatcher
 	return push.New(db, opt)
 }
 
-// startPush sends jobs until ctx ends. stop waits until those are answered that are under
-// way.
+// startPush sends jobs until ctx ends. stop waits for running requests.
 func startPush(ctx context.Context, d *push.Dispatcher, log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// signals tells the daemon what it is asked to do.
+// signals tells the daemon about signals.
 type signals struct {
 	again  chan struct{} // closed by the second SIGTERM or SIGINT
 	reload chan struct{} // SIGHUP

@@ -16,38 +16,38 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// shortestStall is what --stall is at least: output of a command is seen once a second.
+// shortestStall is the minimum of --stall: a command's output is checked once a second.
 const shortestStall = time.Second
 
-// progressVariable names the file that a command touches to show that it makes progress.
+// progressVariable names the file that a command touches to report progress.
 const progressVariable = "DBCRON_PROGRESS_FILE"
 
-// A stall watches whether a command makes progress: it writes something, or touches a file.
+// A stall watches a command for progress: it writes output, or touches a file.
 type stall struct {
 	limit  time.Duration
 	file   string
-	remove bool     // the file is ours
-	grows  *os.File // the command's stdout, where that is a file; or nil
+	remove bool     // the file was created here
+	grows  *os.File // the command's stdout, if that is a file; may be nil
 
 	relayed atomic.Int64 // bytes
-	held    atomic.Int32 // writes under way: the command may wait for whoever reads
-	ends    []*os.File   // of pipes, which are the command's
+	held    atomic.Int32 // writes in progress: the command may be waiting for the reader
+	ends    []*os.File   // ends of pipes passed to the command
 	relays  sync.WaitGroup
-	done    chan struct{} // the command and all that it started are gone
+	done    chan struct{} // closed when the command and everything it started are gone
 
 	seen progressMark
-	at   instant.Instant // of the last look
+	at   instant.Instant // of the last check
 	idle time.Duration
 }
 
-// A progressMark is another one after progress.
+// A progressMark changes with progress.
 type progressMark struct {
 	relayed, size, fileSize int64
 	snapshots               int
 	touched                 time.Time
 }
 
-// newStall returns a watch, or nil if there is no limit. Without a file it makes one.
+// newStall returns a watch, or nil without a limit. Without a file it creates one.
 func newStall(limit time.Duration, file string) (*stall, error) {
 	if limit == 0 {
 		return nil, nil
@@ -73,18 +73,18 @@ func (s *stall) environ(env []string) []string {
 	}
 	var all []string
 	for _, pair := range env {
-		if !strings.HasPrefix(pair, progressVariable+"=") { // of a command around this one
+		if !strings.HasPrefix(pair, progressVariable+"=") { // set by an enclosing command
 			all = append(all, pair)
 		}
 	}
 	return append(all, progressVariable+"="+s.file)
 }
 
-// relay returns what the command gets as stdout and stderr, whose bytes go to out and to errs. If
-// these are one file, so are those: what is written first comes first.
+// relay returns pipes for the command's stdout and stderr, which are copied to out and errs. If these are one file,
+// there is one pipe, so that the order of output is kept.
 func (s *stall) relay(out, errs io.Writer) (stdout, stderr *os.File, err error) {
-	// Without this a write to a stdout that nobody reads any more ends this process, and not the
-	// command. Ignored signals, the command would inherit.
+	// Otherwise a write to a closed stdout would end this process instead of the command. Ignoring the signal
+	// would be inherited by the command.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if stdout, err = s.pipe(out); err != nil || sameFile(out, errs) {
 		return stdout, stdout, err
@@ -112,15 +112,15 @@ func (s *stall) pipe(to io.Writer) (*os.File, error) {
 	return end, nil
 }
 
-// pass copies until nobody has the other end any more, or nothing has come for a second after the
-// command's end: a stranger may have it. If the bytes are not wanted the command learns that.
+// pass copies until nobody holds the other end, or nothing has come for a second after the command's end: an unrelated
+// process may hold it. If the reader is gone, it closes the pipe, so that the command notices.
 func (s *stall) pass(to io.Writer, from *os.File) {
 	defer from.Close()
 	stopped := make(chan struct{})
 	defer close(stopped)
 	go func() {
 		select {
-		case <-s.done: // wakes a read that waits
+		case <-s.done: // wakes a blocked read
 			_ = from.SetReadDeadline(hostNow().Add(time.Second))
 		case <-stopped:
 		}
@@ -148,7 +148,7 @@ func (s *stall) pass(to io.Writer, from *os.File) {
 	}
 }
 
-// begin is called when the command was started, or could not be.
+// begin is called when the command has started or could not be.
 func (s *stall) begin() {
 	for _, end := range s.ends {
 		end.Close()
@@ -156,11 +156,11 @@ func (s *stall) begin() {
 	s.seen, s.at = s.mark(0), instant.Now()
 }
 
-// finish passes on what the command has written last, unless somebody is in a hurry.
+// finish copies the command's last output, unless hurry is closed.
 func (s *stall) finish(hurry <-chan struct{}) {
 	close(s.done)
 	passed := make(chan struct{})
-	go func() { // ends when whoever reads does
+	go func() { // ends when the reader does
 		defer close(passed)
 		s.relays.Wait()
 	}()
@@ -186,8 +186,8 @@ func (s *stall) mark(snapshots int) progressMark {
 	return m
 }
 
-// over tells at each tick whether there was no progress for too long. The time in which this
-// process did not run is not counted: the command may not have run either.
+// over is called at each tick and reports whether there was no progress for too long. Time in which this process did
+// not run does not count, since the command may not have run either.
 func (s *stall) over(now instant.Instant, tick time.Duration, snapshots int) bool {
 	passed := min(now.Sub(s.at), 2*tick)
 	s.at = now
@@ -199,14 +199,14 @@ func (s *stall) over(now instant.Instant, tick time.Duration, snapshots int) boo
 	return s.idle >= s.limit
 }
 
-// errStalled is in the error of a command that has made no progress.
+// errStalled is in the error of a command without progress.
 var errStalled = errors.New("no progress")
 
 func (s *stall) err() error {
 	return fmt.Errorf("%w for %s (--stall): neither output nor a touch of $%s", errStalled, duration.Format(s.limit), progressVariable)
 }
 
-// checkStall tells what is wrong with --stall.
+// checkStall validates --stall.
 func checkStall(limit time.Duration, given bool) error {
 	if given && limit < shortestStall {
 		return usagef("--stall %v: it is a second at least", limit)

@@ -11,31 +11,30 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// What commands look at and the package scheduler does not tell. All of these
-// only read, and each goes through an index.
+// Statements for what commands show beyond package scheduler. They are read-only, and each uses an index.
 var (
-	// runsOfSlot are the attempts at a slot.
+	// runsOfSlot reads the attempts at a slot.
 	runsOfSlot = dialect.SQL("dbcron.runs-of-slot", `
 		SELECT `+runColumns+`, output FROM {prefix}run
 		WHERE schedule = :name AND due_at = {time :due} ORDER BY attempt`)
 
-	// newestRuns and openRuns are without output, which may be long, but for runs that
-	// have enqueued a job: it says which.
+	// newestRuns and openRuns omit the output, which may be long, except for runs that have enqueued a job:
+	// it names the job.
 	newestRuns = dialect.SQL("dbcron.newest-runs", `
 		SELECT `+runColumns+`, CASE WHEN lane LIKE '% job' THEN output ELSE '' END FROM {prefix}run
 		WHERE schedule = :name ORDER BY due_at DESC, attempt DESC LIMIT :limit`)
 
-	// The range has two ends for the reason that is told in package scheduler.
+	// A range with two ends, for the reason given in package scheduler.
 	openRuns = dialect.SQL("dbcron.open-runs", `
 		SELECT `+runColumns+`, '' FROM {prefix}run
 		WHERE schedule = :name AND next_exec > {time 0} AND next_exec < {time 253402300799000000}
 		ORDER BY due_at, attempt LIMIT :limit`)
 
-	// planOf tells when a schedule may be claimed, and by whom: of its lane.
+	// planOf reads when a schedule may be claimed, and its lane.
 	planOf = dialect.SQL("dbcron.plan-of", `
 		SELECT COALESCE({us next_exec}, 0), lane, {us {now}} FROM {prefix}schedule WHERE name = :name`)
 
-	// busyInLane are the daemons that have something of a lane to do.
+	// busyInLane lists daemons with open runs in a lane.
 	busyInLane = dialect.SQL("dbcron.busy-in-lane", `
 		SELECT DISTINCT exec_by FROM {prefix}run
 		WHERE lane = :lane AND next_exec > {now} AND state = 'running' ORDER BY exec_by LIMIT :limit`)
@@ -56,28 +55,28 @@ func selectRuns(ctx context.Context, db *dialect.DB, stmt *dialect.Stmt, args di
 	})
 }
 
-// What is planned: when a schedule may be claimed, by whom, and what time it is.
+// A planned is the plan of a schedule: when it may be claimed, its lane, and the current time.
 type planned struct {
-	next time.Time // zero: no daemon has planned it
+	next time.Time // zero: not planned yet
 	lane string
 	now  time.Time
 }
 
-// lookUp reads a schedule and its plan, or returns scheduler.ErrNotFound.
+// lookUp reads a schedule and its plan. It returns scheduler.ErrNotFound.
 func lookUp(ctx context.Context, db *dialect.DB, name string) (s scheduler.Schedule, at planned, err error) {
 	if s, err = scheduler.Get(ctx, db, name); err != nil {
 		return s, at, err
 	}
 	var next, now int64
 	err = db.Get(ctx, planOf, dialect.Args{"name": name}, &next, &at.lane, &now)
-	if errors.Is(err, sql.ErrNoRows) { // it was deleted in this moment
+	if errors.Is(err, sql.ErrNoRows) { // deleted meanwhile
 		err = fmt.Errorf("%w: %s", scheduler.ErrNotFound, name)
 	}
 	at.next, at.now = instantOf(next), instantOf(now)
 	return s, at, err
 }
 
-// instantOf reads µs since 1970, where 0 stands for no time.
+// instantOf converts µs since 1970; 0 means the zero time.
 func instantOf(us int64) time.Time {
 	if us == 0 {
 		return time.Time{}
@@ -85,5 +84,5 @@ func instantOf(us int64) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// ended tells whether a run has ended, whatever came of it.
+// ended reports whether a run has ended.
 func ended(r *scheduler.Run) bool { return r.Next.IsZero() }

@@ -18,9 +18,9 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// Words that somebody may have meant: commands, flags, and the names in the tables.
+// Suggestions for mistyped commands, flags, and names in the tables.
 
-// didYouMean is what an error about an unknown word ends with; empty if no known word is near.
+// didYouMean returns the end of an error about an unknown word; "" if no known word is near.
 func didYouMean(word string, known []string) string {
 	if near := nearest.Of(word, known); near != "" {
 		return "; did you mean " + near + "?"
@@ -28,8 +28,7 @@ func didYouMean(word string, known []string) string {
 	return ""
 }
 
-// unknownCommand is the error of a command that has only subcommands and was given a word that
-// is none of them.
+// unknownCommand returns the error of a command with subcommands that was given an unknown word.
 func unknownCommand(c *cobra.Command, word string) error {
 	var known []string
 	for _, sub := range c.Commands() {
@@ -40,7 +39,7 @@ func unknownCommand(c *cobra.Command, word string) error {
 	return usagef("unknown command %q for %q%s", word, c.CommandPath(), didYouMean(word, known))
 }
 
-// flagError adds to the error of an unknown flag which one was meant.
+// flagError adds a suggestion to the error about an unknown flag.
 func flagError(c *cobra.Command, err error) error {
 	name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --")
 	if !unknown {
@@ -55,7 +54,7 @@ func flagError(c *cobra.Command, err error) error {
 	return usagef("%v%s", err, didYouMean("--"+name, known))
 }
 
-// nameLists list what there is of a kind that commands name: see kindNamed.
+// nameLists list the names of each kind: see kindNamed.
 var nameLists = map[string]func(context.Context, *dialect.DB) ([]string, error){
 	"queue": func(ctx context.Context, db *dialect.DB) (names []string, err error) {
 		c, err := queue.New(db, queue.Options{})
@@ -133,14 +132,13 @@ var nameLists = map[string]func(context.Context, *dialect.DB) ([]string, error){
 	},
 }
 
-// mostNames is how many names are looked at, and nameTime for how long: who presses a key waits.
+// mostNames limits the names that are read, and nameTime the time: whoever presses a key is waiting.
 const (
 	mostNames = 1000
 	nameTime  = 2 * time.Second
 )
 
-// names lists the queues, or what else is of a kind. It is best effort: without a database there
-// are none.
+// names lists the names of a kind. It is best effort: without a database there are none.
 func (p *program) names(ctx context.Context, kind string) (names []string) {
 	list := nameLists[kind]
 	if list == nil {
@@ -156,7 +154,7 @@ func (p *program) names(ctx context.Context, kind string) (names []string) {
 	return names
 }
 
-// meant tells which name may have been meant where the first argument was not found.
+// meant suggests a name if the first argument was not found.
 func (p *program) meant(ctx context.Context, c *cobra.Command) string {
 	args := c.Flags().Args()
 	if len(args) == 0 {
@@ -164,7 +162,7 @@ func (p *program) meant(ctx context.Context, c *cobra.Command) string {
 	}
 	names := p.names(context.WithoutCancel(ctx), kindNamed(c, 0))
 	if slices.Contains(names, args[0]) {
-		return "" // it is something else that was not found
+		return "" // something else was not found
 	}
 	return didYouMean(args[0], names)
 }

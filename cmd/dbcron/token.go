@@ -65,7 +65,7 @@ host. So the first one is asked for; without a terminal it needs --yes.`,
 	return c
 }
 
-// scopesOf are the scopes that words name, known or not.
+// scopesOf returns the scopes in a list of words, known or not.
 func scopesOf(words []string) []httpapi.Scope {
 	all := make([]httpapi.Scope, len(words))
 	for i, s := range words {
@@ -101,9 +101,8 @@ func (p *program) createToken(ctx context.Context, name string, scopes []string,
 	})
 }
 
-// permitFirst warns of what the first token does, and returns an error unless it may be
-// made. Of several that are made first at once each is asked for; one that is made just after
-// a reset by somebody else is not.
+// permitFirst warns of the effect of the first token, and returns an error unless it may be created. If several
+// first tokens are created at once, each is confirmed; one created just after somebody else's reset is not.
 func (p *program) permitFirst(ctx context.Context, tokens *httpapi.Tokens, name string, yes bool) error {
 	there, err := tokens.Any(ctx)
 	if err != nil || there {

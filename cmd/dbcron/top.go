@@ -56,7 +56,7 @@ turns colors off. It changes nothing.`,
 	return c
 }
 
-// printTop prints what there is to see, for whoever reads no terminal.
+// printTop prints everything once, for output that is not a terminal.
 func printTop(ctx context.Context, to io.Writer, look *topLook) error {
 	w := bufio.NewWriter(to)
 	for i, at := range []topPlace{{view: topOverview}, {view: topQueues}, {view: topSchedules}, {view: topLocks}, {view: topDaemons}} {

@@ -14,7 +14,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// A topTerminal shows views in a terminal, and follows keys.
+// A topTerminal shows views in a terminal and reacts to keys.
 type topTerminal struct {
 	look     *topLook
 	interval time.Duration
@@ -22,22 +22,21 @@ type topTerminal struct {
 	plain    bool // without colors
 
 	width, height int
-	path          []topPlace // where it is, and how it got there
-	screen        *topScreen // as it was looked at last; nil: not yet
-	trouble       string     // why the last look failed
-	selected, top int        // lines, among those that are shown
+	path          []topPlace // the current place, and the way to it
+	screen        *topScreen // as last read; nil: not yet
+	trouble       string     // error of the last read
+	selected, top int        // line numbers among the lines shown
 	filter        string
-	typing        bool // the filter
+	typing        bool // the filter is being typed
 	ended         bool
 }
 
 const (
-	topEnter = "\x1b[?1049h\x1b[?25l" // another screen, without a cursor
+	topEnter = "\x1b[?1049h\x1b[?25l" // alternate screen, no cursor
 	topLeave = "\x1b[0m\x1b[?25h\x1b[?1049l"
 )
 
-// run shows views until somebody has seen enough. The terminal is as before when it returns, or
-// panics.
+// run shows views until the user quits. It restores the terminal when it returns or panics.
 func (t *topTerminal) run(ctx context.Context) error {
 	before, err := term.MakeRaw(int(t.in.Fd()))
 	if err != nil {
@@ -82,13 +81,12 @@ func (t *topTerminal) run(ctx context.Context) error {
 				again = 0
 			}
 			t.take(s)
-		case <-tick.C: // the size may be another
+		case <-tick.C: // the size may have changed
 		}
 	}
 }
 
-// lookAt reads a view. What goes wrong there is said on the screen, and must not leave the
-// terminal as it is.
+// lookAt reads a view. It shows errors and panics on the screen, so that the terminal is always restored.
 func (t *topTerminal) lookAt(ctx context.Context, at topPlace, to chan<- *topScreen) {
 	s := &topScreen{at: at, err: fmt.Errorf("the look was ended")}
 	defer func() {
@@ -102,7 +100,7 @@ func (t *topTerminal) lookAt(ctx context.Context, at topPlace, to chan<- *topScr
 
 func (t *topTerminal) here() topPlace { return t.path[len(t.path)-1] }
 
-// take takes in what a look has found, if it is of what is shown.
+// take stores a view that was read, if it is still the current one.
 func (t *topTerminal) take(s *topScreen) {
 	if s.at != t.here() {
 		return
@@ -117,7 +115,7 @@ func (t *topTerminal) take(s *topScreen) {
 	t.screen = s
 }
 
-// read reads keys until the terminal has none any more. An escape sequence comes at once.
+// read reads keys until the terminal is closed. An escape sequence arrives at once.
 func (t *topTerminal) read(ctx context.Context, to chan<- string) {
 	defer close(to)
 	buffer := make([]byte, 64)
@@ -136,7 +134,7 @@ func (t *topTerminal) read(ctx context.Context, to chan<- string) {
 	}
 }
 
-// keysIn are the keys of what a terminal has sent: a character, or a name.
+// keysIn parses what a terminal has sent into keys: characters or names.
 func keysIn(sent string) (keys []string) {
 	for sent != "" {
 		found := false
@@ -166,7 +164,7 @@ func keysIn(sent string) (keys []string) {
 		if found {
 			continue
 		}
-		if len(sent) > 1 && sent[0] == '\x1b' && (sent[1] == '[' || sent[1] == 'O') { // another one: it is passed over
+		if len(sent) > 1 && sent[0] == '\x1b' && (sent[1] == '[' || sent[1] == 'O') { // skip unknown sequences
 			end := strings.IndexFunc(sent[2:], func(r rune) bool { return r >= '@' && r <= '~' })
 			if end < 0 {
 				return keys
@@ -185,7 +183,7 @@ func keysIn(sent string) (keys []string) {
 	return keys
 }
 
-// press does what a key says.
+// press reacts to a key.
 func (t *topTerminal) press(key string) {
 	if t.typing && t.typed(key) {
 		return
@@ -226,7 +224,7 @@ func (t *topTerminal) press(key string) {
 	t.selected = max(0, min(t.selected, len(t.shown())-1))
 }
 
-// typed takes a key of the filter, and tells whether it was one.
+// typed handles a key for the filter, and reports whether it was one.
 func (t *topTerminal) typed(key string) bool {
 	switch key {
 	case "enter":
@@ -251,7 +249,7 @@ func (t *topTerminal) enter(path []topPlace) {
 	t.path, t.selected, t.top, t.filter, t.screen, t.trouble = slices.Clone(path), 0, 0, "", nil, ""
 }
 
-// shown are the lines that the filter leaves: headings, and those that have its text.
+// shown returns the lines that pass the filter: headings, and lines that contain its text.
 func (t *topTerminal) shown() []topLine {
 	if t.screen == nil {
 		return nil
@@ -268,7 +266,7 @@ func (t *topTerminal) shown() []topLine {
 	return left
 }
 
-// rows is how many lines of a view are seen at a time.
+// rows is the number of visible lines of a view.
 func (t *topTerminal) rows() int { return max(1, t.height-2) }
 
 // draw writes the whole screen, in one write.
@@ -320,7 +318,7 @@ func (t *topTerminal) footer() string {
 	return "1 overview  2 queues  3 schedules  4 runs  5 locks  6 daemons  / filter  q quit"
 }
 
-// put writes a line, as long as it fits.
+// put writes a line, cut to fit.
 func (t *topTerminal) put(b *strings.Builder, line string, kind topKind, selected bool) {
 	line = t.cut(line)
 	if style := map[topKind]string{topHead: "\x1b[1m", topGood: "\x1b[32m", topOdd: "\x1b[33m", topBad: "\x1b[31m"}[kind]; !t.plain &&
@@ -333,7 +331,7 @@ func (t *topTerminal) put(b *strings.Builder, line string, kind topKind, selecte
 	b.WriteString(line + "\x1b[K\r\n")
 }
 
-// cut is a line on one row of the terminal.
+// cut limits a line to one row of the terminal.
 func (t *topTerminal) cut(line string) string {
 	if text.StringWidthWithoutEscSequences(line) <= t.width {
 		return line

@@ -30,15 +30,15 @@ const (
 	topDaemons   = "daemons"
 )
 
-// What a look reads at the most. The jobs of queues are counted as the dashboard counts them.
+// Limits of one read. Jobs of queues are counted as on the dashboard.
 const (
 	topRows     = 200
 	topNext     = 10
-	topJobs     = 25 // of a state
+	topJobs     = 25 // per state
 	topLookTime = 15 * time.Second
 )
 
-// A topPlace is a view, and what it is about.
+// A topPlace is a view and its subject.
 type topPlace struct{ view, name string }
 
 // A topLine is a line of a view.
@@ -46,7 +46,7 @@ type topLine struct {
 	text string
 	kind topKind
 	into topPlace // where enter leads; zero: nowhere
-	also bool     // it is in another view, too
+	also bool     // it also appears in another view
 }
 
 type topKind int
@@ -55,11 +55,11 @@ const (
 	topPlain topKind = iota
 	topHead
 	topGood
-	topOdd // worth a look
+	topOdd // noteworthy
 	topBad
 )
 
-// A topScreen is a view as it was at one time.
+// A topScreen is a view at one time.
 type topScreen struct {
 	at    topPlace
 	title string
@@ -73,12 +73,12 @@ func (s *topScreen) add(kind topKind, into topPlace, format string, args ...any)
 	s.lines = append(s.lines, topLine{text: fmt.Sprintf(format, args...), kind: kind, into: into})
 }
 
-// A topLook reads what dbcron top shows. One call is made at a time.
+// A topLook reads what dbcron top shows. It is not safe for concurrent use.
 type topLook struct {
 	db     *dialect.DB
 	queues *queue.Client
 	locks  *lock.Locker
-	now    time.Time // the database's
+	now    time.Time // the database's time
 
 	depths  []health.Depth
 	minutes []queue.Minute
@@ -86,11 +86,11 @@ type topLook struct {
 	rates   map[string]topRate
 }
 
-// A topRate is what came into a queue between two looks.
+// A topRate is the rate of jobs into a queue between two reads.
 type topRate struct {
 	at       time.Time
 	depth    int
-	done     int // of the last hour, by the counters
+	done     int // in the last hour, by the counters
 	perMin   float64
 	measured bool
 }
@@ -121,7 +121,7 @@ func (l *topLook) at(ctx context.Context, place topPlace) *topScreen {
 	return s
 }
 
-// table adds rows, their columns under each other. The first row is the heading.
+// table adds aligned rows, of which the first is the heading.
 func (s *topScreen) table(rows [][]string, lines []topLine) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -145,7 +145,7 @@ func (s *topScreen) table(rows [][]string, lines []topLine) {
 	}
 }
 
-// overview says what is wrong first.
+// overview shows problems first.
 func (l *topLook) overview(ctx context.Context, s *topScreen) error {
 	s.title = "Overview"
 	wrong, next, err := health.OfSchedules(ctx, l.db, l.now, topNext)
@@ -222,7 +222,7 @@ func (l *topLook) problem(s *topScreen, p *health.Problem) {
 	s.add(topKindOf(p), into, "%s", line)
 }
 
-// until tells how long it is to an instant.
+// until formats the time left until an instant.
 func (l *topLook) until(at time.Time) string {
 	if d := at.Sub(l.now); d > 0 {
 		return plain.Span(d)
@@ -230,7 +230,7 @@ func (l *topLook) until(at time.Time) string {
 	return "now"
 }
 
-// ago tells how long ago an instant was.
+// ago formats the time since an instant.
 func (l *topLook) ago(at time.Time) string {
 	if at.IsZero() {
 		return "–"
@@ -238,7 +238,7 @@ func (l *topLook) ago(at time.Time) string {
 	return plain.Span(max(0, l.now.Sub(at)))
 }
 
-// readQueues counts the jobs of all queues, and finds what is wrong with them.
+// readQueues counts the jobs of all queues and finds their problems.
 func (l *topLook) readQueues(ctx context.Context) (err error) {
 	l.depths, l.minutes, l.wrong, err = lookAtQueues(ctx, l.queues, l.now)
 	if err != nil {
@@ -250,8 +250,8 @@ func (l *topLook) readQueues(ctx context.Context) (err error) {
 	return nil
 }
 
-// measure finds out how many jobs came into a queue since the last look: what it has now and
-// what was done meanwhile, less what it had.
+// measure computes how many jobs entered a queue since the last read: its jobs now plus those done meanwhile, minus
+// its jobs then.
 func (l *topLook) measure(d *health.Depth) {
 	is := topRate{at: l.now, depth: d.Ready + d.Running + d.Delayed}
 	for _, m := range l.minutes {
@@ -265,14 +265,14 @@ func (l *topLook) measure(d *health.Depth) {
 	} else if counted := max(d.Ready, d.Running, d.Delayed) < d.Limit; ok && counted {
 		is.measured = true
 		is.perMin = max(0, float64(is.depth-was.depth+is.done-was.done)/passed.Minutes())
-		if was.measured { // the counters come once a second
+		if was.measured { // the counters are written once a second
 			is.perMin = (is.perMin + 2*was.perMin) / 3
 		}
 	}
 	l.rates[d.Name] = is
 }
 
-// queueTable adds up to limit queues: those that are behind first.
+// queueTable adds up to limit queues, those that lag behind first.
 func (l *topLook) queueTable(s *topScreen, limit int) {
 	all := slices.Clone(l.depths)
 	slices.SortStableFunc(all, func(a, b health.Depth) int { return cmp.Or(cmp.Compare(b.Age, a.Age), cmp.Compare(b.Ready, a.Ready)) })
@@ -362,7 +362,7 @@ func (l *topLook) queue(ctx context.Context, s *topScreen) error {
 	return nil
 }
 
-// schedules shows those that were given up, and then the others as they come.
+// schedules shows failed schedules, and then the others by next slot.
 func (l *topLook) schedules(ctx context.Context, s *topScreen) error {
 	s.title = "Schedules"
 	failed, err := scheduler.InState(ctx, l.db, "failed", topRows)

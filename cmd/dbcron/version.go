@@ -14,7 +14,7 @@ import (
 // version is set by the linker: see `make dist`.
 var version = "devel"
 
-// A versionRow is what the version command tells programs.
+// A versionRow is the output of the version command for programs.
 type versionRow struct {
 	Version string           `json:"version"`
 	Commit  string           `json:"commit" table:",rare"`

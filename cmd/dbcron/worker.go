@@ -26,7 +26,7 @@ package queue. docs/queue-cli.md has examples.`,
 	return c
 }
 
-// mostInBatch is how many jobs a command does at once at the most.
+// mostInBatch limits the jobs of one command.
 const mostInBatch = 1000
 
 type workerFlags struct {
@@ -149,15 +149,15 @@ func (f *workerFlags) check(c *cobra.Command) error {
 	if err := checkStall(f.stall, c.Flags().Changed("stall")); err != nil {
 		return err
 	}
-	// None, where 0 would be the default.
+	// None; 0 would mean the default.
 	if f.options.Grace == 0 {
 		f.options.Grace = -1
 	}
 	if f.killGrace == 0 {
 		f.killGrace = -1
 	}
-	// Commands take their time: a crash repeats those that ran, and few jobs come
-	// under suspicion with them.
+	// Commands are slow, so acknowledge each: a crash repeats only the running ones, and few jobs are
+	// quarantined with them.
 	f.options.AckEach = true
 	f.options.Batch = max(min(100, 10+2*f.options.Concurrency), f.batch)
 	return nil
@@ -198,7 +198,7 @@ func (p *program) runWorker(ctx context.Context, f *workerFlags, argv []string) 
 	return err
 }
 
-// tellNew says which queues there are not yet: their names may have been mistyped.
+// tellNew lists queues that do not exist yet: their names may be mistyped.
 func (p *program) tellNew(ctx context.Context, c *queue.Client, names []string) error {
 	for _, name := range names {
 		switch _, err := c.Queue(ctx, name); {
@@ -211,7 +211,7 @@ func (p *program) tellNew(ctx context.Context, c *queue.Client, names []string) 
 	return nil
 }
 
-// work runs the worker. It returns apart why the command cannot be run any more.
+// work runs the worker. Separately it returns why the command cannot be run any more.
 func (p *program) work(ctx context.Context, c *queue.Client, f *workerFlags, argv []string, log *slog.Logger) (failed, err error) {
 	w, err := c.Worker(f.options)
 	if err != nil {

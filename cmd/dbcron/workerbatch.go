@@ -18,8 +18,8 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// A batchJob is a job as a command gets it that does several: a line of JSON on stdin. Its fields
-// are those of a claim over HTTP.
+// A batchJob is a job as passed to a command that does several: a line of JSON on stdin. Its fields are those of a
+// claim over HTTP.
 type batchJob struct {
 	ID            string          `json:"id"`
 	Queue         string          `json:"queue"`
@@ -34,8 +34,8 @@ type batchJob struct {
 	Trace         string          `json:"trace,omitempty"`
 }
 
-// A batchAnswer is a line of the command's stdout: what has become of a job. Its fields are those
-// of what is said of a claim over HTTP.
+// A batchAnswer is a line of the command's stdout: a job's outcome. Its fields are those of settling a claim over
+// HTTP.
 type batchAnswer struct {
 	ID         string          `json:"id"`
 	Error      *string         `json:"error"`
@@ -47,10 +47,10 @@ type batchAnswer struct {
 
 const (
 	mostAnswers = 256 << 20 // bytes of stdout that are read
-	longestLine = 4 << 20   // of it; a result has 1 MiB at the most
+	longestLine = 4 << 20   // of stdout; a result has at most 1 MiB
 )
 
-// linesOf is a batch as lines of JSON.
+// linesOf formats a batch as lines of JSON.
 func linesOf(batch []*queue.Delivery) (string, error) {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
@@ -72,7 +72,7 @@ func linesOf(batch []*queue.Delivery) (string, error) {
 	return b.String(), nil
 }
 
-// doBatch runs the command for several jobs. What it has not answered has failed.
+// doBatch runs the command for several jobs. Those it does not answer have failed.
 func (x *executor) doBatch(ctx context.Context, batch []*queue.Delivery) error {
 	input, err := linesOf(batch)
 	if err != nil {
@@ -99,13 +99,13 @@ func (x *executor) doBatch(ctx context.Context, batch []*queue.Delivery) error {
 	return results
 }
 
-// batchVariables are about one job, and so are not of a batch's command.
+// batchVariables are about one job, so a batch's command does not get them.
 var batchVariables = []string{
 	"DBCRON_JOB_ID", "DBCRON_QUEUE", "DBCRON_KIND", "DBCRON_KEY", "DBCRON_GROUP",
 	"DBCRON_CALLBACK_OF", "DBCRON_ATTEMPT", "DBCRON_MAX_ATTEMPTS", "TRACEPARENT", "DBCRON_BATCH",
 }
 
-// answers reads what a command has said of its jobs, of each the first. Other lines are told.
+// answers parses a command's answers, the first for each job. It logs other lines.
 func (x *executor) answers(stdout []byte, batch []*queue.Delivery) map[int64]*batchAnswer {
 	known, all := map[int64]bool{}, map[int64]*batchAnswer{}
 	for _, d := range batch {
@@ -141,7 +141,7 @@ func (x *executor) answers(stdout []byte, batch []*queue.Delivery) map[int64]*ba
 	return all
 }
 
-// answered is what becomes of a job of which the command has said something.
+// answered returns the outcome of a job that the command has answered.
 func (x *executor) answered(d *queue.Delivery, a *batchAnswer, took time.Duration) error {
 	why := errors.New("the command gave no reason")
 	if a.Error != nil && *a.Error != "" {
@@ -170,7 +170,7 @@ func (x *executor) answered(d *queue.Delivery, a *batchAnswer, took time.Duratio
 	return nil
 }
 
-// setResult has what a command has printed be what its job has made: JSON, or else a text.
+// setResult sets a job's result to what its command has printed: JSON, or else a text.
 func setResult(d *queue.Delivery, stdout []byte) error {
 	text := bytes.TrimSpace(stdout)
 	if len(text) == 0 {
@@ -182,7 +182,7 @@ func setResult(d *queue.Delivery, stdout []byte) error {
 	return d.SetResult(string(text))
 }
 
-// A capture is a file for a command's stdout that has no name.
+// A capture is an unnamed file for a command's stdout.
 type capture struct{ file *os.File }
 
 func newCapture() (*capture, error) {
@@ -190,11 +190,11 @@ func newCapture() (*capture, error) {
 	if err != nil {
 		return nil, fmt.Errorf("a file for the command's stdout: %w", err)
 	}
-	_ = os.Remove(file.Name()) // where an open file can have no name
+	_ = os.Remove(file.Name()) // except where an open file must have a name
 	return &capture{file}, nil
 }
 
-// read returns what was written. The command may have moved the file's offset.
+// read returns what was written. The command may have changed the file's offset.
 func (c *capture) read() ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(c.file, 0, mostAnswers))
 }

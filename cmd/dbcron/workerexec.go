@@ -15,26 +15,25 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// exitDiscard is the exit code of a command that wants its job discarded.
+// exitDiscard is the exit code with which a command discards its job.
 const exitDiscard = 100
 
 const (
-	keepOutput = 16 << 10 // of a command, so that its end is among it
-	keepError  = 3000     // of that, in the job's error
+	keepOutput = 16 << 10 // bytes of a command's output, enough to include its end
+	keepError  = 3000     // bytes of it in the job's error
 )
 
-// handOverKill is how long a command may take that is ended because its worker stops:
-// the worker waits for two seconds before the job is others'.
+// handOverKill is the kill grace of a command whose worker stops: the worker hands the job over after two seconds.
 const handOverKill = time.Second
 
-// An executor does jobs with a command.
+// An executor does jobs by running a command.
 type executor struct {
 	p        *program
 	c        *queue.Client
 	flags    *workerFlags
 	argv     []string
 	log      *slog.Logger
-	stopping context.Context // ends when no more jobs are begun
+	stopping context.Context // ends when no more jobs are started
 	cancel   context.CancelCauseFunc
 }
 
@@ -51,7 +50,7 @@ func (x *executor) do(ctx context.Context, d *queue.Delivery) error {
 	return err
 }
 
-// run runs the command. It returns its stdout apart if that is captured.
+// run runs the command. It returns its stdout separately if that is captured.
 func (x *executor) run(ctx context.Context, name string, env []string, input string, left func() time.Duration,
 	captured bool,
 ) (r guardian.Result, stdout []byte, err error) {
@@ -112,12 +111,12 @@ func (x *executor) run(ctx context.Context, name string, env []string, input str
 	return r, stdout, err
 }
 
-// outcome says what has become of the job.
+// outcome returns the outcome of the job.
 func (x *executor) outcome(ctx context.Context, d *queue.Delivery, r guardian.Result, err error) error {
 	failure := errors.New(endOf(r))
 	switch {
 	case errors.Is(err, guardian.ErrPast):
-		return queue.Snooze(0) // it has not been begun
+		return queue.Snooze(0) // it was not started
 	case r.Cause == guardian.NotStarted && (r.ExitCode == 126 || r.ExitCode == 127):
 		x.cancel(exitError{r.ExitCode, fmt.Errorf("the command cannot be run any more; the worker ends: %w", err)})
 		return queue.Snooze(0)
@@ -125,7 +124,7 @@ func (x *executor) outcome(ctx context.Context, d *queue.Delivery, r guardian.Re
 		return fmt.Errorf("%w: %w", err, failure)
 	case r.Cause != guardian.Exited && ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", context.Cause(ctx), failure)
-	case r.Cause != guardian.Exited: // a second signal, or the lease has ended
+	case r.Cause != guardian.Exited: // a second signal, or the lease ended
 		return queue.Snooze(0)
 	case r.ExitCode == 0:
 		x.log.Info("job done", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "took", r.Took)
@@ -136,7 +135,7 @@ func (x *executor) outcome(ctx context.Context, d *queue.Delivery, r guardian.Re
 	return failure
 }
 
-// endOf says how a command has ended, and what it has written last.
+// endOf describes how a command ended, with its last output.
 func endOf(r guardian.Result) string {
 	text := fmt.Sprintf("exit code %d", r.ExitCode)
 	if r.Signal != 0 {
@@ -148,7 +147,7 @@ func endOf(r guardian.Result) string {
 	return text
 }
 
-// tailOf is the end of a text, of so many bytes at the most.
+// tailOf returns the last bytes of a text.
 func tailOf(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -160,12 +159,12 @@ func tailOf(text string, limit int) string {
 	return "… " + text[start:]
 }
 
-// environment is the caller's and what there is to know about the job. Within another
-// job's command the variables are the inner one's.
+// environment returns the caller's environment, plus variables about the job. Nested jobs override the outer job's
+// variables.
 func (x *executor) environment(ctx context.Context, d *queue.Delivery) []string {
 	limit := d.MaxAttempts
 	if limit == 0 {
-		q, err := x.c.Queue(ctx, d.Queue) // it may have been changed
+		q, err := x.c.Queue(ctx, d.Queue) // it may have changed
 		if err != nil {
 			x.log.Warn("the queue's settings could not be read; DBCRON_MAX_ATTEMPTS is empty", "queue", d.Queue, "err", err)
 		}
@@ -191,7 +190,7 @@ func (x *executor) environment(ctx context.Context, d *queue.Delivery) []string 
 	return append(env, set...)
 }
 
-// inherited is the caller's environment without some variables.
+// inherited returns the caller's environment without some variables.
 func (x *executor) inherited(without []string) []string {
 	return slices.DeleteFunc(slices.Clone(x.p.environ), func(pair string) bool {
 		return slices.ContainsFunc(without, func(name string) bool { return strings.HasPrefix(pair, name+"=") })
