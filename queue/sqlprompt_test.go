@@ -363,7 +363,7 @@ func TestPromptDrawsAnotherID(t *testing.T) {
 			jobs = append(jobs, jobRow{Job: &Job{Kind: "k", Key: "x", Priority: Normal}, queue: q.id, divided: q.block("x", id), id: id})
 		}
 		for part := range slices.Chunk(jobs, store.Chunk) {
-			must(t, (&Client{db: db.DB}).insertAll(t.Context(), &db.Session, part))
+			must(t, c.insertAll(t.Context(), &db.Session, part))
 		}
 		if id := p.must(t, call{queue: "one", kind: "k", key: "x"}); id>>store.IdBits != ahead+2 {
 			t.Errorf("got %d, want one of the tick after %d", id, ahead+1)

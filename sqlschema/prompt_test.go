@@ -87,3 +87,42 @@ func TestPromptIsLeftOutWithoutRights(t *testing.T) {
 		hasPrompt(t, again, true)
 	})
 }
+
+// Who may call dbcron_enqueue may after an upgrade, and after the way back, and when it is made anew.
+func TestEnqueueKeepsItsGrants(t *testing.T) {
+	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		if !db.Dialect.DDLInTx || !db.Dialect.Routines {
+			t.Skip("a procedure's grants go with it, and docs/grants.md says so")
+		}
+		to := func(version int64) {
+			t.Helper()
+			if err := sqlschema.To(t.Context(), db.DB, version); err != nil {
+				t.Fatal(err)
+			}
+		}
+		public := func(args, want string) {
+			t.Helper()
+			got := db.List(t, `SELECT COUNT(*) FROM pg_proc WHERE oid = to_regprocedure('{prefix}enqueue(text,text,json,text,timestamptz`+args+`)') AND EXISTS (SELECT 1 FROM aclexplode(proacl) WHERE grantee = 0)`, nil)
+			all := db.List(t, `SELECT COUNT(*) FROM pg_proc WHERE proname = 'dbcron_enqueue'`, nil)
+			if got[0] != want || all[0] != "1" {
+				t.Errorf("everybody may call %s of %s functions", got, all)
+			}
+		}
+		const more = ",text,int,int,interval,interval"
+		before := int64(24)
+		to(before)
+		public("", "0")
+		to(sqlschema.Latest(db.Dialect))
+		public(more, "0")
+		to(before)
+		db.Do(t, `GRANT EXECUTE ON FUNCTION {prefix}enqueue TO PUBLIC`, nil)
+		to(sqlschema.Latest(db.Dialect))
+		public(more, "1")
+		if err := sqlschema.Prompt(t.Context(), db.DB); err != nil {
+			t.Fatal(err)
+		}
+		public(more, "1")
+		to(before)
+		public("", "1")
+	})
+}

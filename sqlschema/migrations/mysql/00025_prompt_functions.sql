@@ -552,7 +552,208 @@ take: BEGIN
 END
 -- +goose StatementEnd
 
+DROP PROCEDURE IF EXISTS {prefix}enqueue_within;
+-- +goose StatementBegin
+CREATE PROCEDURE {prefix}enqueue_within(
+    IN p_queue VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_kind VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+    IN p_payload LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_key VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+    IN p_run_at DATETIME(6),
+    IN p_unique VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_unique_for DECIMAL(20, 6),
+    IN p_priority INT, IN p_attempts INT, IN p_timeout DECIMAL(20, 6), OUT p_id BIGINT)
+    MODIFIES SQL DATA SQL SECURITY DEFINER
+    COMMENT 'Enqueues a job within a transaction or trigger, and sets p_id to its id, or the id of the one that has its unique key'
+enqueuing: BEGIN
+    DECLARE v_word, v_wrong TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE v_i, v_try, v_taken, v_made INT DEFAULT 0;
+    DECLARE v_queue, v_limit, v_first, v_blocks INT;
+    DECLARE v_state, v_ordered VARCHAR(16) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE v_tick, v_passed BIGINT; -- µs since 2020, and since the statement began
+    DECLARE v_had, v_job BIGINT; -- under which id this has taken the unique key, and who has it
+    DECLARE v_over, v_again INT DEFAULT 0;
+    DECLARE v_at, v_free DATETIME(6);
+    DECLARE v_fifo VARCHAR(3) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE v_bytes VARBINARY(1000);
+    DECLARE v_hi, v_lo BIGINT UNSIGNED; -- the hash, in halves: products must fit
+    DECLARE CONTINUE HANDLER FOR 1062 SET v_taken = 1;
+    DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
+
+    SET p_id = NULL, p_key = IF(LENGTH(p_key) = 0, NULL, p_key), p_unique = IF(LENGTH(p_unique) = 0, NULL, p_unique);
+    IF COALESCE(LENGTH(p_queue), 0) = 0 THEN
+        SET p_queue = COALESCE((SELECT queue FROM {prefix}route WHERE kind = p_kind), (SELECT queue FROM {prefix}route WHERE kind = '*'), 'default');
+    END IF;
+    -- The same checks as of queue.Job, in Go.
+    WHILE v_i < 4 DO
+        SET v_i = v_i + 1, v_word = COALESCE(ELT(v_i, p_queue, p_kind, p_key, p_unique), ''), v_wrong = NULL;
+        IF v_i < 3 OR LENGTH(v_word) > 0 THEN
+            CALL {prefix}sql_name(v_word, v_wrong);
+        END IF;
+        IF v_wrong IS NOT NULL THEN
+            SET v_wrong = LEFT(CONCAT('{name}enqueue_with: ', ELT(v_i, 'queue', 'kind', 'key', 'unique'), ': name "', LEFT(v_word, 40), '": ', v_wrong), 128);
+            SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = v_wrong;
+        END IF;
+    END WHILE;
+    IF p_priority NOT BETWEEN 1 AND 4 THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: priority: it is not 1 (urgent) to 4 (idle)';
+    ELSEIF p_attempts NOT BETWEEN 0 AND 1000000 THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: attempts: it is not 0 to 1000000';
+    ELSEIF p_timeout NOT BETWEEN 0 AND 3153600000 THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: timeout: it is not 0 to 3153600000 seconds';
+    ELSEIF p_unique_for NOT BETWEEN 0 AND 31622400 THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: unique_for: it is not 0 to 31622400 seconds';
+    ELSEIF p_unique_for > 0 AND p_unique IS NULL THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: unique_for: there is no unique key that it is about';
+    END IF;
+    IF JSON_VALID(p_payload) = 0 THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: payload: it is not JSON, or nested too deep for this server';
+    ELSEIF p_run_at > TIMESTAMP'9999-01-01 00:00:00' THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: run_at: it is after the year 9998';
+    END IF;
+
+    SELECT queue_id, state, ordered, max_payload INTO v_queue, v_state, v_ordered, v_limit FROM {prefix}queue WHERE name = p_queue;
+    IF LENGTH(p_payload) > COALESCE(v_limit, 1048576) THEN
+        SET v_wrong = CONCAT('{name}enqueue_with: payload: it has ', LENGTH(p_payload), ' bytes, and the queue takes ', COALESCE(v_limit, 1048576), '; see max_payload');
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = v_wrong;
+    ELSEIF v_state = 'deleted' THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: the queue was deleted';
+    END IF;
+
+    WHILE p_id IS NULL DO
+        SET v_try = v_try + 1, v_taken = 0, v_blocks = NULL;
+        IF v_try > 4 THEN
+            SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: no id is free';
+        END IF;
+        -- The clock as it is now, and not when the statement began: that may have waited
+        -- for a row that another transaction had locked, which enqueued before us. SYSDATE
+        -- goes by the session's time zone, as NOW does: if that jumps meanwhile, or one of
+        -- them was set, the statement's beginning is what there is.
+        SET v_passed = TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6));
+        SET v_tick = TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'2020-01-01 00:00:00', UTC_TIMESTAMP(6)) + IF(v_passed BETWEEN 0 AND 900000000, v_passed, 0);
+        IF @{name}tick BETWEEN v_tick AND v_tick + 60000000 THEN
+            SET v_tick = @{name}tick + 1; -- the ids of a session rise, also when the clock is set back a little
+        END IF;
+        SET @{name}tick = v_tick, v_at = TIMESTAMPADD(MICROSECOND, v_tick, TIMESTAMP'2020-01-01 00:00:00');
+
+        -- The generation that the id's time belongs to: the newest that was made four
+        -- seconds before or earlier, or else the oldest. See queue/generation.go.
+        SELECT MIN(divided), COUNT(*), MAX(fifo) INTO v_first, v_blocks, v_fifo FROM {prefix}queue_block WHERE queue_id = v_queue GROUP BY generation
+        ORDER BY CASE WHEN MIN(insert_time) <= TIMESTAMPADD(SECOND, -4, v_at) THEN generation ELSE -generation END DESC LIMIT 1;
+        IF v_blocks IS NULL THEN
+            -- Whoever writes its name makes the queue and its blocks; others wait for that.
+            -- They look past the snapshot that their transaction may have: makers do not,
+            -- since that would lock what is not there. Blocks are missing as well of a queue
+            -- that was written by hand; of several who make them one finds no duplicates.
+            -- A duplicate is changed, so that it counts as two rows, and is locked at once by
+            -- one: those who shared it would then wait for each other.
+            INSERT INTO {prefix}queue (name) VALUES (p_queue) ON DUPLICATE KEY UPDATE update_time = TIMESTAMPADD(MICROSECOND, 1, update_time);
+            SET v_made = ROW_COUNT();
+            SELECT queue_id, state, ordered INTO v_queue, v_state, v_ordered FROM {prefix}queue WHERE name = p_queue;
+            IF v_made <> 1 THEN
+                SELECT MIN(divided), COUNT(*), MAX(fifo) INTO v_first, v_blocks, v_fifo FROM {prefix}queue_block WHERE queue_id = v_queue GROUP BY generation
+                ORDER BY CASE WHEN MIN(insert_time) <= TIMESTAMPADD(SECOND, -4, v_at) THEN generation ELSE -generation END DESC LIMIT 1
+                LOCK IN SHARE MODE;
+            END IF;
+            IF v_blocks IS NULL THEN
+                INSERT INTO {prefix}queue_block (queue_id, divided, generation)
+                SELECT v_queue, n, 1 FROM (SELECT 0 AS n UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5
+                    UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9 UNION ALL SELECT 10 UNION ALL SELECT 11
+                    UNION ALL SELECT 12 UNION ALL SELECT 13 UNION ALL SELECT 14 UNION ALL SELECT 15) AS numbers;
+                SET v_first = 0, v_blocks = 16;
+            END IF;
+        END IF;
+        IF v_fifo = 'yes' AND p_priority <> 2 THEN
+            SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: priority: the queue is FIFO: its jobs have no priority';
+        END IF;
+        IF p_key IS NOT NULL AND v_ordered <> 'yes' THEN
+            -- Before the first job with a key, or at the same moment. Others that do so wait.
+            UPDATE {prefix}queue SET ordered = 'yes', update_time = UTC_TIMESTAMP(6) WHERE queue_id = v_queue AND ordered <> 'yes';
+            SET v_ordered = 'yes';
+        END IF;
+
+        -- FLOOR of a DOUBLE is one, and has too few digits for an id. The hash is FNV-1a:
+        -- times 2^40 + 435, modulo 2^64.
+        SET p_id = (v_tick << 12) + CAST(FLOOR(RAND() * 4096) AS UNSIGNED), v_bytes = COALESCE(p_key, p_id), v_i = 1, v_hi = 3421674724, v_lo = 2216829733;
+        WHILE v_i <= LENGTH(v_bytes) DO
+            SET v_lo = v_lo ^ ASCII(SUBSTRING(v_bytes, v_i, 1)), v_hi = (v_hi * 435 + ((v_lo * 435) >> 32) + (v_lo << 8)) & 4294967295,
+                v_lo = (v_lo * 435) & 4294967295, v_i = v_i + 1;
+        END WHILE;
+        SET v_first = v_first + ((v_hi % v_blocks) * (4294967296 % v_blocks) + v_lo % v_blocks) % v_blocks;
+
+        -- A unique key is this job's, or another's that has yet to end: who takes it at the same time waits for us.
+        IF p_unique IS NOT NULL AND v_had IS NOT NULL THEN
+            UPDATE {prefix}job_unique SET job = p_id WHERE queue_id = v_queue AND unique_key = p_unique AND job = v_had;
+        ELSEIF p_unique IS NOT NULL THEN
+            SET v_free = IF(p_unique_for > 0, TIMESTAMPADD(MICROSECOND, p_unique_for * 1000000, v_at), NULL), v_again = 0;
+            WHILE v_had IS NULL DO
+                SET v_taken = 0, v_job = NULL, v_over = 0, v_again = v_again + 1;
+                INSERT INTO {prefix}job_unique (queue_id, unique_key, job, free_at) VALUES (v_queue, p_unique, p_id, v_free);
+                IF v_taken = 0 THEN
+                    SET v_had = p_id;
+                ELSE
+                    SELECT job, pending = 'no' AND COALESCE(free_at <= UTC_TIMESTAMP(6), 0) INTO v_job, v_over FROM {prefix}job_unique
+                    WHERE queue_id = v_queue AND unique_key = p_unique LOCK IN SHARE MODE;
+                    IF v_job IS NOT NULL AND v_over = 1 THEN
+                        UPDATE {prefix}job_unique SET job = p_id, pending = 'yes', free_at = v_free
+                        WHERE queue_id = v_queue AND unique_key = p_unique AND job = v_job AND pending = 'no' AND free_at <= UTC_TIMESTAMP(6);
+                        IF ROW_COUNT() = 1 THEN
+                            SET v_had = p_id;
+                        END IF;
+                    ELSEIF v_job IS NOT NULL THEN
+                        SET p_id = v_job;
+                        LEAVE enqueuing;
+                    END IF;
+                    IF v_again = 100 THEN
+                        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: unique: it changes hands all the time; try again';
+                    END IF;
+                END IF;
+            END WHILE;
+        END IF;
+
+        -- A taken id is no error: another one is drawn.
+        SET v_taken = 0;
+        IF p_run_at > v_at THEN
+            INSERT INTO {prefix}job_delayed (queue_id, divided, priority, id, kind, job_key, payload, error, run_at, unique_key, max_attempts, timeout)
+            VALUES (v_queue, v_first, COALESCE(p_priority, 2), p_id, p_kind, p_key, p_payload, '', p_run_at, p_unique, NULLIF(p_attempts, 0), NULLIF(FLOOR(p_timeout * 1000000), 0));
+        ELSE
+            INSERT INTO {prefix}job (queue_id, divided, priority, id, kind, job_key, payload, unique_key, max_attempts, timeout)
+            VALUES (v_queue, v_first, COALESCE(p_priority, 2), p_id, p_kind, p_key, p_payload, p_unique, NULLIF(p_attempts, 0), NULLIF(FLOOR(p_timeout * 1000000), 0));
+        END IF;
+        IF v_taken = 1 THEN
+            SET v_had = IF(v_had IS NULL, NULL, p_id), p_id = NULL;
+        END IF;
+    END WHILE;
+END
+-- +goose StatementEnd
+
+DROP PROCEDURE IF EXISTS {prefix}enqueue_with;
+-- +goose StatementBegin
+CREATE PROCEDURE {prefix}enqueue_with(
+    IN p_queue VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_kind VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+    IN p_payload LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_key VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+    IN p_run_at DATETIME(6),
+    IN p_unique VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_unique_for DECIMAL(20, 6),
+    IN p_priority INT, IN p_attempts INT, IN p_timeout DECIMAL(20, 6), OUT p_id BIGINT)
+    MODIFIES SQL DATA SQL SECURITY DEFINER
+    COMMENT 'Enqueues a job and sets p_id to its id, or the id of the one that has its unique key. Not for triggers: see enqueue_within'
+BEGIN
+    DECLARE v_own INT DEFAULT 0;
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION
+    BEGIN
+        IF v_own = 1 THEN
+            ROLLBACK;
+        END IF;
+        RESIGNAL;
+    END;
+    CALL {prefix}sql_begin(0, v_own);
+    CALL {prefix}enqueue_within(p_queue, p_kind, p_payload, p_key, p_run_at, p_unique, p_unique_for, p_priority, p_attempts, p_timeout, p_id);
+    IF v_own = 1 THEN
+        COMMIT;
+    END IF;
+END
+-- +goose StatementEnd
+
 -- +goose Down
+DROP PROCEDURE IF EXISTS {prefix}enqueue_with;
+DROP PROCEDURE IF EXISTS {prefix}enqueue_within;
 DROP PROCEDURE IF EXISTS {prefix}sql_begin;
 DROP PROCEDURE IF EXISTS {prefix}sql_name;
 DROP PROCEDURE IF EXISTS {prefix}acquire;

@@ -433,6 +433,181 @@ END
 $extend$;
 -- +goose StatementEnd
 
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION {prefix}enqueue(queue TEXT, kind TEXT, payload JSON DEFAULT NULL, key TEXT DEFAULT NULL, run_at TIMESTAMPTZ DEFAULT NULL,
+    unique_key TEXT DEFAULT NULL, priority INT DEFAULT NULL, attempts INT DEFAULT NULL, timeout INTERVAL DEFAULT NULL, unique_for INTERVAL DEFAULT NULL)
+RETURNS BIGINT LANGUAGE plpgsql SECURITY DEFINER AS $enqueue$
+#variable_conflict use_variable
+DECLARE
+    word  TEXT;
+    wrong TEXT;
+    size  INT := COALESCE(octet_length(payload::TEXT), 0);
+    q     RECORD; -- the queue
+    g     RECORD; -- the blocks that jobs of now go to
+    tick  BIGINT; -- µs since 2020
+    last  BIGINT; -- that of the session's newest id
+    at    TIMESTAMPTZ;
+    id    BIGINT;
+    had   BIGINT; -- the id under which this has taken the unique key
+    other RECORD; -- who has it
+    free  TIMESTAMPTZ; -- until when it is in use
+    us    BIGINT := (EXTRACT(EPOCH FROM timeout) * 1000000)::BIGINT;
+    bytes BYTEA;
+    hi    BIGINT; -- the hash, in halves: bigints have a sign
+    lo    BIGINT;
+BEGIN
+    queue := COALESCE(NULLIF(queue, ''),
+        (SELECT r.queue FROM {prefix}route AS r WHERE r.kind = kind), (SELECT r.queue FROM {prefix}route AS r WHERE r.kind = '*'), 'default');
+    -- The same checks as of queue.Job, in Go.
+    key := NULLIF(key, '');
+    unique_key := NULLIF(unique_key, '');
+    FOR i IN 1..4 LOOP
+        word := (ARRAY[queue, kind, key, unique_key])[i];
+        CONTINUE WHEN i > 2 AND word IS NULL;
+        wrong := {prefix}sql_name(word);
+        IF wrong IS NOT NULL THEN
+            RAISE invalid_parameter_value USING MESSAGE = format('{name}enqueue: %s: name "%s": %s', (ARRAY['queue', 'kind', 'key', 'unique_key'])[i], left(word, 200), wrong);
+        END IF;
+    END LOOP;
+    IF run_at > TIMESTAMPTZ '9999-01-01 00:00:00+00' THEN
+        RAISE invalid_parameter_value USING MESSAGE = '{name}enqueue: run_at: it is after the year 9998';
+    ELSIF priority NOT BETWEEN 1 AND 4 THEN
+        RAISE invalid_parameter_value USING MESSAGE = format('{name}enqueue: priority: %s is not 1 (urgent) to 4 (idle)', priority);
+    ELSIF attempts NOT BETWEEN 0 AND 1000000 THEN
+        RAISE invalid_parameter_value USING MESSAGE = format('{name}enqueue: attempts: %s is not 0 to 1000000', attempts);
+    ELSIF us NOT BETWEEN 0 AND 3153600000000000 THEN
+        RAISE invalid_parameter_value USING MESSAGE = '{name}enqueue: timeout: it is not 0 to 100 years';
+    ELSIF unique_for < INTERVAL '0' OR unique_for > INTERVAL '366 days' THEN
+        RAISE invalid_parameter_value USING MESSAGE = '{name}enqueue: unique_for: it is not 0 to 366 days';
+    ELSIF unique_for > INTERVAL '0' AND unique_key IS NULL THEN
+        RAISE invalid_parameter_value USING MESSAGE = '{name}enqueue: unique_for: there is no unique_key that it is about';
+    END IF;
+
+    SELECT t.queue_id, t.state, t.ordered, t.max_payload INTO q FROM {prefix}queue AS t WHERE t.name = queue;
+    IF size > COALESCE(q.max_payload, 1048576) THEN
+        RAISE invalid_parameter_value USING MESSAGE = format('{name}enqueue: payload: it has %s bytes, and queue "%s" takes %s; store it elsewhere and enqueue its name, or raise max_payload',
+            size, queue, COALESCE(q.max_payload, 1048576));
+    ELSIF q.state = 'deleted' THEN
+        RAISE object_not_in_prerequisite_state USING MESSAGE = format('{name}enqueue: queue "%s" was deleted', queue);
+    END IF;
+
+    FOR try IN 1..4 LOOP
+        -- The clock as it is now, and not when the statement began: that may have waited
+        -- for a row that another transaction had locked, which enqueued before us.
+        tick := EXTRACT(EPOCH FROM clock_timestamp() - TIMESTAMPTZ '2020-01-01 00:00:00+00') * 1000000;
+        last := NULLIF(current_setting('{name}queue.tick', TRUE), '');
+        IF last BETWEEN tick AND tick + 60000000 THEN
+            tick := last + 1; -- the ids of a session rise, also when the clock is set back a little
+        END IF;
+        PERFORM set_config('{name}queue.tick', tick::TEXT, FALSE);
+        at := TIMESTAMPTZ '2020-01-01 00:00:00+00' + tick * INTERVAL '1 microsecond';
+        id := (tick << 12) + floor(random() * 4096)::BIGINT;
+
+        -- The generation that the id's time belongs to: the newest that was made four
+        -- seconds before or earlier, or else the oldest. See queue/generation.go.
+        SELECT MIN(b.divided) AS first, COUNT(*) AS blocks, MAX(b.fifo) AS fifo INTO g FROM {prefix}queue_block AS b WHERE b.queue_id = q.queue_id GROUP BY b.generation
+        ORDER BY CASE WHEN MIN(b.insert_time) <= at - INTERVAL '4 seconds' THEN b.generation ELSE -b.generation END DESC LIMIT 1;
+        IF g.blocks IS NULL THEN
+            -- One of several makes the queue, by its name, and its blocks under the lock on
+            -- its row; the others wait for that, and find them.
+            INSERT INTO {prefix}queue (name) VALUES (queue) ON CONFLICT DO NOTHING;
+            SELECT t.queue_id, t.state, t.ordered, t.max_payload INTO q FROM {prefix}queue AS t WHERE t.name = queue FOR UPDATE;
+            INSERT INTO {prefix}queue_block (queue_id, divided, generation)
+            SELECT q.queue_id, n, 1 FROM generate_series(0, 15) AS n WHERE NOT EXISTS (SELECT 1 FROM {prefix}queue_block AS b WHERE b.queue_id = q.queue_id);
+            CONTINUE;
+        END IF;
+        IF g.fifo = 'yes' AND priority <> 2 THEN
+            RAISE invalid_parameter_value USING MESSAGE = format('{name}enqueue: priority: queue "%s" is FIFO: its jobs have no priority', queue);
+        END IF;
+        IF key IS NOT NULL AND q.ordered <> 'yes' THEN
+            -- Before the first job with a key, or at the same moment. Others that do so wait.
+            UPDATE {prefix}queue AS t SET ordered = 'yes', update_time = statement_timestamp() WHERE t.queue_id = q.queue_id AND t.ordered <> 'yes';
+            q.ordered := 'yes';
+        END IF;
+
+        -- FNV-1a: times 2^40 + 435, modulo 2^64.
+        bytes := convert_to(COALESCE(key, id::TEXT), 'UTF8');
+        hi := 3421674724;
+        lo := 2216829733;
+        FOR i IN 0..length(bytes) - 1 LOOP
+            lo := lo # get_byte(bytes, i);
+            hi := (hi * 435 + ((lo * 435) >> 32) + (lo << 8)) & 4294967295;
+            lo := (lo * 435) & 4294967295;
+        END LOOP;
+        g.first := g.first + ((hi % g.blocks) * (4294967296 % g.blocks) + lo % g.blocks) % g.blocks;
+
+        -- A unique key is this job's, or another's that has yet to end: who takes it at the same time waits for us.
+        IF unique_key IS NOT NULL AND had IS NOT NULL THEN
+            UPDATE {prefix}job_unique AS u SET job = id WHERE u.queue_id = q.queue_id AND u.unique_key = unique_key AND u.job = had;
+            had := id;
+        ELSIF unique_key IS NOT NULL THEN
+            free := CASE WHEN unique_for > INTERVAL '0' THEN at + unique_for END;
+            FOR again IN 1..100 LOOP
+                INSERT INTO {prefix}job_unique (queue_id, unique_key, job, free_at) VALUES (q.queue_id, unique_key, id, free) ON CONFLICT DO NOTHING;
+                EXIT WHEN FOUND;
+                SELECT u.job, u.pending = 'no' AND COALESCE(u.free_at <= statement_timestamp(), FALSE) AS over INTO other
+                FROM {prefix}job_unique AS u WHERE u.queue_id = q.queue_id AND u.unique_key = unique_key FOR SHARE;
+                CONTINUE WHEN NOT FOUND; -- it was freed meanwhile
+                IF NOT other.over THEN
+                    RETURN other.job;
+                END IF;
+                UPDATE {prefix}job_unique AS u SET job = id, pending = 'yes', free_at = free
+                WHERE u.queue_id = q.queue_id AND u.unique_key = unique_key AND u.job = other.job AND u.pending = 'no' AND u.free_at <= statement_timestamp();
+                EXIT WHEN FOUND;
+                IF again = 100 THEN
+                    RAISE lock_not_available USING MESSAGE = '{name}enqueue: unique_key: it changes hands all the time; try again';
+                END IF;
+            END LOOP;
+            had := id;
+        END IF;
+
+        -- A taken id is no error, which would end the caller's transaction: another one is
+        -- drawn.
+        IF run_at > at THEN
+            INSERT INTO {prefix}job_delayed (queue_id, divided, priority, id, kind, job_key, payload, run_at, unique_key, max_attempts, timeout)
+            VALUES (q.queue_id, g.first, COALESCE(priority, 2), id, kind, key, payload, run_at, unique_key, NULLIF(attempts, 0), NULLIF(us, 0)) ON CONFLICT DO NOTHING;
+        ELSE
+            INSERT INTO {prefix}job (queue_id, divided, priority, id, kind, job_key, payload, unique_key, max_attempts, timeout)
+            VALUES (q.queue_id, g.first, COALESCE(priority, 2), id, kind, key, payload, unique_key, NULLIF(attempts, 0), NULLIF(us, 0)) ON CONFLICT DO NOTHING;
+        END IF;
+        IF FOUND THEN
+            RETURN id;
+        END IF;
+    END LOOP;
+    RAISE unique_violation USING MESSAGE = '{name}enqueue: no id is free';
+END
+$enqueue$;
+-- +goose StatementEnd
+
+-- What migration 7 made gives way to it: a call that fits both would be refused. What refers to
+-- that, such as a view, goes on under another name, and whoever might call it may call the new one.
+-- +goose StatementBegin
+DO $replace$
+DECLARE
+    home REGNAMESPACE := (SELECT relnamespace FROM pg_class WHERE oid = '{prefix}queue'::REGCLASS);
+    old  REGPROCEDURE := to_regprocedure('{prefix}enqueue(text, text, json, text, timestamptz)');
+    new  REGPROCEDURE := '{prefix}enqueue(text, text, json, text, timestamptz, text, int, int, interval, interval)'::REGPROCEDURE;
+    who  RECORD;
+BEGIN
+    IF (SELECT proacl FROM pg_proc WHERE oid = new) IS NULL THEN -- it is here for the first time, and everybody's
+        REVOKE ALL ON FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL) FROM PUBLIC;
+    END IF;
+    IF to_regprocedure('{prefix}sql_enqueue_7(text, text, json, text, timestamptz)') IS NOT NULL THEN -- it was made anew
+        DROP FUNCTION IF EXISTS {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ);
+    ELSIF old IS NOT NULL THEN
+        FOR who IN SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(r.rolname) END AS role
+            FROM pg_proc AS f CROSS JOIN aclexplode(f.proacl) AS a LEFT JOIN pg_roles AS r ON r.oid = a.grantee WHERE f.oid = old AND a.grantee <> f.proowner
+        LOOP
+            EXECUTE 'GRANT EXECUTE ON FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL) TO ' || who.role;
+        END LOOP;
+        ALTER FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ) RENAME TO {name}sql_enqueue_7;
+    END IF;
+    EXECUTE format('ALTER FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL) SET search_path = pg_catalog, %s, pg_temp', home);
+END
+$replace$;
+-- +goose StatementEnd
+COMMENT ON FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL) IS 'Enqueues a job and returns its id, or the id of the one that has its unique key. It is there if and when the transaction commits';
+
 -- They run with their owner's rights, so that who calls them needs none on the tables: nobody
 -- may slip other tables under them by a search_path, and nobody may call them unasked.
 -- +goose StatementBegin
@@ -458,6 +633,16 @@ COMMENT ON FUNCTION {prefix}give_back(BIGINT, TEXT) IS 'Leaves a job that was ta
 COMMENT ON FUNCTION {prefix}extend(BIGINT, TEXT, INTERVAL) IS 'Renews the lease of a job that was taken; false: it is somebody else''s by now';
 
 -- +goose Down
+DROP FUNCTION IF EXISTS {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL);
+-- +goose StatementBegin
+DO $back$
+BEGIN
+    IF to_regprocedure('{prefix}sql_enqueue_7(text, text, json, text, timestamptz)') IS NOT NULL THEN
+        ALTER FUNCTION {prefix}sql_enqueue_7(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ) RENAME TO {name}enqueue;
+    END IF;
+END
+$back$;
+-- +goose StatementEnd
 DROP FUNCTION IF EXISTS {prefix}acquire(TEXT, TEXT, INTERVAL, TEXT);
 DROP FUNCTION IF EXISTS {prefix}renew(TEXT, TEXT, BIGINT, INTERVAL);
 DROP FUNCTION IF EXISTS {prefix}release(TEXT, TEXT, BIGINT);

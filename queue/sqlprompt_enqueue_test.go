@@ -1,0 +1,193 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/postgres"
+)
+
+// Arguments that dbcron_enqueue and dbcron_enqueue_with have beyond those of a call, as SQL.
+type further struct{ unique, uniqueFor, priority, attempts, timeout string }
+
+// with enqueues a job of the queue mail with some of these.
+func (p *prompt) with(ctx context.Context, f further) (id int64, err error) {
+	null := func(text string) string {
+		if text == "" {
+			return "NULL"
+		}
+		return text
+	}
+	if p.db.Dialect.Name == postgres.Dialect.Name {
+		interval := func(seconds string) string { return "(" + null(seconds) + ") * INTERVAL '1 second'" }
+		text := fmt.Sprintf("SELECT {prefix}enqueue('mail', 'welcome', unique_key => %s, unique_for => %s, priority => %s, attempts => %s, timeout => %s)",
+			null(f.unique), interval(f.uniqueFor), null(f.priority), null(f.attempts), interval(f.timeout))
+		return id, p.on.Get(ctx, dialect.Unlisted(text), nil, &id)
+	}
+	text := fmt.Sprintf("CALL {prefix}enqueue_with('mail', 'welcome', NULL, NULL, NULL, %s, %s, %s, %s, %s, @id)",
+		null(f.unique), null(f.uniqueFor), null(f.priority), null(f.attempts), null(f.timeout))
+	if _, err := p.on.Exec(ctx, dialect.Unlisted(text), nil); err != nil {
+		return 0, err
+	}
+	return id, p.on.Get(ctx, dialect.Unlisted("SELECT @id"), nil, &id)
+}
+
+func TestPromptEnqueuesWith(t *testing.T) {
+	atPrompt(t, func(t *testing.T, db *dbtest.DB, p *prompt) {
+		c := client(t, db, Options{})
+		with := func(f further) int64 {
+			t.Helper()
+			id, err := p.with(t.Context(), f)
+			must(t, err)
+			return id
+		}
+		id := with(further{"'it''s'", "3600", "1", "3", "90.5"})
+		i := mailed(t, c, id, StateReady)
+		if i.Priority != Urgent || i.MaxAttempts != 3 || i.Timeout != 90500*time.Millisecond || i.Unique != "it's" {
+			t.Errorf("got %+v", i)
+		}
+		if again := with(further{unique: "'it''s'"}); again != id {
+			t.Errorf("a second job %d has the key of %d", again, id)
+		}
+		same, err := c.Enqueue(t.Context(), Job{Queue: "mail", Kind: "welcome", Unique: "it's"})
+		must(t, err)
+		if !same.Existed || same.ID != id {
+			t.Errorf("Go got %+v", same)
+		}
+		gone := with(further{unique: "'short'"})
+		s := newSeat(t, db)
+		for range 2 {
+			if s.take(t) == nil || s.say(t, "complete") != "true" {
+				t.Fatal("it was not done")
+			}
+		}
+		if again := with(further{unique: "'it''s'"}); again != id {
+			t.Errorf("job %d has a key that is in use for an hour", again)
+		}
+		db.Do(t, `UPDATE {prefix}job_unique SET free_at = {now + -1000000} WHERE free_at IS NOT NULL`, nil)
+		if again := with(further{unique: "'it''s'"}); again == id {
+			t.Error("a key is in use whose time is over")
+		}
+		if again := with(further{unique: "'short'"}); again == gone {
+			t.Error("a key is in use whose job has ended")
+		}
+		if i := mailed(t, c, with(further{}), StateReady); i.Priority != Normal || i.MaxAttempts != 0 || i.Timeout != 0 || i.Unique != "" {
+			t.Errorf("got %+v", i)
+		}
+		_, err = c.Edit(t.Context(), "mail", func(q *Queue) { q.FIFO = true })
+		must(t, err)
+		db.Do(t, `UPDATE {prefix}queue_block SET insert_time = {now + :us}`, dialect.Args{"us": -resizeAfter.Microseconds() - 1})
+		for _, bad := range []further{
+			{unique: "' x'"},
+			{priority: "0"},
+			{priority: "5"},
+			{attempts: "-1"},
+			{timeout: "-1"},
+			{uniqueFor: "1"},
+			{unique: "'x'", uniqueFor: "-1"},
+			{unique: "'x'", uniqueFor: "31622401"},
+			{priority: "1"},
+		} {
+			if id, err := p.with(t.Context(), bad); err == nil {
+				t.Errorf("%+v: got %d", bad, id)
+			}
+		}
+	})
+}
+
+// Of several who enqueue with one unique key at the same moment, in Go and at the prompt, one does.
+func TestPromptUniqueAtOnce(t *testing.T) {
+	dbtest.SkipBare(t, "its transactions would have to be run again")
+	atPrompt(t, func(t *testing.T, db *dbtest.DB, _ *prompt) {
+		c := client(t, db, Options{})
+		_, err := c.queue(t.Context(), "mail")
+		must(t, err)
+		const rounds = 15
+		got := make([][]int64, 6)
+		var wg sync.WaitGroup
+		for i := range got {
+			p, mine := newPrompt(t, db), &got[i]
+			wg.Go(func() {
+				for n := range rounds {
+					unique := fmt.Sprint("u", n)
+					for {
+						var id int64
+						var err error
+						if i%2 == 0 {
+							id, err = p.with(t.Context(), further{unique: "'" + unique + "'"})
+						} else {
+							var one Enqueued
+							one, err = c.Enqueue(t.Context(), Job{Queue: "mail", Kind: "welcome", Unique: unique})
+							id = one.ID
+						}
+						if err == nil {
+							*mine = append(*mine, id)
+							break
+						}
+						if !db.Dialect.Retryable(err) {
+							t.Error(err)
+							return
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for i := range got {
+			if !slices.Equal(got[i], got[0]) {
+				t.Errorf("got %v and %v", got[i], got[0])
+			}
+		}
+		if n := db.List(t, `SELECT COUNT(*) FROM {prefix}job`, nil)[0]; n != fmt.Sprint(rounds) {
+			t.Errorf("there are %s jobs", n)
+		}
+	})
+}
+
+// What docs/queue-sql.md shows of enqueueing does as it says.
+func TestPromptShown(t *testing.T) {
+	atPrompt(t, func(t *testing.T, db *dbtest.DB, p *prompt) {
+		page, err := os.ReadFile("../docs/queue-sql.md")
+		must(t, err)
+		_, part, _ := strings.Cut(string(page), "\n## Enqueueing\n")
+		part, _, _ = strings.Cut(part, "\n## ")
+		blocks := strings.Split(part, "```sql\n")
+		if len(blocks) != 3 {
+			t.Fatalf("%d blocks", len(blocks)-1)
+		}
+		db.Do(t, `CREATE TABLE orders (number INT NOT NULL, customer VARCHAR(20) NOT NULL)`, nil)
+		text, _, _ := strings.Cut(blocks[2], "```")
+		statements := strings.SplitAfter(text, ";\n")
+		if db.Dialect.Name == postgres.Dialect.Name {
+			text, _, _ = strings.Cut(blocks[1], "```")
+			statements = []string{text}
+		}
+		for _, one := range statements {
+			if strings.TrimSpace(one) != "" {
+				_, err = p.conn.ExecContext(t.Context(), one)
+				must(t, err)
+			}
+		}
+		p.do(t, `INSERT INTO orders VALUES (1, 'a'), (2, 'b')`, nil)
+		got := db.List(t, `SELECT queue, kind, COALESCE(job_key, '-'), priority FROM {prefix}v_job WHERE queue = 'orders' OR priority = 1 ORDER BY queue, job_key`, nil)
+		if want := []string{"mail welcome - 1", "orders placed a 2", "orders placed b 2"}; !slices.Equal(got, want) {
+			t.Errorf("got %q", got)
+		}
+		var id sql.NullInt64
+		if db.Dialect.Name != postgres.Dialect.Name {
+			must(t, p.on.Get(t.Context(), dialect.Unlisted(`SELECT @id`), nil, &id))
+			if id.Int64 == 0 {
+				t.Error("no id")
+			}
+		}
+	})
+}
