@@ -34,16 +34,18 @@ type ClaimOptions struct {
 	Max   int           // jobs at most, up to 1000; default: 1
 	Lease time.Duration // of the jobs, until a heartbeat renews it; default: 30s
 	Wait  time.Duration // how long to wait for a job, up to 30s; default: not at all
+	Kinds []string      // of jobs, up to 100: the others stay for who does them; default: all
 }
 
 // Claim claims jobs of a queue. It does not retry: if the answer is lost, the jobs are claimable again
 // when their lease ends.
 func (c *Client) Claim(ctx context.Context, queue string, opt ClaimOptions) ([]Claimed, error) {
 	in := struct {
-		Max   int    `json:"max,omitempty"`
-		Lease string `json:"lease,omitempty"`
-		Wait  string `json:"wait,omitempty"`
-	}{opt.Max, durationText(opt.Lease), durationText(opt.Wait)}
+		Max   int      `json:"max,omitempty"`
+		Lease string   `json:"lease,omitempty"`
+		Wait  string   `json:"wait,omitempty"`
+		Kinds []string `json:"kinds,omitempty"`
+	}{opt.Max, durationText(opt.Lease), durationText(opt.Wait), opt.Kinds}
 	var out struct{ Jobs []Claimed }
 	err := c.do(ctx, &call{method: http.MethodPost, path: path("queues", queue, "claim"), in: in, out: &out, wait: opt.Wait})
 	return out.Jobs, err

@@ -24,6 +24,7 @@ type Handler func(ctx context.Context, j *Claimed) (result any, err error)
 type WorkOptions struct {
 	Queue       string
 	Handle      Handler
+	Kinds       []string      // of jobs, up to 100; default: all
 	Concurrency int           // jobs at a time, up to 1000; default: 1
 	Lease       time.Duration // of a job; if this client dies, others get the job after it; default: 30s
 	Wait        time.Duration // how long a claim waits for a job; default: 20s
@@ -129,7 +130,7 @@ func (w *worker) claim(ctx, doing context.Context) error {
 			return nil
 		}
 		began := time.Now() //nolint:forbidigo // measures how long the daemon has waited
-		jobs, err := w.c.Claim(ctx, w.opt.Queue, ClaimOptions{Max: n, Lease: w.opt.Lease, Wait: w.opt.Wait})
+		jobs, err := w.c.Claim(ctx, w.opt.Queue, ClaimOptions{Max: n, Lease: w.opt.Lease, Wait: w.opt.Wait, Kinds: w.opt.Kinds})
 		for range n - len(jobs) {
 			<-w.free
 		}

@@ -71,8 +71,16 @@ func stopping() error {
 	return problem(http.StatusServiceUnavailable, "the daemon is stopping, and gives no jobs out any more; claim from another one")
 }
 
+// A claimOf says what to claim.
+type claimOf struct {
+	limit int
+	kinds []string // none: all
+	lease time.Duration
+	wait  time.Duration
+}
+
 // claim claims jobs of a queue. It returns none if the wait is over or the daemon stops.
-func (p *pulls) claim(ctx context.Context, name string, limit int, lease, wait time.Duration) (node string, list []*given, err error) {
+func (p *pulls) claim(ctx context.Context, name string, of claimOf) (node string, list []*given, err error) {
 	s, err := p.enter(ctx, name)
 	if err != nil {
 		return "", nil, err
@@ -81,7 +89,7 @@ func (p *pulls) claim(ctx context.Context, name string, limit int, lease, wait t
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.giving, cancel)()
-	jobs, err := s.receiver.Receive(waiting, limit, wait)
+	jobs, err := s.receiver.ReceiveKinds(waiting, of.limit, of.wait, of.kinds)
 	switch {
 	case ctx.Err() != nil: // nobody receives the answer
 		p.giveBack(s, jobs)
@@ -89,7 +97,7 @@ func (p *pulls) claim(ctx context.Context, name string, limit int, lease, wait t
 	case err != nil && !errors.Is(err, queue.ErrClosed) && waiting.Err() == nil:
 		return "", nil, err
 	}
-	list, err = p.giveOut(s, jobs, lease)
+	list, err = p.giveOut(s, jobs, of.lease)
 	return daemonOf(s.receiver.Node()), list, err
 }
 

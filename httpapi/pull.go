@@ -3,9 +3,11 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"time"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -21,9 +23,10 @@ const (
 type claimInput struct {
 	Queue string `path:"queue" minLength:"1" maxLength:"200"`
 	Body  struct {
-		Max   int    `json:"max,omitempty" minimum:"1" maximum:"1000" default:"1" doc:"How many at the most"`
-		Lease string `json:"lease,omitempty" maxLength:"40" doc:"After so long without a heartbeat they have failed: 1s to 12h; default: 30s" example:"30s"`
-		Wait  string `json:"wait,omitempty" maxLength:"40" doc:"For so long it is waited for the first one: up to 30s; default: 0s" example:"20s"`
+		Max   int      `json:"max,omitempty" minimum:"1" maximum:"1000" default:"1" doc:"How many at the most"`
+		Lease string   `json:"lease,omitempty" maxLength:"40" doc:"After so long without a heartbeat they have failed: 1s to 12h; default: 30s" example:"30s"`
+		Wait  string   `json:"wait,omitempty" maxLength:"40" doc:"For so long it is waited for the first one: up to 30s; default: 0s" example:"20s"`
+		Kinds []string `json:"kinds,omitempty" minItems:"1" maxItems:"100" nullable:"false" doc:"The kinds of jobs to get; others stay for who does them; default: all" example:"[\"welcome\"]"`
 	} `nameHint:"ClaimRequest"`
 }
 
@@ -72,6 +75,11 @@ func (a *API) claim(ctx context.Context, in *claimInput) (*claimOutput, error) {
 	if err != nil {
 		return nil, err
 	}
+	for i, kind := range in.Body.Kinds {
+		if err := dialect.CheckName(kind); err != nil {
+			return nil, invalid(fmt.Sprintf("kinds[%d]", i), "%v", err)
+		}
+	}
 	wait, err := readDuration("wait", in.Body.Wait)
 	if err == nil && wait > longestWait {
 		err = invalid("wait", "%v is longer than %v; claim again when there was nothing", wait, longestWait)
@@ -80,7 +88,7 @@ func (a *API) claim(ctx context.Context, in *claimInput) (*claimOutput, error) {
 		return nil, err
 	}
 	wait = min(wait, a.opt.Timeout/2) // so that the request does not time out
-	node, list, err := a.pulls.claim(ctx, in.Queue, in.Body.Max, lease, wait)
+	node, list, err := a.pulls.claim(ctx, in.Queue, claimOf{in.Body.Max, in.Body.Kinds, lease, wait})
 	if err != nil {
 		return nil, err
 	}

@@ -136,6 +136,36 @@ func TestClaim(t *testing.T) {
 }
 
 // What is wrong in a request is told, and nothing is done.
+// A claim of some kinds gets as many of them as there are, and the others stay for who claims them.
+func TestClaimKinds(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		s := serve(t, db.DB, Options{})
+		s.makeQueue()
+		var jobs []object
+		for i := range 300 {
+			jobs = append(jobs, object{"kind": []string{"a", "b", "c"}[i%3], "queue": "q"})
+		}
+		s.post("/api/v1/jobs/batch", object{"jobs": jobs}).is(201)
+		s.one() // until then it may have no blocks
+		for _, kind := range []string{"b", "c"} {
+			for n := 0; n < 100; { // a claim has all of them, unless a read takes longer than a moment
+				got := s.claim(object{"max": 100, "wait": "30s", "lease": "12h", "kinds": []string{kind, "none"}})
+				n += len(got.Jobs)
+				for _, j := range got.Jobs {
+					if j.Kind != kind {
+						t.Errorf("one of kind %s came", j.Kind)
+					}
+				}
+			}
+		}
+		for n := 0; n < 99; {
+			n += len(s.claim(object{"max": 1000, "wait": "30s", "lease": "12h"}).Jobs)
+		}
+		s.post("/api/v1/queues/q/claim", object{"kinds": []string{}}).is(422).at("body.kinds")
+		s.post("/api/v1/queues/q/claim", object{"kinds": []string{"a", " b"}}).is(422).at("body.kinds[1]")
+	})
+}
+
 func TestClaimBadInput(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
@@ -354,7 +384,7 @@ func TestClaimantLeaves(t *testing.T) {
 		leave()
 		for range 5 {
 			id := s.enqueue(object{"kind": "x", "queue": "q"})
-			if _, list, err := s.api.pulls.claim(ctx, "q", 1, time.Hour, 0); err == nil || len(list) > 0 {
+			if _, list, err := s.api.pulls.claim(ctx, "q", claimOf{limit: 1, lease: time.Hour}); err == nil || len(list) > 0 {
 				t.Errorf("got %v, %v", list, err)
 			}
 			got := s.one()

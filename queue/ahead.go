@@ -234,7 +234,7 @@ func (w *Worker) tookLoads(t *round) {
 			b.weigh(d, d.bytes())
 			if waits {
 				b.bare = slices.DeleteFunc(b.bare, func(o *Delivery) bool { return o == d })
-				b.ready.Put(d.turn(), d)
+				b.makeReady(d)
 			}
 		case waits && d.from == tableRunning:
 			b.bare = slices.DeleteFunc(b.bare, func(o *Delivery) bool { return o == d })

@@ -36,14 +36,23 @@ func (b *block) putBack() {
 		}
 		b.putBackOf(l, n)
 	}
+	most := b.fill()
+	if len(b.seen) >= 100*b.q.w.opt.Batch { // many kinds have a few each
+		most = min(most, 50*b.q.w.opt.Batch/max(1, len(b.aside)))
+	}
 	for g, s := range b.aside {
-		if s.Len() < b.fill() || g.open() {
+		if s.Len() < most || g.open() && !b.q.w.gates {
 			continue
 		}
-		keep := b.fill() / 2
+		keep := most / 2
 		s.RemoveFunc(func(d *Delivery) bool {
-			if keep--; keep >= 0 || d.from != tableReady || !b.makesWay(d, g) {
+			if keep--; keep >= 0 || d.from != tableReady && !b.leavesDelayed(d, g) || !b.makesWay(d, g) {
 				return false
+			}
+			if d.from == tableDelayed {
+				delete(b.seen, d.ID)
+				b.weigh(d, 0)
+				return true
 			}
 			if b.skipped == nil {
 				b.skipped = map[*limiter]int64{}
@@ -120,7 +129,7 @@ func (b *block) skips(d *Delivery, r reading) bool {
 		return false
 	}
 	if d.line() == "" {
-		g := b.q.limiterOf(d.Kind)
+		g := b.q.barrierOf(d.Kind)
 		if b.skipped[g] == 0 {
 			return false
 		}
@@ -234,7 +243,7 @@ func (b *block) readFrom(id int64) {
 	for p := range b.horizon {
 		b.horizon[p] = min(b.horizon[p], id-1)
 	}
-	b.dirty, b.late = true, true
+	b.dirty, b.late, b.rung, b.told = true, true, true, true // also if a read is under way, from further on
 	b.q.w.enlist(b)
 }
 

@@ -26,7 +26,8 @@ type block struct {
 	divided int
 	fence   int64
 	since   int64 // µs: when it was taken, by the database's clock
-	fifo    bool  // its jobs go one after the other
+	from    instant.Instant
+	fifo    bool // its jobs go one after the other
 
 	seen      map[int64]*Delivery
 	ready     readyList               // may start
@@ -80,11 +81,19 @@ type block struct {
 	held    int // bytes of payloads that were read ahead
 	average int // bytes of the payload of a row, of late
 
-	serving  bool            // a flusher is at it
-	queued   bool            // or will be
-	spot     board.Spot      // among its queue's blocks with ready jobs
-	unseen   bool            // it was taken, and not read yet
-	readTo   board.Place     // where the last read was cut off
+	serving bool        // a flusher is at it
+	queued  bool        // or will be
+	spot    board.Spot  // among its queue's blocks with ready jobs
+	unseen  bool        // it was taken, and not read yet
+	readTo  board.Place // where the last read was cut off
+
+	forKind string          // as its row says: see kinds.go
+	heir    string          // the kind for which it is handed over
+	waiting instant.Instant // since when jobs wait here that others do, and this worker does not; 0: none do
+	left    bool            // delayed jobs that are due stay in their table, since this worker does not do them
+	strand  string          // the kind of a job that was checked out, and that others are to adopt
+	barred  map[string]bool // keys behind jobs that a worker left in their table that removes what it reads
+
 	leaving  bool            // to be handed over: nothing is started any more
 	leaves   instant.Instant // since when
 	kept     instant.Instant // when it was taken, or kept, beyond the worker's share; 0: it was not
@@ -119,7 +128,7 @@ func (b *block) admit(d *Delivery) {
 		b.doubted = append(b.doubted, d)
 		return
 	}
-	b.ready.Put(d.turn(), d)
+	b.makeReady(d)
 }
 
 // pop takes the most urgent job that may start, and sets those aside that their kind's
@@ -191,6 +200,9 @@ func (b *block) setAside(g *limiter, d *Delivery) {
 	b.q.w.bench(d)
 	b.shed(d)
 	g.closed()
+	if b.q.w.gates && !b.serving { // who asks for other kinds waits for what is behind
+		b.putBack()
+	}
 }
 
 // hasReady tells whether to ask for a job. There may be none: whether a job's kind has a

@@ -386,15 +386,15 @@ func (w *Worker) claim(ctx context.Context, t *round) error {
 	return nil
 }
 
-// passOver leaves out what was read and is refused, or behind what is.
+// passOver leaves out what was read and is refused, or not for this worker, or behind what is.
 func (w *Worker) passOver(t *round) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(t.b.refusals) == 0 {
+	if len(t.b.refusals) == 0 && !w.picks {
 		return
 	}
 	stays := func(d *Delivery) bool {
-		if !t.b.bars(d.line()) && !slices.ContainsFunc(t.b.refusals, func(r *refusal) bool { return r.d.ID == d.ID }) {
+		if !w.leavesRow(t.b, d) && !t.b.bars(d.line()) && !slices.ContainsFunc(t.b.refusals, func(r *refusal) bool { return r.d.ID == d.ID }) {
 			return false
 		}
 		t.passed = append(t.passed, d)
@@ -507,6 +507,7 @@ func (w *Worker) apply(t *round, err error) {
 	if b.leaving && b.idle() {
 		w.nudge()
 	}
+	w.nudgeIfExhausted(b)
 }
 
 // failedRound keeps what a round has not written for the next one. mu is held.

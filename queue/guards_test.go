@@ -78,7 +78,7 @@ func told(at int) dialect.Args {
 	args := dialect.Args{
 		"queue": 1, "to": 1, "name": "q", "divided": 3, "generation": 1, "priority": 2, "id": first,
 		"ids": []int64{first, first + 2}, "n": 2, "least": first, "most": first + 2, "places": store.Places{Queue: 1, Divided: 3, Priority: 2, IDs: []int64{first, first + 2}},
-		"node": "me", "from": "nobody", "fence": 5, "batch": 100, "left": 0, "busy": 1, "was": rowRunning,
+		"node": "me", "from": "nobody", "fence": 5, "batch": 100, "left": 0, "busy": 1, "does": nil, "was": rowRunning,
 		"state": rowSuspect, "lease": 1, "keep": 1, "soon": 0, "limit": 100, "since": store.Epoch.UnixMicro(), "rows": moving(first, Normal),
 	}
 	maps.Copy(args, past(first-1))
@@ -196,7 +196,7 @@ var reaches = []struct {
 	{store.ListWorkers, 0, 1, "queue", nil},
 	{store.ListBlocks, 0, 2, "queue", nil},
 	{store.TakeBlock, 0, 1, "queue, divided, fence", dialect.Args{"divided": 5}},
-	{store.HandOverBlock, 0, 1, "queue, divided, fence, node", nil},
+	{store.HandOverBlock, 0, 1, "queue, divided, fence, node", dialect.Args{"kind": ""}},
 	{store.TrustBlock, 0, 1, "queue, divided, fence, node", nil},
 	{store.StillMine, 0, 1, "queue, divided, fence, node", nil},
 	{store.ClaimHolds, 0, 1, "queue, divided, fence, node", nil},
@@ -381,7 +381,7 @@ func TestNodes(t *testing.T) {
 		t.Run("forget", func(t *testing.T) {
 			void(t, db)
 			for _, name := range holders(t, db) {
-				must(t, orExec(db, store.RegisterWorker, dialect.Args{"queue": 1, "node": name, "busy": 0}))
+				must(t, orExec(db, store.RegisterWorker, dialect.Args{"queue": 1, "node": name, "busy": 0, "does": nil}))
 			}
 			long := dialect.Args{"since": int64(-3600e6)}
 			must(t, orExec(db, store.ExpelIdleNodes, long))
@@ -513,7 +513,7 @@ func TestOnce(t *testing.T) {
 			args dialect.Args
 		}{
 			{store.CreateQueue, dialect.Args{"name": "r"}},
-			{store.RegisterWorker, dialect.Args{"queue": 1, "node": "you", "busy": 0}},
+			{store.RegisterWorker, dialect.Args{"queue": 1, "node": "you", "busy": 0, "does": nil}},
 		} {
 			must(t, orExec(db, test.stmt, test.args))
 			if err := orExec(db, test.stmt, test.args); err != nil {
@@ -955,6 +955,11 @@ func TestPending(t *testing.T) {
 			byHand(t, db, test.rows...)
 			if n := reached(t, db, store.PendingBlock, dialect.Args{"queue": 1}); (n > 0) != test.want {
 				t.Errorf("case %d: %d blocks, want %t", i, n, test.want)
+			}
+			for kind, want := range map[string]bool{"x": test.want, "y": false} {
+				if n := reached(t, db, store.PendingKinds, dialect.Args{"queue": 1, "kinds": []string{kind}}); (n > 0) != want {
+					t.Errorf("case %d, kind %s: %d blocks, want %t", i, kind, n, want)
+				}
 			}
 		}
 	})

@@ -20,6 +20,7 @@ import (
 type limiter struct {
 	q     *workQueue
 	kind  string // empty: the queue's own
+	never bool   // it is of kinds that this worker does not do
 	limit Limit  // with neither number set when there is none
 
 	active   int            // jobs that have passed and not ended
@@ -49,6 +50,17 @@ func (q *workQueue) limiterOf(kind string) *limiter {
 	if q.limiters == nil || kind == "" {
 		return nil
 	}
+	if g := q.limiters[kind]; g != nil || !q.w.gates {
+		return g
+	}
+	return q.rest // see kinds.go
+}
+
+// limiterWith is the limiter of the jobs of a kind that has one of its own; nil if it has none.
+func (q *workQueue) limiterWith(kind string) *limiter {
+	if kind == "" {
+		return nil
+	}
 	return q.limiters[kind]
 }
 
@@ -57,7 +69,8 @@ func (q *workQueue) own() *limiter { return q.limiters[""] }
 
 // open tells whether a job may pass.
 func (g *limiter) open() bool {
-	return g == nil || (g.limit.Running == 0 || g.active < g.room) && (g.limit.Rate == 0 || g.tokens > 0)
+	return g == nil || !g.never && g.q.w.asking.takes(g.kind) &&
+		(g.limit.Running == 0 || g.active < g.room) && (g.limit.Rate == 0 || g.tokens > 0)
 }
 
 // free is how many may pass now.
@@ -91,7 +104,7 @@ func (w *Worker) pass(d *Delivery) {
 		g.active++
 		g.tokens = max(0, g.tokens-1)
 	}
-	if g := q.limiterOf(d.Kind); g != nil {
+	if g := q.limiterWith(d.Kind); g != nil {
 		d.limiters |= throughKind
 		g.active++
 		g.tokens = max(0, g.tokens-1)
@@ -108,7 +121,7 @@ func (w *Worker) exit(d *Delivery) {
 		w.vacate(q.own())
 	}
 	if d.limiters&throughKind != 0 {
-		w.vacate(q.limiterOf(d.Kind))
+		w.vacate(q.limiterWith(d.Kind))
 	}
 	d.limiters = 0
 }

@@ -15,8 +15,9 @@ import (
 
 // RunOnce does what there is to do, and ends when nothing is left of its queues that
 // could begin: no job is ready or due, but for those that wait for another of their
-// key that runs elsewhere or waits for its retry, and those of queues that are not
-// active. What other workers have is waited for until they have begun or finished it,
+// key that runs elsewhere or waits for its retry, those of queues that are not
+// active, and those of kinds that the worker does not do, with what waits for them by its key.
+// What other workers have is waited for until they have begun or finished it,
 // and taken over if they die. Jobs that come later, or are due later, are left to the
 // next call. When ctx ends it stops as [Worker.Run] does.
 func (w *Worker) RunOnce(ctx context.Context) error {
@@ -88,30 +89,40 @@ func (w *Worker) engaged() bool {
 			}
 		}
 	}
-	return len(w.out) > 0 || w.ends.busy || len(w.ends.groups) > 0
+	for _, d := range w.out {
+		if d.began != 0 || w.knows(d.Kind) {
+			return true
+		}
+	}
+	return w.ends.busy || len(w.ends.groups) > 0
 }
 
 // left tells whether the tables have a job that could begin, here or elsewhere.
 func (w *Worker) left(ctx context.Context) (bool, error) {
 	w.mu.Lock()
 	queues, name := slices.DeleteFunc(slices.Clone(w.queues), func(q *workQueue) bool { return q.set.State != "active" }), w.node
+	var kinds []string // nil: all
 	ask := make([]*dialect.Stmt, len(queues))
+	if w.picks {
+		kinds = w.does.list()
+	}
 	for i, q := range queues {
-		if ask[i] = store.PendingBlock; q.set.FIFO {
-			ask[i] = store.PendingFIFO
-		}
+		ask[i] = store.PendingOf(q.set.FIFO, kinds != nil)
 	}
 	w.mu.Unlock()
+	if kinds != nil && len(kinds) == 0 {
+		return false, nil
+	}
 	for i, q := range queues {
 		var block int
-		err := w.db.Get(ctx, ask[i], dialect.Args{"queue": q.id}, &block)
+		err := w.db.Get(ctx, ask[i], dialect.Args{"queue": q.id, "kinds": kinds}, &block)
 		if err == nil || !errors.Is(err, sql.ErrNoRows) {
 			return true, err
 		}
 		running, err := w.readRunning(ctx, q)
 		// One that is here, or whose worker has ended, so that somebody will go on with it.
 		if err != nil || slices.ContainsFunc(running, func(r runningRow) bool {
-			return r.lockBy == name || r.state == rowHanded || !r.live || !r.inTime
+			return (kinds == nil || slices.Contains(kinds, r.kind)) && (r.lockBy == name || r.state == rowHanded || !r.live || !r.inTime)
 		}) {
 			return true, err
 		}

@@ -45,7 +45,7 @@ type keyColumn struct {
 var asked = map[*dialect.Stmt]bool{
 	store.ListDelayed: true, store.StandDelayed: true, store.ListDead: true, store.CountReady: true, store.CountDelayed: true, store.CountRunning: true,
 	store.CountDead: true, store.LookForAny: true,
-	store.PendingBlock: true, store.PendingFIFO: true, store.AdvanceDelayed: true, store.StatReady: true, store.StatDelayed: true, store.StatRunning: true,
+	store.PendingBlock: true, store.PendingFIFO: true, store.PendingKinds: true, store.PendingFIFOKinds: true, store.OtherKinds: true, store.AdvanceDelayed: true, store.StatReady: true, store.StatDelayed: true, store.StatRunning: true,
 	store.StatDead: true, store.StatDone: true, store.ListDone: true, store.CountDone: true,
 	store.QueueUses: true,
 }
@@ -241,7 +241,7 @@ func planArgs(stmt *dialect.Stmt, n int) dialect.Args {
 		"snapshot": nil, "percent": nil, "message": nil, "attempt": 1, "group": int64(1), "callback": nil,
 		"error": "", "topic": "t", "subscriber": "q",
 		"running": 1, "rate": 1, "per": "1s", "burst": 1, "slot": 0, "lasts": 1, "drawn": int64(1), "at": "127.0.0.1:1",
-		"key": "k", "what": "done", "tries": 1, "before": ids[0],
+		"kinds": []string{"k", "l"}, "does": nil, "key": "k", "what": "done", "tries": 1, "before": ids[0],
 	}
 }
 

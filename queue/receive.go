@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
@@ -24,14 +25,17 @@ type Receiver struct {
 	looks chan struct{} // whose place has one who looks
 
 	// The worker's mutex guards these.
-	waiting []*wanted       // those who wait, in their order
-	asked   instant.Instant // when somebody waited last
-	looked  int             // how often somebody began to look
+	waiting []*wanted                  // those who wait, in their order
+	asked   instant.Instant            // when somebody waited last
+	kinds   map[string]instant.Instant // that were asked for, and when last
+	anyKind instant.Instant            // when somebody asked for jobs of any kind; 0: nobody has
+	looked  int                        // how often somebody began to look
 }
 
 // A wanted is one who waits for jobs.
 type wanted struct {
 	limit int
+	kinds *kindSet // nil: all
 	got   []*Delivery
 	size  int             // of their payloads
 	since instant.Instant // when it got the first; 0: it has none
@@ -58,7 +62,7 @@ func (c *Client) Receiver(ctx context.Context, opt WorkerOptions) (*Receiver, er
 	w.exact = true
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &Receiver{w: w, cancel: cancel, ended: make(chan struct{}), looks: make(chan struct{}, 1)}
-	r.asked, w.unasked = instant.Now(), r.unasked
+	r.asked, r.kinds, w.unasked = instant.Now(), map[string]instant.Instant{}, r.unasked
 	handing := make(chan struct{})
 	go func() {
 		defer close(handing)
@@ -92,11 +96,30 @@ func (c *Client) Receiver(ctx context.Context, opt WorkerOptions) (*Receiver, er
 // Each must be given to Complete or Fail before its timeout, if it has one: then it
 // has failed. Receive returns ErrClosed after Close.
 func (r *Receiver) Receive(ctx context.Context, limit int, wait time.Duration) ([]*Delivery, error) {
+	return r.ReceiveKinds(ctx, limit, wait, nil)
+}
+
+// ReceiveKinds is Receive for jobs of some kinds; none are all. The others stay for who asks for
+// them, here or elsewhere: the blocks in which nothing else is left go to workers that do these
+// kinds.
+func (r *Receiver) ReceiveKinds(ctx context.Context, limit int, wait time.Duration, kinds []string) ([]*Delivery, error) {
 	if limit < 1 {
 		return nil, invalid("limit", "%d is not at least 1", limit)
 	}
 	o := &wanted{limit: limit, given: make(chan struct{})}
-	if !r.queueUp(o) {
+	if len(kinds) > 0 {
+		for _, kind := range kinds {
+			if err := dialect.CheckName(kind); err != nil {
+				return nil, invalid("kinds", "%v", err)
+			}
+		}
+		o.kinds = newKindSet(kinds)
+	}
+	over, err := r.queueUp(o)
+	if err != nil {
+		return nil, err
+	}
+	if !over {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
@@ -128,27 +151,142 @@ func (r *Receiver) Receive(ctx context.Context, limit int, wait time.Duration) (
 const unaskedFor = 3 * time.Second
 
 // unasked tells whether nobody has asked for that long. mu is held.
-func (r *Receiver) unasked() bool { return len(r.waiting) == 0 && since(r.asked) > unaskedFor }
+func (r *Receiver) unasked() bool {
+	r.choose()
+	return len(r.waiting) == 0 && since(r.asked) > unaskedFor
+}
+
+const (
+	// kindsFor is for how long a Receiver does a kind that was asked for.
+	kindsFor = time.Minute
+
+	// mostKinds is how many kinds those may name who ask one Receiver.
+	mostKinds = 1000
+)
+
+// noteKinds takes in which kinds somebody asks for. mu is held.
+func (r *Receiver) noteKinds(asked *kindSet) error {
+	at, w := instant.Now(), r.w
+	if asked == nil {
+		r.anyKind = at
+		r.choose()
+		return nil
+	}
+	var fresh []string
+	for kind := range asked.has {
+		if _, ok := r.kinds[kind]; !ok {
+			fresh = append(fresh, kind)
+		}
+	}
+	if len(r.kinds)+len(fresh) > mostKinds {
+		return invalid("kinds", "those who claim from this queue here have named %d others, and there may be %d; claim without kinds",
+			len(r.kinds), mostKinds)
+	}
+	for kind := range asked.has {
+		r.kinds[kind] = at
+	}
+	if len(fresh) > 0 {
+		w.gates = true
+		for _, q := range w.queues {
+			for _, kind := range fresh { // where those wait that are for somebody else
+				if q.limiters[kind] == nil {
+					w.limit(q, kind, Limit{})
+				}
+			}
+			if q.rest == nil {
+				q.rest = &limiter{q: q, kind: restKind}
+			}
+			for _, b := range q.blocks {
+				b.sortAnew()
+			}
+		}
+	}
+	r.choose()
+	return nil
+}
+
+// restKind stands for the kinds that nobody has named. No job can have it: see fifoLine.
+const restKind = " rest"
+
+// choose says which kinds the Receiver does: those that were asked for of late, and all of them if
+// nobody has named some, or somebody asks for any. mu is held.
+func (r *Receiver) choose() {
+	w, does := r.w, (*kindSet)(nil)
+	if r.anyKind == 0 || since(r.anyKind) >= kindsFor {
+		var kinds []string
+		for kind, at := range r.kinds {
+			if since(at) < kindsFor {
+				kinds = append(kinds, kind)
+			}
+		}
+		if len(kinds) > 0 {
+			does = newKindSet(kinds)
+		}
+	}
+	if (does == nil) == !w.picks && (does == nil || does.text == w.does.text) {
+		return
+	}
+	w.picks, w.does = does != nil, does
+	for _, q := range w.queues {
+		for _, b := range q.blocks {
+			b.sortAnew()
+		}
+	}
+	w.nudge()
+}
+
+// ask has jobs of some kinds be taken; nil: all. mu is held.
+func (w *Worker) ask(kinds *kindSet) {
+	if w.asking == kinds {
+		return
+	}
+	w.asking = kinds
+	w.resumeOpen()
+	for _, q := range w.queues {
+		for _, b := range q.blocks {
+			w.offer(b, 0)
+		}
+	}
+}
+
+// resumeOpen has jobs read again that were put back and may begin now. mu is held.
+func (w *Worker) resumeOpen() {
+	if !w.gates {
+		return
+	}
+	for _, q := range w.queues {
+		for _, b := range q.blocks {
+			for g := range b.skipped {
+				if g.open() {
+					b.resumeOf(g)
+				}
+			}
+		}
+	}
+}
 
 // queueUp has somebody wait behind the others. It returns true if there is nothing to wait
 // for.
-func (r *Receiver) queueUp(o *wanted) bool {
+func (r *Receiver) queueUp(o *wanted) (over bool, err error) {
 	w := r.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closing {
-		return true
+		return true, nil
+	}
+	if err := r.noteKinds(o.kinds); err != nil {
+		return true, err
 	}
 	r.waiting = append(r.waiting, o)
 	r.give()
 	r.asked = instant.Now()
 	if o.over {
-		return true
+		return true, nil
 	}
 	if len(r.waiting) == 1 {
 		w.work.Signal() // hand waits for work from now on
 	}
-	return false
+	return false, nil
 }
 
 // hand hands out what comes. One goroutine waits for all who wait: whoever commits a job
@@ -167,16 +305,18 @@ func (r *Receiver) hand() {
 		}
 	}
 	for len(r.waiting) > 0 {
-		r.dismiss()
+		r.dismiss(0)
 	}
 }
 
-// give gives what there is to those who have waited longest. mu is held, so nobody leaves
-// meanwhile: a job is given to one who takes it, or stays.
+// give gives what there is to those who have waited longest of those who want it. mu is held, so
+// nobody leaves meanwhile: a job is given to one who takes it, or stays.
 func (r *Receiver) give() {
 	w := r.w
-	for len(r.waiting) > 0 && !w.closing {
-		o := r.waiting[0]
+	defer w.ask(nil)
+	for i := 0; i < len(r.waiting) && !w.closing; {
+		o := r.waiting[i]
+		w.ask(o.kinds)
 		for !o.filled() {
 			d := w.popReady()
 			if d == nil {
@@ -186,26 +326,28 @@ func (r *Receiver) give() {
 			o.got = append(o.got, d)
 			o.size += len(d.Payload)
 		}
-		switch {
-		case len(o.got) == 0:
-			return
-		case o.since == 0:
+		if len(o.got) > 0 && o.since == 0 {
 			o.since = instant.Now()
 		}
-		if !o.filled() && since(o.since) < w.patience && w.readsMore() {
-			return
+		w.resumeOpen()
+		if len(o.got) == 0 || !o.filled() && since(o.since) < w.patience && w.readsMore() {
+			if o.kinds == nil {
+				return // what there is has been given
+			}
+			i++ // others may want what is left
+			continue
 		}
-		r.dismiss()
+		r.dismiss(i)
 	}
 }
 
 // filled tells whether one who waits has as many jobs as there may be.
 func (o *wanted) filled() bool { return len(o.got) >= o.limit || o.size >= mostReceived }
 
-// dismiss answers the first of those who wait. mu is held.
-func (r *Receiver) dismiss() {
-	o := r.waiting[0]
-	r.waiting, o.over = r.waiting[1:], true
+// dismiss answers one of those who wait. mu is held.
+func (r *Receiver) dismiss(at int) {
+	o := r.waiting[at]
+	r.waiting, o.over = slices.Delete(r.waiting, at, at+1), true
 	close(o.given)
 }
 

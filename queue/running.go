@@ -19,6 +19,7 @@ import (
 type runningRow struct {
 	divided            int
 	id                 int64
+	kind               string
 	key, state, lockBy string
 	crashes            int
 	live, inTime       bool
@@ -32,7 +33,7 @@ func (r *runningRow) at(q *workQueue) store.JobID {
 func (w *Worker) readRunning(ctx context.Context, q *workQueue) ([]runningRow, error) {
 	return dialect.Select(ctx, &w.db.Session, store.RunningJobs, dialect.Args{"queue": q.id}, func(rows *sql.Rows) (r runningRow, err error) {
 		var key sql.NullString
-		err = rows.Scan(&r.divided, &r.id, &key, &r.state, &r.crashes, &r.lockBy, &r.live, &r.inTime)
+		err = rows.Scan(&r.divided, &r.id, &r.kind, &key, &r.state, &r.crashes, &r.lockBy, &r.live, &r.inTime)
 		r.key = key.String
 		return r, err
 	})
@@ -80,6 +81,7 @@ func (w *Worker) findHeld(ctx context.Context, b *block) error {
 // delayed job of each block is due.
 func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) error {
 	w.mu.Lock()
+	q.unstrand()
 	out := maps.Clone(w.out)
 	foreign := map[*block]map[string]place{}
 	var dues []dialect.Args
@@ -125,7 +127,7 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) erro
 			}
 			r.live = false
 		}
-		if (r.state == rowHanded || !r.live) && !w.leads(r.at(q)) {
+		if (r.state == rowHanded || !r.live) && !w.leads(r.at(q)) && !w.strands(q, &r) {
 			if err := w.adoptOne(ctx, q, r, name); err != nil {
 				return err
 			}
@@ -311,7 +313,7 @@ func (w *Worker) adoptOne(ctx context.Context, q *workQueue, r runningRow, name 
 	}
 	b.count++
 	b.weigh(d, d.bytes())
-	b.ready.Put(d.turn(), d)
+	b.makeReady(d)
 	w.offer(b, 1)
 	return nil
 }

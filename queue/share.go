@@ -35,6 +35,9 @@ type workerRow struct {
 
 	drained bool // it takes nothing any more
 	by      string
+
+	says  string   // the kinds that it does, as its row has them
+	kinds *kindSet // nil: all
 }
 
 // share looks after the blocks of all queues.
@@ -102,7 +105,7 @@ func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) erro
 	}
 	failed = errors.Join(failed, w.expelLate(ctx, ofBlocks(rows)))
 	for _, r := range w.check(q, rows, name) {
-		args := dialect.Args{"queue": set.id, "divided": r.Divided, "fence": r.Fence, "node": name}
+		args := dialect.Args{"queue": set.id, "divided": r.Divided, "fence": r.Fence, "node": name, "kind": r.ForKind}
 		_, err := w.db.Exec(ctx, store.HandOverBlock, args)
 		failed = errors.Join(failed, err)
 	}
@@ -110,13 +113,20 @@ func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) erro
 		return errors.Join(failed, err)
 	}
 	round := int(w.c.clock.now() / w.rotate.Microseconds())
-	share := target(all, name, len(rows), round)
 	drained := w.noteDrained(all, name)
 	w.noteSurplus(q, all, len(rows))
-	mine := w.surrender(q, share, !othersMove(all, name) && !drained)
+	w.noteKinds(q, all, name)
+	parts := partsOf(all, rows)
+	for _, p := range parts {
+		p.share = target(p.workers, name, len(p.rows), round+p.turn)
+		p.mine = w.surrender(q, p, !othersMove(all, name) && !drained)
+	}
+	w.yield(q)
 	failed = errors.Join(failed, w.handOverIdle(ctx, q))
-	free, vacant := w.freeBlocks(q, all, name, rows)
-	failed = errors.Join(failed, w.takeFree(ctx, q, free, vacant, name, share-mine))
+	vacant := w.vacantBlocks(q, all, name, rows)
+	for _, p := range parts {
+		failed = errors.Join(failed, w.takeFree(ctx, q, freeBlocks(p.rows), vacant, name, p.share-p.mine))
+	}
 	failed = errors.Join(failed, w.conductTrials(ctx, q, name))
 	return errors.Join(failed, w.lookAround(ctx, q, name))
 }
@@ -183,14 +193,15 @@ func (w *Worker) introduce(ctx context.Context, q *workQueue, name string, busy 
 		return nil, err
 	}
 	at := slices.IndexFunc(all, func(r workerRow) bool { return r.node == name })
-	args := dialect.Args{"queue": q.id, "node": name, "busy": 0}
+	says, kinds := w.announces()
+	args := dialect.Args{"queue": q.id, "node": name, "busy": 0, "does": kinds}
 	if busy || at >= 0 && all[at].drained { // workers of 0.1 know the one, and not the other
 		args["busy"] = 1
 	}
 	switch {
 	case at < 0:
 		_, err = w.db.Exec(ctx, store.RegisterWorker, args)
-	case all[at].busy != args["busy"]:
+	case all[at].busy != args["busy"] || all[at].says != says:
 		_, err = w.db.Exec(ctx, store.SetBusy, args)
 	default:
 		return all, nil
@@ -205,7 +216,10 @@ func (w *Worker) introduce(ctx context.Context, q *workQueue, name string, busy 
 // colleagues lists who works on a queue, with this worker.
 func (w *Worker) colleagues(ctx context.Context, q *workQueue) ([]workerRow, error) {
 	return dialect.Select(ctx, &w.db.Session, store.ListWorkers, dialect.Args{"queue": q.id}, func(rows *sql.Rows) (r workerRow, err error) {
-		return r, rows.Scan(&r.node, &r.busy, &r.inTime, &r.drained, &r.by)
+		var kinds sql.NullString
+		err = rows.Scan(&r.node, &r.busy, &r.inTime, &r.drained, &r.by, &kinds)
+		r.says, r.kinds = kinds.String, w.kindSets.read(kinds.String)
+		return r, err
 	})
 }
 
@@ -324,9 +338,9 @@ func (w *Worker) check(q *workQueue, rows []store.BlockRow, name string) (forgot
 	return forgotten
 }
 
-// surrender marks blocks that are too many, quiet ones first, then old ones, and returns how
-// many stay. If keeps says so, what it took because nobody else did stays for a while.
-func (w *Worker) surrender(q *workQueue, share int, keeps bool) (stay int) {
+// surrender marks blocks of a part that are too many, quiet ones first, then old ones, and returns
+// how many stay. If keeps says so, what it took because nobody else did stays for a while.
+func (w *Worker) surrender(q *workQueue, p *part, keeps bool) (stay int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at := instant.Now()
@@ -336,7 +350,7 @@ func (w *Worker) surrender(q *workQueue, share int, keeps bool) (stay int) {
 			w.remain(b, at)
 		}
 		switch {
-		case b.leaving:
+		case b.leaving || !p.has(b.divided):
 		case keeps && (b.kept != 0 && at.Sub(b.kept) < keepFor || b.unended()): // else what has ended would be done again
 			stay++
 		default:
@@ -346,7 +360,7 @@ func (w *Worker) surrender(q *workQueue, share int, keeps bool) (stay int) {
 	slices.SortFunc(mine, func(a, b *block) int {
 		return cmp.Or(cmp.Compare(a.active, b.active), cmp.Compare(a.since, b.since))
 	})
-	surplus := min(max(0, stay+len(mine)-share), len(mine))
+	surplus := min(max(0, stay+len(mine)-p.share), len(mine))
 	for _, b := range mine[:surplus] {
 		w.leave(b)
 	}
@@ -380,7 +394,7 @@ func (w *Worker) remain(b *block, at instant.Instant) {
 	if w.closing || w.drained != nil {
 		return
 	}
-	b.leaving, b.kept = false, at
+	b.leaving, b.kept, b.heir = false, at, ""
 	w.offer(b, b.count)
 	w.suspect(b)
 	w.enlist(b)
@@ -417,7 +431,9 @@ func (w *Worker) handOverIdle(ctx context.Context, q *workQueue) error {
 		err = errors.Join(err, e)
 	}
 	for _, b := range idle {
-		_, e := w.db.Exec(ctx, store.HandOverBlock, dialect.Args{"queue": q.id, "divided": b.divided, "fence": b.fence, "node": name})
+		_, e := w.db.Exec(ctx, store.HandOverBlock, dialect.Args{
+			"queue": q.id, "divided": b.divided, "fence": b.fence, "node": name, "kind": cmp.Or(b.heir, b.forKind),
+		})
 		err = errors.Join(err, e) // then it is taken away when the lease has ended
 	}
 	if len(idle) > 0 {

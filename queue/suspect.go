@@ -231,7 +231,7 @@ func (w *Worker) goOn(d *Delivery) {
 	case b.gone:
 		w.forgo(d)
 	default: // it was under suspicion, and may start now: it counts already
-		b.ready.Put(d.turn(), d)
+		b.makeReady(d)
 		w.offer(b, 1)
 	}
 }

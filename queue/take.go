@@ -28,20 +28,26 @@ type vacancy struct {
 }
 
 // freeBlocks lists the blocks that anybody may take: those that have waited longest first,
-// and of those that were never had, any. It tells which of them have been vacant for so long
-// that they are taken beyond the worker's share.
-func (w *Worker) freeBlocks(q *workQueue, all []workerRow, name string, rows []store.BlockRow) (free []store.BlockRow,
-	vacant map[int]bool,
-) {
-	free = slices.DeleteFunc(slices.Clone(rows), func(r store.BlockRow) bool { return !r.Free() })
+// and of those that were never had, any.
+func freeBlocks(rows []store.BlockRow) []store.BlockRow {
+	free := slices.DeleteFunc(slices.Clone(rows), func(r store.BlockRow) bool { return !r.Free() })
 	rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
 	slices.SortStableFunc(free, func(a, b store.BlockRow) int { return cmp.Compare(a.LockAt, b.LockAt) })
+	return free
+}
+
+// vacantBlocks tells which free blocks have been so for so long that they are taken beyond the
+// worker's share.
+func (w *Worker) vacantBlocks(q *workQueue, all []workerRow, name string, rows []store.BlockRow) (vacant map[int]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at, had := instant.Now(), q.vacant
 	q.vacant, vacant = map[int]vacancy{}, map[int]bool{}
 	may := !q.busy && !w.closing && !othersMove(all, name)
-	for _, r := range free {
+	for _, r := range rows {
+		if !r.Free() {
+			continue
+		}
 		v := had[r.Divided]
 		if v.from == 0 || v.fence != r.Fence {
 			v = vacancy{r.Fence, at}
@@ -49,7 +55,7 @@ func (w *Worker) freeBlocks(q *workQueue, all []workerRow, name string, rows []s
 		q.vacant[r.Divided] = v
 		vacant[r.Divided] = may && at.Sub(v.from) >= vacantAfter
 	}
-	return free, vacant
+	return vacant
 }
 
 // othersMove tells whether somebody else is to have all blocks of a queue, to move jobs.
@@ -101,6 +107,7 @@ func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *store.BlockRow, n
 	b := &block{
 		q: q, divided: r.Divided, fence: r.Fence + 1, since: w.c.clock.now(), seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{},
 		dirty: true, ripe: true, keyed: q.set.ordered || r.FIFO, unseen: true, fifo: r.FIFO,
+		forKind: r.ForKind, from: instant.Now(),
 	}
 	if r.State != "FREE" && !r.Left {
 		b.accused = r.Suspects + 1
@@ -110,7 +117,9 @@ func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *store.BlockRow, n
 		w.log.Info("took a block over from a worker that was lost", "queue", q.name, "block", r.Divided, "from", r.LockBy)
 	}
 	if err := w.findHeld(ctx, b); err != nil {
-		_, _ = w.db.Exec(ctx, store.HandOverBlock, dialect.Args{"queue": q.id, "divided": r.Divided, "fence": b.fence, "node": name})
+		_, _ = w.db.Exec(ctx, store.HandOverBlock, dialect.Args{
+			"queue": q.id, "divided": r.Divided, "fence": b.fence, "node": name, "kind": r.ForKind,
+		})
 		return false, err
 	}
 	w.mu.Lock()

@@ -55,6 +55,10 @@ type WorkerOptions struct {
 	// alone.
 	Isolated bool
 
+	// BuryUnknown makes jobs dead letters that have a kind for which the worker has no handler.
+	// Otherwise they stay where they are: for workers that have one, or until there is one.
+	BuryUnknown bool
+
 	// LeaderLock is the name of a lock that the process has, and that only one can have at a time:
 	// see [Client.TakeOver]. Empty: none.
 	LeaderLock string
@@ -115,7 +119,7 @@ type Worker struct {
 	patience   time.Duration // for so long jobs wait for older ones: see oldest.go
 	miscounted func(was, is int)
 	handlers   map[string]*kindHandler
-	others     *kindHandler // for kinds that have none; nil: they become dead letters
+	others     *kindHandler // for kinds that have none; nil: see BuryUnknown
 	middleware []Middleware
 
 	mu       sync.Mutex
@@ -149,21 +153,27 @@ type Worker struct {
 	recess   instant.Instant    // until then no job begins that is to run alone
 	taken    map[*Delivery]bool // by Receive
 	unasked  func() bool        // nobody has asked its Receiver for jobs of late; nil: it has none
-	steps    int                // how often the database's clock was set, as far as its blocks know
-	rounds   int                // how often it has taken the blocks that are its share
-	kinds    map[string]string  // names, each once
-	base     context.Context    // of jobs
-	hears    instant.Instant    // when a notification was heard last; 0: none was
-	begun    int                // jobs that have begun
-	called   chan struct{}      // a notification was heard
-	tick     chan struct{}      // look after the blocks now
-	keeper   chan struct{}      // look after the limiters now
-	shared   chan struct{}      // closed when no blocks are taken any more
-	stopping chan struct{}      // closed when the worker is being stopped
-	joined   chan struct{}      // closed when it is known to the others
-	ended    chan struct{}      // closed when nothing is written any more
-	group    sync.WaitGroup     // handlers
-	bell     *doorbell          // nil: it has none
+	picks    bool               // it does not do all kinds: see kinds.go
+	does     *kindSet           // those that it does, if it picks
+	gates    bool               // its Receiver has been asked for some kinds only
+	asking   *kindSet           // those that are wanted now; nil: all
+	kindSets kindSets
+	unknown  map[kindOf]instant.Instant // kinds that nobody does: since when, or -1: it was logged
+	steps    int                        // how often the database's clock was set, as far as its blocks know
+	rounds   int                        // how often it has taken the blocks that are its share
+	kinds    map[string]string          // names, each once
+	base     context.Context            // of jobs
+	hears    instant.Instant            // when a notification was heard last; 0: none was
+	begun    int                        // jobs that have begun
+	called   chan struct{}              // a notification was heard
+	tick     chan struct{}              // look after the blocks now
+	keeper   chan struct{}              // look after the limiters now
+	shared   chan struct{}              // closed when no blocks are taken any more
+	stopping chan struct{}              // closed when the worker is being stopped
+	joined   chan struct{}              // closed when it is known to the others
+	ended    chan struct{}              // closed when nothing is written any more
+	group    sync.WaitGroup             // handlers
+	bell     *doorbell                  // nil: it has none
 	ends     concluder
 	book     refusalBook
 	counts   map[countKey]*count
@@ -186,6 +196,11 @@ type workQueue struct {
 	strange  map[store.JobID]bool // running jobs that are this worker's, and that it does not know of
 	vacant   map[int]vacancy      // blocks that were free at the last look
 	limiters map[string]*limiter  // by kind; nil while there were no limits
+
+	elsewhere *limiter   // of the kinds that others do and this worker does not; see kinds.go
+	nowhere   *limiter   // of those that nobody does
+	rest      *limiter   // of those that no asker of a Receiver has named
+	others    []*kindSet // what the others do
 
 	heap      board.Heap[*block] // that have ready jobs, the oldest first: see oldest.go
 	listed    bool               // in the worker's list of queues that have such
@@ -250,7 +265,8 @@ func (w *Worker) HandleWith(kind string, p RetryPolicy, h Handler) error {
 }
 
 // HandleOthers sets what does the jobs of all kinds that have no handler of their
-// own: without it they become dead letters. It returns an error as Handle does.
+// own: without it the worker leaves them alone (see [WorkerOptions].BuryUnknown). It returns an
+// error as Handle does.
 func (w *Worker) HandleOthers(h Handler) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -311,6 +327,7 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	base, cancelJobs := context.WithCancelCause(context.WithoutCancel(ctx))
 	w.base = base
 	w.slots = make([][]*Delivery, handlers)
+	w.pick()
 	w.mu.Unlock()
 	defer cancelJobs(nil)
 

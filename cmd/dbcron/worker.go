@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,6 +38,7 @@ type workerFlags struct {
 	batch     int
 	result    bool
 	drain     bool
+	kinds     []string
 	doorbell  string
 	logs      string
 }
@@ -47,7 +49,8 @@ func (p *program) workerExec() *cobra.Command {
 		Use:   "exec [flags] -- COMMAND [ARG…]",
 		Short: "Run a command for each job of a queue",
 		Long: `Run a command for each job of a queue, of whatever kind. Any number of workers may
-share a queue.
+share a queue. With --kind it does jobs of these kinds only, and leaves the others to workers
+that do them.
 
 The command finds the job's payload on stdin, byte for byte, and beside this one's
 environment DBCRON_JOB_ID, DBCRON_QUEUE, DBCRON_KIND, DBCRON_KEY (empty if it has
@@ -109,6 +112,8 @@ failure, also ended by a signal with --drain; 2 wrong usage or input.`,
 
 func (f *workerFlags) register(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.options.Queues, "queue", []string{usualQueueName}, "`name` of the jobs' queue; may be repeated")
+	flags.StringArrayVar(&f.kinds, "kind", nil, "a `kind` of jobs that it does; may be repeated (default: all)")
+	flags.BoolVar(&f.options.BuryUnknown, "bury-unknown", false, "with --kind: make jobs of other kinds dead letters, instead of leaving them to others")
 	flags.IntVar(&f.options.Concurrency, "concurrency", 1, "how many jobs are done at a time")
 	flags.IntVar(&f.batch, "batch", 0, "run the command for up to `N` jobs at once: each is a line of JSON on stdin, and its outcome one on stdout")
 	flags.BoolVar(&f.result, "result", false, "what the command writes to stdout is the result of a job of a group")
@@ -129,10 +134,20 @@ func (f *workerFlags) check(c *cobra.Command) error {
 			return usagef("the queue's %v", err)
 		}
 	}
+	for i, kind := range f.kinds {
+		if err := dialect.CheckName(kind); err != nil {
+			return usagef("the kind's %v", err)
+		}
+		if slices.Contains(f.kinds[:i], kind) {
+			return usagef("--kind %s is there twice", kind)
+		}
+	}
 	if f.doorbell == "off" {
 		f.doorbell = ""
 	}
 	switch {
+	case f.options.BuryUnknown && len(f.kinds) == 0:
+		return usagef("--bury-unknown is about jobs of other kinds than those of --kind")
 	case f.options.Concurrency < 1:
 		return usagef("--concurrency %d: it does one job at a time at least", f.options.Concurrency)
 	case c.Flags().Changed("batch") && (f.batch < 1 || f.batch > mostInBatch):
@@ -220,12 +235,7 @@ func (p *program) work(ctx context.Context, c *queue.Client, f *workerFlags, arg
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	x := executor{p: p, c: c, flags: f, argv: argv, log: log, cancel: cancel, stopping: ctx}
-	if f.batch > 0 {
-		err = w.HandleOtherBatches(queue.BatchOptions{Max: f.batch}, x.doBatch)
-	} else {
-		err = w.HandleOthers(x.do)
-	}
-	if err != nil {
+	if err := x.register(w); err != nil {
 		return nil, err
 	}
 	log.Info("working", "queues", f.options.Queues, "concurrency", f.options.Concurrency, "version", version)

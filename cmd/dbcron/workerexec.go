@@ -37,7 +37,29 @@ type executor struct {
 	cancel   context.CancelCauseFunc
 }
 
-// do is the handler of all kinds.
+// register has the command do the jobs of a worker: all, or those of some kinds.
+func (x *executor) register(w *queue.Worker) (err error) {
+	batch := queue.BatchOptions{Max: x.flags.batch}
+	switch {
+	case len(x.flags.kinds) == 0 && batch.Max > 0:
+		return w.HandleOtherBatches(batch, x.doBatch)
+	case len(x.flags.kinds) == 0:
+		return w.HandleOthers(x.do)
+	}
+	for _, kind := range x.flags.kinds {
+		if batch.Max > 0 {
+			err = w.HandleBatch(kind, batch, x.doBatch)
+		} else {
+			err = w.Handle(kind, x.do)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// do is the handler of all its kinds.
 func (x *executor) do(ctx context.Context, d *queue.Delivery) error {
 	result := x.flags.result && d.Group != 0
 	r, stdout, err := x.run(ctx, d.Queue+" "+d.Kind, x.environment(ctx, d), string(d.Payload), d.Left, result)

@@ -350,6 +350,7 @@ CREATE TABLE dbcron_queue_block (
   suspects int NOT NULL DEFAULT 0 COMMENT 'How often in a row its worker died with it',
   insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
   fifo varchar(3) NOT NULL DEFAULT 'no' COMMENT 'Whether its jobs go one after the other, as if they had one key: yes or no',
+  for_kind varchar(200) NOT NULL DEFAULT '' COMMENT 'The kind of a job in it for which its last holder left it to workers that do that kind; empty: any worker',
   PRIMARY KEY (queue_id,divided)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Which worker has which block of a queue''s jobs. Their number is that of the newest generation''s rows';
 
@@ -383,6 +384,7 @@ CREATE TABLE dbcron_queue_worker (
   queue_id int NOT NULL COMMENT 'The queue',
   node varchar(128) NOT NULL COMMENT 'The process',
   busy smallint(6) NOT NULL DEFAULT 0 COMMENT '1: all that it may do at a time are jobs that take long; it leaves blocks to others. 2: it moves jobs to another queue; others leave it all blocks',
+  kinds mediumtext DEFAULT NULL COMMENT 'The kinds of jobs that it does, as a JSON array; NULL: all',
   PRIMARY KEY (queue_id,node)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Which processes work on which queue, to share its blocks';
 

@@ -352,6 +352,7 @@ CREATE TABLE dbcron_queue_block (
     suspects integer NOT NULL DEFAULT 0 -- How often in a row its worker died with it
     insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made
     fifo character varying(3) NOT NULL DEFAULT 'no'::character varying -- Whether its jobs go one after the other, as if they had one key: yes or no
+    for_kind character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- The kind of a job in it for which its last holder left it to workers that do that kind; empty: any worker
     CONSTRAINT dbcron_queue_block_key PRIMARY KEY (queue_id, divided)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- Which worker has which block of a queue's jobs. Their number is that of the newest generation's rows
 
@@ -385,6 +386,7 @@ CREATE TABLE dbcron_queue_worker (
     queue_id integer NOT NULL -- The queue
     node character varying(128) COLLATE "C" NOT NULL -- The process
     busy smallint NOT NULL DEFAULT 0 -- 1: all that it may do at a time are jobs that take long; it leaves blocks to others. 2: it moves jobs to another queue; others leave it all blocks
+    kinds text -- The kinds of jobs that it does, as a JSON array; NULL: all
     CONSTRAINT dbcron_queue_worker_key PRIMARY KEY (queue_id, node)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- Which processes work on which queue, to share its blocks
 

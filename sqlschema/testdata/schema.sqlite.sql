@@ -352,7 +352,7 @@ CREATE TABLE dbcron_queue_block ( -- Which worker has which block of a queue's j
     fence           INTEGER NOT NULL DEFAULT 0, -- Rises whenever it is taken
     batch           INTEGER NOT NULL DEFAULT 100, -- How many jobs its worker reads at a time: so many may have ended it
     suspects        INTEGER NOT NULL DEFAULT 0, -- How often in a row its worker died with it
-    insert_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), fifo TEXT NOT NULL DEFAULT 'no', -- When the row was made
+    insert_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), fifo TEXT NOT NULL DEFAULT 'no', for_kind TEXT NOT NULL DEFAULT '', -- When the row was made
     CONSTRAINT dbcron_queue_block_key PRIMARY KEY (queue_id, divided)
 ) WITHOUT ROWID;
 
@@ -385,7 +385,7 @@ CREATE TABLE dbcron_queue_permit ( -- Permits to run a job that is limited: as m
 CREATE TABLE dbcron_queue_worker ( -- Which processes work on which queue, to share its blocks
     queue_id        INTEGER NOT NULL, -- The queue
     node            TEXT NOT NULL, -- The process
-    busy            INTEGER NOT NULL DEFAULT 0, -- 1: all that it may do at a time are jobs that take long; it leaves blocks to others. 2: it moves jobs to another queue; others leave it all blocks
+    busy            INTEGER NOT NULL DEFAULT 0, kinds TEXT, -- 1: all that it may do at a time are jobs that take long; it leaves blocks to others. 2: it moves jobs to another queue; others leave it all blocks
     CONSTRAINT dbcron_queue_worker_key PRIMARY KEY (queue_id, node)
 ) WITHOUT ROWID;
 

@@ -37,6 +37,7 @@ type BlockRow struct {
 	Divided, Generation int
 	FIFO                bool
 	Batch, Suspects     int
+	ForKind             string
 	LockAt              int64
 	Left                bool
 }
@@ -44,7 +45,7 @@ type BlockRow struct {
 // ScanBlock reads a row of [ListBlocks].
 func ScanBlock(rows *sql.Rows) (r BlockRow, err error) {
 	return r, rows.Scan(&r.Divided, &r.Generation, &r.State, &r.LockBy, &r.Fence, &r.Batch, &r.Suspects,
-		&r.LockAt, &r.Live, &r.InTime, &r.Left, &r.FIFO)
+		&r.LockAt, &r.Live, &r.InTime, &r.Left, &r.FIFO, &r.ForKind)
 }
 
 // Blocks of queues, and who has leased them.
@@ -52,7 +53,7 @@ var (
 	ListBlocks = dialect.SQL("queue.blocks", `
 		SELECT b.divided, b.generation, b.state, b.lock_by, b.fence, b.batch, b.suspects, COALESCE({us b.lock_at}, 0),
 			CASE WHEN n.state = 'live' THEN 1 ELSE 0 END, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END, CASE WHEN n.state = 'gone' THEN 1 ELSE 0 END,
-			CASE WHEN b.fifo = 'yes' THEN 1 ELSE 0 END
+			CASE WHEN b.fifo = 'yes' THEN 1 ELSE 0 END, b.for_kind
 		FROM {prefix}queue_block AS b LEFT JOIN {prefix}node AS n ON n.name = b.lock_by
 		WHERE b.queue_id = :queue ORDER BY b.divided`)
 
@@ -65,8 +66,10 @@ var (
 		WHERE queue_id = :queue AND divided = :divided AND fence = :fence
 			AND (state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))`)
 
+	// HandOverBlock frees a block, and says for which kind of job in it that is. Who takes it goes
+	// by that, and nothing depends on it but how soon the job begins.
 	HandOverBlock = dialect.SQL("queue.hand-over", `
-		UPDATE {prefix}queue_block SET state = 'FREE' WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node`)
+		UPDATE {prefix}queue_block SET state = 'FREE', for_kind = :kind WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node`)
 
 	// TrustBlock ends the suspicion that a job of the block has ended its worker.
 	TrustBlock = dialect.SQL("queue.trust", `

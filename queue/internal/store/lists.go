@@ -46,10 +46,11 @@ var (
 	// PendingBlock finds a block with a job that could begin: one that is ready or due, and
 	// is not behind another of its key that runs or waits for its retry. It locks
 	// nothing: what comes or goes meanwhile is as if that were a moment later.
-	PendingBlock = dialect.SQL("queue.pending", `
-		SELECT b.divided FROM {prefix}queue_block AS b
-		WHERE b.queue_id = :queue AND (`+firstFree("job", "")+` OR `+firstFree("job_delayed", " AND j.run_at <= {now}")+`)
-		ORDER BY b.divided LIMIT 1`)
+	PendingBlock = dialect.SQL("queue.pending", pendingWith(""))
+
+	// PendingKinds is PendingBlock for some kinds. What is behind a job of another kind waits for it.
+	PendingKinds = dialect.SQL("queue.pending-kinds", pendingWith(` AND j.kind IN (:kinds) AND (j.job_key IS NULL
+			OR NOT EXISTS (SELECT 1 FROM {prefix}job AS u WHERE u.queue_id = j.queue_id AND u.divided = j.divided AND u.job_key = j.job_key AND u.id < j.id AND u.kind NOT IN (:kinds)))`))
 
 	// AdvanceDelayed lets time pass for delayed jobs: see package queuetest. A worker finds a
 	// job that it has read by its id, wherever its time has gone meanwhile.
@@ -78,6 +79,27 @@ var listColumns = `id, priority, ` + bareBody
 func list(name, more, from string) *dialect.Stmt {
 	return reading(listColumns+more, dialect.SQL(name, `
 		SELECT `+listColumns+more+` FROM {prefix}`+from))
+}
+
+func pendingWith(more string) string {
+	return `
+		SELECT b.divided FROM {prefix}queue_block AS b
+		WHERE b.queue_id = :queue AND (` + firstFree("job", more) + ` OR ` + firstFree("job_delayed", " AND j.run_at <= {now}"+more) + `)
+		ORDER BY b.divided LIMIT 1`
+}
+
+// PendingOf is what asks whether a job could begin: in a queue that is FIFO or not, and of some
+// kinds or any.
+func PendingOf(fifo, kinds bool) *dialect.Stmt {
+	switch {
+	case fifo && kinds:
+		return PendingFIFOKinds
+	case fifo:
+		return PendingFIFO
+	case kinds:
+		return PendingKinds
+	}
+	return PendingBlock
 }
 
 // firstFree tells whether a block has a job in a table that waits for no other of its

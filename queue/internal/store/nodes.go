@@ -43,15 +43,15 @@ var (
 		DELETE FROM {prefix}queue_worker WHERE NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = node)`)
 
 	RegisterWorker = dialect.SQL("queue.register", `
-		INSERT INTO {prefix}queue_worker (queue_id, node, busy) VALUES (:queue, :node, :busy) {ignore_duplicate node}`)
+		INSERT INTO {prefix}queue_worker (queue_id, node, busy, kinds) VALUES (:queue, :node, :busy, :does) {ignore_duplicate node}`)
 
 	SetBusy = dialect.SQL("queue.set-busy", `
-		UPDATE {prefix}queue_worker SET busy = :busy WHERE queue_id = :queue AND node = :node`)
+		UPDATE {prefix}queue_worker SET busy = :busy, kinds = :does WHERE queue_id = :queue AND node = :node`)
 
 	// ListWorkers lists who works on a queue, since when others may take what is
-	// theirs, and who takes nothing any more.
+	// theirs, who takes nothing any more, and which kinds each does.
 	ListWorkers = dialect.SQL("queue.workers", `
-		SELECT w.node, w.busy, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END, CASE WHEN n.drained_at IS NULL THEN 0 ELSE 1 END, n.drained_by
+		SELECT w.node, w.busy, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END, CASE WHEN n.drained_at IS NULL THEN 0 ELSE 1 END, n.drained_by, w.kinds
 		FROM {prefix}queue_worker AS w JOIN {prefix}node AS n ON n.name = w.node
 		WHERE w.queue_id = :queue AND n.state = 'live' ORDER BY w.node`)
 )

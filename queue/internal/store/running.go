@@ -7,7 +7,7 @@ var (
 	// RunningJobs lists the checked out jobs of a queue, with whether their worker
 	// is live.
 	RunningJobs = dialect.SQL("queue.running", `
-		SELECT r.divided, r.id, r.job_key, r.state, r.crashes, r.lock_by,
+		SELECT r.divided, r.id, r.kind, r.job_key, r.state, r.crashes, r.lock_by,
 			CASE WHEN n.state = 'live' THEN 1 ELSE 0 END, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END
 		FROM {prefix}job_running AS r LEFT JOIN {prefix}node AS n ON n.name = r.lock_by
 		WHERE r.queue_id = :queue ORDER BY r.divided, r.id`)

@@ -1,0 +1,417 @@
+package queue
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
+)
+
+// Workers that do not do all kinds. A worker says in its row of queue_worker which kinds it does,
+// and what it reads of another kind it leaves where it is: such a job waits as for a limit that
+// never opens, so that those behind it go on, but for those of its key.
+//
+// A block has one holder, and its jobs may be of kinds that take several workers. So its holder
+// hands it over when others do what it has: at once if that is all that is left, and otherwise
+// after a turn. The block's row then says for which kind, and the block counts as the share of
+// those that do it: see partsOf. It stays theirs, until a job comes that they do not do.
+//
+// A kind that nobody does keeps no block from anybody. Its jobs wait, and it is logged once.
+//
+// Whether a job is done by one who knows it never depends on what these rows say: a worker begins
+// no job of a kind that it does not do.
+
+const (
+	// kindTurn is how long a worker has a block in which others could do jobs that it cannot.
+	kindTurn = 2 * time.Second
+
+	// unknownAfter is how long jobs wait that nobody does before that is logged: workers of a
+	// deployment do not begin all at once.
+	unknownAfter = 5 * time.Second
+
+	// mostUnknown is how many of such kinds a worker remembers.
+	mostUnknown = 100
+)
+
+// A kindSet is some kinds of jobs. A nil one is all.
+type kindSet struct {
+	text string // as a row has it
+	has  map[string]bool
+}
+
+func newKindSet(kinds []string) *kindSet {
+	kinds = slices.Compact(slices.Sorted(slices.Values(kinds)))
+	s := &kindSet{has: map[string]bool{}}
+	for _, kind := range kinds {
+		s.has[kind] = true
+	}
+	text, _ := json.Marshal(append([]string{}, kinds...)) // strings always can be
+	s.text = string(text)
+	return s
+}
+
+// takes tells whether a kind is among them. An empty one is that of a limit of all kinds.
+func (s *kindSet) takes(kind string) bool { return s == nil || kind == "" || s.has[kind] }
+
+// list is the kinds in order.
+func (s *kindSet) list() []string { return slices.Sorted(maps.Keys(s.has)) }
+
+// kindSets are those that rows had of late: each text is read once, and the same text is the same
+// set.
+type kindSets struct {
+	mu  sync.Mutex
+	all map[string]*kindSet
+}
+
+// read returns the set that a row has; nil, which is all kinds, for no text, and for one that was
+// written by hand and is not such a list.
+func (c *kindSets) read(text string) *kindSet {
+	if text == "" {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s, ok := c.all[text]; ok {
+		return s
+	}
+	var s *kindSet
+	var kinds []string
+	if json.Unmarshal([]byte(text), &kinds) == nil {
+		s = newKindSet(kinds)
+		s.text = text
+	}
+	if c.all == nil || len(c.all) >= 1000 {
+		c.all = map[string]*kindSet{}
+	}
+	c.all[text] = s
+	return s
+}
+
+// pick notes which kinds a worker does that has handlers for some only. mu is held.
+func (w *Worker) pick() {
+	if w.others == nil && !w.opt.BuryUnknown && w.unasked == nil && !w.alone {
+		w.picks, w.does = true, newKindSet(slices.Collect(maps.Keys(w.handlers)))
+	}
+}
+
+// knows tells whether the worker does jobs of a kind, if only as dead letters. mu is held.
+func (w *Worker) knows(kind string) bool { return !w.picks || w.does.takes(kind) }
+
+// announces returns the kinds that the worker does, as its row says them, and as an argument.
+func (w *Worker) announces() (text string, arg any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.picks {
+		return "", nil
+	}
+	return w.does.text, w.does.text
+}
+
+// A part is the blocks that some workers share: those that do what their rows say, or all.
+type part struct {
+	workers     []workerRow
+	rows        []store.BlockRow
+	of          map[int]bool // these; nil: every block
+	turn        int          // so that it is not the same worker that has one more of each part
+	share, mine int
+}
+
+// has tells whether a block is among them.
+func (p *part) has(divided int) bool { return p.of == nil || p.of[divided] }
+
+// partsOf divides the blocks of a queue by who shares them. A block that was left to those who do
+// a kind is theirs, as long as there are any.
+func partsOf(all []workerRow, rows []store.BlockRow) []*part {
+	chosen := func(r store.BlockRow) bool { return r.ForKind != "" }
+	picks := func(r workerRow) bool { return r.kinds != nil }
+	if !slices.ContainsFunc(rows, chosen) || !slices.ContainsFunc(all, picks) {
+		return []*part{{workers: all, rows: rows}}
+	}
+	by, parts := map[string]*part{}, []*part(nil)
+	for _, r := range rows {
+		workers := all
+		if r.ForKind != "" {
+			workers = whoDo(r.ForKind, all)
+		}
+		names := make([]string, len(workers))
+		for i := range workers {
+			names[i] = workers[i].node
+		}
+		key := strings.Join(names, "\n")
+		p := by[key]
+		if p == nil {
+			p = &part{workers: workers, of: map[int]bool{}, turn: len(parts)}
+			by[key], parts = p, append(parts, p)
+		}
+		p.rows, p.of[r.Divided] = append(p.rows, r), true
+	}
+	return parts
+}
+
+// whoDo lists the workers that do a kind, with those that move jobs and are to have all blocks; or
+// all workers if none does it.
+func whoDo(kind string, all []workerRow) (some []workerRow) {
+	found := false
+	for _, r := range all {
+		does := r.inTime && !r.drained && r.kinds.takes(kind)
+		if does || r.busy == busyMoving {
+			found = found || does
+			some = append(some, r)
+		}
+	}
+	if !found {
+		return all
+	}
+	return some
+}
+
+// noteKinds takes in what the others do.
+func (w *Worker) noteKinds(q *workQueue, all []workerRow, name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var others []*kindSet
+	for _, r := range all {
+		if w.picks && r.node != name && r.inTime && !r.drained && r.busy != busyMoving {
+			others = append(others, r.kinds)
+		}
+	}
+	if !slices.Equal(others, q.others) {
+		q.others = others
+		for _, b := range q.blocks {
+			b.sortAnew()
+		}
+	}
+}
+
+// othersDo tells whether another worker of the queue does a kind. mu is held.
+func (q *workQueue) othersDo(kind string) bool {
+	return slices.ContainsFunc(q.others, func(s *kindSet) bool { return s.takes(kind) })
+}
+
+// stranger is what a job waits for whose kind this worker does not do. mu is held.
+func (q *workQueue) stranger(kind string) *limiter {
+	if q.elsewhere == nil {
+		q.elsewhere, q.nowhere = &limiter{q: q, never: true}, &limiter{q: q, never: true}
+	}
+	if q.othersDo(kind) {
+		return q.elsewhere
+	}
+	w := q.w
+	if w.unknown == nil {
+		w.unknown = map[kindOf]instant.Instant{}
+	}
+	if at := (kindOf{q, kind}); w.unknown[at] == 0 && len(w.unknown) < mostUnknown {
+		w.unknown[at] = instant.Now()
+	}
+	return q.nowhere
+}
+
+// barrierOf is the limiter that a job of a kind waits at; nil: there is none. mu is held.
+func (q *workQueue) barrierOf(kind string) *limiter {
+	if q.w.knows(kind) {
+		return q.limiterOf(kind)
+	}
+	return q.stranger(kind)
+}
+
+// A kindOf is a kind of a queue.
+type kindOf struct {
+	q    *workQueue
+	kind string
+}
+
+// tellUnknown logs once which kinds nobody does. mu is held.
+func (w *Worker) tellUnknown(q *workQueue) {
+	for at, from := range w.unknown {
+		switch {
+		case at.q != q || from < 0 || since(from) < unknownAfter:
+		case q.othersDo(at.kind) || w.knows(at.kind):
+			delete(w.unknown, at)
+		default:
+			w.unknown[at] = -1
+			w.log.Warn("jobs wait, since no worker of their queue does their kind; dbcron doctor counts them", "queue", q.name, "kind", at.kind)
+		}
+	}
+}
+
+// makeReady lets a job start that counts already, unless this worker does not do its kind. mu is
+// held.
+func (b *block) makeReady(d *Delivery) {
+	if b.q.w.knows(d.Kind) {
+		b.ready.Put(d.turn(), d)
+		return
+	}
+	b.count--
+	b.setAside(b.q.stranger(d.Kind), d)
+}
+
+// sortAnew decides anew about what was read and has not begun: which kinds this worker does has
+// changed, or which the others do. mu is held.
+func (b *block) sortAnew() {
+	var list []*Delivery
+	take := func(s *readyList) {
+		list = slices.AppendSeq(list, s.All())
+		*s = readyList{}
+	}
+	for _, g := range []*limiter{b.q.elsewhere, b.q.nowhere, b.q.rest} {
+		if g == nil {
+			continue
+		}
+		if s := b.aside[g]; s != nil {
+			take(s)
+			delete(b.aside, g)
+		}
+		if first := b.skipped[g]; first != 0 {
+			delete(b.skipped, g)
+			b.readFrom(first)
+		}
+	}
+	b.count += len(list)
+	take(&b.ready)
+	if b.left {
+		b.left, b.delayed, b.ripe = false, 0, true
+	}
+	for _, d := range list {
+		b.makeReady(d)
+	}
+	b.q.w.offer(b, len(list))
+	b.q.w.enlist(b)
+}
+
+// leavesDelayed tells whether a delayed job that is due stays in its table, since this worker does
+// not do its kind: a ready one can be read again from its id, and of one of a key others know the
+// place.
+func (b *block) leavesDelayed(d *Delivery, g *limiter) bool {
+	if !g.never || d.from != tableDelayed || d.line() != "" {
+		return false
+	}
+	b.left = true
+	return true
+}
+
+// yield marks the blocks of a queue that are to go to those who do what this worker does not.
+func (w *Worker) yield(q *workQueue) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.picks {
+		return
+	}
+	w.tellUnknown(q)
+	at := instant.Now()
+	for _, b := range q.blocks {
+		if kind, goes := w.yields(b, at); goes {
+			b.heir = kind
+			w.leave(b)
+		}
+	}
+}
+
+// yields tells whether a block is to go to others, and for which kind. mu is held.
+func (w *Worker) yields(b *block, at instant.Instant) (kind string, goes bool) {
+	if kind = b.forOthers(); kind == "" {
+		b.waiting = 0
+		return "", false
+	}
+	if b.waiting == 0 {
+		b.waiting = at
+	}
+	if b.leaving || !b.open() || b.kept != 0 && at.Sub(b.kept) < keepFor {
+		return "", false
+	}
+	return kind, b.exhausted() || at.Sub(b.waiting) >= kindTurn && at.Sub(b.from) >= kindTurn
+}
+
+// forOthers is the kind of the first job of the block that others do and this worker does not;
+// empty: there is none. mu is held.
+func (b *block) forOthers() string {
+	g := b.q.elsewhere
+	if g != nil {
+		if s := b.aside[g]; s != nil {
+			for d := range s.FirstOf(1) {
+				return d.Kind
+			}
+		}
+		if first := b.skipped[g]; first != 0 { // somebody has cancelled all that were kept here
+			delete(b.skipped, g)
+			b.readFrom(first)
+		}
+	}
+	if b.strand != "" && b.q.othersDo(b.strand) {
+		return b.strand
+	}
+	return ""
+}
+
+// exhausted tells whether nothing is left in the block that this worker could do. mu is held.
+func (b *block) exhausted() bool {
+	if b.ready.Len() > 0 || len(b.bare) > 0 || len(b.doubted) > 0 || b.active > 0 ||
+		b.unseen || b.full || b.dirty || b.serving || len(b.resumed) > 0 {
+		return false
+	}
+	for g, s := range b.aside {
+		if !g.never && s.Len() > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// nudgeIfExhausted has a block looked after at once that is to go to others. mu is held.
+func (w *Worker) nudgeIfExhausted(b *block) {
+	if w.picks && b.exhausted() {
+		if _, goes := w.yields(b, instant.Now()); goes {
+			w.nudge()
+		}
+	}
+}
+
+// unstrand forgets what waits to be adopted: it is looked at again. mu is held.
+func (q *workQueue) unstrand() {
+	if q.w.opt.AtMostOnce { // what is left in the table
+		return
+	}
+	for _, b := range q.blocks {
+		b.strand = ""
+	}
+}
+
+// strands tells whether a checked out job whose worker has ended is left to others, since this
+// worker does not do its kind.
+func (w *Worker) strands(q *workQueue, r *runningRow) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.knows(r.kind) {
+		return false
+	}
+	if b := q.blocks[r.divided]; b != nil && q.stranger(r.kind) == q.elsewhere {
+		b.strand = r.kind
+	}
+	return true
+}
+
+// leavesRow tells whether a worker that removes what it reads leaves a job in its table: one whose
+// kind it does not do, or that is behind such a one of its key. mu is held.
+func (w *Worker) leavesRow(b *block, d *Delivery) bool {
+	line := d.line()
+	switch {
+	case !w.picks:
+		return false
+	case w.does.takes(d.Kind):
+		return line != "" && b.barred[line]
+	}
+	if b.q.stranger(d.Kind) == b.q.elsewhere {
+		b.strand = d.Kind
+	}
+	if line != "" {
+		if b.barred == nil {
+			b.barred = map[string]bool{}
+		}
+		b.barred[line] = true
+	}
+	return true
+}
