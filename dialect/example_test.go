@@ -1,0 +1,112 @@
+package dialect_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/sqlite"
+)
+
+// Statements of examples are unlisted; a package's own are made once, by dialect.SQL.
+var (
+	makeVisits  = dialect.Unlisted(`CREATE TABLE {prefix}visit (id INTEGER PRIMARY KEY, name TEXT, until TEXT)`)
+	addVisits   = dialect.Unlisted(`INSERT INTO {prefix}visit (name, until) VALUES {values rows: (:name, {now + :stay})}`)
+	countVisits = dialect.Unlisted(`SELECT COUNT(*) FROM {prefix}visit WHERE until > {now} AND name IN (:names)`)
+)
+
+// Time is the database's: {now + :stay} is a moment by its clock, and arguments are in microseconds.
+func ExampleDB_Tx() {
+	ctx := context.Background()
+	db, closeDB := openExample(ctx)
+	defer closeDB()
+	if _, err := db.Exec(ctx, makeVisits, nil); err != nil {
+		panic(err)
+	}
+	var here int
+	err := db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		if _, err := tx.Exec(ctx, addVisits, dialect.Args{"rows": []dialect.Args{
+			{"name": "Ada", "stay": time.Hour.Microseconds()},
+			{"name": "Grace", "stay": time.Hour.Microseconds()},
+			{"name": "Alan", "stay": int64(0)},
+		}}); err != nil {
+			return err // rolls back
+		}
+		return tx.Get(ctx, countVisits, dialect.Args{"names": []string{"Ada", "Alan"}}, &here)
+	})
+	fmt.Println(here, err)
+	// Output: 1 <nil>
+}
+
+// A Dialect tells what a driver's error means.
+func ExampleDialect_errors() {
+	ctx := context.Background()
+	db, closeDB := openExample(ctx)
+	defer closeDB()
+	var n int
+	err := db.Get(ctx, countVisits, dialect.Args{"names": []string{"Ada"}}, &n)
+	fmt.Println("missing:", db.Dialect.Missing(err))
+	fmt.Println("try again later:", db.Dialect.Unreachable(err))
+	// Output:
+	// missing: true
+	// try again later: false
+}
+
+// A Finding says what about a database does not fit, and what to do about it.
+func ExampleDB_Findings() {
+	ctx := context.Background()
+	db, closeDB := openExample(ctx)
+	defer closeDB()
+	found, err := db.Findings(ctx)
+	for _, f := range found {
+		if !f.OK {
+			fmt.Println(f.Subject, f.Detail, f.Advice)
+		}
+	}
+	fmt.Println(len(found) > 0, err)
+	// Output: true <nil>
+}
+
+// A name that passes is stored and compared alike by all engines.
+func ExampleCheckName() {
+	fmt.Println(dialect.CheckName("nightly backup"))
+	fmt.Println(dialect.CheckName("nightly backup "))
+	// Output:
+	// <nil>
+	// name "nightly backup ": it begins or ends with a blank
+}
+
+// Logs get a URL without its password.
+func ExampleRedact() {
+	fmt.Println(dialect.Redact("postgres://app:secret@db.example.com:5432/app"))
+	// Output: postgres://app:…@db.example.com:5432/app
+}
+
+// SQLite has no locks that a connection holds; PostgreSQL and MySQL do.
+func ExampleDB_SessionLock() {
+	ctx := context.Background()
+	db, closeDB := openExample(ctx)
+	defer closeDB()
+	_, err := db.SessionLock(ctx, "report")
+	fmt.Println(errors.Is(err, dialect.ErrNoSessions))
+	// Output: true
+}
+
+func openExample(ctx context.Context) (*dialect.DB, func()) {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		panic(err)
+	}
+	db, err := sqlite.Open(ctx, "sqlite:"+filepath.Join(dir, "app.db"), dialect.Options{})
+	if err != nil {
+		panic(err)
+	}
+	return db, func() {
+		_ = db.Close()
+		_ = os.RemoveAll(dir)
+	}
+}
