@@ -38,6 +38,7 @@ type Delivery struct {
 	holding  bool  // the jobs of its key wait for it, by its row
 	began    instant.Instant
 	over     instant.Instant // when its time is over; 0: never
+	lively   instant.Instant // when its handler has last told of progress; 0: it has not
 	stopped  instant.Instant // when its handler had ended
 	counted  bool            // among its block's active ones
 	limiters uint8           // that it has passed, and not left
@@ -100,7 +101,11 @@ func (d *Delivery) Decode(v any) error {
 	return nil
 }
 
-// Extend gives the job more time: its timeout begins anew, and is d.
+// Extend gives the attempt more time: from now on its timeout is more, whatever the job, its kind or
+// its queue say, and also if it had none. It may be called again and again, by a handler that is
+// about to do something that takes long. It writes nothing, so that an attempt that another worker
+// begins after this one has the usual timeout. It does not bring back a context that has ended:
+// call it in time. It is not progress: see [RetryPolicy].Stall.
 func (d *Delivery) Extend(more time.Duration) {
 	w := d.b.q.w
 	w.mu.Lock()

@@ -304,10 +304,12 @@ func (w *Worker) endRemoved(d *Delivery, what, counted verdict, err error) {
 	w.release(d)
 }
 
-// explained is an error with the timeout that may have brought it about.
+// explained is an error with the timeout, or the stall, that may have brought it about.
 func (d *Delivery) explained(err error) error {
-	if err != nil && errors.Is(d.ctx.cause, ErrTimeout) && !errors.Is(err, ErrTimeout) {
-		return fmt.Errorf("%w: %w", d.ctx.cause, err)
+	for _, cause := range []error{ErrTimeout, ErrStalled} {
+		if err != nil && errors.Is(d.ctx.cause, cause) && !errors.Is(err, cause) {
+			return fmt.Errorf("%w: %w", d.ctx.cause, err)
+		}
 	}
 	return err
 }

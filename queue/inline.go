@@ -53,6 +53,8 @@ func (w *Worker) attempt(ctx context.Context, jobs []Job, number int) (all []rig
 		d.ctx.base = ctx
 		if limit := d.b.timeout(d); limit > 0 {
 			d.over = d.began.Add(limit)
+		}
+		if d.over != 0 || w.stallOf(d) > 0 {
 			defer w.endInTime(d)()
 		}
 		unit = append(unit, d)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -32,12 +33,17 @@ const longestState = 1 << 20
 // this worker's any more; nothing was stored then. After another error that is unknown,
 // and it may be called again.
 //
+// A call is progress for a handler whose [RetryPolicy] has a Stall, also if nothing could be stored.
+//
 // Each call is a statement and a commit of its own. The first one of an attempt has the job
 // checked out before, which is a transaction more, and its crashes are counted from then
 // on. So store every second or so, not with each record. On SQLite it must not be called
 // while a transaction of the handler's is open, for which it would wait.
 func (d *Delivery) SetProgress(ctx context.Context, p Progress) error {
 	w := d.b.q.w
+	w.mu.Lock()
+	d.lively = instant.Now() // whatever comes of it: the handler goes on
+	w.mu.Unlock()
 	switch {
 	case len(p.State) > longestState:
 		return invalid("state", "it has %d bytes, and up to %d are kept; store it elsewhere and set its name", len(p.State), longestState)

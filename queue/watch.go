@@ -16,6 +16,10 @@ import (
 // than it may.
 var ErrTimeout = errors.New("queue: the job took longer than it may")
 
+// ErrStalled is the cause with which the context of a job ends that has made no progress for as
+// long as its kind's [RetryPolicy] says.
+var ErrStalled = errors.New("queue: the job made no progress")
+
 // watchEvery is how often running jobs are looked at, all with one timer.
 const watchEvery = 50 * time.Millisecond
 
@@ -92,12 +96,23 @@ func (w *Worker) look(d *Delivery, at instant.Instant) {
 			w.end(d, cause, "")
 		}
 	}
+	if stall := w.stallOf(d); stall > 0 && !d.ctx.over && d.began != 0 && at.Sub(max(d.began, d.lively)) >= stall {
+		d.ctx.end(fmt.Errorf("%w for %v", ErrStalled, stall))
+	}
 	if d.pinned {
 		return
 	}
 	if at.Sub(d.began) >= w.slow && d.from != tableRunning && !d.moving && !d.ended && !d.b.gone && !w.opt.AtMostOnce && d.b.mayLeave(d, at) {
 		w.checkOut(d, d.Crashes)
 	}
+}
+
+// stallOf is how long a job may make no progress; 0: any time. mu is held.
+func (w *Worker) stallOf(d *Delivery) time.Duration {
+	if h := w.handlerOf(d.Kind); h != nil {
+		return h.retry.Stall
+	}
+	return 0
 }
 
 // listen hears of new jobs of other processes, where there are notifications. Of the

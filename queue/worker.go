@@ -95,6 +95,11 @@ type RetryPolicy struct {
 	MaxDelay    time.Duration // between two attempts at the most
 	Timeout     time.Duration // of an attempt, unless the job has one of its own
 
+	// Stall is how long an attempt may make no progress: its context then ends with [ErrStalled],
+	// and what the handler returns after that counts as a failure, so that the job is tried again.
+	// Each call of [Delivery.SetProgress] or [Checkpoint] is progress. Zero: any time.
+	Stall time.Duration
+
 	// Backoff, if it is set, says how long to wait after a failed attempt (from 1) that ended
 	// with err, instead of Delay and MaxDelay. It may be called by several goroutines. It is
 	// not called where the handler has said what becomes of the job: see [RetryAfter].
