@@ -195,6 +195,7 @@ func policyOf(s *scheduler.Schedule) []setRow {
 		set              bool
 	}{
 		{"Timeout", setting(s.Timeout), "after which a run is ended", s.Timeout > 0},
+		{"Stall", setting(s.Stall), "without output, after which it is ended, too", s.Stall > 0},
 		{"Jitter", setting(s.Jitter), "by which slots are spread", s.Jitter > 0},
 		{"Repeatable", "no", "a run whose daemon dies or is stopped is lost, and not begun again", s.Unrepeatable},
 		{"Source", s.Source, "the file that it comes from", s.Source != ""},

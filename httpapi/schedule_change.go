@@ -44,6 +44,7 @@ type scheduleChange struct {
 	RetryPastNext *bool   `json:"retry_past_next,omitempty" doc:"Attempts go on although the next slot has come"`
 	Repeatable    *bool   `json:"repeatable,omitempty" doc:"false: a run whose daemon dies or is stopped is lost, and not begun again"`
 	Timeout       *string `json:"timeout,omitempty" maxLength:"40" doc:"After which a run is ended; 0s: none"`
+	Stall         *string `json:"stall,omitempty" maxLength:"40" doc:"For how long a command may write nothing before it is ended; 0s: no limit"`
 	KillGrace     *string `json:"kill_grace,omitempty" maxLength:"40" doc:"From SIGTERM to SIGKILL; empty: as the daemon says"`
 	Jitter        *string `json:"jitter,omitempty" maxLength:"40" doc:"Slots run up to so much later, to spread them; 0s: none"`
 	Starts        *string `json:"starts,omitempty" maxLength:"40" doc:"There are no slots before, in RFC 3339; empty: no limit" example:"2026-12-01T00:00:00Z"`
@@ -133,6 +134,7 @@ func (n *scheduleChange) applyDurations(s *scheduler.Schedule) error {
 		{"retry_delay", n.RetryDelay, &s.RetryDelay, false},
 		{"retry_max_delay", n.RetryMaxDelay, &s.RetryMaxDelay, false},
 		{"timeout", n.Timeout, &s.Timeout, true},
+		{"stall", n.Stall, &s.Stall, true},
 		{"kill_grace", n.KillGrace, &s.KillGrace, false},
 		{"jitter", n.Jitter, &s.Jitter, true},
 		{"keep_for", n.KeepFor, &s.KeepFor, false},

@@ -50,6 +50,7 @@ type scheduleJSON struct {
 	RetryPastNext bool   `json:"retry_past_next"`
 	Repeatable    bool   `json:"repeatable" doc:"false: a run whose daemon dies or is stopped is lost, and not begun again"`
 	Timeout       string `json:"timeout" doc:"0s: none"`
+	Stall         string `json:"stall,omitempty" doc:"For how long a command may write nothing; missing: no limit"`
 	KillGrace     string `json:"kill_grace,omitempty"`
 	Jitter        string `json:"jitter,omitempty"`
 	Starts        *stamp `json:"starts,omitempty"`
@@ -69,7 +70,7 @@ func newScheduleJSON(s *scheduler.Schedule) scheduleJSON {
 		Missed: s.Missed, MissedWindow: optionalDuration(s.MissedWindow), Overlap: s.Overlap, FirstRun: s.FirstRun,
 		Attempts: s.MaxAttempts, RetryDelay: optionalDuration(s.RetryDelay), RetryMaxDelay: optionalDuration(s.RetryMaxDelay),
 		RetryPastNext: s.RetryPastNext, Repeatable: !s.Unrepeatable,
-		Timeout: durationText(s.Timeout), KillGrace: optionalDuration(s.KillGrace), Jitter: optionalDuration(s.Jitter),
+		Timeout: durationText(s.Timeout), Stall: optionalDuration(s.Stall), KillGrace: optionalDuration(s.KillGrace), Jitter: optionalDuration(s.Jitter),
 		Starts: optional(s.Starts), Ends: optional(s.Ends), MaxFailures: s.MaxFailures, KeepRuns: s.KeepRuns, KeepFor: durationText(s.KeepFor),
 		OnSuccess: s.OnSuccess, OnFailure: s.OnFailure, Notify: s.Notify,
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/guardian"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/standstill"
 )
 
 // An effort is work in progress: a guarded process, or a task inside this one.
@@ -142,7 +143,33 @@ func (s *Scheduler) execute(e *execution) guardian.Result {
 		defer timer.Stop()
 	}
 	e.attach(work)
+	if e.what.Stall > 0 {
+		ended := make(chan struct{})
+		defer close(ended)
+		go e.watchProgress(work, e.what.Stall, ended)
+	}
 	return work.Wait()
+}
+
+// watchProgress ends work whose output stands still, until it has ended.
+func (e *execution) watchProgress(work effort, limit time.Duration, ended <-chan struct{}) {
+	every := min(time.Second, limit/4)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var watch standstill.Watch[int]
+	_, snapshot := work.Output()
+	watch.Begin(instant.Now(), snapshot)
+	for {
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+			if _, snapshot := work.Output(); watch.Over(instant.Now(), every, limit, snapshot, false) {
+				e.stopFor(stop{timedOut, "stalled: no output for " + duration.Format(limit)}, false)
+				return
+			}
+		}
+	}
 }
 
 // begin starts the work of a schedule.

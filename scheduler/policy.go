@@ -52,7 +52,12 @@ type Policy struct {
 	// started. Failures are retried as MaxAttempts says.
 	Unrepeatable bool
 
-	Timeout   time.Duration // limit of an attempt, which then ends as timeout; default: none
+	Timeout time.Duration // limit of an attempt, which then ends as timeout; default: none
+
+	// Stall is for how long a command may write no output before it is ended, with the state timeout.
+	// It is tried again as after a timeout. Default: no limit; at least a second.
+	Stall time.Duration
+
 	KillGrace time.Duration // from SIGTERM to SIGKILL; default: the daemon's
 
 	// Jitter spreads runs that are due at the same time. Each slot is delayed by up to
@@ -115,6 +120,7 @@ func (p *Policy) policyProblems() (all problems) {
 		{"retry_delay", p.RetryDelay},
 		{"retry_max_delay", p.RetryMaxDelay},
 		{"timeout", p.Timeout},
+		{"stall", p.Stall},
 		{"kill_grace", p.KillGrace},
 		{"jitter", p.Jitter},
 		{"keep_for", p.KeepFor},
@@ -127,6 +133,9 @@ func (p *Policy) policyProblems() (all problems) {
 		case d.value > 0 && d.value < time.Millisecond:
 			all.add(d.field, "%v is less than a millisecond", d.value)
 		}
+	}
+	if p.Stall >= time.Millisecond && p.Stall < time.Second {
+		all.add("stall", "%v is less than a second, in which output is seen once", p.Stall)
 	}
 	for _, n := range []struct {
 		field             string

@@ -202,7 +202,8 @@ func (s *Schedule) settings() dialect.Args {
 		"max_attempts": s.MaxAttempts, "retry_delay": duration.Format(s.RetryDelay),
 		"retry_max_delay": duration.Format(s.RetryMaxDelay), "retry_past_next": past,
 		"repeatable": map[bool]string{false: "yes", true: "no"}[s.Unrepeatable],
-		"timeout":    duration.Format(s.Timeout), "kill_grace": duration.Format(s.KillGrace), "jitter": duration.Format(s.Jitter),
+		"timeout":    duration.Format(s.Timeout), "stall": duration.Format(s.Stall),
+		"kill_grace": duration.Format(s.KillGrace), "jitter": duration.Format(s.Jitter),
 		"max_failures": s.MaxFailures, "keep_runs": s.KeepRuns, "keep_for": keep,
 		"on_success": s.OnSuccess, "on_failure": s.OnFailure, "notify": s.Notify,
 	}
@@ -371,13 +372,13 @@ func scanSchedule(rows *sql.Rows) (s Schedule, err error) {
 func (s *Schedule) scan(rows *sql.Rows, more ...any) (bad, err error) {
 	var env, headers, keepFor, retryPastNext, repeatable string
 	var starts, ends, due int64
-	texts := make([]string, 7)
+	texts := make([]string, 8)
 	err = rows.Scan(append([]any{
 		&s.ID, &s.Name, &s.Source, &s.Key, &s.Spec, &s.Zone, &s.DST, &s.Kind, &s.Command, &s.Stdin, &env, &headers,
 		&s.Dir, &s.User, &s.Tag, &s.Missed, &texts[0], &s.Overlap, &s.FirstRun, &s.MaxAttempts, &texts[1], &texts[2],
 		&retryPastNext, &repeatable, &texts[3], &texts[4], &texts[5], &starts, &ends, &s.MaxFailures, &s.KeepRuns, &keepFor,
 		&s.OnSuccess, &s.OnFailure, &s.State, &s.Reason, &due, &s.Failures,
-		&s.Job.Queue, &s.Job.Key, &s.Job.Priority, &s.Job.MaxAttempts, &texts[6], &s.Notify,
+		&s.Job.Queue, &s.Job.Key, &s.Job.Priority, &s.Job.MaxAttempts, &texts[6], &s.Notify, &texts[7],
 	}, more...)...)
 	if err != nil {
 		return nil, err
@@ -389,7 +390,7 @@ func (s *Schedule) scan(rows *sql.Rows, more ...any) (bad, err error) {
 	}
 	for i, to := range []*time.Duration{
 		&s.MissedWindow, &s.RetryDelay, &s.RetryMaxDelay, &s.Timeout,
-		&s.KillGrace, &s.Jitter, &s.Job.Timeout,
+		&s.KillGrace, &s.Jitter, &s.Job.Timeout, &s.Stall,
 	} {
 		*to = durationOf(texts[i], &bad)
 	}

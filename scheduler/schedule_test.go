@@ -133,6 +133,11 @@ func TestProblems(t *testing.T) {
 			[]func(*Schedule){func(s *Schedule) { *s = good("sql"); s.Timeout = time.Hour }},
 		},
 		{
+			"", "stall", append(durations(func(s *Schedule) *time.Duration { return &s.Stall }),
+				func(s *Schedule) { *s = good("func"); s.Stall = time.Second }, func(s *Schedule) { s.Stall = time.Second - 1 }),
+			[]func(*Schedule){func(s *Schedule) { s.Stall = time.Second }},
+		},
+		{
 			"", "kill_grace", append(durations(func(s *Schedule) *time.Duration { return &s.KillGrace }),
 				func(s *Schedule) { *s = good("func"); s.KillGrace = time.Second }),
 			[]func(*Schedule){func(s *Schedule) { s.KillGrace = time.Millisecond }},
@@ -261,7 +266,7 @@ func full(name string) Schedule {
 		Policy: Policy{
 			Missed: "all", MissedWindow: 90 * time.Second, Overlap: "queue", FirstRun: "now", MaxAttempts: 3, RetryDelay: 1500 * time.Millisecond,
 			RetryMaxDelay: 36 * time.Hour, RetryPastNext: true, Unrepeatable: true, Timeout: time.Hour,
-			KillGrace: 20 * time.Second, Jitter: 7 * time.Minute,
+			Stall: 3 * time.Minute, KillGrace: 20 * time.Second, Jitter: 7 * time.Minute,
 			Starts: at(-time.Hour), Ends: at(1000 * time.Hour), MaxFailures: 9, KeepRuns: 77, KeepFor: -1,
 			OnSuccess: "next", OnFailure: "ä", Notify: "ada@example.org https://example.org/in",
 		},

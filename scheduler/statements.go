@@ -259,12 +259,13 @@ var (
 		INSERT INTO {prefix}schedule (name, source, source_key, spec, time_zone, dst, kind, command, stdin, env, headers, dir, run_as, tag,
 			job_queue, job_key, job_priority, job_max_attempts, job_timeout,
 			missed, missed_window, overlap, first_run, max_attempts, retry_delay, retry_max_delay, retry_past_next, repeatable,
-			timeout, kill_grace, jitter, starts_at, ends_at, max_failures, keep_runs, keep_for, on_success, on_failure, notify,
+			timeout, stall, kill_grace, jitter, starts_at, ends_at, max_failures, keep_runs, keep_for, on_success, on_failure, notify,
 			state, reason, due_at, next_exec, insert_time, update_time)
 		VALUES (:name, :source, :key, :spec, :zone, :dst, :kind, :command, :stdin, :env, :headers, :dir, :user, :tag,
 			:job_queue, :job_key, :job_priority, :job_max_attempts, :job_timeout,
 			:missed, :missed_window, :overlap, :first_run, :max_attempts, :retry_delay, :retry_max_delay, :retry_past_next, :repeatable,
-			:timeout, :kill_grace, :jitter, {time :starts}, {time :ends}, :max_failures, :keep_runs, :keep_for, :on_success, :on_failure, :notify,
+			:timeout, :stall, :kill_grace, :jitter, {time :starts}, {time :ends},
+			:max_failures, :keep_runs, :keep_for, :on_success, :on_failure, :notify,
 			:state, :reason, {time :due}, {time :next}, {now}, {now})`)
 
 	list = dialect.SQL("scheduler.list", `
@@ -352,14 +353,14 @@ const settings = `kind = :kind, command = :command, stdin = :stdin, env = :env, 
 			job_queue = :job_queue, job_key = :job_key, job_priority = :job_priority, job_max_attempts = :job_max_attempts, job_timeout = :job_timeout,
 			missed = :missed, missed_window = :missed_window, overlap = :overlap, first_run = :first_run,
 			max_attempts = :max_attempts, retry_delay = :retry_delay, retry_max_delay = :retry_max_delay, retry_past_next = :retry_past_next, repeatable = :repeatable,
-			timeout = :timeout, kill_grace = :kill_grace, jitter = :jitter, max_failures = :max_failures,
+			timeout = :timeout, stall = :stall, kill_grace = :kill_grace, jitter = :jitter, max_failures = :max_failures,
 			keep_runs = :keep_runs, keep_for = :keep_for, on_success = :on_success, on_failure = :on_failure, notify = :notify`
 
 const columns = `id, name, COALESCE(source, ''), COALESCE(source_key, ''), spec, time_zone, dst, kind, command, stdin, env, headers, dir, run_as, tag,
 			missed, missed_window, overlap, first_run, max_attempts, retry_delay, retry_max_delay, retry_past_next, repeatable,
 			timeout, kill_grace, jitter, COALESCE({us starts_at}, 0), COALESCE({us ends_at}, 0), max_failures,
 			keep_runs, keep_for, on_success, on_failure, state, reason, COALESCE({us due_at}, 0), failures,
-			job_queue, job_key, job_priority, job_max_attempts, job_timeout, notify`
+			job_queue, job_key, job_priority, job_max_attempts, job_timeout, notify, stall`
 
 // lockedColumns are those of a schedule that a daemon has locked.
 const lockedColumns = columns + `, COALESCE({us next_exec}, 0), fence, lane, {us {now}}`

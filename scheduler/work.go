@@ -34,6 +34,7 @@ func (s *Schedule) workProblems() (all problems) {
 		{"env", len(s.Env) > 0, command, "commands"},
 		{"dir", s.Dir != "", command, "commands"},
 		{"user", s.User != "", command, "commands"},
+		{"stall", s.Stall != 0, command, "commands"},
 		{"kill_grace", s.KillGrace != 0, command, "commands"},
 		{"headers", len(s.Headers) > 0, s.Kind == "http", "requests"},
 		{"stdin", s.Stdin != "", s.Kind != "sql", "commands, requests, functions and jobs"},

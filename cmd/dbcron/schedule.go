@@ -77,6 +77,7 @@ type policyRow struct {
 	RetryPastNext bool       `json:"retry_past_next"`
 	Repeatable    bool       `json:"repeatable"`
 	Timeout       string     `json:"timeout"`
+	Stall         string     `json:"stall"`
 	KillGrace     string     `json:"kill_grace"`
 	Jitter        string     `json:"jitter"`
 	Starts        *time.Time `json:"starts"`
@@ -119,7 +120,7 @@ func newScheduleRow(s *scheduler.Schedule) scheduleRow {
 		policyRow{
 			s.DST, s.Dir, s.User, s.Missed, duration.Format(s.MissedWindow), s.Overlap, s.FirstRun, s.MaxAttempts,
 			duration.Format(s.RetryDelay), duration.Format(s.RetryMaxDelay), s.RetryPastNext, !s.Unrepeatable,
-			duration.Format(s.Timeout), duration.Format(s.KillGrace), duration.Format(s.Jitter),
+			duration.Format(s.Timeout), duration.Format(s.Stall), duration.Format(s.KillGrace), duration.Format(s.Jitter),
 			optional(s.Starts), optional(s.Ends), s.MaxFailures, s.KeepRuns, keep, s.OnSuccess, s.OnFailure, s.Notify, s.Failures,
 		},
 		job,

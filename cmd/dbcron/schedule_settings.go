@@ -60,6 +60,8 @@ var settings = []setting{
 	yesNo("retry_past_next", "attempts go on although the next slot has come", func(s *schedule) *bool { return &s.RetryPastNext }),
 	repeatable,
 	spanOr("none", 0, "timeout", "none", "time after which a run is ended", func(s *schedule) *time.Duration { return &s.Timeout }),
+	spanOr("none", 0, "stall", "none", "time without output after which a command is ended",
+		func(s *schedule) *time.Duration { return &s.Stall }),
 	span("kill_grace", "", "time from SIGTERM to SIGKILL (default: 5s)", func(s *schedule) *time.Duration { return &s.KillGrace }),
 	spanOr("none", 0, "jitter", "none", "slots run up to so much later, to spread them",
 		func(s *schedule) *time.Duration { return &s.Jitter }),

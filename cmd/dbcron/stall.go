@@ -14,6 +14,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/standstill"
 )
 
 // shortestStall is the minimum of --stall: a command's output is checked once a second.
@@ -35,9 +36,7 @@ type stall struct {
 	relays  sync.WaitGroup
 	done    chan struct{} // closed when the command and everything it started are gone
 
-	seen progressMark
-	at   instant.Instant // of the last check
-	idle time.Duration
+	watch standstill.Watch[progressMark]
 }
 
 // A progressMark changes with progress.
@@ -153,7 +152,7 @@ func (s *stall) begin() {
 	for _, end := range s.ends {
 		end.Close()
 	}
-	s.seen, s.at = s.mark(0), instant.Now()
+	s.watch.Begin(instant.Now(), s.mark(0))
 }
 
 // finish copies the command's last output, unless hurry is closed.
@@ -186,17 +185,9 @@ func (s *stall) mark(snapshots int) progressMark {
 	return m
 }
 
-// over is called at each tick and reports whether there was no progress for too long. Time in which this process did
-// not run does not count, since the command may not have run either.
+// over reports at each tick whether there was no progress for too long.
 func (s *stall) over(now instant.Instant, tick time.Duration, snapshots int) bool {
-	passed := min(now.Sub(s.at), 2*tick)
-	s.at = now
-	if m := s.mark(snapshots); m != s.seen || s.held.Load() > 0 {
-		s.seen, s.idle = m, 0
-		return false
-	}
-	s.idle += passed
-	return s.idle >= s.limit
+	return s.watch.Over(now, tick, s.limit, s.mark(snapshots), s.held.Load() > 0)
 }
 
 // errStalled is in the error of a command without progress.

@@ -26,7 +26,7 @@ func TestStall(t *testing.T) {
 		must(t, os.WriteFile(file, nil, 0o600))
 		s, err := newStall(5*time.Second, file)
 		must(t, err)
-		s.seen, s.at = s.mark(0), now
+		s.watch.Begin(now, s.mark(0))
 		over := 0
 		for i := 1; i <= 100 && over == 0; i++ {
 			snapshots := 0

@@ -273,6 +273,7 @@ func TestEveryKey(t *testing.T) {
 		},
 		"timeout":      duration(nil),
 		"kill_grace":   duration(zero),
+		"stall":        duration(zero),
 		"jitter":       duration(nil),
 		"starts":       notInstant,
 		"ends":         notInstant,
@@ -335,6 +336,7 @@ func TestGoodValues(t *testing.T) {
 		"repeatable":      {"true", "false", "yes", "no", `"no"`},
 		"timeout":         {"1s", "0s", `""`, "1d12h", "1.5h"},
 		"kill_grace":      {"1s", `""`},
+		"stall":           {"1s", `""`},
 		"jitter":          {"1s", "0s"},
 		"starts": {
 			"2026-01-01T00:00:00Z", "2026-01-01T00:00:00.123+05:30", "2026-01-01 00:00", "'2026-01-01 00:00:30'", "2026-01-01T00:00",

@@ -124,6 +124,9 @@ func drawSchedule(t *rapid.T, name string) scheduler.Schedule {
 	switch s.Kind {
 	case "shell", "argv":
 		s.KillGrace = duration("grace")
+		if maybe("stalls") { // a second at least
+			s.Stall = max(time.Second, duration("stall"))
+		}
 		s.Env = texts("variable", "env", func(s *scheduler.Schedule, env map[string]string) { s.Env = env })
 		s.Dir = fits("dir", "dir", func(s *scheduler.Schedule, text string) { s.Dir = text })
 		s.User = fits("user", "user", func(s *scheduler.Schedule, text string) { s.User = text })

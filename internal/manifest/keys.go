@@ -54,6 +54,7 @@ var keys = []key{
 	flag.key("retry_past_next", general, func(s *schedule) *bool { return &s.RetryPastNext }),
 	repeats.key("repeatable", general, func(s *schedule) *bool { return &s.Unrepeatable }),
 	durationOrNone.key("timeout", efforts, func(s *schedule) *time.Duration { return &s.Timeout }),
+	someDuration.key("stall", commands, func(s *schedule) *time.Duration { return &s.Stall }),
 	someDuration.key("kill_grace", commands, func(s *schedule) *time.Duration { return &s.KillGrace }),
 	durationOrNone.key("jitter", general, func(s *schedule) *time.Duration { return &s.Jitter }),
 	instant.key("starts", general, func(s *schedule) *time.Time { return &s.Starts }),

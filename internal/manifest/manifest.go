@@ -21,7 +21,7 @@
 //
 // What defaults says holds for each schedule that does not say otherwise. The
 // variables of env are added up. What is for commands only (env, dir, user,
-// kill_grace) passes over schedules that run something else, and on_success and
+// stall, kill_grace) passes over schedules that run something else, and on_success and
 // on_failure pass over the schedule that they name. The empty text "" takes a
 // default back.
 //

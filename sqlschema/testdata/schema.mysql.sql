@@ -483,6 +483,7 @@ CREATE TABLE dbcron_schedule (
   lane varchar(300) GENERATED ALWAYS AS (case when kind = 'func' then concat(tag,' func ',left(command,200)) when kind = 'job' then concat(tag,' job') else tag end) STORED COMMENT 'Which daemons may claim it: the tag and, for a function, its name, or that it is a job',
   notify text NOT NULL DEFAULT '' COMMENT 'Who is told when it fails: addresses and URLs with blanks between, or none; empty: as the daemons say',
   repeatable varchar(3) NOT NULL DEFAULT 'yes' COMMENT 'no: a run whose daemon died or was stopped is lost, and not begun again; else yes',
+  stall varchar(32) NOT NULL DEFAULT '' COMMENT 'For how long a command may write nothing before it is ended, such as 5m; empty: no limit',
   PRIMARY KEY (id),
   UNIQUE KEY dbcron_schedule_name (name),
   UNIQUE KEY dbcron_schedule_source (source,source_key),

@@ -491,6 +491,7 @@ CASE
 END -- Which daemons may claim it: the tag and, for a function, its name, or that it is a job
     notify text COLLATE "C" NOT NULL DEFAULT ''::text -- Who is told when it fails: addresses and URLs with blanks between, or none; empty: as the daemons say
     repeatable character varying(3) NOT NULL DEFAULT 'yes'::character varying -- no: a run whose daemon died or was stopped is lost, and not begun again; else yes
+    stall character varying(32) NOT NULL DEFAULT ''::character varying -- For how long a command may write nothing before it is ended, such as 5m; empty: no limit
     CONSTRAINT dbcron_schedule_due_at CHECK (((due_at >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (due_at <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
     CONSTRAINT dbcron_schedule_kind_check CHECK (((kind)::text = ANY ((ARRAY['shell'::character varying, 'argv'::character varying, 'http'::character varying, 'sql'::character varying, 'func'::character varying, 'job'::character varying])::text[])))
     CONSTRAINT dbcron_schedule_name UNIQUE (name)
