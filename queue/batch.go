@@ -52,15 +52,15 @@ func (w *Worker) HandleOtherBatches(opt BatchOptions, h BatchHandler) error {
 }
 
 // everyHandler lists what does the jobs of all kinds. mu is held.
-func (w *Worker) everyHandler() iter.Seq[*kindHandler] {
+func (known *kindHandlers) everyHandler() iter.Seq[*kindHandler] {
 	return func(yield func(*kindHandler) bool) {
-		for _, h := range w.handlers {
+		for _, h := range known.handlers {
 			if !yield(h) {
 				return
 			}
 		}
-		if w.others != nil {
-			yield(w.others)
+		if known.others != nil {
+			yield(known.others)
 		}
 	}
 }

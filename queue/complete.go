@@ -209,8 +209,8 @@ func (w *Worker) pin(ctx context.Context, d *Delivery) error {
 }
 
 // batch returns the jobs that run in one batch with d, and d. mu is held.
-func (w *Worker) batch(d *Delivery) []*Delivery {
-	for _, unit := range w.slots {
+func (slots *handlerSlots) batch(d *Delivery) []*Delivery {
+	for _, unit := range slots.slots {
 		if len(unit) > 1 && slices.Contains(unit, d) {
 			return unit
 		}
@@ -219,8 +219,8 @@ func (w *Worker) batch(d *Delivery) []*Delivery {
 }
 
 // mates returns the jobs of d's key that run in one batch with d, and d. mu is held.
-func (w *Worker) mates(d *Delivery) []*Delivery {
-	if batch := w.batch(d); d.line() != "" && batch[0].line() == d.line() {
+func (slots *handlerSlots) mates(d *Delivery) []*Delivery {
+	if batch := slots.batch(d); d.line() != "" && batch[0].line() == d.line() {
 		return batch
 	}
 	return []*Delivery{d}

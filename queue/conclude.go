@@ -136,14 +136,14 @@ type concluder struct {
 const concludeEvery = time.Minute
 
 // noteEnd notes that a job has ended, and with it perhaps its group. mu is held.
-func (w *Worker) noteEnd(d *Delivery) {
+func (box *outbox) noteEnd(d *Delivery) {
 	if d.Group != 0 {
-		w.ends.groups[d.Group] = true
-		w.nudgeEnds()
+		box.ends.groups[d.Group] = true
+		box.nudgeEnds()
 	}
 }
 
-func (w *Worker) nudgeEnds() { signal(w.ends.wake) }
+func (box *outbox) nudgeEnds() { signal(box.ends.wake) }
 
 // signal tells a goroutine that may be busy, once.
 func signal(c chan struct{}) {

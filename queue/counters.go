@@ -102,16 +102,16 @@ func (c *count) add(o *count) {
 
 // counter is where something is counted: most often the same as the time before. mu is
 // held.
-func (w *Worker) counter(key countKey) *count {
-	if w.counting.c != nil && w.counting.key == key {
-		return w.counting.c
+func (box *outbox) counter(key countKey) *count {
+	if box.counting.c != nil && box.counting.key == key {
+		return box.counting.c
 	}
-	c := w.counts[key]
+	c := box.counts[key]
 	if c == nil {
 		c = &count{}
-		w.counts[key] = c
+		box.counts[key] = c
 	}
-	w.counting.key, w.counting.c = key, c
+	box.counting.key, box.counting.c = key, c
 	return c
 }
 

@@ -7,10 +7,22 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
 )
+
+// The handlerSlots are the goroutines that run handlers: what they run, and where the next jobs are.
+type handlerSlots struct {
+	work     sync.Cond    // handlers wait for jobs
+	runnable []*workQueue // that have ready jobs
+	idle     int          // handlers that wait
+	slots    [][]*Delivery
+	taken    map[*Delivery]bool // by Receive
+	begun    int                // jobs that have begun
+	group    sync.WaitGroup     // handlers
+}
 
 // handleJobs does one job, or batch, after the other.
 func (w *Worker) handleJobs(slot int) {
@@ -176,9 +188,9 @@ func (w *Worker) do(unit []*Delivery) {
 }
 
 // try runs the handler of a unit.
-func (w *Worker) try(unit []*Delivery) []tried {
+func (known *kindHandlers) try(unit []*Delivery) []tried {
 	first := unit[0]
-	h := w.handlerOf(first.Kind)
+	h := known.handlerOf(first.Kind)
 	switch {
 	case h == nil:
 		return []tried{{err: Bury(fmt.Errorf("no handler for kind %q in this worker", first.Kind))}}
@@ -322,12 +334,12 @@ func (w *Worker) tellClosing() {
 }
 
 // release lets the next job of a key go. mu is held.
-func (w *Worker) release(d *Delivery) {
+func (slots *handlerSlots) release(d *Delivery) {
 	if d.line() == "" || d.b.gone {
 		return
 	}
 	d.b.release(d.line(), d.ID)
-	w.offer(d.b, 1)
+	slots.offer(d.b, 1)
 }
 
 // releaseIfMine lets the next job of a key go after one whose row is gone. Somebody has
@@ -335,14 +347,14 @@ func (w *Worker) release(d *Delivery) {
 // know yet that its lease is over, since the database's clock was set. So the key waits until
 // the block's fence was read. Whoever has done something to the row has taken the block before
 // that, so a read that comes after says so. mu is held.
-func (w *Worker) releaseIfMine(b *block, key string, id int64) {
+func (box *outbox) releaseIfMine(b *block, key string, id int64) {
 	if key == "" || b.gone {
 		return
 	}
 	b.hold(key, id)
 	b.part(key, id)
 	b.missed = append(b.missed, heldKey{id, key})
-	w.enlist(b)
+	box.enlist(b)
 }
 
 // settled tells who waits that a job's outcome is committed, or is not to be. mu is

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -54,6 +55,25 @@ type round struct {
 	ripe  []*Delivery
 	got   fetched // how much that was
 	m     int
+}
+
+// An outbox is what is to be written: which blocks have ended or moved jobs, what of that was refused,
+// whose rows are this worker's, and what is counted of them.
+type outbox struct {
+	chores   sync.Cond                 // flushers wait for blocks
+	serve    []*block                  // that flushers have something to do with
+	needs    bool                      // the last of them was taken for its need
+	remnants map[*block]bool           // gone, and what is left to write of them failed to be written
+	out      map[store.JobID]*Delivery // checked out
+	rows     map[store.JobID]*Delivery // rows of running jobs that are this worker's, until they are deleted
+	toHand   []*Delivery               // checked out, and cancelled because the worker is being stopped
+	ends     concluder
+	book     refusalBook
+	counts   map[countKey]*count
+	counting struct { // what was counted last
+		key countKey
+		c   *count
+	}
 }
 
 // flushBlocks looks after one block after the other, whichever needs it.
@@ -604,4 +624,4 @@ func (w *Worker) tookEnds(t *round) {
 }
 
 // nudge has the blocks looked after at once.
-func (w *Worker) nudge() { signal(w.tick) }
+func (lease *nodeLease) nudge() { signal(lease.tick) }

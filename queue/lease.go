@@ -18,6 +18,20 @@ import (
 // errHandedOver is why a job's context ends whose worker is being stopped.
 var errHandedOver = errors.New("queue: the worker is being stopped")
 
+// A nodeLease is the worker's name among the others, and for how long what it has leased is its own.
+type nodeLease struct {
+	drained  *string // who has drained it: see share.go; nil: nobody
+	over     bool    // it has left, and does not join again
+	node     string
+	last     string          // its name before it lost its lease
+	deadline instant.Instant // what is leased is until then, at least
+	rounds   int             // how often it has taken the blocks that are its share
+	hears    instant.Instant // when a notification was heard last; 0: none was
+	called   chan struct{}   // a notification was heard
+	tick     chan struct{}   // look after the blocks now
+	bell     *doorbell       // nil: it has none
+}
+
 // since returns how long ago an instant was.
 func since(at instant.Instant) time.Duration { return instant.Now().Sub(at) }
 
@@ -357,9 +371,9 @@ func (w *Worker) giveUp(d *Delivery) {
 }
 
 // sharing tells whether blocks may still be taken.
-func (w *Worker) sharing() bool {
+func (life *lifetime) sharing() bool {
 	select {
-	case <-w.shared:
+	case <-life.shared:
 		return false
 	default:
 		return true

@@ -45,6 +45,12 @@ const (
 	throughKind
 )
 
+// A limiting is whether kinds have limits, and who looks after these.
+type limiting struct {
+	limited bool          // there are limiters
+	keeper  chan struct{} // look after the limiters now
+}
+
 // limiterOf is the limiter of the jobs of a kind; nil if there is none.
 func (q *workQueue) limiterOf(kind string) *limiter {
 	if q.limiters == nil || kind == "" {
@@ -138,13 +144,13 @@ func (w *Worker) vacate(g *limiter) {
 }
 
 // reopen has n jobs go on that wait at a limiter. mu is held.
-func (w *Worker) reopen(g *limiter, n int) {
+func (slots *handlerSlots) reopen(g *limiter, n int) {
 	for _, b := range g.q.blocks {
 		b.resumeOf(g)
-		w.offer(b, 0)
+		slots.offer(b, 0)
 	}
-	for range min(n, w.idle) {
-		w.work.Signal()
+	for range min(n, slots.idle) {
+		slots.work.Signal()
 	}
 }
 

@@ -20,8 +20,8 @@ type EnqueueMiddleware func(next Enqueuer) Enqueuer
 func (w *Worker) Use(m ...Middleware) { w.middleware = append(w.middleware, m...) }
 
 // wrapped is a handler with the middleware around it.
-func (w *Worker) wrapped(h Handler) Handler {
-	for _, m := range slices.Backward(w.middleware) {
+func (known *kindHandlers) wrapped(h Handler) Handler {
+	for _, m := range slices.Backward(known.middleware) {
 		h = m(h)
 	}
 	return h

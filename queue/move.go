@@ -36,13 +36,13 @@ type move struct {
 func limitText(text string, limit int) string { return dialect.CleanText(text, limit) }
 
 // moveFor says where a job goes that is not done.
-func (w *Worker) moveFor(d *Delivery, what verdict, after time.Duration, err error, detail string) move {
+func (known *kindHandlers) moveFor(d *Delivery, what verdict, after time.Duration, err error, detail string) move {
 	q := d.b.q.set
 	m := move{
 		d: d, what: what, err: err, keep: keepOf(q), tries: d.Attempt, died: d.Crashes, later: after,
 		why: limitText(err.Error(), 4000), more: limitText(detail, 32000),
 	}
-	p := w.policy(d)
+	p := known.policy(d)
 	switch what {
 	case snoozed:
 		m.tries--
@@ -58,10 +58,10 @@ func (w *Worker) moveFor(d *Delivery, what verdict, after time.Duration, err err
 }
 
 // policy is how a job is tried again.
-func (w *Worker) policy(d *Delivery) RetryPolicy {
+func (known *kindHandlers) policy(d *Delivery) RetryPolicy {
 	q := d.b.q.set
 	p := RetryPolicy{MaxAttempts: q.MaxAttempts, Delay: q.RetryDelay, MaxDelay: q.RetryMaxDelay}
-	if h := w.handlerOf(d.Kind); h != nil {
+	if h := known.handlerOf(d.Kind); h != nil {
 		p = h.retry.over(p)
 	}
 	if d.MaxAttempts > 0 {

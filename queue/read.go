@@ -99,8 +99,8 @@ func jobOf(j *store.Job, queue string) Job {
 }
 
 // kind returns the text of a kind, the same one each time.
-func (w *Worker) kind(name []byte) string {
-	if known, ok := w.kinds[string(name)]; ok {
+func (known *kindHandlers) kind(name []byte) string {
+	if known, ok := known.kinds[string(name)]; ok {
 		return known
 	}
 	return string(name)

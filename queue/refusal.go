@@ -104,18 +104,18 @@ func (w *Worker) noteRefusal(r *refusal) {
 }
 
 // forgetRefusal notes that a job is refused no more. mu is held.
-func (w *Worker) forgetRefusal(r *refusal) {
+func (box *outbox) forgetRefusal(r *refusal) {
 	id := r.d.at()
-	if w.book.all[id] != r {
+	if box.book.all[id] != r {
 		return
 	}
 	if r.trouble != nil {
 		r.trouble.Note(nil)
 	}
-	delete(w.book.all, id)
+	delete(box.book.all, id)
 	if r.told != 0 {
-		w.book.gone[id] = r.node
-		signal(w.book.wake)
+		box.book.gone[id] = r.node
+		signal(box.book.wake)
 	}
 }
 

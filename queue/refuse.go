@@ -386,18 +386,18 @@ func (w *Worker) tookClaims(t *round) {
 
 // relieve notes that nothing of a job is refused any more. What waits behind it is tried next. mu
 // is held.
-func (w *Worker) relieve(d *Delivery) {
+func (box *outbox) relieve(d *Delivery) {
 	r, b := d.refusal, d.b
 	if r == nil {
 		return
 	}
 	d.refusal = nil
 	b.refusals = slices.DeleteFunc(b.refusals, func(o *refusal) bool { return o == r })
-	w.forgetRefusal(r)
+	box.forgetRefusal(r)
 	if r.claim && d.line() != "" { // those behind it were passed over
 		b.whole, b.delayed, b.dirty, b.ripe = 0, 0, true, true
 	}
-	w.enlist(b)
+	box.enlist(b)
 }
 
 // unended tells whether ends are set aside of jobs that are the block's: if it were handed over,
@@ -449,18 +449,18 @@ func (w *Worker) stick(b *block, row *laterRow, err error) {
 }
 
 // unstick notes that it was moved, or is not to be. mu is held.
-func (w *Worker) unstick(b *block, id int64) {
+func (box *outbox) unstick(b *block, id int64) {
 	if r := b.stuck[id]; r != nil {
 		delete(b.stuck, id)
-		w.forgetRefusal(r)
+		box.forgetRefusal(r)
 	}
 }
 
 // tryFinally has everything that is set aside tried once more, since the worker is being stopped.
 // mu is held.
-func (w *Worker) tryFinally(b *block) {
+func (box *outbox) tryFinally(b *block) {
 	for _, r := range b.refusals {
 		r.next = 0
 	}
-	w.enlist(b)
+	box.enlist(b)
 }

@@ -214,11 +214,11 @@ func (w *Worker) leads(id store.JobID) bool {
 }
 
 // cleared tells that no job of a block is under suspicion any more. mu is held.
-func (w *Worker) cleared(b *block) bool {
+func (box *outbox) cleared(b *block) bool {
 	if len(b.doubted) > 0 || b.dirty || b.full || b.serving || slices.ContainsFunc(b.refusals, (*refusal).out) {
 		return false
 	}
-	for _, d := range w.out {
+	for _, d := range box.out {
 		if d.b == b && d.trial != trusted {
 			return false
 		}

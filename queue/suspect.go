@@ -62,6 +62,14 @@ const (
 	mostCrashes = 4
 )
 
+// The trialPlaces are what jobs take up that may end the process.
+type trialPlaces struct {
+	onTrial [trials]int  // how many jobs may end the process, by why that is
+	refused [trials]bool // some were not taken over, for want of a place
+	lone    loneTrial
+	recess  instant.Instant // until then no job begins that is to run alone
+}
+
 // suspicion is how many jobs of a block are under suspicion when its worker, which
 // read so many at a time, has died so many times in a row: as many as it may have
 // read and not finished, and more each time.
@@ -89,16 +97,16 @@ func (t trial) state() string {
 // admits tells whether a job may come on trial. A job that is to run alone waits until all
 // others have been tried, so that they do not have to wait for it again if it ends the worker.
 // mu is held.
-func (w *Worker) admits(t trial) bool {
+func (places *trialPlaces) admits(t trial) bool {
 	switch {
 	case t == trusted:
 		return true
-	case w.onTrial[accused] > 0 || w.lone.d != nil:
+	case places.onTrial[accused] > 0 || places.lone.d != nil:
 		return false
 	case t == accused:
-		return w.onTrial == [trials]int{} && instant.Now() >= w.recess
+		return places.onTrial == [trials]int{} && instant.Now() >= places.recess
 	}
-	return w.onTrial[t] < doubtful
+	return places.onTrial[t] < doubtful
 }
 
 // suspect checks out jobs under suspicion, if there is room. mu is held.
@@ -123,10 +131,10 @@ func (w *Worker) suspectMore() {
 
 // bench takes away the place of a job on trial that waits for a limit, since that may take
 // any time. When it begins there may be more jobs on trial than otherwise. mu is held.
-func (w *Worker) bench(d *Delivery) {
+func (places *trialPlaces) bench(d *Delivery) {
 	if d.trial != trusted && !d.benched {
 		d.benched = true
-		w.onTrial[d.trial]--
+		places.onTrial[d.trial]--
 	}
 }
 
@@ -166,14 +174,14 @@ func (w *Worker) guilty(d *Delivery, state string) bool {
 }
 
 // checkOut gives a job a row of its own, whether it runs or is about to. mu is held.
-func (w *Worker) checkOut(d *Delivery, crashes int) {
+func (box *outbox) checkOut(d *Delivery, crashes int) {
 	d.moving = true
 	m := move{d: d, out: true, tries: d.Attempt, died: crashes, more: d.trial.state()}
 	if d.began != 0 {
 		m.later = -since(d.began)
 	}
 	d.b.moves = append(d.b.moves, m)
-	w.enlist(d.b)
+	box.enlist(d.b)
 }
 
 // keepIn takes the check-out of a job back, if it has not begun. mu is held.

@@ -123,69 +123,55 @@ type Worker struct {
 	whole      time.Duration // how often each block is read from its beginning
 	patience   time.Duration // for so long jobs wait for older ones: see oldest.go
 	miscounted func(was, is int)
+
+	// mu guards all that follows, but for channels, and the workers' queues and blocks. There is a
+	// struct for each subject, with the methods that need no more than that.
+	mu sync.Mutex
+	nodeLease
+	handlerSlots
+	trialPlaces
+	outbox
+	limiting
+	kindHandlers
+	lifetime
+	kindChoice
+
+	exact   bool // it is asked of each job whether its row was there
+	alone   bool // it does all itself, one thing after the other
+	queues  []*workQueue
+	held    int             // bytes of payloads that were read ahead
+	unasked func() bool     // nobody has asked its Receiver for jobs of late; nil: it has none
+	steps   int             // how often the database's clock was set, as far as its blocks know
+	base    context.Context // of jobs
+}
+
+// The kindHandlers are what does the jobs, by kind. They do not change once the worker runs.
+type kindHandlers struct {
 	handlers   map[string]*kindHandler
 	others     *kindHandler // for kinds that have none; nil: see BuryUnknown
 	middleware []Middleware
+	kinds      map[string]string // names, each once
+}
 
-	mu       sync.Mutex
-	work     sync.Cond // handlers wait for jobs
-	chores   sync.Cond // flushers wait for blocks
-	started  bool
-	exact    bool    // it is asked of each job whether its row was there
-	closing  bool    // nothing is started any more
-	drained  *string // who has drained it: see share.go; nil: nobody
-	limited  bool    // there are limiters
-	alone    bool    // it does all itself, one thing after the other
-	stopped  bool    // handlers and flushers end
-	over     bool    // it has left, and does not join again
-	node     string
-	last     string          // its name before it lost its lease
-	deadline instant.Instant // what is leased is until then, at least
-	queues   []*workQueue
-	runnable []*workQueue    // that have ready jobs
-	serve    []*block        // that flushers have something to do with
-	needs    bool            // the last of them was taken for its need
-	remnants map[*block]bool // gone, and what is left to write of them failed to be written
-	idle     int             // handlers that wait
-	slots    [][]*Delivery
-	out      map[store.JobID]*Delivery // checked out
-	held     int                       // bytes of payloads that were read ahead
-	rows     map[store.JobID]*Delivery // rows of running jobs that are this worker's, until they are deleted
-	toHand   []*Delivery               // checked out, and cancelled because the worker is being stopped
-	onTrial  [trials]int               // how many jobs may end the process, by why that is
-	refused  [trials]bool              // some were not taken over, for want of a place
-	lone     loneTrial
-	recess   instant.Instant    // until then no job begins that is to run alone
-	taken    map[*Delivery]bool // by Receive
-	unasked  func() bool        // nobody has asked its Receiver for jobs of late; nil: it has none
-	picks    bool               // it does not do all kinds: see kinds.go
-	does     *kindSet           // those that it does, if it picks
-	gates    bool               // its Receiver has been asked for some kinds only
-	asking   *kindSet           // those that are wanted now; nil: all
+// A kindChoice is which kinds the worker does, and knows that others do: see kinds.go.
+type kindChoice struct {
+	picks    bool     // it does not do all kinds
+	does     *kindSet // those that it does, if it picks
+	gates    bool     // its Receiver has been asked for some kinds only
+	asking   *kindSet // those that are wanted now; nil: all
 	kindSets kindSets
 	unknown  map[kindOf]instant.Instant // kinds that nobody does: since when, or -1: it was logged
-	steps    int                        // how often the database's clock was set, as far as its blocks know
-	rounds   int                        // how often it has taken the blocks that are its share
-	kinds    map[string]string          // names, each once
-	base     context.Context            // of jobs
-	hears    instant.Instant            // when a notification was heard last; 0: none was
-	begun    int                        // jobs that have begun
-	called   chan struct{}              // a notification was heard
-	tick     chan struct{}              // look after the blocks now
-	keeper   chan struct{}              // look after the limiters now
-	shared   chan struct{}              // closed when no blocks are taken any more
-	stopping chan struct{}              // closed when the worker is being stopped
-	joined   chan struct{}              // closed when it is known to the others
-	ended    chan struct{}              // closed when nothing is written any more
-	group    sync.WaitGroup             // handlers
-	bell     *doorbell                  // nil: it has none
-	ends     concluder
-	book     refusalBook
-	counts   map[countKey]*count
-	counting struct { // what was counted last
-		key countKey
-		c   *count
-	}
+}
+
+// A lifetime is how far a worker has come, from its start to its end.
+type lifetime struct {
+	started  bool
+	closing  bool          // nothing is started any more
+	stopped  bool          // handlers and flushers end
+	shared   chan struct{} // closed when no blocks are taken any more
+	stopping chan struct{} // closed when the worker is being stopped
+	joined   chan struct{} // closed when it is known to the others
+	ended    chan struct{} // closed when nothing is written any more
 }
 
 // A workQueue is one of a worker's queues.
@@ -249,12 +235,18 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 	w := &Worker{
 		c: c, db: c.db, leases: c.db, opt: opt, log: opt.Logger, slow: slow, proven: provenAfter, rotate: rotation,
 		whole: wholeEvery, patience: patience, miscounted: miscounted,
-		handlers: map[string]*kindHandler{}, taken: map[*Delivery]bool{}, out: map[store.JobID]*Delivery{},
-		rows: map[store.JobID]*Delivery{}, remnants: map[*block]bool{}, kinds: map[string]string{},
-		counts: map[countKey]*count{}, ends: concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
-		book: refusalBook{all: map[store.JobID]*refusal{}, gone: map[store.JobID]string{}, wake: make(chan struct{}, 1)},
-		tick: make(chan struct{}, 1), keeper: make(chan struct{}, 1), called: make(chan struct{}, 1),
-		joined: make(chan struct{}), ended: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
+		nodeLease:    nodeLease{tick: make(chan struct{}, 1), called: make(chan struct{}, 1)},
+		handlerSlots: handlerSlots{taken: map[*Delivery]bool{}},
+		outbox: outbox{
+			out: map[store.JobID]*Delivery{}, rows: map[store.JobID]*Delivery{}, remnants: map[*block]bool{}, counts: map[countKey]*count{},
+			ends: concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
+			book: refusalBook{all: map[store.JobID]*refusal{}, gone: map[store.JobID]string{}, wake: make(chan struct{}, 1)},
+		},
+		limiting:     limiting{keeper: make(chan struct{}, 1)},
+		kindHandlers: kindHandlers{handlers: map[string]*kindHandler{}, kinds: map[string]string{}},
+		lifetime: lifetime{
+			joined: make(chan struct{}), ended: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
+		},
 	}
 	w.work.L, w.chores.L = &w.mu, &w.mu
 	return w, nil
@@ -291,11 +283,11 @@ func (w *Worker) handleOthers(h *kindHandler) error {
 }
 
 // handlerOf is what does the jobs of a kind; nil if nothing does.
-func (w *Worker) handlerOf(kind string) *kindHandler {
-	if h := w.handlers[kind]; h != nil {
+func (known *kindHandlers) handlerOf(kind string) *kindHandler {
+	if h := known.handlers[kind]; h != nil {
 		return h
 	}
-	return w.others
+	return known.others
 }
 
 func (w *Worker) handle(kind string, h *kindHandler) error {
@@ -429,16 +421,16 @@ func (w *Worker) ringRows(rows []jobRow) {
 }
 
 // rouse marks a block that there may be something new in. mu is held.
-func (w *Worker) rouse(b *block) {
+func (box *outbox) rouse(b *block) {
 	if b == nil {
 		return
 	}
 	b.dirty, b.rung, b.told = true, true, true
-	w.enlist(b)
+	box.enlist(b)
 }
 
 // enlist lets a flusher look after a block, if there is something to do. mu is held.
-func (w *Worker) enlist(b *block) {
+func (box *outbox) enlist(b *block) {
 	if b.serving || b.queued { // as with most jobs that end: to ask for the time costs more
 		return
 	}
@@ -447,17 +439,17 @@ func (w *Worker) enlist(b *block) {
 		return
 	}
 	b.queued = true
-	w.serve = append(w.serve, b)
-	w.chores.Signal()
+	box.serve = append(box.serve, b)
+	box.chores.Signal()
 }
 
 // offer puts a block among those with ready jobs, if it has some, and wakes as many
 // handlers as there are jobs for. mu is held.
-func (w *Worker) offer(b *block, jobs int) {
+func (slots *handlerSlots) offer(b *block, jobs int) {
 	if b.startable() {
 		b.q.list(b)
 	}
-	for range min(jobs, w.idle) {
-		w.work.Signal()
+	for range min(jobs, slots.idle) {
+		slots.work.Signal()
 	}
 }
