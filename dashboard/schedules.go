@@ -97,7 +97,11 @@ func (d *Dashboard) showSchedule(ctx context.Context, r *request) (*view, error)
 	if r.hide {
 		data.Shown = ""
 	}
-	data.Why = explainSchedule(&s, runs, r.now)
+	e, err := health.Explain(ctx, d.db, name, 1, r.hide)
+	if err != nil {
+		return nil, err
+	}
+	data.Why = explainSchedule(e)
 	if s.Source == "" {
 		data.Edit = d.editForm(r, &s)
 		if r.failed != nil && r.PostForm.Get("do") == "edit" {
@@ -125,61 +129,30 @@ func wallText(t time.Time, zone *time.Location) string {
 }
 
 // explainSchedule tells why a schedule runs or does not, and what to do.
-func explainSchedule(s *scheduler.Schedule, runs []scheduler.Run, now time.Time) (why []string) {
-	add := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
-	switch s.State {
-	case "paused":
-		text := "It is paused"
-		if s.Reason != "" {
-			text += ": " + plain.Cut(s.Reason, 300)
-		}
-		add("%s. Slots that come meanwhile are skipped.", text)
-	case "failed":
-		add("It was given up: %s. Remove the cause, then resume it.", plain.Cut(s.Reason, 300))
-	case "ended":
-		add("It has ended: there are no more slots.")
-	default:
-		late := scheduler.Planned{Schedule: *s}
-		switch text := health.Lateness(&late, now); {
-		case text != "":
-			add("It is late since %s UTC: %s.", stamp(s.Due), text)
-		case s.Reason != "":
-			add("Daemons try to claim it, and fail: %s.", plain.Cut(s.Reason, 300))
-		case s.Due.IsZero() && len(s.SlotsAfter(now, 1)) > 0:
-			add("A daemon has yet to plan it.")
-		case s.Due.IsZero():
-			add("It has no slots of its own: it runs when somebody or another schedule starts it.")
-		}
+func explainSchedule(e *health.Explanation) (why []string) {
+	add := func(text string) { why = append(why, plain.Cut(text, 600)) }
+	s := &e.Schedule
+	if s.State != "active" || s.Reason != "" || s.Failures > 0 {
+		add("It is " + health.StateOf(s) + ".")
 	}
-	if s.Failures > 0 {
-		text := plain.Plural(s.Failures, "slot has", "slots have") + " failed in a row"
-		if s.MaxFailures > 0 && s.State == "active" {
-			text += fmt.Sprintf("; after %s it is given up", plain.Number(s.MaxFailures))
-		}
-		add("%s.", text)
+	if e.Overdue != nil {
+		add("It is overdue since " + stamp(*e.Overdue) + " UTC, for " + plain.Span(e.Now.Sub(*e.Overdue)) + ".")
 	}
-	for i := range runs {
-		r := &runs[i]
-		switch {
-		case r.State == "running" && now.Sub(r.Next) > 0:
-			add("Run %d has lost its daemon %s: another one takes it over.", r.ID, plain.Cut(r.By, 100))
-		case r.State == "running" && s.Overlap != "allow":
-			add("Run %d is under way: a slot that comes meanwhile is dealt with as the overlap policy %s says.", r.ID, s.Overlap)
-		case r.State == "waiting" && r.Attempt > 1:
-			add("Run %d waits for attempt %d, at %s UTC.", r.ID, r.Attempt, stamp(r.Next))
-		case r.State == "waiting":
-			add("Run %d waits for the run before, or for a daemon with a place free.", r.ID)
-		}
+	for _, o := range e.Open {
+		add("Under way: " + o.Text + ".")
 	}
-	if len(runs) > 0 {
-		switch r := &runs[0]; r.State {
+	for _, text := range e.Advice {
+		add("What to do: " + text + ".")
+	}
+	if len(e.Slots) > 0 {
+		switch last := &e.Slots[0]; last.State {
 		case "failed", "timeout", "lost":
-			add("The last run ended as %s: %s.", r.State, plain.Cut(r.Error, 300))
+			add("The last run ended as " + last.State + ": " + last.Why + ".")
 		case "skipped", "missed":
-			add("The last slot was %s: %s.", r.State, plain.Cut(r.Error, 300))
+			add("The last slot was " + last.State + ": " + last.Why + ".")
 		}
 	}
-	return why[:min(len(why), 12)]
+	return why
 }
 
 // policyOf lists what is set for a schedule, in words.

@@ -237,6 +237,7 @@ func (a *API) schedules() {
 		errors:  []int{http.StatusNotFound},
 		summary: "Tell the next slots of a schedule; one that is not active has none",
 	}, a.next)
+	a.explaining()
 	a.scheduleActions()
 	a.scheduleSettings()
 	a.runs()

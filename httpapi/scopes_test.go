@@ -12,7 +12,7 @@ import (
 // operate is for what an operator does at night and can be undone or tried again, and admin for
 // what changes a definition, deletes, or deals with secrets.
 var scopesOf = map[Scope]string{
-	ScopeRead: `all-queue-stats events finished get-endpoint get-group get-job get-job-by-id get-limit get-lock get-payload get-payload-by-id
+	ScopeRead: `all-queue-stats events explain-schedule finished get-endpoint get-group get-job get-job-by-id get-limit get-lock get-payload get-payload-by-id
 		get-queue get-routing get-run get-schedule group-results list-audit list-endpoints list-groups list-jobs list-limits list-locks list-nodes
 		list-queues list-routings list-schedules list-subscriptions preview-schedule queue-stats schedule-history schedule-next`,
 	ScopeEnqueue: `create-group enqueue-job enqueue-jobs publish seal-group`,

@@ -13,6 +13,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/dbcron/dbcron/internal/plain"
 )
 
 // outputFlag adds -o to a command.
@@ -134,27 +136,13 @@ func cell(v any) string {
 }
 
 // oneLine cuts text to its first line and to a width, without control characters.
-func oneLine(s string, width int) string {
-	line, rest, more := strings.Cut(strings.TrimSpace(s), "\n")
-	line = strings.ReplaceAll(harmless(line), "\t", " ")
-	if runes := []rune(line); len(runes) > width {
-		return string(runes[:width-1]) + "…"
-	}
-	if more && strings.TrimSpace(rest) != "" {
-		line += " …"
-	}
-	return line
-}
+func oneLine(s string, width int) string { return plain.Line(s, width) }
+
+// shown is an instant with its wall time.
+func shown(t time.Time, zone *time.Location) string { return plain.Instant(t, zone) }
 
 // harmless returns text that is safe for a terminal.
-func harmless(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return ' '
-		}
-		return r
-	}, s)
-}
+func harmless(s string) string { return plain.Harmless(s) }
 
 // A fact is one entry of a description.
 type fact struct{ about, text string }

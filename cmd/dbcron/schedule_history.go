@@ -15,6 +15,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -249,7 +250,7 @@ func (p *program) printOutput(ctx context.Context, db *dialect.DB, id int64, fol
 	}
 	r, err := p.follow(ctx, look)
 	if err == nil {
-		fmt.Fprintln(p.err, "dbcron: "+r.State+": "+result(r))
+		fmt.Fprintln(p.err, "dbcron: "+r.State+": "+health.Result(r))
 	}
 	return err
 }
@@ -279,7 +280,7 @@ func (p *program) follow(ctx context.Context, look func(context.Context) ([]sche
 		}
 		if len(found) > 0 {
 			last := &found[len(found)-1]
-			if ended(last) {
+			if health.Ended(last) {
 				return last, nil
 			}
 			if news := fmt.Sprintf("attempt %d, run %d, is %s", last.Attempt, last.ID, last.State); news != told {
@@ -326,65 +327,6 @@ func (pr *printer) print(text string) error {
 	}
 	_, err := io.WriteString(pr.out, rest)
 	return err
-}
-
-// result describes the result of a run.
-func result(r *scheduler.Run) string {
-	var parts []string
-	if r.State == "skipped" || r.State == "missed" {
-		if r.Slots > 1 {
-			parts = append(parts, fmt.Sprintf("%d slots", r.Slots))
-		}
-		return strings.Join(append(parts, oneLine(r.Error, 1000)), ": ")
-	}
-	if r.Error != "" {
-		parts = append(parts, oneLine(r.Error, 1000))
-	}
-	if !r.Started.IsZero() && !r.Finished.IsZero() {
-		parts = append(parts, "took "+r.Finished.Sub(r.Started).Round(time.Millisecond).String())
-	}
-	parts = append(parts, fmt.Sprintf("run %d", r.ID))
-	if r.By != "" {
-		parts = append(parts, "on "+oneLine(r.By, 200))
-	}
-	if why := causes[r.Cause]; why != "" {
-		parts = append(parts, why)
-	}
-	return strings.Join(parts, ", ")
-}
-
-// withJob is result, preceded by the job that a run of newestRuns has enqueued.
-func withJob(r *scheduler.Run) string {
-	if r.Output == "" {
-		return result(r)
-	}
-	return oneLine(strings.TrimSpace(r.Output), 300) + ", " + result(r)
-}
-
-// causes describes why runs exist that are not due to a slot.
-var causes = map[string]string{
-	"hand":     "started by hand",
-	"backfill": "a backfill",
-	"chain":    "started by another schedule",
-	"boot":     "its host had started",
-}
-
-// underWay describes what an open run is doing.
-func underWay(r *scheduler.Run, s *scheduler.Schedule) string {
-	text := fmt.Sprintf("run %d, slot %s", r.ID, inZone(r.Due, s))
-	if r.Attempt > 1 {
-		text += fmt.Sprintf(", attempt %d", r.Attempt)
-	}
-	if why := causes[r.Cause]; why != "" {
-		text += ", " + why
-	}
-	if r.State != "waiting" {
-		text += ", since " + inZone(r.Started, s) + " on " + oneLine(r.By, 200)
-	}
-	if r.Cancel != "" {
-		text += "; its daemon has been asked to end it: " + oneLine(r.Cancel, 200)
-	}
-	return text
 }
 
 // pairs formats a map as lines, sorted by key.

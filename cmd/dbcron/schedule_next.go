@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
@@ -74,7 +74,7 @@ func (p *program) nextAfter(plan *cronspec.Schedule, from string, n int, output 
 }
 
 func (p *program) nextOf(ctx context.Context, db *dialect.DB, name string, n int, output string) error {
-	s, at, err := lookUp(ctx, db, name)
+	s, at, err := health.LookUp(ctx, db, name)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (p *program) nextOf(ctx context.Context, db *dialect.DB, name string, n int
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	slots := nextSlots(&s, at, n)
+	slots := health.NextSlots(&s, at, n)
 	if len(slots) == 0 {
 		why := standing(&s)
 		if s.State == "active" {
@@ -113,43 +113,4 @@ func (p *program) printSlots(slots []time.Time, zone *time.Location, output stri
 		}
 	}
 	return nil
-}
-
-// shown formats an instant with its wall time, or in UTC if the zone's offset has seconds, as local mean times do:
-// RFC 3339 cannot express these.
-func shown(t time.Time, zone *time.Location) string {
-	local := t.In(zone)
-	if _, offset := local.Zone(); offset%60 != 0 {
-		local = t.UTC()
-	}
-	return local.Format(time.RFC3339)
-}
-
-// nextSlots returns up to n next slots of a schedule, or none if it is not active.
-func nextSlots(s *scheduler.Schedule, at planned, n int) (slots []time.Time) {
-	plan, err := s.Slots()
-	if err != nil || s.State != "active" {
-		return nil
-	}
-	slot, ok := s.Due, !s.Due.IsZero()
-	if at.next.IsZero() { // Due is from before it was paused
-		now := at.now
-		if before := s.Starts.Add(-time.Microsecond); before.After(now) {
-			now = before
-		}
-		slot, ok = plan.Next(now)
-	}
-	for ; ok && len(slots) < n && (s.Ends.IsZero() || !slot.After(s.Ends)); slot, ok = plan.Next(slot) {
-		slots = append(slots, slot)
-	}
-	return slots
-}
-
-// inZone formats an instant in the schedule's zone.
-func inZone(t time.Time, s *scheduler.Schedule) string {
-	plan, err := cronspec.New("@daily", s.Zone, "")
-	if err != nil {
-		return shown(t, time.UTC)
-	}
-	return shown(t, plan.Location())
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
@@ -51,13 +52,13 @@ func (p *program) runSchedule(ctx context.Context, db *dialect.DB, name string, 
 		return err
 	}
 	last, err := p.follow(ctx, func(ctx context.Context) ([]scheduler.Run, error) {
-		return selectRuns(ctx, db, runsOfSlot, dialect.Args{"name": name, "due": started.Due.UnixMicro()})
+		return health.RunsOfSlot(ctx, db, name, started.Due)
 	})
 	if err != nil {
 		return err
 	}
 	p.say("state", last.State)
-	text := fmt.Sprintf("%s: %s", last.State, result(last))
+	text := fmt.Sprintf("%s: %s", last.State, health.Result(last))
 	if last.State != "ok" {
 		return errors.New(text)
 	}
@@ -156,7 +157,7 @@ func (p *program) backfill(ctx context.Context, db *dialect.DB, name string, f b
 	p.say("dry_run", f.dryRun)
 	text := counted(len(done.Slots), "slot", "slots")
 	if n := len(done.Slots); n > 0 {
-		text += fmt.Sprintf(", from %s to %s,", inZone(done.Slots[0], &s), inZone(done.Slots[n-1], &s))
+		text += fmt.Sprintf(", from %s to %s,", health.InZone(done.Slots[0], &s), health.InZone(done.Slots[n-1], &s))
 	}
 	switch {
 	case f.dryRun:

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -51,27 +52,24 @@ func (p *program) showSchedule(ctx context.Context, db *dialect.DB, name, output
 	return writeFacts(p.out, d.facts())
 }
 
-// openLimit limits the open runs that are shown.
-const openLimit = 20
-
 func detail(ctx context.Context, db *dialect.DB, name string) (*scheduleDetail, error) {
-	s, at, err := lookUp(ctx, db, name)
+	s, at, err := health.LookUp(ctx, db, name)
 	if err != nil {
 		return nil, err
 	}
 	d := &scheduleDetail{scheduleRow: newScheduleRow(&s), Slots: []string{}, Open: []runRow{}, s: s}
-	for _, slot := range nextSlots(&s, at, 3) {
-		d.Slots = append(d.Slots, inZone(slot, &s))
+	for _, slot := range health.NextSlots(&s, at, 3) {
+		d.Slots = append(d.Slots, health.InZone(slot, &s))
 	}
-	if d.open, err = selectRuns(ctx, db, openRuns, dialect.Args{"name": name, "limit": openLimit}); err != nil {
+	if d.open, err = health.OpenRuns(ctx, db, name, health.OpenLimit); err != nil {
 		return nil, err
 	}
 	for i := range d.open {
 		d.Open = append(d.Open, newRunRow(&d.open[i]))
 	}
-	newest, err := selectRuns(ctx, db, newestRuns, dialect.Args{"name": name, "limit": 200})
+	newest, err := health.NewestRuns(ctx, db, name, 200)
 	for i := range newest {
-		if d.last == nil && ended(&newest[i]) {
+		if d.last == nil && health.Ended(&newest[i]) {
 			d.last = &newest[i]
 			row := newRunRow(d.last)
 			d.Last = &row
@@ -107,22 +105,13 @@ func (d *scheduleDetail) facts() []fact {
 	}
 	facts = append(facts, fact{"next slots", strings.Join(d.Slots, "\n")})
 	for i := range d.open {
-		facts = append(facts, fact{d.open[i].State, underWay(&d.open[i], &d.s)})
+		facts = append(facts, fact{d.open[i].State, health.UnderWay(&d.open[i], &d.s)})
 	}
 	if d.last != nil {
-		facts = append(facts, fact{"last", d.last.State + ", slot " + inZone(d.last.Due, &d.s) + ", " + withJob(d.last)})
+		facts = append(facts, fact{"last", d.last.State + ", slot " + health.InZone(d.last.Due, &d.s) + ", " + health.WithJob(d.last)})
 	}
 	return facts
 }
 
 // standing describes the state of a schedule, and why it is not active.
-func standing(s *scheduler.Schedule) string {
-	text := s.State
-	if s.State == "active" && s.Failures > 0 {
-		text += ", but " + counted(s.Failures, "slot in a row has failed", "slots in a row have failed")
-	}
-	if s.Reason != "" {
-		text += ": " + oneLine(s.Reason, 1000)
-	}
-	return text
-}
+func standing(s *scheduler.Schedule) string { return health.StateOf(s) }

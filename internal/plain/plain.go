@@ -87,6 +87,39 @@ func Cut(text string, limit int) string {
 	return text
 }
 
+// Instant formats an instant with its wall time, or in UTC if the zone's offset has seconds, as local mean times do:
+// RFC 3339 cannot express these.
+func Instant(t time.Time, zone *time.Location) string {
+	local := t.In(zone)
+	if _, offset := local.Zone(); offset%60 != 0 {
+		local = t.UTC()
+	}
+	return local.Format(time.RFC3339)
+}
+
+// Line cuts text to its first line and to a width, without control characters.
+func Line(s string, width int) string {
+	line, rest, more := strings.Cut(strings.TrimSpace(s), "\n")
+	line = strings.ReplaceAll(Harmless(line), "\t", " ")
+	if runes := []rune(line); len(runes) > width {
+		return string(runes[:width-1]) + "…"
+	}
+	if more && strings.TrimSpace(rest) != "" {
+		line += " …"
+	}
+	return line
+}
+
+// Harmless returns text that is safe for a terminal.
+func Harmless(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
 // Clean makes text show what it is: it writes invisible characters, and those that change the direction of
 // text, as their numbers.
 func Clean(text string) string {

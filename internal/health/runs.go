@@ -1,4 +1,4 @@
-package main
+package health
 
 import (
 	"context"
@@ -11,31 +11,31 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// Statements for what commands show beyond package scheduler. They are read-only, and each uses an index.
+// Statements for what is shown of a schedule's runs beyond package scheduler. They are read-only, and each uses an index.
 var (
 	// runsOfSlot reads the attempts at a slot.
-	runsOfSlot = dialect.SQL("dbcron.runs-of-slot", `
+	runsOfSlot = dialect.SQL("health.runs-of-slot", `
 		SELECT `+runColumns+`, output FROM {prefix}run
 		WHERE schedule = :name AND due_at = {time :due} ORDER BY attempt`)
 
 	// newestRuns and openRuns omit the output, which may be long, except for runs that have enqueued a job:
 	// it names the job.
-	newestRuns = dialect.SQL("dbcron.newest-runs", `
+	newestRuns = dialect.SQL("health.newest-runs", `
 		SELECT `+runColumns+`, CASE WHEN lane LIKE '% job' THEN output ELSE '' END FROM {prefix}run
 		WHERE schedule = :name ORDER BY due_at DESC, attempt DESC LIMIT :limit`)
 
 	// A range with two ends, for the reason given in package scheduler.
-	openRuns = dialect.SQL("dbcron.open-runs", `
+	openRuns = dialect.SQL("health.open-runs", `
 		SELECT `+runColumns+`, '' FROM {prefix}run
 		WHERE schedule = :name AND next_exec > {time 0} AND next_exec < {time 253402300799000000}
 		ORDER BY due_at, attempt LIMIT :limit`)
 
 	// planOf reads when a schedule may be claimed, and its lane.
-	planOf = dialect.SQL("dbcron.plan-of", `
+	planOf = dialect.SQL("health.plan-of", `
 		SELECT COALESCE({us next_exec}, 0), lane, {us {now}} FROM {prefix}schedule WHERE name = :name`)
 
 	// busyInLane lists daemons with open runs in a lane.
-	busyInLane = dialect.SQL("dbcron.busy-in-lane", `
+	busyInLane = dialect.SQL("health.busy-in-lane", `
 		SELECT DISTINCT exec_by FROM {prefix}run
 		WHERE lane = :lane AND next_exec > {now} AND state = 'running' ORDER BY exec_by LIMIT :limit`)
 )
@@ -55,24 +55,24 @@ func selectRuns(ctx context.Context, db *dialect.DB, stmt *dialect.Stmt, args di
 	})
 }
 
-// A planned is the plan of a schedule: when it may be claimed, its lane, and the current time.
-type planned struct {
-	next time.Time // zero: not planned yet
-	lane string
-	now  time.Time
+// A Plan is when a schedule may be claimed, by whom, and what time it is.
+type Plan struct {
+	Next time.Time // zero: not planned yet
+	Lane string
+	Now  time.Time
 }
 
-// lookUp reads a schedule and its plan. It returns scheduler.ErrNotFound.
-func lookUp(ctx context.Context, db *dialect.DB, name string) (s scheduler.Schedule, at planned, err error) {
+// LookUp reads a schedule and its plan, or returns scheduler.ErrNotFound.
+func LookUp(ctx context.Context, db *dialect.DB, name string) (s scheduler.Schedule, at Plan, err error) {
 	if s, err = scheduler.Get(ctx, db, name); err != nil {
 		return s, at, err
 	}
 	var next, now int64
-	err = db.Get(ctx, planOf, dialect.Args{"name": name}, &next, &at.lane, &now)
+	err = db.Get(ctx, planOf, dialect.Args{"name": name}, &next, &at.Lane, &now)
 	if errors.Is(err, sql.ErrNoRows) { // deleted meanwhile
 		err = fmt.Errorf("%w: %s", scheduler.ErrNotFound, name)
 	}
-	at.next, at.now = instantOf(next), instantOf(now)
+	at.Next, at.Now = instantOf(next), instantOf(now)
 	return s, at, err
 }
 
@@ -84,5 +84,21 @@ func instantOf(us int64) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// ended reports whether a run has ended.
-func ended(r *scheduler.Run) bool { return r.Next.IsZero() }
+// Ended reports whether a run has ended.
+func Ended(r *scheduler.Run) bool { return r.Next.IsZero() }
+
+// OpenRuns lists runs of a schedule that have not ended, the oldest slot first.
+func OpenRuns(ctx context.Context, db *dialect.DB, name string, limit int) ([]scheduler.Run, error) {
+	return selectRuns(ctx, db, openRuns, dialect.Args{"name": name, "limit": limit})
+}
+
+// NewestRuns lists runs of a schedule, the newest slot first, without output but for those that
+// have enqueued a job.
+func NewestRuns(ctx context.Context, db *dialect.DB, name string, limit int) ([]scheduler.Run, error) {
+	return selectRuns(ctx, db, newestRuns, dialect.Args{"name": name, "limit": limit})
+}
+
+// RunsOfSlot lists the attempts at a slot, the first one first.
+func RunsOfSlot(ctx context.Context, db *dialect.DB, name string, due time.Time) ([]scheduler.Run, error) {
+	return selectRuns(ctx, db, runsOfSlot, dialect.Args{"name": name, "due": due.UnixMicro()})
+}
