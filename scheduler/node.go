@@ -10,7 +10,7 @@ import (
 )
 
 // ErrNoNode means that there is no live process of that name.
-var ErrNoNode = errors.New("no live process with this name")
+var ErrNoNode = errors.New("scheduler: no live process with this name")
 
 // Drain stops processes from taking new work: they begin no runs or jobs, and finish those they
 // have begun. by says who asked for it. The name is that of one process, or the part before a colon

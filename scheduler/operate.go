@@ -110,10 +110,10 @@ func Cancel(ctx context.Context, db *dialect.DB, id int64, why string) (r Run, e
 
 var (
 	// ErrNoRun means that there is no run with that id.
-	ErrNoRun = errors.New("no run with this id")
+	ErrNoRun = errors.New("scheduler: no run with this id")
 
 	// ErrNotRunning means that a run has ended already.
-	ErrNotRunning = errors.New("the run has ended already")
+	ErrNotRunning = errors.New("scheduler: the run has ended already")
 )
 
 // backfillLimit is the number of runs that one Backfill makes at most.

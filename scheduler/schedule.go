@@ -17,16 +17,16 @@ import (
 
 var (
 	// ErrExists means that there is a schedule of that name already.
-	ErrExists = errors.New("a schedule with this name exists")
+	ErrExists = errors.New("scheduler: a schedule with this name exists")
 
 	// ErrNotFound means that there is no schedule of that name.
-	ErrNotFound = errors.New("no schedule with this name")
+	ErrNotFound = errors.New("scheduler: no schedule with this name")
 
 	// ErrManaged means that a schedule comes from a file and must be changed there.
-	ErrManaged = errors.New("the schedule comes from a file; change it there and import that")
+	ErrManaged = errors.New("scheduler: the schedule comes from a file; change it there and import that")
 
 	// ErrBusy means that a run of the schedule is under way and its policy forbids another one.
-	ErrBusy = errors.New("a run of the schedule is under way, and its overlap policy is forbid")
+	ErrBusy = errors.New("scheduler: a run of the schedule is under way, and its overlap policy is forbid")
 
 	// ErrInvalid means that a schedule is refused. The error's text says why.
 	ErrInvalid = cronspec.ErrInvalid

@@ -166,21 +166,21 @@ func (o Options) filled() (Options, error) {
 	}
 	switch {
 	case len(o.Node) > 100:
-		return o, errors.New("the node's name is longer than 100 bytes")
+		return o, errors.New("scheduler: the node's name is longer than 100 bytes")
 	case !utf8.ValidString(o.Node) || strings.ContainsFunc(o.Node, unicode.IsControl):
-		return o, errors.New("the node's name is not plain text")
+		return o, errors.New("scheduler: the node's name is not plain text")
 	case len(o.BootID) > 64 || dialect.CheckName(cmp.Or(o.BootID, "none")) != nil || strings.Contains(o.BootID, " "):
-		return o, errors.New("the id of the host's start is not up to 64 bytes of plain text without blanks")
+		return o, errors.New("scheduler: the id of the host's start is not up to 64 bytes of plain text without blanks")
 	case o.Lease < 3*time.Second:
-		return o, errors.New("a lease shorter than 3s could not be renewed in time")
+		return o, errors.New("scheduler: a lease shorter than 3s could not be renewed in time")
 	case o.Poll < 10*time.Millisecond:
-		return o, errors.New("polling more often than every 10ms would only load the database")
+		return o, errors.New("scheduler: polling more often than every 10ms would only load the database")
 	case o.MaxRuns < 1 || o.MaxCrashes < 1:
-		return o, errors.New("there must be at least one run at a time, and one attempt")
+		return o, errors.New("scheduler: there must be at least one run at a time, and one attempt")
 	}
 	for _, kind := range o.Kinds {
 		if kind != Functions && kind != Jobs && kind != Commands {
-			return o, fmt.Errorf("%q is no kind of schedules to run; use %s, %s, %s", kind, Functions, Jobs, Commands)
+			return o, fmt.Errorf("scheduler: %q is no kind of schedules to run; use %s, %s, %s", kind, Functions, Jobs, Commands)
 		}
 	}
 	for _, tag := range o.Tags {
