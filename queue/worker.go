@@ -118,10 +118,10 @@ type Worker struct {
 	own    *reserve    // nil: it has none
 
 	slow       time.Duration // after so long a job is checked out
-	proven     time.Duration // and after so long it is trusted: see suspect.go
+	proven     time.Duration // and after so long it is trusted: see worker_suspect.go
 	rotate     time.Duration // for so long it may have a block more than others
 	whole      time.Duration // how often each block is read from its beginning
-	patience   time.Duration // for so long jobs wait for older ones: see oldest.go
+	patience   time.Duration // for so long jobs wait for older ones: see worker_order.go
 	miscounted func(was, is int)
 
 	// mu guards all that follows, but for channels, and the workers' queues and blocks. There is a
@@ -153,7 +153,7 @@ type kindHandlers struct {
 	kinds      map[string]string // names, each once
 }
 
-// A kindChoice is which kinds the worker does, and knows that others do: see kinds.go.
+// A kindChoice is which kinds the worker does, and knows that others do: see worker_kinds.go.
 type kindChoice struct {
 	picks    bool     // it does not do all kinds
 	does     *kindSet // those that it does, if it picks
@@ -188,12 +188,12 @@ type workQueue struct {
 	vacant   map[int]vacancy      // blocks that were free at the last look
 	limiters map[string]*limiter  // by kind; nil while there were no limits
 
-	elsewhere *limiter   // of the kinds that others do and this worker does not; see kinds.go
+	elsewhere *limiter   // of the kinds that others do and this worker does not; see worker_kinds.go
 	nowhere   *limiter   // of those that nobody does
 	rest      *limiter   // of those that no asker of a Receiver has named
 	others    []*kindSet // what the others do
 
-	heap      board.Heap[*block] // that have ready jobs, the oldest first: see oldest.go
+	heap      board.Heap[*block] // that have ready jobs, the oldest first: see worker_order.go
 	listed    bool               // in the worker's list of queues that have such
 	joining   bool               // it has not had its share of the blocks yet
 	known     bool               // no block is about to be read

@@ -59,7 +59,7 @@ func (q *workQueue) limiterOf(kind string) *limiter {
 	if g := q.limiters[kind]; g != nil || !q.w.gates {
 		return g
 	}
-	return q.rest // see kinds.go
+	return q.rest // see worker_kinds.go
 }
 
 // limiterWith is the limiter of the jobs of a kind that has one of its own; nil if it has none.

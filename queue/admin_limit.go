@@ -13,8 +13,8 @@ import (
 )
 
 // Limits bound the jobs of a queue, or of one of its kinds, over all workers: how many run
-// at a time (see permit.go), and how many begin in a time (see rate.go). What waits for a
-// limit waits in the worker that has its block (see limiter.go).
+// at a time (see worker_permit.go), and how many begin in a time (see worker_rate.go). What waits for a
+// limit waits in the worker that has its block (see worker_limiter.go).
 
 // A Limit bounds the jobs of a queue, or those of one of its kinds, over all workers.
 //

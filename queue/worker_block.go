@@ -56,7 +56,7 @@ type block struct {
 	full     bool            // the last read was cut off: there is more
 	looked   instant.Instant // when it was last read from the horizon
 	whole    instant.Instant // and from the beginning; 0: never, or not since an outage
-	followed map[int64]bool  // the jobs for which it was, or is to be: see late.go
+	followed map[int64]bool  // the jobs for which it was, or is to be: see enqueue_late.go
 	shaken   bool            // an outage may not be over yet
 	again    instant.Instant // when to read it from the beginning once more after an outage; 0: never
 
@@ -69,7 +69,7 @@ type block struct {
 	forget  []int64   // deleted; to be forgotten once a later read has returned
 	lost    []int64   // the same, learned of while a read is under way that may have begun before
 	keyed   bool      // its queue has had jobs with keys
-	suspect int       // so many jobs may have ended the worker before; see suspect.go
+	suspect int       // so many jobs may have ended the worker before; see worker_suspect.go
 	doubted []*Delivery
 
 	refusals []*refusal         // what the database refuses to write, in the order in which it came
@@ -87,7 +87,7 @@ type block struct {
 	unseen  bool        // it was taken, and not read yet
 	readTo  board.Place // where the last read was cut off
 
-	forKind string          // as its row says: see kinds.go
+	forKind string          // as its row says: see worker_kinds.go
 	heir    string          // the kind for which it is handed over
 	waiting instant.Instant // since when jobs wait here that others do, and this worker does not; 0: none do
 	left    bool            // delayed jobs that are due stay in their table, since this worker does not do them

@@ -15,7 +15,7 @@ import (
 
 // bells tell workers which blocks have new jobs: those of this process at once,
 // those of others by a notification where there is such a thing, or by their doorbells (see
-// doorbell.go). A bell that is not
+// notify_doorbell.go). A bell that is not
 // heard costs time, not jobs: workers look by themselves, too.
 //
 // Notifications are sent apart from the inserts, since PostgreSQL lets only one

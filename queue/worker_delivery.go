@@ -43,7 +43,7 @@ type Delivery struct {
 	counted  bool            // among its block's active ones
 	limiters uint8           // that it has passed, and not left
 	moving   bool            // it is being checked out
-	bare     bool            // its payload was left in the table, and its last snapshot: see ahead.go
+	bare     bool            // its payload was left in the table, and its last snapshot: see worker_ahead.go
 	lacks    int             // how many bytes these have
 	held     int             // how many bytes of it count as read ahead
 	ending   *ending         // its outcome, which came meanwhile

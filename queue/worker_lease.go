@@ -20,7 +20,7 @@ var errHandedOver = errors.New("queue: the worker is being stopped")
 
 // A nodeLease is the worker's name among the others, and for how long what it has leased is its own.
 type nodeLease struct {
-	drained  *string // who has drained it: see share.go; nil: nobody
+	drained  *string // who has drained it: see worker_share.go; nil: nobody
 	over     bool    // it has left, and does not join again
 	node     string
 	last     string          // its name before it lost its lease

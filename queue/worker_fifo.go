@@ -10,7 +10,7 @@ import (
 // A queue that is FIFO has one block, and does its jobs one after the other as if all of them had
 // one key. What is FIFO is a generation of blocks: a change of the setting makes a new one, and
 // jobs that are enqueued from some moment on belong to it, whoever enqueues them. Its jobs begin
-// when those of the generations before it have ended: see generation.go. So each job is done by
+// when those of the generations before it have ended: see worker_generation.go. So each job is done by
 // the rules that held when it was enqueued, and no worker has to know of a change in time.
 
 const (
