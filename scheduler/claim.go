@@ -326,7 +326,7 @@ func (s *Scheduler) replace(ctx context.Context, tx *dialect.Session, c *candida
 // write carries out the claims and returns the runs that have begun. It leaves out slots that
 // have a run already, and runs that enqueued a job, since those have ended.
 func (s *Scheduler) write(ctx context.Context, tx *dialect.Session, b *claims) ([]run, error) {
-	if err := moveAll(ctx, tx, b.moves); err != nil {
+	if err := moveAll(ctx, tx, move, b.moves); err != nil {
 		return nil, err
 	}
 	if len(b.waits) > 0 {
@@ -390,11 +390,11 @@ func keepOf(s *Schedule) int64 {
 
 // moveAll gives locked schedules their next slot. The rows are locked, so a row that does not
 // change is a bug, and the transaction must not commit.
-func moveAll(ctx context.Context, tx *dialect.Session, moves []dialect.Args) error {
+func moveAll(ctx context.Context, tx *dialect.Session, by *dialect.Stmt, moves []dialect.Args) error {
 	if len(moves) == 0 {
 		return nil
 	}
-	n, err := tx.Exec(ctx, move, dialect.Args{"rows": moves})
+	n, err := tx.Exec(ctx, by, dialect.Args{"rows": moves})
 	if err == nil && n != int64(len(moves)) {
 		err = fmt.Errorf("%d of %d locked schedules were moved", n, len(moves))
 	}

@@ -80,6 +80,7 @@ func (s *Scheduler) planSome(ctx context.Context, lane string, limit int, but []
 		var moves []dialect.Args
 		for i := range locked {
 			c := &locked[i]
+			noted := plannedOf(c.Spec, c.Zone, c.DST)
 			if err := c.load(); err != nil {
 				if err := s.close(ctx, tx, c, "failed", err.Error()); err != nil {
 					return err
@@ -98,9 +99,19 @@ func (s *Scheduler) planSome(ctx context.Context, lane string, limit int, but []
 				}
 				continue
 			}
-			moves = append(moves, dialect.Args{"id": c.ID, "due": micros(due), "next": micros(next), "begun": 0})
+			moves = append(moves, dialect.Args{"id": c.ID, "due": micros(due), "next": micros(next), "noted": noted})
 		}
-		return moveAll(ctx, tx, moves)
+		return moveAll(ctx, tx, plan, moves)
 	})
 	return planned, first, err
+}
+
+// plannedOf returns what the column planned says of a schedule that was planned by these: the column
+// stale compares it with what they are.
+func plannedOf(spec, zone, dst string) string { return spec + " " + zone + " " + dst }
+
+// unplanChanged has schedules planned anew that were changed by hand.
+func (s *Scheduler) unplanChanged(ctx context.Context) error {
+	_, err := s.db.Exec(ctx, unplan, dialect.Args{"limit": batch})
+	return err
 }

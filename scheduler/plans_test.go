@@ -69,6 +69,8 @@ func hot(ids []int64, names []string) map[*dialect.Stmt]dialect.Args {
 		open:        {"names": names},
 		begun:       {"claim": "nobody's", "names": names},
 		move:        {"rows": moves},
+		plan:        {"rows": notedMoves(moves)},
+		unplan:      {"limit": 100},
 		putOff:      {"id": ids[0], "after": 1, "reason": ""},
 		putOffRun:   {"id": ids[0], "after": 1, "reason": ""},
 		disable:     {"id": ids[0], "state": "failed", "reason": "", "begun": 0},
@@ -267,4 +269,12 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 		db.Analyze(t, "schedule", "run")
 		check("with statistics")
 	})
+}
+
+// notedMoves are moves as plan takes them.
+func notedMoves(moves []dialect.Args) (all []dialect.Args) {
+	for _, m := range moves {
+		all = append(all, dialect.Args{"id": m["id"], "due": m["due"], "next": m["next"], "noted": "x"})
+	}
+	return all
 }

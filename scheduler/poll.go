@@ -181,6 +181,9 @@ func (s *Scheduler) probe(ctx context.Context, lanes []string) ([]lookout, error
 func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
 	if s.asks() {
 		s.asking.Note(s.cancelRequests(ctx))
+		if err := s.unplanChanged(ctx); err != nil {
+			return 0, err
+		}
 	}
 	if !s.booted {
 		if err := s.lookAtBoot(ctx, true); err != nil {

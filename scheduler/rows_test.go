@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -299,6 +300,69 @@ func TestHistory(t *testing.T) {
 		got, err = History(t.Context(), db.DB, "", 3)
 		if err != nil || len(got) != 3 || got[0].ID <= got[1].ID || got[1].ID <= got[2].ID || got[0].Schedule == got[1].Schedule {
 			t.Errorf("of all: %+v, %v", got, err)
+		}
+	})
+}
+
+// A schedule whose spec, zone or rule is changed by a plain statement is planned anew, by itself. One that
+// cannot be read is said to be wrong, and what was not changed keeps its slot.
+func TestAChangedSpecIsPlannedAnew(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		for _, name := range []string{"by go", "kept", "wrong", "paused", "due"} {
+			add(t, db, name, "@every 24h")
+		}
+		add(t, db, "zone", "0 12 * * *")
+		byHand(t, db, map[string]string{"name": "'by hand'", "spec": "'@every 24h'"})
+		db.Do(t, `UPDATE {prefix}schedule SET command = 'true'`, nil)
+		s := daemon(t, db, Options{})
+		stepped(t, s)
+		zone := stored(t, db, "zone").Due
+		db.Advance(t, time.Hour)
+		change := func(name, set string) {
+			t.Helper()
+			db.Do(t, `UPDATE {prefix}schedule SET `+set+` WHERE name = :name`, dialect.Args{"name": name})
+		}
+		change("by go", `spec = '@every 1h'`)
+		change("by hand", `spec = '@every 1h'`)
+		change("kept", `timeout = '1h', next_exec = {now + 90000000000}`) // as by jitter
+		change("wrong", `spec = '61 * * * *'`)
+		change("paused", `spec = '@every 1h', state = 'paused'`)
+		change("zone", `time_zone = 'Pacific/Auckland'`)
+		change("due", `spec = '@every 48h', due_at = {now}, next_exec = {now}`)
+		look := func() {
+			t.Helper()
+			s.wakeAll()
+			stepped(t, s)
+		}
+		look()
+		var now int64
+		db.Scan(t, `SELECT {us {now}}`, nil, &now)
+		for _, name := range []string{"by go", "by hand"} {
+			if got, want := stored(t, db, name).Due, time.UnixMicro(now).Add(time.Hour); !got.Equal(want) {
+				t.Errorf("%s: planned for %v, want %v", name, got, want)
+			}
+		}
+		if got := db.List(t, `SELECT COUNT(*) FROM {prefix}schedule WHERE name = 'kept' AND next_exec = {now + 90000000000}`, nil); got[0] != "1" {
+			t.Error("what was not changed is planned anew")
+		}
+		if got := stored(t, db, "zone").Due; got.IsZero() || got.Equal(zone) {
+			t.Errorf("in another zone it is planned for %v, as before", got)
+		}
+		if got := stored(t, db, "wrong"); got.State != "failed" || got.Reason == "" {
+			t.Errorf("what cannot be read is %s: %q", got.State, got.Reason)
+		}
+		if got := rows(t, db, "due"); len(got) != 1 || !strings.HasSuffix(got[0], "1 ok") {
+			t.Errorf("the slot that was due has runs %q", got)
+		}
+		look()
+		left := db.List(t, `SELECT name, CASE WHEN next_exec IS NULL THEN 0 ELSE 1 END FROM {prefix}schedule WHERE stale = 1 ORDER BY name`, nil)
+		if want := []string{"paused 1", "wrong 0"}; !slices.Equal(left, want) {
+			t.Errorf("not planned anew: %q", left)
+		}
+		change("wrong", `spec = '@every 2h', state = 'active'`)
+		look()
+		if got := stored(t, db, "wrong"); got.State != "active" || got.Due.IsZero() || got.Reason != "" {
+			t.Errorf("what was put right is %s, %v", got.State, got.Due)
 		}
 	})
 }

@@ -167,7 +167,8 @@ func (s *Schedule) args(now time.Time) (dialect.Args, error) {
 	for name, value := range map[string]any{
 		"name": f.Name, "source": null(f.Source), "key": null(f.Key),
 		"spec": plan.Spec().String(), "zone": plan.Location().String(), "dst": f.DST,
-		"starts": micros(f.Starts), "ends": micros(f.Ends), "state": "active", "reason": "",
+		"planned": plannedOf(plan.Spec().String(), plan.Location().String(), f.DST),
+		"starts":  micros(f.Starts), "ends": micros(f.Ends), "state": "active", "reason": "",
 	} {
 		args[name] = value
 	}

@@ -54,6 +54,23 @@ var (
 			`SELECT id, {time due} AS new_due, {time next} AS new_next, begun FROM {records rows: id int, due int, next int, begun int}`)
 	})
 
+	// plan gives locked schedules that had none their slot, and notes of which spec it is. move
+	// need not: what it moves has been planned.
+	plan = dialect.PerDialect("scheduler.plan", func(d *dialect.Dialect) string {
+		return d.UpdateFrom("{prefix}schedule", []string{"id"},
+			`due_at = picked.new_due, next_exec = picked.new_next, reason = '', planned = picked.noted, update_time = {now}`, "",
+			`SELECT id, {time due} AS new_due, {time next} AS new_next, noted FROM {records rows: id int, due int, next int, noted text}`)
+	})
+
+	// unplan takes the slot from schedules whose spec, zone or rule for clock changes was changed
+	// by other statements than ours since they were planned: the column stale says so, and its
+	// index has no entry for others. A slot that is due already is claimed first, and one that
+	// somebody has locked is for a later look.
+	unplan = dialect.PerDialect("scheduler.unplan", func(d *dialect.Dialect) string {
+		return d.UpdateFrom("{prefix}schedule", []string{"id"}, `next_exec = NULL, update_time = {now}`, "",
+			`SELECT id FROM {prefix}schedule WHERE stale = 1 AND state = 'active' AND due_at > {now} LIMIT :limit {skip_locked}`)
+	})
+
 	// putOff and putOffRun postpone a schedule or a run that could not be claimed, and record why.
 	// Its slot stays the same. If somebody has claimed or changed the row since, its next_exec
 	// differs, and it is left alone.
@@ -260,13 +277,13 @@ var (
 			job_queue, job_key, job_priority, job_max_attempts, job_timeout,
 			missed, missed_window, overlap, first_run, max_attempts, retry_delay, retry_max_delay, retry_past_next, repeatable,
 			timeout, stall, kill_grace, jitter, starts_at, ends_at, max_failures, keep_runs, keep_for, on_success, on_failure, notify,
-			state, reason, due_at, next_exec, insert_time, update_time)
+			state, reason, due_at, next_exec, planned, insert_time, update_time)
 		VALUES (:name, :source, :key, :spec, :zone, :dst, :kind, :command, :stdin, :env, :headers, :dir, :user, :tag,
 			:job_queue, :job_key, :job_priority, :job_max_attempts, :job_timeout,
 			:missed, :missed_window, :overlap, :first_run, :max_attempts, :retry_delay, :retry_max_delay, :retry_past_next, :repeatable,
 			:timeout, :stall, :kill_grace, :jitter, {time :starts}, {time :ends},
 			:max_failures, :keep_runs, :keep_for, :on_success, :on_failure, :notify,
-			:state, :reason, {time :due}, {time :next}, {now}, {now})`)
+			:state, :reason, {time :due}, {time :next}, :planned, {now}, {now})`)
 
 	list = dialect.SQL("scheduler.list", `
 		SELECT `+columns+` FROM {prefix}schedule WHERE name > :after ORDER BY name LIMIT :limit`)
@@ -286,7 +303,7 @@ var (
 	replan = dialect.SQL("scheduler.replan", `
 		UPDATE {prefix}schedule
 		SET `+settings+`, spec = :spec, time_zone = :zone, dst = :dst, starts_at = {time :starts}, ends_at = {time :ends},
-			due_at = {time :due}, next_exec = {time :next}, update_time = {now}, state = :state, reason = :reason, failures = 0
+			due_at = {time :due}, next_exec = {time :next}, planned = :planned, update_time = {now}, state = :state, reason = :reason, failures = 0
 		WHERE id = :id AND COALESCE(source, '') = COALESCE(:source, '') AND COALESCE({us due_at}, 0) = :seen`)
 
 	// takeSource changes the source of a locked schedule.

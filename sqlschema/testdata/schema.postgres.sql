@@ -492,6 +492,12 @@ END -- Which daemons may claim it: the tag and, for a function, its name, or tha
     notify text COLLATE "C" NOT NULL DEFAULT ''::text -- Who is told when it fails: addresses and URLs with blanks between, or none; empty: as the daemons say
     repeatable character varying(3) NOT NULL DEFAULT 'yes'::character varying -- no: a run whose daemon died or was stopped is lost, and not begun again; else yes
     stall character varying(32) NOT NULL DEFAULT ''::character varying -- For how long a command may write nothing before it is ended, such as 5m; empty: no limit
+    planned character varying(400) -- What the slot was planned by: spec, time_zone and dst with blanks between; NULL: it has yet to be planned, or an older program did it
+    stale smallint DEFAULT 
+CASE
+    WHEN ((planned)::text <> (((((spec)::text || ' '::text) || (time_zone)::text) || ' '::text) || (dst)::text)) THEN 1
+    ELSE NULL::integer
+END -- 1: these were changed since, by hand, so that a daemon plans it anew; else NULL
     CONSTRAINT dbcron_schedule_due_at CHECK (((due_at >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (due_at <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
     CONSTRAINT dbcron_schedule_kind_check CHECK (((kind)::text = ANY ((ARRAY['shell'::character varying, 'argv'::character varying, 'http'::character varying, 'sql'::character varying, 'func'::character varying, 'job'::character varying])::text[])))
     CONSTRAINT dbcron_schedule_name UNIQUE (name)
@@ -504,6 +510,7 @@ END -- Which daemons may claim it: the tag and, for a function, its name, or tha
     CONSTRAINT dbcron_schedule_state_check CHECK (((state)::text = ANY ((ARRAY['active'::character varying, 'paused'::character varying, 'ended'::character varying, 'failed'::character varying])::text[])))
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=90); -- What runs when. A row with next_exec NULL and state active is planned by the next daemon
 CREATE INDEX dbcron_schedule_next ON public.dbcron_schedule USING btree (state, lane, next_exec);
+CREATE INDEX dbcron_schedule_stale ON public.dbcron_schedule USING btree (stale) WHERE (stale = 1);
 
 CREATE TABLE dbcron_schedule_boot (
     boot character varying(64) COLLATE "C" NOT NULL -- The start: the id that the kernel gave it

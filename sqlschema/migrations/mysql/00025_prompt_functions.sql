@@ -751,7 +751,28 @@ BEGIN
 END
 -- +goose StatementEnd
 
+-- What people look at.
+CREATE OR REPLACE VIEW {prefix}v_schedule AS
+SELECT s.name, s.state, s.reason, s.spec, s.time_zone, CASE WHEN s.state = 'active' THEN s.due_at END AS next_at,
+    CASE WHEN s.state = 'active' THEN TIMESTAMPDIFF(MICROSECOND, UTC_TIMESTAMP(6), s.due_at) / 1e6 END AS next_in_seconds,
+    s.kind, s.command, s.tag, s.source,
+    CASE s.job_priority WHEN 1 THEN 'urgent' WHEN 2 THEN 'normal' WHEN 3 THEN 'low' WHEN 4 THEN 'idle' END AS job_priority,
+    (SELECT COUNT(*) FROM {prefix}run AS o WHERE o.schedule = s.name AND o.next_exec IS NOT NULL AND o.state = 'running') AS running_runs,
+    r.state AS last_state, r.due_at AS last_at, r.started_at AS last_started_at, r.finished_at AS last_finished_at, r.error AS last_error, s.failures
+FROM {prefix}schedule AS s LEFT JOIN {prefix}run AS r ON r.id = (
+    SELECT l.id FROM {prefix}run AS l WHERE l.schedule = s.name AND l.next_exec IS NULL ORDER BY l.due_at DESC, l.attempt DESC LIMIT 1);
+
+CREATE OR REPLACE VIEW {prefix}v_run AS
+SELECT r.id, r.schedule, r.due_at, r.due_to, r.slots, r.attempt, r.state,
+    CASE r.cause WHEN 'hand' THEN 'run by hand' ELSE r.cause END AS cause, r.exec_by AS daemon,
+    r.started_at, r.finished_at, TIMESTAMPDIFF(MICROSECOND, r.due_at, r.started_at) / 1e6 AS late_seconds,
+    CASE WHEN r.started_at IS NOT NULL THEN TIMESTAMPDIFF(MICROSECOND, r.started_at, COALESCE(r.finished_at, UTC_TIMESTAMP(6))) / 1e6 END AS took_seconds,
+    r.exit_code, r.error, r.output, r.cancel, r.by_run
+FROM {prefix}run AS r;
+
 -- +goose Down
+DROP VIEW IF EXISTS {prefix}v_run;
+DROP VIEW IF EXISTS {prefix}v_schedule;
 DROP PROCEDURE IF EXISTS {prefix}enqueue_with;
 DROP PROCEDURE IF EXISTS {prefix}enqueue_within;
 DROP PROCEDURE IF EXISTS {prefix}sql_begin;

@@ -632,7 +632,30 @@ COMMENT ON FUNCTION {prefix}fail(BIGINT, TEXT, TEXT, INTERVAL, BOOLEAN) IS 'Says
 COMMENT ON FUNCTION {prefix}give_back(BIGINT, TEXT) IS 'Leaves a job that was taken to others; false: it is somebody else''s by now';
 COMMENT ON FUNCTION {prefix}extend(BIGINT, TEXT, INTERVAL) IS 'Renews the lease of a job that was taken; false: it is somebody else''s by now';
 
+-- What people look at.
+CREATE OR REPLACE VIEW {prefix}v_schedule AS
+SELECT s.name, s.state, s.reason, s.spec, s.time_zone, CASE WHEN s.state = 'active' THEN s.due_at END AS next_at,
+    CASE WHEN s.state = 'active' THEN CAST(EXTRACT(EPOCH FROM s.due_at - statement_timestamp()) AS DOUBLE PRECISION) END AS next_in_seconds,
+    s.kind, s.command, s.tag, s.source,
+    CASE s.job_priority WHEN 1 THEN 'urgent' WHEN 2 THEN 'normal' WHEN 3 THEN 'low' WHEN 4 THEN 'idle' END AS job_priority,
+    (SELECT COUNT(*) FROM {prefix}run AS o WHERE o.schedule = s.name AND o.next_exec IS NOT NULL AND o.state = 'running') AS running_runs,
+    r.state AS last_state, r.due_at AS last_at, r.started_at AS last_started_at, r.finished_at AS last_finished_at, r.error AS last_error, s.failures
+FROM {prefix}schedule AS s LEFT JOIN {prefix}run AS r ON r.id = (
+    SELECT l.id FROM {prefix}run AS l WHERE l.schedule = s.name AND l.next_exec IS NULL ORDER BY l.due_at DESC, l.attempt DESC LIMIT 1);
+COMMENT ON VIEW {prefix}v_schedule IS 'The schedules, when each runs next, and how the last run has ended that has';
+
+CREATE OR REPLACE VIEW {prefix}v_run AS
+SELECT r.id, r.schedule, r.due_at, r.due_to, r.slots, r.attempt, r.state,
+    CASE r.cause WHEN 'hand' THEN 'run by hand' ELSE r.cause END AS cause, r.exec_by AS daemon,
+    r.started_at, r.finished_at, CAST(EXTRACT(EPOCH FROM r.started_at - r.due_at) AS DOUBLE PRECISION) AS late_seconds,
+    CASE WHEN r.started_at IS NOT NULL THEN CAST(EXTRACT(EPOCH FROM COALESCE(r.finished_at, statement_timestamp()) - r.started_at) AS DOUBLE PRECISION) END AS took_seconds,
+    r.exit_code, r.error, r.output, r.cancel, r.by_run
+FROM {prefix}run AS r;
+COMMENT ON VIEW {prefix}v_run IS 'What became of each slot: an attempt a row, or a stretch of slots that did not run';
+
 -- +goose Down
+DROP VIEW IF EXISTS {prefix}v_run;
+DROP VIEW IF EXISTS {prefix}v_schedule;
 DROP FUNCTION IF EXISTS {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL);
 -- +goose StatementBegin
 DO $back$
