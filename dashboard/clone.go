@@ -77,6 +77,9 @@ func (d *Dashboard) cloneJob(ctx context.Context, r *request) (outcome, error) {
 	if j.Queue == "" || j.Kind == "" {
 		return outcome{}, fmt.Errorf("%w: a job has a queue and a kind", queue.ErrInvalid)
 	}
+	if queue.Reserved(j.Queue) {
+		return outcome{}, fmt.Errorf("%w: the queue %s is dbcron's own: nobody else enqueues there", queue.ErrInvalid, j.Queue)
+	}
 	if _, err := d.queues.Queue(ctx, j.Queue); err != nil {
 		return outcome{}, fmt.Errorf("%w: it is enqueued into a queue that there is", err)
 	}

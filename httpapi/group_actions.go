@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/dbcron/dbcron/queue"
 )
@@ -63,6 +64,13 @@ func (a *API) groupActions() {
 func (a *API) createGroup(ctx context.Context, in *newGroupInput) (*newGroupOutput, error) {
 	g, jobs, err := in.read()
 	if err != nil {
+		return nil, err
+	}
+	taken := slices.Clone(jobs)
+	if g.Callback != nil {
+		taken = append(taken, *g.Callback)
+	}
+	if err := mayUseQueues(ctx, taken...); err != nil {
 		return nil, err
 	}
 	out := &newGroupOutput{}

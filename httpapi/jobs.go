@@ -153,6 +153,9 @@ func (a *API) enqueue(ctx context.Context, in *enqueueInput) (*enqueueOutput, er
 	if err != nil {
 		return nil, err
 	}
+	if err := mayUseQueues(ctx, j); err != nil {
+		return nil, err
+	}
 	if err := a.checkPushed(ctx, []queue.Job{j}); err != nil {
 		return nil, err
 	}
@@ -280,6 +283,9 @@ func (a *API) enqueueMany(ctx context.Context, in *batchInput) (*batchOutput, er
 			return nil, &queue.JobError{Index: i, Of: len(jobs), Err: err}
 		}
 	}
+	if err := mayUseQueues(ctx, jobs...); err != nil {
+		return nil, err
+	}
 	if err := a.checkPushed(ctx, jobs); err != nil {
 		return nil, err
 	}
@@ -299,6 +305,19 @@ func (a *API) enqueueMany(ctx context.Context, in *batchInput) (*batchOutput, er
 		}
 	}
 	return out, nil
+}
+
+// errReserved means that a queue is dbcron's own: a job in it is a mail that is sent, or a command's input.
+var errReserved = errors.New("queues whose names begin with dbcron. are dbcron's own, and need a token with the scope admin")
+
+// mayUseQueues returns errReserved if the sender may not use the queues of some jobs.
+func mayUseQueues(ctx context.Context, jobs ...queue.Job) error {
+	for i := range jobs {
+		if queue.Reserved(jobs[i].Queue) && !senderOf(ctx).may(ScopeAdmin) {
+			return errReserved
+		}
+	}
+	return nil
 }
 
 // errNoDelete means that the token may retry and cancel jobs, but not delete them.

@@ -85,7 +85,7 @@ var kinds = []struct {
 	status int
 	errs   []error
 }{
-	{http.StatusForbidden, []error{errNoCommands, errNoDelete}},
+	{http.StatusForbidden, []error{errNoCommands, errNoDelete, errReserved}},
 	{http.StatusRequestEntityTooLarge, []error{queue.ErrTooLarge}},
 	{http.StatusUnprocessableEntity, []error{queue.ErrInvalid, scheduler.ErrInvalid, lock.ErrInvalid}},
 	{http.StatusNotFound, []error{queue.ErrNotFound, scheduler.ErrNotFound, scheduler.ErrNoRun, scheduler.ErrNoNode, lock.ErrNotFound}},

@@ -71,6 +71,9 @@ func (a *API) claim(ctx context.Context, in *claimInput) (*claimOutput, error) {
 	if err := checkNames("queue", in.Queue); err != nil {
 		return nil, err
 	}
+	if err := mayUseQueues(ctx, queue.Job{Queue: in.Queue}); err != nil {
+		return nil, err
+	}
 	lease, err := readLease(in.Body.Lease)
 	if err != nil {
 		return nil, err

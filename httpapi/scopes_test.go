@@ -74,3 +74,30 @@ func TestOperators(t *testing.T) {
 		s.post("/api/v1/queues/mail/jobs/bulk", object{"action": "retry"}).is(200).has(`"done":1`)
 	})
 }
+
+// Whoever could enqueue into dbcron's own queues would send mail and run commands, and whoever could
+// claim from them would read them. A token for jobs may do neither, by no operation that takes jobs.
+func TestReservedQueues(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		tokens := NewTokens(db.DB)
+		secret, err := tokens.Create(t.Context(), "shop", []Scope{ScopeOperate, ScopeEnqueue, ScopeWork}, 0)
+		must(t, err)
+		admin, err := tokens.Create(t.Context(), "ops", []Scope{ScopeAdmin}, 0)
+		must(t, err)
+		s := serve(t, db.DB, Options{})
+		s.token = secret
+		one := object{"kind": "message", "queue": "dbcron.notify"}
+		other := object{"kind": "k", "queue": "mail"}
+		s.post("/api/v1/jobs", one).is(403).has("scope admin")
+		s.post("/api/v1/jobs/batch", object{"jobs": []object{other, one}}).is(403).has("scope admin")
+		s.post("/api/v1/groups", object{"callback": one}).is(403).has("scope admin")
+		s.post("/api/v1/groups", object{"jobs": []object{other, one}}).is(403).has("scope admin")
+		s.post("/api/v1/queues/dbcron.notify/claim", object{"max": 1}).is(403).has("scope admin")
+		if n := rows(t, db, "job"); n != 0 {
+			t.Errorf("there are %d jobs", n)
+		}
+		s.enqueue(other)
+		s.token = admin
+		s.post("/api/v1/jobs", one).is(201)
+	})
+}

@@ -124,6 +124,9 @@ func (p *program) routed(ctx context.Context, c *queue.Client, jobs []queue.Job,
 	queues := map[string]string{}
 	for i := range jobs {
 		j := &jobs[i]
+		if queue.Reserved(j.Queue) {
+			return usagef("the queue %s is dbcron's own: what is in it is sent or run; dbcron notify test sends a message", j.Queue)
+		}
 		if j.Queue != "" {
 			continue
 		}
