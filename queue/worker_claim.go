@@ -67,10 +67,10 @@ type ClaimOutcome struct {
 
 // ownAttempts leaves out those of a Receiver's jobs, whose rows are locked in a table, that
 // have failed elsewhere: such a job may stand where it did, waiting for its next attempt.
-func (w *Worker) ownAttempts(ctx context.Context, tx *dialect.Session, b *block, from table, here []int64,
+func ownAttempts(ctx context.Context, tx *dialect.Session, b *block, from table, here []int64,
 	attempt func(id int64) int,
 ) ([]int64, error) {
-	if !w.exact || from != tableDelayed || len(here) == 0 {
+	if from != tableDelayed || len(here) == 0 {
 		return here, nil
 	}
 	var own []int64
@@ -170,8 +170,7 @@ func (c *Client) settlePart(ctx context.Context, queues map[string]*Queue, of Cl
 // is halved, as in a worker, so that a job keeps no other from its end. Two of one key are not
 // given out at a time, so they need not be a unit.
 func (s *settling) sift(ctx context.Context, part []int, errs []error) (left []int, err error) {
-	w := &Worker{c: s.c, db: s.c.db}
-	sift := sifter[int]{refuses: w.refuses, write: func(some []int) error {
+	sift := sifter[int]{refuses: func(err error) bool { return refuses(s.c.db.Dialect, err) }, write: func(some []int) error {
 		err := s.run(ctx, some)
 		switch {
 		case err == nil:
@@ -206,11 +205,9 @@ type settling struct {
 
 // run does it for those that are found in its tables.
 func (s *settling) run(ctx context.Context, part []int) error {
-	// What the worker's own code takes: a worker that has nothing, and a block that is
-	// described by the claim.
-	w := &Worker{c: s.c, db: s.c.db, log: s.c.opt.Logger}
+	// A block as the claim describes it, and a queue that no worker has.
 	b := &block{
-		q: &workQueue{w: w, id: s.q.id, name: s.q.Name, set: s.q}, divided: s.of.Block, fence: s.of.Fence,
+		q: &workQueue{id: s.q.id, name: s.q.Name, set: s.q}, divided: s.of.Block, fence: s.of.Fence,
 		fifo: s.q.fifoAt(s.of.Block),
 	}
 	return s.c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
@@ -225,12 +222,12 @@ func (s *settling) run(ctx context.Context, part []int) error {
 		if len(s.found) == 0 {
 			return ErrLost
 		}
-		acks := s.outcomes(w, part)
+		acks := s.outcomes(part)
 		if err := s.ack(ctx, tx, b, acks); err != nil {
 			return err
 		}
 		for _, f := range groupMoves(s.moves) {
-			if err := w.writeMoves(ctx, tx, b, s.of.Node, f); err != nil {
+			if err := writeMoves(ctx, tx, b, s.of.Node, f, false); err != nil {
 				return err
 			}
 		}
@@ -306,7 +303,8 @@ func (s *settling) find(ctx context.Context, tx *dialect.Session, b *block, from
 }
 
 // outcomes says what becomes of the jobs that were found. Those that are done are returned.
-func (s *settling) outcomes(w *Worker, part []int) (acks []*Delivery) {
+func (s *settling) outcomes(part []int) (acks []*Delivery) {
+	var unknown kindHandlers // the kinds' policies are their workers'
 	said := map[int64]bool{}
 	for _, i := range part {
 		o := &s.all[i]
@@ -315,7 +313,7 @@ func (s *settling) outcomes(w *Worker, part []int) (acks []*Delivery) {
 			continue
 		}
 		said[d.ID] = true
-		switch what, after := w.verdict(d, o.Err); what {
+		switch what, after := verdictOf(d, o.Err); what {
 		case done:
 			if d.Group != 0 {
 				d.result = o.Result
@@ -325,7 +323,7 @@ func (s *settling) outcomes(w *Worker, part []int) (acks []*Delivery) {
 			d.dropped, d.reason = true, limitText(o.Err.Error(), 4000)
 			acks = append(acks, d)
 		default:
-			s.moves = append(s.moves, w.moveFor(d, what, after, o.Err, ""))
+			s.moves = append(s.moves, unknown.moveFor(d, what, after, o.Err, ""))
 		}
 	}
 	return acks

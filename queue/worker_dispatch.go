@@ -263,7 +263,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 	}
 	w.acquit(d)
 	err = d.explained(err)
-	what, after := w.verdict(d, err)
+	what, after := verdictOf(d, err)
 	switch {
 	case b.gone && d.from != tableRunning && what != done && what != discard:
 		// Whoever has the block now does the job again.
@@ -382,8 +382,8 @@ func (w *Worker) tellWaiter(d *Delivery, err error) {
 	}
 }
 
-// verdict says what a handler's error makes of a job.
-func (w *Worker) verdict(d *Delivery, err error) (verdict, time.Duration) {
+// verdictOf says what a handler's error makes of a job.
+func verdictOf(d *Delivery, err error) (verdict, time.Duration) {
 	var r *result
 	switch {
 	case err == nil:

@@ -249,9 +249,11 @@ func (w *Worker) ackExactly(ctx context.Context, t *round, list []*Delivery) err
 			if err != nil {
 				return err
 			}
-			here, err = w.ownAttempts(ctx, tx, t.b, parts[i][0].from, here, func(id int64) int {
-				return parts[i][slices.IndexFunc(parts[i], func(d *Delivery) bool { return d.ID == id })].Attempt
-			})
+			if w.exact {
+				here, err = ownAttempts(ctx, tx, t.b, parts[i][0].from, here, func(id int64) int {
+					return parts[i][slices.IndexFunc(parts[i], func(d *Delivery) bool { return d.ID == id })].Attempt
+				})
+			}
 			if err != nil {
 				return err
 			}

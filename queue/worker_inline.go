@@ -103,7 +103,7 @@ func (w *Worker) outcomes(unit []*Delivery, results []tried) []rig.Outcome {
 	all := make([]rig.Outcome, len(unit))
 	for i, d := range unit {
 		err := d.explained(results[i].err)
-		what, after := w.verdict(d, err)
+		what, after := verdictOf(d, err)
 		if (what == failed || what == retryIn) && d.Attempt >= w.policy(d).MaxAttempts {
 			what, after = buried, 0
 		}

@@ -150,7 +150,7 @@ func (w *Worker) commitMoves(ctx context.Context, b *block, node string, moves [
 	needsBlock := slices.ContainsFunc(all, func(f *moveGroup) bool { return f.from != tableRunning })
 	return w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
 		for _, f := range all {
-			if err := w.writeMoves(ctx, tx, b, node, f); err != nil {
+			if err := writeMoves(ctx, tx, b, node, f, w.exact); err != nil {
 				return err
 			}
 		}
@@ -177,7 +177,9 @@ var (
 	ackStatements  = map[table]*dialect.Stmt{tableReady: store.AckReady, tableDelayed: store.AckDelayed, tableRunning: store.AckRunning}
 )
 
-func (w *Worker) writeMoves(ctx context.Context, tx *dialect.Session, b *block, node string, f *moveGroup) error {
+// writeMoves writes moves of one table. If it has to be exact, those are left out whose attempt is
+// not the one that was given out.
+func writeMoves(ctx context.Context, tx *dialect.Session, b *block, node string, f *moveGroup, exact bool) error {
 	ids := make([]int64, len(f.moves))
 	for i, m := range f.moves {
 		ids[i] = m.d.ID
@@ -188,8 +190,10 @@ func (w *Worker) writeMoves(ctx context.Context, tx *dialect.Session, b *block, 
 	if err != nil {
 		return err
 	}
-	if here, err = w.ownAttempts(ctx, tx, b, f.from, here, f.attempt); err != nil {
-		return err
+	if exact {
+		if here, err = ownAttempts(ctx, tx, b, f.from, here, f.attempt); err != nil {
+			return err
+		}
 	}
 	var arrived []int64
 	if len(here) < len(ids) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -43,9 +44,10 @@ const (
 
 // refuses tells whether err says that the same would be refused again, for a reason that may lie
 // in a single job. A worker that does everything itself leaves that to its caller.
-func (w *Worker) refuses(err error) bool {
-	d := w.db.Dialect
-	return err != nil && !w.alone && !errors.Is(err, errBlockLost) && !d.Retryable(err) && !d.Unavailable(err) &&
+func (w *Worker) refuses(err error) bool { return !w.alone && refuses(w.db.Dialect, err) }
+
+func refuses(d *dialect.Dialect, err error) bool {
+	return err != nil && !errors.Is(err, errBlockLost) && !d.Retryable(err) && !d.Unavailable(err) &&
 		(d.Refused(err) || errors.Is(err, store.ErrShort))
 }
 
