@@ -2,43 +2,24 @@ package client_test
 
 import (
 	"context"
-	"flag"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/dbcron/dbcron/client"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi"
 )
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	code := m.Run()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { dbtest.Main(m) }
 
 // longWait is for what must happen, on a slow machine.
 const longWait = 2 * time.Minute
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// Short names of dbtest's.
+var must, eventually = dbtest.Must, dbtest.Eventually
 
 // eachAPI runs a test against the API itself, on each engine.
 func eachAPI(t *testing.T, f func(t *testing.T, db *dbtest.DB, api http.Handler)) {

@@ -59,7 +59,7 @@ func TestWorkersAndTheAPI(t *testing.T) {
 			return nil, nil
 		}}
 		one, two := work(t, api, opt), work(t, api, opt)
-		waitFor(t, "all jobs have ended", func() bool {
+		eventually(t, "all jobs have ended", func() bool {
 			s, err := c.Stats(t.Context(), "q")
 			must(t, err)
 			return s.Ready+s.Running == 0
@@ -98,7 +98,7 @@ func TestClaimsAndTheAPI(t *testing.T) {
 		claim := func() client.Claimed {
 			t.Helper()
 			var jobs []client.Claimed
-			waitFor(t, "there is a job", func() bool {
+			eventually(t, "there is a job", func() bool {
 				jobs, err = c.Claim(ctx, "q", client.ClaimOptions{Max: 10, Lease: longWait, Wait: 10 * time.Second})
 				must(t, err)
 				return len(jobs) > 0

@@ -43,20 +43,6 @@ func work(t *testing.T, p http.Handler, opt client.WorkOptions) *working {
 	return w
 }
 
-// waitFor waits until something is so.
-func waitFor(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for timeout := time.After(longWait); !is(); {
-		select {
-		case <-tick.C:
-		case <-timeout:
-			t.Fatalf("it never came to be that %s", what)
-		}
-	}
-}
-
 func TestPull(t *testing.T) {
 	t.Parallel()
 	p := startPuller(t)
@@ -147,7 +133,7 @@ func TestWorkerDoesJobs(t *testing.T) {
 		"refused:failed:client: POST /claims/complete: 422 Unprocessable Entity::false:false", "together1:done:9",
 		"together2:done:9", "together3:done:9",
 	}
-	waitFor(t, "all jobs have ended", func() bool { return len(p.outcomes()) == len(want) })
+	eventually(t, "all jobs have ended", func() bool { return len(p.outcomes()) == len(want) })
 	if got := p.outcomes(); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
@@ -221,7 +207,7 @@ func TestWorkerLosesJobs(t *testing.T) {
 	p.enqueue("x")
 	<-began
 	p.expire()
-	waitFor(t, "it was done anew", func() bool { return slices.Equal(p.outcomes(), []string{"x:done:second"}) })
+	eventually(t, "it was done anew", func() bool { return slices.Equal(p.outcomes(), []string{"x:done:second"}) })
 	if lost.Load() != 1 {
 		t.Errorf("lost %d times", lost.Load())
 	}
@@ -237,11 +223,11 @@ func TestWorkerRenewsLeases(t *testing.T) {
 		return p.beats
 	}
 	work(t, p, client.WorkOptions{Lease: 3 * time.Second, Handle: func(context.Context, *client.Claimed) (any, error) {
-		waitFor(t, "the lease was renewed twice", func() bool { return beats() >= 2 })
+		eventually(t, "the lease was renewed twice", func() bool { return beats() >= 2 })
 		return nil, nil
 	}})
 	p.enqueue("x")
-	waitFor(t, "the job is done", func() bool { return slices.Equal(p.outcomes(), []string{"x:done:<nil>"}) })
+	eventually(t, "the job is done", func() bool { return slices.Equal(p.outcomes(), []string{"x:done:<nil>"}) })
 }
 
 // A daemon that is away for a while, or starts anew, ends no worker; one that refuses does.
@@ -276,7 +262,7 @@ func TestWorkerOutlivesOutages(t *testing.T) {
 		Handle: func(context.Context, *client.Claimed) (any, error) { return nil, nil },
 	})
 	p.enqueue("x")
-	waitFor(t, "the job is done", func() bool { return slices.Equal(p.outcomes(), []string{"x:done:<nil>"}) })
+	eventually(t, "the job is done", func() bool { return slices.Equal(p.outcomes(), []string{"x:done:<nil>"}) })
 	forbidden.Store(true)
 	var refused *client.Problem
 	if err := <-w.ended; !errors.As(err, &refused) || refused.Status != http.StatusForbidden {

@@ -40,12 +40,7 @@ func each(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	dbtest.Each(t, f, (*testing.T).Parallel)
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = dbtest.Must
 
 // A site is a dashboard that is served, and a browser that looks at it.
 type site struct {

@@ -72,26 +72,10 @@ func TestACancelledStatementsConnectionIsKilled(t *testing.T) {
 			t.Fatalf("got %v, want the deadline", err)
 		}
 		// KILL returns before the other thread has heard of it.
-		waitFor(t, "the connection to end", func() bool {
+		dbtest.Eventually(t, "the connection to end", func() bool {
 			return len(db.List(t, `SELECT id FROM information_schema.processlist WHERE id = :id`, dialect.Args{"id": id})) == 0
 		})
 	})
-}
-
-// waitFor waits until what is true, and fails the test after ten seconds.
-func waitFor(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("waited 10 s for %s", what)
-		case <-tick.C:
-		}
-	}
 }
 
 // During a rolling upgrade, programs from before must not get the lock that one of these

@@ -5,38 +5,24 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"mime"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"go.uber.org/goleak"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	code := m.Run()
-	http.DefaultClient.CloseIdleConnections()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { dbtest.Main(m, http.DefaultClient.CloseIdleConnections) }
 
 // longWait is for what must happen, on a slow machine.
 const longWait = 2 * time.Minute
@@ -48,12 +34,8 @@ func each(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	dbtest.Each(t, f, (*testing.T).Parallel)
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// Short names of dbtest's.
+var must, eventually, quiet = dbtest.Must, dbtest.Eventually, dbtest.Quiet
 
 // A logbook is what was logged, as text.
 type logbook struct {

@@ -451,20 +451,6 @@ func TestTouch(t *testing.T) {
 	})
 }
 
-// eventually waits for what must come about.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	tick, over := time.NewTicker(20*time.Millisecond), time.After(longWait)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-tick.C:
-		case <-over:
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
 // What is wrong with a request is told with its field, nothing is stored, and nothing of
 // what was sent is told back that may be secret.
 func TestBadInput(t *testing.T) {

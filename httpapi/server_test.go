@@ -93,8 +93,6 @@ func run(t *testing.T, s *Server) (address string, stop func()) {
 	return at.Addr().String(), stop
 }
 
-func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
-
 // Requests under way at the end are answered, and no further ones are taken.
 func TestDrain(t *testing.T) {
 	begun, go1 := make(chan struct{}), make(chan struct{})

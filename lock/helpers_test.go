@@ -14,7 +14,6 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
-	"github.com/dbcron/dbcron/internal/instant"
 )
 
 func TestMain(m *testing.M) {
@@ -109,12 +108,8 @@ func want(t *testing.T, what string, err, target error) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+// Short names of dbtest's.
+var must, eventually = dbtest.Must, dbtest.Eventually
 
 // state reads what the table says of a lock that must be there.
 func state(t *testing.T, l *Locker, name string) Info {
@@ -122,18 +117,6 @@ func state(t *testing.T, l *Locker, name string) Info {
 	rows, err := l.Get(t.Context(), name)
 	must(t, err)
 	return rows[0]
-}
-
-// eventually waits for what must come about, and fails the test if it does not.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := instant.Now().Add(longWait); !is(); <-tick.C {
-		if instant.Now() > end {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
 }
 
 // ended waits for the end of a context and returns its cause.

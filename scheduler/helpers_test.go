@@ -59,8 +59,6 @@ func childDaemon(url string) error {
 	return s.Run(context.Background())
 }
 
-func quiet() *slog.Logger { return textLogger(io.Discard) }
-
 func textLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
 // daemon returns a scheduler as a daemon of its own would be: with its own name.
@@ -261,19 +259,8 @@ func stored(t *testing.T, db *dbtest.DB, name string) Schedule {
 // longWait is for what must happen, on a slow machine.
 const longWait = 5 * time.Minute
 
-// eventually waits for something to become so, for ever as far as tests go.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	tick, deadline := time.NewTicker(20*time.Millisecond), time.After(longWait)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
+// Short names of dbtest's.
+var must, eventually, quiet = dbtest.Must, dbtest.Eventually, dbtest.Quiet
 
 // A life is a time in which a schedule had one plan: its slots are first,
 // first+every, and so on, before end.

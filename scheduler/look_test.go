@@ -150,10 +150,3 @@ func TestNodes(t *testing.T) {
 		}
 	})
 }
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}

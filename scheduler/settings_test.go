@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/url"
 	"slices"
@@ -42,21 +41,8 @@ func useAll(t *testing.T, first, second *dialect.DB) {
 	useLocks(t, both)
 }
 
-func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
-
-// eventually waits for something to become so, for ever as far as tests go.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	tick, deadline := time.NewTicker(20*time.Millisecond), time.After(5*time.Minute)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
+// Short names of dbtest's.
+var eventually, silent = dbtest.Eventually, dbtest.Quiet
 
 // atOnce runs f for each of some databases.
 func atOnce(t *testing.T, all []*dialect.DB, f func(db *dialect.DB) error) {

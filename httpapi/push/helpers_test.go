@@ -4,36 +4,21 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"sync"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/queue"
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		_ = f.Value.Set("6") // mostly the database is waited for
-	}
-	code := m.Run()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	dbtest.Parallel("6")
+	dbtest.Main(m)
 }
 
 // longWait is for what must happen, on a slow machine.
@@ -45,27 +30,8 @@ func each(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	dbtest.Each(t, f, (*testing.T).Parallel)
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	tick, over := time.NewTicker(10*time.Millisecond), time.After(longWait)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-tick.C:
-		case <-over:
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+// Short names of dbtest's.
+var must, eventually, quiet = dbtest.Must, dbtest.Eventually, dbtest.Quiet
 
 func client(t *testing.T, db *dbtest.DB) *queue.Client {
 	t.Helper()

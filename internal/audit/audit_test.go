@@ -12,12 +12,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = dbtest.Must
 
 // byClock runs a test on each engine, with a clock that it moves.
 func byClock(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {

@@ -2,8 +2,6 @@ package notify
 
 import (
 	"crypto/tls"
-	"io"
-	"log/slog"
 	"net/mail"
 	"testing"
 
@@ -12,7 +10,8 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+// Short names of dbtest's.
+var must, quiet = dbtest.Must, dbtest.Quiet
 
 func notifier(t *testing.T, db *dbtest.DB, opt Options) *Notifier {
 	t.Helper()
@@ -23,13 +22,6 @@ func notifier(t *testing.T, db *dbtest.DB, opt Options) *Notifier {
 	n, err := New(db.DB, opt)
 	must(t, err)
 	return n
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func ask(t *testing.T, db *dbtest.DB, name string) {
