@@ -60,7 +60,6 @@ func TestBadRows(t *testing.T) {
 			"env nul":    {"env": `{"A": "b\u0000"}`},
 			"zone":       {"time_zone": "Mars/Olympus"},
 			"local":      {"time_zone": "Local"},
-			"dst":        {"dst": "summer"},
 			"no command": {"command": " "},
 			" blank":     {},
 			"tab\t":      {},
@@ -364,5 +363,38 @@ func TestAChangedSpecIsPlannedAnew(t *testing.T) {
 		if got := stored(t, db, "wrong"); got.State != "active" || got.Due.IsZero() || got.Reason != "" {
 			t.Errorf("what was put right is %s, %v", got.State, got.Due)
 		}
+	})
+}
+
+// Words that nobody knows are refused by the tables, and those that are known are not.
+func TestUnknownWordsAreRefused(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		byHand(t, db, map[string]string{"name": "'good'", "spec": "'@every 1m'", "dst": "''"})
+		db.Do(t, `INSERT INTO {prefix}queue (name) VALUES ('good')`, nil)
+		for _, set := range []string{
+			"schedule SET state = ", "schedule SET kind = ", "schedule SET dst = ", "schedule SET missed = ", "schedule SET overlap = ",
+			"schedule SET first_run = ", "schedule SET retry_past_next = ", "schedule SET repeatable = ",
+			"queue SET state = ", "queue SET ordered = ", "queue SET key_retry = ",
+		} {
+			if _, err := db.Exec(t.Context(), dialect.Unlisted(`UPDATE {prefix}`+set+`'x'`), nil); !db.Dialect.Refused(err) {
+				t.Errorf("UPDATE %s'x': %v", set, err)
+			}
+		}
+		for _, bad := range []string{
+			`schedule SET job_priority = 5`, `schedule SET job_priority = 0`, `schedule SET overlap = 'Forbid'`,
+		} {
+			if _, err := db.Exec(t.Context(), dialect.Unlisted(`UPDATE {prefix}`+bad), nil); !db.Dialect.Refused(err) {
+				t.Errorf("UPDATE %s: %v", bad, err)
+			}
+		}
+		for _, insert := range []string{
+			`schedule (name, spec, command, missed) VALUES ('bad', '@daily', 'true', 'twice')`, `queue (name, key_retry) VALUES ('bad', 'drop')`,
+		} {
+			if _, err := db.Exec(t.Context(), dialect.Unlisted(`INSERT INTO {prefix}`+insert), nil); !db.Dialect.Refused(err) {
+				t.Errorf("INSERT %s: %v", insert, err)
+			}
+		}
+		db.Do(t, `UPDATE {prefix}schedule SET dst = 'wall', missed = 'all', overlap = 'queue', first_run = 'now', retry_past_next = 'yes', repeatable = 'no', job_priority = 4`, nil)
+		db.Do(t, `UPDATE {prefix}queue SET state = 'paused', ordered = 'yes', key_retry = 'pass'`, nil)
 	})
 }

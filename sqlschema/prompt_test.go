@@ -126,3 +126,22 @@ func TestEnqueueKeepsItsGrants(t *testing.T) {
 		public("", "1")
 	})
 }
+
+// Rows whose words nobody knows do not keep the tables from being migrated, nor from being made anew.
+func TestOldWordsAreNoObstacle(t *testing.T) {
+	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		if err := sqlschema.To(t.Context(), db.DB, 24); err != nil {
+			t.Fatal(err)
+		}
+		db.Do(t, `INSERT INTO {prefix}schedule (name, spec, command, overlap) VALUES ('old', '@daily', 'true', 'some')`, nil)
+		migrate(t, db)
+		db.Do(t, `UPDATE {prefix}schedule SET due_at = {now}, next_exec = {now}, update_time = {now} WHERE name = 'old'`, nil) // as a claim
+		db.Do(t, `UPDATE {prefix}schedule SET overlap = 'forbid'`, nil)
+		if err := sqlschema.Prompt(t.Context(), db.DB); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Exec(t.Context(), dialect.Unlisted(`UPDATE {prefix}schedule SET overlap = 'some'`), nil); !db.Dialect.Refused(err) {
+			t.Errorf("an unknown word: %v", err)
+		}
+	})
+}

@@ -416,6 +416,9 @@ func statements(script string) []string {
 		}
 		quoted = quoted != (strings.Count(line, "$")%4 == 2)
 		statement += line
+		if strings.Contains(statement, "CREATE TRIGGER ") && strings.Contains(statement, " BEGIN\n") && !strings.HasSuffix(statement, "END;\n") {
+			continue // it holds semicolons
+		}
 		if before, is := strings.CutSuffix(strings.TrimRight(statement, "\n"), end); is && !quoted {
 			all, statement = append(all, strings.TrimSpace(before)), ""
 		}

@@ -335,7 +335,10 @@ CREATE TABLE dbcron_queue (
   insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
   update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
   PRIMARY KEY (queue_id),
-  UNIQUE KEY dbcron_queue_name (name)
+  UNIQUE KEY dbcron_queue_name (name),
+  CONSTRAINT dbcron_queue_state CHECK (state in ('active','paused','deleted')),
+  CONSTRAINT dbcron_queue_ordered CHECK (ordered in ('no','yes')),
+  CONSTRAINT dbcron_queue_key_retry CHECK (key_retry in ('hold','pass'))
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='The queues and what is set for each. Rows are made on first use and never removed';
 
 CREATE TABLE dbcron_queue_block (
@@ -495,7 +498,14 @@ CREATE TABLE dbcron_schedule (
   CONSTRAINT dbcron_schedule_next_exec CHECK (next_exec between '1971-01-01' and '9999-12-30'),
   CONSTRAINT dbcron_schedule_order CHECK (due_at <= next_exec),
   CONSTRAINT dbcron_schedule_named CHECK (name <> ''),
-  CONSTRAINT dbcron_schedule_range CHECK (starts_at between '1971-01-01' and '9999-12-30' and ends_at between '1971-01-01' and '9999-12-30')
+  CONSTRAINT dbcron_schedule_range CHECK (starts_at between '1971-01-01' and '9999-12-30' and ends_at between '1971-01-01' and '9999-12-30'),
+  CONSTRAINT dbcron_schedule_dst CHECK (dst in ('','vixie','wall')),
+  CONSTRAINT dbcron_schedule_missed CHECK (missed in ('','skip','once','all')),
+  CONSTRAINT dbcron_schedule_overlap CHECK (overlap in ('','forbid','allow','queue','replace')),
+  CONSTRAINT dbcron_schedule_first_run CHECK (first_run in ('','next','now')),
+  CONSTRAINT dbcron_schedule_retry_past_next CHECK (retry_past_next in ('','no','yes')),
+  CONSTRAINT dbcron_schedule_repeatable CHECK (repeatable in ('','no','yes')),
+  CONSTRAINT dbcron_schedule_job_priority CHECK (job_priority in (1,2,3,4))
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What runs when. A row with next_exec NULL and state active is planned by the next daemon';
 
 CREATE TABLE dbcron_schedule_boot (

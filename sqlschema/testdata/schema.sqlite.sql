@@ -319,6 +319,18 @@ CREATE TABLE dbcron_notice_target ( -- How many notifications each target was se
     CONSTRAINT dbcron_notice_target_key PRIMARY KEY (target)
 ) WITHOUT ROWID;
 
+CREATE TRIGGER dbcron_queue_words_new BEFORE INSERT ON dbcron_queue BEGIN
+    SELECT RAISE(ABORT, 'dbcron_queue: state is none of active, paused, deleted') WHERE NEW.state NOT IN ('active', 'paused', 'deleted');
+    SELECT RAISE(ABORT, 'dbcron_queue: ordered is none of no, yes') WHERE NEW.ordered NOT IN ('no', 'yes');
+    SELECT RAISE(ABORT, 'dbcron_queue: key_retry is none of hold, pass') WHERE NEW.key_retry NOT IN ('hold', 'pass');
+END;
+
+CREATE TRIGGER dbcron_queue_words_set BEFORE UPDATE OF state, ordered, key_retry ON dbcron_queue BEGIN
+    SELECT RAISE(ABORT, 'dbcron_queue: state is none of active, paused, deleted') WHERE NEW.state NOT IN ('active', 'paused', 'deleted');
+    SELECT RAISE(ABORT, 'dbcron_queue: ordered is none of no, yes') WHERE NEW.ordered NOT IN ('no', 'yes');
+    SELECT RAISE(ABORT, 'dbcron_queue: key_retry is none of hold, pass') WHERE NEW.key_retry NOT IN ('hold', 'pass');
+END;
+
 CREATE TABLE dbcron_queue ( -- The queues and what is set for each. Rows are made on first use and never removed
     queue_id        INTEGER PRIMARY KEY AUTOINCREMENT, -- Grows with each queue
     name            TEXT NOT NULL, -- Compared by bytes
@@ -434,6 +446,26 @@ CREATE INDEX dbcron_run_next ON dbcron_run (lane, next_exec) WHERE next_exec IS 
 CREATE INDEX dbcron_run_open ON dbcron_run (schedule) WHERE next_exec IS NOT NULL;
 
 CREATE INDEX dbcron_run_purge ON dbcron_run (purge_at) WHERE purge_at IS NOT NULL;
+
+CREATE TRIGGER dbcron_schedule_words_new BEFORE INSERT ON dbcron_schedule BEGIN
+    SELECT RAISE(ABORT, 'dbcron_schedule: dst is none of vixie, wall') WHERE NEW.dst NOT IN ('', 'vixie', 'wall');
+    SELECT RAISE(ABORT, 'dbcron_schedule: missed is none of skip, once, all') WHERE NEW.missed NOT IN ('', 'skip', 'once', 'all');
+    SELECT RAISE(ABORT, 'dbcron_schedule: overlap is none of forbid, allow, queue, replace') WHERE NEW.overlap NOT IN ('', 'forbid', 'allow', 'queue', 'replace');
+    SELECT RAISE(ABORT, 'dbcron_schedule: first_run is none of next, now') WHERE NEW.first_run NOT IN ('', 'next', 'now');
+    SELECT RAISE(ABORT, 'dbcron_schedule: retry_past_next is none of no, yes') WHERE NEW.retry_past_next NOT IN ('', 'no', 'yes');
+    SELECT RAISE(ABORT, 'dbcron_schedule: repeatable is none of no, yes') WHERE NEW.repeatable NOT IN ('', 'no', 'yes');
+    SELECT RAISE(ABORT, 'dbcron_schedule: job_priority is none of 1, 2, 3, 4') WHERE NEW.job_priority NOT IN (1, 2, 3, 4);
+END;
+
+CREATE TRIGGER dbcron_schedule_words_set BEFORE UPDATE OF dst, missed, overlap, first_run, retry_past_next, repeatable, job_priority ON dbcron_schedule BEGIN
+    SELECT RAISE(ABORT, 'dbcron_schedule: dst is none of vixie, wall') WHERE NEW.dst NOT IN ('', 'vixie', 'wall');
+    SELECT RAISE(ABORT, 'dbcron_schedule: missed is none of skip, once, all') WHERE NEW.missed NOT IN ('', 'skip', 'once', 'all');
+    SELECT RAISE(ABORT, 'dbcron_schedule: overlap is none of forbid, allow, queue, replace') WHERE NEW.overlap NOT IN ('', 'forbid', 'allow', 'queue', 'replace');
+    SELECT RAISE(ABORT, 'dbcron_schedule: first_run is none of next, now') WHERE NEW.first_run NOT IN ('', 'next', 'now');
+    SELECT RAISE(ABORT, 'dbcron_schedule: retry_past_next is none of no, yes') WHERE NEW.retry_past_next NOT IN ('', 'no', 'yes');
+    SELECT RAISE(ABORT, 'dbcron_schedule: repeatable is none of no, yes') WHERE NEW.repeatable NOT IN ('', 'no', 'yes');
+    SELECT RAISE(ABORT, 'dbcron_schedule: job_priority is none of 1, 2, 3, 4') WHERE NEW.job_priority NOT IN (1, 2, 3, 4);
+END;
 
 CREATE TABLE "dbcron_schedule" ( -- What runs when. A row with next_exec NULL and state active is planned by the next daemon
     id          INTEGER PRIMARY KEY AUTOINCREMENT, -- Grows with each schedule that is made

@@ -751,6 +751,19 @@ BEGIN
 END
 -- +goose StatementEnd
 
+-- Words that nobody knows are refused when they are written, and not when a daemon reads them. A table that has
+-- such words is left as it is: put them right, then run dbcron migrate prompt.
+SET @dbcron_ddl = IF((SELECT COUNT(*) FROM information_schema.table_constraints WHERE table_schema = DATABASE() AND table_name = '{name}schedule' AND constraint_name = '{name}schedule_dst') = 0 AND NOT EXISTS (SELECT 1 FROM {prefix}schedule WHERE dst NOT IN ('', 'vixie', 'wall') OR missed NOT IN ('', 'skip', 'once', 'all') OR overlap NOT IN ('', 'forbid', 'allow', 'queue', 'replace') OR first_run NOT IN ('', 'next', 'now') OR retry_past_next NOT IN ('', 'no', 'yes') OR repeatable NOT IN ('', 'no', 'yes') OR job_priority NOT IN (1, 2, 3, 4)),
+    'ALTER TABLE {prefix}schedule ADD CONSTRAINT {name}schedule_dst CHECK (dst IN ('''', ''vixie'', ''wall'')), ADD CONSTRAINT {name}schedule_missed CHECK (missed IN ('''', ''skip'', ''once'', ''all'')), ADD CONSTRAINT {name}schedule_overlap CHECK (overlap IN ('''', ''forbid'', ''allow'', ''queue'', ''replace'')), ADD CONSTRAINT {name}schedule_first_run CHECK (first_run IN ('''', ''next'', ''now'')), ADD CONSTRAINT {name}schedule_retry_past_next CHECK (retry_past_next IN ('''', ''no'', ''yes'')), ADD CONSTRAINT {name}schedule_repeatable CHECK (repeatable IN ('''', ''no'', ''yes'')), ADD CONSTRAINT {name}schedule_job_priority CHECK (job_priority IN (1, 2, 3, 4))', 'DO 0');
+PREPARE dbcron_ddl FROM @dbcron_ddl;
+EXECUTE dbcron_ddl;
+DEALLOCATE PREPARE dbcron_ddl;
+SET @dbcron_ddl = IF((SELECT COUNT(*) FROM information_schema.table_constraints WHERE table_schema = DATABASE() AND table_name = '{name}queue' AND constraint_name = '{name}queue_state') = 0 AND NOT EXISTS (SELECT 1 FROM {prefix}queue WHERE state NOT IN ('active', 'paused', 'deleted') OR ordered NOT IN ('no', 'yes') OR key_retry NOT IN ('hold', 'pass')),
+    'ALTER TABLE {prefix}queue ADD CONSTRAINT {name}queue_state CHECK (state IN (''active'', ''paused'', ''deleted'')), ADD CONSTRAINT {name}queue_ordered CHECK (ordered IN (''no'', ''yes'')), ADD CONSTRAINT {name}queue_key_retry CHECK (key_retry IN (''hold'', ''pass''))', 'DO 0');
+PREPARE dbcron_ddl FROM @dbcron_ddl;
+EXECUTE dbcron_ddl;
+DEALLOCATE PREPARE dbcron_ddl;
+
 -- What people look at.
 CREATE OR REPLACE VIEW {prefix}v_schedule AS
 SELECT s.name, s.state, s.reason, s.spec, s.time_zone, CASE WHEN s.state = 'active' THEN s.due_at END AS next_at,
@@ -771,6 +784,16 @@ SELECT r.id, r.schedule, r.due_at, r.due_to, r.slots, r.attempt, r.state,
 FROM {prefix}run AS r;
 
 -- +goose Down
+SET @dbcron_ddl = IF((SELECT COUNT(*) FROM information_schema.table_constraints WHERE table_schema = DATABASE() AND table_name = '{name}schedule' AND constraint_name = '{name}schedule_dst') = 1,
+    'ALTER TABLE {prefix}schedule DROP CONSTRAINT {name}schedule_dst, DROP CONSTRAINT {name}schedule_missed, DROP CONSTRAINT {name}schedule_overlap, DROP CONSTRAINT {name}schedule_first_run, DROP CONSTRAINT {name}schedule_retry_past_next, DROP CONSTRAINT {name}schedule_repeatable, DROP CONSTRAINT {name}schedule_job_priority', 'DO 0');
+PREPARE dbcron_ddl FROM @dbcron_ddl;
+EXECUTE dbcron_ddl;
+DEALLOCATE PREPARE dbcron_ddl;
+SET @dbcron_ddl = IF((SELECT COUNT(*) FROM information_schema.table_constraints WHERE table_schema = DATABASE() AND table_name = '{name}queue' AND constraint_name = '{name}queue_state') = 1,
+    'ALTER TABLE {prefix}queue DROP CONSTRAINT {name}queue_state, DROP CONSTRAINT {name}queue_ordered, DROP CONSTRAINT {name}queue_key_retry', 'DO 0');
+PREPARE dbcron_ddl FROM @dbcron_ddl;
+EXECUTE dbcron_ddl;
+DEALLOCATE PREPARE dbcron_ddl;
 DROP VIEW IF EXISTS {prefix}v_run;
 DROP VIEW IF EXISTS {prefix}v_schedule;
 DROP PROCEDURE IF EXISTS {prefix}enqueue_with;

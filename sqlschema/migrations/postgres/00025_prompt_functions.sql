@@ -372,7 +372,7 @@ BEGIN
     IF retry_in < INTERVAL '0' OR retry_in > INTERVAL '36500 days' THEN
         RAISE invalid_parameter_value USING MESSAGE = '{name}fail: retry_in: it is not 0 to 100 years';
     END IF;
-    r := {prefix}sql_mine($1, $2);
+    r := {prefix}sql_mine({name}fail.job, {name}fail.token);
     IF r.id IS NULL THEN
         RETURN NULL;
     END IF;
@@ -608,6 +608,35 @@ $replace$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL) IS 'Enqueues a job and returns its id, or the id of the one that has its unique key. It is there if and when the transaction commits';
 
+-- Words that nobody knows are refused when they are written, and not when a daemon reads them. These are
+-- no CHECKs, which PostgreSQL reads anew for every statement (see 00002), and old rows need not obey
+-- them. Claims write none of the columns, and call nothing.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION {prefix}sql_word() RETURNS TRIGGER LANGUAGE plpgsql AS $word$
+DECLARE
+    rule TEXT; -- column=word|word
+    word TEXT;
+BEGIN
+    FOREACH rule IN ARRAY TG_ARGV LOOP
+        word := to_jsonb(NEW) ->> split_part(rule, '=', 1);
+        IF word <> ALL (string_to_array(split_part(rule, '=', 2), '|')) THEN
+            RAISE check_violation USING MESSAGE = format('%s: %s: "%s" is none of %s', TG_TABLE_NAME, split_part(rule, '=', 1), word,
+                btrim(replace(split_part(rule, '=', 2), '|', ', '), ', ')), TABLE = TG_TABLE_NAME, COLUMN = split_part(rule, '=', 1);
+        END IF;
+    END LOOP;
+    RETURN NEW;
+END
+$word$;
+-- +goose StatementEnd
+DROP TRIGGER IF EXISTS {name}schedule_words ON {prefix}schedule;
+CREATE TRIGGER {name}schedule_words BEFORE INSERT OR UPDATE OF dst, missed, overlap, first_run, retry_past_next, repeatable, job_priority ON {prefix}schedule FOR EACH ROW
+    WHEN (NEW.dst NOT IN ('', 'vixie', 'wall') OR NEW.missed NOT IN ('', 'skip', 'once', 'all') OR NEW.overlap NOT IN ('', 'forbid', 'allow', 'queue', 'replace') OR NEW.first_run NOT IN ('', 'next', 'now') OR NEW.retry_past_next NOT IN ('', 'no', 'yes') OR NEW.repeatable NOT IN ('', 'no', 'yes') OR NEW.job_priority NOT IN (1, 2, 3, 4))
+    EXECUTE FUNCTION {prefix}sql_word('dst=|vixie|wall', 'missed=|skip|once|all', 'overlap=|forbid|allow|queue|replace', 'first_run=|next|now', 'retry_past_next=|no|yes', 'repeatable=|no|yes', 'job_priority=1|2|3|4');
+DROP TRIGGER IF EXISTS {name}queue_words ON {prefix}queue;
+CREATE TRIGGER {name}queue_words BEFORE INSERT OR UPDATE OF state, ordered, key_retry ON {prefix}queue FOR EACH ROW
+    WHEN (NEW.state NOT IN ('active', 'paused', 'deleted') OR NEW.ordered NOT IN ('no', 'yes') OR NEW.key_retry NOT IN ('hold', 'pass'))
+    EXECUTE FUNCTION {prefix}sql_word('state=active|paused|deleted', 'ordered=no|yes', 'key_retry=hold|pass');
+
 -- They run with their owner's rights, so that who calls them needs none on the tables: nobody
 -- may slip other tables under them by a search_path, and nobody may call them unasked.
 -- +goose StatementBegin
@@ -616,7 +645,7 @@ DECLARE
     home REGNAMESPACE := (SELECT relnamespace FROM pg_class WHERE oid = '{prefix}queue'::REGCLASS);
     f REGPROCEDURE;
 BEGIN
-    FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = home AND proname IN ('{name}acquire', '{name}renew', '{name}release', '{name}take', '{name}complete', '{name}fail', '{name}give_back', '{name}extend', '{name}sql_name', '{name}sql_us', '{name}sql_end', '{name}sql_bury', '{name}sql_mine', '{name}sql_count') LOOP
+    FOR f IN SELECT oid FROM pg_proc WHERE pronamespace = home AND proname IN ('{name}sql_word', '{name}acquire', '{name}renew', '{name}release', '{name}take', '{name}complete', '{name}fail', '{name}give_back', '{name}extend', '{name}sql_name', '{name}sql_us', '{name}sql_end', '{name}sql_bury', '{name}sql_mine', '{name}sql_count') LOOP
         EXECUTE format('ALTER FUNCTION %s SET search_path = pg_catalog, %s, pg_temp', f, home);
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f);
     END LOOP;
@@ -654,6 +683,9 @@ FROM {prefix}run AS r;
 COMMENT ON VIEW {prefix}v_run IS 'What became of each slot: an attempt a row, or a stretch of slots that did not run';
 
 -- +goose Down
+DROP TRIGGER IF EXISTS {name}schedule_words ON {prefix}schedule;
+DROP TRIGGER IF EXISTS {name}queue_words ON {prefix}queue;
+DROP FUNCTION IF EXISTS {prefix}sql_word();
 DROP VIEW IF EXISTS {prefix}v_run;
 DROP VIEW IF EXISTS {prefix}v_schedule;
 DROP FUNCTION IF EXISTS {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL);
