@@ -135,8 +135,8 @@ func job(queue string, id int64) string {
 func (w *world) pages() map[string]string {
 	return map[string]string{
 		"overview": "", "queues": "queues", "queue": "queue?name=billing", "queue-paused": "queue?name=mail",
-		"queue-behind": "queue?name=thumbnails",
-		"jobs":         "jobs?queue=thumbnails", "jobs-dead": "jobs?queue=billing&state=dead", "jobs-none": "jobs?queue=billing&state=delayed",
+		"queue-behind": "queue?name=thumbnails", "queue-sent": "queue?name=webhooks",
+		"jobs": "jobs?queue=thumbnails", "jobs-dead": "jobs?queue=billing&state=dead", "jobs-none": "jobs?queue=billing&state=delayed",
 		"job": job("mail", w.ready), "job-dead": job("billing", w.dead), "job-delayed": job("mail", w.delayed),
 		"bulk": "bulk?queue=billing&state=dead&do=retry", "bulk-many": "bulk?queue=thumbnails&state=ready&do=cancel",
 		"bulk-done": "bulk?queue=billing&state=dead&do=retry&from=end&done=12345&gone=7&in_use=1",
@@ -279,6 +279,14 @@ func (w *world) jobs(b *tab) {
 	b.has("500 ready jobs")
 	b.submit(`button[value=cancel]`)
 	b.has("500 jobs were cancelled.")
+
+	b.visit("jobs?queue=webhooks&state=delayed")
+	b.submit(`.bulk a[href*="do=run"]`)
+	b.has("2 delayed jobs")
+	b.submit(`button[value=run]`)
+	b.has("2 jobs")
+	b.visit("queue?name=webhooks")
+	b.has("it pushes back: 3 failures in a row")
 
 	b.visit(job(hostile, w.strange))
 	b.submit(`a[href^="clone?"]`)

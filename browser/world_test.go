@@ -2,6 +2,7 @@ package browser
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/audit"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
@@ -61,6 +63,35 @@ type world struct {
 	group                int64
 }
 
+// webhooks makes a queue that is sent to an endpoint which was well and pushes back now, with two
+// jobs that wait for another day.
+func webhooks(t *testing.T, db *dbtest.DB, c *queue.Client) {
+	t.Helper()
+	_, err := push.NewEndpoints(db.DB).Set(t.Context(), c, "webhooks", func(e *push.Endpoint) { e.URL = "https://partner.example.org/hooks?key=secret" })
+	must(t, err)
+	for range 2 {
+		_, err = c.Enqueue(t.Context(), queue.Job{Queue: "webhooks", Kind: "order.paid", Delay: 26 * time.Hour})
+		must(t, err)
+	}
+	now, err := scheduler.Clock(t.Context(), db.DB)
+	must(t, err)
+	var answers []map[string]any
+	for i, ago := range []time.Duration{7 * time.Second, 24 * time.Second, 31 * time.Second, time.Minute, 2 * time.Minute} {
+		a := map[string]any{
+			"at": now.Add(-ago).UnixMicro(), "took": 48_000 + 700*i, "status": 503, "error": "HTTP 503 Service Unavailable: we are back at 4 o'clock", "job": 891603368580005642 + i,
+			"by": "app-1.example.org:4711", "failures": 3 - i, "until": now.Add(-ago + 15*time.Second).UnixMicro(),
+		}
+		if i > 2 {
+			a["status"], a["error"], a["failures"], a["until"] = 200, "", 0, 0
+		}
+		answers = append(answers, a)
+	}
+	text, err := json.Marshal(answers)
+	must(t, err)
+	db.Do(t, `INSERT INTO {prefix}endpoint_answers (queue_id, answers) SELECT queue_id, :answers FROM {prefix}queue WHERE name = 'webhooks'`,
+		dialect.Args{"answers": string(text)})
+}
+
 // life makes a database that looks as after a day's work.
 func life(t *testing.T, db *dbtest.DB, many int) (w world) {
 	t.Helper()
@@ -96,6 +127,7 @@ func life(t *testing.T, db *dbtest.DB, many int) (w world) {
 	e, err := c.Enqueue(ctx, queue.Job{Queue: "mail", Kind: "reminder", Delay: 3 * time.Hour})
 	must(t, err)
 	w.delayed = e.ID
+	webhooks(t, db, c)
 	for n := 0; n < many; n += 500 {
 		jobs := make([]queue.Job, 500)
 		for i := range jobs {

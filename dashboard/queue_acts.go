@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/httpapi/push"
@@ -35,6 +36,11 @@ func (d *Dashboard) readEndpoint(ctx context.Context, r *request, data *queueDat
 	answers, err := endpoints.Answers(ctx, data.Name)
 	data.Endpoint = &endpointView{e, plain.URL(e.URL), health.EndpointText(answers, r.now), health.StandingOf(answers, r.now), answers}
 	return err
+}
+
+// said is why a request failed, without the status that is shown beside it.
+func said(a push.Answer) string {
+	return plain.Cut(strings.TrimPrefix(a.Error, fmt.Sprintf("HTTP %d ", a.Status)), 160)
 }
 
 // formNumber reads a number that was typed, and 0 if none was.
