@@ -16,6 +16,7 @@ type endpointJSON struct {
 	URL         string `json:"url,omitempty" doc:"Of jobs that name none; without it those become dead letters"`
 	Format      string `json:"format" enum:"plain,cloudevents"`
 	Concurrency int    `json:"concurrency" doc:"How many are sent at a time by each daemon"`
+	Batch       int    `json:"batch" doc:"How many jobs a request has at the most, as a JSON array; 1: each request is a job"`
 	Timeout     string `json:"timeout" doc:"Of a request, if neither job nor queue say"`
 	Secret      string `json:"secret,omitempty" doc:"The key that signs requests, if this request has made it: it is not shown again"`
 	OldSecret   bool   `json:"old_secret" doc:"Requests are signed with the secret before, too"`
@@ -25,7 +26,7 @@ type endpointJSON struct {
 
 func newEndpointJSON(e *push.Endpoint) endpointJSON {
 	return endpointJSON{
-		Queue: e.Queue, URL: e.URL, Format: e.Format, Concurrency: e.Concurrency, Timeout: durationText(e.Timeout), OldSecret: e.OldSecret != "",
+		Queue: e.Queue, URL: e.URL, Format: e.Format, Concurrency: e.Concurrency, Batch: e.Batch, Timeout: durationText(e.Timeout), OldSecret: e.OldSecret != "",
 	}
 }
 
@@ -66,6 +67,7 @@ type endpointChange struct {
 	URL           *string `json:"url,omitempty" maxLength:"1000" doc:"https:// or http://; empty: each job names its own" example:"https://worker.example.org/jobs"`
 	Format        string  `json:"format,omitempty" enum:"plain,cloudevents" doc:"plain: the payload and headers; cloudevents: those of a CloudEvent, too"`
 	Concurrency   int     `json:"concurrency,omitempty" minimum:"1" maximum:"10000" doc:"How many are sent at a time by each daemon; 16 in a new one. A limit of the queue bounds all daemons together"`
+	Batch         int     `json:"batch,omitempty" minimum:"1" maximum:"1000" doc:"How many jobs a request has at the most: more than 1 are sent as a JSON array, and answered by an array of outcomes; 1 in a new one"`
 	Timeout       string  `json:"timeout,omitempty" maxLength:"40" doc:"Of a request to the end of its answer, if neither job nor queue say, up to 24h; 30s in a new one" example:"30s"`
 	Secret        string  `json:"secret,omitempty" maxLength:"100" doc:"The key that is to sign requests: whsec_ and 24 to 64 bytes in base64. The one before signs them, too, until it is dropped"`
 	NewSecret     bool    `json:"new_secret,omitempty" doc:"Make a new one, and show it. The one before signs, too"`
@@ -99,6 +101,9 @@ func (n *endpointChange) read(hosts *push.Hosts) (func(*push.Endpoint), error) {
 		}
 		if n.Concurrency != 0 {
 			e.Concurrency = n.Concurrency
+		}
+		if n.Batch != 0 {
+			e.Batch = n.Batch
 		}
 		if n.Timeout != "" {
 			e.Timeout = timeout

@@ -36,6 +36,8 @@ func TestEndpoints(t *testing.T) {
 			{"url", "https://worker/" + strings.Repeat("x", 1000)},
 			{"format", "morse"},
 			{"concurrency", 0},
+			{"batch", 0},
+			{"batch", 1001},
 			{"concurrency", 10_001},
 			{"concurrency", "4"},
 			{"timeout", "0s"},

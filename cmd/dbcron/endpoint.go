@@ -33,12 +33,13 @@ type endpointRow struct {
 	URL         string `json:"url"`
 	Format      string `json:"format" table:",rare"`
 	Concurrency int    `json:"concurrency"`
+	Batch       int    `json:"batch" table:",rare"`
 	Timeout     string `json:"timeout"`
 	OldSecret   bool   `json:"old_secret" table:"-"` // signs requests, too
 }
 
 func newEndpointRow(e *push.Endpoint) endpointRow {
-	return endpointRow{e.Queue, e.URL, e.Format, e.Concurrency, duration.Format(e.Timeout), e.OldSecret != ""}
+	return endpointRow{e.Queue, e.URL, e.Format, e.Concurrency, e.Batch, duration.Format(e.Timeout), e.OldSecret != ""}
 }
 
 func (p *program) endpointList() *cobra.Command {
@@ -84,7 +85,7 @@ func endpointRows(ctx context.Context, of *push.Endpoints) (rows []endpointRow, 
 // endpointFlags are the flags that change an endpoint.
 type endpointFlags struct {
 	format, timeout, secretFile string
-	concurrency                 int
+	concurrency, batch          int
 	newSecret, dropOld          bool
 }
 
@@ -101,9 +102,13 @@ printed. --new-secret makes a new one, and requests are signed with both until
 --drop-old-secret.
 
 --concurrency is how many jobs are sent at a time by each dbcron serve; dbcron limit bounds
-all of them together, and how many are sent in a time.`,
+all of them together, and how many are sent in a time.
+
+--batch N sends up to N jobs in a request, as a JSON array; the answer is an array with an
+outcome for each. With 1 each request is a job, as if it had not been given.`,
 		Example: `  dbcron endpoint set mail https://worker.example.org/mail
   dbcron endpoint set mail --concurrency 4 --timeout 2m
+  dbcron endpoint set rows --batch 100
   dbcron endpoint set mail --new-secret`,
 		Args: cobra.RangeArgs(1, 2),
 	}
@@ -117,6 +122,7 @@ all of them together, and how many are sent in a time.`,
 	flags := c.Flags()
 	flags.SortFlags = false
 	flags.IntVar(&f.concurrency, "concurrency", 16, "how many are sent at a time by each daemon")
+	flags.IntVar(&f.batch, "batch", 1, "how many jobs a request has at the most")
 	flags.StringVar(&f.timeout, "timeout", "30s", "a `duration` in which a request has to be answered, if neither job nor queue say")
 	flags.StringVar(&f.format, "format", push.FormatPlain, "plain, or cloudevents: with the headers of a CloudEvent")
 	flags.BoolVar(&f.newSecret, "new-secret", false, "make a new secret, and print it")
@@ -164,6 +170,9 @@ func (f *endpointFlags) change(c *cobra.Command, args []string) (func(*push.Endp
 		}
 		if given("concurrency") {
 			e.Concurrency = f.concurrency
+		}
+		if given("batch") {
+			e.Batch = f.batch
 		}
 		if given("timeout") {
 			e.Timeout = timeout

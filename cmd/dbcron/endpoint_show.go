@@ -79,10 +79,14 @@ func (p *program) showEndpoint(ctx context.Context, db *dialect.DB, name, output
 	if d.URL == "" {
 		url = "what each job says"
 	}
+	atATime := fmt.Sprintf("%d by each daemon", d.Concurrency)
+	if d.Batch > 1 {
+		atATime += fmt.Sprintf(", of up to %d jobs", d.Batch)
+	}
 	err = writeFacts(p.out, []fact{
 		{"queue", name},
 		{"sent to", url},
-		{"at a time", fmt.Sprintf("%d by each daemon", d.Concurrency)},
+		{"at a time", atATime},
 		{"timeout", duration.Format(e.Timeout)},
 		{"format", d.Format},
 		{"standing", d.Standing},

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,37 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/joblines"
 	"github.com/dbcron/dbcron/queue"
 )
-
-// A batchJob is a job as passed to a command that does several: a line of JSON on stdin. Its fields are those of a
-// claim over HTTP.
-type batchJob struct {
-	ID            string          `json:"id"`
-	Queue         string          `json:"queue"`
-	Kind          string          `json:"kind"`
-	Key           string          `json:"key,omitempty"`
-	Payload       json.RawMessage `json:"payload,omitempty"`
-	PayloadBase64 []byte          `json:"payload_base64,omitempty"`
-	Attempt       int             `json:"attempt"`
-	MaxAttempts   int             `json:"max_attempts"`
-	Group         string          `json:"group,omitempty"`
-	CallbackOf    string          `json:"callback_of,omitempty"`
-	Trace         string          `json:"trace,omitempty"`
-}
-
-// A batchAnswer is a line of the command's stdout: a job's outcome. Its fields are those of settling a claim over
-// HTTP.
-type batchAnswer struct {
-	ID         string          `json:"id"`
-	Error      *string         `json:"error"`
-	RetryAfter string          `json:"retry_after"`
-	Dead       bool            `json:"dead"`
-	Discard    bool            `json:"discard"`
-	Result     json.RawMessage `json:"result"`
-}
 
 const (
 	mostAnswers = 256 << 20 // bytes of stdout that are read
@@ -56,16 +28,7 @@ func linesOf(batch []*queue.Delivery) (string, error) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	for _, d := range batch {
-		j := batchJob{
-			ID: strconv.FormatInt(d.ID, 10), Queue: d.Queue, Kind: d.Kind, Key: d.Key, Attempt: d.Attempt, MaxAttempts: d.Attempts(),
-			Group: orNone(d.Group), CallbackOf: orNone(d.Callback), Trace: d.Trace,
-		}
-		if d.Binary || !json.Valid(d.Payload) {
-			j.PayloadBase64 = d.Payload
-		} else {
-			j.Payload = d.Payload
-		}
-		if err := enc.Encode(j); err != nil {
+		if err := enc.Encode(joblines.Of(d)); err != nil {
 			return "", err
 		}
 	}
@@ -106,8 +69,8 @@ var batchVariables = []string{
 }
 
 // answers parses a command's answers, the first for each job. It logs other lines.
-func (x *executor) answers(stdout []byte, batch []*queue.Delivery) map[int64]*batchAnswer {
-	known, all := map[int64]bool{}, map[int64]*batchAnswer{}
+func (x *executor) answers(stdout []byte, batch []*queue.Delivery) map[int64]*joblines.Answer {
+	known, all := map[int64]bool{}, map[int64]*joblines.Answer{}
 	for _, d := range batch {
 		known[d.ID] = true
 	}
@@ -119,7 +82,7 @@ func (x *executor) answers(stdout []byte, batch []*queue.Delivery) map[int64]*ba
 		if len(line) == 0 {
 			continue
 		}
-		a := &batchAnswer{}
+		a := &joblines.Answer{}
 		dec := json.NewDecoder(bytes.NewReader(line))
 		dec.DisallowUnknownFields()
 		err := dec.Decode(a)
@@ -142,29 +105,9 @@ func (x *executor) answers(stdout []byte, batch []*queue.Delivery) map[int64]*ba
 }
 
 // answered returns the outcome of a job that the command has answered.
-func (x *executor) answered(d *queue.Delivery, a *batchAnswer, took time.Duration) error {
-	why := errors.New("the command gave no reason")
-	if a.Error != nil && *a.Error != "" {
-		why = errors.New(tailOf(*a.Error, keepError))
-	}
-	switch {
-	case a.Dead:
-		return queue.Bury(why)
-	case a.Discard:
-		return queue.Discard(why)
-	case a.RetryAfter != "":
-		after, err := duration.Parse(a.RetryAfter)
-		if err != nil || after < 0 {
-			return fmt.Errorf("retry_after %q is no duration: %w", oneLine(a.RetryAfter, 40), why)
-		}
-		return queue.RetryAfter(after, why)
-	case a.Error != nil:
-		return why
-	}
-	if len(a.Result) > 0 && d.Group != 0 {
-		if err := d.SetResult(a.Result); err != nil {
-			return err
-		}
+func (x *executor) answered(d *queue.Delivery, a *joblines.Answer, took time.Duration) error {
+	if err := a.Outcome(d); err != nil {
+		return err
 	}
 	x.log.Info("job done", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "took", took)
 	return nil

@@ -183,7 +183,7 @@ const beginAgain = 10 * time.Second
 // follows reports whether the worker runs with the endpoint's current settings.
 func (p *pusher) follows(e *Endpoint) bool {
 	was, again := p.sender.endpoint.Load(), instant.Instant(p.again.Load())
-	return e != nil && e.id == was.id && e.Concurrency == was.Concurrency && (again == 0 || instant.Now() < again)
+	return e != nil && e.id == was.id && e.Concurrency == was.Concurrency && e.Batch == was.Batch && (again == 0 || instant.Now() < again)
 }
 
 // dispatch keeps a worker for each endpoint until ctx ends. Each has its own connections, blocks and
@@ -274,9 +274,13 @@ func (d *Dispatcher) fine(e *Endpoint) bool {
 	return false
 }
 
+// usualReads is how many jobs of a block its worker reads at once, unless a request has more.
+const usualReads = 100
+
 // begin starts the worker of a queue.
 func (d *Dispatcher) begin(ctx context.Context, e *Endpoint) (*pusher, error) {
 	w, err := d.queues.Worker(queue.WorkerOptions{
+		Batch:  max(usualReads, e.Batch),
 		Queues: []string{e.Queue}, Concurrency: e.Concurrency, Lease: d.opt.Lease, Grace: d.opt.Grace, LeaderLock: d.under, Logger: d.log,
 		Isolated: true, // a handler has no effects in this process
 		LogDone:  queue.LogsDone(d.opt.LogDone, e.Queue),
@@ -286,7 +290,12 @@ func (d *Dispatcher) begin(ctx context.Context, e *Endpoint) (*pusher, error) {
 	}
 	inner, cancel := context.WithCancel(ctx)
 	s := newSender(inner, d, e)
-	if err := w.HandleOthers(s.handle); err != nil {
+	if e.Batch > 1 {
+		err = w.HandleOtherBatches(queue.BatchOptions{Max: e.Batch}, s.handleBatch)
+	} else {
+		err = w.HandleOthers(s.handle)
+	}
+	if err != nil {
 		cancel()
 		return nil, err
 	}

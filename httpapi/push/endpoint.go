@@ -24,6 +24,7 @@ const (
 	mostConcurrency  = 10_000
 	usualTimeout     = 30 * time.Second
 	longestTimeout   = 24 * time.Hour
+	mostBatch        = 1000
 )
 
 // An Endpoint says where and how the jobs of a queue are sent.
@@ -32,6 +33,7 @@ type Endpoint struct {
 	URL         string        // of jobs that name none; "": such jobs become dead letters
 	Format      string        // FormatPlain or FormatCloudEvents
 	Concurrency int           // requests of each dispatcher at a time; a limit of the queue applies to all together
+	Batch       int           // jobs in a request at the most; 1: a request is a job
 	Timeout     time.Duration // of a request including its answer, if neither job nor queue sets one
 
 	Secret    string // signs requests: whsec_ and a key of 24 to 64 bytes in base64
@@ -61,6 +63,10 @@ func (e *Endpoint) check() error {
 		return invalid("format", "%q is not plain or cloudevents", e.Format)
 	case e.Concurrency < 1 || e.Concurrency > mostConcurrency:
 		return invalid("concurrency", "%d is not 1 to %d", e.Concurrency, mostConcurrency)
+	case e.Batch < 1 || e.Batch > mostBatch:
+		return invalid("batch", "%d is not 1 to %d", e.Batch, mostBatch)
+	case e.Batch > 1 && e.Format != FormatPlain:
+		return invalid("batch", "a request of several jobs has the format plain")
 	case e.Timeout < time.Millisecond || e.Timeout > longestTimeout:
 		return invalid("timeout", "%v is not 1ms to 24h: who never answers would keep a place for ever", e.Timeout)
 	}
@@ -153,7 +159,7 @@ func (s *Endpoints) Edit(ctx context.Context, name string, change func(*Endpoint
 			return err
 		}
 		_, err := tx.Exec(ctx, stmt, dialect.Args{
-			"queue": id, "url": after.URL, "format": after.Format, "concurrency": after.Concurrency, "timeout": duration.Format(after.Timeout),
+			"queue": id, "url": after.URL, "format": after.Format, "concurrency": after.Concurrency, "batch": after.Batch, "timeout": duration.Format(after.Timeout),
 			"secret": after.Secret, "old_secret": after.OldSecret,
 		})
 		return err
@@ -189,7 +195,7 @@ func (s *Endpoints) Set(ctx context.Context, queues *queue.Client, name string, 
 
 // usual returns a new endpoint with the defaults.
 func usual(secret string) Endpoint {
-	return Endpoint{Format: FormatPlain, Concurrency: usualConcurrency, Timeout: usualTimeout, Secret: secret}
+	return Endpoint{Format: FormatPlain, Concurrency: usualConcurrency, Batch: 1, Timeout: usualTimeout, Secret: secret}
 }
 
 // Delete removes a queue's endpoint. Its jobs wait for workers; running requests finish. Delete returns
@@ -210,7 +216,7 @@ func (s *Endpoints) Delete(ctx context.Context, name string) error {
 // scanEndpoint reads a row, which may have been written by hand; check reports what is wrong with it.
 func scanEndpoint(rows *sql.Rows) (e Endpoint, err error) {
 	var limit, timeout string
-	err = rows.Scan(&e.id, &e.Queue, &e.state, &limit, &e.tries, &e.URL, &e.Format, &e.Concurrency, &timeout, &e.Secret, &e.OldSecret)
+	err = rows.Scan(&e.id, &e.Queue, &e.state, &limit, &e.tries, &e.URL, &e.Format, &e.Concurrency, &e.Batch, &timeout, &e.Secret, &e.OldSecret)
 	if err != nil {
 		return e, err
 	}

@@ -38,7 +38,7 @@ func TestErrorsHaveNoAddresses(t *testing.T) {
 		s := &sender{client: &http.Client{Transport: &http.Transport{DialContext: hosts.Dial, DisableKeepAlives: true}}}
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost:"+u.Port(), http.NoBody)
 		must(t, err)
-		_, err = s.exchange(r)
+		_, err = s.exchange(r, readAnswer)
 		if err == nil {
 			t.Fatalf("%s with %s was sent", one.url, one.hosts)
 		}

@@ -107,31 +107,11 @@ func (s *sender) exchangeJob(ctx context.Context, d *queue.Delivery, e *Endpoint
 	noted *Answer,
 ) (seen state, after time.Duration, err error) {
 	limit := limitOf(e, d)
-	var connected atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
-	ctx, cancel := context.WithTimeoutCause(context.WithValue(ctx, dialFor{}, v.at.host), limit,
-		fmt.Errorf("no whole answer within %v", limit))
-	defer cancel()
-	r, err := newRequest(ctx, e, urlOf(e, d), d, s.agent, s.now(), limit)
+	answer, seen, after, err := s.roundTrip(ctx, v, limit, noted, func(ctx context.Context) (*http.Request, error) {
+		return newRequest(ctx, e, urlOf(e, d), d, s.agent, s.now(), limit)
+	}, readAnswer)
 	if err != nil {
-		return unknown, 0, queue.Bury(plain(err))
-	}
-	began := instant.Now()
-	answer, err := s.exchange(r)
-	s.observe(v.at, answer.status, err, instant.Now().Sub(began))
-	if err != nil {
-		if !connected.Load() {
-			seen = unconnected(ctx, err)
-		}
-		if err = plain(err); ctx.Err() != nil {
-			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
-		}
 		return seen, 0, err
-	}
-	noted.Status = answer.status
-	v.answered()
-	if seen = answer.state(); seen == busy {
-		after, _ = retryAfter(answer.header, s.now())
 	}
 	if d.Group != 0 && answer.status < 300 && !answer.cut && json.Valid(answer.body) {
 		if err := d.SetResult(json.RawMessage(answer.body)); err != nil {
@@ -139,6 +119,40 @@ func (s *sender) exchangeJob(ctx context.Context, d *queue.Delivery, e *Endpoint
 		}
 	}
 	return seen, after, answer.outcome(s.now())
+}
+
+// roundTrip sends a request, and reads its answer. It also returns the state of the endpoint, and for how
+// long it asked not to be called.
+func (s *sender) roundTrip(ctx context.Context, v *visit, limit time.Duration, noted *Answer,
+	request func(context.Context) (*http.Request, error), read func(*http.Response) (answer, error),
+) (a answer, seen state, after time.Duration, err error) {
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	ctx, cancel := context.WithTimeoutCause(context.WithValue(ctx, dialFor{}, v.at.host), limit,
+		fmt.Errorf("no whole answer within %v", limit))
+	defer cancel()
+	r, err := request(ctx)
+	if err != nil {
+		return a, unknown, 0, queue.Bury(plain(err))
+	}
+	began := instant.Now()
+	a, err = s.exchange(r, read)
+	s.observe(v.at, a.status, err, instant.Now().Sub(began))
+	if err != nil {
+		if !connected.Load() {
+			seen = unconnected(ctx, err)
+		}
+		if err = plain(err); ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+		return a, seen, 0, err
+	}
+	noted.Status = a.status
+	v.answered()
+	if seen = a.state(); seen == busy {
+		after, _ = retryAfter(a.header, s.now())
+	}
+	return a, seen, after, nil
 }
 
 // observe reports an ended request.
@@ -253,13 +267,13 @@ func (s *sender) dial(ctx context.Context, network, address string) (net.Conn, e
 	return conn, nil
 }
 
-func (s *sender) exchange(r *http.Request) (answer, error) {
+func (s *sender) exchange(r *http.Request, read func(*http.Response) (answer, error)) (answer, error) {
 	response, err := s.client.Do(r)
 	if err != nil {
 		return answer{}, err
 	}
 	defer response.Body.Close()
-	return readAnswer(response)
+	return read(response)
 }
 
 // plain strips from an error of the HTTP client what not everybody who sees jobs should see: the URL,

@@ -15,11 +15,11 @@ var (
 		WHERE q.name > :after AND q.state <> 'deleted' ORDER BY q.name LIMIT :limit`)
 
 	insertEndpoint = dialect.SQL("push.insert", `
-		INSERT INTO {prefix}endpoint (queue_id, url, format, concurrency, timeout, secret, old_secret)
-		VALUES (:queue, :url, :format, :concurrency, :timeout, :secret, :old_secret)`)
+		INSERT INTO {prefix}endpoint (queue_id, url, format, concurrency, batch, timeout, secret, old_secret)
+		VALUES (:queue, :url, :format, :concurrency, :batch, :timeout, :secret, :old_secret)`)
 
 	updateEndpoint = dialect.SQL("push.update", `
-		UPDATE {prefix}endpoint SET url = :url, format = :format, concurrency = :concurrency, timeout = :timeout,
+		UPDATE {prefix}endpoint SET url = :url, format = :format, concurrency = :concurrency, batch = :batch, timeout = :timeout,
 			secret = :secret, old_secret = :old_secret, update_time = {now}
 		WHERE queue_id = :queue`)
 
@@ -50,4 +50,4 @@ var (
 		`DELETE FROM {prefix}endpoint WHERE queue_id = (SELECT queue_id FROM {prefix}queue WHERE name = :name)`)
 )
 
-const columns = `q.queue_id, q.name, q.state, q.timeout, q.max_attempts, e.url, e.format, e.concurrency, e.timeout, e.secret, e.old_secret`
+const columns = `q.queue_id, q.name, q.state, q.timeout, q.max_attempts, e.url, e.format, e.concurrency, e.batch, e.timeout, e.secret, e.old_secret`

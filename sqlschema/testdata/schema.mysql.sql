@@ -25,6 +25,7 @@ CREATE TABLE dbcron_endpoint (
   old_secret varchar(200) NOT NULL DEFAULT '' COMMENT 'The key before, which signs them as well; empty: none',
   insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
   update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
+  batch int NOT NULL DEFAULT 1 COMMENT 'How many jobs a request has at the most, as a JSON array; 1: each request is a job',
   PRIMARY KEY (queue_id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Where the jobs of a queue are sent by HTTP. The jobs of a queue that has no row here are done by workers';
 

@@ -25,6 +25,7 @@ CREATE TABLE dbcron_endpoint (
     old_secret character varying(200) NOT NULL DEFAULT ''::character varying -- The key before, which signs them as well; empty: none
     insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made
     update_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row last changed
+    batch integer NOT NULL DEFAULT 1 -- How many jobs a request has at the most, as a JSON array; 1: each request is a job
     CONSTRAINT dbcron_endpoint_key PRIMARY KEY (queue_id)
 ); -- Where the jobs of a queue are sent by HTTP. The jobs of a queue that has no row here are done by workers
 

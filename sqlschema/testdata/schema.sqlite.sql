@@ -27,7 +27,7 @@ CREATE TABLE dbcron_endpoint ( -- Where the jobs of a queue are sent by HTTP. Th
     secret          TEXT NOT NULL DEFAULT '', -- The key that signs requests, as in Standard Webhooks: whsec_ and base64
     old_secret      TEXT NOT NULL DEFAULT '', -- The key before, which signs them as well; empty: none
     insert_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
-    update_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
+    update_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), batch INTEGER NOT NULL DEFAULT 1, -- When the row last changed
     CONSTRAINT dbcron_endpoint_key PRIMARY KEY (queue_id)
 ) WITHOUT ROWID;
 
