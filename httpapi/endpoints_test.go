@@ -62,7 +62,7 @@ func TestEndpoints(t *testing.T) {
 		if push.CheckSecret(first.Secret) != nil {
 			t.Errorf("its secret is %q", first.Secret)
 		}
-		want := endpointJSON{Queue: "mail", URL: "https://worker/mail", Format: "plain", Concurrency: 16, Timeout: "30s"}
+		want := endpointJSON{Queue: "mail", URL: "https://worker/mail", Format: "plain", Concurrency: 16, Batch: 1, Timeout: "30s"}
 		if got := read[endpointJSON](s.get(path).is(200)); !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
@@ -79,7 +79,7 @@ func TestEndpoints(t *testing.T) {
 			t.Errorf("a secret that was sent: %+v", third)
 		}
 		third = read[endpointJSON](s.put(path, object{"drop_old_secret": true}).is(200))
-		want = endpointJSON{Queue: "mail", Format: "cloudevents", Concurrency: 4, Timeout: "2m"}
+		want = endpointJSON{Queue: "mail", Format: "cloudevents", Concurrency: 4, Batch: 1, Timeout: "2m"}
 		if !reflect.DeepEqual(third, want) {
 			t.Errorf("got %+v, want %+v", third, want)
 		}

@@ -377,10 +377,10 @@ func TestPurge(t *testing.T) {
 			must(t, err)
 			enqueue(t, c, Job{Queue: name, Kind: "unknown"})
 		}
-		stop := start(t, worker(t, c, WorkerOptions{Queues: []string{"soon", "ever", "later"}}))
+		stop := start(t, worker(t, c, WorkerOptions{Queues: []string{"soon", "ever", "later"}, BuryUnknown: true}))
 		empty(t, db)
 		stop()
-		start(t, worker(t, c, WorkerOptions{Queues: []string{"later"}})) // sweeps when it starts
+		start(t, worker(t, c, WorkerOptions{Queues: []string{"later"}, BuryUnknown: true})) // sweeps when it starts
 		eventually(t, "one is gone", func() bool {
 			var n int
 			db.Scan(t, `SELECT COUNT(*) FROM {prefix}job_dead`, dialect.Args{}, &n)

@@ -54,7 +54,7 @@ func TestGroup(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		edit(t, c, func(q *Queue) { impatient(q); q.MaxAttempts = 2 })
-		w := worker(t, other(t, db), WorkerOptions{})
+		w := worker(t, other(t, db), WorkerOptions{BuryUnknown: true})
 		w.slow = 10 * time.Millisecond
 		var begun, done record
 		hold := make(chan struct{})

@@ -494,10 +494,11 @@ func TestWhoIsLive(t *testing.T) {
 			}
 		}
 		on, err := dialect.Select(t.Context(), &db.Session, store.ListWorkers, dialect.Args{"queue": 1}, func(rows *sql.Rows) (r workerRow, err error) {
-			return r, rows.Scan(&r.node, &r.busy, &r.inTime, &r.drained, &r.by)
+			var kinds sql.NullString
+			return r, rows.Scan(&r.node, &r.busy, &r.inTime, &r.drained, &r.by, &kinds)
 		})
 		must(t, err)
-		if got := fmt.Sprint(on); got != "[{late 0 false false } {live 0 true false }]" {
+		if got := fmt.Sprint(on); got != "[{late 0 false false   <nil>} {live 0 true false   <nil>}]" {
 			t.Errorf("workers are %s", got)
 		}
 	})

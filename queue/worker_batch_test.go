@@ -40,7 +40,7 @@ func TestBatchByKey(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c, r := client(t, db, Options{}), record{}
 		note := func(_ context.Context, batch []*Delivery) error { r.add("%s", shown(batch)); return nil }
-		w := worker(t, other(t, db), WorkerOptions{})
+		w := worker(t, other(t, db), WorkerOptions{BuryUnknown: true})
 		must(t, w.HandleBatch("x", BatchOptions{Max: 4, ByKey: true}, note))
 		must(t, w.HandleBatch("waits", BatchOptions{Max: 3, Wait: time.Hour, ByKey: true}, note))
 		must(t, w.HandleBatch("soon", BatchOptions{Wait: time.Millisecond, ByKey: true}, note))
@@ -109,7 +109,7 @@ func TestBatchByKey(t *testing.T) {
 			return len(w.handlers["waits"].gathered) == 1
 		})
 		stop() // and others do them
-		w2 := worker(t, other(t, db), WorkerOptions{})
+		w2 := worker(t, other(t, db), WorkerOptions{BuryUnknown: true})
 		must(t, w2.HandleBatch("waits", BatchOptions{ByKey: true}, note))
 		start(t, w2)
 		empty(t, db)

@@ -40,7 +40,7 @@ func TestCounts(t *testing.T) {
 		}
 		var stops []func()
 		for range 3 {
-			w := worker(t, other(t, db), WorkerOptions{Queues: []string{defaultQueue, "other"}})
+			w := worker(t, other(t, db), WorkerOptions{Queues: []string{defaultQueue, "other"}, BuryUnknown: true})
 			w.slow = time.Millisecond
 			handle(t, w, "done", func(context.Context, *Delivery) error { return nil })
 			handle(t, w, "discarded", func(context.Context, *Delivery) error { return Discard(errTest) })

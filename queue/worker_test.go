@@ -21,7 +21,7 @@ func TestOutcomes(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		edit(t, c, func(q *Queue) { impatient(q); q.MaxAttempts = 4 })
-		w := worker(t, c, WorkerOptions{})
+		w := worker(t, c, WorkerOptions{BuryUnknown: true})
 		var r record
 		outcomes := map[string]Handler{
 			"done":    func(context.Context, *Delivery) error { return nil },

@@ -33,7 +33,7 @@ type endpointRow struct {
 	URL         string `json:"url"`
 	Format      string `json:"format" table:",rare"`
 	Concurrency int    `json:"concurrency"`
-	Batch       int    `json:"batch" table:",rare"`
+	Batch       int    `json:"batch" table:"-"`
 	Timeout     string `json:"timeout"`
 	OldSecret   bool   `json:"old_secret" table:"-"` // signs requests, too
 }

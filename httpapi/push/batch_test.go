@@ -92,7 +92,7 @@ func TestBatch(t *testing.T) {
 		}
 		made, _, err := c.ResultsAfter(t.Context(), g, 0, 10)
 		must(t, err)
-		if len(made) != 1 || !strings.Contains(fmt.Sprintf("%s", made[0].Result), `1`) {
+		if len(made) != 1 || !strings.Contains(string(made[0].Result), `1`) {
 			t.Errorf("the group has %+v", made)
 		}
 		several, inOrder := false, []string(nil)

@@ -159,8 +159,9 @@ func (s *Endpoints) Edit(ctx context.Context, name string, change func(*Endpoint
 			return err
 		}
 		_, err := tx.Exec(ctx, stmt, dialect.Args{
-			"queue": id, "url": after.URL, "format": after.Format, "concurrency": after.Concurrency, "batch": after.Batch, "timeout": duration.Format(after.Timeout),
-			"secret": after.Secret, "old_secret": after.OldSecret,
+			"queue": id, "url": after.URL, "format": after.Format, "concurrency": after.Concurrency, "batch": after.Batch,
+			"timeout": duration.Format(after.Timeout),
+			"secret":  after.Secret, "old_secret": after.OldSecret,
 		})
 		return err
 	})
