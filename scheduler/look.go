@@ -244,3 +244,19 @@ func Nodes(ctx context.Context, db *dialect.DB, after string, limit int) ([]Node
 		return n, err
 	})
 }
+
+// countByTag reads all schedules, for people who ask.
+var countByTag = dialect.SQL("scheduler.count-by-tag", `
+	SELECT tag, COUNT(*) FROM {prefix}schedule WHERE state = 'active' GROUP BY tag ORDER BY tag`)
+
+// ActiveByTag counts the active schedules of each tag.
+func ActiveByTag(ctx context.Context, db *dialect.DB) (map[string]int, error) {
+	counts := map[string]int{}
+	_, err := dialect.Select(ctx, &db.Session, countByTag, nil, func(rows *sql.Rows) (tag string, err error) {
+		var n int
+		err = rows.Scan(&tag, &n)
+		counts[tag] = n
+		return tag, err
+	})
+	return counts, err
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -32,8 +33,12 @@ func examineWork(ctx context.Context, db *dialect.DB) (rows []checkRow) {
 			if err != nil {
 				return "", wrong, err
 			}
+			tags, err := health.OfTags(ctx, db)
+			if err != nil {
+				return "", wrong, err
+			}
 			paused, err := health.OfPaused(ctx, db)
-			return "none is late, and none was given up", append(wrong, paused...), err
+			return "none is late, and none was given up", slices.Concat(wrong, tags, paused), err
 		}},
 		{"runs", func() (string, []health.Problem, error) {
 			wrong, err := health.OfRuns(ctx, db, now)

@@ -377,6 +377,38 @@ func versions(nodes []scheduler.Node) (all []Problem) {
 	}}
 }
 
+// OfTags finds tags of active schedules that no live daemon runs, while others do run some. nodes that are
+// drained do not count. Where no daemon is left at all, late schedules tell.
+func OfTags(ctx context.Context, db *dialect.DB) (all []Problem, err error) {
+	counts, err := scheduler.ActiveByTag(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := scheduler.Nodes(ctx, db, "", mostNodes)
+	if err != nil {
+		return nil, err
+	}
+	served := map[string]bool{}
+	for i := range nodes {
+		if n := &nodes[i]; n.Live && n.Drained.IsZero() && n.Tags != "" {
+			for tag := range strings.SplitSeq(n.Tags, ",") {
+				served[tag] = true
+			}
+		}
+	}
+	for _, tag := range slices.Sorted(maps.Keys(counts)) {
+		if len(served) == 0 || served[tag] || len(all) == Most {
+			continue
+		}
+		all = append(all, Problem{
+			Of: Schedules, Name: tag, what: "Schedules need the tag %s, and no live daemon has it", Bad: true,
+			Why: plain.Plural(counts[tag], "active schedule has it", "active schedules have it"),
+			Do:  "start a daemon for it: dbcron serve --tag " + argument(tag) + "; dbcron node list shows what daemons have",
+		})
+	}
+	return all, nil
+}
+
 // OfProcesses finds processes lost in the last day, drained ones, and those of different versions. live is
 // the number of live processes.
 func OfProcesses(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, live int, err error) {
