@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,6 +99,53 @@ func TestPrometheus(t *testing.T) {
 	if strings.Contains(alerts, `"DbcronDown"`) || strings.Contains(alerts, `"DbcronNoDaemon"`) {
 		t.Errorf("the daemon is there, and the alerts are %s", alerts)
 	}
+	for title, expressions := range expressionsOf(t, filepath.Join(root(t), "examples", "grafana", "dbcron.json")) {
+		for _, expression := range expressions {
+			answers(t, at, title, expression)
+		}
+	}
+}
+
+// answers asks a Prometheus what a panel shows, until there is something. Lost processes, of which
+// there is none, are only asked for.
+func answers(t *testing.T, at, title, expression string) {
+	t.Helper()
+	expression = strings.NewReplacer("$__rate_interval", "1m", "$job", ".*", "$queue", ".*").Replace(expression)
+	var answer string
+	waitFor(t, func() bool {
+		answer = fetch(t, "http://"+at+"/api/v1/query?"+url.Values{"query": {expression}}.Encode())
+		return strings.Contains(answer, `"metric"`) || strings.Contains(expression, `state="lost"`)
+	}, func() string { return fmt.Sprintf("%s: %s: %s", title, expression, answer) })
+}
+
+// expressionsOf are what the panels of a dashboard for Grafana ask for, by title.
+func expressionsOf(t *testing.T, file string) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var board struct {
+		Panels []struct {
+			Title   string `json:"title"`
+			Targets []struct {
+				Expr string `json:"expr"`
+			} `json:"targets"`
+		} `json:"panels"`
+	}
+	if err := json.Unmarshal(text, &board); err != nil {
+		t.Fatal(err)
+	}
+	all, n := map[string][]string{}, 0
+	for _, p := range board.Panels {
+		for _, target := range p.Targets {
+			all[p.Title], n = append(all[p.Title], target.Expr), n+1
+		}
+	}
+	if n < 30 {
+		t.Fatalf("only %d expressions were found in %s", n, file)
+	}
+	return all
 }
 
 // metricsOf are the metrics of dbcron, and of its connections, that files ask for.
@@ -173,11 +221,11 @@ func runUntilTheEnd(t *testing.T, c *exec.Cmd) {
 }
 
 // fetch reads a page, and waits until there is one.
-func fetch(t *testing.T, url string) (text string) {
+func fetch(t *testing.T, address string) (text string) {
 	t.Helper()
 	var problem error
 	waitFor(t, func() bool {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +240,7 @@ func fetch(t *testing.T, url string) (text string) {
 		}
 		text = string(body)
 		return problem == nil
-	}, func() string { return fmt.Sprintf("%s: %v", url, problem) })
+	}, func() string { return fmt.Sprintf("%s: %v", address, problem) })
 	return text
 }
 
