@@ -12,12 +12,14 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A Client enqueues jobs, makes workers and looks after queues. It is safe for
 // concurrent use. A program needs one for a database.
 type Client struct {
+	again *trouble.Repeats // logs what has failed, of claims
 	db    *dialect.DB
 	opt   Options
 	clock clock
@@ -59,6 +61,7 @@ func New(db *dialect.DB, opt Options) (*Client, error) {
 		}
 	}
 	c := &Client{db: db, opt: opt, queues: map[string]*Queue{}, learning: map[string]bool{}}
+	c.again = trouble.NewRepeats(opt.Logger)
 	c.salt.Change()
 	c.out.client = c
 	c.bells.init(c)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/board"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -112,6 +113,8 @@ type Worker struct {
 	c   *Client
 	opt WorkerOptions
 	log *slog.Logger
+
+	again *trouble.Repeats // logs what has failed
 
 	db     *dialect.DB // on connections of the workers' own while it runs: see reserve
 	leases *dialect.DB // likewise, for its lease
@@ -233,7 +236,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		}
 	}
 	w := &Worker{
-		c: c, db: c.db, leases: c.db, opt: opt, log: opt.Logger, slow: slow, proven: provenAfter, rotate: rotation,
+		c: c, db: c.db, leases: c.db, opt: opt, log: opt.Logger, again: trouble.NewRepeats(opt.Logger), slow: slow, proven: provenAfter, rotate: rotation,
 		whole: wholeEvery, patience: patience, miscounted: miscounted,
 		nodeLease:    nodeLease{tick: make(chan struct{}, 1), called: make(chan struct{}, 1)},
 		handlerSlots: handlerSlots{taken: map[*Delivery]bool{}},
@@ -374,6 +377,7 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	w.work.Broadcast()
 	w.mu.Unlock()
 	helpers.Wait()
+	w.again.Flush()
 	close(w.ended)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -366,17 +367,17 @@ func (s *settling) tell(ctx context.Context) {
 		m := &s.moves[i]
 		d := m.d
 		moved[d.ID] = true
-		level := s.c.opt.Logger.Info
+		level := slog.LevelInfo
 		switch m.what {
 		case buried:
-			level = s.c.opt.Logger.Warn
+			level = slog.LevelWarn
 			of(d).dead++
 			groups[d.Group] = true
 		case snoozed:
 		default:
 			of(d).failed++
 		}
-		level("job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead",
+		s.c.again.Log(level, repeatOf(d, m.why), "job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead",
 			m.what == buried, "again_in", m.later, "error", m.why)
 	}
 	for _, d := range s.found {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -285,7 +286,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 	case what == done, what == discard:
 		if what == discard {
 			d.dropped, d.reason = true, limitText(err.Error(), 4000)
-			w.log.Info("job discarded", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
+			w.again.Log(slog.LevelInfo, repeatOf(d, d.reason), "job discarded", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
 		}
 		if w.opt.AtMostOnce && d.from != tableRunning {
 			w.endRemoved(d, what, done, err)
@@ -297,7 +298,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 			w.release(d)
 		}
 	case w.opt.AtMostOnce && d.from != tableRunning:
-		w.log.Warn("job failed, and is not tried again", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
+		w.again.Log(slog.LevelWarn, repeatOf(d, err.Error()), "job failed, and is not tried again", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
 		w.endRemoved(d, buried, buried, err)
 	default:
 		b.moves = append(b.moves, w.moveFor(d, what, after, err, detail))

@@ -274,4 +274,5 @@ func (w *Worker) leaveInline(ctx context.Context) {
 	}
 	w.handOverAll(ctx)
 	w.abandon(ctx)
+	w.again.Flush()
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -294,12 +295,12 @@ func (w *Worker) moved(m *move) {
 		w.c.events.tell(d, m.what, m.err, m.later)
 		w.count(d, m.what, w.c.clock.skew(), instant.Now())
 	}
-	level := w.log.Info
+	level := slog.LevelInfo
 	if m.what == buried {
-		level = w.log.Warn
+		level = slog.LevelWarn
 		w.noteEnd(d)
 	}
-	level("job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead",
+	w.again.Log(level, repeatOf(d, m.why), "job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead",
 		m.what == buried, "again_in", m.later, "error", m.why)
 	if b.gone {
 		return
@@ -322,6 +323,9 @@ func (w *Worker) moved(m *move) {
 	}
 	w.release(d)
 }
+
+// repeatOf is what failures have in common that are logged once.
+func repeatOf(d *Delivery, why string) string { return d.Queue + "\n" + d.Kind + "\n" + why }
 
 // setDue lets a block's delayed jobs be looked at when one is due. mu is held.
 func (w *Worker) setDue(b *block, us int64) {
