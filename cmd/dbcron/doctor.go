@@ -299,8 +299,12 @@ func examineClock(ctx context.Context, db *dialect.DB) checkRow {
 	}
 	took := hostNow().Sub(before)
 	skew := now.Sub(before.Add(took / 2))
-	row := checkRow{"clock", "ok", fmt.Sprintf("the database's is %v ahead of this host's (asked in %v)",
-		skew.Round(time.Millisecond), took.Round(time.Microsecond)), ""}
+	side := "ahead of"
+	if skew < 0 {
+		side = "behind"
+	}
+	row := checkRow{"clock", "ok", fmt.Sprintf("the database's is %v %s this host's (asked in %v)",
+		skew.Abs().Round(time.Millisecond), side, took.Round(time.Microsecond)), ""}
 	if skew.Abs() > time.Second+took {
 		row.Status = "warning"
 		row.Advice = "runs start by the database's clock: let NTP set both"
