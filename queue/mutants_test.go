@@ -374,7 +374,6 @@ var mutants = append(deaf(), []mutant{
 	{store.ReviveDead, movedID, always, ""},
 	{store.PendingKinds, " AND j.kind IN (:kinds)", "", "TestPending" + onSQLite},
 	{store.PendingKinds, " AND u.id < j.id", "", "TestPendingKinds" + onSQLite},
-	{store.PendingKinds, " AND u.kind NOT IN (:kinds)", "", "TestPendingKinds" + onSQLite},
 	{store.PendingKinds, " AND u.job_key = j.job_key", "", "TestPendingKinds" + onSQLite},
 	{store.PendingFIFOKinds, " IN (:kinds)", " IS NOT NULL", "TestPendingKinds" + onSQLite},
 	{store.Announced, "n.state = 'live' AND ", "", "TestUnknown" + onSQLite},

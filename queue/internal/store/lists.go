@@ -48,9 +48,10 @@ var (
 	// nothing: what comes or goes meanwhile is as if that were a moment later.
 	PendingBlock = dialect.SQL("queue.pending", pendingWith(""))
 
-	// PendingKinds is PendingBlock for some kinds. What is behind a job of another kind waits for it.
+	// PendingKinds is PendingBlock for some kinds. What is behind another job of its
+	// key waits for that.
 	PendingKinds = dialect.SQL("queue.pending-kinds", pendingWith(` AND j.kind IN (:kinds) AND (j.job_key IS NULL
-			OR NOT EXISTS (SELECT 1 FROM {prefix}job AS u WHERE u.queue_id = j.queue_id AND u.divided = j.divided AND u.job_key = j.job_key AND u.id < j.id AND u.kind NOT IN (:kinds)))`))
+			OR NOT EXISTS (SELECT 1 FROM {prefix}job AS u WHERE u.queue_id = j.queue_id AND u.divided = j.divided AND u.job_key = j.job_key AND u.id < j.id))`))
 
 	// AdvanceDelayed lets time pass for delayed jobs: see package queuetest. A worker finds a
 	// job that it has read by its id, wherever its time has gone meanwhile.
