@@ -37,7 +37,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/sqlschema"
@@ -235,7 +234,7 @@ func (s *Scheduler) run(ctx context.Context, poll func(ctx, working context.Cont
 	poll(ctx, working)
 	s.apart.Wait()
 	if n := s.busy(); n > 0 {
-		s.opt.Logger.Info("stopping", "running", n, "grace", cmp.Or(duration.Format(s.opt.Grace), "none"))
+		s.opt.Logger.Info("stopping", "running", n, "grace", max(0, s.opt.Grace))
 	}
 	s.drain(stop)
 	stop()

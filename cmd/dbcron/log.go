@@ -33,8 +33,11 @@ func readLevel(name string) (slog.Level, error) {
 	return 0, usagef("log level %q is not known: use debug, info, warn or error", name)
 }
 
-// jsonAttr writes durations as seconds.
+// jsonAttr writes durations as seconds, and of a command's output the size.
 func jsonAttr(_ []string, a slog.Attr) slog.Attr {
+	if output, ok := a.Value.Any().(scheduler.Output); ok {
+		return slog.Int(a.Key+"_bytes", len(output))
+	}
 	if a.Value.Kind() == slog.KindDuration {
 		return slog.Float64(a.Key+"_seconds", a.Value.Duration().Seconds())
 	}

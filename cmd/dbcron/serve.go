@@ -365,12 +365,13 @@ func (f *scheduleFile) importLogged(ctx context.Context, db *dialect.DB, log *sl
 	if err != nil {
 		return err
 	}
-	log.Info(f.title()+" "+f.path, "schedules", changes.String())
+	log.Info(f.title()+" was imported", "path", f.path, "added", len(changes.Added), "changed", len(changes.Changed),
+		"removed", len(changes.Removed), "unchanged", changes.Unchanged)
 	if len(f.given) == 0 && len(changes.Removed) > 0 {
 		log.Warn("the "+f.title()+" is empty: all its schedules were removed", "removed", len(changes.Removed))
 	}
 	if zone := hostZone(); f.kind == "crontab" && f.zone == "" && zone != "UTC" && zone != "Etc/UTC" && len(f.given) > 0 {
-		log.Info("times without CRON_TZ are read as UTC, the same on every host; --tz or CRON_TZ names another zone", "this host's", zone)
+		log.Info("times without CRON_TZ are read as UTC, the same on every host; --tz or CRON_TZ names another zone", "host_zone", zone)
 	}
 	if other := f.otherUser(); other != "" {
 		log.Warn("only a daemon that runs as root can run commands as another user; here the runs of such lines fail",
