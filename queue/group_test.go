@@ -269,7 +269,7 @@ func TestCallbackOfADeletedQueue(t *testing.T) {
 func TestOldGroups(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		w := worker(t, c, WorkerOptions{})
+		w := worker(t, c, WorkerOptions{BuryUnknown: true})
 		var ids []int64
 		for range 4 {
 			id, _, err := c.EnqueueGroup(t.Context(), Group{Callback: end()}, members("x", "x")...)

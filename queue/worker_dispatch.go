@@ -298,7 +298,8 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 			w.release(d)
 		}
 	case w.opt.AtMostOnce && d.from != tableRunning:
-		w.again.Log(slog.LevelWarn, repeatOf(d, err.Error()), "job failed, and is not tried again", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
+		w.again.Log(slog.LevelWarn, repeatOf(d, err.Error()), "job failed, and is not tried again",
+			"queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
 		w.endRemoved(d, buried, buried, err)
 	default:
 		b.moves = append(b.moves, w.moveFor(d, what, after, err, detail))
