@@ -22,6 +22,7 @@ func flowFrom(now time.Time) time.Time {
 type Flow struct {
 	Out float64 // jobs per minute that ended in the last ten whole minutes
 
+	ended int     // jobs, in those and since then
 	young float64 // jobs that ended since then and were enqueued since then
 }
 
@@ -35,6 +36,7 @@ func Flows(minutes []queue.Minute, now time.Time) map[string]Flow {
 			continue
 		}
 		f := all[m.Queue]
+		f.ended += ended
 		if m.Begins.Before(now.Truncate(time.Minute)) {
 			f.Out += float64(ended) / flowMinutes
 		}
@@ -64,20 +66,26 @@ func (e Emptying) String() string {
 	return plain.Span(e.In)
 }
 
-// Empty estimates when a queue is drained. That is unknown for a paused queue.
+// Empty estimates when no job of a queue waits any more, by what came and ended in the same
+// minutes. Jobs that have not waited for a minute are no backlog: how many there are by chance says
+// nothing about a trend. It is not known of a queue that is paused.
 func (d *Depth) Empty(f Flow, now time.Time) Emptying {
 	in, ok := d.In(f, now)
+	out := f.rate(now)
+	backlog := d.Age >= behindAfter
 	switch waiting := d.Waiting(); {
-	case d.Limit == 0 || waiting > 0 && d.State != "active":
+	case d.Limit == 0 || waiting > 0 && (d.State != "active" || out == 0 && !backlog):
 		return Emptying{In: -1}
 	case waiting == 0:
 		return Emptying{}
-	case f.Out == 0 || ok && in >= f.Out:
+	case out == 0 || ok && in >= out && backlog:
 		return Emptying{Never: true}
-	case !ok: // uncounted jobs only add to this
-		return Emptying{In: perMinute(waiting, f.Out), More: true}
+	case !ok: // nobody knows how many there are, but these take so long at the least
+		return Emptying{In: perMinute(waiting, out), More: true}
+	case in >= out:
+		return Emptying{In: perMinute(waiting, out)}
 	default:
-		return Emptying{In: perMinute(waiting, f.Out-in)}
+		return Emptying{In: perMinute(waiting, out-in)}
 	}
 }
 
@@ -96,4 +104,9 @@ func (d *Depth) In(f Flow, now time.Time) (perMinute float64, ok bool) {
 		return 0, d.Limit == 0 // a queue that has had no job was not counted
 	}
 	return (float64(d.Recent) + f.young) / now.Sub(flowFrom(now)).Minutes(), true
+}
+
+// rate is how many jobs ended in a minute, over the minutes of In.
+func (f Flow) rate(now time.Time) float64 {
+	return float64(f.ended) / now.Sub(flowFrom(now)).Minutes()
 }

@@ -43,11 +43,13 @@ func TestFlows(t *testing.T) {
 func TestEmpty(t *testing.T) {
 	now := dbtest.Start.Add(30 * time.Second)
 	rate := func(out int) []queue.Minute { // of jobs that had waited for long, so that none of them came in meanwhile
-		return []queue.Minute{{Begins: dbtest.Start.Add(-time.Minute), Queue: "mail", Done: 10 * out, Waited: time.Duration(10*out) * time.Hour}}
+		return []queue.Minute{{Begins: dbtest.Start.Add(-time.Minute), Queue: "mail", Done: 21 * out / 2, Waited: time.Duration(21*out/2) * time.Hour}}
 	}
 	depth := func(ready, recent int) Depth {
-		return Depth{Queue: queue.Queue{Name: "mail", State: "active"}, Counts: queue.Counts{Ready: ready, Limit: 100}, Recent: recent}
+		return Depth{Queue: queue.Queue{Name: "mail", State: "active"}, Counts: queue.Counts{Ready: ready, Limit: 100}, Recent: recent, Age: time.Hour}
 	}
+	fresh := depth(2, 220)
+	fresh.Age = time.Second
 	paused := depth(5, 0)
 	paused.State = "paused"
 	for name, c := range map[string]struct {
@@ -62,6 +64,8 @@ func TestEmpty(t *testing.T) {
 		"as many come":        {depth(60, 210), rate(20), "never"},
 		"more than counted":   {depth(100, 100), rate(20), "over 5m"},
 		"more, and none done": {depth(100, 100), nil, "never"},
+		"no backlog":          {fresh, rate(20), "6s"},
+		"no backlog, no rate": {fresh, nil, "–"},
 		"paused":              {paused, rate(20), "–"},
 		"not counted":         {Depth{}, nil, "–"},
 	} {

@@ -268,16 +268,16 @@ func (d *Depth) Behind() bool { return d.State == "active" && d.Age >= behindAft
 func (d *Depth) Outlook(f Flow, now time.Time) string {
 	text := plain.Count(d.Waiting(), d.Limit) + " ready, the oldest for " + plain.Span(d.Age)
 	in, ok := d.In(f, now)
-	switch {
-	case f.Out == 0:
+	switch out := plain.Rate(f.rate(now)); {
+	case f.ended == 0:
 		text += "; none was done in the last ten minutes"
 	case ok:
-		text += "; " + plain.Rate(in) + " a minute come in, " + plain.Rate(f.Out) + " are done"
+		text += "; " + plain.Rate(in) + " a minute come in, " + out + " are done"
 	default:
-		text += "; " + plain.Rate(f.Out) + " a minute are done"
+		text += "; " + out + " a minute are done"
 	}
 	switch e := d.Empty(f, now); {
-	case e.Never && f.Out == 0:
+	case e.Never && f.ended == 0:
 		return text
 	case e.Never:
 		return text + ", so that they never end at this rate"
