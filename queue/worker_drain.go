@@ -101,16 +101,17 @@ func (w *Worker) engaged() bool {
 func (w *Worker) left(ctx context.Context) (bool, error) {
 	w.mu.Lock()
 	queues, name := slices.DeleteFunc(slices.Clone(w.queues), func(q *workQueue) bool { return q.set.State != "active" }), w.node
-	var kinds []string // nil: all
+	var kinds []string // of those that it picks
 	ask := make([]*dialect.Stmt, len(queues))
-	if w.picks {
+	picks := w.picks
+	if picks {
 		kinds = w.does.list()
 	}
 	for i, q := range queues {
-		ask[i] = store.PendingOf(q.set.FIFO, kinds != nil)
+		ask[i] = store.PendingOf(q.set.FIFO, picks)
 	}
 	w.mu.Unlock()
-	if kinds != nil && len(kinds) == 0 {
+	if picks && len(kinds) == 0 {
 		return false, nil
 	}
 	for i, q := range queues {
@@ -122,7 +123,7 @@ func (w *Worker) left(ctx context.Context) (bool, error) {
 		running, err := w.readRunning(ctx, q)
 		// One that is here, or whose worker has ended, so that somebody will go on with it.
 		if err != nil || slices.ContainsFunc(running, func(r runningRow) bool {
-			return (kinds == nil || slices.Contains(kinds, r.kind)) && (r.lockBy == name || r.state == rowHanded || !r.live || !r.inTime)
+			return (!picks || slices.Contains(kinds, r.kind)) && (r.lockBy == name || r.state == rowHanded || !r.live || !r.inTime)
 		}) {
 			return true, err
 		}

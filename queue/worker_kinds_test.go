@@ -253,6 +253,19 @@ func TestKindsOnce(t *testing.T) {
 	})
 }
 
+// A worker without handlers does nothing, and RunOnce ends at once.
+func TestKindsOnceWithoutHandlers(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		enqueueMany(t, client(t, db, Options{}), []Job{{Kind: "a"}, {Kind: "b", Key: "k"}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		must(t, worker(t, other(t, db), WorkerOptions{}).RunOnce(ctx))
+		if n := rowsOf(t, db); n != 2 || ctx.Err() != nil {
+			t.Errorf("%d jobs are left, want 2; %v", n, ctx.Err())
+		}
+	})
+}
+
 // Who asks for some kinds gets as many as there are, whatever is before them; others get the
 // rest, and a worker that does not do a kind leaves its block to who asks for it.
 func TestReceiveKinds(t *testing.T) {
