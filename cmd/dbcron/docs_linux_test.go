@@ -51,7 +51,7 @@ func TestDocs(t *testing.T) {
 }
 
 // typeUsers types what the pages tell users of several kinds to do in their first ten minutes.
-// Of getting it, packaging/check tests the package; notify.txtar and apply.txtar have crontabs.
+// Of getting it, packaging/check tests the package.
 func typeUsers(t *testing.T, bin string) {
 	t.Helper()
 	scripts, err := filepath.Glob(filepath.Join(root(t), "testdata", "users", "*.txtar"))
