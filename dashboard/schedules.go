@@ -174,6 +174,8 @@ func policyOf(s *scheduler.Schedule) []setRow {
 		{"Source", s.Source, "the file that it comes from", s.Source != ""},
 		{"Queue", s.Job.Queue, "of the job that it enqueues", s.Job.Queue != ""},
 		{"Priority", queue.PriorityName(s.Job.Priority), "of that job", s.Kind == "job" && s.Job.Priority != 0},
+		{"Unique key", s.Job.Unique, "of that job: slots are skipped while another has it", s.Job.Unique != ""},
+		{"Unique for", setting(s.Job.UniqueFor), "at least, even if the job ends before", s.Job.UniqueFor > 0},
 		{"User", s.User, "whom the command runs as", s.User != ""},
 		{"Folder", s.Dir, "where the command starts", s.Dir != ""},
 		{"Not before", stamp(s.Starts) + " UTC", "slots before are none", !s.Starts.IsZero()},

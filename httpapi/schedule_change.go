@@ -33,6 +33,8 @@ type scheduleChange struct {
 	JobPriority    *string `json:"job_priority,omitempty" enum:"urgent,normal,low,idle"`
 	JobMaxAttempts *int    `json:"job_max_attempts,omitempty" minimum:"0" maximum:"1000000" doc:"0: as the queue says"`
 	JobTimeout     *string `json:"job_timeout,omitempty" maxLength:"40" doc:"Of an attempt; empty: as the queue says"`
+	JobUnique      *string `json:"job_unique,omitempty" maxLength:"200" doc:"While a job of the queue has this key, slots enqueue none: they are skipped"`
+	JobUniqueFor   *string `json:"job_unique_for,omitempty" maxLength:"40" doc:"How long a job keeps that key at least; empty: until it has ended"`
 
 	Missed        *string `json:"missed,omitempty" enum:"skip,once,all" doc:"Slots that passed while no daemon ran: once runs the newest"`
 	MissedWindow  *string `json:"missed_window,omitempty" maxLength:"40" doc:"How late a slot may still run; empty: any time, and 1m with skip"`
@@ -74,6 +76,7 @@ func (n *scheduleChange) apply(s *scheduler.Schedule) error {
 	ifGiven(&s.Job.Queue, n.JobQueue)
 	ifGiven(&s.Job.Key, n.JobKey)
 	ifGiven(&s.Job.MaxAttempts, n.JobMaxAttempts)
+	ifGiven(&s.Job.Unique, n.JobUnique)
 	ifGiven(&s.Missed, n.Missed)
 	ifGiven(&s.Overlap, n.Overlap)
 	ifGiven(&s.FirstRun, n.FirstRun)
@@ -130,6 +133,7 @@ func (n *scheduleChange) applyDurations(s *scheduler.Schedule) error {
 		noneIs bool // 0s means none
 	}{
 		{"job_timeout", n.JobTimeout, &s.Job.Timeout, false},
+		{"job_unique_for", n.JobUniqueFor, &s.Job.UniqueFor, false},
 		{"missed_window", n.MissedWindow, &s.MissedWindow, false},
 		{"retry_delay", n.RetryDelay, &s.RetryDelay, false},
 		{"retry_max_delay", n.RetryMaxDelay, &s.RetryMaxDelay, false},
@@ -180,8 +184,8 @@ type scheduleProblems []scheduler.Problem
 // problemsOf returns everything wrong with a schedule, or nil.
 func problemsOf(s *scheduler.Schedule) error {
 	for field, name := range map[string]string{
-		"job_queue": s.Job.Queue, "job_key": s.Job.Key, "on_success": s.OnSuccess,
-		"on_failure": s.OnFailure,
+		"job_queue": s.Job.Queue, "job_key": s.Job.Key, "job_unique": s.Job.Unique,
+		"on_success": s.OnSuccess, "on_failure": s.OnFailure,
 	} {
 		if err := checkNames(field, name); err != nil {
 			return err

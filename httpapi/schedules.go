@@ -39,6 +39,8 @@ type scheduleJSON struct {
 	JobPriority    string `json:"job_priority,omitempty"`
 	JobMaxAttempts int    `json:"job_max_attempts,omitempty"`
 	JobTimeout     string `json:"job_timeout,omitempty"`
+	JobUnique      string `json:"job_unique,omitempty"`
+	JobUniqueFor   string `json:"job_unique_for,omitempty"`
 
 	Missed        string `json:"missed,omitempty"`
 	MissedWindow  string `json:"missed_window,omitempty"`
@@ -80,6 +82,7 @@ func newScheduleJSON(s *scheduler.Schedule) scheduleJSON {
 	if s.Kind == "job" {
 		j.JobQueue, j.JobKey, j.JobPriority = s.Job.Queue, s.Job.Key, queue.PriorityName(s.Job.Priority)
 		j.JobMaxAttempts, j.JobTimeout = s.Job.MaxAttempts, optionalDuration(s.Job.Timeout)
+		j.JobUnique, j.JobUniqueFor = s.Job.Unique, optionalDuration(s.Job.UniqueFor)
 	}
 	return j
 }

@@ -124,6 +124,7 @@ func TestSetScheduleAtOnce(t *testing.T) {
 			{"job_key": "a"},
 			{"job_queue": "b"},
 			{"job_max_attempts": 7},
+			{"job_unique": "u"},
 			{"on_success": "c"},
 			{"keep_runs": 5},
 			{"missed": "skip"},
@@ -148,7 +149,7 @@ func TestSetScheduleAtOnce(t *testing.T) {
 				n++
 			}
 		}
-		s.get("/api/v1/schedules/x").is(200).has(`"job_key":"a"`).has(`"job_queue":"b"`).has(`"job_max_attempts":7`).has(`"on_success":"c"`).has(`"keep_runs":5`).has(`"missed":"skip"`)
+		s.get("/api/v1/schedules/x").is(200).has(`"job_key":"a"`).has(`"job_queue":"b"`).has(`"job_max_attempts":7`).has(`"job_unique":"u"`).has(`"on_success":"c"`).has(`"keep_runs":5`).has(`"missed":"skip"`)
 		if n != 1 {
 			t.Errorf("it was made %d times", n)
 		}

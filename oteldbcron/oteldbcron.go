@@ -193,7 +193,7 @@ func (t *Tracing) Run(r scheduler.TracedRun) scheduler.Trace {
 		Context: func(of context.Context) context.Context { return trace.ContextWithSpan(of, span) },
 		End: func(state, why string) {
 			span.SetAttributes(attribute.String("dbcron.outcome", state))
-			if state != "ok" && state != "retry" && state != "cancelled" {
+			if state != "ok" && state != "retry" && state != "cancelled" && state != "skipped" {
 				if why == "" {
 					why = state
 				}

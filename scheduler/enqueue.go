@@ -13,8 +13,8 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// A made is a run that ended in the transaction in which it began: its job was enqueued, or
-// could not be.
+// A made is a run that ended in the transaction in which it began: its job was enqueued, was
+// left out since its unique key is in use, or could not be.
 type made struct {
 	run
 	job     queue.Job
@@ -48,7 +48,7 @@ func (s *Scheduler) enqueueAll(ctx context.Context, tx *dialect.Session, b *clai
 	for i := range b.made {
 		m := &b.made[i]
 		c := b.what[m.schedule]
-		if m.outcome.state == "ok" && c.OnSuccess == "" && c.Failures == 0 {
+		if m.outcome.state == "skipped" || m.outcome.state == "ok" && c.OnSuccess == "" && c.Failures == 0 {
 			continue
 		}
 		if err := s.entail(ctx, tx, c, &m.run, m.outcome); err != nil {
@@ -115,7 +115,9 @@ func refused(err error) bool {
 	return errors.Is(err, queue.ErrInvalid) || errors.Is(err, queue.ErrDeleted)
 }
 
-// enqueue enqueues all of the jobs or none, and records the outcome of each.
+// enqueue enqueues all of the jobs or none, and records the outcome of each. The queue decides who
+// gets a unique key, by a row that this transaction holds until its end: of daemons and other
+// producers that want it at once, one gets it.
 func (s *Scheduler) enqueue(ctx context.Context, tx *dialect.Session, b *claims, part []made) error {
 	jobs := make([]queue.Job, len(part))
 	for i := range part {
@@ -131,7 +133,12 @@ func (s *Scheduler) enqueue(ctx context.Context, tx *dialect.Session, b *claims,
 			m.outcome = outcome{state: "failed", why: reason(err.Error())}
 			continue
 		}
-		m.outcome, m.said = outcome{state: "ok"}, fmt.Sprintf("job %d in queue %s\n", all[i].ID, all[i].Queue)
+		which := fmt.Sprintf("job %d in queue %s", all[i].ID, all[i].Queue)
+		if all[i].Existed {
+			m.outcome, m.said = outcome{state: "skipped", why: whyTaken + which}, ""
+			continue
+		}
+		m.outcome, m.said = outcome{state: "ok"}, which+"\n"
 	}
 	return err
 }

@@ -1,10 +1,12 @@
 package scheduler
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -197,6 +199,152 @@ func TestEnqueueHerd(t *testing.T) {
 		claimJobs(t, daemon(t, db, Options{}))
 		if payloads := jobsOf(t, db); len(payloads) != 1000 {
 			t.Errorf("%d schedules have enqueued", len(payloads))
+		}
+	})
+}
+
+// skippedBy says what the run of a slot whose unique key is in use looks like.
+func skippedBy(t *testing.T, db *dbtest.DB, schedule string, of Run) {
+	t.Helper()
+	which := strings.TrimSuffix(of.Output, "\n")
+	for _, r := range allRuns(t, db, schedule) {
+		if r.State == "skipped" && (r.Error != whyTaken+which || r.Output != "" || r.Finished.IsZero() || !r.Next.IsZero()) {
+			t.Errorf("it is to be skipped by %s, and is %+v", which, r)
+		}
+	}
+}
+
+// While the last job waits or runs, slots of a unique job enqueue nothing, and say so. Once it is
+// done, the next slot enqueues again. It does not matter which daemon has the slot.
+func TestEnqueueUnique(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		addEnqueuing(t, db, "one", "@every 1s", func(s *Schedule) {
+			s.Job.Queue, s.Job.Unique, s.OnSuccess, s.OnFailure = "mail", "u", "follows", "follows"
+		})
+		addEnqueuing(t, db, "follows", "@manual")
+		daemons := []*Scheduler{daemon(t, db, Options{}), daemon(t, again(t, db), Options{})}
+		step := func(by *Scheduler) {
+			db.Advance(t, time.Second)
+			claimJobs(t, by)
+		}
+		for i := range 3 {
+			step(daemons[i%2])
+		}
+		want := []string{"1 1 ok", "2 1 skipped to 2: 1", "3 1 skipped to 3: 1"}
+		wantRows(t, db, "one", want...)
+		first := allRuns(t, db, "one")[0]
+
+		c, err := queue.New(db.DB, queue.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := c.Worker(queue.WorkerOptions{Queues: []string{"mail"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		running, goOn, over := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		if err := w.Handle("welcome", func(context.Context, *queue.Delivery) error {
+			close(running)
+			<-goOn
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		go func() { over <- w.RunOnce(t.Context()) }()
+		select {
+		case <-running:
+		case err := <-over:
+			t.Fatalf("the job has not begun: %v", err)
+		}
+		step(daemons[1])
+		close(goOn)
+		if err := <-over; err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, "4 1 skipped to 4: 1")
+		wantRows(t, db, "one", want...)
+		skippedBy(t, db, "one", first)
+
+		step(daemons[0])
+		step(daemons[1])
+		wantRows(t, db, "one", append(want, "5 1 ok", "6 1 skipped to 6: 1")...)
+		if n := len(allRuns(t, db, "follows")); n != 2 {
+			t.Errorf("%d runs follow, want one for each that has enqueued", n)
+		}
+	})
+}
+
+// A key that lasts keeps slots from enqueueing although its job has ended.
+func TestEnqueueUniqueFor(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		addEnqueuing(t, db, "one", "@every 1m", func(s *Schedule) {
+			s.Job.Queue, s.Job.Unique, s.Job.UniqueFor = "mail", "u", 90*time.Second
+		})
+		s := daemon(t, db, Options{})
+		for i := range 3 {
+			db.Advance(t, time.Minute)
+			claimJobs(t, s)
+			if i == 0 {
+				endJobs(t, db)
+			}
+		}
+		wantRows(t, db, "one", "60 1 ok", "120 1 skipped to 120: 1", "180 1 ok")
+	})
+}
+
+// endJobs cancels all jobs that are ready in the queue mail.
+func endJobs(t *testing.T, db *dbtest.DB) {
+	t.Helper()
+	c, err := queue.New(db.DB, queue.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range db.List(t, `SELECT id FROM {prefix}job`, nil) {
+		id, err := strconv.ParseInt(text, 10, 64)
+		if err == nil {
+			err = c.Cancel(t.Context(), "mail", id)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Of schedules with one unique key that several daemons claim at once, one enqueues, and the
+// others name its job.
+func TestEnqueueUniqueAtOnce(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		const schedules, hours = 20, 3
+		for i := range schedules {
+			addEnqueuing(t, db, fmt.Sprintf("s%02d", i), "@every 1h", func(s *Schedule) { s.Job.Queue, s.Job.Unique = "mail", "u" })
+		}
+		daemons := []*dbtest.DB{db, again(t, db), again(t, db), again(t, db)}
+		for hour := range hours {
+			db.Advance(t, time.Hour)
+			claimAtOnce(t, daemons, 3)
+			claimJobs(t, daemon(t, db, Options{})) // what one held locked, the others passed over
+			var ok, skipped []Run
+			for _, r := range allRuns(t, db, "") {
+				switch {
+				case !r.Due.Equal(at(time.Duration(hour+1) * time.Hour)):
+				case r.State == "ok":
+					ok = append(ok, r)
+				case r.State == "skipped":
+					skipped = append(skipped, r)
+				}
+			}
+			if len(ok) != 1 || len(skipped) != schedules-1 {
+				t.Fatalf("%d slots enqueued and %d were skipped", len(ok), len(skipped))
+			}
+			for _, r := range skipped {
+				if r.Error+"\n" != whyTaken+ok[0].Output {
+					t.Errorf("%q, and the job is %q", r.Error, ok[0].Output)
+				}
+			}
+			if jobs := db.List(t, `SELECT id FROM {prefix}job`, nil); len(jobs) != 1 {
+				t.Errorf("jobs %q", jobs)
+			}
+			endJobs(t, db)
 		}
 	})
 }

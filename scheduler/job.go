@@ -14,7 +14,7 @@ import (
 // or a Slot if Stdin is empty.
 //
 // The job is enqueued in the transaction that claims the slot, which also ends the run. So each
-// slot that runs yields exactly one job, whatever crashes. The queue decides how long the job may
+// slot that runs yields exactly one job, whatever crashes, unless its unique key is in use. The queue decides how long the job may
 // take and how often it is retried; the schedule's policies for overlap, timeout and attempts do
 // not apply to it.
 type JobOptions struct {
@@ -23,6 +23,12 @@ type JobOptions struct {
 	Priority    int           // queue.Urgent to queue.Idle; default: queue.Normal
 	MaxAttempts int           // failed attempts before the job is dead; 0: the queue's setting
 	Timeout     time.Duration // of an attempt; 0: the queue's setting
+
+	// Unique keeps slots from enqueueing while a job of the queue has the same unique key: it
+	// waits, is delayed or runs. Such a slot's run is skipped, and its error names that job.
+	// UniqueFor is how long the job keeps the key at least: see queue.Job.
+	Unique    string
+	UniqueFor time.Duration
 }
 
 // causeOutput is the number of trailing bytes of the causing run's output that a job's payload
@@ -41,13 +47,16 @@ type Slot struct {
 //
 //	err := scheduler.Put(ctx, db, scheduler.PeriodicJob("digest", "0 7 * * 1", digest.Job(Digest{To: "all"})))
 //
-// The job has the same payload for each slot, or the [Slot] if it has none. A schedule cannot give
-// jobs a unique key, a delay, a group, an endpoint, or a payload that is not JSON: Add and Put
-// refuse such a job with ErrInvalid.
+// The job has the same payload for each slot, or the [Slot] if it has none. If it has a unique key,
+// slots are skipped while another job has that. A schedule cannot give jobs a delay, a group, an
+// endpoint, or a payload that is not JSON: Add and Put refuse such a job with ErrInvalid.
 func PeriodicJob(name, spec string, job queue.Job) Schedule {
 	return Schedule{
 		Name: name, Spec: spec, Kind: "job", Command: job.Kind, Stdin: string(job.Payload),
-		Job: JobOptions{Queue: job.Queue, Key: job.Key, Priority: job.Priority, MaxAttempts: job.MaxAttempts, Timeout: job.Timeout},
+		Job: JobOptions{
+			Queue: job.Queue, Key: job.Key, Priority: job.Priority, MaxAttempts: job.MaxAttempts, Timeout: job.Timeout,
+			Unique: job.Unique, UniqueFor: job.UniqueFor,
+		},
 		bad: unfit(job),
 	}
 }
@@ -61,7 +70,6 @@ func unfit(job queue.Job) string {
 		name string
 		set  bool
 	}{
-		{"unique key", job.Unique != ""},
 		{"delay", job.Delay != 0 || !job.RunAt.IsZero()},
 		{"group", job.Group != 0},
 		{"endpoint", job.Endpoint != ""},
@@ -85,7 +93,7 @@ func (o JobOptions) filled() JobOptions {
 func (s *Schedule) job() queue.Job {
 	return queue.Job{
 		Queue: s.Job.Queue, Kind: s.Command, Key: s.Job.Key, Payload: []byte(s.Stdin), Priority: s.Job.Priority,
-		MaxAttempts: s.Job.MaxAttempts, Timeout: s.Job.Timeout,
+		MaxAttempts: s.Job.MaxAttempts, Timeout: s.Job.Timeout, Unique: s.Job.Unique, UniqueFor: s.Job.UniqueFor,
 	}
 }
 
@@ -130,6 +138,8 @@ func (s *Schedule) jobProblems() (all problems) {
 		{"job_priority", queue.Job{Priority: j.Priority}},
 		{"job_max_attempts", queue.Job{MaxAttempts: j.MaxAttempts}},
 		{"job_timeout", queue.Job{Timeout: j.Timeout}},
+		{"job_unique", queue.Job{Unique: j.Unique}},
+		{"job_unique_for", queue.Job{Unique: strings.Repeat("u", min(1, len(j.Unique))), UniqueFor: j.UniqueFor}},
 	} {
 		part.only.Kind = "any"
 		all.refused(part.field, part.only.Check())

@@ -23,6 +23,11 @@ func TestJobProblems(t *testing.T) {
 		{func(s *Schedule) { s.Job.Priority = 5 }, "job_priority: 5 is not 1 (urgent) to 4 (idle)"},
 		{func(s *Schedule) { s.Job.MaxAttempts = -1 }, "job_max_attempts: -1 is not 0 to 1000000"},
 		{func(s *Schedule) { s.Job.Timeout = -1 }, "job_timeout: "},
+		{func(s *Schedule) { s.Job.Unique, s.Job.UniqueFor = "u", time.Hour }, ""},
+		{func(s *Schedule) { s.Job.Unique = " u" }, "job_unique: "},
+		{func(s *Schedule) { s.Job.UniqueFor = time.Hour }, "job_unique_for: there is no unique key"},
+		{func(s *Schedule) { s.Job.Unique, s.Job.UniqueFor = "u", -time.Hour }, "job_unique_for: "},
+		{func(s *Schedule) { s.Kind, s.Job.Unique = "shell", "u" }, "job: queue, key and the like are for jobs, not for the kind shell"},
 		{
 			func(s *Schedule) { s.MaxAttempts = 2 },
 			"max_attempts: is not for jobs, which their queue tries again; say it of the job (job_max_attempts)",

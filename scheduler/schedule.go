@@ -199,6 +199,7 @@ func (s *Schedule) settings() dialect.Args {
 		"dir": s.Dir, "user": s.User, "tag": s.Tag,
 		"job_queue": s.Job.Queue, "job_key": s.Job.Key, "job_priority": s.Job.Priority,
 		"job_max_attempts": s.Job.MaxAttempts, "job_timeout": duration.Format(s.Job.Timeout),
+		"job_unique": s.Job.Unique, "job_unique_for": duration.Format(s.Job.UniqueFor),
 		"missed": s.Missed, "missed_window": duration.Format(s.MissedWindow), "overlap": s.Overlap, "first_run": s.FirstRun,
 		"max_attempts": s.MaxAttempts, "retry_delay": duration.Format(s.RetryDelay),
 		"retry_max_delay": duration.Format(s.RetryMaxDelay), "retry_past_next": past,
@@ -373,13 +374,13 @@ func scanSchedule(rows *sql.Rows) (s Schedule, err error) {
 func (s *Schedule) scan(rows *sql.Rows, more ...any) (bad, err error) {
 	var env, headers, keepFor, retryPastNext, repeatable string
 	var starts, ends, due int64
-	texts := make([]string, 8)
+	texts := make([]string, 9)
 	err = rows.Scan(append([]any{
 		&s.ID, &s.Name, &s.Source, &s.Key, &s.Spec, &s.Zone, &s.DST, &s.Kind, &s.Command, &s.Stdin, &env, &headers,
 		&s.Dir, &s.User, &s.Tag, &s.Missed, &texts[0], &s.Overlap, &s.FirstRun, &s.MaxAttempts, &texts[1], &texts[2],
 		&retryPastNext, &repeatable, &texts[3], &texts[4], &texts[5], &starts, &ends, &s.MaxFailures, &s.KeepRuns, &keepFor,
 		&s.OnSuccess, &s.OnFailure, &s.State, &s.Reason, &due, &s.Failures,
-		&s.Job.Queue, &s.Job.Key, &s.Job.Priority, &s.Job.MaxAttempts, &texts[6], &s.Notify, &texts[7],
+		&s.Job.Queue, &s.Job.Key, &s.Job.Priority, &s.Job.MaxAttempts, &texts[6], &s.Notify, &texts[7], &s.Job.Unique, &texts[8],
 	}, more...)...)
 	if err != nil {
 		return nil, err
@@ -391,7 +392,7 @@ func (s *Schedule) scan(rows *sql.Rows, more ...any) (bad, err error) {
 	}
 	for i, to := range []*time.Duration{
 		&s.MissedWindow, &s.RetryDelay, &s.RetryMaxDelay, &s.Timeout,
-		&s.KillGrace, &s.Jitter, &s.Job.Timeout, &s.Stall,
+		&s.KillGrace, &s.Jitter, &s.Job.Timeout, &s.Stall, &s.Job.UniqueFor,
 	} {
 		*to = durationOf(texts[i], &bad)
 	}

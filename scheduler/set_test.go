@@ -90,6 +90,7 @@ func TestPeriodicJob(t *testing.T) {
 		digest := queue.Kind[map[string]int]{Name: "digest", Queue: "mail"}
 		job := digest.Job(map[string]int{"user": 42})
 		job.Key, job.Priority, job.MaxAttempts, job.Timeout = "k", queue.Low, 3, time.Minute
+		job.Unique, job.UniqueFor = "u", time.Hour
 		if err := Put(t.Context(), db.DB, PeriodicJob("digest", "@every 1h", job)); err != nil {
 			t.Fatal(err)
 		}
@@ -100,13 +101,13 @@ func TestPeriodicJob(t *testing.T) {
 		}
 		if got := stored(t, db, "digest").Job; got != (JobOptions{
 			Queue: "mail", Key: "k", Priority: queue.Low,
-			MaxAttempts: 3, Timeout: time.Minute,
+			MaxAttempts: 3, Timeout: time.Minute, Unique: "u", UniqueFor: time.Hour,
 		}) {
 			t.Errorf("got %+v", got)
 		}
 		unfit := queue.Kind[chan int]{Name: "unfit"}
 		for want, j := range map[string]queue.Job{
-			"no unique key": {Kind: "k", Unique: "u"}, "no delay": {Kind: "k", Delay: time.Second}, "no group": {Kind: "k", Group: 1},
+			"no unique key": {Kind: "k", UniqueFor: time.Hour}, "no delay": {Kind: "k", Delay: time.Second}, "no group": {Kind: "k", Group: 1},
 			"no endpoint": {Kind: "k", Endpoint: "https://example.org/"}, "no binary": {Kind: "k", Payload: []byte{1}, Binary: true},
 			"unsupported type": unfit.Job(nil), "not JSON": {Kind: "k", Payload: []byte("{")},
 			"no trace": {Kind: "k", Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},

@@ -189,10 +189,12 @@ var (
 		WHERE id IN (:ids) AND exec_by = :owner AND state = 'running' AND next_exec > {now}`)
 
 	// finish writes outcomes. It skips runs that were lost meanwhile: their state is no longer
-	// running, and the token is gone.
+	// running, and the token is gone. A run that enqueued nothing, as its job's unique key is in
+	// use, is a skipped stretch of one slot.
 	finish = dialect.PerDialect("scheduler.finish", func(d *dialect.Dialect) string {
 		return d.UpdateFrom("{prefix}run", []string{"id"}, `
 			state = picked.outcome, finished_at = {now}, exit_code = picked.code, error = picked.why, output = picked.said,
+			due_to = CASE WHEN picked.outcome = 'skipped' THEN due_at ELSE due_to END,
 			next_exec = NULL, claim = NULL, cancel = NULL,
 			purge_at = CASE WHEN picked.keep < 0 THEN NULL ELSE {now + picked.keep} END`,
 			`claim = picked.token AND state = 'running'`, `
@@ -274,12 +276,12 @@ var (
 
 	insert = dialect.SQL("scheduler.insert", `
 		INSERT INTO {prefix}schedule (name, source, source_key, spec, time_zone, dst, kind, command, stdin, env, headers, dir, run_as, tag,
-			job_queue, job_key, job_priority, job_max_attempts, job_timeout,
+			job_queue, job_key, job_priority, job_max_attempts, job_timeout, job_unique, job_unique_for,
 			missed, missed_window, overlap, first_run, max_attempts, retry_delay, retry_max_delay, retry_past_next, repeatable,
 			timeout, stall, kill_grace, jitter, starts_at, ends_at, max_failures, keep_runs, keep_for, on_success, on_failure, notify,
 			state, reason, due_at, next_exec, planned, insert_time, update_time)
 		VALUES (:name, :source, :key, :spec, :zone, :dst, :kind, :command, :stdin, :env, :headers, :dir, :user, :tag,
-			:job_queue, :job_key, :job_priority, :job_max_attempts, :job_timeout,
+			:job_queue, :job_key, :job_priority, :job_max_attempts, :job_timeout, :job_unique, :job_unique_for,
 			:missed, :missed_window, :overlap, :first_run, :max_attempts, :retry_delay, :retry_max_delay, :retry_past_next, :repeatable,
 			:timeout, :stall, :kill_grace, :jitter, {time :starts}, {time :ends},
 			:max_failures, :keep_runs, :keep_for, :on_success, :on_failure, :notify,
@@ -368,6 +370,7 @@ const purgeAt = `purge_at = CASE WHEN {int :keep} < 0 THEN NULL ELSE {now + :kee
 
 const settings = `kind = :kind, command = :command, stdin = :stdin, env = :env, headers = :headers, dir = :dir, run_as = :user, tag = :tag,
 			job_queue = :job_queue, job_key = :job_key, job_priority = :job_priority, job_max_attempts = :job_max_attempts, job_timeout = :job_timeout,
+			job_unique = :job_unique, job_unique_for = :job_unique_for,
 			missed = :missed, missed_window = :missed_window, overlap = :overlap, first_run = :first_run,
 			max_attempts = :max_attempts, retry_delay = :retry_delay, retry_max_delay = :retry_max_delay, retry_past_next = :retry_past_next, repeatable = :repeatable,
 			timeout = :timeout, stall = :stall, kill_grace = :kill_grace, jitter = :jitter, max_failures = :max_failures,
@@ -377,7 +380,7 @@ const columns = `id, name, COALESCE(source, ''), COALESCE(source_key, ''), spec,
 			missed, missed_window, overlap, first_run, max_attempts, retry_delay, retry_max_delay, retry_past_next, repeatable,
 			timeout, kill_grace, jitter, COALESCE({us starts_at}, 0), COALESCE({us ends_at}, 0), max_failures,
 			keep_runs, keep_for, on_success, on_failure, state, reason, COALESCE({us due_at}, 0), failures,
-			job_queue, job_key, job_priority, job_max_attempts, job_timeout, notify, stall`
+			job_queue, job_key, job_priority, job_max_attempts, job_timeout, notify, stall, job_unique, job_unique_for`
 
 // lockedColumns are those of a schedule that a daemon has locked.
 const lockedColumns = columns + `, COALESCE({us next_exec}, 0), fence, lane, {us {now}}`

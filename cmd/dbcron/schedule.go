@@ -60,6 +60,8 @@ type jobColumns struct {
 	Priority    int    `json:"job_priority,omitempty"`
 	MaxAttempts int    `json:"job_max_attempts,omitempty"`
 	Timeout     string `json:"job_timeout,omitempty"`
+	Unique      string `json:"job_unique,omitempty"`
+	UniqueFor   string `json:"job_unique_for,omitempty"`
 }
 
 // A policyRow has the columns as the table has them: durations such as 1h30m, -1 for all runs, and "" for unset.
@@ -112,7 +114,10 @@ func newScheduleRow(s *scheduler.Schedule) scheduleRow {
 	}
 	var job jobColumns
 	if s.Kind == "job" {
-		job = jobColumns{s.Job.Queue, s.Job.Key, s.Job.Priority, s.Job.MaxAttempts, duration.Format(s.Job.Timeout)}
+		job = jobColumns{
+			s.Job.Queue, s.Job.Key, s.Job.Priority, s.Job.MaxAttempts, duration.Format(s.Job.Timeout),
+			s.Job.Unique, duration.Format(s.Job.UniqueFor),
+		}
 	}
 	return scheduleRow{
 		s.Name, s.Spec, s.Zone, s.State, due, tagName(s.Tag), s.Kind, what(s), s.Command, s.Stdin, s.Env, s.Headers,

@@ -26,7 +26,8 @@ docs/operations.md. Instead of a command there may be --http, --sql, --func or -
 
 --job enqueues a job: one for each slot, in the transaction that claims it. Its queue
 tries it again and ends it; --max-attempts, --timeout and --overlap have nothing to do
-with that, but there are --job-max-attempts and --job-timeout.
+with that, but there are --job-max-attempts and --job-timeout. --job-unique skips slots
+while the last job waits or runs.
 
 Durations are such as 90s, 1h30m or 30d. Times are read in the schedule's zone, if
 they do not say otherwise (2026-12-31T18:00, or 2026-12-31T18:00:00Z).`,

@@ -113,7 +113,9 @@ func handle(w *queue.Worker, sorted func(sortArgs)) error {
 }
 
 func work(ctx context.Context, db *dialect.DB, c *queue.Client) error {
-	every := scheduler.PeriodicJob("sort often", "@every 1s", sortKind.Job(sortArgs{[]string{"z", "a"}}))
+	often := sortKind.Job(sortArgs{[]string{"z", "a"}})
+	often.Unique = "sort often" // while the last one waits or runs, the next slot enqueues nothing
+	every := scheduler.PeriodicJob("sort often", "@every 1s", often)
 	if err := scheduler.Put(ctx, db, every); err != nil {
 		return err
 	}

@@ -36,6 +36,12 @@ func (it *item) readJob(e entry) bool {
 		case "timeout":
 			it.at["job_timeout"] = e
 			it.Job.Timeout, right = it.readSomeDuration(e)
+		case "unique":
+			it.at["job_unique"] = e
+			it.Job.Unique, right = it.readText(e)
+		case "unique_for":
+			it.at["job_unique_for"] = e
+			it.Job.UniqueFor, right = it.readSomeDuration(e)
 		default:
 			it.tellUnknown(e, " in job"+suggest(e.key, jobKeys, nil))
 		}
@@ -68,5 +74,7 @@ func writeJob(s *schedule) string {
 		{"priority", queue.PriorityName(s.Job.Priority)},
 		{"max_attempts", writeNumber(s.Job.MaxAttempts)},
 		{"timeout", duration.Format(s.Job.Timeout)},
+		{"unique", writeText(s.Job.Unique)},
+		{"unique_for", duration.Format(s.Job.UniqueFor)},
 	})
 }

@@ -72,7 +72,7 @@ var (
 	workKeys  = []string{"shell", "argv", "http", "sql", "func", "job"}
 	inputKeys = []string{"stdin", "input"}
 	httpKeys  = []string{"method", "url", "headers", "body"}
-	jobKeys   = []string{"kind", "queue", "payload", "key", "priority", "max_attempts", "timeout"}
+	jobKeys   = []string{"kind", "queue", "payload", "key", "priority", "max_attempts", "timeout", "unique", "unique_for"}
 
 	// What a schedule and what defaults may hold.
 	scheduleKeys, defaultKeys = keyNames()

@@ -31,6 +31,8 @@ var elsewhere = map[string]string{
 	"job_priority":      "job: {priority: ...}",
 	"job_max_attempts":  "job: {max_attempts: ...}",
 	"job_timeout":       "job: {timeout: ...}",
+	"job_unique":        "job: {unique: ...}",
+	"job_unique_for":    "job: {unique_for: ...}",
 	"method":            "http: {method: ...}",
 	"url":               "http: {url: ...}",
 	"headers":           "http: {headers: ...}",

@@ -490,6 +490,8 @@ CREATE TABLE dbcron_schedule (
   stall varchar(32) NOT NULL DEFAULT '' COMMENT 'For how long a command may write nothing before it is ended, such as 5m; empty: no limit',
   planned varchar(400) DEFAULT NULL COMMENT 'What the slot was planned by: spec, time_zone and dst with blanks between; NULL: it has yet to be planned, or an older program did it',
   stale tinyint(4) GENERATED ALWAYS AS (case when planned <> concat(spec,' ',time_zone,' ',dst) then 1 end) STORED COMMENT '1: these were changed since, by hand, so that a daemon plans it anew; else NULL',
+  job_unique varchar(200) NOT NULL DEFAULT '' COMMENT 'Of a job: its unique key; while a job of the queue has it, slots are skipped; empty: none',
+  job_unique_for varchar(32) NOT NULL DEFAULT '' COMMENT 'Of a job: how long it keeps its unique key at least, such as 24h; empty: until it has ended',
   PRIMARY KEY (id),
   UNIQUE KEY dbcron_schedule_name (name),
   UNIQUE KEY dbcron_schedule_source (source,source_key),

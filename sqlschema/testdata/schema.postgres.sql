@@ -499,6 +499,8 @@ CASE
     WHEN ((planned)::text <> (((((spec)::text || ' '::text) || (time_zone)::text) || ' '::text) || (dst)::text)) THEN 1
     ELSE NULL::integer
 END -- 1: these were changed since, by hand, so that a daemon plans it anew; else NULL
+    job_unique character varying(200) NOT NULL DEFAULT ''::character varying -- Of a job: its unique key; while a job of the queue has it, slots are skipped; empty: none
+    job_unique_for character varying(32) NOT NULL DEFAULT ''::character varying -- Of a job: how long it keeps its unique key at least, such as 24h; empty: until it has ended
     CONSTRAINT dbcron_schedule_due_at CHECK (((due_at >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (due_at <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
     CONSTRAINT dbcron_schedule_kind_check CHECK (((kind)::text = ANY ((ARRAY['shell'::character varying, 'argv'::character varying, 'http'::character varying, 'sql'::character varying, 'func'::character varying, 'job'::character varying])::text[])))
     CONSTRAINT dbcron_schedule_name UNIQUE (name)

@@ -514,7 +514,7 @@ CREATE TABLE "dbcron_schedule" ( -- What runs when. A row with next_exec NULL an
     job_priority    INTEGER NOT NULL DEFAULT 2, -- Of a job: 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
     job_max_attempts INTEGER NOT NULL DEFAULT 0, -- Of a job: after so many failed attempts it is dead; 0: the queue says
     job_timeout     TEXT NOT NULL DEFAULT '', -- Of a job: how long an attempt may take; empty: the queue says
-    lane            TEXT GENERATED ALWAYS AS (CASE WHEN kind = 'func' THEN tag || ' func ' || substr(command, 1, 200) WHEN kind = 'job' THEN tag || ' job' ELSE tag END) STORED, notify TEXT NOT NULL DEFAULT '', repeatable TEXT NOT NULL DEFAULT 'yes', stall TEXT NOT NULL DEFAULT '', planned TEXT, stale INTEGER GENERATED ALWAYS AS (CASE WHEN planned <> spec || ' ' || time_zone || ' ' || dst THEN 1 END) VIRTUAL, -- Which daemons may claim it: the tag and, for a function, its name, or that it is a job
+    lane            TEXT GENERATED ALWAYS AS (CASE WHEN kind = 'func' THEN tag || ' func ' || substr(command, 1, 200) WHEN kind = 'job' THEN tag || ' job' ELSE tag END) STORED, notify TEXT NOT NULL DEFAULT '', repeatable TEXT NOT NULL DEFAULT 'yes', stall TEXT NOT NULL DEFAULT '', planned TEXT, stale INTEGER GENERATED ALWAYS AS (CASE WHEN planned <> spec || ' ' || time_zone || ' ' || dst THEN 1 END) VIRTUAL, job_unique TEXT NOT NULL DEFAULT '', job_unique_for TEXT NOT NULL DEFAULT '', -- Which daemons may claim it: the tag and, for a function, its name, or that it is a job
     CONSTRAINT dbcron_schedule_name UNIQUE (name),
     CONSTRAINT dbcron_schedule_source UNIQUE (source, source_key),
     CONSTRAINT dbcron_schedule_due_at CHECK (due_at BETWEEN '1971-01-01' AND '9999-12-30' AND due_at IS strftime('%Y-%m-%d %H:%M:%f', due_at)),
