@@ -67,9 +67,9 @@ test-browser: ## the dashboard in a real Chromium (Debian's package chromium), o
 	$(call timed,deps,tools/test-deps browser)
 	@$(RUN) -- go -C browser test -count=1 -timeout 20m $(ARGS) ./...
 
-screenshots: ## pictures of the dashboard's pages, made up and of dbcron demo after DEMO=3m, in FOLDER=/tmp/dbcron-screenshots
+screenshots: ## pictures of the dashboard's pages, made up and of dbcron demo after DEMO=3m, in FOLDER=/tmp/dbcron-screenshots; ONLY=overview,queue
 	$(call timed,deps,tools/test-deps browser)
-	@go -C browser test -count=1 -timeout 20m -run Pictures . -args -pictures $(or $(FOLDER),/tmp/dbcron-screenshots) $(if $(DEMO),-demo $(DEMO))
+	@go -C browser test -count=1 -timeout 20m -run Pictures . -args -pictures $(or $(FOLDER),/tmp/dbcron-screenshots) $(if $(DEMO),-demo $(DEMO)) $(if $(ONLY),-only $(ONLY))
 
 golden: ## rewrite the golden files; read the diff before you commit it
 	@$(RUN) -- go test ./dialect ./sqlschema ./cmd/dbcron -run 'Golden|CLI' -update

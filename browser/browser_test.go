@@ -26,7 +26,10 @@ import (
 	"github.com/dbcron/dbcron/lock"
 )
 
-var pictures = flag.String("pictures", "", "`folder` for pictures of all pages")
+var (
+	pictures = flag.String("pictures", "", "`folder` for pictures of all pages")
+	only     = flag.String("only", "", "`names` of pages, with commas between them: there are pictures of no others")
+)
 
 // wait is for what a browser must do, on a slow machine.
 const wait = 20 * time.Second
@@ -450,10 +453,15 @@ func TestPictures(t *testing.T) {
 		b := open(t, address)
 		b.as(l)
 		for name, path := range b.all(&w) {
-			b.picture(path, name+"-"+l.name)
+			if wanted(name) {
+				b.picture(path, name+"-"+l.name)
+			}
 		}
 	}
 }
+
+// wanted reports whether there is to be a picture of a page.
+func wanted(name string) bool { return *only == "" || slices.Contains(strings.Split(*only, ","), name) }
 
 // picture writes what a page looks like.
 func (b *tab) picture(path, name string) {
