@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	cachedFor   = 5 * time.Second // for which what was read is shown
+	cachedFor   = 5 * time.Second // for which what was read is shown, unless the cache says otherwise
 	cachedShare = 20              // times what reading it took, so that many queues are counted more seldom
 	cacheTime   = time.Minute     // for reading
 )
@@ -17,6 +17,10 @@ const (
 // A cache keeps what takes a while to read, for all who look at it. One reads at a time, and
 // goes on when a visitor does not wait for it any longer: the next one finds it.
 type cache[T any] struct {
+	// every, if not 0, is how often it is read. What is older than that, but not twice as old, is shown while it
+	// is read anew in the background.
+	every time.Duration
+
 	mu      sync.Mutex
 	value   T
 	until   instant.Instant
@@ -42,6 +46,10 @@ func (c *cache[T]) get(ctx context.Context, read func(context.Context) (T, error
 		c.reading = now
 		go c.read(context.WithoutCancel(ctx), now, read)
 	}
+	if c.until != 0 && instant.Now().Sub(c.until) < c.every {
+		defer c.mu.Unlock()
+		return c.value, nil
+	}
 	c.mu.Unlock()
 	select {
 	case <-now.done:
@@ -60,7 +68,8 @@ func (c *cache[T]) read(ctx context.Context, r *reading[T], read func(context.Co
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.reading == r && r.err == nil { // else it may be from before what was done since
-		c.value, c.until = r.value, now.Add(max(cachedFor, cachedShare*now.Sub(began)))
+		c.value = r.value
+		c.until = now.Add(max(cachedFor, c.every, cachedShare*now.Sub(began)))
 	}
 	if c.reading == r {
 		c.reading = nil

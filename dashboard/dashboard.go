@@ -71,6 +71,7 @@ type Dashboard struct {
 	finished cache[[]queue.Finished]
 	minutes  cache[[]queue.Minute]
 	failures cache[failureList]
+	checks   cache[[]problem] // of the database itself
 }
 
 // A route is a path: what it shows, and what can be done there.
@@ -128,6 +129,7 @@ func New(db *dialect.DB, api *httpapi.API, opt Options) (*Dashboard, error) {
 		opt.Logger = slog.Default()
 	}
 	d := &Dashboard{opt: opt, log: opt.Logger, db: db, api: api, sessions: newSessions(), foreign: http.NewCrossOriginProtection()}
+	d.checks.every = checkedEvery
 	var err error
 	if d.queues, err = queue.New(db, queue.Options{Node: opt.Node, Logger: opt.Logger, Doorbell: opt.Doorbell}); err != nil {
 		return nil, err

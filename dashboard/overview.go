@@ -83,6 +83,7 @@ func (d *Dashboard) overview(ctx context.Context, r *request) (*view, error) {
 		{"Daemons", d.wrongDaemons},
 		{"Files of schedules", d.wrongFiles},
 		{"Tokens", d.wrongTokens},
+		{"The checks of the database", d.wrongDatabase},
 	} {
 		if err := part.read(ctx, r, data); err != nil {
 			v.troubles = append(v.troubles, d.trouble(part.name, err))

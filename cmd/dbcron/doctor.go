@@ -5,28 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/engines"
-	"github.com/dbcron/dbcron/lock"
-	"github.com/dbcron/dbcron/queue"
-	"github.com/dbcron/dbcron/scheduler"
-	"github.com/dbcron/dbcron/sqlschema"
+	"github.com/dbcron/dbcron/internal/health"
 )
 
 // errDoctor is the error of a doctor that found a problem.
 var errDoctor = errors.New("something needs attention")
 
 type checkRow struct {
-	Check  string `json:"check"`
-	Status string `json:"status"` // ok, warning or failed
-	Detail string `json:"detail"`
-	Advice string `json:"what_to_do"`
+	Check  string        `json:"check"`
+	Status health.Status `json:"status"`
+	Detail string        `json:"detail"`
+	Advice string        `json:"what_to_do"`
 }
 
 func (p *program) doctor() *cobra.Command {
@@ -53,8 +48,8 @@ line and exits as Nagios and its relatives expect: 0 all is well, 1 there are wa
 2 something failed. A run that failed is a warning,
 and so is a dead job: what failed yesterday may be fine today. It changes nothing.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if as != "" && !slices.Contains(roleNames(), as) {
-				return usagef("--role %q is not known; use %s", as, strings.Join(roleNames(), ", "))
+			if as != "" && !slices.Contains(health.Purposes(), as) {
+				return usagef("--role %q is not known; use %s", as, strings.Join(health.Purposes(), ", "))
 			}
 			rows := p.examine(c.Context(), as, work)
 			if monitor {
@@ -64,7 +59,7 @@ and so is a dead job: what failed yesterday may be fine today. It changes nothin
 				return err
 			}
 			for _, r := range rows {
-				if r.Status == "failed" {
+				if r.Status == health.Failed {
 					return errDoctor
 				}
 			}
@@ -74,7 +69,7 @@ and so is a dead job: what failed yesterday may be fine today. It changes nothin
 	outputFlag(c, &output)
 	c.Flags().BoolVar(&work, "work", true, "look at the work, too; --work=false: at the database alone")
 	c.Flags().BoolVar(&monitor, "monitor", false, "for Nagios and the like: one line, and exit code 1 for warnings, 2 for failures")
-	c.Flags().StringVar(&as, "role", "", "what the user is for: "+strings.Join(roleNames(), ", "))
+	c.Flags().StringVar(&as, "role", "", "what the user is for: "+strings.Join(health.Purposes(), ", "))
 	return c
 }
 
@@ -82,7 +77,7 @@ and so is a dead job: what failed yesterday may be fine today. It changes nothin
 func (p *program) monitored(rows []checkRow) error {
 	worst, code := "OK", 0
 	var lines []string
-	for i, status := range []string{"failed", "warning"} {
+	for i, status := range []health.Status{health.Failed, health.Warning} {
 		for _, r := range rows {
 			if r.Status == status {
 				lines = append(lines, r.Check+": "+flat(r.Detail))
@@ -137,180 +132,12 @@ func (p *program) examine(ctx context.Context, as string, work bool) []checkRow 
 	}
 	defer db.Close()
 	rows := []checkRow{{"reachable", "ok", dialect.Redact(rawURL), ""}}
-	found, err := db.Findings(ctx)
-	if err != nil {
-		rows = append(rows, checkRow{"settings", "failed", err.Error(), "let this user read the server's settings"})
+	found, usable := health.OfDatabase(ctx, db, as)
+	for i := range found {
+		rows = append(rows, checkRow{found[i].Name, found[i].Status, found[i].Detail, found[i].Advice})
 	}
-	takesWrites := true
-	for _, f := range found {
-		takesWrites = takesWrites && (f.OK || f.Subject != "writable")
-		row := checkRow{f.Subject, "ok", f.Detail, ""}
-		if !f.OK {
-			row.Status, row.Advice = "failed", f.Advice
-		}
-		rows = append(rows, row)
-	}
-	schema, usable := examineSchema(ctx, db)
-	tables := examineTables(ctx, db)
-	if !takesWrites { // rights cannot be judged there
-		for _, row := range []*checkRow{&schema, &tables} {
-			if row.Status == "failed" {
-				row.Advice = "look at a server that takes writes: see above"
-			}
-		}
-		return append(rows, schema, tables, examineClock(ctx, db))
-	}
-	rows = append(rows, schema, tables)
-	if usable {
-		rows = append(rows, examineRights(ctx, db, as)...)
-	}
-	if row, ok := examineGroups(ctx, db); ok {
-		rows = append(rows, row)
-	}
-	if row, ok := examineRefused(ctx, db); ok {
-		rows = append(rows, row)
-	}
-	rows = append(append(rows, examineStrain(ctx, db)...), examineClock(ctx, db))
 	if work && usable {
 		rows = append(rows, examineWork(ctx, db)...)
 	}
 	return rows
 }
-
-// examineSchema also reports whether the tables may be those that this dbcron knows: whoever may not read the
-// version must be told why.
-func examineSchema(ctx context.Context, db *dialect.DB) (_ checkRow, usable bool) {
-	latest := sqlschema.Latest(db.Dialect)
-	version, err := sqlschema.Version(ctx, db)
-	row := checkRow{"schema", "ok", fmt.Sprintf("version %d of %d", version, latest), ""}
-	switch {
-	case err != nil:
-		row.Status, row.Detail, row.Advice = "failed", err.Error(), "let this user read the tables: docs/grants.md"
-	case version < latest:
-		row.Status, row.Advice = "failed", "run dbcron migrate up"
-	case version > latest:
-		row.Status, row.Advice = "failed", fmt.Sprintf("use a dbcron that knows version %d", version)
-	}
-	return row, err != nil || version == latest
-}
-
-// examineTables reads from the tables, since a version table alone is no schema. examineRights reports tables
-// that the user may not read.
-func examineTables(ctx context.Context, db *dialect.DB) checkRow {
-	detail := "they can be read"
-	for _, read := range []func() error{
-		func() error { _, err := scheduler.List(ctx, db, "", 1); return err },
-		func() error { _, err := scheduler.History(ctx, db, "", 1); return err },
-		func() error { return examineLocks(ctx, db) },
-	} {
-		switch err := read(); {
-		case err == nil:
-		case db.Dialect.Denied(err):
-			detail = "this user may not read all of them"
-		case db.Dialect.Missing(err):
-			return checkRow{"tables", "failed", err.Error(), "run dbcron migrate up; if that finds nothing to do, the tables were " +
-				"dropped by hand: dbcron migrate to 0, then up"}
-		default:
-			return checkRow{"tables", "failed", err.Error(), "see above; the server's log may tell more"}
-		}
-	}
-	return checkRow{"tables", "ok", detail, ""}
-}
-
-func examineLocks(ctx context.Context, db *dialect.DB) error {
-	l, err := lock.New(db, lock.Options{})
-	if err == nil {
-		_, err = l.List(ctx, "", 0, 1)
-	}
-	return err
-}
-
-// examineGroups reports groups that may never end because nobody has sealed them, for instance because their
-// program died before it enqueued the last job.
-func examineGroups(ctx context.Context, db *dialect.DB) (checkRow, bool) {
-	c, err := queue.New(db, queue.Options{})
-	if err != nil {
-		return checkRow{}, false
-	}
-	open, err := c.Groups(ctx, queue.GroupOpen, 0, 1)
-	if err != nil || len(open) == 0 {
-		return checkRow{}, false // other checks report what cannot be read
-	}
-	now, err := scheduler.Clock(ctx, db)
-	if age := now.Sub(open[0].Created); err != nil || age < 24*time.Hour {
-		return checkRow{}, false
-	}
-	id := strconv.FormatInt(open[0].ID, 10)
-	return checkRow{
-		"groups", "warning", "group " + id + " has been open since " + shown(open[0].Created, time.UTC),
-		"seal it, if all of its " +
-			"jobs were enqueued, or delete it: dbcron group seal " + id + ", dbcron group list --state open",
-	}, true
-}
-
-// examineRefused reports jobs whose outcome the database refuses to store.
-func examineRefused(ctx context.Context, db *dialect.DB) (checkRow, bool) {
-	c, err := queue.New(db, queue.Options{})
-	if err != nil {
-		return checkRow{}, false
-	}
-	all, err := c.AllRefusals(ctx, mostRefusals)
-	if err != nil || len(all) == 0 {
-		return checkRow{}, false // other checks report what cannot be read
-	}
-	r := &all[0]
-	detail := fmt.Sprintf("job %d of queue %s, block %d: %s", r.Job, oneLine(r.Queue, 200), r.Block, refusedText(r))
-	if n := len(all) - 1; n > 0 {
-		more := strconv.Itoa(n)
-		if len(all) == mostRefusals {
-			more += " or more"
-		}
-		detail = fmt.Sprintf("%s; and %s other jobs", detail, more)
-	}
-	return checkRow{"refused", "warning", detail, "remove what makes the database refuse it, such as a trigger, a constraint or a " +
-		"missing right; workers go on trying. See them with dbcron queue show " + oneLine(r.Queue, 200)}, true
-}
-
-// examineStrain reports what makes the server slow over time. None of it prevents work.
-func examineStrain(ctx context.Context, db *dialect.DB) (rows []checkRow) {
-	if db.Dialect.Strain == nil {
-		return nil
-	}
-	found, err := db.Dialect.Strain(ctx, db)
-	for _, f := range found {
-		row := checkRow{f.Subject, "ok", f.Detail, ""}
-		if !f.OK {
-			row.Status, row.Advice = "warning", f.Advice
-		}
-		rows = append(rows, row)
-	}
-	if err != nil {
-		rows = append(rows, checkRow{"strain", "warning", err.Error(), "look again; if it stays so, report it as a bug"})
-	}
-	return rows
-}
-
-// examineClock compares the clocks. The database's decides; people see the host's beside it.
-func examineClock(ctx context.Context, db *dialect.DB) checkRow {
-	before := hostNow()
-	now, err := scheduler.Clock(ctx, db)
-	if err != nil {
-		return checkRow{"clock", "failed", err.Error(), "see above"}
-	}
-	took := hostNow().Sub(before)
-	skew := now.Sub(before.Add(took / 2))
-	side := "ahead of"
-	if skew < 0 {
-		side = "behind"
-	}
-	row := checkRow{"clock", "ok", fmt.Sprintf("the database's is %v %s this host's (asked in %v)",
-		skew.Abs().Round(time.Millisecond), side, took.Round(time.Microsecond)), ""}
-	if skew.Abs() > time.Second+took {
-		row.Status = "warning"
-		row.Advice = "runs start by the database's clock: let NTP set both"
-	}
-	return row
-}
-
-// hostNow returns this host's clock, which is only for people to compare.
-func hostNow() time.Time { return time.Now() } //nolint:forbidigo // shown beside the database's, never stored

@@ -10,6 +10,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/postgres"
+	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -32,14 +33,14 @@ func ofCheck(rows []checkRow, check string) []checkRow {
 
 // eachRole runs f on each engine that has users, with a user that has the documented rights
 // of a role.
-func eachRole(t *testing.T, f func(t *testing.T, db *dbtest.DB, role role, user, asUser string)) {
+func eachRole(t *testing.T, f func(t *testing.T, db *dbtest.DB, role health.Role, user, asUser string)) {
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		if db.Dialect.Holdings == nil {
 			return // files have no roles
 		}
-		for _, role := range []role{daemonRole, lockRole} {
-			t.Run(role.user, func(t *testing.T) {
+		for _, role := range []health.Role{health.DaemonRole, health.LockRole} {
+			t.Run(role.User, func(t *testing.T) {
 				name, asUser := restricted(t, db)
 				for _, grant := range documentedGrants(t, db, role, name) {
 					db.Do(t, grant, nil)
@@ -56,9 +57,9 @@ func eachRole(t *testing.T, f func(t *testing.T, db *dbtest.DB, role role, user,
 // TestDoctorIsContentWithDocumentedGrants also sees to it that doctor does not promise a user
 // more than its role.
 func TestDoctorIsContentWithDocumentedGrants(t *testing.T) {
-	eachRole(t, func(t *testing.T, _ *dbtest.DB, role role, _, asUser string) {
+	eachRole(t, func(t *testing.T, _ *dbtest.DB, role health.Role, _, asUser string) {
 		want := "enough to look around and to take locks and to run as a daemon"
-		if role.user == lockRole.user {
+		if role.User == health.LockRole.User {
 			want = "enough to take locks; not enough to look around or to run as a daemon"
 		}
 		rows, code := examined(t, asUser)
@@ -76,8 +77,8 @@ func TestDoctorIsContentWithDocumentedGrants(t *testing.T) {
 // TestDoctorNamesMissingGrant takes the rights away one by one: doctor has to name each, and
 // no other, and the statement that it prints has to give it back.
 func TestDoctorNamesMissingGrant(t *testing.T) {
-	eachRole(t, func(t *testing.T, db *dbtest.DB, role role, user, asUser string) {
-		for table, verbs := range role.rights(db.Dialect) {
+	eachRole(t, func(t *testing.T, db *dbtest.DB, role health.Role, user, asUser string) {
+		for table, verbs := range role.Rights(db.Dialect) {
 			for _, verb := range verbs {
 				db.Do(t, "REVOKE "+verb+" ON {prefix}"+table+" FROM "+user, nil)
 				rows, code := examined(t, asUser)
@@ -106,7 +107,7 @@ func TestDoctorOnReader(t *testing.T) {
 		if !db.Dialect.Schema {
 			name += "@'%'"
 		}
-		for table := range uses(db.Dialect)[0].rights {
+		for table := range health.Uses(db.Dialect)[0].Rights {
 			if table != "run" {
 				db.Do(t, "GRANT SELECT ON {prefix}"+table+" TO "+name, nil)
 			}
@@ -151,11 +152,11 @@ func TestDoctorOnEnqueuer(t *testing.T) {
 			len(ofCheck(rows, "right")) > 0 {
 			t.Errorf("exit code %d: %+v", code, rows)
 		}
-		for _, role := range roleNames() {
+		for _, role := range health.Purposes() {
 			rows, code := examined(t, asUser, "--role", role)
 			missing := ofCheck(rows, "right")
-			at := slices.IndexFunc(uses(db.Dialect), func(u use) bool { return u.name == role })
-			want := "to " + uses(db.Dialect)[at].to + " it lacks "
+			at := slices.IndexFunc(health.Uses(db.Dialect), func(u health.Use) bool { return u.Name == role })
+			want := "to " + health.Uses(db.Dialect)[at].To + " it lacks "
 			if code != 1 || len(missing) == 0 || !strings.HasPrefix(missing[0].Detail, want) {
 				t.Errorf("%s: exit code %d, %+v", role, code, rows)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -102,8 +103,7 @@ func refusedText(r *queue.Refusal) string {
 	if r == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s, since %s, tried %s by %s: %s", r.What, shown(r.Since, time.UTC),
-		counted(r.Tries, "time", "times"), oneLine(r.Worker, 200), oneLine(r.Error, 1000))
+	return health.RefusalText(r)
 }
 
 func newJobRow(i *queue.Info) jobRow {

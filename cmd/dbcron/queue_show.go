@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -94,7 +95,7 @@ func (p *program) showQueueOf(ctx context.Context, db *dialect.DB, c *queue.Clie
 		d.Has[i] = newBlockRow(b)
 	}
 	d.Refused = []*refusedRow{}
-	d.refused, err = c.Refusals(ctx, name, mostRefusals)
+	d.refused, err = c.Refusals(ctx, name, health.MostRefusals)
 	if err != nil { // a user who may not read it sees the rest
 		fmt.Fprintf(p.err, "dbcron: which jobs the database refuses is not known: %v\n", err)
 	}
@@ -139,9 +140,6 @@ func (d *queueDetail) facts() []fact {
 	}
 	return append(facts, fact{"workers", fmt.Sprint(d.Workers)}, fact{"blocks", d.whose()}, fact{"refused", refusalsText(d.refused)})
 }
-
-// mostRefusals limits the refused jobs that are shown.
-const mostRefusals = 100
 
 // refusalsText describes refusals, one per line.
 func refusalsText(all []queue.Refusal) string {

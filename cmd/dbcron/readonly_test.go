@@ -10,6 +10,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
 	"github.com/dbcron/dbcron/dialect/postgres"
+	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -21,7 +22,7 @@ func TestCommandsOnAServerThatTakesNoWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		user, asUser := restricted(t, db)
-		for _, grant := range documentedGrants(t, db, daemonRole, user) {
+		for _, grant := range documentedGrants(t, db, health.DaemonRole, user) {
 			db.Do(t, grant, nil)
 		}
 		db.Do(t, `ALTER ROLE `+user+` SET default_transaction_read_only = on`, nil)

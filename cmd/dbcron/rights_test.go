@@ -20,11 +20,12 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/dialect/postgres"
+	"github.com/dbcron/dbcron/internal/health"
 )
 
 // grantsBlock is a list of docs/grants.md, between comments that a reader does not see.
-func grantsBlock(role role, d *dialect.Dialect) *regexp.Regexp {
-	return regexp.MustCompile(fmt.Sprintf("(?s)(<!-- rights: %s, %s -->\n```sql\n)(.*?)(```\n<!-- end -->)", role.user, d.Name))
+func grantsBlock(role health.Role, d *dialect.Dialect) *regexp.Regexp {
+	return regexp.MustCompile(fmt.Sprintf("(?s)(<!-- rights: %s, %s -->\n```sql\n)(.*?)(```\n<!-- end -->)", role.User, d.Name))
 }
 
 // TestGoldenGrants compares the rights in the docs with those that the statements need.
@@ -34,22 +35,22 @@ func TestGoldenGrants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, role := range []role{daemonRole, lockRole} {
+	for _, role := range []health.Role{health.DaemonRole, health.LockRole} {
 		for _, d := range []*dialect.Dialect{postgres.Dialect, mysql.Dialect} {
-			prefix, user := "app.dbcron_", role.user+"@'%'"
+			prefix, user := "app.dbcron_", role.User+"@'%'"
 			if d.Schema {
-				prefix, user = "dbcron.dbcron_", role.user
+				prefix, user = "dbcron.dbcron_", role.User
 			}
-			want := strings.Join(grants(role.rights(d), prefix, user), "\n") + "\n"
+			want := strings.Join(health.Grants(role.Rights(d), prefix, user), "\n") + "\n"
 			block := grantsBlock(role, d)
 			found := block.FindSubmatch(page)
 			switch {
 			case found == nil:
-				t.Errorf("docs/grants.md has no rights of %s on %s", role.user, d.Name)
+				t.Errorf("docs/grants.md has no rights of %s on %s", role.User, d.Name)
 			case *updateGolden:
 				page = block.ReplaceAll(page, []byte("${1}"+want+"${3}"))
 			case string(found[2]) != want:
-				t.Errorf("docs/grants.md has not what %s needs on %s: run make golden, and read the diff. It needs\n%s", role.user, d.Name, want)
+				t.Errorf("docs/grants.md has not what %s needs on %s: run make golden, and read the diff. It needs\n%s", role.User, d.Name, want)
 			}
 		}
 	}
@@ -62,7 +63,7 @@ func TestGoldenGrants(t *testing.T) {
 
 // documentedGrants are the statements of a list in the docs, for a database of the test
 // and a user of its own.
-func documentedGrants(t *testing.T, db *dbtest.DB, role role, user string) []string {
+func documentedGrants(t *testing.T, db *dbtest.DB, role health.Role, user string) []string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(root(t), "docs", "grants.md"))
 	if err != nil {
@@ -70,9 +71,9 @@ func documentedGrants(t *testing.T, db *dbtest.DB, role role, user string) []str
 	}
 	found := grantsBlock(role, db.Dialect).FindSubmatch(page)
 	if found == nil {
-		t.Fatalf("no rights of %s", role.user)
+		t.Fatalf("no rights of %s", role.User)
 	}
-	named := strings.NewReplacer(" TO "+role.user, " TO "+user, " app.", " ", " dbcron.", " ")
+	named := strings.NewReplacer(" TO "+role.User, " TO "+user, " app.", " ", " dbcron.", " ")
 	return strings.Split(strings.TrimRight(named.Replace(string(found[2])), ";\n"), ";\n")
 }
 
@@ -159,12 +160,12 @@ func TestDocumentedGrantsSuffice(t *testing.T) {
 		if db.Dialect.SkipLocked == "" {
 			return // files have no roles
 		}
-		for _, role := range []role{daemonRole, lockRole} {
-			t.Run(role.user, func(t *testing.T) {
+		for _, role := range []health.Role{health.DaemonRole, health.LockRole} {
+			t.Run(role.User, func(t *testing.T) {
 				name, asUser := restricted(t, db)
 				var own []*dialect.Stmt
 				for _, s := range dialect.Statements() {
-					if role.sends(s.Name) {
+					if role.Sends(s.Name) {
 						own = append(own, s)
 					}
 				}
@@ -175,7 +176,7 @@ func TestDocumentedGrantsSuffice(t *testing.T) {
 				if denied := mayNot(t, run, own); len(denied) > 0 {
 					t.Errorf("denied:\n%s", strings.Join(denied, "\n"))
 				}
-				neededEach(t, db, run, name, role.rights(db.Dialect), own)
+				neededEach(t, db, run, name, role.Rights(db.Dialect), own)
 			})
 		}
 	})
@@ -213,9 +214,9 @@ func TestRunsUnderDocumentedGrants(t *testing.T) {
 	fails.HandleFunc("/fails", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	endpoint := httptest.NewServer(fails)
 	t.Cleanup(endpoint.Close)
-	scripts := map[string]string{daemonRole.user: "daemon.txtar", lockRole.user: "locks.txtar"}
-	eachRole(t, func(t *testing.T, _ *dbtest.DB, role role, _, asUser string) {
-		runScript(t, filepath.Join(root(t), "testdata", "cli", "grants", scripts[role.user]), bin,
+	scripts := map[string]string{health.DaemonRole.User: "daemon.txtar", health.LockRole.User: "locks.txtar"}
+	eachRole(t, func(t *testing.T, _ *dbtest.DB, role health.Role, _, asUser string) {
+		runScript(t, filepath.Join(root(t), "testdata", "cli", "grants", scripts[role.User]), bin,
 			map[string]string{"DBCRON_DATABASE_URL": asUser, "ENDPOINT": endpoint.URL})
 	})
 }

@@ -1,5 +1,6 @@
 // Package health finds what is wrong with the work: schedules that are late or have failed, failed runs,
-// queues that lag behind or are paused, lost processes. The dashboard and dbcron doctor report it.
+// queues that lag behind or are paused, lost processes. It also checks the database itself. The dashboard and dbcron
+// doctor report it.
 package health
 
 import (

@@ -1,4 +1,4 @@
-package main
+package health
 
 import (
 	"context"
@@ -10,68 +10,69 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// A use is a purpose for which a database user is created.
-type use struct {
-	name   string // for --role
-	to     string // what its rights suffice for
-	rights dialect.Rights
+// A Use is a purpose for which a database user is created.
+type Use struct {
+	Name   string // one of Purposes
+	To     string // what its rights suffice for
+	Rights dialect.Rights
 	lacks  dialect.Rights
 }
 
 // secretTables are tables that a read-only user should not read: see docs/grants.md.
 var secretTables = []string{"endpoint", "token"}
 
-// uses lists what a user's rights may suffice for, smaller ones first.
-func uses(d *dialect.Dialect) []use {
-	daemon, looking := daemonRole.rights(d), dialect.Rights{}
+// Uses lists what a user's rights may suffice for, smaller ones first.
+func Uses(d *dialect.Dialect) []Use {
+	daemon, looking := DaemonRole.Rights(d), dialect.Rights{}
 	for table := range daemon {
 		if !slices.Contains(secretTables, table) {
 			looking[table] = []string{"SELECT"}
 		}
 	}
-	return []use{
-		{name: "look", to: "look around", rights: looking},
-		{name: "locks", to: "take locks", rights: lockRole.rights(d)},
-		{name: "daemon", to: "run as a daemon", rights: daemon},
+	return []Use{
+		{Name: "look", To: "look around", Rights: looking},
+		{Name: "locks", To: "take locks", Rights: LockRole.Rights(d)},
+		{Name: "daemon", To: "run as a daemon", Rights: daemon},
 	}
 }
 
-// roleNames are what --role takes.
-func roleNames() []string { return []string{"look", "locks", "daemon"} }
+// Purposes are the names of Uses.
+func Purposes() []string { return []string{"look", "locks", "daemon"} }
 
-// examineRights reports what the user's rights suffice for, and which are missing for its purpose: as if given,
+// ofRights reports what the user's rights suffice for, and which are missing for its purpose: as if given,
 // or else the smallest use that includes all of its rights to write. A user with less than half of those was
 // created for something else, such as enqueueing.
-func examineRights(ctx context.Context, db *dialect.DB, as string) []checkRow {
+func ofRights(ctx context.Context, db *dialect.DB, as string) []Check {
 	if db.Dialect.Holdings == nil {
 		return nil
 	}
-	all := uses(db.Dialect)
-	daemon := all[len(all)-1].rights
+	all := Uses(db.Dialect)
+	daemon := all[len(all)-1].Rights
 	holds, err := db.Dialect.Holdings(ctx, db, daemon)
 	if err != nil {
-		return []checkRow{{"rights", "failed", err.Error(), "compare this user's rights with docs/grants.md"}}
+		return []Check{broken("rights", Failed, err, "compare this user's rights with docs/grants.md")}
 	}
 	if holds == nil {
 		return nil // no tables: reported elsewhere
 	}
 	for i := range all {
-		all[i].lacks = both(all[i].rights, holds.Lacks)
+		all[i].lacks = both(all[i].Rights, holds.Lacks)
 	}
 	writes := filtered(daemon, func(table, verb string) bool {
 		return isWrite(table, verb) && !slices.Contains(holds.Lacks[table], verb)
 	})
-	made := all[slices.IndexFunc(all, func(u use) bool {
+	made := all[slices.IndexFunc(all, func(u Use) bool {
 		if as != "" {
-			return u.name == as
+			return u.Name == as
 		}
-		return len(without(writes, u.rights)) == 0
+		return len(without(writes, u.Rights)) == 0
 	})]
 	rows := rightsRows(holds, all, made, as != "")
-	if as != "" || holds.Schema != "" || 2*size(writes) >= size(filtered(made.rights, isWrite)) {
+	if as != "" || holds.Schema != "" || 2*size(writes) >= size(filtered(made.Rights, isWrite)) {
 		return rows
 	}
-	rows[0].Status, rows[0].Advice = "ok", fmt.Sprintf("nothing, if it is for less, such as to enqueue; else: dbcron doctor --role %s", made.name)
+	rows[0].Status = OK
+	rows[0].Advice = "nothing, if it is for less, such as to enqueue; else: dbcron doctor --role " + made.Name
 	return rows[:1]
 }
 
@@ -87,13 +88,13 @@ func size(r dialect.Rights) (n int) {
 
 // rightsRows says what the rights suffice for, and what is missing for the user's purpose, as given or as it
 // seems.
-func rightsRows(holds *dialect.Holdings, all []use, made use, asked bool) []checkRow {
+func rightsRows(holds *dialect.Holdings, all []Use, made Use, asked bool) []Check {
 	var enough, not []string
 	for _, u := range all {
 		if len(u.lacks) == 0 && holds.Schema == "" {
-			enough = append(enough, u.to)
+			enough = append(enough, u.To)
 		} else {
-			not = append(not, u.to)
+			not = append(not, u.To)
 		}
 	}
 	detail := holds.User + ":"
@@ -106,25 +107,25 @@ func rightsRows(holds *dialect.Holdings, all []use, made use, asked bool) []chec
 		}
 		detail += " not enough to " + strings.Join(not, " or to ")
 	}
-	rows := []checkRow{{"rights", "ok", detail, ""}}
+	rows := []Check{{Name: "rights", Status: OK, Detail: detail}}
 	lacking := func(what, grant string) {
-		to := "to " + made.to
+		to := "to " + made.To
 		if !asked {
 			to += ", which it comes nearest to,"
 		}
-		rows = append(rows, checkRow{"right", rows[0].Status, to + " it lacks " + what, grant})
+		rows = append(rows, Check{Name: "right", Status: rows[0].Status, Detail: to + " it lacks " + what, Advice: grant})
 	}
 	if len(made.lacks) > 0 || holds.Schema != "" {
 		rows[0].Advice = "run these GRANTs as the owner of the tables: docs/grants.md"
-		rows[0].Status = "failed"
-		if made.to == all[0].to && !asked {
-			rows[0].Status = "warning" // a part suffices for many read-only users
+		rows[0].Status = Failed
+		if made.To == all[0].To && !asked {
+			rows[0].Status = Warning // a part suffices for many read-only users
 		}
 	}
 	if holds.Schema != "" {
 		lacking("USAGE on the schema "+holds.Schema, fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s;", holds.Schema, holds.User))
 	}
-	lines := grants(made.lacks, holds.Tables, holds.User)
+	lines := Grants(made.lacks, holds.Tables, holds.User)
 	for i, table := range slices.Sorted(maps.Keys(made.lacks)) {
 		lacking(strings.Join(made.lacks[table], ", ")+" on "+holds.Tables+table, lines[i])
 	}

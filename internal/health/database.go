@@ -1,0 +1,234 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/lock"
+	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/sqlschema"
+)
+
+// MostRefusals limits the jobs that are listed because the database refuses to store their outcome.
+const MostRefusals = 100
+
+// openTooLong is the age at which a group that nobody has sealed is reported.
+const openTooLong = 24 * time.Hour
+
+// A Check is what one check of the database has found.
+type Check struct {
+	Name   string
+	Status Status
+	Detail string // what was seen
+	Advice string // what to do about it, unless it is OK
+	Err    error  // why the check itself failed, which Detail says, too; nil: it was made
+}
+
+// A Status is the result of a Check.
+type Status string
+
+// The results.
+const (
+	OK      Status = "ok"
+	Warning Status = "warning"
+	Failed  Status = "failed"
+)
+
+// broken is the result of a check that could not be made.
+func broken(name string, status Status, err error, advice string) Check {
+	return Check{name, status, err.Error(), advice, err}
+}
+
+// OfDatabase checks the database itself: what the server is and how it is set, the tables, the rights of the
+// connection's user, old snapshots and dead rows, the clock. as is what that user is for, one of Purposes; "":
+// what its rights come nearest to. usable reports whether the tables can be expected to work, so that it makes
+// sense to look at the work.
+func OfDatabase(ctx context.Context, db *dialect.DB, as string) (all []Check, usable bool) {
+	found, err := db.Findings(ctx)
+	if err != nil {
+		all = append(all, broken("settings", Failed, err, "let this user read the server's settings"))
+	}
+	takesWrites := true
+	for _, f := range found {
+		takesWrites = takesWrites && (f.OK || f.Subject != "writable")
+		all = append(all, checkOf(f, Failed))
+	}
+	schema, usable := ofSchema(ctx, db)
+	tables := ofTables(ctx, db)
+	if !takesWrites { // rights cannot be judged there
+		for _, c := range []*Check{&schema, &tables} {
+			if c.Status == Failed {
+				c.Advice = "look at a server that takes writes: see above"
+			}
+		}
+		return append(all, schema, tables, ofClock(ctx, db)), false
+	}
+	all = append(all, schema, tables)
+	if usable {
+		all = append(all, ofRights(ctx, db, as)...)
+	}
+	for _, look := range []func(context.Context, *dialect.DB) []Check{ofGroups, ofRefused, ofStrain} {
+		all = append(all, look(ctx, db)...)
+	}
+	return append(all, ofClock(ctx, db)), usable
+}
+
+// checkOf is a finding of the engine. bad is what it is if it is not OK.
+func checkOf(f dialect.Finding, bad Status) Check {
+	if f.OK {
+		return Check{Name: f.Subject, Status: OK, Detail: f.Detail}
+	}
+	return Check{Name: f.Subject, Status: bad, Detail: f.Detail, Advice: f.Advice}
+}
+
+// ofSchema also reports whether the tables may be those that this program knows: whoever may not read the
+// version must be told why.
+func ofSchema(ctx context.Context, db *dialect.DB) (_ Check, usable bool) {
+	latest := sqlschema.Latest(db.Dialect)
+	version, err := sqlschema.Version(ctx, db)
+	if err != nil {
+		return broken("schema", Failed, err, "let this user read the tables: docs/grants.md"), true
+	}
+	c := Check{Name: "schema", Status: OK, Detail: fmt.Sprintf("version %d of %d", version, latest)}
+	switch {
+	case version < latest:
+		c.Status, c.Advice = Failed, "run dbcron migrate up"
+	case version > latest:
+		c.Status, c.Advice = Failed, fmt.Sprintf("use a dbcron that knows version %d", version)
+	}
+	return c, version == latest
+}
+
+// ofTables reads from the tables, since a version table alone is no schema. ofRights reports tables that the
+// user may not read.
+func ofTables(ctx context.Context, db *dialect.DB) Check {
+	detail := "they can be read"
+	for _, read := range []func() error{
+		func() error { _, err := scheduler.List(ctx, db, "", 1); return err },
+		func() error { _, err := scheduler.History(ctx, db, "", 1); return err },
+		func() error { return readLocks(ctx, db) },
+	} {
+		switch err := read(); {
+		case err == nil:
+		case db.Dialect.Denied(err):
+			detail = "this user may not read all of them"
+		case db.Dialect.Missing(err):
+			return broken("tables", Failed, err, "run dbcron migrate up; if that finds nothing to do, the tables were "+
+				"dropped by hand: dbcron migrate to 0, then up")
+		default:
+			return broken("tables", Failed, err, "see above; the server's log may tell more")
+		}
+	}
+	return Check{Name: "tables", Status: OK, Detail: detail}
+}
+
+func readLocks(ctx context.Context, db *dialect.DB) error {
+	l, err := lock.New(db, lock.Options{})
+	if err == nil {
+		_, err = l.List(ctx, "", 0, 1)
+	}
+	return err
+}
+
+// ofGroups reports groups that may never end because nobody has sealed them, for instance because their
+// program died before it enqueued the last job. Other checks report what cannot be read.
+func ofGroups(ctx context.Context, db *dialect.DB) []Check {
+	c, err := queue.New(db, queue.Options{})
+	if err != nil {
+		return nil
+	}
+	open, err := c.Groups(ctx, queue.GroupOpen, 0, 1)
+	if err != nil || len(open) == 0 {
+		return nil
+	}
+	now, err := scheduler.Clock(ctx, db)
+	if age := now.Sub(open[0].Created); err != nil || age < openTooLong {
+		return nil
+	}
+	id := strconv.FormatInt(open[0].ID, 10)
+	return []Check{{
+		Name: "groups", Status: Warning, Detail: "group " + id + " has been open since " + plain.Instant(open[0].Created, time.UTC),
+		Advice: "seal it, if all of its jobs were enqueued, or delete it: dbcron group seal " + id + ", dbcron group list --state open",
+	}}
+}
+
+// ofRefused reports jobs whose outcome the database refuses to store. Other checks report what cannot be read.
+func ofRefused(ctx context.Context, db *dialect.DB) []Check {
+	c, err := queue.New(db, queue.Options{})
+	if err != nil {
+		return nil
+	}
+	all, err := c.AllRefusals(ctx, MostRefusals)
+	if err != nil || len(all) == 0 {
+		return nil
+	}
+	r := &all[0]
+	detail := fmt.Sprintf("job %d of queue %s, block %d: %s", r.Job, plain.Line(r.Queue, 200), r.Block, RefusalText(r))
+	if n := len(all) - 1; n > 0 {
+		more := strconv.Itoa(n)
+		if len(all) == MostRefusals {
+			more += " or more"
+		}
+		detail = fmt.Sprintf("%s; and %s other jobs", detail, more)
+	}
+	return []Check{{
+		Name: "refused", Status: Warning, Detail: detail,
+		Advice: "remove what makes the database refuse it, such as a trigger, a constraint or a " +
+			"missing right; workers go on trying. See them with dbcron queue show " + plain.Line(r.Queue, 200),
+	}}
+}
+
+// RefusalText describes a refusal for people.
+func RefusalText(r *queue.Refusal) string {
+	times := "1 time"
+	if r.Tries != 1 {
+		times = fmt.Sprintf("%d times", r.Tries)
+	}
+	return fmt.Sprintf("%s, since %s, tried %s by %s: %s", r.What, plain.Instant(r.Since, time.UTC), times,
+		plain.Line(r.Worker, 200), plain.Line(r.Error, 1000))
+}
+
+// ofStrain reports what makes the server slow over time. None of it prevents work.
+func ofStrain(ctx context.Context, db *dialect.DB) (all []Check) {
+	if db.Dialect.Strain == nil {
+		return nil
+	}
+	found, err := db.Dialect.Strain(ctx, db)
+	for _, f := range found {
+		all = append(all, checkOf(f, Warning))
+	}
+	if err != nil {
+		all = append(all, broken("strain", Warning, err, "look again; if it stays so, report it as a bug"))
+	}
+	return all
+}
+
+// ofClock compares the clocks. The database's decides; people see the host's beside it.
+func ofClock(ctx context.Context, db *dialect.DB) Check {
+	before := hostNow()
+	now, err := scheduler.Clock(ctx, db)
+	if err != nil {
+		return broken("clock", Failed, err, "see above")
+	}
+	took := hostNow().Sub(before)
+	skew := now.Sub(before.Add(took / 2))
+	side := "ahead of"
+	if skew < 0 {
+		side = "behind"
+	}
+	c := Check{Name: "clock", Status: OK, Detail: fmt.Sprintf("the database's is %v %s this host's (asked in %v)",
+		skew.Abs().Round(time.Millisecond), side, took.Round(time.Microsecond))}
+	if skew.Abs() > time.Second+took {
+		c.Status = Warning
+		c.Advice = "runs start by the database's clock: let NTP set both"
+	}
+	return c
+}
+
+// hostNow returns this host's clock, which is only for people to compare.
+func hostNow() time.Time { return time.Now() } //nolint:forbidigo // shown beside the database's, never stored
