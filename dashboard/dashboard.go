@@ -68,7 +68,8 @@ type Dashboard struct {
 	foreign  *http.CrossOriginProtection
 
 	counts   cache[[]health.Depth]
-	finished cache[[]queue.Finished]
+	glance   cache[[]health.Depth] // counts for the overview, where there are many queues
+	lately   cache[doneLately]
 	minutes  cache[[]queue.Minute]
 	failures cache[failureList]
 	checks   cache[[]problem] // of the database itself
@@ -314,6 +315,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request, who visitor, to 
 		return
 	}
 	d.counts.drop()
+	d.glance.drop()
 	d.failures.drop()
 	d.log.Info("dashboard: done", "what", r.PostForm.Get("do"), "on", plain.Cut(r.URL.RequestURI(), 500), "token", who.Name)
 	if done.to == "" {

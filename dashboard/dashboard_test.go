@@ -195,6 +195,31 @@ func TestManyJobs(t *testing.T) {
 	})
 }
 
+// Where there are many queues, the overview counts fewer jobs of each, and says so. The list of queues has them all.
+func TestManyQueues(t *testing.T) {
+	for queues, want := range map[int]int{0: 10_000, 1: 10_000, 5: 10_000, 6: 8000, 10: 5000, 49: 1000, 50: 1000, 1000: 1000} {
+		if got := glanceLimit(queues); got != want {
+			t.Errorf("%d queues: got %d, want %d", queues, got, want)
+		}
+	}
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c, err := queue.New(db.DB, queue.Options{Blocks: 1})
+		must(t, err)
+		jobs := make([]queue.Job, 0, 1100)
+		for i := range cap(jobs) {
+			jobs = append(jobs, queue.Job{Queue: "mail", Kind: "k"})
+			if i < 49 {
+				jobs[i].Queue = fmt.Sprint("other", i)
+			}
+		}
+		_, err = c.EnqueueMany(t.Context(), jobs)
+		must(t, err)
+		s := serve(t, db.DB, "", Options{Timeout: time.Minute})
+		s.get("").has("<b>1,049+</b><span>ready</span>", "<b>50</b><span>queues</span>")
+		s.get("queues").has(">1,051<").lacks("1,000+")
+	})
+}
+
 // Each action does what it says, tells so, and says why it could not be done.
 func TestActions(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {

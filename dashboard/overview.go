@@ -15,6 +15,11 @@ import (
 const (
 	expiresSoon = 7 * 24 * time.Hour
 	nextRuns    = 10
+
+	// glanceJobs is how many jobs of a state the overview counts, of all queues together, so that many queues with
+	// many jobs do not make it slow. A queue has its share, and no less than glanceLeast.
+	glanceJobs  = 50_000
+	glanceLeast = 1000
 )
 
 // A problem is something that is wrong, and where to look.
@@ -139,15 +144,12 @@ func (d *Dashboard) wrongRuns(ctx context.Context, r *request, data *overviewDat
 // wrongQueues finds queues that are behind or paused, and dead letters of the last day; and
 // draws what was done in the last hour.
 func (d *Dashboard) wrongQueues(ctx context.Context, r *request, data *overviewData) error {
-	minutes, err := d.minutesOf(ctx)
+	lately, err := d.lately.get(ctx, d.readLately)
 	if err != nil {
 		return err
 	}
+	minutes, finished := lately.hour, lately.day
 	data.Chart = chartOf(minutes, "", r.now)
-	finished, err := d.finishedOfDay(ctx)
-	if err != nil {
-		return err
-	}
 	dead := deadOf(finished)
 	data.Spans = []spanSum{
 		spanOf("hour", time.Hour, slices.Values(minutes)),
@@ -160,7 +162,7 @@ func (d *Dashboard) wrongQueues(ctx context.Context, r *request, data *overviewD
 			}
 		}),
 	}
-	all, err := d.countsOf(ctx)
+	all, err := d.glanceOf(ctx)
 	if err != nil {
 		return err
 	}
@@ -228,9 +230,19 @@ func (d *Dashboard) minutesOf(ctx context.Context) ([]queue.Minute, error) {
 	return d.minutes.get(ctx, func(ctx context.Context) ([]queue.Minute, error) { return d.queues.FinishedByMinute(ctx, time.Hour) })
 }
 
-// finishedOfDay returns what was done in the last day.
-func (d *Dashboard) finishedOfDay(ctx context.Context) ([]queue.Finished, error) {
-	return d.finished.get(ctx, func(ctx context.Context) ([]queue.Finished, error) { return d.queues.Finished(ctx, 24*time.Hour) })
+// doneLately is what was done lately.
+type doneLately struct {
+	hour []queue.Minute
+	day  []queue.Finished
+}
+
+// readLately reads the day after the hour, so that the hour never has more than the day.
+func (d *Dashboard) readLately(ctx context.Context) (l doneLately, err error) {
+	if l.hour, err = d.minutesOf(ctx); err != nil {
+		return l, err
+	}
+	l.day, err = d.queues.Finished(ctx, 24*time.Hour)
+	return l, err
 }
 
 // deadOf returns how many jobs of each queue died.
@@ -245,16 +257,39 @@ func deadOf(all []queue.Finished) map[string]int {
 // countsOf counts the jobs of the first thousand queues.
 func (d *Dashboard) countsOf(ctx context.Context) ([]health.Depth, error) {
 	return d.counts.get(ctx, func(ctx context.Context) ([]health.Depth, error) {
-		now, err := scheduler.Clock(ctx, d.db)
-		if err != nil {
-			return nil, err
-		}
 		queues, err := d.queues.Queues(ctx, "", health.MostQueues)
 		if err != nil {
 			return nil, err
 		}
-		return health.Depths(ctx, d.queues, queues, now)
+		return d.depthsOf(ctx, queues, health.CountTo)
 	})
+}
+
+// glanceOf is countsOf for the overview: the more queues there are, the fewer jobs of each are counted.
+func (d *Dashboard) glanceOf(ctx context.Context) ([]health.Depth, error) {
+	return d.glance.get(ctx, func(ctx context.Context) ([]health.Depth, error) {
+		queues, err := d.queues.Queues(ctx, "", health.MostQueues)
+		if err != nil {
+			return nil, err
+		}
+		if limit := glanceLimit(len(queues)); limit < health.CountTo {
+			return d.depthsOf(ctx, queues, limit)
+		}
+		return d.countsOf(ctx)
+	})
+}
+
+// glanceLimit is up to how many jobs of each state the overview counts of each queue, in thousands.
+func glanceLimit(queues int) int {
+	return min(health.CountTo, max(glanceLeast, glanceJobs/max(1, queues)/1000*1000))
+}
+
+func (d *Dashboard) depthsOf(ctx context.Context, queues []queue.Queue, limit int) ([]health.Depth, error) {
+	now, err := scheduler.Clock(ctx, d.db)
+	if err != nil {
+		return nil, err
+	}
+	return health.Depths(ctx, d.queues, queues, limit, now)
 }
 
 // MayAct tells whether the page shows what can be done.

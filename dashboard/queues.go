@@ -62,7 +62,7 @@ func (d *Dashboard) listQueues(ctx context.Context, r *request) (*view, error) {
 	for i := range found {
 		q, ok := counted[found[i].Name]
 		if !ok && err == nil { // it is new, or beyond those that are counted together
-			one, err := health.Depths(ctx, d.queues, found[i:i+1], r.now)
+			one, err := health.Depths(ctx, d.queues, found[i:i+1], health.CountTo, r.now)
 			if err != nil {
 				return nil, err
 			}
@@ -121,7 +121,7 @@ func (d *Dashboard) showQueue(ctx context.Context, r *request) (*view, error) {
 }
 
 func (d *Dashboard) readCounts(ctx context.Context, r *request, data *queueData) error {
-	all, err := health.Depths(ctx, d.queues, []queue.Queue{data.Queue}, r.now)
+	all, err := health.Depths(ctx, d.queues, []queue.Queue{data.Queue}, health.CountTo, r.now)
 	if err != nil {
 		return err
 	}

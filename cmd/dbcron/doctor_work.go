@@ -121,7 +121,7 @@ func lookAtQueues(ctx context.Context, c *queue.Client,
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if depths, err = health.Depths(ctx, c, queues, now); err != nil {
+	if depths, err = health.Depths(ctx, c, queues, health.CountTo, now); err != nil {
 		return nil, nil, nil, err
 	}
 	if minutes, err = c.FinishedByMinute(ctx, time.Hour); err != nil {

@@ -211,7 +211,7 @@ func (p *program) newQueueLook(ctx context.Context, db *dialect.DB, c *queue.Cli
 
 // row counts a queue's jobs, and reads who leases its blocks.
 func (l *queueLook) row(ctx context.Context, q queue.Queue) (queueRow, []queue.Block, error) {
-	depths, err := health.Depths(ctx, l.c, []queue.Queue{q}, l.now)
+	depths, err := health.Depths(ctx, l.c, []queue.Queue{q}, health.CountTo, l.now)
 	if err != nil {
 		return queueRow{}, nil, err
 	}

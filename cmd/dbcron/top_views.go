@@ -324,7 +324,7 @@ func (l *topLook) queue(ctx context.Context, s *topScreen) error {
 	if err != nil {
 		return err
 	}
-	if l.depths, err = health.Depths(ctx, l.queues, []queue.Queue{q}, l.now); err != nil {
+	if l.depths, err = health.Depths(ctx, l.queues, []queue.Queue{q}, health.CountTo, l.now); err != nil {
 		return err
 	}
 	if l.minutes, err = l.queues.FinishedByMinute(ctx, time.Hour); err != nil {

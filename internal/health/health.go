@@ -181,11 +181,11 @@ type Depth struct {
 // Waiting returns the number of jobs that a worker could begin: ready ones, and delayed ones that are due.
 func (d *Depth) Waiting() int { return min(d.Limit, d.Ready+d.Due) }
 
-// Depths counts the jobs of some queues, except for completed jobs that are kept.
-func Depths(ctx context.Context, c *queue.Client, queues []queue.Queue, now time.Time) (all []Depth, err error) {
+// Depths counts the jobs of some queues, except for completed jobs that are kept: in each state up to limit.
+func Depths(ctx context.Context, c *queue.Client, queues []queue.Queue, limit int, now time.Time) (all []Depth, err error) {
 	for i := range queues {
 		d := Depth{Queue: queues[i]}
-		b, err := c.Backlog(ctx, d.Name, CountTo, flowFrom(now))
+		b, err := c.Backlog(ctx, d.Name, limit, flowFrom(now))
 		if err != nil && !errors.Is(err, queue.ErrNotFound) { // a queue inserted by hand may not have had a job yet
 			return nil, err
 		}

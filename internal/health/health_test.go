@@ -94,7 +94,7 @@ func TestQueues(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			depths, err := Depths(t.Context(), c, queues, now)
+			depths, err := Depths(t.Context(), c, queues, CountTo, now)
 			if err != nil {
 				return nil, err
 			}
