@@ -10,7 +10,7 @@ import (
 )
 
 // checkedEvery is how often the database itself is checked while somebody looks. What the checks find changes
-// seldom, and some of them look at all tables.
+// seldom. Tags that no live daemon has are left to dbcron doctor, as that reads all schedules.
 const checkedEvery = time.Minute
 
 // wrongDatabase finds what dbcron doctor finds wrong with the database itself.
@@ -24,17 +24,7 @@ func (d *Dashboard) wrongDatabase(ctx context.Context, _ *request, data *overvie
 func (d *Dashboard) checkDatabase(ctx context.Context) (all []problem, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, d.opt.Timeout)
 	defer cancel()
-	checks, usable := health.OfDatabase(ctx, d.db, "")
-	if usable {
-		tags, err := health.OfTags(ctx, d.db)
-		for i := range tags {
-			p := &tags[i]
-			all = append(all, problem{Bad: p.Bad, What: p.What(), Link: "daemons", Why: p.Why, Do: p.Do})
-		}
-		if err != nil {
-			checks = append(checks, health.Check{Name: "tags", Status: health.Warning, Err: err})
-		}
-	}
+	checks, _ := health.OfDatabase(ctx, d.db, "")
 	failed := false
 	for i := range checks {
 		c := &checks[i]
