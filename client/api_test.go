@@ -140,10 +140,10 @@ func TestQueuesRoutingsAndTopics(t *testing.T) {
 	eachAPI(t, func(t *testing.T, _ *dbtest.DB, api http.Handler) {
 		c := serve(t, api, client.Options{})
 		ctx := t.Context()
-		none := 0
-		q, err := c.SetQueue(ctx, ".", client.QueueChange{MaxAttempts: 7, RetryDelay: "30s", KeepDeadMax: &none})
+		none, ada := 0, "ada@example.org"
+		q, err := c.SetQueue(ctx, ".", client.QueueChange{MaxAttempts: 7, RetryDelay: "30s", KeepDeadMax: &none, Notify: &ada})
 		must(t, err)
-		if q.Name != "." || q.MaxAttempts != 7 || q.RetryDelay != "30s" || q.State != "active" {
+		if q.Name != "." || q.MaxAttempts != 7 || q.RetryDelay != "30s" || q.State != "active" || q.Notify != ada {
 			t.Errorf("got %+v", q)
 		}
 		must(t, c.Pause(ctx, ".", "maintenance"))

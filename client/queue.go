@@ -28,6 +28,7 @@ type Queue struct {
 	KeepDone      string `json:"keep_done"` // "" from a daemon that does not support it
 	PollMin       string `json:"poll_min"`
 	PollMax       string `json:"poll_max"`
+	Notify        string `json:"notify"` // who is told of its problems; "": as the daemons say
 }
 
 // A QueueChange is a change of a queue's settings. Nil fields stay.
@@ -46,6 +47,10 @@ type QueueChange struct {
 	KeepDone      string `json:"keep_done,omitempty"`
 	PollMin       string `json:"poll_min,omitempty"`
 	PollMax       string `json:"poll_max,omitempty"`
+
+	// Notify says who is told when it has dead letters or is behind: mail addresses and URLs with blanks
+	// between, or none; a pointer to "": as the daemons say.
+	Notify *string `json:"notify,omitempty"`
 }
 
 // Queue returns a queue's settings.

@@ -144,6 +144,7 @@ func New(db *dialect.DB, api *httpapi.API, opt Options) (*Dashboard, error) {
 		"/queue": {show: d.showQueue, acts: map[string]action{
 			"pause": d.pauseQueue, "resume": d.resumeQueue,
 			"purge": d.purgeQueue, "limit": d.limitQueue, "unlimit": d.unlimitQueue, "resize": d.resizeQueue,
+			"notify": d.notifyOfQueue,
 		}},
 		"/jobs": {show: d.listJobs},
 		"/job": {show: d.showJob, acts: map[string]action{

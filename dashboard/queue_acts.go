@@ -124,3 +124,16 @@ func (d *Dashboard) resizeQueue(ctx context.Context, r *request) (outcome, error
 	}
 	return outcome{note: "resized", detail: fmt.Sprint("to ", n)}, d.queues.Resize(ctx, name, n)
 }
+
+// notifyOfQueue changes who is told of a queue's problems.
+func (d *Dashboard) notifyOfQueue(ctx context.Context, r *request) (outcome, error) {
+	name, err := r.nameIn("name")
+	if err != nil {
+		return outcome{}, err
+	}
+	_, err = d.queues.Queue(ctx, name) // it is not made by that
+	if err == nil {
+		_, err = d.queues.Edit(ctx, name, func(q *queue.Queue) { q.Notify = strings.TrimSpace(r.PostForm.Get("notify")) })
+	}
+	return outcome{note: "notifies", action: "queue.set", detail: "notify"}, err
+}

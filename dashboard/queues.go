@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -196,6 +197,7 @@ func settingsOf(q *queue.Queue) []setRow {
 		{"Payload", byteText(q.MaxPayload), "at the most"},
 		{"Dead jobs", always(q.KeepDead, "for ever") + keepMax, "how long they are kept"},
 		{"Done jobs", always(q.KeepDone, "not kept"), "how long they are kept"},
+		{"Notify", cmp.Or(plain.Clean(q.Notify), "as the daemons say"), "who is told when it has dead letters or is behind"},
 	}
 }
 

@@ -144,6 +144,13 @@ func TestQueueSettings(t *testing.T) {
 		if q, err := c.Queue(ctx, "mail"); err != nil || q.Blocks != 7 {
 			t.Errorf("got %d blocks, %v", q.Blocks, err)
 		}
+		s.get(mail).has("as the daemons say", `value="notify"`)
+		s.try(mail, "do", "notify", "notify", "command:true").is(422)
+		s.try(link("queue", "name", "nowhere"), "do", "notify", "notify", "none").is(404)
+		s.post(mail, "do", "notify", "notify", " ada@example.org ").has("It is set who is told", `value="ada@example.org"`)
+		if q, err := c.Queue(ctx, "mail"); err != nil || q.Notify != "ada@example.org" {
+			t.Errorf("notifies %q, %v", q.Notify, err)
+		}
 		s.get(mail).lacks("Endpoint")
 		set, err := push.NewEndpoints(db.DB).Set(ctx, c, "mail", func(e *push.Endpoint) { e.URL = "https://worker.example.org/jobs?key=geheim" })
 		must(t, err)
@@ -152,6 +159,9 @@ func TestQueueSettings(t *testing.T) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		if got := append(done(t, db, "limit.delete"), done(t, db, "queue.resize")...); !slices.Equal(got, []string{"mail/welcome", "mail to 7"}) {
+			t.Errorf("got %q", got)
+		}
+		if got := done(t, db, "queue.set"); !slices.Equal(got, []string{"mail notify"}) {
 			t.Errorf("got %q", got)
 		}
 	})

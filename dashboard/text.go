@@ -212,6 +212,7 @@ var notes = map[string]func(n int) string{
 	"resized": func(int) string {
 		return "New jobs go to new blocks in a few seconds; the old ones go when they are empty."
 	},
+	"notifies":      func(int) string { return "It is set who is told." },
 	"backfilled":    func(n int) string { return plain.Plural(n, "slot", "slots") + " will be run, the oldest first." },
 	"edited":        func(int) string { return "Saved. Daemons follow within seconds." },
 	"unchanged":     func(int) string { return "Nothing was changed." },

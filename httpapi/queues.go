@@ -35,6 +35,7 @@ type queueJSON struct {
 	KeepDone      string `json:"keep_done" doc:"How long jobs that are done are kept; 0s: they are not"`
 	PollMin       string `json:"poll_min"`
 	PollMax       string `json:"poll_max"`
+	Notify        string `json:"notify,omitempty" doc:"Who is told when it has dead letters or is behind; missing: as the daemons say"`
 }
 
 func newQueueJSON(q *queue.Queue) queueJSON {
@@ -44,7 +45,7 @@ func newQueueJSON(q *queue.Queue) queueJSON {
 		RetryDelay: durationText(q.RetryDelay), RetryMaxDelay: durationText(q.RetryMaxDelay), Timeout: durationText(q.Timeout),
 		MaxPayload: q.MaxPayload,
 		KeepDead:   durationText(q.KeepDead), KeepDeadMax: q.KeepDeadMax, KeepDone: durationText(q.KeepDone),
-		PollMin: durationText(q.PollMin), PollMax: durationText(q.PollMax),
+		PollMin: durationText(q.PollMin), PollMax: durationText(q.PollMax), Notify: q.Notify,
 	}
 	if q.KeepDead < 0 {
 		j.KeepDead = forever
@@ -68,6 +69,8 @@ type queueChange struct {
 	KeepDone      string `json:"keep_done,omitempty" maxLength:"40" doc:"How long jobs that are done are kept; 0s: they are not" example:"24h"`
 	PollMin       string `json:"poll_min,omitempty" maxLength:"40" example:"2ms"`
 	PollMax       string `json:"poll_max,omitempty" maxLength:"40" example:"250ms"`
+
+	Notify *string `json:"notify,omitempty" maxLength:"1000" doc:"Who is told when it has dead letters or is behind, and when that is over: mail addresses and URLs with blanks between, or none; empty: as the daemons say" example:"mailto:ops@example.org"`
 }
 
 // read returns a function that makes the change, or an error about a field.
@@ -86,6 +89,9 @@ func (n *queueChange) read() (func(*queue.Queue), error) {
 	}
 	if n.FIFO != nil {
 		changes = append(changes, func(q *queue.Queue) { q.FIFO = *n.FIFO })
+	}
+	if n.Notify != nil {
+		changes = append(changes, func(q *queue.Queue) { q.Notify = *n.Notify })
 	}
 	if n.KeyRetry != "" {
 		changes = append(changes, func(q *queue.Queue) { q.KeyRetry = n.KeyRetry })

@@ -56,6 +56,7 @@ func TestQueues(t *testing.T) {
 			"max_attempts": 0, "retry_delay": "5", "retry_max_delay": "1s", "timeout": "-1s", "keep_dead": "long",
 			"keep_done": "-1s", "max_payload": 1 << 31, "poll_min": "0s",
 			"poll_max": "1d", "blocks": 1001, "key_retry": "wait", "fifo": "yes", "keep_dead_max": -1, "max_crashes": "3", "nonsense": 1,
+			"notify": "command:rm",
 		} {
 			s.put(path, object{field: bad}).is(422).at("body." + field)
 		}
@@ -71,17 +72,18 @@ func TestQueues(t *testing.T) {
 		want := queueJSON{
 			Name: "q", State: "active", Blocks: 4, KeyRetry: "pass", MaxAttempts: 5, MaxCrashes: 4, RetryDelay: "30s", RetryMaxDelay: "1d",
 			Timeout: "1m30s", MaxPayload: 65536, KeepDead: "forever", KeepDeadMax: 9, KeepDone: "1d", PollMin: "10ms", PollMax: "1s",
+			Notify: "ada@example.org https://example.org/in",
 		}
 		set := object{
 			"blocks": 4, "key_retry": "pass", "max_attempts": 5, "max_crashes": 4, "retry_delay": "30s", "retry_max_delay": "24h",
 			"timeout": "90s", "max_payload": 65536, "keep_dead": "forever", "keep_dead_max": 9, "keep_done": "24h",
-			"poll_min": "10ms", "poll_max": "1s",
+			"poll_min": "10ms", "poll_max": "1s", "notify": "ada@example.org https://example.org/in",
 		}
 		if got := read[queueJSON](s.put(path, set).is(200)); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
-		want.KeepDeadMax, want.Timeout = 0, "0s"
-		s.put(path, object{"keep_dead_max": 0, "timeout": "0s"}).is(200)
+		want.KeepDeadMax, want.Timeout, want.Notify = 0, "0s", ""
+		s.put(path, object{"keep_dead_max": 0, "timeout": "0s", "notify": ""}).is(200)
 		if got := read[queueJSON](s.get(path).is(200)); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}

@@ -47,6 +47,11 @@ func TestEdit(t *testing.T) {
 			"poll_min":         func(q *Queue) { q.PollMin = 0 },
 			"poll_max":         func(q *Queue) { q.PollMax = q.PollMin - 1 },
 			"poll_max, a year": func(q *Queue) { q.PollMax = 365 * 24 * time.Hour },
+			"notify":           func(q *Queue) { q.Notify = "somebody" },
+			"notify, command":  func(q *Queue) { q.Notify = "command:true" },
+			"notify, password": func(q *Queue) { q.Notify = "https://ada:secret@example.org/" },
+			"notify, bytes":    func(q *Queue) { q.Notify = "https://example.org/\xff" },
+			"notify, long":     func(q *Queue) { q.Notify = strings.Repeat(" ", maxNotify+1) },
 		} {
 			_, err := c.Edit(t.Context(), "q", bad)
 			want(t, name, err, ErrInvalid)
@@ -65,10 +70,11 @@ func TestEdit(t *testing.T) {
 				q.State, q.Reason, q.KeyRetry, q.MaxAttempts, q.MaxCrashes, q.MaxPayload = "paused", "it's \\ \"so\" 😀", "pass", 7, 8, 9
 				q.RetryDelay, q.RetryMaxDelay, q.Timeout, q.KeepDead = 1, duration.Longest, time.Hour+time.Nanosecond, 0
 				q.PollMin, q.PollMax, q.KeepDeadMax = time.Millisecond, time.Hour, 5
+				q.Notify = "ada@example.org, https://example.org/in?a='b'"
 			},
 			func(q *Queue) { q.RetryDelay, q.RetryMaxDelay, q.Timeout, q.KeepDead = 0, 0, 0, -1 },
 			func(q *Queue) { q.KeepDead, q.State, q.Reason = 25*time.Hour+time.Second, "deleted", "" },
-			func(q *Queue) { q.State = "active" },
+			func(q *Queue) { q.State, q.Notify = "active", "" },
 		} {
 			expect := was
 			set(&expect)

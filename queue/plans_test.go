@@ -236,7 +236,7 @@ func planArgs(stmt *dialect.Stmt, n int) dialect.Args {
 		"lease": 1, "busy": 0, "fence": 1, "batch": 1, "left": 0, "keep": 1,
 		"state": "active", "reason": "", "key_retry": "hold", "max_attempts": 1, "max_crashes": 1, "retry_delay": "", "retry_max_delay": "",
 		"timeout": "", "max_payload": 1, "keep_dead": "", "keep_dead_max": 1, "keep_done": "", "poll_min": "",
-		"poll_max": "", "longest": 1, "channel": "c", "payload": "p", "once": "k", "job": int64(1), "holder": int64(2),
+		"poll_max": "", "notify": "", "longest": 1, "channel": "c", "payload": "p", "once": "k", "job": int64(1), "holder": int64(2),
 		"until_us": int64(1), "by": 1,
 		"snapshot": nil, "percent": nil, "message": nil, "attempt": 1, "group": int64(1), "callback": nil,
 		"error": "", "topic": "t", "subscriber": "q",

@@ -11,6 +11,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/targets"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -44,6 +45,10 @@ type Queue struct {
 	// later, for what is enqueued from then on, and when what was before is done.
 	FIFO bool
 
+	// Notify says who is told when it has dead letters or is behind, and when that is over: mail addresses
+	// and URLs with blanks or commas between; "none": nobody; empty: as the daemons say (dbcron serve --notify).
+	Notify string
+
 	Blocks int // how many blocks its jobs are divided into; see Client.Resize
 
 	id          int
@@ -57,7 +62,8 @@ func scanQueue(rows *sql.Rows) (*Queue, error) {
 	g := &q.generations[0]
 	var ordered, retry, most, timeout, keep, keepDone, pollMin, pollMax string
 	err := rows.Scan(&q.id, &q.Name, &q.State, &q.Reason, &ordered, &q.KeyRetry, &q.MaxAttempts, &q.MaxCrashes, &retry, &most,
-		&timeout, &q.MaxPayload, &keep, &q.KeepDeadMax, &keepDone, &pollMin, &pollMax, &g.number, &g.first, &g.blocks, &g.from, &g.fifo)
+		&timeout, &q.MaxPayload, &keep, &q.KeepDeadMax, &keepDone, &pollMin, &pollMax, &q.Notify,
+		&g.number, &g.first, &g.blocks, &g.from, &g.fifo)
 	q.Blocks, q.FIFO = g.blocks, g.fifo
 	g.from += resizeAfter.Microseconds()
 	q.ordered = ordered == "yes" || q.FIFO
@@ -121,6 +127,11 @@ func (q *Queue) check() error {
 		return invalid("max_crashes", "%d is not 1 to 1000000", q.MaxCrashes)
 	case q.MaxPayload < 1 || q.MaxPayload > 1<<30:
 		return invalid("max_payload", "%d is not 1 byte to 1 GiB", q.MaxPayload)
+	case len(q.Notify) > maxNotify:
+		return invalid("notify", "it is longer than %d bytes", maxNotify)
+	}
+	if _, err := targets.Parse(q.Notify); err != nil {
+		return invalid("notify", "%v", err)
 	}
 	return q.checkTimes()
 }
@@ -157,11 +168,14 @@ func (q *Queue) args() dialect.Args {
 		"queue": q.id, "state": q.State, "reason": q.Reason, "key_retry": q.KeyRetry, "max_attempts": q.MaxAttempts, "max_crashes": q.MaxCrashes,
 		"retry_delay": duration.Format(q.RetryDelay), "retry_max_delay": duration.Format(q.RetryMaxDelay), "timeout": duration.Format(q.Timeout),
 		"max_payload": q.MaxPayload, "keep_dead": keep, "keep_dead_max": q.KeepDeadMax, "keep_done": duration.Format(q.KeepDone),
-		"poll_min": duration.Format(q.PollMin), "poll_max": duration.Format(q.PollMax),
+		"poll_min": duration.Format(q.PollMin), "poll_max": duration.Format(q.PollMax), "notify": q.Notify,
 	}
 }
 
-const defaultMaxPayload = 1 << 20
+const (
+	defaultMaxPayload = 1 << 20
+	maxNotify         = 16_000 // bytes of Queue.Notify
+)
 
 // settingsAge is how old what a producer knows of a queue may be.
 const settingsAge = 2 * time.Second

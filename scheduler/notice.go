@@ -2,23 +2,14 @@ package scheduler
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net/url"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/targets"
 )
 
 // NotifyNobody is the Policy.Notify of a schedule whose failures nobody is told about.
-const NotifyNobody = "none"
-
-const (
-	maxTarget  = 700
-	maxTargets = 20
-)
+const NotifyNobody = targets.Nobody
 
 // Targets parses a list of notification targets, separated by blanks or commas:
 //
@@ -27,67 +18,7 @@ const (
 //	none                     nobody, if it stands alone
 //
 // It returns each target once, as a mailto: or http(s) URL, or an error that says what is wrong.
-func Targets(text string) (all []string, err error) {
-	words := strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || r == ',' })
-	if len(words) == 1 && words[0] == NotifyNobody {
-		return nil, nil
-	}
-	if len(words) > maxTargets {
-		return nil, fmt.Errorf("there are %d targets; use at most %d", len(words), maxTargets)
-	}
-	seen := map[string]bool{}
-	for _, word := range words {
-		target, err := targetOf(word)
-		if err != nil {
-			return nil, err
-		}
-		if !seen[target] {
-			all = append(all, target)
-		}
-		seen[target] = true
-	}
-	return all, nil
-}
-
-func targetOf(word string) (string, error) {
-	if !strings.Contains(word, ":") && strings.Contains(word, "@") {
-		word = "mailto:" + word
-	}
-	if len(word) > maxTarget {
-		return "", fmt.Errorf("the target %.40q… is longer than %d bytes", word, maxTarget)
-	}
-	if address, ok := strings.CutPrefix(word, "mailto:"); ok {
-		if err := checkAddress(address); err != nil {
-			return "", fmt.Errorf("%q: %w", word, err)
-		}
-		return word, nil
-	}
-	u, err := url.Parse(word)
-	switch {
-	case err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil:
-		return word, nil
-	case err == nil && u.User != nil:
-		return "", errors.New("a URL with a password in it would be shown in lists")
-	}
-	return "", fmt.Errorf("%.80q is no target; write mailto:ada@example.org, https://example.org/in, or none", word)
-}
-
-// checkAddress refuses text that could be more than one address in a header or on a line of SMTP. A
-// name without @ is a user of the mail server's host.
-func checkAddress(address string) error {
-	name, host, at := strings.Cut(address, "@")
-	switch {
-	case name == "" || at && host == "" || strings.Contains(host, "@") || strings.HasPrefix(name, "-"):
-		return errors.New("it is no address such as ada@example.org")
-	case len(address) > 254:
-		return errors.New("the address is longer than 254 bytes")
-	case strings.ContainsFunc(address, func(r rune) bool {
-		return unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune("<>()[]\\,;:\"?&|`$", r) || r == unicode.ReplacementChar
-	}):
-		return errors.New("the address holds characters that addresses do not have")
-	}
-	return nil
-}
+func Targets(text string) ([]string, error) { return targets.Parse(text) }
 
 // A mishap is a problem of a schedule.
 type mishap struct {
@@ -104,15 +35,12 @@ type mishap struct {
 // Another transaction may insert the row at the same time, or delete it after a recovery was
 // reported. One of the three statements finds what it needs in each case.
 func note(ctx context.Context, tx *dialect.Session, s *Schedule, m mishap) error {
-	targets, err := Targets(s.Notify)
-	if s.Notify != "" && len(targets) == 0 && err == nil {
-		return nil // nobody wants to know
-	}
-	if err != nil { // written by hand
-		targets = nil
+	own, nobody := targets.Own(s.Notify)
+	if nobody {
+		return nil
 	}
 	args := dialect.Args{
-		"name": s.Name, "problem": m.problem, "detail": reason(m.detail), "target": strings.Join(targets, " "),
+		"name": s.Name, "problem": m.problem, "detail": reason(m.detail), "target": own,
 		"run": m.run, "due": micros(m.due), "anew": 0,
 	}
 	if m.anew {
@@ -129,15 +57,12 @@ func note(ctx context.Context, tx *dialect.Session, s *Schedule, m mishap) error
 // NoteLate records that no daemon claims a schedule whose slot is due. It does not change the record
 // of a schedule that is known to be in trouble.
 func NoteLate(ctx context.Context, tx *dialect.Session, s *Schedule, why string) error {
-	targets, err := Targets(s.Notify)
-	if s.Notify != "" && len(targets) == 0 && err == nil {
+	own, nobody := targets.Own(s.Notify)
+	if nobody {
 		return nil
 	}
-	if err != nil {
-		targets = nil
-	}
-	_, err = tx.Exec(ctx, noteFirst, dialect.Args{
-		"name": s.Name, "problem": "late", "detail": reason(why), "target": strings.Join(targets, " "), "run": 0, "due": micros(s.Due),
+	_, err := tx.Exec(ctx, noteFirst, dialect.Args{
+		"name": s.Name, "problem": "late", "detail": reason(why), "target": own, "run": 0, "due": micros(s.Due),
 	})
 	return err
 }

@@ -24,7 +24,8 @@ Durations are such as 500ms, 90s, 1h30m or 30d, and sizes 65536, 64KiB or 4MiB. 
 job can have a number of attempts and a timeout of its own.`,
 		Example: `  dbcron queue set mail --max-attempts 5 --retry-delay 30s --retry-max-delay 10m
   dbcron queue set ledger --fifo
-  dbcron queue set import --timeout 2h --keep-dead forever --keep-done 24h`,
+  dbcron queue set import --timeout 2h --keep-dead forever --keep-done 24h
+  dbcron queue set billing --notify ada@example.org,https://example.org/in`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			given, err := givenQueueSettings(c)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/scheduler"
 )
 
 // A queueSetting is a column of a queue that has a flag. Its value is text here, so that all invalid flags are
@@ -46,6 +47,7 @@ var queueSettings = []queueSetting{
 		func(q *queue.Queue) *time.Duration { return &q.PollMin }),
 	queueSpan("poll_max", "", 0, time.Millisecond, "250ms", "how long workers wait between two looks at the most",
 		func(q *queue.Queue) *time.Duration { return &q.PollMax }),
+	queueNotify(),
 }
 
 func (s queueSetting) flag() string { return strings.ReplaceAll(s.name, "_", "-") }
@@ -53,7 +55,11 @@ func (s queueSetting) flag() string { return strings.ReplaceAll(s.name, "_", "-"
 // register adds the setting's flag. It has no default, so it is known what was given, and an empty text restores
 // the default.
 func (s queueSetting) register(c *cobra.Command) {
-	c.Flags().Var(&rawText{shape: s.shape}, s.flag(), fmt.Sprintf("%s (default: %s)", s.usage, s.usual))
+	usage := s.usage
+	if s.usual != "" {
+		usage += " (default: " + s.usual + ")"
+	}
+	c.Flags().Var(&rawText{shape: s.shape}, s.flag(), usage)
 	if s.shape == "yes|no" {
 		c.Flags().Lookup(s.flag()).NoOptDefVal = "yes"
 	}
@@ -105,6 +111,19 @@ func queueFIFO() queueSetting {
 			}
 			q.FIFO = text == "yes"
 			return nil
+		},
+	}
+}
+
+func queueNotify() queueSetting {
+	return queueSetting{
+		"notify", "targets", "",
+		"who is told when it has dead letters or is behind, and when that is over: mail addresses and URLs with commas between, or none (default: as the daemons say)",
+		func(q *queue.Queue) string { return q.Notify },
+		func(q *queue.Queue, text string) error {
+			_, err := scheduler.Targets(text)
+			q.Notify = text
+			return err
 		},
 	}
 }
@@ -249,6 +268,7 @@ type queueSettingsRow struct {
 	MaxPayload    int    `json:"max_payload"`
 	PollMin       string `json:"poll_min"`
 	PollMax       string `json:"poll_max"`
+	Notify        string `json:"notify"`
 }
 
 func newQueueSettingsRow(q *queue.Queue) queueSettingsRow {
@@ -258,6 +278,6 @@ func newQueueSettingsRow(q *queue.Queue) queueSettingsRow {
 	}
 	return queueSettingsRow{
 		q.MaxAttempts, text["retry_delay"], text["retry_max_delay"], text["key_retry"], text["fifo"], text["timeout"],
-		q.MaxCrashes, text["keep_dead"], text["keep_dead_max"], text["keep_done"], q.MaxPayload, text["poll_min"], text["poll_max"],
+		q.MaxCrashes, text["keep_dead"], text["keep_dead_max"], text["keep_done"], q.MaxPayload, text["poll_min"], text["poll_max"], q.Notify,
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/targets"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 )
@@ -16,7 +17,8 @@ import (
 const (
 	mostLate      = 100 // late schedules per look, those with the oldest slots
 	mostRecovered = 1000
-	mostQueues    = 1000
+	mostQueues    = 1000 // without targets of their own, the first by name
+	queuesAtOnce  = 1000
 	countTo       = 10_000 // limit of a queue's count of dead letters
 )
 
@@ -78,22 +80,24 @@ func (n *Notifier) lookForLate(ctx context.Context) error {
 	return nil
 }
 
-// lookAtQueues finds dead letters and queues that lag behind. Without targets it does nothing.
+// A known is what the table notice says of a queue.
+type known struct {
+	times               int64
+	target              string
+	there, isWell, told bool
+}
+
+// A subjectOf names a row of the table notice.
+type subjectOf struct{ subject, name string }
+
+// lookAtQueues finds dead letters and queues that lag behind.
 func (n *Notifier) lookAtQueues(ctx context.Context) error {
-	if len(n.opt.Targets) == 0 {
-		return nil
-	}
-	type key struct{ subject, name string }
-	type state struct {
-		times int64
-		well  bool
-	}
-	known := map[key]state{}
-	_, err := dialect.Select(ctx, &n.db.Session, ofQueues, nil, func(rows *sql.Rows) (k key, err error) {
-		var s state
-		err = rows.Scan(&k.subject, &k.name, &s.times, &s.well)
-		known[k] = s
-		return k, err
+	all := map[subjectOf]known{}
+	_, err := dialect.Select(ctx, &n.db.Session, ofQueues, nil, func(rows *sql.Rows) (of subjectOf, err error) {
+		is := known{there: true}
+		err = rows.Scan(&of.subject, &of.name, &is.times, &is.target, &is.isWell, &is.told)
+		all[of] = is
+		return of, err
 	})
 	if err != nil {
 		return err
@@ -102,55 +106,83 @@ func (n *Notifier) lookAtQueues(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	queues, err := n.queues.Queues(ctx, "", mostQueues)
-	if err != nil {
-		return err
-	}
-	for i := range queues {
-		q := &queues[i]
-		if q.Name == Queue || q.State == "deleted" {
-			continue
-		}
-		counts, oldest, err := n.queues.CountAndOldest(ctx, q.Name, countTo)
+	for after, left := "", mostQueues; ; {
+		queues, err := n.queues.Queues(ctx, after, queuesAtOnce)
 		if err != nil {
 			return err
 		}
-		behind := int64(0)
-		if age := now.Sub(oldest); q.State == "active" && !oldest.IsZero() && age >= n.opt.QueueAge {
-			behind = 1
-		}
-		for _, one := range []struct {
-			subject, detail string
-			times           int64
-		}{
-			{"dead", plain.Count(counts.Dead, countTo) + " dead letters", int64(counts.Dead)},
-			{"behind", fmt.Sprintf("%s ready, the oldest for %s", plain.Count(counts.Ready, countTo), plain.Span(now.Sub(oldest))), behind},
-		} {
-			was, there := known[key{one.subject, q.Name}]
-			if err := n.noteQueue(ctx, one.subject, q, one.detail, one.times, was.times, there, was.well); err != nil {
+		for i := range queues {
+			q := &queues[i]
+			dead, behind := all[subjectOf{"dead", q.Name}], all[subjectOf{"behind", q.Name}]
+			if !n.concerned(q, dead.there || behind.there, &left) {
+				continue
+			}
+			if err := n.lookAtQueue(ctx, q, dead, behind, now); err != nil {
 				return err
 			}
 		}
+		if len(queues) < queuesAtOnce {
+			return nil
+		}
+		after = queues[len(queues)-1].Name
 	}
-	return nil
 }
 
-// noteQueue records the state of a queue; times says how bad it is, 0 meaning well.
-func (n *Notifier) noteQueue(ctx context.Context, subject string, q *queue.Queue, detail string, times,
-	was int64, there, wasWell bool,
-) (err error) {
-	args := dialect.Args{"subject": subject, "name": q.Name, "detail": detail, "times": times, "was": was, "tell": 0}
-	if times > was || wasWell {
+// concerned reports whether somebody is notified of a queue. left is how many more without own targets are
+// looked at, of which there may be any number.
+func (n *Notifier) concerned(q *queue.Queue, noticed bool, left *int) bool {
+	own, nobody := targets.Own(q.Notify)
+	switch {
+	case q.Name == Queue || q.State == "deleted":
+		return false
+	case noticed || own != "":
+		return true
+	case nobody || len(n.opt.Targets) == 0 || *left == 0:
+		return false
+	}
+	*left--
+	return true
+}
+
+// lookAtQueue compares a queue with what is known of it.
+func (n *Notifier) lookAtQueue(ctx context.Context, q *queue.Queue, dead, behind known, now time.Time) error {
+	counts, oldest, err := n.queues.CountAndOldest(ctx, q.Name, countTo)
+	if err != nil {
+		return err
+	}
+	lags := int64(0)
+	if age := now.Sub(oldest); q.State == "active" && !oldest.IsZero() && age >= n.opt.QueueAge {
+		lags = 1
+	}
+	err = n.noteQueue(ctx, "dead", q, plain.Count(counts.Dead, countTo)+" dead letters", int64(counts.Dead), dead)
+	if err != nil {
+		return err
+	}
+	detail := fmt.Sprintf("%s ready, the oldest for %s", plain.Count(counts.Ready, countTo), plain.Span(now.Sub(oldest)))
+	return n.noteQueue(ctx, "behind", q, detail, lags, behind)
+}
+
+// noteQueue records the state of a queue; times says how bad it is, 0 meaning well. The queue's own targets may
+// have changed since the trouble was noted: who was told stays, and who was not told yet is replaced.
+func (n *Notifier) noteQueue(ctx context.Context, subject string, q *queue.Queue, detail string, times int64, was known) (err error) {
+	own, nobody := targets.Own(q.Notify)
+	args := dialect.Args{
+		"subject": subject, "name": q.Name, "detail": detail, "target": own, "times": times, "was": was.times, "tell": 0,
+	}
+	if times > was.times || was.isWell {
 		args["tell"] = 1
 	}
 	switch {
-	case times == 0 && there && !wasWell:
-		args["times"] = was
+	case times == 0 && was.there && !was.isWell:
+		args["times"] = was.times
 		_, err = n.db.Exec(ctx, well, args)
 	case times == 0:
-	case !there:
+	case nobody && was.there && !was.told:
+		_, err = n.db.Exec(ctx, unwanted, args)
+	case nobody:
+	case !was.there:
 		_, err = n.db.Exec(ctx, noteQueue, args)
-	case times != was || wasWell:
+	case times != was.times || was.isWell || own != was.target:
 		_, err = n.db.Exec(ctx, worse, args)
 	}
 	return err

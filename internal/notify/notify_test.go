@@ -256,6 +256,26 @@ func TestWhoIsTold(t *testing.T) {
 	})
 }
 
+// heard lets a daemon look and tell, and returns what each target was told, such as "ops: well dead mail".
+func heard(t *testing.T, db *dbtest.DB, n *Notifier) (all []string) {
+	t.Helper()
+	db.Advance(t, 2*time.Minute)
+	must(t, n.look(t.Context()))
+	must(t, n.gather(t.Context(), true))
+	for _, m := range messages(t, db) {
+		to := strings.TrimSuffix(strings.TrimPrefix(m.Target, "mailto:"), "@example.org")
+		for _, x := range m.Troubles {
+			all = append(all, to+": "+x.Problem+" "+x.Name)
+		}
+		for _, x := range m.Recovered {
+			all = append(all, to+": well "+x.Problem+" "+x.Name)
+		}
+	}
+	slices.Sort(all)
+	db.Do(t, `DELETE FROM {prefix}job WHERE kind = 'notify'`, nil)
+	return all
+}
+
 // Dead letters are told when there are more than were told, a queue that is behind once, and a
 // schedule that no daemon claims.
 func TestQueuesAndLateSchedules(t *testing.T) {
@@ -268,21 +288,10 @@ func TestQueuesAndLateSchedules(t *testing.T) {
 		must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: "hourly", Spec: "@hourly", Command: "true"}))
 		told := func(what string, want ...string) {
 			t.Helper()
-			db.Advance(t, 2*time.Minute)
-			must(t, n.look(t.Context()))
-			must(t, n.gather(t.Context(), true))
-			var got []string
-			for _, m := range messages(t, db) {
-				for _, x := range m.Troubles {
-					got = append(got, x.Problem+" "+x.Name)
-				}
-				for _, x := range m.Recovered {
-					got = append(got, "well "+x.Problem+" "+x.Name)
-				}
+			for i := range want {
+				want[i] = "ops: " + want[i]
 			}
-			slices.Sort(got)
-			is(t, what, got, want)
-			db.Do(t, `DELETE FROM {prefix}job WHERE kind = 'notify'`, nil)
+			is(t, what, heard(t, db, n), want)
 		}
 		told("the oldest job waits", "behind mail")
 		told("nothing is new")
@@ -304,5 +313,81 @@ func TestQueuesAndLateSchedules(t *testing.T) {
 		told("nobody runs it", "late hourly")
 		runAll(t, db)
 		told("somebody has", "well late hourly")
+	})
+}
+
+// A queue's own targets are told of its problems and recoveries, once each, and the daemons' targets are not: also
+// by a daemon that has none.
+func TestQueuesWithTargetsOfTheirOwn(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		c, err := queue.New(db.DB, queue.Options{Logger: quiet()})
+		must(t, err)
+		aims := func(name, notify string) {
+			t.Helper()
+			_, err := c.Edit(t.Context(), name, func(q *queue.Queue) { q.Notify = notify })
+			must(t, err)
+		}
+		queues := []string{"billing", "mail", "noise", "usual"}
+		aims("billing", "ada@example.org, mailto:ben@example.org")
+		aims("mail", "dan@example.org")
+		aims("noise", "none")
+		die := func() {
+			t.Helper()
+			for _, name := range queues {
+				_, err := c.Enqueue(t.Context(), queue.Job{Queue: name, Kind: "k"})
+				must(t, err)
+			}
+			w, err := c.Worker(queue.WorkerOptions{Queues: queues, BuryUnknown: true, Logger: quiet()})
+			must(t, err)
+			must(t, w.RunOnce(t.Context())) // it has no handler
+		}
+		bare := notifier(t, db, Options{})
+		n := notifier(t, db, Options{Targets: []string{"ops@example.org"}})
+		die()
+		is(t, "by a daemon without targets", heard(t, db, bare), []string{"ada: dead billing", "ben: dead billing", "dan: dead mail"})
+		is(t, "by one that has some", heard(t, db, n), []string{"ops: dead usual"})
+		is(t, "nothing is new", heard(t, db, n), nil)
+		is(t, "notices", notices(t, db), []string{"dead billing dead 1 told", "dead mail dead 1 told", "dead usual dead 1 told"})
+
+		aims("mail", "eve@example.org") // Dan is told of the end of what he was told about
+		aims("usual", "none")
+		for _, name := range queues {
+			_, err := c.Bulk(t.Context(), queue.BulkDelete, queue.Filter{Queue: name, State: queue.StateDead}, queue.BulkOptions{})
+			must(t, err)
+		}
+		is(t, "they are gone", heard(t, db, n),
+			[]string{"ada: well dead billing", "ben: well dead billing", "dan: well dead mail", "ops: well dead usual"})
+		is(t, "nothing is new then", heard(t, db, n), nil)
+
+		die()
+		must(t, n.look(t.Context()))
+		aims("billing", "none") // before anybody was told
+		aims("mail", "dan@example.org")
+		aims("noise", "")
+		is(t, "as it was set last", heard(t, db, n), []string{"dan: dead mail", "ops: dead noise"})
+		is(t, "notices then", notices(t, db), []string{"dead mail dead 1 told", "dead noise dead 1 told"})
+
+		// Another daemon has told it since this one looked: who was told is to hear of the end.
+		must(t, n.noteQueue(t.Context(), "dead", &queue.Queue{Name: "mail", Notify: "none"}, "", 1, known{times: 1, there: true}))
+		is(t, "notices at last", notices(t, db), []string{"dead mail dead 1 told", "dead noise dead 1 told"})
+	})
+}
+
+// A queue's own targets are told also where there are more queues than are looked at for the daemons' targets.
+func TestTargetsOfTheLastQueue(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		rows := make([]dialect.Args, queuesAtOnce)
+		for i := range rows {
+			rows[i] = dialect.Args{"name": fmt.Sprintf("q%04d", i)}
+		}
+		db.Do(t, `INSERT INTO {prefix}queue (name) VALUES {values rows: (:name)}`, dialect.Args{"rows": rows})
+		c, err := queue.New(db.DB, queue.Options{Logger: quiet()})
+		must(t, err)
+		_, err = c.Edit(t.Context(), "z", func(q *queue.Queue) { q.Notify = "ada@example.org" })
+		must(t, err)
+		_, err = c.Enqueue(t.Context(), queue.Job{Queue: "z", Kind: "k"})
+		must(t, err)
+		n := notifier(t, db, Options{QueueAge: time.Minute})
+		is(t, "of the last one", heard(t, db, n), []string{"ada: behind z"})
 	})
 }

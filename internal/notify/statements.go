@@ -7,7 +7,6 @@ import "github.com/dbcron/dbcron/dialect"
 // One daemon at a time gathers what is to be told, under the lock of the row ” of notice_target. So the
 // count of a target's messages is right, and simultaneous failures share a message. The rows of notice are
 // locked when they are read, so a failure recorded meanwhile waits, and comes after what was told.
-// and comes after what was told.
 var (
 	// glance reads whether something is to be told, whether there are messages, and whether it is time
 	// to look again.
@@ -71,15 +70,20 @@ var (
 
 	// ofQueues reads the known troubles of queues.
 	ofQueues = dialect.SQL("notify.of-queues", `
-		SELECT subject, name, times, well_at IS NOT NULL FROM {prefix}notice WHERE subject IN ('dead', 'behind')`)
+		SELECT subject, name, times, target, well_at IS NOT NULL, told_at IS NOT NULL FROM {prefix}notice WHERE subject IN ('dead', 'behind')`)
 
 	// noteQueue and worse: first the key decides, and then the number.
 	noteQueue = dialect.SQL("notify.note-queue", `
 		INSERT INTO {prefix}notice (subject, name, problem, detail, target, run_id, times, begun_at, last_at, tell_at)
-		VALUES (:subject, :name, :subject, :detail, '', 0, :times, {now}, {now}, {now}) {ignore_duplicate name}`)
+		VALUES (:subject, :name, :subject, :detail, :target, 0, :times, {now}, {now}, {now}) {ignore_duplicate name}`)
 
 	worse = dialect.SQL("notify.worse", `
-		UPDATE {prefix}notice SET times = :times, detail = :detail, last_at = {now}, well_at = NULL,
+		UPDATE {prefix}notice SET times = :times, detail = :detail, target = :target, last_at = {now}, well_at = NULL,
 			tell_at = CASE WHEN {int :tell} = 1 THEN {now} ELSE tell_at END
 		WHERE subject = :subject AND name = :name AND times = :was`)
+
+	// unwanted deletes a trouble about which nobody is to be told any more, unless somebody was told meanwhile, who
+	// will be told of the recovery. A daemon that is telling it has locked the row.
+	unwanted = dialect.SQL("notify.unwanted", `
+		DELETE FROM {prefix}notice WHERE subject = :subject AND name = :name AND told_at IS NULL`)
 )

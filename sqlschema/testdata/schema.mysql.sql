@@ -335,6 +335,7 @@ CREATE TABLE dbcron_queue (
   poll_max varchar(32) NOT NULL DEFAULT '250ms' COMMENT 'How long it is waited between two looks at the most',
   insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
   update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
+  notify text NOT NULL DEFAULT '' COMMENT 'Who is told when it has dead letters or is behind: addresses and URLs with blanks or commas between, or none; empty: as the daemons say',
   PRIMARY KEY (queue_id),
   UNIQUE KEY dbcron_queue_name (name),
   CONSTRAINT dbcron_queue_state CHECK (state in ('active','paused','deleted')),

@@ -337,6 +337,7 @@ CREATE TABLE dbcron_queue (
     poll_max character varying(32) NOT NULL DEFAULT '250ms'::character varying -- How long it is waited between two looks at the most
     insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made
     update_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row last changed
+    notify text COLLATE "C" NOT NULL DEFAULT ''::text -- Who is told when it has dead letters or is behind: addresses and URLs with blanks or commas between, or none; empty: as the daemons say
     CONSTRAINT dbcron_queue_key PRIMARY KEY (queue_id)
     CONSTRAINT dbcron_queue_name UNIQUE (name)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- The queues and what is set for each. Rows are made on first use and never removed

@@ -350,7 +350,7 @@ CREATE TABLE dbcron_queue ( -- The queues and what is set for each. Rows are mad
     poll_min        TEXT NOT NULL DEFAULT '2ms', -- How soon it is looked again after there was something, where nobody is notified
     poll_max        TEXT NOT NULL DEFAULT '250ms', -- How long it is waited between two looks at the most
     insert_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
-    update_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
+    update_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), notify TEXT NOT NULL DEFAULT '', -- When the row last changed
     CONSTRAINT dbcron_queue_name UNIQUE (name)
 );
 

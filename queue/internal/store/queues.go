@@ -32,7 +32,7 @@ var (
 	SetQueue = dialect.SQL("queue.set", `
 		UPDATE {prefix}queue SET state = :state, reason = :reason, key_retry = :key_retry, max_attempts = :max_attempts, max_crashes = :max_crashes,
 			retry_delay = :retry_delay, retry_max_delay = :retry_max_delay, timeout = :timeout, max_payload = :max_payload,
-			keep_dead = :keep_dead, keep_dead_max = :keep_dead_max, keep_done = :keep_done, poll_min = :poll_min, poll_max = :poll_max, update_time = {now}
+			keep_dead = :keep_dead, keep_dead_max = :keep_dead_max, keep_done = :keep_done, poll_min = :poll_min, poll_max = :poll_max, notify = :notify, update_time = {now}
 		WHERE queue_id = :queue`)
 
 	// QueueUses tells what keeps a queue from being deleted. Routes to it are set with the
@@ -50,7 +50,7 @@ var (
 )
 
 const queueColumns = `q.queue_id, q.name, q.state, q.reason, q.ordered, q.key_retry, q.max_attempts, q.max_crashes, q.retry_delay, q.retry_max_delay,
-			q.timeout, q.max_payload, q.keep_dead, q.keep_dead_max, q.keep_done, q.poll_min, q.poll_max`
+			q.timeout, q.max_payload, q.keep_dead, q.keep_dead_max, q.keep_done, q.poll_min, q.poll_max, q.notify`
 
 // withGenerations gives a row for each generation of blocks of some queues, and one with
 // no blocks for a queue that was written by hand and has none yet.
