@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -502,5 +503,28 @@ func TestDrainedNodes(t *testing.T) {
 		shared(t, c)
 		change("no", name(first), name(second))
 		shared(t, c, 4, 4)
+	})
+}
+
+// A worker says once that its queue has more workers than blocks.
+func TestSurplusIsLogged(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		enqueue(t, client(t, db, Options{Blocks: 1}), Job{Kind: "noop"})
+		var out lockedBuffer
+		log := slog.New(slog.NewTextHandler(&out, nil))
+		one := worker(t, other(t, db), WorkerOptions{Logger: log})
+		handle(t, one, "noop", func(context.Context, *Delivery) error { return nil })
+		start(t, one)
+		empty(t, db)
+		if n := out.count("more workers than blocks"); n != 0 {
+			t.Errorf("logged %d times, with one worker", n)
+		}
+		two := worker(t, other(t, db), WorkerOptions{})
+		handle(t, two, "noop", func(context.Context, *Delivery) error { return nil })
+		start(t, two)
+		eventually(t, "it is logged", func() bool { return out.count("more workers than blocks") > 0 })
+		if n := out.count("workers=2 blocks=1"); n != 1 {
+			t.Errorf("logged %d times:\n%s", n, out.buf.String())
+		}
 	})
 }
