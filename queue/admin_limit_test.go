@@ -27,35 +27,12 @@ func limit(t *testing.T, c *Client, kind string, running int) {
 }
 
 // A crowd counts how many are there at once.
-type crowd struct {
-	mu              sync.Mutex
-	here, most, all int
-}
-
-func (c *crowd) enter() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.here++
-	c.all++
-	c.most = max(c.most, c.here)
-}
-
-func (c *crowd) leave() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.here--
-}
-
-func (c *crowd) counts() (here, most, all int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.here, c.most, c.all
-}
+type crowd struct{ dbtest.Crowd }
 
 // pass is a handler that takes long enough for others to begin beside it.
 func (c *crowd) pass(ctx context.Context, _ *Delivery) error {
-	c.enter()
-	defer c.leave()
+	c.Enter()
+	defer c.Leave()
 	select {
 	case <-ctx.Done():
 	case <-time.After(3 * time.Millisecond):
@@ -155,8 +132,8 @@ func TestRunningLimit(t *testing.T) {
 				handle(t, w, "x", crowd.pass)
 				must(t, w.HandleBatch("batch", BatchOptions{Max: 3}, func(ctx context.Context, batch []*Delivery) error {
 					for range batch[1:] {
-						crowd.enter()
-						defer crowd.leave()
+						crowd.Enter()
+						defer crowd.Leave()
 					}
 					return crowd.pass(ctx, batch[0])
 				}))
@@ -168,7 +145,7 @@ func TestRunningLimit(t *testing.T) {
 			}
 			enqueueMany(t, c, jobs)
 			empty(t, db)
-			if _, got, all := crowd.counts(); got > most || all != len(jobs) {
+			if _, got, all := crowd.Counts(); got > most || all != len(jobs) {
 				t.Errorf("limit %d: %d at a time, %d in all", most, got, all)
 			}
 			for _, stop := range stops {
@@ -193,8 +170,8 @@ func TestKindLimit(t *testing.T) {
 		var slow, quick, free crowd
 		hold := make(chan struct{})
 		handle(t, w, "slow", func(context.Context, *Delivery) error {
-			slow.enter()
-			defer slow.leave()
+			slow.Enter()
+			defer slow.Leave()
 			<-hold
 			return nil
 		})
@@ -218,17 +195,17 @@ func TestKindLimit(t *testing.T) {
 			}
 		}()
 		eventually(t, "the others are done", func() bool {
-			_, _, q := quick.counts()
-			_, _, f := free.counts()
+			_, _, q := quick.Counts()
+			_, _, f := free.Counts()
 			return q == 20 && f == 20
 		})
-		eventually(t, "two slow ones run", func() bool { here, _, _ := slow.counts(); return here == 2 })
+		eventually(t, "two slow ones run", func() bool { here, _, _ := slow.Counts(); return here == 2 })
 		close(hold)
 		empty(t, db)
-		if _, most, all := slow.counts(); most != 2 || all != 100 {
+		if _, most, all := slow.Counts(); most != 2 || all != 100 {
 			t.Errorf("of slow ones %d at a time, %d in all", most, all)
 		}
-		if _, most, _ := quick.counts(); most > 5 {
+		if _, most, _ := quick.Counts(); most > 5 {
 			t.Errorf("of quick ones %d at a time", most)
 		}
 	})
@@ -242,8 +219,8 @@ func TestLimitChanges(t *testing.T) {
 		var crowd crowd
 		next := make(chan struct{})
 		handle(t, w, "x", func(context.Context, *Delivery) error {
-			crowd.enter()
-			defer crowd.leave()
+			crowd.Enter()
+			defer crowd.Leave()
 			<-next
 			return nil
 		})
@@ -252,7 +229,7 @@ func TestLimitChanges(t *testing.T) {
 		defer close(next)
 		run := func(n int) {
 			t.Helper()
-			eventually(t, fmt.Sprintf("%d run", n), func() bool { here, _, _ := crowd.counts(); return here == n })
+			eventually(t, fmt.Sprintf("%d run", n), func() bool { here, _, _ := crowd.Counts(); return here == n })
 		}
 		knows := func(running int) {
 			t.Helper()
@@ -270,7 +247,7 @@ func TestLimitChanges(t *testing.T) {
 			next <- struct{}{}
 		}
 		eventually(t, "one of those that wait has begun, and no more", func() bool {
-			here, _, all := crowd.counts()
+			here, _, all := crowd.Counts()
 			return here == 3 && all == 11
 		})
 		limit(t, c, "", 6)
@@ -350,7 +327,7 @@ func TestLimitFaults(t *testing.T) {
 			enqueue(t, c, Job{Kind: []string{"x", "y"}[i%2]})
 		}
 		empty(t, db)
-		if _, most, _ := crowd.counts(); most > 2 {
+		if _, most, _ := crowd.Counts(); most > 2 {
 			t.Errorf("%d at a time", most)
 		}
 	})
@@ -376,7 +353,7 @@ func TestRate(t *testing.T) {
 		}
 		empty(t, db)
 		took := instant.Now().Sub(began)
-		if _, _, all := x.counts(); all != 60 || took < 900*time.Millisecond { // 50 at 50 a second, less what comes a little late
+		if _, _, all := x.Counts(); all != 60 || took < 900*time.Millisecond { // 50 at 50 a second, less what comes a little late
 			t.Errorf("%d jobs took %v", all, took)
 		}
 	})
@@ -398,14 +375,14 @@ func TestRateOfLatePermits(t *testing.T) {
 			w1 := worker(t, other(t, db), WorkerOptions{Concurrency: 16})
 			w1.slow = 10 * time.Millisecond // so that it is busy, and the other has the blocks
 			handle(t, w1, "x", func(context.Context, *Delivery) error {
-				held.enter()
-				defer held.leave()
+				held.Enter()
+				defer held.Leave()
 				<-hold
 				return nil
 			})
 			enqueueMany(t, c, slices.Repeat([]Job{{Kind: "x"}}, 16))
 			stop := start(t, w1)
-			eventually(t, "one has all permits", func() bool { here, _, _ := held.counts(); return here == 16 })
+			eventually(t, "one has all permits", func() bool { here, _, _ := held.Counts(); return here == 16 })
 			enqueueMany(t, c, slices.Repeat([]Job{{Kind: "x"}}, 16))
 			w2 := worker(t, other(t, db), WorkerOptions{})
 			handle(t, w2, "x", begun.pass)

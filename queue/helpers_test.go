@@ -6,8 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -53,8 +51,6 @@ func each(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	t.Parallel()
 	dbtest.Each(t, f, (*testing.T).Parallel)
 }
-
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
 // client returns a client, with few blocks unless opt says otherwise.
 func client(t *testing.T, db *dbtest.DB, opt Options) *Client {
@@ -292,26 +288,7 @@ func want(t *testing.T, what string, err, target error) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// eventually waits for what must come about, and fails the test if it does not.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	tick, over := time.NewTicker(10*time.Millisecond), time.After(longWait)
-	defer tick.Stop()
-	for !is() {
-		select {
-		case <-tick.C:
-		case <-over:
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
+var must, eventually, quiet = dbtest.Must, dbtest.Eventually, dbtest.Quiet
 
 // received waits for what a goroutine sends.
 func received[T any](t *testing.T, what string, c <-chan T) (v T) {

@@ -75,8 +75,8 @@ func TestBacklogOfAKind(t *testing.T) {
 		var slow, quick crowd
 		goOn := make(chan struct{})
 		handle(t, w, "slow", func(context.Context, *Delivery) error {
-			slow.enter()
-			defer slow.leave()
+			slow.Enter()
+			defer slow.Leave()
 			<-goOn
 			return nil
 		})
@@ -87,12 +87,12 @@ func TestBacklogOfAKind(t *testing.T) {
 			if i == 0 {
 				start(t, w)
 			}
-			eventually(t, fmt.Sprint("the others are done: ", i), func() bool { _, _, n := quick.counts(); return n == 20*(i+1) })
+			eventually(t, fmt.Sprint("the others are done: ", i), func() bool { _, _, n := quick.Counts(); return n == 20*(i+1) })
 		}
 		inMemory(t, w, 30*batch)
 		close(goOn)
 		empty(t, db)
-		if _, most, all := slow.counts(); most != 1 || all != 2*many {
+		if _, most, all := slow.Counts(); most != 1 || all != 2*many {
 			t.Errorf("%d at a time, %d in all", most, all)
 		}
 	})

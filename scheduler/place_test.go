@@ -6,38 +6,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
-
-// A crowd counts how many are inside, and how many have been at the most.
-type crowd struct {
-	mu                sync.Mutex
-	inside, most, all int
-}
-
-func (c *crowd) enter() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.inside++
-	c.all++
-	c.most = max(c.most, c.inside)
-}
-
-func (c *crowd) leave() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.inside--
-}
-
-func (c *crowd) count() (most, all int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.most, c.all
-}
 
 // A daemon claims more runs of a function that is quick than it has places, and executes no more
 // at a time than it has. If the function becomes slow, the runs for which no place becomes free
@@ -48,13 +21,13 @@ func TestQuickFunctionsAreClaimedAhead(t *testing.T) {
 		for i := range n {
 			addJob(t, db, Schedule{Name: fmt.Sprint("s", i), Kind: "func", Command: "f"})
 		}
-		var here crowd
+		var here dbtest.Crowd
 		blocked := make(chan struct{})
 		close(blocked)
 		s := daemon(t, db, Options{MaxRuns: places})
 		handle(t, s, "f", func(context.Context, *Running) error {
-			here.enter()
-			defer here.leave()
+			here.Enter()
+			defer here.Leave()
 			<-blocked
 			return nil
 		})
@@ -64,7 +37,7 @@ func TestQuickFunctionsAreClaimedAhead(t *testing.T) {
 		}
 		db.Advance(t, time.Hour)
 		work(t, s)
-		if most, all := here.count(); most > places || all != n {
+		if _, most, all := here.Counts(); most > places || all != n {
 			t.Fatalf("%d runs, %d at a time; want %d, and at most %d", all, most, n, places)
 		}
 		for range 100 { // however slow this machine was
@@ -85,16 +58,16 @@ func TestQuickFunctionsAreClaimedAhead(t *testing.T) {
 		if got := s.room(lane); got > 0 {
 			t.Errorf("room for %d runs, and no place is free", got)
 		}
-		var there crowd
+		var there dbtest.Crowd
 		other := daemon(t, again(t, db), Options{})
-		handle(t, other, "f", func(context.Context, *Running) error { there.enter(); return nil })
+		handle(t, other, "f", func(context.Context, *Running) error { there.Enter(); return nil })
 		work(t, other)
-		if _, all := there.count(); all != n-places {
+		if _, _, all := there.Counts(); all != n-places {
 			t.Errorf("the other daemon executed %d runs, want %d", all, n-places)
 		}
 		close(blocked)
 		s.runs.Wait()
-		if most, all := here.count(); most > places || all != n+places {
+		if _, most, all := here.Counts(); most > places || all != n+places {
 			t.Errorf("%d runs, %d at a time; want %d, and at most %d", all, most, n+places, places)
 		}
 		states := map[string]int{}
