@@ -1,6 +1,6 @@
-// Clicks counts the clicks on pages, many at a time: a handler of batches gets up to 100
-// jobs, adds them up, and writes each page once. The counts are written in a transaction
-// together with the ends of all jobs of the batch, so that each click counts once.
+// Clicks counts the clicks on pages, many at a time: a batch handler gets up to 100 jobs, adds
+// them up, and writes each page once. One transaction writes the counts and completes all jobs
+// of the batch, so each click counts once.
 //
 //	clicks --url postgres://user:password@host/database --clicks 1000
 //
@@ -65,7 +65,7 @@ func run(ctx context.Context, url string, clicks int) error {
 	if err != nil {
 		return err
 	}
-	// A batch that is not full waits for more for a moment.
+	// A batch that is not full waits briefly for more jobs.
 	err = w.HandleBatch(clicked.Name, queue.BatchOptions{Max: 100, Wait: 20 * time.Millisecond},
 		func(ctx context.Context, batch []*queue.Delivery) error {
 			return count(ctx, db, batch)
@@ -111,14 +111,14 @@ func makeTables(ctx context.Context, db *dialect.DB) error {
 	if err != nil {
 		return err
 	}
-	// Under a lock: two that make a table at once can be in each other's way.
+	// Under a lock, because concurrent CREATE TABLE statements can fail.
 	return locker.Do(ctx, "clicks table", func(ctx context.Context, _ *lock.Lease) error {
 		_, err := db.Exec(ctx, table, nil)
 		return err
 	})
 }
 
-// count counts a batch. The results say what becomes of each of its jobs.
+// count counts a batch and returns the outcome of each of its jobs.
 func count(ctx context.Context, db *dialect.DB, batch []*queue.Delivery) error {
 	results, sums := make(queue.Results, len(batch)), map[string]int{}
 	for i, d := range batch {
@@ -152,7 +152,7 @@ func count(ctx context.Context, db *dialect.DB, batch []*queue.Delivery) error {
 	return nil
 }
 
-// counted waits until so many clicks on some pages are counted.
+// counted waits until the given number of clicks on some pages is counted.
 func counted(ctx context.Context, db *dialect.DB, pages []string, clicks int) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -1,10 +1,10 @@
-// Counter adds to a number in a table, as often as it is told. Start as many as
+// Counter adds to a number in a table, a given number of times. Start as many as
 // you like, on as many hosts: they share one lock, and no addition is lost.
 //
 //	counter --url postgres://user:password@host/database --times 1000
 //
-// An addition reads the number and writes it back, in two statements. Two that
-// did so at once would both read 7 and both write 8: that is what the lock is for.
+// An addition reads the number and writes it back, in two statements. Without the
+// lock, two concurrent additions could both read 7 and both write 8.
 package main
 
 import (
@@ -53,7 +53,7 @@ func count(ctx context.Context, url, name string, times int, guarded bool) error
 	if err != nil {
 		return err
 	}
-	// Under the lock: two that make a table at once can be in each other's way.
+	// Under the lock, because concurrent CREATE TABLE statements can fail.
 	err = locker.Do(ctx, name, func(ctx context.Context, _ *lock.Lease) error {
 		_, err := db.Exec(ctx, table, nil)
 		if err == nil {
@@ -78,9 +78,9 @@ func count(ctx context.Context, url, name string, times int, guarded bool) error
 	return err
 }
 
-// add is right as long as one process does it at a time. Its ctx ends before
-// the lock can be another's. But a process that is stopped between the two
-// statements for longer than its lease writes an old number when it goes on.
+// add is correct as long as one process at a time calls it. Its ctx ends before
+// anybody else can have the lock. But a process that is stopped between the two
+// statements for longer than its lease writes a stale number when it continues.
 func add(ctx context.Context, s *dialect.Session, name string) (n int64, err error) {
 	if err := s.Get(ctx, read, dialect.Args{"name": name}, &n); err != nil {
 		return 0, err
@@ -89,8 +89,8 @@ func add(ctx context.Context, s *dialect.Session, name string) (n int64, err err
 	return n + 1, err
 }
 
-// addGuarded is right always: Guard lets nobody pass after the next holder, and
-// lets that one wait until this transaction has ended.
+// addGuarded is always correct: Guard refuses a holder once a later one has passed,
+// and makes the next holder wait until this transaction has ended.
 func addGuarded(ctx context.Context, db *dialect.DB, lease *lock.Lease, name string) (n int64, err error) {
 	tx, err := db.Pool().BeginTx(ctx, nil)
 	if err != nil {

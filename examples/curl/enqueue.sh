@@ -1,6 +1,6 @@
 #!/bin/sh
-# Enqueues a job, once, however often it has to be sent: curl sends it again, with the same
-# key, when nobody answers.
+# Enqueues a job exactly once, however often the request has to be sent: curl repeats it with the same
+# key when there is no answer.
 #
 #   sh enqueue.sh mail welcome '{"to": "ada@example.org"}'
 set -eu

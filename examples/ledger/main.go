@@ -1,7 +1,6 @@
-// Ledger books the payments of accounts, each account's in the order in which they came,
-// and many accounts at a time: jobs of one key are done one after the other, whichever
-// worker does them, and a failed one is waited for. A payment is booked in a transaction
-// together with the end of its job, so it is booked once.
+// Ledger books payments, in order within each account and concurrently across accounts: jobs
+// of one key are done one after the other, on any worker, and later ones wait for one that
+// failed. One transaction books a payment and completes its job, so it is booked once.
 //
 //	ledger --url postgres://user:password@host/database --accounts 10 --payments 20
 //
@@ -84,7 +83,7 @@ func run(ctx context.Context, url string, accounts int64, payments int) error {
 		stop(err) // if it could not begin, nothing waits for it
 		worked <- err
 	}()
-	// Ids that no other process takes; a bank would have its own way.
+	// Ids that no other process uses; a bank would have its own scheme.
 	first := int64(os.Getpid()) * 1_000_000
 	if err := pay(ctx, db, c, first, accounts, payments); err != nil {
 		return err
@@ -105,7 +104,7 @@ func makeTables(ctx context.Context, db *dialect.DB) error {
 	if err != nil {
 		return err
 	}
-	// Under a lock: two that make a table at once can be in each other's way.
+	// Under a lock, because concurrent CREATE TABLE statements can fail.
 	return locker.Do(ctx, "ledger table", func(ctx context.Context, _ *lock.Lease) error {
 		_, err := db.Exec(ctx, table, nil)
 		return err

@@ -1,4 +1,4 @@
-// Enqueues a job, once, however often it has to be sent.
+// Enqueues a job exactly once, however often the request has to be sent.
 //
 //   node enqueue.mjs mail welcome '{"to": "ada@example.org"}'
 //
@@ -10,8 +10,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 const api = process.env.DBCRON_API ?? 'http://127.0.0.1:8686/api/v1'
 const token = process.env.DBCRON_TOKEN
 
-// enqueue returns the job's id. With a key that the caller keeps, it is once also for other
-// processes.
+// enqueue returns the job's id. With a key that the caller stores, the job is enqueued once
+// across processes, too.
 async function enqueue(queue, kind, payload, key = randomUUID(), tries = 6) {
   for (let n = 1; ; n++) {
     try {
@@ -30,7 +30,7 @@ async function enqueue(queue, kind, payload, key = randomUUID(), tries = 6) {
       const error = new Error(`${answer.status}: ${text}`)
       error.refused = ![502, 503, 504].includes(answer.status)
       throw error
-    } catch (error) { // else nobody answers, or the answer was lost
+    } catch (error) { // else no answer, or a lost one
       if (error.refused || n === tries) throw error
     }
     await sleep((100 + 100 * Math.random()) * 2 ** (n - 1))

@@ -1,19 +1,18 @@
-// Does jobs by push: the daemon sends each to this address, and the answer says what came of
-// it.
+// Processes pushed jobs: the daemon sends each to this address, and the answer is its outcome.
 //
 //   DBCRON_SECRET=whsec_… node push.mjs 127.0.0.1 9000
 //
-// A signature tells that a request is the daemon's. A job can come more than once: its id,
-// in the header Idempotency-Key, is the same each time.
+// The signature proves that a request is the daemon's. A job can be sent more than once; its id, in
+// the header Idempotency-Key, stays the same.
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import { createServer } from 'node:http'
 
-const secrets = process.env.DBCRON_SECRET.split(' ') // two while one is replaced by the other
+const secrets = process.env.DBCRON_SECRET.split(' ') // two during a rotation
 const tolerance = 300 // seconds
 
 class Permanent extends Error {}
 
-// Your work. A Permanent error is for good; with any other the job is tried again.
+// Your work. A Permanent error makes the job a dead letter; after any other it is retried.
 async function handle(kind, payload) {
   if (payload?.to === undefined) throw new Permanent('there is nobody to write to')
   console.log('mail to', payload.to)
@@ -52,4 +51,4 @@ const server = createServer(async (request, response) => {
   const [code, status, message] = await answer(request)
   response.writeHead(code, { 'Content-Type': 'application/json' }).end(JSON.stringify({ status, message }))
 }).listen(Number(process.argv[3]), process.argv[2])
-process.once('SIGTERM', () => server.close()) // when what is under way is answered
+process.once('SIGTERM', () => server.close()) // after answering current requests

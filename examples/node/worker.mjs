@@ -1,9 +1,9 @@
-// Does the jobs of a queue, by pull: it asks a daemon for jobs, and tells what came of them.
+// Pulls the jobs of a queue: it claims jobs from a daemon, and reports their outcomes.
 //
 //   node worker.mjs mail
 //
 // DBCRON_API names the daemon, DBCRON_TOKEN is a token with the scope work, if there are
-// tokens. Start as many as you like. SIGTERM lets the jobs that are under way end.
+// tokens. Start as many as you like. On SIGTERM it finishes its current jobs.
 import { setTimeout as sleep } from 'node:timers/promises'
 
 const api = process.env.DBCRON_API ?? 'http://127.0.0.1:8686/api/v1'
@@ -13,7 +13,7 @@ process.once('SIGTERM', () => stopping.abort())
 
 class Permanent extends Error {}
 
-// Your work. A Permanent error is for good; with any other the job is tried again.
+// Your work. A Permanent error makes the job a dead letter; after any other it is retried.
 async function handle(job) {
   if (job.payload?.to === undefined) throw new Permanent('there is nobody to write to')
   console.log('mail to', job.payload.to)

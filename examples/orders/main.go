@@ -1,7 +1,6 @@
-// Orders takes orders and confirms them later: each order is written in a transaction
-// together with the job that will confirm it, so that there is never one without the
-// other, and each is confirmed in a transaction together with the end of that job, so
-// that it is confirmed once.
+// Orders takes orders and confirms them later. One transaction writes an order and the job
+// that will confirm it, so neither exists without the other. Another confirms the order and
+// completes the job, so it is confirmed once.
 //
 //	orders --url postgres://user:password@host/database --orders 100
 //
@@ -32,7 +31,7 @@ var (
 	open    = dialect.SQL("orders.open", `SELECT COUNT(*) FROM example_order WHERE confirmed = 0`)
 )
 
-// confirmOrder is the job. Those of one customer are done in their order.
+// confirmOrder is the job. The jobs of one customer are done in order.
 var confirmOrder = queue.Kind[order]{Name: "confirm-order", Queue: "orders"}
 
 type order struct {
@@ -63,7 +62,7 @@ func run(ctx context.Context, url string, orders int) error {
 	if err != nil {
 		return err
 	}
-	// Under a lock: two that make a table at once can be in each other's way.
+	// Under a lock, because concurrent CREATE TABLE statements can fail.
 	err = locker.Do(ctx, "orders table", func(ctx context.Context, _ *lock.Lease) error {
 		_, err := db.Exec(ctx, table, nil)
 		return err
@@ -94,7 +93,7 @@ func run(ctx context.Context, url string, orders int) error {
 		worked <- err
 	}()
 	for i := range orders {
-		// An id that no other process takes; a shop would have its own way.
+		// An id that no other process uses; a shop would have its own scheme.
 		id := int64(os.Getpid())*1_000_000 + int64(i)
 		if err := take(ctx, db, c, order{id, fmt.Sprintf("customer-%d", i%7)}); err != nil {
 			return err
@@ -113,7 +112,7 @@ func take(ctx context.Context, db *dialect.DB, c *queue.Client, o order) error {
 	job := confirmOrder.Job(o)
 	job.Key = o.Customer
 	var wake func()
-	// Tx runs all of it again after a deadlock. With a *sql.Tx or pgx.Tx of your own it
+	// Tx retries the whole function after a deadlock. With a *sql.Tx or pgx.Tx of your own it
 	// is EnqueueTx(ctx, tx, job), or EnqueueTx(ctx, postgres.Tx(tx), job).
 	err := db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
 		if _, err := tx.Exec(ctx, insert, dialect.Args{"id": o.ID, "customer": o.Customer}); err != nil {

@@ -1,4 +1,4 @@
-"""Enqueues a job, once, however often it has to be sent.
+"""Enqueues a job exactly once, however often the request has to be sent.
 
     python3 enqueue.py mail welcome '{"to": "ada@example.org"}'
 
@@ -11,7 +11,7 @@ TOKEN = os.environ.get("DBCRON_TOKEN")
 
 
 def enqueue(queue, kind, payload, key=None, tries=6):
-    """Returns the job's id. With a key that the caller keeps, it is once also for other processes."""
+    """Returns the job's id. With a key that the caller stores, the job is enqueued once across processes, too."""
     request = urllib.request.Request(
         API + "/jobs",
         data=json.dumps({"queue": queue, "kind": kind, "payload": payload}).encode(),
@@ -26,7 +26,7 @@ def enqueue(queue, kind, payload, key=None, tries=6):
         except urllib.error.HTTPError as e:
             if e.code not in (502, 503, 504) or n == tries - 1:
                 raise RuntimeError(f"{e.code}: {e.read().decode(errors='replace')}") from e
-        except OSError:  # nobody answers, or the answer was lost
+        except OSError:  # no answer, or a lost one
             if n == tries - 1:
                 raise
         time.sleep(random.uniform(0.1, 0.2) * 2**n)

@@ -1,19 +1,19 @@
-"""Does jobs by push: the daemon sends each to this address, and the answer says what came of it.
+"""Processes pushed jobs: the daemon sends each to this address, and the answer is its outcome.
 
     DBCRON_SECRET=whsec_… python3 push.py 127.0.0.1 9000
 
-A signature tells that a request is the daemon's. A job can come more than once: its id, in
-the header Idempotency-Key, is the same each time.
+The signature proves that a request is the daemon's. A job can be sent more than once; its id, in
+the header Idempotency-Key, stays the same.
 """
 import base64, hashlib, hmac, json, os, signal, sys, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-SECRETS = os.environ["DBCRON_SECRET"].split()  # two while one is replaced by the other
+SECRETS = os.environ["DBCRON_SECRET"].split()  # two during a rotation
 TOLERANCE = 300  # seconds
 
 
 def handle(kind, payload):
-    """Your work. A ValueError is for good; with any other error the job is tried again."""
+    """Your work. A ValueError makes the job a dead letter; after any other error it is retried."""
     if "to" not in payload:
         raise ValueError("there is nobody to write to")
     print("mail to", payload["to"], flush=True)
@@ -56,5 +56,5 @@ class Push(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
 
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # what is under way comes again
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # unfinished jobs are sent again
 ThreadingHTTPServer((sys.argv[1], int(sys.argv[2])), Push).serve_forever()

@@ -1,9 +1,9 @@
-"""Does the jobs of a queue, by pull: it asks a daemon for jobs, and tells what came of them.
+"""Pulls the jobs of a queue: it claims jobs from a daemon, and reports their outcomes.
 
     python3 worker.py mail
 
 DBCRON_API names the daemon, DBCRON_TOKEN is a token with the scope work, if there are tokens.
-Start as many as you like. SIGTERM lets the job that is under way end.
+Start as many as you like. On SIGTERM it finishes its current job.
 """
 import json, os, random, signal, sys, threading, time, urllib.parse, urllib.request
 
@@ -12,7 +12,7 @@ TOKEN = os.environ.get("DBCRON_TOKEN")
 
 
 def handle(job):
-    """Your work. A ValueError is for good; with any other error the job is tried again."""
+    """Your work. A ValueError makes the job a dead letter; after any other error it is retried."""
     if "to" not in job["payload"]:
         raise ValueError("there is nobody to write to")
     print("mail to", job["payload"]["to"], flush=True)
@@ -55,6 +55,6 @@ while not stopping.is_set():
         idle = False
         for job in jobs:
             post(*work(job))
-    except OSError as e:  # what it could not tell is done again after the lease
+    except OSError as e:  # a job without a reported outcome is done again after its lease
         print(e, file=sys.stderr)
         time.sleep(random.uniform(0.5, 2))

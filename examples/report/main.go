@@ -1,6 +1,6 @@
-// Report counts the words of texts in parallel, and adds the counts up when all are
-// known: a group of jobs, whose callback reads what they have made. No handler needs a
-// lock, nor a table of its own.
+// Report counts the words of texts in parallel, and adds up the counts when all are known: a
+// group of jobs, whose callback reads their results. No handler needs a lock or a table of
+// its own.
 //
 //	report --url postgres://user:password@host/database README.md docs/*.md
 //
@@ -73,7 +73,7 @@ func run(ctx context.Context, url string, files []string) error {
 	return <-worked
 }
 
-// enqueue makes a group of a job for each file.
+// enqueue creates a group with a job for each file.
 func enqueue(ctx context.Context, c *queue.Client, files []string) (int64, error) {
 	var jobs []queue.Job
 	for _, name := range files {

@@ -1,6 +1,6 @@
 // River is what docs/coming-from-river.md shows of dbcron: typed jobs, workers, insertion in a pgx
 // transaction, unique and periodic jobs, cancellation. It runs for a moment on the PostgreSQL
-// database that --url names, in which it makes dbcron's tables.
+// database that --url names, where it creates dbcron's tables.
 package main
 
 import (
@@ -66,7 +66,7 @@ func run(ctx context.Context, url string) error {
 	return work(ctx, db, c)
 }
 
-// place inserts a job in a transaction: it is there if and when that commits.
+// place inserts a job in a transaction: the job exists if and when that commits.
 func place(ctx context.Context, pool *pgxpool.Pool, c *queue.Client) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		_, _, err := c.EnqueueTx(ctx, postgres.Tx(tx), sortKind.Job(sortArgs{[]string{"whale", "bear"}}))
@@ -74,7 +74,7 @@ func place(ctx context.Context, pool *pgxpool.Pool, c *queue.Client) error {
 	})
 }
 
-// insert inserts jobs with options, one that is not inserted twice, and one that is cancelled.
+// insert inserts jobs with options, a unique one, and one that it cancels.
 func insert(ctx context.Context, c *queue.Client) error {
 	job := sortKind.Job(sortArgs{[]string{"tiger", "ant"}})
 	job.Priority, job.MaxAttempts, job.Key = queue.Low, 3, "account-42"
@@ -95,7 +95,7 @@ func insert(ctx context.Context, c *queue.Client) error {
 	return c.Cancel(ctx, "river", e.ID)
 }
 
-// handle gives a worker its handlers. Tests do, too.
+// handle registers a worker's handlers. Tests use it, too.
 func handle(w *queue.Worker, sorted func(sortArgs)) error {
 	policy := queue.RetryPolicy{MaxAttempts: 25, Timeout: time.Minute, Backoff: func(attempt int, err error) time.Duration {
 		if errors.Is(err, errBusy) {

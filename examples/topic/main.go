@@ -1,12 +1,11 @@
-// Topic tells all who want to know of orders that were placed: each queue that has
-// subscribed to the topic gets a copy of each publication, all of them or none, and whoever
-// publishes can tell how many are done.
+// Topic publishes placed orders: each queue that has subscribed to the topic gets a copy of
+// each publication, all of them or none, and the publisher can see how many are done.
 //
 //	topic --url postgres://user:password@host/database --orders 10
 //
 // It ends when its copies are done. Start as many as you like: they share the work, and any
 // of them may be killed. Mail and warehouse would be programs of their own, with workers
-// of their own queues; whoever publishes need not know them.
+// of their own queues; the publisher need not know them.
 package main
 
 import (
@@ -72,7 +71,7 @@ func run(ctx context.Context, url string, orders int) error {
 	}
 	copies := 0
 	for i := range orders {
-		// In the transaction that writes the order it is PublishTx.
+		// To publish in the transaction that writes the order, use PublishTx.
 		p, err := c.Publish(ctx, topic, placed.Job(order{i}))
 		if err != nil {
 			return err
@@ -90,7 +89,7 @@ func run(ctx context.Context, url string, orders int) error {
 	return <-worked
 }
 
-// newWorker returns a worker of one of those who want to know.
+// newWorker returns a worker of one subscriber.
 func newWorker(c *queue.Client, name string) (*queue.Worker, error) {
 	w, err := c.Worker(queue.WorkerOptions{Queues: []string{name}, Concurrency: 2})
 	if err != nil {
