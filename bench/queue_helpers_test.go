@@ -122,12 +122,12 @@ func (o *ours) workWith(t *testing.T, c *queue.Client, do func(ctx context.Conte
 
 func (o *ours) left(t *testing.T) (n int64) {
 	t.Helper()
-	o.Scan(t, `SELECT (SELECT COUNT(*) FROM {prefix}job) + (SELECT COUNT(*) FROM {prefix}job_delayed)
+	o.Scan(t, `SELECT (SELECT COUNT(*) FROM {prefix}job WHERE id > 0) + (SELECT COUNT(*) FROM {prefix}job_delayed WHERE id > 0)
 		+ (SELECT COUNT(*) FROM {prefix}job_running) + (SELECT COUNT(*) FROM {prefix}job_dead)`, nil, &n)
 	return n
 }
 
-var oursEmpty = dialect.Unlisted(`SELECT CASE WHEN EXISTS (SELECT 1 FROM {prefix}job) OR EXISTS (SELECT 1 FROM {prefix}job_delayed)
+var oursEmpty = dialect.Unlisted(`SELECT CASE WHEN EXISTS (SELECT 1 FROM {prefix}job WHERE id > 0) OR EXISTS (SELECT 1 FROM {prefix}job_delayed WHERE id > 0)
 	OR EXISTS (SELECT 1 FROM {prefix}job_running) THEN 0 ELSE 1 END`)
 
 func (o *ours) empty(ctx context.Context) (over bool, err error) {

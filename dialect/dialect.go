@@ -74,6 +74,10 @@ type Dialect struct {
 	// up to a LIMIT. Otherwise statements use a UNION.
 	Ranges bool
 
+	// PassesEnds reports that a read passes over deleted rows beyond the end of a range, as many as
+	// there are before the next row, while an old snapshot keeps the engine from removing them.
+	PassesEnds bool
+
 	// ArrayRows reports that Records is made from arrays, so that it is the fastest source for
 	// an INSERT of many rows. Otherwise {values} is.
 	ArrayRows bool

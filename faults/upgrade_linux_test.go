@@ -157,7 +157,7 @@ func (u *migration) lastRun() (id int64) {
 func (u *migration) allDone() {
 	u.t.Helper()
 	u.eventually("all jobs are done", 2*time.Minute, func() bool {
-		return len(u.ids()) >= u.jobs && len(u.db.List(u.t, `SELECT id FROM {prefix}job`, nil)) == 0
+		return len(u.ids()) >= u.jobs && len(u.db.List(u.t, `SELECT id FROM {prefix}job WHERE id > 0`, nil)) == 0
 	})
 }
 

@@ -78,6 +78,9 @@ type block struct {
 	withheld int // acks that are written by transactions of handlers: see withhold
 	accused  int // of the row: how often in a row its worker died
 
+	deleted   int  // jobs that this worker has deleted: see worker_sentinel.go
+	sentinels bool // are there
+
 	held    int // bytes of payloads that were read ahead
 	average int // bytes of the payload of a row, of late
 

@@ -29,11 +29,13 @@ type round struct {
 	since   int64 // from there on
 	limit   int
 
-	keep    time.Duration  // how long what is done is kept; 0: it is not
-	tied    bool           // some of the acks are noted elsewhere: by unique keys or groups, or all of them since they are kept
-	ended   []*Delivery    // acks that are committed, whatever becomes of the rest
-	deleted map[int64]bool // where it matters: which of them were there
-	moved   []move         // moves that are
+	sentinels bool           // are to be placed
+	placed    bool           // and were
+	keep      time.Duration  // how long what is done is kept; 0: it is not
+	tied      bool           // some of the acks are noted elsewhere: by unique keys or groups, or all of them since they are kept
+	ended     []*Delivery    // acks that are committed, whatever becomes of the rest
+	deleted   map[int64]bool // where it matters: which of them were there
+	moved     []move         // moves that are
 
 	again   []*refusal      // set aside before, and tried once more
 	claimed []*Delivery     // claims of these that were tried, and what came of it: see mine
@@ -123,6 +125,7 @@ func (w *Worker) round(b *block) *round {
 	w.keepBehind(t)
 	t.again = b.retries(at)
 	b.sent = t.acks
+	t.sentinels = w.wantsSentinels(b)
 	if at >= w.deadline {
 		return t
 	}
@@ -157,6 +160,9 @@ func (w *Worker) serveRound(ctx context.Context, t *round) error {
 	}
 	if err := w.tryAgain(ctx, t); err != nil {
 		return err
+	}
+	if t.sentinels {
+		w.placeSentinels(ctx, t)
 	}
 	steps := w.ackSteps(t, t.acks)
 	// A key's jobs leave in their order: those that are done before those that are
@@ -470,6 +476,7 @@ func (w *Worker) apply(t *round, err error) {
 	defer b.q.recheck()
 	b.sent = nil
 	w.tookEnds(t)
+	w.tookDeletions(t)
 	for i := range t.moved {
 		w.moved(&t.moved[i])
 	}
@@ -517,6 +524,7 @@ func (w *Worker) apply(t *round, err error) {
 	b.shaken = b.shaken || since(t.at) > Window // something stands still
 	if t.reads {
 		b.took(t.read, t.got, fresh)
+		b.restWhole(t.read, since(t.at))
 		b.hasReadAgain(t.read)
 	}
 	b.putBack()

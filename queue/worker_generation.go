@@ -91,7 +91,7 @@ func (w *Worker) current(ctx context.Context, q *workQueue, rows []store.BlockRo
 		return nil, err
 	}
 	if empty && time.Duration(age)*time.Microsecond > resizeAfter+2*Window {
-		if _, err := w.db.Exec(ctx, store.RetireBlocks, args); err != nil {
+		if err := w.retire(ctx, q, args, old); err != nil {
 			return nil, err
 		}
 		w.mu.Lock()

@@ -101,10 +101,10 @@ var (
 // key, and not EXISTS, for which an engine may begin anywhere in the table.
 func anyIn(table string) string {
 	return `(SELECT divided FROM {prefix}` + table +
-		` WHERE queue_id = :queue AND divided >= :first AND divided <= :last ORDER BY divided LIMIT 1) IS NOT NULL`
+		` WHERE queue_id = :queue AND divided >= :first AND divided <= :last AND ` + notSentinel + ` ORDER BY divided LIMIT 1) IS NOT NULL`
 }
 
 func firstBetween(table string) string {
 	return `(SELECT divided FROM {prefix}` + table +
-		` WHERE queue_id = {int :queue} AND divided > above AND divided < below ORDER BY divided LIMIT 1)`
+		` WHERE queue_id = {int :queue} AND divided > above AND divided < below AND ` + notSentinel + ` ORDER BY divided LIMIT 1)`
 }

@@ -26,7 +26,7 @@ func locateIn(state, table, priority string) string {
 	return `SELECT '` + state + `', b.queue_id, (SELECT q.name FROM {prefix}queue AS q WHERE q.queue_id = b.queue_id), b.divided, ` +
 		cmp.Or(priority, "0") + `
 	FROM {prefix}queue_block AS b WHERE b.queue_id >= :first AND b.queue_id <= :last
-		AND (SELECT j.id FROM {prefix}` + table + ` AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided` + key + ` AND j.id = :id) IS NOT NULL`
+		AND (SELECT j.id FROM {prefix}` + table + ` AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided` + key + ` AND j.id = :id AND j.` + notSentinel + `) IS NOT NULL`
 }
 
 // locateEnded is the part for jobs that are dead or done, whose blocks may have gone.

@@ -56,7 +56,7 @@ var (
 	// AdvanceDelayed lets time pass for delayed jobs: see package queuetest. A worker finds a
 	// job that it has read by its id, wherever its time has gone meanwhile.
 	AdvanceDelayed = dialect.PerDialect("queue.advance", func(d *dialect.Dialect) string {
-		return `UPDATE {prefix}job_delayed SET run_at = ` + d.Add("run_at", ":by")
+		return `UPDATE {prefix}job_delayed SET run_at = ` + d.Add("run_at", ":by") + ` WHERE ` + notSentinel
 	})
 
 	// OutdatedDead finds dead jobs whose time is over.
@@ -106,7 +106,7 @@ func PendingOf(fifo, kinds bool) *dialect.Stmt {
 // firstFree tells whether a block has a job in a table that waits for no other of its
 // key.
 func firstFree(table, due string) string {
-	return `(SELECT j.id FROM {prefix}` + table + ` AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided` +
+	return `(SELECT j.id FROM {prefix}` + table + ` AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided AND j.` + notSentinel +
 		due + ` AND (j.job_key IS NULL
 			OR NOT EXISTS (SELECT 1 FROM {prefix}job_delayed AS h WHERE h.queue_id = j.queue_id AND h.divided = j.divided AND h.hold_key = j.job_key AND h.run_at > {now})
 			AND NOT EXISTS (SELECT 1 FROM {prefix}job_running AS r WHERE r.queue_id = j.queue_id AND r.divided = j.divided AND r.job_key = j.job_key)) LIMIT 1) IS NOT NULL`
@@ -114,5 +114,5 @@ func firstFree(table, due string) string {
 
 func countIn(name, table, columns, more string) *dialect.Stmt {
 	return dialect.SQL("queue."+name, `
-		SELECT COUNT(*), `+more+` FROM (SELECT `+columns+` FROM {prefix}`+table+` WHERE queue_id = :queue LIMIT :limit) AS counted`)
+		SELECT COUNT(*), `+more+` FROM (SELECT `+columns+` FROM {prefix}`+table+` WHERE queue_id = :queue AND `+notSentinel+` LIMIT :limit) AS counted`)
 }

@@ -17,10 +17,10 @@ var (
 
 	// LockLater and DivideAnew move jobs that are not due soon to other blocks, which may
 	// be another queue's. It does not say IS NULL, so that MySQL does not look by hold_key's
-	// index for the many jobs without one, lock them all and sort them.
+	// index for the many jobs without one, lock them all and sort them; nor of the id by the key.
 	LockLater = dialect.SQL("queue.lock-later", `
 		SELECT id, job_key, kind FROM {prefix}job_delayed
-		WHERE queue_id = :queue AND divided = :divided AND run_at > {now + :soon} AND (hold_key > '') IS NOT TRUE
+		WHERE queue_id = :queue AND divided = :divided AND run_at > {now + :soon} AND (`+notSentinel+`) IS TRUE AND (hold_key > '') IS NOT TRUE
 		ORDER BY run_at, id LIMIT :limit {locked}`)
 
 	DivideAnew = dialect.SQL("queue.divide-anew", `

@@ -38,8 +38,8 @@ var (
 	// QueueUses tells what keeps a queue from being deleted. Routes to it are set with the
 	// queue locked, as it is here; jobs may come until all who enqueue know.
 	QueueUses = dialect.SQL("queue.uses", `
-		SELECT CASE WHEN EXISTS (SELECT 1 FROM {prefix}job WHERE queue_id = :queue) THEN 'ready jobs'
-			WHEN EXISTS (SELECT 1 FROM {prefix}job_delayed WHERE queue_id = :queue) THEN 'delayed jobs'
+		SELECT CASE WHEN EXISTS (SELECT 1 FROM {prefix}job WHERE queue_id = :queue AND `+notSentinel+`) THEN 'ready jobs'
+			WHEN EXISTS (SELECT 1 FROM {prefix}job_delayed WHERE queue_id = :queue AND `+notSentinel+`) THEN 'delayed jobs'
 			WHEN EXISTS (SELECT 1 FROM {prefix}job_running WHERE queue_id = :queue) THEN 'running jobs'
 			WHEN EXISTS (SELECT 1 FROM {prefix}job_dead WHERE queue_id = :queue) THEN 'dead jobs'
 			WHEN EXISTS (SELECT 1 FROM {prefix}route WHERE queue = :name) THEN 'a route that leads to it' ELSE '' END`)

@@ -18,6 +18,6 @@ func statIn(table, part string) string {
 	return `
 		SELECT part, kind, COUNT(*), MIN(id) FROM (
 			{union rows: SELECT * FROM (SELECT {int :at} AS part, kind, id FROM {prefix}` + table + `
-				WHERE queue_id = :queue` + part + ` ORDER BY id LIMIT :limit) AS one}) AS counted
+				WHERE queue_id = :queue` + part + ` AND ` + notSentinel + ` ORDER BY id LIMIT :limit) AS one}) AS counted
 		GROUP BY part, kind`
 }

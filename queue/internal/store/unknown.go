@@ -14,7 +14,7 @@ var (
 	// first ones: others do not stay there.
 	OtherKinds = dialect.SQL("queue.other-kinds", `
 		SELECT f.kind, COUNT(*) FROM (
-			SELECT kind FROM (SELECT kind FROM {prefix}job WHERE queue_id = :queue AND divided = :divided ORDER BY queue_id, divided, priority, id LIMIT :limit) AS r
+			SELECT kind FROM (SELECT kind FROM {prefix}job WHERE queue_id = :queue AND divided = :divided AND `+notSentinel+` ORDER BY queue_id, divided, priority, id LIMIT :limit) AS r
 			UNION ALL SELECT kind FROM (SELECT kind FROM {prefix}job_delayed
 				WHERE queue_id = :queue AND divided = :divided AND run_at <= {now} ORDER BY queue_id, divided, run_at, id LIMIT :limit) AS d) AS f
 		WHERE f.kind NOT IN (:kinds) GROUP BY f.kind ORDER BY f.kind`)

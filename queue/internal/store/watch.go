@@ -15,4 +15,4 @@ func above(priority string) string {
 }
 
 // LookForAny is a question that is cheaper to ask.
-var LookForAny = dialect.SQL("queue.look-any", `SELECT id FROM {prefix}job WHERE queue_id = :queue LIMIT 1`)
+var LookForAny = dialect.SQL("queue.look-any", `SELECT id FROM {prefix}job WHERE queue_id = :queue AND `+notSentinel+` LIMIT 1`)

@@ -402,15 +402,15 @@ take: BEGIN
     DECLARE v_blocks CURSOR FOR
         SELECT c.divided FROM (
             SELECT k.divided, LEAST(
-                COALESCE((SELECT CAST(x.priority AS DECIMAL(40, 0)) * 9223372036854775808 + x.id FROM {prefix}job AS x WHERE x.queue_id = k.queue_id AND x.divided = k.divided ORDER BY x.priority, x.id LIMIT 1), 1e30),
+                COALESCE((SELECT CAST(x.priority AS DECIMAL(40, 0)) * 9223372036854775808 + x.id FROM {prefix}job AS x WHERE x.queue_id = k.queue_id AND x.divided = k.divided AND x.id > 0 ORDER BY x.priority, x.id LIMIT 1), 1e30),
                 COALESCE((SELECT CAST(x.priority AS DECIMAL(40, 0)) * 9223372036854775808 + x.id FROM {prefix}job_delayed AS x WHERE x.queue_id = k.queue_id AND x.divided = k.divided AND x.run_at <= UTC_TIMESTAMP(6) ORDER BY x.run_at, x.id LIMIT 1), 1e30),
                 COALESCE((SELECT CAST(x.priority AS DECIMAL(40, 0)) * 9223372036854775808 + x.id FROM {prefix}job_running AS x WHERE x.queue_id = k.queue_id AND x.divided = k.divided AND (x.state = 'handed' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS m WHERE m.name = x.lock_by AND m.state = 'live' AND m.expire_at > UTC_TIMESTAMP(6))) LIMIT 1), 1e30)) AS head
             FROM {prefix}queue_block AS k WHERE k.queue_id = v_queue AND (k.state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS m WHERE m.name = k.lock_by AND m.state = 'live' AND m.expire_at > UTC_TIMESTAMP(6)))
                 AND (v_ordered <> 'yes' AND NOT EXISTS (SELECT 1 FROM {prefix}queue_block AS f WHERE f.queue_id = v_queue AND f.fifo = 'yes')
                     OR NOT EXISTS (SELECT 1 FROM {prefix}queue_block AS o WHERE o.queue_id = v_queue AND o.generation < k.generation
                         AND (k.insert_time > UTC_TIMESTAMP(6) - INTERVAL 8 SECOND
-                            OR EXISTS (SELECT 1 FROM {prefix}job AS x WHERE x.queue_id = o.queue_id AND x.divided = o.divided)
-                            OR EXISTS (SELECT 1 FROM {prefix}job_delayed AS x WHERE x.queue_id = o.queue_id AND x.divided = o.divided)
+                            OR EXISTS (SELECT 1 FROM {prefix}job AS x WHERE x.queue_id = o.queue_id AND x.divided = o.divided AND x.id > 0)
+                            OR EXISTS (SELECT 1 FROM {prefix}job_delayed AS x WHERE x.queue_id = o.queue_id AND x.divided = o.divided AND x.id > 0)
                             OR EXISTS (SELECT 1 FROM {prefix}job_running AS x WHERE x.queue_id = o.queue_id AND x.divided = o.divided))))
         ) AS c WHERE c.head < 1e30 ORDER BY c.head;
     DECLARE CONTINUE HANDLER FOR NOT FOUND SET v_end = 1;
@@ -499,12 +499,12 @@ take: BEGIN
 
             IF v_job IS NULL THEN
                 SELECT c.id, c.priority, c.stands INTO v_job, v_priority, v_from FROM (
-                    SELECT * FROM (SELECT x.id, x.priority, CAST(x.id AS DECIMAL(30, 0)) AS place, 'ready' AS stands FROM {prefix}job AS x WHERE x.queue_id = v_queue AND x.divided = v_block
+                    SELECT * FROM (SELECT x.id, x.priority, CAST(x.id AS DECIMAL(30, 0)) AS place, 'ready' AS stands FROM {prefix}job AS x WHERE x.queue_id = v_queue AND x.divided = v_block AND x.id > 0
                         AND (p_kinds IS NULL OR JSON_CONTAINS(p_kinds, JSON_QUOTE(x.kind))) AND NOT EXISTS (SELECT 1 FROM {prefix}queue_limit AS l WHERE l.queue_id = v_queue AND l.kind = x.kind AND (l.max_running > 0 OR l.rate > 0))
                         AND (x.job_key IS NULL AND v_fifo <> 'yes' OR (
                             NOT EXISTS (SELECT 1 FROM {prefix}job_running AS o WHERE o.queue_id = x.queue_id AND o.divided = x.divided AND (v_fifo = 'yes' OR o.job_key = x.job_key))
                             AND NOT EXISTS (SELECT 1 FROM {prefix}job_delayed AS o WHERE o.queue_id = x.queue_id AND o.divided = x.divided AND (v_fifo = 'yes' AND o.hold_key IS NOT NULL OR o.hold_key = x.job_key))
-                            AND NOT EXISTS (SELECT 1 FROM {prefix}job AS o WHERE o.queue_id = x.queue_id AND o.divided = x.divided AND o.priority = x.priority AND o.id < x.id AND (v_fifo = 'yes' OR o.job_key = x.job_key))))
+                            AND NOT EXISTS (SELECT 1 FROM {prefix}job AS o WHERE o.queue_id = x.queue_id AND o.divided = x.divided AND o.priority = x.priority AND o.id < x.id AND o.id > 0 AND (v_fifo = 'yes' OR o.job_key = x.job_key))))
                     ORDER BY x.priority, x.id LIMIT 1) AS ready
                     UNION ALL
                     SELECT * FROM (SELECT x.id, x.priority, IF(x.hold_key IS NULL, CAST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'2020-01-01 00:00:00', x.run_at) AS DECIMAL(30, 0)) * 4096, x.id) AS place, 'delayed' AS stands
@@ -782,6 +782,53 @@ SELECT r.id, r.schedule, r.due_at, r.due_to, r.slots, r.attempt, r.state,
     CASE WHEN r.started_at IS NOT NULL THEN TIMESTAMPDIFF(MICROSECOND, r.started_at, COALESCE(r.finished_at, UTC_TIMESTAMP(6))) / 1e6 END AS took_seconds,
     r.exit_code, r.error, r.output, r.cancel, r.by_run
 FROM {prefix}run AS r;
+
+-- Those of 00007, without the rows that are no jobs: they have the id 0, and end the walks of readers
+-- over what is deleted and not purged.
+-- By each block and priority, so that a job is found by the key in each if its id is given.
+CREATE OR REPLACE VIEW {prefix}v_job AS
+SELECT 'ready' AS state, q.name AS queue, j.id, j.kind, j.job_key, j.priority,
+    TIMESTAMPADD(MICROSECOND, j.id >> 12, TIMESTAMP'2020-01-01 00:00:00') AS enqueued_at,
+    0 AS attempt, CAST(NULL AS DATETIME(6)) AS run_at, CAST(NULL AS DATETIME(6)) AS since, CAST(NULL AS CHAR) AS worker, '' AS error, j.divided AS block,
+    CAST(NULL AS SIGNED) AS percent, CAST(NULL AS CHAR) AS message, CAST(NULL AS DATETIME(6)) AS started_at
+FROM {prefix}queue AS q JOIN {prefix}queue_block AS b ON b.queue_id = q.queue_id
+    CROSS JOIN (SELECT 1 AS priority UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4) AS p
+    JOIN {prefix}job AS j ON j.queue_id = b.queue_id AND j.divided = b.divided AND j.priority = p.priority AND j.id > 0
+UNION ALL
+SELECT 'delayed', q.name, j.id, j.kind, j.job_key, j.priority, TIMESTAMPADD(MICROSECOND, j.id >> 12, TIMESTAMP'2020-01-01 00:00:00'),
+    j.attempt, j.run_at, NULL, NULL, j.error, j.divided, j.percent, j.message, NULL
+FROM {prefix}queue AS q JOIN {prefix}queue_block AS b ON b.queue_id = q.queue_id
+    JOIN {prefix}job_delayed AS j ON j.queue_id = b.queue_id AND j.divided = b.divided AND j.id > 0
+UNION ALL
+SELECT 'running', q.name, j.id, j.kind, j.job_key, j.priority, TIMESTAMPADD(MICROSECOND, j.id >> 12, TIMESTAMP'2020-01-01 00:00:00'),
+    j.attempt, NULL, j.started_at, j.lock_by, j.error, j.divided, j.percent, j.message, j.started_at
+FROM {prefix}queue AS q JOIN {prefix}job_running AS j ON j.queue_id = q.queue_id
+UNION ALL
+SELECT 'dead', q.name, j.id, j.kind, j.job_key, j.priority, TIMESTAMPADD(MICROSECOND, j.id >> 12, TIMESTAMP'2020-01-01 00:00:00'),
+    j.attempt, NULL, j.died_at, NULL, j.error, j.divided, j.percent, j.message, NULL
+FROM {prefix}queue AS q JOIN {prefix}job_dead AS j ON j.queue_id = q.queue_id
+UNION ALL
+SELECT 'done', q.name, j.id, j.kind, j.job_key, j.priority, TIMESTAMPADD(MICROSECOND, j.id >> 12, TIMESTAMP'2020-01-01 00:00:00'),
+    j.attempt, NULL, j.ended_at, j.worker, j.error, j.divided, j.percent, j.message, j.started_at
+FROM {prefix}queue AS q JOIN {prefix}job_done AS j ON j.queue_id = q.queue_id;
+
+CREATE OR REPLACE VIEW {prefix}v_queue AS
+SELECT q.name, q.state,
+    (SELECT COUNT(*) FROM {prefix}job AS j WHERE j.queue_id = q.queue_id AND j.id > 0) AS ready_jobs,
+    (SELECT COUNT(*) FROM {prefix}job_delayed AS j WHERE j.queue_id = q.queue_id AND j.id > 0) AS delayed_jobs,
+    (SELECT COUNT(*) FROM {prefix}job_running AS j WHERE j.queue_id = q.queue_id) AS running_jobs,
+    (SELECT COUNT(*) FROM {prefix}job_dead AS j WHERE j.queue_id = q.queue_id) AS dead_jobs,
+    -- By each block and priority, where the first entry is the oldest.
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'2020-01-01 00:00:00', UTC_TIMESTAMP(6)) / 1e6 - ((
+        SELECT MIN((SELECT j.id FROM {prefix}job AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided AND j.priority = p.priority AND j.id > 0 ORDER BY j.id LIMIT 1))
+        FROM {prefix}queue_block AS b CROSS JOIN (SELECT 1 AS priority UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4) AS p
+        WHERE b.queue_id = q.queue_id) >> 12) / 1e6 AS oldest_ready_seconds,
+    (SELECT COUNT(*) FROM {prefix}queue_block AS b WHERE b.queue_id = q.queue_id
+        AND b.generation = (SELECT MAX(n.generation) FROM {prefix}queue_block AS n WHERE n.queue_id = q.queue_id)) AS blocks,
+    (SELECT COUNT(*) FROM {prefix}queue_worker AS w JOIN {prefix}node AS n ON n.name = w.node
+        WHERE w.queue_id = q.queue_id AND n.state = 'live' AND n.expire_at > UTC_TIMESTAMP(6)) AS workers,
+    (SELECT COUNT(*) FROM {prefix}job_done AS j WHERE j.queue_id = q.queue_id) AS done_jobs
+FROM {prefix}queue AS q;
 
 -- +goose Down
 SET @dbcron_ddl = IF((SELECT COUNT(*) FROM information_schema.table_constraints WHERE table_schema = DATABASE() AND table_name = '{name}schedule' AND constraint_name = '{name}schedule_dst') = 1,

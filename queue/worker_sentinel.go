@@ -1,0 +1,82 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue/internal/store"
+)
+
+// Under an old snapshot the rows that are deleted stay, and MariaDB walks over them: see
+// store/sentinel.go. A worker places the sentinels of a block when it has done so many jobs of it
+// that the walk would cost more than they do. They are for speed only: nothing depends on where they
+// are missing.
+
+// sentinelsAfter is how many jobs of a block are done before its sentinels are placed.
+const sentinelsAfter = 1000
+
+// wantsSentinels tells whether to place a block's sentinels.
+func (w *Worker) wantsSentinels(b *block) bool {
+	return w.db.Dialect.PassesEnds && b.deleted >= sentinelsAfter && !b.sentinels
+}
+
+// placeSentinels places those of a block that is this worker's: who retires its blocks removes them,
+// and waits for this, or was before it. One that is there stands for all. If that fails, it is tried
+// again after as many jobs.
+func (w *Worker) placeSentinels(ctx context.Context, t *round) {
+	args := store.SentinelArgs(t.b.q.id, t.b.divided)
+	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		if err := w.holds(ctx, tx, t.b, t.node); err != nil {
+			return err
+		}
+		for _, stmt := range []*dialect.Stmt{store.PlaceReadySentinels, store.PlaceDelayedSentinel} {
+			if _, err := tx.Exec(ctx, stmt, args); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if t.placed = err == nil || w.db.Dialect.Duplicate(err); !t.placed {
+		w.log.Debug("placed no sentinels, which make reads cheaper under old snapshots", "queue", t.b.q.name, "block", t.b.divided, "err", err)
+	}
+}
+
+// tookDeletions counts what a round has deleted. mu is held.
+func (w *Worker) tookDeletions(t *round) {
+	b := t.b
+	if t.sentinels {
+		b.deleted, b.sentinels = 0, t.placed
+	}
+	b.deleted += len(t.ended) + len(t.moved)
+	if w.opt.AtMostOnce { // which deletes what it reads
+		b.deleted += len(t.fresh) + len(t.ripe)
+	}
+}
+
+// retire removes the blocks of a generation that is drained, and then their sentinels: whoever
+// places some has locked the block's row before.
+func (w *Worker) retire(ctx context.Context, q *workQueue, generation dialect.Args, blocks []store.BlockRow) error {
+	return w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		if _, err := tx.Exec(ctx, store.RetireBlocks, generation); err != nil || !w.db.Dialect.PassesEnds {
+			return err
+		}
+		for _, r := range blocks {
+			args := store.SentinelArgs(q.id, r.Divided)
+			for _, stmt := range []*dialect.Stmt{store.RemoveReadySentinels, store.RemoveDelayedSentinel} {
+				if _, err := tx.Exec(ctx, stmt, args); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// restWhole puts off the next read of the whole block after one that took long: it walks over all that
+// is deleted, and should cost a twentieth of the time at most.
+func (b *block) restWhole(r reading, took time.Duration) {
+	if r.whole && b.whole != 0 { // else it is to be read again at once
+		b.whole = b.whole.Add(min(20*took, 5*time.Minute))
+	}
+}
