@@ -245,7 +245,7 @@ func hasPutBack(w *Worker, key string) bool {
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(slices.Collect(maps.Values(w.queues[0].blocks)), func(b *block) bool {
 		l := b.keyQueues[key]
-		return l != nil && l.skipped != 0
+		return l != nil && l.Skipped() != 0
 	})
 }
 
@@ -255,7 +255,7 @@ func waiting(w *Worker, key string) (n int) {
 	defer w.mu.Unlock()
 	for _, b := range w.queues[0].blocks {
 		if l := b.keyQueues[key]; l != nil {
-			n += len(l.waiting)
+			n += l.Len()
 		}
 	}
 	return n

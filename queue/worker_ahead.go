@@ -180,7 +180,7 @@ func (b *block) next() func(yield func(*Delivery) bool) {
 	return func(yield func(*Delivery) bool) {
 		for _, d := range b.bare {
 			if l := b.keyQueues[d.line()]; d.line() != "" && l != nil {
-				for _, o := range l.waiting {
+				for o := range l.Waiting() {
 					if !yield(o) {
 						return
 					}

@@ -34,7 +34,7 @@ func (b *block) putBack() {
 		if b.stands(l) {
 			n = 0
 		}
-		b.putBackOf(l, n)
+		l.PutBack(n, b.skipReady)
 	}
 	most := b.fill()
 	if len(b.seen) >= 100*b.q.w.opt.Batch { // many kinds have a few each
@@ -64,19 +64,13 @@ func (b *block) putBack() {
 	}
 }
 
-// putBackOf puts back the jobs of a key queue that wait, but for the first n.
-func (b *block) putBackOf(l *keyQueue, n int) {
-	if len(l.waiting) <= n {
-		return
+// skipReady leaves a job of a key to a later read, if it is a ready one.
+func (b *block) skipReady(d *Delivery) bool {
+	if d.from != tableReady {
+		return false
 	}
-	l.waiting = slices.DeleteFunc(l.waiting, func(d *Delivery) bool {
-		if n--; n >= 0 || d.from != tableReady || l.place(d.ID) >= 0 {
-			return false
-		}
-		l.skipped = least(l.skipped, d.ID)
-		b.skip(d)
-		return true
-	})
+	b.skip(d)
+	return true
 }
 
 // makesWay takes a job out of its key queue that waits for a limit, and those behind it. It returns
@@ -86,12 +80,10 @@ func (b *block) makesWay(d *Delivery, g *limiter) bool {
 	switch {
 	case d.line() == "":
 		return true
-	case l == nil || len(l.places) != 1 || !l.heldBy(d.ID) || d.trial != trusted:
+	case l == nil || d.trial != trusted || !l.GiveWay(d.ID, b.skipReady):
 		return false
 	}
-	b.putBackOf(l, 0)
-	l.places = nil
-	l.skipped, l.limiter = least(l.skipped, d.ID), g
+	l.limiter = g
 	if b.gated == nil {
 		b.gated = map[*limiter][]*keyQueue{}
 	}
@@ -104,7 +96,7 @@ func (b *block) makesWay(d *Delivery, g *limiter) bool {
 func (b *block) keeps() int {
 	lines := 0
 	for _, l := range b.keyQueues {
-		if len(l.waiting) > 0 {
+		if l.Len() > 0 {
 			lines++
 		}
 	}
@@ -117,8 +109,8 @@ func (b *block) fill() int { return 20 * b.q.w.opt.Batch }
 // stands tells whether the jobs of a key queue wait for one that is not soon to end: it is
 // elsewhere, or checked out since it runs for long, or its end is refused. mu is held.
 func (b *block) stands(l *keyQueue) bool {
-	p := l.holder()
-	return p != nil && (p.foreign || b.q.w.out[store.JobID{BlockID: b.at(), ID: p.id}] != nil || b.bars(l.key))
+	t, held := l.Holder()
+	return held && (t.Away || b.q.w.out[store.JobID{BlockID: b.at(), ID: t.ID}] != nil || b.bars(l.key))
 }
 
 // skips tells whether a job stays in its table that a read has returned, since it is
@@ -138,15 +130,17 @@ func (b *block) skips(d *Delivery, r reading) bool {
 		return true
 	}
 	l := b.keyQueues[d.line()]
-	if l == nil || l.skipped == 0 || d.ID < l.skipped {
+	if l == nil || l.Skipped() == 0 {
 		return false
 	}
-	if b.needs(l) && r.after[d.Priority] < l.skipped {
-		l.skipped, l.limiter = 0, nil
-		return false
+	if l.Skips(d.ID, r.after[d.Priority], b.needs(l)) {
+		b.skip(d)
+		return true
 	}
-	b.skip(d)
-	return true
+	if l.Skipped() == 0 {
+		l.limiter = nil
+	}
+	return false
 }
 
 // skip notes that a job stays in its table. Above the horizon, reads will return it again.
@@ -164,7 +158,7 @@ func (b *block) skip(d *Delivery) {
 // needs tells whether the jobs of a key queue are to be read that were put back: few are left of
 // it, and it does not stand still. mu is held.
 func (b *block) needs(l *keyQueue) bool {
-	return l.skipped != 0 && len(l.waiting) < b.q.w.opt.Batch/2+1 && !b.stands(l) && (l.limiter == nil || b.skipped[l.limiter] == 0)
+	return l.Wants(b.q.w.opt.Batch/2+1) && !b.stands(l) && (l.limiter == nil || b.skipped[l.limiter] == 0)
 }
 
 // resume has the jobs of a key queue read that were put back, now that few are left of it. mu is
@@ -173,7 +167,7 @@ func (b *block) resume(l *keyQueue) {
 	if !l.resumed {
 		l.resumed, b.resumed = true, append(b.resumed, l)
 	}
-	if l.skipped > b.settled() {
+	if l.Skipped() > b.settled() {
 		b.dirty, b.late = true, true
 	}
 	b.q.w.enlist(b)
@@ -186,8 +180,8 @@ func (b *block) settled() int64 { return slices.Min(b.horizon[Urgent:]) }
 // is none. mu is held.
 func (b *block) rereads() (first int64) {
 	for _, l := range b.resumed {
-		if l.skipped <= b.settled() && b.needs(l) {
-			first = least(first, l.skipped)
+		if l.Skipped() <= b.settled() && b.needs(l) {
+			first = least(first, l.Skipped())
 		}
 	}
 	return first
@@ -219,8 +213,9 @@ func (b *block) tookAgain(r reading, rows []*Delivery) []*Delivery {
 	}
 	from := map[*keyQueue]int64{}
 	for _, l := range b.resumed {
-		if l.skipped > r.after[Normal] && l.skipped <= upto && b.needs(l) {
-			from[l], l.skipped, l.limiter = l.skipped, upto+1, nil
+		if l.Skipped() > r.after[Normal] && l.Skipped() <= upto && b.needs(l) {
+			from[l], l.limiter = l.Skipped(), nil
+			l.SkipFrom(upto + 1)
 		}
 	}
 	return slices.DeleteFunc(rows, func(d *Delivery) bool {
@@ -257,10 +252,11 @@ func (b *block) hasReadAgain(r reading) {
 	}
 	goes := func(l *keyQueue) bool {
 		if b.needs(l) {
-			if r.again || b.full || slices.Max(r.after[1:]) >= l.skipped {
+			if r.again || b.full || slices.Max(r.after[1:]) >= l.Skipped() {
 				return false // it began behind them, or was cut off
 			}
-			l.skipped, l.limiter = 0, nil
+			l.SkipFrom(0)
+			l.limiter = nil
 		}
 		l.resumed = false
 		b.tidy(l)

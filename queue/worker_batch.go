@@ -151,7 +151,7 @@ func (w *Worker) ripe(h *kindHandler, at int) (batch []*Delivery) {
 func (w *Worker) followers(first *Delivery, most int) (all []*Delivery) {
 	b := first.b
 	l := b.keyQueues[first.line()]
-	if first.line() == "" || l == nil || !l.heldBy(first.ID) || b.gone || b.leaving || b.suspect > 0 || len(b.doubted) > 0 {
+	if first.line() == "" || l == nil || !l.HeldBy(first.ID) || b.gone || b.leaving || b.suspect > 0 || len(b.doubted) > 0 {
 		return nil // what may have ended a worker begins alone
 	}
 	l.gathers = nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/board"
 )
 
 // numbered are jobs of a kind and a key whose payloads count from first.
@@ -225,11 +226,11 @@ func TestBatchInPieces(t *testing.T) {
 		w := worker(t, c, WorkerOptions{})
 		b := &block{q: &workQueue{w: w, id: 1}, keyQueues: map[string]*keyQueue{}}
 		must(t, w.findHeld(t.Context(), b))
-		away := func(id int64) place { return place{id: id, foreign: true} }
-		if l := b.keyQueues["k"]; l == nil || !slices.Equal(l.places, []place{away(42), away(43), away(44)}) {
+		away := func(id int64) board.Turn { return board.Turn{ID: id, Away: true} }
+		if l := b.keyQueues["k"]; l == nil || !slices.Equal(l.Turns(), []board.Turn{away(42), away(43), away(44)}) {
 			t.Errorf("the line is %+v", l)
 		}
-		if l := b.keyQueues["l"]; l == nil || !slices.Equal(l.places, []place{away(41)}) {
+		if l := b.keyQueues["l"]; l == nil || !slices.Equal(l.Turns(), []board.Turn{away(41)}) {
 			t.Errorf("the other line is %+v", l)
 		}
 	})
@@ -286,7 +287,11 @@ func TestBatchBeginsAgain(t *testing.T) {
 	b := &block{q: q, keyQueues: map[string]*keyQueue{}}
 	first, later := &Delivery{ID: 1, b: b}, &Delivery{ID: 4, b: b}
 	first.Key, first.Kind, later.Key, later.Kind = "k", "x", "k", "x"
-	b.keyQueues["k"] = &keyQueue{places: []place{{id: 1}, {id: 2}, {id: 3}}, waiting: []*Delivery{later}}
+	l := b.keyQueue("k")
+	for id := range int64(3) {
+		l.HoldBehind(id+1, func(int64) bool { return true })
+	}
+	l.Wait(later.ID, later.ID, later)
 	if with := w.followers(first, 9); len(with) != 0 {
 		t.Errorf("%d jobs begin with it", len(with))
 	}

@@ -460,9 +460,21 @@ func (b *block) waits() (all []*Delivery) {
 	}
 	look(slices.Values(b.doubted[:min(b.q.w.opt.Batch, len(b.doubted))]))
 	for _, l := range b.keyQueues {
-		look(slices.Values(l.waiting[:min(10, len(l.waiting))]))
+		look(firstOf(l.Waiting(), 10))
 	}
 	return all
+}
+
+// firstOf returns up to n of the first jobs of a list.
+func firstOf(list iter.Seq[*Delivery], n int) iter.Seq[*Delivery] {
+	return func(yield func(*Delivery) bool) {
+		left := n
+		for d := range list {
+			if left--; left < 0 || !yield(d) {
+				return
+			}
+		}
+	}
 }
 
 // forgetSoon has the id of a job forgotten that somebody else has ended, at any time. A read
@@ -492,7 +504,7 @@ func (b *block) remove(d *Delivery) {
 		s.Remove(d.Priority, d)
 	}
 	if l := b.keyQueues[d.line()]; d.line() != "" && l != nil {
-		l.waiting = slices.DeleteFunc(l.waiting, same)
+		l.Remove(d)
 	}
 	d.ended = true
 	b.forget = append(b.forget, d.ID)

@@ -77,11 +77,11 @@ func (m *linesModel) ended(key string, id int64) {
 
 func (m *linesModel) check(t *rapid.T) {
 	for key, l := range m.b.keyQueues {
-		p := l.holder()
-		if p == nil {
-			t.Fatalf("key %s: %d wait for nobody", key, len(l.waiting))
+		p, held := l.Holder()
+		if !held {
+			t.Fatalf("key %s: %d wait for nobody", key, l.Len())
 		}
-		if id, ok := m.foreign[key]; ok != p.foreign || ok && p.id != id {
+		if id, ok := m.foreign[key]; ok != p.Away || ok && p.ID != id {
 			t.Fatalf("key %s is held by %+v, and should be by %d", key, p, id)
 		}
 	}

@@ -312,15 +312,9 @@ func (b *block) holdBehind(r *refusal) {
 	if r.d.line() == "" || r.claim || b.gone {
 		return
 	}
-	l := b.keyQueue(r.d.line())
-	if l.place(r.d.ID) >= 0 {
-		return
-	}
-	at := 0
-	for at < len(l.places) && slices.ContainsFunc(b.refusals, func(o *refusal) bool { return o.d.ID == l.places[at].id }) {
-		at++
-	}
-	l.places = slices.Insert(l.places, at, place{id: r.d.ID})
+	b.keyQueue(r.d.line()).HoldBehind(r.d.ID, func(id int64) bool {
+		return slices.ContainsFunc(b.refusals, func(o *refusal) bool { return o.d.ID == id })
+	})
 }
 
 // bars tells whether something of a key is set aside.

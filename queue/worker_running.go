@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue/internal/board"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -83,7 +84,7 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) erro
 	w.mu.Lock()
 	q.unstrand()
 	out := maps.Clone(w.out)
-	foreign := map[*block]map[string]place{}
+	foreign := map[*block]map[string]board.Turn{}
 	var dues []dialect.Args
 	var mine []*block
 	var unsuspected []*block
@@ -93,11 +94,11 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) erro
 		}
 		mine = append(mine, b)
 		for key, l := range b.keyQueues {
-			if p := l.holder(); p != nil && p.foreign {
+			if t, held := l.Holder(); held && t.Away {
 				if foreign[b] == nil {
-					foreign[b] = map[string]place{}
+					foreign[b] = map[string]board.Turn{}
 				}
-				foreign[b][key] = *p
+				foreign[b][key] = t
 			}
 		}
 		if b.accused > 0 && w.cleared(b) {
@@ -244,7 +245,7 @@ func (w *Worker) lookForDue(ctx context.Context, q *workQueue, rows []dialect.Ar
 
 // letGo releases keys whose jobs are neither running nor waiting for a retry any
 // more. The running ones were read first; see findHeld.
-func (w *Worker) letGo(ctx context.Context, b *block, keys map[string]place, running []runningRow) error {
+func (w *Worker) letGo(ctx context.Context, b *block, keys map[string]board.Turn, running []runningRow) error {
 	waiting, err := w.readHeld(ctx, b)
 	if err != nil {
 		return err
@@ -265,8 +266,10 @@ func (w *Worker) letGo(ctx context.Context, b *block, keys map[string]place, run
 	}
 	for key, was := range keys {
 		// One that was taken in and has parted again meanwhile is looked for next time.
-		if l := b.keyQueues[key]; l != nil && !there[was.id] && len(l.places) > 0 && l.places[0] == was {
-			w.releaseIfMine(b, key, was.id)
+		if l := b.keyQueues[key]; l != nil && !there[was.ID] {
+			if is, held := l.Holder(); held && is == was {
+				w.releaseIfMine(b, key, was.ID)
+			}
 		}
 	}
 	return nil
