@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 var (
@@ -29,22 +29,22 @@ var (
 // Both insert the runs in the same transaction, so that is left out.
 var ways = []struct {
 	name  string
-	claim func(ctx context.Context, tx *dialect.Session) (int, error)
+	claim func(ctx context.Context, tx *sqlrun.Session) (int, error)
 }{{"lock", lockWay}, {"mark", markWay}}
 
 var (
-	lockDue = dialect.SQL("bench.lock-due", `
+	lockDue = sqlrun.SQL("bench.lock-due", `
 		SELECT id, {us due_at} FROM {prefix}schedule
 		WHERE state = 'active' AND lane = 'default' AND next_exec <= {now} ORDER BY next_exec LIMIT :limit {skip_locked}`)
-	move = dialect.PerDialect("bench.move", func(d *dialect.Dialect) string {
+	move = sqlrun.PerDialect("bench.move", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}schedule", []string{"id"}, `due_at = picked.new_due, next_exec = picked.new_due`, "",
 			`{union rows: SELECT {int :id} AS id, {time :due} AS new_due}`)
 	})
-	moveMarked = dialect.PerDialect("bench.move-marked", func(d *dialect.Dialect) string {
+	moveMarked = sqlrun.PerDialect("bench.move-marked", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}schedule", []string{"id"}, `due_at = picked.new_due, next_exec = picked.new_due, claim = NULL`, "",
 			`{union rows: SELECT {int :id} AS id, {time :due} AS new_due}`)
 	})
-	mark = dialect.PerDialect("bench.mark", func(d *dialect.Dialect) string {
+	mark = sqlrun.PerDialect("bench.mark", func(d *sqlrun.Dialect) string {
 		s := d.UpdateFrom("{prefix}schedule", []string{"id"}, `claim = :token`, "", `
 			SELECT id FROM {prefix}schedule WHERE state = 'active' AND lane = 'default' AND next_exec <= {now}
 			ORDER BY next_exec LIMIT :limit {skip_locked}`)
@@ -53,18 +53,18 @@ var (
 		}
 		return s
 	})
-	marked = dialect.SQL("bench.marked", `SELECT id, {us due_at} FROM {prefix}schedule WHERE claim = :token`)
+	marked = sqlrun.SQL("bench.marked", `SELECT id, {us due_at} FROM {prefix}schedule WHERE claim = :token`)
 )
 
-func returning(d *dialect.Dialect) bool { return d.Name != "mysql" }
+func returning(d *sqlrun.Dialect) bool { return d.Name != "mysql" }
 
-func lockWay(ctx context.Context, tx *dialect.Session) (int, error) {
-	found, err := dialect.Select(ctx, tx, lockDue, dialect.Args{"limit": 100}, scan)
+func lockWay(ctx context.Context, tx *sqlrun.Session) (int, error) {
+	found, err := sqlrun.Select(ctx, tx, lockDue, sqlrun.Args{"limit": 100}, scan)
 	return advance(ctx, tx, move, found, err)
 }
 
-func markWay(ctx context.Context, tx *dialect.Session) (int, error) {
-	args := dialect.Args{"limit": 100, "token": rand.Text()}
+func markWay(ctx context.Context, tx *sqlrun.Session) (int, error) {
+	args := sqlrun.Args{"limit": 100, "token": rand.Text()}
 	stmt := mark
 	if !returning(tx.Dialect) {
 		if _, err := tx.Exec(ctx, mark, args); err != nil {
@@ -72,21 +72,21 @@ func markWay(ctx context.Context, tx *dialect.Session) (int, error) {
 		}
 		stmt = marked
 	}
-	found, err := dialect.Select(ctx, tx, stmt, args, scan)
+	found, err := sqlrun.Select(ctx, tx, stmt, args, scan)
 	return advance(ctx, tx, moveMarked, found, err)
 }
 
-func scan(rows *sql.Rows) (dialect.Args, error) {
+func scan(rows *sql.Rows) (sqlrun.Args, error) {
 	var id, due int64
 	err := rows.Scan(&id, &due)
-	return dialect.Args{"id": id, "due": due + 1e15}, err
+	return sqlrun.Args{"id": id, "due": due + 1e15}, err
 }
 
-func advance(ctx context.Context, tx *dialect.Session, stmt *dialect.Stmt, found []dialect.Args, err error) (int, error) {
+func advance(ctx context.Context, tx *sqlrun.Session, stmt *sqlrun.Stmt, found []sqlrun.Args, err error) (int, error) {
 	if err != nil || len(found) == 0 {
 		return 0, err
 	}
-	_, err = tx.Exec(ctx, stmt, dialect.Args{"rows": found})
+	_, err = tx.Exec(ctx, stmt, sqlrun.Args{"rows": found})
 	return len(found), err
 }
 
@@ -100,7 +100,7 @@ func TestClaim(t *testing.T) {
 		for _, workers := range []int{1, 4} {
 			for _, i := range []int{0, 1, 1, 0} {
 				db.Do(t, `UPDATE {prefix}schedule SET next_exec = {time :us}, due_at = {time :us}`,
-					dialect.Args{"us": int64(1_700_000_000_000_000)})
+					sqlrun.Args{"us": int64(1_700_000_000_000_000)})
 				if db.Dialect.Schema {
 					db.Do(t, `VACUUM ANALYZE {prefix}schedule`, nil)
 				}
@@ -111,20 +111,20 @@ func TestClaim(t *testing.T) {
 }
 
 func fill(t *testing.T, db *dbtest.DB) {
-	insert := dialect.Unlisted(`INSERT INTO {prefix}schedule (name, spec, command, due_at, next_exec)
+	insert := sqlrun.Unlisted(`INSERT INTO {prefix}schedule (name, spec, command, due_at, next_exec)
 		VALUES {values rows: (:name, '* * * * *', 'true', {now}, {now})}`)
 	for at := 0; at < *rows; at += 1000 {
-		var part []dialect.Args
+		var part []sqlrun.Args
 		for i := range 1000 {
-			part = append(part, dialect.Args{"name": fmt.Sprintf("s%d", at+i)})
+			part = append(part, sqlrun.Args{"name": fmt.Sprintf("s%d", at+i)})
 		}
-		if _, err := db.Exec(t.Context(), insert, dialect.Args{"rows": part}); err != nil {
+		if _, err := db.Exec(t.Context(), insert, sqlrun.Args{"rows": part}); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-func measure(t *testing.T, db *dbtest.DB, workers int, claim func(context.Context, *dialect.Session) (int, error)) float64 {
+func measure(t *testing.T, db *dbtest.DB, workers int, claim func(context.Context, *sqlrun.Session) (int, error)) float64 {
 	ctx, cancel := context.WithTimeout(t.Context(), *span)
 	defer cancel()
 	var total atomic.Int64
@@ -134,7 +134,7 @@ func measure(t *testing.T, db *dbtest.DB, workers int, claim func(context.Contex
 		group.Go(func() {
 			for ctx.Err() == nil {
 				n := 0
-				err := db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
+				err := db.Tx(ctx, func(ctx context.Context, tx *sqlrun.Session) (err error) {
 					n, err = claim(ctx, tx)
 					return err
 				})

@@ -19,6 +19,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 )
@@ -191,7 +192,7 @@ func loadQueues(t *testing.T, db *dbtest.DB, n int) (names []string) {
 	ready := n * 3 / 4
 	for have, more := len(jobs), last-first+1000; have < ready; have, more = 2*have, 2*more {
 		db.Do(t, `INSERT INTO {prefix}job (`+columns+`) SELECT queue_id, divided, priority, id - :more, kind, job_key, payload
-			FROM (SELECT * FROM {prefix}job LIMIT :n) AS seed`, dialect.Args{"more": more, "n": min(have, ready-have)})
+			FROM (SELECT * FROM {prefix}job LIMIT :n) AS seed`, sqlrun.Args{"more": more, "n": min(have, ready-have)})
 	}
 	for _, to := range []struct{ columns, values, where string }{
 		{
@@ -220,30 +221,30 @@ func loadSchedules(t *testing.T, db *dbtest.DB, n, runs int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	batches := func(n int, query string, row func(i int) dialect.Args) {
+	batches := func(n int, query string, row func(i int) sqlrun.Args) {
 		t.Helper()
 		for i := 0; i < n; i += 1000 {
-			rows := make([]dialect.Args, 0, 1000)
+			rows := make([]sqlrun.Args, 0, 1000)
 			for j := i; j < min(n, i+1000); j++ {
 				rows = append(rows, row(j))
 			}
-			db.Do(t, query, dialect.Args{"rows": rows})
+			db.Do(t, query, sqlrun.Args{"rows": rows})
 		}
 	}
-	batches(n, `INSERT INTO {prefix}schedule (name, spec, command, state, due_at, next_exec) VALUES {values rows: (:name, '30 3 * * *', 'true', :state, {time :at}, {time :at})}`, func(i int) dialect.Args {
+	batches(n, `INSERT INTO {prefix}schedule (name, spec, command, state, due_at, next_exec) VALUES {values rows: (:name, '30 3 * * *', 'true', :state, {time :at}, {time :at})}`, func(i int) sqlrun.Args {
 		state := "active"
 		if i%100_000 == 99 {
 			state = "failed"
 		}
-		return dialect.Args{"name": fmt.Sprintf("s%07d", i), "state": state, "at": now.Add(time.Hour + time.Duration(i)*time.Second).UnixMicro()}
+		return sqlrun.Args{"name": fmt.Sprintf("s%07d", i), "state": state, "at": now.Add(time.Hour + time.Duration(i)*time.Second).UnixMicro()}
 	})
 	batches(runs, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at, exec_by, output)
-		VALUES {values rows: (:name, {time :at}, 1, :state, {time :at}, {time :at}, 'host:1:x', 'dumping table orders')}`, func(i int) dialect.Args {
+		VALUES {values rows: (:name, {time :at}, 1, :state, {time :at}, {time :at}, 'host:1:x', 'dumping table orders')}`, func(i int) sqlrun.Args {
 		state := "ok"
 		if i%1000 == 7 {
 			state = "failed"
 		}
-		return dialect.Args{
+		return sqlrun.Args{
 			"name": fmt.Sprintf("s%07d", i%1000), "state": state,
 			"at": now.Add(-time.Duration(runs-i) * 50 * time.Millisecond).UnixMicro(),
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/lock"
 )
 
@@ -25,11 +26,11 @@ var (
 	rawTable = `
 		CREATE TABLE raw_lock (name VARCHAR(200) NOT NULL, slot INT NOT NULL, state VARCHAR(8) NOT NULL,
 			lock_by VARCHAR(128) NOT NULL, expire_at %s, fence BIGINT NOT NULL, PRIMARY KEY (name, slot))`
-	rawTake = dialect.Unlisted(`
+	rawTake = sqlrun.Unlisted(`
 		UPDATE raw_lock SET state = 'LOCK', lock_by = :owner, {next fence}, expire_at = {now + :ttl}
 		WHERE name = :name AND slot = 0 AND (state = 'FREE' OR expire_at <= {now})
 		{returning fence}`)
-	rawRelease = dialect.Unlisted(`
+	rawRelease = sqlrun.Unlisted(`
 		UPDATE raw_lock SET state = 'FREE'
 		WHERE name = :name AND slot = 0 AND lock_by = :owner AND fence = :fence`)
 	instants = map[string]string{"postgres": "TIMESTAMPTZ(6)", "mysql": "DATETIME(6)", "sqlite": "TEXT"}
@@ -47,7 +48,7 @@ func newRaw(t *testing.T, db *dbtest.DB, names int) *raw {
 	db.Do(t, fmt.Sprintf(rawTable, instants[db.Dialect.Name]), nil)
 	for i := range names {
 		db.Do(t, `INSERT INTO raw_lock (name, slot, state, lock_by, fence) VALUES (:name, 0, 'FREE', '', 0)`,
-			dialect.Args{"name": name(i)})
+			sqlrun.Args{"name": name(i)})
 	}
 	return &raw{db.DB, rawTake.Text(db.Dialect), rawRelease.Text(db.Dialect)}
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // The floors of package queue: the least SQL for the same, as a person would write
@@ -57,7 +57,7 @@ func rawRows(t *testing.T, b *bed, table string) (n int64) {
 
 // A link is a connection of the driver's own kind.
 type link struct {
-	d  *dialect.Dialect
+	d  *sqlrun.Dialect
 	pg *pgx.Conn
 	db *sql.Conn // on the other engines
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -127,7 +127,7 @@ func (o *ours) left(t *testing.T) (n int64) {
 	return n
 }
 
-var oursEmpty = dialect.Unlisted(`SELECT CASE WHEN EXISTS (SELECT 1 FROM {prefix}job WHERE id > 0) OR EXISTS (SELECT 1 FROM {prefix}job_delayed WHERE id > 0)
+var oursEmpty = sqlrun.Unlisted(`SELECT CASE WHEN EXISTS (SELECT 1 FROM {prefix}job WHERE id > 0) OR EXISTS (SELECT 1 FROM {prefix}job_delayed WHERE id > 0)
 	OR EXISTS (SELECT 1 FROM {prefix}job_running) THEN 0 ELSE 1 END`)
 
 func (o *ours) empty(ctx context.Context) (over bool, err error) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -134,7 +134,7 @@ func commandHerd(t *testing.T, b *bed, n int) string {
 	f := launch(t, b, n, scheduler.Options{})
 	at := b.gather(t, "shell", "true", *commands)
 	count := func(state string) (runs int64) {
-		b.Scan(t, `SELECT COUNT(*) FROM {prefix}run WHERE id > :after AND state = :state`, dialect.Args{"after": newest, "state": state}, &runs)
+		b.Scan(t, `SELECT COUNT(*) FROM {prefix}run WHERE id > :after AND state = :state`, sqlrun.Args{"after": newest, "state": state}, &runs)
 		return runs
 	}
 	for over := time.Now().Add(5 * time.Minute); count("ok") < int64(*commands) && time.Now().Before(over); {
@@ -143,13 +143,13 @@ func commandHerd(t *testing.T, b *bed, n int) string {
 	f.stop()
 	var good, started, ended, least, most int64
 	b.Scan(t, `SELECT COUNT(DISTINCT schedule), COALESCE({us MAX(started_at)}, 0), COALESCE({us MAX(finished_at)}, 0) FROM {prefix}run WHERE id > :after AND state = 'ok' AND attempt = 1`,
-		dialect.Args{"after": newest}, &good, &started, &ended)
+		sqlrun.Args{"after": newest}, &good, &started, &ended)
 	if runs := count("ok"); good != int64(*commands) || runs != good {
 		t.Errorf("%d commands ran %d times, want %d once", good, runs, *commands)
 	}
 	b.Scan(t, `SELECT CASE WHEN COUNT(*) < {int :daemons} THEN 0 ELSE MIN(n) END, COALESCE(MAX(n), 0)
 		FROM (SELECT COUNT(*) AS n FROM {prefix}run WHERE id > :after GROUP BY exec_by) AS by_daemon`,
-		dialect.Args{"after": newest, "daemons": n}, &least, &most)
+		sqlrun.Args{"after": newest, "daemons": n}, &least, &most)
 	since := func(us int64) time.Duration { return (time.Duration(us-at) * time.Microsecond).Round(time.Millisecond) }
 	return fmt.Sprintf("the last was claimed after %v and had ended after %v; %d–%d each", since(started), since(ended), least, most)
 }

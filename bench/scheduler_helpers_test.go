@@ -18,6 +18,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -81,11 +82,11 @@ var (
 		FROM ` + digits + ` AS a CROSS JOIN ` + digits + ` AS b CROSS JOIN ` + digits + ` AS c CROSS JOIN ` + digits + ` AS e) AS numbered`
 
 	// Not in the order of the ids, as it would be after a while. 7919 is prime.
-	delaySome = dialect.Unlisted(`
+	delaySome = sqlrun.Unlisted(`
 		UPDATE {prefix}schedule SET due_at = {time ({int :from} + id * 7919 % {int :width})}, next_exec = {time ({int :from} + id * 7919 % {int :width})}
 		WHERE id >= :first AND id < :end AND next_exec > {now} AND lane = :lane`)
 
-	moveSome = dialect.Unlisted(`
+	moveSome = sqlrun.Unlisted(`
 		UPDATE {prefix}schedule SET due_at = {time ({int :from} + (id - {int :first}) * {int :step})}, next_exec = {time ({int :from} + (id - {int :first}) * {int :step})}
 		WHERE id >= :first AND id < :end AND lane = :lane`)
 )
@@ -135,12 +136,12 @@ func (b *bed) clock(t *testing.T) (us int64) {
 
 func (b *bed) insert(t *testing.T, name, kind, command string, n int, from, step int64) {
 	t.Helper()
-	insert := dialect.Unlisted(fmt.Sprintf(`
+	insert := sqlrun.Unlisted(fmt.Sprintf(`
 		INSERT INTO {prefix}schedule (name, spec, kind, command, due_at, next_exec)
 		SELECT CONCAT('%s', i), '%s', '%s', '%s', {time ({int :from} + i * {int :step})}, {time ({int :from} + i * {int :step})}
 		FROM %s WHERE i < {int :end}`, name, spec, kind, command, numbered))
 	for first := 0; first < n; first += 10_000 {
-		b.change(t, insert, dialect.Args{"first": first, "end": n, "from": from, "step": step})
+		b.change(t, insert, sqlrun.Args{"first": first, "end": n, "from": from, "step": step})
 	}
 }
 
@@ -176,7 +177,7 @@ func (b *bed) churn(t *testing.T, claims int) (last int64) {
 	at, step := b.clock(t)-int64(claims)*(1e6/pace), int64(1e6/pace)
 	for left := int64(claims); left > 0; {
 		b.some(t, "{prefix}schedule", func(first, end int64) bool {
-			n := b.change(t, moveSome, dialect.Args{"first": first, "end": end, "from": at, "step": step, "lane": lane})
+			n := b.change(t, moveSome, sqlrun.Args{"first": first, "end": end, "from": at, "step": step, "lane": lane})
 			at += n * step
 			left -= n
 			return left > 0
@@ -184,7 +185,7 @@ func (b *bed) churn(t *testing.T, claims int) (last int64) {
 	}
 	last, at = at, b.clock(t)+later.Microseconds()
 	b.some(t, "{prefix}schedule", func(first, end int64) bool {
-		at += b.change(t, moveSome, dialect.Args{"first": first, "end": end, "from": at, "step": step, "lane": lane}) * step
+		at += b.change(t, moveSome, sqlrun.Args{"first": first, "end": end, "from": at, "step": step, "lane": lane}) * step
 		return true
 	})
 	return last
@@ -195,13 +196,13 @@ func (b *bed) overdue(t *testing.T) {
 	t.Helper()
 	from := b.clock(t) - behind.Microseconds()
 	b.some(t, "{prefix}schedule", func(first, end int64) bool {
-		b.change(t, delaySome, dialect.Args{"first": first, "end": end, "from": from, "width": width.Microseconds(), "lane": lane})
+		b.change(t, delaySome, sqlrun.Args{"first": first, "end": end, "from": from, "width": width.Microseconds(), "lane": lane})
 		return true
 	})
 }
 
 // change is Do for a statement that is kept.
-func (b *bed) change(t *testing.T, stmt *dialect.Stmt, args dialect.Args) int64 {
+func (b *bed) change(t *testing.T, stmt *sqlrun.Stmt, args sqlrun.Args) int64 {
 	t.Helper()
 	n, err := b.Exec(t.Context(), stmt, args)
 	if err != nil {
@@ -352,11 +353,11 @@ func (b *bed) tally(t *testing.T, after int64, f *fleet) tally {
 	var good, slots, from, start, end int64
 	b.Scan(t, `SELECT COUNT(*), COALESCE(SUM(CASE WHEN state = 'ok' AND attempt = 1 AND next_exec IS NULL THEN 1 ELSE 0 END), 0),
 			COUNT(DISTINCT schedule), COALESCE({us MIN(started_at)}, 0), COALESCE({us MAX(started_at)}, 0), COALESCE({us MAX(finished_at)}, 0)
-		FROM {prefix}run WHERE id > :after`, dialect.Args{"after": after}, &r.runs, &good, &slots, &from, &start, &end)
+		FROM {prefix}run WHERE id > :after`, sqlrun.Args{"after": after}, &r.runs, &good, &slots, &from, &start, &end)
 	if good != r.runs || slots != r.runs {
 		t.Errorf("of %d runs %d are ok at the first attempt, of %d schedules: want all", r.runs, good, slots)
 		for _, line := range b.List(t, `SELECT state, error, COUNT(*) FROM {prefix}run WHERE id > :after GROUP BY state, error`,
-			dialect.Args{"after": after}) {
+			sqlrun.Args{"after": after}) {
 			t.Log(line)
 		}
 	}
@@ -375,14 +376,14 @@ func (b *bed) tally(t *testing.T, after int64, f *fleet) tally {
 func (b *bed) due(t *testing.T) (n int64) {
 	t.Helper()
 	b.Scan(t, `SELECT COUNT(*) FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec <= {now}`,
-		dialect.Args{"lane": lane}, &n)
+		sqlrun.Args{"lane": lane}, &n)
 	return n
 }
 
 func perSecond(n int64, d time.Duration) float64 { return float64(n) / max(d.Seconds(), 1e-3) }
 
 // again runs f until the engine does not say that it should be.
-func again(ctx context.Context, d *dialect.Dialect, f func() error) error {
+func again(ctx context.Context, d *sqlrun.Dialect, f func() error) error {
 	for {
 		err := f()
 		if err == nil || ctx.Err() != nil || !d.Retryable(err) {

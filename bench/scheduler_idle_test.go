@@ -9,26 +9,26 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
 // What a poll asks, as a person would write it: three statements, and the same
 // in one round trip.
-var rawProbes = []*dialect.Stmt{
-	dialect.Unlisted(`SELECT MIN(next_exec) FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec >= {time :since}`),
-	dialect.Unlisted(`SELECT MIN(next_exec) FROM {prefix}run WHERE lane = :lane AND next_exec >= {time :since}`),
-	dialect.Unlisted(`SELECT MAX(id) FROM (SELECT id FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec IS NULL LIMIT 1) AS unplanned`),
-	dialect.Unlisted(`SELECT (SELECT MIN(next_exec) FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec >= {time :since}),
+var rawProbes = []*sqlrun.Stmt{
+	sqlrun.Unlisted(`SELECT MIN(next_exec) FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec >= {time :since}`),
+	sqlrun.Unlisted(`SELECT MIN(next_exec) FROM {prefix}run WHERE lane = :lane AND next_exec >= {time :since}`),
+	sqlrun.Unlisted(`SELECT MAX(id) FROM (SELECT id FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec IS NULL LIMIT 1) AS unplanned`),
+	sqlrun.Unlisted(`SELECT (SELECT MIN(next_exec) FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec >= {time :since}),
 		(SELECT MIN(next_exec) FROM {prefix}run WHERE lane = :lane AND next_exec >= {time :since}),
 		(SELECT id FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec IS NULL LIMIT 1)`),
 }
 
 // statement is one of the library's.
-func statement(t *testing.T, name string) *dialect.Stmt {
+func statement(t *testing.T, name string) *sqlrun.Stmt {
 	t.Helper()
-	for _, s := range dialect.Statements() {
+	for _, s := range sqlrun.Statements() {
 		if s.Name == name {
 			return s
 		}
@@ -40,16 +40,16 @@ func statement(t *testing.T, name string) *dialect.Stmt {
 // A poller asks in one way whether something is due.
 type poller struct {
 	name  string
-	stmts []*dialect.Stmt
-	args  func(since int64) dialect.Args
+	stmts []*sqlrun.Stmt
+	args  func(since int64) sqlrun.Args
 }
 
 func pollers(t *testing.T) []poller {
 	t.Helper()
-	plain := func(since int64) dialect.Args { return dialect.Args{"lane": lane, "since": since} }
+	plain := func(since int64) sqlrun.Args { return sqlrun.Args{"lane": lane, "since": since} }
 	return []poller{
-		{"scheduler.probe", []*dialect.Stmt{statement(t, "scheduler.probe")}, func(since int64) dialect.Args {
-			return dialect.Args{"rows": []dialect.Args{{"lane": lane}}, "since": since}
+		{"scheduler.probe", []*sqlrun.Stmt{statement(t, "scheduler.probe")}, func(since int64) sqlrun.Args {
+			return sqlrun.Args{"rows": []sqlrun.Args{{"lane": lane}}, "since": since}
 		}},
 		{"raw, three statements", rawProbes[:3], plain},
 		{"raw, one statement", rawProbes[3:], plain},
@@ -60,7 +60,7 @@ func pollers(t *testing.T) []poller {
 func (p poller) ask(t *testing.T, b *bed, since int64) {
 	t.Helper()
 	for _, stmt := range p.stmts {
-		lines, err := dialect.Select(t.Context(), &b.Session, stmt, p.args(since), func(rows *sql.Rows) (n int, err error) {
+		lines, err := sqlrun.Select(t.Context(), &b.Session, stmt, p.args(since), func(rows *sql.Rows) (n int, err error) {
 			columns, err := rows.Columns()
 			if err != nil {
 				return 0, err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -21,27 +22,27 @@ import (
 // another, at the same time.
 type floor struct {
 	name                       string
-	pick, insert, move, finish *dialect.Stmt
+	pick, insert, move, finish *sqlrun.Stmt
 }
 
 var floors = []floor{
 	{
 		"raw, narrow tables",
-		dialect.Unlisted(`SELECT id, name FROM raw_schedule WHERE next_exec <= {now} ORDER BY next_exec LIMIT 100 {skip_locked}`),
-		dialect.Unlisted(`INSERT INTO raw_run (schedule, due_at, state, exec_by, expire_at)
+		sqlrun.Unlisted(`SELECT id, name FROM raw_schedule WHERE next_exec <= {now} ORDER BY next_exec LIMIT 100 {skip_locked}`),
+		sqlrun.Unlisted(`INSERT INTO raw_run (schedule, due_at, state, exec_by, expire_at)
 			SELECT id, next_exec, 'running', :owner, {now + :lease} FROM raw_schedule WHERE id IN (:ids)`),
-		dialect.Unlisted(`UPDATE raw_schedule SET next_exec = {now + :later} WHERE id IN (:ids)`),
-		dialect.Unlisted(`UPDATE raw_run SET state = 'ok', finished_at = {now} WHERE schedule IN (:ids) AND state = 'running'`),
+		sqlrun.Unlisted(`UPDATE raw_schedule SET next_exec = {now + :later} WHERE id IN (:ids)`),
+		sqlrun.Unlisted(`UPDATE raw_run SET state = 'ok', finished_at = {now} WHERE schedule IN (:ids) AND state = 'running'`),
 	},
 	{
 		"raw, same tables",
-		dialect.Unlisted(`SELECT id, name FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec <= {now}
+		sqlrun.Unlisted(`SELECT id, name FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec <= {now}
 			ORDER BY next_exec LIMIT 100 {skip_locked}`),
-		dialect.Unlisted(`INSERT INTO {prefix}run (schedule, lane, due_at, attempt, state, exec_by, claim, next_exec, started_at)
+		sqlrun.Unlisted(`INSERT INTO {prefix}run (schedule, lane, due_at, attempt, state, exec_by, claim, next_exec, started_at)
 			SELECT name, lane, due_at, 1, 'running', :owner, :claim, {now + :lease}, {now} FROM {prefix}schedule WHERE id IN (:ids)`),
-		dialect.Unlisted(`UPDATE {prefix}schedule SET due_at = {now + :later}, next_exec = {now + :later}, fence = fence + 1, update_time = {now}
+		sqlrun.Unlisted(`UPDATE {prefix}schedule SET due_at = {now + :later}, next_exec = {now + :later}, fence = fence + 1, update_time = {now}
 			WHERE id IN (:ids)`),
-		dialect.Unlisted(`UPDATE {prefix}run SET state = 'ok', finished_at = {now}, next_exec = NULL, claim = NULL, purge_at = {now + :keep}
+		sqlrun.Unlisted(`UPDATE {prefix}run SET state = 'ok', finished_at = {now}, next_exec = NULL, claim = NULL, purge_at = {now + :keep}
 			WHERE schedule IN (:names) AND claim = :claim AND next_exec > {time 0} AND next_exec < {time 253402300799000000}`),
 	},
 }
@@ -63,7 +64,7 @@ func rawTables(t *testing.T, b *bed) {
 	}
 }
 
-var rawOverdue = dialect.Unlisted(`
+var rawOverdue = sqlrun.Unlisted(`
 	UPDATE raw_schedule SET next_exec = {time ({int :from} + id * 7919 % {int :width})} WHERE id >= :first AND id < :end AND next_exec > {now}`)
 
 // overdueAll makes everything overdue, in both tables.
@@ -72,7 +73,7 @@ func overdueAll(t *testing.T, b *bed) {
 	b.overdue(t)
 	from := b.clock(t) - behind.Microseconds()
 	b.some(t, "raw_schedule", func(first, end int64) bool {
-		b.change(t, rawOverdue, dialect.Args{"first": first, "end": end, "from": from, "width": width.Microseconds()})
+		b.change(t, rawOverdue, sqlrun.Args{"first": first, "end": end, "from": from, "width": width.Microseconds()})
 		return true
 	})
 }
@@ -90,10 +91,10 @@ func (f *floor) claim(ctx context.Context, db *dialect.DB) (p picked, err error)
 		return p, err
 	}
 	defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
-	on, args := db.On(tx), dialect.Args{
+	on, args := db.On(tx), sqlrun.Args{
 		"lane": lane, "owner": "host:4711:abcdefgh", "claim": rand.Text(), "lease": int64(30e6), "later": later.Microseconds(),
 	}
-	if _, err = dialect.Select(ctx, on, f.pick, args, func(rows *sql.Rows) (none struct{}, err error) {
+	if _, err = sqlrun.Select(ctx, on, f.pick, args, func(rows *sql.Rows) (none struct{}, err error) {
 		var id int64
 		var name string
 		err = rows.Scan(&id, &name)
@@ -107,7 +108,7 @@ func (f *floor) claim(ctx context.Context, db *dialect.DB) (p picked, err error)
 	}
 	p.claim = args["claim"].(string)
 	args["ids"] = p.ids
-	for _, stmt := range []*dialect.Stmt{f.insert, f.move} {
+	for _, stmt := range []*sqlrun.Stmt{f.insert, f.move} {
 		n, err := on.Exec(ctx, stmt, args)
 		if err == nil && n != int64(len(p.ids)) {
 			err = fmt.Errorf("%d of %d rows", n, len(p.ids))
@@ -120,7 +121,7 @@ func (f *floor) claim(ctx context.Context, db *dialect.DB) (p picked, err error)
 }
 
 func (f *floor) end(ctx context.Context, db *dialect.DB, p picked) error {
-	n, err := db.On(db.Pool()).Exec(ctx, f.finish, dialect.Args{
+	n, err := db.On(db.Pool()).Exec(ctx, f.finish, sqlrun.Args{
 		"ids": p.ids, "names": p.names, "claim": p.claim, "keep": (30 * 24 * time.Hour).Microseconds(),
 	})
 	if err == nil && n != int64(len(p.ids)) {

@@ -20,9 +20,9 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/lock"
 )
 
@@ -366,7 +366,7 @@ func TestQuestions(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		life(t, db, 500)
 		// they wait for an hour
-		db.Do(t, `UPDATE {prefix}job SET id = id - :age WHERE kind = 'resize'`, dialect.Args{"age": int64(4096) * 3_600_000_000})
+		db.Do(t, `UPDATE {prefix}job SET id = id - :age WHERE kind = 'resize'`, sqlrun.Args{"age": int64(4096) * 3_600_000_000})
 		b := open(t, serve(t, db.DB))
 
 		// Which schedule failed last night, and why?

@@ -18,6 +18,7 @@ import (
 	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/audit"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/queuetest"
@@ -89,7 +90,7 @@ func webhooks(t *testing.T, db *dbtest.DB, c *queue.Client) {
 	text, err := json.Marshal(answers)
 	must(t, err)
 	db.Do(t, `INSERT INTO {prefix}endpoint_answers (queue_id, answers) SELECT queue_id, :answers FROM {prefix}queue WHERE name = 'webhooks'`,
-		dialect.Args{"answers": string(text)})
+		sqlrun.Args{"answers": string(text)})
 }
 
 // life makes a database that looks as after a day's work.
@@ -186,9 +187,9 @@ func life(t *testing.T, db *dbtest.DB, many int) (w world) {
 	now, err := scheduler.Clock(ctx, db.DB)
 	must(t, err)
 	db.Do(t, `UPDATE {prefix}schedule SET due_at = {time :at}, next_exec = {time :at} WHERE name = 'ping'`,
-		dialect.Args{"at": now.Add(-3 * time.Minute).UnixMicro()})
+		sqlrun.Args{"at": now.Add(-3 * time.Minute).UnixMicro()})
 	db.Do(t, `UPDATE {prefix}schedule SET state = 'failed', reason = 'it has failed 5 times in a row', next_exec = NULL, failures = 5 WHERE name = 'vacuum'`, nil)
-	var rows []dialect.Args
+	var rows []sqlrun.Args
 	for i := range 60 {
 		due := now.Add(-time.Duration(61-i) * 15 * time.Minute)
 		state, why, code := "ok", "", 0
@@ -200,16 +201,16 @@ func life(t *testing.T, db *dbtest.DB, many int) (w world) {
 		case i == 40:
 			state, why = "timeout", "it took longer than 10m"
 		}
-		rows = append(rows, dialect.Args{
+		rows = append(rows, sqlrun.Args{
 			"name": longName, "at": due.UnixMicro(),
 			"end": due.Add(time.Duration(20+(i*37)%60) * time.Second).UnixMicro(), "state": state, "error": why,
 			"code": code, "output": "exporting region eu-central\n" + hostile + "\n" + strings.Repeat("copied 10000 rows\n", 30),
 		})
 	}
 	db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at, exec_by, exit_code, error, output)
-		VALUES {values rows: (:name, {time :at}, 1, :state, {time :at}, {time :end}, 'app-1.example.org:4711:K3XQ', :code, :error, :output)}`, dialect.Args{"rows": rows})
+		VALUES {values rows: (:name, {time :at}, 1, :state, {time :at}, {time :end}, 'app-1.example.org:4711:K3XQ', :code, :error, :output)}`, sqlrun.Args{"rows": rows})
 	db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, next_exec, exec_by, output)
-		VALUES ('backup', {time :at}, 1, 'running', {time :at}, {time :until}, 'app-2.example.org:815:Z7PA', 'dumping table orders')`, dialect.Args{"at": now.Add(-2 * time.Minute).UnixMicro(), "until": now.Add(time.Hour).UnixMicro()})
+		VALUES ('backup', {time :at}, 1, 'running', {time :at}, {time :until}, 'app-2.example.org:815:Z7PA', 'dumping table orders')`, sqlrun.Args{"at": now.Add(-2 * time.Minute).UnixMicro(), "until": now.Add(time.Hour).UnixMicro()})
 	runs, _, err := scheduler.RecentRuns(ctx, db.DB, scheduler.RunFilter{States: []string{"failed"}, Limit: 1})
 	must(t, err)
 	w.failed = runs[0].ID
@@ -218,7 +219,7 @@ func life(t *testing.T, db *dbtest.DB, many int) (w world) {
 	w.running = runs[0].ID
 	for i := range 55 {
 		db.Do(t, `INSERT INTO {prefix}job_count (minute, queue_id, kind, done, failed, dead, wait_us, run_us)
-			SELECT {time :at}, queue_id, 'invoice', :done, :failed, :dead, :wait, :took FROM {prefix}queue WHERE name = 'billing'`, dialect.Args{
+			SELECT {time :at}, queue_id, 'invoice', :done, :failed, :dead, :wait, :took FROM {prefix}queue WHERE name = 'billing'`, sqlrun.Args{
 			"at": now.Truncate(time.Minute).Add(-time.Duration(i+1) * time.Minute).UnixMicro(), "done": 300 + (i*i*13)%190,
 			"failed": boolInt(i%9 == 4) * 22, "dead": boolInt(i%19 == 7) * 6, "wait": int64(300_000_000), "took": int64(20_000_000),
 		})
@@ -232,7 +233,7 @@ func life(t *testing.T, db *dbtest.DB, many int) (w world) {
 		t.Cleanup(func() { must(t, lease.Release(context.WithoutCancel(ctx))) })
 	}
 	db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at, started_at) VALUES ('app-1.example.org:4711:K3XQ', 'live', {time :later}, {time :start}), ('app-2.example.org:815:Z7PA', 'live', {time :later}, {time :start}), ('app-3.example.org:99:BBCD', 'live', {time :past}, {time :start})`,
-		dialect.Args{
+		sqlrun.Args{
 			"later": now.Add(time.Hour).UnixMicro(), "past": now.Add(-4 * time.Minute).UnixMicro(),
 			"start": now.Add(-9 * time.Hour).UnixMicro(),
 		})

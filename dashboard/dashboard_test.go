@@ -16,6 +16,7 @@ import (
 	"github.com/dbcron/dbcron/internal/audit"
 	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 )
@@ -131,20 +132,20 @@ func TestLists(t *testing.T) {
 		}
 		_, err = c.EnqueueMany(ctx, jobs)
 		must(t, err)
-		var schedules, runs, locks, nodes []dialect.Args
+		var schedules, runs, locks, nodes []sqlrun.Args
 		for i := range 2*listed + 1 {
-			schedules = append(schedules, dialect.Args{"name": fmt.Sprintf("s%03d", i)})
-			locks = append(locks, dialect.Args{"name": fmt.Sprintf("l%03d", i)})
-			nodes = append(nodes, dialect.Args{"name": fmt.Sprintf("n%03d", i)})
+			schedules = append(schedules, sqlrun.Args{"name": fmt.Sprintf("s%03d", i)})
+			locks = append(locks, sqlrun.Args{"name": fmt.Sprintf("l%03d", i)})
+			nodes = append(nodes, sqlrun.Args{"name": fmt.Sprintf("n%03d", i)})
 		}
 		for i := range 2*runsListed + 1 {
-			runs = append(runs, dialect.Args{"at": 1_700_000_000_000_000 + int64(i)*1_000_000})
+			runs = append(runs, sqlrun.Args{"at": 1_700_000_000_000_000 + int64(i)*1_000_000})
 		}
 		db.Do(t, `INSERT INTO {prefix}schedule (name, spec, command) VALUES {values rows: (:name, '@daily', 'true')}`,
-			dialect.Args{"rows": schedules})
-		db.Do(t, `INSERT INTO {prefix}lock (name, state, slot) VALUES {values rows: (:name, 'FREE', 0)}`, dialect.Args{"rows": locks})
-		db.Do(t, `INSERT INTO {prefix}node (name) VALUES {values rows: (:name)}`, dialect.Args{"rows": nodes})
-		db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, finished_at) VALUES {values rows: ('s000', {time :at}, 1, 'ok', {time :at})}`, dialect.Args{"rows": runs})
+			sqlrun.Args{"rows": schedules})
+		db.Do(t, `INSERT INTO {prefix}lock (name, state, slot) VALUES {values rows: (:name, 'FREE', 0)}`, sqlrun.Args{"rows": locks})
+		db.Do(t, `INSERT INTO {prefix}node (name) VALUES {values rows: (:name)}`, sqlrun.Args{"rows": nodes})
+		db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, finished_at) VALUES {values rows: ('s000', {time :at}, 1, 'ok', {time :at})}`, sqlrun.Args{"rows": runs})
 		for _, n := range nodes {
 			must(t, audit.Write(ctx, db.DB, audit.Entry{Actor: "ada", Action: "queue.pause", Object: n["name"].(string)}))
 		}

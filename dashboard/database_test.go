@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // The overview has what dbcron doctor finds wrong with the database itself, and the rest of it stays when a check
@@ -20,7 +20,7 @@ func TestChecksOfTheDatabase(t *testing.T) {
 		fresh().has("Nothing. ", "the database passes its checks").lacks("Database:")
 
 		db.Do(t, `INSERT INTO {prefix}job_group (id, state, created_at) VALUES (7, 'open', {now + :ago})`,
-			dialect.Args{"ago": -48 * 3600 * 1_000_000})
+			sqlrun.Args{"ago": -48 * 3600 * 1_000_000})
 		s := serve(t, db.DB, "", Options{Timeout: time.Minute})
 		s.get("").has(`<li class="warn"><span class="what">Database: groups</span>`, "group 7 has been open since", "dbcron group seal 7").
 			lacks("Nothing.", "could not be read")
@@ -55,7 +55,7 @@ func TestSettingsOfTheDatabase(t *testing.T) {
 		must(t, err)
 		found, err := db.Findings(t.Context())
 		must(t, err)
-		at := slices.IndexFunc(found, func(f dialect.Finding) bool { return f.Subject == subject })
+		at := slices.IndexFunc(found, func(f sqlrun.Finding) bool { return f.Subject == subject })
 		if at < 0 || found[at].OK || found[at].Advice == "" {
 			t.Fatalf("got %+v", found)
 		}

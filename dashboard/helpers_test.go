@@ -21,6 +21,7 @@ import (
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/audit"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/queuetest"
@@ -240,9 +241,9 @@ func newWorld(t *testing.T, db *dbtest.DB) (w world) {
 	must(t, err)
 	db.Do(t, `INSERT INTO {prefix}job_count (minute, queue_id, kind, done, failed, dead, wait_us, run_us)
 		SELECT {time :at}, queue_id, 'bounce', 1234, 5, 1, 2000000, 3000000 FROM {prefix}queue WHERE name = 'mail'`,
-		dialect.Args{"at": now.Truncate(time.Minute).Add(-5 * time.Minute).UnixMicro()})
+		sqlrun.Args{"at": now.Truncate(time.Minute).Add(-5 * time.Minute).UnixMicro()})
 	db.Do(t, `INSERT INTO {prefix}job_count (minute, queue_id, kind, done, wait_us) SELECT {time :at}, queue_id, 'bounce', 766, 766 FROM {prefix}queue WHERE name = 'mail'`,
-		dialect.Args{"at": now.Truncate(time.Minute).Add(-5 * time.Hour).UnixMicro()})
+		sqlrun.Args{"at": now.Truncate(time.Minute).Add(-5 * time.Hour).UnixMicro()})
 	_, err = push.NewEndpoints(db.DB).Set(ctx, c, hostile, func(e *push.Endpoint) { e.URL = "https://worker.example/?key=geheim" })
 	must(t, err)
 	said, err := json.Marshal([]map[string]any{{
@@ -250,10 +251,10 @@ func newWorld(t *testing.T, db *dbtest.DB) (w world) {
 	}, {"at": now.Add(-9 * time.Second).UnixMicro(), "status": 503, "error": "HTTP 503 " + hostile, "job": failing, "by": "host:1", "failures": 4}})
 	must(t, err)
 	db.Do(t, `INSERT INTO {prefix}endpoint_answers (queue_id, answers) SELECT queue_id, :said FROM {prefix}queue WHERE name = :name`,
-		dialect.Args{"said": string(said), "name": hostile})
+		sqlrun.Args{"said": string(said), "name": hostile})
 	for i, name := range []string{hostile, "backup"} {
 		db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at, exec_by, exit_code, error, output)
-			VALUES (:name, {time :at}, 1, 'failed', {time :at}, {time :end}, 'host:1:x', 3, :error, :output)`, dialect.Args{
+			VALUES (:name, {time :at}, 1, 'failed', {time :at}, {time :end}, 'host:1:x', 3, :error, :output)`, sqlrun.Args{
 			"name": name, "at": now.Add(-time.Hour).UnixMicro(), "end": now.Add(-time.Hour + 90*time.Second).UnixMicro(),
 			"error": "exit code 3 " + hostile, "output": "dumping\n" + hostile + "\x1b[31m\n", "i": i,
 		})
@@ -270,9 +271,9 @@ func newWorld(t *testing.T, db *dbtest.DB) (w world) {
 		t.Cleanup(func() { must(t, lease.Release(context.WithoutCancel(ctx))) })
 	}
 	db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES (:name, 'live', {time :at})`,
-		dialect.Args{"name": hostile, "at": now.Add(-time.Minute).UnixMicro()})
+		sqlrun.Args{"name": hostile, "at": now.Add(-time.Minute).UnixMicro()})
 	db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('web-1:4711', 'live', {time :at})`,
-		dialect.Args{"at": now.Add(time.Hour).UnixMicro()})
+		sqlrun.Args{"at": now.Add(time.Hour).UnixMicro()})
 	must(t, audit.Write(ctx, db.DB, audit.Entry{
 		Actor: hostile, Login: audit.Proxy, Source: audit.Dashboard,
 		Action: "job.cancel", Object: hostile, Count: 3, Detail: hostile,

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/audit"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/queuetest"
 	"github.com/dbcron/dbcron/scheduler"
@@ -241,7 +241,7 @@ func TestDaemons(t *testing.T) {
 			{"waiting", "web-1:4711", time.Hour},
 		} {
 			db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, exec_by, next_exec)
-				VALUES ('backup', {time :at}, :i, :state, {time :at}, :by, {time :next})`, dialect.Args{
+				VALUES ('backup', {time :at}, :i, :state, {time :at}, :by, {time :next})`, sqlrun.Args{
 				"at": now.UnixMicro(), "i": i + 1, "state": run.state, "by": run.by, "next": now.Add(run.next).UnixMicro(),
 			})
 		}

@@ -14,10 +14,10 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 )
@@ -259,7 +259,7 @@ func (r *request) optionalName(field string) (string, error) {
 }
 
 func checkName(field, name string) error {
-	if err := dialect.CheckName(name); err != nil {
+	if err := sqlrun.CheckName(name); err != nil {
 		return fmt.Errorf("%w: %s: %w", errBadRequest, field, err)
 	}
 	if strings.ContainsRune(name, utf8.RuneError) {

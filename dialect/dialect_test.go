@@ -13,20 +13,21 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 func TestInstantsComeBackToTheMillisecond(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		for _, us := range []int64{0, 1_000, 1_700_000_000_999_000, 4_102_444_800_000_000, 253_402_300_799_999_000, -1_000_000} {
 			var back, later int64
-			db.Scan(t, `SELECT {us {time :us}}`, dialect.Args{"us": us}, &back)
+			db.Scan(t, `SELECT {us {time :us}}`, sqlrun.Args{"us": us}, &back)
 			if back != us {
 				t.Errorf("%d µs came back as %d", us, back)
 			}
 			if us == 253_402_300_799_999_000 {
 				continue // a second later is past the calendar of some engines
 			}
-			db.Do(t, `CREATE TABLE x AS SELECT {time :us} AS at`, dialect.Args{"us": us})
+			db.Do(t, `CREATE TABLE x AS SELECT {time :us} AS at`, sqlrun.Args{"us": us})
 			db.Scan(t, `SELECT `+db.Dialect.ToMicros(db.Dialect.Add("at", "1234000"))+` FROM x`, nil, &later)
 			if later != us+1234000 {
 				t.Errorf("%d µs and 1.234 s make %d", us, later)
@@ -41,7 +42,7 @@ func TestFragmentsStandInExpressions(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		var us, rest int64
 		d := db.Dialect
-		db.Scan(t, `SELECT 5000000 - {us {time :a}}, 7000 % {us {time :b}}`, dialect.Args{"a": 1_000_000, "b": 4_000}, &us, &rest)
+		db.Scan(t, `SELECT 5000000 - {us {time :a}}, 7000 % {us {time :b}}`, sqlrun.Args{"a": 1_000_000, "b": 4_000}, &us, &rest)
 		if us != 4_000_000 || rest != 3000 {
 			t.Errorf("5 s - 1 s make %d µs, and 7 %% 4 ms %d µs", us, rest)
 		}
@@ -84,26 +85,26 @@ func TestAClockThatATestMoves(t *testing.T) {
 func TestArgumentsListsAndRows(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY, name VARCHAR(20))`, nil)
-		db.Do(t, `INSERT INTO x (id, name) VALUES {values rows: (:id, :name)}`, dialect.Args{
+		db.Do(t, `INSERT INTO x (id, name) VALUES {values rows: (:id, :name)}`, sqlrun.Args{
 			"name": "shared",
-			"rows": []dialect.Args{{"id": 1}, {"id": 2, "name": "it's :id"}, {"id": 3}},
+			"rows": []sqlrun.Args{{"id": 1}, {"id": 2, "name": "it's :id"}, {"id": 3}},
 		})
 		got := strings.Join(db.List(t, `SELECT id, name, ':id' FROM x WHERE id IN (:ids) AND name <> :none ORDER BY id`,
-			dialect.Args{"ids": []int64{1, 2}, "none": ""}), "; ")
+			sqlrun.Args{"ids": []int64{1, 2}, "none": ""}), "; ")
 		if want := "1 shared :id; 2 it's :id :id"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		if got := db.List(t, `SELECT id FROM x WHERE id IN (:ids)`, dialect.Args{"ids": []int64{}}); len(got) != 0 {
+		if got := db.List(t, `SELECT id FROM x WHERE id IN (:ids)`, sqlrun.Args{"ids": []int64{}}); len(got) != 0 {
 			t.Errorf("an empty list selects %v", got)
 		}
 		changed := db.Do(t, db.Dialect.UpdateFrom("x", []string{"id"}, "name = picked.new", "",
-			`{union rows: SELECT {int :id} AS id, :name AS new}`), dialect.Args{
-			"rows": []dialect.Args{{"id": 1, "name": "one"}, {"id": 3, "name": "three"}, {"id": 9, "name": "none"}},
+			`{union rows: SELECT {int :id} AS id, :name AS new}`), sqlrun.Args{
+			"rows": []sqlrun.Args{{"id": 1, "name": "one"}, {"id": 3, "name": "three"}, {"id": 9, "name": "none"}},
 		})
 		if changed != 2 {
 			t.Errorf("%d rows changed, want 2", changed)
 		}
-		if _, err := db.Exec(t.Context(), dialect.Unlisted(`SELECT :x`), nil); err == nil || !strings.Contains(err.Error(), ":x has no value") {
+		if _, err := db.Exec(t.Context(), sqlrun.Unlisted(`SELECT :x`), nil); err == nil || !strings.Contains(err.Error(), ":x has no value") {
 			t.Errorf("a missing argument gives %v", err)
 		}
 	})
@@ -112,21 +113,21 @@ func TestArgumentsListsAndRows(t *testing.T) {
 func TestIgnoreDuplicateKeepsTheFirst(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY, name VARCHAR(5))`, nil)
-		insert := dialect.Unlisted(`INSERT INTO x (id, name) VALUES (:id, :name) {ignore_duplicate id}`)
-		plain := dialect.Unlisted(`INSERT INTO x (id, name) VALUES (:id, :name)`)
+		insert := sqlrun.Unlisted(`INSERT INTO x (id, name) VALUES (:id, :name) {ignore_duplicate id}`)
+		plain := sqlrun.Unlisted(`INSERT INTO x (id, name) VALUES (:id, :name)`)
 		for _, name := range []string{"first", "late"} {
-			if _, err := db.Exec(t.Context(), insert, dialect.Args{"id": 1, "name": name}); err != nil {
+			if _, err := db.Exec(t.Context(), insert, sqlrun.Args{"id": 1, "name": name}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if got := db.List(t, `SELECT name FROM x`, nil); len(got) != 1 || got[0] != "first" {
 			t.Errorf("got %v, want first", got)
 		}
-		_, err := db.Exec(t.Context(), plain, dialect.Args{"id": 1, "name": "late"})
+		_, err := db.Exec(t.Context(), plain, sqlrun.Args{"id": 1, "name": "late"})
 		if !db.Dialect.Duplicate(err) {
 			t.Errorf("a duplicate is reported as %v", err)
 		}
-		_, err = db.Exec(t.Context(), dialect.Unlisted(`SELECT 1 FROM no_such_table`), nil)
+		_, err = db.Exec(t.Context(), sqlrun.Unlisted(`SELECT 1 FROM no_such_table`), nil)
 		if !db.Dialect.Missing(err) {
 			t.Errorf("a missing table is reported as %v", err)
 		}
@@ -140,14 +141,14 @@ func TestTxRetriesTheWhole(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY, n INTEGER)`, nil)
 		db.Do(t, `INSERT INTO x VALUES (1, 0), (2, 0)`, nil)
-		add := dialect.Unlisted(`UPDATE x SET n = n + 1 WHERE id = :id`)
+		add := sqlrun.Unlisted(`UPDATE x SET n = n + 1 WHERE id = :id`)
 		locked := [2]chan struct{}{make(chan struct{}), make(chan struct{})}
 		var attempts atomic.Int32
 		together(t, 2, func(i int) error {
 			once := sync.OnceFunc(func() { close(locked[i]) })
-			return db.Tx(context.Background(), func(ctx context.Context, tx *dialect.Session) error {
+			return db.Tx(context.Background(), func(ctx context.Context, tx *sqlrun.Session) error {
 				attempts.Add(1)
-				if _, err := tx.Exec(ctx, add, dialect.Args{"id": 1 + i}); err != nil {
+				if _, err := tx.Exec(ctx, add, sqlrun.Args{"id": 1 + i}); err != nil {
 					return err
 				}
 				once()
@@ -155,7 +156,7 @@ func TestTxRetriesTheWhole(t *testing.T) {
 				case <-locked[1-i]:
 				case <-time.After(300 * time.Millisecond): // the other waits for this one to end
 				}
-				_, err := tx.Exec(ctx, add, dialect.Args{"id": 2 - i})
+				_, err := tx.Exec(ctx, add, sqlrun.Args{"id": 2 - i})
 				return err
 			})
 		})
@@ -173,10 +174,10 @@ func TestTxUnderContention(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, `CREATE TABLE x (n INTEGER)`, nil)
 		db.Do(t, `INSERT INTO x VALUES (0)`, nil)
-		add := dialect.Unlisted(`UPDATE x SET n = n + 1`)
+		add := sqlrun.Unlisted(`UPDATE x SET n = n + 1`)
 		together(t, 8, func(int) error {
 			for range 10 {
-				err := db.Tx(context.Background(), func(ctx context.Context, tx *dialect.Session) error {
+				err := db.Tx(context.Background(), func(ctx context.Context, tx *sqlrun.Session) error {
 					_, err := tx.Exec(ctx, add, nil)
 					return err
 				})
@@ -195,9 +196,9 @@ func TestTxUnderContention(t *testing.T) {
 func TestTxRollsBack(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY)`, nil)
-		insert := dialect.Unlisted(`INSERT INTO x VALUES (1)`)
+		insert := sqlrun.Unlisted(`INSERT INTO x VALUES (1)`)
 		failure := errors.New("no")
-		err := db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+		err := db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
 			if _, err := tx.Exec(ctx, insert, nil); err != nil {
 				return err
 			}
@@ -208,7 +209,7 @@ func TestTxRollsBack(t *testing.T) {
 		}
 		func() {
 			defer func() { _ = recover() }()
-			_ = db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+			_ = db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
 				if _, err := tx.Exec(ctx, insert, nil); err != nil {
 					return err
 				}
@@ -227,7 +228,7 @@ func TestACancelledStatementLeavesNoGhost(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY, n INTEGER)`, nil)
 		db.Do(t, `INSERT INTO x VALUES (1, 0)`, nil)
-		update := dialect.Unlisted(`UPDATE x SET n = n + 1 WHERE id = 1`)
+		update := sqlrun.Unlisted(`UPDATE x SET n = n + 1 WHERE id = 1`)
 		holder, err := db.Pool().BeginTx(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -253,10 +254,10 @@ func TestACancelledStatementLeavesNoGhost(t *testing.T) {
 func TestEachCallCanBeBroken(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY)`, nil)
-		insert := dialect.Unlisted(`INSERT INTO x VALUES (:id)`)
+		insert := sqlrun.Unlisted(`INSERT INTO x VALUES (:id)`)
 		write := func(db *dbtest.DB, id int) error {
-			return db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
-				_, err := tx.Exec(ctx, insert, dialect.Args{"id": id})
+			return db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
+				_, err := tx.Exec(ctx, insert, sqlrun.Args{"id": id})
 				return err
 			})
 		}
@@ -277,7 +278,7 @@ func TestEachCallCanBeBroken(t *testing.T) {
 					t.Errorf("call %d: got %v, want ErrBroken", call, err)
 				}
 				var there int
-				db.Scan(t, `SELECT COUNT(*) FROM x WHERE id = :id`, dialect.Args{"id": id}, &there)
+				db.Scan(t, `SELECT COUNT(*) FROM x WHERE id = :id`, sqlrun.Args{"id": id}, &there)
 				commits += there
 				if there == 1 && !after {
 					t.Errorf("call %d was broken before the server saw it, and yet the row is there", call)
@@ -314,7 +315,7 @@ func TestWrapRecognizesEngines(t *testing.T) {
 func TestGetWithoutARow(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		var n int
-		err := db.Get(t.Context(), dialect.Unlisted(`SELECT 1 FROM (SELECT 1 AS one) AS x WHERE one = 2`), nil, &n)
+		err := db.Get(t.Context(), sqlrun.Unlisted(`SELECT 1 FROM (SELECT 1 AS one) AS x WHERE one = 2`), nil, &n)
 		if !errors.Is(err, sql.ErrNoRows) {
 			t.Errorf("got %v, want sql.ErrNoRows", err)
 		}
@@ -330,8 +331,8 @@ func TestAnIdleTransactionIsEnded(t *testing.T) {
 		}
 		db.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY, n INTEGER)`, nil)
 		db.Do(t, `INSERT INTO x VALUES (1, 0)`, nil)
-		update := dialect.Unlisted(`UPDATE x SET n = n + 1 WHERE id = 1`)
-		err := db.ShortTx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+		update := sqlrun.Unlisted(`UPDATE x SET n = n + 1 WHERE id = 1`)
+		err := db.ShortTx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
 			if _, err := tx.Exec(ctx, update, nil); err != nil {
 				return err
 			}

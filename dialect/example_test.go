@@ -2,7 +2,6 @@ package dialect_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,11 +11,11 @@ import (
 	"github.com/dbcron/dbcron/dialect/sqlite"
 )
 
-// Statements of examples are unlisted; a package's own are made once, by dialect.SQL.
+// A program makes its statements once.
 var (
-	makeVisits  = dialect.Unlisted(`CREATE TABLE {prefix}visit (id INTEGER PRIMARY KEY, name TEXT, until TEXT)`)
-	addVisits   = dialect.Unlisted(`INSERT INTO {prefix}visit (name, until) VALUES {values rows: (:name, {now + :stay})}`)
-	countVisits = dialect.Unlisted(`SELECT COUNT(*) FROM {prefix}visit WHERE until > {now} AND name IN (:names)`)
+	makeVisits  = dialect.SQL("visits.make", `CREATE TABLE {prefix}visit (id INTEGER PRIMARY KEY, name TEXT, until TEXT)`)
+	addVisits   = dialect.SQL("visits.add", `INSERT INTO {prefix}visit (name, until) VALUES {values rows: (:name, {now + :stay})}`)
+	countVisits = dialect.SQL("visits.count", `SELECT COUNT(*) FROM {prefix}visit WHERE until > {now} AND name IN (:names)`)
 )
 
 // Time is the database's: {now + :stay} is a moment by its clock, and arguments are in microseconds.
@@ -56,44 +55,10 @@ func ExampleDialect_errors() {
 	// try again later: false
 }
 
-// A Finding says what about a database does not fit, and what to do about it.
-func ExampleDB_Findings() {
-	ctx := context.Background()
-	db, closeDB := openExample(ctx)
-	defer closeDB()
-	found, err := db.Findings(ctx)
-	for _, f := range found {
-		if !f.OK {
-			fmt.Println(f.Subject, f.Detail, f.Advice)
-		}
-	}
-	fmt.Println(len(found) > 0, err)
-	// Output: true <nil>
-}
-
-// A name that passes is stored and compared alike by all engines.
-func ExampleCheckName() {
-	fmt.Println(dialect.CheckName("nightly backup"))
-	fmt.Println(dialect.CheckName("nightly backup "))
-	// Output:
-	// <nil>
-	// name "nightly backup ": it begins or ends with a blank
-}
-
 // Logs get a URL without its password.
 func ExampleRedact() {
 	fmt.Println(dialect.Redact("postgres://app:secret@db.example.com:5432/app"))
 	// Output: postgres://app:…@db.example.com:5432/app
-}
-
-// SQLite has no locks that a connection holds; PostgreSQL and MySQL do.
-func ExampleDB_SessionLock() {
-	ctx := context.Background()
-	db, closeDB := openExample(ctx)
-	defer closeDB()
-	_, err := db.SessionLock(ctx, "report")
-	fmt.Println(errors.Is(err, dialect.ErrNoSessions))
-	// Output: true
 }
 
 func openExample(ctx context.Context) (*dialect.DB, func()) {

@@ -14,6 +14,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlconn"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Pools stand for processes; the goroutines of one share its connections, of
@@ -41,7 +42,7 @@ func TestExclusiveIsOneAtATime(t *testing.T) {
 			times.Add(1)
 			for range 3 {
 				var one int
-				if err := own.Get(ctx, dialect.Unlisted(`SELECT 1`), nil, &one); err != nil {
+				if err := own.Get(ctx, sqlrun.Unlisted(`SELECT 1`), nil, &one); err != nil {
 					return err
 				}
 			}
@@ -150,7 +151,7 @@ func interceptedPool(t *testing.T, db *dbtest.DB, around func(n int, call func()
 	if err != nil {
 		t.Fatal(err)
 	}
-	base, err := db.Dialect.Connector(u, dialect.Options{})
+	base, err := db.Dialect.Connector(u, sqlrun.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

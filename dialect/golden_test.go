@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/engines"
 	// All packages that have statements.
 	_ "github.com/dbcron/dbcron/httpapi"
 	_ "github.com/dbcron/dbcron/internal/notify"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	_ "github.com/dbcron/dbcron/lock"
 	_ "github.com/dbcron/dbcron/queue"
 	_ "github.com/dbcron/dbcron/scheduler"
@@ -27,7 +27,7 @@ func TestGoldenStatements(t *testing.T) {
 	var out strings.Builder
 	out.WriteString("-- Every statement as each engine gets it, by `make golden`. A list or a row stands once.\n")
 	names := map[string]bool{}
-	for _, s := range dialect.Statements() {
+	for _, s := range sqlrun.Statements() {
 		if names[s.Name] {
 			t.Errorf("two statements are called %s", s.Name)
 		}
@@ -50,7 +50,7 @@ type variant struct {
 
 // variants renders a statement for all engines, and puts those together that
 // get the same text.
-func variants(s *dialect.Stmt) []variant {
+func variants(s *sqlrun.Stmt) []variant {
 	var all []variant
 	for _, d := range engines.All {
 		text := s.Text(d)

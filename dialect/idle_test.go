@@ -11,6 +11,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/dialect/postgres"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Only short transactions are ended when they are idle, and not those of callers on the
@@ -58,8 +59,8 @@ func TestIdleTransactions(t *testing.T) {
 			}
 			return seconds
 		}
-		in := func(run func(context.Context, func(context.Context, *dialect.Session) error) error) (seconds int) {
-			err := run(t.Context(), func(_ context.Context, tx *dialect.Session) error {
+		in := func(run func(context.Context, func(context.Context, *sqlrun.Session) error) error) (seconds int) {
+			err := run(t.Context(), func(_ context.Context, tx *sqlrun.Session) error {
 				seconds = read(tx.Execer())
 				return nil
 			})

@@ -10,6 +10,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/dialect/postgres"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // lacksOf says which features a database is without.
@@ -55,7 +56,7 @@ func TestWhatAServerLacksIsFoundOut(t *testing.T) {
 			if err == nil {
 				lock.Free()
 			}
-			if c.session != (err == nil) || err != nil && (!errors.Is(err, dialect.ErrNoSessions) || !strings.Contains(err.Error(), c.why)) {
+			if c.session != (err == nil) || err != nil && (!errors.Is(err, sqlrun.ErrNoSessions) || !strings.Contains(err.Error(), c.why)) {
 				t.Errorf("%s: a session lock: %v", c.name, err)
 			}
 			found, err := own.Findings(t.Context())
@@ -100,7 +101,7 @@ func TestDoingWithoutByURL(t *testing.T) {
 			t.Errorf("without advisory locks: %v", err)
 		}
 		if err == nil {
-			if _, err := other.SessionLock(t.Context(), "x"); !errors.Is(err, dialect.ErrNoSessions) ||
+			if _, err := other.SessionLock(t.Context(), "x"); !errors.Is(err, sqlrun.ErrNoSessions) ||
 				!strings.Contains(err.Error(), "dbcron_without") {
 				t.Errorf("a session lock: %v", err)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/postgres"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A pooler tells its clients a process number of its own making. This one does
@@ -68,12 +69,12 @@ func TestSessionLocksAreRefusedBehindAPooler(t *testing.T) {
 		}
 		u.Host = pooler(t, u.Host)
 		pooled := dbtest.Open(t, u.String(), dialect.Options{})
-		if _, err := pooled.SessionLock(t.Context(), "x"); !errors.Is(err, dialect.ErrNoSessions) {
+		if _, err := pooled.SessionLock(t.Context(), "x"); !errors.Is(err, sqlrun.ErrNoSessions) {
 			t.Errorf("behind a pooler: %v", err)
 		}
 		// It has not kept what it was granted before it looked.
 		direct, err := db.SessionLock(t.Context(), "x")
-		for errors.Is(err, dialect.ErrSessionHeld) { // the server has yet to see the end of that connection
+		for errors.Is(err, sqlrun.ErrSessionHeld) { // the server has yet to see the end of that connection
 			direct, err = db.SessionLock(t.Context(), "x")
 		}
 		if err != nil {

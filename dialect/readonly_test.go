@@ -23,6 +23,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/internal/sqlconn"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A primary that is demoted becomes read-only and keeps its connections. The pool must not
@@ -45,7 +46,7 @@ func TestAPrimaryThatBecomesReadOnly(t *testing.T) {
 			admin.Do(t, `GRANT ALL ON test.* TO app@'%'`, nil)
 			_, host, _ := strings.Cut(server.URL(), "@")
 			db := dbtest.Open(t, "mysql://app:x@"+host, dialect.Options{MaxConns: 1})
-			insert := dialect.Unlisted(`INSERT INTO x VALUES (1)`)
+			insert := sqlrun.Unlisted(`INSERT INTO x VALUES (1)`)
 			id := func() string { return db.List(t, `SELECT CONNECTION_ID()`, nil)[0] }
 
 			whyReadOnly(t, db, "")
@@ -66,7 +67,7 @@ func TestAPrimaryThatBecomesReadOnly(t *testing.T) {
 				t.Error("after a statement that was refused, the pool uses the same connection")
 			}
 			before = id()
-			refused(t, "a transaction", db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+			refused(t, "a transaction", db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
 				_, err := tx.Exec(ctx, insert, nil)
 				return err
 			}))
@@ -75,11 +76,11 @@ func TestAPrimaryThatBecomesReadOnly(t *testing.T) {
 			}
 			before = id()
 			admin.Do(t, `SET GLOBAL read_only = 0`, nil)
-			err = db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+			err = db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
 				if _, err := tx.Exec(ctx, insert, nil); err != nil {
 					return err
 				}
-				_, err := admin.Exec(ctx, dialect.Unlisted(`SET GLOBAL read_only = 1`), nil)
+				_, err := admin.Exec(ctx, sqlrun.Unlisted(`SET GLOBAL read_only = 1`), nil)
 				return err
 			})
 			if err != nil { // the server may wait for the transaction instead
@@ -105,12 +106,12 @@ func TestAConnectionLeavesAServerThatTakesNoWrites(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = own.Close() })
-		insert := dialect.Unlisted(`INSERT INTO x VALUES (1)`)
-		write := func(ctx context.Context, tx *dialect.Session) error { _, err := tx.Exec(ctx, insert, nil); return err }
+		insert := sqlrun.Unlisted(`INSERT INTO x VALUES (1)`)
+		write := func(ctx context.Context, tx *sqlrun.Session) error { _, err := tx.Exec(ctx, insert, nil); return err }
 		for what, statement := range map[string]func() error{
 			"a statement":   func() error { return write(t.Context(), &own.Session) },
 			"a transaction": func() error { return own.Tx(t.Context(), write) },
-			"a pipeline":    func() error { return own.Pipeline(t.Context(), &dialect.Step{Stmt: insert}) },
+			"a pipeline":    func() error { return own.Pipeline(t.Context(), &sqlrun.Step{Stmt: insert}) },
 		} {
 			// The next connection will be another one, to a server that takes writes.
 			if _, err := own.Pool().ExecContext(t.Context(), `SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY`); err != nil {
@@ -251,8 +252,8 @@ func TestAServerWithoutAutocommit(t *testing.T) {
 	dbtest.One(t, mysql.Dialect, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, `CREATE TABLE x (n INTEGER)`, nil)
 		own := dbtest.Open(t, db.URL+"?autocommit=0", dialect.Options{}) // comes where the default would
-		err := own.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
-			_, err := tx.Exec(ctx, dialect.Unlisted(`INSERT INTO x VALUES (1)`), nil)
+		err := own.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
+			_, err := tx.Exec(ctx, sqlrun.Unlisted(`INSERT INTO x VALUES (1)`), nil)
 			return err
 		})
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/sqlite"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // What a statement says, or its rows, make the engine refuse it. What is wrong with the server, the
@@ -17,8 +18,8 @@ func TestRefused(t *testing.T) {
 		db.Do(t, `CREATE TABLE {prefix}x (n INTEGER NOT NULL PRIMARY KEY, small INTEGER NOT NULL CHECK (small < 10))`, nil)
 		db.Do(t, `INSERT INTO {prefix}x VALUES (1, 1)`, nil)
 		db.Refuse(t, "UPDATE", "x", `NEW.n = 2`)
-		exec := func(db *dialect.Session, text string) error {
-			_, err := db.Exec(t.Context(), dialect.Unlisted(text), nil)
+		exec := func(db *sqlrun.Session, text string) error {
+			_, err := db.Exec(t.Context(), sqlrun.Unlisted(text), nil)
 			return err
 		}
 		for what, text := range map[string]string{
@@ -39,7 +40,7 @@ func TestRefused(t *testing.T) {
 				t.Errorf("%s: %v is a refusal", what, err)
 			}
 		}
-		not("no row", db.Get(t.Context(), dialect.Unlisted(`SELECT n FROM {prefix}x WHERE n = 9`), nil, new(int)))
+		not("no row", db.Get(t.Context(), sqlrun.Unlisted(`SELECT n FROM {prefix}x WHERE n = 9`), nil, new(int)))
 		readOnly := `SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY`
 		switch {
 		case db.Dialect.Name == sqlite.Dialect.Name:
@@ -52,7 +53,7 @@ func TestRefused(t *testing.T) {
 		not("a session that only reads", exec(&one.Session, `UPDATE {prefix}x SET small = 2`))
 
 		short := db.Another(t, dialect.Options{StatementTimeout: 200 * time.Millisecond})
-		if err := db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+		if err := db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
 			if err := exec(tx, `UPDATE {prefix}x SET small = 2`); err != nil {
 				return err
 			}
@@ -63,7 +64,7 @@ func TestRefused(t *testing.T) {
 		}
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
-		not("a context that has ended", db.Tx(over, func(context.Context, *dialect.Session) error { return nil }))
+		not("a context that has ended", db.Tx(over, func(context.Context, *sqlrun.Session) error { return nil }))
 		closed := db.Another(t, dialect.Options{})
 		_ = closed.Close()
 		not("a pool that is closed", exec(&closed.Session, `UPDATE {prefix}x SET small = 3`))

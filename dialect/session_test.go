@@ -14,13 +14,14 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/dialect/mysql"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 func TestStatementTimeout(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		short := dbtest.Open(t, db.URL, dialect.Options{StatementTimeout: 200 * time.Millisecond})
 		began := time.Now() //nolint:forbidigo // measures how long it takes
-		_, err := short.Exec(t.Context(), dialect.Unlisted(sleep(short.DB)), nil)
+		_, err := short.Exec(t.Context(), sqlrun.Unlisted(sleep(short.DB)), nil)
 		if took := time.Since(began); took > time.Minute {
 			t.Errorf("it took %v", took)
 		}
@@ -30,8 +31,8 @@ func TestStatementTimeout(t *testing.T) {
 		if got := short.List(t, `SELECT 1`, nil); got[0] != "1" {
 			t.Errorf("after it: %v", got)
 		}
-		err = short.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
-			_, err := tx.Exec(ctx, dialect.Unlisted(sleep(short.DB)), nil)
+		err = short.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
+			_, err := tx.Exec(ctx, sqlrun.Unlisted(sleep(short.DB)), nil)
 			return err
 		})
 		if !errors.Is(err, context.DeadlineExceeded) {
@@ -42,13 +43,13 @@ func TestStatementTimeout(t *testing.T) {
 
 func TestErrorsNameTheStatement(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
-		broken := dialect.Unlisted(`SELEC 1`)
+		broken := sqlrun.Unlisted(`SELEC 1`)
 		broken.Name = "test.broken"
 		var n int
 		_, exec := db.Exec(t.Context(), broken, nil)
-		_, list := dialect.Select(t.Context(), &db.Session, broken, nil, func(*sql.Rows) (int, error) { return 0, nil })
-		tx := db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error { return tx.Get(ctx, broken, nil, &n) })
-		unclear := dialect.Unlisted(`SELECT {soon}`)
+		_, list := sqlrun.Select(t.Context(), &db.Session, broken, nil, func(*sql.Rows) (int, error) { return 0, nil })
+		tx := db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error { return tx.Get(ctx, broken, nil, &n) })
+		unclear := sqlrun.Unlisted(`SELECT {soon}`)
 		unclear.Name = "test.broken"
 		_, compile := db.Exec(t.Context(), unclear, nil)
 		for _, err := range []error{exec, list, tx, db.Get(t.Context(), broken, nil, &n), compile} {
@@ -68,12 +69,12 @@ func TestACancelledStatementsConnectionIsKilled(t *testing.T) {
 		other.Scan(t, `SELECT CONNECTION_ID()`, nil, &id)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		if _, err := other.Exec(ctx, dialect.Unlisted(sleep(other.DB)), nil); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := other.Exec(ctx, sqlrun.Unlisted(sleep(other.DB)), nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("got %v, want the deadline", err)
 		}
 		// KILL returns before the other thread has heard of it.
 		dbtest.Eventually(t, "the connection to end", func() bool {
-			return len(db.List(t, `SELECT id FROM information_schema.processlist WHERE id = :id`, dialect.Args{"id": id})) == 0
+			return len(db.List(t, `SELECT id FROM information_schema.processlist WHERE id = :id`, sqlrun.Args{"id": id})) == 0
 		})
 	})
 }
@@ -93,7 +94,7 @@ func TestSessionLocksHaveTheirOldNames(t *testing.T) {
 		hash := fnv.New64a()
 		hash.Write([]byte("dbcron:" + db.Prefix() + " job"))
 		held := db.List(t, `SELECT IS_USED_LOCK(CONCAT('dbcron:', SHA1(CONCAT(DATABASE(), '/', :hash)))) IS NOT NULL`,
-			dialect.Args{"hash": strconv.FormatUint(hash.Sum64(), 16)})
+			sqlrun.Args{"hash": strconv.FormatUint(hash.Sum64(), 16)})
 		if held[0] != "1" {
 			t.Error("under its old name the lock is free")
 		}

@@ -3,8 +3,8 @@ package dialect_test
 import (
 	"testing"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Each question is one that the server understands, and what it answers becomes a finding.
@@ -16,13 +16,13 @@ func TestStrain(t *testing.T) {
 				t.Errorf("found %v, %v", found, err)
 			}
 		}
-		found, err := db.Strains(t.Context(), []dialect.Strain{
+		found, err := db.Strains(t.Context(), []sqlrun.Strain{
 			{Subject: "a", Query: "SELECT 'wrong'", Fine: "fine", Advice: "do"},
 			{Subject: "b", Query: "SELECT 'wrong' FROM dbcron_node", Fine: "fine"},
 			{Subject: "c", Query: "SELECT 'wrong' FROM dbcron_node"},
 		})
-		if err != nil || len(found) != 2 || found[0] != (dialect.Finding{Subject: "a", Detail: "wrong", Advice: "do"}) ||
-			found[1] != (dialect.Finding{Subject: "b", OK: true, Detail: "fine"}) {
+		if err != nil || len(found) != 2 || found[0] != (sqlrun.Finding{Subject: "a", Detail: "wrong", Advice: "do"}) ||
+			found[1] != (sqlrun.Finding{Subject: "b", OK: true, Detail: "fine"}) {
 			t.Errorf("found %+v, %v", found, err)
 		}
 	})

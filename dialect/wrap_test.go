@@ -21,6 +21,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/dialect/sqlite"
 	"github.com/dbcron/dbcron/internal/sqlconn"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // mysqlPool opens db as a program would that knows nothing of dbcron.
@@ -64,7 +65,7 @@ func TestPoolsOfOtherProgramsOnMySQL(t *testing.T) {
 		w := wrapped(t, db, mysqlPool(t, db, "charset=utf8mb4&time_zone='%2B09:00'&parseTime=true&loc=Asia%2FTokyo"))
 		w.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY, at DATETIME(6), n INTEGER NOT NULL)`, nil)
 		const us = 1_700_000_000_123_456
-		w.Do(t, `INSERT INTO x VALUES (1, {time :us}, 0), (2, {now}, 0)`, dialect.Args{"us": us})
+		w.Do(t, `INSERT INTO x VALUES (1, {time :us}, 0), (2, {now}, 0)`, sqlrun.Args{"us": us})
 		for _, reader := range []*dbtest.DB{w, db} {
 			var at, age int64
 			var text string
@@ -79,7 +80,7 @@ func TestPoolsOfOtherProgramsOnMySQL(t *testing.T) {
 		}
 		guarded := `UPDATE x SET n = n + 1 WHERE id = 1 AND n = :n AND at < {now + :ttl}`
 		for want := range []int64{1, 0} {
-			if got := w.Do(t, guarded, dialect.Args{"n": 0, "ttl": time.Second.Microseconds()}); got != []int64{1, 0}[want] {
+			if got := w.Do(t, guarded, sqlrun.Args{"n": 0, "ttl": time.Second.Microseconds()}); got != []int64{1, 0}[want] {
 				t.Errorf("the guarded update changed %d rows in round %d", got, want)
 			}
 		}
@@ -91,7 +92,7 @@ func TestPoolsOfOtherProgramsOnPostgres(t *testing.T) {
 		w := wrapped(t, db, opened(t, "pgx", db.URL+"&timezone=Asia/Tokyo&default_query_exec_mode=simple_protocol"))
 		var back int64
 		var text string
-		w.Scan(t, `SELECT {us {time :us}}, CAST({time :us} AT TIME ZONE 'UTC' AS TEXT)`, dialect.Args{"us": 1_700_000_000_123_456}, &back, &text)
+		w.Scan(t, `SELECT {us {time :us}}, CAST({time :us} AT TIME ZONE 'UTC' AS TEXT)`, sqlrun.Args{"us": 1_700_000_000_123_456}, &back, &text)
 		if back != 1_700_000_000_123_456 || text != "2023-11-14 22:13:20.123456" {
 			t.Errorf("the instant came back as %d, and stands as %s", back, text)
 		}
@@ -110,16 +111,16 @@ func TestPoolsOfOtherProgramsOnSQLite(t *testing.T) {
 		w := wrapped(t, db, opened(t, "sqlite", file+"?_pragma=busy_timeout(1000)"))
 		w.Do(t, `CREATE TABLE x (n INTEGER)`, nil)
 		w.Do(t, `INSERT INTO x VALUES (0)`, nil)
-		read, write := dialect.Unlisted(`SELECT n FROM x`), dialect.Unlisted(`UPDATE x SET n = :n`)
+		read, write := sqlrun.Unlisted(`SELECT n FROM x`), sqlrun.Unlisted(`UPDATE x SET n = :n`)
 		const workers, rounds = 4, 5
 		together(t, workers, func(int) error {
 			for range rounds {
-				err := w.Tx(context.Background(), func(ctx context.Context, tx *dialect.Session) error {
+				err := w.Tx(context.Background(), func(ctx context.Context, tx *sqlrun.Session) error {
 					var n int
 					if err := tx.Get(ctx, read, nil, &n); err != nil {
 						return err
 					}
-					_, err := tx.Exec(ctx, write, dialect.Args{"n": n + 1})
+					_, err := tx.Exec(ctx, write, sqlrun.Args{"n": n + 1})
 					return err
 				})
 				if err != nil {
@@ -164,8 +165,8 @@ func TestTransactionsAreReadCommitted(t *testing.T) {
 				db.Do(t, `CREATE TABLE x (n INTEGER)`, nil)
 				db.Do(t, `INSERT INTO x VALUES (1)`, nil)
 				w := wrapped(t, db, pool(t, db))
-				read := dialect.Unlisted(`SELECT n FROM x`)
-				err := w.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+				read := sqlrun.Unlisted(`SELECT n FROM x`)
+				err := w.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
 					for _, want := range []int{1, 2} {
 						var n int
 						if err := tx.Get(ctx, read, nil, &n); err != nil || n != want {
@@ -211,9 +212,9 @@ func TestWrapPgx(t *testing.T) {
 		if w.Dialect != postgres.Dialect || w.Prefix() != "other_" {
 			t.Errorf("got %s with prefix %s", w.Dialect.Name, w.Prefix())
 		}
-		if err := w.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+		if err := w.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
 			var n int
-			return tx.Get(ctx, dialect.Unlisted(`SELECT {int :n}`), dialect.Args{"n": 1}, &n)
+			return tx.Get(ctx, sqlrun.Unlisted(`SELECT {int :n}`), sqlrun.Args{"n": 1}, &n)
 		}); err != nil {
 			t.Error(err)
 		}
@@ -269,7 +270,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 		}
 		slow, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		_, _ = own.Exec(slow, dialect.Unlisted(sleep(own)), nil) // cancelled, or quick
+		_, _ = own.Exec(slow, sqlrun.Unlisted(sleep(own)), nil) // cancelled, or quick
 		unlock, err := own.Exclusive(t.Context(), "leak", nil)
 		if err != nil {
 			t.Fatal(err)

@@ -18,10 +18,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
 	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -310,9 +310,9 @@ func (c *chaos) blocked() bool {
 	return err != nil
 }
 
-var writesNothing = dialect.Unlisted(`DELETE FROM effect WHERE schedule = ''`)
+var writesNothing = sqlrun.Unlisted(`DELETE FROM effect WHERE schedule = ''`)
 
-var leasesOf = dialect.Unlisted(`
+var leasesOf = sqlrun.Unlisted(`
 	SELECT id, {us next_exec}, {us {now}} FROM {prefix}run WHERE state = 'running' AND exec_by LIKE :node`)
 
 // noteLeases remembers when the leases of a daemon end that cannot renew them
@@ -320,7 +320,7 @@ var leasesOf = dialect.Unlisted(`
 func (c *chaos) noteLeases(d *daemon) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
 	defer cancel()
-	_, err := dialect.Select(ctx, &c.db.Session, leasesOf, dialect.Args{"node": d.node + ":%"},
+	_, err := sqlrun.Select(ctx, &c.db.Session, leasesOf, sqlrun.Args{"node": d.node + ":%"},
 		func(rows *sql.Rows) (none struct{}, err error) {
 			var id, end, now int64
 			err = rows.Scan(&id, &end, &now)
@@ -408,10 +408,10 @@ func (c *chaos) resume(ctx context.Context, g *given) error {
 	return scheduler.Resume(ctx, c.db.DB, g.Name)
 }
 
-var openRuns = dialect.Unlisted(`SELECT id FROM {prefix}run WHERE state IN ('waiting', 'running')`)
+var openRuns = sqlrun.Unlisted(`SELECT id FROM {prefix}run WHERE state IN ('waiting', 'running')`)
 
 func (c *chaos) cancelOne(ctx context.Context) error {
-	ids, err := dialect.Select(ctx, &c.db.Session, openRuns, nil, func(rows *sql.Rows) (id int64, err error) { return id, rows.Scan(&id) })
+	ids, err := sqlrun.Select(ctx, &c.db.Session, openRuns, nil, func(rows *sql.Rows) (id int64, err error) { return id, rows.Scan(&id) })
 	if err != nil || len(ids) == 0 {
 		return err
 	}
@@ -431,9 +431,9 @@ func (c *chaos) backfill(ctx context.Context, name string) error {
 }
 
 var (
-	unplanned = dialect.Unlisted(`SELECT COUNT(*) FROM {prefix}schedule WHERE state = 'active' AND next_exec IS NULL`)
-	putOff    = dialect.Unlisted(`UPDATE {prefix}schedule SET next_exec = {time :never} WHERE state = 'active'`)
-	unended   = dialect.Unlisted(`SELECT COUNT(*) FROM {prefix}run WHERE next_exec IS NOT NULL`)
+	unplanned = sqlrun.Unlisted(`SELECT COUNT(*) FROM {prefix}schedule WHERE state = 'active' AND next_exec IS NULL`)
+	putOff    = sqlrun.Unlisted(`UPDATE {prefix}schedule SET next_exec = {time :never} WHERE state = 'active'`)
+	unended   = sqlrun.Unlisted(`SELECT COUNT(*) FROM {prefix}run WHERE next_exec IS NOT NULL`)
 )
 
 // settle lets no further slot come, and waits until nothing runs or waits.
@@ -447,7 +447,7 @@ func (c *chaos) settle() {
 	c.eventually("resumed schedules are planned", 20*time.Second, func() bool { return c.count(unplanned) == 0 })
 	never := time.Date(9998, time.January, 1, 0, 0, 0, 0, time.UTC)
 	c.insist(func() error {
-		_, err := c.db.Exec(t.Context(), putOff, dialect.Args{"never": never.UnixMicro()})
+		_, err := c.db.Exec(t.Context(), putOff, sqlrun.Args{"never": never.UnixMicro()})
 		return err
 	})
 	c.eventually("nothing runs or waits any more", 2*time.Minute, func() bool { return c.count(unended) == 0 })
@@ -464,7 +464,7 @@ func (c *chaos) insist(do func() error) {
 }
 
 // count returns a number from the database, or -1 while it cannot be had.
-func (c *chaos) count(stmt *dialect.Stmt) int {
+func (c *chaos) count(stmt *sqlrun.Stmt) int {
 	var n int
 	if err := c.db.Get(c.t.Context(), stmt, nil, &n); err != nil {
 		return -1

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -26,7 +27,7 @@ func init() {
 
 // steppingClock is the server's clock plus an offset, which the test changes to
 // step it for all processes at once.
-func steppingClock(d *dialect.Dialect) string {
+func steppingClock(d *sqlrun.Dialect) string {
 	return d.Add(d.Now, "(SELECT us FROM test_offset)")
 }
 

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/sqlite"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -195,7 +195,7 @@ func (e *effects) stop(c *child) {
 func (e *effects) writable() bool {
 	ctx, cancel := context.WithTimeout(e.t.Context(), time.Second)
 	defer cancel()
-	_, err := e.db.Exec(ctx, dialect.Unlisted("UPDATE test_offset SET us = us"), nil)
+	_, err := e.db.Exec(ctx, sqlrun.Unlisted("UPDATE test_offset SET us = us"), nil)
 	return err == nil
 }
 
@@ -216,7 +216,7 @@ func (e *effects) stall(d time.Duration) {
 // shift steps the clock.
 func (e *effects) shift(d time.Duration) {
 	for ctx := e.t.Context(); ; {
-		_, err := e.db.Exec(ctx, dialect.Unlisted("UPDATE test_offset SET us = us + :us"), dialect.Args{"us": d.Microseconds()})
+		_, err := e.db.Exec(ctx, sqlrun.Unlisted("UPDATE test_offset SET us = us + :us"), sqlrun.Args{"us": d.Microseconds()})
 		if err == nil {
 			return
 		}

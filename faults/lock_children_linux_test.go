@@ -23,6 +23,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/lock"
 )
 
@@ -327,7 +328,7 @@ type row struct{ fence, at, expiry, takeovers int64 }
 func readRow(t *testing.T, db *dbtest.DB, name string) (r row) {
 	t.Helper()
 	db.Scan(t, `SELECT fence, {us lock_at}, {us expire_at}, takeovers FROM {prefix}lock WHERE name = :name`,
-		dialect.Args{"name": name}, &r.fence, &r.at, &r.expiry, &r.takeovers)
+		sqlrun.Args{"name": name}, &r.fence, &r.at, &r.expiry, &r.takeovers)
 	return r
 }
 

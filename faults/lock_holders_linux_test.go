@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/lock"
 )
 
@@ -167,8 +167,8 @@ func (w *writer) guarded(ctx context.Context) error {
 // A record is a row with the next number of all, whose order is that of the
 // writes.
 var (
-	nextRecord = dialect.Unlisted(`UPDATE {prefix}test_sequence SET {next n} {returning n}`)
-	addRecord  = dialect.Unlisted(`INSERT INTO {prefix}test_record (n, fence, what) VALUES (:n, :fence, :what)`)
+	nextRecord = sqlrun.Unlisted(`UPDATE {prefix}test_sequence SET {next n} {returning n}`)
+	addRecord  = sqlrun.Unlisted(`INSERT INTO {prefix}test_record (n, fence, what) VALUES (:n, :fence, :what)`)
 )
 
 func makeRecords(t *testing.T, db *dbtest.DB) {
@@ -178,12 +178,12 @@ func makeRecords(t *testing.T, db *dbtest.DB) {
 	db.Do(t, `CREATE TABLE {prefix}test_record (n BIGINT NOT NULL PRIMARY KEY, fence BIGINT NOT NULL, what VARCHAR(20) NOT NULL)`, nil)
 }
 
-func record(ctx context.Context, s *dialect.Session, fence int64, what string) error {
+func record(ctx context.Context, s *sqlrun.Session, fence int64, what string) error {
 	n, found, err := s.Next(ctx, nextRecord, nil)
 	if err != nil || !found {
 		return errors.Join(err, ctx.Err())
 	}
-	_, err = s.Exec(ctx, addRecord, dialect.Args{"n": n, "fence": fence, "what": what})
+	_, err = s.Exec(ctx, addRecord, sqlrun.Args{"n": n, "fence": fence, "what": what})
 	return err
 }
 

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -257,7 +257,7 @@ func (w *workshop) writable() bool {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
 	defer cancel()
-	_, err := w.db.Exec(ctx, dialect.Unlisted(`UPDATE {prefix}queue SET reason = reason WHERE name = 'work'`), nil)
+	_, err := w.db.Exec(ctx, sqlrun.Unlisted(`UPDATE {prefix}queue SET reason = reason WHERE name = 'work'`), nil)
 	if err != nil && !w.db.Dialect.Retryable(err) && !errors.Is(err, context.DeadlineExceeded) {
 		w.t.Fatal(err)
 	}

@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -414,7 +414,7 @@ func (s *supervised) stops(at slot) {
 	// The daemon that was killed may have left another run, whose lease goes on.
 	var running int
 	s.db.Scan(s.t, `SELECT COUNT(*) FROM {prefix}run WHERE state = 'running' AND exec_by = :by`,
-		dialect.Args{"by": s.recorded(at, "ok").By}, &running)
+		sqlrun.Args{"by": s.recorded(at, "ok").By}, &running)
 	if running > 0 {
 		s.t.Errorf("%d runs of the stopped daemon are running", running)
 	}

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/mysql"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // The commit that counts as version 0.1.0, and the version of its schema.
@@ -144,7 +144,7 @@ func (u *migration) has(daemon string, n int, since int64) {
 	u.eventually(fmt.Sprintf("%d runs of %s", n, daemon), 2*time.Minute, func() bool {
 		var got int
 		u.db.Scan(u.t, `SELECT COUNT(*) FROM {prefix}run WHERE id > :since AND state = 'ok' AND exec_by LIKE :daemon`,
-			dialect.Args{"since": since, "daemon": daemon + "%"}, &got)
+			sqlrun.Args{"since": since, "daemon": daemon + "%"}, &got)
 		return got >= n
 	})
 }

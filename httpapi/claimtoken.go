@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"strings"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -62,7 +62,7 @@ func readToken(token string) (key secret, c queue.Claim, ok bool) {
 		return key, c, false
 	}
 	name, node, ok := strings.Cut(string(text[1:]), "\n")
-	if !ok || checkNames("queue", name) != nil || dialect.CheckName(name) != nil || dialect.CheckName(node) != nil {
+	if !ok || checkNames("queue", name) != nil || sqlrun.CheckName(name) != nil || sqlrun.CheckName(node) != nil {
 		return key, c, false
 	}
 	return key, queue.Claim{

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi/push"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Endpoints are set, changed, listed and deleted; their secret is shown once.
@@ -67,7 +67,7 @@ func TestEndpoints(t *testing.T) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 		db.Do(t, `INSERT INTO {prefix}endpoint_answers (queue_id, answers) SELECT queue_id, :answers FROM {prefix}queue WHERE name = 'mail'`,
-			dialect.Args{"answers": `[{"at":1700000001000000,"took":250000,"status":503,"error":"HTTP 503","job":7,"by":"host:1","failures":2,"until":1700000004000000},{"at":1700000000000000,"took":1,"status":200,"job":6,"by":"host:1"}]`})
+			sqlrun.Args{"answers": `[{"at":1700000001000000,"took":250000,"status":503,"error":"HTTP 503","job":7,"by":"host:1","failures":2,"until":1700000004000000},{"at":1700000000000000,"took":1,"status":200,"job":6,"by":"host:1"}]`})
 		s.get(path).is(200).has(`"answers":[{"at":"2023-11-14T22:13:21.000000Z","seconds":0.25,"status":503,"error":"HTTP 503","job":"7","by":"host:1","failures":2,"until":"2023-11-14T22:13:24.000000Z"},{"at":`)
 		second := read[endpointJSON](s.put(path, object{"new_secret": true, "concurrency": 4, "timeout": "2m", "format": "cloudevents"}).is(200))
 		if second.Secret == first.Secret || push.CheckSecret(second.Secret) != nil || !second.OldSecret {

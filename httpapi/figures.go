@@ -8,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -120,7 +121,7 @@ func (s *sampler) readQueues(ctx context.Context, f *figures) error {
 }
 
 func (s *sampler) readSchedules(ctx context.Context, f *figures) error {
-	_, err := dialect.Select(ctx, &s.db.Session, countSchedules, dialect.Args{"since": -lateAfter.Microseconds()},
+	_, err := sqlrun.Select(ctx, &s.db.Session, countSchedules, sqlrun.Args{"since": -lateAfter.Microseconds()},
 		func(rows *sql.Rows) (none struct{}, err error) {
 			var state string
 			var n, due, late int
@@ -132,7 +133,7 @@ func (s *sampler) readSchedules(ctx context.Context, f *figures) error {
 }
 
 func (s *sampler) readRuns(ctx context.Context, f *figures) error {
-	_, err := dialect.Select(ctx, &s.db.Session, countRuns, nil, func(rows *sql.Rows) (none struct{}, err error) {
+	_, err := sqlrun.Select(ctx, &s.db.Session, countRuns, nil, func(rows *sql.Rows) (none struct{}, err error) {
 		var state string
 		var n int
 		err = rows.Scan(&state, &n)
@@ -143,7 +144,7 @@ func (s *sampler) readRuns(ctx context.Context, f *figures) error {
 }
 
 func (s *sampler) readLocks(ctx context.Context, f *figures) error {
-	return s.db.Get(ctx, countLocks, dialect.Args{"limit": 10 * countedTo}, &f.locks)
+	return s.db.Get(ctx, countLocks, sqlrun.Args{"limit": 10 * countedTo}, &f.locks)
 }
 
 // addUp adds what was done since the last look to the totals. The table has counts by minute, and not

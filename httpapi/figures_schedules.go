@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -46,7 +46,7 @@ func (s *sampler) readClock(ctx context.Context, f *figures) (time.Time, error) 
 }
 
 func (s *sampler) readNodes(ctx context.Context, f *figures) (err error) {
-	f.nodes, err = dialect.Select(ctx, &s.db.Session, countNodes, dialect.Args{"limit": mostVersions},
+	f.nodes, err = sqlrun.Select(ctx, &s.db.Session, countNodes, sqlrun.Args{"limit": mostVersions},
 		func(rows *sql.Rows) (n nodeFigures, err error) {
 			return n, rows.Scan(&n.version, &n.live, &n.lost)
 		})
@@ -62,7 +62,7 @@ func (s *sampler) readEach(ctx context.Context, f *figures) error {
 	if err != nil {
 		return err
 	}
-	f.each, err = dialect.Select(ctx, &s.db.Session, firstSchedules, dialect.Args{"limit": s.most},
+	f.each, err = sqlrun.Select(ctx, &s.db.Session, firstSchedules, sqlrun.Args{"limit": s.most},
 		func(rows *sql.Rows) (p scheduleFigures, err error) {
 			var state, text string
 			var due int64
@@ -95,7 +95,7 @@ func (s *sampler) readRunsOf(ctx context.Context, some []scheduleFigures, was ma
 	for i := range some {
 		names[i], by[some[i].name] = some[i].name, &some[i]
 	}
-	_, err := dialect.Select(ctx, &s.db.Session, runningOf, dialect.Args{"names": names}, func(rows *sql.Rows) (none struct{}, err error) {
+	_, err := sqlrun.Select(ctx, &s.db.Session, runningOf, sqlrun.Args{"names": names}, func(rows *sql.Rows) (none struct{}, err error) {
 		var name string
 		var n int
 		if err = rows.Scan(&name, &n); err == nil && by[name] != nil {
@@ -171,12 +171,12 @@ func (s *sampler) endedRuns(ctx context.Context, names []string, limit int) (map
 	if len(names) == 0 {
 		return nil, nil
 	}
-	args := make([]dialect.Args, len(names))
+	args := make([]sqlrun.Args, len(names))
 	for i, name := range names {
-		args[i] = dialect.Args{"name": name}
+		args[i] = sqlrun.Args{"name": name}
 	}
 	by := map[string][]endedRun{}
-	_, err := dialect.Select(ctx, &s.db.Session, lastRuns, dialect.Args{"rows": args, "limit": limit},
+	_, err := sqlrun.Select(ctx, &s.db.Session, lastRuns, sqlrun.Args{"rows": args, "limit": limit},
 		func(rows *sql.Rows) (none struct{}, err error) {
 			var r endedRun
 			var name string

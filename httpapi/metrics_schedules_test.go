@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -39,7 +39,7 @@ func put(t *testing.T, db *dbtest.DB, schedule, state string, ago time.Duration)
 		ended = "NULL"
 	}
 	db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at, next_exec)
-		VALUES (:schedule, {now + :began}, 1, :state, {now + :began}, `+ended+`, CASE WHEN :state = 'running' THEN {now + :hour} END)`, dialect.Args{
+		VALUES (:schedule, {now + :began}, 1, :state, {now + :began}, `+ended+`, CASE WHEN :state = 'running' THEN {now + :hour} END)`, sqlrun.Args{
 		"schedule": schedule, "state": state, "hour": time.Hour.Microseconds(),
 		"began": -ago.Microseconds(), "ended": (3*time.Second - ago).Microseconds(),
 	})
@@ -59,7 +59,7 @@ func TestMetricsOfSchedules(t *testing.T) {
 		m, err := NewMetrics(db.DB, MetricsOptions{Schedules: 4})
 		must(t, err)
 		db.Do(t, `UPDATE {prefix}schedule SET due_at = {now + :ago}, next_exec = {now + :ago} WHERE name = 'late'`,
-			dialect.Args{"ago": -(3 * time.Minute).Microseconds()})
+			sqlrun.Args{"ago": -(3 * time.Minute).Microseconds()})
 		put(t, db, "fine", "ok", time.Hour)
 		put(t, db, "fine", "running", time.Minute)
 		put(t, db, "bad", "ok", 100*time.Hour)
@@ -110,7 +110,7 @@ func TestMetricsOfProcesses(t *testing.T) {
 	t.Parallel()
 	dbtest.EachClock(t, func(t *testing.T, db *dbtest.DB) {
 		for i, version := range []string{"1.2.3", "1.2.3", "1.3.0", "", "1.2.3"} {
-			db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at, version) VALUES (:name, :state, {now + :left}, :version)`, dialect.Args{
+			db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at, version) VALUES (:name, :state, {now + :left}, :version)`, sqlrun.Args{
 				"name": fmt.Sprint("n", i), "state": []string{"live", "gone"}[i/4], "left": int64(i+1) * time.Minute.Microseconds(), "version": version,
 			})
 		}

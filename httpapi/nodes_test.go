@@ -3,8 +3,8 @@ package httpapi
 import (
 	"testing"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Processes are listed, drained by what their names have in common, and undrained.
@@ -12,7 +12,7 @@ func TestNodes(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		for _, name := range []string{"web-1:7:a", "web-1:7:b", "web-10:7:c"} {
-			db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at, version, tags) VALUES (:name, 'live', {now + 3600000000}, 'v1', 'default')`, dialect.Args{"name": name})
+			db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at, version, tags) VALUES (:name, 'live', {now + 3600000000}, 'v1', 'default')`, sqlrun.Args{"name": name})
 		}
 		db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('web-2', 'gone', {now})`, nil)
 		s.get("/api/v1/nodes").is(200).has(`"name":"web-1:7:a","state":"live","version":"v1","tags":"default","started":"`).has(`"name":"web-2","state":"gone"`)

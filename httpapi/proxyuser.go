@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // headerName matches names for the header. Underscores are excluded: some servers turn them into dashes,
@@ -48,7 +48,7 @@ func (a *API) ProxyUser(r *http.Request) *Bearer {
 		return nil
 	}
 	names := r.Header.Values(a.opt.ProxyUserHeader)
-	if len(names) != 1 || dialect.CheckName(names[0]) != nil {
+	if len(names) != 1 || sqlrun.CheckName(names[0]) != nil {
 		return nil // of two values, one may have been sent by the browser
 	}
 	return &Bearer{name: names[0], scopes: a.opt.ProxyUserScopes, proxy: true}

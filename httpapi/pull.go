@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -79,7 +79,7 @@ func (a *API) claim(ctx context.Context, in *claimInput) (*claimOutput, error) {
 		return nil, err
 	}
 	for i, kind := range in.Body.Kinds {
-		if err := dialect.CheckName(kind); err != nil {
+		if err := sqlrun.CheckName(kind); err != nil {
 			return nil, invalid(fmt.Sprintf("kinds[%d]", i), "%v", err)
 		}
 	}

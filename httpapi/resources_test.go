@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
@@ -264,7 +264,7 @@ func TestGroups(t *testing.T) {
 		s.wantPages("/api/v1/groups?state=open&", "groups", "id", idText(open))
 		s.wantPages("/api/v1/groups/"+idText(open)+"/results?", "results", "job", strings.Join(jobs, " "))
 		db.Do(t, `UPDATE {prefix}job_member SET state = 'done', result = :made WHERE job = :job`,
-			dialect.Args{"made": `{"n": 1}`, "job": jobs[1]})
+			sqlrun.Args{"made": `{"n": 1}`, "job": jobs[1]})
 		s.get("/api/v1/groups/" + idText(open) + "/results?limit=2").is(200).has(`"state":"cancelled"}`).has(`"state":"done","result":{"n":1}}`)
 		s.get("/api/v1/groups/77").is(404)
 		s.get("/api/v1/groups/77/results").is(404)

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -189,12 +189,12 @@ func TestRuns(t *testing.T) {
 		id := read[runJSON](s.post("/api/v1/schedules/a/run", nil).is(201)).ID
 		path := "/api/v1/runs/" + url.PathEscape(id)
 		s.get(path).is(200).has(`"state":"waiting"`).has(`"output":""`)
-		db.Do(t, `UPDATE {prefix}run SET state = 'running', output = :said WHERE id = :id`, dialect.Args{"said": "half\ndone", "id": id})
+		db.Do(t, `UPDATE {prefix}run SET state = 'running', output = :said WHERE id = :id`, sqlrun.Args{"said": "half\ndone", "id": id})
 		s.get(path).is(200).has(`"state":"running"`).has(`"output":"half\ndone"`)
 		s.post(path+"/cancel", object{"reason": strings.Repeat("ü", 150)}).is(422).at("body.reason")
 		s.post(path+"/cancel", object{"reason": "enough"}).is(204)
 		s.get(path).has(`"cancel":"enough"`)
-		db.Do(t, `UPDATE {prefix}run SET state = 'waiting', cancel = NULL WHERE id = :id`, dialect.Args{"id": id})
+		db.Do(t, `UPDATE {prefix}run SET state = 'waiting', cancel = NULL WHERE id = :id`, sqlrun.Args{"id": id})
 		s.post(path+"/cancel", nil).is(204)
 		s.get(path).is(200).has(`"state":"cancelled"`)
 		s.post(path+"/cancel", nil).is(409)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // operations calls f for each operation of the document, with a path in which the names
@@ -429,14 +430,14 @@ func TestTouch(t *testing.T) {
 		if _, err := NewTokens(db.DB).verify(t.Context(), secret); err != nil {
 			t.Fatal(err)
 		}
-		db.Do(t, `UPDATE {prefix}token SET last_used_at = {now + :ago}`, dialect.Args{"ago": -time.Hour.Microseconds()})
+		db.Do(t, `UPDATE {prefix}token SET last_used_at = {now + :ago}`, sqlrun.Args{"ago": -time.Hour.Microseconds()})
 		var n int64
 		var all sync.WaitGroup
 		var mu sync.Mutex
 		for range 4 {
 			far := dbtest.Open(t, db.URL, dialect.Options{MaxConns: 1})
 			all.Go(func() {
-				got, err := far.Exec(context.WithoutCancel(t.Context()), touchToken, dialect.Args{"name": "x", "since": -touchEvery.Microseconds()})
+				got, err := far.Exec(context.WithoutCancel(t.Context()), touchToken, sqlrun.Args{"name": "x", "since": -touchEvery.Microseconds()})
 				mu.Lock()
 				defer mu.Unlock()
 				if n += got; err != nil {

@@ -30,6 +30,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/internal/sqlconn"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Without a token only addresses of this host alone are bound.
@@ -216,7 +217,7 @@ func listener(t *testing.T) net.Listener {
 func TestHealth(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		stopping := make(chan struct{})
-		far := dbtest.Open(t, db.URL, db.Options())
+		far := dbtest.Open(t, db.URL, dialect.Options(db.Options()))
 		address, _ := run(t, &Server{Handler: &Health{DB: far.DB, Stopping: stopping}, Logger: quiet(), Grace: time.Second})
 		client := &http.Client{}
 		defer client.CloseIdleConnections()
@@ -252,7 +253,7 @@ func TestReadyOnAServerThatTakesNoWrites(t *testing.T) {
 			db.URL: "ok\n",
 			db.URL + "&default_transaction_read_only=on": "the database takes no writes: transaction_read_only = on\n",
 		} {
-			far, err := engines.Connect(t.Context(), url, db.Options())
+			far, err := engines.Connect(t.Context(), url, dialect.Options(db.Options()))
 			must(t, err)
 			defer far.Close()
 			w := httptest.NewRecorder()
@@ -273,7 +274,7 @@ func (s sqlState) SQLState() string { return string(s) }
 // After a failover the database answers later; nothing is wrong with the request.
 func TestLostConnectionsAre503(t *testing.T) {
 	t.Parallel()
-	a := &API{log: quiet(), db: &dialect.DB{Session: dialect.Session{Dialect: postgres.Dialect}}}
+	a := &API{log: quiet(), db: &dialect.DB{Session: sqlrun.Session{Dialect: postgres.Dialect}}}
 	for _, err := range []error{
 		driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, dialect.ErrReadOnly, sqlconn.ErrCut,
 		&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, sqlState("57P01"), sqlState("25006"), sqlState("08006"),

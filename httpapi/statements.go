@@ -1,17 +1,17 @@
 package httpapi
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // This file holds the SQL of the package. A token is one row, and each statement finds one by a key or
 // reads all of them, which are few.
 var (
 	// createToken fails if the name is taken.
-	createToken = dialect.SQL("httpapi.create-token", `
+	createToken = sqlrun.SQL("httpapi.create-token", `
 		INSERT INTO {prefix}token (name, hash, scopes, created_at, expires_at) VALUES (:name, :hash, :scopes, {now}, CASE WHEN {int :lasts} > 0 THEN {now + :lasts} END)`)
 
 	// reuseToken makes a token of a name whose token was revoked. If two do so at once, the second
 	// finds that the token is no longer revoked.
-	reuseToken = dialect.SQL("httpapi.reuse-token", `
+	reuseToken = sqlrun.SQL("httpapi.reuse-token", `
 		UPDATE {prefix}token SET hash = :hash, old_hash = NULL, old_until = NULL, scopes = :scopes, created_at = {now},
 			expires_at = CASE WHEN {int :lasts} > 0 THEN {now + :lasts} END, revoked_at = NULL, last_used_at = NULL
 		WHERE name = :name AND revoked_at IS NOT NULL`)
@@ -19,14 +19,14 @@ var (
 	// rotateToken requires a valid token. If the previous secret is to stay valid for a while, it also
 	// requires that no earlier one is still valid. It reads hash before it writes it; MySQL assigns in
 	// the order of the text.
-	rotateToken = dialect.SQL("httpapi.rotate-token", `
+	rotateToken = sqlrun.SQL("httpapi.rotate-token", `
 		UPDATE {prefix}token SET old_hash = CASE WHEN {int :grace} > 0 THEN hash END, old_until = CASE WHEN {int :grace} > 0 THEN {now + :grace} END, hash = :hash
 		WHERE name = :name AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {now})
 			AND ({int :grace} = 0 OR old_until IS NULL OR old_until <= {now})`)
 
 	// findToken returns, by the database's clock, whether a token is valid by its current or previous
 	// secret, and whether its use must be recorded.
-	findToken = dialect.SQL("httpapi.find-token", `
+	findToken = sqlrun.SQL("httpapi.find-token", `
 		SELECT name, hash, scopes, CASE WHEN revoked_at IS NULL AND (expires_at IS NULL OR expires_at > {now}) THEN 1 ELSE 0 END,
 			CASE WHEN last_used_at > {now + :since} THEN 0 ELSE 1 END
 		FROM {prefix}token WHERE hash = :hash
@@ -36,62 +36,62 @@ var (
 		FROM {prefix}token WHERE old_hash = :hash`)
 
 	// touchToken records a token's use. Of several concurrent processes, one finds that it is due.
-	touchToken = dialect.SQL("httpapi.touch-token", `
+	touchToken = sqlrun.SQL("httpapi.touch-token", `
 		UPDATE {prefix}token SET last_used_at = {now}
 		WHERE name = :name AND (last_used_at IS NULL OR last_used_at <= {now + :since})`)
 
-	anyToken = dialect.SQL("httpapi.any-token", `SELECT CASE WHEN EXISTS (SELECT 1 FROM {prefix}token) THEN 1 ELSE 0 END`)
+	anyToken = sqlrun.SQL("httpapi.any-token", `SELECT CASE WHEN EXISTS (SELECT 1 FROM {prefix}token) THEN 1 ELSE 0 END`)
 
-	listTokens = dialect.SQL("httpapi.list-tokens", `
+	listTokens = sqlrun.SQL("httpapi.list-tokens", `
 		SELECT name, scopes, {us created_at}, COALESCE({us expires_at}, 0), COALESCE({us revoked_at}, 0), COALESCE({us last_used_at}, 0),
 			COALESCE(CASE WHEN old_until > {now} THEN {us old_until} END, 0), CASE WHEN expires_at <= {now} THEN 1 ELSE 0 END
 		FROM {prefix}token ORDER BY name`)
 
 	// revokeToken keeps the time of the first revocation.
-	revokeToken = dialect.SQL("httpapi.revoke-token", `UPDATE {prefix}token SET revoked_at = {now} WHERE name = :name AND revoked_at IS NULL`)
+	revokeToken = sqlrun.SQL("httpapi.revoke-token", `UPDATE {prefix}token SET revoked_at = {now} WHERE name = :name AND revoked_at IS NULL`)
 
 	// removeTokens deletes all committed tokens. One made at the same time may stay; the API then still
 	// needs a token, which is the safe side.
-	removeTokens = dialect.SQL("httpapi.remove-tokens", `DELETE FROM {prefix}token`)
+	removeTokens = sqlrun.SQL("httpapi.remove-tokens", `DELETE FROM {prefix}token`)
 
-	namedToken = dialect.SQL("httpapi.named-token", `SELECT COUNT(*) FROM {prefix}token WHERE name = :name`)
+	namedToken = sqlrun.SQL("httpapi.named-token", `SELECT COUNT(*) FROM {prefix}token WHERE name = :name`)
 
 	// countSchedules reads all schedules, which are few. due counts those that a daemon should run by
 	// now, late those that it should have run a while ago.
-	countSchedules = dialect.SQL("httpapi.count-schedules", `
+	countSchedules = sqlrun.SQL("httpapi.count-schedules", `
 		SELECT state, COUNT(*), SUM(CASE WHEN state = 'active' AND next_exec <= {now} THEN 1 ELSE 0 END),
 			SUM(CASE WHEN state = 'active' AND next_exec <= {now + :since} THEN 1 ELSE 0 END)
 		FROM {prefix}schedule GROUP BY state`)
 
 	// countRuns counts open runs, by the index of each lane.
-	countRuns = dialect.SQL("httpapi.count-runs", `
+	countRuns = sqlrun.SQL("httpapi.count-runs", `
 		SELECT r.state, COUNT(*) FROM (SELECT lane FROM {prefix}schedule UNION SELECT lane FROM {prefix}schedule_boot) AS l
 		JOIN {prefix}run AS r ON r.lane = l.lane AND r.next_exec > {time 0} AND r.next_exec < {time 253402300799000000}
 		GROUP BY r.state`)
 
 	// firstSchedules reads the first schedules by name.
-	firstSchedules = dialect.SQL("httpapi.first-schedules", `
+	firstSchedules = sqlrun.SQL("httpapi.first-schedules", `
 		SELECT name, state, jitter, COALESCE({us due_at}, 0) FROM {prefix}schedule ORDER BY name LIMIT :limit`)
 
 	// lastRuns reads the newest ended runs of some schedules, up to limit of each, along the unique
 	// key.
-	lastRuns = dialect.SQL("httpapi.last-runs", `
+	lastRuns = sqlrun.SQL("httpapi.last-runs", `
 		{union rows: SELECT * FROM (SELECT schedule, {us due_at} AS due, attempt, state, COALESCE({us started_at}, 0) AS began, COALESCE({us finished_at}, 0) AS ended
 			FROM {prefix}run WHERE schedule = :name ORDER BY due_at DESC, attempt DESC LIMIT :limit) AS one}`)
 
 	// runningOf counts the running runs of some schedules.
-	runningOf = dialect.SQL("httpapi.running-of", `
+	runningOf = sqlrun.SQL("httpapi.running-of", `
 		SELECT schedule, COUNT(*) FROM {prefix}run
 		WHERE schedule IN (:names) AND next_exec > {time 0} AND next_exec < {time 253402300799000000} AND state = 'running' GROUP BY schedule`)
 
 	// countNodes reads all processes, which are few.
-	countNodes = dialect.SQL("httpapi.count-nodes", `
+	countNodes = sqlrun.SQL("httpapi.count-nodes", `
 		SELECT version, SUM(CASE WHEN state = 'live' AND expire_at > {now} THEN 1 ELSE 0 END),
 			SUM(CASE WHEN state = 'live' AND expire_at > {now} THEN 0 ELSE 1 END)
 		FROM {prefix}node WHERE state <> 'gone' GROUP BY version ORDER BY version LIMIT :limit`)
 
 	// countLocks counts up to a limit.
-	countLocks = dialect.SQL("httpapi.count-locks", `
+	countLocks = sqlrun.SQL("httpapi.count-locks", `
 		SELECT COUNT(*) FROM (SELECT state, expire_at FROM {prefix}lock LIMIT :limit) AS l
 		WHERE state IN ('LOCK', 'EXTEND') AND expire_at > {now}`)
 )

@@ -19,6 +19,7 @@ import (
 	"github.com/dbcron/dbcron/internal/audit"
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 var (
@@ -115,7 +116,7 @@ func NewTokens(db *dialect.DB) *Tokens { return &Tokens{db: db, known: map[strin
 
 // CheckToken returns what is wrong with a token to be created.
 func CheckToken(name string, scopes []Scope, lasts time.Duration) error {
-	if err := dialect.CheckName(name); err != nil {
+	if err := sqlrun.CheckName(name); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if len(scopes) == 0 {
@@ -140,7 +141,7 @@ func (t *Tokens) Create(ctx context.Context, name string, scopes []Scope, lasts 
 		return "", err
 	}
 	secret = freshSecret()
-	args := dialect.Args{"name": name, "hash": hashOf(secret), "scopes": joinScopes(inOrder(scopes)), "lasts": lasts.Microseconds()}
+	args := sqlrun.Args{"name": name, "hash": hashOf(secret), "scopes": joinScopes(inOrder(scopes)), "lasts": lasts.Microseconds()}
 	n, err := t.db.Exec(ctx, reuseToken, args)
 	if err == nil && n == 0 {
 		_, err = t.db.Exec(ctx, createToken, args)
@@ -169,7 +170,7 @@ func (t *Tokens) Rotate(ctx context.Context, name string, grace time.Duration) (
 		return "", fmt.Errorf("%w: %v is not 0 to 100 years", ErrInvalid, grace)
 	}
 	secret = freshSecret()
-	n, err := t.db.Exec(ctx, rotateToken, dialect.Args{"name": name, "hash": hashOf(secret), "grace": grace.Microseconds()})
+	n, err := t.db.Exec(ctx, rotateToken, sqlrun.Args{"name": name, "hash": hashOf(secret), "grace": grace.Microseconds()})
 	switch {
 	case err != nil:
 		return "", err
@@ -218,12 +219,12 @@ func hashOf(secret string) string {
 // Revoke makes a token invalid, within two seconds everywhere. Revoking it again has no effect. Revoke
 // returns ErrNoToken if there is no token of that name.
 func (t *Tokens) Revoke(ctx context.Context, name string) error {
-	n, err := t.db.Exec(ctx, revokeToken, dialect.Args{"name": name})
+	n, err := t.db.Exec(ctx, revokeToken, sqlrun.Args{"name": name})
 	if err != nil || n > 0 {
 		return err
 	}
 	var there int
-	if err := t.db.Get(ctx, namedToken, dialect.Args{"name": name}, &there); err != nil {
+	if err := t.db.Get(ctx, namedToken, sqlrun.Args{"name": name}, &there); err != nil {
 		return err
 	}
 	if there == 0 {
@@ -240,7 +241,7 @@ func (t *Tokens) Reset(ctx context.Context) (removed int64, err error) {
 
 // List returns all tokens by name, including invalid ones.
 func (t *Tokens) List(ctx context.Context) ([]Token, error) {
-	return dialect.Select(ctx, &t.db.Session, listTokens, nil, func(rows *sql.Rows) (one Token, err error) {
+	return sqlrun.Select(ctx, &t.db.Session, listTokens, nil, func(rows *sql.Rows) (one Token, err error) {
 		var scopes string
 		var us [5]int64
 		err = rows.Scan(&one.Name, &scopes, &us[0], &us[1], &us[2], &us[3], &us[4], &one.Expired)
@@ -320,7 +321,7 @@ func (t *Tokens) find(ctx context.Context, hash string) (*Bearer, error) {
 	var stored, scopes string
 	var good, due bool
 	since := -touchEvery.Microseconds()
-	err := t.db.Get(ctx, findToken, dialect.Args{"hash": hash, "since": since}, &b.name, &stored, &scopes, &good, &due)
+	err := t.db.Get(ctx, findToken, sqlrun.Args{"hash": hash, "since": since}, &b.name, &stored, &scopes, &good, &due)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, err
 	}
@@ -335,7 +336,7 @@ func (t *Tokens) find(ctx context.Context, hash string) (*Bearer, error) {
 	t.known[hash] = b
 	t.mu.Unlock()
 	if due {
-		_, err = t.db.Exec(ctx, touchToken, dialect.Args{"name": b.name, "since": since})
+		_, err = t.db.Exec(ctx, touchToken, sqlrun.Args{"name": b.name, "since": since})
 	}
 	return b, err
 }

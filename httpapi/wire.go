@@ -12,8 +12,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A stamp is an instant as it is formatted: UTC, with microseconds.
@@ -99,7 +99,7 @@ func checkNames(fieldsAndNames ...string) error {
 		if name == "" {
 			continue
 		}
-		if err := dialect.CheckName(name); err != nil {
+		if err := sqlrun.CheckName(name); err != nil {
 			return invalid(field, "%v", err)
 		}
 		if strings.ContainsRune(name, utf8.RuneError) {
@@ -130,7 +130,7 @@ func readCursor(cursor string, names ...*string) error {
 		return badCursor()
 	}
 	for i, part := range parts {
-		if part == "" || dialect.CheckName(part) != nil {
+		if part == "" || sqlrun.CheckName(part) != nil {
 			return badCursor()
 		}
 		*names[i] = part

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A State is the current state of a lock or of a pool's slot.
@@ -65,11 +65,11 @@ func (l *Locker) Get(ctx context.Context, name string) ([]Info, error) {
 // List reads up to limit locks and slots after the given one, ordered by the
 // bytes of their names and by slot.
 func (l *Locker) List(ctx context.Context, after string, slot, limit int) ([]Info, error) {
-	return dialect.Select(ctx, &l.db.Session, list, dialect.Args{"after": after, "slot": slot, "limit": limit}, scanInfo)
+	return sqlrun.Select(ctx, &l.db.Session, list, sqlrun.Args{"after": after, "slot": slot, "limit": limit}, scanInfo)
 }
 
 func (l *Locker) peek(ctx context.Context, name string) ([]Info, error) {
-	return dialect.Select(ctx, &l.db.Session, peek, dialect.Args{"name": name}, scanInfo)
+	return sqlrun.Select(ctx, &l.db.Session, peek, sqlrun.Args{"name": name}, scanInfo)
 }
 
 func scanInfo(rows *sql.Rows) (i Info, err error) {
@@ -139,7 +139,7 @@ func (l *Locker) ForceRelease(ctx context.Context, name string, slot int, by, wh
 		if err != nil || was.State != Held && was.State != Kept && was.State != Expired {
 			return was, err
 		}
-		found, _, err := l.notifying(ctx, force, dialect.Args{
+		found, _, err := l.notifying(ctx, force, sqlrun.Args{
 			"name": name, "slot": slot, "owner": was.By, "fence": was.Fence, "by": by, "why": why + " (it was " + was.By + ")",
 		})
 		if err != nil {
@@ -177,16 +177,16 @@ func (l *Locker) Purge(ctx context.Context, unused time.Duration) (int, error) {
 	for {
 		n := 0
 		last := after
-		err := l.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		err := l.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 			n = 0
 			// As in createRows, the lock on the floor comes first, so that the two
 			// cannot deadlock.
-			if _, err := tx.Exec(ctx, raise, dialect.Args{"fence": 0}); err != nil {
+			if _, err := tx.Exec(ctx, raise, sqlrun.Args{"fence": 0}); err != nil {
 				return err
 			}
 			var names []string
 			var highest int64
-			_, err := dialect.Select(ctx, tx, idle, dialect.Args{"after": after, "ago": -unused.Microseconds(), "limit": batch},
+			_, err := sqlrun.Select(ctx, tx, idle, sqlrun.Args{"after": after, "ago": -unused.Microseconds(), "limit": batch},
 				func(rows *sql.Rows) (struct{}, error) {
 					var name string
 					var fence int64
@@ -198,13 +198,13 @@ func (l *Locker) Purge(ctx context.Context, unused time.Duration) (int, error) {
 				return err
 			}
 			n, last = len(names), names[len(names)-1]
-			if _, err := tx.Exec(ctx, raise, dialect.Args{"fence": highest}); err != nil {
+			if _, err := tx.Exec(ctx, raise, sqlrun.Args{"fence": highest}); err != nil {
 				return err
 			}
-			if _, err := tx.Exec(ctx, purge, dialect.Args{"names": names}); err != nil {
+			if _, err := tx.Exec(ctx, purge, sqlrun.Args{"names": names}); err != nil {
 				return err
 			}
-			_, err = tx.Exec(ctx, purgeFence, dialect.Args{"names": names})
+			_, err = tx.Exec(ctx, purgeFence, sqlrun.Args{"names": names})
 			return err
 		})
 		purged += n

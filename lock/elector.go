@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // An Election has the callbacks of an Elector. Only Lead is required.
@@ -227,7 +227,7 @@ type seatOfLeader struct {
 	from    *HeldError
 }
 
-func (s *seatOfLeader) grant(ctx context.Context, args dialect.Args) (slot int, fence int64, found bool, err error) {
+func (s *seatOfLeader) grant(ctx context.Context, args sqlrun.Args) (slot int, fence int64, found bool, err error) {
 	if s.session != nil {
 		args["session"] = "held"
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 func TestSession(t *testing.T) {
@@ -75,7 +76,7 @@ func cut(t *testing.T, db *dbtest.DB) {
 		return
 	}
 	for _, id := range db.List(t, `SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()`, nil) {
-		_, err := db.Exec(t.Context(), dialect.Unlisted(`KILL `+id), nil)
+		_, err := db.Exec(t.Context(), sqlrun.Unlisted(`KILL `+id), nil)
 		if err != nil && !strings.Contains(err.Error(), "1094") { // it has ended meanwhile
 			t.Fatal(err)
 		}

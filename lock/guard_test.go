@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // guarded runs f in a transaction that the lease guards.
@@ -93,7 +94,7 @@ func TestGuardOfAStaleSnapshot(t *testing.T) {
 		must(t, guarded(t, db, second, sql.LevelDefault, nothing))
 		// The row says again what it said when the first one had it.
 		db.Do(t, `UPDATE {prefix}lock SET lock_by = :by, fence = :fence, expire_at = {now + :us}`,
-			dialect.Args{"by": first.Owner(), "fence": first.Fence(), "us": time.Hour.Microseconds()})
+			sqlrun.Args{"by": first.Owner(), "fence": first.Fence(), "us": time.Hour.Microseconds()})
 		want(t, "a late one", guarded(t, db, first, sql.LevelDefault, nothing), ErrLost)
 	})
 }
@@ -144,9 +145,9 @@ func TestGuardedTransactionsAreSerial(t *testing.T) {
 								err := guarded(t, db, le, level, func(tx *sql.Tx) error {
 									var n int
 									s := db.On(tx)
-									err := s.Get(t.Context(), dialect.Unlisted(`SELECT n FROM counter`), nil, &n)
+									err := s.Get(t.Context(), sqlrun.Unlisted(`SELECT n FROM counter`), nil, &n)
 									if err == nil {
-										_, err = s.Exec(t.Context(), dialect.Unlisted(`UPDATE counter SET n = :n`), dialect.Args{"n": n + 1})
+										_, err = s.Exec(t.Context(), sqlrun.Unlisted(`UPDATE counter SET n = :n`), sqlrun.Args{"n": n + 1})
 									}
 									return err
 								})
@@ -188,14 +189,14 @@ func TestGuardWaitsForTheHolderBefore(t *testing.T) {
 			go func() {
 				done <- guarded(t, db, second, sql.LevelDefault, func(tx *sql.Tx) error {
 					var n int
-					err := db.On(tx).Get(t.Context(), dialect.Unlisted(`SELECT COUNT(*) FROM effects`), nil, &n)
+					err := db.On(tx).Get(t.Context(), sqlrun.Unlisted(`SELECT COUNT(*) FROM effects`), nil, &n)
 					if err == nil && n != 1 {
 						err = errors.New("it does not see the effect of the one before")
 					}
 					return err
 				})
 			}()
-			_, err := db.On(tx).Exec(t.Context(), dialect.Unlisted(`INSERT INTO effects (fence) VALUES (1)`), nil)
+			_, err := db.On(tx).Exec(t.Context(), sqlrun.Unlisted(`INSERT INTO effects (fence) VALUES (1)`), nil)
 			return err
 		}))
 		must(t, result(t, done))

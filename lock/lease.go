@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A Lease is a lock, or a slot of a pool, that is held. It is safe for
@@ -55,15 +56,15 @@ type hold struct {
 	outer *hold
 }
 
-func (le *Lease) grantArgs() dialect.Args {
-	return dialect.Args{
+func (le *Lease) grantArgs() sqlrun.Args {
+	return sqlrun.Args{
 		"name": le.name, "owner": le.owner, "ttl": le.opt.TTL.Microseconds(), "meta": le.opt.Meta,
 		"session": "", "me": le.l.me,
 	}
 }
 
-func (le *Lease) args() dialect.Args {
-	return dialect.Args{"name": le.name, "slot": le.slot, "owner": le.owner, "fence": le.fence}
+func (le *Lease) args() sqlrun.Args {
+	return sqlrun.Args{"name": le.name, "slot": le.slot, "owner": le.owner, "fence": le.fence}
 }
 
 // begin starts the timers of a lease that was granted to a request sent at the

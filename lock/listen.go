@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // An ear listens for notifications to this process, on one connection for all
@@ -93,19 +93,19 @@ func (w *waiting) listen(ctx context.Context) {
 
 // enqueue puts this process into the queue of a lock that is held.
 func (l *Locker) enqueue(ctx context.Context, name string) (queued bool, err error) {
-	n, err := l.db.Exec(ctx, enqueue, dialect.Args{"name": name, "me": l.me, "patience": (3 * patience).Microseconds()})
+	n, err := l.db.Exec(ctx, enqueue, sqlrun.Args{"name": name, "me": l.me, "patience": (3 * patience).Microseconds()})
 	return n > 0, err
 }
 
 // tell sends a notification to a process.
 func (w *waiting) tell(ctx context.Context, process, name string) error {
-	_, err := w.db.Exec(ctx, tell, dialect.Args{"channel": channel + process, "payload": name})
+	_, err := w.db.Exec(ctx, tell, sqlrun.Args{"channel": channel + process, "payload": name})
 	return err
 }
 
 // notifying runs a statement made by returningNext and notifies the next waiter. found reports
 // whether the statement has updated a row, and next is the process that was notified.
-func (l *Locker) notifying(ctx context.Context, stmt *dialect.Stmt, args dialect.Args) (found bool, next string, err error) {
+func (l *Locker) notifying(ctx context.Context, stmt *sqlrun.Stmt, args sqlrun.Args) (found bool, next string, err error) {
 	if l.db.Dialect.Notify == nil {
 		n, err := l.db.Exec(ctx, stmt, args)
 		return n > 0, "", err

@@ -61,6 +61,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Options adjusts the leases of a Locker. The zero value is ready to use.
@@ -181,7 +182,7 @@ type Locker struct {
 func New(db *dialect.DB, opt Options) (*Locker, error) {
 	opt, err := opt.filled()
 	if err == nil && db == nil {
-		err = fmt.Errorf("%w: there is no database; look at the error of dialect.Open or Wrap", ErrInvalid)
+		err = fmt.Errorf("%w: there is no database; look at the error of sqlrun.Open or Wrap", ErrInvalid)
 	}
 	if err != nil {
 		return nil, err
@@ -252,7 +253,7 @@ func (l *Locker) do(ctx context.Context, s seat, f func(context.Context, *Lease)
 
 // check refuses invalid names and nested acquisitions before any query.
 func (l *Locker) check(ctx context.Context, name string) error {
-	if err := dialect.CheckName(name); err != nil {
+	if err := sqlrun.CheckName(name); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	for h, _ := ctx.Value(holdKey{}).(*hold); h != nil; h = h.outer {
@@ -268,7 +269,7 @@ type seat interface {
 	key() string
 	// grant makes one attempt with the given arguments. A refusal is no error:
 	// found is false.
-	grant(ctx context.Context, args dialect.Args) (slot int, fence int64, found bool, err error)
+	grant(ctx context.Context, args sqlrun.Args) (slot int, fence int64, found bool, err error)
 	// holder returns the current holder, or nil if the seat is free by now. It
 	// creates the rows if there are none.
 	holder(ctx context.Context) (*HeldError, error)
@@ -282,7 +283,7 @@ type single struct {
 
 func (s *single) key() string { return s.name }
 
-func (s *single) grant(ctx context.Context, args dialect.Args) (slot int, fence int64, found bool, err error) {
+func (s *single) grant(ctx context.Context, args sqlrun.Args) (slot int, fence int64, found bool, err error) {
 	fence, found, err = s.l.db.Next(ctx, take, args)
 	return 0, fence, found, err
 }
@@ -385,7 +386,7 @@ func (l *Locker) abandon(name, owner string) {
 	free := func() (freed bool, err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), min(time.Second, l.opt.TTL/2))
 		defer cancel()
-		n, err := l.db.Exec(ctx, abandon, dialect.Args{"name": name, "owner": owner})
+		n, err := l.db.Exec(ctx, abandon, sqlrun.Args{"name": name, "owner": owner})
 		if n > 0 {
 			l.ring(name)
 		}
@@ -408,13 +409,13 @@ func (l *Locker) abandon(name, owner string) {
 
 // create inserts the rows of a lock that nobody has used before.
 func (l *Locker) create(ctx context.Context, name, state string) error {
-	return l.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
-		return createRows(ctx, tx, dialect.Args{"name": name, "slot": 0, "state": state})
+	return l.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+		return createRows(ctx, tx, sqlrun.Args{"name": name, "slot": 0, "state": state})
 	})
 }
 
 // createRows inserts rows whose fences are not below that of any purged row.
-func createRows(ctx context.Context, tx *dialect.Session, rows ...dialect.Args) error {
+func createRows(ctx context.Context, tx *sqlrun.Session, rows ...sqlrun.Args) error {
 	var fence int64
 	if err := tx.Get(ctx, floor, nil, &fence); err != nil {
 		return err
@@ -422,10 +423,10 @@ func createRows(ctx context.Context, tx *dialect.Session, rows ...dialect.Args) 
 	for _, row := range rows {
 		row["fence"] = fence
 	}
-	if _, err := tx.Exec(ctx, create, dialect.Args{"rows": rows}); err != nil {
+	if _, err := tx.Exec(ctx, create, sqlrun.Args{"rows": rows}); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, createFence, dialect.Args{"rows": rows})
+	_, err := tx.Exec(ctx, createFence, sqlrun.Args{"rows": rows})
 	return err
 }
 

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // At most one lease of a lock is valid; the next one is granted when the
@@ -113,7 +113,7 @@ func TestExtend(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 		// A request that was held up on its way does not shorten it.
-		db.Do(t, `UPDATE {prefix}lock SET expire_at = {now + :us}`, dialect.Args{"us": time.Hour.Microseconds()})
+		db.Do(t, `UPDATE {prefix}lock SET expire_at = {now + :us}`, sqlrun.Args{"us": time.Hour.Microseconds()})
 		must(t, le.Extend(t.Context()))
 		if got := state(t, l, "report"); got.Left != time.Hour {
 			t.Errorf("it has %v left", got.Left)
@@ -458,11 +458,11 @@ func TestPurgeOfMany(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		l := locker(t, db, Options{})
 		for part := range 4 {
-			var rows []dialect.Args
+			var rows []sqlrun.Args
 			for i := range 300 {
-				rows = append(rows, dialect.Args{"name": fmt.Sprintf("n%d", part*300+i), "slot": 0, "state": "FREE", "fence": 1})
+				rows = append(rows, sqlrun.Args{"name": fmt.Sprintf("n%d", part*300+i), "slot": 0, "state": "FREE", "fence": 1})
 			}
-			_, err := l.db.Exec(t.Context(), create, dialect.Args{"rows": rows})
+			_, err := l.db.Exec(t.Context(), create, sqlrun.Args{"rows": rows})
 			must(t, err)
 		}
 		db.Advance(t, time.Hour)
@@ -481,7 +481,7 @@ func TestPurgeWhileLocksAreTaken(t *testing.T) {
 			l := locker(t, db, Options{})
 			group.Go(func() {
 				for ctx.Err() == nil {
-					db.Do(t, `UPDATE {prefix}lock SET update_time = {now + :us} WHERE state = 'FREE'`, dialect.Args{"us": -time.Hour.Microseconds()})
+					db.Do(t, `UPDATE {prefix}lock SET update_time = {now + :us} WHERE state = 'FREE'`, sqlrun.Args{"us": -time.Hour.Microseconds()})
 					_, err := l.Purge(t.Context(), time.Minute)
 					if err != nil {
 						t.Error(err)

@@ -3,13 +3,13 @@ package lock
 import (
 	"testing"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A mutant is a statement that lacks a guard, and the test that finds that out.
 type mutant struct {
-	stmt         *dialect.Stmt
+	stmt         *sqlrun.Stmt
 	old, changed string
 	test         string // to run
 }

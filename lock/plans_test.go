@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A table that is read from its start. Beyond that, no plan of these needs to
@@ -18,16 +18,16 @@ var scans = regexp.MustCompile(`Seq Scan|SCAN \S*_lock(_fence)?\b|select_type=[^
 // statistics.
 func TestPlans(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
-		args := dialect.Args{
+		args := sqlrun.Args{
 			"name": "n7", "slot": 0, "owner": "x", "fence": 1, "ttl": 1, "meta": "", "session": "", "me": "x", "min": 1, "by": "x",
 			"why": "x", "seen": "x", "seen_fence": 1, "slots": []int64{1, 2}, "names": []string{"n7", "n8"}, "after": "n7", "limit": 5,
-			"ago": 1, "patience": 1, "channel": "x", "payload": "x", "rows": []dialect.Args{{"name": "n7", "slot": 0, "state": "FREE", "fence": 0}},
+			"ago": 1, "patience": 1, "channel": "x", "payload": "x", "rows": []sqlrun.Args{{"name": "n7", "slot": 0, "state": "FREE", "fence": 0}},
 		}
 		conn, err := db.Pool().Conn(t.Context())
 		must(t, err)
 		defer conn.Close()
 		explain := func(what string) {
-			for _, stmt := range dialect.Statements() {
+			for _, stmt := range sqlrun.Statements() {
 				if !strings.HasPrefix(stmt.Name, "lock.") || stmt == create || stmt == createFence { // INSERTs, which look nowhere
 					continue
 				}
@@ -39,12 +39,12 @@ func TestPlans(t *testing.T) {
 			}
 		}
 		for part := range 20 {
-			var rows []dialect.Args
+			var rows []sqlrun.Args
 			for i := range 1000 {
-				rows = append(rows, dialect.Args{"name": fmt.Sprintf("n%d", part*1000+i), "slot": 0, "state": "FREE", "fence": 1})
+				rows = append(rows, sqlrun.Args{"name": fmt.Sprintf("n%d", part*1000+i), "slot": 0, "state": "FREE", "fence": 1})
 			}
-			for _, stmt := range []*dialect.Stmt{create, createFence} {
-				_, err := db.Exec(t.Context(), stmt, dialect.Args{"rows": rows})
+			for _, stmt := range []*sqlrun.Stmt{create, createFence} {
+				_, err := db.Exec(t.Context(), stmt, sqlrun.Args{"rows": rows})
 				must(t, err)
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // MaxSlots is the maximum size of a pool.
@@ -113,11 +113,11 @@ func (p *Pool) Resize(ctx context.Context, size int) error {
 // resize creates the pool and sets its size. With makeOnly it leaves the size of
 // an existing pool alone.
 func (p *Pool) resize(ctx context.Context, size int, makeOnly bool) error {
-	err := p.l.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
-		if err := createRows(ctx, tx, dialect.Args{"name": p.name, "slot": 0, "state": "POOL"}); err != nil {
+	err := p.l.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+		if err := createRows(ctx, tx, sqlrun.Args{"name": p.name, "slot": 0, "state": "POOL"}); err != nil {
 			return err
 		}
-		n, err := tx.Exec(ctx, pool, dialect.Args{"name": p.name})
+		n, err := tx.Exec(ctx, pool, sqlrun.Args{"name": p.name})
 		if err != nil {
 			return err
 		}
@@ -126,7 +126,7 @@ func (p *Pool) resize(ctx context.Context, size int, makeOnly bool) error {
 		}
 		// From here on no other transaction can change the set of slots.
 		for {
-			rows, err := dialect.Select(ctx, tx, peek, dialect.Args{"name": p.name}, scanInfo)
+			rows, err := sqlrun.Select(ctx, tx, peek, sqlrun.Args{"name": p.name}, scanInfo)
 			if err != nil {
 				return err
 			}
@@ -148,30 +148,30 @@ func (p *Pool) resize(ctx context.Context, size int, makeOnly bool) error {
 	return err
 }
 
-func (p *Pool) grow(ctx context.Context, tx *dialect.Session, rows []Info, n int) error {
+func (p *Pool) grow(ctx context.Context, tx *sqlrun.Session, rows []Info, n int) error {
 	closed := slots(rows, func(i Info) bool { return i.State == Closed })
 	if len(closed) > 0 {
-		_, err := tx.Exec(ctx, open, dialect.Args{"name": p.name, "slots": closed[:min(n, len(closed))]})
+		_, err := tx.Exec(ctx, open, sqlrun.Args{"name": p.name, "slots": closed[:min(n, len(closed))]})
 		return err
 	}
 	first := rows[len(rows)-1].Slot + 1
-	fresh := make([]dialect.Args, n)
+	fresh := make([]sqlrun.Args, n)
 	for i := range fresh {
-		fresh[i] = dialect.Args{"name": p.name, "slot": first + i, "state": "FREE"}
+		fresh[i] = sqlrun.Args{"name": p.name, "slot": first + i, "state": "FREE"}
 	}
 	return createRows(ctx, tx, fresh...)
 }
 
 // shrink closes up to n free slots, the last ones first. A slot that is taken
 // meanwhile stays open, and the next round looks again.
-func (p *Pool) shrink(ctx context.Context, tx *dialect.Session, rows []Info, n int) error {
+func (p *Pool) shrink(ctx context.Context, tx *sqlrun.Session, rows []Info, n int) error {
 	unused := slots(rows, func(i Info) bool { return i.State != Closed && heldBy(&i) == nil })
 	if len(unused) < n {
 		held := slots(rows, func(i Info) bool { return heldBy(&i) != nil })
 		return fmt.Errorf("%w: %d slots of %s are held", ErrInUse, len(held), p.name)
 	}
 	slices.Reverse(unused)
-	_, err := tx.Exec(ctx, closeSlots, dialect.Args{"name": p.name, "slots": unused[:n]})
+	_, err := tx.Exec(ctx, closeSlots, sqlrun.Args{"name": p.name, "slots": unused[:n]})
 	return err
 }
 
@@ -190,7 +190,7 @@ func (p *Pool) key() string { return p.name }
 
 // grant marks a slot, and then selects it by its mark where the UPDATE cannot
 // return it.
-func (p *Pool) grant(ctx context.Context, args dialect.Args) (slot int, fence int64, found bool, err error) {
+func (p *Pool) grant(ctx context.Context, args sqlrun.Args) (slot int, fence int64, found bool, err error) {
 	read := takeSlot
 	if p.l.db.Dialect.Returning == nil {
 		n, err := p.l.db.Exec(ctx, takeSlot, args)

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 func TestPool(t *testing.T) {
@@ -92,7 +92,7 @@ func TestTakersPassEachOther(t *testing.T) {
 		other := db.Begin(t, nil)
 		defer func() { must(t, other.Rollback()) }()
 		var slot int
-		must(t, db.On(other).Get(t.Context(), dialect.Unlisted(`SELECT slot FROM {prefix}lock WHERE name = 'p' AND slot = 1 FOR UPDATE`),
+		must(t, db.On(other).Get(t.Context(), sqlrun.Unlisted(`SELECT slot FROM {prefix}lock WHERE name = 'p' AND slot = 1 FOR UPDATE`),
 			nil, &slot))
 		ctx, cancel := context.WithTimeout(t.Context(), longWait/3)
 		defer cancel()
@@ -124,7 +124,7 @@ func TestResize(t *testing.T) {
 		}
 		want(t, "below what is held", p.Resize(t.Context(), 1), ErrInUse)
 		// One that was taken after the transaction looked is not closed either.
-		n, err := l.db.Exec(t.Context(), closeSlots, dialect.Args{"name": "p", "slots": []int64{int64(held[2].Slot())}})
+		n, err := l.db.Exec(t.Context(), closeSlots, sqlrun.Args{"name": "p", "slots": []int64{int64(held[2].Slot())}})
 		if n != 0 || err != nil {
 			t.Errorf("a slot that is held was closed: %d, %v", n, err)
 		}

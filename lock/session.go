@@ -7,13 +7,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // ErrNoSessions means that session locks are not available: the engine has
 // none, or it would grant them without protecting anything. The text says why.
-var ErrNoSessions = dialect.ErrNoSessions
+var ErrNoSessions = sqlrun.ErrNoSessions
 
 const (
 	probeEvery = 150 * time.Millisecond
@@ -36,7 +36,7 @@ type Session struct {
 	done   chan struct{} // the prober is gone
 
 	mu       sync.Mutex
-	lock     *dialect.SessionLock
+	lock     *sqlrun.SessionLock
 	probed   instant.Instant // before the last probe that was answered
 	released bool
 }
@@ -55,7 +55,7 @@ func (l *Locker) TrySession(ctx context.Context, name string) (*Session, error) 
 	}
 	asked := instant.Now()
 	held, err := l.db.SessionLock(ctx, "lock "+name)
-	if errors.Is(err, dialect.ErrSessionHeld) {
+	if errors.Is(err, sqlrun.ErrSessionHeld) {
 		return nil, fmt.Errorf("%w: session lock %s", ErrHeld, name)
 	}
 	if err != nil {

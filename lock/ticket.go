@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A Ticket is a lock held by whoever has its token, for programs that do not talk to the
@@ -198,7 +198,7 @@ type ticketSeat struct {
 // errRepeated means that the ticket of this very request holds the lock.
 var errRepeated = errors.New("lock: held by the same ticket")
 
-func (s *ticketSeat) grant(ctx context.Context, args dialect.Args) (slot int, fence int64, found bool, err error) {
+func (s *ticketSeat) grant(ctx context.Context, args sqlrun.Args) (slot int, fence int64, found bool, err error) {
 	args["owner"] = s.id.by()
 	slot, fence, found, err = s.single.grant(ctx, args)
 	if err != nil && s.l.unknown(err) && !s.repeatable { // else a repeated request may have it by now
@@ -249,8 +249,8 @@ func hashed(texts ...string) string {
 // by is the holder's name: at most 100, 1 and 26 bytes.
 func (id *ticketID) by() string { return id.owner + ":" + hashed("holder", id.secret) }
 
-func (id *ticketID) args(name string) dialect.Args {
-	return dialect.Args{"name": name, "slot": 0, "owner": id.by(), "fence": id.fence}
+func (id *ticketID) args(name string) sqlrun.Args {
+	return sqlrun.Args{"name": name, "slot": 0, "owner": id.by(), "fence": id.fence}
 }
 
 // String is the token.

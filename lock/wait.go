@@ -13,6 +13,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // The waiters of this process for a lock form a line, and only the first in line
@@ -284,7 +285,7 @@ func (c *contender) stop() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		// If this fails, the next waiter looks by itself after patience.
-		_, _, _ = c.l.notifying(ctx, dequeue, dialect.Args{"name": c.seat.key(), "me": c.l.me})
+		_, _, _ = c.l.notifying(ctx, dequeue, sqlrun.Args{"name": c.seat.key(), "me": c.l.me})
 	}
 	if c.hearing {
 		c.l.unhear()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // waits starts an Acquire and returns when it stands in line.
@@ -230,7 +231,7 @@ func TestQueuePassesOn(t *testing.T) {
 		l := locker(t, db, Options{})
 		le := l.mustTake(t, "x")
 		for _, who := range []string{"first", "second"} {
-			n, err := l.db.Exec(t.Context(), enqueue, dialect.Args{"name": "x", "me": who, "patience": int64(60e6)})
+			n, err := l.db.Exec(t.Context(), enqueue, sqlrun.Args{"name": "x", "me": who, "patience": int64(60e6)})
 			if n != 1 || err != nil {
 				t.Fatalf("%d, %v", n, err)
 			}
@@ -239,19 +240,19 @@ func TestQueuePassesOn(t *testing.T) {
 		if next != "first" || err != nil {
 			t.Fatalf("told was %q, %v", next, err)
 		}
-		_, next, err = l.notifying(t.Context(), dequeue, dialect.Args{"name": "x", "me": "first"})
+		_, next, err = l.notifying(t.Context(), dequeue, sqlrun.Args{"name": "x", "me": "first"})
 		if next != "second" || err != nil {
 			t.Errorf("then %q, %v", next, err)
 		}
 		join := func(who string) int64 {
-			n, err := l.db.Exec(t.Context(), enqueue, dialect.Args{"name": "x", "me": who, "patience": int64(60e6)})
+			n, err := l.db.Exec(t.Context(), enqueue, sqlrun.Args{"name": "x", "me": who, "patience": int64(60e6)})
 			must(t, err)
 			return n
 		}
 		if join("second") != 0 {
 			t.Error("the lock is free, and the one that was told goes on waiting")
 		}
-		db.Do(t, `UPDATE {prefix}lock SET released_at = {now + :us}`, dialect.Args{"us": -time.Second.Microseconds()})
+		db.Do(t, `UPDATE {prefix}lock SET released_at = {now + :us}`, sqlrun.Args{"us": -time.Second.Microseconds()})
 		if join("third") != 0 {
 			t.Error("the lock has been free for long, and one joins the queue")
 		}

@@ -8,7 +8,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -23,7 +23,7 @@ func (c *Client) Queue(ctx context.Context, name string) (Queue, error) {
 
 // Queues lists queues by name, those after a name.
 func (c *Client) Queues(ctx context.Context, after string, limit int) ([]Queue, error) {
-	found, err := selectQueues(ctx, &c.db.Session, store.ListQueues, dialect.Args{"after": after, "limit": limit})
+	found, err := selectQueues(ctx, &c.db.Session, store.ListQueues, sqlrun.Args{"after": after, "limit": limit})
 	all := make([]Queue, len(found))
 	for i, q := range found {
 		all[i] = *q
@@ -53,12 +53,12 @@ func (c *Client) Edit(ctx context.Context, name string, change func(*Queue)) (Qu
 		return Queue{}, err
 	}
 	var after Queue
-	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		var id, n int
-		if err := tx.Get(ctx, store.LockQueue, dialect.Args{"name": name}, &id, &n); err != nil {
+		if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": name}, &id, &n); err != nil {
 			return err
 		}
-		found, err := selectQueues(ctx, tx, store.GetQueue, dialect.Args{"name": name})
+		found, err := selectQueues(ctx, tx, store.GetQueue, sqlrun.Args{"name": name})
 		if err != nil || len(found) == 0 {
 			return orNone(err, name)
 		}
@@ -108,7 +108,7 @@ func (c *Client) setState(ctx context.Context, name, state, reason string) error
 	} else if q.State == "deleted" {
 		return fmt.Errorf("%w: %q", ErrDeleted, name)
 	}
-	_, err := c.Edit(ctx, name, func(q *Queue) { q.State, q.Reason = state, dialect.CleanText(reason, 1000) })
+	_, err := c.Edit(ctx, name, func(q *Queue) { q.State, q.Reason = state, sqlrun.CleanText(reason, 1000) })
 	return err
 }
 
@@ -122,8 +122,8 @@ func (c *Client) DeleteQueue(ctx context.Context, name string) error {
 	if _, err := c.read(ctx, name); err != nil {
 		return err
 	}
-	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
-		args := dialect.Args{"name": name}
+	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+		args := sqlrun.Args{"name": name}
 		var blocks int
 		var has string
 		if err := tx.Get(ctx, store.LockQueue, args, new(int), &blocks); err != nil {
@@ -168,12 +168,12 @@ func (c *Client) Resize(ctx context.Context, name string, n int) error {
 	if q.FIFO {
 		return invalid("blocks", "queue %q is FIFO, and has one block", name)
 	}
-	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		var id, there int
-		if err := tx.Get(ctx, store.LockQueue, dialect.Args{"name": name}, &id, &there); err != nil {
+		if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": name}, &id, &there); err != nil {
 			return orNone(err, name)
 		}
-		found, err := selectQueues(ctx, tx, store.GetQueue, dialect.Args{"name": name})
+		found, err := selectQueues(ctx, tx, store.GetQueue, sqlrun.Args{"name": name})
 		if err != nil || len(found) == 0 || found[0].Blocks == n {
 			return err
 		}
@@ -220,7 +220,7 @@ func (c *Client) CountAndOldest(ctx context.Context, queue string, limit int) (c
 func (c *Client) CountDone(ctx context.Context, queue string, limit int) (n int, err error) {
 	q, err := c.read(ctx, cmpName(queue))
 	if err == nil {
-		err = c.db.Get(ctx, store.CountDone, dialect.Args{"queue": q.id, "limit": limit}, &n, new(int64))
+		err = c.db.Get(ctx, store.CountDone, sqlrun.Args{"queue": q.id, "limit": limit}, &n, new(int64))
 	}
 	return n, err
 }
@@ -243,12 +243,12 @@ func (c *Client) Backlog(ctx context.Context, queue string, limit int, since tim
 		return b, err
 	}
 	b.Limit = limit
-	args := dialect.Args{"queue": q.id, "limit": limit, "recent": int64(math.MaxInt64)}
+	args := sqlrun.Args{"queue": q.id, "limit": limit, "recent": int64(math.MaxInt64)}
 	if !since.IsZero() {
 		args["recent"] = store.TickOf(since.UnixMicro())
 	}
 	for _, of := range []struct {
-		stmt *dialect.Stmt
+		stmt *sqlrun.Stmt
 		n    *int
 	}{{store.CountReady, &b.Ready}, {store.CountDelayed, &b.Delayed}, {store.CountRunning, &b.Running}, {store.CountDead, &b.Dead}} {
 		var id, at int64

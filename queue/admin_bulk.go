@@ -8,9 +8,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -208,7 +208,7 @@ func (c *Client) deal(ctx context.Context, what BulkAction, f Filter, opt BulkOp
 
 // removals are the statements that remove jobs from where they stand: the first locks
 // those that are there. Whoever deletes a job's row has ended it.
-var removals = map[State]struct{ lock, remove *dialect.Stmt }{
+var removals = map[State]struct{ lock, remove *sqlrun.Stmt }{
 	StateReady:   {store.LockJobs, store.AckReady},
 	StateDelayed: {store.LockDelayed, store.AckDelayed},
 	StateRunning: {store.LockOut, store.RemoveRunning},
@@ -219,10 +219,10 @@ var removals = map[State]struct{ lock, remove *dialect.Stmt }{
 // remove deletes jobs of one state, and unties them. It tells how many were there.
 func (c *Client) remove(ctx context.Context, q *Queue, jobs []Info) (n int, err error) {
 	by, over := removals[jobs[0].State], jobs[0].State == StateDead || jobs[0].State == StateDone
-	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		n = 0
 		for at, ids := range byRank(jobs) {
-			here, err := dialect.Select(ctx, tx, by.lock, store.JobArgs(q.id, at.block, at.priority, ids), store.ScanID)
+			here, err := sqlrun.Select(ctx, tx, by.lock, store.JobArgs(q.id, at.block, at.priority, ids), store.ScanID)
 			if err != nil {
 				return err
 			}
@@ -294,7 +294,7 @@ func (c *Client) hasten(ctx context.Context, q *Queue, jobs []Info) (int, error)
 		return 0, err
 	}
 	var n int64
-	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error { // where no plan is kept
+	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error { // where no plan is kept
 		n = 0
 		for at, ids := range byRank(jobs) {
 			part, err := tx.Exec(ctx, store.HastenDelayed, store.JobArgs(q.id, at.block, 0, ids))
@@ -325,7 +325,7 @@ func (c *Client) revive(ctx context.Context, q *Queue, jobs []Info) (back, inUse
 	for i := range all {
 		all[i].was, all[i].divided = all[i].divided, to.block(all[i].Key, all[i].id)
 	}
-	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		back, inUse, err = reviveIn(ctx, tx, q.id, jobs, all)
 		return err
 	})
@@ -350,11 +350,11 @@ func (c *Client) revive(ctx context.Context, q *Queue, jobs []Info) (back, inUse
 }
 
 // reviveIn does so in a transaction, with those that are still dead.
-func reviveIn(ctx context.Context, tx *dialect.Session, queue int, jobs []Info, all []jobRow) (back, inUse []jobRow, err error) {
+func reviveIn(ctx context.Context, tx *sqlrun.Session, queue int, jobs []Info, all []jobRow) (back, inUse []jobRow, err error) {
 	dead := map[store.BlockID][]int64{}
 	for at, ids := range byRank(jobs) {
 		dead[store.BlockID{Queue: queue, Divided: at.block}],
-			err = dialect.Select(ctx, tx, store.LockDead, store.JobArgs(queue, at.block, 0, ids), store.ScanID)
+			err = sqlrun.Select(ctx, tx, store.LockDead, store.JobArgs(queue, at.block, 0, ids), store.ScanID)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -368,15 +368,15 @@ func reviveIn(ctx context.Context, tx *dialect.Session, queue int, jobs []Info, 
 	if len(back) == 0 {
 		return nil, inUse, nil
 	}
-	ids, targets := map[int][]int64{}, make([]dialect.Args, len(back))
+	ids, targets := map[int][]int64{}, make([]sqlrun.Args, len(back))
 	for i, r := range back {
 		ids[r.was] = append(ids[r.was], r.id)
-		targets[i] = dialect.Args{"queue": queue, "block": r.was, "job": r.id, "target": r.divided}
+		targets[i] = sqlrun.Args{"queue": queue, "block": r.was, "job": r.id, "target": r.divided}
 	}
 	if err := reopen(ctx, tx, back); err != nil {
 		return nil, nil, err
 	}
-	n, err := tx.Exec(ctx, store.ReviveDead, dialect.Args{"rows": targets})
+	n, err := tx.Exec(ctx, store.ReviveDead, sqlrun.Args{"rows": targets})
 	if err := store.Short(err, n, len(back)); err != nil {
 		return nil, nil, err
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -415,7 +415,7 @@ func TestOlderThan(t *testing.T) {
 		c := client(t, db, Options{})
 		old := enqueueMany(t, c, many(5, func(i int, j *Job) { j.Priority = Urgent + i%4 }))
 		// they were enqueued two hours before
-		db.Do(t, `UPDATE {prefix}job SET id = id - :by`, dialect.Args{"by": store.TickOf(store.Epoch.Add(2 * time.Hour).UnixMicro())})
+		db.Do(t, `UPDATE {prefix}job SET id = id - :by`, sqlrun.Args{"by": store.TickOf(store.Epoch.Add(2 * time.Hour).UnixMicro())})
 		fresh := enqueueMany(t, c, many(3, func(int, *Job) {}))
 		for older, want := range map[time.Duration]int{0: 8, time.Hour: 5, 3 * time.Hour: 0, 99 * 365 * 24 * time.Hour: 0} {
 			jobs, more, err := c.Jobs(t.Context(), Filter{OlderThan: older})
@@ -452,7 +452,7 @@ func TestBulkCancelWhatWasRead(t *testing.T) {
 		bulk(t, c, BulkCancel, Filter{}, BulkResult{Done: len(ids)})
 		next := wantFresh(t, c, Job{Kind: "x", Unique: "k"})
 		for _, d := range got {
-			err := db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error { return d.CompleteTx(ctx, tx.Execer()) })
+			err := db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error { return d.CompleteTx(ctx, tx.Execer()) })
 			want(t, "its end", err, ErrLost)
 		}
 		must(t, r.Close())

@@ -8,13 +8,13 @@ import (
 	"math"
 	"slices"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // contents tell how long the payloads of some jobs are, and have those that are not longer
 // than a limit. Jobs that have moved on meanwhile are not among them.
-var contents = map[State]*dialect.Stmt{
+var contents = map[State]*sqlrun.Stmt{
 	StateReady:   store.ContentReady,
 	StateDelayed: store.ContentDelayed,
 	StateRunning: store.ContentRunning,
@@ -48,7 +48,7 @@ func (c *Client) withPayloads(ctx context.Context, q *Queue, jobs []Info, longes
 		jobs = jobs[len(part):]
 		part, err := c.content(ctx, q, part, -1)
 		for err == nil && len(part) > 0 {
-			n := store.PartOf(part, min(room(), dialect.MaxBytes), weight)
+			n := store.PartOf(part, min(room(), sqlrun.MaxBytes), weight)
 			var some []Info
 			some, err = c.content(ctx, q, part[:n], longest)
 			for i := range some {
@@ -76,11 +76,11 @@ func (c *Client) content(ctx context.Context, q *Queue, jobs []Info, longest int
 		}
 		places[s][jobs[i].ID] = &jobs[i]
 	}
-	var steps []*dialect.Step
+	var steps []*sqlrun.Step
 	for s, of := range places {
 		args := store.JobArgs(q.id, s.block, s.priority, slices.Collect(maps.Keys(of)))
 		args["longest"] = int64(longest)
-		steps = append(steps, &dialect.Step{Stmt: contents[jobs[0].State], Args: args, Scan: func(row *dialect.Row) error {
+		steps = append(steps, &sqlrun.Step{Stmt: contents[jobs[0].State], Args: args, Scan: func(row *sqlrun.Row) error {
 			i := *of[row.Int(0)]
 			i.PayloadBytes, i.Binary = int(row.Int(1)), row.Int(4) == 1
 			if i.Payload = bytes.Clone(row.Bytes(2)); i.Binary {
@@ -100,7 +100,7 @@ func (c *Client) matching(ctx context.Context, q *Queue, where *where, jobs []In
 	if where == nil {
 		return jobs, nil
 	}
-	err = c.withPayloads(ctx, q, jobs, math.MaxInt, func() int { return dialect.MaxBytes }, func(i *Info) bool {
+	err = c.withPayloads(ctx, q, jobs, math.MaxInt, func() int { return sqlrun.MaxBytes }, func(i *Info) bool {
 		if where.holds(&i.Job) {
 			i.Payload = nil
 			all = append(all, *i)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -42,7 +42,7 @@ func (c *Client) Failures(ctx context.Context, limit int) (all []Failure, more b
 	if limit < 1 || limit > 100_000 {
 		return nil, false, invalid("limit", "%d is not 1 to 100000", limit)
 	}
-	places, err := dialect.Select(ctx, &c.db.Session, store.Failing, dialect.Args{"limit": failurePlaces},
+	places, err := sqlrun.Select(ctx, &c.db.Session, store.Failing, sqlrun.Args{"limit": failurePlaces},
 		func(rows *sql.Rows) (p failurePlace, err error) {
 			p.before = 1<<63 - 1
 			return p, rows.Scan(&p.queue, &p.name, &p.block)
@@ -61,7 +61,7 @@ func (c *Client) Failures(ctx context.Context, limit int) (all []Failure, more b
 		if len(all) >= limit {
 			least = all[limit-1].ID
 		}
-		var steps []*dialect.Step
+		var steps []*sqlrun.Step
 		for i := range places {
 			p := &places[i]
 			if p.over || p.before <= least {
@@ -93,8 +93,8 @@ func (c *Client) Failures(ctx context.Context, limit int) (all []Failure, more b
 }
 
 // step reads the next ones of a place.
-func (p *failurePlace) step(limit int, all *[]Failure) *dialect.Step {
-	s := &dialect.Step{Stmt: store.NewestDead, Args: dialect.Args{"queue": p.queue, "limit": limit}}
+func (p *failurePlace) step(limit int, all *[]Failure) *sqlrun.Step {
+	s := &sqlrun.Step{Stmt: store.NewestDead, Args: sqlrun.Args{"queue": p.queue, "limit": limit}}
 	f := Failure{Queue: p.name, State: StateDead}
 	if p.block >= 0 {
 		s.Stmt, f.State, s.Args["divided"], p.over = store.SoonestFailed, StateDelayed, p.block, true
@@ -103,7 +103,7 @@ func (p *failurePlace) step(limit int, all *[]Failure) *dialect.Step {
 	}
 	n := 0
 	p.over = true // unless it returns as many as it may
-	s.Scan = func(row *dialect.Row) error {
+	s.Scan = func(row *sqlrun.Row) error {
 		f := f
 		f.ID, f.Kind, f.At, f.Attempts, f.Error = row.Int(0), string(row.Bytes(1)), time.UnixMicro(row.Int(2)).UTC(),
 			int(row.Int(3)), string(row.Bytes(4))

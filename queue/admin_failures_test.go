@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // The newest dead jobs of all queues are listed, and delayed ones that have failed; others are
@@ -22,9 +22,9 @@ func TestFailures(t *testing.T) {
 		ids := enqueueMany(t, c, many(3*failuresAtOnce, nil))
 		other := enqueueMany(t, c, many(5, func(_ int, j *Job) { j.Queue = "other" }))
 		die(t, db)
-		db.Do(t, `UPDATE {prefix}job_dead SET error = :error`, dialect.Args{"error": strings.Repeat("é", 1000)})
+		db.Do(t, `UPDATE {prefix}job_dead SET error = :error`, sqlrun.Args{"error": strings.Repeat("é", 1000)})
 		late := enqueueMany(t, c, many(3, func(_ int, j *Job) { j.Delay = time.Hour }))
-		db.Do(t, `UPDATE {prefix}job_delayed SET attempt = 4, error = 'it failed' WHERE id <> :id`, dialect.Args{"id": late[0]})
+		db.Do(t, `UPDATE {prefix}job_delayed SET attempt = 4, error = 'it failed' WHERE id <> :id`, sqlrun.Args{"id": late[0]})
 		want := slices.Concat(ids, other, late[1:])
 		slices.Sort(want)
 		slices.Reverse(want)

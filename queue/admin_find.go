@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-var findStatements = map[State]*dialect.Stmt{
+var findStatements = map[State]*sqlrun.Stmt{
 	StateReady: store.FindReady, StateDelayed: store.FindDelayed,
 	StateRunning: store.FindRunning, StateDead: store.FindDead, StateDone: store.FindDone,
 }
@@ -51,9 +51,9 @@ func (c *Client) find(ctx context.Context, first, last int, id int64) (all []Inf
 
 // locate returns where an id is.
 func (c *Client) locate(ctx context.Context, first, last int, id int64) (all []spot, err error) {
-	err = c.db.Pipeline(ctx, &dialect.Step{
-		Stmt: store.LocateJob, Args: dialect.Args{"first": first, "last": last, "id": id},
-		Scan: func(row *dialect.Row) error {
+	err = c.db.Pipeline(ctx, &sqlrun.Step{
+		Stmt: store.LocateJob, Args: sqlrun.Args{"first": first, "last": last, "id": id},
+		Scan: func(row *sqlrun.Row) error {
 			all = append(all, spot{State(row.Bytes(0)), int(row.Int(1)), string(row.Bytes(2)), int(row.Int(3)), int(row.Int(4))})
 			return nil
 		},
@@ -64,9 +64,9 @@ func (c *Client) locate(ctx context.Context, first, last int, id int64) (all []s
 // at returns what is at a spot, of which a queue's dead and done jobs are one.
 func (c *Client) at(ctx context.Context, s spot, id int64) (all []Info, err error) {
 	rows := store.NewReader(findStatements[s.state])
-	err = c.db.Pipeline(ctx, &dialect.Step{
-		Stmt: findStatements[s.state], Args: dialect.Args{"queue": s.queue, "divided": s.divided, "priority": s.priority, "id": id},
-		Scan: func(row *dialect.Row) error {
+	err = c.db.Pipeline(ctx, &sqlrun.Step{
+		Stmt: findStatements[s.state], Args: sqlrun.Args{"queue": s.queue, "divided": s.divided, "priority": s.priority, "id": id},
+		Scan: func(row *sqlrun.Row) error {
 			all = append(all, infoOf(rows.Read(row), s.name, s.state))
 			return nil
 		},

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -337,7 +337,7 @@ func (c *Client) places(ctx context.Context, q *Queue, state State) (all []int, 
 
 // part returns the next jobs in a state that are in one place, by id, without their payloads.
 func (c *Client) part(ctx context.Context, q *Queue, state State, divided int, after int64, limit int) (all []Info, err error) {
-	step := &dialect.Step{Args: dialect.Args{"queue": q.id, "divided": divided, "after": after, "limit": limit}}
+	step := &sqlrun.Step{Args: sqlrun.Args{"queue": q.id, "divided": divided, "after": after, "limit": limit}}
 	switch state {
 	case StateReady:
 		step.Stmt = store.ListReady
@@ -358,7 +358,7 @@ func (c *Client) part(ctx context.Context, q *Queue, state State, divided int, a
 		step.Args["limit"] = limit + sharers
 	}
 	rows := store.NewReader(step.Stmt)
-	step.Scan = func(row *dialect.Row) error {
+	step.Scan = func(row *sqlrun.Row) error {
 		i := infoOf(rows.Read(row), q.Name, state)
 		if !ended {
 			i.Block = divided
@@ -371,7 +371,7 @@ func (c *Client) part(ctx context.Context, q *Queue, state State, divided int, a
 }
 
 func (c *Client) blocks(ctx context.Context, queue int) ([]store.BlockRow, error) {
-	return dialect.Select(ctx, &c.dbOf(ctx).Session, store.ListBlocks, dialect.Args{"queue": queue}, store.ScanBlock)
+	return sqlrun.Select(ctx, &c.dbOf(ctx).Session, store.ListBlocks, sqlrun.Args{"queue": queue}, store.ScanBlock)
 }
 
 // Cancel ends a job that is not dead, wherever it stands: it is removed, and the

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -50,10 +50,10 @@ const (
 )
 
 func (l *Limit) check() error {
-	if err := dialect.CheckName(l.Queue); err != nil {
+	if err := sqlrun.CheckName(l.Queue); err != nil {
 		return invalid("queue", "%v", err)
 	}
-	if err := dialect.CheckName(l.Kind); l.Kind != "" && err != nil {
+	if err := sqlrun.CheckName(l.Kind); l.Kind != "" && err != nil {
 		return invalid("kind", "%v", err)
 	}
 	switch {
@@ -73,8 +73,8 @@ func (l *Limit) check() error {
 }
 
 // args are what is stored.
-func (l *Limit) args(queue int) dialect.Args {
-	a := dialect.Args{"queue": queue, "kind": l.Kind, "running": nil, "rate": nil, "per": duration.Format(l.Per), "burst": l.Burst}
+func (l *Limit) args(queue int) sqlrun.Args {
+	a := sqlrun.Args{"queue": queue, "kind": l.Kind, "running": nil, "rate": nil, "per": duration.Format(l.Per), "burst": l.Burst}
 	if l.Running > 0 {
 		a["running"] = l.Running
 	}
@@ -89,9 +89,9 @@ func (l *Limit) args(queue int) dialect.Args {
 // there is no such queue, and ErrInvalid if what change makes of it limits nothing.
 func (c *Client) EditLimit(ctx context.Context, queue, kind string, change func(*Limit)) (Limit, error) {
 	var after Limit
-	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		var id, n int
-		if err := tx.Get(ctx, store.LockQueue, dialect.Args{"name": queue}, &id, &n); err != nil {
+		if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": queue}, &id, &n); err != nil {
 			return orNone(err, queue)
 		}
 		all, err := readLimits(ctx, tx, id, queue)
@@ -122,12 +122,12 @@ func (c *Client) EditLimit(ctx context.Context, queue, kind string, change func(
 
 // DeleteLimit ends a limit. It returns ErrNotFound if there is none.
 func (c *Client) DeleteLimit(ctx context.Context, queue, kind string) error {
-	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		var id, n int
-		if err := tx.Get(ctx, store.LockQueue, dialect.Args{"name": queue}, &id, &n); err != nil {
+		if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": queue}, &id, &n); err != nil {
 			return orNone(err, queue)
 		}
-		gone, err := tx.Exec(ctx, store.DeleteLimit, dialect.Args{"queue": id, "kind": kind})
+		gone, err := tx.Exec(ctx, store.DeleteLimit, sqlrun.Args{"queue": id, "kind": kind})
 		if err == nil && gone == 0 {
 			err = fmt.Errorf("%w: limit of queue %q and kind %q", ErrNotFound, queue, kind)
 		}
@@ -141,14 +141,14 @@ func (c *Client) DeleteLimit(ctx context.Context, queue, kind string) error {
 
 // Limits lists limits by queue and kind, those after a queue and kind.
 func (c *Client) Limits(ctx context.Context, afterQueue, afterKind string, limit int) ([]LimitInfo, error) {
-	args := dialect.Args{"after": afterQueue, "kind": afterKind, "limit": limit}
-	return dialect.Select(ctx, &c.db.Session, store.ListLimits, args, scanLimit)
+	args := sqlrun.Args{"after": afterQueue, "kind": afterKind, "limit": limit}
+	return sqlrun.Select(ctx, &c.db.Session, store.ListLimits, args, scanLimit)
 }
 
 // LimitsOf lists the limits of a queue by kind, that of all its jobs first. A queue that is
 // not there has none.
 func (c *Client) LimitsOf(ctx context.Context, queue string) ([]LimitInfo, error) {
-	return dialect.Select(ctx, &c.db.Session, store.LimitsNamed, dialect.Args{"name": queue}, scanLimit)
+	return sqlrun.Select(ctx, &c.db.Session, store.LimitsNamed, sqlrun.Args{"name": queue}, scanLimit)
 }
 
 func scanLimit(rows *sql.Rows) (l LimitInfo, err error) {
@@ -163,8 +163,8 @@ type limitRow struct {
 	waitingBy string // who waits for a permit; "": nobody
 }
 
-func readLimits(ctx context.Context, on *dialect.Session, queue int, name string) ([]limitRow, error) {
-	return dialect.Select(ctx, on, store.LimitsOf, dialect.Args{"queue": queue}, func(rows *sql.Rows) (l limitRow, err error) {
+func readLimits(ctx context.Context, on *sqlrun.Session, queue int, name string) ([]limitRow, error) {
+	return sqlrun.Select(ctx, on, store.LimitsOf, sqlrun.Args{"queue": queue}, func(rows *sql.Rows) (l limitRow, err error) {
 		var per string
 		var waits bool
 		l.Queue = name

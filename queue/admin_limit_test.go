@@ -13,9 +13,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -513,8 +513,8 @@ func TestDrawLocks(t *testing.T) {
 		must(t, err)
 		limit(t, c, "j", 1)
 		limit(t, c, "k", 1)
-		must(t, db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
-			_, err := dialect.Select(ctx, tx, store.LockLimit, dialect.Args{"queue": 1, "kind": "k"},
+		must(t, db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
+			_, err := sqlrun.Select(ctx, tx, store.LockLimit, sqlrun.Args{"queue": 1, "kind": "k"},
 				func(*sql.Rows) (none struct{}, err error) { return none, nil })
 			wantRows(t, db, "queue.lock-limit", "SELECT kind FROM {prefix}queue_limit ORDER BY kind {skip_locked}", "j")
 			return err
@@ -526,7 +526,7 @@ func TestDrawLocks(t *testing.T) {
 func TestPermits(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		for _, node := range []string{"n1", "n2", "lost"} {
-			_, err := db.Exec(t.Context(), store.JoinNode, dialect.Args{
+			_, err := db.Exec(t.Context(), store.JoinNode, sqlrun.Args{
 				"node": node, "lease": time.Hour.Microseconds(),
 				"under": "", "version": "", "drained": 0, "by": "",
 			})
@@ -538,24 +538,24 @@ func TestPermits(t *testing.T) {
 		must(t, err)
 		limit(t, c, "k", 2)
 		limit(t, c, "j", 2)
-		var rows []dialect.Args
+		var rows []sqlrun.Args
 		for _, queue := range []int{1, 2} {
 			for _, kind := range []string{"j", "k"} {
 				for slot := range 2 {
-					rows = append(rows, dialect.Args{"queue": queue, "kind": kind, "slot": slot})
+					rows = append(rows, sqlrun.Args{"queue": queue, "kind": kind, "slot": slot})
 				}
 			}
 		}
 		for range 2 {
-			_, err = db.Exec(t.Context(), store.CreatePermits, dialect.Args{"rows": rows})
+			_, err = db.Exec(t.Context(), store.CreatePermits, sqlrun.Args{"rows": rows})
 			must(t, err)
 		}
 		all := func() string {
 			return fmt.Sprint(db.List(t, `SELECT queue_id, kind, slot, state, lock_by, fence FROM {prefix}queue_permit WHERE state <> 'FREE' OR fence <> 0 ORDER BY queue_id, kind, slot`, nil))
 		}
-		do := func(stmt *dialect.Stmt, node string, slot, fence int, n int64, after string) {
+		do := func(stmt *sqlrun.Stmt, node string, slot, fence int, n int64, after string) {
 			t.Helper()
-			args := dialect.Args{"queue": 1, "kind": "k", "slot": slot, "fence": fence, "node": node}
+			args := sqlrun.Args{"queue": 1, "kind": "k", "slot": slot, "fence": fence, "node": node}
 			if got, err := db.Exec(t.Context(), stmt, args); err != nil || got != n {
 				t.Errorf("%s of %d by %s with %d: %d, %v", stmt.Name, slot, node, fence, got, err)
 			}
@@ -573,7 +573,7 @@ func TestPermits(t *testing.T) {
 		do(store.TakePermit, "n2", 1, 2, 1, "[1 k 1 LEASED n2 3]")
 		do(store.TakePermit, "n1", 0, 0, 1, "[1 k 0 LEASED n1 1 1 k 1 LEASED n2 3]")
 
-		wait := dialect.Args{"queue": 1, "kind": "k", "node": "n1", "lasts": time.Hour.Microseconds(), "soon": time.Minute.Microseconds()}
+		wait := sqlrun.Args{"queue": 1, "kind": "k", "node": "n1", "lasts": time.Hour.Microseconds(), "soon": time.Minute.Microseconds()}
 		for i, want := range []int64{1, 0} {
 			if n, err := db.Exec(t.Context(), store.WaitForPermit, wait); err != nil || n != want {
 				t.Errorf("waiting %d: %d, %v", i, n, err)

@@ -6,8 +6,8 @@ import (
 	"database/sql"
 	"fmt"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -28,8 +28,8 @@ func (c *Client) Routes(ctx context.Context, after string, limit int) ([]Route, 
 	return routesOn(ctx, &c.db.Session, after, limit)
 }
 
-func routesOn(ctx context.Context, on *dialect.Session, after string, limit int) ([]Route, error) {
-	return dialect.Select(ctx, on, store.ListRoutes, dialect.Args{"after": after, "limit": limit}, func(rows *sql.Rows) (r Route, err error) {
+func routesOn(ctx context.Context, on *sqlrun.Session, after string, limit int) ([]Route, error) {
+	return sqlrun.Select(ctx, on, store.ListRoutes, sqlrun.Args{"after": after, "limit": limit}, func(rows *sql.Rows) (r Route, err error) {
 		return r, rows.Scan(&r.Kind, &r.Queue)
 	})
 }
@@ -39,7 +39,7 @@ func routesOn(ctx context.Context, on *dialect.Session, after string, limit int)
 // stay where they are: see [Client.Move]. It returns ErrNotFound if there is no such queue.
 func (c *Client) SetRoute(ctx context.Context, kind, queue string) error {
 	for _, name := range []struct{ field, is string }{{"kind", kind}, {"queue", queue}} {
-		if err := dialect.CheckName(name.is); err != nil {
+		if err := sqlrun.CheckName(name.is); err != nil {
 			return invalid(name.field, "%v", err)
 		}
 	}
@@ -55,9 +55,9 @@ func (c *Client) SetRoute(ctx context.Context, kind, queue string) error {
 
 // setRoute sets a route with its queue locked, so that the queue is not deleted meanwhile.
 func (c *Client) setRoute(ctx context.Context, kind, queue string) error {
-	return c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	return c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		var id, blocks int
-		if err := tx.Get(ctx, store.LockQueue, dialect.Args{"name": queue}, &id, &blocks); err != nil {
+		if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": queue}, &id, &blocks); err != nil {
 			return orNone(err, queue)
 		}
 		if q, err := c.readOn(ctx, tx, queue); err != nil {
@@ -65,7 +65,7 @@ func (c *Client) setRoute(ctx context.Context, kind, queue string) error {
 		} else if q.State == "deleted" {
 			return fmt.Errorf("%w: %q", ErrDeleted, queue)
 		}
-		args := dialect.Args{"kind": kind, "name": queue}
+		args := sqlrun.Args{"kind": kind, "name": queue}
 		n, err := tx.Exec(ctx, store.UpdateRoute, args)
 		if err == nil && n == 0 {
 			_, err = tx.Exec(ctx, store.InsertRoute, args)
@@ -77,7 +77,7 @@ func (c *Client) setRoute(ctx context.Context, kind, queue string) error {
 // DeleteRoute ends a route: jobs of the kind go where those of [OtherKinds] do, or else to
 // the queue default. It returns ErrNotFound if there is no such route.
 func (c *Client) DeleteRoute(ctx context.Context, kind string) error {
-	n, err := c.db.Exec(ctx, store.DeleteRoute, dialect.Args{"kind": kind})
+	n, err := c.db.Exec(ctx, store.DeleteRoute, sqlrun.Args{"kind": kind})
 	if err == nil && n == 0 {
 		err = fmt.Errorf("%w: route of kind %q", ErrNotFound, kind)
 	}
@@ -108,7 +108,7 @@ func (r *routes) queue(kind string) string {
 
 // readRoutes reads all routes, and remembers them unless that is in a transaction, which
 // may be rolled back. Of two that were read at the same time the later one counts.
-func (c *Client) readRoutes(ctx context.Context, tx *dialect.Session) (*routes, error) {
+func (c *Client) readRoutes(ctx context.Context, tx *sqlrun.Session) (*routes, error) {
 	on := cmp.Or(tx, &c.db.Session)
 	r := &routes{of: map[string]string{}, at: instant.Now()}
 	for after := ""; ; {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -34,7 +35,7 @@ func wantQueue(t *testing.T, db *dbtest.DB, c *Client, job Job, name string) {
 	all, _, err = c.EnqueueTx(t.Context(), tx, job)
 	must(t, errors.Join(err, tx.Commit()))
 	check("in a transaction", all, err)
-	err = db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) (err error) {
+	err = db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) (err error) {
 		all, _, err = c.EnqueueIn(ctx, tx, job)
 		return err
 	})
@@ -139,8 +140,8 @@ func TestRoutesInATransaction(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, dbtest.Open(t, db.URL, dialect.Options{MaxConns: 1}), Options{})
 		var all []Enqueued
-		err := c.db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) (err error) {
-			if _, err := tx.Exec(ctx, store.InsertRoute, dialect.Args{"kind": "x", "name": "new"}); err != nil {
+		err := c.db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) (err error) {
+			if _, err := tx.Exec(ctx, store.InsertRoute, sqlrun.Args{"kind": "x", "name": "new"}); err != nil {
 				return err
 			}
 			if all, _, err = c.EnqueueIn(ctx, tx, Job{Kind: "x"}); err == nil {
@@ -161,7 +162,7 @@ func TestRoutesInATransaction(t *testing.T) {
 		for _, c := range []*Client{other(t, db), client(t, db, Options{})} {
 			_, err = c.Enqueue(t.Context(), Job{Kind: "y"})
 			want(t, "a name with a blank", err, ErrInvalid)
-			err = c.db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+			err = c.db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
 				_, _, err := c.EnqueueIn(ctx, tx, Job{Kind: "y"})
 				return err
 			})

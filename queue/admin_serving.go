@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -31,16 +31,16 @@ func (c *Client) Serving(ctx context.Context, nodes []string) (map[string]Servin
 	count := func(rows *sql.Rows) (r row, err error) { return r, rows.Scan(&r.node, &r.n) }
 	name := func(rows *sql.Rows) (r row, err error) { return r, rows.Scan(&r.node, &r.name) }
 	for _, one := range []struct {
-		stmt *dialect.Stmt
-		args dialect.Args
+		stmt *sqlrun.Stmt
+		args sqlrun.Args
 		scan func(*sql.Rows) (row, error)
 		note func(s *Serving, r row)
 	}{
-		{store.ServedQueues, dialect.Args{"nodes": nodes}, count, func(s *Serving, r row) { s.Queues = r.n }},
-		{store.ServedNames, dialect.Args{"nodes": nodes, "limit": mostServed}, name, func(s *Serving, r row) { s.Names = append(s.Names, r.name) }},
-		{store.LeasedBlocks, dialect.Args{"nodes": nodes}, count, func(s *Serving, r row) { s.Blocks = r.n }},
+		{store.ServedQueues, sqlrun.Args{"nodes": nodes}, count, func(s *Serving, r row) { s.Queues = r.n }},
+		{store.ServedNames, sqlrun.Args{"nodes": nodes, "limit": mostServed}, name, func(s *Serving, r row) { s.Names = append(s.Names, r.name) }},
+		{store.LeasedBlocks, sqlrun.Args{"nodes": nodes}, count, func(s *Serving, r row) { s.Blocks = r.n }},
 	} {
-		rows, err := dialect.Select(ctx, &c.db.Session, one.stmt, one.args, one.scan)
+		rows, err := sqlrun.Select(ctx, &c.db.Session, one.stmt, one.args, one.scan)
 		if err != nil {
 			return nil, err
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -35,7 +35,7 @@ func (c *Client) Stats(ctx context.Context, queue string, limit int) (all []Stat
 	}
 	for _, of := range []struct {
 		state State
-		stmt  *dialect.Stmt
+		stmt  *sqlrun.Stmt
 	}{
 		{StateReady, store.StatReady},
 		{StateDelayed, store.StatDelayed},
@@ -53,23 +53,23 @@ func (c *Client) Stats(ctx context.Context, queue string, limit int) (all []Stat
 }
 
 // statsOf counts the jobs of a state by kind.
-func (c *Client) statsOf(ctx context.Context, q *Queue, state State, stmt *dialect.Stmt, limit int) ([]Stat, error) {
+func (c *Client) statsOf(ctx context.Context, q *Queue, state State, stmt *sqlrun.Stmt, limit int) ([]Stat, error) {
 	divided, err := c.places(ctx, q, state)
 	if err != nil {
 		return nil, err
 	}
 	each := (limit + len(divided) - 1) / max(1, len(divided))
-	var parts []dialect.Args
+	var parts []sqlrun.Args
 	for _, d := range divided {
 		for p := Urgent; p <= Idle; p++ {
 			if p == Urgent || state == StateReady {
-				parts = append(parts, dialect.Args{"at": len(parts), "divided": d, "priority": p})
+				parts = append(parts, sqlrun.Args{"at": len(parts), "divided": d, "priority": p})
 			}
 		}
 	}
 	stats, seen, more := map[string]*Stat{}, make([]int, len(parts)), false
 	for some := range slices.Chunk(parts, 256) {
-		_, err := dialect.Select(ctx, &c.db.Session, stmt, dialect.Args{"queue": q.id, "limit": each, "rows": some},
+		_, err := sqlrun.Select(ctx, &c.db.Session, stmt, sqlrun.Args{"queue": q.id, "limit": each, "rows": some},
 			func(rows *sql.Rows) (none struct{}, err error) {
 				var at, n int
 				var kind string

@@ -4,7 +4,7 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -16,7 +16,7 @@ type Surplus struct {
 
 // Surplus lists up to limit queues, by name, that have more workers than blocks.
 func (c *Client) Surplus(ctx context.Context, limit int) ([]Surplus, error) {
-	return dialect.Select(ctx, &c.db.Session, store.SurplusWorkers, dialect.Args{"limit": limit}, func(rows *sql.Rows) (s Surplus, err error) {
+	return sqlrun.Select(ctx, &c.db.Session, store.SurplusWorkers, sqlrun.Args{"limit": limit}, func(rows *sql.Rows) (s Surplus, err error) {
 		return s, rows.Scan(&s.Queue, &s.Workers, &s.Blocks)
 	})
 }

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -357,7 +357,7 @@ func TestKeepDeadMax(t *testing.T) {
 		q := edit(t, c, func(*Queue) {})
 		must(t, w.purgeSurplus(t.Context(), q.id, 3))
 		if left := db.List(t, `SELECT id FROM {prefix}job_dead WHERE queue_id = :queue ORDER BY id`,
-			dialect.Args{"queue": q.id}); len(left) != 3 || left[0] != fmt.Sprint(ids[n-3]) {
+			sqlrun.Args{"queue": q.id}); len(left) != 3 || left[0] != fmt.Sprint(ids[n-3]) {
 			t.Fatalf("left are %q", left)
 		}
 		start(t, w) // sweeps when it starts
@@ -389,7 +389,7 @@ func TestPurge(t *testing.T) {
 		start(t, worker(t, c, WorkerOptions{Queues: []string{"later"}, BuryUnknown: true})) // sweeps when it starts
 		eventually(t, "one is gone", func() bool {
 			var n int
-			db.Scan(t, `SELECT COUNT(*) FROM {prefix}job_dead`, dialect.Args{}, &n)
+			db.Scan(t, `SELECT COUNT(*) FROM {prefix}job_dead`, sqlrun.Args{}, &n)
 			return n == 2
 		})
 		for name, n := range map[string]int{"soon": 0, "ever": 1, "later": 1} {

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -61,7 +61,7 @@ type Moved struct {
 // may be doing jobs at most once, which end first.
 func (c *Client) Move(ctx context.Context, from, to string, opt MoveOptions) (Moved, error) {
 	for _, kind := range opt.Kinds {
-		if err := dialect.CheckName(kind); err != nil {
+		if err := sqlrun.CheckName(kind); err != nil {
 			return Moved{}, invalid("kind", "%v", err)
 		}
 	}
@@ -150,7 +150,7 @@ func (t *transfer) run(ctx context.Context) error {
 // takeAll takes all blocks of both queues, as soon as the others leave them.
 func (t *transfer) takeAll(ctx context.Context) error {
 	for _, q := range t.w.queues {
-		args := dialect.Args{"queue": q.id, "node": t.node, "busy": busyMoving, "does": nil}
+		args := sqlrun.Args{"queue": q.id, "node": t.node, "busy": busyMoving, "does": nil}
 		if _, err := t.w.db.Exec(ctx, store.RegisterWorker, args); err != nil {
 			return err
 		}
@@ -248,7 +248,7 @@ func (t *transfer) walk(ctx context.Context) error {
 		}
 		now := t.c.clock.now()
 		for _, pass := range []struct {
-			stmt *dialect.Stmt
+			stmt *sqlrun.Stmt
 			from table
 			pick func(*stander) bool
 		}{
@@ -306,7 +306,7 @@ func (t *transfer) stays(s *stander, order int64) {
 
 // pass goes through the jobs of a block in a table, by their ids, and moves those that are
 // picked.
-func (t *transfer) pass(ctx context.Context, divided int, stmt *dialect.Stmt, from table, pick func(*stander) bool) error {
+func (t *transfer) pass(ctx context.Context, divided int, stmt *sqlrun.Stmt, from table, pick func(*stander) bool) error {
 	for after := int64(0); ; {
 		all, err := t.page(ctx, divided, stmt, after)
 		if err != nil {
@@ -329,14 +329,14 @@ func (t *transfer) pass(ctx context.Context, divided int, stmt *dialect.Stmt, fr
 
 // page lists the next jobs by their ids: those of each priority, so there may be more than
 // the chunk up to which they are all.
-func (t *transfer) page(ctx context.Context, divided int, stmt *dialect.Stmt, after int64) (all []stander, err error) {
-	args := dialect.Args{"queue": t.from.id, "divided": divided, "limit": store.Chunk, "after": after}
+func (t *transfer) page(ctx context.Context, divided int, stmt *sqlrun.Stmt, after int64) (all []stander, err error) {
+	args := sqlrun.Args{"queue": t.from.id, "divided": divided, "limit": store.Chunk, "after": after}
 	for _, p := range store.Priorities {
 		args["after"+p] = after
 	}
-	err = t.c.db.Pipeline(ctx, &dialect.Step{ // for the sake of its plans
+	err = t.c.db.Pipeline(ctx, &sqlrun.Step{ // for the sake of its plans
 		Stmt: stmt, Args: args,
-		Scan: func(row *dialect.Row) error {
+		Scan: func(row *sqlrun.Row) error {
 			all = append(all, stander{
 				id: row.Int(0), priority: int(row.Int(1)), kind: string(row.Bytes(2)), key: textOf(row, 3), unique: textOf(row, 4),
 				runAt: row.Int(5), holds: row.Int(6) != 0,
@@ -348,7 +348,7 @@ func (t *transfer) page(ctx context.Context, divided int, stmt *dialect.Stmt, af
 	return all, err
 }
 
-func textOf(row *dialect.Row, column int) string {
+func textOf(row *sqlrun.Row, column int) string {
 	if row.Null(column) {
 		return ""
 	}
@@ -371,7 +371,7 @@ func (t *transfer) send(ctx context.Context, divided int, from table, batch []*s
 		}
 		var n int
 		var taken map[int64]bool
-		err := t.c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		err := t.c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 			n, taken = 0, map[int64]bool{}
 			return t.sendIn(ctx, tx, divided, from, batch, &n, taken)
 		})
@@ -404,7 +404,7 @@ func (t *transfer) order(ctx context.Context, batch []*stander) error {
 	if t.to.ordered || !slices.ContainsFunc(batch, func(s *stander) bool { return s.key != "" }) {
 		return nil
 	}
-	_, err := t.c.db.Exec(ctx, store.SetOrdered, dialect.Args{"queue": t.to.id})
+	_, err := t.c.db.Exec(ctx, store.SetOrdered, sqlrun.Args{"queue": t.to.id})
 	if err == nil {
 		t.to, err = t.c.read(ctx, t.to.Name)
 	}
@@ -413,7 +413,7 @@ func (t *transfer) order(ctx context.Context, batch []*stander) error {
 
 // sendIn moves those of some jobs that are still there. It counts them, or says whose
 // unique keys are taken.
-func (t *transfer) sendIn(ctx context.Context, tx *dialect.Session, divided int, from table, batch []*stander,
+func (t *transfer) sendIn(ctx context.Context, tx *sqlrun.Session, divided int, from table, batch []*stander,
 	n *int, taken map[int64]bool,
 ) error {
 	var parts [Idle + 1][]*stander
@@ -433,7 +433,7 @@ func (t *transfer) sendIn(ctx context.Context, tx *dialect.Session, divided int,
 		for i, s := range part {
 			ids[i] = s.id
 		}
-		here, err := dialect.Select(ctx, tx, lockStatements[from], store.JobArgs(t.from.id, divided, priority, ids), store.ScanID)
+		here, err := sqlrun.Select(ctx, tx, lockStatements[from], store.JobArgs(t.from.id, divided, priority, ids), store.ScanID)
 		if err != nil {
 			return err
 		}
@@ -447,17 +447,17 @@ func (t *transfer) sendIn(ctx context.Context, tx *dialect.Session, divided int,
 		if len(taken) > 0 {
 			continue // to know of all
 		}
-		rows := make([]dialect.Args, len(part))
+		rows := make([]sqlrun.Args, len(part))
 		for i, s := range part {
 			target := t.to.block(s.key, s.id)
 			reached[target] = true
-			rows[i] = dialect.Args{"queue": t.from.id, "block": divided, "urgency": priority, "job": s.id, "target": target}
+			rows[i] = sqlrun.Args{"queue": t.from.id, "block": divided, "urgency": priority, "job": s.id, "target": target}
 		}
 		stmt := store.PassReady
 		if from == tableDelayed {
 			stmt = store.DivideAnew
 		}
-		m, err := tx.Exec(ctx, stmt, dialect.Args{"to": t.to.id, "rows": rows})
+		m, err := tx.Exec(ctx, stmt, sqlrun.Args{"to": t.to.id, "rows": rows})
 		if t.c.db.Dialect.Duplicate(err) {
 			return fmt.Errorf("%w: a job of queue %q has the id of one of queue %q", ErrState, t.to.Name, t.from.Name)
 		}
@@ -477,7 +477,7 @@ func (t *transfer) sendIn(ctx context.Context, tx *dialect.Session, divided int,
 
 // stillMine returns errBlockLost unless the blocks that a transaction has reached are still
 // this process's, until its end.
-func (t *transfer) stillMine(ctx context.Context, tx *dialect.Session, divided int, reached map[int]bool) error {
+func (t *transfer) stillMine(ctx context.Context, tx *sqlrun.Session, divided int, reached map[int]bool) error {
 	t.w.mu.Lock()
 	held := []*block{t.w.queues[0].blocks[divided]}
 	for target := range reached {
@@ -497,7 +497,7 @@ func (t *transfer) stillMine(ctx context.Context, tx *dialect.Session, divided i
 
 // sendKeys takes the unique keys of jobs in the other queue, and gives them up here. It
 // notes which are taken there.
-func (t *transfer) sendKeys(ctx context.Context, tx *dialect.Session, part []*stander, taken map[int64]bool) error {
+func (t *transfer) sendKeys(ctx context.Context, tx *sqlrun.Session, part []*stander, taken map[int64]bool) error {
 	var theirs store.Uniques
 	for _, s := range part {
 		theirs.Add(s.id, s.unique)
@@ -507,7 +507,7 @@ func (t *transfer) sendKeys(ctx context.Context, tx *dialect.Session, part []*st
 	}
 	until := map[int64]int64{}
 	for args := range theirs.Args(t.from.id) {
-		_, err := dialect.Select(ctx, tx, store.KeysUntil, args, func(rows *sql.Rows) (none struct{}, err error) {
+		_, err := sqlrun.Select(ctx, tx, store.KeysUntil, args, func(rows *sql.Rows) (none struct{}, err error) {
 			var id, us int64
 			err = rows.Scan(&id, &us)
 			until[id] = us

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -48,13 +49,13 @@ func New(db *dialect.DB, opt Options) (*Client, error) {
 	if opt.Logger == nil {
 		opt.Logger = slog.Default()
 	}
-	if err := dialect.CheckName(opt.Node); err != nil || len(opt.Node) > 100 {
+	if err := sqlrun.CheckName(opt.Node); err != nil || len(opt.Node) > 100 {
 		return nil, invalid("node", "use up to 100 bytes: %v", err)
 	}
 	if opt.Blocks < 1 || opt.Blocks > 1000 {
 		return nil, invalid("blocks", "%d is not 1 to 1000", opt.Blocks)
 	}
-	opt.Version = dialect.CutVersion(opt.Version)
+	opt.Version = sqlrun.CutVersion(opt.Version)
 	if opt.Doorbell != "" {
 		if err := checkDoorbell(opt.Doorbell); err != nil {
 			return nil, err

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -58,7 +58,7 @@ const (
 
 // sync reads the database's clock, unless it was read a moment ago. While one caller does,
 // the others go on with what is known.
-func (c *clock) sync(ctx context.Context, db *dialect.Session, at instant.Instant) error {
+func (c *clock) sync(ctx context.Context, db *sqlrun.Session, at instant.Instant) error {
 	if !c.stale(at) {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (c *clock) asked() {
 
 // ask reads the clock on one connection, so that waiting for it is not part of the
 // round trip, until the bounds are close or this does not help.
-func (c *clock) ask(ctx context.Context, db *dialect.Session) error {
+func (c *clock) ask(ctx context.Context, db *sqlrun.Session) error {
 	held, release, err := db.Hold(ctx)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (c *clock) ask(ctx context.Context, db *dialect.Session) error {
 }
 
 // read reads the clock once.
-func (c *clock) read(ctx context.Context, db *dialect.Session) error {
+func (c *clock) read(ctx context.Context, db *sqlrun.Session) error {
 	before := instant.Now()
 	var us int64
 	if err := db.Get(ctx, store.ReadClock, nil, &us); err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/sqlite"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlconn"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -230,7 +231,7 @@ func refusing(t *testing.T, db *dbtest.DB, refusal error) (c *Client, let func(b
 	t.Helper()
 	u, err := url.Parse(db.URL)
 	must(t, err)
-	base, err := db.Dialect.Connector(u, dialect.Options{ApplicationName: "dbcron"})
+	base, err := db.Dialect.Connector(u, sqlrun.Options{ApplicationName: "dbcron"})
 	must(t, err)
 	var refused atomic.Bool
 	refusals = &atomic.Int64{}
@@ -242,7 +243,7 @@ func refusing(t *testing.T, db *dbtest.DB, refusal error) (c *Client, let func(b
 		return func(_ context.Context, _ string, call func() error) error { return call() }, nil
 	}))
 	t.Cleanup(func() { must(t, pool.Close()) })
-	own, err := engines.Wrap(t.Context(), pool, db.Options())
+	own, err := engines.Wrap(t.Context(), pool, dialect.Options(db.Options()))
 	must(t, err)
 	pool.SetMaxIdleConns(0)
 	c, err = New(own, Options{Logger: quiet(), Blocks: 2})

@@ -11,6 +11,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/backoff"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -86,7 +87,7 @@ func (c *Client) enqueueMany(ctx context.Context, jobs []Job) (all []Enqueued, e
 
 // EnqueueTx enqueues jobs in a transaction of the caller's, on the same database:
 // they are there if and when it commits. tx is a *sql.Tx, a *sql.Conn, or a pgx.Tx
-// made fit by [dialect.Pgx].
+// made fit by [sqlrun.Pgx].
 //
 // On PostgreSQL the commit itself notifies workers that wait for jobs: see docs/queue.md. wake may
 // be called after the commit, not after a rollback: then workers of this process notice at once
@@ -225,7 +226,7 @@ func pauseAfter(failures int) time.Duration {
 func notSent(err error) error { return fmt.Errorf("queue: nothing was enqueued: %w", err) }
 
 // uncertain marks errors after which the commit may have happened or not.
-func uncertain(d *dialect.Dialect, err error) error {
+func uncertain(d *sqlrun.Dialect, err error) error {
 	if d.Uncertain(err) {
 		return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
 	}

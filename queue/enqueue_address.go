@@ -8,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -20,8 +21,8 @@ import (
 // it for those who come next. This package's own transactions read all in themselves.
 type source struct {
 	c       *Client
-	tx      *dialect.Session // the transaction; nil: the pool
-	foreign bool             // which is not this package's, and may last
+	tx      *sqlrun.Session // the transaction; nil: the pool
+	foreign bool            // which is not this package's, and may last
 	at      instant.Instant
 	keyed   map[int]bool // queues that are known in the transaction to have keys
 }
@@ -31,7 +32,7 @@ func (c *Client) callers(tx dialect.Execer) *source {
 	return &source{c: c, tx: c.db.On(tx), foreign: true, at: instant.Now()}
 }
 
-func (c *Client) own(tx *dialect.Session) *source { return &source{c: c, tx: tx, at: instant.Now()} }
+func (c *Client) own(tx *sqlrun.Session) *source { return &source{c: c, tx: tx, at: instant.Now()} }
 
 // address finds the jobs' queues. It leaves the jobs as they are: routes may change before
 // it is called again.
@@ -65,7 +66,7 @@ func (s *source) address(ctx context.Context, jobs []Job, rows []jobRow) error {
 }
 
 // on is the session to read on.
-func (s *source) on() *dialect.Session {
+func (s *source) on() *sqlrun.Session {
 	if s.tx != nil {
 		return s.tx
 	}
@@ -125,7 +126,7 @@ func (s *source) create(ctx context.Context, name string) (q *Queue, err error) 
 		}
 		return s.c.read(ctx, name)
 	}
-	done, err := s.beside(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	done, err := s.beside(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		if err := createIn(ctx, tx, name, s.c.opt.Blocks, false); err != nil {
 			return err
 		}
@@ -151,7 +152,7 @@ const (
 // beside does what is done once in a queue's life beside a caller's transaction, if there is a
 // connection: in it others would have to wait for its end. It returns false if it is to be
 // done in the transaction.
-func (s *source) beside(ctx context.Context, do func(context.Context, *dialect.Session) error) (bool, error) {
+func (s *source) beside(ctx context.Context, do func(context.Context, *sqlrun.Session) error) (bool, error) {
 	if !s.foreign || s.c.db.Dialect.SkipLocked == "" { // nothing can be written beside the one writer
 		return false, nil
 	}
@@ -188,7 +189,7 @@ func tooLarge(j *Job, queue string, limit int) error {
 // order notes that a queue has keys. Whoever reads jobs sees that before the first job
 // with a key, or at the same moment.
 func (s *source) order(ctx context.Context, q *Queue) error {
-	args := dialect.Args{"queue": q.id}
+	args := sqlrun.Args{"queue": q.id}
 	if s.tx == nil {
 		if _, err := s.c.db.Exec(ctx, store.SetOrdered, args); err != nil {
 			return err
@@ -208,7 +209,7 @@ func (s *source) order(ctx context.Context, q *Queue) error {
 		return err
 	}
 	if err != nil || !now.ordered {
-		mark := func(ctx context.Context, tx *dialect.Session) error {
+		mark := func(ctx context.Context, tx *sqlrun.Session) error {
 			_, err := tx.Exec(ctx, store.SetOrdered, args)
 			return err
 		}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -20,14 +20,14 @@ import (
 // get other ids: whoever does so knows that nothing was committed.
 func (c *Client) write(ctx context.Context, rows []jobRow) error {
 	if !c.atOnce(rows) {
-		return c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		return c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 			if err := c.name(ctx, tx, rows); err != nil {
 				return err
 			}
 			return c.insertAll(ctx, tx, rows)
 		})
 	}
-	return c.db.WithConn(ctx, func(ctx context.Context, on *dialect.Session) error {
+	return c.db.WithConn(ctx, func(ctx context.Context, on *sqlrun.Session) error {
 		if err := c.name(ctx, on, rows); err != nil {
 			return err
 		}
@@ -40,15 +40,15 @@ func (c *Client) write(ctx context.Context, rows []jobRow) error {
 var errMixed = errors.New("some of the jobs are due already")
 
 // insert inserts rows that have ids by one statement.
-func (c *Client) insert(ctx context.Context, on *dialect.Session, rows []jobRow) error {
+func (c *Client) insert(ctx context.Context, on *sqlrun.Session, rows []jobRow) error {
 	if slices.ContainsFunc(rows, func(r jobRow) bool { return (r.runAt != 0) != (rows[0].runAt != 0) }) {
 		return errMixed
 	}
-	if len(rows) > store.Chunk || weightOf(rows) > dialect.MaxBytes && len(rows) > 1 {
+	if len(rows) > store.Chunk || weightOf(rows) > sqlrun.MaxBytes && len(rows) > 1 {
 		return on.Copy(ctx, "job", store.CopyColumns, stored(rows))
 	}
 	all := stored(rows)
-	_, err := on.Exec(ctx, store.Insertion(all), dialect.Args{"rows": all})
+	_, err := on.Exec(ctx, store.Insertion(all), sqlrun.Args{"rows": all})
 	return err
 }
 
@@ -87,7 +87,7 @@ func (c *Client) atOnce(rows []jobRow) bool {
 	if slices.ContainsFunc(rows, func(r jobRow) bool { return r.Delay > 0 || !r.RunAt.IsZero() }) {
 		return false
 	}
-	return len(rows) <= store.Chunk && weightOf(rows) <= dialect.MaxBytes || c.db.CanCopy()
+	return len(rows) <= store.Chunk && weightOf(rows) <= sqlrun.MaxBytes || c.db.CanCopy()
 }
 
 // weight is how many bytes a row takes in an INSERT at the most.
@@ -104,7 +104,7 @@ func weightOf(rows []jobRow) (n int) {
 
 // name gives rows their ids, and with them their blocks and times. What is sent on the
 // session after it waits for nothing.
-func (c *Client) name(ctx context.Context, on *dialect.Session, rows []jobRow) error {
+func (c *Client) name(ctx context.Context, on *sqlrun.Session, rows []jobRow) error {
 	err := c.ready(ctx, on, rows)
 	if err == nil {
 		c.number(rows)
@@ -113,7 +113,7 @@ func (c *Client) name(ctx context.Context, on *dialect.Session, rows []jobRow) e
 }
 
 // ready reads what has to be known before rows get their ids.
-func (c *Client) ready(ctx context.Context, on *dialect.Session, rows []jobRow) error {
+func (c *Client) ready(ctx context.Context, on *sqlrun.Session, rows []jobRow) error {
 	err := c.fit(ctx, on, rows)
 	if err == nil {
 		err = c.refresh(ctx, on, rows)
@@ -125,14 +125,14 @@ func (c *Client) ready(ctx context.Context, on *dialect.Session, rows []jobRow) 
 }
 
 // fit returns an error if a payload is larger than the server takes in one statement.
-func (c *Client) fit(ctx context.Context, on *dialect.Session, rows []jobRow) error {
+func (c *Client) fit(ctx context.Context, on *sqlrun.Session, rows []jobRow) error {
 	for i := range rows {
 		j := rows[i].Job
 		room, err := on.Room(ctx, 2*len(j.Payload))
 		if err != nil {
 			return err
 		}
-		if 2*len(j.Payload) > room && dialect.Quoted(j.Payload) > room {
+		if 2*len(j.Payload) > room && sqlrun.Quoted(j.Payload) > room {
 			return ofMany(i, len(rows), fmt.Errorf("%w: payload: it has %d bytes, and the server takes %d in a statement; store it elsewhere and enqueue its name, or raise max_allowed_packet",
 				ErrTooLarge, len(j.Payload), room))
 		}
@@ -142,7 +142,7 @@ func (c *Client) fit(ctx context.Context, on *dialect.Session, rows []jobRow) er
 
 // refresh reads the settings of rows' queues again that are so old that a generation of
 // blocks may have begun which they do not tell of: it took long to get a connection.
-func (c *Client) refresh(ctx context.Context, on *dialect.Session, rows []jobRow) error {
+func (c *Client) refresh(ctx context.Context, on *sqlrun.Session, rows []jobRow) error {
 	if !stale(rows) {
 		return nil
 	}
@@ -184,12 +184,12 @@ func (j *Job) waits(now int64) bool {
 }
 
 // insertAll inserts rows in a transaction, but for those whose unique keys are in use.
-func (c *Client) insertAll(ctx context.Context, tx *dialect.Session, rows []jobRow) error {
+func (c *Client) insertAll(ctx context.Context, tx *sqlrun.Session, rows []jobRow) error {
 	return c.insertBy(ctx, tx, rows, store.Insertion)
 }
 
 // insertBy is insertAll by the statements that of picks.
-func (c *Client) insertBy(ctx context.Context, tx *dialect.Session, rows []jobRow, of func(store.Jobs) *dialect.Stmt) error {
+func (c *Client) insertBy(ctx context.Context, tx *sqlrun.Session, rows []jobRow, of func(store.Jobs) *sqlrun.Stmt) error {
 	if anyTied(rows) {
 		err := enter(ctx, tx, rows)
 		if err == nil {
@@ -205,7 +205,7 @@ func (c *Client) insertBy(ctx context.Context, tx *dialect.Session, rows []jobRo
 	ready, delayed := split(rows)
 	for _, part := range slices.Concat(parts(ready), parts(delayed)) {
 		all := stored(part)
-		if _, err := tx.Exec(ctx, of(all), dialect.Args{"rows": all, "channel": c.bells.channel()}); err != nil {
+		if _, err := tx.Exec(ctx, of(all), sqlrun.Args{"rows": all, "channel": c.bells.channel()}); err != nil {
 			return err
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -119,7 +119,7 @@ func (s *sender) take() []*sending {
 	now := s.client.clock.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := store.PartOf(s.waiting, dialect.MaxBytes, func(one **sending) int { return (*one).rows[0].weight() })
+	n := store.PartOf(s.waiting, sqlrun.MaxBytes, func(one **sending) int { return (*one).rows[0].weight() })
 	for i := range n {
 		if s.waiting[i].jobs[0].waits(now) != s.waiting[0].jobs[0].waits(now) {
 			n = i
@@ -160,7 +160,7 @@ func (s *sender) attempt(part []*sending) (taken []*sending, rows []jobRow, err 
 	ctx, cancel := context.WithTimeout(context.Background(), sendTime)
 	defer cancel()
 	c := s.client
-	err = c.db.WithConn(ctx, func(ctx context.Context, on *dialect.Session) error {
+	err = c.db.WithConn(ctx, func(ctx context.Context, on *sqlrun.Session) error {
 		if part == nil {
 			part = s.take()
 		}

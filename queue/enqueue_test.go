@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -384,7 +384,7 @@ func TestEnqueueTxFirst(t *testing.T) {
 		c := client(t, db, Options{})
 		job := Job{Queue: "new", Kind: "x", Key: "k"}
 		back := errors.New("rolled back")
-		err := db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+		err := db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
 			if _, _, err := c.EnqueueTx(ctx, tx.Execer(), job); err != nil {
 				return err
 			}
@@ -392,7 +392,7 @@ func TestEnqueueTxFirst(t *testing.T) {
 		})
 		want(t, "the transaction", err, back)
 		var ids []int64
-		must(t, db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) (err error) {
+		must(t, db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) (err error) {
 			all, _, err := c.EnqueueTx(ctx, tx.Execer(), job)
 			ids = idsOfAll(all)
 			return err

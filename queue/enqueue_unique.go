@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -37,13 +37,13 @@ func enqueued(rows []jobRow) []Enqueued {
 
 // claimKeys takes the unique keys of rows in a transaction, and returns the rows that
 // are to be enqueued. The others say who has their keys.
-func claimKeys(ctx context.Context, tx *dialect.Session, rows []jobRow) (fresh []jobRow, err error) {
+func claimKeys(ctx context.Context, tx *sqlrun.Session, rows []jobRow) (fresh []jobRow, err error) {
 	type key struct {
 		queue int
 		once  string
 	}
 	first := map[key]*jobRow{} // of several rows of a key
-	var all []dialect.Args
+	var all []sqlrun.Args
 	for i := range rows {
 		r := &rows[i]
 		r.holder = 0
@@ -54,13 +54,13 @@ func claimKeys(ctx context.Context, tx *dialect.Session, rows []jobRow) (fresh [
 			continue
 		}
 		first[key{r.queue, r.Unique}] = r
-		row := dialect.Args{"at": i, "queue": r.queue, "once": r.Unique, "job": r.id, "until_us": nil}
+		row := sqlrun.Args{"at": i, "queue": r.queue, "once": r.Unique, "job": r.id, "until_us": nil}
 		if r.UniqueFor > 0 {
 			row["until_us"] = store.TimeOf(r.id).Add(r.UniqueFor).UnixMicro()
 		}
 		all = append(all, row)
 	}
-	slices.SortFunc(all, func(a, b dialect.Args) int { // so that nobody waits for another in a circle
+	slices.SortFunc(all, func(a, b sqlrun.Args) int { // so that nobody waits for another in a circle
 		return cmp.Or(cmp.Compare(a["queue"].(int), b["queue"].(int)), cmp.Compare(a["once"].(string), b["once"].(string)))
 	})
 	for part := range slices.Chunk(all, store.Chunk) {
@@ -82,13 +82,13 @@ func claimKeys(ctx context.Context, tx *dialect.Session, rows []jobRow) (fresh [
 
 // claimPart takes keys, and notes who has those that it does not get. One that is freed
 // between two of its statements is tried again.
-func claimPart(ctx context.Context, tx *dialect.Session, rows []jobRow, part []dialect.Args) error {
+func claimPart(ctx context.Context, tx *sqlrun.Session, rows []jobRow, part []sqlrun.Args) error {
 	for range 100 {
-		if _, err := tx.Exec(ctx, store.TakeKeys, dialect.Args{"rows": part}); err != nil {
+		if _, err := tx.Exec(ctx, store.TakeKeys, sqlrun.Args{"rows": part}); err != nil {
 			return err
 		}
 		known, over := map[int]int64{}, map[int]bool{}
-		_, err := dialect.Select(ctx, tx, store.KeyHolders, dialect.Args{"rows": part}, func(found *sql.Rows) (none struct{}, err error) {
+		_, err := sqlrun.Select(ctx, tx, store.KeyHolders, sqlrun.Args{"rows": part}, func(found *sql.Rows) (none struct{}, err error) {
 			var at int
 			var job int64
 			var free bool
@@ -99,7 +99,7 @@ func claimPart(ctx context.Context, tx *dialect.Session, rows []jobRow, part []d
 		if err != nil {
 			return err
 		}
-		var again []dialect.Args
+		var again []sqlrun.Args
 		for _, row := range part {
 			at := row["at"].(int)
 			switch holder, ok := known[at]; {
@@ -109,7 +109,7 @@ func claimPart(ctx context.Context, tx *dialect.Session, rows []jobRow, part []d
 				rows[at].holder = holder
 				continue
 			case ok:
-				args := dialect.Args{"holder": holder, "queue": row["queue"], "once": row["once"], "job": row["job"], "until_us": row["until_us"]}
+				args := sqlrun.Args{"holder": holder, "queue": row["queue"], "once": row["once"], "job": row["job"], "until_us": row["until_us"]}
 				if n, err := tx.Exec(ctx, store.TakeOverKey, args); err != nil || n > 0 {
 					if err != nil {
 						return err
@@ -128,7 +128,7 @@ func claimPart(ctx context.Context, tx *dialect.Session, rows []jobRow, part []d
 
 // reclaimKeys takes the unique keys of jobs again that have ended, and are to come back.
 // It returns those that have none, or have got theirs; the others say who has theirs.
-func reclaimKeys(ctx context.Context, tx *dialect.Session, queue int, rows []jobRow) (back []jobRow, err error) {
+func reclaimKeys(ctx context.Context, tx *sqlrun.Session, queue int, rows []jobRow) (back []jobRow, err error) {
 	if back, err = claimKeys(ctx, tx, rows); err != nil {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -169,7 +169,7 @@ func TestUniqueUntilTheEnd(t *testing.T) {
 }
 
 func inTx(ctx context.Context, db *dbtest.DB, d *Delivery) error {
-	return db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error { return d.CompleteTx(ctx, tx.Execer()) })
+	return db.Tx(ctx, func(ctx context.Context, tx *sqlrun.Session) error { return d.CompleteTx(ctx, tx.Execer()) })
 }
 
 // keysOf counts the unique keys that are in use.
@@ -441,16 +441,16 @@ func TestKeyStatements(t *testing.T) {
 			return slices.DeleteFunc(slices.Clone(all), func(row string) bool { return slices.Contains(gone, row) })
 		}
 		ids := store.JobArgs(1, 0, 0, []int64{7, 9, 10, 11})
-		ids["keys"] = []dialect.Args{{"once": "a"}, {"once": "c"}, {"once": "d"}, {"once": "e"}, {"once": "f"}, {"once": "i"}}
-		take := dialect.Args{"queue": 1, "once": "c", "holder": 9, "job": 99, "until_us": nil}
-		not := func(name string, value any) dialect.Args {
+		ids["keys"] = []sqlrun.Args{{"once": "a"}, {"once": "c"}, {"once": "d"}, {"once": "e"}, {"once": "f"}, {"once": "i"}}
+		take := sqlrun.Args{"queue": 1, "once": "c", "holder": 9, "job": 99, "until_us": nil}
+		not := func(name string, value any) sqlrun.Args {
 			args := maps.Clone(take)
 			args[name] = value
 			return args
 		}
 		for _, test := range []struct {
-			stmt *dialect.Stmt
-			args dialect.Args
+			stmt *sqlrun.Stmt
+			args sqlrun.Args
 			want []string
 		}{
 			{store.FreeKeys, ids, without("1 a 7 yes", "1 c 9 no", "1 e 11 yes")},
@@ -461,14 +461,14 @@ func TestKeyStatements(t *testing.T) {
 			{store.TakeOverKey, not("queue", 3), all},
 			{store.TakeOverKey, not("holder", 8), all},
 			{store.TakeOverKey, not("once", "d"), all},
-			{store.TakeOverKey, dialect.Args{"queue": 1, "once": "d", "holder": 10, "job": 99, "until_us": nil}, all}, // not yet
-			{store.TakeOverKey, dialect.Args{"queue": 1, "once": "e", "holder": 11, "job": 99, "until_us": nil}, all}, // it has yet to end
+			{store.TakeOverKey, sqlrun.Args{"queue": 1, "once": "d", "holder": 10, "job": 99, "until_us": nil}, all}, // not yet
+			{store.TakeOverKey, sqlrun.Args{"queue": 1, "once": "e", "holder": 11, "job": 99, "until_us": nil}, all}, // it has yet to end
 		} {
 			db.Do(t, `DELETE FROM {prefix}job_unique`, nil)
 			byHand(t, db, `INSERT INTO {prefix}job_unique (queue_id, unique_key, job, pending, free_at) VALUES
 				(1, 'a', 7, 'yes', NULL), (1, 'b', 8, 'yes', NULL), (1, 'c', 9, 'no', `+ago+`), (1, 'd', 10, 'no', `+ahead+`),
 				(1, 'e', 11, 'yes', `+ago+`), (1, 'f', 12, 'no', `+ago+`), (1, 'g', 7, 'no', `+ahead+`), (1, 'h', 11, 'yes', NULL), (1, 'i', 12, 'yes', NULL), (2, 'a', 7, 'yes', NULL), (2, 'c', 9, 'no', `+ago+`)`)
-			old, err := dialect.Select(t.Context(), &db.Session, store.OldKeys, dialect.Args{"limit": 10}, func(rows *sql.Rows) (text string, err error) {
+			old, err := sqlrun.Select(t.Context(), &db.Session, store.OldKeys, sqlrun.Args{"limit": 10}, func(rows *sql.Rows) (text string, err error) {
 				var queue, none, job int
 				err = rows.Scan(&queue, &none, &job)
 				return fmt.Sprint(queue, job), err
@@ -477,7 +477,7 @@ func TestKeyStatements(t *testing.T) {
 			if slices.Sort(old); !slices.Equal(old, []string{"1 12", "1 9", "2 9"}) {
 				t.Errorf("old are %q", old)
 			}
-			holders, err := dialect.Select(t.Context(), &db.Session, store.KeyHolders, dialect.Args{"rows": []dialect.Args{
+			holders, err := sqlrun.Select(t.Context(), &db.Session, store.KeyHolders, sqlrun.Args{"rows": []sqlrun.Args{
 				{"at": 1, "queue": 1, "once": "a"},
 				{"at": 2, "queue": 2, "once": "c"},
 				{"at": 3, "queue": 1, "once": "d"},

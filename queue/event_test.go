@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // collect waits until an event has come of each of so many jobs, and tells them as
@@ -226,7 +226,7 @@ func TestEnqueueMiddleware(t *testing.T) {
 		if got := r.all(); !slices.Equal(got, []string{"outer 1", "outer 1", "outer 2", "outer 1", "outer 1", "outer 1"}) {
 			t.Errorf("got %q", got)
 		}
-		if n := len(db.List(t, `SELECT id FROM {prefix}job WHERE trace = :traced`, dialect.Args{"traced": traced})); n != 7 ||
+		if n := len(db.List(t, `SELECT id FROM {prefix}job WHERE trace = :traced`, sqlrun.Args{"traced": traced})); n != 7 ||
 			rowsOf(t, db) != 7 {
 			t.Errorf("%d jobs were changed, of %d", n, rowsOf(t, db))
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -70,7 +71,7 @@ type Result struct {
 // NewGroup makes a group that is open: jobs are added by enqueueing them with its id as
 // their [Job.Group], by any process, and it does not end before [Client.Seal].
 func (c *Client) NewGroup(ctx context.Context, g Group) (id int64, err error) {
-	err = c.inGroup(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err = c.inGroup(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		id, err = c.newGroup(ctx, tx, g, GroupOpen)
 		return err
 	})
@@ -82,7 +83,7 @@ func (c *Client) NewGroup(ctx context.Context, g Group) (id int64, err error) {
 // id that the group has if it was made: [Client.Group] tells.
 func (c *Client) EnqueueGroup(ctx context.Context, g Group, jobs ...Job) (id int64, all []Enqueued, err error) {
 	wake := func() {}
-	err = c.inGroup(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err = c.inGroup(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		id, all, wake, err = c.enqueueGroup(ctx, c.own(tx), g, jobs)
 		return err
 	})
@@ -129,7 +130,7 @@ func (c *Client) enqueueGroup(ctx context.Context, in *source, g Group, jobs []J
 
 // inGroup runs a transaction that makes a group, again if an id is taken. It waits for the
 // database as Enqueue does.
-func (c *Client) inGroup(ctx context.Context, do func(context.Context, *dialect.Session) error) error {
+func (c *Client) inGroup(ctx context.Context, do func(context.Context, *sqlrun.Session) error) error {
 	for tries := 0; ; tries++ {
 		err := c.insist(ctx, func() error { return c.dbOf(ctx).ShortTx(ctx, do) })
 		if err == nil || !c.taken(err) || tries == 3 {
@@ -138,10 +139,10 @@ func (c *Client) inGroup(ctx context.Context, do func(context.Context, *dialect.
 	}
 }
 
-func (c *Client) newGroup(ctx context.Context, on *dialect.Session, g Group, state string) (int64, error) {
-	args := dialect.Args{"name": g.Name, "state": state, "callback": nil, "keep": keepGroup.Microseconds()}
+func (c *Client) newGroup(ctx context.Context, on *sqlrun.Session, g Group, state string) (int64, error) {
+	args := sqlrun.Args{"name": g.Name, "state": state, "callback": nil, "keep": keepGroup.Microseconds()}
 	if g.Name != "" {
-		if err := dialect.CheckName(g.Name); err != nil {
+		if err := sqlrun.CheckName(g.Name); err != nil {
 			return 0, invalid("name", "%v", err)
 		}
 	}
@@ -174,7 +175,7 @@ func (c *Client) newGroup(ctx context.Context, on *dialect.Session, g Group, sta
 // until then, best by its own jobs: while such a one runs the group does not end. To seal
 // it again does nothing. It returns ErrNotFound if there is no such group.
 func (c *Client) Seal(ctx context.Context, id int64) error {
-	n, err := c.db.Exec(ctx, store.SealGroup, dialect.Args{"group": id})
+	n, err := c.db.Exec(ctx, store.SealGroup, sqlrun.Args{"group": id})
 	if err != nil {
 		return err
 	}
@@ -191,7 +192,7 @@ func (c *Client) Seal(ctx context.Context, id int64) error {
 // jobs are done all the same, as if they were of none. It returns ErrNotFound if there is
 // no such group.
 func (c *Client) DeleteGroup(ctx context.Context, id int64) error {
-	n, err := c.db.Exec(ctx, store.DropGroup, dialect.Args{"group": id})
+	n, err := c.db.Exec(ctx, store.DropGroup, sqlrun.Args{"group": id})
 	if err == nil && n == 0 {
 		err = noGroup(id)
 	}
@@ -208,7 +209,7 @@ func (c *Client) Group(ctx context.Context, id int64) (GroupInfo, error) {
 		return GroupInfo{}, err
 	}
 	counts := map[store.MemberState]int{}
-	_, err = dialect.Select(ctx, &c.db.Session, store.CountMembers, dialect.Args{"group": id},
+	_, err = sqlrun.Select(ctx, &c.db.Session, store.CountMembers, sqlrun.Args{"group": id},
 		func(rows *sql.Rows) (none struct{}, err error) {
 			var state store.MemberState
 			var n int
@@ -222,7 +223,7 @@ func (c *Client) Group(ctx context.Context, id int64) (GroupInfo, error) {
 }
 
 func (c *Client) group(ctx context.Context, id int64) (GroupInfo, error) {
-	all, err := dialect.Select(ctx, &c.db.Session, store.GetGroup, dialect.Args{"group": id}, scanGroup)
+	all, err := sqlrun.Select(ctx, &c.db.Session, store.GetGroup, sqlrun.Args{"group": id}, scanGroup)
 	if err == nil && len(all) == 0 {
 		err = noGroup(id)
 	}
@@ -256,7 +257,7 @@ func (c *Client) Groups(ctx context.Context, state string, after int64, limit in
 	case limit < 1 || limit > 10_000:
 		return nil, invalid("limit", "%d is not 1 to 10000", limit)
 	}
-	return dialect.Select(ctx, &c.db.Session, store.ListGroups, dialect.Args{"state": state, "after": after, "limit": limit}, scanGroup)
+	return sqlrun.Select(ctx, &c.db.Session, store.ListGroups, sqlrun.Args{"state": state, "after": after, "limit": limit}, scanGroup)
 }
 
 // Results goes through the jobs of a group, by their ids, and tells what has become of
@@ -290,14 +291,14 @@ func (c *Client) ResultsAfter(ctx context.Context, group, after int64, limit int
 	if limit < 1 || limit > 10_000 {
 		return nil, false, invalid("limit", "%d is not 1 to 10000", limit)
 	}
-	args := dialect.Args{"group": group, "after": after, "limit": limit}
-	sizes, err := dialect.Select(ctx, &c.db.Session, store.WeighMembers, args, store.ScanID)
+	args := sqlrun.Args{"group": group, "after": after, "limit": limit}
+	sizes, err := sqlrun.Select(ctx, &c.db.Session, store.WeighMembers, args, store.ScanID)
 	if err != nil || len(sizes) == 0 {
 		return nil, false, err
 	}
 	n := store.PartOf(sizes, mostResults, func(size *int64) int { return int(*size) })
 	args["limit"] = n
-	all, err = dialect.Select(ctx, &c.db.Session, store.ListMembers, args, scanResult)
+	all, err = sqlrun.Select(ctx, &c.db.Session, store.ListMembers, args, scanResult)
 	return all, len(all) > 0 && (n < len(sizes) || n == limit), err
 }
 

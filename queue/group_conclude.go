@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -24,11 +24,11 @@ func (c *Client) tryConclude(ctx context.Context, ids ...int64) {
 func (c *Client) conclude(ctx context.Context, ids ...int64) error {
 	var errs []error
 	for part := range slices.Chunk(ids, store.Chunk) {
-		rows := make([]dialect.Args, len(part))
+		rows := make([]sqlrun.Args, len(part))
 		for i, id := range part {
-			rows[i] = dialect.Args{"crew": id}
+			rows[i] = sqlrun.Args{"crew": id}
 		}
-		ripe, err := dialect.Select(ctx, &c.dbOf(ctx).Session, store.RipeGroups, dialect.Args{"rows": rows}, store.ScanID)
+		ripe, err := sqlrun.Select(ctx, &c.dbOf(ctx).Session, store.RipeGroups, sqlrun.Args{"rows": rows}, store.ScanID)
 		errs = append(errs, err)
 		for _, id := range ripe {
 			errs = append(errs, c.endOne(ctx, id))
@@ -41,7 +41,7 @@ func (c *Client) conclude(ctx context.Context, ids ...int64) error {
 // no other from its end.
 func (c *Client) concludeAny(ctx context.Context) error {
 	for {
-		ripe, err := dialect.Select(ctx, &c.dbOf(ctx).Session, store.RipeAny, dialect.Args{"limit": store.Chunk}, store.ScanID)
+		ripe, err := sqlrun.Select(ctx, &c.dbOf(ctx).Session, store.RipeAny, sqlrun.Args{"limit": store.Chunk}, store.ScanID)
 		if err != nil {
 			return err
 		}
@@ -61,9 +61,9 @@ func (c *Client) concludeAny(ctx context.Context) error {
 // endOne ends a group if it has come to its end, and enqueues its callback with that.
 func (c *Client) endOne(ctx context.Context, id int64) error {
 	wake := func() {}
-	err := c.inGroup(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err := c.inGroup(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		wake = func() {}
-		args := dialect.Args{"group": id}
+		args := sqlrun.Args{"group": id}
 		var text sql.NullString
 		err := tx.Get(ctx, store.LockGroup, args, &text)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -96,26 +96,26 @@ func (c *Client) endOne(ctx context.Context, id int64) error {
 
 // purgeGroups removes groups whose time is over.
 func (c *Client) purgeGroups(ctx context.Context) error {
-	old, err := dialect.Select(ctx, &c.db.Session, store.OldGroups, dialect.Args{"limit": store.Chunk}, store.ScanID)
+	old, err := sqlrun.Select(ctx, &c.db.Session, store.OldGroups, sqlrun.Args{"limit": store.Chunk}, store.ScanID)
 	if err != nil {
 		return err
 	}
 	for _, id := range old {
 		for {
-			args := dialect.Args{"group": id, "limit": store.Chunk}
-			jobs, err := dialect.Select(ctx, &c.db.Session, store.SomeMembers, args, store.ScanID)
+			args := sqlrun.Args{"group": id, "limit": store.Chunk}
+			jobs, err := sqlrun.Select(ctx, &c.db.Session, store.SomeMembers, args, store.ScanID)
 			if err != nil {
 				return err
 			}
 			if len(jobs) == 0 {
 				break
 			}
-			args = dialect.Args{"group": id, "ids": jobs, "n": len(jobs)}
+			args = sqlrun.Args{"group": id, "ids": jobs, "n": len(jobs)}
 			if _, err := c.db.Exec(ctx, store.PurgeMembers, args); err != nil {
 				return err
 			}
 		}
-		if _, err := c.db.Exec(ctx, store.PurgeGroup, dialect.Args{"group": id}); err != nil {
+		if _, err := c.db.Exec(ctx, store.PurgeGroup, sqlrun.Args{"group": id}); err != nil {
 			return err
 		}
 	}

@@ -8,14 +8,14 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // What stands in the table of the members of groups.
 
 // enter locks the groups that rows are added to, in the order of their ids.
-func enter(ctx context.Context, tx *dialect.Session, rows []jobRow) error {
+func enter(ctx context.Context, tx *sqlrun.Session, rows []jobRow) error {
 	groups := map[int64]bool{}
 	for i := range rows {
 		if rows[i].Group != 0 {
@@ -24,7 +24,7 @@ func enter(ctx context.Context, tx *dialect.Session, rows []jobRow) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(groups)) {
 		var state string
-		switch err := tx.Get(ctx, store.EnterGroup, dialect.Args{"group": id}, &state); {
+		switch err := tx.Get(ctx, store.EnterGroup, sqlrun.Args{"group": id}, &state); {
 		case errors.Is(err, sql.ErrNoRows):
 			return noGroup(id)
 		case err != nil:
@@ -37,7 +37,7 @@ func enter(ctx context.Context, tx *dialect.Session, rows []jobRow) error {
 }
 
 // addTo adds rows to the groups that they name.
-func addTo(ctx context.Context, tx *dialect.Session, rows []jobRow) error {
+func addTo(ctx context.Context, tx *sqlrun.Session, rows []jobRow) error {
 	members := make([]jobRow, 0, len(rows))
 	for i := range rows {
 		if rows[i].Group != 0 {
@@ -45,7 +45,7 @@ func addTo(ctx context.Context, tx *dialect.Session, rows []jobRow) error {
 		}
 	}
 	for part := range slices.Chunk(members, store.Chunk) {
-		if _, err := tx.Exec(ctx, store.AddMembers, dialect.Args{"rows": stored(part)}); err != nil {
+		if _, err := tx.Exec(ctx, store.AddMembers, sqlrun.Args{"rows": stored(part)}); err != nil {
 			return err
 		}
 	}
@@ -53,7 +53,7 @@ func addTo(ctx context.Context, tx *dialect.Session, rows []jobRow) error {
 }
 
 // reopen has groups wait again for dead jobs that this transaction brings back.
-func reopen(ctx context.Context, tx *dialect.Session, rows []jobRow) error {
+func reopen(ctx context.Context, tx *sqlrun.Session, rows []jobRow) error {
 	var members []store.Ended
 	for i := range rows {
 		if rows[i].Group != 0 {

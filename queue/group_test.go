@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -568,7 +568,7 @@ func TestGroupTx(t *testing.T) {
 		for _, commits := range []bool{false, true} {
 			var id int64
 			var wake func()
-			err := db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) (err error) {
+			err := db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) (err error) {
 				if id, _, wake, err = c.EnqueueGroupTx(ctx, tx.Execer(), Group{Callback: end()}, members("x", "x")...); err == nil && !commits {
 					err = errTest
 				}
@@ -594,7 +594,7 @@ func TestGroupStatements(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		groups := []string{"1 sealed", "2 sealed", "3 open", "4 done", "5 done", "6 sealed"}
 		jobs := []string{"1 11 pending", "1 12 done", "2 21 done", "2 22 dead", "3 31 done", "4 41 done", "4 42 pending", "5 51 done"}
-		group := func(id int) dialect.Args { return dialect.Args{"group": id, "error": "because"} }
+		group := func(id int) sqlrun.Args { return sqlrun.Args{"group": id, "error": "because"} }
 		change := func(all []string, from, to string) (changed []string) {
 			for _, row := range all {
 				if row == from {
@@ -606,18 +606,18 @@ func TestGroupStatements(t *testing.T) {
 			}
 			return changed
 		}
-		finished := dialect.Args{"rows": []dialect.Args{{"crew": 1, "job": 11, "became": "dead", "made": nil, "why": "x"}}}
+		finished := sqlrun.Args{"rows": []sqlrun.Args{{"crew": 1, "job": 11, "became": "dead", "made": nil, "why": "x"}}}
 		for _, test := range []struct {
 			name   string
-			stmt   *dialect.Stmt
-			args   dialect.Args
+			stmt   *sqlrun.Stmt
+			args   sqlrun.Args
 			groups []string
 			jobs   []string
 		}{
 			{"finish", store.FinishMembers, finished, groups, change(jobs, "1 11 pending", "1 11 dead x")},
 			{
 				"finish in another group", store.FinishMembers,
-				dialect.Args{"rows": []dialect.Args{{"crew": 2, "job": 11, "became": "dead", "made": nil, "why": "x"}}},
+				sqlrun.Args{"rows": []sqlrun.Args{{"crew": 2, "job": 11, "became": "dead", "made": nil, "why": "x"}}},
 				groups, jobs,
 			},
 			{"seal", store.SealGroup, group(3), change(groups, "3 open", "3 sealed"), jobs},
@@ -628,7 +628,7 @@ func TestGroupStatements(t *testing.T) {
 			{"end what is empty", store.EndGroup, group(6), change(groups, "6 sealed", "6 done"), jobs},
 			{"drop", store.DropGroup, group(1), change(groups, "1 sealed", "1 done"), jobs},
 			{"accuse", store.AccuseGroup, group(5), change(groups, "5 done", "5 done because"), jobs},
-			{"purge members", store.PurgeMembers, dialect.Args{"group": 4, "ids": []int64{41, 51}, "n": 2}, groups, change(jobs, "4 41 done", "")},
+			{"purge members", store.PurgeMembers, sqlrun.Args{"group": 4, "ids": []int64{41, 51}, "n": 2}, groups, change(jobs, "4 41 done", "")},
 			{"purge", store.PurgeGroup, group(4), change(groups, "4 done", ""), jobs},
 			{"purge early", store.PurgeGroup, group(5), groups, jobs},
 		} {
@@ -639,9 +639,9 @@ func TestGroupStatements(t *testing.T) {
 				`INSERT INTO {prefix}job_member (group_id, job, queue_id, kind, state) VALUES
 				(1, 11, 1, 'x', 'pending'), (1, 12, 1, 'x', 'done'), (2, 21, 1, 'x', 'done'), (2, 22, 1, 'x', 'dead'), (3, 31, 1, 'x', 'done'),
 				(4, 41, 1, 'x', 'done'), (4, 42, 1, 'x', 'pending'), (5, 51, 1, 'x', 'done')`)
-			crew := dialect.Args{"rows": []dialect.Args{{"crew": 1}, {"crew": 2}, {"crew": 3}, {"crew": 4}}, "limit": 10}
-			for stmt, want := range map[*dialect.Stmt][]int64{store.RipeGroups: {2}, store.RipeAny: {2, 6}} {
-				ripe, err := dialect.Select(t.Context(), &db.Session, stmt, crew, store.ScanID)
+			crew := sqlrun.Args{"rows": []sqlrun.Args{{"crew": 1}, {"crew": 2}, {"crew": 3}, {"crew": 4}}, "limit": 10}
+			for stmt, want := range map[*sqlrun.Stmt][]int64{store.RipeGroups: {2}, store.RipeAny: {2, 6}} {
+				ripe, err := sqlrun.Select(t.Context(), &db.Session, stmt, crew, store.ScanID)
 				must(t, err)
 				if !slices.Equal(ripe, want) {
 					t.Errorf("%s: %v, not %v", stmt.Name, ripe, want)
@@ -674,7 +674,7 @@ func trim(all []string) {
 
 func lockOf(t *testing.T, db *dbtest.DB, group int) []string {
 	t.Helper()
-	all, err := dialect.Select(t.Context(), &db.Session, store.LockGroup, dialect.Args{"group": group},
+	all, err := sqlrun.Select(t.Context(), &db.Session, store.LockGroup, sqlrun.Args{"group": group},
 		func(rows *sql.Rows) (text string, err error) {
 			var callback sql.NullString
 			return "", rows.Scan(&callback)
@@ -690,10 +690,10 @@ func TestGroupLocks(t *testing.T) {
 			t.Skip("one writer at a time")
 		}
 		byHand(t, db, `INSERT INTO {prefix}job_group (id, state) VALUES (1, 'sealed'), (2, 'sealed')`)
-		for _, stmt := range []*dialect.Stmt{store.EnterGroup, store.LockGroup} {
-			must(t, db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+		for _, stmt := range []*sqlrun.Stmt{store.EnterGroup, store.LockGroup} {
+			must(t, db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
 				var text sql.NullString
-				if err := tx.Get(ctx, stmt, dialect.Args{"group": 1}, &text); err != nil {
+				if err := tx.Get(ctx, stmt, sqlrun.Args{"group": 1}, &text); err != nil {
 					return err
 				}
 				wantRows(t, db, stmt.Name, `SELECT id FROM {prefix}job_group WHERE id = 2 {skip_locked}`, "2")

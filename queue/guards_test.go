@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -73,9 +73,9 @@ func world(t *testing.T, db *dbtest.DB) {
 }
 
 // told are the arguments that name what there is in the world.
-func told(at int) dialect.Args {
+func told(at int) sqlrun.Args {
 	first := int64(at + 7)
-	args := dialect.Args{
+	args := sqlrun.Args{
 		"queue": 1, "to": 1, "name": "q", "divided": 3, "generation": 1, "priority": 2, "id": first,
 		"ids": []int64{first, first + 2}, "n": 2, "least": first, "most": first + 2, "places": store.Places{Queue: 1, Divided: 3, Priority: 2, IDs: []int64{first, first + 2}},
 		"node": "me", "from": "nobody", "fence": 5, "batch": 100, "left": 0, "busy": 1, "does": nil, "was": rowRunning,
@@ -86,9 +86,9 @@ func told(at int) dialect.Args {
 }
 
 // moving are the rows of a move of the first and the third job.
-func moving(first int64, priority int) (rows []dialect.Args) {
+func moving(first int64, priority int) (rows []sqlrun.Args) {
 	for _, id := range []int64{first, first + 2} {
-		rows = append(rows, dialect.Args{
+		rows = append(rows, sqlrun.Args{
 			"queue": 1, "block": 3, "job": id, "urgency": priority, "tries": 1, "died": 0, "why": "", "more": "",
 			"later": 0, "holds": nil, "target": 5, "at": 1,
 			"divided": 3, "priority": priority, "after1": first - 1, "after2": first - 1, "after3": first - 1, "after4": first - 1,
@@ -98,14 +98,14 @@ func moving(first int64, priority int) (rows []dialect.Args) {
 }
 
 // past are cursors behind a job.
-func past(id int64) dialect.Args {
-	return dialect.Args{"after": id, "after1": id, "after2": id, "after3": id, "after4": id}
+func past(id int64) sqlrun.Args {
+	return sqlrun.Args{"after": id, "after1": id, "after2": id, "after3": id, "after4": id}
 }
 
 // mistold are arguments of which one names what there is not.
-func mistold(at int, name string) dialect.Args {
+func mistold(at int, name string) sqlrun.Args {
 	args, first := told(at), int64(at+7)
-	rows := args["rows"].([]dialect.Args)
+	rows := args["rows"].([]sqlrun.Args)
 	for key, value := range map[string]any{
 		"queue": 2, "name": "r", "divided": 4, "generation": 2, "priority": 3, "id": first - 2, "ids": []int64{first - 2, first + 4},
 		"node": "you", "from": "you", "fence": 6, "since": store.Epoch.UnixMicro() + 1000,
@@ -151,7 +151,7 @@ func mistold(at int, name string) dialect.Args {
 }
 
 // reached runs a statement and tells how many rows it changes or finds.
-func reached(t *testing.T, db *dbtest.DB, stmt *dialect.Stmt, args dialect.Args) int {
+func reached(t *testing.T, db *dbtest.DB, stmt *sqlrun.Stmt, args sqlrun.Args) int {
 	t.Helper()
 	if !strings.HasPrefix(stmt.Text(db.Dialect), "SELECT") {
 		n, err := db.Exec(t.Context(), stmt, args)
@@ -159,7 +159,7 @@ func reached(t *testing.T, db *dbtest.DB, stmt *dialect.Stmt, args dialect.Args)
 		return int(n)
 	}
 	counts := strings.HasPrefix(stmt.Name, "queue.count-")
-	rows, err := dialect.Select(t.Context(), &db.Session, stmt, args, func(rows *sql.Rows) (n int, err error) {
+	rows, err := sqlrun.Select(t.Context(), &db.Session, stmt, args, func(rows *sql.Rows) (n int, err error) {
 		if counts {
 			columns, err := rows.Columns()
 			must(t, err)
@@ -182,11 +182,11 @@ func reached(t *testing.T, db *dbtest.DB, stmt *dialect.Stmt, args dialect.Args)
 // reaches says how many rows of the world statements reach, and which arguments name
 // them.
 var reaches = []struct {
-	stmt  *dialect.Stmt
+	stmt  *sqlrun.Stmt
 	at    int
 	n     int
 	named string
-	with  dialect.Args // where other things than the first are named
+	with  sqlrun.Args // where other things than the first are named
 }{
 	{store.GetQueue, 0, 1, "name", nil},
 	{store.LockQueue, 0, 1, "name", nil},
@@ -195,8 +195,8 @@ var reaches = []struct {
 	{store.SetBusy, 0, 1, "queue, node", nil},
 	{store.ListWorkers, 0, 1, "queue", nil},
 	{store.ListBlocks, 0, 2, "queue", nil},
-	{store.TakeBlock, 0, 1, "queue, divided, fence", dialect.Args{"divided": 5}},
-	{store.HandOverBlock, 0, 1, "queue, divided, fence, node", dialect.Args{"kind": ""}},
+	{store.TakeBlock, 0, 1, "queue, divided, fence", sqlrun.Args{"divided": 5}},
+	{store.HandOverBlock, 0, 1, "queue, divided, fence, node", sqlrun.Args{"kind": ""}},
 	{store.TrustBlock, 0, 1, "queue, divided, fence, node", nil},
 	{store.StillMine, 0, 1, "queue, divided, fence, node", nil},
 	{store.ClaimHolds, 0, 1, "queue, divided, fence, node", nil},
@@ -205,7 +205,7 @@ var reaches = []struct {
 	{store.FetchReady, inReady, 3, "queue, divided, after2", nil},
 	{store.ListReady, inReady, 3, "queue, divided, after2", nil},
 	{store.LookFor, inReady, 2, "queue, row's block, row's after", nil},
-	{store.LookForAny, inReady, 1, "queue", dialect.Args{}},
+	{store.LookForAny, inReady, 1, "queue", sqlrun.Args{}},
 	{store.StatReady, inReady, 1, "queue, row's block, row's priority", nil},
 	{store.StatDelayed, inDelayed, 1, "queue, row's block", nil},
 	{store.StatRunning, inRunning, 1, "queue, row's block", nil},
@@ -214,9 +214,9 @@ var reaches = []struct {
 	{store.PresentReady, inReady, 2, "queue, divided, priority, ids", nil},
 	{store.LockJobs, inReady, 2, "place's queue, place's block, place's priority, place's id", nil},
 	{store.ClaimedReady, inReady, 2, "queue, divided, priority, ids", nil},
-	{store.ContentReady, inReady, 2, "queue, divided, priority, ids", dialect.Args{"longest": 1000}},
+	{store.ContentReady, inReady, 2, "queue, divided, priority, ids", sqlrun.Args{"longest": 1000}},
 	{store.FindReady, inReady, 1, "queue, divided, priority, id", nil},
-	{store.CountReady, inReady, 3, "queue", dialect.Args{"recent": int64(0)}},
+	{store.CountReady, inReady, 3, "queue", sqlrun.Args{"recent": int64(0)}},
 	{store.DelayReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
 	{store.BuryReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
 	{store.CheckOutReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
@@ -232,9 +232,9 @@ var reaches = []struct {
 	{store.AttemptsDelayed, inDelayed, 2, "queue, divided, ids", nil},
 	{store.Redelay, inDelayed, 2, "queue, divided, row's id", nil},
 	{store.ListDelayed, inDelayed, 4, "queue, divided, after", nil},
-	{store.ContentDelayed, inDelayed, 2, "queue, divided, ids", dialect.Args{"longest": 1000}},
+	{store.ContentDelayed, inDelayed, 2, "queue, divided, ids", sqlrun.Args{"longest": 1000}},
 	{store.FindDelayed, inDelayed, 1, "queue, divided, id", nil},
-	{store.CountDelayed, inDelayed, 4, "queue", dialect.Args{"recent": int64(0)}},
+	{store.CountDelayed, inDelayed, 4, "queue", sqlrun.Args{"recent": int64(0)}},
 	{store.HastenDelayed, inDelayed + 1, 1, "place's queue, place's block, place's id", nil},
 	{store.BuryDelayed, inDelayed, 2, "row's queue, row's block, row's id", nil},
 	{store.CheckOutDelayed, inDelayed, 2, "row's queue, row's block, row's id", nil},
@@ -245,27 +245,27 @@ var reaches = []struct {
 	{store.StandRunning, inRunning, 4, "queue, divided, after", nil},
 	{store.PassReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
 	{store.RunningJobs, inRunning, 4, "queue", nil},
-	{store.AdoptRunning, inRunning, 1, "queue, divided, id, from", dialect.Args{"id": 30}},
+	{store.AdoptRunning, inRunning, 1, "queue, divided, id, from", sqlrun.Args{"id": 30}},
 	{store.SetTrial, inRunning, 1, "queue, divided, id, node", nil},
 	{store.GetRunning, inRunning, 1, "queue, divided, id, node", nil},
 	{store.AckRunning, inRunning, 2, "queue, divided, ids, node", nil},
 	{store.LockRunning, inRunning, 2, "place's queue, place's block, place's id, node", nil},
 	{store.ClaimedRunning, inRunning, 2, "queue, divided, ids, node", nil},
 	{store.HandRunning, inRunning, 2, "queue, divided, ids, node", nil},
-	{store.SaveProgress, inRunning, 1, "queue, divided, id, node", dialect.Args{"attempt": 0, "snapshot": nil, "percent": 5, "message": nil}},
+	{store.SaveProgress, inRunning, 1, "queue, divided, id, node", sqlrun.Args{"attempt": 0, "snapshot": nil, "percent": 5, "message": nil}},
 	{store.ListRunning, inRunning, 4, "queue, divided, after", nil},
-	{store.ContentRunning, inRunning, 2, "queue, divided, ids", dialect.Args{"longest": 1000}},
+	{store.ContentRunning, inRunning, 2, "queue, divided, ids", sqlrun.Args{"longest": 1000}},
 	{store.FindRunning, inRunning, 1, "queue, divided, id", nil},
 	{store.RemoveRunning, inRunning, 2, "queue, divided, ids", nil},
 	{store.LockOut, inRunning, 2, "place's queue, place's block, place's id", nil},
-	{store.CountRunning, inRunning, 4, "queue", dialect.Args{"recent": int64(0)}},
+	{store.CountRunning, inRunning, 4, "queue", sqlrun.Args{"recent": int64(0)}},
 	{store.DelayRunning, inRunning, 2, "row's queue, row's block, row's id", nil},
 	{store.BuryRunning, inRunning, 2, "row's queue, row's block, row's id", nil},
 	{store.PresentDead, inDead, 2, "queue, divided, ids", nil},
 	{store.ListDead, inDead, 3, "queue, after", nil},
-	{store.ContentDead, inDead, 2, "queue, ids", dialect.Args{"longest": 1000}},
+	{store.ContentDead, inDead, 2, "queue, ids", sqlrun.Args{"longest": 1000}},
 	{store.FindDead, inDead, 1, "queue, id", nil},
-	{store.CountDead, inDead, 3, "queue", dialect.Args{"recent": int64(0)}},
+	{store.CountDead, inDead, 3, "queue", sqlrun.Args{"recent": int64(0)}},
 	{store.LockDead, inDead, 2, "place's queue, place's block, place's id", nil},
 	{store.ReviveDead, inDead, 2, "row's queue, row's block, row's id", nil},
 	{store.PurgeDead, inDead, 2, "queue, divided, ids", nil},
@@ -273,7 +273,7 @@ var reaches = []struct {
 	{store.KeepDelayed, inDelayed, 2, "row's queue, row's block, row's id", nil},
 	{store.KeepRunning, inRunning, 2, "row's queue, row's block, row's id", nil},
 	{store.ListDone, inDone, 3, "queue, after", nil},
-	{store.ContentDone, inDone, 2, "queue, ids", dialect.Args{"longest": 1000}},
+	{store.ContentDone, inDone, 2, "queue, ids", sqlrun.Args{"longest": 1000}},
 	{store.FindDone, inDone, 1, "queue, id", nil},
 	{store.CountDone, inDone, 3, "queue", nil},
 	{store.StatDone, inDone, 1, "queue", nil},
@@ -336,14 +336,14 @@ func wantRows(t *testing.T, db *dbtest.DB, what, query string, want ...string) {
 func TestNodes(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		for _, test := range []struct {
-			stmt *dialect.Stmt
+			stmt *sqlrun.Stmt
 			want []string
 		}{{store.Heartbeat, []string{"live"}}, {store.ExpelNode, []string{"late"}}, {store.LeaveNode, []string{"live", "late"}}} {
 			t.Run(test.stmt.Name, func(t *testing.T) {
 				void(t, db)
 				var changed []string
 				for _, name := range holders(t, db) {
-					n, err := db.Exec(t.Context(), test.stmt, dialect.Args{"node": name, "lease": int64(3600e6)})
+					n, err := db.Exec(t.Context(), test.stmt, sqlrun.Args{"node": name, "lease": int64(3600e6)})
 					must(t, err)
 					if n > 1 {
 						t.Errorf("it reaches %d processes", n)
@@ -360,30 +360,30 @@ func TestNodes(t *testing.T) {
 		t.Run("lease", func(t *testing.T) {
 			void(t, db)
 			for name, lease := range map[string]int64{"me": 3600e6, "you": 60e6, "they": 60e6} {
-				must(t, orExec(db, store.JoinNode, dialect.Args{"node": name, "lease": lease, "under": "", "version": "", "drained": 0, "by": ""}))
+				must(t, orExec(db, store.JoinNode, sqlrun.Args{"node": name, "lease": lease, "under": "", "version": "", "drained": 0, "by": ""}))
 			}
-			must(t, orExec(db, store.Heartbeat, dialect.Args{"node": "you", "lease": int64(3600e6)}))
+			must(t, orExec(db, store.Heartbeat, sqlrun.Args{"node": "you", "lease": int64(3600e6)}))
 			wantRows(t, db, "live for an hour", `SELECT name FROM {prefix}node WHERE state = 'live' AND expire_at > {now + 1800000000} ORDER BY name`, "me", "you")
 		})
 		t.Run("succeed", func(t *testing.T) {
 			void(t, db)
 			for name, under := range map[string]string{"me": "this", "you": "that", "they": "this", "gone": "this"} {
-				must(t, orExec(db, store.JoinNode, dialect.Args{"node": name, "lease": int64(60e6), "under": under, "version": "", "drained": 0, "by": ""}))
+				must(t, orExec(db, store.JoinNode, sqlrun.Args{"node": name, "lease": int64(60e6), "under": under, "version": "", "drained": 0, "by": ""}))
 			}
-			must(t, orExec(db, store.LeaveNode, dialect.Args{"node": "gone"}))
-			must(t, orExec(db, store.SucceedNodes, dialect.Args{"under": "this"}))
+			must(t, orExec(db, store.LeaveNode, sqlrun.Args{"node": "gone"}))
+			must(t, orExec(db, store.SucceedNodes, sqlrun.Args{"under": "this"}))
 			wantRows(t, db, "states", `SELECT name, state FROM {prefix}node ORDER BY name`, "gone gone", "me lost", "they lost", "you live")
-			must(t, orExec(db, store.JoinNode, dialect.Args{"node": "she", "lease": int64(60e6), "under": "other", "version": "", "drained": 0, "by": ""}))
-			must(t, orExec(db, store.ResignNodes, dialect.Args{"under": "that"}))
-			must(t, orExec(db, store.ResignNodes, dialect.Args{"under": "this"}))
+			must(t, orExec(db, store.JoinNode, sqlrun.Args{"node": "she", "lease": int64(60e6), "under": "other", "version": "", "drained": 0, "by": ""}))
+			must(t, orExec(db, store.ResignNodes, sqlrun.Args{"under": "that"}))
+			must(t, orExec(db, store.ResignNodes, sqlrun.Args{"under": "this"}))
 			wantRows(t, db, "under", `SELECT name, under FROM {prefix}node ORDER BY name`, "gone this", "me this", "she other", "they this", "you ")
 		})
 		t.Run("forget", func(t *testing.T) {
 			void(t, db)
 			for _, name := range holders(t, db) {
-				must(t, orExec(db, store.RegisterWorker, dialect.Args{"queue": 1, "node": name, "busy": 0, "does": nil}))
+				must(t, orExec(db, store.RegisterWorker, sqlrun.Args{"queue": 1, "node": name, "busy": 0, "does": nil}))
 			}
-			long := dialect.Args{"since": int64(-3600e6)}
+			long := sqlrun.Args{"since": int64(-3600e6)}
 			must(t, orExec(db, store.ExpelIdleNodes, long))
 			states := []string{"gone gone", "gone early gone", "late lost", "live live", "lost lost", "lost early lost"}
 			wantRows(t, db, "states", `SELECT name, state FROM {prefix}node ORDER BY name`, states...)
@@ -397,7 +397,7 @@ func TestNodes(t *testing.T) {
 	})
 }
 
-func orExec(db *dbtest.DB, stmt *dialect.Stmt, args dialect.Args) error {
+func orExec(db *dbtest.DB, stmt *sqlrun.Stmt, args sqlrun.Args) error {
 	_, err := db.Exec(context.Background(), stmt, args)
 	return err
 }
@@ -416,7 +416,7 @@ func TestTake(t *testing.T) {
 				if divided == 4 || divided == 5 {
 					left = 1
 				}
-				must(t, orExec(db, store.TakeBlock, dialect.Args{"queue": 1, "divided": divided, "fence": 5, "node": "me", "batch": 7, "left": left}))
+				must(t, orExec(db, store.TakeBlock, sqlrun.Args{"queue": 1, "divided": divided, "fence": 5, "node": "me", "batch": 7, "left": left}))
 			}
 		}
 		wantRows(t, db, "blocks", `SELECT divided, state, lock_by, fence, suspects, batch FROM {prefix}queue_block ORDER BY divided`,
@@ -443,7 +443,7 @@ func TestAdopt(t *testing.T) {
 					if id == 24 {
 						was = rowSuspect // the late worker has written since
 					}
-					must(t, orExec(db, store.AdoptRunning, dialect.Args{
+					must(t, orExec(db, store.AdoptRunning, sqlrun.Args{
 						"queue": 1, "divided": 3, "id": id, "from": all[id%10],
 						"was": was, "node": "me", "fence": 6, "state": rowSuspect,
 					}))
@@ -493,7 +493,7 @@ func TestWhoIsLive(t *testing.T) {
 				t.Errorf("job of the %s one: %+v", name, r)
 			}
 		}
-		on, err := dialect.Select(t.Context(), &db.Session, store.ListWorkers, dialect.Args{"queue": 1}, func(rows *sql.Rows) (r workerRow, err error) {
+		on, err := sqlrun.Select(t.Context(), &db.Session, store.ListWorkers, sqlrun.Args{"queue": 1}, func(rows *sql.Rows) (r workerRow, err error) {
 			var kinds sql.NullString
 			return r, rows.Scan(&r.node, &r.busy, &r.inTime, &r.drained, &r.by, &kinds)
 		})
@@ -510,18 +510,18 @@ func TestOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		world(t, db)
 		for _, test := range []struct {
-			stmt *dialect.Stmt
-			args dialect.Args
+			stmt *sqlrun.Stmt
+			args sqlrun.Args
 		}{
-			{store.CreateQueue, dialect.Args{"name": "r"}},
-			{store.RegisterWorker, dialect.Args{"queue": 1, "node": "you", "busy": 0, "does": nil}},
+			{store.CreateQueue, sqlrun.Args{"name": "r"}},
+			{store.RegisterWorker, sqlrun.Args{"queue": 1, "node": "you", "busy": 0, "does": nil}},
 		} {
 			must(t, orExec(db, test.stmt, test.args))
 			if err := orExec(db, test.stmt, test.args); err != nil {
 				t.Errorf("%s: %v", test.stmt.Name, err)
 			}
 		}
-		for _, stmt := range []*dialect.Stmt{store.SetOrdered, store.TakeBlock, store.AdoptRunning, store.HastenDelayed} {
+		for _, stmt := range []*sqlrun.Stmt{store.SetOrdered, store.TakeBlock, store.AdoptRunning, store.HastenDelayed} {
 			args := told(inDelayed)
 			args["id"] = 20
 			switch stmt {
@@ -548,7 +548,7 @@ func TestLocks(t *testing.T) {
 		}
 		world(t, db)
 		for _, test := range []struct {
-			stmt *dialect.Stmt
+			stmt *sqlrun.Stmt
 			at   int
 			free string // which are still to be had
 			want []string
@@ -570,22 +570,22 @@ func TestLocks(t *testing.T) {
 			{store.LockDead, inDead, `SELECT id FROM {prefix}job_dead WHERE queue_id = 1 ORDER BY id`, []string{"38"}},
 			{store.LockDone, inDone, `SELECT id FROM {prefix}job_done WHERE queue_id = 1 ORDER BY id`, []string{"48"}},
 		} {
-			must(t, db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
-				if _, err := dialect.Select(ctx, tx, test.stmt, told(test.at),
+			must(t, db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
+				if _, err := sqlrun.Select(ctx, tx, test.stmt, told(test.at),
 					func(*sql.Rows) (none struct{}, err error) { return none, nil }); err != nil {
 					return err
 				}
 				wantRows(t, db, test.stmt.Name, test.free+" {skip_locked}", test.want...)
 				if test.stmt == store.LockDone {
-					if n := reached(t, db, store.OutdatedDone, dialect.Args{"limit": 9}); n != 0 {
+					if n := reached(t, db, store.OutdatedDone, sqlrun.Args{"limit": 9}); n != 0 {
 						t.Errorf("%d jobs that are done are to be removed, and somebody else has locked them", n)
 					}
 				}
 				if test.stmt == store.LockDead {
-					if n := reached(t, db, store.OutdatedDead, dialect.Args{"limit": 9}); n != 0 {
+					if n := reached(t, db, store.OutdatedDead, sqlrun.Args{"limit": 9}); n != 0 {
 						t.Errorf("%d jobs are to be removed that somebody else has locked", n)
 					}
-					if n := reached(t, db, store.SurplusDead, dialect.Args{"queue": 1, "most": 37, "limit": 9}); n != 0 {
+					if n := reached(t, db, store.SurplusDead, sqlrun.Args{"queue": 1, "most": 37, "limit": 9}); n != 0 {
 						t.Errorf("%d jobs are too many, and somebody else has locked them", n)
 					}
 				}
@@ -648,7 +648,7 @@ func TestForward(t *testing.T) {
 				// with one id
 				`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at) VALUES (1, 3, 22, 'x', `+ahead+`), (1, 5, 22, 'y', `+ahead+`)`)
 			b := &block{q: &workQueue{w: w, id: 1}, divided: 3, fence: 5}
-			err := db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+			err := db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
 				moved, err := w.forwardSome(ctx, tx, b, to, "me", nil)
 				if len(moved) != 1 {
 					t.Errorf("%s: %d jobs", holder, len(moved))
@@ -709,11 +709,11 @@ func TestFetch(t *testing.T) {
 			byHand(t, db, fmt.Sprintf(`INSERT INTO {prefix}job (queue_id, divided, priority, id, kind) VALUES (1, 3, %d, %d, 'x')`, Idle-id%4, id))
 		}
 		for limit, want := range map[int]string{9: "[3 7 6 5 9 8]", 2: "[3 7]"} {
-			for _, stmt := range []*dialect.Stmt{store.FetchReady, store.ListReady} {
+			for _, stmt := range []*sqlrun.Stmt{store.FetchReady, store.ListReady} {
 				var ids []int64
-				must(t, db.Pipeline(t.Context(), &dialect.Step{
-					Stmt: stmt, Args: dialect.Args{"queue": 1, "divided": 3, "limit": limit, "after1": 2, "after2": 3, "after3": 1, "after4": 4},
-					Scan: func(row *dialect.Row) error { ids = append(ids, row.Int(0)); return nil },
+				must(t, db.Pipeline(t.Context(), &sqlrun.Step{
+					Stmt: stmt, Args: sqlrun.Args{"queue": 1, "divided": 3, "limit": limit, "after1": 2, "after2": 3, "after3": 1, "after4": 4},
+					Scan: func(row *sqlrun.Row) error { ids = append(ids, row.Int(0)); return nil },
 				}))
 				if got := fmt.Sprint(ids); got != want && (stmt == store.FetchReady || limit == 9) {
 					t.Errorf("%s, limit %d: %s, not %s", stmt.Name, limit, got, want)
@@ -741,16 +741,16 @@ func TestDue(t *testing.T) {
 		put(2, 3, 8, fmt.Sprintf("{time %d}", at(22)))
 		for limit, want := range map[int]string{9: "[3 4 2 1]", 3: "[3 4 2]"} {
 			var ids []int64
-			must(t, db.Pipeline(t.Context(), &dialect.Step{
-				Stmt: store.FetchDelayed, Args: dialect.Args{"queue": 1, "divided": 3, "limit": limit, "since": at(20)},
-				Scan: func(row *dialect.Row) error { ids = append(ids, row.Int(0)); return nil },
+			must(t, db.Pipeline(t.Context(), &sqlrun.Step{
+				Stmt: store.FetchDelayed, Args: sqlrun.Args{"queue": 1, "divided": 3, "limit": limit, "since": at(20)},
+				Scan: func(row *sqlrun.Row) error { ids = append(ids, row.Int(0)); return nil },
 			}))
 			if got := fmt.Sprint(ids); got != want {
 				t.Errorf("limit %d: due are %s, not %s", limit, got, want)
 			}
 		}
-		rows := []dialect.Args{{"block": 3, "since": at(21)}, {"block": 4, "since": at(0)}, {"block": 5, "since": at(0)}}
-		found, err := dialect.Select(t.Context(), &db.Session, store.NextDelayed, dialect.Args{"queue": 1, "rows": rows},
+		rows := []sqlrun.Args{{"block": 3, "since": at(21)}, {"block": 4, "since": at(0)}, {"block": 5, "since": at(0)}}
+		found, err := sqlrun.Select(t.Context(), &db.Session, store.NextDelayed, sqlrun.Args{"queue": 1, "rows": rows},
 			func(rows *sql.Rows) (text string, err error) {
 				var divided int
 				var now, us sql.NullInt64
@@ -785,12 +785,12 @@ func TestDrained(t *testing.T) {
 				within := where == [2]int{1, 3} || where == [2]int{1, 4}
 				var empty bool
 				var age sql.NullInt64
-				must(t, db.Get(t.Context(), store.DrainedBlocks, dialect.Args{"queue": 1, "first": 3, "last": 4, "generation": 1}, &empty, &age))
+				must(t, db.Get(t.Context(), store.DrainedBlocks, sqlrun.Args{"queue": 1, "first": 3, "last": 4, "generation": 1}, &empty, &age))
 				if empty == within {
 					t.Errorf("with a %s of queue and block %v it says that it is empty: %v", table, where, empty)
 				}
 				var stray, later sql.NullInt64
-				must(t, db.Get(t.Context(), store.StrayBlocks, dialect.Args{"queue": 1, "gaps": []dialect.Args{{"above": 2, "below": 4}}}, &stray, &later))
+				must(t, db.Get(t.Context(), store.StrayBlocks, sqlrun.Args{"queue": 1, "gaps": []sqlrun.Args{{"above": 2, "below": 4}}}, &stray, &later))
 				if found := stray.Valid || later.Valid; found != (where == [2]int{1, 3} && table != "job_running") {
 					t.Errorf("with a %s of queue and block %v it finds %v %v", table, where, stray, later)
 				}
@@ -805,7 +805,7 @@ func TestDrained(t *testing.T) {
 		}
 		var empty bool
 		var age int64
-		must(t, db.Get(t.Context(), store.DrainedBlocks, dialect.Args{"queue": 1, "first": 0, "last": 0, "generation": 1}, &empty, &age))
+		must(t, db.Get(t.Context(), store.DrainedBlocks, sqlrun.Args{"queue": 1, "first": 0, "last": 0, "generation": 1}, &empty, &age))
 		if age < 5400e6 || age >= 7200e6 {
 			t.Errorf("the next generation is %d µs old", age)
 		}
@@ -882,12 +882,12 @@ func TestKept(t *testing.T) {
 		for keep, left := range map[int64][]string{0: {"8"}, 3600e6: {"7", "8", "9"}, -1: {"7", "8", "9"}} {
 			world(t, db)
 			byHand(t, db, `DELETE FROM {prefix}job_dead`)
-			for _, stmt := range []*dialect.Stmt{store.LockJobs, store.BuryReady, store.AckReady} {
+			for _, stmt := range []*sqlrun.Stmt{store.LockJobs, store.BuryReady, store.AckReady} {
 				args := told(inReady)
 				args["keep"] = keep
 				reached(t, db, stmt, args)
 			}
-			must(t, w.purge(t.Context(), store.OutdatedDead, dialect.Args{}, store.PurgeDead))
+			must(t, w.purge(t.Context(), store.OutdatedDead, sqlrun.Args{}, store.PurgeDead))
 			wantRows(t, db, fmt.Sprint("kept for ", keep),
 				`SELECT id FROM {prefix}job UNION ALL SELECT id FROM {prefix}job_dead ORDER BY id`, left...)
 		}
@@ -901,12 +901,12 @@ func TestKeptDone(t *testing.T) {
 		for keep, left := range map[int64][]string{0: {"8"}, 3600e6: {"7", "8", "9"}} {
 			world(t, db)
 			byHand(t, db, `DELETE FROM {prefix}job_done`)
-			for _, stmt := range []*dialect.Stmt{store.LockJobs, store.KeepReady, store.AckReady} {
+			for _, stmt := range []*sqlrun.Stmt{store.LockJobs, store.KeepReady, store.AckReady} {
 				args := told(inReady)
 				args["keep"] = keep
 				reached(t, db, stmt, args)
 			}
-			must(t, w.purge(t.Context(), store.OutdatedDone, dialect.Args{}, store.PurgeDone))
+			must(t, w.purge(t.Context(), store.OutdatedDone, sqlrun.Args{}, store.PurgeDone))
 			wantRows(t, db, fmt.Sprint("kept for ", keep),
 				`SELECT id FROM {prefix}job UNION ALL SELECT id FROM {prefix}job_done ORDER BY id`, left...)
 		}
@@ -954,11 +954,11 @@ func TestPending(t *testing.T) {
 			void(t, db)
 			byHand(t, db, `INSERT INTO {prefix}queue_block (queue_id, divided) VALUES (1, 3), (1, 5), (2, 3)`)
 			byHand(t, db, test.rows...)
-			if n := reached(t, db, store.PendingBlock, dialect.Args{"queue": 1}); (n > 0) != test.want {
+			if n := reached(t, db, store.PendingBlock, sqlrun.Args{"queue": 1}); (n > 0) != test.want {
 				t.Errorf("case %d: %d blocks, want %t", i, n, test.want)
 			}
 			for kind, want := range map[string]bool{"x": test.want, "y": false} {
-				if n := reached(t, db, store.PendingKinds, dialect.Args{"queue": 1, "kinds": []string{kind}}); (n > 0) != want {
+				if n := reached(t, db, store.PendingKinds, sqlrun.Args{"queue": 1, "kinds": []string{kind}}); (n > 0) != want {
 					t.Errorf("case %d, kind %s: %d blocks, want %t", i, kind, n, want)
 				}
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 func TestMain(m *testing.M) {
@@ -315,7 +316,7 @@ func lapse(t *testing.T, db *dbtest.DB, w *Worker, after time.Duration) {
 		return w.node != name
 	})
 	n := db.Do(t, `UPDATE {prefix}node SET expire_at = {now + :us} WHERE name = :name AND state = 'live'`,
-		dialect.Args{"us": after.Microseconds(), "name": name})
+		sqlrun.Args{"us": after.Microseconds(), "name": name})
 	if n != 1 {
 		t.Fatalf("%d processes were cut off", n)
 	}

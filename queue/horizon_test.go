@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // drawEarly draws the ids of jobs of the default queue, and returns a function that
@@ -19,7 +19,7 @@ func drawEarly(t *testing.T, c *Client, jobs ...Job) (commit func()) {
 	must(t, c.name(t.Context(), &c.db.Session, rows))
 	return func() {
 		t.Helper()
-		must(t, c.db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error { return c.insertAll(ctx, tx, rows) }))
+		must(t, c.db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error { return c.insertAll(ctx, tx, rows) }))
 	}
 }
 

@@ -10,10 +10,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/traceparent"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -115,7 +115,7 @@ func (j *Job) checkNames() error {
 		if len(name.is) > 2000 {
 			return invalid(name.field, "it has %d bytes; a name has up to 200 characters", len(name.is))
 		}
-		if err := dialect.CheckName(name.is); err != nil {
+		if err := sqlrun.CheckName(name.is); err != nil {
 			return invalid(name.field, "%v", err)
 		}
 	}

@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A mutant is a statement that lacks a guard, and the test that finds that out.
 type mutant struct {
-	stmt         *dialect.Stmt
+	stmt         *sqlrun.Stmt
 	old, changed string
 	test         string // to run; default: what TestReach says of the statement
 }

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -138,7 +138,7 @@ func (b *bells) send(ctx context.Context, payloads map[int]string) error {
 	for _, payload := range payloads {
 		all += payload
 	}
-	_, err := dialect.Select(ctx, &db.Session, store.Tell, dialect.Args{"channel": b.channel(), "payload": all}, store.SkipRow)
+	_, err := sqlrun.Select(ctx, &db.Session, store.Tell, sqlrun.Args{"channel": b.channel(), "payload": all}, store.SkipRow)
 	return err
 }
 

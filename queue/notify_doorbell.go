@@ -15,6 +15,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -131,7 +132,7 @@ func (r *ringer) known(ctx context.Context, db *dialect.DB) ([]peer, error) {
 		return r.peers, nil
 	}
 	at := instant.Now()
-	peers, err := dialect.Select(ctx, &db.Session, store.ListBells, nil, func(rows *sql.Rows) (p peer, err error) {
+	peers, err := sqlrun.Select(ctx, &db.Session, store.ListBells, nil, func(rows *sql.Rows) (p peer, err error) {
 		var at, key string
 		if err = rows.Scan(&p.queue, &at, &key); err != nil {
 			return p, err

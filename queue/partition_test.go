@@ -8,23 +8,23 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/postgres"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
 // byRows are the statements whose rows say of which queue they are, and no constant: see
 // docs/adr/0023-records-name-the-queue.md. They open all partitions, and look into one.
-var byRows = map[*dialect.Stmt]bool{
+var byRows = map[*sqlrun.Stmt]bool{
 	store.LockJobs: true, store.LockDelayed: true, store.LockRunning: true, store.LockOut: true, store.LockDead: true, store.LockDone: true,
 	store.DelayReady: true, store.DelayRunning: true, store.BuryReady: true, store.BuryDelayed: true, store.BuryRunning: true, store.CheckOutReady: true, store.CheckOutDelayed: true,
 	store.KeepReady: true, store.KeepDelayed: true, store.KeepRunning: true, store.DivideAnew: true, store.PassReady: true, store.ReviveDead: true, store.HastenDelayed: true, store.Redelay: true,
 }
 
 // ofAllQueues are the statements that are about jobs of any queue, for administration.
-var ofAllQueues = map[*dialect.Stmt]bool{
+var ofAllQueues = map[*sqlrun.Stmt]bool{
 	store.LocateJob: true, store.AdvanceDelayed: true, store.OutdatedDead: true, store.OutdatedDone: true, store.PendingBlock: true, store.PendingFIFO: true, store.PendingKinds: true, store.PendingFIFOKinds: true, store.Failing: true,
 }
 
@@ -45,7 +45,7 @@ func TestPartitionsByQueue(t *testing.T) {
 		must(t, err)
 		defer conn.Close()
 		opened := regexp.MustCompile(` on (part_\w+_\d)`)
-		for _, stmt := range dialect.Statements() {
+		for _, stmt := range sqlrun.Statements() {
 			text := stmt.Text(db.Dialect)
 			if !strings.HasPrefix(stmt.Name, "queue.") || strings.Contains(text, "VALUES (") || ofAllQueues[stmt] {
 				continue

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -28,7 +29,7 @@ func packetOf(t *testing.T, db *dbtest.DB, most int) *dbtest.DB {
 	own := db.Another(t, dialect.Options{})
 	var is int
 	own.Scan(t, db.Dialect.MaxPacket, nil, &is)
-	if _, err := db.Exec(context.Background(), dialect.Unlisted(fmt.Sprintf("SET GLOBAL max_allowed_packet = %d", was)),
+	if _, err := db.Exec(context.Background(), sqlrun.Unlisted(fmt.Sprintf("SET GLOBAL max_allowed_packet = %d", was)),
 		nil); err != nil || is != most {
 		t.Fatalf("%d, %v", is, err)
 	}
@@ -55,7 +56,7 @@ func TestLongResultsOfManyJobs(t *testing.T) {
 			members[i] = store.Ended{ID: id.ID, Group: group, State: store.MemberDone, Result: []byte(result)}
 		}
 		// Not ShortTx: a slow machine may take longer than that may be idle to write the statement.
-		must(t, c.db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error { return store.Finish(ctx, tx, members) }))
+		must(t, c.db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error { return store.Finish(ctx, tx, members) }))
 		seen := 0
 		for after, more := int64(0), true; more; {
 			var part []Result

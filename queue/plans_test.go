@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -42,7 +42,7 @@ type keyColumn struct {
 // asked are statements that people wait for, who may wait for a block to be read, or
 // for a table. And servers are not asked store.LookForAny. Workers that end by themselves ask
 // pending when they have nothing else to do, and tests have few jobs to advance.
-var asked = map[*dialect.Stmt]bool{
+var asked = map[*sqlrun.Stmt]bool{
 	store.ListDelayed: true, store.StandDelayed: true, store.ListDead: true, store.CountReady: true, store.CountDelayed: true, store.CountRunning: true,
 	store.CountDead: true, store.LookForAny: true,
 	store.PendingBlock: true, store.PendingFIFO: true, store.PendingKinds: true, store.PendingFIFOKinds: true, store.OtherKinds: true, store.AdvanceDelayed: true, store.StatReady: true, store.StatDelayed: true, store.StatRunning: true,
@@ -52,7 +52,7 @@ var asked = map[*dialect.Stmt]bool{
 
 // settled are statements that are run in transactions of their own, where no plans
 // are kept.
-var settled = map[*dialect.Stmt]bool{
+var settled = map[*sqlrun.Stmt]bool{
 	store.DelayReady: true, store.DelayRunning: true, store.Redelay: true, store.BuryReady: true, store.BuryDelayed: true, store.BuryRunning: true,
 	store.CheckOutReady: true, store.CheckOutDelayed: true, store.LockJobs: true, store.LockDelayed: true, store.LockRunning: true, store.PresentDead: true,
 	store.OutdatedDead: true, store.SurplusDead: true, store.PurgeDead: true, store.LockDead: true, store.LockOut: true, store.ReviveDead: true, store.HastenDelayed: true,
@@ -64,7 +64,7 @@ var settled = map[*dialect.Stmt]bool{
 
 // piped are statements that are run in pipelines, in which PostgreSQL is told to use
 // an index even if the statistics say that the table is empty.
-var piped = map[*dialect.Stmt]bool{
+var piped = map[*sqlrun.Stmt]bool{
 	store.AckReady: true, store.AckDelayed: true, store.AckRunning: true, store.FetchReady: true, store.FetchAgain: true, store.FetchDelayed: true,
 	store.PresentReady: true, store.PresentDelayed: true, store.GetRunning: true,
 	store.LoadReady: true, store.LoadDelayed: true, store.LoadRunning: true,
@@ -182,7 +182,7 @@ func (s size) reads(c scan, inOrder bool) int {
 
 // wrong tells what is bad about a plan of a statement that n rows are given to; "" if
 // nothing is.
-func wrong(stmt *dialect.Stmt, d *dialect.Dialect, plan []dbtest.PlanLine, n int, tables map[string]size) string {
+func wrong(stmt *sqlrun.Stmt, d *sqlrun.Dialect, plan []dbtest.PlanLine, n int, tables map[string]size) string {
 	text := stmt.Text(d)
 	sorted, limited := sorts.MatchString(fmt.Sprint(plan)), strings.Contains(text, "LIMIT") && !strings.Contains(text, "NOT EXISTS")
 	most := 100 + 20*n
@@ -208,11 +208,11 @@ func wrong(stmt *dialect.Stmt, d *dialect.Dialect, plan []dbtest.PlanLine, n int
 }
 
 // planArgs has a value for each argument of every statement. n is the length of lists.
-func planArgs(stmt *dialect.Stmt, n int) dialect.Args {
-	ids, rows := make([]int64, n), make([]dialect.Args, n)
+func planArgs(stmt *sqlrun.Stmt, n int) sqlrun.Args {
+	ids, rows := make([]int64, n), make([]sqlrun.Args, n)
 	for i := range rows {
 		ids[i] = int64(100*i + 3)
-		rows[i] = dialect.Args{
+		rows[i] = sqlrun.Args{
 			"queue": 1, "divided": i % planBlocks, "generation": 1, "priority": 1 + i%Idle, "since": int64(1),
 			"after1": int64(1), "after2": int64(1), "after3": int64(1), "after4": int64(1),
 			"block": i % planBlocks, "urgency": 2, "job": -ids[i], "name": "kind", "line": nil, "words": "{}",
@@ -226,7 +226,7 @@ func planArgs(stmt *dialect.Stmt, n int) dialect.Args {
 	if stmt == store.ListQueues || stmt == store.ListRoutes || stmt == store.ListLimits {
 		after = "a"
 	}
-	return dialect.Args{
+	return sqlrun.Args{
 		"rows": rows, "keys": rows, "places": rows, "gaps": rows, "ids": ids, "n": n, "least": ids[0],
 		"most": ids[n-1], "id": ids[0], "limit": 100, "after": after, "since": int64(1), "soon": 1,
 		"queue": 1, "to": 1, "kind": "k", "divided": 2, "priority": 2, "first": 1, "last": 2, "generation": 1,
@@ -252,18 +252,18 @@ const planBlocks = 16
 func planQueues(t *testing.T, db *dbtest.DB) {
 	t.Helper()
 	c := client(t, db, Options{Blocks: planBlocks})
-	var rows []dialect.Args
+	var rows []sqlrun.Args
 	for i := range 1024 {
 		q, err := c.queue(t.Context(), "q"+[]string{"0", "0", "0", "0", "12"[i/5%2 : i/5%2+1]}[i%5])
 		must(t, err)
 		priority := []int{Normal, Urgent, Normal, Normal, Normal, Low, Idle, Normal, Normal, Normal}[i/planBlocks%10]
-		rows = append(rows, dialect.Args{
+		rows = append(rows, sqlrun.Args{
 			"queue": q.id, "block": i % planBlocks, "urgency": priority, "job": i + 1, "name": "kind", "line": fmt.Sprintf("k%d", i),
 			"words": `{"about": "this and that"}`, "bytes": nil, "tries": nil, "lasts": nil, "trace_of": nil,
 			"place": nil, "once": nil, "crew": nil, "run_us": nil,
 		})
 	}
-	_, err := db.Exec(t.Context(), store.InsertJobs, dialect.Args{"rows": rows})
+	_, err := db.Exec(t.Context(), store.InsertJobs, sqlrun.Args{"rows": rows})
 	must(t, err)
 }
 
@@ -273,7 +273,7 @@ func planMore(t *testing.T, db *dbtest.DB, size int) {
 	t.Helper()
 	for n := 1024; n < size; n *= 2 {
 		db.Do(t, `INSERT INTO {prefix}job (queue_id, divided, priority, id, kind, job_key, payload)
-			SELECT queue_id, divided, priority, id + :more, kind, job_key, payload FROM {prefix}job`, dialect.Args{"more": n})
+			SELECT queue_id, divided, priority, id + :more, kind, job_key, payload FROM {prefix}job`, sqlrun.Args{"more": n})
 	}
 	for _, table := range []string{"job_delayed", "job_running", "job_dead", "job_done"} {
 		db.Do(t, "DELETE FROM {prefix}"+table, nil)
@@ -296,7 +296,7 @@ func freeze(t *testing.T, db *dbtest.DB) {
 	t.Helper()
 	for _, table := range bigTables {
 		for _, how := range []string{"SET (autovacuum_enabled = off)", "STATS_AUTO_RECALC = 0"} {
-			_, _ = db.Exec(t.Context(), dialect.Unlisted("ALTER TABLE {prefix}"+table+" "+how), nil)
+			_, _ = db.Exec(t.Context(), sqlrun.Unlisted("ALTER TABLE {prefix}"+table+" "+how), nil)
 		}
 	}
 }
@@ -344,7 +344,7 @@ func testPlans(t *testing.T, old bool) {
 		fresh := func(when string, free bool) {
 			t.Helper()
 			p := planner{db: db, when: when, free: free, tables: sizes(t, db)}
-			p.look(t, func(stmt *dialect.Stmt, args dialect.Args) []dbtest.PlanLine {
+			p.look(t, func(stmt *sqlrun.Stmt, args sqlrun.Args) []dbtest.PlanLine {
 				if db.Dialect.PipelineWithout != nil { // and transactions are without this
 					_, err := conn.ExecContext(t.Context(), "SET enable_seqscan = "+onOff(!settled[stmt]))
 					must(t, err)
@@ -392,9 +392,9 @@ type planner struct {
 	tables map[string]size
 }
 
-func (p *planner) look(t *testing.T, ask func(stmt *dialect.Stmt, args dialect.Args) []dbtest.PlanLine) {
+func (p *planner) look(t *testing.T, ask func(stmt *sqlrun.Stmt, args sqlrun.Args) []dbtest.PlanLine) {
 	t.Helper()
-	for _, stmt := range dialect.Statements() {
+	for _, stmt := range sqlrun.Statements() {
 		if !strings.HasPrefix(stmt.Name, "queue.") || strings.Contains(stmt.Text(p.db.Dialect), "VALUES (") || p.kept && settled[stmt] {
 			continue // or it looks nowhere
 		}
@@ -428,12 +428,12 @@ func keep(t *testing.T, db *dbtest.DB, free bool) (look func(when string)) {
 	look = func(when string) {
 		t.Helper()
 		p := planner{db: db, when: "kept, " + when, kept: true, free: free, tables: sizes(t, db)}
-		p.look(t, func(stmt *dialect.Stmt, args dialect.Args) []dbtest.PlanLine {
+		p.look(t, func(stmt *sqlrun.Stmt, args sqlrun.Args) []dbtest.PlanLine {
 			for _, what := range db.Dialect.PipelineWithout {
 				_, err := conn.ExecContext(t.Context(), "SET "+what+" = "+onOff(!piped[stmt]))
 				must(t, err)
 			}
-			plan, err := dialect.Select(t.Context(), on, stmt, args, dbtest.ScanPlan)
+			plan, err := sqlrun.Select(t.Context(), on, stmt, args, dbtest.ScanPlan)
 			must(t, err)
 			return plan
 		})
@@ -458,7 +458,7 @@ func planText(plan []dbtest.PlanLine) string {
 }
 
 // gap tells whether it is known that a plan is bad: that is logged, and no error.
-func (p *planner) gap(stmt *dialect.Stmt) bool {
+func (p *planner) gap(stmt *sqlrun.Stmt) bool {
 	// A table costs nothing to read of which statistics say that it is empty, or small;
 	// such plans are kept until there are new ones, for a minute or so.
 	return p.free && !piped[stmt]

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -37,7 +37,7 @@ func sameID(t *testing.T, db *dbtest.DB, c *Client, state State) (id int64, keys
 	for block := range 2 {
 		key := keyIn(block, 2, "k")
 		keys = append(keys, key)
-		args := dialect.Args{"queue": q.id, "block": block, "id": id, "kind": "x", "key": key}
+		args := sqlrun.Args{"queue": q.id, "block": block, "id": id, "kind": "x", "key": key}
 		columns, values := "queue_id, divided, priority, id, kind, job_key, unique_key", ":queue, :block, 2, :id, :kind, :key, :key"
 		table := "job"
 		switch state {
@@ -59,7 +59,7 @@ func sameID(t *testing.T, db *dbtest.DB, c *Client, state State) (id int64, keys
 // endedWith lists the jobs with an id that are dead or done, by their keys.
 func endedWith(t *testing.T, db *dbtest.DB, id int64) []string {
 	t.Helper()
-	return db.List(t, `SELECT 'dead', job_key FROM {prefix}job_dead WHERE id = :id UNION ALL SELECT outcome, job_key FROM {prefix}job_done WHERE id = :id ORDER BY 1, 2`, dialect.Args{"id": id})
+	return db.List(t, `SELECT 'dead', job_key FROM {prefix}job_dead WHERE id = :id UNION ALL SELECT outcome, job_key FROM {prefix}job_done WHERE id = :id ORDER BY 1, 2`, sqlrun.Args{"id": id})
 }
 
 // Two jobs that have one id, in two blocks, are done like any others, from wherever they stand
@@ -334,7 +334,7 @@ func TestSameIDPurge(t *testing.T) {
 		_, keys := sameID(t, db, c, StateDead)
 		byHand(t, db, `UPDATE {prefix}job_dead SET purge_at = `+ago+` WHERE divided = 0`)
 		w := worker(t, c, WorkerOptions{})
-		must(t, w.purge(t.Context(), store.OutdatedDead, dialect.Args{}, store.PurgeDead))
+		must(t, w.purge(t.Context(), store.OutdatedDead, sqlrun.Args{}, store.PurgeDead))
 		wantRows(t, db, "dead jobs", `SELECT job_key FROM {prefix}job_dead`, keys[1])
 	})
 }
@@ -353,7 +353,7 @@ func TestSalt(t *testing.T) {
 		tick := twin.clock.last + 1
 		twin.clock.mu.Unlock()
 		db.Do(t, `INSERT INTO {prefix}job (queue_id, divided, priority, id, kind) SELECT queue_id, 0, 2, :id, 'x' FROM {prefix}queue`,
-			dialect.Args{"id": c.salt.ID(tick)})
+			sqlrun.Args{"id": c.salt.ID(tick)})
 		id := enqueue(t, twin, Job{Kind: "x"})
 		if id>>store.IdBits <= tick || twin.salt.Bits.Load() == c.salt.Bits.Load() {
 			t.Errorf("id %d of tick %d, bits %d", id, tick, twin.salt.Bits.Load())

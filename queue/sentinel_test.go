@@ -11,13 +11,13 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // aboutSentinels are the statements that are to see them.
-var aboutSentinels = []*dialect.Stmt{
+var aboutSentinels = []*sqlrun.Stmt{
 	store.PlaceReadySentinels, store.PlaceDelayedSentinel, store.RemoveReadySentinels, store.RemoveDelayedSentinel,
 }
 
@@ -25,8 +25,8 @@ var aboutSentinels = []*dialect.Stmt{
 func TestSentinels(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		ofJobs := regexp.MustCompile(`\{prefix\}job(_delayed)?\b|dbcron_job(_delayed)?\b`)
-		var asked []*dialect.Stmt
-		for _, stmt := range dialect.Statements() {
+		var asked []*sqlrun.Stmt
+		for _, stmt := range sqlrun.Statements() {
 			if strings.HasPrefix(stmt.Name, "queue.") && ofJobs.MatchString(stmt.Text(db.Dialect)) &&
 				!slices.Contains(aboutSentinels, stmt) && (dbtest.Mutated == nil || dbtest.Mutated == stmt) {
 				asked = append(asked, stmt)
@@ -37,7 +37,7 @@ func TestSentinels(t *testing.T) {
 			if !jobs {
 				byHand(t, db, "DELETE FROM {prefix}job", "DELETE FROM {prefix}job_delayed", "DELETE FROM {prefix}job_running", "DELETE FROM {prefix}job_dead")
 			}
-			without := map[*dialect.Stmt]string{}
+			without := map[*sqlrun.Stmt]string{}
 			for _, stmt := range asked {
 				without[stmt] = effect(t, db, stmt)
 			}
@@ -69,23 +69,23 @@ func views(t *testing.T, db *dbtest.DB) []string {
 
 func placeSentinels(t *testing.T, db *dbtest.DB, divided int) {
 	t.Helper()
-	for _, stmt := range []*dialect.Stmt{store.PlaceReadySentinels, store.PlaceDelayedSentinel} {
+	for _, stmt := range []*sqlrun.Stmt{store.PlaceReadySentinels, store.PlaceDelayedSentinel} {
 		_, err := db.Exec(t.Context(), stmt, store.SentinelArgs(1, divided))
 		must(t, err)
 	}
 }
 
 // effect is what a statement returns, or how many rows it changes, which it does not.
-func effect(t *testing.T, db *dbtest.DB, stmt *dialect.Stmt) (got string) {
+func effect(t *testing.T, db *dbtest.DB, stmt *sqlrun.Stmt) (got string) {
 	t.Helper()
 	args, undo := sentinelArgs(stmt), errors.New("undo")
-	err := db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error {
+	err := db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
 		if word := strings.ToUpper(strings.Fields(stmt.Text(db.Dialect))[0]); word != "SELECT" && word != "WITH" {
 			n, err := tx.Exec(ctx, stmt, args)
 			got = fmt.Sprint(n, " rows changed, ", err != nil)
 			return undo
 		}
-		rows, err := dialect.Select(ctx, tx, stmt, args, anyRow)
+		rows, err := sqlrun.Select(ctx, tx, stmt, args, anyRow)
 		got = fmt.Sprint(rows, err)
 		return undo
 	})
@@ -110,7 +110,7 @@ func anyRow(rows *sql.Rows) (string, error) {
 
 // sentinelArgs have statements look at all there is. Nobody names the id of a sentinel, but for who
 // looks for a job.
-func sentinelArgs(stmt *dialect.Stmt) dialect.Args {
+func sentinelArgs(stmt *sqlrun.Stmt) sqlrun.Args {
 	args := planArgs(stmt, 3)
 	for _, name := range []string{"after", "after1", "after2", "after3", "after4", "since", "first"} {
 		if _, ok := args[name].(string); !ok {
@@ -125,7 +125,7 @@ func sentinelArgs(stmt *dialect.Stmt) dialect.Args {
 	if stmt == store.OtherKinds {
 		args["kinds"] = []string{"k"}
 	}
-	for i, row := range args["rows"].([]dialect.Args) {
+	for i, row := range args["rows"].([]sqlrun.Args) {
 		row["divided"], row["block"], row["queue"] = 3+i, 3+i, 1
 		row["priority"] = 2 + i
 		row["after1"], row["after2"], row["after3"], row["after4"], row["since"] = int64(0), int64(0), int64(0), int64(0), int64(0)
@@ -143,7 +143,7 @@ func TestSentinelsAlone(t *testing.T) {
 		}
 		byHand(t, db, `INSERT INTO {prefix}job (queue_id, divided, priority, id, kind) VALUES (2, 3, 2, 0, '')`,
 			`INSERT INTO {prefix}job_delayed (queue_id, divided, id, run_at, kind) VALUES (2, 3, 0, {now}, '')`)
-		for _, stmt := range []*dialect.Stmt{store.RemoveReadySentinels, store.RemoveDelayedSentinel} {
+		for _, stmt := range []*sqlrun.Stmt{store.RemoveReadySentinels, store.RemoveDelayedSentinel} {
 			_, err := db.Exec(t.Context(), stmt, store.SentinelArgs(1, 3))
 			must(t, err)
 		}

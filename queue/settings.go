@@ -8,9 +8,9 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/targets"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -93,8 +93,8 @@ func scanQueue(rows *sql.Rows) (*Queue, error) {
 
 // selectQueues reads queues by a statement that gives a row for each generation of
 // their blocks.
-func selectQueues(ctx context.Context, db *dialect.Session, stmt *dialect.Stmt, args dialect.Args) (all []*Queue, err error) {
-	rows, err := dialect.Select(ctx, db, stmt, args, scanQueue)
+func selectQueues(ctx context.Context, db *sqlrun.Session, stmt *sqlrun.Stmt, args sqlrun.Args) (all []*Queue, err error) {
+	rows, err := sqlrun.Select(ctx, db, stmt, args, scanQueue)
 	for _, q := range rows {
 		if n := len(all); n > 0 && all[n-1].id == q.id {
 			q.generations = append(all[n-1].generations, q.generations...)
@@ -159,12 +159,12 @@ func (q *Queue) checkTimes() error {
 	return nil
 }
 
-func (q *Queue) args() dialect.Args {
+func (q *Queue) args() sqlrun.Args {
 	keep := "forever"
 	if q.KeepDead >= 0 {
 		keep = duration.Format(q.KeepDead)
 	}
-	return dialect.Args{
+	return sqlrun.Args{
 		"queue": q.id, "state": q.State, "reason": q.Reason, "key_retry": q.KeyRetry, "max_attempts": q.MaxAttempts, "max_crashes": q.MaxCrashes,
 		"retry_delay": duration.Format(q.RetryDelay), "retry_max_delay": duration.Format(q.RetryMaxDelay), "timeout": duration.Format(q.Timeout),
 		"max_payload": q.MaxPayload, "keep_dead": keep, "keep_dead_max": q.KeepDeadMax, "keep_done": duration.Format(q.KeepDone),
@@ -222,13 +222,13 @@ func (c *Client) remember(q *Queue) {
 	}
 }
 
-func (c *Client) readOn(ctx context.Context, on *dialect.Session, name string) (*Queue, error) {
+func (c *Client) readOn(ctx context.Context, on *sqlrun.Session, name string) (*Queue, error) {
 	return c.readBy(ctx, on, store.GetQueue, name)
 }
 
-func (c *Client) readBy(ctx context.Context, on *dialect.Session, stmt *dialect.Stmt, name string) (*Queue, error) {
+func (c *Client) readBy(ctx context.Context, on *sqlrun.Session, stmt *sqlrun.Stmt, name string) (*Queue, error) {
 	at := instant.Now()
-	found, err := selectQueues(ctx, on, stmt, dialect.Args{"name": name})
+	found, err := selectQueues(ctx, on, stmt, sqlrun.Args{"name": name})
 	if err != nil {
 		return nil, err
 	}
@@ -241,18 +241,18 @@ func (c *Client) readBy(ctx context.Context, on *dialect.Session, stmt *dialect.
 
 // create makes a queue with its blocks, once, whoever else does so.
 func (c *Client) create(ctx context.Context, name string, n int, fifo bool) error {
-	return c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error { return createIn(ctx, tx, name, n, fifo) })
+	return c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error { return createIn(ctx, tx, name, n, fifo) })
 }
 
-func createIn(ctx context.Context, tx *dialect.Session, name string, n int, fifo bool) error {
-	if err := dialect.CheckName(name); err != nil { // a route may have been written by hand
+func createIn(ctx context.Context, tx *sqlrun.Session, name string, n int, fifo bool) error {
+	if err := sqlrun.CheckName(name); err != nil { // a route may have been written by hand
 		return invalid("queue", "%v", err)
 	}
-	if _, err := tx.Exec(ctx, store.CreateQueue, dialect.Args{"name": name}); err != nil {
+	if _, err := tx.Exec(ctx, store.CreateQueue, sqlrun.Args{"name": name}); err != nil {
 		return err
 	}
 	var id, there int
-	if err := tx.Get(ctx, store.LockQueue, dialect.Args{"name": name}, &id, &there); err != nil || there > 0 {
+	if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": name}, &id, &there); err != nil || there > 0 {
 		return err
 	}
 	return store.NewBlocks(ctx, tx, id, 0, n, 1, fifo)

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/postgres"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Arguments that dbcron_enqueue and dbcron_enqueue_with have beyond those of a call, as SQL.
@@ -31,14 +31,14 @@ func (p *prompt) with(ctx context.Context, f further) (id int64, err error) {
 		interval := func(seconds string) string { return "(" + null(seconds) + ") * INTERVAL '1 second'" }
 		text := fmt.Sprintf("SELECT {prefix}enqueue('mail', 'welcome', unique_key => %s, unique_for => %s, priority => %s, attempts => %s, timeout => %s)",
 			null(f.unique), interval(f.uniqueFor), null(f.priority), null(f.attempts), interval(f.timeout))
-		return id, p.on.Get(ctx, dialect.Unlisted(text), nil, &id)
+		return id, p.on.Get(ctx, sqlrun.Unlisted(text), nil, &id)
 	}
 	text := fmt.Sprintf("CALL {prefix}enqueue_with('mail', 'welcome', NULL, NULL, NULL, %s, %s, %s, %s, %s, @id)",
 		null(f.unique), null(f.uniqueFor), null(f.priority), null(f.attempts), null(f.timeout))
-	if _, err := p.on.Exec(ctx, dialect.Unlisted(text), nil); err != nil {
+	if _, err := p.on.Exec(ctx, sqlrun.Unlisted(text), nil); err != nil {
 		return 0, err
 	}
-	return id, p.on.Get(ctx, dialect.Unlisted("SELECT @id"), nil, &id)
+	return id, p.on.Get(ctx, sqlrun.Unlisted("SELECT @id"), nil, &id)
 }
 
 func TestPromptEnqueuesWith(t *testing.T) {
@@ -85,7 +85,7 @@ func TestPromptEnqueuesWith(t *testing.T) {
 		}
 		_, err = c.Edit(t.Context(), "mail", func(q *Queue) { q.FIFO = true })
 		must(t, err)
-		db.Do(t, `UPDATE {prefix}queue_block SET insert_time = {now + :us}`, dialect.Args{"us": -resizeAfter.Microseconds() - 1})
+		db.Do(t, `UPDATE {prefix}queue_block SET insert_time = {now + :us}`, sqlrun.Args{"us": -resizeAfter.Microseconds() - 1})
 		for _, bad := range []further{
 			{unique: "' x'"},
 			{priority: "0"},
@@ -184,7 +184,7 @@ func TestPromptShown(t *testing.T) {
 		}
 		var id sql.NullInt64
 		if db.Dialect.Name != postgres.Dialect.Name {
-			must(t, p.on.Get(t.Context(), dialect.Unlisted(`SELECT @id`), nil, &id))
+			must(t, p.on.Get(t.Context(), sqlrun.Unlisted(`SELECT @id`), nil, &id))
 			if id.Int64 == 0 {
 				t.Error("no id")
 			}

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A trigger enqueues what a table gets, in the order in which it gets it, and a worker
@@ -47,7 +47,7 @@ func TestPromptInATrigger(t *testing.T) {
 		for i := 0; i < n; i += 4 { // four to a statement, every other one by Go
 			passed(t, db, c)
 			if i%8 == 0 {
-				p.do(t, `INSERT INTO orders VALUES (:i, 'a'), (:i + 1, 'b'), (:i + 2, 'a'), (:i + 3, 'b')`, dialect.Args{"i": i})
+				p.do(t, `INSERT INTO orders VALUES (:i, 'a'), (:i + 1, 'b'), (:i + 2, 'a'), (:i + 3, 'b')`, sqlrun.Args{"i": i})
 				continue
 			}
 			for k := range 4 {
@@ -85,10 +85,10 @@ func TestPromptAfterWaiting(t *testing.T) {
 		change := `UPDATE awaited_order SET changes = changes + 1 WHERE number = 1`
 		first.do(t, "START TRANSACTION", nil)
 		var n int
-		must(t, first.on.Get(t.Context(), dialect.Unlisted(`SELECT changes FROM awaited_order WHERE number = 1 FOR UPDATE`), nil, &n))
+		must(t, first.on.Get(t.Context(), sqlrun.Unlisted(`SELECT changes FROM awaited_order WHERE number = 1 FOR UPDATE`), nil, &n))
 		ended := make(chan error, 1)
 		go func() {
-			_, err := second.on.Exec(t.Context(), dialect.Unlisted(change), nil)
+			_, err := second.on.Exec(t.Context(), sqlrun.Unlisted(change), nil)
 			ended <- err
 		}()
 		eventually(t, "the second waits", func() bool { return waitsForOrder(t, db) })
@@ -165,12 +165,12 @@ func TestViews(t *testing.T) {
 			i, err := c.Job(t.Context(), "q", id)
 			must(t, err)
 			got := db.List(t, `SELECT state, priority, block, COALESCE(job_key, '') FROM {prefix}v_job WHERE queue = 'q' AND id = :id`,
-				dialect.Args{"id": id})
+				sqlrun.Args{"id": id})
 			if want := []string{fmt.Sprint(i.State, " ", i.Priority, " ", i.Block, " ", i.Key)}; !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q", got, want)
 			}
 			var enqueued int64
-			db.Scan(t, `SELECT {us enqueued_at} FROM {prefix}v_job WHERE id = :id`, dialect.Args{"id": id}, &enqueued)
+			db.Scan(t, `SELECT {us enqueued_at} FROM {prefix}v_job WHERE id = :id`, sqlrun.Args{"id": id}, &enqueued)
 			if off := time.UnixMicro(enqueued).Sub(i.Enqueued); off.Abs() > time.Millisecond { // what SQLite stores
 				t.Errorf("it is off by %v", off)
 			}

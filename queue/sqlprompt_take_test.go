@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/dialect/postgres"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // shownTaking are the blocks of statements that docs/queue-sql.md shows for an engine: they
@@ -171,7 +171,7 @@ func (s *seat) sayPlainly(t *testing.T, text string) string {
 // expire ends the lease of the job that was taken last.
 func (s *seat) expire(t *testing.T) {
 	t.Helper()
-	s.db.Do(t, `UPDATE {prefix}node SET expire_at = {now + -1000000} WHERE name = :name`, dialect.Args{"name": s.last.token})
+	s.db.Do(t, `UPDATE {prefix}node SET expire_at = {now + -1000000} WHERE name = :name`, sqlrun.Args{"name": s.last.token})
 }
 
 func (s *seat) expect(t *testing.T, what string, id int64, attempt int) {
@@ -359,7 +359,7 @@ func TestPromptPassesOver(t *testing.T) {
 		})
 		id := enqueue(t, c, Job{Queue: "mail", Kind: "welcome"})
 		s.expect(t, "a worker has it", 0, 0)
-		db.Do(t, `UPDATE {prefix}job SET kind = 'other' WHERE id = :id`, dialect.Args{"id": id})
+		db.Do(t, `UPDATE {prefix}job SET kind = 'other' WHERE id = :id`, sqlrun.Args{"id": id})
 		close(release)
 		stop()
 		if db.Dialect.Routines {

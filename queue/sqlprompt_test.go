@@ -17,6 +17,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/dialect/postgres"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -24,7 +25,7 @@ import (
 type prompt struct {
 	db   *dbtest.DB
 	conn *sql.Conn
-	on   *dialect.Session
+	on   *sqlrun.Session
 }
 
 // atPrompt runs a test for engines with routines, each with a session of its own.
@@ -50,9 +51,9 @@ func newPrompt(t *testing.T, db *dbtest.DB) *prompt {
 	return p
 }
 
-func (p *prompt) do(t *testing.T, text string, args dialect.Args) {
+func (p *prompt) do(t *testing.T, text string, args sqlrun.Args) {
 	t.Helper()
-	_, err := p.on.Exec(t.Context(), dialect.Unlisted(text), args)
+	_, err := p.on.Exec(t.Context(), sqlrun.Unlisted(text), args)
 	must(t, err)
 }
 
@@ -67,15 +68,15 @@ func (p *prompt) enqueue(ctx context.Context, c call) (id int64, err error) {
 	} else if c.runAt != nil {
 		at = "{now + :at}"
 	}
-	args := dialect.Args{"queue": c.queue, "kind": c.kind, "payload": c.payload, "key": c.key, "at": c.runAt}
+	args := sqlrun.Args{"queue": c.queue, "kind": c.kind, "payload": c.payload, "key": c.key, "at": c.runAt}
 	if p.db.Dialect.Name == postgres.Dialect.Name {
 		text := "SELECT {prefix}enqueue(CAST(:queue AS TEXT), CAST(:kind AS TEXT), CAST(:payload AS JSON), CAST(:key AS TEXT), " + at + ")"
-		return id, p.on.Get(ctx, dialect.Unlisted(text), args, &id)
+		return id, p.on.Get(ctx, sqlrun.Unlisted(text), args, &id)
 	}
-	if _, err := p.on.Exec(ctx, dialect.Unlisted("CALL {prefix}enqueue(:queue, :kind, :payload, :key, "+at+", @id)"), args); err != nil {
+	if _, err := p.on.Exec(ctx, sqlrun.Unlisted("CALL {prefix}enqueue(:queue, :kind, :payload, :key, "+at+", @id)"), args); err != nil {
 		return 0, err
 	}
-	return id, p.on.Get(ctx, dialect.Unlisted("SELECT @id"), nil, &id)
+	return id, p.on.Get(ctx, sqlrun.Unlisted("SELECT @id"), nil, &id)
 }
 
 func (p *prompt) must(t *testing.T, c call) int64 {
@@ -155,17 +156,17 @@ func TestPromptBlocksOfGenerations(t *testing.T) {
 				key := fmt.Sprint("k", i)
 				id := p.must(t, call{queue: "q", kind: "k", key: key})
 				var divided int
-				db.Scan(t, `SELECT divided FROM {prefix}job WHERE id = :id`, dialect.Args{"id": id}, &divided)
+				db.Scan(t, `SELECT divided FROM {prefix}job WHERE id = :id`, sqlrun.Args{"id": id}, &divided)
 				if want := first + store.Divided(key, id, blocks); divided != want {
 					t.Errorf("%s: key %s is in block %d, not %d", what, key, divided, want)
 				}
 			}
 		}
-		db.Do(t, `UPDATE {prefix}queue_block SET insert_time = {now + :us} WHERE generation = 2`, dialect.Args{"us": time.Hour.Microseconds()})
+		db.Do(t, `UPDATE {prefix}queue_block SET insert_time = {now + :us} WHERE generation = 2`, sqlrun.Args{"us": time.Hour.Microseconds()})
 		check("before the new blocks begin", 0, 3)
-		db.Do(t, `UPDATE {prefix}queue_block SET insert_time = {now + :us}`, dialect.Args{"us": -resizeAfter.Microseconds() - 1})
+		db.Do(t, `UPDATE {prefix}queue_block SET insert_time = {now + :us}`, sqlrun.Args{"us": -resizeAfter.Microseconds() - 1})
 		check("after that", 3, 5)
-		db.Do(t, `UPDATE {prefix}queue_block SET insert_time = {now + :us}`, dialect.Args{"us": time.Hour.Microseconds()})
+		db.Do(t, `UPDATE {prefix}queue_block SET insert_time = {now + :us}`, sqlrun.Args{"us": time.Hour.Microseconds()})
 		check("none has begun", 0, 3)
 	})
 }
@@ -229,7 +230,7 @@ func TestPromptLooksPastASnapshot(t *testing.T) {
 		id := p.must(t, call{queue: "q", kind: "k", key: "x"})
 		p.do(t, "COMMIT", nil)
 		var divided int
-		db.Scan(t, `SELECT divided FROM {prefix}job WHERE id = :id`, dialect.Args{"id": id}, &divided)
+		db.Scan(t, `SELECT divided FROM {prefix}job WHERE id = :id`, sqlrun.Args{"id": id}, &divided)
 		if divided != store.Divided("x", id, 5) {
 			t.Errorf("block %d", divided)
 		}
@@ -352,10 +353,10 @@ func TestPromptDrawsAnotherID(t *testing.T) {
 		ahead := first>>store.IdBits + 30_000_000 // half a minute, which a clock may be set back
 		if p.db.Dialect.Name == postgres.Dialect.Name {
 			var text string
-			must(t, p.on.Get(t.Context(), dialect.Unlisted(`SELECT set_config('dbcron_queue.tick', :tick, FALSE)`),
-				dialect.Args{"tick": fmt.Sprint(ahead)}, &text))
+			must(t, p.on.Get(t.Context(), sqlrun.Unlisted(`SELECT set_config('dbcron_queue.tick', :tick, FALSE)`),
+				sqlrun.Args{"tick": fmt.Sprint(ahead)}, &text))
 		} else {
-			p.do(t, `SET @dbcron_tick = :tick`, dialect.Args{"tick": ahead})
+			p.do(t, `SET @dbcron_tick = :tick`, sqlrun.Args{"tick": ahead})
 		}
 		var jobs []jobRow
 		for n := range int64(1 << store.IdBits) {
@@ -425,7 +426,7 @@ func TestPromptRights(t *testing.T) {
 		if i.Key != "x" {
 			t.Errorf("got %+v", i)
 		}
-		if _, err := app.on.Exec(t.Context(), dialect.Unlisted(`DELETE FROM {prefix}queue_block`), nil); !db.Dialect.Denied(err) {
+		if _, err := app.on.Exec(t.Context(), sqlrun.Unlisted(`DELETE FROM {prefix}queue_block`), nil); !db.Dialect.Denied(err) {
 			t.Errorf("the tables: %v", err)
 		}
 		app.must(t, call{queue: "mail", kind: "welcome"})
@@ -440,7 +441,7 @@ func TestPromptRights(t *testing.T) {
 			if db.Dialect.Name != postgres.Dialect.Name {
 				text = "CALL {prefix}" + strings.TrimSuffix(part, ")") + ", @x)"
 			}
-			if _, err := app.on.Exec(t.Context(), dialect.Unlisted(text), nil); !db.Dialect.Denied(err) {
+			if _, err := app.on.Exec(t.Context(), sqlrun.Unlisted(text), nil); !db.Dialect.Denied(err) {
 				t.Errorf("%s: %v", text, err)
 			}
 		}

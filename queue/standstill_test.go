@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A signal that is lost delays a ready job by a moment, and no more: each case breaks one,
@@ -105,9 +105,9 @@ func TestNoBells(t *testing.T) {
 func ghost(t *testing.T, db *dbtest.DB, name string, lives time.Duration) {
 	t.Helper()
 	db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at, under) VALUES (:name, 'live', {now + :us}, '')`,
-		dialect.Args{"name": name, "us": lives.Microseconds()})
+		sqlrun.Args{"name": name, "us": lives.Microseconds()})
 	db.Do(t, `INSERT INTO {prefix}queue_worker (queue_id, node, busy) SELECT queue_id, :name, 0 FROM {prefix}queue`,
-		dialect.Args{"name": name})
+		sqlrun.Args{"name": name})
 }
 
 // begins enqueues a job for each block of the default queue, and waits until all are done.
@@ -216,7 +216,7 @@ func TestLeavingInsists(t *testing.T) {
 		shared(t, c, 2)
 		name := nameOf(w)
 		stop()
-		if got := db.List(t, `SELECT name, state FROM {prefix}node WHERE name = :name`, dialect.Args{"name": name}); len(got) != 1 ||
+		if got := db.List(t, `SELECT name, state FROM {prefix}node WHERE name = :name`, sqlrun.Args{"name": name}); len(got) != 1 ||
 			got[0] != name+" gone" {
 			t.Errorf("it stands there as %q", got)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -30,13 +31,13 @@ type Published struct {
 // Subscribe has a queue get a copy of each job that is published to a topic from now on.
 // The queue is made if there is none. To subscribe again does nothing.
 func (c *Client) Subscribe(ctx context.Context, topic, queue string) error {
-	if err := dialect.CheckName(topic); err != nil {
+	if err := sqlrun.CheckName(topic); err != nil {
 		return invalid("topic", "%v", err)
 	}
 	if queue == "" {
 		queue = defaultQueue
 	}
-	if err := dialect.CheckName(queue); err != nil {
+	if err := sqlrun.CheckName(queue); err != nil {
 		return invalid("queue", "%v", err)
 	}
 	if _, err := c.queue(ctx, queue); err != nil { // which makes it
@@ -49,14 +50,14 @@ func (c *Client) Subscribe(ctx context.Context, topic, queue string) error {
 	if q.State == "deleted" {
 		return fmt.Errorf("%w: %q", ErrDeleted, queue)
 	}
-	_, err = c.db.Exec(ctx, store.InsertSubscription, dialect.Args{"topic": topic, "subscriber": queue})
+	_, err = c.db.Exec(ctx, store.InsertSubscription, sqlrun.Args{"topic": topic, "subscriber": queue})
 	return err
 }
 
 // Unsubscribe ends that. Copies that were enqueued are done all the same. It returns
 // ErrNotFound if the queue has not subscribed.
 func (c *Client) Unsubscribe(ctx context.Context, topic, queue string) error {
-	n, err := c.db.Exec(ctx, store.DeleteSubscription, dialect.Args{"topic": topic, "subscriber": cmpName(queue)})
+	n, err := c.db.Exec(ctx, store.DeleteSubscription, sqlrun.Args{"topic": topic, "subscriber": cmpName(queue)})
 	if err == nil && n == 0 {
 		err = fmt.Errorf("%w: %q has not subscribed to topic %q", ErrNotFound, cmpName(queue), topic)
 	}
@@ -69,8 +70,8 @@ func (c *Client) Subscriptions(ctx context.Context, after Subscription, limit in
 	if limit < 1 || limit > 10_000 {
 		return nil, invalid("limit", "%d is not 1 to 10000", limit)
 	}
-	args := dialect.Args{"topic": after.Topic, "subscriber": after.Queue, "limit": limit}
-	return dialect.Select(ctx, &c.db.Session, store.ListSubscriptions, args, func(rows *sql.Rows) (s Subscription, err error) {
+	args := sqlrun.Args{"topic": after.Topic, "subscriber": after.Queue, "limit": limit}
+	return sqlrun.Select(ctx, &c.db.Session, store.ListSubscriptions, args, func(rows *sql.Rows) (s Subscription, err error) {
 		return s, rows.Scan(&s.Topic, &s.Queue)
 	})
 }
@@ -82,7 +83,7 @@ func (c *Client) Subscriptions(ctx context.Context, after Subscription, limit in
 // A unique key is one of each queue: where it is in use, that queue's copy is not enqueued.
 func (c *Client) Publish(ctx context.Context, topic string, job Job) (p Published, err error) {
 	wake := func() {}
-	err = c.inGroup(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err = c.inGroup(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		p, wake, err = c.publish(ctx, c.own(tx), topic, job)
 		return err
 	})
@@ -104,12 +105,12 @@ func (c *Client) PublishTx(ctx context.Context, tx dialect.Execer, topic string,
 
 func (c *Client) publish(ctx context.Context, in *source, topic string, job Job) (p Published, wake func(), err error) {
 	switch {
-	case dialect.CheckName(topic) != nil:
-		return p, nil, invalid("topic", "%v", dialect.CheckName(topic))
+	case sqlrun.CheckName(topic) != nil:
+		return p, nil, invalid("topic", "%v", sqlrun.CheckName(topic))
 	case job.Queue != "":
 		return p, nil, invalid("queue", "a publication goes to the queues that have subscribed, and to no other")
 	}
-	queues, err := dialect.Select(ctx, in.tx, store.ListSubscribed, dialect.Args{"topic": topic},
+	queues, err := sqlrun.Select(ctx, in.tx, store.ListSubscribed, sqlrun.Args{"topic": topic},
 		func(rows *sql.Rows) (name string, err error) {
 			return name, rows.Scan(&name)
 		})

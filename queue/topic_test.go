@@ -7,8 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Each queue that has subscribed gets its copy, and what becomes of them can be told.
@@ -65,7 +65,7 @@ func TestPublish(t *testing.T) {
 		}
 		for _, commits := range []bool{false, true} {
 			var p Published
-			err := db.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) (err error) {
+			err := db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) (err error) {
 				if p, _, err = c.PublishTx(ctx, tx.Execer(), "news", Job{Kind: "x"}); err == nil && !commits {
 					err = errTest
 				}

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -218,7 +218,7 @@ func TestTellsWhoWaits(t *testing.T) {
 		if got := place(two...); got != "" {
 			t.Errorf("nobody waits: %q", got)
 		}
-		_, err := db.Exec(t.Context(), store.PutBell, dialect.Args{"node": w.node, "at": store.WaitsAt, "key": ""})
+		_, err := db.Exec(t.Context(), store.PutBell, sqlrun.Args{"node": w.node, "at": store.WaitsAt, "key": ""})
 		must(t, err)
 		want := fmt.Sprintf("%d:%d;", b.q.id, b.divided)
 		for what, jobs := range map[string][]Job{

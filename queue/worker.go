@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/board"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -231,7 +232,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		return nil, invalid("read ahead", "%d bytes are not at least 1", opt.ReadAhead)
 	}
 	for _, name := range opt.Queues {
-		if err := dialect.CheckName(name); err != nil {
+		if err := sqlrun.CheckName(name); err != nil {
 			return nil, invalid("queue", "%v", err)
 		}
 	}
@@ -295,7 +296,7 @@ func (known *kindHandlers) handlerOf(kind string) *kindHandler {
 }
 
 func (w *Worker) handle(kind string, h *kindHandler) error {
-	if err := dialect.CheckName(kind); err != nil {
+	if err := sqlrun.CheckName(kind); err != nil {
 		return invalid("kind", "%v", err)
 	}
 	w.mu.Lock()

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -192,7 +192,7 @@ func (b *block) next() func(yield func(*Delivery) bool) {
 }
 
 // The statements that read payloads, by table.
-var loadStatements = map[table]*dialect.Stmt{tableReady: store.LoadReady, tableDelayed: store.LoadDelayed, tableRunning: store.LoadRunning}
+var loadStatements = map[table]*sqlrun.Stmt{tableReady: store.LoadReady, tableDelayed: store.LoadDelayed, tableRunning: store.LoadRunning}
 
 // A payload is what is read for a job that is bare.
 type payload struct {
@@ -202,14 +202,14 @@ type payload struct {
 }
 
 // loadSteps read the payloads of jobs that are bare.
-func (w *Worker) loadSteps(t *round) (steps []*dialect.Step) {
+func (w *Worker) loadSteps(t *round) (steps []*sqlrun.Step) {
 	t.loaded = map[int64]payload{}
 	for _, part := range byTable(t.loads) {
 		args := store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
 		args["node"] = t.node
 		stmt := loadStatements[part[0].from]
 		rows := store.NewReader(stmt)
-		steps = append(steps, &dialect.Step{Stmt: stmt, Args: args, Scan: func(row *dialect.Row) error {
+		steps = append(steps, &sqlrun.Step{Stmt: stmt, Args: args, Scan: func(row *sqlrun.Row) error {
 			j := rows.Read(row)
 			t.loaded[j.ID] = payload{text: j.Payload, binary: j.Binary, saved: progressOf(j)}
 			return nil

@@ -9,8 +9,8 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -68,14 +68,14 @@ type ClaimOutcome struct {
 
 // ownAttempts leaves out those of a Receiver's jobs, whose rows are locked in a table, that
 // have failed elsewhere: such a job may stand where it did, waiting for its next attempt.
-func ownAttempts(ctx context.Context, tx *dialect.Session, b *block, from table, here []int64,
+func ownAttempts(ctx context.Context, tx *sqlrun.Session, b *block, from table, here []int64,
 	attempt func(id int64) int,
 ) ([]int64, error) {
 	if from != tableDelayed || len(here) == 0 {
 		return here, nil
 	}
 	var own []int64
-	_, err := dialect.Select(ctx, tx, store.AttemptsDelayed, store.JobArgs(b.q.id, b.divided, 0, here),
+	_, err := sqlrun.Select(ctx, tx, store.AttemptsDelayed, store.JobArgs(b.q.id, b.divided, 0, here),
 		func(rows *sql.Rows) (none struct{}, err error) {
 			var id int64
 			var had int
@@ -91,14 +91,14 @@ func ownAttempts(ctx context.Context, tx *dialect.Session, b *block, from table,
 	return own, err
 }
 
-var claimedStatements = map[table]*dialect.Stmt{
+var claimedStatements = map[table]*sqlrun.Stmt{
 	tableReady: store.ClaimedReady, tableDelayed: store.ClaimedDelayed,
 	tableRunning: store.ClaimedRunning,
 }
 
 // NodeLives tells whether the worker that has given a job out is live.
 func (c *Client) NodeLives(ctx context.Context, node string) (bool, error) {
-	err := c.db.Get(ctx, store.NodeLives, dialect.Args{"node": node}, new(string))
+	err := c.db.Get(ctx, store.NodeLives, sqlrun.Args{"node": node}, new(string))
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -150,7 +150,7 @@ func (c *Client) settlePart(ctx context.Context, queues map[string]*Queue, of Cl
 	// A job's row may be on its way from the first tables to the last.
 	for _, step := range []struct {
 		tables []table
-		holds  *dialect.Stmt
+		holds  *sqlrun.Stmt
 	}{{[]table{tableReady, tableDelayed}, store.ClaimHolds}, {[]table{tableRunning}, store.NodeLives}} {
 		if q == nil || len(left) == 0 {
 			break
@@ -198,7 +198,7 @@ type settling struct {
 	of     Claim
 	all    []ClaimOutcome
 	tables []table
-	holds  *dialect.Stmt
+	holds  *sqlrun.Stmt
 
 	found map[int64]*Delivery
 	moves []move
@@ -211,7 +211,7 @@ func (s *settling) run(ctx context.Context, part []int) error {
 		q: &workQueue{id: s.q.id, name: s.q.Name, set: s.q}, divided: s.of.Block, fence: s.of.Fence,
 		fifo: s.q.fifoAt(s.of.Block),
 	}
-	return s.c.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	return s.c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		s.found, s.moves = map[int64]*Delivery{}, nil
 		for _, from := range s.tables {
 			for _, list := range s.byStatement(part, from) {
@@ -232,7 +232,7 @@ func (s *settling) run(ctx context.Context, part []int) error {
 				return err
 			}
 		}
-		args := dialect.Args{"node": s.of.Node}
+		args := sqlrun.Args{"node": s.of.Node}
 		var err error
 		if s.holds == store.ClaimHolds {
 			args["queue"], args["divided"], args["fence"] = s.q.id, s.of.Block, s.of.Fence
@@ -268,7 +268,7 @@ func (s *settling) byStatement(part []int, from table) (lists [Idle + 1][]int) {
 
 // find locks and reads those of some jobs that are in a table, under the attempt that was
 // given out.
-func (s *settling) find(ctx context.Context, tx *dialect.Session, b *block, from table, list []int) error {
+func (s *settling) find(ctx context.Context, tx *sqlrun.Session, b *block, from table, list []int) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -280,13 +280,13 @@ func (s *settling) find(ctx context.Context, tx *dialect.Session, b *block, from
 	}
 	args := store.JobArgs(s.q.id, s.of.Block, priority, slices.Compact(slices.Sorted(slices.Values(ids))))
 	args["node"] = s.of.Node
-	here, err := dialect.Select(ctx, tx, lockStatements[from], args, store.ScanID)
+	here, err := sqlrun.Select(ctx, tx, lockStatements[from], args, store.ScanID)
 	if err != nil || len(here) == 0 {
 		return err
 	}
 	args = store.JobArgs(s.q.id, s.of.Block, priority, here)
 	args["node"] = s.of.Node
-	rows, err := dialect.Select(ctx, tx, claimedStatements[from], args, func(rows *sql.Rows) (*Delivery, error) {
+	rows, err := sqlrun.Select(ctx, tx, claimedStatements[from], args, func(rows *sql.Rows) (*Delivery, error) {
 		d := &Delivery{b: b, from: from}
 		var key, unique sql.NullString
 		err := rows.Scan(&d.ID, &d.Kind, &key, &unique, &d.MaxAttempts, &d.Group, &d.Attempt, &d.Crashes)
@@ -331,7 +331,7 @@ func (s *settling) outcomes(part []int) (acks []*Delivery) {
 }
 
 // ack deletes jobs that are done, whose rows are locked.
-func (s *settling) ack(ctx context.Context, tx *dialect.Session, b *block, acks []*Delivery) error {
+func (s *settling) ack(ctx context.Context, tx *sqlrun.Session, b *block, acks []*Delivery) error {
 	for _, list := range byTable(acks) {
 		from, ids := list[0].from, idsOf(list)
 		args := store.JobArgs(s.q.id, s.of.Block, list[0].Priority, ids)

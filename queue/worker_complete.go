@@ -8,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -65,7 +66,7 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 
 // A completion ends jobs of a block in a transaction of a handler's.
 type completion struct {
-	tx    *dialect.Session
+	tx    *sqlrun.Session
 	b     *block
 	node  string
 	keep  time.Duration
@@ -80,7 +81,7 @@ func (c *completion) run(ctx context.Context, from table, list []*Delivery) (the
 	args["node"] = c.node
 	here := args["ids"].([]int64)
 	if c.keep > 0 || len(list) > 1 {
-		here, err = dialect.Select(ctx, c.tx, lockStatements[from], args, store.ScanID)
+		here, err = sqlrun.Select(ctx, c.tx, lockStatements[from], args, store.ScanID)
 		if err != nil || len(here) == 0 {
 			return false, err
 		}

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A job's CompleteTx commits the ends of the jobs of its key before it, so that a crash
@@ -268,7 +268,7 @@ func TestCompleteTxOfASlowBatch(t *testing.T) {
 		batches := 0
 		must(t, w.HandleBatch("x", BatchOptions{Max: n, Wait: longWait}, func(ctx context.Context, batch []*Delivery) error {
 			batches++
-			return db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+			return db.Tx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 				for i, d := range batch {
 					if err := d.CompleteTx(ctx, tx.Execer()); err != nil {
 						return err
@@ -325,7 +325,7 @@ func TestCompleteTxThatHoldsTheCheckOut(t *testing.T) {
 				return err
 			}
 			if d.Attempt == 1 { // a check-out looks at its block
-				if _, err := db.On(tx).Exec(ctx, dialect.Unlisted(`UPDATE {prefix}queue_block SET suspects = suspects`), nil); err != nil {
+				if _, err := db.On(tx).Exec(ctx, sqlrun.Unlisted(`UPDATE {prefix}queue_block SET suspects = suspects`), nil); err != nil {
 					return err
 				}
 				eventually(t, "it is being checked out", func() bool {
@@ -431,7 +431,7 @@ func TestCompleteTxAfterAnUnnoticedLoss(t *testing.T) {
 			return out == 1 && waiting(w1, "k") == 1
 		})
 		// What another worker does that finds it late.
-		if n := db.Do(t, `UPDATE {prefix}node SET state = 'lost' WHERE name = :name`, dialect.Args{"name": nameOf(w1)}); n != 1 {
+		if n := db.Do(t, `UPDATE {prefix}node SET state = 'lost' WHERE name = :name`, sqlrun.Args{"name": nameOf(w1)}); n != 1 {
 			t.Fatalf("%d processes were declared lost", n)
 		}
 		start(t, crew("second"))

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -42,7 +42,7 @@ func (c *Client) Finished(ctx context.Context, last time.Duration) ([]Finished, 
 	if last <= 0 || last > longestCount {
 		return nil, invalid("last", "%v is not more than 0 and up to %v", last, longestCount)
 	}
-	return dialect.Select(ctx, &c.db.Session, store.SumCounts, dialect.Args{"since": -last.Microseconds()},
+	return sqlrun.Select(ctx, &c.db.Session, store.SumCounts, sqlrun.Args{"since": -last.Microseconds()},
 		func(rows *sql.Rows) (f Finished, err error) {
 			var wait, ran int64
 			err = rows.Scan(&f.Queue, &f.Kind, &f.Done, &f.Failed, &f.Dead, &wait, &ran)
@@ -67,7 +67,7 @@ func (c *Client) FinishedByMinute(ctx context.Context, last time.Duration) ([]Mi
 	if last <= 0 || last > longestCount {
 		return nil, invalid("last", "%v is not more than 0 and up to %v", last, longestCount)
 	}
-	return dialect.Select(ctx, &c.db.Session, store.MinuteCounts, dialect.Args{"since": -last.Microseconds()},
+	return sqlrun.Select(ctx, &c.db.Session, store.MinuteCounts, sqlrun.Args{"since": -last.Microseconds()},
 		func(rows *sql.Rows) (m Minute, err error) {
 			var at, waited, ran int64
 			err = rows.Scan(&at, &m.Queue, &m.Done, &m.Failed, &m.Dead, &waited, &ran)
@@ -78,7 +78,7 @@ func (c *Client) FinishedByMinute(ctx context.Context, last time.Duration) ([]Mi
 
 // purgeCounts removes what is too old.
 func (c *Client) purgeCounts(ctx context.Context) error {
-	_, err := c.db.Exec(ctx, store.PurgeCounts, dialect.Args{"since": -longestCount.Microseconds()})
+	_, err := c.db.Exec(ctx, store.PurgeCounts, sqlrun.Args{"since": -longestCount.Microseconds()})
 	return err
 }
 
@@ -192,15 +192,15 @@ func (c *Client) addCounts(ctx context.Context, counts map[countKey]*count) erro
 		return cmp.Or(cmp.Compare(a.minute, b.minute), cmp.Compare(a.queue, b.queue), cmp.Compare(a.kind, b.kind))
 	})
 	for part := range slices.Chunk(keys, store.Chunk) {
-		rows := make([]dialect.Args, len(part))
+		rows := make([]sqlrun.Args, len(part))
 		for i, key := range part {
 			n := counts[key]
-			rows[i] = dialect.Args{
+			rows[i] = sqlrun.Args{
 				"since_us": key.minute * time.Minute.Microseconds(), "queue": key.queue, "name": key.kind,
 				"done": n.done, "failed": n.failed, "dead": n.dead, "waited": n.waited, "ran": n.ran,
 			}
 		}
-		if _, err := c.dbOf(ctx).Exec(ctx, store.AddCounts, dialect.Args{"rows": rows}); err != nil {
+		if _, err := c.dbOf(ctx).Exec(ctx, store.AddCounts, sqlrun.Args{"rows": rows}); err != nil {
 			return err
 		}
 		for _, key := range part {

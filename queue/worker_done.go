@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -20,22 +20,22 @@ const (
 	outcomeDiscarded = "discarded"
 )
 
-var keepStatements = map[table]*dialect.Stmt{tableReady: store.KeepReady, tableDelayed: store.KeepDelayed, tableRunning: store.KeepRunning}
+var keepStatements = map[table]*sqlrun.Stmt{tableReady: store.KeepReady, tableDelayed: store.KeepDelayed, tableRunning: store.KeepRunning}
 
 // keepDone keeps those of some jobs of a block that are here: in a table, locked, and about
 // to be deleted by this transaction.
-func keepDone(ctx context.Context, tx *dialect.Session, b *block, from table, list []*Delivery, here []int64,
+func keepDone(ctx context.Context, tx *sqlrun.Session, b *block, from table, list []*Delivery, here []int64,
 	node string, keep time.Duration,
 ) error {
 	if len(here) == 0 {
 		return nil
 	}
-	now, rows := instant.Now(), make([]dialect.Args, 0, len(here))
+	now, rows := instant.Now(), make([]sqlrun.Args, 0, len(here))
 	for _, d := range list {
 		if _, ok := slices.BinarySearch(here, d.ID); !ok {
 			continue
 		}
-		row := dialect.Args{
+		row := sqlrun.Args{
 			"queue": b.q.id, "block": b.divided, "job": d.ID, "urgency": d.Priority, "tries": d.Attempt, "died": d.Crashes,
 			"why": "", "more": outcomeDone, "later": 0, "holds": nil,
 		}
@@ -47,6 +47,6 @@ func keepDone(ctx context.Context, tx *dialect.Session, b *block, from table, li
 		}
 		rows = append(rows, row)
 	}
-	n, err := store.ExecParts(ctx, tx, keepStatements[from], dialect.Args{"node": node, "keep": keep.Microseconds()}, rows)
+	n, err := store.ExecParts(ctx, tx, keepStatements[from], sqlrun.Args{"node": node, "keep": keep.Microseconds()}, rows)
 	return store.Short(err, n, len(here))
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -102,7 +102,7 @@ func (w *Worker) left(ctx context.Context) (bool, error) {
 	w.mu.Lock()
 	queues, name := slices.DeleteFunc(slices.Clone(w.queues), func(q *workQueue) bool { return q.set.State != "active" }), w.node
 	var kinds []string // of those that it picks
-	ask := make([]*dialect.Stmt, len(queues))
+	ask := make([]*sqlrun.Stmt, len(queues))
 	picks := w.picks
 	if picks {
 		kinds = w.does.list()
@@ -116,7 +116,7 @@ func (w *Worker) left(ctx context.Context) (bool, error) {
 	}
 	for i, q := range queues {
 		var block int
-		err := w.db.Get(ctx, ask[i], dialect.Args{"queue": q.id, "kinds": kinds}, &block)
+		err := w.db.Get(ctx, ask[i], sqlrun.Args{"queue": q.id, "kinds": kinds}, &block)
 		if err == nil || !errors.Is(err, sql.ErrNoRows) {
 			return true, err
 		}

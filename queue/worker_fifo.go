@@ -3,7 +3,7 @@ package queue
 import (
 	"context"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -42,12 +42,12 @@ func (q *Queue) fifoAt(divided int) bool {
 
 // becomeFIFO has the jobs of a queue that is locked go to blocks of a new generation, which are
 // one after the other, or not any more.
-func (c *Client) becomeFIFO(ctx context.Context, tx *dialect.Session, q *Queue, fifo bool) error {
+func (c *Client) becomeFIFO(ctx context.Context, tx *sqlrun.Session, q *Queue, fifo bool) error {
 	n := c.opt.Blocks
 	if fifo {
 		n = 1
 		// So that the jobs before it are done before it: as in a queue that has had keys.
-		if _, err := tx.Exec(ctx, store.SetOrdered, dialect.Args{"queue": q.id}); err != nil {
+		if _, err := tx.Exec(ctx, store.SetOrdered, sqlrun.Args{"queue": q.id}); err != nil {
 			return err
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -188,7 +188,7 @@ func (w *Worker) serveRound(ctx context.Context, t *round) error {
 
 // ackAndRead deletes jobs that are done, if there are steps for that, and reads what is to be
 // read. If that is refused, the jobs are deleted first, but for those that it is refused of.
-func (w *Worker) ackAndRead(ctx context.Context, t *round, acks []*dialect.Step) error {
+func (w *Worker) ackAndRead(ctx context.Context, t *round, acks []*sqlrun.Step) error {
 	steps := slices.Concat(acks, w.readSteps(t))
 	if len(steps) == 0 {
 		return nil
@@ -207,7 +207,7 @@ func (w *Worker) ackAndRead(ctx context.Context, t *round, acks []*dialect.Step)
 }
 
 // readSteps read what is to be read.
-func (w *Worker) readSteps(t *round) (steps []*dialect.Step) {
+func (w *Worker) readSteps(t *round) (steps []*sqlrun.Step) {
 	if t.reads {
 		steps = append(steps, w.fetchStep(t))
 	}
@@ -229,7 +229,7 @@ func (w *Worker) ackAlone(ctx context.Context, t *round, list []*Delivery) error
 		return w.ackExactly(ctx, t, list)
 	}
 	steps := w.ackSteps(t, list)
-	return w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	return w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		for _, step := range steps {
 			if _, err := tx.Exec(ctx, step.Stmt, step.Args); err != nil {
 				return err
@@ -242,16 +242,16 @@ func (w *Worker) ackAlone(ctx context.Context, t *round, list []*Delivery) error
 // ackExactly deletes jobs that are done, and notes which were not there. Those that were
 // are kept, if their queue does that, and untied.
 func (w *Worker) ackExactly(ctx context.Context, t *round, list []*Delivery) error {
-	lock := map[*dialect.Stmt]*dialect.Stmt{
+	lock := map[*sqlrun.Stmt]*sqlrun.Stmt{
 		store.AckReady: store.LockJobs, store.AckDelayed: store.LockDelayed,
 		store.AckRunning: store.LockRunning,
 	}
 	parts, steps := byTable(list), w.ackSteps(t, list) // which are for the parts
 	var deleted map[int64]bool
-	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		deleted = map[int64]bool{}
 		for i, step := range steps {
-			here, err := dialect.Select(ctx, tx, lock[step.Stmt], step.Args, store.ScanID)
+			here, err := sqlrun.Select(ctx, tx, lock[step.Stmt], step.Args, store.ScanID)
 			if err != nil {
 				return err
 			}
@@ -266,7 +266,7 @@ func (w *Worker) ackExactly(ctx context.Context, t *round, list []*Delivery) err
 			if len(here) < len(parts[i]) && len(here) > 0 {
 				args := store.JobArgs(t.b.q.id, t.b.divided, parts[i][0].Priority, slices.Clone(here))
 				args["node"] = t.node
-				step = &dialect.Step{Stmt: step.Stmt, Args: args}
+				step = &sqlrun.Step{Stmt: step.Stmt, Args: args}
 			}
 			if len(here) == 0 {
 				continue
@@ -295,11 +295,11 @@ func (w *Worker) ackExactly(ctx context.Context, t *round, list []*Delivery) err
 }
 
 // ackSteps delete the jobs that are done.
-func (w *Worker) ackSteps(t *round, list []*Delivery) (steps []*dialect.Step) {
+func (w *Worker) ackSteps(t *round, list []*Delivery) (steps []*sqlrun.Step) {
 	for _, part := range byTable(list) {
 		args := store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
 		args["node"] = t.node
-		steps = append(steps, &dialect.Step{Stmt: ackStatements[part[0].from], Args: args})
+		steps = append(steps, &sqlrun.Step{Stmt: ackStatements[part[0].from], Args: args})
 	}
 	return steps
 }
@@ -333,17 +333,17 @@ func idsOf(list []*Delivery) []int64 {
 	return ids
 }
 
-func (w *Worker) fetchStep(t *round) *dialect.Step {
+func (w *Worker) fetchStep(t *round) *sqlrun.Step {
 	t.got, t.fresh = fetched{}, nil
 	stmt := store.FetchReady
 	if t.read.again {
 		stmt = store.FetchAgain
 	}
 	r := w.reader(stmt, t.b, t.read.limit, &t.room)
-	return &dialect.Step{Stmt: stmt, Args: dialect.Args{
+	return &sqlrun.Step{Stmt: stmt, Args: sqlrun.Args{
 		"queue": t.b.q.id, "divided": t.b.divided, "limit": t.read.limit,
 		"after1": t.read.after[1], "after2": t.read.after[2], "after3": t.read.after[3], "after4": t.read.after[4],
-	}, Scan: func(row *dialect.Row) error {
+	}, Scan: func(row *sqlrun.Row) error {
 		d := r.ready(row)
 		t.got = fetched{t.got.rows + 1, d.Priority, d.ID}
 		t.fresh = append(t.fresh, d)
@@ -352,12 +352,12 @@ func (w *Worker) fetchStep(t *round) *dialect.Step {
 }
 
 // delayedSteps read jobs whose time has come, and when the next one is due.
-func (w *Worker) delayedSteps(t *round) []*dialect.Step {
+func (w *Worker) delayedSteps(t *round) []*sqlrun.Step {
 	t.m, t.ripe = 0, nil
 	r := w.reader(store.FetchDelayed, t.b, 16, &t.room)
-	args := dialect.Args{"queue": t.b.q.id, "divided": t.b.divided, "limit": t.limit, "since": t.since}
-	return []*dialect.Step{
-		{Stmt: store.FetchDelayed, Args: args, Scan: func(row *dialect.Row) error {
+	args := sqlrun.Args{"queue": t.b.q.id, "divided": t.b.divided, "limit": t.limit, "since": t.since}
+	return []*sqlrun.Step{
+		{Stmt: store.FetchDelayed, Args: args, Scan: func(row *sqlrun.Row) error {
 			t.m++
 			t.ripe = append(t.ripe, r.delayed(row))
 			return nil
@@ -367,7 +367,7 @@ func (w *Worker) delayedSteps(t *round) []*dialect.Step {
 
 // checkSteps look whether jobs that wait in memory are still there: somebody may
 // have cancelled them.
-func (w *Worker) checkSteps(t *round) (steps []*dialect.Step) {
+func (w *Worker) checkSteps(t *round) (steps []*sqlrun.Step) {
 	t.there = map[int64]bool{}
 	for _, part := range byTable(t.waits) {
 		args := store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
@@ -375,7 +375,7 @@ func (w *Worker) checkSteps(t *round) (steps []*dialect.Step) {
 		if part[0].from == tableDelayed {
 			stmt = store.PresentDelayed
 		}
-		steps = append(steps, &dialect.Step{Stmt: stmt, Args: args, Scan: func(row *dialect.Row) error {
+		steps = append(steps, &sqlrun.Step{Stmt: stmt, Args: args, Scan: func(row *sqlrun.Row) error {
 			t.there[row.Int(0)] = true
 			return nil
 		}})
@@ -435,9 +435,9 @@ func (w *Worker) passOver(t *round) {
 func (w *Worker) claimPart(ctx context.Context, t *round, part []*Delivery) (map[int64]bool, error) {
 	from := part[0].from
 	var got []int64
-	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
+	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) (err error) {
 		args := store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
-		if got, err = dialect.Select(ctx, tx, lockStatements[from], args, store.ScanID); err != nil || len(got) == 0 {
+		if got, err = sqlrun.Select(ctx, tx, lockStatements[from], args, store.ScanID); err != nil || len(got) == 0 {
 			return err
 		}
 		if t.keep > 0 {

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -86,7 +86,7 @@ func (w *Worker) current(ctx context.Context, q *workQueue, rows []store.BlockRo
 	}
 	var empty bool
 	var age int64
-	args := dialect.Args{"queue": q.id, "generation": oldest, "first": old[0].Divided, "last": old[len(old)-1].Divided}
+	args := sqlrun.Args{"queue": q.id, "generation": oldest, "first": old[0].Divided, "last": old[len(old)-1].Divided}
 	if err := w.db.Get(ctx, store.DrainedBlocks, args, &empty, &age); err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ type laterRow struct {
 func (w *Worker) forwardPart(ctx context.Context, b *block, to generation, node string) (moved int, err error) {
 	var part []laterRow
 	write := func(only []laterRow) error {
-		return w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
+		return w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) (err error) {
 			part, err = w.forwardSome(ctx, tx, b, to, node, only)
 			return err
 		})
@@ -182,14 +182,14 @@ func (w *Worker) forwardPart(ctx context.Context, b *block, to generation, node 
 }
 
 // forwardSome moves those of a block's jobs that are not due soon, or only some of these.
-func (w *Worker) forwardSome(ctx context.Context, tx *dialect.Session, b *block, to generation, node string,
+func (w *Worker) forwardSome(ctx context.Context, tx *sqlrun.Session, b *block, to generation, node string,
 	only []laterRow,
 ) ([]laterRow, error) {
-	args := dialect.Args{
+	args := sqlrun.Args{
 		"queue": b.q.id, "divided": b.divided, "fence": b.fence, "node": node, "soon": Window.Microseconds(),
 		"limit": store.Chunk,
 	}
-	all, err := dialect.Select(ctx, tx, store.LockLater, args, func(rows *sql.Rows) (r laterRow, err error) {
+	all, err := sqlrun.Select(ctx, tx, store.LockLater, args, func(rows *sql.Rows) (r laterRow, err error) {
 		var key sql.NullString
 		err = rows.Scan(&r.id, &key, &r.kind)
 		r.key = key.String
@@ -201,16 +201,16 @@ func (w *Worker) forwardSome(ctx context.Context, tx *dialect.Session, b *block,
 	if all = w.mayMove(b, all, only); len(all) == 0 {
 		return nil, nil
 	}
-	rows := make([]dialect.Args, len(all))
+	rows := make([]sqlrun.Args, len(all))
 	for i, r := range all {
-		rows[i] = dialect.Args{"queue": b.q.id, "block": b.divided, "job": r.id, "target": to.block(r.key, r.id)}
+		rows[i] = sqlrun.Args{"queue": b.q.id, "block": b.divided, "job": r.id, "target": to.block(r.key, r.id)}
 	}
 	rows, ids, err := w.withRoom(ctx, tx, b, rows)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(r laterRow) bool { return !slices.Contains(ids, r.id) })
-	if _, err := tx.Exec(ctx, store.DivideAnew, dialect.Args{"to": b.q.id, "rows": rows}); err != nil {
+	if _, err := tx.Exec(ctx, store.DivideAnew, sqlrun.Args{"to": b.q.id, "rows": rows}); err != nil {
 		return all, err
 	}
 	if n, err := tx.Exec(ctx, store.AckDelayed, store.JobArgs(b.q.id, b.divided, 0, ids)); err != nil || n != int64(len(ids)) {
@@ -244,16 +244,16 @@ func (w *Worker) mayMove(b *block, all, only []laterRow) []laterRow {
 // withRoom leaves out jobs that cannot be moved yet, since another that has their id waits where
 // they are to go. One that comes there at this moment breaks the transaction off, and the next
 // one sees it.
-func (w *Worker) withRoom(ctx context.Context, tx *dialect.Session, b *block,
-	rows []dialect.Args,
-) (left []dialect.Args, ids []int64, err error) {
+func (w *Worker) withRoom(ctx context.Context, tx *sqlrun.Session, b *block,
+	rows []sqlrun.Args,
+) (left []sqlrun.Args, ids []int64, err error) {
 	byTarget, taken := map[int][]int64{}, map[int64]bool{}
 	for _, row := range rows {
 		target := row["target"].(int)
 		byTarget[target] = append(byTarget[target], row["job"].(int64))
 	}
 	for target, wanted := range byTarget {
-		there, err := dialect.Select(ctx, tx, store.PresentDelayed, store.JobArgs(b.q.id, target, 0, wanted), store.ScanID)
+		there, err := sqlrun.Select(ctx, tx, store.PresentDelayed, store.JobArgs(b.q.id, target, 0, wanted), store.ScanID)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -276,11 +276,11 @@ func (w *Worker) recall(ctx context.Context, q *workQueue) error {
 	if err != nil {
 		return err
 	}
-	var gaps []dialect.Args
+	var gaps []sqlrun.Args
 	last := -1
 	for _, r := range rows {
 		if r.Divided > last+1 {
-			gaps = append(gaps, dialect.Args{"above": last, "below": r.Divided})
+			gaps = append(gaps, sqlrun.Args{"above": last, "below": r.Divided})
 		}
 		last = r.Divided
 	}
@@ -288,9 +288,9 @@ func (w *Worker) recall(ctx context.Context, q *workQueue) error {
 		return nil
 	}
 	found := map[int]bool{}
-	err = w.db.Pipeline(ctx, &dialect.Step{ // for the sake of its plans
-		Stmt: store.StrayBlocks, Args: dialect.Args{"queue": q.id, "gaps": gaps},
-		Scan: func(row *dialect.Row) error {
+	err = w.db.Pipeline(ctx, &sqlrun.Step{ // for the sake of its plans
+		Stmt: store.StrayBlocks, Args: sqlrun.Args{"queue": q.id, "gaps": gaps},
+		Scan: func(row *sqlrun.Row) error {
 			for column := range 2 {
 				if !row.Null(column) {
 					found[int(row.Int(column))] = true
@@ -303,7 +303,7 @@ func (w *Worker) recall(ctx context.Context, q *workQueue) error {
 		return err
 	}
 	for divided := range found {
-		_, err = w.db.Exec(ctx, store.CreateBlocks, dialect.Args{"rows": []dialect.Args{{
+		_, err = w.db.Exec(ctx, store.CreateBlocks, sqlrun.Args{"rows": []sqlrun.Args{{
 			"queue": q.id, "divided": divided,
 			"generation": 0, "fifo": "no",
 		}}})

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/rig"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -28,7 +28,7 @@ func init() {
 	}
 	rig.Advance = func(ctx context.Context, client any, by time.Duration) (int64, error) {
 		c := client.(*Client)
-		n, err := c.db.Exec(ctx, store.AdvanceDelayed, dialect.Args{"by": -by.Microseconds()})
+		n, err := c.db.Exec(ctx, store.AdvanceDelayed, sqlrun.Args{"by": -by.Microseconds()})
 		c.bells.announce(ctx)
 		return n, err
 	}

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -330,7 +330,7 @@ func TestPendingKinds(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		for _, part := range []struct {
-			stmt *dialect.Stmt
+			stmt *sqlrun.Stmt
 			fifo bool
 			jobs []Job
 			want map[string]bool
@@ -346,7 +346,7 @@ func TestPendingKinds(t *testing.T) {
 			ids := enqueueMany(t, c, part.jobs)
 			byHand(t, db, `UPDATE {prefix}job_delayed SET run_at = `+ago)
 			for kind, want := range part.want {
-				if n := reached(t, db, part.stmt, dialect.Args{"queue": q.id, "kinds": []string{kind, "z"}}); (n > 0) != want {
+				if n := reached(t, db, part.stmt, sqlrun.Args{"queue": q.id, "kinds": []string{kind, "z"}}); (n > 0) != want {
 					t.Errorf("%s of %+v: %d blocks, want %t", kind, part.jobs, n, want)
 				}
 			}

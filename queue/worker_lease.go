@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlconn"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -91,7 +91,7 @@ func (w *Worker) enter(ctx context.Context) error {
 	}
 	if w.bell != nil {
 		if _, err := w.db.Exec(ctx, store.PutBell,
-			dialect.Args{"node": name, "at": w.bell.at, "key": hex.EncodeToString(w.bell.key)}); err != nil {
+			sqlrun.Args{"node": name, "at": w.bell.at, "key": hex.EncodeToString(w.bell.key)}); err != nil {
 			return err
 		}
 	}
@@ -102,14 +102,14 @@ func (w *Worker) enter(ctx context.Context) error {
 	}
 	w.mu.Unlock()
 	if over { // it was being stopped meanwhile, and has left under the name that it had
-		_, err := w.db.Exec(ctx, store.LeaveNode, dialect.Args{"node": name})
+		_, err := w.db.Exec(ctx, store.LeaveNode, sqlrun.Args{"node": name})
 		return err
 	}
 	return nil
 }
 
-func (w *Worker) joining(name string) dialect.Args {
-	args := dialect.Args{
+func (w *Worker) joining(name string) sqlrun.Args {
+	args := sqlrun.Args{
 		"node": name, "lease": w.opt.Lease.Microseconds(), "under": w.opt.LeaderLock, "version": w.c.opt.Version, "drained": 0, "by": "",
 	}
 	w.mu.Lock()
@@ -183,7 +183,7 @@ func (w *Worker) keep(ctx context.Context) {
 func (w *Worker) renew(ctx context.Context, name string) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(w.opt.Lease/2, time.Second))
 	defer cancel()
-	return w.leases.Exec(ctx, store.Heartbeat, dialect.Args{"node": name, "lease": w.opt.Lease.Microseconds()})
+	return w.leases.Exec(ctx, store.Heartbeat, sqlrun.Args{"node": name, "lease": w.opt.Lease.Microseconds()})
 }
 
 // renewed takes in that the lease was renewed. What waited since it was nearly over goes on.
@@ -441,7 +441,7 @@ func (w *Worker) abandon(ctx context.Context) {
 		})
 	}
 	steps = append(steps, func(ctx context.Context) error {
-		_, err := w.db.Exec(ctx, store.LeaveNode, dialect.Args{"node": node})
+		_, err := w.db.Exec(ctx, store.LeaveNode, sqlrun.Args{"node": node})
 		return err
 	})
 	if err := w.insist(ctx, steps); err != nil {

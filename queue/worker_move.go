@@ -10,9 +10,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/backoff"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -34,7 +34,7 @@ type move struct {
 }
 
 // limitText keeps what is written about a failure within bounds, and storable.
-func limitText(text string, limit int) string { return dialect.CleanText(text, limit) }
+func limitText(text string, limit int) string { return sqlrun.CleanText(text, limit) }
 
 // moveFor says where a job goes that is not done.
 func (known *kindHandlers) moveFor(d *Delivery, what verdict, after time.Duration, err error, detail string) move {
@@ -149,7 +149,7 @@ func groupMoves(moves []move) []*moveGroup {
 func (w *Worker) commitMoves(ctx context.Context, b *block, node string, moves []move) error {
 	all := groupMoves(moves)
 	needsBlock := slices.ContainsFunc(all, func(f *moveGroup) bool { return f.from != tableRunning })
-	return w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	return w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		for _, f := range all {
 			if err := writeMoves(ctx, tx, b, node, f, w.exact); err != nil {
 				return err
@@ -164,9 +164,9 @@ func (w *Worker) commitMoves(ctx context.Context, b *block, node string, moves [
 
 // holds returns errBlockLost unless a block is still this worker's, until the end of
 // the transaction.
-func (w *Worker) holds(ctx context.Context, tx *dialect.Session, b *block, node string) error {
+func (w *Worker) holds(ctx context.Context, tx *sqlrun.Session, b *block, node string) error {
 	var fence int64
-	err := tx.Get(ctx, store.StillMine, dialect.Args{"queue": b.q.id, "divided": b.divided, "fence": b.fence, "node": node}, &fence)
+	err := tx.Get(ctx, store.StillMine, sqlrun.Args{"queue": b.q.id, "divided": b.divided, "fence": b.fence, "node": node}, &fence)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errBlockLost
 	}
@@ -174,20 +174,20 @@ func (w *Worker) holds(ctx context.Context, tx *dialect.Session, b *block, node 
 }
 
 var (
-	lockStatements = map[table]*dialect.Stmt{tableReady: store.LockJobs, tableDelayed: store.LockDelayed, tableRunning: store.LockRunning}
-	ackStatements  = map[table]*dialect.Stmt{tableReady: store.AckReady, tableDelayed: store.AckDelayed, tableRunning: store.AckRunning}
+	lockStatements = map[table]*sqlrun.Stmt{tableReady: store.LockJobs, tableDelayed: store.LockDelayed, tableRunning: store.LockRunning}
+	ackStatements  = map[table]*sqlrun.Stmt{tableReady: store.AckReady, tableDelayed: store.AckDelayed, tableRunning: store.AckRunning}
 )
 
 // writeMoves writes moves of one table. If it has to be exact, those are left out whose attempt is
 // not the one that was given out.
-func writeMoves(ctx context.Context, tx *dialect.Session, b *block, node string, f *moveGroup, exact bool) error {
+func writeMoves(ctx context.Context, tx *sqlrun.Session, b *block, node string, f *moveGroup, exact bool) error {
 	ids := make([]int64, len(f.moves))
 	for i, m := range f.moves {
 		ids[i] = m.d.ID
 	}
 	args := store.JobArgs(b.q.id, b.divided, f.priority, ids)
 	args["node"] = node
-	here, err := dialect.Select(ctx, tx, lockStatements[f.from], args, store.ScanID)
+	here, err := sqlrun.Select(ctx, tx, lockStatements[f.from], args, store.ScanID)
 	if err != nil {
 		return err
 	}
@@ -200,18 +200,18 @@ func writeMoves(ctx context.Context, tx *dialect.Session, b *block, node string,
 	if len(here) < len(ids) {
 		// Moved already, by this transaction before, if its answer was lost: the job
 		// is this worker's all the same, and its key waits for it.
-		if arrived, err = dialect.Select(ctx, tx, arrivals(f), args, store.ScanID); err != nil {
+		if arrived, err = sqlrun.Select(ctx, tx, arrivals(f), args, store.ScanID); err != nil {
 			return err
 		}
 	}
-	rows := make([]dialect.Args, 0, len(here))
+	rows := make([]sqlrun.Args, 0, len(here))
 	for _, m := range f.moves {
 		m.here = slices.Contains(arrived, m.d.ID)
 		if _, ok := slices.BinarySearch(here, m.d.ID); !ok {
 			continue
 		}
 		m.here = true
-		row := dialect.Args{
+		row := sqlrun.Args{
 			"queue": b.q.id, "block": b.divided, "job": m.d.ID, "urgency": m.d.Priority, "tries": m.tries,
 			"died": m.died, "why": m.why, "more": m.more,
 			"later": m.later.Microseconds(), "holds": nil,
@@ -224,7 +224,7 @@ func writeMoves(ctx context.Context, tx *dialect.Session, b *block, node string,
 	if len(rows) == 0 {
 		return nil
 	}
-	to := dialect.Args{"queue": b.q.id, "divided": b.divided, "node": node, "fence": b.fence, "keep": f.moves[0].keep}
+	to := sqlrun.Args{"queue": b.q.id, "divided": b.divided, "node": node, "fence": b.fence, "keep": f.moves[0].keep}
 	if f.from == tableDelayed && !f.dead && !f.out { // it stays in its table
 		n, err := store.ExecParts(ctx, tx, store.Redelay, to, rows)
 		return store.Short(err, n, len(rows))
@@ -247,14 +247,14 @@ func writeMoves(ctx context.Context, tx *dialect.Session, b *block, node string,
 	return store.ReleaseTies(ctx, tx, b.q.id, dead)
 }
 
-func destination(f *moveGroup) *dialect.Stmt {
+func destination(f *moveGroup) *sqlrun.Stmt {
 	switch {
 	case f.out && f.from == tableReady:
 		return store.CheckOutReady
 	case f.out:
 		return store.CheckOutDelayed
 	case f.dead:
-		return map[table]*dialect.Stmt{tableReady: store.BuryReady, tableDelayed: store.BuryDelayed, tableRunning: store.BuryRunning}[f.from]
+		return map[table]*sqlrun.Stmt{tableReady: store.BuryReady, tableDelayed: store.BuryDelayed, tableRunning: store.BuryRunning}[f.from]
 	case f.from == tableReady:
 		return store.DelayReady
 	}
@@ -262,7 +262,7 @@ func destination(f *moveGroup) *dialect.Stmt {
 }
 
 // arrivals tells which jobs stand where a moveGroup takes them.
-func arrivals(f *moveGroup) *dialect.Stmt {
+func arrivals(f *moveGroup) *sqlrun.Stmt {
 	switch {
 	case f.out:
 		return store.LockRunning

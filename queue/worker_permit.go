@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -56,7 +56,7 @@ func ofPermits(rows []permitRow) (all []*store.LeaseRow) {
 }
 
 func (w *Worker) readPermits(ctx context.Context, g *limiter) ([]permitRow, error) {
-	return dialect.Select(ctx, &w.db.Session, store.Permits, dialect.Args{"queue": g.q.id, "kind": g.kind},
+	return sqlrun.Select(ctx, &w.db.Session, store.Permits, sqlrun.Args{"queue": g.q.id, "kind": g.kind},
 		func(rows *sql.Rows) (r permitRow, err error) {
 			return r, rows.Scan(&r.slot, &r.State, &r.LockBy, &r.Fence, &r.Live, &r.InTime)
 		})
@@ -136,10 +136,10 @@ func (w *Worker) completePermits(ctx context.Context, g *limiter, rows []permitR
 	for _, r := range rows {
 		there[r.slot] = true
 	}
-	var missing []dialect.Args
+	var missing []sqlrun.Args
 	for slot := range most {
 		if !there[slot] {
-			missing = append(missing, dialect.Args{"queue": g.q.id, "kind": g.kind, "slot": slot})
+			missing = append(missing, sqlrun.Args{"queue": g.q.id, "kind": g.kind, "slot": slot})
 		}
 	}
 	if len(missing) == 0 {
@@ -147,7 +147,7 @@ func (w *Worker) completePermits(ctx context.Context, g *limiter, rows []permitR
 	}
 	for len(missing) > 0 {
 		n := min(store.Chunk, len(missing))
-		if _, err := w.db.Exec(ctx, store.CreatePermits, dialect.Args{"rows": missing[:n]}); err != nil {
+		if _, err := w.db.Exec(ctx, store.CreatePermits, sqlrun.Args{"rows": missing[:n]}); err != nil {
 			return nil, err
 		}
 		missing = missing[n:]
@@ -160,7 +160,7 @@ func (w *Worker) completePermits(ctx context.Context, g *limiter, rows []permitR
 func (w *Worker) givePermits(ctx context.Context, g *limiter, rows []permitRow, node, waiter string) error {
 	back := w.surplusPermits(g, rows, node, waiter)
 	for slot, fence := range back {
-		args := dialect.Args{"queue": g.q.id, "kind": g.kind, "slot": slot, "fence": fence, "node": node}
+		args := sqlrun.Args{"queue": g.q.id, "kind": g.kind, "slot": slot, "fence": fence, "node": node}
 		if _, err := w.db.Exec(ctx, store.ReturnPermit, args); err != nil {
 			return err
 		}
@@ -264,7 +264,7 @@ func (w *Worker) takePermits(ctx context.Context, g *limiter, rows []permitRow, 
 	got := 0
 	for i := 0; i < len(free) && got < want; i++ {
 		r := &free[i]
-		args := dialect.Args{"queue": g.q.id, "kind": g.kind, "slot": r.slot, "fence": r.Fence, "node": node}
+		args := sqlrun.Args{"queue": g.q.id, "kind": g.kind, "slot": r.slot, "fence": r.Fence, "node": node}
 		n, err := w.db.Exec(ctx, store.TakePermit, args)
 		if err != nil {
 			return err
@@ -306,7 +306,7 @@ func (w *Worker) denied(ctx context.Context, g *limiter, is bool, holders int, n
 	if !claims {
 		return nil
 	}
-	_, err := w.db.Exec(ctx, store.WaitForPermit, dialect.Args{
+	_, err := w.db.Exec(ctx, store.WaitForPermit, sqlrun.Args{
 		"queue": g.q.id, "kind": g.kind, "node": node, "lasts": waitLasts.Microseconds(), "soon": waitLasts.Microseconds() / 2,
 	})
 	return err

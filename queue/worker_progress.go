@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -63,7 +63,7 @@ func (d *Delivery) SetProgress(ctx context.Context, p Progress) error {
 	if err != nil {
 		return orLost(ctx, err)
 	}
-	n, err := w.db.Exec(ctx, store.SaveProgress, dialect.Args{
+	n, err := w.db.Exec(ctx, store.SaveProgress, sqlrun.Args{
 		"queue": d.b.q.id, "divided": d.b.divided, "id": d.ID, "node": node, "attempt": d.Attempt,
 		"snapshot": orNil(p.State), "percent": orNull(p.Percent), "message": orNull(p.Message),
 	})

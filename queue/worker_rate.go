@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -73,11 +73,11 @@ func (l *Limit) putBack(now, drawn, after int64, n int) int64 {
 // ask again. A negative number gives back what was drawn and not used.
 func (w *Worker) drawTokens(ctx context.Context, g *limiter, want int) (got int, again time.Duration, err error) {
 	after := g.drawnTo // which only its keeper changes
-	err = w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err = w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		var now, drawn int64
 		var per string
 		l := Limit{Queue: g.q.name, Kind: g.kind}
-		args := dialect.Args{"queue": g.q.id, "kind": g.kind}
+		args := sqlrun.Args{"queue": g.q.id, "kind": g.kind}
 		err := tx.Get(ctx, store.LockLimit, args, &now, &drawn, &l.Rate, &per, &l.Burst)
 		if err == nil {
 			err = l.parse(per)

@@ -1,7 +1,7 @@
 package queue
 
 import (
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -19,7 +19,7 @@ type reader struct {
 
 // reader returns a reader of the rows of a statement, about as many as limit. Payloads that have
 // no room are left out; nil: any is kept.
-func (w *Worker) reader(stmt *dialect.Stmt, b *block, limit int, room *allowance) *reader {
+func (w *Worker) reader(stmt *sqlrun.Stmt, b *block, limit int, room *allowance) *reader {
 	r := &reader{w: w, b: b, rows: store.NewReader(stmt), limit: limit, room: room}
 	r.rows.Kind, r.rows.Text = w.kind, r.text
 	if room != nil {
@@ -52,7 +52,7 @@ func (r *reader) text(b []byte) []byte {
 }
 
 // ready reads a ready job.
-func (r *reader) ready(row *dialect.Row) *Delivery {
+func (r *reader) ready(row *sqlrun.Row) *Delivery {
 	j := r.rows.Read(row)
 	if len(r.slab) == cap(r.slab) {
 		r.slab = make([]Delivery, 0, min(128, r.limit))
@@ -68,7 +68,7 @@ func (r *reader) ready(row *dialect.Row) *Delivery {
 }
 
 // delayed reads a delayed job.
-func (r *reader) delayed(row *dialect.Row) *Delivery {
+func (r *reader) delayed(row *sqlrun.Row) *Delivery {
 	d := r.ready(row)
 	j := r.rows.Job()
 	d.from = tableDelayed
@@ -80,7 +80,7 @@ func (r *reader) delayed(row *dialect.Row) *Delivery {
 }
 
 // running reads a job that is checked out.
-func (r *reader) running(row *dialect.Row) *Delivery {
+func (r *reader) running(row *sqlrun.Row) *Delivery {
 	d := r.ready(row)
 	d.from, d.Attempt = tableRunning, r.rows.Job().Attempt
 	return d

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A Receiver hands jobs to a program that has no handlers: it receives some, does
@@ -109,7 +109,7 @@ func (r *Receiver) ReceiveKinds(ctx context.Context, limit int, wait time.Durati
 	o := &wanted{limit: limit, given: make(chan struct{})}
 	if len(kinds) > 0 {
 		for _, kind := range kinds {
-			if err := dialect.CheckName(kind); err != nil {
+			if err := sqlrun.CheckName(kind); err != nil {
 				return nil, invalid("kinds", "%v", err)
 			}
 		}

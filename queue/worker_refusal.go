@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -48,12 +48,12 @@ func scanRefusal(rows *sql.Rows) (r Refusal, err error) {
 
 // Refusals lists the jobs of a queue whose ends are refused, up to limit.
 func (c *Client) Refusals(ctx context.Context, queue string, limit int) ([]Refusal, error) {
-	return dialect.Select(ctx, &c.db.Session, store.ListRefused, dialect.Args{"name": cmpName(queue), "limit": limit}, scanRefusal)
+	return sqlrun.Select(ctx, &c.db.Session, store.ListRefused, sqlrun.Args{"name": cmpName(queue), "limit": limit}, scanRefusal)
 }
 
 // AllRefusals is [Client.Refusals] of all queues.
 func (c *Client) AllRefusals(ctx context.Context, limit int) ([]Refusal, error) {
-	return dialect.Select(ctx, &c.db.Session, store.ListAllRefused, dialect.Args{"limit": limit}, scanRefusal)
+	return sqlrun.Select(ctx, &c.db.Session, store.ListAllRefused, sqlrun.Args{"limit": limit}, scanRefusal)
 }
 
 // withRefusal adds to what is known of a job. Whoever may not read that sees the job without it.
@@ -61,8 +61,8 @@ func (c *Client) withRefusal(ctx context.Context, i Info, err error) (Info, erro
 	if err != nil || i.State == StateDead || i.State == StateDone {
 		return i, err
 	}
-	args := dialect.Args{"name": i.Queue, "divided": i.Block, "id": i.ID}
-	all, err := dialect.Select(ctx, &c.db.Session, store.GetRefused, args, scanRefusal)
+	args := sqlrun.Args{"name": i.Queue, "divided": i.Block, "id": i.ID}
+	all, err := sqlrun.Select(ctx, &c.db.Session, store.GetRefused, args, scanRefusal)
 	switch {
 	case err != nil && (c.db.Dialect.Denied(err) || c.db.Dialect.Missing(err)):
 		err = nil
@@ -74,7 +74,7 @@ func (c *Client) withRefusal(ctx context.Context, i Info, err error) (Info, erro
 
 // sweepRefusals removes the rows of workers that have gone.
 func (c *Client) sweepRefusals(ctx context.Context) error {
-	_, err := c.db.Exec(ctx, store.SweepRefused, dialect.Args{"since": -staleRecord.Microseconds()})
+	_, err := c.db.Exec(ctx, store.SweepRefused, sqlrun.Args{"since": -staleRecord.Microseconds()})
 	return err
 }
 
@@ -156,7 +156,7 @@ func (w *Worker) closeBook(ctx context.Context) {
 func (w *Worker) writeBook(ctx context.Context) error {
 	type row struct {
 		id   store.JobID
-		args dialect.Args
+		args sqlrun.Args
 	}
 	var put, gone []row
 	w.mu.Lock()
@@ -165,14 +165,14 @@ func (w *Worker) writeBook(ctx context.Context) error {
 		if node == "" || r.told != 0 && at.Sub(r.told) < tellEvery {
 			continue
 		}
-		put = append(put, row{id, dialect.Args{
+		put = append(put, row{id, sqlrun.Args{
 			"queue": id.Queue, "divided": id.Divided, "id": id.ID, "kind": r.d.Kind, "what": r.what(), "error": limitText(r.err.Error(), 4000),
 			"node": node, "tries": r.untold,
 		}})
 		r.told, r.untold, r.node = at, 0, node
 	}
 	for id, name := range w.book.gone {
-		gone = append(gone, row{id, dialect.Args{"queue": id.Queue, "divided": id.Divided, "id": id.ID, "node": name}})
+		gone = append(gone, row{id, sqlrun.Args{"queue": id.Queue, "divided": id.Divided, "id": id.ID, "node": name}})
 	}
 	w.mu.Unlock()
 	var errs []error

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -46,7 +46,7 @@ const (
 // in a single job. A worker that does everything itself leaves that to its caller.
 func (w *Worker) refuses(err error) bool { return !w.alone && refuses(w.db.Dialect, err) }
 
-func refuses(d *dialect.Dialect, err error) bool {
+func refuses(d *sqlrun.Dialect, err error) bool {
 	return err != nil && !errors.Is(err, errBlockLost) && !d.Retryable(err) && !d.Unavailable(err) &&
 		(d.Refused(err) || errors.Is(err, store.ErrShort))
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -406,7 +406,7 @@ func TestRefusedGroupEnd(t *testing.T) {
 		for _, kind := range []string{"bad", "good"} {
 			id, err := c.NewGroup(t.Context(), Group{Callback: &Job{Kind: kind}})
 			must(t, err)
-			db.Do(t, `UPDATE {prefix}job_group SET state = 'sealed' WHERE id = :id`, dialect.Args{"id": id})
+			db.Do(t, `UPDATE {prefix}job_group SET state = 'sealed' WHERE id = :id`, sqlrun.Args{"id": id})
 		}
 		if err := c.concludeAny(t.Context()); err == nil {
 			t.Error("it is not refused")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Handlers that hold transactions on all connections that they can get keep their worker from
@@ -60,7 +61,7 @@ func TestHandlersHoldThePool(t *testing.T) {
 			becomes(t, c, id, StateRunning) // each has been checked out
 		}
 		beats := func() (n int) {
-			db.Scan(t, `SELECT heartbeats FROM {prefix}node WHERE name = :name AND state = 'live'`, dialect.Args{"name": nameOf(w)}, &n)
+			db.Scan(t, `SELECT heartbeats FROM {prefix}node WHERE name = :name AND state = 'live'`, sqlrun.Args{"name": nameOf(w)}, &n)
 			return n
 		}
 		before := beats()

@@ -8,7 +8,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/board"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -32,7 +32,7 @@ func (r *runningRow) at(q *workQueue) store.JobID {
 }
 
 func (w *Worker) readRunning(ctx context.Context, q *workQueue) ([]runningRow, error) {
-	return dialect.Select(ctx, &w.db.Session, store.RunningJobs, dialect.Args{"queue": q.id}, func(rows *sql.Rows) (r runningRow, err error) {
+	return sqlrun.Select(ctx, &w.db.Session, store.RunningJobs, sqlrun.Args{"queue": q.id}, func(rows *sql.Rows) (r runningRow, err error) {
 		var key sql.NullString
 		err = rows.Scan(&r.divided, &r.id, &r.kind, &key, &r.state, &r.crashes, &r.lockBy, &r.live, &r.inTime)
 		r.key = key.String
@@ -46,7 +46,7 @@ type heldKey struct {
 }
 
 func (w *Worker) readHeld(ctx context.Context, b *block) ([]heldKey, error) {
-	return dialect.Select(ctx, &w.db.Session, store.HeldKeys, dialect.Args{"queue": b.q.id, "divided": b.divided},
+	return sqlrun.Select(ctx, &w.db.Session, store.HeldKeys, sqlrun.Args{"queue": b.q.id, "divided": b.divided},
 		func(rows *sql.Rows) (h heldKey, err error) {
 			return h, rows.Scan(&h.id, &h.key)
 		})
@@ -85,7 +85,7 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) erro
 	q.unstrand()
 	out := maps.Clone(w.out)
 	foreign := map[*block]map[string]board.Turn{}
-	var dues []dialect.Args
+	var dues []sqlrun.Args
 	var mine []*block
 	var unsuspected []*block
 	for _, b := range q.blocks {
@@ -104,7 +104,7 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) erro
 		if b.accused > 0 && w.cleared(b) {
 			unsuspected = append(unsuspected, b)
 		}
-		dues = append(dues, dialect.Args{"block": b.divided, "since": max(0, b.delayed-2*Window.Microseconds())})
+		dues = append(dues, sqlrun.Args{"block": b.divided, "since": max(0, b.delayed-2*Window.Microseconds())})
 	}
 	w.mu.Unlock()
 	if len(mine) == 0 && len(out) == 0 {
@@ -149,7 +149,7 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) erro
 func (w *Worker) trustAll(ctx context.Context, q *workQueue, blocks []*block, name string) error {
 	for _, b := range blocks {
 		if _, err := w.db.Exec(ctx, store.TrustBlock,
-			dialect.Args{"queue": q.id, "divided": b.divided, "fence": b.fence, "node": name}); err != nil {
+			sqlrun.Args{"queue": q.id, "divided": b.divided, "fence": b.fence, "node": name}); err != nil {
 			return err
 		}
 		w.mu.Lock()
@@ -228,10 +228,10 @@ func (box *outbox) cleared(b *block) bool {
 	return true
 }
 
-func (w *Worker) lookForDue(ctx context.Context, q *workQueue, rows []dialect.Args) error {
-	return w.db.Pipeline(ctx, &dialect.Step{ // for the sake of its plans
-		Stmt: store.NextDelayed, Args: dialect.Args{"rows": rows, "queue": q.id},
-		Scan: func(row *dialect.Row) error {
+func (w *Worker) lookForDue(ctx context.Context, q *workQueue, rows []sqlrun.Args) error {
+	return w.db.Pipeline(ctx, &sqlrun.Step{ // for the sake of its plans
+		Stmt: store.NextDelayed, Args: sqlrun.Args{"rows": rows, "queue": q.id},
+		Scan: func(row *sqlrun.Row) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			b := q.blocks[int(row.Int(0))]
@@ -322,16 +322,16 @@ func (w *Worker) adoptOne(ctx context.Context, q *workQueue, r runningRow, name 
 }
 
 func (w *Worker) readAdopted(ctx context.Context, q *workQueue, b *block, r runningRow, name string, why trial) (*Delivery, error) {
-	n, err := w.db.Exec(ctx, store.AdoptRunning, dialect.Args{
+	n, err := w.db.Exec(ctx, store.AdoptRunning, sqlrun.Args{
 		"queue": q.id, "divided": r.divided, "id": r.id, "from": r.lockBy, "was": r.state, "node": name, "fence": b.fence, "state": why.state(),
 	})
 	if err != nil || n == 0 {
 		return nil, err
 	}
 	var d *Delivery
-	step := &dialect.Step{
-		Stmt: store.GetRunning, Args: dialect.Args{"queue": q.id, "divided": r.divided, "id": r.id, "node": name},
-		Scan: func(row *dialect.Row) error {
+	step := &sqlrun.Step{
+		Stmt: store.GetRunning, Args: sqlrun.Args{"queue": q.id, "divided": r.divided, "id": r.id, "node": name},
+		Scan: func(row *sqlrun.Row) error {
 			d = w.reader(store.GetRunning, b, 1, nil).running(row)
 			return nil
 		},

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -26,11 +26,11 @@ func (w *Worker) wantsSentinels(b *block) bool {
 // again after as many jobs.
 func (w *Worker) placeSentinels(ctx context.Context, t *round) {
 	args := store.SentinelArgs(t.b.q.id, t.b.divided)
-	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		if err := w.holds(ctx, tx, t.b, t.node); err != nil {
 			return err
 		}
-		for _, stmt := range []*dialect.Stmt{store.PlaceReadySentinels, store.PlaceDelayedSentinel} {
+		for _, stmt := range []*sqlrun.Stmt{store.PlaceReadySentinels, store.PlaceDelayedSentinel} {
 			if _, err := tx.Exec(ctx, stmt, args); err != nil {
 				return err
 			}
@@ -56,14 +56,14 @@ func (w *Worker) tookDeletions(t *round) {
 
 // retire removes the blocks of a generation that is drained, and then their sentinels: whoever
 // places some has locked the block's row before.
-func (w *Worker) retire(ctx context.Context, q *workQueue, generation dialect.Args, blocks []store.BlockRow) error {
-	return w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+func (w *Worker) retire(ctx context.Context, q *workQueue, generation sqlrun.Args, blocks []store.BlockRow) error {
+	return w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		if _, err := tx.Exec(ctx, store.RetireBlocks, generation); err != nil || !w.db.Dialect.PassesEnds {
 			return err
 		}
 		for _, r := range blocks {
 			args := store.SentinelArgs(q.id, r.Divided)
-			for _, stmt := range []*dialect.Stmt{store.RemoveReadySentinels, store.RemoveDelayedSentinel} {
+			for _, stmt := range []*sqlrun.Stmt{store.RemoveReadySentinels, store.RemoveDelayedSentinel} {
 				if _, err := tx.Exec(ctx, stmt, args); err != nil {
 					return err
 				}

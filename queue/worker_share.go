@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -105,7 +105,7 @@ func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) erro
 	}
 	failed = errors.Join(failed, w.expelLate(ctx, ofBlocks(rows)))
 	for _, r := range w.check(q, rows, name) {
-		args := dialect.Args{"queue": set.id, "divided": r.Divided, "fence": r.Fence, "node": name, "kind": r.ForKind}
+		args := sqlrun.Args{"queue": set.id, "divided": r.Divided, "fence": r.Fence, "node": name, "kind": r.ForKind}
 		_, err := w.db.Exec(ctx, store.HandOverBlock, args)
 		failed = errors.Join(failed, err)
 	}
@@ -194,7 +194,7 @@ func (w *Worker) introduce(ctx context.Context, q *workQueue, name string, busy 
 	}
 	at := slices.IndexFunc(all, func(r workerRow) bool { return r.node == name })
 	says, kinds := w.announces()
-	args := dialect.Args{"queue": q.id, "node": name, "busy": 0, "does": kinds}
+	args := sqlrun.Args{"queue": q.id, "node": name, "busy": 0, "does": kinds}
 	if busy || at >= 0 && all[at].drained { // workers of 0.1 know the one, and not the other
 		args["busy"] = 1
 	}
@@ -215,7 +215,7 @@ func (w *Worker) introduce(ctx context.Context, q *workQueue, name string, busy 
 
 // colleagues lists who works on a queue, with this worker.
 func (w *Worker) colleagues(ctx context.Context, q *workQueue) ([]workerRow, error) {
-	return dialect.Select(ctx, &w.db.Session, store.ListWorkers, dialect.Args{"queue": q.id}, func(rows *sql.Rows) (r workerRow, err error) {
+	return sqlrun.Select(ctx, &w.db.Session, store.ListWorkers, sqlrun.Args{"queue": q.id}, func(rows *sql.Rows) (r workerRow, err error) {
 		var kinds sql.NullString
 		err = rows.Scan(&r.node, &r.busy, &r.inTime, &r.drained, &r.by, &kinds)
 		r.says, r.kinds = kinds.String, w.kindSets.read(kinds.String)
@@ -306,7 +306,7 @@ func ofBlocks(rows []store.BlockRow) (all []*store.LeaseRow) {
 }
 
 func (w *Worker) expelOne(ctx context.Context, node string) error {
-	n, err := w.db.Exec(ctx, store.ExpelNode, dialect.Args{"node": node})
+	n, err := w.db.Exec(ctx, store.ExpelNode, sqlrun.Args{"node": node})
 	if n > 0 {
 		signal(w.ends.died)
 		w.log.Warn("a worker was not heard of in time; others take over what it had", "node", node)
@@ -431,7 +431,7 @@ func (w *Worker) handOverIdle(ctx context.Context, q *workQueue) error {
 		err = errors.Join(err, e)
 	}
 	for _, b := range idle {
-		_, e := w.db.Exec(ctx, store.HandOverBlock, dialect.Args{
+		_, e := w.db.Exec(ctx, store.HandOverBlock, sqlrun.Args{
 			"queue": q.id, "divided": b.divided, "fence": b.fence, "node": name, "kind": cmp.Or(b.heir, b.forKind),
 		})
 		err = errors.Join(err, e) // then it is taken away when the lease has ended

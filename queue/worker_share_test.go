@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // shares lists how many blocks of the default queue each live worker has, the
@@ -441,7 +441,7 @@ func TestHandedOn(t *testing.T) {
 			SELECT queue_id, divided, id, priority, 1, 'handed', kind, 'nobody' FROM {prefix}job_delayed`, nil)
 		db.Do(t, `DELETE FROM {prefix}job_delayed`, nil)
 		adopted := func() (yes bool) {
-			db.Scan(t, `SELECT COUNT(*) FROM {prefix}job_running WHERE id = :id AND state = 'running'`, dialect.Args{"id": id}, &yes)
+			db.Scan(t, `SELECT COUNT(*) FROM {prefix}job_running WHERE id = :id AND state = 'running'`, sqlrun.Args{"id": id}, &yes)
 			return yes
 		}
 		eventually(t, "it is adopted", adopted)
@@ -462,7 +462,7 @@ func TestDrainedNodes(t *testing.T) {
 			t.Helper()
 			for _, name := range of {
 				if n := db.Do(t, `UPDATE {prefix}node SET drained_at = CASE WHEN :drained = 'yes' THEN {now} END, drained_by = :drained WHERE name = :name AND state = 'live'`,
-					dialect.Args{"drained": drained, "name": name}); n != 1 {
+					sqlrun.Args{"drained": drained, "name": name}); n != 1 {
 					t.Fatalf("no row of %s", name)
 				}
 			}
@@ -493,10 +493,10 @@ func TestDrainedNodes(t *testing.T) {
 		eventually(t, "what it has begun ends", func() bool { return done.Load() == 21 })
 
 		lost := name(first) // under a new name it is drained as well
-		db.Do(t, `UPDATE {prefix}node SET state = 'lost' WHERE name = :name`, dialect.Args{"name": lost})
+		db.Do(t, `UPDATE {prefix}node SET state = 'lost' WHERE name = :name`, sqlrun.Args{"name": lost})
 		eventually(t, "it joins again", func() bool { n := name(first); return n != "" && n != lost })
 		if got := db.List(t, `SELECT drained_by FROM {prefix}node WHERE name = :name AND drained_at IS NOT NULL`,
-			dialect.Args{"name": name(first)}); !slices.Equal(got, []string{"yes"}) {
+			sqlrun.Args{"name": name(first)}); !slices.Equal(got, []string{"yes"}) {
 			t.Errorf("under its new name it is drained by %q", got)
 		}
 		change("yes", name(second))

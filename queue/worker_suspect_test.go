@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -84,9 +84,9 @@ func (o *dock) hire(opt WorkerOptions, change func(*Worker)) {
 		lapse(o.t, o.db, w, 0)
 		// Cut off it could not end. So that it can, and hands nothing over that it remembers,
 		// what it had is that of a name which is not there any more.
-		must(o.t, orExec(o.db, store.ExpelNode, dialect.Args{"node": name}))
+		must(o.t, orExec(o.db, store.ExpelNode, sqlrun.Args{"node": name}))
 		for _, table := range []string{"queue_block", "job_running"} {
-			o.db.Do(o.t, fmt.Sprintf(`UPDATE {prefix}%s SET lock_by = 'late' WHERE lock_by = :name`, table), dialect.Args{"name": name})
+			o.db.Do(o.t, fmt.Sprintf(`UPDATE {prefix}%s SET lock_by = 'late' WHERE lock_by = :name`, table), sqlrun.Args{"name": name})
 		}
 		ended := make(chan bool)
 		go func() { stop(); close(ended) }()
@@ -498,7 +498,7 @@ func TestTrialOfTheHanded(t *testing.T) {
 		byHand(t, db, `INSERT INTO {prefix}job_running (queue_id, divided, id, kind, state, lock_by) VALUES
 			(1, 2, 77, 'x', 'handed', 'me'), (1, 2, 78, 'x', 'suspect', 'me')`)
 		for _, id := range []int{77, 78} {
-			must(t, orExec(db, store.SetTrial, dialect.Args{"queue": 1, "divided": 2, "id": id, "node": "me", "state": rowAlone}))
+			must(t, orExec(db, store.SetTrial, sqlrun.Args{"queue": 1, "divided": 2, "id": id, "node": "me", "state": rowAlone}))
 		}
 		wantRows(t, db, "jobs", `SELECT id, state FROM {prefix}job_running WHERE id IN (77, 78) ORDER BY id`, "77 handed", "78 alone")
 	})

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -46,14 +46,14 @@ func (w *Worker) sweepOften(ctx context.Context) {
 
 // sweep removes what is left of processes that ended long ago.
 func (w *Worker) sweep(ctx context.Context) error {
-	long := dialect.Args{"since": -time.Hour.Microseconds()}
+	long := sqlrun.Args{"since": -time.Hour.Microseconds()}
 	_, err1 := w.db.Exec(ctx, store.ExpelIdleNodes, long)
 	_, err2 := w.db.Exec(ctx, store.ForgetNodes, long)
 	_, err3 := w.db.Exec(ctx, store.ForgetWorkers, nil)
 	_, err4 := w.db.Exec(ctx, store.SweepPermits, nil)
-	err := errors.Join(err1, err2, err3, err4, w.purge(ctx, store.OutdatedDead, dialect.Args{}, store.PurgeDead),
-		w.purge(ctx, store.OutdatedDone, dialect.Args{}, store.PurgeDone),
-		w.purge(ctx, store.OldKeys, dialect.Args{}, store.PurgeKeys), w.c.purgeGroups(ctx), w.c.purgeCounts(ctx), w.c.sweepRefusals(ctx))
+	err := errors.Join(err1, err2, err3, err4, w.purge(ctx, store.OutdatedDead, sqlrun.Args{}, store.PurgeDead),
+		w.purge(ctx, store.OutdatedDone, sqlrun.Args{}, store.PurgeDone),
+		w.purge(ctx, store.OldKeys, sqlrun.Args{}, store.PurgeKeys), w.c.purgeGroups(ctx), w.c.purgeCounts(ctx), w.c.sweepRefusals(ctx))
 	w.mu.Lock()
 	queues, keep := w.queues, map[int]int{}
 	for _, q := range queues {
@@ -74,7 +74,7 @@ func (w *Worker) sweep(ctx context.Context) error {
 // purgeSurplus removes the oldest dead jobs of a queue but for so many. What somebody else
 // removes or retries meanwhile makes it fewer.
 func (w *Worker) purgeSurplus(ctx context.Context, queue, keep int) error {
-	args := dialect.Args{"queue": queue, "keep": keep}
+	args := sqlrun.Args{"queue": queue, "keep": keep}
 	var most int64
 	if err := w.db.Get(ctx, store.SurplusOf, args, &most); err != nil {
 		if errors.Is(err, sql.ErrNoRows) {
@@ -88,13 +88,13 @@ func (w *Worker) purgeSurplus(ctx context.Context, queue, keep int) error {
 
 // purge removes what outdated finds, such as dead jobs whose time is over, by a statement
 // and in small transactions.
-func (w *Worker) purge(ctx context.Context, outdated *dialect.Stmt, args dialect.Args, remove *dialect.Stmt) error {
+func (w *Worker) purge(ctx context.Context, outdated *sqlrun.Stmt, args sqlrun.Args, remove *sqlrun.Stmt) error {
 	args["limit"] = store.Chunk
 	for ctx.Err() == nil {
 		n := 0
-		err := w.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		err := w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 			byBlock := map[store.BlockID][]int64{}
-			_, err := dialect.Select(ctx, tx, outdated, args, func(rows *sql.Rows) (id int64, err error) {
+			_, err := sqlrun.Select(ctx, tx, outdated, args, func(rows *sql.Rows) (id int64, err error) {
 				var at store.BlockID
 				err = rows.Scan(&at.Queue, &at.Divided, &id)
 				byBlock[at] = append(byBlock[at], id)

@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -96,7 +96,7 @@ func (w *Worker) keepBlock(q *workQueue, divided int) {
 }
 
 func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *store.BlockRow, name string) (bool, error) {
-	args := dialect.Args{"queue": q.id, "divided": r.Divided, "fence": r.Fence, "node": name, "batch": w.opt.Batch, "left": 0}
+	args := sqlrun.Args{"queue": q.id, "divided": r.Divided, "fence": r.Fence, "node": name, "batch": w.opt.Batch, "left": 0}
 	if r.Left {
 		args["left"] = 1
 	}
@@ -117,7 +117,7 @@ func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *store.BlockRow, n
 		w.log.Info("took a block over from a worker that was lost", "queue", q.name, "block", r.Divided, "from", r.LockBy)
 	}
 	if err := w.findHeld(ctx, b); err != nil {
-		_, _ = w.db.Exec(ctx, store.HandOverBlock, dialect.Args{
+		_, _ = w.db.Exec(ctx, store.HandOverBlock, sqlrun.Args{
 			"queue": q.id, "divided": r.Divided, "fence": b.fence, "node": name, "kind": r.ForKind,
 		})
 		return false, err

@@ -3,7 +3,7 @@ package queue
 import (
 	"context"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -15,10 +15,10 @@ import (
 //
 // It returns how many workers there were.
 func (c *Client) TakeOver(ctx context.Context, under string) (int, error) {
-	if err := dialect.CheckName(under); err != nil {
+	if err := sqlrun.CheckName(under); err != nil {
 		return 0, invalid("under", "%v", err)
 	}
-	n, err := c.db.Exec(ctx, store.SucceedNodes, dialect.Args{"under": under})
+	n, err := c.db.Exec(ctx, store.SucceedNodes, sqlrun.Args{"under": under})
 	if err == nil && n > 0 {
 		c.bells.announce(ctx)
 	}
@@ -28,9 +28,9 @@ func (c *Client) TakeOver(ctx context.Context, under string) (int, error) {
 // KeepOnExit is called by who gives a lock up of its own accord, while it has it still: its workers
 // that work under the lock keep what they have, and are not succeeded.
 func (c *Client) KeepOnExit(ctx context.Context, under string) error {
-	if err := dialect.CheckName(under); err != nil {
+	if err := sqlrun.CheckName(under); err != nil {
 		return invalid("under", "%v", err)
 	}
-	_, err := c.db.Exec(ctx, store.ResignNodes, dialect.Args{"under": under})
+	_, err := c.db.Exec(ctx, store.ResignNodes, sqlrun.Args{"under": under})
 	return err
 }

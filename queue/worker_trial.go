@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -113,7 +113,7 @@ func (w *Worker) conductTrials(ctx context.Context, q *workQueue, name string) (
 	all := w.findings(q, instant.Now())
 	w.mu.Unlock()
 	for _, f := range all {
-		n, e := w.db.Exec(ctx, store.SetTrial, dialect.Args{
+		n, e := w.db.Exec(ctx, store.SetTrial, sqlrun.Args{
 			"queue": q.id, "divided": f.d.b.divided, "id": f.d.ID, "node": name,
 			"state": f.state,
 		})

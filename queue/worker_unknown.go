@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -24,7 +24,7 @@ type UnknownKind struct {
 // queue without workers is left out.
 func (c *Client) Unknown(ctx context.Context, limit int) (all []UnknownKind, err error) {
 	type row struct{ queue, kinds string }
-	rows, err := dialect.Select(ctx, &c.db.Session, store.Announced, nil, func(rows *sql.Rows) (r row, err error) {
+	rows, err := sqlrun.Select(ctx, &c.db.Session, store.Announced, nil, func(rows *sql.Rows) (r row, err error) {
 		var kinds sql.NullString
 		err = rows.Scan(&r.queue, &kinds)
 		r.kinds = kinds.String
@@ -74,8 +74,8 @@ func (c *Client) unknownIn(ctx context.Context, name string, kinds map[string]bo
 	}
 	list, jobs := append(slices.Collect(maps.Keys(kinds)), ""), map[string]int{} // no kind is empty, and a list is not
 	for _, b := range blocks {
-		args := dialect.Args{"queue": q.id, "divided": b.Divided, "limit": mostOther, "kinds": list}
-		found, err := dialect.Select(ctx, &c.db.Session, store.OtherKinds, args, func(rows *sql.Rows) (u UnknownKind, err error) {
+		args := sqlrun.Args{"queue": q.id, "divided": b.Divided, "limit": mostOther, "kinds": list}
+		found, err := sqlrun.Select(ctx, &c.db.Session, store.OtherKinds, args, func(rows *sql.Rows) (u UnknownKind, err error) {
 			return u, rows.Scan(&u.Kind, &u.Jobs)
 		})
 		if err != nil {

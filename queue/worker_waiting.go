@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -101,7 +101,7 @@ func (p *waitingMark) tend(ctx context.Context, w *Worker, found bool) (again bo
 		return false, nil
 	}
 	at := map[bool]string{true: store.WaitsAt}[waits]
-	if _, err := w.db.Exec(ctx, store.PutBell, dialect.Args{"node": name, "at": at, "key": ""}); err != nil {
+	if _, err := w.db.Exec(ctx, store.PutBell, sqlrun.Args{"node": name, "at": at, "key": ""}); err != nil {
 		return false, err
 	}
 	if p.as = ""; waits {

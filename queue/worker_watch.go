@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -224,14 +224,14 @@ func (w *Worker) pace(last time.Duration, waits bool) time.Duration {
 // lookForNew rouses the blocks that have jobs above their cursors, and tells how
 // many those are.
 func (w *Worker) lookForNew(ctx context.Context) (found int, err error) {
-	var rows []dialect.Args
+	var rows []sqlrun.Args
 	w.mu.Lock()
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
 			if b.dirty || b.serving || b.leaving || q.set.State != "active" {
 				continue
 			}
-			rows = append(rows, dialect.Args{
+			rows = append(rows, sqlrun.Args{
 				"queue": q.id, "block": b.divided,
 				"after1": b.cursor[1], "after2": b.cursor[2], "after3": b.cursor[3], "after4": b.cursor[4],
 			})
@@ -246,18 +246,18 @@ func (w *Worker) lookForNew(ctx context.Context) (found int, err error) {
 }
 
 // lookIn is lookForNew for blocks of one queue.
-func (w *Worker) lookIn(ctx context.Context, rows []dialect.Args) (found int, err error) {
+func (w *Worker) lookIn(ctx context.Context, rows []sqlrun.Args) (found int, err error) {
 	id := rows[0]["queue"].(int)
 	if w.db.Dialect.SkipLocked == "" { // deleted rows cost readers nothing, so this is cheap
-		if some, err := dialect.Select(ctx, &w.db.Session, store.LookForAny, dialect.Args{"queue": id},
+		if some, err := sqlrun.Select(ctx, &w.db.Session, store.LookForAny, sqlrun.Args{"queue": id},
 			store.ScanID); err != nil || len(some) == 0 {
 			return 0, err
 		}
 	}
 	// In a pipeline, for the sake of its plans.
-	err = w.db.Pipeline(ctx, &dialect.Step{
-		Stmt: store.LookFor, Args: dialect.Args{"rows": rows, "queue": id},
-		Scan: func(row *dialect.Row) error {
+	err = w.db.Pipeline(ctx, &sqlrun.Step{
+		Stmt: store.LookFor, Args: sqlrun.Args{"rows": rows, "queue": id},
+		Scan: func(row *sqlrun.Row) error {
 			found++
 			w.ring(id, int(row.Int(0)))
 			return nil
@@ -267,7 +267,7 @@ func (w *Worker) lookIn(ctx context.Context, rows []dialect.Args) (found int, er
 }
 
 // byQueueID divides rows by their queue. Those of one are together.
-func byQueueID(rows []dialect.Args) (parts [][]dialect.Args) {
+func byQueueID(rows []sqlrun.Args) (parts [][]sqlrun.Args) {
 	for start := 0; start < len(rows); {
 		end := start + 1
 		for end < len(rows) && rows[end]["queue"] == rows[start]["queue"] {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 )
 
@@ -25,14 +25,14 @@ func (s *Scheduler) attend(ctx context.Context) {
 // stay renews this daemon's row, or inserts it if it is missing.
 func (s *Scheduler) stay(ctx context.Context) error {
 	lease := s.opt.Lease.Microseconds()
-	n, err := s.db.Exec(ctx, stay, dialect.Args{"node": s.owner, "lease": lease})
+	n, err := s.db.Exec(ctx, stay, sqlrun.Args{"node": s.owner, "lease": lease})
 	if err != nil || n > 0 {
 		return err
 	}
-	if _, err := s.db.Exec(ctx, departed, dialect.Args{"since": -(24 * time.Hour).Microseconds()}); err != nil {
+	if _, err := s.db.Exec(ctx, departed, sqlrun.Args{"since": -(24 * time.Hour).Microseconds()}); err != nil {
 		return err
 	}
-	_, err = s.db.Exec(ctx, arrive, dialect.Args{"node": s.owner, "lease": lease, "version": s.opt.Version, "tags": shortList(s.opt.Tags)})
+	_, err = s.db.Exec(ctx, arrive, sqlrun.Args{"node": s.owner, "lease": lease, "version": s.opt.Version, "tags": shortList(s.opt.Tags)})
 	return err
 }
 
@@ -55,5 +55,5 @@ func shortList(tags []string) string {
 func (s *Scheduler) depart(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_, _ = s.db.Exec(ctx, leave, dialect.Args{"node": s.owner})
+	_, _ = s.db.Exec(ctx, leave, sqlrun.Args{"node": s.owner})
 }

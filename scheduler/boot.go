@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A schedule with the spec @reboot has no slots: each host runs it once after it has started, which
@@ -16,29 +16,29 @@ import (
 // pinned: only daemons of the same host, in the same start, have its lane.
 var (
 	// bootSchedules finds them by the index of what is due: nothing else but @manual comes so late.
-	bootSchedules = dialect.SQL("scheduler.boot-schedules", `
+	bootSchedules = sqlrun.SQL("scheduler.boot-schedules", `
 		SELECT name FROM {prefix}schedule
 		WHERE state = 'active' AND lane = :lane AND next_exec >= {time :never} AND spec = '@reboot'
 		ORDER BY name`)
 
 	// bootSeen says that a host is there. Its daemons all write the same.
-	bootSeen = dialect.SQL("scheduler.boot-seen", `UPDATE {prefix}schedule_boot SET seen_at = {now} WHERE boot = :boot`)
+	bootSeen = sqlrun.SQL("scheduler.boot-seen", `UPDATE {prefix}schedule_boot SET seen_at = {now} WHERE boot = :boot`)
 
 	// bootNoted lists what a start of a host has had.
-	bootNoted = dialect.SQL("scheduler.boot-noted", `SELECT schedule FROM {prefix}schedule_boot WHERE boot = :boot`)
+	bootNoted = sqlrun.SQL("scheduler.boot-noted", `SELECT schedule FROM {prefix}schedule_boot WHERE boot = :boot`)
 
 	// bootHad and noteBoot: the schedule is locked, so that no daemon comes between them, and the key would tell.
-	bootHad = dialect.SQL("scheduler.boot-had", `
+	bootHad = sqlrun.SQL("scheduler.boot-had", `
 		SELECT boot FROM {prefix}schedule_boot WHERE boot = :boot AND schedule = :schedule`)
-	noteBoot = dialect.SQL("scheduler.note-boot", `
+	noteBoot = sqlrun.SQL("scheduler.note-boot", `
 		INSERT INTO {prefix}schedule_boot (boot, schedule, lane, seen_at) VALUES (:boot, :schedule, :lane, {now})`)
 
 	// goneLanes are those of hosts that nobody has seen for a while. forgetBoots forgets them at last.
-	goneLanes = dialect.SQL("scheduler.gone-lanes", `
+	goneLanes = sqlrun.SQL("scheduler.gone-lanes", `
 		SELECT DISTINCT b.lane FROM {prefix}schedule_boot AS b
 		JOIN {prefix}run AS r ON r.lane = b.lane AND r.next_exec > {time 0} AND r.next_exec <= {now}
 		WHERE b.seen_at < {now + :ago}`)
-	forgetBoots = dialect.SQL("scheduler.forget-boots", `DELETE FROM {prefix}schedule_boot WHERE seen_at < {now + :ago}`)
+	forgetBoots = sqlrun.SQL("scheduler.forget-boots", `DELETE FROM {prefix}schedule_boot WHERE seen_at < {now + :ago}`)
 )
 
 const (
@@ -72,8 +72,8 @@ func (s *Scheduler) lookAtBoot(ctx context.Context, first bool) error {
 	byLane := map[string][]string{}
 	found := 0
 	for _, tag := range s.opt.Tags {
-		args := dialect.Args{"lane": (&Schedule{Tag: tag}).lane(), "never": never.UnixMicro()}
-		names, err := dialect.Select(ctx, &s.db.Session, bootSchedules, args, scanText)
+		args := sqlrun.Args{"lane": (&Schedule{Tag: tag}).lane(), "never": never.UnixMicro()}
+		names, err := sqlrun.Select(ctx, &s.db.Session, bootSchedules, args, scanText)
 		if err != nil {
 			return err
 		}
@@ -106,10 +106,10 @@ func (s *Scheduler) executesCommands() bool {
 
 // noteBoots notes schedules for this start of the host, and makes their runs if run says so.
 func (s *Scheduler) noteBoots(ctx context.Context, byLane map[string][]string, run bool) error {
-	if _, err := s.db.Exec(ctx, bootSeen, dialect.Args{"boot": s.opt.BootID}); err != nil {
+	if _, err := s.db.Exec(ctx, bootSeen, sqlrun.Args{"boot": s.opt.BootID}); err != nil {
 		return err
 	}
-	noted, err := dialect.Select(ctx, &s.db.Session, bootNoted, dialect.Args{"boot": s.opt.BootID}, scanText)
+	noted, err := sqlrun.Select(ctx, &s.db.Session, bootNoted, sqlrun.Args{"boot": s.opt.BootID}, scanText)
 	if err != nil {
 		return err
 	}
@@ -133,7 +133,7 @@ func (s *Scheduler) noteBoots(ctx context.Context, byLane map[string][]string, r
 // noteOneBoot locks the schedule, so that it is still what was found, and makes the run in the
 // transaction that the key has let in: both are there, or neither.
 func (s *Scheduler) noteOneBoot(ctx context.Context, lane, name string, make bool) error {
-	err := s.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err := s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		c, err := lock(ctx, tx, name)
 		if err != nil {
 			return err
@@ -141,8 +141,8 @@ func (s *Scheduler) noteOneBoot(ctx context.Context, lane, name string, make boo
 		if !c.atBoot() || c.stopped() {
 			return nil
 		}
-		args := dialect.Args{"boot": s.opt.BootID, "schedule": name, "lane": lane}
-		had, err := dialect.Select(ctx, tx, bootHad, args, scanText)
+		args := sqlrun.Args{"boot": s.opt.BootID, "schedule": name, "lane": lane}
+		had, err := sqlrun.Select(ctx, tx, bootHad, args, scanText)
 		if err != nil || len(had) > 0 {
 			return err
 		}
@@ -155,7 +155,7 @@ func (s *Scheduler) noteOneBoot(ctx context.Context, lane, name string, make boo
 		}
 		args = r.args(lane)
 		args["after_us"] = 0
-		_, err = tx.Exec(ctx, wait, dialect.Args{"rows": []dialect.Args{args}})
+		_, err = tx.Exec(ctx, wait, sqlrun.Args{"rows": []sqlrun.Args{args}})
 		return err
 	})
 	if errors.Is(err, ErrNotFound) { // removed meanwhile
@@ -167,7 +167,7 @@ func (s *Scheduler) noteOneBoot(ctx context.Context, lane, name string, make boo
 // endOfGone ends what waits for a host, or was cut off on it, that has started anew or is gone: no
 // daemon has its lane any more. Each daemon does so; the schedule's lock keeps them apart.
 func (s *Scheduler) endOfGone(ctx context.Context) error {
-	lanes, err := dialect.Select(ctx, &s.db.Session, goneLanes, dialect.Args{"ago": -hostGone.Microseconds()}, scanText)
+	lanes, err := sqlrun.Select(ctx, &s.db.Session, goneLanes, sqlrun.Args{"ago": -hostGone.Microseconds()}, scanText)
 	for _, lane := range lanes {
 		if err != nil {
 			return err
@@ -175,7 +175,7 @@ func (s *Scheduler) endOfGone(ctx context.Context) error {
 		_, _, err = s.takeOverFrom(ctx, lane, batch, true)
 	}
 	if err == nil {
-		_, err = s.db.Exec(ctx, forgetBoots, dialect.Args{"ago": -bootForget.Microseconds()})
+		_, err = s.db.Exec(ctx, forgetBoots, sqlrun.Args{"ago": -bootForget.Microseconds()})
 	}
 	return err
 }

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A Cause is the run that started another one through OnSuccess or OnFailure.
@@ -21,16 +21,16 @@ type Cause struct {
 
 // causedBy finds the run that started another one. Every attempt at a slot has the cause of the
 // first attempt. The causing run may have left the history already.
-var causedBy = dialect.SQL("scheduler.caused-by", `
+var causedBy = sqlrun.SQL("scheduler.caused-by", `
 		SELECT `+runColumns+` FROM {prefix}run
 		WHERE id = (SELECT c.by_run FROM {prefix}run AS c WHERE c.schedule = :schedule AND c.due_at = {time :due} AND c.attempt = 1)`)
 
 // causeOf returns the run that started r, or nil if there is none or it has left the history.
-func causeOf(ctx context.Context, tx *dialect.Session, r *run) (*Cause, error) {
+func causeOf(ctx context.Context, tx *sqlrun.Session, r *run) (*Cause, error) {
 	if r.cause != "chain" {
 		return nil, nil //nolint:nilnil // none, which is no error
 	}
-	found, err := dialect.Select(ctx, tx, causedBy, dialect.Args{"schedule": r.schedule, "due": r.due.UnixMicro()}, scanRun)
+	found, err := sqlrun.Select(ctx, tx, causedBy, sqlrun.Args{"schedule": r.schedule, "due": r.due.UnixMicro()}, scanRun)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
@@ -43,8 +43,8 @@ type run struct {
 func (r *run) asked() bool { return r.cause == "hand" || r.cause == "backfill" }
 
 // args returns the columns of a run that has not begun, for a schedule's lane.
-func (r *run) args(lane string) dialect.Args {
-	return dialect.Args{
+func (r *run) args(lane string) sqlrun.Args {
+	return sqlrun.Args{
 		"name": r.schedule, "path": cmp.Or(r.pinned, lane), "due": r.due.UnixMicro(), "nth": r.attempt,
 		"why": r.cause, "failed": r.failures, "crashed": r.crashes, "number": r.fence,
 	}
@@ -103,12 +103,12 @@ type openRun struct {
 }
 
 // openRuns lists the open runs of locked schedules by schedule name, in slot order.
-func openRuns(ctx context.Context, tx *dialect.Session, locked []candidate) (map[string][]openRun, error) {
+func openRuns(ctx context.Context, tx *sqlrun.Session, locked []candidate) (map[string][]openRun, error) {
 	names := make([]string, len(locked))
 	for i := range locked {
 		names[i] = locked[i].Name
 	}
-	found, err := dialect.Select(ctx, tx, open, dialect.Args{"names": names}, func(rows *sql.Rows) (o openRun, err error) {
+	found, err := sqlrun.Select(ctx, tx, open, sqlrun.Args{"names": names}, func(rows *sql.Rows) (o openRun, err error) {
 		var due int64
 		err = rows.Scan(&o.id, &o.schedule, &due, &o.attempt, &o.state, &o.failures)
 		o.due = instantOf(due)
@@ -125,9 +125,9 @@ func openRuns(ctx context.Context, tx *dialect.Session, locked []candidate) (map
 // be written in few statements.
 type claims struct {
 	token  string
-	begins []dialect.Args
-	waits  []dialect.Args
-	moves  []dialect.Args
+	begins []sqlrun.Args
+	waits  []sqlrun.Args
+	moves  []sqlrun.Args
 	what   map[string]*candidate // by name: every schedule of which a run begins
 	crowd  map[string]bool
 
@@ -162,10 +162,10 @@ func (b *claims) wait(c *candidate, r run, after time.Duration) {
 // the number of schedules that it advanced.
 func (s *Scheduler) claim(ctx context.Context, lane string, limit int) (runs []run, moved int, err error) {
 	var first candidate
-	b, err := s.claimTx(ctx, func(ctx context.Context, tx *dialect.Session, b *claims) error {
+	b, err := s.claimTx(ctx, func(ctx context.Context, tx *sqlrun.Session, b *claims) error {
 		runs, moved = nil, 0
-		args := dialect.Args{"lane": lane, "limit": limit, "since": s.floor()}
-		locked, err := dialect.Select(ctx, tx, due, args, scanCandidate)
+		args := sqlrun.Args{"lane": lane, "limit": limit, "since": s.floor()}
+		locked, err := sqlrun.Select(ctx, tx, due, args, scanCandidate)
 		if err != nil || len(locked) == 0 {
 			return err
 		}
@@ -197,9 +197,9 @@ func (s *Scheduler) claim(ctx context.Context, lane string, limit int) (runs []r
 // claimTx runs f in a claiming transaction. If the outcome of the commit is unknown, it hands
 // back the runs that may have begun. Jobs that may have been enqueued need no such care: their
 // runs ended in the same transaction.
-func (s *Scheduler) claimTx(ctx context.Context, f func(context.Context, *dialect.Session, *claims) error) (b *claims, err error) {
+func (s *Scheduler) claimTx(ctx context.Context, f func(context.Context, *sqlrun.Session, *claims) error) (b *claims, err error) {
 	for tries := 0; ; tries++ {
-		err = s.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		err = s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 			b = newClaims()
 			return f(ctx, tx, b)
 		})
@@ -216,7 +216,7 @@ func (s *Scheduler) claimTx(ctx context.Context, f func(context.Context, *dialec
 }
 
 // claimOne decides what one due schedule does.
-func (s *Scheduler) claimOne(ctx context.Context, tx *dialect.Session, b *claims, c *candidate, open []openRun) error {
+func (s *Scheduler) claimOne(ctx context.Context, tx *sqlrun.Session, b *claims, c *candidate, open []openRun) error {
 	if c.Due.IsZero() && c.bad == nil { // inserted by hand, with next_exec only
 		c.Due = c.nextExec
 	}
@@ -241,7 +241,7 @@ func (s *Scheduler) claimOne(ctx context.Context, tx *dialect.Session, b *claims
 	if t.ended != "" {
 		return s.closeAfter(ctx, tx, c, "ended", t.ended, begun)
 	}
-	b.moves = append(b.moves, dialect.Args{"id": c.ID, "due": micros(t.due), "next": micros(t.next), "begun": begun})
+	b.moves = append(b.moves, sqlrun.Args{"id": c.ID, "due": micros(t.due), "next": micros(t.next), "begun": begun})
 	return nil
 }
 
@@ -255,7 +255,7 @@ const (
 )
 
 // place lets slots begin or wait, or skips them, according to the overlap policy.
-func (s *Scheduler) place(ctx context.Context, tx *dialect.Session, b *claims, c *candidate, slots []time.Time, open []openRun) error {
+func (s *Scheduler) place(ctx context.Context, tx *sqlrun.Session, b *claims, c *candidate, slots []time.Time, open []openRun) error {
 	slot := func(due time.Time) run { return run{schedule: c.Name, due: due, attempt: 1, cause: "slot"} }
 	switch {
 	case len(slots) == 0:
@@ -302,7 +302,7 @@ func (s *Scheduler) turnAfter() time.Duration { return min(s.opt.Lease, 5*time.S
 
 // replace ends the open runs of a schedule: waiting ones at once, running ones by asking their
 // daemon.
-func (s *Scheduler) replace(ctx context.Context, tx *dialect.Session, c *candidate, open []openRun) error {
+func (s *Scheduler) replace(ctx context.Context, tx *sqlrun.Session, c *candidate, open []openRun) error {
 	var waiting, running []int64
 	for _, o := range open {
 		if o.state == "waiting" {
@@ -312,7 +312,7 @@ func (s *Scheduler) replace(ctx context.Context, tx *dialect.Session, c *candida
 		}
 	}
 	if len(waiting) > 0 {
-		args := dialect.Args{"ids": waiting, "state": "cancelled", "error": whyReplace, "more": 1, "keep": keepOf(&c.Schedule)}
+		args := sqlrun.Args{"ids": waiting, "state": "cancelled", "error": whyReplace, "more": 1, "keep": keepOf(&c.Schedule)}
 		if _, err := tx.Exec(ctx, lose, args); err != nil {
 			return err
 		}
@@ -320,18 +320,18 @@ func (s *Scheduler) replace(ctx context.Context, tx *dialect.Session, c *candida
 	if len(running) == 0 {
 		return nil
 	}
-	_, err := tx.Exec(ctx, dismiss, dialect.Args{"ids": running, "why": whyReplace})
+	_, err := tx.Exec(ctx, dismiss, sqlrun.Args{"ids": running, "why": whyReplace})
 	return err
 }
 
 // write carries out the claims and returns the runs that have begun. It leaves out slots that
 // have a run already, and runs that enqueued a job, since those have ended.
-func (s *Scheduler) write(ctx context.Context, tx *dialect.Session, b *claims) ([]run, error) {
+func (s *Scheduler) write(ctx context.Context, tx *sqlrun.Session, b *claims) ([]run, error) {
 	if err := moveAll(ctx, tx, move, b.moves); err != nil {
 		return nil, err
 	}
 	if len(b.waits) > 0 {
-		if _, err := tx.Exec(ctx, wait, dialect.Args{"rows": b.waits}); err != nil {
+		if _, err := tx.Exec(ctx, wait, sqlrun.Args{"rows": b.waits}); err != nil {
 			return nil, err
 		}
 	}
@@ -343,7 +343,7 @@ func (s *Scheduler) write(ctx context.Context, tx *dialect.Session, b *claims) (
 	for name := range b.what {
 		names = append(names, name)
 	}
-	args := dialect.Args{"rows": b.begins, "owner": s.owner, "claim": b.token, "lease": s.opt.Lease.Microseconds(), "names": names}
+	args := sqlrun.Args{"rows": b.begins, "owner": s.owner, "claim": b.token, "lease": s.opt.Lease.Microseconds(), "names": names}
 	scan := func(rows *sql.Rows) (r run, err error) {
 		var due int64
 		err = rows.Scan(&r.id, &r.schedule, &due, &r.attempt, &r.cause, &r.failures, &r.crashes, &r.fence, &r.pinned)
@@ -357,12 +357,12 @@ func (s *Scheduler) write(ctx context.Context, tx *dialect.Session, b *claims) (
 	tells := tx.Dialect.Returning != nil // the statement returns the runs it has written
 	switch {
 	case len(b.begins) > 0 && tells:
-		all, err = dialect.Select(ctx, tx, begin, args, scan)
+		all, err = sqlrun.Select(ctx, tx, begin, args, scan)
 	case len(b.begins) > 0:
 		_, err = tx.Exec(ctx, begin, args)
 	}
 	if err == nil && (b.resumes || !tells) {
-		all, err = dialect.Select(ctx, tx, begun, args, scan)
+		all, err = sqlrun.Select(ctx, tx, begun, args, scan)
 	}
 	if err != nil {
 		return nil, err
@@ -391,11 +391,11 @@ func keepOf(s *Schedule) int64 {
 
 // moveAll gives locked schedules their next slot. The rows are locked, so a row that does not
 // change is a bug, and the transaction must not commit.
-func moveAll(ctx context.Context, tx *dialect.Session, by *dialect.Stmt, moves []dialect.Args) error {
+func moveAll(ctx context.Context, tx *sqlrun.Session, by *sqlrun.Stmt, moves []sqlrun.Args) error {
 	if len(moves) == 0 {
 		return nil
 	}
-	n, err := tx.Exec(ctx, by, dialect.Args{"rows": moves})
+	n, err := tx.Exec(ctx, by, sqlrun.Args{"rows": moves})
 	if err == nil && n != int64(len(moves)) {
 		err = fmt.Errorf("%d of %d locked schedules were moved", n, len(moves))
 	}
@@ -403,18 +403,18 @@ func moveAll(ctx context.Context, tx *dialect.Session, by *dialect.Stmt, moves [
 }
 
 // close takes a locked schedule out of service: it ends or fails.
-func (s *Scheduler) close(ctx context.Context, tx *dialect.Session, c *candidate, state, why string) error {
+func (s *Scheduler) close(ctx context.Context, tx *sqlrun.Session, c *candidate, state, why string) error {
 	return s.closeAfter(ctx, tx, c, state, why, 0)
 }
 
-func (s *Scheduler) closeAfter(ctx context.Context, tx *dialect.Session, c *candidate, state, why string, begun int64) error {
+func (s *Scheduler) closeAfter(ctx context.Context, tx *sqlrun.Session, c *candidate, state, why string, begun int64) error {
 	s.opt.Logger.Warn("schedule "+state, "schedule", c.Name, "reason", why)
 	if state == "failed" {
 		if err := note(ctx, tx, &c.Schedule, mishap{problem: "given-up", detail: why, anew: true}); err != nil {
 			return err
 		}
 	}
-	_, err := tx.Exec(ctx, disable, dialect.Args{"id": c.ID, "state": state, "reason": reason(why), "begun": begun})
+	_, err := tx.Exec(ctx, disable, sqlrun.Args{"id": c.ID, "state": state, "reason": reason(why), "begun": begun})
 	return err
 }
 
@@ -436,5 +436,5 @@ func (s *Scheduler) forget(ctx context.Context, b *claims) {
 	for name := range b.what {
 		names = append(names, name)
 	}
-	_, _ = s.db.Exec(ctx, forget, dialect.Args{"claim": b.token, "names": names})
+	_, _ = s.db.Exec(ctx, forget, sqlrun.Args{"claim": b.token, "names": names})
 }

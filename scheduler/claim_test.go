@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A claim moves the schedule to its next slot and writes who runs this one.
@@ -207,7 +207,7 @@ func TestASlotThatHasARunIsLeftAlone(t *testing.T) {
 			add(t, db, name, "@every 1m")
 		}
 		db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, output) VALUES ('b', {time :due}, 1, 'ok', 'by hand')`,
-			dialect.Args{"due": at(time.Minute).UnixMicro()})
+			sqlrun.Args{"due": at(time.Minute).UnixMicro()})
 		db.Advance(t, time.Minute)
 		s := daemon(t, db, Options{})
 		got := claimed(t, s, 10)
@@ -313,7 +313,7 @@ func wantCount(runs []run, n int) error {
 func lockRow(t *testing.T, db *dbtest.DB, text string) (free func()) {
 	t.Helper()
 	tx := again(t, db).Begin(t, nil)
-	if n, err := db.On(tx).Exec(t.Context(), dialect.Unlisted(text), nil); err != nil || n != 1 {
+	if n, err := db.On(tx).Exec(t.Context(), sqlrun.Unlisted(text), nil); err != nil || n != 1 {
 		t.Fatalf("%s: %d rows, %v", strings.TrimSpace(text), n, err)
 	}
 	free = sync.OnceFunc(func() {

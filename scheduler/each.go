@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/sqlconn"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A taking takes up to limit due rows of a lane: see claim and takeOver.
@@ -17,7 +17,7 @@ type loneError struct {
 	error
 	id    int64
 	name  string
-	off   *dialect.Stmt // the statement that puts it off
+	off   *sqlrun.Stmt // the statement that puts it off
 	after time.Duration
 }
 
@@ -56,7 +56,7 @@ func (s *Scheduler) takeEach(ctx, working context.Context, lane string, limit in
 // putOff postpones a row that could not be taken.
 func (s *Scheduler) putOff(ctx context.Context, lone *loneError) (int, error) {
 	why := reason("could not be claimed: " + lone.Error())
-	n, err := s.db.Exec(ctx, lone.off, dialect.Args{"id": lone.id, "after": lone.after.Microseconds(), "reason": why})
+	n, err := s.db.Exec(ctx, lone.off, sqlrun.Args{"id": lone.id, "after": lone.after.Microseconds(), "reason": why})
 	if err != nil {
 		return 0, errors.Join(lone.error, err)
 	}

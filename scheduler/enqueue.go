@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -25,7 +25,7 @@ type made struct {
 // enqueueAll enqueues the jobs of the runs that a claim has begun, ends those runs, and returns
 // the others. It comes last in the claim's transaction: ids of jobs are times and should be
 // committed soon.
-func (s *Scheduler) enqueueAll(ctx context.Context, tx *dialect.Session, b *claims, all []run) (others []run, err error) {
+func (s *Scheduler) enqueueAll(ctx context.Context, tx *sqlrun.Session, b *claims, all []run) (others []run, err error) {
 	for _, r := range all {
 		if r.what.Kind != "job" {
 			others = append(others, r)
@@ -85,7 +85,7 @@ func parts(all []made) func(yield func([]made) bool) {
 
 // enqueuePart enqueues a batch of jobs and ends their runs. If a queue refuses one of them, it
 // enqueues them one by one, so that only the run of that job fails.
-func (s *Scheduler) enqueuePart(ctx context.Context, tx *dialect.Session, b *claims, part []made) error {
+func (s *Scheduler) enqueuePart(ctx context.Context, tx *sqlrun.Session, b *claims, part []made) error {
 	err := s.enqueue(ctx, tx, b, part)
 	if refused(err) && len(part) > 1 {
 		for i := range part {
@@ -97,12 +97,12 @@ func (s *Scheduler) enqueuePart(ctx context.Context, tx *dialect.Session, b *cla
 	if err != nil && !refused(err) {
 		return err
 	}
-	rows := make([]dialect.Args, len(part))
+	rows := make([]sqlrun.Args, len(part))
 	for i := range part {
 		e := execution{run: part[i].run}
 		rows[i] = finishArgs(&e, part[i].outcome, guardian.Result{ExitCode: -1, Output: part[i].said})
 	}
-	n, err := tx.Exec(ctx, finish, dialect.Args{"rows": rows})
+	n, err := tx.Exec(ctx, finish, sqlrun.Args{"rows": rows})
 	if err == nil && n != int64(len(part)) {
 		err = fmt.Errorf("%d of %d runs that enqueue a job were ended", n, len(part))
 	}
@@ -118,7 +118,7 @@ func refused(err error) bool {
 // enqueue enqueues all of the jobs or none, and records the outcome of each. The queue decides who
 // gets a unique key, by a row that this transaction holds until its end: of daemons and other
 // producers that want it at once, one gets it.
-func (s *Scheduler) enqueue(ctx context.Context, tx *dialect.Session, b *claims, part []made) error {
+func (s *Scheduler) enqueue(ctx context.Context, tx *sqlrun.Session, b *claims, part []made) error {
 	jobs := make([]queue.Job, len(part))
 	for i := range part {
 		jobs[i] = part[i].job

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A File is a file from which a daemon imports schedules, as last read.
@@ -19,20 +20,20 @@ type File struct {
 
 var (
 	// fileAgain and fileFirst cannot collide: a daemon writes only rows under its own, unique name.
-	fileAgain = dialect.SQL("scheduler.file-again", `
+	fileAgain = sqlrun.SQL("scheduler.file-again", `
 		UPDATE {prefix}schedule_file SET digest = :digest, problem = :problem, read_at = {now} WHERE source = :source AND node = :node`)
 
-	fileFirst = dialect.SQL("scheduler.file-first", `
+	fileFirst = sqlrun.SQL("scheduler.file-first", `
 		INSERT INTO {prefix}schedule_file (source, node, digest, problem, read_at) VALUES (:source, :node, :digest, :problem, {now}) {ignore_duplicate source}`)
 
-	filesLeft = dialect.SQL("scheduler.files-left", `DELETE FROM {prefix}schedule_file WHERE node = :node`)
+	filesLeft = sqlrun.SQL("scheduler.files-left", `DELETE FROM {prefix}schedule_file WHERE node = :node`)
 
 	// filesOfDead removes the rows of daemons that were killed.
-	filesOfDead = dialect.SQL("scheduler.files-of-dead", `
+	filesOfDead = sqlrun.SQL("scheduler.files-of-dead", `
 		DELETE FROM {prefix}schedule_file WHERE read_at < {now + :ago}
 			AND NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = node)`)
 
-	listFiles = dialect.SQL("scheduler.files", `
+	listFiles = sqlrun.SQL("scheduler.files", `
 		SELECT f.source, f.node, f.digest, f.problem, {us f.read_at} FROM {prefix}schedule_file AS f
 		WHERE EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = f.node AND n.state <> 'gone' AND n.expire_at > {now})
 		ORDER BY f.source, f.node LIMIT :limit`)
@@ -40,27 +41,27 @@ var (
 
 // NoteFile records how a daemon last read a file. Files lists the records.
 func NoteFile(ctx context.Context, db *dialect.DB, f File) error {
-	args := dialect.Args{"source": f.Source, "node": f.Node, "digest": f.Digest, "problem": reason(f.Problem)}
+	args := sqlrun.Args{"source": f.Source, "node": f.Node, "digest": f.Digest, "problem": reason(f.Problem)}
 	n, err := db.Exec(ctx, fileAgain, args)
 	if err == nil && n == 0 {
 		_, err = db.Exec(ctx, fileFirst, args)
 	}
 	if err == nil {
-		_, err = db.Exec(ctx, filesOfDead, dialect.Args{"ago": -(24 * time.Hour).Microseconds()})
+		_, err = db.Exec(ctx, filesOfDead, sqlrun.Args{"ago": -(24 * time.Hour).Microseconds()})
 	}
 	return err
 }
 
 // ForgetFiles removes what a stopping daemon recorded with NoteFile.
 func ForgetFiles(ctx context.Context, db *dialect.DB, node string) error {
-	_, err := db.Exec(ctx, filesLeft, dialect.Args{"node": node})
+	_, err := db.Exec(ctx, filesLeft, sqlrun.Args{"node": node})
 	return err
 }
 
 // Files returns up to limit files of live daemons, ordered by source. Daemons with different
 // files under one source undo each other's imports.
 func Files(ctx context.Context, db *dialect.DB, limit int) ([]File, error) {
-	return dialect.Select(ctx, &db.Session, listFiles, dialect.Args{"limit": limit}, func(rows *sql.Rows) (f File, err error) {
+	return sqlrun.Select(ctx, &db.Session, listFiles, sqlrun.Args{"limit": limit}, func(rows *sql.Rows) (f File, err error) {
 		var read int64
 		err = rows.Scan(&f.Source, &f.Node, &f.Digest, &f.Problem, &read)
 		f.Read = instantOf(read)

@@ -7,8 +7,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A Running is the run for which a function is called. What is written to it becomes the run's
@@ -76,7 +76,7 @@ var errElsewhere = errors.New("the lease had ended; the statement was rolled bac
 func (s *Scheduler) statement(e *execution) effort {
 	return start(e.deadline, s.opt.KillGrace, s.opt.MaxOutput, func(ctx context.Context, out *guardian.Output) guardian.Result {
 		r := guardian.Result{Cause: guardian.Exited, ExitCode: -1}
-		r.Err = s.db.Tx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+		r.Err = s.db.Tx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 			n, err := tx.ExecText(ctx, e.what.Command)
 			if err != nil {
 				return err

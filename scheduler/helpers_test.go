@@ -18,6 +18,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // childURL in the environment of this program makes it a daemon on that
@@ -112,13 +113,13 @@ func addCommand(t *testing.T, db *dbtest.DB, name, spec, command string) {
 func addMany(t *testing.T, db *dbtest.DB, n int, spec string, first time.Time) {
 	t.Helper()
 	for from := 0; from < n; from += 1000 {
-		var rows []dialect.Args
+		var rows []sqlrun.Args
 		for i := from; i < min(n, from+1000); i++ {
-			rows = append(rows, dialect.Args{"name": fmt.Sprintf("s%05d", i)})
+			rows = append(rows, sqlrun.Args{"name": fmt.Sprintf("s%05d", i)})
 		}
 		db.Do(t, `INSERT INTO {prefix}schedule (name, spec, command, due_at, next_exec)
 			VALUES {values rows: (:name, :spec, 'true', {time :due}, {time :due})}`,
-			dialect.Args{"rows": rows, "spec": spec, "due": first.UnixMicro()})
+			sqlrun.Args{"rows": rows, "spec": spec, "due": first.UnixMicro()})
 	}
 }
 

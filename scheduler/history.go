@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A Run is the history of one slot, or of a stretch of slots that did not run.
@@ -42,13 +43,13 @@ func History(ctx context.Context, db *dialect.DB, name string, limit int) ([]Run
 	if name == "" {
 		stmt = historyOfAll
 	}
-	return dialect.Select(ctx, &db.Session, stmt, dialect.Args{"schedule": name, "limit": limit}, scanRun)
+	return sqlrun.Select(ctx, &db.Session, stmt, sqlrun.Args{"schedule": name, "limit": limit}, scanRun)
 }
 
 // GetRun returns a run with its output. A running run has the output up to the daemon's last
 // write, which is a few seconds old at most. GetRun returns ErrNoRun if there is no such run.
 func GetRun(ctx context.Context, db *dialect.DB, id int64) (Run, error) {
-	found, err := dialect.Select(ctx, &db.Session, showRun, dialect.Args{"id": id}, scanRun)
+	found, err := sqlrun.Select(ctx, &db.Session, showRun, sqlrun.Args{"id": id}, scanRun)
 	if err == nil && len(found) == 0 {
 		err = fmt.Errorf("%w: %d", ErrNoRun, id)
 	}

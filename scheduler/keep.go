@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 )
 
@@ -72,8 +72,8 @@ func (s *Scheduler) renewed(ctx context.Context, part []*execution) (bool, error
 	defer cancel()
 	deadline := s.deadline()
 	var n int64
-	err := s.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
-		n, err = tx.Exec(ctx, renew, dialect.Args{"ids": idsOf(part), "owner": s.owner, "lease": s.opt.Lease.Microseconds()})
+	err := s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) (err error) {
+		n, err = tx.Exec(ctx, renew, sqlrun.Args{"ids": idsOf(part), "owner": s.owner, "lease": s.opt.Lease.Microseconds()})
 		return err
 	})
 	if err != nil {
@@ -108,8 +108,8 @@ func (s *Scheduler) cancelRequests(ctx context.Context) error {
 		for _, e := range part {
 			byID[e.id] = e
 		}
-		err := s.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
-			_, err := dialect.Select(ctx, tx, unwanted, dialect.Args{"ids": idsOf(part)}, func(rows *sql.Rows) (none struct{}, err error) {
+		err := s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+			_, err := sqlrun.Select(ctx, tx, unwanted, sqlrun.Args{"ids": idsOf(part)}, func(rows *sql.Rows) (none struct{}, err error) {
 				var id int64
 				var why string
 				if err = rows.Scan(&id, &why); err == nil {
@@ -145,7 +145,7 @@ func (s *Scheduler) show(ctx context.Context) {
 				continue
 			}
 			// Output that cannot be written now is written with the outcome.
-			_, _ = s.db.Exec(ctx, publish, dialect.Args{"id": e.id, "claim": e.claim, "output": text})
+			_, _ = s.db.Exec(ctx, publish, sqlrun.Args{"id": e.id, "claim": e.claim, "output": text})
 		}
 	}
 }

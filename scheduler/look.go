@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Statements for people who look at all schedules, runs and processes. They are read-only, and
@@ -17,40 +18,40 @@ import (
 // tables are, except recentRuns, which reads the rows from :floor on.
 var (
 	// nextLane skips from one lane to the next with one index probe each.
-	nextLane = dialect.SQL("scheduler.next-lane", `
+	nextLane = sqlrun.SQL("scheduler.next-lane", `
 		SELECT lane FROM {prefix}schedule WHERE state = 'active' AND lane > :after ORDER BY lane LIMIT 1`)
 
 	// upcoming lists the schedules of a lane by the time at which they may be claimed.
-	upcoming = dialect.SQL("scheduler.upcoming", `
+	upcoming = sqlrun.SQL("scheduler.upcoming", `
 		SELECT `+columns+`, {us next_exec} FROM {prefix}schedule
 		WHERE state = 'active' AND lane = :lane AND next_exec >= {time 0} AND next_exec < {time :never}
 		ORDER BY next_exec LIMIT :limit`)
 
-	inState = dialect.SQL("scheduler.in-state", `
+	inState = sqlrun.SQL("scheduler.in-state", `
 		SELECT `+columns+` FROM {prefix}schedule WHERE state = :state ORDER BY lane, next_exec LIMIT :limit`)
 
 	// runFloor finds the run :depth places before another one. The join keeps MySQL from reading
 	// and sorting a whole index.
-	runFloor = dialect.SQL("scheduler.run-floor", `
+	runFloor = sqlrun.SQL("scheduler.run-floor", `
 		SELECT r.id FROM (SELECT 1 AS n) AS one {join_by_key {prefix}run AS r} ON r.id < :before ORDER BY r.id DESC LIMIT 1 OFFSET :depth`)
 
-	recentRuns = dialect.SQL("scheduler.recent-runs", `
+	recentRuns = sqlrun.SQL("scheduler.recent-runs", `
 		SELECT `+shortRun+` FROM {prefix}run WHERE id < :before AND id >= :floor AND state IN (:states)
 		AND (:schedule = '' OR schedule = :schedule) AND COALESCE(finished_at, {now}) >= {time :since} AND COALESCE(started_at, due_at) < {time :until}
 		ORDER BY id DESC LIMIT :limit`)
 
-	shortHistory = dialect.SQL("scheduler.short-history", `
+	shortHistory = sqlrun.SQL("scheduler.short-history", `
 		SELECT `+shortRun+` FROM {prefix}run WHERE schedule = :schedule ORDER BY due_at DESC, attempt DESC LIMIT :limit`)
 
 	// executing counts the runs of a lane by daemon. A running run stands in the index under the
 	// end of its lease, so they are among the future times.
-	executing = dialect.SQL("scheduler.executing", `
+	executing = sqlrun.SQL("scheduler.executing", `
 		SELECT r.exec_by, COUNT(*) FROM (
 			SELECT exec_by, state FROM {prefix}run WHERE lane = :lane AND next_exec > {now} AND next_exec < {time :never}
 			ORDER BY next_exec LIMIT :limit) AS r
 		WHERE r.state = 'running' GROUP BY r.exec_by ORDER BY r.exec_by`)
 
-	listNodes = dialect.SQL("scheduler.list-nodes", `
+	listNodes = sqlrun.SQL("scheduler.list-nodes", `
 		SELECT name, version, state, COALESCE({us expire_at}, 0), {us started_at}, CASE WHEN state = 'live' AND expire_at > {now} THEN 1 ELSE 0 END,
 			COALESCE({us drained_at}, 0), drained_by, tags
 		FROM {prefix}node WHERE name > :after ORDER BY name LIMIT :limit`)
@@ -75,7 +76,7 @@ func Upcoming(ctx context.Context, db *dialect.DB, limit int) ([]Planned, error)
 		return nil, err
 	}
 	for _, lane := range lanes {
-		found, err := dialect.Select(ctx, &db.Session, upcoming, dialect.Args{"lane": lane, "limit": limit, "never": never.UnixMicro()},
+		found, err := sqlrun.Select(ctx, &db.Session, upcoming, sqlrun.Args{"lane": lane, "limit": limit, "never": never.UnixMicro()},
 			scanPlanned)
 		if err != nil {
 			return nil, err
@@ -90,7 +91,7 @@ func Upcoming(ctx context.Context, db *dialect.DB, limit int) ([]Planned, error)
 func lanes(ctx context.Context, db *dialect.DB) (all []string, err error) {
 	lane := ""
 	for range mostLanes {
-		next, err := dialect.Select(ctx, &db.Session, nextLane, dialect.Args{"after": lane}, func(rows *sql.Rows) (name string, err error) {
+		next, err := sqlrun.Select(ctx, &db.Session, nextLane, sqlrun.Args{"after": lane}, func(rows *sql.Rows) (name string, err error) {
 			return name, rows.Scan(&name)
 		})
 		if err != nil || len(next) == 0 {
@@ -114,8 +115,8 @@ func Executing(ctx context.Context, db *dialect.DB) (map[string]int, error) {
 		return nil, err
 	}
 	for _, lane := range lanes {
-		args := dialect.Args{"lane": lane, "limit": mostExecuting, "never": never.UnixMicro()}
-		_, err := dialect.Select(ctx, &db.Session, executing, args, func(rows *sql.Rows) (none struct{}, err error) {
+		args := sqlrun.Args{"lane": lane, "limit": mostExecuting, "never": never.UnixMicro()}
+		_, err := sqlrun.Select(ctx, &db.Session, executing, args, func(rows *sql.Rows) (none struct{}, err error) {
 			var name string
 			var n int
 			err = rows.Scan(&name, &n)
@@ -161,7 +162,7 @@ func (s *Schedule) SlotsAfter(now time.Time, n int) (slots []time.Time) {
 
 // InState returns up to limit schedules in a state: active, paused, ended or failed.
 func InState(ctx context.Context, db *dialect.DB, state string, limit int) ([]Schedule, error) {
-	return dialect.Select(ctx, &db.Session, inState, dialect.Args{"state": state, "limit": limit}, scanSchedule)
+	return sqlrun.Select(ctx, &db.Session, inState, sqlrun.Args{"state": state, "limit": limit}, scanSchedule)
 }
 
 // RunStates lists the states of a run.
@@ -198,11 +199,11 @@ func RecentRuns(ctx context.Context, db *dialect.DB, f RunFilter) (runs []Run, m
 		until = f.Until.UnixMicro()
 	}
 	var floor int64
-	err = db.Get(ctx, runFloor, dialect.Args{"before": f.Before, "depth": runDepth}, &floor)
+	err = db.Get(ctx, runFloor, sqlrun.Args{"before": f.Before, "depth": runDepth}, &floor)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return nil, 0, err
 	}
-	runs, err = dialect.Select(ctx, &db.Session, recentRuns, dialect.Args{
+	runs, err = sqlrun.Select(ctx, &db.Session, recentRuns, sqlrun.Args{
 		"before": f.Before, "floor": floor, "states": f.States, "limit": f.Limit,
 		"schedule": f.Schedule, "since": since, "until": until,
 	}, scanRun)
@@ -217,7 +218,7 @@ func RecentRuns(ctx context.Context, db *dialect.DB, f RunFilter) (runs []Run, m
 
 // ShortHistory is History for one schedule, without the runs' output.
 func ShortHistory(ctx context.Context, db *dialect.DB, name string, limit int) ([]Run, error) {
-	return dialect.Select(ctx, &db.Session, shortHistory, dialect.Args{"schedule": name, "limit": limit}, scanRun)
+	return sqlrun.Select(ctx, &db.Session, shortHistory, sqlrun.Args{"schedule": name, "limit": limit}, scanRun)
 }
 
 // A Node is a process that takes part: a daemon that runs schedules, or a worker of queues.
@@ -237,7 +238,7 @@ type Node struct {
 // Nodes lists up to limit processes whose names come after a name, in order. A killed process stays
 // listed for about a day.
 func Nodes(ctx context.Context, db *dialect.DB, after string, limit int) ([]Node, error) {
-	return dialect.Select(ctx, &db.Session, listNodes, dialect.Args{"after": after, "limit": limit}, func(rows *sql.Rows) (n Node, err error) {
+	return sqlrun.Select(ctx, &db.Session, listNodes, sqlrun.Args{"after": after, "limit": limit}, func(rows *sql.Rows) (n Node, err error) {
 		var until, started, drained int64
 		err = rows.Scan(&n.Name, &n.Version, &n.State, &until, &started, &n.Live, &drained, &n.DrainedBy, &n.Tags)
 		n.Until, n.Started, n.Drained = instantOf(until), instantOf(started), instantOf(drained)
@@ -246,13 +247,13 @@ func Nodes(ctx context.Context, db *dialect.DB, after string, limit int) ([]Node
 }
 
 // countByTag reads all schedules, for people who ask.
-var countByTag = dialect.SQL("scheduler.count-by-tag", `
+var countByTag = sqlrun.SQL("scheduler.count-by-tag", `
 	SELECT tag, COUNT(*) FROM {prefix}schedule WHERE state = 'active' GROUP BY tag ORDER BY tag`)
 
 // ActiveByTag counts the active schedules of each tag.
 func ActiveByTag(ctx context.Context, db *dialect.DB) (map[string]int, error) {
 	counts := map[string]int{}
-	_, err := dialect.Select(ctx, &db.Session, countByTag, nil, func(rows *sql.Rows) (tag string, err error) {
+	_, err := sqlrun.Select(ctx, &db.Session, countByTag, nil, func(rows *sql.Rows) (tag string, err error) {
 		var n int
 		err = rows.Scan(&tag, &n)
 		counts[tag] = n

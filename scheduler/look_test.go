@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Schedules of all lanes stand in one order, late ones first, and those that do not run are
@@ -55,15 +55,15 @@ func TestRecentRuns(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		const all = runDepth + 500
 		for from := 0; from < all; from += 500 {
-			var rows []dialect.Args
+			var rows []sqlrun.Args
 			for i := from; i < from+500; i++ {
 				state := "ok"
 				if i == 3 || i == all-1 {
 					state = "failed"
 				}
-				rows = append(rows, dialect.Args{"due": at(time.Duration(i) * time.Second).UnixMicro(), "state": state, "name": fmt.Sprint("s", i%2)})
+				rows = append(rows, sqlrun.Args{"due": at(time.Duration(i) * time.Second).UnixMicro(), "state": state, "name": fmt.Sprint("s", i%2)})
 			}
-			db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, output) VALUES {values rows: (:name, {time :due}, 1, :state, 'much')}`, dialect.Args{"rows": rows})
+			db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, output) VALUES {values rows: (:name, {time :due}, 1, :state, 'much')}`, sqlrun.Args{"rows": rows})
 		}
 		seen, before := 0, int64(0)
 		for {
@@ -96,7 +96,7 @@ func TestRecentRuns(t *testing.T) {
 		}
 		// By name and time: run i began never, and its slot is that of second i.
 		db.Do(t, `UPDATE {prefix}run SET started_at = {time :began}, finished_at = {time :ended} WHERE due_at = {time :due}`,
-			dialect.Args{"due": at(3 * time.Second).UnixMicro(), "began": at(time.Hour).UnixMicro(), "ended": at(2 * time.Hour).UnixMicro()})
+			sqlrun.Args{"due": at(3 * time.Second).UnixMicro(), "began": at(time.Hour).UnixMicro(), "ended": at(2 * time.Hour).UnixMicro()})
 		for _, c := range []struct {
 			f    RunFilter
 			want []int64 // slots, in seconds
@@ -133,7 +133,7 @@ func TestNodes(t *testing.T) {
 	dbtest.EachClock(t, func(t *testing.T, db *dbtest.DB) {
 		for i, name := range []string{"b", "a", "c"} {
 			_, err := db.Exec(t.Context(), arrive,
-				dialect.Args{"node": name, "lease": int64(i+1) * time.Minute.Microseconds(), "version": "1.2.3", "tags": ""})
+				sqlrun.Args{"node": name, "lease": int64(i+1) * time.Minute.Microseconds(), "version": "1.2.3", "tags": ""})
 			must(t, err)
 		}
 		db.Advance(t, 90*time.Second)

@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A mutant is a statement that lacks a guard, and the test that finds that out.
 type mutant struct {
-	stmt         *dialect.Stmt
+	stmt         *sqlrun.Stmt
 	old, changed string
 	test         string // to run
 }
@@ -172,7 +172,7 @@ func TestGuards(t *testing.T) {
 				t.Errorf("%s: %q, want %q", what, got, want)
 			}
 		}
-		run := func(t *testing.T, stmt *dialect.Stmt, args dialect.Args) int64 {
+		run := func(t *testing.T, stmt *sqlrun.Stmt, args sqlrun.Args) int64 {
 			t.Helper()
 			n, err := db.Exec(t.Context(), stmt, args)
 			if err != nil {
@@ -197,7 +197,7 @@ func TestGuards(t *testing.T) {
 					byHand(t, db, columns)
 				}
 				for name, n := range map[string]int64{"due": 1, "paused": 0, "later": 0} {
-					if got := run(t, putOff, dialect.Args{"id": stored(t, db, name).ID, "after": 60_000_000, "reason": "why"}); got != n {
+					if got := run(t, putOff, sqlrun.Args{"id": stored(t, db, name).ID, "after": 60_000_000, "reason": "why"}); got != n {
 						t.Errorf("%s: %d rows", name, got)
 					}
 				}
@@ -205,7 +205,7 @@ func TestGuards(t *testing.T) {
 				putOffAll := func(ids map[string]int64) func() {
 					return func() {
 						for _, state := range states[:2] {
-							run(t, putOffRun, dialect.Args{"id": ids[state], "after": 60_000_000, "reason": "why"})
+							run(t, putOffRun, sqlrun.Args{"id": ids[state], "after": 60_000_000, "reason": "why"})
 						}
 					}
 				}
@@ -219,10 +219,10 @@ func TestGuards(t *testing.T) {
 			{"departed", func(t *testing.T) {
 				db.Do(t, `INSERT INTO {prefix}queue (name) VALUES ('default')`, nil)
 				for name, us := range map[string]int64{"dead": -3_000_000, "dead worker": -3_000_000, "dead of late": -1_000_000, "me": 1_000_000} {
-					db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES (:name, 'live', {now + :us})`, dialect.Args{"name": name, "us": us})
+					db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES (:name, 'live', {now + :us})`, sqlrun.Args{"name": name, "us": us})
 				}
 				db.Do(t, `INSERT INTO {prefix}queue_worker (queue_id, node) SELECT queue_id, 'dead worker' FROM {prefix}queue`, nil)
-				run(t, departed, dialect.Args{"since": -2_000_000})
+				run(t, departed, sqlrun.Args{"since": -2_000_000})
 				got := db.List(t, `SELECT name FROM {prefix}node ORDER BY name`, nil)
 				want(t, "there are", strings.Join(got, ", "), "dead of late, dead worker, me")
 			}},
@@ -292,7 +292,7 @@ func TestGuards(t *testing.T) {
 				if err := Pause(t.Context(), db.DB, "job", "because"); err != nil {
 					t.Fatal(err)
 				}
-				run(t, disable, dialect.Args{"id": stored(t, db, "job").ID, "state": "failed", "reason": "", "begun": 0})
+				run(t, disable, sqlrun.Args{"id": stored(t, db, "job").ID, "state": "failed", "reason": "", "begun": 0})
 				want(t, "a paused schedule", stored(t, db, "job").State, "paused")
 			}},
 			{"wait", func(t *testing.T) {
@@ -309,29 +309,29 @@ func TestGuards(t *testing.T) {
 			{"chain", func(t *testing.T) {
 				add(t, db, "job", "@manual")
 				for range 2 {
-					run(t, chain, dialect.Args{"name": "job", "due": at(0).UnixMicro(), "by": 0})
+					run(t, chain, sqlrun.Args{"name": "job", "due": at(0).UnixMicro(), "by": 0})
 				}
 				wantRows(t, db, "job", "0 1 waiting")
 			}},
 			{"resume", func(t *testing.T) {
 				ids := byState(t, nil)
-				var rows []dialect.Args
+				var rows []sqlrun.Args
 				for _, id := range allOf(ids) {
-					rows = append(rows, dialect.Args{"id": id, "fence": 7})
+					rows = append(rows, sqlrun.Args{"id": id, "fence": 7})
 				}
 				want(t, "begun", changes(t, ids, func() {
-					run(t, resume, dialect.Args{"rows": rows, "owner": "me", "claim": "new", "lease": int64(30e6)})
+					run(t, resume, sqlrun.Args{"rows": rows, "owner": "me", "claim": "new", "lease": int64(30e6)})
 				}), "waiting")
 			}},
 			{"postpone", func(t *testing.T) {
 				ids := byState(t, nil)
-				want(t, "later", changes(t, ids, func() { run(t, postpone, dialect.Args{"ids": allOf(ids), "after": int64(5e6)}) }), "waiting")
+				want(t, "later", changes(t, ids, func() { run(t, postpone, sqlrun.Args{"ids": allOf(ids), "after": int64(5e6)}) }), "waiting")
 			}},
 			{"release", func(t *testing.T) {
 				ids := byState(t, nil)
 				want(t, "now", changes(t, ids, func() {
 					for _, id := range allOf(ids) {
-						run(t, release, dialect.Args{"id": id})
+						run(t, release, sqlrun.Args{"id": id})
 					}
 				}), "waiting")
 			}},
@@ -341,7 +341,7 @@ func TestGuards(t *testing.T) {
 				var id int64
 				var state, text string
 				var to int64
-				args := dialect.Args{"schedule": "job", "from": nowOf(t, db).Add(time.Minute).UnixMicro()}
+				args := sqlrun.Args{"schedule": "job", "from": nowOf(t, db).Add(time.Minute).UnixMicro()}
 				if err := db.Get(t.Context(), newest, args, &id, &state, &text, &to); err != nil || text != "first" {
 					t.Errorf("before the second slot is the %s, %v", text, err)
 				}
@@ -350,19 +350,19 @@ func TestGuards(t *testing.T) {
 				ids := byState(t, nil)
 				want(t, "lengthened", changes(t, ids, func() {
 					for _, id := range allOf(ids) {
-						run(t, lengthen, dialect.Args{"id": id, "state": "missed", "to": nowOf(t, db).UnixMicro(), "slots": 3, "keep": 1})
+						run(t, lengthen, sqlrun.Args{"id": id, "state": "missed", "to": nowOf(t, db).UnixMicro(), "slots": 3, "keep": 1})
 					}
 				}), "missed")
 			}},
 			{"lose", func(t *testing.T) {
 				ids := byState(t, nil)
 				want(t, "lost", changes(t, ids, func() {
-					run(t, lose, dialect.Args{"ids": allOf(ids), "state": "cancelled", "error": "why", "more": 1, "keep": 1})
+					run(t, lose, sqlrun.Args{"ids": allOf(ids), "state": "cancelled", "error": "why", "more": 1, "keep": 1})
 				}), "waiting running retry")
 			}},
 			{"renew", func(t *testing.T) {
 				ids := byState(t, nil)
-				renewAll := func() { run(t, renew, dialect.Args{"ids": allOf(ids), "owner": "me", "lease": int64(30e6)}) }
+				renewAll := func() { run(t, renew, sqlrun.Args{"ids": allOf(ids), "owner": "me", "lease": int64(30e6)}) }
 				want(t, "renewed", changes(t, ids, renewAll), "running")
 				db.Do(t, `UPDATE {prefix}run SET exec_by = 'you', next_exec = {now + 1000} WHERE state = 'running'`, nil)
 				want(t, "of another daemon", changes(t, ids, renewAll), "")
@@ -370,11 +370,11 @@ func TestGuards(t *testing.T) {
 			{"finish", func(t *testing.T) {
 				ids := byState(t, nil)
 				finishAll := func() {
-					var rows []dialect.Args
+					var rows []sqlrun.Args
 					for _, id := range allOf(ids) {
-						rows = append(rows, dialect.Args{"id": id, "claim": "token", "outcome": "ok", "why": "done", "said": "", "exit": 0, "keep": 1})
+						rows = append(rows, sqlrun.Args{"id": id, "claim": "token", "outcome": "ok", "why": "done", "said": "", "exit": 0, "keep": 1})
 					}
-					run(t, finish, dialect.Args{"rows": rows})
+					run(t, finish, sqlrun.Args{"rows": rows})
 				}
 				db.Do(t, `UPDATE {prefix}run SET claim = 'other' WHERE state = 'running'`, nil)
 				want(t, "of another claim", changes(t, ids, finishAll), "")
@@ -385,7 +385,7 @@ func TestGuards(t *testing.T) {
 			{"publish", func(t *testing.T) { wantOfClaim(t, db, byState(t, nil), changes, publish) }},
 			{"forget", func(t *testing.T) {
 				ids := byState(t, nil)
-				forgetAll := func() { run(t, forget, dialect.Args{"claim": "token", "names": []string{"job"}}) }
+				forgetAll := func() { run(t, forget, sqlrun.Args{"claim": "token", "names": []string{"job"}}) }
 				db.Do(t, `UPDATE {prefix}run SET claim = 'other' WHERE state = 'running'`, nil)
 				want(t, "of another claim", changes(t, ids, forgetAll), "")
 				db.Do(t, `UPDATE {prefix}run SET claim = 'token' WHERE state = 'running'`, nil)
@@ -393,18 +393,18 @@ func TestGuards(t *testing.T) {
 			}},
 			{"dismiss", func(t *testing.T) {
 				ids := byState(t, nil)
-				want(t, "asked to end", changes(t, ids, func() { run(t, dismiss, dialect.Args{"ids": allOf(ids), "why": "why"}) }), "running retry")
+				want(t, "asked to end", changes(t, ids, func() { run(t, dismiss, sqlrun.Args{"ids": allOf(ids), "why": "why"}) }), "running retry")
 			}},
 			{"purge", func(t *testing.T) {
 				ids := byState(t, map[string]string{"purge_at": "{now}"})
-				if n := run(t, purge, dialect.Args{"ids": allOf(ids)}); n != 7 {
+				if n := run(t, purge, sqlrun.Args{"ids": allOf(ids)}); n != 7 {
 					t.Errorf("%d rows were removed, want the 7 that have ended", n)
 				}
 			}},
 			{"surplus", func(t *testing.T) {
 				byState(t, map[string]string{"purge_at": "{now + 1000000}"})
-				for stmt, n := range map[*dialect.Stmt]int{surplus: 4, outdated: 0} { // of 10 the newest 3 stay, and what has not ended
-					ids, err := dialect.Select(t.Context(), &db.Session, stmt, dialect.Args{"schedule": "job", "keep": 3, "limit": 100},
+				for stmt, n := range map[*sqlrun.Stmt]int{surplus: 4, outdated: 0} { // of 10 the newest 3 stay, and what has not ended
+					ids, err := sqlrun.Select(t.Context(), &db.Session, stmt, sqlrun.Args{"schedule": "job", "keep": 3, "limit": 100},
 						func(rows *sql.Rows) (id int64, err error) {
 							return id, rows.Scan(&id)
 						})
@@ -439,7 +439,7 @@ func TestGuards(t *testing.T) {
 				args["id"], args["source"], args["seen"] = job.ID, "file", job.Due.UnixMicro()
 				args["ids"] = []int64{job.ID}
 				for _, c := range []struct {
-					stmt  *dialect.Stmt
+					stmt  *sqlrun.Stmt
 					name  string
 					value any
 				}{
@@ -454,7 +454,7 @@ func TestGuards(t *testing.T) {
 						t.Errorf("%s with another %s: %d rows", c.stmt.Name, c.name, n)
 					}
 				}
-				for _, stmt := range []*dialect.Stmt{update, replan, removeOfSource} {
+				for _, stmt := range []*sqlrun.Stmt{update, replan, removeOfSource} {
 					if n := run(t, stmt, args); n != 1 {
 						t.Errorf("%s: %d rows", stmt.Name, n)
 					}
@@ -472,14 +472,14 @@ func TestGuards(t *testing.T) {
 
 // wantOfClaim checks a statement that is for running runs of a claim.
 func wantOfClaim(t *testing.T, db *dbtest.DB, ids map[string]int64, changes func(*testing.T, map[string]int64, func()) string,
-	stmt *dialect.Stmt,
+	stmt *sqlrun.Stmt,
 ) {
 	t.Helper()
 	for _, c := range [][2]string{{"other", ""}, {"token", "running"}} {
 		claim, want := c[0], c[1]
 		got := changes(t, ids, func() {
 			for _, id := range ids {
-				args := dialect.Args{"id": id, "claim": claim, "left": "retry", "error": "why", "output": "text"}
+				args := sqlrun.Args{"id": id, "claim": claim, "left": "retry", "error": "why", "output": "text"}
 				if _, err := db.Exec(t.Context(), stmt, args); err != nil {
 					t.Fatal(err)
 				}

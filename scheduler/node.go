@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // ErrNoNode means that there is no live process of that name.
@@ -28,14 +29,14 @@ func Undrain(ctx context.Context, db *dialect.DB, name string) ([]Node, error) {
 }
 
 // changeNodes tolerates a process that ends meanwhile: it takes no work any more either.
-func changeNodes(ctx context.Context, db *dialect.DB, change *dialect.Stmt, name, by string) ([]Node, error) {
+func changeNodes(ctx context.Context, db *dialect.DB, change *sqlrun.Stmt, name, by string) ([]Node, error) {
 	found, err := liveNodes(ctx, db, name)
 	if err != nil {
 		return nil, err
 	}
 	names := namesOf(found)
-	err = changing(ctx, db, func(ctx context.Context, tx *dialect.Session) error {
-		_, err := tx.Exec(ctx, change, dialect.Args{"names": names, "by": shortReason(by)})
+	err = changing(ctx, db, func(ctx context.Context, tx *sqlrun.Session) error {
+		_, err := tx.Exec(ctx, change, sqlrun.Args{"names": names, "by": shortReason(by)})
 		return err
 	})
 	if err != nil {
@@ -49,7 +50,7 @@ func changeNodes(ctx context.Context, db *dialect.DB, change *dialect.Stmt, name
 func Begun(ctx context.Context, db *dialect.DB, name string) (runs, jobs int, err error) {
 	found, err := liveNodes(ctx, db, name)
 	if err == nil {
-		err = db.Get(ctx, begunBy, dialect.Args{"names": namesOf(found)}, &runs, &jobs)
+		err = db.Get(ctx, begunBy, sqlrun.Args{"names": namesOf(found)}, &runs, &jobs)
 	}
 	return runs, jobs, err
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/targets"
 )
 
@@ -34,19 +35,19 @@ type mishap struct {
 //
 // Another transaction may insert the row at the same time, or delete it after a recovery was
 // reported. One of the three statements finds what it needs in each case.
-func note(ctx context.Context, tx *dialect.Session, s *Schedule, m mishap) error {
+func note(ctx context.Context, tx *sqlrun.Session, s *Schedule, m mishap) error {
 	own, nobody := targets.Own(s.Notify)
 	if nobody {
 		return nil
 	}
-	args := dialect.Args{
+	args := sqlrun.Args{
 		"name": s.Name, "problem": m.problem, "detail": reason(m.detail), "target": own,
 		"run": m.run, "due": micros(m.due), "anew": 0,
 	}
 	if m.anew {
 		args["anew"] = 1
 	}
-	for _, try := range []*dialect.Stmt{noteAgain, noteFirst, noteAgain} {
+	for _, try := range []*sqlrun.Stmt{noteAgain, noteFirst, noteAgain} {
 		if n, err := tx.Exec(ctx, try, args); err != nil || n > 0 {
 			return err
 		}
@@ -61,7 +62,7 @@ func NoteLate(ctx context.Context, tx *dialect.Session, s *Schedule, why string)
 	if nobody {
 		return nil
 	}
-	_, err := tx.Exec(ctx, noteFirst, dialect.Args{
+	_, err := tx.Exec(ctx, noteFirst, sqlrun.Args{
 		"name": s.Name, "problem": "late", "detail": reason(why), "target": own, "run": 0, "due": micros(s.Due),
 	})
 	return err
@@ -70,14 +71,14 @@ func NoteLate(ctx context.Context, tx *dialect.Session, s *Schedule, why string)
 var (
 	// noteFirst inserts a schedule's row at its first mishap; noteAgain updates it. If two
 	// transactions insert at once, the key decides.
-	noteFirst = dialect.SQL("scheduler.note-first", `
+	noteFirst = sqlrun.SQL("scheduler.note-first", `
 		INSERT INTO {prefix}notice (subject, name, problem, detail, target, run_id, due_at, times, begun_at, last_at, tell_at)
 		VALUES ('schedule', :name, :problem, :detail, :target, :run, {time :due}, 1, {now}, {now}, {now})
 		{ignore_duplicate name}`)
 
 	// noteAgain counts failures. It asks for another report only if the trouble got worse, and
 	// discards a recovery that was not reported yet. MySQL sets columns in this order.
-	noteAgain = dialect.SQL("scheduler.note-again", `
+	noteAgain = sqlrun.SQL("scheduler.note-again", `
 		UPDATE {prefix}notice SET problem = :problem, detail = :detail, target = :target,
 			run_id = CASE WHEN {int :run} = 0 THEN run_id ELSE {int :run} END, due_at = COALESCE({time :due}, due_at),
 			times = times + 1, last_at = {now}, tell_at = CASE WHEN {int :anew} = 1 THEN {now} WHEN told_at IS NOT NULL AND well_at IS NOT NULL THEN NULL ELSE tell_at END,

@@ -8,17 +8,18 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Pause keeps a schedule from running until it is resumed. Running runs go on; waiting ones are
 // cancelled when their turn comes. Pause does nothing to a schedule that is not active. It returns
 // ErrNotFound if there is no such schedule.
 func Pause(ctx context.Context, db *dialect.DB, name, why string) error {
-	return changing(ctx, db, func(ctx context.Context, tx *dialect.Session) error {
+	return changing(ctx, db, func(ctx context.Context, tx *sqlrun.Session) error {
 		if _, err := lock(ctx, tx, name); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, pause, dialect.Args{"name": name, "reason": reason(why)})
+		_, err := tx.Exec(ctx, pause, sqlrun.Args{"name": name, "reason": reason(why)})
 		return err
 	})
 }
@@ -28,11 +29,11 @@ func Pause(ctx context.Context, db *dialect.DB, name, why string) error {
 // what is wrong with it. Resume does nothing to an active schedule. It returns ErrNotFound if there
 // is no such schedule.
 func Resume(ctx context.Context, db *dialect.DB, name string) error {
-	return changing(ctx, db, func(ctx context.Context, tx *dialect.Session) error {
+	return changing(ctx, db, func(ctx context.Context, tx *sqlrun.Session) error {
 		if _, err := lock(ctx, tx, name); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, unpause, dialect.Args{"name": name})
+		_, err := tx.Exec(ctx, unpause, sqlrun.Args{"name": name})
 		return err
 	})
 }
@@ -41,7 +42,7 @@ func Resume(ctx context.Context, db *dialect.DB, name string) error {
 // moment. If another run is under way, the new one waits for it or, under the policy forbid, Start
 // returns ErrBusy. Start returns the run, which a daemon will begin soon, or ErrNotFound.
 func Start(ctx context.Context, db *dialect.DB, name string) (started Run, err error) {
-	err = changing(ctx, db, func(ctx context.Context, tx *dialect.Session) error {
+	err = changing(ctx, db, func(ctx context.Context, tx *sqlrun.Session) error {
 		c, err := lock(ctx, tx, name)
 		if err != nil {
 			return err
@@ -59,10 +60,10 @@ func Start(ctx context.Context, db *dialect.DB, name string) (started Run, err e
 		}
 		args := r.args(c.lane)
 		args["after_us"] = 0
-		if _, err := tx.Exec(ctx, wait, dialect.Args{"rows": []dialect.Args{args}}); err != nil {
+		if _, err := tx.Exec(ctx, wait, sqlrun.Args{"rows": []sqlrun.Args{args}}); err != nil {
 			return err
 		}
-		found, err := dialect.Select(ctx, tx, runOf, dialect.Args{"schedule": name, "due": r.due.UnixMicro()}, scanRun)
+		found, err := sqlrun.Select(ctx, tx, runOf, sqlrun.Args{"schedule": name, "due": r.due.UnixMicro()}, scanRun)
 		if err == nil && len(found) == 1 {
 			started = found[0]
 		}
@@ -80,8 +81,8 @@ func Cancel(ctx context.Context, db *dialect.DB, id int64, why string) (r Run, e
 	if len(why) > 200 {
 		return r, fmt.Errorf("%w: the reason is longer than 200 bytes", ErrInvalid)
 	}
-	err = changing(ctx, db, func(ctx context.Context, tx *dialect.Session) error {
-		found, err := dialect.Select(ctx, tx, getRun, dialect.Args{"id": id}, scanRun)
+	err = changing(ctx, db, func(ctx context.Context, tx *sqlrun.Session) error {
+		found, err := sqlrun.Select(ctx, tx, getRun, sqlrun.Args{"id": id}, scanRun)
 		if err == nil && len(found) == 0 {
 			err = fmt.Errorf("%w: %d", ErrNoRun, id)
 		}
@@ -91,12 +92,12 @@ func Cancel(ctx context.Context, db *dialect.DB, id int64, why string) (r Run, e
 		r = found[0]
 		switch r.State {
 		case "waiting":
-			_, err = tx.Exec(ctx, lose, dialect.Args{
+			_, err = tx.Exec(ctx, lose, sqlrun.Args{
 				"ids": []int64{id}, "state": "cancelled", "error": reason(why), "more": 1, "keep": defaultKeepFor.Microseconds(),
 			})
 		case "running", "retry":
 			var n int64
-			n, err = tx.Exec(ctx, dismiss, dialect.Args{"ids": []int64{id}, "why": reason(why)})
+			n, err = tx.Exec(ctx, dismiss, sqlrun.Args{"ids": []int64{id}, "why": reason(why)})
 			if err == nil && n == 0 || r.Next.IsZero() {
 				err = fmt.Errorf("%w: %d is %s", ErrNotRunning, id, r.State)
 			}
@@ -130,7 +131,7 @@ type Backfilling struct {
 // policy is allow. With dry it changes nothing and returns what it would do. It returns
 // ErrNotFound, or ErrInvalid for more than 10000 slots.
 func Backfill(ctx context.Context, db *dialect.DB, name string, from, to time.Time, dry bool) (b Backfilling, err error) {
-	err = changing(ctx, db, func(ctx context.Context, tx *dialect.Session) error {
+	err = changing(ctx, db, func(ctx context.Context, tx *sqlrun.Session) error {
 		b = Backfilling{}
 		c, err := lock(ctx, tx, name)
 		if err == nil {
@@ -151,7 +152,7 @@ func Backfill(ctx context.Context, db *dialect.DB, name string, from, to time.Ti
 		for _, a := range all {
 			last[a.due.UnixMicro()] = a
 		}
-		var rows []dialect.Args
+		var rows []sqlrun.Args
 		for _, slot := range slots {
 			a := last[slot.UnixMicro()]
 			if a.state == "ok" || a.open {
@@ -168,7 +169,7 @@ func Backfill(ctx context.Context, db *dialect.DB, name string, from, to time.Ti
 			return nil
 		}
 		for at := 0; at < len(rows); at += batch {
-			if _, err := tx.Exec(ctx, wait, dialect.Args{"rows": rows[at:min(len(rows), at+batch)]}); err != nil {
+			if _, err := tx.Exec(ctx, wait, sqlrun.Args{"rows": rows[at:min(len(rows), at+batch)]}); err != nil {
 				return err
 			}
 		}
@@ -220,7 +221,7 @@ type attemptAt struct {
 
 // freeSlot returns the slot of a run that no spec makes due: the present moment, or the next one
 // that is free. The schedule is locked, so nobody else can take it.
-func freeSlot(ctx context.Context, tx *dialect.Session, c *candidate) (time.Time, error) {
+func freeSlot(ctx context.Context, tx *sqlrun.Session, c *candidate) (time.Time, error) {
 	for due := c.now; ; due = due.Add(time.Millisecond) {
 		taken, err := attempts(ctx, tx, c.Name, due, due)
 		if err != nil || len(taken) == 0 {
@@ -230,9 +231,9 @@ func freeSlot(ctx context.Context, tx *dialect.Session, c *candidate) (time.Time
 }
 
 // attempts lists the attempts at slots from one time to another, in slot order.
-func attempts(ctx context.Context, tx *dialect.Session, name string, from, to time.Time) ([]attemptAt, error) {
-	args := dialect.Args{"schedule": name, "from": from.UnixMicro(), "to": to.UnixMicro()}
-	return dialect.Select(ctx, tx, attemptsAt, args, func(rows *sql.Rows) (a attemptAt, err error) {
+func attempts(ctx context.Context, tx *sqlrun.Session, name string, from, to time.Time) ([]attemptAt, error) {
+	args := sqlrun.Args{"schedule": name, "from": from.UnixMicro(), "to": to.UnixMicro()}
+	return sqlrun.Select(ctx, tx, attemptsAt, args, func(rows *sql.Rows) (a attemptAt, err error) {
 		var due int64
 		err = rows.Scan(&due, &a.attempt, &a.state, &a.open)
 		a.due = instantOf(due)

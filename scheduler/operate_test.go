@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 func startedByHand(t *testing.T, db *dbtest.DB, name string) Run {
@@ -283,7 +283,7 @@ func TestCancelBetweenAttempts(t *testing.T) {
 				finished(t, s, e, 1)
 				continue
 			}
-			n, err := db.Exec(t.Context(), handBack, dialect.Args{"id": e.id, "claim": e.claim, "left": "retry", "error": "", "output": ""})
+			n, err := db.Exec(t.Context(), handBack, sqlrun.Args{"id": e.id, "claim": e.claim, "left": "retry", "error": "", "output": ""})
 			if n != 1 || err != nil {
 				t.Fatal(n, err)
 			}

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // addWith stores a schedule with a policy.
@@ -508,7 +508,7 @@ func TestRaceForTheLine(t *testing.T) {
 		each.Wait()
 		if n := done.Load(); n != schedules*slots {
 			t.Errorf("%d of %d runs have ended: %v", n, schedules*slots,
-				db.List(t, `SELECT schedule, {us due_at}, attempt, state, {us next_exec} FROM {prefix}run WHERE next_exec IS NOT NULL ORDER BY 1, 2, 3`, dialect.Args{}))
+				db.List(t, `SELECT schedule, {us due_at}, attempt, state, {us next_exec} FROM {prefix}run WHERE next_exec IS NOT NULL ORDER BY 1, 2, 3`, sqlrun.Args{}))
 		}
 	})
 }

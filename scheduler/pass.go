@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // passOver records slots that do not run. It leaves out those that have a run already because
 // somebody requested one, so the stretch may become several.
-func passOver(ctx context.Context, tx *dialect.Session, c *candidate, state string, m stretch) error {
+func passOver(ctx context.Context, tx *sqlrun.Session, c *candidate, state string, m stretch) error {
 	taken, err := attempts(ctx, tx, c.Name, m.from, m.to)
 	if err != nil {
 		return err
@@ -30,8 +30,8 @@ func passOver(ctx context.Context, tx *dialect.Session, c *candidate, state stri
 
 // passOne records one stretch. It extends the row of the preceding slots if that has the same
 // state and reason.
-func passOne(ctx context.Context, tx *dialect.Session, c *candidate, state string, m stretch) error {
-	args := dialect.Args{
+func passOne(ctx context.Context, tx *sqlrun.Session, c *candidate, state string, m stretch) error {
+	args := sqlrun.Args{
 		"schedule": c.Name, "lane": c.lane, "state": state, "error": m.why,
 		"from": m.from.UnixMicro(), "to": m.to.UnixMicro(), "slots": m.n, "keep": keepOf(&c.Schedule),
 	}
@@ -40,7 +40,7 @@ func passOne(ctx context.Context, tx *dialect.Session, c *candidate, state strin
 		state, error string
 		to           int64
 	}
-	before, err := dialect.Select(ctx, tx, newest, args, func(rows *sql.Rows) (r row, err error) {
+	before, err := sqlrun.Select(ctx, tx, newest, args, func(rows *sql.Rows) (r row, err error) {
 		return r, rows.Scan(&r.id, &r.state, &r.error, &r.to)
 	})
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
@@ -70,14 +70,14 @@ func (s *Scheduler) planNew(ctx context.Context, lane string) (planned int, err 
 // planSome plans up to limit rows, excluding the ids in but. It returns the number of rows tried
 // and the id of the first.
 func (s *Scheduler) planSome(ctx context.Context, lane string, limit int, but []int64) (planned int, first int64, err error) {
-	err = s.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err = s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		planned = 0
-		locked, err := dialect.Select(ctx, tx, unplanned, dialect.Args{"lane": lane, "limit": limit, "but": but}, scanCandidate)
+		locked, err := sqlrun.Select(ctx, tx, unplanned, sqlrun.Args{"lane": lane, "limit": limit, "but": but}, scanCandidate)
 		if err != nil || len(locked) == 0 {
 			return err
 		}
 		planned, first = len(locked), locked[0].ID
-		var moves []dialect.Args
+		var moves []sqlrun.Args
 		for i := range locked {
 			c := &locked[i]
 			noted := plannedOf(c.Spec, c.Zone, c.DST)
@@ -99,7 +99,7 @@ func (s *Scheduler) planSome(ctx context.Context, lane string, limit int, but []
 				}
 				continue
 			}
-			moves = append(moves, dialect.Args{"id": c.ID, "due": micros(due), "next": micros(next), "noted": noted})
+			moves = append(moves, sqlrun.Args{"id": c.ID, "due": micros(due), "next": micros(next), "noted": noted})
 		}
 		return moveAll(ctx, tx, plan, moves)
 	})
@@ -112,6 +112,6 @@ func plannedOf(spec, zone, dst string) string { return spec + " " + zone + " " +
 
 // unplanChanged has schedules planned anew that were changed by hand.
 func (s *Scheduler) unplanChanged(ctx context.Context) error {
-	_, err := s.db.Exec(ctx, unplan, dialect.Args{"limit": batch})
+	_, err := s.db.Exec(ctx, unplan, sqlrun.Args{"limit": batch})
 	return err
 }

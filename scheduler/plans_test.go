@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // The ways in which engines say that they read a whole table, or a whole index.
@@ -41,21 +41,21 @@ func wrong(l dbtest.PlanLine, limited bool) bool {
 
 // hot lists the statements that daemons execute again and again, with
 // arguments for the tables of grow.
-func hot(ids []int64, names []string) map[*dialect.Stmt]dialect.Args {
-	moves, outcomes := make([]dialect.Args, len(ids)), make([]dialect.Args, len(ids))
+func hot(ids []int64, names []string) map[*sqlrun.Stmt]sqlrun.Args {
+	moves, outcomes := make([]sqlrun.Args, len(ids)), make([]sqlrun.Args, len(ids))
 	for i, id := range ids {
-		moves[i] = dialect.Args{"id": id, "due": at(0).UnixMicro(), "next": at(0).UnixMicro(), "begun": 1}
-		outcomes[i] = dialect.Args{"id": id, "claim": "nobody's", "outcome": "ok", "why": "", "said": "", "exit_status": 0, "keep": -1}
+		moves[i] = sqlrun.Args{"id": id, "due": at(0).UnixMicro(), "next": at(0).UnixMicro(), "begun": 1}
+		outcomes[i] = sqlrun.Args{"id": id, "claim": "nobody's", "outcome": "ok", "why": "", "said": "", "exit_status": 0, "keep": -1}
 	}
-	fences := make([]dialect.Args, len(ids))
+	fences := make([]sqlrun.Args, len(ids))
 	for i, id := range ids {
-		fences[i] = dialect.Args{"id": id, "fence": 1}
+		fences[i] = sqlrun.Args{"id": id, "fence": 1}
 	}
-	lanes := []dialect.Args{{"lane": "default"}, {"lane": "default func x"}}
-	lane := func(limit int) dialect.Args {
-		return dialect.Args{"lane": "default", "since": int64(0), "limit": limit}
+	lanes := []sqlrun.Args{{"lane": "default"}, {"lane": "default func x"}}
+	lane := func(limit int) sqlrun.Args {
+		return sqlrun.Args{"lane": "default", "since": int64(0), "limit": limit}
 	}
-	return map[*dialect.Stmt]dialect.Args{
+	return map[*sqlrun.Stmt]sqlrun.Args{
 		probe:       {"rows": lanes, "since": int64(0), "node": "web-1:7:x"},
 		due:         lane(len(ids)),
 		unplanned:   {"lane": "default", "limit": len(ids), "but": []int64{0}},
@@ -138,18 +138,18 @@ func grow(t *testing.T, db *dbtest.DB) {
 	addMany(t, db, 1000, "@every 1h", instantOf(now+3600_000_000))
 	for n := 1000; n < size; n *= 2 {
 		db.Do(t, `INSERT INTO {prefix}schedule (name, spec, command, due_at, next_exec)
-			SELECT CONCAT(name, CAST(:more AS CHAR(8))), spec, command, due_at, next_exec FROM {prefix}schedule`, dialect.Args{"more": fmt.Sprintf("-%d", n)})
+			SELECT CONCAT(name, CAST(:more AS CHAR(8))), spec, command, due_at, next_exec FROM {prefix}schedule`, sqlrun.Args{"more": fmt.Sprintf("-%d", n)})
 	}
 	db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at)
 		SELECT name, due_at, 1, 'ok', due_at, due_at FROM {prefix}schedule ORDER BY id LIMIT 1000`, nil)
 	for n := 1000; n < size; n *= 2 {
 		db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at)
-			SELECT schedule, due_at, attempt + :more, state, started_at, finished_at FROM {prefix}run`, dialect.Args{"more": n})
+			SELECT schedule, due_at, attempt + :more, state, started_at, finished_at FROM {prefix}run`, sqlrun.Args{"more": n})
 	}
 }
 
 // alone are the statements that are not run in transactions of their own.
-var alone = map[*dialect.Stmt]bool{
+var alone = map[*sqlrun.Stmt]bool{
 	probe: true, handBack: true, forget: true, publish: true, history: true,
 	list: true, get: true, showRun: true, remove: true, nextLane: true, upcoming: true, inState: true, executing: true,
 	runFloor: true, recentRuns: true, shortHistory: true,
@@ -176,7 +176,7 @@ func TestPlans(t *testing.T) {
 			t.Helper()
 			ids, names := some()
 			statements := hot(ids, names)
-			for _, stmt := range dialect.Statements() {
+			for _, stmt := range sqlrun.Statements() {
 				if strings.HasPrefix(stmt.Name, "sqlschema.live-") { // of a package that has no such tables
 					statements[stmt] = nil
 				}
@@ -207,10 +207,10 @@ func TestPlans(t *testing.T) {
 		db.Analyze(t, "schedule", "run")
 		check("nothing due, with statistics")
 		db.Do(t, `UPDATE {prefix}schedule SET due_at = {time :due}, next_exec = {time :due} WHERE id % 100 = 0`,
-			dialect.Args{"due": at(0).UnixMicro()})
+			sqlrun.Args{"due": at(0).UnixMicro()})
 		db.Do(t, `UPDATE {prefix}schedule SET next_exec = NULL WHERE id % 100 = 1`, nil)
 		db.Do(t, `UPDATE {prefix}run SET state = 'running', claim = 'c', exec_by = 'o', next_exec = {time :due} WHERE id % 100 = 2`,
-			dialect.Args{"due": at(0).UnixMicro()})
+			sqlrun.Args{"due": at(0).UnixMicro()})
 		check("some due, old statistics")
 		db.Analyze(t, "schedule", "run")
 		check("some due, with statistics")
@@ -231,7 +231,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 			t.Skip("plans are not kept here: the engine has no counters of scans as those do that keep them")
 		}
 		ids, names := some()
-		execute := func(stmt *dialect.Stmt, args dialect.Args) {
+		execute := func(stmt *sqlrun.Stmt, args sqlrun.Args) {
 			tx, err := c.BeginTx(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -245,7 +245,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 			if err := tx.QueryRowContext(t.Context(), scans).Scan(&before); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := dialect.Select(t.Context(), db.On(tx), stmt, args, dbtest.ScanPlan); err != nil {
+			if _, err := sqlrun.Select(t.Context(), db.On(tx), stmt, args, dbtest.ScanPlan); err != nil {
 				t.Fatal(err)
 			}
 			if err := tx.QueryRowContext(t.Context(), scans).Scan(&after); err != nil {
@@ -272,9 +272,9 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 }
 
 // notedMoves are moves as plan takes them.
-func notedMoves(moves []dialect.Args) (all []dialect.Args) {
+func notedMoves(moves []sqlrun.Args) (all []sqlrun.Args) {
 	for _, m := range moves {
-		all = append(all, dialect.Args{"id": m["id"], "due": m["due"], "next": m["next"], "noted": "x"})
+		all = append(all, sqlrun.Args{"id": m["id"], "due": m["due"], "next": m["next"], "noted": "x"})
 	}
 	return all
 }

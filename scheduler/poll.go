@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 )
 
@@ -166,11 +166,11 @@ func (l *lookout) left(most time.Duration) time.Duration {
 
 // probe probes all lanes.
 func (s *Scheduler) probe(ctx context.Context, lanes []string) ([]lookout, error) {
-	rows := make([]dialect.Args, len(lanes))
+	rows := make([]sqlrun.Args, len(lanes))
 	for i, lane := range lanes {
-		rows[i] = dialect.Args{"lane": lane}
+		rows[i] = sqlrun.Args{"lane": lane}
 	}
-	return dialect.Select(ctx, &s.db.Session, probe, dialect.Args{"rows": rows, "since": s.floor(), "node": s.owner},
+	return sqlrun.Select(ctx, &s.db.Session, probe, sqlrun.Args{"rows": rows, "since": s.floor(), "node": s.owner},
 		func(rows *sql.Rows) (l lookout, err error) {
 			return l, rows.Scan(&l.lane, &l.now, &l.schedules, &l.runs, &l.unplanned, &l.drained)
 		})

@@ -21,6 +21,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/internal/sqlconn"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // RunOnce runs what is due and what follows from it, and returns; a retry that
@@ -118,7 +119,7 @@ func around(t *testing.T, db *dbtest.DB, f sqlconn.Around) *dbtest.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	base, err := db.Dialect.Connector(u, dialect.Options{ApplicationName: "dbcron"})
+	base, err := db.Dialect.Connector(u, sqlrun.Options{ApplicationName: "dbcron"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,10 +201,10 @@ func TestRowsInThePastAreFound(t *testing.T) {
 			s := floored(t, db)
 			byHand(t, db, map[string]string{"name": "'" + name + "'", "spec": "'@every 2h'", "next_exec": "{now}"})
 			db.Do(t, `UPDATE {prefix}schedule SET next_exec = {now + :ago} WHERE name = :name`,
-				dialect.Args{"ago": -(30 * time.Minute).Microseconds(), "name": name})
+				sqlrun.Args{"ago": -(30 * time.Minute).Microseconds(), "name": name})
 			db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, cause, next_exec)
 				VALUES ('far', {time :due}, 1, 'waiting', 'hand', {now + :ago})`,
-				dialect.Args{"due": at(time.Duration(len(name)) * time.Second).UnixMicro(), "ago": -(30 * time.Minute).Microseconds()})
+				sqlrun.Args{"due": at(time.Duration(len(name)) * time.Second).UnixMicro(), "ago": -(30 * time.Minute).Microseconds()})
 			again(s)
 			stepped(t, s)
 			if got := rows(t, db, name); !slices.Equal(got, []string{"1800 1 ok"}) {
@@ -226,7 +227,7 @@ func TestNothingIsOverlooked(t *testing.T) {
 		byHand(t, db, map[string]string{"name": "'unplanned'", "spec": "'@every 2h'"})
 		byHand(t, db, map[string]string{"name": "'slow'", "spec": "'@every 2h'", "next_exec": "{now}"})
 		db.Do(t, `UPDATE {prefix}schedule SET next_exec = {now + :ago} WHERE name = 'slow'`,
-			dialect.Args{"ago": -(floorSlack - time.Second).Microseconds()}) // its transaction took so long
+			sqlrun.Args{"ago": -(floorSlack - time.Second).Microseconds()}) // its transaction took so long
 		addJob(t, db, Schedule{Name: "at once", Command: "true", Policy: Policy{FirstRun: "now"}})
 		startedByHand(t, db, "manual")
 		stepped(t, s)

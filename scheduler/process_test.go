@@ -21,6 +21,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
 	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -136,7 +137,7 @@ func TestGracefulStop(t *testing.T) {
 		} {
 			command, pids := sleeper(t, c.stubborn)
 			addCommand(t, db, c.name, "@yearly", command)
-			db.Do(t, `UPDATE {prefix}schedule SET due_at = {now}, next_exec = {now} WHERE name = :name`, dialect.Args{"name": c.name})
+			db.Do(t, `UPDATE {prefix}schedule SET due_at = {now}, next_exec = {now} WHERE name = :name`, sqlrun.Args{"name": c.name})
 			s := daemon(t, db, c.opt)
 			stop := running(t, s)
 			eventually(t, "the command runs", func() bool { return len(pids()) == 2 })

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 )
 
@@ -150,22 +151,22 @@ func (s *Scheduler) writeOutcome(ctx context.Context, e *execution, o outcome, r
 		if o.state == "retry" {
 			left = "retry"
 		}
-		n, err := s.db.Exec(ctx, handBack, dialect.Args{
+		n, err := s.db.Exec(ctx, handBack, sqlrun.Args{
 			"id": e.id, "claim": e.claim, "left": left, "error": o.why, "output": r.Output,
 		})
 		return n == 1, err
 	case e.entailsNothing(o):
 		return s.finisher.finish(ctx, s.db, finishArgs(e, o, r))
 	}
-	err = s.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err = s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		mine, err = s.conclude(ctx, tx, e, o, r)
 		return err
 	})
 	return mine, err
 }
 
-func finishArgs(e *execution, o outcome, r guardian.Result) dialect.Args {
-	return dialect.Args{
+func finishArgs(e *execution, o outcome, r guardian.Result) sqlrun.Args {
+	return sqlrun.Args{
 		"id": e.id, "claim": e.claim, "outcome": o.state, "why": o.why, "said": r.Output,
 		"exit_status": exitCode(r), "keep": keepOf(e.what),
 	}
@@ -197,7 +198,7 @@ func (e *execution) entailsNothing(o outcome) bool {
 // conclude writes an outcome with its consequences: the next attempt, or the count of failures, the
 // schedule that follows, and the run that waited for this one. It reports whether the run was still
 // this daemon's.
-func (s *Scheduler) conclude(ctx context.Context, tx *dialect.Session, e *execution, o outcome, r guardian.Result) (mine bool, err error) {
+func (s *Scheduler) conclude(ctx context.Context, tx *sqlrun.Session, e *execution, o outcome, r guardian.Result) (mine bool, err error) {
 	c, err := lock(ctx, tx, e.schedule)
 	gone := errors.Is(err, ErrNotFound)
 	if err != nil && !gone {
@@ -210,7 +211,7 @@ func (s *Scheduler) conclude(ctx context.Context, tx *dialect.Session, e *execut
 		after, again, why = c.retryAfter(e, r)
 		o.why += why
 	}
-	n, err := tx.Exec(ctx, finish, dialect.Args{"rows": []dialect.Args{finishArgs(e, o, r)}})
+	n, err := tx.Exec(ctx, finish, sqlrun.Args{"rows": []sqlrun.Args{finishArgs(e, o, r)}})
 	if err != nil || n == 0 || gone {
 		return n == 1, err
 	}
@@ -220,14 +221,14 @@ func (s *Scheduler) conclude(ctx context.Context, tx *dialect.Session, e *execut
 		next.failures++
 		args := next.args(c.lane)
 		args["after_us"] = after.Microseconds()
-		_, err = tx.Exec(ctx, wait, dialect.Args{"rows": []dialect.Args{args}})
+		_, err = tx.Exec(ctx, wait, sqlrun.Args{"rows": []sqlrun.Args{args}})
 		return true, err
 	}
 	return true, s.entail(ctx, tx, &c, &e.run, o)
 }
 
 // entail carries out the consequences of a slot's last attempt. The schedule is locked.
-func (s *Scheduler) entail(ctx context.Context, tx *dialect.Session, c *candidate, r *run, o outcome) error {
+func (s *Scheduler) entail(ctx context.Context, tx *sqlrun.Session, c *candidate, r *run, o outcome) error {
 	next := ""
 	if bad := o.state; bad == "failed" || bad == "timeout" || bad == "lost" {
 		if err := note(ctx, tx, &c.Schedule, mishap{problem: bad, detail: o.why, run: r.id, due: r.due}); err != nil {
@@ -239,7 +240,7 @@ func (s *Scheduler) entail(ctx context.Context, tx *dialect.Session, c *candidat
 		next = c.OnSuccess
 		if c.Failures > 0 {
 			c.Failures = 0
-			if _, err := tx.Exec(ctx, failed, dialect.Args{"id": c.ID, "failures": 0}); err != nil {
+			if _, err := tx.Exec(ctx, failed, sqlrun.Args{"id": c.ID, "failures": 0}); err != nil {
 				return err
 			}
 		}
@@ -270,19 +271,19 @@ func (s *Scheduler) entail(ctx context.Context, tx *dialect.Session, c *candidat
 		}
 	}
 	if line := open[c.Name]; len(line) > 0 {
-		_, err = tx.Exec(ctx, release, dialect.Args{"id": line[0].id})
+		_, err = tx.Exec(ctx, release, sqlrun.Args{"id": line[0].id})
 	}
 	return err
 }
 
 // countFailure counts a failed slot. It sets the schedule's state to failed after too many in a
 // row.
-func (s *Scheduler) countFailure(ctx context.Context, tx *dialect.Session, c *candidate) error {
+func (s *Scheduler) countFailure(ctx context.Context, tx *sqlrun.Session, c *candidate) error {
 	if c.MaxFailures == 0 {
 		return nil
 	}
 	c.Failures++
-	if _, err := tx.Exec(ctx, failed, dialect.Args{"id": c.ID, "failures": c.Failures}); err != nil {
+	if _, err := tx.Exec(ctx, failed, sqlrun.Args{"id": c.ID, "failures": c.Failures}); err != nil {
 		return err
 	}
 	if c.Failures < c.MaxFailures || c.State != "active" {
@@ -293,8 +294,8 @@ func (s *Scheduler) countFailure(ctx context.Context, tx *dialect.Session, c *ca
 
 // follow starts the schedule that OnSuccess or OnFailure names. Its slot is that of the run, so a
 // chain starts each schedule once per slot, even if it leads back to its start.
-func (s *Scheduler) follow(ctx context.Context, tx *dialect.Session, name string, r *run) error {
-	n, err := tx.Exec(ctx, chain, dialect.Args{"name": name, "due": r.due.UnixMicro(), "by": r.id})
+func (s *Scheduler) follow(ctx context.Context, tx *sqlrun.Session, name string, r *run) error {
+	n, err := tx.Exec(ctx, chain, sqlrun.Args{"name": name, "due": r.due.UnixMicro(), "by": r.id})
 	if err == nil && n == 0 {
 		s.opt.Logger.Warn("a schedule was not started by another: it does not exist, or has a run for that slot",
 			"schedule", name, "by", r.schedule, "due", r.due)
@@ -311,7 +312,7 @@ type finisher struct {
 }
 
 type finishing struct {
-	args dialect.Args
+	args sqlrun.Args
 	ctx  context.Context
 	mine bool
 	err  error
@@ -319,7 +320,7 @@ type finishing struct {
 }
 
 // finish writes one outcome and reports whether the run was still this daemon's.
-func (f *finisher) finish(ctx context.Context, db *dialect.DB, args dialect.Args) (mine bool, err error) {
+func (f *finisher) finish(ctx context.Context, db *dialect.DB, args sqlrun.Args) (mine bool, err error) {
 	one := &finishing{args: args, ctx: ctx, done: make(chan struct{})}
 	f.mu.Lock()
 	f.waiting = append(f.waiting, one)
@@ -356,13 +357,13 @@ var errMixed = errors.New("some runs were lost")
 // writePart writes a batch of outcomes with one statement. If that misses a run, it writes them one
 // by one to find out which.
 func (f *finisher) writePart(db *dialect.DB, part []*finishing) {
-	rows := make([]dialect.Args, len(part))
+	rows := make([]sqlrun.Args, len(part))
 	for i, one := range part {
 		rows[i] = one.args
 	}
 	ctx := part[0].ctx
-	err := db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
-		n, err := tx.Exec(ctx, finish, dialect.Args{"rows": rows})
+	err := db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+		n, err := tx.Exec(ctx, finish, sqlrun.Args{"rows": rows})
 		if err == nil && n != int64(len(part)) {
 			err = errMixed
 		}
@@ -372,7 +373,7 @@ func (f *finisher) writePart(db *dialect.DB, part []*finishing) {
 		one.mine, one.err = err == nil, err
 		if err != nil && (errors.Is(err, errMixed) || len(part) > 1) {
 			var n int64
-			n, one.err = db.Exec(one.ctx, finish, dialect.Args{"rows": []dialect.Args{one.args}})
+			n, one.err = db.Exec(one.ctx, finish, sqlrun.Args{"rows": []sqlrun.Args{one.args}})
 			one.mine = n == 1
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // by hand inserts a schedule as a person would, with an SQL value for each column.
@@ -50,7 +50,7 @@ func TestRowsByHandArePlanned(t *testing.T) {
 // One bad row fails with a reason that a person can read, and the others go on.
 func TestBadRows(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
-		bad := map[string]dialect.Args{
+		bad := map[string]sqlrun.Args{
 			"spec":       {"spec": "61 * * * *"},
 			"never":      {"spec": "0 0 30 2 *"},
 			"no spec":    {"spec": ""},
@@ -69,7 +69,7 @@ func TestBadRows(t *testing.T) {
 			db.Do(t, `DELETE FROM {prefix}schedule`, nil)
 			db.Do(t, `DELETE FROM {prefix}run`, nil)
 			for name, columns := range bad {
-				row := dialect.Args{"name": name, "spec": "@every 1m", "time_zone": "UTC", "dst": "", "env": "{}", "command": "true"}
+				row := sqlrun.Args{"name": name, "spec": "@every 1m", "time_zone": "UTC", "dst": "", "env": "{}", "command": "true"}
 				maps.Copy(row, columns)
 				db.Do(t, `INSERT INTO {prefix}schedule (name, spec, time_zone, dst, env, command)
 					VALUES (:name, :spec, :time_zone, :dst, :env, :command)`, row)
@@ -136,13 +136,13 @@ func TestRowsThatAreRefused(t *testing.T) {
 			"1970":               `(name, spec, command, due_at) VALUES ('x', '@every 1m', 'true', '1970-01-01 00:00:00.000')`,
 			"due after its time": `(name, spec, command, due_at, next_exec) VALUES ('x', '@every 1m', 'true', '2099-01-01 00:00:00.000', '2026-01-01 00:00:00.000')`,
 		} {
-			if _, err := db.Exec(t.Context(), dialect.Unlisted(`INSERT INTO {prefix}schedule `+insert), nil); err == nil {
+			if _, err := db.Exec(t.Context(), sqlrun.Unlisted(`INSERT INTO {prefix}schedule `+insert), nil); err == nil {
 				t.Errorf("%s is accepted", what)
 			}
 		}
 		for what, due := range map[string]string{"text": "soon", "infinity": "infinity", "a zero date": "0000-00-00 00:00:00"} {
-			if _, err := db.Exec(t.Context(), dialect.Unlisted(`INSERT INTO {prefix}run (schedule, due_at, attempt, state) VALUES ('x', :due, 1, 'ok')`),
-				dialect.Args{"due": due}); err == nil {
+			if _, err := db.Exec(t.Context(), sqlrun.Unlisted(`INSERT INTO {prefix}run (schedule, due_at, attempt, state) VALUES ('x', :due, 1, 'ok')`),
+				sqlrun.Args{"due": due}); err == nil {
 				t.Errorf("a run due at %s is accepted", what)
 			}
 		}
@@ -319,7 +319,7 @@ func TestAChangedSpecIsPlannedAnew(t *testing.T) {
 		db.Advance(t, time.Hour)
 		change := func(name, set string) {
 			t.Helper()
-			db.Do(t, `UPDATE {prefix}schedule SET `+set+` WHERE name = :name`, dialect.Args{"name": name})
+			db.Do(t, `UPDATE {prefix}schedule SET `+set+` WHERE name = :name`, sqlrun.Args{"name": name})
 		}
 		change("by go", `spec = '@every 1h'`)
 		change("by hand", `spec = '@every 1h'`)
@@ -376,21 +376,21 @@ func TestUnknownWordsAreRefused(t *testing.T) {
 			"schedule SET first_run = ", "schedule SET retry_past_next = ", "schedule SET repeatable = ",
 			"queue SET state = ", "queue SET ordered = ", "queue SET key_retry = ",
 		} {
-			if _, err := db.Exec(t.Context(), dialect.Unlisted(`UPDATE {prefix}`+set+`'x'`), nil); !db.Dialect.Refused(err) {
+			if _, err := db.Exec(t.Context(), sqlrun.Unlisted(`UPDATE {prefix}`+set+`'x'`), nil); !db.Dialect.Refused(err) {
 				t.Errorf("UPDATE %s'x': %v", set, err)
 			}
 		}
 		for _, bad := range []string{
 			`schedule SET job_priority = 5`, `schedule SET job_priority = 0`, `schedule SET overlap = 'Forbid'`,
 		} {
-			if _, err := db.Exec(t.Context(), dialect.Unlisted(`UPDATE {prefix}`+bad), nil); !db.Dialect.Refused(err) {
+			if _, err := db.Exec(t.Context(), sqlrun.Unlisted(`UPDATE {prefix}`+bad), nil); !db.Dialect.Refused(err) {
 				t.Errorf("UPDATE %s: %v", bad, err)
 			}
 		}
 		for _, insert := range []string{
 			`schedule (name, spec, command, missed) VALUES ('bad', '@daily', 'true', 'twice')`, `queue (name, key_retry) VALUES ('bad', 'drop')`,
 		} {
-			if _, err := db.Exec(t.Context(), dialect.Unlisted(`INSERT INTO {prefix}`+insert), nil); !db.Dialect.Refused(err) {
+			if _, err := db.Exec(t.Context(), sqlrun.Unlisted(`INSERT INTO {prefix}`+insert), nil); !db.Dialect.Refused(err) {
 				t.Errorf("INSERT %s: %v", insert, err)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
@@ -122,7 +123,7 @@ func (s *Schedule) Problems() []Problem {
 }
 
 func (s *Schedule) tagProblem() error {
-	if err := dialect.CheckName(s.Tag); err != nil || len(s.Tag) > 64 || strings.ContainsAny(s.Tag, ", ") {
+	if err := sqlrun.CheckName(s.Tag); err != nil || len(s.Tag) > 64 || strings.ContainsAny(s.Tag, ", ") {
 		return fmt.Errorf("%q is no tag; use up to 64 bytes without blanks and commas", s.Tag)
 	}
 	return nil
@@ -150,14 +151,14 @@ func (s *Schedule) check() error {
 
 // CheckName returns ErrInvalid for text that cannot name a schedule.
 func CheckName(name string) error {
-	if err := dialect.CheckName(name); err != nil {
+	if err := sqlrun.CheckName(name); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return nil
 }
 
 // args returns the schedule's columns, with its first slot after now.
-func (s *Schedule) args(now time.Time) (dialect.Args, error) {
+func (s *Schedule) args(now time.Time) (sqlrun.Args, error) {
 	f := s.filled()
 	plan, err := f.Slots()
 	if err != nil {
@@ -188,13 +189,13 @@ func (s *Schedule) args(now time.Time) (dialect.Args, error) {
 }
 
 // settings returns the columns that do not depend on the time.
-func (s *Schedule) settings() dialect.Args {
+func (s *Schedule) settings() sqlrun.Args {
 	past := map[bool]string{false: "no", true: "yes"}[s.RetryPastNext]
 	keep := duration.Format(s.KeepFor)
 	if s.KeepFor < 0 {
 		keep = "forever"
 	}
-	return dialect.Args{
+	return sqlrun.Args{
 		"kind": s.Kind, "command": s.Command, "stdin": s.Stdin, "env": object(s.Env), "headers": object(s.Headers),
 		"dir": s.Dir, "user": s.User, "tag": s.Tag,
 		"job_queue": s.Job.Queue, "job_key": s.Job.Key, "job_priority": s.Job.Priority,
@@ -245,7 +246,7 @@ func Add(ctx context.Context, db *dialect.DB, s Schedule) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	return changing(ctx, db, func(ctx context.Context, tx *dialect.Session) error {
+	return changing(ctx, db, func(ctx context.Context, tx *sqlrun.Session) error {
 		now, err := clock(ctx, tx)
 		if err != nil {
 			return err
@@ -255,7 +256,7 @@ func Add(ctx context.Context, db *dialect.DB, s Schedule) error {
 }
 
 // addTo stores a new schedule. It returns ErrExists if the name is taken.
-func addTo(ctx context.Context, tx *dialect.Session, s *Schedule, now time.Time) error {
+func addTo(ctx context.Context, tx *sqlrun.Session, s *Schedule, now time.Time) error {
 	args, err := s.args(now)
 	if err == nil && s.over(now) {
 		err = fmt.Errorf("%w: %s: %s", ErrInvalid, s.Name, s.pastEnd())
@@ -278,7 +279,7 @@ func Edit(ctx context.Context, db *dialect.DB, s Schedule) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	return changing(ctx, db, func(ctx context.Context, tx *dialect.Session) error {
+	return changing(ctx, db, func(ctx context.Context, tx *sqlrun.Session) error {
 		c, err := lock(ctx, tx, s.Name)
 		if err != nil {
 			return err
@@ -293,7 +294,7 @@ func Edit(ctx context.Context, db *dialect.DB, s Schedule) error {
 }
 
 // changing runs f in a transaction and wakes the daemons afterwards.
-func changing(ctx context.Context, db *dialect.DB, f func(context.Context, *dialect.Session) error) error {
+func changing(ctx context.Context, db *dialect.DB, f func(context.Context, *sqlrun.Session) error) error {
 	if err := db.ShortTx(ctx, f); err != nil || db.Dialect.Notify == nil {
 		return err
 	}
@@ -301,7 +302,7 @@ func changing(ctx context.Context, db *dialect.DB, f func(context.Context, *dial
 	// notified find the change by polling.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	_, _ = db.Exec(ctx, announce, dialect.Args{"channel": channel(db)})
+	_, _ = db.Exec(ctx, announce, sqlrun.Args{"channel": channel(db)})
 	return nil
 }
 
@@ -309,8 +310,8 @@ func changing(ctx context.Context, db *dialect.DB, f func(context.Context, *dial
 func channel(db *dialect.DB) string { return "dbcron_scheduler_" + db.Prefix() }
 
 // lock locks a schedule, waiting for other transactions. It returns ErrNotFound.
-func lock(ctx context.Context, tx *dialect.Session, name string) (candidate, error) {
-	found, err := dialect.Select(ctx, tx, lockOne, dialect.Args{"name": name}, scanCandidate)
+func lock(ctx context.Context, tx *sqlrun.Session, name string) (candidate, error) {
+	found, err := sqlrun.Select(ctx, tx, lockOne, sqlrun.Args{"name": name}, scanCandidate)
 	if err == nil && len(found) == 0 {
 		err = fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
@@ -323,7 +324,7 @@ func lock(ctx context.Context, tx *dialect.Session, name string) (candidate, err
 // Delete removes a schedule. Its runs stay in the history. Delete returns ErrNotFound if there is no
 // such schedule.
 func Delete(ctx context.Context, db *dialect.DB, name string) error {
-	n, err := db.Exec(ctx, remove, dialect.Args{"name": name})
+	n, err := db.Exec(ctx, remove, sqlrun.Args{"name": name})
 	if err == nil && n == 0 {
 		return fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
@@ -335,8 +336,8 @@ func Get(ctx context.Context, db *dialect.DB, name string) (Schedule, error) {
 	return getFrom(ctx, &db.Session, name)
 }
 
-func getFrom(ctx context.Context, tx *dialect.Session, name string) (Schedule, error) {
-	found, err := dialect.Select(ctx, tx, get, dialect.Args{"name": name}, scanSchedule)
+func getFrom(ctx context.Context, tx *sqlrun.Session, name string) (Schedule, error) {
+	found, err := sqlrun.Select(ctx, tx, get, sqlrun.Args{"name": name}, scanSchedule)
 	if err == nil && len(found) == 0 {
 		err = fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
@@ -349,13 +350,13 @@ func getFrom(ctx context.Context, tx *dialect.Session, name string) (Schedule, e
 // List returns up to limit schedules whose names come after a name, in order. Pass "" to begin with
 // the first.
 func List(ctx context.Context, db *dialect.DB, after string, limit int) ([]Schedule, error) {
-	return dialect.Select(ctx, &db.Session, list, dialect.Args{"after": after, "limit": limit}, scanSchedule)
+	return sqlrun.Select(ctx, &db.Session, list, sqlrun.Args{"after": after, "limit": limit}, scanSchedule)
 }
 
 // Clock returns the database's current time, which decides what is due.
 func Clock(ctx context.Context, db *dialect.DB) (time.Time, error) { return clock(ctx, &db.Session) }
 
-func clock(ctx context.Context, s *dialect.Session) (time.Time, error) {
+func clock(ctx context.Context, s *sqlrun.Session) (time.Time, error) {
 	var us int64
 	err := s.Get(ctx, readClock, nil, &us)
 	return time.UnixMicro(us).UTC(), err

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // fieldsOf lists the fields of problems, each once, in order.
@@ -438,6 +438,6 @@ func TestEditBesideAClaim(t *testing.T) {
 		if got := claimed(t, daemon(t, db, Options{}), 1); len(got) != 0 {
 			t.Errorf("claimed %d of a slot that is no more", len(got))
 		}
-		db.Do(t, `UPDATE {prefix}schedule SET stdin = 'x'`, dialect.Args{})
+		db.Do(t, `UPDATE {prefix}schedule SET stdin = 'x'`, sqlrun.Args{})
 	})
 }

@@ -37,6 +37,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/sqlschema"
@@ -142,7 +143,7 @@ func (o Options) Check() error {
 // filled returns the options with the defaults filled in.
 func (o Options) filled() (Options, error) {
 	o.Node = cmp.Or(o.Node, "scheduler")
-	o.Version = dialect.CutVersion(o.Version)
+	o.Version = sqlrun.CutVersion(o.Version)
 	o.Lease = cmp.Or(o.Lease, 30*time.Second)
 	o.Poll = cmp.Or(o.Poll, time.Second)
 	o.MaxRuns = cmp.Or(o.MaxRuns, 64)
@@ -168,7 +169,7 @@ func (o Options) filled() (Options, error) {
 		return o, errors.New("scheduler: the node's name is longer than 100 bytes")
 	case !utf8.ValidString(o.Node) || strings.ContainsFunc(o.Node, unicode.IsControl):
 		return o, errors.New("scheduler: the node's name is not plain text")
-	case len(o.BootID) > 64 || dialect.CheckName(cmp.Or(o.BootID, "none")) != nil || strings.Contains(o.BootID, " "):
+	case len(o.BootID) > 64 || sqlrun.CheckName(cmp.Or(o.BootID, "none")) != nil || strings.Contains(o.BootID, " "):
 		return o, errors.New("scheduler: the id of the host's start is not up to 64 bytes of plain text without blanks")
 	case o.Lease < 3*time.Second:
 		return o, errors.New("scheduler: a lease shorter than 3s could not be renewed in time")

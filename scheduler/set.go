@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Set changes the named schedule, or creates it. It calls change with the stored schedule, or with
@@ -42,7 +43,7 @@ func Put(ctx context.Context, db *dialect.DB, s Schedule) error {
 }
 
 func setOnce(ctx context.Context, db *dialect.DB, name string, edit func(*Schedule, bool) error) (s Schedule, isNew bool, err error) {
-	err = changing(ctx, db, func(ctx context.Context, tx *dialect.Session) error {
+	err = changing(ctx, db, func(ctx context.Context, tx *sqlrun.Session) error {
 		c, err := lock(ctx, tx, name)
 		isNew = errors.Is(err, ErrNotFound)
 		if err != nil && !isNew {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Changes lists, by name, what an Import did.
@@ -98,13 +99,13 @@ func nameTaken(ctx context.Context, db *dialect.DB, err error) error {
 var errDry = errors.New("only a dry run")
 
 func importOnce(ctx context.Context, db *dialect.DB, source string, given []Schedule, opt ImportOptions) (c Changes, err error) {
-	err = changing(ctx, db, func(ctx context.Context, tx *dialect.Session) error {
+	err = changing(ctx, db, func(ctx context.Context, tx *sqlrun.Session) error {
 		c = Changes{}
 		now, err := clock(ctx, tx)
 		if err != nil {
 			return err
 		}
-		stored, err := dialect.Select(ctx, tx, ofSource, dialect.Args{"source": source}, scanSchedule)
+		stored, err := sqlrun.Select(ctx, tx, ofSource, sqlrun.Args{"source": source}, scanSchedule)
 		if err != nil {
 			return err
 		}
@@ -137,7 +138,7 @@ func importOnce(ctx context.Context, db *dialect.DB, source string, given []Sche
 
 // removeOld deletes schedules that are no longer given, before any is added: a name may move from
 // one key to another. It returns the others by key.
-func removeOld(ctx context.Context, tx *dialect.Session, source string, stored, given []Schedule,
+func removeOld(ctx context.Context, tx *sqlrun.Session, source string, stored, given []Schedule,
 	opt ImportOptions, c *Changes,
 ) (map[string]*Schedule, error) {
 	old, kept, keys := map[string]*Schedule{}, map[[2]string]bool{}, map[string]bool{}
@@ -155,7 +156,7 @@ func removeOld(ctx context.Context, tx *dialect.Session, source string, stored, 
 		}
 	}
 	for part := range slices.Chunk(gone, 1000) {
-		if _, err := tx.Exec(ctx, removeOfSource, dialect.Args{"ids": part, "source": source}); err != nil {
+		if _, err := tx.Exec(ctx, removeOfSource, sqlrun.Args{"ids": part, "source": source}); err != nil {
 			return nil, err
 		}
 	}
@@ -165,7 +166,7 @@ func removeOld(ctx context.Context, tx *dialect.Session, source string, stored, 
 // adopt moves a schedule from its old source, or from none, to this one, and returns it, or nil if
 // there is none of that name. It locks the row first. So no daemon advances it meanwhile, and an
 // import of the old source does not change it: that import finds it gone.
-func adopt(ctx context.Context, tx *dialect.Session, s *Schedule, c *Changes) (*Schedule, error) {
+func adopt(ctx context.Context, tx *sqlrun.Session, s *Schedule, c *Changes) (*Schedule, error) {
 	found, err := lock(ctx, tx, s.Name)
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil //nolint:nilnil // it will be added
@@ -173,7 +174,7 @@ func adopt(ctx context.Context, tx *dialect.Session, s *Schedule, c *Changes) (*
 	if err != nil {
 		return nil, err
 	}
-	n, err := tx.Exec(ctx, takeSource, dialect.Args{"id": found.ID, "source": s.Source, "key": null(s.Key)})
+	n, err := tx.Exec(ctx, takeSource, sqlrun.Args{"id": found.ID, "source": s.Source, "key": null(s.Key)})
 	if err == nil && n != 1 {
 		err = errMoved
 	}
@@ -185,7 +186,7 @@ func adopt(ctx context.Context, tx *dialect.Session, s *Schedule, c *Changes) (*
 	return &found.Schedule, nil
 }
 
-func importOne(ctx context.Context, tx *dialect.Session, s Schedule, old *Schedule, now time.Time, c *Changes) error {
+func importOne(ctx context.Context, tx *sqlrun.Session, s Schedule, old *Schedule, now time.Time, c *Changes) error {
 	if old != nil {
 		// A state that the file does not give stays: paused by hand, failed, ended. But a schedule
 		// that could not be planned is tried again.
@@ -212,7 +213,7 @@ func importOne(ctx context.Context, tx *dialect.Session, s Schedule, old *Schedu
 }
 
 // change updates a stored schedule with the settings of s that differ, and reports whether any did.
-func change(ctx context.Context, tx *dialect.Session, s Schedule, old *Schedule, now time.Time) (changed bool, err error) {
+func change(ctx context.Context, tx *sqlrun.Session, s Schedule, old *Schedule, now time.Time) (changed bool, err error) {
 	if s.filled().FirstRun == "now" {
 		s.FirstRun = "next" // it is not a new schedule
 	}
@@ -233,7 +234,7 @@ func change(ctx context.Context, tx *dialect.Session, s Schedule, old *Schedule,
 	}
 	filled := s.filled()
 	if lane := filled.lane(); lane != old.lane() {
-		if _, err := tx.Exec(ctx, relane, dialect.Args{"schedule": old.Name, "lane": lane, "old": old.lane()}); err != nil {
+		if _, err := tx.Exec(ctx, relane, sqlrun.Args{"schedule": old.Name, "lane": lane, "old": old.lane()}); err != nil {
 			return false, err
 		}
 	}
@@ -253,7 +254,7 @@ func change(ctx context.Context, tx *dialect.Session, s Schedule, old *Schedule,
 
 // replanOne gives a schedule new times. It records slots that are due but have not run as missed,
 // since nobody would find them any more.
-func replanOne(ctx context.Context, tx *dialect.Session, args dialect.Args, old *Schedule, now time.Time) error {
+func replanOne(ctx context.Context, tx *sqlrun.Session, args sqlrun.Args, old *Schedule, now time.Time) error {
 	args["seen"] = int64(0)
 	if !old.Due.IsZero() {
 		args["seen"] = old.Due.UnixMicro()

@@ -1,6 +1,6 @@
 package scheduler
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // This file holds all SQL of the package.
 //
@@ -17,7 +17,7 @@ var (
 	// probe returns for each lane when there is something to do. It takes three index probes for
 	// any number of schedules. They begin at :since, so as not to walk over entries of rows that
 	// have moved on long ago.
-	probe = dialect.SQL("scheduler.probe", `
+	probe = sqlrun.SQL("scheduler.probe", `
 		{union rows: SELECT :lane, {us {now}},
 			(SELECT {us next_exec} FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec >= {time :since} ORDER BY next_exec LIMIT 1),
 			(SELECT {us next_exec} FROM {prefix}run WHERE lane = :lane AND next_exec >= {time :since} ORDER BY next_exec LIMIT 1),
@@ -25,30 +25,30 @@ var (
 			CASE WHEN EXISTS (SELECT 1 FROM {prefix}node WHERE name = :node AND drained_at IS NOT NULL) THEN 1 ELSE 0 END}`)
 
 	// due locks the schedules of a lane whose slot is due, oldest first.
-	due = dialect.SQL("scheduler.due", `
+	due = sqlrun.SQL("scheduler.due", `
 		SELECT `+lockedColumns+` FROM {prefix}schedule
 		WHERE state = 'active' AND lane = :lane AND next_exec >= {time :since} AND next_exec <= {now}
 		ORDER BY next_exec LIMIT :limit {skip_locked}`)
 
 	// unplanned locks rows without a slot: inserted or resumed by hand.
-	unplanned = dialect.SQL("scheduler.unplanned", `
+	unplanned = sqlrun.SQL("scheduler.unplanned", `
 		SELECT `+lockedColumns+` FROM {prefix}schedule
 		WHERE state = 'active' AND lane = :lane AND next_exec IS NULL AND id NOT IN (:but)
 		LIMIT :limit {skip_locked}`)
 
 	// lockNamed locks schedules whose runs may begin. It skips those that are locked.
-	lockNamed = dialect.SQL("scheduler.lock-named", `
+	lockNamed = sqlrun.SQL("scheduler.lock-named", `
 		SELECT `+lockedColumns+` FROM {prefix}schedule WHERE name IN (:names) {skip_locked}`)
 
 	// lockOne locks a schedule, waiting for other transactions.
-	lockOne = dialect.SQL("scheduler.lock-one", `
+	lockOne = sqlrun.SQL("scheduler.lock-one", `
 		SELECT `+lockedColumns+` FROM {prefix}schedule WHERE name = :name {locked}`)
 
 	// existing returns which of some schedules exist, locked or not.
-	existing = dialect.SQL("scheduler.existing", `SELECT name FROM {prefix}schedule WHERE name IN (:names)`)
+	existing = sqlrun.SQL("scheduler.existing", `SELECT name FROM {prefix}schedule WHERE name IN (:names)`)
 
 	// move advances locked schedules to their next slot and counts what begins.
-	move = dialect.PerDialect("scheduler.move", func(d *dialect.Dialect) string {
+	move = sqlrun.PerDialect("scheduler.move", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}schedule", []string{"id"},
 			`due_at = picked.new_due, next_exec = picked.new_next, reason = '', fence = fence + picked.begun, update_time = {now}`, "",
 			`SELECT id, {time due} AS new_due, {time next} AS new_next, begun FROM {records rows: id int, due int, next int, begun int}`)
@@ -56,7 +56,7 @@ var (
 
 	// plan gives locked schedules that had none their slot, and notes of which spec it is. move
 	// need not: what it moves has been planned.
-	plan = dialect.PerDialect("scheduler.plan", func(d *dialect.Dialect) string {
+	plan = sqlrun.PerDialect("scheduler.plan", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}schedule", []string{"id"},
 			`due_at = picked.new_due, next_exec = picked.new_next, reason = '', planned = picked.noted, update_time = {now}`, "",
 			`SELECT id, {time due} AS new_due, {time next} AS new_next, noted FROM {records rows: id int, due int, next int, noted text}`)
@@ -66,7 +66,7 @@ var (
 	// by other statements than ours since they were planned: the column stale says so, and its
 	// index has no entry for others. A slot that is due already is claimed first, and one that
 	// somebody has locked is for a later look.
-	unplan = dialect.PerDialect("scheduler.unplan", func(d *dialect.Dialect) string {
+	unplan = sqlrun.PerDialect("scheduler.unplan", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}schedule", []string{"id"}, `next_exec = NULL, update_time = {now}`, "",
 			`SELECT id FROM {prefix}schedule WHERE stale = 1 AND state = 'active' AND due_at > {now} LIMIT :limit {skip_locked}`)
 	})
@@ -74,33 +74,33 @@ var (
 	// putOff and putOffRun postpone a schedule or a run that could not be claimed, and record why.
 	// Its slot stays the same. If somebody has claimed or changed the row since, its next_exec
 	// differs, and it is left alone.
-	putOff = dialect.SQL("scheduler.put-off", `
+	putOff = sqlrun.SQL("scheduler.put-off", `
 		UPDATE {prefix}schedule SET next_exec = {now + :after}, reason = :reason, update_time = {now}
 		WHERE id = :id AND state = 'active' AND next_exec <= {now}`)
 
-	putOffRun = dialect.SQL("scheduler.put-off-run", `
+	putOffRun = sqlrun.SQL("scheduler.put-off-run", `
 		UPDATE {prefix}run SET next_exec = {now + :after}, error = CASE WHEN state = 'waiting' THEN :reason ELSE error END
 		WHERE id = :id AND next_exec <= {now}`)
 
 	// disable takes a locked schedule out of service, for good or until somebody resumes it.
-	disable = dialect.SQL("scheduler.disable", `
+	disable = sqlrun.SQL("scheduler.disable", `
 		UPDATE {prefix}schedule
 		SET state = :state, reason = :reason, next_exec = NULL, fence = fence + :begun, update_time = {now}
 		WHERE id = :id AND state = 'active'`)
 
 	// failed counts consecutive failed slots.
-	failed = dialect.SQL("scheduler.failed", `
+	failed = sqlrun.SQL("scheduler.failed", `
 		UPDATE {prefix}schedule SET failures = :failures, update_time = {now} WHERE id = :id`)
 
 	// open lists the open runs of schedules. The schedules are locked, so no run can begin
 	// meanwhile. A run that ends meanwhile counts as open.
-	open = dialect.SQL("scheduler.open", `
+	open = sqlrun.SQL("scheduler.open", `
 		SELECT id, schedule, {us due_at}, attempt, state, failures FROM {prefix}run
 		WHERE schedule IN (:names) AND `+unended+` ORDER BY due_at, attempt`)
 
 	// begin inserts the runs of a claim. A run that exists already for the slot and attempt is
 	// left alone: the key decides, not the claim.
-	begin = dialect.PerDialect("scheduler.begin", func(d *dialect.Dialect) string {
+	begin = sqlrun.PerDialect("scheduler.begin", func(d *sqlrun.Dialect) string {
 		text := `
 		INSERT INTO {prefix}run (schedule, lane, due_at, attempt, cause, state, failures, crashes, fence, exec_by, claim, next_exec, started_at)
 		SELECT name, path, {time due}, nth, why, 'running', failed, crashed, number, :owner, :claim, {now + :lease}, {now}
@@ -113,70 +113,70 @@ var (
 	})
 
 	// resume begins runs that waited. Their rows are locked.
-	resume = dialect.PerDialect("scheduler.resume", func(d *dialect.Dialect) string {
+	resume = sqlrun.PerDialect("scheduler.resume", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}run", []string{"id"},
 			`state = 'running', error = '', fence = picked.new_fence, exec_by = :owner, claim = :claim, next_exec = {now + :lease}, started_at = {now}`,
 			`state = 'waiting'`, `SELECT id, fence AS new_fence FROM {records rows: id int, fence int}`)
 	})
 
 	// count gives locked schedules their new fences.
-	count = dialect.PerDialect("scheduler.count", func(d *dialect.Dialect) string {
+	count = sqlrun.PerDialect("scheduler.count", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}schedule", []string{"id"}, `fence = picked.new_fence`, "",
 			`SELECT id, fence AS new_fence FROM {records rows: id int, fence int}`)
 	})
 
 	// begun returns the runs that a claim has begun, by its token, which is fresh.
-	begun = dialect.SQL("scheduler.begun", `
+	begun = sqlrun.SQL("scheduler.begun", `
 		SELECT `+begunColumns+` FROM {prefix}run
 		WHERE claim = :claim AND schedule IN (:names) AND `+unended)
 
 	// wait inserts runs for later: for their time, or for the end of the previous run. It needs no
 	// lock, because a waiting run is checked again before it begins.
-	wait = dialect.SQL("scheduler.wait", `
+	wait = sqlrun.SQL("scheduler.wait", `
 		INSERT INTO {prefix}run (schedule, lane, due_at, attempt, cause, state, failures, crashes, next_exec)
 		SELECT name, path, {time due}, nth, why, 'waiting', failed, crashed, {now + after_us}
 		FROM `+pending+`
 		WHERE nth > 0 {ignore_duplicate attempt}`)
 
 	// chain inserts a run of the schedule that another one starts.
-	chain = dialect.SQL("scheduler.chain", `
+	chain = sqlrun.SQL("scheduler.chain", `
 		INSERT INTO {prefix}run (schedule, lane, due_at, attempt, cause, by_run, state, next_exec)
 		SELECT name, lane, {time :due}, 1, 'chain', {int :by}, 'waiting', {now} FROM {prefix}schedule WHERE name = :name
 		{ignore_duplicate attempt}`)
 
 	// postpone lets runs that cannot begin yet wait on.
-	postpone = dialect.SQL("scheduler.postpone", `
+	postpone = sqlrun.SQL("scheduler.postpone", `
 		UPDATE {prefix}run SET next_exec = {now + :after} WHERE id IN (:ids) AND state = 'waiting'`)
 
 	// release lets the run whose turn has come begin, if it is waiting for that.
-	release = dialect.SQL("scheduler.release", `
+	release = sqlrun.SQL("scheduler.release", `
 		UPDATE {prefix}run SET next_exec = {now} WHERE id = :id AND state = 'waiting' AND failures = 0 AND next_exec > {now}`)
 
 	// newest finds the stretch that a further slot may extend. The schedule is locked, so nobody
 	// else extends it.
-	newest = dialect.SQL("scheduler.newest", `
+	newest = sqlrun.SQL("scheduler.newest", `
 		SELECT id, state, error, COALESCE({us due_to}, 0) FROM {prefix}run
 		WHERE schedule = :schedule AND due_at < {time :from}
 		ORDER BY due_at DESC, attempt DESC LIMIT 1`)
 
-	lengthen = dialect.SQL("scheduler.lengthen", `
+	lengthen = sqlrun.SQL("scheduler.lengthen", `
 		UPDATE {prefix}run SET due_to = {time :to}, slots = slots + :slots, finished_at = {now}, `+purgeAt+`
 		WHERE id = :id AND state = :state`)
 
 	// pass inserts slots that do not run, with the reason.
-	pass = dialect.SQL("scheduler.pass", `
+	pass = sqlrun.SQL("scheduler.pass", `
 		INSERT INTO {prefix}run (schedule, lane, due_at, attempt, state, due_to, slots, finished_at, error, purge_at)
 		VALUES (:schedule, :lane, {time :from}, 1, :state, {time :to}, :slots, {now}, :error, CASE WHEN {int :keep} < 0 THEN NULL ELSE {now + :keep} END)
 		{ignore_duplicate attempt}`)
 
 	// expired locks the runs of a lane whose lease has expired or whose time to begin has come.
-	expired = dialect.SQL("scheduler.expired", `
+	expired = sqlrun.SQL("scheduler.expired", `
 		SELECT id, schedule, {us due_at}, attempt, cause, state, failures, crashes, COALESCE(cancel, '') FROM {prefix}run
 		WHERE lane = :lane AND next_exec >= {time :since} AND next_exec <= {now}
 		ORDER BY next_exec LIMIT :limit {skip_locked}`)
 
 	// lose ends locked runs that nobody will finish.
-	lose = dialect.SQL("scheduler.lose", `
+	lose = sqlrun.SQL("scheduler.lose", `
 		UPDATE {prefix}run
 		SET state = :state, finished_at = {now}, next_exec = NULL, claim = NULL, `+purgeAt+`,
 			error = CASE WHEN error = '' THEN :error WHEN :more = 1 THEN CONCAT(error, '; ', COALESCE(:error, '')) ELSE error END
@@ -184,14 +184,14 @@ var (
 
 	// renew extends leases. An expired lease is not revived, even if nobody has claimed the run
 	// yet. The counter makes every renewal a change, for pools that count changed rows.
-	renew = dialect.SQL("scheduler.renew", `
+	renew = sqlrun.SQL("scheduler.renew", `
 		UPDATE {prefix}run SET next_exec = {now + :lease}, renewals = renewals + 1
 		WHERE id IN (:ids) AND exec_by = :owner AND state = 'running' AND next_exec > {now}`)
 
 	// finish writes outcomes. It skips runs that were lost meanwhile: their state is no longer
 	// running, and the token is gone. A run that enqueued nothing, as its job's unique key is in
 	// use, is a skipped stretch of one slot.
-	finish = dialect.PerDialect("scheduler.finish", func(d *dialect.Dialect) string {
+	finish = sqlrun.PerDialect("scheduler.finish", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}run", []string{"id"}, `
 			state = picked.outcome, finished_at = {now}, exit_code = picked.code, error = picked.why, output = picked.said,
 			due_to = CASE WHEN picked.outcome = 'skipped' THEN due_at ELSE due_to END,
@@ -204,67 +204,67 @@ var (
 
 	// handBack ends the lease of a run that this daemon will not finish, so that the next poll of
 	// any daemon takes it over. State retry marks it as handed back, state running as crashed.
-	handBack = dialect.SQL("scheduler.hand-back", `
+	handBack = sqlrun.SQL("scheduler.hand-back", `
 		UPDATE {prefix}run SET state = :left, next_exec = {now}, error = :error, output = :output
 		WHERE id = :id AND claim = :claim AND state = 'running'`)
 
 	// forget is handBack for a claim whose commit may or may not have happened.
-	forget = dialect.SQL("scheduler.forget", `
+	forget = sqlrun.SQL("scheduler.forget", `
 		UPDATE {prefix}run SET state = 'retry', next_exec = {now}, error = 'the answer to the claim was lost'
 		WHERE claim = :claim AND schedule IN (:names) AND state = 'running' AND `+unended)
 
 	// publish writes the output of a run that is still running.
-	publish = dialect.SQL("scheduler.publish", `
+	publish = sqlrun.SQL("scheduler.publish", `
 		UPDATE {prefix}run SET output = :output WHERE id = :id AND claim = :claim AND state = 'running'`)
 
 	// unwanted returns the runs whose cancellation was requested.
-	unwanted = dialect.SQL("scheduler.unwanted", `
+	unwanted = sqlrun.SQL("scheduler.unwanted", `
 		SELECT id, cancel FROM {prefix}run WHERE id IN (:ids) AND cancel IS NOT NULL`)
 
 	// dismiss asks the daemons of running runs to end them.
-	dismiss = dialect.SQL("scheduler.dismiss", `
+	dismiss = sqlrun.SQL("scheduler.dismiss", `
 		UPDATE {prefix}run SET cancel = :why WHERE id IN (:ids) AND state IN ('running', 'retry')`)
 
 	// outdated locks runs whose retention is over; surplus locks those of a schedule beyond the
 	// number that it keeps.
-	outdated = dialect.SQL("scheduler.outdated", `
+	outdated = sqlrun.SQL("scheduler.outdated", `
 		SELECT id FROM {prefix}run WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit {skip_locked}`)
 
-	surplus = dialect.SQL("scheduler.surplus", `
+	surplus = sqlrun.SQL("scheduler.surplus", `
 		SELECT id FROM {prefix}run
 		WHERE schedule = :schedule AND next_exec IS NULL AND due_at <= (
 			SELECT due_at FROM {prefix}run WHERE schedule = :schedule ORDER BY due_at DESC LIMIT 1 OFFSET :keep)
 		ORDER BY due_at LIMIT :limit {skip_locked}`)
 
-	purge = dialect.SQL("scheduler.purge", `DELETE FROM {prefix}run WHERE id IN (:ids) AND next_exec IS NULL`)
+	purge = sqlrun.SQL("scheduler.purge", `DELETE FROM {prefix}run WHERE id IN (:ids) AND next_exec IS NULL`)
 
 	// These statements record that the daemon is alive, for people and tools: no claim depends on
 	// them. Only the daemon itself writes its row, and its name is never reused. What a killed
 	// daemon left is deleted after a day, as is the row of a worker that has been dead for so long;
 	// others treat it as gone when its lease expires.
-	arrive = dialect.SQL("scheduler.arrive",
+	arrive = sqlrun.SQL("scheduler.arrive",
 		`INSERT INTO {prefix}node (name, state, expire_at, version, tags) VALUES (:node, 'live', {now + :lease}, :version, :tags)`)
-	stay  = dialect.SQL("scheduler.stay", `UPDATE {prefix}node SET state = 'live', expire_at = {now + :lease}, heartbeats = heartbeats + 1 WHERE name = :node`)
-	leave = dialect.SQL("scheduler.leave", `DELETE FROM {prefix}node WHERE name = :node`)
+	stay  = sqlrun.SQL("scheduler.stay", `UPDATE {prefix}node SET state = 'live', expire_at = {now + :lease}, heartbeats = heartbeats + 1 WHERE name = :node`)
+	leave = sqlrun.SQL("scheduler.leave", `DELETE FROM {prefix}node WHERE name = :node`)
 
 	// drain and undrain go by the state they find. A row that is gone or no longer live stays so.
-	drain = dialect.SQL("scheduler.drain", `
+	drain = sqlrun.SQL("scheduler.drain", `
 		UPDATE {prefix}node SET drained_at = {now}, drained_by = :by WHERE name IN (:names) AND state = 'live' AND drained_at IS NULL`)
-	undrain = dialect.SQL("scheduler.undrain", `
+	undrain = sqlrun.SQL("scheduler.undrain", `
 		UPDATE {prefix}node SET drained_at = NULL, drained_by = '' WHERE name IN (:names) AND drained_at IS NOT NULL`)
 
 	// begunBy counts what processes must still finish: runs, and long jobs and leased blocks.
-	begunBy = dialect.SQL("scheduler.begun-by", `
+	begunBy = sqlrun.SQL("scheduler.begun-by", `
 		SELECT (SELECT COUNT(*) FROM {prefix}run WHERE exec_by IN (:names) AND state = 'running' AND `+unended+`),
 			(SELECT COUNT(*) FROM {prefix}queue_block WHERE lock_by IN (:names) AND state = 'LEASED')
 			+ (SELECT COUNT(*) FROM {prefix}job_running WHERE lock_by IN (:names))`)
 
-	departed = dialect.SQL("scheduler.departed", `
+	departed = sqlrun.SQL("scheduler.departed", `
 		DELETE FROM {prefix}node WHERE expire_at < {now + :since}
 			AND NOT EXISTS (SELECT 1 FROM {prefix}queue_worker AS w WHERE w.node = name)`)
 
 	// announce wakes the daemons after a transaction that has changed something for them.
-	announce = dialect.PerDialect("scheduler.announce", func(d *dialect.Dialect) string {
+	announce = sqlrun.PerDialect("scheduler.announce", func(d *sqlrun.Dialect) string {
 		if d.Notify == nil {
 			return "SELECT 1"
 		}
@@ -272,9 +272,9 @@ var (
 	})
 
 	// readClock reads the clock for planning.
-	readClock = dialect.SQL("scheduler.instant", `SELECT {us {now}}`)
+	readClock = sqlrun.SQL("scheduler.instant", `SELECT {us {now}}`)
 
-	insert = dialect.SQL("scheduler.insert", `
+	insert = sqlrun.SQL("scheduler.insert", `
 		INSERT INTO {prefix}schedule (name, source, source_key, spec, time_zone, dst, kind, command, stdin, env, headers, dir, run_as, tag,
 			job_queue, job_key, job_priority, job_max_attempts, job_timeout, job_unique, job_unique_for,
 			missed, missed_window, overlap, first_run, max_attempts, retry_delay, retry_max_delay, retry_past_next, repeatable,
@@ -287,69 +287,69 @@ var (
 			:max_failures, :keep_runs, :keep_for, :on_success, :on_failure, :notify,
 			:state, :reason, {time :due}, {time :next}, :planned, {now}, {now})`)
 
-	list = dialect.SQL("scheduler.list", `
+	list = sqlrun.SQL("scheduler.list", `
 		SELECT `+columns+` FROM {prefix}schedule WHERE name > :after ORDER BY name LIMIT :limit`)
 
-	get = dialect.SQL("scheduler.get", `
+	get = sqlrun.SQL("scheduler.get", `
 		SELECT `+columns+` FROM {prefix}schedule WHERE name = :name`)
 
-	ofSource = dialect.SQL("scheduler.of-source", `
+	ofSource = sqlrun.SQL("scheduler.of-source", `
 		SELECT `+columns+` FROM {prefix}schedule WHERE source = :source`)
 
 	// update and replan change a schedule that was read in the same transaction; replan does so
 	// only if no daemon has moved it to another slot since.
-	update = dialect.SQL("scheduler.update", `
+	update = sqlrun.SQL("scheduler.update", `
 		UPDATE {prefix}schedule SET `+settings+`, update_time = {now}
 		WHERE id = :id AND COALESCE(source, '') = COALESCE(:source, '')`)
 
-	replan = dialect.SQL("scheduler.replan", `
+	replan = sqlrun.SQL("scheduler.replan", `
 		UPDATE {prefix}schedule
 		SET `+settings+`, spec = :spec, time_zone = :zone, dst = :dst, starts_at = {time :starts}, ends_at = {time :ends},
 			due_at = {time :due}, next_exec = {time :next}, planned = :planned, update_time = {now}, state = :state, reason = :reason, failures = 0
 		WHERE id = :id AND COALESCE(source, '') = COALESCE(:source, '') AND COALESCE({us due_at}, 0) = :seen`)
 
 	// takeSource changes the source of a locked schedule.
-	takeSource = dialect.SQL("scheduler.take-source", `
+	takeSource = sqlrun.SQL("scheduler.take-source", `
 		UPDATE {prefix}schedule SET source = :source, source_key = :key, update_time = {now}
 		WHERE id = :id AND COALESCE(source, '') <> :source`)
 
 	// relane moves waiting runs to the daemons that may run the schedule now. Runs of one host have
 	// a lane of their own, and keep it.
-	relane = dialect.SQL("scheduler.relane", `
+	relane = sqlrun.SQL("scheduler.relane", `
 		UPDATE {prefix}run SET lane = :lane WHERE schedule = :schedule AND lane = :old AND state = 'waiting' AND `+unended)
 
 	// pause and unpause go by the state they find.
-	pause = dialect.SQL("scheduler.pause", `
+	pause = sqlrun.SQL("scheduler.pause", `
 		UPDATE {prefix}schedule SET state = 'paused', reason = :reason, next_exec = NULL, update_time = {now}
 		WHERE name = :name AND state = 'active'`)
 
-	unpause = dialect.SQL("scheduler.unpause", `
+	unpause = sqlrun.SQL("scheduler.unpause", `
 		UPDATE {prefix}schedule SET state = 'active', reason = '', failures = 0, next_exec = NULL, update_time = {now}
 		WHERE name = :name AND state <> 'active'`)
 
-	removeOfSource = dialect.SQL("scheduler.remove-of-source", `
+	removeOfSource = sqlrun.SQL("scheduler.remove-of-source", `
 		DELETE FROM {prefix}schedule WHERE id IN (:ids) AND source = :source`)
 
-	remove = dialect.SQL("scheduler.remove", `DELETE FROM {prefix}schedule WHERE name = :name`)
+	remove = sqlrun.SQL("scheduler.remove", `DELETE FROM {prefix}schedule WHERE name = :name`)
 
-	history = dialect.SQL("scheduler.history", `
+	history = sqlrun.SQL("scheduler.history", `
 		SELECT `+runColumns+` FROM {prefix}run WHERE schedule = :schedule
 		ORDER BY due_at DESC, attempt DESC LIMIT :limit`)
 
-	historyOfAll = dialect.SQL("scheduler.history-of-all", `
+	historyOfAll = sqlrun.SQL("scheduler.history-of-all", `
 		SELECT `+runColumns+` FROM {prefix}run ORDER BY id DESC LIMIT :limit`)
 
-	getRun = dialect.SQL("scheduler.get-run", `
+	getRun = sqlrun.SQL("scheduler.get-run", `
 		SELECT `+runColumns+` FROM {prefix}run WHERE id = :id {locked}`)
 
-	showRun = dialect.SQL("scheduler.show-run", `SELECT `+runColumns+` FROM {prefix}run WHERE id = :id`)
+	showRun = sqlrun.SQL("scheduler.show-run", `SELECT `+runColumns+` FROM {prefix}run WHERE id = :id`)
 
 	// attemptsAt returns the last attempt at each slot from one to another.
-	attemptsAt = dialect.SQL("scheduler.attempts-at", `
+	attemptsAt = sqlrun.SQL("scheduler.attempts-at", `
 		SELECT {us due_at}, attempt, state, next_exec IS NOT NULL FROM {prefix}run
 		WHERE schedule = :schedule AND due_at >= {time :from} AND due_at <= {time :to} ORDER BY due_at, attempt`)
 
-	runOf = dialect.SQL("scheduler.run-of", `
+	runOf = sqlrun.SQL("scheduler.run-of", `
 		SELECT `+runColumns+` FROM {prefix}run WHERE schedule = :schedule AND due_at = {time :due} AND attempt = 1`)
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // An expiredRun is a run whose lease has expired, or a waiting one whose time has come.
@@ -34,13 +34,13 @@ func (s *Scheduler) takeOver(ctx context.Context, lane string, limit int) (runs 
 // takeOverFrom is takeOver; of a host that is gone it ends all runs, and begins none.
 func (s *Scheduler) takeOverFrom(ctx context.Context, lane string, limit int, gone bool) (runs []run, done int, err error) {
 	var alone []expiredRun
-	b, err := s.claimTx(ctx, func(ctx context.Context, tx *dialect.Session, b *claims) error {
+	b, err := s.claimTx(ctx, func(ctx context.Context, tx *sqlrun.Session, b *claims) error {
 		runs, done, alone = nil, 0, nil
-		args := dialect.Args{"lane": lane, "limit": limit, "since": s.floor()}
+		args := sqlrun.Args{"lane": lane, "limit": limit, "since": s.floor()}
 		if gone { // which may be long ago
 			args["since"] = int64(0)
 		}
-		found, err := dialect.Select(ctx, tx, expired, args, scanExpired)
+		found, err := sqlrun.Select(ctx, tx, expired, args, scanExpired)
 		if err != nil || len(found) == 0 {
 			return err
 		}
@@ -73,7 +73,7 @@ func (s *Scheduler) takeOverFrom(ctx context.Context, lane string, limit int, go
 // A takeover is one transaction of takeOver.
 type takeover struct {
 	s  *Scheduler
-	tx *dialect.Session
+	tx *sqlrun.Session
 	b  *claims
 
 	gone bool // the host of the runs: it has started anew, or no daemon of it is left
@@ -111,7 +111,7 @@ func (t *takeover) lock(ctx context.Context, found []expiredRun) error {
 		}
 	}
 	slices.Sort(names)
-	locked, err := dialect.Select(ctx, t.tx, lockNamed, dialect.Args{"names": names}, scanCandidate)
+	locked, err := sqlrun.Select(ctx, t.tx, lockNamed, sqlrun.Args{"names": names}, scanCandidate)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (t *takeover) lock(ctx context.Context, found []expiredRun) error {
 		t.schedules[locked[i].Name] = &locked[i]
 	}
 	if len(locked) < len(names) {
-		there, err := dialect.Select(ctx, t.tx, existing, dialect.Args{"names": names}, func(rows *sql.Rows) (name string, err error) {
+		there, err := sqlrun.Select(ctx, t.tx, existing, sqlrun.Args{"names": names}, func(rows *sql.Rows) (name string, err error) {
 			return name, rows.Scan(&name)
 		})
 		if err != nil {
@@ -249,14 +249,14 @@ func (t *takeover) write(ctx context.Context) ([]run, error) {
 		if e.state == "retry" || e.state == "lost" {
 			more = 0
 		}
-		args := dialect.Args{"ids": ids, "state": e.state, "error": e.why, "more": more, "keep": e.keep}
+		args := sqlrun.Args{"ids": ids, "state": e.state, "error": e.why, "more": more, "keep": e.keep}
 		if _, err := t.tx.Exec(ctx, lose, args); err != nil {
 			return nil, err
 		}
 	}
 	for after, ids := range t.postponed {
 		slices.Sort(ids)
-		if _, err := t.tx.Exec(ctx, postpone, dialect.Args{"ids": ids, "after": after.Microseconds()}); err != nil {
+		if _, err := t.tx.Exec(ctx, postpone, sqlrun.Args{"ids": ids, "after": after.Microseconds()}); err != nil {
 			return nil, err
 		}
 	}
@@ -274,11 +274,11 @@ func (t *takeover) write(ctx context.Context) ([]run, error) {
 // resume begins the runs that waited, and gives the schedules of all that begin their new fences.
 func (t *takeover) resume(ctx context.Context) error {
 	if len(t.resumes) > 0 {
-		rows := make([]dialect.Args, len(t.resumes))
+		rows := make([]sqlrun.Args, len(t.resumes))
 		for i, r := range t.resumes {
-			rows[i] = dialect.Args{"id": r.id, "fence": r.fence}
+			rows[i] = sqlrun.Args{"id": r.id, "fence": r.fence}
 		}
-		n, err := t.tx.Exec(ctx, resume, dialect.Args{
+		n, err := t.tx.Exec(ctx, resume, sqlrun.Args{
 			"rows": rows, "owner": t.s.owner, "claim": t.b.token, "lease": t.s.opt.Lease.Microseconds(),
 		})
 		if err == nil && n != int64(len(rows)) {
@@ -288,13 +288,13 @@ func (t *takeover) resume(ctx context.Context) error {
 			return err
 		}
 	}
-	var rows []dialect.Args
+	var rows []sqlrun.Args
 	for _, c := range t.b.what {
-		rows = append(rows, dialect.Args{"id": c.ID, "fence": c.fence})
+		rows = append(rows, sqlrun.Args{"id": c.ID, "fence": c.fence})
 	}
 	if len(rows) == 0 {
 		return nil
 	}
-	_, err := t.tx.Exec(ctx, count, dialect.Args{"rows": rows})
+	_, err := t.tx.Exec(ctx, count, sqlrun.Args{"rows": rows})
 	return err
 }

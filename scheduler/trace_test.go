@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/traceparent"
 )
 
@@ -43,7 +43,7 @@ func traced(t *testing.T, db *dbtest.DB) (names []string, traces func() []string
 			all = append(all, strings.TrimSpace(only(t, db, name).Output))
 		}
 		var job string
-		if err := db.Get(t.Context(), dialect.Unlisted("SELECT trace FROM {prefix}job"), nil, &job); err != nil {
+		if err := db.Get(t.Context(), sqlrun.Unlisted("SELECT trace FROM {prefix}job"), nil, &job); err != nil {
 			t.Fatal(err)
 		}
 		mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 )
 
@@ -35,7 +35,7 @@ func (s *Scheduler) upkeep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case t := <-s.surplus:
-			err = s.purgeAll(ctx, surplus, dialect.Args{"schedule": t.schedule, "keep": t.keep})
+			err = s.purgeAll(ctx, surplus, sqlrun.Args{"schedule": t.schedule, "keep": t.keep})
 		case <-timer.C:
 			err = errors.Join(s.purgeAll(ctx, outdated, nil), s.lookAtBoot(ctx, false), s.endOfGone(ctx))
 			timer.Reset(purgeEvery/2 + time.Duration(rand.Int64N(int64(purgeEvery))))
@@ -47,20 +47,20 @@ func (s *Scheduler) upkeep(ctx context.Context) {
 }
 
 // purgeAll deletes the rows that a statement selects, batch by batch.
-func (s *Scheduler) purgeAll(ctx context.Context, which *dialect.Stmt, args dialect.Args) error {
-	with := dialect.Args{"limit": purgeBatch}
+func (s *Scheduler) purgeAll(ctx context.Context, which *sqlrun.Stmt, args sqlrun.Args) error {
+	with := sqlrun.Args{"limit": purgeBatch}
 	for name, value := range args {
 		with[name] = value
 	}
 	for {
 		var n int64
-		err := s.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
-			ids, err := dialect.Select(ctx, tx, which, with, func(rows *sql.Rows) (id int64, err error) { return id, rows.Scan(&id) })
+		err := s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+			ids, err := sqlrun.Select(ctx, tx, which, with, func(rows *sql.Rows) (id int64, err error) { return id, rows.Scan(&id) })
 			if err != nil || len(ids) == 0 {
 				n = 0
 				return err
 			}
-			n, err = tx.Exec(ctx, purge, dialect.Args{"ids": ids})
+			n, err = tx.Exec(ctx, purge, sqlrun.Args{"ids": ids})
 			return err
 		})
 		if err != nil || n < purgeBatch {

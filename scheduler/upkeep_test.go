@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 func purged(t *testing.T, s *Scheduler) {
@@ -85,13 +85,13 @@ func TestHistoryByAge(t *testing.T) {
 func runsByHand(t *testing.T, db *dbtest.DB, name string, n int, more string) {
 	t.Helper()
 	for from := 0; from < n; from += 500 {
-		var rows []dialect.Args
+		var rows []sqlrun.Args
 		for i := from; i < min(n, from+500); i++ {
-			rows = append(rows, dialect.Args{"due": at(time.Duration(i-n) * time.Second).UnixMicro()})
+			rows = append(rows, sqlrun.Args{"due": at(time.Duration(i-n) * time.Second).UnixMicro()})
 		}
 		db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, finished_at, purge_at, next_exec)
 			VALUES {values rows: (:name, {time :due}, 1, `+more+`)}`,
-			dialect.Args{"rows": rows, "name": name, "ago": -time.Hour.Microseconds(), "later": time.Hour.Microseconds()})
+			sqlrun.Args{"rows": rows, "name": name, "ago": -time.Hour.Microseconds(), "later": time.Hour.Microseconds()})
 	}
 }
 
@@ -130,7 +130,7 @@ func TestKeepRuns(t *testing.T) {
 			runsByHand(t, db, name, 20, `'ok', {now}, NULL, NULL`)
 		}
 		db.Do(t, `UPDATE {prefix}run SET next_exec = {now + :later}, state = 'waiting' WHERE due_at = {time :due}`,
-			dialect.Args{"due": at(-20 * time.Second).UnixMicro(), "later": time.Hour.Microseconds() * 24})
+			sqlrun.Args{"due": at(-20 * time.Second).UnixMicro(), "later": time.Hour.Microseconds() * 24})
 		s := daemon(t, db, Options{})
 		s.chance = func() float64 { return 0 }
 		ctx, cancel := context.WithCancel(t.Context())

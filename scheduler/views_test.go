@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // What people look at from the SQL prompt: schedules with their next and last runs, and runs.
@@ -20,7 +20,7 @@ func TestViews(t *testing.T) {
 			due := int64(i-2) * time.Hour.Microseconds()
 			db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, exec_by, cause, started_at, finished_at, exit_code, error, output)
 				VALUES ('it''s daily', {now + :due}, 1, `+state+`, 'host:1:x', 'hand', {now + :begun}, {now + :ended}, 3, 'why', 'said')`,
-				dialect.Args{"due": due, "begun": due + 5_000_000, "ended": due + 7_500_000})
+				sqlrun.Args{"due": due, "begun": due + 5_000_000, "ended": due + 7_500_000})
 		}
 		db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, exec_by, next_exec, started_at) VALUES ('it''s daily', {now}, 1, 'running', 'host:1:x', {now + 60000000}, {now})`, nil)
 		got := db.List(t, `SELECT name, state, reason, job_priority, running_runs, COALESCE(last_state, '-'), COALESCE(last_error, '-'), failures,

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // kinds lists the kinds of work: see Schedule.Kind.
@@ -108,11 +108,11 @@ func (s *Schedule) commandProblem() error {
 		_, _, err := parseRequest(s.Command)
 		return err
 	case "func":
-		if err := dialect.CheckName(s.Command); err != nil {
+		if err := sqlrun.CheckName(s.Command); err != nil {
 			return fmt.Errorf("is no function's name: %w", err)
 		}
 	case "job":
-		if err := dialect.CheckName(s.Command); err != nil {
+		if err := sqlrun.CheckName(s.Command); err != nil {
 			return fmt.Errorf("is no kind of job: %w", err)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // addJob stores a schedule, due in an hour and each hour after unless it says
@@ -273,9 +273,9 @@ func TestWorkThatIsNone(t *testing.T) {
 			"dbcron":  {"env": `{"DBCRON_FENCE": "7"}`},
 		} {
 			db.Do(t, `INSERT INTO {prefix}schedule (name, spec, command, due_at, next_exec) VALUES (:name, '@every 1h', 'true', {now}, {now})`,
-				dialect.Args{"name": name})
+				sqlrun.Args{"name": name})
 			for column, value := range columns {
-				db.Do(t, `UPDATE {prefix}schedule SET `+column+` = :value WHERE name = :name`, dialect.Args{"value": value, "name": name})
+				db.Do(t, `UPDATE {prefix}schedule SET `+column+` = :value WHERE name = :name`, sqlrun.Args{"value": value, "name": name})
 			}
 		}
 		work(t, daemon(t, db, Options{}))

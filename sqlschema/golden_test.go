@@ -9,12 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/dialect/sqlite"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -126,7 +126,7 @@ func postgresSchema(t *testing.T, db *dbtest.DB) string {
 	t.Helper()
 	var out []string
 	for name := range strings.SplitSeq(tables(t, db), "\n") {
-		args := dialect.Args{"table": name}
+		args := sqlrun.Args{"table": name}
 		columns := db.List(t, `
 			SELECT CONCAT('    ', a.attname, ' ', format_type(a.atttypid, a.atttypmod),
 				CASE WHEN a.attcollation <> ty.typcollation THEN ' COLLATE "' || co.collname || '"' END,

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // LossLimit bounds the number of rows that [Losses] counts in a table.
@@ -92,11 +93,11 @@ func countRows(ctx context.Context, db *dialect.DB, table string) (n int64, err 
 }
 
 var (
-	liveNodes = dialect.SQL("sqlschema.live-nodes", `
+	liveNodes = sqlrun.SQL("sqlschema.live-nodes", `
 		SELECT name FROM {prefix}node WHERE state = 'live' AND expire_at > {now} ORDER BY name`)
 
 	// liveRunners are daemons that run something. Daemons of older versions have no row of their own.
-	liveRunners = dialect.SQL("sqlschema.live-runners", `
+	liveRunners = sqlrun.SQL("sqlschema.live-runners", `
 		SELECT DISTINCT exec_by FROM {prefix}run
 		WHERE next_exec > {now} AND next_exec < {time 253402300799000000} AND state = 'running' ORDER BY exec_by`)
 )
@@ -105,8 +106,8 @@ var (
 // schedules, and workers. It only reads, at any version of the schema.
 func LiveNodes(ctx context.Context, db *dialect.DB) ([]string, error) {
 	var all []string
-	for _, stmt := range []*dialect.Stmt{liveNodes, liveRunners} {
-		names, err := dialect.Select(ctx, &db.Session, stmt, nil, func(rows *sql.Rows) (name string, err error) {
+	for _, stmt := range []*sqlrun.Stmt{liveNodes, liveRunners} {
+		names, err := sqlrun.Select(ctx, &db.Session, stmt, nil, func(rows *sql.Rows) (name string, err error) {
 			return name, rows.Scan(&name)
 		})
 		if err != nil && !db.Dialect.Missing(err) {

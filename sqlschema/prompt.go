@@ -12,6 +12,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // promptVersions are the migrations that make the views and routines for the SQL prompt.
@@ -21,7 +22,7 @@ import (
 // may replace what an earlier one has made.
 var promptVersions = []int64{7, 25}
 
-var promptRoutines = dialect.SQL("sqlschema.prompt-routines", `
+var promptRoutines = sqlrun.SQL("sqlschema.prompt-routines", `
 		SELECT DISTINCT routine_name FROM information_schema.routines WHERE routine_name LIKE :like AND (routine_schema = :schema OR :schema = '')`)
 
 // made finds what a migration makes for the SQL prompt.
@@ -29,7 +30,7 @@ var made = regexp.MustCompile(`(?m)^CREATE (?:OR REPLACE )?(VIEW|FUNCTION|PROCED
 
 // promptNames returns the names, without the prefix, of the views and routines for the SQL
 // prompt that an engine has.
-func promptNames(d *dialect.Dialect) (views, routines []string, err error) {
+func promptNames(d *sqlrun.Dialect) (views, routines []string, err error) {
 	all, err := promptFiles(d)
 	for _, m := range all {
 		up, _, _ := strings.Cut(m.text, "-- +goose Down")
@@ -47,7 +48,7 @@ func promptNames(d *dialect.Dialect) (views, routines []string, err error) {
 }
 
 // promptFiles returns the migrations for the SQL prompt, with the names in braces.
-func promptFiles(d *dialect.Dialect) ([]file, error) {
+func promptFiles(d *sqlrun.Dialect) ([]file, error) {
 	all, err := files(d.Name, "{prefix}", "{name}")
 	return slices.DeleteFunc(all, func(f file) bool { return !slices.Contains(promptVersions, f.Version) }), err
 }
@@ -73,7 +74,7 @@ func HasPrompt(ctx context.Context, db *dialect.DB) (bool, error) {
 		return true, nil
 	}
 	prefix := db.Options().Prefix
-	there, err := dialect.Select(ctx, &db.Session, promptRoutines, dialect.Args{"like": prefix + "%", "schema": db.Options().Schema},
+	there, err := sqlrun.Select(ctx, &db.Session, promptRoutines, sqlrun.Args{"like": prefix + "%", "schema": db.Options().Schema},
 		func(rows *sql.Rows) (name string, err error) { return name, rows.Scan(&name) })
 	for _, name := range routines {
 		if !slices.Contains(there, prefix+name) {
@@ -92,7 +93,7 @@ func Prompt(ctx context.Context, db *dialect.DB) error {
 	if why, lacks := db.Lacks(dialect.Functions); lacks {
 		return fmt.Errorf("the views and routines for the SQL prompt are not made: %s", why)
 	}
-	var row *dialect.Stmt // whoever may make views need not have the right to lock one
+	var row *sqlrun.Stmt // whoever may make views need not have the right to lock one
 	if _, lacks := db.Lacks(dialect.AdvisoryLocks); lacks {
 		row = lockFirst
 	}
@@ -128,7 +129,7 @@ func passingPrompt(ctx context.Context, db *dialect.DB, at, version int64,
 ) error {
 	up := at < version
 	note := func(of int64) error {
-		_, err := db.Exec(ctx, notes[up], dialect.Args{"version": of})
+		_, err := db.Exec(ctx, notes[up], sqlrun.Args{"version": of})
 		return err
 	}
 	if _, lacks := db.Lacks(dialect.Functions); lacks && up {
@@ -162,7 +163,7 @@ func passingPrompt(ctx context.Context, db *dialect.DB, at, version int64,
 
 // leftOut tells whether migrating failed for want of what the SQL prompt takes, and at which
 // migration: then that is noted as run, or as taken back, and the others go on.
-func leftOut(d *dialect.Dialect, err error) (version int64) {
+func leftOut(d *sqlrun.Dialect, err error) (version int64) {
 	var part *goose.PartialError
 	if !errors.As(err, &part) || !d.Denied(err) && (d.Unknown == nil || !d.Unknown(err)) {
 		return 0
@@ -174,14 +175,14 @@ func leftOut(d *dialect.Dialect, err error) (version int64) {
 }
 
 // notes are what is noted then, of migrating up or not. Whoever writes it holds the lock.
-var notes = map[bool]*dialect.Stmt{
-	true:  dialect.SQL("sqlschema.leave-out", `INSERT INTO {prefix}migration (version_id, is_applied) VALUES (:version, TRUE)`),
-	false: dialect.SQL("sqlschema.leave-there", `DELETE FROM {prefix}migration WHERE version_id = :version`),
+var notes = map[bool]*sqlrun.Stmt{
+	true:  sqlrun.SQL("sqlschema.leave-out", `INSERT INTO {prefix}migration (version_id, is_applied) VALUES (:version, TRUE)`),
+	false: sqlrun.SQL("sqlschema.leave-there", `DELETE FROM {prefix}migration WHERE version_id = :version`),
 }
 
 // delimited rewrites goose's marks of statements that hold semicolons for an engine's
 // own client.
-func delimited(d *dialect.Dialect, script string) string {
+func delimited(d *sqlrun.Dialect, script string) string {
 	begin, end := "", ""
 	if d.Delimiter {
 		begin, end = "DELIMITER //\n", "//\nDELIMITER ;\n"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -140,7 +141,7 @@ func TestOldWordsAreNoObstacle(t *testing.T) {
 		if err := sqlschema.Prompt(t.Context(), db.DB); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := db.Exec(t.Context(), dialect.Unlisted(`UPDATE {prefix}schedule SET overlap = 'some'`), nil); !db.Dialect.Refused(err) {
+		if _, err := db.Exec(t.Context(), sqlrun.Unlisted(`UPDATE {prefix}schedule SET overlap = 'some'`), nil); !db.Dialect.Refused(err) {
 			t.Errorf("an unknown word: %v", err)
 		}
 	})

@@ -21,6 +21,7 @@ import (
 	"github.com/pressly/goose/v3/database"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 //go:embed migrations
@@ -45,19 +46,19 @@ type Migration struct {
 }
 
 var (
-	current = dialect.SQL("sqlschema.current", `SELECT COALESCE(MAX(version_id), 0) FROM {prefix}migration`)
+	current = sqlrun.SQL("sqlschema.current", `SELECT COALESCE(MAX(version_id), 0) FROM {prefix}migration`)
 
 	// first inserts the row that goose expects in its table. It is missing if goose died between
 	// creating the table and filling it, on engines where these are not one transaction. Two
 	// processes without the lock may both insert one: goose tolerates that, and the later one's
 	// lockFirst sees both.
 	// lock: goose does not mind, and the later one's lockFirst sees both.
-	first = dialect.SQL("sqlschema.first", `
+	first = sqlrun.SQL("sqlschema.first", `
 		INSERT INTO {prefix}migration (version_id, is_applied)
 		SELECT 0, TRUE FROM (SELECT COUNT(*) AS n FROM {prefix}migration) AS counted WHERE n = 0`)
 
 	// lockFirst locks that row, which nobody changes, until its transaction ends.
-	lockFirst = dialect.PerDialect("sqlschema.lock-first", func(d *dialect.Dialect) string {
+	lockFirst = sqlrun.PerDialect("sqlschema.lock-first", func(d *dialect.Dialect) string {
 		if d.RowLocked == "" {
 			return "SELECT 1"
 		}
@@ -199,7 +200,7 @@ func To(ctx context.Context, db *dialect.DB, version int64) error {
 
 // rowToLock returns the statement that locks the first row of goose's table, on engines whose
 // Exclusive locks a row. It makes sure that the row exists.
-func rowToLock(ctx context.Context, db *dialect.DB) (*dialect.Stmt, error) {
+func rowToLock(ctx context.Context, db *dialect.DB) (*sqlrun.Stmt, error) {
 	if db.Dialect.RowLocked == "" {
 		return nil, nil
 	}
@@ -214,7 +215,7 @@ func rowToLock(ctx context.Context, db *dialect.DB) (*dialect.Stmt, error) {
 	if err != nil {
 		return nil, err
 	}
-	made := db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	made := db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		if _, err := tx.ExecText(ctx, table); err != nil {
 			return err
 		}
@@ -326,11 +327,11 @@ func files(engine, prefix, name string) ([]file, error) {
 // SQL writes the statements that migrate the schema from a version to the latest, including
 // bookkeeping, for running them by hand.
 func SQL(ctx context.Context, w io.Writer, d *dialect.Dialect, opt dialect.Options, from int64) error {
-	opt, prefix, err := opt.Filled(d)
+	filled, prefix, err := sqlrun.Options(opt).Filled(d)
 	if err != nil {
 		return err
 	}
-	all, err := files(d.Name, prefix, opt.Prefix)
+	all, err := files(d.Name, prefix, filled.Prefix)
 	if err != nil {
 		return err
 	}

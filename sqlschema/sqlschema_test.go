@@ -21,6 +21,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/dialect/postgres"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -86,7 +87,7 @@ func versions(t *testing.T, db *dbtest.DB) string {
 }
 
 // all is what the version table says when all migrations have been run.
-func all(d *dialect.Dialect) string {
+func all(d *sqlrun.Dialect) string {
 	words := []string{"0"}
 	for _, v := range numbers(d) {
 		words = append(words, fmt.Sprint(v))
@@ -95,7 +96,7 @@ func all(d *dialect.Dialect) string {
 }
 
 // numbers are those of the migrations' files.
-func numbers(d *dialect.Dialect) (all []int64) {
+func numbers(d *sqlrun.Dialect) (all []int64) {
 	names, err := filepath.Glob(filepath.Join("migrations", d.Name, "*.sql"))
 	if err != nil {
 		panic(err) // the pattern is wrong
@@ -391,7 +392,7 @@ func TestAMigrationThatDiedHalfWay(t *testing.T) {
 
 // stepsOf are the statements of the script for people that bring the schema from the
 // version before to one.
-func stepsOf(t *testing.T, d *dialect.Dialect, version int64) []string {
+func stepsOf(t *testing.T, d *sqlrun.Dialect, version int64) []string {
 	t.Helper()
 	var script strings.Builder
 	if err := sqlschema.SQL(t.Context(), &script, d, dialect.Options{}, version-1); err != nil {

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/dialect/sqlite"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -115,7 +115,7 @@ func TestStatementsOfTheRelease(t *testing.T) {
 }
 
 // goldenStatements reads those of an engine.
-func goldenStatements(text string, d *dialect.Dialect) map[string]string {
+func goldenStatements(text string, d *sqlrun.Dialect) map[string]string {
 	all := map[string]string{}
 	for _, section := range strings.Split(text, "\n== ")[1:] {
 		name, rest, _ := strings.Cut(section, "\n")

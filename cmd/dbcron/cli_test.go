@@ -25,6 +25,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/internal/notify/smtptest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 var updateGolden = flag.Bool("update", false, "rewrite what the command lines print in testdata/cli")
@@ -136,7 +137,7 @@ func psql() {
 			return 0, err
 		}
 		defer db.Close()
-		return db.Exec(ctx, dialect.Unlisted(os.Args[3]), nil)
+		return db.Exec(ctx, sqlrun.Unlisted(os.Args[3]), nil)
 	}()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "psql:", err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -122,7 +123,7 @@ func (p *program) connect(ctx context.Context, opt dialect.Options,
 	if err != nil {
 		return nil, usagef("%v", err)
 	}
-	if _, _, err := opt.Filled(d); err != nil {
+	if _, _, err := sqlrun.Options(opt).Filled(d); err != nil {
 		return nil, usagef("%v", err)
 	}
 	told := false

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -199,10 +199,10 @@ func (t *jobText) job(names func(field string) string) (j queue.Job, err error) 
 		name, text string
 		read       func(text string) error
 	}{
-		{"kind", t.kind, dialect.CheckName},
-		{"queue", t.queue, dialect.CheckName},
-		{"key", t.key, dialect.CheckName},
-		{"unique", t.unique, dialect.CheckName},
+		{"kind", t.kind, sqlrun.CheckName},
+		{"queue", t.queue, sqlrun.CheckName},
+		{"key", t.key, sqlrun.CheckName},
+		{"unique", t.unique, sqlrun.CheckName},
 		{"unique_for", t.uniqueFor, func(text string) (err error) { j.UniqueFor, err = notNegative(text); return err }},
 		{"group", t.group, func(text string) (err error) { j.Group, err = groupID(text); return err }},
 		{"payload", string(t.payload), func(string) error { return t.checkPayload() }},

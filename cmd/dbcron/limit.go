@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -193,7 +193,7 @@ func ofKind(name, kind string) string {
 
 // withLimit is withQueues for commands about a kind, or about none.
 func (p *program) withLimit(ctx context.Context, kind string, f func(c *queue.Client) error, names ...string) error {
-	if err := dialect.CheckName(kind); kind != "" && err != nil {
+	if err := sqlrun.CheckName(kind); kind != "" && err != nil {
 		return usagef("the kind's %v", err)
 	}
 	return p.withQueues(ctx, f, names...)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/health"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -31,7 +32,7 @@ seen and changed with dbcron job. docs/queue-cli.md has examples.`,
 // odd ones differently.
 func (p *program) withQueues(ctx context.Context, f func(c *queue.Client) error, names ...string) error {
 	for _, name := range names {
-		if err := dialect.CheckName(name); err != nil {
+		if err := sqlrun.CheckName(name); err != nil {
 			return usagef("the queue's %v", err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -35,7 +35,7 @@ one has there. How many that are is told. Dead jobs stay: dbcron job retry.`,
 				return usagef("which jobs, and where to? %s", c.Use)
 			}
 			for _, kind := range opt.Kinds {
-				if err := dialect.CheckName(kind); err != nil {
+				if err := sqlrun.CheckName(kind); err != nil {
 					return usagef("the kind's %v", err)
 				}
 			}

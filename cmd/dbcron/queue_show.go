@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/health"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -71,7 +72,7 @@ database refuses to write what has become of them.`,
 }
 
 func (p *program) showQueue(ctx context.Context, name, output string) error {
-	if err := dialect.CheckName(name); err != nil {
+	if err := sqlrun.CheckName(name); err != nil {
 		return usagef("the queue's %v", err)
 	}
 	return p.withQueuesOf(ctx, func(db *dialect.DB, c *queue.Client) error { return p.showQueueOf(ctx, db, c, name, output) })

@@ -21,10 +21,11 @@ import (
 	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/internal/health"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // grantsBlock is a list of docs/grants.md, between comments that a reader does not see.
-func grantsBlock(role health.Role, d *dialect.Dialect) *regexp.Regexp {
+func grantsBlock(role health.Role, d *sqlrun.Dialect) *regexp.Regexp {
 	return regexp.MustCompile(fmt.Sprintf("(?s)(<!-- rights: %s, %s -->\n```sql\n)(.*?)(```\n<!-- end -->)", role.User, d.Name))
 }
 
@@ -36,7 +37,7 @@ func TestGoldenGrants(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, role := range []health.Role{health.DaemonRole, health.LockRole} {
-		for _, d := range []*dialect.Dialect{postgres.Dialect, mysql.Dialect} {
+		for _, d := range []*sqlrun.Dialect{postgres.Dialect, mysql.Dialect} {
 			prefix, user := "app.dbcron_", role.User+"@'%'"
 			if d.Schema {
 				prefix, user = "dbcron.dbcron_", role.User
@@ -104,7 +105,7 @@ func restricted(t *testing.T, db *dbtest.DB) (name, asUser string) {
 
 // mayNot lists those of the role's statements for which the user of db lacks a right. The
 // server checks them before it runs a statement, and none is run.
-func mayNot(t *testing.T, db *dbtest.DB, statements []*dialect.Stmt) (denied []string) {
+func mayNot(t *testing.T, db *dbtest.DB, statements []*sqlrun.Stmt) (denied []string) {
 	t.Helper()
 	c, err := db.Pool().Conn(t.Context())
 	if err != nil {
@@ -123,7 +124,7 @@ func mayNot(t *testing.T, db *dbtest.DB, statements []*dialect.Stmt) (denied []s
 }
 
 // prepare goes as far as the server checks rights, and not further.
-func prepare(ctx context.Context, c *sql.Conn, d *dialect.Dialect, text string) error {
+func prepare(ctx context.Context, c *sql.Conn, d *sqlrun.Dialect, text string) error {
 	if !d.Schema {
 		stmt, err := c.PrepareContext(ctx, text)
 		if err != nil {
@@ -163,8 +164,8 @@ func TestDocumentedGrantsSuffice(t *testing.T) {
 		for _, role := range []health.Role{health.DaemonRole, health.LockRole} {
 			t.Run(role.User, func(t *testing.T) {
 				name, asUser := restricted(t, db)
-				var own []*dialect.Stmt
-				for _, s := range dialect.Statements() {
+				var own []*sqlrun.Stmt
+				for _, s := range sqlrun.Statements() {
 					if role.Sends(s.Name) {
 						own = append(own, s)
 					}
@@ -183,7 +184,7 @@ func TestDocumentedGrantsSuffice(t *testing.T) {
 }
 
 // neededEach takes the rights away one by one.
-func neededEach(t *testing.T, db, run *dbtest.DB, name string, rights dialect.Rights, own []*dialect.Stmt) {
+func neededEach(t *testing.T, db, run *dbtest.DB, name string, rights sqlrun.Rights, own []*sqlrun.Stmt) {
 	t.Helper()
 	user := name
 	if !db.Dialect.Schema {
@@ -191,8 +192,8 @@ func neededEach(t *testing.T, db, run *dbtest.DB, name string, rights dialect.Ri
 	}
 	for table, verbs := range rights {
 		for _, verb := range verbs {
-			users := slices.DeleteFunc(slices.Clone(own), func(s *dialect.Stmt) bool {
-				one := dialect.Rights{}
+			users := slices.DeleteFunc(slices.Clone(own), func(s *sqlrun.Stmt) bool {
+				one := sqlrun.Rights{}
 				one.Add(s, db.Dialect)
 				return !slices.Contains(one[table], verb)
 			})

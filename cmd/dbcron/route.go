@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -112,7 +112,7 @@ func (p *program) routeDelete() *cobra.Command {
 
 // withRoute is withQueues for commands about a kind.
 func (p *program) withRoute(ctx context.Context, kind string, f func(c *queue.Client) error, names ...string) error {
-	if err := dialect.CheckName(kind); err != nil {
+	if err := sqlrun.CheckName(kind); err != nil {
 		return usagef("the kind's %v", err)
 	}
 	return p.withQueues(ctx, f, names...)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -130,12 +131,12 @@ func (f *workerFlags) register(flags *pflag.FlagSet) {
 
 func (f *workerFlags) check(c *cobra.Command) error {
 	for _, name := range f.options.Queues {
-		if err := dialect.CheckName(name); err != nil {
+		if err := sqlrun.CheckName(name); err != nil {
 			return usagef("the queue's %v", err)
 		}
 	}
 	for i, kind := range f.kinds {
-		if err := dialect.CheckName(kind); err != nil {
+		if err := sqlrun.CheckName(kind); err != nil {
 			return usagef("the kind's %v", err)
 		}
 		if slices.Contains(f.kinds[:i], kind) {

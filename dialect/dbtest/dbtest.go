@@ -31,6 +31,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/dialect/sqlite"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A DB is a test's own database.
@@ -78,7 +79,7 @@ func each(t *testing.T, tables bool, f func(t *testing.T, db *DB), first ...func
 }
 
 // One is EachEmpty on the engines of one dialect, for tests of that dialect's package.
-func One(t *testing.T, d *dialect.Dialect, f func(t *testing.T, db *DB)) {
+func One(t *testing.T, d *sqlrun.Dialect, f func(t *testing.T, db *DB)) {
 	t.Helper()
 	for _, e := range tested {
 		if e.dialect == d {
@@ -146,11 +147,11 @@ func Open(t *testing.T, databaseURL string, opt dialect.Options) *DB {
 
 // Do runs a statement of the test itself, with {prefix} and the other fragments and with args. An
 // error fails the test.
-func (db *DB) Do(t *testing.T, text string, args dialect.Args) int64 {
+func (db *DB) Do(t *testing.T, text string, args sqlrun.Args) int64 {
 	t.Helper()
-	n, err := db.Exec(t.Context(), dialect.Unlisted(text), args)
+	n, err := db.Exec(t.Context(), sqlrun.Unlisted(text), args)
 	for Bare() && err != nil && db.Dialect.Retryable(err) { // a serializable one may lose many times against workers
-		n, err = db.Exec(t.Context(), dialect.Unlisted(text), args)
+		n, err = db.Exec(t.Context(), sqlrun.Unlisted(text), args)
 	}
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
@@ -159,17 +160,17 @@ func (db *DB) Do(t *testing.T, text string, args dialect.Args) int64 {
 }
 
 // Scan runs a query of the test itself and scans its first row.
-func (db *DB) Scan(t *testing.T, text string, args dialect.Args, dest ...any) {
+func (db *DB) Scan(t *testing.T, text string, args sqlrun.Args, dest ...any) {
 	t.Helper()
-	if err := db.Get(t.Context(), dialect.Unlisted(text), args, dest...); err != nil {
+	if err := db.Get(t.Context(), sqlrun.Unlisted(text), args, dest...); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
 }
 
 // List runs a query of the test itself and returns its rows as text, with blanks between columns.
-func (db *DB) List(t *testing.T, text string, args dialect.Args) []string {
+func (db *DB) List(t *testing.T, text string, args sqlrun.Args) []string {
 	t.Helper()
-	lines, err := dialect.Select(t.Context(), &db.Session, dialect.Unlisted(text), args, scanText)
+	lines, err := sqlrun.Select(t.Context(), &db.Session, sqlrun.Unlisted(text), args, scanText)
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -201,7 +202,7 @@ func scanText(rows *sql.Rows) (string, error) {
 // stopClock replaces the clock by a table row, set to a whole second.
 func (db *DB) stopClock(t *testing.T) {
 	t.Helper()
-	db.Do(t, `CREATE TABLE {prefix}test_clock AS SELECT {time :us} AS now`, dialect.Args{"us": Start.UnixMicro()})
+	db.Do(t, `CREATE TABLE {prefix}test_clock AS SELECT {time :us} AS now`, sqlrun.Args{"us": Start.UnixMicro()})
 	db.DB = db.WithNow("(SELECT now FROM " + db.Prefix() + "test_clock)")
 }
 
@@ -212,7 +213,7 @@ var Start = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 func (db *DB) Advance(t *testing.T, d time.Duration) {
 	t.Helper()
 	// In terms of the column, since MySQL cannot read a table in a subquery of its own UPDATE.
-	db.Do(t, `UPDATE {prefix}test_clock SET now = `+db.Dialect.Add("now", ":us"), dialect.Args{"us": d.Microseconds()})
+	db.Do(t, `UPDATE {prefix}test_clock SET now = `+db.Dialect.Add("now", ":us"), sqlrun.Args{"us": d.Microseconds()})
 }
 
 // ShiftClock adds a difference to the database's clock, 0 at first, which Shift changes. Sessions
@@ -227,7 +228,7 @@ func (db *DB) ShiftClock(t *testing.T) {
 // may.
 func (db *DB) Shift(t *testing.T, by time.Duration) {
 	t.Helper()
-	db.Do(t, `UPDATE {prefix}test_shift SET us = us + {int :us}`, dialect.Args{"us": by.Microseconds()})
+	db.Do(t, `UPDATE {prefix}test_shift SET us = us + {int :us}`, sqlrun.Args{"us": by.Microseconds()})
 }
 
 // Another connects to the same database with the same clock, as another process would.
@@ -242,7 +243,7 @@ func (db *DB) Another(t *testing.T, opt dialect.Options) *DB {
 // engine is a further line here.
 type engine struct {
 	name    string
-	dialect *dialect.Dialect
+	dialect *sqlrun.Dialect
 	server  func() (adminURL string, err error) // nil: no server needed
 	create  creation                            // makes an empty database
 	tables  creation                            // makes one with dbcron's tables

@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/internal/sqlconn"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // ErrBroken is the error of a call broken by a Fault.
@@ -57,7 +57,7 @@ func (db *DB) Broken(t *testing.T, f *Fault) *DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	base, err := db.Dialect.Connector(u, dialect.Options{ApplicationName: "dbcron"})
+	base, err := db.Dialect.Connector(u, sqlrun.Options{ApplicationName: "dbcron"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A PlanLine is one line of a query plan, by column name.
@@ -28,9 +28,9 @@ func (l PlanLine) String() string {
 
 // Plan returns the plan of a statement without running it. It uses one connection, which caches the
 // plans that it makes.
-func (db *DB) Plan(t *testing.T, c *sql.Conn, stmt *dialect.Stmt, args dialect.Args) []PlanLine {
+func (db *DB) Plan(t *testing.T, c *sql.Conn, stmt *sqlrun.Stmt, args sqlrun.Args) []PlanLine {
 	t.Helper()
-	plan, err := dialect.Select(t.Context(), db.On(explainer{c}), stmt, args, ScanPlan)
+	plan, err := sqlrun.Select(t.Context(), db.On(explainer{c}), stmt, args, ScanPlan)
 	if err != nil || len(plan) == 0 {
 		t.Errorf("%s has no plan: %v", stmt.Name, err)
 	}
@@ -41,7 +41,7 @@ func (db *DB) Plan(t *testing.T, c *sql.Conn, stmt *dialect.Stmt, args dialect.A
 func (db *DB) Analyze(t *testing.T, tables ...string) {
 	t.Helper()
 	for _, table := range tables {
-		if _, err := db.Exec(t.Context(), dialect.Unlisted("ANALYZE {prefix}"+table), nil); err == nil {
+		if _, err := db.Exec(t.Context(), sqlrun.Unlisted("ANALYZE {prefix}"+table), nil); err == nil {
 			continue
 		}
 		db.List(t, "ANALYZE TABLE {prefix}"+table, nil)

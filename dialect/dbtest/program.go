@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
 	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Program builds the tests of t's package as a program without the race detector, for tests that
@@ -28,7 +28,7 @@ func Program(t *testing.T) string {
 
 // A Mutant is a statement without one of its guards, and the test that must notice.
 type Mutant struct {
-	Stmt         *dialect.Stmt
+	Stmt         *sqlrun.Stmt
 	Old, Changed string
 	Test         string // as for -test.run, but without ^ and $
 }
@@ -36,7 +36,7 @@ type Mutant struct {
 const mutantsVariable = "DBCRON_TEST_MUTANTS"
 
 // Mutated is the statement of the mutant that this program currently runs, or nil.
-var Mutated *dialect.Stmt
+var Mutated *sqlrun.Stmt
 
 // MutantsMain is for TestMain. In a program started by TestMutants it runs the tests for each mutant
 // in turn and exits.

@@ -19,6 +19,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/dialect/mysql"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -27,7 +28,7 @@ import (
 // each database would take longer than most tests.
 
 // script returns the SQL that creates an engine's tables.
-func script(ctx context.Context, d *dialect.Dialect) (string, error) {
+func script(ctx context.Context, d *sqlrun.Dialect) (string, error) {
 	var text bytes.Buffer
 	err := sqlschema.SQL(ctx, &text, d, dialect.Options{}, 0)
 	return text.String(), err

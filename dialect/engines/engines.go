@@ -10,6 +10,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/dialect/sqlite"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // All lists the engines. A further engine is a further package and a line here.
@@ -25,23 +26,23 @@ var All = []*dialect.Dialect{postgres.Dialect, mysql.Dialect, sqlite.Dialect}
 // optionally followed by parameters of the driver and by dbcron_without=…, a comma-separated list of
 // features to do without: see [dialect.Feature]. The caller must Close the DB.
 func Open(ctx context.Context, rawURL string, opt dialect.Options) (*dialect.DB, error) {
-	return dialect.Open(ctx, All, rawURL, opt)
+	return sqlrun.Open(ctx, All, rawURL, sqlrun.Options(opt))
 }
 
 // Connect is Open without the check, for programs that examine why a database is refused.
 func Connect(ctx context.Context, rawURL string, opt dialect.Options) (*dialect.DB, error) {
-	return dialect.Connect(ctx, All, rawURL, opt)
+	return sqlrun.Connect(ctx, All, rawURL, sqlrun.Options(opt))
 }
 
 // Wrap uses a pool that the program has, and asks its server which engine it is. Close leaves the
 // pool open. The driver must be go-sql-driver/mysql, modernc.org/sqlite or, for PostgreSQL, pgx's
 // stdlib or one whose errors have SQLState. For a pgxpool.Pool there is [postgres.Wrap].
 func Wrap(ctx context.Context, pool *sql.DB, opt dialect.Options) (*dialect.DB, error) {
-	return dialect.Wrap(ctx, All, pool, opt)
+	return sqlrun.Wrap(ctx, All, pool, sqlrun.Options(opt))
 }
 
 // ForURL returns the dialect of the engine that a URL names, without connecting.
-func ForURL(rawURL string) (*dialect.Dialect, error) { return dialect.ForURL(All, rawURL) }
+func ForURL(rawURL string) (*dialect.Dialect, error) { return sqlrun.ForURL(All, rawURL) }
 
 // Unavailable reports whether err means, on any engine, that the server is unreachable or not ready,
 // so that a later retry makes sense.

@@ -4,20 +4,20 @@ import (
 	"context"
 	"strings"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // holdings tries each right with a statement that always fails, because it names a column that no
 // table has: the server checks rights on the table first. The server's own tables would not account
 // for roles, patterns and partial revokes.
-func holdings(ctx context.Context, db *dialect.DB, want dialect.Rights) (*dialect.Holdings, error) {
+func holdings(ctx context.Context, db *sqlrun.DB, want sqlrun.Rights) (*sqlrun.Holdings, error) {
 	var user, database string
-	if err := db.Get(ctx, dialect.Unlisted("SELECT CURRENT_USER(), DATABASE()"), nil, &user, &database); err != nil {
+	if err := db.Get(ctx, sqlrun.Unlisted("SELECT CURRENT_USER(), DATABASE()"), nil, &user, &database); err != nil {
 		return nil, err
 	}
 	at := strings.LastIndexByte(user, '@')
-	h := &dialect.Holdings{User: quoteText(user[:at]) + "@" + quoteText(user[at+1:]), Tables: quoteName(database) +
-		"." + db.Prefix(), Lacks: dialect.Rights{}}
+	h := &sqlrun.Holdings{User: quoteText(user[:at]) + "@" + quoteText(user[at+1:]), Tables: quoteName(database) +
+		"." + db.Prefix(), Lacks: sqlrun.Rights{}}
 	denied, other := numbered(1142), numbered(1054, 1143, 1146) // 1143: holds it on some columns
 	for table, verbs := range want {
 		for _, verb := range verbs {

@@ -9,7 +9,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
-// idleSeconds limits the idle time of a short transaction: see [dialect.DB.ShortTx].
+// idleSeconds limits the idle time of a short transaction: see [sqlrun.DB.ShortTx].
 const idleSeconds = 5
 
 // An idleLimit makes the server end short transactions that are idle, and no others. It switches the

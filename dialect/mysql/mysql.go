@@ -20,13 +20,13 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/dialect/internal/engine"
+	"github.com/dbcron/dbcron/internal/engine"
 	"github.com/dbcron/dbcron/internal/sqlconn"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Dialect is the engine of MySQL from 8.0 on and MariaDB from 10.6 on: the SQL that both accept.
-var Dialect = &dialect.Dialect{
+var Dialect = &sqlrun.Dialect{
 	Name:    "mysql",
 	Goose:   "mysql",
 	Title:   "MySQL, MariaDB",
@@ -58,12 +58,12 @@ var Dialect = &dialect.Dialect{
 		return "ON DUPLICATE KEY UPDATE " + strings.Join(sums, ", ")
 	},
 	IgnoreDuplicate: func(column string) string { return "ON DUPLICATE KEY UPDATE " + column + " = " + column },
-	Records: func(rows string, columns []dialect.Column) string {
+	Records: func(rows string, columns []sqlrun.Column) string {
 		types := map[string]string{"int": "BIGINT", "text": "LONGTEXT CHARACTER SET utf8mb4"}
 		// A derived table, since MySQL cannot lock a table function (error 3569), and a query's locking
 		// clause does not apply to its derived tables.
 		return "(SELECT * FROM JSON_TABLE(" + rows + ", '$[*]' COLUMNS (" +
-			engine.Listed(columns, func(c dialect.Column) string { return c.Name + " " + types[c.Kind] + " PATH '$." + c.Name + "'" }) +
+			engine.Listed(columns, func(c sqlrun.Column) string { return c.Name + " " + types[c.Kind] + " PATH '$." + c.Name + "'" }) +
 			")) AS listed) AS record"
 	},
 	// In this order and with this index, because the optimizer would scan a small table.
@@ -95,7 +95,7 @@ var Dialect = &dialect.Dialect{
 	Denied:    numbered(1044, 1142, 1143, 1227, 1370, 1419),
 	Retryable: func(err error) bool { return numbered(1205, 1213, 1020, 3101)(err) || commitConflict(err) },
 	Unavailable: func(err error) bool {
-		return dialect.ConnectionError(err) || errors.Is(err, mysql.ErrInvalidConn) || numbered(1040, 1053, 1927, 3032, 3169)(err) ||
+		return sqlrun.ConnectionError(err) || errors.Is(err, mysql.ErrInvalidConn) || numbered(1040, 1053, 1927, 3032, 3169)(err) ||
 			readOnly(err) || halfCommitted(err)
 	},
 	ReadOnly: readOnly,
@@ -141,7 +141,7 @@ func numbered(numbers ...uint16) func(error) bool {
 
 const sqlMode = "STRICT_TRANS_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 
-func connector(u *url.URL, opt dialect.Options) (driver.Connector, error) {
+func connector(u *url.URL, opt sqlrun.Options) (driver.Connector, error) {
 	cfg, err := config(u, opt)
 	if err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func connector(u *url.URL, opt dialect.Options) (driver.Connector, error) {
 	return sqlconn.Intercept(base, func(ctx context.Context, c driver.Conn) (sqlconn.Around, error) { return session(ctx, c, base) }), nil
 }
 
-func config(u *url.URL, opt dialect.Options) (*mysql.Config, error) {
+func config(u *url.URL, opt sqlrun.Options) (*mysql.Config, error) {
 	socket, parameters, err := parameters(u.RawQuery)
 	if err != nil {
 		return nil, err
@@ -273,7 +273,7 @@ func kill(base driver.Connector, id int64) {
 	_ = sqlconn.Exec(ctx, c, "KILL "+strconv.FormatInt(id, 10))
 }
 
-func check(ctx context.Context, db *dialect.DB) ([]dialect.Finding, error) {
+func check(ctx context.Context, db *sqlrun.DB) ([]sqlrun.Finding, error) {
 	v, err := variables(ctx, db.Pool())
 	if err != nil {
 		return nil, err
@@ -285,7 +285,7 @@ func check(ctx context.Context, db *dialect.DB) ([]dialect.Finding, error) {
 }
 
 // findings judges the variables that variables has read.
-func findings(v map[string]string) []dialect.Finding {
+func findings(v map[string]string) []sqlrun.Finding {
 	major, minor := engine.Version(v["version"])
 	modern := major >= 8
 	product := "MySQL"
@@ -300,12 +300,12 @@ func findings(v map[string]string) []dialect.Finding {
 	}
 	strict := strings.Contains(v["sql_mode"], "STRICT_TRANS_TABLES") || strings.Contains(v["sql_mode"], "STRICT_ALL_TABLES")
 	oracle := slices.Contains(strings.Split(v["sql_mode"], ","), "ORACLE")
-	return []dialect.Finding{
+	return []sqlrun.Finding{
 		{
 			Subject: "version", OK: modern, Detail: product + " " + v["version"],
 			Advice: advice,
 		},
-		dialect.Writable(whyReadOnly(v), "connect to the primary, not to a replica, and set nothing read-only; "+
+		sqlrun.Writable(whyReadOnly(v), "connect to the primary, not to a replica, and set nothing read-only; "+
 			"a node of a cluster takes writes when it is in contact with most of the others"),
 		{
 			Subject: "binlog", OK: v["log_bin"] != "ON" || v["binlog_format"] != "STATEMENT",
@@ -362,7 +362,7 @@ func variables(ctx context.Context, pool *sql.DB) (map[string]string, error) {
 	return found, rows.Err()
 }
 
-func exclusive(ctx context.Context, db *dialect.DB, name, _ string) (func(), error) {
+func exclusive(ctx context.Context, db *sqlrun.DB, name, _ string) (func(), error) {
 	own := *locks
 	own.Refuse = func(context.Context, *sql.Conn) error { return nil } // Galera: run migrations on one node
 	return own.Take(ctx, db.Pool(), name)
@@ -381,7 +381,7 @@ func lockKey(ctx context.Context, c *sql.Conn, name string) (string, error) {
 	return "dbcron:" + hex.EncodeToString(sum[:]), nil
 }
 
-var locks = &dialect.SessionLocks{
+var locks = &sqlrun.SessionLocks{
 	Key:    lockKey,
 	Refuse: noSession,
 	Try: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
@@ -402,11 +402,11 @@ func noSession(ctx context.Context, c *sql.Conn) error {
 		return err
 	}
 	if readOnly {
-		return fmt.Errorf("%w: the server is read-only, and its primary does not know its locks; connect to the primary", dialect.ErrNoSessions)
+		return fmt.Errorf("%w: the server is read-only, and its primary does not know its locks; connect to the primary", sqlrun.ErrNoSessions)
 	}
 	is, err := isGalera(ctx, c)
 	if is {
-		err = fmt.Errorf("%w: the nodes of a Galera cluster do not know each other's", dialect.ErrNoSessions)
+		err = fmt.Errorf("%w: the nodes of a Galera cluster do not know each other's", sqlrun.ErrNoSessions)
 	}
 	return err
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A server for each fault would be dear: the variables' values are judged here.
@@ -104,7 +104,7 @@ func TestMySQLURLs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := config(u, dialect.Options{ApplicationName: "test"})
+		got, err := config(u, sqlrun.Options{ApplicationName: "test"})
 		if c.err != "" {
 			if err == nil || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%s: got %v, want %q", c.url, err, c.err)

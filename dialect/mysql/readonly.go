@@ -9,8 +9,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/dialect/internal/engine"
+	"github.com/dbcron/dbcron/internal/engine"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // How MySQL, MariaDB and their clusters report that a server takes no writes, or that a commit failed.
@@ -39,7 +39,7 @@ func halfCommitted(err error) bool {
 	return numbered(1180, 3100)(err) && !commitConflict(err)
 }
 
-func askReadOnly(ctx context.Context, on dialect.Execer) (why string, err error) {
+func askReadOnly(ctx context.Context, on sqlrun.Execer) (why string, err error) {
 	var global, innodb string
 	// MariaDB 12 has names as values, others have numbers.
 	if err := engine.QueryRow(ctx, on, "SELECT REPLACE(@@global.read_only, '1', 'ON'), REPLACE(@@innodb_read_only, '1', 'ON')",
@@ -52,7 +52,7 @@ func askReadOnly(ctx context.Context, on dialect.Execer) (why string, err error)
 
 // galeraReady reports whether a Galera node takes statements, as SHOW STATUS says; "" means that it is
 // not a Galera node. A node that is not ready still takes SHOW.
-func galeraReady(ctx context.Context, on dialect.Execer) (value string, err error) {
+func galeraReady(ctx context.Context, on sqlrun.Execer) (value string, err error) {
 	is, err := isGalera(ctx, on)
 	if err == nil && is {
 		err = engine.QueryRow(ctx, on, "SHOW STATUS LIKE 'wsrep_ready'", nil, new(string), &value)
@@ -61,7 +61,7 @@ func galeraReady(ctx context.Context, on dialect.Execer) (value string, err erro
 }
 
 // isGalera reports whether a server is a node of a Galera cluster.
-func isGalera(ctx context.Context, on dialect.Execer) (bool, error) {
+func isGalera(ctx context.Context, on sqlrun.Execer) (bool, error) {
 	var value string
 	err := engine.QueryRow(ctx, on, "SHOW VARIABLES LIKE 'wsrep_on'", nil, new(string), &value)
 	if errors.Is(err, sql.ErrNoRows) {

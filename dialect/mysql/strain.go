@@ -3,7 +3,7 @@ package mysql
 import (
 	"context"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // What keeps InnoDB from cleaning up after updates and deletes, of which queues have many. Each
@@ -22,8 +22,8 @@ const (
 )
 
 // strain looks for what makes the database slow over time.
-func strain(ctx context.Context, db *dialect.DB) ([]dialect.Finding, error) {
-	return db.Strains(ctx, []dialect.Strain{
+func strain(ctx context.Context, db *sqlrun.DB) ([]sqlrun.Finding, error) {
+	return db.Strains(ctx, []sqlrun.Strain{
 		{
 			Subject: "snapshots", Query: oldSnapshots, Fine: "no transaction has been open for ten minutes",
 			Advice: "end it (KILL the connection), or have its program commit: until then nothing is purged, and claims become slower",

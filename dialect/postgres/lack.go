@@ -12,8 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/sqlconn"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Servers that speak PostgreSQL's protocol may lack some of its features, and an administrator can
@@ -22,37 +22,37 @@ import (
 
 // A trial is a list of queries that work if a feature exists. Each must return true.
 type trial struct {
-	feature dialect.Feature
+	feature sqlrun.Feature
 	queries []string
 }
 
 func trials() []trial {
 	key := strconv.FormatInt(rand.Int64(), 10) // a key that nobody else uses
 	return []trial{
-		{dialect.Notifications, []string{"LISTEN dbcron_probe", "SELECT pg_notify('dbcron_probe', '') IS NOT NULL"}},
+		{sqlrun.Notifications, []string{"LISTEN dbcron_probe", "SELECT pg_notify('dbcron_probe', '') IS NOT NULL"}},
 		// The server must also list the lock: some servers have such functions as no-ops.
-		{dialect.AdvisoryLocks, []string{"SELECT CASE WHEN pg_try_advisory_xact_lock(" + key + ") THEN EXISTS (" +
+		{sqlrun.AdvisoryLocks, []string{"SELECT CASE WHEN pg_try_advisory_xact_lock(" + key + ") THEN EXISTS (" +
 			"SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() AND granted) END"}},
-		{dialect.Sessions, []string{"SELECT CASE WHEN pg_try_advisory_lock(" + key + ") THEN pg_advisory_unlock(" + key + ") END"}},
+		{sqlrun.Sessions, []string{"SELECT CASE WHEN pg_try_advisory_lock(" + key + ") THEN pg_advisory_unlock(" + key + ") END"}},
 	}
 }
 
 // without finds out what the server lacks, what its user may not use, and what a pooler in between
 // does not support.
-func without(ctx context.Context, c *sql.Conn, known map[dialect.Feature]string) (lacks []dialect.Lack, err error) {
+func without(ctx context.Context, c *sql.Conn, known map[sqlrun.Feature]string) (lacks []sqlrun.Lack, err error) {
 	is, _, err := behindPooler(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	if is {
-		lacks = []dialect.Lack{
-			{Feature: dialect.Listening, Why: "a pooler is between this program and the server"},
-			{Feature: dialect.Sessions, Why: "a pooler is between this program and the server, and may give the session to others; connect directly"},
+		lacks = []sqlrun.Lack{
+			{Feature: sqlrun.Listening, Why: "a pooler is between this program and the server"},
+			{Feature: sqlrun.Sessions, Why: "a pooler is between this program and the server, and may give the session to others; connect directly"},
 		}
 	}
 	trials := slices.DeleteFunc(trials(), func(t trial) bool {
 		_, is := known[t.feature]
-		return is || slices.ContainsFunc(lacks, func(l dialect.Lack) bool { return l.Feature == t.feature })
+		return is || slices.ContainsFunc(lacks, func(l sqlrun.Lack) bool { return l.Feature == t.feature })
 	})
 	var all []string
 	for _, t := range trials {
@@ -67,7 +67,7 @@ func without(ctx context.Context, c *sql.Conn, known map[dialect.Feature]string)
 			return nil, err
 		}
 		if why != "" {
-			lacks = append(lacks, dialect.Lack{Feature: t.feature, Why: why})
+			lacks = append(lacks, sqlrun.Lack{Feature: t.feature, Why: why})
 		}
 	}
 	return lacks, nil

@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/sqlconn"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A transaction pooler, such as PgBouncer, gives each transaction another session of the server. State
@@ -112,7 +112,7 @@ func behindPooler(ctx context.Context, c *sql.Conn) (is, prepares bool, err erro
 }
 
 // poolerFinding reports what does not work behind a pooler.
-func poolerFinding(ctx context.Context, pool *sql.DB) (all []dialect.Finding, err error) {
+func poolerFinding(ctx context.Context, pool *sql.DB) (all []sqlrun.Finding, err error) {
 	c, err := pool.Conn(ctx)
 	if err != nil {
 		return nil, err
@@ -122,12 +122,12 @@ func poolerFinding(ctx context.Context, pool *sql.DB) (all []dialect.Finding, er
 	if err != nil || !is {
 		return nil, err
 	}
-	f := dialect.Finding{
+	f := sqlrun.Finding{
 		Subject: "pooler", OK: true,
 		Detail: "a pooler is between this program and the server: notifications and session locks do not work, so jobs and locks are looked for instead of being told of, and elections rest on their leases alone",
 	}
 	if prepares {
 		f.Detail += "; the pool prepares statements, which fails if the pooler gives sessions to others after each transaction: set default_query_exec_mode=cache_describe then"
 	}
-	return []dialect.Finding{f}, nil
+	return []sqlrun.Finding{f}, nil
 }

@@ -20,12 +20,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/dialect/internal/engine"
+	"github.com/dbcron/dbcron/internal/engine"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Dialect is the engine of PostgreSQL from 14 on.
-var Dialect = &dialect.Dialect{
+var Dialect = &sqlrun.Dialect{
 	Name:    "postgres",
 	Goose:   "postgres",
 	Title:   "PostgreSQL",
@@ -59,11 +59,11 @@ var Dialect = &dialect.Dialect{
 	AddDuplicate:    engine.AddOnConflict,
 	IgnoreDuplicate: func(string) string { return "ON CONFLICT DO NOTHING" },
 	// Arrays, which the server reads several times as fast as JSON.
-	Records: func(rows string, columns []dialect.Column) string {
+	Records: func(rows string, columns []sqlrun.Column) string {
 		types := map[string]string{"int": "BIGINT[]", "text": "TEXT[]"}
 		return "unnest(" + engine.Listed(columns,
-			func(c dialect.Column) string { return "CAST(" + rows + "." + c.Name + " AS " + types[c.Kind] + ")" }) +
-			") AS record (" + engine.Listed(columns, func(c dialect.Column) string { return c.Name }) + ")"
+			func(c sqlrun.Column) string { return "CAST(" + rows + "." + c.Name + " AS " + types[c.Kind] + ")" }) +
+			") AS record (" + engine.Listed(columns, func(c sqlrun.Column) string { return c.Name }) + ")"
 	},
 	JoinByKey: func(table string) string { return "JOIN " + table },
 
@@ -90,7 +90,7 @@ var Dialect = &dialect.Dialect{
 	Unknown:   sqlState("42704", "42883", "0A000"),
 	Retryable: sqlState("40001", "40P01"),
 	Unavailable: func(err error) bool {
-		return dialect.ConnectionError(err) || errors.Is(err, pgconn.ErrConnClosed) ||
+		return sqlrun.ConnectionError(err) || errors.Is(err, pgconn.ErrConnClosed) ||
 			sqlState("57P01", "57P02", "57P03", "57P05", "53300", readOnlyState)(err) ||
 			sqlState("08000", "08001", "08003", "08004", "08006", "08P01")(err) // poolers use the class 08
 	},
@@ -144,7 +144,7 @@ func refused(err error) bool {
 	return !slices.Contains([]string{"08", "25", "40", "53", "55", "57", "58"}, e.SQLState()[:2])
 }
 
-func connector(u *url.URL, opt dialect.Options) (driver.Connector, error) {
+func connector(u *url.URL, opt sqlrun.Options) (driver.Connector, error) {
 	cfg, err := pgx.ParseConfig(u.String())
 	if err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func connector(u *url.URL, opt dialect.Options) (driver.Connector, error) {
 		cfg.ValidateConnect = func(ctx context.Context, c *pgconn.PgConn) error {
 			err := validate(ctx, c)
 			if errors.Is(err, pgconn.ErrReadOnlyConnection) || errors.Is(err, pgconn.ErrStandbyConnection) {
-				err = fmt.Errorf("%w: %w", dialect.ErrReadOnly, err)
+				err = fmt.Errorf("%w: %w", sqlrun.ErrReadOnly, err)
 			}
 			return err
 		}
@@ -178,7 +178,7 @@ func connector(u *url.URL, opt dialect.Options) (driver.Connector, error) {
 	return newPoolerConnector(cfg), nil
 }
 
-func check(ctx context.Context, db *dialect.DB) ([]dialect.Finding, error) {
+func check(ctx context.Context, db *sqlrun.DB) ([]sqlrun.Finding, error) {
 	var version int
 	var name, encoding, isolation, path, schema string
 	err := db.Pool().QueryRowContext(ctx, `SELECT CAST(current_setting('server_version_num') AS INT), current_setting('server_version'),
@@ -193,12 +193,12 @@ func check(ctx context.Context, db *dialect.DB) ([]dialect.Finding, error) {
 		return nil, err
 	}
 	pooler, err := poolerFinding(ctx, db.Pool())
-	return append([]dialect.Finding{
+	return append([]sqlrun.Finding{
 		{
 			Subject: "version", OK: version >= 140000, Detail: "PostgreSQL " + name,
 			Advice: "use PostgreSQL 14 or later",
 		},
-		dialect.Writable(readOnly, "connect to the primary (a URL that names all hosts, with target_session_attrs=read-write, finds it), promote this server, or unset default_transaction_read_only"),
+		sqlrun.Writable(readOnly, "connect to the primary (a URL that names all hosts, with target_session_attrs=read-write, finds it), promote this server, or unset default_transaction_read_only"),
 		{
 			Subject: "encoding", OK: encoding == "UTF8", Detail: "server_encoding = " + encoding,
 			Advice: "create the database with ENCODING 'UTF8'",
@@ -213,8 +213,8 @@ func check(ctx context.Context, db *dialect.DB) ([]dialect.Finding, error) {
 
 // searchPathFinding reports whether there is a schema for tables without a schema in their names.
 // current is the first schema of the search_path that exists and may be used, or "".
-func searchPathFinding(own, path, current string) dialect.Finding {
-	f := dialect.Finding{
+func searchPathFinding(own, path, current string) sqlrun.Finding {
+	f := sqlrun.Finding{
 		Subject: "search_path", OK: own != "" || current != "",
 		Advice: "create a schema and grant USAGE on it (CREATE SCHEMA dbcron AUTHORIZATION the_user), or name one that exists: search_path=its_name in the URL",
 	}
@@ -229,7 +229,7 @@ func searchPathFinding(own, path, current string) dialect.Finding {
 	return f
 }
 
-func whyReadOnly(ctx context.Context, on dialect.Execer) (why string, err error) {
+func whyReadOnly(ctx context.Context, on sqlrun.Execer) (why string, err error) {
 	var standby bool
 	var readOnly string
 	err = engine.QueryRow(ctx, on, "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')", nil, &standby, &readOnly)
@@ -247,12 +247,12 @@ func whyReadOnly(ctx context.Context, on dialect.Execer) (why string, err error)
 // statement timeout. The locks belong to a transaction, which a pooler gives to nobody else before it
 // ends. The advisory lock excludes earlier versions, which took no other and may hold a session lock
 // with the same key. The row lock excludes processes without advisory locks.
-func exclusive(ctx context.Context, db *dialect.DB, name, query string) (func(), error) {
-	_, without := db.Lacks(dialect.AdvisoryLocks)
+func exclusive(ctx context.Context, db *sqlrun.DB, name, query string) (func(), error) {
+	_, without := db.Lacks(sqlrun.AdvisoryLocks)
 	if without && query == "" {
 		return nil, errors.New("there are no advisory locks, and no row to lock")
 	}
-	locks := &dialect.SessionLocks{
+	locks := &sqlrun.SessionLocks{
 		Refuse: func(context.Context, *sql.Conn) error { return nil },
 		Try: func(ctx context.Context, c *sql.Conn, name string) (got bool, err error) {
 			if _, err := c.ExecContext(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED"); err != nil {
@@ -280,7 +280,7 @@ func exclusive(ctx context.Context, db *dialect.DB, name, query string) (func(),
 	return locks.Take(ctx, db.Pool(), name)
 }
 
-var session = &dialect.SessionLocks{
+var session = &sqlrun.SessionLocks{
 	Refuse: noSession,
 	Try: func(ctx context.Context, c *sql.Conn, name string) (bool, error) {
 		return engine.QueryBool(ctx, c, "SELECT pg_try_advisory_lock($1)", engine.LockKey(name))
@@ -304,12 +304,12 @@ func noSession(ctx context.Context, c *sql.Conn) error {
 		return err
 	}
 	if standby {
-		return fmt.Errorf("%w: the server is a standby, whose locks its primary does not know; connect to the primary", dialect.ErrNoSessions)
+		return fmt.Errorf("%w: the server is a standby, whose locks its primary does not know; connect to the primary", sqlrun.ErrNoSessions)
 	}
 	is, _, err := behindPooler(ctx, c)
 	if err == nil && is {
 		err = fmt.Errorf("%w: a pooler is between this program and the server, and may give the session to others; connect directly",
-			dialect.ErrNoSessions)
+			sqlrun.ErrNoSessions)
 	}
 	return err
 }
@@ -323,7 +323,7 @@ var pipelineWithout = []string{"enable_seqscan", "enable_bitmapscan", "enable_so
 var pipelineSettings = "SELECT set_config('" + strings.Join(pipelineWithout, "', 'off', true), set_config('") + "', 'off', true)"
 
 // pipeline is a transaction: the server commits at its end.
-func pipeline(ctx context.Context, driverConn any, texts []string, values [][]any, steps []*dialect.Step) (at int, err error) {
+func pipeline(ctx context.Context, driverConn any, texts []string, values [][]any, steps []*sqlrun.Step) (at int, err error) {
 	own, ok := driverConn.(*stdlib.Conn)
 	if !ok {
 		return len(steps), errors.ErrUnsupported
@@ -347,7 +347,7 @@ func pipeline(ctx context.Context, driverConn any, texts []string, values [][]an
 	return len(steps), results.Close()
 }
 
-func runStep(results pgx.BatchResults, step *dialect.Step) error {
+func runStep(results pgx.BatchResults, step *sqlrun.Step) error {
 	if step.Scan == nil {
 		tag, err := results.Exec()
 		step.Changed = tag.RowsAffected()
@@ -358,7 +358,7 @@ func runStep(results pgx.BatchResults, step *dialect.Step) error {
 		return err
 	}
 	defer rows.Close()
-	var row dialect.Row
+	var row sqlrun.Row
 	var binary []bool
 	for rows.Next() {
 		if binary == nil {
@@ -375,7 +375,7 @@ func runStep(results pgx.BatchResults, step *dialect.Step) error {
 }
 
 // copyRows sends rows in binary format.
-func copyRows(ctx context.Context, driverConn any, table string, columns []string, rows dialect.CopyRows) error {
+func copyRows(ctx context.Context, driverConn any, table string, columns []string, rows sqlrun.CopyRows) error {
 	own, ok := driverConn.(*stdlib.Conn)
 	if !ok {
 		return errors.ErrUnsupported
@@ -388,7 +388,7 @@ func copyRows(ctx context.Context, driverConn any, table string, columns []strin
 		}
 		values = rows.Values(at, values[:0])
 		for i, v := range values {
-			if text, ok := v.(dialect.JSON); ok {
+			if text, ok := v.(sqlrun.JSON); ok {
 				values[i] = json.RawMessage(text)
 			}
 		}

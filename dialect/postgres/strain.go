@@ -3,7 +3,7 @@ package postgres
 import (
 	"context"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // What keeps a server from cleaning up after updates and deletes, of which queues have many. Each
@@ -27,9 +27,9 @@ const (
 )
 
 // strain looks for what makes the database slow over time.
-func strain(ctx context.Context, db *dialect.DB) ([]dialect.Finding, error) {
+func strain(ctx context.Context, db *sqlrun.DB) ([]sqlrun.Finding, error) {
 	like := "%" + db.Options().Prefix + "%"
-	return db.Strains(ctx, []dialect.Strain{
+	return db.Strains(ctx, []sqlrun.Strain{
 		{
 			Subject: "snapshots", Query: oldSnapshots, Fine: "no transaction has been open for ten minutes",
 			Advice: "end it (pg_terminate_backend), or have its program commit: until then no dead row can be removed, and claims become slower",

@@ -15,7 +15,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 )
 
-// Tx adapts a transaction of pgx to [dialect.Execer].
+// Tx adapts a transaction of pgx to [sqlrun.Execer].
 func Tx(tx pgx.Tx) dialect.Execer { return pgxTx{tx} }
 
 type pgxTx struct{ tx pgx.Tx }

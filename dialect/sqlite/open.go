@@ -5,9 +5,10 @@ import (
 	"database/sql"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-var only = []*dialect.Dialect{Dialect}
+var only = []*sqlrun.Dialect{Dialect}
 
 // Open connects to the SQLite database that rawURL names, with everything that the SQL relies on, and
 // checks it. The URL is
@@ -17,10 +18,10 @@ var only = []*dialect.Dialect{Dialect}
 // optionally followed by ?dbcron_without=…, a comma-separated list of features to do without: see
 // [dialect.Feature]. The caller must Close the DB.
 func Open(ctx context.Context, rawURL string, opt dialect.Options) (*dialect.DB, error) {
-	return dialect.Open(ctx, only, rawURL, opt)
+	return sqlrun.Open(ctx, only, rawURL, sqlrun.Options(opt))
 }
 
 // Wrap uses a pool of modernc.org/sqlite that the program has. Close leaves the pool open.
 func Wrap(ctx context.Context, pool *sql.DB, opt dialect.Options) (*dialect.DB, error) {
-	return dialect.Wrap(ctx, only, pool, opt)
+	return sqlrun.Wrap(ctx, only, pool, sqlrun.Options(opt))
 }

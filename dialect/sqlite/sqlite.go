@@ -18,13 +18,13 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/dialect/internal/engine"
+	"github.com/dbcron/dbcron/internal/engine"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Dialect is the engine of SQLite from 3.42 on: one file, many processes of one host, one writer at a
 // time.
-var Dialect = &dialect.Dialect{
+var Dialect = &sqlrun.Dialect{
 	Name:    "sqlite",
 	Goose:   "sqlite3",
 	Title:   "SQLite",
@@ -52,9 +52,9 @@ var Dialect = &dialect.Dialect{
 	ShareLocked:     "",
 	AddDuplicate:    engine.AddOnConflict,
 	IgnoreDuplicate: func(string) string { return "ON CONFLICT DO NOTHING" },
-	Records: func(rows string, columns []dialect.Column) string {
+	Records: func(rows string, columns []sqlrun.Column) string {
 		return "(SELECT " + engine.Listed(columns,
-			func(c dialect.Column) string { return "json_extract(value, '$." + c.Name + "') AS " + c.Name }) +
+			func(c sqlrun.Column) string { return "json_extract(value, '$." + c.Name + "') AS " + c.Name }) +
 			" FROM json_each(" + rows + ")) AS record"
 	},
 	JoinByKey: func(table string) string { return "CROSS JOIN " + table }, // whose order SQLite keeps
@@ -90,7 +90,7 @@ var Dialect = &dialect.Dialect{
 	Connector: connector,
 	Check:     check,
 
-	WhyReadOnly: func(ctx context.Context, on dialect.Execer) (string, error) {
+	WhyReadOnly: func(ctx context.Context, on sqlrun.Execer) (string, error) {
 		return "", engine.QueryRow(ctx, on, "SELECT 1", nil, new(int))
 	},
 
@@ -120,7 +120,7 @@ func connectionName(path string) string {
 	return "file:" + path + "?_txlock=immediate&_pragma=busy_timeout(1000)"
 }
 
-func connector(u *url.URL, opt dialect.Options) (driver.Connector, error) {
+func connector(u *url.URL, opt sqlrun.Options) (driver.Connector, error) {
 	path := filePath(u)
 	switch {
 	case path == "":
@@ -165,7 +165,7 @@ func filePath(u *url.URL) string {
 	return u.Host + u.Path // sqlite:///abs and sqlite://rel, as in other tools
 }
 
-func check(ctx context.Context, db *dialect.DB) (found []dialect.Finding, err error) {
+func check(ctx context.Context, db *sqlrun.DB) (found []sqlrun.Finding, err error) {
 	c, err := db.Pool().Conn(ctx)
 	if err != nil {
 		return nil, err
@@ -181,14 +181,14 @@ func check(ctx context.Context, db *dialect.DB) (found []dialect.Finding, err er
 		return nil, err
 	}
 	major, minor := engine.Version(version)
-	writable := dialect.Finding{
+	writable := sqlrun.Finding{
 		Subject: "writable", OK: true, Detail: "the file takes writes",
 		Advice: "check the rights on the file and its folder",
 	}
 	if err := tryWrite(ctx, c); err != nil && !isBusy(err) { // busy: somebody else writes, so writing works
 		writable.OK, writable.Detail = false, err.Error()
 	}
-	return []dialect.Finding{
+	return []sqlrun.Finding{
 		{
 			Subject: "version", OK: major > 3 || major == 3 && minor >= 42, Detail: "SQLite " + version,
 			Advice: "use a modernc.org/sqlite with SQLite 3.42 or later",
@@ -222,7 +222,7 @@ func tryWrite(ctx context.Context, c *sql.Conn) error {
 // exclusive holds BEGIN EXCLUSIVE on an empty database beside the real one, to which the holder writes
 // through other connections. The file stays: removing it would let two in at once. Its journal mode
 // stays, too: changing it takes the lock, and fails while somebody holds it.
-func exclusive(ctx context.Context, db *dialect.DB, name, _ string) (func(), error) {
+func exclusive(ctx context.Context, db *sqlrun.DB, name, _ string) (func(), error) {
 	path, err := file(ctx, db)
 	if err != nil {
 		return nil, err
@@ -243,7 +243,7 @@ func exclusive(ctx context.Context, db *dialect.DB, name, _ string) (func(), err
 	}, nil
 }
 
-var mutex = &dialect.SessionLocks{
+var mutex = &sqlrun.SessionLocks{
 	Refuse: func(context.Context, *sql.Conn) error { return nil },
 	Try: func(ctx context.Context, c *sql.Conn, _ string) (bool, error) {
 		_, err := c.ExecContext(ctx, "BEGIN EXCLUSIVE")
@@ -258,7 +258,7 @@ var mutex = &dialect.SessionLocks{
 	},
 }
 
-func file(ctx context.Context, db *dialect.DB) (string, error) {
+func file(ctx context.Context, db *sqlrun.DB) (string, error) {
 	var seq int
 	var schema, path string
 	err := db.Pool().QueryRowContext(ctx, "PRAGMA database_list").Scan(&seq, &schema, &path)

@@ -41,7 +41,7 @@ func main() {
 }
 
 func count(ctx context.Context, url, name string, times int, guarded bool) error {
-	db, err := engines.Open(ctx, url, dialect.Options{}) // for a pool that you have already: dialect.Wrap
+	db, err := engines.Open(ctx, url, dialect.Options{}) // for a pool that you have already: sqlrun.Wrap
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func main() {
 }
 
 func run(ctx context.Context, url string, orders int) error {
-	db, err := engines.Open(ctx, url, dialect.Options{}) // for a pool that you have already: dialect.Wrap
+	db, err := engines.Open(ctx, url, dialect.Options{}) // for a pool that you have already: sqlrun.Wrap
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 )
 
@@ -90,7 +91,7 @@ func decodeAnswers(text string) []Answer {
 
 // Answers returns some of the newest answers to requests with a queue's jobs, newest first.
 func (s *Endpoints) Answers(ctx context.Context, name string) ([]Answer, error) {
-	found, err := dialect.Select(ctx, &s.db.Session, getAnswers, dialect.Args{"name": name}, scanReport)
+	found, err := sqlrun.Select(ctx, &s.db.Session, getAnswers, sqlrun.Args{"name": name}, scanReport)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
@@ -100,7 +101,7 @@ func (s *Endpoints) Answers(ctx context.Context, name string) ([]Answer, error) 
 // Reports lists the answers of endpoints, by queue, up to limit queues. It includes those that answered
 // within the given time.
 func (s *Endpoints) Reports(ctx context.Context, last time.Duration, limit int) ([]Report, error) {
-	return dialect.Select(ctx, &s.db.Session, listAnswers, dialect.Args{"since": -last.Microseconds(), "limit": limit}, scanReport)
+	return sqlrun.Select(ctx, &s.db.Session, listAnswers, sqlrun.Args{"since": -last.Microseconds(), "limit": limit}, scanReport)
 }
 
 func scanReport(rows *sql.Rows) (r Report, err error) {
@@ -217,10 +218,10 @@ func (r *reporter) report(ctx context.Context) error {
 // the writes of another. If two insert the row at once, one waits for the other, inserts nothing, and
 // drops its answers.
 func (r *reporter) write(ctx context.Context, id int, answers []Answer) error {
-	return r.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	return r.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		var before string
 		stmt := updateAnswers
-		switch err := tx.Get(ctx, lockAnswers, dialect.Args{"queue": id}, &before); {
+		switch err := tx.Get(ctx, lockAnswers, sqlrun.Args{"queue": id}, &before); {
 		case errors.Is(err, sql.ErrNoRows):
 			stmt = insertAnswers
 		case err != nil:
@@ -228,7 +229,7 @@ func (r *reporter) write(ctx context.Context, id int, answers []Answer) error {
 		}
 		text, err := encodeAnswers(merged(answers, decodeAnswers(before)))
 		if err == nil {
-			_, err = tx.Exec(ctx, stmt, dialect.Args{"queue": id, "answers": text})
+			_, err = tx.Exec(ctx, stmt, sqlrun.Args{"queue": id, "answers": text})
 		}
 		return err
 	})

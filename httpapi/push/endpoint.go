@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -103,8 +104,8 @@ func (s *Endpoints) Get(ctx context.Context, name string) (Endpoint, error) {
 	return get(ctx, &s.db.Session, name)
 }
 
-func get(ctx context.Context, on *dialect.Session, name string) (Endpoint, error) {
-	found, err := dialect.Select(ctx, on, getEndpoint, dialect.Args{"name": name}, scanEndpoint)
+func get(ctx context.Context, on *sqlrun.Session, name string) (Endpoint, error) {
+	found, err := sqlrun.Select(ctx, on, getEndpoint, sqlrun.Args{"name": name}, scanEndpoint)
 	if err == nil && len(found) == 0 {
 		err = fmt.Errorf("%w: queue %q has no endpoint", queue.ErrNotFound, name)
 	}
@@ -116,7 +117,7 @@ func get(ctx context.Context, on *dialect.Session, name string) (Endpoint, error
 
 // List lists up to limit endpoints, by queue, whose queues come after a name.
 func (s *Endpoints) List(ctx context.Context, after string, limit int) ([]Endpoint, error) {
-	return dialect.Select(ctx, &s.db.Session, listEndpoints, dialect.Args{"after": after, "limit": limit}, scanEndpoint)
+	return sqlrun.Select(ctx, &s.db.Session, listEndpoints, sqlrun.Args{"after": after, "limit": limit}, scanEndpoint)
 }
 
 // Edit changes or creates the endpoint of an existing queue. Dispatchers begin to send its jobs within
@@ -124,14 +125,14 @@ func (s *Endpoints) List(ctx context.Context, after string, limit int) ([]Endpoi
 // one with a new secret, and may be called more than once. Edit returns [queue.ErrNotFound] if there is
 // no such queue, and [queue.ErrDeleted] if it was deleted.
 func (s *Endpoints) Edit(ctx context.Context, name string, change func(*Endpoint)) (after Endpoint, made bool, err error) {
-	if err := dialect.CheckName(name); err != nil {
+	if err := sqlrun.CheckName(name); err != nil {
 		return after, false, invalid("queue", "%v", err)
 	}
 	secret := NewSecret()
-	err = s.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
+	err = s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		var id int
 		var state string
-		switch err := tx.Get(ctx, lockQueue, dialect.Args{"name": name}, &id, &state); {
+		switch err := tx.Get(ctx, lockQueue, sqlrun.Args{"name": name}, &id, &state); {
 		case errors.Is(err, sql.ErrNoRows):
 			after = usual(secret)
 			change(&after)
@@ -158,7 +159,7 @@ func (s *Endpoints) Edit(ctx context.Context, name string, change func(*Endpoint
 		if err := after.check(); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, stmt, dialect.Args{
+		_, err := tx.Exec(ctx, stmt, sqlrun.Args{
 			"queue": id, "url": after.URL, "format": after.Format, "concurrency": after.Concurrency, "batch": after.Batch,
 			"timeout": duration.Format(after.Timeout),
 			"secret":  after.Secret, "old_secret": after.OldSecret,
@@ -202,13 +203,13 @@ func usual(secret string) Endpoint {
 // Delete removes a queue's endpoint. Its jobs wait for workers; running requests finish. Delete returns
 // [queue.ErrNotFound] if the queue has no endpoint.
 func (s *Endpoints) Delete(ctx context.Context, name string) error {
-	return s.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) error {
-		n, err := tx.Exec(ctx, deleteEndpoint, dialect.Args{"name": name})
+	return s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+		n, err := tx.Exec(ctx, deleteEndpoint, sqlrun.Args{"name": name})
 		if err == nil && n == 0 {
 			err = fmt.Errorf("%w: queue %q has no endpoint", queue.ErrNotFound, name)
 		}
 		if err == nil {
-			_, err = tx.Exec(ctx, deleteAnswers, dialect.Args{"name": name})
+			_, err = tx.Exec(ctx, deleteAnswers, sqlrun.Args{"name": name})
 		}
 		return err
 	})

@@ -19,6 +19,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -475,7 +476,7 @@ func TestWrongEndpoint(t *testing.T) {
 		c, r := client(t, db), receive(t, nil)
 		point(t, db, c, "q", r.URL, nil)
 		set := func(format string) {
-			db.Do(t, `UPDATE {prefix}endpoint SET format = :format`, dialect.Args{"format": format})
+			db.Do(t, `UPDATE {prefix}endpoint SET format = :format`, sqlrun.Args{"format": format})
 		}
 		set("morse")
 		id := enqueue(t, c, queue.Job{})

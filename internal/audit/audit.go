@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Where an act came from.
@@ -58,7 +59,7 @@ type Entry struct {
 func Write(ctx context.Context, db *dialect.DB, e Entry) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
 	defer cancel()
-	_, err := db.Exec(ctx, write, dialect.Args{
+	_, err := db.Exec(ctx, write, sqlrun.Args{
 		"actor": bounded(e.Actor, longestName), "login": bounded(e.Login, 20), "source": bounded(e.Source, 20),
 		"action": bounded(e.Action, longestAction), "object": bounded(e.Object, longestText), "affected": e.Count,
 		"detail": bounded(e.Detail, longestText),
@@ -97,7 +98,7 @@ type Filter struct {
 // List returns entries, newest first. Pass more as Before to continue; it is 0 after the oldest.
 func List(ctx context.Context, db *dialect.DB, f Filter) (all []Entry, more int64, err error) {
 	f.Limit = cmp.Or(f.Limit, 100)
-	args := dialect.Args{
+	args := sqlrun.Args{
 		"actor": bounded(f.Actor, longestName), "action": bounded(f.Action, longestAction), "object": bounded(f.Object, longestText),
 		"before": cmp.Or(max(f.Before, 0), math.MaxInt64), "since": int64(0), "limit": f.Limit + 1,
 	}
@@ -113,7 +114,7 @@ func List(ctx context.Context, db *dialect.DB, f Filter) (all []Entry, more int6
 	case f.Action != "":
 		by = listAction
 	}
-	all, err = dialect.Select(ctx, &db.Session, by, args, scan)
+	all, err = sqlrun.Select(ctx, &db.Session, by, args, scan)
 	if len(all) > f.Limit {
 		all = all[:f.Limit]
 		more = all[f.Limit-1].ID
@@ -131,7 +132,7 @@ func scan(rows *sql.Rows) (e Entry, err error) {
 // All SQL of this package.
 var (
 	// Each act is a row of its own that never changes, so writers never conflict.
-	write = dialect.SQL("audit.write", `
+	write = sqlrun.SQL("audit.write", `
 		INSERT INTO {prefix}audit (done_at, actor, login, source, action, object, affected, detail)
 		VALUES ({now}, :actor, :login, :source, :action, :object, {int :affected}, :detail)`)
 
@@ -146,8 +147,8 @@ var (
 
 // listBy makes a statement that reads backwards along the index that begins with the first column of
 // where, or along the primary key.
-func listBy(name, where string) *dialect.Stmt {
-	return dialect.SQL(name, `
+func listBy(name, where string) *sqlrun.Stmt {
+	return sqlrun.SQL(name, `
 		SELECT id, {us done_at}, actor, login, source, action, object, affected, detail FROM {prefix}audit
 		WHERE `+where+`id < :before AND done_at >= {time :since} ORDER BY id DESC LIMIT :limit`)
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 var must = dbtest.Must
@@ -148,26 +148,26 @@ func TestPlans(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		for part := range 20 {
-			rows := make([]dialect.Args, 1000)
+			rows := make([]sqlrun.Args, 1000)
 			for i := range rows {
 				n := part*1000 + i
-				rows[i] = dialect.Args{
+				rows[i] = sqlrun.Args{
 					"a": fmt.Sprint("actor", n%500), "b": fmt.Sprint("action", n%100),
 					"c": fmt.Sprint("object", n), "at": int64(1_700_000_000_000_000 + n*1_000_000),
 				}
 			}
 			db.Do(t, `INSERT INTO {prefix}audit (done_at, actor, login, source, action, object, affected, detail)
-				VALUES {values rows: ({time :at}, :a, 'token', 'api', :b, :c, 1, '')}`, dialect.Args{"rows": rows})
+				VALUES {values rows: ({time :at}, :a, 'token', 'api', :b, :c, 1, '')}`, sqlrun.Args{"rows": rows})
 		}
 		db.Analyze(t, "audit")
 		conn, err := db.Pool().Conn(t.Context())
 		must(t, err)
 		defer conn.Close()
-		args := dialect.Args{
+		args := sqlrun.Args{
 			"actor": "actor7", "action": "action7", "object": "object7", "before": int64(15_000), "since": int64(0), "limit": 101,
 			"from": int64(1), "to": int64(50),
 		}
-		for _, stmt := range []*dialect.Stmt{list, listActor, listAction, listObject, newestOld, sweep} {
+		for _, stmt := range []*sqlrun.Stmt{list, listActor, listAction, listObject, newestOld, sweep} {
 			if args["since"] = int64(0); stmt == newestOld {
 				args["since"] = int64(-1)
 			}

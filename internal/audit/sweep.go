@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 )
 
@@ -28,15 +29,15 @@ var Usual = Keep{For: 90 * 24 * time.Hour, Max: 1_000_000}
 
 var (
 	// ends reads both ends of the primary key.
-	ends = dialect.SQL("audit.ends", `SELECT COALESCE(MIN(id), 0), COALESCE(MAX(id), 0) FROM {prefix}audit`)
+	ends = sqlrun.SQL("audit.ends", `SELECT COALESCE(MIN(id), 0), COALESCE(MAX(id), 0) FROM {prefix}audit`)
 
 	// newestOld finds the newest entry that is too old, at one end of a range of the index.
-	newestOld = dialect.SQL("audit.newest-old", `
+	newestOld = sqlrun.SQL("audit.newest-old", `
 		SELECT id FROM {prefix}audit WHERE done_at < {now + :since} ORDER BY done_at DESC, id DESC LIMIT 1`)
 
 	// sweep deletes along the primary key. Concurrent daemons delete in the same order: one waits for
 	// the other and finds the rows gone. New rows come after them.
-	sweep = dialect.SQL("audit.sweep", `DELETE FROM {prefix}audit WHERE id >= :from AND id <= :to`)
+	sweep = sqlrun.SQL("audit.sweep", `DELETE FROM {prefix}audit WHERE id >= :from AND id <= :to`)
 )
 
 // Sweep deletes the entries that are not to be kept, and returns how many.
@@ -46,7 +47,7 @@ func Sweep(ctx context.Context, db *dialect.DB, keep Keep) (removed int64, err e
 		return 0, err
 	}
 	if keep.For > 0 {
-		err := db.Get(ctx, newestOld, dialect.Args{"since": -keep.For.Microseconds()}, &upTo)
+		err := db.Get(ctx, newestOld, sqlrun.Args{"since": -keep.For.Microseconds()}, &upTo)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return 0, err
 		}
@@ -55,7 +56,7 @@ func Sweep(ctx context.Context, db *dialect.DB, keep Keep) (removed int64, err e
 		upTo = max(upTo, last-keep.Max)
 	}
 	for from := first; from <= upTo; from += sweepBatch {
-		n, err := db.Exec(ctx, sweep, dialect.Args{"from": from, "to": min(from+sweepBatch-1, upTo)})
+		n, err := db.Exec(ctx, sweep, sqlrun.Args{"from": from, "to": min(from+sweepBatch-1, upTo)})
 		removed += n
 		if err != nil {
 			return removed, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
@@ -79,7 +80,7 @@ func OfDatabase(ctx context.Context, db *dialect.DB, as string) (all []Check, us
 }
 
 // checkOf is a finding of the engine. bad is what it is if it is not OK.
-func checkOf(f dialect.Finding, bad Status) Check {
+func checkOf(f sqlrun.Finding, bad Status) Check {
 	if f.OK {
 		return Check{Name: f.Subject, Status: OK, Detail: f.Detail}
 	}

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi/push"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/queuetest"
 	"github.com/dbcron/dbcron/scheduler"
@@ -32,7 +32,7 @@ func TestEndpoints(t *testing.T) {
 			}
 		}
 		db.Do(t, `UPDATE {prefix}endpoint SET timeout = 'never' WHERE queue_id = (SELECT queue_id FROM {prefix}queue WHERE name = :name)`,
-			dialect.Args{"name": "wrong"})
+			sqlrun.Args{"name": "wrong"})
 		if _, err := c.Enqueue(t.Context(), queue.Job{Queue: "mail", Kind: "x"}); err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/crontab"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -222,7 +223,7 @@ func (e *Explanation) overdue(waits time.Time) bool {
 // adviseDaemons says which daemon is missing.
 func (e *Explanation) adviseDaemons(ctx context.Context, db *dialect.DB, runs []scheduler.Run) error {
 	const shownDaemons = 5
-	busy, err := dialect.Select(ctx, &db.Session, busyInLane, dialect.Args{"lane": e.at.Lane, "limit": shownDaemons},
+	busy, err := sqlrun.Select(ctx, &db.Session, busyInLane, sqlrun.Args{"lane": e.at.Lane, "limit": shownDaemons},
 		func(rows *sql.Rows) (by string, err error) {
 			return by, rows.Scan(&by)
 		})

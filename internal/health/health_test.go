@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/queuetest"
 	"github.com/dbcron/dbcron/scheduler"
@@ -47,7 +47,7 @@ func TestSchedulesAndRuns(t *testing.T) {
 		}
 		for _, name := range []string{"late", "given up"} {
 			db.Do(t, `INSERT INTO {prefix}schedule (name, spec, command, due_at, next_exec) VALUES (:name, '@every 1h', 'true', {now}, {now})`,
-				dialect.Args{"name": name})
+				sqlrun.Args{"name": name})
 		}
 		db.Do(t, `UPDATE {prefix}schedule SET state = 'failed', reason = 'no such zone' WHERE name = 'given up'`, nil)
 		all, next, err := OfSchedules(t.Context(), db.DB, now, 5)
@@ -65,7 +65,7 @@ func TestSchedulesAndRuns(t *testing.T) {
 		for i := range 2 { // two slots, also where the clock has milliseconds only
 			db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at, exec_by, exit_code, error)
 				VALUES ('late', {now + :ago}, 1, 'failed', {now}, {now}, 'host:1:x', 3, 'exit code 3')`,
-				dialect.Args{"ago": -i * 1_000_000})
+				sqlrun.Args{"ago": -i * 1_000_000})
 		}
 		all, err = OfRuns(t.Context(), db.DB, now)
 		wants(t, all, err, "!A run of late failed: 2 times in a day; last: exit code 3; …dbcron schedule output ")
@@ -115,7 +115,7 @@ func TestProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('host:1:x', 'live', {time :until})`,
-			dialect.Args{"until": now.Add(time.Hour).UnixMicro()})
+			sqlrun.Args{"until": now.Add(time.Hour).UnixMicro()})
 		db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('host:2:y', 'lost', {now})`, nil)
 		all, live, err := OfProcesses(t.Context(), db.DB, now)
 		wants(t, all, err, "Process host:2:y was lost")

@@ -8,22 +8,23 @@ import (
 	"strings"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A Use is a purpose for which a database user is created.
 type Use struct {
 	Name   string // one of Purposes
 	To     string // what its rights suffice for
-	Rights dialect.Rights
-	lacks  dialect.Rights
+	Rights sqlrun.Rights
+	lacks  sqlrun.Rights
 }
 
 // secretTables are tables that a read-only user should not read: see docs/grants.md.
 var secretTables = []string{"endpoint", "token"}
 
 // Uses lists what a user's rights may suffice for, smaller ones first.
-func Uses(d *dialect.Dialect) []Use {
-	daemon, looking := DaemonRole.Rights(d), dialect.Rights{}
+func Uses(d *sqlrun.Dialect) []Use {
+	daemon, looking := DaemonRole.Rights(d), sqlrun.Rights{}
 	for table := range daemon {
 		if !slices.Contains(secretTables, table) {
 			looking[table] = []string{"SELECT"}
@@ -79,7 +80,7 @@ func ofRights(ctx context.Context, db *dialect.DB, as string) []Check {
 func isWrite(_, verb string) bool { return verb != "SELECT" }
 
 // size returns the number of rights.
-func size(r dialect.Rights) (n int) {
+func size(r sqlrun.Rights) (n int) {
 	for _, verbs := range r {
 		n += len(verbs)
 	}
@@ -88,7 +89,7 @@ func size(r dialect.Rights) (n int) {
 
 // rightsRows says what the rights suffice for, and what is missing for the user's purpose, as given or as it
 // seems.
-func rightsRows(holds *dialect.Holdings, all []Use, made Use, asked bool) []Check {
+func rightsRows(holds *sqlrun.Holdings, all []Use, made Use, asked bool) []Check {
 	var enough, not []string
 	for _, u := range all {
 		if len(u.lacks) == 0 && holds.Schema == "" {
@@ -133,16 +134,16 @@ func rightsRows(holds *dialect.Holdings, all []Use, made Use, asked bool) []Chec
 }
 
 // both returns the rights that are in a and in b; without returns those of a that are not in b.
-func both(a, b dialect.Rights) dialect.Rights {
+func both(a, b sqlrun.Rights) sqlrun.Rights {
 	return filtered(a, func(table, verb string) bool { return slices.Contains(b[table], verb) })
 }
 
-func without(a, b dialect.Rights) dialect.Rights {
+func without(a, b sqlrun.Rights) sqlrun.Rights {
 	return filtered(a, func(table, verb string) bool { return !slices.Contains(b[table], verb) })
 }
 
-func filtered(a dialect.Rights, keep func(table, verb string) bool) dialect.Rights {
-	kept := dialect.Rights{}
+func filtered(a sqlrun.Rights, keep func(table, verb string) bool) sqlrun.Rights {
+	kept := sqlrun.Rights{}
 	for table, verbs := range a {
 		for _, verb := range verbs {
 			if keep(table, verb) {

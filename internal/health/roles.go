@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A Role is a kind of database user from docs/grants.md. Its rights follow from the statements that its programs
@@ -32,9 +32,9 @@ var (
 const versionStatement = "sqlschema.current"
 
 // Rights returns what the role needs on an engine.
-func (r Role) Rights(d *dialect.Dialect) dialect.Rights {
-	rights := dialect.Rights{}
-	for _, s := range dialect.Statements() {
+func (r Role) Rights(d *sqlrun.Dialect) sqlrun.Rights {
+	rights := sqlrun.Rights{}
+	for _, s := range sqlrun.Statements() {
 		if r.Sends(s.Name) {
 			rights.Add(s, d)
 		}
@@ -43,7 +43,7 @@ func (r Role) Rights(d *dialect.Dialect) dialect.Rights {
 }
 
 // Grants returns the statements that grant a user rights on tables with the prefix, ordered by table name.
-func Grants(rights dialect.Rights, prefix, user string) (all []string) {
+func Grants(rights sqlrun.Rights, prefix, user string) (all []string) {
 	for _, table := range slices.Sorted(maps.Keys(rights)) {
 		all = append(all, fmt.Sprintf("GRANT %s ON %s%s TO %s;", strings.Join(rights[table], ", "), prefix, table, user))
 	}

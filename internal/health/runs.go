@@ -8,34 +8,35 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
 // Statements for what is shown of a schedule's runs beyond package scheduler. They are read-only, and each uses an index.
 var (
 	// runsOfSlot reads the attempts at a slot.
-	runsOfSlot = dialect.SQL("health.runs-of-slot", `
+	runsOfSlot = sqlrun.SQL("health.runs-of-slot", `
 		SELECT `+runColumns+`, output FROM {prefix}run
 		WHERE schedule = :name AND due_at = {time :due} ORDER BY attempt`)
 
 	// newestRuns and openRuns omit the output, which may be long, except for runs that have enqueued a job:
 	// it names the job.
-	newestRuns = dialect.SQL("health.newest-runs", `
+	newestRuns = sqlrun.SQL("health.newest-runs", `
 		SELECT `+runColumns+`, CASE WHEN lane LIKE '% job' THEN output ELSE '' END FROM {prefix}run
 		WHERE schedule = :name ORDER BY due_at DESC, attempt DESC LIMIT :limit`)
 
 	// A range with two ends, for the reason given in package scheduler.
-	openRuns = dialect.SQL("health.open-runs", `
+	openRuns = sqlrun.SQL("health.open-runs", `
 		SELECT `+runColumns+`, '' FROM {prefix}run
 		WHERE schedule = :name AND next_exec > {time 0} AND next_exec < {time 253402300799000000}
 		ORDER BY due_at, attempt LIMIT :limit`)
 
 	// planOf reads when a schedule may be claimed, and its lane.
-	planOf = dialect.SQL("health.plan-of", `
+	planOf = sqlrun.SQL("health.plan-of", `
 		SELECT COALESCE({us next_exec}, 0), lane, {us {now}} FROM {prefix}schedule WHERE name = :name`)
 
 	// busyInLane lists daemons with open runs in a lane.
-	busyInLane = dialect.SQL("health.busy-in-lane", `
+	busyInLane = sqlrun.SQL("health.busy-in-lane", `
 		SELECT DISTINCT exec_by FROM {prefix}run
 		WHERE lane = :lane AND next_exec > {now} AND state = 'running' ORDER BY exec_by LIMIT :limit`)
 )
@@ -44,8 +45,8 @@ const runColumns = `id, schedule, {us due_at}, attempt, cause, state, COALESCE({
 			COALESCE({us next_exec}, 0), COALESCE({us started_at}, 0), COALESCE({us finished_at}, 0), COALESCE(exit_code, -1),
 			error, COALESCE(cancel, '')`
 
-func selectRuns(ctx context.Context, db *dialect.DB, stmt *dialect.Stmt, args dialect.Args) ([]scheduler.Run, error) {
-	return dialect.Select(ctx, &db.Session, stmt, args, func(rows *sql.Rows) (r scheduler.Run, err error) {
+func selectRuns(ctx context.Context, db *dialect.DB, stmt *sqlrun.Stmt, args sqlrun.Args) ([]scheduler.Run, error) {
+	return sqlrun.Select(ctx, &db.Session, stmt, args, func(rows *sql.Rows) (r scheduler.Run, err error) {
 		var due, to, next, started, finished int64
 		err = rows.Scan(&r.ID, &r.Schedule, &due, &r.Attempt, &r.Cause, &r.State, &to, &r.Slots, &r.By, &r.Fence,
 			&next, &started, &finished, &r.ExitCode, &r.Error, &r.Cancel, &r.Output)
@@ -68,7 +69,7 @@ func LookUp(ctx context.Context, db *dialect.DB, name string) (s scheduler.Sched
 		return s, at, err
 	}
 	var next, now int64
-	err = db.Get(ctx, planOf, dialect.Args{"name": name}, &next, &at.Lane, &now)
+	err = db.Get(ctx, planOf, sqlrun.Args{"name": name}, &next, &at.Lane, &now)
 	if errors.Is(err, sql.ErrNoRows) { // deleted meanwhile
 		err = fmt.Errorf("%w: %s", scheduler.ErrNotFound, name)
 	}
@@ -89,16 +90,16 @@ func Ended(r *scheduler.Run) bool { return r.Next.IsZero() }
 
 // OpenRuns lists runs of a schedule that have not ended, the oldest slot first.
 func OpenRuns(ctx context.Context, db *dialect.DB, name string, limit int) ([]scheduler.Run, error) {
-	return selectRuns(ctx, db, openRuns, dialect.Args{"name": name, "limit": limit})
+	return selectRuns(ctx, db, openRuns, sqlrun.Args{"name": name, "limit": limit})
 }
 
 // NewestRuns lists runs of a schedule, the newest slot first, without output but for those that
 // have enqueued a job.
 func NewestRuns(ctx context.Context, db *dialect.DB, name string, limit int) ([]scheduler.Run, error) {
-	return selectRuns(ctx, db, newestRuns, dialect.Args{"name": name, "limit": limit})
+	return selectRuns(ctx, db, newestRuns, sqlrun.Args{"name": name, "limit": limit})
 }
 
 // RunsOfSlot lists the attempts at a slot, the first one first.
 func RunsOfSlot(ctx context.Context, db *dialect.DB, name string, due time.Time) ([]scheduler.Run, error) {
-	return selectRuns(ctx, db, runsOfSlot, dialect.Args{"name": name, "due": due.UnixMicro()})
+	return selectRuns(ctx, db, runsOfSlot, sqlrun.Args{"name": name, "due": due.UnixMicro()})
 }

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -38,7 +38,7 @@ type present struct{ notices, queue, look bool }
 
 func (n *Notifier) glance(ctx context.Context) (p present, err error) {
 	var notices, there, fresh int
-	args := dialect.Args{"queue": Queue, "ago": -lookEvery.Microseconds()}
+	args := sqlrun.Args{"queue": Queue, "ago": -lookEvery.Microseconds()}
 	err = n.db.Get(ctx, glance, args, &notices, &there, &fresh)
 	return present{notices > 0, there > 0, fresh == 0}, err
 }
@@ -76,7 +76,7 @@ func (n *Notifier) gather(ctx context.Context, wait bool) error {
 	}
 	for tries := 0; ; tries++ {
 		var wake func()
-		err := n.db.ShortTx(ctx, func(ctx context.Context, tx *dialect.Session) (err error) {
+		err := n.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) (err error) {
 			wake, err = n.gatherIn(ctx, tx, wait)
 			return err
 		})
@@ -91,7 +91,7 @@ func (n *Notifier) gather(ctx context.Context, wait bool) error {
 	}
 }
 
-func (n *Notifier) gatherIn(ctx context.Context, tx *dialect.Session, wait bool) (wake func(), err error) {
+func (n *Notifier) gatherIn(ctx context.Context, tx *sqlrun.Session, wait bool) (wake func(), err error) {
 	var target string
 	if err := tx.Get(ctx, lockBook, nil, &target); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (n *Notifier) gatherIn(ctx context.Context, tx *dialect.Session, wait bool)
 		defaults = 1
 	}
 	var now int64
-	all, err := dialect.Select(ctx, tx, pending, dialect.Args{"defaults": defaults, "limit": mostPending},
+	all, err := sqlrun.Select(ctx, tx, pending, sqlrun.Args{"defaults": defaults, "limit": mostPending},
 		func(rows *sql.Rows) (x notice, err error) {
 			return x, rows.Scan(&x.Subject, &x.Name, &x.Problem, &x.Detail, &x.target, &x.Run, &x.Due, &x.Times, &x.Begun, &x.Last,
 				&x.tell, &x.told, &x.well, &x.toldTo, &now)
@@ -145,7 +145,7 @@ type tally struct {
 }
 
 // limits reads the tallies of the targets of all groups.
-func (n *Notifier) limits(ctx context.Context, tx *dialect.Session, groups map[string][]notice) (map[string]*tally, error) {
+func (n *Notifier) limits(ctx context.Context, tx *sqlrun.Session, groups map[string][]notice) (map[string]*tally, error) {
 	all := map[string]*tally{}
 	for to := range groups {
 		for _, target := range strings.Fields(to) {
@@ -153,7 +153,7 @@ func (n *Notifier) limits(ctx context.Context, tx *dialect.Session, groups map[s
 		}
 	}
 	for part := range slices.Chunk(slices.Sorted(maps.Keys(all)), namesAtOnce) {
-		_, err := dialect.Select(ctx, tx, sentTo, dialect.Args{"targets": part}, func(rows *sql.Rows) (target string, err error) {
+		_, err := sqlrun.Select(ctx, tx, sentTo, sqlrun.Args{"targets": part}, func(rows *sql.Rows) (target string, err error) {
 			t := tally{known: true}
 			err = rows.Scan(&target, &t.last, &t.hour, &t.sent)
 			if all[target] != nil {
@@ -184,7 +184,7 @@ func (n *Notifier) ripe(group []notice, targets []string, limits map[string]*tal
 }
 
 // tell makes the messages of a group, one per target, and updates its rows.
-func (n *Notifier) tell(ctx context.Context, tx *dialect.Session, group []notice, targets []string,
+func (n *Notifier) tell(ctx context.Context, tx *sqlrun.Session, group []notice, targets []string,
 	limits map[string]*tally, now int64,
 ) (jobs []queue.Job, err error) {
 	m := Message{At: now}
@@ -205,10 +205,10 @@ func (n *Notifier) tell(ctx context.Context, tx *dialect.Session, group []notice
 		}
 	}
 	to := strings.Join(targets, " ")
-	for stmt, bySubject := range map[*dialect.Stmt]map[string][]string{told: news, over: ended} {
+	for stmt, bySubject := range map[*sqlrun.Stmt]map[string][]string{told: news, over: ended} {
 		for subject, names := range bySubject {
 			for part := range slices.Chunk(names, namesAtOnce) {
-				if _, err := tx.Exec(ctx, stmt, dialect.Args{"subject": subject, "names": part, "to": to}); err != nil {
+				if _, err := tx.Exec(ctx, stmt, sqlrun.Args{"subject": subject, "names": part, "to": to}); err != nil {
 					return nil, err
 				}
 			}
@@ -231,7 +231,7 @@ func (n *Notifier) tell(ctx context.Context, tx *dialect.Session, group []notice
 }
 
 // add counts a message.
-func (t *tally) add(ctx context.Context, tx *dialect.Session, target string, now int64) error {
+func (t *tally) add(ctx context.Context, tx *sqlrun.Session, target string, now int64) error {
 	stmt := count
 	switch {
 	case !t.known:
@@ -241,7 +241,7 @@ func (t *tally) add(ctx context.Context, tx *dialect.Session, target string, now
 	}
 	t.sent++
 	t.last, t.known = now, true
-	_, err := tx.Exec(ctx, stmt, dialect.Args{"target": target, "hour": t.hour, "sent": t.sent})
+	_, err := tx.Exec(ctx, stmt, sqlrun.Args{"target": target, "hour": t.hour, "sent": t.sent})
 	return err
 }
 

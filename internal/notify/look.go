@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/targets"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
@@ -27,7 +27,7 @@ func (n *Notifier) mayLook(ctx context.Context) (bool, error) {
 	if _, err := n.db.Exec(ctx, openBook, nil); err != nil {
 		return false, err
 	}
-	rows, err := n.db.Exec(ctx, takeLook, dialect.Args{"ago": -lookEvery.Microseconds()})
+	rows, err := n.db.Exec(ctx, takeLook, sqlrun.Args{"ago": -lookEvery.Microseconds()})
 	return rows == 1, err
 }
 
@@ -39,7 +39,7 @@ func (n *Notifier) look(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := n.db.Exec(ctx, forget, dialect.Args{"day": -(24 * time.Hour).Microseconds()})
+	_, err := n.db.Exec(ctx, forget, sqlrun.Args{"day": -(24 * time.Hour).Microseconds()})
 	return err
 }
 
@@ -48,11 +48,11 @@ func (n *Notifier) lookForRecovered(ctx context.Context) error {
 		name  string
 		times int64
 	}
-	found, err := dialect.Select(ctx, &n.db.Session, recovered, dialect.Args{"limit": mostRecovered}, func(rows *sql.Rows) (r row, err error) {
+	found, err := sqlrun.Select(ctx, &n.db.Session, recovered, sqlrun.Args{"limit": mostRecovered}, func(rows *sql.Rows) (r row, err error) {
 		return r, rows.Scan(&r.name, &r.times)
 	})
 	for _, r := range found {
-		if _, err := n.db.Exec(ctx, well, dialect.Args{"subject": "schedule", "name": r.name, "times": r.times}); err != nil {
+		if _, err := n.db.Exec(ctx, well, sqlrun.Args{"subject": "schedule", "name": r.name, "times": r.times}); err != nil {
 			return err
 		}
 	}
@@ -93,7 +93,7 @@ type subjectOf struct{ subject, name string }
 // lookAtQueues finds dead letters and queues that lag behind.
 func (n *Notifier) lookAtQueues(ctx context.Context) error {
 	all := map[subjectOf]known{}
-	_, err := dialect.Select(ctx, &n.db.Session, ofQueues, nil, func(rows *sql.Rows) (of subjectOf, err error) {
+	_, err := sqlrun.Select(ctx, &n.db.Session, ofQueues, nil, func(rows *sql.Rows) (of subjectOf, err error) {
 		is := known{there: true}
 		err = rows.Scan(&of.subject, &of.name, &is.times, &is.target, &is.isWell, &is.told)
 		all[of] = is
@@ -166,7 +166,7 @@ func (n *Notifier) lookAtQueue(ctx context.Context, q *queue.Queue, dead, behind
 // have changed since the trouble was noted: who was told stays, and who was not told yet is replaced.
 func (n *Notifier) noteQueue(ctx context.Context, subject string, q *queue.Queue, detail string, times int64, was known) (err error) {
 	own, nobody := targets.Own(q.Notify)
-	args := dialect.Args{
+	args := sqlrun.Args{
 		"subject": subject, "name": q.Name, "detail": detail, "target": own, "times": times, "was": was.times, "tell": 0,
 	}
 	if times > was.times || was.isWell {

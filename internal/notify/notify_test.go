@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 )
@@ -104,7 +105,7 @@ func TestManyFailuresShareAMessage(t *testing.T) {
 			t.Helper()
 			for i := from; i < to; i++ {
 				s := scheduler.Schedule{Name: fmt.Sprintf("s%03d", i), Command: "x"}
-				must(t, db.ShortTx(t.Context(), func(ctx ctx, tx *dialect.Session) error { return scheduler.NoteLate(ctx, tx, &s, "nobody") }))
+				must(t, db.ShortTx(t.Context(), func(ctx ctx, tx *sqlrun.Session) error { return scheduler.NoteLate(ctx, tx, &s, "nobody") }))
 			}
 		}
 		sick(0, 250)
@@ -171,7 +172,7 @@ func TestTwoDaemonsTellOnce(t *testing.T) {
 			making.Go(func() {
 				for i := range each {
 					s := scheduler.Schedule{Name: fmt.Sprintf("s%d-%d", d, i)}
-					err := n.db.ShortTx(t.Context(), func(ctx ctx, tx *dialect.Session) error { return scheduler.NoteLate(ctx, tx, &s, "nobody") })
+					err := n.db.ShortTx(t.Context(), func(ctx ctx, tx *sqlrun.Session) error { return scheduler.NoteLate(ctx, tx, &s, "nobody") })
 					if err = errors.Join(err, n.gather(t.Context(), true)); err != nil {
 						t.Error(err)
 					}
@@ -376,11 +377,11 @@ func TestQueuesWithTargetsOfTheirOwn(t *testing.T) {
 // A queue's own targets are told also where there are more queues than are looked at for the daemons' targets.
 func TestTargetsOfTheLastQueue(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
-		rows := make([]dialect.Args, queuesAtOnce)
+		rows := make([]sqlrun.Args, queuesAtOnce)
 		for i := range rows {
-			rows[i] = dialect.Args{"name": fmt.Sprintf("q%04d", i)}
+			rows[i] = sqlrun.Args{"name": fmt.Sprintf("q%04d", i)}
 		}
-		db.Do(t, `INSERT INTO {prefix}queue (name) VALUES {values rows: (:name)}`, dialect.Args{"rows": rows})
+		db.Do(t, `INSERT INTO {prefix}queue (name) VALUES {values rows: (:name)}`, sqlrun.Args{"rows": rows})
 		c, err := queue.New(db.DB, queue.Options{Logger: quiet()})
 		must(t, err)
 		_, err = c.Edit(t.Context(), "z", func(q *queue.Queue) { q.Notify = "ada@example.org" })

@@ -1,6 +1,6 @@
 package notify
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // This file holds all SQL of the package.
 //
@@ -10,46 +10,46 @@ import "github.com/dbcron/dbcron/dialect"
 var (
 	// glance reads whether something is to be told, whether there are messages, and whether it is time
 	// to look again.
-	glance = dialect.SQL("notify.glance", `
+	glance = sqlrun.SQL("notify.glance", `
 		SELECT (SELECT COUNT(*) FROM (SELECT name FROM {prefix}notice WHERE tell_at <= {now} LIMIT 1) AS pending),
 			(SELECT COUNT(*) FROM {prefix}queue WHERE name = :queue AND state <> 'deleted'),
 			(SELECT COUNT(*) FROM {prefix}notice_target WHERE target = '' AND sent_at > {now + :ago})`)
 
 	// openBook inserts the row that serializes gathering; the key decides who inserts it.
-	openBook = dialect.SQL("notify.open-book", `
+	openBook = sqlrun.SQL("notify.open-book", `
 		INSERT INTO {prefix}notice_target (target, sent_at, hour_at, sent) VALUES ('', {time 0}, {time 0}, 0) {ignore_duplicate target}`)
 
 	// takeLook lets one daemon look per period: the number of changed rows decides.
-	takeLook = dialect.SQL("notify.take-look", `
+	takeLook = sqlrun.SQL("notify.take-look", `
 		UPDATE {prefix}notice_target SET sent_at = {now}, sent = sent + 1 WHERE target = '' AND sent_at <= {now + :ago}`)
 
-	lockBook = dialect.SQL("notify.lock-book", `SELECT target FROM {prefix}notice_target WHERE target = '' {locked}`)
+	lockBook = sqlrun.SQL("notify.lock-book", `SELECT target FROM {prefix}notice_target WHERE target = '' {locked}`)
 
 	// pending locks what is to be told. :defaults = 0 omits what has no targets of its own.
-	pending = dialect.SQL("notify.pending", `
+	pending = sqlrun.SQL("notify.pending", `
 		SELECT subject, name, problem, detail, target, run_id, COALESCE({us due_at}, 0), times, {us begun_at}, {us last_at},
 			{us tell_at}, COALESCE({us told_at}, 0), COALESCE({us well_at}, 0), told_to, {us {now}}
 		FROM {prefix}notice WHERE tell_at <= {now} AND ({int :defaults} = 1 OR target <> '' OR told_to <> '')
 		ORDER BY tell_at LIMIT :limit {locked}`)
 
-	sentTo = dialect.SQL("notify.sent-to", `
+	sentTo = sqlrun.SQL("notify.sent-to", `
 		SELECT target, {us sent_at}, {us hour_at}, sent FROM {prefix}notice_target WHERE target IN (:targets)`)
 
 	// count and countFirst: only the daemon that has locked the book writes there.
-	count = dialect.SQL("notify.count", `
+	count = sqlrun.SQL("notify.count", `
 		UPDATE {prefix}notice_target SET sent_at = {now}, hour_at = {time :hour}, sent = :sent WHERE target = :target`)
 
-	countFirst = dialect.SQL("notify.count-first", `
+	countFirst = sqlrun.SQL("notify.count-first", `
 		INSERT INTO {prefix}notice_target (target, sent_at, hour_at, sent) VALUES (:target, {now}, {now}, 1)`)
 
 	// told and over change rows that the transaction has locked.
-	told = dialect.SQL("notify.told", `
+	told = sqlrun.SQL("notify.told", `
 		UPDATE {prefix}notice SET told_at = {now}, told_to = :to, tell_at = NULL WHERE subject = :subject AND name IN (:names)`)
 
-	over = dialect.SQL("notify.over", `DELETE FROM {prefix}notice WHERE subject = :subject AND name IN (:names)`)
+	over = sqlrun.SQL("notify.over", `DELETE FROM {prefix}notice WHERE subject = :subject AND name IN (:names)`)
 
 	// recovered finds schedules with a run that ended well after the newest failure.
-	recovered = dialect.SQL("notify.recovered", `
+	recovered = sqlrun.SQL("notify.recovered", `
 		SELECT n.name, n.times FROM {prefix}notice AS n
 		WHERE n.subject = 'schedule' AND n.well_at IS NULL AND EXISTS (
 			SELECT 1 FROM {prefix}run AS r WHERE r.schedule = n.name AND r.due_at >= n.due_at AND r.state = 'ok'
@@ -57,33 +57,33 @@ var (
 		LIMIT :limit`)
 
 	// well records a recovery, unless there was another failure since.
-	well = dialect.SQL("notify.well", `
+	well = sqlrun.SQL("notify.well", `
 		UPDATE {prefix}notice SET well_at = {now}, tell_at = {now}
 		WHERE subject = :subject AND name = :name AND times = :times AND well_at IS NULL`)
 
 	// forget deletes troubles that nobody was told about for a day, and told troubles of deleted
 	// schedules.
-	forget = dialect.SQL("notify.forget", `
+	forget = sqlrun.SQL("notify.forget", `
 		DELETE FROM {prefix}notice WHERE subject = 'schedule' AND (
 			told_at IS NULL AND well_at IS NOT NULL AND last_at < {now + :day}
 			OR told_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {prefix}schedule AS s WHERE s.name = {prefix}notice.name))`)
 
 	// ofQueues reads the known troubles of queues.
-	ofQueues = dialect.SQL("notify.of-queues", `
+	ofQueues = sqlrun.SQL("notify.of-queues", `
 		SELECT subject, name, times, target, well_at IS NOT NULL, told_at IS NOT NULL FROM {prefix}notice WHERE subject IN ('dead', 'behind')`)
 
 	// noteQueue and worse: first the key decides, and then the number.
-	noteQueue = dialect.SQL("notify.note-queue", `
+	noteQueue = sqlrun.SQL("notify.note-queue", `
 		INSERT INTO {prefix}notice (subject, name, problem, detail, target, run_id, times, begun_at, last_at, tell_at)
 		VALUES (:subject, :name, :subject, :detail, :target, 0, :times, {now}, {now}, {now}) {ignore_duplicate name}`)
 
-	worse = dialect.SQL("notify.worse", `
+	worse = sqlrun.SQL("notify.worse", `
 		UPDATE {prefix}notice SET times = :times, detail = :detail, target = :target, last_at = {now}, well_at = NULL,
 			tell_at = CASE WHEN {int :tell} = 1 THEN {now} ELSE tell_at END
 		WHERE subject = :subject AND name = :name AND times = :was`)
 
 	// unwanted deletes a trouble about which nobody is to be told any more, unless somebody was told meanwhile, who
 	// will be told of the recovery. A daemon that is telling it has locked the row.
-	unwanted = dialect.SQL("notify.unwanted", `
+	unwanted = sqlrun.SQL("notify.unwanted", `
 		DELETE FROM {prefix}notice WHERE subject = :subject AND name = :name AND told_at IS NULL`)
 )

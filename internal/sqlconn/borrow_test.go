@@ -5,9 +5,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlconn"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A borrowed connection is the pool's, is kept out of it, and goes back. In the place of one
@@ -30,23 +30,23 @@ func TestBorrow(t *testing.T) {
 			}
 		}
 		inUse(2)
-		one := dialect.Unlisted(`SELECT 1 AS n`)
+		one := sqlrun.Unlisted(`SELECT 1 AS n`)
 		for range 3 {
 			var n int
 			if err := over.Get(t.Context(), one, nil, &n); err != nil || n != 1 {
 				t.Fatalf("got %d, %v", n, err)
 			}
-			if err := over.Pipeline(t.Context(), &dialect.Step{
+			if err := over.Pipeline(t.Context(), &sqlrun.Step{
 				Stmt: one,
-				Scan: func(row *dialect.Row) error { n = int(row.Int(0)); return nil },
+				Scan: func(row *sqlrun.Row) error { n = int(row.Int(0)); return nil },
 			}); err != nil || n != 1 {
 				t.Fatalf("in a pipeline: got %d, %v", n, err)
 			}
-			err := over.Tx(t.Context(), func(ctx context.Context, tx *dialect.Session) error { return tx.Get(ctx, one, nil, &n) })
+			err := over.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error { return tx.Get(ctx, one, nil, &n) })
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := over.Get(t.Context(), dialect.Unlisted(`SELECT 1 AS broken`), nil, &n); !errors.Is(err, dbtest.ErrBroken) {
+			if err := over.Get(t.Context(), sqlrun.Unlisted(`SELECT 1 AS broken`), nil, &n); !errors.Is(err, dbtest.ErrBroken) {
 				t.Fatalf("got %v", err)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // DB returns a database of the test's own, with dbcron's tables, in SQLite: a file that
-// is removed at the end of the test. Of another engine, make one with [dialect.Open] and
+// is removed at the end of the test. Of another engine, make one with [sqlrun.Open] and
 // [sqlschema.Migrate].
 func DB(t testing.TB) *dialect.DB {
 	t.Helper()

@@ -1,9 +1,9 @@
 package store
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // Tell does not wait for the disk, which would keep inserts waiting for it.
-var Tell = dialect.PerDialect("queue.tell", func(d *dialect.Dialect) string {
+var Tell = sqlrun.PerDialect("queue.tell", func(d *sqlrun.Dialect) string {
 	if d.Notify == nil {
 		return "SELECT 1"
 	}

@@ -4,20 +4,20 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // NewBlocks makes blocks of a queue that is locked.
-func NewBlocks(ctx context.Context, tx *dialect.Session, queue, first, n, generation int, fifo bool) error {
+func NewBlocks(ctx context.Context, tx *sqlrun.Session, queue, first, n, generation int, fifo bool) error {
 	is := "no"
 	if fifo {
 		is = "yes"
 	}
-	rows := make([]dialect.Args, n)
+	rows := make([]sqlrun.Args, n)
 	for i := range rows {
-		rows[i] = dialect.Args{"queue": queue, "divided": first + i, "generation": generation, "fifo": is}
+		rows[i] = sqlrun.Args{"queue": queue, "divided": first + i, "generation": generation, "fifo": is}
 	}
-	_, err := tx.Exec(ctx, CreateBlocks, dialect.Args{"rows": rows})
+	_, err := tx.Exec(ctx, CreateBlocks, sqlrun.Args{"rows": rows})
 	return err
 }
 
@@ -50,7 +50,7 @@ func ScanBlock(rows *sql.Rows) (r BlockRow, err error) {
 
 // Blocks of queues, and who has leased them.
 var (
-	ListBlocks = dialect.SQL("queue.blocks", `
+	ListBlocks = sqlrun.SQL("queue.blocks", `
 		SELECT b.divided, b.generation, b.state, b.lock_by, b.fence, b.batch, b.suspects, COALESCE({us b.lock_at}, 0),
 			CASE WHEN n.state = 'live' THEN 1 ELSE 0 END, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END, CASE WHEN n.state = 'gone' THEN 1 ELSE 0 END,
 			CASE WHEN b.fifo = 'yes' THEN 1 ELSE 0 END, b.for_kind
@@ -60,7 +60,7 @@ var (
 	// TakeBlock leases a block that is free, or whose holder is not live. The fence is
 	// what the taker saw: one of several takers finds it. One whose holder has left as
 	// it should is not under suspicion.
-	TakeBlock = dialect.SQL("queue.take", `
+	TakeBlock = sqlrun.SQL("queue.take", `
 		UPDATE {prefix}queue_block
 		SET suspects = CASE WHEN state = 'FREE' OR {int :left} = 1 THEN 0 ELSE suspects + 1 END, state = 'LEASED', lock_by = :node, lock_at = {now}, batch = :batch, fence = fence + 1
 		WHERE queue_id = :queue AND divided = :divided AND fence = :fence
@@ -68,32 +68,32 @@ var (
 
 	// HandOverBlock frees a block, and says for which kind of job in it that is. Who takes it goes
 	// by that, and nothing depends on it but how soon the job begins.
-	HandOverBlock = dialect.SQL("queue.hand-over", `
+	HandOverBlock = sqlrun.SQL("queue.hand-over", `
 		UPDATE {prefix}queue_block SET state = 'FREE', for_kind = :kind WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node`)
 
 	// TrustBlock ends the suspicion that a job of the block has ended its worker.
-	TrustBlock = dialect.SQL("queue.trust", `
+	TrustBlock = sqlrun.SQL("queue.trust", `
 		UPDATE {prefix}queue_block SET suspects = 0 WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node`)
 
 	// StillMine is read last in a transaction that moves jobs of a block: taking the
 	// block waits for it, or was before it.
-	StillMine = dialect.SQL("queue.still-mine", `
+	StillMine = sqlrun.SQL("queue.still-mine", `
 		SELECT fence FROM {prefix}queue_block WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node {share_locked}`)
 
 	// DrainedBlocks tells whether a generation of blocks has no job left, and how long the
 	// one after it has been there.
-	DrainedBlocks = dialect.SQL("queue.drained", `
+	DrainedBlocks = sqlrun.SQL("queue.drained", `
 		SELECT CASE WHEN `+anyIn("job")+` OR `+anyIn("job_delayed")+` OR `+anyIn("job_running")+` THEN 0 ELSE 1 END,
 			(SELECT {us {now}} - {us MIN(insert_time)} FROM {prefix}queue_block WHERE queue_id = :queue AND generation > :generation)`)
 
 	// RetireBlocks removes the blocks of a generation that is drained. A job that comes late
 	// all the same is found by strays.
-	RetireBlocks = dialect.SQL("queue.retire", `
+	RetireBlocks = sqlrun.SQL("queue.retire", `
 		DELETE FROM {prefix}queue_block WHERE queue_id = :queue AND generation = :generation`)
 
 	// StrayBlocks finds the first block with jobs in each of some gaps between the blocks
 	// that there are.
-	StrayBlocks = dialect.SQL("queue.strays", `SELECT `+firstBetween("job")+`, `+firstBetween("job_delayed")+
+	StrayBlocks = sqlrun.SQL("queue.strays", `SELECT `+firstBetween("job")+`, `+firstBetween("job_delayed")+
 		` FROM {records gaps: above int, below int}`)
 )
 

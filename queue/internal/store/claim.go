@@ -1,26 +1,26 @@
 package store
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // What other processes have given out.
 var (
 	// ClaimHolds is read last in a transaction about jobs that another process has given
 	// out: see above. That the block is leased tells it from one that was handed over.
-	ClaimHolds = dialect.SQL("queue.claim-holds", `
+	ClaimHolds = sqlrun.SQL("queue.claim-holds", `
 		SELECT fence FROM {prefix}queue_block
 		WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node AND state = 'LEASED'
 			AND EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live' AND n.expire_at > {now}) {share_locked}`)
 
-	NodeLives = dialect.SQL("queue.node-lives", `SELECT name FROM {prefix}node WHERE name = :node AND state = 'live' AND expire_at > {now}`)
+	NodeLives = sqlrun.SQL("queue.node-lives", `SELECT name FROM {prefix}node WHERE name = :node AND state = 'live' AND expire_at > {now}`)
 
-	ClaimedReady   = dialect.SQL("queue.claimed-ready", `SELECT `+claimed+`, 0, 0 FROM {prefix}job WHERE priority = :priority AND `+these)
-	ClaimedDelayed = dialect.SQL("queue.claimed-delayed", `SELECT `+claimed+`, attempt, crashes FROM {prefix}job_delayed WHERE `+these)
-	ClaimedRunning = dialect.SQL("queue.claimed-running", `SELECT `+claimed+`, attempt - 1, crashes FROM {prefix}job_running WHERE `+
+	ClaimedReady   = sqlrun.SQL("queue.claimed-ready", `SELECT `+claimed+`, 0, 0 FROM {prefix}job WHERE priority = :priority AND `+these)
+	ClaimedDelayed = sqlrun.SQL("queue.claimed-delayed", `SELECT `+claimed+`, attempt, crashes FROM {prefix}job_delayed WHERE `+these)
+	ClaimedRunning = sqlrun.SQL("queue.claimed-running", `SELECT `+claimed+`, attempt - 1, crashes FROM {prefix}job_running WHERE `+
 		these+` AND lock_by = :node`)
 )
 
 // AttemptsDelayed tells how many attempts delayed jobs have had, whose rows are locked.
-var AttemptsDelayed = dialect.SQL("queue.attempts-delayed", `SELECT id, attempt FROM {prefix}job_delayed WHERE `+these)
+var AttemptsDelayed = sqlrun.SQL("queue.attempts-delayed", `SELECT id, attempt FROM {prefix}job_delayed WHERE `+these)
 
 // claimed is what has to be known of a job that is to be ended. Its attempt follows, less one.
 const claimed = `id, kind, job_key, unique_key, COALESCE(max_attempts, 0), COALESCE(group_id, 0)`

@@ -1,6 +1,6 @@
 package store
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // ReadClock reads the time, in µs since 1970.
-var ReadClock = dialect.SQL("queue.clock", `SELECT {us {now}}`)
+var ReadClock = sqlrun.SQL("queue.clock", `SELECT {us {now}}`)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A Job is a row of one of the tables of jobs. What the table does not have, or the statement
@@ -57,7 +57,7 @@ type Progress struct {
 // A column is one of the tables of jobs: its name there, and how it is read.
 type column struct {
 	name string
-	read func(r *Reader, row *dialect.Row, at int)
+	read func(r *Reader, row *sqlrun.Row, at int)
 }
 
 // A bodyColumn is a column of all tables of jobs that producers write.
@@ -81,15 +81,15 @@ const (
 // in each engine's migrations.
 var body = []bodyColumn{
 	{
-		column{"kind", func(r *Reader, row *dialect.Row, at int) { r.job.Kind = r.kind(row.Bytes(at)) }},
+		column{"kind", func(r *Reader, row *sqlrun.Row, at int) { r.job.Kind = r.kind(row.Bytes(at)) }},
 		"name text", always, func(j *Job) any { return j.Kind },
 	},
 	{
-		column{"job_key", func(r *Reader, row *dialect.Row, at int) { r.job.Key = text(row, at) }},
+		column{"job_key", func(r *Reader, row *sqlrun.Row, at int) { r.job.Key = text(row, at) }},
 		"line text", always, func(j *Job) any { return orNull(j.Key) },
 	},
 	{
-		column{"payload", func(r *Reader, row *dialect.Row, at int) {
+		column{"payload", func(r *Reader, row *sqlrun.Row, at int) {
 			r.payload = row.Bytes(at)
 		}},
 		"words json", always, func(j *Job) any {
@@ -100,7 +100,7 @@ var body = []bodyColumn{
 		},
 	},
 	{
-		column{"payload_bin", func(r *Reader, row *dialect.Row, at int) {
+		column{"payload_bin", func(r *Reader, row *sqlrun.Row, at int) {
 			if r.job.Binary = !row.Null(at); r.job.Binary {
 				r.payload = row.Bytes(at)
 			}
@@ -109,72 +109,72 @@ var body = []bodyColumn{
 			if !j.Binary {
 				return nil
 			}
-			return dialect.Bytes(j.Payload)
+			return sqlrun.Bytes(j.Payload)
 		},
 	},
 	{
-		column{"max_attempts", func(r *Reader, row *dialect.Row, at int) { r.job.MaxAttempts = int(row.Int(at)) }},
+		column{"max_attempts", func(r *Reader, row *sqlrun.Row, at int) { r.job.MaxAttempts = int(row.Int(at)) }},
 		"tries int", rare, func(j *Job) any { return orNull(j.MaxAttempts) },
 	},
 	{
-		column{"timeout", func(r *Reader, row *dialect.Row, at int) {
+		column{"timeout", func(r *Reader, row *sqlrun.Row, at int) {
 			r.job.Timeout = time.Duration(row.Int(at)) * time.Microsecond
 		}},
 		"lasts int", rare, func(j *Job) any { return orNull(j.Timeout.Microseconds()) },
 	},
 	{
-		column{"trace", func(r *Reader, row *dialect.Row, at int) { r.job.Trace = text(row, at) }},
+		column{"trace", func(r *Reader, row *sqlrun.Row, at int) { r.job.Trace = text(row, at) }},
 		"trace_of text", rare, func(j *Job) any { return orNull(j.Trace) },
 	},
 	{
-		column{"unique_key", func(r *Reader, row *dialect.Row, at int) { r.job.Unique = text(row, at) }},
+		column{"unique_key", func(r *Reader, row *sqlrun.Row, at int) { r.job.Unique = text(row, at) }},
 		"once text", tied, func(j *Job) any { return orNull(j.Unique) },
 	},
 	{
-		column{"group_id", func(r *Reader, row *dialect.Row, at int) {
+		column{"group_id", func(r *Reader, row *sqlrun.Row, at int) {
 			r.job.Group, r.job.Callback = max(0, row.Int(at)), max(0, -row.Int(at))
 		}},
 		"crew int", tied, func(j *Job) any { return orNull(j.Group - j.Callback) },
 	},
 	{
-		column{"endpoint", func(r *Reader, row *dialect.Row, at int) { r.job.Endpoint = text(row, at) }},
+		column{"endpoint", func(r *Reader, row *sqlrun.Row, at int) { r.job.Endpoint = text(row, at) }},
 		"place text", rare, func(j *Job) any { return orNull(j.Endpoint) },
 	},
 }
 
 // others are the further columns that are read of jobs.
 var others = []column{
-	{"id", func(r *Reader, row *dialect.Row, at int) { r.job.ID = row.Int(at) }},
-	{"priority", func(r *Reader, row *dialect.Row, at int) { r.job.Priority = int(row.Int(at)) }},
-	{"divided", func(r *Reader, row *dialect.Row, at int) { r.job.Divided = int(row.Int(at)) }},
-	{"attempt", func(r *Reader, row *dialect.Row, at int) { r.job.Attempt = int(row.Int(at)) }},
-	{"crashes", func(r *Reader, row *dialect.Row, at int) { r.job.Crashes = int(row.Int(at)) }},
-	{"run_at", func(r *Reader, row *dialect.Row, at int) { r.job.RunAt = row.Int(at) }},
-	{"started_at", func(r *Reader, row *dialect.Row, at int) { r.job.Started = row.Int(at) }},
-	{"died_at", func(r *Reader, row *dialect.Row, at int) { r.job.Died = row.Int(at) }},
-	{"ended_at", func(r *Reader, row *dialect.Row, at int) { r.job.Ended = row.Int(at) }},
-	{"hold_key", func(r *Reader, row *dialect.Row, at int) { r.job.Holds = !row.Null(at) }},
-	{"error", func(r *Reader, row *dialect.Row, at int) { r.job.Error = text(row, at) }},
-	{"snapshot", func(r *Reader, row *dialect.Row, at int) {
+	{"id", func(r *Reader, row *sqlrun.Row, at int) { r.job.ID = row.Int(at) }},
+	{"priority", func(r *Reader, row *sqlrun.Row, at int) { r.job.Priority = int(row.Int(at)) }},
+	{"divided", func(r *Reader, row *sqlrun.Row, at int) { r.job.Divided = int(row.Int(at)) }},
+	{"attempt", func(r *Reader, row *sqlrun.Row, at int) { r.job.Attempt = int(row.Int(at)) }},
+	{"crashes", func(r *Reader, row *sqlrun.Row, at int) { r.job.Crashes = int(row.Int(at)) }},
+	{"run_at", func(r *Reader, row *sqlrun.Row, at int) { r.job.RunAt = row.Int(at) }},
+	{"started_at", func(r *Reader, row *sqlrun.Row, at int) { r.job.Started = row.Int(at) }},
+	{"died_at", func(r *Reader, row *sqlrun.Row, at int) { r.job.Died = row.Int(at) }},
+	{"ended_at", func(r *Reader, row *sqlrun.Row, at int) { r.job.Ended = row.Int(at) }},
+	{"hold_key", func(r *Reader, row *sqlrun.Row, at int) { r.job.Holds = !row.Null(at) }},
+	{"error", func(r *Reader, row *sqlrun.Row, at int) { r.job.Error = text(row, at) }},
+	{"snapshot", func(r *Reader, row *sqlrun.Row, at int) {
 		if !row.Null(at) {
 			r.progress()
 			r.state = row.Bytes(at)
 		}
 	}},
-	{"percent", func(r *Reader, row *dialect.Row, at int) {
+	{"percent", func(r *Reader, row *sqlrun.Row, at int) {
 		if !row.Null(at) {
 			r.progress().Percent = int(row.Int(at))
 		}
 	}},
-	{"message", func(r *Reader, row *dialect.Row, at int) {
+	{"message", func(r *Reader, row *sqlrun.Row, at int) {
 		if !row.Null(at) {
 			r.progress().Message = text(row, at)
 		}
 	}},
-	{"lock_by", func(r *Reader, row *dialect.Row, at int) { r.job.Worker = text(row, at) }},
-	{"worker", func(r *Reader, row *dialect.Row, at int) { r.job.Worker = text(row, at) }},
-	{"detail", func(r *Reader, row *dialect.Row, at int) { r.job.Detail = text(row, at) }},
-	{"outcome", func(r *Reader, row *dialect.Row, at int) { r.job.Outcome = text(row, at) }},
+	{"lock_by", func(r *Reader, row *sqlrun.Row, at int) { r.job.Worker = text(row, at) }},
+	{"worker", func(r *Reader, row *sqlrun.Row, at int) { r.job.Worker = text(row, at) }},
+	{"detail", func(r *Reader, row *sqlrun.Row, at int) { r.job.Detail = text(row, at) }},
+	{"outcome", func(r *Reader, row *sqlrun.Row, at int) { r.job.Outcome = text(row, at) }},
 }
 
 // A Reader reads jobs from the rows of a statement, by the names of its columns. Its fields may be
@@ -190,19 +190,19 @@ type Reader struct {
 }
 
 // columnsOf are the columns of the statements that read jobs.
-var columnsOf = map[*dialect.Stmt][]column{}
+var columnsOf = map[*sqlrun.Stmt][]column{}
 
 // reading notes that a statement reads jobs, and which columns.
-func reading(columns string, stmt *dialect.Stmt) *dialect.Stmt {
+func reading(columns string, stmt *sqlrun.Stmt) *sqlrun.Stmt {
 	columnsOf[stmt] = parse(columns)
 	return stmt
 }
 
 // NewReader returns a reader for the rows of a statement.
-func NewReader(stmt *dialect.Stmt) *Reader { return &Reader{columns: columnsOf[stmt]} }
+func NewReader(stmt *sqlrun.Stmt) *Reader { return &Reader{columns: columnsOf[stmt]} }
 
 // Read reads a row. The job is the reader's, until the next one.
-func (r *Reader) Read(row *dialect.Row) *Job {
+func (r *Reader) Read(row *sqlrun.Row) *Job {
 	r.job, r.payload, r.state = Job{}, nil, nil
 	for at := range r.columns {
 		if read := r.columns[at].read; read != nil {
@@ -242,7 +242,7 @@ func (r *Reader) progress() *Progress {
 }
 
 // text returns a column that may be NULL.
-func text(row *dialect.Row, at int) string {
+func text(row *sqlrun.Row, at int) string {
 	if row.Null(at) {
 		return ""
 	}

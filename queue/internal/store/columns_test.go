@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A statement that reads jobs reads each of its columns, whose name is one that is known.
@@ -42,7 +42,7 @@ func TestWrittenIsRead(t *testing.T) {
 			raw = append(raw, nil)
 		case string:
 			raw = append(raw, []byte(v))
-		case dialect.Bytes:
+		case sqlrun.Bytes:
 			raw = append(raw, v)
 		case int:
 			raw = append(raw, []byte{byte('0' + v)})
@@ -50,7 +50,7 @@ func TestWrittenIsRead(t *testing.T) {
 			raw = append(raw, map[int64][]byte{4_000_000: []byte("4000000"), 5: []byte("5")}[v])
 		}
 	}
-	var row dialect.Row
+	var row sqlrun.Row
 	row.Reset(raw, nil)
 	if got := NewReader(FetchReady).Read(&row); !reflect.DeepEqual(*got, want) {
 		t.Errorf("read %+v\nnot  %+v", *got, want)

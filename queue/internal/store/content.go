@@ -1,6 +1,6 @@
 package store
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // Payloads, which lists leave out.
 var (
@@ -11,8 +11,8 @@ var (
 	ContentDone    = contentOf("done", "job_done", these)
 )
 
-func contentOf(state, table, which string) *dialect.Stmt {
-	return dialect.PerDialect("queue.content-"+state, func(d *dialect.Dialect) string {
+func contentOf(state, table, which string) *sqlrun.Stmt {
+	return sqlrun.PerDialect("queue.content-"+state, func(d *sqlrun.Dialect) string {
 		text, binary := d.JSONBytes("payload"), "OCTET_LENGTH(payload_bin)"
 		return `SELECT id, COALESCE(` + text + `, ` + binary + `, 0),
 			CASE WHEN ` + text + ` <= {int :longest} THEN payload END, CASE WHEN ` + binary + ` <= {int :longest} THEN payload_bin END,

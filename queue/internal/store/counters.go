@@ -1,26 +1,26 @@
 package store
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // How many jobs have ended, by minute.
 var (
 	// AddCounts adds to the rows that are there, and makes the others. The rows are in the
 	// order of the key, so that no two workers wait for each other in a circle. It is
 	// approximate: what is added and not answered is added again.
-	AddCounts = dialect.PerDialect("queue.add-counts", func(d *dialect.Dialect) string {
+	AddCounts = sqlrun.PerDialect("queue.add-counts", func(d *sqlrun.Dialect) string {
 		return insertInto(d, "job_count", "minute={time since_us} int, queue_id=queue int, kind=name text, done=done int, failed=failed int, dead=dead int, wait_us=waited int, run_us=ran int") +
 			" " + d.AddDuplicate("{prefix}job_count", "minute, queue_id, kind", []string{"done", "failed", "dead", "wait_us", "run_us"})
 	})
 
-	SumCounts = dialect.SQL("queue.sum-counts", `
+	SumCounts = sqlrun.SQL("queue.sum-counts", `
 		SELECT q.name, c.kind, SUM(c.done), SUM(c.failed), SUM(c.dead), SUM(c.wait_us), SUM(c.run_us)
 		FROM {prefix}job_count AS c JOIN {prefix}queue AS q ON q.queue_id = c.queue_id
 		WHERE c.minute >= {now + :since} GROUP BY q.name, c.kind ORDER BY q.name, c.kind`)
 
-	MinuteCounts = dialect.SQL("queue.minute-counts", `
+	MinuteCounts = sqlrun.SQL("queue.minute-counts", `
 		SELECT {us c.minute}, q.name, SUM(c.done), SUM(c.failed), SUM(c.dead), SUM(c.wait_us), SUM(c.run_us)
 		FROM {prefix}job_count AS c JOIN {prefix}queue AS q ON q.queue_id = c.queue_id
 		WHERE c.minute >= {now + :since} GROUP BY c.minute, q.name ORDER BY c.minute, q.name`)
 
-	PurgeCounts = dialect.SQL("queue.purge-counts", `DELETE FROM {prefix}job_count WHERE minute < {now + :since}`)
+	PurgeCounts = sqlrun.SQL("queue.purge-counts", `DELETE FROM {prefix}job_count WHERE minute < {now + :since}`)
 )

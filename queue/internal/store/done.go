@@ -1,28 +1,28 @@
 package store
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // Jobs that are done and kept.
 var (
 	// KeepReady and its like copy jobs whose rows are locked, and which are deleted next:
 	// nobody else ends them in between.
-	KeepReady   = dialect.SQL("queue.keep-ready", moveTo("job_done", "job", true))
-	KeepDelayed = dialect.SQL("queue.keep-delayed", moveTo("job_done", "job_delayed", false))
-	KeepRunning = dialect.SQL("queue.keep-running", moveTo("job_done", "job_running", false))
+	KeepReady   = sqlrun.SQL("queue.keep-ready", moveTo("job_done", "job", true))
+	KeepDelayed = sqlrun.SQL("queue.keep-delayed", moveTo("job_done", "job_delayed", false))
+	KeepRunning = sqlrun.SQL("queue.keep-running", moveTo("job_done", "job_running", false))
 
 	ListDone = list("queue.list-done", `, attempt, crashes, {us ended_at}, error, NULL, percent, message, divided, worker, {us started_at}, outcome`, `job_done
 		WHERE queue_id = :queue AND id > :after ORDER BY id, divided LIMIT :limit`)
 
-	CountDone = dialect.SQL("queue.count-done", `
+	CountDone = sqlrun.SQL("queue.count-done", `
 		SELECT COUNT(*), 0 FROM (SELECT id FROM {prefix}job_done WHERE queue_id = :queue LIMIT :limit) AS counted`)
 
-	StatDone = dialect.SQL("queue.stat-done", statIn("job_done", ""))
+	StatDone = sqlrun.SQL("queue.stat-done", statIn("job_done", ""))
 
 	// LockDone locks those of some jobs that are there; PurgeDone removes them.
-	LockDone  = dialect.SQL("queue.lock-done", lockIn("job_done", ""))
-	PurgeDone = dialect.SQL("queue.purge-done", `DELETE FROM {prefix}job_done WHERE `+these+` {only id :n}`)
+	LockDone  = sqlrun.SQL("queue.lock-done", lockIn("job_done", ""))
+	PurgeDone = sqlrun.SQL("queue.purge-done", `DELETE FROM {prefix}job_done WHERE `+these+` {only id :n}`)
 
 	// OutdatedDone finds jobs that were kept for as long as was said when they were done.
-	OutdatedDone = dialect.SQL("queue.outdated-done", `
+	OutdatedDone = sqlrun.SQL("queue.outdated-done", `
 		SELECT queue_id, divided, id FROM {prefix}job_done WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit {skip_locked}`)
 )

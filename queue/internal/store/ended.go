@@ -5,7 +5,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // An Ended is a job that a transaction has ended and that is noted elsewhere as well:
@@ -21,7 +21,7 @@ type Ended struct {
 
 // ReleaseTies frees the unique keys of jobs that this transaction has ended, and notes in
 // their groups what has become of them.
-func ReleaseTies(ctx context.Context, tx *dialect.Session, queue int, all []Ended) error {
+func ReleaseTies(ctx context.Context, tx *sqlrun.Session, queue int, all []Ended) error {
 	var keys Uniques
 	var members []Ended
 	for _, e := range all {

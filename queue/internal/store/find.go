@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"strings"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // LocateJob tells in which tables and blocks of some queues an id is, by the key that it would
@@ -13,7 +13,7 @@ import (
 // it sees all tables at one moment: a job that moves meanwhile is in one of them. Its parts
 // are scalar subqueries, since an engine can only run those by the key, and could read all of
 // a table that it joins.
-var LocateJob = dialect.SQL("queue.locate", strings.Join([]string{
+var LocateJob = sqlrun.SQL("queue.locate", strings.Join([]string{
 	locateIn("ready", "job", "1"), locateIn("ready", "job", "2"), locateIn("ready", "job", "3"), locateIn("ready", "job", "4"),
 	locateIn("delayed", "job_delayed", ""), locateIn("running", "job_running", ""), locateEnded("dead"), locateEnded("done"),
 }, "\nUNION ALL "))
@@ -38,7 +38,7 @@ func locateEnded(state string) string {
 
 // FindReady and its like read a job where it is.
 var (
-	FindReady = reading(readyColumns+`, divided`, dialect.SQL("queue.find-ready", `
+	FindReady = reading(readyColumns+`, divided`, sqlrun.SQL("queue.find-ready", `
 		SELECT `+readyColumns+`, divided FROM {prefix}job WHERE queue_id = :queue AND divided = :divided AND priority = :priority AND id = :id`))
 
 	FindDelayed = findIn("queue.find-delayed", "job_delayed", "run_at", "", "AND divided = :divided")
@@ -47,8 +47,8 @@ var (
 	FindDone    = findIn("queue.find-done", "job_done", "ended_at", ", worker, {us started_at}, outcome", "")
 )
 
-func findIn(name, table, at, more, key string) *dialect.Stmt {
+func findIn(name, table, at, more, key string) *sqlrun.Stmt {
 	columns := readyColumns + `, attempt, crashes, COALESCE({us ` + at + `}, 0), error, ` + progressColumns + `, divided` + more
-	return reading(columns, dialect.SQL(name, `SELECT `+columns+`
+	return reading(columns, sqlrun.SQL(name, `SELECT `+columns+`
 		FROM {prefix}`+table+` WHERE queue_id = :queue `+key+` AND id = :id`))
 }

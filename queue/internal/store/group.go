@@ -1,65 +1,65 @@
 package store
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // Groups of jobs.
 var (
-	CreateGroup = dialect.SQL("queue.create-group", `
+	CreateGroup = sqlrun.SQL("queue.create-group", `
 		INSERT INTO {prefix}job_group (id, name, state, callback, keep) VALUES (:group, :name, :state, :callback, :keep)`)
 
 	// SealGroup lets a group end: once, whoever else does so at the same time.
-	SealGroup = dialect.SQL("queue.seal-group", `UPDATE {prefix}job_group SET state = 'sealed' WHERE id = :group AND state = 'open'`)
+	SealGroup = sqlrun.SQL("queue.seal-group", `UPDATE {prefix}job_group SET state = 'sealed' WHERE id = :group AND state = 'open'`)
 
 	// RipeGroups tells which of some groups may have come to their end, and RipeAny
 	// which of all: whoever has ended the last job may have died before it looked.
-	RipeGroups = dialect.SQL("queue.ripe-groups", `
+	RipeGroups = sqlrun.SQL("queue.ripe-groups", `
 		SELECT g.id FROM {records rows: crew int} {join_by_key {prefix}job_group AS g} ON g.id = record.crew
 		WHERE g.state = 'sealed' AND `+nonePending+` ORDER BY g.id`)
-	RipeAny = dialect.SQL("queue.ripe-any-groups", `
+	RipeAny = sqlrun.SQL("queue.ripe-any-groups", `
 		SELECT g.id FROM {prefix}job_group AS g WHERE g.state = 'sealed' AND `+nonePending+` ORDER BY g.id LIMIT :limit`)
 
 	// LockGroup waits for those who add jobs to a group; EndGroup, run after it, sees
 	// what they have added, and ends the group once.
-	LockGroup = dialect.SQL("queue.lock-group", `SELECT callback FROM {prefix}job_group WHERE id = :group AND state = 'sealed' {locked}`)
-	EndGroup  = dialect.SQL("queue.end-group", `
+	LockGroup = sqlrun.SQL("queue.lock-group", `SELECT callback FROM {prefix}job_group WHERE id = :group AND state = 'sealed' {locked}`)
+	EndGroup  = sqlrun.SQL("queue.end-group", `
 		UPDATE {prefix}job_group SET state = 'done', ended_at = {now}, purge_at = CASE WHEN keep < 0 THEN NULL ELSE {now + keep} END
 		WHERE id = :group AND state = 'sealed' AND NOT EXISTS (SELECT 1 FROM {prefix}job_member AS m WHERE m.group_id = :group AND m.state = 'pending')`)
 
 	// AccuseGroup notes in the transaction that ends a group why that has no callback.
-	AccuseGroup = dialect.SQL("queue.accuse-group", `UPDATE {prefix}job_group SET error = :error WHERE id = :group`)
+	AccuseGroup = sqlrun.SQL("queue.accuse-group", `UPDATE {prefix}job_group SET error = :error WHERE id = :group`)
 
 	// DropGroup ends a group without its callback, and has it removed.
-	DropGroup = dialect.SQL("queue.drop-group", `
+	DropGroup = sqlrun.SQL("queue.drop-group", `
 		UPDATE {prefix}job_group SET state = 'done', ended_at = COALESCE(ended_at, {now}), purge_at = {now} WHERE id = :group`)
 
-	GetGroup = dialect.SQL("queue.get-group", `SELECT `+groupColumns+` FROM {prefix}job_group WHERE id = :group`)
+	GetGroup = sqlrun.SQL("queue.get-group", `SELECT `+groupColumns+` FROM {prefix}job_group WHERE id = :group`)
 
-	ListGroups = dialect.SQL("queue.list-groups", `
+	ListGroups = sqlrun.SQL("queue.list-groups", `
 		SELECT `+groupColumns+` FROM {prefix}job_group WHERE state = :state AND id > :after ORDER BY id LIMIT :limit`)
 
-	CountMembers = dialect.SQL("queue.count-members", `
+	CountMembers = sqlrun.SQL("queue.count-members", `
 		SELECT state, COUNT(*) FROM {prefix}job_member WHERE group_id = :group GROUP BY state`)
 
-	ListMembers = dialect.SQL("queue.list-members", `
+	ListMembers = sqlrun.SQL("queue.list-members", `
 		SELECT m.job, COALESCE(q.name, ''), m.kind, m.state, m.result, m.error
 		FROM {prefix}job_member AS m LEFT JOIN {prefix}queue AS q ON q.queue_id = m.queue_id
 		WHERE m.group_id = :group AND m.job > :after ORDER BY m.job LIMIT :limit`)
 
 	// WeighMembers tells how long their results are.
-	WeighMembers = dialect.PerDialect("queue.weigh-members", func(d *dialect.Dialect) string {
+	WeighMembers = sqlrun.PerDialect("queue.weigh-members", func(d *sqlrun.Dialect) string {
 		return `SELECT COALESCE(` + d.JSONBytes("result") +
 			`, 0) FROM {prefix}job_member WHERE group_id = :group AND job > :after ORDER BY job LIMIT :limit`
 	})
 
 	// OldGroups finds groups whose time is over. Their members are removed first, some
 	// at a time, and then they: whoever dies in between leaves the rest to the next.
-	OldGroups = dialect.SQL("queue.old-groups", `
+	OldGroups = sqlrun.SQL("queue.old-groups", `
 		SELECT id FROM {prefix}job_group WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit`)
-	SomeMembers = dialect.SQL("queue.some-members", `
+	SomeMembers = sqlrun.SQL("queue.some-members", `
 		SELECT job FROM {prefix}job_member WHERE group_id = :group ORDER BY job LIMIT :limit`)
-	PurgeMembers = dialect.SQL("queue.purge-members", `
+	PurgeMembers = sqlrun.SQL("queue.purge-members", `
 		DELETE FROM {prefix}job_member WHERE group_id = :group AND {in job :ids} {only job :n}`)
-	PurgeGroup = dialect.SQL("queue.purge-group", `DELETE FROM {prefix}job_group WHERE id = :group AND purge_at <= {now}`)
+	PurgeGroup = sqlrun.SQL("queue.purge-group", `DELETE FROM {prefix}job_group WHERE id = :group AND purge_at <= {now}`)
 )
 
 const nonePending = `NOT EXISTS (SELECT 1 FROM {prefix}job_member AS m WHERE m.group_id = g.id AND m.state = 'pending')`

@@ -3,7 +3,7 @@ package store
 import (
 	"strings"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // What is inserted: column=what kind, where what is a field of the rows.
@@ -21,7 +21,7 @@ const keyFields = "queue_id=queue int, divided=block int, priority=urgency int, 
 
 // insertInto writes rows: from arrays where there are such, which need one text for
 // any number, else from a list of tuples.
-func insertInto(d *dialect.Dialect, table, fields string) string {
+func insertInto(d *sqlrun.Dialect, table, fields string) string {
 	var columns, values, tuple, records []string
 	for field := range strings.SplitSeq(fields, ", ") {
 		column, what, _ := strings.Cut(field, "=")
@@ -94,7 +94,7 @@ func (r Jobs) Plain() bool {
 }
 
 // Insertion is the statement that inserts jobs, which are all ready or all delayed.
-func Insertion(rows Jobs) *dialect.Stmt {
+func Insertion(rows Jobs) *sqlrun.Stmt {
 	switch {
 	case rows[0].RunAt != 0:
 		return InsertDelayed
@@ -105,7 +105,7 @@ func Insertion(rows Jobs) *dialect.Stmt {
 }
 
 // TellingInsertion is Insertion for a caller's transaction: ready jobs notify workers.
-func TellingInsertion(rows Jobs) *dialect.Stmt {
+func TellingInsertion(rows Jobs) *sqlrun.Stmt {
 	switch of := Insertion(rows); of {
 	case InsertJobs:
 		return InsertJobsTold
@@ -155,11 +155,11 @@ func (r Jobs) Values(i int, to []any) []any {
 		switch v := value.(type) {
 		case int:
 			value = int32(v)
-		case dialect.Bytes:
+		case sqlrun.Bytes:
 			value = j.Payload
 		case string:
 			if c.name == "payload" {
-				value = dialect.JSON(j.Payload)
+				value = sqlrun.JSON(j.Payload)
 			}
 		}
 		to = append(to, value)

@@ -1,11 +1,11 @@
 package store
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // What people and programs ask.
 var (
 	// Lists have no payloads: see content.
-	ListReady = reading(listColumns, dialect.SQL("queue.list-ready", selectReady(listColumns)))
+	ListReady = reading(listColumns, sqlrun.SQL("queue.list-ready", selectReady(listColumns)))
 
 	ListDelayed = list("queue.list-delayed", `, attempt, crashes, {us run_at}, error, NULL, percent, message`, `job_delayed
 		WHERE queue_id = :queue AND divided = :divided AND id > :after ORDER BY id LIMIT :limit`)
@@ -27,17 +27,17 @@ var (
 
 	// RemoveRunning deletes jobs that are checked out, whoever has them: their workers see
 	// that they are gone.
-	RemoveRunning = dialect.SQL("queue.remove-running", `DELETE FROM {prefix}job_running WHERE `+these+` {only id :n}`)
+	RemoveRunning = sqlrun.SQL("queue.remove-running", `DELETE FROM {prefix}job_running WHERE `+these+` {only id :n}`)
 
 	// HastenDelayed makes delayed jobs due. How many rows it changes says how many were not.
-	HastenDelayed = dialect.PerDialect("queue.hasten", func(d *dialect.Dialect) string {
+	HastenDelayed = sqlrun.PerDialect("queue.hasten", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}job_delayed", []string{"queue_id", "divided", "id"}, `run_at = {now}`, `{prefix}job_delayed.run_at > {now}`,
 			`SELECT queue AS queue_id, block AS divided, job AS id FROM {records places: queue int, block int, job int}`)
 	})
 
 	// ReviveDead copies dead jobs, whose rows are locked, among the delayed ones, due at once:
 	// their ids are old, and workers would not look for them among the ready ones.
-	ReviveDead = dialect.SQL("queue.revive", `
+	ReviveDead = sqlrun.SQL("queue.revive", `
 		INSERT INTO {prefix}job_delayed (queue_id, divided, run_at, priority, id, `+BodyColumns+`, `+progressColumns+`)
 		SELECT j.queue_id, record.target, {now}, j.priority, j.id, `+bodyOfJ+`, `+progressOfJ+`
 		FROM {records rows: queue int, block int, job int, target int}
@@ -46,39 +46,39 @@ var (
 	// PendingBlock finds a block with a job that could begin: one that is ready or due, and
 	// is not behind another of its key that runs or waits for its retry. It locks
 	// nothing: what comes or goes meanwhile is as if that were a moment later.
-	PendingBlock = dialect.SQL("queue.pending", pendingWith(""))
+	PendingBlock = sqlrun.SQL("queue.pending", pendingWith(""))
 
 	// PendingKinds is PendingBlock for some kinds. What is behind another job of its
 	// key waits for that.
-	PendingKinds = dialect.SQL("queue.pending-kinds", pendingWith(` AND j.kind IN (:kinds) AND (j.job_key IS NULL
+	PendingKinds = sqlrun.SQL("queue.pending-kinds", pendingWith(` AND j.kind IN (:kinds) AND (j.job_key IS NULL
 			OR NOT EXISTS (SELECT 1 FROM {prefix}job AS u WHERE u.queue_id = j.queue_id AND u.divided = j.divided AND u.job_key = j.job_key AND u.id < j.id))`))
 
 	// AdvanceDelayed lets time pass for delayed jobs: see package queuetest. A worker finds a
 	// job that it has read by its id, wherever its time has gone meanwhile.
-	AdvanceDelayed = dialect.PerDialect("queue.advance", func(d *dialect.Dialect) string {
+	AdvanceDelayed = sqlrun.PerDialect("queue.advance", func(d *sqlrun.Dialect) string {
 		return `UPDATE {prefix}job_delayed SET run_at = ` + d.Add("run_at", ":by") + ` WHERE ` + notSentinel
 	})
 
 	// OutdatedDead finds dead jobs whose time is over.
-	OutdatedDead = dialect.SQL("queue.outdated", `
+	OutdatedDead = sqlrun.SQL("queue.outdated", `
 		SELECT queue_id, divided, id FROM {prefix}job_dead WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit {skip_locked}`)
 
 	// SurplusOf finds the newest of a queue's dead jobs that are too many, and SurplusDead those
 	// up to it: jobs are counted by their ids, whose order is that of the key.
-	SurplusOf = dialect.SQL("queue.surplus", `
+	SurplusOf = sqlrun.SQL("queue.surplus", `
 		SELECT id FROM {prefix}job_dead WHERE queue_id = :queue ORDER BY id DESC LIMIT 1 OFFSET :keep`)
 
-	SurplusDead = dialect.SQL("queue.surplus-dead", `
+	SurplusDead = sqlrun.SQL("queue.surplus-dead", `
 		SELECT queue_id, divided, id FROM {prefix}job_dead WHERE queue_id = :queue AND id <= :most ORDER BY id LIMIT :limit {skip_locked}`)
 
-	PurgeDead = dialect.SQL("queue.purge-dead", `DELETE FROM {prefix}job_dead WHERE `+these+` {only id :n}`)
+	PurgeDead = sqlrun.SQL("queue.purge-dead", `DELETE FROM {prefix}job_dead WHERE `+these+` {only id :n}`)
 )
 
 // listColumns are those of ready jobs in lists, and the first ones of the others.
 var listColumns = `id, priority, ` + bareBody
 
-func list(name, more, from string) *dialect.Stmt {
-	return reading(listColumns+more, dialect.SQL(name, `
+func list(name, more, from string) *sqlrun.Stmt {
+	return reading(listColumns+more, sqlrun.SQL(name, `
 		SELECT `+listColumns+more+` FROM {prefix}`+from))
 }
 
@@ -91,7 +91,7 @@ func pendingWith(more string) string {
 
 // PendingOf is what asks whether a job could begin: in a queue that is FIFO or not, and of some
 // kinds or any.
-func PendingOf(fifo, kinds bool) *dialect.Stmt {
+func PendingOf(fifo, kinds bool) *sqlrun.Stmt {
 	switch {
 	case fifo && kinds:
 		return PendingFIFOKinds
@@ -112,7 +112,7 @@ func firstFree(table, due string) string {
 			AND NOT EXISTS (SELECT 1 FROM {prefix}job_running AS r WHERE r.queue_id = j.queue_id AND r.divided = j.divided AND r.job_key = j.job_key)) LIMIT 1) IS NOT NULL`
 }
 
-func countIn(name, table, columns, more string) *dialect.Stmt {
-	return dialect.SQL("queue."+name, `
+func countIn(name, table, columns, more string) *sqlrun.Stmt {
+	return sqlrun.SQL("queue."+name, `
 		SELECT COUNT(*), `+more+` FROM (SELECT `+columns+` FROM {prefix}`+table+` WHERE queue_id = :queue AND `+notSentinel+` LIMIT :limit) AS counted`)
 }

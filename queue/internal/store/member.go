@@ -3,7 +3,7 @@ package store
 import (
 	"context"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // A MemberState is what has become of a job of a group.
@@ -21,15 +21,15 @@ const (
 var (
 	// EnterGroup locks a group that jobs are added to, so that it cannot end before they
 	// are there.
-	EnterGroup = dialect.SQL("queue.enter-group", `SELECT state FROM {prefix}job_group WHERE id = :group {share_locked}`)
+	EnterGroup = sqlrun.SQL("queue.enter-group", `SELECT state FROM {prefix}job_group WHERE id = :group {share_locked}`)
 
-	AddMembers = dialect.PerDialect("queue.add-members", func(d *dialect.Dialect) string {
+	AddMembers = sqlrun.PerDialect("queue.add-members", func(d *sqlrun.Dialect) string {
 		return insertInto(d, "job_member", "group_id=crew int, job=job int, queue_id=queue int, kind=name text")
 	})
 
 	// FinishMembers runs in the transaction that has ended the jobs. Whoever deletes a
 	// job's row ends it, so nobody else says what has become of it.
-	FinishMembers = dialect.PerDialect("queue.finish-members", func(d *dialect.Dialect) string {
+	FinishMembers = sqlrun.PerDialect("queue.finish-members", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}job_member", []string{"group_id", "job"},
 			`state = picked.became, result = picked.made, error = picked.why`, "",
 			`SELECT crew AS group_id, job, became, made, why FROM {records rows: crew int, job int, became text, made text, why text}`)
@@ -37,15 +37,15 @@ var (
 )
 
 // Finish notes what has become of jobs of groups.
-func Finish(ctx context.Context, tx *dialect.Session, members []Ended) error {
-	rows := make([]dialect.Args, len(members))
+func Finish(ctx context.Context, tx *sqlrun.Session, members []Ended) error {
+	rows := make([]sqlrun.Args, len(members))
 	for i := range members {
 		e := &members[i]
-		rows[i] = dialect.Args{"crew": e.Group, "job": e.ID, "became": string(e.State), "made": nil, "why": e.Why}
+		rows[i] = sqlrun.Args{"crew": e.Group, "job": e.ID, "became": string(e.State), "made": nil, "why": e.Why}
 		if e.Result != nil {
 			rows[i]["made"] = string(e.Result)
 		}
 	}
-	_, err := ExecParts(ctx, tx, FinishMembers, dialect.Args{}, rows)
+	_, err := ExecParts(ctx, tx, FinishMembers, sqlrun.Args{}, rows)
 	return err
 }

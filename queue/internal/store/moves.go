@@ -1,14 +1,14 @@
 package store
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // Moves from one table to another. The rows of :rows are locked, in the table that they come from.
 var (
-	DelayReady   = dialect.SQL("queue.delay-ready", moveTo("job_delayed", "job", true))
-	DelayRunning = dialect.SQL("queue.delay-running", moveTo("job_delayed", "job_running", false))
+	DelayReady   = sqlrun.SQL("queue.delay-ready", moveTo("job_delayed", "job", true))
+	DelayRunning = sqlrun.SQL("queue.delay-running", moveTo("job_delayed", "job_running", false))
 
 	// Redelay puts delayed jobs off once more.
-	Redelay = dialect.PerDialect("queue.redelay", func(d *dialect.Dialect) string {
+	Redelay = sqlrun.PerDialect("queue.redelay", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}job_delayed", []string{"queue_id", "divided", "id"},
 			`run_at = {now + picked.later}, attempt = picked.tries, crashes = picked.died, error = picked.why, hold_key = picked.holds`, "",
 			`SELECT {int :queue} AS queue_id, {int :divided} AS divided, job AS id, later, tries, died, why, holds
@@ -18,23 +18,23 @@ var (
 	// LockLater and DivideAnew move jobs that are not due soon to other blocks, which may
 	// be another queue's. It does not say IS NULL, so that MySQL does not look by hold_key's
 	// index for the many jobs without one, lock them all and sort them; nor of the id by the key.
-	LockLater = dialect.SQL("queue.lock-later", `
+	LockLater = sqlrun.SQL("queue.lock-later", `
 		SELECT id, job_key, kind FROM {prefix}job_delayed
 		WHERE queue_id = :queue AND divided = :divided AND run_at > {now + :soon} AND (`+notSentinel+`) IS TRUE AND (hold_key > '') IS NOT TRUE
 		ORDER BY run_at, id LIMIT :limit {locked}`)
 
-	DivideAnew = dialect.SQL("queue.divide-anew", `
+	DivideAnew = sqlrun.SQL("queue.divide-anew", `
 		INSERT INTO {prefix}job_delayed (queue_id, divided, id, priority, `+BodyColumns+`, `+progressColumns+`, attempt, crashes, error, run_at, hold_key)
 		SELECT {int :to}, record.target, j.id, j.priority, `+bodyOfJ+`, `+progressOfJ+`, j.attempt, j.crashes, j.error, j.run_at, j.hold_key
 		FROM {records rows: queue int, block int, job int, target int}
 		{join_by_key {prefix}job_delayed AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job`)
 
-	BuryReady   = dialect.SQL("queue.bury-ready", moveTo("job_dead", "job", true))
-	BuryDelayed = dialect.SQL("queue.bury-delayed", moveTo("job_dead", "job_delayed", false))
-	BuryRunning = dialect.SQL("queue.bury-running", moveTo("job_dead", "job_running", false))
+	BuryReady   = sqlrun.SQL("queue.bury-ready", moveTo("job_dead", "job", true))
+	BuryDelayed = sqlrun.SQL("queue.bury-delayed", moveTo("job_dead", "job_delayed", false))
+	BuryRunning = sqlrun.SQL("queue.bury-running", moveTo("job_dead", "job_running", false))
 
-	CheckOutReady   = dialect.SQL("queue.check-out-ready", moveTo("job_running", "job", true))
-	CheckOutDelayed = dialect.SQL("queue.check-out-delayed", moveTo("job_running", "job_delayed", false))
+	CheckOutReady   = sqlrun.SQL("queue.check-out-ready", moveTo("job_running", "job", true))
+	CheckOutDelayed = sqlrun.SQL("queue.check-out-delayed", moveTo("job_running", "job_delayed", false))
 )
 
 // moveTo copies locked rows of one table into another. Ready jobs have a priority in

@@ -1,56 +1,56 @@
 package store
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // Processes, and the queues that they work on.
 var (
 	// JoinNode makes a row of a name that is new. A worker that was drained stays so under it.
-	JoinNode = dialect.SQL("queue.join", `
+	JoinNode = sqlrun.SQL("queue.join", `
 		INSERT INTO {prefix}node (name, state, expire_at, under, version, drained_at, drained_by)
 		VALUES (:node, 'live', {now + :lease}, :under, :version, CASE WHEN {int :drained} = 1 THEN {now} END, :by)`)
 
 	// Heartbeat holds on to all that a process has. A process whose time is over is
 	// not live again, even if nobody has noticed yet.
-	Heartbeat = dialect.SQL("queue.heartbeat", `
+	Heartbeat = sqlrun.SQL("queue.heartbeat", `
 		UPDATE {prefix}node SET expire_at = {now + :lease}, heartbeats = heartbeats + 1
 		WHERE name = :node AND state = 'live' AND expire_at > {now}`)
 
 	// ExpelNode declares a process lost that was not heard of in time.
-	ExpelNode = dialect.SQL("queue.expel", `
+	ExpelNode = sqlrun.SQL("queue.expel", `
 		UPDATE {prefix}node SET state = 'lost' WHERE name = :node AND state = 'live' AND expire_at <= {now}`)
 
 	// ExpelIdleNodes does so with those that had nothing that others waited for.
-	ExpelIdleNodes = dialect.SQL("queue.expel-idle", `
+	ExpelIdleNodes = sqlrun.SQL("queue.expel-idle", `
 		UPDATE {prefix}node SET state = 'lost' WHERE state = 'live' AND expire_at < {now + :since}`)
 
 	// SucceedNodes declares all processes lost that worked under a lock. What they had is then
 	// free: each was told so by its row, as if it had not been heard of in time.
-	SucceedNodes = dialect.SQL("queue.succeed", `UPDATE {prefix}node SET state = 'lost' WHERE under = :under AND state = 'live'`)
+	SucceedNodes = sqlrun.SQL("queue.succeed", `UPDATE {prefix}node SET state = 'lost' WHERE under = :under AND state = 'live'`)
 
 	// ResignNodes has processes that end keep what they have until they have ended, whoever gets the
 	// lock under which they worked.
-	ResignNodes = dialect.SQL("queue.resign", `UPDATE {prefix}node SET under = '' WHERE under = :under AND state = 'live'`)
+	ResignNodes = sqlrun.SQL("queue.resign", `UPDATE {prefix}node SET under = '' WHERE under = :under AND state = 'live'`)
 
-	LeaveNode = dialect.SQL("queue.leave", `
+	LeaveNode = sqlrun.SQL("queue.leave", `
 		UPDATE {prefix}node SET state = 'gone', expire_at = {now} WHERE name = :node AND state = 'live'`)
 
 	// ForgetNodes and ForgetWorkers remove what is left of processes that ended
 	// long ago. What they had is free whether their rows are there or not.
-	ForgetNodes = dialect.SQL("queue.forget-nodes", `
+	ForgetNodes = sqlrun.SQL("queue.forget-nodes", `
 		DELETE FROM {prefix}node WHERE state <> 'live' AND expire_at < {now + :since}`)
 
-	ForgetWorkers = dialect.SQL("queue.forget-workers", `
+	ForgetWorkers = sqlrun.SQL("queue.forget-workers", `
 		DELETE FROM {prefix}queue_worker WHERE NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = node)`)
 
-	RegisterWorker = dialect.SQL("queue.register", `
+	RegisterWorker = sqlrun.SQL("queue.register", `
 		INSERT INTO {prefix}queue_worker (queue_id, node, busy, kinds) VALUES (:queue, :node, :busy, :does) {ignore_duplicate node}`)
 
-	SetBusy = dialect.SQL("queue.set-busy", `
+	SetBusy = sqlrun.SQL("queue.set-busy", `
 		UPDATE {prefix}queue_worker SET busy = :busy, kinds = :does WHERE queue_id = :queue AND node = :node`)
 
 	// ListWorkers lists who works on a queue, since when others may take what is
 	// theirs, who takes nothing any more, and which kinds each does.
-	ListWorkers = dialect.SQL("queue.workers", `
+	ListWorkers = sqlrun.SQL("queue.workers", `
 		SELECT w.node, w.busy, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END, CASE WHEN n.drained_at IS NULL THEN 0 ELSE 1 END, n.drained_by, w.kinds
 		FROM {prefix}queue_worker AS w JOIN {prefix}node AS n ON n.name = w.node
 		WHERE w.queue_id = :queue AND n.state = 'live' ORDER BY w.node`)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"iter"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Chunk is how many jobs one statement inserts at the most.
@@ -15,7 +15,7 @@ const Chunk = 1000
 func InParts[T any](list []T, weight func(*T) int) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
 		for len(list) > 0 {
-			n := PartOf(list, dialect.MaxBytes, weight)
+			n := PartOf(list, sqlrun.MaxBytes, weight)
 			if !yield(list[:n:n]) {
 				return
 			}
@@ -37,7 +37,7 @@ func PartOf[T any](list []T, most int, weight func(*T) int) int {
 
 // ExecParts runs a statement for some records, which are :rows, a part of them at a time. It
 // adds up how many rows of the table that reached.
-func ExecParts(ctx context.Context, tx *dialect.Session, stmt *dialect.Stmt, args dialect.Args, rows []dialect.Args) (n int64, err error) {
+func ExecParts(ctx context.Context, tx *sqlrun.Session, stmt *sqlrun.Stmt, args sqlrun.Args, rows []sqlrun.Args) (n int64, err error) {
 	for part := range InParts(rows, recordWeight) {
 		args["rows"] = part
 		reached, err := tx.Exec(ctx, stmt, args)
@@ -51,11 +51,11 @@ func ExecParts(ctx context.Context, tx *dialect.Session, stmt *dialect.Stmt, arg
 
 // recordWeight is how many bytes a record has in a statement: its texts, and about as many as
 // its numbers and the names of its fields.
-func recordWeight(row *dialect.Args) int {
+func recordWeight(row *sqlrun.Args) int {
 	n := 256
 	for _, value := range *row {
 		if text, ok := value.(string); ok {
-			n += dialect.Weight(text)
+			n += sqlrun.Weight(text)
 		}
 	}
 	return n

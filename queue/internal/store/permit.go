@@ -1,37 +1,37 @@
 package store
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // The permits of limits.
 var (
-	Permits = dialect.SQL("queue.permits", `
+	Permits = sqlrun.SQL("queue.permits", `
 		SELECT p.slot, p.state, p.lock_by, p.fence, CASE WHEN n.state = 'live' THEN 1 ELSE 0 END, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END
 		FROM {prefix}queue_permit AS p LEFT JOIN {prefix}node AS n ON n.name = p.lock_by
 		WHERE p.queue_id = :queue AND p.kind = :kind ORDER BY p.slot`)
 
 	// CreatePermits makes the permits that a limit has and the table has not. Whoever else
 	// does so makes the same.
-	CreatePermits = dialect.SQL("queue.create-permits", `
+	CreatePermits = sqlrun.SQL("queue.create-permits", `
 		INSERT INTO {prefix}queue_permit (queue_id, kind, slot) VALUES {values rows: (:queue, :kind, :slot)} {ignore_duplicate slot}`)
 
 	// TakePermit leases a permit that is free, or whose holder is not live. The fence is what
 	// the taker saw: one of several takers finds it.
-	TakePermit = dialect.SQL("queue.take-permit", `
+	TakePermit = sqlrun.SQL("queue.take-permit", `
 		UPDATE {prefix}queue_permit SET state = 'LEASED', lock_by = :node, lock_at = {now}, fence = fence + 1
 		WHERE queue_id = :queue AND kind = :kind AND slot = :slot AND fence = :fence
 			AND (state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))`)
 
-	ReturnPermit = dialect.SQL("queue.return-permit", `
+	ReturnPermit = sqlrun.SQL("queue.return-permit", `
 		UPDATE {prefix}queue_permit SET state = 'FREE' WHERE queue_id = :queue AND kind = :kind AND slot = :slot AND fence = :fence AND lock_by = :node`)
 
 	// WaitForPermit says that a worker waits, unless one has said so a moment ago. Nothing
 	// depends on it but how soon that one gets a permit.
-	WaitForPermit = dialect.SQL("queue.wait-for-permit", `
+	WaitForPermit = sqlrun.SQL("queue.wait-for-permit", `
 		UPDATE {prefix}queue_limit SET waiting_by = :node, waiting_until = {now + :lasts}
 		WHERE queue_id = :queue AND kind = :kind AND (waiting_until IS NULL OR waiting_until < {now + :soon})`)
 
 	// SweepPermits removes those that no limit has any more, and nobody has.
-	SweepPermits = dialect.SQL("queue.sweep-permits", `
+	SweepPermits = sqlrun.SQL("queue.sweep-permits", `
 		DELETE FROM {prefix}queue_permit
 		WHERE (state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))
 			AND NOT EXISTS (SELECT 1 FROM {prefix}queue_limit AS l WHERE l.queue_id = {prefix}queue_permit.queue_id AND l.kind = {prefix}queue_permit.kind)`)

@@ -1,35 +1,35 @@
 package store
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // Queues and their settings.
 var (
-	GetQueue = dialect.SQL("queue.get", withGenerations("SELECT * FROM {prefix}queue WHERE name = :name"))
+	GetQueue = sqlrun.SQL("queue.get", withGenerations("SELECT * FROM {prefix}queue WHERE name = :name"))
 
-	ListQueues = dialect.SQL("queue.list", withGenerations("SELECT * FROM {prefix}queue WHERE name > :after ORDER BY name LIMIT :limit"))
+	ListQueues = sqlrun.SQL("queue.list", withGenerations("SELECT * FROM {prefix}queue WHERE name > :after ORDER BY name LIMIT :limit"))
 
 	// GetQueueNow sees a queue that others have made since the transaction's snapshot.
-	GetQueueNow = dialect.PerDialect("queue.get-now", func(d *dialect.Dialect) string {
+	GetQueueNow = sqlrun.PerDialect("queue.get-now", func(d *sqlrun.Dialect) string {
 		return generationsOf("SELECT * FROM {prefix}queue WHERE name = :name "+d.Current,
 			`(SELECT o.* FROM {prefix}queue_block AS o JOIN {prefix}queue AS p ON p.queue_id = o.queue_id WHERE p.name = :name `+d.Current+`)`)
 	})
 
 	// LockQueue serializes those who make a queue's blocks or change their number.
-	LockQueue = dialect.SQL("queue.lock", `
+	LockQueue = sqlrun.SQL("queue.lock", `
 		SELECT queue_id, (SELECT COUNT(*) FROM {prefix}queue_block AS b WHERE b.queue_id = q.queue_id) FROM {prefix}queue AS q WHERE q.name = :name {locked}`)
 
-	CreateQueue = dialect.SQL("queue.create", `
+	CreateQueue = sqlrun.SQL("queue.create", `
 		INSERT INTO {prefix}queue (name) VALUES (:name) {ignore_duplicate name}`)
 
 	// CreateBlocks runs with the queue locked. Those that a transaction's snapshot does not
 	// show are there all the same.
-	CreateBlocks = dialect.SQL("queue.create-blocks", `
+	CreateBlocks = sqlrun.SQL("queue.create-blocks", `
 		INSERT INTO {prefix}queue_block (queue_id, divided, generation, fifo) VALUES {values rows: (:queue, :divided, :generation, :fifo)} {ignore_duplicate divided}`)
 
-	SetOrdered = dialect.SQL("queue.set-ordered", `
+	SetOrdered = sqlrun.SQL("queue.set-ordered", `
 		UPDATE {prefix}queue SET ordered = 'yes', update_time = {now} WHERE queue_id = :queue AND ordered <> 'yes'`)
 
-	SetQueue = dialect.SQL("queue.set", `
+	SetQueue = sqlrun.SQL("queue.set", `
 		UPDATE {prefix}queue SET state = :state, reason = :reason, key_retry = :key_retry, max_attempts = :max_attempts, max_crashes = :max_crashes,
 			retry_delay = :retry_delay, retry_max_delay = :retry_max_delay, timeout = :timeout, max_payload = :max_payload,
 			keep_dead = :keep_dead, keep_dead_max = :keep_dead_max, keep_done = :keep_done, poll_min = :poll_min, poll_max = :poll_max, notify = :notify, update_time = {now}
@@ -37,7 +37,7 @@ var (
 
 	// QueueUses tells what keeps a queue from being deleted. Routes to it are set with the
 	// queue locked, as it is here; jobs may come until all who enqueue know.
-	QueueUses = dialect.SQL("queue.uses", `
+	QueueUses = sqlrun.SQL("queue.uses", `
 		SELECT CASE WHEN EXISTS (SELECT 1 FROM {prefix}job WHERE queue_id = :queue AND `+notSentinel+`) THEN 'ready jobs'
 			WHEN EXISTS (SELECT 1 FROM {prefix}job_delayed WHERE queue_id = :queue AND `+notSentinel+`) THEN 'delayed jobs'
 			WHEN EXISTS (SELECT 1 FROM {prefix}job_running WHERE queue_id = :queue) THEN 'running jobs'
@@ -45,7 +45,7 @@ var (
 			WHEN EXISTS (SELECT 1 FROM {prefix}route WHERE queue = :name) THEN 'a route that leads to it' ELSE '' END`)
 
 	// MarkDeleted runs with the queue locked.
-	MarkDeleted = dialect.SQL("queue.mark-deleted", `
+	MarkDeleted = sqlrun.SQL("queue.mark-deleted", `
 		UPDATE {prefix}queue SET state = 'deleted', reason = '', update_time = {now} WHERE queue_id = :queue`)
 )
 

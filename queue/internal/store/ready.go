@@ -3,40 +3,40 @@ package store
 import (
 	"strings"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Ready jobs.
 var (
-	InsertJobs = dialect.PerDialect("queue.insert", func(d *dialect.Dialect) string { return insertInto(d, "job", allFields) })
+	InsertJobs = sqlrun.PerDialect("queue.insert", func(d *sqlrun.Dialect) string { return insertInto(d, "job", allFields) })
 
 	// InsertPlain inserts jobs that have nothing rare about them, as most have.
-	InsertPlain = dialect.PerDialect("queue.insert-plain", func(d *dialect.Dialect) string { return insertInto(d, "job", plainFields) })
+	InsertPlain = sqlrun.PerDialect("queue.insert-plain", func(d *sqlrun.Dialect) string { return insertInto(d, "job", plainFields) })
 
 	// InsertJobsTold and InsertPlainTold are these in a caller's transaction.
-	InsertJobsTold = dialect.PerDialect("queue.insert-told",
-		func(d *dialect.Dialect) string { return insertTelling(d, allFields) })
-	InsertPlainTold = dialect.PerDialect("queue.insert-plain-told", func(d *dialect.Dialect) string { return insertTelling(d, plainFields) })
+	InsertJobsTold = sqlrun.PerDialect("queue.insert-told",
+		func(d *sqlrun.Dialect) string { return insertTelling(d, allFields) })
+	InsertPlainTold = sqlrun.PerDialect("queue.insert-plain-told", func(d *sqlrun.Dialect) string { return insertTelling(d, plainFields) })
 
 	// FetchReady reads a block's jobs, the most urgent ones first, each priority from its
 	// cursor on. It locks nothing: the block is leased.
-	FetchReady = reading(readyColumns, dialect.PerDialect("queue.fetch", fetchPriorities))
+	FetchReady = reading(readyColumns, sqlrun.PerDialect("queue.fetch", fetchPriorities))
 
 	// FetchAgain reads jobs of a block that were put back, up to a limit of each priority. It
 	// locks nothing, as fetch.
-	FetchAgain = reading(readyColumns, dialect.SQL("queue.fetch-again", selectPriorities()))
+	FetchAgain = reading(readyColumns, sqlrun.SQL("queue.fetch-again", selectPriorities()))
 
 	// AckReady deletes jobs that are done, and its like do so in the other tables. BETWEEN
 	// makes it a range of the key also in a plan that was made when the table was
 	// empty; the list says which: jobs that were committed late may be in between.
-	AckReady   = dialect.SQL("queue.ack", `DELETE FROM {prefix}job WHERE priority = :priority AND `+these+` {only id :n}`)
-	AckDelayed = dialect.SQL("queue.ack-delayed", `DELETE FROM {prefix}job_delayed WHERE `+these+` {only id :n}`)
-	AckRunning = dialect.SQL("queue.ack-running", `DELETE FROM {prefix}job_running WHERE `+these+` AND lock_by = :node {only id :n}`)
+	AckReady   = sqlrun.SQL("queue.ack", `DELETE FROM {prefix}job WHERE priority = :priority AND `+these+` {only id :n}`)
+	AckDelayed = sqlrun.SQL("queue.ack-delayed", `DELETE FROM {prefix}job_delayed WHERE `+these+` {only id :n}`)
+	AckRunning = sqlrun.SQL("queue.ack-running", `DELETE FROM {prefix}job_running WHERE `+these+` AND lock_by = :node {only id :n}`)
 
 	// PresentReady and its like tell which of some jobs are there.
-	PresentReady   = dialect.SQL("queue.present", `SELECT id FROM {prefix}job WHERE priority = :priority AND `+these)
-	PresentDelayed = dialect.SQL("queue.present-delayed", `SELECT id FROM {prefix}job_delayed WHERE `+these)
-	PresentDead    = dialect.SQL("queue.present-dead", `SELECT id FROM {prefix}job_dead WHERE `+these)
+	PresentReady   = sqlrun.SQL("queue.present", `SELECT id FROM {prefix}job WHERE priority = :priority AND `+these)
+	PresentDelayed = sqlrun.SQL("queue.present-delayed", `SELECT id FROM {prefix}job_delayed WHERE `+these)
+	PresentDead    = sqlrun.SQL("queue.present-dead", `SELECT id FROM {prefix}job_dead WHERE `+these)
 
 	// LoadReady and its like read what a worker has left in the table of some jobs that it has
 	// read. Nobody else changes a payload, and a row that is gone was cancelled.
@@ -46,24 +46,24 @@ var (
 
 	// LockJobs and its like lock those of some jobs that are there, and nothing beside
 	// them: a producer may have locked that.
-	LockJobs    = dialect.SQL("queue.lock-jobs", lockIn("job", " AND j.priority = record.urgency"))
-	LockDelayed = dialect.SQL("queue.lock-delayed", lockIn("job_delayed", ""))
-	LockRunning = dialect.SQL("queue.lock-running", lockIn("job_running", " AND j.lock_by = :node"))
-	LockOut     = dialect.SQL("queue.lock-checked-out", lockIn("job_running", ""))
-	LockDead    = dialect.SQL("queue.lock-dead", lockIn("job_dead", ""))
+	LockJobs    = sqlrun.SQL("queue.lock-jobs", lockIn("job", " AND j.priority = record.urgency"))
+	LockDelayed = sqlrun.SQL("queue.lock-delayed", lockIn("job_delayed", ""))
+	LockRunning = sqlrun.SQL("queue.lock-running", lockIn("job_running", " AND j.lock_by = :node"))
+	LockOut     = sqlrun.SQL("queue.lock-checked-out", lockIn("job_running", ""))
+	LockDead    = sqlrun.SQL("queue.lock-dead", lockIn("job_dead", ""))
 )
 
 const loadColumns = `id, payload, payload_bin, ` + progressColumns
 
-func load(name, columns, from string) *dialect.Stmt {
-	return reading(columns, dialect.SQL(name, `SELECT `+columns+` FROM {prefix}`+from))
+func load(name, columns, from string) *sqlrun.Stmt {
+	return reading(columns, sqlrun.SQL(name, `SELECT `+columns+` FROM {prefix}`+from))
 }
 
 // readyColumns are those of ready jobs.
 var readyColumns = `id, priority, ` + BodyColumns
 
 // fetchPriorities reads each priority from its cursor on, the most urgent first.
-func fetchPriorities(d *dialect.Dialect) string {
+func fetchPriorities(d *sqlrun.Dialect) string {
 	if !d.Ranges {
 		return selectPriorities() + "\nLIMIT :limit"
 	}

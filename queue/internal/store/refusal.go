@@ -1,34 +1,34 @@
 package store
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // What the database refuses to write.
 var (
 	// AgainRefused is of the worker that has the job, so there is one at a time. If it lost the
 	// job a moment ago, another may write the same row: what the last one says stands.
-	AgainRefused = dialect.SQL("queue.refused-again", `
+	AgainRefused = sqlrun.SQL("queue.refused-again", `
 		UPDATE {prefix}job_refused SET what = :what, error = :error, worker = :node, tries = tries + :tries, last_at = {now}
 		WHERE queue_id = :queue AND divided = :divided AND id = :id`)
 
-	AddRefused = dialect.SQL("queue.refused", `
+	AddRefused = sqlrun.SQL("queue.refused", `
 		INSERT INTO {prefix}job_refused (queue_id, divided, id, kind, what, error, worker, tries, first_at, last_at)
 		VALUES (:queue, :divided, :id, :kind, :what, :error, :node, :tries, {now}, {now}) {ignore_duplicate id}`)
 
 	// EndRefused leaves the row alone of a worker that has taken the job over.
-	EndRefused = dialect.SQL("queue.refused-ends", `
+	EndRefused = sqlrun.SQL("queue.refused-ends", `
 		DELETE FROM {prefix}job_refused WHERE queue_id = :queue AND divided = :divided AND id = :id AND worker = :node`)
 
-	SweepRefused = dialect.SQL("queue.sweep-refused", `DELETE FROM {prefix}job_refused WHERE last_at < {now + :since}`)
+	SweepRefused = sqlrun.SQL("queue.sweep-refused", `DELETE FROM {prefix}job_refused WHERE last_at < {now + :since}`)
 
-	ListRefused = dialect.SQL("queue.list-refused", `
+	ListRefused = sqlrun.SQL("queue.list-refused", `
 		SELECT q.name, `+refusedColumns+` FROM {prefix}job_refused AS r JOIN {prefix}queue AS q ON q.queue_id = r.queue_id
 		WHERE q.name = :name ORDER BY r.divided, r.id LIMIT :limit`)
 
-	ListAllRefused = dialect.SQL("queue.list-all-refused", `
+	ListAllRefused = sqlrun.SQL("queue.list-all-refused", `
 		SELECT q.name, `+refusedColumns+` FROM {prefix}job_refused AS r JOIN {prefix}queue AS q ON q.queue_id = r.queue_id
 		ORDER BY r.queue_id, r.divided, r.id LIMIT :limit`)
 
-	GetRefused = dialect.SQL("queue.get-refused", `
+	GetRefused = sqlrun.SQL("queue.get-refused", `
 		SELECT q.name, `+refusedColumns+` FROM {prefix}job_refused AS r JOIN {prefix}queue AS q ON q.queue_id = r.queue_id
 		WHERE q.name = :name AND r.divided = :divided AND r.id = :id`)
 )

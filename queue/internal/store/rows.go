@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Short makes an error of a statement that did not reach all rows, which are
@@ -19,9 +19,9 @@ func Short(err error, n int64, want int) error {
 
 // JobArgs are the arguments of statements about some jobs of a block, ready ones of
 // one priority.
-func JobArgs(queue, divided, priority int, ids []int64) dialect.Args {
+func JobArgs(queue, divided, priority int, ids []int64) sqlrun.Args {
 	slices.Sort(ids)
-	return dialect.Args{
+	return sqlrun.Args{
 		"queue": queue, "divided": divided, "priority": priority, "ids": ids, "n": len(ids),
 		"least": ids[0], "most": ids[len(ids)-1], "places": Places{queue, divided, priority, ids},
 	}

@@ -1,12 +1,12 @@
 package store
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // Running jobs.
 var (
 	// RunningJobs lists the checked out jobs of a queue, with whether their worker
 	// is live.
-	RunningJobs = dialect.SQL("queue.running", `
+	RunningJobs = sqlrun.SQL("queue.running", `
 		SELECT r.divided, r.id, r.kind, r.job_key, r.state, r.crashes, r.lock_by,
 			CASE WHEN n.state = 'live' THEN 1 ELSE 0 END, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END
 		FROM {prefix}job_running AS r LEFT JOIN {prefix}node AS n ON n.name = r.lock_by
@@ -15,23 +15,23 @@ var (
 	// AdoptRunning takes over a checked out job whose worker has ended. That the state is what the
 	// taker saw is how it knows what the worker died of: a worker that is late may have written
 	// that it trusts the job.
-	AdoptRunning = dialect.SQL("queue.adopt", `
+	AdoptRunning = sqlrun.SQL("queue.adopt", `
 		UPDATE {prefix}job_running
 		SET crashes = crashes + CASE WHEN state = 'handed' THEN 0 ELSE 1 END, state = :state, lock_by = :node, fence = :fence, started_at = {now}
 		WHERE queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :from AND state = :was
 			AND (state = 'handed' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))`)
 
-	GetRunning = reading(runningColumns, dialect.SQL("queue.get-running", `
+	GetRunning = reading(runningColumns, sqlrun.SQL("queue.get-running", `
 		SELECT `+runningColumns+`
 		FROM {prefix}job_running WHERE queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :node`))
 
 	// HandRunning gives a job that a worker cannot finish to whoever has its block.
-	HandRunning = dialect.SQL("queue.hand-running", `
+	HandRunning = sqlrun.SQL("queue.hand-running", `
 		UPDATE {prefix}job_running SET state = 'handed' WHERE `+these+` AND lock_by = :node AND state <> 'handed'`)
 
 	// SetTrial says of a worker's own job what its death would mean: see suspect.go. Once
 	// somebody else has adopted the row, or it was handed over, it changes nothing.
-	SetTrial = dialect.SQL("queue.set-trial", `
+	SetTrial = sqlrun.SQL("queue.set-trial", `
 		UPDATE {prefix}job_running SET state = :state
 		WHERE queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :node AND state <> 'handed'`)
 )

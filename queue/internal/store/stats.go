@@ -1,17 +1,17 @@
 package store
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // StatReady and its like count the first jobs of each part of a queue by kind: as many
 // of each part as they are told, since nobody waits for millions.
 var (
-	StatReady = dialect.SQL("queue.stat-ready", statIn("job", " AND divided = :divided AND priority = :priority"))
+	StatReady = sqlrun.SQL("queue.stat-ready", statIn("job", " AND divided = :divided AND priority = :priority"))
 
-	StatDelayed = dialect.SQL("queue.stat-delayed", statIn("job_delayed", " AND divided = :divided"))
+	StatDelayed = sqlrun.SQL("queue.stat-delayed", statIn("job_delayed", " AND divided = :divided"))
 
-	StatRunning = dialect.SQL("queue.stat-running", statIn("job_running", " AND divided = :divided"))
+	StatRunning = sqlrun.SQL("queue.stat-running", statIn("job_running", " AND divided = :divided"))
 
-	StatDead = dialect.SQL("queue.stat-dead", statIn("job_dead", ""))
+	StatDead = sqlrun.SQL("queue.stat-dead", statIn("job_dead", ""))
 )
 
 func statIn(table, part string) string {

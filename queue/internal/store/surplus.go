@@ -1,9 +1,9 @@
 package store
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // SurplusWorkers finds queues that have more workers than blocks.
-var SurplusWorkers = dialect.SQL("queue.surplus-workers", `
+var SurplusWorkers = sqlrun.SQL("queue.surplus-workers", `
 	SELECT s.name, s.workers, s.blocks FROM (
 		SELECT q.name, (SELECT COUNT(*) FROM {prefix}queue_block AS b WHERE b.queue_id = q.queue_id) AS blocks,
 			(SELECT COUNT(*) FROM {prefix}queue_worker AS w JOIN {prefix}node AS n ON n.name = w.node

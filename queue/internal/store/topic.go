@@ -1,21 +1,21 @@
 package store
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // Subscriptions to topics.
 var (
-	InsertSubscription = dialect.SQL("queue.subscribe", `
+	InsertSubscription = sqlrun.SQL("queue.subscribe", `
 		INSERT INTO {prefix}topic_queue (topic, queue) VALUES (:topic, :subscriber) {ignore_duplicate queue}`)
 
-	DeleteSubscription = dialect.SQL("queue.unsubscribe", `DELETE FROM {prefix}topic_queue WHERE topic = :topic AND queue = :subscriber`)
+	DeleteSubscription = sqlrun.SQL("queue.unsubscribe", `DELETE FROM {prefix}topic_queue WHERE topic = :topic AND queue = :subscriber`)
 
 	// ListSubscribed is read in the transaction that publishes: each publication goes to the
 	// queues that are subscribed at one moment, and are there.
-	ListSubscribed = dialect.SQL("queue.subscribed", `
+	ListSubscribed = sqlrun.SQL("queue.subscribed", `
 		SELECT queue FROM {prefix}topic_queue AS t
 		WHERE topic = :topic AND NOT EXISTS (SELECT 1 FROM {prefix}queue AS q WHERE q.name = t.queue AND q.state = 'deleted') ORDER BY queue`)
 
-	ListSubscriptions = dialect.SQL("queue.subscriptions", `
+	ListSubscriptions = sqlrun.SQL("queue.subscriptions", `
 		SELECT topic, queue FROM {prefix}topic_queue
 		WHERE topic > :topic OR topic = :topic AND queue > :subscriber ORDER BY topic, queue LIMIT :limit`)
 )

@@ -1,21 +1,21 @@
 package store
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // Moves to other queues.
 var (
 	// StandReady and its like list what is moved or stays, without the payloads.
-	StandReady   = dialect.SQL("queue.stand-ready", selectReady(standing+`, 0 AS due, 0 AS holds`))
-	StandDelayed = dialect.SQL("queue.stand-delayed", `
+	StandReady   = sqlrun.SQL("queue.stand-ready", selectReady(standing+`, 0 AS due, 0 AS holds`))
+	StandDelayed = sqlrun.SQL("queue.stand-delayed", `
 		SELECT `+standing+`, {us run_at}, CASE WHEN hold_key IS NULL THEN 0 ELSE 1 END FROM {prefix}job_delayed
 		WHERE queue_id = :queue AND divided = :divided AND id > :after ORDER BY id LIMIT :limit`)
-	StandRunning = dialect.SQL("queue.stand-running", `
+	StandRunning = sqlrun.SQL("queue.stand-running", `
 		SELECT `+standing+`, 0 AS due, 0 AS holds FROM {prefix}job_running
 		WHERE queue_id = :queue AND divided = :divided AND id > :after ORDER BY id LIMIT :limit`)
 
 	// PassReady copies locked jobs into another queue. DivideAnew does so with delayed
 	// ones.
-	PassReady = dialect.SQL("queue.pass-ready", `
+	PassReady = sqlrun.SQL("queue.pass-ready", `
 		INSERT INTO {prefix}job (queue_id, divided, priority, id, `+BodyColumns+`)
 		SELECT {int :to}, record.target, j.priority, j.id, `+bodyOfJ+`
 		FROM {records rows: queue int, block int, urgency int, job int, target int}
@@ -24,9 +24,9 @@ var (
 	// KeysUntil tells until when the unique keys of jobs are in use at least. It locks
 	// nothing: the jobs are locked, and with them their keys. PassKeys gives these up at
 	// once: the jobs have them in another queue.
-	KeysUntil = dialect.SQL("queue.keys-until", `
+	KeysUntil = sqlrun.SQL("queue.keys-until", `
 		SELECT job, COALESCE({us free_at}, 0) FROM {prefix}job_unique WHERE `+theirKeys)
-	PassKeys = dialect.SQL("queue.pass-keys", `
+	PassKeys = sqlrun.SQL("queue.pass-keys", `
 		DELETE FROM {prefix}job_unique WHERE `+theirKeys+` {only job :n}`)
 )
 

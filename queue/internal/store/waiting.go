@@ -3,7 +3,7 @@ package store
 import (
 	"strings"
 
-	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 const (
@@ -14,7 +14,7 @@ const (
 
 // AnyWaits tells whether a worker waits, in whichever queue, and whether this user may notify it:
 // an administrator can take that right away, and then a statement that would notify is refused.
-var AnyWaits = dialect.PerDialect("queue.any-waits", func(d *dialect.Dialect) string {
+var AnyWaits = sqlrun.PerDialect("queue.any-waits", func(d *sqlrun.Dialect) string {
 	may := "0"
 	if d.Notify != nil {
 		may = "CASE WHEN has_function_privilege('pg_notify(text, text)', 'EXECUTE') THEN 1 ELSE 0 END"
@@ -24,7 +24,7 @@ var AnyWaits = dialect.PerDialect("queue.any-waits", func(d *dialect.Dialect) st
 
 // insertTelling is insertInto that notifies who waits for the jobs. Duplicates among the
 // notifications of a transaction are sent once.
-func insertTelling(d *dialect.Dialect, fields string) string {
+func insertTelling(d *sqlrun.Dialect, fields string) string {
 	text := insertInto(d, "job", fields)
 	if d.Notify == nil {
 		return text

@@ -1,11 +1,11 @@
 package store
 
-import "github.com/dbcron/dbcron/dialect"
+import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // LookFor tells which blocks have jobs above their cursors. It asks for the first
 // one by the key, and not EXISTS: see anyIn. It orders by the whole key: MySQL does not
 // see that its first columns are the same in all rows of a subquery, and would sort them.
-var LookFor = dialect.SQL("queue.look", `
+var LookFor = sqlrun.SQL("queue.look", `
 	SELECT block FROM {records rows: block int, after1 int, after2 int, after3 int, after4 int}
 	WHERE `+above("1")+` OR `+above("2")+` OR `+above("3")+` OR `+above("4"))
 
@@ -15,4 +15,4 @@ func above(priority string) string {
 }
 
 // LookForAny is a question that is cheaper to ask.
-var LookForAny = dialect.SQL("queue.look-any", `SELECT id FROM {prefix}job WHERE queue_id = :queue AND `+notSentinel+` LIMIT 1`)
+var LookForAny = sqlrun.SQL("queue.look-any", `SELECT id FROM {prefix}job WHERE queue_id = :queue AND `+notSentinel+` LIMIT 1`)

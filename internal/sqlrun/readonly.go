@@ -1,11 +1,11 @@
-package dialect
+package sqlrun
 
 import (
 	"context"
 	"errors"
 	"fmt"
 
-	"github.com/dbcron/dbcron/dialect/internal/engine"
+	"github.com/dbcron/dbcron/internal/engine"
 )
 
 // ErrReadOnly means that the server takes no writes: it is a standby or a replica, was set read-only,

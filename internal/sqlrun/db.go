@@ -1,4 +1,4 @@
-package dialect
+package sqlrun
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
-	"github.com/dbcron/dbcron/dialect/internal/engine"
+	"github.com/dbcron/dbcron/internal/engine"
 	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 

@@ -1,4 +1,4 @@
-package dialect
+package sqlrun
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect/internal/engine"
+	"github.com/dbcron/dbcron/internal/engine"
 )
 
 // SessionLocks is how an engine's connections hold locks that end with them.

@@ -1,11 +1,11 @@
-package dialect
+package sqlrun
 
 import (
 	"context"
 	"errors"
 	"fmt"
 
-	"github.com/dbcron/dbcron/dialect/internal/engine"
+	"github.com/dbcron/dbcron/internal/engine"
 	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
