@@ -161,6 +161,12 @@ func (b *claims) wait(c *candidate, r run, after time.Duration) {
 // next slot and turns the slot that is due into a run. It returns the runs to start here and
 // the number of schedules that it advanced.
 func (s *Scheduler) claim(ctx context.Context, lane string, limit int) (runs []run, moved int, err error) {
+	return s.claimAndTell(ctx, lane, limit, func() {})
+}
+
+// claimAndTell is claim. It calls filled when it has locked a whole batch of schedules: see herd. It
+// may do so several times, if the transaction is repeated.
+func (s *Scheduler) claimAndTell(ctx context.Context, lane string, limit int, filled func()) (runs []run, moved int, err error) {
 	var first candidate
 	b, err := s.claimTx(ctx, func(ctx context.Context, tx *sqlrun.Session, b *claims) error {
 		runs, moved = nil, 0
@@ -171,6 +177,9 @@ func (s *Scheduler) claim(ctx context.Context, lane string, limit int) (runs []r
 		}
 		moved = len(locked)
 		first = locked[0]
+		if moved == batch {
+			filled()
+		}
 		open, err := openRuns(ctx, tx, locked)
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -128,6 +129,20 @@ func (e *execution) why() stop {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.stopped
+}
+
+// start executes runs, each in its own goroutine.
+func (s *Scheduler) start(working context.Context, runs []run) {
+	for _, r := range runs {
+		r.trace = s.traceOf(&r)
+		e := newExecution(r)
+		s.enter(e)
+		s.runs.Go(func() {
+			s.record(working, e, s.executeInPlace(e))
+			s.leave(e)
+			s.wake()
+		})
+	}
 }
 
 // execute does the work and waits until it ends.

@@ -20,7 +20,7 @@ const (
 	turnover = 20 * time.Millisecond
 	patience = time.Second
 
-	aheadLimit = 4 * batch // runs that a daemon has, executed or not, while it claims ahead
+	aheadLimit = 10 * batch // runs that a daemon has, executed or not, while it claims ahead
 )
 
 // errNoPlace is why a run was handed back that this daemon had claimed ahead.
@@ -94,24 +94,47 @@ func (s *Scheduler) noteTook(lane string, took time.Duration) {
 // quick tells whether a lane's runs may be claimed ahead. The caller holds s.mu.
 func (l *laneState) quick() bool { return l.took > 0 && l.took < turnover } // commands have no time
 
-// room is how many runs of a lane this daemon may claim now.
+// room is how many runs of a lane this daemon may claim now, beside the claims that are under way.
 func (s *Scheduler) room(lane string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.roomIn(lane)
+}
+
+// roomIn is room for callers that hold s.mu.
+func (s *Scheduler) roomIn(lane string) int {
 	free := s.freePlaces()
 	if state := s.state(lane); state.quick() {
 		turns := int(min(turnover/state.took, aheadLimit))
-		return min(free*turns, max(aheadLimit, s.opt.MaxRuns)-s.ahead)
+		return min(free*turns, max(aheadLimit, s.opt.MaxRuns)-s.ahead) - s.reserved
 	}
-	return min(free, s.opt.MaxRuns-(len(s.running)-s.ahead))
+	return min(free, s.opt.MaxRuns-(len(s.running)-s.ahead)) - s.reserved
 }
 
 // freePlaces is how many more runs could be executed at this moment.
 func (s *Scheduler) freePlaces() int { return cap(s.places) - len(s.places) }
 
-// share is how much of a lane to claim at once: not all that there is room for, so that what
-// comes due at the same moment is spread over the daemons.
-func (s *Scheduler) share(lane string) int {
-	room := s.room(lane)
-	return min(batch, max(room/4, min(room, 8)))
+// reserve returns how much of a lane to claim at once: not all that there is room for, so that what
+// comes due at the same moment is spread over the daemons. It counts as taken until unreserve. Runs
+// that enqueue a job take no room.
+func (s *Scheduler) reserve(lane string) int {
+	if ofJobs(lane) {
+		return batch
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	room := s.roomIn(lane)
+	limit := min(batch, max(room/4, min(room, 8)))
+	s.reserved += max(0, limit)
+	return limit
+}
+
+// unreserve gives back what reserve has reserved, when the runs that were claimed are there.
+func (s *Scheduler) unreserve(lane string, limit int) {
+	if ofJobs(lane) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reserved -= limit
 }

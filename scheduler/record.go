@@ -5,30 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/guardian"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 )
-
-// start executes runs, each in its own goroutine.
-func (s *Scheduler) start(working context.Context, runs []run) {
-	for _, r := range runs {
-		r.trace = s.traceOf(&r)
-		e := newExecution(r)
-		s.enter(e)
-		s.runs.Go(func() {
-			s.record(working, e, s.executeInPlace(e))
-			s.leave(e)
-			s.wake()
-		})
-	}
-}
 
 // An outcome is the result of a run as it is recorded.
 type outcome struct {
@@ -301,82 +284,6 @@ func (s *Scheduler) follow(ctx context.Context, tx *sqlrun.Session, name string,
 			"schedule", name, "by", r.schedule, "due", r.due)
 	}
 	return err
-}
-
-// A finisher batches outcomes: those that arrive while one statement is under way go into the next.
-// So a single outcome waits for nobody, and many cost little each.
-type finisher struct {
-	mu      sync.Mutex
-	waiting []*finishing
-	writing bool
-}
-
-type finishing struct {
-	args sqlrun.Args
-	ctx  context.Context
-	mine bool
-	err  error
-	done chan struct{}
-}
-
-// finish writes one outcome and reports whether the run was still this daemon's.
-func (f *finisher) finish(ctx context.Context, db *dialect.DB, args sqlrun.Args) (mine bool, err error) {
-	one := &finishing{args: args, ctx: ctx, done: make(chan struct{})}
-	f.mu.Lock()
-	f.waiting = append(f.waiting, one)
-	if !f.writing {
-		f.writing = true
-		go f.write(db)
-	}
-	f.mu.Unlock()
-	<-one.done
-	return one.mine, one.err
-}
-
-func (f *finisher) write(db *dialect.DB) {
-	for {
-		runtime.Gosched() // let other goroutines join the batch
-		f.mu.Lock()
-		part := f.waiting[:min(batch, len(f.waiting))]
-		f.waiting = f.waiting[len(part):]
-		f.writing = len(part) > 0
-		f.mu.Unlock()
-		if len(part) == 0 {
-			return
-		}
-		f.writePart(db, part)
-		for _, one := range part {
-			close(one.done)
-		}
-	}
-}
-
-// errMixed rolls back a batch in which some runs were no longer this daemon's.
-var errMixed = errors.New("some runs were lost")
-
-// writePart writes a batch of outcomes with one statement. If that misses a run, it writes them one
-// by one to find out which.
-func (f *finisher) writePart(db *dialect.DB, part []*finishing) {
-	rows := make([]sqlrun.Args, len(part))
-	for i, one := range part {
-		rows[i] = one.args
-	}
-	ctx := part[0].ctx
-	err := db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		n, err := tx.Exec(ctx, finish, sqlrun.Args{"rows": rows})
-		if err == nil && n != int64(len(part)) {
-			err = errMixed
-		}
-		return err
-	})
-	for _, one := range part {
-		one.mine, one.err = err == nil, err
-		if err != nil && (errors.Is(err, errMixed) || len(part) > 1) {
-			var n int64
-			n, one.err = db.Exec(one.ctx, finish, sqlrun.Args{"rows": []sqlrun.Args{one.args}})
-			one.mine = n == 1
-		}
-	}
 }
 
 // trim deletes surplus runs of a schedule's history. It does so seldom enough to be cheap: on

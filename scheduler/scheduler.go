@@ -107,6 +107,7 @@ type Scheduler struct {
 	mu       sync.Mutex
 	running  map[int64]*execution // by run id, until the outcome is recorded
 	ahead    int                  // of these, the runs that were claimed ahead: see place.go
+	reserved int                  // runs that claims under way may add: see reserve
 	handlers map[string]Func
 	since    int64     // µs at which searches begin: see floor
 	sinceAt  time.Time // the last search without a floor

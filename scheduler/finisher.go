@@ -1,0 +1,137 @@
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
+)
+
+// A finisher batches outcomes: those that arrive while one statement is under way go into the next.
+// So a single outcome waits for nobody, and many cost little each.
+//
+// While this daemon claims a herd, outcomes wait, for up to [holdFor]: all that is due should start
+// before the first outcomes are written.
+type finisher struct {
+	mu      sync.Mutex
+	waiting []*finishing
+	writing bool
+	holds   int           // herds that are being claimed
+	free    chan struct{} // closed when the last of them has been; nil: there is none
+	holdFor time.Duration // default: holdFor
+}
+
+// holdFor bounds how long an outcome waits for claims. If the daemon is killed meanwhile, another one
+// executes the run again.
+const holdFor = 50 * time.Millisecond
+
+// hold makes outcomes wait until release is called.
+func (f *finisher) hold() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.holds++; f.holds == 1 {
+		f.free = make(chan struct{})
+	}
+}
+
+func (f *finisher) release() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.holds--; f.holds == 0 {
+		close(f.free)
+		f.free = nil
+	}
+}
+
+// gather lets other outcomes join the batch.
+func (f *finisher) gather() {
+	f.mu.Lock()
+	free := f.free
+	f.mu.Unlock()
+	if free == nil {
+		runtime.Gosched() // those of goroutines that are ready
+		return
+	}
+	timer := time.NewTimer(cmp.Or(f.holdFor, holdFor))
+	defer timer.Stop()
+	select {
+	case <-free:
+	case <-timer.C:
+	}
+}
+
+type finishing struct {
+	args sqlrun.Args
+	ctx  context.Context
+	mine bool
+	err  error
+	done chan struct{}
+}
+
+// finish writes one outcome and reports whether the run was still this daemon's.
+func (f *finisher) finish(ctx context.Context, db *dialect.DB, args sqlrun.Args) (mine bool, err error) {
+	one := &finishing{args: args, ctx: ctx, done: make(chan struct{})}
+	f.mu.Lock()
+	f.waiting = append(f.waiting, one)
+	if !f.writing {
+		f.writing = true
+		go f.write(db)
+	}
+	f.mu.Unlock()
+	<-one.done
+	return one.mine, one.err
+}
+
+func (f *finisher) write(db *dialect.DB) {
+	for {
+		f.gather()
+		f.mu.Lock()
+		all := f.waiting
+		f.waiting = nil
+		f.writing = len(all) > 0
+		f.mu.Unlock()
+		if len(all) == 0 {
+			return
+		}
+		for part := range slices.Chunk(all, batch) {
+			f.writePart(db, part)
+			for _, one := range part {
+				close(one.done)
+			}
+		}
+	}
+}
+
+// errMixed rolls back a batch in which some runs were no longer this daemon's.
+var errMixed = errors.New("some runs were lost")
+
+// writePart writes a batch of outcomes with one statement. If that misses a run, it writes them one
+// by one to find out which.
+func (f *finisher) writePart(db *dialect.DB, part []*finishing) {
+	rows := make([]sqlrun.Args, len(part))
+	for i, one := range part {
+		rows[i] = one.args
+	}
+	ctx := part[0].ctx
+	err := db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+		n, err := tx.Exec(ctx, finish, sqlrun.Args{"rows": rows})
+		if err == nil && n != int64(len(part)) {
+			err = errMixed
+		}
+		return err
+	})
+	for _, one := range part {
+		one.mine, one.err = err == nil, err
+		if err != nil && (errors.Is(err, errMixed) || len(part) > 1) {
+			var n int64
+			n, one.err = db.Exec(one.ctx, finish, sqlrun.Args{"rows": []sqlrun.Args{one.args}})
+			one.mine = n == 1
+		}
+	}
+}
