@@ -57,7 +57,7 @@ func New(db *dialect.DB, opt Options) (*Client, error) {
 	}
 	opt.Version = sqlrun.CutVersion(opt.Version)
 	if opt.Doorbell != "" {
-		if err := checkDoorbell(opt.Doorbell); err != nil {
+		if err := CheckDoorbell(opt.Doorbell); err != nil {
 			return nil, err
 		}
 	}

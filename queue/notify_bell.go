@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,17 +29,41 @@ type bells struct {
 	workers map[*Worker]bool
 	pending map[int]map[int]bool // blocks by queue
 	telling bool
+	flow    flow
 
 	ears   chan struct{} // has the place of the worker that listens
 	others ringer
 }
 
-// A notification is put off for so long after the one before: longer while there is
-// always one more.
+// Others are told at once while jobs are few. The more jobs come in a second, the longer the next
+// notification waits after the one before, and tells of all that came meanwhile: workers have
+// enough to do then, and each notification costs the database more than it gains.
 const (
-	pace    = time.Millisecond
-	maxPace = 5 * time.Millisecond
+	pace     = time.Millisecond
+	maxPace  = 5 * time.Millisecond
+	unhasty  = 1500 // so many jobs a second make notifications wait; each as many again, a pace more
+	flowSpan = 50 * time.Millisecond
 )
+
+// A flow measures how many jobs come in a second.
+type flow struct {
+	jobs int // since it was measured
+	at   instant.Instant
+	rate float64
+}
+
+// measure takes in the jobs since the last time, with the weight that their time has of flowSpan.
+func (f *flow) measure(at instant.Instant) {
+	took := max(at.Sub(f.at), time.Microsecond).Seconds()
+	weight := 1 - math.Exp(-took/flowSpan.Seconds())
+	f.rate += weight * (float64(f.jobs)/took - f.rate)
+	f.jobs, f.at = 0, at
+}
+
+// pace is how long the next notification waits.
+func (f *flow) pace() time.Duration {
+	return time.Duration(min(max(0, f.rate/unhasty-1)*float64(pace), float64(maxPace)))
+}
 
 func (b *bells) init(c *Client) {
 	b.client, b.workers, b.pending = c, map[*Worker]bool{}, map[int]map[int]bool{}
@@ -70,6 +95,7 @@ func (b *bells) ring(rows []jobRow) {
 	if b.client.db.Dialect.Notify == nil && !b.rings() {
 		return
 	}
+	b.flow.jobs += len(rows)
 	last := -1
 	for i := range rows {
 		r := &rows[i]
@@ -106,9 +132,11 @@ func (b *bells) flush(ctx context.Context) error {
 }
 
 func (b *bells) tellOthers() {
-	for wait := pace; ; wait = min(2*wait, maxPace) {
+	for {
 		b.mu.Lock()
 		payloads := b.payloads()
+		b.flow.measure(instant.Now())
+		wait := b.flow.pace()
 		b.telling = len(payloads) > 0
 		b.mu.Unlock()
 		if len(payloads) == 0 {
@@ -117,7 +145,9 @@ func (b *bells) tellOthers() {
 		if err := b.send(context.Background(), payloads); err != nil {
 			b.client.opt.Logger.Debug("telling others of new jobs failed; they will look by themselves", "err", err)
 		}
-		<-time.After(wait)
+		if wait > 0 {
+			<-time.After(wait)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,8 +27,12 @@ import (
 // twice costs a look, or a wait until workers look by themselves.
 
 const (
-	// bellsAge is how old what a process knows of others' bells may be.
-	bellsAge = 2 * time.Second
+	// bellsAge is how old what a process knows of others' bells may be. If it knows of none at a
+	// queue that has new jobs it looks again sooner: after unknownAge, and up to mostUnknownAge
+	// while there is none.
+	bellsAge       = 2 * time.Second
+	unknownAge     = 20 * time.Millisecond
+	mostUnknownAge = 500 * time.Millisecond
 
 	// mostRung is how many bytes are sent at the most: what goes through every network in
 	// one piece.
@@ -44,8 +49,9 @@ type doorbell struct {
 	key  []byte
 }
 
-// checkDoorbell tells what is wrong with an address to hear the bell at.
-func checkDoorbell(address string) error {
+// CheckDoorbell returns an error that matches [ErrInvalid] if no worker could hear a doorbell at an
+// address: see [Options].
+func CheckDoorbell(address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return invalid("doorbell", "%q: write an address of this host and a port, such as 10.0.0.7:0; port 0 is any", address)
@@ -122,13 +128,19 @@ type ringer struct {
 	mu    sync.Mutex
 	peers []peer
 	read  instant.Instant // 0: never
+	again time.Duration   // after so long it looks for the bells of a queue that it knows none of
+	stale bool            // a bell is not there any more
+	lines map[netip.AddrPort]net.Conn
 }
 
-// known lists the doorbells of others, as they were a moment ago.
-func (r *ringer) known(ctx context.Context, db *dialect.DB) ([]peer, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.read != 0 && since(r.read) < bellsAge {
+// known lists the doorbells of others, as they were a moment ago, to ring those of the queues that
+// payloads are for. mu is held.
+func (r *ringer) known(ctx context.Context, db *dialect.DB, payloads map[int]string) ([]peer, error) {
+	age := bellsAge
+	if r.lacks(payloads) {
+		age = r.again
+	}
+	if r.read != 0 && since(r.read) < age && !r.stale {
 		return r.peers, nil
 	}
 	at := instant.Now()
@@ -146,15 +158,43 @@ func (r *ringer) known(ctx context.Context, db *dialect.DB) ([]peer, error) {
 		}
 		return p, nil
 	})
-	if err == nil {
-		r.peers, r.read = peers, at
+	if err != nil {
+		return nil, err
 	}
-	return peers, err
+	r.peers, r.read, r.stale = peers, at, false
+	if r.again = min(2*r.again, mostUnknownAge); r.again == 0 || !r.lacks(payloads) {
+		r.again = unknownAge
+	}
+	r.hangUp(func(at netip.AddrPort) bool {
+		return !slices.ContainsFunc(peers, func(p peer) bool { return p.at == at })
+	})
+	return peers, nil
 }
 
-// ring sends payloads by queue to whoever works on it; those of queue 0 to everybody.
+// lacks tells whether no bell is known at a queue that a payload is for.
+func (r *ringer) lacks(payloads map[int]string) bool {
+	for queue := range payloads {
+		if queue != 0 && !slices.ContainsFunc(r.peers, func(p peer) bool { return p.queue == queue && p.key != nil }) {
+			return true
+		}
+	}
+	return false
+}
+
+// ring sends payloads by queue to whoever works on it; those of queue 0 to everybody. Where a bell
+// is not there any more, such as after a restart, others may be: it looks once more.
 func (r *ringer) ring(ctx context.Context, db *dialect.DB, payloads map[int]string) error {
-	peers, err := r.known(ctx, db)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	err := r.ringOnce(ctx, db, payloads)
+	if r.stale {
+		err = r.ringOnce(ctx, db, payloads)
+	}
+	return err
+}
+
+func (r *ringer) ringOnce(ctx context.Context, db *dialect.DB, payloads map[int]string) error {
+	peers, err := r.known(ctx, db, payloads)
 	if err != nil || len(peers) == 0 {
 		return err
 	}
@@ -166,19 +206,40 @@ func (r *ringer) ring(ctx context.Context, db *dialect.DB, payloads map[int]stri
 		}
 		if ok && p.key != nil {
 			told[p.at] = true
-			err = errors.Join(err, p.ring(ctx, payload))
+			err = errors.Join(err, r.send(ctx, p, payload))
 		}
 	}
 	return err
 }
 
-// ring sends one datagram.
-func (p *peer) ring(ctx context.Context, payload string) error {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "udp", p.at.String())
-	if err != nil {
-		return err
+// send sends one datagram. The line to a bell is kept: the host where nobody hears it any more says
+// so, and the next datagram fails.
+func (r *ringer) send(ctx context.Context, p peer, payload string) error {
+	line := r.lines[p.at]
+	if line == nil {
+		var err error
+		if line, err = (&net.Dialer{}).DialContext(ctx, "udp", p.at.String()); err != nil {
+			return err
+		}
+		if r.lines == nil {
+			r.lines = map[netip.AddrPort]net.Conn{}
+		}
+		r.lines[p.at] = line
 	}
-	defer conn.Close()
-	_, err = conn.Write(sign(p.key, payload))
+	_, err := line.Write(sign(p.key, payload))
+	if err != nil {
+		r.stale = true
+		r.hangUp(func(at netip.AddrPort) bool { return at == p.at })
+	}
 	return err
+}
+
+// hangUp closes lines.
+func (r *ringer) hangUp(which func(netip.AddrPort) bool) {
+	for at, line := range r.lines {
+		if which(at) {
+			_ = line.Close()
+			delete(r.lines, at)
+		}
+	}
 }

@@ -3,7 +3,9 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,9 +27,7 @@ func TestDoorbell(t *testing.T) {
 		stop := start(t, w)
 		if far.bells.rings() {
 			eventually(t, "its bell is known", func() bool {
-				peers, err := far.bells.others.known(t.Context(), far.db)
-				must(t, err)
-				return len(peers) == 1
+				return len(known(t, far)) == 1
 			})
 		}
 		for range 5 {
@@ -54,6 +54,83 @@ func TestDoorbell(t *testing.T) {
 			t.Error(err)
 		}
 		must(t, far.Flush(t.Context()))
+	})
+}
+
+// Others are told at once while jobs are few, also of several that come at once, and later the more come.
+func TestPace(t *testing.T) {
+	for _, test := range []struct {
+		jobs  int
+		every time.Duration
+		want  time.Duration
+	}{
+		{1, time.Second, 0},
+		{2, 2 * time.Millisecond, 0},
+		{3, time.Millisecond, pace},
+		{30, time.Millisecond, maxPace},
+		{1000, 5 * time.Millisecond, maxPace},
+	} {
+		f, at := flow{}, instant.Now()
+		for range 1000 {
+			at = at.Add(test.every)
+			f.jobs += test.jobs
+			f.measure(at)
+		}
+		if got := f.pace().Round(time.Microsecond); got != test.want {
+			t.Errorf("%d jobs every %v: %v, not %v", test.jobs, test.every, got, test.want)
+		}
+		at = at.Add(time.Second)
+		f.jobs = 5
+		if f.measure(at); f.pace() != 0 {
+			t.Errorf("%d jobs every %v, then 5 after a second: %v", test.jobs, test.every, f.pace())
+		}
+	}
+}
+
+// known lists the doorbells that a client knows of.
+func known(t *testing.T, c *Client) []peer {
+	t.Helper()
+	r := &c.bells.others
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	peers, err := r.known(t.Context(), c.db, nil)
+	must(t, err)
+	return peers
+}
+
+// A process that knows of no bell at a queue looks for one when it has a job there, however new what
+// it knows is; and when a bell that it rings is not there any more.
+func TestBellsLearned(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.Notify != nil {
+			return
+		}
+		far := client(t, db, Options{Doorbell: "127.0.0.1:0"})
+		id := edit(t, far, func(*Queue) {}).id
+		r := &far.bells.others
+		ring := func() []peer {
+			_ = r.ring(t.Context(), far.db, map[int]string{id: fmt.Sprintf("%d:;", id)}) // refused where none is any more
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.read, r.again = instant.Now().Add(time.Hour), -2*time.Hour // what it knows is new
+			return slices.Clone(r.peers)
+		}
+		if len(ring()) != 0 {
+			t.Fatal("there is a bell before there is a worker")
+		}
+		work := func() (*Worker, func()) {
+			w := worker(t, client(t, db, Options{Doorbell: "127.0.0.1:0"}), WorkerOptions{})
+			handle(t, w, "x", func(context.Context, *Delivery) error { return nil })
+			return w, start(t, w)
+		}
+		for range 2 { // a worker, and one that came after it had ended
+			w, stop := work()
+			eventually(t, "its bell is known", func() bool {
+				peers := ring()
+				return len(peers) == 1 && peers[0].at.String() == w.bell.at
+			})
+			stop()
+		}
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/health"
@@ -55,6 +56,20 @@ func (p *program) withQueuesOf(ctx context.Context, f func(db *dialect.DB, c *qu
 
 // usualDoorbell is the address at which workers are notified of jobs enqueued by other processes of this host.
 const usualDoorbell = "127.0.0.1:0"
+
+// doorbellFlag adds the flag that sets another address.
+func doorbellFlag(flags *pflag.FlagSet, to *string) {
+	flags.StringVar(to, "doorbell", usualDoorbell,
+		"`address` at which it hears of new jobs where the database notifies nobody, on MySQL and SQLite, or off")
+}
+
+// doorbellAt is the address that the flag means; empty: none.
+func doorbellAt(flag string) string {
+	if flag == "off" {
+		return ""
+	}
+	return flag
+}
 
 // countLimit limits counts of jobs: nobody waits for millions.
 const countLimit = health.CountTo

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -27,6 +28,7 @@ type serveFlags struct {
 	check, once                bool
 	noMigrate                  bool
 	node, logs, level          string
+	doorbell                   string
 	logDone                    bool
 	only                       []string
 	audit                      keptAudit
@@ -127,6 +129,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.IntVar(&f.options.MaxRuns, "max-runs", 64, "how many commands run at a time")
 	flags.IntVar(&f.options.MaxCrashes, "max-crashes", 3, "after how many attempts at a slot that took their daemon down no more are made")
 	graceFlag(flags, &f.options.Grace, "how long running commands may go on after SIGTERM, or forever")
+	doorbellFlag(flags, &f.doorbell)
 	flags.StringSliceVar(&f.only, "only", nil, "do only this `part`: schedules, push or api; may be repeated (default: all)")
 	f.audit.register(flags)
 	f.http.register(c)
@@ -181,6 +184,11 @@ func (f *serveFlags) checkParts() error {
 	for _, part := range f.only {
 		if part != partSchedules && part != partPush && part != partAPI {
 			return usagef("--only: %q is not schedules, push or api", part)
+		}
+	}
+	if at := doorbellAt(f.doorbell); at != "" {
+		if err := queue.CheckDoorbell(at); err != nil {
+			return usagef("--%v", err)
 		}
 	}
 	switch {
@@ -276,7 +284,7 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, fil
 	if err != nil {
 		return err
 	}
-	notifier, err := p.newNotifier(db, &f.notify, f.push.hosts, options.Env, options.Dir, log)
+	notifier, err := p.newNotifier(db, &f.notify, f.push.hosts, options, log)
 	if err != nil {
 		return err
 	}
@@ -405,7 +413,7 @@ func (f *scheduleFile) title() string {
 // not inherit the daemon's environment, which contains the database's password.
 func (p *program) schedulerOptions(f serveFlags, log *slog.Logger) scheduler.Options {
 	o := f.options
-	o.Logger, o.Node, o.Version, o.Doorbell = log, f.node, version, usualDoorbell
+	o.Logger, o.Node, o.Version, o.Doorbell = log, f.node, version, doorbellAt(f.doorbell)
 	if o.Node == "" {
 		host, err := os.Hostname()
 		if err != nil {

@@ -138,7 +138,7 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 		return err
 	}
 	opt := httpapi.Options{
-		Node: of.node, Version: version, MaxBody: int64(f.bytes), Origins: f.origins, Logger: log, Doorbell: usualDoorbell, Hosts: of.hosts(),
+		Node: of.node, Version: version, MaxBody: int64(f.bytes), Origins: f.origins, Logger: log, Doorbell: doorbellAt(of.doorbell), Hosts: of.hosts(),
 		TrustedProxies: f.proxies, ProxyUserHeader: f.userHeader, ProxyUserScopes: scopesOf(f.userScopes),
 		AllowCommands: f.commands, Stopping: serving.Done(), LogDone: of.logDone,
 	}
@@ -151,7 +151,7 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 	}
 	board, err := dashboard.New(db, api, dashboard.Options{
 		HideArguments: f.hide, Node: of.node, Version: version,
-		Logger: log, Doorbell: usualDoorbell,
+		Logger: log, Doorbell: doorbellAt(of.doorbell),
 	})
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/notify"
+	"github.com/dbcron/dbcron/scheduler"
 )
 
 // Environment variables with secrets of notifications.
@@ -74,8 +75,8 @@ func (p *program) secret(flag, file, variable string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// newNotifier returns the daemon's Notifier. env and dir are for its commands.
-func (p *program) newNotifier(db *dialect.DB, f *notifyFlags, hosts *push.Hosts, env []string, dir string,
+// newNotifier returns the daemon's Notifier. Its commands run as those of schedules do.
+func (p *program) newNotifier(db *dialect.DB, f *notifyFlags, hosts *push.Hosts, like scheduler.Options,
 	log *slog.Logger,
 ) (*notify.Notifier, error) {
 	password, err := p.secret("--smtp-password-file", f.passwordFile, variableSMTPPassword)
@@ -89,7 +90,7 @@ func (p *program) newNotifier(db *dialect.DB, f *notifyFlags, hosts *push.Hosts,
 	n, err := notify.New(db, notify.Options{
 		Targets: f.targets, Every: f.every, Limit: f.limit, QueueAge: f.queueAge,
 		Mail: notify.Mail{Server: f.smtp, Password: password, From: f.from}, Secret: secret, Hosts: hosts,
-		Env: env, Dir: dir, Version: version, Doorbell: usualDoorbell, Logger: log,
+		Env: like.Env, Dir: like.Dir, Version: version, Doorbell: like.Doorbell, Logger: log,
 	})
 	if err != nil {
 		return nil, usagef("%v", err)
@@ -171,7 +172,7 @@ func (p *program) testTargets(ctx context.Context, db *dialect.DB, f *serveFlags
 		return err
 	}
 	options := p.schedulerOptions(*f, log)
-	n, err := p.newNotifier(db, &f.notify, f.push.hosts, options.Env, options.Dir, log)
+	n, err := p.newNotifier(db, &f.notify, f.push.hosts, options, log)
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func (f *serveFlags) newPush(db *dialect.DB, log *slog.Logger) (*push.Dispatcher
 		lease = queue.DefaultLease
 	}
 	opt := push.Options{
-		Node: f.node, Doorbell: usualDoorbell, Lease: lease, Grace: grace,
+		Node: f.node, Doorbell: doorbellAt(f.doorbell), Lease: lease, Grace: grace,
 		Hosts: f.push.hosts, Version: version, Logger: log, Standby: f.push.standby, LogDone: f.logDone,
 	}
 	if f.push.metrics != nil {

@@ -124,8 +124,7 @@ func (f *workerFlags) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&f.options.Lease, "lease", queue.DefaultLease, "how long a dead worker's jobs wait for another one")
 	graceFlag(flags, &f.options.Grace, "how long running commands may go on when the worker is stopped, or forever")
 	flags.DurationVar(&f.killGrace, "kill-grace", 10*time.Second, "time from SIGTERM to SIGKILL")
-	flags.StringVar(&f.doorbell, "doorbell", usualDoorbell,
-		"`address` at which it hears of new jobs where the database notifies nobody, on MySQL and SQLite, or off")
+	doorbellFlag(flags, &f.doorbell)
 	flags.StringVar(&f.logs, "log-format", "auto", "text, json, or auto: text on a terminal")
 }
 
@@ -142,9 +141,6 @@ func (f *workerFlags) check(c *cobra.Command) error {
 		if slices.Contains(f.kinds[:i], kind) {
 			return usagef("--kind %s is there twice", kind)
 		}
-	}
-	if f.doorbell == "off" {
-		f.doorbell = ""
 	}
 	switch {
 	case f.options.BuryUnknown && len(f.kinds) == 0:
@@ -191,7 +187,7 @@ func (p *program) runWorker(ctx context.Context, f *workerFlags, argv []string) 
 	defer stop()
 	var failed error
 	err = p.with(ctx, func(db *dialect.DB) error {
-		c, err := queue.New(db, queue.Options{Version: version, Logger: log, Doorbell: f.doorbell})
+		c, err := queue.New(db, queue.Options{Version: version, Logger: log, Doorbell: doorbellAt(f.doorbell)})
 		if err == nil {
 			err = p.tellNew(ctx, c, f.options.Queues)
 		}
