@@ -136,7 +136,7 @@ func (n nowhere) Header() http.Header       { return n.header }
 func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
 func (nowhere) WriteHeader(int)             {}
 
-func TestQueuesRoutingsAndTopics(t *testing.T) {
+func TestQueuesRoutesAndTopics(t *testing.T) {
 	eachAPI(t, func(t *testing.T, _ *dbtest.DB, api http.Handler) {
 		c := serve(t, api, client.Options{})
 		ctx := t.Context()
@@ -161,8 +161,8 @@ func TestQueuesRoutingsAndTopics(t *testing.T) {
 			t.Errorf("got %d queues", len(all))
 		}
 
-		must(t, c.SetRouting(ctx, "bill", "."))
-		r, err := c.Routing(ctx, "bill")
+		must(t, c.SetRoute(ctx, "bill", "."))
+		r, err := c.Route(ctx, "bill")
 		must(t, err)
 		if r.Queue != "." {
 			t.Errorf("got %+v", r)
@@ -172,10 +172,10 @@ func TestQueuesRoutingsAndTopics(t *testing.T) {
 		if e.Queue != "." {
 			t.Errorf("got %+v", e)
 		}
-		if list, err := c.Routings(ctx); err != nil || len(list) != 1 {
+		if list, err := c.Routes(ctx); err != nil || len(list) != 1 {
 			t.Errorf("got %+v, %v", list, err)
 		}
-		must(t, c.DeleteRouting(ctx, "bill"))
+		must(t, c.DeleteRoute(ctx, "bill"))
 		if err := c.DeleteQueue(ctx, "."); !errors.Is(err, client.ErrConflict) {
 			t.Errorf("deleting a queue with a job: %v", err)
 		}

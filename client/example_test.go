@@ -39,7 +39,7 @@ func Example() {
 		defer stop() // a program would go on
 		var mail struct{ To string }
 		if err := j.Decode(&mail); err != nil {
-			return nil, client.Dead(err) // it will be wrong the next time as well
+			return nil, client.Bury(err) // it will be wrong the next time as well
 		}
 		fmt.Println(j.Kind, mail.To)
 		return nil, nil
@@ -99,7 +99,7 @@ func ExampleClient_Work() {
 	err = c.Work(ctx, client.WorkOptions{Queue: "mail", Concurrency: 10, Handle: func(_ context.Context, j *client.Claimed) (any, error) {
 		var mail struct{ To string }
 		if err := j.Decode(&mail); err != nil {
-			return nil, client.Dead(err) // it will be wrong the next time as well
+			return nil, client.Bury(err) // it will be wrong the next time as well
 		}
 		fmt.Println(j.Kind, mail.To)
 		return nil, nil

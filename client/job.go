@@ -14,7 +14,7 @@ import (
 // A Job is a job to enqueue. Only Kind is required.
 type Job struct {
 	Kind        string        // type of the job, which selects its handler
-	Queue       string        // default: the kind's routing
+	Queue       string        // default: the kind's route
 	Payload     any           // encoded as JSON; a json.RawMessage is sent as it is
 	Binary      []byte        // the payload if it is not JSON
 	Key         string        // jobs of a queue with the same key run in order

@@ -36,8 +36,8 @@ func (o *outcome) Unwrap() error { return o.err }
 // RetryAfter returns a handler's error after which the job is retried, but not before d has passed.
 func RetryAfter(d time.Duration, err error) error { return &outcome{err: filled(err), after: d} }
 
-// Dead returns a handler's error after which the job is not retried, but kept as a dead letter.
-func Dead(err error) error { return &outcome{err: filled(err), dead: true} }
+// Bury returns a handler's error after which the job is not retried, but kept as a dead letter.
+func Bury(err error) error { return &outcome{err: filled(err), dead: true} }
 
 // Discard returns a handler's error after which the job is deleted.
 func Discard(err error) error { return &outcome{err: filled(err), discard: true} }

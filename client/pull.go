@@ -62,7 +62,7 @@ type Failed struct {
 	Token   string
 	Error   string
 	After   time.Duration // earliest time of the next attempt; default: the queue's backoff
-	Dead    bool          // do not retry; keep it as a dead letter
+	Bury    bool          // do not retry; keep it as a dead letter
 	Discard bool          // do not retry; delete it
 }
 
@@ -103,7 +103,7 @@ func (c *Client) Fail(ctx context.Context, claims ...Failed) (Settled, error) {
 	}
 	all := make([]wire, len(claims))
 	for i, f := range claims {
-		all[i] = wire{f.Token, f.Error, durationText(f.After), f.Dead, f.Discard}
+		all[i] = wire{f.Token, f.Error, durationText(f.After), f.Bury, f.Discard}
 	}
 	return c.settle(ctx, "fail", map[string]any{"claims": all})
 }

@@ -52,7 +52,7 @@ func TestWorkersAndTheAPI(t *testing.T) {
 			case "failed":
 				return nil, client.RetryAfter(time.Hour, errors.New("no paper"))
 			case "dead":
-				return nil, client.Dead(errors.New("no such user"))
+				return nil, client.Bury(errors.New("no such user"))
 			case "discard":
 				return nil, client.Discard(errors.New("not needed"))
 			}

@@ -103,7 +103,7 @@ type PushOptions struct {
 }
 
 // PushHandler returns a handler for the jobs that a daemon pushes. If Handle returns an error, the job
-// is retried according to the queue's settings or [RetryAfter]; after [Dead] and [Discard] it becomes a
+// is retried according to the queue's settings or [RetryAfter]; after [Bury] and [Discard] it becomes a
 // dead letter. Handle's context ends when the daemon stops waiting.
 func PushHandler(opt PushOptions) http.Handler {
 	if opt.MaxBody == 0 {

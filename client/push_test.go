@@ -67,7 +67,7 @@ func TestPushHandler(t *testing.T) {
 	var got *Delivery
 	outcomes := map[string]error{
 		"done": nil, "failed": errors.New("no paper"), "later": RetryAfter(90*time.Second, errors.New("busy")),
-		"dead": Dead(errors.New("no such user")), "discard": Discard(nil),
+		"dead": Bury(errors.New("no such user")), "discard": Discard(nil),
 	}
 	h := PushHandler(PushOptions{Secrets: []string{secret}, MaxBody: 100, Handle: func(ctx context.Context, d *Delivery) error {
 		if _, has := ctx.Deadline(); !has {

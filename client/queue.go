@@ -72,7 +72,7 @@ func (c *Client) SetQueue(ctx context.Context, name string, change QueueChange) 
 	return q, err
 }
 
-// DeleteQueue deletes a queue without jobs to which no routing leads.
+// DeleteQueue deletes a queue without jobs to which no route leads.
 func (c *Client) DeleteQueue(ctx context.Context, name string) error {
 	return c.do(ctx, &call{method: http.MethodDelete, path: path("queues", name)})
 }
@@ -106,32 +106,32 @@ func (c *Client) Stats(ctx context.Context, queue string) (QueueStats, error) {
 	return s, err
 }
 
-// A Routing says to which queue jobs of a kind go if they name none. The kind * is the default for
-// kinds without a routing.
-type Routing struct {
+// A Route says to which queue jobs of a kind go if they name none. The kind * is the default for
+// kinds without a route.
+type Route struct {
 	Kind  string `json:"kind"`
 	Queue string `json:"queue"`
 }
 
-// Routings lists all routings by kind.
-func (c *Client) Routings(ctx context.Context) ([]Routing, error) {
-	return all(ctx, c, "/routings", func(p *struct{ Routings []Routing }) []Routing { return p.Routings })
+// Routes lists all routes by kind.
+func (c *Client) Routes(ctx context.Context) ([]Route, error) {
+	return all(ctx, c, "/routings", func(p *struct{ Routings []Route }) []Route { return p.Routings })
 }
 
-// Routing returns the routing of a kind.
-func (c *Client) Routing(ctx context.Context, kind string) (Routing, error) {
-	var r Routing
+// Route returns where jobs of a kind go.
+func (c *Client) Route(ctx context.Context, kind string) (Route, error) {
+	var r Route
 	err := c.do(ctx, &call{method: http.MethodGet, path: path("routings", kind), out: &r, again: true})
 	return r, err
 }
 
-// SetRouting routes jobs of a kind that name no queue to a queue.
-func (c *Client) SetRouting(ctx context.Context, kind, queue string) error {
+// SetRoute routes jobs of a kind that name no queue to a queue.
+func (c *Client) SetRoute(ctx context.Context, kind, queue string) error {
 	return c.do(ctx, &call{method: http.MethodPut, path: path("routings", kind), in: map[string]string{"queue": queue}, again: true})
 }
 
-// DeleteRouting deletes the routing of a kind.
-func (c *Client) DeleteRouting(ctx context.Context, kind string) error {
+// DeleteRoute deletes the route of a kind.
+func (c *Client) DeleteRoute(ctx context.Context, kind string) error {
 	return c.do(ctx, &call{method: http.MethodDelete, path: path("routings", kind)})
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // A Handler does a job. Its result becomes that of a job of a group. After an error the job is retried
-// according to the queue's settings, or handled as [RetryAfter], [Dead] or [Discard] say. The context
+// according to the queue's settings, or handled as [RetryAfter], [Bury] or [Discard] say. The context
 // ends when the job is lost, or when the worker stops and its grace is over.
 type Handler func(ctx context.Context, j *Claimed) (result any, err error)
 
@@ -210,7 +210,7 @@ func (w *worker) handle(ctx context.Context, j *Claimed) (result any, err error)
 	}
 	text, err := encode(result)
 	if err != nil {
-		return nil, Dead(fmt.Errorf("its result is not JSON: %w", err))
+		return nil, Bury(fmt.Errorf("its result is not JSON: %w", err))
 	}
 	return json.RawMessage(text), nil
 }

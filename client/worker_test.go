@@ -70,7 +70,7 @@ func TestPull(t *testing.T) {
 	_, err = c.Complete(ctx, client.Done{Token: jobs[0].Token, Result: "r"})
 	must(t, err)
 	_, err = c.Fail(ctx, client.Failed{Token: jobs[1].Token, Error: "no", After: 90 * time.Second},
-		client.Failed{Token: jobs[2].Token, Error: "never", Dead: true})
+		client.Failed{Token: jobs[2].Token, Error: "never", Bury: true})
 	must(t, err)
 	_, err = c.Release(ctx, jobs[3].Token)
 	must(t, err)
@@ -108,7 +108,7 @@ func TestWorkerDoesJobs(t *testing.T) {
 		case "later":
 			return nil, client.RetryAfter(time.Minute, errors.New("busy"))
 		case "dead":
-			return nil, client.Dead(errors.New("no such user"))
+			return nil, client.Bury(errors.New("no such user"))
 		case "discard":
 			return nil, client.Discard(errors.New("not needed"))
 		case "panic":

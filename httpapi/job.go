@@ -11,7 +11,7 @@ import (
 // A newJob is a job in a request.
 type newJob struct {
 	Kind          string     `json:"kind" minLength:"1" maxLength:"200" doc:"What the job is, which picks who does it"`
-	Queue         string     `json:"queue,omitempty" maxLength:"200" doc:"Where it goes, a queue that is made if there is none; default: as the routing of its kind says, or else default"`
+	Queue         string     `json:"queue,omitempty" maxLength:"200" doc:"Where it goes, a queue that is made if there is none; default: the route of its kind, or else default"`
 	Payload       jsonText   `json:"payload,omitempty" doc:"What the job is about: any JSON, kept byte for byte"`
 	PayloadBase64 []byte     `json:"payload_base64,omitempty" doc:"The same if it is not JSON, in base64"`
 	Key           string     `json:"key,omitempty" maxLength:"200" doc:"Jobs of one queue and key are done in order, one after the other"`

@@ -24,7 +24,7 @@ const (
 
 const idempotencyDoc = "\n\nWith an Idempotency-Key the request can be repeated for 24 hours when its outcome is not known, " +
 	"from any process: a repetition gets the id of the job that is there or was, with status 200 and existed. " +
-	"The key is a unique key of the queue, so name the queue if its routing may change meanwhile. " +
+	"The key is a unique key of the queue, so name the queue if its route may change meanwhile. " +
 	"The two jobs are not compared."
 
 // putKey makes an Idempotency-Key, if there is one, the unique key of a job. suffix distinguishes the

@@ -193,7 +193,7 @@ func (a *API) queueSettings() {
 	register(a, operation{
 		id: "delete-queue", method: http.MethodDelete, path: "/queues/{queue}", tag: "queues", scope: ScopeAdmin,
 		errors:  []int{http.StatusNotFound, http.StatusConflict},
-		summary: "Delete a queue that has no jobs and to which no routing leads",
+		summary: "Delete a queue that has no jobs and to which no route leads",
 		more:    "It takes no jobs any more; its settings are kept. Who enqueues knows within two seconds: a job that comes meanwhile waits there until the queue is set again.",
 	}, func(ctx context.Context, in *queuePath) (*struct{}, error) {
 		if err := checkNames("queue", in.Queue); err != nil {

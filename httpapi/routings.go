@@ -9,7 +9,7 @@ import (
 )
 
 type routingJSON struct {
-	Kind  string `json:"kind" doc:"Or * for all that have no routing of their own"`
+	Kind  string `json:"kind" doc:"Or * for all kinds without a route of their own"`
 	Queue string `json:"queue"`
 }
 
@@ -37,7 +37,7 @@ type routingOutput struct{ Body routingJSON }
 func (a *API) routings() {
 	register(a, operation{
 		id: "list-routings", method: http.MethodGet, path: "/routings", tag: "routings", scope: ScopeRead,
-		summary: "List which queues jobs go to that name none, by kind",
+		summary: "List the routes: which queues jobs go to that name none, by kind",
 	}, func(ctx context.Context, in *page) (*routingsOutput, error) {
 		var after string
 		if err := readCursor(in.Cursor, &after); err != nil {
@@ -60,7 +60,7 @@ func (a *API) routings() {
 	register(a, operation{
 		id: "get-routing", method: http.MethodGet, path: "/routings/{kind}", tag: "routings", scope: ScopeRead,
 		summary: "Tell which queue jobs of a kind go to that name none",
-		more:    "If the kind has no routing, that is as the routing of * says, or else default.",
+		more:    "A kind without a route has that of *, or else the queue default.",
 	}, func(ctx context.Context, in *kindPath) (*routingOutput, error) {
 		if err := checkNames("kind", in.Kind); err != nil {
 			return nil, err
@@ -87,7 +87,7 @@ func (a *API) routings() {
 	register(a, operation{
 		id: "delete-routing", method: http.MethodDelete, path: "/routings/{kind}", tag: "routings", scope: ScopeAdmin,
 		errors:  []int{http.StatusNotFound},
-		summary: "End a routing",
+		summary: "Delete the route of a kind",
 	}, func(ctx context.Context, in *kindPath) (*struct{}, error) {
 		if err := checkNames("kind", in.Kind); err != nil {
 			return nil, err

@@ -28,7 +28,7 @@ type scheduleChange struct {
 	User    *string           `json:"user,omitempty" maxLength:"64" doc:"Whom the command runs as, if the daemon is root"`
 	Tag     *string           `json:"tag,omitempty" maxLength:"64" doc:"Only daemons that have this tag run it"`
 
-	JobQueue       *string `json:"job_queue,omitempty" maxLength:"200" doc:"The job's queue, which is made if there is none; empty: as the routing of its kind says"`
+	JobQueue       *string `json:"job_queue,omitempty" maxLength:"200" doc:"The job's queue, which is made if there is none; empty: the route of its kind"`
 	JobKey         *string `json:"job_key,omitempty" maxLength:"200" doc:"Jobs of one queue and key are done in order"`
 	JobPriority    *string `json:"job_priority,omitempty" enum:"urgent,normal,low,idle"`
 	JobMaxAttempts *int    `json:"job_max_attempts,omitempty" minimum:"0" maximum:"1000000" doc:"0: as the queue says"`

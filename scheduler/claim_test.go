@@ -35,7 +35,7 @@ func TestClaim(t *testing.T) {
 			t.Errorf("the next slot is %v, want %v", due, at(2*time.Minute))
 		}
 		row := allRuns(t, db, "report")[0]
-		if row.State != "running" || row.By != s.Owner() || !row.Started.Equal(at(time.Minute)) || !row.Finished.IsZero() || row.ExitCode != -1 {
+		if row.State != "running" || row.By != s.Node() || !row.Started.Equal(at(time.Minute)) || !row.Finished.IsZero() || row.ExitCode != -1 {
 			t.Errorf("the run's row is %+v", row)
 		}
 		if got := claimed(t, s, 10); len(got) != 0 {

@@ -97,7 +97,7 @@ func TestFaultsInClaim(t *testing.T) {
 				t.Error(err)
 			}
 			for _, r := range allRuns(t, db, "") {
-				if err != nil && r.By == s.Owner() && r.State == "running" {
+				if err != nil && r.By == s.Node() && r.State == "running" {
 					t.Errorf("%s: what a failed claim has taken is not given back: %+v", what, r)
 				}
 			}

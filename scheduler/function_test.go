@@ -360,7 +360,7 @@ func TestRunsStayInTheirLane(t *testing.T) {
 			}
 		}
 		for _, r := range allRuns(t, db, "") {
-			if r.By != ours.Owner() && r.State != "waiting" {
+			if r.By != ours.Node() && r.State != "waiting" {
 				t.Errorf("%+v", r)
 			}
 		}

@@ -26,7 +26,7 @@ func TestDrain(t *testing.T) {
 		}
 		for range 2 { // the second changes nothing
 			found, err := Drain(t.Context(), db.DB, "web-1", "ada")
-			if err != nil || len(found) != 1 || found[0].Name != s.Owner() || found[0].DrainedBy != "ada" || found[0].Drained.IsZero() ||
+			if err != nil || len(found) != 1 || found[0].Name != s.Node() || found[0].DrainedBy != "ada" || found[0].Drained.IsZero() ||
 				found[0].Version != "v1" || found[0].Tags != "default,b" {
 				t.Fatalf("drained %+v, %v", found, err)
 			}
@@ -48,7 +48,7 @@ func TestDrain(t *testing.T) {
 		step(s)
 		finished(t, s, held[0], 0)
 		wantRows(t, db, "job", "3600 1 ok")
-		if runs, _, err := Begun(t.Context(), db.DB, s.Owner()); runs != 0 || err != nil {
+		if runs, _, err := Begun(t.Context(), db.DB, s.Node()); runs != 0 || err != nil {
 			t.Errorf("it has %d runs, %v", runs, err)
 		}
 		step(other)
@@ -56,7 +56,7 @@ func TestDrain(t *testing.T) {
 		db.Advance(t, time.Hour)
 		step(s)
 		wantRuns(t, db, "job", 2)
-		if found, err := Undrain(t.Context(), db.DB, s.Owner()); err != nil || len(found) != 1 ||
+		if found, err := Undrain(t.Context(), db.DB, s.Node()); err != nil || len(found) != 1 ||
 			!found[0].Drained.IsZero() || found[0].DrainedBy != "" {
 			t.Errorf("undrained %+v, %v", found, err)
 		}

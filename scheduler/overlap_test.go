@@ -172,7 +172,7 @@ func TestQueue(t *testing.T) {
 		if got := rows(t, db, "job")[4:]; !slices.Equal(got, []string{"300 1 running", "360 1 missed to 420: 2", "480 1 waiting"}) {
 			t.Errorf("a daemon was away while a run was under way: %q", got)
 		}
-		if r := allRuns(t, db, "job")[1]; r.By != other.Owner() || !r.Started.Equal(at(4*time.Minute)) || r.Fence != begun[1].fence {
+		if r := allRuns(t, db, "job")[1]; r.By != other.Node() || !r.Started.Equal(at(4*time.Minute)) || r.Fence != begun[1].fence {
 			t.Errorf("a run that waited: %+v", r)
 		}
 	})

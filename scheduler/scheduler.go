@@ -261,8 +261,8 @@ func (s *Scheduler) check(ctx context.Context) error {
 	return nil
 }
 
-// Owner returns the name under which this daemon's runs are recorded.
-func (s *Scheduler) Owner() string { return s.owner }
+// Node returns the name under which this daemon's runs are recorded.
+func (s *Scheduler) Node() string { return s.owner }
 
 // Abort ends all running commands at once and hands their runs back. Cancel Run's ctx first; Run
 // then returns soon.

@@ -106,8 +106,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 	a, err := New(nil, Options{Node: strings.Repeat("n", 100)})
 	b, errB := New(nil, Options{Node: strings.Repeat("n", 100)})
-	if err != nil || errB != nil || a.Owner() == b.Owner() || len(a.Owner()) > 128 || !strings.HasPrefix(a.Owner(), "nnn") {
-		t.Errorf("owners %q and %q, %v, %v: want two names of up to 128 bytes", a.Owner(), b.Owner(), err, errB)
+	if err != nil || errB != nil || a.Node() == b.Node() || len(a.Node()) > 128 || !strings.HasPrefix(a.Node(), "nnn") {
+		t.Errorf("owners %q and %q, %v, %v: want two names of up to 128 bytes", a.Node(), b.Node(), err, errB)
 	}
 }
 

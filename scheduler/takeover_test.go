@@ -37,10 +37,10 @@ func TestTakeover(t *testing.T) {
 		finished(t, alive, second[0], 0)
 		wantRows(t, db, "job", "3600 1 lost", "3600 2 ok")
 		all := allRuns(t, db, "job")
-		if r := all[0]; r.By != dead.Owner() || r.Error == "" || r.ExitCode != -1 || r.Finished.IsZero() {
+		if r := all[0]; r.By != dead.Node() || r.Error == "" || r.ExitCode != -1 || r.Finished.IsZero() {
 			t.Errorf("the lost run is %+v", r)
 		}
-		if r := all[1]; r.By != alive.Owner() || r.Error != "" || r.ExitCode != 0 || r.Finished.IsZero() {
+		if r := all[1]; r.By != alive.Node() || r.Error != "" || r.ExitCode != 0 || r.Finished.IsZero() {
 			t.Errorf("its successor is %+v", r)
 		}
 	})

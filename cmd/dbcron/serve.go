@@ -298,7 +298,7 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, fil
 	var obeying sync.WaitGroup
 	defer obeying.Wait()
 	defer close(ended)
-	watched := &watchedFiles{files: files, db: db, log: log, node: s.Owner(), others: map[string]string{}}
+	watched := &watchedFiles{files: files, db: db, log: log, node: s.Node(), others: map[string]string{}}
 	watched.note(ctx)
 	defer watched.forget(ctx)
 	obeying.Go(func() { p.obey(ctx, abort, watched, ended) })
@@ -316,7 +316,7 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, fil
 		defer f.audit.sweep(ctx, db, log)()
 		defer startNotifier(ctx, notifier)()
 	}
-	log.Info("serving", "database", db.Dialect.Name, "node", s.Owner(), "version", version)
+	log.Info("serving", "database", db.Dialect.Name, "node", s.Node(), "version", version)
 	if f.once {
 		return errors.Join(s.RunOnce(ctx), notifier.Once(ctx))
 	}

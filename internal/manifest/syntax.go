@@ -90,7 +90,8 @@ func load(data []byte) (root *yaml.Node, err error) {
 	return nil, severalError(second.Line)
 }
 
-// locate returns where the syntax is wrong and what the library says of it. The
+// locate returns where the syntax is wrong and what the library says of it. A file
+// with an error of syntax has no nodes, which say the lines of all other errors. The
 // line is the last of the shortest beginning of the file with the same error:
 // the library's is off by one, that of what is around, or missing.
 func (r *reader) locate(data []byte) (line int, text string) {
