@@ -35,6 +35,9 @@ func (c *Client) write(ctx context.Context, rows []jobRow) error {
 	})
 }
 
+// copyFrom is from how many rows on a bulk load takes less time than an INSERT.
+const copyFrom = 200
+
 // errMixed means that of rows that were to be inserted by one statement some are ready and
 // some are delayed: their time came meanwhile.
 var errMixed = errors.New("some of the jobs are due already")
@@ -44,10 +47,15 @@ func (c *Client) insert(ctx context.Context, on *sqlrun.Session, rows []jobRow) 
 	if slices.ContainsFunc(rows, func(r jobRow) bool { return (r.runAt != 0) != (rows[0].runAt != 0) }) {
 		return errMixed
 	}
-	if len(rows) > store.Chunk || weightOf(rows) > sqlrun.MaxBytes && len(rows) > 1 {
-		return on.Copy(ctx, "job", store.CopyColumns, stored(rows))
-	}
 	all := stored(rows)
+	fits := len(rows) <= store.Chunk && weightOf(rows) <= sqlrun.MaxBytes || len(rows) == 1
+	if !fits || len(rows) >= copyFrom && rows[0].runAt == 0 && c.db.CanCopy() {
+		columns, copied := all.Copied()
+		err := on.Copy(ctx, "job", columns, copied)
+		if !fits || !errors.Is(err, errors.ErrUnsupported) {
+			return err
+		}
+	}
 	_, err := on.Exec(ctx, store.Insertion(all), sqlrun.Args{"rows": all})
 	return err
 }

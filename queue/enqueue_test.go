@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -14,9 +15,11 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
+	"github.com/dbcron/dbcron/sqlschema"
 )
 
 // Nothing of what cannot be is written, by whichever way it comes.
@@ -180,6 +183,9 @@ func TestPayloads(t *testing.T) {
 					more = append(more, Job{Kind: "filler"})
 				}
 				return enqueueMany(t, c, more)[:len(jobs)]
+			},
+			"as many as are copied": func(t *testing.T, jobs []Job) []int64 {
+				return enqueueMany(t, c, slices.Concat(jobs, slices.Repeat([]Job{{Kind: "filler"}}, copyFrom)))[:len(jobs)]
 			},
 			"delayed": func(t *testing.T, jobs []Job) []int64 {
 				jobs = slices.Clone(jobs)
@@ -403,5 +409,28 @@ func TestEnqueueTxFirst(t *testing.T) {
 		if n := enqueue(t, c, job); n <= ids[0] {
 			t.Errorf("id %d comes after %d", n, ids[0])
 		}
+	})
+}
+
+// Where the table has policies, which a bulk load cannot check, many jobs are inserted.
+func TestEnqueueManyUnderPolicies(t *testing.T) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
+		must(t, sqlschema.Migrate(t.Context(), db.DB))
+		u, err := url.Parse(db.URL)
+		must(t, err)
+		name := "policy_" + strings.TrimPrefix(u.Path, "/dbcron_")
+		u.User = url.UserPassword(name, "secret")
+		byHand(t, db, `CREATE ROLE `+name+` LOGIN PASSWORD 'secret'`, `GRANT ALL ON ALL TABLES IN SCHEMA public TO `+name,
+			`GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO `+name,
+			`ALTER TABLE {prefix}job ENABLE ROW LEVEL SECURITY`, `CREATE POLICY all_of_it ON {prefix}job USING (true) WITH CHECK (true)`)
+		t.Cleanup(func() {
+			_, err := db.Pool().ExecContext(context.Background(), "DROP OWNED BY "+name+"; DROP ROLE "+name)
+			must(t, err)
+		})
+		c := client(t, dbtest.Open(t, u.String(), sqlrun.Options{}), Options{})
+		for _, n := range []int{copyFrom, store.Chunk + 1} {
+			enqueueMany(t, c, slices.Repeat([]Job{{Kind: "x"}}, n))
+		}
+		wantRows(t, db, "jobs", `SELECT COUNT(*) FROM {prefix}job`, fmt.Sprint(copyFrom+store.Chunk+1))
 	})
 }

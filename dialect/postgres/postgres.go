@@ -6,7 +6,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -372,30 +371,6 @@ func runStep(results pgx.BatchResults, step *sqlrun.Step) error {
 		}
 	}
 	return rows.Err()
-}
-
-// copyRows sends rows in binary format.
-func copyRows(ctx context.Context, driverConn any, table string, columns []string, rows sqlrun.CopyRows) error {
-	own, ok := driverConn.(*stdlib.Conn)
-	if !ok {
-		return errors.ErrUnsupported
-	}
-	at := -1
-	var values []any
-	source := pgx.CopyFromFunc(func() ([]any, error) {
-		if at++; at >= rows.Len() {
-			return nil, nil
-		}
-		values = rows.Values(at, values[:0])
-		for i, v := range values {
-			if text, ok := v.(sqlrun.JSON); ok {
-				values[i] = json.RawMessage(text)
-			}
-		}
-		return values, nil
-	})
-	_, err := own.Conn().CopyFrom(ctx, pgx.Identifier(strings.Split(table, ".")), columns, source)
-	return err
 }
 
 func listen(ctx context.Context, driverConn any, channel string, ready func(), heard func(string)) error {

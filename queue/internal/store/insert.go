@@ -126,41 +126,41 @@ var fields = func() map[string]func(*Job) any {
 	return all
 }()
 
-// copied are the columns of the body that a bulk load writes.
-var copied = func() (all []bodyColumn) {
+// A copying is jobs, as a bulk load takes them.
+type copying struct {
+	Jobs
+	columns []bodyColumn
+}
+
+// Copied returns the columns that a bulk load of jobs writes, and the rows: those with nothing rare about
+// them have few columns. Tied jobs are not copied.
+func (r Jobs) Copied() (names []string, rows sqlrun.CopyRows) {
+	most := rare
+	if r.Plain() {
+		most = always
+	}
+	names, all := []string{"queue_id", "divided", "priority", "id"}, copying{Jobs: r}
 	for _, c := range body {
-		if c.how != tied {
-			all = append(all, c)
+		if c.how <= most {
+			names, all.columns = append(names, c.name), append(all.columns, c)
 		}
 	}
-	return all
-}()
+	return names, all
+}
 
-// CopyColumns are the columns that a bulk load writes, in the order in which Values has them.
-var CopyColumns = func() []string {
-	all := []string{"queue_id", "divided", "priority", "id"}
-	for _, c := range copied {
-		all = append(all, c.name)
-	}
-	return all
-}()
-
-// Values appends the values of one of them, as a bulk load takes them: those that are JSON or
-// bytes, and numbers in the sizes of their columns.
-func (r Jobs) Values(i int, to []any) []any {
-	j := &r[i]
-	to = append(to, int32(j.Queue), int32(j.Divided), int32(j.Priority), j.ID)
-	for _, c := range copied {
+// Values appends the values of one of them: those that are JSON or bytes, and numbers in the sizes of
+// their columns.
+func (r copying) Values(i int, to []any) []any {
+	j := &r.Jobs[i]
+	to = append(to, int32(j.Queue), int32(j.Divided), int16(j.Priority), j.ID)
+	for _, c := range r.columns {
+		if c.name == "payload" && !j.Binary && len(j.Payload) > 0 {
+			to = append(to, sqlrun.JSON(j.Payload)) // as a string it would be copied
+			continue
+		}
 		value := c.value(j)
-		switch v := value.(type) {
-		case int:
-			value = int32(v)
-		case sqlrun.Bytes:
-			value = j.Payload
-		case string:
-			if c.name == "payload" {
-				value = sqlrun.JSON(j.Payload)
-			}
+		if n, ok := value.(int); ok {
+			value = int32(n)
 		}
 		to = append(to, value)
 	}
