@@ -101,7 +101,7 @@ func (c *Client) Bulk(ctx context.Context, what BulkAction, f Filter, opt BulkOp
 		batch = countBatch
 	}
 	for _, divided := range places {
-		after, more := f.After, divided >= opt.From.Block
+		after, more := max(f.After, 0), divided >= opt.From.Block // before which sentinels are
 		if divided == opt.From.Block {
 			after = max(after, opt.From.After)
 		}

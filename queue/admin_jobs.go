@@ -222,7 +222,7 @@ func (l *listing) take(i *Info) bool {
 // forList checks a filter, and fills in what it leaves to the defaults.
 func (f *Filter) forList() (*where, error) {
 	f.Queue, f.State = cmpName(f.Queue), cmp.Or(f.State, StateReady)
-	f.Limit = cmp.Or(f.Limit, 100)
+	f.Limit, f.After = cmp.Or(f.Limit, 100), max(f.After, 0) // before which sentinels are
 	f.LongestPayload, f.MaxBytes = cmp.Or(f.LongestPayload, math.MaxInt), cmp.Or(f.MaxBytes, defaultMaxBytes)
 	switch {
 	case f.Limit < 1 || f.Limit > 10_000:

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/internal/duration"
@@ -427,7 +428,7 @@ func TestEnqueueManyUnderPolicies(t *testing.T) {
 			_, err := db.Pool().ExecContext(context.Background(), "DROP OWNED BY "+name+"; DROP ROLE "+name)
 			must(t, err)
 		})
-		c := client(t, dbtest.Open(t, u.String(), sqlrun.Options{}), Options{})
+		c := client(t, dbtest.Open(t, u.String(), dialect.Options{}), Options{})
 		for _, n := range []int{copyFrom, store.Chunk + 1} {
 			enqueueMany(t, c, slices.Repeat([]Job{{Kind: "x"}}, n))
 		}

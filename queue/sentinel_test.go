@@ -134,6 +134,26 @@ func sentinelArgs(stmt *sqlrun.Stmt) sqlrun.Args {
 	return args
 }
 
+// Nobody names a sentinel: as a job, after an id that no job has, or among many.
+func TestSentinelsAreNoJobs(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		world(t, db)
+		placeSentinels(t, db, 3)
+		c := client(t, db, Options{})
+		_, err := c.Job(t.Context(), "q", 0)
+		want(t, "as a job", err, ErrNotFound)
+		for state, n := range map[State]int{StateReady: 3, StateDelayed: 4} {
+			jobs, _, err := c.Jobs(t.Context(), Filter{Queue: "q", State: state, After: -1})
+			must(t, err)
+			done, err := c.Bulk(t.Context(), BulkCancel, Filter{Queue: "q", State: state, After: -1}, BulkOptions{DryRun: true})
+			must(t, err)
+			if len(jobs) != n || done.Done != n {
+				t.Errorf("%s: %d are listed and %d would be cancelled, of %d", state, len(jobs), done.Done, n)
+			}
+		}
+	})
+}
+
 // The sentinels of one block are removed with nothing beside them.
 func TestSentinelsAlone(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
