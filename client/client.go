@@ -54,7 +54,7 @@ const (
 func New(baseURL string, opt Options) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
-		return nil, errors.New("client: the address of the daemon is to be such as http://127.0.0.1:8686")
+		return nil, errors.New("client: invalid address of the daemon: use one such as http://127.0.0.1:8686")
 	}
 	opt.Timeout = cmp.Or(opt.Timeout, time.Minute)
 	opt.Tries = max(1, cmp.Or(opt.Tries, 6))

@@ -9,7 +9,7 @@ import (
 
 // ErrLost is the cause with which a handler's context ends when its job no longer belongs to this
 // client.
-var ErrLost = errors.New("client: the job is somebody else's now")
+var ErrLost = errors.New("client: the job no longer belongs to this worker")
 
 // mostText limits the error texts that are sent, in characters.
 const mostText = 4000

@@ -11,11 +11,11 @@ import (
 
 var (
 	// ErrNotFound is a Problem of status 404.
-	ErrNotFound = errors.New("client: there is no such thing")
+	ErrNotFound = errors.New("client: not found")
 
 	// ErrConflict is a Problem of status 409: the current state does not allow the request. For claims
 	// it means that none of them is held any more.
-	ErrConflict = errors.New("client: it cannot be done as things are")
+	ErrConflict = errors.New("client: conflict with the current state")
 )
 
 // A Problem is the daemon's refusal of a request: a problem detail (RFC 9457).

@@ -34,7 +34,7 @@ type ClaimOptions struct {
 	Max   int           // jobs at most, up to 1000; default: 1
 	Lease time.Duration // of the jobs, until a heartbeat renews it; default: 30s
 	Wait  time.Duration // how long to wait for a job, up to 30s; default: not at all
-	Kinds []string      // of jobs, up to 100: the others stay for who does them; default: all
+	Kinds []string      // of jobs, up to 100: the others stay for other workers; default: all
 }
 
 // Claim claims jobs of a queue. It does not retry: if the answer is lost, the jobs are claimable again

@@ -20,7 +20,7 @@ import (
 var (
 	// ErrSignature means that a request was signed with none of the secrets, or was changed on the
 	// way.
-	ErrSignature = errors.New("client: the signature is not good")
+	ErrSignature = errors.New("client: invalid signature")
 
 	// ErrTimestamp means that a request's signature is too old or from the future: it may be a
 	// replay, or one of the two clocks is wrong.
@@ -57,7 +57,7 @@ func verifyAt(now time.Time, secrets []string, header http.Header, body []byte, 
 	for _, secret := range secrets {
 		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 		if err != nil || len(key) == 0 {
-			return errors.New("client: a secret is whsec_ and base64 behind it")
+			return errors.New("client: invalid secret: it is whsec_ followed by base64")
 		}
 		mac := hmac.New(sha256.New, key)
 		fmt.Fprintf(mac, "%s.%s.", id, stamp)

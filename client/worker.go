@@ -144,7 +144,7 @@ func (w *worker) claim(ctx, doing context.Context) error {
 			return err
 		case err != nil: // also if the queue does not exist yet
 			failures++
-			w.log.Warn("claiming jobs failed; it is tried again", "err", err)
+			w.log.Warn("claiming jobs failed; will retry", "err", err)
 		case len(jobs) == 0 && time.Since(began) < w.opt.Wait/2:
 			failures++ // a stopping daemon answers at once, without waiting for jobs
 		default:

@@ -80,7 +80,7 @@ func (r *room) leave() {
 func (a *API) readBody(w *reply, r *http.Request, to *route) *huma.ErrorModel {
 	if r.ContentLength != 0 {
 		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-			return problem(http.StatusUnsupportedMediaType, "the body has to be JSON, and declared so: Content-Type: application/json",
+			return problem(http.StatusUnsupportedMediaType, "the body must be JSON, and declared as such: Content-Type: application/json",
 				&huma.ErrorDetail{Location: "header.Content-Type", Message: "it is not application/json"})
 		}
 		r.Header.Set("Content-Type", "application/json") // huma only accepts it in lower case
@@ -96,7 +96,7 @@ func (a *API) readBody(w *reply, r *http.Request, to *route) *huma.ErrorModel {
 	taken, err := a.bodies.enter(r.Context(), expected)
 	if err != nil {
 		w.Header().Set("Retry-After", "1")
-		return problem(http.StatusServiceUnavailable, "other requests take all the memory that there is for bodies; send it again in a moment")
+		return problem(http.StatusServiceUnavailable, "other requests use all the memory for bodies; send it again in a moment")
 	}
 	w.room = taken
 	text, p := readAll(w, r, limit)
@@ -111,7 +111,7 @@ func (a *API) readBody(w *reply, r *http.Request, to *route) *huma.ErrorModel {
 	case len(text) > 0:
 		return checkBody(a.docs.OpenAPI().Components.Schemas, to.body, text)
 	case to.needsBody:
-		return problem(http.StatusBadRequest, "there has to be a body, which is JSON",
+		return problem(http.StatusBadRequest, "a JSON body is required",
 			&huma.ErrorDetail{Location: "body", Message: "it is missing"})
 	}
 	return nil
@@ -133,7 +133,7 @@ func readAll(w *reply, r *http.Request, limit int64) ([]byte, *huma.ErrorModel) 
 		return nil, problem(http.StatusRequestTimeout, "the body did not come in time")
 	case err != nil:
 		return nil, problem(http.StatusBadRequest, "the body could not be read to its end",
-			&huma.ErrorDetail{Location: "body", Message: "it is not whole"})
+			&huma.ErrorDetail{Location: "body", Message: "it is incomplete"})
 	}
 	return text.Bytes(), nil
 }

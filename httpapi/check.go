@@ -167,7 +167,7 @@ func (c *checker) member(s *huma.Schema, name string, seen map[string]bool) bool
 	case !known && !free:
 		c.unknown(s, name)
 	case seen[name]:
-		c.add("it is there twice; send it once")
+		c.add("it occurs twice; send it once")
 	case !known && len(seen) == mostMembers:
 		c.add(fmt.Sprintf("there are more than %d", mostMembers))
 		return false

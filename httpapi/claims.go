@@ -14,7 +14,7 @@ import (
 
 type completedClaimJSON struct {
 	Token  string   `json:"token" minLength:"1" maxLength:"2500"`
-	Result jsonText `json:"result,omitempty" doc:"What it has made, for the callback of its group: any JSON, and only of a job of a group"`
+	Result jsonText `json:"result,omitempty" doc:"Its result, for the callback of its group: any JSON, and only of a job of a group"`
 }
 
 type completeInput struct {
@@ -69,19 +69,19 @@ func (a *API) claims() {
 	register(a, operation{
 		id: "complete-claims", method: http.MethodPost, path: "/claims/complete", tag: "claims", scope: ScopeWork, body: sizeLarge,
 		errors:  []int{http.StatusConflict},
-		summary: "Say that claimed jobs are done",
-		more:    "When it is answered that is committed." + anywhere + lost,
+		summary: "Complete claimed jobs",
+		more:    "The answer comes after the commit." + anywhere + lost,
 	}, a.complete)
 	register(a, operation{
 		id: "fail-claims", method: http.MethodPost, path: "/claims/fail", tag: "claims", scope: ScopeWork, body: sizeLarge,
 		errors:  []int{http.StatusConflict},
-		summary: "Say that claimed jobs have failed",
-		more:    "They are tried again as their queue says." + anywhere + lost,
+		summary: "Fail claimed jobs",
+		more:    "They are retried by the policy of their queue." + anywhere + lost,
 	}, a.fail)
 	register(a, operation{
 		id: "heartbeat-claims", method: http.MethodPost, path: "/claims/heartbeat", tag: "claims", scope: ScopeWork, body: sizeTokens,
 		errors:  []int{http.StatusConflict, http.StatusMisdirectedRequest},
-		summary: "Have more time for claimed jobs",
+		summary: "Extend the leases of claimed jobs",
 		more:    "Their leases begin anew. A timeout that the job or its queue has stays as it is." + there + lost,
 	}, a.heartbeat)
 	register(a, operation{

@@ -207,7 +207,7 @@ func (a *API) pushing() {
 	register(a, operation{
 		id: "get-endpoint", method: http.MethodGet, path: "/queues/{queue}/endpoint", tag: "push", scope: ScopeRead,
 		errors:  []int{http.StatusNotFound},
-		summary: "Tell where a queue's jobs are sent, and what was answered of late",
+		summary: "Show where a queue's jobs are sent, and the newest answers",
 	}, func(ctx context.Context, in *queuePath) (*endpointOutput, error) {
 		if err := checkNames("queue", in.Queue); err != nil {
 			return nil, err
@@ -224,13 +224,13 @@ func (a *API) pushing() {
 	register(a, operation{
 		id: "set-endpoint", method: http.MethodPut, path: "/queues/{queue}/endpoint", tag: "push", scope: ScopeAdmin,
 		status: http.StatusOK, also: http.StatusCreated, errors: []int{http.StatusConflict},
-		summary: "Have a queue's jobs sent to a URL, or change how",
+		summary: "Send a queue's jobs to a URL, or change how",
 		more:    "What is not given stays as it is, or is as usual in a new one. A queue is made if there is none. Daemons go by it within two seconds. Its jobs should not be done by workers as well: both would, each job once.",
 	}, a.setEndpoint)
 	register(a, operation{
 		id: "delete-endpoint", method: http.MethodDelete, path: "/queues/{queue}/endpoint", tag: "push", scope: ScopeAdmin,
 		errors:  []int{http.StatusNotFound},
-		summary: "Send a queue's jobs no more",
+		summary: "Stop sending a queue's jobs",
 		more:    "They stay, and wait for workers. What is being sent is finished.",
 	}, func(ctx context.Context, in *queuePath) (*struct{}, error) {
 		if err := checkNames("queue", in.Queue); err != nil {

@@ -32,8 +32,8 @@ func (a *API) events() {
 		errors:  []int{http.StatusTooManyRequests},
 		summary: "Follow what happens, as server-sent events",
 		more: "run: a run of a schedule was made, began or ended, as in its history. queue: a queue's figures have changed, as in /stats/queues. " +
-			"ready: all that was there has been told. reset: more runs were missed than are told; look at their history. " +
-			"An event may come twice; who comes back with Last-Event-ID misses no run. Up to 100 can listen at a daemon, 20 of them with one token; it ends the stream when it ends.",
+			"ready: everything up to now has been sent. reset: more runs were missed than are sent; read their history. " +
+			"An event may come twice; reconnecting with Last-Event-ID loses no run. Up to 100 can listen at a daemon, 20 of them with one token; it ends the stream when it ends.",
 	}, a.follow)
 	a.docs.OpenAPI().Paths[prefix+"/events"].Get.Responses["200"].Content = map[string]*huma.MediaType{
 		"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}},

@@ -65,7 +65,7 @@ func (a *API) explaining() {
 	register(a, operation{
 		id: "explain-schedule", method: http.MethodGet, path: "/schedules/{schedule}/explain", tag: "schedules", scope: ScopeRead,
 		errors:  []int{http.StatusNotFound},
-		summary: "Tell why a schedule did or did not run, and what to do",
+		summary: "Explain why a schedule did or did not run, and what to do",
 	}, func(ctx context.Context, in *explainInput) (*explainOutput, error) {
 		if err := checkNames("schedule", in.Schedule); err != nil {
 			return nil, err

@@ -263,7 +263,7 @@ func (p *pulls) settleLater(s *source, outcomes []queue.Outcome) {
 		defer p.leave(s, 1, false)
 		for _, err := range s.receiver.Settle(p.writing, outcomes) {
 			if err != nil && !errors.Is(err, queue.ErrLost) && p.writing.Err() == nil {
-				p.log.Warn("claims: what has become of a job could not be written; it is done again", "queue", s.queue, "err", err)
+				p.log.Warn("claims: a job's outcome could not be recorded; the job will be done again", "queue", s.queue, "err", err)
 			}
 		}
 	})

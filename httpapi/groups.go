@@ -73,7 +73,7 @@ type resultJSON struct {
 	Queue  string   `json:"queue"`
 	Kind   string   `json:"kind"`
 	State  string   `json:"state" enum:"pending,done,dead,cancelled"`
-	Result jsonText `json:"result,omitempty" doc:"What the job has made"`
+	Result jsonText `json:"result,omitempty" doc:"The job's result"`
 	Error  string   `json:"error,omitempty" doc:"Why it is dead"`
 }
 

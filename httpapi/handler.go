@@ -66,7 +66,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			a.log.Error("http: panic", "method", r.Method, "path", r.URL.EscapedPath(), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			if out.status == 0 {
-				write(out, problem(http.StatusInternalServerError, "something went wrong; the log of the daemon says what"))
+				write(out, problem(http.StatusInternalServerError, "internal error; the daemon's log has the cause"))
 			}
 		}
 		took := instant.Now().Sub(began)

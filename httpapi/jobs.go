@@ -108,11 +108,11 @@ func (a *API) jobs() {
 		id: "enqueue-job", method: http.MethodPost, path: "/jobs", tag: "jobs", scope: ScopeEnqueue, body: sizeLarge,
 		status: http.StatusCreated, also: http.StatusOK, errors: []int{http.StatusNotFound, http.StatusConflict},
 		summary: "Enqueue a job",
-		more:    "When it is answered the job is committed, and nothing loses it." + idempotencyDoc,
+		more:    "The answer comes after the commit: nothing loses the job." + idempotencyDoc,
 	}, a.enqueue)
 	oneJob(a, operation{
 		id: "get-job", method: http.MethodGet, path: "/queues/{queue}/jobs/{id}", scope: ScopeRead,
-		summary: "Show a job, wherever it stands",
+		summary: "Show a job, whatever its state",
 		more:    "A job that is done is not there any more, unless its queue keeps such (keep_done).",
 	}, func(ctx context.Context, name string, id int64) (*jobOutput, error) {
 		i, err := a.queues.Job(ctx, name, id)
@@ -357,11 +357,11 @@ func (a *API) jobActions() {
 	}{
 		{operation{
 			id: "retry-job", method: http.MethodPost, path: "/queues/{queue}/jobs/{id}/retry",
-			summary: "Try a dead job anew, with all its attempts before it, or a delayed one at once",
+			summary: "Retry a dead job, with all its attempts before it, or run a delayed one at once",
 		}, func(ctx context.Context, name string, id int64) error { return a.queues.Retry(ctx, name, id) }},
 		{operation{
 			id: "run-job", method: http.MethodPost, path: "/queues/{queue}/jobs/{id}/run",
-			summary: "Let a job go at once that waits for its time or its retry",
+			summary: "Run a delayed job at once",
 		}, func(ctx context.Context, name string, id int64) error { return a.queues.RunNow(ctx, name, id) }},
 		{operation{
 			id: "cancel-job", method: http.MethodPost, path: "/queues/{queue}/jobs/{id}/cancel",

@@ -121,7 +121,7 @@ func (a *API) limits() {
 	})
 	register(a, operation{
 		id: "delete-queue-limit", method: http.MethodDelete, path: all, tag: "queues", scope: ScopeAdmin, errors: notFound,
-		summary: "End the limit of all jobs of a queue together",
+		summary: "Delete the limit of all jobs of a queue together",
 	}, func(ctx context.Context, in *queuePath) (*struct{}, error) {
 		if err := checkNames("queue", in.Queue); err != nil {
 			return nil, err
@@ -130,7 +130,7 @@ func (a *API) limits() {
 	})
 	register(a, operation{
 		id: "delete-limit", method: http.MethodDelete, path: ofKind, tag: "queues", scope: ScopeAdmin, errors: notFound,
-		summary: "End the limit of a kind",
+		summary: "Delete the limit of a kind",
 	}, func(ctx context.Context, in *limitPath) (*struct{}, error) {
 		if err := checkNames("queue", in.Queue, "kind", in.Kind); err != nil {
 			return nil, err

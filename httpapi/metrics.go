@@ -65,7 +65,7 @@ func NewMetrics(db *dialect.DB, opt MetricsOptions) (*Metrics, error) {
 			Name: "dbcron_http_request_duration_seconds", Help: "How long requests took.", Buckets: prometheus.DefBuckets,
 		}, []string{"method", "path"}),
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dbcron_runs_total", Help: "Runs of schedules that this daemon has executed, by what became of them.",
+			Name: "dbcron_runs_total", Help: "Runs of schedules that this daemon has executed, by outcome.",
 		}, []string{"outcome"}),
 		runsTook: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "dbcron_run_duration_seconds", Help: "How long they took.", Buckets: durations,

@@ -15,7 +15,7 @@ func description(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	descUp     = description("database_up", "Whether the database has answered. If it has not, what the tables say is missing.")
+	descUp     = description("database_up", "Whether the database has answered. If not, the metrics of the tables are missing.")
 	descJobs   = description("queue_jobs", "Jobs of a queue by state; 10000 is that many or more.", "queue", "state")
 	descAge    = description("queue_oldest_ready_age_seconds", "How long ago the oldest ready job was enqueued; 0: there is none.", "queue")
 	descPaused = description("queue_paused", "Whether the queue is paused.", "queue")
@@ -34,7 +34,7 @@ var (
 	descNodes    = description("processes",
 		"Daemons and workers by the version that they say; lost are those of the last day that did not end as they should.", "version", "state")
 	descOffset = description("clock_offset_seconds",
-		"This host's clock less the database's, by which all is done; as exact as the database answers fast.")
+		"This host's clock minus the database's, which decides; as exact as the database's answer is fast.")
 
 	descSuccess = description("schedule_last_success_timestamp_seconds",
 		"When a run of the schedule last ended well. Missing: not in its history.", "schedule")
@@ -44,7 +44,7 @@ var (
 	descRunning  = description("schedule_running", "Runs of the schedule that are under way.", "schedule")
 	descLateness = description("schedule_lateness_seconds",
 		"For how long the schedule's slot has been due without a daemon that has claimed it; 0: it is in time.", "schedule")
-	descOmitted = description("schedules_omitted", "Schedules that are not told of one by one: see serve --metrics-schedules.")
+	descOmitted = description("schedules_omitted", "Schedules without metrics of their own: see serve --metrics-schedules.")
 )
 
 // Describe lists the metrics.

@@ -77,7 +77,7 @@ func (a *API) nodes() {
 	})
 	register(a, operation{
 		id: "drain-node", method: http.MethodPost, path: "/nodes/{name}/drain", tag: "nodes", scope: ScopeOperate, errors: notFound,
-		summary: "Have a process take no new work",
+		summary: "Drain a process, so that it takes no new work",
 		more:    "It begins no runs and no jobs, and ends what it has begun, until it is undrained or ends.",
 	}, func(ctx context.Context, in *nodePath) (*nodesOutput, error) {
 		if err := checkNames("name", in.Name); err != nil {
@@ -92,7 +92,7 @@ func (a *API) nodes() {
 	})
 	register(a, operation{
 		id: "undrain-node", method: http.MethodPost, path: "/nodes/{name}/undrain", tag: "nodes", scope: ScopeOperate, errors: notFound,
-		summary: "Have a process take work again",
+		summary: "Undrain a process, so that it takes work again",
 	}, func(ctx context.Context, in *nodePath) (*nodesOutput, error) {
 		if err := checkNames("name", in.Name); err != nil {
 			return nil, err

@@ -126,7 +126,7 @@ func (a *API) problemOf(ctx context.Context, o *operation, err error) *huma.Erro
 			"the answer of the database was lost, so it may have been done or not; doing it again is safe with an Idempotency-Key, or with a unique key that lasts: unique_for")
 	case errors.Is(err, queue.ErrRefused):
 		return problem(http.StatusConflict,
-			"the database refuses to write what has become of a job, and the job goes to nobody else meanwhile; GET the job to see why, under refused. What was said of other jobs is written")
+			"the database refuses to record a job's outcome, and no other worker gets the job meanwhile; GET the job to see why, under refused. The outcomes of other jobs are recorded")
 	case a.db.Dialect.ReadOnly(err), errors.Is(err, dialect.ErrReadOnly):
 		return problem(http.StatusServiceUnavailable, "the database takes no writes at the moment; try again later")
 	case a.db.Dialect.Unreachable(err):
@@ -134,7 +134,7 @@ func (a *API) problemOf(ctx context.Context, o *operation, err error) *huma.Erro
 	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
 		return problem(http.StatusServiceUnavailable, "it took too long and was broken off; a part of it may have been done")
 	}
-	return problem(http.StatusInternalServerError, "something went wrong; the log of the daemon says what")
+	return problem(http.StatusInternalServerError, "internal error; the daemon's log has the cause")
 }
 
 // field returns the field that an error is about, as its location in the request.

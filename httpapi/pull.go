@@ -24,9 +24,9 @@ type claimInput struct {
 	Queue string `path:"queue" minLength:"1" maxLength:"200"`
 	Body  struct {
 		Max   int      `json:"max,omitempty" minimum:"1" maximum:"1000" default:"1" doc:"How many at the most"`
-		Lease string   `json:"lease,omitempty" maxLength:"40" doc:"After so long without a heartbeat they have failed: 1s to 12h; default: 30s" example:"30s"`
-		Wait  string   `json:"wait,omitempty" maxLength:"40" doc:"For so long it is waited for the first one: up to 30s; default: 0s" example:"20s"`
-		Kinds []string `json:"kinds,omitempty" minItems:"1" maxItems:"100" nullable:"false" doc:"The kinds of jobs to get; others stay for who does them; default: all" example:"[\"welcome\"]"`
+		Lease string   `json:"lease,omitempty" maxLength:"40" doc:"How long the claim lasts without a heartbeat: 1s to 12h; default: 30s" example:"30s"`
+		Wait  string   `json:"wait,omitempty" maxLength:"40" doc:"How long to wait for the first one: up to 30s; default: 0s" example:"20s"`
+		Kinds []string `json:"kinds,omitempty" minItems:"1" maxItems:"100" nullable:"false" doc:"The kinds of jobs to get; others stay for other workers; default: all" example:"[\"welcome\"]"`
 	} `nameHint:"ClaimRequest"`
 }
 

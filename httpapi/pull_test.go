@@ -626,7 +626,7 @@ func TestRefusedClaim(t *testing.T) {
 		for len(got.Jobs) < 2 {
 			got.Jobs = append(got.Jobs, s.one().Jobs...)
 		}
-		s.say("complete", got.tokens()).is(409).has("the database refuses to write")
+		s.say("complete", got.tokens()).is(409).has("the database refuses to record")
 		s.eventually("the other is done", func() bool { return s.get("/api/v1/jobs/"+good).status == 404 })
 		s.eventually("the job says why", func() bool { return strings.Contains(s.get("/api/v1/jobs/"+bad).is(200).text, "not this one") })
 		allow()

@@ -71,7 +71,7 @@ func (a *API) routings() {
 	register(a, operation{
 		id: "set-routing", method: http.MethodPut, path: "/routings/{kind}", tag: "routings", scope: ScopeAdmin,
 		errors:  []int{http.StatusConflict},
-		summary: "Have jobs of a kind go to a queue if they name none",
+		summary: "Route jobs of a kind to a queue if they name none",
 		more:    "All who enqueue follow within two seconds. Jobs that were enqueued before stay where they are.",
 	}, func(ctx context.Context, in *setRoutingInput) (*routingOutput, error) {
 		if err := checkNames("kind", in.Kind, "queue", in.Body.Queue); err != nil {

@@ -265,7 +265,7 @@ func (a *API) scheduleActions() {
 	register(a, operation{
 		id: "pause-schedule", method: http.MethodPost, path: "/schedules/{schedule}/pause", tag: "schedules", scope: ScopeOperate,
 		errors:  notFound,
-		summary: "Keep a schedule from running until it is resumed; runs under way go on",
+		summary: "Pause a schedule; runs under way go on",
 	}, func(ctx context.Context, in *pauseScheduleInput) (*struct{}, error) {
 		if err := checkNames("schedule", in.Schedule); err != nil {
 			return nil, err

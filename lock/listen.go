@@ -121,7 +121,7 @@ func (l *Locker) notifying(ctx context.Context, stmt *sqlrun.Stmt, args sqlrun.A
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	if err := l.tell(ctx, next, args["name"].(string)); err != nil {
-		l.opt.Logger.Debug("telling the next one that waits for a lock failed; it will look by itself", "lock", args["name"], "err", err)
+		l.opt.Logger.Debug("notifying the next waiter of a lock failed; it will poll", "lock", args["name"], "err", err)
 		next = ""
 	}
 	return true, next, nil

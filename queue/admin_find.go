@@ -46,7 +46,7 @@ func (c *Client) find(ctx context.Context, first, last int, id int64) (all []Inf
 			return all, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: job %d moves on and on; try again", ErrNotFound, id)
+	return nil, fmt.Errorf("%w: job %d keeps changing its state; try again", ErrNotFound, id)
 }
 
 // locate returns where an id is.

@@ -420,7 +420,7 @@ func (c *Client) removeOne(ctx context.Context, queue string, id int64, check fu
 			return err
 		}
 	}
-	return fmt.Errorf("%w: job %d moves on and on; try again", ErrNotFound, id)
+	return fmt.Errorf("%w: job %d keeps changing its state; try again", ErrNotFound, id)
 }
 
 // Retry lets a dead job be tried anew, with all its attempts before it, or one that

@@ -123,7 +123,7 @@ func claimPart(ctx context.Context, tx *sqlrun.Session, rows []jobRow, part []sq
 			return nil
 		}
 	}
-	return errors.New("unique keys change hands all the time; try again")
+	return errors.New("unique keys keep changing hands; try again")
 }
 
 // reclaimKeys takes the unique keys of jobs again that have ended, and are to come back.

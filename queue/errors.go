@@ -39,13 +39,13 @@ var (
 
 	// ErrLost means that a job is not this worker's any more: it has been finished
 	// or taken over elsewhere, or cancelled.
-	ErrLost = errors.New("queue: the job is not this worker's any more")
+	ErrLost = errors.New("queue: the job no longer belongs to this worker")
 
 	// ErrRefused means that the database refuses to write what has become of a job, for a
 	// reason that lies in the job, such as a trigger or a right. The worker that has it tries
 	// again until it is not refused any more, and gives the job to nobody meanwhile. Of a
 	// [Claim] it is for the caller to try again.
-	ErrRefused = errors.New("queue: the database refuses to write what has become of the job")
+	ErrRefused = errors.New("queue: the database refuses to record the job's outcome")
 
 	// ErrClosed means that a worker has stopped.
 	ErrClosed = errors.New("queue: closed")

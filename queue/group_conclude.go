@@ -16,7 +16,7 @@ import (
 // tryConclude does what conclude does. If that fails, workers do it a little later.
 func (c *Client) tryConclude(ctx context.Context, ids ...int64) {
 	if err := c.conclude(ctx, ids...); err != nil {
-		c.opt.Logger.Warn("looking whether groups have ended failed; a worker will", "groups", ids, "err", err)
+		c.opt.Logger.Warn("checking for ended groups failed; a worker will do it", "groups", ids, "err", err)
 	}
 }
 
@@ -155,7 +155,7 @@ func signal(c chan struct{}) {
 
 // conclude ends groups whose jobs have ended here, and now and then others.
 func (w *Worker) conclude(ctx context.Context) {
-	trouble := trouble.New(w.log, "looking whether groups have ended")
+	trouble := trouble.New(w.log, "checking for ended groups")
 	tick := time.NewTicker(concludeEvery)
 	defer tick.Stop()
 	any := true
@@ -207,6 +207,6 @@ func (w *Worker) concludeLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := w.concludeEnds(ctx); err != nil {
-		w.log.Warn("looking whether groups have ended failed; another worker will", "err", err)
+		w.log.Warn("checking for ended groups failed; another worker will do it", "err", err)
 	}
 }

@@ -143,7 +143,7 @@ func (b *bells) tellOthers() {
 			return
 		}
 		if err := b.send(context.Background(), payloads); err != nil {
-			b.client.opt.Logger.Debug("telling others of new jobs failed; they will look by themselves", "err", err)
+			b.client.opt.Logger.Debug("notifying workers of new jobs failed; they will poll", "err", err)
 		}
 		if wait > 0 {
 			<-time.After(wait)

@@ -57,7 +57,7 @@ func CheckDoorbell(address string) error {
 		return invalid("doorbell", "%q: write an address of this host and a port, such as 10.0.0.7:0; port 0 is any", address)
 	}
 	if at.Addr().IsUnspecified() || at.Addr().IsMulticast() {
-		return invalid("doorbell", "%q: others are told this address, so it must be one at which they reach this host", address)
+		return invalid("doorbell", "%q: other processes connect to this address, so they must be able to reach it", address)
 	}
 	return nil
 }
@@ -69,7 +69,7 @@ func (w *Worker) hang(ctx context.Context) *doorbell {
 	}
 	conn, err := (&net.ListenConfig{}).ListenPacket(ctx, "udp", w.c.opt.Doorbell)
 	if err != nil {
-		w.log.Warn("no doorbell: new jobs of other processes are found when it is time to look", "err", err)
+		w.log.Warn("no doorbell: new jobs of other processes are found by polling", "err", err)
 		return nil
 	}
 	key := make([]byte, bellKeyBytes)

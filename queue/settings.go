@@ -26,8 +26,8 @@ type Queue struct {
 	// retry: hold (they wait too: strict order) or pass.
 	KeyRetry string
 
-	MaxAttempts int // after so many failed attempts a job is dead
-	// after so many workers died with a job it is dead, if it ran alone in the last one; after four times as many in any case
+	MaxAttempts int // failed attempts after which a job is dead
+	// worker crashes after which a job is dead, if it ran alone in the last one; after four times as many in any case
 	MaxCrashes    int
 	RetryDelay    time.Duration // before the second attempt; doubles with each further one
 	RetryMaxDelay time.Duration // between two attempts at the most
@@ -45,7 +45,7 @@ type Queue struct {
 	// later, for what is enqueued from then on, and when what was before is done.
 	FIFO bool
 
-	// Notify says who is told when it has dead letters or is behind, and when that is over: mail addresses
+	// Notify says who is notified when it has dead letters or is behind, and when it recovers: mail addresses
 	// and URLs with blanks or commas between; "none": nobody; empty: as the daemons say (dbcron serve --notify).
 	Notify string
 

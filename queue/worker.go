@@ -92,7 +92,7 @@ type kindHandler struct {
 
 // A RetryPolicy overrides the queue's for a kind. Zero fields leave the queue's.
 type RetryPolicy struct {
-	MaxAttempts int           // after so many failed attempts a job is dead
+	MaxAttempts int           // failed attempts after which a job is dead
 	Delay       time.Duration // before the second attempt; doubles with each further one
 	MaxDelay    time.Duration // between two attempts at the most
 	Timeout     time.Duration // of an attempt, unless the job has one of its own
@@ -221,13 +221,13 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 	}
 	switch {
 	case opt.Concurrency < 1:
-		return nil, invalid("concurrency", "%d is not at least 1", opt.Concurrency)
+		return nil, invalid("concurrency", "%d is less than 1", opt.Concurrency)
 	case opt.Batch < 1 || opt.Batch > 10_000:
 		return nil, invalid("batch", "%d is not 1 to 10000", opt.Batch)
 	case opt.Lease < time.Second:
 		return nil, invalid("lease", "%v is shorter than 1s, and could not be renewed in time", opt.Lease)
 	case opt.Connections < 1:
-		return nil, invalid("connections", "%d is not at least 1", opt.Connections)
+		return nil, invalid("connections", "%d is less than 1", opt.Connections)
 	case opt.ReadAhead < 1:
 		return nil, invalid("read ahead", "%d bytes are not at least 1", opt.ReadAhead)
 	}

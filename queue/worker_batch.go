@@ -33,7 +33,7 @@ type BatchHandler func(ctx context.Context, batch []*Delivery) error
 func (w *Worker) HandleBatch(kind string, opt BatchOptions, h BatchHandler) error {
 	opt.Max = cmp.Or(opt.Max, 100)
 	if opt.Max < 1 || opt.Wait < 0 {
-		return invalid("batch", "a batch has at least one job, and does not wait for less than no time")
+		return invalid("batch", "a batch needs a size of 1 or more, and a wait that is not negative")
 	}
 	return w.handle(kind, &kindHandler{many: h, batch: opt, retry: opt.Retry})
 }
@@ -44,7 +44,7 @@ func (w *Worker) HandleBatch(kind string, opt BatchOptions, h BatchHandler) erro
 func (w *Worker) HandleOtherBatches(opt BatchOptions, h BatchHandler) error {
 	opt.Max = cmp.Or(opt.Max, 100)
 	if opt.Max < 1 || opt.Wait < 0 || opt.ByKey {
-		return invalid("batch", "a batch of any kind has at least one job, does not wait for less than no time, and is not of one key")
+		return invalid("batch", "a batch of any kind needs a size of 1 or more, a wait that is not negative, and cannot be by key")
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -387,7 +387,7 @@ func (s *settling) tell(ctx context.Context) {
 		}
 	}
 	if err := s.c.addCounts(ctx, counts); err != nil {
-		s.c.opt.Logger.Warn("what was done could not be counted", "err", err)
+		s.c.opt.Logger.Warn("finished jobs could not be counted", "err", err)
 	}
 	delete(groups, 0)
 	for id := range groups {

@@ -159,7 +159,7 @@ func (w *Worker) logDone(d *Delivery, waited, ran int64) {
 
 // addUp adds what was counted to the table, every second.
 func (w *Worker) addUp(ctx context.Context) {
-	trouble := trouble.New(w.log, "counting what was done")
+	trouble := trouble.New(w.log, "counting finished jobs")
 	tick := time.NewTicker(countEvery)
 	defer tick.Stop()
 	for {
@@ -215,7 +215,7 @@ func (w *Worker) addLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := w.addCounts(ctx); err != nil {
-		w.log.Warn("what was done last could not be counted", "err", err)
+		w.log.Warn("the last finished jobs could not be counted", "err", err)
 	}
 }
 

@@ -42,7 +42,7 @@ func (w *Worker) untilQuiet(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
-	trouble := trouble.New(w.log, "looking whether jobs are left")
+	trouble := trouble.New(w.log, "checking for remaining jobs")
 	tick := time.NewTicker(quietEvery)
 	defer tick.Stop()
 	for {

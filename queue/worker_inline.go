@@ -270,7 +270,7 @@ func (w *Worker) leaveInline(ctx context.Context) {
 	}
 	w.mu.Unlock()
 	if err := w.serveAll(ctx); err != nil {
-		w.log.Warn("what was done could not be written; it will be done again", "err", err)
+		w.log.Warn("finished jobs could not be recorded; they will be done again", "err", err)
 	}
 	w.handOverAll(ctx)
 	w.abandon(ctx)

@@ -234,7 +234,7 @@ func (w *Worker) tellUnknown(q *workQueue) {
 			delete(w.unknown, at)
 		default:
 			w.unknown[at] = -1
-			w.log.Warn("jobs wait, since no worker of their queue does their kind; dbcron doctor counts them", "queue", q.name, "kind", at.kind)
+			w.log.Warn("jobs wait because no worker of their queue handles their kind; dbcron doctor counts them", "queue", q.name, "kind", at.kind)
 		}
 	}
 }

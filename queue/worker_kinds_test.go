@@ -185,12 +185,12 @@ func TestUnknownKind(t *testing.T) {
 					w.unknown[at] = 1
 				}
 			}
-			return out.count("since no worker") > 0
+			return out.count("because no worker of their queue") > 0
 		})
 		must(t, c.Cancel(t.Context(), "", strange[1]))
 		start(t, p.worker(t, other(t, db), WorkerOptions{}, "strange"))
 		empty(t, db)
-		if n := out.count("since no worker"); n != 1 || buriedOf(t, db) > 0 {
+		if n := out.count("because no worker of their queue"); n != 1 || buriedOf(t, db) > 0 {
 			t.Errorf("it was logged %d times, and %d are dead", n, buriedOf(t, db))
 		}
 		start(t, p.worker(t, other(t, db), WorkerOptions{BuryUnknown: true}, "a"))

@@ -38,7 +38,7 @@ func since(at instant.Instant) time.Duration { return instant.Now().Sub(at) }
 // begin waits for the database, reads the settings of the queues, making those that
 // there are not, and joins the others.
 func (w *Worker) begin(ctx context.Context) error {
-	trouble := trouble.New(w.log, "joining the other workers")
+	trouble := trouble.New(w.log, "registering the worker")
 	for {
 		err := w.tryBegin(ctx)
 		if err == nil || w.db.Dialect.Missing(err) || errors.Is(err, ErrInvalid) {

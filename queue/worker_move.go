@@ -105,8 +105,8 @@ func (r RetryPolicy) over(p RetryPolicy) RetryPolicy {
 	return p
 }
 
-// errBlockLost rolls a move back: somebody else has the block.
-var errBlockLost = errors.New("somebody else has the block")
+// errBlockLost rolls a move back: another worker has the block.
+var errBlockLost = errors.New("another worker has the block")
 
 // A moveGroup is the moves of one transaction from one table to another.
 type moveGroup struct {

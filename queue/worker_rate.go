@@ -160,7 +160,7 @@ func (w *Worker) returnTokens(ctx context.Context) {
 			continue
 		}
 		if _, _, err := w.drawTokens(ctx, g, -n); err != nil {
-			w.log.Warn("what a rate has left could not be given back; so many fewer jobs begin soon", "queue",
+			w.log.Warn("unused permits of a rate could not be returned; fewer jobs begin for a while", "queue",
 				g.q.name, "kind", g.kind, "jobs", n, "err", err)
 		}
 	}

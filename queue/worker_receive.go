@@ -104,7 +104,7 @@ func (r *Receiver) Receive(ctx context.Context, limit int, wait time.Duration) (
 // kinds.
 func (r *Receiver) ReceiveKinds(ctx context.Context, limit int, wait time.Duration, kinds []string) ([]*Delivery, error) {
 	if limit < 1 {
-		return nil, invalid("limit", "%d is not at least 1", limit)
+		return nil, invalid("limit", "%d is less than 1", limit)
 	}
 	o := &wanted{limit: limit, given: make(chan struct{})}
 	if len(kinds) > 0 {

@@ -92,7 +92,7 @@ func (w *Worker) noteRefusal(r *refusal) {
 	if w.book.all[id] != r {
 		if len(w.book.all) < mostLogged {
 			log := w.log.With("queue", r.d.Queue, "block", r.d.b.divided, "kind", r.d.Kind, "id", r.d.ID)
-			r.trouble = trouble.New(log, "writing what has become of a job ("+r.what()+")")
+			r.trouble = trouble.New(log, "recording the outcome of a job ("+r.what()+")")
 		}
 		w.book.all[id] = r
 		delete(w.book.gone, id)
@@ -147,7 +147,7 @@ func (w *Worker) closeBook(ctx context.Context) {
 	}
 	w.mu.Unlock()
 	if err := w.writeBook(ctx); err != nil {
-		w.log.Warn("rows of refused jobs are left; they are removed in a few minutes", "err", err)
+		w.log.Warn("rows of refused jobs could not be removed; they expire in a few minutes", "err", err)
 	}
 }
 

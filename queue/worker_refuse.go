@@ -281,7 +281,7 @@ func (r *refusal) why() string {
 	if r.err != nil {
 		return r.err.Error()
 	}
-	return "another job of its key comes first, which is refused"
+	return "an earlier job of its key is refused"
 }
 
 // goOnInPlace has a job that runs go on where it stands, since its check-out is refused or would
@@ -418,7 +418,7 @@ func (w *Worker) forsake(b *block) {
 			if d.from == tableRunning {
 				w.toHand = append(w.toHand, d)
 			}
-			w.log.Warn("the database has refused to write what has become of a job to the last; it is done again",
+			w.log.Warn("the database still refuses to record a job's outcome; the job will be done again",
 				"queue", d.Queue, "block", b.divided, "kind", d.Kind, "id", d.ID, "error", r.why())
 			w.settled(d, ErrLost)
 		}

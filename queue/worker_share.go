@@ -141,7 +141,7 @@ func (w *Worker) noteSurplus(q *workQueue, all []workerRow, blocks int) {
 	}
 	surplus := n > blocks && blocks > 0
 	if surplus && !q.surplus {
-		w.log.Warn("the queue has more workers than blocks, so that some of them stand idle; give it more: dbcron queue resize",
+		w.log.Warn("the queue has more workers than blocks, so some of them are idle; add blocks: dbcron queue resize",
 			"queue", q.name, "workers", n, "blocks", blocks)
 	}
 	q.surplus = surplus
@@ -157,10 +157,10 @@ func (w *Worker) noteDrained(all []workerRow, name string) bool {
 		return drained
 	case drained:
 		w.drained = nil
-		w.log.Info("not drained any more: it takes jobs again", "node", name)
+		w.log.Info("no longer drained: it takes jobs again", "node", name)
 	default:
 		w.drained = &all[at].by
-		w.log.Info("drained: it takes no more jobs, and ends those that it has begun", "node", name, "by", all[at].by)
+		w.log.Info("drained: it takes no more jobs, and finishes those that it has begun", "node", name, "by", all[at].by)
 	}
 	return w.drained != nil
 }
@@ -309,7 +309,7 @@ func (w *Worker) expelOne(ctx context.Context, node string) error {
 	n, err := w.db.Exec(ctx, store.ExpelNode, sqlrun.Args{"node": node})
 	if n > 0 {
 		signal(w.ends.died)
-		w.log.Warn("a worker was not heard of in time; others take over what it had", "node", node)
+		w.log.Warn("a worker did not renew its lease in time; others take over what it had", "node", node)
 	}
 	return err
 }

@@ -29,7 +29,7 @@ func (w *Worker) sweepOften(ctx context.Context) {
 		case <-w.stopping:
 		}
 	}()
-	trouble := trouble.New(w.log, "removing what is left over")
+	trouble := trouble.New(w.log, "removing leftover rows")
 	for {
 		err := w.sweep(ctx)
 		if ctx.Err() != nil {

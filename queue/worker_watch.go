@@ -77,7 +77,7 @@ func (w *Worker) heedSteps() {
 		return
 	}
 	w.steps = n
-	w.log.Warn("the database's clock was set; all blocks are read anew")
+	w.log.Warn("the database's clock was set; all blocks are read again")
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
 			b.distrust()

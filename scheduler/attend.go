@@ -12,7 +12,7 @@ import (
 // nothing: migrations see from it that the tables are in use.
 func (s *Scheduler) attend(ctx context.Context) {
 	defer s.depart(ctx)
-	trouble := trouble.New(s.opt.Logger, "telling that this daemon is there")
+	trouble := trouble.New(s.opt.Logger, "announcing this daemon")
 	for ctx.Err() == nil {
 		wait := trouble.Wait(s.stay(ctx), s.opt.Lease/3)
 		select {

@@ -265,7 +265,7 @@ func TestFunctionsThatDoNotReturn(t *testing.T) {
 		for name, state := range map[string]string{"timeout": "timeout", "cancel": "cancelled"} {
 			r := only(t, db, name)
 			said := r.Output == "busy" || r.Output == "" && name == "timeout" // its time may be over before it has said so
-			if r.State != state || !strings.Contains(r.Error, "may still be going on") || !said {
+			if r.State != state || !strings.Contains(r.Error, "may still be running") || !said {
 				t.Errorf("%+v", r)
 			}
 		}

@@ -14,7 +14,7 @@ func TestJobProblems(t *testing.T) {
 	}{
 		{func(s *Schedule) { s.Stdin = `[1, "two"]`; s.Job.Queue = "mail" }, ""},
 		{func(s *Schedule) { s.Command = "" }, "command: there is no command"},
-		{func(s *Schedule) { s.Command = " x" }, "command: is no kind of job: "},
+		{func(s *Schedule) { s.Command = " x" }, "command: is not a kind of job: "},
 		{func(s *Schedule) { s.Stdin = "{" }, "stdin: is not JSON: unexpected end of JSON input"},
 		{func(s *Schedule) { s.Stdin = strings.Repeat("[", 1001) + strings.Repeat("]", 1001) }, "stdin: it is nested more than 1000 levels deep"},
 		{func(s *Schedule) { s.Stdin = `"` + strings.Repeat("x", 1<<20) + `"` }, "stdin: is longer than 1 MiB"},

@@ -68,7 +68,7 @@ type laneState struct {
 func (s *Scheduler) state(lane string) *laneState {
 	state := s.states[lane]
 	if state == nil {
-		state = &laneState{trouble: trouble.New(s.opt.Logger.With("lane", lane), "claiming what is due")}
+		state = &laneState{trouble: trouble.New(s.opt.Logger.With("lane", lane), "claiming due work")}
 		s.states[lane] = state
 	}
 	return state

@@ -127,7 +127,7 @@ func (p *Policy) policyProblems() (all problems) {
 	} {
 		switch {
 		case d.value < 0 && d.field != "keep_for":
-			all.add(d.field, "%v is less than nothing", d.value)
+			all.add(d.field, "%v is negative", d.value)
 		case d.value > duration.Longest:
 			all.add(d.field, "%v is longer than 100 years", d.value)
 		case d.value > 0 && d.value < time.Millisecond:

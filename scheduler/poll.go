@@ -12,7 +12,7 @@ import (
 
 // poll claims and starts what is due, until ctx ends.
 func (s *Scheduler) poll(ctx, working context.Context) {
-	trouble := trouble.New(s.opt.Logger, "looking for what is due")
+	trouble := trouble.New(s.opt.Logger, "polling for due work")
 	for ctx.Err() == nil {
 		wait, err := s.step(ctx, working)
 		if ctx.Err() != nil {
@@ -24,7 +24,7 @@ func (s *Scheduler) poll(ctx, working context.Context) {
 
 // pollOnce is poll until nothing is due and nothing runs.
 func (s *Scheduler) pollOnce(ctx, working context.Context) {
-	trouble := trouble.New(s.opt.Logger, "looking for what is due")
+	trouble := trouble.New(s.opt.Logger, "polling for due work")
 	for ctx.Err() == nil {
 		idle := s.idle() // read before the step: a run that ends during it may have started another
 		wait, err := s.step(ctx, working)

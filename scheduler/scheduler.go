@@ -181,7 +181,7 @@ func (o Options) filled() (Options, error) {
 	}
 	for _, kind := range o.Kinds {
 		if kind != Functions && kind != Jobs && kind != Commands {
-			return o, fmt.Errorf("scheduler: %q is no kind of schedules to run; use %s, %s, %s", kind, Functions, Jobs, Commands)
+			return o, fmt.Errorf("scheduler: %q is not a kind of schedules to run; use %s, %s, %s", kind, Functions, Jobs, Commands)
 		}
 	}
 	for _, tag := range o.Tags {
@@ -205,7 +205,7 @@ func New(db *dialect.DB, opt Options) (*Scheduler, error) {
 	}
 	return &Scheduler{
 		db: db, opt: opt, jobs: jobs, owner: opt.Node + ":" + strings.ToLower(rand.Text()[:8]),
-		states: map[string]*laneState{}, asking: trouble.New(opt.Logger, "asking which runs are to end"),
+		states: map[string]*laneState{}, asking: trouble.New(opt.Logger, "checking for cancelled runs"),
 		running: map[int64]*execution{}, places: make(chan struct{}, opt.MaxRuns), handlers: map[string]Func{},
 		surplus: make(chan trimming, 100), chance: mathrand.Float64,
 		aborted: make(chan struct{}), bell: make(chan struct{}, 1),
@@ -247,7 +247,7 @@ func (s *Scheduler) run(ctx context.Context, poll func(ctx, working context.Cont
 
 // check waits for the database and checks that the tables are those that this program needs.
 func (s *Scheduler) check(ctx context.Context) error {
-	trouble := trouble.New(s.opt.Logger, "looking at the tables")
+	trouble := trouble.New(s.opt.Logger, "checking the tables")
 	for ctx.Err() == nil {
 		err := sqlschema.Check(ctx, s.db)
 		if err == nil || errors.Is(err, sqlschema.ErrNewer) || errors.Is(err, sqlschema.ErrOutdated) {

@@ -15,7 +15,7 @@ import (
 )
 
 // errUnfinished means that a task was told to end and did not.
-var errUnfinished = errors.New("it was told to end, and had not returned when its grace was over; it may still be going on")
+var errUnfinished = errors.New("it was told to stop, and had not returned when its grace was over; it may still be running")
 
 // A task is work inside this process: a request, a statement or a function. Its context tells it to
 // end; it cannot be forced to.

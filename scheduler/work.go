@@ -51,7 +51,7 @@ func (s *Schedule) workProblems() (all problems) {
 		all.add("dir", "%q does not begin with /", s.Dir)
 	}
 	if s.User != "" && (len(s.User) > 64 || strings.ContainsAny(s.User, " :\t\n\x00")) {
-		all.add("user", "%q is no user's name", s.User)
+		all.add("user", "%q is not a user's name", s.User)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
@@ -69,7 +69,7 @@ func (s *Schedule) workProblems() (all problems) {
 			seen[key] = true
 		}
 		if !token(name) || strings.ContainsFunc(s.Headers[name], func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-			all.add("headers", "%q is no header", name)
+			all.add("headers", "%q is not a header", name)
 		}
 	}
 	for _, text := range []struct{ field, value string }{

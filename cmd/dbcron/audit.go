@@ -26,7 +26,7 @@ func (p *program) did(ctx context.Context, err error, action, object string, n i
 		Actor: whoami(), Login: audit.OS, Source: audit.CLI, Action: action, Object: object, Count: n, Detail: detail,
 	})
 	if failed != nil {
-		fmt.Fprintf(p.err, "dbcron: warning: it is done, and could not be written to the audit: %s\n", flat(failed.Error()))
+		fmt.Fprintf(p.err, "dbcron: warning: the change was made, but could not be written to the audit: %s\n", flat(failed.Error()))
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ that have exactly that.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.count < 1 || f.count > 1_000_000 {
-				return usagef("-n %d: from 1 to 1000000 entries can be had", f.count)
+				return usagef("-n %d: use 1 to 1000000", f.count)
 			}
 			return p.with(c.Context(), func(db *dialect.DB) error { return p.listAudit(c.Context(), db, &f) })
 		},

@@ -38,8 +38,8 @@ schema and connect_timeout. docs/operations.md has more.`,
 func (p *program) configCheck() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
-		Short: "Tell all that is wrong with the settings",
-		Long: `Tell all that is wrong with the settings in the file and in the environment. Neither a
+		Short: "Report all errors in the settings",
+		Long: `Report all errors in the settings in the file and in the environment. Neither a
 database nor another file is opened; dbcron serve --check checks crontabs and files of
 schedules.
 

@@ -22,7 +22,7 @@ const expiresSoon = 7 * 24 * time.Hour
 func examineWork(ctx context.Context, db *dialect.DB) (rows []checkRow) {
 	now, err := scheduler.Clock(ctx, db)
 	if err != nil {
-		return []checkRow{{"work", "warning", err.Error(), "look again when the database answers"}}
+		return []checkRow{{"work", "warning", err.Error(), "try again when the database answers"}}
 	}
 	for _, part := range []struct {
 		name string
@@ -71,9 +71,9 @@ func examineWork(ctx context.Context, db *dialect.DB) (rows []checkRow) {
 		fine, wrong, err := part.look()
 		switch {
 		case err != nil && db.Dialect.Denied(err):
-			rows = append(rows, checkRow{part.name, "ok", "not looked at: this user may not read what it takes", ""})
+			rows = append(rows, checkRow{part.name, "ok", "not checked: this user may not read the tables that it takes", ""})
 		case err != nil:
-			rows = append(rows, checkRow{part.name, "warning", err.Error(), "look again; if it stays so, report it as a bug"})
+			rows = append(rows, checkRow{part.name, "warning", err.Error(), "try again; if it persists, report it as a bug"})
 		case len(wrong) == 0 && fine != "":
 			rows = append(rows, checkRow{part.name, "ok", fine, ""})
 		}

@@ -93,8 +93,8 @@ func (p *program) endpointSet() *cobra.Command {
 	var f endpointFlags
 	c := &cobra.Command{
 		Use:   "set QUEUE [URL]",
-		Short: "Have a queue's jobs sent to a URL, or change how",
-		Long: `Have a queue's jobs sent to a URL, or change how. What is not given stays as it is. An
+		Short: "Send a queue's jobs to a URL, or change how",
+		Long: `Send a queue's jobs to a URL, or change how. What is not given stays as it is. An
 empty URL, '', has each job name its own (dbcron job enqueue --endpoint).
 
 Requests are signed, as Standard Webhooks has it: when an endpoint is made, its secret is
@@ -214,8 +214,8 @@ func (p *program) setEndpoint(ctx context.Context, name string, change func(*pus
 func (p *program) endpointDelete() *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete QUEUE",
-		Short: "Send a queue's jobs no more",
-		Long: `Send a queue's jobs no more. They stay, and wait for workers; what is being sent is
+		Short: "Stop sending a queue's jobs",
+		Long: `Stop sending a queue's jobs. They stay, and wait for workers; requests under way are
 finished.`,
 		Example: `  dbcron endpoint delete mail`,
 		Args:    cobra.ExactArgs(1),

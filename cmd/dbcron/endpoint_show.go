@@ -38,7 +38,7 @@ func (p *program) endpointShow() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "show QUEUE",
-		Short: "Show where a queue's jobs are sent, and what was answered of late",
+		Short: "Show where a queue's jobs are sent, and the newest answers",
 		Long: `Show where a queue's jobs are sent, and some of the newest answers. Daemons note them
 every five seconds. A job whose endpoint pushes back (429, 503, no connection) waits, and
 loses nothing; any other failure is one of the job's attempts.`,

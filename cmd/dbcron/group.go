@@ -16,7 +16,7 @@ import (
 func (p *program) group() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "group",
-		Short: "See and make groups of jobs, whose end is told by a callback",
+		Short: "See and create groups of jobs, which end with a callback",
 		Long: `See and make groups of jobs. A group ends when it is sealed and all of its jobs have
 ended; then its callback, a job, is enqueued, once. docs/queue-cli.md has examples.`,
 	}
@@ -115,7 +115,7 @@ func (p *program) groupShow() *cobra.Command {
 	var results bool
 	c := &cobra.Command{
 		Use:   "show ID",
-		Short: "Show one group, how far it is, and what its jobs have made",
+		Short: "Show one group, its progress and its jobs' results",
 		Example: `  dbcron group show 4711
   dbcron group show 4711 --results -o jsonl | jq .result`,
 		Args: cobra.ExactArgs(1),
@@ -176,7 +176,7 @@ func (p *program) groupCreate() *cobra.Command {
 	var name, keep, payload string
 	c := &cobra.Command{
 		Use:   "create",
-		Short: "Make a group that is open, and print its id",
+		Short: "Create an open group, and print its id",
 		Long: `Make a group and print its id. Jobs are added with dbcron job enqueue --group ID, until
 dbcron group seal ID: from then on it ends as soon as none of its jobs is pending, and the
 job that --callback and --payload say is enqueued.`,
@@ -226,7 +226,7 @@ job that --callback and --payload say is enqueued.`,
 	flags := c.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&t.kind, "callback", "", "`kind` of the job that is enqueued at its end")
-	flags.StringVar(&t.queue, "callback-queue", "", "`name` of that job's queue (default: as the route of its kind says)")
+	flags.StringVar(&t.queue, "callback-queue", "", "`name` of that job's queue (default: by the route of its kind)")
 	flags.StringVar(&payload, "payload", "", "that job's `JSON`")
 	flags.StringVar(&name, "name", "", "a `text` for people")
 	flags.StringVar(&keep, "keep", "", "a `duration` for which it is kept after its end, or forever (default: 7d)")

@@ -44,9 +44,9 @@ func jobID(text string) (int64, error) {
 func (p *program) jobRetry() *cobra.Command {
 	return p.eachJob(&cobra.Command{
 		Use:   "retry [ID…]",
-		Short: "Try dead jobs anew, and delayed ones at once",
-		Long: `Try dead jobs anew, with all their attempts before them, and let delayed ones go at
-once: those with these ids, or all that a filter selects.
+		Short: "Retry dead jobs, and run delayed ones at once",
+		Long: `Retry dead jobs, with all their attempts before them, and run delayed ones at once: those
+with these ids, or all that a filter selects.
 
 Exit code 4: a job with one of the ids is ready or runs, or is dead and another job has
 its unique key.`,

@@ -42,7 +42,7 @@ type bulkRow struct {
 
 func (f *bulkFlags) add(c *cobra.Command) {
 	flags := c.Flags()
-	flags.BoolVar(&f.dryRun, "dry-run", false, "only tell how many jobs there are, up to 10000")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "only count the jobs, up to 10000")
 	flags.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 	flags.StringVarP(&f.output, "output", "o", "text", "what has been done, as text (on stderr), json or jsonl")
 }
@@ -53,7 +53,7 @@ func (f *bulkFlags) check(p *program) error {
 	case f.output != "text" && f.output != "json" && f.output != "jsonl":
 		return usagef("output %q is not known: use text, json or jsonl", f.output)
 	case !f.dryRun && !f.yes && !isTerminal(p.in):
-		return usagef("nobody can be asked, since standard input is not a terminal: add --yes, or --dry-run to see how many jobs there are")
+		return usagef("standard input is not a terminal, so nobody can confirm: add --yes, or --dry-run to count the jobs")
 	}
 	return nil
 }
@@ -61,10 +61,10 @@ func (f *bulkFlags) check(p *program) error {
 // choose reads a filter, which must not be empty: that would select all jobs.
 func (f *jobFilter) choose(c *cobra.Command, states []queue.State) error {
 	if !slices.ContainsFunc([]string{"state", "kind", "key", "where", "older-than"}, func(name string) bool { return c.Flag(name).Changed }) {
-		return usagef("say which jobs, by their ids or by at least one of --state, --kind, --key, --where and --older-than")
+		return usagef("choose jobs by their ids or by at least one of --state, --kind, --key, --where and --older-than")
 	}
 	if c.Flag("count").Changed && f.filter.Limit < 1 {
-		return usagef("-n %d: it is at least 1; leave it out for all", f.filter.Limit)
+		return usagef("-n %d: use 1 or more, or leave it out for all", f.filter.Limit)
 	}
 	return f.read(c, states)
 }

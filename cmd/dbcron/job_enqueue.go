@@ -113,7 +113,7 @@ Durations are such as 500ms, 90s, 1h30m or 30d.`,
 func (t *jobText) register(c *cobra.Command) {
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&t.queue, "queue", "", "`name` of the queue, which is made if there is none (default: as the kind's route says, or else default)")
+	flags.StringVar(&t.queue, "queue", "", "`name` of the queue, which is made if there is none (default: by the route of its kind, or else default)")
 	flags.StringVar(&t.key, "key", "", "`name` of what the job is about: jobs of one key are done in order")
 	flags.StringVar(&t.unique, "unique", "", "`name` that keeps other jobs out that have the same one")
 	flags.StringVar(&t.uniqueFor, "unique-for", "", "a `duration` for which it does so at least")
@@ -130,7 +130,7 @@ func (t *jobText) register(c *cobra.Command) {
 
 func (p *program) enqueueOne(ctx context.Context, t jobText, args []string) error {
 	if len(args) == 0 {
-		return usagef("what kind of job? dbcron job enqueue KIND [PAYLOAD|-]")
+		return usagef("the kind is missing: dbcron job enqueue KIND [PAYLOAD|-]")
 	}
 	t.kind = args[0]
 	if len(args) == 1 && t.binary {

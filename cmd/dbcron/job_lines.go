@@ -74,7 +74,7 @@ func (p *program) enqueueLines(ctx context.Context, t jobText, args []string, f 
 	case f.from < 1:
 		return usagef("--from-line %d: lines are counted from 1", f.from)
 	case f.batch < 1 || f.batch > batchMost:
-		return usagef("--batch %d: it is from 1 to %d", f.batch, batchMost)
+		return usagef("--batch %d: use 1 to %d", f.batch, batchMost)
 	}
 	r := &lineReader{r: bufio.NewReaderSize(p.in, 1<<16), usual: t, from: f.from, batch: f.batch}
 	first, err := r.next() // before the database is opened: wrong input must not touch it

@@ -150,8 +150,8 @@ func (p *program) jobGet() *cobra.Command {
 	var payload bool
 	c := &cobra.Command{
 		Use:   "get ID",
-		Short: "Show one job, wherever it stands",
-		Long: `Show one job, wherever it stands, and the beginning of its payload. With --payload
+		Short: "Show one job, whatever its state",
+		Long: `Show one job, whatever its state, and the beginning of its payload. With --payload
 print only the payload, all of it and byte for byte. A job that is done is not found, exit
 code 3, unless its queue keeps such: dbcron queue set --keep-done.
 
@@ -343,7 +343,7 @@ get, or use -o json.`,
 				return err
 			}
 			if f.filter.Limit < 1 || f.filter.Limit > 10_000 {
-				return usagef("-n %d: from 1 to 10000 jobs can be had", f.filter.Limit)
+				return usagef("-n %d: use 1 to 10000", f.filter.Limit)
 			}
 			return p.withQueues(c.Context(), func(q *queue.Client) error { return p.listJobs(c.Context(), q, f) }, f.filter.Queue)
 		},
@@ -395,7 +395,7 @@ dead ones see dbcron job list.`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if n < 1 || n > 10_000 {
-				return usagef("-n %d: from 1 to 10000 jobs can be had", n)
+				return usagef("-n %d: use 1 to 10000", n)
 			}
 			return p.withQueues(c.Context(), func(q *queue.Client) error {
 				jobs, _, err := q.Jobs(c.Context(), queue.Filter{Queue: args[0], Limit: n})

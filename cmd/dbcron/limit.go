@@ -14,7 +14,7 @@ import (
 func (p *program) limit() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "limit",
-		Short: "See and change how many jobs may run at a time, or begin in a time",
+		Short: "See and change how many jobs may run at a time, or begin in a period",
 		Long: `See and change how many jobs of a queue, or of one of its kinds, may run at a time,
 and how many may begin in a time: over all workers together. Workers learn of a change
 within three seconds; jobs that run by then are not stopped.`,

@@ -127,7 +127,7 @@ func (f *lockRunFlags) command(c *cobra.Command, args []string) ([]string, error
 	dash := c.ArgsLenAtDash()
 	if c.Flags().Changed("command") {
 		if dash >= 0 || len(args) > 1 {
-			return nil, usagef("-c is given a whole line: nothing goes after it but flags")
+			return nil, usagef("-c takes a whole line; only flags may follow it")
 		}
 		return []string{"/bin/sh", "-c", f.line}, nil
 	}
@@ -147,7 +147,7 @@ func (f *lockRunFlags) check(c *cobra.Command) error {
 	case f.conflict < 0 || f.conflict > 255:
 		return usagef("-E %d: exit codes are from 0 to 255", f.conflict)
 	case changed("slots") && f.slots < 1:
-		return usagef("--slots %d: a pool has one slot at least", f.slots)
+		return usagef("--slots %d: use 1 or more", f.slots)
 	case changed("max-hold") && f.options.MaxHold <= 0, changed("ttl") && f.options.TTL <= 0:
 		return usagef("--ttl and --max-hold must be more than 0")
 	}
@@ -318,7 +318,7 @@ func (p *program) guarded(ctx context.Context, lease *lock.Lease, f *lockRunFlag
 	}
 	r, err = g.run()
 	if r.LeftBehind {
-		fmt.Fprintln(p.err, "dbcron: warning: what the command had left running was killed: it would have gone on without the lock")
+		fmt.Fprintln(p.err, "dbcron: warning: killed processes that the command left running: they would have continued without the lock")
 	}
 	if g.stalled {
 		stalled = g.stall.err()

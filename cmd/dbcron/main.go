@@ -113,7 +113,7 @@ func codeOf(err error) int {
 func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "dbcron",
-		Short: "Run a thing once, on time, or later, with the database you have",
+		Short: "Run work once, on time, or later, with the database you have",
 		Long: `dbcron runs commands on time, on any number of hosts, from tables in the
 PostgreSQL, MySQL, MariaDB or SQLite database that you have.
 

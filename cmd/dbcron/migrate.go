@@ -34,8 +34,8 @@ one works, the others wait. docs/grants.md lists the rights that it takes.`,
 	descend := &cobra.Command{
 		Use:     "down",
 		Example: `  dbcron migrate down`,
-		Short:   "Take back the newest migration; tables that it made are dropped with their rows",
-		Long:    "Take back the newest migration. " + descentHelp,
+		Short:   "Revert the newest migration; the tables that it made are dropped with their rows",
+		Long:    "Revert the newest migration. " + descentHelp,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return p.migrateTo(c.Context(), func(at int64) int64 { return max(at-1, 0) }, down)
 		},

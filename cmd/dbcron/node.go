@@ -15,7 +15,7 @@ import (
 func (p *program) node() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "node",
-		Short: "See the processes that take part, and drain them",
+		Short: "See daemons and workers, and drain them",
 		Long: `See the processes that take part, daemons and workers, and have them take no new work:
 before a host is stopped, say. A process that is drained begins no runs and no jobs, and
 ends what it has begun. It stays so until it is undrained, or ends.
@@ -55,7 +55,7 @@ func (p *program) nodeList() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List the processes that take part",
+		Short: "List daemons and workers",
 		Long: `List daemons and workers with their state: live, drained, lost (it was not heard of in
 time) or gone (it has ended). One that was killed is listed for about a day.`,
 		Example: `  dbcron node list -o json`,
@@ -94,8 +94,8 @@ func (p *program) nodeDrain() *cobra.Command {
 	var wait time.Duration
 	c := &cobra.Command{
 		Use:   "drain NAME",
-		Short: "Have a process take no new work",
-		Long: `Have a process take no new work, and end what it has begun. With --wait the command
+		Short: "Drain a process, so that it takes no new work",
+		Long: `Drain a process: it takes no new work, and finishes what it has begun. With --wait the command
 ends when that is done, or with exit code 1 after so long: for the preStop hook of a
 container. Exit code 3: no process of that name is live.`,
 		Example: `  dbcron node drain "$(hostname)" --wait 10m`,
@@ -117,7 +117,7 @@ container. Exit code 3: no process of that name is live.`,
 			})
 		},
 	}
-	c.Flags().DurationVar(&wait, "wait", 0, "wait until it has ended what it had begun, at most for so long (default: do not wait)")
+	c.Flags().DurationVar(&wait, "wait", 0, "wait until it has finished its work, at most this long (default: do not wait)")
 	return c
 }
 
@@ -150,7 +150,7 @@ func waitUntilEnded(ctx context.Context, db *dialect.DB, name string, most time.
 	}
 }
 
-var errNotEnded = errors.New("the process has not ended what it had begun")
+var errNotEnded = errors.New("the process has not finished its work")
 
 // drainHeard is the number of checks after which a process has noticed that it is drained: it looks once a
 // second unless configured otherwise (serve --poll).
@@ -159,8 +159,8 @@ const drainHeard = 4
 func (p *program) nodeUndrain() *cobra.Command {
 	return &cobra.Command{
 		Use:     "undrain NAME",
-		Short:   "Have a process take work again",
-		Long:    "Have a process take work again that was drained. Exit code 3: no process of that name is live.",
+		Short:   "Undrain a process, so that it takes work again",
+		Long:    "Undrain a process, so that it takes work again. Exit code 3: no process of that name is live.",
 		Example: `  dbcron node undrain "$(hostname)"`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -99,9 +99,9 @@ func (p *program) queuePause() *cobra.Command {
 	var why string
 	c := &cobra.Command{
 		Use:   "pause NAME",
-		Short: "Let a queue's jobs wait until it is resumed",
-		Long: `Let a queue's jobs wait until it is resumed. What runs goes on, and jobs can still be
-enqueued. Workers notice within seconds.`,
+		Short: "Pause a queue",
+		Long: `Pause a queue: its jobs wait until it is resumed. Running jobs continue, and jobs can
+still be enqueued. Workers notice within seconds.`,
 		Example: `  dbcron queue pause mail --reason "the relay is down, ticket 4711"`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -118,7 +118,7 @@ enqueued. Workers notice within seconds.`,
 func (p *program) queueResume() *cobra.Command {
 	return &cobra.Command{
 		Use:     "resume NAME",
-		Short:   "Let the jobs of a paused queue go again",
+		Short:   "Resume a paused queue",
 		Example: `  dbcron queue resume mail`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -127,7 +127,7 @@ sent, without the URL's query: dbcron endpoint.`,
   dbcron queue list -n 100 --after mail`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if limit < 1 {
-				return usagef("-n %d: it is 1 or more", limit)
+				return usagef("-n %d: use 1 or more", limit)
 			}
 			return p.withQueuesOf(c.Context(), func(db *dialect.DB, q *queue.Client) error {
 				return p.listQueues(c.Context(), db, q, after, limit, output)

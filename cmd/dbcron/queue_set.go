@@ -82,7 +82,7 @@ func refused(wrong []string) error {
 	case 1:
 		return usagef("%s", wrong[0])
 	}
-	return usagef("there are %d things to correct, and nothing was changed:\n  %s", len(wrong), strings.Join(wrong, "\n  "))
+	return usagef("%d errors to correct, and nothing was changed:\n  %s", len(wrong), strings.Join(wrong, "\n  "))
 }
 
 func (p *program) setQueue(ctx context.Context, c *queue.Client, name string, change func(*queue.Queue)) error {

@@ -27,7 +27,7 @@ type queueSetting struct {
 
 // queueSettings are listed in the order in which they are shown.
 var queueSettings = []queueSetting{
-	queueNumber("max_attempts", "10", "after so many failed attempts a job is dead", func(q *queue.Queue) *int { return &q.MaxAttempts }),
+	queueNumber("max_attempts", "10", "failed attempts after which a job is dead", func(q *queue.Queue) *int { return &q.MaxAttempts }),
 	queueSpan("retry_delay", "none", 0, 0, "10s", "time before the second attempt; doubles with each further one",
 		func(q *queue.Queue) *time.Duration { return &q.RetryDelay }),
 	queueSpan("retry_max_delay", "none", 0, 0, "1h", "time between two attempts at the most",
@@ -36,16 +36,16 @@ var queueSettings = []queueSetting{
 	queueFIFO(),
 	queueSpan("timeout", "none", 0, 0, "none", "time after which an attempt has failed",
 		func(q *queue.Queue) *time.Duration { return &q.Timeout }),
-	queueNumber("max_crashes", "3", "after so many workers died with a job it is dead", func(q *queue.Queue) *int { return &q.MaxCrashes }),
+	queueNumber("max_crashes", "3", "worker crashes after which a job is dead", func(q *queue.Queue) *int { return &q.MaxCrashes }),
 	queueSpan("keep_dead", "forever", -1, 0, "90d", "how long dead jobs are kept", func(q *queue.Queue) *time.Duration { return &q.KeepDead }),
 	queueKeepDeadMax(),
 	queueSpan("keep_done", "none", 0, 0, "none", "how long jobs that are done are kept",
 		func(q *queue.Queue) *time.Duration { return &q.KeepDone }),
 	queueSize("max_payload", "1MiB", "how large a job's payload may be", func(q *queue.Queue) *int { return &q.MaxPayload }),
 	queueSpan("poll_min", "", 0, time.Millisecond, "2ms",
-		"how soon workers look again after there was something, where nobody notifies them",
+		"shortest time between two polls, after jobs were found, where workers are not notified",
 		func(q *queue.Queue) *time.Duration { return &q.PollMin }),
-	queueSpan("poll_max", "", 0, time.Millisecond, "250ms", "how long workers wait between two looks at the most",
+	queueSpan("poll_max", "", 0, time.Millisecond, "250ms", "longest time between two polls",
 		func(q *queue.Queue) *time.Duration { return &q.PollMax }),
 	queueNotify(),
 }
@@ -118,7 +118,7 @@ func queueFIFO() queueSetting {
 func queueNotify() queueSetting {
 	return queueSetting{
 		"notify", "targets", "",
-		"who is told when it has dead letters or is behind, and when that is over: mail addresses and URLs with commas between, or none (default: as the daemons say)",
+		"who is notified when it has dead letters or is behind, and when it recovers: mail addresses and URLs with commas between, or none (default: the daemons' setting)",
 		func(q *queue.Queue) string { return q.Notify },
 		func(q *queue.Queue, text string) error {
 			_, err := scheduler.Targets(text)

@@ -63,8 +63,8 @@ func (p *program) routeSet() *cobra.Command {
 	var create bool
 	c := &cobra.Command{
 		Use:   "set KIND QUEUE",
-		Short: "Have jobs of a kind go to a queue",
-		Long: `Have jobs of a kind go to a queue if they name none; KIND * is for all kinds that have
+		Short: "Route jobs of a kind to a queue",
+		Long: `Route jobs of a kind to a queue if they name none; KIND * is for all kinds that have
 no route of their own. Whoever enqueues follows within two seconds. Exit code 3: there is
 no such queue.`,
 		Example: `  dbcron route set thumbnail photos --create

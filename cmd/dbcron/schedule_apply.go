@@ -27,7 +27,7 @@ type importFlags struct {
 
 func (f *importFlags) register(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringVar(&f.source, "source", "", "what the file's schedules are known by (default: its whole path)")
+	flags.StringVar(&f.source, "source", "", "source of the file's schedules (default: its whole path)")
 	flags.BoolVar(&f.prune, "prune", false, "remove schedules of the same source that the file does not have any more")
 	flags.BoolVar(&f.adopt, "adopt", false, "take over schedules of these names that come from another file or were made by hand")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "only print what would change")
@@ -48,8 +48,8 @@ func (p *program) scheduleApply() *cobra.Command {
 	var f importFlags
 	c := &cobra.Command{
 		Use:   "apply -f FILE.yaml",
-		Short: "Make schedules what a YAML file says",
-		Long: `Make schedules what a YAML file says: see examples/schedules. The file - is standard
+		Short: "Apply a YAML file of schedules",
+		Long: `Apply a YAML file of schedules: see examples/schedules. The file - is standard
 input, and needs --source.
 
 ` + aboutSources,
@@ -76,8 +76,8 @@ func (p *program) scheduleImport() *cobra.Command {
 	var f importFlags
 	c := &cobra.Command{
 		Use:   "import --crontab FILE",
-		Short: "Make schedules of a crontab, once",
-		Long: `Make schedules of a crontab(5), as dbcron serve --crontab does at its start, but once
+		Short: "Import a crontab, once",
+		Long: `Import a crontab(5), as dbcron serve --crontab does at its start, but once
 and without a daemon. The file - is standard input, and needs --source.
 
 ` + aboutSystem + `
@@ -208,7 +208,7 @@ are exported by its --source, have none again, so that it can be imported there.
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.source, "source", "", "only schedules that are known by this; '' for those made by hand")
+	flags.StringVar(&f.source, "source", "", "only schedules of this source; '' for those made by hand")
 	flags.StringVarP(&f.output, "output", "o", "yaml", "yaml or crontab")
 	flags.BoolVar(&f.skip, "skip", false, "leave out what a crontab cannot express")
 	return c

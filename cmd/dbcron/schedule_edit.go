@@ -65,7 +65,7 @@ func (p *program) scheduleEdit() *cobra.Command {
 	f := scheduleFlags{edit: true}
 	c := &cobra.Command{
 		Use:   "edit NAME [flags] [-- COMMAND [ARG…]]",
-		Short: "Change a schedule; what is not given stays",
+		Short: "Change a schedule; settings that are not given stay",
 		Long: `Change a schedule that was made by hand. What is not given stays as it is, and an
 empty text takes a setting back: --timeout ''. --env and --header set one variable
 or header; without a value they take it away: --env NAME.
@@ -177,9 +177,9 @@ func (p *program) schedulePause() *cobra.Command {
 	var why string
 	c := &cobra.Command{
 		Use:   "pause NAME",
-		Short: "Keep a schedule from running until it is resumed",
-		Long: `Keep a schedule from running until it is resumed. A run under way goes on; runs that
-wait are cancelled when their turn comes. It can still be run by hand.
+		Short: "Pause a schedule",
+		Long: `Pause a schedule until it is resumed. A running run continues; waiting runs are
+cancelled when their turn comes. The schedule can still be run by hand.
 
 One that comes from a file stays paused when the file is imported again.`,
 		Example: `  dbcron schedule pause backup --reason "disk is full, ticket 4711"`,
@@ -200,10 +200,10 @@ One that comes from a file stays paused when the file is imported again.`,
 func (p *program) scheduleResume() *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume NAME",
-		Short: "Let a schedule run again that was paused, has failed or has ended",
-		Long: `Let a schedule run again that was paused, has failed or has ended, from its next
-slot on. Slots that have come meanwhile are recorded as skipped. A daemon plans it,
-or finds again what is wrong with it.`,
+		Short: "Resume a schedule that was paused, has failed or has ended",
+		Long: `Resume a schedule that was paused, has failed or has ended, from its next slot on. Slots
+that have come meanwhile are recorded as skipped. A daemon plans it, or finds again what
+is wrong with it.`,
 		Example: `  dbcron schedule resume backup`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -17,8 +17,8 @@ func (p *program) scheduleExplain() *cobra.Command {
 	var n int
 	c := &cobra.Command{
 		Use:   "explain NAME",
-		Short: "Tell why a schedule did or did not run, and what to do",
-		Long: `Tell why a schedule did or did not run: its state, its next slot and whether that is
+		Short: "Explain why a schedule did or did not run, and what to do",
+		Long: `Explain why a schedule did or did not run: its state, its next slot and whether that is
 overdue, what runs or waits now and for what, and what became of its last slots,
 each on one line with the attempts at it. Times are those of the schedule's zone.`,
 		Example: `  dbcron schedule explain backup
@@ -26,7 +26,7 @@ each on one line with the attempts at it. Times are those of the schedule's zone
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if n < 1 || n > 10_000 {
-				return usagef("-n %d: from 1 to 10000 slots can be had", n)
+				return usagef("-n %d: use 1 to 10000", n)
 			}
 			return p.with(c.Context(), func(db *dialect.DB) error {
 				e, err := health.Explain(c.Context(), db, args[0], n, false)

@@ -201,7 +201,7 @@ func (f *scheduleFlags) refuse(s *scheduler.Schedule) error {
 	case 1:
 		return usagef("%s", lines[0])
 	}
-	return usagef("there are %d things to correct, and nothing was changed:\n  %s", len(lines), strings.Join(lines, "\n  "))
+	return usagef("%d errors to correct, and nothing was changed:\n  %s", len(lines), strings.Join(lines, "\n  "))
 }
 
 // timeProblems separates errors in spec, zone and rule, of which the scheduler reports one.

@@ -92,7 +92,7 @@ dbcron schedule output, or use -o json.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if n < 1 || n > 100_000 {
-				return usagef("-n %d: from 1 to 100000 runs can be had", n)
+				return usagef("-n %d: use 1 to 100000", n)
 			}
 			name := strings.Join(args, "")
 			return p.with(c.Context(), func(db *dialect.DB) error { return p.listRuns(c.Context(), db, name, n, &f, output) })
@@ -206,7 +206,7 @@ func (p *program) scheduleOutput() *cobra.Command {
 	var follow bool
 	c := &cobra.Command{
 		Use:   "output RUN_ID",
-		Short: "Print what a run has written, also while it runs",
+		Short: "Print a run's output, also while it runs",
 		Long: `Print what a run has written to standard output and standard error: all that was
 kept of it, which is the first and the last 32 KiB. While it runs, its daemon
 brings the table up to date every 3 seconds.

@@ -25,7 +25,7 @@ so that it can be tried before it is used.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if n < 1 || n > 10_000 {
-				return usagef("-n %d: from 1 to 10000 slots can be had", n)
+				return usagef("-n %d: use 1 to 10000", n)
 			}
 			if len(args) == 1 {
 				for _, name := range []string{"expr", "tz", "dst", "from"} {

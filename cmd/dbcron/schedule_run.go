@@ -20,8 +20,8 @@ func (p *program) scheduleRun() *cobra.Command {
 	var wait bool
 	c := &cobra.Command{
 		Use:   "run NAME",
-		Short: "Let the daemons run a schedule now",
-		Long: `Let the daemons run a schedule now, also one that is paused, and print the run's id.
+		Short: "Run a schedule now, on any daemon",
+		Long: `Have a daemon run a schedule now, even if it is paused, and print the run's id.
 Its next slot stays what it is. While a run is under way, another one waits for its
 end or, with --overlap forbid, is refused: exit code 4.
 
@@ -34,7 +34,7 @@ it ended well, else with 1. A signal ends the waiting, not the run.`,
 			return p.with(c.Context(), func(db *dialect.DB) error { return p.runSchedule(c.Context(), db, args[0], wait) })
 		},
 	}
-	c.Flags().BoolVarP(&wait, "wait", "w", false, "follow the run, and exit by what becomes of it")
+	c.Flags().BoolVarP(&wait, "wait", "w", false, "follow the run, and exit by its outcome")
 	return c
 }
 
@@ -110,7 +110,7 @@ func (p *program) scheduleBackfill() *cobra.Command {
 	var f backfillFlags
 	c := &cobra.Command{
 		Use:   "backfill NAME --from TIME --to TIME",
-		Short: "Run slots of the past that have no good run",
+		Short: "Run past slots that have no good run",
 		Long: `Run the slots of a schedule from one time to another, both included, as far as they
 have no run that is ok or has not ended: oldest first, and one after another unless
 --overlap is allow. The command finds its slot in DBCRON_DUE.

@@ -63,10 +63,10 @@ func (f *httpFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.listen, "listen", usualListen,
 		"`address` of the HTTP API and the dashboard, or off; other hosts can reach it only when there is a token")
 	flags.StringVar(&f.admin, "admin-listen", "", "`address` of /livez, /readyz and /metrics, which need no token (default: none)")
-	flags.IntVar(&f.schedules, "metrics-schedules", 100, "how many schedules /metrics tells of one by one, the first by name; 0: none")
+	flags.IntVar(&f.schedules, "metrics-schedules", 100, "number of schedules that have metrics of their own, the first by name; 0: none")
 	flags.StringVar(&f.cert, "tls-cert", "", "`file` with a certificate, in PEM: then the API speaks TLS. It is read again when it changes")
 	flags.StringVar(&f.key, "tls-key", "", "`file` with its key")
-	flags.StringVar(&f.maxBody, "max-body", "16MiB", "how large the body of a request may be")
+	flags.StringVar(&f.maxBody, "max-body", "16MiB", "maximum size of a request's body")
 	flags.StringArrayVar(&f.origins, "allow-origin", nil,
 		"`origin` of pages that may use the API in a browser, such as https://ops.example.org; may be repeated")
 	flags.StringArrayVar(&f.proxies, "trusted-proxy", nil,
@@ -164,7 +164,7 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 	}
 	at, err := httpapi.Listen(ctx, tokens, f.listen)
 	if errors.Is(err, syscall.EADDRINUSE) && !f.chosen {
-		log.Warn("no HTTP API: its usual address is taken, maybe by another daemon; --listen names another, and --listen off does without",
+		log.Warn("no HTTP API: the default address is in use, maybe by another daemon; choose another with --listen, or none with --listen off",
 			"address", f.listen)
 		return nil
 	}
@@ -174,7 +174,7 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 	log.Info("http: the API and the dashboard", "dashboard", linkTo(at.Addr(), f.cert != ""), "address",
 		at.Addr().String(), "tls", f.cert != "")
 	if host, ok := at.Addr().(*net.TCPAddr); ok && !host.IP.IsLoopback() && f.cert == "" {
-		log.Warn("http: tokens can be read on their way, unless what is before the API speaks TLS: --tls-cert and --tls-key")
+		log.Warn("http: tokens can be read on the network, unless a proxy in front of the API speaks TLS: --tls-cert and --tls-key")
 	}
 	server.Handler = withDashboard(api, board)
 	draining, drained := context.WithCancel(context.WithoutCancel(ctx))
@@ -231,6 +231,6 @@ func needToken(ctx context.Context, tokens *httpapi.Tokens) error {
 // serveLogged serves, and logs if that ends prematurely.
 func serveLogged(ctx context.Context, s *httpapi.Server, at net.Listener, log *slog.Logger) {
 	if err := s.Serve(ctx, at); err != nil {
-		log.Error("http: it answers no more", "address", at.Addr().String(), "err", err)
+		log.Error("http: the server has stopped answering", "address", at.Addr().String(), "err", err)
 	}
 }

@@ -157,7 +157,7 @@ Exit codes: 0 all were sent, 1 some were not.`,
 				return err
 			}
 			if len(f.notify.targets) == 0 {
-				return usagef("nobody is to be notified: set notify in the file or DBCRON_NOTIFY, or name a target such as mailto:ops@example.org")
+				return usagef("there is no target to notify: set notify in the file or DBCRON_NOTIFY, or name a target such as mailto:ops@example.org")
 			}
 			return p.with(c.Context(), func(db *dialect.DB) error { return p.testTargets(c.Context(), db, f, output) })
 		},

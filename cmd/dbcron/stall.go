@@ -200,7 +200,7 @@ func (s *stall) err() error {
 // checkStall validates --stall.
 func checkStall(limit time.Duration, given bool) error {
 	if given && limit < shortestStall {
-		return usagef("--stall %v: it is a second at least", limit)
+		return usagef("--stall %v: use 1s or more", limit)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (p *program) tokenCreate() *cobra.Command {
 		Use:   "create NAME --scope SCOPE",
 		Short: "Make a token, and print its secret, once",
 		Long: `Make a token, and print its secret. It is shown this once and stored nowhere: the
-table has only a hash of it. NAME tells people whose it is. What a token is good for:
+table has only a hash of it. NAME tells people whose it is. What a token may be used for:
 
     read       look at everything, payloads too
     enqueue    enqueue and publish jobs
@@ -54,13 +54,13 @@ host. So the first one is asked for; without a terminal it needs --yes.`,
 				return usagef("--expires: %q is not a duration of more than 0; write for example 90d", expires)
 			}
 			if len(scopes) == 0 {
-				return usagef("--scope is missing: what is the token good for? read, enqueue, work, operate or admin; it may be repeated")
+				return usagef("--scope is missing; use read, enqueue, work, operate or admin; it may be repeated")
 			}
 			return p.createToken(c.Context(), args[0], scopes, lasts, yes)
 		},
 	}
-	c.Flags().StringSliceVar(&scopes, "scope", nil, "what it is good for: read, enqueue, work, operate or admin; may be repeated")
-	c.Flags().StringVar(&expires, "expires", "", "a `duration` after which it is not good any more (default: never)")
+	c.Flags().StringSliceVar(&scopes, "scope", nil, "what it may be used for: read, enqueue, work, operate or admin; may be repeated")
+	c.Flags().StringVar(&expires, "expires", "", "a `duration` after which it expires (default: never)")
 	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask before the first token is made")
 	return c
 }
@@ -208,9 +208,9 @@ is not rotated again (exit code 4), but by --grace 0s.`,
 func (p *program) tokenRevoke() *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke NAME",
-		Short: "Make a token good for nothing, within two seconds",
-		Long: `Make a token good for nothing, within two seconds. Its name can be used again. Without a good
-token left the API answers nobody; dbcron token reset opens it to this host.`,
+		Short: "Revoke a token, within two seconds",
+		Long: `Revoke a token, within two seconds. Its name can be used again. When no valid token is left,
+the API answers nobody; dbcron token reset opens it to this host.`,
 		Example: `  dbcron token revoke shop`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -221,7 +221,7 @@ token left the API answers nobody; dbcron token reset opens it to this host.`,
 				}
 				all, err := tokens.List(c.Context())
 				if err == nil && goodTokens(all) == 0 {
-					fmt.Fprintln(p.err, "dbcron: no token is good any more, and the HTTP API still needs one: dbcron token create makes another, dbcron token reset opens the API to this host without")
+					fmt.Fprintln(p.err, "dbcron: no valid token is left, and the HTTP API still needs one: dbcron token create makes another, dbcron token reset opens the API to this host without")
 				}
 				return err
 			})

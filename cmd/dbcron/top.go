@@ -17,11 +17,11 @@ func (p *program) top() *cobra.Command {
 	interval, once := 2*time.Second, false
 	c := &cobra.Command{
 		Use:   "top",
-		Short: "Watch the work: what is wrong, queues, schedules, locks, daemons",
+		Short: "Watch problems, queues, schedules, locks and daemons",
 		Example: `  dbcron top
   dbcron top --interval 10s
   dbcron top --once | head -20`,
-		Long: `Watch the work in a terminal: what is wrong first, then queues, the next runs, locks and
+		Long: `Watch the work in a terminal: problems first, then queues, the next runs, locks and
 daemons. It is looked at again every --interval, or more seldom where a look takes long.
 
     1 to 6         overview, queues, schedules, runs, locks, daemons
@@ -52,7 +52,7 @@ turns colors off. It changes nothing.`,
 		},
 	}
 	c.Flags().DurationVar(&interval, "interval", interval, "how often to look")
-	c.Flags().BoolVar(&once, "once", false, "look once, and print it")
+	c.Flags().BoolVar(&once, "once", false, "print everything once, and end")
 	return c
 }
 

@@ -12,7 +12,7 @@ import (
 func (p *program) topic() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "topic",
-		Short: "See and change which queues get what is published, and publish",
+		Short: "See and change which queues subscribe to topics, and publish",
 		Long: `See and change which queues get what is published to a topic. A publication is a job,
 of which each queue that has subscribed gets a copy, all in one transaction.
 docs/queue-groups.md has examples.`,
@@ -60,7 +60,7 @@ func (p *program) topicList() *cobra.Command {
 func (p *program) topicSubscribe() *cobra.Command {
 	return &cobra.Command{
 		Use:     "subscribe TOPIC QUEUE",
-		Short:   "Have a queue get a copy of what is published from now on",
+		Short:   "Subscribe a queue to a topic, from now on",
 		Example: `  dbcron topic subscribe order-placed mail`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -74,7 +74,7 @@ func (p *program) topicSubscribe() *cobra.Command {
 func (p *program) topicUnsubscribe() *cobra.Command {
 	return &cobra.Command{
 		Use:     "unsubscribe TOPIC QUEUE",
-		Short:   "End that; what was enqueued is done all the same",
+		Short:   "Unsubscribe a queue from a topic; jobs that were enqueued are still done",
 		Example: `  dbcron topic unsubscribe order-placed mail`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {

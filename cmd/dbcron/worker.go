@@ -146,13 +146,13 @@ func (f *workerFlags) check(c *cobra.Command) error {
 	case f.options.BuryUnknown && len(f.kinds) == 0:
 		return usagef("--bury-unknown is about jobs of other kinds than those of --kind")
 	case f.options.Concurrency < 1:
-		return usagef("--concurrency %d: it does one job at a time at least", f.options.Concurrency)
+		return usagef("--concurrency %d: use 1 or more", f.options.Concurrency)
 	case c.Flags().Changed("batch") && (f.batch < 1 || f.batch > mostInBatch):
-		return usagef("--batch %d: it is 1 to %d", f.batch, mostInBatch)
+		return usagef("--batch %d: use 1 to %d", f.batch, mostInBatch)
 	case f.batch > 0 && f.result:
 		return usagef("--result is for a command that does one job; with --batch an outcome has its result: {\"id\": …, \"result\": …}")
 	case f.options.Lease < time.Second:
-		return usagef("--lease %v: it is a second at least", f.options.Lease)
+		return usagef("--lease %v: use 1s or more", f.options.Lease)
 	case f.options.Grace < 0 || f.killGrace < 0:
 		return usagef("--grace and --kill-grace cannot be negative")
 	case c.Flags().Changed("timeout") && f.timeout <= 0:

@@ -45,7 +45,7 @@ func (x *executor) doBatch(ctx context.Context, batch []*queue.Delivery) error {
 	name := fmt.Sprintf("%s, %d jobs", first.Queue, len(batch))
 	r, stdout, err := x.run(ctx, name, append(x.inherited(batchVariables), "DBCRON_BATCH="+strconv.Itoa(len(batch))), input, first.Left, true)
 	if r.LeftBehind {
-		x.log.Warn("what the command had left running was killed", "queue", first.Queue, "jobs", len(batch))
+		x.log.Warn("killed processes that the command left running", "queue", first.Queue, "jobs", len(batch))
 	}
 	answers := x.answers(stdout, batch)
 	results := make(queue.Results, len(batch))
@@ -54,7 +54,7 @@ func (x *executor) doBatch(ctx context.Context, batch []*queue.Delivery) error {
 		case a != nil:
 			results[i] = x.answered(d, a, r.Took)
 		case err == nil && r.Cause == guardian.Exited:
-			results[i] = fmt.Errorf("the command has not said what has become of the job; %s", endOf(r))
+			results[i] = fmt.Errorf("the command reported no outcome for the job; %s", endOf(r))
 		default:
 			results[i] = x.outcome(ctx, d, r, err)
 		}
@@ -99,7 +99,7 @@ func (x *executor) answers(stdout []byte, batch []*queue.Delivery) map[int64]*jo
 		x.log.Warn("the command's outcomes could not be read to their end", "err", err)
 	}
 	if bad > 0 {
-		x.log.Warn("lines of the command's stdout are no outcomes of its jobs", "lines", bad, "first", sample)
+		x.log.Warn("the command's stdout has lines that are not outcomes of its jobs", "lines", bad, "first", sample)
 	}
 	return all
 }

@@ -64,7 +64,7 @@ func (x *executor) do(ctx context.Context, d *queue.Delivery) error {
 	result := x.flags.result && d.Group != 0
 	r, stdout, err := x.run(ctx, d.Queue+" "+d.Kind, x.environment(ctx, d), string(d.Payload), d.Left, result)
 	if r.LeftBehind {
-		x.log.Warn("what the command had left running was killed", "queue", d.Queue, "kind", d.Kind, "id", d.ID)
+		x.log.Warn("killed processes that the command left running", "queue", d.Queue, "kind", d.Kind, "id", d.ID)
 	}
 	if err = x.outcome(ctx, d, r, err); err == nil && result {
 		err = setResult(d, stdout)

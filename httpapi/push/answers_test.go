@@ -51,7 +51,7 @@ func TestAnswersAreNoted(t *testing.T) {
 			t.Errorf("got %+v", a)
 		}
 		if pause := a.Until.Sub(a.At); pause <= 0 || pause > 3*time.Second {
-			t.Errorf("it is left alone for %v", pause)
+			t.Errorf("it is paused for %v", pause)
 		}
 		well.Store(true)
 		a = newest("it is well", func(a *Answer) bool { return a.Error == "" })

@@ -204,7 +204,7 @@ func ofStrain(ctx context.Context, db *dialect.DB) (all []Check) {
 		all = append(all, checkOf(f, Warning))
 	}
 	if err != nil {
-		all = append(all, broken("strain", Warning, err, "look again; if it stays so, report it as a bug"))
+		all = append(all, broken("strain", Warning, err, "try again; if it persists, report it as a bug"))
 	}
 	return all
 }

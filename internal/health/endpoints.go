@@ -42,7 +42,7 @@ func OfEndpoints(ctx context.Context, db *dialect.DB, now time.Time) (all []Prob
 		if wrong := e.Check(); wrong != nil && len(all) < 2*Most {
 			all = append(all, Problem{
 				Of: Endpoints, Name: e.Queue, Bad: true, what: "The endpoint of queue %s is wrong", Why: plain.Cut(wrong.Error(), 200),
-				Do: "its jobs wait until it is mended: dbcron endpoint set " + argument(e.Queue),
+				Do: "its jobs wait until it is fixed: dbcron endpoint set " + argument(e.Queue),
 			})
 		}
 	}
@@ -99,14 +99,14 @@ func endpointProblem(r *push.Report, now time.Time) *Problem {
 	}
 	p := &Problem{
 		Of: Endpoints, Name: r.Queue, Bad: s.Bad, Since: s.Since, what: "The endpoint of queue %s fails",
-		Why: "no request of late went well; the last answer: " + plain.Cut(s.Last.Error, 200),
-		Do:  "mend what it says, and see what else it says: dbcron endpoint show " + argument(r.Queue),
+		Why: "no recent request succeeded; the last answer: " + plain.Cut(s.Last.Error, 200),
+		Do:  "fix what it says, and see the other answers: dbcron endpoint show " + argument(r.Queue),
 	}
 	if s.Failures > 0 {
 		p.what = "The endpoint of queue %s pushes back"
 		p.Why = fmt.Sprintf("%s in a row; %s; the last: %s", plain.Plural(s.Failures, "failure", "failures"), s.next(now),
 			plain.Cut(s.Last.Error, 200))
-		p.Do = "see whether it is up, and takes so many at a time; its jobs wait meanwhile: dbcron endpoint show " + argument(r.Queue)
+		p.Do = "check whether it is up, and can take so many at a time; its jobs wait meanwhile: dbcron endpoint show " + argument(r.Queue)
 	}
 	return p
 }
@@ -117,11 +117,11 @@ func EndpointText(answers []push.Answer, now time.Time) string {
 	case s.Failures > 0:
 		return fmt.Sprintf("it pushes back: %s in a row; %s", plain.Plural(s.Failures, "failure", "failures"), s.next(now))
 	case s.Pushed:
-		return "it fails: no request of late went well"
+		return "it fails: no recent request succeeded"
 	case s.Answers == 0:
 		return "nothing was sent to it in the last hour"
 	case s.Last != nil:
-		return "it answers, and some requests of late failed"
+		return "it answers, and some recent requests failed"
 	}
 	return "it answers"
 }
@@ -129,7 +129,7 @@ func EndpointText(answers []push.Answer, now time.Time) string {
 // next says when the next request is sent.
 func (s *Standing) next(now time.Time) string {
 	if left := s.Until.Sub(now); left > 0 {
-		return "it is left alone for " + plain.Span(left) + " more"
+		return "it is paused for " + plain.Span(left) + " more"
 	}
 	return "the next job is sent as a trial"
 }

@@ -93,11 +93,11 @@ func TestStandingOf(t *testing.T) {
 		"nothing":           {nil, "nothing was sent to it in the last hour", false, 0},
 		"old":               {[]push.Answer{answer(4000, "a", "no", 9)}, "nothing was sent to it in the last hour", false, 0},
 		"well":              {[]push.Answer{answer(1, "a", "", 0), answer(2, "a", "", 0)}, "it answers", false, 0},
-		"well again":        {[]push.Answer{answer(1, "a", "", 0), answer(2, "a", "no", 7)}, "it answers, and some requests of late failed", false, 0},
-		"a hiccup":          {[]push.Answer{answer(1, "a", "no", 1), answer(2, "a", "", 0)}, "it pushes back: 1 failure in a row; it is left alone for 4s more", false, 1},
+		"well again":        {[]push.Answer{answer(1, "a", "", 0), answer(2, "a", "no", 7)}, "it answers, and some recent requests failed", false, 0},
+		"a hiccup":          {[]push.Answer{answer(1, "a", "no", 1), answer(2, "a", "", 0)}, "it pushes back: 1 failure in a row; it is paused for 4s more", false, 1},
 		"again and again":   {[]push.Answer{answer(9, "a", "no", 3), answer(20, "a", "no", 2)}, "it pushes back: 3 failures in a row; the next job is sent as a trial", true, 20},
-		"from one of two":   {[]push.Answer{answer(1, "a", "", 0), answer(2, "b", "no", 4), answer(3, "a", "", 0)}, "it pushes back: 4 failures in a row; it is left alone for 3s more", true, 2},
-		"fails":             {[]push.Answer{answer(1, "a", "no", 0), answer(2, "a", "no", 0), answer(3, "a", "no", 0)}, "it fails: no request of late went well", true, 3},
+		"from one of two":   {[]push.Answer{answer(1, "a", "", 0), answer(2, "b", "no", 4), answer(3, "a", "", 0)}, "it pushes back: 4 failures in a row; it is paused for 3s more", true, 2},
+		"fails":             {[]push.Answer{answer(1, "a", "no", 0), answer(2, "a", "no", 0), answer(3, "a", "no", 0)}, "it fails: no recent request succeeded", true, 3},
 		"a job's endpoints": {[]push.Answer{{At: now, Error: "no", Failures: 9, Origin: "http://elsewhere"}}, "nothing was sent to it in the last hour", false, 0},
 	} {
 		s := StandingOf(c.answers, now)

@@ -91,7 +91,7 @@ func OfSchedules(ctx context.Context, db *dialect.DB, now time.Time, limit int) 
 		s := &failed[i]
 		all = append(all, Problem{
 			Of: Schedules, Name: s.Name, Bad: true, what: "Schedule %s was given up", Why: plain.Cut(s.Reason, 200),
-			Do: "mend what it says, then: dbcron schedule resume " + argument(s.Name),
+			Do: "fix what it says, then: dbcron schedule resume " + argument(s.Name),
 		})
 	}
 	planned, err := scheduler.Upcoming(ctx, db, Most+limit)
@@ -103,7 +103,7 @@ func OfSchedules(ctx context.Context, db *dialect.DB, now time.Time, limit int) 
 		if why := Lateness(s, now); why != "" {
 			all = append(all, Problem{
 				Of: Schedules, Name: s.Name, Bad: true, what: "Schedule %s is late", Why: why, Since: s.Due,
-				Do: "see what keeps it: dbcron schedule explain " + argument(s.Name),
+				Do: "find the reason: dbcron schedule explain " + argument(s.Name),
 			})
 		} else if len(next) < limit {
 			next = append(next, *s)
@@ -302,7 +302,7 @@ func OfFiles(ctx context.Context, db *dialect.DB) (all []Problem, files int, err
 			all = append(all, Problem{
 				Of: Files, Name: f.Source, Bad: true, what: "%s was not imported", Since: f.Read,
 				Why: "by " + plain.Cut(f.Node, 100) + ": " + plain.Cut(f.Problem, 200),
-				Do:  "mend the file; the daemon reads it again when it changes. Until then its schedules stay as they were",
+				Do:  "fix the file; the daemon reads it again when it changes. Until then its schedules stay as they were",
 			})
 		}
 		switch other := first[f.Source]; {
@@ -434,7 +434,7 @@ func OfProcesses(ctx context.Context, db *dialect.DB, now time.Time) (all []Prob
 		}
 		all = append(all, Problem{
 			Of: Processes, Name: node.Name, what: "Process %s was lost", Since: node.Until,
-			Why: "it did not end as it should, and is not heard of any more",
+			Why: "it did not shut down, and no longer renews its lease",
 			Do:  "see the log of that host: it was killed, or cut off from the database; others have its work",
 		})
 	}

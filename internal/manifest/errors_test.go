@@ -212,7 +212,7 @@ func TestEveryKey(t *testing.T) {
 		"dst":       text(map[string]string{"summer": `DST rule "summer" is unknown`}),
 		"shell":     text(map[string]string{`""`: "there is no command", `"a\0b"`: "is not UTF-8 text without NUL"}),
 		"sql":       text(map[string]string{`""`: "there is no command"}),
-		"func":      text(map[string]string{`""`: "there is no command", "' f'": "no function's name"}),
+		"func":      text(map[string]string{`""`: "there is no command", "' f'": "not a function's name"}),
 		"argv": {
 			"ls -l": `is the text "ls -l", not a list; write [/bin/ls, -l]`, "": "is empty, not a list", "{a: b}": "is a mapping, not a list",
 			"[]": "names no program", `[""]`: "names no program", "[sleep, 10]": `a word of argv is the number 10, not a text; write "10"`,
@@ -228,7 +228,7 @@ func TestEveryKey(t *testing.T) {
 			"{url: http://a, header: {}}":        `unknown key "header" in http; did you mean headers?`,
 			"{url: http://a, zzz: x}":            `unknown key "zzz" in http; use one of method, url, headers, body`,
 			"{url: http://a, headers: []}":       "headers is a list, not a mapping",
-			"{url: http://a, headers: {a b: c}}": `headers: "a b" is no header`,
+			"{url: http://a, headers: {a b: c}}": `headers: "a b" is not a header`,
 			"{url: http://a, headers: {X: 1}}":   `headers X is the number 1, not a text; write "1"`,
 			"{url: http://a, url: http://b}":     `the key "url" is on line 5 already`,
 			`{url: http://a, body: "\0"}`:        "body: is not UTF-8 text without NUL",
@@ -237,7 +237,7 @@ func TestEveryKey(t *testing.T) {
 			"x": `is the text "x", not a mapping`, "[a]": "is a list, not a mapping", "{}": "job has no kind",
 			"{queue: mail}": "job has no kind, which picks its handler; add kind: KIND",
 			`{kind: ""}`:    "kind: there is no command", "{kind: 5}": "kind is the number 5, not a text",
-			`{kind: " x"}`:              "kind: is no kind of job: ",
+			`{kind: " x"}`:              "kind: is not a kind of job: ",
 			`{kind: x, queue: "mail "}`: "queue: name \"mail \": it begins or ends with a blank", `{kind: x, key: " k"}`: "key: ",
 			"{kind: x, payload: 'no'}":   "payload: is not JSON: invalid character 'o' in literal null",
 			"{kind: x, payload: {a: 1}}": "payload is a mapping, not a text",
@@ -257,8 +257,8 @@ func TestEveryKey(t *testing.T) {
 			`{"A=B": c}`: "a name has neither = nor NUL", "{DBCRON_X: x}": "reserved", `{A: "\0"}`: "without NUL",
 		}),
 		"dir":  text(map[string]string{"backup": `"backup" does not begin with /`}),
-		"user": text(map[string]string{"a b": `"a b" is no user's name`}),
-		"tag":  text(map[string]string{"a b": `"a b" is no tag`, `"a,b"`: `"a,b" is no tag`}),
+		"user": text(map[string]string{"a b": `"a b" is not a user's name`}),
+		"tag":  text(map[string]string{"a b": `"a b" is not a tag`, `"a,b"`: `"a,b" is not a tag`}),
 		"missed": text(map[string]string{
 			"never": `"never" is not known; use skip, once, all`,
 		}),
@@ -283,7 +283,7 @@ func TestEveryKey(t *testing.T) {
 		"ends":         notInstant,
 		"max_failures": some(notNumber, nil, map[string]string{"-1": "-1 is not from 0"}),
 		"keep_runs": some(notNumber, nil, map[string]string{
-			"0": "is 0; use at least 1", "-1": "-1 is less than nothing; write all", "-5": "write all", "forever": "a whole number",
+			"0": "is 0; use at least 1", "-1": "-1 is negative; write all", "-5": "write all", "forever": "a whole number",
 		}),
 		"keep_for":   duration(some(zero, nil, map[string]string{"all": `"all" is not a duration`})),
 		"on_success": text(names),
@@ -493,7 +493,7 @@ func TestDefaultsErrors(t *testing.T) {
 		"defaults:\n  retry_delay: 5m\n  retry_max_delay: 1m" +
 			two: {"3: retry_max_delay: 1m0s is less"},
 		"defaults:\n  retry_max_delay: 1m\nschedules:\n- name: a\n  retry_delay: 5m\n  spec: '@daily'\n  shell: x":               {"4: retry_max_delay: 1m0s is less than the retry_delay of 5m0s"},
-		"defaults:\n  tag: a b\nschedules: [{name: a, tag: c, shell: x, spec: '@daily'}]":                                        {"2: tag: \"a b\" is no tag"},
+		"defaults:\n  tag: a b\nschedules: [{name: a, tag: c, shell: x, spec: '@daily'}]":                                        {"2: tag: \"a b\" is not a tag"},
 		"defaults: &d\n  tag: a\n  <<: *d" + two:                                                                                 {"3: <<: a mapping is merged into itself; remove one of both"},
 		"defaults:\n  starts: 2026-03-29 02:30\nschedules:\n- {name: a, spec: '@daily', shell: x,\n   time_zone: Europe/Berlin}": {"2: starts: \"2026-03-29 02:30\" is never shown in Europe/Berlin"},
 	} {

@@ -320,7 +320,7 @@ func TestFormatRefuses(t *testing.T) {
 	fine := good
 	fine.Name, fine.Starts = "e", time.Unix(1e9, 1)
 	for want, all := range map[string][]scheduler.Schedule{
-		"schedule \"b\": timeout: -1ns is less than nothing\nschedule \"c\": spec: spec \"\": it is empty": {good, bad, worse},
+		"schedule \"b\": timeout: -1ns is negative\nschedule \"c\": spec: spec \"\": it is empty": {good, bad, worse},
 		`schedule "a": its name is given twice`: {good, good},
 		"do not fit into a file":                {good, odd},
 		"is finer than a millisecond":           {fine},

@@ -180,7 +180,7 @@ var (
 			}
 			n, ok := it.readSomeNumber(e)
 			if ok && n < 0 {
-				it.fail(e.line, "%s: %d is less than nothing; write %s if you mean that", e.key, n, all)
+				it.fail(e.line, "%s: %d is negative; write %s if you mean that", e.key, n, all)
 			}
 			return n, ok && n >= 0
 		},
