@@ -21,7 +21,7 @@ func (c *Client) Queue(ctx context.Context, name string) (Queue, error) {
 	return *q, nil
 }
 
-// Queues lists queues by name, those after a name.
+// Queues lists queues, ordered by name, after a given name.
 func (c *Client) Queues(ctx context.Context, after string, limit int) ([]Queue, error) {
 	found, err := selectQueues(ctx, &c.db.Session, store.ListQueues, sqlrun.Args{"after": after, "limit": limit})
 	all := make([]Queue, len(found))
@@ -31,9 +31,8 @@ func (c *Client) Queues(ctx context.Context, after string, limit int) ([]Queue, 
 	return all, err
 }
 
-// Edit changes a queue's settings, and makes the queue if there is none. Workers and
-// producers go by them within seconds. Name and Blocks are not changed by it: see
-// [Client.Resize].
+// Edit changes a queue's settings, and creates the queue if there is none. Workers and producers
+// apply them within seconds. It does not change Name and Blocks: see [Client.Resize].
 func (c *Client) Edit(ctx context.Context, name string, change func(*Queue)) (Queue, error) {
 	if _, err := c.read(ctx, name); errors.Is(err, ErrNotFound) {
 		fresh := defaults(name)
@@ -92,7 +91,7 @@ func orNone(err error, name string) error {
 	return err
 }
 
-// Pause lets a queue's jobs wait; what runs goes on. Resume lets them go again.
+// Pause pauses a queue: its jobs wait, and running ones continue. See Resume.
 func (c *Client) Pause(ctx context.Context, name, reason string) error {
 	return c.setState(ctx, name, "paused", reason)
 }
@@ -112,12 +111,12 @@ func (c *Client) setState(ctx context.Context, name, state, reason string) error
 	return err
 }
 
-// DeleteQueue marks a queue as deleted: it takes no jobs any more. Its settings and its name
-// stay: [Client.Edit] makes it active again. It returns ErrNotFound if there is no such
-// queue, and ErrInUse if it has jobs, dead ones too, or if a route leads to it.
+// DeleteQueue marks a queue as deleted: it accepts no more jobs. Its settings and its name stay,
+// and [Client.Edit] makes it active again. It returns [ErrNotFound] if there is no such queue, and
+// ErrInUse if it has jobs, dead ones included, or if a route leads to it.
 //
-// A producer that has just read that the queue is there, or is in the midst of a
-// transaction, may still enqueue: such a job waits there until the queue is active again.
+// A producer that has just read the queue's state, or is in the middle of a transaction, may
+// still enqueue: such a job waits until the queue is active again.
 func (c *Client) DeleteQueue(ctx context.Context, name string) error {
 	if _, err := c.read(ctx, name); err != nil {
 		return err
@@ -151,12 +150,10 @@ func (c *Client) DeleteQueue(ctx context.Context, name string) error {
 	return err
 }
 
-// Resize changes the number of a queue's blocks, which is how many workers can share
-// it. Jobs that are enqueued four seconds later or more go to new blocks, and delayed
-// ones are moved there. In a queue with
-// ordering keys the new blocks are read when the old ones are empty, so that no key's
-// order is broken: jobs are held back meanwhile, also for a retry that holds its key.
-// No job is lost.
+// Resize changes the number of a queue's blocks, which is how many workers can share it. Jobs
+// enqueued four seconds later or more go to new blocks, and delayed ones are moved there. In a
+// queue with ordering keys the new blocks are read when the old ones are empty, so that each key
+// keeps its order; jobs wait meanwhile, also for a retry that holds its key. No job is lost.
 func (c *Client) Resize(ctx context.Context, name string, n int) error {
 	if n < 1 || n > 1000 {
 		return invalid("blocks", "%d is not 1 to 1000", n)
@@ -191,22 +188,22 @@ func (c *Client) Resize(ctx context.Context, name string, n int) error {
 	return err
 }
 
-// Counts are how many jobs of a queue are in each state, each counted up to a limit.
+// Counts are the numbers of a queue's jobs in each state, each counted up to a limit.
 type Counts struct {
 	Ready, Delayed, Running, Dead int
-	Limit                         int // a count that is this is that or more
-	Done                          int // that are kept
+	Limit                         int // a count that equals Limit means that many or more
+	Done                          int // done jobs that are kept
 }
 
-// Count counts a queue's jobs, up to a limit of each state. Ready jobs are also those
-// that workers have read, and those that run for less than a second.
+// Count counts a queue's jobs, up to limit of each state. Jobs that a worker has read, or that
+// have run for less than a second, count as ready.
 func (c *Client) Count(ctx context.Context, queue string, limit int) (Counts, error) {
 	counts, _, err := c.CountAndOldest(ctx, queue, limit)
 	return counts, err
 }
 
-// CountAndOldest is [Client.Count], and tells when the oldest of those ready jobs that were
-// counted was enqueued: of all, if they are fewer than the limit. Zero: there are none.
+// CountAndOldest is [Client.Count], and also returns when the oldest of the counted ready jobs
+// was enqueued: the oldest of all if they are fewer than limit. It is zero if there are none.
 func (c *Client) CountAndOldest(ctx context.Context, queue string, limit int) (counts Counts, oldest time.Time, err error) {
 	b, err := c.Backlog(ctx, queue, limit, time.Time{})
 	if err != nil {
@@ -216,7 +213,7 @@ func (c *Client) CountAndOldest(ctx context.Context, queue string, limit int) (c
 	return b.Counts, b.enqueued, err
 }
 
-// CountDone counts the jobs of a queue that are done and kept, up to a limit.
+// CountDone counts the done jobs that a queue keeps, up to limit.
 func (c *Client) CountDone(ctx context.Context, queue string, limit int) (n int, err error) {
 	q, err := c.read(ctx, cmpName(queue))
 	if err == nil {
@@ -225,18 +222,18 @@ func (c *Client) CountDone(ctx context.Context, queue string, limit int) (n int,
 	return n, err
 }
 
-// A Backlog is what of a queue's jobs is not done.
+// A Backlog describes the jobs of a queue that are not done.
 type Backlog struct {
 	Counts           // without Done
-	Due    int       // delayed ones whose time has come, such as dead letters that are retried: workers take them at once
-	Oldest time.Time // since when the first ready or due job could begin; zero: there is none
-	Recent int       // of all of these, how many were enqueued since the time that was asked for
+	Due    int       // delayed jobs that are due, such as retried dead letters: workers take them at once
+	Oldest time.Time // when the first ready or due job became ready; zero: there is none
+	Recent int       // how many of all these were enqueued since the given time
 
 	enqueued time.Time // the oldest ready job
 }
 
-// Backlog counts a queue's jobs as [Client.Count] does, but not those that are done and kept. All
-// that it tells is of the jobs that were counted, up to limit of each state.
+// Backlog counts a queue's jobs as [Client.Count] does, but without those that are done and kept.
+// The result describes the counted jobs only, up to limit of each state.
 func (c *Client) Backlog(ctx context.Context, queue string, limit int, since time.Time) (b Backlog, err error) {
 	q, err := c.read(ctx, cmpName(queue))
 	if err != nil {
@@ -268,15 +265,15 @@ func (c *Client) Backlog(ctx context.Context, queue string, limit int, since tim
 	return b, nil
 }
 
-// A Block is a part of a queue's jobs, which one worker has at a time.
+// A Block is a part of a queue's jobs. One worker at a time leases it.
 type Block struct {
 	Number, Generation int
 	Leased             bool
-	Worker             string // that has it, or had it last
+	Worker             string // the current or last holder
 	Since              time.Time
 	Fence              int64
-	Live               bool // its worker was heard of in time
-	Crashes            int  // how often in a row its worker died
+	Live               bool // its worker has a valid lease
+	Crashes            int  // how many of its workers in a row died
 }
 
 // Blocks lists a queue's blocks.

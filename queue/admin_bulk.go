@@ -17,11 +17,12 @@ import (
 // A BulkAction is what [Client.Bulk] does with each job.
 type BulkAction string
 
-// What can be done with many jobs, as with one by the Client's methods of these names.
+// Actions of [Client.Bulk]. Each does what the Client's method of the same name does with one
+// job.
 const (
-	BulkRetry  BulkAction = "retry"  // dead ones, or delayed ones
-	BulkCancel BulkAction = "cancel" // ready, delayed or running ones
-	BulkDelete BulkAction = "delete" // dead ones, or those that are done and kept
+	BulkRetry  BulkAction = "retry"  // dead or delayed jobs
+	BulkCancel BulkAction = "cancel" // ready, delayed or running jobs
+	BulkDelete BulkAction = "delete" // dead jobs, or done ones that are kept
 )
 
 // bulkStates are the states that jobs can be in for an action, the usual one first.
@@ -34,28 +35,28 @@ var bulkStates = map[BulkAction][]State{
 // BulkOptions configure [Client.Bulk].
 type BulkOptions struct {
 	DryRun   bool             // only count the jobs
-	Progress func(BulkResult) // is told after each batch what has been done so far
+	Progress func(BulkResult) // is called after each batch with the result so far
 
-	// Most ends a part once so many jobs were looked at, whether or not they are selected:
-	// then the result's Next is where another call goes on. 0: there is one part.
+	// Most ends a part after that many jobs were read, whether or not they are selected; the
+	// result's Next is then where another call continues. 0 means a single part.
 	Most int
-	From BulkCursor // where to go on; zero: at the beginning
+	From BulkCursor // where to continue; zero: at the beginning
 }
 
-// A BulkCursor is a place between two parts of what [Client.Bulk] does.
+// A BulkCursor is the position between two parts of a [Client.Bulk].
 type BulkCursor struct {
 	Began int64 // when the first part began, by the database's clock in µs since 1970
 	Block int   // the block that was being read
-	After int64 // its jobs up to this id have been dealt with
+	After int64 // its jobs up to this id have been processed
 }
 
-// A BulkResult tells what has become of the jobs that a filter selected.
+// A BulkResult counts the outcomes of a [Client.Bulk].
 type BulkResult struct {
-	Done  int // in a dry run: it would be tried with so many
-	Gone  int // were ended, or moved on, by others meanwhile
-	InUse int // dead ones that stay so: another job has their unique key, or waits with their id
+	Done  int // in a dry run: the number of jobs that would be processed
+	Gone  int // jobs that others have ended or changed meanwhile
+	InUse int // dead jobs that stay dead: another job has their unique key, or waits with their id
 
-	Next *BulkCursor // where to go on, if BulkOptions.Most ended it; nil: all have been dealt with
+	Next *BulkCursor // where to continue if [BulkOptions.Most] ended it; nil: all jobs have been processed
 }
 
 const (
@@ -67,17 +68,16 @@ const (
 	countBatch = 1000
 )
 
-// Bulk retries, cancels or deletes the jobs that a filter selects: those that are dead if
-// the filter names no state, and for BulkCancel those that are ready. It does so in small
-// transactions, each as a whole or not at all. It deals with each job that is there when it
-// begins once, so that one that is retried and dies again meanwhile stays dead. One that
-// changes its state meanwhile, or its block as the queue is resized, may be passed over.
+// Bulk retries, cancels or deletes the jobs that a filter selects; if the filter names no state,
+// the dead ones, or for BulkCancel the ready ones. It uses small transactions, each all or
+// nothing. It processes each job that exists when it begins once, so a job that is retried and
+// dies again meanwhile stays dead. It may miss a job that changes its state meanwhile, or its
+// block because the queue is resized.
 //
-// An error ends it, and the result tells what was done before; whether the last
-// transaction was committed may be open. Calling it again does the rest, and several
-// processes that call it at once do nothing twice. With BulkOptions.Most it does a part at a
-// time, for callers that cannot wait: the jobs are those that were there when the first part
-// began.
+// An error ends it, and the result says what was done before; whether the last transaction was
+// committed may be unknown. Another call does the rest, and concurrent calls do nothing twice.
+// With [BulkOptions.Most] it does one part at a time, for callers that cannot wait: it covers the
+// jobs that existed when the first part began.
 func (c *Client) Bulk(ctx context.Context, what BulkAction, f Filter, opt BulkOptions) (r BulkResult, err error) {
 	f.Queue = cmpName(f.Queue)
 	where, err := f.forBulk(what)

@@ -11,14 +11,14 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A Failure is a job that is dead, or waits for its next attempt after one that failed.
+// A Failure is a dead job, or one that waits for its next attempt after a failure.
 type Failure struct {
 	Queue, Kind string
 	ID          int64
 	State       State     // StateDead or StateDelayed
 	At          time.Time // when it died, or is due
-	Attempts    int       // made so far
-	Error       string    // the beginning of why it failed last
+	Attempts    int       // so far
+	Error       string    // the beginning of its last error
 }
 
 const (
@@ -35,9 +35,9 @@ type failurePlace struct {
 	over         bool  // there are no more
 }
 
-// Failures returns the newest dead jobs of all queues, and of the delayed ones that come next
-// those that have failed before: as many as limit, the last enqueued first. It reads no more
-// than some times that many rows, whatever there is, and more tells that there may be others.
+// Failures returns the newest dead jobs of all queues, and those of the next delayed jobs that
+// have failed before: up to limit, the last enqueued first. The number of rows that it reads is
+// bounded by a multiple of limit; more reports that there may be others.
 func (c *Client) Failures(ctx context.Context, limit int) (all []Failure, more bool, err error) {
 	if limit < 1 || limit > 100_000 {
 		return nil, false, invalid("limit", "%d is not 1 to 100000", limit)

@@ -74,9 +74,8 @@ func (c *Client) at(ctx context.Context, s spot, id int64) (all []Info, err erro
 	return all, err
 }
 
-// Job returns a job, wherever it stands, or ErrNotFound: then it is done, and its queue
-// does not keep it any more, was removed, or never was. It returns ErrAmbiguous if the queue has
-// several jobs with this id.
+// Job returns a job, whatever its state, or [ErrNotFound]: then it is done and no longer kept, was
+// removed, or never existed. It returns [ErrAmbiguous] if the queue has several jobs with this id.
 func (c *Client) Job(ctx context.Context, queue string, id int64) (Info, error) {
 	q, err := c.read(ctx, cmpName(queue))
 	if err != nil {
@@ -90,9 +89,9 @@ func (c *Client) Job(ctx context.Context, queue string, id int64) (Info, error) 
 	return c.withRefusal(ctx, i, err)
 }
 
-// Find returns the job that has an id, in whatever queue it is. It returns ErrNotFound if
-// there is none, as [Client.Job] does, and ErrAmbiguous if there are several: two processes may
-// have drawn one id.
+// Find returns the job with an id, in whatever queue. It returns [ErrNotFound] if there is none, as
+// [Client.Job] does, and ErrAmbiguous if there are several, because two processes may have drawn
+// the same id.
 func (c *Client) Find(ctx context.Context, id int64) (Info, error) {
 	all, err := c.find(ctx, 0, math.MaxInt32, id)
 	if err == nil && len(all) == 0 {

@@ -14,16 +14,16 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A State is where a job stands.
+// A State is the state of a job.
 type State string
 
 // States of a job.
 const (
 	StateReady   State = "ready"
-	StateDelayed State = "delayed" // until its time, or its retry
-	StateRunning State = "running" // for more than a second, or under suspicion, or with progress stored
+	StateDelayed State = "delayed" // waits for its time, or its retry
+	StateRunning State = "running" // has run for more than a second, is on trial, or has stored progress
 	StateDead    State = "dead"
-	StateDone    State = "done" // of queues that keep such: see Queue.KeepDone
+	StateDone    State = "done" // in queues that keep done jobs: see [Queue.KeepDone]
 )
 
 // Info is a job as the tables have it.
@@ -32,23 +32,22 @@ type Info struct {
 	ID        int64
 	State     State
 	Enqueued  time.Time
-	Attempts  int       // made so far; of a running job with this one
-	Crashes   int       // workers that died with it
-	At        time.Time // delayed: when it is due; running: since when; dead: when it died; done: when its end was written
-	Error     string    // why it failed last
-	Detail    string    // of a dead one: the stack of a panic
-	Worker    string    // of a running one, or one that is done
-	Started   time.Time // of one that is done: when its last attempt began
-	Discarded bool      // of one that is done: it was discarded, and Error says why
+	Attempts  int       // so far, including the current one of a running job
+	Crashes   int       // workers that died while running it
+	At        time.Time // delayed: when it is due; running: since when; dead: when it died; done: when its end was recorded
+	Error     string    // the last error
+	Detail    string    // of a dead job: the stack of a panic
+	Worker    string    // of a running or done job
+	Started   time.Time // of a done job: when its last attempt began
+	Discarded bool      // of a done job: it was discarded, and Error says why
 	Block     int
-	Callback  int64    // the group whose callback it is
-	Progress  Progress // as its handler has stored it; [Client.Jobs] leaves its State out
+	Callback  int64    // the group whose callback the job is
+	Progress  Progress // as stored by its handler; [Client.Jobs] leaves its State out
 
-	// Refused says that the database refuses to write what has become of the job; nil: it does
-	// not, or this was not asked, as in lists.
+	// Refused is set if the database refuses to record the job's outcome. Lists do not set it.
 	Refused *Refusal
 
-	PayloadBytes int // how long Payload is, also where [Client.Jobs] leaves it out
+	PayloadBytes int // the length of Payload, even where [Client.Jobs] leaves it out
 }
 
 // infoOf returns the job that a row of a queue is.
@@ -84,26 +83,25 @@ type Filter struct {
 	Kind  string // "" for all
 	Key   string
 
-	// Where is a condition on the payload: a path, and what it is compared with, such as
-	// $.user.ids[0] >= 42, by = != < <= > or >= with any JSON; a path alone has to be
-	// there. Names with other characters than letters, digits, _ and - are quoted:
-	// $."first name". Numbers are compared as such, exactly, and texts by their bytes.
-	// A job whose payload has no such path is not listed, also with !=.
+	// Where is a condition on the payload: a path, alone or compared with a JSON value, such as
+	// $.user.ids[0] >= 42. The operators are = != < <= > and >=; a path alone has to exist. Names
+	// with characters other than letters, digits, _ and - are quoted: $."first name". Numbers are
+	// compared exactly, and texts by their bytes. A job whose payload lacks the path is not
+	// selected, even with !=.
 	Where string
 
-	// Match is a further condition, on jobs as the tables have them but for their payloads;
-	// nil: there is none.
+	// Match is a further condition on jobs as the tables have them, without their payloads; nil
+	// means none.
 	Match func(*Info) bool
 
-	OlderThan time.Duration // enqueued longer ago than that, by the database's clock; 0: all
+	OlderThan time.Duration // enqueued longer ago than this, by the database's clock; 0: all
 
-	After int64 // those with greater ids
-	Limit int   // at the most; default: 100, and all for [Client.Bulk]
+	After int64 // only jobs with greater ids
+	Limit int   // maximum number of jobs; default: 100, and all for [Client.Bulk]
 
-	// For [Client.Jobs]: LongestPayload is how many bytes a payload has at the most that is
-	// not left out; 0: none is. MaxBytes is how many bytes payloads, errors and details have
-	// together at the most, but for a single job that has more: then there are fewer jobs
-	// than Limit. The default is 64 MiB.
+	// For [Client.Jobs]: payloads longer than LongestPayload bytes are left out; 0 leaves out
+	// none. MaxBytes limits the sum of payloads, errors and details in bytes, except for a single
+	// job that has more; with it there may be fewer jobs than Limit. The default is 64 MiB.
 	LongestPayload, MaxBytes int
 }
 
@@ -133,10 +131,10 @@ func (f *Filter) alike(i *Info) bool {
 	return (f.Kind == "" || i.Kind == f.Kind) && (f.Key == "" || i.Key == f.Key) && (f.Match == nil || f.Match(i))
 }
 
-// Jobs lists jobs of a queue that are in one state, by id, those after an id. With a
-// filter by kind, key or payload it may read more than it returns, and stops after so many
-// rows: then there are fewer, and more says that there may be others after the last
-// one looked at. So it does when those that it has found are large: see Filter.MaxBytes.
+// Jobs lists the jobs of a queue in one state, ordered by id, after an id. With a filter by kind,
+// key or payload it may read more jobs than it returns, and stops after a bounded number of rows:
+// then it returns fewer, and more is the id after which there may be others. The same happens if
+// the jobs are large: see [Filter.MaxBytes].
 func (c *Client) Jobs(ctx context.Context, f Filter) (jobs []Info, more int64, err error) {
 	where, err := f.forList()
 	if err != nil {
@@ -374,10 +372,9 @@ func (c *Client) blocks(ctx context.Context, queue int) ([]store.BlockRow, error
 	return sqlrun.Select(ctx, &c.dbOf(ctx).Session, store.ListBlocks, sqlrun.Args{"queue": queue}, store.ScanBlock)
 }
 
-// Cancel ends a job that is not dead, wherever it stands: it is removed, and the
-// context of its handler, if it runs, ends with an [ErrLost], each within a second or
-// two; until then a worker that has read it may begin it all the same. It returns
-// ErrNotFound if there is no such job.
+// Cancel removes a job that is not dead, whatever its state, and ends the context of its running
+// handler with an [ErrLost], within a second or two each. Until then a worker that has read the job
+// may still begin it. It returns [ErrNotFound] if there is no such job.
 func (c *Client) Cancel(ctx context.Context, queue string, id int64) error {
 	return c.removeOne(ctx, queue, id, func(i *Info) error {
 		switch i.State {
@@ -390,8 +387,8 @@ func (c *Client) Cancel(ctx context.Context, queue string, id int64) error {
 	})
 }
 
-// Delete removes a dead job, or one that is done and kept. It returns ErrNotFound if there
-// is no such job, and ErrState if it is neither: see Cancel.
+// Delete removes a dead job, or one that is done and kept. It returns [ErrNotFound] if there is no
+// such job, and ErrState if it is in another state: see Cancel.
 func (c *Client) Delete(ctx context.Context, queue string, id int64) error {
 	return c.removeOne(ctx, queue, id, func(i *Info) error {
 		if i.State != StateDead && i.State != StateDone {
@@ -423,10 +420,10 @@ func (c *Client) removeOne(ctx context.Context, queue string, id int64, check fu
 	return fmt.Errorf("%w: job %d keeps changing its state; try again", ErrNotFound, id)
 }
 
-// Retry lets a dead job be tried anew, with all its attempts before it, or one that
-// waits for its time at once: it takes its place among the jobs that are due now. It
-// returns ErrNotFound if there is no such job, and ErrState if it is ready, runs or is done,
-// or if it is dead and another job has its unique key by now.
+// Retry runs a dead job again, with all its attempts before it, or a delayed job at once: it
+// takes its place among the jobs that are due now. It returns [ErrNotFound] if there is no such
+// job, and ErrState if it is ready, running or done, or if it is dead and another job now has its
+// unique key.
 func (c *Client) Retry(ctx context.Context, queue string, id int64) error {
 	i, err := c.Job(ctx, queue, id)
 	if err != nil {
@@ -454,8 +451,8 @@ func (c *Client) Retry(ctx context.Context, queue string, id int64) error {
 	return fmt.Errorf("%w: job %d is %s", ErrState, id, i.State)
 }
 
-// RunNow lets a job go at once that waits for its time or its retry, as Retry does, and no
-// other: it returns ErrNotFound if there is no such job, and ErrState if it is not delayed.
+// RunNow runs a delayed job at once, as Retry does. It returns [ErrNotFound] if there is no such
+// job, and ErrState if the job is not delayed.
 func (c *Client) RunNow(ctx context.Context, queue string, id int64) error {
 	i, err := c.Job(ctx, queue, id)
 	if err != nil {

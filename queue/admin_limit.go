@@ -16,29 +16,29 @@ import (
 // at a time (see worker_permit.go), and how many begin in a time (see worker_rate.go). What waits for a
 // limit waits in the worker that has its block (see worker_limiter.go).
 
-// A Limit bounds the jobs of a queue, or those of one of its kinds, over all workers.
+// A Limit bounds the jobs of a queue, or those of one of its kinds, across all workers.
 //
-// A job that runs counts from when its handler begins until it has returned, so never more
-// than Running handlers are at work at a time, but for those of a worker that could not
-// renew its lease: their contexts have ended by then, and they are expected to return. Each
-// attempt counts, and each job of a batch.
+// A running job counts from the beginning of its handler until it returns, so no more than
+// Running handlers are active at a time, except for those of a worker that could not renew its
+// lease: their contexts have ended by then, and they are expected to return. Each attempt counts,
+// and each job of a batch.
 //
-// Workers learn of a change within three seconds. Jobs that run by then are not stopped.
+// Workers apply a change within three seconds. Jobs that are running then are not stopped.
 type Limit struct {
 	Queue string
 	Kind  string // empty: all jobs of the queue together
 
-	Running int // how many may run at a time; 0: any number
+	Running int // maximum number that run at a time; 0: unlimited
 
-	Rate  int           // how many may begin in Per; 0: any number
+	Rate  int           // maximum number that begin in Per; 0: unlimited
 	Per   time.Duration // default: 1s
-	Burst int           // how many may begin at once after a pause; default, and at the least: what comes in 0.1s
+	Burst int           // maximum number that begin at once after a pause; default and minimum: those of 0.1s
 }
 
-// A LimitInfo is a limit, and what has been made of it.
+// A LimitInfo is a limit and its current use.
 type LimitInfo struct {
 	Limit
-	Permits int  // how many permits to run a job workers have
+	Permits int  // number of permits that workers hold
 	Waiting bool // some worker waits for one
 }
 
@@ -84,9 +84,9 @@ func (l *Limit) args(queue int) sqlrun.Args {
 	return a
 }
 
-// EditLimit changes a limit of a queue that is there, or makes it. change gets the limit
-// as it is, or an empty one, and may be called more than once. It returns ErrNotFound if
-// there is no such queue, and ErrInvalid if what change makes of it limits nothing.
+// EditLimit changes a limit of an existing queue, or creates it. change gets the current limit,
+// or an empty one, and may be called more than once. It returns [ErrNotFound] if there is no such
+// queue, and ErrInvalid if the result limits nothing.
 func (c *Client) EditLimit(ctx context.Context, queue, kind string, change func(*Limit)) (Limit, error) {
 	var after Limit
 	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
@@ -120,7 +120,7 @@ func (c *Client) EditLimit(ctx context.Context, queue, kind string, change func(
 	return after, nil
 }
 
-// DeleteLimit ends a limit. It returns ErrNotFound if there is none.
+// DeleteLimit removes a limit. It returns [ErrNotFound] if there is none.
 func (c *Client) DeleteLimit(ctx context.Context, queue, kind string) error {
 	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		var id, n int
@@ -139,14 +139,14 @@ func (c *Client) DeleteLimit(ctx context.Context, queue, kind string) error {
 	return err
 }
 
-// Limits lists limits by queue and kind, those after a queue and kind.
+// Limits lists limits, ordered by queue and kind, after a given queue and kind.
 func (c *Client) Limits(ctx context.Context, afterQueue, afterKind string, limit int) ([]LimitInfo, error) {
 	args := sqlrun.Args{"after": afterQueue, "kind": afterKind, "limit": limit}
 	return sqlrun.Select(ctx, &c.db.Session, store.ListLimits, args, scanLimit)
 }
 
-// LimitsOf lists the limits of a queue by kind, that of all its jobs first. A queue that is
-// not there has none.
+// LimitsOf lists the limits of a queue by kind, the one for all its jobs first. A queue that does
+// not exist has none.
 func (c *Client) LimitsOf(ctx context.Context, queue string) ([]LimitInfo, error) {
 	return sqlrun.Select(ctx, &c.db.Session, store.LimitsNamed, sqlrun.Args{"name": queue}, scanLimit)
 }

@@ -14,16 +14,16 @@ import (
 // Routes say where jobs go that name no queue. A producer knows them as they were two
 // seconds ago or less, as it does the settings of queues, so they cost its jobs nothing.
 
-// OtherKinds is the kind of the route of all kinds that have none of their own.
+// OtherKinds is the kind of the route for all kinds without a route of their own.
 const OtherKinds = "*"
 
-// A Route says where the jobs of a kind go that name no queue.
+// A Route names the queue for jobs of a kind that name none.
 type Route struct {
 	Kind  string // or OtherKinds
 	Queue string
 }
 
-// Routes lists routes by kind, those after a kind.
+// Routes lists routes, ordered by kind, after a given kind.
 func (c *Client) Routes(ctx context.Context, after string, limit int) ([]Route, error) {
 	return routesOn(ctx, &c.db.Session, after, limit)
 }
@@ -34,9 +34,9 @@ func routesOn(ctx context.Context, on *sqlrun.Session, after string, limit int) 
 	})
 }
 
-// SetRoute has jobs of a kind that name no queue go to a queue that is there, or those of
-// [OtherKinds]. All who enqueue follow within two seconds. Jobs that were enqueued before
-// stay where they are: see [Client.Move]. It returns ErrNotFound if there is no such queue.
+// SetRoute sends jobs of a kind that name no queue to an existing queue; the kind OtherKinds
+// stands for all kinds without a route. Producers apply it within two seconds. Jobs enqueued
+// before stay where they are: see [Client.Move]. It returns [ErrNotFound] if there is no such queue.
 func (c *Client) SetRoute(ctx context.Context, kind, queue string) error {
 	for _, name := range []struct{ field, is string }{{"kind", kind}, {"queue", queue}} {
 		if err := sqlrun.CheckName(name.is); err != nil {
@@ -74,8 +74,8 @@ func (c *Client) setRoute(ctx context.Context, kind, queue string) error {
 	})
 }
 
-// DeleteRoute ends a route: jobs of the kind go where those of [OtherKinds] do, or else to
-// the queue default. It returns ErrNotFound if there is no such route.
+// DeleteRoute removes a route: jobs of the kind then follow the route of OtherKinds, or else go
+// to the queue default. It returns [ErrNotFound] if there is no such route.
 func (c *Client) DeleteRoute(ctx context.Context, kind string) error {
 	n, err := c.db.Exec(ctx, store.DeleteRoute, sqlrun.Args{"kind": kind})
 	if err == nil && n == 0 {
@@ -87,7 +87,7 @@ func (c *Client) DeleteRoute(ctx context.Context, kind string) error {
 	return err
 }
 
-// Route returns the queue that jobs of a kind go to which name none.
+// Route returns the queue for jobs of a kind that name none.
 func (c *Client) Route(ctx context.Context, kind string) (string, error) {
 	r, err := c.readRoutes(ctx, nil)
 	if err != nil {

@@ -11,14 +11,15 @@ import (
 // mostServed is how many queues of processes Serving names.
 const mostServed = 1000
 
-// A Serving is what a process does for queues.
+// Serving describes what a process does for queues.
 type Serving struct {
-	Queues int      // of which it is a worker
-	Names  []string // of some of them, in order
-	Blocks int      // that it has leased
+	Queues int      // number of queues of which it is a worker
+	Names  []string // names of some of them, in order
+	Blocks int      // number of leased blocks
 }
 
-// Serving tells what processes do for queues. Those that do nothing are left out.
+// Serving returns, for each of the given processes, what it does for queues. Processes that do
+// nothing are left out.
 func (c *Client) Serving(ctx context.Context, nodes []string) (map[string]Serving, error) {
 	all := map[string]Serving{}
 	if len(nodes) == 0 {

@@ -11,20 +11,20 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A Stat tells of the jobs of a queue that are in one state and of one kind.
+// A Stat counts the jobs of a queue in one state and of one kind.
 type Stat struct {
 	Queue  string
 	State  State
 	Kind   string
 	Count  int
-	More   bool      // there may be more than Count, and older ones
+	More   bool      // there may be more than Count, and older jobs
 	Oldest time.Time // when the oldest was enqueued
 }
 
-// Stats counts a queue's jobs by state and kind. Of each state it looks at the oldest jobs
-// only, limit of them in all, spread over the queue's blocks, and as many of each priority
-// of those that are ready. If there are others, More is set for all kinds that it has seen
-// in that state, and kinds may be missing.
+// Stats counts a queue's jobs by state and kind. It reads only the oldest jobs of each state,
+// limit of them in all, spread over the queue's blocks; for ready jobs that many of each
+// priority. If there are others, More is set for all kinds seen in that state, and kinds may be
+// missing.
 func (c *Client) Stats(ctx context.Context, queue string, limit int) (all []Stat, err error) {
 	if limit < 1 || limit > 1_000_000 {
 		return nil, invalid("limit", "%d is not 1 to 1000000", limit)

@@ -33,32 +33,32 @@ const handOverTime = time.Minute
 // MoveOptions say what [Client.Move] moves.
 type MoveOptions struct {
 	Kinds    []string    // of the jobs; default: all
-	DryRun   bool        // only count: nothing is moved, and nobody is kept waiting
+	DryRun   bool        // only count: nothing is moved, and no worker waits
 	Progress func(Moved) // is called after each transaction
 }
 
-// Moved is what has become of the jobs that were to be moved.
+// Moved counts the outcomes of a [Client.Move].
 type Moved struct {
-	Jobs    int // that were moved, or would be
-	Running int // that stay, since they run
-	Behind  int // that stay, since a job of their key stays that is to be done before
-	Taken   int // that stay, since another job has their unique key there
+	Jobs    int // moved, or that would be moved
+	Running int // stay because they run
+	Behind  int // stay because an earlier job of their key stays
+	Taken   int // stay because another job has their unique key there
 }
 
-// Move moves jobs that wait in a queue to another one: those that were enqueued before it
-// was called, ready ones, delayed ones and those that wait for a retry. They stay what
-// they are: id, key, time, attempts and unique key go along. What runs stays, as do the
-// later jobs of its key, and all that [Moved] tells of. Dead jobs stay, too.
+// Move moves waiting jobs to another queue: ready ones, delayed ones and those that wait for a
+// retry, if they were enqueued before the call. They keep id, key, time, attempts and unique key.
+// Running jobs stay, as do the later jobs of their keys, and the others that Moved counts. Dead
+// jobs stay, too.
 //
-// Producers go on, but the workers of both queues begin nothing until it returns, or until
-// ten seconds after its process died. It moves a thousand jobs in a transaction, those of
-// a key in their order. An error, or an end of ctx, leaves some of them moved; moving
-// again does the rest. Jobs of a key are in no order between the two queues, so let
-// producers know of the other one first: [Client.SetRoute].
+// Producers continue, but the workers of both queues begin no job until Move returns, or until
+// ten seconds after its process died. It moves a thousand jobs in a transaction, those of a key
+// in order. An error, or the end of ctx, leaves some of them moved; moving again does the rest.
+// Jobs of a key have no order across the two queues, so redirect producers to the other one
+// first: [Client.SetRoute].
 //
-// It returns ErrNotFound if one of the queues is not there, and ErrState if jobs of one
-// are being moved already, or if a worker does not leave its blocks within a minute: it
-// may be doing jobs at most once, which end first.
+// It returns [ErrNotFound] if one of the queues does not exist, and ErrState if jobs of one of them
+// are being moved already, or if a worker does not leave its blocks within a minute, because it
+// runs jobs at most once, which have to end first.
 func (c *Client) Move(ctx context.Context, from, to string, opt MoveOptions) (Moved, error) {
 	for _, kind := range opt.Kinds {
 		if err := sqlrun.CheckName(kind); err != nil {

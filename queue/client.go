@@ -17,8 +17,8 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A Client enqueues jobs, makes workers and looks after queues. It is safe for
-// concurrent use. A program needs one for a database.
+// A Client enqueues jobs, creates workers and administers queues. It is safe for concurrent use.
+// A program needs one for each database.
 type Client struct {
 	again *trouble.Repeats // logs what has failed, of claims
 	db    *dialect.DB
@@ -69,12 +69,12 @@ func New(db *dialect.DB, opt Options) (*Client, error) {
 	return c, nil
 }
 
-// Flush waits until the workers of other processes have been told of the jobs that
-// were enqueued: for programs that end right after. They would find them in any case.
+// Flush waits until the workers of other processes have been notified of the enqueued jobs, for
+// programs that end right after enqueueing. The workers would find the jobs in any case.
 func (c *Client) Flush(ctx context.Context) error { return c.bells.flush(ctx) }
 
-// Now returns the time by the database's clock, as it was read last and as much as has passed
-// since. Before the client has done anything it is this host's.
+// Now returns the time by the database's clock: the last reading plus the time elapsed since.
+// Before the client has used the database it is the host's time.
 func (c *Client) Now() time.Time { return time.UnixMicro(c.clock.now()).UTC() }
 
 // nodeName is a name for a process that no other has, nor had.

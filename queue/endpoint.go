@@ -10,8 +10,8 @@ import (
 // longestEndpoint is how many bytes the URL of an endpoint may have.
 const longestEndpoint = 1000
 
-// CheckEndpoint tells what is wrong with the URL of an endpoint. It does not ask whether
-// anybody answers there, or whether dispatchers may send anything to it.
+// CheckEndpoint returns an error if text is not valid as the URL of an endpoint. It does not
+// check whether anything answers there, or whether dispatchers are allowed to send to it.
 func CheckEndpoint(text string) error {
 	if len(text) > longestEndpoint {
 		return fmt.Errorf("it has %d bytes, and may have up to %d", len(text), longestEndpoint)

@@ -15,16 +15,15 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Enqueue enqueues a job and returns its id. When it returns without an error the
-// job is committed: nothing loses it. Calls from many goroutines share statements:
-// while one is under way, the jobs that come meanwhile gather for the next, so one
-// alone waits for nobody, and many cost little each.
+// Enqueue enqueues a job and returns its id. When it returns without an error the job is
+// committed, and nothing loses it. Concurrent calls share statements: jobs that arrive while a
+// statement is under way are sent together by the next one, so a single caller never waits for
+// others, and many callers cost little each.
 //
-// While the database cannot be reached, Enqueue waits and tries again until ctx ends, or
-// for a minute if ctx has no deadline. If ctx ends before the job was sent, it is not
-// enqueued. An error that is an [ErrUnknownOutcome] leaves open whether it was, and comes
-// with the id that it has then. A job with a unique key or a group is sent by itself, in
-// a transaction of a few statements.
+// While the database cannot be reached, Enqueue retries until ctx ends, or for a minute if ctx
+// has no deadline. If ctx ends before the job was sent, it is not enqueued. An error that is an
+// ErrUnknownOutcome leaves open whether it was, and comes with the id that it would have. A job
+// with a unique key or a group is sent by itself, in a transaction of a few statements.
 func (c *Client) Enqueue(ctx context.Context, job Job) (Enqueued, error) {
 	if len(c.middleware) > 0 {
 		return c.aroundOne(ctx, job, c.enqueueOne, c.enqueueMany)
@@ -56,10 +55,10 @@ func (c *Client) enqueueOne(ctx context.Context, job Job) (Enqueued, error) {
 	return Enqueued{ID: id, Queue: name}, err
 }
 
-// EnqueueMany enqueues jobs, all or none but for those whose unique keys are in use, and
-// tells what has become of each. Those of one ordering key are in the order of the slice.
-// It is much cheaper than Enqueue for each. It waits for the database as Enqueue does, and
-// an [ErrUnknownOutcome] comes with the ids that the jobs have if they were enqueued.
+// EnqueueMany enqueues jobs, all or none except for those whose unique keys are in use, and
+// returns the outcome of each. Jobs of one ordering key keep the order of the slice. It is much
+// cheaper than calling Enqueue for each. It waits for the database as Enqueue does, and with an
+// ErrUnknownOutcome it returns the ids that the jobs would have.
 func (c *Client) EnqueueMany(ctx context.Context, jobs []Job) (all []Enqueued, err error) {
 	return c.around(ctx, jobs, c.enqueueMany)
 }
@@ -89,26 +88,26 @@ func (c *Client) enqueueMany(ctx context.Context, jobs []Job) (all []Enqueued, e
 // they are there if and when it commits. tx is a *sql.Tx, a *sql.Conn, or a pgx.Tx
 // made fit by [sqlrun.Pgx].
 //
-// On PostgreSQL the commit itself notifies workers that wait for jobs: see docs/queue.md. wake may
-// be called after the commit, not after a rollback: then workers of this process notice at once
-// on each engine, and on PostgreSQL those of others a little sooner. Without it they look by
-// themselves, within PollMax.
+// On PostgreSQL the commit itself notifies waiting workers: see docs/queue.md. wake may be called
+// after the commit, but not after a rollback: then workers of this process notice at once on each
+// engine, and on PostgreSQL those of other processes a little sooner. Without it they find the
+// jobs by polling, within PollMax.
 //
 // It needs no connection but the transaction's. A queue that is used for the first time is
-// made beside the transaction if a connection is free, or else in it: then others who
-// make that queue wait for its end.
+// created outside of the transaction if a connection is free, or else inside it: then other
+// creators of that queue wait for its end.
 //
-// A deadlock or another error of a statement is the caller's to deal with, by
-// running the whole transaction again. Jobs of one key that two transactions enqueue
-// at once are in no order, and of two with the same unique key the second waits for the
-// first one's end. See the package's documentation for long transactions.
+// The caller has to handle a deadlock or another error of a statement, by running the whole
+// transaction again. Jobs of one key that two transactions enqueue concurrently are in no
+// particular order, and of two with the same unique key the second waits for the end of the
+// first. See the package's documentation for long transactions.
 func (c *Client) EnqueueTx(ctx context.Context, tx dialect.Execer, jobs ...Job) (all []Enqueued, wake func(), err error) {
 	return c.enqueueIn(ctx, c.callers(tx), jobs)
 }
 
-// EnqueueIn is [Client.EnqueueTx] for a short transaction of [dialect.DB.Tx]: all that
-// it takes is done there, also that a queue is made. An [ErrInvalid] or [ErrDeleted] says
-// that nothing was enqueued, and the transaction can go on.
+// EnqueueIn is [Client.EnqueueTx] for a short transaction of [dialect.DB.Tx]: all its statements
+// run there, including the creation of a queue. After an [ErrInvalid] or [ErrDeleted] nothing was
+// enqueued, and the transaction can continue.
 func (c *Client) EnqueueIn(ctx context.Context, tx *dialect.Session, jobs ...Job) (all []Enqueued, wake func(), err error) {
 	return c.enqueueIn(ctx, c.own(tx), jobs)
 }

@@ -19,11 +19,11 @@ import (
 // longestUnique is how long a unique key can be kept in use.
 const longestUnique = 366 * 24 * time.Hour
 
-// An Enqueued tells what has become of a job that was to be enqueued.
+// An Enqueued is the outcome of enqueueing a job.
 type Enqueued struct {
 	ID      int64
-	Queue   string // it was named, or is as the route of the kind says
-	Existed bool   // another job has its unique key: ID is of that one, and nothing was enqueued
+	Queue   string // the named queue, or that of the kind's route
+	Existed bool   // another job has its unique key: ID is that job's, and nothing was enqueued
 }
 
 // enqueued tells what has become of rows.

@@ -7,54 +7,52 @@ import (
 )
 
 var (
-	// ErrInvalid means that a job or a setting cannot be: the error's text says
-	// what is wrong with which field. Nothing was written.
+	// ErrInvalid means that a job or a setting is invalid: the error's text names the field and
+	// the problem. Nothing was written.
 	ErrInvalid = errors.New("queue: invalid")
 
-	// ErrTooLarge means that a payload is larger than its queue takes. It is an
-	// ErrInvalid, too.
+	// ErrTooLarge means that a payload exceeds the limit of its queue. It is also an [ErrInvalid].
 	ErrTooLarge = fmt.Errorf("%w: too large", ErrInvalid)
 
-	// ErrUnknownOutcome means that jobs may or may not have been enqueued, because
-	// the answer to the commit was lost. Looking for the id tells.
+	// ErrUnknownOutcome means that the answer to the commit was lost, so jobs may or may not have
+	// been enqueued. Look the id up to find out.
 	ErrUnknownOutcome = errors.New("queue: the outcome is unknown")
 
 	// ErrNotFound means that there is no such queue or job.
 	ErrNotFound = errors.New("queue: not found")
 
-	// ErrAmbiguous means that several jobs have an id, and which was meant is not clear.
+	// ErrAmbiguous means that several jobs have the id, and the call does not say which is meant.
 	ErrAmbiguous = errors.New("queue: several jobs have this id")
 
-	// ErrDeleted means that a queue is marked as deleted, and takes no jobs.
+	// ErrDeleted means that a queue is marked as deleted and accepts no jobs.
 	ErrDeleted = errors.New("queue: the queue is deleted")
 
-	// ErrInUse means that a queue cannot be deleted, since it has jobs or a route leads
+	// ErrInUse means that a queue cannot be deleted because it has jobs, or because a route leads
 	// to it.
 	ErrInUse = errors.New("queue: the queue is in use")
 
-	// ErrState means that a job's state does not allow what was asked: only a dead job
-	// can be deleted, or one that is done and kept, and one that is ready or runs cannot be
-	// retried.
+	// ErrState means that a job's state does not allow the operation: only a dead job, or one
+	// that is done and kept, can be deleted, and a ready or running job cannot be retried.
 	ErrState = errors.New("queue: the job's state does not allow that")
 
-	// ErrLost means that a job is not this worker's any more: it has been finished
-	// or taken over elsewhere, or cancelled.
+	// ErrLost means that a job no longer belongs to this worker: it was finished or taken over
+	// elsewhere, or cancelled.
 	ErrLost = errors.New("queue: the job no longer belongs to this worker")
 
-	// ErrRefused means that the database refuses to write what has become of a job, for a
-	// reason that lies in the job, such as a trigger or a right. The worker that has it tries
-	// again until it is not refused any more, and gives the job to nobody meanwhile. Of a
-	// [Claim] it is for the caller to try again.
+	// ErrRefused means that the database refuses to record a job's outcome, for a reason specific
+	// to the job, such as a trigger or a missing right. The worker that has the job retries until
+	// the database accepts it, and gives the job to nobody meanwhile. For a [Claim] the caller
+	// has to retry.
 	ErrRefused = errors.New("queue: the database refuses to record the job's outcome")
 
 	// ErrClosed means that a worker has stopped.
 	ErrClosed = errors.New("queue: closed")
 )
 
-// An InvalidError is an [ErrInvalid] that tells which field it is about.
+// An InvalidError is an [ErrInvalid] that names the invalid field.
 type InvalidError struct {
-	Field   string // as columns are called
-	Problem string // what is wrong with it
+	Field   string // the name of the column
+	Problem string // what is wrong
 }
 
 func (e *InvalidError) Error() string {
@@ -104,28 +102,27 @@ const (
 	handed          // left to whoever takes the block next
 )
 
-// RetryAfter makes an attempt fail with err, and has the next one wait for d. It
-// counts as an attempt.
+// RetryAfter makes an attempt fail with err, and delays the next one by d. It counts as an
+// attempt.
 func RetryAfter(d time.Duration, err error) error {
 	return &result{orText(err, "retry"), retryIn, max(0, d)}
 }
 
-// Snooze ends an attempt that does not count: the job comes back after d, however
-// often.
+// Snooze ends an attempt without counting it: the job comes back after d. There is no limit to
+// the number of snoozes.
 func Snooze(d time.Duration) error {
 	return &result{errors.New("snoozed"), snoozed, max(0, d)}
 }
 
-// Discard ends a job without a further attempt, and without a trace but the log, unless
-// its queue keeps jobs that are done: there it is kept with the reason.
+// Discard ends a job without a further attempt. It leaves no trace but a log line, unless its
+// queue keeps done jobs: then the job is kept with the reason.
 func Discard(err error) error { return &result{orText(err, "discarded"), discard, 0} }
 
-// Bury ends a job without a further attempt: it becomes a dead letter, with err as
-// the reason.
+// Bury ends a job without a further attempt: it becomes a dead letter with err as the reason.
 func Bury(err error) error { return &result{orText(err, "buried"), buried, 0} }
 
-// Failed tells whether what a handler returns is a failed attempt, or the end of a job that was
-// given up: not nil, nor what [Snooze] and [Discard] make. It is for middleware.
+// Failed reports whether a handler's return value is a failed attempt, or the end of a job that
+// was buried: it is neither nil nor made by Snooze or Discard. It is for middleware.
 func Failed(err error) bool {
 	if err == nil {
 		return false
@@ -141,8 +138,8 @@ func orText(err error, text string) error {
 	return err
 }
 
-// Results are what a handler of batches returns when not all of a batch have the
-// same outcome: an error, or nil, for each job of the batch in its order.
+// Results is the return value of a batch handler when the jobs of a batch have different
+// outcomes: an error or nil for each job, in the order of the batch.
 type Results []error
 
 func (r Results) Error() string {

@@ -11,15 +11,15 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// What has become of a job: the Outcome of an [Event].
+// Values of the Outcome of an [Event].
 const (
 	EventDone      = "done"
-	EventDiscarded = "discarded" // it was not done, and need not be: see [Discard]
-	EventFailed    = "failed"    // and it is tried again, after After
-	EventSnoozed   = "snoozed"   // and the attempt does not count
-	EventDead      = "dead"      // it is not tried again
-	EventCancelled = "cancelled" // somebody has removed it while it ran
-	EventLost      = "lost"      // it is not this worker's any more: another does it, or has done it
+	EventDiscarded = "discarded" // not done, and it need not be: see [Discard]
+	EventFailed    = "failed"    // to be retried after After
+	EventSnoozed   = "snoozed"   // the attempt does not count
+	EventDead      = "dead"      // it will not be retried
+	EventCancelled = "cancelled" // removed while it ran
+	EventLost      = "lost"      // it no longer belongs to this worker: another one runs it, or has done it
 )
 
 var eventNames = map[verdict]string{
@@ -27,26 +27,26 @@ var eventNames = map[verdict]string{
 	buried: EventDead, lost: EventLost,
 }
 
-// An Event is the end of an attempt at a job. Its outcome is committed.
+// An Event is the end of an attempt at a job, after its outcome was committed.
 type Event struct {
 	Job
 	ID      int64
 	Attempt int
 	Outcome string        // EventDone and so on
 	Err     error         // what the handler returned; nil: done
-	After   time.Duration // when it is tried again, of failed and snoozed
-	Took    time.Duration // the attempt; 0: it has not begun here
+	After   time.Duration // the delay until the retry of a failed or snoozed job
+	Took    time.Duration // duration of the attempt; 0: it did not begin here
 }
 
 // EventOptions select events. The zero value selects all.
 type EventOptions struct {
 	Kinds    []string // of jobs; empty: all
 	Outcomes []string // EventDone and so on; empty: all
-	Buffer   int      // how many events may wait to be received; default: 1000
+	Buffer   int      // how many events may wait for the receiver; default: 1000
 }
 
-// Events are those of a client's workers. C has them in the order in which their outcomes were
-// committed, by each worker. No worker ever waits for a receiver: when the buffer is full,
+// Events delivers the events of a client's workers on C, for each worker in the order in which
+// the outcomes were committed. No worker ever waits for a receiver: when the buffer is full,
 // further events are dropped, and counted.
 type Events struct {
 	C <-chan Event
@@ -60,7 +60,7 @@ type Events struct {
 // Dropped returns how many events were dropped because the buffer was full.
 func (e *Events) Dropped() int64 { return e.dropped.Load() }
 
-// Close ends the events, and closes C. It may be called again.
+// Close stops the events, and closes C. It may be called again.
 func (e *Events) Close() {
 	e.of.mu.Lock()
 	defer e.of.mu.Unlock()
@@ -71,9 +71,9 @@ func (e *Events) Close() {
 	}
 }
 
-// Events returns what becomes of the jobs that this client's workers do, from now on. The
-// workers of other processes are not heard: [Client.Finished] counts for all of them. Close it
-// when it is not needed any more.
+// Events returns the outcomes of the jobs that this client's workers process, from now on. It
+// does not cover the workers of other processes; [Client.Finished] counts for all of them. Close it
+// when it is no longer needed.
 func (c *Client) Events(opt EventOptions) (*Events, error) {
 	opt.Buffer = cmp.Or(opt.Buffer, 1000)
 	if opt.Buffer < 0 {

@@ -25,7 +25,7 @@ import (
 
 // States of a group.
 const (
-	GroupOpen   = "open"   // it does not end
+	GroupOpen   = "open"   // it cannot end yet
 	GroupSealed = "sealed" // it ends as soon as none of its jobs is pending
 	GroupDone   = "done"   // it has ended, and its callback, if it has one, was enqueued
 )
@@ -36,12 +36,12 @@ const keepGroup = 7 * 24 * time.Hour
 // longestResult is how many bytes a result may have.
 const longestResult = 1 << 20
 
-// A Group is jobs that belong together: it ends when all of them have, and then its
-// callback is enqueued, once.
+// A Group is a set of jobs that belong together: when all of them have ended, the group ends, and
+// its callback is enqueued, once.
 type Group struct {
 	Name     string        // for people; may be empty
 	Callback *Job          // enqueued when the group has ended; nil: none
-	Keep     time.Duration // for how long it and its results are kept after that; default: 7 days; negative: always
+	Keep     time.Duration // how long it and its results are kept after its end; default: 7 days; negative: always
 }
 
 // GroupInfo is a group as the tables have it.
@@ -50,26 +50,26 @@ type GroupInfo struct {
 	ID      int64
 	State   string
 	Created time.Time
-	Ended   time.Time // zero: it has not
+	Ended   time.Time // zero: not yet
 	Error   string    // why its callback could not be enqueued
 
-	// What has become of its jobs, as [Client.Group] counts them. A dead one that is
-	// retried is pending again.
+	// The states of its jobs, as [Client.Group] counts them. A dead job that is retried is
+	// pending again.
 	Pending, Done, Dead, Cancelled int
 }
 
-// A Result is what has become of a job of a group.
+// A Result is the outcome of a job of a group.
 type Result struct {
 	Job    int64
-	Queue  string // where it was enqueued
+	Queue  string // the queue into which it was enqueued
 	Kind   string
 	State  string          // pending, done, dead or cancelled
-	Result json.RawMessage // as [Delivery.SetResult] has it; nil: there is none
+	Result json.RawMessage // set by [Delivery.SetResult]; nil: there is none
 	Error  string          // why it is dead
 }
 
-// NewGroup makes a group that is open: jobs are added by enqueueing them with its id as
-// their [Job.Group], by any process, and it does not end before [Client.Seal].
+// NewGroup creates an open group. Any process adds jobs by enqueueing them with its id as their
+// [Job.Group], and it does not end before [Client.Seal].
 func (c *Client) NewGroup(ctx context.Context, g Group) (id int64, err error) {
 	err = c.inGroup(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		id, err = c.newGroup(ctx, tx, g, GroupOpen)
@@ -78,9 +78,9 @@ func (c *Client) NewGroup(ctx context.Context, g Group) (id int64, err error) {
 	return id, err
 }
 
-// EnqueueGroup makes a group of jobs, all or none but for those whose unique keys are in
-// use, and seals it. A group without jobs ends at once. With an [ErrUnknownOutcome] comes the
-// id that the group has if it was made: [Client.Group] tells.
+// EnqueueGroup creates a group with its jobs, all or none except for those whose unique keys are
+// in use, and seals it. A group without jobs ends at once. With an [ErrUnknownOutcome] it returns
+// the id that the group would have: [Client.Group] tells whether it exists.
 func (c *Client) EnqueueGroup(ctx context.Context, g Group, jobs ...Job) (id int64, all []Enqueued, err error) {
 	wake := func() {}
 	err = c.inGroup(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
@@ -171,9 +171,9 @@ func (c *Client) newGroup(ctx context.Context, on *sqlrun.Session, g Group, stat
 	return id, err
 }
 
-// Seal lets a group end, as soon as none of its jobs is pending. Jobs can still be added
-// until then, best by its own jobs: while such a one runs the group does not end. To seal
-// it again does nothing. It returns ErrNotFound if there is no such group.
+// Seal lets a group end as soon as none of its jobs is pending. Jobs can still be added until
+// then, preferably by its own jobs: while one of those runs the group does not end. Sealing again
+// does nothing. It returns [ErrNotFound] if there is no such group.
 func (c *Client) Seal(ctx context.Context, id int64) error {
 	n, err := c.db.Exec(ctx, store.SealGroup, sqlrun.Args{"group": id})
 	if err != nil {
@@ -188,9 +188,8 @@ func (c *Client) Seal(ctx context.Context, id int64) error {
 	return nil
 }
 
-// DeleteGroup ends a group without its callback, and has it and its results removed. Its
-// jobs are done all the same, as if they were of none. It returns ErrNotFound if there is
-// no such group.
+// DeleteGroup ends a group without its callback, and has it and its results removed. Its jobs are
+// still done, as jobs without a group. It returns [ErrNotFound] if there is no such group.
 func (c *Client) DeleteGroup(ctx context.Context, id int64) error {
 	n, err := c.db.Exec(ctx, store.DropGroup, sqlrun.Args{"group": id})
 	if err == nil && n == 0 {
@@ -202,7 +201,7 @@ func (c *Client) DeleteGroup(ctx context.Context, id int64) error {
 func noGroup(id int64) error { return fmt.Errorf("%w: group %d", ErrNotFound, id) }
 
 // Group returns a group and counts its jobs, which takes a while for very many. It returns
-// ErrNotFound if there is no such group, or if it ended long ago.
+// ErrNotFound if there is no such group, or if it was removed after its end.
 func (c *Client) Group(ctx context.Context, id int64) (GroupInfo, error) {
 	g, err := c.group(ctx, id)
 	if err != nil {
@@ -248,7 +247,7 @@ func scanGroup(rows *sql.Rows) (g GroupInfo, err error) {
 	return g, err
 }
 
-// Groups lists groups in a state, by id, those after an id, up to limit. It does not
+// Groups lists the groups in a state, ordered by id, after an id and up to limit. It does not
 // count their jobs.
 func (c *Client) Groups(ctx context.Context, state string, after int64, limit int) ([]GroupInfo, error) {
 	switch {
@@ -260,8 +259,8 @@ func (c *Client) Groups(ctx context.Context, state string, after int64, limit in
 	return sqlrun.Select(ctx, &c.db.Session, store.ListGroups, sqlrun.Args{"state": state, "after": after, "limit": limit}, scanGroup)
 }
 
-// Results goes through the jobs of a group, by their ids, and tells what has become of
-// each. It reads some at a time: break off when you like.
+// Results iterates over the jobs of a group, ordered by id, with the outcome of each. It reads
+// some at a time: break off at any point.
 func (c *Client) Results(ctx context.Context, group int64) iter.Seq2[Result, error] {
 	return func(yield func(Result, error) bool) {
 		for after, more := int64(0), true; more; {
@@ -284,9 +283,9 @@ func (c *Client) Results(ctx context.Context, group int64) iter.Seq2[Result, err
 // mostResults is how many bytes the results of a part have together, if they are several.
 const mostResults = 1 << 20
 
-// ResultsAfter is [Client.Results] for a part of the jobs: those with greater ids than one,
-// up to limit, and fewer if their results have more than 1 MiB together. more tells whether
-// there may be others behind them.
+// ResultsAfter is [Client.Results] for a part of the jobs: those with ids greater than after, up
+// to limit, and fewer if their results exceed 1 MiB together. more reports whether there may be
+// others after them.
 func (c *Client) ResultsAfter(ctx context.Context, group, after int64, limit int) (all []Result, more bool, err error) {
 	if limit < 1 || limit > 10_000 {
 		return nil, false, invalid("limit", "%d is not 1 to 10000", limit)
@@ -311,8 +310,8 @@ func scanResult(rows *sql.Rows) (r Result, err error) {
 	return r, err
 }
 
-// SetResult sets what the job has made, as JSON, for the callback of its group: it is
-// kept when the job is done. The last call counts.
+// SetResult sets the job's result, as JSON, for the callback of its group. It is stored when the
+// job is done. The last call counts.
 func (d *Delivery) SetResult(v any) error {
 	if d.Group == 0 {
 		return invalid("result", "the job is of no group, so that nobody would read it")
@@ -328,7 +327,7 @@ func (d *Delivery) SetResult(v any) error {
 	return nil
 }
 
-// CheckResult tells what is wrong with JSON that a job of a group is to have made.
+// CheckResult returns an error if text is not valid JSON for the result of a job of a group.
 func CheckResult(text json.RawMessage) error {
 	_, err := resultText(text)
 	return err

@@ -6,11 +6,11 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Epoch is the time that the ids of jobs count from.
+// Epoch is the zero point of the times in job ids.
 var Epoch = store.Epoch
 
-// TimeOf returns when an id was made, by the database's clock as far as the process
-// that made it knew that.
+// TimeOf returns the time at which an id was drawn, by the database's clock as the drawing
+// process knew it.
 func TimeOf(id int64) time.Time { return store.TimeOf(id) }
 
 // Divided returns the block that a job belongs to, of so many: the 64-bit FNV-1a

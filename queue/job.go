@@ -18,7 +18,7 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Priorities of a job. Those of a block that are more urgent are read first.
+// Priorities of a job. Within a block, more urgent jobs are read first.
 const (
 	Urgent = 1
 	Normal = 2 // the default
@@ -29,7 +29,7 @@ const (
 // priorityNames are the words for priorities, each at its number.
 var priorityNames = []string{"", "urgent", "normal", "low", "idle"}
 
-// PriorityName returns the word for a priority, or "" if there is none.
+// PriorityName returns the name of a priority, or "" for an invalid one.
 func PriorityName(n int) string {
 	if n < 0 || n >= len(priorityNames) {
 		return ""
@@ -37,7 +37,7 @@ func PriorityName(n int) string {
 	return priorityNames[n]
 }
 
-// ParsePriority reads the word for a priority, or its number.
+// ParsePriority parses the name of a priority, or its number.
 func ParsePriority(text string) (int, error) {
 	for n := Urgent; n <= Idle; n++ {
 		if text == priorityNames[n] || text == strconv.Itoa(n) {
@@ -47,37 +47,36 @@ func ParsePriority(text string) (int, error) {
 	return 0, fmt.Errorf("%q is not known; use %s, or 1 to 4", text, strings.Join(priorityNames[1:], ", "))
 }
 
-// A Job is something to be done later.
+// A Job is a unit of work to be done later.
 type Job struct {
-	Queue   string // default: as the route of its kind says: see Client.SetRoute; if there is none, default
-	Kind    string // what the job is, which picks the handler
-	Payload []byte // what the job is about: JSON, kept byte for byte
-	Binary  bool   // Payload is not JSON but anything; an empty one is neither
+	Queue   string // default: by the route of its kind, see [Client.SetRoute], or else default
+	Kind    string // selects the handler
+	Payload []byte // the arguments: JSON, kept byte for byte
+	Binary  bool   // Payload is arbitrary bytes, not JSON; an empty one is neither
 
-	// Key orders jobs: those of one queue and key are done one after the other, in
-	// the order in which they were enqueued. Empty: the job waits for nobody.
+	// Key orders jobs: those of one queue and key are done one after the other, in the order in
+	// which they were enqueued. A job with an empty key waits for no other.
 	Key string
 
-	// Unique keeps other jobs of the queue out that have the same one: they are not
-	// enqueued, and [Enqueued] tells of the one that is there. It is free again when
-	// the job has ended, done or dead, and if UniqueFor is set not before so long after
-	// it was enqueued, a year at the most. So enqueueing again does no harm when nobody
-	// knows whether it was done.
+	// Unique keeps other jobs of the queue with the same key from being enqueued; [Enqueued] then
+	// names the existing job. The key is free again when the job has ended, done or dead, and
+	// with UniqueFor not before that time after it was enqueued, at most a year. So enqueueing
+	// again is harmless when the outcome of the first try is unknown.
 	Unique    string
 	UniqueFor time.Duration
 
-	// Group is the id of a group that waits for the job: see [Client.NewGroup].
+	// Group is the id of the group to which the job belongs: see [Client.NewGroup].
 	Group int64
 
-	Priority    int           // Urgent to Idle; of one key it should be the same
-	Delay       time.Duration // not before so long from now
-	RunAt       time.Time     // or not before this, by the database's clock
-	MaxAttempts int           // after so many failed ones it is dead; 0: the queue says
-	Timeout     time.Duration // of an attempt; 0: the queue says
-	Trace       string        // a W3C traceparent, handed on to the handler; others are refused
+	Priority    int           // Urgent to Idle; the same for all jobs of a key
+	Delay       time.Duration // the job starts no sooner than this from now
+	RunAt       time.Time     // or no sooner than this, by the database's clock
+	MaxAttempts int           // failed attempts after which it is dead; 0: the queue's setting
+	Timeout     time.Duration // of an attempt; 0: the queue's setting
+	Trace       string        // a W3C traceparent, passed on to the handler; other texts are refused
 
-	// Endpoint is a URL that the job is sent to, in a queue whose jobs are sent by HTTP; empty: as
-	// the queue says. Workers of other queues find it in the [Delivery].
+	// Endpoint is the URL to which the job is sent, in a queue whose jobs are sent by HTTP; if it
+	// is empty, the queue's. Workers of other queues find it in the [Delivery].
 	Endpoint string
 
 	err        error // why its payload could not be encoded
@@ -90,7 +89,7 @@ const defaultQueue = "default"
 // latest is the last moment that a job can be put off to: what all engines can store.
 var latest = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Check returns an [ErrInvalid] for what no queue would take, without a look at the
+// Check returns an [ErrInvalid] for a job that no queue would accept. It does not use the
 // database.
 func (j Job) Check() error { return j.check() }
 

@@ -9,11 +9,11 @@ import (
 // A Kind is a kind of jobs whose payload is a T, as JSON.
 type Kind[T any] struct {
 	Name  string
-	Queue string // as of a Job
+	Queue string // as in a Job
 }
 
-// Job returns a job with args as its payload. If they cannot be encoded, enqueueing
-// it says so.
+// Job returns a job with args as its payload. If they cannot be encoded, enqueueing the job
+// returns the error.
 func (k Kind[T]) Job(args T) Job {
 	payload, err := json.Marshal(args)
 	if err != nil {
@@ -22,13 +22,13 @@ func (k Kind[T]) Job(args T) Job {
 	return Job{Queue: k.Queue, Kind: k.Name, Payload: payload, err: err}
 }
 
-// HandleKind sets what does the jobs of a typed kind. A payload that does not fit T
-// makes the job a dead letter.
+// HandleKind sets the handler of a typed kind. A job whose payload does not fit T becomes a dead
+// letter.
 func HandleKind[T any](w *Worker, k Kind[T], h func(ctx context.Context, args T, d *Delivery) error) error {
 	return HandleKindWith(w, k, RetryPolicy{}, h)
 }
 
-// HandleKindWith is [HandleKind] with a retry policy of the kind's own.
+// HandleKindWith is [HandleKind] with a retry policy for the kind.
 func HandleKindWith[T any](w *Worker, k Kind[T], p RetryPolicy, h func(ctx context.Context, args T, d *Delivery) error) error {
 	return w.HandleWith(k.Name, p, func(ctx context.Context, d *Delivery) error {
 		var args T
@@ -45,9 +45,9 @@ type TypedDelivery[T any] struct {
 	*Delivery
 }
 
-// HandleKindBatch sets what does the jobs of a typed kind, several at a time: see
-// [Worker.HandleBatch]. A job whose payload does not fit T becomes a dead letter, and is left
-// out of the batch. A [Results] has an error or nil for each job that h was given.
+// HandleKindBatch sets the batch handler of a typed kind: see [Worker.HandleBatch]. A job whose
+// payload does not fit T becomes a dead letter, and is left out of the batch. A Results has an
+// error or nil for each job that h was given.
 func HandleKindBatch[T any](w *Worker, k Kind[T], opt BatchOptions, h func(ctx context.Context, batch []TypedDelivery[T]) error) error {
 	return w.HandleBatch(k.Name, opt, func(ctx context.Context, batch []*Delivery) error {
 		fit := make([]TypedDelivery[T], 0, len(batch))

@@ -9,14 +9,13 @@ import (
 // A Middleware wraps handlers: see [Worker.Use].
 type Middleware func(next Handler) Handler
 
-// An Enqueuer enqueues jobs, and tells what has become of each.
+// An Enqueuer enqueues jobs, and returns the outcome of each.
 type Enqueuer func(ctx context.Context, jobs []Job) ([]Enqueued, error)
 
 // An EnqueueMiddleware wraps the enqueueing of jobs: see [Client.Use].
 type EnqueueMiddleware func(next Enqueuer) Enqueuer
 
-// Use adds middleware around all handlers that are set after it, the first
-// outermost.
+// Use adds middleware around all handlers that are set after the call, the first outermost.
 func (w *Worker) Use(m ...Middleware) { w.middleware = append(w.middleware, m...) }
 
 // wrapped is a handler with the middleware around it.
@@ -27,11 +26,12 @@ func (known *kindHandlers) wrapped(h Handler) Handler {
 	return h
 }
 
-// Use adds middleware around all that enqueues jobs with this client: Enqueue, EnqueueMany and
-// EnqueueTx, the jobs of groups, and the copies of publications; not the callbacks of groups.
-// The first is outermost. It may change the jobs, which are the caller's own, only by passing
-// others on; it may enqueue more or fewer, and returns what its caller gets. It is called again
-// where a transaction of the client's is. Call Use before anything is enqueued.
+// Use adds middleware around everything that enqueues jobs with this client: Enqueue, EnqueueMany
+// and EnqueueTx, the jobs of groups, and the copies of publications, but not the callbacks of
+// groups. The first is outermost. The jobs belong to the caller, so a middleware changes them by
+// passing others on; it may enqueue more or fewer, and returns what its caller gets. When the
+// client retries a transaction, the middleware is called again. Call Use before anything is
+// enqueued.
 func (c *Client) Use(m ...EnqueueMiddleware) { c.middleware = append(c.middleware, m...) }
 
 // around enqueues jobs by do, with the middleware around it.

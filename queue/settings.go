@@ -15,34 +15,33 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A Queue is a queue's settings. They can be changed at any time: see
-// [Client.Edit].
+// A Queue holds a queue's settings. They can be changed at any time: see [Client.Edit].
 type Queue struct {
 	Name   string
 	State  string // active, paused or deleted
 	Reason string // why it is paused
 
-	// KeyRetry says what becomes of the other jobs of a key when one waits for its
-	// retry: hold (they wait too: strict order) or pass.
+	// KeyRetry says what happens to the other jobs of a key while one waits for its retry: hold
+	// (they wait too: strict order) or pass.
 	KeyRetry string
 
 	MaxAttempts int // failed attempts after which a job is dead
 	// worker crashes after which a job is dead, if it ran alone in the last one; after four times as many in any case
 	MaxCrashes    int
-	RetryDelay    time.Duration // before the second attempt; doubles with each further one
+	RetryDelay    time.Duration // delay before the second attempt; doubles with each further one
 	RetryMaxDelay time.Duration // between two attempts at the most
 	Timeout       time.Duration // of an attempt; 0: none
 	MaxPayload    int           // bytes
 	KeepDead      time.Duration // how long dead jobs are kept; negative: always
-	KeepDeadMax   int           // how many dead jobs are kept, about: those that were enqueued last; 0: all
-	KeepDone      time.Duration // how long jobs that are done are kept; 0: they are not
-	PollMin       time.Duration // how soon it is looked again after there was something, where nobody is notified
-	PollMax       time.Duration // how long it is waited between two looks at the most
+	KeepDeadMax   int           // about how many dead jobs are kept, those enqueued last; 0: all
+	KeepDone      time.Duration // how long done jobs are kept; 0: not at all
+	PollMin       time.Duration // shortest poll interval, after jobs were found, where workers are not notified
+	PollMax       time.Duration // longest poll interval
 
-	// FIFO has one job after the other be done, in the order in which they were enqueued, by
-	// whatever worker: the next one begins when the one before it is done or dead, or, with
+	// FIFO makes the queue run one job after the other, in the order in which they were enqueued,
+	// on whichever worker: the next one begins when the previous one is done or dead, or, with
 	// KeyRetry pass, has failed. Such a queue has one block. A change takes effect four seconds
-	// later, for what is enqueued from then on, and when what was before is done.
+	// later, for jobs enqueued from then on, and when the earlier jobs are done.
 	FIFO bool
 
 	// Notify says who is notified when it has dead letters or is behind, and when it recovers: mail addresses
@@ -261,19 +260,21 @@ func createIn(ctx context.Context, tx *sqlrun.Session, name string, n int, fifo 
 // Options adjusts a Client. The zero value is ready to use.
 type Options struct {
 	Node   string       // the readable part of this process's name in the tables; default: the host's name
-	Blocks int          // of queues that it makes: how many workers can share one; default: 16
+	Blocks int          // of queues that it creates: how many workers can share one; default: 16
 	Logger *slog.Logger // default: slog.Default()
 
-	// Version is the program's, of which its workers' rows say 64 bytes; empty: none.
+	// Version is the program's version. Its workers' rows show up to 64 bytes of it; empty means
+	// none.
 	Version string
 
-	// LeaseLost is called when a worker of the client has lost its lease, and why: for figures.
-	// It should return at once.
+	// LeaseLost is called, with the reason, when a worker of the client has lost its lease: for
+	// metrics. It should return at once.
 	LeaseLost func(why string)
 
-	// Doorbell is an address of this host, with a port or 0 for any, at which its workers hear
-	// of jobs that other processes enqueue, such as 10.0.0.7:0, and has it ring theirs. It is a
-	// datagram (UDP) that says which queues to look at. Only where the database notifies
-	// nobody, on MySQL and SQLite; empty: none, workers look by themselves.
+	// Doorbell is an address of this host, with a port or 0 for any, such as 10.0.0.7:0. Other
+	// processes send to it when they enqueue jobs for this client's workers, and this client
+	// sends to theirs. A message is one UDP datagram that names the queues to read. It is used
+	// only where the database cannot notify, on MySQL and SQLite; empty means none, and workers
+	// poll.
 	Doorbell string
 }

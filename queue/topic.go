@@ -21,15 +21,15 @@ type Subscription struct {
 	Queue string
 }
 
-// A Published tells what has become of a publication.
+// A Published is the outcome of a publication.
 type Published struct {
-	ID     int64      // of the group that all copies belong to: [Client.Group] tells how many are done; 0: there are none
+	ID     int64      // of the group of all copies, see [Client.Group]; 0: there are none
 	Copies []Enqueued // one for each queue
-	Queues []string   // that have a copy; none: nobody has subscribed
+	Queues []string   // that have a copy; none: no queue has subscribed
 }
 
-// Subscribe has a queue get a copy of each job that is published to a topic from now on.
-// The queue is made if there is none. To subscribe again does nothing.
+// Subscribe makes a queue receive a copy of each job that is published to a topic from now on. It
+// creates the queue if there is none. Subscribing again does nothing.
 func (c *Client) Subscribe(ctx context.Context, topic, queue string) error {
 	if err := sqlrun.CheckName(topic); err != nil {
 		return invalid("topic", "%v", err)
@@ -54,7 +54,7 @@ func (c *Client) Subscribe(ctx context.Context, topic, queue string) error {
 	return err
 }
 
-// Unsubscribe ends that. Copies that were enqueued are done all the same. It returns
+// Unsubscribe ends a subscription. Copies that were enqueued are still done. It returns
 // ErrNotFound if the queue has not subscribed.
 func (c *Client) Unsubscribe(ctx context.Context, topic, queue string) error {
 	n, err := c.db.Exec(ctx, store.DeleteSubscription, sqlrun.Args{"topic": topic, "subscriber": cmpName(queue)})
@@ -64,8 +64,8 @@ func (c *Client) Unsubscribe(ctx context.Context, topic, queue string) error {
 	return err
 }
 
-// Subscriptions lists who has subscribed to what, by topic and queue, those after one, up
-// to limit.
+// Subscriptions lists subscriptions, ordered by topic and queue, after a given one and up to
+// limit.
 func (c *Client) Subscriptions(ctx context.Context, after Subscription, limit int) ([]Subscription, error) {
 	if limit < 1 || limit > 10_000 {
 		return nil, invalid("limit", "%d is not 1 to 10000", limit)
@@ -77,10 +77,11 @@ func (c *Client) Subscriptions(ctx context.Context, after Subscription, limit in
 }
 
 // Publish enqueues a copy of a job in each queue that has subscribed to a topic, in one
-// transaction. The copies are a group, which is kept for a day after all have ended.
-// A job that names a queue or a group is refused.
+// transaction. The copies form a group, which is kept for a day after all have ended. A job that
+// names a queue or a group is refused.
 //
-// A unique key is one of each queue: where it is in use, that queue's copy is not enqueued.
+// A unique key applies to each queue by itself: where it is in use, that queue's copy is not
+// enqueued.
 func (c *Client) Publish(ctx context.Context, topic string, job Job) (p Published, err error) {
 	wake := func() {}
 	err = c.inGroup(ctx, func(ctx context.Context, tx *sqlrun.Session) error {

@@ -18,65 +18,63 @@ import (
 
 // WorkerOptions adjusts a Worker. The zero value is ready to use.
 //
-// A worker keeps connections of the client's pool to itself, so that handlers that hold all
-// others in transactions do not keep it from renewing its lease, and from reading and writing
-// jobs: one for its lease, and Connections and one more for the rest. The workers that run on a
-// pool share them, and take half of the pool at the most. A pool of 3 is the smallest that will
-// do, but on SQLite, where a transaction that writes keeps all others waiting in any case.
+// A worker reserves connections of the client's pool, so that handlers which hold all others in
+// transactions do not keep it from renewing its lease, or from reading and writing jobs: one for
+// its lease, and Connections plus one for the rest. The workers on a pool share them, and take at
+// most half of the pool. The smallest pool that suffices has 3 connections, except on SQLite,
+// where a writing transaction makes all others wait in any case.
 type WorkerOptions struct {
 	Queues      []string      // default: default
-	Concurrency int           // how many jobs it does at a time; default: 16
-	Batch       int           // how many jobs of a block it reads at once; default: 100
-	Lease       time.Duration // after so long without a word from it others take its jobs; default: DefaultLease
-	Grace       time.Duration // how long running jobs may go on when it is stopped; default: 30s; negative: none
-	Connections int           // how many connections it reads and writes jobs with; default: 2
+	Concurrency int           // maximum number of jobs that run at a time; default: 16
+	Batch       int           // how many jobs of a block are read at once; default: 100
+	Lease       time.Duration // other workers take its jobs after this time without a renewal; default: DefaultLease
+	Grace       time.Duration // how long running jobs may continue after it is stopped; default: 30s; negative: not at all
+	Connections int           // number of connections for reading and writing jobs; default: 2
 
-	// ReadAhead is how many bytes the payloads may have of jobs that it has read and that have
-	// not begun, over all of its blocks; default: 64 MiB. A job whose payload does not fit
-	// waits without it, and its payload is read when its turn has come. What runs comes on
-	// top: Concurrency payloads, whole batches, and what a Receiver has handed out. With
-	// AtMostOnce it is no bound: rows are gone, so payloads are kept, and the worker only
-	// reads fewer of them at once.
+	// ReadAhead limits the bytes of payloads of jobs that were read and have not begun, across
+	// all its blocks; default: 64 MiB. A job whose payload does not fit waits without it, and the
+	// payload is read when the job's turn has come. Running jobs come on top: Concurrency
+	// payloads, whole batches, and what a Receiver has handed out. With AtMostOnce it is no hard
+	// limit: the rows are gone, so payloads are kept, and the worker only reads fewer jobs at
+	// once.
 	ReadAhead int
 
-	// AckEach commits each job's end before its place goes to another job, and before the
-	// next job of its key begins: a crash then repeats no more jobs than Concurrency, and
-	// none after a later one of its key. Otherwise the ends of many jobs share a statement,
-	// and a crash repeats what ended since the last one was sent: a few milliseconds.
+	// AckEach commits the end of each job before its slot goes to another job, and before the
+	// next job of its key begins: a crash then repeats at most Concurrency jobs, and none after a
+	// later one of its key. Otherwise the ends of many jobs share a statement, and a crash
+	// repeats what ended since the last one was sent: a few milliseconds of work.
 	AckEach bool
 
-	// AtMostOnce removes jobs before they are done: a crash loses those that were
-	// read and not finished, up to Batch of each block, and repeats none. So does a
-	// stop that takes longer than Grace. Failed ones are not tried again.
+	// AtMostOnce removes jobs before they run: a crash loses those that were read and not
+	// finished, up to Batch of each block, and repeats none. So does a stop that takes longer
+	// than Grace. Failed jobs are not retried.
 	AtMostOnce bool
 
-	// Isolated says that no job can end the process. Then jobs that a worker has left that
-	// died are done again at once, however many they are and however often it happens, and
-	// none of them becomes a dead letter for it. Otherwise they are put on trial: a few run at a
-	// time until they are trusted, after five seconds, and those whose workers died then run
-	// alone.
+	// Isolated says that no job can crash the process. Then jobs that a dead worker has left are
+	// done again at once, however many there are and however often it happens, and none of them
+	// becomes a dead letter for it. Otherwise they are put on trial: a few run at a time until
+	// they are trusted, after five seconds, and those whose workers died again then run alone.
 	Isolated bool
 
-	// BuryUnknown makes jobs dead letters that have a kind for which the worker has no handler.
-	// Otherwise they stay where they are: for workers that have one, or until there is one.
+	// BuryUnknown makes jobs of kinds without a handler in this worker dead letters. Otherwise
+	// they stay where they are, for workers that have one, or until there is one.
 	BuryUnknown bool
 
-	// LeaderLock is the name of a lock that the process has, and that only one can have at a time:
-	// see [Client.TakeOver]. Empty: none.
+	// LeaderLock is the name of a lock that the process holds, and that only one process can hold
+	// at a time: see [Client.TakeOver]. Empty means none.
 	LeaderLock string
 
 	Logger *slog.Logger // default: the client's
 
-	// LogDone is the level at which a line is logged for each job of a queue that is
-	// done. Queues that it does not have: debug. Failed jobs are logged as info, and dead
-	// ones as warnings.
+	// LogDone is the level, by queue, at which each done job is logged; debug for queues that it
+	// lacks. Failed jobs are logged as info, and dead ones as warnings.
 	LogDone map[string]slog.Level
 }
 
-// A Handler does a job. What it returns is the job's outcome: nil, an error, or
-// what [RetryAfter], [Snooze], [Discard] and [Bury] make. ctx ends when the job's
-// time is over, when the job is not this worker's any more, and when the worker has
-// been stopped and its grace is over; its cause says which.
+// A Handler processes a job. Its return value is the job's outcome: nil, an error, or the result
+// of RetryAfter, Snooze, Discard or Bury. ctx ends when the job's timeout is over, when the job
+// no longer belongs to this worker, and when the worker has been stopped and its grace is over;
+// its cause says which.
 type Handler func(ctx context.Context, d *Delivery) error
 
 // A kindHandler is what does the jobs of a kind.
@@ -90,26 +88,27 @@ type kindHandler struct {
 	full     int          // how many of them need not wait
 }
 
-// A RetryPolicy overrides the queue's for a kind. Zero fields leave the queue's.
+// A RetryPolicy overrides the queue's policy for a kind. Zero fields keep the queue's settings.
 type RetryPolicy struct {
 	MaxAttempts int           // failed attempts after which a job is dead
-	Delay       time.Duration // before the second attempt; doubles with each further one
+	Delay       time.Duration // delay before the second attempt; doubles with each further one
 	MaxDelay    time.Duration // between two attempts at the most
 	Timeout     time.Duration // of an attempt, unless the job has one of its own
 
-	// Stall is how long an attempt may make no progress: its context then ends with [ErrStalled],
-	// and what the handler returns after that counts as a failure, so that the job is tried again.
-	// Each call of [Delivery.SetProgress] or [Checkpoint] is progress. Zero: any time.
+	// Stall is how long an attempt may go without progress. Its context then ends with
+	// [ErrStalled], and whatever the handler returns after that counts as a failure, so the job
+	// is retried. Each call of [Delivery.SetProgress] or [Checkpoint] is progress. Zero means no
+	// limit.
 	Stall time.Duration
 
-	// Backoff, if it is set, says how long to wait after a failed attempt (from 1) that ended
-	// with err, instead of Delay and MaxDelay. It may be called by several goroutines. It is
-	// not called where the handler has said what becomes of the job: see [RetryAfter].
+	// Backoff, if set, returns the delay after a failed attempt (from 1) that ended with err,
+	// instead of Delay and MaxDelay. It may be called concurrently. It is not called where the
+	// handler has decided itself: see [RetryAfter].
 	Backoff func(attempt int, err error) time.Duration
 }
 
-// A Worker does the jobs of some queues: any number of processes may, and share
-// them. It is safe for concurrent use.
+// A Worker processes the jobs of some queues, which it shares with any number of other processes.
+// It is safe for concurrent use.
 type Worker struct {
 	c   *Client
 	opt WorkerOptions
@@ -205,7 +204,7 @@ type workQueue struct {
 	waitsFrom instant.Instant    // since when; 0: they do not
 }
 
-// Worker returns a Worker. Give it handlers, then Run it.
+// Worker returns a Worker. Register handlers, then call Run.
 func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 	if len(opt.Queues) == 0 {
 		opt.Queues = []string{defaultQueue}
@@ -257,18 +256,18 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 	return w, nil
 }
 
-// Handle sets what does the jobs of a kind. It returns an error if there is a
-// handler already, or if the worker runs.
+// Handle sets the handler of a kind. It returns an error if the kind has a handler already, or if
+// the worker is running.
 func (w *Worker) Handle(kind string, h Handler) error { return w.HandleWith(kind, RetryPolicy{}, h) }
 
-// HandleWith is Handle with a retry policy of the kind's own.
+// HandleWith is Handle with a retry policy for the kind.
 func (w *Worker) HandleWith(kind string, p RetryPolicy, h Handler) error {
 	return w.handle(kind, &kindHandler{one: w.wrapped(h), retry: p})
 }
 
-// HandleOthers sets what does the jobs of all kinds that have no handler of their
-// own: without it the worker leaves them alone (see [WorkerOptions].BuryUnknown). It returns an
-// error as Handle does.
+// HandleOthers sets the handler of all kinds without a handler of their own. Without it the
+// worker leaves such jobs alone (see [WorkerOptions.BuryUnknown]). It returns an error as Handle
+// does.
 func (w *Worker) HandleOthers(h Handler) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -311,10 +310,10 @@ func (w *Worker) handle(kind string, h *kindHandler) error {
 	return nil
 }
 
-// Run does jobs until ctx ends. Then it starts no more, hands the blocks over in
-// which nothing runs, gives running jobs their grace, cancels those that go on, and
-// hands them over, too. It returns nil then, and an error only if it could not begin:
-// a database that cannot be reached is waited for.
+// Run processes jobs until ctx ends. Then it starts no more jobs, hands over the blocks in which
+// nothing runs, gives running jobs their grace, cancels those that continue after it, and hands
+// those over, too. It then returns nil. It returns an error only if it could not begin; while the
+// database cannot be reached, it waits.
 func (w *Worker) Run(ctx context.Context) error {
 	return w.run(ctx, w.opt.Concurrency)
 }

@@ -12,24 +12,22 @@ import (
 
 // BatchOptions adjust a handler of batches.
 type BatchOptions struct {
-	Max  int           // jobs of a batch at the most; default: 100
-	Wait time.Duration // how long a batch that is not full waits for more
+	Max  int           // maximum number of jobs in a batch; default: 100
+	Wait time.Duration // how long an incomplete batch waits for more jobs
 
-	// ByKey has the jobs of a batch be of one ordering key: those of it that wait, in
-	// their order, so that many changes to one thing can be dealt with at once. A job
-	// without a key is a batch of its own.
+	// ByKey makes each batch consist of the waiting jobs of one ordering key, in order, so that
+	// many changes to one thing can be handled at once. A job without a key is a batch of its
+	// own.
 	ByKey bool
 
-	Retry RetryPolicy // of each job; the zero value leaves all to the queue
+	Retry RetryPolicy // for each job; the zero value uses the queue's settings
 }
 
-// A BatchHandler does several jobs of a kind at once. It returns nil if all are
-// done, a [Results] with an error or nil for each, or another error, which all of
-// them then have.
+// A BatchHandler processes several jobs of a kind at once. It returns nil if all are done, a
+// Results with an error or nil for each, or another error, which then applies to all of them.
 type BatchHandler func(ctx context.Context, batch []*Delivery) error
 
-// HandleBatch sets what does the jobs of a kind, several at a time. Middleware does
-// not apply to it.
+// HandleBatch sets the batch handler of a kind. Middleware does not apply to it.
 func (w *Worker) HandleBatch(kind string, opt BatchOptions, h BatchHandler) error {
 	opt.Max = cmp.Or(opt.Max, 100)
 	if opt.Max < 1 || opt.Wait < 0 {
@@ -38,9 +36,9 @@ func (w *Worker) HandleBatch(kind string, opt BatchOptions, h BatchHandler) erro
 	return w.handle(kind, &kindHandler{many: h, batch: opt, retry: opt.Retry})
 }
 
-// HandleOtherBatches sets what does the jobs of all kinds that have no handler of their own,
-// several at a time: a batch has jobs of any of these kinds, and of any of the worker's queues. It
-// returns an error as HandleOthers does.
+// HandleOtherBatches sets the batch handler of all kinds without a handler of their own: a batch
+// has jobs of any of these kinds, and of any of the worker's queues. It returns an error as
+// HandleOthers does.
 func (w *Worker) HandleOtherBatches(opt BatchOptions, h BatchHandler) error {
 	opt.Max = cmp.Or(opt.Max, 100)
 	if opt.Max < 1 || opt.Wait < 0 || opt.ByKey {

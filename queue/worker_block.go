@@ -283,10 +283,9 @@ func (b *block) crowded() bool {
 // when the database's clock was set, since ids of before and after cannot be compared.
 
 const (
-	// Window is how far back workers look for jobs that were committed late: how
-	// long the transactions may last in which jobs are enqueued, so that jobs are
-	// found at once, and those of a key in their order. Later ones are found too, but
-	// later.
+	// Window is how far back workers look for jobs that were committed late. A transaction that
+	// enqueues jobs should not last longer: then its jobs are found at once, and those of a key
+	// in order. Jobs committed later are found too, but with a delay.
 	Window = 2 * time.Second
 
 	lookEvery  = time.Second

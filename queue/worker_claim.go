@@ -24,21 +24,21 @@ import (
 // worker's by its own row, which is locked, so that there it is enough to see that the
 // worker is live. The worker finds the row gone, within seconds.
 
-// A Claim says which attempt at a job has been given out, and by whom. Other processes can
-// say with it what has become of the job, for as long as the worker that gave it out has
-// it: see [Client.SettleClaims].
+// A Claim identifies an attempt at a job that was handed out, and its worker. Other processes use
+// it to report the job's outcome, for as long as that worker has the job: see
+// [Client.SettleClaims].
 type Claim struct {
-	Node     string // whose it is, as the tables have it
+	Node     string // the name of its worker in the tables
 	Queue    string
 	Block    int
 	Fence    int64 // of the block
 	Priority int
 	Job      int64
 	Attempt  int
-	Group    bool // the job is of a group, so that it may have a result
+	Group    bool // the job belongs to a group, so it may have a result
 }
 
-// Claim returns what other processes have to know of a job that was received.
+// Claim returns what other processes need to know of a received job.
 func (d *Delivery) Claim() Claim {
 	w := d.b.q.w
 	w.mu.Lock()
@@ -49,8 +49,8 @@ func (d *Delivery) Claim() Claim {
 	}
 }
 
-// Attempts returns after how many failed attempts the job is dead, by what it or its queue
-// says.
+// Attempts returns the number of failed attempts after which the job is dead, from the job or its
+// queue.
 func (d *Delivery) Attempts() int {
 	w := d.b.q.w
 	w.mu.Lock()
@@ -58,12 +58,12 @@ func (d *Delivery) Attempts() int {
 	return w.policy(d).MaxAttempts
 }
 
-// A ClaimOutcome is what has become of a job that another process has given out: nil, or an
-// error as a handler would return it.
+// A ClaimOutcome is the outcome of a job that another process has handed out: nil, or an error as
+// a handler would return it.
 type ClaimOutcome struct {
 	Claim  Claim
 	Err    error
-	Result json.RawMessage // of a job of a group that is done
+	Result json.RawMessage // of a done job that belongs to a group
 }
 
 // ownAttempts leaves out those of a Receiver's jobs, whose rows are locked in a table, that
@@ -96,7 +96,7 @@ var claimedStatements = map[table]*sqlrun.Stmt{
 	tableRunning: store.ClaimedRunning,
 }
 
-// NodeLives tells whether the worker that has given a job out is live.
+// NodeLives reports whether the worker that has handed out a job is live.
 func (c *Client) NodeLives(ctx context.Context, node string) (bool, error) {
 	err := c.db.Get(ctx, store.NodeLives, sqlrun.Args{"node": node}, new(string))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -105,9 +105,9 @@ func (c *Client) NodeLives(ctx context.Context, node string) (bool, error) {
 	return err == nil, err
 }
 
-// SettleClaims says what has become of jobs that other processes have given out. It returns
-// an error for each in its place: ErrLost if the job is not that worker's any more, under
-// that claim. It writes for all jobs of a block together.
+// SettleClaims records the outcomes of jobs that other processes have handed out. It returns an
+// error for each in its place: ErrLost if the job no longer belongs to that worker under that
+// claim. Jobs of the same block share statements.
 func (c *Client) SettleClaims(ctx context.Context, all []ClaimOutcome) []error {
 	errs := make([]error, len(all))
 	if err := c.clock.sync(ctx, &c.db.Session, instant.Now()); err != nil {

@@ -12,11 +12,10 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// CompleteTx completes the job in a transaction of the handler's, on the same
-// database: what the transaction does happens exactly once, if and when it commits,
-// and for jobs of one key in their order. tx is as for [Client.EnqueueTx]. After an
-// [ErrLost] the transaction must be rolled back: the job has been done elsewhere. The
-// handler commits, and returns nil.
+// CompleteTx completes the job in a transaction of the handler's, on the same database: the
+// effects of the transaction happen exactly once, if and when it commits, and in order for jobs
+// of one key. tx is as for [Client.EnqueueTx]. After an [ErrLost] the transaction must be rolled
+// back: the job has been done elsewhere. The handler commits, and returns nil.
 func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 	w, b := d.b.q.w, d.b
 	if w.opt.AtMostOnce {

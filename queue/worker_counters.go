@@ -23,21 +23,21 @@ const (
 	longestCount = 7 * 24 * time.Hour
 )
 
-// A Finished counts attempts of a queue's jobs of a kind that have ended in some time.
+// A Finished counts the attempts at jobs of one queue and kind that ended in a period.
 type Finished struct {
 	Queue  string
 	Kind   string
-	Done   int           // discarded ones count as done
-	Failed int           // and are tried again
-	Dead   int           // given up
-	Wait   time.Duration // from when a job could begin until it did, on average
+	Done   int           // including discarded ones
+	Failed int           // to be retried
+	Dead   int           // without a further attempt
+	Wait   time.Duration // average time from when a job could begin until it did
 	Took   time.Duration // on average
 }
 
-// Finished tells what workers have done since a while ago, by queue and kind; it is up to
-// date to a second or two, and to whole minutes at the beginning. What is older than 7
-// days is not known any more. The numbers are for people: a worker that is killed takes
-// its last second with it.
+// Finished returns counts of the attempts that workers have ended in the last period, by queue
+// and kind. They are up to date to a second or two, and the period begins at a whole minute. Data
+// older than 7 days is removed. The numbers are for people: a worker that is killed takes its
+// last second with it.
 func (c *Client) Finished(ctx context.Context, last time.Duration) ([]Finished, error) {
 	if last <= 0 || last > longestCount {
 		return nil, invalid("last", "%v is not more than 0 and up to %v", last, longestCount)
@@ -53,16 +53,16 @@ func (c *Client) Finished(ctx context.Context, last time.Duration) ([]Finished, 
 		})
 }
 
-// A Minute is what workers have done in a minute with the jobs of a queue.
+// A Minute counts the attempts at jobs of a queue that ended in one minute.
 type Minute struct {
 	Begins             time.Time
 	Queue              string
 	Done, Failed, Dead int           // as in Finished
-	Waited, Took       time.Duration // from when a job could begin until it did, and then; all of them together
+	Waited, Took       time.Duration // sums over all attempts: the time until they began, and then until they ended
 }
 
-// FinishedByMinute is [Client.Finished] for programs that add up what they see: by minute and
-// queue. A minute's numbers can still rise for a while when it is over.
+// FinishedByMinute is [Client.Finished] by minute and queue, for programs that accumulate the
+// numbers. A minute's numbers can still rise for a while after it is over.
 func (c *Client) FinishedByMinute(ctx context.Context, last time.Duration) ([]Minute, error) {
 	if last <= 0 || last > longestCount {
 		return nil, invalid("last", "%v is not more than 0 and up to %v", last, longestCount)
@@ -137,8 +137,8 @@ func (w *Worker) count(d *Delivery, what verdict, skew int64, at instant.Instant
 	}
 }
 
-// LogsDone is [WorkerOptions].LogDone of a worker that logs each job of a queue that is done,
-// or as usual.
+// LogsDone returns a [WorkerOptions.LogDone] for a worker that logs each done job of queue if
+// each is true, or else uses the default levels.
 func LogsDone(each bool, queue string) map[string]slog.Level {
 	if !each {
 		return nil

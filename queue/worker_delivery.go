@@ -20,15 +20,15 @@ const (
 	tableRunning
 )
 
-// A Delivery is a job that a worker has been given to do.
+// A Delivery is a job that a worker has been given to process.
 type Delivery struct {
 	Job
 	ID      int64
 	Attempt int // from 1
-	Crashes int // how many workers died with it
+	Crashes int // how many workers have died while running it
 
-	// Callback is the group whose callback the job is, which has ended; 0: it is none.
-	// [Client.Results] has what its jobs have made.
+	// Callback is the ended group whose callback the job is, or 0. [Client.Results] has the
+	// results of its jobs.
 	Callback int64
 
 	b        *block
@@ -92,8 +92,8 @@ func (d *Delivery) hasKey() bool { return d.line() != "" }
 // Enqueued returns when the job was enqueued, by the database's clock.
 func (d *Delivery) Enqueued() time.Time { return store.TimeOf(d.ID) }
 
-// Decode decodes the payload, which is JSON, into v. An error of it is one that no
-// further attempt would cure: handlers may return it as it is.
+// Decode decodes the JSON payload into v. A further attempt would not cure its error, which marks
+// the job as dead: handlers may return it as it is.
 func (d *Delivery) Decode(v any) error {
 	if err := json.Unmarshal(d.Payload, v); err != nil {
 		return Bury(invalid("payload", "%v", err))
@@ -101,11 +101,11 @@ func (d *Delivery) Decode(v any) error {
 	return nil
 }
 
-// Extend gives the attempt more time: from now on its timeout is more, whatever the job, its kind or
-// its queue say, and also if it had none. It may be called again and again, by a handler that is
-// about to do something that takes long. It writes nothing, so that an attempt that another worker
-// begins after this one has the usual timeout. It does not bring back a context that has ended:
-// call it in time. It is not progress: see [RetryPolicy].Stall.
+// Extend gives the attempt more time: from now on its timeout is more, whatever the job, its kind
+// or its queue say, and even if it had none. A handler that is about to do something that takes
+// long may call it repeatedly. It writes nothing, so the next attempt in another worker has the
+// usual timeout. It does not revive a context that has ended: call it in time. It is not
+// progress: see [RetryPolicy.Stall].
 func (d *Delivery) Extend(more time.Duration) {
 	w := d.b.q.w
 	w.mu.Lock()
@@ -113,10 +113,9 @@ func (d *Delivery) Extend(more time.Duration) {
 	d.over = instant.Now().Add(more)
 }
 
-// Left returns for how long the job is this worker's in any case, even if no word of
-// the worker reaches the database any more: what the job has begun outside of this
-// process should have ended by then. It grows again each time the worker's lease is
-// renewed, five times in a lease, and is 0 when the job was lost.
+// Left returns how long the job is sure to remain this worker's, even if the worker cannot reach
+// the database any more: what the job has started outside of this process should end within that
+// time. It grows again with each renewal of the worker's lease, and is 0 when the job was lost.
 func (d *Delivery) Left() time.Duration {
 	w := d.b.q.w
 	w.mu.Lock()

@@ -13,13 +13,12 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// RunOnce does what there is to do, and ends when nothing is left of its queues that
-// could begin: no job is ready or due, but for those that wait for another of their
-// key that runs elsewhere or waits for its retry, those of queues that are not
-// active, and those of kinds that the worker does not do, with what waits for them by its key.
-// What other workers have is waited for until they have begun or finished it,
-// and taken over if they die. Jobs that come later, or are due later, are left to the
-// next call. When ctx ends it stops as [Worker.Run] does.
+// RunOnce processes the jobs that can begin, and returns when none is left in its queues: no job
+// is ready or due, except for those that wait for another job of their key that runs elsewhere or
+// waits for its retry, those of queues that are not active, and those of kinds that the worker
+// does not handle together with the jobs that wait for them by key. It waits for other workers to
+// begin or finish their jobs, and takes the jobs over if those workers die. Jobs that arrive
+// later, or are due later, are left to the next call. When ctx ends it stops as [Worker.Run] does.
 func (w *Worker) RunOnce(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	var waiting sync.WaitGroup

@@ -127,8 +127,9 @@ func (w *Worker) until(asked instant.Instant) instant.Instant { return asked.Add
 // usable is how much of a lease a worker counts on.
 func usable(lease time.Duration) time.Duration { return lease - lease/10 }
 
-// DefaultLease is the lease of a worker whose options name none. A killed worker's blocks are
-// another's within ten seconds, and a process that stands still for five loses nothing.
+// DefaultLease is the lease of a worker whose options do not set one. Other workers take over a
+// killed worker's blocks within ten seconds, and a process that is paused for five seconds loses
+// nothing.
 const DefaultLease = 8 * time.Second
 
 // renewals is how often a lease is renewed before it would end: a process that stands still

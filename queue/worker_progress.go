@@ -17,28 +17,29 @@ import (
 // job has none, since nothing of it was begun: one that stores something is checked out
 // before.
 
-// A Progress is a snapshot of how far a job is.
+// A Progress is a snapshot of a job's progress.
 type Progress struct {
-	State   []byte // what the next attempt needs to go on from here: anything, up to 1 MiB
-	Percent int    // how much is done, 1 to 100; 0: nothing is said of that
-	Message string // for people; cut after some 1000 bytes
+	State   []byte // what the next attempt needs to continue from here: any bytes, up to 1 MiB
+	Percent int    // how much is done, 1 to 100; 0: unknown
+	Message string // for people; cut after about 1000 bytes
 }
 
 // longestState is how many bytes a state may have.
 const longestState = 1 << 20
 
-// SetProgress stores how far the job is: when it returns nil that is committed, in place
-// of what was stored before, and the next attempt finds it with [Delivery.Progress],
-// whether this one fails, is handed over or dies. An [ErrLost] means that the job is not
-// this worker's any more; nothing was stored then. After another error that is unknown,
-// and it may be called again.
+// SetProgress stores the job's progress. When it returns nil, the progress is committed in place
+// of what was stored before, and the next attempt finds it with [Delivery.Progress], whether this
+// one fails, is handed over or dies. An [ErrLost] means that the job no longer belongs to this
+// worker, and nothing was stored. After another error the outcome is unknown, and it may be
+// called again.
 //
-// A call is progress for a handler whose [RetryPolicy] has a Stall, also if nothing could be stored.
+// A call is progress for a handler whose RetryPolicy has a Stall, even if nothing could be
+// stored.
 //
-// Each call is a statement and a commit of its own. The first one of an attempt has the job
-// checked out before, which is a transaction more, and its crashes are counted from then
-// on. So store every second or so, not with each record. On SQLite it must not be called
-// while a transaction of the handler's is open, for which it would wait.
+// Each call is a statement and a commit of its own. The first one of an attempt checks the job
+// out, which takes one more transaction, and from then on its crashes are counted. So store every
+// second or so, not with each record. On SQLite do not call it while a transaction of the
+// handler's is open, because it would wait for that.
 func (d *Delivery) SetProgress(ctx context.Context, p Progress) error {
 	w := d.b.q.w
 	w.mu.Lock()
@@ -95,8 +96,8 @@ func orLost(ctx context.Context, err error) error {
 	return err
 }
 
-// Progress returns what was stored last, in this attempt or before; it is zero if nothing
-// was.
+// Progress returns the progress that was stored last, in this attempt or an earlier one; it is
+// zero if nothing was stored.
 func (d *Delivery) Progress() Progress {
 	w := d.b.q.w
 	w.mu.Lock()
@@ -107,8 +108,8 @@ func (d *Delivery) Progress() Progress {
 	return *d.saved
 }
 
-// Checkpoint stores v, as JSON, as the state of a job; percent and message stay as they
-// are. Otherwise it is [Delivery.SetProgress].
+// Checkpoint stores v as JSON in the state of a job, and leaves percent and message unchanged.
+// Otherwise it is [Delivery.SetProgress].
 func Checkpoint[T any](ctx context.Context, d *Delivery, v T) error {
 	state, err := json.Marshal(v)
 	if err != nil {
@@ -119,7 +120,7 @@ func Checkpoint[T any](ctx context.Context, d *Delivery, v T) error {
 	return d.SetProgress(ctx, p)
 }
 
-// Resume returns the state that [Checkpoint] has stored last; ok is false if there is none.
+// Resume returns the state that [Checkpoint] stored last; ok is false if there is none.
 func Resume[T any](d *Delivery) (v T, ok bool, err error) {
 	state := d.Progress().State
 	if len(state) == 0 {

@@ -174,7 +174,7 @@ func orGone(err error) error {
 	return err
 }
 
-// ParseRate reads a rate such as 100/s, 5/1m30s or 1/1h: how many jobs, and in what time.
+// ParseRate parses a rate such as 100/s, 5/1m30s or 1/1h: a number of jobs and a period.
 func ParseRate(text string) (n int, per time.Duration, err error) {
 	number, span, ok := strings.Cut(text, "/")
 	n, err = strconv.Atoi(number)
@@ -196,7 +196,7 @@ func ParseRate(text string) (n int, per time.Duration, err error) {
 	return n, per, nil
 }
 
-// FormatRate writes a rate as [ParseRate] reads it.
+// FormatRate formats a rate as ParseRate parses it.
 func FormatRate(n int, per time.Duration) string {
 	span := duration.Format(per)
 	if len(span) == 2 {

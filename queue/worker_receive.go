@@ -12,9 +12,8 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// A Receiver hands jobs to a program that has no handlers: it receives some, does
-// them however it likes, and says of each what has become of it. It is a Worker
-// otherwise, and shares blocks with others.
+// A Receiver is a Worker for a program without handlers: the program receives jobs, processes
+// them however it likes, and reports the outcome of each. It shares blocks with other workers.
 type Receiver struct {
 	w      *Worker
 	cancel context.CancelFunc
@@ -51,8 +50,8 @@ const mostReceived = 16 << 20
 // there is nothing.
 const lookFirst = 2 * time.Second
 
-// Receiver returns a Receiver that has begun. Concurrency does not count: what is
-// received and not finished is limited by the caller. Close it when done.
+// Receiver returns a started Receiver. Concurrency has no effect: the caller limits the number of
+// jobs that are received and not finished. Close it when done.
 func (c *Client) Receiver(ctx context.Context, opt WorkerOptions) (*Receiver, error) {
 	opt.AckEach = true // so that Complete can wait for it
 	w, err := c.Worker(opt)
@@ -89,19 +88,19 @@ func (c *Client) Receiver(ctx context.Context, opt WorkerOptions) (*Receiver, er
 	}
 }
 
-// Receive returns up to limit jobs, as soon as there is one, and none after wait; before
-// that it looks into the database once more. Those who wait get jobs in the order in which
-// they came. It returns fewer than limit only if no more are ready in the blocks that this
-// worker has, if reading them takes longer than a moment, or if their payloads come to 16 MiB.
-// Each must be given to Complete or Fail before its timeout, if it has one: then it
-// has failed. Receive returns ErrClosed after Close.
+// Receive returns up to limit jobs as soon as there is one. It returns none after wait, following
+// a final read of the database. Waiting callers get jobs in the order of their calls. It returns
+// fewer than limit only if no more are ready in the blocks that this worker has, if reading them
+// takes longer than a moment, or if their payloads reach 16 MiB. Each job must be given to
+// Complete or Fail before its timeout, if it has one; otherwise it fails. Receive returns
+// ErrClosed after Close.
 func (r *Receiver) Receive(ctx context.Context, limit int, wait time.Duration) ([]*Delivery, error) {
 	return r.ReceiveKinds(ctx, limit, wait, nil)
 }
 
-// ReceiveKinds is Receive for jobs of some kinds; none are all. The others stay for who asks for
-// them, here or elsewhere: the blocks in which nothing else is left go to workers that do these
-// kinds.
+// ReceiveKinds is Receive for jobs of some kinds; an empty list means all. Jobs of other kinds
+// stay for callers that ask for them, here or elsewhere: blocks in which nothing else is left go
+// to workers of these kinds.
 func (r *Receiver) ReceiveKinds(ctx context.Context, limit int, wait time.Duration, kinds []string) ([]*Delivery, error) {
 	if limit < 1 {
 		return nil, invalid("limit", "%d is less than 1", limit)
@@ -442,32 +441,30 @@ func (w *Worker) hasRead() bool {
 	return true
 }
 
-// Context is the job's: it ends when the job is not this process's any more, or
-// its time is over.
+// Context returns the job's context: it ends when the job no longer belongs to this process, or
+// when its timeout is over.
 func (d *Delivery) Context() context.Context { return &d.ctx }
 
-// Complete says that a received job is done, and waits until that is committed. It
-// returns ErrLost if the job was not this process's any more: it is done again, or
-// was done, elsewhere.
+// Complete reports that a received job is done, and waits until that is committed. It returns
+// ErrLost if the job no longer belonged to this process: then it is or was done elsewhere.
 func (r *Receiver) Complete(ctx context.Context, d *Delivery) error {
 	return r.Settle(ctx, []Outcome{{Delivery: d}})[0]
 }
 
-// Fail says that a received job has failed, with an error as a handler would return
-// it, and waits until that is committed.
+// Fail reports that a received job has failed, with an error as a handler would return it, and
+// waits until that is committed.
 func (r *Receiver) Fail(ctx context.Context, d *Delivery, err error) error {
 	return r.Settle(ctx, []Outcome{{Delivery: d, Err: orText(err, "failed")}})[0]
 }
 
-// An Outcome is what has become of a received job: nil, or an error as a handler would
-// return it.
+// An Outcome is the outcome of a received job: nil, or an error as a handler would return it.
 type Outcome struct {
 	Delivery *Delivery
 	Err      error
 }
 
-// Settle is Complete and Fail for several jobs, which share what is written. It returns
-// what these would, for each job in its place.
+// Settle is Complete and Fail for several jobs, which share statements. It returns what these
+// would return for each job in its place.
 func (r *Receiver) Settle(ctx context.Context, all []Outcome) []error {
 	w := r.w
 	errs := make([]error, len(all))
@@ -506,8 +503,8 @@ func (r *Receiver) Settle(ctx context.Context, all []Outcome) []error {
 	return errs
 }
 
-// Close hands over what the receiver has, and waits for jobs that were received and
-// not finished as long as the grace says.
+// Close hands the receiver's blocks over, and waits up to the grace for jobs that were received
+// and not finished.
 func (r *Receiver) Close() error {
 	r.once.Do(r.cancel)
 	<-r.ended
@@ -548,8 +545,8 @@ func (w *Worker) forgetLost(d *Delivery) {
 	}
 }
 
-// Node returns the name of the worker in the tables. It is another one after its lease was
-// lost, and none until then.
+// Node returns the worker's name in the tables. After the loss of its lease it gets another one,
+// and has none until then.
 func (r *Receiver) Node() string {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()

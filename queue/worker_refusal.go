@@ -24,19 +24,19 @@ const (
 	lookAtBook  = 5 * time.Second // how often it is looked whether one is to be written
 )
 
-// A Refusal tells that the database refuses to write what has become of a job, for a reason that
-// lies in the job, and that a worker goes on trying: see [ErrRefused].
+// A Refusal says that the database refuses to record a job's outcome, for a reason specific to
+// the job, and that a worker keeps trying: see [ErrRefused].
 type Refusal struct {
 	Queue  string
 	Block  int
 	Job    int64
 	Kind   string
-	What   string    // what is refused: done, discarded, retry, dead, check-out, claim or forward
+	What   string    // the refused step: done, discarded, retry, dead, check-out, claim or forward
 	Error  string    // the database's
 	Worker string    // that has the job
 	Tries  int       // up to a minute ago
-	Since  time.Time // when it was refused first
-	Last   time.Time // when that was noted last, once a minute
+	Since  time.Time // time of the first refusal
+	Last   time.Time // when it was last recorded, once a minute
 }
 
 func scanRefusal(rows *sql.Rows) (r Refusal, err error) {
@@ -46,12 +46,12 @@ func scanRefusal(rows *sql.Rows) (r Refusal, err error) {
 	return r, err
 }
 
-// Refusals lists the jobs of a queue whose ends are refused, up to limit.
+// Refusals lists the jobs of a queue whose outcome the database refuses to record, up to limit.
 func (c *Client) Refusals(ctx context.Context, queue string, limit int) ([]Refusal, error) {
 	return sqlrun.Select(ctx, &c.db.Session, store.ListRefused, sqlrun.Args{"name": cmpName(queue), "limit": limit}, scanRefusal)
 }
 
-// AllRefusals is [Client.Refusals] of all queues.
+// AllRefusals is [Client.Refusals] for all queues.
 func (c *Client) AllRefusals(ctx context.Context, limit int) ([]Refusal, error) {
 	return sqlrun.Select(ctx, &c.db.Session, store.ListAllRefused, sqlrun.Args{"limit": limit}, scanRefusal)
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// TakeOver takes what workers have that worked under a lock: see [WorkerOptions]. Call it
-// after that lock was got, and before a worker is begun under it. Then the others need not
-// wait until the leases of those are over, which had the lock before. One of these that lives
-// on, and has not noticed yet that it has lost the lock, is treated as one that could not
-// renew its lease: it loses its jobs, and those that run there are done again.
+// TakeOver takes the blocks and jobs of workers that ran under a lock: see
+// [WorkerOptions.LeaderLock]. Call it after acquiring that lock, and before starting a worker under
+// it. Then other workers need not wait for the leases of the previous holder's workers to end.
+// Such a worker that still runs, and has not noticed the loss of the lock, is treated as one that
+// could not renew its lease: it loses its jobs, and they are done again.
 //
-// It returns how many workers there were.
+// It returns the number of those workers.
 func (c *Client) TakeOver(ctx context.Context, under string) (int, error) {
 	if err := sqlrun.CheckName(under); err != nil {
 		return 0, invalid("under", "%v", err)
@@ -25,8 +25,9 @@ func (c *Client) TakeOver(ctx context.Context, under string) (int, error) {
 	return int(n), err
 }
 
-// KeepOnExit is called by who gives a lock up of its own accord, while it has it still: its workers
-// that work under the lock keep what they have, and are not succeeded.
+// KeepOnExit releases the lease of workers from a leader lock: call it before giving the lock up
+// voluntarily, while it is still held. The client's workers under the lock keep their jobs, and
+// the next holder's TakeOver leaves them alone.
 func (c *Client) KeepOnExit(ctx context.Context, under string) error {
 	if err := sqlrun.CheckName(under); err != nil {
 		return invalid("under", "%v", err)

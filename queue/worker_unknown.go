@@ -14,14 +14,14 @@ import (
 // mostOther is how many jobs of a block Unknown looks at.
 const mostOther = 1000
 
-// An UnknownKind is a kind of jobs that none of their queue's workers does.
+// An UnknownKind is a kind of job that none of its queue's workers handles.
 type UnknownKind struct {
 	Queue, Kind string
-	Jobs        int // that are ready or due, among the first 1000 of each block
+	Jobs        int // ready or due ones among the first 1000 of each block
 }
 
-// Unknown lists up to limit kinds of jobs that wait and that no worker of their queue does. A
-// queue without workers is left out.
+// Unknown lists up to limit kinds of waiting jobs that no worker of their queue handles. Queues
+// without workers are left out.
 func (c *Client) Unknown(ctx context.Context, limit int) (all []UnknownKind, err error) {
 	type row struct{ queue, kinds string }
 	rows, err := sqlrun.Select(ctx, &c.db.Session, store.Announced, nil, func(rows *sql.Rows) (r row, err error) {

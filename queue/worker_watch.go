@@ -12,12 +12,11 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// ErrTimeout is the cause with which the context of a job ends that takes longer
-// than it may.
+// ErrTimeout is the cause of the end of a job's context when the job exceeds its timeout.
 var ErrTimeout = errors.New("queue: the job took longer than it may")
 
-// ErrStalled is the cause with which the context of a job ends that has made no progress for as
-// long as its kind's [RetryPolicy] says.
+// ErrStalled is the cause of the end of a job's context when the job has made no progress for the
+// Stall of its kind's RetryPolicy.
 var ErrStalled = errors.New("queue: the job made no progress")
 
 // watchEvery is how often running jobs are looked at, all with one timer.
