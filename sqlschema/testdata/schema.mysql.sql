@@ -2,12 +2,12 @@ CREATE TABLE dbcron_audit (
   id bigint NOT NULL AUTO_INCREMENT COMMENT 'Grows with each row',
   done_at datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When it was done',
   actor varchar(200) NOT NULL COMMENT 'Who did it: a token''s name, user@host, or this host',
-  login varchar(20) NOT NULL COMMENT 'How that is known: token, proxy, os (the user says so himself), or none (this host, as long as there is no token)',
+  login varchar(20) NOT NULL COMMENT 'How the actor is known: token, proxy, os (claimed by the user), or none (this host, as long as there is no token)',
   source varchar(20) NOT NULL COMMENT 'cli, api or dashboard',
   action varchar(100) NOT NULL COMMENT 'What was done, such as queue.pause',
-  object varchar(500) NOT NULL COMMENT 'To what, such as the name of a queue',
-  affected bigint NOT NULL COMMENT 'To how many',
-  detail varchar(500) NOT NULL COMMENT 'Why, or which: a reason or a filter',
+  object varchar(500) NOT NULL COMMENT 'The object, such as the name of a queue',
+  affected bigint NOT NULL COMMENT 'Number of objects',
+  detail varchar(500) NOT NULL COMMENT 'Details: a reason or a filter',
   PRIMARY KEY (id),
   KEY dbcron_audit_time (done_at,id),
   KEY dbcron_audit_actor (actor,id),
@@ -25,7 +25,7 @@ CREATE TABLE dbcron_endpoint (
   old_secret varchar(200) NOT NULL DEFAULT '' COMMENT 'The key before, which signs them as well; empty: none',
   insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
   update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
-  batch int NOT NULL DEFAULT 1 COMMENT 'How many jobs a request has at the most, as a JSON array; 1: each request is a job',
+  batch int NOT NULL DEFAULT 1 COMMENT 'Maximum number of jobs in a request, as a JSON array; 1: each request is a job',
   PRIMARY KEY (queue_id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Where the jobs of a queue are sent by HTTP. The jobs of a queue that has no row here are done by workers';
 
@@ -34,7 +34,7 @@ CREATE TABLE dbcron_endpoint_answers (
   answers mediumtext NOT NULL COMMENT 'Some of the newest answers, the newest first, as JSON',
   update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
   PRIMARY KEY (queue_id)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What the endpoint of a queue has answered of late: dispatchers write the row every few seconds while they send';
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='The recent answers of the endpoint of a queue; dispatchers write the row every few seconds while they send';
 
 CREATE TABLE dbcron_job (
   queue_id int NOT NULL COMMENT 'The queue',
@@ -281,39 +281,39 @@ CREATE TABLE dbcron_node (
   bell_at varchar(100) NOT NULL DEFAULT '' COMMENT 'Where it hears of new jobs, an address and a port of UDP; empty: nowhere',
   bell_key varchar(100) NOT NULL DEFAULT '' COMMENT 'The key that signs what is sent there',
   under varchar(200) NOT NULL DEFAULT '' COMMENT 'The lock under which it works: whoever gets that after it takes over what it has; empty: none',
-  version varchar(64) NOT NULL DEFAULT '' COMMENT 'Of the program, as it says itself; empty: it does not say',
+  version varchar(64) NOT NULL DEFAULT '' COMMENT 'Version of the program, as it reports it; empty: not reported',
   drained_at datetime(6) DEFAULT NULL COMMENT 'Since when it takes no new work, and finishes what it has; NULL: it takes work',
-  drained_by varchar(200) NOT NULL DEFAULT '' COMMENT 'Who has drained it',
-  tags varchar(1000) NOT NULL DEFAULT '' COMMENT 'Of a daemon that runs schedules: the tags of those, with commas between',
+  drained_by varchar(200) NOT NULL DEFAULT '' COMMENT 'Who drained it',
+  tags varchar(1000) NOT NULL DEFAULT '' COMMENT 'Of a daemon that runs schedules: their tags, separated by commas',
   PRIMARY KEY (name)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='The processes that take part. What a worker holds is its own for as long as its row says live';
 
 CREATE TABLE dbcron_notice (
   subject varchar(8) NOT NULL COMMENT 'schedule; dead (letters of a queue); behind (a queue whose oldest job waits too long)',
-  name varchar(200) NOT NULL COMMENT 'Of the schedule or the queue',
+  name varchar(200) NOT NULL COMMENT 'Name of the schedule or the queue',
   problem varchar(16) NOT NULL COMMENT 'failed, timeout, lost, missed, late or given-up; dead or behind',
   detail text NOT NULL COMMENT 'The reason in words',
-  target text NOT NULL COMMENT 'Who is told, with blanks between; empty: as the daemons say',
+  target text NOT NULL COMMENT 'Who is notified, separated by blanks; empty: as the daemons say',
   run_id bigint NOT NULL COMMENT 'The newest run that failed; 0: none',
   due_at datetime(6) DEFAULT NULL COMMENT 'The slot of that run: a later one that ends well is the recovery',
-  times bigint NOT NULL COMMENT 'How often it has failed since it was last well; of dead letters: how many there are',
+  times bigint NOT NULL COMMENT 'Number of failures since the last success; of dead letters: their number',
   begun_at datetime(6) NOT NULL COMMENT 'The first failure',
   last_at datetime(6) NOT NULL COMMENT 'The newest failure',
-  tell_at datetime(6) DEFAULT NULL COMMENT 'Since when there is something to tell; NULL: there is nothing new',
-  told_at datetime(6) DEFAULT NULL COMMENT 'When it was told; NULL: not yet',
-  well_at datetime(6) DEFAULT NULL COMMENT 'When it was seen to be well again; NULL: it is not',
-  told_to text NOT NULL DEFAULT '' COMMENT 'Who was told, and will be told of the recovery',
+  tell_at datetime(6) DEFAULT NULL COMMENT 'Since when there is something to send; NULL: nothing new',
+  told_at datetime(6) DEFAULT NULL COMMENT 'When it was sent; NULL: not yet',
+  well_at datetime(6) DEFAULT NULL COMMENT 'When the recovery was seen; NULL: not recovered',
+  told_to text NOT NULL DEFAULT '' COMMENT 'Who was notified, and will be notified of the recovery',
   PRIMARY KEY (subject,name),
   KEY dbcron_notice_tell (tell_at)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What is wrong now and who has been told: a row from the first failure until the recovery was told';
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Current problems and who was notified: a row from the first failure until the recovery was sent';
 
 CREATE TABLE dbcron_notice_target (
-  target varchar(700) NOT NULL COMMENT 'An address or a URL; empty: the row that a daemon locks while it gathers what is to be told',
-  sent_at datetime(6) NOT NULL COMMENT 'When the last message was made; of the empty target: when schedules and queues were last looked at',
-  hour_at datetime(6) NOT NULL COMMENT 'When the hour began in which messages are counted',
-  sent int NOT NULL COMMENT 'Messages in this hour',
+  target varchar(700) NOT NULL COMMENT 'An address or a URL; empty: the row that a daemon locks while it gathers notifications',
+  sent_at datetime(6) NOT NULL COMMENT 'When the last message was made; of the empty target: when schedules and queues were last checked',
+  hour_at datetime(6) NOT NULL COMMENT 'Start of the hour in which messages are counted',
+  sent int NOT NULL COMMENT 'Number of messages in this hour',
   PRIMARY KEY (target)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='How many notifications each target was sent of late';
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='How many notifications each target was recently sent';
 
 CREATE TABLE dbcron_queue (
   queue_id int NOT NULL AUTO_INCREMENT COMMENT 'Grows with each queue',
@@ -335,7 +335,7 @@ CREATE TABLE dbcron_queue (
   poll_max varchar(32) NOT NULL DEFAULT '250ms' COMMENT 'How long it is waited between two looks at the most',
   insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
   update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
-  notify text NOT NULL DEFAULT '' COMMENT 'Who is told when it has dead letters or is behind: addresses and URLs with blanks or commas between, or none; empty: as the daemons say',
+  notify text NOT NULL DEFAULT '' COMMENT 'Who is notified when it has dead letters or is behind: addresses and URLs separated by blanks or commas, or none; empty: as the daemons say',
   PRIMARY KEY (queue_id),
   UNIQUE KEY dbcron_queue_name (name),
   CONSTRAINT dbcron_queue_state CHECK (state in ('active','paused','deleted')),
@@ -354,8 +354,8 @@ CREATE TABLE dbcron_queue_block (
   batch int NOT NULL DEFAULT 100 COMMENT 'How many jobs its worker reads at a time: so many may have ended it',
   suspects int NOT NULL DEFAULT 0 COMMENT 'How often in a row its worker died with it',
   insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
-  fifo varchar(3) NOT NULL DEFAULT 'no' COMMENT 'Whether its jobs go one after the other, as if they had one key: yes or no',
-  for_kind varchar(200) NOT NULL DEFAULT '' COMMENT 'The kind of a job in it for which its last holder left it to workers that do that kind; empty: any worker',
+  fifo varchar(3) NOT NULL DEFAULT 'no' COMMENT 'Whether its jobs run one after the other, as if they had one key: yes or no',
+  for_kind varchar(200) NOT NULL DEFAULT '' COMMENT 'The kind of job for which its last holder handed it to workers of that kind; empty: any worker',
   PRIMARY KEY (queue_id,divided)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Which worker has which block of a queue''s jobs. Their number is that of the newest generation''s rows';
 
@@ -389,7 +389,7 @@ CREATE TABLE dbcron_queue_worker (
   queue_id int NOT NULL COMMENT 'The queue',
   node varchar(128) NOT NULL COMMENT 'The process',
   busy smallint(6) NOT NULL DEFAULT 0 COMMENT '1: all that it may do at a time are jobs that take long; it leaves blocks to others. 2: it moves jobs to another queue; others leave it all blocks',
-  kinds mediumtext DEFAULT NULL COMMENT 'The kinds of jobs that it does, as a JSON array; NULL: all',
+  kinds mediumtext DEFAULT NULL COMMENT 'The kinds of jobs that it handles, as a JSON array; NULL: all',
   PRIMARY KEY (queue_id,node)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Which processes work on which queue, to share its blocks';
 
@@ -486,13 +486,13 @@ CREATE TABLE dbcron_schedule (
   job_max_attempts int NOT NULL DEFAULT 0 COMMENT 'Of a job: after so many failed attempts it is dead; 0: the queue says',
   job_timeout varchar(32) NOT NULL DEFAULT '' COMMENT 'Of a job: how long an attempt may take; empty: the queue says',
   lane varchar(300) GENERATED ALWAYS AS (case when kind = 'func' then concat(tag,' func ',left(command,200)) when kind = 'job' then concat(tag,' job') else tag end) STORED COMMENT 'Which daemons may claim it: the tag and, for a function, its name, or that it is a job',
-  notify text NOT NULL DEFAULT '' COMMENT 'Who is told when it fails: addresses and URLs with blanks between, or none; empty: as the daemons say',
-  repeatable varchar(3) NOT NULL DEFAULT 'yes' COMMENT 'no: a run whose daemon died or was stopped is lost, and not begun again; else yes',
-  stall varchar(32) NOT NULL DEFAULT '' COMMENT 'For how long a command may write nothing before it is ended, such as 5m; empty: no limit',
-  planned varchar(400) DEFAULT NULL COMMENT 'What the slot was planned by: spec, time_zone and dst with blanks between; NULL: it has yet to be planned, or an older program did it',
-  stale tinyint(4) GENERATED ALWAYS AS (case when planned <> concat(spec,' ',time_zone,' ',dst) then 1 end) STORED COMMENT '1: these were changed since, by hand, so that a daemon plans it anew; else NULL',
-  job_unique varchar(200) NOT NULL DEFAULT '' COMMENT 'Of a job: its unique key; while a job of the queue has it, slots are skipped; empty: none',
-  job_unique_for varchar(32) NOT NULL DEFAULT '' COMMENT 'Of a job: how long it keeps its unique key at least, such as 24h; empty: until it has ended',
+  notify text NOT NULL DEFAULT '' COMMENT 'Who is notified when it fails: addresses and URLs separated by blanks, or none; empty: as the daemons say',
+  repeatable varchar(3) NOT NULL DEFAULT 'yes' COMMENT 'no: a run whose daemon died or was stopped is lost, and not run again; else yes',
+  stall varchar(32) NOT NULL DEFAULT '' COMMENT 'How long a command may write nothing before it is stopped, such as 5m; empty: no limit',
+  planned varchar(400) DEFAULT NULL COMMENT 'From what the slot was planned: spec, time_zone and dst, separated by blanks; NULL: not planned yet, or by an older program',
+  stale tinyint(4) GENERATED ALWAYS AS (case when planned <> concat(spec,' ',time_zone,' ',dst) then 1 end) STORED COMMENT '1: these have changed since, by hand, so a daemon plans it anew; else NULL',
+  job_unique varchar(200) NOT NULL DEFAULT '' COMMENT 'Unique key of the job; while a job of the queue has it, slots are skipped; empty: none',
+  job_unique_for varchar(32) NOT NULL DEFAULT '' COMMENT 'How long the job keeps its unique key at least, such as 24h; empty: until it has ended',
   PRIMARY KEY (id),
   UNIQUE KEY dbcron_schedule_name (name),
   UNIQUE KEY dbcron_schedule_source (source,source_key),
@@ -513,21 +513,21 @@ CREATE TABLE dbcron_schedule (
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What runs when. A row with next_exec NULL and state active is planned by the next daemon';
 
 CREATE TABLE dbcron_schedule_boot (
-  boot varchar(64) NOT NULL COMMENT 'The start: the id that the kernel gave it',
+  boot varchar(64) NOT NULL COMMENT 'The start: its id from the kernel',
   schedule varchar(200) NOT NULL COMMENT 'The name of the schedule',
-  lane varchar(300) NOT NULL COMMENT 'That of its runs, which only daemons of the host have, in this start',
-  seen_at datetime(6) NOT NULL COMMENT 'When a daemon of the host last said that it is there',
+  lane varchar(300) NOT NULL COMMENT 'Lane of its runs, which only daemons of this host have, until its next start',
+  seen_at datetime(6) NOT NULL COMMENT 'When a daemon of the host last renewed this row',
   PRIMARY KEY (boot,schedule)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Which start of a host has had which schedule with the spec @reboot';
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Schedules with the spec @reboot that have run for a start of a host';
 
 CREATE TABLE dbcron_schedule_file (
-  source varchar(255) NOT NULL COMMENT 'What the schedules are known by: dbcron_schedule.source',
+  source varchar(255) NOT NULL COMMENT 'The source of the schedules: dbcron_schedule.source',
   node varchar(128) NOT NULL COMMENT 'The daemon',
   digest varchar(64) NOT NULL COMMENT 'SHA-256 of the file, in hexadecimal digits',
-  problem text NOT NULL COMMENT 'Why it could not be imported; empty: it was',
+  problem text NOT NULL COMMENT 'Why it could not be imported; empty: it was imported',
   read_at datetime(6) NOT NULL COMMENT 'When it was read',
   PRIMARY KEY (source,node)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Files that daemons import schedules from, as each has read them last';
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Files from which daemons import schedules, as each last read them';
 
 CREATE TABLE dbcron_token (
   name varchar(200) NOT NULL COMMENT 'For people; compared by bytes',
@@ -537,8 +537,8 @@ CREATE TABLE dbcron_token (
   expires_at datetime(6) DEFAULT NULL COMMENT 'From when on it is not good any more; NULL: never',
   revoked_at datetime(6) DEFAULT NULL COMMENT 'When it was revoked; NULL: it was not',
   last_used_at datetime(6) DEFAULT NULL COMMENT 'When it was used, to a minute; NULL: never',
-  old_hash varchar(64) DEFAULT NULL COMMENT 'That of the secret before; NULL: there was none, or it ended at once',
-  old_until datetime(6) DEFAULT NULL COMMENT 'From when on the secret before is not good any more',
+  old_hash varchar(64) DEFAULT NULL COMMENT 'Hash of the previous secret; NULL: there was none, or it ended at once',
+  old_until datetime(6) DEFAULT NULL COMMENT 'When the previous secret expires',
   PRIMARY KEY (name),
   UNIQUE KEY dbcron_token_hash (hash),
   UNIQUE KEY dbcron_token_old_hash (old_hash)

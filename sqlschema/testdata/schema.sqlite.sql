@@ -2,12 +2,12 @@ CREATE TABLE dbcron_audit ( -- What operators did, from the command line, the HT
     id              INTEGER PRIMARY KEY AUTOINCREMENT, -- Grows with each row
     done_at         TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When it was done
     actor           TEXT NOT NULL, -- Who did it: a token's name, user@host, or this host
-    login           TEXT NOT NULL, -- How that is known: token, proxy, os (the user says so himself), or none (this host, as long as there is no token)
+    login           TEXT NOT NULL, -- How the actor is known: token, proxy, os (claimed by the user), or none (this host, as long as there is no token)
     source          TEXT NOT NULL, -- cli, api or dashboard
     action          TEXT NOT NULL, -- What was done, such as queue.pause
-    object          TEXT NOT NULL, -- To what, such as the name of a queue
-    affected        BIGINT NOT NULL, -- To how many
-    detail          TEXT NOT NULL -- Why, or which: a reason or a filter
+    object          TEXT NOT NULL, -- The object, such as the name of a queue
+    affected        BIGINT NOT NULL, -- Number of objects
+    detail          TEXT NOT NULL -- Details: a reason or a filter
 );
 
 CREATE INDEX dbcron_audit_action ON dbcron_audit (action, id);
@@ -31,7 +31,7 @@ CREATE TABLE dbcron_endpoint ( -- Where the jobs of a queue are sent by HTTP. Th
     CONSTRAINT dbcron_endpoint_key PRIMARY KEY (queue_id)
 ) WITHOUT ROWID;
 
-CREATE TABLE dbcron_endpoint_answers ( -- What the endpoint of a queue has answered of late: dispatchers write the row every few seconds while they send
+CREATE TABLE dbcron_endpoint_answers ( -- The recent answers of the endpoint of a queue; dispatchers write the row every few seconds while they send
     queue_id        INTEGER NOT NULL, -- The queue
     answers         TEXT NOT NULL, -- Some of the newest answers, the newest first, as JSON
     update_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
@@ -291,31 +291,31 @@ CREATE TABLE dbcron_node ( -- The processes that take part. What a worker holds 
     CONSTRAINT dbcron_node_key PRIMARY KEY (name)
 ) WITHOUT ROWID;
 
-CREATE TABLE dbcron_notice ( -- What is wrong now and who has been told: a row from the first failure until the recovery was told
+CREATE TABLE dbcron_notice ( -- Current problems and who was notified: a row from the first failure until the recovery was sent
     subject         TEXT NOT NULL, -- schedule; dead (letters of a queue); behind (a queue whose oldest job waits too long)
-    name            TEXT NOT NULL, -- Of the schedule or the queue
+    name            TEXT NOT NULL, -- Name of the schedule or the queue
     problem         TEXT NOT NULL, -- failed, timeout, lost, missed, late or given-up; dead or behind
     detail          TEXT NOT NULL, -- The reason in words
-    target          TEXT NOT NULL, -- Who is told, with blanks between; empty: as the daemons say
+    target          TEXT NOT NULL, -- Who is notified, separated by blanks; empty: as the daemons say
     run_id          INTEGER NOT NULL, -- The newest run that failed; 0: none
     due_at          TEXT, -- The slot of that run: a later one that ends well is the recovery
-    times           INTEGER NOT NULL, -- How often it has failed since it was last well; of dead letters: how many there are
+    times           INTEGER NOT NULL, -- Number of failures since the last success; of dead letters: their number
     begun_at        TEXT NOT NULL, -- The first failure
     last_at         TEXT NOT NULL, -- The newest failure
-    tell_at         TEXT, -- Since when there is something to tell; NULL: there is nothing new
-    told_at         TEXT, -- When it was told; NULL: not yet
-    well_at         TEXT, -- When it was seen to be well again; NULL: it is not
-    told_to         TEXT NOT NULL DEFAULT '', -- Who was told, and will be told of the recovery
+    tell_at         TEXT, -- Since when there is something to send; NULL: nothing new
+    told_at         TEXT, -- When it was sent; NULL: not yet
+    well_at         TEXT, -- When the recovery was seen; NULL: not recovered
+    told_to         TEXT NOT NULL DEFAULT '', -- Who was notified, and will be notified of the recovery
     CONSTRAINT dbcron_notice_key PRIMARY KEY (subject, name)
 ) WITHOUT ROWID;
 
 CREATE INDEX dbcron_notice_tell ON dbcron_notice (tell_at);
 
-CREATE TABLE dbcron_notice_target ( -- How many notifications each target was sent of late
-    target          TEXT NOT NULL, -- An address or a URL; empty: the row that a daemon locks while it gathers what is to be told
-    sent_at         TEXT NOT NULL, -- When the last message was made; of the empty target: when schedules and queues were last looked at
-    hour_at         TEXT NOT NULL, -- When the hour began in which messages are counted
-    sent            INTEGER NOT NULL, -- Messages in this hour
+CREATE TABLE dbcron_notice_target ( -- How many notifications each target was recently sent
+    target          TEXT NOT NULL, -- An address or a URL; empty: the row that a daemon locks while it gathers notifications
+    sent_at         TEXT NOT NULL, -- When the last message was made; of the empty target: when schedules and queues were last checked
+    hour_at         TEXT NOT NULL, -- Start of the hour in which messages are counted
+    sent            INTEGER NOT NULL, -- Number of messages in this hour
     CONSTRAINT dbcron_notice_target_key PRIMARY KEY (target)
 ) WITHOUT ROWID;
 
@@ -529,19 +529,19 @@ CREATE INDEX dbcron_schedule_next ON dbcron_schedule (state, lane, next_exec);
 
 CREATE INDEX dbcron_schedule_stale ON dbcron_schedule (stale) WHERE stale = 1;
 
-CREATE TABLE dbcron_schedule_boot ( -- Which start of a host has had which schedule with the spec @reboot
-    boot            TEXT NOT NULL, -- The start: the id that the kernel gave it
+CREATE TABLE dbcron_schedule_boot ( -- Schedules with the spec @reboot that have run for a start of a host
+    boot            TEXT NOT NULL, -- The start: its id from the kernel
     schedule        TEXT NOT NULL, -- The name of the schedule
-    lane            TEXT NOT NULL, -- That of its runs, which only daemons of the host have, in this start
-    seen_at         TEXT NOT NULL, -- When a daemon of the host last said that it is there
+    lane            TEXT NOT NULL, -- Lane of its runs, which only daemons of this host have, until its next start
+    seen_at         TEXT NOT NULL, -- When a daemon of the host last renewed this row
     CONSTRAINT dbcron_schedule_boot_key PRIMARY KEY (boot, schedule)
 ) WITHOUT ROWID;
 
-CREATE TABLE dbcron_schedule_file ( -- Files that daemons import schedules from, as each has read them last
-    source          TEXT NOT NULL, -- What the schedules are known by: dbcron_schedule.source
+CREATE TABLE dbcron_schedule_file ( -- Files from which daemons import schedules, as each last read them
+    source          TEXT NOT NULL, -- The source of the schedules: dbcron_schedule.source
     node            TEXT NOT NULL, -- The daemon
     digest          TEXT NOT NULL, -- SHA-256 of the file, in hexadecimal digits
-    problem         TEXT NOT NULL, -- Why it could not be imported; empty: it was
+    problem         TEXT NOT NULL, -- Why it could not be imported; empty: it was imported
     read_at         TEXT NOT NULL, -- When it was read
     CONSTRAINT dbcron_schedule_file_key PRIMARY KEY (source, node)
 ) WITHOUT ROWID;

@@ -1,7 +1,7 @@
 -- +goose Up
 -- Each step looks whether it was done: see 00003.
 SET @dbcron_ddl = IF((SELECT COUNT(*) = 0 FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = '{name}schedule' AND column_name = 'repeatable'),
-    'ALTER TABLE {prefix}schedule ADD COLUMN repeatable VARCHAR(3) NOT NULL DEFAULT ''yes'' COMMENT ''no: a run whose daemon died or was stopped is lost, and not begun again; else yes''', 'DO 0');
+    'ALTER TABLE {prefix}schedule ADD COLUMN repeatable VARCHAR(3) NOT NULL DEFAULT ''yes'' COMMENT ''no: a run whose daemon died or was stopped is lost, and not run again; else yes''', 'DO 0');
 PREPARE dbcron_ddl FROM @dbcron_ddl;
 EXECUTE dbcron_ddl;
 DEALLOCATE PREPARE dbcron_ddl;
@@ -11,12 +11,12 @@ PREPARE dbcron_ddl FROM @dbcron_ddl;
 EXECUTE dbcron_ddl;
 DEALLOCATE PREPARE dbcron_ddl;
 SET @dbcron_ddl = IF((SELECT COUNT(*) = 0 FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = '{name}node' AND column_name = 'drained_by'),
-    'ALTER TABLE {prefix}node ADD COLUMN drained_by VARCHAR(200) NOT NULL DEFAULT '''' COMMENT ''Who has drained it''', 'DO 0');
+    'ALTER TABLE {prefix}node ADD COLUMN drained_by VARCHAR(200) NOT NULL DEFAULT '''' COMMENT ''Who drained it''', 'DO 0');
 PREPARE dbcron_ddl FROM @dbcron_ddl;
 EXECUTE dbcron_ddl;
 DEALLOCATE PREPARE dbcron_ddl;
 SET @dbcron_ddl = IF((SELECT COUNT(*) = 0 FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = '{name}node' AND column_name = 'tags'),
-    'ALTER TABLE {prefix}node ADD COLUMN tags VARCHAR(1000) NOT NULL DEFAULT '''' COMMENT ''Of a daemon that runs schedules: the tags of those, with commas between''', 'DO 0');
+    'ALTER TABLE {prefix}node ADD COLUMN tags VARCHAR(1000) NOT NULL DEFAULT '''' COMMENT ''Of a daemon that runs schedules: their tags, separated by commas''', 'DO 0');
 PREPARE dbcron_ddl FROM @dbcron_ddl;
 EXECUTE dbcron_ddl;
 DEALLOCATE PREPARE dbcron_ddl;

@@ -6,7 +6,7 @@ CREATE TABLE IF NOT EXISTS {prefix}endpoint_answers (
     update_time     DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row last changed',
     PRIMARY KEY (queue_id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
-  COMMENT 'What the endpoint of a queue has answered of late: dispatchers write the row every few seconds while they send';
+  COMMENT 'The recent answers of the endpoint of a queue; dispatchers write the row every few seconds while they send';
 
 -- +goose Down
 DROP TABLE IF EXISTS {prefix}endpoint_answers;

@@ -1,5 +1,5 @@
 -- +goose Up
--- What is here holds no data and can be made anew at any time: dbcron migrate prompt.
+-- Nothing here holds data; dbcron migrate prompt can recreate all of it at any time.
 --
 -- Procedures that take a lock or a job obey the rules of the programs: see lock/statements.go
 -- and queue/statements.go, which say what makes each statement safe.
@@ -67,7 +67,7 @@ BEGIN
     SET v_until = TIMESTAMPADD(MICROSECOND, COALESCE(p_lease, 30) * 1000000, UTC_TIMESTAMP(6));
     acquiring: LOOP
         SET v_try = v_try + 1, v_state = NULL;
-        -- One UPDATE of one row, which lets one after the other through.
+        -- One UPDATE of one row: concurrent calls pass one after the other.
         UPDATE {prefix}lock SET
             takeovers = takeovers + CASE WHEN state <> 'FREE' AND released_at IS NULL THEN 1 ELSE 0 END,
             lock_by = p_owner, state = 'LOCK', lock_at = UTC_TIMESTAMP(6), released_at = NULL, extends = 0,
@@ -536,7 +536,7 @@ take: BEGIN
                 END IF;
             END IF;
             UPDATE {prefix}queue_block SET fence = fence + 1 WHERE queue_id = v_queue AND divided = v_block;
-            -- A worker that has one job: whoever has the block takes that over when the worker's time is over.
+            -- A worker with one job: the holder of the block takes the job over when the worker's lease has ended.
             INSERT INTO {prefix}node (name, state, expire_at, version) VALUES (v_token, 'live', v_until, 'SQL prompt');
             CLOSE v_blocks;
             COMMIT;
@@ -678,7 +678,7 @@ enqueuing: BEGIN
         END WHILE;
         SET v_first = v_first + ((v_hi % v_blocks) * (4294967296 % v_blocks) + v_lo % v_blocks) % v_blocks;
 
-        -- A unique key is this job's, or another's that has yet to end: who takes it at the same time waits for us.
+        -- A unique key belongs to this job, or to another that has not ended; concurrent callers wait for us.
         IF p_unique IS NOT NULL AND v_had IS NOT NULL THEN
             UPDATE {prefix}job_unique SET job = p_id WHERE queue_id = v_queue AND unique_key = p_unique AND job = v_had;
         ELSEIF p_unique IS NOT NULL THEN

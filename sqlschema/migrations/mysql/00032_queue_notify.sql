@@ -1,7 +1,7 @@
 -- +goose Up
 -- It looks whether it was done: see 00003.
 SET @dbcron_ddl = IF((SELECT COUNT(*) = 0 FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = '{name}queue' AND column_name = 'notify'),
-    'ALTER TABLE {prefix}queue ADD COLUMN notify TEXT NOT NULL DEFAULT ('''') COMMENT ''Who is told when it has dead letters or is behind: addresses and URLs with blanks or commas between, or none; empty: as the daemons say''', 'DO 0');
+    'ALTER TABLE {prefix}queue ADD COLUMN notify TEXT NOT NULL DEFAULT ('''') COMMENT ''Who is notified when it has dead letters or is behind: addresses and URLs separated by blanks or commas, or none; empty: as the daemons say''', 'DO 0');
 PREPARE dbcron_ddl FROM @dbcron_ddl;
 EXECUTE dbcron_ddl;
 DEALLOCATE PREPARE dbcron_ddl;

@@ -20,12 +20,12 @@ COMMENT ON TABLE {prefix}audit IS 'What operators did, from the command line, th
 COMMENT ON COLUMN {prefix}audit.id IS 'Grows with each row';
 COMMENT ON COLUMN {prefix}audit.done_at IS 'When it was done';
 COMMENT ON COLUMN {prefix}audit.actor IS 'Who did it: a token''s name, user@host, or this host';
-COMMENT ON COLUMN {prefix}audit.login IS 'How that is known: token, proxy, os (the user says so himself), or none (this host, as long as there is no token)';
+COMMENT ON COLUMN {prefix}audit.login IS 'How the actor is known: token, proxy, os (claimed by the user), or none (this host, as long as there is no token)';
 COMMENT ON COLUMN {prefix}audit.source IS 'cli, api or dashboard';
 COMMENT ON COLUMN {prefix}audit.action IS 'What was done, such as queue.pause';
-COMMENT ON COLUMN {prefix}audit.object IS 'To what, such as the name of a queue';
-COMMENT ON COLUMN {prefix}audit.affected IS 'To how many';
-COMMENT ON COLUMN {prefix}audit.detail IS 'Why, or which: a reason or a filter';
+COMMENT ON COLUMN {prefix}audit.object IS 'The object, such as the name of a queue';
+COMMENT ON COLUMN {prefix}audit.affected IS 'Number of objects';
+COMMENT ON COLUMN {prefix}audit.detail IS 'Details: a reason or a filter';
 
 -- +goose Down
 DROP TABLE {prefix}audit;

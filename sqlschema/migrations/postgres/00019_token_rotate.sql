@@ -2,8 +2,8 @@
 ALTER TABLE {prefix}token ADD COLUMN old_hash VARCHAR(64) COLLATE "C";
 ALTER TABLE {prefix}token ADD COLUMN old_until TIMESTAMPTZ(6);
 CREATE UNIQUE INDEX {name}token_old_hash ON {prefix}token (old_hash);
-COMMENT ON COLUMN {prefix}token.old_hash IS 'That of the secret before; NULL: there was none, or it ended at once';
-COMMENT ON COLUMN {prefix}token.old_until IS 'From when on the secret before is not good any more';
+COMMENT ON COLUMN {prefix}token.old_hash IS 'Hash of the previous secret; NULL: there was none, or it ended at once';
+COMMENT ON COLUMN {prefix}token.old_until IS 'When the previous secret expires';
 
 -- +goose Down
 DROP INDEX {prefix}token_old_hash;

@@ -8,11 +8,11 @@ CREATE TABLE {prefix}schedule_file (
     CONSTRAINT {name}schedule_file_key PRIMARY KEY (source, node)
 );
 
-COMMENT ON TABLE {prefix}schedule_file IS 'Files that daemons import schedules from, as each has read them last';
-COMMENT ON COLUMN {prefix}schedule_file.source IS 'What the schedules are known by: {name}schedule.source';
+COMMENT ON TABLE {prefix}schedule_file IS 'Files from which daemons import schedules, as each last read them';
+COMMENT ON COLUMN {prefix}schedule_file.source IS 'The source of the schedules: {name}schedule.source';
 COMMENT ON COLUMN {prefix}schedule_file.node IS 'The daemon';
 COMMENT ON COLUMN {prefix}schedule_file.digest IS 'SHA-256 of the file, in hexadecimal digits';
-COMMENT ON COLUMN {prefix}schedule_file.problem IS 'Why it could not be imported; empty: it was';
+COMMENT ON COLUMN {prefix}schedule_file.problem IS 'Why it could not be imported; empty: it was imported';
 COMMENT ON COLUMN {prefix}schedule_file.read_at IS 'When it was read';
 
 -- +goose Down

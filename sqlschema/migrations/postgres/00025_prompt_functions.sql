@@ -1,5 +1,5 @@
 -- +goose Up
--- What is here holds no data and can be made anew at any time: dbcron migrate prompt.
+-- Nothing here holds data; dbcron migrate prompt can recreate all of it at any time.
 -- So nothing here is without OR REPLACE.
 --
 -- Functions that take a lock or a job obey the rules of the programs: see lock/statements.go
@@ -34,7 +34,7 @@ BEGIN
         RAISE invalid_parameter_value USING MESSAGE = '{name}acquire: lease: it is not 0.5 seconds to 366 days';
     END IF;
     FOR try IN 1..2 LOOP
-        -- One UPDATE of one row, which lets one after the other through.
+        -- One UPDATE of one row: concurrent calls pass one after the other.
         UPDATE {prefix}lock AS l SET
             takeovers = l.takeovers + CASE WHEN l.state <> 'FREE' AND l.released_at IS NULL THEN 1 ELSE 0 END,
             lock_by = owner, state = 'LOCK', lock_at = statement_timestamp(), released_at = NULL, extends = 0,
@@ -257,7 +257,7 @@ BEGIN
             END IF;
         END IF;
         UPDATE {prefix}queue_block AS k SET fence = k.fence + 1 WHERE k.queue_id = q.queue_id AND k.divided = b.divided;
-        -- A worker that has one job: whoever has the block takes that over when the worker's time is over.
+        -- A worker with one job: the holder of the block takes the job over when the worker's lease has ended.
         INSERT INTO {prefix}node (name, state, expire_at, version) VALUES (ours, 'live', statement_timestamp() + lasts, 'SQL prompt');
         RETURN QUERY SELECT r.id, ours, r.kind::TEXT, r.payload, r.payload_bin, r.job_key::TEXT, r.attempt, COALESCE(r.max_attempts, q.max_attempts), statement_timestamp() + lasts
             FROM {prefix}job_running AS r WHERE r.queue_id = q.queue_id AND r.divided = b.divided AND r.id = chosen;
@@ -508,7 +508,7 @@ BEGIN
         SELECT MIN(b.divided) AS first, COUNT(*) AS blocks, MAX(b.fifo) AS fifo INTO g FROM {prefix}queue_block AS b WHERE b.queue_id = q.queue_id GROUP BY b.generation
         ORDER BY CASE WHEN MIN(b.insert_time) <= at - INTERVAL '4 seconds' THEN b.generation ELSE -b.generation END DESC LIMIT 1;
         IF g.blocks IS NULL THEN
-            -- One of several makes the queue, by its name, and its blocks under the lock on
+            -- One of several creates the queue, by its name, and its blocks under the lock on
             -- its row; the others wait for that, and find them.
             INSERT INTO {prefix}queue (name) VALUES (queue) ON CONFLICT DO NOTHING;
             SELECT t.queue_id, t.state, t.ordered, t.max_payload INTO q FROM {prefix}queue AS t WHERE t.name = queue FOR UPDATE;
@@ -536,7 +536,7 @@ BEGIN
         END LOOP;
         g.first := g.first + ((hi % g.blocks) * (4294967296 % g.blocks) + lo % g.blocks) % g.blocks;
 
-        -- A unique key is this job's, or another's that has yet to end: who takes it at the same time waits for us.
+        -- A unique key belongs to this job, or to another that has not ended; concurrent callers wait for us.
         IF unique_key IS NOT NULL AND had IS NOT NULL THEN
             UPDATE {prefix}job_unique AS u SET job = id WHERE u.queue_id = q.queue_id AND u.unique_key = unique_key AND u.job = had;
             had := id;
@@ -606,7 +606,7 @@ BEGIN
 END
 $replace$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL) IS 'Enqueues a job and returns its id, or the id of the one that has its unique key. It is there if and when the transaction commits';
+COMMENT ON FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL) IS 'Enqueues a job and returns its id, or the id of the job that has its unique key. It exists if and when the transaction commits';
 
 -- Words that nobody knows are refused when they are written, and not when a daemon reads them. These are
 -- no CHECKs, which PostgreSQL reads anew for every statement (see 00002), and old rows need not obey
@@ -654,12 +654,12 @@ $path$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION {prefix}acquire(TEXT, TEXT, INTERVAL, TEXT) IS 'Takes a lock and returns its fence; NULL: somebody else has it';
 COMMENT ON FUNCTION {prefix}renew(TEXT, TEXT, BIGINT, INTERVAL) IS 'Renews the lease of a lock; false: it has ended';
-COMMENT ON FUNCTION {prefix}release(TEXT, TEXT, BIGINT) IS 'Gives a lock back; false: its lease had ended';
-COMMENT ON FUNCTION {prefix}take(TEXT, INTERVAL, TEXT[]) IS 'Takes a job of a queue whose block no worker has, for the time of a lease';
-COMMENT ON FUNCTION {prefix}complete(BIGINT, TEXT, JSON) IS 'Says that a job that was taken is done; false: it is somebody else''s by now';
-COMMENT ON FUNCTION {prefix}fail(BIGINT, TEXT, TEXT, INTERVAL, BOOLEAN) IS 'Says that a job that was taken has failed, and returns what becomes of it: delayed or dead; NULL: it is somebody else''s by now';
-COMMENT ON FUNCTION {prefix}give_back(BIGINT, TEXT) IS 'Leaves a job that was taken to others; false: it is somebody else''s by now';
-COMMENT ON FUNCTION {prefix}extend(BIGINT, TEXT, INTERVAL) IS 'Renews the lease of a job that was taken; false: it is somebody else''s by now';
+COMMENT ON FUNCTION {prefix}release(TEXT, TEXT, BIGINT) IS 'Releases a lock; false: its lease had ended';
+COMMENT ON FUNCTION {prefix}take(TEXT, INTERVAL, TEXT[]) IS 'Takes a job of a queue, from a block that no worker has, for a lease';
+COMMENT ON FUNCTION {prefix}complete(BIGINT, TEXT, JSON) IS 'Completes a taken job; false: it is no longer yours';
+COMMENT ON FUNCTION {prefix}fail(BIGINT, TEXT, TEXT, INTERVAL, BOOLEAN) IS 'Fails a taken job, and returns its new state: delayed or dead; NULL: it is no longer yours';
+COMMENT ON FUNCTION {prefix}give_back(BIGINT, TEXT) IS 'Gives a taken job back; false: it is no longer yours';
+COMMENT ON FUNCTION {prefix}extend(BIGINT, TEXT, INTERVAL) IS 'Renews the lease of a taken job; false: it is no longer yours';
 
 -- What people look at.
 CREATE OR REPLACE VIEW {prefix}v_schedule AS
@@ -671,7 +671,7 @@ SELECT s.name, s.state, s.reason, s.spec, s.time_zone, CASE WHEN s.state = 'acti
     r.state AS last_state, r.due_at AS last_at, r.started_at AS last_started_at, r.finished_at AS last_finished_at, r.error AS last_error, s.failures
 FROM {prefix}schedule AS s LEFT JOIN {prefix}run AS r ON r.id = (
     SELECT l.id FROM {prefix}run AS l WHERE l.schedule = s.name AND l.next_exec IS NULL ORDER BY l.due_at DESC, l.attempt DESC LIMIT 1);
-COMMENT ON VIEW {prefix}v_schedule IS 'The schedules, when each runs next, and how the last run has ended that has';
+COMMENT ON VIEW {prefix}v_schedule IS 'The schedules, with the next slot and the outcome of the last ended run of each';
 
 CREATE OR REPLACE VIEW {prefix}v_run AS
 SELECT r.id, r.schedule, r.due_at, r.due_to, r.slots, r.attempt, r.state,
@@ -680,7 +680,7 @@ SELECT r.id, r.schedule, r.due_at, r.due_to, r.slots, r.attempt, r.state,
     CASE WHEN r.started_at IS NOT NULL THEN CAST(EXTRACT(EPOCH FROM COALESCE(r.finished_at, statement_timestamp()) - r.started_at) AS DOUBLE PRECISION) END AS took_seconds,
     r.exit_code, r.error, r.output, r.cancel, r.by_run
 FROM {prefix}run AS r;
-COMMENT ON VIEW {prefix}v_run IS 'What became of each slot: an attempt a row, or a stretch of slots that did not run';
+COMMENT ON VIEW {prefix}v_run IS 'The outcome of each slot: a row for each attempt, or for a stretch of slots that did not run';
 
 -- +goose Down
 DROP TRIGGER IF EXISTS {name}schedule_words ON {prefix}schedule;

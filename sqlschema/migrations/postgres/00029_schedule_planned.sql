@@ -7,8 +7,8 @@ ALTER TABLE {prefix}schedule
     ADD COLUMN stale SMALLINT GENERATED ALWAYS AS (CASE WHEN planned <> spec || ' ' || time_zone || ' ' || dst THEN 1 END) STORED;
 CREATE INDEX {name}schedule_stale ON {prefix}schedule (stale) WHERE stale = 1;
 
-COMMENT ON COLUMN {prefix}schedule.planned IS 'What the slot was planned by: spec, time_zone and dst with blanks between; NULL: it has yet to be planned, or an older program did it';
-COMMENT ON COLUMN {prefix}schedule.stale IS '1: these were changed since, by hand, so that a daemon plans it anew; else NULL';
+COMMENT ON COLUMN {prefix}schedule.planned IS 'From what the slot was planned: spec, time_zone and dst, separated by blanks; NULL: not planned yet, or by an older program';
+COMMENT ON COLUMN {prefix}schedule.stale IS '1: these have changed since, by hand, so a daemon plans it anew; else NULL';
 
 -- +goose Down
 ALTER TABLE {prefix}schedule DROP COLUMN stale;

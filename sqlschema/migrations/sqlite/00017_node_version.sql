@@ -1,5 +1,5 @@
 -- +goose Up
-ALTER TABLE {prefix}node ADD COLUMN version TEXT NOT NULL DEFAULT ''; -- Of the program, as it says itself; empty: it does not say
+ALTER TABLE {prefix}node ADD COLUMN version TEXT NOT NULL DEFAULT ''; -- Version of the program, as it reports it; empty: not reported
 
 -- +goose Down
 ALTER TABLE {prefix}node DROP COLUMN version;

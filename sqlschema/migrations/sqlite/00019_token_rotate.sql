@@ -1,6 +1,6 @@
 -- +goose Up
-ALTER TABLE {prefix}token ADD COLUMN old_hash TEXT; -- That of the secret before; NULL: there was none, or it ended at once
-ALTER TABLE {prefix}token ADD COLUMN old_until TEXT; -- From when on the secret before is not good any more
+ALTER TABLE {prefix}token ADD COLUMN old_hash TEXT; -- Hash of the previous secret; NULL: there was none, or it ended at once
+ALTER TABLE {prefix}token ADD COLUMN old_until TEXT; -- When the previous secret expires
 CREATE UNIQUE INDEX {name}token_old_hash ON {prefix}token (old_hash);
 
 -- +goose Down

@@ -1,5 +1,5 @@
 -- +goose Up
--- What is here holds no data and can be made anew at any time: dbcron migrate prompt.
+-- Nothing here holds data; dbcron migrate prompt can recreate all of it at any time.
 -- There are no functions in SQLite. This view is for the statements of docs/queue-sql.md.
 DROP VIEW IF EXISTS {prefix}v_next;
 -- Of each block that no live worker holds the jobs that could begin now: one whose worker has

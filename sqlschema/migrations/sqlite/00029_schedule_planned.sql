@@ -1,9 +1,9 @@
 -- +goose Up
 -- A schedule whose spec, zone or rule for clock changes is changed by hand is planned anew. The index
 -- has entries of those alone.
-ALTER TABLE {prefix}schedule ADD COLUMN planned TEXT; -- What the slot was planned by: spec, time_zone and dst with blanks between; NULL: it has yet to be planned, or an older program did it
+ALTER TABLE {prefix}schedule ADD COLUMN planned TEXT; -- From what the slot was planned: spec, time_zone and dst, separated by blanks; NULL: not planned yet, or by an older program
 UPDATE {prefix}schedule SET planned = spec || ' ' || time_zone || ' ' || dst WHERE next_exec IS NOT NULL;
-ALTER TABLE {prefix}schedule ADD COLUMN stale INTEGER GENERATED ALWAYS AS (CASE WHEN planned <> spec || ' ' || time_zone || ' ' || dst THEN 1 END) VIRTUAL; -- 1: these were changed since, by hand, so that a daemon plans it anew; else NULL
+ALTER TABLE {prefix}schedule ADD COLUMN stale INTEGER GENERATED ALWAYS AS (CASE WHEN planned <> spec || ' ' || time_zone || ' ' || dst THEN 1 END) VIRTUAL; -- 1: these have changed since, by hand, so a daemon plans it anew; else NULL
 CREATE INDEX {name}schedule_stale ON {prefix}schedule (stale) WHERE stale = 1;
 
 -- +goose Down
