@@ -14,7 +14,7 @@ func TestQueueUsage(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"queue show", "accepts 1 arg"},
 		{"queue show x -o yaml", "yaml"},
-		{"queue set x --max-attempts 0 --timeout soon", "2 things to correct"},
+		{"queue set x --max-attempts 0 --timeout soon", "2 errors to correct"},
 		{"queue resize x 0", "number of blocks"},
 		{"queue peek x -n 0", "-n 0"},
 		{"job enqueue", "the kind is missing"},
