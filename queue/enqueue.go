@@ -84,9 +84,8 @@ func (c *Client) enqueueMany(ctx context.Context, jobs []Job) (all []Enqueued, e
 	return enqueued(rows), nil
 }
 
-// EnqueueTx enqueues jobs in a transaction of the caller's, on the same database:
-// they are there if and when it commits. tx is a *sql.Tx, a *sql.Conn, or a pgx.Tx
-// made fit by [sqlrun.Pgx].
+// EnqueueTx enqueues jobs in a transaction of the caller's, on the same database: they exist if
+// and when it commits. tx is a *sql.Tx, a *sql.Conn, or a pgx.Tx adapted by postgres.Tx.
 //
 // On PostgreSQL the commit itself notifies waiting workers: see docs/queue.md. wake may be called
 // after the commit, but not after a rollback: then workers of this process notice at once on each
@@ -105,7 +104,7 @@ func (c *Client) EnqueueTx(ctx context.Context, tx dialect.Execer, jobs ...Job) 
 	return c.enqueueIn(ctx, c.callers(tx), jobs)
 }
 
-// EnqueueIn is [Client.EnqueueTx] for a short transaction of [dialect.DB.Tx]: all its statements
+// EnqueueIn is [Client.EnqueueTx] for a short transaction of [sqlrun.DB.Tx]: all its statements
 // run there, including the creation of a queue. After an [ErrInvalid] or [ErrDeleted] nothing was
 // enqueued, and the transaction can continue.
 func (c *Client) EnqueueIn(ctx context.Context, tx *dialect.Session, jobs ...Job) (all []Enqueued, wake func(), err error) {

@@ -104,9 +104,9 @@ func (s *Scheduler) noteDrained(found []lookout) bool {
 	if drained != s.drained {
 		s.drained = drained
 		if drained {
-			s.opt.Logger.Info("drained: this daemon begins no more runs, and ends those that it has begun", "node", s.owner, "running", s.busy())
+			s.opt.Logger.Info("drained: this daemon begins no more runs, and finishes those that it has begun", "node", s.owner, "running", s.busy())
 		} else {
-			s.opt.Logger.Info("not drained any more: this daemon begins runs again", "node", s.owner)
+			s.opt.Logger.Info("no longer drained: this daemon begins runs again", "node", s.owner)
 		}
 	}
 	return drained

@@ -124,7 +124,7 @@ func (s *Schedule) Problems() []Problem {
 
 func (s *Schedule) tagProblem() error {
 	if err := sqlrun.CheckName(s.Tag); err != nil || len(s.Tag) > 64 || strings.ContainsAny(s.Tag, ", ") {
-		return fmt.Errorf("%q is no tag; use up to 64 bytes without blanks and commas", s.Tag)
+		return fmt.Errorf("%q is not a tag; use up to 64 bytes without blanks and commas", s.Tag)
 	}
 	return nil
 }

@@ -109,11 +109,11 @@ func (s *Schedule) commandProblem() error {
 		return err
 	case "func":
 		if err := sqlrun.CheckName(s.Command); err != nil {
-			return fmt.Errorf("is no function's name: %w", err)
+			return fmt.Errorf("is not a function's name: %w", err)
 		}
 	case "job":
 		if err := sqlrun.CheckName(s.Command); err != nil {
-			return fmt.Errorf("is no kind of job: %w", err)
+			return fmt.Errorf("is not a kind of job: %w", err)
 		}
 	}
 	return nil

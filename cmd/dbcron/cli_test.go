@@ -322,7 +322,7 @@ func TestUsage(t *testing.T) {
 		{"serve --max-runs -1", "--max-runs"},
 		{"serve --max-crashes 0", "--max-crashes"},
 		{"serve --doorbell 0.0.0.0:0", "one at which they reach this host"},
-		{"serve --tag a,b", "is no tag"},
+		{"serve --tag a,b", "is not a tag"},
 	} {
 		var out, errs bytes.Buffer
 		p := &program{

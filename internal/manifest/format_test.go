@@ -321,9 +321,9 @@ func TestFormatRefuses(t *testing.T) {
 	fine.Name, fine.Starts = "e", time.Unix(1e9, 1)
 	for want, all := range map[string][]scheduler.Schedule{
 		"schedule \"b\": timeout: -1ns is negative\nschedule \"c\": spec: spec \"\": it is empty": {good, bad, worse},
-		`schedule "a": its name is given twice`: {good, good},
-		"do not fit into a file":                {good, odd},
-		"is finer than a millisecond":           {fine},
+		`schedule "a": its name is given twice`:                                                   {good, good},
+		"do not fit into a file":                                                                  {good, odd},
+		"is finer than a millisecond":                                                             {fine},
 	} {
 		data, err := manifest.Format(all)
 		if err == nil || !strings.Contains(err.Error(), want) || data != nil {
