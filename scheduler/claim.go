@@ -108,7 +108,8 @@ func openRuns(ctx context.Context, tx *sqlrun.Session, locked []candidate) (map[
 	for i := range locked {
 		names[i] = locked[i].Name
 	}
-	found, err := sqlrun.Select(ctx, tx, open, sqlrun.Args{"names": names}, func(rows *sql.Rows) (o openRun, err error) {
+	args := sqlrun.Args{"names": names, "rows": nameRows(names)}
+	found, err := sqlrun.Select(ctx, tx, open, args, func(rows *sql.Rows) (o openRun, err error) {
 		var due int64
 		err = rows.Scan(&o.id, &o.schedule, &due, &o.attempt, &o.state, &o.failures)
 		o.due = instantOf(due)
@@ -125,9 +126,9 @@ func openRuns(ctx context.Context, tx *sqlrun.Session, locked []candidate) (map[
 // be written in few statements.
 type claims struct {
 	token  string
-	begins []sqlrun.Args
+	begins beginRows
 	waits  []sqlrun.Args
-	moves  []sqlrun.Args
+	moves  moveRows
 	what   map[string]*candidate // by name: every schedule of which a run begins
 	crowd  map[string]bool
 
@@ -145,7 +146,7 @@ func newClaims() *claims {
 func (b *claims) begin(c *candidate, r run) {
 	c.fence++
 	r.fence = c.fence
-	b.begins = append(b.begins, r.args(c.lane))
+	b.begins = append(b.begins, beginRow{r, c.lane})
 	b.what[c.Name] = c
 }
 
@@ -250,7 +251,7 @@ func (s *Scheduler) claimOne(ctx context.Context, tx *sqlrun.Session, b *claims,
 	if t.ended != "" {
 		return s.closeAfter(ctx, tx, c, "ended", t.ended, begun)
 	}
-	b.moves = append(b.moves, sqlrun.Args{"id": c.ID, "due": micros(t.due), "next": micros(t.next), "begun": begun})
+	b.moves = append(b.moves, moveRow{c.ID, microsOf(t.due), microsOf(t.next), begun})
 	return nil
 }
 
@@ -336,7 +337,7 @@ func (s *Scheduler) replace(ctx context.Context, tx *sqlrun.Session, c *candidat
 // write carries out the claims and returns the runs that have begun. It leaves out slots that
 // have a run already, and runs that enqueued a job, since those have ended.
 func (s *Scheduler) write(ctx context.Context, tx *sqlrun.Session, b *claims) ([]run, error) {
-	if err := moveAll(ctx, tx, move, b.moves); err != nil {
+	if err := moveAll(ctx, tx, move, b.moves, len(b.moves)); err != nil {
 		return nil, err
 	}
 	if len(b.waits) > 0 {
@@ -400,13 +401,13 @@ func keepOf(s *Schedule) int64 {
 
 // moveAll gives locked schedules their next slot. The rows are locked, so a row that does not
 // change is a bug, and the transaction must not commit.
-func moveAll(ctx context.Context, tx *sqlrun.Session, by *sqlrun.Stmt, moves []sqlrun.Args) error {
-	if len(moves) == 0 {
+func moveAll(ctx context.Context, tx *sqlrun.Session, by *sqlrun.Stmt, moves any, count int) error {
+	if count == 0 {
 		return nil
 	}
 	n, err := tx.Exec(ctx, by, sqlrun.Args{"rows": moves})
-	if err == nil && n != int64(len(moves)) {
-		err = fmt.Errorf("%d of %d locked schedules were moved", n, len(moves))
+	if err == nil && n != int64(count) {
+		err = fmt.Errorf("%d of %d locked schedules were moved", n, count)
 	}
 	return err
 }

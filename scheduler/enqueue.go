@@ -97,10 +97,9 @@ func (s *Scheduler) enqueuePart(ctx context.Context, tx *sqlrun.Session, b *clai
 	if err != nil && !refused(err) {
 		return err
 	}
-	rows := make([]sqlrun.Args, len(part))
+	rows := make(finishRows, len(part))
 	for i := range part {
-		e := execution{run: part[i].run}
-		rows[i] = finishArgs(&e, part[i].outcome, guardian.Result{ExitCode: -1, Output: part[i].said})
+		rows[i] = rowOf(&part[i].run, part[i].outcome, guardian.Result{ExitCode: -1, Output: part[i].said})
 	}
 	n, err := tx.Exec(ctx, finish, sqlrun.Args{"rows": rows})
 	if err == nil && n != int64(len(part)) {

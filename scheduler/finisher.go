@@ -67,7 +67,7 @@ func (f *finisher) gather() {
 }
 
 type finishing struct {
-	args sqlrun.Args
+	row  finishRow
 	ctx  context.Context
 	mine bool
 	err  error
@@ -75,8 +75,8 @@ type finishing struct {
 }
 
 // finish writes one outcome and reports whether the run was still this daemon's.
-func (f *finisher) finish(ctx context.Context, db *dialect.DB, args sqlrun.Args) (mine bool, err error) {
-	one := &finishing{args: args, ctx: ctx, done: make(chan struct{})}
+func (f *finisher) finish(ctx context.Context, db *dialect.DB, row finishRow) (mine bool, err error) {
+	one := &finishing{row: row, ctx: ctx, done: make(chan struct{})}
 	f.mu.Lock()
 	f.waiting = append(f.waiting, one)
 	if !f.writing {
@@ -114,9 +114,9 @@ var errMixed = errors.New("some runs were lost")
 // writePart writes a batch of outcomes with one statement. If that misses a run, it writes them one
 // by one to find out which.
 func (f *finisher) writePart(db *dialect.DB, part []*finishing) {
-	rows := make([]sqlrun.Args, len(part))
+	rows := make(finishRows, len(part))
 	for i, one := range part {
-		rows[i] = one.args
+		rows[i] = one.row
 	}
 	ctx := part[0].ctx
 	err := db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
@@ -130,7 +130,7 @@ func (f *finisher) writePart(db *dialect.DB, part []*finishing) {
 		one.mine, one.err = err == nil, err
 		if err != nil && (errors.Is(err, errMixed) || len(part) > 1) {
 			var n int64
-			n, one.err = db.Exec(one.ctx, finish, sqlrun.Args{"rows": []sqlrun.Args{one.args}})
+			n, one.err = db.Exec(one.ctx, finish, sqlrun.Args{"rows": finishRows{one.row}})
 			one.mine = n == 1
 		}
 	}

@@ -101,7 +101,7 @@ func (s *Scheduler) planSome(ctx context.Context, lane string, limit int, but []
 			}
 			moves = append(moves, sqlrun.Args{"id": c.ID, "due": micros(due), "next": micros(next), "noted": noted})
 		}
-		return moveAll(ctx, tx, plan, moves)
+		return moveAll(ctx, tx, plan, moves, len(moves))
 	})
 	return planned, first, err
 }

@@ -66,7 +66,7 @@ func hot(ids []int64, names []string) map[*sqlrun.Stmt]sqlrun.Args {
 		lockNamed:   {"names": names},
 		lockOne:     {"name": names[0]},
 		existing:    {"names": names},
-		open:        {"names": names},
+		open:        {"names": names, "rows": nameRows(names)},
 		begun:       {"claim": "nobody's", "names": names},
 		move:        {"rows": moves},
 		plan:        {"rows": notedMoves(moves)},

@@ -139,7 +139,7 @@ func (s *Scheduler) writeOutcome(ctx context.Context, e *execution, o outcome, r
 		})
 		return n == 1, err
 	case e.entailsNothing(o):
-		return s.finisher.finish(ctx, s.db, finishArgs(e, o, r))
+		return s.finisher.finish(ctx, s.db, rowOf(&e.run, o, r))
 	}
 	err = s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		mine, err = s.conclude(ctx, tx, e, o, r)
@@ -148,10 +148,10 @@ func (s *Scheduler) writeOutcome(ctx context.Context, e *execution, o outcome, r
 	return mine, err
 }
 
-func finishArgs(e *execution, o outcome, r guardian.Result) sqlrun.Args {
-	return sqlrun.Args{
-		"id": e.id, "claim": e.claim, "outcome": o.state, "why": o.why, "said": r.Output,
-		"exit_status": exitCode(r), "keep": keepOf(e.what),
+func rowOf(r *run, o outcome, result guardian.Result) finishRow {
+	return finishRow{
+		id: r.id, claim: r.claim, outcome: o.state, why: o.why, said: result.Output,
+		exitStatus: exitCode(result), keep: keepOf(r.what),
 	}
 }
 
@@ -194,7 +194,7 @@ func (s *Scheduler) conclude(ctx context.Context, tx *sqlrun.Session, e *executi
 		after, again, why = c.retryAfter(e, r)
 		o.why += why
 	}
-	n, err := tx.Exec(ctx, finish, sqlrun.Args{"rows": []sqlrun.Args{finishArgs(e, o, r)}})
+	n, err := tx.Exec(ctx, finish, sqlrun.Args{"rows": finishRows{rowOf(&e.run, o, r)}})
 	if err != nil || n == 0 || gone {
 		return n == 1, err
 	}

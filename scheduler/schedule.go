@@ -239,6 +239,14 @@ func micros(t time.Time) any {
 	return t.UnixMicro()
 }
 
+// microsOf is micros for rows in which 0 is NULL.
+func microsOf(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
 // Add stores a new schedule. Its first slot is the first after the database's current time. Add
 // returns ErrInvalid, or ErrExists.
 func Add(ctx context.Context, db *dialect.DB, s Schedule) error {

@@ -94,9 +94,15 @@ var (
 
 	// open lists the open runs of schedules. The schedules are locked, so no run can begin
 	// meanwhile. A run that ends meanwhile counts as open.
-	open = sqlrun.SQL("scheduler.open", `
+	open = sqlrun.PerDialect("scheduler.open", func(d *sqlrun.Dialect) string {
+		among := "IN (:names)"
+		if d.ArrayRows { // one text, which is prepared once, for any number of names
+			among = "= ANY (CAST(:rows.name AS TEXT[]))"
+		}
+		return `
 		SELECT id, schedule, {us due_at}, attempt, state, failures FROM {prefix}run
-		WHERE schedule IN (:names) AND `+unended+` ORDER BY due_at, attempt`)
+		WHERE schedule ` + among + ` AND ` + unended + ` ORDER BY due_at, attempt`
+	})
 
 	// begin inserts the runs of a claim. A run that exists already for the slot and attempt is
 	// left alone: the key decides, not the claim.
