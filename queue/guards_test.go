@@ -739,14 +739,26 @@ func TestDue(t *testing.T) {
 		put(1, 4, 7, fmt.Sprintf("{time %d}", at(25)))
 		put(0, 3, 6, fmt.Sprintf("{time %d}", at(22))) // of queues before and after it
 		put(2, 3, 8, fmt.Sprintf("{time %d}", at(22)))
-		for limit, want := range map[int]string{9: "[3 4 2 1]", 3: "[3 4 2]"} {
+		for _, x := range []struct {
+			limit        int
+			since, after int64
+			want         string
+		}{
+			{9, at(20), 0, "[3 4 2 1]"},
+			{3, at(20), 0, "[3 4 2]"},
+			{9, at(20), 3, "[4 2 1]"},
+			{1, at(20), 3, "[4]"},
+			{9, at(20), 4, "[2 1]"},
+			{9, at(20) - 1000, 9, "[3 4 2 1]"},
+		} {
 			var ids []int64
 			must(t, db.Pipeline(t.Context(), &sqlrun.Step{
-				Stmt: store.FetchDelayed, Args: sqlrun.Args{"queue": 1, "divided": 3, "limit": limit, "since": at(20)},
+				Stmt: store.FetchDelayed,
+				Args: sqlrun.Args{"queue": 1, "divided": 3, "limit": x.limit, "since": x.since, "after": x.after},
 				Scan: func(row *sqlrun.Row) error { ids = append(ids, row.Int(0)); return nil },
 			}))
-			if got := fmt.Sprint(ids); got != want {
-				t.Errorf("limit %d: due are %s, not %s", limit, got, want)
+			if got := fmt.Sprint(ids); got != x.want {
+				t.Errorf("%+v: due are %s", x, got)
 			}
 		}
 		rows := []sqlrun.Args{{"block": 3, "since": at(21)}, {"block": 4, "since": at(0)}, {"block": 5, "since": at(0)}}

@@ -200,7 +200,10 @@ var mutants = append(deaf(), []mutant{
 	{store.LockJobs, movedID, always, ""},
 
 	// Delayed jobs.
-	{store.FetchDelayed, " AND run_at >= {time :since}", "", "TestDue" + onSQLite},
+	{store.FetchDelayed, "(run_at, id) > ({time :since}, :after) AND ", "", "TestDue" + onSQLite},
+	{store.FetchDelayed, "(run_at, id) > ({time :since}, :after)", "run_at > {time :since}", "TestDue" + onSQLite},
+	{store.FetchDelayed, "run_at = {time :since} AND id > :after OR ", "", "TestDue" + onMySQL},
+	{store.FetchDelayed, " AND id > :after", "", "TestDue" + onMySQL},
 	{store.FetchDelayed, " AND run_at <= {now}", "", "TestDue" + onSQLite},
 	{store.FetchDelayed, "ORDER BY run_at, id", "ORDER BY id", "TestDue" + onSQLite},
 	{store.NextDelayed, "queue_id = {int :queue} AND ", "", "TestDue" + onSQLite},

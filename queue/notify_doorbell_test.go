@@ -35,7 +35,7 @@ func TestDoorbell(t *testing.T) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				for _, b := range w.queues[0].blocks {
-					if b.dirty || b.serving || b.queued || b.ripe {
+					if b.dirty || b.serving || b.queued || b.dues.Ripe {
 						return false
 					}
 					b.looked = instant.Now().Add(time.Hour) // it does not look by itself

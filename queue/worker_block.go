@@ -45,9 +45,8 @@ type block struct {
 
 	cursor  [Idle + 1]int64 // the highest id read, by priority
 	horizon [Idle + 1]int64 // the id up to which all is read that was committed in time
-	delayed int64           // the latest run_at read, in µs
+	dues    board.Dues      // which of the delayed jobs are read next
 	due     int64           // when the next delayed job is due, in µs; 0: none is known
-	ripe    bool            // some may be due
 
 	dirty    bool            // there may be something new
 	rung     bool            // since the last read began
@@ -288,7 +287,7 @@ const (
 	// in order. Jobs committed later are found too, but with a delay.
 	Window = 2 * time.Second
 
-	lookEvery  = time.Second
+	lookEvery  = board.LookEvery
 	wholeEvery = time.Minute
 )
 
@@ -432,7 +431,7 @@ func (b *block) wants(at instant.Instant) bool {
 	if !b.open() || !b.room() {
 		return false
 	}
-	return b.ripe || !b.crowded() && (b.dirty || b.full || b.lookDue(at) || b.rereads() != 0) || b.checkDue(at)
+	return b.dues.Ripe || !b.crowded() && (b.dirty || b.full || b.lookDue(at) || b.rereads() != 0) || b.checkDue(at)
 }
 
 // checkDue tells whether to look if jobs that wait here are still there.

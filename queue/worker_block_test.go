@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/board"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -18,7 +19,7 @@ import (
 func newBlock(batch int) *block {
 	w := &Worker{opt: WorkerOptions{Batch: batch, ReadAhead: defaultReadAhead}, whole: wholeEvery}
 	q := &workQueue{w: w, set: &Queue{State: "active"}}
-	return &block{q: q, seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{}, dirty: true, ripe: true}
+	return &block{q: q, seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{}, dirty: true, dues: board.Dues{Ripe: true}}
 }
 
 func ready(id int64, key string) *Delivery {
@@ -351,7 +352,7 @@ func TestLinesDoNotStopReading(t *testing.T) {
 		b.add(ready(id+2, "k"))
 	}
 	b.settle()
-	b.ripe, b.dirty = true, true
+	b.dues.Ripe, b.dirty = true, true
 	if now := instant.Now(); !b.wants(now) {
 		t.Error("neither other jobs nor the retry is read")
 	}
@@ -419,7 +420,7 @@ func TestReading(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		batch := rapid.IntRange(1, 6).Draw(t, "batch")
 		m := &readModel{b: newBlock(batch), rows: map[int64]bool{}, done: map[int64]int{}}
-		m.b.keyed, m.b.ripe = rapid.Bool().Draw(t, "keyed"), false
+		m.b.keyed, m.b.dues.Ripe = rapid.Bool().Draw(t, "keyed"), false
 		m.w = m.b.q.w
 		m.w.chores.L = &m.w.mu
 		m.w.queues = []*workQueue{m.b.q}

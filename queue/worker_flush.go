@@ -11,6 +11,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
+	"github.com/dbcron/dbcron/queue/internal/board"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -25,9 +26,8 @@ type round struct {
 	acks    []*Delivery
 	read    reading
 	reads   bool
-	delayed bool  // reads jobs whose time has come
-	since   int64 // from there on
-	limit   int
+	delayed bool // reads jobs whose time has come
+	due     board.DueRead
 
 	sentinels bool           // are to be placed
 	placed    bool           // and were
@@ -56,6 +56,7 @@ type round struct {
 	fresh []*Delivery // what was read
 	ripe  []*Delivery
 	got   fetched // how much that was
+	last  board.Due
 	m     int
 }
 
@@ -133,11 +134,9 @@ func (w *Worker) round(b *block) *round {
 	if t.reads {
 		b.rung = false
 	}
-	if b.open() && b.room() && (b.ripe || t.read.whole) {
-		t.delayed, t.limit = true, w.opt.Batch+len(b.seen)
-		if !t.read.whole {
-			t.since = max(0, b.delayed-2*Window.Microseconds())
-		}
+	if b.open() && b.room() && (b.dues.Ripe || t.read.whole) {
+		t.delayed = true
+		t.due = b.dues.Plan(at, w.c.clock.settled(at)-2*Window.Microseconds(), w.opt.Batch, len(b.seen), t.read.whole, b.keyed)
 	}
 	t.room = w.allow()
 	t.loads = b.toLoad(t.room.left)
@@ -353,13 +352,14 @@ func (w *Worker) fetchStep(t *round) *sqlrun.Step {
 
 // delayedSteps read jobs whose time has come, and when the next one is due.
 func (w *Worker) delayedSteps(t *round) []*sqlrun.Step {
-	t.m, t.ripe = 0, nil
+	t.m, t.last, t.ripe = 0, board.Due{}, nil
 	r := w.reader(store.FetchDelayed, t.b, 16, &t.room)
-	args := sqlrun.Args{"queue": t.b.q.id, "divided": t.b.divided, "limit": t.limit, "since": t.since}
+	args := sqlrun.Args{"queue": t.b.q.id, "divided": t.b.divided, "limit": t.due.Limit, "since": t.due.After.At, "after": t.due.After.ID}
 	return []*sqlrun.Step{
 		{Stmt: store.FetchDelayed, Args: args, Scan: func(row *sqlrun.Row) error {
-			t.m++
-			t.ripe = append(t.ripe, r.delayed(row))
+			d := r.delayed(row)
+			t.m, t.last = t.m+1, d.due()
+			t.ripe = append(t.ripe, d)
 			return nil
 		}},
 	}
@@ -503,7 +503,7 @@ func (w *Worker) apply(t *round, err error) {
 		b.release(h.key, h.id)
 		w.offer(b, 1)
 	}
-	if t.reads || b.crowded() { // of which no more is read before there is room again
+	if t.reads || t.delayed || b.crowded() { // of which no more is read before there is room again
 		for _, id := range b.forget {
 			delete(b.seen, id)
 		}
@@ -519,6 +519,9 @@ func (w *Worker) apply(t *round, err error) {
 	if t.loads != nil {
 		w.tookLoads(t)
 	}
+	if t.delayed {
+		b.dues.Took(t.due, t.m, t.last)
+	}
 	fresh := w.addFresh(t)
 	b.settle()
 	b.shaken = b.shaken || since(t.at) > Window // something stands still
@@ -528,9 +531,6 @@ func (w *Worker) apply(t *round, err error) {
 		b.hasReadAgain(t.read)
 	}
 	b.putBack()
-	if t.delayed {
-		w.tookDelayed(t)
-	}
 	w.offer(b, fresh)
 	w.suspect(b)
 	w.enlist(b)
@@ -595,8 +595,11 @@ func (w *Worker) addFresh(t *round) (fresh int) {
 			if d.from == tableReady && !t.read.again && b.skips(d, t.read) {
 				continue
 			}
+			was := b.seen[d.ID]
 			if b.add(d) {
 				fresh++
+			} else if d.from == tableDelayed && (was.from != tableDelayed || was.runAt != d.runAt) {
+				b.dues.Missed(d.due()) // it is another attempt than the one that is remembered
 			}
 		}
 	}

@@ -250,7 +250,7 @@ func (w *Worker) lookAnew() {
 	defer w.mu.Unlock()
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
-			b.whole, b.dirty, b.ripe = 0, true, true
+			b.whole, b.dirty, b.dues.Ripe = 0, true, true
 			w.enlist(b)
 		}
 	}

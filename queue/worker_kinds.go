@@ -274,7 +274,8 @@ func (b *block) sortAnew() {
 	b.count += len(list)
 	take(&b.ready)
 	if b.left {
-		b.left, b.delayed, b.ripe = false, 0, true
+		b.left = false
+		b.dues.Anew()
 	}
 	for _, d := range list {
 		b.makeReady(d)

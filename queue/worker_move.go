@@ -338,18 +338,9 @@ func (w *Worker) setDue(b *block, us int64) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if !b.gone {
-			b.ripe = true
+			b.dues.Ripe = true
 			b.dirty = b.dirty || len(b.forget) > 0 // so that it is forgotten there
 			w.enlist(b)
 		}
 	})
-}
-
-// tookDelayed notes what a read of delayed jobs has returned. mu is held.
-func (w *Worker) tookDelayed(t *round) {
-	b := t.b
-	b.ripe = t.m >= t.limit
-	for _, d := range t.ripe {
-		b.delayed = max(b.delayed, d.runAt)
-	}
 }

@@ -26,6 +26,9 @@ type readyList = board.Ready[*Delivery]
 // turn is the job's place among those that may start.
 func (d *Delivery) turn() board.Place { return board.Place{Priority: d.Priority, Order: d.order} }
 
+// due is the job's place among the delayed ones.
+func (d *Delivery) due() board.Due { return board.Due{At: d.runAt, ID: d.ID} }
+
 // Spot is where the block stands among those of its queue that have ready jobs.
 func (b *block) Spot() *board.Spot { return &b.spot }
 

@@ -432,7 +432,7 @@ func (w *Worker) waitUntil(ctx context.Context, o *wanted, done func() bool) err
 func (w *Worker) hasRead() bool {
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
-			reads := b.count == 0 && !b.crowded() && (b.serving || b.dirty || b.ripe)
+			reads := b.count == 0 && !b.crowded() && (b.serving || b.dirty || b.dues.Ripe)
 			if b.open() && b.failures == 0 && (reads || len(b.bare) > 0) {
 				return false
 			}

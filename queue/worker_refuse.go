@@ -391,7 +391,8 @@ func (box *outbox) relieve(d *Delivery) {
 	b.refusals = slices.DeleteFunc(b.refusals, func(o *refusal) bool { return o == r })
 	box.forgetRefusal(r)
 	if r.claim && d.line() != "" { // those behind it were passed over
-		b.whole, b.delayed, b.dirty, b.ripe = 0, 0, true, true
+		b.whole, b.dirty = 0, true
+		b.dues.Anew()
 	}
 	box.enlist(b)
 }

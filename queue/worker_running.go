@@ -104,7 +104,7 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) erro
 		if b.accused > 0 && w.cleared(b) {
 			unsuspected = append(unsuspected, b)
 		}
-		dues = append(dues, sqlrun.Args{"block": b.divided, "since": max(0, b.delayed-2*Window.Microseconds())})
+		dues = append(dues, sqlrun.Args{"block": b.divided, "since": b.dues.Horizon()})
 	}
 	w.mu.Unlock()
 	if len(mine) == 0 && len(out) == 0 {
@@ -236,6 +236,7 @@ func (w *Worker) lookForDue(ctx context.Context, q *workQueue, rows []sqlrun.Arg
 			defer w.mu.Unlock()
 			b := q.blocks[int(row.Int(0))]
 			if now, at := row.Int(1), row.Int(2); b != nil && !row.Null(2) && at < now+10*shareEvery.Microseconds() {
+				b.dues.Saw(at)
 				w.setDue(b, at)
 			}
 			return nil

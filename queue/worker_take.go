@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/board"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -106,7 +107,7 @@ func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *store.BlockRow, n
 	}
 	b := &block{
 		q: q, divided: r.Divided, fence: r.Fence + 1, since: w.c.clock.now(), seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{},
-		dirty: true, ripe: true, keyed: q.set.ordered || r.FIFO, unseen: true, fifo: r.FIFO,
+		dirty: true, dues: board.Dues{Ripe: true}, keyed: q.set.ordered || r.FIFO, unseen: true, fifo: r.FIFO,
 		forKind: r.ForKind, from: instant.Now(),
 	}
 	if r.State != "FREE" && !r.Left {

@@ -80,7 +80,7 @@ func (w *Worker) heedSteps() {
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
 			b.distrust()
-			b.delayed, b.ripe = 0, true
+			b.dues.Anew()
 		}
 	}
 }
