@@ -246,6 +246,9 @@ func (w *Worker) ackExactly(ctx context.Context, t *round, list []*Delivery) err
 		store.AckRunning: store.LockRunning,
 	}
 	parts, steps := byTable(list), w.ackSteps(t, list) // which are for the parts
+	if all, err := w.ackPresent(ctx, t, list, parts, steps); all || err != nil {
+		return err
+	}
 	var deleted map[int64]bool
 	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		deleted = map[int64]bool{}
@@ -291,6 +294,40 @@ func (w *Worker) ackExactly(ctx context.Context, t *round, list []*Delivery) err
 		maps.Copy(t.deleted, deleted)
 	}
 	return err
+}
+
+// ackPresent deletes jobs that are done if all their rows are there, which is usual: the number of
+// deleted rows says so. Otherwise it changes nothing, and ackExactly locks the rows to learn which
+// are there. Jobs that are kept, or may wait for their next attempt, it leaves to that as well.
+func (w *Worker) ackPresent(
+	ctx context.Context, t *round, list []*Delivery, parts [][]*Delivery, steps []*sqlrun.Step,
+) (all bool, err error) {
+	if t.keep > 0 || slices.ContainsFunc(list, func(d *Delivery) bool { return d.from == tableDelayed }) {
+		return false, nil
+	}
+	present := func(int64) bool { return true }
+	err = w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+		for i, step := range steps {
+			n, err := tx.Exec(ctx, step.Stmt, step.Args)
+			if err := store.Short(err, n, len(parts[i])); err != nil {
+				return err
+			}
+		}
+		return store.ReleaseTies(ctx, tx, t.b.q.id, endedOf(list, present))
+	})
+	switch {
+	case errors.Is(err, store.ErrShort):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	if t.deleted == nil {
+		t.deleted = map[int64]bool{}
+	}
+	for _, d := range list {
+		t.deleted[d.ID] = true
+	}
+	return true, nil
 }
 
 // ackSteps delete the jobs that are done.
