@@ -11,6 +11,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 func receiver(t *testing.T, c *Client, opt WorkerOptions) *Receiver {
@@ -81,6 +82,34 @@ func TestReceive(t *testing.T) {
 		d = receive(t, r, 1)[0]
 		must(t, r.Fail(t.Context(), d, nil))
 		info(t, c, ids[2], StateDead)
+		empty(t, db)
+	})
+}
+
+// Whose rows were deleted by somebody else is told one by one, whatever is completed with them.
+func TestReceiveDeleted(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		r := receiver(t, c, WorkerOptions{Grace: time.Millisecond})
+		group, err := c.NewGroup(t.Context(), Group{})
+		must(t, err)
+		jobs := slices.Repeat([]Job{{Kind: "x"}}, 20)
+		for i := range jobs[:10] {
+			jobs[i].Group = group
+		}
+		enqueueMany(t, c, jobs)
+		var outcomes []Outcome
+		for i, d := range receive(t, r, len(jobs)) {
+			outcomes = append(outcomes, Outcome{Delivery: d})
+			if i%3 == 0 {
+				db.Do(t, "DELETE FROM {prefix}job WHERE id = :id", sqlrun.Args{"id": d.ID})
+			}
+		}
+		for i, err := range r.Settle(t.Context(), outcomes) {
+			if lost := i%3 == 0; lost != errors.Is(err, ErrLost) || !lost && err != nil {
+				t.Errorf("job %d, deleted: %t, got %v", i, lost, err)
+			}
+		}
 		empty(t, db)
 	})
 }
