@@ -32,7 +32,7 @@ func (b *block) readWhole(rows []*Delivery) {
 			b.followed[d.ID] = true
 		}
 	}
-	b.whole, b.dirty = 0, true
+	b.reads.Anew()
 }
 
 // lateAfter is how long after an id was drawn its job is committed late. The rest of Window

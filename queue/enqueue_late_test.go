@@ -47,7 +47,7 @@ func TestOrderOfStalledCommits(t *testing.T) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			b := w.queues[0].blocks[0]
-			return since(began) > Window+Window/2 && b.cursor == b.below()
+			return since(began) > Window+Window/2 && b.reads.Level()
 		})
 		close(goes)
 		must(t, received(t, "it is committed", errs))

@@ -163,7 +163,7 @@ func TestLookBackOverAWholeWindow(t *testing.T) {
 		commit()
 		elapse(w, lookEvery) // and nobody rings
 		w.mu.Lock()
-		b.looked = b.looked.Add(-lookEvery)
+		b.reads.Looked = b.reads.Looked.Add(-lookEvery)
 		w.enlist(b)
 		w.mu.Unlock()
 		flushDry(t, w, b)

@@ -35,11 +35,11 @@ func TestDoorbell(t *testing.T) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				for _, b := range w.queues[0].blocks {
-					if b.dirty || b.serving || b.queued || b.dues.Ripe {
+					if b.reads.Dirty || b.serving || b.queued || b.dues.Ripe {
 						return false
 					}
-					b.looked = instant.Now().Add(time.Hour) // it does not look by itself
-					b.whole = b.looked
+					b.reads.Looked = instant.Now().Add(time.Hour) // it does not look by itself
+					b.reads.Whole = b.reads.Looked
 				}
 				return len(w.queues[0].blocks) == 2 && w.idle == 16
 			})

@@ -27,7 +27,7 @@ func TestLostSignals(t *testing.T) {
 			return func() { w.idle += idle }
 		}},
 		{"pumps are not woken", func(w *Worker, b *block) func() {
-			b.dirty, b.queued = true, true
+			b.reads.Dirty, b.queued = true, true
 			w.serve = append(w.serve, b)
 			return nothing
 		}},
@@ -87,7 +87,7 @@ func TestNoBells(t *testing.T) {
 		w.mu.Lock()
 		for _, q := range w.queues { // long after all was read
 			for _, b := range q.blocks {
-				b.whole, b.again, b.shaken = instant.Now().Add(time.Hour), 0, false
+				b.reads.Whole, b.reads.Again, b.reads.Shaken = instant.Now().Add(time.Hour), 0, false
 			}
 		}
 		w.mu.Unlock()

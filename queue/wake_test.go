@@ -58,7 +58,7 @@ func TestWakeBetweenLookingAndWaiting(t *testing.T) {
 		}
 		for late := range 2 { // a worker looks twice before it waits: at its cursor, and back
 			w.mu.Lock()
-			b.looked = instant.Now().Add(time.Hour) // else it may be time to look back first, on a slow machine
+			b.reads.Looked = instant.Now().Add(time.Hour) // else it may be time to look back first, on a slow machine
 			w.mu.Unlock()
 			w.ring(b.q.id, b.divided)
 			looks := 0

@@ -430,7 +430,7 @@ func (box *outbox) rouse(b *block) {
 	if b == nil {
 		return
 	}
-	b.dirty, b.rung, b.told = true, true, true
+	b.reads.Rouse()
 	box.enlist(b)
 }
 

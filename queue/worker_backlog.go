@@ -3,6 +3,7 @@ package queue
 import (
 	"slices"
 
+	"github.com/dbcron/dbcron/queue/internal/board"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -116,7 +117,7 @@ func (b *block) stands(l *keyQueue) bool {
 // skips tells whether a job stays in its table that a read has returned, since it is
 // behind some that were put back. Once the key queue stands still no more, the first job that a
 // read returns which began before them is the next one of the key. mu is held.
-func (b *block) skips(d *Delivery, r reading) bool {
+func (b *block) skips(d *Delivery, r board.Read) bool {
 	if b.seen[d.ID] != nil {
 		return false
 	}
@@ -133,7 +134,7 @@ func (b *block) skips(d *Delivery, r reading) bool {
 	if l == nil || l.Skipped() == 0 {
 		return false
 	}
-	if l.Skips(d.ID, r.after[d.Priority], b.needs(l)) {
+	if l.Skips(d.ID, r.After[d.Priority], b.needs(l)) {
 		b.skip(d)
 		return true
 	}
@@ -143,16 +144,11 @@ func (b *block) skips(d *Delivery, r reading) bool {
 	return false
 }
 
-// skip notes that a job stays in its table. Above the horizon, reads will return it again.
+// skip notes that a job stays in its table.
 func (b *block) skip(d *Delivery) {
 	delete(b.seen, d.ID)
 	b.weigh(d, 0)
-	if d.ID > b.horizon[d.Priority] {
-		if b.passed == nil {
-			b.passed = map[int64]int{}
-		}
-		b.passed[d.ID] = d.Priority
-	}
+	b.reads.Pass(d.Priority, d.ID)
 }
 
 // needs tells whether the jobs of a key queue are to be read that were put back: few are left of
@@ -167,39 +163,27 @@ func (b *block) resume(l *keyQueue) {
 	if !l.resumed {
 		l.resumed, b.resumed = true, append(b.resumed, l)
 	}
-	if l.Skipped() > b.settled() {
-		b.dirty, b.late = true, true
+	if l.Skipped() > b.reads.Settled() {
+		b.reads.Back()
 	}
 	b.q.w.enlist(b)
 }
-
-// settled is the id up to which all jobs in time have been read.
-func (b *block) settled() int64 { return slices.Min(b.horizon[Urgent:]) }
 
 // rereads is the first job below the horizon that was put back and that a key queue needs; 0: there
 // is none. mu is held.
 func (b *block) rereads() (first int64) {
 	for _, l := range b.resumed {
-		if l.Skipped() <= b.settled() && b.needs(l) {
+		if l.Skipped() <= b.reads.Settled() && b.needs(l) {
 			first = least(first, l.Skipped())
 		}
 	}
 	return first
 }
 
-// planAgain is a read of jobs that were put back, up to the horizon.
-func (b *block) planAgain(first int64) reading {
-	r := reading{limit: b.rowsAtOnce(), upto: b.settled(), again: true}
-	for p := range r.after {
-		r.after[p] = first - 1
-	}
-	return r
-}
-
 // tookAgain returns what is taken of such a read: the jobs of keys that need some, up to where
 // it has returned those of all priorities.
-func (b *block) tookAgain(r reading, rows []*Delivery) []*Delivery {
-	upto := r.upto
+func (b *block) tookAgain(r board.Read, rows []*Delivery) []*Delivery {
+	upto := r.Upto
 	var read [Idle + 1]int
 	var last [Idle + 1]int64
 	for _, d := range rows {
@@ -207,13 +191,13 @@ func (b *block) tookAgain(r reading, rows []*Delivery) []*Delivery {
 		last[d.Priority] = max(last[d.Priority], d.ID)
 	}
 	for p := range read {
-		if read[p] >= r.limit {
+		if read[p] >= r.Limit {
 			upto = min(upto, last[p])
 		}
 	}
 	from := map[*keyQueue]int64{}
 	for _, l := range b.resumed {
-		if l.Skipped() > r.after[Normal] && l.Skipped() <= upto && b.needs(l) {
+		if l.Skipped() > r.After[Normal] && l.Skipped() <= upto && b.needs(l) {
 			from[l], l.limiter = l.Skipped(), nil
 			l.SkipFrom(upto + 1)
 		}
@@ -235,24 +219,16 @@ func (b *block) resumeOf(g *limiter) {
 
 // readFrom has a block read once more from an id on.
 func (b *block) readFrom(id int64) {
-	for p := range b.horizon {
-		b.horizon[p] = min(b.horizon[p], id-1)
-	}
-	b.dirty, b.late, b.rung, b.told = true, true, true, true // also if a read is under way, from further on
+	b.reads.From(id)
 	b.q.w.enlist(b)
 }
 
 // hasReadAgain lets keys go whose jobs were to be read again: a read that was complete has
 // returned those that are there.
-func (b *block) hasReadAgain(r reading) {
-	for id, p := range b.passed {
-		if id <= b.horizon[p] {
-			delete(b.passed, id)
-		}
-	}
+func (b *block) hasReadAgain(r board.Read) {
 	goes := func(l *keyQueue) bool {
 		if b.needs(l) {
-			if r.again || b.full || slices.Max(r.after[1:]) >= l.Skipped() {
+			if r.Back || b.reads.Full || slices.Max(r.After[1:]) >= l.Skipped() {
 				return false // it began behind them, or was cut off
 			}
 			l.SkipFrom(0)
@@ -263,7 +239,7 @@ func (b *block) hasReadAgain(r reading) {
 		return true
 	}
 	b.resumed = slices.DeleteFunc(b.resumed, goes)
-	if r.again || b.full {
+	if r.Back || b.reads.Full {
 		return
 	}
 	for g, lines := range b.gated {

@@ -36,28 +36,17 @@ type block struct {
 	bare      []*Delivery             // may start, but for their payloads
 
 	skipped map[*limiter]int64       // the first job that was put back, of kinds that are at a limit
-	passed  map[int64]int            // jobs above the horizon that stay in their table, and their priorities
 	gated   map[*limiter][]*keyQueue // all of whose jobs were put back, since the first one waits for a limit
 	resumed []*keyQueue              // whose jobs that were put back are to be read
 	reread  bool                     // the last read was of such
 	count   int                      // in ready, bare, or under suspicion: read, and not started
 	active  int                      // started, and not finished
 
-	cursor  [Idle + 1]int64 // the highest id read, by priority
-	horizon [Idle + 1]int64 // the id up to which all is read that was committed in time
-	dues    board.Dues      // which of the delayed jobs are read next
-	due     int64           // when the next delayed job is due, in µs; 0: none is known
+	reads board.Reads // which of the ready jobs are read next
+	dues  board.Dues  // which of the delayed jobs are read next
+	due   int64       // when the next delayed job is due, in µs; 0: none is known
 
-	dirty    bool            // there may be something new
-	rung     bool            // since the last read began
-	told     bool            // that there is something new, which was not read since
-	late     bool            // and it is not certain that it is above the cursor
-	full     bool            // the last read was cut off: there is more
-	looked   instant.Instant // when it was last read from the horizon
-	whole    instant.Instant // and from the beginning; 0: never, or not since an outage
-	followed map[int64]bool  // the jobs for which it was, or is to be: see enqueue_late.go
-	shaken   bool            // an outage may not be over yet
-	again    instant.Instant // when to read it from the beginning once more after an outage; 0: never
+	followed map[int64]bool // the jobs for which it was, or is to be: see enqueue_late.go
 
 	checked instant.Instant // when it was last looked whether what waits here is still there
 
@@ -83,11 +72,9 @@ type block struct {
 	held    int // bytes of payloads that were read ahead
 	average int // bytes of the payload of a row, of late
 
-	serving bool        // a flusher is at it
-	queued  bool        // or will be
-	spot    board.Spot  // among its queue's blocks with ready jobs
-	unseen  bool        // it was taken, and not read yet
-	readTo  board.Place // where the last read was cut off
+	serving bool       // a flusher is at it
+	queued  bool       // or will be
+	spot    board.Spot // among its queue's blocks with ready jobs
 
 	forKind string          // as its row says: see worker_kinds.go
 	heir    string          // the kind for which it is handed over
@@ -262,78 +249,34 @@ func (b *block) crowded() bool {
 	return len(b.seen) >= 100*b.q.w.opt.Batch || len(b.refusals) >= mostRefused
 }
 
-// Reading. An id is drawn before its job is committed, so the ids above the cursor are not
-// all that is new. The horizon closes the gap:
-//
-//	Every job with an id up to the horizon of its priority that was committed at most
-//	Window after its id was drawn has been read.
-//
-// A read from the horizon, or from below it, that was sent at a time S returns all that
-// was committed before S. Ids of times before S - Window were drawn before that time, and
-// so committed before S, if they are to be in time: the read raises the horizon to
-// S - Window, or to the last id that it returned if it was cut off. Nothing else raises it.
-// So a look back begins where the last good one left off, whatever kept the worker from
-// reading: a pause, a full worker, errors, a process that was stopped. While the cursor is
-// above the horizon there may be jobs in between, and the block is looked at every
-// lookEvery. A job of a key that is read has all those before it that are in time.
-//
-// What is committed later than Window is found by a look at the whole block, which comes
-// every wholeEvery; after an outage, since those who enqueue were stopped by it too; and
-// when the database's clock was set, since ids of before and after cannot be compared.
-
 const (
 	// Window is how far back workers look for jobs that were committed late. A transaction that
 	// enqueues jobs should not last longer: then its jobs are found at once, and those of a key
 	// in order. Jobs committed later are found too, but with a delay.
-	Window = 2 * time.Second
+	Window = board.Window
 
 	lookEvery  = board.LookEvery
 	wholeEvery = time.Minute
 )
 
-// A reading is a fetch that is to be made.
-type reading struct {
-	after [Idle + 1]int64
-	limit int
-	upto  int64 // ids up to here are committed, if they are in time
-	whole bool
-	again bool // of jobs that were put back
-}
-
-// A fetched is what a fetch has returned: how many rows, and the last one.
-type fetched struct {
-	rows     int
-	priority int
-	id       int64
-}
-
 // plan says from where to read, if there is reason to. settled is a time in µs that no id
 // is drawn of any more.
-func (b *block) plan(at instant.Instant, settled int64) (r reading, ok bool) {
+func (b *block) plan(at instant.Instant, settled int64) (r board.Read, ok bool) {
 	if !b.open() || !b.room() || b.crowded() {
 		return r, false
 	}
-	back := b.lookDue(at)
-	due := b.dirty || b.full || back
+	due := b.reads.Due(at, b.q.w.whole)
 	if first := b.rereads(); first != 0 && (!due || !b.reread) { // by turns
 		b.reread = true
-		return b.planAgain(first), true
+		return b.reads.PlanBack(first, b.rowsAtOnce()), true
 	}
 	b.reread = false
 	if !due {
 		return r, false
 	}
-	r = reading{after: b.cursor, limit: b.rowsAtOnce(), upto: store.TickOf(settled - Window.Microseconds()), whole: b.wholeDue(at)}
-	if r.whole {
-		if b.whole != 0 {
-			clear(b.followed) // those that are read again have the block read once more
-		}
-		b.whole, b.again, b.horizon = at, 0, [Idle + 1]int64{}
-	}
-	if back || b.late || b.keyed {
-		b.looked = at
-		r.after = b.below()
-		r.limit += b.seenAfter(r.after)
+	r = b.reads.Plan(at, b.q.w.whole, b.rowsAtOnce(), store.TickOf(settled-Window.Microseconds()), b.keyed, b.seenAfter)
+	if r.Routine {
+		clear(b.followed) // those that are read again have the block read once more
 	}
 	return r, true
 }
@@ -346,80 +289,19 @@ func (b *block) open() bool { return !b.gone && !b.leaving && b.q.set.State == "
 func (b *block) startable() bool { return b.open() || b.q.w.opt.AtMostOnce && !b.gone }
 
 // seenAfter counts what a read from there will find that was read before.
-func (b *block) seenAfter(after [Idle + 1]int64) (n int) {
+func (b *block) seenAfter(after board.Cursor) (n int) {
 	for id, d := range b.seen {
 		if id > after[d.Priority] {
-			n++
-		}
-	}
-	for id, priority := range b.passed {
-		if id > after[priority] {
 			n++
 		}
 	}
 	return n
 }
 
-// took notes what a read has returned, of which so many jobs are new.
-func (b *block) took(r reading, got fetched, fresh int) {
-	if b.shaken {
-		b.shaken, b.again = false, instant.Now().Add(Window)
-	}
-	if r.again {
-		b.dirty, b.late = b.dirty || b.rung, b.late || b.rung
-		return
-	}
-	b.unseen, b.told = false, b.rung
-	complete := b.fromHorizon(r)
-	if b.full = got.rows >= r.limit; b.full {
-		b.readTo = board.Place{Priority: got.priority, Order: got.id}
-	}
-	b.raise(r, got)
-	switch {
-	case b.full || fresh > 0: // go on: below the cursor, if it was cut off there
-		b.dirty, b.late = true, b.full && got.id < b.cursor[got.priority]
-	case !complete && !b.late: // dry: look back before it is left alone
-		b.dirty, b.late = true, true
-	default:
-		b.dirty, b.late = b.rung, b.rung
-	}
-}
-
-// fromHorizon tells whether a read begins at the horizon, or below it.
-func (b *block) fromHorizon(r reading) bool {
-	for p, id := range r.after {
-		if id > b.horizon[p] {
-			return false
-		}
-	}
-	return true
-}
-
-// raise raises the horizon to where a read was complete, of each priority that it read
-// from there on. Rows come by priority and id.
-func (b *block) raise(r reading, got fetched) {
-	for p := range b.horizon {
-		upto := r.upto
-		if b.full && p >= got.priority {
-			if p > got.priority {
-				return
-			}
-			upto = min(upto, got.id)
-		}
-		if r.after[p] <= b.horizon[p] {
-			b.horizon[p] = max(b.horizon[p], upto)
-		}
-	}
-}
-
-// distrust has the whole block read anew, and once more when an outage is over for so
-// long that all is committed that was under way.
-func (b *block) distrust() { b.whole, b.shaken = 0, true }
-
 // noteRead raises the cursor over a job that was read.
 func (b *block) noteRead(d *Delivery) {
 	if d.from == tableReady {
-		b.cursor[d.Priority] = max(b.cursor[d.Priority], d.ID)
+		b.reads.Read(d.Priority, d.ID)
 	}
 }
 
@@ -431,7 +313,7 @@ func (b *block) wants(at instant.Instant) bool {
 	if !b.open() || !b.room() {
 		return false
 	}
-	return b.dues.Ripe || !b.crowded() && (b.dirty || b.full || b.lookDue(at) || b.rereads() != 0) || b.checkDue(at)
+	return b.dues.Ripe || !b.crowded() && (b.reads.Due(at, b.q.w.whole) || b.rereads() != 0) || b.checkDue(at)
 }
 
 // checkDue tells whether to look if jobs that wait here are still there.
@@ -479,10 +361,11 @@ func firstOf(list iter.Seq[*Delivery], n int) iter.Seq[*Delivery] {
 // that is under way may have begun before that, and return the row.
 func (b *block) forgetSoon(id int64) {
 	if b.serving {
-		b.lost, b.rung = append(b.lost, id), true
+		b.lost = append(b.lost, id)
+		b.reads.Ring()
 		return
 	}
-	b.forget, b.dirty = append(b.forget, id), true
+	b.forget, b.reads.Dirty = append(b.forget, id), true
 }
 
 // remove takes out a job that waits here, and whose row is gone.
@@ -507,23 +390,4 @@ func (b *block) remove(d *Delivery) {
 	d.ended = true
 	b.forget = append(b.forget, d.ID)
 	b.q.w.releaseIfMine(b, d.line(), d.ID)
-}
-
-// lookDue tells whether to look back: now and then while jobs may come below the cursor. A
-// block that is quiet is left to the bell and to the poller.
-func (b *block) lookDue(at instant.Instant) bool {
-	return b.wholeDue(at) || at.Sub(b.looked) >= lookEvery && b.cursor != b.below()
-}
-
-// below is the cursor, but not above the horizon.
-func (b *block) below() (after [Idle + 1]int64) {
-	for p := range after {
-		after[p] = min(b.cursor[p], b.horizon[p])
-	}
-	return after
-}
-
-// wholeDue tells whether to read the block from the beginning.
-func (b *block) wholeDue(at instant.Instant) bool {
-	return b.whole == 0 || at.Sub(b.whole) >= b.q.w.whole || b.again != 0 && at >= b.again
 }

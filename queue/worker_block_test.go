@@ -19,7 +19,7 @@ import (
 func newBlock(batch int) *block {
 	w := &Worker{opt: WorkerOptions{Batch: batch, ReadAhead: defaultReadAhead}, whole: wholeEvery}
 	q := &workQueue{w: w, set: &Queue{State: "active"}}
-	return &block{q: q, seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{}, dirty: true, dues: board.Dues{Ripe: true}}
+	return &block{q: q, seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{}, reads: board.Reads{Dirty: true}, dues: board.Dues{Ripe: true}}
 }
 
 func ready(id int64, key string) *Delivery {
@@ -352,7 +352,7 @@ func TestLinesDoNotStopReading(t *testing.T) {
 		b.add(ready(id+2, "k"))
 	}
 	b.settle()
-	b.dues.Ripe, b.dirty = true, true
+	b.dues.Ripe, b.reads.Dirty = true, true
 	if now := instant.Now(); !b.wants(now) {
 		t.Error("neither other jobs nor the retry is read")
 	}
@@ -383,7 +383,7 @@ func (m *readModel) read(t *rapid.T, meanwhile func()) bool {
 	forgotten := slices.Clone(m.b.forget)
 	var found []int64
 	for _, id := range slices.Sorted(maps.Keys(m.rows)) {
-		if id > plan.after[Normal] && len(found) < plan.limit {
+		if id > plan.After[Normal] && len(found) < plan.Limit {
 			found = append(found, id)
 		}
 	}
@@ -405,11 +405,11 @@ func (m *readModel) read(t *rapid.T, meanwhile func()) bool {
 		}
 	}
 	m.b.settle()
-	got := fetched{rows: len(found)}
+	got := board.Fetched{Rows: len(found)}
 	if len(found) > 0 {
-		got.priority, got.id = Normal, found[len(found)-1]
+		got.Last = board.Place{Priority: Normal, Order: found[len(found)-1]}
 	}
-	m.b.took(plan, got, fresh)
+	m.b.reads.Took(plan, got, fresh, instant.Now())
 	return true
 }
 
@@ -477,7 +477,7 @@ func TestReading(t *testing.T) {
 		}
 		for i := 0; len(m.rows) > 0; i++ {
 			if i > 1000 {
-				t.Fatalf("never read: %v, cursor %d", slices.Sorted(maps.Keys(m.rows)), m.b.cursor[Normal])
+				t.Fatalf("never read: %v, cursor %d", slices.Sorted(maps.Keys(m.rows)), m.b.reads.Cursor()[Normal])
 			}
 			m.read(t, func() {})
 			for d := m.b.pop(); d != nil; d = m.b.pop() {
@@ -572,40 +572,39 @@ func (m *horizonModel) round(t *rapid.T, before, after time.Duration, fails bool
 	if !ok {
 		return
 	}
-	m.b.rung = false
 	m.pass(before)
 	slices.SortFunc(m.rows, func(a, b *Delivery) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.ID, b.ID))
 	})
 	var found []*Delivery
 	for _, d := range m.rows {
-		if d.ID > plan.after[d.Priority] && len(found) < plan.limit {
+		if d.ID > plan.After[d.Priority] && len(found) < plan.Limit {
 			found = append(found, d)
 		}
 	}
 	snapshot := slices.Clone(m.rows)
 	m.pass(after)
 	if fails {
-		m.b.distrust()
+		m.b.reads.Distrust()
 		return
 	}
-	got, fresh := fetched{rows: len(found)}, 0
+	got, fresh := board.Fetched{Rows: len(found)}, 0
 	for _, d := range found {
-		got.priority, got.id = d.Priority, d.ID
+		got.Last = board.Place{Priority: d.Priority, Order: d.ID}
 		m.b.noteRead(d)
 		if m.b.add(d) {
 			fresh++
 		}
 		m.read[d.ID] = true
 	}
-	m.b.took(plan, got, fresh)
+	m.b.reads.Took(plan, got, fresh, instant.Now())
 	for _, d := range snapshot {
 		switch {
 		case m.read[d.ID]:
-		case d.ID <= m.b.horizon[d.Priority]:
-			t.Fatalf("%d is below the horizon, %d, and was not read", d.ID, m.b.horizon[d.Priority])
+		case d.ID <= m.b.reads.Horizon()[d.Priority]:
+			t.Fatalf("%d is below the horizon, %d, and was not read", d.ID, m.b.reads.Horizon()[d.Priority])
 		case m.b.keyed && slices.ContainsFunc(found, func(o *Delivery) bool { return o.Priority == d.Priority && o.ID > d.ID }):
-			t.Fatalf("%d was read before %d, which was committed", got.id, d.ID)
+			t.Fatalf("%d was read before %d, which was committed", got.Last.Order, d.ID)
 		}
 	}
 }
@@ -625,8 +624,8 @@ func (m *horizonModel) do(most int) {
 
 // ring rings if there is something above the cursor, as the poller does.
 func (m *horizonModel) ring() {
-	if slices.ContainsFunc(m.rows, func(d *Delivery) bool { return d.ID > m.b.cursor[d.Priority] }) {
-		m.b.dirty, m.b.rung = true, true
+	if slices.ContainsFunc(m.rows, func(d *Delivery) bool { return d.ID > m.b.reads.Cursor()[d.Priority] }) {
+		m.b.reads.Rouse()
 	}
 }
 
@@ -669,7 +668,7 @@ func TestHorizon(t *testing.T) {
 			m.do(100)
 		}
 		if len(m.rows) > 0 {
-			t.Fatalf("%d jobs were never read, the first %d; cursor %v, horizon %v", len(m.rows), m.rows[0].ID, m.b.cursor, m.b.horizon)
+			t.Fatalf("%d jobs were never read, the first %d; cursor %v, horizon %v", len(m.rows), m.rows[0].ID, m.b.reads.Cursor(), m.b.reads.Horizon())
 		}
 	})
 }

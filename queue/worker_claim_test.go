@@ -362,7 +362,7 @@ func TestEndedElsewhereDuringARead(t *testing.T) {
 			t.Fatal("the job was not read")
 		}
 		w.mu.Lock()
-		b.distrust() // so that it reads all
+		b.reads.Distrust() // so that it reads all
 		w.mu.Unlock()
 		flushOnce(t, w, b, func() {
 			must(t, settle(t, client(t, db, Options{}), d.Claim(), nil))

@@ -24,7 +24,7 @@ type round struct {
 	keyed   bool
 	moves   []move
 	acks    []*Delivery
-	read    reading
+	read    board.Read
 	reads   bool
 	delayed bool // reads jobs whose time has come
 	due     board.DueRead
@@ -55,7 +55,7 @@ type round struct {
 
 	fresh []*Delivery // what was read
 	ripe  []*Delivery
-	got   fetched // how much that was
+	got   board.Fetched // how much that was
 	last  board.Due
 	m     int
 }
@@ -131,12 +131,9 @@ func (w *Worker) round(b *block) *round {
 		return t
 	}
 	t.read, t.reads = b.plan(at, w.c.clock.settled(at))
-	if t.reads {
-		b.rung = false
-	}
-	if b.open() && b.room() && (b.dues.Ripe || t.read.whole) {
+	if b.open() && b.room() && (b.dues.Ripe || t.read.Whole) {
 		t.delayed = true
-		t.due = b.dues.Plan(at, w.c.clock.settled(at)-2*Window.Microseconds(), w.opt.Batch, len(b.seen), t.read.whole, b.keyed)
+		t.due = b.dues.Plan(at, w.c.clock.settled(at)-2*Window.Microseconds(), w.opt.Batch, len(b.seen), t.read.Whole, b.keyed)
 	}
 	t.room = w.allow()
 	t.loads = b.toLoad(t.room.left)
@@ -370,18 +367,18 @@ func idsOf(list []*Delivery) []int64 {
 }
 
 func (w *Worker) fetchStep(t *round) *sqlrun.Step {
-	t.got, t.fresh = fetched{}, nil
+	t.got, t.fresh = board.Fetched{}, nil
 	stmt := store.FetchReady
-	if t.read.again {
+	if t.read.Back {
 		stmt = store.FetchAgain
 	}
-	r := w.reader(stmt, t.b, t.read.limit, &t.room)
+	r := w.reader(stmt, t.b, t.read.Limit, &t.room)
 	return &sqlrun.Step{Stmt: stmt, Args: sqlrun.Args{
-		"queue": t.b.q.id, "divided": t.b.divided, "limit": t.read.limit,
-		"after1": t.read.after[1], "after2": t.read.after[2], "after3": t.read.after[3], "after4": t.read.after[4],
+		"queue": t.b.q.id, "divided": t.b.divided, "limit": t.read.Limit,
+		"after1": t.read.After[1], "after2": t.read.After[2], "after3": t.read.After[3], "after4": t.read.After[4],
 	}, Scan: func(row *sqlrun.Row) error {
 		d := r.ready(row)
-		t.got = fetched{t.got.rows + 1, d.Priority, d.ID}
+		t.got = board.Fetched{Rows: t.got.Rows + 1, Last: board.Place{Priority: d.Priority, Order: d.ID}}
 		t.fresh = append(t.fresh, d)
 		return nil
 	}}
@@ -561,9 +558,9 @@ func (w *Worker) apply(t *round, err error) {
 	}
 	fresh := w.addFresh(t)
 	b.settle()
-	b.shaken = b.shaken || since(t.at) > Window // something stands still
+	b.reads.Shaken = b.reads.Shaken || since(t.at) > Window // something stands still
 	if t.reads {
-		b.took(t.read, t.got, fresh)
+		b.reads.Took(t.read, t.got, fresh, instant.Now())
 		b.restWhole(t.read, since(t.at))
 		b.hasReadAgain(t.read)
 	}
@@ -589,7 +586,7 @@ func (w *Worker) failedRound(t *round, err error) {
 	}
 	b.acks, b.moves, b.missed = append(t.acks, b.acks...), append(t.moves, b.moves...), append(t.gone, b.missed...)
 	b.failures++
-	b.distrust()
+	b.reads.Distrust()
 	b.retryAt = instant.Now().Add(min(time.Duration(50<<min(b.failures, 6))*time.Millisecond, 2*time.Second))
 	if b.gone {
 		w.remnants[b] = true
@@ -601,18 +598,19 @@ func (w *Worker) failedRound(t *round, err error) {
 // read from further back. mu is held.
 func (w *Worker) readAnew(t *round) {
 	b := t.b
-	if t.read.again {
+	if t.read.Back {
 		t.fresh = b.tookAgain(t.read, t.fresh)
 	}
-	if t.reads && !t.read.whole && !t.read.again && !w.opt.AtMostOnce && slices.ContainsFunc(t.fresh, b.comesLate) {
+	if t.reads && !t.read.Whole && !t.read.Back && !w.opt.AtMostOnce && slices.ContainsFunc(t.fresh, b.comesLate) {
 		// A job of its key may have been committed long after its id was drawn.
 		b.readWhole(t.fresh)
 		t.fresh, t.reads = nil, false
 	}
-	if !b.keyed && t.reads && !b.fromHorizon(t.read) && !w.opt.AtMostOnce && slices.ContainsFunc(t.fresh, (*Delivery).hasKey) {
+	if !b.keyed && t.reads && !b.reads.FromHorizon(t.read) && !w.opt.AtMostOnce && slices.ContainsFunc(t.fresh, (*Delivery).hasKey) {
 		// The first keys: jobs before these may have been committed after others
 		// were read. Read again, as in a queue with keys.
-		b.keyed, b.dirty, b.late = true, true, true
+		b.keyed = true
+		b.reads.Back()
 		t.fresh, t.reads = nil, false
 	}
 }
@@ -629,7 +627,7 @@ func (w *Worker) addFresh(t *round) (fresh int) {
 				w.noteEnd(d)
 			}
 			b.keyed = b.keyed || d.line() != ""
-			if d.from == tableReady && !t.read.again && b.skips(d, t.read) {
+			if d.from == tableReady && !t.read.Back && b.skips(d, t.read) {
 				continue
 			}
 			was := b.seen[d.ID]

@@ -250,7 +250,8 @@ func (w *Worker) lookAnew() {
 	defer w.mu.Unlock()
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
-			b.whole, b.dirty, b.dues.Ripe = 0, true, true
+			b.reads.Anew()
+			b.dues.Ripe = true
 			w.enlist(b)
 		}
 	}

@@ -351,7 +351,7 @@ func (b *block) forOthers() string {
 // exhausted tells whether nothing is left in the block that this worker could do. mu is held.
 func (b *block) exhausted() bool {
 	if b.ready.Len() > 0 || len(b.bare) > 0 || len(b.doubted) > 0 || b.active > 0 ||
-		b.unseen || b.full || b.dirty || b.serving || len(b.resumed) > 0 {
+		b.reads.Unseen || b.reads.Full || b.reads.Dirty || b.serving || len(b.resumed) > 0 {
 		return false
 	}
 	for g, s := range b.aside {

@@ -307,7 +307,7 @@ func (w *Worker) moved(m *move) {
 	}
 	if d.from != tableRunning {
 		b.forget = append(b.forget, d.ID)
-		b.dirty = true // so that it is forgotten
+		b.reads.Dirty = true // so that it is forgotten
 	}
 	b.spare(d)
 	if m.here && m.what != buried {
@@ -339,7 +339,7 @@ func (w *Worker) setDue(b *block, us int64) {
 		defer w.mu.Unlock()
 		if !b.gone {
 			b.dues.Ripe = true
-			b.dirty = b.dirty || len(b.forget) > 0 // so that it is forgotten there
+			b.reads.Dirty = b.reads.Dirty || len(b.forget) > 0 // so that it is forgotten there
 			w.enlist(b)
 		}
 	})

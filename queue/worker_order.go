@@ -49,9 +49,9 @@ func (b *block) head() (h board.Place, ok bool) {
 }
 
 // unread tells whether jobs of a block that has none to start are about to be read: its first
-// ones, or those after b.readTo.
+// ones, or those after b.reads.ReadTo.
 func (b *block) unread() bool {
-	return !b.spot.Listed && (b.unseen || b.full) && b.readable()
+	return !b.spot.Listed && (b.reads.Unseen || b.reads.Full) && b.readable()
 }
 
 // readable tells whether the block is read as soon as there is reason to.
@@ -177,7 +177,7 @@ func (q *workQueue) olderUnread(h board.Place) bool {
 	older := false
 	for _, b := range q.blocks {
 		if b.unread() {
-			q.known, older = false, older || b.unseen || b.readTo.Before(h)
+			q.known, older = false, older || b.reads.Unseen || b.reads.ReadTo.Before(h)
 		}
 	}
 	return older
@@ -191,7 +191,7 @@ func (w *Worker) neediest() *block {
 	if w.needs = !w.needs; w.needs {
 		least := w.opt.Batch / 2
 		for i, b := range w.serve {
-			if b.full && b.count < least && b.readable() {
+			if b.reads.Full && b.count < least && b.readable() {
 				at, least = i, b.count
 			}
 		}

@@ -86,14 +86,14 @@ func TestOlderUnread(t *testing.T) {
 		when  func()
 		waits bool
 	}{
-		{"it was not read yet", func() { other.unseen = true }, true},
+		{"it was not read yet", func() { other.reads.Unseen = true }, true},
 		{"it cannot be read", func() { other.failures = 1 }, false},
 		{"it has more, which may be older", func() {
-			other.unseen, other.failures, other.full, other.readTo = false,
+			other.reads.Unseen, other.failures, other.reads.Full, other.reads.ReadTo = false,
 				0, true, board.Place{Priority: Normal, Order: 1}
 		}, true},
-		{"or is younger", func() { other.readTo = board.Place{Priority: Normal, Order: 1000} }, false},
-		{"of a more urgent priority", func() { other.readTo = board.Place{Priority: Urgent, Order: 1000} }, true},
+		{"or is younger", func() { other.reads.ReadTo = board.Place{Priority: Normal, Order: 1000} }, false},
+		{"of a more urgent priority", func() { other.reads.ReadTo = board.Place{Priority: Urgent, Order: 1000} }, true},
 		{"it is to go", func() { other.leaving = true }, false},
 		{"it is read for long", func() { other.leaving = false; q.waitsFrom = instant.Now().Add(-patience) }, false},
 	} {

@@ -360,7 +360,7 @@ func (w *Worker) readsMore() (more bool) {
 		}
 		reads := q.joining
 		for _, b := range q.blocks {
-			reads = reads || b.loads() || b.readable() && (b.unseen || b.full || b.told)
+			reads = reads || b.loads() || b.readable() && (b.reads.Unseen || b.reads.Full || b.reads.Told)
 		}
 		q.waits = q.waits || reads
 		more = more || reads
@@ -412,7 +412,9 @@ func (r *Receiver) look(ctx context.Context, o *wanted) {
 func (w *Worker) readAgain() {
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
-			b.rung = b.rung || b.serving
+			if b.serving {
+				b.reads.Ring()
+			}
 		}
 	}
 }
@@ -432,7 +434,7 @@ func (w *Worker) waitUntil(ctx context.Context, o *wanted, done func() bool) err
 func (w *Worker) hasRead() bool {
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
-			reads := b.count == 0 && !b.crowded() && (b.serving || b.dirty || b.dues.Ripe)
+			reads := b.count == 0 && !b.crowded() && (b.serving || b.reads.Dirty || b.dues.Ripe)
 			if b.open() && b.failures == 0 && (reads || len(b.bare) > 0) {
 				return false
 			}

@@ -391,7 +391,7 @@ func (box *outbox) relieve(d *Delivery) {
 	b.refusals = slices.DeleteFunc(b.refusals, func(o *refusal) bool { return o == r })
 	box.forgetRefusal(r)
 	if r.claim && d.line() != "" { // those behind it were passed over
-		b.whole, b.dirty = 0, true
+		b.reads.Anew()
 		b.dues.Anew()
 	}
 	box.enlist(b)

@@ -216,7 +216,7 @@ func (w *Worker) leads(id store.JobID) bool {
 
 // cleared tells that no job of a block is under suspicion any more. mu is held.
 func (box *outbox) cleared(b *block) bool {
-	if len(b.doubted) > 0 || b.dirty || b.full || b.serving || slices.ContainsFunc(b.refusals, (*refusal).out) {
+	if len(b.doubted) > 0 || b.reads.Dirty || b.reads.Full || b.serving || slices.ContainsFunc(b.refusals, (*refusal).out) {
 		return false
 	}
 	for _, d := range box.out {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/board"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -75,8 +76,8 @@ func (w *Worker) retire(ctx context.Context, q *workQueue, generation sqlrun.Arg
 
 // restWhole puts off the next read of the whole block after one that took long: it walks over all that
 // is deleted, and should cost a twentieth of the time at most.
-func (b *block) restWhole(r reading, took time.Duration) {
-	if r.whole && b.whole != 0 { // else it is to be read again at once
-		b.whole = b.whole.Add(min(20*took, 5*time.Minute))
+func (b *block) restWhole(r board.Read, took time.Duration) {
+	if r.Whole && b.reads.Whole != 0 { // else it is to be read again at once
+		b.reads.Whole = b.reads.Whole.Add(min(20*took, 5*time.Minute))
 	}
 }

@@ -200,7 +200,7 @@ func (w *Worker) checkedOut(m *move) {
 	d, b := m.d, m.d.b
 	d.moving = false
 	b.forget = append(b.forget, d.ID)
-	b.dirty = true
+	b.reads.Dirty = true
 	w.relieve(d)
 	switch {
 	case m.here:

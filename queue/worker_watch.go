@@ -79,7 +79,7 @@ func (w *Worker) heedSteps() {
 	w.log.Warn("the database's clock was set; all blocks are read again")
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
-			b.distrust()
+			b.reads.Distrust()
 			b.dues.Anew()
 		}
 	}
@@ -227,12 +227,12 @@ func (w *Worker) lookForNew(ctx context.Context) (found int, err error) {
 	w.mu.Lock()
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
-			if b.dirty || b.serving || b.leaving || q.set.State != "active" {
+			if b.reads.Dirty || b.serving || b.leaving || q.set.State != "active" {
 				continue
 			}
+			after := b.reads.Cursor()
 			rows = append(rows, sqlrun.Args{
-				"queue": q.id, "block": b.divided,
-				"after1": b.cursor[1], "after2": b.cursor[2], "after3": b.cursor[3], "after4": b.cursor[4],
+				"queue": q.id, "block": b.divided, "after1": after[1], "after2": after[2], "after3": after[3], "after4": after[4],
 			})
 		}
 	}

@@ -2,7 +2,6 @@ package board
 
 import (
 	"math"
-	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
 )
@@ -12,9 +11,6 @@ type Due struct{ At, ID int64 }
 
 // Before tells whether a job is due before another.
 func (d Due) Before(o Due) bool { return d.At < o.At || d.At == o.At && d.ID < o.ID }
-
-// LookEvery is how often reads go back to the horizon of a block.
-const LookEvery = time.Second
 
 // A Dues is the plan of what to read next of the delayed jobs of a block that are due. Each read
 // goes on behind the last job of the one before, so that it passes no row twice, nor what is left
