@@ -13,6 +13,7 @@ import (
 	// All packages that have statements.
 	_ "github.com/dbcron/dbcron/httpapi"
 	_ "github.com/dbcron/dbcron/internal/notify"
+	_ "github.com/dbcron/dbcron/internal/schedulefile"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	_ "github.com/dbcron/dbcron/lock"
 	_ "github.com/dbcron/dbcron/queue"

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/schedulefile"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 )
@@ -290,11 +291,11 @@ func (d *Depth) Outlook(f Flow, now time.Time) string {
 
 // OfFiles finds files that daemons could not import, and sources for which daemons have different files.
 func OfFiles(ctx context.Context, db *dialect.DB) (all []Problem, files int, err error) {
-	found, err := scheduler.Files(ctx, db, mostFiles)
+	found, err := schedulefile.List(ctx, db, mostFiles)
 	if err != nil {
 		return nil, 0, err
 	}
-	first := map[string]*scheduler.File{}
+	first := map[string]*schedulefile.File{}
 	told := map[string]bool{}
 	for i := range found {
 		f := &found[i]

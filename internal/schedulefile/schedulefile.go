@@ -1,8 +1,11 @@
-package scheduler
+// Package schedulefile records, for people, how daemons last read the files from which they import
+// schedules.
+package schedulefile
 
 import (
 	"context"
 	"database/sql"
+	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -11,7 +14,7 @@ import (
 
 // A File is a file from which a daemon imports schedules, as last read.
 type File struct {
-	Source  string // of the schedules: see Import
+	Source  string // of the schedules: see scheduler.Import
 	Node    string // the daemon that read it
 	Digest  string // of its content
 	Problem string // why the import failed; "": it succeeded
@@ -39,9 +42,18 @@ var (
 		ORDER BY f.source, f.node LIMIT :limit`)
 )
 
-// NoteFile records how a daemon last read a file. Files lists the records.
-func NoteFile(ctx context.Context, db *dialect.DB, f File) error {
-	args := sqlrun.Args{"source": f.Source, "node": f.Node, "digest": f.Digest, "problem": reason(f.Problem)}
+// storable returns an error's text in a form that every engine stores, whatever it quotes.
+func storable(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	if len(text) > 4000 {
+		text = strings.ToValidUTF8(text[:4000], "") + " …"
+	}
+	return text
+}
+
+// Note records how a daemon last read a file. List lists the records.
+func Note(ctx context.Context, db *dialect.DB, f File) error {
+	args := sqlrun.Args{"source": f.Source, "node": f.Node, "digest": f.Digest, "problem": storable(f.Problem)}
 	n, err := db.Exec(ctx, fileAgain, args)
 	if err == nil && n == 0 {
 		_, err = db.Exec(ctx, fileFirst, args)
@@ -52,19 +64,19 @@ func NoteFile(ctx context.Context, db *dialect.DB, f File) error {
 	return err
 }
 
-// ForgetFiles removes what a stopping daemon recorded with NoteFile.
-func ForgetFiles(ctx context.Context, db *dialect.DB, node string) error {
+// Forget removes what a stopping daemon recorded with Note.
+func Forget(ctx context.Context, db *dialect.DB, node string) error {
 	_, err := db.Exec(ctx, filesLeft, sqlrun.Args{"node": node})
 	return err
 }
 
-// Files returns up to limit files of live daemons, ordered by source. Daemons with different
+// List returns up to limit files of live daemons, ordered by source. Daemons with different
 // files under one source undo each other's imports.
-func Files(ctx context.Context, db *dialect.DB, limit int) ([]File, error) {
+func List(ctx context.Context, db *dialect.DB, limit int) ([]File, error) {
 	return sqlrun.Select(ctx, &db.Session, listFiles, sqlrun.Args{"limit": limit}, func(rows *sql.Rows) (f File, err error) {
 		var read int64
 		err = rows.Scan(&f.Source, &f.Node, &f.Digest, &f.Problem, &read)
-		f.Read = instantOf(read)
+		f.Read = time.UnixMicro(read).UTC()
 		return f, err
 	})
 }
