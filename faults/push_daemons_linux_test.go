@@ -235,7 +235,7 @@ func (m *mailroom) settled() {
 	m.t.Helper()
 	m.until("no job is left", func() bool {
 		var n int
-		m.db.Scan(m.t, `SELECT (SELECT COUNT(*) FROM {prefix}job) + (SELECT COUNT(*) FROM {prefix}job_delayed) + (SELECT COUNT(*) FROM {prefix}job_running)`, nil, &n)
+		m.db.Scan(m.t, `SELECT (SELECT COUNT(*) FROM {prefix}job WHERE id > 0) + (SELECT COUNT(*) FROM {prefix}job_delayed WHERE id > 0) + (SELECT COUNT(*) FROM {prefix}job_running)`, nil, &n)
 		return n == 0
 	})
 	if dead := m.db.List(m.t, `SELECT id, error FROM {prefix}job_dead`, nil); len(dead) > 0 {

@@ -249,7 +249,7 @@ func TestPushBadEndpoint(t *testing.T) {
 		t.Logf("%s: %.0f jobs/s alone, %.0f beside endpoints that misbehave: ratio %.2f", db.Dialect.Name, alone, beside, beside/alone)
 		m.until("the others' jobs have ended", func() bool {
 			var n int
-			m.db.Scan(t, `SELECT (SELECT COUNT(*) FROM {prefix}job) + (SELECT COUNT(*) FROM {prefix}job_delayed) + (SELECT COUNT(*) FROM {prefix}job_running)`, nil, &n)
+			m.db.Scan(t, `SELECT (SELECT COUNT(*) FROM {prefix}job WHERE id > 0) + (SELECT COUNT(*) FROM {prefix}job_delayed WHERE id > 0) + (SELECT COUNT(*) FROM {prefix}job_running)`, nil, &n)
 			return n == 0
 		})
 		ends := db.List(t, `SELECT q.name, COUNT(*), MIN(d.attempt), MAX(d.attempt), SUM(CASE WHEN d.error LIKE 'no whole answer within 1s%' THEN 1 ELSE 0 END)

@@ -274,10 +274,10 @@ func left(t *testing.T, db *dialect.DB) []string {
 		LIMIT 20`, nil)
 }
 
-// rowsOf counts the jobs in all states but dead.
+// rowsOf counts the jobs in all states but dead. Sentinels are no jobs.
 func rowsOf(t *testing.T, db *dbtest.DB) (n int) {
 	t.Helper()
-	db.Scan(t, `SELECT (SELECT COUNT(*) FROM {prefix}job) + (SELECT COUNT(*) FROM {prefix}job_delayed) + (SELECT COUNT(*) FROM {prefix}job_running)`, nil, &n)
+	db.Scan(t, `SELECT (SELECT COUNT(*) FROM {prefix}job WHERE id > 0) + (SELECT COUNT(*) FROM {prefix}job_delayed WHERE id > 0) + (SELECT COUNT(*) FROM {prefix}job_running)`, nil, &n)
 	return n
 }
 
