@@ -76,6 +76,12 @@ func singleWays(t *testing.T, b *bed, workers int) []contestant {
 	t.Helper()
 	p := newOurs(t, b, "Enqueue", queue.WorkerOptions{})
 	ways := []contestant{singles(p)}
+	if workers == 1 {
+		ways = append(ways, contestant{"Enqueue, context.Background", func(_ context.Context, n int) error {
+			_, err := p.one(context.Background(), n)
+			return err
+		}, p.left, p.wipe})
+	}
 	if *compare {
 		waiting := coalesce(t, b, writersOf(b))
 		ways = append(ways, rawContestant(b, "raw, coalesced", func(_ context.Context, n int) error {

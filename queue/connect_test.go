@@ -291,7 +291,7 @@ func TestEnqueueUnreachable(t *testing.T) {
 				if errors.Is(err, ErrUnknownOutcome) {
 					t.Errorf("%s: nothing was sent: %v", name, err)
 				}
-				go func() { errs <- way(t.Context()) }()
+				go func() { errs <- way(context.WithoutCancel(t.Context())) }() // who writes itself
 				refused()
 				let(true)
 				must(t, received(t, name, errs))

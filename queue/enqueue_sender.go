@@ -49,11 +49,17 @@ type sending struct {
 func (s *sender) send(ctx context.Context, one *sending) (int64, error) {
 	s.mu.Lock()
 	s.waiting = append(s.waiting, one)
+	itself := ctx.Done() == nil && s.writers == 0 // it cannot leave before the write has ended
 	if s.writers < writers {
 		s.writers++
-		go s.write()
+		if !itself {
+			go s.write()
+		}
 	}
 	s.mu.Unlock()
+	if itself {
+		s.writeOnce()
+	}
 	select {
 	case <-one.done:
 		return one.outcome()
@@ -100,6 +106,16 @@ func (s *sender) write() {
 			continue
 		}
 		<-time.After(pauseAfter(failures))
+	}
+}
+
+// writeOnce writes what waits in the goroutine of a caller, which is sooner than in another one. That
+// one writes what came meanwhile.
+func (s *sender) writeOnce() {
+	part, rows, err := s.attempt(nil)
+	s.finish(part, rows, err)
+	if s.more() {
+		go s.write()
 	}
 }
 

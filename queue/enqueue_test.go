@@ -435,3 +435,33 @@ func TestEnqueueManyUnderPolicies(t *testing.T) {
 		wantRows(t, db, "jobs", `SELECT COUNT(*) FROM {prefix}job`, fmt.Sprint(copyFrom+store.Chunk+1))
 	})
 }
+
+// Callers who cannot leave write their jobs themselves, and others' with theirs; none stays behind.
+func TestEnqueueTogether(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		var group sync.WaitGroup
+		for i := range 16 {
+			ctx := t.Context()
+			if i%2 == 0 {
+				ctx = context.WithoutCancel(ctx)
+			}
+			group.Go(func() {
+				for range 10 {
+					if _, err := c.Enqueue(ctx, Job{Kind: "x"}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		group.Wait()
+		if n := rowsOf(t, db); n != 160 {
+			t.Errorf("%d jobs", n)
+		}
+		eventually(t, "nobody writes any more", func() bool {
+			c.out.mu.Lock()
+			defer c.out.mu.Unlock()
+			return c.out.writers == 0 && len(c.out.waiting) == 0
+		})
+	})
+}
