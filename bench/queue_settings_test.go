@@ -15,7 +15,6 @@ import (
 // settingsOf are fixed settings of a worker, and what it chooses by itself.
 var settingsOf = []queue.WorkerOptions{
 	{Batch: 100, Connections: 2},
-	{Batch: 100, Connections: 4},
 	{Batch: 1000, Connections: 2},
 	{Batch: 1000, Connections: 4},
 	{},
@@ -81,7 +80,7 @@ func paced(t *testing.T, p *ours, takes time.Duration) float64 {
 func TestQueueSecond(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		for _, takes := range []time.Duration{time.Millisecond, 100 * time.Millisecond} {
-			for _, opt := range []queue.WorkerOptions{settingsOf[0], settingsOf[3], {}} {
+			for _, opt := range []queue.WorkerOptions{settingsOf[0], settingsOf[2], {}} {
 				const rounds = 3
 				var first [rounds]time.Duration
 				var shares [rounds]float64

@@ -197,6 +197,7 @@ var reaches = []struct {
 	{store.ListBlocks, 0, 2, "queue", nil},
 	{store.TakeBlock, 0, 1, "queue, divided, fence", sqlrun.Args{"divided": 5}},
 	{store.HandOverBlock, 0, 1, "queue, divided, fence, node", sqlrun.Args{"kind": ""}},
+	{store.NoteBatch, 0, 1, "queue, divided, fence, node", nil},
 	{store.TrustBlock, 0, 1, "queue, divided, fence, node", nil},
 	{store.StillMine, 0, 1, "queue, divided, fence, node", nil},
 	{store.ClaimHolds, 0, 1, "queue, divided, fence, node", nil},

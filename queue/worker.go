@@ -26,7 +26,7 @@ import (
 type WorkerOptions struct {
 	Queues      []string      // default: default
 	Concurrency int           // maximum number of jobs that run at a time; default: 16
-	Batch       int           // how many jobs of a block are read at once; default: 100
+	Batch       int           // how many jobs of a block are read at once; default: 100 to 1000, by how fast the worker is, and 100 if AtMostOnce
 	Lease       time.Duration // other workers take its jobs after this time without a renewal; default: DefaultLease
 	Grace       time.Duration // how long running jobs may continue after it is stopped; default: 30s; negative: not at all
 	Connections int           // number of connections for reading and writing jobs; default: 2
@@ -139,6 +139,7 @@ type Worker struct {
 	lifetime
 	kindChoice
 
+	reads   batchSize
 	exact   bool // it is asked of each job whether its row was there
 	alone   bool // it does all itself, one thing after the other
 	queues  []*workQueue
@@ -210,7 +211,8 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		opt.Queues = []string{defaultQueue}
 	}
 	opt.Concurrency = cmp.Or(opt.Concurrency, 16)
-	opt.Batch = cmp.Or(opt.Batch, 100)
+	reads := batchSize{adapts: opt.Batch == 0 && !opt.AtMostOnce}
+	opt.Batch = cmp.Or(opt.Batch, leastBatch)
 	opt.Lease = cmp.Or(opt.Lease, DefaultLease)
 	opt.Grace = cmp.Or(opt.Grace, 30*time.Second)
 	opt.Connections = cmp.Or(opt.Connections, 2)
@@ -237,7 +239,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 	}
 	w := &Worker{
 		c: c, db: c.db, leases: c.db, opt: opt, log: opt.Logger, again: trouble.NewRepeats(opt.Logger),
-		slow: slow, proven: provenAfter, rotate: rotation,
+		reads: reads, slow: slow, proven: provenAfter, rotate: rotation,
 		whole: wholeEvery, patience: patience, miscounted: miscounted,
 		nodeLease:    nodeLease{tick: make(chan struct{}, 1), called: make(chan struct{}, 1)},
 		handlerSlots: handlerSlots{taken: map[*Delivery]bool{}},

@@ -62,10 +62,10 @@ func (w *Worker) allow() allowance {
 func (b *block) rowsAtOnce() int {
 	w := b.q.w
 	if b.average == 0 {
-		return w.opt.Batch
+		return b.atOnce()
 	}
 	room := max(0, w.opt.ReadAhead-w.held) / max(1, w.opt.Connections)
-	return min(w.opt.Batch, max(1, w.opt.Batch/10, room/b.average))
+	return min(b.atOnce(), max(1, b.atOnce()/10, room/b.average))
 }
 
 // sized takes in how large the rows were that a round has read.

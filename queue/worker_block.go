@@ -45,6 +45,8 @@ type block struct {
 	reads board.Reads // which of the ready jobs are read next
 	dues  board.Dues  // which of the delayed jobs are read next
 	due   int64       // when the next delayed job is due, in µs; 0: none is known
+	batch int         // how many jobs are read at once, if more than opt.Batch: see worker_adapt.go
+	says  int         // that so many are, as its row says; both 0: opt.Batch
 
 	followed map[int64]bool // the jobs for which it was, or is to be: see enqueue_late.go
 
@@ -235,7 +237,7 @@ func (b *block) idle() bool {
 // others of their keys do not count: one that they wait for is still to be read.
 func (b *block) room() bool {
 	w := b.q.w
-	return b.count == 0 || b.count < w.opt.Batch/2 && w.held <= w.opt.ReadAhead/2
+	return b.count == 0 || b.count < b.atOnce()/2 && w.held <= w.opt.ReadAhead/2
 }
 
 // crowded tells that so many jobs wait for others of their keys that no more are

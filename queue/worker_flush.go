@@ -28,6 +28,7 @@ type round struct {
 	reads   bool
 	delayed bool // reads jobs whose time has come
 	due     board.DueRead
+	batch   int // what the block's row is to say; 0: as it does
 
 	sentinels bool           // are to be placed
 	placed    bool           // and were
@@ -130,10 +131,14 @@ func (w *Worker) round(b *block) *round {
 	if at >= w.deadline {
 		return t
 	}
+	t.batch = w.rebatch(b)
 	t.read, t.reads = b.plan(at, w.c.clock.settled(at))
+	if !t.reads {
+		t.batch = 0
+	}
 	if b.open() && b.room() && (b.dues.Ripe || t.read.Whole) {
 		t.delayed = true
-		t.due = b.dues.Plan(at, w.c.clock.settled(at)-2*Window.Microseconds(), w.opt.Batch, len(b.seen), t.read.Whole, b.keyed)
+		t.due = b.dues.Plan(at, w.c.clock.settled(at)-2*Window.Microseconds(), b.atOnce(), len(b.seen), t.read.Whole, b.keyed)
 	}
 	t.room = w.allow()
 	t.loads = b.toLoad(t.room.left)
@@ -204,6 +209,9 @@ func (w *Worker) ackAndRead(ctx context.Context, t *round, acks []*sqlrun.Step) 
 
 // readSteps read what is to be read.
 func (w *Worker) readSteps(t *round) (steps []*sqlrun.Step) {
+	if t.batch > 0 {
+		steps = append(steps, batchStep(t))
+	}
 	if t.reads {
 		steps = append(steps, w.fetchStep(t))
 	}
@@ -526,6 +534,9 @@ func (w *Worker) apply(t *round, err error) {
 		return
 	}
 	b.failures = 0
+	if t.batch > 0 {
+		b.batch, b.says = t.batch, t.batch
+	}
 	if len(b.refusals) == 0 {
 		delete(w.remnants, b)
 	}

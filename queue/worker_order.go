@@ -189,7 +189,7 @@ func (q *workQueue) olderUnread(h board.Place) bool {
 func (w *Worker) neediest() *block {
 	at := 0
 	if w.needs = !w.needs; w.needs {
-		least := w.opt.Batch / 2
+		least := max(w.opt.Batch, w.reads.size) / 2
 		for i, b := range w.serve {
 			if b.reads.Full && b.count < least && b.readable() {
 				at, least = i, b.count

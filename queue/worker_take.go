@@ -97,7 +97,10 @@ func (w *Worker) keepBlock(q *workQueue, divided int) {
 }
 
 func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *store.BlockRow, name string) (bool, error) {
-	args := sqlrun.Args{"queue": q.id, "divided": r.Divided, "fence": r.Fence, "node": name, "batch": w.opt.Batch, "left": 0}
+	w.mu.Lock()
+	reads := w.reads.size
+	w.mu.Unlock()
+	args := sqlrun.Args{"queue": q.id, "divided": r.Divided, "fence": r.Fence, "node": name, "batch": max(w.opt.Batch, reads), "left": 0}
 	if r.Left {
 		args["left"] = 1
 	}
@@ -108,7 +111,7 @@ func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *store.BlockRow, n
 	b := &block{
 		q: q, divided: r.Divided, fence: r.Fence + 1, since: w.c.clock.now(), seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{},
 		reads: board.Reads{Dirty: true, Unseen: true}, dues: board.Dues{Ripe: true}, keyed: q.set.ordered || r.FIFO, fifo: r.FIFO,
-		forKind: r.ForKind, from: instant.Now(),
+		forKind: r.ForKind, from: instant.Now(), batch: reads, says: reads,
 	}
 	if r.State != "FREE" && !r.Left {
 		b.accused = r.Suspects + 1

@@ -46,6 +46,7 @@ func (w *Worker) watch(ctx context.Context) {
 			w.look(d, at)
 			w.giveUpLost(d)
 		}
+		w.adapt(at)
 		w.heedSteps()
 		w.heedLone()
 		for _, q := range w.queues {

@@ -71,6 +71,11 @@ var (
 	HandOverBlock = sqlrun.SQL("queue.hand-over", `
 		UPDATE {prefix}queue_block SET state = 'FREE', for_kind = :kind WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node`)
 
+	// NoteBatch says how many jobs the block's worker reads at once from then on. The fence is the
+	// worker's, so the row of a block that somebody else has taken stays as it is.
+	NoteBatch = sqlrun.SQL("queue.note-batch", `
+		UPDATE {prefix}queue_block SET batch = :batch WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node`)
+
 	// TrustBlock ends the suspicion that a job of the block has ended its worker.
 	TrustBlock = sqlrun.SQL("queue.trust", `
 		UPDATE {prefix}queue_block SET suspects = 0 WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node`)
