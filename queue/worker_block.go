@@ -11,16 +11,16 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A block is a part of a queue's jobs that this worker has leased: what it has read
-// of them, and what has become of that. Nobody else reads it meanwhile, so its jobs
-// are neither locked nor marked. It is guarded by its worker's mu.
+// A block is a part of a queue's jobs that this worker has leased: the jobs that it has read, and
+// their outcomes. No other worker reads the block meanwhile, so its jobs are neither locked nor
+// marked. The worker's mu guards it.
 //
-// Ids are older than their commits. So what was read is not only what is below the
-// cursor: jobs that were committed late are found by reading again from some time
-// back (the horizon), and seen tells what was read already. An id stays in seen until
-// a read has returned that was sent after its row's deletion was committed: an older
-// snapshot would show the row again. A block that is crowded is not read, and forgets
-// without: one flusher at a time is at a block, so no older read is under way.
+// Ids are older than their commits, so the cursor alone does not say what was read: jobs that
+// were committed late are found by reading again from an earlier id (the horizon), and seen holds
+// the ids that were read already. An id stays in seen until a read has returned that was sent
+// after the commit of its row's deletion, because an older snapshot would show the row again. A
+// block that is crowded is not read, and forgets ids without such a read: only one flusher at a
+// time works on a block, so no older read is under way.
 type block struct {
 	q       *workQueue
 	divided int
@@ -93,10 +93,10 @@ type block struct {
 	retryAt  instant.Instant // after a failure it is left alone until then
 }
 
-// at returns which block it is.
+// at returns the block's position.
 func (b *block) at() store.BlockID { return store.BlockID{Queue: b.q.id, Divided: b.divided} }
 
-// add takes in a job that was read. It returns false if it was read before.
+// add adds a job that was read. It returns false if the job was read before.
 func (b *block) add(d *Delivery) bool {
 	if _, ok := b.seen[d.ID]; ok {
 		return false
@@ -111,7 +111,7 @@ func (b *block) add(d *Delivery) bool {
 	return true
 }
 
-// admit lets a job start, unless it must be checked out before.
+// admit makes a job startable, unless it must be checked out first.
 func (b *block) admit(d *Delivery) {
 	b.count++
 	if b.suspect > 0 && d.from != tableRunning && store.TimeOf(d.ID).UnixMicro() <= b.since {
@@ -122,8 +122,8 @@ func (b *block) admit(d *Delivery) {
 	b.makeReady(d)
 }
 
-// pop takes the most urgent job that may start, and sets those aside that their kind's
-// limit keeps back.
+// pop takes the most urgent job that may start, and sets aside those that the limit of their kind
+// holds back.
 func (b *block) pop() *Delivery {
 	for p := range b.ready {
 		d := b.fromAside(p)
@@ -155,7 +155,7 @@ func more(list *readyList, priority int) bool {
 	return has
 }
 
-// engage counts a job that was taken out.
+// engage counts a job that pop has taken.
 func (b *block) engage(d *Delivery) {
 	b.weigh(d, 0)
 	if d.from != tableRunning {
@@ -196,8 +196,8 @@ func (b *block) setAside(g *limiter, d *Delivery) {
 	}
 }
 
-// hasReady tells whether to ask for a job. There may be none: whether a job's kind has a
-// limit is seen when it is taken.
+// hasReady reports whether to call pop. It may still find none, because the limit of a job's kind
+// is checked when the job is taken.
 func (b *block) hasReady() bool {
 	for g, s := range b.aside {
 		if g.open() && s.Len() > 0 {
@@ -207,7 +207,7 @@ func (b *block) hasReady() bool {
 	return b.ready.Len() > 0
 }
 
-// unstarted lists the jobs that could start, or could but for a limit.
+// unstarted lists the jobs that could start, or could start but for a limit.
 func (b *block) unstarted() iter.Seq[*Delivery] {
 	return func(yield func(*Delivery) bool) {
 		for _, d := range b.bare {
@@ -225,7 +225,7 @@ func (b *block) unstarted() iter.Seq[*Delivery] {
 	}
 }
 
-// idle tells that nothing of the block is under way or yet to be written.
+// idle reports that no job of the block is running and no outcome is waiting to be written.
 func (b *block) idle() bool {
 	if b.q.w.opt.AtMostOnce && len(b.seen) > 0 {
 		return false // their rows are gone already
@@ -233,15 +233,15 @@ func (b *block) idle() bool {
 	return b.active == 0 && len(b.acks) == 0 && b.withheld == 0 && len(b.moves) == 0 && !b.serving && !b.unended()
 }
 
-// room tells whether more is to be read of what may start. The jobs that wait for
-// others of their keys do not count: one that they wait for is still to be read.
+// room reports whether to read more startable jobs. Jobs that wait for others of their keys do
+// not count, because the job that they wait for may be still unread.
 func (b *block) room() bool {
 	w := b.q.w
 	return b.count == 0 || b.count < b.atOnce()/2 && w.held <= w.opt.ReadAhead/2
 }
 
-// crowded tells that so many jobs wait for others of their keys that no more are
-// read that would.
+// crowded reports that so many jobs wait for others of their keys that no more such jobs are
+// read.
 func (b *block) crowded() bool {
 	for _, s := range b.aside { // or for a limit
 		if s.Len() >= b.fill() {
@@ -307,7 +307,7 @@ func (b *block) noteRead(d *Delivery) {
 	}
 }
 
-// wants tells whether a flusher has something to do here.
+// wants reports whether a flusher has work here.
 func (b *block) wants(at instant.Instant) bool {
 	if len(b.acks) > 0 || len(b.moves) > 0 || len(b.missed) > 0 || b.loads() || len(b.retries(at)) > 0 {
 		return true
@@ -318,13 +318,13 @@ func (b *block) wants(at instant.Instant) bool {
 	return b.dues.Ripe || !b.crowded() && (b.reads.Due(at, b.q.w.whole) || b.rereads() != 0) || b.checkDue(at)
 }
 
-// checkDue tells whether to look if jobs that wait here are still there.
+// checkDue reports whether to check that the jobs waiting here still exist.
 func (b *block) checkDue(at instant.Instant) bool {
 	return at.Sub(b.checked) >= lookEvery && (b.count > 0 || len(b.keyQueues) > 0 || len(b.aside) > 0)
 }
 
-// waits lists jobs that were read and not started, but for those that are checked out:
-// of each list the ones that are soon to start, since there may be very many.
+// waits lists jobs that were read and not started, except for those that are checked out. It
+// takes the jobs of each list that start next, since there may be very many.
 func (b *block) waits() (all []*Delivery) {
 	look := func(list iter.Seq[*Delivery]) {
 		for d := range list {
@@ -359,8 +359,8 @@ func firstOf(list iter.Seq[*Delivery], n int) iter.Seq[*Delivery] {
 	}
 }
 
-// forgetSoon has the id of a job forgotten that somebody else has ended, at any time. A read
-// that is under way may have begun before that, and return the row.
+// forgetSoon schedules the removal from seen of a job that another process has ended at an
+// unknown time. A read under way may have begun before that, and return the row.
 func (b *block) forgetSoon(id int64) {
 	if b.serving {
 		b.lost = append(b.lost, id)
@@ -370,7 +370,7 @@ func (b *block) forgetSoon(id int64) {
 	b.forget, b.reads.Dirty = append(b.forget, id), true
 }
 
-// remove takes out a job that waits here, and whose row is gone.
+// remove removes a waiting job whose row is gone.
 func (b *block) remove(d *Delivery) {
 	same := func(o *Delivery) bool { return o == d }
 	n := len(b.doubted)

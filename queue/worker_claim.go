@@ -14,15 +14,15 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// What any process can say of a job that a Receiver of another one has given out.
+// How any process can report the outcome of a job that another process's Receiver has handed out.
 //
 // What makes it safe: whoever deletes the row has ended the job, here as anywhere. The
-// transaction locks the row, looks whether the attempt is the one that was given out, and
-// ends with a locking read of the block: it is still leased by the worker that gave the
-// job out, under the same fence, and that worker is live. Taking the block waits for the
-// transaction, or was before it, which then does nothing. A job that is checked out is its
-// worker's by its own row, which is locked, so that there it is enough to see that the
-// worker is live. The worker finds the row gone, within seconds.
+// transaction locks the row, checks that its attempt is the one that was handed out, and ends
+// with a locking read of the block: it is still leased, under the same fence, by the worker that
+// handed the job out, and that worker is live. Taking the block waits for this transaction, or
+// came before it, and then this one does nothing. A checked-out job belongs to its worker by its
+// own row, which is locked, so there it suffices that the worker is live. The worker notices
+// within seconds that the row is gone.
 
 // A Claim identifies an attempt at a job that was handed out, and its worker. Other processes use
 // it to report the job's outcome, for as long as that worker has the job: see
@@ -66,8 +66,8 @@ type ClaimOutcome struct {
 	Result json.RawMessage // of a done job that belongs to a group
 }
 
-// ownAttempts leaves out those of a Receiver's jobs, whose rows are locked in a table, that
-// have failed elsewhere: such a job may stand where it did, waiting for its next attempt.
+// ownAttempts removes those of a Receiver's jobs, whose rows are locked in a table, that have
+// failed elsewhere: such a job may be in the same table, waiting for its next attempt.
 func ownAttempts(ctx context.Context, tx *sqlrun.Session, b *block, from table, here []int64,
 	attempt func(id int64) int,
 ) ([]int64, error) {
@@ -135,7 +135,7 @@ func (c *Client) SettleClaims(ctx context.Context, all []ClaimOutcome) []error {
 	return errs
 }
 
-// settlePart does so for some jobs of a block.
+// settlePart does this for some jobs of a block.
 func (c *Client) settlePart(ctx context.Context, queues map[string]*Queue, of Claim, all []ClaimOutcome, part []int, errs []error) error {
 	q := queues[of.Queue]
 	if q == nil {
@@ -167,9 +167,9 @@ func (c *Client) settlePart(ctx context.Context, queues map[string]*Queue, of Cl
 	return nil
 }
 
-// sift runs for some jobs of a block, and tells which of them it has not found. What is refused
-// is halved, as in a worker, so that a job keeps no other from its end. Two of one key are not
-// given out at a time, so they need not be a unit.
+// sift runs for some jobs of a block, and returns those that it has not found. Refused batches
+// are halved, as in a worker, so that one job does not keep others from ending. Two jobs of one
+// key are never handed out at a time, so they need not be a unit.
 func (s *settling) sift(ctx context.Context, part []int, errs []error) (left []int, err error) {
 	sift := sifter[int]{refuses: func(err error) bool { return refuses(s.c.db.Dialect, err) }, write: func(some []int) error {
 		err := s.run(ctx, some)
@@ -191,7 +191,7 @@ func (s *settling) sift(ctx context.Context, part []int, errs []error) (left []i
 	return left, err
 }
 
-// A settling ends jobs of a block that another process has given out.
+// A settling ends jobs of a block that another process has handed out.
 type settling struct {
 	c      *Client
 	q      *Queue
@@ -204,7 +204,7 @@ type settling struct {
 	moves []move
 }
 
-// run does it for those that are found in its tables.
+// run ends those jobs that are found in its tables.
 func (s *settling) run(ctx context.Context, part []int) error {
 	// A block as the claim describes it, and a queue that no worker has.
 	b := &block{
@@ -266,8 +266,8 @@ func (s *settling) byStatement(part []int, from table) (lists [Idle + 1][]int) {
 	return lists
 }
 
-// find locks and reads those of some jobs that are in a table, under the attempt that was
-// given out.
+// find locks and reads those of the jobs that are in a table, under the attempt that was handed
+// out.
 func (s *settling) find(ctx context.Context, tx *sqlrun.Session, b *block, from table, list []int) error {
 	if len(list) == 0 {
 		return nil
@@ -303,7 +303,7 @@ func (s *settling) find(ctx context.Context, tx *sqlrun.Session, b *block, from 
 	return err
 }
 
-// outcomes says what becomes of the jobs that were found. Those that are done are returned.
+// outcomes decides the outcome of the jobs that were found. It returns those that are done.
 func (s *settling) outcomes(part []int) (acks []*Delivery) {
 	var unknown kindHandlers // the kinds' policies are their workers'
 	said := map[int64]bool{}
@@ -330,7 +330,7 @@ func (s *settling) outcomes(part []int) (acks []*Delivery) {
 	return acks
 }
 
-// ack deletes jobs that are done, whose rows are locked.
+// ack deletes done jobs whose rows are locked.
 func (s *settling) ack(ctx context.Context, tx *sqlrun.Session, b *block, acks []*Delivery) error {
 	for _, list := range byTable(acks) {
 		from, ids := list[0].from, idsOf(list)
@@ -349,9 +349,9 @@ func (s *settling) ack(ctx context.Context, tx *sqlrun.Session, b *block, acks [
 	return store.ReleaseTies(ctx, tx, s.q.id, endedOf(acks, func(int64) bool { return true }))
 }
 
-// tell counts and logs what was committed, and ends the groups that it was the last of. How
-// long the jobs have run is not known here, so that the averages have them as if they had
-// taken no time.
+// tell counts and logs what was committed, and ends groups whose last jobs these were. The
+// duration of the jobs is not known here, so the averages count them as if they had taken no
+// time.
 func (s *settling) tell(ctx context.Context) {
 	counts, groups := map[countKey]*count{}, map[int64]bool{}
 	minute := (s.c.clock.skew() + instant.Now().Sub(0).Microseconds()) / 60_000_000

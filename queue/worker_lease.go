@@ -15,10 +15,10 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// errHandedOver is why a job's context ends whose worker is being stopped.
+// errHandedOver is the cause of the end of a job's context when its worker is being stopped.
 var errHandedOver = errors.New("queue: the worker is being stopped")
 
-// A nodeLease is the worker's name among the others, and for how long what it has leased is its own.
+// A nodeLease is the worker's name in the tables and the lease for everything that it holds.
 type nodeLease struct {
 	drained  *string // who has drained it: see worker_share.go; nil: nobody
 	over     bool    // it has left, and does not join again
@@ -32,11 +32,11 @@ type nodeLease struct {
 	bell     *doorbell       // nil: it has none
 }
 
-// since returns how long ago an instant was.
+// since returns the time elapsed since an instant.
 func since(at instant.Instant) time.Duration { return instant.Now().Sub(at) }
 
-// begin waits for the database, reads the settings of the queues, making those that
-// there are not, and joins the others.
+// begin waits for the database, reads the settings of the queues, creates missing ones, and
+// registers the worker.
 func (w *Worker) begin(ctx context.Context) error {
 	trouble := trouble.New(w.log, "registering the worker")
 	for {
@@ -82,8 +82,8 @@ func (w *Worker) tryBegin(ctx context.Context) error {
 	return nil
 }
 
-// enter joins under a new name. What a process has is its own from then on for as
-// long as it is heard of in time.
+// enter registers the worker under a new name. What it leases from then on belongs to it for as
+// long as it renews its lease in time.
 func (w *Worker) enter(ctx context.Context) error {
 	name, before := w.c.nodeName(), instant.Now()
 	if _, err := w.leases.Exec(ctx, store.JoinNode, w.joining(name)); err != nil {
@@ -120,11 +120,11 @@ func (w *Worker) joining(name string) sqlrun.Args {
 	return args
 }
 
-// until is when a lease ends that was asked for at an instant, less a margin in
-// which the loss is noticed.
+// until returns the end of a lease that was requested at an instant, less a margin for noticing
+// its loss.
 func (w *Worker) until(asked instant.Instant) instant.Instant { return asked.Add(usable(w.opt.Lease)) }
 
-// usable is how much of a lease a worker counts on.
+// usable is the part of a lease on which a worker relies.
 func usable(lease time.Duration) time.Duration { return lease - lease/10 }
 
 // DefaultLease is the lease of a worker whose options do not set one. Other workers take over a
@@ -132,11 +132,11 @@ func usable(lease time.Duration) time.Duration { return lease - lease/10 }
 // nothing.
 const DefaultLease = 8 * time.Second
 
-// renewals is how often a lease is renewed before it would end: a process that stands still
-// for three quarters of a lease does not lose it, nor one whose renewals fail for so long.
+// renewals is how many times a lease is renewed within its length: a process that is paused for
+// three quarters of a lease does not lose it, nor does one whose renewals fail for that long.
 const renewals = 8
 
-// keep holds on to what this process has.
+// keep renews the lease of this process.
 func (w *Worker) keep(ctx context.Context) {
 	trouble := trouble.New(w.log, "renewing the lease")
 	again := min(w.opt.Lease/20, 500*time.Millisecond) // after an error
@@ -179,15 +179,15 @@ func (w *Worker) keep(ctx context.Context) {
 	}
 }
 
-// renew asks for the lease. It does not wait long for an answer: on another connection there
-// may be one in time.
+// renew renews the lease. It does not wait long for an answer, so that another connection can be
+// tried in time.
 func (w *Worker) renew(ctx context.Context, name string) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(w.opt.Lease/2, time.Second))
 	defer cancel()
 	return w.leases.Exec(ctx, store.Heartbeat, sqlrun.Args{"node": name, "lease": w.opt.Lease.Microseconds()})
 }
 
-// renewed takes in that the lease was renewed. What waited since it was nearly over goes on.
+// renewed records a renewal. What waited because the lease was nearly over continues.
 func (w *Worker) renewed(name string, asked instant.Instant) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -200,7 +200,7 @@ func (w *Worker) renewed(name string, asked instant.Instant) {
 	w.deadline = w.until(asked)
 }
 
-// reenter joins again after a loss.
+// reenter registers the worker again after it has lost its lease.
 func (w *Worker) reenter(ctx context.Context, failing *trouble.Trouble) time.Duration {
 	err := w.enter(ctx)
 	failing.Note(err)
@@ -212,7 +212,7 @@ func (w *Worker) reenter(ctx context.Context, failing *trouble.Trouble) time.Dur
 	return w.opt.Lease / renewals
 }
 
-// lose gives up all that this process had: others may have it by now.
+// lose gives up everything that this process held: others may have it by now.
 func (w *Worker) lose(why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -242,7 +242,7 @@ func (w *Worker) lose(why string) {
 	w.loseLimits()
 }
 
-// forgo gives up a checked out job that has not been started. mu is held.
+// forgo gives up a checked-out job that has not started. mu is held.
 func (w *Worker) forgo(d *Delivery) {
 	d.ended = true
 	delete(w.out, d.at())
@@ -250,7 +250,7 @@ func (w *Worker) forgo(d *Delivery) {
 	w.acquit(d)
 }
 
-// drop forgets a block that is not this worker's any more. mu is held.
+// drop forgets a block that no longer belongs to this worker. mu is held.
 func (w *Worker) drop(b *block, cause error) {
 	if b.gone {
 		return
@@ -334,8 +334,8 @@ func (w *Worker) drain(ctx context.Context) {
 	w.abandon(ctx)
 }
 
-// ungather gives up batches that wait for more, and a job that is to run alone: others do
-// them. mu is held.
+// ungather gives up batches that wait for more jobs, and a job that is to run alone: other
+// workers run them. mu is held.
 func (w *Worker) ungather() {
 	if d := w.lone.d; d != nil && !w.lone.began {
 		d.ctx.end(errHandedOver)
@@ -354,7 +354,7 @@ func (w *Worker) ungather() {
 	}
 }
 
-// giveUp gives a job up that has been begun and not been done. mu is held.
+// giveUp gives up a job that has begun and is not done. mu is held.
 func (w *Worker) giveUp(d *Delivery) {
 	if d.ended {
 		return
@@ -371,7 +371,7 @@ func (w *Worker) giveUp(d *Delivery) {
 	}
 }
 
-// sharing tells whether blocks may still be taken.
+// sharing reports whether blocks may still be taken.
 func (life *lifetime) sharing() bool {
 	select {
 	case <-life.shared:
@@ -381,8 +381,8 @@ func (life *lifetime) sharing() bool {
 	}
 }
 
-// unwritten tells whether outcomes are still to be written, or blocks to be handed
-// over. mu is held.
+// unwritten reports whether outcomes are still to be written, or blocks to be handed over. mu is
+// held.
 func (w *Worker) unwritten() bool {
 	if w.node == "" {
 		return false
@@ -395,7 +395,7 @@ func (w *Worker) unwritten() bool {
 	return len(w.rows) > 0
 }
 
-// cancelAll ends the jobs that go on when the grace is over.
+// cancelAll cancels the jobs that still run when the grace is over.
 func (w *Worker) cancelAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -415,7 +415,7 @@ func (w *Worker) cancelAll() {
 	}
 }
 
-// abandon leaves what is left to the others, and leaves.
+// abandon leaves the remaining work to other workers, and ends the worker.
 func (w *Worker) abandon(ctx context.Context) {
 	w.mu.Lock()
 	w.over = true // it does not join again
@@ -451,16 +451,16 @@ func (w *Worker) abandon(ctx context.Context) {
 	w.c.bells.announce(ctx)
 }
 
-// A worker that leaves tries for mostLeaving at the most to say so, and for mostUnheard if the
+// A worker that ends tries for at most mostLeaving to record that, and for mostUnheard if the
 // database does not answer.
 const (
 	mostLeaving = 30 * time.Second
 	mostUnheard = 5 * time.Second
 )
 
-// insist does what is last to be done, each step until it succeeds: what a worker has not
-// handed over stands until its lease is over. A database that is slow is waited for, and one
-// that cannot be reached not for long.
+// insist runs the last steps of a worker, each until it succeeds, because what a worker has not
+// handed over is blocked until its lease ends. It waits for a slow database, but not long for one
+// that cannot be reached.
 func (w *Worker) insist(ctx context.Context, steps []func(context.Context) error) (err error) {
 	began := instant.Now()
 	ctx, cancel := context.WithTimeout(ctx, min(max(w.opt.Lease, mostUnheard), mostLeaving))

@@ -31,7 +31,7 @@ type Receiver struct {
 	looked  int                        // how often somebody began to look
 }
 
-// A wanted is one who waits for jobs.
+// A wanted is a caller that waits for jobs.
 type wanted struct {
 	limit int
 	kinds *kindSet // nil: all
@@ -42,12 +42,10 @@ type wanted struct {
 	given chan struct{}   // closed then
 }
 
-// mostReceived is how many bytes the payloads may have that are received at a time, but
-// for the last one.
+// mostReceived limits the bytes of payloads received at a time, except for the last one.
 const mostReceived = 16 << 20
 
-// lookFirst is how long it is waited for a look into the database before it is said that
-// there is nothing.
+// lookFirst bounds the final read before Receive reports an empty queue.
 const lookFirst = 2 * time.Second
 
 // Receiver returns a started Receiver. Concurrency has no effect: the caller limits the number of
@@ -145,25 +143,25 @@ func (r *Receiver) ReceiveKinds(ctx context.Context, limit int, wait time.Durati
 	return nil, ctx.Err()
 }
 
-// unaskedFor is how long a Receiver keeps its share of the blocks that nobody asks for jobs,
-// when others are asked: these would wait for what it has.
+// unaskedFor is how long a Receiver keeps its share of the blocks when nobody asks it for jobs,
+// and other receivers are asked: their callers would wait for its jobs.
 const unaskedFor = 3 * time.Second
 
-// unasked tells whether nobody has asked for that long. mu is held.
+// unasked reports whether nobody has asked for that long. mu is held.
 func (r *Receiver) unasked() bool {
 	r.choose()
 	return len(r.waiting) == 0 && since(r.asked) > unaskedFor
 }
 
 const (
-	// kindsFor is for how long a Receiver does a kind that was asked for.
+	// kindsFor is how long a Receiver handles a kind after it was asked for.
 	kindsFor = time.Minute
 
-	// mostKinds is how many kinds those may name who ask one Receiver.
+	// mostKinds is how many kinds the callers of one Receiver may name.
 	mostKinds = 1000
 )
 
-// noteKinds takes in which kinds somebody asks for. mu is held.
+// noteKinds records the kinds that a caller asks for. mu is held.
 func (r *Receiver) noteKinds(asked *kindSet) error {
 	at, w := instant.Now(), r.w
 	if asked == nil {
@@ -207,8 +205,8 @@ func (r *Receiver) noteKinds(asked *kindSet) error {
 // restKind stands for the kinds that nobody has named. No job can have it: see fifoLine.
 const restKind = " rest"
 
-// choose says which kinds the Receiver does: those that were asked for of late, and all of them if
-// nobody has named some, or somebody asks for any. mu is held.
+// choose sets the kinds that the Receiver handles: those that were recently asked for, and all of
+// them if nobody has named any, or if a caller asks for any kind. mu is held.
 func (r *Receiver) choose() {
 	w, does := r.w, (*kindSet)(nil)
 	if r.anyKind == 0 || since(r.anyKind) >= kindsFor {
@@ -234,7 +232,7 @@ func (r *Receiver) choose() {
 	w.nudge()
 }
 
-// ask has jobs of some kinds be taken; nil: all. mu is held.
+// ask makes jobs of some kinds be taken; nil means all. mu is held.
 func (w *Worker) ask(kinds *kindSet) {
 	if w.asking == kinds {
 		return
@@ -248,7 +246,7 @@ func (w *Worker) ask(kinds *kindSet) {
 	}
 }
 
-// resumeOpen has jobs read again that were put back and may begin now. mu is held.
+// resumeOpen schedules another read of jobs that were put back and may begin now. mu is held.
 func (w *Worker) resumeOpen() {
 	if !w.gates {
 		return
@@ -264,8 +262,7 @@ func (w *Worker) resumeOpen() {
 	}
 }
 
-// queueUp has somebody wait behind the others. It returns true if there is nothing to wait
-// for.
+// queueUp adds a caller to the end of the line. It returns true if there is nothing to wait for.
 func (r *Receiver) queueUp(o *wanted) (over bool, err error) {
 	w := r.w
 	w.mu.Lock()
@@ -288,8 +285,8 @@ func (r *Receiver) queueUp(o *wanted) (over bool, err error) {
 	return false, nil
 }
 
-// hand hands out what comes. One goroutine waits for all who wait: whoever commits a job
-// wakes one, and not a thousand.
+// hand distributes arriving jobs. One goroutine waits on behalf of all callers, so that a commit
+// wakes one goroutine and not a thousand.
 func (r *Receiver) hand() {
 	w := r.w
 	w.mu.Lock()
@@ -308,8 +305,8 @@ func (r *Receiver) hand() {
 	}
 }
 
-// give gives what there is to those who have waited longest of those who want it. mu is held, so
-// nobody leaves meanwhile: a job is given to one who takes it, or stays.
+// give distributes the available jobs to those callers that have waited longest and want them. mu
+// is held, so no caller leaves meanwhile: a job goes to a caller that takes it, or stays.
 func (r *Receiver) give() {
 	w := r.w
 	defer w.ask(nil)
@@ -340,10 +337,10 @@ func (r *Receiver) give() {
 	}
 }
 
-// filled tells whether one who waits has as many jobs as there may be.
+// filled reports whether a waiting caller has as many jobs as it may get.
 func (o *wanted) filled() bool { return len(o.got) >= o.limit || o.size >= mostReceived }
 
-// dismiss answers one of those who wait. mu is held.
+// dismiss answers a waiting caller. mu is held.
 func (r *Receiver) dismiss(at int) {
 	o := r.waiting[at]
 	r.waiting, o.over = slices.Delete(r.waiting, at, at+1), true
@@ -368,9 +365,9 @@ func (w *Worker) readsMore() (more bool) {
 	return more
 }
 
-// look has the worker read what there is, for one whose time is over: so that none means
-// that there was none, and not that nobody had looked yet. Those who ask at the same time
-// share a look, but nobody one that had begun before.
+// look makes the worker read the database for a caller whose time is over, so that an empty
+// answer means that there was no job, and not that nobody had looked yet. Concurrent callers
+// share a read, but never one that had begun before they asked.
 func (r *Receiver) look(ctx context.Context, o *wanted) {
 	w := r.w
 	ctx, cancel := context.WithTimeout(ctx, lookFirst)
@@ -407,8 +404,8 @@ func (r *Receiver) look(ctx context.Context, o *wanted) {
 	}
 }
 
-// readAgain has blocks read once more that are being read: what is committed by now may be
-// missing in these reads. mu is held.
+// readAgain schedules another read of blocks that are being read: these reads may miss what has
+// been committed since they began. mu is held.
 func (w *Worker) readAgain() {
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
@@ -419,8 +416,8 @@ func (w *Worker) readAgain() {
 	}
 }
 
-// waitUntil waits for something that is soon the case, or until somebody has been answered. mu is
-// held.
+// waitUntil waits for a condition that comes true soon, or until the caller has been answered. mu
+// is held.
 func (w *Worker) waitUntil(ctx context.Context, o *wanted, done func() bool) error {
 	for !done() && !o.over && !w.closing {
 		if err := w.moment(ctx); err != nil {
@@ -430,7 +427,7 @@ func (w *Worker) waitUntil(ctx context.Context, o *wanted, done func() bool) err
 	return nil
 }
 
-// hasRead tells that no block is to be read that may have something new. mu is held.
+// hasRead reports that no block with possible new jobs remains to be read. mu is held.
 func (w *Worker) hasRead() bool {
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
@@ -513,8 +510,8 @@ func (r *Receiver) Close() error {
 	return r.err
 }
 
-// giveUpLost ends a received job that is not this worker's any more: nobody will return
-// from it, and others may wait for its key. mu is held.
+// giveUpLost ends a received job that no longer belongs to this worker: nobody will return from
+// it, and others may wait for its key. mu is held.
 func (w *Worker) giveUpLost(d *Delivery) {
 	if w.taken[d] && d.ctx.over && errors.Is(d.ctx.cause, ErrLost) {
 		delete(w.taken, d)
@@ -522,8 +519,8 @@ func (w *Worker) giveUpLost(d *Delivery) {
 	}
 }
 
-// supersede ends a received job that has come back: somebody else has said that it has
-// failed, which this worker had not noticed yet. mu is held.
+// supersede ends a received job that has come back: another process has reported its failure,
+// which this worker had not noticed yet. mu is held.
 func (w *Worker) supersede(d *Delivery) {
 	if was := w.out[d.at()]; was != nil && was != d && w.taken[was] {
 		was.ctx.end(fmt.Errorf("%w: it has failed elsewhere", ErrLost))

@@ -14,18 +14,17 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// How workers share the blocks of a queue: each looks twice a second at who is
-// there and who has what, and computes from that how many blocks are its own:
-// equal shares, some having one more in turns, so that no block is for ever with the
-// worker that has most. Those that have too many hand blocks over, the ones that they
-// have had for longest, those that have too few take free ones. A worker all of whose
-// places are taken by jobs that run for long counts as busy, and leaves its share to
-// others while there are any that are not.
+// How workers share the blocks of a queue. Twice a second each worker reads which workers there
+// are and who has which block, and computes from that how many blocks are its own. Shares are
+// equal; the workers with one block more take turns, so that no block stays forever with the
+// worker that has the most. A worker with too many blocks hands over those that it has had
+// longest, and one with too few takes free ones. A worker whose handler slots are all taken by
+// long jobs counts as busy, and leaves its share to workers that are not busy, if there are any.
 
-// shareEvery is how often a worker looks.
+// shareEvery is the interval between two rounds of sharing.
 const shareEvery = 500 * time.Millisecond
 
-// settingsEvery is how often it looks at a queue's settings.
+// settingsEvery is the interval between two reads of a queue's settings.
 const settingsEvery = 2 * time.Second
 
 type workerRow struct {
@@ -40,7 +39,7 @@ type workerRow struct {
 	kinds *kindSet // nil: all
 }
 
-// share looks after the blocks of all queues.
+// share runs one round of sharing for all queues.
 func (w *Worker) share(ctx context.Context) {
 	defer close(w.shared)
 	trouble := trouble.New(w.log, "sharing the blocks")
@@ -74,7 +73,7 @@ func (w *Worker) share(ctx context.Context) {
 	}
 }
 
-// noteShare notes that the worker has taken blocks of a queue.
+// noteShare records that the worker has taken blocks of a queue.
 func (w *Worker) noteShare(q *workQueue) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,7 +81,7 @@ func (w *Worker) noteShare(q *workQueue) {
 	q.recheck()
 }
 
-// noteRound notes that the worker has its share of the blocks.
+// noteRound records that the worker has its share of the blocks.
 func (w *Worker) noteRound(err error) {
 	if err == nil {
 		w.mu.Lock()
@@ -91,8 +90,8 @@ func (w *Worker) noteRound(err error) {
 	}
 }
 
-// shareQueue looks once after the blocks of a queue. A step that fails keeps the worker
-// from no other step: whatever cannot be read or written, what is free is taken.
+// shareQueue runs one round of sharing for a queue. A step that fails does not prevent the
+// others: whatever cannot be read or written, free blocks are taken.
 func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) error {
 	set, failed := w.currentSettings(ctx, q)
 	all, err := w.introduce(ctx, q, name, w.meet(q, set))
@@ -131,7 +130,7 @@ func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) erro
 	return errors.Join(failed, w.lookAround(ctx, q, name))
 }
 
-// noteSurplus says once that a queue has too few blocks for its workers.
+// noteSurplus logs once that a queue has too few blocks for its workers.
 func (w *Worker) noteSurplus(q *workQueue, all []workerRow, blocks int) {
 	n := 0
 	for i := range all {
@@ -147,7 +146,7 @@ func (w *Worker) noteSurplus(q *workQueue, all []workerRow, blocks int) {
 	q.surplus = surplus
 }
 
-// noteDrained takes in whether somebody has drained this worker, or has taken that back.
+// noteDrained notices that somebody has drained or undrained this worker.
 func (w *Worker) noteDrained(all []workerRow, name string) bool {
 	at := slices.IndexFunc(all, func(r workerRow) bool { return r.node == name })
 	w.mu.Lock()
@@ -165,8 +164,8 @@ func (w *Worker) noteDrained(all []workerRow, name string) bool {
 	return w.drained != nil
 }
 
-// currentSettings returns a queue's settings, read again now and then with its limits. If
-// that fails, those count that were read last.
+// currentSettings returns a queue's settings, and reads them with its limits again from time to
+// time. If that fails, the last ones remain in force.
 func (w *Worker) currentSettings(ctx context.Context, q *workQueue) (*Queue, error) {
 	if since(q.set.at) < settingsEvery {
 		return q.set, nil
@@ -182,8 +181,9 @@ func (w *Worker) currentSettings(ctx context.Context, q *workQueue) (*Queue, err
 	return set, err
 }
 
-// introduce lists who works on a queue. It trusts no memory of having told the others about
-// this worker: their list says whether they know it, and whether they take it as busy.
+// introduce lists the workers of a queue, and announces this one. It does not rely on having done
+// so before: the list shows whether the others know this worker, and whether they consider it
+// busy.
 func (w *Worker) introduce(ctx context.Context, q *workQueue, name string, busy bool) ([]workerRow, error) {
 	w.mu.Lock()
 	q.busy = busy
@@ -213,7 +213,7 @@ func (w *Worker) introduce(ctx context.Context, q *workQueue, name string, busy 
 	return w.colleagues(ctx, q)
 }
 
-// colleagues lists who works on a queue, with this worker.
+// colleagues lists the workers of a queue, including this one.
 func (w *Worker) colleagues(ctx context.Context, q *workQueue) ([]workerRow, error) {
 	return sqlrun.Select(ctx, &w.db.Session, store.ListWorkers, sqlrun.Args{"queue": q.id}, func(rows *sql.Rows) (r workerRow, err error) {
 		var kinds sql.NullString
@@ -223,7 +223,7 @@ func (w *Worker) colleagues(ctx context.Context, q *workQueue) ([]workerRow, err
 	})
 }
 
-// meet takes new settings in, and tells whether the worker is busy with long jobs.
+// meet applies new settings, and reports whether the worker is busy with long jobs.
 func (w *Worker) meet(q *workQueue, set *Queue) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -252,11 +252,11 @@ func (w *Worker) meet(q *workQueue, set *Queue) bool {
 	return q.long >= longTicks
 }
 
-// longTicks is how often in a row all places must be found taken by long jobs, so that
-// a worker counts as busy: those that are done soon are not worth the change.
+// longTicks is how many rounds in a row must find all slots taken by long jobs before a worker
+// counts as busy: jobs that end soon are not worth the change.
 const longTicks = 3
 
-// rotation is how long a worker has one block more than others, before another has.
+// rotation is how long a worker keeps the additional block before another worker gets it.
 const rotation = 10 * time.Second
 
 // target is how many of n blocks a worker should have, in a turn: none while another one
@@ -280,7 +280,7 @@ func target(all []workerRow, name string, n, round int) int {
 	return share
 }
 
-// expelLate declares processes lost whose blocks, or permits, wait for that.
+// expelLate declares processes lost if their blocks or permits are needed.
 func (w *Worker) expelLate(ctx context.Context, all []*store.LeaseRow) error {
 	told := map[string]bool{}
 	for _, h := range all {
@@ -314,9 +314,9 @@ func (w *Worker) expelOne(ctx context.Context, node string) error {
 	return err
 }
 
-// check drops blocks that the table says are not this worker's any more. It returns
-// those that are, and that it does not know of: it may have taken them without
-// getting the answer, or not have been able to hand them over.
+// check drops blocks that no longer belong to this worker according to the table. It returns
+// those that do and that the worker does not know of: it may have taken them without receiving
+// the answer, or failed to hand them over.
 func (w *Worker) check(q *workQueue, rows []store.BlockRow, name string) (forgotten []store.BlockRow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -338,8 +338,9 @@ func (w *Worker) check(q *workQueue, rows []store.BlockRow, name string) (forgot
 	return forgotten
 }
 
-// surrender marks blocks of a part that are too many, quiet ones first, then old ones, and returns
-// how many stay. If keeps says so, what it took because nobody else did stays for a while.
+// surrender marks the blocks of a part that exceed the share for hand-over, quiet ones first,
+// then the oldest, and returns how many stay. With keeps, blocks that it took because nobody else
+// did stay for a while.
 func (w *Worker) surrender(q *workQueue, p *part, keeps bool) (stay int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -367,16 +368,15 @@ func (w *Worker) surrender(q *workQueue, p *part, keeps bool) (stay int) {
 	return stay + len(mine) - surplus
 }
 
-// leaveWithin is how long a worker that goes on waits for a block that is to go to become
-// idle: meanwhile nobody does its ready jobs. keepFor is how long it then keeps the block
+// leaveWithin is how long a running worker waits for a block to become idle for hand-over;
+// meanwhile nobody runs the block's ready jobs. keepFor is how long it then keeps the block
 // before it tries again.
 const (
 	leaveWithin = 2 * time.Second
 	keepFor     = 5 * time.Second
 )
 
-// leave starts nothing of a block any more, and checks out what runs of it. mu is
-// held.
+// leave stops starting jobs of a block, and checks out those that run. mu is held.
 func (w *Worker) leave(b *block) {
 	b.leaving, b.leaves = true, instant.Now()
 	b.q.recheck()
@@ -388,8 +388,8 @@ func (w *Worker) leave(b *block) {
 	}
 }
 
-// remain goes on with a block that was to go and does not become idle: a job of it runs
-// that cannot be checked out. mu is held.
+// remain resumes a block that was to be handed over and does not become idle, because a running
+// job cannot be checked out. mu is held.
 func (w *Worker) remain(b *block, at instant.Instant) {
 	if w.closing || w.drained != nil {
 		return
@@ -400,8 +400,7 @@ func (w *Worker) remain(b *block, at instant.Instant) {
 	w.enlist(b)
 }
 
-// handOverIdle hands over the blocks of a queue that are to go and of which nothing
-// is under way.
+// handOverIdle hands over the marked blocks of a queue in which nothing is under way.
 func (w *Worker) handOverIdle(ctx context.Context, q *workQueue) error {
 	w.mu.Lock()
 	var idle []*block
@@ -442,7 +441,7 @@ func (w *Worker) handOverIdle(ctx context.Context, q *workQueue) error {
 	return err
 }
 
-// handOverAll hands over what can be in all queues.
+// handOverAll calls handOverIdle for all queues.
 func (w *Worker) handOverAll(ctx context.Context) {
 	w.mu.Lock()
 	queues := w.queues
