@@ -7,7 +7,7 @@
 //
 // The client retries requests that are safe to repeat, if the daemon does not answer or is temporarily
 // unable to. If the daemon refuses a request, the error is a [*Problem]. All errors begin with
-// "client: ", but for those of handlers.
+// "client: ", except for those of handlers.
 package client
 
 import (

@@ -96,7 +96,7 @@ func (r *request) jobsFilterIn() (f jobsFilter, err error) {
 	return f, nil
 }
 
-// Filtered tells whether it selects only some jobs of a state.
+// Filtered reports whether it selects only some jobs of a state.
 func (f *jobsFilter) Filtered() bool {
 	return f.Kind != "" || f.Key != "" || f.Where != "" || f.Like != ""
 }

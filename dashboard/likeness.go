@@ -66,10 +66,10 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
-// isWord tells whether a byte is part of a word, which is also one of another script.
+// isWord reports whether a byte is part of a word, which is also one of another script.
 func isWord(c byte) bool { return isDigit(c) || isLetter(c) || c == '_' || c >= utf8.RuneSelf }
 
-// isPart tells whether a byte is part of a word, or stands for one, or is a quote: none of what
+// isPart reports whether a byte is part of a word, or stands for one, or is a quote: none of what
 // stands beside these begins or ends what is quoted.
 func isPart(c byte) bool { return isWord(c) || c == '#' || isQuote(c) }
 
@@ -99,7 +99,7 @@ func wordEnd(text string, i int) int {
 	}
 }
 
-// numeric tells whether a text begins with a word that holds a digit, or with a part of a UUID
+// numeric reports whether a text begins with a word that holds a digit, or with a part of a UUID
 // that happens to hold none.
 func numeric(text string) bool {
 	n, base16 := 0, true

@@ -48,7 +48,7 @@ func (d *Dashboard) window(ctx context.Context, r *request) (name string, zone *
 	return name, zone, from, to, err
 }
 
-// showBackfill tells how many slots would be run. Nothing is done yet.
+// showBackfill reports how many slots would be run. Nothing is done yet.
 func (d *Dashboard) showBackfill(ctx context.Context, r *request) (*view, error) {
 	name, zone, from, to, err := d.window(ctx, r)
 	if zone == nil {

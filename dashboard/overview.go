@@ -292,8 +292,8 @@ func (d *Dashboard) depthsOf(ctx context.Context, queues []queue.Queue, limit in
 	return health.Depths(ctx, d.queues, queues, limit, now)
 }
 
-// MayAct tells whether the page shows what can be done.
+// MayAct reports whether the page shows what can be done.
 func (p *page) MayAct() bool { return p.Who.Operate }
 
-// May tells whether it shows something that can be done on a page of ours.
+// May reports whether it shows something that can be done on a page of ours.
 func (p *page) May(page, do string) bool { return p.Who.may("/"+page, do) }

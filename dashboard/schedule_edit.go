@@ -119,7 +119,7 @@ func (f *scheduleForm) addWork(s *scheduler.Schedule, hide, commands bool) {
 	}
 }
 
-// editable tells whether a form can show a text and be sent back with it.
+// editable reports whether a form can show a text and be sent back with it.
 func editable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsRune(text, 0) &&
 		len(url.QueryEscape(strings.ReplaceAll(text, "\n", "\r\n"))) <= editedBytes

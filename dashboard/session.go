@@ -48,7 +48,7 @@ var operates = map[string][]string{
 	"/daemons":  {"drain", "undrain"},
 }
 
-// may tells whether a visitor may do something on a page.
+// may reports whether a visitor may do something on a page.
 func (v visitor) may(path, do string) bool {
 	return v.Admin || v.Operate && slices.Contains(operates[path], do)
 }
@@ -201,7 +201,7 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) visitor {
 	return visitor{Name: b.Name()}
 }
 
-// overTLS tells whether the browser speaks TLS, with this process or with a proxy. Whoever says
+// overTLS reports whether the browser speaks TLS, with this process or with a proxy. Whoever says
 // so without need keeps only their own cookie from being sent.
 func overTLS(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")

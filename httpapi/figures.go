@@ -148,7 +148,7 @@ func (s *sampler) readLocks(ctx context.Context, f *figures) error {
 }
 
 // addUp adds what was done since the last look to the totals. The table has counts by minute, and not
-// for ever. Counts from before the first look are ignored.
+// forever. Counts from before the first look are ignored.
 func (s *sampler) addUp(ctx context.Context, f *figures) error {
 	minutes, err := s.queues.FinishedByMinute(ctx, minutesBack)
 	if err != nil {

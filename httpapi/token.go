@@ -133,7 +133,7 @@ func CheckToken(name string, scopes []Scope, lasts time.Duration) error {
 	return nil
 }
 
-// Create creates a token that is valid for a while, or for ever if lasts is 0, and returns its secret,
+// Create creates a token that is valid for a while, or forever if lasts is 0, and returns its secret,
 // which is stored nowhere. Once there is a token, every request needs one: see Any. Create returns
 // ErrTokenExists if there is a token of that name, unless it was revoked.
 func (t *Tokens) Create(ctx context.Context, name string, scopes []Scope, lasts time.Duration) (secret string, err error) {

@@ -49,7 +49,7 @@ var (
 		return s
 	})
 
-	// slotOf tells which slot takeSlot has marked, by the acquisition's own name.
+	// slotOf reports which slot takeSlot has marked, by the acquisition's own name.
 	slotOf = sqlrun.SQL("lock.slot-of", `
 		SELECT slot, fence FROM {prefix}lock WHERE name = :name AND slot > 0 AND lock_by = :owner`)
 
@@ -87,7 +87,7 @@ var (
 		UPDATE {prefix}lock SET state = 'FREE', released_at = {now}, update_time = {now}
 		WHERE name = :name AND lock_by = :owner AND state IN ('LOCK', 'EXTEND')`)
 
-	// forced tells which lease was the last that was ended by force; 0 if none.
+	// forced reports which lease was the last that was ended by force; 0 if none.
 	forced = sqlrun.SQL("lock.forced", `
 		SELECT COALESCE(forced_fence, 0) FROM {prefix}lock WHERE name = :name AND slot = :slot`)
 
@@ -105,7 +105,7 @@ var (
 		UPDATE {prefix}lock_fence SET fence = :fence, guards = guards + 1
 		WHERE name = :name AND slot = :slot AND fence <= :fence`)
 
-	// current tells whether the lease is what the lock's row says. Nothing is
+	// current reports whether the lease is what the lock's row says. Nothing is
 	// locked by it: what it cannot see, guard refuses.
 	current = sqlrun.SQL("lock.current", `
 		SELECT COUNT(*) FROM {prefix}lock

@@ -176,7 +176,7 @@ func lostTicket(name string) error {
 	return fmt.Errorf("%w: %s: it expired, or was released, or somebody else has it", ErrLost, name)
 }
 
-// ticket tells what the row says of a ticket's lock.
+// ticket reports what the row says of a ticket's lock.
 func (l *Locker) ticket(ctx context.Context, name string, id *ticketID) (*Ticket, error) {
 	rows, err := l.peek(ctx, name)
 	if err != nil {
@@ -216,7 +216,7 @@ func (s *ticketSeat) holder(ctx context.Context) (*HeldError, error) {
 	return held, err
 }
 
-// hasIt tells whether a repeated request is known to have the lock.
+// hasIt reports whether a repeated request is known to have the lock.
 func (s *ticketSeat) hasIt(ctx context.Context) bool {
 	if !s.repeatable {
 		return false

@@ -307,7 +307,7 @@ func (w *waiting) rest(ln *line) time.Duration {
 	return rest.Sub(instant.Now())
 }
 
-// took notes that this process has the lock.
+// took records that this process has the lock.
 func (w *waiting) took(s seat, ln *line, le *Lease) {
 	if _, isLock := s.(*single); !isLock {
 		return
@@ -320,7 +320,7 @@ func (w *waiting) took(s seat, ln *line, le *Lease) {
 	ln.local, ln.held = le, nil
 }
 
-// freed notes that a lease of this process has been released, and which process,
+// freed records that a lease of this process has been released, and which process,
 // if any, was notified.
 func (w *waiting) freed(le *Lease, next string) {
 	w.mu.Lock()
@@ -349,7 +349,7 @@ func (w *waiting) freed(le *Lease, next string) {
 	}
 }
 
-// lost notes that a lease of this process is over without having been released.
+// lost records that a lease of this process is over without having been released.
 func (w *waiting) lost(le *Lease) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -163,7 +163,7 @@ func (f *Filter) forBulk(what BulkAction) (*where, error) {
 // may be a little ahead of that.
 func newest(us int64) int64 { return store.TickOf(us + Window.Microseconds()) }
 
-// wasThere tells whether there is something to do about a job that was there when a bulk
+// wasThere reports whether there is something to do about a job that was there when a bulk
 // began.
 func wasThere(i *Info, what BulkAction, began int64) bool {
 	switch {

@@ -125,7 +125,7 @@ func (f *Filter) before(now int64) int64 {
 	return store.TickOf(max(now-f.OlderThan.Microseconds(), store.Epoch.UnixMicro()))
 }
 
-// alike tells whether a job that is in the filter's state is one of those it selects, whatever
+// alike reports whether a job that is in the filter's state is one of those it selects, whatever
 // its payload is.
 func (f *Filter) alike(i *Info) bool {
 	return (f.Kind == "" || i.Kind == f.Kind) && (f.Key == "" || i.Key == f.Key) && (f.Match == nil || f.Match(i))
@@ -316,7 +316,7 @@ func upTo[T any](all []T, limit int, id func(*T) int64) []T {
 // than chance brings about.
 const sharers = 4
 
-// places are the parts in which the jobs of a state are read: the blocks, but for those
+// places are the parts in which the jobs of a state are read: the blocks, except for those
 // that are dead or done, which are in none.
 func (c *Client) places(ctx context.Context, q *Queue, state State) (all []int, err error) {
 	switch state {

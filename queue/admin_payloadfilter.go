@@ -180,7 +180,7 @@ func decode(text []byte) (value any, ok bool) {
 	return value, d.Decode(&value) == nil
 }
 
-// holds tells whether a job fulfils the condition. One whose payload has no such path
+// holds reports whether a job fulfils the condition. One whose payload has no such path
 // does not, whatever the operator, nor does one without JSON.
 func (w *where) holds(j *Job) bool {
 	if w == nil {

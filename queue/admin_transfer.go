@@ -276,12 +276,12 @@ func (t *transfer) walk(ctx context.Context) error {
 	return nil
 }
 
-// picks tells whether a job is one of those that are to be moved, if it can be.
+// picks reports whether a job is one of those that are to be moved, if it can be.
 func (t *transfer) picks(s *stander) bool {
 	return s.id <= t.bound && (len(t.opt.Kinds) == 0 || slices.Contains(t.opt.Kinds, s.kind))
 }
 
-// goes tells whether a job is moved. What is not may keep others of its key here.
+// goes reports whether a job is moved. What is not may keep others of its key here.
 func (t *transfer) goes(s *stander) bool {
 	if !t.picks(s) {
 		t.stays(s, s.order())
@@ -294,7 +294,7 @@ func (t *transfer) goes(s *stander) bool {
 	return true
 }
 
-// stays notes that a job stays at its place in the order.
+// stays records that a job stays at its place in the order.
 func (t *transfer) stays(s *stander, order int64) {
 	if s.key == "" {
 		return
@@ -358,7 +358,7 @@ func textOf(row *sqlrun.Row, column int) string {
 // errTaken rolls a transaction back in which unique keys could not be taken.
 var errTaken = errors.New("unique keys are in use there")
 
-// send moves jobs in one transaction, but for those whose unique keys are in use there, and
+// send moves jobs in one transaction, except for those whose unique keys are in use there, and
 // the later ones of their ordering keys.
 func (t *transfer) send(ctx context.Context, divided int, from table, batch []*stander) error {
 	for len(batch) > 0 {
@@ -399,7 +399,7 @@ func (t *transfer) send(ctx context.Context, divided int, from table, batch []*s
 	return nil
 }
 
-// order notes that the other queue has keys before it has a job with one.
+// order records that the other queue has keys before it has a job with one.
 func (t *transfer) order(ctx context.Context, batch []*stander) error {
 	if t.to.ordered || !slices.ContainsFunc(batch, func(s *stander) bool { return s.key != "" }) {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A clock is the database's, as this process knows it: read now and then, and carried on
+// A clock is the database's, as this process knows it: read from time to time, and carried on
 // by instants, which nobody sets.
 //
 // Each reading bounds the database's clock: it was read after the request was sent and
@@ -70,7 +70,7 @@ func (c *clock) sync(ctx context.Context, db *sqlrun.Session, at instant.Instant
 	return err
 }
 
-// stale tells whether the caller is to read the clock.
+// stale reports whether the caller is to read the clock.
 func (c *clock) stale(at instant.Instant) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +121,7 @@ func (c *clock) read(ctx context.Context, db *sqlrun.Session) error {
 	return nil
 }
 
-// note takes in that the database's clock showed us at some time from before to after.
+// note records that the database's clock showed us at some time from before to after.
 func (c *clock) note(before, after instant.Instant, us int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,7 +194,7 @@ func (c *clock) settled(at instant.Instant) int64 {
 	return us
 }
 
-// stepped tells how often the clock was found to be set.
+// stepped reports how often the clock was found to be set.
 func (c *clock) stepped() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

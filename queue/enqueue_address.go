@@ -87,12 +87,12 @@ func (s *source) routes(ctx context.Context) (*routes, error) {
 	return s.c.readRoutes(ctx, s.tx)
 }
 
-// remembers tells whether what is known will do.
+// remembers reports whether what is known will do.
 func (s *source) remembers() bool { return s.tx == nil || s.foreign }
 
 func (s *source) fresh(at instant.Instant) bool { return s.at.Sub(at) < settingsAge }
 
-// aging tells whether what is known should be read again soon.
+// aging reports whether what is known should be read again soon.
 func (s *source) aging(at instant.Instant) bool { return s.at.Sub(at) > settingsAge/2 }
 
 // queue returns the settings of a job's queue, and makes the queue if there is none.
@@ -165,7 +165,7 @@ func (s *source) beside(ctx context.Context, do func(context.Context, *sqlrun.Se
 	return err == nil, err
 }
 
-// fits tells whether a queue takes a job, and notes that it has keys before it has
+// fits reports whether a queue takes a job, and notes that it has keys before it has
 // one.
 func (s *source) fits(ctx context.Context, q *Queue, j *Job) error {
 	switch {
@@ -186,7 +186,7 @@ func tooLarge(j *Job, queue string, limit int) error {
 		ErrTooLarge, len(j.Payload), queue, limit)
 }
 
-// order notes that a queue has keys. Whoever reads jobs sees that before the first job
+// order records that a queue has keys. Whoever reads jobs sees that before the first job
 // with a key, or at the same moment.
 func (s *source) order(ctx context.Context, q *Queue) error {
 	args := sqlrun.Args{"queue": q.id}

@@ -74,7 +74,7 @@ func (c *Client) writeAnew(ctx context.Context, rows []jobRow) error {
 	}
 }
 
-// taken tells whether an error says that an id is taken. Then another process may have the same
+// taken reports whether an error says that an id is taken. Then another process may have the same
 // salt.
 func (c *Client) taken(err error) bool {
 	is := c.db.Dialect.Duplicate(err)
@@ -84,7 +84,7 @@ func (c *Client) taken(err error) bool {
 	return is
 }
 
-// atOnce tells whether one statement can insert rows.
+// atOnce reports whether one statement can insert rows.
 func (c *Client) atOnce(rows []jobRow) bool {
 	if anyTied(rows) {
 		return false
@@ -186,12 +186,12 @@ func (c *Client) number(rows []jobRow) {
 	c.late.number(rows)
 }
 
-// waits tells whether a job is not ready at a moment, in µs since 1970.
+// waits reports whether a job is not ready at a moment, in µs since 1970.
 func (j *Job) waits(now int64) bool {
 	return j.Delay > 0 || !j.RunAt.IsZero() && j.RunAt.UnixMicro() > now
 }
 
-// insertAll inserts rows in a transaction, but for those whose unique keys are in use.
+// insertAll inserts rows in a transaction, except for those whose unique keys are in use.
 func (c *Client) insertAll(ctx context.Context, tx *sqlrun.Session, rows []jobRow) error {
 	return c.insertBy(ctx, tx, rows, store.Insertion)
 }

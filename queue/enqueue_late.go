@@ -16,7 +16,7 @@ import (
 // Of an id that ends so by chance, one in 4096 that others than this package make, nothing
 // follows but one more read.
 
-// comesLate tells whether a job that was read says that one before it may not have been: not
+// comesLate reports whether a job that was read says that one before it may not have been: not
 // if all of the block is read since, in however many parts.
 func (b *block) comesLate(d *Delivery) bool {
 	return d.line() != "" && d.ID&store.Follower == store.Follower && b.seen[d.ID] == nil && !b.followed[d.ID]
@@ -66,12 +66,12 @@ func (l *late) number(rows []jobRow) {
 	}
 }
 
-// ordered tells whether a row has a place among those of its key.
+// ordered reports whether a row has a place among those of its key.
 func (r *jobRow) ordered() bool {
 	return (r.Key != "" || r.of != nil && r.of.FIFO) && r.runAt == 0 && r.holder == 0
 }
 
-// note takes in that rows were committed.
+// note records that rows were committed.
 func (l *late) note(rows []jobRow) {
 	if len(rows) == 0 {
 		return
@@ -93,7 +93,7 @@ func (l *late) note(rows []jobRow) {
 	}
 }
 
-// mark notes that rows were, or will be, committed late.
+// mark records that rows were, or will be, committed late.
 func (l *late) mark(rows []jobRow) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

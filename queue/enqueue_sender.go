@@ -147,7 +147,7 @@ func (s *sender) take() []*sending {
 	return part
 }
 
-// putBack has jobs wait again that were not sent, but for those whose callers have left, or
+// putBack has jobs wait again that were not sent, except for those whose callers have left, or
 // have waited for long enough.
 func (s *sender) putBack(part []*sending, err error) {
 	s.mu.Lock()

@@ -26,7 +26,7 @@ type Enqueued struct {
 	Existed bool   // another job has its unique key: ID is that job's, and nothing was enqueued
 }
 
-// enqueued tells what has become of rows.
+// enqueued reports what has become of rows.
 func enqueued(rows []jobRow) []Enqueued {
 	all := make([]Enqueued, len(rows))
 	for i := range rows {

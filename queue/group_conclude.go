@@ -135,7 +135,7 @@ type concluder struct {
 // process died between a job's end and the group's.
 const concludeEvery = time.Minute
 
-// noteEnd notes that a job has ended, and with it perhaps its group. mu is held.
+// noteEnd records that a job has ended, and with it perhaps its group. mu is held.
 func (box *outbox) noteEnd(d *Delivery) {
 	if d.Group != 0 {
 		box.ends.groups[d.Group] = true
@@ -153,7 +153,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// conclude ends groups whose jobs have ended here, and now and then others.
+// conclude ends groups whose jobs have ended here, and from time to time others.
 func (w *Worker) conclude(ctx context.Context) {
 	trouble := trouble.New(w.log, "checking for ended groups")
 	tick := time.NewTicker(concludeEvery)

@@ -6,7 +6,7 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// tied tells whether a job is noted elsewhere. What ends one takes a transaction that
+// tied reports whether a job is noted elsewhere. What ends one takes a transaction that
 // knows which jobs it has ended.
 func (j *Job) tied() bool { return j.Unique != "" || j.Group != 0 }
 

@@ -177,7 +177,7 @@ func (j *Job) checkPayload() error {
 // deepest is how deep JSON may be nested: SQLite reads no more.
 const deepest = 1000
 
-// tooDeep tells whether valid JSON is nested too deep.
+// tooDeep reports whether valid JSON is nested too deep.
 func tooDeep(text []byte) bool {
 	if bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) <= deepest {
 		return false

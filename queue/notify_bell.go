@@ -85,7 +85,7 @@ func (b *bells) remove(w *Worker) {
 	delete(b.workers, w)
 }
 
-// ring tells that jobs were committed.
+// ring reports that jobs were committed.
 func (b *bells) ring(rows []jobRow) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -151,7 +151,7 @@ func (b *bells) tellOthers() {
 	}
 }
 
-// rings tells whether others are told by their doorbells.
+// rings reports whether others are told by their doorbells.
 func (b *bells) rings() bool {
 	return b.client.opt.Doorbell != "" && b.client.db.Dialect.Notify == nil
 }

@@ -171,7 +171,7 @@ func (r *ringer) known(ctx context.Context, db *dialect.DB, payloads map[int]str
 	return peers, nil
 }
 
-// lacks tells whether no bell is known at a queue that a payload is for.
+// lacks reports whether no bell is known at a queue that a payload is for.
 func (r *ringer) lacks(payloads map[int]string) bool {
 	for queue := range payloads {
 		if queue != 0 && !slices.ContainsFunc(r.peers, func(p peer) bool { return p.queue == queue && p.key != nil }) {

@@ -113,7 +113,7 @@ func defaults(name string) Queue {
 	}
 }
 
-// check tells what is wrong with settings.
+// check reports what is wrong with settings.
 func (q *Queue) check() error {
 	switch {
 	case q.State != "active" && q.State != "paused" && q.State != "deleted":
@@ -135,7 +135,7 @@ func (q *Queue) check() error {
 	return q.checkTimes()
 }
 
-// checkTimes tells what is wrong with the settings of time, and how much is kept for so long.
+// checkTimes reports what is wrong with the settings of time, and how much is kept for so long.
 func (q *Queue) checkTimes() error {
 	switch {
 	case q.RetryDelay < 0 || q.RetryDelay > duration.Longest:

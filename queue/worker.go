@@ -385,7 +385,7 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	return nil
 }
 
-// ring tells that there may be something new in a block.
+// ring reports that there may be something new in a block.
 func (w *Worker) ring(queue, divided int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

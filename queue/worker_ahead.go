@@ -38,7 +38,7 @@ type allowance struct {
 	size int
 }
 
-// takes tells whether a payload may be kept.
+// takes reports whether a payload may be kept.
 func (a *allowance) takes(n int) bool {
 	a.rows, a.size = a.rows+1, a.size+n
 	if n > a.left {
@@ -129,13 +129,13 @@ var spent = func() (all [Idle + 1]*Delivery) {
 	return all
 }()
 
-// loads tells whether to read payloads of jobs whose turn has come: if there is room, or if
+// loads reports whether to read payloads of jobs whose turn has come: if there is room, or if
 // the block has no other job that can start. mu is held.
 func (b *block) loads() bool {
 	return len(b.bare) > 0 && b.startable() && (b.bare[0].lacks <= b.q.w.allow().left || b.bared())
 }
 
-// bared tells whether no job of the block can start since they all lack their payloads.
+// bared reports whether no job of the block can start since they all lack their payloads.
 func (b *block) bared() bool {
 	for d := range b.ready.All() {
 		if !d.bare {

@@ -19,7 +19,7 @@ import (
 // changes nothing of where the block is read otherwise. Above it the block is read from the
 // horizon in any case.
 //
-// So what is in memory stays bounded, but for the names of the keys that stand still, and
+// So what is in memory stays bounded, except for the names of the keys that stand still, and
 // neither a key nor a kind keeps others from beginning. The price is that what was put back
 // is read a second time.
 
@@ -107,14 +107,14 @@ func (b *block) keeps() int {
 // fill is how many jobs are set aside for a limit before some are put back.
 func (b *block) fill() int { return 20 * b.q.w.opt.Batch }
 
-// stands tells whether the jobs of a key queue wait for one that is not soon to end: it is
+// stands reports whether the jobs of a key queue wait for one that is not soon to end: it is
 // elsewhere, or checked out since it runs for long, or its end is refused. mu is held.
 func (b *block) stands(l *keyQueue) bool {
 	t, held := l.Holder()
 	return held && (t.Away || b.q.w.out[store.JobID{BlockID: b.at(), ID: t.ID}] != nil || b.bars(l.key))
 }
 
-// skips tells whether a job stays in its table that a read has returned, since it is
+// skips reports whether a job stays in its table that a read has returned, since it is
 // behind some that were put back. Once the key queue stands still no more, the first job that a
 // read returns which began before them is the next one of the key. mu is held.
 func (b *block) skips(d *Delivery, r board.Read) bool {
@@ -151,7 +151,7 @@ func (b *block) skip(d *Delivery) {
 	b.reads.Pass(d.Priority, d.ID)
 }
 
-// needs tells whether the jobs of a key queue are to be read that were put back: few are left of
+// needs reports whether the jobs of a key queue are to be read that were put back: few are left of
 // it, and it does not stand still. mu is held.
 func (b *block) needs(l *keyQueue) bool {
 	return l.Wants(b.q.w.opt.Batch/2+1) && !b.stands(l) && (l.limiter == nil || b.skipped[l.limiter] == 0)

@@ -149,7 +149,7 @@ func (b *block) pop() *Delivery {
 	return nil
 }
 
-// more tells whether a list has a job of a priority.
+// more reports whether a list has a job of a priority.
 func more(list *readyList, priority int) bool {
 	_, has := list.First(priority)
 	return has
@@ -207,7 +207,7 @@ func (b *block) hasReady() bool {
 	return b.ready.Len() > 0
 }
 
-// unstarted lists the jobs that could start, or could start but for a limit.
+// unstarted lists the jobs that could start, or could start except for a limit.
 func (b *block) unstarted() iter.Seq[*Delivery] {
 	return func(yield func(*Delivery) bool) {
 		for _, d := range b.bare {
@@ -283,10 +283,10 @@ func (b *block) plan(at instant.Instant, settled int64) (r board.Read, ok bool) 
 	return r, true
 }
 
-// open tells whether jobs of the block may be read.
+// open reports whether jobs of the block may be read.
 func (b *block) open() bool { return !b.gone && !b.leaving && b.q.set.State == "active" }
 
-// startable tells whether what was read may be started: also of a block that is to go,
+// startable reports whether what was read may be started: also of a block that is to go,
 // if the rows are gone already.
 func (b *block) startable() bool { return b.open() || b.q.w.opt.AtMostOnce && !b.gone }
 

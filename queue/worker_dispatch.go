@@ -74,7 +74,7 @@ func (w *Worker) handleJobs(slot int) {
 	}
 }
 
-// wasBusy tells whether the others were told that this worker is busy. mu is held.
+// wasBusy reports whether the others were told that this worker is busy. mu is held.
 func (w *Worker) wasBusy() bool {
 	return slices.ContainsFunc(w.queues, func(q *workQueue) bool { return q.busy })
 }
@@ -110,7 +110,7 @@ func (w *Worker) await() {
 	w.idle--
 }
 
-// claims tells whether there are jobs whose rows are gone, or may be: a worker that is
+// claims reports whether there are jobs whose rows are gone, or may be: a worker that is
 // being stopped does them first. mu is held.
 func (w *Worker) claims() bool {
 	if !w.opt.AtMostOnce {
@@ -146,7 +146,7 @@ func (w *Worker) take(unit []*Delivery) []*Delivery {
 	}
 }
 
-// begins notes that a job begins that was taken out of its block.
+// begins records that a job begins that was taken out of its block.
 func (w *Worker) begins(b *block, d *Delivery, at instant.Instant) {
 	d.began = at
 	w.begun++

@@ -31,7 +31,7 @@ func (w *Worker) RunOnce(ctx context.Context) error {
 	return w.Run(ctx)
 }
 
-// quietEvery is how often it is looked whether anything is left.
+// quietEvery is the interval between checks for remaining jobs.
 const quietEvery = 50 * time.Millisecond
 
 // untilQuiet waits until nothing is left, and has nothing more begun then.
@@ -74,7 +74,7 @@ func (w *Worker) closeIdle() bool {
 	return true
 }
 
-// engaged tells whether jobs run here, or something is being read or written. mu is held.
+// engaged reports whether jobs run here, or something is being read or written. mu is held.
 func (w *Worker) engaged() bool {
 	for h := range w.everyHandler() {
 		if len(h.gathered) > 0 {
@@ -96,7 +96,7 @@ func (w *Worker) engaged() bool {
 	return w.ends.busy || len(w.ends.groups) > 0
 }
 
-// left tells whether the tables have a job that could begin, here or elsewhere.
+// left reports whether the tables have a job that could begin, here or elsewhere.
 func (w *Worker) left(ctx context.Context) (bool, error) {
 	w.mu.Lock()
 	queues, name := slices.DeleteFunc(slices.Clone(w.queues), func(q *workQueue) bool { return q.set.State != "active" }), w.node

@@ -30,7 +30,7 @@ func (b *block) lineOf(key string) string {
 	return key
 }
 
-// fifoAt tells whether a block is FIFO.
+// fifoAt reports whether a block is FIFO.
 func (q *Queue) fifoAt(divided int) bool {
 	for _, g := range q.generations {
 		if divided >= g.first && divided < g.first+g.blocks {

@@ -188,7 +188,7 @@ func (w *Worker) serveRound(ctx context.Context, t *round) error {
 }
 
 // ackAndRead deletes jobs that are done, if there are steps for that, and reads what is to be
-// read. If that is refused, the jobs are deleted first, but for those that it is refused of.
+// read. If that is refused, the jobs are deleted first, except for those that it is refused of.
 func (w *Worker) ackAndRead(ctx context.Context, t *round, acks []*sqlrun.Step) error {
 	steps := slices.Concat(acks, w.readSteps(t))
 	if len(steps) == 0 {
@@ -512,7 +512,7 @@ func only(list []*Delivery, ids map[int64]bool) (kept []*Delivery) {
 	return kept
 }
 
-// apply takes in what a round has done. mu is held.
+// apply records what a round has done. mu is held.
 func (w *Worker) apply(t *round, err error) {
 	b := t.b
 	defer b.q.recheck()
@@ -652,7 +652,7 @@ func (w *Worker) addFresh(t *round) (fresh int) {
 	return fresh
 }
 
-// tookEnds takes in which jobs are deleted that were done. mu is held.
+// tookEnds records which jobs are deleted that were done. mu is held.
 func (w *Worker) tookEnds(t *round) {
 	if len(t.ended) == 0 {
 		return
@@ -682,5 +682,5 @@ func (w *Worker) tookEnds(t *round) {
 	clear(t.ended) // what is done is not kept in memory
 }
 
-// nudge has the blocks looked after at once.
+// nudge wakes a flusher for the blocks at once.
 func (lease *nodeLease) nudge() { signal(lease.tick) }

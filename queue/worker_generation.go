@@ -56,7 +56,7 @@ func (g generation) block(key string, id int64) int {
 	return g.first + store.Divided(key, id, g.blocks)
 }
 
-// stale tells whether rows were given their blocks by settings so old that a generation
+// stale reports whether rows were given their blocks by settings so old that a generation
 // may have begun that they do not tell of.
 func stale(rows []jobRow) bool {
 	for i := range rows {

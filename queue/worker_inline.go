@@ -96,7 +96,7 @@ func (w *Worker) endInTime(d *Delivery) (stop func()) {
 	return cancel
 }
 
-// outcomes tells what becomes of jobs.
+// outcomes reports what becomes of jobs.
 func (w *Worker) outcomes(unit []*Delivery, results []tried) []rig.Outcome {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -43,7 +43,7 @@ func (b *block) wait(d *Delivery) {
 	}
 }
 
-// fills tells whether those that wait fill the batch of the holder, or another kind's job
+// fills reports whether those that wait fill the batch of the holder, or another kind's job
 // ends it.
 func (l *keyQueue) fills() bool {
 	kind := l.gathers.jobs[0].Kind
@@ -106,14 +106,14 @@ func (b *block) tidy(l *keyQueue) {
 // for its retry.
 func (b *block) hold(key string, id int64) { b.keyQueue(key).Hold(id) }
 
-// part notes that a job that others wait for has left this worker's hands.
+// part records that a job that others wait for has left this worker's hands.
 func (b *block) part(key string, id int64) {
 	if l := b.keyQueues[key]; l != nil {
 		l.Part(id)
 	}
 }
 
-// roundOf tells whether a checked out job may be taken in: one that others of its key
+// roundOf reports whether a checked out job may be taken in: one that others of its key
 // go before may not yet.
 func (b *block) roundOf(key string, id int64) bool {
 	if key == "" {
@@ -123,7 +123,7 @@ func (b *block) roundOf(key string, id int64) bool {
 	return b.keyQueues[key].HeldBy(id)
 }
 
-// takeIn notes that the job that the others wait for is in this worker's hands.
+// takeIn records that the job that the others wait for is in this worker's hands.
 func (b *block) takeIn(key string, id int64) {
 	if l := b.keyQueues[key]; l != nil {
 		l.TakeIn(id)

@@ -14,14 +14,14 @@ import (
 
 // Workers that do not do all kinds. A worker says in its row of queue_worker which kinds it does,
 // and what it reads of another kind it leaves where it is: such a job waits as for a limit that
-// never opens, so that those behind it go on, but for those of its key.
+// never opens, so that those behind it go on, except for those of its key.
 //
 // A block has one holder, and its jobs may be of kinds that take several workers. So its holder
 // hands it over when others do what it has: at once if that is all that is left, and otherwise
 // after a turn. The block's row then says for which kind, and the block counts as the share of
 // those that do it: see partsOf. It stays theirs, until a job comes that they do not do.
 //
-// A kind that nobody does keeps no block from anybody. Its jobs wait, and it is logged once.
+// A kind that no worker handles keeps no block from anybody. Its jobs wait, and it is logged once.
 //
 // Whether a job is done by one who knows it never depends on what these rows say: a worker begins
 // no job of a kind that it does not do.
@@ -30,7 +30,7 @@ const (
 	// kindTurn is how long a worker has a block in which others could do jobs that it cannot.
 	kindTurn = 2 * time.Second
 
-	// unknownAfter is how long jobs wait that nobody does before that is logged: workers of a
+	// unknownAfter is how long jobs wait that no worker handles before that is logged: workers of a
 	// deployment do not begin all at once.
 	unknownAfter = 5 * time.Second
 
@@ -55,7 +55,7 @@ func newKindSet(kinds []string) *kindSet {
 	return s
 }
 
-// takes tells whether a kind is among them. An empty one is that of a limit of all kinds.
+// takes reports whether a kind is among them. An empty one is that of a limit of all kinds.
 func (s *kindSet) takes(kind string) bool { return s == nil || kind == "" || s.has[kind] }
 
 // list is the kinds in order.
@@ -92,14 +92,14 @@ func (c *kindSets) read(text string) *kindSet {
 	return s
 }
 
-// pick notes which kinds a worker does that has handlers for some only. mu is held.
+// pick records which kinds a worker does that has handlers for some only. mu is held.
 func (w *Worker) pick() {
 	if w.others == nil && !w.opt.BuryUnknown && w.unasked == nil && !w.alone {
 		w.picks, w.does = true, newKindSet(slices.Collect(maps.Keys(w.handlers)))
 	}
 }
 
-// knows tells whether the worker does jobs of a kind, if only as dead letters. mu is held.
+// knows reports whether the worker does jobs of a kind, if only as dead letters. mu is held.
 func (w *Worker) knows(kind string) bool { return !w.picks || w.does.takes(kind) }
 
 // announces returns the kinds that the worker does, as its row says them, and as an argument.
@@ -121,7 +121,7 @@ type part struct {
 	share, mine int
 }
 
-// has tells whether a block is among them.
+// has reports whether a block is among them.
 func (p *part) has(divided int) bool { return p.of == nil || p.of[divided] }
 
 // partsOf divides the blocks of a queue by who shares them. A block that was left to those who do
@@ -170,7 +170,7 @@ func whoDo(kind string, all []workerRow) (some []workerRow) {
 	return some
 }
 
-// noteKinds takes in what the others do.
+// noteKinds records what the others do.
 func (w *Worker) noteKinds(q *workQueue, all []workerRow, name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,7 +188,7 @@ func (w *Worker) noteKinds(q *workQueue, all []workerRow, name string) {
 	}
 }
 
-// othersDo tells whether another worker of the queue does a kind. mu is held.
+// othersDo reports whether another worker of the queue does a kind. mu is held.
 func (q *workQueue) othersDo(kind string) bool {
 	return slices.ContainsFunc(q.others, func(s *kindSet) bool { return s.takes(kind) })
 }
@@ -284,7 +284,7 @@ func (b *block) sortAnew() {
 	b.q.w.enlist(b)
 }
 
-// leavesDelayed tells whether a delayed job that is due stays in its table, since this worker does
+// leavesDelayed reports whether a delayed job that is due stays in its table, since this worker does
 // not do its kind: a ready one can be read again from its id, and of one of a key others know the
 // place.
 func (b *block) leavesDelayed(d *Delivery, g *limiter) bool {
@@ -312,7 +312,7 @@ func (w *Worker) yield(q *workQueue) {
 	}
 }
 
-// yields tells whether a block is to go to others, and for which kind. mu is held.
+// yields reports whether a block is to go to others, and for which kind. mu is held.
 func (w *Worker) yields(b *block, at instant.Instant) (kind string, goes bool) {
 	if kind = b.forOthers(); kind == "" {
 		b.waiting = 0
@@ -348,7 +348,7 @@ func (b *block) forOthers() string {
 	return ""
 }
 
-// exhausted tells whether nothing is left in the block that this worker could do. mu is held.
+// exhausted reports whether nothing is left in the block that this worker could do. mu is held.
 func (b *block) exhausted() bool {
 	if b.ready.Len() > 0 || len(b.bare) > 0 || len(b.doubted) > 0 || b.active > 0 ||
 		b.reads.Unseen || b.reads.Full || b.reads.Dirty || b.serving || len(b.resumed) > 0 {
@@ -381,7 +381,7 @@ func (q *workQueue) unstrand() {
 	}
 }
 
-// strands tells whether a checked out job whose worker has ended is left to others, since this
+// strands reports whether a checked out job whose worker has ended is left to others, since this
 // worker does not do its kind.
 func (w *Worker) strands(q *workQueue, r *runningRow) bool {
 	w.mu.Lock()
@@ -395,7 +395,7 @@ func (w *Worker) strands(q *workQueue, r *runningRow) bool {
 	return true
 }
 
-// leavesRow tells whether a worker that removes what it reads leaves a job in its table: one whose
+// leavesRow reports whether a worker that removes what it reads leaves a job in its table: one whose
 // kind it does not do, or that is behind such a one of its key. mu is held.
 func (w *Worker) leavesRow(b *block, d *Delivery) bool {
 	line := d.line()

@@ -73,7 +73,7 @@ func (q *workQueue) limiterWith(kind string) *limiter {
 // own is the limiter of all of a queue's jobs; nil if there is none.
 func (q *workQueue) own() *limiter { return q.limiters[""] }
 
-// open tells whether a job may pass.
+// open reports whether a job may pass.
 func (g *limiter) open() bool {
 	return g == nil || !g.never && g.q.w.asking.takes(g.kind) &&
 		(g.limit.Running == 0 || g.active < g.room) && (g.limit.Rate == 0 || g.tokens > 0)
@@ -102,7 +102,7 @@ func (g *limiter) recount() {
 // closed tells a limiter's keeper that a job has come to it in vain. mu is held.
 func (g *limiter) closed() { signal(g.q.w.keeper) }
 
-// pass notes that a job has passed the limiters that it has to. mu is held.
+// pass records that a job has passed the limiters that it has to. mu is held.
 func (w *Worker) pass(d *Delivery) {
 	q := d.b.q
 	if g := q.own(); g != nil {
@@ -117,7 +117,7 @@ func (w *Worker) pass(d *Delivery) {
 	}
 }
 
-// exit notes that a job has ended that had passed limiters. mu is held.
+// exit records that a job has ended that had passed limiters. mu is held.
 func (w *Worker) exit(d *Delivery) {
 	if d.limiters == 0 {
 		return

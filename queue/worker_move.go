@@ -261,7 +261,7 @@ func destination(f *moveGroup) *sqlrun.Stmt {
 	return store.DelayRunning
 }
 
-// arrivals tells which jobs stand where a moveGroup takes them.
+// arrivals reports which jobs stand where a moveGroup takes them.
 func arrivals(f *moveGroup) *sqlrun.Stmt {
 	switch {
 	case f.out:
@@ -280,7 +280,7 @@ func keepOf(q *Queue) int64 {
 	return q.KeepDead.Microseconds()
 }
 
-// moved takes in that a move was committed. mu is held.
+// moved records that a move was committed. mu is held.
 func (w *Worker) moved(m *move) {
 	d, b := m.d, m.d.b
 	if m.out {

@@ -54,7 +54,7 @@ func (b *block) unread() bool {
 	return !b.spot.Listed && (b.reads.Unseen || b.reads.Full) && b.readable()
 }
 
-// readable tells whether the block is read as soon as there is reason to.
+// readable reports whether the block is read as soon as there is reason to.
 func (b *block) readable() bool {
 	return b.open() && b.failures == 0 && b.room() && !b.crowded()
 }
@@ -150,7 +150,7 @@ func (q *workQueue) pop(at instant.Instant) (*Delivery, *block) {
 	return nil, nil
 }
 
-// waitsFor tells whether a job that has come to its turn waits, since blocks are about to be
+// waitsFor reports whether a job that has come to its turn waits, since blocks are about to be
 // read, or taken, that may have an older one. mu is held.
 func (q *workQueue) waitsFor(h board.Place, at instant.Instant) bool {
 	if q.known || q.w.alone {
@@ -167,7 +167,7 @@ func (q *workQueue) waitsFor(h board.Place, at instant.Instant) bool {
 	return q.waits
 }
 
-// olderUnread tells whether a block that is about to be read may have an older job. It notes
+// olderUnread reports whether a block that is about to be read may have an older job. It notes
 // if there is none that is about to be read. mu is held.
 func (q *workQueue) olderUnread(h board.Place) bool {
 	q.known = true

@@ -19,7 +19,7 @@ import (
 // algorithm (ITU-T I.371), which needs no more than that one instant. Workers draw what
 // they need for the next moment at once, so that the row is written some ten times a
 // second by each of them and not for each job. A worker draws for jobs that can begin at once
-// but for the rate: what it had drawn for jobs that wait for a permit would let all of them
+// except for the rate: what it had drawn for jobs that wait for a permit would let all of them
 // begin together when the permits come.
 
 const (

@@ -28,7 +28,7 @@ func (w *Worker) reader(stmt *sqlrun.Stmt, b *block, limit int, room *allowance)
 	return r
 }
 
-// keeps tells whether to keep the payload of a row, of so many bytes: not if it does not
+// keeps reports whether to keep the payload of a row, of so many bytes: not if it does not
 // fit, nor a large one of a job that was read before. mu is not held.
 func (r *reader) keeps(id int64, n int) bool {
 	if n >= large && !r.w.opt.AtMostOnce {

@@ -347,7 +347,7 @@ func (r *Receiver) dismiss(at int) {
 	close(o.given)
 }
 
-// readsMore tells whether jobs are about to be read of which it is known that they are there. If
+// readsMore reports whether jobs are about to be read of which it is known that they are there. If
 // so, work is signalled when they were. A block that merely may have something new does not
 // count: who waits for one job is not to wait for a further read. mu is held.
 func (w *Worker) readsMore() (more bool) {
@@ -528,7 +528,7 @@ func (w *Worker) supersede(d *Delivery) {
 	}
 }
 
-// forgetLost forgets a job that is not this worker's any more. What waits for its key goes
+// forgetLost forgets a job that no longer belongs to this worker. What waits for its key goes
 // on when it is known whether the job still runs, or waits for its retry, elsewhere: see
 // letGo. mu is held.
 func (w *Worker) forgetLost(d *Delivery) {

@@ -14,7 +14,7 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// What people see of refusals: a line in the log, now and then, and a row for each refused job. A
+// What people see of refusals: a line in the log, from time to time, and a row for each refused job. A
 // worker writes these rows in transactions of their own. Nothing depends on them: where they
 // cannot be written, there is the log.
 
@@ -85,7 +85,7 @@ type refusalBook struct {
 	wake chan struct{}
 }
 
-// noteRefusal notes that a job was refused once more. mu is held.
+// noteRefusal records that a job was refused once more. mu is held.
 func (w *Worker) noteRefusal(r *refusal) {
 	id := r.d.at()
 	r.untold++
@@ -103,7 +103,7 @@ func (w *Worker) noteRefusal(r *refusal) {
 	}
 }
 
-// forgetRefusal notes that a job is refused no more. mu is held.
+// forgetRefusal records that a job is refused no more. mu is held.
 func (box *outbox) forgetRefusal(r *refusal) {
 	id := r.d.at()
 	if box.book.all[id] != r {

@@ -42,7 +42,7 @@ const (
 	mostLogged  = 100         // of a worker's that are logged, each by itself
 )
 
-// refuses tells whether err says that the same would be refused again, for a reason that may lie
+// refuses reports whether err says that the same would be refused again, for a reason that may lie
 // in a single job. A worker that does everything itself leaves that to its caller.
 func (w *Worker) refuses(err error) bool { return !w.alone && refuses(w.db.Dialect, err) }
 
@@ -70,7 +70,7 @@ type refusal struct {
 	trouble *trouble.Trouble // nil: too many are logged
 }
 
-// out tells whether it is a check-out.
+// out reports whether it is a check-out.
 func (r *refusal) out() bool { return r.move != nil && r.move.out }
 
 // what says what is refused.
@@ -114,7 +114,7 @@ func (t *round) refuse(x refusedEnd) {
 	}
 }
 
-// ackAll deletes the jobs of a round that are done, but for those that are refused.
+// ackAll deletes the jobs of a round that are done, except for those that are refused.
 func (w *Worker) ackAll(ctx context.Context, t *round) error {
 	settled := map[*Delivery]bool{}
 	s := sifter[*Delivery]{refuses: w.refuses, write: func(part []*Delivery) error {
@@ -139,7 +139,7 @@ func (w *Worker) ackAll(ctx context.Context, t *round) error {
 	return err
 }
 
-// commitAllMoves writes the moves of a round, but for those that are refused. Ends go before
+// commitAllMoves writes the moves of a round, except for those that are refused. Ends go before
 // check-outs, and those of a key that was refused a moment ago wait.
 func (w *Worker) commitAllMoves(ctx context.Context, t *round) error {
 	settled := map[*Delivery]bool{}
@@ -215,7 +215,7 @@ func (w *Worker) tryAgain(ctx context.Context, t *round) error {
 	return nil
 }
 
-// setAside takes in what was refused. mu is held.
+// setAside records what was refused. mu is held.
 func (w *Worker) setAside(x refusedEnd) {
 	d, b := x.d, x.d.b
 	out := x.move != nil && x.move.out
@@ -253,7 +253,7 @@ func (w *Worker) setAside(x refusedEnd) {
 	}
 }
 
-// noteRefused notes that something of a job is refused. mu is held.
+// noteRefused records that something of a job is refused. mu is held.
 func (w *Worker) noteRefused(x refusedEnd) *refusal {
 	d := x.d
 	r := d.refusal
@@ -268,7 +268,7 @@ func (w *Worker) noteRefused(x refusedEnd) *refusal {
 	return r
 }
 
-// refuseAgain notes that something was tried and refused. mu is held.
+// refuseAgain records that something was tried and refused. mu is held.
 func (w *Worker) refuseAgain(r *refusal, err error) {
 	r.err = err
 	r.tries++
@@ -299,7 +299,7 @@ func (w *Worker) goOnInPlace(x refusedEnd) {
 	w.enlist(d.b)
 }
 
-// mayLeave tells whether a job that runs may be checked out as far as refusals are concerned: if
+// mayLeave reports whether a job that runs may be checked out as far as refusals are concerned: if
 // it left while the end of one before it is refused, it would be begun before that one by whoever
 // takes over. mu is held.
 func (b *block) mayLeave(d *Delivery, at instant.Instant) bool {
@@ -317,7 +317,7 @@ func (b *block) holdBehind(r *refusal) {
 	})
 }
 
-// bars tells whether something of a key is set aside.
+// bars reports whether something of a key is set aside.
 func (b *block) bars(key string) bool {
 	return key != "" && slices.ContainsFunc(b.refusals, func(r *refusal) bool { return r.d.line() == key })
 }
@@ -365,7 +365,7 @@ func (b *block) retries(at instant.Instant) (all []*refusal) {
 	return all
 }
 
-// tookClaims takes in what was claimed of what had been refused. mu is held.
+// tookClaims records what was claimed of what had been refused. mu is held.
 func (w *Worker) tookClaims(t *round) {
 	for i, d := range t.claimed {
 		w.relieve(d)
@@ -380,7 +380,7 @@ func (w *Worker) tookClaims(t *round) {
 	}
 }
 
-// relieve notes that nothing of a job is refused any more. What waits behind it is tried next. mu
+// relieve records that nothing of a job is refused any more. What waits behind it is tried next. mu
 // is held.
 func (box *outbox) relieve(d *Delivery) {
 	r, b := d.refusal, d.b
@@ -397,7 +397,7 @@ func (box *outbox) relieve(d *Delivery) {
 	box.enlist(b)
 }
 
-// unended tells whether ends are set aside of jobs that are the block's: if it were handed over,
+// unended reports whether ends are set aside of jobs that are the block's: if it were handed over,
 // they would be done again. A worker that is being stopped hands it over all the same when it has
 // tried them once more.
 func (b *block) unended() bool {
@@ -406,7 +406,7 @@ func (b *block) unended() bool {
 	})
 }
 
-// forsake gives up what is set aside of a block that is not this worker's any more, but for the
+// forsake gives up what is set aside of a block that no longer belongs to this worker, except for the
 // ends of jobs that have rows of their own, unless the worker is being stopped. mu is held.
 func (w *Worker) forsake(b *block) {
 	for _, r := range slices.Clone(b.refusals) {
@@ -432,7 +432,7 @@ func (w *Worker) forsake(b *block) {
 	}
 }
 
-// stick notes that a delayed job cannot be moved to another block. mu is held.
+// stick records that a delayed job cannot be moved to another block. mu is held.
 func (w *Worker) stick(b *block, row *laterRow, err error) {
 	r := b.stuck[row.id]
 	if r == nil {
@@ -445,7 +445,7 @@ func (w *Worker) stick(b *block, row *laterRow, err error) {
 	w.refuseAgain(r, err)
 }
 
-// unstick notes that it was moved, or is not to be. mu is held.
+// unstick records that it was moved, or is not to be. mu is held.
 func (box *outbox) unstick(b *block, id int64) {
 	if r := b.stuck[id]; r != nil {
 		delete(b.stuck, id)

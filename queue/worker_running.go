@@ -145,7 +145,7 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) erro
 	return w.lookForDue(ctx, q, dues)
 }
 
-// trustAll notes that no job of some blocks is a suspect any more.
+// trustAll records that no job of some blocks is a suspect any more.
 func (w *Worker) trustAll(ctx context.Context, q *workQueue, blocks []*block, name string) error {
 	for _, b := range blocks {
 		if _, err := w.db.Exec(ctx, store.TrustBlock,
@@ -176,7 +176,7 @@ func (w *Worker) cancelRemoved(q *workQueue, out map[store.JobID]*Delivery, rows
 	}
 }
 
-// errCancelled is why a job's context ends whose row somebody has removed.
+// errCancelled is the cause of the end of a job\'s context when its row was removed.
 var errCancelled = fmt.Errorf("%w: it was cancelled", ErrLost)
 
 // disown hands over checked out jobs that are this worker's by their rows, and that it
@@ -207,14 +207,14 @@ func (w *Worker) disown(ctx context.Context, q *workQueue, rows []runningRow, na
 	return nil
 }
 
-// leads tells whether a checked out job is this worker's own.
+// leads reports whether a checked out job is this worker's own.
 func (w *Worker) leads(id store.JobID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.out[id] != nil
 }
 
-// cleared tells that no job of a block is under suspicion any more. mu is held.
+// cleared reports that no job of a block is under suspicion any more. mu is held.
 func (box *outbox) cleared(b *block) bool {
 	if len(b.doubted) > 0 || b.reads.Dirty || b.reads.Full || b.serving || slices.ContainsFunc(b.refusals, (*refusal).out) {
 		return false

@@ -17,7 +17,7 @@ import (
 // sentinelsAfter is how many jobs of a block are done before its sentinels are placed.
 const sentinelsAfter = 1000
 
-// wantsSentinels tells whether to place a block's sentinels.
+// wantsSentinels reports whether to place a block's sentinels.
 func (w *Worker) wantsSentinels(b *block) bool {
 	return w.db.Dialect.PassesEnds && b.deleted >= sentinelsAfter && !b.sentinels
 }

@@ -94,7 +94,7 @@ func (t trial) state() string {
 	return rowSuspect
 }
 
-// admits tells whether a job may come on trial. A job that is to run alone waits until all
+// admits reports whether a job may come on trial. A job that is to run alone waits until all
 // others have been tried, so that they do not have to wait for it again if it ends the worker.
 // mu is held.
 func (places *trialPlaces) admits(t trial) bool {
@@ -160,7 +160,7 @@ func (w *Worker) acquit(d *Delivery) {
 	}
 }
 
-// guilty tells whether a job that was found with a dead worker, in a state, is to become a dead
+// guilty reports whether a job that was found with a dead worker, in a state, is to become a dead
 // letter.
 func (w *Worker) guilty(d *Delivery, state string) bool {
 	most := d.b.q.set.MaxCrashes
@@ -194,7 +194,7 @@ func (w *Worker) keepIn(d *Delivery) {
 	}
 }
 
-// checkedOut takes in that a job has a row of its own: its block is free to go
+// checkedOut records that a job has a row of its own: its block is free to go
 // without it. mu is held.
 func (w *Worker) checkedOut(m *move) {
 	d, b := m.d, m.d.b

@@ -11,7 +11,7 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// What every worker removes now and then: what is left of processes, jobs and keys whose
+// What every worker removes from time to time: what is left of processes, jobs and keys whose
 // time is over, in small transactions. Several may do so at once.
 
 // sweepEvery is how often a worker sweeps.

@@ -37,7 +37,7 @@ func freeBlocks(rows []store.BlockRow) []store.BlockRow {
 	return free
 }
 
-// vacantBlocks tells which free blocks have been so for so long that they are taken beyond the
+// vacantBlocks reports which free blocks have been so for so long that they are taken beyond the
 // worker's share.
 func (w *Worker) vacantBlocks(q *workQueue, all []workerRow, name string, rows []store.BlockRow) (vacant map[int]bool) {
 	w.mu.Lock()
@@ -59,7 +59,7 @@ func (w *Worker) vacantBlocks(q *workQueue, all []workerRow, name string, rows [
 	return vacant
 }
 
-// othersMove tells whether somebody else is to have all blocks of a queue, to move jobs.
+// othersMove reports whether somebody else is to have all blocks of a queue, to move jobs.
 func othersMove(all []workerRow, name string) bool {
 	return slices.ContainsFunc(all, func(r workerRow) bool { return r.inTime && r.busy == busyMoving && r.node != name })
 }

@@ -45,7 +45,7 @@ func (w *Worker) popLone() *Delivery {
 	return t.d
 }
 
-// heedLone gives up a job that waits to run alone and is not this worker's any more. mu is
+// heedLone gives up a job that waits to run alone and no longer belongs to this worker. mu is
 // held.
 func (w *Worker) heedLone() {
 	if d := w.lone.d; d != nil && !w.lone.began && d.ctx.over {
@@ -53,7 +53,7 @@ func (w *Worker) heedLone() {
 	}
 }
 
-// solitary tells whether everything that runs here is trusted, or has run for long enough to
+// solitary reports whether everything that runs here is trusted, or has run for long enough to
 // be. mu is held.
 func (w *Worker) solitary(at instant.Instant) bool {
 	for _, unit := range w.slots {
@@ -125,7 +125,7 @@ func (w *Worker) conductTrials(ctx context.Context, q *workQueue, name string) (
 	return err
 }
 
-// found takes in what came of writing a finding, which changed n rows. After an error it is
+// found records what came of writing a finding, which changed n rows. After an error it is
 // tried again. A job whose row is gone was cancelled: it proves nothing any more, whether its
 // handler heeds that or not. mu is held.
 func (w *Worker) found(f finding, n int64, err error) {

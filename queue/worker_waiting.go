@@ -45,7 +45,7 @@ type attention struct {
 	asking bool
 }
 
-// someWait tells whether a worker may wait. What it does not know a goroutine finds out, for those
+// someWait reports whether a worker may wait. What it does not know a goroutine finds out, for those
 // who come next: a caller's transaction may have the last connection of the pool.
 func (c *Client) someWait() bool {
 	a := &c.attention

@@ -19,7 +19,7 @@ var ErrTimeout = errors.New("queue: the job took longer than it may")
 // Stall of its kind's RetryPolicy.
 var ErrStalled = errors.New("queue: the job made no progress")
 
-// watchEvery is how often running jobs are looked at, all with one timer.
+// watchEvery is the interval between checks of running jobs; one timer serves all.
 const watchEvery = 50 * time.Millisecond
 
 // watch ends jobs whose time is over, checks out those that run for long, and

@@ -47,7 +47,7 @@ const (
 	bootMark   = " boot "
 )
 
-// atBoot tells whether hosts run the schedule when they have started.
+// atBoot reports whether hosts run the schedule when they have started.
 func (s *Schedule) atBoot() bool { return strings.EqualFold(strings.TrimSpace(s.Spec), "@reboot") }
 
 // bootLane is the lane of what only daemons of one host may run, in this start of it.

@@ -391,7 +391,7 @@ func reason(text string) string {
 	return text
 }
 
-// keepOf is how long a schedule's runs stay in the history, in µs; -1 means for ever.
+// keepOf is how long a schedule's runs stay in the history, in µs; -1 means forever.
 func keepOf(s *Schedule) int64 {
 	if s.KeepFor < 0 {
 		return -1

@@ -91,7 +91,7 @@ func (s *Scheduler) noteTook(lane string, took time.Duration) {
 	state.took = max(took, 1, state.took-(state.took-took)/8)
 }
 
-// quick tells whether a lane's runs may be claimed ahead. The caller holds s.mu.
+// quick reports whether a lane's runs may be claimed ahead. The caller holds s.mu.
 func (l *laneState) quick() bool { return l.took > 0 && l.took < turnover } // commands have no time
 
 // room is how many runs of a lane this daemon may claim now, beside the claims that are under way.

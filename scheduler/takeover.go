@@ -135,7 +135,7 @@ func (t *takeover) lock(ctx context.Context, found []expiredRun) error {
 	return err
 }
 
-// end notes that a run ends.
+// end records that a run ends.
 func (t *takeover) end(c *candidate, r expiredRun, state, why string) {
 	keep := defaultKeepFor.Microseconds()
 	if c != nil {

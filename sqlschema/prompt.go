@@ -53,7 +53,7 @@ func promptFiles(d *sqlrun.Dialect) ([]file, error) {
 	return slices.DeleteFunc(all, func(f file) bool { return !slices.Contains(promptVersions, f.Version) }), err
 }
 
-// HasPrompt tells whether the views and routines for the SQL prompt are all there, and may
+// HasPrompt reports whether the views and routines for the SQL prompt are all there, and may
 // be used.
 func HasPrompt(ctx context.Context, db *dialect.DB) (bool, error) {
 	views, routines, err := promptNames(db.Dialect)
@@ -161,7 +161,7 @@ func passingPrompt(ctx context.Context, db *dialect.DB, at, version int64,
 	return err
 }
 
-// leftOut tells whether migrating failed for want of what the SQL prompt takes, and at which
+// leftOut reports whether migrating failed for want of what the SQL prompt takes, and at which
 // migration: then that is noted as run, or as taken back, and the others go on.
 func leftOut(d *sqlrun.Dialect, err error) (version int64) {
 	var part *goose.PartialError

@@ -10,7 +10,7 @@ import (
 
 const forever = "forever"
 
-// A grace is how long running work may go on when the process stops. The longest duration means for ever.
+// A grace is how long running work may go on when the process stops. The longest duration means forever.
 type grace time.Duration
 
 func (g *grace) String() string {

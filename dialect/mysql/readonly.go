@@ -16,7 +16,7 @@ import (
 // How MySQL, MariaDB and their clusters report that a server takes no writes, or that a commit failed.
 
 // readOnly reports whether a statement was refused because the server takes no writes. A demoted
-// primary keeps its connections, and the pool would use them for ever. Treating them as bad closes
+// primary keeps its connections, and the pool would use them forever. Treating them as bad closes
 // them, and the next one may lead to the new primary. The same goes for a Galera node that its
 // cluster has left behind (1047). Nothing was changed.
 func readOnly(err error) bool {

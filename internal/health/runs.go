@@ -93,7 +93,7 @@ func OpenRuns(ctx context.Context, db *dialect.DB, name string, limit int) ([]sc
 	return selectRuns(ctx, db, openRuns, sqlrun.Args{"name": name, "limit": limit})
 }
 
-// NewestRuns lists runs of a schedule, the newest slot first, without output but for those that
+// NewestRuns lists runs of a schedule, the newest slot first, without output except for those that
 // have enqueued a job.
 func NewestRuns(ctx context.Context, db *dialect.DB, name string, limit int) ([]scheduler.Run, error) {
 	return selectRuns(ctx, db, newestRuns, sqlrun.Args{"name": name, "limit": limit})

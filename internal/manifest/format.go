@@ -233,7 +233,7 @@ var likeNumber = regexp.MustCompile(`^[-+.]?[0-9][0-9a-fA-FoOxX_:.,+-]*$`)
 // option is what may begin with -, which begins an item of a list too.
 var option = regexp.MustCompile(`^--?[A-Za-z]`)
 
-// plain tells whether a text needs no quotes: a little less than YAML allows.
+// plain reports whether a text needs no quotes: a little less than YAML allows.
 func plain(text string) bool {
 	first, _ := utf8.DecodeRuneInString(text)
 	begins := unicode.IsLetter(first) || unicode.IsDigit(first) || strings.ContainsRune("/$(._+~", first) || option.MatchString(text)

@@ -126,7 +126,7 @@ func (it *item) readKey(k key, e entry) {
 	}
 }
 
-// takes tells whether a default holds for the schedule.
+// takes reports whether a default holds for the schedule.
 func (it *item) takes(k key, e entry) bool {
 	switch k.use {
 	case commands:
@@ -141,7 +141,7 @@ func (it *item) takes(k key, e entry) bool {
 
 func (it *item) runsCommand() bool { return it.Kind == "shell" || it.Kind == "argv" }
 
-// tellProblems tells what the scheduler would refuse, where it stands in the
+// tellProblems reports what the scheduler would refuse, where it stands in the
 // file. What a default does wrong by itself is told there, once.
 func (it *item) tellProblems() {
 	for _, p := range it.wrong() {

@@ -22,7 +22,7 @@ type entry struct {
 	value value
 }
 
-// is tells whether a value is a word that means something in its place.
+// is reports whether a value is a word that means something in its place.
 func (v value) is(word string) bool { return v.node.Tag == "!!str" && v.node.Value == word }
 
 func (r *reader) value(node *yaml.Node) value {
@@ -173,7 +173,7 @@ func truth(node *yaml.Node) bool {
 	return false
 }
 
-// tagged tells whether a tag stands before a value. The library keeps no trace
+// tagged reports whether a tag stands before a value. The library keeps no trace
 // of the tag "!", and so "shell: ! test -f x" would lose its first word.
 func (r *reader) tagged(node *yaml.Node) bool {
 	if node.Style != 0 || node.Kind != yaml.ScalarNode {

@@ -36,7 +36,7 @@ func NewRepeats(log *slog.Logger) *Repeats {
 }
 
 // Log logs a failure with its args, unless the same one was logged within the interval: one with the same
-// level and message, and with the same key but for the numbers in it.
+// level and message, and with the same key except for the numbers in it.
 func (r *Repeats) Log(level slog.Level, key, msg string, args ...any) {
 	key = level.String() + " " + msg + " " + withoutNumbers(key)
 	r.mu.Lock()

@@ -85,7 +85,7 @@ func (s Spec) String() string { return s.text }
 // Manual reports whether the spec is @manual or @reboot, which have no slots.
 func (s Spec) Manual() bool { return s.never }
 
-// Reboot tells whether the spec is @reboot: it has no slots, and what it runs is due when a host has started.
+// Reboot reports whether the spec is @reboot: it has no slots, and what it runs is due when a host has started.
 func (s Spec) Reboot() bool { return s.text == reboot }
 
 // Every returns the interval of an @every spec, and 0 for all others.

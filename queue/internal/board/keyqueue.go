@@ -40,7 +40,7 @@ func (q *KeyQueue[J]) Holder() (t Turn, ok bool) {
 	return q.turns[0], true
 }
 
-// HeldBy tells whether a job is the one that the others wait for.
+// HeldBy reports whether a job is the one that the others wait for.
 func (q *KeyQueue[J]) HeldBy(id int64) bool { return len(q.turns) > 0 && q.turns[0].ID == id }
 
 // Turns returns the jobs that have begun or are elsewhere, in their order.
@@ -51,7 +51,7 @@ func (q *KeyQueue[J]) turn(id int64) int {
 	return slices.IndexFunc(q.turns, func(t Turn) bool { return t.ID == id })
 }
 
-// Empty tells that nothing is known of the key.
+// Empty reports that nothing is known of the key.
 func (q *KeyQueue[J]) Empty() bool { return len(q.waiting) == 0 && len(q.turns) == 0 && q.skipped == 0 }
 
 // Len returns how many jobs wait.
@@ -100,7 +100,7 @@ func (q *KeyQueue[J]) Step() (job J, ok bool) {
 	return q.take(at), true
 }
 
-// mayFollow tells whether a job waits that is before those that were put back.
+// mayFollow reports whether a job waits that is before those that were put back.
 func (q *KeyQueue[J]) mayFollow() bool {
 	return len(q.waiting) > 0 && (q.skipped == 0 || q.waiting[0].order < q.skipped)
 }
@@ -183,7 +183,7 @@ func (q *KeyQueue[J]) HoldBehind(id int64, f func(id int64) bool) {
 	q.turns = slices.Insert(q.turns, at, Turn{ID: id})
 }
 
-// Part notes that a job has left this worker's hands. It keeps its turn among those that have begun
+// Part records that a job has left this worker's hands. It keeps its turn among those that have begun
 // with it, or failed before.
 func (q *KeyQueue[J]) Part(id int64) {
 	if at := q.turn(id); at >= 0 {
@@ -192,14 +192,14 @@ func (q *KeyQueue[J]) Part(id int64) {
 	}
 }
 
-// TakeIn notes that a job is in this worker's hands, if the others wait for it.
+// TakeIn records that a job is in this worker's hands, if the others wait for it.
 func (q *KeyQueue[J]) TakeIn(id int64) {
 	if q.HeldBy(id) {
 		q.turns[0].Away = false
 	}
 }
 
-// PutBack puts the jobs back that wait behind the first n, but for those that have a turn, and those
+// PutBack puts the jobs back that wait behind the first n, except for those that have a turn, and those
 // that leave returns false for.
 func (q *KeyQueue[J]) PutBack(n int, leave func(J) bool) {
 	if len(q.waiting) <= n {
@@ -228,7 +228,7 @@ func (q *KeyQueue[J]) GiveWay(id int64, leave func(J) bool) bool {
 // Skipped returns the first job that was put back, and so is to be read again; 0: none was.
 func (q *KeyQueue[J]) Skipped() int64 { return q.skipped }
 
-// Wants tells whether the jobs are to be read that were put back: fewer than n wait that go before
+// Wants reports whether the jobs are to be read that were put back: fewer than n wait that go before
 // these.
 func (q *KeyQueue[J]) Wants(n int) bool {
 	if q.skipped == 0 {
@@ -238,10 +238,10 @@ func (q *KeyQueue[J]) Wants(n int) bool {
 	return before < n
 }
 
-// SkipFrom notes that the jobs up to an id have been read again that were put back; 0: all were.
+// SkipFrom records that the jobs up to an id have been read again that were put back; 0: all were.
 func (q *KeyQueue[J]) SkipFrom(id int64) { q.skipped = id }
 
-// Skips tells whether a job stays in its table that a read of the ids above after has returned: it
+// Skips reports whether a job stays in its table that a read of the ids above after has returned: it
 // is behind one that was put back. If more is wanted of the key, a read that began before that one
 // brings all of them.
 func (q *KeyQueue[J]) Skips(id, after int64, wanted bool) bool {

@@ -18,7 +18,7 @@ type Place struct {
 	Order    int64
 }
 
-// Before tells whether a place comes before another.
+// Before reports whether a place comes before another.
 func (p Place) Before(o Place) bool {
 	return p.Priority < o.Priority || p.Priority == o.Priority && p.Order < o.Order
 }

@@ -28,7 +28,7 @@ type LeaseRow struct {
 	Live, InTime  bool // the process that has it, or had it last
 }
 
-// Free tells whether anybody may take it.
+// Free reports whether anybody may take it.
 func (h *LeaseRow) Free() bool { return h.State == "FREE" || !h.Live }
 
 // A BlockRow is a block as the table has it.
@@ -85,7 +85,7 @@ var (
 	StillMine = sqlrun.SQL("queue.still-mine", `
 		SELECT fence FROM {prefix}queue_block WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node {share_locked}`)
 
-	// DrainedBlocks tells whether a generation of blocks has no job left, and how long the
+	// DrainedBlocks reports whether a generation of blocks has no job left, and how long the
 	// one after it has been there.
 	DrainedBlocks = sqlrun.SQL("queue.drained", `
 		SELECT CASE WHEN `+anyIn("job")+` OR `+anyIn("job_delayed")+` OR `+anyIn("job_running")+` THEN 0 ELSE 1 END,
@@ -102,7 +102,7 @@ var (
 		` FROM {records gaps: above int, below int}`)
 )
 
-// anyIn tells whether some blocks have jobs in a table. It asks for the first by the
+// anyIn reports whether some blocks have jobs in a table. It asks for the first by the
 // key, and not EXISTS, for which an engine may begin anywhere in the table.
 func anyIn(table string) string {
 	return `(SELECT divided FROM {prefix}` + table +

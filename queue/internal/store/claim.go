@@ -19,7 +19,7 @@ var (
 		these+` AND lock_by = :node`)
 )
 
-// AttemptsDelayed tells how many attempts delayed jobs have had, whose rows are locked.
+// AttemptsDelayed reports how many attempts delayed jobs have had, whose rows are locked.
 var AttemptsDelayed = sqlrun.SQL("queue.attempts-delayed", `SELECT id, attempt FROM {prefix}job_delayed WHERE `+these)
 
 // claimed is what has to be known of a job that is to be ended. Its attempt follows, less one.

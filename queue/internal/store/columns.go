@@ -192,7 +192,7 @@ type Reader struct {
 // columnsOf are the columns of the statements that read jobs.
 var columnsOf = map[*sqlrun.Stmt][]column{}
 
-// reading notes that a statement reads jobs, and which columns.
+// reading records that a statement reads jobs, and which columns.
 func reading(columns string, stmt *sqlrun.Stmt) *sqlrun.Stmt {
 	columnsOf[stmt] = parse(columns)
 	return stmt

@@ -10,7 +10,7 @@ var (
 	// SealGroup lets a group end: once, whoever else does so at the same time.
 	SealGroup = sqlrun.SQL("queue.seal-group", `UPDATE {prefix}job_group SET state = 'sealed' WHERE id = :group AND state = 'open'`)
 
-	// RipeGroups tells which of some groups may have come to their end, and RipeAny
+	// RipeGroups reports which of some groups may have come to their end, and RipeAny
 	// which of all: whoever has ended the last job may have died before it looked.
 	RipeGroups = sqlrun.SQL("queue.ripe-groups", `
 		SELECT g.id FROM {records rows: crew int} {join_by_key {prefix}job_group AS g} ON g.id = record.crew
@@ -45,7 +45,7 @@ var (
 		FROM {prefix}job_member AS m LEFT JOIN {prefix}queue AS q ON q.queue_id = m.queue_id
 		WHERE m.group_id = :group AND m.job > :after ORDER BY m.job LIMIT :limit`)
 
-	// WeighMembers tells how long their results are.
+	// WeighMembers reports how long their results are.
 	WeighMembers = sqlrun.PerDialect("queue.weigh-members", func(d *sqlrun.Dialect) string {
 		return `SELECT COALESCE(` + d.JSONBytes("result") +
 			`, 0) FROM {prefix}job_member WHERE group_id = :group AND job > :after ORDER BY job LIMIT :limit`

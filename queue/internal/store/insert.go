@@ -81,7 +81,7 @@ func (r Jobs) Int(i int, field string) (int64, bool) {
 	return 0, false
 }
 
-// Plain tells whether none of them has anything rare about it.
+// Plain reports whether none of them has anything rare about it.
 func (r Jobs) Plain() bool {
 	for i := range r {
 		for _, c := range body {

@@ -103,7 +103,7 @@ func PendingOf(fifo, kinds bool) *sqlrun.Stmt {
 	return PendingBlock
 }
 
-// firstFree tells whether a block has a job in a table that waits for no other of its
+// firstFree reports whether a block has a job in a table that waits for no other of its
 // key.
 func firstFree(table, due string) string {
 	return `(SELECT j.id FROM {prefix}` + table + ` AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided AND j.` + notSentinel +

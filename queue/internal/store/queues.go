@@ -35,7 +35,7 @@ var (
 			keep_dead = :keep_dead, keep_dead_max = :keep_dead_max, keep_done = :keep_done, poll_min = :poll_min, poll_max = :poll_max, notify = :notify, update_time = {now}
 		WHERE queue_id = :queue`)
 
-	// QueueUses tells what keeps a queue from being deleted. Routes to it are set with the
+	// QueueUses reports what keeps a queue from being deleted. Routes to it are set with the
 	// queue locked, as it is here; jobs may come until all who enqueue know.
 	QueueUses = sqlrun.SQL("queue.uses", `
 		SELECT CASE WHEN EXISTS (SELECT 1 FROM {prefix}job WHERE queue_id = :queue AND `+notSentinel+`) THEN 'ready jobs'

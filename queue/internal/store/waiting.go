@@ -12,7 +12,7 @@ const (
 	WaitsAt = "notify"
 )
 
-// AnyWaits tells whether a worker waits, in whichever queue, and whether this user may notify it:
+// AnyWaits reports whether a worker waits, in whichever queue, and whether this user may notify it:
 // an administrator can take that right away, and then a statement that would notify is refused.
 var AnyWaits = sqlrun.PerDialect("queue.any-waits", func(d *sqlrun.Dialect) string {
 	may := "0"

@@ -2,7 +2,7 @@ package store
 
 import "github.com/dbcron/dbcron/internal/sqlrun"
 
-// LookFor tells which blocks have jobs above their cursors. It asks for the first
+// LookFor reports which blocks have jobs above their cursors. It asks for the first
 // one by the key, and not EXISTS: see anyIn. It orders by the whole key: MySQL does not
 // see that its first columns are the same in all rows of a subquery, and would sort them.
 var LookFor = sqlrun.SQL("queue.look", `
