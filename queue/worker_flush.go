@@ -15,8 +15,8 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A round is what a flusher does for a block at a time: it writes what has become of
-// jobs, and reads the next ones, in one round trip where that can be.
+// A round is a flusher's work for a block at a time: it writes the outcomes of jobs, and reads
+// the next ones, in one round trip where possible.
 type round struct {
 	b       *block
 	at      instant.Instant // when it began
@@ -61,8 +61,8 @@ type round struct {
 	m     int
 }
 
-// An outbox is what is to be written: which blocks have ended or moved jobs, what of that was refused,
-// whose rows are this worker's, and what is counted of them.
+// An outbox holds what is still to be written: the blocks with ended or moved jobs, refused
+// outcomes, the rows that belong to this worker, and counters.
 type outbox struct {
 	chores   sync.Cond                 // flushers wait for blocks
 	serve    []*block                  // that flushers have something to do with
@@ -80,7 +80,7 @@ type outbox struct {
 	}
 }
 
-// flushBlocks looks after one block after the other, whichever needs it.
+// flushBlocks serves the blocks that need it, one after the other.
 func (w *Worker) flushBlocks(ctx context.Context) {
 	trouble := trouble.New(w.log, "reading and writing jobs")
 	w.mu.Lock()
@@ -97,8 +97,7 @@ func (w *Worker) flushBlocks(ctx context.Context) {
 	}
 }
 
-// serveNext looks after the next block that needs it. mu is held, but not while the
-// database is asked.
+// serveNext serves the next block that needs it. mu is held, but not during statements.
 func (w *Worker) serveNext(ctx context.Context) error {
 	b := w.neediest()
 	b.queued, b.serving = false, true
@@ -111,7 +110,7 @@ func (w *Worker) serveNext(ctx context.Context) error {
 	return err
 }
 
-// round says what there is to do for a block. mu is held.
+// round determines the work for a block. mu is held.
 func (w *Worker) round(b *block) *round {
 	t := &round{b: b, node: w.node, keyed: b.keyed, keep: b.q.set.KeepDone}
 	n := min(store.Chunk, len(b.acks))
@@ -152,7 +151,7 @@ func (w *Worker) round(b *block) *round {
 	return t
 }
 
-// serveRound does it.
+// serveRound does that work.
 func (w *Worker) serveRound(ctx context.Context, t *round) error {
 	if len(t.gone) > 0 { // before anything that could not be taken back
 		if err := w.holds(ctx, &w.db.Session, t.b, t.node); err != nil {
@@ -187,8 +186,8 @@ func (w *Worker) serveRound(ctx context.Context, t *round) error {
 	return err
 }
 
-// ackAndRead deletes jobs that are done, if there are steps for that, and reads what is to be
-// read. If that is refused, the jobs are deleted first, except for those that it is refused of.
+// ackAndRead deletes done jobs, if there are steps for that, and reads the next ones. If the
+// database refuses that, the deletions are made first, without the refused ones.
 func (w *Worker) ackAndRead(ctx context.Context, t *round, acks []*sqlrun.Step) error {
 	steps := slices.Concat(acks, w.readSteps(t))
 	if len(steps) == 0 {
@@ -207,7 +206,7 @@ func (w *Worker) ackAndRead(ctx context.Context, t *round, acks []*sqlrun.Step) 
 	return err
 }
 
-// readSteps read what is to be read.
+// readSteps returns the steps that read jobs.
 func (w *Worker) readSteps(t *round) (steps []*sqlrun.Step) {
 	if t.batch > 0 {
 		steps = append(steps, batchStep(t))
@@ -227,7 +226,7 @@ func (w *Worker) readSteps(t *round) (steps []*sqlrun.Step) {
 	return steps
 }
 
-// ackAlone deletes jobs that are done in a transaction, and nothing else.
+// ackAlone deletes done jobs in a transaction, and nothing else.
 func (w *Worker) ackAlone(ctx context.Context, t *round, list []*Delivery) error {
 	if w.exact || t.tied {
 		return w.ackExactly(ctx, t, list)
@@ -243,8 +242,8 @@ func (w *Worker) ackAlone(ctx context.Context, t *round, list []*Delivery) error
 	})
 }
 
-// ackExactly deletes jobs that are done, and notes which were not there. Those that were
-// are kept, if their queue does that, and untied.
+// ackExactly deletes done jobs, and records which rows were missing. The others are kept as done
+// if their queue does that, and their unique keys and groups are released.
 func (w *Worker) ackExactly(ctx context.Context, t *round, list []*Delivery) error {
 	lock := map[*sqlrun.Stmt]*sqlrun.Stmt{
 		store.AckReady: store.LockJobs, store.AckDelayed: store.LockDelayed,
@@ -345,8 +344,8 @@ func (w *Worker) ackSteps(t *round, list []*Delivery) (steps []*sqlrun.Step) {
 	return steps
 }
 
-// byTable divides jobs by what statements reach at once: those of one table and, of
-// ready ones, of one priority.
+// byTable groups jobs by what one statement can reach: those of one table and, of ready ones, of
+// one priority.
 func byTable(list []*Delivery) (parts [][]*Delivery) {
 	var lists [3][Idle + 1][]*Delivery
 	for _, d := range list {
@@ -392,7 +391,7 @@ func (w *Worker) fetchStep(t *round) *sqlrun.Step {
 	}}
 }
 
-// delayedSteps read jobs whose time has come, and when the next one is due.
+// delayedSteps returns the steps that read due jobs, and when the next one is due.
 func (w *Worker) delayedSteps(t *round) []*sqlrun.Step {
 	t.m, t.last, t.ripe = 0, board.Due{}, nil
 	r := w.reader(store.FetchDelayed, t.b, 16, &t.room)
@@ -407,8 +406,8 @@ func (w *Worker) delayedSteps(t *round) []*sqlrun.Step {
 	}
 }
 
-// checkSteps look whether jobs that wait in memory are still there: somebody may
-// have cancelled them.
+// checkSteps returns the steps that check whether jobs waiting in memory still exist: somebody
+// may have cancelled them.
 func (w *Worker) checkSteps(t *round) (steps []*sqlrun.Step) {
 	t.there = map[int64]bool{}
 	for _, part := range byTable(t.waits) {
@@ -425,8 +424,8 @@ func (w *Worker) checkSteps(t *round) (steps []*sqlrun.Step) {
 	return steps
 }
 
-// claim deletes jobs before they are done, and keeps those that it has deleted
-// itself. One that is refused does not begin, nor does what follows of its key.
+// claim deletes jobs before they run, and keeps those that it has deleted itself. A refused one
+// does not begin, nor do the later ones of its key.
 func (w *Worker) claim(ctx context.Context, t *round) error {
 	w.passOver(t)
 	mine := map[int64]bool{}
@@ -456,7 +455,7 @@ func (w *Worker) claim(ctx context.Context, t *round) error {
 	return nil
 }
 
-// passOver leaves out what was read and is refused, or not for this worker, or behind what is.
+// passOver leaves out the jobs read that are refused, not for this worker, or behind such a job.
 func (w *Worker) passOver(t *round) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -473,7 +472,7 @@ func (w *Worker) passOver(t *round) {
 	t.fresh, t.ripe = slices.DeleteFunc(t.fresh, stays), slices.DeleteFunc(t.ripe, stays)
 }
 
-// claimPart claims jobs that stand in one table, and tells which of them were there.
+// claimPart claims jobs of one table, and returns which of them existed.
 func (w *Worker) claimPart(ctx context.Context, t *round, part []*Delivery) (map[int64]bool, error) {
 	from := part[0].from
 	var got []int64
@@ -585,7 +584,7 @@ func (w *Worker) apply(t *round, err error) {
 	w.nudgeIfExhausted(b)
 }
 
-// failedRound keeps what a round has not written for the next one. mu is held.
+// failedRound keeps the unwritten work of a round for the next one. mu is held.
 func (w *Worker) failedRound(t *round, err error) {
 	b := t.b
 	if errors.Is(err, errBlockLost) {
@@ -652,7 +651,7 @@ func (w *Worker) addFresh(t *round) (fresh int) {
 	return fresh
 }
 
-// tookEnds records which jobs are deleted that were done. mu is held.
+// tookEnds records the deleted jobs. mu is held.
 func (w *Worker) tookEnds(t *round) {
 	if len(t.ended) == 0 {
 		return

@@ -12,33 +12,35 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Workers that do not do all kinds. A worker says in its row of queue_worker which kinds it does,
-// and what it reads of another kind it leaves where it is: such a job waits as for a limit that
-// never opens, so that those behind it go on, except for those of its key.
+// Workers that do not handle all kinds. A worker announces the kinds that it handles in its row
+// of queue_worker, and leaves jobs of other kinds where they are: such a job waits as for a limit
+// that never opens, so jobs behind it continue, except for those of its key.
 //
 // A block has one holder, and its jobs may be of kinds that take several workers. So its holder
-// hands it over when others do what it has: at once if that is all that is left, and otherwise
-// after a turn. The block's row then says for which kind, and the block counts as the share of
-// those that do it: see partsOf. It stays theirs, until a job comes that they do not do.
+// hands it over if other workers handle its jobs: at once if nothing else is left, and otherwise
+// after a turn. The block's row then names the kind, and the block counts toward the share of the
+// workers that handle it: see partsOf. It stays with them until a job comes that they do not
+// handle.
 //
-// A kind that no worker handles keeps no block from anybody. Its jobs wait, and it is logged once.
+// A kind that no worker handles keeps no block from anybody. Its jobs wait, and it is logged
+// once.
 //
-// Whether a job is done by one who knows it never depends on what these rows say: a worker begins
-// no job of a kind that it does not do.
+// That a job is done by a worker that handles its kind never depends on these rows: a worker
+// begins no job of a kind that it does not handle.
 
 const (
-	// kindTurn is how long a worker has a block in which others could do jobs that it cannot.
+	// kindTurn is how long a worker keeps a block with jobs that others could run and it cannot.
 	kindTurn = 2 * time.Second
 
-	// unknownAfter is how long jobs wait that no worker handles before that is logged: workers of a
-	// deployment do not begin all at once.
+	// unknownAfter is how long jobs of an unhandled kind wait before that is logged: the workers
+	// of a deployment do not all start at once.
 	unknownAfter = 5 * time.Second
 
 	// mostUnknown is how many of such kinds a worker remembers.
 	mostUnknown = 100
 )
 
-// A kindSet is some kinds of jobs. A nil one is all.
+// A kindSet is a set of kinds. nil means all.
 type kindSet struct {
 	text string // as a row has it
 	has  map[string]bool
@@ -61,8 +63,8 @@ func (s *kindSet) takes(kind string) bool { return s == nil || kind == "" || s.h
 // list is the kinds in order.
 func (s *kindSet) list() []string { return slices.Sorted(maps.Keys(s.has)) }
 
-// kindSets are those that rows had of late: each text is read once, and the same text is the same
-// set.
+// kindSets caches the sets that rows recently had: each text is parsed once, and the same text
+// gives the same set.
 type kindSets struct {
 	mu  sync.Mutex
 	all map[string]*kindSet
@@ -112,7 +114,8 @@ func (w *Worker) announces() (text string, arg any) {
 	return w.does.text, w.does.text
 }
 
-// A part is the blocks that some workers share: those that do what their rows say, or all.
+// A part is the set of blocks that some workers share: those that handle the kinds of their rows,
+// or all.
 type part struct {
 	workers     []workerRow
 	rows        []store.BlockRow
@@ -170,7 +173,7 @@ func whoDo(kind string, all []workerRow) (some []workerRow) {
 	return some
 }
 
-// noteKinds records what the others do.
+// noteKinds records the kinds that the other workers handle.
 func (w *Worker) noteKinds(q *workQueue, all []workerRow, name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -193,7 +196,8 @@ func (q *workQueue) othersDo(kind string) bool {
 	return slices.ContainsFunc(q.others, func(s *kindSet) bool { return s.takes(kind) })
 }
 
-// stranger is what a job waits for whose kind this worker does not do. mu is held.
+// stranger is the limiter at which jobs of kinds wait that this worker does not handle. mu is
+// held.
 func (q *workQueue) stranger(kind string) *limiter {
 	if q.elsewhere == nil {
 		q.elsewhere, q.nowhere = &limiter{q: q, never: true}, &limiter{q: q, never: true}
@@ -211,7 +215,7 @@ func (q *workQueue) stranger(kind string) *limiter {
 	return q.nowhere
 }
 
-// barrierOf is the limiter that a job of a kind waits at; nil: there is none. mu is held.
+// barrierOf returns the limiter at which a job of a kind waits; nil: there is none. mu is held.
 func (q *workQueue) barrierOf(kind string) *limiter {
 	if q.w.knows(kind) {
 		return q.limiterOf(kind)
@@ -225,7 +229,7 @@ type kindOf struct {
 	kind string
 }
 
-// tellUnknown logs once which kinds nobody does. mu is held.
+// tellUnknown logs once which kinds no worker handles. mu is held.
 func (w *Worker) tellUnknown(q *workQueue) {
 	for at, from := range w.unknown {
 		switch {
@@ -250,8 +254,8 @@ func (b *block) makeReady(d *Delivery) {
 	b.setAside(b.q.stranger(d.Kind), d)
 }
 
-// sortAnew decides anew about what was read and has not begun: which kinds this worker does has
-// changed, or which the others do. mu is held.
+// sortAnew sorts the jobs again that were read and have not begun, after the kinds have changed
+// that this worker or others handle. mu is held.
 func (b *block) sortAnew() {
 	var list []*Delivery
 	take := func(s *readyList) {
@@ -295,7 +299,7 @@ func (b *block) leavesDelayed(d *Delivery, g *limiter) bool {
 	return true
 }
 
-// yield marks the blocks of a queue that are to go to those who do what this worker does not.
+// yield marks the blocks of a queue that go to workers of kinds that this worker does not handle.
 func (w *Worker) yield(q *workQueue) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -362,7 +366,7 @@ func (b *block) exhausted() bool {
 	return true
 }
 
-// nudgeIfExhausted has a block looked after at once that is to go to others. mu is held.
+// nudgeIfExhausted wakes a flusher for a block that goes to other workers. mu is held.
 func (w *Worker) nudgeIfExhausted(b *block) {
 	if w.picks && b.exhausted() {
 		if _, goes := w.yields(b, instant.Now()); goes {
@@ -371,7 +375,7 @@ func (w *Worker) nudgeIfExhausted(b *block) {
 	}
 }
 
-// unstrand forgets what waits to be adopted: it is looked at again. mu is held.
+// unstrand forgets the jobs that wait to be adopted, so that they are checked again. mu is held.
 func (q *workQueue) unstrand() {
 	if q.w.opt.AtMostOnce { // what is left in the table
 		return

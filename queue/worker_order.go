@@ -8,19 +8,19 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/board"
 )
 
-// Which job a worker begins next. Of its queues it serves one after the other, a job each. Of
-// a queue it begins the most urgent job, and of these the oldest, over all of its blocks: the
-// blocks that have ready jobs are a heap, by the first of these.
+// Which job a worker begins next. It serves its queues in turn, one job each. Within a queue it
+// begins the most urgent job, and of those the oldest, across all its blocks: the blocks with
+// ready jobs are a heap ordered by their first jobs.
 //
-// A block whose next jobs are still in the table may have an older one. So the others wait
-// while such a block is read: right after it was taken, and when it has run out of jobs that
-// were read and has more, which reading ahead mostly prevents. They wait for patience at the
-// most, so that a read that hangs delays no other block.
+// A block whose next jobs are still in the table may have an older one. So the others wait while
+// such a block is read: right after it was taken, and when it has run out of read jobs and has
+// more, which reading ahead mostly prevents. They wait at most for patience, so that a hanging
+// read delays no other block.
 
-// patience is for how long a queue waits for blocks that are about to be read.
+// patience is how long a queue waits for blocks that are about to be read.
 const patience = 250 * time.Millisecond
 
-// A readyList is jobs that may start, or wait to, by their places.
+// A readyList holds jobs that may start, or wait to, ordered by their places.
 type readyList = board.Ready[*Delivery]
 
 // turn is the job's place among those that may start.
@@ -150,8 +150,8 @@ func (q *workQueue) pop(at instant.Instant) (*Delivery, *block) {
 	return nil, nil
 }
 
-// waitsFor reports whether a job that has come to its turn waits, since blocks are about to be
-// read, or taken, that may have an older one. mu is held.
+// waitsFor reports whether a job whose turn has come waits for blocks that are about to be read,
+// or taken, and may have an older one. mu is held.
 func (q *workQueue) waitsFor(h board.Place, at instant.Instant) bool {
 	if q.known || q.w.alone {
 		return false
@@ -183,9 +183,9 @@ func (q *workQueue) olderUnread(h board.Place) bool {
 	return older
 }
 
-// neediest takes the block out of the list that a flusher looks after next: by turns the first
-// one, and the one that has fewest jobs left of those that have more to read, since the others
-// will wait for it. mu is held.
+// neediest removes and returns the block that a flusher serves next: alternately the first one,
+// and the one with the fewest jobs left among those that have more to read, since the others will
+// wait for it. mu is held.
 func (w *Worker) neediest() *block {
 	at := 0
 	if w.needs = !w.needs; w.needs {
@@ -205,8 +205,8 @@ func (w *Worker) neediest() *block {
 	return b
 }
 
-// recheck has jobs go on that wait for blocks of the queue to be read, unless they still do. mu
-// is held.
+// recheck releases jobs that wait for blocks of the queue to be read, unless they still have to.
+// mu is held.
 func (q *workQueue) recheck() {
 	q.known = false
 	if !q.waits {

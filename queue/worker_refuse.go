@@ -13,25 +13,25 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Refusals. A database may refuse to write what has become of a job for a reason that lies in
-// that job: a trigger, a CHECK, a key that another row has, a missing right. Workers write many
-// ends at once, so one such job would fail them all, again and again.
+// Refusals. A database may refuse to record a job's outcome for a reason specific to that job: a
+// trigger, a CHECK, a key that another row has, a missing right. Workers write many outcomes at
+// once, so one such job would make them all fail, again and again.
 //
-// A batch that is refused is halved until it is known which jobs are refused by themselves. The
-// others end. A refused job is set aside in its block: its end is tried again alone, after half a
+// A refused batch is halved until the jobs are known that are refused by themselves. The others
+// end. A refused job is set aside in its block: its outcome is tried again alone, after half a
 // second and up to 15 seconds, for as long as the worker has the block. Its key stays held, and
-// whatever has ended of its key after it waits behind it: the ends of a key are committed in
-// their order. Everything else of the block goes on.
+// whatever has ended of its key after it waits behind it, because the outcomes of a key are
+// committed in order. Everything else of the block continues.
 //
-//   - A job that runs, and whose check-out is refused, goes on where it stands. Its block cannot
-//     be handed over meanwhile.
-//   - A job on trial that is to be checked out before it begins waits: if it ended its worker
-//     without a row that says so, it would end them all.
-//   - A job that is to be removed before it begins (AtMostOnce) does not begin. Its row stays, and
-//     with it those of the later jobs of its key, which are read again when it is gone.
+//   - A running job whose check-out is refused continues in place. Its block cannot be handed over
+//     meanwhile.
+//   - A job on trial that has to be checked out before it begins waits: if it crashed its worker
+//     without a row that says so, it would crash them all.
+//   - A job that is to be removed before it begins (AtMostOnce) does not begin. Its row stays, as
+//     do those of the later jobs of its key, which are read again when it is gone.
 //
-// A worker that has set mostRefused jobs of a block aside reads no more of it: something is
-// wrong with more than some jobs, and what it did would be done again by others.
+// A worker that has set aside mostRefused jobs of a block reads no more of it: so many refusals
+// have a cause beyond single jobs, and others would do the finished work again.
 
 const (
 	firstRefused = 500 * time.Millisecond // until a refused job is tried again
@@ -51,8 +51,8 @@ func refuses(d *sqlrun.Dialect, err error) bool {
 		(d.Refused(err) || errors.Is(err, store.ErrShort))
 }
 
-// A refusal is what is known of a job whose end, check-out or claim is refused. The worker's
-// mutex guards it.
+// A refusal describes a job whose end, check-out or claim is refused. The worker's mutex guards
+// it.
 type refusal struct {
 	d     *Delivery
 	move  *move // nil: it is done
@@ -73,7 +73,7 @@ type refusal struct {
 // out reports whether it is a check-out.
 func (r *refusal) out() bool { return r.move != nil && r.move.out }
 
-// what says what is refused.
+// what names the refused step.
 func (r *refusal) what() string {
 	switch {
 	case r.moves:
@@ -92,7 +92,7 @@ func (r *refusal) what() string {
 	return "retry"
 }
 
-// A refusedEnd is what a round was refused.
+// A refusedEnd is one refused step of a round.
 type refusedEnd struct {
 	d     *Delivery
 	move  *move
@@ -103,7 +103,7 @@ type refusedEnd struct {
 func keyOf(d *Delivery) string { return d.line() }
 func keyOfMove(m move) string  { return m.d.line() }
 
-// refuse notes what a round was refused.
+// refuse records the refused steps of a round.
 func (t *round) refuse(x refusedEnd) {
 	t.refused = append(t.refused, x)
 	if x.d.line() != "" {
@@ -183,7 +183,7 @@ func (w *Worker) commitAllMoves(ctx context.Context, t *round) error {
 	return err
 }
 
-// tryAgain tries what was refused before, each by itself.
+// tryAgain tries the refused steps again, each by itself.
 func (w *Worker) tryAgain(ctx context.Context, t *round) error {
 	for _, r := range t.again {
 		var err error
@@ -215,7 +215,7 @@ func (w *Worker) tryAgain(ctx context.Context, t *round) error {
 	return nil
 }
 
-// setAside records what was refused. mu is held.
+// setAside records refused steps. mu is held.
 func (w *Worker) setAside(x refusedEnd) {
 	d, b := x.d, x.d.b
 	out := x.move != nil && x.move.out
@@ -276,7 +276,7 @@ func (w *Worker) refuseAgain(r *refusal, err error) {
 	w.noteRefusal(r)
 }
 
-// why says why a job waits for its end.
+// why returns why a job waits for its end.
 func (r *refusal) why() string {
 	if r.err != nil {
 		return r.err.Error()
@@ -284,8 +284,8 @@ func (r *refusal) why() string {
 	return "an earlier job of its key is refused"
 }
 
-// goOnInPlace has a job that runs go on where it stands, since its check-out is refused or would
-// pass an end of its key that is. mu is held.
+// goOnInPlace lets a running job continue in place, because its check-out is refused, or would
+// overtake a refused end of its key. mu is held.
 func (w *Worker) goOnInPlace(x refusedEnd) {
 	d := x.d
 	d.moving, d.stays = false, instant.Now().Add(firstRefused)
@@ -453,8 +453,8 @@ func (box *outbox) unstick(b *block, id int64) {
 	}
 }
 
-// tryFinally has everything that is set aside tried once more, since the worker is being stopped.
-// mu is held.
+// tryFinally schedules one more try of everything that is set aside, because the worker is being
+// stopped. mu is held.
 func (box *outbox) tryFinally(b *block) {
 	for _, r := range b.refusals {
 		r.next = 0

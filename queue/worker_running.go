@@ -16,7 +16,7 @@ import (
 // Jobs that are checked out, by this worker and by others, and the keys that wait for
 // them.
 
-// A runningRow is a job that is checked out, by anybody.
+// A runningRow is a job that some worker has checked out.
 type runningRow struct {
 	divided            int
 	id                 int64
@@ -52,10 +52,10 @@ func (w *Worker) readHeld(ctx context.Context, b *block) ([]heldKey, error) {
 		})
 }
 
-// findHeld finds the keys whose jobs have to wait: for one that runs elsewhere, or
-// for a retry. Running ones are read first: what moves to the delayed ones meanwhile
-// is seen there. Several of a key were a batch, of which some may run yet and some wait: they
-// go in their order, wherever they are.
+// findHeld finds the keys whose jobs have to wait for a job that runs elsewhere, or for a retry.
+// Running ones are read first, so a job that becomes delayed meanwhile is seen there. Several
+// jobs of a key were a batch, of which some may still run and some wait: they go in order,
+// wherever they are.
 func (w *Worker) findHeld(ctx context.Context, b *block) error {
 	running, err := w.readRunning(ctx, b.q)
 	if err != nil {
@@ -77,9 +77,8 @@ func (w *Worker) findHeld(ctx context.Context, b *block) error {
 	return nil
 }
 
-// lookAround adopts checked out jobs of this worker's blocks whose workers have
-// ended, lets keys go whose jobs were done elsewhere, and looks when the next
-// delayed job of each block is due.
+// lookAround adopts checked-out jobs of this worker's blocks whose workers have ended, releases
+// keys whose jobs were done elsewhere, and reads when the next delayed job of each block is due.
 func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) error {
 	w.mu.Lock()
 	q.unstrand()
@@ -159,9 +158,9 @@ func (w *Worker) trustAll(ctx context.Context, q *workQueue, blocks []*block, na
 	return nil
 }
 
-// cancelRemoved ends checked out jobs whose rows are gone: somebody has cancelled
-// them. out are those that were checked out before the rows were read: one that has failed
-// meanwhile, and has begun anew, is another delivery.
+// cancelRemoved ends checked-out jobs whose rows are gone, because somebody has cancelled them.
+// out are those that were checked out before the rows were read: a job that has failed meanwhile,
+// and has begun again, is another delivery.
 func (w *Worker) cancelRemoved(q *workQueue, out map[store.JobID]*Delivery, rows []runningRow) {
 	there := map[store.JobID]bool{}
 	for _, r := range rows {
@@ -176,12 +175,12 @@ func (w *Worker) cancelRemoved(q *workQueue, out map[store.JobID]*Delivery, rows
 	}
 }
 
-// errCancelled is the cause of the end of a job\'s context when its row was removed.
+// errCancelled is the cause of the end of a job's context when its row was removed.
 var errCancelled = fmt.Errorf("%w: it was cancelled", ErrLost)
 
-// disown hands over checked out jobs that are this worker's by their rows, and that it
-// does not know of: the answer to their check-out was lost, or their block was before
-// they began. It looks twice, since a check-out may be under way.
+// disown hands over checked-out jobs that belong to this worker by their rows, and that it does
+// not know of: the answer to their check-out was lost, or their block was lost before they began.
+// It checks twice, since a check-out may be under way.
 func (w *Worker) disown(ctx context.Context, q *workQueue, rows []runningRow, name string) error {
 	w.mu.Lock()
 	strange := map[store.JobID]bool{}

@@ -13,16 +13,16 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Which free blocks a worker takes: those of its share at once, and after a moment also
-// those that are another's share and that nobody has taken. The other may be dead and not
-// yet expired, unable to take blocks, or a row that outlives its process: no block waits for
-// it while somebody else has room.
+// Which free blocks a worker takes: those of its share at once, and after a moment also those of
+// another worker's share that nobody has taken. That worker may be dead and not yet expired,
+// unable to take blocks, or a row that outlives its process: no block waits for it while another
+// worker has room.
 
-// vacantAfter is how long a block is free before a worker takes it beyond its share: longer
-// than a worker whose share it is needs to find it.
+// vacantAfter is how long a block is free before a worker takes it beyond its share: longer than
+// its rightful worker needs to find it.
 const vacantAfter = 3 * shareEvery
 
-// A vacancy is a block that nobody had when the worker looked.
+// A vacancy is a block that was free when the worker read the blocks.
 type vacancy struct {
 	fence int64
 	from  instant.Instant // when it first looked so
@@ -37,7 +37,7 @@ func freeBlocks(rows []store.BlockRow) []store.BlockRow {
 	return free
 }
 
-// vacantBlocks reports which free blocks have been so for so long that they are taken beyond the
+// vacantBlocks returns the blocks that have been free for so long that they are taken beyond the
 // worker's share.
 func (w *Worker) vacantBlocks(q *workQueue, all []workerRow, name string, rows []store.BlockRow) (vacant map[int]bool) {
 	w.mu.Lock()
@@ -64,8 +64,8 @@ func othersMove(all []workerRow, name string) bool {
 	return slices.ContainsFunc(all, func(r workerRow) bool { return r.inTime && r.busy == busyMoving && r.node != name })
 }
 
-// takeFree takes up to n free blocks, and those that are vacant. One that cannot be had
-// keeps it from no other.
+// takeFree takes up to n free blocks, and vacant ones. A block that cannot be taken does not
+// prevent others.
 func (w *Worker) takeFree(ctx context.Context, q *workQueue, free []store.BlockRow, vacant map[int]bool, name string, n int) (err error) {
 	for i := range free {
 		r := &free[i]
@@ -87,7 +87,7 @@ func (w *Worker) takeFree(ctx context.Context, q *workQueue, free []store.BlockR
 	return err
 }
 
-// keepBlock has a block that was taken beyond the worker's share stay for a while.
+// keepBlock keeps a block that was taken beyond the worker's share for a while.
 func (w *Worker) keepBlock(q *workQueue, divided int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,13 +10,13 @@ import (
 )
 
 // A loneTrial is the trial of a job whose worker died while the job was on trial. Nothing else
-// begins in this worker until the job has ended or is trusted, and it begins only when
-// everything else that runs has run for so long that it is trusted. So if the worker dies
-// then, the job is the cause. Its row says that it runs alone before it begins, and no sooner:
-// otherwise a worker that is ended by another job, while this one waits, would convict it.
+// begins in this worker until the job has ended or is trusted, and it begins only when everything
+// else that runs is trusted. So if the worker then dies, the job is the cause. Its row says that
+// it runs alone just before it begins, and no sooner: otherwise, a worker that another job
+// crashes while this one waits would convict it.
 //
-// Other jobs are held back for twice provenAfter at the most, and then have as long a time
-// before the next job runs alone.
+// Other jobs are held back for at most twice provenAfter, and then have as long a time before the
+// next job runs alone.
 type loneTrial struct {
 	d      *Delivery // nil: there is none
 	since  instant.Instant
@@ -24,8 +24,8 @@ type loneTrial struct {
 	began  bool
 }
 
-// holdBack has a job wait, and others with it, until it may run alone. It has passed the limiters
-// of its limits. mu is held.
+// holdBack makes a job, and others with it, wait until it may run alone. It has passed the
+// limiters of its limits. mu is held.
 func (w *Worker) holdBack(d *Delivery) {
 	w.lone = loneTrial{d: d, since: instant.Now()}
 	w.nudge()
@@ -75,7 +75,7 @@ func (w *Worker) solitary(at instant.Instant) bool {
 	return true
 }
 
-// A finding is what the row of a job on trial is to say.
+// A finding is the new state for the row of a job on trial.
 type finding struct {
 	d     *Delivery
 	state string
@@ -105,9 +105,9 @@ func (w *Worker) findings(q *workQueue, at instant.Instant) (all []finding) {
 	return all
 }
 
-// conductTrials writes which jobs of a queue have run for so long that they are trusted, and
-// which one is about to run alone. A job's place is free only after that is committed, and the
-// lone job begins only then, so that a death is counted as what it was.
+// conductTrials records which jobs of a queue have run long enough to be trusted, and which one
+// is about to run alone. A job's place on trial is free only after that is committed, and the
+// lone job begins only then, so that a crash is counted correctly.
 func (w *Worker) conductTrials(ctx context.Context, q *workQueue, name string) (err error) {
 	w.mu.Lock()
 	all := w.findings(q, instant.Now())

@@ -10,33 +10,33 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Where the database notifies, a transaction of a caller's that enqueues jobs tells the workers,
-// so that nobody else has to after its commit. Only one transaction at a time can commit that has
-// a notification, which halves what many insert side by side. So it sends one only if the worker
-// that has the job's block waits: if it has said so, in its row of node, because nothing came for a
-// while. A worker that has not said so looks often instead.
+// Where the database notifies, a caller's transaction that enqueues jobs notifies the workers
+// itself, so nobody has to after its commit. PostgreSQL commits transactions with notifications
+// one at a time, which halves the throughput of concurrent inserts. So the transaction notifies
+// only if the worker with the job's block is waiting: if it has set a mark in its row of node,
+// because no job has come for a while. A worker without the mark polls often instead.
 //
-// The mark is read by the statement that inserts, unless the client has asked a moment ago whether
-// any worker waits, and none did: so a busy one pays nothing for it. A worker looks once more when
-// it has set its mark, and then at growing intervals. So only a job is not told whose statement was
-// sent before the mark was set, or within that moment, and whose commit came after the look: the
-// next one finds it.
+// The inserting statement reads the mark, unless the client has checked a moment ago whether any
+// worker waits, and none did: so a busy client pays nothing for it. After setting its mark a
+// worker polls once more, and then at growing intervals. A job is missed by the notification only
+// if its statement was sent before the mark was set, or within that moment, and its commit came
+// after the poll: the next poll finds it.
 
 const (
 
-	// waitsAfter is how long nothing comes before a worker says that it waits.
+	// waitsAfter is how long no job comes before a worker marks itself as waiting.
 	waitsAfter = 100 * time.Millisecond
 
-	// leastLook is how often a worker looks at the most that hears notifications and does not wait,
-	// and waitingLook how often one that waits does.
+	// leastLook is the shortest poll interval of a worker that hears notifications and does not
+	// wait, and waitingLook that of one that waits.
 	leastLook   = 20 * time.Millisecond
 	waitingLook = time.Second
 
-	// attentionAge is how old what a client knows of waiting workers may be.
+	// attentionAge is how old a client's knowledge of waiting workers may be.
 	attentionAge = 100 * time.Millisecond
 )
 
-// attention is what a client knows of workers that wait.
+// attention is a client's knowledge of waiting workers.
 type attention struct {
 	mu     sync.Mutex
 	at     instant.Instant // when it was asked; 0: never
@@ -45,8 +45,8 @@ type attention struct {
 	asking bool
 }
 
-// someWait reports whether a worker may wait. What it does not know a goroutine finds out, for those
-// who come next: a caller's transaction may have the last connection of the pool.
+// someWait reports whether a worker may wait. If the client does not know, a goroutine finds out
+// for later callers: a caller's transaction may have the last connection of the pool.
 func (c *Client) someWait() bool {
 	a := &c.attention
 	a.mu.Lock()
@@ -75,16 +75,17 @@ func (c *Client) askWhoWaits() {
 	}
 }
 
-// A waitingMark is how a worker waits that hears notifications. It belongs to the goroutine that polls.
+// A waitingMark is the state of waiting of a worker that hears notifications. It belongs to the
+// polling goroutine.
 type waitingMark struct {
 	as    string          // the node under which it has said that it waits; empty: it has not
 	begun int             // how many jobs had begun when that last changed
 	since instant.Instant // when that was
 }
 
-// tend says that the worker waits when nothing came for a while, and that it does not when
-// something did. found is whether the last look has found something. It reports whether the worker
-// should look again at once.
+// tend sets the worker's mark when no job has come for a while, and removes it when one has.
+// found is whether the last poll found jobs. It reports whether the worker should poll again at
+// once.
 func (p *waitingMark) tend(ctx context.Context, w *Worker, found bool) (again bool, err error) {
 	w.mu.Lock()
 	name, begun, hears := w.node, w.begun, w.hears != 0

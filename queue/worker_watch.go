@@ -22,8 +22,8 @@ var ErrStalled = errors.New("queue: the job made no progress")
 // watchEvery is the interval between checks of running jobs; one timer serves all.
 const watchEvery = 50 * time.Millisecond
 
-// watch ends jobs whose time is over, checks out those that run for long, and
-// notices when the lease has ended while nobody could renew it.
+// watch ends jobs whose timeout is over, checks out jobs that run long, and notices when the
+// lease has ended without a renewal.
 func (w *Worker) watch(ctx context.Context) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
@@ -69,8 +69,8 @@ func (w *Worker) watch(ctx context.Context) {
 	}
 }
 
-// heedSteps has all blocks read anew after the database's clock was set: ids and times of
-// before cannot be compared with those of after. mu is held.
+// heedSteps schedules a read of all blocks after the database's clock was set: earlier ids and
+// times cannot be compared with later ones. mu is held.
 func (w *Worker) heedSteps() {
 	n := w.c.clock.stepped()
 	if n == w.steps {
@@ -86,7 +86,7 @@ func (w *Worker) heedSteps() {
 	}
 }
 
-// look looks at a running job. mu is held.
+// look checks a running job. mu is held.
 func (w *Worker) look(d *Delivery, at instant.Instant) {
 	if d.over != 0 && at >= d.over && !d.ctx.over {
 		cause := fmt.Errorf("%w: %v", ErrTimeout, d.over.Sub(d.began))
@@ -107,7 +107,7 @@ func (w *Worker) look(d *Delivery, at instant.Instant) {
 	}
 }
 
-// stallOf is how long a job may make no progress; 0: any time. mu is held.
+// stallOf returns how long a job may make no progress; 0 means any time. mu is held.
 func (w *Worker) stallOf(d *Delivery) time.Duration {
 	if h := w.handlerOf(d.Kind); h != nil {
 		return h.retry.Stall
@@ -115,8 +115,8 @@ func (w *Worker) stallOf(d *Delivery) time.Duration {
 	return 0
 }
 
-// listen hears of new jobs of other processes, where there are notifications. Of the
-// workers of a process one listens for all of them, with one connection.
+// listen receives notifications of new jobs from other processes, where the database sends them.
+// One worker of a process listens for all of them, with one connection.
 func (w *Worker) listen(ctx context.Context) {
 	if w.db.Dialect.Listen == nil {
 		return
@@ -154,8 +154,8 @@ func (w *Worker) listen(ctx context.Context) {
 	}
 }
 
-// poll looks for new jobs in all blocks at once: seldom where a notification will tell of them, else
-// as the queue's settings say, sooner after there was something.
+// poll reads all blocks for new jobs: rarely if notifications announce them, else as the queue's
+// settings say, and sooner after there were some.
 func (w *Worker) poll(ctx context.Context) {
 	trouble := trouble.New(w.log, "looking for jobs")
 	wait := time.Duration(0)
@@ -192,7 +192,7 @@ func (w *Worker) poll(ctx context.Context) {
 	}
 }
 
-// called is where a worker hears that it was notified while it waits.
+// called is signalled when a waiting worker is notified.
 func called(w *Worker, waits bool) <-chan struct{} {
 	if !waits {
 		return nil
@@ -200,8 +200,8 @@ func called(w *Worker, waits bool) <-chan struct{} {
 	return w.called
 }
 
-// pace is how long to wait for the next look, after the last one; waits tells whether whoever
-// enqueues a job notifies this worker.
+// pace returns the time until the next poll, given the last one; waits is whether producers
+// notify this worker.
 func (w *Worker) pace(last time.Duration, waits bool) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -221,8 +221,7 @@ func (w *Worker) pace(last time.Duration, waits bool) time.Duration {
 	return min(most, last*3/2)
 }
 
-// lookForNew rouses the blocks that have jobs above their cursors, and tells how
-// many those are.
+// lookForNew wakes the blocks that have jobs above their cursors, and returns their number.
 func (w *Worker) lookForNew(ctx context.Context) (found int, err error) {
 	var rows []sqlrun.Args
 	w.mu.Lock()
