@@ -137,8 +137,9 @@ func (s *Reads) wholeDue(at instant.Instant, every time.Duration) bool {
 // cursor, which were read before. upto is the id that no job in time is uncommitted of.
 func (s *Reads) Plan(at instant.Instant, every time.Duration, limit int, upto int64, keyed bool, seen func(Cursor) int) Read {
 	back := s.LookDue(at, every)
-	r := Read{After: s.cursor, Limit: limit, Upto: upto, Whole: s.wholeDue(at, every), Routine: s.Whole != 0}
+	r := Read{After: s.cursor, Limit: limit, Upto: upto, Whole: s.wholeDue(at, every)}
 	if r.Whole {
+		r.Routine = s.Whole != 0
 		s.Whole, s.Again, s.horizon = at, 0, Cursor{}
 	}
 	if back || s.late || keyed {
