@@ -321,7 +321,7 @@ func TestUsage(t *testing.T) {
 		{"serve --poll 1us", "polling"},
 		{"serve --max-runs -1", "--max-runs"},
 		{"serve --max-crashes 0", "--max-crashes"},
-		{"serve --doorbell 0.0.0.0:0", "one at which they reach this host"},
+		{"serve --doorbell 0.0.0.0:0", "they must be able to reach it"},
 		{"serve --tag a,b", "is not a tag"},
 	} {
 		var out, errs bytes.Buffer
