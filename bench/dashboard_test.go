@@ -21,6 +21,7 @@ import (
 	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -135,9 +136,9 @@ func bigPages(t *testing.T, db *dbtest.DB, names []string) []string {
 		at("schedules", "from", "s00500"), at("schedule", "name", "s0000007"), "runs", at("runs", "state", "failed"),
 		at("runs", "state", "lost"), "locks", "daemons",
 	}
-	for _, state := range []queue.State{queue.StateReady, queue.StateDelayed, queue.StateRunning, queue.StateDead, queue.StateDone} {
+	for _, state := range []admin.State{admin.StateReady, admin.StateDelayed, admin.StateRunning, admin.StateDead, admin.StateDone} {
 		pages = append(pages, at("jobs", "queue", q, "state", string(state)))
-		jobs, _, err := c.Jobs(t.Context(), queue.Filter{Queue: q, State: state, Limit: 1})
+		jobs, _, err := adminOf(c).Jobs(t.Context(), admin.Filter{Queue: q, State: state, Limit: 1})
 		if err != nil {
 			t.Fatal(err)
 		}

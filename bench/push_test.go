@@ -18,6 +18,7 @@ import (
 	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 var pushJobs = flag.Int("push-jobs", 20_000, "jobs that are ready before they are sent, for TestPushDispatch")
@@ -36,7 +37,7 @@ type pushed struct {
 func newPushed(t *testing.T, b *bed, as string, concurrency int) *pushed {
 	t.Helper()
 	p := &pushed{ours: newOurs(t, b, as, queue.WorkerOptions{}), concurrency: concurrency, client: keepAlive(t)}
-	if _, err := p.c.Edit(t.Context(), "default", func(*queue.Queue) {}); err != nil {
+	if _, err := adminOf(p.c).Edit(t.Context(), "default", func(*admin.Queue) {}); err != nil {
 		t.Fatal(err)
 	}
 	api, err := httpapi.New(open(t, b.URL, 10), httpapi.Options{Logger: strict(t), Doorbell: doorbell.Doorbell})

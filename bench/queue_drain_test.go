@@ -88,7 +88,7 @@ func TestQueueEarly(t *testing.T) {
 			}
 		}
 		finish(t, p, first, few)
-		if err := p.c.Pause(t.Context(), "default", ""); err != nil {
+		if err := adminOf(p.c).Pause(t.Context(), "default", ""); err != nil {
 			t.Fatal(err)
 		}
 		b.Analyze(t, "job") // which is empty
@@ -101,7 +101,7 @@ func TestQueueEarly(t *testing.T) {
 		if n := rest.count.Load(); n > 0 {
 			t.Fatalf("%d jobs were started in a paused queue", n)
 		}
-		if err := p.c.Resume(t.Context(), "default"); err != nil {
+		if err := adminOf(p.c).Resume(t.Context(), "default"); err != nil {
 			t.Fatal(err)
 		}
 		for rest.count.Load() == 0 {

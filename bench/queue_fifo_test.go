@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // TestQueueFIFO prints how many jobs a second one worker does of a queue that is FIFO, whose jobs
@@ -14,7 +15,7 @@ func TestQueueFIFO(t *testing.T) {
 		p := newOurs(t, b, "dbcron", queue.WorkerOptions{})
 		usual := drain(t, p, *jobs)
 		each := newOurs(t, b, "dbcron, AckEach", queue.WorkerOptions{AckEach: true})
-		if _, err := p.c.Edit(t.Context(), "default", func(q *queue.Queue) { q.FIFO = true }); err != nil {
+		if _, err := adminOf(p.c).Edit(t.Context(), "default", func(q *admin.Queue) { q.FIFO = true }); err != nil {
 			t.Fatal(err)
 		}
 		pause(t, 5*time.Second) // until it takes effect

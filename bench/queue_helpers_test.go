@@ -14,6 +14,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 var (
@@ -326,4 +327,13 @@ func contest(t *testing.T, b *bed, workers, per int, all []contestant) []figure 
 
 func contestantOf(p peer, do func(ctx context.Context, n int) error) contestant {
 	return contestant{p.String(), do, p.left, p.wipe}
+}
+
+// adminOf returns what looks after the queues of a client's database.
+func adminOf(c *queue.Client) *admin.Client {
+	a, err := admin.New(c.DB(), admin.Options{})
+	if err != nil {
+		panic(err)
+	}
+	return a
 }

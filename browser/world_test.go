@@ -21,6 +21,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/queuetest"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
@@ -68,7 +69,7 @@ type world struct {
 // jobs that wait for another day.
 func webhooks(t *testing.T, db *dbtest.DB, c *queue.Client) {
 	t.Helper()
-	_, err := push.NewEndpoints(db.DB).Set(t.Context(), c, "webhooks", func(e *push.Endpoint) { e.URL = "https://partner.example.org/hooks?key=secret" })
+	_, err := push.NewEndpoints(db.DB).Set(t.Context(), adminOf(c), "webhooks", func(e *push.Endpoint) { e.URL = "https://partner.example.org/hooks?key=secret" })
 	must(t, err)
 	for range 2 {
 		_, err = c.Enqueue(t.Context(), queue.Job{Queue: "webhooks", Kind: "order.paid", Delay: 26 * time.Hour})
@@ -114,7 +115,7 @@ func life(t *testing.T, db *dbtest.DB, many int) (w world) {
 		return queue.Bury(errors.New("550 5.1.1 <ada@example.org>: no such user here\nremote: mx1.example.org, after 3 redirects"))
 	}))
 	queuetest.DrainAll(t, worker)
-	dead, _, err := c.Jobs(ctx, queue.Filter{Queue: "billing", State: queue.StateDead})
+	dead, _, err := adminOf(c).Jobs(ctx, admin.Filter{Queue: "billing", State: admin.StateDead})
 	must(t, err)
 	w.dead = dead[0].ID
 	for range 5 {
@@ -147,7 +148,7 @@ func life(t *testing.T, db *dbtest.DB, many int) (w world) {
 		queue.Job{Queue: "catalogue", Kind: "page"}, queue.Job{Queue: "catalogue", Kind: "page"}, queue.Job{Queue: "catalogue", Kind: longName})
 	must(t, err)
 	for kind, to := range map[string]string{"resize": "catalogue", "invoice": "billing", "*": "mail", longName: "billing"} {
-		must(t, c.SetRoute(ctx, kind, to))
+		must(t, adminOf(c).SetRoute(ctx, kind, to))
 	}
 	for _, e := range []audit.Entry{
 		{
@@ -166,8 +167,8 @@ func life(t *testing.T, db *dbtest.DB, many int) (w world) {
 	} {
 		must(t, audit.Write(ctx, db.DB, e))
 	}
-	must(t, c.Pause(ctx, "mail", "the mail server moves to the new data centre"))
-	_, err = c.EditLimit(ctx, "mail", "", func(l *queue.Limit) { l.Running, l.Rate, l.Per = 8, 200, time.Minute })
+	must(t, adminOf(c).Pause(ctx, "mail", "the mail server moves to the new data centre"))
+	_, err = adminOf(c).EditLimit(ctx, "mail", "", func(l *admin.Limit) { l.Running, l.Rate, l.Per = 8, 200, time.Minute })
 	must(t, err)
 
 	for _, s := range []scheduler.Schedule{
@@ -261,4 +262,13 @@ func serveText(t *testing.T, text string) string {
 func migrate(t *testing.T, db *dbtest.DB) error {
 	t.Helper()
 	return sqlschema.Migrate(t.Context(), db.DB)
+}
+
+// adminOf returns what looks after the queues of a client's database.
+func adminOf(c *queue.Client) *admin.Client {
+	a, err := admin.New(c.DB(), admin.Options{})
+	if err != nil {
+		panic(err)
+	}
+	return a
 }

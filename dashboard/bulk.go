@@ -12,6 +12,7 @@ import (
 	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 const (
@@ -22,42 +23,42 @@ const (
 
 // A bulkAct is something that can be done with many jobs of a state.
 type bulkAct struct {
-	what         queue.BulkAction
+	what         admin.BulkAction
 	Label, Doing string // on the button, and of what it has done
 	Why          string
 	Danger       bool
-	one          func(c *queue.Client, ctx context.Context, queue string, id int64) error
+	one          func(c *admin.Client, ctx context.Context, queue string, id int64) error
 }
 
 // bulkActs are those of each state, by what the address calls them.
-var bulkActs = map[queue.State]map[string]bulkAct{
-	queue.StateReady: {"cancel": {
-		queue.BulkCancel, "Cancel", "cancelled",
-		"They are removed. Workers that have read some of them may begin these all the same.", true, (*queue.Client).Cancel,
+var bulkActs = map[admin.State]map[string]bulkAct{
+	admin.StateReady: {"cancel": {
+		admin.BulkCancel, "Cancel", "cancelled",
+		"They are removed. Workers that have read some of them may begin these all the same.", true, (*admin.Client).Cancel,
 	}},
-	queue.StateDelayed: {
-		"run":    {queue.BulkRetry, "Run now", "let go", "They do not wait any longer.", false, (*queue.Client).RunNow},
-		"cancel": {queue.BulkCancel, "Cancel", "cancelled", "They are removed.", true, (*queue.Client).Cancel},
+	admin.StateDelayed: {
+		"run":    {admin.BulkRetry, "Run now", "let go", "They do not wait any longer.", false, (*admin.Client).RunNow},
+		"cancel": {admin.BulkCancel, "Cancel", "cancelled", "They are removed.", true, (*admin.Client).Cancel},
 	},
-	queue.StateRunning: {"cancel": {
-		queue.BulkCancel, "Cancel", "cancelled",
-		"They are removed, and their workers learn that within two seconds.", true, (*queue.Client).Cancel,
+	admin.StateRunning: {"cancel": {
+		admin.BulkCancel, "Cancel", "cancelled",
+		"They are removed, and their workers learn that within two seconds.", true, (*admin.Client).Cancel,
 	}},
-	queue.StateDead: {"retry": {
-		queue.BulkRetry, "Retry", "retried", "They have all their attempts before them again.",
-		false, (*queue.Client).Retry,
+	admin.StateDead: {"retry": {
+		admin.BulkRetry, "Retry", "retried", "They have all their attempts before them again.",
+		false, (*admin.Client).Retry,
 	}, "delete": {
-		queue.BulkDelete, "Delete", "deleted", "They are removed, and cannot be had back.",
-		true, (*queue.Client).Delete,
+		admin.BulkDelete, "Delete", "deleted", "They are removed, and cannot be had back.",
+		true, (*admin.Client).Delete,
 	}},
-	queue.StateDone: {"delete": {
-		queue.BulkDelete, "Delete", "deleted", "They are removed, and cannot be had back.",
-		true, (*queue.Client).Delete,
+	admin.StateDone: {"delete": {
+		admin.BulkDelete, "Delete", "deleted", "They are removed, and cannot be had back.",
+		true, (*admin.Client).Delete,
 	}},
 }
 
 // bulkNames are the names of what can be done with many jobs of a state, the harmless first.
-func bulkNames(state queue.State) (names []string) {
+func bulkNames(state admin.State) (names []string) {
 	for _, name := range []string{"retry", "run", "cancel", "delete"} {
 		if _, ok := bulkActs[state][name]; ok {
 			names = append(names, name)
@@ -70,12 +71,12 @@ func bulkNames(state queue.State) (names []string) {
 type jobsFilter struct {
 	Queue, Kind, Key, Where string
 	Like                    string // of jobs whose errors are alike: see likeness
-	State                   queue.State
+	State                   admin.State
 }
 
 // jobsFilterIn reads a filter of the query. The queue may be missing.
 func (r *request) jobsFilterIn() (f jobsFilter, err error) {
-	f.State, f.Where, f.Like = queue.State(r.query.Get("state")), r.query.Get("where"), r.query.Get("like")
+	f.State, f.Where, f.Like = admin.State(r.query.Get("state")), r.query.Get("where"), r.query.Get("like")
 	for _, name := range []struct {
 		field string
 		to    *string
@@ -85,7 +86,7 @@ func (r *request) jobsFilterIn() (f jobsFilter, err error) {
 		}
 	}
 	if f.State == "" {
-		f.State = queue.StateReady
+		f.State = admin.StateReady
 	}
 	if r.hide && f.Where != "" { // what is found would tell what is there
 		return f, fmt.Errorf("%w: payloads are hidden here, and cannot be searched", errBadRequest)
@@ -102,10 +103,10 @@ func (f *jobsFilter) Filtered() bool {
 }
 
 // filter is the same for the queue.
-func (f *jobsFilter) filter() queue.Filter {
-	q := queue.Filter{Queue: f.Queue, State: f.State, Kind: f.Kind, Key: f.Key, Where: f.Where}
+func (f *jobsFilter) filter() admin.Filter {
+	q := admin.Filter{Queue: f.Queue, State: f.State, Kind: f.Kind, Key: f.Key, Where: f.Where}
 	if f.Like != "" {
-		q.Match = func(i *queue.Info) bool { return i.Error != "" && likeness(i.Error) == f.Like }
+		q.Match = func(i *admin.Job) bool { return i.Error != "" && likeness(i.Error) == f.Like }
 	}
 	return q
 }
@@ -117,7 +118,7 @@ func (f jobsFilter) To(page string, pairs ...any) string {
 }
 
 // In is the same for the jobs of another state.
-func (f jobsFilter) In(state queue.State) string {
+func (f jobsFilter) In(state admin.State) string {
 	f.State = state
 	return f.To("jobs")
 }
@@ -169,7 +170,7 @@ func (r *request) bulkIn() (*bulkData, error) {
 }
 
 // cursor reads where a bulk goes on.
-func (r *request) cursor() (c queue.BulkCursor, err error) {
+func (r *request) cursor() (c admin.BulkCursor, err error) {
 	text := r.query.Get("from")
 	if text == "" {
 		return c, nil
@@ -197,7 +198,7 @@ func (d *Dashboard) showBulk(ctx context.Context, r *request) (*view, error) {
 		return nil, err
 	}
 	v := &view{template: "bulk.html", title: b.Label + " jobs of " + plain.Clean(b.Queue), section: "jobs", data: b, still: true}
-	if _, err := d.queues.Queue(ctx, b.Queue); err != nil {
+	if _, err := d.admin.Queue(ctx, b.Queue); err != nil {
 		return nil, err
 	}
 	b.Here = b.at(r.query.Get("from"))
@@ -206,10 +207,10 @@ func (d *Dashboard) showBulk(ctx context.Context, r *request) (*view, error) {
 		return v, nil
 	}
 	if !b.Filtered() && !b.Begun {
-		n, err := d.queues.Count(ctx, b.Queue, health.CountTo)
-		b.N = map[queue.State]int{
-			queue.StateReady: n.Ready, queue.StateDelayed: n.Delayed, queue.StateRunning: n.Running,
-			queue.StateDead: n.Dead, queue.StateDone: n.Done,
+		n, err := d.admin.Count(ctx, b.Queue, health.CountTo)
+		b.N = map[admin.State]int{
+			admin.StateReady: n.Ready, admin.StateDelayed: n.Delayed, admin.StateRunning: n.Running,
+			admin.StateDead: n.Dead, admin.StateDone: n.Done,
 		}[b.State]
 		b.Counted = plain.Count(b.N, health.CountTo)
 		return v, err
@@ -220,7 +221,7 @@ func (d *Dashboard) showBulk(ctx context.Context, r *request) (*view, error) {
 	}
 	f := b.filter()
 	f.Limit = health.CountTo
-	found, err := d.queues.Bulk(ctx, b.what, f, queue.BulkOptions{DryRun: true, Most: bulkCount, From: from})
+	found, err := d.admin.Bulk(ctx, b.what, f, admin.BulkOptions{DryRun: true, Most: bulkCount, From: from})
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +255,7 @@ func (d *Dashboard) doBulk(ctx context.Context, r *request) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	done, err := d.queues.Bulk(ctx, b.what, b.filter(), queue.BulkOptions{Most: bulkPart, From: from})
+	done, err := d.admin.Bulk(ctx, b.what, b.filter(), admin.BulkOptions{Most: bulkPart, From: from})
 	if err != nil {
 		if done.Done > 0 {
 			return outcome{n: done.Done, object: b.Queue, detail: b.detail()},
@@ -285,13 +286,13 @@ func (b *bulkData) detail() string {
 // doEach does it with jobs that were chosen one by one.
 func (d *Dashboard) doEach(ctx context.Context, b *bulkData) error {
 	for _, id := range b.IDs {
-		err := b.one(d.queues, ctx, b.Queue, id)
+		err := b.one(d.admin, ctx, b.Queue, id)
 		switch {
 		case err == nil:
 			b.Done++
 		case errors.Is(err, queue.ErrNotFound):
 			b.Gone++
-		case errors.Is(err, queue.ErrState), errors.Is(err, queue.ErrAmbiguous):
+		case errors.Is(err, queue.ErrState), errors.Is(err, admin.ErrAmbiguous):
 			b.InUse++
 		case b.Done > 0:
 			return fmt.Errorf("%s were %s, then it failed: %w", plain.Plural(b.Done, "job", "jobs"), b.Doing, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/queuetest"
 )
 
@@ -53,9 +54,9 @@ func TestBulk(t *testing.T) {
 		bounced := bury(t, c, "mail", "bounce", "no such user 1", "no such user 22", "mailbox full", "no such user 333")
 		bury(t, c, "mail", "other", "no such user 1")
 		s := serve(t, db.DB, "/x", Options{})
-		count := func(want queue.Counts) {
+		count := func(want admin.Counts) {
 			t.Helper()
-			got, err := c.Count(t.Context(), "mail", 100)
+			got, err := adminOf(c).Count(t.Context(), "mail", 100)
 			if want.Limit = 100; err != nil || got != want {
 				t.Errorf("got %+v, %v, want %+v", got, err, want)
 			}
@@ -68,15 +69,15 @@ func TestBulk(t *testing.T) {
 		s.do("GET", strings.Replace(chosen, "retry", "cancel", 1), nil).is(400)
 		two := fmt.Sprint(chosen, "&id=", bounced[0], "&id=", bounced[1], "&id=", bounced[1]+77_777)
 		ask := s.get(two).has("3 dead jobs", "which you have selected")
-		count(queue.Counts{Dead: 5}) // looking does nothing
+		count(admin.Counts{Dead: 5}) // looking does nothing
 		s.try(ask.form(), "do", "delete").is(400)
 		s.post(ask.form(), "do", "retry").has("It is done", "2 jobs", "were retried", "1 had gone").lacks(`class="line ask"`)
-		count(queue.Counts{Dead: 3, Delayed: 2})
+		count(admin.Counts{Dead: 3, Delayed: 2})
 
 		all := link("bulk", "queue", "mail", "state", "dead", "do", "delete", "kind", "bounce", "where", `$ = "mailbox full"`)
 		ask = s.get(all).has("1 dead job", "mailbox full", "bounce", "Delete 1 job")
 		s.post(ask.form(), "do", "delete").has("1 job", "was deleted")
-		count(queue.Counts{Dead: 2, Delayed: 2})
+		count(admin.Counts{Dead: 2, Delayed: 2})
 		s.get(all).has("No job matches").lacks(`class="line ask"`)
 
 		ask = s.get(link("bulk", "queue", "mail", "state", "delayed", "do", "cancel")).has("2 delayed jobs", "none: all jobs of the queue")
@@ -86,7 +87,7 @@ func TestBulk(t *testing.T) {
 		s.post(s.get(link("bulk", "queue", "mail", "state", "delayed", "do", "run")).has("Run now 1 job").form(),
 			"do", "run").has("1 job", "was let go")
 		s.post(s.get(link("bulk", "queue", "mail", "state", "dead", "do", "retry")).has("2 dead jobs").form(), "do", "retry").has("2 jobs")
-		count(queue.Counts{Delayed: 3})
+		count(admin.Counts{Delayed: 3})
 
 		for path, status := range map[string]int{
 			"bulk": 400, "bulk?queue=mail&do=retry": 400, "bulk?queue=none&do=cancel": 404, "bulk?queue=mail&do=cancel&id=x": 400,
@@ -96,7 +97,7 @@ func TestBulk(t *testing.T) {
 			s.do(http.MethodGet, path, nil).is(status)
 		}
 		s.do(http.MethodPost, ask.form(), url.Values{"do": {"cancel"}}, "Sec-Fetch-Site: cross-site").is(403)
-		count(queue.Counts{Delayed: 3})
+		count(admin.Counts{Delayed: 3})
 	})
 }
 
@@ -121,7 +122,7 @@ func TestBulkInParts(t *testing.T) {
 			ask = s.post(ask.form(), "do", "cancel")
 		}
 		ask.has("It is done", "12,000 jobs")
-		if got, err := c.Count(t.Context(), "mail", 100); err != nil || got.Ready > 0 || parts != 1 {
+		if got, err := adminOf(c).Count(t.Context(), "mail", 100); err != nil || got.Ready > 0 || parts != 1 {
 			t.Errorf("%d are left after %d more parts, %v", got.Ready, parts, err)
 		}
 	})
@@ -136,7 +137,7 @@ func TestClone(t *testing.T) {
 		from := link("clone", "queue", "mail", "id", w.ready)
 		s.get(link("job", "queue", "mail", "id", w.ready)).has(html.EscapeString(from))
 		s.get(from).has(`"n":`+big, `value="welcome"`, "selected>normal")
-		clone := func(path string, pairs ...string) queue.Info {
+		clone := func(path string, pairs ...string) admin.Job {
 			t.Helper()
 			a := s.try(path, pairs...).is(303)
 			to := a.header.Get("Location")
@@ -146,17 +147,17 @@ func TestClone(t *testing.T) {
 			var id int64
 			_, err = fmt.Sscan(u.Query().Get("id"), &id)
 			must(t, err)
-			i, err := c.Job(ctx, u.Query().Get("queue"), id)
+			i, err := adminOf(c).Job(ctx, u.Query().Get("queue"), id)
 			must(t, err)
 			return i
 		}
 		text := `{"n":` + big + "1,  \"a\":1.0}"
 		i := clone(from, "do", "clone", "queue", "mail", "kind", "welcome", "key", "eve", "priority", "low", "payload", text)
 		if i.ID == w.ready || string(i.Payload) != text || i.Key != "eve" || i.Priority != queue.Low ||
-			i.Kind != "welcome" || i.State != queue.StateReady {
+			i.Kind != "welcome" || i.State != admin.StateReady {
 			t.Errorf("got %+v", i)
 		}
-		if old, err := c.Job(ctx, "mail", w.ready); err != nil || old.Key != "ada" {
+		if old, err := adminOf(c).Job(ctx, "mail", w.ready); err != nil || old.Key != "ada" {
 			t.Errorf("got %+v, %v", old, err)
 		}
 		s.try(from, "do", "clone", "queue", "mail", "kind", "welcome", "priority", "low", "payload", "{").is(422).has("banner bad", `>
@@ -165,7 +166,7 @@ func TestClone(t *testing.T) {
 		s.try(from, "do", "clone", "queue", "mail", "kind", "", "priority", "low", "payload", "1").is(422)
 		s.try(from, "do", "clone", "queue", "mail", "kind", "k", "priority", "x", "payload", "1").is(422)
 
-		strange, _, err := c.Jobs(ctx, queue.Filter{Queue: hostile})
+		strange, _, err := adminOf(c).Jobs(ctx, admin.Filter{Queue: hostile})
 		must(t, err)
 		bin := link("clone", "queue", hostile, "id", strange[0].ID)
 		s.get(bin).has("taken over as it is").lacks("<textarea")
@@ -180,24 +181,24 @@ func TestClone(t *testing.T) {
 func TestTimeline(t *testing.T) {
 	now := time.Date(2026, 11, 24, 6, 0, 0, 0, time.UTC)
 	at := func(ago time.Duration) time.Time { return now.Add(-ago) }
-	job := func(state queue.State, attempts int, change func(*queue.Info)) queue.Info {
-		i := queue.Info{State: state, Attempts: attempts, Enqueued: at(time.Hour), At: at(time.Minute), Error: "why", Worker: "w"}
+	job := func(state admin.State, attempts int, change func(*admin.Job)) admin.Job {
+		i := admin.Job{State: state, Attempts: attempts, Enqueued: at(time.Hour), At: at(time.Minute), Error: "why", Worker: "w"}
 		if change != nil {
 			change(&i)
 		}
 		return i
 	}
-	for want, i := range map[string]queue.Info{
-		"Enqueued; Attempt 1 of 5 (ahead): ready": job(queue.StateReady, 0, nil),
-		"Enqueued; Attempts 1 to 2 failed; Attempt 3 failed: why; Attempt 4 of 5 (ahead): due": job(queue.StateDelayed,
-			3, func(i *queue.Info) { i.At = now.Add(time.Minute) }),
-		"Enqueued; Attempt 1 failed; Attempt 2 failed: why; 1 worker died with it; Attempt 3 began": job(queue.StateRunning,
-			3, func(i *queue.Info) { i.Crashes = 1 }),
-		"Enqueued; Attempts 1 to 4 failed; Attempt 5 failed, and it died: why": job(queue.StateDead, 5, nil),
-		"Enqueued; It died: why": job(queue.StateDead, 0, nil),
-		"Enqueued; Attempt 1 failed; Attempt 2 began; Done: 30s": job(queue.StateDone, 2,
-			func(i *queue.Info) { i.Started, i.Error = at(90*time.Second), "" }),
-		"Enqueued; Attempt 1 began; Discarded: why": job(queue.StateDone, 1, func(i *queue.Info) { i.Discarded = true }),
+	for want, i := range map[string]admin.Job{
+		"Enqueued; Attempt 1 of 5 (ahead): ready": job(admin.StateReady, 0, nil),
+		"Enqueued; Attempts 1 to 2 failed; Attempt 3 failed: why; Attempt 4 of 5 (ahead): due": job(admin.StateDelayed,
+			3, func(i *admin.Job) { i.At = now.Add(time.Minute) }),
+		"Enqueued; Attempt 1 failed; Attempt 2 failed: why; 1 worker died with it; Attempt 3 began": job(admin.StateRunning,
+			3, func(i *admin.Job) { i.Crashes = 1 }),
+		"Enqueued; Attempts 1 to 4 failed; Attempt 5 failed, and it died: why": job(admin.StateDead, 5, nil),
+		"Enqueued; It died: why": job(admin.StateDead, 0, nil),
+		"Enqueued; Attempt 1 failed; Attempt 2 began; Done: 30s": job(admin.StateDone, 2,
+			func(i *admin.Job) { i.Started, i.Error = at(90*time.Second), "" }),
+		"Enqueued; Attempt 1 began; Discarded: why": job(admin.StateDone, 1, func(i *admin.Job) { i.Discarded = true }),
 	} {
 		var got []string
 		for _, m := range timelineOf(&i, 5, now) {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/plain"
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -29,10 +29,10 @@ type bar struct {
 const chartMinutes = 60
 
 // chartOf draws what was done in the hour before now, of one queue or of all.
-func chartOf(minutes []queue.Minute, name string, now time.Time) chart {
+func chartOf(minutes []admin.Minute, name string, now time.Time) chart {
 	now = now.Truncate(time.Minute)
 	c := chart{From: now.Add(-(chartMinutes - 1) * time.Minute)}
-	var all [chartMinutes]queue.Minute
+	var all [chartMinutes]admin.Minute
 	var took time.Duration
 	for _, m := range minutes {
 		i := int(m.Begins.Sub(c.From) / time.Minute)

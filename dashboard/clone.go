@@ -7,13 +7,14 @@ import (
 
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // clonedBytes is how long a payload is at the most that a form shows, to be edited.
 const clonedBytes = 16 << 10
 
 type cloneData struct {
-	queue.Info
+	admin.Job
 	Text     string // the payload; empty: it is taken over as it is
 	Editable bool
 	To, Kind string
@@ -33,11 +34,11 @@ func (d *Dashboard) clonedFrom(ctx context.Context, r *request) (*cloneData, err
 	if err != nil {
 		return nil, err
 	}
-	i, err := d.queues.Job(ctx, name, id)
+	i, err := d.admin.Job(ctx, name, id)
 	if err != nil {
 		return nil, err
 	}
-	c := &cloneData{Info: i, To: i.Queue, Kind: i.Kind, Priority: i.Priority}
+	c := &cloneData{Job: i, To: i.Queue, Kind: i.Kind, Priority: i.Priority}
 	c.Editable = !r.hide && !i.Binary && len(i.Payload) <= clonedBytes && utf8.Valid(i.Payload)
 	if c.Editable {
 		c.Text = string(i.Payload)
@@ -80,7 +81,7 @@ func (d *Dashboard) cloneJob(ctx context.Context, r *request) (outcome, error) {
 	if queue.Reserved(j.Queue) {
 		return outcome{}, fmt.Errorf("%w: the queue %s is dbcron's own: nobody else enqueues there", queue.ErrInvalid, j.Queue)
 	}
-	if _, err := d.queues.Queue(ctx, j.Queue); err != nil {
+	if _, err := d.admin.Queue(ctx, j.Queue); err != nil {
 		return outcome{}, fmt.Errorf("%w: it is enqueued into a queue that there is", err)
 	}
 	if c.Editable {

@@ -31,6 +31,7 @@ import (
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -62,6 +63,7 @@ type Dashboard struct {
 	db       *dialect.DB
 	api      *httpapi.API
 	queues   *queue.Client
+	admin    *admin.Client
 	locks    *lock.Locker
 	sessions *sessions
 	routes   map[string]route
@@ -70,7 +72,7 @@ type Dashboard struct {
 	counts   cache[[]health.Depth]
 	glance   cache[[]health.Depth] // counts for the overview, where there are many queues
 	lately   cache[doneLately]
-	minutes  cache[[]queue.Minute]
+	minutes  cache[[]admin.Minute]
 	failures cache[failureList]
 	checks   cache[[]problem] // of the database itself
 }
@@ -133,6 +135,9 @@ func New(db *dialect.DB, api *httpapi.API, opt Options) (*Dashboard, error) {
 	d.checks.every = checkedEvery
 	var err error
 	if d.queues, err = queue.New(db, queue.Options{Node: opt.Node, Logger: opt.Logger, Doorbell: opt.Doorbell}); err != nil {
+		return nil, err
+	}
+	if d.admin, err = admin.New(db, admin.Options{}); err != nil {
 		return nil, err
 	}
 	if d.locks, err = lock.New(db, lock.Options{}); err != nil {
@@ -439,7 +444,7 @@ var kinds = []struct {
 		lock.ErrNotFound, httpapi.ErrNoToken,
 	}},
 	{http.StatusConflict, []error{
-		queue.ErrDeleted, queue.ErrState, queue.ErrInUse, queue.ErrAmbiguous,
+		queue.ErrDeleted, queue.ErrState, admin.ErrInUse, admin.ErrAmbiguous,
 		scheduler.ErrBusy, scheduler.ErrManaged, scheduler.ErrNotRunning, errChanged,
 	}},
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -229,11 +230,11 @@ func TestActions(t *testing.T) {
 		c := s.board.queues
 		mail := link("queue", "name", "mail")
 		job := func(id int64) string { return link("job", "queue", "mail", "id", id) }
-		state := func(id int64, want queue.State) {
+		state := func(id int64, want admin.State) {
 			t.Helper()
-			i, err := c.Job(ctx, "mail", id)
-			if i.State == queue.StateDelayed && i.At.Before(c.Now().Add(time.Minute)) {
-				i.State = queue.StateReady // it is due
+			i, err := adminOf(c).Job(ctx, "mail", id)
+			if i.State == admin.StateDelayed && i.At.Before(c.Now().Add(time.Minute)) {
+				i.State = admin.StateReady // it is due
 			}
 			if err != nil || i.State != want {
 				t.Errorf("job %d: got %v, %v, want %v", id, i.State, err, want)
@@ -241,26 +242,26 @@ func TestActions(t *testing.T) {
 		}
 
 		s.post(mail, "do", "pause", "reason", "the <b>server</b> moves").has("Paused.", "the &lt;b&gt;server&lt;/b&gt; moves", `value="resume"`)
-		if q, err := c.Queue(ctx, "mail"); err != nil || q.State != "paused" || q.Reason != "the <b>server</b> moves" {
+		if q, err := adminOf(c).Queue(ctx, "mail"); err != nil || q.State != "paused" || q.Reason != "the <b>server</b> moves" {
 			t.Errorf("got %+v, %v", q, err)
 		}
 		s.post(mail, "do", "resume").has("Resumed.", `value="pause"`)
 		s.post(job(w.delayed), "do", "run").has("may begin now")
-		state(w.delayed, queue.StateReady)
+		state(w.delayed, admin.StateReady)
 		s.try(job(w.ready), "do", "run").is(409).has("banner bad", "Cancel")
 		s.post(job(w.delayed), "do", "cancel").has("The job is cancelled", "not there any more")
 		s.try(job(w.delayed), "do", "cancel").is(404)
 		s.try(job(w.dead), "do", "cancel").is(409)
-		state(w.dead, queue.StateDead)
+		state(w.dead, admin.StateDead)
 		s.post(job(w.dead), "do", "retry").has("The job is tried again")
-		state(w.dead, queue.StateReady)
+		state(w.dead, admin.StateReady)
 		s.try(job(w.dead), "do", "delete").is(409)
 		s.post(job(w.dead), "do", "cancel")
 		for _, typed := range []string{"", "Mail", "mail "} {
 			s.try(mail, "do", "purge", "state", "ready", "typed", typed).is(422).has("not the name of the queue")
 		}
 		s.try(mail, "do", "purge", "state", "running", "typed", "mail").is(400)
-		state(w.ready, queue.StateReady)
+		state(w.ready, admin.StateReady)
 		s.post(mail, "do", "purge", "state", "ready", "typed", "mail").has("Removed 2 jobs, all that there were.")
 		s.post(link("queue", "name", hostile), "do", "resume").has("Resumed.")
 
@@ -334,15 +335,15 @@ func TestPayload(t *testing.T) {
 	deep := strings.Repeat("[", 200) + strings.Repeat("]", 200)
 	wide := "[" + strings.Repeat("0,", foldedNodes) + "0]"
 	for _, text := range []string{deep, wide, "{", "", "{} {}", `"\xff`, strings.Repeat(" ", foldedBytes) + "1"} {
-		if v := viewOf(&queue.Info{Job: queue.Job{Payload: []byte(text)}}); v.Root != nil ||
+		if v := viewOf(&admin.Job{Payload: []byte(text)}); v.Root != nil ||
 			v.Text != plain.Clean(text)[:min(len(text), shownText)] {
 			t.Errorf("%.40q: got %+v", text, v)
 		}
 	}
-	if v := viewOf(&queue.Info{Job: queue.Job{Payload: []byte("a\xff")}}); !v.Binary {
+	if v := viewOf(&admin.Job{Payload: []byte("a\xff")}); !v.Binary {
 		t.Errorf("got %+v", v)
 	}
-	root := viewOf(&queue.Info{Job: queue.Job{Payload: []byte(`{"b":-0.10e+5,"a":` + big + `,"a":"\\u003c<"}`)}}).Root
+	root := viewOf(&admin.Job{Payload: []byte(`{"b":-0.10e+5,"a":` + big + `,"a":"\\u003c<"}`)}).Root
 	if root == nil || len(root.Children) != 3 || root.Children[0].Name != "b" || root.Children[0].Text != "-0.10e+5" ||
 		root.Children[1].Text != big || root.Children[2].Text != `"\\u003c<"` {
 		t.Errorf("got %+v", root)
@@ -386,7 +387,7 @@ func TestScopes(t *testing.T) {
 		} {
 			reader.try(path, "do", do).is(403).has("Nothing was done")
 		}
-		if q, err := s.board.queues.Queue(t.Context(), "mail"); err != nil || q.State != "active" {
+		if q, err := adminOf(s.board.queues).Queue(t.Context(), "mail"); err != nil || q.State != "active" {
 			t.Errorf("got %v, %v", q.State, err)
 		}
 
@@ -512,7 +513,7 @@ func TestForeign(t *testing.T) {
 				s.do("POST", "sign-in", url.Values{"token": {"x"}}, header).is(403)
 				s.do("POST", "sign-out", url.Values{}, header).is(403)
 			}
-			if q, err := s.board.queues.Queue(t.Context(), "mail"); err != nil || q.State != "active" {
+			if q, err := adminOf(s.board.queues).Queue(t.Context(), "mail"); err != nil || q.State != "active" {
 				t.Errorf("got %v, %v", q.State, err)
 			}
 		}

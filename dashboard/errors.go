@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 const (
@@ -36,20 +36,20 @@ type errorGroup struct {
 func (g *errorGroup) N() int { return g.Dead + g.Failing }
 
 // Jobs is the address of its jobs in a state.
-func (g *errorGroup) Jobs(state queue.State) string { return g.filter(state).To("jobs") }
+func (g *errorGroup) Jobs(state admin.State) string { return g.filter(state).To("jobs") }
 
 // Do is the address at which something can be done with its jobs in a state.
-func (g *errorGroup) Do(state queue.State, what string) string {
+func (g *errorGroup) Do(state admin.State, what string) string {
 	return g.filter(state).To("bulk", "do", what)
 }
 
-func (g *errorGroup) filter(state queue.State) jobsFilter {
+func (g *errorGroup) filter(state admin.State) jobsFilter {
 	return jobsFilter{Queue: g.Queue, Kind: g.Kind, State: state, Like: g.Like}
 }
 
 // groupErrors groups jobs, the newest first, by queue, kind and what their errors have in
 // common. The largest groups come first.
-func groupErrors(all []queue.Failure) []errorGroup {
+func groupErrors(all []admin.Failure) []errorGroup {
 	type key struct{ queue, kind, common string }
 	at := map[key]int{}
 	var groups []errorGroup
@@ -63,7 +63,7 @@ func groupErrors(all []queue.Failure) []errorGroup {
 			groups = append(groups, errorGroup{Queue: f.Queue, Kind: f.Kind, Like: likeness(f.Error), Common: k.common, Sample: f.Error, ID: f.ID})
 		}
 		g := &groups[n]
-		if f.State != queue.StateDead {
+		if f.State != admin.StateDead {
 			g.Failing++
 			continue
 		}
@@ -99,7 +99,7 @@ func (d *Dashboard) listErrors(ctx context.Context, r *request) (*view, error) {
 	data := &errorsData{Queue: name}
 	v := &view{template: "errors.html", title: "Errors", section: "errors", data: data}
 	list, err := d.failures.get(ctx, func(ctx context.Context) (failureList, error) {
-		all, more, err := d.queues.Failures(ctx, failuresRead)
+		all, more, err := d.admin.Failures(ctx, failuresRead)
 		return failureList{groupErrors(all), len(all), more}, err
 	})
 	if err != nil {

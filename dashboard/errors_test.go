@@ -13,6 +13,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/queuetest"
 )
 
@@ -87,12 +88,12 @@ func TestCommonTextOfAny(t *testing.T) {
 // Groups do not depend on the order of jobs but for the sample, and count each once.
 func TestGroupErrors(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	all := []queue.Failure{
-		{Queue: "mail", Kind: "a", ID: 9, State: queue.StateDead, At: now, Error: "no user 7"},
-		{Queue: "mail", Kind: "a", ID: 8, State: queue.StateDelayed, At: now.Add(time.Hour), Error: "no user 8"},
-		{Queue: "mail", Kind: "b", ID: 7, State: queue.StateDead, At: now, Error: "no user 7"},
-		{Queue: "mail", Kind: "a", ID: 6, State: queue.StateDead, At: now.Add(-time.Hour), Error: "no user 6"},
-		{Queue: "other", Kind: "a", ID: 5, State: queue.StateDelayed, At: now, Error: "no user 7"},
+	all := []admin.Failure{
+		{Queue: "mail", Kind: "a", ID: 9, State: admin.StateDead, At: now, Error: "no user 7"},
+		{Queue: "mail", Kind: "a", ID: 8, State: admin.StateDelayed, At: now.Add(time.Hour), Error: "no user 8"},
+		{Queue: "mail", Kind: "b", ID: 7, State: admin.StateDead, At: now, Error: "no user 7"},
+		{Queue: "mail", Kind: "a", ID: 6, State: admin.StateDead, At: now.Add(-time.Hour), Error: "no user 6"},
+		{Queue: "other", Kind: "a", ID: 5, State: admin.StateDelayed, At: now, Error: "no user 7"},
 	}
 	text := func(groups []errorGroup) string {
 		var out []string
@@ -151,15 +152,15 @@ func TestErrors(t *testing.T) {
 		to := act(a, "mail", "dead", "retry") // of the largest group
 		s.get(strings.Replace(to, "bulk", "jobs", 1)).has("whose errors are alike", "no such user 333", "no such user 22").lacks("mailbox")
 		s.post(s.get(to).has("3 dead jobs").form(), "do", "retry").has("3 jobs", "were retried")
-		if n, err := c.Count(t.Context(), "mail", 100); err != nil || n.Dead != 1 || n.Delayed != 3 {
+		if n, err := adminOf(c).Count(t.Context(), "mail", 100); err != nil || n.Dead != 1 || n.Delayed != 3 {
 			t.Errorf("got %+v, %v", n, err)
 		}
 		a = s.get("errors").lacks("no such user 333").has("mailbox")
 		s.post(s.get(act(a, "orders", "delayed", "cancel")).has("1 delayed job").form(), "do", "cancel").has("was cancelled")
-		if _, err := c.Job(t.Context(), "orders", e.ID); err == nil {
+		if _, err := adminOf(c).Job(t.Context(), "orders", e.ID); err == nil {
 			t.Error("it is still there")
 		}
-		if n, err := c.Count(t.Context(), "orders", 100); err != nil || n.Delayed != 1 || n.Dead != 1 {
+		if n, err := adminOf(c).Count(t.Context(), "orders", 100); err != nil || n.Delayed != 1 || n.Dead != 1 {
 			t.Errorf("got %+v, %v", n, err)
 		}
 	})

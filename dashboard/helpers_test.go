@@ -24,6 +24,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/queuetest"
 	"github.com/dbcron/dbcron/scheduler"
 )
@@ -220,13 +221,13 @@ func newWorld(t *testing.T, db *dbtest.DB) (w world) {
 		Payload: []byte(`{"</script><script>alert(3)</script>":"` + "\u2028" + `<svg onload=alert(4)>"}`),
 	})
 	enqueue(queue.Job{Queue: hostile, Kind: "x", Payload: []byte{0xff, 0}, Binary: true})
-	must(t, c.Pause(ctx, hostile, hostile))
-	must(t, c.SetRoute(ctx, hostile, hostile))
+	must(t, adminOf(c).Pause(ctx, hostile, hostile))
+	must(t, adminOf(c).SetRoute(ctx, hostile, hostile))
 	must(t, c.Subscribe(ctx, hostile, hostile))
 	w.group, err = c.NewGroup(ctx, queue.Group{Name: hostile, Callback: &queue.Job{Kind: hostile}})
 	must(t, err)
 	failing := enqueue(queue.Job{Queue: hostile, Kind: hostile, Group: w.group})
-	_, err = c.EditLimit(ctx, "mail", "", func(l *queue.Limit) { l.Running, l.Rate, l.Per = 7, 100, time.Minute })
+	_, err = adminOf(c).EditLimit(ctx, "mail", "", func(l *admin.Limit) { l.Running, l.Rate, l.Per = 7, 100, time.Minute })
 	must(t, err)
 
 	for _, s := range []scheduler.Schedule{
@@ -244,7 +245,7 @@ func newWorld(t *testing.T, db *dbtest.DB) (w world) {
 		sqlrun.Args{"at": now.Truncate(time.Minute).Add(-5 * time.Minute).UnixMicro()})
 	db.Do(t, `INSERT INTO {prefix}job_count (minute, queue_id, kind, done, wait_us) SELECT {time :at}, queue_id, 'bounce', 766, 766 FROM {prefix}queue WHERE name = 'mail'`,
 		sqlrun.Args{"at": now.Truncate(time.Minute).Add(-5 * time.Hour).UnixMicro()})
-	_, err = push.NewEndpoints(db.DB).Set(ctx, c, hostile, func(e *push.Endpoint) { e.URL = "https://worker.example/?key=geheim" })
+	_, err = push.NewEndpoints(db.DB).Set(ctx, adminOf(c), hostile, func(e *push.Endpoint) { e.URL = "https://worker.example/?key=geheim" })
 	must(t, err)
 	said, err := json.Marshal([]map[string]any{{
 		"at": now.Add(-3 * time.Second).UnixMicro(), "took": 70_000, "status": 503, "error": hostile, "origin": hostile, "job": failing, "by": hostile, "failures": 4,
@@ -303,4 +304,13 @@ func (w *world) pages() []string {
 		"routes", "topics", "groups", link("groups", "state", "open"), link("group", "id", w.group), "tokens",
 		"audit", link("audit", "actor", hostile, "action", "job.cancel", "object", hostile),
 	}
+}
+
+// adminOf returns what looks after the queues of a client's database.
+func adminOf(c *queue.Client) *admin.Client {
+	a, err := admin.New(c.DB(), admin.Options{})
+	if err != nil {
+		panic(err)
+	}
+	return a
 }

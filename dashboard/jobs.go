@@ -8,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 const (
@@ -18,13 +19,13 @@ const (
 )
 
 // states are those of a job, in the order in which it has them.
-var states = []queue.State{queue.StateReady, queue.StateDelayed, queue.StateRunning, queue.StateDead, queue.StateDone}
+var states = []admin.State{admin.StateReady, admin.StateDelayed, admin.StateRunning, admin.StateDead, admin.StateDone}
 
 type jobsData struct {
 	jobsFilter
-	States      []queue.State
+	States      []admin.State
 	Queues      []string // to choose from
-	Jobs        []queue.Info
+	Jobs        []admin.Job
 	After, More int64
 	Unknown     bool // there is no such queue
 }
@@ -39,7 +40,7 @@ func (d *Dashboard) listJobs(ctx context.Context, r *request) (*view, error) {
 		return nil, err
 	}
 	v := &view{template: "jobs.html", title: "Jobs", section: "jobs", data: data}
-	known, err := d.queues.Queues(ctx, "", listed)
+	known, err := d.admin.Queues(ctx, "", listed)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +60,7 @@ func (d *Dashboard) listJobs(ctx context.Context, r *request) (*view, error) {
 	v.title = "Jobs of " + plain.Clean(data.Queue)
 	page := data.filter()
 	page.After, page.Limit, page.LongestPayload, page.MaxBytes = data.After, jobsListed, listedPayload, listedBytes
-	data.Jobs, data.More, err = d.queues.Jobs(ctx, page)
+	data.Jobs, data.More, err = d.admin.Jobs(ctx, page)
 	for i := range data.Jobs {
 		if r.hide {
 			data.Jobs[i].Payload = nil
@@ -75,7 +76,7 @@ func (d *Dashboard) listJobs(ctx context.Context, r *request) (*view, error) {
 }
 
 type jobData struct {
-	queue.Info
+	admin.Job
 	Max     int // failed attempts after which it is dead
 	Payload payloadView
 	Acts    []jobAct
@@ -88,12 +89,12 @@ type jobAct struct {
 	Danger         bool
 }
 
-var jobActs = map[queue.State][]jobAct{
-	queue.StateReady:   {{"cancel", "Cancel", "It is removed. A worker that has read it may begin it all the same.", true}},
-	queue.StateDelayed: {{"run", "Run now", "It does not wait any longer.", false}, {"cancel", "Cancel", "It is removed.", true}},
-	queue.StateRunning: {{"cancel", "Cancel", "It is removed, and its worker learns that within two seconds.", true}},
-	queue.StateDead:    {{"retry", "Retry", "It has all its attempts before it again.", false}, {"delete", "Delete", "It is removed.", true}},
-	queue.StateDone:    {{"delete", "Delete", "It is removed.", true}},
+var jobActs = map[admin.State][]jobAct{
+	admin.StateReady:   {{"cancel", "Cancel", "It is removed. A worker that has read it may begin it all the same.", true}},
+	admin.StateDelayed: {{"run", "Run now", "It does not wait any longer.", false}, {"cancel", "Cancel", "It is removed.", true}},
+	admin.StateRunning: {{"cancel", "Cancel", "It is removed, and its worker learns that within two seconds.", true}},
+	admin.StateDead:    {{"retry", "Retry", "It has all its attempts before it again.", false}, {"delete", "Delete", "It is removed.", true}},
+	admin.StateDone:    {{"delete", "Delete", "It is removed.", true}},
 }
 
 func (r *request) job() (name string, id int64, err error) {
@@ -108,19 +109,19 @@ func (d *Dashboard) showJob(ctx context.Context, r *request) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	i, err := d.queues.Job(ctx, name, id)
+	i, err := d.admin.Job(ctx, name, id)
 	if errors.Is(err, queue.ErrNotFound) && noteOf(r.query) != "" { // it is not there any more, since that was done
 		return &view{template: "gone.html", title: fmt.Sprint("Job ", id), section: "jobs", data: name, still: true}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	data := &jobData{Info: i, Max: i.MaxAttempts, Acts: jobActs[i.State]}
+	data := &jobData{Job: i, Max: i.MaxAttempts, Acts: jobActs[i.State]}
 	if !r.hide {
 		data.Payload = viewOf(&i)
 	}
 	if data.Max == 0 {
-		q, err := d.queues.Queue(ctx, name)
+		q, err := d.admin.Queue(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -129,14 +130,14 @@ func (d *Dashboard) showJob(ctx context.Context, r *request) (*view, error) {
 	data.Life = timelineOf(&i, data.Max, r.now)
 	return &view{
 		template: "job.html", title: fmt.Sprint("Job ", id), section: "jobs", data: data,
-		still: i.State == queue.StateDead || i.State == queue.StateDone,
+		still: i.State == admin.StateDead || i.State == admin.StateDone,
 	}, nil
 }
 
 // jobAction makes an action of what the queue does with one job.
 func (d *Dashboard) jobAction(what string) action {
 	do, note := map[string]func(context.Context, string, int64) error{
-		"retry": d.queues.Retry, "run": d.queues.RunNow, "cancel": d.queues.Cancel, "delete": d.queues.Delete,
+		"retry": d.admin.Retry, "run": d.admin.RunNow, "cancel": d.admin.Cancel, "delete": d.admin.Delete,
 	}[what], map[string]string{"retry": "retried", "run": "goes", "cancel": "ended", "delete": "deleted"}[what]
 	return func(ctx context.Context, r *request) (outcome, error) {
 		name, id, err := r.job()

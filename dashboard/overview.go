@@ -8,7 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/internal/plain"
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -53,7 +53,7 @@ type spanSum struct {
 
 // spanOf adds up what was done in some time: each part n attempts, with how long they waited and
 // took all together.
-func spanOf(name string, last time.Duration, parts iter.Seq[queue.Minute]) spanSum {
+func spanOf(name string, last time.Duration, parts iter.Seq[admin.Minute]) spanSum {
 	s := spanSum{Name: name}
 	var waited, took time.Duration
 	for m := range parts {
@@ -153,10 +153,10 @@ func (d *Dashboard) wrongQueues(ctx context.Context, r *request, data *overviewD
 	dead := deadOf(finished)
 	data.Spans = []spanSum{
 		spanOf("hour", time.Hour, slices.Values(minutes)),
-		spanOf("day", 24*time.Hour, func(yield func(queue.Minute) bool) {
+		spanOf("day", 24*time.Hour, func(yield func(admin.Minute) bool) {
 			for _, f := range finished {
 				n := time.Duration(f.Done + f.Failed + f.Dead)
-				if !yield(queue.Minute{Done: f.Done, Failed: f.Failed, Dead: f.Dead, Waited: n * f.Wait, Took: n * f.Took}) {
+				if !yield(admin.Minute{Done: f.Done, Failed: f.Failed, Dead: f.Dead, Waited: n * f.Wait, Took: n * f.Took}) {
 					return
 				}
 			}
@@ -178,12 +178,12 @@ func (d *Dashboard) wrongQueues(ctx context.Context, r *request, data *overviewD
 			data.Sums[i].More = data.Sums[i].More || n >= q.Limit
 		}
 	}
-	wrong, err := health.OfQueues(ctx, d.queues, all, minutes, dead, r.now)
+	wrong, err := health.OfQueues(ctx, d.admin, all, minutes, dead, r.now)
 	data.found(wrong)
 	if err != nil {
 		return err
 	}
-	idle, err := health.OfWorkers(ctx, d.queues)
+	idle, err := health.OfWorkers(ctx, d.admin)
 	data.found(idle)
 	return err
 }
@@ -226,14 +226,14 @@ func (d *Dashboard) wrongTokens(ctx context.Context, r *request, data *overviewD
 }
 
 // minutesOf returns what was done in the last hour.
-func (d *Dashboard) minutesOf(ctx context.Context) ([]queue.Minute, error) {
-	return d.minutes.get(ctx, func(ctx context.Context) ([]queue.Minute, error) { return d.queues.FinishedByMinute(ctx, time.Hour) })
+func (d *Dashboard) minutesOf(ctx context.Context) ([]admin.Minute, error) {
+	return d.minutes.get(ctx, func(ctx context.Context) ([]admin.Minute, error) { return d.admin.FinishedByMinute(ctx, time.Hour) })
 }
 
 // doneLately is what was done lately.
 type doneLately struct {
-	hour []queue.Minute
-	day  []queue.Finished
+	hour []admin.Minute
+	day  []admin.Finished
 }
 
 // readLately reads the day after the hour, so that the hour never has more than the day.
@@ -241,12 +241,12 @@ func (d *Dashboard) readLately(ctx context.Context) (l doneLately, err error) {
 	if l.hour, err = d.minutesOf(ctx); err != nil {
 		return l, err
 	}
-	l.day, err = d.queues.Finished(ctx, 24*time.Hour)
+	l.day, err = d.admin.Finished(ctx, 24*time.Hour)
 	return l, err
 }
 
 // deadOf returns how many jobs of each queue died.
-func deadOf(all []queue.Finished) map[string]int {
+func deadOf(all []admin.Finished) map[string]int {
 	dead := map[string]int{}
 	for _, f := range all {
 		dead[f.Queue] += f.Dead
@@ -257,7 +257,7 @@ func deadOf(all []queue.Finished) map[string]int {
 // countsOf counts the jobs of the first thousand queues.
 func (d *Dashboard) countsOf(ctx context.Context) ([]health.Depth, error) {
 	return d.counts.get(ctx, func(ctx context.Context) ([]health.Depth, error) {
-		queues, err := d.queues.Queues(ctx, "", health.MostQueues)
+		queues, err := d.admin.Queues(ctx, "", health.MostQueues)
 		if err != nil {
 			return nil, err
 		}
@@ -268,7 +268,7 @@ func (d *Dashboard) countsOf(ctx context.Context) ([]health.Depth, error) {
 // glanceOf is countsOf for the overview: the more queues there are, the fewer jobs of each are counted.
 func (d *Dashboard) glanceOf(ctx context.Context) ([]health.Depth, error) {
 	return d.glance.get(ctx, func(ctx context.Context) ([]health.Depth, error) {
-		queues, err := d.queues.Queues(ctx, "", health.MostQueues)
+		queues, err := d.admin.Queues(ctx, "", health.MostQueues)
 		if err != nil {
 			return nil, err
 		}
@@ -284,12 +284,12 @@ func glanceLimit(queues int) int {
 	return min(health.CountTo, max(glanceLeast, glanceJobs/max(1, queues)/1000*1000))
 }
 
-func (d *Dashboard) depthsOf(ctx context.Context, queues []queue.Queue, limit int) ([]health.Depth, error) {
+func (d *Dashboard) depthsOf(ctx context.Context, queues []admin.Queue, limit int) ([]health.Depth, error) {
 	now, err := scheduler.Clock(ctx, d.db)
 	if err != nil {
 		return nil, err
 	}
-	return health.Depths(ctx, d.queues, queues, limit, now)
+	return health.Depths(ctx, d.admin, queues, limit, now)
 }
 
 // MayAct reports whether the page shows what can be done.

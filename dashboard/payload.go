@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dbcron/dbcron/internal/plain"
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 const (
@@ -42,7 +42,7 @@ type payloadView struct {
 	Binary bool
 }
 
-func viewOf(i *queue.Info) payloadView {
+func viewOf(i *admin.Job) payloadView {
 	v := payloadView{Bytes: len(i.Payload)}
 	if !i.Binary && len(i.Payload) <= foldedBytes {
 		if root, ok := parse(i.Payload); ok {
@@ -138,9 +138,9 @@ func (d *Dashboard) payload(ctx context.Context, w http.ResponseWriter, r *reque
 	if err == nil {
 		id, err = r.idIn("id", true)
 	}
-	var i queue.Info
+	var i admin.Job
 	if err == nil {
-		i, err = d.queues.Job(ctx, name, id)
+		i, err = d.admin.Job(ctx, name, id)
 	}
 	if err != nil {
 		d.fail(w, r.Request, r.who, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // An endpointView is where a queue's jobs are sent, without what may be secret.
@@ -59,7 +60,7 @@ func (r *request) formNumber(field string) (int, error) {
 // limitQueue sets the limit of a queue, or of a kind in it, to what was typed.
 func (d *Dashboard) limitQueue(ctx context.Context, r *request) (outcome, error) {
 	name, kind, err := r.limited()
-	to := queue.Limit{Per: time.Second}
+	to := admin.Limit{Per: time.Second}
 	if err == nil {
 		to.Running, err = r.formNumber("running")
 	}
@@ -79,7 +80,7 @@ func (d *Dashboard) limitQueue(ctx context.Context, r *request) (outcome, error)
 	if err != nil {
 		return outcome{}, err
 	}
-	_, err = d.queues.EditLimit(ctx, name, kind, func(l *queue.Limit) {
+	_, err = d.admin.EditLimit(ctx, name, kind, func(l *admin.Limit) {
 		l.Running, l.Rate, l.Per = to.Running, to.Rate, to.Per
 		l.Burst = max(to.Burst, 1)
 	})
@@ -91,7 +92,7 @@ func (d *Dashboard) unlimitQueue(ctx context.Context, r *request) (outcome, erro
 	if err != nil {
 		return outcome{}, err
 	}
-	return outcome{note: "unlimited", action: "limit.delete", object: objectOfKind(name, kind)}, d.queues.DeleteLimit(ctx, name, kind)
+	return outcome{note: "unlimited", action: "limit.delete", object: objectOfKind(name, kind)}, d.admin.DeleteLimit(ctx, name, kind)
 }
 
 // limited reads what a limit is of: a queue, and a kind or all of its jobs.
@@ -122,7 +123,7 @@ func (d *Dashboard) resizeQueue(ctx context.Context, r *request) (outcome, error
 	if err != nil {
 		return outcome{}, err
 	}
-	return outcome{note: "resized", detail: fmt.Sprint("to ", n)}, d.queues.Resize(ctx, name, n)
+	return outcome{note: "resized", detail: fmt.Sprint("to ", n)}, d.admin.Resize(ctx, name, n)
 }
 
 // notifyOfQueue changes who is told of a queue's problems.
@@ -131,9 +132,9 @@ func (d *Dashboard) notifyOfQueue(ctx context.Context, r *request) (outcome, err
 	if err != nil {
 		return outcome{}, err
 	}
-	_, err = d.queues.Queue(ctx, name) // it is not made by that
+	_, err = d.admin.Queue(ctx, name) // it is not made by that
 	if err == nil {
-		_, err = d.queues.Edit(ctx, name, func(q *queue.Queue) { q.Notify = strings.TrimSpace(r.PostForm.Get("notify")) })
+		_, err = d.admin.Edit(ctx, name, func(q *admin.Queue) { q.Notify = strings.TrimSpace(r.PostForm.Get("notify")) })
 	}
 	return outcome{note: "notifies", action: "queue.set", detail: "notify"}, err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // listed is how many rows a list has.
@@ -44,7 +45,7 @@ func (d *Dashboard) listQueues(ctx context.Context, r *request) (*view, error) {
 	}
 	data := &queuesData{After: after}
 	v := &view{template: "queues.html", title: "Queues", section: "queues", data: data}
-	found, err := d.queues.Queues(ctx, after, listed)
+	found, err := d.admin.Queues(ctx, after, listed)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +64,7 @@ func (d *Dashboard) listQueues(ctx context.Context, r *request) (*view, error) {
 	for i := range found {
 		q, ok := counted[found[i].Name]
 		if !ok && err == nil { // it is new, or beyond those that are counted together
-			one, err := health.Depths(ctx, d.queues, found[i:i+1], health.CountTo, r.now)
+			one, err := health.Depths(ctx, d.admin, found[i:i+1], health.CountTo, r.now)
 			if err != nil {
 				return nil, err
 			}
@@ -82,9 +83,9 @@ type queueData struct {
 	health.Depth
 	Outlook  string
 	Chart    chart
-	Kinds    []queue.Finished // what was done in the last hour
+	Kinds    []admin.Finished // what was done in the last hour
 	Limits   []limitRow
-	Blocks   []queue.Block
+	Blocks   []admin.Block
 	Leased   int
 	Workers  int
 	Settings []setRow
@@ -92,7 +93,7 @@ type queueData struct {
 }
 
 type limitRow struct {
-	queue.LimitInfo
+	admin.LimitInfo
 	Speed string // its rate, in words; empty: it has none
 }
 
@@ -103,7 +104,7 @@ func (d *Dashboard) showQueue(ctx context.Context, r *request) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, err := d.queues.Queue(ctx, name)
+	q, err := d.admin.Queue(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -122,12 +123,12 @@ func (d *Dashboard) showQueue(ctx context.Context, r *request) (*view, error) {
 }
 
 func (d *Dashboard) readCounts(ctx context.Context, r *request, data *queueData) error {
-	all, err := health.Depths(ctx, d.queues, []queue.Queue{data.Queue}, health.CountTo, r.now)
+	all, err := health.Depths(ctx, d.admin, []admin.Queue{data.Queue}, health.CountTo, r.now)
 	if err != nil {
 		return err
 	}
 	data.Depth = all[0]
-	if data.Done, err = d.queues.CountDone(ctx, data.Name, health.CountTo); err != nil {
+	if data.Done, err = d.admin.CountDone(ctx, data.Name, health.CountTo); err != nil {
 		return err
 	}
 	minutes, err := d.minutesOf(ctx)
@@ -138,7 +139,7 @@ func (d *Dashboard) readCounts(ctx context.Context, r *request, data *queueData)
 	if data.Waiting() > 0 {
 		data.Outlook = data.Depth.Outlook(health.Flows(minutes, r.now)[data.Name], r.now)
 	}
-	finished, err := d.queues.Finished(ctx, time.Hour)
+	finished, err := d.admin.Finished(ctx, time.Hour)
 	for _, f := range finished {
 		if f.Queue == data.Name && len(data.Kinds) < listed {
 			data.Kinds = append(data.Kinds, f)
@@ -148,7 +149,7 @@ func (d *Dashboard) readCounts(ctx context.Context, r *request, data *queueData)
 }
 
 func (d *Dashboard) readLimits(ctx context.Context, _ *request, data *queueData) error {
-	limits, err := d.queues.LimitsOf(ctx, data.Name)
+	limits, err := d.admin.LimitsOf(ctx, data.Name)
 	for _, l := range limits[:min(len(limits), listed)] {
 		row := limitRow{LimitInfo: l}
 		if l.Rate > 0 {
@@ -160,7 +161,7 @@ func (d *Dashboard) readLimits(ctx context.Context, _ *request, data *queueData)
 }
 
 func (d *Dashboard) readBlocks(ctx context.Context, _ *request, data *queueData) error {
-	blocks, err := d.queues.Blocks(ctx, data.Name)
+	blocks, err := d.admin.Blocks(ctx, data.Name)
 	workers := map[string]bool{}
 	for _, b := range blocks {
 		if b.Leased && b.Live {
@@ -173,7 +174,7 @@ func (d *Dashboard) readBlocks(ctx context.Context, _ *request, data *queueData)
 }
 
 // settingsOf lists what is set for a queue, in words.
-func settingsOf(q *queue.Queue) []setRow {
+func settingsOf(q *admin.Queue) []setRow {
 	always := func(d time.Duration, zero string) string {
 		switch {
 		case d < 0:
@@ -210,7 +211,7 @@ func (d *Dashboard) pauseQueue(ctx context.Context, r *request) (outcome, error)
 	if err != nil {
 		return outcome{}, err
 	}
-	return outcome{note: "paused"}, d.queues.Pause(ctx, name, why)
+	return outcome{note: "paused"}, d.admin.Pause(ctx, name, why)
 }
 
 func (d *Dashboard) resumeQueue(ctx context.Context, r *request) (outcome, error) {
@@ -218,7 +219,7 @@ func (d *Dashboard) resumeQueue(ctx context.Context, r *request) (outcome, error
 	if err != nil {
 		return outcome{}, err
 	}
-	return outcome{note: "resumed"}, d.queues.Resume(ctx, name)
+	return outcome{note: "resumed"}, d.admin.Resume(ctx, name)
 }
 
 // errMistyped means that a name was to be typed, and another one was.
@@ -233,17 +234,17 @@ func (d *Dashboard) purgeQueue(ctx context.Context, r *request) (outcome, error)
 	if r.PostForm.Get("typed") != name {
 		return outcome{}, errMistyped
 	}
-	state := queue.State(r.PostForm.Get("state"))
-	what := queue.BulkCancel
+	state := admin.State(r.PostForm.Get("state"))
+	what := admin.BulkCancel
 	switch state {
-	case queue.StateReady, queue.StateDelayed:
-	case queue.StateDead:
-		what = queue.BulkDelete
+	case admin.StateReady, admin.StateDelayed:
+	case admin.StateDead:
+		what = admin.BulkDelete
 	default:
 		return outcome{}, fmt.Errorf("%w: jobs that are ready, delayed or dead can be removed", errBadRequest)
 	}
 	detail := "state=" + string(state)
-	done, err := d.queues.Bulk(ctx, what, queue.Filter{Queue: name, State: state, Limit: health.CountTo}, queue.BulkOptions{})
+	done, err := d.admin.Bulk(ctx, what, admin.Filter{Queue: name, State: state, Limit: health.CountTo}, admin.BulkOptions{})
 	if err != nil {
 		if done.Done > 0 {
 			err = errors.Join(fmt.Errorf("after %s were removed", plain.Plural(done.Done, "job", "jobs")), err)

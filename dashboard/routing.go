@@ -5,10 +5,11 @@ import (
 	"fmt"
 
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 type routesData struct {
-	Routes []queue.Route
+	Routes []admin.Route
 	Begun  bool
 	More   string
 }
@@ -20,7 +21,7 @@ func (d *Dashboard) listRoutes(ctx context.Context, r *request) (*view, error) {
 		return nil, err
 	}
 	data := &routesData{Begun: after != ""}
-	data.Routes, err = d.queues.Routes(ctx, after, listed)
+	data.Routes, err = d.admin.Routes(ctx, after, listed)
 	if n := len(data.Routes); n == listed {
 		data.More = data.Routes[n-1].Kind
 	}
@@ -49,7 +50,7 @@ func (d *Dashboard) setRoute(ctx context.Context, r *request) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	return outcome{note: "routed", to: "routes?", object: kind, detail: "to " + name}, d.queues.SetRoute(ctx, kind, name)
+	return outcome{note: "routed", to: "routes?", object: kind, detail: "to " + name}, d.admin.SetRoute(ctx, kind, name)
 }
 
 func (d *Dashboard) deleteRoute(ctx context.Context, r *request) (outcome, error) {
@@ -57,7 +58,7 @@ func (d *Dashboard) deleteRoute(ctx context.Context, r *request) (outcome, error
 	if err != nil {
 		return outcome{}, err
 	}
-	return outcome{note: "unrouted", to: "routes?", object: kind}, d.queues.DeleteRoute(ctx, kind)
+	return outcome{note: "unrouted", to: "routes?", object: kind}, d.admin.DeleteRoute(ctx, kind)
 }
 
 type topicsData struct {
@@ -89,7 +90,7 @@ func (d *Dashboard) subscribe(ctx context.Context, r *request) (outcome, error) 
 	if err != nil {
 		return outcome{}, err
 	}
-	if _, err := d.queues.Queue(ctx, name); err != nil { // a name that was mistyped would become a queue
+	if _, err := d.admin.Queue(ctx, name); err != nil { // a name that was mistyped would become a queue
 		return outcome{}, err
 	}
 	return outcome{note: "subscribed", to: "topics?", object: topic + "/" + name}, d.queues.Subscribe(ctx, topic, name)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/lock"
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -125,7 +125,7 @@ type daemonsData struct {
 // A daemonRow is a process, and what it does.
 type daemonRow struct {
 	scheduler.Node
-	queue.Serving
+	admin.Serving
 	Runs int // that it executes now
 }
 
@@ -150,7 +150,7 @@ func (d *Dashboard) listDaemons(ctx context.Context, r *request) (*view, error) 
 	for i := range nodes {
 		names[i] = nodes[i].Name
 	}
-	serving, err := d.queues.Serving(ctx, names)
+	serving, err := d.admin.Serving(ctx, names)
 	if err != nil {
 		v.troubles = append(v.troubles, d.trouble("What works on which queue", err))
 	}

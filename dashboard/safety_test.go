@@ -8,7 +8,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/internal/audit"
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // A trusted proxy says who looks, and such a person may do what the proxy's users may; from
@@ -77,7 +77,7 @@ func TestHiddenArguments(t *testing.T) {
 		clone := link("clone", "queue", "mail", "id", w.ready)
 		s.get(clone).has("taken over as it is").lacks("<textarea", big)
 		s.try(clone, "do", "clone", "queue", "mail", "kind", "copied", "priority", "normal", "payload", "{}").is(303)
-		jobs, _, err := s.board.queues.Jobs(t.Context(), queue.Filter{Queue: "mail", Kind: "copied", Limit: 1})
+		jobs, _, err := adminOf(s.board.queues).Jobs(t.Context(), admin.Filter{Queue: "mail", Kind: "copied", Limit: 1})
 		must(t, err)
 		if len(jobs) != 1 || !strings.Contains(string(jobs[0].Payload), big) {
 			t.Errorf("the clone is %+v", jobs)

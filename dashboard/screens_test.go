@@ -37,7 +37,7 @@ func TestRoutesTopicsGroups(t *testing.T) {
 		s := serve(t, db.DB, "/x", Options{})
 		c := s.board.queues
 		s.post("routes", "do", "set", "kind", "thumbnail", "queue", "mail").has("The route is set", "thumbnail")
-		if name, err := c.Route(ctx, "thumbnail"); err != nil || name != "mail" {
+		if name, err := adminOf(c).Route(ctx, "thumbnail"); err != nil || name != "mail" {
 			t.Errorf("got %s, %v", name, err)
 		}
 		s.try("routes", "do", "set", "kind", "x", "queue", "nothing").is(404)
@@ -63,7 +63,7 @@ func TestRoutesTopicsGroups(t *testing.T) {
 				t.Errorf("%s: got %q, want %q", action, got, want)
 			}
 		}
-		if _, err := c.Queue(ctx, "nothing"); !errors.Is(err, queue.ErrNotFound) {
+		if _, err := adminOf(c).Queue(ctx, "nothing"); !errors.Is(err, queue.ErrNotFound) {
 			t.Errorf("there is a queue: %v", err)
 		}
 	})
@@ -130,7 +130,7 @@ func TestQueueSettings(t *testing.T) {
 				t.Errorf("%v: got %d", wrong, a.status)
 			}
 		}
-		limits, err := c.LimitsOf(ctx, "mail")
+		limits, err := adminOf(c).LimitsOf(ctx, "mail")
 		must(t, err)
 		if len(limits) != 2 || limits[0].Running != 9 || limits[0].Rate != 0 || limits[1].Kind != "welcome" ||
 			limits[1].Running != 3 || limits[1].Rate != 5 {
@@ -141,18 +141,18 @@ func TestQueueSettings(t *testing.T) {
 		s.try(mail, "do", "resize", "blocks", "1001").is(422)
 		s.try(mail, "do", "resize", "blocks", "").is(422)
 		s.post(mail, "do", "resize", "blocks", "7").has("New jobs go to new blocks")
-		if q, err := c.Queue(ctx, "mail"); err != nil || q.Blocks != 7 {
+		if q, err := adminOf(c).Queue(ctx, "mail"); err != nil || q.Blocks != 7 {
 			t.Errorf("got %d blocks, %v", q.Blocks, err)
 		}
 		s.get(mail).has("as the daemons say", `value="notify"`)
 		s.try(mail, "do", "notify", "notify", "command:true").is(422)
 		s.try(link("queue", "name", "nowhere"), "do", "notify", "notify", "none").is(404)
 		s.post(mail, "do", "notify", "notify", " ada@example.org ").has("It is set who is told", `value="ada@example.org"`)
-		if q, err := c.Queue(ctx, "mail"); err != nil || q.Notify != "ada@example.org" {
+		if q, err := adminOf(c).Queue(ctx, "mail"); err != nil || q.Notify != "ada@example.org" {
 			t.Errorf("notifies %q, %v", q.Notify, err)
 		}
 		s.get(mail).lacks("Endpoint")
-		set, err := push.NewEndpoints(db.DB).Set(ctx, c, "mail", func(e *push.Endpoint) { e.URL = "https://worker.example.org/jobs?key=geheim" })
+		set, err := push.NewEndpoints(db.DB).Set(ctx, adminOf(c), "mail", func(e *push.Endpoint) { e.URL = "https://worker.example.org/jobs?key=geheim" })
 		must(t, err)
 		s.get(mail).has("Endpoint", "https://worker.example.org/jobs?…").lacks("geheim", set.Secret)
 		if got, want := done(t, db, "limit.set"), []string{"mail running=9", "mail/welcome running=3 rate=5/s"}; !slices.Equal(got, want) {
@@ -245,7 +245,7 @@ func TestDaemons(t *testing.T) {
 				"at": now.UnixMicro(), "i": i + 1, "state": run.state, "by": run.by, "next": now.Add(run.next).UnixMicro(),
 			})
 		}
-		serving, err := c.Serving(ctx, []string{"web-1:4711", hostile})
+		serving, err := adminOf(c).Serving(ctx, []string{"web-1:4711", hostile})
 		must(t, err)
 		web := serving["web-1:4711"]
 		if web.Queues != 5 || web.Blocks != 2 || !slices.Equal(web.Names, []string{"a", "b", "c", "d", "mail"}) {

@@ -19,6 +19,7 @@ import (
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -67,12 +68,12 @@ var functions = template.FuncMap{
 	"said": said, "inWords": specWords,
 	"clean": plain.Clean, "sections": func() []section { return sections }, "took": func(r scheduler.Run) time.Duration { return took(&r) },
 	"shown": func(s scheduler.Schedule) string { return httpapi.ShownCommand(&s) }, "text": func(b []byte) string { return string(b) },
-	"bulks": bulkNames, "bulk": func(s queue.State, name string) bulkAct { return bulkActs[s][name] },
+	"bulks": bulkNames, "bulk": func(s admin.State, name string) bulkAct { return bulkActs[s][name] },
 	"priority": queue.PriorityName, "states": func() []string { return []string{"active", "paused", "ended", "failed"} },
-	"at": func(s queue.State) string {
-		return map[queue.State]string{
-			queue.StateDelayed: "Due", queue.StateRunning: "Runs since", queue.StateDead: "Died",
-			queue.StateDone: "Ended",
+	"at": func(s admin.State) string {
+		return map[admin.State]string{
+			admin.StateDelayed: "Due", admin.StateRunning: "Runs since", admin.StateDead: "Died",
+			admin.StateDone: "Ended",
 		}[s]
 	},
 	"if_": func(is any, then string) string {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/plain"
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // A moment is something that happened to a job, or will.
@@ -19,10 +19,10 @@ type moment struct {
 
 // timelineOf tells the life of a job as far as its row has it: the row has the error of the last
 // attempt that failed, and how many there were before.
-func timelineOf(i *queue.Info, limit int, now time.Time) (all []moment) {
+func timelineOf(i *admin.Job, limit int, now time.Time) (all []moment) {
 	all = append(all, moment{At: i.Enqueued, What: "Enqueued", State: "ready"})
 	failed := i.Attempts
-	if failed > 0 && (i.State == queue.StateRunning || i.State == queue.StateDone) {
+	if failed > 0 && (i.State == admin.StateRunning || i.State == admin.StateDone) {
 		failed-- // the last one runs, or succeeded
 	}
 	if i.Discarded {
@@ -34,9 +34,9 @@ func timelineOf(i *queue.Info, limit int, now time.Time) (all []moment) {
 			State: "failed",
 		})
 	}
-	if failed > 0 && i.State != queue.StateDead {
+	if failed > 0 && i.State != admin.StateDead {
 		m := moment{What: fmt.Sprintf("Attempt %d failed", failed), Why: plain.Cut(i.Error, 300), State: "failed"}
-		if i.State == queue.StateDone {
+		if i.State == admin.StateDone {
 			m.Why = ""
 		}
 		all = append(all, m)
@@ -55,26 +55,26 @@ func earlier(n int) string {
 }
 
 // lastMoments are those that its state is about.
-func lastMoments(i *queue.Info, failed, limit int, now time.Time) []moment {
+func lastMoments(i *admin.Job, failed, limit int, now time.Time) []moment {
 	next := fmt.Sprintf("Attempt %d of %s", failed+1, plain.Number(limit))
 	switch i.State {
-	case queue.StateReady:
+	case admin.StateReady:
 		return []moment{{
 			What: next, Why: "It is ready, and waits for a worker since " + plain.Span(now.Sub(i.Enqueued)) + ".",
 			State: "ready", Ahead: true,
 		}}
-	case queue.StateDelayed:
+	case admin.StateDelayed:
 		return []moment{{At: i.At, What: next, Why: "It is due then.", State: "delayed", Ahead: i.At.After(now)}}
-	case queue.StateRunning:
+	case admin.StateRunning:
 		return []moment{{At: i.At, What: fmt.Sprintf("Attempt %d began", max(1, i.Attempts)), Why: "It runs for " +
 			plain.Span(now.Sub(i.At)) + " on " + plain.Clean(i.Worker) + ".", State: "running"}}
-	case queue.StateDead:
+	case admin.StateDead:
 		what := "It died"
 		if failed > 0 {
 			what = fmt.Sprintf("Attempt %d failed, and it died", failed)
 		}
 		return []moment{{At: i.At, What: what, Why: plain.Cut(i.Error, 300), State: "dead"}}
-	case queue.StateDone:
+	case admin.StateDone:
 		end := moment{At: i.At, What: "Done", Why: "It took " + plain.Span(i.At.Sub(i.Started)) + ".", State: "done"}
 		if i.Discarded {
 			end.What, end.Why, end.State = "Discarded", plain.Cut(i.Error, 300), "skipped"

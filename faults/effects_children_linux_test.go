@@ -54,7 +54,7 @@ const mostWaiting = 2000
 // watch notes again and again whether enough jobs wait.
 func (p *producer) watch(ctx context.Context) {
 	for wait(ctx, 200*time.Millisecond) == nil {
-		n, err := p.c.Count(ctx, p.Name, mostWaiting)
+		n, err := adminOf(p.c).Count(ctx, p.Name, mostWaiting)
 		p.full.Store(err == nil && n.Ready >= mostWaiting)
 	}
 }

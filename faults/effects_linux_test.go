@@ -17,6 +17,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -110,7 +111,7 @@ func (e *effects) run() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Edit(t.Context(), "effects", func(q *queue.Queue) {
+	if _, err := adminOf(c).Edit(t.Context(), "effects", func(q *admin.Queue) {
 		q.RetryDelay, q.MaxAttempts, q.MaxCrashes = 100*time.Millisecond, 1000, 1000
 	}); err != nil {
 		t.Fatal(err)
@@ -231,7 +232,7 @@ func (e *effects) untilEmpty(c *queue.Client) {
 	ctx, cancel := context.WithTimeout(e.t.Context(), 5*time.Minute)
 	defer cancel()
 	for {
-		n, err := c.Count(ctx, "effects", 10_000)
+		n, err := adminOf(c).Count(ctx, "effects", 10_000)
 		if err == nil && n.Ready+n.Delayed+n.Running == 0 {
 			return
 		}

@@ -29,6 +29,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -189,7 +190,7 @@ func (c *crew) prepare() *dbtest.DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := q.Edit(t.Context(), failoverQueue, func(q *queue.Queue) {
+	if _, err := adminOf(q).Edit(t.Context(), failoverQueue, func(q *admin.Queue) {
 		q.RetryDelay, q.MaxAttempts, q.MaxCrashes = 100*time.Millisecond, 1000, 1000
 	}); err != nil {
 		t.Fatal(err)
@@ -514,7 +515,7 @@ func (c *crew) settle(db *dbtest.DB) {
 		t.Fatal(err)
 	}
 	for begun := instant.Now(); ; {
-		n, err := q.Count(t.Context(), failoverQueue, 100_000)
+		n, err := adminOf(q).Count(t.Context(), failoverQueue, 100_000)
 		open := db.List(t, `SELECT schedule, state FROM {prefix}run WHERE next_exec IS NOT NULL`, nil)
 		if err == nil && n.Ready+n.Delayed+n.Running == 0 && len(open) == 0 {
 			break

@@ -22,6 +22,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // bouncer starts a PgBouncer that gives each transaction any of five sessions, and returns
@@ -168,7 +169,7 @@ func jobsAreDone(t *testing.T, db *dbtest.DB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Edit(t.Context(), "work", func(q *queue.Queue) { q.RetryDelay = 10 * time.Millisecond }); err != nil {
+	if _, err := adminOf(c).Edit(t.Context(), "work", func(q *admin.Queue) { q.RetryDelay = 10 * time.Millisecond }); err != nil {
 		t.Fatal(err)
 	}
 	const keys, each = 5, 40
@@ -232,7 +233,7 @@ func jobsAreDone(t *testing.T, db *dbtest.DB) {
 		}
 	}
 	for {
-		n, err := c.Count(t.Context(), "work", 1000)
+		n, err := adminOf(c).Count(t.Context(), "work", 1000)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // An office is a dbcron serve that jobs are claimed from.
@@ -152,7 +152,7 @@ func TestPullKilled(t *testing.T) {
 			}
 			return len(missing) == 0
 		})
-		if counts, err := w.c.Count(t.Context(), "work", 10); err != nil || counts != (queue.Counts{Limit: 10}) || done != n {
+		if counts, err := adminOf(w.c).Count(t.Context(), "work", 10); err != nil || counts != (admin.Counts{Limit: 10}) || done != n {
 			t.Errorf("%d were done, and there are %+v, %v", done, counts, err)
 		}
 	}, (*testing.T).Parallel)

@@ -18,6 +18,7 @@ import (
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // A delivery is a request that came to an addressee.
@@ -122,7 +123,7 @@ func (m *mailroom) send(binary, node string, args ...string) *daemon {
 // point gives a queue an endpoint.
 func (m *mailroom) point(name, url string, change func(*push.Endpoint)) {
 	m.t.Helper()
-	_, err := m.c.Edit(m.t.Context(), name, func(q *queue.Queue) { q.RetryDelay, q.RetryMaxDelay = 50*time.Millisecond, 100*time.Millisecond })
+	_, err := adminOf(m.c).Edit(m.t.Context(), name, func(q *admin.Queue) { q.RetryDelay, q.RetryMaxDelay = 50*time.Millisecond, 100*time.Millisecond })
 	if err == nil {
 		_, _, err = push.NewEndpoints(m.db.DB).Edit(m.t.Context(), name, func(e *push.Endpoint) {
 			e.URL, e.Timeout = url, time.Hour
@@ -213,7 +214,7 @@ func (m *mailroom) explain() {
 	m.t.Helper()
 	ctx := context.WithoutCancel(m.t.Context())
 	for _, q := range m.db.List(m.t, "SELECT name FROM {prefix}queue", nil) {
-		n, err := m.c.Count(ctx, q, 10_000)
+		n, err := adminOf(m.c).Count(ctx, q, 10_000)
 		m.t.Logf("queue %s: %+v %v", q, n, err)
 	}
 	for _, table := range []string{"node", "queue_worker", "queue_block"} {

@@ -113,7 +113,7 @@ func TestPushStandby(t *testing.T) {
 				return strings.Contains(log, "standing by") || strings.Contains(log, "this daemon is the one that sends")
 			})
 			m.until("what has waited is done", func() bool {
-				n, err := m.c.Count(t.Context(), "work", 1000)
+				n, err := adminOf(m.c).Count(t.Context(), "work", 1000)
 				return err == nil && n.Ready+n.Running < 100
 			})
 			n := a.count()

@@ -18,6 +18,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/sqlite"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -114,7 +115,7 @@ func queueChaos(t *testing.T, db *dbtest.DB, crash func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Edit(t.Context(), "chaos", func(q *queue.Queue) { q.RetryDelay, q.MaxCrashes = 100*time.Millisecond, 1000 }); err != nil {
+	if _, err := adminOf(c).Edit(t.Context(), "chaos", func(q *admin.Queue) { q.RetryDelay, q.MaxCrashes = 100*time.Millisecond, 1000 }); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "diary")
@@ -171,12 +172,12 @@ func queueChaos(t *testing.T, db *dbtest.DB, crash func()) {
 	}
 	t.Logf("%d jobs were enqueued within %v", len(all.ids), instant.Now().Sub(begun).Round(time.Second))
 	empty := func() bool {
-		n, err := c.Count(ctx, "chaos", 10)
+		n, err := adminOf(c).Count(ctx, "chaos", 10)
 		return err == nil && n.Ready+n.Delayed+n.Running == 0
 	}
 	for !empty() {
 		if wait(ctx, 50*time.Millisecond) != nil {
-			n, _ := c.Count(t.Context(), "chaos", 10_000)
+			n, _ := adminOf(c).Count(t.Context(), "chaos", 10_000)
 			for _, table := range []string{"node", "queue_worker", "queue_block"} {
 				for _, row := range db.List(t, "SELECT * FROM {prefix}"+table, nil) {
 					t.Log(table, row)

@@ -15,6 +15,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // A workshop is a queue, the processes that work on it, and their diary.
@@ -101,8 +102,8 @@ func TestQueuePoison(t *testing.T) {
 		poison := w.enqueue(queue.Job{Kind: "poison"})[0]
 		others = append(others, w.enqueue(plain(40)...)...)
 		dead := func() bool {
-			job, err := w.c.Job(t.Context(), "work", poison)
-			return err == nil && job.State == queue.StateDead
+			job, err := adminOf(w.c).Job(t.Context(), "work", poison)
+			return err == nil && job.State == admin.StateDead
 		}
 		deaths := 0
 		for worker := w.begin(); ; {
@@ -119,7 +120,7 @@ func TestQueuePoison(t *testing.T) {
 			_ = wait(t.Context(), 20*time.Millisecond)
 		}
 		w.until("all other jobs have ended", w.ended(others...))
-		job, err := w.c.Job(t.Context(), "work", poison)
+		job, err := adminOf(w.c).Job(t.Context(), "work", poison)
 		if starts := len(w.lines("start", poison)); err != nil || starts != 3 || deaths != 3 || job.Crashes != 3 {
 			t.Errorf("the job began %d times, ended %d processes, and is %+v, %v", starts, deaths, job, err)
 		}
@@ -137,8 +138,8 @@ func TestQueueLongJob(t *testing.T) {
 		first := w.begin()
 		long := w.enqueue(queue.Job{Kind: "long", Key: "k"})[0]
 		running := func() bool {
-			job, err := w.c.Job(t.Context(), "work", long)
-			return err == nil && job.State == queue.StateRunning
+			job, err := adminOf(w.c).Job(t.Context(), "work", long)
+			return err == nil && job.State == admin.StateRunning
 		}
 		w.until("the long job is checked out", running)
 		next := w.enqueue(queue.Job{Kind: "plain", Key: "k"})[0]
@@ -153,7 +154,7 @@ func TestQueueLongJob(t *testing.T) {
 		if again := w.lines("start", long)[1]; again.pid != second.cmd.Process.Pid || len(w.lines("start", next)) > 0 {
 			t.Errorf("it began in process %d, or the next one of its key did", again.pid)
 		}
-		if err := w.c.Cancel(t.Context(), "work", long); err != nil {
+		if err := adminOf(w.c).Cancel(t.Context(), "work", long); err != nil {
 			t.Error(err)
 		}
 		w.until("the next job of the key has ended", w.ended(next))
@@ -169,7 +170,7 @@ func TestQueueLongJob(t *testing.T) {
 func TestQueueFIFO(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		w := newWorkshop(t, db)
-		if _, err := w.c.Edit(t.Context(), "work", func(q *queue.Queue) {
+		if _, err := adminOf(w.c).Edit(t.Context(), "work", func(q *admin.Queue) {
 			q.FIFO, q.RetryDelay, q.RetryMaxDelay = true, time.Millisecond, time.Millisecond
 		}); err != nil {
 			t.Fatal(err)

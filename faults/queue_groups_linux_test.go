@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 var queueGroups = flag.Int("groups", 100, "how many groups the test of groups makes on each engine")
@@ -23,7 +24,7 @@ func TestGroupsOfTheKilled(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, "CREATE TABLE effects (job BIGINT NOT NULL)", nil)
 		w := newWorkshop(t, db)
-		if _, err := w.c.Edit(t.Context(), "work", func(q *queue.Queue) { q.MaxCrashes = 1000 }); err != nil { // it is not the jobs' fault
+		if _, err := adminOf(w.c).Edit(t.Context(), "work", func(q *admin.Queue) { q.MaxCrashes = 1000 }); err != nil { // it is not the jobs' fault
 			t.Fatal(err)
 		}
 		workers := []*child{w.begin(), w.begin(), w.begin()}
@@ -64,7 +65,7 @@ func TestGroupsOfTheKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.until("no job is left", func() bool {
-			n, err := w.c.Count(t.Context(), "work", 10)
+			n, err := adminOf(w.c).Count(t.Context(), "work", 10)
 			return err == nil && n.Ready+n.Delayed+n.Running == 0
 		})
 		var all, open, dead int
@@ -106,4 +107,13 @@ func TestReport(t *testing.T) {
 			t.Errorf("they say %q", all)
 		}
 	}, (*testing.T).Parallel)
+}
+
+// adminOf returns what looks after the queues of a client's database.
+func adminOf(c *queue.Client) *admin.Client {
+	a, err := admin.New(c.DB(), admin.Options{})
+	if err != nil {
+		panic(err)
+	}
+	return a
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // Of a queue with a limit never more jobs run at a time, over processes that are killed
@@ -22,10 +23,10 @@ func TestLimitOfTheKilled(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		const most, kills = 3, 4
 		w := newWorkshop(t, db)
-		if _, err := w.c.Edit(t.Context(), "work", func(q *queue.Queue) { q.MaxCrashes = 1000 }); err != nil { // it is not the jobs' fault
+		if _, err := adminOf(w.c).Edit(t.Context(), "work", func(q *admin.Queue) { q.MaxCrashes = 1000 }); err != nil { // it is not the jobs' fault
 			t.Fatal(err)
 		}
-		if _, err := w.c.EditLimit(t.Context(), "work", "", func(l *queue.Limit) { l.Running = most }); err != nil {
+		if _, err := adminOf(w.c).EditLimit(t.Context(), "work", "", func(l *admin.Limit) { l.Running = most }); err != nil {
 			t.Fatal(err)
 		}
 		begin := func() *child {
@@ -60,10 +61,10 @@ func TestRateOfProcesses(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		w := newWorkshop(t, db)
-		if _, err := w.c.Edit(t.Context(), "work", func(*queue.Queue) {}); err != nil {
+		if _, err := adminOf(w.c).Edit(t.Context(), "work", func(*admin.Queue) {}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := w.c.EditLimit(t.Context(), "work", "plain", func(l *queue.Limit) { l.Rate = 100 }); err != nil {
+		if _, err := adminOf(w.c).EditLimit(t.Context(), "work", "plain", func(l *admin.Limit) { l.Rate = 100 }); err != nil {
 			t.Fatal(err)
 		}
 		for range 3 {

@@ -30,6 +30,7 @@ import (
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // prefix begins the path of every operation.
@@ -86,6 +87,7 @@ type API struct {
 	log    *slog.Logger
 	db     *dialect.DB
 	queues *queue.Client
+	admin  *admin.Client
 	locks  *lock.Locker
 	tokens *Tokens
 	sample *sampler
@@ -131,12 +133,15 @@ func New(db *dialect.DB, opt Options) (*API, error) {
 	}); err != nil {
 		return nil, err
 	}
-	a.sample = newSampler(db, a.queues)
+	if a.admin, err = admin.New(db, admin.Options{}); err != nil {
+		return nil, err
+	}
+	a.sample = newSampler(db, a.admin)
 	a.hub = &hub{db: db, sample: a.sample, log: a.log, followers: map[*follower]struct{}{}}
 	if a.locks, err = lock.New(db, lock.Options{}); err != nil {
 		return nil, err
 	}
-	a.pulls = newPulls(a.queues, a.log)
+	a.pulls = newPulls(a.queues, a.admin, a.log)
 	a.pulls.logDone = opt.LogDone
 	return a, nil
 }

@@ -156,7 +156,7 @@ func (a *API) checkSends(ctx context.Context, j *queue.Job, known map[string]err
 	name := j.Queue
 	if name == "" {
 		var err error
-		if name, err = a.queues.Route(ctx, j.Kind); err != nil {
+		if name, err = a.admin.Route(ctx, j.Kind); err != nil {
 			return err
 		}
 	}
@@ -248,7 +248,7 @@ func (a *API) setEndpoint(ctx context.Context, in *setEndpointInput) (*setEndpoi
 	if err != nil {
 		return nil, err
 	}
-	done, err := a.endpoints.Set(ctx, a.queues, in.Queue, change)
+	done, err := a.endpoints.Set(ctx, a.admin, in.Queue, change)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 const (
@@ -29,7 +29,7 @@ type figures struct {
 	due, late int
 	runs      map[string]int // open runs, by state
 	locks     int
-	totals    map[string]queue.Minute // by queue, since the first look
+	totals    map[string]admin.Minute // by queue, since the first look
 	nodes     []nodeFigures
 	offset    time.Duration // this host's clock minus the database's
 	each      []scheduleFigures
@@ -37,20 +37,20 @@ type figures struct {
 
 type queueFigures struct {
 	name, state string
-	queue.Counts
+	admin.Counts
 	age time.Duration // of the oldest ready job
 }
 
 // A sampler reads figures for everyone who needs them, at most once every five seconds.
 type sampler struct {
 	db     *dialect.DB
-	queues *queue.Client
+	queues *admin.Client
 
 	turn  chan struct{} // its holder may read the tables and the fields below
 	most  int           // schedules that are examined one by one
 	last  *figures
 	until instant.Instant
-	seen  map[minuteOf]queue.Minute // nil: not read yet
+	seen  map[minuteOf]admin.Minute // nil: not read yet
 	good  map[string]time.Time      // last known success of each schedule
 }
 
@@ -59,7 +59,7 @@ type minuteOf struct {
 	queue  string
 }
 
-func newSampler(db *dialect.DB, queues *queue.Client) *sampler {
+func newSampler(db *dialect.DB, queues *admin.Client) *sampler {
 	return &sampler{db: db, queues: queues, turn: make(chan struct{}, 1)}
 }
 
@@ -154,13 +154,13 @@ func (s *sampler) addUp(ctx context.Context, f *figures) error {
 	if err != nil {
 		return err
 	}
-	f.totals = map[string]queue.Minute{}
+	f.totals = map[string]admin.Minute{}
 	if s.last != nil {
 		for name, t := range s.last.totals {
 			f.totals[name] = t
 		}
 	}
-	seen := make(map[minuteOf]queue.Minute, len(minutes))
+	seen := make(map[minuteOf]admin.Minute, len(minutes))
 	for _, m := range minutes {
 		key := minuteOf{m.Begins.Unix(), m.Queue}
 		was, t := s.seen[key], f.totals[m.Queue]

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // idleReceiver is how long the API keeps its blocks of a queue from which nobody claims.
@@ -20,6 +21,7 @@ const idleReceiver = time.Minute
 type pulls struct {
 	logDone bool // at the level info
 	queues  *queue.Client
+	admin   *admin.Client
 	log     *slog.Logger
 	idle    time.Duration // idleReceiver, except in tests
 
@@ -56,9 +58,9 @@ type given struct {
 	timer *time.Timer
 }
 
-func newPulls(queues *queue.Client, log *slog.Logger) *pulls {
+func newPulls(queues *queue.Client, ops *admin.Client, log *slog.Logger) *pulls {
 	p := &pulls{
-		queues: queues, log: log, idle: idleReceiver, sources: map[string]*source{}, given: map[secret]*given{}, nodes: map[string]*source{},
+		queues: queues, admin: ops, log: log, idle: idleReceiver, sources: map[string]*source{}, given: map[secret]*given{}, nodes: map[string]*source{},
 		drained: make(chan struct{}),
 	}
 	p.giving, p.stopGiving = context.WithCancel(context.Background())
@@ -153,7 +155,7 @@ func (p *pulls) open(s *source) {
 
 // receiver joins the workers of a queue. A claim does not create the queue.
 func (p *pulls) receiver(ctx context.Context, name string) (*queue.Receiver, error) {
-	q, err := p.queues.Queue(ctx, name)
+	q, err := p.admin.Queue(ctx, name)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // A newJob is a job in a request.
@@ -113,7 +114,7 @@ type refused struct {
 	Worker string `json:"worker"`
 }
 
-func newJobJSON(i *queue.Info) jobJSON {
+func newJobJSON(i *admin.Job) jobJSON {
 	j := jobJSON{
 		ID: idText(i.ID), Queue: i.Queue, State: string(i.State), Kind: i.Kind, Key: i.Key, Priority: queue.PriorityName(i.Priority),
 		Enqueued: stamp{i.Enqueued}, At: optional(i.At), Attempts: i.Attempts, Crashes: i.Crashes, MaxAttempts: i.MaxAttempts,

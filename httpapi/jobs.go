@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/audit"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 const (
@@ -115,7 +116,7 @@ func (a *API) jobs() {
 		summary: "Show a job, whatever its state",
 		more:    "A job that is done is not there any more, unless its queue keeps such (keep_done).",
 	}, func(ctx context.Context, name string, id int64) (*jobOutput, error) {
-		i, err := a.queues.Job(ctx, name, id)
+		i, err := a.admin.Job(ctx, name, id)
 		if err != nil {
 			return nil, err
 		}
@@ -125,7 +126,7 @@ func (a *API) jobs() {
 		id: "get-payload", method: http.MethodGet, path: "/queues/{queue}/jobs/{id}/payload", scope: ScopeRead,
 		summary: "Get a job's payload, byte for byte",
 	}, func(ctx context.Context, name string, id int64) (*payloadOutput, error) {
-		i, err := a.queues.Job(ctx, name, id)
+		i, err := a.admin.Job(ctx, name, id)
 		if err != nil {
 			return nil, err
 		}
@@ -188,7 +189,7 @@ func oneJob[O any](a *API, o operation, do func(ctx context.Context, name string
 		if err != nil {
 			return nil, err
 		}
-		i, err := a.queues.Find(ctx, id)
+		i, err := a.admin.Find(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -198,7 +199,7 @@ func oneJob[O any](a *API, o operation, do func(ctx context.Context, name string
 }
 
 func (a *API) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) {
-	f := queue.Filter{Queue: in.Queue, State: queue.State(in.State), Kind: in.Kind, Key: in.Key, Where: in.Where, Limit: in.Limit}
+	f := admin.Filter{Queue: in.Queue, State: admin.State(in.State), Kind: in.Kind, Key: in.Key, Where: in.Where, Limit: in.Limit}
 	f.LongestPayload, f.MaxBytes = longestListed, mostListed
 	err := checkNames("queue", in.Queue, "kind", in.Kind, "key", in.Key)
 	if err == nil {
@@ -207,7 +208,7 @@ func (a *API) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) 
 	if err != nil {
 		return nil, err
 	}
-	found, more, err := a.queues.Jobs(ctx, f)
+	found, more, err := a.admin.Jobs(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -331,14 +332,14 @@ func (a *API) bulk(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
 	if err := checkNames("queue", in.Queue, "kind", b.Kind, "key", b.Key); err != nil {
 		return nil, err
 	}
-	if b.Action == string(queue.BulkDelete) && !senderOf(ctx).may(ScopeAdmin) {
+	if b.Action == string(admin.BulkDelete) && !senderOf(ctx).may(ScopeAdmin) {
 		return nil, errNoDelete
 	}
 	if b.Limit == 0 {
 		b.Limit = usualBulk
 	}
-	f := queue.Filter{Queue: in.Queue, State: queue.State(b.State), Kind: b.Kind, Key: b.Key, Where: b.Where, Limit: b.Limit}
-	r, err := a.queues.Bulk(ctx, queue.BulkAction(b.Action), f, queue.BulkOptions{DryRun: b.DryRun})
+	f := admin.Filter{Queue: in.Queue, State: admin.State(b.State), Kind: b.Kind, Key: b.Key, Where: b.Where, Limit: b.Limit}
+	r, err := a.admin.Bulk(ctx, admin.BulkAction(b.Action), f, admin.BulkOptions{DryRun: b.DryRun})
 	d := deedOf(ctx)
 	d.action, d.count, d.detail, d.nothing = "job."+b.Action, r.Done, audit.FilterText(b.State, b.Kind, b.Key, b.Where), b.DryRun
 	if err != nil {
@@ -358,20 +359,20 @@ func (a *API) jobActions() {
 		{operation{
 			id: "retry-job", method: http.MethodPost, path: "/queues/{queue}/jobs/{id}/retry",
 			summary: "Retry a dead job, with all its attempts before it, or run a delayed one at once",
-		}, func(ctx context.Context, name string, id int64) error { return a.queues.Retry(ctx, name, id) }},
+		}, func(ctx context.Context, name string, id int64) error { return a.admin.Retry(ctx, name, id) }},
 		{operation{
 			id: "run-job", method: http.MethodPost, path: "/queues/{queue}/jobs/{id}/run",
 			summary: "Run a delayed job at once",
-		}, func(ctx context.Context, name string, id int64) error { return a.queues.RunNow(ctx, name, id) }},
+		}, func(ctx context.Context, name string, id int64) error { return a.admin.RunNow(ctx, name, id) }},
 		{operation{
 			id: "cancel-job", method: http.MethodPost, path: "/queues/{queue}/jobs/{id}/cancel",
 			summary: "End a job that is not dead, wherever it stands",
 			more:    "One that a worker has read may still begin, and one that runs is told to end, within a second or two.",
-		}, func(ctx context.Context, name string, id int64) error { return a.queues.Cancel(ctx, name, id) }},
+		}, func(ctx context.Context, name string, id int64) error { return a.admin.Cancel(ctx, name, id) }},
 		{operation{
 			id: "delete-job", method: http.MethodDelete, path: "/queues/{queue}/jobs/{id}",
 			summary: "Remove a dead job, or one that is done and kept",
-		}, func(ctx context.Context, name string, id int64) error { return a.queues.Delete(ctx, name, id) }},
+		}, func(ctx context.Context, name string, id int64) error { return a.admin.Delete(ctx, name, id) }},
 	} {
 		if o.scope = ScopeOperate; o.method == http.MethodDelete {
 			o.scope = ScopeAdmin

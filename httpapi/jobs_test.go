@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // A job comes back as it was sent, and its payload byte for byte.
@@ -222,7 +223,7 @@ func TestIdempotencyKey(t *testing.T) {
 		must(t, err)
 		id := s.enqueue(object{"kind": "x", "queue": "q"})
 		made := read[enqueuedJSON](s.send("POST", "/api/v1/jobs", object{"kind": "x", "queue": "q"}, "Idempotency-Key: a").is(201))
-		n, err := c.Bulk(t.Context(), queue.BulkCancel, queue.Filter{Queue: "q"}, queue.BulkOptions{})
+		n, err := adminOf(c).Bulk(t.Context(), admin.BulkCancel, admin.Filter{Queue: "q"}, admin.BulkOptions{})
 		if err != nil || n.Done != 2 || made.ID == id {
 			t.Fatalf("%+v, %v", n, err)
 		}
@@ -342,4 +343,13 @@ func TestBulk(t *testing.T) {
 		s.post(path, object{"action": "cancel", "where": "$.n >"}).is(422).at("body.where")
 		s.post("/api/v1/queues/none/jobs/bulk", object{"action": "cancel"}).is(404)
 	})
+}
+
+// adminOf returns what looks after the queues of a client's database.
+func adminOf(c *queue.Client) *admin.Client {
+	a, err := admin.New(c.DB(), admin.Options{})
+	if err != nil {
+		panic(err)
+	}
+	return a
 }

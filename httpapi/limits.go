@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 type limitPath struct {
@@ -24,7 +25,7 @@ type limitJSON struct {
 	Waiting bool   `json:"waiting" doc:"Some worker waits for one"`
 }
 
-func newLimitJSON(l *queue.LimitInfo) limitJSON {
+func newLimitJSON(l *admin.LimitInfo) limitJSON {
 	j := limitJSON{Queue: l.Queue, Kind: l.Kind, Running: l.Running, Burst: l.Burst, Permits: l.Permits, Waiting: l.Waiting}
 	if l.Rate > 0 {
 		j.Rate = queue.FormatRate(l.Rate, l.Per)
@@ -40,15 +41,15 @@ type limitChange struct {
 }
 
 // read returns a function that makes the change, or an error about a field.
-func (n *limitChange) read() (func(*queue.Limit), error) {
-	var to queue.Limit
+func (n *limitChange) read() (func(*admin.Limit), error) {
+	var to admin.Limit
 	if n.Rate != nil && *n.Rate != "" {
 		var err error
 		if to.Rate, to.Per, err = queue.ParseRate(*n.Rate); err != nil {
 			return nil, err
 		}
 	}
-	return func(l *queue.Limit) {
+	return func(l *admin.Limit) {
 		ifGiven(&l.Running, n.Running)
 		ifGiven(&l.Burst, n.Burst)
 		if n.Rate != nil {
@@ -126,7 +127,7 @@ func (a *API) limits() {
 		if err := checkNames("queue", in.Queue); err != nil {
 			return nil, err
 		}
-		return nil, a.queues.DeleteLimit(ctx, in.Queue, "")
+		return nil, a.admin.DeleteLimit(ctx, in.Queue, "")
 	})
 	register(a, operation{
 		id: "delete-limit", method: http.MethodDelete, path: ofKind, tag: "queues", scope: ScopeAdmin, errors: notFound,
@@ -135,18 +136,18 @@ func (a *API) limits() {
 		if err := checkNames("queue", in.Queue, "kind", in.Kind); err != nil {
 			return nil, err
 		}
-		return nil, a.queues.DeleteLimit(ctx, in.Queue, in.Kind)
+		return nil, a.admin.DeleteLimit(ctx, in.Queue, in.Kind)
 	})
 }
 
 // limitsOf lists the limits of a queue, which must exist.
-func (a *API) limitsOf(ctx context.Context, name string) ([]queue.LimitInfo, error) {
+func (a *API) limitsOf(ctx context.Context, name string) ([]admin.LimitInfo, error) {
 	if err := checkNames("queue", name); err != nil {
 		return nil, err
 	}
-	found, err := a.queues.LimitsOf(ctx, name)
+	found, err := a.admin.LimitsOf(ctx, name)
 	if err == nil && len(found) == 0 {
-		_, err = a.queues.Queue(ctx, name)
+		_, err = a.admin.Queue(ctx, name)
 	}
 	return found, err
 }
@@ -172,7 +173,7 @@ func (a *API) setLimit(ctx context.Context, name, kind string, n *limitChange) (
 	if err != nil {
 		return nil, err
 	}
-	_, err = a.queues.EditLimit(ctx, name, kind, change)
+	_, err = a.admin.EditLimit(ctx, name, kind, change)
 	var wrong *queue.InvalidError
 	switch {
 	case errors.As(err, &wrong) && wrong.Field == "limit":

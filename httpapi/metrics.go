@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // Metrics serves the metrics of a daemon and its database for Prometheus. It is an [http.Handler], safe
@@ -52,7 +52,7 @@ type MetricsOptions struct {
 // NewMetrics returns the metrics of a daemon. It does not access the database.
 func NewMetrics(db *dialect.DB, opt MetricsOptions) (*Metrics, error) {
 	version := cmp.Or(opt.Version, "devel")
-	queues, err := queue.New(db, queue.Options{})
+	queues, err := admin.New(db, admin.Options{})
 	if err != nil {
 		return nil, err
 	}

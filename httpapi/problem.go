@@ -16,6 +16,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -90,7 +91,7 @@ var kinds = []struct {
 	{http.StatusUnprocessableEntity, []error{queue.ErrInvalid, scheduler.ErrInvalid, lock.ErrInvalid}},
 	{http.StatusNotFound, []error{queue.ErrNotFound, scheduler.ErrNotFound, scheduler.ErrNoRun, scheduler.ErrNoNode, lock.ErrNotFound}},
 	{http.StatusConflict, []error{
-		queue.ErrDeleted, queue.ErrState, queue.ErrInUse, queue.ErrAmbiguous,
+		queue.ErrDeleted, queue.ErrState, admin.ErrInUse, admin.ErrAmbiguous,
 		scheduler.ErrBusy, scheduler.ErrManaged, scheduler.ErrExists, scheduler.ErrNotRunning,
 	}},
 	{http.StatusServiceUnavailable, []error{errStopping, errFollowers}},

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 type pauseJSON struct {
@@ -98,7 +98,7 @@ func (a *API) queueActions() {
 			return nil, err
 		}
 		deedOf(ctx).detail = in.Body.why()
-		return nil, a.queues.Pause(ctx, in.Queue, in.Body.why())
+		return nil, a.admin.Pause(ctx, in.Queue, in.Body.why())
 	})
 	register(a, operation{
 		id: "resume-queue", method: http.MethodPost, path: "/queues/{queue}/resume", tag: "queues", scope: ScopeOperate,
@@ -108,7 +108,7 @@ func (a *API) queueActions() {
 		if err := checkNames("queue", in.Queue); err != nil {
 			return nil, err
 		}
-		return nil, a.queues.Resume(ctx, in.Queue)
+		return nil, a.admin.Resume(ctx, in.Queue)
 	})
 	register(a, operation{
 		id: "purge-queue", method: http.MethodPost, path: "/queues/{queue}/purge", tag: "queues", scope: ScopeAdmin,
@@ -139,14 +139,14 @@ func (a *API) purge(ctx context.Context, in *purgeInput) (*purgeOutput, error) {
 	d.count, d.detail, d.nothing = 0, "state="+in.Body.State, in.Body.DryRun
 	// Ready jobs first: those that become delayed or dead meanwhile are found afterwards.
 	for _, part := range []struct {
-		state queue.State
-		what  queue.BulkAction
-	}{{queue.StateReady, queue.BulkCancel}, {queue.StateDelayed, queue.BulkCancel}, {queue.StateDead, queue.BulkDelete}} {
+		state admin.State
+		what  admin.BulkAction
+	}{{admin.StateReady, admin.BulkCancel}, {admin.StateDelayed, admin.BulkCancel}, {admin.StateDead, admin.BulkDelete}} {
 		if in.Body.State != "all" && in.Body.State != string(part.state) || left == 0 {
 			continue
 		}
-		r, err := a.queues.Bulk(ctx, part.what, queue.Filter{Queue: in.Queue, State: part.state, Limit: left},
-			queue.BulkOptions{DryRun: in.Body.DryRun})
+		r, err := a.admin.Bulk(ctx, part.what, admin.Filter{Queue: in.Queue, State: part.state, Limit: left},
+			admin.BulkOptions{DryRun: in.Body.DryRun})
 		if err != nil {
 			d.count += r.Done
 			return nil, err
@@ -163,11 +163,11 @@ func (a *API) stats(ctx context.Context, in *statsInput) (*statsOutput, error) {
 	if err := checkNames("queue", in.Queue); err != nil {
 		return nil, err
 	}
-	n, err := a.queues.Count(ctx, in.Queue, in.Limit)
+	n, err := a.admin.Count(ctx, in.Queue, in.Limit)
 	if err != nil {
 		return nil, err
 	}
-	kinds, err := a.queues.Stats(ctx, in.Queue, in.Limit)
+	kinds, err := a.admin.Stats(ctx, in.Queue, in.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func (a *API) finished(ctx context.Context, in *finishedInput) (*finishedOutput,
 	if err != nil {
 		return nil, err
 	}
-	all, err := a.queues.Finished(ctx, last)
+	all, err := a.admin.Finished(ctx, last)
 	if err != nil {
 		return nil, err
 	}

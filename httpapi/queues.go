@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // forever is the retention of dead jobs that are never deleted.
@@ -38,7 +39,7 @@ type queueJSON struct {
 	Notify        string `json:"notify,omitempty" doc:"Who is told when it has dead letters or is behind; missing: as the daemons say"`
 }
 
-func newQueueJSON(q *queue.Queue) queueJSON {
+func newQueueJSON(q *admin.Queue) queueJSON {
 	j := queueJSON{
 		Name: q.Name, State: q.State, Reason: q.Reason, Blocks: q.Blocks, KeyRetry: q.KeyRetry, FIFO: q.FIFO,
 		MaxAttempts: q.MaxAttempts, MaxCrashes: q.MaxCrashes,
@@ -74,39 +75,39 @@ type queueChange struct {
 }
 
 // read returns a function that makes the change, or an error about a field.
-func (n *queueChange) read() (func(*queue.Queue), error) {
-	var changes []func(*queue.Queue)
-	number := func(n int, to func(*queue.Queue) *int) {
+func (n *queueChange) read() (func(*admin.Queue), error) {
+	var changes []func(*admin.Queue)
+	number := func(n int, to func(*admin.Queue) *int) {
 		if n != 0 {
-			changes = append(changes, func(q *queue.Queue) { *to(q) = n })
+			changes = append(changes, func(q *admin.Queue) { *to(q) = n })
 		}
 	}
-	number(n.MaxAttempts, func(q *queue.Queue) *int { return &q.MaxAttempts })
-	number(n.MaxCrashes, func(q *queue.Queue) *int { return &q.MaxCrashes })
-	number(n.MaxPayload, func(q *queue.Queue) *int { return &q.MaxPayload })
+	number(n.MaxAttempts, func(q *admin.Queue) *int { return &q.MaxAttempts })
+	number(n.MaxCrashes, func(q *admin.Queue) *int { return &q.MaxCrashes })
+	number(n.MaxPayload, func(q *admin.Queue) *int { return &q.MaxPayload })
 	if n.KeepDeadMax != nil {
-		changes = append(changes, func(q *queue.Queue) { q.KeepDeadMax = *n.KeepDeadMax })
+		changes = append(changes, func(q *admin.Queue) { q.KeepDeadMax = *n.KeepDeadMax })
 	}
 	if n.FIFO != nil {
-		changes = append(changes, func(q *queue.Queue) { q.FIFO = *n.FIFO })
+		changes = append(changes, func(q *admin.Queue) { q.FIFO = *n.FIFO })
 	}
 	if n.Notify != nil {
-		changes = append(changes, func(q *queue.Queue) { q.Notify = *n.Notify })
+		changes = append(changes, func(q *admin.Queue) { q.Notify = *n.Notify })
 	}
 	if n.KeyRetry != "" {
-		changes = append(changes, func(q *queue.Queue) { q.KeyRetry = n.KeyRetry })
+		changes = append(changes, func(q *admin.Queue) { q.KeyRetry = n.KeyRetry })
 	}
 	for _, s := range []struct {
 		field, text string
-		to          func(*queue.Queue) *time.Duration
+		to          func(*admin.Queue) *time.Duration
 	}{
-		{"retry_delay", n.RetryDelay, func(q *queue.Queue) *time.Duration { return &q.RetryDelay }},
-		{"retry_max_delay", n.RetryMaxDelay, func(q *queue.Queue) *time.Duration { return &q.RetryMaxDelay }},
-		{"timeout", n.Timeout, func(q *queue.Queue) *time.Duration { return &q.Timeout }},
-		{"keep_dead", n.KeepDead, func(q *queue.Queue) *time.Duration { return &q.KeepDead }},
-		{"keep_done", n.KeepDone, func(q *queue.Queue) *time.Duration { return &q.KeepDone }},
-		{"poll_min", n.PollMin, func(q *queue.Queue) *time.Duration { return &q.PollMin }},
-		{"poll_max", n.PollMax, func(q *queue.Queue) *time.Duration { return &q.PollMax }},
+		{"retry_delay", n.RetryDelay, func(q *admin.Queue) *time.Duration { return &q.RetryDelay }},
+		{"retry_max_delay", n.RetryMaxDelay, func(q *admin.Queue) *time.Duration { return &q.RetryMaxDelay }},
+		{"timeout", n.Timeout, func(q *admin.Queue) *time.Duration { return &q.Timeout }},
+		{"keep_dead", n.KeepDead, func(q *admin.Queue) *time.Duration { return &q.KeepDead }},
+		{"keep_done", n.KeepDone, func(q *admin.Queue) *time.Duration { return &q.KeepDone }},
+		{"poll_min", n.PollMin, func(q *admin.Queue) *time.Duration { return &q.PollMin }},
+		{"poll_max", n.PollMax, func(q *admin.Queue) *time.Duration { return &q.PollMax }},
 	} {
 		if s.text == "" {
 			continue
@@ -118,9 +119,9 @@ func (n *queueChange) read() (func(*queue.Queue), error) {
 				return nil, err
 			}
 		}
-		changes = append(changes, func(q *queue.Queue) { *s.to(q) = d })
+		changes = append(changes, func(q *admin.Queue) { *s.to(q) = d })
 	}
-	return func(q *queue.Queue) {
+	return func(q *admin.Queue) {
 		if q.State == "deleted" { // a deleted queue is taken into use again
 			q.State = "active"
 		}
@@ -159,7 +160,7 @@ func (a *API) queueSettings() {
 		if err := readCursor(in.Cursor, &after); err != nil {
 			return nil, err
 		}
-		found, err := a.queues.Queues(ctx, after, in.Limit)
+		found, err := a.admin.Queues(ctx, after, in.Limit)
 		if err != nil {
 			return nil, err
 		}
@@ -199,15 +200,15 @@ func (a *API) queueSettings() {
 		if err := checkNames("queue", in.Queue); err != nil {
 			return nil, err
 		}
-		return nil, a.queues.DeleteQueue(ctx, in.Queue)
+		return nil, a.admin.DeleteQueue(ctx, in.Queue)
 	})
 }
 
-func (a *API) queueOf(ctx context.Context, in *queuePath) (queue.Queue, error) {
+func (a *API) queueOf(ctx context.Context, in *queuePath) (admin.Queue, error) {
 	if err := checkNames("queue", in.Queue); err != nil {
-		return queue.Queue{}, err
+		return admin.Queue{}, err
 	}
-	return a.queues.Queue(ctx, in.Queue)
+	return a.admin.Queue(ctx, in.Queue)
 }
 
 func (a *API) setQueue(ctx context.Context, in *setQueueInput) (*setQueueOutput, error) {
@@ -227,10 +228,10 @@ func (a *API) setQueue(ctx context.Context, in *setQueueInput) (*setQueueOutput,
 	} else if err != nil {
 		return nil, err
 	}
-	q, err := a.queues.Edit(ctx, in.Queue, change)
+	q, err := a.admin.Edit(ctx, in.Queue, change)
 	if err == nil && in.Body.Blocks != 0 && in.Body.Blocks != q.Blocks {
-		if err = a.queues.Resize(ctx, in.Queue, in.Body.Blocks); err == nil {
-			q, err = a.queues.Queue(ctx, in.Queue)
+		if err = a.admin.Resize(ctx, in.Queue, in.Body.Blocks); err == nil {
+			q, err = a.admin.Queue(ctx, in.Queue)
 		}
 	}
 	out.Body = newQueueJSON(&q)

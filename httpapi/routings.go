@@ -43,7 +43,7 @@ func (a *API) routings() {
 		if err := readCursor(in.Cursor, &after); err != nil {
 			return nil, err
 		}
-		found, err := a.queues.Routes(ctx, after, in.Limit)
+		found, err := a.admin.Routes(ctx, after, in.Limit)
 		if err != nil {
 			return nil, err
 		}
@@ -65,7 +65,7 @@ func (a *API) routings() {
 		if err := checkNames("kind", in.Kind); err != nil {
 			return nil, err
 		}
-		name, err := a.queues.Route(ctx, in.Kind)
+		name, err := a.admin.Route(ctx, in.Kind)
 		return &routingOutput{routingJSON{in.Kind, name}}, err
 	})
 	register(a, operation{
@@ -77,11 +77,11 @@ func (a *API) routings() {
 		if err := checkNames("kind", in.Kind, "queue", in.Body.Queue); err != nil {
 			return nil, err
 		}
-		if _, err := a.queues.Queue(ctx, in.Body.Queue); err != nil {
+		if _, err := a.admin.Queue(ctx, in.Body.Queue); err != nil {
 			return nil, noSuchQueue(err, in.Body.Queue)
 		}
 		deedOf(ctx).detail = "to " + in.Body.Queue
-		err := a.queues.SetRoute(ctx, in.Kind, in.Body.Queue)
+		err := a.admin.SetRoute(ctx, in.Kind, in.Body.Queue)
 		return &routingOutput{routingJSON{in.Kind, in.Body.Queue}}, noSuchQueue(err, in.Body.Queue)
 	})
 	register(a, operation{
@@ -92,7 +92,7 @@ func (a *API) routings() {
 		if err := checkNames("kind", in.Kind); err != nil {
 			return nil, err
 		}
-		return nil, a.queues.DeleteRoute(ctx, in.Kind)
+		return nil, a.admin.DeleteRoute(ctx, in.Kind)
 	})
 }
 

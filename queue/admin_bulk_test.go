@@ -11,6 +11,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -44,9 +45,9 @@ func die(t *testing.T, db *dbtest.DB) {
 }
 
 // bulk does with jobs what must succeed.
-func bulk(t *testing.T, c *Client, what BulkAction, f Filter, want BulkResult) {
+func bulk(t *testing.T, c *Client, what admin.BulkAction, f admin.Filter, want admin.BulkResult) {
 	t.Helper()
-	if r, err := c.Bulk(t.Context(), what, f, BulkOptions{}); err != nil || r != want {
+	if r, err := adminOf(c).Bulk(t.Context(), what, f, admin.BulkOptions{}); err != nil || r != want {
 		t.Errorf("%s %+v: got %+v, %v, want %+v", what, f, r, err, want)
 	}
 }
@@ -54,8 +55,8 @@ func bulk(t *testing.T, c *Client, what BulkAction, f Filter, want BulkResult) {
 // wantCounts compares how many jobs of the default queue are in each state.
 func wantCounts(t *testing.T, c *Client, ready, delayed, running, dead int) {
 	t.Helper()
-	got, err := c.Count(t.Context(), "", 10_000)
-	if want := (Counts{ready, delayed, running, dead, 10_000, 0}); err != nil || got != want {
+	got, err := adminOf(c).Count(t.Context(), "", 10_000)
+	if want := (countsOf(ready, delayed, running, dead, 10_000, 0)); err != nil || got != want {
 		t.Errorf("there are %+v, %v, want %+v", got, err, want)
 	}
 }
@@ -65,24 +66,24 @@ func wantCounts(t *testing.T, c *Client, ready, delayed, running, dead int) {
 func TestBulkRetry(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		ids := enqueueMany(t, c, many(2*bulkBatch+50, nil))
+		ids := enqueueMany(t, c, many(2*200+50, nil))
 		enqueue(t, c, Job{Queue: "other", Kind: "a"})
 		die(t, db)
 		n := len(ids)
-		r, err := c.Bulk(t.Context(), BulkRetry, Filter{}, BulkOptions{DryRun: true})
-		if err != nil || r != (BulkResult{Done: n}) {
+		r, err := adminOf(c).Bulk(t.Context(), admin.BulkRetry, admin.Filter{}, admin.BulkOptions{DryRun: true})
+		if err != nil || r != (admin.BulkResult{Done: n}) {
 			t.Errorf("a dry run: %+v, %v", r, err)
 		}
 		wantCounts(t, c, 0, 0, 0, n)
-		bulk(t, c, BulkRetry, Filter{Kind: "a", Limit: 10}, BulkResult{Done: 10})
-		bulk(t, c, BulkRetry, Filter{Where: "$.n = 301"}, BulkResult{Done: 1})
-		bulk(t, c, BulkRetry, Filter{Key: "key 1", After: ids[100]}, BulkResult{Done: 23})
-		bulk(t, c, BulkRetry, Filter{Kind: "none"}, BulkResult{})
+		bulk(t, c, admin.BulkRetry, admin.Filter{Kind: "a", Limit: 10}, admin.BulkResult{Done: 10})
+		bulk(t, c, admin.BulkRetry, admin.Filter{Where: "$.n = 301"}, admin.BulkResult{Done: 1})
+		bulk(t, c, admin.BulkRetry, admin.Filter{Key: "key 1", After: ids[100]}, admin.BulkResult{Done: 23})
+		bulk(t, c, admin.BulkRetry, admin.Filter{Kind: "none"}, admin.BulkResult{})
 		wantCounts(t, c, 0, 34, 0, n-34)
-		var last BulkResult
+		var last admin.BulkResult
 		calls := 0
-		r, err = c.Bulk(t.Context(), BulkRetry, Filter{}, BulkOptions{Progress: func(r BulkResult) {
-			if last = r; r.Done > calls*bulkBatch+bulkBatch {
+		r, err = adminOf(c).Bulk(t.Context(), admin.BulkRetry, admin.Filter{}, admin.BulkOptions{Progress: func(r admin.BulkResult) {
+			if last = r; r.Done > calls*200+200 {
 				t.Errorf("batch %d: %+v", calls, r)
 			}
 			calls++
@@ -91,7 +92,7 @@ func TestBulkRetry(t *testing.T) {
 			t.Errorf("%+v, %v, and after %d batches it was told %+v", r, err, calls, last)
 		}
 		wantCounts(t, c, 0, n, 0, 0)
-		if i := info(t, c, ids[10], StateDelayed); i.Attempts != 0 || i.Crashes != 0 || i.Error != "" ||
+		if i := info(t, c, ids[10], admin.StateDelayed); i.Attempts != 0 || i.Crashes != 0 || i.Error != "" ||
 			i.Key != "key 1" || i.Priority != Low || string(i.Payload) != `{"n": 10}` {
 			t.Errorf("it is %+v", i)
 		}
@@ -114,12 +115,12 @@ func TestBulkRetry(t *testing.T) {
 func TestBulkInParts(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 3})
-		ids := enqueueMany(t, c, many(3*bulkBatch+50, nil))
-		match := func(i *Info) bool { return i.Kind == "b" && i.Error == "why" && i.ID != ids[1] }
-		parts := func(what BulkAction, f Filter, between func()) (n, total int) {
+		ids := enqueueMany(t, c, many(3*200+50, nil))
+		match := func(i *admin.Job) bool { return i.Kind == "b" && i.Error == "why" && i.ID != ids[1] }
+		parts := func(what admin.BulkAction, f admin.Filter, between func()) (n, total int) {
 			t.Helper()
-			for opt := (BulkOptions{Most: bulkBatch}); ; n++ {
-				r, err := c.Bulk(t.Context(), what, f, opt)
+			for opt := (admin.BulkOptions{Most: 200}); ; n++ {
+				r, err := adminOf(c).Bulk(t.Context(), what, f, opt)
 				if err != nil || n > 20 {
 					t.Fatalf("part %d: %+v, %v", n, r, err)
 				}
@@ -141,16 +142,16 @@ func TestBulkInParts(t *testing.T) {
 				SELECT queue_id, divided, id, priority, 10, 1, 'why', {now}, `+store.BodyColumns+` FROM {prefix}job_delayed`, `DELETE FROM {prefix}job_delayed`)
 		}
 		half := len(ids)/2 - 1
-		if n, total := parts(BulkRetry, Filter{Match: match}, again); n < 3 || total != half {
+		if n, total := parts(admin.BulkRetry, admin.Filter{Match: match}, again); n < 3 || total != half {
 			t.Errorf("%d jobs were retried in %d parts, want %d in 4", total, n, half)
 		}
 		again()
 		there := len(ids) + later
 		wantCounts(t, c, 0, 0, 0, there)
-		if _, total := parts(BulkRetry, Filter{}, nil); total != there {
+		if _, total := parts(admin.BulkRetry, admin.Filter{}, nil); total != there {
 			t.Errorf("%d jobs were retried, want %d", total, there)
 		}
-		if n, total := parts(BulkCancel, Filter{State: StateDelayed}, nil); n < 2 || total != there {
+		if n, total := parts(admin.BulkCancel, admin.Filter{State: admin.StateDelayed}, nil); n < 2 || total != there {
 			t.Errorf("%d jobs were cancelled in %d parts, want %d", total, n, there)
 		}
 		wantCounts(t, c, 0, 0, 0, 0)
@@ -161,10 +162,10 @@ func TestBulkInParts(t *testing.T) {
 func TestBulkRetryOfDelayed(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		enqueueMany(t, c, many(bulkBatch+50, func(_ int, j *Job) { j.Delay = time.Hour }))
-		bulk(t, c, BulkRetry, Filter{State: StateDelayed, Kind: "b"}, BulkResult{Done: bulkBatch/2 + 25})
-		bulk(t, c, BulkRetry, Filter{State: StateDelayed}, BulkResult{Done: bulkBatch/2 + 25})
-		bulk(t, c, BulkRetry, Filter{State: StateDelayed}, BulkResult{})
+		enqueueMany(t, c, many(200+50, func(_ int, j *Job) { j.Delay = time.Hour }))
+		bulk(t, c, admin.BulkRetry, admin.Filter{State: admin.StateDelayed, Kind: "b"}, admin.BulkResult{Done: 200/2 + 25})
+		bulk(t, c, admin.BulkRetry, admin.Filter{State: admin.StateDelayed}, admin.BulkResult{Done: 200/2 + 25})
+		bulk(t, c, admin.BulkRetry, admin.Filter{State: admin.StateDelayed}, admin.BulkResult{})
 		wantRows(t, db, "not due", `SELECT id FROM {prefix}job_delayed WHERE run_at > {now}`)
 	})
 }
@@ -178,9 +179,9 @@ func TestBulkOfWhatComes(t *testing.T) {
 		for _, table := range []string{"job", "job_delayed"} {
 			byHand(t, db, `UPDATE {prefix}`+table+` SET id = id + 14745600000000 WHERE kind = 'b'`) // an hour later
 		}
-		bulk(t, c, BulkRetry, Filter{State: StateDelayed}, BulkResult{Done: 2})
-		bulk(t, c, BulkCancel, Filter{State: StateDelayed}, BulkResult{Done: 2})
-		bulk(t, c, BulkCancel, Filter{}, BulkResult{Done: 2})
+		bulk(t, c, admin.BulkRetry, admin.Filter{State: admin.StateDelayed}, admin.BulkResult{Done: 2})
+		bulk(t, c, admin.BulkCancel, admin.Filter{State: admin.StateDelayed}, admin.BulkResult{Done: 2})
+		bulk(t, c, admin.BulkCancel, admin.Filter{}, admin.BulkResult{Done: 2})
 		wantCounts(t, c, 2, 2, 0, 0)
 	})
 }
@@ -189,7 +190,7 @@ func TestBulkOfWhatComes(t *testing.T) {
 func TestBulkRemove(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		const n = bulkBatch + 50
+		const n = 200 + 50
 		unique := func(i int, j *Job) {
 			if i%4 == 0 {
 				j.Unique = fmt.Sprintf("k%s %v %d", j.Queue, j.Delay, i)
@@ -201,25 +202,25 @@ func TestBulkRemove(t *testing.T) {
 		byHand(t, db, `INSERT INTO {prefix}job_running (queue_id, divided, id, priority, lock_by, `+store.BodyColumns+`)
 			SELECT queue_id, divided, id, priority, 'nobody', `+store.BodyColumns+` FROM {prefix}job WHERE kind = 'b' AND priority = 2 AND queue_id = 1 AND divided = 1`)
 		byHand(t, db, `DELETE FROM {prefix}job WHERE id IN (SELECT id FROM {prefix}job_running)`)
-		before, err := c.Count(t.Context(), "", 10_000)
+		before, err := adminOf(c).Count(t.Context(), "", 10_000)
 		must(t, err)
 		running := before.Running
 		if running == 0 {
 			t.Fatal("none runs")
 		}
-		bulk(t, c, BulkCancel, Filter{Kind: "b"}, BulkResult{Done: n/2 - running})
+		bulk(t, c, admin.BulkCancel, admin.Filter{Kind: "b"}, admin.BulkResult{Done: n/2 - running})
 		wantCounts(t, c, n/2, n, running, 0)
-		bulk(t, c, BulkCancel, Filter{}, BulkResult{Done: n / 2})
-		bulk(t, c, BulkCancel, Filter{State: StateDelayed, Where: "$.n >= 10"}, BulkResult{Done: n - 10})
+		bulk(t, c, admin.BulkCancel, admin.Filter{}, admin.BulkResult{Done: n / 2})
+		bulk(t, c, admin.BulkCancel, admin.Filter{State: admin.StateDelayed, Where: "$.n >= 10"}, admin.BulkResult{Done: n - 10})
 		wantCounts(t, c, 0, 10, running, 0)
-		bulk(t, c, BulkCancel, Filter{State: StateRunning}, BulkResult{Done: running})
+		bulk(t, c, admin.BulkCancel, admin.Filter{State: admin.StateRunning}, admin.BulkResult{Done: running})
 		wantCounts(t, c, 0, 10, 0, 0)
 		wantRows(t, db, "keys", `SELECT unique_key FROM {prefix}job_unique ORDER BY unique_key`, "k 1h0m0s 0",
 			"k 1h0m0s 4", "k 1h0m0s 8", "kother 0s 0", "kother 0s 4")
 		enqueueMany(t, c, many(n, nil))
 		die(t, db)
-		bulk(t, c, BulkDelete, Filter{Kind: "a"}, BulkResult{Done: n / 2})
-		bulk(t, c, BulkDelete, Filter{}, BulkResult{Done: n / 2})
+		bulk(t, c, admin.BulkDelete, admin.Filter{Kind: "a"}, admin.BulkResult{Done: n / 2})
+		bulk(t, c, admin.BulkDelete, admin.Filter{}, admin.BulkResult{Done: n / 2})
 		wantCounts(t, c, 0, 10, 0, 0)
 		wantRows(t, db, "the other queue's", `SELECT COUNT(*) FROM {prefix}job_dead`, "8")
 	})
@@ -232,31 +233,31 @@ func TestBulkInvalid(t *testing.T) {
 		enqueue(t, c, Job{Kind: "x"})
 		enqueue(t, c, Job{Kind: "x", Delay: time.Hour})
 		for _, bad := range []struct {
-			what BulkAction
-			f    Filter
+			what admin.BulkAction
+			f    admin.Filter
 		}{
-			{"", Filter{}},
-			{"purge", Filter{}},
-			{BulkRetry, Filter{State: StateReady}},
-			{BulkRetry, Filter{State: StateRunning}},
-			{BulkCancel, Filter{State: StateDead}},
-			{BulkCancel, Filter{State: "all"}},
-			{BulkDelete, Filter{State: StateDelayed}},
-			{BulkCancel, Filter{Where: "n = 1"}},
-			{BulkCancel, Filter{Limit: -1}},
+			{"", admin.Filter{}},
+			{"purge", admin.Filter{}},
+			{admin.BulkRetry, admin.Filter{State: admin.StateReady}},
+			{admin.BulkRetry, admin.Filter{State: admin.StateRunning}},
+			{admin.BulkCancel, admin.Filter{State: admin.StateDead}},
+			{admin.BulkCancel, admin.Filter{State: "all"}},
+			{admin.BulkDelete, admin.Filter{State: admin.StateDelayed}},
+			{admin.BulkCancel, admin.Filter{Where: "n = 1"}},
+			{admin.BulkCancel, admin.Filter{Limit: -1}},
 		} {
-			_, err := c.Bulk(t.Context(), bad.what, bad.f, BulkOptions{})
+			_, err := adminOf(c).Bulk(t.Context(), bad.what, bad.f, admin.BulkOptions{})
 			want(t, fmt.Sprintf("%s %+v", bad.what, bad.f), err, ErrInvalid)
 		}
-		_, err := c.Bulk(t.Context(), BulkCancel, Filter{Queue: "none"}, BulkOptions{})
+		_, err := adminOf(c).Bulk(t.Context(), admin.BulkCancel, admin.Filter{Queue: "none"}, admin.BulkOptions{})
 		want(t, "no queue", err, ErrNotFound)
 		wantCounts(t, c, 1, 1, 0, 0)
 		die(t, db)
-		edit(t, c, func(q *Queue) { q.State = "deleted" })
-		_, err = c.Bulk(t.Context(), BulkRetry, Filter{}, BulkOptions{})
+		edit(t, c, func(q *admin.Queue) { q.State = "deleted" })
+		_, err = adminOf(c).Bulk(t.Context(), admin.BulkRetry, admin.Filter{}, admin.BulkOptions{})
 		want(t, "a deleted queue", err, ErrDeleted)
-		bulk(t, c, BulkDelete, Filter{}, BulkResult{Done: 1})
-		bulk(t, c, BulkCancel, Filter{State: StateDelayed}, BulkResult{Done: 1})
+		bulk(t, c, admin.BulkDelete, admin.Filter{}, admin.BulkResult{Done: 1})
+		bulk(t, c, admin.BulkCancel, admin.Filter{State: admin.StateDelayed}, admin.BulkResult{Done: 1})
 	})
 }
 
@@ -270,17 +271,17 @@ func TestBulkRetryUnique(t *testing.T) {
 			die(t, db)
 		}
 		holder := wantFresh(t, c, Job{Kind: "x", Unique: "taken"})
-		want(t, "one whose key is taken", c.Retry(t.Context(), "", ids[2]), ErrState)
-		bulk(t, c, BulkRetry, Filter{}, BulkResult{Done: 3, InUse: 2})
-		for i, state := range []State{StateDelayed, StateDead, StateDead, StateDelayed, StateDelayed} {
+		want(t, "one whose key is taken", adminOf(c).Retry(t.Context(), "", ids[2]), ErrState)
+		bulk(t, c, admin.BulkRetry, admin.Filter{}, admin.BulkResult{Done: 3, InUse: 2})
+		for i, state := range []admin.State{admin.StateDelayed, admin.StateDead, admin.StateDead, admin.StateDelayed, admin.StateDelayed} {
 			info(t, c, ids[i], state)
 		}
 		wantHolder(t, c, Job{Kind: "x", Unique: "twice"}, ids[0])
 		wantHolder(t, c, Job{Kind: "x", Unique: "taken"}, holder)
 		wantHolder(t, c, Job{Kind: "x", Unique: "free"}, ids[3])
-		bulk(t, c, BulkRetry, Filter{}, BulkResult{InUse: 2})
-		bulk(t, c, BulkCancel, Filter{State: StateDelayed}, BulkResult{Done: 3})
-		bulk(t, c, BulkRetry, Filter{}, BulkResult{Done: 1, InUse: 1})
+		bulk(t, c, admin.BulkRetry, admin.Filter{}, admin.BulkResult{InUse: 2})
+		bulk(t, c, admin.BulkCancel, admin.Filter{State: admin.StateDelayed}, admin.BulkResult{Done: 3})
+		bulk(t, c, admin.BulkRetry, admin.Filter{}, admin.BulkResult{Done: 1, InUse: 1})
 		wantHolder(t, c, Job{Kind: "x", Unique: "twice"}, ids[1])
 	})
 }
@@ -289,8 +290,8 @@ func TestBulkRetryUnique(t *testing.T) {
 func TestBulkRetryOfWhatDiesAgain(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		edit(t, c, func(q *Queue) { q.MaxAttempts = 1 })
-		const n = bulkBatch + 10
+		edit(t, c, func(q *admin.Queue) { q.MaxAttempts = 1 })
+		const n = 200 + 10
 		enqueueMany(t, c, many(n, nil))
 		die(t, db)
 		var tried atomic.Int64
@@ -300,7 +301,7 @@ func TestBulkRetryOfWhatDiesAgain(t *testing.T) {
 		}
 		start(t, w)
 		first := true
-		r, err := c.Bulk(t.Context(), BulkRetry, Filter{}, BulkOptions{Progress: func(BulkResult) {
+		r, err := adminOf(c).Bulk(t.Context(), admin.BulkRetry, admin.Filter{}, admin.BulkOptions{Progress: func(admin.BulkResult) {
 			if first { // what dies now has ids before and behind those that are next
 				enqueueMany(t, c, many(5, nil))
 				empty(t, db)
@@ -309,7 +310,7 @@ func TestBulkRetryOfWhatDiesAgain(t *testing.T) {
 		}})
 		must(t, err)
 		empty(t, db)
-		if r != (BulkResult{Done: n}) || tried.Load() != n+5 {
+		if r != (admin.BulkResult{Done: n}) || tried.Load() != n+5 {
 			t.Errorf("%+v, and %d attempts", r, tried.Load())
 		}
 		wantCounts(t, c, 0, 0, 0, n+5)
@@ -319,17 +320,17 @@ func TestBulkRetryOfWhatDiesAgain(t *testing.T) {
 // Several that do the same at once do it once, and tell of what the others did.
 func TestBulkAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
-		const n, callers = 2*bulkBatch + 30, 3
+		const n, callers = 2*200 + 30, 3
 		c := client(t, db, Options{})
 		for _, step := range []struct {
-			what BulkAction
-			f    Filter
-			left Counts
+			what admin.BulkAction
+			f    admin.Filter
+			left admin.Counts
 		}{
-			{BulkRetry, Filter{}, Counts{0, n, 0, 0, 10_000, 0}},
-			{BulkCancel, Filter{State: StateDelayed}, Counts{0, 0, 0, 0, 10_000, 0}},
-			{BulkCancel, Filter{}, Counts{0, 0, 0, 0, 10_000, 0}},
-			{BulkDelete, Filter{}, Counts{0, 0, 0, 0, 10_000, 0}},
+			{admin.BulkRetry, admin.Filter{}, countsOf(0, n, 0, 0, 10_000, 0)},
+			{admin.BulkCancel, admin.Filter{State: admin.StateDelayed}, countsOf(0, 0, 0, 0, 10_000, 0)},
+			{admin.BulkCancel, admin.Filter{}, countsOf(0, 0, 0, 0, 10_000, 0)},
+			{admin.BulkDelete, admin.Filter{}, countsOf(0, 0, 0, 0, 10_000, 0)},
 		} {
 			if step.f.State == "" {
 				enqueueMany(t, c, many(n, func(i int, j *Job) {
@@ -338,7 +339,7 @@ func TestBulkAtOnce(t *testing.T) {
 					}
 				}))
 			}
-			if step.f.State == "" && step.what != BulkCancel {
+			if step.f.State == "" && step.what != admin.BulkCancel {
 				die(t, db)
 			}
 			var done atomic.Int64
@@ -346,7 +347,7 @@ func TestBulkAtOnce(t *testing.T) {
 			for range callers {
 				from := other(t, db)
 				group.Go(func() {
-					r, err := from.Bulk(t.Context(), step.what, step.f, BulkOptions{})
+					r, err := adminOf(from).Bulk(t.Context(), step.what, step.f, admin.BulkOptions{})
 					if err != nil || r.InUse > 0 {
 						t.Errorf("%s: %+v, %v", step.what, r, err)
 					}
@@ -354,7 +355,7 @@ func TestBulkAtOnce(t *testing.T) {
 				})
 			}
 			group.Wait()
-			if got, err := c.Count(t.Context(), "", 10_000); err != nil || got != step.left || done.Load() != n {
+			if got, err := adminOf(c).Count(t.Context(), "", 10_000); err != nil || got != step.left || done.Load() != n {
 				t.Errorf("%s %s: %d done, and left are %+v, %v", step.what, step.f.State, done.Load(), got, err)
 			}
 		}
@@ -370,26 +371,26 @@ func TestBulkFaults(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		for _, step := range []struct {
-			what BulkAction
-			f    Filter
-		}{{BulkRetry, Filter{}}, {BulkCancel, Filter{}}} {
+			what admin.BulkAction
+			f    admin.Filter
+		}{{admin.BulkRetry, admin.Filter{}}, {admin.BulkCancel, admin.Filter{}}} {
 			for call := 1; ; call++ {
 				hit := false
 				for _, after := range []bool{false, true} {
 					enqueueMany(t, c, []Job{{Kind: "x", Unique: "a"}, {Kind: "x"}, {Kind: "x", Unique: "b", Priority: Low}})
-					if step.what == BulkRetry {
+					if step.what == admin.BulkRetry {
 						die(t, db)
 					}
 					from := client(t, db.Broken(t, &dbtest.Fault{Call: call, After: after}), Options{})
-					r, err := from.Bulk(t.Context(), step.what, step.f, BulkOptions{})
+					r, err := adminOf(from).Bulk(t.Context(), step.what, step.f, admin.BulkOptions{})
 					hit = hit || err != nil
-					again, err2 := c.Bulk(t.Context(), step.what, step.f, BulkOptions{})
+					again, err2 := adminOf(c).Bulk(t.Context(), step.what, step.f, admin.BulkOptions{})
 					must(t, err2)
 					if n := r.Done + again.Done; n > 3 || n < 3 && err == nil {
 						t.Errorf("%s, call %d broken (%v): %+v, %v, and then %+v", step.what, call, after, r, err, again)
 					}
 					rows, keys := 0, 0
-					if step.what == BulkRetry {
+					if step.what == admin.BulkRetry {
 						rows, keys = 3, 2
 					}
 					if n, k := rowsOf(t, db), keysOf(t, db); n != rows || k != keys {
@@ -398,7 +399,7 @@ func TestBulkFaults(t *testing.T) {
 					if n := strings.Join(db.List(t, `SELECT COUNT(*) FROM {prefix}job_dead`, nil), ""); n != "0" {
 						t.Errorf("%s, call %d broken (%v): %s are dead", step.what, call, after, n)
 					}
-					_, err = c.Bulk(t.Context(), BulkCancel, Filter{State: StateDelayed}, BulkOptions{})
+					_, err = adminOf(c).Bulk(t.Context(), admin.BulkCancel, admin.Filter{State: admin.StateDelayed}, admin.BulkOptions{})
 					must(t, err)
 				}
 				if !hit {
@@ -418,22 +419,22 @@ func TestOlderThan(t *testing.T) {
 		db.Do(t, `UPDATE {prefix}job SET id = id - :by`, sqlrun.Args{"by": store.TickOf(store.Epoch.Add(2 * time.Hour).UnixMicro())})
 		fresh := enqueueMany(t, c, many(3, func(int, *Job) {}))
 		for older, want := range map[time.Duration]int{0: 8, time.Hour: 5, 3 * time.Hour: 0, 99 * 365 * 24 * time.Hour: 0} {
-			jobs, more, err := c.Jobs(t.Context(), Filter{OlderThan: older})
+			jobs, more, err := adminOf(c).Jobs(t.Context(), admin.Filter{OlderThan: older})
 			if err != nil || len(jobs) != want || more != 0 {
 				t.Errorf("older than %v there are %d, %d, %v", older, len(jobs), more, err)
 			}
-			r, err := c.Bulk(t.Context(), BulkCancel, Filter{OlderThan: older}, BulkOptions{DryRun: true})
+			r, err := adminOf(c).Bulk(t.Context(), admin.BulkCancel, admin.Filter{OlderThan: older}, admin.BulkOptions{DryRun: true})
 			if err != nil || r.Done != want {
 				t.Errorf("older than %v would be cancelled: %+v, %v", older, r, err)
 			}
 		}
-		bulk(t, c, BulkCancel, Filter{OlderThan: time.Hour}, BulkResult{Done: len(old)})
+		bulk(t, c, admin.BulkCancel, admin.Filter{OlderThan: time.Hour}, admin.BulkResult{Done: len(old)})
 		for _, id := range fresh {
-			info(t, c, id, StateReady)
+			info(t, c, id, admin.StateReady)
 		}
-		_, _, err := c.Jobs(t.Context(), Filter{OlderThan: -1})
+		_, _, err := adminOf(c).Jobs(t.Context(), admin.Filter{OlderThan: -1})
 		want(t, "a negative age", err, ErrInvalid)
-		_, err = c.Bulk(t.Context(), BulkCancel, Filter{OlderThan: -1}, BulkOptions{})
+		_, err = adminOf(c).Bulk(t.Context(), admin.BulkCancel, admin.Filter{OlderThan: -1}, admin.BulkOptions{})
 		want(t, "a negative age", err, ErrInvalid)
 	})
 }
@@ -449,14 +450,14 @@ func TestBulkCancelWhatWasRead(t *testing.T) {
 		ids := enqueueMany(t, c, []Job{{Kind: "x", Unique: "k"}, {Kind: "x"}})
 		got, err := r.Receive(t.Context(), 5, longWait)
 		must(t, err)
-		bulk(t, c, BulkCancel, Filter{}, BulkResult{Done: len(ids)})
+		bulk(t, c, admin.BulkCancel, admin.Filter{}, admin.BulkResult{Done: len(ids)})
 		next := wantFresh(t, c, Job{Kind: "x", Unique: "k"})
 		for _, d := range got {
 			err := db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error { return d.CompleteTx(ctx, tx.Execer()) })
 			want(t, "its end", err, ErrLost)
 		}
 		must(t, r.Close())
-		info(t, c, next, StateReady)
+		info(t, c, next, admin.StateReady)
 		wantHolder(t, c, Job{Kind: "x", Unique: "k"}, next)
 	})
 }

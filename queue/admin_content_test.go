@@ -2,11 +2,14 @@ package queue
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // inEveryState has n jobs with payloads of so many bytes in each state.
@@ -40,7 +43,7 @@ func allocated(f func()) int {
 	return int(after.TotalAlloc - before.TotalAlloc)
 }
 
-var everyState = []State{StateReady, StateDelayed, StateRunning, StateDead, StateDone}
+var everyState = []admin.State{admin.StateReady, admin.StateDelayed, admin.StateRunning, admin.StateDead, admin.StateDone}
 
 // TestListWithoutLargePayloads lists jobs whose payloads are left out: they do not come here
 // from the database.
@@ -50,11 +53,11 @@ func TestListWithoutLargePayloads(t *testing.T) {
 		c := client(t, db, Options{})
 		inEveryState(t, db, c, n, size)
 		for _, state := range everyState {
-			var all []Info
+			var all []admin.Job
 			bytes := allocated(func() {
 				var more int64
 				var err error
-				if all, more, err = c.Jobs(t.Context(), Filter{State: state, Limit: 1000, LongestPayload: 64 << 10}); err != nil || more != 0 {
+				if all, more, err = adminOf(c).Jobs(t.Context(), admin.Filter{State: state, Limit: 1000, LongestPayload: 64 << 10}); err != nil || more != 0 {
 					t.Fatalf("%s: %v, more after %d", state, err, more)
 				}
 			})
@@ -78,11 +81,11 @@ func TestListEndsBeforeItIsTooLarge(t *testing.T) {
 		inEveryState(t, db, c, n, size)
 		for _, state := range everyState {
 			seen := map[int64]bool{}
-			f, pages := Filter{State: state, Limit: 1000, MaxBytes: most}, 0
+			f, pages := admin.Filter{State: state, Limit: 1000, MaxBytes: most}, 0
 			for more := true; more; more = f.After != 0 {
-				var part []Info
+				var part []admin.Job
 				var err error
-				bytes := allocated(func() { part, f.After, err = c.Jobs(t.Context(), f) })
+				bytes := allocated(func() { part, f.After, err = adminOf(c).Jobs(t.Context(), f) })
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -99,18 +102,63 @@ func TestListEndsBeforeItIsTooLarge(t *testing.T) {
 			if len(seen) != n || pages < n*size/most {
 				t.Errorf("%s: %d jobs on %d pages", state, len(seen), pages)
 			}
-			found, _, err := c.Jobs(t.Context(), Filter{State: state, Where: "$.n = 7", LongestPayload: 100})
+			found, _, err := adminOf(c).Jobs(t.Context(), admin.Filter{State: state, Where: "$.n = 7", LongestPayload: 100})
 			if err != nil || len(found) != 1 || found[0].Payload != nil || found[0].PayloadBytes != size {
 				t.Errorf("%s: $.n = 7: %d jobs, %v", state, len(found), err)
 			}
-			what := BulkCancel
-			if state == StateDead || state == StateDone {
-				what = BulkDelete
+			what := admin.BulkCancel
+			if state == admin.StateDead || state == admin.StateDone {
+				what = admin.BulkDelete
 			}
-			r, err := c.Bulk(t.Context(), what, Filter{State: state, Where: "$.n > 7"}, BulkOptions{})
+			r, err := adminOf(c).Bulk(t.Context(), what, admin.Filter{State: state, Where: "$.n > 7"}, admin.BulkOptions{})
 			if err != nil || r.Done != 4 {
 				t.Errorf("%s: %s: %+v, %v", state, what, r, err)
 			}
+		}
+	})
+}
+
+func TestJobsWhere(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		jobs := make([]Job, 300)
+		for i := range jobs {
+			jobs[i] = Job{Kind: []string{"even", "odd"}[i%2], Payload: fmt.Appendf(nil, `{"n": %d, "big": 900719925474099%d}`, i, i%10)}
+		}
+		ids := enqueueMany(t, c, jobs)
+		f := admin.Filter{Where: `$.big = 9007199254740993`, Limit: 2}
+		var got []int64
+		for {
+			part, more, err := adminOf(c).Jobs(t.Context(), f)
+			must(t, err)
+			for _, i := range part {
+				got = append(got, i.ID)
+			}
+			if f.After = more; more == 0 {
+				break
+			}
+		}
+		var want []int64
+		for i := 3; i < len(ids); i += 10 {
+			want = append(want, ids[i])
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+		both, _, err := adminOf(c).Jobs(t.Context(), admin.Filter{Where: `$.n >= 290`, Kind: "odd"})
+		must(t, err)
+		if len(both) != 5 {
+			t.Errorf("with a kind there are %d", len(both))
+		}
+		// It stops after so many rows, and says where to go on.
+		none, more, err := adminOf(c).Jobs(t.Context(), admin.Filter{Where: `$.none`, Limit: 1})
+		must(t, err)
+		if len(none) != 0 || more != ids[99] {
+			t.Errorf("got %d, more after %d, not %d", len(none), more, ids[99])
+		}
+		_, _, err = adminOf(c).Jobs(t.Context(), admin.Filter{Queue: "none", Where: `$.`})
+		if !errors.Is(err, ErrInvalid) {
+			t.Errorf("a wrong condition: %v", err)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -28,7 +29,7 @@ func TestFind(t *testing.T) {
 			7: "q ready 3 0", 17: "q delayed 3 3 why", 27: "q running 3 0 me", 37: "q dead 99 0 a stack", 47: "q done 3 1 me",
 			101: "r ready 4 0 k", 102: "r ready 4 0 k", 103: "r ready 3 0", 104: "r ready 4 0",
 		} {
-			found, err := c.Find(t.Context(), id)
+			found, err := adminOf(c).Find(t.Context(), id)
 			must(t, err)
 			got := fmt.Sprint(found.Queue, " ", found.State, " ", found.Block, " ", found.Attempts)
 			for _, more := range []string{found.Key, found.Error, found.Worker, found.Detail} {
@@ -36,21 +37,21 @@ func TestFind(t *testing.T) {
 					got += " " + more
 				}
 			}
-			if got != want || found.ID != id || found.State == StateDone && found.Started.IsZero() ||
-				found.State != StateReady && found.State != StateRunning && found.At.IsZero() {
+			if got != want || found.ID != id || found.State == admin.StateDone && found.Started.IsZero() ||
+				found.State != admin.StateReady && found.State != admin.StateRunning && found.At.IsZero() {
 				t.Errorf("job %d is %q, not %q: %+v", id, got, want, found)
 			}
 			for _, name := range []string{"q", "r", "s"} {
-				_, err := c.Job(t.Context(), name, id)
+				_, err := adminOf(c).Job(t.Context(), name, id)
 				if found.Queue == name && err != nil || found.Queue != name && !errors.Is(err, ErrNotFound) {
 					t.Errorf("job %d in queue %s: %v", id, name, err)
 				}
 			}
 		}
-		if _, err := c.Find(t.Context(), 999); !errors.Is(err, ErrNotFound) {
+		if _, err := adminOf(c).Find(t.Context(), 999); !errors.Is(err, ErrNotFound) {
 			t.Errorf("there is none: %v", err)
 		}
-		if _, err := c.Job(t.Context(), "none", 7); !errors.Is(err, ErrNotFound) {
+		if _, err := adminOf(c).Job(t.Context(), "none", 7); !errors.Is(err, ErrNotFound) {
 			t.Errorf("there is no such queue: %v", err)
 		}
 	})
@@ -73,26 +74,26 @@ func TestFindAmbiguous(t *testing.T) {
 			27: {`running in queue "q", block 3`, `delayed in queue "q", block 5`},
 		} {
 			for what, do := range map[string]func() error{
-				"find":   func() error { _, err := c.Find(t.Context(), id); return err },
-				"get":    func() error { _, err := c.Job(t.Context(), "q", id); return err },
-				"cancel": func() error { return c.Cancel(t.Context(), "q", id) }, "delete": func() error { return c.Delete(t.Context(), "q", id) },
-				"retry": func() error { return c.Retry(t.Context(), "q", id) }, "run": func() error { return c.RunNow(t.Context(), "q", id) },
+				"find":   func() error { _, err := adminOf(c).Find(t.Context(), id); return err },
+				"get":    func() error { _, err := adminOf(c).Job(t.Context(), "q", id); return err },
+				"cancel": func() error { return adminOf(c).Cancel(t.Context(), "q", id) }, "delete": func() error { return adminOf(c).Delete(t.Context(), "q", id) },
+				"retry": func() error { return adminOf(c).Retry(t.Context(), "q", id) }, "run": func() error { return adminOf(c).RunNow(t.Context(), "q", id) },
 			} {
 				err := do()
 				for _, name := range names {
-					if !errors.Is(err, ErrAmbiguous) || !strings.Contains(err.Error(), name) {
+					if !errors.Is(err, admin.ErrAmbiguous) || !strings.Contains(err.Error(), name) {
 						t.Errorf("%s %d: %v", what, id, err)
 					}
 				}
 			}
 		}
 		wantRows(t, db, "jobs", `SELECT id FROM {prefix}job WHERE id = 7 UNION ALL SELECT id FROM {prefix}job_running WHERE id = 27 UNION ALL SELECT id FROM {prefix}job_delayed WHERE id = 27`, "7", "7", "27", "27")
-		if _, err := c.Find(t.Context(), 17); !errors.Is(err, ErrAmbiguous) {
+		if _, err := adminOf(c).Find(t.Context(), 17); !errors.Is(err, admin.ErrAmbiguous) {
 			t.Errorf("in two queues: %v", err)
 		}
-		i, err := c.Job(t.Context(), "r", 17)
+		i, err := adminOf(c).Job(t.Context(), "r", 17)
 		must(t, err)
-		if i.State != StateReady || i.Queue != "r" {
+		if i.State != admin.StateReady || i.Queue != "r" {
 			t.Errorf("%+v", i)
 		}
 	})
@@ -104,7 +105,7 @@ func TestFindInManyBlocks(t *testing.T) {
 		c := client(t, db, Options{Blocks: 1000})
 		e, err := c.Enqueue(t.Context(), Job{Kind: "x", Key: "k", Priority: Idle})
 		must(t, err)
-		i, err := c.Find(t.Context(), e.ID)
+		i, err := adminOf(c).Find(t.Context(), e.ID)
 		must(t, err)
 		if i.Key != "k" || i.Block != store.Divided("k", e.ID, 1000) {
 			t.Errorf("%+v", i)

@@ -16,13 +16,14 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // limit sets a limit of the default queue.
 func limit(t *testing.T, c *Client, kind string, running int) {
 	t.Helper()
-	_, err := c.EditLimit(t.Context(), defaultQueue, kind, func(l *Limit) { l.Running = running })
+	_, err := adminOf(c).EditLimit(t.Context(), defaultQueue, kind, func(l *admin.Limit) { l.Running = running })
 	must(t, err)
 }
 
@@ -44,51 +45,51 @@ func (c *crowd) pass(ctx context.Context, _ *Delivery) error {
 func TestEditLimit(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		set := func(queue, kind string, change func(l *Limit)) error {
-			_, err := c.EditLimit(t.Context(), queue, kind, change)
+		set := func(queue, kind string, change func(l *admin.Limit)) error {
+			_, err := adminOf(c).EditLimit(t.Context(), queue, kind, change)
 			return err
 		}
-		one := func(l *Limit) { l.Running = 1 }
+		one := func(l *admin.Limit) { l.Running = 1 }
 		want(t, "no such queue", set("default", "", one), ErrNotFound)
-		_, err := c.Edit(t.Context(), "default", func(*Queue) {})
+		_, err := adminOf(c).Edit(t.Context(), "default", func(*admin.Queue) {})
 		must(t, err)
-		for _, bad := range []func(l *Limit){
-			func(*Limit) {},
-			func(l *Limit) { l.Running = -1 },
-			func(l *Limit) { l.Running = 10_001 },
-			func(l *Limit) { l.Rate = -1 },
-			func(l *Limit) { l.Rate = 100_001 },
-			func(l *Limit) { l.Rate, l.Per = 1, 0 },
-			func(l *Limit) { l.Rate, l.Per = 1, 367*24*time.Hour },
-			func(l *Limit) { l.Rate, l.Burst = 1, 0 },
-			func(l *Limit) { l.Rate, l.Burst = 1, 100_001 },
+		for _, bad := range []func(l *admin.Limit){
+			func(*admin.Limit) {},
+			func(l *admin.Limit) { l.Running = -1 },
+			func(l *admin.Limit) { l.Running = 10_001 },
+			func(l *admin.Limit) { l.Rate = -1 },
+			func(l *admin.Limit) { l.Rate = 100_001 },
+			func(l *admin.Limit) { l.Rate, l.Per = 1, 0 },
+			func(l *admin.Limit) { l.Rate, l.Per = 1, 367*24*time.Hour },
+			func(l *admin.Limit) { l.Rate, l.Burst = 1, 0 },
+			func(l *admin.Limit) { l.Rate, l.Burst = 1, 100_001 },
 		} {
 			want(t, "a bad limit", set("default", "", bad), ErrInvalid)
 		}
 		want(t, "a bad kind", set("default", "x\n", one), ErrInvalid)
-		want(t, "none to delete", c.DeleteLimit(t.Context(), "default", ""), ErrNotFound)
-		want(t, "no such queue", c.DeleteLimit(t.Context(), "other", ""), ErrNotFound)
+		want(t, "none to delete", adminOf(c).DeleteLimit(t.Context(), "default", ""), ErrNotFound)
+		want(t, "no such queue", adminOf(c).DeleteLimit(t.Context(), "other", ""), ErrNotFound)
 
 		must(t, set("default", "", one))
-		must(t, set("default", "mail", func(l *Limit) { l.Rate, l.Per, l.Burst = 100, time.Minute, 5 }))
-		must(t, set("default", "mail", func(l *Limit) { l.Running = 7 }))
-		_, err = c.Edit(t.Context(), "another", func(*Queue) {})
+		must(t, set("default", "mail", func(l *admin.Limit) { l.Rate, l.Per, l.Burst = 100, time.Minute, 5 }))
+		must(t, set("default", "mail", func(l *admin.Limit) { l.Running = 7 }))
+		_, err = adminOf(c).Edit(t.Context(), "another", func(*admin.Queue) {})
 		must(t, err)
 		must(t, set("another", "Mail", one))
-		all := []Limit{
+		all := []admin.Limit{
 			{Queue: "another", Kind: "Mail", Running: 1, Per: time.Second, Burst: 1},
 			{Queue: "default", Running: 1, Per: time.Second, Burst: 1},
 			{Queue: "default", Kind: "mail", Running: 7, Rate: 100, Per: time.Minute, Burst: 5},
 		}
-		page := func(queue, kind string, n int) (got []Limit) {
-			list, err := c.Limits(t.Context(), queue, kind, n)
+		page := func(queue, kind string, n int) (got []admin.Limit) {
+			list, err := adminOf(c).Limits(t.Context(), queue, kind, n)
 			must(t, err)
 			for _, l := range list {
 				got = append(got, l.Limit)
 			}
 			return got
 		}
-		for i, want := range map[int][]Limit{
+		for i, want := range map[int][]admin.Limit{
 			0: page("", "", 10), 1: page("another", "Mail", 10), 2: page("default", "", 10), 3: page("default", "mail", 10),
 		} {
 			if !slices.Equal(want, all[i:]) {
@@ -98,10 +99,10 @@ func TestEditLimit(t *testing.T) {
 		if got := page("", "", 1); !slices.Equal(got, all[:1]) {
 			t.Errorf("one: %+v", got)
 		}
-		for queue, want := range map[string][]Limit{"default": all[1:], "another": all[:1], "none": nil} {
-			list, err := c.LimitsOf(t.Context(), queue)
+		for queue, want := range map[string][]admin.Limit{"default": all[1:], "another": all[:1], "none": nil} {
+			list, err := adminOf(c).LimitsOf(t.Context(), queue)
 			must(t, err)
-			var got []Limit
+			var got []admin.Limit
 			for _, l := range list {
 				got = append(got, l.Limit)
 			}
@@ -109,7 +110,7 @@ func TestEditLimit(t *testing.T) {
 				t.Errorf("those of %s: %+v", queue, got)
 			}
 		}
-		must(t, c.DeleteLimit(t.Context(), "default", "mail"))
+		must(t, adminOf(c).DeleteLimit(t.Context(), "default", "mail"))
 		if got := page("", "", 10); !slices.Equal(got, all[:2]) {
 			t.Errorf("without that of mail: %+v", got)
 		}
@@ -121,7 +122,7 @@ func TestEditLimit(t *testing.T) {
 func TestRunningLimit(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 6})
-		_, err := c.Edit(t.Context(), defaultQueue, func(*Queue) {})
+		_, err := adminOf(c).Edit(t.Context(), defaultQueue, func(*admin.Queue) {})
 		must(t, err)
 		for _, most := range []int{1, 2, 5} {
 			limit(t, c, "", most)
@@ -161,7 +162,7 @@ func TestKindLimit(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		for _, name := range []string{defaultQueue, "free"} {
-			_, err := c.Edit(t.Context(), name, func(*Queue) {})
+			_, err := adminOf(c).Edit(t.Context(), name, func(*admin.Queue) {})
 			must(t, err)
 		}
 		limit(t, c, "slow", 2)
@@ -258,7 +259,7 @@ func TestLimitChanges(t *testing.T) {
 			next <- struct{}{}
 		}
 		run(2)
-		must(t, c.DeleteLimit(t.Context(), defaultQueue, ""))
+		must(t, adminOf(c).DeleteLimit(t.Context(), defaultQueue, ""))
 		run(10)
 	})
 }
@@ -267,7 +268,7 @@ func TestLimitChanges(t *testing.T) {
 func TestPermitsOfTheDead(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		_, err := c.Edit(t.Context(), defaultQueue, func(*Queue) {})
+		_, err := adminOf(c).Edit(t.Context(), defaultQueue, func(*admin.Queue) {})
 		must(t, err)
 		limit(t, c, "x", 1)
 		lost, cut := severed(t, db)
@@ -305,10 +306,10 @@ func TestPermitsOfTheDead(t *testing.T) {
 func TestLimitFaults(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		_, err := c.Edit(t.Context(), defaultQueue, func(*Queue) {})
+		_, err := adminOf(c).Edit(t.Context(), defaultQueue, func(*admin.Queue) {})
 		must(t, err)
 		limit(t, c, "", 2)
-		_, err = c.EditLimit(t.Context(), defaultQueue, "x", func(l *Limit) { l.Running, l.Rate, l.Burst = 1, 10_000, 100 })
+		_, err = adminOf(c).EditLimit(t.Context(), defaultQueue, "x", func(l *admin.Limit) { l.Running, l.Rate, l.Burst = 1, 10_000, 100 })
 		must(t, err)
 		var crowd crowd
 		for i := range 2 {
@@ -337,9 +338,9 @@ func TestLimitFaults(t *testing.T) {
 func TestRate(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		_, err := c.Edit(t.Context(), defaultQueue, func(*Queue) {})
+		_, err := adminOf(c).Edit(t.Context(), defaultQueue, func(*admin.Queue) {})
 		must(t, err)
-		_, err = c.EditLimit(t.Context(), defaultQueue, "x", func(l *Limit) { l.Rate, l.Per, l.Burst = 100, 2*time.Second, 10 })
+		_, err = adminOf(c).EditLimit(t.Context(), defaultQueue, "x", func(l *admin.Limit) { l.Rate, l.Per, l.Burst = 100, 2*time.Second, 10 })
 		must(t, err)
 		var x, y crowd
 		jobs := slices.Repeat([]Job{{Kind: "x"}, {Kind: "y"}}, 60)
@@ -365,10 +366,10 @@ func TestRateOfLatePermits(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		for _, kind := range []string{"x", ""} { // whose permits they are
 			c := client(t, db, Options{})
-			edit(t, c, func(*Queue) {})
-			_, err := c.EditLimit(t.Context(), defaultQueue, "x", func(l *Limit) { l.Rate, l.Per, l.Burst = 10, time.Second, 1 })
+			edit(t, c, func(*admin.Queue) {})
+			_, err := adminOf(c).EditLimit(t.Context(), defaultQueue, "x", func(l *admin.Limit) { l.Rate, l.Per, l.Burst = 10, time.Second, 1 })
 			must(t, err)
-			_, err = c.EditLimit(t.Context(), defaultQueue, kind, func(l *Limit) { l.Running = 16 })
+			_, err = adminOf(c).EditLimit(t.Context(), defaultQueue, kind, func(l *admin.Limit) { l.Running = 16 })
 			must(t, err)
 			var held, begun crowd
 			hold := make(chan struct{})
@@ -407,7 +408,7 @@ func TestRateOfLatePermits(t *testing.T) {
 			}
 			stop()
 			stop2()
-			must(t, c.DeleteLimit(t.Context(), defaultQueue, kind))
+			must(t, adminOf(c).DeleteLimit(t.Context(), defaultQueue, kind))
 		}
 	})
 }
@@ -416,11 +417,11 @@ func TestRateOfLatePermits(t *testing.T) {
 // there again anyway: by no order of draws and returns do more begin than the rate allows.
 func TestPutBack(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		l := Limit{
+		l := store.Limit{
 			Rate: rapid.IntRange(1, 1000).Draw(r, "rate"), Burst: rapid.IntRange(1, 20).Draw(r, "burst"),
 			Per: time.Duration(rapid.Int64Range(1, 10_000).Draw(r, "per")) * time.Millisecond,
 		}
-		most := max(l.Burst, l.ahead())
+		most := max(l.Burst, l.Ahead())
 		now, drawn := int64(1e15), int64(0)
 		type had struct {
 			tokens int
@@ -432,7 +433,7 @@ func TestPutBack(t *testing.T) {
 			h := &holders[rapid.IntRange(0, 2).Draw(r, "who")]
 			switch {
 			case h.tokens == 0:
-				got, until, _ := l.draw(now, drawn, rapid.IntRange(1, 20).Draw(r, "want"))
+				got, until, _ := l.Draw(now, drawn, rapid.IntRange(1, 20).Draw(r, "want"))
 				if got > 0 {
 					*h, drawn = had{got, until}, until
 				}
@@ -442,13 +443,13 @@ func TestPutBack(t *testing.T) {
 				}
 				h.tokens = 0
 			default:
-				drawn = l.putBack(now, drawn, h.after, h.tokens)
+				drawn = l.PutBack(now, drawn, h.after, h.tokens)
 				h.tokens = 0
 			}
-			now += rapid.Int64Range(0, 3*l.cost(most)).Draw(r, "later")
+			now += rapid.Int64Range(0, 3*l.Cost(most)).Draw(r, "later")
 			for i := range holders { // a worker keeps what it does not use for a moment only
 				if holders[i].tokens > 0 && rapid.Bool().Draw(r, "puts back") {
-					drawn = l.putBack(now, drawn, holders[i].after, holders[i].tokens)
+					drawn = l.PutBack(now, drawn, holders[i].after, holders[i].tokens)
 					holders[i].tokens = 0
 				}
 			}
@@ -470,7 +471,7 @@ func TestDrawTogether(t *testing.T) {
 		q, err := c.queue(t.Context(), defaultQueue)
 		must(t, err)
 		for _, kind := range []string{"", "x"} {
-			_, err = c.EditLimit(t.Context(), defaultQueue, kind, func(l *Limit) { l.Rate, l.Per, l.Burst = 1, time.Hour, 10 })
+			_, err = adminOf(c).EditLimit(t.Context(), defaultQueue, kind, func(l *admin.Limit) { l.Rate, l.Per, l.Burst = 1, time.Hour, 10 })
 			must(t, err)
 		}
 		var total atomic.Int64
@@ -478,7 +479,7 @@ func TestDrawTogether(t *testing.T) {
 		for range 4 {
 			w := worker(t, other(t, db), WorkerOptions{})
 			all.Go(func() {
-				g := &limiter{q: &workQueue{id: q.id, name: q.Name}, kind: "x"}
+				g := &limiter{q: &workQueue{id: q.ID, name: q.Name}, kind: "x"}
 				for range 8 {
 					got, again, err := w.drawTokens(context.Background(), g, 1)
 					if err != nil || got == 0 && again < 30*time.Minute || got == 1 && again != 0 {
@@ -493,7 +494,7 @@ func TestDrawTogether(t *testing.T) {
 			t.Errorf("%d were drawn of 10", n)
 		}
 		w := worker(t, c, WorkerOptions{})
-		g := &limiter{q: &workQueue{id: q.id, name: q.Name}, kind: "x", drawnTo: 1 << 60}
+		g := &limiter{q: &workQueue{id: q.ID, name: q.Name}, kind: "x", drawnTo: 1 << 60}
 		_, _, err = w.drawTokens(t.Context(), g, -3)
 		must(t, err)
 		if got, _, err := w.drawTokens(t.Context(), g, 5); err != nil || got != 3 {
@@ -509,7 +510,7 @@ func TestDrawLocks(t *testing.T) {
 			t.Skip("one writer at a time")
 		}
 		c := client(t, db, Options{})
-		_, err := c.Edit(t.Context(), defaultQueue, func(*Queue) {})
+		_, err := adminOf(c).Edit(t.Context(), defaultQueue, func(*admin.Queue) {})
 		must(t, err)
 		limit(t, c, "j", 1)
 		limit(t, c, "k", 1)
@@ -534,7 +535,7 @@ func TestPermits(t *testing.T) {
 		}
 		db.Do(t, `UPDATE {prefix}node SET state = 'lost' WHERE name = 'lost'`, nil)
 		c := client(t, db, Options{})
-		_, err := c.Edit(t.Context(), defaultQueue, func(*Queue) {})
+		_, err := adminOf(c).Edit(t.Context(), defaultQueue, func(*admin.Queue) {})
 		must(t, err)
 		limit(t, c, "k", 2)
 		limit(t, c, "j", 2)
@@ -582,13 +583,13 @@ func TestPermits(t *testing.T) {
 		if got := fmt.Sprint(db.List(t, `SELECT kind, waiting_by FROM {prefix}queue_limit ORDER BY kind`, nil)); got != "[j  k n1]" {
 			t.Errorf("who waits: %s", got)
 		}
-		infos, err := c.Limits(t.Context(), "", "", 10)
+		infos, err := adminOf(c).Limits(t.Context(), "", "", 10)
 		must(t, err)
 		if len(infos) != 2 || infos[0].Permits != 0 || infos[0].Waiting || infos[1].Permits != 2 || !infos[1].Waiting {
 			t.Errorf("limits: %+v", infos)
 		}
 
-		must(t, c.DeleteLimit(t.Context(), defaultQueue, "k"))
+		must(t, adminOf(c).DeleteLimit(t.Context(), defaultQueue, "k"))
 		do(store.TakePermit, "lost", 0, 1, 0, "[1 k 0 LEASED n1 1 1 k 1 LEASED n2 3]")
 		do(store.ReturnPermit, "n2", 1, 3, 1, "[1 k 0 LEASED n1 1 1 k 1 FREE n2 3]")
 		_, err = db.Exec(t.Context(), store.SweepPermits, nil)
@@ -609,16 +610,16 @@ func TestPermits(t *testing.T) {
 // However workers draw, a rate and its burst are kept to, and used up.
 func TestDraw(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		l := Limit{
-			Rate: rapid.IntRange(1, maxRate).Draw(r, "rate"), Burst: rapid.IntRange(1, 1000).Draw(r, "burst"),
+		l := store.Limit{
+			Rate: rapid.IntRange(1, store.MaxRate).Draw(r, "rate"), Burst: rapid.IntRange(1, 1000).Draw(r, "burst"),
 			Per: time.Duration(rapid.Int64Range(1, 100_000).Draw(r, "per")) * time.Millisecond,
 		}
 		start := rapid.Int64Range(1e15, 2e15).Draw(r, "now")
 		now, drawn, total := start, int64(0), int64(0)
-		most := int64(max(l.Burst, l.ahead()))
+		most := int64(max(l.Burst, l.Ahead()))
 		for range rapid.IntRange(1, 50).Draw(r, "draws") {
-			want := rapid.IntRange(1, 2*maxRate).Draw(r, "want")
-			got, until, wait := l.draw(now, drawn, want)
+			want := rapid.IntRange(1, 2*store.MaxRate).Draw(r, "want")
+			got, until, wait := l.Draw(now, drawn, want)
 			if got < 0 || got > want || int64(got) > most || until < drawn && drawn != 0 {
 				r.Fatalf("drew %d of %d, until %d after %d", got, want, until, drawn)
 			}
@@ -635,15 +636,15 @@ func TestDraw(t *testing.T) {
 				r.Fatalf("drew %d of %d, and is to wait for %dµs", got, want, wait)
 			}
 			now += wait
-			if got, _, _ := l.draw(now, drawn, 1); got != 1 {
+			if got, _, _ := l.Draw(now, drawn, 1); got != 1 {
 				r.Fatalf("after %dµs there was none", wait)
 			}
 		}
 	})
-	l := Limit{Rate: 10, Per: time.Second, Burst: 1} // asked for a little late each time
+	l := store.Limit{Rate: 10, Per: time.Second, Burst: 1} // asked for a little late each time
 	now, drawn, total := int64(1e15), int64(0), 0
 	for now < 1e15+100e6 {
-		got, until, wait := l.draw(now, drawn, 5)
+		got, until, wait := l.Draw(now, drawn, 5)
 		total, drawn, now = total+got, until, now+wait+30_000
 	}
 	if total < 990 || total > 1002 {
@@ -652,7 +653,7 @@ func TestDraw(t *testing.T) {
 }
 
 func TestParseRate(t *testing.T) {
-	for text, want := range map[string]Limit{
+	for text, want := range map[string]store.Limit{
 		"100/s": {Rate: 100, Per: time.Second}, "5/1m30s": {Rate: 5, Per: 90 * time.Second}, "1/h": {Rate: 1, Per: time.Hour},
 		"2/d": {Rate: 2, Per: 24 * time.Hour}, "7/500ms": {Rate: 7, Per: 500 * time.Millisecond}, "3/1ms": {Rate: 3, Per: time.Millisecond},
 	} {
@@ -684,8 +685,8 @@ func FuzzParseRate(f *testing.F) {
 		if err != nil {
 			return
 		}
-		l := Limit{Queue: "q", Rate: n, Per: per, Burst: 1}
-		must(t, l.check())
+		l := store.Limit{Queue: "q", Rate: n, Per: per, Burst: 1}
+		must(t, l.Check())
 		if n2, per2, err := ParseRate(FormatRate(n, per)); err != nil || n2 != n || per2 != per {
 			t.Errorf("%q is %d in %v, written %q", text, n, per, FormatRate(n, per))
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -23,7 +24,7 @@ func wantQueue(t *testing.T, db *dbtest.DB, c *Client, job Job, name string) {
 			if e.Queue != name {
 				t.Errorf("%s: a job of kind %s goes to %s, not %s", how, job.Kind, e.Queue, name)
 			}
-			_, err := c.Job(t.Context(), name, e.ID)
+			_, err := adminOf(c).Job(t.Context(), name, e.ID)
 			want(t, how+": it is there", err, nil)
 		}
 	}
@@ -48,43 +49,43 @@ func TestRoutes(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		wantQueue(t, db, c, Job{Kind: "mail"}, defaultQueue)
-		want(t, "no such queue", c.SetRoute(t.Context(), "mail", "a"), ErrNotFound)
+		want(t, "no such queue", adminOf(c).SetRoute(t.Context(), "mail", "a"), ErrNotFound)
 		for _, name := range []string{"a", "b", "gone"} {
-			_, err := c.Edit(t.Context(), name, func(*Queue) {})
+			_, err := adminOf(c).Edit(t.Context(), name, func(*admin.Queue) {})
 			must(t, err)
 		}
-		_, err := c.Edit(t.Context(), "gone", func(q *Queue) { q.State = "deleted" })
+		_, err := adminOf(c).Edit(t.Context(), "gone", func(q *admin.Queue) { q.State = "deleted" })
 		must(t, err)
-		want(t, "a deleted queue", c.SetRoute(t.Context(), "mail", "gone"), ErrDeleted)
+		want(t, "a deleted queue", adminOf(c).SetRoute(t.Context(), "mail", "gone"), ErrDeleted)
 		for _, bad := range [][2]string{{"", "a"}, {"mail", ""}, {"mail ", "a"}, {"mail", "a\n"}} {
-			want(t, bad[0]+" to "+bad[1], c.SetRoute(t.Context(), bad[0], bad[1]), ErrInvalid)
+			want(t, bad[0]+" to "+bad[1], adminOf(c).SetRoute(t.Context(), bad[0], bad[1]), ErrInvalid)
 		}
-		must(t, c.SetRoute(t.Context(), "mail", "a"))
-		must(t, c.SetRoute(t.Context(), "mail", "a"))
+		must(t, adminOf(c).SetRoute(t.Context(), "mail", "a"))
+		must(t, adminOf(c).SetRoute(t.Context(), "mail", "a"))
 		wantQueue(t, db, c, Job{Kind: "mail"}, "a")
 		wantQueue(t, db, c, Job{Kind: "Mail"}, defaultQueue)
 		wantQueue(t, db, c, Job{Kind: "mail", Queue: "b"}, "b")
-		must(t, c.SetRoute(t.Context(), OtherKinds, "b"))
+		must(t, adminOf(c).SetRoute(t.Context(), admin.OtherKinds, "b"))
 		wantQueue(t, db, c, Job{Kind: "mail"}, "a")
 		wantQueue(t, db, c, Job{Kind: "Mail"}, "b")
 		wantQueue(t, db, c, Job{Kind: "Mail", Queue: defaultQueue}, defaultQueue)
-		must(t, c.SetRoute(t.Context(), "mail", "b"))
+		must(t, adminOf(c).SetRoute(t.Context(), "mail", "b"))
 		wantQueue(t, db, c, Job{Kind: "mail"}, "b")
-		for after, want := range map[string][]Route{"": {{"*", "b"}, {"mail", "b"}}, "*": {{"mail", "b"}}, "mail": nil} {
-			if got, err := c.Routes(t.Context(), after, 2); err != nil || !slices.Equal(got, want) {
+		for after, want := range map[string][]admin.Route{"": {{Kind: "*", Queue: "b"}, {Kind: "mail", Queue: "b"}}, "*": {{Kind: "mail", Queue: "b"}}, "mail": nil} {
+			if got, err := adminOf(c).Routes(t.Context(), after, 2); err != nil || !slices.Equal(got, want) {
 				t.Errorf("routes after %q: %v, %v", after, got, err)
 			}
 		}
-		must(t, c.DeleteRoute(t.Context(), OtherKinds))
+		must(t, adminOf(c).DeleteRoute(t.Context(), admin.OtherKinds))
 		wantQueue(t, db, c, Job{Kind: "Mail"}, defaultQueue)
-		want(t, "deleting it again", c.DeleteRoute(t.Context(), OtherKinds), ErrNotFound)
+		want(t, "deleting it again", adminOf(c).DeleteRoute(t.Context(), admin.OtherKinds), ErrNotFound)
 		wantQueue(t, db, c, Job{Kind: "mail"}, "b")
 		all, err := c.EnqueueMany(t.Context(), []Job{{Kind: "mail"}, {Kind: "x"}, {Kind: "mail", Queue: "a"}, {Kind: "mail"}})
 		must(t, err)
 		if got := []string{all[0].Queue, all[1].Queue, all[2].Queue, all[3].Queue}; !slices.Equal(got, []string{"b", "default", "a", "b"}) {
 			t.Errorf("of many kinds: %v", got)
 		}
-		_, err = c.Edit(t.Context(), "b", func(q *Queue) { q.State = "deleted" })
+		_, err = adminOf(c).Edit(t.Context(), "b", func(q *admin.Queue) { q.State = "deleted" })
 		must(t, err)
 		_, err = c.Enqueue(t.Context(), Job{Kind: "mail"})
 		want(t, "its queue was deleted", err, ErrDeleted)
@@ -95,7 +96,7 @@ func TestRoutes(t *testing.T) {
 func TestRoutesOfOthers(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c, far := client(t, db, Options{}), other(t, db)
-		_, err := c.Edit(t.Context(), "a", func(*Queue) {})
+		_, err := adminOf(c).Edit(t.Context(), "a", func(*admin.Queue) {})
 		must(t, err)
 		goes := func(name string) func() bool {
 			return func() bool {
@@ -105,9 +106,9 @@ func TestRoutesOfOthers(t *testing.T) {
 			}
 		}
 		eventually(t, "as before", goes(defaultQueue))
-		must(t, c.SetRoute(t.Context(), "x", "a"))
+		must(t, adminOf(c).SetRoute(t.Context(), "x", "a"))
 		eventually(t, "it follows", goes("a"))
-		must(t, c.DeleteRoute(t.Context(), "x"))
+		must(t, adminOf(c).DeleteRoute(t.Context(), "x"))
 		eventually(t, "it follows the end", goes(defaultQueue))
 	})
 }
@@ -120,16 +121,16 @@ func TestRoutesAtOnce(t *testing.T) {
 			all = append(all, other(t, db))
 		}
 		for _, name := range []string{"a", "b"} {
-			_, err := all[0].Edit(t.Context(), name, func(*Queue) {})
+			_, err := adminOf(all[0]).Edit(t.Context(), name, func(*admin.Queue) {})
 			must(t, err)
 		}
 		for range 5 {
 			var group sync.WaitGroup
 			for i, c := range all {
-				group.Go(func() { want(t, "setting it", c.SetRoute(t.Context(), "x", []string{"a", "b"}[i%2]), nil) })
+				group.Go(func() { want(t, "setting it", adminOf(c).SetRoute(t.Context(), "x", []string{"a", "b"}[i%2]), nil) })
 			}
 			group.Wait()
-			want(t, "deleting it", all[1].DeleteRoute(t.Context(), "x"), nil)
+			want(t, "deleting it", adminOf(all[1]).DeleteRoute(t.Context(), "x"), nil)
 		}
 	})
 }
@@ -178,20 +179,20 @@ func TestPromptRoutes(t *testing.T) {
 		is := func(queue, kind any, name string) {
 			t.Helper()
 			id := p.must(t, call{queue: queue, kind: kind})
-			_, err := c.Job(t.Context(), name, id)
+			_, err := adminOf(c).Job(t.Context(), name, id)
 			want(t, "it is in "+name, err, nil)
 		}
 		is(nil, "x", defaultQueue)
 		for _, name := range []string{"a", "b"} {
-			_, err := c.Edit(t.Context(), name, func(*Queue) {})
+			_, err := adminOf(c).Edit(t.Context(), name, func(*admin.Queue) {})
 			must(t, err)
 		}
-		must(t, c.SetRoute(t.Context(), "x", "a"))
+		must(t, adminOf(c).SetRoute(t.Context(), "x", "a"))
 		is(nil, "x", "a")
 		is("", "x", "a")
 		is("b", "x", "b")
 		is(nil, "X", defaultQueue)
-		must(t, c.SetRoute(t.Context(), OtherKinds, "b"))
+		must(t, adminOf(c).SetRoute(t.Context(), admin.OtherKinds, "b"))
 		is(nil, "X", "b")
 		is(nil, "x", "a")
 	})
@@ -206,14 +207,14 @@ func TestRoutesFaults(t *testing.T) {
 			hit := false
 			for _, after := range []bool{false, true} {
 				fault := &dbtest.Fault{Call: call, After: after}
-				err := client(t, db.Broken(t, fault), Options{}).SetRoute(t.Context(), "x", "a")
+				err := adminOf(client(t, db.Broken(t, fault), Options{})).SetRoute(t.Context(), "x", "a")
 				hit = hit || fault.Reached()
-				name, err2 := c.Route(t.Context(), "x")
+				name, err2 := adminOf(c).Route(t.Context(), "x")
 				if must(t, err2); err == nil && name != "a" {
 					t.Errorf("it was set, and leads to %s", name)
 				}
-				must(t, c.SetRoute(t.Context(), "x", "a"))
-				must(t, c.DeleteRoute(t.Context(), "x"))
+				must(t, adminOf(c).SetRoute(t.Context(), "x", "a"))
+				must(t, adminOf(c).DeleteRoute(t.Context(), "x"))
 			}
 			if !hit {
 				break

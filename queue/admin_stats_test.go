@@ -16,7 +16,7 @@ func TestStats(t *testing.T) {
 		c := client(t, db, Options{})
 		stats := func(limit int) (lines []string) {
 			t.Helper()
-			all, err := c.Stats(t.Context(), "", limit)
+			all, err := adminOf(c).Stats(t.Context(), "", limit)
 			must(t, err)
 			for _, s := range all {
 				if s.Queue != defaultQueue {
@@ -43,16 +43,16 @@ func TestStats(t *testing.T) {
 		ready := enqueueMany(t, c, jobs)
 		wantStats(100, "ready a 40 false", "ready rare 1 false", "delayed x 1 false", "delayed y 1 false", "dead a 3 false", "dead b 3 false")
 		wantStats(5, "ready a 6 true", "ready rare 1 true", "delayed x 1 false", "delayed y 1 false", "dead a 3 true", "dead b 2 true")
-		all, err := c.Stats(t.Context(), "", 5)
+		all, err := adminOf(c).Stats(t.Context(), "", 5)
 		must(t, err)
 		for i, id := range map[int]int64{0: ready[1], 1: ready[0], 4: dead[0], 5: dead[1]} {
 			if !all[i].Oldest.Equal(store.TimeOf(id)) {
 				t.Errorf("the oldest of %+v is that of %v", all[i], store.TimeOf(id))
 			}
 		}
-		_, err = c.Stats(t.Context(), "", 0)
+		_, err = adminOf(c).Stats(t.Context(), "", 0)
 		want(t, "no limit", err, ErrInvalid)
-		_, err = c.Stats(t.Context(), "none", 1)
+		_, err = adminOf(c).Stats(t.Context(), "none", 1)
 		want(t, "no queue", err, ErrNotFound)
 	})
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A Client enqueues jobs, creates workers and administers queues. It is safe for concurrent use.
-// A program needs one for each database.
+// A Client enqueues jobs and creates workers. It is safe for concurrent use. A program needs one for
+// each database.
 type Client struct {
 	again *trouble.Repeats // logs what has failed, of claims
 	db    *dialect.DB
@@ -34,7 +34,7 @@ type Client struct {
 	middleware []EnqueueMiddleware
 
 	mu       sync.Mutex
-	queues   map[string]*Queue
+	queues   map[string]*store.Queue
 	routes   *routes
 	learning map[string]bool // settings that are being read, beside those who need them soon
 }
@@ -61,7 +61,7 @@ func New(db *dialect.DB, opt Options) (*Client, error) {
 			return nil, err
 		}
 	}
-	c := &Client{db: db, opt: opt, queues: map[string]*Queue{}, learning: map[string]bool{}}
+	c := &Client{db: db, opt: opt, queues: map[string]*store.Queue{}, learning: map[string]bool{}}
 	c.again = trouble.NewRepeats(opt.Logger)
 	c.salt.Change()
 	c.out.client = c
@@ -72,6 +72,9 @@ func New(db *dialect.DB, opt Options) (*Client, error) {
 // Flush waits until the workers of other processes have been notified of the enqueued jobs, for
 // programs that end right after enqueueing. The workers would find the jobs in any case.
 func (c *Client) Flush(ctx context.Context) error { return c.bells.flush(ctx) }
+
+// DB returns the database that the client was created with.
+func (c *Client) DB() *dialect.DB { return c.db }
 
 // Now returns the time by the database's clock: the last reading plus the time elapsed since.
 // Before the client has used the database it is the host's time.

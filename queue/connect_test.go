@@ -22,6 +22,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlconn"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -188,12 +189,12 @@ func TestTransactionsTakeNoSecondConnection(t *testing.T) {
 				c.mu.Lock() // which is old by then
 				for _, q := range c.queues {
 					old := *q
-					old.at = instant.Now().Add(-2 * settingsAge)
+					old.At = instant.Now().Add(-2 * store.SettingsAge)
 					c.queues[q.Name] = &old
 				}
 				if c.routes != nil {
 					old := *c.routes
-					old.at = instant.Now().Add(-2 * settingsAge)
+					old.at = instant.Now().Add(-2 * store.SettingsAge)
 					c.routes = &old
 				}
 				c.mu.Unlock()
@@ -326,7 +327,7 @@ func TestUnknownOutcomeTellsIDs(t *testing.T) {
 			t.Fatalf("%v", all)
 		}
 		for _, e := range append(all, one) {
-			if _, err := client(t, db, Options{}).Job(t.Context(), e.Queue, e.ID); err != nil {
+			if _, err := adminOf(client(t, db, Options{})).Job(t.Context(), e.Queue, e.ID); err != nil {
 				t.Errorf("%+v: %v", e, err)
 			}
 		}
@@ -361,7 +362,7 @@ func TestLargePayloads(t *testing.T) {
 		if db.Dialect.MaxPacket == "" {
 			return
 		}
-		edit(t, c, func(q *Queue) { q.MaxPayload = 1 << 30 })
+		edit(t, c, func(q *admin.Queue) { q.MaxPayload = 1 << 30 })
 		var most int
 		db.Scan(t, db.Dialect.MaxPacket, nil, &most)
 		huge := Job{Kind: "x", Payload: bytes.Repeat([]byte("'"), most/2+1), Binary: true}
@@ -394,10 +395,10 @@ func TestEnqueueTxOfAnOldSnapshot(t *testing.T) {
 			return
 		}
 		must(t, tx.Commit())
-		if all, _, err := client(t, db, Options{}).Jobs(t.Context(), Filter{}); err != nil || len(all) != 2 {
+		if all, _, err := adminOf(client(t, db, Options{})).Jobs(t.Context(), admin.Filter{}); err != nil || len(all) != 2 {
 			t.Errorf("%v, %v", all, err)
 		}
-		if q, err := c.Queue(t.Context(), defaultQueue); err != nil || q.Blocks != 4 {
+		if q, err := adminOf(c).Queue(t.Context(), defaultQueue); err != nil || q.Blocks != 4 {
 			t.Errorf("%+v, %v", q, err)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestEndpointGoesAlong(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		edit(t, c, func(q *Queue) { impatient(q); q.MaxAttempts = 2; q.KeepDone = time.Hour })
+		edit(t, c, func(q *admin.Queue) { impatient(q); q.MaxAttempts = 2; q.KeepDone = time.Hour })
 		const to = "https://worker.example.org/jobs?of=shop"
 		ids := []int64{
 			enqueue(t, c, Job{Kind: "fails", Endpoint: to}),
@@ -29,10 +30,10 @@ func TestEndpointGoesAlong(t *testing.T) {
 		}
 		many[store.Chunk].Endpoint = to
 		all := enqueueMany(t, c, many)
-		if i := info(t, c, all[store.Chunk], StateReady); i.Endpoint != to {
+		if i := info(t, c, all[store.Chunk], admin.StateReady); i.Endpoint != to {
 			t.Errorf("one of many: %q", i.Endpoint)
 		}
-		if i := info(t, c, ids[0], StateReady); i.Endpoint != to {
+		if i := info(t, c, ids[0], admin.StateReady); i.Endpoint != to {
 			t.Errorf("a ready one: %q", i.Endpoint)
 		}
 		var r record
@@ -46,14 +47,14 @@ func TestEndpointGoesAlong(t *testing.T) {
 		}
 		stop := start(t, w)
 		r.wants(t, "1 "+to, "2 "+to)
-		for i, state := range []State{StateDead, StateDelayed, StateDone} {
+		for i, state := range []admin.State{admin.StateDead, admin.StateDelayed, admin.StateDone} {
 			if i := becomes(t, c, ids[i], state); i.Endpoint != to {
 				t.Errorf("%s: %q", state, i.Endpoint)
 			}
 		}
 		stop()
-		must(t, c.Retry(t.Context(), "", ids[0]))
-		if i := info(t, c, ids[0], StateDelayed); i.Endpoint != to {
+		must(t, adminOf(c).Retry(t.Context(), "", ids[0]))
+		if i := info(t, c, ids[0], admin.StateDelayed); i.Endpoint != to {
 			t.Errorf("one that is tried anew: %q", i.Endpoint)
 		}
 		_, err := c.Enqueue(t.Context(), Job{Kind: "x", Endpoint: "ftp://a"})

@@ -37,7 +37,7 @@ func (c *Client) own(tx *sqlrun.Session) *source { return &source{c: c, tx: tx, 
 // address finds the jobs' queues. It leaves the jobs as they are: routes may change before
 // it is called again.
 func (s *source) address(ctx context.Context, jobs []Job, rows []jobRow) error {
-	var q *Queue
+	var q *store.Queue
 	var r *routes
 	for i := range jobs {
 		j := &jobs[i]
@@ -60,7 +60,7 @@ func (s *source) address(ctx context.Context, jobs []Job, rows []jobRow) error {
 		if err := s.fits(ctx, q, j); err != nil {
 			return ofMany(i, len(jobs), err)
 		}
-		rows[i] = jobRow{Job: j, of: q, queue: q.id}
+		rows[i] = jobRow{Job: j, of: q, queue: q.ID}
 	}
 	return nil
 }
@@ -90,26 +90,26 @@ func (s *source) routes(ctx context.Context) (*routes, error) {
 // remembers reports whether what is known will do.
 func (s *source) remembers() bool { return s.tx == nil || s.foreign }
 
-func (s *source) fresh(at instant.Instant) bool { return s.at.Sub(at) < settingsAge }
+func (s *source) fresh(at instant.Instant) bool { return s.c.knows(s.at, at) }
 
 // aging reports whether what is known should be read again soon.
-func (s *source) aging(at instant.Instant) bool { return s.at.Sub(at) > settingsAge/2 }
+func (s *source) aging(at instant.Instant) bool { return s.at.Sub(at) > store.SettingsAge/2 }
 
 // queue returns the settings of a job's queue, and makes the queue if there is none.
-func (s *source) queue(ctx context.Context, name string, j *Job) (*Queue, error) {
+func (s *source) queue(ctx context.Context, name string, j *Job) (*store.Queue, error) {
 	s.c.mu.Lock()
 	q := s.c.queues[name]
 	s.c.mu.Unlock()
-	if s.foreign && (q == nil || s.aging(q.at)) {
+	if s.foreign && (q == nil || s.aging(q.At)) {
 		s.c.learn(name)
 	}
-	if s.remembers() && q != nil && s.fresh(q.at) {
+	if s.remembers() && q != nil && s.fresh(q.At) {
 		return q, nil
 	}
 	q, err := s.c.readOn(ctx, s.on(), name)
 	switch {
-	case errors.Is(err, ErrNotFound) && len(j.Payload) > defaultMaxPayload: // it makes no queue
-		return nil, tooLarge(j, name, defaultMaxPayload)
+	case errors.Is(err, ErrNotFound) && len(j.Payload) > store.DefaultMaxPayload: // it makes no queue
+		return nil, tooLarge(j, name, store.DefaultMaxPayload)
 	case errors.Is(err, ErrNotFound):
 		return s.create(ctx, name)
 	case err == nil && s.tx == nil:
@@ -119,7 +119,7 @@ func (s *source) queue(ctx context.Context, name string, j *Job) (*Queue, error)
 }
 
 // create makes a queue: by itself, or in the transaction if that is the only way.
-func (s *source) create(ctx context.Context, name string) (q *Queue, err error) {
+func (s *source) create(ctx context.Context, name string) (q *store.Queue, err error) {
 	if s.tx == nil {
 		if err := s.c.create(ctx, name, s.c.opt.Blocks, false); err != nil {
 			return nil, err
@@ -127,7 +127,7 @@ func (s *source) create(ctx context.Context, name string) (q *Queue, err error) 
 		return s.c.read(ctx, name)
 	}
 	done, err := s.beside(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		if err := createIn(ctx, tx, name, s.c.opt.Blocks, false); err != nil {
+		if err := store.MakeQueue(ctx, tx, name, s.c.opt.Blocks, false); err != nil {
 			return err
 		}
 		q, err = s.c.readOn(ctx, tx, name)
@@ -136,10 +136,10 @@ func (s *source) create(ctx context.Context, name string) (q *Queue, err error) 
 	if done || err != nil {
 		return q, err
 	}
-	if err := createIn(ctx, s.tx, name, s.c.opt.Blocks, false); err != nil {
+	if err := store.MakeQueue(ctx, s.tx, name, s.c.opt.Blocks, false); err != nil {
 		return nil, err
 	}
-	return s.c.readBy(ctx, s.tx, store.GetQueueNow, name)
+	return store.ReadQueue(ctx, s.tx, store.GetQueueNow, name)
 }
 
 // besideWait is how long a connection is waited for that is not needed, and besideTime how
@@ -167,7 +167,7 @@ func (s *source) beside(ctx context.Context, do func(context.Context, *sqlrun.Se
 
 // fits reports whether a queue takes a job, and notes that it has keys before it has
 // one.
-func (s *source) fits(ctx context.Context, q *Queue, j *Job) error {
+func (s *source) fits(ctx context.Context, q *store.Queue, j *Job) error {
 	switch {
 	case q.State == "deleted":
 		return fmt.Errorf("%w: %q", ErrDeleted, q.Name)
@@ -175,7 +175,7 @@ func (s *source) fits(ctx context.Context, q *Queue, j *Job) error {
 		return tooLarge(j, q.Name, q.MaxPayload)
 	case q.FIFO && j.Priority != 0 && j.Priority != Normal:
 		return invalid("priority", "queue %q is FIFO: its jobs have no priority, and go in the order in which they are enqueued", q.Name)
-	case j.Key != "" && !q.ordered:
+	case j.Key != "" && !q.Ordered:
 		return s.order(ctx, q)
 	}
 	return nil
@@ -188,8 +188,8 @@ func tooLarge(j *Job, queue string, limit int) error {
 
 // order records that a queue has keys. Whoever reads jobs sees that before the first job
 // with a key, or at the same moment.
-func (s *source) order(ctx context.Context, q *Queue) error {
-	args := sqlrun.Args{"queue": q.id}
+func (s *source) order(ctx context.Context, q *store.Queue) error {
+	args := sqlrun.Args{"queue": q.ID}
 	if s.tx == nil {
 		if _, err := s.c.db.Exec(ctx, store.SetOrdered, args); err != nil {
 			return err
@@ -197,7 +197,7 @@ func (s *source) order(ctx context.Context, q *Queue) error {
 		_, err := s.c.read(ctx, q.Name)
 		return err
 	}
-	if s.keyed[q.id] {
+	if s.keyed[q.ID] {
 		return nil
 	}
 	if s.keyed == nil {
@@ -208,7 +208,7 @@ func (s *source) order(ctx context.Context, q *Queue) error {
 	if err != nil && !errors.Is(err, ErrNotFound) { // it was made after the snapshot
 		return err
 	}
-	if err != nil || !now.ordered {
+	if err != nil || !now.Ordered {
 		mark := func(ctx context.Context, tx *sqlrun.Session) error {
 			_, err := tx.Exec(ctx, store.SetOrdered, args)
 			return err
@@ -221,7 +221,7 @@ func (s *source) order(ctx context.Context, q *Queue) error {
 			return err
 		}
 	}
-	s.keyed[q.id] = true
+	s.keyed[q.ID] = true
 	return nil
 }
 
@@ -235,7 +235,7 @@ func (c *Client) learn(name string) {
 	}
 	c.learning[name] = true
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), settingsAge)
+		ctx, cancel := context.WithTimeout(context.Background(), store.SettingsAge)
 		defer cancel()
 		if name == "" {
 			_, _ = c.readRoutes(ctx, nil) // or whoever needs them reads them

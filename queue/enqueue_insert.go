@@ -154,7 +154,7 @@ func (c *Client) refresh(ctx context.Context, on *sqlrun.Session, rows []jobRow)
 	if !stale(rows) {
 		return nil
 	}
-	fresh := map[string]*Queue{}
+	fresh := map[string]*store.Queue{}
 	for i := range rows {
 		name := rows[i].of.Name
 		if fresh[name] == nil {
@@ -175,7 +175,7 @@ func (c *Client) number(rows []jobRow) {
 	for i := range rows {
 		r := &rows[i]
 		r.id, r.holder, r.runAt = c.salt.ID(first+int64(i)), 0, 0
-		r.divided = r.of.block(r.Key, r.id)
+		r.divided = r.of.Block(r.Key, r.id)
 		switch {
 		case r.Delay > 0:
 			r.runAt = now + r.Delay.Microseconds()

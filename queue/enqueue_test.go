@@ -19,6 +19,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -27,9 +28,9 @@ import (
 func TestEnqueueInvalid(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		_, err := c.Edit(t.Context(), "small", func(q *Queue) { q.MaxPayload = 10 })
+		_, err := adminOf(c).Edit(t.Context(), "small", func(q *admin.Queue) { q.MaxPayload = 10 })
 		must(t, err)
-		_, err = c.Edit(t.Context(), "gone", func(q *Queue) { q.State = "deleted" })
+		_, err = adminOf(c).Edit(t.Context(), "gone", func(q *admin.Queue) { q.State = "deleted" })
 		must(t, err)
 		good := Job{Kind: "x"}
 		with := func(change func(*Job)) Job {
@@ -104,13 +105,13 @@ func TestEnqueueInvalid(t *testing.T) {
 			with(func(j *Job) { j.RunAt = time.Unix(-1<<62, 0) }), // more µs than an int64 has
 		} {
 			id := enqueue(t, c, job)
-			i, err := c.Job(t.Context(), job.Queue, id)
+			i, err := adminOf(c).Job(t.Context(), job.Queue, id)
 			must(t, err)
-			if waits := job.Delay > 0 || job.RunAt.After(dbtest.Start); waits != (i.State == StateDelayed) {
+			if waits := job.Delay > 0 || job.RunAt.After(dbtest.Start); waits != (i.State == admin.StateDelayed) {
 				t.Errorf("%v, %v: it is %s", job.RunAt, job.Delay, i.State)
 			}
 			if i.Key != job.Key || i.Kind != job.Kind || i.Timeout != job.Timeout || i.Trace != job.Trace {
-				t.Errorf("enqueued %+v, and there is %+v", job, i.Job)
+				t.Errorf("enqueued %+v, and there is %+v", job, i)
 			}
 		}
 	})
@@ -208,7 +209,7 @@ func TestPayloads(t *testing.T) {
 		for way, enqueueAll := range ways {
 			for i, id := range enqueueAll(t, jobs) {
 				enqueued[id] = jobs[i]
-				got, err := c.Job(t.Context(), "", id)
+				got, err := adminOf(c).Job(t.Context(), "", id)
 				if err != nil {
 					t.Errorf("%s, %s: %v", way, jobs[i].Trace, err)
 				} else if !bytes.Equal(got.Payload, jobs[i].Payload) || got.Binary != (jobs[i].Binary && len(jobs[i].Payload) > 0) {
@@ -322,7 +323,7 @@ func TestEnqueueAtOnce(t *testing.T) {
 func TestEnqueueCancelled(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		_, err := c.Queue(t.Context(), defaultQueue)
+		_, err := adminOf(c).Queue(t.Context(), defaultQueue)
 		want(t, "a queue before its first job", err, ErrNotFound)
 		enqueue(t, c, Job{Kind: "x"})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -404,7 +405,7 @@ func TestEnqueueTxFirst(t *testing.T) {
 			ids = idsOfAll(all)
 			return err
 		}))
-		if i, err := c.Job(t.Context(), "new", ids[0]); err != nil || i.State != StateReady {
+		if i, err := adminOf(c).Job(t.Context(), "new", ids[0]); err != nil || i.State != admin.StateReady {
 			t.Errorf("it is %v, %v", i.State, err)
 		}
 		if n := enqueue(t, c, job); n <= ids[0] {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -105,7 +106,7 @@ func TestUnique(t *testing.T) {
 func TestUniqueUntilTheEnd(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
-		edit(t, c, func(q *Queue) { impatient(q); q.MaxAttempts = 2 })
+		edit(t, c, func(q *admin.Queue) { impatient(q); q.MaxAttempts = 2 })
 		w := worker(t, other(t, db), WorkerOptions{})
 		w.slow = 10 * time.Millisecond
 		running, goOn := make(chan int64), make(chan error)
@@ -116,7 +117,7 @@ func TestUniqueUntilTheEnd(t *testing.T) {
 					t.Errorf("a handler is told that the key is %q", d.Unique)
 				}
 				if d.Kind == "slow" || d.Kind == "slow and dead" {
-					becomes(t, c, d.ID, StateRunning)
+					becomes(t, c, d.ID, admin.StateRunning)
 				}
 				select {
 				case <-ctx.Done():
@@ -158,8 +159,8 @@ func TestUniqueUntilTheEnd(t *testing.T) {
 			if delay == 0 {
 				received(t, "it runs", running)
 			}
-			becomes(t, c, id, map[bool]State{true: StateRunning, false: StateDelayed}[delay == 0])
-			must(t, c.Cancel(t.Context(), "", id))
+			becomes(t, c, id, map[bool]admin.State{true: admin.StateRunning, false: admin.StateDelayed}[delay == 0])
+			must(t, adminOf(c).Cancel(t.Context(), "", id))
 			empty(t, db)
 		}
 		if n := keysOf(t, db); n != 0 {
@@ -220,7 +221,7 @@ func TestUniqueFor(t *testing.T) {
 			t.Errorf("%d after %d, and done were %v", next, id, done.all())
 		}
 		// One that has yet to run keeps its key for longer than it asked for.
-		must(t, c.Pause(t.Context(), defaultQueue, ""))
+		must(t, adminOf(c).Pause(t.Context(), defaultQueue, ""))
 		knowsPause(t, w)
 		waits := wantFresh(t, c, Job{Kind: "x", Unique: "w", UniqueFor: time.Nanosecond})
 		wantHolder(t, c, Job{Kind: "x", Unique: "w"}, waits)
@@ -245,14 +246,14 @@ func TestUniqueOfTheDead(t *testing.T) {
 		})
 		stop := start(t, w)
 		dead := wantFresh(t, c, uniquely("x"))
-		becomes(t, c, dead, StateDead)
+		becomes(t, c, dead, admin.StateDead)
 		stop()
 		next := wantFresh(t, c, uniquely("x"))
-		want(t, "a retry while the key is in use", c.Retry(t.Context(), "", dead), ErrState)
-		info(t, c, dead, StateDead)
-		must(t, c.Cancel(t.Context(), "", next))
-		must(t, c.Retry(t.Context(), "", dead))
-		if i := info(t, c, dead, StateDelayed); i.Unique != "k" {
+		want(t, "a retry while the key is in use", adminOf(c).Retry(t.Context(), "", dead), ErrState)
+		info(t, c, dead, admin.StateDead)
+		must(t, adminOf(c).Cancel(t.Context(), "", next))
+		must(t, adminOf(c).Retry(t.Context(), "", dead))
+		if i := info(t, c, dead, admin.StateDelayed); i.Unique != "k" {
 			t.Errorf("it is %+v", i)
 		}
 		wantHolder(t, c, uniquely("x"), dead)
@@ -303,14 +304,14 @@ func TestUniqueOfTheDeadForAWhile(t *testing.T) {
 		job := uniquely("x")
 		job.UniqueFor = time.Hour
 		dead := wantFresh(t, c, job)
-		becomes(t, c, dead, StateDead)
+		becomes(t, c, dead, admin.StateDead)
 		wantHolder(t, c, uniquely("x"), dead)
 		stop()
-		must(t, c.Retry(t.Context(), "", dead))
+		must(t, adminOf(c).Retry(t.Context(), "", dead))
 		db.Do(t, `UPDATE {prefix}job_unique SET free_at = `+ago, nil)
 		must(t, worker(t, c, WorkerOptions{}).sweep(t.Context()))
 		wantHolder(t, c, uniquely("x"), dead)
-		must(t, c.Cancel(t.Context(), "", dead))
+		must(t, adminOf(c).Cancel(t.Context(), "", dead))
 		wantFresh(t, c, uniquely("x"))
 	})
 }
@@ -356,7 +357,7 @@ func TestUniqueAfterUnknownOutcomes(t *testing.T) {
 // no key has two jobs at a time, and in the end none is in use.
 func TestUniqueUnderWay(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
-		edit(t, client(t, db, Options{Blocks: 2}), func(q *Queue) { impatient(q); q.MaxAttempts = 3 })
+		edit(t, client(t, db, Options{Blocks: 2}), func(q *admin.Queue) { impatient(q); q.MaxAttempts = 3 })
 		var off atomic.Bool
 		broken := func() *Client {
 			b := db.Broken(t, &dbtest.Fault{Random: func() (bool, bool) { return !off.Load() && rand.IntN(30) == 0, rand.IntN(2) == 0 }})

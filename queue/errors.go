@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 var (
 	// ErrInvalid means that a job or a setting is invalid: the error's text names the field and
 	// the problem. Nothing was written.
-	ErrInvalid = errors.New("queue: invalid")
+	ErrInvalid = store.ErrInvalid
 
 	// ErrTooLarge means that a payload exceeds the limit of its queue. It is also an [ErrInvalid].
 	ErrTooLarge = fmt.Errorf("%w: too large", ErrInvalid)
@@ -19,13 +21,13 @@ var (
 	ErrUnknownOutcome = errors.New("queue: the outcome is unknown")
 
 	// ErrNotFound means that there is no such queue or job.
-	ErrNotFound = errors.New("queue: not found")
+	ErrNotFound = store.ErrNotFound
 
 	// ErrAmbiguous means that several jobs have the id, and the call does not say which is meant.
 	ErrAmbiguous = errors.New("queue: several jobs have this id")
 
 	// ErrDeleted means that a queue is marked as deleted and accepts no jobs.
-	ErrDeleted = errors.New("queue: the queue is deleted")
+	ErrDeleted = store.ErrDeleted
 
 	// ErrInUse means that a queue cannot be deleted because it has jobs, or because a route leads
 	// to it.
@@ -33,7 +35,7 @@ var (
 
 	// ErrState means that a job's state does not allow the operation: only a dead job, or one
 	// that is done and kept, can be deleted, and a ready or running job cannot be retried.
-	ErrState = errors.New("queue: the job's state does not allow that")
+	ErrState = store.ErrState
 
 	// ErrLost means that a job no longer belongs to this worker: it was finished or taken over
 	// elsewhere, or cancelled.
@@ -49,23 +51,12 @@ var (
 	ErrClosed = errors.New("queue: closed")
 )
 
-// An InvalidError is an [ErrInvalid] that names the invalid field.
-type InvalidError struct {
-	Field   string // the name of the column
-	Problem string // what is wrong
-}
-
-func (e *InvalidError) Error() string {
-	return fmt.Sprintf("%v: %s: %s", ErrInvalid, e.Field, e.Problem)
-}
-
-// Unwrap returns ErrInvalid.
-func (e *InvalidError) Unwrap() error { return ErrInvalid }
+// An InvalidError is an [ErrInvalid] that names the invalid field: Field is the name of the column,
+// and Problem what is wrong.
+type InvalidError = store.InvalidError
 
 // invalid makes an ErrInvalid about a field.
-func invalid(field, format string, args ...any) error {
-	return &InvalidError{field, fmt.Sprintf(format, args...)}
-}
+func invalid(field, format string, args ...any) error { return store.Invalid(field, format, args...) }
 
 // A JobError is an error about one of several jobs that were to be enqueued together.
 type JobError struct {

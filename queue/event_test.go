@@ -11,6 +11,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // collect waits until an event has come of each of so many jobs, and tells them as
@@ -59,8 +60,8 @@ func TestEvents(t *testing.T) {
 		}
 		ids := enqueueMany(t, c, jobs)
 		start(t, w)
-		becomes(t, c, ids[6], StateRunning)
-		must(t, c.Cancel(t.Context(), "", ids[6]))
+		becomes(t, c, ids[6], admin.StateRunning)
+		must(t, adminOf(c).Cancel(t.Context(), "", ids[6]))
 		var got []string
 		for _, e := range collect(t, all, 8) {
 			got = append(got, fmt.Sprintf("%s %d %s %s %v", e.Kind, e.Attempt, e.Outcome, e.Payload, e.After))
@@ -133,16 +134,16 @@ func TestRetryPolicy(t *testing.T) {
 		one := enqueue(t, c, kind.Job(args{1}))
 		late := enqueue(t, c, Job{Kind: "slow"})
 		bad := enqueue(t, c, Job{Kind: "bad"})
-		if i := becomes(t, c, enqueue(t, c, Job{Kind: "batch"}), StateDelayed); i.At.Sub(i.Enqueued) < time.Hour ||
+		if i := becomes(t, c, enqueue(t, c, Job{Kind: "batch"}), admin.StateDelayed); i.At.Sub(i.Enqueued) < time.Hour ||
 			i.At.Sub(i.Enqueued) > 100*time.Minute {
 			t.Errorf("of the batch: %+v", i)
 		}
-		if i := becomes(t, c, late, StateDead); !strings.Contains(i.Error, ErrTimeout.Error()) {
+		if i := becomes(t, c, late, admin.StateDead); !strings.Contains(i.Error, ErrTimeout.Error()) {
 			t.Errorf("of the slow one: %q", i.Error)
 		}
-		becomes(t, c, bad, StateDelayed)
+		becomes(t, c, bad, admin.StateDelayed)
 		eventually(t, "the first is done", func() bool {
-			_, err := c.Job(t.Context(), "", one)
+			_, err := adminOf(c).Job(t.Context(), "", one)
 			return errors.Is(err, ErrNotFound)
 		})
 		if got := r.all(); !slices.Equal(got, []string{"1 " + errTest.Error(), "2 panic: no"}) {
@@ -173,7 +174,7 @@ func TestHandleKindBatch(t *testing.T) {
 		worse := enqueue(t, c, bad)
 		start(t, w)
 		for _, id := range []int64{ids[1], ids[2], worse} {
-			becomes(t, c, id, StateDead)
+			becomes(t, c, id, admin.StateDead)
 		}
 		eventually(t, "the others are done", func() bool { return len(db.List(t, `SELECT id FROM {prefix}job`, nil)) == 0 })
 		got := r.all()

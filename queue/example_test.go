@@ -15,6 +15,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -92,7 +93,7 @@ func ExampleClient_EnqueueTx() {
 	c, db, done := open(ctx)
 	defer done()
 
-	if _, err := c.Edit(ctx, "mail", func(q *queue.Queue) { q.MaxAttempts = 5 }); err != nil { // makes it
+	if _, err := adminOf(c).Edit(ctx, "mail", func(q *admin.Queue) { q.MaxAttempts = 5 }); err != nil { // makes it
 		panic(err)
 	}
 	place := func(paid bool) error {
@@ -117,7 +118,7 @@ func ExampleClient_EnqueueTx() {
 	}
 	for _, paid := range []bool{false, true} {
 		err := place(paid)
-		counts, countErr := c.Count(ctx, "mail", 100)
+		counts, countErr := adminOf(c).Count(ctx, "mail", 100)
 		fmt.Println(counts.Ready, err, countErr)
 	}
 	// Output:
@@ -220,7 +221,7 @@ func ExampleHandler() {
 		defer stop()
 		return queue.Bury(errors.New("card expired")) // no further attempt would help: it becomes a dead letter
 	}))
-	dead, _, err := c.Jobs(context.Background(), queue.Filter{Queue: "default", State: queue.StateDead})
+	dead, _, err := adminOf(c).Jobs(context.Background(), admin.Filter{Queue: "default", State: admin.StateDead})
 	fmt.Println(len(dead), dead[0].Error, err)
 	// Output:
 	// the bank does not answer
@@ -368,21 +369,6 @@ func ExampleClient_Receiver() {
 	// Output: resize {"image": 5}
 }
 
-// A limit holds over all workers of a queue.
-func ExampleClient_EditLimit() {
-	ctx := context.Background()
-	c, _, done := open(ctx)
-	defer done()
-	if _, err := c.Edit(ctx, "mail", func(q *queue.Queue) { q.Timeout = time.Minute }); err != nil { // makes it
-		panic(err)
-	}
-	l, err := c.EditLimit(ctx, "mail", "newsletter", func(l *queue.Limit) {
-		l.Running, l.Rate, l.Per = 2, 100, time.Minute
-	})
-	fmt.Println(l.Running, queue.FormatRate(l.Rate, l.Per), err)
-	// Output: 2 100/m <nil>
-}
-
 // A kind can have a retry policy of its own, which may depend on the error.
 func ExampleHandleKindWith() {
 	ctx, stop := context.WithCancel(context.Background())
@@ -488,4 +474,13 @@ func ExampleClient_Use() {
 	// Output:
 	// enqueueing welcome
 	// enqueueing remind
+}
+
+// adminOf returns what looks after the queues of a client's database.
+func adminOf(c *queue.Client) *admin.Client {
+	a, err := admin.New(c.DB(), admin.Options{})
+	if err != nil {
+		panic(err)
+	}
+	return a
 }

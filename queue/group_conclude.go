@@ -145,6 +145,20 @@ func (box *outbox) noteEnd(d *Delivery) {
 
 func (box *outbox) nudgeEnds() { signal(box.ends.wake) }
 
+// heardEnds has groups looked at that somebody says may have ended; none: any.
+func (w *Worker) heardEnds(ids []int64) {
+	if len(ids) == 0 {
+		signal(w.ends.died)
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range ids {
+		w.ends.groups[id] = true
+	}
+	w.nudgeEnds()
+}
+
 // signal tells a goroutine that may be busy, once.
 func signal(c chan struct{}) {
 	select {

@@ -51,25 +51,3 @@ func addTo(ctx context.Context, tx *sqlrun.Session, rows []jobRow) error {
 	}
 	return nil
 }
-
-// reopen has groups wait again for dead jobs that this transaction brings back.
-func reopen(ctx context.Context, tx *sqlrun.Session, rows []jobRow) error {
-	var members []store.Ended
-	for i := range rows {
-		if rows[i].Group != 0 {
-			members = append(members, store.Ended{ID: rows[i].id, Group: rows[i].Group, State: store.MemberPending})
-		}
-	}
-	return store.Finish(ctx, tx, members)
-}
-
-// groupsOf are the groups of jobs, each once.
-func groupsOf(jobs []Info) []int64 {
-	all := map[int64]bool{}
-	for i := range jobs {
-		if g := jobs[i].Group; g != 0 {
-			all[g] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(all))
-}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -53,7 +54,7 @@ func members(kinds ...string) (jobs []Job) {
 func TestGroup(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		edit(t, c, func(q *Queue) { impatient(q); q.MaxAttempts = 2 })
+		edit(t, c, func(q *admin.Queue) { impatient(q); q.MaxAttempts = 2 })
 		w := worker(t, other(t, db), WorkerOptions{BuryUnknown: true})
 		w.slow = 10 * time.Millisecond
 		var begun, done record
@@ -73,7 +74,7 @@ func TestGroup(t *testing.T) {
 			return inTx(ctx, db, d)
 		})
 		handle(t, w, "slow", func(ctx context.Context, d *Delivery) error {
-			becomes(t, c, d.ID, StateRunning)
+			becomes(t, c, d.ID, admin.StateRunning)
 			begun.add("slow")
 			<-hold
 			return nil
@@ -90,26 +91,26 @@ func TestGroup(t *testing.T) {
 			t.Errorf("got %+v", all)
 		}
 		begun.wants(t, "slow")
-		becomes(t, c, all[2].ID, StateDead)
-		becomes(t, c, all[6].ID, StateDead)
+		becomes(t, c, all[2].ID, admin.StateDead)
+		becomes(t, c, all[6].ID, admin.StateDead)
 		for i := 7; i < 9; i++ { // nobody does these either; one is retried and cancelled
-			becomes(t, c, all[i].ID, StateDead)
+			becomes(t, c, all[i].ID, admin.StateDead)
 		}
 		eventually(t, "all but one have ended", func() bool { return counts(t, c, id) == "sealed 1 3 4 1" })
-		must(t, c.Pause(t.Context(), defaultQueue, ""))
+		must(t, adminOf(c).Pause(t.Context(), defaultQueue, ""))
 		knowsPause(t, w)
-		must(t, c.Retry(t.Context(), "", all[7].ID))
+		must(t, adminOf(c).Retry(t.Context(), "", all[7].ID))
 		if got := counts(t, c, id); got != "sealed 2 3 3 1" {
 			t.Errorf("with one retried: %s", got)
 		}
-		must(t, c.Cancel(t.Context(), "", all[7].ID))
+		must(t, adminOf(c).Cancel(t.Context(), "", all[7].ID))
 		if got := counts(t, c, id); got != "sealed 1 3 3 2" || done.len() > 0 {
 			t.Errorf("with one cancelled: %s, %v", got, done.all())
 		}
-		must(t, c.Delete(t.Context(), "", all[8].ID))
+		must(t, adminOf(c).Delete(t.Context(), "", all[8].ID))
 		close(hold)
 		eventually(t, "the group has ended", func() bool { return counts(t, c, id) == "done 0 4 3 2" })
-		must(t, c.Resume(t.Context(), defaultQueue))
+		must(t, adminOf(c).Resume(t.Context(), defaultQueue))
 		empty(t, db)
 		made := []string{
 			`done done {"n":1}`, "retried done 2", "dead dead", "discarded cancelled", `completed done "tx"`,
@@ -130,8 +131,8 @@ func TestGroup(t *testing.T) {
 			t.Errorf("got %+v", g)
 		}
 		must(t, c.Seal(t.Context(), id)) // again
-		must(t, c.Retry(t.Context(), "", all[6].ID))
-		becomes(t, c, all[6].ID, StateDead)
+		must(t, adminOf(c).Retry(t.Context(), "", all[6].ID))
+		becomes(t, c, all[6].ID, admin.StateDead)
 		if got := counts(t, c, id); got != "done 0 4 3 2" || done.len() != 2 {
 			t.Errorf("after one was retried that had ended: %s, %v", got, done.all())
 		}
@@ -546,15 +547,16 @@ func TestGroupsInBulk(t *testing.T) {
 		if got := counts(t, c, id); got != "sealed 2 0 2 0" {
 			t.Errorf("two are dead: %s", got)
 		}
-		r, err := c.Bulk(t.Context(), BulkRetry, Filter{State: StateDead}, BulkOptions{})
+		r, err := adminOf(c).Bulk(t.Context(), admin.BulkRetry, admin.Filter{State: admin.StateDead}, admin.BulkOptions{})
 		if got := counts(t, c, id); got != "sealed 4 0 0 0" || err != nil {
 			t.Errorf("retried: %s, %+v, %v", got, r, err)
 		}
-		r, err = c.Bulk(t.Context(), BulkCancel, Filter{State: StateDelayed}, BulkOptions{})
-		if got := counts(t, c, id); got != "done 0 0 0 4" || err != nil {
+		r, err = adminOf(c).Bulk(t.Context(), admin.BulkCancel, admin.Filter{State: admin.StateDelayed}, admin.BulkOptions{})
+		if got := counts(t, c, id); got != "sealed 0 0 0 4" || err != nil {
 			t.Errorf("cancelled: %s, %+v, %v", got, r, err)
 		}
-		if n := rowsOf(t, db); n != 1 { // the callback
+		must(t, c.conclude(t.Context(), id)) // as a worker does that hears of it
+		if n := rowsOf(t, db); n != 1 {      // the callback
 			t.Errorf("%d jobs are left", n)
 		}
 	})
@@ -701,5 +703,20 @@ func TestGroupLocks(t *testing.T) {
 				return nil
 			}))
 		}
+	})
+}
+
+// A worker, of whatever queue, ends a group as soon as its last job is cancelled: it need not wait
+// for its next look, which is a minute away.
+func TestCancelledGroupEnds(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		w := worker(t, c, WorkerOptions{Queues: []string{"another"}})
+		handle(t, w, "end", func(context.Context, *Delivery) error { return nil })
+		start(t, w)
+		id, jobs, err := c.EnqueueGroup(t.Context(), Group{Callback: &Job{Queue: "another", Kind: "end"}}, members("x")...)
+		must(t, err)
+		must(t, adminOf(c).Cancel(t.Context(), "", jobs[0].ID))
+		eventually(t, "the group has ended", func() bool { return counts(t, c, id) == "done 0 0 0 1" })
 	})
 }

@@ -191,7 +191,7 @@ var reaches = []struct {
 	{store.GetQueue, 0, 1, "name", nil},
 	{store.LockQueue, 0, 1, "name", nil},
 	{store.SetOrdered, 0, 1, "queue", nil},
-	{store.SetQueue, 0, 1, "queue", (&Queue{id: 1, State: "active", KeyRetry: "hold"}).args()},
+	{store.SetQueue, 0, 1, "queue", (&store.Settings{State: "active", KeyRetry: "hold"}).Args(1)},
 	{store.SetBusy, 0, 1, "queue, node", nil},
 	{store.ListWorkers, 0, 1, "queue", nil},
 	{store.ListBlocks, 0, 2, "queue", nil},
@@ -604,7 +604,7 @@ func TestMovesOfALostBlock(t *testing.T) {
 		for holder, lost := range map[string]bool{"lock_by = 'you'": true, "fence = 6": true, "divided = 4": true, "fence = 5": false} {
 			world(t, db)
 			byHand(t, db, `UPDATE {prefix}queue_block SET `+holder+` WHERE divided = 3`)
-			b := &block{q: &workQueue{w: w, id: 1, set: &Queue{}}, divided: 3, fence: 5}
+			b := &block{q: &workQueue{w: w, id: 1, set: &store.Queue{}}, divided: 3, fence: 5}
 			var moves []move
 			for i, what := range []verdict{failed, buried} {
 				for from, id := range map[table]int64{tableReady: 7, tableDelayed: 17} {
@@ -641,7 +641,7 @@ func TestMovesOfALostBlock(t *testing.T) {
 func TestForward(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		w := worker(t, client(t, db, Options{}), WorkerOptions{})
-		to := generation{number: 2, first: 5, blocks: 1}
+		to := store.Generation{Number: 2, First: 5, Blocks: 1}
 		for holder, n := range map[string]int{"fence = 5": 1, "fence = 6": 0} {
 			world(t, db)
 			byHand(t, db, `UPDATE {prefix}queue_block SET `+holder+` WHERE divided = 3`,
@@ -670,7 +670,7 @@ func TestForward(t *testing.T) {
 func TestMovesMadeTwice(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		w := worker(t, client(t, db, Options{}), WorkerOptions{})
-		b := &block{q: &workQueue{w: w, id: 1, set: &Queue{}}, divided: 3, fence: 5}
+		b := &block{q: &workQueue{w: w, id: 1, set: &store.Queue{}}, divided: 3, fence: 5}
 		all := func() []string {
 			return db.List(t, `SELECT 'job', id, 0, 0, '' FROM {prefix}job UNION ALL SELECT 'delayed', id, attempt, 0, '' FROM {prefix}job_delayed
 				UNION ALL SELECT 'running', id, attempt, 0, lock_by FROM {prefix}job_running UNION ALL SELECT 'dead', id, attempt, 0, detail FROM {prefix}job_dead ORDER BY 2`, nil)
@@ -841,7 +841,7 @@ func TestRecall(t *testing.T) {
 		)
 		w := worker(t, client(t, db, Options{}), WorkerOptions{})
 		for range 4 {
-			must(t, w.recall(t.Context(), &workQueue{w: w, id: 1, name: "q", set: &Queue{id: 1}}))
+			must(t, w.recall(t.Context(), &workQueue{w: w, id: 1, name: "q", set: &store.Queue{ID: 1}}))
 		}
 		wantRows(t, db, "blocks", `SELECT divided, generation, fence FROM {prefix}queue_block WHERE queue_id = 1 ORDER BY divided`,
 			"0 0 0", "1 0 0", "2 0 0", "3 1 5", "5 1 5")
@@ -858,24 +858,24 @@ func TestBlocksOfQueues(t *testing.T) {
 			if name == "c" {
 				continue
 			}
-			must(t, c.Resize(t.Context(), name, 3))
-			must(t, c.Resize(t.Context(), name, 4))
-			must(t, c.Pause(t.Context(), name, ""))
+			must(t, adminOf(c).Resize(t.Context(), name, 3))
+			must(t, adminOf(c).Resize(t.Context(), name, 4))
+			must(t, adminOf(c).Pause(t.Context(), name, ""))
 		}
-		must(t, c.Resize(t.Context(), "b", 5))
+		must(t, adminOf(c).Resize(t.Context(), "b", 5))
 		var got []string
-		all, err := c.Queues(t.Context(), "", 9)
+		all, err := store.SelectQueues(t.Context(), &c.db.Session, store.ListQueues, sqlrun.Args{"after": "", "limit": 9})
 		must(t, err)
 		for _, name := range []string{"a", "b", "c"} {
-			q, err := c.Queue(t.Context(), name)
+			q, err := c.read(t.Context(), name)
 			must(t, err)
 			all = append(all, q)
 		}
 		for _, q := range all {
 			text := fmt.Sprint(q.Name, " ", q.State, " ", q.Blocks)
-			for i, g := range q.generations {
-				text += fmt.Sprintf(" %d: %d+%d", g.number, g.first, g.blocks)
-				if i > 0 && g.from < q.generations[i-1].from {
+			for i, g := range q.Generations {
+				text += fmt.Sprintf(" %d: %d+%d", g.Number, g.First, g.Blocks)
+				if i > 0 && g.From < q.Generations[i-1].From {
 					text += " too early"
 				}
 			}

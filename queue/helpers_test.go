@@ -20,6 +20,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 func TestMain(m *testing.M) {
@@ -219,20 +220,19 @@ func idsOfAll(all []Enqueued) (ids []int64) {
 }
 
 // edit changes the settings of the default queue.
-func edit(t *testing.T, c *Client, change func(*Queue)) Queue {
+func edit(t *testing.T, c *Client, change func(*admin.Queue)) {
 	t.Helper()
-	q, err := c.Edit(t.Context(), defaultQueue, change)
+	_, err := adminOf(c).Edit(t.Context(), defaultQueue, change)
 	must(t, err)
-	return q
 }
 
 // impatient has failed jobs tried again soon.
-func impatient(q *Queue) { q.RetryDelay, q.RetryMaxDelay = time.Millisecond, 5*time.Millisecond }
+func impatient(q *admin.Queue) { q.RetryDelay, q.RetryMaxDelay = time.Millisecond, 5*time.Millisecond }
 
 // info returns a job that must be there, in a state.
-func info(t *testing.T, c *Client, id int64, state State) Info {
+func info(t *testing.T, c *Client, id int64, state admin.State) admin.Job {
 	t.Helper()
-	i, err := c.Job(t.Context(), "", id)
+	i, err := adminOf(c).Job(t.Context(), "", id)
 	must(t, err)
 	if i.State != state {
 		t.Errorf("job %d is %s, not %s: %+v", id, i.State, state, i)
@@ -241,11 +241,11 @@ func info(t *testing.T, c *Client, id int64, state State) Info {
 }
 
 // becomes waits for a job's state.
-func becomes(t *testing.T, c *Client, id int64, state State) (i Info) {
+func becomes(t *testing.T, c *Client, id int64, state admin.State) (i admin.Job) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("job %d is %s", id, state), func() bool {
 		var err error
-		if i, err = c.Job(t.Context(), "", id); !errors.Is(err, ErrNotFound) {
+		if i, err = adminOf(c).Job(t.Context(), "", id); !errors.Is(err, ErrNotFound) {
 			must(t, err)
 		}
 		return i.State == state
@@ -327,4 +327,17 @@ func nameOf(w *Worker) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.node
+}
+
+// adminOf returns what looks after the queues of a client's database.
+func adminOf(c *Client) *admin.Client {
+	a, err := admin.New(c.db, admin.Options{Blocks: c.opt.Blocks})
+	if err != nil {
+		panic(err)
+	}
+	return a
+}
+
+func countsOf(ready, delayed, running, dead, limit, done int) admin.Counts {
+	return admin.Counts{Ready: ready, Delayed: delayed, Running: running, Dead: dead, Limit: limit, Done: done}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // drawEarly draws the ids of jobs of the default queue, and returns a function that
@@ -62,7 +63,7 @@ func TestLookBackAfterAPause(t *testing.T) {
 	interruptions := map[string]func(t *testing.T, w *Worker, b *block, commit func()){
 		"pause": func(t *testing.T, w *Worker, b *block, commit func()) {
 			meet := func(state string) {
-				edit(t, w.c, func(q *Queue) { q.State = state })
+				edit(t, w.c, func(q *admin.Queue) { q.State = state })
 				set, err := w.c.read(t.Context(), defaultQueue)
 				must(t, err)
 				w.meet(b.q, set)

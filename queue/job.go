@@ -49,7 +49,7 @@ func ParsePriority(text string) (int, error) {
 
 // A Job is a unit of work to be done later.
 type Job struct {
-	Queue   string // default: by the route of its kind, see [Client.SetRoute], or else default
+	Queue   string // default: by the route of its kind, see SetRoute of package admin, or else default
 	Kind    string // selects the handler
 	Payload []byte // the arguments: JSON, kept byte for byte
 	Binary  bool   // Payload is arbitrary bytes, not JSON; an empty one is neither
@@ -84,7 +84,7 @@ type Job struct {
 }
 
 // defaultQueue is where jobs go that name none and have no route.
-const defaultQueue = "default"
+const defaultQueue = store.DefaultQueue
 
 // latest is the last moment that a job can be put off to: what all engines can store.
 var latest = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -204,7 +204,7 @@ func tooDeep(text []byte) bool {
 // A jobRow is a job as it is written.
 type jobRow struct {
 	*Job
-	of             *Queue
+	of             *store.Queue
 	queue, divided int
 	was            int // of a dead one: the block that it was in
 	id             int64

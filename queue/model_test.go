@@ -16,6 +16,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // A modelJob is what a job of the model is to do, as its handlers are told by its
@@ -230,12 +231,12 @@ func (m *model) disturb(crew []*modelWorker) error {
 	case 4:
 		n := 2 + rand.IntN(4)
 		m.add("resize to %d", n)
-		return m.c.Resize(m.t.Context(), defaultQueue, n)
+		return adminOf(m.c).Resize(m.t.Context(), defaultQueue, n)
 	case 5:
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		for id, j := range m.jobs { // any
-			err := m.c.Cancel(m.t.Context(), "", id)
+			err := adminOf(m.c).Cancel(m.t.Context(), "", id)
 			if err == nil {
 				j.cancelled = true
 				go m.add("%d is cancelled", id) // mu is held
@@ -304,7 +305,7 @@ func testModel(t *testing.T, keep bool) {
 			lines: map[string][]*modelJob{},
 		}
 		db.Do(t, "CREATE TABLE effects (job BIGINT NOT NULL)", nil)
-		edit(t, m.c, func(q *Queue) {
+		edit(t, m.c, func(q *admin.Queue) {
 			impatient(q)
 			q.MaxAttempts, q.MaxCrashes = modelAttempts, 1000
 			if keep {

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -10,8 +9,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
-	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/queue/internal/store"
+	"github.com/dbcron/dbcron/queue/internal/bell"
 )
 
 // bells tell workers which blocks have new jobs: those of this process at once,
@@ -24,6 +22,7 @@ import (
 // be told gathers for the next.
 type bells struct {
 	client *Client
+	hub    *bell.Hub // of those who use the database in this process
 
 	mu      sync.Mutex
 	workers map[*Worker]bool
@@ -32,7 +31,7 @@ type bells struct {
 	flow    flow
 
 	ears   chan struct{} // has the place of the worker that listens
-	others ringer
+	others bell.Ringer
 }
 
 // Others are told at once while jobs are few. The more jobs come in a second, the longer the next
@@ -66,16 +65,19 @@ func (f *flow) pace() time.Duration {
 }
 
 func (b *bells) init(c *Client) {
-	b.client, b.workers, b.pending = c, map[*Worker]bool{}, map[int]map[int]bool{}
+	b.client, b.hub, b.workers, b.pending = c, bell.Of(c.db), map[*Worker]bool{}, map[int]map[int]bool{}
 	b.ears = make(chan struct{}, 1)
 }
 
 // channel is where the processes of this database and prefix tell each other.
-func (b *bells) channel() string { return b.client.db.Prefix() + "queue" }
+func (b *bells) channel() string { return bell.Channel(b.client.db) }
 
 func (b *bells) add(w *Worker) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if len(b.workers) == 0 {
+		b.hub.Join(b)
+	}
 	b.workers[w] = true
 }
 
@@ -83,6 +85,9 @@ func (b *bells) remove(w *Worker) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.workers, w)
+	if len(b.workers) == 0 {
+		b.hub.Leave(b)
+	}
 }
 
 // ring reports that jobs were committed.
@@ -162,21 +167,16 @@ func (b *bells) send(ctx context.Context, payloads map[int]string) error {
 	defer cancel()
 	db := b.client.dbOf(ctx)
 	if b.rings() {
-		return b.others.ring(ctx, db, payloads)
+		return b.others.Ring(ctx, db, payloads)
 	}
-	all := ""
-	for _, payload := range payloads {
-		all += payload
-	}
-	_, err := sqlrun.Select(ctx, &db.Session, store.Tell, sqlrun.Args{"channel": b.channel(), "payload": all}, store.SkipRow)
-	return err
+	return bell.Notify(ctx, db, payloads)
 }
 
 // announce tells other workers that there may be something to share.
-func (b *bells) announce(ctx context.Context) { b.say(ctx, "share") }
+func (b *bells) announce(ctx context.Context) { b.say(ctx, bell.Share) }
 
 // ping has whoever listens here hear something.
-func (b *bells) ping(ctx context.Context) { b.say(ctx, "ping") }
+func (b *bells) ping(ctx context.Context) { b.say(ctx, bell.Ping) }
 
 func (b *bells) say(ctx context.Context, payload string) {
 	if b.client.db.Dialect.Notify == nil && !b.rings() {
@@ -193,40 +193,49 @@ func (b *bells) payloads() map[int]string {
 			break // 8000 bytes are the most; the rest comes next
 		}
 		delete(b.pending, queue)
-		var text strings.Builder
-		fmt.Fprintf(&text, "%d:", queue)
-		if len(blocks) <= 100 { // else all
-			for divided := range blocks {
-				fmt.Fprintf(&text, "%d,", divided)
-			}
-		}
-		text.WriteByte(';')
-		all[queue] = text.String()
-		size += text.Len()
+		all[queue] = bell.Blocks(queue, blocks)
+		size += len(all[queue])
 	}
 	return all
 }
 
-// heard has the workers of this process hear a notification.
-func (b *bells) heard(payload string) {
+// notified has the workers of this process hear a notification.
+func (b *bells) notified(payload string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for w := range b.workers {
 		w.mu.Lock()
 		w.hears = instant.Now()
 		w.mu.Unlock()
-		if payload == "share" {
-			w.nudge()
-			w.askAgain()
-			continue
-		}
 		w.heard(payload)
+	}
+}
+
+// Heard has them hear what somebody in this process tells.
+func (b *bells) Heard(payload string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for w := range b.workers {
+		w.heard(payload)
+	}
+}
+
+// heard has a worker do what it was told.
+func (w *Worker) heard(payload string) {
+	switch {
+	case payload == bell.Share:
+		w.nudge()
+		w.askAgain()
+	case strings.HasPrefix(payload, bell.Ended):
+		w.heardEnds(bell.GroupIDs(payload))
+	default:
+		w.heardJobs(payload)
 		signal(w.called) // it may not have to wait any more
 	}
 }
 
-// heard rings the bells of a worker that a notification is about.
-func (w *Worker) heard(payload string) {
+// heardJobs rings the bells of the blocks that a notification is about.
+func (w *Worker) heardJobs(payload string) {
 	for part := range strings.SplitSeq(payload, ";") {
 		id, list, ok := strings.Cut(part, ":")
 		queue, err := strconv.Atoi(id)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +12,8 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/queue/internal/bell"
 )
 
 // A job that another process enqueues begins at once, where workers would look in an
@@ -20,7 +21,7 @@ import (
 func TestDoorbell(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		far := client(t, dbtest.Open(t, db.URL, dialect.Options{MaxConns: 5}), Options{Doorbell: "127.0.0.1:0"})
-		edit(t, far, func(q *Queue) { q.PollMin, q.PollMax = time.Hour, time.Hour })
+		edit(t, far, func(q *admin.Queue) { q.PollMin, q.PollMax = time.Hour, time.Hour })
 		w := worker(t, client(t, dbtest.Open(t, db.URL, dialect.Options{MaxConns: 5}), Options{Doorbell: "127.0.0.1:0"}), WorkerOptions{})
 		did := make(chan int64, 100)
 		handle(t, w, "x", func(_ context.Context, d *Delivery) error { did <- d.ID; return nil })
@@ -88,12 +89,9 @@ func TestPace(t *testing.T) {
 }
 
 // known lists the doorbells that a client knows of.
-func known(t *testing.T, c *Client) []peer {
+func known(t *testing.T, c *Client) []string {
 	t.Helper()
-	r := &c.bells.others
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	peers, err := r.known(t.Context(), c.db, nil)
+	peers, err := c.bells.others.Peers(t.Context(), c.db)
 	must(t, err)
 	return peers
 }
@@ -106,14 +104,13 @@ func TestBellsLearned(t *testing.T) {
 			return
 		}
 		far := client(t, db, Options{Doorbell: "127.0.0.1:0"})
-		id := edit(t, far, func(*Queue) {}).id
-		r := &far.bells.others
-		ring := func() []peer {
-			_ = r.ring(t.Context(), far.db, map[int]string{id: fmt.Sprintf("%d:;", id)}) // refused where none is any more
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.read, r.again = instant.Now().Add(time.Hour), -2*time.Hour // what it knows is new
-			return slices.Clone(r.peers)
+		q, err := far.queue(t.Context(), defaultQueue)
+		must(t, err)
+		ring := func() []string {
+			// refused where none is any more
+			_ = far.bells.others.Ring(t.Context(), far.db, map[int]string{q.ID: fmt.Sprintf("%d:;", q.ID)})
+			far.bells.others.Age(instant.Now().Add(time.Hour), -2*time.Hour) // what it knows is new
+			return known(t, far)
 		}
 		if len(ring()) != 0 {
 			t.Fatal("there is a bell before there is a worker")
@@ -127,7 +124,7 @@ func TestBellsLearned(t *testing.T) {
 			w, stop := work()
 			eventually(t, "its bell is known", func() bool {
 				peers := ring()
-				return len(peers) == 1 && peers[0].at.String() == w.bell.at
+				return len(peers) == 1 && peers[0] == w.bell.at
 			})
 			stop()
 		}
@@ -144,29 +141,29 @@ func TestDoorbellOfStrangers(t *testing.T) {
 			}
 			return
 		}
-		bell := w.hang(t.Context())
-		if bell == nil {
+		hung := w.hang(t.Context())
+		if hung == nil {
 			t.Fatal("there is no bell")
 		}
-		defer bell.conn.Close()
+		defer hung.conn.Close()
 		must(t, w.tryBegin(t.Context()))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
-		go func() { defer close(ended); w.answer(ctx, bell) }()
-		conn, err := (&net.Dialer{}).DialContext(t.Context(), "udp", bell.at)
+		go func() { defer close(ended); w.answer(ctx, hung) }()
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "udp", hung.at)
 		must(t, err)
 		defer conn.Close()
 		for _, packet := range [][]byte{
 			nil,
 			{1},
-			[]byte(strings.Repeat("x", 16)), []byte(strings.Repeat("x", 2000)), sign([]byte("another key"), "share"),
-			append(sign(bell.key, "share"), '!'), sign(bell.key, "share")[1:], sign(bell.key, "")[:15],
-			sign(bell.key, "1:;-5:7,x;:;99999999999999999999:1;"), // signed, and nonsense
+			[]byte(strings.Repeat("x", 16)), []byte(strings.Repeat("x", 2000)), bell.Sign([]byte("another key"), "share"),
+			append(bell.Sign(hung.key, "share"), '!'), bell.Sign(hung.key, "share")[1:], bell.Sign(hung.key, "")[:15],
+			bell.Sign(hung.key, "1:;-5:7,x;:;99999999999999999999:1;"), // signed, and nonsense
 		} {
 			_, err := conn.Write(packet)
 			must(t, err)
 		}
-		_, err = conn.Write(sign(bell.key, "share"))
+		_, err = conn.Write(bell.Sign(hung.key, "share"))
 		must(t, err)
 		received(t, "the bell", w.tick)
 		select {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -91,7 +92,7 @@ func crew(t *testing.T, db *dbtest.DB, n int, opt WorkerOptions, h Handler) (sto
 func TestOrder(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 4})
-		edit(t, c, func(q *Queue) { impatient(q); q.MaxAttempts = 1000 })
+		edit(t, c, func(q *admin.Queue) { impatient(q); q.MaxAttempts = 1000 })
 		s, numbers := newSequence(), map[string]int{}
 		sometimes := func(*Delivery) error {
 			if rand.IntN(10) == 0 {
@@ -142,7 +143,7 @@ func TestOrderOfRetries(t *testing.T) {
 				t.Errorf("%d were done", s.done())
 			}
 		})
-		edit(t, c, func(q *Queue) { q.KeyRetry = "pass" })
+		edit(t, c, func(q *admin.Queue) { q.KeyRetry = "pass" })
 		t.Run("pass", func(t *testing.T) {
 			var r record
 			crew(t, db, 1, opt, func(_ context.Context, d *Delivery) error {
@@ -158,7 +159,7 @@ func TestOrderOfRetries(t *testing.T) {
 			}
 			ids := enqueueMany(t, c, jobs)
 			r.wants(t, "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11")
-			must(t, c.Retry(t.Context(), "", ids[1]))
+			must(t, adminOf(c).Retry(t.Context(), "", ids[1]))
 			eventually(t, "it is done", func() bool { return r.len() == 13 })
 			empty(t, db)
 		})
@@ -300,7 +301,7 @@ func TestResize(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c, c2 := client(t, db, Options{Blocks: 3}), other(t, db)
 		agree(t, db, c, c2)
-		want(t, "of no queue", c.Resize(t.Context(), defaultQueue, 5), ErrNotFound)
+		want(t, "of no queue", adminOf(c).Resize(t.Context(), defaultQueue, 5), ErrNotFound)
 		s, numbers := newSequence(), map[string]int{}
 		crew(t, db, 2, WorkerOptions{Batch: 10}, s.handler(t, never))
 		keys := []string{"a", "b", "c", "d", "e", "f"}
@@ -314,33 +315,33 @@ func TestResize(t *testing.T) {
 		}
 		flow(c2)
 		year := enqueue(t, c, Job{Kind: "x", Key: "year", Delay: 365 * 24 * time.Hour})
-		must(t, c.Resize(t.Context(), defaultQueue, 5))
+		must(t, adminOf(c).Resize(t.Context(), defaultQueue, 5))
 		flow(c)
 		flow(c2) // which does not know yet
-		must(t, c.Resize(t.Context(), defaultQueue, 2))
-		must(t, c.Resize(t.Context(), defaultQueue, 2))
+		must(t, adminOf(c).Resize(t.Context(), defaultQueue, 2))
+		must(t, adminOf(c).Resize(t.Context(), defaultQueue, 2))
 		begun := func() bool { // the new blocks
 			q, err := c.read(t.Context(), defaultQueue)
 			must(t, err)
-			return q.newest().from < c.clock.now()
+			return q.Newest().From < c.clock.now()
 		}
 		for !begun() {
 			flow(c)
 			flow(c2)
 		}
 		for _, bad := range []int{0, -1, 1001} {
-			want(t, fmt.Sprint(bad), c.Resize(t.Context(), defaultQueue, bad), ErrInvalid)
+			want(t, fmt.Sprint(bad), adminOf(c).Resize(t.Context(), defaultQueue, bad), ErrInvalid)
 		}
 		eventually(t, "all are done", func() bool { return s.done() == n })
 		eventually(t, "the old blocks are gone", func() bool {
-			blocks, err := c.Blocks(t.Context(), "")
+			blocks, err := adminOf(c).Blocks(t.Context(), "")
 			must(t, err)
 			return len(blocks) == 2 && blocks[0].Generation == 3
 		})
 		flow(c2)
 		eventually(t, "all are done", func() bool { return s.done() == n })
-		info(t, c, year, StateDelayed) // which looks for it in the new blocks
-		must(t, c.Cancel(t.Context(), defaultQueue, year))
+		info(t, c, year, admin.StateDelayed) // which looks for it in the new blocks
+		must(t, adminOf(c).Cancel(t.Context(), defaultQueue, year))
 		empty(t, db)
 	})
 }
@@ -348,13 +349,13 @@ func TestResize(t *testing.T) {
 // A job belongs to the generation of blocks that had begun when its id was made.
 func TestGenerations(t *testing.T) {
 	at := func(s int) int64 { return store.Epoch.Add(time.Duration(s) * time.Second).UnixMicro() }
-	q := &Queue{generations: []generation{
-		{number: 3, first: 10, blocks: 1, from: at(100)},
-		{number: 4, first: 11, blocks: 1, from: at(200)},
-		{number: 5, first: 12, blocks: 1, from: at(300)},
+	q := &store.Queue{Generations: []store.Generation{
+		{Number: 3, First: 10, Blocks: 1, From: at(100)},
+		{Number: 4, First: 11, Blocks: 1, From: at(200)},
+		{Number: 5, First: 12, Blocks: 1, From: at(300)},
 	}}
 	for us, want := range map[int64]int{at(0): 10, at(100): 10, at(200) - 1: 10, at(200): 11, at(300) - 1: 11, at(300): 12, at(999): 12} {
-		if got := q.block("", store.TickOf(us)); got != want {
+		if got := q.Block("", store.TickOf(us)); got != want {
 			t.Errorf("a job of %v goes to block %d, not %d", time.UnixMicro(us).UTC(), got, want)
 		}
 	}
@@ -392,10 +393,10 @@ func TestStrays(t *testing.T) {
 		for _, name := range names {
 			if name == "hour" {
 				enqueue(t, c, Job{Queue: name, Kind: "x", Delay: time.Hour})
-				must(t, c.Resize(t.Context(), name, 1))
+				must(t, adminOf(c).Resize(t.Context(), name, 1))
 			}
 			enqueue(t, c, Job{Queue: name, Kind: "x", Delay: map[string]time.Duration{"delayed": time.Millisecond, "hour": time.Millisecond}[name]})
-			must(t, c.Resize(t.Context(), name, 3))
+			must(t, adminOf(c).Resize(t.Context(), name, 3))
 		}
 		db.Do(t, `DELETE FROM {prefix}queue_block WHERE generation = 1`, nil)
 		db.Do(t, `DELETE FROM {prefix}queue_block WHERE generation = 2 AND queue_id = (SELECT queue_id FROM {prefix}queue WHERE name = 'hour')`, nil)

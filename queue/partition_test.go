@@ -11,6 +11,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -87,7 +88,7 @@ func livesIn(t *testing.T, db *dbtest.DB) {
 		return nil
 	})
 	for _, name := range names {
-		_, err := c.Edit(t.Context(), name, func(q *Queue) { impatient(q); q.MaxAttempts, q.KeepDone = 2, time.Hour })
+		_, err := adminOf(c).Edit(t.Context(), name, func(q *admin.Queue) { impatient(q); q.MaxAttempts, q.KeepDone = 2, time.Hour })
 		must(t, err)
 		enqueueMany(t, c, []Job{
 			{Queue: name, Kind: "good", Key: "k"},
@@ -99,10 +100,10 @@ func livesIn(t *testing.T, db *dbtest.DB) {
 	for _, name := range names {
 		eventually(t, "the others are done", func() bool { return r.count(name+" good") == 2 })
 		eventually(t, "one is dead", func() bool {
-			counts, err := c.Count(t.Context(), name, 10)
+			counts, err := adminOf(c).Count(t.Context(), name, 10)
 			return err == nil && counts.Dead == 1
 		})
-		_, err := c.Bulk(t.Context(), BulkRetry, Filter{Queue: name}, BulkOptions{})
+		_, err := adminOf(c).Bulk(t.Context(), admin.BulkRetry, admin.Filter{Queue: name}, admin.BulkOptions{})
 		must(t, err)
 		eventually(t, "it has begun anew", func() bool { return r.count(name+" bad 1") == 2 })
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -111,7 +112,7 @@ func TestEndsOfManyLargeJobs(t *testing.T) {
 			jobs[i] = Job{Kind: []string{"fails", "recovers"}[i%2], Payload: fmt.Appendf(nil, `"%s"`, strings.Repeat("x", 1<<20-2))}
 		}
 		enqueueMany(t, c, jobs)
-		edit(t, c, func(q *Queue) { q.MaxAttempts, q.RetryDelay, q.KeepDone = 2, time.Millisecond, time.Hour })
+		edit(t, c, func(q *admin.Queue) { q.MaxAttempts, q.RetryDelay, q.KeepDone = 2, time.Millisecond, time.Hour })
 		w := worker(t, c, WorkerOptions{Concurrency: n, ReadAhead: 2 * n << 20})
 		var begun atomic.Int32
 		all := make(chan struct{})
@@ -134,10 +135,10 @@ func TestEndsOfManyLargeJobs(t *testing.T) {
 		}
 		must(t, w.HandleOthers(work))
 		start(t, w)
-		count := func(state State, want int) {
+		count := func(state admin.State, want int) {
 			t.Helper()
 			eventually(t, fmt.Sprintf("%d jobs that are %s", want, state), func() bool {
-				found, _, err := c.Jobs(t.Context(), Filter{State: state, Limit: 1000, LongestPayload: 1})
+				found, _, err := adminOf(c).Jobs(t.Context(), admin.Filter{State: state, Limit: 1000, LongestPayload: 1})
 				must(t, err)
 				for _, i := range found {
 					if i.PayloadBytes != 1<<20 {
@@ -147,12 +148,12 @@ func TestEndsOfManyLargeJobs(t *testing.T) {
 				return len(found) == want
 			})
 		}
-		count(StateDead, n/2)
-		count(StateDone, n/2)
+		count(admin.StateDead, n/2)
+		count(admin.StateDone, n/2)
 		repaired.Store(true)
-		if r, err := c.Bulk(t.Context(), BulkRetry, Filter{}, BulkOptions{}); err != nil || r.Done != n/2 {
+		if r, err := adminOf(c).Bulk(t.Context(), admin.BulkRetry, admin.Filter{}, admin.BulkOptions{}); err != nil || r.Done != n/2 {
 			t.Errorf("%+v, %v", r, err)
 		}
-		count(StateDone, n)
+		count(admin.StateDone, n)
 	})
 }

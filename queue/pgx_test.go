@@ -10,6 +10,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/postgres"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -64,7 +65,7 @@ func TestPgxTransactions(t *testing.T) {
 				return err
 			}))
 		}
-		if all, _, err := c.Jobs(t.Context(), Filter{Kind: "y"}); err != nil || len(all) != 3 {
+		if all, _, err := adminOf(c).Jobs(t.Context(), admin.Filter{Kind: "y"}); err != nil || len(all) != 3 {
 			t.Errorf("%v, %v", all, err)
 		}
 		db.Do(t, `DELETE FROM {prefix}job WHERE kind = 'y'`, nil)

@@ -258,7 +258,7 @@ func planQueues(t *testing.T, db *dbtest.DB) {
 		must(t, err)
 		priority := []int{Normal, Urgent, Normal, Normal, Normal, Low, Idle, Normal, Normal, Normal}[i/planBlocks%10]
 		rows = append(rows, sqlrun.Args{
-			"queue": q.id, "block": i % planBlocks, "urgency": priority, "job": i + 1, "name": "kind", "line": fmt.Sprintf("k%d", i),
+			"queue": q.ID, "block": i % planBlocks, "urgency": priority, "job": i + 1, "name": "kind", "line": fmt.Sprintf("k%d", i),
 			"words": `{"about": "this and that"}`, "bytes": nil, "tries": nil, "lasts": nil, "trace_of": nil,
 			"place": nil, "once": nil, "crew": nil, "run_us": nil,
 		})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -25,9 +26,9 @@ func keyIn(block, blocks int, name string) string {
 
 // sameID writes jobs of one id by hand, one to each block of the default queue, which has two.
 // Each has the key and the unique key that are returned.
-func sameID(t *testing.T, db *dbtest.DB, c *Client, state State) (id int64, keys []string) {
+func sameID(t *testing.T, db *dbtest.DB, c *Client, state admin.State) (id int64, keys []string) {
 	t.Helper()
-	edit(t, c, func(*Queue) {})
+	edit(t, c, func(*admin.Queue) {})
 	q, err := c.queue(t.Context(), defaultQueue)
 	must(t, err)
 	db.Do(t, `UPDATE {prefix}queue SET ordered = 'yes'`, nil)
@@ -37,19 +38,19 @@ func sameID(t *testing.T, db *dbtest.DB, c *Client, state State) (id int64, keys
 	for block := range 2 {
 		key := keyIn(block, 2, "k")
 		keys = append(keys, key)
-		args := sqlrun.Args{"queue": q.id, "block": block, "id": id, "kind": "x", "key": key}
+		args := sqlrun.Args{"queue": q.ID, "block": block, "id": id, "kind": "x", "key": key}
 		columns, values := "queue_id, divided, priority, id, kind, job_key, unique_key", ":queue, :block, 2, :id, :kind, :key, :key"
 		table := "job"
 		switch state {
-		case StateDelayed:
+		case admin.StateDelayed:
 			table, columns, values = "job_delayed", columns+", run_at", values+", {now}"
-		case StateRunning: // of a worker that has left
+		case admin.StateRunning: // of a worker that has left
 			table, columns, values = "job_running", columns+", attempt, state, lock_by, started_at", values+", 1, 'handed', 'gone', {now}"
-		case StateDead:
+		case admin.StateDead:
 			table, columns, values = "job_dead", columns+", attempt", values+", 1"
 		}
 		db.Do(t, "INSERT INTO {prefix}"+table+" ("+columns+") VALUES ("+values+")", args)
-		if state != StateDead {
+		if state != admin.StateDead {
 			db.Do(t, "INSERT INTO {prefix}job_unique (queue_id, unique_key, job) VALUES (:queue, :key, :id)", args)
 		}
 	}
@@ -67,9 +68,9 @@ func endedWith(t *testing.T, db *dbtest.DB, id int64) []string {
 // follows in their blocks goes on.
 func TestSameID(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
-		for _, from := range []State{StateReady, StateDelayed, StateRunning} {
+		for _, from := range []admin.State{admin.StateReady, admin.StateDelayed, admin.StateRunning} {
 			for _, how := range []string{"done", "second", "slow", "dead", "tx", "exact", "once"} {
-				if how == "once" && from == StateRunning || how == "exact" && from == StateRunning {
+				if how == "once" && from == admin.StateRunning || how == "exact" && from == admin.StateRunning {
 					continue // such a worker takes over none, and a receiver is not told of those
 				}
 				t.Run(fmt.Sprint(from, " ", how), func(t *testing.T) {
@@ -82,10 +83,10 @@ func TestSameID(t *testing.T) {
 	})
 }
 
-func testSameID(t *testing.T, db *dbtest.DB, from State, how string) {
+func testSameID(t *testing.T, db *dbtest.DB, from admin.State, how string) {
 	t.Helper()
 	c := client(t, db, Options{})
-	edit(t, c, func(q *Queue) { impatient(q); keeps(q) })
+	edit(t, c, func(q *admin.Queue) { impatient(q); keeps(q) })
 	id, keys := sameID(t, db, c, from)
 	for _, key := range keys {
 		enqueue(t, c, Job{Kind: "next", Key: key})
@@ -108,7 +109,7 @@ func testSameID(t *testing.T, db *dbtest.DB, from State, how string) {
 		case how == "slow": // until both are checked out
 			begun <- d.Key
 			eventually(t, "both are checked out", func() bool {
-				running, _, err := c.Jobs(ctx, Filter{State: StateRunning})
+				running, _, err := adminOf(c).Jobs(ctx, admin.Filter{State: admin.StateRunning})
 				return err == nil && (len(running) == 2 || did.count("next") > 0)
 			})
 			return nil
@@ -180,7 +181,7 @@ func testSameIDReceived(t *testing.T, db *dbtest.DB, c *Client, id int64, keys [
 func TestSameIDUnique(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		id, keys := sameID(t, db, c, StateReady)
+		id, keys := sameID(t, db, c, admin.StateReady)
 		w := worker(t, c, WorkerOptions{})
 		hold := make(chan struct{})
 		handle(t, w, "x", func(_ context.Context, d *Delivery) error {
@@ -211,14 +212,14 @@ func TestSameIDUnique(t *testing.T) {
 func TestSameIDAdmin(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		for _, test := range []struct {
-			state State
-			what  BulkAction
+			state admin.State
+			what  admin.BulkAction
 		}{
-			{StateReady, BulkCancel},
-			{StateDelayed, BulkCancel},
-			{StateRunning, BulkCancel},
-			{StateDead, BulkDelete},
-			{StateDead, BulkRetry},
+			{admin.StateReady, admin.BulkCancel},
+			{admin.StateDelayed, admin.BulkCancel},
+			{admin.StateRunning, admin.BulkCancel},
+			{admin.StateDead, admin.BulkDelete},
+			{admin.StateDead, admin.BulkRetry},
 		} {
 			t.Run(fmt.Sprint(test.state, " ", test.what), func(t *testing.T) {
 				void(t, db)
@@ -226,30 +227,30 @@ func TestSameIDAdmin(t *testing.T) {
 				c := client(t, db, Options{})
 				id, keys := sameID(t, db, c, test.state)
 				for what, do := range map[string]func() error{
-					"get":    func() error { _, err := c.Job(t.Context(), "", id); return err },
-					"cancel": func() error { return c.Cancel(t.Context(), "", id) },
-					"delete": func() error { return c.Delete(t.Context(), "", id) },
-					"retry":  func() error { return c.Retry(t.Context(), "", id) },
+					"get":    func() error { _, err := adminOf(c).Job(t.Context(), "", id); return err },
+					"cancel": func() error { return adminOf(c).Cancel(t.Context(), "", id) },
+					"delete": func() error { return adminOf(c).Delete(t.Context(), "", id) },
+					"retry":  func() error { return adminOf(c).Retry(t.Context(), "", id) },
 				} {
 					err := do()
 					for block, key := range keys {
-						if !errors.Is(err, ErrAmbiguous) || !strings.Contains(err.Error(), fmt.Sprintf("block %d", block)) ||
+						if !errors.Is(err, admin.ErrAmbiguous) || !strings.Contains(err.Error(), fmt.Sprintf("block %d", block)) ||
 							!strings.Contains(err.Error(), key) {
 							t.Errorf("%s: %v", what, err)
 						}
 					}
 				}
-				r, err := c.Bulk(t.Context(), test.what, Filter{State: test.state, Key: keys[0]}, BulkOptions{})
+				r, err := adminOf(c).Bulk(t.Context(), test.what, admin.Filter{State: test.state, Key: keys[0]}, admin.BulkOptions{})
 				must(t, err)
 				if r.Done != 1 {
 					t.Errorf("it was done with %+v", r)
 				}
-				left, _, err := c.Jobs(t.Context(), Filter{State: test.state})
+				left, _, err := adminOf(c).Jobs(t.Context(), admin.Filter{State: test.state})
 				must(t, err)
 				if len(left) != 1 || left[0].Key != keys[1] || left[0].Block != 1 {
 					t.Fatalf("left are %+v", left)
 				}
-				if test.what != BulkCancel {
+				if test.what != admin.BulkCancel {
 					return
 				}
 				wantRows(t, db, "unique keys", `SELECT unique_key FROM {prefix}job_unique`, keys[1])
@@ -267,11 +268,11 @@ func TestSameIDRetry(t *testing.T) {
 				void(t, db)
 				byHand(t, db, "DELETE FROM {prefix}job_unique")
 				c := client(t, db, Options{})
-				id, keys := sameID(t, db, c, StateDead)
-				must(t, c.Resize(t.Context(), defaultQueue, blocks))
+				id, keys := sameID(t, db, c, admin.StateDead)
+				must(t, adminOf(c).Resize(t.Context(), defaultQueue, blocks))
 				byHand(t, db, `UPDATE {prefix}queue_block SET insert_time = `+ago)
 				c = client(t, db, Options{}) // which knows it
-				r, err := c.Bulk(t.Context(), BulkRetry, Filter{}, BulkOptions{})
+				r, err := adminOf(c).Bulk(t.Context(), admin.BulkRetry, admin.Filter{}, admin.BulkOptions{})
 				must(t, err)
 				if r.Done != blocks || r.InUse != 2-blocks {
 					t.Errorf("it was done with %+v", r)
@@ -283,7 +284,7 @@ func TestSameIDRetry(t *testing.T) {
 					stop := start(t, w)
 					empty(t, db)
 					stop()
-					_, err := c.Bulk(t.Context(), BulkRetry, Filter{}, BulkOptions{})
+					_, err := adminOf(c).Bulk(t.Context(), admin.BulkRetry, admin.Filter{}, admin.BulkOptions{})
 					must(t, err)
 				}
 				got := slices.Sorted(slices.Values(did.all()))
@@ -300,7 +301,7 @@ func TestSameIDRetry(t *testing.T) {
 // No page of a list ends between two jobs that have one id.
 func TestSameIDPages(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
-		for _, state := range []State{StateReady, StateDelayed, StateRunning, StateDead} {
+		for _, state := range []admin.State{admin.StateReady, admin.StateDelayed, admin.StateRunning, admin.StateDead} {
 			t.Run(string(state), func(t *testing.T) {
 				void(t, db)
 				byHand(t, db, "DELETE FROM {prefix}job_unique")
@@ -308,8 +309,8 @@ func TestSameIDPages(t *testing.T) {
 				id, keys := sameID(t, db, c, state)
 				for _, limit := range []int{1, 2, 3} {
 					var got []string
-					for f := (Filter{State: state, Limit: limit}); ; {
-						part, more, err := c.Jobs(t.Context(), f)
+					for f := (admin.Filter{State: state, Limit: limit}); ; {
+						part, more, err := adminOf(c).Jobs(t.Context(), f)
 						must(t, err)
 						for _, i := range part {
 							got = append(got, i.Key)
@@ -331,7 +332,7 @@ func TestSameIDPages(t *testing.T) {
 func TestSameIDPurge(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		_, keys := sameID(t, db, c, StateDead)
+		_, keys := sameID(t, db, c, admin.StateDead)
 		byHand(t, db, `UPDATE {prefix}job_dead SET purge_at = `+ago+` WHERE divided = 0`)
 		w := worker(t, c, WorkerOptions{})
 		must(t, w.purge(t.Context(), store.OutdatedDead, sqlrun.Args{}, store.PurgeDead))
@@ -370,7 +371,7 @@ func TestSameIDMove(t *testing.T) {
 			byHand(t, db, "DELETE FROM {prefix}job_unique")
 			c := client(t, db, Options{})
 			elsewhere(t, c, "to", 2)
-			_, keys := sameID(t, db, c, StateReady)
+			_, keys := sameID(t, db, c, admin.StateReady)
 			byHand(t, db, fmt.Sprintf(`UPDATE {prefix}job SET kind = 'y' WHERE divided = %d`, block),
 				fmt.Sprintf(`UPDATE {prefix}job_unique SET free_at = `+ahead+` WHERE unique_key = '%s'`, keys[1-block]))
 			m, err := c.Move(t.Context(), "", "to", MoveOptions{Kinds: []string{"y"}})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -140,12 +141,12 @@ func TestSentinelsAreNoJobs(t *testing.T) {
 		world(t, db)
 		placeSentinels(t, db, 3)
 		c := client(t, db, Options{})
-		_, err := c.Job(t.Context(), "q", 0)
+		_, err := adminOf(c).Job(t.Context(), "q", 0)
 		want(t, "as a job", err, ErrNotFound)
-		for state, n := range map[State]int{StateReady: 3, StateDelayed: 4} {
-			jobs, _, err := c.Jobs(t.Context(), Filter{Queue: "q", State: state, After: -1})
+		for state, n := range map[admin.State]int{admin.StateReady: 3, admin.StateDelayed: 4} {
+			jobs, _, err := adminOf(c).Jobs(t.Context(), admin.Filter{Queue: "q", State: state, After: -1})
 			must(t, err)
-			done, err := c.Bulk(t.Context(), BulkCancel, Filter{Queue: "q", State: state, After: -1}, BulkOptions{DryRun: true})
+			done, err := adminOf(c).Bulk(t.Context(), admin.BulkCancel, admin.Filter{Queue: "q", State: state, After: -1}, admin.BulkOptions{DryRun: true})
 			must(t, err)
 			if len(jobs) != n || done.Done != n {
 				t.Errorf("%s: %d are listed and %d would be cancelled, of %d", state, len(jobs), done.Done, n)
@@ -199,7 +200,7 @@ func TestSentinelsOfBlock(t *testing.T) {
 			enqueueMany(t, c, []Job{{Kind: "x"}}) // after which it is looked whether they are
 			return done.Load() > sentinelsAfter && is(want)
 		})
-		must(t, c.Resize(t.Context(), defaultQueue, 2))
+		must(t, adminOf(c).Resize(t.Context(), defaultQueue, 2))
 		byHand(t, db, `UPDATE {prefix}queue_block SET insert_time = {now + -3600000000}`)
 		eventually(t, "the first block is gone", func() bool {
 			return slices.Equal([]string{"1", "2"}, db.List(t, `SELECT divided FROM {prefix}queue_block ORDER BY divided`, nil))

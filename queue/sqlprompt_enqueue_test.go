@@ -14,6 +14,8 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // Arguments that dbcron_enqueue and dbcron_enqueue_with have beyond those of a call, as SQL.
@@ -51,7 +53,7 @@ func TestPromptEnqueuesWith(t *testing.T) {
 			return id
 		}
 		id := with(further{"'it''s'", "3600", "1", "3", "90.5"})
-		i := mailed(t, c, id, StateReady)
+		i := mailed(t, c, id, admin.StateReady)
 		if i.Priority != Urgent || i.MaxAttempts != 3 || i.Timeout != 90500*time.Millisecond || i.Unique != "it's" {
 			t.Errorf("got %+v", i)
 		}
@@ -80,12 +82,12 @@ func TestPromptEnqueuesWith(t *testing.T) {
 		if again := with(further{unique: "'short'"}); again == gone {
 			t.Error("a key is in use whose job has ended")
 		}
-		if i := mailed(t, c, with(further{}), StateReady); i.Priority != Normal || i.MaxAttempts != 0 || i.Timeout != 0 || i.Unique != "" {
+		if i := mailed(t, c, with(further{}), admin.StateReady); i.Priority != Normal || i.MaxAttempts != 0 || i.Timeout != 0 || i.Unique != "" {
 			t.Errorf("got %+v", i)
 		}
-		_, err = c.Edit(t.Context(), "mail", func(q *Queue) { q.FIFO = true })
+		_, err = adminOf(c).Edit(t.Context(), "mail", func(q *admin.Queue) { q.FIFO = true })
 		must(t, err)
-		db.Do(t, `UPDATE {prefix}queue_block SET insert_time = {now + :us}`, sqlrun.Args{"us": -resizeAfter.Microseconds() - 1})
+		db.Do(t, `UPDATE {prefix}queue_block SET insert_time = {now + :us}`, sqlrun.Args{"us": -store.ResizeAfter.Microseconds() - 1})
 		for _, bad := range []further{
 			{unique: "' x'"},
 			{priority: "0"},

@@ -162,7 +162,7 @@ func TestViews(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 		for _, id := range []int64{ready, delayed} {
-			i, err := c.Job(t.Context(), "q", id)
+			i, err := adminOf(c).Job(t.Context(), "q", id)
 			must(t, err)
 			got := db.List(t, `SELECT state, priority, block, COALESCE(job_key, '') FROM {prefix}v_job WHERE queue = 'q' AND id = :id`,
 				sqlrun.Args{"id": id})

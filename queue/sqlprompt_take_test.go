@@ -17,6 +17,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // shownTaking are the blocks of statements that docs/queue-sql.md shows for an engine: they
@@ -193,9 +194,9 @@ func (s *seat) answers(t *testing.T, name, want string) {
 }
 
 // mailed reads a job of the queue mail that has to be in a state.
-func mailed(t *testing.T, c *Client, id int64, state State) Info {
+func mailed(t *testing.T, c *Client, id int64, state admin.State) admin.Job {
 	t.Helper()
-	i, err := c.Job(t.Context(), "mail", id)
+	i, err := adminOf(c).Job(t.Context(), "mail", id)
 	must(t, err)
 	if i.State != state {
 		t.Errorf("job %d is %s, not %s", id, i.State, state)
@@ -217,7 +218,7 @@ func TestPromptTakes(t *testing.T) {
 		}
 		other.expect(t, "the second waits for the first", 0, 0)
 		s.answers(t, "extend", "true")
-		mailed(t, c, first, StateRunning)
+		mailed(t, c, first, admin.StateRunning)
 		s.answers(t, "complete", "true")
 		for _, name := range []string{"complete", "extend", "fail", "bury", "give back"} {
 			s.answers(t, name, "false")
@@ -227,7 +228,7 @@ func TestPromptTakes(t *testing.T) {
 		if got := s.say(t, "fail"); got == "false" || db.Dialect.Routines && got != "delayed" {
 			t.Errorf("failing: %s", got)
 		}
-		if i := mailed(t, c, second, StateDelayed); i.Attempts != 1 || i.Error != "no such host" || i.At.Sub(i.Enqueued) < time.Second {
+		if i := mailed(t, c, second, admin.StateDelayed); i.Attempts != 1 || i.Error != "no such host" || i.At.Sub(i.Enqueued) < time.Second {
 			t.Errorf("got %+v", i)
 		}
 		other.expect(t, "the third waits for the second's retry", 0, 0)
@@ -236,7 +237,7 @@ func TestPromptTakes(t *testing.T) {
 		if got := other.say(t, "bury"); got == "false" || db.Dialect.Routines && got != "dead" {
 			t.Errorf("burying: %s", got)
 		}
-		mailed(t, c, second, StateDead)
+		mailed(t, c, second, admin.StateDead)
 		s.expect(t, "the third", third, 1)
 		s.answers(t, "give back", "true")
 		other.expect(t, "what was given back", third, 1)
@@ -251,7 +252,7 @@ func TestPromptTakes(t *testing.T) {
 func TestPromptEndsTies(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		_, err := c.Edit(t.Context(), "mail", func(q *Queue) { q.KeepDone = 7 * 24 * time.Hour })
+		_, err := adminOf(c).Edit(t.Context(), "mail", func(q *admin.Queue) { q.KeepDone = 7 * 24 * time.Hour })
 		must(t, err)
 		group, err := c.NewGroup(t.Context(), Group{})
 		must(t, err)
@@ -312,7 +313,7 @@ func TestPromptSessionDies(t *testing.T) {
 func TestPromptBuriesTheGuilty(t *testing.T) {
 	atPrompt(t, func(t *testing.T, db *dbtest.DB, _ *prompt) {
 		c := client(t, db, Options{})
-		_, err := c.Edit(t.Context(), "mail", func(q *Queue) { q.MaxCrashes = 2 })
+		_, err := adminOf(c).Edit(t.Context(), "mail", func(q *admin.Queue) { q.MaxCrashes = 2 })
 		must(t, err)
 		id := enqueue(t, c, Job{Queue: "mail", Kind: "welcome"})
 		s := newSeat(t, db)
@@ -321,7 +322,7 @@ func TestPromptBuriesTheGuilty(t *testing.T) {
 			s.expire(t)
 		}
 		s.expect(t, "it is tried no more", 0, 0)
-		if i := mailed(t, c, id, StateDead); i.Crashes != 2 {
+		if i := mailed(t, c, id, admin.StateDead); i.Crashes != 2 {
 			t.Errorf("got %+v", i)
 		}
 	})
@@ -333,21 +334,21 @@ func TestPromptPassesOver(t *testing.T) {
 		c := client(t, db, Options{})
 		s := newSeat(t, db)
 		enqueue(t, c, Job{Queue: "mail", Kind: "welcome"})
-		_, err := c.Edit(t.Context(), "mail", func(q *Queue) { q.State = "paused" })
+		_, err := adminOf(c).Edit(t.Context(), "mail", func(q *admin.Queue) { q.State = "paused" })
 		must(t, err)
 		s.expect(t, "the queue is paused", 0, 0)
-		_, err = c.Edit(t.Context(), "mail", func(q *Queue) { q.State = "active" })
+		_, err = adminOf(c).Edit(t.Context(), "mail", func(q *admin.Queue) { q.State = "active" })
 		must(t, err)
-		_, err = c.EditLimit(t.Context(), "mail", "welcome", func(l *Limit) { l.Running = 1 })
+		_, err = adminOf(c).EditLimit(t.Context(), "mail", "welcome", func(l *admin.Limit) { l.Running = 1 })
 		must(t, err)
 		s.expect(t, "its kind is limited", 0, 0)
-		must(t, c.DeleteLimit(t.Context(), "mail", "welcome"))
-		_, err = c.EditLimit(t.Context(), "mail", "", func(l *Limit) { l.Running = 1 })
+		must(t, adminOf(c).DeleteLimit(t.Context(), "mail", "welcome"))
+		_, err = adminOf(c).EditLimit(t.Context(), "mail", "", func(l *admin.Limit) { l.Running = 1 })
 		must(t, err)
 		if got, err := s.tryTake(t.Context()); got != nil || (err != nil) != db.Dialect.Routines {
 			t.Errorf("the queue is limited: %+v, %v", got, err)
 		}
-		must(t, c.DeleteLimit(t.Context(), "mail", ""))
+		must(t, adminOf(c).DeleteLimit(t.Context(), "mail", ""))
 
 		release := make(chan struct{})
 		var begun record

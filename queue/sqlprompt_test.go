@@ -18,6 +18,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -118,13 +119,13 @@ func TestPromptDividesAsGo(t *testing.T) {
 			var id int64
 			_, err := fmt.Sscan(parts[0]+" "+parts[1], &divided, &id)
 			must(t, err)
-			if want := q.block(parts[2], id); divided != want {
+			if want := q.Block(parts[2], id); divided != want {
 				t.Errorf("job %d with key %q is in block %d, not %d", id, parts[2], divided, want)
 			}
 			jobs[id] = Job{}
 		}
-		if len(jobs) != 1500 || !q.ordered {
-			t.Errorf("%d jobs, ordered: %v", len(jobs), q.ordered)
+		if len(jobs) != 1500 || !q.Ordered {
+			t.Errorf("%d jobs, ordered: %v", len(jobs), q.Ordered)
 		}
 	})
 }
@@ -149,7 +150,7 @@ func TestPromptBlocksOfGenerations(t *testing.T) {
 		c := client(t, db, Options{Blocks: 3})
 		_, err := c.queue(t.Context(), "q")
 		must(t, err)
-		must(t, c.Resize(t.Context(), "q", 5))
+		must(t, adminOf(c).Resize(t.Context(), "q", 5))
 		check := func(what string, first, blocks int) {
 			t.Helper()
 			for i := range 30 {
@@ -164,7 +165,7 @@ func TestPromptBlocksOfGenerations(t *testing.T) {
 		}
 		db.Do(t, `UPDATE {prefix}queue_block SET insert_time = {now + :us} WHERE generation = 2`, sqlrun.Args{"us": time.Hour.Microseconds()})
 		check("before the new blocks begin", 0, 3)
-		db.Do(t, `UPDATE {prefix}queue_block SET insert_time = {now + :us}`, sqlrun.Args{"us": -resizeAfter.Microseconds() - 1})
+		db.Do(t, `UPDATE {prefix}queue_block SET insert_time = {now + :us}`, sqlrun.Args{"us": -store.ResizeAfter.Microseconds() - 1})
 		check("after that", 3, 5)
 		db.Do(t, `UPDATE {prefix}queue_block SET insert_time = {now + :us}`, sqlrun.Args{"us": time.Hour.Microseconds()})
 		check("none has begun", 0, 3)
@@ -242,9 +243,9 @@ func TestPromptWrites(t *testing.T) {
 		c := client(t, db, Options{})
 		payload := ` {"a" : [1, "é\u00e9 '\\ 👍"]}`
 		id := p.must(t, call{queue: "q", kind: "ä'\\", payload: payload, key: "k\\'"})
-		i, err := c.Job(t.Context(), "q", id)
+		i, err := adminOf(c).Job(t.Context(), "q", id)
 		must(t, err)
-		if string(i.Payload) != payload || i.Kind != "ä'\\" || i.Key != "k\\'" || i.Priority != Normal || i.State != StateReady {
+		if string(i.Payload) != payload || i.Kind != "ä'\\" || i.Key != "k\\'" || i.Priority != Normal || i.State != admin.StateReady {
 			t.Errorf("got %+v", i)
 		}
 		var now int64
@@ -254,18 +255,18 @@ func TestPromptWrites(t *testing.T) {
 		}
 
 		id = p.must(t, call{queue: nil, kind: "k", key: "", runAt: time.Hour.Microseconds()})
-		i, err = c.Job(t.Context(), "", id)
+		i, err = adminOf(c).Job(t.Context(), "", id)
 		must(t, err)
-		if i.State != StateDelayed || i.Payload != nil || i.Key != "" || i.At.Sub(i.Enqueued).Round(time.Minute) != time.Hour {
+		if i.State != admin.StateDelayed || i.Payload != nil || i.Key != "" || i.At.Sub(i.Enqueued).Round(time.Minute) != time.Hour {
 			t.Errorf("got %+v", i)
 		}
 		id = p.must(t, call{queue: "", kind: "k", runAt: -time.Hour.Microseconds()})
-		info(t, c, id, StateReady)
+		info(t, c, id, admin.StateReady)
 
 		p.do(t, "START TRANSACTION", nil)
 		id = p.must(t, call{queue: "new", kind: "k", key: "k"})
 		p.do(t, "ROLLBACK", nil)
-		_, err = c.Job(t.Context(), "new", id)
+		_, err = adminOf(c).Job(t.Context(), "new", id)
 		want(t, "a job that was rolled back", err, ErrNotFound)
 	})
 }
@@ -273,8 +274,8 @@ func TestPromptWrites(t *testing.T) {
 func TestPromptRefuses(t *testing.T) {
 	atPrompt(t, func(t *testing.T, db *dbtest.DB, p *prompt) {
 		c := client(t, db, Options{})
-		edit(t, c, func(q *Queue) { q.MaxPayload = 10 })
-		_, err := c.Edit(t.Context(), "gone", func(q *Queue) { q.State = "deleted" })
+		edit(t, c, func(q *admin.Queue) { q.MaxPayload = 10 })
+		_, err := adminOf(c).Edit(t.Context(), "gone", func(q *admin.Queue) { q.State = "deleted" })
 		must(t, err)
 		queues := db.List(t, `SELECT COUNT(*) FROM {prefix}queue`, nil)
 		deep := strings.Repeat("[", 600_000) + strings.Repeat("]", 600_000)
@@ -361,7 +362,7 @@ func TestPromptDrawsAnotherID(t *testing.T) {
 		var jobs []jobRow
 		for n := range int64(1 << store.IdBits) {
 			id := (ahead+1)<<store.IdBits + n
-			jobs = append(jobs, jobRow{Job: &Job{Kind: "k", Key: "x", Priority: Normal}, queue: q.id, divided: q.block("x", id), id: id})
+			jobs = append(jobs, jobRow{Job: &Job{Kind: "k", Key: "x", Priority: Normal}, queue: q.ID, divided: q.Block("x", id), id: id})
 		}
 		for part := range slices.Chunk(jobs, store.Chunk) {
 			must(t, c.insertAll(t.Context(), &db.Session, part))
@@ -421,7 +422,7 @@ func TestPromptRights(t *testing.T) {
 			app.do(t, `CREATE TEMPORARY TABLE dbcron_job (queue_id INT, divided INT, priority INT, id BIGINT, kind TEXT, job_key TEXT, payload JSON)`, nil)
 		}
 		id := app.must(t, call{queue: "q", kind: "k", key: "x"})
-		i, err := client(t, db, Options{}).Job(t.Context(), "q", id)
+		i, err := adminOf(client(t, db, Options{})).Job(t.Context(), "q", id)
 		must(t, err)
 		if i.Key != "x" {
 			t.Errorf("got %+v", i)

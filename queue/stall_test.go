@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // A handler that makes no progress is ended, and its job tried again; one that makes some may take
@@ -48,7 +49,7 @@ func TestStall(t *testing.T) {
 		dead := []int64{enqueue(t, c, Job{Kind: "stalls"}), enqueue(t, c, Job{Kind: "batch"})}
 		enqueue(t, c, Kind[int]{Name: "goes on"}.Job(1))
 		for _, id := range dead {
-			if i := becomes(t, c, id, StateDead); !strings.Contains(i.Error, ErrStalled.Error()+" for 100ms") || i.Attempts != 2 {
+			if i := becomes(t, c, id, admin.StateDead); !strings.Contains(i.Error, ErrStalled.Error()+" for 100ms") || i.Attempts != 2 {
 				t.Errorf("after %d attempts it failed with %q", i.Attempts, i.Error)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // A signal that is lost delays a ready job by a moment, and no more: each case breaks one,
@@ -113,14 +114,14 @@ func ghost(t *testing.T, db *dbtest.DB, name string, lives time.Duration) {
 // begins enqueues a job for each block of the default queue, and waits until all are done.
 func allBegin(t *testing.T, c *Client, r *record) {
 	t.Helper()
-	blocks, err := c.Blocks(t.Context(), "")
+	blocks, err := adminOf(c).Blocks(t.Context(), "")
 	must(t, err)
 	had := map[int]bool{}
 	q, err := c.read(t.Context(), defaultQueue)
 	must(t, err)
 	for n := 0; len(had) < len(blocks); n++ {
 		id := enqueue(t, c, Job{Kind: "x", Key: fmt.Sprint("key ", n)})
-		had[q.block(fmt.Sprint("key ", n), id)] = true
+		had[q.Block(fmt.Sprint("key ", n), id)] = true
 	}
 	eventually(t, "a job of each block is done", func() bool { return rowsOf(t, &dbtest.DB{DB: c.db}) == 0 && r.len() > 0 })
 }
@@ -193,7 +194,7 @@ func TestUnreadableSettings(t *testing.T) {
 		eventually(t, "what the worker knows is old", func() bool {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return since(w.queues[0].set.at) > 2*settingsEvery
+			return since(w.queues[0].set.At) > 2*settingsEvery
 		})
 		db.Do(t, `UPDATE {prefix}queue_block SET state = 'FREE', lock_by = '', fence = fence + 1`, nil)
 		eventually(t, "they are taken", func() bool {
@@ -242,7 +243,7 @@ func TestEndAfterItsBlockIsGone(t *testing.T) {
 		start(t, w)
 		first := enqueue(t, c, Job{Kind: "x", Key: "k"})
 		second := enqueue(t, c, Job{Kind: "x", Key: "k"})
-		becomes(t, c, first, StateRunning)
+		becomes(t, c, first, admin.StateRunning)
 		w.mu.Lock()
 		b := w.queues[0].blocks[0]
 		w.leave(b)

@@ -183,7 +183,7 @@ type workQueue struct {
 	w        *Worker
 	id       int // these two never change
 	name     string
-	set      *Queue
+	set      *store.Queue
 	blocks   map[int]*block
 	long     int                  // how often in a row all places were found taken by long jobs
 	busy     bool                 // as the others are told

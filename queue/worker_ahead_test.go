@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // heavy are jobs with payloads of heavySize bytes, which say which job it is.
@@ -69,7 +70,7 @@ func TestReadAhead(t *testing.T) {
 				c := client(t, db, Options{Blocks: 3})
 				edit(t, c, impatient)
 				if l.limit > 0 {
-					_, err := c.EditLimit(t.Context(), defaultQueue, "x", func(limit *Limit) { limit.Running = l.limit })
+					_, err := adminOf(c).EditLimit(t.Context(), defaultQueue, "x", func(limit *admin.Limit) { limit.Running = l.limit })
 					must(t, err)
 				}
 				job := l.job // the engines run side by side
@@ -195,7 +196,7 @@ func TestReadAheadOfTheCancelled(t *testing.T) {
 		if got := begun(t, w, b); got != "none" {
 			t.Fatalf("%.10s begins without its payload", got)
 		}
-		must(t, w.c.Cancel(t.Context(), "", ids[0]))
+		must(t, adminOf(w.c).Cancel(t.Context(), "", ids[0]))
 		w.mu.Lock()
 		w.enlist(b)
 		w.mu.Unlock()

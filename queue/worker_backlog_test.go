@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // However many jobs of a block wait for one of their key, which waits for its retry or runs
@@ -20,7 +21,7 @@ func TestBacklogOfAKey(t *testing.T) {
 		const batch, many = 10, 1300 // more than the 1000 that are kept
 		for _, long := range []bool{false, true} {
 			c := client(t, db, Options{Blocks: 1})
-			edit(t, c, func(q *Queue) { q.RetryDelay, q.RetryMaxDelay = time.Hour, time.Hour })
+			edit(t, c, func(q *admin.Queue) { q.RetryDelay, q.RetryMaxDelay = time.Hour, time.Hour })
 			s, numbers := newSequence(), map[string]int{}
 			goOn := make(chan struct{})
 			w := worker(t, other(t, db), WorkerOptions{Batch: batch})
@@ -37,7 +38,7 @@ func TestBacklogOfAKey(t *testing.T) {
 			}))
 			first := enqueueMany(t, c, s.jobs(numbers, 1, "k"))[0]
 			stop := start(t, w)
-			becomes(t, c, first, map[bool]State{false: StateDelayed, true: StateRunning}[long])
+			becomes(t, c, first, map[bool]admin.State{false: admin.StateDelayed, true: admin.StateRunning}[long])
 			enqueueMany(t, c, s.jobs(numbers, many, "k"))
 			enqueueMany(t, c, append(s.jobs(numbers, 20, "a", "b"), Job{Kind: "x", Payload: []byte("0")}))
 			eventually(t, "the others are done", func() bool { return s.done() == 21 })
@@ -52,7 +53,7 @@ func TestBacklogOfAKey(t *testing.T) {
 			}
 			w.mu.Unlock()
 			if close(goOn); !long {
-				must(t, c.Retry(t.Context(), "", first))
+				must(t, adminOf(c).Retry(t.Context(), "", first))
 			}
 			empty(t, db)
 			if n := s.done(); n != 42+2*many {
@@ -69,7 +70,7 @@ func TestBacklogOfAKind(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		const batch, many = 10, 700 // more than the 200 that are set aside
 		c := client(t, db, Options{Blocks: 1})
-		edit(t, c, func(*Queue) {})
+		edit(t, c, func(*admin.Queue) {})
 		limit(t, c, "slow", 1)
 		w := worker(t, other(t, db), WorkerOptions{Batch: batch})
 		var slow, quick crowd
@@ -142,7 +143,7 @@ func TestBacklogOfAKindWithKeys(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		const batch, many = 10, 700 // more than the 200 that are set aside
 		c := client(t, db, Options{Blocks: 1})
-		edit(t, c, func(*Queue) {})
+		edit(t, c, func(*admin.Queue) {})
 		limit(t, c, "slow", 1)
 		s, numbers := newSequence(), map[string]int{}
 		var jobs []Job

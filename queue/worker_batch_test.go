@@ -15,7 +15,9 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/board"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // numbered are jobs of a kind and a key whose payloads count from first.
@@ -96,7 +98,7 @@ func TestBatchByKey(t *testing.T) {
 				return len(w.handlers["waits"].gathered) == i+1
 			})
 		}
-		becomes(t, c, enqueueMany(t, c, numbered("nobody's", "i", 1, 1))[0], StateDead)
+		becomes(t, c, enqueueMany(t, c, numbered("nobody's", "i", 1, 1))[0], admin.StateDead)
 		if got := r.all()[n:]; !slices.Equal(got, []string{"i: 0"}) {
 			t.Errorf("behind one that waits: %q", got)
 		}
@@ -160,7 +162,7 @@ func TestBatchByKeyOrder(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 4})
 		edit(t, c, impatient)
-		edit(t, c, func(q *Queue) { q.MaxAttempts = 1000 })
+		edit(t, c, func(q *admin.Queue) { q.MaxAttempts = 1000 })
 		var mu sync.Mutex
 		last, tries := map[string]int{}, 0
 		handler := func(ctx context.Context, batch []*Delivery) error {
@@ -220,7 +222,7 @@ func TestBatchByKeyOrder(t *testing.T) {
 func TestBatchInPieces(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
-		edit(t, c, func(*Queue) {})
+		edit(t, c, func(*admin.Queue) {})
 		byHand(t, db, `INSERT INTO {prefix}job_running (queue_id, divided, id, kind, job_key, lock_by, state) VALUES (1, 0, 44, 'x', 'k', 'other', 'running'), (1, 0, 41, 'x', 'l', 'other', 'running')`)
 		byHand(t, db, `INSERT INTO {prefix}job_delayed (queue_id, divided, id, run_at, kind, job_key, hold_key) VALUES (1, 0, 43, {now}, 'x', 'k', 'k'), (1, 0, 42, {now}, 'x', 'k', 'k')`)
 		w := worker(t, c, WorkerOptions{})
@@ -283,7 +285,7 @@ func TestBatchByKeyFailsAgain(t *testing.T) {
 func TestBatchBeginsAgain(t *testing.T) {
 	w := &Worker{nodeLease: nodeLease{deadline: instant.Now().Add(longWait)}}
 	w.work.L, w.chores.L = &w.mu, &w.mu
-	q := &workQueue{w: w, set: &Queue{State: "active"}, blocks: map[int]*block{}}
+	q := &workQueue{w: w, set: &store.Queue{Settings: store.Settings{State: "active"}}, blocks: map[int]*block{}}
 	b := &block{q: q, keyQueues: map[string]*keyQueue{}}
 	first, later := &Delivery{ID: 1, b: b}, &Delivery{ID: 4, b: b}
 	first.Key, first.Kind, later.Key, later.Kind = "k", "x", "k", "x"

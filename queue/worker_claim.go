@@ -121,7 +121,7 @@ func (c *Client) SettleClaims(ctx context.Context, all []ClaimOutcome) []error {
 		of := Claim{Node: o.Claim.Node, Queue: o.Claim.Queue, Block: o.Claim.Block, Fence: o.Claim.Fence}
 		parts[of] = append(parts[of], i)
 	}
-	queues := map[string]*Queue{}
+	queues := map[string]*store.Queue{}
 	for of, indexes := range parts {
 		for part := range slices.Chunk(indexes, store.Chunk) {
 			err := c.settlePart(ctx, queues, of, all, part, errs)
@@ -135,8 +135,8 @@ func (c *Client) SettleClaims(ctx context.Context, all []ClaimOutcome) []error {
 	return errs
 }
 
-// settlePart does this for some jobs of a block.
-func (c *Client) settlePart(ctx context.Context, queues map[string]*Queue, of Claim, all []ClaimOutcome, part []int, errs []error) error {
+// settlePart does so for some jobs of a block.
+func (c *Client) settlePart(ctx context.Context, queues map[string]*store.Queue, of Claim, all []ClaimOutcome, part []int, errs []error) error {
 	q := queues[of.Queue]
 	if q == nil {
 		var err error
@@ -194,7 +194,7 @@ func (s *settling) sift(ctx context.Context, part []int, errs []error) (left []i
 // A settling ends jobs of a block that another process has handed out.
 type settling struct {
 	c      *Client
-	q      *Queue
+	q      *store.Queue
 	of     Claim
 	all    []ClaimOutcome
 	tables []table
@@ -208,8 +208,8 @@ type settling struct {
 func (s *settling) run(ctx context.Context, part []int) error {
 	// A block as the claim describes it, and a queue that no worker has.
 	b := &block{
-		q: &workQueue{id: s.q.id, name: s.q.Name, set: s.q}, divided: s.of.Block, fence: s.of.Fence,
-		fifo: s.q.fifoAt(s.of.Block),
+		q: &workQueue{id: s.q.ID, name: s.q.Name, set: s.q}, divided: s.of.Block, fence: s.of.Fence,
+		fifo: s.q.FIFOAt(s.of.Block),
 	}
 	return s.c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		s.found, s.moves = map[int64]*Delivery{}, nil
@@ -235,7 +235,7 @@ func (s *settling) run(ctx context.Context, part []int) error {
 		args := sqlrun.Args{"node": s.of.Node}
 		var err error
 		if s.holds == store.ClaimHolds {
-			args["queue"], args["divided"], args["fence"] = s.q.id, s.of.Block, s.of.Fence
+			args["queue"], args["divided"], args["fence"] = s.q.ID, s.of.Block, s.of.Fence
 			err = tx.Get(ctx, s.holds, args, new(int64))
 		} else {
 			err = tx.Get(ctx, s.holds, args, new(string))
@@ -278,13 +278,13 @@ func (s *settling) find(ctx context.Context, tx *sqlrun.Session, b *block, from 
 		claim := &s.all[at].Claim
 		ids[i], claims[claim.Job] = claim.Job, claim
 	}
-	args := store.JobArgs(s.q.id, s.of.Block, priority, slices.Compact(slices.Sorted(slices.Values(ids))))
+	args := store.JobArgs(s.q.ID, s.of.Block, priority, slices.Compact(slices.Sorted(slices.Values(ids))))
 	args["node"] = s.of.Node
 	here, err := sqlrun.Select(ctx, tx, lockStatements[from], args, store.ScanID)
 	if err != nil || len(here) == 0 {
 		return err
 	}
-	args = store.JobArgs(s.q.id, s.of.Block, priority, here)
+	args = store.JobArgs(s.q.ID, s.of.Block, priority, here)
 	args["node"] = s.of.Node
 	rows, err := sqlrun.Select(ctx, tx, claimedStatements[from], args, func(rows *sql.Rows) (*Delivery, error) {
 		d := &Delivery{b: b, from: from}
@@ -334,7 +334,7 @@ func (s *settling) outcomes(part []int) (acks []*Delivery) {
 func (s *settling) ack(ctx context.Context, tx *sqlrun.Session, b *block, acks []*Delivery) error {
 	for _, list := range byTable(acks) {
 		from, ids := list[0].from, idsOf(list)
-		args := store.JobArgs(s.q.id, s.of.Block, list[0].Priority, ids)
+		args := store.JobArgs(s.q.ID, s.of.Block, list[0].Priority, ids)
 		args["node"] = s.of.Node
 		if keep := s.q.KeepDone; keep > 0 {
 			if err := keepDone(ctx, tx, b, from, list, ids, s.of.Node, keep); err != nil {
@@ -346,7 +346,7 @@ func (s *settling) ack(ctx context.Context, tx *sqlrun.Session, b *block, acks [
 			return err
 		}
 	}
-	return store.ReleaseTies(ctx, tx, s.q.id, endedOf(acks, func(int64) bool { return true }))
+	return store.ReleaseTies(ctx, tx, s.q.ID, endedOf(acks, func(int64) bool { return true }))
 }
 
 // tell counts and logs what was committed, and ends groups whose last jobs these were. The
@@ -356,7 +356,7 @@ func (s *settling) tell(ctx context.Context) {
 	counts, groups := map[countKey]*count{}, map[int64]bool{}
 	minute := (s.c.clock.skew() + instant.Now().Sub(0).Microseconds()) / 60_000_000
 	of := func(d *Delivery) *count {
-		key := countKey{minute, s.q.id, d.Kind}
+		key := countKey{minute, s.q.ID, d.Kind}
 		if counts[key] == nil {
 			counts[key] = &count{}
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // checksOut has a worker check jobs out after so long.
@@ -26,19 +27,19 @@ func settle(t *testing.T, c *Client, claim Claim, err error) error {
 }
 
 // givenFrom has a worker that gives a job out from where it is to stand.
-func givenFrom(t *testing.T, c *Client, r *Receiver, job Job, where State) *Delivery {
+func givenFrom(t *testing.T, c *Client, r *Receiver, job Job, where admin.State) *Delivery {
 	t.Helper()
 	checksOut(r.w, time.Hour)
-	if where == StateRunning {
+	if where == admin.StateRunning {
 		checksOut(r.w, 0)
 	}
-	if where == StateDelayed {
+	if where == admin.StateDelayed {
 		job.Delay = time.Millisecond
 	}
 	enqueue(t, c, job)
 	d := receive(t, r, 1)[0]
-	if where == StateRunning {
-		becomes(t, c, d.ID, StateRunning)
+	if where == admin.StateRunning {
+		becomes(t, c, d.ID, admin.StateRunning)
 	} else {
 		info(t, c, d.ID, where)
 	}
@@ -50,15 +51,15 @@ func givenFrom(t *testing.T, c *Client, r *Receiver, job Job, where State) *Deli
 func TestSettleClaims(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c, elsewhere := client(t, db, Options{}), client(t, db, Options{})
-		edit(t, c, func(q *Queue) { q.KeepDone, q.RetryDelay, q.RetryMaxDelay = time.Hour, time.Hour, time.Hour })
+		edit(t, c, func(q *admin.Queue) { q.KeepDone, q.RetryDelay, q.RetryMaxDelay = time.Hour, time.Hour, time.Hour })
 		r := receiver(t, c, WorkerOptions{Grace: -1})
-		for _, where := range []State{StateReady, StateDelayed, StateRunning} {
+		for _, where := range []admin.State{admin.StateReady, admin.StateDelayed, admin.StateRunning} {
 			group, err := c.NewGroup(t.Context(), Group{})
 			must(t, err)
 			d := givenFrom(t, c, r, Job{Kind: "x", Unique: "u", Group: group, Priority: Low}, where)
 			errs := elsewhere.SettleClaims(t.Context(), []ClaimOutcome{{Claim: d.Claim(), Result: json.RawMessage(`{"n":1}`)}})
 			must(t, errs[0])
-			if i := info(t, c, d.ID, StateDone); i.Attempts != 1 {
+			if i := info(t, c, d.ID, admin.StateDone); i.Attempts != 1 {
 				t.Errorf("%s: it is %+v", where, i)
 			}
 			made, _, err := c.ResultsAfter(t.Context(), group, 0, 9)
@@ -73,26 +74,26 @@ func TestSettleClaims(t *testing.T) {
 			d = givenFrom(t, c, r, Job{Kind: "x", Unique: "u", MaxAttempts: 2}, where) // its key is free
 			claim := d.Claim()
 			must(t, settle(t, elsewhere, claim, RetryAfter(time.Hour, errTest)))
-			if i := info(t, c, d.ID, StateDelayed); i.Attempts != 1 || !strings.Contains(i.Error, "failed") {
+			if i := info(t, c, d.ID, admin.StateDelayed); i.Attempts != 1 || !strings.Contains(i.Error, "failed") {
 				t.Errorf("%s: it is %+v", where, i)
 			}
 			want(t, "failed twice", settle(t, elsewhere, claim, errTest), ErrLost)
 			checksOut(r.w, 0)
 			received(t, "its worker finds out", d.Context().Done())
-			must(t, c.RunNow(t.Context(), "", d.ID))
+			must(t, adminOf(c).RunNow(t.Context(), "", d.ID))
 			again := receive(t, r, 1)[0]
 			if again.ID != d.ID || again.Attempt != 2 {
 				t.Errorf("%s: %d comes, attempt %d", where, again.ID, again.Attempt)
 			}
 			want(t, "with the claim of the attempt before", settle(t, elsewhere, claim, nil), ErrLost)
 			must(t, settle(t, elsewhere, again.Claim(), errTest))
-			info(t, c, d.ID, StateDead)
+			info(t, c, d.ID, admin.StateDead)
 
 			d = givenFrom(t, c, r, Job{Kind: "x", Unique: "u"}, where)
 			must(t, settle(t, elsewhere, d.Claim(), Discard(errTest)))
-			info(t, c, d.ID, StateDone)
+			info(t, c, d.ID, admin.StateDone)
 		}
-		finished, err := c.Finished(t.Context(), time.Hour)
+		finished, err := adminOf(c).Finished(t.Context(), time.Hour)
 		must(t, err)
 		if len(finished) != 1 || finished[0].Done != 6 || finished[0].Failed != 3 || finished[0].Dead != 3 {
 			t.Errorf("counted %+v", finished)
@@ -156,7 +157,7 @@ func TestSettleManyClaims(t *testing.T) {
 				t.Fatalf("%d: %v", i, err)
 			}
 		}
-		n, err := c.Count(t.Context(), "", 100)
+		n, err := adminOf(c).Count(t.Context(), "", 100)
 		must(t, err)
 		if n.Dead != 20 {
 			t.Errorf("%+v", n)
@@ -226,7 +227,7 @@ func TestClaimsEnd(t *testing.T) {
 			id := enqueue(t, c, Job{Kind: "x"})
 			d := receive(t, r, 1)[0]
 			if slow == 0 {
-				becomes(t, c, id, StateRunning)
+				becomes(t, c, id, admin.StateRunning)
 			}
 			claim := d.Claim()
 			must(t, r.Close())

@@ -11,6 +11,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // A job's CompleteTx commits the ends of the jobs of its key before it, so that a crash
@@ -19,7 +20,7 @@ import (
 func TestCompleteTxAfterOthersOfItsKey(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		edit(t, c, func(q *Queue) { impatient(q); keeps(q) })
+		edit(t, c, func(q *admin.Queue) { impatient(q); keeps(q) })
 		group, err := c.NewGroup(t.Context(), Group{Callback: end()})
 		must(t, err)
 		lost, cut := severed(t, db)
@@ -79,7 +80,7 @@ func TestCompleteTxAfterOthersOfItsKey(t *testing.T) {
 			t.Errorf("done: %q", got)
 		}
 		for i, id := range ids {
-			if info := info(t, c, id, StateDone); info.Discarded != (i == 3) {
+			if info := info(t, c, id, admin.StateDone); info.Discarded != (i == 3) {
 				t.Errorf("kept: %+v", info)
 			}
 		}
@@ -399,7 +400,7 @@ func TestAtMostOnceStopped(t *testing.T) {
 func TestCompleteTxAfterAnUnnoticedLoss(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		edit(t, c, func(q *Queue) { impatient(q); q.MaxCrashes = 10 })
+		edit(t, c, func(q *admin.Queue) { impatient(q); q.MaxCrashes = 10 })
 		var effects record
 		begun, goOn := make(chan string, 10), map[string]chan struct{}{"first": make(chan struct{}), "second": make(chan struct{})}
 		crew := func(name string) *Worker {

@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // finished is what has been done in an hour.
 func finished(t *testing.T, c *Client) (all []string) {
 	t.Helper()
-	list, err := c.Finished(t.Context(), time.Hour)
+	list, err := adminOf(c).Finished(t.Context(), time.Hour)
 	must(t, err)
 	for _, f := range list {
 		all = append(all, fmt.Sprintf("%s %s %d %d %d", f.Queue, f.Kind, f.Done, f.Failed, f.Dead))
@@ -30,7 +31,7 @@ func finished(t *testing.T, c *Client) (all []string) {
 func TestCounts(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})
-		edit(t, c, func(q *Queue) { impatient(q); q.MaxAttempts = 2 })
+		edit(t, c, func(q *admin.Queue) { impatient(q); q.MaxAttempts = 2 })
 		const n = 30
 		for range n {
 			for _, kind := range []string{"done", "discarded", "retried", "dead", "nobody"} {
@@ -62,7 +63,7 @@ func TestCounts(t *testing.T) {
 			t.Errorf("got  %s\nwant %s", got, sum)
 		}
 		byQueue := map[string][3]int{}
-		minutes, err := c.FinishedByMinute(t.Context(), time.Hour)
+		minutes, err := adminOf(c).FinishedByMinute(t.Context(), time.Hour)
 		must(t, err)
 		for _, m := range minutes {
 			was := byQueue[m.Queue]
@@ -83,7 +84,7 @@ func TestCounts(t *testing.T) {
 		must(t, w.sweep(t.Context()))
 		wantRows(t, db, "kinds", `SELECT DISTINCT kind FROM {prefix}job_count ORDER BY kind`, "dead", "discarded", "nobody", "retried")
 		for _, bad := range []time.Duration{0, -1, 8 * 24 * time.Hour} {
-			_, err := c.Finished(t.Context(), bad)
+			_, err := adminOf(c).Finished(t.Context(), bad)
 			want(t, fmt.Sprint(bad), err, ErrInvalid)
 		}
 	})

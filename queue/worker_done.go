@@ -14,12 +14,6 @@ import (
 // transaction that deletes them, so they are in one of the two. Other queues know nothing
 // of it.
 
-// outcomes of jobs that are kept.
-const (
-	outcomeDone      = "done"
-	outcomeDiscarded = "discarded"
-)
-
 var keepStatements = map[table]*sqlrun.Stmt{tableReady: store.KeepReady, tableDelayed: store.KeepDelayed, tableRunning: store.KeepRunning}
 
 // keepDone keeps those of some jobs of a block that are here: in a table, locked, and about
@@ -37,10 +31,10 @@ func keepDone(ctx context.Context, tx *sqlrun.Session, b *block, from table, lis
 		}
 		row := sqlrun.Args{
 			"queue": b.q.id, "block": b.divided, "job": d.ID, "urgency": d.Priority, "tries": d.Attempt, "died": d.Crashes,
-			"why": "", "more": outcomeDone, "later": 0, "holds": nil,
+			"why": "", "more": store.OutcomeDone, "later": 0, "holds": nil,
 		}
 		if d.dropped {
-			row["more"], row["why"] = outcomeDiscarded, d.reason
+			row["more"], row["why"] = store.OutcomeDiscarded, d.reason
 		}
 		if d.began != 0 { // else it is about to begin, at most once
 			row["later"] = d.began.Sub(now).Microseconds()

@@ -10,10 +10,11 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/rig"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // keeps has the default queue keep what is done.
-func keeps(q *Queue) { q.KeepDone = time.Hour }
+func keeps(q *admin.Queue) { q.KeepDone = time.Hour }
 
 // kept lists the jobs that are kept.
 func kept(t *testing.T, db *dbtest.DB) []string {
@@ -26,7 +27,7 @@ func kept(t *testing.T, db *dbtest.DB) []string {
 func TestKeepDone(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		edit(t, c, func(q *Queue) { impatient(q); keeps(q) })
+		edit(t, c, func(q *admin.Queue) { impatient(q); keeps(q) })
 		group, err := c.NewGroup(t.Context(), Group{})
 		must(t, err)
 		w := worker(t, c, WorkerOptions{})
@@ -82,10 +83,10 @@ func TestKeepDone(t *testing.T) {
 				outcome = "done 1"
 			}
 			want = append(want, fmt.Sprintf("%d %s %s", id, jobs[i].Kind, outcome))
-			got := info(t, c, id, StateDone)
+			got := info(t, c, id, admin.StateDone)
 			if string(got.Payload) != string(jobs[i].Payload) || got.Binary != jobs[i].Binary || got.Key != jobs[i].Key ||
 				got.Unique != jobs[i].Unique || got.Group != jobs[i].Group {
-				t.Errorf("%s: %+v is kept as %+v", jobs[i].Kind, jobs[i], got.Job)
+				t.Errorf("%s: %+v is kept as %+v", jobs[i].Kind, jobs[i], got)
 			}
 			if got.Worker == "" || got.Started.After(got.At) || got.At.Sub(got.Enqueued) < -time.Second ||
 				got.Discarded != (got.Error == limitText(errTest.Error(), 100)) {
@@ -98,9 +99,9 @@ func TestKeepDone(t *testing.T) {
 		if got := kept(t, db); !slices.Equal(got, want) {
 			t.Errorf("got  %q\nwant %q", got, want)
 		}
-		n, err := c.Count(t.Context(), "", 1000)
+		n, err := adminOf(c).Count(t.Context(), "", 1000)
 		must(t, err)
-		if stats, err := c.Stats(t.Context(), "", 1000); n.Done != len(want) || err != nil || len(stats) != 9 {
+		if stats, err := adminOf(c).Stats(t.Context(), "", 1000); n.Done != len(want) || err != nil || len(stats) != 9 {
 			t.Errorf("counted: %+v; %+v, %v", n, stats, err)
 		}
 
@@ -110,7 +111,7 @@ func TestKeepDone(t *testing.T) {
 			t.Errorf("in the views there are %d and %v", len(seen), total)
 		}
 
-		edit(t, c, func(q *Queue) { q.KeepDone = 0 })
+		edit(t, c, func(q *admin.Queue) { q.KeepDone = 0 })
 		enqueueMany(t, c, jobs[:1])
 		w = worker(t, c, WorkerOptions{})
 		handle(t, w, "plain", func(context.Context, *Delivery) error { return nil })
@@ -134,12 +135,12 @@ func TestKeepDoneOfOthers(t *testing.T) {
 		got, err := r.Receive(t.Context(), 1, longWait)
 		must(t, err)
 		must(t, r.Complete(t.Context(), got[0]))
-		info(t, c, first, StateDone)
+		info(t, c, first, admin.StateDone)
 		must(t, r.Close())
 
 		w := worker(t, c, WorkerOptions{AtMostOnce: true})
 		handle(t, w, "x", func(_ context.Context, d *Delivery) error {
-			info(t, c, d.ID, StateDone)
+			info(t, c, d.ID, admin.StateDone)
 			return errTest
 		})
 		second := enqueue(t, c, Job{Kind: "x", Unique: "u"})
@@ -160,19 +161,19 @@ func TestDeleteDone(t *testing.T) {
 		must(t, w.HandleOthers(func(context.Context, *Delivery) error { return nil }))
 		must(t, w.RunOnce(t.Context()))
 		again := enqueue(t, c, Job{Kind: "x", Unique: "u"}) // whose key what is kept does not have
-		want(t, "cancelling", c.Cancel(t.Context(), "", ids[0]), ErrState)
-		want(t, "retrying", c.Retry(t.Context(), "", ids[0]), ErrState)
-		for _, what := range []BulkAction{BulkRetry, BulkCancel} {
-			_, err := c.Bulk(t.Context(), what, Filter{State: StateDone}, BulkOptions{})
+		want(t, "cancelling", adminOf(c).Cancel(t.Context(), "", ids[0]), ErrState)
+		want(t, "retrying", adminOf(c).Retry(t.Context(), "", ids[0]), ErrState)
+		for _, what := range []admin.BulkAction{admin.BulkRetry, admin.BulkCancel} {
+			_, err := adminOf(c).Bulk(t.Context(), what, admin.Filter{State: admin.StateDone}, admin.BulkOptions{})
 			want(t, string(what), err, ErrInvalid)
 		}
-		must(t, c.Delete(t.Context(), "", ids[0]))
-		want(t, "deleting again", c.Delete(t.Context(), "", ids[0]), ErrNotFound)
-		bulk(t, c, BulkDelete, Filter{State: StateDone, Kind: "x"}, BulkResult{Done: 2})
+		must(t, adminOf(c).Delete(t.Context(), "", ids[0]))
+		want(t, "deleting again", adminOf(c).Delete(t.Context(), "", ids[0]), ErrNotFound)
+		bulk(t, c, admin.BulkDelete, admin.Filter{State: admin.StateDone, Kind: "x"}, admin.BulkResult{Done: 2})
 		if got := kept(t, db); len(got) != 1 || !strings.Contains(got[0], " y ") {
 			t.Errorf("left: %q", got)
 		}
-		info(t, c, again, StateReady)
+		info(t, c, again, admin.StateReady)
 		if n := keysOf(t, db); n != 1 {
 			t.Errorf("%d keys are in use", n)
 		}
@@ -185,7 +186,7 @@ func TestKeepDoneFaults(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, "CREATE TABLE kept_effects (job BIGINT NOT NULL)", nil)
 		c := client(t, db, Options{Blocks: 1})
-		edit(t, c, func(q *Queue) { impatient(q); keeps(q) })
+		edit(t, c, func(q *admin.Queue) { impatient(q); keeps(q) })
 		var fault trip
 		broken := fault.over(t, db)
 		for call := 1; ; call++ {
@@ -219,7 +220,7 @@ func TestKeepDoneFaults(t *testing.T) {
 				}
 				proceed(t, c, handlers(db), func() bool { return rowsOf(t, db) == 0 })
 				for _, id := range ids {
-					info(t, c, id, StateDone)
+					info(t, c, id, admin.StateDone)
 				}
 				if n := db.List(t, "SELECT COUNT(*) FROM kept_effects", nil); n[0] != "1" {
 					t.Errorf("call %d (%v): %s effects", call, after, n[0])

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // once runs a worker until nothing is left.
@@ -26,7 +27,7 @@ func once(t *testing.T, w *Worker) {
 func TestRunOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		edit(t, c, func(q *Queue) { q.RetryDelay = time.Hour })
+		edit(t, c, func(q *admin.Queue) { q.RetryDelay = time.Hour })
 		w := worker(t, c, WorkerOptions{Concurrency: 3})
 		var r record
 		handle(t, w, "plain", func(context.Context, *Delivery) error { r.add("plain"); return nil })
@@ -53,18 +54,18 @@ func TestRunOnce(t *testing.T) {
 				t.Errorf("%d of %s, not %d: %q", got, kind, n, r.all())
 			}
 		}
-		info(t, c, failing, StateDelayed)
-		info(t, c, behind, StateReady)
-		info(t, c, due, StateDelayed)
-		info(t, c, later, StateDelayed)
+		info(t, c, failing, admin.StateDelayed)
+		info(t, c, behind, admin.StateReady)
+		info(t, c, due, admin.StateDelayed)
+		info(t, c, later, admin.StateDelayed)
 		if n := rowsOf(t, db); n != 4 {
 			t.Errorf("%d jobs are left: %q", n, left(t, db.DB))
 		}
-		must(t, c.Retry(t.Context(), "", failing))
-		must(t, c.Pause(t.Context(), "default", "test"))
+		must(t, adminOf(c).Retry(t.Context(), "", failing))
+		must(t, adminOf(c).Pause(t.Context(), "default", "test"))
 		w = worker(t, c, WorkerOptions{})
 		once(t, w) // of a queue that is paused nothing is to be done
-		must(t, c.Resume(t.Context(), "default"))
+		must(t, adminOf(c).Resume(t.Context(), "default"))
 		w = worker(t, other(t, db), WorkerOptions{}) // which knows nothing of the pause
 		must(t, w.HandleOthers(func(context.Context, *Delivery) error { return nil }))
 		once(t, w)
@@ -120,7 +121,7 @@ func TestRunOnceIsStopped(t *testing.T) {
 		})
 		id := enqueue(t, c, Job{Kind: "x"})
 		must(t, w.RunOnce(ctx))
-		if i, err := c.Job(t.Context(), "", id); err != nil || i.Attempts > 1 {
+		if i, err := adminOf(c).Job(t.Context(), "", id); err != nil || i.Attempts > 1 {
 			t.Errorf("%+v, %v", i, err)
 		}
 	})
@@ -131,7 +132,7 @@ func TestRunOnceIsStopped(t *testing.T) {
 func TestHandleOthers(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		edit(t, c, func(q *Queue) { impatient(q); q.MaxAttempts = 2 })
+		edit(t, c, func(q *admin.Queue) { impatient(q); q.MaxAttempts = 2 })
 		w := worker(t, c, WorkerOptions{Concurrency: 1})
 		var r record
 		w.Use(func(next Handler) Handler {
@@ -151,7 +152,7 @@ func TestHandleOthers(t *testing.T) {
 		want(t, "one while it runs", w.HandleOthers(func(context.Context, *Delivery) error { return nil }), ErrInvalid)
 		r.wants(t, "in", "own", "in", "* 1", "in", "fails 1", "in", "fails 2")
 		eventually(t, "it is dead", func() bool {
-			dead, _, err := c.Jobs(t.Context(), Filter{State: StateDead})
+			dead, _, err := adminOf(c).Jobs(t.Context(), admin.Filter{State: admin.StateDead})
 			must(t, err)
 			return len(dead) == 1 && dead[0].Kind == "fails" && dead[0].Attempts == 2
 		})

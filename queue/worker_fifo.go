@@ -1,12 +1,5 @@
 package queue
 
-import (
-	"context"
-
-	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/queue/internal/store"
-)
-
 // A queue that is FIFO has one block, and does its jobs one after the other as if all of them had
 // one key. What is FIFO is a generation of blocks: a change of the setting makes a new one, and
 // jobs that are enqueued from some moment on belong to it, whoever enqueues them. Its jobs begin
@@ -28,29 +21,4 @@ func (b *block) lineOf(key string) string {
 		return fifoLine
 	}
 	return key
-}
-
-// fifoAt reports whether a block is FIFO.
-func (q *Queue) fifoAt(divided int) bool {
-	for _, g := range q.generations {
-		if divided >= g.first && divided < g.first+g.blocks {
-			return g.fifo
-		}
-	}
-	return false
-}
-
-// becomeFIFO has the jobs of a queue that is locked go to blocks of a new generation, which are
-// one after the other, or not any more.
-func (c *Client) becomeFIFO(ctx context.Context, tx *sqlrun.Session, q *Queue, fifo bool) error {
-	n := c.opt.Blocks
-	if fifo {
-		n = 1
-		// So that the jobs before it are done before it: as in a queue that has had keys.
-		if _, err := tx.Exec(ctx, store.SetOrdered, sqlrun.Args{"queue": q.id}); err != nil {
-			return err
-		}
-	}
-	last := q.newest()
-	return store.NewBlocks(ctx, tx, q.id, last.first+last.blocks, n, last.number+1, fifo)
 }

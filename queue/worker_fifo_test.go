@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // A procession checks that jobs are done one at a time, in the order of their payloads.
@@ -59,7 +60,7 @@ func (p *procession) done() int {
 	return p.next
 }
 
-func fifo(q *Queue) { q.FIFO = true }
+func fifo(q *admin.Queue) { q.FIFO = true }
 
 // The jobs of a FIFO queue are done one after the other, by several workers that come and go,
 // while some fail, are put off, or die, and whatever their keys are.
@@ -68,12 +69,12 @@ func TestFIFO(t *testing.T) {
 		c := client(t, db, Options{Blocks: 4})
 		edit(t, c, fifo)
 		edit(t, c, impatient)
-		if q, err := c.Queue(t.Context(), defaultQueue); err != nil || !q.FIFO || q.Blocks != 1 {
+		if q, err := adminOf(c).Queue(t.Context(), defaultQueue); err != nil || !q.FIFO || q.Blocks != 1 {
 			t.Fatalf("%+v, %v", q, err)
 		}
 		_, err := c.Enqueue(t.Context(), Job{Kind: "x", Priority: Urgent})
 		want(t, "with a priority", err, ErrInvalid)
-		want(t, "with more blocks", c.Resize(t.Context(), defaultQueue, 2), ErrInvalid)
+		want(t, "with more blocks", adminOf(c).Resize(t.Context(), defaultQueue, 2), ErrInvalid)
 		var p procession
 		jobs := p.jobs(120)
 		for i := range jobs {
@@ -98,7 +99,7 @@ func TestFIFO(t *testing.T) {
 			stop = append(stop[1:], crew(t, db, 1, WorkerOptions{}, h)...)
 		}
 		eventually(t, "all are done", func() bool { return p.done() == len(jobs) })
-		if n, err := c.Count(t.Context(), "", 99); err != nil || n.Dead != 6 {
+		if n, err := adminOf(c).Count(t.Context(), "", 99); err != nil || n.Dead != 6 {
 			t.Errorf("%+v, %v", n, err)
 		}
 	})
@@ -152,7 +153,7 @@ func TestFIFODelayed(t *testing.T) {
 		enqueueMany(t, c, []Job{{Kind: "x", Payload: []byte("1")}, {Kind: "x", Payload: []byte("2")}})
 		start(t, w)
 		r.wants(t, "1", "2")
-		must(t, c.RunNow(t.Context(), "", late))
+		must(t, adminOf(c).RunNow(t.Context(), "", late))
 		r.wants(t, "1", "2", "9")
 		empty(t, db)
 	})
@@ -162,7 +163,7 @@ func TestFIFODelayed(t *testing.T) {
 func TestFIFOPass(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		edit(t, c, func(q *Queue) { q.FIFO, q.KeyRetry, q.RetryDelay = true, "pass", time.Hour })
+		edit(t, c, func(q *admin.Queue) { q.FIFO, q.KeyRetry, q.RetryDelay = true, "pass", time.Hour })
 		enqueueMany(t, c, []Job{{Kind: "x", Payload: []byte("1")}, {Kind: "x", Payload: []byte("2")}})
 		var r record
 		w := worker(t, c, WorkerOptions{})
@@ -181,7 +182,7 @@ func TestFIFOPass(t *testing.T) {
 func TestFIFORunOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		edit(t, c, func(q *Queue) { q.FIFO, q.RetryDelay, q.RetryMaxDelay = true, time.Hour, time.Hour })
+		edit(t, c, func(q *admin.Queue) { q.FIFO, q.RetryDelay, q.RetryMaxDelay = true, time.Hour, time.Hour })
 		enqueueMany(t, c, []Job{{Kind: "x"}, {Kind: "x"}, {Kind: "x"}})
 		var r record
 		w := worker(t, c, WorkerOptions{})
@@ -223,7 +224,7 @@ func TestFIFOChanges(t *testing.T) {
 				q, err := c.read(t.Context(), defaultQueue)
 				must(t, err)
 				// What the client knows of the clock may be corrected meanwhile, and ids follow it.
-				return q.newest().from < c.clock.now()-2*time.Second.Microseconds()
+				return q.Newest().From < c.clock.now()-2*time.Second.Microseconds()
 			})
 		}
 		edit(t, c, fifo)
@@ -236,7 +237,7 @@ func TestFIFOChanges(t *testing.T) {
 				t.Errorf("%d was there before, and was not done before", id)
 			}
 		}
-		edit(t, c, func(q *Queue) { q.FIFO = false })
+		edit(t, c, func(q *admin.Queue) { q.FIFO = false })
 		takesEffect()
 		last := enqueueMany(t, c, slices.Repeat([]Job{{Kind: "x"}}, 10))
 		eventually(t, "all are done", func() bool {
@@ -248,7 +249,7 @@ func TestFIFOChanges(t *testing.T) {
 			}
 			return n == len(last)
 		})
-		if q, err := c.Queue(t.Context(), defaultQueue); err != nil || q.FIFO || q.Blocks != 3 {
+		if q, err := adminOf(c).Queue(t.Context(), defaultQueue); err != nil || q.FIFO || q.Blocks != 3 {
 			t.Errorf("%+v, %v", q, err)
 		}
 		empty(t, db)

@@ -19,48 +19,11 @@ import (
 // says which generation it belongs to, whoever enqueues it: of two jobs of a key the
 // earlier one is never in the later generation.
 
-// A generation is the blocks that a queue had from some moment on.
-type generation struct {
-	number int
-	first  int   // the number of its first block
-	blocks int   // how many there are
-	from   int64 // µs since 1970, by the database's clock; of the first one nothing
-	fifo   bool
-}
-
-// resizeAfter is how long after its blocks were made a generation begins: longer than
-// it takes a producer to read settings that are too old, and to number jobs by them.
-const resizeAfter = 2 * settingsAge
-
-// newest returns the generation that was made last, which may not have begun.
-func (q *Queue) newest() generation { return q.generations[len(q.generations)-1] }
-
-// block returns the block of a job.
-func (q *Queue) block(key string, id int64) int {
-	if len(q.generations) == 1 {
-		return q.generations[0].block(key, id)
-	}
-	return q.generationAt(store.TimeOf(id).UnixMicro()).block(key, id)
-}
-
-// generationAt returns the generation that jobs of a moment belong to.
-func (q *Queue) generationAt(us int64) generation {
-	i := len(q.generations) - 1
-	for i > 0 && q.generations[i].from > us {
-		i--
-	}
-	return q.generations[i]
-}
-
-func (g generation) block(key string, id int64) int {
-	return g.first + store.Divided(key, id, g.blocks)
-}
-
 // stale reports whether rows were given their blocks by settings so old that a generation
 // may have begun that they do not tell of.
 func stale(rows []jobRow) bool {
 	for i := range rows {
-		if q := rows[i].of; (i == 0 || rows[i-1].of != q) && since(q.at) > resizeAfter-settingsAge/4 {
+		if q := rows[i].of; (i == 0 || rows[i-1].of != q) && since(q.At) > store.ResizeAfter-store.SettingsAge/4 {
 			return true
 		}
 	}
@@ -90,7 +53,7 @@ func (w *Worker) current(ctx context.Context, q *workQueue, rows []store.BlockRo
 	if err := w.db.Get(ctx, store.DrainedBlocks, args, &empty, &age); err != nil {
 		return nil, err
 	}
-	if empty && time.Duration(age)*time.Microsecond > resizeAfter+2*Window {
+	if empty && time.Duration(age)*time.Microsecond > store.ResizeAfter+2*Window {
 		if err := w.retire(ctx, q, args, old); err != nil {
 			return nil, err
 		}
@@ -104,12 +67,12 @@ func (w *Worker) current(ctx context.Context, q *workQueue, rows []store.BlockRo
 		rows = slices.DeleteFunc(rows, func(r store.BlockRow) bool { return r.Generation == oldest })
 		return w.current(ctx, q, rows)
 	}
-	if now := set.generationAt(w.c.clock.now()); now.number > oldest {
+	if now := set.GenerationAt(w.c.clock.now()); now.Number > oldest {
 		if err := w.forward(ctx, q, now, old); err != nil {
 			return nil, err
 		}
 	}
-	if set.ordered {
+	if set.Ordered {
 		return old, nil
 	}
 	return rows, nil
@@ -119,7 +82,7 @@ func (w *Worker) current(ctx context.Context, q *workQueue, rows []store.BlockRo
 // they would be enqueued now: nobody is to wait for one that is due in a year. It
 // leaves those that are due soon, and retries that hold their keys: the other jobs of
 // these are still here.
-func (w *Worker) forward(ctx context.Context, q *workQueue, to generation, old []store.BlockRow) error {
+func (w *Worker) forward(ctx context.Context, q *workQueue, to store.Generation, old []store.BlockRow) error {
 	for _, r := range old {
 		w.mu.Lock()
 		b, node := q.blocks[r.Divided], w.node
@@ -145,7 +108,7 @@ type laterRow struct {
 
 // forwardPart moves some jobs of a block, and tells how many. Those that the database refuses to
 // move stay, and are tried again later.
-func (w *Worker) forwardPart(ctx context.Context, b *block, to generation, node string) (moved int, err error) {
+func (w *Worker) forwardPart(ctx context.Context, b *block, to store.Generation, node string) (moved int, err error) {
 	var part []laterRow
 	write := func(only []laterRow) error {
 		return w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) (err error) {
@@ -182,7 +145,7 @@ func (w *Worker) forwardPart(ctx context.Context, b *block, to generation, node 
 }
 
 // forwardSome moves those of a block's jobs that are not due soon, or only some of these.
-func (w *Worker) forwardSome(ctx context.Context, tx *sqlrun.Session, b *block, to generation, node string,
+func (w *Worker) forwardSome(ctx context.Context, tx *sqlrun.Session, b *block, to store.Generation, node string,
 	only []laterRow,
 ) ([]laterRow, error) {
 	args := sqlrun.Args{
@@ -203,7 +166,7 @@ func (w *Worker) forwardSome(ctx context.Context, tx *sqlrun.Session, b *block, 
 	}
 	rows := make([]sqlrun.Args, len(all))
 	for i, r := range all {
-		rows[i] = sqlrun.Args{"queue": b.q.id, "block": b.divided, "job": r.id, "target": to.block(r.key, r.id)}
+		rows[i] = sqlrun.Args{"queue": b.q.id, "block": b.divided, "job": r.id, "target": to.Block(r.key, r.id)}
 	}
 	rows, ids, err := w.withRoom(ctx, tx, b, rows)
 	if err != nil || len(rows) == 0 {

@@ -43,7 +43,7 @@ func (w *Worker) attempt(ctx context.Context, jobs []Job, number int) (all []rig
 			return nil, ofMany(i, len(jobs), err)
 		}
 		j.Queue = cmpName(j.Queue)
-		set := defaults(j.Queue)
+		set := store.Queue{Settings: store.Defaults(j.Queue)}
 		// The host's clock: there is no other, and nothing is compared with it.
 		id := store.TickOf(time.Now().UnixMicro()) + int64(i) //nolint:forbidigo // see above
 		d := &Delivery{

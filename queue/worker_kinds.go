@@ -82,8 +82,7 @@ func (c *kindSets) read(text string) *kindSet {
 		return s
 	}
 	var s *kindSet
-	var kinds []string
-	if json.Unmarshal([]byte(text), &kinds) == nil {
+	if kinds, ok := store.Kinds(text); ok {
 		s = newKindSet(kinds)
 		s.text = text
 	}

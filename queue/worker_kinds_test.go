@@ -13,6 +13,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -136,7 +137,7 @@ func TestKindsInOrder(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		for _, fifo := range []bool{false, true} {
 			c := client(t, db, Options{Blocks: 1})
-			edit(t, c, func(q *Queue) { q.FIFO = fifo })
+			edit(t, c, func(q *admin.Queue) { q.FIFO = fifo })
 			var r record
 			var stops []func()
 			for _, kind := range []string{"a", "b"} {
@@ -176,7 +177,7 @@ func TestUnknownKind(t *testing.T) {
 			enqueueMany(t, c, []Job{{Kind: "a"}, {Kind: "a", Delay: time.Millisecond}})
 		}
 		eventually(t, "the others are done", func() bool { return rowsOf(t, db) == len(strange) })
-		info(t, c, strange[0], StateReady)
+		info(t, c, strange[0], admin.StateReady)
 		eventually(t, "it is logged", func() bool {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -187,14 +188,14 @@ func TestUnknownKind(t *testing.T) {
 			}
 			return out.count("because no worker of their queue") > 0
 		})
-		must(t, c.Cancel(t.Context(), "", strange[1]))
+		must(t, adminOf(c).Cancel(t.Context(), "", strange[1]))
 		start(t, p.worker(t, other(t, db), WorkerOptions{}, "strange"))
 		empty(t, db)
 		if n := out.count("because no worker of their queue"); n != 1 || buriedOf(t, db) > 0 {
 			t.Errorf("it was logged %d times, and %d are dead", n, buriedOf(t, db))
 		}
 		start(t, p.worker(t, other(t, db), WorkerOptions{BuryUnknown: true}, "a"))
-		becomes(t, c, enqueue(t, c, Job{Kind: "odd"}), StateDead)
+		becomes(t, c, enqueue(t, c, Job{Kind: "odd"}), admin.StateDead)
 	})
 }
 
@@ -222,7 +223,7 @@ func TestKindsOnce(t *testing.T) {
 		for _, fifo := range []bool{false, true} {
 			for _, atMostOnce := range []bool{false, true} {
 				c := client(t, db, Options{})
-				edit(t, c, func(q *Queue) { q.FIFO = fifo })
+				edit(t, c, func(q *admin.Queue) { q.FIFO = fifo })
 				enqueueMany(t, c, []Job{
 					{Kind: "a"}, {Kind: "a", Delay: time.Millisecond}, {Kind: "a", Key: "k"}, {Kind: "b", Key: "k"}, {Kind: "a", Key: "k"}, {Kind: "b"},
 				})
@@ -341,17 +342,18 @@ func TestPendingKinds(t *testing.T) {
 			{store.PendingFIFOKinds, true, []Job{{Kind: "a"}, {Kind: "b"}}, map[string]bool{"a": true, "b": false}},
 			{store.PendingFIFOKinds, true, []Job{{Kind: "a", Delay: time.Microsecond}}, map[string]bool{"a": true, "b": false}},
 		} {
-			edit(t, c, func(q *Queue) { q.FIFO = part.fifo })
-			q := edit(t, c, func(*Queue) {})
+			edit(t, c, func(q *admin.Queue) { q.FIFO = part.fifo })
+			q, err := c.queue(t.Context(), defaultQueue)
+			must(t, err)
 			ids := enqueueMany(t, c, part.jobs)
 			byHand(t, db, `UPDATE {prefix}job_delayed SET run_at = `+ago)
 			for kind, want := range part.want {
-				if n := reached(t, db, part.stmt, sqlrun.Args{"queue": q.id, "kinds": []string{kind, "z"}}); (n > 0) != want {
+				if n := reached(t, db, part.stmt, sqlrun.Args{"queue": q.ID, "kinds": []string{kind, "z"}}); (n > 0) != want {
 					t.Errorf("%s of %+v: %d blocks, want %t", kind, part.jobs, n, want)
 				}
 			}
 			for _, id := range ids {
-				must(t, c.Cancel(t.Context(), "", id))
+				must(t, adminOf(c).Cancel(t.Context(), "", id))
 			}
 		}
 	})
@@ -362,9 +364,9 @@ func TestUnknown(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		enqueueMany(t, c, []Job{{Kind: "a"}, {Kind: "b"}, {Kind: "b"}, {Kind: "b", Delay: time.Microsecond}, {Kind: "c", Delay: time.Hour}, {Queue: "none", Kind: "a"}})
-		unknown := func(want ...UnknownKind) {
+		unknown := func(want ...admin.UnknownKind) {
 			t.Helper()
-			if got, err := c.Unknown(t.Context(), 10); err != nil || !slices.Equal(got, want) {
+			if got, err := adminOf(c).Unknown(t.Context(), 10); err != nil || !slices.Equal(got, want) {
 				t.Errorf("got %v, %v, want %v", got, err, want)
 			}
 		}
@@ -373,12 +375,12 @@ func TestUnknown(t *testing.T) {
 		byHand(t, db, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('me', 'live', `+ahead+`), ('left', 'gone', `+ahead+`)`)
 		for _, row := range []struct {
 			node, kinds string
-			want        []UnknownKind
+			want        []admin.UnknownKind
 		}{
 			{"left", `'["b"]'`, nil},
-			{"me", `'["a"]'`, []UnknownKind{{"default", "b", 3}}},
-			{"me", `'[]'`, []UnknownKind{{"default", "a", 1}, {"default", "b", 3}}},
-			{"me", `'["c", "b"]'`, []UnknownKind{{"default", "a", 1}}},
+			{"me", `'["a"]'`, []admin.UnknownKind{{Queue: "default", Kind: "b", Jobs: 3}}},
+			{"me", `'[]'`, []admin.UnknownKind{{Queue: "default", Kind: "a", Jobs: 1}, {Queue: "default", Kind: "b", Jobs: 3}}},
+			{"me", `'["c", "b"]'`, []admin.UnknownKind{{Queue: "default", Kind: "a", Jobs: 1}}},
 			{"me", "NULL", nil},
 			{"me", "'by hand'", nil},
 		} {

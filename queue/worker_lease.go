@@ -62,8 +62,8 @@ func (w *Worker) tryBegin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		q := &workQueue{w: w, id: set.id, name: set.Name, set: set, blocks: map[int]*block{}, joining: true}
-		limits, err := readLimits(ctx, &w.db.Session, q.id, q.name)
+		q := &workQueue{w: w, id: set.ID, name: set.Name, set: set, blocks: map[int]*block{}, joining: true}
+		limits, err := store.ReadLimits(ctx, &w.db.Session, q.id, q.name)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/trouble"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A limiter is what the jobs that a limit bounds pass before they begin: those of a queue, or
@@ -19,9 +20,9 @@ import (
 // A limiter is guarded by its worker's mu. Once made it stays, with or without a limit.
 type limiter struct {
 	q     *workQueue
-	kind  string // empty: the queue's own
-	never bool   // it is of kinds that this worker does not do
-	limit Limit  // with neither number set when there is none
+	kind  string      // empty: the queue's own
+	never bool        // it is of kinds that this worker does not do
+	limit store.Limit // with neither number set when there is none
 
 	active   int            // jobs that have passed and not ended
 	permits  map[int]permit // by slot
@@ -211,7 +212,7 @@ func (g *limiter) needPermits() int {
 		case kind.open():
 			return n
 		case kind.vacant() > 0:
-			return min(n, kind.limit.ahead())
+			return min(n, kind.limit.Ahead())
 		}
 		return 0
 	}))
@@ -230,13 +231,13 @@ func (g *limiter) ready() int {
 // vacant is for how many jobs more there are permits here. mu is held.
 func (g *limiter) vacant() int {
 	if g.limit.Running == 0 {
-		return maxRunning
+		return store.MaxRunning
 	}
 	return max(0, g.room-g.active)
 }
 
 // meetLimits takes in the limits of a queue as they were just read.
-func (w *Worker) meetLimits(q *workQueue, limits []limitRow) {
+func (w *Worker) meetLimits(q *workQueue, limits []store.LimitRow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.alone {
@@ -249,19 +250,19 @@ func (w *Worker) meetLimits(q *workQueue, limits []limitRow) {
 	}
 	for kind := range q.limiters {
 		if !there[kind] {
-			w.limit(q, kind, Limit{})
+			w.limit(q, kind, store.Limit{})
 		}
 	}
 }
 
 // limit sets what a limiter lets pass. mu is held.
-func (w *Worker) limit(q *workQueue, kind string, l Limit) {
+func (w *Worker) limit(q *workQueue, kind string, l store.Limit) {
 	g := q.limiters[kind]
 	if g == nil {
 		if q.limiters == nil {
 			q.limiters = map[string]*limiter{}
 		}
-		g = &limiter{q: q, kind: kind, permits: map[int]permit{}, keep: maxRunning}
+		g = &limiter{q: q, kind: kind, permits: map[int]permit{}, keep: store.MaxRunning}
 		q.limiters[kind], w.limited = g, true
 		w.admitted(g)
 	}

@@ -273,7 +273,7 @@ func arrivals(f *moveGroup) *sqlrun.Stmt {
 }
 
 // keepOf is how long a queue's dead jobs are kept, in µs; -1: always.
-func keepOf(q *Queue) int64 {
+func keepOf(q *store.Queue) int64 {
 	if q.KeepDead < 0 {
 		return -1
 	}

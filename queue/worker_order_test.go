@@ -10,6 +10,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue/internal/board"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // One worker begins jobs in the order in which they were enqueued, over all of its blocks:
@@ -68,7 +69,7 @@ func inTurn(jobs []Job, ids []int64) (want []int64) {
 // A block that cannot be read delays the others for a moment only, and one that was not read
 // yet, or has more, until it was read.
 func TestOlderUnread(t *testing.T) {
-	w, q := &Worker{patience: patience}, &workQueue{set: &Queue{State: "active"}, blocks: map[int]*block{}}
+	w, q := &Worker{patience: patience}, &workQueue{set: &store.Queue{Settings: store.Settings{State: "active"}}, blocks: map[int]*block{}}
 	w.opt.Batch, w.queues, q.w = 100, []*workQueue{q}, w
 	w.work.L, w.chores.L, w.deadline = &w.mu, &w.mu, instant.Now().Add(longWait)
 	for i := range 2 {

@@ -92,7 +92,7 @@ func (w *Worker) tendPermits(ctx context.Context, g *limiter) (time.Duration, er
 
 // exchangePermits gives and takes.
 func (w *Worker) exchangePermits(ctx context.Context, g *limiter, node string) error {
-	limits, err := readLimits(ctx, &w.db.Session, g.q.id, g.q.name)
+	limits, err := store.ReadLimits(ctx, &w.db.Session, g.q.id, g.q.name)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (w *Worker) exchangePermits(ctx context.Context, g *limiter, node string) e
 	waiter := ""
 	for _, l := range limits {
 		if l.Kind == g.kind {
-			waiter = l.waitingBy
+			waiter = l.WaitingBy
 		}
 	}
 	if err := w.givePermits(ctx, g, rows, node, waiter); err != nil {
@@ -223,7 +223,7 @@ func (g *limiter) quota(at instant.Instant, contenders int, waited bool) int {
 	}
 	switch share := g.limit.Running / contenders; {
 	case !waited && at.Sub(g.quiet) < time.Second && !g.q.w.closing:
-		return maxRunning
+		return store.MaxRunning
 	case !waited:
 		return spare
 	case share > 0:

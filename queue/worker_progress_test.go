@@ -13,6 +13,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/rig"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // What a handler has stored is there at the next attempt, wherever the job has been
@@ -20,7 +21,7 @@ import (
 func TestProgress(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
-		edit(t, c, func(q *Queue) { impatient(q); q.MaxAttempts = 3 })
+		edit(t, c, func(q *admin.Queue) { impatient(q); q.MaxAttempts = 3 })
 		w := worker(t, c, WorkerOptions{})
 		var r record
 		large := bytes.Repeat([]byte("\x00\xffa"), longestState/3)
@@ -36,13 +37,13 @@ func TestProgress(t *testing.T) {
 				}
 				return errTest
 			case 2: // and it has stored nothing itself
-				if i := info(t, c, d.ID, StateDelayed); i.Progress.Percent != 40 || !bytes.Equal(i.Progress.State, large) {
+				if i := info(t, c, d.ID, admin.StateDelayed); i.Progress.Percent != 40 || !bytes.Equal(i.Progress.State, large) {
 					t.Errorf("it has %d%% and %d bytes", i.Progress.Percent, len(i.Progress.State))
 				}
 				return Snooze(time.Millisecond)
 			case 3:
 				must(t, d.SetProgress(ctx, Progress{Percent: 50}))
-				if i := info(t, c, d.ID, StateRunning); i.Progress.Percent != 50 || i.Progress.State != nil || i.Progress.Message != "" {
+				if i := info(t, c, d.ID, admin.StateRunning); i.Progress.Percent != 50 || i.Progress.State != nil || i.Progress.Message != "" {
 					t.Errorf("it runs with %+v", i.Progress)
 				}
 				must(t, d.SetProgress(ctx, Progress{State: []byte("s"), Percent: 60}))
@@ -60,15 +61,15 @@ func TestProgress(t *testing.T) {
 		start(t, w)
 		id := enqueue(t, c, Job{Kind: "x", Key: "k"})
 		for range 2 {
-			if i := becomes(t, c, id, StateDead); i.Progress.Percent != 70 || string(i.Progress.State) != "t" {
+			if i := becomes(t, c, id, admin.StateDead); i.Progress.Percent != 70 || string(i.Progress.State) != "t" {
 				t.Errorf("it died with %+v", i.Progress)
 			}
-			jobs, _, err := c.Jobs(t.Context(), Filter{State: StateDead})
+			jobs, _, err := adminOf(c).Jobs(t.Context(), admin.Filter{State: admin.StateDead})
 			must(t, err)
 			if len(jobs) != 1 || jobs[0].Progress.Percent != 70 || jobs[0].Progress.State != nil {
 				t.Errorf("listed: %+v", jobs)
 			}
-			must(t, c.Retry(t.Context(), "", id))
+			must(t, adminOf(c).Retry(t.Context(), "", id))
 		}
 		enqueue(t, c, Job{Kind: "next", Key: "k"})
 		received(t, "the next job of the key", next)
@@ -82,7 +83,7 @@ func TestProgressOfTheMoved(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		elsewhere(t, c, "to", 3)
-		edit(t, c, func(q *Queue) { q.RetryDelay, q.RetryMaxDelay = time.Hour, time.Hour })
+		edit(t, c, func(q *admin.Queue) { q.RetryDelay, q.RetryMaxDelay = time.Hour, time.Hour })
 		w := worker(t, c, WorkerOptions{})
 		handle(t, w, "x", func(ctx context.Context, d *Delivery) error {
 			must(t, Checkpoint(ctx, d, []int{d.Attempt, 7}))
@@ -90,10 +91,10 @@ func TestProgressOfTheMoved(t *testing.T) {
 		})
 		id := enqueue(t, c, Job{Kind: "x"})
 		stop := start(t, w)
-		becomes(t, c, id, StateDelayed)
+		becomes(t, c, id, admin.StateDelayed)
 		stop()
 		moveAll(t, c, MoveOptions{}, Moved{Jobs: 1})
-		must(t, c.Retry(t.Context(), "to", id))
+		must(t, adminOf(c).Retry(t.Context(), "to", id))
 		w = worker(t, c, WorkerOptions{Queues: []string{"to"}})
 		found := make(chan []int, 1)
 		handle(t, w, "x", func(_ context.Context, d *Delivery) error {
@@ -124,7 +125,7 @@ func TestProgressOfTheLost(t *testing.T) {
 				}
 				must(t, d.SetProgress(ctx, Progress{Percent: 1}))
 				if lost == "" {
-					must(t, c.Cancel(t.Context(), "", d.ID))
+					must(t, adminOf(c).Cancel(t.Context(), "", d.ID))
 				} else {
 					byHand(t, db, "UPDATE {prefix}job_running SET "+lost)
 				}
@@ -176,7 +177,7 @@ func TestProgressOfTheDead(t *testing.T) {
 		r.wants(t, "here 1 <nil>")
 		want(t, "the lost one stores", received(t, "the lost one", late), ErrLost)
 		empty(t, db)
-		if _, err := c.Job(t.Context(), "", id); !errors.Is(err, ErrNotFound) {
+		if _, err := adminOf(c).Job(t.Context(), "", id); !errors.Is(err, ErrNotFound) {
 			t.Errorf("the job is there: %v", err)
 		}
 	})
@@ -374,7 +375,7 @@ func TestProgressFaults(t *testing.T) {
 				}
 				hit = hit || fault.reached()
 				proceed(t, c, handlers, func() bool {
-					_, err := c.Job(t.Context(), "", id)
+					_, err := adminOf(c).Job(t.Context(), "", id)
 					return errors.Is(err, ErrNotFound)
 				})
 				mu.Lock()

@@ -23,51 +23,10 @@ import (
 // begin together when the permits come.
 
 const (
-	// drawFor is for how long ahead workers draw, how long they keep what they do not use,
-	// and the burst that there is at least.
-	drawFor = 100 * time.Millisecond
 
 	// drawEvery is how often a worker asks that did not get enough.
 	drawEvery = 20 * time.Millisecond
 )
-
-// cost is how much of the time n jobs use up, in µs.
-func (l *Limit) cost(n int) int64 {
-	per, rate := l.Per.Microseconds(), int64(l.Rate)
-	return (int64(n)*per + rate - 1) / rate
-}
-
-// ahead is how many jobs are drawn for ahead.
-func (l *Limit) ahead() int {
-	return max(1, int(min(int64(l.Rate)*drawFor.Microseconds()/l.Per.Microseconds(), maxRate)))
-}
-
-// draw takes up to want of what a rate has left, where drawn is until when it is used up,
-// in µs like now. It returns how many those are, until when it is used up then, and how
-// long to wait for one more, in µs.
-//
-// After a pause there is a burst. What would have come a little too late for that is
-// not lost, so that a job that waits for its turn needs not be there to the microsecond.
-func (l *Limit) draw(now, drawn int64, want int) (got int, until, wait int64) {
-	burst := max(l.Burst, l.ahead())
-	drawn = max(drawn, now-l.cost(burst)-min(l.cost(1)*9/10, drawFor.Microseconds()))
-	if left := now - drawn; left > 0 {
-		got = int(min(left*int64(l.Rate)/l.Per.Microseconds(), int64(want), int64(burst)))
-	}
-	until = drawn + l.cost(got)
-	return got, until, max(0, until+l.cost(1)-now)
-}
-
-// putBack returns until when a rate is used up if n jobs do not begin that were drawn for,
-// where drawn is until when it is used up now, and after was that right after the draw. If a
-// full burst has built up since then, nothing is put back: others may have drawn from that
-// burst already, and it holds no more.
-func (l *Limit) putBack(now, drawn, after int64, n int) int64 {
-	if after < now-l.cost(max(l.Burst, l.ahead())) {
-		return drawn
-	}
-	return drawn - l.cost(n)
-}
 
 // drawTokens draws for a limiter. It returns how many jobs may begin for that, and when to
 // ask again. A negative number gives back what was drawn and not used.
@@ -76,11 +35,11 @@ func (w *Worker) drawTokens(ctx context.Context, g *limiter, want int) (got int,
 	err = w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		var now, drawn int64
 		var per string
-		l := Limit{Queue: g.q.name, Kind: g.kind}
+		l := store.Limit{Queue: g.q.name, Kind: g.kind}
 		args := sqlrun.Args{"queue": g.q.id, "kind": g.kind}
 		err := tx.Get(ctx, store.LockLimit, args, &now, &drawn, &l.Rate, &per, &l.Burst)
 		if err == nil {
-			err = l.parse(per)
+			err = l.Parse(per)
 		}
 		if got, again = want, 0; err != nil || l.Rate == 0 {
 			return orGone(err) // there is no such limit any more
@@ -88,11 +47,11 @@ func (w *Worker) drawTokens(ctx context.Context, g *limiter, want int) (got int,
 		var until int64
 		if want > 0 {
 			var wait int64
-			if got, until, wait = l.draw(now, drawn, want); got < want {
+			if got, until, wait = l.Draw(now, drawn, want); got < want {
 				again = max(time.Duration(wait)*time.Microsecond, drawEvery)
 			}
 		} else {
-			until = l.putBack(now, drawn, g.drawnTo, -want)
+			until = l.PutBack(now, drawn, g.drawnTo, -want)
 		}
 		if got == 0 {
 			return nil
@@ -116,16 +75,16 @@ func (w *Worker) tendRate(ctx context.Context, g *limiter) (time.Duration, error
 	switch {
 	case g.limit.Rate == 0:
 		g.tokens = 0
-	case g.tokens > 0 && at.Sub(g.drawn) > drawFor:
+	case g.tokens > 0 && at.Sub(g.drawn) > store.DrawFor:
 		want, g.tokens = -g.tokens, 0
 	case need > g.tokens && at >= g.askRate:
-		want = max(need, min(waiting, g.limit.ahead())) - g.tokens
+		want = max(need, min(waiting, g.limit.Ahead())) - g.tokens
 	}
 	wait := max(0, g.askRate.Sub(at))
 	if need <= g.tokens || g.limit.Rate == 0 {
 		wait = 0
 		if g.tokens > 0 {
-			wait = drawFor
+			wait = store.DrawFor
 		}
 	}
 	w.mu.Unlock()
@@ -181,13 +140,13 @@ func ParseRate(text string) (n int, per time.Duration, err error) {
 	if !ok || err != nil || strings.HasPrefix(number, "+") {
 		return 0, 0, invalid("rate", "%q is not a number of jobs, a slash and a time, such as 100/s or 5/1m30s", text)
 	}
-	if n < 1 || n > maxRate {
-		return 0, 0, invalid("rate", "%d is not 1 to %d jobs", n, maxRate)
+	if n < 1 || n > store.MaxRate {
+		return 0, 0, invalid("rate", "%d is not 1 to %d jobs", n, store.MaxRate)
 	}
 	if strings.Trim(span, "smhdw") == "" && span != "" {
 		span = "1" + span
 	}
-	if per, err = duration.Parse(span); err == nil && (per < time.Millisecond || per > maxPer) {
+	if per, err = duration.Parse(span); err == nil && (per < time.Millisecond || per > store.MaxPer) {
 		err = fmt.Errorf("%v is not 1ms to 366 days", per)
 	}
 	if err != nil {

@@ -88,13 +88,9 @@ func (r *reader) running(row *sqlrun.Row) *Delivery {
 
 // jobOf returns the job that a row of a queue is.
 func jobOf(j *store.Job, queue string) Job {
-	priority := j.Priority
-	if priority < Urgent || priority > Idle { // written by hand
-		priority = Normal
-	}
 	return Job{
 		Queue: queue, Kind: j.Kind, Payload: j.Payload, Binary: j.Binary, Key: j.Key, Unique: j.Unique, Group: j.Group,
-		Priority: priority, MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Trace: j.Trace, Endpoint: j.Endpoint,
+		Priority: store.PriorityOf(j), MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Trace: j.Trace, Endpoint: j.Endpoint,
 	}
 }
 

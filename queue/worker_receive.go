@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A Receiver is a Worker for a program without handlers: the program receives jobs, processes
@@ -187,7 +188,7 @@ func (r *Receiver) noteKinds(asked *kindSet) error {
 		for _, q := range w.queues {
 			for _, kind := range fresh { // where those wait that are for somebody else
 				if q.limiters[kind] == nil {
-					w.limit(q, kind, Limit{})
+					w.limit(q, kind, store.Limit{})
 				}
 			}
 			if q.rest == nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 func receiver(t *testing.T, c *Client, opt WorkerOptions) *Receiver {
@@ -56,7 +57,7 @@ func TestReceive(t *testing.T) {
 			t.Errorf("received %+v", d.Job)
 		}
 		must(t, r.Complete(t.Context(), d))
-		if _, err := c.Job(t.Context(), "", d.ID); !errors.Is(err, ErrNotFound) {
+		if _, err := adminOf(c).Job(t.Context(), "", d.ID); !errors.Is(err, ErrNotFound) {
 			t.Errorf("it is done, and there: %v", err)
 		}
 		if d.Context().Err() == nil {
@@ -72,7 +73,7 @@ func TestReceive(t *testing.T) {
 			}
 			if attempt < 3 {
 				must(t, r.Fail(t.Context(), d, errTest))
-				if i := info(t, c, d.ID, StateDelayed); i.Attempts != attempt {
+				if i := info(t, c, d.ID, admin.StateDelayed); i.Attempts != attempt {
 					t.Errorf("it is %+v", i)
 				}
 				continue
@@ -81,7 +82,7 @@ func TestReceive(t *testing.T) {
 		}
 		d = receive(t, r, 1)[0]
 		must(t, r.Fail(t.Context(), d, nil))
-		info(t, c, ids[2], StateDead)
+		info(t, c, ids[2], admin.StateDead)
 		empty(t, db)
 	})
 }
@@ -125,7 +126,7 @@ func TestReceiveTimeout(t *testing.T) {
 		d := receive(t, r, 1)[0]
 		received(t, "its context ends", d.Context().Done())
 		want(t, "its cause", context.Cause(d.Context()), ErrTimeout)
-		if i := becomes(t, c, late, StateDead); !strings.Contains(i.Error, ErrTimeout.Error()) {
+		if i := becomes(t, c, late, admin.StateDead); !strings.Contains(i.Error, ErrTimeout.Error()) {
 			t.Errorf("it is %+v", i)
 		}
 		want(t, "too late", r.Complete(t.Context(), d), ErrLost)
@@ -136,13 +137,13 @@ func TestReceiveTimeout(t *testing.T) {
 			d = receive(t, r, 1)[0] // again, if it was too late, on a slow machine
 		}
 		extended := instant.Now()
-		becomes(t, c, d.ID, StateRunning)
+		becomes(t, c, d.ID, admin.StateRunning)
 		eventually(t, "its time would be over", func() bool { return since(extended) > 1200*time.Millisecond })
 		must(t, r.Complete(t.Context(), d))
 
 		enqueue(t, c, Job{Kind: "x"})
 		d = receive(t, r, 1)[0]
-		must(t, c.Cancel(t.Context(), "", d.ID))
+		must(t, adminOf(c).Cancel(t.Context(), "", d.ID))
 		received(t, "its context ends", d.Context().Done())
 		want(t, "its cause", context.Cause(d.Context()), ErrLost)
 		want(t, "what was cancelled", r.Complete(t.Context(), d), ErrLost)
@@ -199,7 +200,7 @@ func TestReceiversWait(t *testing.T) {
 func TestReceiverClose(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		edit(t, c, func(q *Queue) { q.MaxCrashes = 1 })
+		edit(t, c, func(q *admin.Queue) { q.MaxCrashes = 1 })
 		r := receiver(t, c, WorkerOptions{Grace: time.Hour})
 		enqueue(t, c, Job{Kind: "x"})
 		d := receive(t, r, 1)[0]
@@ -239,7 +240,7 @@ func TestReceiverClose(t *testing.T) {
 			must(t, r.Close())
 		}
 		empty(t, db)
-		if n, err := c.Count(t.Context(), "", 9); err != nil || n.Dead > 0 {
+		if n, err := adminOf(c).Count(t.Context(), "", 9); err != nil || n.Dead > 0 {
 			t.Errorf("%+v, %v", n, err)
 		}
 	})

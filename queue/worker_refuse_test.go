@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -48,7 +49,7 @@ func kindsLeft(t *testing.T, db *dbtest.DB) []string {
 func TestRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, verb, table string
-		set               func(*Queue)
+		set               func(*admin.Queue)
 		opt               WorkerOptions
 		bad               func(d *Delivery) error
 		grouped, batches  bool
@@ -75,7 +76,7 @@ func TestRefused(t *testing.T) {
 			each(t, func(t *testing.T, db *dbtest.DB) {
 				allow := refuse(t, db, c.verb, c.table)
 				cl := client(t, db, Options{Blocks: 1})
-				edit(t, cl, func(q *Queue) {
+				edit(t, cl, func(q *admin.Queue) {
 					impatient(q)
 					if c.set != nil {
 						c.set(q)
@@ -160,11 +161,11 @@ func TestRefusedCheckOut(t *testing.T) {
 		bad := enqueue(t, c, Job{Kind: "bad"})
 		good := enqueueMany(t, c, []Job{{Kind: "good"}, {Kind: "good"}, {Kind: "good"}})
 		for _, id := range good {
-			becomes(t, c, id, StateRunning)
+			becomes(t, c, id, admin.StateRunning)
 		}
 		quick := enqueue(t, c, Job{Kind: "quick"})
 		eventually(t, "what comes is done", func() bool { return !slices.Contains(kindsLeft(t, db), "quick") })
-		if i := info(t, c, bad, StateReady); i.ID == quick {
+		if i := info(t, c, bad, admin.StateReady); i.ID == quick {
 			t.Errorf("it is %+v", i)
 		}
 		close(hold)
@@ -282,18 +283,18 @@ func TestRefusedIsShown(t *testing.T) {
 		start(t, w)
 		allow := refuse(t, db, "DELETE", "job")
 		bad := enqueue(t, c, Job{Kind: "bad"})
-		eventually(t, "there is a row", func() bool { return info(t, c, bad, StateReady).Refused != nil })
-		got := *info(t, c, bad, StateReady).Refused
+		eventually(t, "there is a row", func() bool { return info(t, c, bad, admin.StateReady).Refused != nil })
+		got := *info(t, c, bad, admin.StateReady).Refused
 		if got.Job != bad || got.Queue != defaultQueue || got.Kind != "bad" || got.What != "done" ||
 			!strings.Contains(got.Error, "not this one") ||
 			got.Worker != nameOf(w) || got.Tries < 1 || got.Since.IsZero() || got.Last.Before(got.Since) {
 			t.Errorf("it says %+v", got)
 		}
-		for _, list := range []func() ([]Refusal, error){
-			func() ([]Refusal, error) { return c.Refusals(t.Context(), "", 10) },
-			func() ([]Refusal, error) { return c.AllRefusals(t.Context(), 10) },
+		for _, list := range []func() ([]admin.Refusal, error){
+			func() ([]admin.Refusal, error) { return adminOf(c).Refusals(t.Context(), "", 10) },
+			func() ([]admin.Refusal, error) { return adminOf(c).AllRefusals(t.Context(), 10) },
 		} {
-			if all, err := list(); err != nil || !slices.Equal(all, []Refusal{got}) {
+			if all, err := list(); err != nil || !slices.Equal(all, []admin.Refusal{got}) {
 				t.Errorf("listed are %+v, %v", all, err)
 			}
 		}
@@ -312,7 +313,7 @@ func TestRefusedIsShown(t *testing.T) {
 		wantRows(t, db, "rows", `SELECT kind FROM {prefix}job_refused`, "bad")
 		allow()
 		empty(t, db)
-		eventually(t, "the row is gone", func() bool { all, err := c.AllRefusals(t.Context(), 10); return err == nil && len(all) == 0 })
+		eventually(t, "the row is gone", func() bool { all, err := adminOf(c).AllRefusals(t.Context(), 10); return err == nil && len(all) == 0 })
 
 		allowRows := refuse(t, db, "INSERT", "job_refused")
 		allow = refuse(t, db, "DELETE", "job")
@@ -322,7 +323,7 @@ func TestRefusedIsShown(t *testing.T) {
 		eventually(t, "the other is done", func() bool { return slices.Equal(kindsLeft(t, db), []string{"bad"}) })
 		wantRows(t, db, "rows", `SELECT kind FROM {prefix}job_refused`)
 		byHand(t, db, `DROP TABLE {prefix}job_refused`)
-		if _, err := c.Find(t.Context(), 1); err == nil {
+		if _, err := adminOf(c).Find(t.Context(), 1); err == nil {
 			t.Error("there is a job 1")
 		}
 		allow()
@@ -374,7 +375,7 @@ func TestRefusedForward(t *testing.T) {
 		w.node = "me"
 		forward := func() {
 			t.Helper()
-			must(t, w.forward(t.Context(), b.q, generation{number: 2, first: 5, blocks: 1}, []store.BlockRow{{Divided: 3}}))
+			must(t, w.forward(t.Context(), b.q, store.Generation{Number: 2, First: 5, Blocks: 1}, []store.BlockRow{{Divided: 3}}))
 		}
 		where := func(want ...string) {
 			t.Helper()

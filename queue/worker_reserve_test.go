@@ -11,6 +11,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // Handlers that hold transactions on all connections that they can get keep their worker from
@@ -58,7 +59,7 @@ func TestHandlersHoldThePool(t *testing.T) {
 		ids := enqueueMany(t, c, jobs)
 		eventually(t, "all connections are taken", func() bool { return waiting.Load() >= many && far.Pool().Stats().WaitCount > 0 })
 		for _, id := range ids {
-			becomes(t, c, id, StateRunning) // each has been checked out
+			becomes(t, c, id, admin.StateRunning) // each has been checked out
 		}
 		beats := func() (n int) {
 			db.Scan(t, `SELECT heartbeats FROM {prefix}node WHERE name = :name AND state = 'live'`, sqlrun.Args{"name": nameOf(w)}, &n)

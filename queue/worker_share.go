@@ -98,13 +98,13 @@ func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) erro
 	if err != nil {
 		return errors.Join(failed, err)
 	}
-	rows, err := w.c.blocks(ctx, set.id)
+	rows, err := w.c.blocks(ctx, set.ID)
 	if err != nil {
 		return errors.Join(failed, err)
 	}
 	failed = errors.Join(failed, w.expelLate(ctx, ofBlocks(rows)))
 	for _, r := range w.check(q, rows, name) {
-		args := sqlrun.Args{"queue": set.id, "divided": r.Divided, "fence": r.Fence, "node": name, "kind": r.ForKind}
+		args := sqlrun.Args{"queue": set.ID, "divided": r.Divided, "fence": r.Fence, "node": name, "kind": r.ForKind}
 		_, err := w.db.Exec(ctx, store.HandOverBlock, args)
 		failed = errors.Join(failed, err)
 	}
@@ -164,17 +164,17 @@ func (w *Worker) noteDrained(all []workerRow, name string) bool {
 	return w.drained != nil
 }
 
-// currentSettings returns a queue's settings, and reads them with its limits again from time to
-// time. If that fails, the last ones remain in force.
-func (w *Worker) currentSettings(ctx context.Context, q *workQueue) (*Queue, error) {
-	if since(q.set.at) < settingsEvery {
+// currentSettings returns a queue's settings, read again now and then with its limits. If
+// that fails, those count that were read last.
+func (w *Worker) currentSettings(ctx context.Context, q *workQueue) (*store.Queue, error) {
+	if since(q.set.At) < settingsEvery {
 		return q.set, nil
 	}
 	set, err := w.c.read(ctx, q.name)
 	if err != nil {
 		return q.set, err
 	}
-	limits, err := readLimits(ctx, &w.db.Session, q.id, q.name)
+	limits, err := store.ReadLimits(ctx, &w.db.Session, q.id, q.name)
 	if err == nil {
 		w.meetLimits(q, limits)
 	}
@@ -223,15 +223,15 @@ func (w *Worker) colleagues(ctx context.Context, q *workQueue) ([]workerRow, err
 	})
 }
 
-// meet applies new settings, and reports whether the worker is busy with long jobs.
-func (w *Worker) meet(q *workQueue, set *Queue) bool {
+// meet takes new settings in, and reports whether the worker is busy with long jobs.
+func (w *Worker) meet(q *workQueue, set *store.Queue) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	resumed := q.set.State != "active" && set.State == "active"
 	q.set = set
 	q.recheck()
 	for _, b := range q.blocks {
-		b.keyed = b.keyed || set.ordered
+		b.keyed = b.keyed || set.Ordered
 		if resumed {
 			w.rouse(b)
 			w.offer(b, b.count)

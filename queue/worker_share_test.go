@@ -14,13 +14,14 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // shares lists how many blocks of the default queue each live worker has, the
 // smallest first.
 func shares(t *testing.T, c *Client) (counts []int) {
 	t.Helper()
-	blocks, err := c.Blocks(t.Context(), "")
+	blocks, err := adminOf(c).Blocks(t.Context(), "")
 	must(t, err)
 	by := map[string]int{}
 	for _, b := range blocks {
@@ -96,7 +97,7 @@ func TestTurns(t *testing.T) {
 		n := 0
 		eventually(t, "each block has been with each worker", func() bool {
 			n += len(enqueueMany(t, c, []Job{{Kind: "x"}, {Kind: "x"}, {Kind: "x"}}))
-			blocks, err := c.Blocks(t.Context(), "")
+			blocks, err := adminOf(c).Blocks(t.Context(), "")
 			must(t, err)
 			whole := true
 			for _, b := range blocks {
@@ -134,7 +135,7 @@ func TestStopAtOnce(t *testing.T) {
 func TestGrace(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})
-		edit(t, c, func(q *Queue) { q.MaxCrashes = 1 })
+		edit(t, c, func(q *admin.Queue) { q.MaxCrashes = 1 })
 		began := make(chan *Delivery, 1)
 		first := worker(t, other(t, db), WorkerOptions{Grace: 1500 * time.Millisecond, Lease: longWait})
 		causes := make(chan error, 1)
@@ -155,9 +156,9 @@ func TestGrace(t *testing.T) {
 		})
 		go stop()
 		eventually(t, "all blocks are the other's", func() bool {
-			blocks, err := c.Blocks(t.Context(), "")
+			blocks, err := adminOf(c).Blocks(t.Context(), "")
 			must(t, err)
-			return !slices.ContainsFunc(blocks, func(b Block) bool { return !b.Leased || b.Worker == nameOf(first) })
+			return !slices.ContainsFunc(blocks, func(b admin.Block) bool { return !b.Leased || b.Worker == nameOf(first) })
 		})
 		enqueue(t, c, Job{Kind: "x"}) // is done meanwhile
 		cause := received(t, "the context ends", causes)
@@ -254,17 +255,17 @@ func TestBusy(t *testing.T) {
 		received(t, "they begin", began)
 		crew(t, db, 1, WorkerOptions{}, func(_ context.Context, d *Delivery) error { r.add("%d", d.ID); return nil })
 		eventually(t, "the other has all blocks", func() bool {
-			blocks, err := c.Blocks(t.Context(), "")
+			blocks, err := adminOf(c).Blocks(t.Context(), "")
 			must(t, err)
-			return !slices.ContainsFunc(blocks, func(b Block) bool { return !b.Leased || b.Worker == nameOf(long) })
+			return !slices.ContainsFunc(blocks, func(b admin.Block) bool { return !b.Leased || b.Worker == nameOf(long) })
 		})
-		becomes(t, c, held, StateRunning)
-		becomes(t, c, cancelled, StateRunning)
+		becomes(t, c, held, admin.StateRunning)
+		becomes(t, c, cancelled, admin.StateRunning)
 		second := enqueue(t, c, Job{Kind: "x", Key: "held"})
 		after := enqueue(t, c, Job{Kind: "x", Key: "cancelled"})
 		free := enqueue(t, c, Job{Kind: "x"})
 		r.wants(t, fmt.Sprint(free))
-		must(t, c.Cancel(t.Context(), "", cancelled))
+		must(t, adminOf(c).Cancel(t.Context(), "", cancelled))
 		want(t, "the cause", received(t, "the context ends", causes), ErrLost)
 		r.wants(t, fmt.Sprint(free), fmt.Sprint(after))
 		close(goOn)
@@ -294,7 +295,7 @@ func TestIsolated(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		const many = 2 * doubtful
 		c := client(t, db, Options{Blocks: 2})
-		edit(t, c, func(q *Queue) { q.MaxCrashes = 1 })
+		edit(t, c, func(q *admin.Queue) { q.MaxCrashes = 1 })
 		var ids []int64
 		for range many {
 			ids = append(ids, enqueue(t, c, Job{Kind: "x"}))
@@ -308,7 +309,7 @@ func TestIsolated(t *testing.T) {
 		})
 		start(t, w)
 		for _, id := range ids {
-			becomes(t, c, id, StateRunning)
+			becomes(t, c, id, admin.StateRunning)
 		}
 		cut()
 		lapse(t, db, w, 0)
@@ -336,7 +337,7 @@ func TestIsolated(t *testing.T) {
 func TestCrashes(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})
-		edit(t, c, func(q *Queue) { q.MaxCrashes = 3 })
+		edit(t, c, func(q *admin.Queue) { q.MaxCrashes = 3 })
 		began, goOn := make(chan string, 10), make(chan bool)
 		var r record
 		var id atomic.Int64
@@ -364,7 +365,7 @@ func TestCrashes(t *testing.T) {
 			if got, want := received(t, "it begins", began), fmt.Sprint("1 ", crashes); got != want {
 				t.Errorf("attempt and crashes are %s, not %s", got, want)
 			}
-			becomes(t, c, id.Load(), StateRunning)
+			becomes(t, c, id.Load(), admin.StateRunning)
 			cut()
 			lapse(t, db, w, 0)
 			if got := shares(t, c); len(got) > 0 {
@@ -375,7 +376,7 @@ func TestCrashes(t *testing.T) {
 			enqueue(t, c, Job{Kind: "x", Payload: fmt.Append(nil, i)})
 		}
 		crew(t, db, 1, WorkerOptions{}, h)
-		if i := becomes(t, c, id.Load(), StateDead); i.Crashes != 3 || !strings.Contains(i.Error, "3 workers died") {
+		if i := becomes(t, c, id.Load(), admin.StateDead); i.Crashes != 3 || !strings.Contains(i.Error, "3 workers died") {
 			t.Errorf("it is %+v", i)
 		}
 		empty(t, db)
@@ -383,9 +384,9 @@ func TestCrashes(t *testing.T) {
 			t.Errorf("the others are done %d times: %q", r.len(), r.all())
 		}
 		eventually(t, "nothing is under suspicion", func() bool {
-			blocks, err := c.Blocks(t.Context(), "")
+			blocks, err := adminOf(c).Blocks(t.Context(), "")
 			must(t, err)
-			return !slices.ContainsFunc(blocks, func(b Block) bool { return b.Crashes > 0 })
+			return !slices.ContainsFunc(blocks, func(b admin.Block) bool { return b.Crashes > 0 })
 		})
 	})
 }
@@ -481,9 +482,9 @@ func TestDrainedNodes(t *testing.T) {
 		start(t, second)
 		change("yes", name(first))
 		eventually(t, "the other has all blocks", func() bool {
-			blocks, err := c.Blocks(t.Context(), "")
+			blocks, err := adminOf(c).Blocks(t.Context(), "")
 			must(t, err)
-			return !slices.ContainsFunc(blocks, func(b Block) bool { return b.Worker != name(second) })
+			return !slices.ContainsFunc(blocks, func(b admin.Block) bool { return b.Worker != name(second) })
 		})
 		for range 20 {
 			enqueue(t, c, Job{Kind: "x"})

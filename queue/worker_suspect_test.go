@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -32,7 +33,7 @@ type dock struct {
 	tally int // deaths
 }
 
-func newDock(t *testing.T, db *dbtest.DB, change func(*Queue)) *dock {
+func newDock(t *testing.T, db *dbtest.DB, change func(*admin.Queue)) *dock {
 	t.Helper()
 	d := &dock{t: t, db: db, c: client(t, db, Options{}), goOn: make(chan struct{})}
 	edit(t, d.c, change)
@@ -243,9 +244,9 @@ func TestPoisonBesideALongJob(t *testing.T) {
 					if o.delivery("long") != nil && o.w.keepsWaiting(long) {
 						o.age("long")
 					}
-					j, err := o.c.Job(t.Context(), "", poison)
+					j, err := adminOf(o.c).Job(t.Context(), "", poison)
 					must(t, err)
-					dead = j.State == StateDead
+					dead = j.State == admin.StateDead
 					return dead || o.delivery(name) != nil
 				})
 				if !dead {
@@ -256,12 +257,12 @@ func TestPoisonBesideALongJob(t *testing.T) {
 					o.hire(WorkerOptions{}, nil)
 				}
 			}
-			if j := info(t, o.c, poison, StateDead); o.tally-before != 3 || j.Crashes != 3 {
+			if j := info(t, o.c, poison, admin.StateDead); o.tally-before != 3 || j.Crashes != 3 {
 				t.Errorf("%s ended %d workers, and is %+v", name, o.tally-before, j)
 			}
 		}
 		o.runs("long")
-		if j := info(t, o.c, long, StateRunning); j.Crashes < 6 { // two of each poison job, which ran alone in the third
+		if j := info(t, o.c, long, admin.StateRunning); j.Crashes < 6 { // two of each poison job, which ran alone in the third
 			t.Errorf("the long one is %+v", j)
 		}
 		o.age("long")
@@ -292,7 +293,7 @@ func (w *Worker) keepsWaiting(id int64) bool {
 func TestPoison(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		for most, deaths := range map[int]int{1: 3, 3: 3, 4: 4} {
-			o := newDock(t, db, func(q *Queue) { q.MaxCrashes = most })
+			o := newDock(t, db, func(q *admin.Queue) { q.MaxCrashes = most })
 			id := o.enqueue("poison")
 			for range deaths {
 				o.hire(WorkerOptions{}, func(w *Worker) { w.slow = time.Hour })
@@ -300,7 +301,7 @@ func TestPoison(t *testing.T) {
 				o.kill()
 			}
 			o.hire(WorkerOptions{}, nil)
-			if j := becomes(t, o.c, id, StateDead); j.Crashes != deaths {
+			if j := becomes(t, o.c, id, admin.StateDead); j.Crashes != deaths {
 				t.Errorf("after %d deaths, where %d are allowed, it is %+v", deaths, most, j)
 			}
 			o.enqueue("other")
@@ -314,7 +315,7 @@ func TestPoison(t *testing.T) {
 func TestSlowPoison(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		const most = 2
-		o := newDock(t, db, func(q *Queue) { q.MaxCrashes = most })
+		o := newDock(t, db, func(q *admin.Queue) { q.MaxCrashes = most })
 		id := o.enqueue("poison")
 		for range mostCrashes * most {
 			o.hire(WorkerOptions{}, nil)
@@ -322,7 +323,7 @@ func TestSlowPoison(t *testing.T) {
 			o.kill()
 		}
 		o.hire(WorkerOptions{}, nil)
-		if j := becomes(t, o.c, id, StateDead); j.Crashes != mostCrashes*most {
+		if j := becomes(t, o.c, id, admin.StateDead); j.Crashes != mostCrashes*most {
 			t.Errorf("it is %+v", j)
 		}
 	})
@@ -332,7 +333,7 @@ func TestSlowPoison(t *testing.T) {
 func TestSuspectsAtALimit(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		o := newDock(t, db, impatient)
-		_, err := o.c.EditLimit(t.Context(), defaultQueue, "y", func(l *Limit) { l.Rate, l.Per = 1, 24*time.Hour })
+		_, err := adminOf(o.c).EditLimit(t.Context(), defaultQueue, "y", func(l *admin.Limit) { l.Rate, l.Per = 1, 24*time.Hour })
 		must(t, err)
 		o.hire(WorkerOptions{}, nil)
 		o.enqueue("long")
@@ -355,7 +356,7 @@ func TestSuspectsAtALimit(t *testing.T) {
 // that are not trusted. Only a worker that dies while it does so makes it a dead letter.
 func TestLoneTrial(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
-		o := newDock(t, db, func(q *Queue) { q.MaxCrashes = 1 })
+		o := newDock(t, db, func(q *admin.Queue) { q.MaxCrashes = 1 })
 		long := o.enqueue("long")
 		o.hire(WorkerOptions{}, nil)
 		o.says(long, rowRunning)
@@ -402,7 +403,7 @@ func TestLoneTrial(t *testing.T) {
 		o.kill() // which proves nothing of a job that was trusted
 
 		o.hire(WorkerOptions{}, nil)
-		if j := becomes(t, o.c, long, StateDead); j.Crashes != mostCrashes {
+		if j := becomes(t, o.c, long, admin.StateDead); j.Crashes != mostCrashes {
 			t.Errorf("it is %+v", j)
 		}
 	})
@@ -434,7 +435,7 @@ func TestLoneTrialEnds(t *testing.T) {
 			})
 			return id
 		}
-		must(t, o.c.Cancel(t.Context(), "", waits()))
+		must(t, adminOf(o.c).Cancel(t.Context(), "", waits()))
 		eventually(t, "nobody waits", func() bool {
 			o.w.mu.Lock()
 			defer o.w.mu.Unlock()
@@ -468,7 +469,7 @@ func TestLoneTrialOfTheDeaf(t *testing.T) {
 				o.kill()
 			}
 		}
-		must(t, o.c.Cancel(t.Context(), "", id))
+		must(t, adminOf(o.c).Cancel(t.Context(), "", id))
 		o.enqueue("short")
 		o.backdate(name)
 		o.r.wants(t, "short")

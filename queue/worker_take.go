@@ -110,7 +110,7 @@ func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *store.BlockRow, n
 	}
 	b := &block{
 		q: q, divided: r.Divided, fence: r.Fence + 1, since: w.c.clock.now(), seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{},
-		reads: board.Reads{Dirty: true, Unseen: true}, dues: board.Dues{Ripe: true}, keyed: q.set.ordered || r.FIFO, fifo: r.FIFO,
+		reads: board.Reads{Dirty: true, Unseen: true}, dues: board.Dues{Ripe: true}, keyed: q.set.Ordered || r.FIFO, fifo: r.FIFO,
 		forKind: r.ForKind, from: instant.Now(), batch: reads, says: reads,
 	}
 	if r.State != "FREE" && !r.Left {

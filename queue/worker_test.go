@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 var errTest = errors.New("it \x00failed")
@@ -20,7 +21,7 @@ var errTest = errors.New("it \x00failed")
 func TestOutcomes(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		edit(t, c, func(q *Queue) { impatient(q); q.MaxAttempts = 4 })
+		edit(t, c, func(q *admin.Queue) { impatient(q); q.MaxAttempts = 4 })
 		w := worker(t, c, WorkerOptions{BuryUnknown: true})
 		var r record
 		outcomes := map[string]Handler{
@@ -85,7 +86,7 @@ func TestOutcomes(t *testing.T) {
 			"unknown": {1, `no handler for kind "unknown"`}, "by job": {1, failed}, "by job, not kind": {3, failed},
 			"not typed": {1, "payload"}, "snooze": {4, failed},
 		} {
-			i := becomes(t, c, ids[name], StateDead)
+			i := becomes(t, c, ids[name], admin.StateDead)
 			if i.Attempts != dead.attempts || !strings.Contains(i.Error, dead.err) || i.Crashes != 0 {
 				t.Errorf("%s: dead after %d attempts: %q", name, i.Attempts, i.Error)
 			}
@@ -93,7 +94,7 @@ func TestOutcomes(t *testing.T) {
 				t.Errorf("%s: the detail is %q", name, i.Detail)
 			}
 		}
-		if i := becomes(t, c, ids["hour"], StateDelayed); i.Attempts != 1 || i.Error != failed || i.At.Sub(i.Enqueued) < 59*time.Minute {
+		if i := becomes(t, c, ids["hour"], admin.StateDelayed); i.Attempts != 1 || i.Error != failed || i.At.Sub(i.Enqueued) < 59*time.Minute {
 			t.Errorf("hour: %+v", i)
 		}
 		eventually(t, "the others are gone", func() bool { return rowsOf(t, db) == 1 })
@@ -127,7 +128,7 @@ func TestGoexit(t *testing.T) {
 		stop := start(t, w)
 		enqueue(t, c, Job{Kind: "x"})
 		id := enqueue(t, c, Job{Kind: "many", MaxAttempts: 2})
-		if i := becomes(t, c, id, StateDead); !strings.Contains(i.Error, "goroutine") {
+		if i := becomes(t, c, id, admin.StateDead); !strings.Contains(i.Error, "goroutine") {
 			t.Errorf("it failed with %q", i.Error)
 		}
 		r.wants(t, "x 1", "x 2", "x 3")
@@ -141,7 +142,7 @@ func TestGoexit(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		edit(t, c, func(q *Queue) { impatient(q); q.Timeout = 100 * time.Millisecond; q.MaxAttempts = 1 })
+		edit(t, c, func(q *admin.Queue) { impatient(q); q.Timeout = 100 * time.Millisecond; q.MaxAttempts = 1 })
 		w := worker(t, c, WorkerOptions{})
 		until := func(ctx context.Context, _ *Delivery) error {
 			<-ctx.Done()
@@ -173,12 +174,12 @@ func TestTimeout(t *testing.T) {
 		enqueue(t, c, Job{Kind: "waits, and is done"})
 		enqueue(t, c, Job{Kind: "extended", MaxAttempts: 1000})
 		for _, id := range dead {
-			if i := becomes(t, c, id, StateDead); !strings.Contains(i.Error, ErrTimeout.Error()) {
+			if i := becomes(t, c, id, admin.StateDead); !strings.Contains(i.Error, ErrTimeout.Error()) {
 				t.Errorf("it failed with %q", i.Error)
 			}
 		}
 		empty(t, db)
-		if n, err := c.Count(t.Context(), "", 100); err != nil || n.Dead != len(dead) {
+		if n, err := adminOf(c).Count(t.Context(), "", 100); err != nil || n.Dead != len(dead) {
 			t.Errorf("%+v: %v", n, err)
 		}
 	})
@@ -188,7 +189,7 @@ func TestTimeout(t *testing.T) {
 func TestBatches(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		edit(t, c, func(q *Queue) { impatient(q); q.MaxAttempts = 2 })
+		edit(t, c, func(q *admin.Queue) { impatient(q); q.MaxAttempts = 2 })
 		w := worker(t, c, WorkerOptions{Concurrency: 2, Batch: 20})
 		var r record
 		for kind, h := range map[string]BatchHandler{
@@ -239,11 +240,11 @@ func TestBatches(t *testing.T) {
 		for i, job := range jobs {
 			switch text := string(job.Payload); {
 			case job.Kind == "fail", job.Kind == "panics", job.Kind == "short", job.Kind == "some" && text == "1":
-				if dead := becomes(t, c, ids[i], StateDead); dead.Attempts != 2 {
+				if dead := becomes(t, c, ids[i], admin.StateDead); dead.Attempts != 2 {
 					t.Errorf("%s: %+v", job.Kind, dead)
 				}
 			case job.Kind == "some" && text == "2":
-				becomes(t, c, ids[i], StateDead)
+				becomes(t, c, ids[i], admin.StateDead)
 			}
 		}
 		eventually(t, "those that wait are left", func() bool { return rowsOf(t, db) == 6 })
@@ -307,7 +308,7 @@ func TestPause(t *testing.T) {
 		}
 		enqueueMany(t, c, jobs)
 		received(t, "the first begins", began)
-		must(t, c.Pause(t.Context(), defaultQueue, "test"))
+		must(t, adminOf(c).Pause(t.Context(), defaultQueue, "test"))
 		knowsPause(t, w)
 		enqueue(t, c, Job{Kind: "x", Key: "k", Payload: []byte("9")})
 		goOn <- true
@@ -316,7 +317,7 @@ func TestPause(t *testing.T) {
 		if len(began) > 0 {
 			t.Error("another one begins")
 		}
-		must(t, c.Resume(t.Context(), defaultQueue))
+		must(t, adminOf(c).Resume(t.Context(), defaultQueue))
 		close(goOn)
 		r.wants(t, "0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
 		empty(t, db)
@@ -337,7 +338,7 @@ func TestPromises(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				for _, id := range []int64{before, d.ID} {
-					if _, err := c.Job(t.Context(), "", id); errors.Is(err, ErrNotFound) == (opt.AckEach && id == d.ID) {
+					if _, err := adminOf(c).Job(t.Context(), "", id); errors.Is(err, ErrNotFound) == (opt.AckEach && id == d.ID) {
 						t.Errorf("%s: job %d: %v, while %d runs", name, id, err, d.ID)
 					}
 				}

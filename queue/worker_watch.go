@@ -142,7 +142,7 @@ func (w *Worker) listen(ctx context.Context) {
 			go func() { w.c.bells.ping(ctx) }() // behind a pooler nothing would be heard
 		}
 		err := w.c.db.Listen(ctx, w.c.bells.channel(), ready, func(payload string) {
-			w.c.bells.heard(payload)
+			w.c.bells.notified(payload)
 		})
 		if err != nil && errors.Is(err, errors.ErrUnsupported) {
 			return

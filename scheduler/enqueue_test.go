@@ -14,6 +14,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // addEnqueuing stores a schedule that enqueues a job of the kind welcome.
@@ -120,10 +121,10 @@ func TestEnqueueRoutes(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		c, err := queue.New(db.DB, queue.Options{})
 		if err == nil {
-			_, err = c.Edit(t.Context(), "mail", func(*queue.Queue) {})
+			_, err = adminOf(c).Edit(t.Context(), "mail", func(*admin.Queue) {})
 		}
 		if err == nil {
-			err = c.SetRoute(t.Context(), "welcome", "mail")
+			err = adminOf(c).SetRoute(t.Context(), "welcome", "mail")
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -302,7 +303,7 @@ func endJobs(t *testing.T, db *dbtest.DB) {
 	for _, text := range db.List(t, `SELECT id FROM {prefix}job`, nil) {
 		id, err := strconv.ParseInt(text, 10, 64)
 		if err == nil {
-			err = c.Cancel(t.Context(), "mail", id)
+			err = adminOf(c).Cancel(t.Context(), "mail", id)
 		}
 		if err != nil {
 			t.Error(err)
@@ -586,4 +587,13 @@ func TestEnqueueByHand(t *testing.T) {
 			t.Errorf("jobs %q", payloads)
 		}
 	})
+}
+
+// adminOf returns what looks after the queues of a client's database.
+func adminOf(c *queue.Client) *admin.Client {
+	a, err := admin.New(c.DB(), admin.Options{})
+	if err != nil {
+		panic(err)
+	}
+	return a
 }

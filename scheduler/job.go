@@ -18,7 +18,7 @@ import (
 // take and how often it is retried; the schedule's policies for overlap, timeout and attempts do
 // not apply to it.
 type JobOptions struct {
-	Queue       string        // created if missing; default: the route of the job's kind (see queue.Client.SetRoute)
+	Queue       string        // created if missing; default: the route of the job's kind (see SetRoute of queue/admin)
 	Key         string        // jobs with the same key run in order; default: none
 	Priority    int           // queue.Urgent to queue.Idle; default: queue.Normal
 	MaxAttempts int           // failed attempts before the job is dead; 0: the queue's setting

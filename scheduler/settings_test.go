@@ -20,6 +20,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -93,7 +94,12 @@ func useQueue(t *testing.T, both []*dialect.DB) {
 		}
 		clients = append(clients, c)
 	}
-	_, err := clients[0].Edit(t.Context(), "settings", func(q *queue.Queue) { q.RetryDelay = time.Millisecond })
+	ops, err := admin.New(both[0], admin.Options{})
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	_, err = ops.Edit(t.Context(), "settings", func(q *admin.Queue) { q.RetryDelay = time.Millisecond })
 	if err != nil {
 		t.Error(err)
 		return

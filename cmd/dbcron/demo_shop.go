@@ -12,6 +12,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -36,6 +37,10 @@ func newShop(ctx context.Context, db *dialect.DB, log *slog.Logger) (*shop, erro
 	if err != nil {
 		return nil, err
 	}
+	ops, err := admin.New(db, admin.Options{})
+	if err != nil {
+		return nil, err
+	}
 	s := &shop{db: db, c: c, log: log}
 	for _, spec := range shopSchedules() {
 		if err := scheduler.Add(ctx, db, spec); err != nil {
@@ -56,16 +61,16 @@ func newShop(ctx context.Context, db *dialect.DB, log *slog.Logger) (*shop, erro
 		return nil, err
 	}
 	for _, name := range []string{mailQueue, ordersQueue, thumbnailsQueue} {
-		if _, err := c.Edit(ctx, name, func(q *queue.Queue) {
+		if _, err := ops.Edit(ctx, name, func(q *admin.Queue) {
 			q.MaxAttempts, q.RetryDelay, q.RetryMaxDelay = 3, 2*time.Second, 20*time.Second
 		}); err != nil {
 			return nil, err
 		}
 	}
-	if _, err := c.EditLimit(ctx, mailQueue, "", func(l *queue.Limit) { l.Rate, l.Per, l.Burst = 8, time.Second, 8 }); err != nil {
+	if _, err := ops.EditLimit(ctx, mailQueue, "", func(l *admin.Limit) { l.Rate, l.Per, l.Burst = 8, time.Second, 8 }); err != nil {
 		return nil, err
 	}
-	return s, c.Pause(ctx, exportsQueue, "the ledger moves to its new server tonight")
+	return s, ops.Pause(ctx, exportsQueue, "the ledger moves to its new server tonight")
 }
 
 // shopSchedules returns the shop's schedules: some for each situation that an operator meets.

@@ -10,7 +10,7 @@ import (
 	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/internal/plain"
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -100,7 +100,7 @@ func workRow(check string, p *health.Problem, now time.Time) checkRow {
 }
 
 func examineQueues(ctx context.Context, db *dialect.DB, now time.Time) (fine string, wrong []health.Problem, err error) {
-	c, err := queue.New(db, queue.Options{})
+	c, err := admin.New(db, admin.Options{})
 	if err != nil {
 		return "", nil, err
 	}
@@ -114,9 +114,9 @@ func examineQueues(ctx context.Context, db *dialect.DB, now time.Time) (fine str
 
 // lookAtQueues counts the jobs of all queues and finds their problems. minutes is the throughput of the last
 // hour.
-func lookAtQueues(ctx context.Context, c *queue.Client,
+func lookAtQueues(ctx context.Context, c *admin.Client,
 	now time.Time,
-) (depths []health.Depth, minutes []queue.Minute, wrong []health.Problem, err error) {
+) (depths []health.Depth, minutes []admin.Minute, wrong []health.Problem, err error) {
 	queues, err := c.Queues(ctx, "", health.MostQueues)
 	if err != nil {
 		return nil, nil, nil, err

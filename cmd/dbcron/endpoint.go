@@ -14,6 +14,7 @@ import (
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 func (p *program) endpoint() *cobra.Command {
@@ -192,7 +193,7 @@ func (f *endpointFlags) change(c *cobra.Command, args []string) (func(*push.Endp
 // setEndpoint makes the change, and prints the secret if it is new and was never shown.
 func (p *program) setEndpoint(ctx context.Context, name string, change func(*push.Endpoint), tell bool) error {
 	return p.with(ctx, func(db *dialect.DB) error {
-		c, err := queue.New(db, queue.Options{})
+		c, err := admin.New(db, admin.Options{})
 		if err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 func (p *program) job() *cobra.Command {
@@ -53,7 +54,7 @@ its unique key.`,
 		Example: `  dbcron job retry 4711
   dbcron job retry --queue mail --state dead --kind welcome --dry-run
   dbcron job retry --queue mail --state dead --kind welcome --yes`,
-	}, queue.BulkRetry, []queue.State{queue.StateDead, queue.StateDelayed}, "will be tried", (*queue.Client).Retry)
+	}, admin.BulkRetry, []admin.State{admin.StateDead, admin.StateDelayed}, "will be tried", (*admin.Client).Retry)
 }
 
 func (p *program) jobCancel() *cobra.Command {
@@ -67,7 +68,7 @@ a worker begins at this moment may still be done.
 Exit code 4: a job with one of the ids is dead already.`,
 		Example: `  dbcron job cancel 4711
   dbcron job cancel --queue mail --state delayed --where '$.user.id = 42'`,
-	}, queue.BulkCancel, []queue.State{queue.StateReady, queue.StateDelayed, queue.StateRunning}, "was cancelled", (*queue.Client).Cancel)
+	}, admin.BulkCancel, []admin.State{admin.StateReady, admin.StateDelayed, admin.StateRunning}, "was cancelled", (*admin.Client).Cancel)
 }
 
 func (p *program) jobDelete() *cobra.Command {
@@ -80,12 +81,12 @@ that are done and kept (--keep-done): those with these ids or all that a filter 
 Exit code 4: a job with one of the ids is neither dead nor done.`,
 		Example: `  dbcron job delete 4711
   dbcron job delete --queue mail --kind welcome`,
-	}, queue.BulkDelete, []queue.State{queue.StateDead, queue.StateDone}, "was deleted", (*queue.Client).Delete)
+	}, admin.BulkDelete, []admin.State{admin.StateDead, admin.StateDone}, "was deleted", (*admin.Client).Delete)
 }
 
 // eachJob makes a command that acts on listed jobs, or on those selected by a filter, in the given states.
-func (p *program) eachJob(c *cobra.Command, what queue.BulkAction, states []queue.State, done string,
-	one func(c *queue.Client, ctx context.Context, name string, id int64) error,
+func (p *program) eachJob(c *cobra.Command, what admin.BulkAction, states []admin.State, done string,
+	one func(c *admin.Client, ctx context.Context, name string, id int64) error,
 ) *cobra.Command {
 	var filter jobFilter
 	var how bulkFlags
@@ -107,7 +108,7 @@ interrupted it can be called again.`
 			if err := how.check(p); err != nil {
 				return err
 			}
-			return p.withQueues(c.Context(), func(q *queue.Client) error {
+			return p.withAdmin(c.Context(), func(q *admin.Client) error {
 				return p.doBulks(c.Context(), q, []bulk{{what, filter.filter}}, how)
 			}, filter.filter.Queue)
 		}
@@ -127,7 +128,7 @@ interrupted it can be called again.`
 		if c.Flag("queue").Changed {
 			of = []string{filter.filter.Queue}
 		}
-		return p.withQueues(c.Context(), func(q *queue.Client) error { return p.doEach(c.Context(), q, of, ids, string(what), done, one) }, of...)
+		return p.withAdmin(c.Context(), func(q *admin.Client) error { return p.doEach(c.Context(), q, of, ids, string(what), done, one) }, of...)
 	}
 	filter.add(c, string(states[0]), states, 0, "how many jobs at the most (default all)")
 	how.add(c)
@@ -135,8 +136,8 @@ interrupted it can be called again.`
 }
 
 // doEach acts on some jobs, of one queue or of any.
-func (p *program) doEach(ctx context.Context, c *queue.Client, of []string, ids []int64, what, done string,
-	one func(c *queue.Client, ctx context.Context, name string, id int64) error,
+func (p *program) doEach(ctx context.Context, c *admin.Client, of []string, ids []int64, what, done string,
+	one func(c *admin.Client, ctx context.Context, name string, id int64) error,
 ) error {
 	for _, name := range of {
 		if _, err := c.Queue(ctx, name); err != nil { // report it once, not for each job
@@ -145,7 +146,7 @@ func (p *program) doEach(ctx context.Context, c *queue.Client, of []string, ids 
 	}
 	var failed []error
 	for _, id := range ids {
-		i, err := queue.Info{Job: queue.Job{Queue: strings.Join(of, "")}}, error(nil)
+		i, err := admin.Job{Queue: strings.Join(of, "")}, error(nil)
 		if len(of) == 0 {
 			i, err = c.Find(ctx, id)
 		}
@@ -155,7 +156,7 @@ func (p *program) doEach(ctx context.Context, c *queue.Client, of []string, ids 
 		switch {
 		case err == nil:
 			fmt.Fprintf(p.err, "dbcron: job %d %s\n", id, done)
-		case errors.Is(err, queue.ErrAmbiguous):
+		case errors.Is(err, admin.ErrAmbiguous):
 			failed = append(failed, exitError{exitConflict, err})
 		case errors.Is(err, queue.ErrState):
 			text := strings.TrimPrefix(err.Error(), queue.ErrState.Error()+": ")

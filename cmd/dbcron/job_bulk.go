@@ -12,13 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/internal/audit"
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // A bulk is an action on all jobs selected by a filter.
 type bulk struct {
-	what   queue.BulkAction
-	filter queue.Filter
+	what   admin.BulkAction
+	filter admin.Filter
 }
 
 // bulkFlags say how to carry out a bulk.
@@ -30,9 +30,9 @@ type bulkFlags struct {
 
 // A bulkRow is the result of a bulk, or of its dry run.
 type bulkRow struct {
-	Action  queue.BulkAction `json:"action"`
+	Action  admin.BulkAction `json:"action"`
 	Queue   string           `json:"queue"`
-	State   queue.State      `json:"state"`
+	State   admin.State      `json:"state"`
 	DryRun  bool             `json:"dry_run"`
 	Done    int              `json:"done"`
 	Gone    int              `json:"gone"`
@@ -59,7 +59,7 @@ func (f *bulkFlags) check(p *program) error {
 }
 
 // choose reads a filter, which must not be empty: that would select all jobs.
-func (f *jobFilter) choose(c *cobra.Command, states []queue.State) error {
+func (f *jobFilter) choose(c *cobra.Command, states []admin.State) error {
 	if !slices.ContainsFunc([]string{"state", "kind", "key", "where", "older-than"}, func(name string) bool { return c.Flag(name).Changed }) {
 		return usagef("choose jobs by their ids or by at least one of --state, --kind, --key, --where and --older-than")
 	}
@@ -70,7 +70,7 @@ func (f *jobFilter) choose(c *cobra.Command, states []queue.State) error {
 }
 
 // doBulks asks for confirmation and acts, or shows what it would do.
-func (p *program) doBulks(ctx context.Context, c *queue.Client, all []bulk, f bulkFlags) (err error) {
+func (p *program) doBulks(ctx context.Context, c *admin.Client, all []bulk, f bulkFlags) (err error) {
 	var rows []bulkRow
 	if f.dryRun || !f.yes {
 		if rows, err = p.countBulks(ctx, c, all); err != nil {
@@ -84,7 +84,7 @@ func (p *program) doBulks(ctx context.Context, c *queue.Client, all []bulk, f bu
 		rows = nil
 		for _, b := range all {
 			row := bulkRow{Action: b.what, Queue: b.filter.Queue, State: b.filter.State}
-			var r queue.BulkResult
+			var r admin.BulkResult
 			r, err = p.doBulk(ctx, c, b)
 			row.Done, row.Gone, row.InUse = r.Done, r.Gone, r.InUse
 			if err == nil || r.Done > 0 {
@@ -107,12 +107,12 @@ func (p *program) doBulks(ctx context.Context, c *queue.Client, all []bulk, f bu
 }
 
 // countBulks counts the jobs that bulks would act on.
-func (p *program) countBulks(ctx context.Context, c *queue.Client, all []bulk) (rows []bulkRow, err error) {
+func (p *program) countBulks(ctx context.Context, c *admin.Client, all []bulk) (rows []bulkRow, err error) {
 	for _, b := range all {
 		if b.filter.Limit == 0 || b.filter.Limit > countLimit {
 			b.filter.Limit = countLimit
 		}
-		r, err := c.Bulk(ctx, b.what, b.filter, queue.BulkOptions{DryRun: true})
+		r, err := c.Bulk(ctx, b.what, b.filter, admin.BulkOptions{DryRun: true})
 		if err != nil {
 			return nil, err
 		}
@@ -139,17 +139,17 @@ func (p *program) confirm(rows []bulkRow) bool {
 }
 
 // doBulk carries out one bulk and shows its progress.
-func (p *program) doBulk(ctx context.Context, c *queue.Client, b bulk) (queue.BulkResult, error) {
-	doing := map[queue.BulkAction]string{queue.BulkRetry: "retrying", queue.BulkCancel: "cancelling", queue.BulkDelete: "deleting"}[b.what]
+func (p *program) doBulk(ctx context.Context, c *admin.Client, b bulk) (admin.BulkResult, error) {
+	doing := map[admin.BulkAction]string{admin.BulkRetry: "retrying", admin.BulkCancel: "cancelling", admin.BulkDelete: "deleting"}[b.what]
 	so := p.begin(ctx, task{
 		what: fmt.Sprintf("%s %s jobs of %s", doing, b.filter.State, oneLine(b.filter.Queue, 200)), unit: "jobs",
 		left: func(ctx context.Context) (int, error) {
-			r, err := c.Bulk(ctx, b.what, b.filter, queue.BulkOptions{DryRun: true})
+			r, err := c.Bulk(ctx, b.what, b.filter, admin.BulkOptions{DryRun: true})
 			return r.Done, err
 		},
 	})
 	defer so.end()
-	return c.Bulk(ctx, b.what, b.filter, queue.BulkOptions{Progress: func(r queue.BulkResult) { so.at(r.Done) }})
+	return c.Bulk(ctx, b.what, b.filter, admin.BulkOptions{Progress: func(r admin.BulkResult) { so.at(r.Done) }})
 }
 
 // jobs describes the jobs that a row is about.
@@ -170,9 +170,9 @@ func (r *bulkRow) story() string {
 	if r.DryRun {
 		return "would " + string(r.Action) + " " + r.jobs()
 	}
-	text := map[queue.BulkAction]string{
-		queue.BulkRetry: "retried", queue.BulkCancel: "cancelled",
-		queue.BulkDelete: "deleted",
+	text := map[admin.BulkAction]string{
+		admin.BulkRetry: "retried", admin.BulkCancel: "cancelled",
+		admin.BulkDelete: "deleted",
 	}[r.Action] + " " + r.jobs()
 	if r.InUse > 0 {
 		text += "; " + counted(r.InUse, "stays dead: another job has its unique key", "stay dead: other jobs have their unique keys")
@@ -207,7 +207,7 @@ meanwhile, and when it is interrupted it can be called again.`,
 			if err != nil {
 				return err
 			}
-			return p.withQueues(c.Context(), func(q *queue.Client) error {
+			return p.withAdmin(c.Context(), func(q *admin.Client) error {
 				if err := p.doBulks(c.Context(), q, all, f); err != nil {
 					return err
 				}
@@ -228,12 +228,12 @@ meanwhile, and when it is interrupted it can be called again.`,
 // delayed or dead meanwhile are found afterwards.
 func purges(name, state string) (all []bulk, err error) {
 	for _, b := range []bulk{
-		{queue.BulkCancel, queue.Filter{Queue: name, State: queue.StateReady}},
-		{queue.BulkCancel, queue.Filter{Queue: name, State: queue.StateDelayed}},
-		{queue.BulkDelete, queue.Filter{Queue: name, State: queue.StateDead}},
-		{queue.BulkDelete, queue.Filter{Queue: name, State: queue.StateDone}},
+		{admin.BulkCancel, admin.Filter{Queue: name, State: admin.StateReady}},
+		{admin.BulkCancel, admin.Filter{Queue: name, State: admin.StateDelayed}},
+		{admin.BulkDelete, admin.Filter{Queue: name, State: admin.StateDead}},
+		{admin.BulkDelete, admin.Filter{Queue: name, State: admin.StateDone}},
 	} {
-		if state == "all" && b.filter.State != queue.StateDone || state == string(b.filter.State) {
+		if state == "all" && b.filter.State != admin.StateDone || state == string(b.filter.State) {
 			all = append(all, b)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // A jobText is a job from flags or a line of JSON. Its values are text, and empty if not given.
@@ -148,11 +149,15 @@ func (p *program) enqueueOne(ctx context.Context, t jobText, args []string) erro
 		return usagef("%v", err)
 	}
 	return p.withQueues(ctx, func(c *queue.Client) error {
-		jobs := []queue.Job{job}
-		if err := p.routed(ctx, c, jobs, map[string]bool{}); err != nil {
+		ops, err := adminOf(c)
+		if err != nil {
 			return err
 		}
-		made, err := fits(ctx, c, jobs, func(int) string { return "" })
+		jobs := []queue.Job{job}
+		if err := p.routed(ctx, ops, jobs, map[string]bool{}); err != nil {
+			return err
+		}
+		made, err := fits(ctx, ops, jobs, func(int) string { return "" })
 		if err != nil {
 			return err
 		}
@@ -269,8 +274,8 @@ func readTimeout(text string) (time.Duration, error) {
 
 // fits checks that the queues accept the jobs before any is enqueued, and returns the queues that will be
 // created.
-func fits(ctx context.Context, c *queue.Client, jobs []queue.Job, where func(i int) string) (made []string, err error) {
-	queues := map[string]queue.Queue{}
+func fits(ctx context.Context, c *admin.Client, jobs []queue.Job, where func(i int) string) (made []string, err error) {
+	queues := map[string]admin.Queue{}
 	for i := range jobs {
 		j := &jobs[i]
 		q, known := queues[j.Queue]

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // Lines are enqueued in batches, one transaction each. A batch has usualBatch lines by default, batchMost at
@@ -88,7 +89,11 @@ func (p *program) enqueueLines(ctx context.Context, t jobText, args []string, f 
 	return p.withQueues(ctx, func(c *queue.Client) error {
 		so := p.begin(ctx, task{what: "enqueueing", unit: "jobs", share: r.share(p.in)})
 		defer so.end()
-		e := &lineEnqueuer{p: p, c: c, told: map[string]bool{}, output: t.told}
+		ops, err := adminOf(c)
+		if err != nil {
+			return err
+		}
+		e := &lineEnqueuer{p: p, c: c, ops: ops, told: map[string]bool{}, output: t.told}
 		for b := first; len(b.jobs) > 0; {
 			if err := e.enqueue(ctx, b); err != nil {
 				return r.goOn(b, err)
@@ -106,6 +111,7 @@ func (p *program) enqueueLines(ctx context.Context, t jobText, args []string, f 
 type lineEnqueuer struct {
 	p    *program
 	c    *queue.Client
+	ops  *admin.Client
 	told map[string]bool // kinds whose route was mentioned
 	done int
 
@@ -113,10 +119,10 @@ type lineEnqueuer struct {
 }
 
 func (e *lineEnqueuer) enqueue(ctx context.Context, b lineBatch) error {
-	if err := e.p.routed(ctx, e.c, b.jobs, e.told); err != nil {
+	if err := e.p.routed(ctx, e.ops, b.jobs, e.told); err != nil {
 		return err
 	}
-	made, err := fits(ctx, e.c, b.jobs, func(i int) string { return fmt.Sprintf("line %d: ", b.lines[i]) })
+	made, err := fits(ctx, e.ops, b.jobs, func(i int) string { return fmt.Sprintf("line %d: ", b.lines[i]) })
 	if err != nil {
 		return err
 	}

@@ -15,13 +15,14 @@ import (
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // A jobRow is a job. It uses the names that dbcron job enqueue --jsonl reads, where there are such.
 type jobRow struct {
 	ID          string          `json:"id"` // a string: JSON readers round large numbers
 	Queue       string          `json:"queue" table:"-"`
-	State       queue.State     `json:"state" table:"-"`
+	State       admin.State     `json:"state" table:"-"`
 	Kind        string          `json:"kind"`
 	Key         string          `json:"key" table:",rare"`
 	Priority    priority        `json:"priority" table:",rare"`
@@ -60,7 +61,7 @@ type progressRow struct {
 	Binary  []byte          `json:"state_base64,omitempty"`
 }
 
-func newProgressRow(p *queue.Progress) *progressRow {
+func newProgressRow(p *admin.Progress) *progressRow {
 	if p.Percent == 0 && p.Message == "" && len(p.State) == 0 {
 		return nil
 	}
@@ -74,7 +75,7 @@ func newProgressRow(p *queue.Progress) *progressRow {
 }
 
 // howFar describes a job's progress for people.
-func howFar(p *queue.Progress) string {
+func howFar(p *admin.Progress) string {
 	if p.Percent == 0 {
 		return p.Message
 	}
@@ -91,7 +92,7 @@ type refusedRow struct {
 	Worker string     `json:"worker"`
 }
 
-func newRefusedRow(r *queue.Refusal) *refusedRow {
+func newRefusedRow(r *admin.Refusal) *refusedRow {
 	if r == nil {
 		return nil
 	}
@@ -99,14 +100,14 @@ func newRefusedRow(r *queue.Refusal) *refusedRow {
 }
 
 // refusedText describes a refusal for people.
-func refusedText(r *queue.Refusal) string {
+func refusedText(r *admin.Refusal) string {
 	if r == nil {
 		return ""
 	}
 	return health.RefusalText(r)
 }
 
-func newJobRow(i *queue.Info) jobRow {
+func newJobRow(i *admin.Job) jobRow {
 	row := jobRow{
 		ID: fmt.Sprint(i.ID), Queue: i.Queue, State: i.State, Kind: i.Kind, Key: i.Key, Priority: priority(i.Priority),
 		Enqueued: optional(i.Enqueued), At: optional(i.At), Attempts: i.Attempts, Crashes: i.Crashes,
@@ -116,7 +117,7 @@ func newJobRow(i *queue.Info) jobRow {
 		Discarded: i.Discarded, Worker: i.Worker, Block: i.Block, Error: i.Error, Detail: i.Detail,
 		Refused: newRefusedRow(i.Refused), What: payloadText(i),
 	}
-	if i.State != queue.StateReady {
+	if i.State != admin.StateReady {
 		row.When, row.Tried = shown(i.At, time.UTC), strconv.Itoa(i.Attempts)
 	}
 	if i.Binary || !json.Valid(i.Payload) {
@@ -136,7 +137,7 @@ func orNone(id int64) string {
 }
 
 // payloadText is a payload for people to read.
-func payloadText(i *queue.Info) string { return readable(i.Payload, i.Binary) }
+func payloadText(i *admin.Job) string { return readable(i.Payload, i.Binary) }
 
 func readable(b []byte, binary bool) string {
 	if binary {
@@ -165,7 +166,7 @@ message names them: choose one by --queue.`,
 			if err != nil {
 				return err
 			}
-			return p.withQueues(c.Context(), func(q *queue.Client) error {
+			return p.withAdmin(c.Context(), func(q *admin.Client) error {
 				i, err := jobOf(c.Context(), q, name, id)
 				if err != nil {
 					return err
@@ -181,7 +182,7 @@ message names them: choose one by --queue.`,
 }
 
 // jobOf returns the job with an id, in a queue or, if name is empty, in any.
-func jobOf(ctx context.Context, c *queue.Client, name string, id int64) (queue.Info, error) {
+func jobOf(ctx context.Context, c *admin.Client, name string, id int64) (admin.Job, error) {
 	if name == "" {
 		return c.Find(ctx, id)
 	}
@@ -196,7 +197,7 @@ func named(name string) []string {
 	return []string{name}
 }
 
-func (p *program) printJob(i *queue.Info, output string, payload bool) error {
+func (p *program) printJob(i *admin.Job, output string, payload bool) error {
 	switch {
 	case payload:
 		return (&printer{out: p.out}).print(string(i.Payload))
@@ -206,7 +207,7 @@ func (p *program) printJob(i *queue.Info, output string, payload bool) error {
 	return writeFacts(p.out, jobFacts(i))
 }
 
-func jobFacts(i *queue.Info) []fact {
+func jobFacts(i *admin.Job) []fact {
 	facts := []fact{
 		{"id", fmt.Sprint(i.ID)},
 		{"queue", i.Queue},
@@ -216,9 +217,9 @@ func jobFacts(i *queue.Info) []fact {
 		{"priority", priority(i.Priority).String()},
 		{"enqueued", shown(i.Enqueued, time.UTC)},
 	}
-	if i.State != queue.StateReady {
-		about := map[queue.State]string{queue.StateDelayed: "due", queue.StateRunning: "since", queue.StateDead: "died", queue.StateDone: "ended"}
-		if i.State == queue.StateDone {
+	if i.State != admin.StateReady {
+		about := map[admin.State]string{admin.StateDelayed: "due", admin.StateRunning: "since", admin.StateDead: "died", admin.StateDone: "ended"}
+		if i.State == admin.StateDone {
 			facts = append(facts, fact{"started", shown(i.Started, time.UTC)})
 		}
 		facts = append(facts, fact{about[i.State], shown(i.At, time.UTC)}, fact{"attempts", fmt.Sprint(i.Attempts)})
@@ -249,7 +250,7 @@ func beginning(text, all string) string {
 
 // A jobFilter selects jobs by flags.
 type jobFilter struct {
-	filter    queue.Filter
+	filter    admin.Filter
 	state     string
 	olderThan string
 	after     string
@@ -258,7 +259,7 @@ type jobFilter struct {
 // filterNames lists the flags of a jobFilter except --queue, which also goes with ids.
 var filterNames = []string{"state", "kind", "key", "where", "older-than", "after", "count"}
 
-func (f *jobFilter) add(c *cobra.Command, state string, states []queue.State, count int, howMany string) {
+func (f *jobFilter) add(c *cobra.Command, state string, states []admin.State, count int, howMany string) {
 	queueFlag(c, &f.filter.Queue)
 	flags := c.Flags()
 	flags.StringVar(&f.state, "state", state, "`state` that they are in: "+orList(states))
@@ -271,8 +272,8 @@ func (f *jobFilter) add(c *cobra.Command, state string, states []queue.State, co
 }
 
 // read validates what can be checked without a database.
-func (f *jobFilter) read(c *cobra.Command, states []queue.State) (err error) {
-	f.filter.State = queue.State(f.state)
+func (f *jobFilter) read(c *cobra.Command, states []admin.State) (err error) {
+	f.filter.State = admin.State(f.state)
 	if !slices.Contains(states, f.filter.State) {
 		return usagef("--state: %q is not known; use %s", f.state, orList(states))
 	}
@@ -293,7 +294,7 @@ func (f *jobFilter) read(c *cobra.Command, states []queue.State) (err error) {
 }
 
 // orList joins states.
-func orList(states []queue.State) string {
+func orList(states []admin.State) string {
 	names := make([]string, len(states))
 	for i, s := range states {
 		names[i] = string(s)
@@ -304,7 +305,7 @@ func orList(states []queue.State) string {
 	return strings.Join(names, "")
 }
 
-var allStates = []queue.State{queue.StateReady, queue.StateDelayed, queue.StateRunning, queue.StateDead, queue.StateDone}
+var allStates = []admin.State{admin.StateReady, admin.StateDelayed, admin.StateRunning, admin.StateDead, admin.StateDone}
 
 type jobListFlags struct {
 	jobFilter
@@ -345,7 +346,7 @@ get, or use -o json.`,
 			if f.filter.Limit < 1 || f.filter.Limit > 10_000 {
 				return usagef("-n %d: use 1 to 10000", f.filter.Limit)
 			}
-			return p.withQueues(c.Context(), func(q *queue.Client) error { return p.listJobs(c.Context(), q, f) }, f.filter.Queue)
+			return p.withAdmin(c.Context(), func(q *admin.Client) error { return p.listJobs(c.Context(), q, f) }, f.filter.Queue)
 		},
 	}
 	f.add(c, "ready", allStates, 20, "how many jobs")
@@ -354,7 +355,7 @@ get, or use -o json.`,
 	return c
 }
 
-func (p *program) listJobs(ctx context.Context, c *queue.Client, f jobListFlags) error {
+func (p *program) listJobs(ctx context.Context, c *admin.Client, f jobListFlags) error {
 	jobs, more, err := c.Jobs(ctx, f.filter)
 	if err != nil {
 		return err
@@ -374,7 +375,7 @@ func (p *program) listJobs(ctx context.Context, c *queue.Client, f jobListFlags)
 	return nil
 }
 
-func (p *program) writeJobs(jobs []queue.Info, output string) error {
+func (p *program) writeJobs(jobs []admin.Job, output string) error {
 	rows := make([]jobRow, len(jobs))
 	for i := range jobs {
 		rows[i] = newJobRow(&jobs[i])
@@ -397,8 +398,8 @@ dead ones see dbcron job list.`,
 			if n < 1 || n > 10_000 {
 				return usagef("-n %d: use 1 to 10000", n)
 			}
-			return p.withQueues(c.Context(), func(q *queue.Client) error {
-				jobs, _, err := q.Jobs(c.Context(), queue.Filter{Queue: args[0], Limit: n})
+			return p.withAdmin(c.Context(), func(q *admin.Client) error {
+				jobs, _, err := q.Jobs(c.Context(), admin.Filter{Queue: args[0], Limit: n})
 				if err != nil {
 					return err
 				}

@@ -11,13 +11,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // A statRow counts the jobs that share the given values.
 type statRow struct {
 	Queue  string      `json:"queue,omitempty" table:",rare"`
-	State  queue.State `json:"state,omitempty" table:",rare"`
+	State  admin.State `json:"state,omitempty" table:",rare"`
 	Kind   string      `json:"kind,omitempty" table:",rare"`
 	Count  int         `json:"count" table:"-"`
 	Shown  string      `json:"-" table:"count"`
@@ -59,7 +59,7 @@ were given up, and on average how long they had waited and how long they took.`,
 			if c.Flag("queue").Changed {
 				names = []string{name}
 			}
-			return p.withQueues(c.Context(), func(q *queue.Client) error { return p.printStats(c.Context(), q, names, columns, output) }, names...)
+			return p.withAdmin(c.Context(), func(q *admin.Client) error { return p.printStats(c.Context(), q, names, columns, output) }, names...)
 		},
 	}
 	c.Flags().StringVar(&name, "queue", "", "only the jobs of the queue of this `name` (default all queues)")
@@ -90,7 +90,7 @@ func (p *program) finished(c *cobra.Command, name, last, output string) error {
 	if c.Flag("by").Changed {
 		return usagef("--by is about the jobs that are there, and --last about those that were")
 	}
-	return p.withQueues(c.Context(), func(q *queue.Client) error {
+	return p.withAdmin(c.Context(), func(q *admin.Client) error {
 		all, err := q.Finished(c.Context(), span)
 		if err != nil {
 			return err
@@ -109,7 +109,7 @@ func (p *program) finished(c *cobra.Command, name, last, output string) error {
 }
 
 // printStats counts the jobs of some queues, or of all.
-func (p *program) printStats(ctx context.Context, c *queue.Client, names, by []string, output string) error {
+func (p *program) printStats(ctx context.Context, c *admin.Client, names, by []string, output string) error {
 	if names == nil {
 		all, err := queuesAfter(ctx, c, "", math.MaxInt)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 func (p *program) limit() *cobra.Command {
@@ -33,7 +34,7 @@ type limitRow struct {
 	Waiting bool   `json:"waiting"` // a worker waits for one
 }
 
-func newLimitRow(l queue.LimitInfo) limitRow {
+func newLimitRow(l admin.LimitInfo) limitRow {
 	r := limitRow{Queue: l.Queue, Kind: l.Kind, Burst: l.Burst, Permits: l.Permits, Waiting: l.Waiting}
 	if l.Running > 0 {
 		r.Running = strconv.Itoa(l.Running)
@@ -54,7 +55,7 @@ whether one of them waits for a permit. A limit without a kind is of all jobs of
 queue together.`,
 		Example: `  dbcron limit list -o json`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return p.withQueues(c.Context(), func(q *queue.Client) error {
+			return p.withAdmin(c.Context(), func(q *admin.Client) error {
 				rows, err := limits(c.Context(), q)
 				if err != nil {
 					return err
@@ -67,9 +68,9 @@ queue together.`,
 	return c
 }
 
-func limits(ctx context.Context, c *queue.Client) (rows []limitRow, err error) {
+func limits(ctx context.Context, c *admin.Client) (rows []limitRow, err error) {
 	const page = 1000
-	var last queue.LimitInfo
+	var last admin.LimitInfo
 	for {
 		found, err := c.Limits(ctx, last.Queue, last.Kind, page)
 		if err != nil {
@@ -112,10 +113,10 @@ is better off in a queue of its own: dbcron route. Exit code 3: there is no such
 		if err != nil {
 			return err
 		}
-		return p.withLimit(c.Context(), f.kind, func(q *queue.Client) error {
+		return p.withLimit(c.Context(), f.kind, func(q *admin.Client) error {
 			made, err := q.EditLimit(c.Context(), args[0], f.kind, change)
 			if err == nil {
-				row := newLimitRow(queue.LimitInfo{Limit: made})
+				row := newLimitRow(admin.LimitInfo{Limit: made})
 				p.say("kind", row.Kind)
 				p.say("running", row.Running)
 				p.say("rate", row.Rate)
@@ -133,12 +134,12 @@ is better off in a queue of its own: dbcron route. Exit code 3: there is no such
 }
 
 // change returns a function that makes the change given by the flags.
-func (f *limitFlags) change(c *cobra.Command) (func(*queue.Limit), error) {
+func (f *limitFlags) change(c *cobra.Command) (func(*admin.Limit), error) {
 	given := func(flag string) bool { return c.Flags().Changed(flag) }
 	if !given("running") && !given("rate") && !given("burst") {
 		return nil, usagef("there is nothing to change; give --running, --rate or --burst")
 	}
-	var to queue.Limit
+	var to admin.Limit
 	var err error
 	if f.running != "" {
 		if to.Running, err = strconv.Atoi(f.running); err != nil || to.Running < 1 {
@@ -150,7 +151,7 @@ func (f *limitFlags) change(c *cobra.Command) (func(*queue.Limit), error) {
 			return nil, usagef("--rate: %v", err)
 		}
 	}
-	return func(l *queue.Limit) {
+	return func(l *admin.Limit) {
 		if given("running") {
 			l.Running = to.Running
 		}
@@ -174,7 +175,7 @@ func (p *program) limitDelete() *cobra.Command {
 		Example: `  dbcron limit delete default --kind report`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.withLimit(c.Context(), kind, func(q *queue.Client) error {
+			return p.withLimit(c.Context(), kind, func(q *admin.Client) error {
 				return p.did(c.Context(), q.DeleteLimit(c.Context(), args[0], kind), "limit.delete", ofKind(args[0], kind), 1, "")
 			}, args[0])
 		},
@@ -192,15 +193,15 @@ func ofKind(name, kind string) string {
 }
 
 // withLimit is withQueues for commands about a kind, or about none.
-func (p *program) withLimit(ctx context.Context, kind string, f func(c *queue.Client) error, names ...string) error {
+func (p *program) withLimit(ctx context.Context, kind string, f func(c *admin.Client) error, names ...string) error {
 	if err := sqlrun.CheckName(kind); kind != "" && err != nil {
 		return usagef("the kind's %v", err)
 	}
-	return p.withQueues(ctx, f, names...)
+	return p.withAdmin(ctx, f, names...)
 }
 
 // limitsText describes the limits of a queue, one per line.
-func limitsText(ctx context.Context, c *queue.Client, name string) (lines []string, err error) {
+func limitsText(ctx context.Context, c *admin.Client, name string) (lines []string, err error) {
 	rows, err := limits(ctx, c)
 	for _, r := range rows {
 		if r.Queue != name {

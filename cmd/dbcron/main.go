@@ -16,6 +16,7 @@ import (
 	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -102,9 +103,9 @@ func codeOf(err error) int {
 		return exitNotFound
 	case errors.Is(err, scheduler.ErrExists), errors.Is(err, scheduler.ErrManaged), errors.Is(err, scheduler.ErrBusy),
 		errors.Is(err, scheduler.ErrNotRunning), errors.Is(err, lock.ErrPool), errors.Is(err, lock.ErrInUse),
-		errors.Is(err, queue.ErrDeleted), errors.Is(err, queue.ErrInUse), errors.Is(err, httpapi.ErrTokenExists),
+		errors.Is(err, queue.ErrDeleted), errors.Is(err, admin.ErrInUse), errors.Is(err, httpapi.ErrTokenExists),
 		errors.Is(err, httpapi.ErrRotated), errors.Is(err, queue.ErrState),
-		errors.Is(err, queue.ErrAmbiguous), errors.Is(err, errLive):
+		errors.Is(err, admin.ErrAmbiguous), errors.Is(err, errLive):
 		return exitConflict
 	}
 	return exitFailure

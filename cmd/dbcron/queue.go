@@ -13,6 +13,7 @@ import (
 	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 func (p *program) queue() *cobra.Command {
@@ -29,29 +30,53 @@ seen and changed with dbcron job. docs/queue-cli.md has examples.`,
 	return c
 }
 
-// withQueues opens the database for a command about queues. It validates their names first, since engines treat
-// odd ones differently.
+// withQueues opens the database for a command that enqueues jobs or moves them. It validates the names of queues
+// first, since engines treat odd ones differently.
 func (p *program) withQueues(ctx context.Context, f func(c *queue.Client) error, names ...string) error {
-	for _, name := range names {
-		if err := sqlrun.CheckName(name); err != nil {
-			return usagef("the queue's %v", err)
-		}
+	if err := checkQueues(names); err != nil {
+		return err
 	}
-	return p.withQueuesOf(ctx, func(_ *dialect.DB, c *queue.Client) error { return f(c) })
-}
-
-// withQueuesOf is withQueues that also passes the database.
-func (p *program) withQueuesOf(ctx context.Context, f func(db *dialect.DB, c *queue.Client) error) error {
 	return p.with(ctx, func(db *dialect.DB) error {
 		c, err := queue.New(db, queue.Options{Doorbell: usualDoorbell})
 		if err != nil {
 			return err
 		}
-		if err := f(db, c); err != nil {
+		if err := f(c); err != nil {
 			return err
 		}
 		return c.Flush(ctx)
 	})
+}
+
+// adminOf returns what looks after the queues of a client's database.
+func adminOf(c *queue.Client) (*admin.Client, error) { return admin.New(c.DB(), admin.Options{}) }
+
+// withAdmin is withQueues for a command that looks after queues and their jobs.
+func (p *program) withAdmin(ctx context.Context, f func(c *admin.Client) error, names ...string) error {
+	if err := checkQueues(names); err != nil {
+		return err
+	}
+	return p.withAdminOf(ctx, func(_ *dialect.DB, c *admin.Client) error { return f(c) })
+}
+
+// withAdminOf is withAdmin that also passes the database.
+func (p *program) withAdminOf(ctx context.Context, f func(db *dialect.DB, c *admin.Client) error) error {
+	return p.with(ctx, func(db *dialect.DB) error {
+		c, err := admin.New(db, admin.Options{})
+		if err != nil {
+			return err
+		}
+		return f(db, c)
+	})
+}
+
+func checkQueues(names []string) error {
+	for _, name := range names {
+		if err := sqlrun.CheckName(name); err != nil {
+			return usagef("the queue's %v", err)
+		}
+	}
+	return nil
 }
 
 // usualDoorbell is the address at which workers are notified of jobs enqueued by other processes of this host.
@@ -85,7 +110,7 @@ func (t tally) String() string {
 }
 
 // holders returns the workers that lease blocks.
-func holders(blocks []queue.Block) map[string]bool {
+func holders(blocks []admin.Block) map[string]bool {
 	has := map[string]bool{}
 	for _, b := range blocks {
 		if b.Leased && b.Live {
@@ -105,7 +130,7 @@ still be enqueued. Workers notice within seconds.`,
 		Example: `  dbcron queue pause mail --reason "the relay is down, ticket 4711"`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.changeQueueState(c.Context(), args[0], "paused", func(q *queue.Client) error {
+			return p.changeQueueState(c.Context(), args[0], "paused", func(q *admin.Client) error {
 				err := q.Pause(c.Context(), args[0], cmp.Or(why, "paused by "+whoami()))
 				return p.did(c.Context(), err, "queue.pause", args[0], 1, why)
 			})
@@ -122,7 +147,7 @@ func (p *program) queueResume() *cobra.Command {
 		Example: `  dbcron queue resume mail`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.changeQueueState(c.Context(), args[0], "active", func(q *queue.Client) error {
+			return p.changeQueueState(c.Context(), args[0], "active", func(q *admin.Client) error {
 				return p.did(c.Context(), q.Resume(c.Context(), args[0]), "queue.resume", args[0], 1, "")
 			})
 		},
@@ -130,8 +155,8 @@ func (p *program) queueResume() *cobra.Command {
 }
 
 // changeQueueState reports if there was nothing to change.
-func (p *program) changeQueueState(ctx context.Context, name, to string, change func(*queue.Client) error) error {
-	return p.withQueues(ctx, func(c *queue.Client) error {
+func (p *program) changeQueueState(ctx context.Context, name, to string, change func(*admin.Client) error) error {
+	return p.withAdmin(ctx, func(c *admin.Client) error {
 		q, err := c.Queue(ctx, name)
 		switch {
 		case err != nil:
@@ -147,7 +172,7 @@ func (p *program) changeQueueState(ctx context.Context, name, to string, change 
 }
 
 // queueStanding describes the state of a queue, and why it is not active.
-func queueStanding(q *queue.Queue) string {
+func queueStanding(q *admin.Queue) string {
 	if q.Reason == "" {
 		return q.State
 	}
@@ -170,12 +195,12 @@ that no key's order is broken. No job is lost.`,
 			if err != nil || n < 1 || n > 1000 {
 				return usagef("%q is not a number of blocks, from 1 to 1000", args[1])
 			}
-			return p.withQueues(c.Context(), func(q *queue.Client) error { return p.resizeQueue(c.Context(), q, args[0], n) }, args[0])
+			return p.withAdmin(c.Context(), func(q *admin.Client) error { return p.resizeQueue(c.Context(), q, args[0], n) }, args[0])
 		},
 	}
 }
 
-func (p *program) resizeQueue(ctx context.Context, c *queue.Client, name string, n int) error {
+func (p *program) resizeQueue(ctx context.Context, c *admin.Client, name string, n int) error {
 	before, err := c.Queue(ctx, name)
 	if err != nil {
 		return err

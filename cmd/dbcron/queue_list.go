@@ -16,6 +16,7 @@ import (
 	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -129,7 +130,7 @@ sent, without the URL's query: dbcron endpoint.`,
 			if limit < 1 {
 				return usagef("-n %d: use 1 or more", limit)
 			}
-			return p.withQueuesOf(c.Context(), func(db *dialect.DB, q *queue.Client) error {
+			return p.withAdminOf(c.Context(), func(db *dialect.DB, q *admin.Client) error {
 				return p.listQueues(c.Context(), db, q, after, limit, output)
 			})
 		},
@@ -140,7 +141,7 @@ sent, without the URL's query: dbcron endpoint.`,
 	return c
 }
 
-func (p *program) listQueues(ctx context.Context, db *dialect.DB, c *queue.Client, after string, limit int, output string) error {
+func (p *program) listQueues(ctx context.Context, db *dialect.DB, c *admin.Client, after string, limit int, output string) error {
 	all, err := queuesAfter(ctx, c, after, limit+1)
 	if err != nil {
 		return err
@@ -164,7 +165,7 @@ func (p *program) listQueues(ctx context.Context, db *dialect.DB, c *queue.Clien
 }
 
 // queuesAfter reads page by page, since programs may invent any number of names.
-func queuesAfter(ctx context.Context, c *queue.Client, after string, limit int) (all []queue.Queue, err error) {
+func queuesAfter(ctx context.Context, c *admin.Client, after string, limit int) (all []admin.Queue, err error) {
 	const page = 1000
 	for {
 		n := min(page, limit-len(all))
@@ -179,13 +180,13 @@ func queuesAfter(ctx context.Context, c *queue.Client, after string, limit int) 
 
 // A queueLook makes rows of queues. It reads what all of them share once.
 type queueLook struct {
-	c         *queue.Client
+	c         *admin.Client
 	now       time.Time
 	flows     map[string]health.Flow
 	endpoints map[string]string
 }
 
-func (p *program) newQueueLook(ctx context.Context, db *dialect.DB, c *queue.Client) (*queueLook, error) {
+func (p *program) newQueueLook(ctx context.Context, db *dialect.DB, c *admin.Client) (*queueLook, error) {
 	l := &queueLook{c: c, endpoints: map[string]string{}}
 	now, err := scheduler.Clock(ctx, db)
 	if err != nil {
@@ -210,14 +211,14 @@ func (p *program) newQueueLook(ctx context.Context, db *dialect.DB, c *queue.Cli
 }
 
 // row counts a queue's jobs, and reads who leases its blocks.
-func (l *queueLook) row(ctx context.Context, q queue.Queue) (queueRow, []queue.Block, error) {
-	depths, err := health.Depths(ctx, l.c, []queue.Queue{q}, health.CountTo, l.now)
+func (l *queueLook) row(ctx context.Context, q admin.Queue) (queueRow, []admin.Block, error) {
+	depths, err := health.Depths(ctx, l.c, []admin.Queue{q}, health.CountTo, l.now)
 	if err != nil {
 		return queueRow{}, nil, err
 	}
 	d := &depths[0]
 	done, err := l.c.CountDone(ctx, q.Name, countLimit)
-	var blocks []queue.Block
+	var blocks []admin.Block
 	if err == nil {
 		blocks, err = l.c.Blocks(ctx, q.Name)
 	}

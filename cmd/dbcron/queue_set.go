@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 func (p *program) queueSet() *cobra.Command {
@@ -32,7 +33,7 @@ job can have a number of attempts and a timeout of its own.`,
 			if err != nil {
 				return err
 			}
-			return p.withQueues(c.Context(), func(q *queue.Client) error {
+			return p.withAdmin(c.Context(), func(q *admin.Client) error {
 				return p.setQueue(c.Context(), q, args[0], given)
 			}, args[0])
 		},
@@ -46,20 +47,20 @@ job can have a number of attempts and a timeout of its own.`,
 
 // givenQueueSettings returns a function that makes the change given by the flags, or nil if there is none. It
 // reports all errors together.
-func givenQueueSettings(c *cobra.Command) (func(*queue.Queue), error) {
+func givenQueueSettings(c *cobra.Command) (func(*admin.Queue), error) {
 	var wrong []string
-	var given []func(*queue.Queue)
+	var given []func(*admin.Queue)
 	for _, s := range queueSettings {
 		flag := c.Flags().Lookup(s.flag())
 		if !flag.Changed {
 			continue
 		}
 		text := flag.Value.String()
-		if err := s.put(&queue.Queue{}, text); err != nil {
+		if err := s.put(&admin.Queue{}, text); err != nil {
 			wrong = append(wrong, fmt.Sprintf("--%s: %v", s.flag(), err))
 			continue
 		}
-		given = append(given, func(q *queue.Queue) { _ = s.put(q, text) }) // it was validated before
+		given = append(given, func(q *admin.Queue) { _ = s.put(q, text) }) // it was validated before
 	}
 	if err := refused(wrong); err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func givenQueueSettings(c *cobra.Command) (func(*queue.Queue), error) {
 	if len(given) == 0 {
 		return nil, nil
 	}
-	return func(q *queue.Queue) {
+	return func(q *admin.Queue) {
 		for _, change := range given {
 			change(q)
 		}
@@ -85,13 +86,13 @@ func refused(wrong []string) error {
 	return usagef("%d errors to correct, and nothing was changed:\n  %s", len(wrong), strings.Join(wrong, "\n  "))
 }
 
-func (p *program) setQueue(ctx context.Context, c *queue.Client, name string, change func(*queue.Queue)) error {
+func (p *program) setQueue(ctx context.Context, c *admin.Client, name string, change func(*admin.Queue)) error {
 	q, made, err := orUsual(ctx, c, name)
 	if err != nil {
 		return err
 	}
 	if change == nil {
-		if change = func(*queue.Queue) {}; !made {
+		if change = func(*admin.Queue) {}; !made {
 			fmt.Fprintf(p.err, "dbcron: there is a queue %s already, and nothing was changed: no flag says what is to be\n", oneLine(name, 200))
 			return nil
 		}
@@ -115,7 +116,7 @@ func (p *program) setQueue(ctx context.Context, c *queue.Client, name string, ch
 }
 
 // mismatches lists settings that are valid, but not together.
-func mismatches(q *queue.Queue) (wrong []string) {
+func mismatches(q *admin.Queue) (wrong []string) {
 	if q.RetryMaxDelay < q.RetryDelay {
 		wrong = append(wrong, fmt.Sprintf("--retry-max-delay, %s, is less than --retry-delay, %s",
 			spanText(q.RetryMaxDelay, "none", 0), spanText(q.RetryDelay, "none", 0)))
@@ -127,7 +128,7 @@ func mismatches(q *queue.Queue) (wrong []string) {
 }
 
 // orUsual returns a queue's settings, or the defaults of a new one.
-func orUsual(ctx context.Context, c *queue.Client, name string) (q queue.Queue, isNew bool, err error) {
+func orUsual(ctx context.Context, c *admin.Client, name string) (q admin.Queue, isNew bool, err error) {
 	q, err = c.Queue(ctx, name)
 	if errors.Is(err, queue.ErrNotFound) {
 		return usualQueue(name), true, nil

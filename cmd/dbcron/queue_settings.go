@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/internal/duration"
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -21,32 +21,32 @@ type queueSetting struct {
 	shape string // placeholder in the help
 	usual string // the default
 	usage string
-	get   func(*queue.Queue) string
-	set   func(*queue.Queue, string) error
+	get   func(*admin.Queue) string
+	set   func(*admin.Queue, string) error
 }
 
 // queueSettings are listed in the order in which they are shown.
 var queueSettings = []queueSetting{
-	queueNumber("max_attempts", "10", "failed attempts after which a job is dead", func(q *queue.Queue) *int { return &q.MaxAttempts }),
+	queueNumber("max_attempts", "10", "failed attempts after which a job is dead", func(q *admin.Queue) *int { return &q.MaxAttempts }),
 	queueSpan("retry_delay", "none", 0, 0, "10s", "time before the second attempt; doubles with each further one",
-		func(q *queue.Queue) *time.Duration { return &q.RetryDelay }),
+		func(q *admin.Queue) *time.Duration { return &q.RetryDelay }),
 	queueSpan("retry_max_delay", "none", 0, 0, "1h", "time between two attempts at the most",
-		func(q *queue.Queue) *time.Duration { return &q.RetryMaxDelay }),
+		func(q *admin.Queue) *time.Duration { return &q.RetryMaxDelay }),
 	queueKeyRetry(),
 	queueFIFO(),
 	queueSpan("timeout", "none", 0, 0, "none", "time after which an attempt has failed",
-		func(q *queue.Queue) *time.Duration { return &q.Timeout }),
-	queueNumber("max_crashes", "3", "worker crashes after which a job is dead", func(q *queue.Queue) *int { return &q.MaxCrashes }),
-	queueSpan("keep_dead", "forever", -1, 0, "90d", "how long dead jobs are kept", func(q *queue.Queue) *time.Duration { return &q.KeepDead }),
+		func(q *admin.Queue) *time.Duration { return &q.Timeout }),
+	queueNumber("max_crashes", "3", "worker crashes after which a job is dead", func(q *admin.Queue) *int { return &q.MaxCrashes }),
+	queueSpan("keep_dead", "forever", -1, 0, "90d", "how long dead jobs are kept", func(q *admin.Queue) *time.Duration { return &q.KeepDead }),
 	queueKeepDeadMax(),
 	queueSpan("keep_done", "none", 0, 0, "none", "how long jobs that are done are kept",
-		func(q *queue.Queue) *time.Duration { return &q.KeepDone }),
-	queueSize("max_payload", "1MiB", "how large a job's payload may be", func(q *queue.Queue) *int { return &q.MaxPayload }),
+		func(q *admin.Queue) *time.Duration { return &q.KeepDone }),
+	queueSize("max_payload", "1MiB", "how large a job's payload may be", func(q *admin.Queue) *int { return &q.MaxPayload }),
 	queueSpan("poll_min", "", 0, time.Millisecond, "2ms",
 		"shortest time between two polls, after jobs were found, where workers are not notified",
-		func(q *queue.Queue) *time.Duration { return &q.PollMin }),
+		func(q *admin.Queue) *time.Duration { return &q.PollMin }),
 	queueSpan("poll_max", "", 0, time.Millisecond, "250ms", "longest time between two polls",
-		func(q *queue.Queue) *time.Duration { return &q.PollMax }),
+		func(q *admin.Queue) *time.Duration { return &q.PollMax }),
 	queueNotify(),
 }
 
@@ -66,7 +66,7 @@ func (s queueSetting) register(c *cobra.Command) {
 }
 
 // put sets a queue's column from a flag's text.
-func (s queueSetting) put(q *queue.Queue, text string) error {
+func (s queueSetting) put(q *admin.Queue, text string) error {
 	if text == "" {
 		text = s.usual
 	}
@@ -74,7 +74,7 @@ func (s queueSetting) put(q *queue.Queue, text string) error {
 }
 
 // usualQueue returns a queue with default settings.
-func usualQueue(name string) (q queue.Queue) {
+func usualQueue(name string) (q admin.Queue) {
 	q.Name, q.State = name, "active"
 	for _, s := range queueSettings {
 		_ = s.set(&q, s.usual) // a test checks that the defaults are valid
@@ -85,8 +85,8 @@ func usualQueue(name string) (q queue.Queue) {
 func queueKeyRetry() queueSetting {
 	return queueSetting{
 		"key_retry", "hold|pass", "hold", "the jobs of a key of which one waits for its next attempt: hold lets them wait, too",
-		func(q *queue.Queue) string { return q.KeyRetry },
-		func(q *queue.Queue, text string) error {
+		func(q *admin.Queue) string { return q.KeyRetry },
+		func(q *admin.Queue, text string) error {
 			if text != "hold" && text != "pass" {
 				return fmt.Errorf("%q is not known; use hold or pass", text)
 			}
@@ -99,13 +99,13 @@ func queueKeyRetry() queueSetting {
 func queueFIFO() queueSetting {
 	return queueSetting{
 		"fifo", "yes|no", "no", "whether its jobs are done one after the other, in the order in which they were enqueued",
-		func(q *queue.Queue) string {
+		func(q *admin.Queue) string {
 			if q.FIFO {
 				return "yes"
 			}
 			return "no"
 		},
-		func(q *queue.Queue, text string) error {
+		func(q *admin.Queue, text string) error {
 			if text != "yes" && text != "no" {
 				return fmt.Errorf("%q is not known; use yes or no", text)
 			}
@@ -119,8 +119,8 @@ func queueNotify() queueSetting {
 	return queueSetting{
 		"notify", "targets", "",
 		"who is notified when it has dead letters or is behind, and when it recovers: mail addresses and URLs with commas between, or none (default: the daemons' setting)",
-		func(q *queue.Queue) string { return q.Notify },
-		func(q *queue.Queue, text string) error {
+		func(q *admin.Queue) string { return q.Notify },
+		func(q *admin.Queue, text string) error {
 			_, err := scheduler.Targets(text)
 			q.Notify = text
 			return err
@@ -131,16 +131,16 @@ func queueNotify() queueSetting {
 func queueKeepDeadMax() queueSetting {
 	const all = "all"
 	number := queueNumber("keep_dead_max", all, "how many dead jobs are kept, about: those that were enqueued last",
-		func(q *queue.Queue) *int { return &q.KeepDeadMax })
+		func(q *admin.Queue) *int { return &q.KeepDeadMax })
 	count := number
 	count.shape += orShape(all)
-	count.get = func(q *queue.Queue) string {
+	count.get = func(q *admin.Queue) string {
 		if q.KeepDeadMax == 0 {
 			return all
 		}
 		return number.get(q)
 	}
-	count.set = func(q *queue.Queue, text string) error {
+	count.set = func(q *admin.Queue, text string) error {
 		if text == all {
 			q.KeepDeadMax = 0
 			return nil
@@ -150,11 +150,11 @@ func queueKeepDeadMax() queueSetting {
 	return count
 }
 
-func queueNumber(name, usual, usage string, field func(*queue.Queue) *int) queueSetting {
+func queueNumber(name, usual, usage string, field func(*admin.Queue) *int) queueSetting {
 	return queueSetting{
 		name, "number", usual, usage,
-		func(q *queue.Queue) string { return strconv.Itoa(*field(q)) },
-		func(q *queue.Queue, text string) error {
+		func(q *admin.Queue) string { return strconv.Itoa(*field(q)) },
+		func(q *admin.Queue, text string) error {
 			n, err := strconv.Atoi(text)
 			if err != nil || n < 1 || n > 1_000_000 {
 				return fmt.Errorf("%q is not a number from 1 to 1000000", text)
@@ -166,11 +166,11 @@ func queueNumber(name, usual, usage string, field func(*queue.Queue) *int) queue
 }
 
 // queueSpan is a setting that is a duration of at least least, or a word.
-func queueSpan(name, word string, means, least time.Duration, usual, usage string, field func(*queue.Queue) *time.Duration) queueSetting {
+func queueSpan(name, word string, means, least time.Duration, usual, usage string, field func(*admin.Queue) *time.Duration) queueSetting {
 	return queueSetting{
 		name, "duration" + orShape(word), usual, usage,
-		func(q *queue.Queue) string { return spanText(*field(q), word, means) },
-		func(q *queue.Queue, text string) error {
+		func(q *admin.Queue) string { return spanText(*field(q), word, means) },
+		func(q *admin.Queue, text string) error {
 			if word != "" && text == word {
 				*field(q) = means
 				return nil
@@ -215,11 +215,11 @@ var sizeUnits = []struct {
 	is   int
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
 
-func queueSize(name, usual, usage string, field func(*queue.Queue) *int) queueSetting {
+func queueSize(name, usual, usage string, field func(*admin.Queue) *int) queueSetting {
 	return queueSetting{
 		name, "size", usual, usage,
-		func(q *queue.Queue) string { return sizeText(*field(q)) },
-		func(q *queue.Queue, text string) error {
+		func(q *admin.Queue) string { return sizeText(*field(q)) },
+		func(q *admin.Queue, text string) error {
 			n, err := readSize(text)
 			if err == nil {
 				*field(q) = n
@@ -271,7 +271,7 @@ type queueSettingsRow struct {
 	Notify        string `json:"notify"`
 }
 
-func newQueueSettingsRow(q *queue.Queue) queueSettingsRow {
+func newQueueSettingsRow(q *admin.Queue) queueSettingsRow {
 	text := map[string]string{}
 	for _, s := range queueSettings {
 		text[s.name] = s.get(q)

@@ -11,7 +11,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // A queueDetail is everything about one queue.
@@ -20,10 +20,10 @@ type queueDetail struct {
 	Has     []blockRow    `json:"has"`
 	Refused []*refusedRow `json:"refused"`
 
-	q       queue.Queue
-	blocks  []queue.Block
+	q       admin.Queue
+	blocks  []admin.Block
 	limits  []string
-	refused []queue.Refusal
+	refused []admin.Refusal
 }
 
 // A blockRow is a block of a queue and its holder.
@@ -37,11 +37,11 @@ type blockRow struct {
 	Crashes    int        `json:"crashes"`
 }
 
-func newBlockRow(b queue.Block) blockRow {
+func newBlockRow(b admin.Block) blockRow {
 	return blockRow{b.Number, b.Generation, blockState(b), b.Worker, optional(b.Since), fmt.Sprint(b.Fence), b.Crashes}
 }
 
-func blockState(b queue.Block) string {
+func blockState(b admin.Block) string {
 	switch {
 	case !b.Leased:
 		return "free"
@@ -75,10 +75,10 @@ func (p *program) showQueue(ctx context.Context, name, output string) error {
 	if err := sqlrun.CheckName(name); err != nil {
 		return usagef("the queue's %v", err)
 	}
-	return p.withQueuesOf(ctx, func(db *dialect.DB, c *queue.Client) error { return p.showQueueOf(ctx, db, c, name, output) })
+	return p.withAdminOf(ctx, func(db *dialect.DB, c *admin.Client) error { return p.showQueueOf(ctx, db, c, name, output) })
 }
 
-func (p *program) showQueueOf(ctx context.Context, db *dialect.DB, c *queue.Client, name, output string) error {
+func (p *program) showQueueOf(ctx context.Context, db *dialect.DB, c *admin.Client, name, output string) error {
 	q, err := c.Queue(ctx, name)
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (d *queueDetail) facts() []fact {
 }
 
 // refusalsText describes refusals, one per line.
-func refusalsText(all []queue.Refusal) string {
+func refusalsText(all []admin.Refusal) string {
 	lines := make([]string, len(all))
 	for i := range all {
 		r := &all[i]

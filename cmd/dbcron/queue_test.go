@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // TestQueueUsage runs command lines that are refused before a database is opened:
@@ -51,7 +51,7 @@ func TestQueueUsage(t *testing.T) {
 func TestUsualQueue(t *testing.T) {
 	q := usualQueue("x")
 	for _, s := range queueSettings {
-		if err := s.set(&queue.Queue{}, s.usual); err != nil || s.get(&q) != s.usual {
+		if err := s.set(&admin.Queue{}, s.usual); err != nil || s.get(&q) != s.usual {
 			t.Errorf("%s: %q becomes %q, %v", s.name, s.usual, s.get(&q), err)
 		}
 	}

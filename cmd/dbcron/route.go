@@ -8,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 func (p *program) route() *cobra.Command {
@@ -35,14 +36,14 @@ func (p *program) routeList() *cobra.Command {
 		Short:   "List the routes",
 		Example: `  dbcron route list -o json`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return p.withQueues(c.Context(), func(q *queue.Client) error { return p.listRoutes(c.Context(), q, output) })
+			return p.withAdmin(c.Context(), func(q *admin.Client) error { return p.listRoutes(c.Context(), q, output) })
 		},
 	}
 	outputFlag(c, &output)
 	return c
 }
 
-func (p *program) listRoutes(ctx context.Context, c *queue.Client, output string) error {
+func (p *program) listRoutes(ctx context.Context, c *admin.Client, output string) error {
 	const page = 1000
 	var rows []routeRow
 	for after := ""; ; {
@@ -71,7 +72,7 @@ no such queue.`,
   dbcron route set '*' misc`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.withRoute(c.Context(), args[0], func(q *queue.Client) error {
+			return p.withRoute(c.Context(), args[0], func(q *admin.Client) error {
 				return p.setRoute(c.Context(), q, args[0], args[1], create)
 			}, args[1])
 		},
@@ -80,7 +81,7 @@ no such queue.`,
 	return c
 }
 
-func (p *program) setRoute(ctx context.Context, c *queue.Client, kind, name string, create bool) error {
+func (p *program) setRoute(ctx context.Context, c *admin.Client, kind, name string, create bool) error {
 	_, isNew, err := orUsual(ctx, c, name)
 	switch {
 	case err != nil:
@@ -88,7 +89,7 @@ func (p *program) setRoute(ctx context.Context, c *queue.Client, kind, name stri
 	case isNew && !create:
 		return fmt.Errorf("%w: queue %q; to make it, add --create, or use dbcron queue set", queue.ErrNotFound, name)
 	case isNew:
-		if _, err := c.Edit(ctx, name, func(*queue.Queue) {}); err != nil {
+		if _, err := c.Edit(ctx, name, func(*admin.Queue) {}); err != nil {
 			return err
 		}
 		p.tellMade(name)
@@ -103,7 +104,7 @@ func (p *program) routeDelete() *cobra.Command {
 		Example: `  dbcron route delete thumbnail`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.withRoute(c.Context(), args[0], func(q *queue.Client) error {
+			return p.withRoute(c.Context(), args[0], func(q *admin.Client) error {
 				return p.did(c.Context(), q.DeleteRoute(c.Context(), args[0]), "route.delete", args[0], 1, "")
 			})
 		},
@@ -111,16 +112,16 @@ func (p *program) routeDelete() *cobra.Command {
 }
 
 // withRoute is withQueues for commands about a kind.
-func (p *program) withRoute(ctx context.Context, kind string, f func(c *queue.Client) error, names ...string) error {
+func (p *program) withRoute(ctx context.Context, kind string, f func(c *admin.Client) error, names ...string) error {
 	if err := sqlrun.CheckName(kind); err != nil {
 		return usagef("the kind's %v", err)
 	}
-	return p.withQueues(ctx, f, names...)
+	return p.withAdmin(ctx, f, names...)
 }
 
 // routed sets the queues of jobs that name none, and reports queues other than the default, which users of these
 // commands need to know.
-func (p *program) routed(ctx context.Context, c *queue.Client, jobs []queue.Job, told map[string]bool) error {
+func (p *program) routed(ctx context.Context, c *admin.Client, jobs []queue.Job, told map[string]bool) error {
 	queues := map[string]string{}
 	for i := range jobs {
 		j := &jobs[i]

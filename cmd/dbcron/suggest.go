@@ -15,6 +15,7 @@ import (
 	"github.com/dbcron/dbcron/internal/nearest"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -57,7 +58,7 @@ func flagError(c *cobra.Command, err error) error {
 // nameLists list the names of each kind: see kindNamed.
 var nameLists = map[string]func(context.Context, *dialect.DB) ([]string, error){
 	"queue": func(ctx context.Context, db *dialect.DB) (names []string, err error) {
-		c, err := queue.New(db, queue.Options{})
+		c, err := admin.New(db, admin.Options{})
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +103,7 @@ var nameLists = map[string]func(context.Context, *dialect.DB) ([]string, error){
 		return names, nil
 	},
 	"route": func(ctx context.Context, db *dialect.DB) (names []string, err error) {
-		c, err := queue.New(db, queue.Options{})
+		c, err := admin.New(db, admin.Options{})
 		if err != nil {
 			return nil, err
 		}

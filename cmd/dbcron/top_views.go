@@ -15,7 +15,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/lock"
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -76,12 +76,12 @@ func (s *topScreen) add(kind topKind, into topPlace, format string, args ...any)
 // A topLook reads what dbcron top shows. It is not safe for concurrent use.
 type topLook struct {
 	db     *dialect.DB
-	queues *queue.Client
+	queues *admin.Client
 	locks  *lock.Locker
 	now    time.Time // the database's time
 
 	depths  []health.Depth
-	minutes []queue.Minute
+	minutes []admin.Minute
 	wrong   []health.Problem
 	rates   map[string]topRate
 }
@@ -97,7 +97,7 @@ type topRate struct {
 
 func newTopLook(db *dialect.DB) (l *topLook, err error) {
 	l = &topLook{db: db, rates: map[string]topRate{}}
-	if l.queues, err = queue.New(db, queue.Options{}); err != nil {
+	if l.queues, err = admin.New(db, admin.Options{}); err != nil {
 		return nil, err
 	}
 	l.locks, err = lock.New(db, lock.Options{})
@@ -324,7 +324,7 @@ func (l *topLook) queue(ctx context.Context, s *topScreen) error {
 	if err != nil {
 		return err
 	}
-	if l.depths, err = health.Depths(ctx, l.queues, []queue.Queue{q}, health.CountTo, l.now); err != nil {
+	if l.depths, err = health.Depths(ctx, l.queues, []admin.Queue{q}, health.CountTo, l.now); err != nil {
 		return err
 	}
 	if l.minutes, err = l.queues.FinishedByMinute(ctx, time.Hour); err != nil {
@@ -336,8 +336,8 @@ func (l *topLook) queue(ctx context.Context, s *topScreen) error {
 		s.add(topOdd, topPlace{}, "paused: %s", plain.Cut(q.Reason, 200))
 	}
 	rows, lines := [][]string{{"JOB", "STATE", "KIND", "KEY", "ATTEMPTS", "ENQUEUED", "ERROR OR WORKER"}}, []topLine(nil)
-	for _, state := range []queue.State{queue.StateRunning, queue.StateDead, queue.StateDelayed, queue.StateReady} {
-		jobs, _, err := l.queues.Jobs(ctx, queue.Filter{Queue: name, State: state, Limit: topJobs})
+	for _, state := range []admin.State{admin.StateRunning, admin.StateDead, admin.StateDelayed, admin.StateReady} {
+		jobs, _, err := l.queues.Jobs(ctx, admin.Filter{Queue: name, State: state, Limit: topJobs})
 		if err != nil {
 			return err
 		}
@@ -345,7 +345,7 @@ func (l *topLook) queue(ctx context.Context, s *topScreen) error {
 			j := &jobs[i]
 			line := topLine{}
 			switch {
-			case j.State == queue.StateDead:
+			case j.State == admin.StateDead:
 				line.kind = topBad
 			case j.Error != "":
 				line.kind = topOdd

@@ -211,7 +211,11 @@ func (p *program) runWorker(ctx context.Context, f *workerFlags, argv []string) 
 }
 
 // tellNew lists queues that do not exist yet: their names may be mistyped.
-func (p *program) tellNew(ctx context.Context, c *queue.Client, names []string) error {
+func (p *program) tellNew(ctx context.Context, client *queue.Client, names []string) error {
+	c, err := adminOf(client)
+	if err != nil {
+		return err
+	}
 	for _, name := range names {
 		switch _, err := c.Queue(ctx, name); {
 		case errors.Is(err, queue.ErrNotFound):

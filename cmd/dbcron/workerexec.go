@@ -184,14 +184,6 @@ func tailOf(text string, limit int) string {
 // environment returns the caller's environment, plus variables about the job. Nested jobs override the outer job's
 // variables.
 func (x *executor) environment(ctx context.Context, d *queue.Delivery) []string {
-	limit := d.MaxAttempts
-	if limit == 0 {
-		q, err := x.c.Queue(ctx, d.Queue) // it may have changed
-		if err != nil {
-			x.log.Warn("the queue's settings could not be read; DBCRON_MAX_ATTEMPTS is empty", "queue", d.Queue, "err", err)
-		}
-		limit = q.MaxAttempts
-	}
 	set := []string{
 		"DBCRON_JOB_ID=" + strconv.FormatInt(d.ID, 10), "DBCRON_QUEUE=" + d.Queue, "DBCRON_KIND=" + d.Kind, "DBCRON_KEY=" + d.Key,
 		"DBCRON_GROUP=" + orNone(d.Group), "DBCRON_CALLBACK_OF=" + orNone(d.Callback), "DBCRON_ATTEMPT=" +
@@ -202,8 +194,8 @@ func (x *executor) environment(ctx context.Context, d *queue.Delivery) []string 
 		names[i], _, _ = strings.Cut(of, "=")
 	}
 	env := x.inherited(names)
-	if limit > 0 {
-		set[7] += strconv.Itoa(limit)
+	if limit := d.Attempts(); limit > 0 {
+		set[7] += strconv.Itoa(d.Attempts())
 	}
 	if d.Trace == "" {
 		return append(env, set[:8]...)

@@ -20,6 +20,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -121,6 +122,10 @@ func newWorker(c *queue.Client) (*queue.Worker, error) {
 
 // reported waits until a group has ended and its report is printed.
 func reported(ctx context.Context, c *queue.Client, id int64) error {
+	a, err := admin.New(c.DB(), admin.Options{})
+	if err != nil {
+		return err
+	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -129,7 +134,7 @@ func reported(ctx context.Context, c *queue.Client, id int64) error {
 			return err
 		}
 		if g.State == queue.GroupDone {
-			left, err := c.Count(ctx, "report", 1)
+			left, err := a.Count(ctx, "report", 1)
 			if err != nil || left.Ready+left.Delayed+left.Running == 0 {
 				return err
 			}

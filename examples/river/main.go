@@ -18,6 +18,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -92,7 +93,11 @@ func insert(ctx context.Context, c *queue.Client) error {
 	if err != nil {
 		return err
 	}
-	return c.Cancel(ctx, "river", e.ID)
+	a, err := admin.New(c.DB(), admin.Options{})
+	if err != nil {
+		return err
+	}
+	return a.Cancel(ctx, "river", e.ID)
 }
 
 // handle registers a worker's handlers. Tests use it, too.

@@ -13,6 +13,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/joblines"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // A batchReceiver is an endpoint that takes several jobs at once, and says of each what its kind says.
@@ -86,7 +87,7 @@ func TestBatch(t *testing.T) {
 			becomes(t, c, id, "")
 		}
 		for id, text := range dead {
-			if i := becomes(t, c, id, queue.StateDead); !strings.Contains(i.Error, text) {
+			if i := becomes(t, c, id, admin.StateDead); !strings.Contains(i.Error, text) {
 				t.Errorf("%s failed with %q, not %q", i.Kind, i.Error, text)
 			}
 		}
@@ -131,7 +132,7 @@ func TestBatchFails(t *testing.T) {
 			ids := []int64{enqueue(t, c, queue.Job{MaxAttempts: 1}), enqueue(t, c, queue.Job{MaxAttempts: 1})}
 			stop := start(t, db, Options{})
 			for _, id := range ids {
-				if i := becomes(t, c, id, queue.StateDead); !strings.Contains(i.Error, text) {
+				if i := becomes(t, c, id, admin.StateDead); !strings.Contains(i.Error, text) {
 					t.Errorf("it failed with %q, not %q", i.Error, text)
 				}
 			}
@@ -144,7 +145,7 @@ func TestBatchFails(t *testing.T) {
 		says = []string{"200 {}", "204 ", "200 [", "410 gone"}
 		r.mu.Unlock()
 		start(t, db, Options{})
-		if i := becomes(t, c, enqueue(t, c, queue.Job{}), queue.StateDead); i.Attempts != 4 || !strings.Contains(i.Error, "410") {
+		if i := becomes(t, c, enqueue(t, c, queue.Job{}), admin.StateDead); i.Attempts != 4 || !strings.Contains(i.Error, "410") {
 			t.Errorf("after %d attempts: %q", i.Attempts, i.Error)
 		}
 		slow := make(chan struct{})
@@ -152,7 +153,7 @@ func TestBatchFails(t *testing.T) {
 		says, r.whole = nil, func(http.ResponseWriter, []joblines.Job) bool { <-slow; return false }
 		r.mu.Unlock()
 		late := enqueue(t, c, queue.Job{Timeout: 50 * time.Millisecond, MaxAttempts: 1})
-		if i := becomes(t, c, late, queue.StateDead); !strings.Contains(i.Error, "no whole answer within 50ms") {
+		if i := becomes(t, c, late, admin.StateDead); !strings.Contains(i.Error, "no whole answer within 50ms") {
 			t.Errorf("it failed with %q", i.Error)
 		}
 		close(slow)

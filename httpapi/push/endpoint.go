@@ -11,6 +11,7 @@ import (
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // Formats of requests.
@@ -178,7 +179,7 @@ type Setting struct {
 }
 
 // Set is Edit that also creates the queue if necessary.
-func (s *Endpoints) Set(ctx context.Context, queues *queue.Client, name string, change func(*Endpoint)) (r Setting, err error) {
+func (s *Endpoints) Set(ctx context.Context, queues *admin.Client, name string, change func(*Endpoint)) (r Setting, err error) {
 	before := ""
 	noted := func(e *Endpoint) {
 		before = e.Secret
@@ -186,7 +187,7 @@ func (s *Endpoints) Set(ctx context.Context, queues *queue.Client, name string, 
 	}
 	r.Endpoint, r.Made, err = s.Edit(ctx, name, noted)
 	if errors.Is(err, queue.ErrNotFound) && !errors.Is(err, queue.ErrInvalid) {
-		if _, err = queues.Edit(ctx, name, func(*queue.Queue) {}); err == nil {
+		if _, err = queues.Edit(ctx, name, func(*admin.Queue) {}); err == nil {
 			r.MadeQueue = true
 			r.Endpoint, r.Made, err = s.Edit(ctx, name, noted)
 		}

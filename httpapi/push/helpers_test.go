@@ -14,6 +14,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 func TestMain(m *testing.M) {
@@ -89,7 +90,7 @@ func begin(t *testing.T, db *dbtest.DB, opt Options, pause time.Duration) (d *Di
 // point gives a queue an endpoint, whose jobs are tried again soon.
 func point(t *testing.T, db *dbtest.DB, c *queue.Client, name, url string, change func(*Endpoint)) Endpoint {
 	t.Helper()
-	_, err := c.Edit(t.Context(), name, func(q *queue.Queue) { q.RetryDelay, q.RetryMaxDelay = time.Millisecond, 5*time.Millisecond })
+	_, err := adminOf(c).Edit(t.Context(), name, func(q *admin.Queue) { q.RetryDelay, q.RetryMaxDelay = time.Millisecond, 5*time.Millisecond })
 	must(t, err)
 	e, _, err := NewEndpoints(db.DB).Edit(t.Context(), name, func(e *Endpoint) {
 		e.URL = url
@@ -110,11 +111,11 @@ func enqueue(t *testing.T, c *queue.Client, j queue.Job) int64 {
 }
 
 // becomes waits for a job's state; "" is that it is done.
-func becomes(t *testing.T, c *queue.Client, id int64, state queue.State) (i queue.Info) {
+func becomes(t *testing.T, c *queue.Client, id int64, state admin.State) (i admin.Job) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("job %d is %q", id, state), func() bool {
 		var err error
-		if i, err = c.Job(t.Context(), "q", id); errors.Is(err, queue.ErrNotFound) {
+		if i, err = adminOf(c).Job(t.Context(), "q", id); errors.Is(err, queue.ErrNotFound) {
 			return state == ""
 		}
 		must(t, err)
@@ -184,4 +185,13 @@ func ended(t *testing.T, why error) context.Context {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
 	return ctx
+}
+
+// adminOf returns what looks after the queues of a client's database.
+func adminOf(c *queue.Client) *admin.Client {
+	a, err := admin.New(c.DB(), admin.Options{})
+	if err != nil {
+		panic(err)
+	}
+	return a
 }

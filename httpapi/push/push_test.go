@@ -21,6 +21,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // A job is a request: its payload byte for byte, who it is in headers, signed.
@@ -133,13 +134,13 @@ func TestChanges(t *testing.T) {
 		must(t, err)
 		eventually(t, "a job that names no endpoint is dead", func() bool {
 			id := enqueue(t, c, queue.Job{})
-			var i queue.Info
+			var i admin.Job
 			eventually(t, "it has ended", func() bool {
 				var err error
-				i, err = c.Job(t.Context(), "q", id)
-				return errors.Is(err, queue.ErrNotFound) || i.State == queue.StateDead
+				i, err = adminOf(c).Job(t.Context(), "q", id)
+				return errors.Is(err, queue.ErrNotFound) || i.State == admin.StateDead
 			})
-			return i.State == queue.StateDead && strings.Contains(i.Error, "names no endpoint")
+			return i.State == admin.StateDead && strings.Contains(i.Error, "names no endpoint")
 		})
 		must(t, all.Delete(t.Context(), "q"))
 		if err := all.Delete(t.Context(), "q"); !errors.Is(err, queue.ErrNotFound) {
@@ -182,7 +183,7 @@ func TestAnswers(t *testing.T) {
 		point(t, db, c, "q", "", nil)
 		start(t, db, Options{})
 		type want struct {
-			state queue.State
+			state admin.State
 			err   string
 		}
 		for query, want := range map[string]want{
@@ -194,30 +195,30 @@ func TestAnswers(t *testing.T) {
 			"s=200&b=" + esc(`[{"status":"failure"}]`):  {"", ""},
 			"s=200&n=5000":                                  {"", ""},
 			"s=200&h=Dbcron-No-Retry:true":                  {"", ""},
-			"s=404&h=Dbcron-No-Retry:true&b=no+such+person": {queue.StateDead, "HTTP 404 Not Found: no such person"},
-			"s=410": {queue.StateDead, "HTTP 410 Gone"},
+			"s=404&h=Dbcron-No-Retry:true&b=no+such+person": {admin.StateDead, "HTTP 404 Not Found: no such person"},
+			"s=410": {admin.StateDead, "HTTP 410 Gone"},
 			"s=200&b=" + esc(` {"status":"permanent-failure","message":"it \u0000 is lost"}`): {
-				queue.StateDead,
+				admin.StateDead,
 				"permanent-failure: it \ufffd is lost",
 			},
 			"s=500&h=Retry-After:7200&b=oh": {
-				queue.StateDelayed,
+				admin.StateDelayed,
 				"HTTP 500 Internal Server Error: oh",
 			},
-			"s=302&h=Retry-After:7200&h=Location:" + esc("http://127.0.0.1:1/"):           {queue.StateDelayed, "redirects are not followed"},
-			"s=400&h=Retry-After:7200&n=5000":                                             {queue.StateDelayed, "xxx…"},
-			"s=200&h=Retry-After:7200&b=" + esc(`{"status":"failure","message":"later"}`): {queue.StateDelayed, "failure: later"},
-			"s=304&h=Retry-After:7200":                                                    {queue.StateDelayed, "HTTP 304"},
+			"s=302&h=Retry-After:7200&h=Location:" + esc("http://127.0.0.1:1/"):           {admin.StateDelayed, "redirects are not followed"},
+			"s=400&h=Retry-After:7200&n=5000":                                             {admin.StateDelayed, "xxx…"},
+			"s=200&h=Retry-After:7200&b=" + esc(`{"status":"failure","message":"later"}`): {admin.StateDelayed, "failure: later"},
+			"s=304&h=Retry-After:7200":                                                    {admin.StateDelayed, "HTTP 304"},
 		} {
 			id := enqueue(t, c, queue.Job{Endpoint: r.URL + "/?" + query})
 			if i := becomes(t, c, id, want.state); !strings.Contains(i.Error, want.err) {
 				t.Errorf("%.60s: %s with %q, not %q", query, i.State, i.Error, want.err)
-			} else if want.state == queue.StateDelayed && (i.Attempts != 1 || (i.At.Sub(i.Enqueued)-2*time.Hour).Abs() > longWait) {
+			} else if want.state == admin.StateDelayed && (i.Attempts != 1 || (i.At.Sub(i.Enqueued)-2*time.Hour).Abs() > longWait) {
 				t.Errorf("%.60s: tried again at %s after %d attempts", query, i.At, i.Attempts)
 			}
 		}
 		id := enqueue(t, c, queue.Job{Endpoint: r.URL + "/?s=500", MaxAttempts: 3})
-		if i := becomes(t, c, id, queue.StateDead); i.Attempts != 3 {
+		if i := becomes(t, c, id, admin.StateDead); i.Attempts != 3 {
 			t.Errorf("dead after %d attempts", i.Attempts)
 		}
 		seen := map[string]int{}
@@ -319,15 +320,15 @@ func TestBadEndpoints(t *testing.T) {
 		}
 		for name, text := range ends {
 			eventually(t, name+": the first job has its end", func() bool {
-				i, err := c.Job(t.Context(), name, ids[name])
+				i, err := adminOf(c).Job(t.Context(), name, ids[name])
 				if text == "" {
 					return errors.Is(err, queue.ErrNotFound)
 				}
 				must(t, err)
-				if i.State == queue.StateDead && !strings.Contains(i.Error, text) {
+				if i.State == admin.StateDead && !strings.Contains(i.Error, text) {
 					t.Fatalf("%s: %q", name, i.Error)
 				}
-				return i.State == queue.StateDead
+				return i.State == admin.StateDead
 			})
 		}
 	})
@@ -376,7 +377,7 @@ func TestWaitingForAHost(t *testing.T) {
 		point(t, db, c, "q", full.URL, func(e *Endpoint) { e.Concurrency = 4 })
 		stop := start(t, db, Options{Grace: longWait})
 		first := enqueue(t, c, queue.Job{})
-		if i := becomes(t, c, first, queue.StateDelayed); i.Attempts != 1 {
+		if i := becomes(t, c, first, admin.StateDelayed); i.Attempts != 1 {
 			t.Errorf("%+v", i)
 		}
 		// A job is shown as running after a second, which is twice its time. One whose time counted
@@ -387,7 +388,7 @@ func TestWaitingForAHost(t *testing.T) {
 			ids = append(ids, enqueue(t, c, queue.Job{Timeout: 500 * time.Millisecond, MaxAttempts: 1000}))
 		}
 		for _, id := range ids {
-			becomes(t, c, id, queue.StateRunning)
+			becomes(t, c, id, admin.StateRunning)
 		}
 		point(t, db, c, "q", good.URL, nil)
 		for _, id := range ids {
@@ -396,26 +397,26 @@ func TestWaitingForAHost(t *testing.T) {
 		var own []int64
 		for attempts := range 2 { // the first finds out that it is busy; the next goes back, since others need not wait for it
 			own = append(own, enqueue(t, c, queue.Job{Endpoint: full.URL + "/own"}))
-			if i := becomes(t, c, own[attempts], queue.StateDelayed); i.Attempts != 1-attempts || i.At.Sub(i.Enqueued) < 30*time.Minute {
+			if i := becomes(t, c, own[attempts], admin.StateDelayed); i.Attempts != 1-attempts || i.At.Sub(i.Enqueued) < 30*time.Minute {
 				t.Errorf("%+v", i)
 			}
 		}
 		point(t, db, c, "q", full.URL, nil)
 		eventually(t, "it is followed", func() bool {
 			id := enqueue(t, c, queue.Job{Key: "k"})
-			var i queue.Info
+			var i admin.Job
 			eventually(t, "it is done, or waits", func() bool {
 				var err error
-				i, err = c.Job(t.Context(), "q", id)
-				return errors.Is(err, queue.ErrNotFound) || i.State == queue.StateRunning
+				i, err = adminOf(c).Job(t.Context(), "q", id)
+				return errors.Is(err, queue.ErrNotFound) || i.State == admin.StateRunning
 			})
-			return i.State == queue.StateRunning
+			return i.State == admin.StateRunning
 		})
 		stop()
 		if len(full.got()) != 2 {
 			t.Errorf("%d requests to a host that is busy", len(full.got()))
 		}
-		jobs, _, err := c.Jobs(t.Context(), queue.Filter{Queue: "q", State: queue.StateDelayed, Limit: 100})
+		jobs, _, err := adminOf(c).Jobs(t.Context(), admin.Filter{Queue: "q", State: admin.StateDelayed, Limit: 100})
 		must(t, err)
 		for _, i := range jobs {
 			if i.ID != first && i.ID != own[0] && i.Attempts != 0 {
@@ -441,7 +442,7 @@ func TestAbort(t *testing.T) {
 		cancel()
 		d.Abort()
 		must(t, <-ended)
-		if i, err := c.Job(t.Context(), "q", id); err != nil || i.State == queue.StateDead || i.Error != "" && i.Attempts > 0 {
+		if i, err := adminOf(c).Job(t.Context(), "q", id); err != nil || i.State == admin.StateDead || i.Error != "" && i.Attempts > 0 {
 			t.Errorf("%+v, %v", i, err)
 		}
 	})
@@ -457,7 +458,7 @@ func TestRefusedHosts(t *testing.T) {
 		id := enqueue(t, c, queue.Job{})
 		stop := start(t, db, Options{Hosts: public})
 		eventually(t, "it was tried", func() bool {
-			i, err := c.Job(t.Context(), "q", id)
+			i, err := adminOf(c).Job(t.Context(), "q", id)
 			must(t, err)
 			return strings.Contains(i.Error, "may not send there") && strings.Contains(i.Error, "--push-to")
 		})
@@ -484,7 +485,7 @@ func TestWrongEndpoint(t *testing.T) {
 		start(t, db, Options{})
 		enqueue(t, c, queue.Job{Queue: "other"})
 		r.wait(t, 1)
-		if i := becomes(t, c, id, queue.StateReady); i.Attempts != 0 {
+		if i := becomes(t, c, id, admin.StateReady); i.Attempts != 0 {
 			t.Errorf("%+v", i)
 		}
 		set("plain")
@@ -555,7 +556,7 @@ func TestEdit(t *testing.T) {
 			t.Errorf("no such queue: %v", err)
 		}
 		for _, name := range []string{"q", "a", "z"} {
-			_, err := c.Edit(t.Context(), name, func(*queue.Queue) {})
+			_, err := adminOf(c).Edit(t.Context(), name, func(*admin.Queue) {})
 			must(t, err)
 		}
 		for field, change := range map[string]func(*Endpoint){
@@ -612,7 +613,7 @@ func TestEdit(t *testing.T) {
 		if e.Secret != given || e.OldSecret != "" {
 			t.Errorf("a new one with a secret has %+v", e)
 		}
-		must(t, c.DeleteQueue(t.Context(), "q"))
+		must(t, adminOf(c).DeleteQueue(t.Context(), "q"))
 		if list, err := all.List(t.Context(), "", 10); err != nil || len(list) != 2 {
 			t.Errorf("with a deleted queue: %+v, %v", list, err)
 		}

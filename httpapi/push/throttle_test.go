@@ -14,6 +14,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // at is a target of a queue.
@@ -162,7 +163,7 @@ func TestBadOwnEndpoints(t *testing.T) {
 		} {
 			id := enqueue(t, c, queue.Job{Queue: bad.queue, Endpoint: bad.own, Timeout: longWait})
 			eventually(t, "it has failed", func() bool {
-				i, err := c.Job(t.Context(), bad.queue, id)
+				i, err := adminOf(c).Job(t.Context(), bad.queue, id)
 				must(t, err)
 				return i.Error != ""
 			})
@@ -173,13 +174,13 @@ func TestBadOwnEndpoints(t *testing.T) {
 		}
 		own := enqueue(t, c, queue.Job{Queue: "none", Endpoint: r.URL + "/own"})
 		eventually(t, "it is done", func() bool {
-			_, err := c.Job(t.Context(), "none", own)
+			_, err := adminOf(c).Job(t.Context(), "none", own)
 			return errors.Is(err, queue.ErrNotFound)
 		})
 		n := len(r.got())
 		for _, bad := range []string{"/full", "/full?of=another"} { // and these are left alone
 			id := enqueue(t, c, queue.Job{Endpoint: r.URL + bad})
-			if i := becomes(t, c, id, queue.StateDelayed); i.Attempts != 0 {
+			if i := becomes(t, c, id, admin.StateDelayed); i.Attempts != 0 {
 				t.Errorf("%s: %+v", bad, i)
 			}
 		}
@@ -209,15 +210,15 @@ func TestUnreachableHost(t *testing.T) {
 		point(t, db, c, "other", "https://"+address+"/path", nil)
 		first := enqueue(t, c, queue.Job{Queue: "other", Timeout: longWait})
 		eventually(t, "it has failed", func() bool {
-			i, err := c.Job(t.Context(), "other", first)
+			i, err := adminOf(c).Job(t.Context(), "other", first)
 			must(t, err)
 			return strings.Contains(i.Error, "connect")
 		})
-		if i := becomes(t, c, enqueue(t, c, queue.Job{}), queue.StateRunning); i.Attempts != 1 || i.Error != "" {
+		if i := becomes(t, c, enqueue(t, c, queue.Job{}), admin.StateRunning); i.Attempts != 1 || i.Error != "" {
 			t.Errorf("%+v", i)
 		}
 		own := enqueue(t, c, queue.Job{Endpoint: "http://" + address + "/own"})
-		if i := becomes(t, c, own, queue.StateDelayed); i.Attempts != 0 {
+		if i := becomes(t, c, own, admin.StateDelayed); i.Attempts != 0 {
 			t.Errorf("%+v", i)
 		}
 	})

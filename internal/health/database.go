@@ -11,6 +11,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -160,7 +161,7 @@ func ofGroups(ctx context.Context, db *dialect.DB) []Check {
 
 // ofRefused reports jobs whose outcome the database refuses to store. Other checks report what cannot be read.
 func ofRefused(ctx context.Context, db *dialect.DB) []Check {
-	c, err := queue.New(db, queue.Options{})
+	c, err := admin.New(db, admin.Options{})
 	if err != nil {
 		return nil
 	}
@@ -185,7 +186,7 @@ func ofRefused(ctx context.Context, db *dialect.DB) []Check {
 }
 
 // RefusalText describes a refusal for people.
-func RefusalText(r *queue.Refusal) string {
+func RefusalText(r *admin.Refusal) string {
 	times := "1 time"
 	if r.Tries != 1 {
 		times = fmt.Sprintf("%d times", r.Tries)

@@ -27,7 +27,7 @@ func TestEndpoints(t *testing.T) {
 		t.Cleanup(busy.Close)
 		endpoints := push.NewEndpoints(db.DB)
 		for _, name := range []string{"mail", "wrong"} {
-			if _, err := endpoints.Set(t.Context(), c, name, func(e *push.Endpoint) { e.URL = busy.URL }); err != nil {
+			if _, err := endpoints.Set(t.Context(), adminOf(c), name, func(e *push.Endpoint) { e.URL = busy.URL }); err != nil {
 				t.Fatal(err)
 			}
 		}

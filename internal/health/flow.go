@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/plain"
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // flowMinutes is the number of minutes over which rates are averaged.
@@ -27,7 +27,7 @@ type Flow struct {
 }
 
 // Flows sums up what was done, by queue.
-func Flows(minutes []queue.Minute, now time.Time) map[string]Flow {
+func Flows(minutes []admin.Minute, now time.Time) map[string]Flow {
 	from, all := flowFrom(now), map[string]Flow{}
 	span := now.Sub(from)
 	for _, m := range minutes {

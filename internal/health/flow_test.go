@@ -6,30 +6,30 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 func TestFlows(t *testing.T) {
 	now := dbtest.Start.Add(30 * time.Second)
-	minute := func(ago, done, dead int, waited time.Duration) queue.Minute {
+	minute := func(ago, done, dead int, waited time.Duration) admin.Minute {
 		n := done + dead
-		return queue.Minute{Begins: dbtest.Start.Add(-time.Duration(ago) * time.Minute), Queue: "mail", Done: done, Dead: dead, Waited: time.Duration(n) * waited}
+		return admin.Minute{Begins: dbtest.Start.Add(-time.Duration(ago) * time.Minute), Queue: "mail", Done: done, Dead: dead, Waited: time.Duration(n) * waited}
 	}
 	const span = 10.5 // minutes that are looked at
 	for name, c := range map[string]struct {
-		minutes []queue.Minute
+		minutes []admin.Minute
 		d       Depth
 		out, in float64
 		unknown bool
 	}{
-		"nothing":              {d: Depth{Counts: queue.Counts{Limit: 10}}},
+		"nothing":              {d: Depth{Counts: admin.Counts{Limit: 10}}},
 		"no job ever":          {},
-		"done at once":         {[]queue.Minute{minute(1, 90, 10, 0), minute(11, 7, 0, 0)}, Depth{Counts: queue.Counts{Limit: 10}}, 10, 100 / span, false},
-		"this minute":          {[]queue.Minute{minute(0, 21, 0, 0)}, Depth{Counts: queue.Counts{Limit: 10}}, 0, 2, false},
-		"nothing done":         {nil, Depth{Counts: queue.Counts{Ready: 9, Limit: 10}, Recent: 21}, 0, 2, false},
-		"from before":          {[]queue.Minute{minute(5, 100, 0, time.Hour)}, Depth{Counts: queue.Counts{Ready: 9, Limit: 10}}, 10, 0, false},
-		"half are from before": {[]queue.Minute{minute(5, 100, 0, 315*time.Second)}, Depth{Counts: queue.Counts{Ready: 9, Limit: 10}, Recent: 55}, 10, 10, false},
-		"not counted":          {[]queue.Minute{minute(5, 100, 0, 0)}, Depth{Counts: queue.Counts{Delayed: 10, Limit: 10}}, 10, 0, true},
+		"done at once":         {[]admin.Minute{minute(1, 90, 10, 0), minute(11, 7, 0, 0)}, Depth{Counts: admin.Counts{Limit: 10}}, 10, 100 / span, false},
+		"this minute":          {[]admin.Minute{minute(0, 21, 0, 0)}, Depth{Counts: admin.Counts{Limit: 10}}, 0, 2, false},
+		"nothing done":         {nil, Depth{Counts: admin.Counts{Ready: 9, Limit: 10}, Recent: 21}, 0, 2, false},
+		"from before":          {[]admin.Minute{minute(5, 100, 0, time.Hour)}, Depth{Counts: admin.Counts{Ready: 9, Limit: 10}}, 10, 0, false},
+		"half are from before": {[]admin.Minute{minute(5, 100, 0, 315*time.Second)}, Depth{Counts: admin.Counts{Ready: 9, Limit: 10}, Recent: 55}, 10, 10, false},
+		"not counted":          {[]admin.Minute{minute(5, 100, 0, 0)}, Depth{Counts: admin.Counts{Delayed: 10, Limit: 10}}, 10, 0, true},
 	} {
 		f := Flows(c.minutes, now)["mail"]
 		in, ok := c.d.In(f, now)
@@ -42,11 +42,11 @@ func TestFlows(t *testing.T) {
 // How long it takes until a queue is empty, by what comes in and what ends.
 func TestEmpty(t *testing.T) {
 	now := dbtest.Start.Add(30 * time.Second)
-	rate := func(out int) []queue.Minute { // of jobs that had waited for long, so that none of them came in meanwhile
-		return []queue.Minute{{Begins: dbtest.Start.Add(-time.Minute), Queue: "mail", Done: 21 * out / 2, Waited: time.Duration(21*out/2) * time.Hour}}
+	rate := func(out int) []admin.Minute { // of jobs that had waited for long, so that none of them came in meanwhile
+		return []admin.Minute{{Begins: dbtest.Start.Add(-time.Minute), Queue: "mail", Done: 21 * out / 2, Waited: time.Duration(21*out/2) * time.Hour}}
 	}
 	depth := func(ready, recent int) Depth {
-		return Depth{Queue: queue.Queue{Name: "mail", State: "active"}, Counts: queue.Counts{Ready: ready, Limit: 100}, Recent: recent, Age: time.Hour}
+		return Depth{Queue: admin.Queue{Name: "mail", State: "active"}, Counts: admin.Counts{Ready: ready, Limit: 100}, Recent: recent, Age: time.Hour}
 	}
 	fresh := depth(2, 220)
 	fresh.Age = time.Second
@@ -54,7 +54,7 @@ func TestEmpty(t *testing.T) {
 	paused.State = "paused"
 	for name, c := range map[string]struct {
 		d       Depth
-		minutes []queue.Minute
+		minutes []admin.Minute
 		want    string
 	}{
 		"nothing waits":       {depth(0, 0), nil, "0µs"},

@@ -16,6 +16,7 @@ import (
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/schedulefile"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -172,8 +173,8 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 
 // A Depth is the backlog of a queue.
 type Depth struct {
-	queue.Queue
-	queue.Counts
+	admin.Queue
+	admin.Counts
 	Due    int           // delayed jobs that are due
 	Recent int           // jobs of Counts that were enqueued in the last minutes: see Flows
 	Age    time.Duration // how long the oldest ready or due job has waited
@@ -183,7 +184,7 @@ type Depth struct {
 func (d *Depth) Waiting() int { return min(d.Limit, d.Ready+d.Due) }
 
 // Depths counts the jobs of some queues, except for completed jobs that are kept: in each state up to limit.
-func Depths(ctx context.Context, c *queue.Client, queues []queue.Queue, limit int, now time.Time) (all []Depth, err error) {
+func Depths(ctx context.Context, c *admin.Client, queues []admin.Queue, limit int, now time.Time) (all []Depth, err error) {
 	for i := range queues {
 		d := Depth{Queue: queues[i]}
 		b, err := c.Backlog(ctx, d.Name, limit, flowFrom(now))
@@ -201,7 +202,7 @@ func Depths(ctx context.Context, c *queue.Client, queues []queue.Queue, limit in
 
 // OfQueues finds queues that lag behind or are paused, and counts the dead letters of the last day by
 // queue. minutes is the recent throughput.
-func OfQueues(ctx context.Context, c *queue.Client, depths []Depth, minutes []queue.Minute, dead map[string]int,
+func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []admin.Minute, dead map[string]int,
 	now time.Time,
 ) ([]Problem, error) {
 	var behind, died, paused []Problem
@@ -243,12 +244,12 @@ func OfQueues(ctx context.Context, c *queue.Client, depths []Depth, minutes []qu
 }
 
 // unattended adds that no worker leases any block of a queue that lags behind.
-func unattended(ctx context.Context, c *queue.Client, p *Problem) error {
+func unattended(ctx context.Context, c *admin.Client, p *Problem) error {
 	blocks, err := c.Blocks(ctx, p.Name)
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(blocks, func(b queue.Block) bool { return b.Leased && b.Live }) {
+	if !slices.ContainsFunc(blocks, func(b admin.Block) bool { return b.Leased && b.Live }) {
 		p.Why += "; no worker has it"
 		p.Do = "start a worker for it: a program of yours, dbcron worker exec, or dbcron serve for one with an endpoint"
 	}
@@ -335,7 +336,7 @@ func OfPaused(ctx context.Context, db *dialect.DB) (all []Problem, err error) {
 }
 
 // OfWorkers finds queues that have more workers than blocks, and jobs that no worker does.
-func OfWorkers(ctx context.Context, c *queue.Client) (all []Problem, err error) {
+func OfWorkers(ctx context.Context, c *admin.Client) (all []Problem, err error) {
 	found, err := c.Surplus(ctx, Most)
 	for _, s := range found {
 		all = append(all, Problem{

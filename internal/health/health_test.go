@@ -8,6 +8,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/queuetest"
 	"github.com/dbcron/dbcron/scheduler"
 )
@@ -82,7 +83,7 @@ func TestQueues(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := c.Pause(t.Context(), "it's paused", ""); err != nil {
+		if err := adminOf(c).Pause(t.Context(), "it's paused", ""); err != nil {
 			t.Fatal(err)
 		}
 		now, err := scheduler.Clock(t.Context(), db.DB)
@@ -90,15 +91,15 @@ func TestQueues(t *testing.T) {
 			t.Fatal(err)
 		}
 		look := func(now time.Time, dead map[string]int) ([]Problem, error) {
-			queues, err := c.Queues(t.Context(), "", MostQueues)
+			queues, err := adminOf(c).Queues(t.Context(), "", MostQueues)
 			if err != nil {
 				return nil, err
 			}
-			depths, err := Depths(t.Context(), c, queues, CountTo, now)
+			depths, err := Depths(t.Context(), adminOf(c), queues, CountTo, now)
 			if err != nil {
 				return nil, err
 			}
-			return OfQueues(t.Context(), c, depths, nil, dead, now)
+			return OfQueues(t.Context(), adminOf(c), depths, nil, dead, now)
 		}
 		all, err := look(now, nil)
 		wants(t, all, err, "Queue it's paused is paused: for 1 job that wait…dbcron queue resume 'it'\\''s paused'")
@@ -134,4 +135,13 @@ func TestArgument(t *testing.T) {
 			t.Errorf("%q: %s, want %s", name, got, want)
 		}
 	}
+}
+
+// adminOf returns what looks after the queues of a client's database.
+func adminOf(c *queue.Client) *admin.Client {
+	a, err := admin.New(c.DB(), admin.Options{})
+	if err != nil {
+		panic(err)
+	}
+	return a
 }

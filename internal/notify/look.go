@@ -10,7 +10,7 @@ import (
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/targets"
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -107,7 +107,7 @@ func (n *Notifier) lookAtQueues(ctx context.Context) error {
 		return err
 	}
 	for after, left := "", mostQueues; ; {
-		queues, err := n.queues.Queues(ctx, after, queuesAtOnce)
+		queues, err := n.admin.Queues(ctx, after, queuesAtOnce)
 		if err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func (n *Notifier) lookAtQueues(ctx context.Context) error {
 
 // concerned reports whether somebody is notified of a queue. left is how many more without own targets are
 // looked at, of which there may be any number.
-func (n *Notifier) concerned(q *queue.Queue, noticed bool, left *int) bool {
+func (n *Notifier) concerned(q *admin.Queue, noticed bool, left *int) bool {
 	own, nobody := targets.Own(q.Notify)
 	switch {
 	case q.Name == Queue || q.State == "deleted":
@@ -145,8 +145,8 @@ func (n *Notifier) concerned(q *queue.Queue, noticed bool, left *int) bool {
 }
 
 // lookAtQueue compares a queue with what is known of it.
-func (n *Notifier) lookAtQueue(ctx context.Context, q *queue.Queue, dead, behind known, now time.Time) error {
-	counts, oldest, err := n.queues.CountAndOldest(ctx, q.Name, countTo)
+func (n *Notifier) lookAtQueue(ctx context.Context, q *admin.Queue, dead, behind known, now time.Time) error {
+	counts, oldest, err := n.admin.CountAndOldest(ctx, q.Name, countTo)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (n *Notifier) lookAtQueue(ctx context.Context, q *queue.Queue, dead, behind
 
 // noteQueue records the state of a queue; times says how bad it is, 0 meaning well. The queue's own targets may
 // have changed since the trouble was noted: who was told stays, and who was not told yet is replaced.
-func (n *Notifier) noteQueue(ctx context.Context, subject string, q *queue.Queue, detail string, times int64, was known) (err error) {
+func (n *Notifier) noteQueue(ctx context.Context, subject string, q *admin.Queue, detail string, times int64, was known) (err error) {
 	own, nobody := targets.Own(q.Notify)
 	args := sqlrun.Args{
 		"subject": subject, "name": q.Name, "detail": detail, "target": own, "times": times, "was": was.times, "tell": 0,

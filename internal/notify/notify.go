@@ -25,6 +25,7 @@ import (
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -68,6 +69,7 @@ type Notifier struct {
 	db     *dialect.DB
 	opt    Options
 	queues *queue.Client
+	admin  *admin.Client
 	log    *slog.Logger
 }
 
@@ -100,7 +102,11 @@ func New(db *dialect.DB, opt Options) (*Notifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Notifier{db: db, opt: opt, queues: queues, log: opt.Logger}, nil
+	ops, err := admin.New(db, admin.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return &Notifier{db: db, opt: opt, queues: queues, admin: ops, log: opt.Logger}, nil
 }
 
 // CheckTargets parses Options.Targets. Only whoever starts a daemon may name commands: tables do not

@@ -14,6 +14,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -307,7 +308,7 @@ func TestQueuesAndLateSchedules(t *testing.T) {
 		must(t, err)
 		must(t, w.RunOnce(t.Context()))
 		told("another has", "dead mail")
-		_, err = c.Bulk(t.Context(), queue.BulkDelete, queue.Filter{Queue: "mail", State: queue.StateDead}, queue.BulkOptions{})
+		_, err = adminOf(c).Bulk(t.Context(), admin.BulkDelete, admin.Filter{Queue: "mail", State: admin.StateDead}, admin.BulkOptions{})
 		must(t, err)
 		told("they are gone", "well dead mail")
 		db.Advance(t, time.Hour)
@@ -325,7 +326,7 @@ func TestQueuesWithTargetsOfTheirOwn(t *testing.T) {
 		must(t, err)
 		aims := func(name, notify string) {
 			t.Helper()
-			_, err := c.Edit(t.Context(), name, func(q *queue.Queue) { q.Notify = notify })
+			_, err := adminOf(c).Edit(t.Context(), name, func(q *admin.Queue) { q.Notify = notify })
 			must(t, err)
 		}
 		queues := []string{"billing", "mail", "noise", "usual"}
@@ -353,7 +354,7 @@ func TestQueuesWithTargetsOfTheirOwn(t *testing.T) {
 		aims("mail", "eve@example.org") // Dan is told of the end of what he was told about
 		aims("usual", "none")
 		for _, name := range queues {
-			_, err := c.Bulk(t.Context(), queue.BulkDelete, queue.Filter{Queue: name, State: queue.StateDead}, queue.BulkOptions{})
+			_, err := adminOf(c).Bulk(t.Context(), admin.BulkDelete, admin.Filter{Queue: name, State: admin.StateDead}, admin.BulkOptions{})
 			must(t, err)
 		}
 		is(t, "they are gone", heard(t, db, n),
@@ -369,7 +370,7 @@ func TestQueuesWithTargetsOfTheirOwn(t *testing.T) {
 		is(t, "notices then", notices(t, db), []string{"dead mail dead 1 told", "dead noise dead 1 told"})
 
 		// Another daemon has told it since this one looked: who was told is to hear of the end.
-		must(t, n.noteQueue(t.Context(), "dead", &queue.Queue{Name: "mail", Notify: "none"}, "", 1, known{times: 1, there: true}))
+		must(t, n.noteQueue(t.Context(), "dead", &admin.Queue{Name: "mail", Notify: "none"}, "", 1, known{times: 1, there: true}))
 		is(t, "notices at last", notices(t, db), []string{"dead mail dead 1 told", "dead noise dead 1 told"})
 	})
 }
@@ -384,11 +385,20 @@ func TestTargetsOfTheLastQueue(t *testing.T) {
 		db.Do(t, `INSERT INTO {prefix}queue (name) VALUES {values rows: (:name)}`, sqlrun.Args{"rows": rows})
 		c, err := queue.New(db.DB, queue.Options{Logger: quiet()})
 		must(t, err)
-		_, err = c.Edit(t.Context(), "z", func(q *queue.Queue) { q.Notify = "ada@example.org" })
+		_, err = adminOf(c).Edit(t.Context(), "z", func(q *admin.Queue) { q.Notify = "ada@example.org" })
 		must(t, err)
 		_, err = c.Enqueue(t.Context(), queue.Job{Queue: "z", Kind: "k"})
 		must(t, err)
 		n := notifier(t, db, Options{QueueAge: time.Minute})
 		is(t, "of the last one", heard(t, db, n), []string{"ada: behind z"})
 	})
+}
+
+// adminOf returns what looks after the queues of a client's database.
+func adminOf(c *queue.Client) *admin.Client {
+	a, err := admin.New(c.DB(), admin.Options{})
+	if err != nil {
+		panic(err)
+	}
+	return a
 }

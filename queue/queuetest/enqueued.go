@@ -13,17 +13,18 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // Jobs returns all jobs of a queue, also dead ones, in the order of their ids; what is
 // done is not there any more. A queue that there is not has none.
-func Jobs(t testing.TB, c *queue.Client, queueName string) (all []queue.Info) {
+func Jobs(t testing.TB, c *queue.Client, queueName string) (all []admin.Job) {
 	t.Helper()
 	seen := map[int64]bool{}
 	// In the order in which jobs move, so that one that moves meanwhile is found.
-	for _, state := range []queue.State{queue.StateReady, queue.StateDelayed, queue.StateRunning, queue.StateDead} {
+	for _, state := range []admin.State{admin.StateReady, admin.StateDelayed, admin.StateRunning, admin.StateDead} {
 		for after, more := int64(0), true; more; more = after != 0 {
-			found, last, err := c.Jobs(t.Context(), queue.Filter{Queue: queueName, State: state, After: after, Limit: 1000})
+			found, last, err := adminOf(t, c).Jobs(t.Context(), admin.Filter{Queue: queueName, State: state, After: after, Limit: 1000})
 			if errors.Is(err, queue.ErrNotFound) {
 				return nil
 			} else if err != nil {
@@ -38,7 +39,7 @@ func Jobs(t testing.TB, c *queue.Client, queueName string) (all []queue.Info) {
 			after = last
 		}
 	}
-	slices.SortFunc(all, func(a, b queue.Info) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(all, func(a, b admin.Job) int { return cmp.Compare(a.ID, b.ID) })
 	return all
 }
 
@@ -47,7 +48,7 @@ func Jobs(t testing.TB, c *queue.Client, queueName string) (all []queue.Info) {
 // so on; what the example leaves at zero may be anything, and so may the job's state. JSON
 // is compared by what it means. A delay is that between the job's id and its time, to the
 // second.
-func Enqueued(t testing.TB, c *queue.Client, like queue.Job) queue.Info {
+func Enqueued(t testing.TB, c *queue.Client, like queue.Job) admin.Job {
 	t.Helper()
 	all := Jobs(t, c, queueOf(t, c, like))
 	found := matching(t, all, like)
@@ -66,20 +67,29 @@ func NotEnqueued(t testing.TB, c *queue.Client, like queue.Job) {
 	}
 }
 
+func adminOf(t testing.TB, c *queue.Client) *admin.Client {
+	t.Helper()
+	a, err := admin.New(c.DB(), admin.Options{})
+	if err != nil {
+		t.Fatalf("queuetest: %v", err)
+	}
+	return a
+}
+
 // queueOf is the queue of a job, by its route if it names none.
 func queueOf(t testing.TB, c *queue.Client, j queue.Job) string {
 	t.Helper()
 	if j.Queue != "" {
 		return j.Queue
 	}
-	name, err := c.Route(t.Context(), j.Kind)
+	name, err := adminOf(t, c).Route(t.Context(), j.Kind)
 	if err != nil {
 		t.Fatalf("queuetest: %v", err)
 	}
 	return name
 }
 
-func matching(t testing.TB, all []queue.Info, like queue.Job) (found []queue.Info) {
+func matching(t testing.TB, all []admin.Job, like queue.Job) (found []admin.Job) {
 	t.Helper()
 	if !like.Binary && len(like.Payload) > 0 && !json.Valid(like.Payload) {
 		t.Fatalf("queuetest: the payload of the example is not JSON: %q", like.Payload)
@@ -92,15 +102,15 @@ func matching(t testing.TB, all []queue.Info, like queue.Job) (found []queue.Inf
 	return found
 }
 
-func isLike(i *queue.Info, like *queue.Job) bool {
+func isLike(i *admin.Job, like *queue.Job) bool {
 	same := func(got, want any) bool { return reflect.ValueOf(want).IsZero() || got == want }
 	switch {
 	case !same(i.Kind, like.Kind), !same(i.Key, like.Key), !same(i.Priority, like.Priority), !same(i.MaxAttempts, like.MaxAttempts),
 		!same(i.Timeout, like.Timeout), !same(i.Trace, like.Trace), !same(i.Unique, like.Unique), !same(i.Binary, like.Binary):
 		return false
-	case like.Delay > 0 && (i.State != queue.StateDelayed || (i.At.Sub(i.Enqueued)-like.Delay).Abs() > time.Second):
+	case like.Delay > 0 && (i.State != admin.StateDelayed || (i.At.Sub(i.Enqueued)-like.Delay).Abs() > time.Second):
 		return false
-	case !like.RunAt.IsZero() && (i.State != queue.StateDelayed || i.At.Sub(like.RunAt).Abs() > time.Millisecond): // SQLite keeps no less
+	case !like.RunAt.IsZero() && (i.State != admin.StateDelayed || i.At.Sub(like.RunAt).Abs() > time.Millisecond): // SQLite keeps no less
 		return false
 	}
 	return len(like.Payload) == 0 || samePayload(i.Payload, like.Payload, like.Binary)
@@ -122,10 +132,10 @@ func decode(text []byte, to *any) error {
 }
 
 // others says what there is instead.
-func others(t testing.TB, c *queue.Client, all []queue.Info) string {
+func others(t testing.TB, c *queue.Client, all []admin.Job) string {
 	t.Helper()
 	if len(all) == 0 {
-		queues, err := c.Queues(t.Context(), "", 20)
+		queues, err := adminOf(t, c).Queues(t.Context(), "", 20)
 		if err != nil {
 			t.Fatalf("queuetest: %v", err)
 		}
@@ -138,7 +148,7 @@ func others(t testing.TB, c *queue.Client, all []queue.Info) string {
 	const most = 20
 	text := "; the queue has"
 	for _, i := range all[:min(most, len(all))] {
-		text += fmt.Sprintf("\n\t%-7s %d %s", i.State, i.ID, describe(i.Job))
+		text += fmt.Sprintf("\n\t%-7s %d %s", i.State, i.ID, describe(made(&i)))
 		if i.Error != "" {
 			text += ", failed: " + i.Error
 		}
@@ -147,6 +157,14 @@ func others(t testing.TB, c *queue.Client, all []queue.Info) string {
 		text += fmt.Sprintf("\n\tand %d more", len(all)-most)
 	}
 	return text
+}
+
+// made is a job as it was enqueued.
+func made(i *admin.Job) queue.Job {
+	return queue.Job{
+		Queue: i.Queue, Kind: i.Kind, Payload: i.Payload, Binary: i.Binary, Key: i.Key, Priority: i.Priority, MaxAttempts: i.MaxAttempts,
+		Timeout: i.Timeout, Trace: i.Trace,
+	}
 }
 
 // describe is what is set of a job.

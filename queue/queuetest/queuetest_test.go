@@ -15,6 +15,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/queuetest"
 )
 
@@ -237,7 +238,7 @@ func TestEnqueued(t *testing.T) {
 		fails(t, func(t testing.TB) { queuetest.NotEnqueued(t, c, queue.Job{Kind: "bytes"}) }, "want none", `delayed `, `"\x00\xff"`)
 		fails(t, func(t testing.TB) { queuetest.Enqueued(t, c, queue.Job{Kind: "x", Queue: "mistyped"}) }, "the queue is empty", `"default"`)
 		fails(t, func(t testing.TB) { queuetest.Enqueued(t, c, queue.Job{Payload: []byte("no")}) }, "is not JSON")
-		if all := queuetest.Jobs(t, c, ""); len(all) != 6 || all[5].State != queue.StateReady || all[3].State != queue.StateDelayed {
+		if all := queuetest.Jobs(t, c, ""); len(all) != 6 || all[5].State != admin.StateReady || all[3].State != admin.StateDelayed {
 			t.Errorf("got %+v", all)
 		}
 	})
@@ -306,7 +307,7 @@ func TestDrain(t *testing.T) {
 		if all := queuetest.Jobs(t, c, ""); len(all) != 0 {
 			t.Errorf("left %+v", all)
 		}
-		if blocks, err := c.Blocks(t.Context(), ""); err != nil || blocks[0].Leased {
+		if blocks, err := adminOf(c).Blocks(t.Context(), ""); err != nil || blocks[0].Leased {
 			t.Errorf("%+v, %v", blocks, err)
 		}
 	})
@@ -349,7 +350,7 @@ func goroutine() string {
 // A failure ends the test, unless it is told to go on; retries come with time.
 func TestDrainFailures(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB, c *queue.Client, w *queue.Worker) {
-		_, err := c.Edit(t.Context(), "default", func(q *queue.Queue) { q.MaxAttempts = 2 })
+		_, err := adminOf(c).Edit(t.Context(), "default", func(q *admin.Queue) { q.MaxAttempts = 2 })
 		must(t, err)
 		must(t, w.Handle("ok", func(context.Context, *queue.Delivery) error { return nil }))
 		must(t, w.Handle("fails", func(context.Context, *queue.Delivery) error { return errTest }))
@@ -357,7 +358,7 @@ func TestDrainFailures(t *testing.T) {
 		enqueue(t, c, queue.Job{Kind: "fails"}, queue.Job{Kind: "ok"})
 		fails(t, func(t testing.TB) { queuetest.Drain(t, w) }, "after 1 attempts one did not end well",
 			`kind "fails"`, "attempt 1: failed: it failed")
-		if i := queuetest.Enqueued(t, c, queue.Job{Kind: "fails"}); i.State != queue.StateDelayed || i.Attempts != 1 {
+		if i := queuetest.Enqueued(t, c, queue.Job{Kind: "fails"}); i.State != admin.StateDelayed || i.Attempts != 1 {
 			t.Errorf("%+v", i)
 		}
 		enqueue(t, c, queue.Job{Kind: "fails"})
@@ -371,7 +372,7 @@ func TestDrainFailures(t *testing.T) {
 			t.Errorf("got %v", got)
 		}
 		for _, i := range queuetest.Jobs(t, c, "") {
-			if i.State != queue.StateDead || i.Error != errTest.Error() {
+			if i.State != admin.StateDead || i.Error != errTest.Error() {
 				t.Errorf("%+v", i)
 			}
 		}
@@ -385,7 +386,7 @@ func TestDrainFailures(t *testing.T) {
 			t.Error("it goes on")
 		}()
 		<-ended
-		if i := queuetest.Enqueued(t, c, queue.Job{Kind: "ends"}); i.State != queue.StateDead {
+		if i := queuetest.Enqueued(t, c, queue.Job{Kind: "ends"}); i.State != admin.StateDead {
 			t.Errorf("%+v", i)
 		}
 		if got := queuetest.Drain(t, w); len(got) != 1 {
@@ -447,4 +448,13 @@ func TestDrainComplete(t *testing.T) {
 			t.Errorf("left %+v", all)
 		}
 	})
+}
+
+// adminOf returns what looks after the queues of a client's database.
+func adminOf(c *queue.Client) *admin.Client {
+	a, err := admin.New(c.DB(), admin.Options{})
+	if err != nil {
+		panic(err)
+	}
+	return a
 }

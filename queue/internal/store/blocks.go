@@ -113,3 +113,8 @@ func firstBetween(table string) string {
 	return `(SELECT divided FROM {prefix}` + table +
 		` WHERE queue_id = {int :queue} AND divided > above AND divided < below AND ` + notSentinel + ` ORDER BY divided LIMIT 1)`
 }
+
+// Blocks reads the blocks of a queue.
+func Blocks(ctx context.Context, on *sqlrun.Session, queue int) ([]BlockRow, error) {
+	return sqlrun.Select(ctx, on, ListBlocks, sqlrun.Args{"queue": queue}, ScanBlock)
+}

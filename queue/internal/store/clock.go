@@ -1,6 +1,8 @@
 package store
 
-import "github.com/dbcron/dbcron/internal/sqlrun"
+import (
+	"github.com/dbcron/dbcron/internal/sqlrun"
+)
 
 // ReadClock reads the time, in µs since 1970.
 var ReadClock = sqlrun.SQL("queue.clock", `SELECT {us {now}}`)

@@ -310,3 +310,19 @@ func bodyText(of func(bodyColumn) string) string {
 	}
 	return strings.Join(all, ", ")
 }
+
+// The most and the least urgent priority, and that of jobs that say nothing.
+const (
+	MostUrgent  = 1
+	Normal      = 2
+	LeastUrgent = 4
+)
+
+// PriorityOf returns a job's priority: that of a job that says nothing if somebody has written
+// another by hand.
+func PriorityOf(j *Job) int {
+	if j.Priority < MostUrgent || j.Priority > LeastUrgent {
+		return Normal
+	}
+	return j.Priority
+}

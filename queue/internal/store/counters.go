@@ -1,6 +1,13 @@
 package store
 
-import "github.com/dbcron/dbcron/internal/sqlrun"
+import (
+	"time"
+
+	"github.com/dbcron/dbcron/internal/sqlrun"
+)
+
+// LongestCount is how long it is kept what workers have done in a minute.
+const LongestCount = 7 * 24 * time.Hour
 
 // How many jobs have ended, by minute.
 var (

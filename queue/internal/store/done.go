@@ -26,3 +26,9 @@ var (
 	OutdatedDone = sqlrun.SQL("queue.outdated-done", `
 		SELECT queue_id, divided, id FROM {prefix}job_done WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit {skip_locked}`)
 )
+
+// Outcomes of jobs that are kept.
+const (
+	OutcomeDone      = "done"
+	OutcomeDiscarded = "discarded"
+)

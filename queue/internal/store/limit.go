@@ -1,6 +1,15 @@
 package store
 
-import "github.com/dbcron/dbcron/internal/sqlrun"
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/sqlrun"
+)
 
 // Limits of kinds.
 var (
@@ -32,3 +41,88 @@ const limitColumns = `
 			(SELECT COUNT(*) FROM {prefix}queue_permit AS p JOIN {prefix}node AS n ON n.name = p.lock_by
 				WHERE p.queue_id = l.queue_id AND p.kind = l.kind AND p.state = 'LEASED' AND n.state = 'live')
 		FROM {prefix}queue_limit AS l JOIN {prefix}queue AS q ON q.queue_id = l.queue_id`
+
+// A Limit is how many jobs of a queue, or of one of its kinds, may run at a time and begin in a
+// time. Package admin tells what each field is.
+type Limit struct {
+	Queue   string
+	Kind    string
+	Running int
+	Rate    int
+	Per     time.Duration
+	Burst   int
+}
+
+// The most that limits may be.
+const (
+	MaxRunning = 10_000
+	MaxRate    = 100_000
+	MaxPer     = 366 * 24 * time.Hour
+)
+
+// Check returns an [InvalidError] about the first field that cannot be.
+func (l *Limit) Check() error {
+	if err := sqlrun.CheckName(l.Queue); err != nil {
+		return Invalid("queue", "%v", err)
+	}
+	if err := sqlrun.CheckName(l.Kind); l.Kind != "" && err != nil {
+		return Invalid("kind", "%v", err)
+	}
+	switch {
+	case l.Running < 0 || l.Running > MaxRunning:
+		return Invalid("running", "%d is not 1 to %d jobs at a time, or 0 for any number; to have none begin, pause the queue",
+			l.Running, MaxRunning)
+	case l.Rate < 0 || l.Rate > MaxRate:
+		return Invalid("rate", "%d is not 1 to %d jobs, or 0 for any number; to have none begin, pause the queue", l.Rate, MaxRate)
+	case l.Running == 0 && l.Rate == 0:
+		return Invalid("limit", "it limits nothing: say how many jobs may run at a time, or begin in a time, or delete it")
+	case l.Per < time.Millisecond || l.Per > MaxPer:
+		return Invalid("per", "%v is not 1ms to 366 days", l.Per)
+	case l.Burst < 1 || l.Burst > MaxRate:
+		return Invalid("burst", "%d is not 1 to %d", l.Burst, MaxRate)
+	}
+	return nil
+}
+
+// Args are arguments of [InsertLimit] and [UpdateLimit].
+func (l *Limit) Args(queue int) sqlrun.Args {
+	a := sqlrun.Args{"queue": queue, "kind": l.Kind, "running": nil, "rate": nil, "per": duration.Format(l.Per), "burst": l.Burst}
+	if l.Running > 0 {
+		a["running"] = l.Running
+	}
+	if l.Rate > 0 {
+		a["rate"] = l.Rate
+	}
+	return a
+}
+
+// A LimitRow is a limit as the table has it.
+type LimitRow struct {
+	Limit
+	WaitingBy string // who waits for a permit; "": nobody
+}
+
+// ReadLimits reads the limits of a queue.
+func ReadLimits(ctx context.Context, on *sqlrun.Session, queue int, name string) ([]LimitRow, error) {
+	return sqlrun.Select(ctx, on, LimitsOf, sqlrun.Args{"queue": queue}, func(rows *sql.Rows) (l LimitRow, err error) {
+		var per string
+		var waits bool
+		l.Queue = name
+		if err = rows.Scan(&l.Kind, &l.Running, &l.Rate, &per, &l.Burst, &l.WaitingBy, &waits); !waits {
+			l.WaitingBy = ""
+		}
+		return l, errors.Join(err, l.Parse(per))
+	})
+}
+
+// Parse reads rate_per, which may have been written by hand.
+func (l *Limit) Parse(per string) (err error) {
+	if l.Per, err = duration.Parse(per); err == nil && l.Rate > 0 && l.Per < time.Millisecond {
+		err = Invalid("rate_per", "%q is shorter than 1ms", per)
+	}
+	if err != nil {
+		err = fmt.Errorf("limit of queue %q and kind %q: %w", l.Queue, l.Kind, err)
+	}
+	l.Rate, l.Burst, l.Per = min(l.Rate, MaxRate), min(max(l.Burst, 1), MaxRate), min(l.Per, MaxPer)
+	return err
+}

@@ -60,3 +60,12 @@ func recordWeight(row *sqlrun.Args) int {
 	}
 	return n
 }
+
+// UpTo cuts a list that is sorted by ids, but not between jobs that have one id: whoever goes on
+// after it would miss the rest of them.
+func UpTo[T any](all []T, limit int, id func(*T) int64) []T {
+	for limit > 0 && limit < len(all) && id(&all[limit-1]) == id(&all[limit]) {
+		limit++
+	}
+	return all[:min(limit, len(all))]
+}

@@ -1,6 +1,12 @@
 package store
 
-import "github.com/dbcron/dbcron/internal/sqlrun"
+import (
+	"cmp"
+	"context"
+	"database/sql"
+
+	"github.com/dbcron/dbcron/internal/sqlrun"
+)
 
 // Routes of kinds.
 var (
@@ -13,3 +19,41 @@ var (
 	InsertRoute = sqlrun.SQL("queue.insert-route", `INSERT INTO {prefix}route (kind, queue) VALUES (:kind, :name)`)
 	DeleteRoute = sqlrun.SQL("queue.delete-route", `DELETE FROM {prefix}route WHERE kind = :kind`)
 )
+
+// RestOfKinds is the kind of the route of all kinds that have none of their own.
+const RestOfKinds = "*"
+
+// A Route says where the jobs of a kind go that name no queue.
+type Route struct {
+	Kind  string // or RestOfKinds
+	Queue string
+}
+
+// ReadRoutes lists routes by kind, those after a kind.
+func ReadRoutes(ctx context.Context, on *sqlrun.Session, after string, limit int) ([]Route, error) {
+	return sqlrun.Select(ctx, on, ListRoutes, sqlrun.Args{"after": after, "limit": limit}, func(rows *sql.Rows) (r Route, err error) {
+		return r, rows.Scan(&r.Kind, &r.Queue)
+	})
+}
+
+// RoutesByKind reads all routes: the queues by the kinds.
+func RoutesByKind(ctx context.Context, on *sqlrun.Session) (map[string]string, error) {
+	all := map[string]string{}
+	for after := ""; ; {
+		part, err := ReadRoutes(ctx, on, after, Chunk)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range part {
+			all[one.Kind], after = one.Queue, one.Kind
+		}
+		if len(part) < Chunk {
+			return all, nil
+		}
+	}
+}
+
+// RouteOf returns the queue that jobs of a kind go to by these routes.
+func RouteOf(all map[string]string, kind string) string {
+	return cmp.Or(all[kind], all[RestOfKinds], DefaultQueue)
+}

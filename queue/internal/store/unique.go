@@ -1,9 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
+	"errors"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
@@ -89,6 +93,123 @@ func freeUnique(ctx context.Context, tx *sqlrun.Session, queue int, theirs *Uniq
 			return err
 		}
 		if _, err := tx.Exec(ctx, PartingKeys, args); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A KeyRow is a job that wants its unique key.
+type KeyRow struct {
+	Queue  int
+	Unique string        // empty: it has none
+	For    time.Duration // how long after it was enqueued the key stays in use; 0: until it ends
+	ID     int64
+
+	Holder int64 // the job that has its key; 0: none, or itself
+}
+
+// ClaimKeys takes the unique keys of jobs in a transaction, and notes who has those that it does
+// not get.
+func ClaimKeys(ctx context.Context, tx *sqlrun.Session, rows []KeyRow) error {
+	type key struct {
+		queue int
+		once  string
+	}
+	first := map[key]*KeyRow{} // of several rows of a key
+	var all []sqlrun.Args
+	for i := range rows {
+		r := &rows[i]
+		r.Holder = 0
+		if r.Unique == "" {
+			continue
+		}
+		if f := first[key{r.Queue, r.Unique}]; f != nil {
+			continue
+		}
+		first[key{r.Queue, r.Unique}] = r
+		row := sqlrun.Args{"at": i, "queue": r.Queue, "once": r.Unique, "job": r.ID, "until_us": nil}
+		if r.For > 0 {
+			row["until_us"] = TimeOf(r.ID).Add(r.For).UnixMicro()
+		}
+		all = append(all, row)
+	}
+	slices.SortFunc(all, func(a, b sqlrun.Args) int { // so that nobody waits for another in a circle
+		return cmp.Or(cmp.Compare(a["queue"].(int), b["queue"].(int)), cmp.Compare(a["once"].(string), b["once"].(string)))
+	})
+	for part := range slices.Chunk(all, Chunk) {
+		if err := claimPart(ctx, tx, rows, part); err != nil {
+			return err
+		}
+	}
+	for i := range rows {
+		r := &rows[i]
+		if f := first[key{r.Queue, r.Unique}]; r.Unique != "" && f != r {
+			r.Holder = cmp.Or(f.Holder, f.ID)
+		}
+	}
+	return nil
+}
+
+// claimPart takes keys, and notes who has those that it does not get. One that is freed
+// between two of its statements is tried again.
+func claimPart(ctx context.Context, tx *sqlrun.Session, rows []KeyRow, part []sqlrun.Args) error {
+	for range 100 {
+		if _, err := tx.Exec(ctx, TakeKeys, sqlrun.Args{"rows": part}); err != nil {
+			return err
+		}
+		known, over := map[int]int64{}, map[int]bool{}
+		_, err := sqlrun.Select(ctx, tx, KeyHolders, sqlrun.Args{"rows": part}, func(found *sql.Rows) (none struct{}, err error) {
+			var at int
+			var job int64
+			var free bool
+			err = found.Scan(&at, &job, &free)
+			known[at], over[at] = job, free
+			return none, err
+		})
+		if err != nil {
+			return err
+		}
+		var again []sqlrun.Args
+		for _, row := range part {
+			at := row["at"].(int)
+			switch holder, ok := known[at]; {
+			case ok && holder == rows[at].ID:
+				continue
+			case ok && !over[at]:
+				rows[at].Holder = holder
+				continue
+			case ok:
+				args := sqlrun.Args{"holder": holder, "queue": row["queue"], "once": row["once"], "job": row["job"], "until_us": row["until_us"]}
+				if n, err := tx.Exec(ctx, TakeOverKey, args); err != nil || n > 0 {
+					if err != nil {
+						return err
+					}
+					continue
+				}
+			}
+			again = append(again, row)
+		}
+		if part = again; len(part) == 0 {
+			return nil
+		}
+	}
+	return errors.New("unique keys change hands all the time; try again")
+}
+
+// ReclaimKeys takes the unique keys of jobs of a queue again that have ended, and are to come back.
+func ReclaimKeys(ctx context.Context, tx *sqlrun.Session, queue int, rows []KeyRow) error {
+	if err := ClaimKeys(ctx, tx, rows); err != nil {
+		return err
+	}
+	var theirs Uniques
+	for i := range rows {
+		if rows[i].Holder == 0 {
+			theirs.Add(rows[i].ID, rows[i].Unique)
+		}
+	}
+	for args := range theirs.Args(queue) {
+		if _, err := tx.Exec(ctx, KeepKeys, args); err != nil {
 			return err
 		}
 	}

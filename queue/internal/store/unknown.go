@@ -1,6 +1,10 @@
 package store
 
-import "github.com/dbcron/dbcron/internal/sqlrun"
+import (
+	"encoding/json"
+
+	"github.com/dbcron/dbcron/internal/sqlrun"
+)
 
 // What workers do, and what waits that none of them does.
 var (
@@ -19,3 +23,12 @@ var (
 				WHERE queue_id = :queue AND divided = :divided AND run_at <= {now} ORDER BY queue_id, divided, run_at, id LIMIT :limit) AS d) AS f
 		WHERE f.kind NOT IN (:kinds) GROUP BY f.kind ORDER BY f.kind`)
 )
+
+// Kinds reads the list of kinds that a worker's row has. It returns false, which means all kinds,
+// for no text, and for one that was written by hand and is not such a list.
+func Kinds(text string) (kinds []string, ok bool) {
+	if text == "" {
+		return nil, false
+	}
+	return kinds, json.Unmarshal([]byte(text), &kinds) == nil
+}

@@ -1,4 +1,4 @@
-package queue
+package admin
 
 import (
 	"cmp"
@@ -40,7 +40,7 @@ type failurePlace struct {
 // bounded by a multiple of limit; more reports that there may be others.
 func (c *Client) Failures(ctx context.Context, limit int) (all []Failure, more bool, err error) {
 	if limit < 1 || limit > 100_000 {
-		return nil, false, invalid("limit", "%d is not 1 to 100000", limit)
+		return nil, false, store.Invalid("limit", "%d is not 1 to 100000", limit)
 	}
 	places, err := sqlrun.Select(ctx, &c.db.Session, store.Failing, sqlrun.Args{"limit": failurePlaces},
 		func(rows *sql.Rows) (p failurePlace, err error) {

@@ -1,4 +1,4 @@
-package queue
+package admin
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ var contents = map[State]*sqlrun.Stmt{
 // of more urgent priorities.
 type standAt struct{ block, priority int }
 
-func standOf(i *Info) standAt {
+func standOf(i *Job) standAt {
 	if i.State == StateReady {
 		return standAt{i.Block, i.Priority}
 	}
@@ -36,8 +36,8 @@ func standOf(i *Info) standAt {
 // withPayloads calls f for each of some jobs of one state, which were listed without their
 // payloads, until it returns false. Payloads that are not longer than a limit are loaded, a few
 // at a time: room tells how many bytes f has use for. It passes over jobs that have moved on.
-func (c *Client) withPayloads(ctx context.Context, q *Queue, jobs []Info, longest int, room func() int, f func(*Info) bool) error {
-	weight := func(i *Info) int {
+func (c *Client) withPayloads(ctx context.Context, q *store.Queue, jobs []Job, longest int, room func() int, f func(*Job) bool) error {
+	weight := func(i *Job) int {
 		if i.PayloadBytes > longest {
 			return 0
 		}
@@ -49,7 +49,7 @@ func (c *Client) withPayloads(ctx context.Context, q *Queue, jobs []Info, longes
 		part, err := c.content(ctx, q, part, -1)
 		for err == nil && len(part) > 0 {
 			n := store.PartOf(part, min(room(), sqlrun.MaxBytes), weight)
-			var some []Info
+			var some []Job
 			some, err = c.content(ctx, q, part[:n], longest)
 			for i := range some {
 				if err == nil && !f(&some[i]) {
@@ -67,18 +67,18 @@ func (c *Client) withPayloads(ctx context.Context, q *Queue, jobs []Info, longes
 
 // content returns those of some jobs of a state that are there, with their payloads unless
 // these are longer than a limit.
-func (c *Client) content(ctx context.Context, q *Queue, jobs []Info, longest int) (here []Info, err error) {
-	places := map[standAt]map[int64]*Info{}
+func (c *Client) content(ctx context.Context, q *store.Queue, jobs []Job, longest int) (here []Job, err error) {
+	places := map[standAt]map[int64]*Job{}
 	for i := range jobs {
 		s := standOf(&jobs[i])
 		if places[s] == nil {
-			places[s] = map[int64]*Info{}
+			places[s] = map[int64]*Job{}
 		}
 		places[s][jobs[i].ID] = &jobs[i]
 	}
 	var steps []*sqlrun.Step
 	for s, of := range places {
-		args := store.JobArgs(q.id, s.block, s.priority, slices.Collect(maps.Keys(of)))
+		args := store.JobArgs(q.ID, s.block, s.priority, slices.Collect(maps.Keys(of)))
 		args["longest"] = int64(longest)
 		steps = append(steps, &sqlrun.Step{Stmt: contents[jobs[0].State], Args: args, Scan: func(row *sqlrun.Row) error {
 			i := *of[row.Int(0)]
@@ -91,17 +91,17 @@ func (c *Client) content(ctx context.Context, q *Queue, jobs []Info, longest int
 		}})
 	}
 	err = c.db.Pipeline(ctx, steps...)
-	slices.SortFunc(here, func(a, b Info) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Block, b.Block)) })
+	slices.SortFunc(here, func(a, b Job) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Block, b.Block)) })
 	return here, err
 }
 
 // matching returns those of some listed jobs whose payloads meet a condition.
-func (c *Client) matching(ctx context.Context, q *Queue, where *where, jobs []Info) (all []Info, err error) {
+func (c *Client) matching(ctx context.Context, q *store.Queue, where *where, jobs []Job) (all []Job, err error) {
 	if where == nil {
 		return jobs, nil
 	}
-	err = c.withPayloads(ctx, q, jobs, math.MaxInt, func() int { return sqlrun.MaxBytes }, func(i *Info) bool {
-		if where.holds(&i.Job) {
+	err = c.withPayloads(ctx, q, jobs, math.MaxInt, func() int { return sqlrun.MaxBytes }, func(i *Job) bool {
+		if where.holds(i) {
 			i.Payload = nil
 			all = append(all, *i)
 		}

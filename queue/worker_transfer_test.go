@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -57,9 +58,9 @@ func TestMove(t *testing.T) {
 		}
 		ids := enqueueMany(t, c, jobs)
 		elsewhere(t, c, "to", 3)
-		was := map[int64]Info{}
+		was := map[int64]admin.Job{}
 		for _, id := range ids {
-			was[id], _ = c.Job(t.Context(), "", id)
+			was[id], _ = adminOf(c).Job(t.Context(), "", id)
 		}
 		moveAll(t, c, MoveOptions{Kinds: []string{"x", "y"}, DryRun: true}, Moved{Jobs: 8})
 		moveAll(t, c, MoveOptions{Kinds: []string{"x"}}, Moved{Jobs: 3, Behind: 1})
@@ -69,17 +70,17 @@ func TestMove(t *testing.T) {
 		must(t, err)
 		for i, id := range ids {
 			name := []string{"to", ""}[i%2]
-			is, err := c.Job(t.Context(), name, id)
+			is, err := adminOf(c).Job(t.Context(), name, id)
 			must(t, err)
 			before := was[id]
 			if name == "to" {
-				before.Queue, before.Block = "to", to.block(is.Key, id)
+				before.Queue, before.Block = "to", to.Block(is.Key, id)
 			}
 			if !reflect.DeepEqual(is, before) {
 				t.Errorf("it was\n%+v, and is\n%+v", before, is)
 			}
 		}
-		if !to.ordered {
+		if !to.Ordered {
 			t.Error("nobody would know that the queue has keys")
 		}
 		wantRows(t, db, "unique keys", `SELECT q.name, u.unique_key, u.pending, CASE WHEN u.free_at > {now} THEN 1 ELSE 0 END
@@ -102,7 +103,7 @@ func TestMoveRefused(t *testing.T) {
 		c := client(t, db, Options{})
 		enqueue(t, c, Job{Kind: "x"})
 		elsewhere(t, c, "gone", 1)
-		_, err := c.Edit(t.Context(), "gone", func(q *Queue) { q.State = "deleted" })
+		_, err := adminOf(c).Edit(t.Context(), "gone", func(q *admin.Queue) { q.State = "deleted" })
 		must(t, err)
 		for _, test := range []struct {
 			from, to, kind string
@@ -170,13 +171,13 @@ func TestMoveBesideRunning(t *testing.T) {
 		start(t, w)
 		first := enqueue(t, c, Job{Kind: "x", Key: "k"})
 		received(t, "it runs", running)
-		must(t, c.Pause(t.Context(), "to", ""))
+		must(t, adminOf(c).Pause(t.Context(), "to", ""))
 		behind := enqueueMany(t, c, []Job{{Kind: "x", Key: "k"}, {Kind: "x", Key: "k", Delay: time.Hour}, {Kind: "y", Key: "k"}})
 		moves := enqueueMany(t, c, []Job{{Kind: "x"}, {Kind: "x", Key: "l"}, {Kind: "x", Delay: time.Hour}})
 		moveAll(t, other(t, db), MoveOptions{Kinds: []string{"x"}}, Moved{Jobs: 3, Running: 1, Behind: 2})
-		info(t, c, first, StateRunning)
+		info(t, c, first, admin.StateRunning)
 		for _, id := range moves {
-			_, err := c.Job(t.Context(), "to", id)
+			_, err := adminOf(c).Job(t.Context(), "to", id)
 			want(t, "it was moved", err, nil)
 		}
 		goOn <- struct{}{}
@@ -184,7 +185,7 @@ func TestMoveBesideRunning(t *testing.T) {
 			t.Errorf("%d runs, not %d", got, behind[0])
 		}
 		goOn <- struct{}{}
-		must(t, c.Resume(t.Context(), "to"))
+		must(t, adminOf(c).Resume(t.Context(), "to"))
 		eventually(t, "all are done that are due", func() bool { return done.len() == 4 })
 	})
 }
@@ -194,19 +195,19 @@ func TestMoveRetries(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})
 		elsewhere(t, c, "to", 3)
-		edit(t, c, func(q *Queue) { q.RetryDelay = time.Hour })
+		edit(t, c, func(q *admin.Queue) { q.RetryDelay = time.Hour })
 		w := worker(t, other(t, db), WorkerOptions{})
 		handle(t, w, "x", func(context.Context, *Delivery) error { return errTest })
 		stop := start(t, w)
 		first := enqueue(t, c, Job{Kind: "x", Key: "k"})
-		becomes(t, c, first, StateDelayed)
+		becomes(t, c, first, admin.StateDelayed)
 		stop()
 		next := enqueueMany(t, c, []Job{{Kind: "y", Key: "k"}, {Kind: "x", Key: "k"}, {Kind: "x"}})
 		moveAll(t, c, MoveOptions{Kinds: []string{"y"}}, Moved{Behind: 1})
 		moveAll(t, c, MoveOptions{Kinds: []string{"x"}}, Moved{Jobs: 2, Behind: 1})
 		moveAll(t, c, MoveOptions{}, Moved{Jobs: 2})
-		i, err := c.Job(t.Context(), "to", first)
-		if err != nil || i.Attempts != 1 || i.State != StateDelayed || i.Error == "" {
+		i, err := adminOf(c).Job(t.Context(), "to", first)
+		if err != nil || i.Attempts != 1 || i.State != admin.StateDelayed || i.Error == "" {
 			t.Errorf("the retry is %+v, %v", i, err)
 		}
 		var done record
@@ -216,7 +217,7 @@ func TestMoveRetries(t *testing.T) {
 		}
 		start(t, w)
 		done.wants(t, fmt.Sprintf("%d 1", next[2]))
-		must(t, c.Retry(t.Context(), "to", first))
+		must(t, adminOf(c).Retry(t.Context(), "to", first))
 		done.wants(t, fmt.Sprintf("%d 1", next[2]), fmt.Sprintf("%d 2", first), fmt.Sprintf("%d 1", next[0]), fmt.Sprintf("%d 1", next[1]))
 	})
 }
@@ -241,7 +242,7 @@ func TestMoveUnique(t *testing.T) {
 		wantHolder(t, c, Job{Kind: "x", Unique: "free", Queue: "to"}, ids[0])
 		wantHolder(t, c, Job{Kind: "x", Unique: "other", Queue: "to"}, ids[3])
 		wantFresh(t, c, Job{Kind: "x", Unique: "other"})
-		must(t, c.Cancel(t.Context(), "to", holder))
+		must(t, adminOf(c).Cancel(t.Context(), "to", holder))
 		moveAll(t, c, MoveOptions{}, Moved{Jobs: 2, Taken: 1})
 	})
 }
@@ -253,7 +254,7 @@ func TestMoveUnderWay(t *testing.T) {
 		c := client(t, db, Options{Blocks: 4})
 		elsewhere(t, c, "to", 3)
 		for _, name := range []string{defaultQueue, "to"} {
-			_, err := c.Edit(t.Context(), name, func(q *Queue) { impatient(q); q.MaxAttempts = 1000 })
+			_, err := adminOf(c).Edit(t.Context(), name, func(q *admin.Queue) { impatient(q); q.MaxAttempts = 1000 })
 			must(t, err)
 		}
 		s, numbers := newSequence(), map[string]int{}
@@ -312,12 +313,12 @@ func TestMoveFaults(t *testing.T) {
 					t.Fatalf("call %d, after it: %v: there are %d jobs", call, after, n)
 				}
 				for _, id := range ids {
-					_, err := c.Job(t.Context(), "to", id)
+					_, err := adminOf(c).Job(t.Context(), "to", id)
 					want(t, "it was moved", err, nil)
 				}
 				wantRows(t, db, "unique keys", `SELECT unique_key, job FROM {prefix}job_unique`, fmt.Sprint(key, " ", ids[2]))
 				for _, id := range ids {
-					must(t, c.Cancel(t.Context(), "to", id))
+					must(t, adminOf(c).Cancel(t.Context(), "to", id))
 				}
 			}
 			if !hit {

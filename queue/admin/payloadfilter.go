@@ -1,4 +1,4 @@
-package queue
+package admin
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A where is a condition on a payload. It is looked at in Go, on what has been read, and
@@ -28,12 +30,12 @@ var operators = []string{"!=", "<=", ">=", "=", "<", ">"}
 // says at which character it went wrong.
 func parseWhere(text string) (*where, error) {
 	if !utf8.ValidString(text) {
-		return nil, invalid("where", "it is not UTF-8")
+		return nil, store.Invalid("where", "it is not UTF-8")
 	}
 	p := &whereParser{text: text}
 	w, err := p.where()
 	if err != nil {
-		return nil, invalid("where", "%q, at character %d: %v", text, utf8.RuneCountInString(text[:p.at])+1, err)
+		return nil, store.Invalid("where", "%q, at character %d: %v", text, utf8.RuneCountInString(text[:p.at])+1, err)
 	}
 	return w, nil
 }

@@ -54,7 +54,7 @@ type Moved struct {
 // ten seconds after its process died. It moves a thousand jobs in a transaction, those of a key
 // in order. An error, or the end of ctx, leaves some of them moved; moving again does the rest.
 // Jobs of a key have no order across the two queues, so redirect producers to the other one
-// first: [Client.SetRoute].
+// first: SetRoute of package admin.
 //
 // It returns [ErrNotFound] if one of the queues does not exist, and ErrState if jobs of one of them
 // are being moved already, or if a worker does not leave its blocks within a minute, because it
@@ -99,7 +99,7 @@ func (c *Client) Move(ctx context.Context, from, to string, opt MoveOptions) (Mo
 type transfer struct {
 	c        *Client
 	opt      MoveOptions
-	from, to *Queue
+	from, to *store.Queue
 	began    instant.Instant
 	bound    int64 // ids beyond are of jobs that came later
 	sum      Moved
@@ -137,7 +137,7 @@ func (t *transfer) run(ctx context.Context) error {
 	if t.to, err = t.c.read(ctx, t.to.Name); err != nil {
 		return err
 	}
-	if t.from.ordered { // a job of a key may have been enqueued before, and be committed yet
+	if t.from.Ordered { // a job of a key may have been enqueued before, and be committed yet
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -237,13 +237,13 @@ func (s *stander) order() int64 {
 // go first, then the ready ones. At last go those that are due or will be: if it ends
 // before, they are done after others that they had their place before.
 func (t *transfer) walk(ctx context.Context) error {
-	blocks, err := t.c.blocks(ctx, t.from.id)
+	blocks, err := t.c.blocks(ctx, t.from.ID)
 	if err != nil {
 		return err
 	}
 	t.stay = map[string]int64{}
 	for _, b := range blocks { // older generations of blocks come first
-		if len(t.from.generations) == 1 {
+		if len(t.from.Generations) == 1 {
 			clear(t.stay) // a key is in one block
 		}
 		now := t.c.clock.now()
@@ -313,7 +313,7 @@ func (t *transfer) pass(ctx context.Context, divided int, stmt *sqlrun.Stmt, fro
 			return err
 		}
 		last := len(all) < store.Chunk
-		all = upTo(all, store.Chunk, func(s *stander) int64 { return s.id })
+		all = store.UpTo(all, store.Chunk, func(s *stander) int64 { return s.id })
 		var batch []*stander
 		for i := range all {
 			if pick(&all[i]) {
@@ -330,7 +330,7 @@ func (t *transfer) pass(ctx context.Context, divided int, stmt *sqlrun.Stmt, fro
 // page lists the next jobs by their ids: those of each priority, so there may be more than
 // the chunk up to which they are all.
 func (t *transfer) page(ctx context.Context, divided int, stmt *sqlrun.Stmt, after int64) (all []stander, err error) {
-	args := sqlrun.Args{"queue": t.from.id, "divided": divided, "limit": store.Chunk, "after": after}
+	args := sqlrun.Args{"queue": t.from.ID, "divided": divided, "limit": store.Chunk, "after": after}
 	for _, p := range store.Priorities {
 		args["after"+p] = after
 	}
@@ -401,10 +401,10 @@ func (t *transfer) send(ctx context.Context, divided int, from table, batch []*s
 
 // order records that the other queue has keys before it has a job with one.
 func (t *transfer) order(ctx context.Context, batch []*stander) error {
-	if t.to.ordered || !slices.ContainsFunc(batch, func(s *stander) bool { return s.key != "" }) {
+	if t.to.Ordered || !slices.ContainsFunc(batch, func(s *stander) bool { return s.key != "" }) {
 		return nil
 	}
-	_, err := t.c.db.Exec(ctx, store.SetOrdered, sqlrun.Args{"queue": t.to.id})
+	_, err := t.c.db.Exec(ctx, store.SetOrdered, sqlrun.Args{"queue": t.to.ID})
 	if err == nil {
 		t.to, err = t.c.read(ctx, t.to.Name)
 	}
@@ -433,7 +433,7 @@ func (t *transfer) sendIn(ctx context.Context, tx *sqlrun.Session, divided int, 
 		for i, s := range part {
 			ids[i] = s.id
 		}
-		here, err := sqlrun.Select(ctx, tx, lockStatements[from], store.JobArgs(t.from.id, divided, priority, ids), store.ScanID)
+		here, err := sqlrun.Select(ctx, tx, lockStatements[from], store.JobArgs(t.from.ID, divided, priority, ids), store.ScanID)
 		if err != nil {
 			return err
 		}
@@ -449,22 +449,22 @@ func (t *transfer) sendIn(ctx context.Context, tx *sqlrun.Session, divided int, 
 		}
 		rows := make([]sqlrun.Args, len(part))
 		for i, s := range part {
-			target := t.to.block(s.key, s.id)
+			target := t.to.Block(s.key, s.id)
 			reached[target] = true
-			rows[i] = sqlrun.Args{"queue": t.from.id, "block": divided, "urgency": priority, "job": s.id, "target": target}
+			rows[i] = sqlrun.Args{"queue": t.from.ID, "block": divided, "urgency": priority, "job": s.id, "target": target}
 		}
 		stmt := store.PassReady
 		if from == tableDelayed {
 			stmt = store.DivideAnew
 		}
-		m, err := tx.Exec(ctx, stmt, sqlrun.Args{"to": t.to.id, "rows": rows})
+		m, err := tx.Exec(ctx, stmt, sqlrun.Args{"to": t.to.ID, "rows": rows})
 		if t.c.db.Dialect.Duplicate(err) {
 			return fmt.Errorf("%w: a job of queue %q has the id of one of queue %q", ErrState, t.to.Name, t.from.Name)
 		}
 		if err != nil || m != int64(len(here)) {
 			return store.Short(err, m, len(here))
 		}
-		if m, err = tx.Exec(ctx, ackStatements[from], store.JobArgs(t.from.id, divided, priority, here)); err != nil || m != int64(len(here)) {
+		if m, err = tx.Exec(ctx, ackStatements[from], store.JobArgs(t.from.ID, divided, priority, here)); err != nil || m != int64(len(here)) {
 			return store.Short(err, m, len(here))
 		}
 		*n += len(here)
@@ -506,7 +506,7 @@ func (t *transfer) sendKeys(ctx context.Context, tx *sqlrun.Session, part []*sta
 		return nil
 	}
 	until := map[int64]int64{}
-	for args := range theirs.Args(t.from.id) {
+	for args := range theirs.Args(t.from.ID) {
 		_, err := sqlrun.Select(ctx, tx, store.KeysUntil, args, func(rows *sql.Rows) (none struct{}, err error) {
 			var id, us int64
 			err = rows.Scan(&id, &us)
@@ -526,7 +526,7 @@ func (t *transfer) sendKeys(ctx context.Context, tx *sqlrun.Session, part []*sta
 		if us := until[s.id]; us > 0 {
 			j.UniqueFor = time.UnixMicro(us).Sub(store.TimeOf(s.id))
 		}
-		rows = append(rows, jobRow{Job: j, queue: t.to.id, id: s.id})
+		rows = append(rows, jobRow{Job: j, queue: t.to.ID, id: s.id})
 	}
 	if _, err := claimKeys(ctx, tx, rows); err != nil {
 		return err
@@ -539,7 +539,7 @@ func (t *transfer) sendKeys(ctx context.Context, tx *sqlrun.Session, part []*sta
 	if len(taken) > 0 {
 		return nil // it is rolled back
 	}
-	for args := range theirs.Args(t.from.id) {
+	for args := range theirs.Args(t.from.ID) {
 		if _, err := tx.Exec(ctx, store.PassKeys, args); err != nil {
 			return err
 		}

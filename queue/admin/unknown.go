@@ -1,4 +1,4 @@
-package queue
+package admin
 
 import (
 	"context"
@@ -33,18 +33,22 @@ func (c *Client) Unknown(ctx context.Context, limit int) (all []UnknownKind, err
 	if err != nil {
 		return nil, err
 	}
-	var sets kindSets
 	known := map[string]map[string]bool{} // nil: all
 	for _, r := range rows {
-		set := sets.read(r.kinds)
+		kinds, some := store.Kinds(r.kinds)
 		of, seen := known[r.queue]
 		switch {
-		case set == nil:
+		case !some:
 			known[r.queue] = nil
+			continue
+		case seen && of == nil:
+			continue
 		case !seen:
-			known[r.queue] = maps.Clone(set.has)
-		case of != nil:
-			maps.Copy(of, set.has)
+			of = map[string]bool{}
+			known[r.queue] = of
+		}
+		for _, kind := range kinds {
+			of[kind] = true
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(known)) {
@@ -68,13 +72,13 @@ func (c *Client) unknownIn(ctx context.Context, name string, kinds map[string]bo
 	if err != nil {
 		return nil, err
 	}
-	blocks, err := c.blocks(ctx, q.id)
+	blocks, err := c.blocks(ctx, q.ID)
 	if err != nil {
 		return nil, err
 	}
 	list, jobs := append(slices.Collect(maps.Keys(kinds)), ""), map[string]int{} // no kind is empty, and a list is not
 	for _, b := range blocks {
-		args := sqlrun.Args{"queue": q.id, "divided": b.Divided, "limit": mostOther, "kinds": list}
+		args := sqlrun.Args{"queue": q.ID, "divided": b.Divided, "limit": mostOther, "kinds": list}
 		found, err := sqlrun.Select(ctx, &c.db.Session, store.OtherKinds, args, func(rows *sql.Rows) (u UnknownKind, err error) {
 			return u, rows.Scan(&u.Kind, &u.Jobs)
 		})

@@ -1,4 +1,4 @@
-package queue
+package admin
 
 import (
 	"cmp"
@@ -27,7 +27,7 @@ type Stat struct {
 // missing.
 func (c *Client) Stats(ctx context.Context, queue string, limit int) (all []Stat, err error) {
 	if limit < 1 || limit > 1_000_000 {
-		return nil, invalid("limit", "%d is not 1 to 1000000", limit)
+		return nil, store.Invalid("limit", "%d is not 1 to 1000000", limit)
 	}
 	q, err := c.read(ctx, cmpName(queue))
 	if err != nil {
@@ -53,7 +53,7 @@ func (c *Client) Stats(ctx context.Context, queue string, limit int) (all []Stat
 }
 
 // statsOf counts the jobs of a state by kind.
-func (c *Client) statsOf(ctx context.Context, q *Queue, state State, stmt *sqlrun.Stmt, limit int) ([]Stat, error) {
+func (c *Client) statsOf(ctx context.Context, q *store.Queue, state State, stmt *sqlrun.Stmt, limit int) ([]Stat, error) {
 	divided, err := c.places(ctx, q, state)
 	if err != nil {
 		return nil, err
@@ -61,15 +61,15 @@ func (c *Client) statsOf(ctx context.Context, q *Queue, state State, stmt *sqlru
 	each := (limit + len(divided) - 1) / max(1, len(divided))
 	var parts []sqlrun.Args
 	for _, d := range divided {
-		for p := Urgent; p <= Idle; p++ {
-			if p == Urgent || state == StateReady {
+		for p := store.MostUrgent; p <= store.LeastUrgent; p++ {
+			if p == store.MostUrgent || state == StateReady {
 				parts = append(parts, sqlrun.Args{"at": len(parts), "divided": d, "priority": p})
 			}
 		}
 	}
 	stats, seen, more := map[string]*Stat{}, make([]int, len(parts)), false
 	for some := range slices.Chunk(parts, 256) {
-		_, err := sqlrun.Select(ctx, &c.db.Session, stmt, sqlrun.Args{"queue": q.id, "limit": each, "rows": some},
+		_, err := sqlrun.Select(ctx, &c.db.Session, stmt, sqlrun.Args{"queue": q.ID, "limit": each, "rows": some},
 			func(rows *sql.Rows) (none struct{}, err error) {
 				var at, n int
 				var kind string

@@ -1,4 +1,4 @@
-package queue
+package admin
 
 import (
 	"cmp"
@@ -26,9 +26,22 @@ const (
 	StateDone    State = "done" // in queues that keep done jobs: see [Queue.KeepDone]
 )
 
-// Info is a job as the tables have it.
-type Info struct {
-	Job
+// A Job is a job as the tables have it. What a producer says of it is as in
+// [github.com/dbcron/dbcron/queue.Job].
+type Job struct {
+	Queue       string
+	Kind        string
+	Payload     []byte
+	Binary      bool // Payload is not JSON
+	Key         string
+	Unique      string
+	Group       int64
+	Priority    int
+	MaxAttempts int
+	Timeout     time.Duration
+	Trace       string
+	Endpoint    string
+
 	ID        int64
 	State     State
 	Enqueued  time.Time
@@ -50,14 +63,23 @@ type Info struct {
 	PayloadBytes int // the length of Payload, even where [Client.Jobs] leaves it out
 }
 
-// infoOf returns the job that a row of a queue is.
-func infoOf(j *store.Job, queue string, state State) Info {
-	i := Info{
-		Job: jobOf(j, queue), ID: j.ID, State: state, Enqueued: store.TimeOf(j.ID), Block: j.Divided, Callback: j.Callback,
+// A Progress is how far a job is, as its handler has stored it.
+type Progress struct {
+	State   []byte // what the next attempt needs to go on from there
+	Percent int    // how much is done, 1 to 100; 0: nothing is said of that
+	Message string // for people
+}
+
+// jobOf returns the job that a row of a queue is.
+func jobOf(j *store.Job, queue string, state State) Job {
+	i := Job{
+		Queue: queue, Kind: j.Kind, Payload: j.Payload, Binary: j.Binary, Key: j.Key, Unique: j.Unique, Group: j.Group,
+		Priority: store.PriorityOf(j), MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Trace: j.Trace, Endpoint: j.Endpoint,
+		ID: j.ID, State: state, Enqueued: store.TimeOf(j.ID), Block: j.Divided, Callback: j.Callback,
 		Attempts: j.Attempt, Crashes: j.Crashes, Error: j.Error, Detail: j.Detail, Worker: j.Worker, PayloadBytes: len(j.Payload),
 	}
-	if p := progressOf(j); p != nil {
-		i.Progress = *p
+	if j.Progress != nil {
+		i.Progress = Progress(*j.Progress)
 	}
 	at := int64(0)
 	switch state {
@@ -70,7 +92,7 @@ func infoOf(j *store.Job, queue string, state State) Info {
 	case StateDead:
 		at = j.Died
 	case StateDone:
-		at, i.Started, i.Discarded = j.Ended, time.UnixMicro(j.Started).UTC(), j.Outcome == outcomeDiscarded
+		at, i.Started, i.Discarded = j.Ended, time.UnixMicro(j.Started).UTC(), j.Outcome == store.OutcomeDiscarded
 	}
 	i.At = time.UnixMicro(at).UTC()
 	return i
@@ -92,7 +114,7 @@ type Filter struct {
 
 	// Match is a further condition on jobs as the tables have them, without their payloads; nil
 	// means none.
-	Match func(*Info) bool
+	Match func(*Job) bool
 
 	OlderThan time.Duration // enqueued longer ago than this, by the database's clock; 0: all
 
@@ -127,7 +149,7 @@ func (f *Filter) before(now int64) int64 {
 
 // alike reports whether a job that is in the filter's state is one of those it selects, whatever
 // its payload is.
-func (f *Filter) alike(i *Info) bool {
+func (f *Filter) alike(i *Job) bool {
 	return (f.Kind == "" || i.Kind == f.Kind) && (f.Key == "" || i.Key == f.Key) && (f.Match == nil || f.Match(i))
 }
 
@@ -135,7 +157,7 @@ func (f *Filter) alike(i *Info) bool {
 // key or payload it may read more jobs than it returns, and stops after a bounded number of rows:
 // then it returns fewer, and more is the id after which there may be others. The same happens if
 // the jobs are large: see [Filter.MaxBytes].
-func (c *Client) Jobs(ctx context.Context, f Filter) (jobs []Info, more int64, err error) {
+func (c *Client) Jobs(ctx context.Context, f Filter) (jobs []Job, more int64, err error) {
 	where, err := f.forList()
 	if err != nil {
 		return nil, 0, err
@@ -162,7 +184,7 @@ func (c *Client) Jobs(ctx context.Context, f Filter) (jobs []Info, more int64, e
 		}
 		looked += len(part)
 		last := len(part) < f.Limit
-		if young := slices.IndexFunc(part, func(i Info) bool { return i.ID >= f.before(now) }); young >= 0 {
+		if young := slices.IndexFunc(part, func(i Job) bool { return i.ID >= f.before(now) }); young >= 0 {
 			part, last = part[:young], true
 		}
 		if err := l.add(ctx, c, q, part); err != nil {
@@ -184,24 +206,24 @@ func (c *Client) Jobs(ctx context.Context, f Filter) (jobs []Info, more int64, e
 type listing struct {
 	f     *Filter
 	where *where
-	jobs  []Info
+	jobs  []Job
 	room  int  // how many bytes more it may have
 	full  bool // what comes after f.After has no place
 }
 
 // add adds those of some jobs that are selected, until the listing is full.
-func (l *listing) add(ctx context.Context, c *Client, q *Queue, part []Info) error {
+func (l *listing) add(ctx context.Context, c *Client, q *store.Queue, part []Job) error {
 	longest := l.f.LongestPayload
 	if l.where != nil {
 		longest = math.MaxInt
 	}
-	selected := slices.DeleteFunc(slices.Clone(part), func(i Info) bool { return !l.f.alike(&i) })
+	selected := slices.DeleteFunc(slices.Clone(part), func(i Job) bool { return !l.f.alike(&i) })
 	return c.withPayloads(ctx, q, selected, longest, func() int { return l.room }, l.take)
 }
 
 // take takes in the next job, and tells whether there is room for more.
-func (l *listing) take(i *Info) bool {
-	if !l.where.holds(&i.Job) {
+func (l *listing) take(i *Job) bool {
+	if !l.where.holds(i) {
 		l.f.After = i.ID
 		return true
 	}
@@ -224,11 +246,11 @@ func (f *Filter) forList() (*where, error) {
 	f.LongestPayload, f.MaxBytes = cmp.Or(f.LongestPayload, math.MaxInt), cmp.Or(f.MaxBytes, defaultMaxBytes)
 	switch {
 	case f.Limit < 1 || f.Limit > 10_000:
-		return nil, invalid("limit", "%d is not 1 to 10000", f.Limit)
+		return nil, store.Invalid("limit", "%d is not 1 to 10000", f.Limit)
 	case f.LongestPayload < 0 || f.MaxBytes < 0:
-		return nil, invalid("limit", "%d and %d bytes: they are not to be negative", f.LongestPayload, f.MaxBytes)
+		return nil, store.Invalid("limit", "%d and %d bytes: they are not to be negative", f.LongestPayload, f.MaxBytes)
 	case f.OlderThan < 0 || f.OlderThan > duration.Longest:
-		return nil, invalid("older_than", "%v is not 0 to 100 years", f.OlderThan)
+		return nil, store.Invalid("older_than", "%v is not 0 to 100 years", f.OlderThan)
 	}
 	return f.where()
 }
@@ -237,7 +259,7 @@ func (f *Filter) forList() (*where, error) {
 // once however many are looked at.
 type merge struct {
 	c      *Client
-	q      *Queue
+	q      *store.Queue
 	state  State
 	places []mergePlace
 }
@@ -246,14 +268,14 @@ type mergePlace struct {
 	divided int
 	after   int64 // the last that was read
 	size    int   // how many are read at once
-	rows    []Info
+	rows    []Job
 	over    bool // there are no more
 }
 
 // mostMerged is how many rows of a place are read at once, of jobs that hardly match.
 const mostMerged = 500
 
-func (c *Client) merge(ctx context.Context, q *Queue, f *Filter) (*merge, error) {
+func (c *Client) merge(ctx context.Context, q *store.Queue, f *Filter) (*merge, error) {
 	places, err := c.places(ctx, q, f.State)
 	m := &merge{c: c, q: q, state: f.State}
 	for _, divided := range places {
@@ -264,7 +286,7 @@ func (c *Client) merge(ctx context.Context, q *Queue, f *Filter) (*merge, error)
 
 // next returns the next jobs, as many as limit, but does not end between two of one id. Fewer are
 // the last.
-func (m *merge) next(ctx context.Context, limit int) (all []Info, err error) {
+func (m *merge) next(ctx context.Context, limit int) (all []Job, err error) {
 	for {
 		var least *mergePlace
 		for i := range m.places {
@@ -298,18 +320,9 @@ func (m *merge) fill(ctx context.Context, p *mergePlace) (err error) {
 }
 
 // oldest returns the first jobs by id.
-func oldest(all []Info, limit int) []Info {
-	slices.SortStableFunc(all, func(a, b Info) int { return cmp.Compare(a.ID, b.ID) })
-	return upTo(all, limit, func(i *Info) int64 { return i.ID })
-}
-
-// upTo cuts a list that is sorted by ids, but not between jobs that have one id: whoever goes on
-// after it would miss the rest of them.
-func upTo[T any](all []T, limit int, id func(*T) int64) []T {
-	for limit > 0 && limit < len(all) && id(&all[limit-1]) == id(&all[limit]) {
-		limit++
-	}
-	return all[:min(limit, len(all))]
+func oldest(all []Job, limit int) []Job {
+	slices.SortStableFunc(all, func(a, b Job) int { return cmp.Compare(a.ID, b.ID) })
+	return store.UpTo(all, limit, func(i *Job) int64 { return i.ID })
 }
 
 // sharers is how many jobs of a queue may have one id where all blocks are listed at once: more
@@ -318,15 +331,15 @@ const sharers = 4
 
 // places are the parts in which the jobs of a state are read: the blocks, except for those
 // that are dead or done, which are in none.
-func (c *Client) places(ctx context.Context, q *Queue, state State) (all []int, err error) {
+func (c *Client) places(ctx context.Context, q *store.Queue, state State) (all []int, err error) {
 	switch state {
 	case StateDead, StateDone:
 		return []int{0}, nil
 	case StateReady, StateDelayed, StateRunning:
 	default:
-		return nil, invalid("state", "%q is not ready, delayed, running, dead or done", state)
+		return nil, store.Invalid("state", "%q is not ready, delayed, running, dead or done", state)
 	}
-	rows, err := c.blocks(ctx, q.id)
+	rows, err := c.blocks(ctx, q.ID)
 	for _, b := range rows {
 		all = append(all, b.Divided)
 	}
@@ -334,8 +347,8 @@ func (c *Client) places(ctx context.Context, q *Queue, state State) (all []int, 
 }
 
 // part returns the next jobs in a state that are in one place, by id, without their payloads.
-func (c *Client) part(ctx context.Context, q *Queue, state State, divided int, after int64, limit int) (all []Info, err error) {
-	step := &sqlrun.Step{Args: sqlrun.Args{"queue": q.id, "divided": divided, "after": after, "limit": limit}}
+func (c *Client) part(ctx context.Context, q *store.Queue, state State, divided int, after int64, limit int) (all []Job, err error) {
+	step := &sqlrun.Step{Args: sqlrun.Args{"queue": q.ID, "divided": divided, "after": after, "limit": limit}}
 	switch state {
 	case StateReady:
 		step.Stmt = store.ListReady
@@ -357,7 +370,7 @@ func (c *Client) part(ctx context.Context, q *Queue, state State, divided int, a
 	}
 	rows := store.NewReader(step.Stmt)
 	step.Scan = func(row *sqlrun.Row) error {
-		i := infoOf(rows.Read(row), q.Name, state)
+		i := jobOf(rows.Read(row), q.Name, state)
 		if !ended {
 			i.Block = divided
 		}
@@ -368,15 +381,13 @@ func (c *Client) part(ctx context.Context, q *Queue, state State, divided int, a
 	return oldest(all, limit), err
 }
 
-func (c *Client) blocks(ctx context.Context, queue int) ([]store.BlockRow, error) {
-	return sqlrun.Select(ctx, &c.dbOf(ctx).Session, store.ListBlocks, sqlrun.Args{"queue": queue}, store.ScanBlock)
-}
-
 // Cancel removes a job that is not dead, whatever its state, and ends the context of its running
-// handler with an [ErrLost], within a second or two each. Until then a worker that has read the job
-// may still begin it. It returns [ErrNotFound] if there is no such job.
+// handler with an
+// [github.com/dbcron/dbcron/queue.ErrLost], within a second or two each. Until then a worker that has read the job
+// may still begin it. If it was the last one of its group, a worker ends the group: at once if it
+// hears of it, or within a minute. Cancel returns [ErrNotFound] if there is no such job.
 func (c *Client) Cancel(ctx context.Context, queue string, id int64) error {
-	return c.removeOne(ctx, queue, id, func(i *Info) error {
+	return c.removeOne(ctx, queue, id, func(i *Job) error {
 		switch i.State {
 		case StateDead:
 			return fmt.Errorf("%w: job %d is dead; delete or retry it", ErrState, id)
@@ -390,7 +401,7 @@ func (c *Client) Cancel(ctx context.Context, queue string, id int64) error {
 // Delete removes a dead job, or one that is done and kept. It returns [ErrNotFound] if there is no
 // such job, and ErrState if it is in another state: see Cancel.
 func (c *Client) Delete(ctx context.Context, queue string, id int64) error {
-	return c.removeOne(ctx, queue, id, func(i *Info) error {
+	return c.removeOne(ctx, queue, id, func(i *Job) error {
 		if i.State != StateDead && i.State != StateDone {
 			return fmt.Errorf("%w: job %d is %s, not dead; cancel it", ErrState, id, i.State)
 		}
@@ -399,7 +410,7 @@ func (c *Client) Delete(ctx context.Context, queue string, id int64) error {
 }
 
 // removeOne deletes a job from where it stands, and looks again if it has moved.
-func (c *Client) removeOne(ctx context.Context, queue string, id int64, check func(*Info) error) error {
+func (c *Client) removeOne(ctx context.Context, queue string, id int64, check func(*Job) error) error {
 	for range 10 {
 		i, err := c.Job(ctx, queue, id)
 		if err != nil {
@@ -408,11 +419,11 @@ func (c *Client) removeOne(ctx context.Context, queue string, id int64, check fu
 		if err := check(&i); err != nil {
 			return err
 		}
-		q, err := c.queue(ctx, i.Queue)
+		q, err := c.read(ctx, i.Queue)
 		if err != nil {
 			return err
 		}
-		n, err := c.remove(ctx, q, []Info{i})
+		n, err := c.remove(ctx, q, []Job{i})
 		if err != nil || n > 0 {
 			return err
 		}
@@ -429,7 +440,7 @@ func (c *Client) Retry(ctx context.Context, queue string, id int64) error {
 	if err != nil {
 		return err
 	}
-	q, err := c.queue(ctx, i.Queue)
+	q, err := c.read(ctx, i.Queue)
 	if err != nil {
 		return err
 	}
@@ -437,12 +448,12 @@ func (c *Client) Retry(ctx context.Context, queue string, id int64) error {
 	case StateDelayed:
 		return c.hastenOne(ctx, q, i)
 	case StateDead:
-		back, inUse, err := c.revive(ctx, q, []Info{i})
+		back, inUse, err := c.revive(ctx, q, []Job{i})
 		switch {
 		case err != nil:
 			return err
 		case len(inUse) > 0:
-			return fmt.Errorf("%w: job %d: its unique key is in use by job %d", ErrState, id, inUse[0].holder)
+			return fmt.Errorf("%w: job %d: its unique key is in use by job %d", ErrState, id, inUse[0].Holder)
 		case len(back) == 0:
 			return movedOn(id)
 		}
@@ -461,7 +472,7 @@ func (c *Client) RunNow(ctx context.Context, queue string, id int64) error {
 	if i.State != StateDelayed {
 		return fmt.Errorf("%w: job %d is %s, not delayed", ErrState, id, i.State)
 	}
-	q, err := c.queue(ctx, i.Queue)
+	q, err := c.read(ctx, i.Queue)
 	if err != nil {
 		return err
 	}
@@ -469,9 +480,9 @@ func (c *Client) RunNow(ctx context.Context, queue string, id int64) error {
 }
 
 // hastenOne lets a job go at once that was delayed when it was looked at.
-func (c *Client) hastenOne(ctx context.Context, q *Queue, i Info) error {
+func (c *Client) hastenOne(ctx context.Context, q *store.Queue, i Job) error {
 	for {
-		n, err := c.hasten(ctx, q, []Info{i})
+		n, err := c.hasten(ctx, q, []Job{i})
 		if err != nil || n > 0 {
 			return err
 		}

@@ -1,4 +1,4 @@
-package queue
+package admin
 
 import (
 	"context"
@@ -12,58 +12,101 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
+// A Queue holds a queue's settings. They can be changed at any time: see [Client.Edit].
+type Queue struct {
+	Name   string
+	State  string // active, paused or deleted
+	Reason string // why it is paused
+
+	// KeyRetry says what happens to the other jobs of a key while one waits for its retry: hold
+	// (they wait too: strict order) or pass.
+	KeyRetry string
+
+	MaxAttempts int // failed attempts after which a job is dead
+	// worker crashes after which a job is dead, if it ran alone in the last one; after four times as many in any case
+	MaxCrashes    int
+	RetryDelay    time.Duration // delay before the second attempt; doubles with each further one
+	RetryMaxDelay time.Duration // between two attempts at the most
+	Timeout       time.Duration // of an attempt; 0: none
+	MaxPayload    int           // bytes
+	KeepDead      time.Duration // how long dead jobs are kept; negative: always
+	KeepDeadMax   int           // about how many dead jobs are kept, those enqueued last; 0: all
+	KeepDone      time.Duration // how long done jobs are kept; 0: not at all
+	PollMin       time.Duration // shortest poll interval, after jobs were found, where workers are not notified
+	PollMax       time.Duration // longest poll interval
+
+	// FIFO makes the queue run one job after the other, in the order in which they were enqueued,
+	// on whichever worker: the next one begins when the previous one is done or dead, or, with
+	// KeyRetry pass, has failed. Such a queue has one block. A change takes effect four seconds
+	// later, for jobs enqueued from then on, and when the earlier jobs are done.
+	FIFO bool
+
+	// Notify says who is notified when it has dead letters or is behind, and when it recovers: mail addresses
+	// and URLs with blanks or commas between; "none": nobody; empty: as the daemons say (dbcron serve --notify).
+	Notify string
+
+	Blocks int // how many blocks its jobs are divided into; see [Client.Resize]
+}
+
 // Queue returns a queue's settings, or ErrNotFound.
 func (c *Client) Queue(ctx context.Context, name string) (Queue, error) {
 	q, err := c.read(ctx, name)
 	if err != nil {
 		return Queue{}, err
 	}
-	return *q, nil
+	return Queue(q.Settings), nil
 }
 
 // Queues lists queues, ordered by name, after a given name.
 func (c *Client) Queues(ctx context.Context, after string, limit int) ([]Queue, error) {
-	found, err := selectQueues(ctx, &c.db.Session, store.ListQueues, sqlrun.Args{"after": after, "limit": limit})
+	found, err := store.SelectQueues(ctx, &c.db.Session, store.ListQueues, sqlrun.Args{"after": after, "limit": limit})
 	all := make([]Queue, len(found))
 	for i, q := range found {
-		all[i] = *q
+		all[i] = Queue(q.Settings)
 	}
 	return all, err
 }
 
+// change applies a caller's change to settings, if what comes of it can be.
+func change(is store.Settings, by func(*Queue)) (store.Settings, error) {
+	q := Queue(is)
+	by(&q)
+	after := store.Settings(q)
+	return after, after.Check()
+}
+
 // Edit changes a queue's settings, and creates the queue if there is none. Workers and producers
 // apply them within seconds. It does not change Name and Blocks: see [Client.Resize].
-func (c *Client) Edit(ctx context.Context, name string, change func(*Queue)) (Queue, error) {
+func (c *Client) Edit(ctx context.Context, name string, by func(*Queue)) (Queue, error) {
 	if _, err := c.read(ctx, name); errors.Is(err, ErrNotFound) {
-		fresh := defaults(name)
-		change(&fresh)
-		if err := fresh.check(); err != nil {
+		fresh, err := change(store.Defaults(name), by)
+		if err != nil {
 			return Queue{}, err
 		}
+		blocks := c.opt.Blocks
 		if fresh.FIFO {
-			if err := c.create(ctx, name, 1, true); err != nil {
-				return Queue{}, err
-			}
+			blocks = 1
+		}
+		err = c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+			return store.MakeQueue(ctx, tx, name, blocks, fresh.FIFO)
+		})
+		if err != nil {
+			return Queue{}, err
 		}
 	} else if err != nil {
 		return Queue{}, err
 	}
-	if _, err := c.queue(ctx, name); err != nil {
-		return Queue{}, err
-	}
-	var after Queue
+	var after store.Settings
 	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		var id, n int
 		if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": name}, &id, &n); err != nil {
 			return err
 		}
-		found, err := selectQueues(ctx, tx, store.GetQueue, sqlrun.Args{"name": name})
+		found, err := store.SelectQueues(ctx, tx, store.GetQueue, sqlrun.Args{"name": name})
 		if err != nil || len(found) == 0 {
 			return orNone(err, name)
 		}
-		after = *found[0]
-		change(&after)
-		if err := after.check(); err != nil {
+		if after, err = change(found[0].Settings, by); err != nil {
 			return err
 		}
 		if after.FIFO != found[0].FIFO {
@@ -71,17 +114,29 @@ func (c *Client) Edit(ctx context.Context, name string, change func(*Queue)) (Qu
 				return err
 			}
 		}
-		_, err = tx.Exec(ctx, store.SetQueue, after.args())
+		_, err = tx.Exec(ctx, store.SetQueue, after.Args(id))
 		return err
 	})
 	if err != nil {
 		return Queue{}, err
 	}
-	if _, err := c.read(ctx, name); err != nil {
-		return Queue{}, err
+	c.share(ctx)
+	return Queue(after), nil
+}
+
+// becomeFIFO has the jobs of a queue that is locked go to blocks of a new generation, which are
+// one after the other, or not any more.
+func (c *Client) becomeFIFO(ctx context.Context, tx *sqlrun.Session, q *store.Queue, fifo bool) error {
+	n := c.opt.Blocks
+	if fifo {
+		n = 1
+		// So that the jobs before it are done before it: as in a queue that has had keys.
+		if _, err := tx.Exec(ctx, store.SetOrdered, sqlrun.Args{"queue": q.ID}); err != nil {
+			return err
+		}
 	}
-	c.bells.announce(ctx)
-	return after, nil
+	last := q.Newest()
+	return store.NewBlocks(ctx, tx, q.ID, last.First+last.Blocks, n, last.Number+1, fifo)
 }
 
 func orNone(err error, name string) error {
@@ -128,11 +183,11 @@ func (c *Client) DeleteQueue(ctx context.Context, name string) error {
 		if err := tx.Get(ctx, store.LockQueue, args, new(int), &blocks); err != nil {
 			return orNone(err, name)
 		}
-		found, err := selectQueues(ctx, tx, store.GetQueue, args)
+		found, err := store.SelectQueues(ctx, tx, store.GetQueue, args)
 		if err != nil || len(found) == 0 {
 			return orNone(err, name)
 		}
-		args["queue"] = found[0].id
+		args["queue"] = found[0].ID
 		if err := tx.Get(ctx, store.QueueUses, args, &has); err != nil {
 			return err
 		}
@@ -145,9 +200,8 @@ func (c *Client) DeleteQueue(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.read(ctx, name)
-	c.bells.announce(ctx)
-	return err
+	c.share(ctx)
+	return nil
 }
 
 // Resize changes the number of a queue's blocks, which is how many workers can share it. Jobs
@@ -156,36 +210,35 @@ func (c *Client) DeleteQueue(ctx context.Context, name string) error {
 // keeps its order; jobs wait meanwhile, also for a retry that holds its key. No job is lost.
 func (c *Client) Resize(ctx context.Context, name string, n int) error {
 	if n < 1 || n > 1000 {
-		return invalid("blocks", "%d is not 1 to 1000", n)
+		return store.Invalid("blocks", "%d is not 1 to 1000", n)
 	}
 	q, err := c.read(ctx, name)
 	if err != nil || q.Blocks == n {
 		return err
 	}
 	if q.FIFO {
-		return invalid("blocks", "queue %q is FIFO, and has one block", name)
+		return store.Invalid("blocks", "queue %q is FIFO, and has one block", name)
 	}
 	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		var id, there int
 		if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": name}, &id, &there); err != nil {
 			return orNone(err, name)
 		}
-		found, err := selectQueues(ctx, tx, store.GetQueue, sqlrun.Args{"name": name})
+		found, err := store.SelectQueues(ctx, tx, store.GetQueue, sqlrun.Args{"name": name})
 		if err != nil || len(found) == 0 || found[0].Blocks == n {
 			return err
 		}
 		if found[0].FIFO {
-			return invalid("blocks", "queue %q is FIFO, and has one block", name)
+			return store.Invalid("blocks", "queue %q is FIFO, and has one block", name)
 		}
-		last := found[0].newest()
-		return store.NewBlocks(ctx, tx, id, last.first+last.blocks, n, last.number+1, false)
+		last := found[0].Newest()
+		return store.NewBlocks(ctx, tx, id, last.First+last.Blocks, n, last.Number+1, false)
 	})
 	if err != nil {
 		return err
 	}
-	_, err = c.read(ctx, name)
-	c.bells.announce(ctx)
-	return err
+	c.share(ctx)
+	return nil
 }
 
 // Counts are the numbers of a queue's jobs in each state, each counted up to a limit.
@@ -217,7 +270,7 @@ func (c *Client) CountAndOldest(ctx context.Context, queue string, limit int) (c
 func (c *Client) CountDone(ctx context.Context, queue string, limit int) (n int, err error) {
 	q, err := c.read(ctx, cmpName(queue))
 	if err == nil {
-		err = c.db.Get(ctx, store.CountDone, sqlrun.Args{"queue": q.id, "limit": limit}, &n, new(int64))
+		err = c.db.Get(ctx, store.CountDone, sqlrun.Args{"queue": q.ID, "limit": limit}, &n, new(int64))
 	}
 	return n, err
 }
@@ -240,7 +293,7 @@ func (c *Client) Backlog(ctx context.Context, queue string, limit int, since tim
 		return b, err
 	}
 	b.Limit = limit
-	args := sqlrun.Args{"queue": q.id, "limit": limit, "recent": int64(math.MaxInt64)}
+	args := sqlrun.Args{"queue": q.ID, "limit": limit, "recent": int64(math.MaxInt64)}
 	if !since.IsZero() {
 		args["recent"] = store.TickOf(since.UnixMicro())
 	}
@@ -282,7 +335,7 @@ func (c *Client) Blocks(ctx context.Context, queue string) (all []Block, err err
 	if err != nil {
 		return nil, err
 	}
-	rows, err := c.blocks(ctx, q.id)
+	rows, err := c.blocks(ctx, q.ID)
 	for _, r := range rows {
 		b := Block{
 			Number: r.Divided, Generation: r.Generation, Leased: r.State == "LEASED", Worker: r.LockBy,

@@ -1,4 +1,4 @@
-package queue
+package admin
 
 import (
 	"cmp"
@@ -9,8 +9,9 @@ import (
 	"slices"
 
 	"github.com/dbcron/dbcron/internal/duration"
-	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/bell"
+	"github.com/dbcron/dbcron/queue/internal/board"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -119,7 +120,7 @@ func (c *Client) Bulk(ctx context.Context, what BulkAction, f Filter, opt BulkOp
 				after = part[len(part)-1].ID
 				more = after < min(newest(began), f.before(began)) // so that it ends, however many jobs come meanwhile
 			}
-			part = slices.DeleteFunc(part, func(i Info) bool { return !f.alike(&i) || !wasThere(&i, what, began) || i.ID >= f.before(began) })
+			part = slices.DeleteFunc(part, func(i Job) bool { return !f.alike(&i) || !wasThere(&i, what, began) || i.ID >= f.before(began) })
 			if part, err = c.matching(ctx, q, where, part); err != nil {
 				return r, err
 			}
@@ -142,30 +143,30 @@ func (c *Client) Bulk(ctx context.Context, what BulkAction, f Filter, opt BulkOp
 func (f *Filter) forBulk(what BulkAction) (*where, error) {
 	states := bulkStates[what]
 	if states == nil {
-		return nil, invalid("action", "%q is not retry, cancel or delete", what)
+		return nil, store.Invalid("action", "%q is not retry, cancel or delete", what)
 	}
 	if f.State == "" {
 		f.State = states[0]
 	}
 	if !slices.Contains(states, f.State) {
-		return nil, invalid("state", "%q is none in which jobs can be chosen to %s; use one of %v", f.State, what, states)
+		return nil, store.Invalid("state", "%q is none in which jobs can be chosen to %s; use one of %v", f.State, what, states)
 	}
 	if f.Limit < 0 {
-		return nil, invalid("limit", "%d is negative", f.Limit)
+		return nil, store.Invalid("limit", "%d is negative", f.Limit)
 	}
 	if f.OlderThan < 0 || f.OlderThan > duration.Longest {
-		return nil, invalid("older_than", "%v is not 0 to 100 years", f.OlderThan)
+		return nil, store.Invalid("older_than", "%v is not 0 to 100 years", f.OlderThan)
 	}
 	return f.where()
 }
 
 // newest is an id that no job had at a moment, by the database's clock in µs since 1970: ids
 // may be a little ahead of that.
-func newest(us int64) int64 { return store.TickOf(us + Window.Microseconds()) }
+func newest(us int64) int64 { return store.TickOf(us + board.Window.Microseconds()) }
 
 // wasThere reports whether there is something to do about a job that was there when a bulk
 // began.
-func wasThere(i *Info, what BulkAction, began int64) bool {
+func wasThere(i *Job, what BulkAction, began int64) bool {
 	switch {
 	case i.ID >= newest(began):
 		return false
@@ -178,10 +179,10 @@ func wasThere(i *Info, what BulkAction, began int64) bool {
 }
 
 // deal does with a batch of jobs what is to be done, and counts.
-func (c *Client) deal(ctx context.Context, what BulkAction, f Filter, opt BulkOptions, part []Info, r *BulkResult) error {
-	n, inUse := len(part), []jobRow(nil)
+func (c *Client) deal(ctx context.Context, what BulkAction, f Filter, opt BulkOptions, part []Job, r *BulkResult) error {
+	n, inUse := len(part), 0
 	if n > 0 && !opt.DryRun {
-		q, err := c.queue(ctx, f.Queue) // its blocks may have changed
+		q, err := c.read(ctx, f.Queue) // its blocks may have changed
 		if err != nil {
 			return err
 		}
@@ -191,15 +192,15 @@ func (c *Client) deal(ctx context.Context, what BulkAction, f Filter, opt BulkOp
 		case f.State == StateDelayed:
 			n, err = c.hasten(ctx, q, part)
 		default:
-			var back []jobRow
-			back, inUse, err = c.revive(ctx, q, part)
-			n = len(back)
+			var back, stay []store.KeyRow
+			back, stay, err = c.revive(ctx, q, part)
+			n, inUse = len(back), len(stay)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	r.Done, r.InUse, r.Gone = r.Done+n, r.InUse+len(inUse), r.Gone+len(part)-n-len(inUse)
+	r.Done, r.InUse, r.Gone = r.Done+n, r.InUse+inUse, r.Gone+len(part)-n-inUse
 	if opt.Progress != nil {
 		opt.Progress(*r)
 	}
@@ -217,19 +218,19 @@ var removals = map[State]struct{ lock, remove *sqlrun.Stmt }{
 }
 
 // remove deletes jobs of one state, and unties them. It tells how many were there.
-func (c *Client) remove(ctx context.Context, q *Queue, jobs []Info) (n int, err error) {
+func (c *Client) remove(ctx context.Context, q *store.Queue, jobs []Job) (n int, err error) {
 	by, over := removals[jobs[0].State], jobs[0].State == StateDead || jobs[0].State == StateDone
 	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		n = 0
 		for at, ids := range byRank(jobs) {
-			here, err := sqlrun.Select(ctx, tx, by.lock, store.JobArgs(q.id, at.block, at.priority, ids), store.ScanID)
+			here, err := sqlrun.Select(ctx, tx, by.lock, store.JobArgs(q.ID, at.block, at.priority, ids), store.ScanID)
 			if err != nil {
 				return err
 			}
 			if len(here) == 0 {
 				continue
 			}
-			gone, err := tx.Exec(ctx, by.remove, store.JobArgs(q.id, at.block, at.priority, here))
+			gone, err := tx.Exec(ctx, by.remove, store.JobArgs(q.ID, at.block, at.priority, here))
 			if err := store.Short(err, gone, len(here)); err != nil {
 				return err
 			}
@@ -239,18 +240,18 @@ func (c *Client) remove(ctx context.Context, q *Queue, jobs []Info) (n int, err 
 			}
 			var tied []store.Ended
 			for i := range jobs {
-				if j := &jobs[i]; j.tied() && rankOf(j) == at && slices.Contains(here, j.ID) {
+				if j := &jobs[i]; (j.Unique != "" || j.Group != 0) && rankOf(j) == at && slices.Contains(here, j.ID) {
 					tied = append(tied, store.Ended{ID: j.ID, Unique: j.Unique, Group: j.Group, State: store.MemberCancelled})
 				}
 			}
-			if err := store.ReleaseTies(ctx, tx, q.id, tied); err != nil {
+			if err := store.ReleaseTies(ctx, tx, q.ID, tied); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	if err == nil && !over {
-		c.tryConclude(ctx, groupsOf(jobs)...)
+		c.tellEnds(ctx, jobs)
 	}
 	return n, err
 }
@@ -260,7 +261,7 @@ type rank struct {
 	block, priority int // of ready ones, which have their priority in their key; else 0
 }
 
-func rankOf(i *Info) rank {
+func rankOf(i *Job) rank {
 	if i.State == StateReady {
 		return rank{i.Block, i.Priority}
 	}
@@ -269,7 +270,7 @@ func rankOf(i *Info) rank {
 
 // byRank divides jobs of one state, in an order that all keep to: so nobody waits for another in
 // a circle.
-func byRank(jobs []Info) iter.Seq2[rank, []int64] {
+func byRank(jobs []Job) iter.Seq2[rank, []int64] {
 	ids := map[rank][]int64{}
 	for i := range jobs {
 		at := rankOf(&jobs[i])
@@ -286,18 +287,27 @@ func byRank(jobs []Info) iter.Seq2[rank, []int64] {
 	}
 }
 
+// tellEnds tells workers of the groups that some jobs were of which have ended.
+func (c *Client) tellEnds(ctx context.Context, jobs []Job) {
+	groups := map[int64]bool{}
+	for i := range jobs {
+		if g := jobs[i].Group; g != 0 {
+			groups[g] = true
+		}
+	}
+	if len(groups) > 0 {
+		c.hub.Tell(ctx, c.db, map[int]string{0: bell.Groups(slices.Sorted(maps.Keys(groups)))})
+	}
+}
+
 // hasten lets delayed jobs go at once, and tells how many there were whose
 // time had not come.
-func (c *Client) hasten(ctx context.Context, q *Queue, jobs []Info) (int, error) {
-	rows, err := c.rowsOf(ctx, q, jobs)
-	if err != nil {
-		return 0, err
-	}
+func (c *Client) hasten(ctx context.Context, q *store.Queue, jobs []Job) (int, error) {
 	var n int64
-	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error { // where no plan is kept
+	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error { // where no plan is kept
 		n = 0
 		for at, ids := range byRank(jobs) {
-			part, err := tx.Exec(ctx, store.HastenDelayed, store.JobArgs(q.id, at.block, 0, ids))
+			part, err := tx.Exec(ctx, store.HastenDelayed, store.JobArgs(q.ID, at.block, 0, ids))
 			if n += part; err != nil {
 				return err
 			}
@@ -305,34 +315,43 @@ func (c *Client) hasten(ctx context.Context, q *Queue, jobs []Info) (int, error)
 		return nil
 	})
 	if err == nil {
-		c.bells.ring(rows)
+		blocks := map[int]bool{}
+		for i := range jobs {
+			blocks[jobs[i].Block] = true
+		}
+		c.ring(ctx, q.ID, blocks)
 	}
 	return int(n), err
+}
+
+// A revival is a dead job that is to come back.
+type revival struct {
+	job *Job
+	to  int // the block that it belongs to by now
 }
 
 // revive moves dead jobs to those that are due, to the blocks that they belong to by now. It
 // returns those, and the ones that stay since others have their unique keys, or wait in their
 // blocks with their ids: these name the job.
-func (c *Client) revive(ctx context.Context, q *Queue, jobs []Info) (back, inUse []jobRow, err error) {
+func (c *Client) revive(ctx context.Context, q *store.Queue, jobs []Job) (back, inUse []store.KeyRow, err error) {
 	if q.State == "deleted" {
 		return nil, nil, fmt.Errorf("%w: %q", ErrDeleted, q.Name)
 	}
-	all, err := c.rowsOf(ctx, q, jobs)
-	if err != nil {
+	var now int64
+	if err := c.db.Get(ctx, store.ReadClock, nil, &now); err != nil {
 		return nil, nil, err
 	}
-	to := q.generationAt(all[0].runAt)
-	for i := range all {
-		all[i].was, all[i].divided = all[i].divided, to.block(all[i].Key, all[i].id)
+	to, all := q.GenerationAt(now), make([]revival, len(jobs))
+	for i := range jobs {
+		all[i] = revival{&jobs[i], to.Block(jobs[i].Key, jobs[i].ID)}
 	}
 	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		back, inUse, err = reviveIn(ctx, tx, q.id, jobs, all)
+		back, inUse, err = reviveIn(ctx, tx, q.ID, jobs, all)
 		return err
 	})
 	switch {
 	case c.db.Dialect.Duplicate(err) && len(jobs) == 1:
-		all[0].holder = all[0].id
-		return nil, all, nil
+		return nil, []store.KeyRow{{Queue: q.ID, ID: jobs[0].ID, Holder: jobs[0].ID}}, nil
 	case c.db.Dialect.Duplicate(err): // one by one, so that the others come back
 		back, inUse = nil, nil
 		for i := range jobs {
@@ -344,36 +363,49 @@ func (c *Client) revive(ctx context.Context, q *Queue, jobs []Info) (back, inUse
 		return back, inUse, nil
 	}
 	if err == nil && len(back) > 0 {
-		c.bells.ring(back)
+		blocks := map[int]bool{}
+		for i := range all {
+			blocks[all[i].to] = true
+		}
+		c.ring(ctx, q.ID, blocks)
 	}
 	return back, inUse, err
 }
 
 // reviveIn does so in a transaction, with those that are still dead.
-func reviveIn(ctx context.Context, tx *sqlrun.Session, queue int, jobs []Info, all []jobRow) (back, inUse []jobRow, err error) {
-	dead := map[store.BlockID][]int64{}
+func reviveIn(ctx context.Context, tx *sqlrun.Session, queue int, jobs []Job, all []revival) (back, inUse []store.KeyRow, err error) {
+	dead := map[int][]int64{} // by block
 	for at, ids := range byRank(jobs) {
-		dead[store.BlockID{Queue: queue, Divided: at.block}],
-			err = sqlrun.Select(ctx, tx, store.LockDead, store.JobArgs(queue, at.block, 0, ids), store.ScanID)
+		dead[at.block], err = sqlrun.Select(ctx, tx, store.LockDead, store.JobArgs(queue, at.block, 0, ids), store.ScanID)
 		if err != nil {
 			return nil, nil, err
 		}
 	}
-	rows := slices.DeleteFunc(slices.Clone(all),
-		func(r jobRow) bool { return !slices.Contains(dead[store.BlockID{Queue: queue, Divided: r.was}], r.id) })
-	if back, err = reclaimKeys(ctx, tx, queue, rows); err != nil {
+	all = slices.DeleteFunc(slices.Clone(all), func(r revival) bool { return !slices.Contains(dead[r.job.Block], r.job.ID) })
+	keys := make([]store.KeyRow, len(all))
+	for i, r := range all {
+		keys[i] = store.KeyRow{Queue: queue, Unique: r.job.Unique, ID: r.job.ID}
+	}
+	if err := store.ReclaimKeys(ctx, tx, queue, keys); err != nil {
 		return nil, nil, err
 	}
-	inUse = slices.DeleteFunc(rows, func(r jobRow) bool { return r.holder == 0 })
+	ids, targets, members := map[int][]int64{}, []sqlrun.Args(nil), []store.Ended(nil)
+	for i, r := range all {
+		if keys[i].Holder != 0 {
+			inUse = append(inUse, keys[i])
+			continue
+		}
+		back = append(back, keys[i])
+		ids[r.job.Block] = append(ids[r.job.Block], r.job.ID)
+		targets = append(targets, sqlrun.Args{"queue": queue, "block": r.job.Block, "job": r.job.ID, "target": r.to})
+		if r.job.Group != 0 { // it waits for the job again
+			members = append(members, store.Ended{ID: r.job.ID, Group: r.job.Group, State: store.MemberPending})
+		}
+	}
 	if len(back) == 0 {
 		return nil, inUse, nil
 	}
-	ids, targets := map[int][]int64{}, make([]sqlrun.Args, len(back))
-	for i, r := range back {
-		ids[r.was] = append(ids[r.was], r.id)
-		targets[i] = sqlrun.Args{"queue": queue, "block": r.was, "job": r.id, "target": r.divided}
-	}
-	if err := reopen(ctx, tx, back); err != nil {
+	if err := store.Finish(ctx, tx, members); err != nil {
 		return nil, nil, err
 	}
 	n, err := tx.Exec(ctx, store.ReviveDead, sqlrun.Args{"rows": targets})
@@ -387,16 +419,4 @@ func reviveIn(ctx context.Context, tx *sqlrun.Session, queue int, jobs []Info, a
 		}
 	}
 	return back, inUse, nil
-}
-
-// rowsOf are jobs that are to be done now, in the blocks where they stand.
-func (c *Client) rowsOf(ctx context.Context, q *Queue, jobs []Info) ([]jobRow, error) {
-	if err := c.clock.sync(ctx, &c.db.Session, instant.Now()); err != nil {
-		return nil, err
-	}
-	now, rows := c.clock.now(), make([]jobRow, len(jobs))
-	for i := range jobs {
-		rows[i] = jobRow{Job: &jobs[i].Job, queue: q.id, divided: jobs[i].Block, id: jobs[i].ID, runAt: now}
-	}
-	return rows, nil
 }

@@ -1,4 +1,4 @@
-package queue
+package admin
 
 import (
 	"context"
@@ -26,7 +26,7 @@ type spot struct {
 
 // find returns all jobs of some queues that have an id. It looks again if one has moved
 // since it was located.
-func (c *Client) find(ctx context.Context, first, last int, id int64) (all []Info, err error) {
+func (c *Client) find(ctx context.Context, first, last int, id int64) (all []Job, err error) {
 	for range 10 {
 		spots, err := c.locate(ctx, first, last, id)
 		if err != nil {
@@ -62,12 +62,12 @@ func (c *Client) locate(ctx context.Context, first, last int, id int64) (all []s
 }
 
 // at returns what is at a spot, of which a queue's dead and done jobs are one.
-func (c *Client) at(ctx context.Context, s spot, id int64) (all []Info, err error) {
+func (c *Client) at(ctx context.Context, s spot, id int64) (all []Job, err error) {
 	rows := store.NewReader(findStatements[s.state])
 	err = c.db.Pipeline(ctx, &sqlrun.Step{
 		Stmt: findStatements[s.state], Args: sqlrun.Args{"queue": s.queue, "divided": s.divided, "priority": s.priority, "id": id},
 		Scan: func(row *sqlrun.Row) error {
-			all = append(all, infoOf(rows.Read(row), s.name, s.state))
+			all = append(all, jobOf(rows.Read(row), s.name, s.state))
 			return nil
 		},
 	})
@@ -76,12 +76,12 @@ func (c *Client) at(ctx context.Context, s spot, id int64) (all []Info, err erro
 
 // Job returns a job, whatever its state, or [ErrNotFound]: then it is done and no longer kept, was
 // removed, or never existed. It returns [ErrAmbiguous] if the queue has several jobs with this id.
-func (c *Client) Job(ctx context.Context, queue string, id int64) (Info, error) {
+func (c *Client) Job(ctx context.Context, queue string, id int64) (Job, error) {
 	q, err := c.read(ctx, cmpName(queue))
 	if err != nil {
-		return Info{}, err
+		return Job{}, err
 	}
-	all, err := c.find(ctx, q.id, q.id, id)
+	all, err := c.find(ctx, q.ID, q.ID, id)
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("%w: job %d in queue %q", ErrNotFound, id, q.Name)
 	}
@@ -92,7 +92,7 @@ func (c *Client) Job(ctx context.Context, queue string, id int64) (Info, error) 
 // Find returns the job with an id, in whatever queue. It returns [ErrNotFound] if there is none, as
 // [Client.Job] does, and ErrAmbiguous if there are several, because two processes may have drawn
 // the same id.
-func (c *Client) Find(ctx context.Context, id int64) (Info, error) {
+func (c *Client) Find(ctx context.Context, id int64) (Job, error) {
 	all, err := c.find(ctx, 0, math.MaxInt32, id)
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("%w: job %d in any queue", ErrNotFound, id)
@@ -102,9 +102,9 @@ func (c *Client) Find(ctx context.Context, id int64) (Info, error) {
 }
 
 // theOne returns the one job that was found, or an error that names all.
-func theOne(all []Info, err error) (Info, error) {
+func theOne(all []Job, err error) (Job, error) {
 	if err != nil || len(all) == 1 {
-		return append(all, Info{})[0], err
+		return append(all, Job{})[0], err
 	}
 	names := make([]string, len(all))
 	for i, j := range all {
@@ -114,13 +114,6 @@ func theOne(all []Info, err error) (Info, error) {
 		}
 	}
 	slices.Sort(names)
-	return Info{}, fmt.Errorf("%w: job %d is %s; name its queue, or select it by kind or key", ErrAmbiguous,
+	return Job{}, fmt.Errorf("%w: job %d is %s; name its queue, or select it by kind or key", ErrAmbiguous,
 		all[0].ID, strings.Join(names, ", and "))
-}
-
-func cmpName(queue string) string {
-	if queue == "" {
-		return defaultQueue
-	}
-	return queue
 }

@@ -1,18 +1,14 @@
-package queue
+package admin
 
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math/big"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
 func TestWhere(t *testing.T) {
@@ -68,7 +64,9 @@ func TestWhere(t *testing.T) {
 		`$.user."first name" < "ann"`:     true,
 	} {
 		w, err := parseWhere(text)
-		must(t, err)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if got := w.holds(&Job{Payload: payload}); got != want {
 			t.Errorf("%s: %v", text, got)
 		}
@@ -210,51 +208,6 @@ func FuzzWhere(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, text, payload string) {
 		if w, err := parseWhere(text); err == nil {
 			w.holds(&Job{Payload: []byte(payload)})
-		}
-	})
-}
-
-func TestJobsWhere(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		c := client(t, db, Options{})
-		jobs := make([]Job, 300)
-		for i := range jobs {
-			jobs[i] = Job{Kind: []string{"even", "odd"}[i%2], Payload: fmt.Appendf(nil, `{"n": %d, "big": 900719925474099%d}`, i, i%10)}
-		}
-		ids := enqueueMany(t, c, jobs)
-		f := Filter{Where: `$.big = 9007199254740993`, Limit: 2}
-		var got []int64
-		for {
-			part, more, err := c.Jobs(t.Context(), f)
-			must(t, err)
-			for _, i := range part {
-				got = append(got, i.ID)
-			}
-			if f.After = more; more == 0 {
-				break
-			}
-		}
-		var want []int64
-		for i := 3; i < len(ids); i += 10 {
-			want = append(want, ids[i])
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("got %v, want %v", got, want)
-		}
-		both, _, err := c.Jobs(t.Context(), Filter{Where: `$.n >= 290`, Kind: "odd"})
-		must(t, err)
-		if len(both) != 5 {
-			t.Errorf("with a kind there are %d", len(both))
-		}
-		// It stops after so many rows, and says where to go on.
-		none, more, err := c.Jobs(t.Context(), Filter{Where: `$.none`, Limit: 1})
-		must(t, err)
-		if len(none) != 0 || more != ids[99] {
-			t.Errorf("got %d, more after %d, not %d", len(none), more, ids[99])
-		}
-		_, _, err = c.Jobs(t.Context(), Filter{Queue: "none", Where: `$.`})
-		if !errors.Is(err, ErrInvalid) {
-			t.Errorf("a wrong condition: %v", err)
 		}
 	})
 }

@@ -1,0 +1,201 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/internal/targets"
+)
+
+// Settings are what is set of a queue. Package admin tells what each is.
+type Settings struct {
+	Name          string
+	State         string
+	Reason        string
+	KeyRetry      string
+	MaxAttempts   int
+	MaxCrashes    int
+	RetryDelay    time.Duration
+	RetryMaxDelay time.Duration
+	Timeout       time.Duration
+	MaxPayload    int
+	KeepDead      time.Duration
+	KeepDeadMax   int
+	KeepDone      time.Duration
+	PollMin       time.Duration
+	PollMax       time.Duration
+	FIFO          bool
+	Notify        string
+	Blocks        int
+}
+
+// A Queue is a queue as the tables have it.
+type Queue struct {
+	Settings
+	ID          int
+	Ordered     bool            // it has ordering keys
+	Generations []Generation    // of its blocks, in their order
+	At          instant.Instant // when it was read
+}
+
+// ReadQueue reads a queue by a statement such as [GetQueue]. It returns ErrNotFound if there is
+// none, or none with blocks yet.
+func ReadQueue(ctx context.Context, on *sqlrun.Session, stmt *sqlrun.Stmt, name string) (*Queue, error) {
+	at := instant.Now()
+	found, err := SelectQueues(ctx, on, stmt, sqlrun.Args{"name": name})
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 || found[0].Blocks == 0 {
+		return nil, fmt.Errorf("%w: queue %q", ErrNotFound, name)
+	}
+	found[0].At = at
+	return found[0], nil
+}
+
+func scanQueue(rows *sql.Rows) (*Queue, error) {
+	q := Queue{Generations: make([]Generation, 1)}
+	g := &q.Generations[0]
+	var ordered, retry, most, timeout, keep, keepDone, pollMin, pollMax string
+	err := rows.Scan(&q.ID, &q.Name, &q.State, &q.Reason, &ordered, &q.KeyRetry, &q.MaxAttempts, &q.MaxCrashes, &retry, &most,
+		&timeout, &q.MaxPayload, &keep, &q.KeepDeadMax, &keepDone, &pollMin, &pollMax, &q.Notify,
+		&g.Number, &g.First, &g.Blocks, &g.From, &g.FIFO)
+	q.Blocks, q.FIFO = g.Blocks, g.FIFO
+	g.From += ResizeAfter.Microseconds()
+	q.Ordered = ordered == "yes" || q.FIFO
+	for _, d := range []struct {
+		text string
+		is   *time.Duration
+	}{
+		{retry, &q.RetryDelay},
+		{most, &q.RetryMaxDelay},
+		{timeout, &q.Timeout},
+		{keepDone, &q.KeepDone},
+		{pollMin, &q.PollMin},
+		{pollMax, &q.PollMax},
+	} {
+		if err == nil {
+			*d.is, err = duration.Parse(d.text)
+		}
+	}
+	if q.KeepDead = -1; err == nil && keep != "forever" {
+		q.KeepDead, err = duration.Parse(keep)
+	}
+	if err != nil {
+		err = fmt.Errorf("queue %q: %w", q.Name, err)
+	}
+	return &q, err
+}
+
+// SelectQueues reads queues by a statement that gives a row for each generation of
+// their blocks.
+func SelectQueues(ctx context.Context, db *sqlrun.Session, stmt *sqlrun.Stmt, args sqlrun.Args) (all []*Queue, err error) {
+	rows, err := sqlrun.Select(ctx, db, stmt, args, scanQueue)
+	for _, q := range rows {
+		if n := len(all); n > 0 && all[n-1].ID == q.ID {
+			q.Generations = append(all[n-1].Generations, q.Generations...)
+			all[n-1] = q
+			continue
+		}
+		all = append(all, q)
+	}
+	return all, err
+}
+
+// Defaults returns the settings of a new queue: those of the table's columns.
+func Defaults(name string) Settings {
+	return Settings{
+		Name: name, State: "active", KeyRetry: "hold", MaxAttempts: 10, MaxCrashes: 3, RetryDelay: 10 * time.Second, RetryMaxDelay: time.Hour,
+		MaxPayload: DefaultMaxPayload, KeepDead: 90 * 24 * time.Hour, PollMin: 2 * time.Millisecond, PollMax: 250 * time.Millisecond,
+	}
+}
+
+// Check returns an [InvalidError] about the first setting that cannot be.
+func (q *Settings) Check() error {
+	switch {
+	case q.State != "active" && q.State != "paused" && q.State != "deleted":
+		return Invalid("state", "%q is not active, paused or deleted", q.State)
+	case q.KeyRetry != "hold" && q.KeyRetry != "pass":
+		return Invalid("key_retry", "%q is not hold or pass", q.KeyRetry)
+	case q.MaxAttempts < 1 || q.MaxAttempts > 1_000_000:
+		return Invalid("max_attempts", "%d is not 1 to 1000000", q.MaxAttempts)
+	case q.MaxCrashes < 1 || q.MaxCrashes > 1_000_000:
+		return Invalid("max_crashes", "%d is not 1 to 1000000", q.MaxCrashes)
+	case q.MaxPayload < 1 || q.MaxPayload > 1<<30:
+		return Invalid("max_payload", "%d is not 1 byte to 1 GiB", q.MaxPayload)
+	case len(q.Notify) > MaxNotify:
+		return Invalid("notify", "it is longer than %d bytes", MaxNotify)
+	}
+	if _, err := targets.Parse(q.Notify); err != nil {
+		return Invalid("notify", "%v", err)
+	}
+	return q.checkTimes()
+}
+
+// checkTimes tells what is wrong with the settings of time, and how much is kept for so long.
+func (q *Settings) checkTimes() error {
+	switch {
+	case q.RetryDelay < 0 || q.RetryDelay > duration.Longest:
+		return Invalid("retry_delay", "%v is not 0 to 100 years", q.RetryDelay)
+	case q.RetryMaxDelay < q.RetryDelay || q.RetryMaxDelay > duration.Longest:
+		return Invalid("retry_max_delay", "%v is not retry_delay (%v) to 100 years", q.RetryMaxDelay, q.RetryDelay)
+	case q.Timeout < 0 || q.Timeout > duration.Longest:
+		return Invalid("timeout", "%v is not 0 to 100 years", q.Timeout)
+	case q.KeepDead > duration.Longest:
+		return Invalid("keep_dead", "%v is longer than 100 years", q.KeepDead)
+	case q.KeepDeadMax < 0 || q.KeepDeadMax > 1_000_000:
+		return Invalid("keep_dead_max", "%d is not 0 to 1000000", q.KeepDeadMax)
+	case q.KeepDone < 0 || q.KeepDone > duration.Longest:
+		return Invalid("keep_done", "%v is not 0 to 100 years", q.KeepDone)
+	case q.PollMin < time.Millisecond || q.PollMin > time.Hour:
+		return Invalid("poll_min", "%v is not 1ms to 1h", q.PollMin)
+	case q.PollMax < q.PollMin || q.PollMax > time.Hour:
+		return Invalid("poll_max", "%v is not poll_min (%v) to 1h", q.PollMax, q.PollMin)
+	}
+	return nil
+}
+
+// Args are arguments of [SetQueue].
+func (q *Settings) Args(queue int) sqlrun.Args {
+	keep := "forever"
+	if q.KeepDead >= 0 {
+		keep = duration.Format(q.KeepDead)
+	}
+	return sqlrun.Args{
+		"queue": queue, "state": q.State, "reason": q.Reason, "key_retry": q.KeyRetry, "max_attempts": q.MaxAttempts, "max_crashes": q.MaxCrashes,
+		"retry_delay": duration.Format(q.RetryDelay), "retry_max_delay": duration.Format(q.RetryMaxDelay), "timeout": duration.Format(q.Timeout),
+		"max_payload": q.MaxPayload, "keep_dead": keep, "keep_dead_max": q.KeepDeadMax, "keep_done": duration.Format(q.KeepDone),
+		"poll_min": duration.Format(q.PollMin), "poll_max": duration.Format(q.PollMax), "notify": q.Notify,
+	}
+}
+
+const (
+	// DefaultQueue is where jobs go that name no queue and have no route.
+	DefaultQueue = "default"
+
+	DefaultMaxPayload = 1 << 20
+	MaxNotify         = 16_000 // bytes of Queue.Notify
+)
+
+// SettingsAge is how old what a producer knows of a queue may be.
+const SettingsAge = 2 * time.Second
+
+// MakeQueue makes a queue with its blocks in a transaction, once, whoever else does so.
+func MakeQueue(ctx context.Context, tx *sqlrun.Session, name string, n int, fifo bool) error {
+	if err := sqlrun.CheckName(name); err != nil { // a route may have been written by hand
+		return Invalid("queue", "%v", err)
+	}
+	if _, err := tx.Exec(ctx, CreateQueue, sqlrun.Args{"name": name}); err != nil {
+		return err
+	}
+	var id, there int
+	if err := tx.Get(ctx, LockQueue, sqlrun.Args{"name": name}, &id, &there); err != nil || there > 0 {
+		return err
+	}
+	return NewBlocks(ctx, tx, id, 0, n, 1, fifo)
+}
