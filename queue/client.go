@@ -20,14 +20,15 @@ import (
 // A Client enqueues jobs and creates workers. It is safe for concurrent use. A program needs one for
 // each database.
 type Client struct {
-	again *trouble.Repeats // logs what has failed, of claims
-	db    *dialect.DB
-	opt   Options
-	clock clock
-	out   sender
-	bells bells
-	late  late
-	salt  store.Salt
+	again   *trouble.Repeats // logs what has failed, of claims
+	db      *dialect.DB
+	opt     Options
+	clock   clock
+	out     sender
+	bells   bells
+	commons commons
+	late    late
+	salt    store.Salt
 
 	attention  attention
 	events     eventHub
@@ -66,6 +67,7 @@ func New(db *dialect.DB, opt Options) (*Client, error) {
 	c.salt.Change()
 	c.out.client = c
 	c.bells.init(c)
+	c.commons.init(c)
 	return c, nil
 }
 

@@ -76,7 +76,7 @@ func world(t *testing.T, db *dbtest.DB) {
 func told(at int) sqlrun.Args {
 	first := int64(at + 7)
 	args := sqlrun.Args{
-		"queue": 1, "to": 1, "name": "q", "divided": 3, "generation": 1, "priority": 2, "id": first,
+		"queue": 1, "queues": []int64{1}, "to": 1, "name": "q", "divided": 3, "generation": 1, "priority": 2, "id": first,
 		"ids": []int64{first, first + 2}, "n": 2, "least": first, "most": first + 2, "places": store.Places{Queue: 1, Divided: 3, Priority: 2, IDs: []int64{first, first + 2}},
 		"node": "me", "from": "nobody", "fence": 5, "batch": 100, "left": 0, "busy": 1, "does": nil, "was": rowRunning,
 		"state": rowSuspect, "lease": 1, "keep": 1, "soon": 0, "limit": 100, "since": store.Epoch.UnixMicro(), "rows": moving(first, Normal),
@@ -107,7 +107,7 @@ func mistold(at int, name string) sqlrun.Args {
 	args, first := told(at), int64(at+7)
 	rows := args["rows"].([]sqlrun.Args)
 	for key, value := range map[string]any{
-		"queue": 2, "name": "r", "divided": 4, "generation": 2, "priority": 3, "id": first - 2, "ids": []int64{first - 2, first + 4},
+		"queue": 2, "queues": []int64{2}, "name": "r", "divided": 4, "generation": 2, "priority": 3, "id": first - 2, "ids": []int64{first - 2, first + 4},
 		"node": "you", "from": "you", "fence": 6, "since": store.Epoch.UnixMicro() + 1000,
 	} {
 		if key == name {
@@ -192,9 +192,9 @@ var reaches = []struct {
 	{store.LockQueue, 0, 1, "name", nil},
 	{store.SetOrdered, 0, 1, "queue", nil},
 	{store.SetQueue, 0, 1, "queue", (&store.Settings{State: "active", KeyRetry: "hold"}).Args(1)},
-	{store.SetBusy, 0, 1, "queue, node", nil},
-	{store.ListWorkers, 0, 1, "queue", nil},
-	{store.ListBlocks, 0, 2, "queue", nil},
+	{store.SetBusy, 0, 1, "queues, node", nil},
+	{store.ListWorkers, 0, 1, "queues", nil},
+	{store.ListBlocks, 0, 2, "queues", nil},
 	{store.TakeBlock, 0, 1, "queue, divided, fence", sqlrun.Args{"divided": 5}},
 	{store.HandOverBlock, 0, 1, "queue, divided, fence, node", sqlrun.Args{"kind": ""}},
 	{store.NoteBatch, 0, 1, "queue, divided, fence, node", nil},
@@ -205,8 +205,8 @@ var reaches = []struct {
 	{store.RetireBlocks, 0, 2, "queue, generation", nil},
 	{store.FetchReady, inReady, 3, "queue, divided, after2", nil},
 	{store.ListReady, inReady, 3, "queue, divided, after2", nil},
-	{store.LookFor, inReady, 2, "queue, row's block, row's after", nil},
-	{store.LookForAny, inReady, 1, "queue", sqlrun.Args{}},
+	{store.LookFor, inReady, 2, "row's queue, row's block, row's after", nil},
+	{store.LookForAny, inReady, 1, "queues", sqlrun.Args{}},
 	{store.StatReady, inReady, 1, "queue, row's block, row's priority", nil},
 	{store.StatDelayed, inDelayed, 1, "queue, row's block", nil},
 	{store.StatRunning, inRunning, 1, "queue, row's block", nil},
@@ -245,7 +245,7 @@ var reaches = []struct {
 	{store.StandDelayed, inDelayed, 4, "queue, divided, after", nil},
 	{store.StandRunning, inRunning, 4, "queue, divided, after", nil},
 	{store.PassReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
-	{store.RunningJobs, inRunning, 4, "queue", nil},
+	{store.RunningJobs, inRunning, 4, "queues", nil},
 	{store.AdoptRunning, inRunning, 1, "queue, divided, id, from", sqlrun.Args{"id": 30}},
 	{store.SetTrial, inRunning, 1, "queue, divided, id, node", nil},
 	{store.GetRunning, inRunning, 1, "queue, divided, id, node", nil},
@@ -344,7 +344,7 @@ func TestNodes(t *testing.T) {
 				void(t, db)
 				var changed []string
 				for _, name := range holders(t, db) {
-					n, err := db.Exec(t.Context(), test.stmt, sqlrun.Args{"node": name, "lease": int64(3600e6)})
+					n, err := db.Exec(t.Context(), test.stmt, sqlrun.Args{"node": name, "nodes": []string{name}, "lease": int64(3600e6)})
 					must(t, err)
 					if n > 1 {
 						t.Errorf("it reaches %d processes", n)
@@ -363,7 +363,7 @@ func TestNodes(t *testing.T) {
 			for name, lease := range map[string]int64{"me": 3600e6, "you": 60e6, "they": 60e6} {
 				must(t, orExec(db, store.JoinNode, sqlrun.Args{"node": name, "lease": lease, "under": "", "version": "", "drained": 0, "by": ""}))
 			}
-			must(t, orExec(db, store.Heartbeat, sqlrun.Args{"node": "you", "lease": int64(3600e6)}))
+			must(t, orExec(db, store.Heartbeat, sqlrun.Args{"nodes": []string{"you"}, "lease": int64(3600e6)}))
 			wantRows(t, db, "live for an hour", `SELECT name FROM {prefix}node WHERE state = 'live' AND expire_at > {now + 1800000000} ORDER BY name`, "me", "you")
 		})
 		t.Run("succeed", func(t *testing.T) {
@@ -382,7 +382,7 @@ func TestNodes(t *testing.T) {
 		t.Run("forget", func(t *testing.T) {
 			void(t, db)
 			for _, name := range holders(t, db) {
-				must(t, orExec(db, store.RegisterWorker, sqlrun.Args{"queue": 1, "node": name, "busy": 0, "does": nil}))
+				must(t, orExec(db, store.RegisterWorker, sqlrun.Args{"rows": []sqlrun.Args{{"queue": 1, "node": name, "busy": 0, "does": nil}}}))
 			}
 			long := sqlrun.Args{"since": int64(-3600e6)}
 			must(t, orExec(db, store.ExpelIdleNodes, long))
@@ -479,8 +479,8 @@ func TestWhoIsLive(t *testing.T) {
 		c := client(t, db, Options{})
 		rows, err := c.blocks(t.Context(), 1)
 		must(t, err)
-		w := worker(t, c, WorkerOptions{})
-		running, err := w.readRunning(t.Context(), &workQueue{w: w, id: 1})
+
+		running, err := c.readRunning(t.Context(), []int{1})
 		must(t, err)
 		if len(rows) != len(all) || len(running) != len(all) {
 			t.Fatalf("%d blocks and %d jobs", len(rows), len(running))
@@ -494,9 +494,9 @@ func TestWhoIsLive(t *testing.T) {
 				t.Errorf("job of the %s one: %+v", name, r)
 			}
 		}
-		on, err := sqlrun.Select(t.Context(), &db.Session, store.ListWorkers, sqlrun.Args{"queue": 1}, func(rows *sql.Rows) (r workerRow, err error) {
+		on, err := sqlrun.Select(t.Context(), &db.Session, store.ListWorkers, sqlrun.Args{"queues": []int64{1}}, func(rows *sql.Rows) (r workerRow, err error) {
 			var kinds sql.NullString
-			return r, rows.Scan(&r.node, &r.busy, &r.inTime, &r.drained, &r.by, &kinds)
+			return r, rows.Scan(new(int), &r.node, &r.busy, &r.inTime, &r.drained, &r.by, &kinds)
 		})
 		must(t, err)
 		if got := fmt.Sprint(on); got != "[{late 0 false false   <nil>} {live 0 true false   <nil>}]" {
@@ -515,7 +515,7 @@ func TestOnce(t *testing.T) {
 			args sqlrun.Args
 		}{
 			{store.CreateQueue, sqlrun.Args{"name": "r"}},
-			{store.RegisterWorker, sqlrun.Args{"queue": 1, "node": "you", "busy": 0, "does": nil}},
+			{store.RegisterWorker, sqlrun.Args{"rows": []sqlrun.Args{{"queue": 1, "node": "you", "busy": 0, "does": nil}}}},
 		} {
 			must(t, orExec(db, test.stmt, test.args))
 			if err := orExec(db, test.stmt, test.args); err != nil {
@@ -762,12 +762,12 @@ func TestDue(t *testing.T) {
 				t.Errorf("%+v: due are %s", x, got)
 			}
 		}
-		rows := []sqlrun.Args{{"block": 3, "since": at(21)}, {"block": 4, "since": at(0)}, {"block": 5, "since": at(0)}}
-		found, err := sqlrun.Select(t.Context(), &db.Session, store.NextDelayed, sqlrun.Args{"queue": 1, "rows": rows},
+		rows := []sqlrun.Args{{"queue": 1, "block": 3, "since": at(21)}, {"queue": 1, "block": 4, "since": at(0)}, {"queue": 1, "block": 5, "since": at(0)}}
+		found, err := sqlrun.Select(t.Context(), &db.Session, store.NextDelayed, sqlrun.Args{"rows": rows},
 			func(rows *sql.Rows) (text string, err error) {
 				var divided int
 				var now, us sql.NullInt64
-				err = rows.Scan(&divided, &now, &us)
+				err = rows.Scan(new(int), &divided, &now, &us)
 				if us.Valid {
 					us.Int64 -= store.Epoch.UnixMicro()
 				}
@@ -841,7 +841,7 @@ func TestRecall(t *testing.T) {
 		)
 		w := worker(t, client(t, db, Options{}), WorkerOptions{})
 		for range 4 {
-			must(t, w.recall(t.Context(), &workQueue{w: w, id: 1, name: "q", set: &store.Queue{ID: 1}}))
+			must(t, recallAll(t, w, &workQueue{w: w, id: 1, name: "q", set: &store.Queue{ID: 1}}))
 		}
 		wantRows(t, db, "blocks", `SELECT divided, generation, fence FROM {prefix}queue_block WHERE queue_id = 1 ORDER BY divided`,
 			"0 0 0", "1 0 0", "2 0 0", "3 1 5", "5 1 5")
@@ -977,4 +977,12 @@ func TestPending(t *testing.T) {
 			}
 		}
 	})
+}
+
+// recallAll makes blocks of a queue again that are missing.
+func recallAll(t *testing.T, w *Worker, q *workQueue) error {
+	t.Helper()
+	rows, err := w.c.blocks(t.Context(), q.id)
+	must(t, err)
+	return w.recall(t.Context(), q, rows)
 }

@@ -89,7 +89,7 @@ var mutants = append(deaf(), []mutant{
 	{store.LockLimit, " AND kind = :kind", "", "TestDrawTogether" + onSQLite},
 
 	// Nodes.
-	{store.Heartbeat, "name = :node AND ", "", "TestNodes" + onSQLite + "/queue.heartbeat"},
+	{store.Heartbeat, "name IN (:nodes) AND ", "", "TestNodes" + onSQLite + "/queue.heartbeat"},
 	{store.Heartbeat, ofState, "", "TestNodes" + onSQLite + "/queue.heartbeat"},
 	{store.Heartbeat, " AND expire_at > {now}", "", "TestNodes" + onSQLite + "/queue.heartbeat"},
 	{store.ExpelNode, "name = :node AND ", "", "TestNodes" + onSQLite + "/queue.expel"},
@@ -112,14 +112,20 @@ var mutants = append(deaf(), []mutant{
 	{store.RegisterWorker, "{ignore_duplicate node}", "", "TestOnce" + onSQLite},
 	{store.ListWorkers, ifLive, "", ""},
 	{store.ListWorkers, "n.expire_at > {now}", always, "TestWhoIsLive" + onSQLite},
-	{store.ListWorkers, "ORDER BY w.node", "ORDER BY w.node DESC", "TestWhoIsLive" + onSQLite},
+	{store.ListWorkers, "w.queue_id, w.node", "w.queue_id, w.node DESC", "TestWhoIsLive" + onSQLite},
+	{store.Pulse, " WHERE state = 'live'", "", "TestBeat" + onSQLite},
+	{store.Pulse, "expire_at > {now} THEN 0", "expire_at > {now} THEN 1", "TestBeat" + onSQLite},
+	{store.Pulse, "drained_at IS NULL THEN 0", "drained_at IS NULL THEN 1", "TestBeat" + onSQLite},
+	{store.Pulse, "MAX(started_at)", "MIN(started_at)", "TestBeat" + onSQLite},
+	{store.GetQueues, "{in queue_id :queues}", always, "TestRoundsOfManyQueues" + onSQLite},
+	{store.LimitsOf, "{in queue_id :queues}", always, "TestRoundsOfManyQueues" + onSQLite},
 
 	// Blocks.
 	{store.ListBlocks, "LEFT JOIN", "JOIN", ""},
 	{store.ListBlocks, "n.state = 'live'", always, "TestWhoIsLive" + onSQLite},
 	{store.ListBlocks, "n.expire_at > {now}", always, "TestWhoIsLive" + onSQLite},
 	{store.ListBlocks, "n.state = 'gone'", always, "TestWhoIsLive" + onSQLite},
-	{store.ListBlocks, "ORDER BY b.divided", "ORDER BY b.divided DESC", "TestWhoIsLive" + onSQLite},
+	{store.ListBlocks, "b.queue_id, b.divided", "b.queue_id, b.divided DESC", "TestWhoIsLive" + onSQLite},
 	{store.TakeBlock, "(state = 'FREE' OR " + dead + ")", always, "TestTake" + onSQLite},
 	{store.TakeBlock, "state = 'FREE' OR NOT", "NOT", "TestTake" + onSQLite},
 	{store.TakeBlock, dead, "1 = 0", "TestTake" + onSQLite},
@@ -206,7 +212,7 @@ var mutants = append(deaf(), []mutant{
 	{store.FetchDelayed, " AND id > :after", "", "TestDue" + onMySQL},
 	{store.FetchDelayed, " AND run_at <= {now}", "", "TestDue" + onSQLite},
 	{store.FetchDelayed, "ORDER BY run_at, id", "ORDER BY id", "TestDue" + onSQLite},
-	{store.NextDelayed, "queue_id = {int :queue} AND ", "", "TestDue" + onSQLite},
+	{store.NextDelayed, "queue_id = queue AND ", "", "TestDue" + onSQLite},
 	{store.NextDelayed, "divided = block AND ", "", "TestDue" + onSQLite},
 	{store.NextDelayed, " AND run_at >= {time since}", "", "TestDue" + onSQLite},
 	{store.NextDelayed, "divided, run_at, id LIMIT", "divided, id LIMIT", "TestDue" + onSQLite},
@@ -433,6 +439,9 @@ var mutants = append(deaf(), []mutant{
 	{store.SurplusDead, "{skip_locked}", "", "TestLocks" + onPostgres},
 }...)
 
+// ofQueues is which table's queue is among some, where there is another.
+var ofQueues = map[*sqlrun.Stmt]string{store.ListWorkers: "w.", store.ListBlocks: "b.", store.RunningJobs: "r."}
+
 // deaf are mutants that do not listen to one of the arguments of TestReach: its value
 // stands in its place.
 func deaf() (all []mutant) {
@@ -446,6 +455,8 @@ func deaf() (all []mutant) {
 				changed = "'" + changed + "'"
 			case "ids":
 				old, changed = "{in id :ids}", always
+			case "queues":
+				old, changed = "{in "+ofQueues[r.stmt]+"queue_id :queues}", always
 			}
 			if !strings.Contains(name, "'s ") { // see above
 				all = append(all, mutant{r.stmt, old, changed, ""})

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -30,7 +31,8 @@ type bells struct {
 	telling bool
 	flow    flow
 
-	ears   chan struct{} // has the place of the worker that listens
+	proof  instant.Instant // when something was heard last, or was to be
+	ears   chan struct{}   // has the place of the worker that listens
 	others bell.Ringer
 }
 
@@ -172,8 +174,66 @@ func (b *bells) send(ctx context.Context, payloads map[int]string) error {
 	return bell.Notify(ctx, db, payloads)
 }
 
-// announce tells other workers that there may be something to share.
-func (b *bells) announce(ctx context.Context) { b.say(ctx, bell.Share) }
+// announce tells other workers that there may be something to share in some queues; none: in all.
+func (b *bells) announce(ctx context.Context, queues ...int) {
+	payload := bell.Share
+	if len(queues) <= 100 {
+		for _, id := range queues {
+			payload += fmt.Sprintf(";%d", id) // which workers of 0.1 leave to their next look
+		}
+	}
+	b.say(ctx, payload)
+}
+
+// sharedQueues returns the queues of which a payload tells that there may be something to share.
+func sharedQueues(payload string) (queues []int, ok bool) {
+	list := strings.Split(payload, ";")
+	for _, text := range list[1:] {
+		if id, err := strconv.Atoi(text); err == nil {
+			queues = append(queues, id)
+		}
+	}
+	return queues, list[0] == bell.Share
+}
+
+// hearAgain is how long nothing was heard before a process rings itself: a connection that is dead is
+// silent, too. What was heard counts for heardFor.
+const (
+	hearAgain = 10 * time.Second
+	heardFor  = 3 * hearAgain
+)
+
+// hearing tells whether bells tell this worker of what others do. mu is held.
+func (w *Worker) hearing() bool {
+	if w.bell != nil { // others know of it when they have looked
+		return since(w.bell.hung) > 2*bell.Age
+	}
+	return w.db.Dialect.Listen != nil && w.hears != 0 && since(w.hears) < heardFor
+}
+
+// relisten has all queues looked after and into: what was told while nobody listened is unheard.
+func (b *bells) relisten() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for w := range b.workers {
+		w.tellRounds()
+		w.lookSoon()
+	}
+}
+
+// prove has a process that listens hear something, if it has not for a while.
+func (b *bells) prove(ctx context.Context) {
+	b.mu.Lock()
+	at := instant.Now()
+	due := b.client.db.Dialect.Listen != nil && len(b.ears) > 0 && at.Sub(b.proof) >= hearAgain
+	if due {
+		b.proof = at
+	}
+	b.mu.Unlock()
+	if due {
+		go b.ping(ctx)
+	}
+}
 
 // ping has whoever listens here hear something.
 func (b *bells) ping(ctx context.Context) { b.say(ctx, bell.Ping) }
@@ -203,9 +263,10 @@ func (b *bells) payloads() map[int]string {
 func (b *bells) notified(payload string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.proof = instant.Now()
 	for w := range b.workers {
 		w.mu.Lock()
-		w.hears = instant.Now()
+		w.hears = b.proof
 		w.mu.Unlock()
 		w.heard(payload)
 	}
@@ -222,9 +283,11 @@ func (b *bells) Heard(payload string) {
 
 // heard has a worker do what it was told.
 func (w *Worker) heard(payload string) {
+	queues, shares := sharedQueues(payload)
 	switch {
-	case payload == bell.Share:
-		w.nudge()
+	case payload == bell.Ping:
+	case shares:
+		w.tellRounds(queues...)
 		w.askAgain()
 	case strings.HasPrefix(payload, bell.Ended):
 		w.heardEnds(bell.GroupIDs(payload))

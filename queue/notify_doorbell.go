@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"crypto/rand"
+	"github.com/dbcron/dbcron/internal/instant"
 	"net"
 	"net/netip"
 	"time"
@@ -19,6 +20,7 @@ type doorbell struct {
 	conn *net.UDPConn
 	at   string
 	key  []byte
+	hung instant.Instant
 }
 
 // CheckDoorbell returns an error that matches [ErrInvalid] if no worker could hear a doorbell at an
@@ -46,7 +48,7 @@ func (w *Worker) hang(ctx context.Context) *doorbell {
 	}
 	key := make([]byte, bellKeyBytes)
 	_, _ = rand.Read(key) // never fails
-	return &doorbell{conn: conn.(*net.UDPConn), at: conn.LocalAddr().String(), key: key}
+	return &doorbell{conn: conn.(*net.UDPConn), at: conn.LocalAddr().String(), key: key, hung: instant.Now()}
 }
 
 // answer hears the bell until ctx ends.

@@ -229,7 +229,7 @@ func planArgs(stmt *sqlrun.Stmt, n int) sqlrun.Args {
 	return sqlrun.Args{
 		"rows": rows, "keys": rows, "places": rows, "gaps": rows, "ids": ids, "n": n, "least": ids[0],
 		"most": ids[n-1], "id": ids[0], "limit": 100, "after": after, "since": int64(1), "soon": 1,
-		"queue": 1, "to": 1, "kind": "k", "divided": 2, "priority": 2, "first": 1, "last": 2, "generation": 1,
+		"queue": 1, "queues": []int64{1}, "to": 1, "kind": "k", "divided": 2, "priority": 2, "first": 1, "last": 2, "generation": 1,
 		"after1": ids[0], "after2": ids[0], "after3": ids[0], "after4": ids[0],
 		"name": "a", "under": "u", "version": "v", "drained": 0, "node": "n1",
 		"nodes": []string{"n1", "n2"}, "recent": 0, "from": "n2", "was": "running",

@@ -22,7 +22,7 @@ func idleWorker(t *testing.T, db *dbtest.DB) (*Worker, *block) {
 	w := worker(t, c, WorkerOptions{})
 	must(t, w.tryBegin(t.Context()))
 	must(t, w.shareQueue(t.Context(), w.queues[0], w.node))
-	w.noteShare(w.queues[0])
+	w.noteShare(w.queues)
 	c.bells.add(w)
 	b := w.queues[0].blocks[0]
 	if b == nil {
@@ -91,7 +91,7 @@ func TestLookDuringARead(t *testing.T) {
 			w.mu.Lock()
 			w.readAgain()
 			w.mu.Unlock()
-			_, err := w.lookForNew(t.Context())
+			_, err := w.lookForNew(t.Context(), false)
 			must(t, err)
 		})
 		w.mu.Lock()

@@ -138,6 +138,7 @@ type Worker struct {
 	kindHandlers
 	lifetime
 	kindChoice
+	rounds
 
 	reads   batchSize
 	exact   bool // it is asked of each job whether its row was there
@@ -159,12 +160,11 @@ type kindHandlers struct {
 
 // A kindChoice is which kinds the worker does, and knows that others do: see worker_kinds.go.
 type kindChoice struct {
-	picks    bool     // it does not do all kinds
-	does     *kindSet // those that it does, if it picks
-	gates    bool     // its Receiver has been asked for some kinds only
-	asking   *kindSet // those that are wanted now; nil: all
-	kindSets kindSets
-	unknown  map[kindOf]instant.Instant // kinds that nobody does: since when, or -1: it was logged
+	picks   bool                       // it does not do all kinds
+	does    *kindSet                   // those that it does, if it picks
+	gates   bool                       // its Receiver has been asked for some kinds only
+	asking  *kindSet                   // those that are wanted now; nil: all
+	unknown map[kindOf]instant.Instant // kinds that nobody does: since when, or -1: it was logged
 }
 
 // A lifetime is how far a worker has come, from its start to its end.
@@ -180,12 +180,12 @@ type lifetime struct {
 
 // A workQueue is one of a worker's queues.
 type workQueue struct {
-	w        *Worker
-	id       int // these two never change
-	name     string
-	set      *store.Queue
-	blocks   map[int]*block
-	long     int                  // how often in a row all places were found taken by long jobs
+	w      *Worker
+	id     int // these two never change
+	name   string
+	set    *store.Queue
+	blocks map[int]*block
+	cadence
 	busy     bool                 // as the others are told
 	surplus  bool                 // as was logged: it has more workers than blocks
 	strange  map[store.JobID]bool // running jobs that are this worker's, and that it does not know of
@@ -438,6 +438,9 @@ func (box *outbox) rouse(b *block) {
 
 // enlist lets a flusher look after a block, if there is something to do. mu is held.
 func (box *outbox) enlist(b *block) {
+	if !b.stirred {
+		b.q.w.stir(b)
+	}
 	if b.serving || b.queued { // as with most jobs that end: to ask for the time costs more
 		return
 	}

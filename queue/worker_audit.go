@@ -28,6 +28,9 @@ func (w *Worker) audit() {
 	}
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
+			if b.still() && !b.spot.Listed && !listed[b] {
+				continue
+			}
 			w.recount(b)
 			b.spot.Listed, b.queued = listed[b], queued[b]
 			w.offer(b, 0)

@@ -85,9 +85,12 @@ type block struct {
 	strand  string          // the kind of a job that was checked out, and that others are to adopt
 	barred  map[string]bool // keys behind jobs that a worker left in their table that removes what it reads
 
-	leaving  bool            // to be handed over: nothing is started any more
-	leaves   instant.Instant // since when
-	kept     instant.Instant // when it was taken, or kept, beyond the worker's share; 0: it was not
+	leaving bool            // to be handed over: nothing is started any more
+	leaves  instant.Instant // since when
+	kept    instant.Instant // when it was taken, or kept, beyond the worker's share; 0: it was not
+	stirred bool            // it is not still: see worker_rounds.go
+	swept   instant.Instant // when its delayed jobs were last looked at from the beginning
+
 	gone     bool            // lost or handed over
 	failures int             // of reads or writes, in a row
 	retryAt  instant.Instant // after a failure it is left alone until then

@@ -119,7 +119,7 @@ func (w *Worker) left(ctx context.Context) (bool, error) {
 		if err == nil || !errors.Is(err, sql.ErrNoRows) {
 			return true, err
 		}
-		running, err := w.readRunning(ctx, q)
+		running, err := w.c.readRunning(ctx, []int{q.id})
 		// One that is here, or whose worker has ended, so that somebody will go on with it.
 		if err != nil || slices.ContainsFunc(running, func(r runningRow) bool {
 			return (!picks || slices.Contains(kinds, r.kind)) && (r.lockBy == name || r.state == rowHanded || !r.live || !r.inTime)

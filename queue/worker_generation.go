@@ -234,11 +234,7 @@ func (w *Worker) withRoom(ctx context.Context, tx *sqlrun.Session, b *block,
 
 // recall makes blocks again for jobs that came to one that was retired: their
 // producer was asleep for long.
-func (w *Worker) recall(ctx context.Context, q *workQueue) error {
-	rows, err := w.c.blocks(ctx, q.id)
-	if err != nil {
-		return err
-	}
+func (w *Worker) recall(ctx context.Context, q *workQueue, rows []store.BlockRow) error {
 	var gaps []sqlrun.Args
 	last := -1
 	for _, r := range rows {
@@ -251,7 +247,7 @@ func (w *Worker) recall(ctx context.Context, q *workQueue) error {
 		return nil
 	}
 	found := map[int]bool{}
-	err = w.db.Pipeline(ctx, &sqlrun.Step{ // for the sake of its plans
+	err := w.db.Pipeline(ctx, &sqlrun.Step{ // for the sake of its plans
 		Stmt: store.StrayBlocks, Args: sqlrun.Args{"queue": q.id, "gaps": gaps},
 		Scan: func(row *sqlrun.Row) error {
 			for column := range 2 {

@@ -111,7 +111,7 @@ func TestKindsDie(t *testing.T) {
 			eventually(t, "it has its share", func() bool {
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				return w.rounds > 1
+				return w.sharings > 1
 			})
 			ids = append(ids, enqueueMany(t, c, mixed(20))...)
 			cut()

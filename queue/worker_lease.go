@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
@@ -25,7 +26,7 @@ type nodeLease struct {
 	node     string
 	last     string          // its name before it lost its lease
 	deadline instant.Instant // what is leased is until then, at least
-	rounds   int             // how often it has taken the blocks that are its share
+	sharings int             // how often it has taken the blocks that are its share
 	hears    instant.Instant // when a notification was heard last; 0: none was
 	called   chan struct{}   // a notification was heard
 	tick     chan struct{}   // look after the blocks now
@@ -57,18 +58,21 @@ func (w *Worker) tryBegin(ctx context.Context) error {
 		return err
 	}
 	var queues []*workQueue
+	names := map[int]string{}
 	for _, name := range w.opt.Queues {
 		set, err := w.c.queue(ctx, name)
 		if err != nil {
 			return err
 		}
 		q := &workQueue{w: w, id: set.ID, name: set.Name, set: set, blocks: map[int]*block{}, joining: true}
-		limits, err := store.ReadLimits(ctx, &w.db.Session, q.id, q.name)
-		if err != nil {
-			return err
-		}
-		w.meetLimits(q, limits) // before the first job
-		queues = append(queues, q)
+		queues, names[q.id] = append(queues, q), q.name
+	}
+	limits, err := limitsByQueue(ctx, &w.db.Session, names)
+	if err != nil {
+		return err
+	}
+	for _, q := range queues {
+		w.meetLimits(q, limits[q.id]) // before the first job
 	}
 	if err := w.fill(ctx); err != nil {
 		return err
@@ -145,7 +149,7 @@ func (w *Worker) keep(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(min(wait, time.Second)): // timers sleep while the host is suspended
+		case <-time.After(inStep(min(wait, time.Second))): // timers sleep while the host is suspended
 		}
 		w.mu.Lock()
 		name, left, over := w.node, w.deadline.Sub(instant.Now()), w.over
@@ -162,14 +166,14 @@ func (w *Worker) keep(ctx context.Context) {
 		}
 		wait = again
 		before := instant.Now()
-		n, err := w.renew(ctx, name)
+		goes, err := w.renew(ctx, name)
 		trouble.Note(err)
 		switch {
 		case err != nil:
 			if left <= 0 {
 				w.lose("the database could not be reached in time")
 			}
-		case n == 0:
+		case !goes:
 			w.lose("the lease had ended")
 			wait = 0
 		default:
@@ -179,12 +183,49 @@ func (w *Worker) keep(ctx context.Context) {
 	}
 }
 
-// renew renews the lease. It does not wait long for an answer, so that another connection can be
-// tried in time.
-func (w *Worker) renew(ctx context.Context, name string) (int64, error) {
+// renew asks for the lease, and tells whether it goes on. It does not wait long for an answer: on another
+// connection there may be one in time.
+func (w *Worker) renew(ctx context.Context, name string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(w.opt.Lease/2, time.Second))
 	defer cancel()
-	return w.leases.Exec(ctx, store.Heartbeat, sqlrun.Args{"node": name, "lease": w.opt.Lease.Microseconds()})
+	mine := renewal{name, w.opt.Lease}
+	goes, err := w.c.commons.renews.get(context.WithValue(ctx, ownDB{}, w.leases), mine)
+	return goes[mine], err
+}
+
+// A renewal is a lease that is to go on.
+type renewal struct {
+	node  string
+	lease time.Duration
+}
+
+// renewAll renews the leases of several workers, and tells which of them go on.
+func (c *Client) renewAll(ctx context.Context, all []renewal) (map[renewal]bool, error) {
+	goes, byLease := map[renewal]bool{}, map[time.Duration][]string{}
+	for _, r := range all {
+		byLease[r.lease] = append(byLease[r.lease], r.node)
+	}
+	for lease, names := range byLease {
+		slices.Sort(names)
+		n, err := c.renewSome(ctx, lease, names)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			one := n
+			if int(n) < len(names) && len(names) > 1 { // somebody's time is over
+				if one, err = c.renewSome(ctx, lease, []string{name}); err != nil {
+					return nil, err
+				}
+			}
+			goes[renewal{name, lease}] = one > 0
+		}
+	}
+	return goes, nil
+}
+
+func (c *Client) renewSome(ctx context.Context, lease time.Duration, names []string) (int64, error) {
+	return c.dbOf(ctx).Exec(ctx, store.Heartbeat, sqlrun.Args{"nodes": names, "lease": lease.Microseconds()})
 }
 
 // renewed records a renewal. What waited because the lease was nearly over continues.
@@ -207,7 +248,7 @@ func (w *Worker) reenter(ctx context.Context, failing *trouble.Trouble) time.Dur
 	if err != nil {
 		return min(w.opt.Lease/20, 500*time.Millisecond)
 	}
-	w.nudge()
+	w.tellRounds()
 	signal(w.keeper)
 	return w.opt.Lease / renewals
 }

@@ -92,7 +92,7 @@ func (w *Worker) tendPermits(ctx context.Context, g *limiter) (time.Duration, er
 
 // exchangePermits gives and takes.
 func (w *Worker) exchangePermits(ctx context.Context, g *limiter, node string) error {
-	limits, err := store.ReadLimits(ctx, &w.db.Session, g.q.id, g.q.name)
+	limits, err := store.ReadLimits(ctx, &w.db.Session, map[int]string{g.q.id: g.q.name})
 	if err != nil {
 		return err
 	}

@@ -390,12 +390,13 @@ func (r *Receiver) look(ctx context.Context, o *wanted) {
 		return // all of a look while it waited for its turn
 	}
 	r.looked++
-	if w.waitUntil(ctx, o, func() bool { return w.rounds > 0 }) != nil { // it has blocks, if there are any for it
+	if w.waitUntil(ctx, o, func() bool { return w.sharings > 0 }) != nil { // it has blocks, if there are any for it
 		return
 	}
 	w.readAgain()
 	w.mu.Unlock()
-	_, err := w.lookForNew(ctx)
+	w.lookSoon()
+	_, err := w.lookForNew(ctx, false)
 	w.mu.Lock()
 	if err == nil {
 		_ = w.waitUntil(ctx, o, func() bool {

@@ -5,9 +5,9 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"maps"
 	"slices"
 
+	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/board"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -18,7 +18,7 @@ import (
 
 // A runningRow is a job that some worker has checked out.
 type runningRow struct {
-	divided            int
+	queue, divided     int
 	id                 int64
 	kind               string
 	key, state, lockBy string
@@ -29,15 +29,6 @@ type runningRow struct {
 // at returns which job it is.
 func (r *runningRow) at(q *workQueue) store.JobID {
 	return store.JobID{BlockID: store.BlockID{Queue: q.id, Divided: r.divided}, ID: r.id}
-}
-
-func (w *Worker) readRunning(ctx context.Context, q *workQueue) ([]runningRow, error) {
-	return sqlrun.Select(ctx, &w.db.Session, store.RunningJobs, sqlrun.Args{"queue": q.id}, func(rows *sql.Rows) (r runningRow, err error) {
-		var key sql.NullString
-		err = rows.Scan(&r.divided, &r.id, &r.kind, &key, &r.state, &r.crashes, &r.lockBy, &r.live, &r.inTime)
-		r.key = key.String
-		return r, err
-	})
 }
 
 type heldKey struct {
@@ -57,7 +48,7 @@ func (w *Worker) readHeld(ctx context.Context, b *block) ([]heldKey, error) {
 // jobs of a key were a batch, of which some may still run and some wait: they go in order,
 // wherever they are.
 func (w *Worker) findHeld(ctx context.Context, b *block) error {
-	running, err := w.readRunning(ctx, b.q)
+	running, err := w.c.readRunning(ctx, []int{b.q.id})
 	if err != nil {
 		return err
 	}
@@ -77,43 +68,31 @@ func (w *Worker) findHeld(ctx context.Context, b *block) error {
 	return nil
 }
 
-// lookAround adopts checked-out jobs of this worker's blocks whose workers have ended, releases
-// keys whose jobs were done elsewhere, and reads when the next delayed job of each block is due.
-func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) error {
+// lookAround adopts checked out jobs of this worker's blocks whose workers have
+// ended, and lets keys go whose jobs were done elsewhere. g is what was known before the survey.
+func (w *Worker) lookAround(ctx context.Context, q *workQueue, s *survey, g glance, name string) error {
 	w.mu.Lock()
 	q.unstrand()
-	out := maps.Clone(w.out)
-	foreign := map[*block]map[string]board.Turn{}
-	var dues []sqlrun.Args
-	var mine []*block
 	var unsuspected []*block
+	mine := map[int]*block{}
 	for _, b := range q.blocks {
 		if b.leaving {
 			continue
 		}
-		mine = append(mine, b)
-		for key, l := range b.keyQueues {
-			if t, held := l.Holder(); held && t.Away {
-				if foreign[b] == nil {
-					foreign[b] = map[string]board.Turn{}
-				}
-				foreign[b][key] = t
-			}
-		}
+		mine[b.divided] = b
 		if b.accused > 0 && w.cleared(b) {
 			unsuspected = append(unsuspected, b)
 		}
-		dues = append(dues, sqlrun.Args{"block": b.divided, "since": b.dues.Horizon()})
 	}
 	w.mu.Unlock()
-	if len(mine) == 0 && len(out) == 0 {
+	if len(mine) == 0 && len(g.out) == 0 {
 		return nil
 	}
-	running, err := w.readRunning(ctx, q)
-	if err != nil {
-		return err
+	if s.failed != nil {
+		return s.failed
 	}
-	w.cancelRemoved(q, out, running)
+	running := s.running[q.id]
+	w.cancelRemoved(q, g.out, running)
 	if err := w.disown(ctx, q, running, name); err != nil {
 		return err
 	}
@@ -121,6 +100,9 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) erro
 		return nil
 	}
 	for _, r := range running {
+		if b := mine[r.divided]; b != nil && r.lockBy != name {
+			w.unsettle(q) // it is to be adopted, if not by this look
+		}
 		if r.live && !r.inTime { // it may have had no blocks, and is lost all the same
 			if err := w.expelOne(ctx, r.lockBy); err != nil {
 				return err
@@ -133,15 +115,22 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, name string) erro
 			}
 		}
 	}
-	for b, keys := range foreign {
+	for b, keys := range g.foreign {
+		if b.q != q {
+			continue
+		}
 		if err := w.letGo(ctx, b, keys, running); err != nil {
 			return err
 		}
 	}
-	if err := w.trustAll(ctx, q, unsuspected, name); err != nil {
-		return err
-	}
-	return w.lookForDue(ctx, q, dues)
+	return w.trustAll(ctx, q, unsuspected, name)
+}
+
+// unsettle has a queue looked after again soon.
+func (w *Worker) unsettle(q *workQueue) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q.unsettled = max(q.unsettled, instant.Now().Add(4*shareEvery))
 }
 
 // trustAll records that no job of some blocks is a suspect any more.
@@ -225,22 +214,6 @@ func (box *outbox) cleared(b *block) bool {
 	}
 	b.suspect = 0
 	return true
-}
-
-func (w *Worker) lookForDue(ctx context.Context, q *workQueue, rows []sqlrun.Args) error {
-	return w.db.Pipeline(ctx, &sqlrun.Step{ // for the sake of its plans
-		Stmt: store.NextDelayed, Args: sqlrun.Args{"rows": rows, "queue": q.id},
-		Scan: func(row *sqlrun.Row) error {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			b := q.blocks[int(row.Int(0))]
-			if now, at := row.Int(1), row.Int(2); b != nil && !row.Null(2) && at < now+10*shareEvery.Microseconds() {
-				b.dues.Saw(at)
-				w.setDue(b, at)
-			}
-			return nil
-		},
-	})
 }
 
 // letGo releases keys whose jobs are neither running nor waiting for a retry any

@@ -3,25 +3,23 @@ package queue
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// How workers share the blocks of a queue. Twice a second each worker reads which workers there
-// are and who has which block, and computes from that how many blocks are its own. Shares are
-// equal; the workers with one block more take turns, so that no block stays forever with the
+// How workers share the blocks of a queue. In each round (see worker_rounds.go) a worker reads which
+// workers there are and who has which block, and computes from that how many blocks are its own. Shares
+// are equal; the workers with one block more take turns, so that no block stays forever with the
 // worker that has the most. A worker with too many blocks hands over those that it has had
 // longest, and one with too few takes free ones. A worker whose handler slots are all taken by
 // long jobs counts as busy, and leaves its share to workers that are not busy, if there are any.
 
-// shareEvery is the interval between two rounds of sharing.
+// shareEvery is how often a worker looks after a queue in which something happens.
 const shareEvery = 500 * time.Millisecond
 
 // settingsEvery is the interval between two reads of a queue's settings.
@@ -39,46 +37,9 @@ type workerRow struct {
 	kinds *kindSet // nil: all
 }
 
-// share runs one round of sharing for all queues.
-func (w *Worker) share(ctx context.Context) {
-	defer close(w.shared)
-	trouble := trouble.New(w.log, "sharing the blocks")
-	ticker := time.NewTicker(shareEvery)
-	defer ticker.Stop()
-	for {
-		w.mu.Lock()
-		queues, name, closing := w.queues, w.node, w.closing
-		w.mu.Unlock()
-		if closing {
-			return // drain does the rest
-		}
-		var err error
-		if name != "" {
-			for _, q := range queues {
-				err = errors.Join(err, w.shareQueue(ctx, q, name))
-				w.noteShare(q)
-			}
-			w.noteRound(err)
-		}
-		if ctx.Err() == nil {
-			trouble.Note(err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.stopping:
-		case <-ticker.C:
-		case <-w.tick:
-		}
-	}
-}
-
-// noteShare records that the worker has taken blocks of a queue.
-func (w *Worker) noteShare(q *workQueue) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	q.joining = false
-	q.recheck()
+// same tells whether two rows say the same.
+func (r workerRow) same(o workerRow) bool {
+	return r.node == o.node && r.busy == o.busy && r.inTime == o.inTime && r.drained == o.drained && r.by == o.by && r.says == o.says
 }
 
 // noteRound records that the worker has its share of the blocks.
@@ -86,29 +47,45 @@ func (w *Worker) noteRound(err error) {
 	if err == nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.rounds++
+		w.sharings++
 	}
 }
 
-// shareQueue runs one round of sharing for a queue. A step that fails does not prevent the
-// others: whatever cannot be read or written, free blocks are taken.
+// shareQueue looks once after the blocks of a queue.
 func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) error {
-	set, failed := w.currentSettings(ctx, q)
-	all, err := w.introduce(ctx, q, name, w.meet(q, set))
+	return w.shareQueues(ctx, []*workQueue{q}, name)
+}
+
+// shareQueues looks once after the blocks of some queues. A step that fails keeps the worker
+// from no other step: whatever cannot be read or written, what is free is taken.
+func (w *Worker) shareQueues(ctx context.Context, due []*workQueue, name string) error {
+	g := w.glanceAt(due)
+	failed := w.refreshSettings(ctx, due)
+	s, err := w.introduce(ctx, due, name)
 	if err != nil {
 		return errors.Join(failed, err)
 	}
-	rows, err := w.c.blocks(ctx, set.ID)
-	if err != nil {
-		return errors.Join(failed, err)
+	for _, q := range due {
+		if err := w.shareOne(ctx, q, s, name); err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		failed = errors.Join(failed, w.conductTrials(ctx, q, name), w.lookAround(ctx, q, s, g, name))
 	}
-	failed = errors.Join(failed, w.expelLate(ctx, ofBlocks(rows)))
+	return errors.Join(failed, w.lookForDue(ctx, due))
+}
+
+// shareOne shares the blocks of a queue, by what a survey says.
+func (w *Worker) shareOne(ctx context.Context, q *workQueue, s *survey, name string) (failed error) {
+	all, rows := s.workers[q.id], slices.Clone(s.blocks[q.id])
+	failed = w.expelLate(ctx, ofBlocks(rows))
 	for _, r := range w.check(q, rows, name) {
-		args := sqlrun.Args{"queue": set.ID, "divided": r.Divided, "fence": r.Fence, "node": name, "kind": r.ForKind}
+		args := sqlrun.Args{"queue": q.id, "divided": r.Divided, "fence": r.Fence, "node": name, "kind": r.ForKind}
 		_, err := w.db.Exec(ctx, store.HandOverBlock, args)
 		failed = errors.Join(failed, err)
 	}
-	if rows, err = w.current(ctx, q, rows); err != nil {
+	rows, err := w.current(ctx, q, rows)
+	if err != nil {
 		return errors.Join(failed, err)
 	}
 	round := int(w.c.clock.now() / w.rotate.Microseconds())
@@ -126,8 +103,7 @@ func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) erro
 	for _, p := range parts {
 		failed = errors.Join(failed, w.takeFree(ctx, q, freeBlocks(p.rows), vacant, name, p.share-p.mine))
 	}
-	failed = errors.Join(failed, w.conductTrials(ctx, q, name))
-	return errors.Join(failed, w.lookAround(ctx, q, name))
+	return failed
 }
 
 // noteSurplus logs once that a queue has too few blocks for its workers.
@@ -164,67 +140,74 @@ func (w *Worker) noteDrained(all []workerRow, name string) bool {
 	return w.drained != nil
 }
 
-// currentSettings returns a queue's settings, read again now and then with its limits. If
-// that fails, those count that were read last.
-func (w *Worker) currentSettings(ctx context.Context, q *workQueue) (*store.Queue, error) {
-	if since(q.set.At) < settingsEvery {
-		return q.set, nil
+// introduce lists who works on some queues, and what they have. It trusts no memory of having told
+// the others about this worker: their list says whether they know it, and whether they take it as busy.
+func (w *Worker) introduce(ctx context.Context, due []*workQueue, name string) (*survey, error) {
+	says, kinds := w.announces()
+	for tries := 0; ; tries++ {
+		s, err := w.c.commons.surveys.get(ctx, idsOfQueues(due)...)
+		if err != nil {
+			return nil, err
+		}
+		fresh, other := []sqlrun.Args(nil), map[int][]int{}
+		w.mu.Lock()
+		for _, q := range due {
+			all := s.workers[q.id]
+			w.noteRoster(q, all)
+			q.busy = w.isBusy
+			at, busy := slices.IndexFunc(all, func(r workerRow) bool { return r.node == name }), 0
+			if q.busy || at >= 0 && all[at].drained { // workers of 0.1 know the one, and not the other
+				busy = 1
+			}
+			switch {
+			case at < 0:
+				fresh = append(fresh, sqlrun.Args{"queue": q.id, "node": name, "busy": busy, "does": kinds})
+			case all[at].busy != busy || all[at].says != says:
+				other[busy] = append(other[busy], q.id)
+			}
+		}
+		w.mu.Unlock()
+		if tries > 0 || len(fresh)+len(other) == 0 {
+			return s, nil
+		}
+		if err := w.tellOthers(ctx, name, fresh, other, kinds); err != nil {
+			return nil, err
+		}
 	}
-	set, err := w.c.read(ctx, q.name)
-	if err != nil {
-		return q.set, err
-	}
-	limits, err := store.ReadLimits(ctx, &w.db.Session, q.id, q.name)
-	if err == nil {
-		w.meetLimits(q, limits)
-	}
-	return set, err
 }
 
-// introduce lists the workers of a queue, and announces this one. It does not rely on having done
-// so before: the list shows whether the others know this worker, and whether they consider it
-// busy.
-func (w *Worker) introduce(ctx context.Context, q *workQueue, name string, busy bool) ([]workerRow, error) {
-	w.mu.Lock()
-	q.busy = busy
-	w.mu.Unlock()
-	all, err := w.colleagues(ctx, q)
-	if err != nil {
-		return nil, err
+// tellOthers tells the others on which queues this worker works, and where it is busy or not any more.
+func (w *Worker) tellOthers(ctx context.Context, name string, fresh []sqlrun.Args, other map[int][]int, kinds any) error {
+	var told []int
+	for part := range slices.Chunk(fresh, mostSurveyed) {
+		if _, err := w.db.Exec(ctx, store.RegisterWorker, sqlrun.Args{"rows": part}); err != nil {
+			return err
+		}
 	}
-	at := slices.IndexFunc(all, func(r workerRow) bool { return r.node == name })
-	says, kinds := w.announces()
-	args := sqlrun.Args{"queue": q.id, "node": name, "busy": 0, "does": kinds}
-	if busy || at >= 0 && all[at].drained { // workers of 0.1 know the one, and not the other
-		args["busy"] = 1
+	for _, row := range fresh {
+		told = append(told, row["queue"].(int))
 	}
-	switch {
-	case at < 0:
-		_, err = w.db.Exec(ctx, store.RegisterWorker, args)
-	case all[at].busy != args["busy"] || all[at].says != says:
-		_, err = w.db.Exec(ctx, store.SetBusy, args)
-	default:
-		return all, nil
+	for busy, queues := range other {
+		told = append(told, queues...)
+		for part := range slices.Chunk(queues, mostSurveyed) {
+			args := sqlrun.Args{"queues": store.IDList(part), "node": name, "busy": busy, "does": kinds}
+			if _, err := w.db.Exec(ctx, store.SetBusy, args); err != nil {
+				return err
+			}
+		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	w.c.bells.announce(ctx)
-	return w.colleagues(ctx, q)
+	w.c.bells.announce(ctx, told...)
+	return nil
 }
 
 // colleagues lists the workers of a queue, including this one.
 func (w *Worker) colleagues(ctx context.Context, q *workQueue) ([]workerRow, error) {
-	return sqlrun.Select(ctx, &w.db.Session, store.ListWorkers, sqlrun.Args{"queue": q.id}, func(rows *sql.Rows) (r workerRow, err error) {
-		var kinds sql.NullString
-		err = rows.Scan(&r.node, &r.busy, &r.inTime, &r.drained, &r.by, &kinds)
-		r.says, r.kinds = kinds.String, w.kindSets.read(kinds.String)
-		return r, err
-	})
+	found, err := w.c.readWorkers(ctx, []int{q.id})
+	return found[q.id], err
 }
 
-// meet takes new settings in, and reports whether the worker is busy with long jobs.
-func (w *Worker) meet(q *workQueue, set *store.Queue) bool {
+// meet takes new settings in.
+func (w *Worker) meet(q *workQueue, set *store.Queue) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	resumed := q.set.State != "active" && set.State == "active"
@@ -237,26 +220,9 @@ func (w *Worker) meet(q *workQueue, set *store.Queue) bool {
 			w.offer(b, b.count)
 		}
 	}
-	if w.unasked != nil {
-		return w.unasked()
-	}
-	long := 0
-	for _, unit := range w.slots {
-		if len(unit) > 0 && unit[0].from == tableRunning {
-			long++
-		}
-	}
-	if q.long++; long < len(w.slots) || long == 0 {
-		q.long = 0
-	}
-	return q.long >= longTicks
 }
 
-// longTicks is how many rounds in a row must find all slots taken by long jobs before a worker
-// counts as busy: jobs that end soon are not worth the change.
-const longTicks = 3
-
-// rotation is how long a worker keeps the additional block before another worker gets it.
+// rotation is how long a worker has one block more than others, before another has.
 const rotation = 10 * time.Second
 
 // target is how many of n blocks a worker should have, in a turn: none while another one
@@ -436,7 +402,7 @@ func (w *Worker) handOverIdle(ctx context.Context, q *workQueue) error {
 		err = errors.Join(err, e) // then it is taken away when the lease has ended
 	}
 	if len(idle) > 0 {
-		w.c.bells.announce(ctx)
+		w.c.bells.announce(ctx, q.id)
 	}
 	return err
 }

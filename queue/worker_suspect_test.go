@@ -374,7 +374,7 @@ func TestLoneTrial(t *testing.T) {
 		eventually(t, "it waits to run alone", func() bool {
 			o.w.mu.Lock()
 			defer o.w.mu.Unlock()
-			return o.w.lone.d != nil && o.w.rounds > 0
+			return o.w.lone.d != nil && o.w.sharings > 0
 		})
 		o.says(long, rowSuspect)
 		if o.delivery("long") != nil {

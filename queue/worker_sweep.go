@@ -62,8 +62,10 @@ func (w *Worker) sweep(ctx context.Context) error {
 		}
 	}
 	w.mu.Unlock()
+	blocks, failed := w.c.readBlocks(ctx, idsOfQueues(queues))
+	err = errors.Join(err, failed)
 	for _, q := range queues {
-		err = errors.Join(err, w.recall(ctx, q))
+		err = errors.Join(err, w.recall(ctx, q, blocks[q.id]))
 	}
 	for id, n := range keep {
 		err = errors.Join(err, w.purgeSurplus(ctx, id, n))

@@ -150,7 +150,7 @@ func (t *transfer) run(ctx context.Context) error {
 // takeAll takes all blocks of both queues, as soon as the others leave them.
 func (t *transfer) takeAll(ctx context.Context) error {
 	for _, q := range t.w.queues {
-		args := sqlrun.Args{"queue": q.id, "node": t.node, "busy": busyMoving, "does": nil}
+		args := sqlrun.Args{"rows": []sqlrun.Args{{"queue": q.id, "node": t.node, "busy": busyMoving, "does": nil}}}
 		if _, err := t.w.db.Exec(ctx, store.RegisterWorker, args); err != nil {
 			return err
 		}

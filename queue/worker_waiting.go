@@ -27,8 +27,8 @@ const (
 	// waitsAfter is how long no job comes before a worker marks itself as waiting.
 	waitsAfter = 100 * time.Millisecond
 
-	// leastLook is the shortest poll interval of a worker that hears notifications and does not
-	// wait, and waitingLook that of one that waits.
+	// leastLook is how often a worker looks at the most that hears notifications and does not wait,
+	// and waitingLook how often one that waits does, if it has few blocks.
 	leastLook   = 20 * time.Millisecond
 	waitingLook = time.Second
 
@@ -88,7 +88,7 @@ type waitingMark struct {
 // once.
 func (p *waitingMark) tend(ctx context.Context, w *Worker, found bool) (again bool, err error) {
 	w.mu.Lock()
-	name, begun, hears := w.node, w.begun, w.hears != 0
+	name, begun, hears, many := w.node, w.begun, w.hearing(), w.manyBlocks()
 	found = found || len(w.runnable) > 0 // what is ready has no place yet
 	w.mu.Unlock()
 	if w.db.Dialect.Listen == nil || !hears || name == "" {
@@ -97,7 +97,7 @@ func (p *waitingMark) tend(ctx context.Context, w *Worker, found bool) (again bo
 	if found || begun != p.begun || p.since == 0 {
 		p.begun, p.since = begun, instant.Now()
 	}
-	waits := since(p.since) >= waitsAfter
+	waits := many || since(p.since) >= waitsAfter
 	if waits == (p.as == name) {
 		return false, nil
 	}
@@ -109,4 +109,14 @@ func (p *waitingMark) tend(ctx context.Context, w *Worker, found bool) (again bo
 		p.as = name
 	}
 	return waits, nil
+}
+
+// manyBlocks tells whether a worker has so many blocks that it cannot look into all of them as often as
+// one that has to, since nobody notifies it: such a one always says that it waits. mu is held.
+func (w *Worker) manyBlocks() bool {
+	n := 0
+	for _, q := range w.queues {
+		n += len(q.blocks)
+	}
+	return n >= mostLooked
 }

@@ -7,9 +7,6 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
-	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/internal/trouble"
-	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // ErrTimeout is the cause of the end of a job's context when the job exceeds its timeout.
@@ -49,11 +46,16 @@ func (w *Worker) watch(ctx context.Context) {
 		w.adapt(at)
 		w.heedSteps()
 		w.heedLone()
-		for _, q := range w.queues {
+		for _, q := range w.runnable {
 			q.recheck()
-			for _, b := range q.blocks {
-				w.enlist(b) // what is read again now and then, and what has failed
+		}
+		for b := range w.stirred {
+			if b.gone || b.still() {
+				w.calm(b)
+				continue
 			}
+			b.q.recheck()
+			w.enlist(b) // what is read again now and then, and what has failed
 		}
 		for b := range w.remnants {
 			w.enlist(b)
@@ -139,6 +141,7 @@ func (w *Worker) listen(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		ready := func() {
+			w.c.bells.relisten()
 			go func() { w.c.bells.ping(ctx) }() // behind a pooler nothing would be heard
 		}
 		err := w.c.db.Listen(ctx, w.c.bells.channel(), ready, func(payload string) {
@@ -152,128 +155,4 @@ func (w *Worker) listen(ctx context.Context) {
 		case <-time.After(time.Second):
 		}
 	}
-}
-
-// poll reads all blocks for new jobs: rarely if notifications announce them, else as the queue's
-// settings say, and sooner after there were some.
-func (w *Worker) poll(ctx context.Context) {
-	trouble := trouble.New(w.log, "looking for jobs")
-	wait := time.Duration(0)
-	var waits waitingMark
-	for {
-		wait = w.pace(wait, waits.as != "")
-		select {
-		case <-ctx.Done():
-			return
-		case <-called(w, waits.as != ""):
-			wait = 0 // what it is about will have begun by then
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(leastLook):
-			}
-		case <-time.After(wait):
-		}
-		err := w.c.clock.sync(ctx, &w.db.Session, instant.Now())
-		found := 0
-		if err == nil {
-			found, err = w.lookForNew(ctx)
-		}
-		if err == nil {
-			var again bool
-			if again, err = waits.tend(ctx, w, found > 0); again {
-				_, err = w.lookForNew(ctx)
-			}
-		}
-		trouble.Note(err)
-		if found > 0 {
-			wait = 0
-		}
-	}
-}
-
-// called is signalled when a waiting worker is notified.
-func called(w *Worker, waits bool) <-chan struct{} {
-	if !waits {
-		return nil
-	}
-	return w.called
-}
-
-// pace returns the time until the next poll, given the last one; waits is whether producers
-// notify this worker.
-func (w *Worker) pace(last time.Duration, waits bool) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	least, most := time.Hour, time.Hour
-	for _, q := range w.queues {
-		least, most = min(least, q.set.PollMin), min(most, q.set.PollMax)
-	}
-	if w.db.Dialect.Listen != nil && w.hears != 0 {
-		least = max(least, leastLook)
-		if most = max(most, least); waits {
-			most = max(most, waitingLook)
-		}
-	}
-	if last == 0 {
-		return least
-	}
-	return min(most, last*3/2)
-}
-
-// lookForNew wakes the blocks that have jobs above their cursors, and returns their number.
-func (w *Worker) lookForNew(ctx context.Context) (found int, err error) {
-	var rows []sqlrun.Args
-	w.mu.Lock()
-	for _, q := range w.queues {
-		for _, b := range q.blocks {
-			if b.reads.Dirty || b.serving || b.leaving || q.set.State != "active" {
-				continue
-			}
-			after := b.reads.Cursor()
-			rows = append(rows, sqlrun.Args{
-				"queue": q.id, "block": b.divided, "after1": after[1], "after2": after[2], "after3": after[3], "after4": after[4],
-			})
-		}
-	}
-	w.mu.Unlock()
-	for _, part := range byQueueID(rows) {
-		n, e := w.lookIn(ctx, part)
-		found, err = found+n, errors.Join(err, e)
-	}
-	return found, err
-}
-
-// lookIn is lookForNew for blocks of one queue.
-func (w *Worker) lookIn(ctx context.Context, rows []sqlrun.Args) (found int, err error) {
-	id := rows[0]["queue"].(int)
-	if w.db.Dialect.SkipLocked == "" { // deleted rows cost readers nothing, so this is cheap
-		if some, err := sqlrun.Select(ctx, &w.db.Session, store.LookForAny, sqlrun.Args{"queue": id},
-			store.ScanID); err != nil || len(some) == 0 {
-			return 0, err
-		}
-	}
-	// In a pipeline, for the sake of its plans.
-	err = w.db.Pipeline(ctx, &sqlrun.Step{
-		Stmt: store.LookFor, Args: sqlrun.Args{"rows": rows, "queue": id},
-		Scan: func(row *sqlrun.Row) error {
-			found++
-			w.ring(id, int(row.Int(0)))
-			return nil
-		},
-	})
-	return found, err
-}
-
-// byQueueID divides rows by their queue. Those of one are together.
-func byQueueID(rows []sqlrun.Args) (parts [][]sqlrun.Args) {
-	for start := 0; start < len(rows); {
-		end := start + 1
-		for end < len(rows) && rows[end]["queue"] == rows[start]["queue"] {
-			end++
-		}
-		parts = append(parts, rows[start:end])
-		start = end
-	}
-	return parts
 }

@@ -47,7 +47,7 @@ func (c *Client) EditLimit(ctx context.Context, queue, kind string, change func(
 		if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": queue}, &id, &n); err != nil {
 			return orNone(err, queue)
 		}
-		all, err := store.ReadLimits(ctx, tx, id, queue)
+		all, err := store.ReadLimits(ctx, tx, map[int]string{id: queue})
 		if err != nil {
 			return err
 		}

@@ -26,10 +26,10 @@ import (
 // look, or a wait until workers look by themselves.
 
 const (
-	// bellsAge is how old what a process knows of others' bells may be. If it knows of none at a
+	// Age is how old what a process knows of others' bells may be. If it knows of none at a
 	// queue that has new jobs it looks again sooner: after unknownAge, and up to mostUnknownAge
 	// while there is none.
-	bellsAge       = 2 * time.Second
+	Age            = 2 * time.Second
 	unknownAge     = 20 * time.Millisecond
 	mostUnknownAge = 500 * time.Millisecond
 
@@ -95,7 +95,7 @@ func (r *Ringer) Age(read instant.Instant, again time.Duration) {
 // known lists the doorbells of others, as they were a moment ago, to ring those of the queues that
 // payloads are for. mu is held.
 func (r *Ringer) known(ctx context.Context, db *dialect.DB, payloads map[int]string) ([]peer, error) {
-	age := bellsAge
+	age := Age
 	if r.lacks(payloads) {
 		age = r.again
 	}

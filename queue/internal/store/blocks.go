@@ -34,6 +34,7 @@ func (h *LeaseRow) Free() bool { return h.State == "FREE" || !h.Live }
 // A BlockRow is a block as the table has it.
 type BlockRow struct {
 	LeaseRow
+	Queue               int
 	Divided, Generation int
 	FIFO                bool
 	Batch, Suspects     int
@@ -44,18 +45,18 @@ type BlockRow struct {
 
 // ScanBlock reads a row of [ListBlocks].
 func ScanBlock(rows *sql.Rows) (r BlockRow, err error) {
-	return r, rows.Scan(&r.Divided, &r.Generation, &r.State, &r.LockBy, &r.Fence, &r.Batch, &r.Suspects,
+	return r, rows.Scan(&r.Queue, &r.Divided, &r.Generation, &r.State, &r.LockBy, &r.Fence, &r.Batch, &r.Suspects,
 		&r.LockAt, &r.Live, &r.InTime, &r.Left, &r.FIFO, &r.ForKind)
 }
 
 // Blocks of queues, and who has leased them.
 var (
 	ListBlocks = sqlrun.SQL("queue.blocks", `
-		SELECT b.divided, b.generation, b.state, b.lock_by, b.fence, b.batch, b.suspects, COALESCE({us b.lock_at}, 0),
+		SELECT b.queue_id, b.divided, b.generation, b.state, b.lock_by, b.fence, b.batch, b.suspects, COALESCE({us b.lock_at}, 0),
 			CASE WHEN n.state = 'live' THEN 1 ELSE 0 END, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END, CASE WHEN n.state = 'gone' THEN 1 ELSE 0 END,
 			CASE WHEN b.fifo = 'yes' THEN 1 ELSE 0 END, b.for_kind
 		FROM {prefix}queue_block AS b LEFT JOIN {prefix}node AS n ON n.name = b.lock_by
-		WHERE b.queue_id = :queue ORDER BY b.divided`)
+		WHERE {in b.queue_id :queues} ORDER BY b.queue_id, b.divided`)
 
 	// TakeBlock leases a block that is free, or whose holder is not live. The fence is
 	// what the taker saw: one of several takers finds it. One whose holder has left as
@@ -114,7 +115,7 @@ func firstBetween(table string) string {
 		` WHERE queue_id = {int :queue} AND divided > above AND divided < below AND ` + notSentinel + ` ORDER BY divided LIMIT 1)`
 }
 
-// Blocks reads the blocks of a queue.
-func Blocks(ctx context.Context, on *sqlrun.Session, queue int) ([]BlockRow, error) {
-	return sqlrun.Select(ctx, on, ListBlocks, sqlrun.Args{"queue": queue}, ScanBlock)
+// Blocks reads the blocks of some queues.
+func Blocks(ctx context.Context, on *sqlrun.Session, queues ...int) ([]BlockRow, error) {
+	return sqlrun.Select(ctx, on, ListBlocks, sqlrun.Args{"queues": IDList(queues)}, ScanBlock)
 }

@@ -15,9 +15,9 @@ var (
 
 	// NextDelayed tells for some blocks when the next job is due. For its order see LookFor.
 	NextDelayed = sqlrun.SQL("queue.next-delayed", `
-		SELECT block, {us {now}},
-			(SELECT {us run_at} FROM {prefix}job_delayed WHERE queue_id = {int :queue} AND divided = block AND run_at >= {time since} AND `+notSentinel+` ORDER BY queue_id, divided, run_at, id LIMIT 1)
-		FROM {records rows: block int, since int}`)
+		SELECT queue, block, {us {now}},
+			(SELECT {us run_at} FROM {prefix}job_delayed WHERE queue_id = queue AND divided = block AND run_at >= {time since} AND `+notSentinel+` ORDER BY queue_id, divided, run_at, id LIMIT 1)
+		FROM {records rows: queue int, block int, since int}`)
 
 	// HeldKeys lists the jobs of a block that wait for their retry, and their keys with
 	// them.

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/duration"
@@ -13,10 +15,10 @@ import (
 
 // Limits of kinds.
 var (
-	// LimitsOf lists the limits of a queue, with whether some worker waits for a permit.
+	// LimitsOf lists the limits of some queues, with whether some worker waits for a permit.
 	LimitsOf = sqlrun.SQL("queue.limits", `
-		SELECT kind, COALESCE(max_running, 0), COALESCE(rate, 0), rate_per, burst, waiting_by, CASE WHEN waiting_until > {now} THEN 1 ELSE 0 END
-		FROM {prefix}queue_limit WHERE queue_id = :queue ORDER BY kind`)
+		SELECT queue_id, kind, COALESCE(max_running, 0), COALESCE(rate, 0), rate_per, burst, waiting_by, CASE WHEN waiting_until > {now} THEN 1 ELSE 0 END
+		FROM {prefix}queue_limit WHERE {in queue_id :queues} ORDER BY queue_id, kind`)
 
 	// ListLimits lists those of all queues, with how many permits workers have, and
 	// LimitsNamed those of one.
@@ -99,20 +101,31 @@ func (l *Limit) Args(queue int) sqlrun.Args {
 // A LimitRow is a limit as the table has it.
 type LimitRow struct {
 	Limit
+	QueueID   int
 	WaitingBy string // who waits for a permit; "": nobody
 }
 
-// ReadLimits reads the limits of a queue.
-func ReadLimits(ctx context.Context, on *sqlrun.Session, queue int, name string) ([]LimitRow, error) {
-	return sqlrun.Select(ctx, on, LimitsOf, sqlrun.Args{"queue": queue}, func(rows *sql.Rows) (l LimitRow, err error) {
+// ReadLimits reads the limits of some queues, which have names.
+func ReadLimits(ctx context.Context, on *sqlrun.Session, names map[int]string) ([]LimitRow, error) {
+	args := sqlrun.Args{"queues": IDList(slices.Sorted(maps.Keys(names)))}
+	return sqlrun.Select(ctx, on, LimitsOf, args, func(rows *sql.Rows) (l LimitRow, err error) {
 		var per string
 		var waits bool
-		l.Queue = name
-		if err = rows.Scan(&l.Kind, &l.Running, &l.Rate, &per, &l.Burst, &l.WaitingBy, &waits); !waits {
+		if err = rows.Scan(&l.QueueID, &l.Kind, &l.Running, &l.Rate, &per, &l.Burst, &l.WaitingBy, &waits); !waits {
 			l.WaitingBy = ""
 		}
+		l.Queue = names[l.QueueID]
 		return l, errors.Join(err, l.Parse(per))
 	})
+}
+
+// IDList makes an argument of some queues.
+func IDList(queues []int) []int64 {
+	ids := make([]int64, len(queues))
+	for i, id := range queues {
+		ids[i] = int64(id)
+	}
+	return ids
 }
 
 // Parse reads rate_per, which may have been written by hand.

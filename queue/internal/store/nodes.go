@@ -9,11 +9,11 @@ var (
 		INSERT INTO {prefix}node (name, state, expire_at, under, version, drained_at, drained_by)
 		VALUES (:node, 'live', {now + :lease}, :under, :version, CASE WHEN {int :drained} = 1 THEN {now} END, :by)`)
 
-	// Heartbeat holds on to all that a process has. A process whose time is over is
-	// not live again, even if nobody has noticed yet.
+	// Heartbeat holds on to all that some workers have. One whose time is over is not live again, even
+	// if nobody has noticed yet. If it changes fewer rows than it has names, the caller asks for each.
 	Heartbeat = sqlrun.SQL("queue.heartbeat", `
 		UPDATE {prefix}node SET expire_at = {now + :lease}, heartbeats = heartbeats + 1
-		WHERE name = :node AND state = 'live' AND expire_at > {now}`)
+		WHERE name IN (:nodes) AND state = 'live' AND expire_at > {now}`)
 
 	// ExpelNode declares a process lost that was not heard of in time.
 	ExpelNode = sqlrun.SQL("queue.expel", `
@@ -43,15 +43,23 @@ var (
 		DELETE FROM {prefix}queue_worker WHERE NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = node)`)
 
 	RegisterWorker = sqlrun.SQL("queue.register", `
-		INSERT INTO {prefix}queue_worker (queue_id, node, busy, kinds) VALUES (:queue, :node, :busy, :does) {ignore_duplicate node}`)
+		INSERT INTO {prefix}queue_worker (queue_id, node, busy, kinds) VALUES {values rows: (:queue, :node, :busy, :does)} {ignore_duplicate node}`)
 
 	SetBusy = sqlrun.SQL("queue.set-busy", `
-		UPDATE {prefix}queue_worker SET busy = :busy, kinds = :does WHERE queue_id = :queue AND node = :node`)
+		UPDATE {prefix}queue_worker SET busy = :busy, kinds = :does WHERE {in queue_id :queues} AND node = :node`)
 
-	// ListWorkers lists who works on a queue, since when others may take what is
+	// ListWorkers lists who works on some queues, since when others may take what is
 	// theirs, who takes nothing any more, and which kinds each does.
 	ListWorkers = sqlrun.SQL("queue.workers", `
-		SELECT w.node, w.busy, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END, CASE WHEN n.drained_at IS NULL THEN 0 ELSE 1 END, n.drained_by, w.kinds
+		SELECT w.queue_id, w.node, w.busy, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END, CASE WHEN n.drained_at IS NULL THEN 0 ELSE 1 END, n.drained_by, w.kinds
 		FROM {prefix}queue_worker AS w JOIN {prefix}node AS n ON n.name = w.node
-		WHERE w.queue_id = :queue AND n.state = 'live' ORDER BY w.node`)
+		WHERE {in w.queue_id :queues} AND n.state = 'live' ORDER BY w.queue_id, w.node`)
+
+	// Pulse tells whether the processes are the same as before, in one row, with the database's clock:
+	// how many are live, how many of them are not heard of in time, how many are drained, and when
+	// the newest has joined. It decides nothing: whoever sees a difference reads who works where.
+	Pulse = sqlrun.SQL("queue.pulse", `
+		SELECT {us {now}}, COUNT(*), COALESCE(SUM(CASE WHEN expire_at > {now} THEN 0 ELSE 1 END), 0),
+			COALESCE(SUM(CASE WHEN drained_at IS NULL THEN 0 ELSE 1 END), 0), COALESCE({us MAX(started_at)}, 0)
+		FROM {prefix}node WHERE state = 'live'`)
 )

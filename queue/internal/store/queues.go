@@ -8,6 +8,9 @@ var (
 
 	ListQueues = sqlrun.SQL("queue.list", withGenerations("SELECT * FROM {prefix}queue WHERE name > :after ORDER BY name LIMIT :limit"))
 
+	// GetQueues reads several.
+	GetQueues = sqlrun.SQL("queue.get-some", withGenerations("SELECT * FROM {prefix}queue WHERE {in queue_id :queues}"))
+
 	// GetQueueNow sees a queue that others have made since the transaction's snapshot.
 	GetQueueNow = sqlrun.PerDialect("queue.get-now", func(d *sqlrun.Dialect) string {
 		return generationsOf("SELECT * FROM {prefix}queue WHERE name = :name "+d.Current,

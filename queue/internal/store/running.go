@@ -4,13 +4,13 @@ import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // Running jobs.
 var (
-	// RunningJobs lists the checked out jobs of a queue, with whether their worker
+	// RunningJobs lists the checked out jobs of some queues, with whether their worker
 	// is live.
 	RunningJobs = sqlrun.SQL("queue.running", `
-		SELECT r.divided, r.id, r.kind, r.job_key, r.state, r.crashes, r.lock_by,
+		SELECT r.queue_id, r.divided, r.id, r.kind, r.job_key, r.state, r.crashes, r.lock_by,
 			CASE WHEN n.state = 'live' THEN 1 ELSE 0 END, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END
 		FROM {prefix}job_running AS r LEFT JOIN {prefix}node AS n ON n.name = r.lock_by
-		WHERE r.queue_id = :queue ORDER BY r.divided, r.id`)
+		WHERE {in r.queue_id :queues} ORDER BY r.queue_id, r.divided, r.id`)
 
 	// AdoptRunning takes over a checked out job whose worker has ended. That the state is what the
 	// taker saw is how it knows what the worker died of: a worker that is late may have written

@@ -6,13 +6,13 @@ import "github.com/dbcron/dbcron/internal/sqlrun"
 // one by the key, and not EXISTS: see anyIn. It orders by the whole key: MySQL does not
 // see that its first columns are the same in all rows of a subquery, and would sort them.
 var LookFor = sqlrun.SQL("queue.look", `
-	SELECT block FROM {records rows: block int, after1 int, after2 int, after3 int, after4 int}
+	SELECT queue, block FROM {records rows: queue int, block int, after1 int, after2 int, after3 int, after4 int}
 	WHERE `+above("1")+` OR `+above("2")+` OR `+above("3")+` OR `+above("4"))
 
 func above(priority string) string {
-	return `(SELECT id FROM {prefix}job WHERE queue_id = {int :queue} AND divided = block AND priority = ` +
+	return `(SELECT id FROM {prefix}job WHERE queue_id = queue AND divided = block AND priority = ` +
 		priority + ` AND id > after` + priority + ` ORDER BY queue_id, divided, priority, id LIMIT 1) IS NOT NULL`
 }
 
 // LookForAny is a question that is cheaper to ask.
-var LookForAny = sqlrun.SQL("queue.look-any", `SELECT id FROM {prefix}job WHERE queue_id = :queue AND `+notSentinel+` LIMIT 1`)
+var LookForAny = sqlrun.SQL("queue.look-any", `SELECT id FROM {prefix}job WHERE {in queue_id :queues} AND `+notSentinel+` LIMIT 1`)

@@ -1,0 +1,97 @@
+package bench
+
+import (
+	"context"
+	"flag"
+	"io"
+	"log/slog"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/queue"
+)
+
+// idleQueues are how many queues the worker of TestQueueIdle has.
+var idleQueues = numbers{1, 100, 1000}
+
+func init() { flag.Var(&idleQueues, "queues", "how many queues the idle worker has") }
+
+// TestQueueIdle prints what an idle worker costs: transactions a second, by the server's count on
+// PostgreSQL and by its process's on the others, and the processor of both.
+func TestQueueIdle(t *testing.T) {
+	queues(t, func(t *testing.T, b *bed) {
+		for _, n := range idleQueues {
+			workerIdle(t, b, n, queue.Options{})
+			if b.Dialect.Notify == nil {
+				workerIdle(t, b, n, doorbell)
+			}
+		}
+	})
+}
+
+func workerIdle(t *testing.T, b *bed, n int, opt queue.Options) {
+	t.Helper()
+	var trips atomic.Int64
+	on := b.DB
+	if b.Dialect.Notify == nil { // else the server counts
+		on = b.Broken(t, &dbtest.Fault{Random: func() (broken, after bool) { trips.Add(1); return false, false }})
+	}
+	opt.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	c, err := queue.New(on.DB, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make([]string, n)
+	for i := range names {
+		names[i] = "idle" + strconv.Itoa(i)
+	}
+	w, err := c.Worker(queue.WorkerOptions{Queues: names})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.HandleOthers(func(context.Context, *queue.Delivery) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, began := make(chan error, 1), time.Now()
+	go func() { ended <- w.Run(ctx) }()
+	for b.leased(t) < int64(16*n) && time.Since(began) < 2*time.Minute {
+		pause(t, 100*time.Millisecond)
+	}
+	ready := time.Since(began)
+	pause(t, 15*time.Second) // until it is idle
+	trips.Store(0)
+	before, commits := b.cpu(t), b.commits(t)
+	from := time.Now()
+	pause(t, *span)
+	took := time.Since(from)
+	u := b.cpu(t).since(before, 1)
+	sent := perSecond(trips.Load()+b.commits(t)-commits, took)
+	from = time.Now()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	t.Logf("%-8s %5d queues, doorbell %q: %.1f transactions/s; CPU of client and server %.1f + %.1f ms/s; began in %.1f s, ended in %.1f s",
+		b.Dialect.Name, n, opt.Doorbell, sent, 1e3*u.client.Seconds()/took.Seconds(), 1e3*u.server.Seconds()/took.Seconds(), ready.Seconds(), time.Since(from).Seconds())
+}
+
+// leased is how many blocks workers have.
+func (b *bed) leased(t *testing.T) (n int64) {
+	t.Helper()
+	n, _ = strconv.ParseInt(b.List(t, `SELECT COUNT(*) FROM {prefix}queue_block WHERE state = 'LEASED'`, nil)[0], 10, 64)
+	return n
+}
+
+// commits is how many transactions the server has ended; 0 where it does not tell.
+func (b *bed) commits(t *testing.T) (n int64) {
+	t.Helper()
+	if b.Dialect.Notify == nil {
+		return 0
+	}
+	n, _ = strconv.ParseInt(b.List(t, `SELECT SUM(xact_commit + xact_rollback) FROM pg_stat_database`, nil)[0], 10, 64)
+	return n
+}

@@ -1,0 +1,234 @@
+package queue
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/internal/trouble"
+	"github.com/dbcron/dbcron/queue/internal/board"
+	"github.com/dbcron/dbcron/queue/internal/store"
+)
+
+// Looks for new jobs, of which no bell may have told. One statement looks into many blocks, of all
+// queues whose turn it is and of all workers of a client. A queue has its turn often after something
+// was found in it, and then at growing intervals. How far these grow depends on whether bells tell
+// of new jobs, and on how many blocks the worker has.
+
+const (
+	// mostLooked is into how many blocks a statement looks.
+	mostLooked = 2000
+
+	// lookCost is how much longer the intervals are at most for each block that a worker has, and
+	// lookCostHeard where bells tell of new jobs: looks cost a part of a processor at the most, whatever
+	// their number.
+	lookCost      = 125 * time.Microsecond
+	lookCostHeard = 1500 * time.Microsecond
+
+	// seldomLook is how often a worker looks into a block at least.
+	seldomLook = 30 * time.Second
+
+	// doubtsBells is for how long a worker with a doorbell looks often after it has found a job for
+	// which nobody rang: programs that enqueue jobs need not ring.
+	doubtsBells = 5 * time.Minute
+)
+
+// A lookRow is a block, and the ids above which to look in it, by priority.
+type lookRow struct {
+	at    store.BlockID
+	after board.Cursor
+}
+
+// poll looks for new jobs until ctx ends.
+func (w *Worker) poll(ctx context.Context) {
+	trouble := trouble.New(w.log, "looking for jobs")
+	var waits waitingMark
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-called(w, waits.as != ""):
+			select { // what it is about will have begun by then
+			case <-ctx.Done():
+				return
+			case <-time.After(leastLook):
+			}
+		case <-time.After(inStep(w.nextLook())):
+		}
+		err := w.c.clock.sync(ctx, &w.db.Session, instant.Now())
+		found := 0
+		if err == nil {
+			found, err = w.lookForNew(ctx, waits.as != "")
+		}
+		if err == nil {
+			was := waits.as
+			if _, err = waits.tend(ctx, w, found > 0); waits.as != was {
+				w.lookSoon() // and now: what was not told before the mark was set is found
+			}
+		}
+		trouble.Note(err)
+	}
+}
+
+// called is where a worker hears that it was notified while it waits.
+func called(w *Worker, waits bool) <-chan struct{} {
+	if !waits {
+		return nil
+	}
+	return w.called
+}
+
+// nextLook is how long to wait for the next look.
+func (w *Worker) nextLook() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := instant.Now()
+	next := at.Add(seldomLook)
+	for _, q := range w.queues {
+		next = min(next, q.look)
+	}
+	return max(next.Sub(at), time.Millisecond)
+}
+
+// lookSoon has all queues looked into at once, and then at growing intervals again.
+func (w *Worker) lookSoon() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, q := range w.queues {
+		q.look, q.lookWait = 0, 0
+	}
+}
+
+// pace is how long to wait for the next look into a queue, after the last wait; waits tells whether
+// whoever enqueues a job notifies this worker, which has so many blocks. mu is held.
+func (w *Worker) pace(q *workQueue, blocks int, waits bool) time.Duration {
+	least, most := q.set.PollMin, q.set.PollMax
+	n := time.Duration(blocks)
+	if q.stirs == 0 {
+		most = max(most, n*lookCost)
+	}
+	switch {
+	case w.hearing() && waits && w.bell == nil:
+		least, most = max(least, leastLook), max(most, waitingLook, n*lookCostHeard)
+	case w.bell != nil && w.hearing() && (w.unrung == 0 || since(w.unrung) > doubtsBells):
+		most = max(most, waitingLook, n*lookCostHeard/3)
+	case w.hearing():
+		least, most = max(least, leastLook), max(most, leastLook)
+	}
+	if most = min(most, max(seldomLook, q.set.PollMax)); q.lookWait == 0 {
+		return least
+	}
+	return min(most, max(least, q.lookWait*3/2))
+}
+
+// lookForNew rouses the blocks that have jobs above their cursors, of the queues whose turn it is. It
+// tells how many those are.
+func (w *Worker) lookForNew(ctx context.Context, waits bool) (found int, err error) {
+	var rows []lookRow
+	var whole []*block
+	w.mu.Lock()
+	at, blocks := instant.Now(), 0
+	for _, q := range w.queues {
+		blocks += len(q.blocks)
+	}
+	byID := map[store.BlockID]*block{}
+	for _, q := range w.queues {
+		if at < q.look || len(rows) >= mostLooked {
+			continue
+		}
+		q.lookWait = w.pace(q, blocks, waits)
+		q.look = at.Add(q.lookWait)
+		for _, b := range q.blocks {
+			if b.reads.Dirty || b.serving || b.leaving || q.set.State != "active" {
+				continue
+			}
+			row := lookRow{b.at(), b.reads.Cursor()}
+			if b.still() && b.reads.LookDue(at, w.whole) { // what was committed late is read again if there is any
+				row.after = board.Cursor{}
+				whole = append(whole, b)
+			}
+			rows, byID[row.at] = append(rows, row), b
+		}
+	}
+	w.mu.Unlock()
+	if len(rows) == 0 {
+		return 0, nil
+	}
+	there, err := w.c.commons.looks.get(ctx, rows...)
+	if err != nil {
+		return 0, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, b := range byID {
+		if !there[id] || b.gone {
+			continue
+		}
+		found++
+		if b.q.lookWait = 0; !b.reads.Dirty && !b.serving {
+			w.unrung = at
+		}
+		b.q.look = at
+		w.rouse(b)
+	}
+	settled, took := w.c.clock.settled(at), since(at)
+	for _, b := range whole {
+		if !there[b.at()] && !b.gone && b.still() {
+			b.foundEmpty(at, settled)
+			b.restWhole(board.Read{Whole: true}, took)
+		}
+	}
+	return found, nil
+}
+
+// foundEmpty notes that a block had no ready job at an instant, as if it had been read from the beginning.
+func (b *block) foundEmpty(at instant.Instant, settled int64) {
+	r := b.reads.Plan(at, 0, 1, store.TickOf(settled-Window.Microseconds()), false, func(board.Cursor) int { return 0 })
+	b.reads.Took(r, board.Fetched{}, 0, at)
+}
+
+// lookAbove tells which blocks have jobs above some ids. Workers of a client that move jobs to each
+// other may ask about the same block, and then the answer is about either.
+func (c *Client) lookAbove(ctx context.Context, rows []lookRow) (map[store.BlockID]bool, error) {
+	there, db := map[store.BlockID]bool{}, c.dbOf(ctx)
+	for part := range slices.Chunk(rows, mostLooked) {
+		if db.Dialect.SkipLocked == "" { // deleted rows cost readers nothing, so this is cheap
+			queues := map[int]bool{}
+			var ids []int
+			for _, row := range part {
+				if !queues[row.at.Queue] {
+					queues[row.at.Queue] = true
+					ids = append(ids, row.at.Queue)
+				}
+			}
+			some, err := sqlrun.Select(ctx, &db.Session, store.LookForAny, sqlrun.Args{"queues": store.IDList(ids)}, store.ScanID)
+			if err != nil {
+				return nil, err
+			}
+			if len(some) == 0 {
+				continue
+			}
+		}
+		args := make([]sqlrun.Args, len(part))
+		for i, row := range part {
+			args[i] = sqlrun.Args{
+				"queue": row.at.Queue, "block": row.at.Divided,
+				"after1": row.after[1], "after2": row.after[2], "after3": row.after[3], "after4": row.after[4],
+			}
+		}
+		// In a pipeline, for the sake of its plans.
+		err := db.Pipeline(ctx, &sqlrun.Step{
+			Stmt: store.LookFor, Args: sqlrun.Args{"rows": args},
+			Scan: func(row *sqlrun.Row) error {
+				there[store.BlockID{Queue: int(row.Int(0)), Divided: int(row.Int(1))}] = true
+				return nil
+			},
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return there, nil
+}

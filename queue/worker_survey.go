@@ -1,0 +1,191 @@
+package queue
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/store"
+)
+
+// What workers read to share blocks is read for many queues by one statement, and for all workers of
+// a client at once: the number of statements depends on neither.
+
+// mostSurveyed is about how many queues a statement is.
+const mostSurveyed = 500
+
+// A survey is what the tables say of some queues: who works on them, then who has which blocks,
+// and then which jobs are checked out. Workers share it, and change nothing of it.
+type survey struct {
+	workers map[int][]workerRow
+	blocks  map[int][]store.BlockRow
+	running map[int][]runningRow
+	failed  error // why it is not known what is checked out
+}
+
+// A beat tells whether the processes that take part are the same as before.
+type beat struct {
+	live, late, drained int
+	newest              int64
+	at                  instant.Instant // when it was asked
+}
+
+// same tells whether nobody has come or gone since another beat.
+func (b *beat) same(o *beat) bool {
+	return b.live == o.live && b.late == o.late && b.drained == o.drained && b.newest == o.newest
+}
+
+// A commons is what the workers of a client ask together.
+type commons struct {
+	surveys *gatherer[int, *survey]
+	rosters *gatherer[int, map[int][]workerRow]
+	beats   *gatherer[struct{}, beat]
+	looks   *gatherer[lookRow, map[store.BlockID]bool]
+	renews  *gatherer[renewal, map[renewal]bool]
+	sets    kindSets
+}
+
+func (s *commons) init(c *Client) {
+	s.surveys = newGatherer(c.readSurvey)
+	s.rosters = newGatherer(c.readWorkers)
+	s.beats = newGatherer(func(ctx context.Context, _ []struct{}) (beat, error) { return c.readBeat(ctx) })
+	s.looks = newGatherer(c.lookAbove)
+	s.renews = newGatherer(c.renewAll)
+}
+
+func (c *Client) readSurvey(ctx context.Context, queues []int) (*survey, error) {
+	s := &survey{running: map[int][]runningRow{}}
+	var err error
+	if s.workers, err = c.readWorkers(ctx, queues); err != nil {
+		return nil, err
+	}
+	if s.blocks, err = c.readBlocks(ctx, queues); err != nil {
+		return nil, err
+	}
+	for part := range slices.Chunk(queues, mostSurveyed) {
+		running, err := c.readRunning(ctx, part)
+		if err != nil {
+			s.failed = err
+			return s, nil
+		}
+		for _, r := range running {
+			s.running[r.queue] = append(s.running[r.queue], r)
+		}
+	}
+	return s, nil
+}
+
+// readWorkers lists who works on some queues.
+func (c *Client) readWorkers(ctx context.Context, queues []int) (map[int][]workerRow, error) {
+	found := map[int][]workerRow{}
+	for part := range slices.Chunk(queues, mostSurveyed) {
+		_, err := sqlrun.Select(ctx, &c.dbOf(ctx).Session, store.ListWorkers, sqlrun.Args{"queues": store.IDList(part)},
+			func(rows *sql.Rows) (none struct{}, err error) {
+				var r workerRow
+				var queue int
+				var kinds sql.NullString
+				err = rows.Scan(&queue, &r.node, &r.busy, &r.inTime, &r.drained, &r.by, &kinds)
+				r.says, r.kinds = kinds.String, c.commons.sets.read(kinds.String)
+				found[queue] = append(found[queue], r)
+				return none, err
+			})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// readBlocks lists the blocks of some queues.
+func (c *Client) readBlocks(ctx context.Context, queues []int) (map[int][]store.BlockRow, error) {
+	found := map[int][]store.BlockRow{}
+	for part := range slices.Chunk(queues, mostSurveyed) {
+		rows, err := store.Blocks(ctx, &c.dbOf(ctx).Session, part...)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			found[r.Queue] = append(found[r.Queue], r)
+		}
+	}
+	return found, nil
+}
+
+// readRunning lists the checked out jobs of some queues.
+func (c *Client) readRunning(ctx context.Context, queues []int) ([]runningRow, error) {
+	args := sqlrun.Args{"queues": store.IDList(queues)}
+	return sqlrun.Select(ctx, &c.dbOf(ctx).Session, store.RunningJobs, args, func(rows *sql.Rows) (r runningRow, err error) {
+		var key sql.NullString
+		err = rows.Scan(&r.queue, &r.divided, &r.id, &r.kind, &key, &r.state, &r.crashes, &r.lockBy, &r.live, &r.inTime)
+		r.key = key.String
+		return r, err
+	})
+}
+
+// readBeat asks whether the processes are the same, and what the time is.
+func (c *Client) readBeat(ctx context.Context) (b beat, err error) {
+	b.at = instant.Now()
+	var us int64
+	if err = c.dbOf(ctx).Get(ctx, store.Pulse, nil, &us, &b.live, &b.late, &b.drained, &b.newest); err == nil {
+		c.clock.note(b.at, instant.Now(), us)
+	}
+	return b, err
+}
+
+// settingsOf reads the settings of some queues, which have names, and their limits. Where one cannot be
+// read, which may have been written by hand, each is read by itself.
+func (c *Client) settingsOf(ctx context.Context, names map[int]string) (sets map[int]*store.Queue, limits map[int][]store.LimitRow, failed error) {
+	sets, limits = map[int]*store.Queue{}, map[int][]store.LimitRow{}
+	for part := range slices.Chunk(slices.Sorted(maps.Keys(names)), mostSurveyed) {
+		err := c.someSettings(ctx, part, names, sets, limits)
+		if err == nil || ctx.Err() != nil || c.db.Dialect.Unavailable(err) {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		for i := range part {
+			failed = errors.Join(failed, c.someSettings(ctx, part[i:i+1], names, sets, limits))
+		}
+	}
+	return sets, limits, failed
+}
+
+func (c *Client) someSettings(ctx context.Context, part []int, names map[int]string, sets map[int]*store.Queue, limits map[int][]store.LimitRow) error {
+	at, on := instant.Now(), &c.dbOf(ctx).Session
+	found, err := store.SelectQueues(ctx, on, store.GetQueues, sqlrun.Args{"queues": store.IDList(part)})
+	if err != nil {
+		return err
+	}
+	for _, q := range found {
+		if q.At = at; q.Blocks > 0 {
+			c.remember(q)
+			sets[q.ID] = q
+		}
+	}
+	of := map[int]string{}
+	for _, id := range part {
+		of[id] = names[id]
+	}
+	bounds, err := limitsByQueue(ctx, on, of)
+	maps.Copy(limits, bounds)
+	return err
+}
+
+// limitsByQueue reads the limits of some queues, which have names. Each is in the answer, if only with none.
+func limitsByQueue(ctx context.Context, on *sqlrun.Session, names map[int]string) (map[int][]store.LimitRow, error) {
+	rows, err := store.ReadLimits(ctx, on, names)
+	if err != nil {
+		return nil, err
+	}
+	limits := map[int][]store.LimitRow{}
+	for id := range names {
+		limits[id] = nil
+	}
+	for i := range rows {
+		limits[rows[i].QueueID] = append(limits[rows[i].QueueID], rows[i])
+	}
+	return limits, nil
+}
