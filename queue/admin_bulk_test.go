@@ -56,7 +56,7 @@ func bulk(t *testing.T, c *Client, what admin.BulkAction, f admin.Filter, want a
 func wantCounts(t *testing.T, c *Client, ready, delayed, running, dead int) {
 	t.Helper()
 	got, err := adminOf(c).Count(t.Context(), "", 10_000)
-	if want := (countsOf(ready, delayed, running, dead, 10_000, 0)); err != nil || got != want {
+	if want := countsOf(ready, delayed, running, dead, 10_000); err != nil || got != want {
 		t.Errorf("there are %+v, %v, want %+v", got, err, want)
 	}
 }
@@ -327,10 +327,10 @@ func TestBulkAtOnce(t *testing.T) {
 			f    admin.Filter
 			left admin.Counts
 		}{
-			{admin.BulkRetry, admin.Filter{}, countsOf(0, n, 0, 0, 10_000, 0)},
-			{admin.BulkCancel, admin.Filter{State: admin.StateDelayed}, countsOf(0, 0, 0, 0, 10_000, 0)},
-			{admin.BulkCancel, admin.Filter{}, countsOf(0, 0, 0, 0, 10_000, 0)},
-			{admin.BulkDelete, admin.Filter{}, countsOf(0, 0, 0, 0, 10_000, 0)},
+			{admin.BulkRetry, admin.Filter{}, countsOf(0, n, 0, 0, 10_000)},
+			{admin.BulkCancel, admin.Filter{State: admin.StateDelayed}, countsOf(0, 0, 0, 0, 10_000)},
+			{admin.BulkCancel, admin.Filter{}, countsOf(0, 0, 0, 0, 10_000)},
+			{admin.BulkDelete, admin.Filter{}, countsOf(0, 0, 0, 0, 10_000)},
 		} {
 			if step.f.State == "" {
 				enqueueMany(t, c, many(n, func(i int, j *Job) {

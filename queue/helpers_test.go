@@ -338,6 +338,6 @@ func adminOf(c *Client) *admin.Client {
 	return a
 }
 
-func countsOf(ready, delayed, running, dead, limit, done int) admin.Counts {
-	return admin.Counts{Ready: ready, Delayed: delayed, Running: running, Dead: dead, Limit: limit, Done: done}
+func countsOf(ready, delayed, running, dead, limit int) admin.Counts {
+	return admin.Counts{Ready: ready, Delayed: delayed, Running: running, Dead: dead, Limit: limit}
 }

@@ -206,7 +206,6 @@ type jobRow struct {
 	*Job
 	of             *store.Queue
 	queue, divided int
-	was            int // of a dead one: the block that it was in
 	id             int64
 	runAt          int64 // µs since 1970; 0: it is ready
 	holder         int64 // the job that has its unique key, so that this one is not written; 0: there is none

@@ -136,7 +136,9 @@ func (c *Client) SettleClaims(ctx context.Context, all []ClaimOutcome) []error {
 }
 
 // settlePart does so for some jobs of a block.
-func (c *Client) settlePart(ctx context.Context, queues map[string]*store.Queue, of Claim, all []ClaimOutcome, part []int, errs []error) error {
+func (c *Client) settlePart(ctx context.Context, queues map[string]*store.Queue, of Claim, all []ClaimOutcome, part []int,
+	errs []error,
+) error {
 	q := queues[of.Queue]
 	if q == nil {
 		var err error

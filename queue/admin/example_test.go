@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -22,16 +21,16 @@ import (
 func open(ctx context.Context) (db *dialect.DB, c *queue.Client, done func()) {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	if db, err = engines.Open(ctx, "sqlite:"+filepath.Join(dir, "app.db"), dialect.Options{}); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	if err := sqlschema.Migrate(ctx, db); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	if c, err = queue.New(db, queue.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	return db, c, func() {
 		_ = db.Close()
@@ -46,25 +45,25 @@ func ExampleClient_Bulk() {
 	defer done()
 	for _, kind := range []string{"pay", "pay", "mail"} {
 		if _, err := c.Enqueue(ctx, queue.Job{Kind: kind}); err != nil {
-			log.Fatal(err)
+			panic(err)
 		}
 	}
 	w, err := c.Worker(queue.WorkerOptions{})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	buried := func(context.Context, *queue.Delivery) error { return queue.Bury(errors.New("the bank is closed")) }
 	if err := errors.Join(w.Handle("pay", buried), w.Handle("mail", buried), w.RunOnce(ctx)); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 
 	a, err := admin.New(db, admin.Options{})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	dead, _, err := a.Jobs(ctx, admin.Filter{State: admin.StateDead})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	fmt.Println(len(dead), "dead:", dead[0].Error)
 	r, err := a.Bulk(ctx, admin.BulkRetry, admin.Filter{Kind: "pay"}, admin.BulkOptions{})
@@ -81,10 +80,10 @@ func ExampleClient_EditLimit() {
 	defer done()
 	a, err := admin.New(db, admin.Options{})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	if _, err := a.Edit(ctx, "mail", func(q *admin.Queue) { q.Timeout = time.Minute }); err != nil { // makes it
-		log.Fatal(err)
+		panic(err)
 	}
 	l, err := a.EditLimit(ctx, "mail", "newsletter", func(l *admin.Limit) {
 		l.Running, l.Rate, l.Per = 2, 100, time.Minute

@@ -178,6 +178,7 @@ const (
 	// DefaultQueue is where jobs go that name no queue and have no route.
 	DefaultQueue = "default"
 
+	// DefaultMaxPayload is how many bytes a payload may have in a new queue.
 	DefaultMaxPayload = 1 << 20
 	MaxNotify         = 16_000 // bytes of Queue.Notify
 )
