@@ -60,7 +60,8 @@ type given struct {
 
 func newPulls(queues *queue.Client, ops *admin.Client, log *slog.Logger) *pulls {
 	p := &pulls{
-		queues: queues, admin: ops, log: log, idle: idleReceiver, sources: map[string]*source{}, given: map[secret]*given{}, nodes: map[string]*source{},
+		queues: queues, admin: ops, log: log, idle: idleReceiver,
+		sources: map[string]*source{}, given: map[secret]*given{}, nodes: map[string]*source{},
 		drained: make(chan struct{}),
 	}
 	p.giving, p.stopGiving = context.WithCancel(context.Background())

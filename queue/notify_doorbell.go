@@ -3,11 +3,11 @@ package queue
 import (
 	"context"
 	"crypto/rand"
-	"github.com/dbcron/dbcron/internal/instant"
 	"net"
 	"net/netip"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue/internal/bell"
 )
 

@@ -138,7 +138,9 @@ func (c *Client) readBeat(ctx context.Context) (b beat, err error) {
 
 // settingsOf reads the settings of some queues, which have names, and their limits. Where one cannot be
 // read, which may have been written by hand, each is read by itself.
-func (c *Client) settingsOf(ctx context.Context, names map[int]string) (sets map[int]*store.Queue, limits map[int][]store.LimitRow, failed error) {
+func (c *Client) settingsOf(ctx context.Context, names map[int]string) (
+	sets map[int]*store.Queue, limits map[int][]store.LimitRow, failed error,
+) {
 	sets, limits = map[int]*store.Queue{}, map[int][]store.LimitRow{}
 	for part := range slices.Chunk(slices.Sorted(maps.Keys(names)), mostSurveyed) {
 		err := c.someSettings(ctx, part, names, sets, limits)
@@ -153,7 +155,9 @@ func (c *Client) settingsOf(ctx context.Context, names map[int]string) (sets map
 	return sets, limits, failed
 }
 
-func (c *Client) someSettings(ctx context.Context, part []int, names map[int]string, sets map[int]*store.Queue, limits map[int][]store.LimitRow) error {
+func (c *Client) someSettings(ctx context.Context, part []int, names map[int]string,
+	sets map[int]*store.Queue, limits map[int][]store.LimitRow,
+) error {
 	at, on := instant.Now(), &c.dbOf(ctx).Session
 	found, err := store.SelectQueues(ctx, on, store.GetQueues, sqlrun.Args{"queues": store.IDList(part)})
 	if err != nil {

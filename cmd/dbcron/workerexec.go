@@ -62,7 +62,7 @@ func (x *executor) register(w *queue.Worker) (err error) {
 // do is the handler of all its kinds.
 func (x *executor) do(ctx context.Context, d *queue.Delivery) error {
 	result := x.flags.result && d.Group != 0
-	r, stdout, err := x.run(ctx, d.Queue+" "+d.Kind, x.environment(ctx, d), string(d.Payload), d.Left, result)
+	r, stdout, err := x.run(ctx, d.Queue+" "+d.Kind, x.environment(d), string(d.Payload), d.Left, result)
 	if r.LeftBehind {
 		x.log.Warn("killed processes that the command left running", "queue", d.Queue, "kind", d.Kind, "id", d.ID)
 	}
@@ -183,7 +183,7 @@ func tailOf(text string, limit int) string {
 
 // environment returns the caller's environment, plus variables about the job. Nested jobs override the outer job's
 // variables.
-func (x *executor) environment(ctx context.Context, d *queue.Delivery) []string {
+func (x *executor) environment(d *queue.Delivery) []string {
 	set := []string{
 		"DBCRON_JOB_ID=" + strconv.FormatInt(d.ID, 10), "DBCRON_QUEUE=" + d.Queue, "DBCRON_KIND=" + d.Kind, "DBCRON_KEY=" + d.Key,
 		"DBCRON_GROUP=" + orNone(d.Group), "DBCRON_CALLBACK_OF=" + orNone(d.Callback), "DBCRON_ATTEMPT=" +

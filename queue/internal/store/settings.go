@@ -180,7 +180,9 @@ const (
 
 	// DefaultMaxPayload is how many bytes a payload may have in a new queue.
 	DefaultMaxPayload = 1 << 20
-	MaxNotify         = 16_000 // bytes of Queue.Notify
+
+	// MaxNotify is how many bytes Queue.Notify may have.
+	MaxNotify = 16_000
 )
 
 // SettingsAge is how old what a producer knows of a queue may be.
