@@ -233,7 +233,9 @@ func TestActions(t *testing.T) {
 		state := func(id int64, want admin.State) {
 			t.Helper()
 			i, err := adminOf(c).Job(ctx, "mail", id)
-			if i.State == admin.StateDelayed && i.At.Before(c.Now().Add(time.Minute)) {
+			now, clockErr := scheduler.Clock(ctx, db.DB)
+			must(t, clockErr)
+			if i.State == admin.StateDelayed && i.At.Before(now.Add(time.Minute)) {
 				i.State = admin.StateReady // it is due
 			}
 			if err != nil || i.State != want {

@@ -88,8 +88,12 @@ type Hub struct {
 
 var hubs sync.Map // by the weak pointer to its DB
 
-// Of returns the hub of a database. It lives as long as that does.
+// Of returns the hub of a database. It lives as long as that does. Without a database, as in tests
+// of handlers, nobody shares it.
 func Of(db *dialect.DB) *Hub {
+	if db == nil {
+		return &Hub{}
+	}
 	key := weak.Make(db)
 	h, had := hubs.LoadOrStore(key, &Hub{})
 	if !had {
