@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/sqlrun"
@@ -67,6 +68,14 @@ func New(db *dialect.DB, opt Options) (*Client, error) {
 	c.salt.Change()
 	c.out.client = c
 	c.bells.init(c)
+	self := weak.Make(c)
+	c.bells.hub.Listen(func(payload string) bool {
+		c := self.Value()
+		if c != nil && payload != "" {
+			c.told(payload)
+		}
+		return c != nil
+	})
 	c.commons.init(c)
 	return c, nil
 }

@@ -77,9 +77,6 @@ func (b *bells) channel() string { return bell.Channel(b.client.db) }
 func (b *bells) add(w *Worker) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.workers) == 0 {
-		b.hub.Join(b)
-	}
 	b.workers[w] = true
 }
 
@@ -87,9 +84,6 @@ func (b *bells) remove(w *Worker) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.workers, w)
-	if len(b.workers) == 0 {
-		b.hub.Leave(b)
-	}
 }
 
 // ring reports that jobs were committed.
@@ -272,11 +266,22 @@ func (b *bells) notified(payload string) {
 	}
 }
 
-// Heard has them hear what somebody in this process tells.
-func (b *bells) Heard(payload string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for w := range b.workers {
+// told has the client do what somebody in this process tells it: it ends groups itself, and has its
+// workers do the rest.
+func (c *Client) told(payload string) {
+	if strings.HasPrefix(payload, bell.Ended) {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if ids := bell.GroupIDs(payload); len(ids) > 0 {
+			c.tryConclude(ctx, ids...)
+		} else if err := c.concludeAny(ctx); err != nil {
+			c.opt.Logger.Warn("looking whether groups have ended failed; a worker will", "err", err)
+		}
+		return
+	}
+	c.bells.mu.Lock()
+	defer c.bells.mu.Unlock()
+	for w := range c.bells.workers {
 		w.heard(payload)
 	}
 }

@@ -53,7 +53,6 @@ func TestPublish(t *testing.T) {
 			t.Errorf("two are done: %s", got)
 		}
 		must(t, adminOf(c).Cancel(t.Context(), "", p.Copies[2].ID))
-		must(t, c.conclude(t.Context(), p.ID)) // as a worker does that hears of it
 		if got := counts(t, c, p.ID); got != "done 0 1 1 1" {
 			t.Errorf("all have ended: %s", got)
 		}

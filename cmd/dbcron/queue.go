@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"runtime"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -62,7 +63,12 @@ func (p *program) withAdmin(ctx context.Context, f func(c *admin.Client) error, 
 // withAdminOf is withAdmin that also passes the database.
 func (p *program) withAdminOf(ctx context.Context, f func(db *dialect.DB, c *admin.Client) error) error {
 	return p.with(ctx, func(db *dialect.DB) error {
-		c, err := admin.New(db, admin.Options{})
+		ends, err := queue.New(db, queue.Options{}) // ends groups whose last job is cancelled
+		if err != nil {
+			return err
+		}
+		defer runtime.KeepAlive(ends)
+		c, err := adminOf(ends)
 		if err != nil {
 			return err
 		}

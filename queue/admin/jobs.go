@@ -382,10 +382,11 @@ func (c *Client) part(ctx context.Context, q *store.Queue, state State, divided 
 }
 
 // Cancel removes a job that is not dead, whatever its state, and ends the context of its running
-// handler with an
-// [github.com/dbcron/dbcron/queue.ErrLost], within a second or two each. Until then a worker that has read the job
-// may still begin it. If it was the last one of its group, a worker ends the group: at once if it
-// hears of it, or within a minute. Cancel returns [ErrNotFound] if there is no such job.
+// handler with a [github.com/dbcron/dbcron/queue.ErrLost], within a second or two each. Until then a
+// worker that has read the job may still begin it. If it was the last one of its group, that ends:
+// at once if this process has a [github.com/dbcron/dbcron/queue.Client] on the same
+// [dialect.DB], or if a worker hears of it, and otherwise within a minute. Cancel returns
+// [ErrNotFound] if there is no such job.
 func (c *Client) Cancel(ctx context.Context, queue string, id int64) error {
 	return c.removeOne(ctx, queue, id, func(i *Job) error {
 		switch i.State {

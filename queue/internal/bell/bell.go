@@ -72,15 +72,10 @@ func GroupIDs(payload string) (ids []int64) {
 	return ids
 }
 
-// An Ear hears what is told in its process.
-type Ear interface {
-	Heard(payload string)
-}
-
 // A Hub is what those who use one [dialect.DB] in this process tell each other.
 type Hub struct {
 	mu   sync.Mutex
-	ears []Ear
+	ears []func(payload string) bool // each reports whether it still exists
 
 	changed atomic.Int64 // the instant of the last change of settings
 	ringer  Ringer
@@ -102,20 +97,27 @@ func Of(db *dialect.DB) *Hub {
 	return h.(*Hub)
 }
 
-// Join has somebody hear what is told from now on, until Leave.
-func (h *Hub) Join(e Ear) {
+// Listen has hear called with what is told here, until it reports that whoever hears it does not
+// exist any more. An empty payload only asks for that.
+func (h *Hub) Listen(hear func(payload string) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.ears = append(h.ears, e)
+	h.ears = append(slices.DeleteFunc(slices.Clone(h.ears), func(hear func(string) bool) bool { return !hear("") }), hear)
 }
 
-// Leave ends that.
-func (h *Hub) Leave(e Ear) {
+// tellHere tells those of this process. Only one of them has to know that a group may have ended.
+func (h *Hub) tellHere(payload string) (heard bool) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if i := slices.Index(h.ears, e); i >= 0 {
-		h.ears = slices.Delete(slices.Clone(h.ears), i, i+1)
+	ears := h.ears
+	h.mu.Unlock()
+	for _, hear := range ears {
+		if hear(payload) {
+			if heard = true; strings.HasPrefix(payload, Ended) {
+				break
+			}
+		}
 	}
+	return heard
 }
 
 // Change notes that settings have changed: what this process knows of them is read again.
@@ -126,14 +128,12 @@ func (h *Hub) Change() { h.changed.Store(int64(instant.Now())) }
 func (h *Hub) Knows(read instant.Instant) bool { return int64(read) > h.changed.Load() }
 
 // Tell tells the workers of this process and of others, by queue; those of queue 0 are all. It
-// waits until others have been told, for five seconds at the most.
+// waits until others have been told, for five seconds at the most. Others do not hear of groups that
+// a client of this process ends.
 func (h *Hub) Tell(ctx context.Context, db *dialect.DB, payloads map[int]string) {
-	h.mu.Lock()
-	ears := slices.Clone(h.ears)
-	h.mu.Unlock()
 	for _, payload := range payloads {
-		for _, e := range ears {
-			e.Heard(payload)
+		if h.tellHere(payload) && strings.HasPrefix(payload, Ended) {
+			return
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
