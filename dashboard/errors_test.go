@@ -135,7 +135,7 @@ func TestErrors(t *testing.T) {
 		if n := strings.Count(a.text, `class="head"`); n != 4 {
 			t.Errorf("there are %d groups, want 4", n)
 		}
-		s.get(link("errors", "queue", "orders")).has("no such user 1", "timeout").lacks("333")
+		s.get(link("errors", "queue", "orders")).has("no such user 1", "timeout").lacks("no such user 333")
 		s.get(link("errors", "queue", "none")).has("has failed", "All queues")
 		act := func(a *answer, queue, state, do string) string {
 			t.Helper()
