@@ -21,7 +21,7 @@ import (
 // A Client enqueues jobs and creates workers. It is safe for concurrent use. A program needs one for
 // each database.
 type Client struct {
-	again   *trouble.Repeats // logs what has failed, of claims
+	again   *trouble.Repeats // logs failures of claims
 	db      *dialect.DB
 	opt     Options
 	clock   clock
@@ -38,13 +38,13 @@ type Client struct {
 	mu       sync.Mutex
 	queues   map[string]*store.Queue
 	routes   *routes
-	learning map[string]bool // settings that are being read, beside those who need them soon
+	learning map[string]bool // settings that a goroutine is reading ahead for those who need them soon
 }
 
 // New returns a Client. It does not touch the database.
 func New(db *dialect.DB, opt Options) (*Client, error) {
 	if opt.Node == "" {
-		opt.Node, _ = os.Hostname() // without one it is called queue
+		opt.Node, _ = os.Hostname() // an empty name becomes "queue"
 		opt.Node = cmp.Or(opt.Node, "queue")
 	}
 	opt.Blocks = cmp.Or(opt.Blocks, 16)
@@ -91,7 +91,7 @@ func (c *Client) DB() *dialect.DB { return c.db }
 // Before the client has used the database it is the host's time.
 func (c *Client) Now() time.Time { return time.UnixMicro(c.clock.now()).UTC() }
 
-// nodeName is a name for a process that no other has, nor had.
+// nodeName returns a name that no process has or has had.
 func (c *Client) nodeName() string {
 	return fmt.Sprintf("%s:%d:%s", c.opt.Node, os.Getpid(), strings.ToLower(rand.Text()[:10]))
 }

@@ -12,32 +12,32 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A clock is the database's, as this process knows it: read from time to time, and carried on
-// by instants, which nobody sets.
+// A clock is this process's view of the database's clock: readings taken from time to time, carried
+// forward by the monotonic clock, which nobody can set.
 //
-// Each reading bounds the database's clock: it was read after the request was sent and
-// before the answer came. The clock intersects these bounds, widened by what two clocks
-// may drift apart meanwhile. So a slow answer does no harm, and a quick one helps for
-// long. Bounds that do not meet show that somebody set the clock: a step.
+// Each reading bounds the database's clock: it was read after the request was sent and before the
+// answer came. The clock intersects these bounds, widened by how far two clocks may drift apart
+// meanwhile. So a slow answer does no harm, and a quick one helps for long. Bounds that do not meet
+// show that somebody set the clock: a step.
 type clock struct {
 	mu     sync.Mutex
-	ahead  bounds          // of the database's µs since 1970 over an instant's, at that instant
-	at     instant.Instant // when it was read; 0: never
-	asking instant.Instant // when somebody began to read it; 0: nobody does
+	ahead  bounds          // offset, in µs, of the database's time since 1970 from the instant
+	at     instant.Instant // instant of the last reading; 0: never
+	asking instant.Instant // instant at which the reading under way began; 0: none is
 	last   int64           // the tick of the newest id
 
-	steps int             // how often it was set
-	leapt int64           // by how many µs it was set forward of late
-	until instant.Instant // until then other processes may not know that
+	steps int             // number of steps seen
+	leapt int64           // by how many µs the clock was recently set forward
+	until instant.Instant // until then other processes may not have noticed
 }
 
-// bounds are the least and the most that a number of µs can be.
+// bounds are the lowest and highest possible value of a number of µs.
 type bounds struct{ low, high int64 }
 
 func (b bounds) width() time.Duration { return time.Duration(b.high-b.low) * time.Microsecond }
 
 const (
-	// clockAge is how long a clock is carried on before the database's is read again.
+	// clockAge is how long a reading is carried forward before the database's clock is read again.
 	clockAge = 2 * time.Second
 
 	// clockWidth is how closely the bounds should lie together. While they do not, the
@@ -48,7 +48,7 @@ const (
 	// clockGrain is the resolution of the coarsest engine's clock.
 	clockGrain = time.Millisecond
 
-	// maxDrift is one part in so many by which the clocks of two hosts may drift apart.
+	// maxDrift bounds the drift between the clocks of two hosts: one part in this many.
 	maxDrift = 2000
 
 	// maxSkew is how far behind the database's clock an id may be, and how far a clock
@@ -56,8 +56,8 @@ const (
 	maxSkew = 125 * time.Millisecond
 )
 
-// sync reads the database's clock, unless it was read a moment ago. While one caller does,
-// the others go on with what is known.
+// sync reads the database's clock, unless that was done a moment ago. While one caller reads it,
+// others continue with what is known.
 func (c *clock) sync(ctx context.Context, db *sqlrun.Session, at instant.Instant) error {
 	if !c.stale(at) {
 		return nil
@@ -70,7 +70,7 @@ func (c *clock) sync(ctx context.Context, db *sqlrun.Session, at instant.Instant
 	return err
 }
 
-// stale reports whether the caller is to read the clock.
+// stale reports whether the caller has to read the clock.
 func (c *clock) stale(at instant.Instant) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,8 +88,8 @@ func (c *clock) asked() {
 	c.asking = 0
 }
 
-// ask reads the clock on one connection, so that waiting for it is not part of the
-// round trip, until the bounds are close or this does not help.
+// ask reads the clock on one connection, so that waiting for a connection is not part of the round
+// trip. It repeats until the bounds are close or further readings do not help.
 func (c *clock) ask(ctx context.Context, db *sqlrun.Session) error {
 	held, release, err := db.Hold(ctx)
 	if err != nil {
@@ -121,7 +121,7 @@ func (c *clock) read(ctx context.Context, db *sqlrun.Session) error {
 	return nil
 }
 
-// note records that the database's clock showed us at some time from before to after.
+// note records a reading us of the database's clock, taken between before and after.
 func (c *clock) note(before, after instant.Instant, us int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,25 +150,24 @@ func (c *clock) note(before, after instant.Instant, us int64) {
 	c.ahead, c.at = fresh, after
 }
 
-// known returns the bounds at an instant, with what the clocks may have drifted. mu is
-// held.
+// known returns the bounds at an instant, widened by possible drift. mu is held.
 func (c *clock) known(at instant.Instant) bounds {
 	off := drift(c.at, at)
 	return bounds{c.ahead.low - off, c.ahead.high + off}
 }
 
-// drift is by how many µs two clocks may drift apart.
+// drift returns by how many µs two clocks may have drifted apart between two instants.
 func drift(from, to instant.Instant) int64 { return max(0, to.Sub(from)).Microseconds() / maxDrift }
 
-// skew is what to add to an instant's µs for now at that instant.
+// skew returns the offset to add to an instant's µs to get the time at that instant.
 func (c *clock) skew() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.best(instant.Now())
 }
 
-// best is the middle of the bounds, but never behind the clock by more than maxSkew:
-// workers count on that for ids. mu is held.
+// best returns the middle of the bounds, but is never behind the clock by more than maxSkew:
+// workers rely on that for ids. mu is held.
 func (c *clock) best(at instant.Instant) int64 {
 	known := c.known(at)
 	return max(known.low+(known.high-known.low)/2, known.high-maxSkew.Microseconds())
@@ -182,8 +181,8 @@ func (c *clock) now() int64 {
 	return micros(at) + c.best(at)
 }
 
-// settled returns a time in µs since 1970 that no id is drawn of any more, by whatever
-// process: not even by one that does not know yet that the clock was set forward.
+// settled returns the latest time, in µs since 1970, for which no process can still draw an id: not
+// even one that has not noticed yet that the clock was set forward.
 func (c *clock) settled(at instant.Instant) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,15 +193,15 @@ func (c *clock) settled(at instant.Instant) int64 {
 	return us
 }
 
-// stepped reports how often the clock was found to be set.
+// stepped returns how often the clock was found to have been set.
 func (c *clock) stepped() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.steps
 }
 
-// take returns the first of n ticks for ids, and the time in µs since 1970. Ticks rise,
-// also if the clock does not: each is the µs since [Epoch], one to an id.
+// take returns the first of n ticks for ids, and the time in µs since 1970. A tick is a number of
+// µs since [Epoch] and serves one id. Ticks rise even if the clock does not.
 func (c *clock) take(n int) (first, now int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,5 +212,5 @@ func (c *clock) take(n int) (first, now int64) {
 	return first, now
 }
 
-// micros is an instant in µs.
+// micros returns an instant in µs.
 func micros(at instant.Instant) int64 { return at.Sub(0).Microseconds() }

@@ -47,7 +47,7 @@ func (c *Client) enqueueOne(ctx context.Context, job Job) (Enqueued, error) {
 	if err := c.prepare(ctx, one.jobs[:], one.rows[:]); err != nil {
 		return Enqueued{}, err
 	}
-	name := one.rows[0].of.Name // before others write the row
+	name := one.rows[0].of.Name // before a writer sets the row's fields
 	id, err := c.out.send(ctx, one)
 	if id == 0 {
 		return Enqueued{}, err
@@ -146,11 +146,11 @@ func (c *Client) insertIn(ctx context.Context, in *source, jobs []Job) (all []En
 		return nil, nil, err
 	}
 	of := store.Insertion
-	if in.foreign && c.db.Dialect.Notify != nil && c.someWait() { // its end is the caller's, who need not tell us of it
+	if in.foreign && c.db.Dialect.Notify != nil && c.someWait() { // the caller commits, and need not tell us
 		of = store.TellingInsertion
 	}
 	if err := c.insertBy(ctx, in.tx, rows, of); err != nil {
-		c.taken(err) // so that the caller's next try has other ids
+		c.taken(err) // so that a retry by the caller draws other ids
 		return nil, nil, err
 	}
 	return enqueued(rows), func() {
@@ -159,7 +159,7 @@ func (c *Client) insertIn(ctx context.Context, in *source, jobs []Job) (all []En
 	}, nil
 }
 
-// prepare checks jobs, and makes rows of them that have no ids yet.
+// prepare checks jobs and makes rows of them, which have no ids yet.
 func (c *Client) prepare(ctx context.Context, jobs []Job, rows []jobRow) error {
 	if err := checkAll(jobs); err != nil {
 		return err
@@ -178,12 +178,11 @@ func checkAll(jobs []Job) error {
 	return nil
 }
 
-// unbounded is how long it is tried to reach the database for a caller whose context has
-// no deadline.
+// unbounded is how long to retry for a caller whose context has no deadline.
 const unbounded = time.Minute
 
-// insist does something again while that fails because the database cannot be reached,
-// and so has changed nothing: until ctx ends, or for a while if it has no deadline.
+// insist repeats do while the database cannot be reached, and so nothing has changed. It gives up
+// when ctx ends, or after unbounded if ctx has no deadline.
 func (c *Client) insist(ctx context.Context, do func() error) error {
 	began := instant.Now()
 	_, bounded := ctx.Deadline()
@@ -201,7 +200,7 @@ func (c *Client) insist(ctx context.Context, do func() error) error {
 		case !bounded && since(began) >= unbounded:
 			return notSent(err)
 		}
-		if last == nil || ctx.Err() == nil { // else it only says that the caller has left
+		if last == nil || ctx.Err() == nil { // otherwise err only says that the caller has left
 			last = err
 		}
 		select {
@@ -212,8 +211,8 @@ func (c *Client) insist(ctx context.Context, do func() error) error {
 	}
 }
 
-// pauseAfter is how long to wait before the database is asked again that could not be reached
-// so often: the first failure may be that of a connection that had been cut long ago.
+// pauseAfter returns how long to wait before asking the database again after so many failures to
+// reach it. The first failure may only be a connection that was cut long ago.
 func pauseAfter(failures int) time.Duration {
 	if failures == 1 {
 		return 0
@@ -223,7 +222,7 @@ func pauseAfter(failures int) time.Duration {
 
 func notSent(err error) error { return fmt.Errorf("queue: nothing was enqueued: %w", err) }
 
-// uncertain marks errors after which the commit may have happened or not.
+// uncertain marks errors that leave open whether the commit happened.
 func uncertain(d *sqlrun.Dialect, err error) error {
 	if d.Uncertain(err) {
 		return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)

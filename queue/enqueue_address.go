@@ -12,30 +12,31 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A source is where it is read what has to be known of the queues of jobs: the client's
-// memory, or else the pool or a transaction.
+// A source provides the queues' settings and routes: from the client's memory, or else from the
+// pool or a transaction.
 //
-// In a transaction nothing waits for another connection: whoever has all of a pool's would
-// wait for itself. What is read there is not remembered, since it may be rolled back or be
-// an old snapshot's; so for a caller's transaction a goroutine that nobody waits for reads
-// it for those who come next. This package's own transactions read all in themselves.
+// In a transaction nothing waits for another connection: a caller that holds all of a pool's
+// connections would wait for itself. Settings read in a transaction are not remembered, since it
+// may be rolled back or see an old snapshot. For a caller's transaction, a goroutine that nobody
+// waits for therefore reads them for later callers. This package's own transactions read everything
+// themselves.
 type source struct {
 	c       *Client
-	tx      *sqlrun.Session // the transaction; nil: the pool
-	foreign bool            // which is not this package's, and may last
+	tx      *sqlrun.Session // the transaction; nil: use the pool
+	foreign bool            // tx is the caller's, and may last
 	at      instant.Instant
-	keyed   map[int]bool // queues that are known in the transaction to have keys
+	keyed   map[int]bool // queues that have keys, as seen in the transaction
 }
 
-// callers is the source of a caller's transaction, and own that of one of this package.
+// callers returns the source for a caller's transaction, own that for one of this package.
 func (c *Client) callers(tx dialect.Execer) *source {
 	return &source{c: c, tx: c.db.On(tx), foreign: true, at: instant.Now()}
 }
 
 func (c *Client) own(tx *sqlrun.Session) *source { return &source{c: c, tx: tx, at: instant.Now()} }
 
-// address finds the jobs' queues. It leaves the jobs as they are: routes may change before
-// it is called again.
+// address finds the jobs' queues. It does not change the jobs: routes may change before it is
+// called again.
 func (s *source) address(ctx context.Context, jobs []Job, rows []jobRow) error {
 	var q *store.Queue
 	var r *routes
@@ -65,7 +66,7 @@ func (s *source) address(ctx context.Context, jobs []Job, rows []jobRow) error {
 	return nil
 }
 
-// on is the session to read on.
+// on returns the session to read on.
 func (s *source) on() *sqlrun.Session {
 	if s.tx != nil {
 		return s.tx
@@ -73,7 +74,7 @@ func (s *source) on() *sqlrun.Session {
 	return &s.c.db.Session
 }
 
-// routes returns routes that are not too old.
+// routes returns routes that are recent enough.
 func (s *source) routes(ctx context.Context) (*routes, error) {
 	s.c.mu.Lock()
 	r := s.c.routes
@@ -87,15 +88,15 @@ func (s *source) routes(ctx context.Context) (*routes, error) {
 	return s.c.readRoutes(ctx, s.tx)
 }
 
-// remembers reports whether what is known will do.
+// remembers reports whether the client's memory may be used.
 func (s *source) remembers() bool { return s.tx == nil || s.foreign }
 
 func (s *source) fresh(at instant.Instant) bool { return s.c.knows(s.at, at) }
 
-// aging reports whether what is known should be read again soon.
+// aging reports whether what was read at an instant should be read again soon.
 func (s *source) aging(at instant.Instant) bool { return s.at.Sub(at) > store.SettingsAge/2 }
 
-// queue returns the settings of a job's queue, and makes the queue if there is none.
+// queue returns the settings of a job's queue, and creates the queue if there is none.
 func (s *source) queue(ctx context.Context, name string, j *Job) (*store.Queue, error) {
 	s.c.mu.Lock()
 	q := s.c.queues[name]
@@ -108,7 +109,7 @@ func (s *source) queue(ctx context.Context, name string, j *Job) (*store.Queue, 
 	}
 	q, err := s.c.readOn(ctx, s.on(), name)
 	switch {
-	case errors.Is(err, ErrNotFound) && len(j.Payload) > store.DefaultMaxPayload: // it makes no queue
+	case errors.Is(err, ErrNotFound) && len(j.Payload) > store.DefaultMaxPayload: // a job that is refused creates no queue
 		return nil, tooLarge(j, name, store.DefaultMaxPayload)
 	case errors.Is(err, ErrNotFound):
 		return s.create(ctx, name)
@@ -118,7 +119,7 @@ func (s *source) queue(ctx context.Context, name string, j *Job) (*store.Queue, 
 	return q, err
 }
 
-// create makes a queue: by itself, or in the transaction if that is the only way.
+// create creates a queue: outside of the transaction if possible, else in it.
 func (s *source) create(ctx context.Context, name string) (q *store.Queue, err error) {
 	if s.tx == nil {
 		if err := s.c.create(ctx, name, s.c.opt.Blocks, false); err != nil {
@@ -142,18 +143,18 @@ func (s *source) create(ctx context.Context, name string) (q *store.Queue, err e
 	return store.ReadQueue(ctx, s.tx, store.GetQueueNow, name)
 }
 
-// besideWait is how long a connection is waited for that is not needed, and besideTime how
-// long it may be used: somebody else's transaction may hold a lock.
+// besideWait bounds the wait for a connection that is not strictly needed. besideTime bounds its
+// use: somebody else's transaction may hold a lock.
 const (
 	besideWait = 100 * time.Millisecond
 	besideTime = 2 * time.Second
 )
 
-// beside does what is done once in a queue's life beside a caller's transaction, if there is a
-// connection: in it others would have to wait for its end. It returns false if it is to be
+// beside does a queue's one-time setup outside of the caller's transaction, if a connection is
+// free; inside it, others would have to wait for its end. It returns false if the setup has to be
 // done in the transaction.
 func (s *source) beside(ctx context.Context, do func(context.Context, *sqlrun.Session) error) (bool, error) {
-	if !s.foreign || s.c.db.Dialect.SkipLocked == "" { // nothing can be written beside the one writer
+	if !s.foreign || s.c.db.Dialect.SkipLocked == "" { // SQLite: nothing can be written beside the one writer
 		return false, nil
 	}
 	bounded, cancel := context.WithTimeout(ctx, besideTime)
@@ -165,8 +166,8 @@ func (s *source) beside(ctx context.Context, do func(context.Context, *sqlrun.Se
 	return err == nil, err
 }
 
-// fits reports whether a queue takes a job, and notes that it has keys before it has
-// one.
+// fits returns an error if a queue does not accept a job. Before the first job with a key it
+// records that the queue has keys.
 func (s *source) fits(ctx context.Context, q *store.Queue, j *Job) error {
 	switch {
 	case q.State == "deleted":
@@ -186,8 +187,8 @@ func tooLarge(j *Job, queue string, limit int) error {
 		ErrTooLarge, len(j.Payload), queue, limit)
 }
 
-// order records that a queue has keys. Whoever reads jobs sees that before the first job
-// with a key, or at the same moment.
+// order records that a queue has keys. Readers of jobs see that before the first job with a key, or
+// together with it.
 func (s *source) order(ctx context.Context, q *store.Queue) error {
 	args := sqlrun.Args{"queue": q.ID}
 	if s.tx == nil {
@@ -203,9 +204,9 @@ func (s *source) order(ctx context.Context, q *store.Queue) error {
 	if s.keyed == nil {
 		s.keyed = map[int]bool{}
 	}
-	// The transaction may have noted it itself: then doing so beside it would wait for it.
+	// The transaction may have recorded it itself: doing so outside would wait for it.
 	now, err := s.c.readOn(ctx, s.tx, q.Name)
-	if err != nil && !errors.Is(err, ErrNotFound) { // it was made after the snapshot
+	if err != nil && !errors.Is(err, ErrNotFound) { // the queue was created after the snapshot
 		return err
 	}
 	if err != nil || !now.Ordered {
@@ -225,8 +226,8 @@ func (s *source) order(ctx context.Context, q *store.Queue) error {
 	return nil
 }
 
-// learn reads settings of a queue, or the routes, for those who need them soon and could
-// only read them in a transaction.
+// learn reads a queue's settings, or the routes, for callers that need them soon and could only
+// read them in a transaction.
 func (c *Client) learn(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -238,7 +239,7 @@ func (c *Client) learn(name string) {
 		ctx, cancel := context.WithTimeout(context.Background(), store.SettingsAge)
 		defer cancel()
 		if name == "" {
-			_, _ = c.readRoutes(ctx, nil) // or whoever needs them reads them
+			_, _ = c.readRoutes(ctx, nil) // on failure, whoever needs them reads them
 		} else {
 			_, _ = c.read(ctx, name)
 		}

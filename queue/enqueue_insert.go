@@ -11,13 +11,13 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// How rows of jobs get their ids, and are written.
+// How job rows get their ids and are written.
 //
-// An id is drawn when there is a connection, and in a transaction that has begun: so it
-// is not older than its statement, however long the caller has waited for either.
+// An id is drawn once there is a connection, and in a transaction that has begun. So it is not
+// older than its statement, however long the caller has waited for either.
 
-// write gives rows their ids and inserts them, all or none. When it is called again they
-// get other ids: whoever does so knows that nothing was committed.
+// write gives rows their ids and inserts them, all or none. Calling it again draws new ids: do so
+// only if nothing was committed.
 func (c *Client) write(ctx context.Context, rows []jobRow) error {
 	if !c.atOnce(rows) {
 		return c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
@@ -35,14 +35,14 @@ func (c *Client) write(ctx context.Context, rows []jobRow) error {
 	})
 }
 
-// copyFrom is from how many rows on a bulk load takes less time than an INSERT.
+// copyFrom is the number of rows from which a bulk load is faster than an INSERT.
 const copyFrom = 200
 
-// errMixed means that of rows that were to be inserted by one statement some are ready and
-// some are delayed: their time came meanwhile.
+// errMixed means that the rows for one statement are partly ready and partly delayed: some became
+// due meanwhile.
 var errMixed = errors.New("some of the jobs are due already")
 
-// insert inserts rows that have ids by one statement.
+// insert inserts rows that have ids, with one statement.
 func (c *Client) insert(ctx context.Context, on *sqlrun.Session, rows []jobRow) error {
 	if slices.ContainsFunc(rows, func(r jobRow) bool { return (r.runAt != 0) != (rows[0].runAt != 0) }) {
 		return errMixed
@@ -60,13 +60,13 @@ func (c *Client) insert(ctx context.Context, on *sqlrun.Session, rows []jobRow) 
 	return err
 }
 
-// writeAnew is write, and draws other ids if one of them is taken: all of them, since part
-// of it would turn a key's order round.
+// writeAnew is write, and draws new ids for all rows if one id is taken. New ids for only some
+// would change a key's order.
 func (c *Client) writeAnew(ctx context.Context, rows []jobRow) error {
 	for tries := 0; ; tries++ {
 		err := c.write(ctx, rows)
 		if errors.Is(err, errors.ErrUnsupported) {
-			continue // the driver cannot copy, which is known by now
+			continue // now it is known that the driver cannot copy
 		}
 		if err == nil || !c.taken(err) || tries == 3 {
 			return err
@@ -74,8 +74,7 @@ func (c *Client) writeAnew(ctx context.Context, rows []jobRow) error {
 	}
 }
 
-// taken reports whether an error says that an id is taken. Then another process may have the same
-// salt.
+// taken reports whether err means that an id is taken. Then another process may have the same salt.
 func (c *Client) taken(err error) bool {
 	is := c.db.Dialect.Duplicate(err)
 	if is {
@@ -84,7 +83,7 @@ func (c *Client) taken(err error) bool {
 	return is
 }
 
-// atOnce reports whether one statement can insert rows.
+// atOnce reports whether one statement can insert all rows.
 func (c *Client) atOnce(rows []jobRow) bool {
 	if anyTied(rows) {
 		return false
@@ -98,7 +97,7 @@ func (c *Client) atOnce(rows []jobRow) bool {
 	return len(rows) <= store.Chunk && weightOf(rows) <= sqlrun.MaxBytes || c.db.CanCopy()
 }
 
-// weight is how many bytes a row takes in an INSERT at the most.
+// weight returns the maximum size of a row in an INSERT, in bytes.
 func (r *jobRow) weight() int {
 	return 256 + 2*len(r.Payload) + 2*len(r.Kind) + 2*len(r.Key) + len(r.Endpoint)
 }
@@ -110,8 +109,8 @@ func weightOf(rows []jobRow) (n int) {
 	return n
 }
 
-// name gives rows their ids, and with them their blocks and times. What is sent on the
-// session after it waits for nothing.
+// name gives rows their ids, and so their blocks and times. The statement sent on the session next
+// must wait for nothing.
 func (c *Client) name(ctx context.Context, on *sqlrun.Session, rows []jobRow) error {
 	err := c.ready(ctx, on, rows)
 	if err == nil {
@@ -120,7 +119,7 @@ func (c *Client) name(ctx context.Context, on *sqlrun.Session, rows []jobRow) er
 	return err
 }
 
-// ready reads what has to be known before rows get their ids.
+// ready reads everything that must be known before rows get their ids.
 func (c *Client) ready(ctx context.Context, on *sqlrun.Session, rows []jobRow) error {
 	err := c.fit(ctx, on, rows)
 	if err == nil {
@@ -148,8 +147,8 @@ func (c *Client) fit(ctx context.Context, on *sqlrun.Session, rows []jobRow) err
 	return nil
 }
 
-// refresh reads the settings of rows' queues again that are so old that a generation of
-// blocks may have begun which they do not tell of: it took long to get a connection.
+// refresh reads the settings of rows' queues again if they are too old, because getting a
+// connection took long: a generation of blocks may have begun since.
 func (c *Client) refresh(ctx context.Context, on *sqlrun.Session, rows []jobRow) error {
 	if !stale(rows) {
 		return nil
@@ -169,7 +168,7 @@ func (c *Client) refresh(ctx context.Context, on *sqlrun.Session, rows []jobRow)
 	return nil
 }
 
-// number draws the ids.
+// number draws the rows' ids.
 func (c *Client) number(rows []jobRow) {
 	first, now := c.clock.take(len(rows))
 	for i := range rows {
@@ -186,7 +185,7 @@ func (c *Client) number(rows []jobRow) {
 	c.late.number(rows)
 }
 
-// waits reports whether a job is not ready at a moment, in µs since 1970.
+// waits reports whether a job is not yet ready at a time, in µs since 1970.
 func (j *Job) waits(now int64) bool {
 	return j.Delay > 0 || !j.RunAt.IsZero() && j.RunAt.UnixMicro() > now
 }
@@ -196,7 +195,7 @@ func (c *Client) insertAll(ctx context.Context, tx *sqlrun.Session, rows []jobRo
 	return c.insertBy(ctx, tx, rows, store.Insertion)
 }
 
-// insertBy is insertAll by the statements that of picks.
+// insertBy is insertAll with the statements that of picks.
 func (c *Client) insertBy(ctx context.Context, tx *sqlrun.Session, rows []jobRow, of func(store.Jobs) *sqlrun.Stmt) error {
 	if anyTied(rows) {
 		err := enter(ctx, tx, rows)
@@ -220,7 +219,7 @@ func (c *Client) insertBy(ctx context.Context, tx *sqlrun.Session, rows []jobRow
 	return nil
 }
 
-// parts divides rows by what one statement inserts.
+// parts splits rows into parts of one statement each.
 func parts(rows []jobRow) (all [][]jobRow) {
 	for part := range store.InParts(rows, (*jobRow).weight) {
 		all = append(all, part)
@@ -228,7 +227,7 @@ func parts(rows []jobRow) (all [][]jobRow) {
 	return all
 }
 
-// split tells ready jobs from delayed ones. Most often all are ready.
+// split separates ready jobs from delayed ones. Most often all are ready.
 func split(rows []jobRow) (ready, delayed []jobRow) {
 	for i := range rows {
 		if rows[i].runAt != 0 {

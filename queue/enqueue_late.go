@@ -7,22 +7,22 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// What keeps the order of a key when a job is committed late: workers look for jobs in the
-// order of ids, and back by [Window]. If a statement or a commit has taken longer, a job
-// may be passed over for a while, and one of its key that is enqueued after it must not be
-// begun before it. So the next job of its block says that there may be one: its id ends
-// in [follower]. A worker that reads such an id reads all of the block before it goes on.
+// How a key keeps its order when a job is committed late. Workers look for jobs in the order of
+// ids, and look back by [Window]. If a statement or commit took longer, they may miss a job for a
+// while, and a job of its key that was enqueued later must not begin before it. So the next job of
+// its block carries a mark: its id ends in [store.Follower]. A worker that reads such an id reads the
+// whole block before it goes on.
 //
-// Of an id that ends so by chance, one in 4096 that others than this package make, nothing
-// follows but one more read.
+// An id of another origin ends so by chance once in 4096 times. That costs one more read and
+// nothing else.
 
-// comesLate reports whether a job that was read says that one before it may not have been: not
-// if all of the block is read since, in however many parts.
+// comesLate reports whether a job before d may have been missed. It was not if the whole block has
+// been read since, in however many parts.
 func (b *block) comesLate(d *Delivery) bool {
 	return d.line() != "" && d.ID&store.Follower == store.Follower && b.seen[d.ID] == nil && !b.followed[d.ID]
 }
 
-// readWhole has all of the block read before jobs begin that follow late ones.
+// readWhole makes the worker read the whole block before it starts jobs that follow late ones.
 func (b *block) readWhole(rows []*Delivery) {
 	if b.followed == nil {
 		b.followed = map[int64]bool{}
@@ -35,19 +35,18 @@ func (b *block) readWhole(rows []*Delivery) {
 	b.reads.Anew()
 }
 
-// lateAfter is how long after an id was drawn its job is committed late. The rest of Window
-// is for what passes before a worker reads.
+// lateAfter is how old an id may be when its job is committed; after that the commit is late. The
+// rest of Window is for the time until a worker reads.
 const lateAfter = Window / 2
 
-// late are the blocks in which jobs may have been committed late since one was that follows
-// them.
+// late records the blocks in which jobs may have been committed late since the last marked job.
 type late struct {
 	mu     sync.Mutex
-	blocks map[store.BlockID]int // how often there were; 0: never
+	blocks map[store.BlockID]int // number of late commits; 0: never
 	n      int
 }
 
-// number has rows follow those that were late. Their ids are fresh.
+// number marks rows that follow late ones. Their ids are fresh.
 func (l *late) number(rows []jobRow) {
 	if len(rows) == 0 {
 		return
@@ -66,7 +65,7 @@ func (l *late) number(rows []jobRow) {
 	}
 }
 
-// ordered reports whether a row has a place among those of its key.
+// ordered reports whether a row's place among those of its key matters.
 func (r *jobRow) ordered() bool {
 	return (r.Key != "" || r.of != nil && r.of.FIFO) && r.runAt == 0 && r.holder == 0
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Routes say where jobs go that name no queue. A producer knows them as they were two
-// seconds ago or less, as it does the settings of queues, so they cost its jobs nothing.
+// Routes choose the queue of jobs that name none. Like the settings of queues, a producer's routes
+// are at most two seconds old, so they cost its jobs nothing.
 
-// routes are all routes, as they were at some moment.
+// routes is a snapshot of all routes.
 type routes struct {
 	of map[string]string
 	at instant.Instant
@@ -20,8 +20,8 @@ type routes struct {
 
 func (r *routes) queue(kind string) string { return store.RouteOf(r.of, kind) }
 
-// readRoutes reads all routes, and remembers them unless that is in a transaction, which
-// may be rolled back. Of two that were read at the same time the later one counts.
+// readRoutes reads all routes. It remembers them, except in a transaction, which may be rolled
+// back. Of two concurrent reads, the later one counts.
 func (c *Client) readRoutes(ctx context.Context, tx *sqlrun.Session) (*routes, error) {
 	at := instant.Now()
 	all, err := store.RoutesByKind(ctx, cmp.Or(tx, &c.db.Session))

@@ -13,43 +13,41 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A sender writes the jobs of many callers with few statements. A job is sent when a
-// writer has taken it, which it does when it has a connection: until then its caller can
-// go, and nothing was enqueued.
+// A sender writes the jobs of many callers with few statements. A writer sends a job once it has a
+// connection and has taken the job. Until then the caller can leave, and nothing was enqueued.
 type sender struct {
 	client *Client
 
 	mu      sync.Mutex
 	waiting []*sending
 	writers int
-	last    error // why the database could not be reached; nil: it could
+	last    error // why the database could not be reached; nil: it could be
 }
 
-// writers is how many statements are under way at once: while one waits for the
-// disk, the next is read by the server.
+// writers is the number of concurrent statements: while one waits for the disk, the server reads
+// the next.
 const writers = 2
 
-// sendTime is how long the jobs of several callers may take to be written,
-// whatever the contexts of the callers say.
+// sendTime bounds the time to write the jobs of several callers, whatever their contexts say.
 const sendTime = time.Minute
 
 type sending struct {
 	jobs    [1]Job
 	rows    [1]jobRow
-	bounded bool            // its caller's context has a deadline
-	failed  instant.Instant // when the database could not be reached for it first; 0: it could
-	sent    bool            // it has the id that it has in the database, if it gets there
-	gone    bool            // its caller has left, and will not learn of another id
+	bounded bool            // the caller's context has a deadline
+	failed  instant.Instant // first failure to reach the database for it; 0: none
+	sent    bool            // the id is final: the job has it in the database, if it gets there
+	gone    bool            // the caller has left, and will not learn of another id
 	err     error
 	done    chan struct{}
 }
 
-// send writes one job with those of others. It returns the id also if the outcome is
+// send writes one job together with those of others. It returns the id even if the outcome is
 // unknown, and 0 if nothing was sent.
 func (s *sender) send(ctx context.Context, one *sending) (int64, error) {
 	s.mu.Lock()
 	s.waiting = append(s.waiting, one)
-	itself := ctx.Done() == nil && s.writers == 0 // it cannot leave before the write has ended
+	itself := ctx.Done() == nil && s.writers == 0 // a caller that cannot leave before the write has ended
 	if s.writers < writers {
 		s.writers++
 		if !itself {
@@ -68,7 +66,7 @@ func (s *sender) send(ctx context.Context, one *sending) (int64, error) {
 	}
 }
 
-// abandon lets a caller go whose context has ended. What was not sent will not be.
+// abandon releases a caller whose context has ended. A job that was not sent yet will not be.
 func (s *sender) abandon(one *sending, why error) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +94,7 @@ func (one *sending) outcome() (int64, error) {
 	return one.rows[0].id, one.err
 }
 
-// write writes what waits, until nothing does.
+// write writes waiting jobs until there are none.
 func (s *sender) write() {
 	for failures := 0; s.more(); {
 		part, rows, err := s.attempt(nil)
@@ -109,8 +107,8 @@ func (s *sender) write() {
 	}
 }
 
-// writeOnce writes what waits in the goroutine of a caller, which is sooner than in another one. That
-// one writes what came meanwhile.
+// writeOnce writes waiting jobs in the caller's own goroutine, which is sooner than in another one.
+// A new writer takes what came meanwhile.
 func (s *sender) writeOnce() {
 	part, rows, err := s.attempt(nil)
 	s.finish(part, rows, err)
@@ -119,7 +117,7 @@ func (s *sender) writeOnce() {
 	}
 }
 
-// more tells whether anything waits. If not, this writer is none any more.
+// more reports whether anything waits. If not, this writer has ended.
 func (s *sender) more() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,7 +128,7 @@ func (s *sender) more() bool {
 	return false
 }
 
-// take takes what the next statement is to write: ready jobs, or delayed ones.
+// take takes the jobs for the next statement: all ready, or all delayed.
 func (s *sender) take() []*sending {
 	now := s.client.clock.now()
 	s.mu.Lock()
@@ -147,8 +145,8 @@ func (s *sender) take() []*sending {
 	return part
 }
 
-// putBack has jobs wait again that were not sent, except for those whose callers have left, or
-// have waited for long enough.
+// putBack makes jobs wait again that were not sent, except for those whose callers have left or
+// have waited long enough.
 func (s *sender) putBack(part []*sending, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,8 +168,8 @@ func (s *sender) putBack(part []*sending, err error) {
 	}
 }
 
-// attempt writes jobs at once: those of a part, or else those that wait when there is a
-// connection. It returns what it has taken of these, and the rows that were sent.
+// attempt writes jobs with one statement: those of part, or else those that wait once there is a
+// connection. It returns the jobs that it took, and the rows that were sent.
 func (s *sender) attempt(part []*sending) (taken []*sending, rows []jobRow, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), sendTime)
 	defer cancel()
@@ -182,7 +180,7 @@ func (s *sender) attempt(part []*sending) (taken []*sending, rows []jobRow, err 
 		}
 		rows = make([]jobRow, len(part))
 		for i, one := range part {
-			rows[i] = one.rows[0] // which this goroutine alone writes
+			rows[i] = one.rows[0] // only this goroutine writes it
 		}
 		if err := c.ready(ctx, on, rows); err != nil || len(rows) == 0 {
 			return err
@@ -196,8 +194,8 @@ func (s *sender) attempt(part []*sending) (taken []*sending, rows []jobRow, err 
 	return part, rows, err
 }
 
-// seal tells callers the ids that their jobs are sent with. Those who have left are left
-// out: they would look for other ids, or for none.
+// seal tells callers the ids with which their jobs are sent. It leaves out callers who have gone:
+// they would look for other ids, or for none.
 func (s *sender) seal(part []*sending, rows []jobRow) []jobRow {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,12 +210,12 @@ func (s *sender) seal(part []*sending, rows []jobRow) []jobRow {
 	return still
 }
 
-// finish tells callers what has become of their jobs. If the database has refused several,
-// it halves them, until each caller gets its own error only.
+// finish tells callers the outcome of their jobs. If the database has refused several, it retries
+// them in halves, until each caller gets only its own error.
 func (s *sender) finish(part []*sending, rows []jobRow, err error) {
 	c := s.client
 	for tries := 0; err != nil && c.taken(err) && tries < 3; tries++ {
-		_, rows, err = s.attempt(part) // with other ids
+		_, rows, err = s.attempt(part) // with new ids
 	}
 	switch d := c.db.Dialect; {
 	case err == nil:
@@ -226,7 +224,7 @@ func (s *sender) finish(part []*sending, rows []jobRow, err error) {
 	case d.Unsent(err):
 		s.putBack(part, err)
 		return
-	case part == nil: // it was refused to connect
+	case part == nil: // there was no connection
 		part = s.take()
 	case len(part) > 1 && !d.Uncertain(err):
 		for _, half := range [][]*sending{part[:len(part)/2], part[len(part)/2:]} {

@@ -9,21 +9,20 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Jobs with a unique key have a row in a table of the keys that are in use. It is
-// written with the job, and removed, or marked as not needed any more, by the
-// transaction that removes the job.
+// Jobs with a unique key have a row in a table of keys in use. It is written with the job. The
+// transaction that removes the job removes the row, too, or marks it as no longer needed.
 
-// longestUnique is how long a unique key can be kept in use.
+// longestUnique is the maximum of Job.UniqueFor.
 const longestUnique = 366 * 24 * time.Hour
 
 // An Enqueued is the outcome of enqueueing a job.
 type Enqueued struct {
 	ID      int64
-	Queue   string // the named queue, or that of the kind's route
+	Queue   string // the queue named by the job, or that of its kind's route
 	Existed bool   // another job has its unique key: ID is that job's, and nothing was enqueued
 }
 
-// enqueued reports what has become of rows.
+// enqueued returns the outcomes of rows.
 func enqueued(rows []jobRow) []Enqueued {
 	all := make([]Enqueued, len(rows))
 	for i := range rows {
@@ -32,8 +31,8 @@ func enqueued(rows []jobRow) []Enqueued {
 	return all
 }
 
-// claimKeys takes the unique keys of rows in a transaction, and returns the rows that
-// are to be enqueued. The others say who has their keys.
+// claimKeys takes the unique keys of rows in a transaction, and returns the rows to enqueue. The
+// others record who holds their keys.
 func claimKeys(ctx context.Context, tx *sqlrun.Session, rows []jobRow) (fresh []jobRow, err error) {
 	keys := make([]store.KeyRow, len(rows))
 	for i := range rows {

@@ -60,17 +60,17 @@ func invalid(field, format string, args ...any) error { return store.Invalid(fie
 
 // A JobError is an error about one of several jobs that were to be enqueued together.
 type JobError struct {
-	Index int // of the job, from 0
-	Of    int // jobs
+	Index int // index of the job, from 0
+	Of    int // number of jobs
 	Err   error
 }
 
 func (e *JobError) Error() string { return fmt.Sprintf("job %d of %d: %v", e.Index+1, e.Of, e.Err) }
 
-// Unwrap returns what is wrong with the job.
+// Unwrap returns the error about the job.
 func (e *JobError) Unwrap() error { return e.Err }
 
-// A result is what a handler makes of a job by returning an error.
+// A result is an outcome that a handler chooses by returning an error.
 type result struct {
 	error
 	what  verdict
@@ -79,17 +79,17 @@ type result struct {
 
 func (r *result) Unwrap() error { return r.error }
 
-// A verdict is what becomes of a job after an attempt.
+// A verdict is the outcome of an attempt.
 type verdict uint8
 
 const (
 	done    verdict = iota
-	failed          // by the retry policy
-	retryIn         // after the handler's own time
-	snoozed         // as retryIn, and the attempt does not count
-	discard         // done, though it was not
+	failed          // delay by the retry policy
+	retryIn         // delay chosen by the handler
+	snoozed         // like retryIn, but the attempt does not count
+	discard         // ended, though not done
 	buried          // no further attempts
-	lost            // nothing is written: somebody else has it
+	lost            // nothing to write: the job belongs to somebody else
 	handed          // left to whoever takes the block next
 )
 
@@ -143,7 +143,7 @@ func (r Results) Error() string {
 	return fmt.Sprintf("%d of %d jobs failed", n, len(r))
 }
 
-// Unwrap returns those that are errors.
+// Unwrap returns the non-nil ones.
 func (r Results) Unwrap() (errs []error) {
 	for _, err := range r {
 		if err != nil {

@@ -40,7 +40,7 @@ type Event struct {
 
 // EventOptions select events. The zero value selects all.
 type EventOptions struct {
-	Kinds    []string // of jobs; empty: all
+	Kinds    []string // kinds of jobs; empty: all
 	Outcomes []string // EventDone and so on; empty: all
 	Buffer   int      // how many events may wait for the receiver; default: 1000
 }
@@ -94,15 +94,15 @@ func (c *Client) Events(opt EventOptions) (*Events, error) {
 	return e, nil
 }
 
-// An eventHub has all who receive a client's events.
+// An eventHub holds the receivers of a client's events.
 type eventHub struct {
-	some atomic.Bool // somebody does: it spares workers the lock
+	some atomic.Bool // there is a receiver: spares workers the lock
 	mu   sync.Mutex
 	all  []*Events
 }
 
-// tell sends an event to all who want it and have room. mu of the worker is held, so it waits
-// for nobody.
+// tell sends an event to all receivers that want it and have room. mu of the worker is held, so it
+// never blocks.
 func (h *eventHub) tell(d *Delivery, what verdict, err error, after time.Duration) {
 	if !h.some.Load() || what == handed {
 		return

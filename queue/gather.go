@@ -8,32 +8,32 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// A gatherer has one statement ask what several goroutines want to know. Whoever comes while one is
-// under way waits for the next, so that an answer is never older than its question.
+// A gatherer answers questions of several goroutines with one statement. Those who ask while a
+// statement is under way wait for the next, so that an answer is never older than its question.
 type gatherer[K comparable, V any] struct {
 	ask func(ctx context.Context, keys []K) (V, error)
 
 	mu   sync.Mutex
 	next *question[K, V]
-	turn chan struct{} // has who asks
+	turn chan struct{} // held by whoever is asking
 }
 
-// A question is put for several at once.
+// A question is asked once for several callers.
 type question[K comparable, V any] struct {
 	keys   []K
 	wanted map[K]bool
 	ended  chan struct{}
 	answer V
 	err    error
-	cut    bool // who asked was stopped
+	cut    bool // its asker was stopped
 }
 
 func newGatherer[K comparable, V any](ask func(ctx context.Context, keys []K) (V, error)) *gatherer[K, V] {
 	return &gatherer[K, V]{ask: ask, turn: make(chan struct{}, 1)}
 }
 
-// get returns an answer to a question about keys, and perhaps others, that was asked after the call.
-// The context of one of those who wait is that of the question; if it ends, another one asks.
+// get returns an answer to a question about keys, and perhaps others, asked after the call. The
+// question runs in the context of one of the callers; if that ends, another one asks.
 func (g *gatherer[K, V]) get(ctx context.Context, keys ...K) (V, error) {
 	for {
 		x, leads := g.join(keys)
@@ -53,7 +53,7 @@ func (g *gatherer[K, V]) get(ctx context.Context, keys ...K) (V, error) {
 	}
 }
 
-// join adds keys to the next question, and tells whether the caller is to put it.
+// join adds keys to the next question, and reports whether the caller has to ask it.
 func (g *gatherer[K, V]) join(keys []K) (x *question[K, V], leads bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -70,7 +70,7 @@ func (g *gatherer[K, V]) join(keys []K) (x *question[K, V], leads bool) {
 	return x, leads
 }
 
-// lead puts a question when the one before it is answered.
+// lead asks a question once the previous one is answered.
 func (g *gatherer[K, V]) lead(ctx context.Context, x *question[K, V]) {
 	defer close(x.ended)
 	select {
@@ -87,8 +87,8 @@ func (g *gatherer[K, V]) lead(ctx context.Context, x *question[K, V]) {
 	x.cut = ctx.Err() != nil
 }
 
-// inStep shortens a wait a little, so that the goroutines of a process that wait for about as long wake
-// at the same time, and ask together.
+// inStep shortens a wait a little, so that goroutines of a process with similar waits wake at the
+// same time and ask together.
 func inStep(wait time.Duration) time.Duration {
 	const step = 250 * time.Millisecond
 	if wait < step {

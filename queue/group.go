@@ -18,10 +18,10 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A group's jobs have rows in a table of its members, which are written with the jobs
-// and updated by the transactions that end them. No row is shared by those: whoever has
-// ended a job looks afterwards, when that is committed, whether it was the last one. Of
-// several who find that, the one ends the group who updates its row.
+// A group's jobs have rows in a table of its members. They are written with the jobs, and updated
+// by the transactions that end the jobs. These transactions share no row. After its commit, whoever
+// has ended a job checks whether that was the group's last. Of several who find that it was, the
+// one that updates the group's row ends the group.
 
 // States of a group.
 const (
@@ -30,10 +30,10 @@ const (
 	GroupDone   = "done"   // it has ended, and its callback, if it has one, was enqueued
 )
 
-// keepGroup is how long a group is kept after its end if it does not say.
+// keepGroup is the default of Group.Keep.
 const keepGroup = 7 * 24 * time.Hour
 
-// longestResult is how many bytes a result may have.
+// longestResult is the maximum size of a result in bytes.
 const longestResult = 1 << 20
 
 // A Group is a set of jobs that belong together: when all of them have ended, the group ends, and
@@ -44,13 +44,13 @@ type Group struct {
 	Keep     time.Duration // how long it and its results are kept after its end; default: 7 days; negative: always
 }
 
-// GroupInfo is a group as the tables have it.
+// GroupInfo is a stored group.
 type GroupInfo struct {
 	Group
 	ID      int64
 	State   string
 	Created time.Time
-	Ended   time.Time // zero: not yet
+	Ended   time.Time // zero: it has not ended
 	Error   string    // why its callback could not be enqueued
 
 	// The states of its jobs, as [Client.Group] counts them. A dead job that is retried is
@@ -61,10 +61,10 @@ type GroupInfo struct {
 // A Result is the outcome of a job of a group.
 type Result struct {
 	Job    int64
-	Queue  string // the queue into which it was enqueued
+	Queue  string // the queue of the job
 	Kind   string
 	State  string          // pending, done, dead or cancelled
-	Result json.RawMessage // set by [Delivery.SetResult]; nil: there is none
+	Result json.RawMessage // set by [Delivery.SetResult]; nil: none
 	Error  string          // why it is dead
 }
 
@@ -78,9 +78,9 @@ func (c *Client) NewGroup(ctx context.Context, g Group) (id int64, err error) {
 	return id, err
 }
 
-// EnqueueGroup creates a group with its jobs, all or none except for those whose unique keys are
-// in use, and seals it. A group without jobs ends at once. With an [ErrUnknownOutcome] it returns
-// the id that the group would have: [Client.Group] tells whether it exists.
+// EnqueueGroup creates a group with its jobs, all or none except for those whose unique keys are in
+// use, and seals it. A group without jobs ends at once. With an [ErrUnknownOutcome] it returns the
+// id that the group would have: call [Client.Group] to find out whether it exists.
 func (c *Client) EnqueueGroup(ctx context.Context, g Group, jobs ...Job) (id int64, all []Enqueued, err error) {
 	wake := func() {}
 	err = c.inGroup(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
@@ -98,7 +98,7 @@ func (c *Client) EnqueueGroup(ctx context.Context, g Group, jobs ...Job) (id int
 	return id, all, nil
 }
 
-// concludeEmpty ends a group if it has no jobs that would do so.
+// concludeEmpty ends a group that has no jobs to do so.
 func (c *Client) concludeEmpty(ctx context.Context, id int64, all []Enqueued) {
 	if id != 0 && !slices.ContainsFunc(all, func(e Enqueued) bool { return !e.Existed }) {
 		c.tryConclude(ctx, id)
@@ -128,8 +128,8 @@ func (c *Client) enqueueGroup(ctx context.Context, in *source, g Group, jobs []J
 	return id, all, wake, err
 }
 
-// inGroup runs a transaction that makes a group, again if an id is taken. It waits for the
-// database as Enqueue does.
+// inGroup runs a transaction that creates a group, and repeats it if an id is taken. It waits for
+// the database as Enqueue does.
 func (c *Client) inGroup(ctx context.Context, do func(context.Context, *sqlrun.Session) error) error {
 	for tries := 0; ; tries++ {
 		err := c.insist(ctx, func() error { return c.dbOf(ctx).ShortTx(ctx, do) })
@@ -188,7 +188,7 @@ func (c *Client) Seal(ctx context.Context, id int64) error {
 	return nil
 }
 
-// DeleteGroup ends a group without its callback, and has it and its results removed. Its jobs are
+// DeleteGroup ends a group without its callback, and removes it with its results. Its jobs are
 // still done, as jobs without a group. It returns [ErrNotFound] if there is no such group.
 func (c *Client) DeleteGroup(ctx context.Context, id int64) error {
 	n, err := c.db.Exec(ctx, store.DropGroup, sqlrun.Args{"group": id})
@@ -280,7 +280,7 @@ func (c *Client) Results(ctx context.Context, group int64) iter.Seq2[Result, err
 	}
 }
 
-// mostResults is how many bytes the results of a part have together, if they are several.
+// mostResults is the maximum total size of the results in a part, in bytes, unless it has only one.
 const mostResults = 1 << 20
 
 // ResultsAfter is [Client.Results] for a part of the jobs: those with ids greater than after, up
@@ -333,13 +333,13 @@ func CheckResult(text json.RawMessage) error {
 	return err
 }
 
-// resultText is v as JSON, if it can be kept.
+// resultText encodes v as JSON, or says why it cannot be stored.
 func resultText(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return nil, invalid("result", "%v", err)
 	}
-	if !utf8.Valid(text) { // which a RawMessage may be, and would keep its end from being written
+	if !utf8.Valid(text) { // a RawMessage may be invalid, and the database would refuse the job's end
 		return nil, invalid("result", "it is not UTF-8")
 	}
 	if len(text) > longestResult {

@@ -8,7 +8,7 @@ import (
 	"github.com/dbcron/dbcron/internal/traceparent"
 )
 
-// A callback is a job as a group's row has it.
+// A callback is a job as stored in a group's row.
 type callback struct {
 	Queue       string `json:"queue"`
 	Kind        string `json:"kind"`
@@ -61,7 +61,7 @@ func readCallback(text string) (*Job, error) {
 		Delay:       time.Duration(b.Delay) * time.Microsecond,
 		MaxAttempts: b.MaxAttempts, Timeout: time.Duration(b.Timeout) * time.Microsecond, Trace: b.Trace, Endpoint: b.Endpoint,
 	}
-	if !traceparent.Valid(j.Trace) { // versions before took any text
+	if !traceparent.Valid(j.Trace) { // earlier versions accepted any text
 		j.Trace = ""
 	}
 	if len(b.Binary) > 0 {

@@ -13,14 +13,14 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// tryConclude does what conclude does. If that fails, workers do it a little later.
+// tryConclude is conclude, but leaves failures to the workers, which retry a little later.
 func (c *Client) tryConclude(ctx context.Context, ids ...int64) {
 	if err := c.conclude(ctx, ids...); err != nil {
 		c.opt.Logger.Warn("checking for ended groups failed; a worker will do it", "groups", ids, "err", err)
 	}
 }
 
-// conclude ends groups that have come to their end, and enqueues their callbacks.
+// conclude ends those of some groups that can end, and enqueues their callbacks.
 func (c *Client) conclude(ctx context.Context, ids ...int64) error {
 	var errs []error
 	for part := range slices.Chunk(ids, store.Chunk) {
@@ -37,8 +37,8 @@ func (c *Client) conclude(ctx context.Context, ids ...int64) error {
 	return errors.Join(errs...)
 }
 
-// concludeAny does so with groups that nobody looks after any more. One that cannot be ended keeps
-// no other from its end.
+// concludeAny does so with groups that nobody attends to any more. A group that cannot be ended
+// does not block the others.
 func (c *Client) concludeAny(ctx context.Context) error {
 	for {
 		ripe, err := sqlrun.Select(ctx, &c.dbOf(ctx).Session, store.RipeAny, sqlrun.Args{"limit": store.Chunk}, store.ScanID)
@@ -58,7 +58,7 @@ func (c *Client) concludeAny(ctx context.Context) error {
 	}
 }
 
-// endOne ends a group if it has come to its end, and enqueues its callback with that.
+// endOne ends a group if it can end, and enqueues its callback in the same transaction.
 func (c *Client) endOne(ctx context.Context, id int64) error {
 	wake := func() {}
 	err := c.inGroup(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
@@ -94,7 +94,7 @@ func (c *Client) endOne(ctx context.Context, id int64) error {
 	return err
 }
 
-// purgeGroups removes groups whose time is over.
+// purgeGroups removes groups that were kept long enough.
 func (c *Client) purgeGroups(ctx context.Context) error {
 	old, err := sqlrun.Select(ctx, &c.db.Session, store.OldGroups, sqlrun.Args{"limit": store.Chunk}, store.ScanID)
 	if err != nil {
@@ -122,17 +122,16 @@ func (c *Client) purgeGroups(ctx context.Context) error {
 	return nil
 }
 
-// A concluder looks after the groups of the jobs that a worker has ended. The worker's
-// mutex guards it.
+// A concluder ends the groups whose last jobs a worker has ended. The worker's mutex guards it.
 type concluder struct {
-	groups map[int64]bool // whose end may have come
-	busy   bool           // some are looked at
+	groups map[int64]bool // groups that may be able to end
+	busy   bool           // a check is under way
 	wake   chan struct{}
-	died   chan struct{} // a process died, perhaps between a job's end and its group's
+	died   chan struct{} // a process died, perhaps between ending a job and its group
 }
 
-// concludeEvery is how often it is looked whether a group's end was missed, since a
-// process died between a job's end and the group's.
+// concludeEvery is the interval between checks for groups whose end was missed because a process
+// died between ending a job and its group.
 const concludeEvery = time.Minute
 
 // noteEnd records that a job has ended, and with it perhaps its group. mu is held.
@@ -145,7 +144,8 @@ func (box *outbox) noteEnd(d *Delivery) {
 
 func (box *outbox) nudgeEnds() { signal(box.ends.wake) }
 
-// heardEnds has groups looked at that somebody says may have ended; none: any.
+// heardEnds schedules checks of groups that may have ended according to another client; no ids mean
+// any group.
 func (w *Worker) heardEnds(ids []int64) {
 	if len(ids) == 0 {
 		signal(w.ends.died)
@@ -159,7 +159,7 @@ func (w *Worker) heardEnds(ids []int64) {
 	w.nudgeEnds()
 }
 
-// signal tells a goroutine that may be busy, once.
+// signal wakes a goroutine. If it is busy, several signals count as one.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -167,7 +167,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// conclude ends groups whose jobs have ended here, and from time to time others.
+// conclude ends groups whose jobs have ended here, and now and then those of others.
 func (w *Worker) conclude(ctx context.Context) {
 	trouble := trouble.New(w.log, "checking for ended groups")
 	tick := time.NewTicker(concludeEvery)
@@ -216,7 +216,7 @@ func (w *Worker) concludeEnds(ctx context.Context) error {
 	return err
 }
 
-// concludeLast ends them when the worker ends. If that fails, others do it.
+// concludeLast ends these groups when the worker stops. If that fails, others do it.
 func (w *Worker) concludeLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -6,7 +6,7 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// tied reports whether a job is noted elsewhere. What ends one takes a transaction that
+// tied reports whether the job has rows in other tables. It has to be ended by a transaction that
 // knows which jobs it has ended.
 func (j *Job) tied() bool { return j.Unique != "" || j.Group != 0 }
 
@@ -14,7 +14,7 @@ func anyTied(rows []jobRow) bool {
 	return slices.ContainsFunc(rows, func(r jobRow) bool { return r.tied() })
 }
 
-// endedOf lists those of some jobs that are done, tied, and among some ids.
+// endedOf selects, from list, the done and tied jobs whose ids among accepts.
 func endedOf(list []*Delivery, among func(id int64) bool) (all []store.Ended) {
 	for _, d := range list {
 		if d.tied() && among(d.ID) {

@@ -12,9 +12,9 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// What stands in the table of the members of groups.
+// The table of the groups' members.
 
-// enter locks the groups that rows are added to, in the order of their ids.
+// enter locks the groups to which rows are added, in the order of their ids.
 func enter(ctx context.Context, tx *sqlrun.Session, rows []jobRow) error {
 	groups := map[int64]bool{}
 	for i := range rows {
@@ -36,7 +36,7 @@ func enter(ctx context.Context, tx *sqlrun.Session, rows []jobRow) error {
 	return nil
 }
 
-// addTo adds rows to the groups that they name.
+// addTo adds rows to their groups.
 func addTo(ctx context.Context, tx *sqlrun.Session, rows []jobRow) error {
 	members := make([]jobRow, 0, len(rows))
 	for i := range rows {

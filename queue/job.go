@@ -26,7 +26,7 @@ const (
 	Idle   = 4
 )
 
-// priorityNames are the words for priorities, each at its number.
+// priorityNames are the names of priorities, indexed by number.
 var priorityNames = []string{"", "urgent", "normal", "low", "idle"}
 
 // PriorityName returns the name of a priority, or "" for an invalid one.
@@ -79,21 +79,21 @@ type Job struct {
 	// is empty, the queue's. Workers of other queues find it in the [Delivery].
 	Endpoint string
 
-	err        error // why its payload could not be encoded
-	callbackOf int64 // the group whose end it tells
+	err        error // why the payload could not be encoded
+	callbackOf int64 // the group whose callback it is
 }
 
-// defaultQueue is where jobs go that name none and have no route.
+// defaultQueue is the queue of jobs that name none and have no route.
 const defaultQueue = store.DefaultQueue
 
-// latest is the last moment that a job can be put off to: what all engines can store.
+// latest is the latest time to which a job can be delayed: what all engines can store.
 var latest = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Check returns an [ErrInvalid] for a job that no queue would accept. It does not use the
 // database.
 func (j Job) Check() error { return j.check() }
 
-// check gives the job its defaults, or returns an ErrInvalid.
+// check sets the job's defaults, or returns an ErrInvalid.
 func (j *Job) check() error {
 	if j.err != nil {
 		return j.err
@@ -105,7 +105,7 @@ func (j *Job) check() error {
 	return cmp.Or(j.checkNames(), j.checkTimes(), j.checkRest(), j.checkPayload())
 }
 
-// checkNames checks the texts that users choose.
+// checkNames checks the texts chosen by users.
 func (j *Job) checkNames() error {
 	for _, name := range []struct{ field, is string }{{"queue", j.Queue}, {"kind", j.Kind}, {"key", j.Key}, {"unique", j.Unique}} {
 		if name.field != "kind" && name.is == "" {
@@ -121,7 +121,7 @@ func (j *Job) checkNames() error {
 	return nil
 }
 
-// checkTimes checks when the job may begin, and how long its settings hold.
+// checkTimes checks the start time and the durations.
 func (j *Job) checkTimes() error {
 	switch {
 	case j.Delay < 0:
@@ -142,7 +142,7 @@ func (j *Job) checkTimes() error {
 	return nil
 }
 
-// checkRest checks what is neither a name, a time nor the payload.
+// checkRest checks everything but names, times and the payload.
 func (j *Job) checkRest() error {
 	switch {
 	case j.Priority < Urgent || j.Priority > Idle:
@@ -160,7 +160,7 @@ func (j *Job) checkRest() error {
 	return nil
 }
 
-// checkPayload checks a payload that is not binary: it has to be JSON.
+// checkPayload checks that a payload that is not binary is JSON.
 func (j *Job) checkPayload() error {
 	switch {
 	case j.Binary:
@@ -174,10 +174,10 @@ func (j *Job) checkPayload() error {
 	return nil
 }
 
-// deepest is how deep JSON may be nested: SQLite reads no more.
+// deepest is the maximum nesting of JSON: SQLite reads no deeper.
 const deepest = 1000
 
-// tooDeep reports whether valid JSON is nested too deep.
+// tooDeep reports whether valid JSON is nested too deeply.
 func tooDeep(text []byte) bool {
 	if bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) <= deepest {
 		return false
@@ -201,20 +201,20 @@ func tooDeep(text []byte) bool {
 	return false
 }
 
-// A jobRow is a job as it is written.
+// A jobRow is a job to be written.
 type jobRow struct {
 	*Job
 	of             *store.Queue
 	queue, divided int
 	id             int64
 	runAt          int64 // µs since 1970; 0: it is ready
-	holder         int64 // the job that has its unique key, so that this one is not written; 0: there is none
+	holder         int64 // the existing job with its unique key, for which this one is not written; 0: none
 
-	drawn instant.Instant // when its id was
-	after int             // the late ones that it follows: see late; 0: none
+	drawn instant.Instant // when the id was drawn
+	after int             // number of late commits that it follows: see late; 0: none
 }
 
-// stored returns jobs as rows of an INSERT.
+// stored converts jobs to rows of an INSERT.
 func stored(jobs []jobRow) store.Jobs {
 	all := make(store.Jobs, len(jobs))
 	for i := range jobs {
@@ -228,7 +228,7 @@ func stored(jobs []jobRow) store.Jobs {
 	return all
 }
 
-// orNull is nil for a zero value.
+// orNull returns nil for a zero value.
 func orNull[T comparable](v T) any {
 	var zero T
 	if v == zero {

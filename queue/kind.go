@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// A Kind is a kind of jobs whose payload is a T, as JSON.
+// A Kind is a kind of job whose payload is a T, encoded as JSON.
 type Kind[T any] struct {
 	Name  string
 	Queue string // as in a Job
@@ -67,7 +67,7 @@ func HandleKindBatch[T any](w *Worker, k Kind[T], opt BatchOptions, h func(ctx c
 		}
 		var each Results
 		if errors.As(err, &each) && len(each) != len(fit) {
-			each = nil // which of them it is about is not known: all have the error
+			each = nil // the error may be about any of them: all get it
 		}
 		n := 0
 		for i := range all {

@@ -18,7 +18,7 @@ type EnqueueMiddleware func(next Enqueuer) Enqueuer
 // Use adds middleware around all handlers that are set after the call, the first outermost.
 func (w *Worker) Use(m ...Middleware) { w.middleware = append(w.middleware, m...) }
 
-// wrapped is a handler with the middleware around it.
+// wrapped wraps a handler in the middleware.
 func (known *kindHandlers) wrapped(h Handler) Handler {
 	for _, m := range slices.Backward(known.middleware) {
 		h = m(h)
@@ -34,7 +34,7 @@ func (known *kindHandlers) wrapped(h Handler) Handler {
 // enqueued.
 func (c *Client) Use(m ...EnqueueMiddleware) { c.middleware = append(c.middleware, m...) }
 
-// around enqueues jobs by do, with the middleware around it.
+// around runs do, which enqueues jobs, inside the middleware.
 func (c *Client) around(ctx context.Context, jobs []Job, do Enqueuer) ([]Enqueued, error) {
 	for _, m := range slices.Backward(c.middleware) {
 		do = m(do)
@@ -42,8 +42,8 @@ func (c *Client) around(ctx context.Context, jobs []Job, do Enqueuer) ([]Enqueue
 	return do(ctx, jobs)
 }
 
-// aroundOne is around for one job: do enqueues it, and many does what a middleware has made
-// more of.
+// aroundOne is around for one job. do enqueues the job itself, and many the jobs that a middleware
+// passes on instead.
 func (c *Client) aroundOne(ctx context.Context, job Job, do func(context.Context, Job) (Enqueued, error), many Enqueuer) (Enqueued, error) {
 	all, err := c.around(ctx, []Job{job}, func(ctx context.Context, jobs []Job) ([]Enqueued, error) {
 		if len(jobs) != 1 {

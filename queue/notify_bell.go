@@ -13,17 +13,15 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/bell"
 )
 
-// bells tell workers which blocks have new jobs: those of this process at once,
-// those of others by a notification where there is such a thing, or by their doorbells (see
-// notify_doorbell.go). A bell that is not
-// heard costs time, not jobs: workers look by themselves, too.
+// bells tell workers which blocks have new jobs: workers of this process at once, those of others
+// by a notification where the engine has them, or else by their doorbells (see notify_doorbell.go).
+// A lost bell costs time, not jobs: workers also poll.
 //
-// Notifications are sent apart from the inserts, since PostgreSQL lets only one
-// transaction at a time commit that has one; and while one is under way, what is to
-// be told gathers for the next.
+// Notifications are sent apart from the inserts, since PostgreSQL commits only one transaction at a
+// time that has a notification. While one is under way, news gathers for the next.
 type bells struct {
 	client *Client
-	hub    *bell.Hub // of those who use the database in this process
+	hub    *bell.Hub // shared by all users of the database in this process
 
 	mu      sync.Mutex
 	workers map[*Worker]bool
@@ -31,29 +29,29 @@ type bells struct {
 	telling bool
 	flow    flow
 
-	proof  instant.Instant // when something was heard last, or was to be
-	ears   chan struct{}   // has the place of the worker that listens
+	proof  instant.Instant // when something was last heard, or a ping sent
+	ears   chan struct{}   // holds the token of the worker that listens
 	others bell.Ringer
 }
 
-// Others are told at once while jobs are few. The more jobs come in a second, the longer the next
-// notification waits after the one before, and tells of all that came meanwhile: workers have
-// enough to do then, and each notification costs the database more than it gains.
+// While jobs are few, others are notified at once. The more jobs arrive in a second, the longer the
+// next notification waits, and it covers everything that came meanwhile: workers are busy then, and
+// each notification costs the database more than it gains.
 const (
 	pace     = time.Millisecond
 	maxPace  = 5 * time.Millisecond
-	unhasty  = 1500 // so many jobs a second make notifications wait; each as many again, a pace more
+	unhasty  = 1500 // notifications wait from this rate on, in jobs a second; each multiple adds a pace
 	flowSpan = 50 * time.Millisecond
 )
 
-// A flow measures how many jobs come in a second.
+// A flow measures the rate of jobs per second.
 type flow struct {
-	jobs int // since it was measured
+	jobs int // since the last measurement
 	at   instant.Instant
 	rate float64
 }
 
-// measure takes in the jobs since the last time, with the weight that their time has of flowSpan.
+// measure adds the jobs since the last time, weighted by the elapsed share of flowSpan.
 func (f *flow) measure(at instant.Instant) {
 	took := max(at.Sub(f.at), time.Microsecond).Seconds()
 	weight := 1 - math.Exp(-took/flowSpan.Seconds())
@@ -61,7 +59,7 @@ func (f *flow) measure(at instant.Instant) {
 	f.jobs, f.at = 0, at
 }
 
-// pace is how long the next notification waits.
+// pace returns how long the next notification waits.
 func (f *flow) pace() time.Duration {
 	return time.Duration(min(max(0, f.rate/unhasty-1)*float64(pace), float64(maxPace)))
 }
@@ -71,7 +69,7 @@ func (b *bells) init(c *Client) {
 	b.ears = make(chan struct{}, 1)
 }
 
-// channel is where the processes of this database and prefix tell each other.
+// channel is the notification channel of this database and prefix.
 func (b *bells) channel() string { return bell.Channel(b.client.db) }
 
 func (b *bells) add(w *Worker) {
@@ -115,7 +113,7 @@ func (b *bells) ring(rows []jobRow) {
 	}
 }
 
-// flush waits until what was rung has been told.
+// flush waits until everything rung so far has been sent.
 func (b *bells) flush(ctx context.Context) error {
 	for {
 		b.mu.Lock()
@@ -152,12 +150,12 @@ func (b *bells) tellOthers() {
 	}
 }
 
-// rings reports whether others are told by their doorbells.
+// rings reports whether other processes are told by their doorbells.
 func (b *bells) rings() bool {
 	return b.client.opt.Doorbell != "" && b.client.db.Dialect.Notify == nil
 }
 
-// send tells others, by queue; 0 being all of them.
+// send tells other processes, by queue; queue 0 stands for all.
 func (b *bells) send(ctx context.Context, payloads map[int]string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -168,18 +166,18 @@ func (b *bells) send(ctx context.Context, payloads map[int]string) error {
 	return bell.Notify(ctx, db, payloads)
 }
 
-// announce tells other workers that there may be something to share in some queues; none: in all.
+// announce tells other workers that some queues may have blocks to share; none means all queues.
 func (b *bells) announce(ctx context.Context, queues ...int) {
 	payload := bell.Share
 	if len(queues) <= 100 {
 		for _, id := range queues {
-			payload += fmt.Sprintf(";%d", id) // which workers of 0.1 leave to their next look
+			payload += fmt.Sprintf(";%d", id) // workers of 0.1 ignore it until their next poll
 		}
 	}
 	b.say(ctx, payload)
 }
 
-// sharedQueues returns the queues of which a payload tells that there may be something to share.
+// sharedQueues returns the queues that a payload says may have blocks to share.
 func sharedQueues(payload string) (queues []int, ok bool) {
 	list := strings.Split(payload, ";")
 	for _, text := range list[1:] {
@@ -190,22 +188,23 @@ func sharedQueues(payload string) (queues []int, ok bool) {
 	return queues, list[0] == bell.Share
 }
 
-// hearAgain is how long nothing was heard before a process rings itself: a connection that is dead is
-// silent, too. What was heard counts for heardFor.
+// hearAgain is the silence after which a process rings itself: a dead connection is silent, too.
+// Anything heard counts for heardFor.
 const (
 	hearAgain = 10 * time.Second
 	heardFor  = 3 * hearAgain
 )
 
-// hearing tells whether bells tell this worker of what others do. mu is held.
+// hearing reports whether bells currently tell this worker what others do. mu is held.
 func (w *Worker) hearing() bool {
-	if w.bell != nil { // others know of it when they have looked
+	if w.bell != nil { // others know of the doorbell once they have read its row
 		return since(w.bell.hung) > 2*bell.Age
 	}
 	return w.db.Dialect.Listen != nil && w.hears != 0 && since(w.hears) < heardFor
 }
 
-// relisten has all queues looked after and into: what was told while nobody listened is unheard.
+// relisten has the worker look into all queues and groups: what was told while nobody listened is
+// lost.
 func (b *bells) relisten() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -215,7 +214,7 @@ func (b *bells) relisten() {
 	}
 }
 
-// prove has a process that listens hear something, if it has not for a while.
+// prove sends the listening process a ping if it has heard nothing for a while.
 func (b *bells) prove(ctx context.Context) {
 	b.mu.Lock()
 	at := instant.Now()
@@ -229,22 +228,22 @@ func (b *bells) prove(ctx context.Context) {
 	}
 }
 
-// ping has whoever listens here hear something.
+// ping sends a message to the listener of this process.
 func (b *bells) ping(ctx context.Context) { b.say(ctx, bell.Ping) }
 
 func (b *bells) say(ctx context.Context, payload string) {
 	if b.client.db.Dialect.Notify == nil && !b.rings() {
 		return
 	}
-	_ = b.send(ctx, map[int]string{0: payload}) // unheard, others look by themselves
+	_ = b.send(ctx, map[int]string{0: payload}) // if it is lost, others find out by polling
 }
 
-// payloads takes what is to be told: of each queue its blocks. mu is held.
+// payloads takes the pending news: the blocks of each queue. mu is held.
 func (b *bells) payloads() map[int]string {
 	all, size := map[int]string{}, 0
 	for queue, blocks := range b.pending {
 		if size > 6000 {
-			break // 8000 bytes are the most; the rest comes next
+			break // PostgreSQL allows 8000 bytes; the rest is sent next
 		}
 		delete(b.pending, queue)
 		all[queue] = bell.Blocks(queue, blocks)
@@ -253,7 +252,7 @@ func (b *bells) payloads() map[int]string {
 	return all
 }
 
-// notified has the workers of this process hear a notification.
+// notified passes a notification on to the workers of this process.
 func (b *bells) notified(payload string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -266,8 +265,8 @@ func (b *bells) notified(payload string) {
 	}
 }
 
-// told has the client do what somebody in this process tells it: it ends groups itself, and has its
-// workers do the rest.
+// told makes the client act on a message: it ends groups itself, and passes the rest to its
+// workers.
 func (c *Client) told(payload string) {
 	if strings.HasPrefix(payload, bell.Ended) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -286,7 +285,7 @@ func (c *Client) told(payload string) {
 	}
 }
 
-// heard has a worker do what it was told.
+// heard makes a worker act on a message.
 func (w *Worker) heard(payload string) {
 	queues, shares := sharedQueues(payload)
 	switch {
@@ -298,11 +297,11 @@ func (w *Worker) heard(payload string) {
 		w.heardEnds(bell.GroupIDs(payload))
 	default:
 		w.heardJobs(payload)
-		signal(w.called) // it may not have to wait any more
+		signal(w.called) // whatever it waits for may be over
 	}
 }
 
-// heardJobs rings the bells of the blocks that a notification is about.
+// heardJobs rings the bells of the blocks named in a notification.
 func (w *Worker) heardJobs(payload string) {
 	for part := range strings.SplitSeq(payload, ";") {
 		id, list, ok := strings.Cut(part, ":")

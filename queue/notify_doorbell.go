@@ -11,11 +11,11 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/bell"
 )
 
-// How a worker hears the doorbell: see package bell.
+// How a worker hears its doorbell: see package bell.
 
 const bellKeyBytes = 32
 
-// A doorbell is where a worker hears of new jobs.
+// A doorbell is the socket on which a worker hears of new jobs.
 type doorbell struct {
 	conn *net.UDPConn
 	at   string
@@ -36,7 +36,7 @@ func CheckDoorbell(address string) error {
 	return nil
 }
 
-// hang opens a doorbell, if the client has one and the engine does not notify.
+// hang opens a doorbell, if the client has an address and the engine has no notifications.
 func (w *Worker) hang(ctx context.Context) *doorbell {
 	if !w.c.bells.rings() {
 		return nil
@@ -51,14 +51,14 @@ func (w *Worker) hang(ctx context.Context) *doorbell {
 	return &doorbell{conn: conn.(*net.UDPConn), at: conn.LocalAddr().String(), key: key, hung: instant.Now()}
 }
 
-// answer hears the bell until ctx ends.
+// answer reads the doorbell until ctx ends.
 func (w *Worker) answer(ctx context.Context, d *doorbell) {
 	defer context.AfterFunc(ctx, func() { _ = d.conn.SetReadDeadline(time.Unix(0, 1)) })()
 	packet := make([]byte, bell.LongestPacket+1)
 	for ctx.Err() == nil {
 		n, _, err := d.conn.ReadFromUDPAddrPort(packet)
 		if err != nil {
-			if ctx.Err() == nil { // such as the answer to a datagram that was not for this
+			if ctx.Err() == nil { // such as an ICMP answer to an unrelated datagram
 				<-time.After(10 * time.Millisecond)
 			}
 			continue

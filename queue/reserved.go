@@ -2,7 +2,7 @@ package queue
 
 import "strings"
 
-// reservedPrefix begins the names of queues that dbcron itself uses.
+// reservedPrefix begins the names of dbcron's own queues.
 const reservedPrefix = "dbcron."
 
 // Reserved reports whether dbcron itself uses a queue of that name, such as dbcron.notify, whose jobs

@@ -11,13 +11,12 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// queue returns a queue's settings, as they were a moment ago, and makes the queue
-// if there is none.
+// queue returns a queue's settings, at most a moment old, and creates the queue if there is none.
 func (c *Client) queue(ctx context.Context, name string) (*store.Queue, error) {
 	return c.queueAt(ctx, name, instant.Now())
 }
 
-// queueAt is queue for those who know what the time is.
+// queueAt is queue for callers that know the current instant.
 func (c *Client) queueAt(ctx context.Context, name string, at instant.Instant) (*store.Queue, error) {
 	c.mu.Lock()
 	q := c.queues[name]
@@ -34,8 +33,8 @@ func (c *Client) queueAt(ctx context.Context, name string, at instant.Instant) (
 	return q, err
 }
 
-// knows tells whether what was read at a moment will do at another: it is not too old, and nobody in
-// this process has changed it.
+// knows reports whether what was read at one instant is still usable at another: it is recent, and
+// nobody in this process has changed it.
 func (c *Client) knows(at, read instant.Instant) bool {
 	return at.Sub(read) < store.SettingsAge && c.bells.hub.Knows(read)
 }
@@ -50,7 +49,7 @@ func (c *Client) read(ctx context.Context, name string) (*store.Queue, error) {
 	return q, nil
 }
 
-// remember remembers settings. Of two that were read at the same time the later ones count.
+// remember stores settings in memory. Of two concurrent reads, the later one counts.
 func (c *Client) remember(q *store.Queue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,10 +66,10 @@ func (c *Client) blocks(ctx context.Context, queue int) ([]store.BlockRow, error
 	return store.Blocks(ctx, &c.dbOf(ctx).Session, queue)
 }
 
-// cmpName is the queue that a name means.
+// cmpName returns the queue that a name means.
 func cmpName(queue string) string { return cmp.Or(queue, store.DefaultQueue) }
 
-// create makes a queue with its blocks, once, whoever else does so.
+// create creates a queue with its blocks; concurrent creators share the result.
 func (c *Client) create(ctx context.Context, name string, n int, fifo bool) error {
 	return c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error { return store.MakeQueue(ctx, tx, name, n, fifo) })
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// keepPublication is how long it can be told what became of a publication.
+// keepPublication is how long a publication's outcome is kept.
 const keepPublication = 24 * time.Hour
 
 // A Subscription says that a queue gets a copy of each job that is published to a topic.
@@ -23,9 +23,9 @@ type Subscription struct {
 
 // A Published is the outcome of a publication.
 type Published struct {
-	ID     int64      // of the group of all copies, see [Client.Group]; 0: there are none
-	Copies []Enqueued // one for each queue
-	Queues []string   // that have a copy; none: no queue has subscribed
+	ID     int64      // group of all copies, see [Client.Group]; 0: there are no copies
+	Copies []Enqueued // one per queue
+	Queues []string   // queues with a copy; none: no queue has subscribed
 }
 
 // Subscribe makes a queue receive a copy of each job that is published to a topic from now on. It
@@ -40,7 +40,7 @@ func (c *Client) Subscribe(ctx context.Context, topic, queue string) error {
 	if err := sqlrun.CheckName(queue); err != nil {
 		return invalid("queue", "%v", err)
 	}
-	if _, err := c.queue(ctx, queue); err != nil { // which makes it
+	if _, err := c.queue(ctx, queue); err != nil { // creates the queue
 		return err
 	}
 	q, err := c.read(ctx, queue)
@@ -90,7 +90,7 @@ func (c *Client) Publish(ctx context.Context, topic string, job Job) (p Publishe
 	})
 	switch {
 	case errors.Is(err, ErrUnknownOutcome):
-		return p, err // for whoever looks for the group
+		return p, err // with the id, so that the caller can look for the group
 	case err != nil:
 		return Published{}, err
 	}

@@ -1,7 +1,7 @@
-// Package bell tells workers that there is something to look at: new jobs, or settings that have
-// changed. Those of this process hear it at once; those of others by a notification where the
-// engine has such a thing, or else by their doorbells. A bell that is not heard costs time and
-// nothing else, since workers look by themselves, too.
+// Package bell tells workers that there is something to look at: new jobs, or changed settings.
+// Workers of this process hear it at once; those of other processes hear it by a notification
+// where the engine has them, or else by their doorbells. A lost bell costs time and nothing
+// else, since workers also poll.
 package bell
 
 import (
@@ -22,27 +22,27 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// What is told, but for which blocks have new jobs: see [Blocks].
+// Messages, apart from those about blocks with new jobs: see [Blocks].
 const (
 	Share = "share" // settings or limits have changed, or there are blocks to share
-	Ping  = "ping"  // nothing: whoever listens hears something
+	Ping  = "ping"  // no content: it only proves that the listener hears
 
-	// Ended begins what is told of groups whose last job may have ended: a list of ids, or
-	// nothing for any group.
+	// Ended begins the message that the last jobs of some groups may have ended: a list of ids,
+	// or nothing for any group.
 	Ended = "ended:"
 )
 
-// longestList is how many bytes a list of groups has at the most, so that it fits a datagram.
+// longestList is the maximum length of a list of groups in bytes, so that it fits a datagram.
 const longestList = 1000
 
-// Channel is where the processes of a database and prefix notify each other.
+// Channel is the notification channel of the processes of a database and prefix.
 func Channel(db *dialect.DB) string { return db.Prefix() + "queue" }
 
-// Blocks tells that some blocks of a queue have new jobs.
+// Blocks is the message that some blocks of a queue have new jobs.
 func Blocks(queue int, blocks map[int]bool) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d:", queue)
-	if len(blocks) <= 100 { // else all
+	if len(blocks) <= 100 { // for more, the message means all blocks
 		for divided := range blocks {
 			fmt.Fprintf(&text, "%d,", divided)
 		}
@@ -51,7 +51,7 @@ func Blocks(queue int, blocks map[int]bool) string {
 	return text.String()
 }
 
-// Groups tells that some groups may have come to their end.
+// Groups is the message that some groups may be able to end.
 func Groups(ids []int64) string {
 	text := Ended
 	for _, id := range ids {
@@ -62,7 +62,7 @@ func Groups(ids []int64) string {
 	return text
 }
 
-// GroupIDs returns the groups that a payload of [Groups] is about; none: any may have ended.
+// GroupIDs returns the groups in a message made by [Groups]; none means any group.
 func GroupIDs(payload string) (ids []int64) {
 	for part := range strings.SplitSeq(strings.TrimPrefix(payload, Ended), ",") {
 		if id, err := strconv.ParseInt(part, 10, 64); err == nil {
@@ -72,19 +72,19 @@ func GroupIDs(payload string) (ids []int64) {
 	return ids
 }
 
-// A Hub is what those who use one [dialect.DB] in this process tell each other.
+// A Hub connects the users of one [dialect.DB] in this process.
 type Hub struct {
 	mu   sync.Mutex
-	ears []func(payload string) bool // each reports whether it still exists
+	ears []func(payload string) bool // each returns false once its owner is gone
 
-	changed atomic.Int64 // the instant of the last change of settings
+	changed atomic.Int64 // instant of the last change of settings
 	ringer  Ringer
 }
 
 var hubs sync.Map // by the weak pointer to its DB
 
-// Of returns the hub of a database. It lives as long as that does. Without a database, as in tests
-// of handlers, nobody shares it.
+// Of returns the hub of a database. It lives as long as the database does. Without a database,
+// as in tests of handlers, each caller gets a hub of its own.
 func Of(db *dialect.DB) *Hub {
 	if db == nil {
 		return &Hub{}
@@ -97,15 +97,16 @@ func Of(db *dialect.DB) *Hub {
 	return h.(*Hub)
 }
 
-// Listen has hear called with what is told here, until it reports that whoever hears it does not
-// exist any more. An empty payload only asks for that.
+// Listen has hear called with the messages of this process, until hear reports that its owner
+// no longer exists. An empty payload only asks for that.
 func (h *Hub) Listen(hear func(payload string) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ears = append(slices.DeleteFunc(slices.Clone(h.ears), func(hear func(string) bool) bool { return !hear("") }), hear)
 }
 
-// tellHere tells those of this process. Only one of them has to know that a group may have ended.
+// tellHere tells the listeners in this process. That a group may have ended is told to one of
+// them only.
 func (h *Hub) tellHere(payload string) (heard bool) {
 	h.mu.Lock()
 	ears := h.ears
@@ -120,16 +121,17 @@ func (h *Hub) tellHere(payload string) (heard bool) {
 	return heard
 }
 
-// Change notes that settings have changed: what this process knows of them is read again.
+// Change records that settings have changed: this process then reads again what it knows of
+// them.
 func (h *Hub) Change() { h.changed.Store(int64(instant.Now())) }
 
-// Knows tells whether what was read at a moment is not older than the last change that was made
-// in this process.
+// Knows reports whether something read at an instant is newer than the last change of settings
+// made in this process.
 func (h *Hub) Knows(read instant.Instant) bool { return int64(read) > h.changed.Load() }
 
-// Tell tells the workers of this process and of others, by queue; those of queue 0 are all. It
-// waits until others have been told, for five seconds at the most. Others do not hear of groups that
-// a client of this process ends.
+// Tell tells the workers of this and other processes, by queue; queue 0 stands for all. It
+// waits until others have been told, for at most five seconds. Other processes do not hear of
+// groups that a client of this process ends.
 func (h *Hub) Tell(ctx context.Context, db *dialect.DB, payloads map[int]string) {
 	for _, payload := range payloads {
 		if h.tellHere(payload) && strings.HasPrefix(payload, Ended) {
@@ -139,13 +141,13 @@ func (h *Hub) Tell(ctx context.Context, db *dialect.DB, payloads map[int]string)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if db.Dialect.Notify == nil {
-		_ = h.ringer.Ring(ctx, db, payloads) // unheard, others look by themselves
+		_ = h.ringer.Ring(ctx, db, payloads) // if it is lost, others find out by polling
 		return
 	}
 	_ = Notify(ctx, db, payloads)
 }
 
-// Notify sends a notification, on an engine that has such a thing.
+// Notify sends a notification, if the engine has them.
 func Notify(ctx context.Context, db *dialect.DB, payloads map[int]string) error {
 	all := ""
 	for _, payload := range payloads {

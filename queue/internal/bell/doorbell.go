@@ -19,35 +19,35 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Doorbells. Where an engine has no notifications, a process that has something to tell sends the
-// workers of the queues a datagram each, which says no more than which queues and blocks to look
-// at. It is signed with a key that the worker has put beside its address, in its row of node: so
-// who can read the tables can ring, and nobody else. A bell that is lost or sent twice costs a
-// look, or a wait until workers look by themselves.
+// Doorbells. Where an engine has no notifications, a process with news sends each worker of the
+// queue a datagram, which says only which queues and blocks to look at. It is signed with a key
+// that the worker has stored beside its address, in its row of node: so those who can read the
+// tables can ring, and nobody else. A datagram that is lost or sent twice costs a wait for the
+// next poll, or a needless look.
 
 const (
-	// Age is how old what a process knows of others' bells may be. If it knows of none at a
-	// queue that has new jobs it looks again sooner: after unknownAge, and up to mostUnknownAge
-	// while there is none.
+	// Age is how long a process relies on what it has read of others' doorbells. If it knows of
+	// none at a queue with new jobs it reads again sooner: after unknownAge at first, and up to
+	// mostUnknownAge while there is none.
 	Age            = 2 * time.Second
 	unknownAge     = 20 * time.Millisecond
 	mostUnknownAge = 500 * time.Millisecond
 
-	// LongestPacket is how many bytes are sent at the most: what goes through every network in
-	// one piece.
+	// LongestPacket is the maximum size of a datagram in bytes: what passes every network
+	// unfragmented.
 	LongestPacket = 1200
 
-	markSize = 16 // of the signature, which is cut to that
+	markSize = 16 // size of the truncated signature
 )
 
-// Sign puts a signature before a payload.
+// Sign prepends a signature to a payload.
 func Sign(key []byte, payload string) []byte {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(payload))
 	return append(mac.Sum(nil)[:markSize], payload...)
 }
 
-// Unsign returns what was signed with a key, if it was.
+// Unsign returns the payload of a signed packet, if the signature is right.
 func Unsign(key, packet []byte) (payload string, ok bool) {
 	if len(packet) < markSize || len(packet) > LongestPacket {
 		return "", false
@@ -63,17 +63,17 @@ type peer struct {
 	key   []byte
 }
 
-// A Ringer rings the doorbells of others.
+// A Ringer sends to the doorbells of others.
 type Ringer struct {
 	mu    sync.Mutex
 	peers []peer
-	read  instant.Instant // 0: never
-	again time.Duration   // after so long it looks for the bells of a queue that it knows none of
-	stale bool            // a bell is not there any more
+	read  instant.Instant // last reading; 0: never
+	again time.Duration   // delay until it looks again for doorbells of a queue without any
+	stale bool            // a known doorbell is gone
 	lines map[netip.AddrPort]net.Conn
 }
 
-// Peers lists the addresses of the doorbells of others, as they were a moment ago.
+// Peers lists the addresses of others' doorbells, at most a moment old.
 func (r *Ringer) Peers(ctx context.Context, db *dialect.DB) (all []string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,16 +84,16 @@ func (r *Ringer) Peers(ctx context.Context, db *dialect.DB) (all []string, err e
 	return all, err
 }
 
-// Age sets when what is known was read, and after how long a bell that is missing is looked for:
-// for tests.
+// Age sets when others' doorbells were last read, and after how long missing ones are looked
+// for: for tests.
 func (r *Ringer) Age(read instant.Instant, again time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.read, r.again = read, again
 }
 
-// known lists the doorbells of others, as they were a moment ago, to ring those of the queues that
-// payloads are for. mu is held.
+// known lists others' doorbells, at most a moment old, in order to ring those of the queues in
+// payloads. mu is held.
 func (r *Ringer) known(ctx context.Context, db *dialect.DB, payloads map[int]string) ([]peer, error) {
 	age := Age
 	if r.lacks(payloads) {
@@ -113,7 +113,7 @@ func (r *Ringer) known(ctx context.Context, db *dialect.DB, payloads map[int]str
 			p.key, bad = hex.DecodeString(key)
 		}
 		if bad != nil {
-			p.key = nil // written by hand
+			p.key = nil // the row was written by hand
 		}
 		return p, nil
 	})
@@ -130,7 +130,7 @@ func (r *Ringer) known(ctx context.Context, db *dialect.DB, payloads map[int]str
 	return peers, nil
 }
 
-// lacks tells whether no bell is known at a queue that a payload is for.
+// lacks reports whether no doorbell is known at one of the payloads' queues.
 func (r *Ringer) lacks(payloads map[int]string) bool {
 	for queue := range payloads {
 		if queue != 0 && !slices.ContainsFunc(r.peers, func(p peer) bool { return p.queue == queue && p.key != nil }) {
@@ -140,8 +140,9 @@ func (r *Ringer) lacks(payloads map[int]string) bool {
 	return false
 }
 
-// Ring sends payloads by queue to whoever works on it; those of queue 0 to everybody. Where a bell
-// is not there any more, such as after a restart, others may be: it looks once more.
+// Ring sends payloads, by queue, to those who work on the queue; those of queue 0 to everybody.
+// If a doorbell is gone, such as after a restart, others may have come: Ring then reads them
+// again.
 func (r *Ringer) Ring(ctx context.Context, db *dialect.DB, payloads map[int]string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,8 +172,8 @@ func (r *Ringer) ringOnce(ctx context.Context, db *dialect.DB, payloads map[int]
 	return err
 }
 
-// send sends one datagram. The line to a bell is kept: the host where nobody hears it any more says
-// so, and the next datagram fails.
+// send sends one datagram. It keeps the connected socket: when nobody listens any more the
+// peer's host says so, and the next datagram fails.
 func (r *Ringer) send(ctx context.Context, p peer, payload string) error {
 	line := r.lines[p.at]
 	if line == nil {
@@ -193,7 +194,7 @@ func (r *Ringer) send(ctx context.Context, p peer, payload string) error {
 	return err
 }
 
-// hangUp closes lines.
+// hangUp closes sockets.
 func (r *Ringer) hangUp(which func(netip.AddrPort) bool) {
 	for at, line := range r.lines {
 		if which(at) {

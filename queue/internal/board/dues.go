@@ -6,50 +6,51 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// A Due is where a delayed job stands in its block: when it is due, in µs since 1970, and its id.
+// A Due is the position of a delayed job in its block: when it is due, in µs since 1970, and
+// its id.
 type Due struct{ At, ID int64 }
 
-// Before tells whether a job is due before another.
+// Before reports whether a job is due before another.
 func (d Due) Before(o Due) bool { return d.At < o.At || d.At == o.At && d.ID < o.ID }
 
-// A Dues is the plan of what to read next of the delayed jobs of a block that are due. Each read
-// goes on behind the last job of the one before, so that it passes no row twice, nor what is left
-// of those that were done.
+// Dues plans what to read next of the delayed jobs of a block that are due. Each read goes on
+// behind the last job of the one before, so that it passes no row twice, nor the remains of
+// deleted ones.
 //
-// A job may be committed behind that place: its transaction took long, or it was due at once. So a
-// Dues has a horizon, as a [Reads] has one for jobs that are ready:
+// A job may be committed behind that position: its transaction took long, or it was due at
+// once. So Dues has a horizon, as [Reads] has one for ready jobs:
 //
 //	Every job that is due up to the horizon, and was committed in time, has been read.
 //
-// A job is due after its row was written. So a read from the horizon has returned all jobs in time
-// that are due up to Settled, and raises the horizon to there, but not beyond the last job that was
-// read: nobody has to be in time after that. Reads go back to the horizon now and then, when
-// somebody has seen a job behind the cursor, and always in a block with keys, whose jobs begin in
+// A job is due after its row was written. So a read from the horizon has returned all jobs in
+// time that are due up to Settled. It raises the horizon to there, but not beyond the last job
+// read: after that, no job has to be in time yet. Reads go back to the horizon now and then,
+// when a job was seen behind the cursor, and always in a block with keys, whose jobs begin in
 // the order in which they are due.
 //
 // The zero value has read nothing. It is not safe for concurrent use.
 type Dues struct {
-	Ripe bool // some may be due
+	Ripe bool // jobs may be due
 
-	cursor  Due             // the last job that was read
+	cursor  Due             // the last job read
 	horizon Due             // see above
-	late    bool            // a job may be due before the cursor that was not read
-	looked  instant.Instant // when it was last read from the horizon
+	late    bool            // an unread job may be due before the cursor
+	looked  instant.Instant // last read from the horizon
 }
 
-// A DueRead is a read that is to be made: of up to Limit jobs, those after After.
+// A DueRead describes a read to make: up to Limit jobs, those after After.
 type DueRead struct {
 	After   Due
 	Limit   int
-	Settled int64 // µs: jobs that are due up to then are committed, if they are in time
+	Settled int64 // µs: all jobs due up to then are committed, if they are in time
 }
 
-// Horizon returns the time up to which all jobs were read that are due: those after it that are in
-// the table may be new.
+// Horizon returns the time up to which all due jobs have been read: jobs in the table that are
+// due later may be new.
 func (s *Dues) Horizon() int64 { return s.horizon.At }
 
-// Plan says what to read: limit jobs beside those that were read before, which are had at the
-// most. A read of all starts from the beginning.
+// Plan plans the next read: limit jobs, plus up to had jobs that were read before. A read of
+// all jobs starts from the beginning.
 func (s *Dues) Plan(at instant.Instant, settled int64, limit, had int, all, keyed bool) DueRead {
 	if all {
 		s.horizon, s.late = Due{}, true
@@ -61,10 +62,10 @@ func (s *Dues) Plan(at instant.Instant, settled int64, limit, had int, all, keye
 	return r
 }
 
-// Took notes what a read has returned: so many rows, and the last of them.
+// Took records the result of a read: the number of rows, and the last of them.
 func (s *Dues) Took(r DueRead, rows int, last Due) {
 	s.Ripe = rows >= r.Limit
-	behind := s.Ripe && last.Before(s.cursor) // it was cut off there
+	behind := s.Ripe && last.Before(s.cursor) // the read was cut off before the cursor
 	if s.cursor.Before(last) {
 		s.cursor = last
 	}
@@ -84,11 +85,11 @@ func (s *Dues) Took(r DueRead, rows int, last Due) {
 	}
 }
 
-// Saw notes that a job is in the table that is due at a time: one that was not read, maybe.
+// Saw records that the table has a job due at a time, which may not have been read.
 func (s *Dues) Saw(at int64) { s.late = s.late || at <= s.cursor.At }
 
-// Missed notes that a job was returned and not taken, since what it was before is not forgotten
-// yet: it is read again.
+// Missed records that a returned job was not taken, because its previous state is not forgotten
+// yet: it has to be read again.
 func (s *Dues) Missed(d Due) {
 	if before := (Due{d.At, d.ID - 1}); before.Before(s.horizon) {
 		s.horizon = before
@@ -96,5 +97,5 @@ func (s *Dues) Missed(d Due) {
 	s.late = true
 }
 
-// Anew has all be read from the beginning.
+// Anew makes the next read start from the beginning.
 func (s *Dues) Anew() { *s = Dues{Ripe: true} }

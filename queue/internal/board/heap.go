@@ -1,20 +1,20 @@
 package board
 
-// A Heap is lists that have jobs, by the place of the first job of each: the list with the very
-// first one is at 0. The zero value is empty.
+// A Heap orders lists of jobs by the place of their first jobs: the list with the very first
+// job is at index 0. The zero value is empty.
 type Heap[L Listed] []L
 
-// Listed is what a Heap orders: it has room for where it stands there.
+// Listed is an element of a Heap. It stores its own position there.
 type Listed interface{ Spot() *Spot }
 
-// A Spot is where something stands in a Heap. The zero value says that it does not.
+// A Spot is an element's position in a Heap. The zero value means that it is not in one.
 type Spot struct {
-	First  Place // of its jobs
+	First  Place // place of its first job
 	Listed bool
 	at     int
 }
 
-// Set puts a list into the heap, or to its new spot there, now that its first job has this place.
+// Set inserts a list, or moves it, now that its first job has this place.
 func (h *Heap[L]) Set(list L, first Place) {
 	s := list.Spot()
 	s.First = first
@@ -26,7 +26,7 @@ func (h *Heap[L]) Set(list L, first Place) {
 	h.down(s.at)
 }
 
-// Drop takes the first list out.
+// Drop removes the first list.
 func (h *Heap[L]) Drop() {
 	var none L
 	first, n := (*h)[0], len(*h)-1

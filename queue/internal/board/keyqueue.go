@@ -6,33 +6,33 @@ import (
 	"slices"
 )
 
-// A KeyQueue is the jobs of one key that are known here, in their order. Those that have begun, and
-// those that are elsewhere, have a turn; behind them wait those that have been read. The first turn
-// is the holder's: the others wait for it. The zero value is empty.
+// A KeyQueue holds the known jobs of one key, in their order. Jobs that have begun, and jobs
+// that are elsewhere, have a turn; behind them wait jobs that have been read. The first turn is
+// the holder's: the others wait for it. The zero value is empty.
 //
-// Jobs that wait can be put back, which leaves them to a later read. From the first of these on all
-// that reads return stays in its table as well, until a read is made for the key: so no job
+// Waiting jobs can be put back, which leaves them to a later read. From the first of these on,
+// everything that reads return stays in its table as well, until the key's own read: so no job
 // overtakes one that was put back.
 type KeyQueue[J comparable] struct {
 	turns   []Turn
 	waiting []waiter[J]
-	skipped int64 // the first of those that were put back; 0: none were
+	skipped int64 // id of the first job that was put back; 0: none was
 }
 
-// A Turn is a job of a key queue that is not merely waiting. Its order does not change while the
-// job fails and comes back, so that several that fail together keep it.
+// A Turn is a job of a key queue that is not merely waiting. It keeps its order while the job
+// fails and comes back, so that several jobs that fail together keep theirs.
 type Turn struct {
 	ID     int64
-	Away   bool // it is not in this worker's hands: checked out elsewhere, or until its retry
-	parted int  // how often it has become so
+	Away   bool // it is checked out elsewhere, or waits for its retry
+	parted int  // counts its departures
 }
 
 type waiter[J comparable] struct {
-	id, order int64 // when it was enqueued, or when it is due
+	id, order int64 // order: when it was enqueued, or when it is due
 	job       J
 }
 
-// Holder returns the turn of the job that the others wait for, if there is one.
+// Holder returns the turn of the job that the others wait for, if any.
 func (q *KeyQueue[J]) Holder() (t Turn, ok bool) {
 	if len(q.turns) == 0 {
 		return t, false
@@ -46,18 +46,18 @@ func (q *KeyQueue[J]) HeldBy(id int64) bool { return len(q.turns) > 0 && q.turns
 // Turns returns the jobs that have begun or are elsewhere, in their order.
 func (q *KeyQueue[J]) Turns() []Turn { return slices.Clone(q.turns) }
 
-// turn returns where a job's turn is; -1: it has none.
+// turn returns the index of a job's turn, or -1.
 func (q *KeyQueue[J]) turn(id int64) int {
 	return slices.IndexFunc(q.turns, func(t Turn) bool { return t.ID == id })
 }
 
-// Empty reports that nothing is known of the key.
+// Empty reports whether no job of the key is known.
 func (q *KeyQueue[J]) Empty() bool { return len(q.waiting) == 0 && len(q.turns) == 0 && q.skipped == 0 }
 
-// Len returns how many jobs wait.
+// Len returns the number of waiting jobs.
 func (q *KeyQueue[J]) Len() int { return len(q.waiting) }
 
-// Waiting returns the jobs that wait, in their order.
+// Waiting iterates over the waiting jobs, in their order.
 func (q *KeyQueue[J]) Waiting() iter.Seq[J] {
 	return func(yield func(J) bool) {
 		for _, w := range q.waiting {
@@ -68,8 +68,8 @@ func (q *KeyQueue[J]) Waiting() iter.Seq[J] {
 	}
 }
 
-// Wait has a job that was read wait for its turn. It returns true if the others wait for the job
-// already: then it is their retry, and may start at once.
+// Wait adds a job that was read to those that wait for their turn. It returns true if the
+// others already wait for this job: then this is its retry, and it may start at once.
 func (q *KeyQueue[J]) Wait(id, order int64, job J) (starts bool) {
 	if q.HeldBy(id) {
 		q.turns[0].Away = false
@@ -83,8 +83,8 @@ func (q *KeyQueue[J]) Wait(id, order int64, job J) (starts bool) {
 	return false
 }
 
-// Step takes the next job out that may start: it is here, and waits for no other. Call it when all
-// of a read has been added, so that jobs are in order whatever order they came in.
+// Step takes out the next job that may start: it is here and waits for no other. Call it when
+// all jobs of a read have been added, so that they are in order however they came.
 func (q *KeyQueue[J]) Step() (job J, ok bool) {
 	if len(q.turns) == 0 && q.mayFollow() {
 		q.turns = append(q.turns, Turn{ID: q.waiting[0].id, Away: true})
@@ -100,13 +100,12 @@ func (q *KeyQueue[J]) Step() (job J, ok bool) {
 	return q.take(at), true
 }
 
-// mayFollow reports whether a job waits that is before those that were put back.
+// mayFollow reports whether a job waits that precedes those that were put back.
 func (q *KeyQueue[J]) mayFollow() bool {
 	return len(q.waiting) > 0 && (q.skipped == 0 || q.waiting[0].order < q.skipped)
 }
 
-// Join takes the job out that follows the first n turns, which begin, if it is here and may begin
-// with them.
+// Join takes out the job after the first n turns, if it is here and may begin with them.
 func (q *KeyQueue[J]) Join(n int, may func(J) bool) (job J, ok bool) {
 	at := -1
 	switch {
@@ -126,16 +125,16 @@ func (q *KeyQueue[J]) Join(n int, may func(J) bool) (job J, ok bool) {
 	return q.take(at), true
 }
 
-// find returns where a job waits; -1: it does not.
+// find returns the index of a waiting job, or -1.
 func (q *KeyQueue[J]) find(id int64) int {
 	return slices.IndexFunc(q.waiting, func(w waiter[J]) bool { return w.id == id })
 }
 
-// take takes a job out of those that wait.
+// take removes a waiting job.
 func (q *KeyQueue[J]) take(at int) J {
 	job := q.waiting[at].job
 	if at == 0 {
-		q.waiting[0] = waiter[J]{} // what is done is not kept in memory
+		q.waiting[0] = waiter[J]{} // release the memory of jobs that are done
 		q.waiting = q.waiting[1:]
 	} else {
 		q.waiting = slices.Delete(q.waiting, at, at+1)
@@ -143,12 +142,12 @@ func (q *KeyQueue[J]) take(at int) J {
 	return job
 }
 
-// Remove takes a job out that waits.
+// Remove removes a waiting job.
 func (q *KeyQueue[J]) Remove(job J) {
 	q.waiting = slices.DeleteFunc(q.waiting, func(w waiter[J]) bool { return w.job == job })
 }
 
-// Release ends the turn of a job, and tells whether the others waited for it.
+// Release ends the turn of a job, and reports whether the others waited for it.
 func (q *KeyQueue[J]) Release(id int64) (held bool) {
 	at := q.turn(id)
 	if at >= 0 {
@@ -157,8 +156,8 @@ func (q *KeyQueue[J]) Release(id int64) (held bool) {
 	return at == 0
 }
 
-// Hold keeps the others back for a job that is not here: it runs elsewhere, or waits for its retry.
-// If there are several, they go one after the other, by their ids.
+// Hold blocks the key for a job that is not here: it runs elsewhere, or waits for its retry.
+// Several such jobs follow each other by their ids.
 func (q *KeyQueue[J]) Hold(id int64) {
 	if q.turn(id) >= 0 {
 		return
@@ -170,7 +169,7 @@ func (q *KeyQueue[J]) Hold(id int64) {
 	q.turns = slices.Insert(q.turns, at, Turn{ID: id, Away: true})
 }
 
-// HoldBehind keeps the others back for a job of this worker, behind the first turns for which f
+// HoldBehind blocks the key for a job of this worker, behind the leading turns for which f
 // returns true.
 func (q *KeyQueue[J]) HoldBehind(id int64, f func(id int64) bool) {
 	if q.turn(id) >= 0 {
@@ -183,7 +182,7 @@ func (q *KeyQueue[J]) HoldBehind(id int64, f func(id int64) bool) {
 	q.turns = slices.Insert(q.turns, at, Turn{ID: id})
 }
 
-// Part records that a job has left this worker's hands. It keeps its turn among those that have begun
+// Part records that a job has left this worker. It keeps its turn among those that have begun
 // with it, or failed before.
 func (q *KeyQueue[J]) Part(id int64) {
 	if at := q.turn(id); at >= 0 {
@@ -192,15 +191,15 @@ func (q *KeyQueue[J]) Part(id int64) {
 	}
 }
 
-// TakeIn records that a job is in this worker's hands, if the others wait for it.
+// TakeIn records that a job is now with this worker, if the others wait for it.
 func (q *KeyQueue[J]) TakeIn(id int64) {
 	if q.HeldBy(id) {
 		q.turns[0].Away = false
 	}
 }
 
-// PutBack puts the jobs back that wait behind the first n, except for those that have a turn, and those
-// that leave returns false for.
+// PutBack puts back the waiting jobs behind the first n, except those that have a turn, and
+// those for which leave returns false.
 func (q *KeyQueue[J]) PutBack(n int, leave func(J) bool) {
 	if len(q.waiting) <= n {
 		return
@@ -214,8 +213,8 @@ func (q *KeyQueue[J]) PutBack(n int, leave func(J) bool) {
 	})
 }
 
-// GiveWay puts all jobs back as PutBack does, and first of all the holder, which has not begun. It
-// returns false if others have begun with it, or are elsewhere: it stays.
+// GiveWay puts back all jobs as PutBack does, including the holder, which has not begun. It
+// returns false if others have begun with the holder, or are elsewhere: then the holder stays.
 func (q *KeyQueue[J]) GiveWay(id int64, leave func(J) bool) bool {
 	if len(q.turns) != 1 || !q.HeldBy(id) {
 		return false
@@ -225,11 +224,11 @@ func (q *KeyQueue[J]) GiveWay(id int64, leave func(J) bool) bool {
 	return true
 }
 
-// Skipped returns the first job that was put back, and so is to be read again; 0: none was.
+// Skipped returns the first job that was put back, and so has to be read again; 0: none was.
 func (q *KeyQueue[J]) Skipped() int64 { return q.skipped }
 
-// Wants reports whether the jobs are to be read that were put back: fewer than n wait that go before
-// these.
+// Wants reports whether to read the jobs that were put back: fewer than n jobs wait before
+// them.
 func (q *KeyQueue[J]) Wants(n int) bool {
 	if q.skipped == 0 {
 		return false
@@ -238,12 +237,13 @@ func (q *KeyQueue[J]) Wants(n int) bool {
 	return before < n
 }
 
-// SkipFrom records that the jobs up to an id have been read again that were put back; 0: all were.
+// SkipFrom records that the jobs that were put back have been read again up to an id; 0 means
+// all.
 func (q *KeyQueue[J]) SkipFrom(id int64) { q.skipped = id }
 
-// Skips reports whether a job stays in its table that a read of the ids above after has returned: it
-// is behind one that was put back. If more is wanted of the key, a read that began before that one
-// brings all of them.
+// Skips reports whether a job that was returned by a read of the ids above after stays in its
+// table: it is behind one that was put back. If more jobs of the key are wanted, a read that
+// began before that one returns all of them.
 func (q *KeyQueue[J]) Skips(id, after int64, wanted bool) bool {
 	if q.skipped == 0 || id < q.skipped {
 		return false
@@ -255,7 +255,7 @@ func (q *KeyQueue[J]) Skips(id, after int64, wanted bool) bool {
 	return true
 }
 
-// least is the lesser of two ids, of which the first may be 0: none.
+// least returns the lesser of two ids, where 0 for the first means none.
 func least(a, b int64) int64 {
 	if a == 0 {
 		return b

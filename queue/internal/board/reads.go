@@ -15,112 +15,114 @@ const (
 	LookEvery = time.Second
 )
 
-// A Cursor is an id of each priority.
+// A Cursor is an id for each priority.
 type Cursor [Priorities + 1]int64
 
-// Reads is the plan of what to read next of the ready jobs of a block. An id is drawn before its
-// job is committed, so the ids above the cursor are not all that is new. The horizon closes the gap:
+// Reads plans what to read next of the ready jobs of a block. An id is drawn before its job is
+// committed, so new jobs may have ids below the cursor. The horizon closes the gap:
 //
 //	Every job with an id up to the horizon of its priority that was committed at most
 //	Window after its id was drawn has been read.
 //
-// A read from the horizon, or from below it, that was sent at a time S returns all that
-// was committed before S. Ids of times before S - Window were drawn before that time, and
-// so committed before S, if they are to be in time: the read raises the horizon to
-// S - Window, or to the last id that it returned if it was cut off. Nothing else raises it.
-// So a look back begins where the last good one left off, whatever kept the worker from
-// reading: a pause, a full worker, errors, a process that was stopped. While the cursor is
-// above the horizon there may be jobs in between, and the block is looked at every
-// LookEvery. A job of a key that is read has all those before it that are in time.
+// A read from the horizon, or from below it, that was sent at a time S returns all that was
+// committed before S. Ids of times before S - Window were drawn before that time, and so
+// committed before S, if they are to be in time: the read raises the horizon to S - Window, or
+// to the last id that it returned if it was cut off. Nothing else raises it. So a look back
+// begins where the last good one left off, whatever kept the worker from reading: a pause, a
+// full worker, errors, a process that was stopped. While the cursor is above the horizon there
+// may be unread jobs in between, and the block is read from the horizon every LookEvery. When a
+// job of a key is read, all jobs before it that are in time have been read.
 //
-// What is committed later than Window is found by a look at the whole block, which comes
-// every now and then; after an outage, since those who enqueue were stopped by it too; and
-// when the database's clock was set, since ids of before and after cannot be compared.
+// Jobs committed later than Window are found by reading the whole block. That happens every now
+// and then; after an outage, since it delayed producers too; and when the database's clock was
+// set, since ids from before and after cannot be compared.
 //
 // It is not safe for concurrent use.
 type Reads struct {
-	Dirty  bool  // there may be something new
-	Full   bool  // the last read was cut off: there is more
-	Unseen bool  // nothing has been read
-	Told   bool  // there is something new that was not read since
+	Dirty  bool  // there may be new jobs
+	Full   bool  // the last read was cut off: there are more
+	Unseen bool  // nothing has been read yet
+	Told   bool  // new jobs were announced and not read since
 	ReadTo Place // where the last read was cut off
 
 	cursor  Cursor // the highest id read
 	horizon Cursor // see above
-	rung    bool   // there may be something new since the last read began
-	late    bool   // and it is not certain that it is above the cursor
+	rung    bool   // there may be new jobs since the last read began
+	late    bool   // and they may be below the cursor
 
-	Looked instant.Instant // when it was last read from the horizon
-	Whole  instant.Instant // and from the beginning; 0: never, or not since an outage
+	Looked instant.Instant // last read from the horizon
+	Whole  instant.Instant // last read from the beginning; 0: never, or not since an outage
 	Shaken bool            // an outage may not be over yet
-	Again  instant.Instant // when to read it from the beginning once more after an outage; 0: never
+	Again  instant.Instant // when to read from the beginning once more after an outage; 0: never
 
-	passed map[int64]int // jobs above the horizon that stay in their table, and their priorities
+	passed map[int64]int // priorities, by id, of jobs above the horizon that stay in their table
 }
 
-// A Read is one that is to be made.
+// A Read describes a read to make.
 type Read struct {
 	After Cursor
 	Limit int
-	Upto  int64 // ids up to here are committed, if they are in time
+	Upto  int64 // all ids up to here are committed, if they are in time
 
-	Whole   bool // it is of all
-	Routine bool // and only since its time had come, if it is
-	Back    bool // it is of jobs that were put back
+	Whole   bool // it covers the whole block
+	Routine bool // and only because that is due periodically
+	Back    bool // it covers jobs that were put back
 }
 
-// Fetched is what a read has returned: how many rows, and the last one. They come by priority and id.
+// Fetched is the result of a read: the number of rows, and the last one. Rows come by priority
+// and id.
 type Fetched struct {
 	Rows int
 	Last Place
 }
 
-// Cursor returns the highest ids that were read.
+// Cursor returns the highest ids read.
 func (s *Reads) Cursor() Cursor { return s.cursor }
 
-// Horizon returns up to where all jobs in time were read.
+// Horizon returns the ids up to which all jobs in time were read.
 func (s *Reads) Horizon() Cursor { return s.horizon }
 
-// Level tells that no job in time is missing below the cursor.
+// Level reports whether no job in time is missing below the cursor.
 func (s *Reads) Level() bool { return s.cursor == s.below() }
 
-// Rouse notes that there is something new, also if a read is under way.
+// Rouse records that there are new jobs, even if a read is under way.
 func (s *Reads) Rouse() { s.Dirty, s.rung, s.Told = true, true, true }
 
-// Ring notes that there may be something new that a read which is under way does not return.
+// Ring records that there may be new jobs that a read under way does not return.
 func (s *Reads) Ring() { s.rung = true }
 
-// Back has a read begin at the horizon, at once.
+// Back makes the next read start at the horizon, at once.
 func (s *Reads) Back() { s.Dirty, s.late = true, true }
 
-// Anew has all be read from the beginning.
+// Anew makes the next read cover the whole block.
 func (s *Reads) Anew() { s.Dirty, s.Whole = true, 0 }
 
-// Distrust has all be read from the beginning when there is reason to read, and once more when an outage is over
-// for so long that all is committed that was under way.
+// Distrust makes the next read cover the whole block. Another such read follows when an outage
+// has been over for so long that everything that was under way is committed.
 func (s *Reads) Distrust() { s.Whole, s.Shaken = 0, true }
 
-// From has jobs from an id on read once more.
+// From makes the next read include jobs from an id on.
 func (s *Reads) From(id int64) {
 	for p := range s.horizon {
 		s.horizon[p] = min(s.horizon[p], id-1)
 	}
 	s.late = true
-	s.Rouse() // also if a read is under way, from further on
+	s.Rouse() // even if a read from further on is under way
 }
 
-// LookDue tells whether to look back: now and then while jobs may come below the cursor, and every
-// so often at all of them. A block that is quiet is left to those who tell of new jobs.
+// LookDue reports whether to look back: every LookEvery while jobs may come below the cursor,
+// and at the whole block at longer intervals. A quiet block relies on announcements of new
+// jobs.
 func (s *Reads) LookDue(at instant.Instant, every time.Duration) bool {
 	return s.wholeDue(at, every) || at.Sub(s.Looked) >= LookEvery && !s.Level()
 }
 
-// Due tells whether there is reason to read.
+// Due reports whether there is reason to read.
 func (s *Reads) Due(at instant.Instant, every time.Duration) bool {
 	return s.Dirty || s.Full || s.LookDue(at, every)
 }
 
-// below is the cursor, but not above the horizon.
+// below returns the cursor, or the horizon where that is lower.
 func (s *Reads) below() (after Cursor) {
 	for p := range after {
 		after[p] = min(s.cursor[p], s.horizon[p])
@@ -128,13 +130,13 @@ func (s *Reads) below() (after Cursor) {
 	return after
 }
 
-// wholeDue tells whether to read from the beginning.
+// wholeDue reports whether to read from the beginning.
 func (s *Reads) wholeDue(at instant.Instant, every time.Duration) bool {
 	return s.Whole == 0 || at.Sub(s.Whole) >= every || s.Again != 0 && at >= s.Again
 }
 
-// Plan begins a read that there is reason for: of limit jobs beside those that seen counts behind a
-// cursor, which were read before. upto is the id that no job in time is uncommitted of.
+// Plan begins a read, if there is reason for one: of limit jobs, plus as many as were read
+// before behind the cursor, which seen counts. No job in time has an uncommitted id up to upto.
 func (s *Reads) Plan(at instant.Instant, every time.Duration, limit int, upto int64, keyed bool, seen func(Cursor) int) Read {
 	back := s.LookDue(at, every)
 	r := Read{After: s.cursor, Limit: limit, Upto: upto, Whole: s.wholeDue(at, every)}
@@ -160,13 +162,13 @@ func (s *Reads) PlanBack(first int64, limit int) Read {
 	return r
 }
 
-// Settled is the id up to which all jobs in time have been read.
+// Settled returns the id up to which all jobs in time have been read.
 func (s *Reads) Settled() int64 { return slices.Min(s.horizon[1:]) }
 
-// Read raises the cursor over a job that was read.
+// Read raises the cursor to a job that was read.
 func (s *Reads) Read(priority int, id int64) { s.cursor[priority] = max(s.cursor[priority], id) }
 
-// Pass notes that a job stays in its table. Above the horizon, reads will return it again.
+// Pass records that a job stays in its table. Above the horizon, reads will return it again.
 func (s *Reads) Pass(priority int, id int64) {
 	if id <= s.horizon[priority] {
 		return
@@ -186,7 +188,7 @@ func (s *Reads) passedAfter(after Cursor) (n int) {
 	return n
 }
 
-// Took notes what a read has returned, of which so many jobs are new.
+// Took records the result of a read, of which fresh jobs are new.
 func (s *Reads) Took(r Read, got Fetched, fresh int, at instant.Instant) {
 	if s.Shaken {
 		s.Shaken, s.Again = false, at.Add(Window)
@@ -207,16 +209,16 @@ func (s *Reads) Took(r Read, got Fetched, fresh int, at instant.Instant) {
 		}
 	}
 	switch {
-	case s.Full || fresh > 0: // go on: below the cursor, if it was cut off there
+	case s.Full || fresh > 0: // go on: from below the cursor, if it was cut off there
 		s.Dirty, s.late = true, s.Full && got.Last.Order < s.cursor[got.Last.Priority]
-	case !complete && !s.late: // dry: look back before it is left alone
+	case !complete && !s.late: // nothing new: look back before leaving the block alone
 		s.Dirty, s.late = true, true
 	default:
 		s.Dirty, s.late = s.rung, s.rung
 	}
 }
 
-// FromHorizon tells whether a read begins at the horizon, or below it.
+// FromHorizon reports whether a read begins at the horizon or below it.
 func (s *Reads) FromHorizon(r Read) bool {
 	for p, id := range r.After {
 		if id > s.horizon[p] {
@@ -226,8 +228,8 @@ func (s *Reads) FromHorizon(r Read) bool {
 	return true
 }
 
-// raise raises the horizon to where a read was complete, of each priority that it read
-// from there on.
+// raise raises the horizon of each priority that the read covered from the horizon on, to where
+// it was complete.
 func (s *Reads) raise(r Read, last Place) {
 	for p := range s.horizon {
 		upto := r.Upto

@@ -1,6 +1,6 @@
-// Package board is the order in which jobs begin, as far as they are in memory: which of several
-// lists has the first one, and which of a key goes next. It knows no tables and no handlers, and
-// nothing in it is safe for concurrent use: a worker guards it.
+// Package board keeps the order in which jobs in memory begin: which of several lists has the
+// first job, and which job of a key goes next. It knows no tables and no handlers. Nothing in
+// it is safe for concurrent use: the worker guards it.
 package board
 
 import (
@@ -9,10 +9,10 @@ import (
 	"slices"
 )
 
-// Priorities is the number of priorities, of which 1 is the most urgent.
+// Priorities is the number of priorities; 1 is the most urgent.
 const Priorities = 4
 
-// A Place is where a job stands in a queue: what is less begins first.
+// A Place is a job's position in a queue: the lesser place begins first.
 type Place struct {
 	Priority int
 	Order    int64
@@ -23,8 +23,8 @@ func (p Place) Before(o Place) bool {
 	return p.Priority < o.Priority || p.Priority == o.Priority && p.Order < o.Order
 }
 
-// A Ready is jobs that may start: a list for each priority, each in its order. The zero value is
-// empty.
+// Ready holds jobs that may start: a list for each priority, each in its order. The zero value
+// is empty.
 type Ready[J comparable] [Priorities + 1][]item[J]
 
 type item[J comparable] struct {
@@ -32,7 +32,7 @@ type item[J comparable] struct {
 	job   J
 }
 
-// Put adds a job behind those that are older, or as old.
+// Put inserts a job behind those that are as old or older.
 func (s *Ready[J]) Put(p Place, job J) {
 	list := s[p.Priority]
 	if n := len(list); n == 0 || list[n-1].order <= p.Order {
@@ -40,23 +40,23 @@ func (s *Ready[J]) Put(p Place, job J) {
 		return
 	}
 	at, _ := slices.BinarySearchFunc(list, p.Order, func(o item[J], order int64) int {
-		return cmp.Or(cmp.Compare(o.order, order), -1) // behind those that are as old
+		return cmp.Or(cmp.Compare(o.order, order), -1) // behind those of the same age
 	})
 	s[p.Priority] = slices.Insert(list, at, item[J]{p.Order, job})
 }
 
-// Take takes the first job of a priority out; it returns the zero J if there is none.
+// Take removes and returns the first job of a priority, or the zero J if there is none.
 func (s *Ready[J]) Take(priority int) (job J) {
 	list := s[priority]
 	if len(list) == 0 {
 		return job
 	}
 	job = list[0].job
-	s[priority], list[0] = list[1:], item[J]{} // what is done is not kept in memory
+	s[priority], list[0] = list[1:], item[J]{} // release the memory of jobs that are done
 	return job
 }
 
-// First returns the place of the first job of a priority, if there is one. A nil Ready has none.
+// First returns the place of the first job of a priority, if any. A nil Ready has none.
 func (s *Ready[J]) First(priority int) (Place, bool) {
 	if s == nil || len(s[priority]) == 0 {
 		return Place{}, false
@@ -64,7 +64,7 @@ func (s *Ready[J]) First(priority int) (Place, bool) {
 	return Place{priority, s[priority][0].order}, true
 }
 
-// Len returns how many jobs there are. A nil Ready has none.
+// Len returns the number of jobs. A nil Ready has none.
 func (s *Ready[J]) Len() (n int) {
 	if s != nil {
 		for p := range s {
@@ -74,7 +74,7 @@ func (s *Ready[J]) Len() (n int) {
 	return n
 }
 
-// Remove takes a job of a priority out, and tells whether it was there.
+// Remove removes a job of a priority, and reports whether it was there.
 func (s *Ready[J]) Remove(priority int, job J) bool {
 	at := slices.IndexFunc(s[priority], func(i item[J]) bool { return i.job == job })
 	if at >= 0 {
@@ -83,14 +83,14 @@ func (s *Ready[J]) Remove(priority int, job J) bool {
 	return at >= 0
 }
 
-// RemoveFunc takes those jobs out for which f returns true, which it is asked in their order.
+// RemoveFunc removes the jobs for which f returns true. It calls f in their order.
 func (s *Ready[J]) RemoveFunc(f func(J) bool) {
 	for p := range s {
 		s[p] = slices.DeleteFunc(s[p], func(i item[J]) bool { return f(i.job) })
 	}
 }
 
-// All returns the jobs in their order. A nil Ready has none.
+// All iterates over the jobs in their order. A nil Ready has none.
 func (s *Ready[J]) All() iter.Seq[J] {
 	return func(yield func(J) bool) {
 		if s == nil {
@@ -106,7 +106,7 @@ func (s *Ready[J]) All() iter.Seq[J] {
 	}
 }
 
-// FirstOf returns up to n of the first jobs of each priority.
+// FirstOf iterates over up to n of the first jobs of each priority.
 func (s *Ready[J]) FirstOf(n int) iter.Seq[J] {
 	return func(yield func(J) bool) {
 		for p := range s {

@@ -2,7 +2,7 @@ package store
 
 import "github.com/dbcron/dbcron/internal/sqlrun"
 
-// Tell does not wait for the disk, which would keep inserts waiting for it.
+// Tell commits without waiting for the disk: inserts would have to wait for that, too.
 var Tell = sqlrun.PerDialect("queue.tell", func(d *sqlrun.Dialect) string {
 	if d.Notify == nil {
 		return "SELECT 1"

@@ -7,7 +7,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// NewBlocks makes blocks of a queue that is locked.
+// NewBlocks creates blocks of a queue that is locked.
 func NewBlocks(ctx context.Context, tx *sqlrun.Session, queue, first, n, generation int, fifo bool) error {
 	is := "no"
 	if fifo {
@@ -21,17 +21,17 @@ func NewBlocks(ctx context.Context, tx *sqlrun.Session, queue, first, n, generat
 	return err
 }
 
-// A LeaseRow is who has what workers lease, as its table has it.
+// A LeaseRow is one lease as stored: its state, holder and fence.
 type LeaseRow struct {
 	State, LockBy string
 	Fence         int64
-	Live, InTime  bool // the process that has it, or had it last
+	Live, InTime  bool // the process that holds the lease, or held it last
 }
 
-// Free reports whether anybody may take it.
+// Free reports whether anybody may take the lease.
 func (h *LeaseRow) Free() bool { return h.State == "FREE" || !h.Live }
 
-// A BlockRow is a block as the table has it.
+// A BlockRow is a stored block.
 type BlockRow struct {
 	LeaseRow
 	Queue               int
@@ -49,7 +49,7 @@ func ScanBlock(rows *sql.Rows) (r BlockRow, err error) {
 		&r.LockAt, &r.Live, &r.InTime, &r.Left, &r.FIFO, &r.ForKind)
 }
 
-// Blocks of queues, and who has leased them.
+// Blocks of queues, and their leases.
 var (
 	ListBlocks = sqlrun.SQL("queue.blocks", `
 		SELECT b.queue_id, b.divided, b.generation, b.state, b.lock_by, b.fence, b.batch, b.suspects, COALESCE({us b.lock_at}, 0),
@@ -58,53 +58,53 @@ var (
 		FROM {prefix}queue_block AS b LEFT JOIN {prefix}node AS n ON n.name = b.lock_by
 		WHERE {in b.queue_id :queues} ORDER BY b.queue_id, b.divided`)
 
-	// TakeBlock leases a block that is free, or whose holder is not live. The fence is
-	// what the taker saw: one of several takers finds it. One whose holder has left as
-	// it should is not under suspicion.
+	// TakeBlock leases a block that is free, or whose holder is not live. It compares the fence
+	// that the taker saw, so one of several takers wins. A holder that left in good order
+	// raises no suspicion against its jobs.
 	TakeBlock = sqlrun.SQL("queue.take", `
 		UPDATE {prefix}queue_block
 		SET suspects = CASE WHEN state = 'FREE' OR {int :left} = 1 THEN 0 ELSE suspects + 1 END, state = 'LEASED', lock_by = :node, lock_at = {now}, batch = :batch, fence = fence + 1
 		WHERE queue_id = :queue AND divided = :divided AND fence = :fence
 			AND (state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))`)
 
-	// HandOverBlock frees a block, and says for which kind of job in it that is. Who takes it goes
-	// by that, and nothing depends on it but how soon the job begins.
+	// HandOverBlock frees a block, and says for which kind of job. Takers go by that, but only
+	// the time until the job begins depends on it.
 	HandOverBlock = sqlrun.SQL("queue.hand-over", `
 		UPDATE {prefix}queue_block SET state = 'FREE', for_kind = :kind WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node`)
 
-	// NoteBatch says how many jobs the block's worker reads at once from then on. The fence is the
-	// worker's, so the row of a block that somebody else has taken stays as it is.
+	// NoteBatch stores how many jobs the block's worker reads at once from now on. It compares
+	// the worker's fence, so it does not change a block that somebody else has taken.
 	NoteBatch = sqlrun.SQL("queue.note-batch", `
 		UPDATE {prefix}queue_block SET batch = :batch WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node`)
 
-	// TrustBlock ends the suspicion that a job of the block has ended its worker.
+	// TrustBlock ends the suspicion that a job of the block crashed its worker.
 	TrustBlock = sqlrun.SQL("queue.trust", `
 		UPDATE {prefix}queue_block SET suspects = 0 WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node`)
 
-	// StillMine is read last in a transaction that moves jobs of a block: taking the
-	// block waits for it, or was before it.
+	// StillMine is the last read of a transaction that moves jobs of a block. A taker of the
+	// block either waits for the transaction, or was first and makes StillMine fail.
 	StillMine = sqlrun.SQL("queue.still-mine", `
 		SELECT fence FROM {prefix}queue_block WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node {share_locked}`)
 
-	// DrainedBlocks reports whether a generation of blocks has no job left, and how long the
-	// one after it has been there.
+	// DrainedBlocks reports whether a generation of blocks has no jobs left, and the age of the
+	// next one.
 	DrainedBlocks = sqlrun.SQL("queue.drained", `
 		SELECT CASE WHEN `+anyIn("job")+` OR `+anyIn("job_delayed")+` OR `+anyIn("job_running")+` THEN 0 ELSE 1 END,
 			(SELECT {us {now}} - {us MIN(insert_time)} FROM {prefix}queue_block WHERE queue_id = :queue AND generation > :generation)`)
 
-	// RetireBlocks removes the blocks of a generation that is drained. A job that comes late
-	// all the same is found by strays.
+	// RetireBlocks removes the blocks of a drained generation. StrayBlocks finds a job that is
+	// committed later all the same.
 	RetireBlocks = sqlrun.SQL("queue.retire", `
 		DELETE FROM {prefix}queue_block WHERE queue_id = :queue AND generation = :generation`)
 
-	// StrayBlocks finds the first block with jobs in each of some gaps between the blocks
-	// that there are.
+	// StrayBlocks finds the first block with jobs in each of some gaps between the existing
+	// blocks.
 	StrayBlocks = sqlrun.SQL("queue.strays", `SELECT `+firstBetween("job")+`, `+firstBetween("job_delayed")+
 		` FROM {records gaps: above int, below int}`)
 )
 
-// anyIn reports whether some blocks have jobs in a table. It asks for the first by the
-// key, and not EXISTS, for which an engine may begin anywhere in the table.
+// anyIn returns a condition: some blocks have jobs in a table. It selects the first job by the
+// key. With EXISTS, an engine may begin anywhere in the table.
 func anyIn(table string) string {
 	return `(SELECT divided FROM {prefix}` + table +
 		` WHERE queue_id = :queue AND divided >= :first AND divided <= :last AND ` + notSentinel + ` ORDER BY divided LIMIT 1) IS NOT NULL`

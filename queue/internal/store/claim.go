@@ -2,10 +2,10 @@ package store
 
 import "github.com/dbcron/dbcron/internal/sqlrun"
 
-// What other processes have given out.
+// Jobs given out by other processes.
 var (
-	// ClaimHolds is read last in a transaction about jobs that another process has given
-	// out: see above. That the block is leased tells it from one that was handed over.
+	// ClaimHolds is the last read of a transaction about jobs that another process has given
+	// out: see above. A leased block means that the job was not handed over.
 	ClaimHolds = sqlrun.SQL("queue.claim-holds", `
 		SELECT fence FROM {prefix}queue_block
 		WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node AND state = 'LEASED'
@@ -19,8 +19,8 @@ var (
 		these+` AND lock_by = :node`)
 )
 
-// AttemptsDelayed reports how many attempts delayed jobs have had, whose rows are locked.
+// AttemptsDelayed returns the attempts of delayed jobs whose rows are locked.
 var AttemptsDelayed = sqlrun.SQL("queue.attempts-delayed", `SELECT id, attempt FROM {prefix}job_delayed WHERE `+these)
 
-// claimed is what has to be known of a job that is to be ended. Its attempt follows, less one.
+// claimed is what ending a job requires to be known. The attempt, less one, follows.
 const claimed = `id, kind, job_key, unique_key, COALESCE(max_attempts, 0), COALESCE(group_id, 0)`

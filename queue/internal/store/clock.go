@@ -4,5 +4,5 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// ReadClock reads the time, in µs since 1970.
+// ReadClock returns the database's time, in µs since 1970.
 var ReadClock = sqlrun.SQL("queue.clock", `SELECT {us {now}}`)

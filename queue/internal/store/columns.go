@@ -8,11 +8,11 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// A Job is a row of one of the tables of jobs. What the table does not have, or the statement
-// does not read, is zero.
+// A Job is a row of one of the tables of jobs. Fields that the table lacks, or the statement
+// does not read, are zero.
 type Job struct {
 	ID          int64
-	Queue       int // these three are written, and read by some statements
+	Queue       int // written by all inserts, and read by some statements
 	Divided     int
 	Priority    int
 	Kind        string
@@ -23,62 +23,62 @@ type Job struct {
 	Timeout     time.Duration
 	Trace       string
 	Unique      string
-	Group       int64 // that waits for it
-	Callback    int64 // whose callback it is
+	Group       int64 // the group that waits for it
+	Callback    int64 // the group whose callback it is
 	Endpoint    string
 
-	RunAt   int64 // µs since 1970, as the others; of a job that is written: 0 if it is ready
+	RunAt   int64 // µs since 1970, like the other times; when writing, 0 means ready
 	Started int64
 	Died    int64
 	Ended   int64
 
 	Attempt  int
 	Crashes  int
-	Holds    bool // its key waits for it
+	Holds    bool // its key waits for its retry
 	Error    string
-	Progress *Progress // nil: none was stored
+	Progress *Progress // nil: none is stored
 	Worker   string
 	Detail   string
 	Outcome  string
 
-	// Bare says that a [Reader] left out the payload and the state of the progress, and Lacks how
-	// many bytes these have.
+	// Bare means that a [Reader] left out the payload and the progress state; Lacks is their
+	// size in bytes.
 	Bare  bool
 	Lacks int
 }
 
-// Progress is what a job's handler has stored of it.
+// Progress is what a job's handler has stored about the job.
 type Progress struct {
 	State   []byte
 	Percent int
 	Message string
 }
 
-// A column is one of the tables of jobs: its name there, and how it is read.
+// A column is a column of the tables of jobs: its name, and how to read it.
 type column struct {
 	name string
 	read func(r *Reader, row *sqlrun.Row, at int)
 }
 
-// A bodyColumn is a column of all tables of jobs that producers write.
+// A bodyColumn is a column that all tables of jobs have and producers write.
 type bodyColumn struct {
 	column
-	record string // the name and kind of its field in the rows of an INSERT
+	record string // name and kind of its field in the rows of an INSERT
 	how    written
-	value  func(j *Job) any // nil is NULL
+	value  func(j *Job) any // nil means NULL
 }
 
-// A written says by which statements a column is written.
+// A written says which statements write a column.
 type written uint8
 
 const (
-	always written = iota // by all
-	rare                  // by those for jobs that are not plain
-	tied                  // so, and it is noted in another table as well: such jobs are not copied
+	always written = iota // all of them
+	rare                  // those for jobs that are not plain
+	tied                  // like rare, and another table refers to it: such jobs are not copied
 )
 
-// body is what a job is, wherever it stands. A new column is a line here, a field of [Job], and one
-// in each engine's migrations.
+// body is the description of a job, in whichever table. A new column is a line here, a field of
+// [Job], and one in each engine's migrations.
 var body = []bodyColumn{
 	{
 		column{"kind", func(r *Reader, row *sqlrun.Row, at int) { r.job.Kind = r.kind(row.Bytes(at)) }},
@@ -142,7 +142,7 @@ var body = []bodyColumn{
 	},
 }
 
-// others are the further columns that are read of jobs.
+// others are the further columns read of jobs.
 var others = []column{
 	{"id", func(r *Reader, row *sqlrun.Row, at int) { r.job.ID = row.Int(at) }},
 	{"priority", func(r *Reader, row *sqlrun.Row, at int) { r.job.Priority = int(row.Int(at)) }},
@@ -177,22 +177,22 @@ var others = []column{
 	{"outcome", func(r *Reader, row *sqlrun.Row, at int) { r.job.Outcome = text(row, at) }},
 }
 
-// A Reader reads jobs from the rows of a statement, by the names of its columns. Its fields may be
-// set before the first one.
+// A Reader reads jobs from the rows of a statement, by column name. Set its fields before
+// reading the first row.
 type Reader struct {
-	Kind func(name []byte) string      // returns the text of a kind, to share it; nil: a copy
-	Keep func(id int64, size int) bool // says whether to keep payload and state, of so many bytes; nil: always
-	Text func(b []byte) []byte         // keeps bytes of a row; nil: a copy
+	Kind func(name []byte) string      // returns a shared string for a kind; nil: copy it
+	Keep func(id int64, size int) bool // decides whether to keep a payload and state of this size; nil: always
+	Text func(b []byte) []byte         // stores bytes of a row; nil: copies them
 
 	columns        []column
 	job            Job
-	payload, state []byte // of the row
+	payload, state []byte // of the current row
 }
 
-// columnsOf are the columns of the statements that read jobs.
+// columnsOf has the columns of each statement that reads jobs.
 var columnsOf = map[*sqlrun.Stmt][]column{}
 
-// reading records that a statement reads jobs, and which columns.
+// reading registers a statement that reads jobs, with its columns.
 func reading(columns string, stmt *sqlrun.Stmt) *sqlrun.Stmt {
 	columnsOf[stmt] = parse(columns)
 	return stmt
@@ -201,7 +201,7 @@ func reading(columns string, stmt *sqlrun.Stmt) *sqlrun.Stmt {
 // NewReader returns a reader for the rows of a statement.
 func NewReader(stmt *sqlrun.Stmt) *Reader { return &Reader{columns: columnsOf[stmt]} }
 
-// Read reads a row. The job is the reader's, until the next one.
+// Read reads a row. The job belongs to the reader, and is valid until the next call.
 func (r *Reader) Read(row *sqlrun.Row) *Job {
 	r.job, r.payload, r.state = Job{}, nil, nil
 	for at := range r.columns {
@@ -224,7 +224,7 @@ func (r *Reader) Read(row *sqlrun.Row) *Job {
 	return &r.job
 }
 
-// Job returns the job that was read last. It is the reader's, until the next one.
+// Job returns the last job read. It is valid until the next call of Read.
 func (r *Reader) Job() *Job { return &r.job }
 
 func (r *Reader) kind(name []byte) string {
@@ -249,8 +249,8 @@ func text(row *sqlrun.Row, at int) string {
 	return string(row.Bytes(at))
 }
 
-// parse returns the columns of a list as it stands in a SELECT. An expression has the name that
-// follows AS, or that of the column in it; NULL has none.
+// parse returns the columns of a SELECT's list. An expression is named by what follows AS, or
+// else by the column in it; NULL has no name.
 func parse(list string) (all []column) {
 	known := map[string]column{}
 	for _, c := range body {
@@ -286,16 +286,17 @@ func nameOf(expression string) (name string) {
 	return name
 }
 
-// BodyColumns are the columns of all tables of jobs that producers write.
+// BodyColumns lists the columns that all tables of jobs have and producers write.
 var BodyColumns = bodyText(func(c bodyColumn) string { return c.name })
 
 // bareBody is BodyColumns without the payload.
 var bareBody = strings.Replace(BodyColumns, "payload, payload_bin", "NULL AS payload, NULL AS payload_bin", 1)
 
-// progressColumns is what its handler has stored of a job, in all tables but that of ready jobs.
+// progressColumns lists the columns with what a handler has stored about its job. The table of
+// ready jobs lacks them.
 const progressColumns = `snapshot, percent, message`
 
-// bodyOfJ and progressOfJ are these of a table that is called j.
+// bodyOfJ and progressOfJ are these lists for a table with the alias j.
 var (
 	bodyOfJ     = "j." + strings.ReplaceAll(BodyColumns, ", ", ", j.")
 	progressOfJ = "j." + strings.ReplaceAll(progressColumns, ", ", ", j.")
@@ -311,15 +312,14 @@ func bodyText(of func(bodyColumn) string) string {
 	return strings.Join(all, ", ")
 }
 
-// The most and the least urgent priority, and that of jobs that say nothing.
+// The most and least urgent priorities, and the default.
 const (
 	MostUrgent  = 1
 	Normal      = 2
 	LeastUrgent = 4
 )
 
-// PriorityOf returns a job's priority: that of a job that says nothing if somebody has written
-// another by hand.
+// PriorityOf returns a job's priority, or the default if an invalid one was written by hand.
 func PriorityOf(j *Job) int {
 	if j.Priority < MostUrgent || j.Priority > LeastUrgent {
 		return Normal

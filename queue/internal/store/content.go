@@ -2,7 +2,7 @@ package store
 
 import "github.com/dbcron/dbcron/internal/sqlrun"
 
-// Payloads, which lists leave out.
+// Payloads, which lists of jobs leave out.
 var (
 	ContentReady   = contentOf("ready", "job", `priority = :priority AND `+these)
 	ContentDelayed = contentOf("delayed", "job_delayed", these)

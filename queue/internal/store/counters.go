@@ -6,14 +6,14 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// LongestCount is how long it is kept what workers have done in a minute.
+// LongestCount is how long the counters of a minute are kept.
 const LongestCount = 7 * 24 * time.Hour
 
-// How many jobs have ended, by minute.
+// Numbers of jobs ended, by minute.
 var (
-	// AddCounts adds to the rows that are there, and makes the others. The rows are in the
-	// order of the key, so that no two workers wait for each other in a circle. It is
-	// approximate: what is added and not answered is added again.
+	// AddCounts adds to existing rows, and inserts the others. The rows are in key order, so
+	// that two workers cannot deadlock. The counts are approximate: if the answer is lost, they
+	// are added again.
 	AddCounts = sqlrun.PerDialect("queue.add-counts", func(d *sqlrun.Dialect) string {
 		return insertInto(d, "job_count", "minute={time since_us} int, queue_id=queue int, kind=name text, done=done int, failed=failed int, dead=dead int, wait_us=waited int, run_us=ran int") +
 			" " + d.AddDuplicate("{prefix}job_count", "minute, queue_id, kind", []string{"done", "failed", "dead", "wait_us", "run_us"})

@@ -8,26 +8,26 @@ var (
 		return insertInto(d, "job_delayed", allFields+", run_at={time run_us} int")
 	})
 
-	// FetchDelayed reads jobs whose time has come, behind one in the order in which they are
-	// due. That spares it the entries of those that were done. It locks nothing: the block is
+	// FetchDelayed reads jobs that are due, behind a position in the order in which they are
+	// due. So it skips the index entries of jobs that are done. It locks nothing: the block is
 	// leased.
 	FetchDelayed = reading(delayedColumns, sqlrun.PerDialect("queue.fetch-delayed", fetchDue))
 
-	// NextDelayed tells for some blocks when the next job is due. For its order see LookFor.
+	// NextDelayed returns, for some blocks, when the next job is due. LookFor explains its
+	// ORDER BY.
 	NextDelayed = sqlrun.SQL("queue.next-delayed", `
 		SELECT queue, block, {us {now}},
 			(SELECT {us run_at} FROM {prefix}job_delayed WHERE queue_id = queue AND divided = block AND run_at >= {time since} AND `+notSentinel+` ORDER BY queue_id, divided, run_at, id LIMIT 1)
 		FROM {records rows: queue int, block int, since int}`)
 
-	// HeldKeys lists the jobs of a block that wait for their retry, and their keys with
-	// them.
+	// HeldKeys lists the jobs of a block that wait for their retry, and so block their keys.
 	HeldKeys = sqlrun.SQL("queue.held", `
 		SELECT id, hold_key FROM {prefix}job_delayed WHERE queue_id = :queue AND divided = :divided AND hold_key > ''`)
 )
 
-// fetchDue goes on in the index, however many jobs are due at one moment: as a range of rows, or as
-// two ranges where these are read in order. There MariaDB would rather merge two indexes and sort
-// all that it finds.
+// fetchDue continues in the index, even if many jobs are due at the same moment: as a range of
+// rows, or as two ranges on engines that read these in order. MariaDB would merge two indexes
+// instead, and sort everything it finds.
 func fetchDue(d *sqlrun.Dialect) string {
 	from, behind := `{prefix}job_delayed`, `(run_at, id) > ({time :since}, :after) AND run_at <= {now}`
 	if d.Ranges {
@@ -38,5 +38,5 @@ func fetchDue(d *sqlrun.Dialect) string {
 		WHERE queue_id = :queue AND divided = :divided AND ` + behind + ` ORDER BY run_at, id LIMIT :limit`
 }
 
-// delayedColumns are what a worker reads of delayed jobs.
+// delayedColumns are the columns of delayed jobs that workers read.
 var delayedColumns = `id, priority, ` + BodyColumns + `, attempt, crashes, {us run_at}, hold_key, ` + progressColumns

@@ -1,18 +1,18 @@
-// Package store is what package queue does with its tables: the statements, their arguments,
-// and what is read of their rows. It knows sessions, queues, blocks and ids, and nothing of
-// clients, workers or what they have in memory.
+// Package store does what package queue does with its tables: the statements, their arguments,
+// and reading their rows. It knows sessions, queues, blocks and ids; it does not know clients,
+// workers, or what they have in memory.
 //
 // What makes any number of workers safe at once:
 //
-// A process is a row of node. What it holds is its own for as long as that row
-// says live. A row stops saying so once, by a guarded UPDATE, and never says so
-// again: whoever is late comes back under another name. So a block may be taken
-// from one that is not live without a look at anything else.
+// A process is a row of node. Its leases are its own while that row says live. A row stops
+// saying so once, by a guarded UPDATE, and never says so again: a process that is late comes
+// back under another name. So a block may be taken from a process that is not live without
+// further checks.
 //
-// A block is taken by an UPDATE that names the fence it saw, so one of several
-// gets it. Whoever has it reads its jobs without locks, since nobody else does.
+// A block is taken by an UPDATE that compares the fence it saw, so one of several takers gets
+// it. The holder reads the block's jobs without locks, since nobody else does.
 //
-// A job is finished by whoever deletes its row: there is one such. Moving a job to
-// another table is a transaction that locks its row, and ends with a locking read
-// of the block's fence: a worker that has lost the block moves nothing.
+// A job is finished by deleting its row, which only one transaction can do. A transaction that
+// moves a job to another table locks the job's row, and ends with a locking read of the block's
+// fence: a worker that has lost the block moves nothing.
 package store

@@ -4,7 +4,7 @@ import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // Jobs that are done and kept.
 var (
-	// KeepReady and its like copy jobs whose rows are locked, and which are deleted next:
+	// KeepReady and the next two copy jobs whose rows are locked and will be deleted next:
 	// nobody else ends them in between.
 	KeepReady   = sqlrun.SQL("queue.keep-ready", moveTo("job_done", "job", true))
 	KeepDelayed = sqlrun.SQL("queue.keep-delayed", moveTo("job_done", "job_delayed", false))
@@ -18,11 +18,11 @@ var (
 
 	StatDone = sqlrun.SQL("queue.stat-done", statIn("job_done", ""))
 
-	// LockDone locks those of some jobs that are there; PurgeDone removes them.
+	// LockDone locks the existing rows of some jobs; PurgeDone removes them.
 	LockDone  = sqlrun.SQL("queue.lock-done", lockIn("job_done", ""))
 	PurgeDone = sqlrun.SQL("queue.purge-done", `DELETE FROM {prefix}job_done WHERE `+these+` {only id :n}`)
 
-	// OutdatedDone finds jobs that were kept for as long as was said when they were done.
+	// OutdatedDone finds jobs that were kept for as long as was set when they were done.
 	OutdatedDone = sqlrun.SQL("queue.outdated-done", `
 		SELECT queue_id, divided, id FROM {prefix}job_done WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit {skip_locked}`)
 )

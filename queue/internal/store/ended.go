@@ -8,8 +8,8 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// An Ended is a job that a transaction has ended and that is noted elsewhere as well:
-// its unique key is in use, or its group waits for it.
+// An Ended is a job that a transaction has ended and that other tables refer to: it has a
+// unique key, or its group waits for it.
 type Ended struct {
 	ID     int64
 	Unique string
@@ -19,8 +19,8 @@ type Ended struct {
 	Why    string
 }
 
-// ReleaseTies frees the unique keys of jobs that this transaction has ended, and notes in
-// their groups what has become of them.
+// ReleaseTies frees the unique keys of jobs that this transaction has ended, and records their
+// outcomes in their groups.
 func ReleaseTies(ctx context.Context, tx *sqlrun.Session, queue int, all []Ended) error {
 	var keys Uniques
 	var members []Ended

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Errors that packages queue and queue/admin return, so that a program need not know which of
-// them has said so.
+// Errors that both queue and queue/admin return, so that a program need not know which package
+// an error comes from.
 var (
 	ErrInvalid  = errors.New("queue: invalid")
 	ErrNotFound = errors.New("queue: not found")
@@ -14,10 +14,10 @@ var (
 	ErrState    = errors.New("queue: the job's state does not allow that")
 )
 
-// An InvalidError is an [ErrInvalid] that tells which field it is about.
+// An InvalidError is an [ErrInvalid] that names the invalid field.
 type InvalidError struct {
-	Field   string // as columns are called
-	Problem string // what is wrong with it
+	Field   string // the column's name
+	Problem string // what is wrong
 }
 
 func (e *InvalidError) Error() string {

@@ -2,11 +2,11 @@ package store
 
 import "github.com/dbcron/dbcron/internal/sqlrun"
 
-// The jobs that failed last.
+// The jobs that failed most recently.
 var (
-	// Failing finds where dead and delayed jobs are. It asks for the first by the key, which is one
-	// look into an index, and not for the least, for which MySQL and MariaDB read all of a queue. The
-	// order names all of an index: else MySQL sorts.
+	// Failing finds the blocks with dead and delayed jobs. It selects the first by the key,
+	// which takes one index lookup. For the least, MySQL and MariaDB would read the whole
+	// queue. The ORDER BY names all columns of an index: else MySQL sorts.
 	Failing = sqlrun.SQL("queue.failing", `
 		SELECT * FROM (SELECT q.queue_id, q.name, -1 AS divided FROM {prefix}queue AS q
 			WHERE (SELECT d.id FROM {prefix}job_dead AS d WHERE d.queue_id = q.queue_id ORDER BY d.queue_id, d.id LIMIT 1) IS NOT NULL LIMIT :limit) AS dead
@@ -17,8 +17,8 @@ var (
 		SELECT id, kind, {us died_at}, attempt, SUBSTR(error, 1, 500) FROM {prefix}job_dead
 		WHERE queue_id = :queue AND id < :before ORDER BY id DESC LIMIT :limit`)
 
-	// SoonestFailed reads the first of those that are due next, and leaves out those that have
-	// not been tried yet: of these there may be millions, and retries come soon.
+	// SoonestFailed reads the first of those that are due next. It leaves out jobs that have
+	// not been tried yet: there may be millions, and retries come soon.
 	SoonestFailed = sqlrun.SQL("queue.soonest-failed", `
 		SELECT id, kind, at_us, attempt, SUBSTR(error, 1, 500) FROM (
 			SELECT id, kind, {us run_at} AS at_us, attempt, error FROM {prefix}job_delayed

@@ -2,11 +2,11 @@ package store
 
 import "github.com/dbcron/dbcron/internal/sqlrun"
 
-// PendingFIFO is pending for a queue that is FIFO: nothing can begin while a job waits for its
-// retry, or runs.
+// PendingFIFO is PendingBlock for a FIFO queue: no job can begin while one waits for its retry,
+// or runs.
 var PendingFIFO = sqlrun.SQL("queue.pending-fifo", pendingInLine(""))
 
-// PendingFIFOKinds is that for some kinds: of the job that is first.
+// PendingFIFOKinds is PendingFIFO for some kinds: it considers the kind of the first job.
 var PendingFIFOKinds = sqlrun.SQL("queue.pending-fifo-kinds", pendingInLine(` AND COALESCE(
 		(SELECT j.kind FROM {prefix}job AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided AND j.`+notSentinel+` ORDER BY j.queue_id, j.divided, j.priority, j.id LIMIT 1),
 		(SELECT j.kind FROM {prefix}job_delayed AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided AND j.`+notSentinel+` ORDER BY j.queue_id, j.divided, j.run_at, j.id LIMIT 1)) IN (:kinds)`))

@@ -7,12 +7,12 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// LocateJob tells in which tables and blocks of some queues an id is, by the key that it would
-// have there: which block that is only its row tells, since it may be by its key. It
-// is one statement of a fixed text, so there is one plan however many blocks there are, and
-// it sees all tables at one moment: a job that moves meanwhile is in one of them. Its parts
-// are scalar subqueries, since an engine can only run those by the key, and could read all of
-// a table that it joins.
+// LocateJob returns the tables and blocks of some queues that have an id. It looks each id up
+// by the key of the table. The block cannot be computed, since it may depend on the job's
+// ordering key, which only the row has. LocateJob is one statement with a fixed text: so there
+// is one plan for any number of blocks, and it sees all tables at one moment, in which a job
+// that moves meanwhile is in one of them. Its parts are scalar subqueries, since an engine can
+// only run those by the key, whereas it may read all of a table that it joins.
 var LocateJob = sqlrun.SQL("queue.locate", strings.Join([]string{
 	locateIn("ready", "job", "1"), locateIn("ready", "job", "2"), locateIn("ready", "job", "3"), locateIn("ready", "job", "4"),
 	locateIn("delayed", "job_delayed", ""), locateIn("running", "job_running", ""), locateEnded("dead"), locateEnded("done"),
@@ -29,14 +29,14 @@ func locateIn(state, table, priority string) string {
 		AND (SELECT j.id FROM {prefix}` + table + ` AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided` + key + ` AND j.id = :id AND j.` + notSentinel + `) IS NOT NULL`
 }
 
-// locateEnded is the part for jobs that are dead or done, whose blocks may have gone.
+// locateEnded is the part for dead or done jobs, whose blocks may be gone.
 func locateEnded(state string) string {
 	return `SELECT '` + state + `', b.queue_id, b.name, 0, 0
 	FROM {prefix}queue AS b WHERE b.queue_id >= :first AND b.queue_id <= :last
 		AND (SELECT COUNT(*) FROM {prefix}job_` + state + ` AS j WHERE j.queue_id = b.queue_id AND j.id = :id) > 0`
 }
 
-// FindReady and its like read a job where it is.
+// FindReady and the next ones read a job from the table in which it is.
 var (
 	FindReady = reading(readyColumns+`, divided`, sqlrun.SQL("queue.find-ready", `
 		SELECT `+readyColumns+`, divided FROM {prefix}job WHERE queue_id = :queue AND divided = :divided AND priority = :priority AND id = :id`))

@@ -8,42 +8,42 @@ import (
 	"time"
 )
 
-// Epoch is the time that the ids of jobs count from.
+// Epoch is the zero point of the times in job ids.
 var Epoch = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // EpochMicro is [Epoch] in µs since 1970.
 var EpochMicro = Epoch.UnixMicro()
 
-// IdBits are the random bits of an id, below its time.
+// IdBits is the number of random bits of an id, below its time.
 const IdBits = 12
 
-// TimeOf returns when an id was made, by the database's clock as far as the process
-// that made it knew that.
+// TimeOf returns when an id was drawn, by the database's clock as far as the drawing process
+// knew it.
 func TimeOf(id int64) time.Time {
 	return Epoch.Add(time.Duration(id>>IdBits) * time.Microsecond)
 }
 
-// TickOf returns the least id of a moment, given in µs since 1970.
+// TickOf returns the least id of a time, given in µs since 1970.
 func TickOf(us int64) int64 { return (us - Epoch.UnixMicro()) << IdBits }
 
-// A Salt is the random bits of the ids that a process draws: they keep these apart from those
-// that others draw in the same µs. A process keeps its salt until another process turns out to
-// have the same, since an id is taken. So two processes either draw no id twice, or find that
-// out soon. If each id had bits of its own, they would draw some twice for as long as they run.
+// A Salt is the random bits in the ids of a process. They separate them from ids that others
+// draw in the same µs. A process keeps its salt until it finds an id taken, and so another
+// process with the same salt. So two processes either never draw the same id, or find out soon.
+// With new random bits for each id, they would draw some ids twice for as long as they run.
 type Salt struct{ Bits atomic.Int64 }
 
-// Change draws other bits. The last value says something else: see [follower].
+// Change draws other bits. The highest value has a meaning of its own: see [Follower].
 func (s *Salt) Change() { s.Bits.Store(rand.Int64N(Follower)) }
 
-// ID makes an id of a tick.
+// ID returns the id of a tick.
 func (s *Salt) ID(tick int64) int64 { return tick<<IdBits | s.Bits.Load() }
 
-// A BlockID is a block of a queue.
+// A BlockID identifies a block.
 type BlockID struct{ Queue, Divided int }
 
-// A JobID is what no two jobs have in common. Two processes may draw one id in the same µs. In
-// one block the key of the table keeps the second job out, and its producer draws another id.
-// In two blocks, or queues, both jobs live.
+// A JobID identifies a job. An id alone may not: two processes may draw the same id in the same
+// µs. In one block, the table's key refuses the second job, and its producer draws another id.
+// In two blocks or queues, both jobs live.
 type JobID struct {
 	BlockID
 	ID int64
@@ -56,12 +56,12 @@ type JobID struct {
 func Divided(key string, id int64, blocks int) int {
 	h := fnv.New64a()
 	if key != "" {
-		_, _ = h.Write([]byte(key)) // never fails
+		_, _ = h.Write([]byte(key)) // never returns an error
 	} else {
 		_, _ = h.Write(strconv.AppendInt(nil, id, 10))
 	}
 	return int(h.Sum64() % uint64(max(1, blocks)))
 }
 
-// Follower is the end of the id of a job that comes after one that was committed late.
+// Follower are the low bits of the id of a job that follows one that was committed late.
 const Follower = 1<<IdBits - 1

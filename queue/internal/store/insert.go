@@ -6,7 +6,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// What is inserted: column=what kind, where what is a field of the rows.
+// The inserted columns: column=kind field, where field belongs to the rows.
 var (
 	plainFields = keyFields + bodyText(func(c bodyColumn) string {
 		if c.how != always {
@@ -19,8 +19,8 @@ var (
 
 const keyFields = "queue_id=queue int, divided=block int, priority=urgency int, id=job int, "
 
-// insertInto writes rows: from arrays where there are such, which need one text for
-// any number, else from a list of tuples.
+// insertInto returns an INSERT of rows: from arrays on engines that have them, which need one
+// text for any number of rows, else from a list of tuples.
 func insertInto(d *sqlrun.Dialect, table, fields string) string {
 	var columns, values, tuple, records []string
 	for field := range strings.SplitSeq(fields, ", ") {
@@ -48,10 +48,10 @@ func insertInto(d *sqlrun.Dialect, table, fields string) string {
 // Jobs are rows of an INSERT.
 type Jobs []Job
 
-// Len returns how many they are.
+// Len returns the number of rows.
 func (r Jobs) Len() int { return len(r) }
 
-// Value returns a field of one of them.
+// Value returns a field of a row.
 func (r Jobs) Value(i int, field string) (any, bool) {
 	if n, ok := r.Int(i, field); ok {
 		return int(n), true
@@ -66,7 +66,7 @@ func (r Jobs) Value(i int, field string) (any, bool) {
 	return value(&r[i]), true
 }
 
-// Int spares Value the numbers that each job has.
+// Int is a faster Value for the numbers that each job has.
 func (r Jobs) Int(i int, field string) (int64, bool) {
 	switch j := &r[i]; field {
 	case "queue":
@@ -81,7 +81,7 @@ func (r Jobs) Int(i int, field string) (int64, bool) {
 	return 0, false
 }
 
-// Plain reports whether none of them has anything rare about it.
+// Plain reports whether no job uses a rare column.
 func (r Jobs) Plain() bool {
 	for i := range r {
 		for _, c := range body {
@@ -93,7 +93,7 @@ func (r Jobs) Plain() bool {
 	return true
 }
 
-// Insertion is the statement that inserts jobs, which are all ready or all delayed.
+// Insertion returns the statement that inserts jobs, which are all ready or all delayed.
 func Insertion(rows Jobs) *sqlrun.Stmt {
 	switch {
 	case rows[0].RunAt != 0:
@@ -116,7 +116,7 @@ func TellingInsertion(rows Jobs) *sqlrun.Stmt {
 	}
 }
 
-// fields are the values of the fields of rows, by their names.
+// fields has the functions that return the fields of rows, by name.
 var fields = func() map[string]func(*Job) any {
 	all := map[string]func(*Job) any{}
 	for _, c := range body {
@@ -126,14 +126,14 @@ var fields = func() map[string]func(*Job) any {
 	return all
 }()
 
-// A copying is jobs, as a bulk load takes them.
+// A copying presents jobs for a bulk load.
 type copying struct {
 	Jobs
 	columns []bodyColumn
 }
 
-// Copied returns the columns that a bulk load of jobs writes, and the rows: those with nothing rare about
-// them have few columns. Tied jobs are not copied.
+// Copied returns the columns and rows for a bulk load of jobs. Plain jobs have few columns.
+// Tied jobs are not copied.
 func (r Jobs) Copied() (names []string, rows sqlrun.CopyRows) {
 	most := rare
 	if r.Plain() {
@@ -148,14 +148,14 @@ func (r Jobs) Copied() (names []string, rows sqlrun.CopyRows) {
 	return names, all
 }
 
-// Values appends the values of one of them: those that are JSON or bytes, and numbers in the sizes of
+// Values appends the values of a row: marked as JSON or bytes, and numbers in the sizes of
 // their columns.
 func (r copying) Values(i int, to []any) []any {
 	j := &r.Jobs[i]
 	to = append(to, int32(j.Queue), int32(j.Divided), int16(j.Priority), j.ID)
 	for _, c := range r.columns {
 		if c.name == "payload" && !j.Binary && len(j.Payload) > 0 {
-			to = append(to, sqlrun.JSON(j.Payload)) // as a string it would be copied
+			to = append(to, sqlrun.JSON(j.Payload)) // a string would be copied
 			continue
 		}
 		value := c.value(j)
@@ -167,7 +167,7 @@ func (r copying) Values(i int, to []any) []any {
 	return to
 }
 
-// orNull is nil for a zero value.
+// orNull returns nil for a zero value.
 func orNull[T comparable](v T) any {
 	var zero T
 	if v == zero {

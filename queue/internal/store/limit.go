@@ -15,19 +15,19 @@ import (
 
 // Limits of kinds.
 var (
-	// LimitsOf lists the limits of some queues, with whether some worker waits for a permit.
+	// LimitsOf lists the limits of some queues, and whether a worker waits for a permit.
 	LimitsOf = sqlrun.SQL("queue.limits", `
 		SELECT queue_id, kind, COALESCE(max_running, 0), COALESCE(rate, 0), rate_per, burst, waiting_by, CASE WHEN waiting_until > {now} THEN 1 ELSE 0 END
 		FROM {prefix}queue_limit WHERE {in queue_id :queues} ORDER BY queue_id, kind`)
 
-	// ListLimits lists those of all queues, with how many permits workers have, and
-	// LimitsNamed those of one.
+	// ListLimits lists the limits of all queues, and how many of their permits are taken;
+	// LimitsNamed lists those of one queue.
 	ListLimits = sqlrun.SQL("queue.list-limits", limitColumns+`
 		WHERE q.name > :after OR q.name = :after AND l.kind > :kind ORDER BY q.name, l.kind LIMIT :limit`)
 	LimitsNamed = sqlrun.SQL("queue.limits-named", limitColumns+`
 		WHERE q.name = :name ORDER BY l.kind`)
 
-	// InsertLimit runs with the queue locked, as all that change limits do.
+	// InsertLimit runs with the queue locked, like everything that changes limits.
 	InsertLimit = sqlrun.SQL("queue.insert-limit", `
 		INSERT INTO {prefix}queue_limit (queue_id, kind, max_running, rate, rate_per, burst) VALUES (:queue, :kind, :running, :rate, :per, :burst)`)
 
@@ -44,8 +44,8 @@ const limitColumns = `
 				WHERE p.queue_id = l.queue_id AND p.kind = l.kind AND p.state = 'LEASED' AND n.state = 'live')
 		FROM {prefix}queue_limit AS l JOIN {prefix}queue AS q ON q.queue_id = l.queue_id`
 
-// A Limit is how many jobs of a queue, or of one of its kinds, may run at a time and begin in a
-// time. Package admin tells what each field is.
+// A Limit bounds how many jobs of a queue, or of one of its kinds, may run at a time and begin
+// in a period. Package admin documents the fields.
 type Limit struct {
 	Queue   string
 	Kind    string
@@ -55,14 +55,14 @@ type Limit struct {
 	Burst   int
 }
 
-// The most that limits may be.
+// The maximum values of limits.
 const (
 	MaxRunning = 10_000
 	MaxRate    = 100_000
 	MaxPer     = 366 * 24 * time.Hour
 )
 
-// Check returns an [InvalidError] about the first field that cannot be.
+// Check returns an [InvalidError] about the first invalid field.
 func (l *Limit) Check() error {
 	if err := sqlrun.CheckName(l.Queue); err != nil {
 		return Invalid("queue", "%v", err)
@@ -86,7 +86,7 @@ func (l *Limit) Check() error {
 	return nil
 }
 
-// Args are arguments of [InsertLimit] and [UpdateLimit].
+// Args returns the arguments of [InsertLimit] and [UpdateLimit].
 func (l *Limit) Args(queue int) sqlrun.Args {
 	a := sqlrun.Args{"queue": queue, "kind": l.Kind, "running": nil, "rate": nil, "per": duration.Format(l.Per), "burst": l.Burst}
 	if l.Running > 0 {
@@ -98,14 +98,14 @@ func (l *Limit) Args(queue int) sqlrun.Args {
 	return a
 }
 
-// A LimitRow is a limit as the table has it.
+// A LimitRow is a stored limit.
 type LimitRow struct {
 	Limit
 	QueueID   int
-	WaitingBy string // who waits for a permit; "": nobody
+	WaitingBy string // the worker that waits for a permit; "": none
 }
 
-// ReadLimits reads the limits of some queues, which have names.
+// ReadLimits reads the limits of some queues, whose names are given.
 func ReadLimits(ctx context.Context, on *sqlrun.Session, names map[int]string) ([]LimitRow, error) {
 	args := sqlrun.Args{"queues": IDList(slices.Sorted(maps.Keys(names)))}
 	return sqlrun.Select(ctx, on, LimitsOf, args, func(rows *sql.Rows) (l LimitRow, err error) {
@@ -119,7 +119,7 @@ func ReadLimits(ctx context.Context, on *sqlrun.Session, names map[int]string) (
 	})
 }
 
-// IDList makes an argument of some queues.
+// IDList returns some queues as an argument.
 func IDList(queues []int) []int64 {
 	ids := make([]int64, len(queues))
 	for i, id := range queues {
@@ -128,7 +128,7 @@ func IDList(queues []int) []int64 {
 	return ids
 }
 
-// Parse reads rate_per, which may have been written by hand.
+// Parse parses rate_per, which may have been written by hand.
 func (l *Limit) Parse(per string) (err error) {
 	if l.Per, err = duration.Parse(per); err == nil && l.Rate > 0 && l.Per < time.Millisecond {
 		err = Invalid("rate_per", "%q is shorter than 1ms", per)

@@ -6,10 +6,10 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// A MemberState is what has become of a job of a group.
+// A MemberState is the state of a job of a group.
 type MemberState string
 
-// What becomes of the jobs of groups.
+// States of the jobs of groups.
 const (
 	MemberPending   MemberState = "pending"
 	MemberDone      MemberState = "done"
@@ -19,16 +19,16 @@ const (
 
 // The members of groups.
 var (
-	// EnterGroup locks a group that jobs are added to, so that it cannot end before they
-	// are there.
+	// EnterGroup locks a group to which jobs are added, so that it cannot end before they are
+	// there.
 	EnterGroup = sqlrun.SQL("queue.enter-group", `SELECT state FROM {prefix}job_group WHERE id = :group {share_locked}`)
 
 	AddMembers = sqlrun.PerDialect("queue.add-members", func(d *sqlrun.Dialect) string {
 		return insertInto(d, "job_member", "group_id=crew int, job=job int, queue_id=queue int, kind=name text")
 	})
 
-	// FinishMembers runs in the transaction that has ended the jobs. Whoever deletes a
-	// job's row ends it, so nobody else says what has become of it.
+	// FinishMembers runs in the transaction that has ended the jobs. Whoever deletes a job's
+	// row ends the job, so nobody else records its outcome.
 	FinishMembers = sqlrun.PerDialect("queue.finish-members", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}job_member", []string{"group_id", "job"},
 			`state = picked.became, result = picked.made, error = picked.why`, "",
@@ -36,7 +36,7 @@ var (
 	})
 )
 
-// Finish notes what has become of jobs of groups.
+// Finish records the outcomes of jobs of groups.
 func Finish(ctx context.Context, tx *sqlrun.Session, members []Ended) error {
 	rows := make([]sqlrun.Args, len(members))
 	for i := range members {

@@ -2,12 +2,12 @@ package store
 
 import "github.com/dbcron/dbcron/internal/sqlrun"
 
-// Moves from one table to another. The rows of :rows are locked, in the table that they come from.
+// Moves from one table to another. The rows of :rows are locked in the table that they leave.
 var (
 	DelayReady   = sqlrun.SQL("queue.delay-ready", moveTo("job_delayed", "job", true))
 	DelayRunning = sqlrun.SQL("queue.delay-running", moveTo("job_delayed", "job_running", false))
 
-	// Redelay puts delayed jobs off once more.
+	// Redelay delays jobs that are delayed already.
 	Redelay = sqlrun.PerDialect("queue.redelay", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}job_delayed", []string{"queue_id", "divided", "id"},
 			`run_at = {now + picked.later}, attempt = picked.tries, crashes = picked.died, error = picked.why, hold_key = picked.holds`, "",
@@ -15,9 +15,10 @@ var (
 			FROM {records rows: job int, tries int, died int, why text, later int, holds text}`)
 	})
 
-	// LockLater and DivideAnew move jobs that are not due soon to other blocks, which may
-	// be another queue's. It does not say IS NULL, so that MySQL does not look by hold_key's
-	// index for the many jobs without one, lock them all and sort them; nor of the id by the key.
+	// LockLater and DivideAnew move jobs that are not due soon to other blocks, which may be in
+	// another queue. LockLater does not say IS NULL: MySQL would use hold_key's index to find
+	// the many jobs without one, lock them all and sort them. It hides the condition on the id
+	// from MySQL, too, which would look that up by the key.
 	LockLater = sqlrun.SQL("queue.lock-later", `
 		SELECT id, job_key, kind FROM {prefix}job_delayed
 		WHERE queue_id = :queue AND divided = :divided AND run_at > {now + :soon} AND (`+notSentinel+`) IS TRUE AND (hold_key > '') IS NOT TRUE
@@ -37,9 +38,9 @@ var (
 	CheckOutDelayed = sqlrun.SQL("queue.check-out-delayed", moveTo("job_running", "job_delayed", false))
 )
 
-// moveTo copies locked rows of one table into another. Ready jobs have a priority in
-// their key. The records say the queue and the block as well, so that none of the
-// table is known before a record is: engines would read the block for each.
+// moveTo copies locked rows of one table into another. The key of ready jobs has a priority.
+// The records also have the queue and block, so that no column of the table is constant before
+// a record is known: engines would read the block once for each record.
 func moveTo(to, from string, ready bool) string {
 	key := "j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job"
 	columns := "queue_id, divided, id, priority, " + BodyColumns + ", attempt, crashes, error"

@@ -2,40 +2,41 @@ package store
 
 import "github.com/dbcron/dbcron/internal/sqlrun"
 
-// Processes, and the queues that they work on.
+// Processes, and the queues on which they work.
 var (
-	// JoinNode makes a row of a name that is new. A worker that was drained stays so under it.
+	// JoinNode inserts a row with a new name. A worker that was drained stays drained under it.
 	JoinNode = sqlrun.SQL("queue.join", `
 		INSERT INTO {prefix}node (name, state, expire_at, under, version, drained_at, drained_by)
 		VALUES (:node, 'live', {now + :lease}, :under, :version, CASE WHEN {int :drained} = 1 THEN {now} END, :by)`)
 
-	// Heartbeat holds on to all that some workers have. One whose time is over is not live again, even
-	// if nobody has noticed yet. If it changes fewer rows than it has names, the caller asks for each.
+	// Heartbeat renews the leases of some workers. A worker whose lease has expired does not
+	// become live again, even if nobody has noticed yet. If fewer rows change than there are
+	// names, the caller asks for each.
 	Heartbeat = sqlrun.SQL("queue.heartbeat", `
 		UPDATE {prefix}node SET expire_at = {now + :lease}, heartbeats = heartbeats + 1
 		WHERE name IN (:nodes) AND state = 'live' AND expire_at > {now}`)
 
-	// ExpelNode declares a process lost that was not heard of in time.
+	// ExpelNode declares a process lost that has missed its heartbeats.
 	ExpelNode = sqlrun.SQL("queue.expel", `
 		UPDATE {prefix}node SET state = 'lost' WHERE name = :node AND state = 'live' AND expire_at <= {now}`)
 
-	// ExpelIdleNodes does so with those that had nothing that others waited for.
+	// ExpelIdleNodes does so with processes that held nothing that others waited for.
 	ExpelIdleNodes = sqlrun.SQL("queue.expel-idle", `
 		UPDATE {prefix}node SET state = 'lost' WHERE state = 'live' AND expire_at < {now + :since}`)
 
-	// SucceedNodes declares all processes lost that worked under a lock. What they had is then
-	// free: each was told so by its row, as if it had not been heard of in time.
+	// SucceedNodes declares all processes lost that worked under a lock. Their leases are then
+	// free: their rows tell them so, as if they had missed their heartbeats.
 	SucceedNodes = sqlrun.SQL("queue.succeed", `UPDATE {prefix}node SET state = 'lost' WHERE under = :under AND state = 'live'`)
 
-	// ResignNodes has processes that end keep what they have until they have ended, whoever gets the
-	// lock under which they worked.
+	// ResignNodes lets processes that are ending keep their leases until they have ended,
+	// whoever gets the lock under which they worked.
 	ResignNodes = sqlrun.SQL("queue.resign", `UPDATE {prefix}node SET under = '' WHERE under = :under AND state = 'live'`)
 
 	LeaveNode = sqlrun.SQL("queue.leave", `
 		UPDATE {prefix}node SET state = 'gone', expire_at = {now} WHERE name = :node AND state = 'live'`)
 
-	// ForgetNodes and ForgetWorkers remove what is left of processes that ended
-	// long ago. What they had is free whether their rows are there or not.
+	// ForgetNodes and ForgetWorkers remove the rows of processes that ended long ago. Their
+	// leases are free whether or not these rows exist.
 	ForgetNodes = sqlrun.SQL("queue.forget-nodes", `
 		DELETE FROM {prefix}node WHERE state <> 'live' AND expire_at < {now + :since}`)
 
@@ -48,16 +49,16 @@ var (
 	SetBusy = sqlrun.SQL("queue.set-busy", `
 		UPDATE {prefix}queue_worker SET busy = :busy, kinds = :does WHERE {in queue_id :queues} AND node = :node`)
 
-	// ListWorkers lists who works on some queues, since when others may take what is
-	// theirs, who takes nothing any more, and which kinds each does.
+	// ListWorkers lists the workers of some queues: since when others may take their leases,
+	// whether they are drained, and which kinds they handle.
 	ListWorkers = sqlrun.SQL("queue.workers", `
 		SELECT w.queue_id, w.node, w.busy, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END, CASE WHEN n.drained_at IS NULL THEN 0 ELSE 1 END, n.drained_by, w.kinds
 		FROM {prefix}queue_worker AS w JOIN {prefix}node AS n ON n.name = w.node
 		WHERE {in w.queue_id :queues} AND n.state = 'live' ORDER BY w.queue_id, w.node`)
 
-	// Pulse tells whether the processes are the same as before, in one row, with the database's clock:
-	// how many are live, how many of them are not heard of in time, how many are drained, and when
-	// the newest has joined. It decides nothing: whoever sees a difference reads who works where.
+	// Pulse shows in one row whether the processes are the same as before, with the database's
+	// clock: the number of live ones, of late ones, of drained ones, and when the newest
+	// joined. Nothing is decided by it: whoever sees a difference reads the workers.
 	Pulse = sqlrun.SQL("queue.pulse", `
 		SELECT {us {now}}, COUNT(*), COALESCE(SUM(CASE WHEN expire_at > {now} THEN 0 ELSE 1 END), 0),
 			COALESCE(SUM(CASE WHEN drained_at IS NULL THEN 0 ELSE 1 END), 0), COALESCE({us MAX(started_at)}, 0)

@@ -7,11 +7,11 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// Chunk is how many jobs one statement inserts at the most.
+// Chunk is the maximum number of jobs that one statement inserts.
 const Chunk = 1000
 
-// InParts divides a list by what one statement should have: up to chunk rows, and so many
-// bytes that every server takes them, or one row that has more.
+// InParts splits a list into what one statement should have: up to chunk rows, of a total size
+// that every server accepts, or one row that is larger.
 func InParts[T any](list []T, weight func(*T) int) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
 		for len(list) > 0 {
@@ -24,7 +24,7 @@ func InParts[T any](list []T, weight func(*T) int) iter.Seq[[]T] {
 	}
 }
 
-// PartOf is how many of the first of a list are a part of so many bytes at the most.
+// PartOf returns how many of a list's first items have a total size of at most most bytes.
 func PartOf[T any](list []T, most int, weight func(*T) int) int {
 	size := 0
 	for i := range min(len(list), Chunk) {
@@ -35,8 +35,8 @@ func PartOf[T any](list []T, most int, weight func(*T) int) int {
 	return min(len(list), Chunk)
 }
 
-// ExecParts runs a statement for some records, which are :rows, a part of them at a time. It
-// adds up how many rows of the table that reached.
+// ExecParts runs a statement for some records, its :rows, in parts. It returns the total number
+// of rows that it changed in the table.
 func ExecParts(ctx context.Context, tx *sqlrun.Session, stmt *sqlrun.Stmt, args sqlrun.Args, rows []sqlrun.Args) (n int64, err error) {
 	for part := range InParts(rows, recordWeight) {
 		args["rows"] = part
@@ -49,8 +49,8 @@ func ExecParts(ctx context.Context, tx *sqlrun.Session, stmt *sqlrun.Stmt, args 
 	return n, nil
 }
 
-// recordWeight is how many bytes a record has in a statement: its texts, and about as many as
-// its numbers and the names of its fields.
+// recordWeight returns the approximate size of a record in a statement, in bytes: its texts,
+// and as much again for its numbers and the names of its fields.
 func recordWeight(row *sqlrun.Args) int {
 	n := 256
 	for _, value := range *row {
@@ -61,8 +61,8 @@ func recordWeight(row *sqlrun.Args) int {
 	return n
 }
 
-// UpTo cuts a list that is sorted by ids, but not between jobs that have one id: whoever goes on
-// after it would miss the rest of them.
+// UpTo cuts a list that is sorted by id, but never between jobs with the same id: a caller that
+// continues after that id would miss the rest of them.
 func UpTo[T any](all []T, limit int, id func(*T) int64) []T {
 	for limit > 0 && limit < len(all) && id(&all[limit-1]) == id(&all[limit]) {
 		limit++

@@ -9,13 +9,13 @@ var (
 		FROM {prefix}queue_permit AS p LEFT JOIN {prefix}node AS n ON n.name = p.lock_by
 		WHERE p.queue_id = :queue AND p.kind = :kind ORDER BY p.slot`)
 
-	// CreatePermits makes the permits that a limit has and the table has not. Whoever else
-	// does so makes the same.
+	// CreatePermits creates the missing permits of a limit. Concurrent callers create the same
+	// ones.
 	CreatePermits = sqlrun.SQL("queue.create-permits", `
 		INSERT INTO {prefix}queue_permit (queue_id, kind, slot) VALUES {values rows: (:queue, :kind, :slot)} {ignore_duplicate slot}`)
 
-	// TakePermit leases a permit that is free, or whose holder is not live. The fence is what
-	// the taker saw: one of several takers finds it.
+	// TakePermit leases a permit that is free, or whose holder is not live. It compares the
+	// fence that the taker saw, so one of several takers wins.
 	TakePermit = sqlrun.SQL("queue.take-permit", `
 		UPDATE {prefix}queue_permit SET state = 'LEASED', lock_by = :node, lock_at = {now}, fence = fence + 1
 		WHERE queue_id = :queue AND kind = :kind AND slot = :slot AND fence = :fence
@@ -24,13 +24,13 @@ var (
 	ReturnPermit = sqlrun.SQL("queue.return-permit", `
 		UPDATE {prefix}queue_permit SET state = 'FREE' WHERE queue_id = :queue AND kind = :kind AND slot = :slot AND fence = :fence AND lock_by = :node`)
 
-	// WaitForPermit says that a worker waits, unless one has said so a moment ago. Nothing
-	// depends on it but how soon that one gets a permit.
+	// WaitForPermit records that a worker waits, unless one has recorded that a moment ago.
+	// Only the time until that worker gets a permit depends on it.
 	WaitForPermit = sqlrun.SQL("queue.wait-for-permit", `
 		UPDATE {prefix}queue_limit SET waiting_by = :node, waiting_until = {now + :lasts}
 		WHERE queue_id = :queue AND kind = :kind AND (waiting_until IS NULL OR waiting_until < {now + :soon})`)
 
-	// SweepPermits removes those that no limit has any more, and nobody has.
+	// SweepPermits removes free permits that no limit has any more.
 	SweepPermits = sqlrun.SQL("queue.sweep-permits", `
 		DELETE FROM {prefix}queue_permit
 		WHERE (state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))

@@ -8,24 +8,24 @@ var (
 
 	ListQueues = sqlrun.SQL("queue.list", withGenerations("SELECT * FROM {prefix}queue WHERE name > :after ORDER BY name LIMIT :limit"))
 
-	// GetQueues reads several.
+	// GetQueues reads several queues.
 	GetQueues = sqlrun.SQL("queue.get-some", withGenerations("SELECT * FROM {prefix}queue WHERE {in queue_id :queues}"))
 
-	// GetQueueNow sees a queue that others have made since the transaction's snapshot.
+	// GetQueueNow also sees a queue that others have created since the transaction's snapshot.
 	GetQueueNow = sqlrun.PerDialect("queue.get-now", func(d *sqlrun.Dialect) string {
 		return generationsOf("SELECT * FROM {prefix}queue WHERE name = :name "+d.Current,
 			`(SELECT o.* FROM {prefix}queue_block AS o JOIN {prefix}queue AS p ON p.queue_id = o.queue_id WHERE p.name = :name `+d.Current+`)`)
 	})
 
-	// LockQueue serializes those who make a queue's blocks or change their number.
+	// LockQueue serializes callers that create a queue's blocks or change their number.
 	LockQueue = sqlrun.SQL("queue.lock", `
 		SELECT queue_id, (SELECT COUNT(*) FROM {prefix}queue_block AS b WHERE b.queue_id = q.queue_id) FROM {prefix}queue AS q WHERE q.name = :name {locked}`)
 
 	CreateQueue = sqlrun.SQL("queue.create", `
 		INSERT INTO {prefix}queue (name) VALUES (:name) {ignore_duplicate name}`)
 
-	// CreateBlocks runs with the queue locked. Those that a transaction's snapshot does not
-	// show are there all the same.
+	// CreateBlocks runs with the queue locked. It also copes with blocks that exist but are
+	// newer than the transaction's snapshot.
 	CreateBlocks = sqlrun.SQL("queue.create-blocks", `
 		INSERT INTO {prefix}queue_block (queue_id, divided, generation, fifo) VALUES {values rows: (:queue, :divided, :generation, :fifo)} {ignore_duplicate divided}`)
 
@@ -38,8 +38,8 @@ var (
 			keep_dead = :keep_dead, keep_dead_max = :keep_dead_max, keep_done = :keep_done, poll_min = :poll_min, poll_max = :poll_max, notify = :notify, update_time = {now}
 		WHERE queue_id = :queue`)
 
-	// QueueUses reports what keeps a queue from being deleted. Routes to it are set with the
-	// queue locked, as it is here; jobs may come until all who enqueue know.
+	// QueueUses returns what prevents a queue from being deleted. Routes to it are set with the
+	// queue locked, as it is here. Jobs may come until all producers know.
 	QueueUses = sqlrun.SQL("queue.uses", `
 		SELECT CASE WHEN EXISTS (SELECT 1 FROM {prefix}job WHERE queue_id = :queue AND `+notSentinel+`) THEN 'ready jobs'
 			WHEN EXISTS (SELECT 1 FROM {prefix}job_delayed WHERE queue_id = :queue AND `+notSentinel+`) THEN 'delayed jobs'
@@ -55,8 +55,8 @@ var (
 const queueColumns = `q.queue_id, q.name, q.state, q.reason, q.ordered, q.key_retry, q.max_attempts, q.max_crashes, q.retry_delay, q.retry_max_delay,
 			q.timeout, q.max_payload, q.keep_dead, q.keep_dead_max, q.keep_done, q.poll_min, q.poll_max, q.notify`
 
-// withGenerations gives a row for each generation of blocks of some queues, and one with
-// no blocks for a queue that was written by hand and has none yet.
+// withGenerations selects a row for each generation of blocks of some queues, and a row without
+// blocks for a queue that was written by hand and has none yet.
 func withGenerations(queues string) string { return generationsOf(queues, "{prefix}queue_block") }
 
 func generationsOf(queues, blocks string) string {

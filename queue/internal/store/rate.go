@@ -8,9 +8,9 @@ import (
 
 // Rates of limits.
 var (
-	// LockLimit has others who draw wait: what is computed of the row is written before they
-	// read it. The time is the one when it was asked for, and what was drawn while it was waited
-	// for may be later.
+	// LockLimit makes others who draw from the rate wait: what is computed from the row is
+	// written before they read it. The time returned is that of the request; others may have
+	// drawn for later times while it waited.
 	LockLimit = sqlrun.SQL("queue.lock-limit", `
 		SELECT {us {now}}, COALESCE({us drawn_at}, 0), COALESCE(rate, 0), rate_per, burst FROM {prefix}queue_limit WHERE queue_id = :queue AND kind = :kind {locked}`)
 
@@ -20,28 +20,28 @@ var (
 )
 
 const (
-	// DrawFor is for how long ahead workers draw, how long they keep what they do not use,
-	// and the burst that there is at least.
+	// DrawFor is how far ahead workers draw, how long they keep what they do not use, and the
+	// minimum burst.
 	DrawFor = 100 * time.Millisecond
 )
 
-// Cost is how much of the time n jobs use up, in µs.
+// Cost returns the time that n jobs use up, in µs.
 func (l *Limit) Cost(n int) int64 {
 	per, rate := l.Per.Microseconds(), int64(l.Rate)
 	return (int64(n)*per + rate - 1) / rate
 }
 
-// Ahead is how many jobs are drawn for ahead.
+// Ahead returns the number of jobs to draw for in advance.
 func (l *Limit) Ahead() int {
 	return max(1, int(min(int64(l.Rate)*DrawFor.Microseconds()/l.Per.Microseconds(), MaxRate)))
 }
 
-// Draw takes up to want of what a rate has left, where drawn is until when it is used up,
-// in µs like now. It returns how many those are, until when it is used up then, and how
-// long to wait for one more, in µs.
+// Draw takes up to want jobs from a rate that is used up until drawn; times are in µs like now.
+// It returns how many it got, until when the rate is used up then, and how long to wait for one
+// more.
 //
-// After a pause there is a burst. What would have come a little too late for that is
-// not lost, so that a job that waits for its turn needs not be there to the microsecond.
+// After a pause there is a burst. What becomes available a little too late for it is not lost,
+// so a waiting job need not draw at the exact microsecond.
 func (l *Limit) Draw(now, drawn int64, want int) (got int, until, wait int64) {
 	burst := max(l.Burst, l.Ahead())
 	drawn = max(drawn, now-l.Cost(burst)-min(l.Cost(1)*9/10, DrawFor.Microseconds()))
@@ -52,10 +52,10 @@ func (l *Limit) Draw(now, drawn int64, want int) (got int, until, wait int64) {
 	return got, until, max(0, until+l.Cost(1)-now)
 }
 
-// PutBack returns until when a rate is used up if n jobs do not begin that were drawn for,
-// where drawn is until when it is used up now, and after was that right after the draw. If a
-// full burst has built up since then, nothing is put back: others may have drawn from that
-// burst already, and it holds no more.
+// PutBack returns until when a rate is used up if n jobs do not begin for which it was drawn.
+// drawn is until when it is used up now, and after the same right after that draw. If a full
+// burst has built up since, nothing is put back: others may have drawn from that burst already,
+// and it cannot exceed its maximum.
 func (l *Limit) PutBack(now, drawn, after int64, n int) int64 {
 	if after < now-l.Cost(max(l.Burst, l.Ahead())) {
 		return drawn

@@ -2,10 +2,10 @@ package store
 
 import "github.com/dbcron/dbcron/internal/sqlrun"
 
-// What the database refuses to write.
+// Outcomes that the database refuses to record.
 var (
-	// AgainRefused is of the worker that has the job, so there is one at a time. If it lost the
-	// job a moment ago, another may write the same row: what the last one says stands.
+	// AgainRefused is run by the worker that has the job, so by one at a time. If it lost the
+	// job a moment ago, another worker may write the same row: the last write counts.
 	AgainRefused = sqlrun.SQL("queue.refused-again", `
 		UPDATE {prefix}job_refused SET what = :what, error = :error, worker = :node, tries = tries + :tries, last_at = {now}
 		WHERE queue_id = :queue AND divided = :divided AND id = :id`)
@@ -14,7 +14,7 @@ var (
 		INSERT INTO {prefix}job_refused (queue_id, divided, id, kind, what, error, worker, tries, first_at, last_at)
 		VALUES (:queue, :divided, :id, :kind, :what, :error, :node, :tries, {now}, {now}) {ignore_duplicate id}`)
 
-	// EndRefused leaves the row alone of a worker that has taken the job over.
+	// EndRefused does not touch the row of a worker that has taken over the job.
 	EndRefused = sqlrun.SQL("queue.refused-ends", `
 		DELETE FROM {prefix}job_refused WHERE queue_id = :queue AND divided = :divided AND id = :id AND worker = :node`)
 

@@ -13,30 +13,30 @@ var (
 	ListRoutes = sqlrun.SQL("queue.list-routes", `
 		SELECT kind, queue FROM {prefix}route WHERE kind > :after ORDER BY kind LIMIT :limit`)
 
-	// UpdateRoute and InsertRoute set a route: of several who insert one the others find
-	// a duplicate, and update it.
+	// UpdateRoute and InsertRoute set a route: if several insert one at once, the losers find a
+	// duplicate and update it.
 	UpdateRoute = sqlrun.SQL("queue.update-route", `UPDATE {prefix}route SET queue = :name, update_time = {now} WHERE kind = :kind`)
 	InsertRoute = sqlrun.SQL("queue.insert-route", `INSERT INTO {prefix}route (kind, queue) VALUES (:kind, :name)`)
 	DeleteRoute = sqlrun.SQL("queue.delete-route", `DELETE FROM {prefix}route WHERE kind = :kind`)
 )
 
-// RestOfKinds is the kind of the route of all kinds that have none of their own.
+// RestOfKinds is the kind of the route for all kinds without a route of their own.
 const RestOfKinds = "*"
 
-// A Route says where the jobs of a kind go that name no queue.
+// A Route sends the jobs of a kind that name no queue to a queue.
 type Route struct {
 	Kind  string // or RestOfKinds
 	Queue string
 }
 
-// ReadRoutes lists routes by kind, those after a kind.
+// ReadRoutes lists routes by kind, those after a given kind.
 func ReadRoutes(ctx context.Context, on *sqlrun.Session, after string, limit int) ([]Route, error) {
 	return sqlrun.Select(ctx, on, ListRoutes, sqlrun.Args{"after": after, "limit": limit}, func(rows *sql.Rows) (r Route, err error) {
 		return r, rows.Scan(&r.Kind, &r.Queue)
 	})
 }
 
-// RoutesByKind reads all routes: the queues by the kinds.
+// RoutesByKind reads all routes, and returns the queues by kind.
 func RoutesByKind(ctx context.Context, on *sqlrun.Session) (map[string]string, error) {
 	all := map[string]string{}
 	for after := ""; ; {
@@ -53,7 +53,7 @@ func RoutesByKind(ctx context.Context, on *sqlrun.Session) (map[string]string, e
 	}
 }
 
-// RouteOf returns the queue that jobs of a kind go to by these routes.
+// RouteOf returns the queue for jobs of a kind by these routes.
 func RouteOf(all map[string]string, kind string) string {
 	return cmp.Or(all[kind], all[RestOfKinds], DefaultQueue)
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// Short makes an error of a statement that did not reach all rows, which are
-// locked.
+// Short returns an error if a statement did not reach all of its rows, which are locked.
 func Short(err error, n int64, want int) error {
 	if err == nil && n != int64(want) {
 		err = ErrShort
@@ -17,7 +16,7 @@ func Short(err error, n int64, want int) error {
 	return err
 }
 
-// JobArgs are the arguments of statements about some jobs of a block, ready ones of
+// JobArgs returns the arguments of statements about some jobs of a block; ready jobs must be of
 // one priority.
 func JobArgs(queue, divided, priority int, ids []int64) sqlrun.Args {
 	slices.Sort(ids)
@@ -27,13 +26,13 @@ func JobArgs(queue, divided, priority int, ids []int64) sqlrun.Args {
 	}
 }
 
-// Places are those jobs as records.
+// Places is the same jobs as records.
 type Places struct {
 	Queue, Divided, Priority int
 	IDs                      []int64
 }
 
-// Len returns how many they are.
+// Len returns the number of jobs.
 func (p Places) Len() int { return len(p.IDs) }
 
 // Value returns a field of one of them.
@@ -51,11 +50,11 @@ func (p Places) Value(row int, column string) (any, bool) {
 	return nil, false
 }
 
-// ErrShort is of a statement that did not reach all rows, which are locked: a trigger may keep it
-// from some.
+// ErrShort means that a statement did not reach all of its rows, although they are locked: a
+// trigger may protect some.
 var ErrShort = errors.New("not all locked jobs were reached")
 
-// these are some jobs of a block, by the key of their table.
+// these matches some jobs of a block, by the key of their table.
 const these = `queue_id = :queue AND divided = :divided AND {in id :ids} AND id BETWEEN :least AND :most`
 
 // lockIn locks rows of a table that has blocks.
@@ -68,7 +67,7 @@ func lockIn(table, more string) string {
 // ScanID reads an id.
 func ScanID(rows *sql.Rows) (id int64, err error) { return id, rows.Scan(&id) }
 
-// SkipRow is for queries whose answer says nothing.
+// SkipRow is for queries whose rows do not matter.
 func SkipRow(rows *sql.Rows) (none struct{}, err error) {
 	var text sql.NullString
 	return none, rows.Scan(&text)

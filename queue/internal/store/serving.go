@@ -2,7 +2,7 @@ package store
 
 import "github.com/dbcron/dbcron/internal/sqlrun"
 
-// What some processes do, for people. The tables have a row for each block, and for each queue
+// What processes work on, for people. The tables have a row for each block, and for each queue
 // of each worker.
 var (
 	ServedQueues = sqlrun.SQL("queue.served-queues", `

@@ -12,7 +12,7 @@ import (
 	"github.com/dbcron/dbcron/internal/targets"
 )
 
-// Settings are what is set of a queue. Package admin tells what each is.
+// Settings are the settings of a queue. Package admin documents each.
 type Settings struct {
 	Name          string
 	State         string
@@ -34,17 +34,17 @@ type Settings struct {
 	Blocks        int
 }
 
-// A Queue is a queue as the tables have it.
+// A Queue is a stored queue.
 type Queue struct {
 	Settings
 	ID          int
 	Ordered     bool            // it has ordering keys
-	Generations []Generation    // of its blocks, in their order
+	Generations []Generation    // of its blocks, in order
 	At          instant.Instant // when it was read
 }
 
-// ReadQueue reads a queue by a statement such as [GetQueue]. It returns ErrNotFound if there is
-// none, or none with blocks yet.
+// ReadQueue reads a queue with a statement such as [GetQueue]. It returns ErrNotFound if the
+// queue does not exist, or has no blocks yet.
 func ReadQueue(ctx context.Context, on *sqlrun.Session, stmt *sqlrun.Stmt, name string) (*Queue, error) {
 	at := instant.Now()
 	found, err := SelectQueues(ctx, on, stmt, sqlrun.Args{"name": name})
@@ -92,8 +92,8 @@ func scanQueue(rows *sql.Rows) (*Queue, error) {
 	return &q, err
 }
 
-// SelectQueues reads queues by a statement that gives a row for each generation of
-// their blocks.
+// SelectQueues reads queues with a statement that returns a row for each generation of their
+// blocks.
 func SelectQueues(ctx context.Context, db *sqlrun.Session, stmt *sqlrun.Stmt, args sqlrun.Args) (all []*Queue, err error) {
 	rows, err := sqlrun.Select(ctx, db, stmt, args, scanQueue)
 	for _, q := range rows {
@@ -107,7 +107,7 @@ func SelectQueues(ctx context.Context, db *sqlrun.Session, stmt *sqlrun.Stmt, ar
 	return all, err
 }
 
-// Defaults returns the settings of a new queue: those of the table's columns.
+// Defaults returns the settings of a new queue: the defaults of the table's columns.
 func Defaults(name string) Settings {
 	return Settings{
 		Name: name, State: "active", KeyRetry: "hold", MaxAttempts: 10, MaxCrashes: 3, RetryDelay: 10 * time.Second, RetryMaxDelay: time.Hour,
@@ -115,7 +115,7 @@ func Defaults(name string) Settings {
 	}
 }
 
-// Check returns an [InvalidError] about the first setting that cannot be.
+// Check returns an [InvalidError] about the first invalid setting.
 func (q *Settings) Check() error {
 	switch {
 	case q.State != "active" && q.State != "paused" && q.State != "deleted":
@@ -137,7 +137,7 @@ func (q *Settings) Check() error {
 	return q.checkTimes()
 }
 
-// checkTimes tells what is wrong with the settings of time, and how much is kept for so long.
+// checkTimes checks the settings about time, and the limits on what is kept.
 func (q *Settings) checkTimes() error {
 	switch {
 	case q.RetryDelay < 0 || q.RetryDelay > duration.Longest:
@@ -160,7 +160,7 @@ func (q *Settings) checkTimes() error {
 	return nil
 }
 
-// Args are arguments of [SetQueue].
+// Args returns the arguments of [SetQueue].
 func (q *Settings) Args(queue int) sqlrun.Args {
 	keep := "forever"
 	if q.KeepDead >= 0 {
@@ -175,20 +175,21 @@ func (q *Settings) Args(queue int) sqlrun.Args {
 }
 
 const (
-	// DefaultQueue is where jobs go that name no queue and have no route.
+	// DefaultQueue is the queue of jobs that name none and have no route.
 	DefaultQueue = "default"
 
-	// DefaultMaxPayload is how many bytes a payload may have in a new queue.
+	// DefaultMaxPayload is the maximum size of a payload in a new queue, in bytes.
 	DefaultMaxPayload = 1 << 20
 
-	// MaxNotify is how many bytes Queue.Notify may have.
+	// MaxNotify is the maximum size of Queue.Notify in bytes.
 	MaxNotify = 16_000
 )
 
-// SettingsAge is how old what a producer knows of a queue may be.
+// SettingsAge is the maximum age of what a producer knows of a queue.
 const SettingsAge = 2 * time.Second
 
-// MakeQueue makes a queue with its blocks in a transaction, once, whoever else does so.
+// MakeQueue creates a queue with its blocks in a transaction; concurrent creators share the
+// result.
 func MakeQueue(ctx context.Context, tx *sqlrun.Session, name string, n int, fifo bool) error {
 	if err := sqlrun.CheckName(name); err != nil { // a route may have been written by hand
 		return Invalid("queue", "%v", err)

@@ -2,8 +2,8 @@ package store
 
 import "github.com/dbcron/dbcron/internal/sqlrun"
 
-// StatReady and its like count the first jobs of each part of a queue by kind: as many
-// of each part as they are told, since nobody waits for millions.
+// StatReady and the next ones count the first jobs of each part of a queue by kind, up to a
+// limit for each part, since nobody waits for millions.
 var (
 	StatReady = sqlrun.SQL("queue.stat-ready", statIn("job", " AND divided = :divided AND priority = :priority"))
 

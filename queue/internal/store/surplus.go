@@ -2,7 +2,7 @@ package store
 
 import "github.com/dbcron/dbcron/internal/sqlrun"
 
-// SurplusWorkers finds queues that have more workers than blocks.
+// SurplusWorkers finds queues with more workers than blocks.
 var SurplusWorkers = sqlrun.SQL("queue.surplus-workers", `
 	SELECT s.name, s.workers, s.blocks FROM (
 		SELECT q.name, (SELECT COUNT(*) FROM {prefix}queue_block AS b WHERE b.queue_id = q.queue_id) AS blocks,

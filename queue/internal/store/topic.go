@@ -9,8 +9,8 @@ var (
 
 	DeleteSubscription = sqlrun.SQL("queue.unsubscribe", `DELETE FROM {prefix}topic_queue WHERE topic = :topic AND queue = :subscriber`)
 
-	// ListSubscribed is read in the transaction that publishes: each publication goes to the
-	// queues that are subscribed at one moment, and are there.
+	// ListSubscribed runs in the transaction that publishes: each publication goes to the
+	// queues that exist and are subscribed at one moment.
 	ListSubscribed = sqlrun.SQL("queue.subscribed", `
 		SELECT queue FROM {prefix}topic_queue AS t
 		WHERE topic = :topic AND NOT EXISTS (SELECT 1 FROM {prefix}queue AS q WHERE q.name = t.queue AND q.state = 'deleted') ORDER BY queue`)

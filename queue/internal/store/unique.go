@@ -14,52 +14,51 @@ import (
 
 // Unique keys.
 var (
-	// TakeKeys takes the keys that are not in use. A key that another transaction is
-	// taking is waited for.
+	// TakeKeys takes the keys that are not in use. It waits for another transaction that is
+	// taking one.
 	TakeKeys = sqlrun.PerDialect("queue.take-keys", func(d *sqlrun.Dialect) string {
 		return insertInto(d, "job_unique", "queue_id=queue int, unique_key=once text, job=job int, free_at={time until_us} int") +
 			" {ignore_duplicate job}"
 	})
 
-	// KeyHolders tells whose keys are, by job: an id that is fresh to this transaction
-	// says that it has taken the key itself. It locks them, so that it sees what is
-	// committed and not what was when the transaction began.
+	// KeyHolders returns the holders of keys, by job. A transaction that finds an id of its own
+	// has taken the key itself, since these ids are new. It locks the keys, so that it sees
+	// what is committed, and not the transaction's snapshot.
 	KeyHolders = sqlrun.SQL("queue.key-holders", `
 		SELECT record.at, u.job, CASE WHEN u.pending = 'no' AND u.free_at <= {now} THEN 1 ELSE 0 END
 		FROM {records rows: at int, queue int, once text}
 		{join_by_key {prefix}job_unique AS u} ON u.queue_id = record.queue AND u.unique_key = record.once {share_locked}`)
 
-	// TakeOverKey takes a key whose time is over from a job that has ended: one of
-	// several who want it finds the job that it saw.
+	// TakeOverKey takes an expired key from a job that has ended. It compares the job that the
+	// taker saw, so one of several takers wins.
 	TakeOverKey = sqlrun.SQL("queue.take-over-key", `
 		UPDATE {prefix}job_unique SET job = :job, pending = 'yes', free_at = {time :until_us}
 		WHERE queue_id = :queue AND unique_key = :once AND job = :holder AND pending = 'no' AND free_at <= {now}`)
 
-	// FreeKeys frees the keys of jobs that have ended, and parting marks those that stay
-	// in use for a while. A key is never another job's: it has the job's id. Nor is it another
-	// key of another job with this id: it is named.
+	// FreeKeys frees the keys of jobs that have ended, and PartingKeys marks those that stay in
+	// use for a while. It compares the job's id, so it never frees a key of another job; and
+	// the key, so it never frees one of another job with the same id.
 	FreeKeys = sqlrun.SQL("queue.free-keys", `
 		DELETE FROM {prefix}job_unique WHERE `+theirKeys+` AND (free_at IS NULL OR free_at <= {now}) {only job :n}`)
 	PartingKeys = sqlrun.SQL("queue.parting-keys", `
 		UPDATE {prefix}job_unique SET pending = 'no' WHERE `+theirKeys+` {only job :n}`)
 
-	// KeepKeys takes the keys of jobs that come back into use again. It is run with the
-	// keys' rows locked: nobody takes or removes them in between, and whoever looks afterwards
-	// finds them pending.
+	// KeepKeys puts the keys of jobs that come back into use again. It runs with the keys' rows
+	// locked: nobody takes or removes them in between, and later readers find them pending.
 	KeepKeys = sqlrun.SQL("queue.keep-keys", `
 		UPDATE {prefix}job_unique SET pending = 'yes' WHERE `+theirKeys+` {only job :n}`)
 
-	// OldKeys finds keys whose jobs have ended and whose time is over.
+	// OldKeys finds expired keys whose jobs have ended.
 	OldKeys = sqlrun.SQL("queue.old-keys", `
 		SELECT queue_id, 0, job FROM {prefix}job_unique WHERE pending = 'no' AND free_at <= {now} ORDER BY free_at LIMIT :limit {skip_locked}`)
 	PurgeKeys = sqlrun.SQL("queue.purge-keys", `
 		DELETE FROM {prefix}job_unique WHERE queue_id = :queue AND {in job :ids} AND pending = 'no' AND free_at <= {now} {only job :n}`)
 )
 
-// theirKeys are the unique keys of some jobs.
+// theirKeys matches the unique keys of some jobs.
 const theirKeys = `queue_id = :queue AND {in job :ids} AND unique_key IN (SELECT once FROM {records keys: once text})`
 
-// Uniques are jobs of a queue and the unique keys that they have.
+// Uniques collects jobs of a queue and their unique keys.
 type Uniques struct {
 	IDs  []int64
 	keys []sqlrun.Args
@@ -72,7 +71,7 @@ func (u *Uniques) Add(id int64, unique string) {
 	}
 }
 
-// Args are arguments of the statements about their keys, for some at a time.
+// Args iterates over the arguments of the statements about these keys, some keys at a time.
 func (u *Uniques) Args(queue int) iter.Seq[sqlrun.Args] {
 	return func(yield func(sqlrun.Args) bool) {
 		for from := 0; from < len(u.IDs); from += Chunk {
@@ -86,7 +85,7 @@ func (u *Uniques) Args(queue int) iter.Seq[sqlrun.Args] {
 	}
 }
 
-// freeUnique frees the unique keys that jobs have which this transaction has ended.
+// freeUnique frees the unique keys of jobs that this transaction has ended.
 func freeUnique(ctx context.Context, tx *sqlrun.Session, queue int, theirs *Uniques) error {
 	for args := range theirs.Args(queue) {
 		if _, err := tx.Exec(ctx, FreeKeys, args); err != nil {
@@ -102,21 +101,21 @@ func freeUnique(ctx context.Context, tx *sqlrun.Session, queue int, theirs *Uniq
 // A KeyRow is a job that wants its unique key.
 type KeyRow struct {
 	Queue  int
-	Unique string        // empty: it has none
-	For    time.Duration // how long after it was enqueued the key stays in use; 0: until it ends
+	Unique string        // empty: it has no key
+	For    time.Duration // how long the key stays in use after enqueueing; 0: until the job ends
 	ID     int64
 
-	Holder int64 // the job that has its key; 0: none, or itself
+	Holder int64 // the other job that holds the key; 0: none
 }
 
-// ClaimKeys takes the unique keys of jobs in a transaction, and notes who has those that it does
-// not get.
+// ClaimKeys takes the unique keys of jobs in a transaction, and records the holders of those
+// that it does not get.
 func ClaimKeys(ctx context.Context, tx *sqlrun.Session, rows []KeyRow) error {
 	type key struct {
 		queue int
 		once  string
 	}
-	first := map[key]*KeyRow{} // of several rows of a key
+	first := map[key]*KeyRow{} // the first of several rows with a key
 	var all []sqlrun.Args
 	for i := range rows {
 		r := &rows[i]
@@ -134,7 +133,7 @@ func ClaimKeys(ctx context.Context, tx *sqlrun.Session, rows []KeyRow) error {
 		}
 		all = append(all, row)
 	}
-	slices.SortFunc(all, func(a, b sqlrun.Args) int { // so that nobody waits for another in a circle
+	slices.SortFunc(all, func(a, b sqlrun.Args) int { // in one order, so that transactions cannot deadlock
 		return cmp.Or(cmp.Compare(a["queue"].(int), b["queue"].(int)), cmp.Compare(a["once"].(string), b["once"].(string)))
 	})
 	for part := range slices.Chunk(all, Chunk) {
@@ -151,8 +150,8 @@ func ClaimKeys(ctx context.Context, tx *sqlrun.Session, rows []KeyRow) error {
 	return nil
 }
 
-// claimPart takes keys, and notes who has those that it does not get. One that is freed
-// between two of its statements is tried again.
+// claimPart takes keys, and records the holders of those that it does not get. It retries a key
+// that is freed between two of its statements.
 func claimPart(ctx context.Context, tx *sqlrun.Session, rows []KeyRow, part []sqlrun.Args) error {
 	for range 100 {
 		if _, err := tx.Exec(ctx, TakeKeys, sqlrun.Args{"rows": part}); err != nil {
@@ -197,7 +196,8 @@ func claimPart(ctx context.Context, tx *sqlrun.Session, rows []KeyRow, part []sq
 	return errors.New("unique keys change hands all the time; try again")
 }
 
-// ReclaimKeys takes the unique keys of jobs of a queue again that have ended, and are to come back.
+// ReclaimKeys takes the unique keys again of jobs of a queue that have ended and are to come
+// back.
 func ReclaimKeys(ctx context.Context, tx *sqlrun.Session, queue int, rows []KeyRow) error {
 	if err := ClaimKeys(ctx, tx, rows); err != nil {
 		return err

@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// WaitsAt is what a waiting worker has in node.bell_at, which is empty otherwise, or an
+	// WaitsAt is the value of node.bell_at while a worker waits. It is empty otherwise, or an
 	// address where there are no notifications.
 	WaitsAt = "notify"
 )
 
-// AnyWaits reports whether a worker waits, in whichever queue, and whether this user may notify it:
-// an administrator can take that right away, and then a statement that would notify is refused.
+// AnyWaits reports whether a worker of any queue waits, and whether this user may notify it: an
+// administrator can revoke that right, and then a statement that would notify is refused.
 var AnyWaits = sqlrun.PerDialect("queue.any-waits", func(d *sqlrun.Dialect) string {
 	may := "0"
 	if d.Notify != nil {
@@ -22,8 +22,8 @@ var AnyWaits = sqlrun.PerDialect("queue.any-waits", func(d *sqlrun.Dialect) stri
 	return `SELECT COUNT(*), ` + may + ` FROM {prefix}node WHERE state = 'live' AND bell_at = '` + WaitsAt + `'`
 })
 
-// insertTelling is insertInto that notifies who waits for the jobs. Duplicates among the
-// notifications of a transaction are sent once.
+// insertTelling is insertInto that also notifies workers that wait for the jobs. PostgreSQL
+// sends duplicate notifications of a transaction once.
 func insertTelling(d *sqlrun.Dialect, fields string) string {
 	text := insertInto(d, "job", fields)
 	if d.Notify == nil {
