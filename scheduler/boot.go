@@ -10,30 +10,33 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// A schedule with the spec @reboot has no slots: each host runs it once after it has started, which
-// its boot id tells, and not its name: containers have that of their host. The lock on the schedule
-// lets one daemon of a host in, and the key of the table schedule_boot no other. A run of it is
-// pinned: only daemons of the same host, in the same start, have its lane.
+// A schedule with the spec @reboot has no slots: each host runs it once after each start. A
+// host is identified by its boot id, not by its name: containers have their host's boot id. The
+// lock on the schedule admits one daemon of a host, and the key of the table schedule_boot no
+// other. Its run is pinned: only daemons of the same host, in the same start, have its lane.
 var (
-	// bootSchedules finds them by the index of what is due: nothing else but @manual comes so late.
+	// bootSchedules finds them by the index of due times: only @manual schedules are that far
+	// in the future, too.
 	bootSchedules = sqlrun.SQL("scheduler.boot-schedules", `
 		SELECT name FROM {prefix}schedule
 		WHERE state = 'active' AND lane = :lane AND next_exec >= {time :never} AND spec = '@reboot'
 		ORDER BY name`)
 
-	// bootSeen says that a host is there. Its daemons all write the same.
+	// bootSeen records that a host is up. All of its daemons write the same.
 	bootSeen = sqlrun.SQL("scheduler.boot-seen", `UPDATE {prefix}schedule_boot SET seen_at = {now} WHERE boot = :boot`)
 
-	// bootNoted lists what a start of a host has had.
+	// bootNoted lists the schedules already handled in this start of a host.
 	bootNoted = sqlrun.SQL("scheduler.boot-noted", `SELECT schedule FROM {prefix}schedule_boot WHERE boot = :boot`)
 
-	// bootHad and noteBoot: the schedule is locked, so that no daemon comes between them, and the key would tell.
+	// bootHad and noteBoot run with the schedule locked, so that no daemon comes in between; if
+	// one did, the key would refuse its row.
 	bootHad = sqlrun.SQL("scheduler.boot-had", `
 		SELECT boot FROM {prefix}schedule_boot WHERE boot = :boot AND schedule = :schedule`)
 	noteBoot = sqlrun.SQL("scheduler.note-boot", `
 		INSERT INTO {prefix}schedule_boot (boot, schedule, lane, seen_at) VALUES (:boot, :schedule, :lane, {now})`)
 
-	// goneLanes are those of hosts that nobody has seen for a while. forgetBoots forgets them at last.
+	// goneLanes returns the lanes of hosts that were not seen for a while. forgetBoots finally
+	// deletes their rows.
 	goneLanes = sqlrun.SQL("scheduler.gone-lanes", `
 		SELECT DISTINCT b.lane FROM {prefix}schedule_boot AS b
 		JOIN {prefix}run AS r ON r.lane = b.lane AND r.next_exec > {time 0} AND r.next_exec <= {now}
@@ -42,18 +45,19 @@ var (
 )
 
 const (
-	hostGone   = 10 * time.Minute // a host whose daemons say nothing for so long goes on with nothing
+	hostGone   = 10 * time.Minute // a host whose daemons are silent for this long continues nothing
 	bootForget = 90 * 24 * time.Hour
 	bootMark   = " boot "
 )
 
-// atBoot reports whether hosts run the schedule when they have started.
+// atBoot reports whether hosts run the schedule after they have started.
 func (s *Schedule) atBoot() bool { return strings.EqualFold(strings.TrimSpace(s.Spec), "@reboot") }
 
-// bootLane is the lane of what only daemons of one host may run, in this start of it.
+// bootLane is the lane of runs that only daemons of one host may execute, during one start of
+// it.
 func bootLane(tag, boot string) string { return tag + bootMark + boot }
 
-// pin returns a lane if it is that of one host, and else nothing.
+// pin returns the lane if it belongs to one host, and otherwise nothing.
 func pin(lane string) string {
 	if _, rest, _ := strings.Cut(lane, " "); strings.HasPrefix(" "+rest, bootMark) { // a tag has no blank
 		return lane
@@ -61,10 +65,9 @@ func pin(lane string) string {
 	return ""
 }
 
-// lookAtBoot sees to what is due since the host has started, once for each schedule and start. The
-// first look of a daemon runs what no daemon of the host has run yet. Later looks only note
-// schedules that have come since: they run after the next start, as those that somebody adds to
-// a crontab do.
+// lookAtBoot runs what is due since the host has started, once per schedule and start. A
+// daemon's first check runs what no daemon of the host has run yet. Later checks only record
+// new schedules: these first run after the next start, like lines added to a crontab.
 func (s *Scheduler) lookAtBoot(ctx context.Context, first bool) error {
 	if !s.executesCommands() {
 		return nil
@@ -104,7 +107,7 @@ func (s *Scheduler) executesCommands() bool {
 	return false
 }
 
-// noteBoots notes schedules for this start of the host, and makes their runs if run says so.
+// noteBoots records schedules for this start of the host, and creates their runs if run is set.
 func (s *Scheduler) noteBoots(ctx context.Context, byLane map[string][]string, run bool) error {
 	if _, err := s.db.Exec(ctx, bootSeen, sqlrun.Args{"boot": s.opt.BootID}); err != nil {
 		return err
@@ -130,8 +133,8 @@ func (s *Scheduler) noteBoots(ctx context.Context, byLane map[string][]string, r
 	return nil
 }
 
-// noteOneBoot locks the schedule, so that it is still what was found, and makes the run in the
-// transaction that the key has let in: both are there, or neither.
+// noteOneBoot locks the schedule, so that it is still what was found. It creates the run in the
+// transaction that the key has admitted: so both rows exist, or neither.
 func (s *Scheduler) noteOneBoot(ctx context.Context, lane, name string, make bool) error {
 	err := s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		c, err := lock(ctx, tx, name)
@@ -164,8 +167,9 @@ func (s *Scheduler) noteOneBoot(ctx context.Context, lane, name string, make boo
 	return err
 }
 
-// endOfGone ends what waits for a host, or was cut off on it, that has started anew or is gone: no
-// daemon has its lane any more. Each daemon does so; the schedule's lock keeps them apart.
+// endOfGone ends runs that wait for, or were cut off on, a host that has been restarted or is
+// gone: no daemon has their lane any more. Each daemon does this; the schedule's lock keeps
+// them apart.
 func (s *Scheduler) endOfGone(ctx context.Context) error {
 	lanes, err := sqlrun.Select(ctx, &s.db.Session, goneLanes, sqlrun.Args{"ago": -hostGone.Microseconds()}, scanText)
 	for _, lane := range lanes {

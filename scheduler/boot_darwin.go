@@ -2,7 +2,7 @@ package scheduler
 
 import "golang.org/x/sys/unix"
 
-// bootID is the kernel's name of the host's present start.
+// bootID returns the kernel's identifier of the host's present start.
 func bootID() string {
 	id, err := unix.Sysctl("kern.bootsessionuuid")
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package scheduler
 
-// bootID is not known here.
+// bootID returns "": the system has no such identifier.
 func bootID() string { return "" }

@@ -261,7 +261,7 @@ const (
 	whyBusy    = "the run before was still under way"
 	whyFull    = "100 runs of the schedule wait already"
 	whyReplace = "replaced by the next slot"
-	whyTaken   = "the unique key is in use by " // the job that has it
+	whyTaken   = "the unique key is in use by " // followed by the id of the job
 )
 
 // place lets slots begin or wait, or skips them, according to the overlap policy.

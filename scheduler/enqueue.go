@@ -14,7 +14,7 @@ import (
 )
 
 // A made is a run that ended in the transaction in which it began: its job was enqueued, was
-// left out since its unique key is in use, or could not be.
+// left out because its unique key is in use, or was refused.
 type made struct {
 	run
 	job     queue.Job

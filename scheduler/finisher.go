@@ -22,8 +22,8 @@ type finisher struct {
 	mu      sync.Mutex
 	waiting []*finishing
 	writing bool
-	holds   int           // herds that are being claimed
-	free    chan struct{} // closed when the last of them has been; nil: there is none
+	holds   int           // number of herds being claimed
+	free    chan struct{} // closed when the last of them has been claimed; nil: there is none
 	holdFor time.Duration // default: holdFor
 }
 
@@ -55,7 +55,7 @@ func (f *finisher) gather() {
 	free := f.free
 	f.mu.Unlock()
 	if free == nil {
-		runtime.Gosched() // those of goroutines that are ready
+		runtime.Gosched() // outcomes of other runnable goroutines
 		return
 	}
 	timer := time.NewTimer(cmp.Or(f.holdFor, holdFor))

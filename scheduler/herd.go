@@ -6,15 +6,16 @@ import (
 	"sync"
 )
 
-// Many schedules may be due at the same moment. Claims one after the other would let the server wait
-// while the daemon decides, and the daemon while the server writes. So a claim that has locked as many
-// schedules as it may begins the next claim beside it, which skips what is locked.
+// Many schedules may be due at the same moment. With one claim after the other, the server
+// would wait while the daemon decides, and the daemon while the server writes. So a claim that
+// has locked as many schedules as it may starts the next claim in parallel, which skips locked
+// rows.
 const (
-	claimsAtOnce = 2  // of one lane
-	claimsInStep = 10 // then it is other lanes' turn
+	claimsAtOnce = 2  // claims of one lane
+	claimsInStep = 10 // after so many claims, other lanes have their turn
 )
 
-// A herd is what is due in a lane, while this daemon claims it.
+// A herd is everything due in a lane, while this daemon claims it.
 type herd struct {
 	s            *Scheduler
 	ctx, working context.Context
@@ -23,7 +24,7 @@ type herd struct {
 
 	group sync.WaitGroup
 	mu    sync.Mutex
-	now   int  // claims that are under way
+	now   int  // claims under way
 	left  int  // claims that may still begin
 	more  bool // another claim should begin when one of these ends
 	done  int
@@ -33,7 +34,7 @@ type herd struct {
 // claimHerd claims what is due in a lane until a claim finds less than it may take, or until other
 // lanes must have their turn. It returns the number of schedules handled.
 func (s *Scheduler) claimHerd(ctx, working context.Context, lane string) (done int, err error) {
-	if !ofJobs(lane) { // which may wait for a queue's locks
+	if !ofJobs(lane) { // a claim that may wait for a queue's locks
 		s.finisher.hold()
 		defer s.finisher.release()
 	}
@@ -45,8 +46,8 @@ func (s *Scheduler) claimHerd(ctx, working context.Context, lane string) (done i
 	return h.done, errors.Join(h.errs...)
 }
 
-// claimsAtOnce is how many claims of a lane may be under way. Claims of jobs wait for the queues'
-// locks, which the same daemon would hold.
+// claimsAtOnce returns how many claims of a lane may be under way. Claims that enqueue jobs
+// wait for the queues' locks, which would be held by the same daemon.
 func (s *Scheduler) claimsAtOnce(lane string) int {
 	limit := s.db.MaxConns()
 	if ofJobs(lane) || s.db.Dialect.SkipLocked == "" || limit > 0 && limit < 5 {
@@ -55,7 +56,7 @@ func (s *Scheduler) claimsAtOnce(lane string) int {
 	return claimsAtOnce
 }
 
-// begin begins a claim, if there is room for more runs. The caller holds h.mu.
+// begin starts a claim, if there is room for more runs. The caller holds h.mu.
 func (h *herd) begin() {
 	h.more = false
 	if h.left == 0 || h.ctx.Err() != nil {
@@ -90,8 +91,7 @@ func (h *herd) claim(limit int) {
 	}
 }
 
-// filled is called when a claim has locked as many schedules as it may take, so that there may be
-// more.
+// filled is called when a claim has locked as many schedules as it may, so there may be more.
 func (h *herd) filled() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

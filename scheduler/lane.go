@@ -21,7 +21,7 @@ func (s *Scheduler) lanes() []string {
 			switch kind {
 			case Commands:
 				lanes = append(lanes, (&Schedule{Tag: tag}).lane())
-				if s.boots { // else there is nothing in it
+				if s.boots { // without them this lane is empty
 					lanes = append(lanes, bootLane(tag, s.opt.BootID))
 				}
 			case Jobs:
@@ -61,7 +61,7 @@ type laneState struct {
 	failing bool
 	busy    bool            // it is being worked on in the background
 	until   instant.Instant // it rests until then after an error
-	took    time.Duration   // what its functions take: see place.go
+	took    time.Duration   // typical duration of its functions: see place.go
 }
 
 // state returns a lane's state. The caller holds s.mu.

@@ -7,26 +7,26 @@ import (
 	"github.com/dbcron/dbcron/internal/guardian"
 )
 
-// A daemon has MaxRuns places, and each run needs one while it is executed. Functions that end
-// at once use a place many times while one claim is committed. So a daemon claims ahead: as many
-// of a lane's runs as its free places are expected to execute within [turnover], judged by how
-// long the functions of the lane have taken. Commands, and functions that take longer, are
-// claimed for free places only.
+// A daemon executes up to MaxRuns runs at a time. Functions that end at once free their
+// executor many times while one claim is committed. So a daemon claims ahead: as many of a
+// lane's runs as its free executors are expected to finish within [turnover], judged by how
+// long the lane's functions have taken. Commands, and functions that take longer, are claimed
+// for free executors only.
 //
-// The judgement may be wrong: a function that has always taken 10 µs may wait for a server now.
-// A run that has waited for a place for [patience] is handed back, so that another daemon can
-// have it, and the lane is taken for a slow one.
+// The estimate may be wrong: a function that has always taken 10 µs may now wait for a server.
+// A run that has waited for an executor for [patience] is handed back, so that another daemon
+// can take it, and the lane then counts as slow.
 const (
 	turnover = 20 * time.Millisecond
 	patience = time.Second
 
-	aheadLimit = 10 * batch // runs that a daemon has, executed or not, while it claims ahead
+	aheadLimit = 10 * batch // maximum number of runs, executed or not, of a daemon that claims ahead
 )
 
-// errNoPlace is why a run was handed back that this daemon had claimed ahead.
+// errNoPlace is the reason for handing back a run that was claimed ahead.
 var errNoPlace = errors.New("no place was free in this daemon")
 
-// enter takes in a run that was claimed here, and leave takes it out when it is recorded.
+// enter adds a run that was claimed here; leave removes it when its outcome is recorded.
 func (s *Scheduler) enter(e *execution) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,8 +45,8 @@ func (s *Scheduler) leave(e *execution) {
 	}
 }
 
-// takePlace waits for a place. It returns an error if none becomes free in time, or if the run
-// is stopped first. Who got a place must leave it.
+// takePlace waits for an executor. It returns an error if none becomes free in time, or if the
+// run is stopped first. A caller that got one must release it.
 func (s *Scheduler) takePlace(e *execution) error {
 	select {
 	case s.places <- struct{}{}:
@@ -67,7 +67,7 @@ func (s *Scheduler) takePlace(e *execution) error {
 
 func (s *Scheduler) leavePlace() { <-s.places }
 
-// executeInPlace executes a run when there is a place for it.
+// executeInPlace executes a run as soon as an executor is free.
 func (s *Scheduler) executeInPlace(e *execution) guardian.Result {
 	lane := e.what.lane()
 	if err := s.takePlace(e); err != nil {
@@ -82,8 +82,8 @@ func (s *Scheduler) executeInPlace(e *execution) guardian.Result {
 	return r
 }
 
-// noteTook takes in how long a function of a lane took. A longer time counts at once, shorter
-// ones little by little.
+// noteTook updates the expected duration of a lane's functions. A longer duration counts at
+// once, shorter ones gradually.
 func (s *Scheduler) noteTook(lane string, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,9 +92,10 @@ func (s *Scheduler) noteTook(lane string, took time.Duration) {
 }
 
 // quick reports whether a lane's runs may be claimed ahead. The caller holds s.mu.
-func (l *laneState) quick() bool { return l.took > 0 && l.took < turnover } // commands have no time
+func (l *laneState) quick() bool { return l.took > 0 && l.took < turnover } // zero: commands have no estimate
 
-// room is how many runs of a lane this daemon may claim now, beside the claims that are under way.
+// room returns how many runs of a lane this daemon may claim now, in addition to the claims
+// under way.
 func (s *Scheduler) room(lane string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,12 +112,12 @@ func (s *Scheduler) roomIn(lane string) int {
 	return min(free, s.opt.MaxRuns-(len(s.running)-s.ahead)) - s.reserved
 }
 
-// freePlaces is how many more runs could be executed at this moment.
+// freePlaces returns how many more runs could be executed right now.
 func (s *Scheduler) freePlaces() int { return cap(s.places) - len(s.places) }
 
-// reserve returns how much of a lane to claim at once: not all that there is room for, so that what
-// comes due at the same moment is spread over the daemons. It counts as taken until unreserve. Runs
-// that enqueue a job take no room.
+// reserve returns how many runs of a lane to claim at once: less than there is room for, so
+// that runs due at the same moment spread over the daemons. They count as taken until
+// unreserve. Runs that enqueue a job take no room.
 func (s *Scheduler) reserve(lane string) int {
 	if ofJobs(lane) {
 		return batch
@@ -129,7 +130,7 @@ func (s *Scheduler) reserve(lane string) int {
 	return limit
 }
 
-// unreserve gives back what reserve has reserved, when the runs that were claimed are there.
+// unreserve returns what reserve has reserved, once the claimed runs have been added.
 func (s *Scheduler) unreserve(lane string, limit int) {
 	if ofJobs(lane) {
 		return

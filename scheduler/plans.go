@@ -106,11 +106,11 @@ func (s *Scheduler) planSome(ctx context.Context, lane string, limit int, but []
 	return planned, first, err
 }
 
-// plannedOf returns what the column planned says of a schedule that was planned by these: the column
-// stale compares it with what they are.
+// plannedOf returns the value of the column planned for these settings. The column stale
+// compares it with the present ones.
 func plannedOf(spec, zone, dst string) string { return spec + " " + zone + " " + dst }
 
-// unplanChanged has schedules planned anew that were changed by hand.
+// unplanChanged makes schedules that were changed by hand be planned again.
 func (s *Scheduler) unplanChanged(ctx context.Context) error {
 	_, err := s.db.Exec(ctx, unplan, sqlrun.Args{"limit": batch})
 	return err

@@ -54,8 +54,8 @@ type Policy struct {
 
 	Timeout time.Duration // limit of an attempt, which then ends as timeout; default: none
 
-	// Stall is for how long a command may write no output before it is ended, with the state timeout.
-	// It is tried again as after a timeout. Default: no limit; at least a second.
+	// Stall is how long a command may go without output before it is ended, with the state
+	// timeout. It is then retried as after a timeout. Default: no limit; at least a second.
 	Stall time.Duration
 
 	KillGrace time.Duration // from SIGTERM to SIGKILL; default: the daemon's

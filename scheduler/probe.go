@@ -59,7 +59,7 @@ func (s *Scheduler) seen(now, first int64) {
 type lookout struct {
 	lane            string
 	now             int64
-	schedules, runs sql.NullInt64 // when the first of each may be claimed
+	schedules, runs sql.NullInt64 // earliest time at which one may be claimed
 	unplanned       int64
 	drained         bool // this daemon must claim nothing
 }

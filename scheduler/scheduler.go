@@ -52,9 +52,9 @@ type Options struct {
 	// Version is the program's version, up to 64 bytes, recorded in the daemon's row. Default: none.
 	Version string
 
-	Lease      time.Duration // after its daemon's death, a run is taken over so much later; default: 30s, at least 3s
+	Lease      time.Duration // time after a daemon's death until its runs are taken over; default: 30s, at least 3s
 	Poll       time.Duration // how long a change of the tables may go unnoticed; default: 1s
-	MaxRuns    int           // runs that this daemon executes at a time; default: 64. It claims more of functions that end at once
+	MaxRuns    int           // runs that this daemon executes at a time; default: 64. It claims more runs of functions that end at once
 	MaxCrashes int           // attempts at a slot that may be lost; default: 3
 
 	// Tags selects the schedules that this daemon runs, by their Tag. Default: default.
@@ -123,7 +123,7 @@ type Scheduler struct {
 	surplus  chan trimming
 	chance   func() float64 // random, in [0, 1)
 	boots    bool           // a schedule has @reboot; under mu
-	booted   bool           // this start of the host was looked at; used by the poller only
+	booted   bool           // the check after the host's start was made; used by the poller only
 	drained  bool           // as last seen: it claims nothing; used by the poller only
 	aborted  chan struct{}
 	bell     chan struct{} // there may be something to do

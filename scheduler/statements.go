@@ -54,18 +54,18 @@ var (
 			`SELECT id, {time due} AS new_due, {time next} AS new_next, begun FROM {records rows: id int, due int, next int, begun int}`)
 	})
 
-	// plan gives locked schedules that had none their slot, and notes of which spec it is. move
-	// need not: what it moves has been planned.
+	// plan gives a slot to locked schedules that have none, and records the spec it is based
+	// on. move need not do so: its schedules have been planned.
 	plan = sqlrun.PerDialect("scheduler.plan", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}schedule", []string{"id"},
 			`due_at = picked.new_due, next_exec = picked.new_next, reason = '', planned = picked.noted, update_time = {now}`, "",
 			`SELECT id, {time due} AS new_due, {time next} AS new_next, noted FROM {records rows: id int, due int, next int, noted text}`)
 	})
 
-	// unplan takes the slot from schedules whose spec, zone or rule for clock changes was changed
-	// by other statements than ours since they were planned: the column stale says so, and its
-	// index has no entry for others. A slot that is due already is claimed first, and one that
-	// somebody has locked is for a later look.
+	// unplan removes the slot from schedules whose spec, zone or DST rule was changed by other
+	// programs since they were planned. The column stale marks them, and its index contains no
+	// others. A slot that is already due is claimed first, and a locked schedule is left to a
+	// later check.
 	unplan = sqlrun.PerDialect("scheduler.unplan", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}schedule", []string{"id"}, `next_exec = NULL, update_time = {now}`, "",
 			`SELECT id FROM {prefix}schedule WHERE stale = 1 AND state = 'active' AND due_at > {now} LIMIT :limit {skip_locked}`)

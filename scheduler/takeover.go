@@ -31,13 +31,13 @@ func (s *Scheduler) takeOver(ctx context.Context, lane string, limit int) (runs 
 	return s.takeOverFrom(ctx, lane, limit, false)
 }
 
-// takeOverFrom is takeOver; of a host that is gone it ends all runs, and begins none.
+// takeOverFrom is takeOver. For a host that is gone it ends all runs, and begins none.
 func (s *Scheduler) takeOverFrom(ctx context.Context, lane string, limit int, gone bool) (runs []run, done int, err error) {
 	var alone []expiredRun
 	b, err := s.claimTx(ctx, func(ctx context.Context, tx *sqlrun.Session, b *claims) error {
 		runs, done, alone = nil, 0, nil
 		args := sqlrun.Args{"lane": lane, "limit": limit, "since": s.floor()}
-		if gone { // which may be long ago
+		if gone { // their times may be long past
 			args["since"] = int64(0)
 		}
 		found, err := sqlrun.Select(ctx, tx, expired, args, scanExpired)
@@ -76,7 +76,7 @@ type takeover struct {
 	tx *sqlrun.Session
 	b  *claims
 
-	gone bool // the host of the runs: it has started anew, or no daemon of it is left
+	gone bool // the host of the runs was restarted, or has no daemon left
 
 	schedules map[string]*candidate // locked
 	held      map[string]bool       // locked by another transaction
@@ -117,7 +117,7 @@ func (t *takeover) lock(ctx context.Context, found []expiredRun) error {
 	}
 	t.schedules, t.held = map[string]*candidate{}, map[string]bool{}
 	for i := range locked {
-		_ = locked[i].load() // begin reports what is wrong with it
+		_ = locked[i].load() // ignored here: begin reports what is wrong
 		t.schedules[locked[i].Name] = &locked[i]
 	}
 	if len(locked) < len(names) {
