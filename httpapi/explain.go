@@ -60,7 +60,7 @@ type explainInput struct {
 
 type explainOutput struct{ Body explanationJSON }
 
-// explaining describes how it is asked why a schedule runs or does not.
+// explaining registers the operation that explains why a schedule runs or does not.
 func (a *API) explaining() {
 	register(a, operation{
 		id: "explain-schedule", method: http.MethodGet, path: "/schedules/{schedule}/explain", tag: "schedules", scope: ScopeRead,

@@ -46,7 +46,7 @@ type sampler struct {
 	db     *dialect.DB
 	queues *admin.Client
 
-	turn  chan struct{} // its holder may read the tables and the fields below
+	turn  chan struct{} // held by whoever reads the tables and uses the fields below
 	most  int           // schedules that are examined one by one
 	last  *figures
 	until instant.Instant

@@ -200,7 +200,7 @@ func (e *Elector) elect(ctx context.Context, session *Session) (*Lease, error) {
 		if held := heldBy(&rows[0]); held != nil {
 			return nil, held
 		}
-		return e.take(ctx, nil, nil) // to hear what is wrong
+		return e.take(ctx, nil, nil) // as a contender, to learn what is wrong
 	}
 	now := instant.Now()
 	if e.freeSince == 0 {
@@ -219,8 +219,7 @@ func (e *Elector) take(ctx context.Context, session *Session, from *HeldError) (
 	return e.l.try(ctx, &seatOfLeader{single{e.l, e.name}, session, from})
 }
 
-// A seatOfLeader is a lock whose row says that its holder also has a session
-// lock.
+// A seatOfLeader is a lock whose row records that its holder also has a session lock.
 type seatOfLeader struct {
 	single
 	session *Session
@@ -236,7 +235,7 @@ func (s *seatOfLeader) grant(ctx context.Context, args sqlrun.Args) (slot int, f
 	}
 	args["seen"], args["seen_fence"] = s.from.By, s.from.Fence
 	fence, found, err = s.l.db.Next(ctx, usurp, args)
-	if err == nil && !found { // it has come free meanwhile, or has another leader
+	if err == nil && !found { // it has become free meanwhile, or has another leader
 		return s.single.grant(ctx, args)
 	}
 	return 0, fence, found, err
@@ -261,7 +260,7 @@ func (e *Elector) lead(ctx context.Context, lease *Lease, session *Session) (res
 	}()
 	err = e.e.Lead(work, lease)
 	if work.Err() != nil {
-		return false, nil // an end that was asked for; what Lead makes of it is not an error
+		return false, nil // it was asked to end: whatever Lead returns is not an error
 	}
 	return true, err
 }

@@ -283,7 +283,7 @@ func (le *Lease) free(ctx context.Context, left time.Duration, keeping bool) (fr
 			freed, err = le.notForced(ctx)
 		}
 		if err == nil || errors.Is(err, errUnclear) || instant.Now().Add(wait) >= expiry {
-			return freed, err // other errors: it runs out
+			return freed, err // after other errors, the lease expires
 		}
 		repeated = true
 		select {

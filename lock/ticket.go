@@ -67,7 +67,7 @@ func (l *Locker) TakeTicket(ctx context.Context, name string, opt TicketOptions)
 		return nil, err
 	}
 	t, err := l.ticket(ctx, name, &id)
-	if err != nil && !s.repeatable { // nobody has the token, nor can ask for it again
+	if err != nil && !s.repeatable { // nobody has the token or can ask for it again
 		with.abandon(name, id.by())
 	}
 	return t, err
@@ -176,7 +176,7 @@ func lostTicket(name string) error {
 	return fmt.Errorf("%w: %s: it expired, or was released, or somebody else has it", ErrLost, name)
 }
 
-// ticket reports what the row says of a ticket's lock.
+// ticket returns the ticket as the lock's row has it.
 func (l *Locker) ticket(ctx context.Context, name string, id *ticketID) (*Ticket, error) {
 	rows, err := l.peek(ctx, name)
 	if err != nil {
@@ -188,7 +188,7 @@ func (l *Locker) ticket(ctx context.Context, name string, id *ticketID) (*Ticket
 	return &Ticket{Name: name, Token: id.String(), By: id.by(), Fence: id.fence, Until: rows[0].Until, Left: rows[0].Left}, nil
 }
 
-// A ticketSeat is a lock as a seat whose holder has a name that its token tells.
+// A ticketSeat is a lock as a seat whose holder's name derives from a ticket's token.
 type ticketSeat struct {
 	single
 	id         *ticketID
@@ -201,7 +201,7 @@ var errRepeated = errors.New("lock: held by the same ticket")
 func (s *ticketSeat) grant(ctx context.Context, args sqlrun.Args) (slot int, fence int64, found bool, err error) {
 	args["owner"] = s.id.by()
 	slot, fence, found, err = s.single.grant(ctx, args)
-	if err != nil && s.l.unknown(err) && !s.repeatable { // else a repeated request may have it by now
+	if err != nil && s.l.unknown(err) && !s.repeatable { // otherwise a repeated request may already have it
 		s.l.abandon(s.name, s.id.by())
 	}
 	return slot, fence, found, err
@@ -225,8 +225,8 @@ func (s *ticketSeat) hasIt(ctx context.Context) bool {
 	return errors.Is(err, errRepeated)
 }
 
-// A ticketID is what a token says: whose the lock is. The table has only a hash of the
-// secret, so that who can look at it cannot release the lock.
+// A ticketID is the content of a token: it identifies the holder. The table has only a hash of
+// the secret, so that reading the table is not enough to release the lock.
 type ticketID struct {
 	fence         int64
 	secret, owner string
@@ -240,25 +240,25 @@ func newTicketID(name, owner, key string) ticketID {
 	return ticketID{secret: secret, owner: owner}
 }
 
-// hashed is 128 bits of a hash of texts, none of which but the last has a NUL.
+// hashed returns 128 bits of a hash of texts. Only the last text may contain a NUL.
 func hashed(texts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
 	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
 }
 
-// by is the holder's name: at most 100, 1 and 26 bytes.
+// by returns the holder's name, with parts of at most 100, 1 and 26 bytes.
 func (id *ticketID) by() string { return id.owner + ":" + hashed("holder", id.secret) }
 
 func (id *ticketID) args(name string) sqlrun.Args {
 	return sqlrun.Args{"name": name, "slot": 0, "owner": id.by(), "fence": id.fence}
 }
 
-// String is the token.
+// String returns the token.
 func (id *ticketID) String() string {
 	return fmt.Sprintf("%d.%s.%s", id.fence, id.secret, base64.RawURLEncoding.EncodeToString([]byte(id.owner)))
 }
 
-// readTicket reads a token.
+// readTicket parses a token.
 func (l *Locker) readTicket(name, token string) (id ticketID, err error) {
 	if err := l.check(context.Background(), name); err != nil {
 		return id, err
